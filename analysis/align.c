@@ -14,6 +14,7 @@
 #include "analysis/robust/regress.h"
 #include "analysis/robust/spread.h"
 #include "analysis/thresholds.h"
+#include "base/carve.h"
 
 /* Intervals of the stretch that is looked for, and how many stretches are tried. */
 #define ANCHOR_LENGTH 64u
@@ -48,6 +49,8 @@ struct work {
 	uint64_t *whats;
 	uint8_t *used;		 /* of ref */
 	double *t, *y, *scratch; /* most, most, max(2 most, SLOPE_PAIRS_MAX) */
+	uint32_t *pair;		 /* of own's colls: ref's, ALIGN_NONE */
+	void *memory;		 /* that all of them lie in */
 };
 
 struct fit {
@@ -215,7 +218,6 @@ struct joiner {
 	struct work *w;
 	double diff, tol; /* own less ref, now; how much a pair may differ from it */
 	uint64_t at_ns;	  /* own time of the latest pair */
-	uint32_t *pair;	  /* of own's coll: ref's, ALIGN_NONE */
 	uint64_t looked;  /* at ref's colls */
 };
 
@@ -251,7 +253,7 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 		double tol = b->tol + RATE_MAX * fabs(apart(x->end_ns, b->at_ns));
 		uint32_t found;
 
-		if (b->pair[j] != ALIGN_NONE)
+		if (b->w->pair[j] != ALIGN_NONE)
 			continue;
 		while (i >= 0 && i < b->ref->count &&
 		       (b->w->used[i] ||
@@ -260,7 +262,7 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 		found = join_one(b, (uint32_t)j, i, dir);
 		if (found == ALIGN_NONE)
 			continue;
-		b->pair[j] = found;
+		b->w->pair[j] = found;
 		b->w->used[found] = 1;
 		b->diff += FOLLOW * (apart(x->end_ns, b->ref->coll[found].end_ns) - b->diff);
 		b->at_ns = x->end_ns;
@@ -287,7 +289,7 @@ static void join_all(struct joiner *b, const struct place *at)
 	n = n < 5 ? n : 5; /* of where both directions begin */
 	diff = median_of(v, n);
 	for (uint32_t j = 0; j < b->own->count; j++)
-		b->pair[j] = ALIGN_NONE;
+		b->w->pair[j] = ALIGN_NONE;
 	memset(w->used, 0, b->ref->count);
 	for (int dir = 1; dir >= -1; dir -= 2) {
 		b->diff = diff;
@@ -361,11 +363,10 @@ static struct fit clock_fit(const double *t, const double *y, uint32_t n, double
 /* ---- all ranks ---- */
 
 /* Aligns own to ref, whose clock is known. */
-static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, struct work *w,
-		       uint32_t *pair)
+static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, struct work *w)
 {
 	struct align_rank *ref = &job->rank[ref_at], *own = &job->rank[own_at];
-	struct joiner b = {.ref = ref, .own = own, .w = w, .pair = pair};
+	struct joiner b = {.ref = ref, .own = own, .w = w};
 	struct place at;
 	struct fit f;
 	uint32_t n = 0;
@@ -376,10 +377,10 @@ static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, 
 	join_all(&b, &at);
 	job->looked += b.looked;
 	for (uint32_t j = 0; j < own->count; j++) {
-		if (pair[j] == ALIGN_NONE)
+		if (w->pair[j] == ALIGN_NONE)
 			continue;
-		w->t[n] = apart(ref->coll[pair[j]].end_ns, job->zero_ns);
-		w->y[n++] = apart(own->coll[j].end_ns, ref->coll[pair[j]].end_ns);
+		w->t[n] = apart(ref->coll[w->pair[j]].end_ns, job->zero_ns);
+		w->y[n++] = apart(own->coll[j].end_ns, ref->coll[w->pair[j]].end_ns);
 	}
 	if (!n)
 		return false;
@@ -390,7 +391,7 @@ static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, 
 	own->common = n;
 	own->known = true;
 	for (uint32_t j = 0; j < own->count; j++) {
-		struct align_coll *other = pair[j] == ALIGN_NONE ? NULL : &ref->coll[pair[j]];
+		struct align_coll *other = w->pair[j] == ALIGN_NONE ? NULL : &ref->coll[w->pair[j]];
 
 		if (!other)
 			continue;
@@ -402,18 +403,17 @@ static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, 
 }
 
 /* The reference, where that gives nothing some of the others. */
-static bool align_somehow(struct align_job *job, uint32_t root, uint32_t r, struct work *w,
-			  uint32_t *pair)
+static bool align_somehow(struct align_job *job, uint32_t root, uint32_t r, struct work *w)
 {
 	uint32_t tries = 1;
 
-	if (align_rank(job, root, r, w, pair))
+	if (align_rank(job, root, r, w))
 		return true;
 	for (uint32_t k = 0; k < job->rank_count && tries < CHAIN_TRIES; k++) {
 		if (k == root || k == r || !job->rank[k].known)
 			continue;
 		tries++;
-		if (align_rank(job, k, r, w, pair))
+		if (align_rank(job, k, r, w))
 			return true;
 	}
 	return false;
@@ -531,32 +531,20 @@ static int renumber(struct align_job *job)
 	return 0;
 }
 
-static int work_new(struct work *w, uint32_t most)
+static size_t lay_out(struct work *w, uint32_t most)
 {
 	size_t scratch = 2 * (size_t)most > SLOPE_PAIRS_MAX ? 2 * (size_t)most : SLOPE_PAIRS_MAX;
-	size_t n = most ? most : 1;
+	struct carve at = {.memory = w->memory};
 
-	*w = (struct work){
-	    .own = malloc(n * sizeof(*w->own)),
-	    .ref = malloc(n * sizeof(*w->ref)),
-	    .whats = malloc(n * sizeof(*w->whats)),
-	    .used = malloc(n),
-	    .t = malloc(n * sizeof(double)),
-	    .y = malloc(n * sizeof(double)),
-	    .scratch = malloc((scratch + ANCHOR_LENGTH) * sizeof(double)),
-	};
-	return w->own && w->ref && w->whats && w->used && w->t && w->y && w->scratch ? 0 : -ENOMEM;
-}
-
-static void work_free(struct work *w)
-{
-	free(w->own);
-	free(w->ref);
-	free(w->whats);
-	free(w->used);
-	free(w->t);
-	free(w->y);
-	free(w->scratch);
+	w->own = carve_take(&at, most, sizeof(*w->own));
+	w->ref = carve_take(&at, most, sizeof(*w->ref));
+	w->whats = carve_take(&at, most, sizeof(*w->whats));
+	w->used = carve_take(&at, most, sizeof(*w->used));
+	w->t = carve_take(&at, most, sizeof(*w->t));
+	w->y = carve_take(&at, most, sizeof(*w->y));
+	w->pair = carve_take(&at, most, sizeof(*w->pair));
+	w->scratch = carve_take(&at, scratch + ANCHOR_LENGTH, sizeof(*w->scratch));
+	return at.bytes;
 }
 
 /* Sorts, empties, finds the reference; its index. */
@@ -589,8 +577,8 @@ static uint32_t job_begin(struct align_job *job, uint32_t *most, uint64_t *total
 
 int align_job(struct align_job *job)
 {
-	uint32_t most, root, *pair;
-	struct work w;
+	struct work w = {.memory = NULL};
+	uint32_t most, root;
 	uint64_t total;
 	bool more = true;
 	int rc;
@@ -602,22 +590,20 @@ int align_job(struct align_job *job)
 	job->rank[root].error_ns = 0;
 	if (job->rank[root].count)
 		job->zero_ns = job->rank[root].coll[0].end_ns;
-	pair = malloc((most ? most : 1) * sizeof(*pair));
-	rc = work_new(&w, most);
-	if (!pair)
-		rc = -ENOMEM;
+	w.memory = malloc(lay_out(&w, most));
+	lay_out(&w, most);
+	rc = w.memory ? 0 : -ENOMEM;
 	while (more && !rc) {
 		more = false;
 		for (uint32_t r = 0; r < job->rank_count; r++)
 			if (!job->rank[r].known && job->rank[r].count)
-				more |= align_somehow(job, root, r, &w, pair);
+				more |= align_somehow(job, root, r, &w);
 	}
 	if (!rc)
 		rc = group_loose(job, total);
 	if (!rc)
 		rc = renumber(job);
-	free(pair);
-	work_free(&w);
+	free(w.memory);
 	return rc;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tables that workers.h judges, and what only traces tell beside it. */
+ * What workers.h finds in the tables of jobsteps.h, and what only traces tell beside it. */
 #include "analysis/crossrank.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "analysis/workers.h"
+#include "base/carve.h"
 
 /* What all wait for together has neither a host's bursts nor other work in it, which the floors of
  * own times are for: a change is reported from a quarter of them on. */
@@ -28,86 +29,7 @@ double crossrank_median(const double *v, uint32_t first, uint32_t last, double *
 
 bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s)
 {
-	return c->slow && c->slow[(size_t)s * c->ranks + r];
-}
-
-/* ---- tables ---- */
-
-struct tables {
-	struct workers_table t;
-	uint64_t *step;
-	int32_t *rank;
-	uint32_t *role;
-	bool *other_work;
-	double *value[1 + SERIES_MAX]; /* [step][rank]; the first: own times */
-	const double *more[SERIES_MAX];
-};
-
-static int table_take(const struct crossrank *c, struct tables *x, uint32_t at, const double *value)
-{
-	x->value[at] = malloc((size_t)c->ranks * c->n * sizeof(*x->value[at]));
-	if (!x->value[at])
-		return -ENOMEM;
-	for (uint32_t s = 0; s < c->n; s++)
-		for (uint32_t r = 0; r < c->ranks; r++)
-			x->value[at][(size_t)s * c->ranks + r] = value[(size_t)r * c->n + s];
-	if (at)
-		x->more[at - 1] = x->value[at];
-	return 0;
-}
-
-/* Steps with other work on most ranks tell nothing of the job as a whole. */
-static void other_work(const struct crossrank *c, bool *out)
-{
-	const double *work = c->steps->value[JOBSTEPS_WORK];
-	double *usual = c->scratch, *other = usual + c->ranks, *mine = other + c->ranks;
-
-	for (uint32_t r = 0; r < c->ranks; r++)
-		usual[r] = crossrank_median(work + (size_t)r * c->n, 0, c->n - 1, mine);
-	for (uint32_t s = 0; s < c->n; s++) {
-		uint32_t works = 0;
-
-		for (uint32_t r = 0; r < c->ranks; r++) {
-			double w = work[(size_t)r * c->n + s];
-
-			if (!isnan(w) && usual[r] > 0)
-				other[works++] = fabs(w / usual[r] - 1);
-		}
-		out[s] = works && median_of(other, works) > thresholds.same.other_work;
-	}
-}
-
-static int tables_make(struct crossrank *c, struct tables *x)
-{
-	int rc;
-
-	x->step = malloc(c->n * sizeof(*x->step));
-	x->rank = malloc(c->ranks * sizeof(*x->rank));
-	x->role = calloc(c->ranks, sizeof(*x->role));
-	x->other_work = calloc(c->n, sizeof(*x->other_work));
-	if (!x->step || !x->rank || !x->role || !x->other_work)
-		return -ENOMEM;
-	for (uint32_t s = 0; s < c->n; s++)
-		x->step[s] = s;
-	for (uint32_t r = 0; r < c->ranks; r++)
-		x->rank[r] = c->steps->rank[r].rank;
-	other_work(c, x->other_work);
-	rc = table_take(c, x, 0, c->steps->value[JOBSTEPS_SELF]);
-	if (!rc)
-		rc = table_take(c, x, 1, c->steps->value[JOBSTEPS_PACE]);
-	for (uint32_t i = 0; i < c->steps->leads && !rc; i++)
-		rc = table_take(c, x, SERIES_LEAD + i, c->steps->lead_pace[i]);
-	return rc;
-}
-
-static void tables_free(struct tables *x)
-{
-	free(x->step);
-	free(x->rank);
-	free(x->role);
-	free(x->other_work);
-	for (uint32_t i = 0; i <= SERIES_MAX; i++)
-		free(x->value[i]);
+	return c->slow && c->slow[(size_t)r * c->n + s];
 }
 
 /* ---- findings ---- */
@@ -176,37 +98,97 @@ static void take_found(void *context, const struct workers_finding *w)
 	c->rc = tell(c, &out, c->list, count);
 }
 
+/* ---- tables ---- */
+
+struct tables {
+	struct workers_table t;
+	uint64_t *step;
+	int32_t *rank;
+	uint32_t *role;
+	bool *other_work;
+	const double *more[SERIES_MAX];
+	void *memory;
+};
+
+static size_t lay_out(const struct crossrank *c, struct tables *x)
+{
+	struct carve at = {.memory = x->memory};
+
+	x->step = carve_take(&at, c->n, sizeof(*x->step));
+	x->rank = carve_take(&at, c->ranks, sizeof(*x->rank));
+	x->role = carve_take(&at, c->ranks, sizeof(*x->role));
+	x->other_work = carve_take(&at, c->n, sizeof(*x->other_work));
+	return at.bytes;
+}
+
+/* Steps with other work on most ranks tell nothing of the job as a whole. */
+static void other_work(const struct crossrank *c, bool *out)
+{
+	const double *work = c->steps->value[JOBSTEPS_WORK];
+	double *usual = c->scratch, *other = usual + c->ranks, *mine = other + c->ranks;
+
+	for (uint32_t r = 0; r < c->ranks; r++)
+		usual[r] = crossrank_median(work + (size_t)r * c->n, 0, c->n - 1, mine);
+	for (uint32_t s = 0; s < c->n; s++) {
+		uint32_t works = 0;
+
+		for (uint32_t r = 0; r < c->ranks; r++) {
+			double w = work[(size_t)r * c->n + s];
+
+			if (!isnan(w) && usual[r] > 0)
+				other[works++] = fabs(w / usual[r] - 1);
+		}
+		out[s] = works && median_of(other, works) > thresholds.same.other_work;
+	}
+}
+
+static int tables_make(struct crossrank *c, struct tables *x)
+{
+	bool robust = c->mode == PEERS_ROBUST;
+
+	x->memory = calloc(1, lay_out(c, x));
+	c->slow = calloc((size_t)c->ranks * c->n, sizeof(*c->slow));
+	if (!x->memory || !c->slow)
+		return -ENOMEM;
+	lay_out(c, x);
+	for (uint32_t s = 0; s < c->n; s++)
+		x->step[s] = s;
+	for (uint32_t r = 0; r < c->ranks; r++)
+		x->rank[r] = c->steps->rank[r].rank;
+	other_work(c, x->other_work);
+	x->more[0] = c->steps->value[JOBSTEPS_PACE];
+	for (uint32_t i = 0; i < c->steps->leads; i++)
+		x->more[1 + i] = c->steps->lead_pace[i];
+	x->t = (struct workers_table){.workers = c->ranks,
+				      .steps = c->n,
+				      .step = x->step,
+				      .rank = x->rank,
+				      .role = x->role,
+				      .roles = 1,
+				      .self_ns = c->steps->value[JOBSTEPS_SELF],
+				      .step_ns = c->typical_ns,
+				      .uneven = robust,
+				      .more = x->more,
+				      .more_count = robust ? 1 + c->steps->leads : 0,
+				      .other_work = x->other_work,
+				      .kind = robust ? kind_of : NULL,
+				      .context = c,
+				      .slow = c->slow};
+	peers_config_default(&x->t.config);
+	x->t.config.mode = c->mode;
+	if (c->n < x->t.config.w)
+		x->t.config.w = c->n;
+	return 0;
+}
+
 static int find_in_tables(struct crossrank *c)
 {
-	struct tables x = {.step = NULL};
-	bool robust = c->mode == PEERS_ROBUST;
+	struct tables x = {.memory = NULL};
 	int rc = tables_make(c, &x);
 
-	c->slow = calloc((size_t)c->ranks * c->n, sizeof(*c->slow));
-	if (!c->slow)
-		rc = -ENOMEM;
-	x.t = (struct workers_table){.workers = c->ranks,
-				     .steps = c->n,
-				     .step = x.step,
-				     .rank = x.rank,
-				     .role = x.role,
-				     .roles = 1,
-				     .self_ns = x.value[0],
-				     .step_ns = c->typical_ns,
-				     .uneven = robust,
-				     .more = x.more,
-				     .more_count = robust ? 1 + c->steps->leads : 0,
-				     .other_work = x.other_work,
-				     .kind = robust ? kind_of : NULL,
-				     .context = c,
-				     .slow = c->slow};
-	peers_config_default(&x.t.config);
-	x.t.config.mode = c->mode;
-	if (c->n < x.t.config.w)
-		x.t.config.w = c->n;
 	if (!rc)
 		rc = workers_find(&x.t, take_found, c);
-	tables_free(&x);
+	free(x.memory);
 	return rc ? rc : c->rc;
 }
 
@@ -220,14 +202,6 @@ static bool told_already(const struct crossrank *c, uint32_t r)
 
 /* ---- slow from the first step to the last ---- */
 
-/* A name's time per kernel on rank r, over the steps that are known; NAN: it does not run there. */
-static double lead_time(const struct crossrank *c, uint32_t r, uint32_t lead)
-{
-	double ns = jobsteps_lead_ns(c->steps, r, lead);
-
-	return ns > 0 ? ns : NAN;
-}
-
 /* The typical ratio of rank r's kernels to those of the others; agree: share of the names that show
  * at least half of it. 0: too few names. */
 static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
@@ -237,12 +211,12 @@ static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 
 	for (uint32_t i = 0; i < c->steps->leads; i++) {
 		uint32_t others = 0;
-		double mine = lead_time(c, r, i);
+		double mine = jobsteps_lead_ns(c->steps, r, i);
 
 		for (uint32_t q = 0; q < c->ranks; q++)
-			if (q != r && !isnan(lead_time(c, q, i)))
-				c->scratch[others++] = lead_time(c, q, i);
-		if (!isnan(mine) && others >= 2)
+			if (q != r && jobsteps_lead_ns(c->steps, q, i) > 0)
+				c->scratch[others++] = jobsteps_lead_ns(c->steps, q, i);
+		if (mine > 0 && others >= 2)
 			ratio[n++] = mine / median_of(c->scratch, others);
 	}
 	*agree = 0;

@@ -137,9 +137,25 @@ static void take_diagnosis(struct finding *f, const struct diagnosis *d)
 			    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
 }
 
-static void diagnose(struct finding *f, const struct diagnosis_input *in, struct diagnosis *d)
+/* before: NULL: there is none. d: room. */
+static void diagnose(struct finding *f, struct side *mine, struct side *before,
+		     const struct diagnosis_rank *peers, uint32_t peer_count, uint32_t ranks,
+		     struct diagnosis *d)
 {
-	diagnosis_make(in, d);
+	struct diagnosis_input in = {.kind = f->kind,
+				     .suspect = &mine->rank,
+				     .suspect_count = 1,
+				     .peer = peers,
+				     .peer_count = peer_count,
+				     .before = before ? &before->rank : NULL,
+				     .job_ranks = ranks,
+				     .known = CAUSE_UNKNOWN};
+
+	/* what a rise of own times is about is no matter of communication */
+	mine->rank.comm_ns = mine->rank.exposed_comm_ns = -1;
+	if (before)
+		before->rank.comm_ns = before->rank.exposed_comm_ns = -1;
+	diagnosis_make(&in, d);
 	take_diagnosis(f, d);
 	if (f->kind == FINDING_SLOW_RANK &&
 	    (f->cause == CAUSE_IMBALANCE_INPUT || f->cause == CAUSE_IMBALANCE_STAGE))
@@ -169,21 +185,8 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 		list[n] = peers[n].rank;
 		n++;
 	}
-	if (!rc && f->cause == CAUSE_UNKNOWN) {
-		struct diagnosis_input in = {.kind = f->kind,
-					     .suspect = &mine.rank,
-					     .suspect_count = 1,
-					     .peer = list,
-					     .peer_count = n,
-					     .before = quiet >= thresholds.count.few ? &before.rank : NULL,
-					     .job_ranks = c->ranks,
-					     .known = CAUSE_UNKNOWN};
-
-		/* what a rise of own times is about is no matter of communication */
-		mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
-		before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
-		diagnose(f, &in, d);
-	}
+	if (!rc && f->cause == CAUSE_UNKNOWN)
+		diagnose(f, &mine, quiet >= thresholds.count.few ? &before : NULL, list, n, c->ranks, d);
 	sides_free(&mine, 1);
 	sides_free(&before, 1);
 	sides_free(peers, n);
@@ -202,7 +205,6 @@ static int side_of_run(const struct crossrank_job *job, uint32_t r, struct side 
 	c.scratch = malloc((c.n + 1) * sizeof(*c.scratch));
 	rc = c.scratch ? side_fill(&c, r, 0, c.n - 1, out) : -ENOMEM;
 	free(c.scratch);
-	out->rank.comm_ns = out->rank.exposed_comm_ns = -1; /* own times are compared */
 	return rc;
 }
 
@@ -215,16 +217,8 @@ int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
 
 	if (!rc)
 		rc = side_of_run(earlier, q, &before);
-	if (!rc) {
-		struct diagnosis_input in = {.kind = f->kind,
-					     .suspect = &mine.rank,
-					     .suspect_count = 1,
-					     .before = &before.rank,
-					     .job_ranks = job->steps->rank_count,
-					     .known = CAUSE_UNKNOWN};
-
-		diagnose(f, &in, d);
-	}
+	if (!rc)
+		diagnose(f, &mine, &before, NULL, 0, job->steps->rank_count, d);
 	sides_free(&mine, 1);
 	sides_free(&before, 1);
 	free(d);

@@ -12,7 +12,7 @@ struct crossrank {
 	uint32_t ranks, n;   /* of ranks and of steps */
 	double typical_ns;   /* own time of a step, over steps and ranks */
 	double *scratch;     /* [ranks * n + n] */
-	bool *slow;	     /* [n][ranks]: in a stretch in which the rank is slow; NULL: none */
+	bool *slow;	     /* [ranks][n]: in a stretch in which the rank is slow; NULL: none */
 	uint32_t *list;	     /* [ranks]: indices of a finding's ranks */
 	void (*take)(void *to, const struct crossrank_finding *f);
 	void *to;

@@ -56,21 +56,16 @@ struct side {
 
 const char *explain_kind_name(unsigned kind)
 {
-	switch ((enum explain_kind)kind) {
-	case EXPLAIN_KERNEL:
-		return "kernel";
-	case EXPLAIN_ALL_KERNELS:
-		return "all-kernels";
-	case EXPLAIN_GAP:
-		return "gap";
-	case EXPLAIN_COPY:
-		return "copy";
-	case EXPLAIN_COMM_WAIT:
-		return "comm-wait";
-	case EXPLAIN_EXTRA_KERNELS:
-		return "extra-kernels";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[EXPLAIN_KERNEL] = "kernel",
+		[EXPLAIN_ALL_KERNELS] = "all-kernels",
+		[EXPLAIN_GAP] = "gap",
+		[EXPLAIN_COPY] = "copy",
+		[EXPLAIN_COMM_WAIT] = "comm-wait",
+		[EXPLAIN_EXTRA_KERNELS] = "extra-kernels",
+	};
+
+	return kind && kind <= EXPLAIN_EXTRA_KERNELS ? names[kind] : "unknown";
 }
 
 size_t explain_memory_bytes(uint32_t keys_max)
@@ -90,6 +85,8 @@ struct explain *explain_init(void *memory, uint32_t keys_max)
 static void keep(struct kept_step *k, const struct step *s, const struct step_kernel *kernels,
 		 uint32_t kernel_count)
 {
+	if (!k)
+		return;
 	*k = (struct kept_step){
 		.key = s->key,
 		.latency_ns = (double)s->latency_ns,
@@ -114,15 +111,16 @@ static void keep(struct kept_step *k, const struct step *s, const struct step_ke
 	}
 }
 
-/* Where the k-th of a stream goes in a reservoir: an index, or one past it. */
-static uint32_t reservoir_slot(uint64_t seen, uint32_t capacity)
+/* A place in a reservoir for one more of a stream of which it holds *count; NULL: none. */
+static struct kept_step *reservoir_slot(struct kept_step *kept, uint32_t capacity, uint32_t *count,
+					uint64_t *seen)
 {
-	uint64_t at;
+	uint64_t n = (*seen)++, at;
 
-	if (seen < capacity)
-		return (uint32_t)seen;
-	at = hash_mix(seen * 0x9e3779b97f4a7c15ull + 1) % (seen + 1);
-	return at < capacity ? (uint32_t)at : capacity;
+	if (*count < capacity)
+		return &kept[(*count)++];
+	at = hash_mix(n * 0x9e3779b97f4a7c15ull + 1) % (n + 1);
+	return at < capacity ? &kept[at] : NULL;
 }
 
 static struct baseline *baseline_for(struct explain *e, uint64_t key)
@@ -149,17 +147,11 @@ void explain_learn(struct explain *e, const struct step *s, const struct step_ke
 		   uint32_t kernel_count)
 {
 	struct baseline *b = baseline_for(e, s->key);
-	uint32_t slot;
 
 	if (!b)
 		return;
 	b->used = ++e->tick;
-	slot = reservoir_slot(b->seen++, BASE_STEPS);
-	if (slot == BASE_STEPS)
-		return;
-	keep(&b->step[slot], s, kernels, kernel_count);
-	if (b->count < BASE_STEPS)
-		b->count++;
+	keep(reservoir_slot(b->step, BASE_STEPS, &b->count, &b->seen), s, kernels, kernel_count);
 }
 
 void explain_begin(struct explain *e)
@@ -171,13 +163,8 @@ void explain_begin(struct explain *e)
 void explain_add(struct explain *e, const struct step *s, const struct step_kernel *kernels,
 		 uint32_t kernel_count)
 {
-	uint32_t slot = reservoir_slot(e->open_seen++, OPEN_STEPS);
-
-	if (slot == OPEN_STEPS)
-		return;
-	keep(&e->open[slot], s, kernels, kernel_count);
-	if (e->open_count < OPEN_STEPS)
-		e->open_count++;
+	keep(reservoir_slot(e->open, OPEN_STEPS, &e->open_count, &e->open_seen), s, kernels,
+	     kernel_count);
 }
 
 /* The median over a side's steps of the double at this offset of struct kept_step. */
@@ -196,20 +183,13 @@ static void side_kernel(const struct side *s, uint32_t name, double *total_ns, d
 
 	for (uint32_t i = 0; i < s->count; i++) {
 		const struct kept_step *k = s->step[i];
-		uint32_t lo = 0, hi = k->kernel_count;
 
 		v[i] = c[i] = 0;
-		while (lo < hi) {
-			uint32_t mid = (lo + hi) / 2;
+		for (uint32_t n = 0; n < k->kernel_count; n++) {
+			bool same = k->kernel[n].name == name;
 
-			if (k->kernel[mid].name < name)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		for (; lo < k->kernel_count && k->kernel[lo].name == name; lo++) {
-			v[i] += k->kernel[lo].total_ns;
-			c[i] += k->kernel[lo].count;
+			v[i] += same ? k->kernel[n].total_ns : 0;
+			c[i] += same ? k->kernel[n].count : 0;
 		}
 	}
 	*total_ns = median_of(v, s->count);

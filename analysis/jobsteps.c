@@ -9,6 +9,7 @@
 #include "analysis/record.h"
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
+#include "base/carve.h"
 
 /* Collectives of a step that are counted one by one. */
 #define COLLS_COUNTED 4096u
@@ -215,6 +216,7 @@ struct usual {
 	uint8_t *lead;	/* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
 	double *sample; /* of all names' means in the steps, of one rank */
+	void *memory;	/* that all of them lie in */
 };
 
 static bool is_compute(const struct step_kernel *k)
@@ -233,6 +235,19 @@ static uint32_t kernels_of(const struct jobsteps_rank *x)
 	return x->step_count ? x->kernel_at[x->step_count] : 0;
 }
 
+static size_t usual_lay_out(struct usual *u, uint32_t samples)
+{
+	struct carve at = {.memory = u->memory};
+
+	u->ns = carve_take(&at, u->names, sizeof(*u->ns));
+	u->total = carve_take(&at, u->names, sizeof(*u->total));
+	u->share = carve_take(&at, u->names, sizeof(*u->share));
+	u->count = carve_take(&at, u->names + 1, sizeof(*u->count));
+	u->lead = carve_take(&at, u->names, sizeof(*u->lead));
+	u->sample = carve_take(&at, samples, sizeof(*u->sample));
+	return at.bytes;
+}
+
 static int usual_new(struct usual *u, const struct jobsteps *j)
 {
 	uint32_t most = 1;
@@ -240,23 +255,9 @@ static int usual_new(struct usual *u, const struct jobsteps *j)
 	for (uint32_t r = 0; r < j->rank_count; r++)
 		most = kernels_of(&j->rank[r]) > most ? kernels_of(&j->rank[r]) : most;
 	u->names = j->name_count ? j->name_count : 1;
-	u->ns = malloc(u->names * sizeof(*u->ns));
-	u->total = malloc(u->names * sizeof(*u->total));
-	u->share = calloc(u->names, sizeof(*u->share));
-	u->count = malloc((u->names + 1) * sizeof(*u->count));
-	u->lead = calloc(u->names, sizeof(*u->lead));
-	u->sample = malloc(most * sizeof(*u->sample));
-	return u->ns && u->total && u->share && u->count && u->lead && u->sample ? 0 : -ENOMEM;
-}
-
-static void usual_free(struct usual *u)
-{
-	free(u->ns);
-	free(u->total);
-	free(u->share);
-	free(u->count);
-	free(u->lead);
-	free(u->sample);
+	u->memory = calloc(1, usual_lay_out(u, most));
+	usual_lay_out(u, most);
+	return u->memory ? 0 : -ENOMEM;
 }
 
 /* Times and numbers of a rank's compute kernels by name; what they take together. */
@@ -523,24 +524,26 @@ static int lateness(struct jobsteps *j)
 	return 0;
 }
 
-static int tables_new(struct jobsteps *j)
+static size_t lay_out(struct jobsteps *j)
 {
+	struct carve at = {.memory = j->memory};
 	size_t cells = (size_t)j->rank_count * j->steps;
 
-	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
-		j->value[m] = calloc(cells, sizeof(double));
-		if (!j->value[m])
-			return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < j->leads; i++) {
-		j->lead_pace[i] = calloc(cells, sizeof(double));
-		if (!j->lead_pace[i])
-			return -ENOMEM;
-	}
-	j->lead_ns = calloc((size_t)j->rank_count * JOBSTEPS_LEADS_MAX, sizeof(*j->lead_ns));
-	j->transfer_ns = calloc(j->steps, sizeof(*j->transfer_ns));
-	j->transfers = calloc(j->steps, sizeof(*j->transfers));
-	return j->lead_ns && j->transfer_ns && j->transfers ? 0 : -ENOMEM;
+	for (int m = 0; m < JOBSTEPS_MEASURES; m++)
+		j->value[m] = carve_take(&at, cells, sizeof(*j->value[m]));
+	for (uint32_t i = 0; i < j->leads; i++)
+		j->lead_pace[i] = carve_take(&at, cells, sizeof(*j->lead_pace[i]));
+	j->lead_ns = carve_take(&at, (size_t)j->rank_count * JOBSTEPS_LEADS_MAX, sizeof(*j->lead_ns));
+	j->transfer_ns = carve_take(&at, j->steps, sizeof(*j->transfer_ns));
+	j->transfers = carve_take(&at, j->steps, sizeof(*j->transfers));
+	return at.bytes;
+}
+
+static int tables_new(struct jobsteps *j)
+{
+	j->memory = calloc(1, lay_out(j));
+	lay_out(j);
+	return j->memory ? 0 : -ENOMEM;
 }
 
 int jobsteps_make(struct jobsteps *j)
@@ -549,11 +552,7 @@ int jobsteps_make(struct jobsteps *j)
 	double *scratch = NULL;
 	int rc;
 
-	memset(j->value, 0, sizeof(j->value));
-	memset(j->lead_pace, 0, sizeof(j->lead_pace));
-	j->lead_ns = NULL;
-	j->transfer_ns = NULL;
-	j->transfers = NULL;
+	j->memory = NULL;
 	j->steps = j->leads = 0;
 	for (uint32_t r = 0; r < j->rank_count; r++) {
 		j->rank[r].number = j->rank[r].own = NULL;
@@ -583,7 +582,7 @@ int jobsteps_make(struct jobsteps *j)
 			row_set(j, &u, r, s);
 		outer_steps(j, r, scratch);
 	}
-	usual_free(&u);
+	free(u.memory);
 	free(scratch);
 	return rc;
 }
@@ -597,20 +596,8 @@ void jobsteps_fini(struct jobsteps *j)
 		j->rank[r].end_ns = NULL;
 		j->rank[r].number = j->rank[r].own = NULL;
 	}
-	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
-		free(j->value[m]);
-		j->value[m] = NULL;
-	}
-	for (uint32_t i = 0; i < JOBSTEPS_LEADS_MAX; i++) {
-		free(j->lead_pace[i]);
-		j->lead_pace[i] = NULL;
-	}
-	free(j->lead_ns);
-	j->lead_ns = NULL;
-	free(j->transfer_ns);
-	free(j->transfers);
-	j->transfer_ns = NULL;
-	j->transfers = NULL;
+	free(j->memory);
+	j->memory = NULL;
 }
 
 /* ---- kernels of a stretch ---- */

@@ -70,6 +70,7 @@ struct jobsteps {
 	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end,
 				summed */
 	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
+	void *memory;	     /* that all of these lie in */
 };
 
 /* 0, -ENOMEM, -ENODATA (no steps). Afterwards jobsteps_fini, whatever came of it. */

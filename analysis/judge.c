@@ -7,6 +7,7 @@
 
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
+#include "base/carve.h"
 
 struct judge {
 	struct judge_config config;
@@ -40,29 +41,36 @@ const char *judge_skip_name(unsigned skip)
 	return skip < sizeof(names) / sizeof(names[0]) ? names[skip] : "unknown";
 }
 
-static size_t rounded(size_t bytes)
+/* The bytes that it takes. */
+static size_t lay_out(struct judge *j, void *memory, const struct judge_config *c)
 {
-	return (bytes + 63) & ~(size_t)63;
+	size_t models = roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS);
+	struct carve at = { .memory = memory };
+
+	carve_take(&at, 1, sizeof(*j));
+	j->kinds = carve_take(&at, 1, kinds_memory_bytes());
+	j->latency = carve_take(&at, 1, models);
+	j->self = carve_take(&at, 1, models);
+	return at.bytes;
 }
 
 size_t judge_memory_bytes(const struct judge_config *c)
 {
-	return rounded(sizeof(struct judge)) + rounded(kinds_memory_bytes()) +
-	       2 * rounded(roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS));
+	struct judge j;
+
+	return lay_out(&j, NULL, c);
 }
 
 struct judge *judge_init(void *memory, const struct judge_config *c)
 {
 	struct judge *j = memory;
-	char *at = (char *)memory + rounded(sizeof(*j));
 
 	memset(j, 0, sizeof(*j));
+	lay_out(j, memory, c);
 	j->config = *c;
-	j->kinds = kinds_init(at, &c->kinds);
-	at += rounded(kinds_memory_bytes());
-	j->latency = roofline_set_init(at, &c->roofline, JUDGE_MODELS);
-	at += rounded(roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS));
-	j->self = roofline_set_init(at, &c->roofline, JUDGE_MODELS);
+	kinds_init(j->kinds, &c->kinds);
+	roofline_set_init(j->latency, &c->roofline, JUDGE_MODELS);
+	roofline_set_init(j->self, &c->roofline, JUDGE_MODELS);
 	return j;
 }
 

@@ -125,12 +125,6 @@ static uint32_t part_of(const struct kinds *k, const struct step *s, double expe
 	return part;
 }
 
-static void note_near(struct kinds *k, const struct step *s)
-{
-	k->near[k->nears++ % KINDS_NEAR] = (struct near_step){ s->key, (double)s->compute_ns,
-							       (double)s->copy_ns };
-}
-
 /* ---- kinds by place ---- */
 
 static uint64_t jitter(const struct kinds *k, uint64_t period)
@@ -473,7 +467,8 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		v = push_slow(k, s->index, part_of(k, s, expected_ns, (double)s->self_ns - own), extra);
 	} else {
 		close_stretch(k);
-		note_near(k, s);
+		k->near[k->nears++ % KINDS_NEAR] = (struct near_step){
+			s->key, (double)s->compute_ns, (double)s->copy_ns };
 	}
 	pass_places(k, s->index, true);
 	return v;

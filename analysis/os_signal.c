@@ -5,7 +5,6 @@
 #include "analysis/os_signal.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,14 +106,6 @@ enum os_signal_kind os_signal_find(const char *name)
 	return OS_SIGNAL_KINDS;
 }
 
-static void copy(char *to, size_t bytes, const char *from)
-{
-	size_t n = strnlen(from, bytes - 1);
-
-	memcpy(to, from, n);
-	to[n] = '\0';
-}
-
 static bool is_raised(const struct os_signal_info *k, double value, double usual)
 {
 	switch (k->rule) {
@@ -140,9 +131,9 @@ void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *s
 	const struct os_signal_info *k = &table[kind];
 
 	memset(s, 0, sizeof(*s));
-	copy(s->name, sizeof(s->name), k->name);
-	copy(s->unit, sizeof(s->unit), k->unit);
-	copy(s->subject, sizeof(s->subject), subject);
+	strncpy(s->name, k->name, sizeof(s->name) - 1);
+	strncpy(s->unit, k->unit, sizeof(s->unit) - 1);
+	strncpy(s->subject, subject, sizeof(s->subject) - 1);
 	s->value = value;
 	s->usual = usual;
 	if (k->weighs && step_ms > 0)
@@ -158,7 +149,8 @@ bool os_signal_is_notable(const struct os_signal *s)
 	return s->flags || kind == OS_SIGNAL_KINDS || s->value >= table[kind].notable;
 }
 
-double os_signal_strength(const struct os_signal *s)
+/* How far above the usual value, in units of what raises it: order of importance. */
+static double strength(const struct os_signal *s)
 {
 	enum os_signal_kind kind = os_signal_find(s->name);
 	double usual = s->usual > 0 ? s->usual : 0;
@@ -183,7 +175,7 @@ double os_signal_strength(const struct os_signal *s)
 int os_signal_order(const void *a, const void *b)
 {
 	const struct os_signal *x = a, *y = b;
-	double p = os_signal_strength(x), q = os_signal_strength(y);
+	double p = strength(x), q = strength(y);
 	int by;
 
 	if ((x->flags ^ y->flags) & OS_SIGNAL_RAISED)
@@ -230,30 +222,18 @@ static void put(struct text *t, const char *from, size_t n)
 	t->out[t->used] = '\0';
 }
 
-static void put_format(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void put_format(struct text *t, const char *fmt, ...)
-{
-	char line[64];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	put(t, line, strlen(line));
-}
-
 static void put_number(struct text *t, double v)
 {
-	if (!isfinite(v))
-		put(t, "?", 1);
-	else
-		put_format(t,
-			   fabs(v) >= 1e7		    ? "%.3g"
-			   : fabs(v) >= 100 || v == 0 ? "%.0f"
-			   : fabs(v) >= 10	    ? "%.3g"
+	char line[64] = "?";
+
+	if (isfinite(v))
+		snprintf(line, sizeof(line),
+			 fabs(v) >= 1e7		    ? "%.3g"
+			 : fabs(v) >= 100 || v == 0 ? "%.0f"
+			 : fabs(v) >= 10	    ? "%.3g"
 						    : "%.2g",
-			   v);
+			 v);
+	put(t, line, strlen(line));
 }
 
 static void put_value(struct text *t, const struct os_signal *s)

@@ -101,8 +101,6 @@ void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *s
 		    double value, double usual, double step_ms);
 /* Worth telling: raised, total or notable. */
 bool os_signal_is_notable(const struct os_signal *s);
-/* How far above the usual value, in units of what raises it: order of importance. */
-double os_signal_strength(const struct os_signal *s);
 /* qsort: raised first, then by strength, then by name and subject. */
 int os_signal_order(const void *a, const void *b);
 /* Adds *s to list[*count], or merges it with the same name and subject (the stronger stays); where

@@ -11,6 +11,7 @@
 #include "analysis/robust/chance.h"
 #include "analysis/robust/change.h"
 #include "analysis/thresholds.h"
+#include "base/carve.h"
 
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define FOLLOW_HABIT  0.01 /* and a habit, */
@@ -43,47 +44,39 @@ static uint32_t depth_of(const struct peers_config *c)
 	return longest < 50 ? 4 * longest : longest > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : longest + 100;
 }
 
-/* Takes bytes from *at, 16-aligned; with memory NULL counts only. */
-static void *take(uint8_t *memory, size_t *at, size_t bytes)
+/* The bytes that it takes. */
+static size_t lay_out(struct peers *p, void *memory, const struct peers_config *c, size_t n)
 {
-	void *out = memory ? memory + *at : NULL;
+	struct carve at = { .memory = memory };
+	size_t depth = depth_of(c), cells = depth * n;
 
-	*at += (bytes + 15) & ~(size_t)15;
-	return out;
-}
-
-static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_config *c, uint32_t n)
-{
-	size_t at = 0, depth = depth_of(c), most = n > depth ? n : depth;
-
-	take(memory, &at, sizeof(*p));
-	p->step = take(memory, &at, depth * sizeof(*p->step));
-	p->level_ns = take(memory, &at, depth * sizeof(*p->level_ns));
-	p->weight = take(memory, &at, depth * sizeof(*p->weight));
-	p->own = take(memory, &at, 2 * depth * sizeof(*p->own));
-	p->value = take(memory, &at, 3 * (size_t)n * sizeof(*p->value));
-	p->scratch = take(memory, &at, most * sizeof(*p->scratch));
-	p->order = take(memory, &at, 2 * (size_t)n * sizeof(*p->order));
-	p->key = take(memory, &at, n * sizeof(*p->key));
-	p->queue_room = 4 * n;
-	p->queue = take(memory, &at, p->queue_room * sizeof(*p->queue));
+	carve_take(&at, 1, sizeof(*p));
+	p->step = carve_take(&at, depth, sizeof(*p->step));
+	p->level_ns = carve_take(&at, depth, sizeof(*p->level_ns));
+	p->weight = carve_take(&at, depth, sizeof(*p->weight));
+	p->own = carve_take(&at, 2 * depth, sizeof(*p->own));
+	p->value = carve_take(&at, 3 * n, sizeof(*p->value));
+	p->scratch = carve_take(&at, n > depth ? n : depth, sizeof(*p->scratch));
+	p->order = carve_take(&at, 2 * n, sizeof(*p->order));
+	p->key = carve_take(&at, n, sizeof(*p->key));
+	p->queue_room = 4 * (uint32_t)n;
+	p->queue = carve_take(&at, p->queue_room, sizeof(*p->queue));
 	for (int q = 0; q < PEERS_MEASURES; q++) {
 		struct peers_series *s = &p->series[q];
 
-		s->residual = take(memory, &at, depth * n * sizeof(*s->residual));
-		s->sum = take(memory, &at, (depth + 1) * n * sizeof(*s->sum));
-		s->valid = take(memory, &at, (depth + 1) * n * sizeof(*s->valid));
-		s->reference = take(memory, &at, depth * sizeof(*s->reference));
-		s->member = take(memory, &at, n * sizeof(*s->member));
-		s->first = c->changes_only ?
-				   take(memory, &at, PEERS_USUAL * (size_t)n * sizeof(*s->first)) :
-				   NULL;
-		s->high = c->changes_only ? take(memory, &at, depth * n * sizeof(*s->high)) : NULL;
-		s->part = c->mode == PEERS_SYSOM ?
-				  take(memory, &at, 2 * PEERS_SYSOM_PARTS * (size_t)n * sizeof(*s->part)) :
-				  NULL;
+		s->residual = carve_take(&at, cells, sizeof(*s->residual));
+		s->sum = carve_take(&at, cells + n, sizeof(*s->sum));
+		s->valid = carve_take(&at, cells + n, sizeof(*s->valid));
+		s->reference = carve_take(&at, depth, sizeof(*s->reference));
+		s->member = carve_take(&at, n, sizeof(*s->member));
+		if (c->changes_only) {
+			s->first = carve_take(&at, PEERS_USUAL * n, sizeof(*s->first));
+			s->high = carve_take(&at, cells, sizeof(*s->high));
+		}
+		if (c->mode == PEERS_SYSOM)
+			s->part = carve_take(&at, 2 * PEERS_SYSOM_PARTS * n, sizeof(*s->part));
 	}
-	return at;
+	return at.bytes;
 }
 
 size_t peers_memory_bytes(const struct peers_config *c, uint32_t members)

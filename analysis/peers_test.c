@@ -301,17 +301,25 @@ static double own_threshold(const struct peers_series *s, uint32_t member, doubl
 	return threshold * (ratio < 1 ? 1 : ratio);
 }
 
+/* Pushes before a window, as many as are kept, four times its length at most. */
+static uint32_t before_of(const struct peers *p, uint32_t length)
+{
+	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
+	uint64_t before = have > length ? have - length : 0;
+
+	return before < PAST_TIMES * length ? (uint32_t)before : PAST_TIMES * length;
+}
+
 /* The median self time rose with the split, or nothing is known of before: then the upper group is the
  * slow one even where it is the larger. */
 static bool level_rose(struct peers *p, uint32_t length, double gap)
 {
-	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
-	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
+	uint64_t end = p->pushes + 1;
+	uint32_t past = before_of(p, length);
 	double now, before;
 
 	if (past < PAST_LEAST && p->c.usual_ns <= 0)
 		return true;
-	past = past > PAST_TIMES * length ? PAST_TIMES * length : past;
 	for (uint32_t i = 0; i < length; i++)
 		p->scratch[i] = p->level_ns[peers_at(p, end - length + i)];
 	now = median_select(p->scratch, length);
@@ -371,13 +379,11 @@ static void found(struct peers *p, enum peers_measure q, const struct split *t, 
 			    p->pushes + 1);
 }
 
-/* Past of a window: the pushes before it, as many as are kept, four times its length at most. */
+/* Past of a window; 0: too short. */
 static uint32_t past_of(const struct peers *p, uint32_t length)
 {
-	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
-	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
+	uint32_t past = before_of(p, length);
 
-	past = past > PAST_TIMES * length ? PAST_TIMES * length : past;
 	return past >= PAST_LEAST && past >= length ? past : 0;
 }
 

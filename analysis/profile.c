@@ -12,8 +12,6 @@
 #include "analysis/robust/spread.h"
 #include "base/limits.h"
 
-/* Hashes of hostile names may collide; what lies farther from its slot is refused. */
-#define PROBES_MAX 512u
 /* Beyond these, most of the profile is other functions, and nothing was diluted. */
 #define DILUTION_MIN 0.5
 #define DILUTION_MAX 2.0
@@ -67,18 +65,14 @@ void profile_close(struct profile *p)
 	free(p);
 }
 
-/* The name's slot, or where it may go; NULL: too far off. */
+/* The name's slot, or where it may go. Names are hostile, but the key is not theirs to know. */
 static uint32_t *find_slot(const struct profile *p, uint32_t *slot, uint32_t room, const char *name)
 {
 	uint64_t h = keyed_text(&p->key, name);
 
-	for (uint32_t probe = 0; probe < PROBES_MAX; probe++) {
-		uint32_t *s = &slot[(h + probe) & (room - 1)];
-
-		if (!*s || !strcmp(p->function[*s - 1].name, name))
-			return s;
-	}
-	return NULL;
+	while (slot[h & (room - 1)] && strcmp(p->function[slot[h & (room - 1)] - 1].name, name))
+		h++;
+	return &slot[h & (room - 1)];
 }
 
 static int grow(struct profile *p)
@@ -98,15 +92,8 @@ static int grow(struct profile *p)
 	slot = calloc(4ull * room, sizeof(*slot));
 	if (!slot)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < p->count; i++) {
-		uint32_t *s = find_slot(p, slot, 4 * room, f[i].name);
-
-		if (!s) {
-			free(slot);
-			return -E2BIG;
-		}
-		*s = i + 1;
-	}
+	for (uint32_t i = 0; i < p->count; i++)
+		*find_slot(p, slot, 4 * room, f[i].name) = i + 1;
 	free(p->slot);
 	p->slot = slot;
 	p->slot_room = 4 * room;
@@ -120,24 +107,21 @@ static int intern(struct profile *p, const char *name, uint32_t *out)
 	size_t bytes = strlen(name) + 1;
 	int err;
 
-	if (s && *s) {
+	if (*s) {
 		*out = *s - 1;
 		return 0;
 	}
-	if (!s || bytes > LIMIT_PROFILE_NAME_BYTES - p->name_bytes)
+	if (bytes > LIMIT_PROFILE_NAME_BYTES - p->name_bytes)
 		return -E2BIG;
 	err = grow(p);
 	if (err)
 		return err;
-	s = find_slot(p, p->slot, p->slot_room, name);
-	if (!s)
-		return -E2BIG;
 	p->function[p->count] = (struct function){ .name = strdup(name) };
 	if (!p->function[p->count].name)
 		return -ENOMEM;
 	p->name_bytes += bytes;
 	*out = p->count++;
-	*s = p->count;
+	*find_slot(p, p->slot, p->slot_room, name) = p->count;
 	return 0;
 }
 
@@ -323,8 +307,8 @@ static struct profile_delta *join(const struct profile *base, const struct profi
 	}
 	for (uint32_t i = 0; d && i < other->count; i++) {
 		const struct function *f = &other->function[i];
-		uint32_t *s = find_slot(base, base->slot, base->slot_room, f->name);
-		struct profile_delta *to = s && *s ? &d[*s - 1] : &d[n++];
+		uint32_t slot = *find_slot(base, base->slot, base->slot_room, f->name);
+		struct profile_delta *to = slot ? &d[slot - 1] : &d[n++];
 
 		to->name = f->name;
 		to->other = f->total / other->total;

@@ -38,42 +38,28 @@ const char *record_dtype_name(unsigned dtype)
 
 const char *record_kind_name(unsigned kind)
 {
-	switch ((enum record_kind)kind) {
-	case RECORD_LAUNCH:
-		return "launch";
-	case RECORD_GRAPH_LAUNCH:
-		return "graph_launch";
-	case RECORD_COLL:
-		return "collective";
-	case RECORD_COMM:
-		return "communicator";
-	case RECORD_SYNC:
-		return "sync";
-	case RECORD_MEM:
-		return "memory";
-	case RECORD_SPAN:
-		return "span";
-	case RECORD_STEP_BEGIN:
-		return "step_begin";
-	case RECORD_STEP_END:
-		return "step_end";
-	case RECORD_GAP:
-		return "gap";
-	case RECORD_COPY_CALL:
-		return "copy_call";
-	case RECORD_API:
-		return "api";
-	case RECORD_KERNEL:
-		return "kernel";
-	case RECORD_COLL_KERNEL:
-		return "collective_kernel";
-	case RECORD_COPY:
-		return "copy";
-	case RECORD_MEMSET:
-		return "memset";
-	case RECORD_GRAPH_EXEC:
-		return "graph";
-	}
+	static const char *const names[] = {
+		[RECORD_LAUNCH] = "launch",
+		[RECORD_GRAPH_LAUNCH] = "graph_launch",
+		[RECORD_COLL] = "collective",
+		[RECORD_COMM] = "communicator",
+		[RECORD_SYNC] = "sync",
+		[RECORD_MEM] = "memory",
+		[RECORD_SPAN] = "span",
+		[RECORD_STEP_BEGIN] = "step_begin",
+		[RECORD_STEP_END] = "step_end",
+		[RECORD_GAP] = "gap",
+		[RECORD_COPY_CALL] = "copy_call",
+		[RECORD_API] = "api",
+		[RECORD_KERNEL] = "kernel",
+		[RECORD_COLL_KERNEL] = "collective_kernel",
+		[RECORD_COPY] = "copy",
+		[RECORD_MEMSET] = "memset",
+		[RECORD_GRAPH_EXEC] = "graph",
+	};
+
+	if (kind < sizeof(names) / sizeof(names[0]) && names[kind])
+		return names[kind];
 	return "unknown";
 }
 

@@ -16,6 +16,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/roofline_fit.h"
 #include "analysis/roofline_p99.h"
+#include "base/carve.h"
 #include "base/hash.h"
 
 #define LATENCY_LEAST_NS 1e-30
@@ -65,8 +66,8 @@ struct roofline {
 	uint32_t recent_count;
 	struct roofline_fit fit;
 	struct roofline_p99 p99;
-	struct roofline_fit_sample *sample;
 	void *scratch; /* shared within a set */
+	struct roofline_fit_sample sample[]; /* cap */
 };
 
 void roofline_config_default(struct roofline_config *c)
@@ -97,20 +98,9 @@ int roofline_mode_parse(const char *text)
 
 const char *roofline_state_name(enum roofline_state s)
 {
-	switch (s) {
-	case ROOFLINE_LEARNING:
-		return "learning";
-	case ROOFLINE_ARMED:
-		return "armed";
-	case ROOFLINE_REFUSED:
-		return "refused";
-	}
-	return "unknown";
-}
+	static const char *const names[] = { "learning", "armed", "refused" };
 
-static size_t round_up(size_t bytes)
-{
-	return (bytes + 63) & ~(size_t)63;
+	return (unsigned)s <= ROOFLINE_REFUSED ? names[s] : "unknown";
 }
 
 static struct roofline_config sane(const struct roofline_config *c)
@@ -138,39 +128,14 @@ static uint32_t samples_max(const struct roofline_config *c)
 	return sane(c).learn_max + sane(c).learn_max / 4;
 }
 
-static size_t body_bytes(const struct roofline_config *c)
+static void init(struct roofline *m, const struct roofline_config *c, uint64_t seed, void *scratch)
 {
-	return round_up(sizeof(struct roofline)) +
-	       round_up(samples_max(c) * sizeof(struct roofline_fit_sample));
-}
-
-static size_t scratch_bytes(const struct roofline_config *c)
-{
-	return round_up(roofline_fit_scratch_bytes(samples_max(c)));
-}
-
-size_t roofline_memory_bytes(const struct roofline_config *c)
-{
-	return body_bytes(c) + scratch_bytes(c);
-}
-
-static struct roofline *init_at(void *memory, const struct roofline_config *c, void *scratch)
-{
-	struct roofline *m = memory;
-
 	memset(m, 0, sizeof(*m));
 	m->c = sane(c);
 	m->cap = samples_max(c);
 	m->next_fit = m->c.learn_min;
-	m->random = c->seed;
-	m->sample = (struct roofline_fit_sample *)((char *)memory + round_up(sizeof(*m)));
+	m->random = seed;
 	m->scratch = scratch;
-	return m;
-}
-
-struct roofline *roofline_init(void *memory, const struct roofline_config *c)
-{
-	return init_at(memory, c, (char *)memory + body_bytes(c));
 }
 
 static void learn_anew(struct roofline *m, enum roofline_state state)
@@ -297,35 +262,33 @@ static void drop_suspects(struct roofline *m)
 	m->n = kept;
 }
 
+/* Whether the samples from there on make a good fit; then those before go. */
+static bool fit_from(struct roofline *m, uint32_t first)
+{
+	roofline_fit_run(&m->fit, m->sample + first, m->n - first, m->features, &m->c, m->scratch);
+	if (!fit_good(m))
+		return false;
+	m->n -= first;
+	memmove(m->sample, m->sample + first, m->n * sizeof(*m->sample));
+	return true;
+}
+
 static void refit(struct roofline *m)
 {
 	uint32_t half = m->n / 2;
 	bool hopeless = m->refusals >= HOPELESS && half >= 4 * m->c.learn_min;
-	bool good = false;
+	bool good;
 
 	m->fresh_novel = 0;
 	if (hopeless) { /* the newer half alone tells when it gets better */
-		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features, &m->c,
-				 m->scratch);
-		good = fit_good(m);
-		if (good) {
-			m->n -= half;
-			memmove(m->sample, m->sample + half, m->n * sizeof(*m->sample));
-		}
+		good = fit_from(m, half);
 	} else {
-		roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
-		good = fit_good(m);
-	}
-	if (!good && !hopeless && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+		good = fit_from(m, 0);
 		/* the newer half may be good already: recover without waiting for the ring to turn */
-		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features,
-				 &m->c, m->scratch);
-		good = fit_good(m);
-		if (good) {
-			m->n -= half;
-			memmove(m->sample, m->sample + half, m->n * sizeof(*m->sample));
-		} else {
-			roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
+		if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+			good = fit_from(m, half);
+			if (!good)
+				fit_from(m, 0);
 		}
 	}
 	m->refusals = good ? 0 : m->refusals + (m->refusals < HOPELESS);
@@ -578,46 +541,48 @@ struct roofline_set {
 	uint64_t tick;
 	struct set_entry *entry; /* in order of first use */
 	uint32_t *slot;		 /* entry index + 1; 0 free */
-	char *body;
+	char *models;
+	size_t model_bytes;
 	void *scratch;
 };
 
-static uint32_t slots_for(uint32_t models_max)
+/* The bytes that it takes. */
+static size_t lay_out(struct roofline_set *s, void *memory, const struct roofline_config *c,
+		      uint32_t models_max)
 {
-	uint32_t slots = 4;
+	struct carve at = { .memory = memory };
 
-	while (slots < 2 * models_max)
-		slots *= 2;
-	return slots;
+	s->slots = 4;
+	while (s->slots < 2 * models_max)
+		s->slots *= 2;
+	s->model_bytes = sizeof(struct roofline) +
+			 samples_max(c) * sizeof(struct roofline_fit_sample);
+	s->model_bytes = (s->model_bytes + 15) & ~(size_t)15;
+	carve_take(&at, 1, sizeof(*s));
+	s->entry = carve_take(&at, models_max, sizeof(*s->entry));
+	s->slot = carve_take(&at, s->slots, sizeof(*s->slot));
+	s->scratch = carve_take(&at, 1, roofline_fit_scratch_bytes(samples_max(c)));
+	s->models = carve_take(&at, models_max, s->model_bytes);
+	return at.bytes;
 }
 
 size_t roofline_set_memory_bytes(const struct roofline_config *c, uint32_t models_max)
 {
-	return round_up(sizeof(struct roofline_set)) +
-	       round_up(models_max * sizeof(struct set_entry)) +
-	       round_up(slots_for(models_max) * sizeof(uint32_t)) + scratch_bytes(c) +
-	       models_max * body_bytes(c);
+	struct roofline_set s;
+
+	return lay_out(&s, NULL, c, models_max);
 }
 
 struct roofline_set *roofline_set_init(void *memory, const struct roofline_config *c,
 				       uint32_t models_max)
 {
 	struct roofline_set *s = memory;
-	char *at = memory;
 
 	memset(s, 0, sizeof(*s));
+	lay_out(s, memory, c, models_max);
 	s->c = *c;
 	s->max = models_max;
-	s->slots = slots_for(models_max);
-	at += round_up(sizeof(*s));
-	s->entry = (struct set_entry *)at;
-	at += round_up(models_max * sizeof(struct set_entry));
-	s->slot = (uint32_t *)at;
 	memset(s->slot, 0, s->slots * sizeof(*s->slot));
-	at += round_up(s->slots * sizeof(uint32_t));
-	s->scratch = at;
-	at += scratch_bytes(c);
-	s->body = at;
 	return s;
 }
 
@@ -662,10 +627,9 @@ struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
 			return e->model;
 		}
 	}
-	model = s->count < s->max ? (struct roofline *)(s->body + s->count * body_bytes(&s->c)) :
+	model = s->count < s->max ? (struct roofline *)(s->models + s->count * s->model_bytes) :
 				    set_evict(s);
-	init_at(model, &s->c, s->scratch);
-	model->random = s->c.seed ^ hash_mix(key);
+	init(model, &s->c, s->c.seed ^ hash_mix(key), s->scratch);
 	s->entry[s->count] = (struct set_entry){ .key = key, .used = ++s->tick, .model = model };
 	set_index(s, s->count++);
 	return model;

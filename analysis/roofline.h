@@ -51,8 +51,6 @@ struct roofline_verdict {
 };
 
 struct roofline; /* one model; opaque */
-size_t roofline_memory_bytes(const struct roofline_config *c);
-struct roofline *roofline_init(void *memory, const struct roofline_config *c);
 /* Judges one step, then learns from it (from what was out, the tail at most). work_count 0: latency alone.
  * latency_ns beyond 1e-30 to 1e30 or not finite: ignored, verdict with state only. */
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,

@@ -10,6 +10,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
 #include "analysis/robust/spread.h"
+#include "base/carve.h"
 #include "base/hash.h"
 
 #define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
@@ -49,32 +50,32 @@ struct fit_scratch {
 	double level_mad; /* scatter of unseen levels, 0 while not known */
 };
 
-size_t roofline_fit_scratch_bytes(uint32_t samples_max)
+/* The bytes that it takes. */
+static size_t lay_out(struct fit_scratch *s, void *memory, uint32_t n)
 {
-	return sizeof(struct roofline_fit) +
-	       (size_t)samples_max *
-		       (6 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
-			sizeof(struct roofline_fit_sample) + 2 * sizeof(bool)) + 64;
+	struct carve at = { .memory = memory };
+
+	*s = (struct fit_scratch){ .n = n };
+	s->part = carve_take(&at, 1, sizeof(*s->part));
+	s->t = carve_take(&at, n, sizeof(*s->t));
+	s->q = carve_take(&at, n, sizeof(*s->q));
+	s->v = carve_take(&at, n, sizeof(*s->v));
+	s->u = carve_take(&at, n, sizeof(*s->u));
+	s->low = carve_take(&at, n, sizeof(*s->low));
+	s->held = carve_take(&at, n, sizeof(*s->held));
+	s->key = carve_take(&at, n, sizeof(*s->key));
+	s->index = carve_take(&at, n, sizeof(*s->index));
+	s->copy = carve_take(&at, n, sizeof(*s->copy));
+	s->sparse = carve_take(&at, n, sizeof(*s->sparse));
+	s->jump = carve_take(&at, n, sizeof(*s->jump));
+	return at.bytes;
 }
 
-/* Widest members first, so that all stay aligned. */
-static struct fit_scratch scratch_of(void *memory, uint32_t n)
+size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 {
-	struct fit_scratch s = { .n = n };
+	struct fit_scratch s;
 
-	s.part = memory;
-	s.t = (double *)(s.part + 1);
-	s.q = s.t + n;
-	s.v = s.q + n;
-	s.u = s.v + n;
-	s.low = s.u + n;
-	s.held = s.low + n;
-	s.key = (uint64_t *)(s.held + n);
-	s.index = (uint32_t *)(s.key + n);
-	s.copy = (struct roofline_fit_sample *)(s.index + n);
-	s.sparse = (bool *)(s.copy + n);
-	s.jump = s.sparse + n;
-	return s;
+	return lay_out(&s, NULL, samples_max);
 }
 
 static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uint32_t b)
@@ -124,15 +125,6 @@ static uint32_t terms_of(double *phi, const float *work, uint32_t active, bool s
 	return p;
 }
 
-static double dot(const double *a, const double *b, uint32_t n)
-{
-	double sum = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		sum += a[i] * b[i];
-	return sum;
-}
-
 /* Least absolute relative deviations; returns the mean of |residual|, capped at 1. */
 static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t active,
 		       bool second, double *coef)
@@ -154,7 +146,7 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 			p = terms_of(phi, s[i].work, active, second);
 			for (uint32_t j = 0; j < p; j++)
 				phi[j] /= y;
-			r = fabs(1 - dot(phi, coef, p));
+			r = fabs(1 - regress_dot(phi, coef, p));
 			loss += r < 1 ? r : 1;
 			w = round ? 1 / (r > IRLS_FLOOR ? r : IRLS_FLOOR) : 1;
 			for (uint32_t j = 0; j < p; j++) {
@@ -178,7 +170,7 @@ static double line_at(const struct roofline_fit *f, const float *work)
 	double phi[ROOFLINE_FIT_TERMS], y;
 	uint32_t p = terms_of(phi, work, f->active, f->curved);
 
-	y = dot(phi, f->coef, p);
+	y = regress_dot(phi, f->coef, p);
 	return y > f->line_min_ns ? y : f->line_min_ns;
 }
 
@@ -470,30 +462,24 @@ static uint64_t cell_hash(const struct roofline_fit *f, const float *work)
 	return h ? h : 1;
 }
 
-static struct roofline_fit_cell *cell_find(struct roofline_fit *f, uint64_t hash)
+/* The cell, or the free one where it belongs. There are twice as many as are ever used. */
+static struct roofline_fit_cell *cell_slot(struct roofline_fit *f, uint64_t hash)
 {
-	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
-		struct roofline_fit_cell *c = &f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
+	uint64_t at = hash;
 
-		if (c->hash == hash)
+	for (;; at++) {
+		struct roofline_fit_cell *c = &f->cell[at & (ROOFLINE_FIT_SLOTS - 1)];
+
+		if (c->hash == hash || !c->hash)
 			return c;
-		if (!c->hash)
-			return NULL;
 	}
-	return NULL;
 }
 
-static struct roofline_fit_cell *cell_add(struct roofline_fit *f, uint64_t hash)
+static const struct roofline_fit_cell *cell_find(const struct roofline_fit *f, uint64_t hash)
 {
-	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
-		struct roofline_fit_cell *c = &f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
+	const struct roofline_fit_cell *c = cell_slot((struct roofline_fit *)f, hash);
 
-		if (!c->hash) {
-			c->hash = hash;
-			return c;
-		}
-	}
-	return NULL;
+	return c->hash ? c : NULL;
 }
 
 static uint32_t hash_all(struct roofline_fit *f, const struct roofline_fit_sample *s,
@@ -533,7 +519,8 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		if (j - i < least)
 			continue;
 		median_sort(x->v, j - i);
-		c = cell_add(f, x->key[x->index[i]]);
+		c = cell_slot(f, x->key[x->index[i]]);
+		c->hash = x->key[x->index[i]];
 		c->log_ratio = (float)median_centre(x->v, j - i, width);
 		c->count = j - i;
 		for (uint32_t k = 0; k < c->count; k++)
@@ -716,7 +703,7 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 	double least = fmax(SECOND_MIN, 7 * mad);
 
 	for (uint32_t i = 0, j; i < x->n; i = j) {
-		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
+		struct roofline_fit_cell *c = cell_slot(f, x->key[x->index[i]]);
 		uint32_t m = 0, runs = 0;
 		double chance;
 		bool before = false, mild;
@@ -731,7 +718,7 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 			before = mild;
 		}
 		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
-		if (!c || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
+		if (!c->hash || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
 			continue;
 		median_sort(x->v, m);
 		c->second = (float)median_quantile(x->v, m, 0.95);
@@ -839,10 +826,11 @@ static bool levels_are_sparse(const struct roofline_fit_sample *s, struct fit_sc
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
 		      uint32_t features, const struct roofline_config *c, void *scratch)
 {
-	struct fit_scratch x = scratch_of(scratch, n);
 	double level_mad = LEVEL_MAD;
+	struct fit_scratch x;
 	struct line_form form;
 
+	lay_out(&x, scratch, n);
 	choose_form(&form, s, n, features);
 	if (n < LEVEL_SAMPLES || levels_are_sparse(s, &x, features)) {
 		run_held_out(&form, s, &x, features, true);
@@ -874,7 +862,7 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	}
 	g.mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, t);
 	if (f->discrete || f->features > 1)
-		c = cell_find((struct roofline_fit *)f, cell_hash(f, work));
+		c = cell_find(f, cell_hash(f, work));
 	if (c) {
 		log_ratio += c->log_ratio;
 		g.second = expm1(c->second);

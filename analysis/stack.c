@@ -74,12 +74,11 @@ void stack_batch_clear(struct stack_batch *b)
 	b->string_bytes = 0;
 }
 
-/* Makes room for `more` elements of `bytes` each behind `count`. */
-static int grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t bytes,
-		uint32_t max)
+/* Makes room for `more` elements of `bytes` each behind `count`. array: the address of its pointer. */
+static int grow(void *array, uint32_t *room, uint32_t count, uint32_t more, size_t bytes, uint32_t max)
 {
 	uint64_t want = (uint64_t)count + more, next = *room ? *room : 64;
-	void *p;
+	void **at = array, *p;
 
 	if (want > max)
 		return -E2BIG;
@@ -89,10 +88,10 @@ static int grow(void **array, uint32_t *room, uint32_t count, uint32_t more, siz
 		next *= 2;
 	if (next > max)
 		next = max;
-	p = realloc(*array, next * bytes);
+	p = realloc(*at, next * bytes);
 	if (!p)
 		return -ENOMEM;
-	*array = p;
+	*at = p;
 	*room = (uint32_t)next;
 	return 0;
 }
@@ -185,12 +184,17 @@ static int table_reserve(const struct stack_batch *b, struct table *t)
 	return 0;
 }
 
-static void table_insert(struct table *t, uint64_t key, uint32_t i)
+static int table_insert(const struct stack_batch *b, struct table *t, uint64_t key, uint32_t i)
 {
+	int rc = table_reserve(b, t);
+
+	if (rc)
+		return rc;
 	while (t->slot[key & (t->room - 1)])
 		key++;
 	t->slot[key & (t->room - 1)] = i + 1;
 	t->used++;
+	return 0;
 }
 
 /* Walks the entries that may equal key: returns the next candidate's index + 1, 0 at the end. */
@@ -215,17 +219,10 @@ static int string_append(struct stack_batch *b, struct stack_index *x, const cha
 {
 	size_t want = b->string_bytes + bytes + 1;
 	size_t room = b->string_bytes_room ? b->string_bytes_room : 4096;
-	void *offsets = b->string_offset;
 	int rc;
 
 	if (want > LIMIT_STACK_STRING_BYTES)
 		return -E2BIG;
-	rc = grow(&offsets, &b->string_room, b->string_count, 1, sizeof(uint32_t), LIMIT_STACK_STRINGS);
-	b->string_offset = offsets;
-	if (!rc)
-		rc = table_reserve(b, &x->strings);
-	if (rc)
-		return rc;
 	while (room < want)
 		room *= 2;
 	if (room != b->string_bytes_room) {
@@ -236,11 +233,16 @@ static int string_append(struct stack_batch *b, struct stack_index *x, const cha
 		b->strings = p;
 		b->string_bytes_room = room;
 	}
+	rc = grow(&b->string_offset, &b->string_room, b->string_count, 1, sizeof(uint32_t),
+		  LIMIT_STACK_STRINGS);
+	if (!rc)
+		rc = table_insert(b, &x->strings, key_string(&b->key, s, bytes), b->string_count);
+	if (rc)
+		return rc;
 	memcpy(b->strings + b->string_bytes, s, bytes);
 	b->strings[b->string_bytes + bytes] = 0;
-	b->string_offset[b->string_count] = (uint32_t)b->string_bytes;
+	b->string_offset[b->string_count++] = (uint32_t)b->string_bytes;
 	b->string_bytes = want;
-	table_insert(&x->strings, key_string(&b->key, s, bytes), b->string_count++);
 	return 0;
 }
 
@@ -276,7 +278,6 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 {
 	struct stack_index *x = index_of(b);
 	struct stack_object o = { .build_id_bytes = 0 };
-	void *objects = b->objects;
 	uint64_t key;
 	uint32_t i;
 	int rc;
@@ -298,14 +299,12 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 			return 0;
 		}
 	}
-	rc = grow(&objects, &b->object_room, b->object_count, 1, sizeof(o), LIMIT_STACK_OBJECTS);
-	b->objects = objects;
+	rc = grow(&b->objects, &b->object_room, b->object_count, 1, sizeof(o), LIMIT_STACK_OBJECTS);
 	if (!rc)
-		rc = table_reserve(b, &x->objects);
+		rc = table_insert(b, &x->objects, key_object(&b->key, &o), b->object_count);
 	if (rc)
 		return rc;
 	b->objects[b->object_count] = o;
-	table_insert(&x->objects, key_object(&b->key, &o), b->object_count);
 	*out = b->object_count++;
 	return 0;
 }
@@ -324,7 +323,6 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 		      uint32_t kernel_count, enum stack_end end, uint32_t *out)
 {
 	struct stack_index *x = index_of(b);
-	void *all = b->frames, *stacks = b->stacks;
 	uint64_t key = key_frames(&b->key, frames, count, kernel_count, end);
 	struct stack *s;
 	uint32_t i;
@@ -342,14 +340,12 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 			return 0;
 		}
 	}
-	rc = grow(&all, &b->frame_room, b->frame_count, count, sizeof(*frames), LIMIT_STACK_FRAMES);
-	b->frames = all;
-	if (rc)
-		return rc;
-	rc = grow(&stacks, &b->stack_room, b->stack_count, 1, sizeof(*s), LIMIT_STACKS);
-	b->stacks = stacks;
+	key = key_frames(&b->key, frames, count, kernel_count, end);
+	rc = grow(&b->frames, &b->frame_room, b->frame_count, count, sizeof(*frames), LIMIT_STACK_FRAMES);
 	if (!rc)
-		rc = table_reserve(b, &x->stacks);
+		rc = grow(&b->stacks, &b->stack_room, b->stack_count, 1, sizeof(*s), LIMIT_STACKS);
+	if (!rc)
+		rc = table_insert(b, &x->stacks, key, b->stack_count);
 	if (rc)
 		return rc;
 	if (count)
@@ -357,7 +353,6 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 	b->stacks[b->stack_count] = (struct stack){ .first = b->frame_count, .count = count,
 						    .kernel_count = kernel_count, .end = (uint8_t)end };
 	b->frame_count += count;
-	table_insert(&x->stacks, key_frames(&b->key, frames, count, kernel_count, end), b->stack_count);
 	*out = b->stack_count++;
 	return 0;
 }
@@ -372,7 +367,6 @@ static bool sample_same(const struct stack_sample *a, const struct stack_sample 
 int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 {
 	struct stack_index *x = index_of(b);
-	void *samples = b->samples;
 	uint64_t key = key_sample(&b->key, s);
 	uint32_t i;
 	int rc;
@@ -388,23 +382,18 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 			return 0;
 		}
 	}
-	rc = grow(&samples, &b->sample_room, b->sample_count, 1, sizeof(*s), LIMIT_STACK_SAMPLES);
-	b->samples = samples;
+	rc = grow(&b->samples, &b->sample_room, b->sample_count, 1, sizeof(*s), LIMIT_STACK_SAMPLES);
 	if (!rc)
-		rc = table_reserve(b, &x->samples);
-	if (rc)
-		return rc;
-	b->samples[b->sample_count] = *s;
-	table_insert(&x->samples, key_sample(&b->key, s), b->sample_count++);
-	return 0;
+		rc = table_insert(b, &x->samples, key_sample(&b->key, s), b->sample_count);
+	if (!rc)
+		b->samples[b->sample_count++] = *s;
+	return rc;
 }
 
 int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s)
 {
-	void *all = b->switches;
-	int rc = grow(&all, &b->switch_room, b->switch_count, 1, sizeof(*s), LIMIT_STACK_SWITCHES);
+	int rc = grow(&b->switches, &b->switch_room, b->switch_count, 1, sizeof(*s), LIMIT_STACK_SWITCHES);
 
-	b->switches = all;
 	if (!rc)
 		b->switches[b->switch_count++] = *s;
 	return rc;
@@ -412,11 +401,9 @@ int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s)
 
 int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t)
 {
-	void *all = b->switch_threads;
-	int rc = grow(&all, &b->switch_thread_room, b->switch_thread_count, 1, sizeof(*t),
+	int rc = grow(&b->switch_threads, &b->switch_thread_room, b->switch_thread_count, 1, sizeof(*t),
 		      LIMIT_STACK_SWITCH_THREADS);
 
-	b->switch_threads = all;
 	if (!rc)
 		b->switch_threads[b->switch_thread_count++] = *t;
 	return rc;

@@ -8,6 +8,7 @@
 #include "analysis/steps_private.h"
 #include "analysis/thresholds.h"
 
+#include "base/carve.h"
 #include "base/hash.h"
 
 #include <string.h>
@@ -52,54 +53,45 @@ static uint64_t power_of_two(uint64_t n)
 	return p;
 }
 
-static size_t align16(size_t n)
+static uint32_t launches_of(const struct steps_config *c)
 {
-	return (n + 15) & ~(size_t)15;
-}
+	uint32_t n = c->launch_max < 1024 ? 1024 : c->launch_max;
 
-struct layout {
-	uint32_t launch_max, pool_max;
-	uint64_t items;
-	size_t items_at, back_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at;
-	size_t total;
-	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
-};
-
-static void layout_of(const struct steps_config *c, struct layout *l)
-{
-	l->launch_max = c->launch_max < 1024 ? 1024 : c->launch_max;
-	if (l->launch_max > 1u << 26)
-		l->launch_max = 1u << 26;
-	l->items = power_of_two(l->launch_max);
-	l->pool_max = l->launch_max * 2;
-	l->items_at = align16(sizeof(struct steps));
-	l->back_at = align16(l->items_at + l->items * sizeof(struct steps_item));
-	l->pool_at = align16(l->back_at + l->items * sizeof(uint32_t));
-	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
-	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
-	l->rare_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
-	l->seen_at = align16(l->rare_at + STEPS_RARE_MAX * sizeof(struct steps_item));
-	l->fold_at = align16(l->seen_at + STEPS_NAMES_SEEN * sizeof(struct steps_seen));
-	l->scratch_at = align16(l->fold_at + sizeof(struct steps_fold));
-	l->account_bytes = align16(steps_account_scratch_bytes(l->pool_max));
-	l->scratch_bytes = align16(l->account_bytes + steps_detect_scratch_bytes(l->launch_max));
-	l->total = l->scratch_at + (c->scratch ? 0 : l->scratch_bytes);
-}
-
-size_t steps_memory_bytes(const struct steps_config *c)
-{
-	struct layout l;
-
-	layout_of(c, &l);
-	return l.total;
+	return n < 1u << 26 ? n : 1u << 26;
 }
 
 size_t steps_scratch_bytes(const struct steps_config *c)
 {
-	struct layout l;
+	uint32_t n = launches_of(c);
 
-	layout_of(c, &l);
-	return l.scratch_bytes;
+	return steps_account_scratch_bytes(2 * n) + steps_detect_scratch_bytes(n);
+}
+
+/* The bytes that it takes. */
+static size_t lay_out(struct steps *s, void *memory, const struct steps_config *c)
+{
+	struct carve at = { .memory = memory };
+
+	s->items_mask = power_of_two(launches_of(c)) - 1;
+	s->pool_max = 2 * launches_of(c);
+	carve_take(&at, 1, sizeof(*s));
+	s->items = carve_take(&at, s->items_mask + 1, sizeof(*s->items));
+	s->back = carve_take(&at, s->items_mask + 1, sizeof(*s->back));
+	s->pool = carve_take(&at, s->pool_max, sizeof(*s->pool));
+	s->pending = carve_take(&at, STEPS_PENDING_MAX, sizeof(*s->pending));
+	s->marks = carve_take(&at, STEPS_MARKS_MAX, sizeof(*s->marks));
+	s->rare = carve_take(&at, STEPS_RARE_MAX, sizeof(*s->rare));
+	s->seen = carve_take(&at, STEPS_NAMES_SEEN, sizeof(*s->seen));
+	s->fold = carve_take(&at, 1, sizeof(*s->fold));
+	s->account = c->scratch ? c->scratch : carve_take(&at, 1, steps_scratch_bytes(c));
+	return at.bytes;
+}
+
+size_t steps_memory_bytes(const struct steps_config *c)
+{
+	struct steps s;
+
+	return lay_out(&s, NULL, c);
 }
 
 void steps_scratch_init(void *scratch)
@@ -110,32 +102,19 @@ void steps_scratch_init(void *scratch)
 struct steps *steps_init(void *memory, const struct steps_config *c)
 {
 	struct steps *s = memory;
-	unsigned char *base = memory;
-	struct layout l;
 
-	layout_of(c, &l);
 	memset(s, 0, sizeof(*s));
+	lay_out(s, memory, c);
 	s->config = *c;
-	s->config.launch_max = l.launch_max;
-	s->items = (struct steps_item *)(base + l.items_at);
-	s->items_mask = l.items - 1;
-	s->back = (uint32_t *)(base + l.back_at);
-	s->pool = (struct steps_device *)(base + l.pool_at);
-	s->pool_max = l.pool_max;
+	s->config.launch_max = launches_of(c);
 	s->pool_free = s->copies_first = s->copies_last = STEPS_NONE;
-	s->pending = (struct steps_pending *)(base + l.pending_at);
-	s->marks = (struct steps_mark *)(base + l.marks_at);
-	s->rare = (struct steps_item *)(base + l.rare_at);
-	s->seen = (struct steps_seen *)(base + l.seen_at);
-	s->fold = (struct steps_fold *)(base + l.fold_at);
 	memset(s->seen, 0, STEPS_NAMES_SEEN * sizeof(*s->seen));
-	s->account = c->scratch ? c->scratch : base + l.scratch_at;
-	s->scratch = (unsigned char *)s->account + l.account_bytes;
+	s->scratch = (unsigned char *)s->account + steps_account_scratch_bytes(s->pool_max);
 	if (!c->scratch)
 		steps_scratch_init(s->account);
 	s->open_flags = STEP_FLAG_FIRST;
 	s->rare_look = RARE_FIRST;
-	s->detect_at = c->whole_first ? l.launch_max : DETECT_FIRST_LAUNCHES;
+	s->detect_at = c->whole_first ? s->config.launch_max : DETECT_FIRST_LAUNCHES;
 	return s;
 }
 
@@ -205,6 +184,19 @@ static uint32_t class_of(struct steps *s, uint64_t first, uint64_t last)
 	return s->class_count++;
 }
 
+/* How many launches of [first, last) have not met their kernel; *flags: what they do to their step. */
+static uint32_t missing_in(const struct steps *s, uint64_t first, uint64_t last, uint32_t *flags)
+{
+	uint32_t missing = 0;
+
+	for (uint64_t q = first; q < last; q++) {
+		missing += waits_for_device(steps_at(s, q));
+		if (steps_at(s, q)->flags & ITEM_GAP_BEFORE)
+			*flags |= STEP_FLAG_GAP;
+	}
+	return missing;
+}
+
 /* Cuts the open step before item `last`. */
 static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64_t end_ns,
 		       uint32_t source)
@@ -221,13 +213,7 @@ static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64
 	p->folded_launches = s->open_folded;
 	p->folded = s->open_folds;
 	s->open_folds = false;
-	for (uint64_t q = p->first; q < last; q++) {
-		struct steps_item *i = steps_at(s, q);
-
-		p->missing += waits_for_device(i);
-		if (i->flags & ITEM_GAP_BEFORE)
-			p->flags |= STEP_FLAG_GAP;
-	}
+	p->missing = missing_in(s, p->first, last, &p->flags);
 	if (source == STEP_SOURCE_EXPLICIT) {
 		p->mark = s->explicit_mark;
 		p->phase = p->mark.phase;
@@ -256,7 +242,7 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 		}
 		s->explicit_begin_ns = begin;
 		s->open_flags &= ~(uint32_t)STEP_FLAG_FIRST;
-		s->explicit_mark = s->marks[i->mark].mark;
+		s->explicit_mark = s->marks[i->mark];
 		s->in_explicit = true;
 	} else if (i->kind == RECORD_STEP_END && s->in_explicit) {
 		close_step(s, seq, s->explicit_begin_ns, i->begin_ns, STEP_SOURCE_EXPLICIT);
@@ -302,7 +288,7 @@ static void no_cut(struct steps *s)
 
 static void saw_end(struct steps *s, const struct steps_item *symbol)
 {
-	uint64_t end_ns = steps_item_end(symbol);
+	uint64_t end_ns = symbol->begin_ns + ((uint64_t)symbol->mark << 32 | symbol->host_ns);
 
 	if (end_ns > s->last_end_ns)
 		s->last_end_ns = end_ns;
@@ -535,8 +521,6 @@ static void drop_oldest(struct steps *s)
 		}
 	}
 	s->tail++;
-	if (s->find_seq < s->tail)
-		s->find_seq = s->tail;
 }
 
 /* The open step is longer than the ring: the oldest launches are added up, which leaves it whole.
@@ -548,16 +532,10 @@ static bool fold_oldest(struct steps *s)
 	if (s->pending_count || first != s->tail || last > s->follow ||
 	    (s->fold_used && !s->open_folds) || (!s->pattern.rule_count && !s->explicit_seen))
 		return false;
-	for (uint64_t q = first; q < last; q++) {
-		if (waits_for_device(steps_at(s, q)))
-			s->open_flags |= STEP_FLAG_INCOMPLETE;
-		if (steps_at(s, q)->flags & ITEM_GAP_BEFORE)
-			s->open_flags |= STEP_FLAG_GAP;
-	}
+	if (missing_in(s, first, last, &s->open_flags))
+		s->open_flags |= STEP_FLAG_INCOMPLETE;
 	steps_account_fold(s, first, last);
 	s->tail = s->open_first = last;
-	if (s->find_seq < s->tail)
-		s->find_seq = s->tail;
 	return true;
 }
 
@@ -671,13 +649,11 @@ static void item_fill(struct steps *s, struct steps_item *i, const struct record
 
 static void push_mark(struct steps *s, struct steps_item *i, const struct step_mark *mark)
 {
-	struct steps_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
+	struct step_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
 
-	memset(slot, 0, sizeof(*slot));
-	if (mark)
-		slot->mark = *mark;
-	if (slot->mark.work_count > STEP_WORK_MAX)
-		slot->mark.work_count = STEP_WORK_MAX;
+	*slot = mark ? *mark : (struct step_mark){ .work_count = 0 };
+	if (slot->work_count > STEP_WORK_MAX)
+		slot->work_count = STEP_WORK_MAX;
 	i->mark = (uint16_t)(s->marks_head++ % STEPS_MARKS_MAX);
 	i->first_device = STEPS_NONE;
 }
@@ -803,9 +779,8 @@ static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 
 	if (s->head == s->tail || launch_ns < steps_at(s, s->tail)->begin_ns)
 		return false;
-	if (s->find_seq >= s->head)
-		s->find_seq = s->head - 1;
-	low = high = s->find_seq;
+	low = s->find_seq < s->head ? s->find_seq : s->head - 1;
+	low = high = low > s->tail ? low : s->tail;
 	while (low > s->tail && steps_at(s, low)->begin_ns > launch_ns) {
 		low = low - s->tail > step ? low - step : s->tail;
 		step <<= 1;
@@ -973,8 +948,6 @@ bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 	out->index = s->step_index++;
 	if (p.last > s->tail)
 		s->tail = p.last;
-	if (s->find_seq < s->tail)
-		s->find_seq = s->tail;
 	s->pending_head = (s->pending_head + 1) % STEPS_PENDING_MAX;
 	s->pending_count--;
 	if (!s->finished)

@@ -17,21 +17,18 @@
 /* Device records lie where there was room: fetched so many launches ahead of their use. */
 #define GATHER_AHEAD 4
 
-struct account_name {
-	struct step_kernel kernel;
-	uint32_t used;
-};
-
 size_t steps_account_scratch_bytes(uint32_t devices_max)
 {
-	return NAMES_MAX * sizeof(struct account_name) + NAMES_MAX * sizeof(uint32_t) +
-	       (size_t)devices_max * sizeof(uint32_t) * 2;
+	size_t bytes = NAMES_MAX * (sizeof(struct step_kernel) + sizeof(uint32_t)) +
+		       (size_t)devices_max * sizeof(uint32_t) * 2;
+
+	return (bytes + 15) & ~(size_t)15;
 }
 
 /* Every step leaves the table of names empty, so that the next need not clear it. */
 void steps_account_init(void *account)
 {
-	memset(account, 0, NAMES_MAX * sizeof(struct account_name));
+	memset(account, 0, NAMES_MAX * sizeof(struct step_kernel));
 }
 
 static void free_slot(struct steps *s, uint32_t slot)
@@ -131,32 +128,28 @@ static void cover_add(struct cover *c, uint64_t begin, uint64_t end)
 	}
 }
 
-static void names_add(struct account_name *names, uint32_t *used, uint32_t *count,
+/* count 0: the place is free. */
+static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count,
 		      const struct step_kernel *d)
 {
 	uint64_t h = hash_mix((uint64_t)d->name << 16 | (uint64_t)d->kind << 8 | d->func);
-	struct account_name *n;
+	struct step_kernel *n;
 	uint32_t at = (uint32_t)h % NAMES_MAX;
 
 	for (uint32_t probe = 0; probe < 64; probe++, at = (at + 1) % NAMES_MAX) {
 		n = &names[at];
-		if (!n->used) {
+		if (!n->count) {
 			if (*count >= NAMES_MAX / 2)
 				break;
-			memset(n, 0, sizeof(*n));
-			n->used = 1;
-			n->kernel.name = d->name;
-			n->kernel.kind = d->kind;
-			n->kernel.func = d->func;
+			*n = (struct step_kernel){ .name = d->name, .kind = d->kind, .func = d->func };
 			used[(*count)++] = at;
 		}
-		if (n->kernel.name != d->name || n->kernel.kind != d->kind ||
-		    n->kernel.func != d->func)
+		if (n->name != d->name || n->kind != d->kind || n->func != d->func)
 			continue;
-		n->kernel.count += d->count;
-		n->kernel.total_ns += d->total_ns;
-		if (d->max_ns > n->kernel.max_ns)
-			n->kernel.max_ns = d->max_ns;
+		n->count += d->count;
+		n->total_ns += d->total_ns;
+		if (d->max_ns > n->max_ns)
+			n->max_ns = d->max_ns;
 		return;
 	}
 }
@@ -198,7 +191,7 @@ static void kernel_offer(struct step_kernel *kernels, uint32_t *count, const str
 		kernels[at] = *k;
 }
 
-static void names_out(struct account_name *names, const uint32_t *used, uint32_t n,
+static void names_out(struct step_kernel *names, const uint32_t *used, uint32_t n,
 		      const struct step_kernel *all, struct step_kernel *kernels, uint32_t *count)
 {
 	struct step_kernel rest = {.kind = RECORD_KERNEL};
@@ -206,12 +199,12 @@ static void names_out(struct account_name *names, const uint32_t *used, uint32_t
 
 	*count = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		struct step_kernel *k = &names[used[i]].kernel;
+		struct step_kernel *k = &names[used[i]];
 
 		told_count += k->count;
 		told_ns += k->total_ns;
 		kernel_offer(kernels, count, k, &rest);
-		names[used[i]].used = 0;
+		k->count = 0;
 	}
 	/* names beyond the table */
 	rest.count += (uint32_t)(all->count - told_count);
@@ -266,17 +259,18 @@ static uint32_t gather(struct steps *s, uint64_t first, uint64_t last, struct st
 	return n;
 }
 
-static void device_add(struct step *out, struct covers *c, const struct steps_device *d,
-		       double *coll_kernel_bytes, uint32_t *coll_kernels)
+static void device_add(struct steps_fold *f, const struct steps_device *d)
 {
+	struct covers *c = &f->covers;
 	struct cover *own = &c->compute;
+	struct step *out = &f->out;
 
 	switch (d->kind) {
 	case RECORD_COLL_KERNEL:
 		own = &c->comm;
 		out->kernels++;
-		(*coll_kernels)++;
-		*coll_kernel_bytes += (double)d->bytes;
+		f->coll_kernels++;
+		f->coll_bytes += (double)d->bytes;
 		break;
 	case RECORD_COPY:
 		out->copies++;
@@ -336,7 +330,7 @@ static void latencies(struct steps *s, const struct cover *all, struct step *out
 /* Adds what the device did for [first, last), and the copies among it; where there is no kernel, those
  * before end_ns. */
 static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uint64_t last,
-		      uint64_t end_ns, struct account_name *names, uint32_t *used,
+		      uint64_t end_ns, struct step_kernel *names, uint32_t *used,
 		      uint32_t *names_count)
 {
 	uint32_t *slots = used + NAMES_MAX, *other = slots + s->pool_max;
@@ -357,7 +351,7 @@ static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uin
 		struct step_kernel one = { .name = d->name, .kind = d->kind, .func = d->func,
 					   .count = 1, .total_ns = ns, .max_ns = ns };
 
-		device_add(&f->out, &f->covers, d, &f->coll_bytes, &f->coll_kernels);
+		device_add(f, d);
 		names_add(names, used, names_count, &one);
 		f->all.count++;
 		f->all.total_ns += ns;
@@ -372,7 +366,7 @@ static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uin
 void steps_account_fold(struct steps *s, uint64_t first, uint64_t last)
 {
 	struct steps_fold *f = s->fold;
-	struct account_name *names = s->account;
+	struct step_kernel *names = s->account;
 	uint32_t *used = (uint32_t *)(names + NAMES_MAX), names_count = 0;
 
 	if (!s->open_folds)
@@ -385,15 +379,15 @@ void steps_account_fold(struct steps *s, uint64_t first, uint64_t last)
 	for (uint32_t i = 0; i < names_count; i++) {
 		/* what finds no room is in f->all, and will go under name 0 */
 		if (f->kernel_count < STEPS_FOLD_NAMES)
-			f->kernels[f->kernel_count++] = names[used[i]].kernel;
-		names[used[i]].used = 0;
+			f->kernels[f->kernel_count++] = names[used[i]];
+		names[used[i]].count = 0;
 	}
 }
 
 void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
 			struct step_kernel *kernels, uint32_t *kernel_count)
 {
-	struct account_name *names = s->account;
+	struct step_kernel *names = s->account;
 	uint32_t *used = (uint32_t *)(names + NAMES_MAX), names_count = 0;
 	struct steps_fold whole, *f = &whole;
 

@@ -17,6 +17,7 @@
 #include "analysis/steps_private.h"
 #include "analysis/thresholds.h"
 
+#include "base/carve.h"
 #include "base/hash.h"
 
 #include <math.h>
@@ -89,39 +90,33 @@ static uint32_t slots_of(uint32_t n)
 	return size;
 }
 
-size_t steps_detect_scratch_bytes(uint32_t launch_max)
+/* The bytes that it takes. */
+static size_t lay_out(struct finder *f, void *memory, uint32_t launch_max)
 {
-	size_t n = slots_of(launch_max) / 2; /* >= launch_max, a power of two */
-
-	return n * (sizeof(struct symbol) + (FEATURE_KINDS + 3) * sizeof(uint32_t)) +
-	       2 * n * sizeof(struct slot) + WITNESSES_MAX * sizeof(struct witness) +
-	       2 * RETURNS_MAX * sizeof(uint32_t) + RETURNS_MAX + 256;
-}
-
-static void finder_init(struct finder *f, struct steps *s)
-{
-	uint32_t n = slots_of(s->config.launch_max) / 2;
-	unsigned char *at = s->scratch;
+	struct carve at = { .memory = memory };
+	uint32_t n = slots_of(launch_max) / 2; /* >= launch_max, a power of two */
 
 	memset(f, 0, sizeof(*f));
-	f->slots = (struct slot *)at;
+	f->slots = carve_take(&at, 2 * (size_t)n, sizeof(*f->slots));
 	f->slots_mask = 2 * n - 1;
-	at += (size_t)2 * n * sizeof(struct slot);
-	f->symbols = (struct symbol *)at;
-	at += n * sizeof(struct symbol);
-	f->witnesses = (struct witness *)at;
-	at += WITNESSES_MAX * sizeof(struct witness);
-	for (int k = 0; k < FEATURE_KINDS; k++) {
-		f->next[k] = (uint32_t *)at;
-		at += n * sizeof(uint32_t);
-	}
-	f->segment = (uint32_t *)at;
-	f->places = f->segment;
-	f->novel = f->segment + n;
-	f->name_count = f->novel + n;
-	f->returns = f->name_count + n;
-	f->sorted = f->returns + RETURNS_MAX;
-	f->near = (uint8_t *)(f->sorted + RETURNS_MAX);
+	f->symbols = carve_take(&at, n, sizeof(*f->symbols));
+	f->witnesses = carve_take(&at, WITNESSES_MAX, sizeof(*f->witnesses));
+	for (int k = 0; k < FEATURE_KINDS; k++)
+		f->next[k] = carve_take(&at, n, sizeof(*f->next[k]));
+	f->segment = f->places = carve_take(&at, n, sizeof(*f->segment));
+	f->novel = carve_take(&at, n, sizeof(*f->novel));
+	f->name_count = carve_take(&at, n, sizeof(*f->name_count));
+	f->returns = carve_take(&at, RETURNS_MAX, sizeof(*f->returns));
+	f->sorted = carve_take(&at, RETURNS_MAX, sizeof(*f->sorted));
+	f->near = carve_take(&at, n + 2, sizeof(*f->near));
+	return at.bytes;
+}
+
+size_t steps_detect_scratch_bytes(uint32_t launch_max)
+{
+	struct finder f;
+
+	return lay_out(&f, NULL, launch_max);
 }
 
 static void finder_load(struct finder *f, const struct steps_item *items, uint64_t mask,
@@ -771,7 +766,7 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 
 	if (last - first > s->config.launch_max)
 		first = last - s->config.launch_max;
-	finder_init(&f, s);
+	lay_out(&f, s->scratch, s->config.launch_max);
 	finder_load(&f, s->items, s->items_mask, first, last);
 	return find(s, &f, out);
 }
@@ -781,7 +776,7 @@ bool steps_detect_find_far(struct steps *s, struct steps_pattern *out)
 	uint64_t first = s->rare_head > STEPS_RARE_MAX ? s->rare_head - STEPS_RARE_MAX : 0;
 	struct finder f;
 
-	finder_init(&f, s);
+	lay_out(&f, s->scratch, s->config.launch_max);
 	finder_load(&f, s->rare, STEPS_RARE_MAX - 1, first, s->rare_head);
 	if (!find(s, &f, out))
 		return false;

@@ -27,7 +27,7 @@
 struct steps_item {
 	uint64_t begin_ns;
 	uint64_t amount;     /* blocks of a LAUNCH, bytes of anything else */
-	uint32_t host_ns;    /* from begin to end, the low bits: steps_item_end */
+	uint32_t host_ns;    /* from begin to end, the low bits */
 	uint32_t name_token; /* what: kind, function, name */
 	uint32_t full_token; /* and how: grid, block, bytes, stream */
 	uint32_t gap_ns;     /* host time since the item before, waits for the GPU left out */
@@ -58,11 +58,6 @@ struct steps_device {
 	uint8_t kind, func;
 	uint8_t unmatched;
 	uint8_t listed; /* a copy without a launch: on the list of copies, and on no item's chain */
-};
-
-struct steps_mark {
-	struct step_mark mark;
-	bool given;
 };
 
 /* A bounded step: items [first, last). */
@@ -162,7 +157,6 @@ struct steps {
 	uint32_t next_flags;   /* for the next item */
 	uint64_t now_ns, device_now_ns, device_launch_max_ns;
 	uint64_t device_end_last_ns; /* of the step handed out last */
-	uint64_t chained_ns;	     /* begin of the device record attached last */
 	uint64_t step_index;
 	uint64_t find_seq; /* cursor of the join of device records */
 	bool explicit_seen, in_explicit, finished;
@@ -188,7 +182,7 @@ struct steps {
 	struct steps_pending *pending; /* ring */
 	uint32_t pending_head, pending_count;
 
-	struct steps_mark *marks;
+	struct step_mark *marks;
 	uint32_t marks_head; /* next slot */
 
 	struct steps_device *pool;
@@ -212,11 +206,6 @@ static inline struct steps_item *steps_at(const struct steps *s, uint64_t seq)
 static inline bool steps_is_symbol(const struct steps_item *i)
 {
 	return i->kind != RECORD_STEP_BEGIN && i->kind != RECORD_STEP_END;
-}
-
-static inline uint64_t steps_item_end(const struct steps_item *symbol)
-{
-	return symbol->begin_ns + ((uint64_t)symbol->mark << 32 | symbol->host_ns);
 }
 
 /* steps_detect.c: the pattern of the symbols in [first, last), at most launch_max of them. */

@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
+#include "base/carve.h"
 
 #define ROLE_ALONE 4u
 /* The other times of a rank (its kernels) share their noise: all count as one beside its own time. */
@@ -33,8 +34,8 @@ static void keep(struct workers *w, const struct workers_flag *f)
 }
 
 struct group {
-	const uint32_t *member; /* columns of the tables */
-	uint32_t count, columns;
+	const uint32_t *member; /* rows of the tables */
+	uint32_t count;
 	const double *self, *late;
 	double scale; /* self is of this many ns */
 	double step_ns;
@@ -47,7 +48,7 @@ static void push(struct peers *p, const struct workers_table *t, const struct gr
 		 double *row, double *late)
 {
 	for (uint32_t k = 0; k < g->count; k++) {
-		size_t at = (size_t)step * g->columns + g->member[k];
+		size_t at = workers_cell(t, g->member[k], step);
 
 		row[k] = g->self[at] * g->scale;
 		late[k] = g->late ? g->late[at] : NAN;
@@ -101,7 +102,7 @@ static bool is_unusual(const struct workers_table *t, const struct peers_flag *f
 	uint32_t n = 0;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		n += t->step[s] >= f->first_step && t->step[s] <= f->last_step;
+		n += workers_is_in(t, s, f);
 	return n <= (1 - WORKERS_MOST_STEPS) * t->steps;
 }
 
@@ -156,7 +157,7 @@ int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t s
 	struct workers_table t = { .workers = 1, .steps = steps, .step = step };
 	struct peers_config once = *c;
 	double *pair = malloc(2 * (size_t)steps * sizeof(*pair));
-	struct group g = { .member = members, .count = 2, .columns = 2, .self = pair, .scale = step_ns,
+	struct group g = { .member = members, .count = 2, .self = pair, .scale = step_ns,
 			   .step_ns = step_ns, .known = true };
 	struct alone a = { take, context };
 	int err;
@@ -166,8 +167,8 @@ int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t s
 	once.false_per_member_hour =
 	    fmax(c->false_per_member_hour, thresholds.sure.false_per_file / hours(&t, step_ns));
 	for (uint32_t s = 0; s < steps; s++) {
-		pair[2 * s] = value[s];
-		pair[2 * s + 1] = 1;
+		pair[s] = value[s];
+		pair[steps + s] = 1;
 	}
 	err = judge(&t, &g, &once, take_alone, &a);
 	free(pair);
@@ -196,21 +197,21 @@ static bool leave_out(struct workers *w)
 		const struct peers_flag *f = &w->flag[i].flag;
 
 		for (uint32_t s = 0; s < t->steps && f->excess >= most / 2; s++)
-			w->away[s] |= t->step[s] >= f->first_step && t->step[s] <= f->last_step;
+			w->away[s] |= workers_is_in(t, s, f);
 	}
 	return w->flags > 0;
 }
 
 /* Every series of every worker against what is usual for it. */
-static int judge_uneven(struct workers *w, uint32_t *member)
+static int judge_uneven(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	struct group g = { .member = member, .columns = t->workers, .count = t->workers, .self = w->self,
+	struct group g = { .member = w->member, .count = t->workers, .self = w->self,
 			   .scale = w->step_ns, .known = true };
 	int err;
 
 	for (uint32_t i = 0; i < t->workers; i++)
-		member[i] = i;
+		w->member[i] = i;
 	err = judge_group(w, &g);
 	if (!err && leave_out(w)) {
 		w->flags = 0;
@@ -225,33 +226,33 @@ static int judge_uneven(struct workers *w, uint32_t *member)
 	return err;
 }
 
-static int judge_all(struct workers *w, uint32_t *member)
+static int judge_all(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	struct group g = { .member = member, .columns = t->workers, .self = w->self,
+	struct group g = { .member = w->member, .self = w->self,
 			   .late = t->late_ns ? w->late : NULL };
 	uint32_t least = t->workers;
 	int err = 0;
 
 	for (uint32_t r = 0; r < t->roles; r++) {
-		uint32_t n = members_of(t, r, member);
+		uint32_t n = members_of(t, r, w->member);
 
 		least = n < least ? n : least;
 		if (n > PEERS_MEMBERS_MAX)
 			return -E2BIG;
 	}
 	if (t->uneven)
-		return judge_uneven(w, member);
+		return judge_uneven(w);
 	if (t->roles == 1 || least >= ROLE_ALONE || t->workers > PEERS_MEMBERS_MAX) {
 		for (uint32_t r = 0; r < t->roles && !err; r++) {
-			g.count = members_of(t, r, member);
+			g.count = members_of(t, r, w->member);
 			g.scale = w->role_level[r];
 			err = judge_group(w, &g);
 		}
 		return err;
 	}
 	for (uint32_t i = 0; i < t->workers; i++) {
-		member[i] = i;
+		w->member[i] = i;
 		w->scratch[i] = w->level[i];
 	}
 	g.scale = median_of(w->scratch, t->workers);
@@ -259,16 +260,16 @@ static int judge_all(struct workers *w, uint32_t *member)
 	return judge_group(w, &g);
 }
 
-static int judge_replicas(struct workers *w, uint32_t *member)
+static int judge_replicas(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	struct group g = { .member = member, .columns = t->replicas, .count = t->replicas,
+	struct group g = { .member = w->member, .count = t->replicas,
 			   .self = w->input, .scale = w->step_ns, .replica = true };
 
 	if (!t->replica || t->roles < 2 || t->replicas < 2 || t->replicas > PEERS_MEMBERS_MAX)
 		return 0;
 	for (uint32_t r = 0; r < t->replicas; r++)
-		member[r] = r;
+		w->member[r] = r;
 	return judge_group(w, &g);
 }
 
@@ -284,48 +285,45 @@ static double typical_step(struct workers *w)
 	return most > 0 ? most : 1e9;
 }
 
+static size_t lay_out(struct workers *w, void *memory)
+{
+	const struct workers_table *t = w->t;
+	size_t cells = (size_t)t->steps * t->workers, replicas = t->replica ? t->replicas : 0;
+	struct carve at = { .memory = memory };
+
+	w->self = carve_take(&at, cells, sizeof(*w->self));
+	w->late = carve_take(&at, t->late_ns ? cells : 0, sizeof(*w->late));
+	w->more = carve_take(&at, t->more_count ? cells : 0, sizeof(*w->more));
+	w->level = carve_take(&at, t->workers, sizeof(*w->level));
+	w->usual = carve_take(&at, t->workers, sizeof(*w->usual));
+	w->away = carve_take(&at, t->steps, sizeof(*w->away));
+	w->role_level = carve_take(&at, t->roles, sizeof(*w->role_level));
+	w->role_late = carve_take(&at, t->roles, sizeof(*w->role_late));
+	w->common = carve_take(&at, t->steps, sizeof(*w->common));
+	w->input = carve_take(&at, t->steps * replicas, sizeof(*w->input));
+	w->scratch = carve_take(&at, t->steps > t->workers ? t->steps : t->workers,
+				sizeof(*w->scratch));
+	w->member = carve_take(&at, t->workers + replicas, sizeof(*w->member));
+	return at.bytes;
+}
+
 int workers_find(const struct workers_table *t, workers_tell *tell, void *context)
 {
-	size_t cells = (size_t)t->steps * t->workers, replicas = t->replica ? t->replicas : 0;
-	uint32_t most = t->steps > t->workers ? t->steps : t->workers;
 	struct workers w = { .t = t };
-	uint32_t *member = calloc(t->workers + replicas + 1, sizeof(*member));
-	int err = -ENOMEM;
+	void *memory = calloc(1, lay_out(&w, NULL));
+	int err;
 
-	w.self = calloc(cells, sizeof(double));
-	w.late = t->late_ns ? calloc(cells, sizeof(double)) : NULL;
-	w.level = calloc(t->workers, sizeof(double));
-	w.usual = calloc(t->workers, sizeof(double));
-	w.away = calloc(t->steps, sizeof(*w.away));
-	w.more = t->more_count ? calloc(cells, sizeof(double)) : NULL;
-	w.role_level = calloc(t->roles, sizeof(double));
-	w.role_late = calloc(t->roles, sizeof(double));
-	w.common = calloc(t->steps, sizeof(double));
-	w.input = calloc(t->steps * replicas + 1, sizeof(double));
-	w.scratch = calloc(most, sizeof(double));
-	if (member && w.self && (w.late || !t->late_ns) && w.level && w.usual && w.away &&
-	    (w.more || !t->more_count) && w.role_level && w.role_late &&
-	    w.common && w.input && w.scratch) {
-		workers_level(&w);
-		w.step_ns = typical_step(&w);
-		err = judge_all(&w, member);
-		if (!err)
-			err = judge_replicas(&w, member);
-		if (!err)
-			err = workers_findings(&w, tell, context);
-	}
-	free(member);
-	free(w.self);
-	free(w.late);
-	free(w.level);
-	free(w.usual);
-	free(w.away);
-	free(w.more);
-	free(w.role_level);
-	free(w.role_late);
-	free(w.common);
-	free(w.input);
-	free(w.scratch);
+	if (!memory)
+		return -ENOMEM;
+	lay_out(&w, memory);
+	workers_level(&w);
+	w.step_ns = typical_step(&w);
+	err = judge_all(&w);
+	if (!err)
+		err = judge_replicas(&w);
+	if (!err)
+		err = workers_findings(&w, tell, context);
 	free(w.flag);
+	free(memory);
 	return err;
 }

@@ -19,14 +19,14 @@ struct workers_table {
 	uint32_t roles;
 	const uint32_t *replica; /* [workers]: who gets the same input; NULL: not known */
 	uint32_t replicas;
-	const double *self_ns; /* [steps][workers]; NAN: not known */
+	const double *self_ns; /* [workers][steps] (workers_cell); NAN: not known */
 	const double *late_ns; /* the same, NULL: none */
 	double step_ns;	       /* typical latency; 0: from self_ns */
 	struct peers_config config;
 	/* Workers of one role differ for good: each is held against what is usual for itself, and what is
 	 * slow from the first step to the last is not reported. */
 	bool uneven;
-	/* uneven: other times of the same steps, each [steps][workers]; a stretch that shows in only one of
+	/* uneven: other times of the same steps, each [workers][steps]; a stretch that shows in only one of
 	 * them is reported, too */
 	const double *const *more;
 	uint32_t more_count;
@@ -38,8 +38,13 @@ struct workers_table {
 	uint32_t (*kind)(void *context, uint32_t worker, uint32_t series, uint64_t first_step,
 			 uint64_t last_step);
 	void *context;
-	bool *slow; /* out, [steps][workers] of false: in a stretch of any series; NULL: not wanted */
+	bool *slow; /* out, [workers][steps] of false: in a stretch of any series; NULL: not wanted */
 };
+
+static inline size_t workers_cell(const struct workers_table *t, uint32_t worker, uint32_t step)
+{
+	return (size_t)worker * t->steps + step;
+}
 
 struct workers_finding {
 	struct finding finding;

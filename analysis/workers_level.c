@@ -22,7 +22,7 @@ static void levels(struct workers *w)
 		uint32_t n = 0;
 
 		for (uint32_t s = 0; s < t->steps; s++) {
-			double v = t->self_ns[(size_t)s * t->workers + i] / w->common[s];
+			double v = t->self_ns[workers_cell(t, i, s)] / w->common[s];
 
 			if (isfinite(v) && v > 0)
 				w->scratch[n++] = v;
@@ -47,7 +47,7 @@ static void commons(struct workers *w)
 		uint32_t n = 0;
 
 		for (uint32_t i = 0; i < t->workers; i++) {
-			double v = t->self_ns[(size_t)s * t->workers + i] / w->role_level[t->role[i]];
+			double v = t->self_ns[workers_cell(t, i, s)] / w->role_level[t->role[i]];
 
 			if (isfinite(v) && v > 0)
 				w->scratch[n++] = v;
@@ -59,7 +59,7 @@ static void commons(struct workers *w)
 static double own_part(const struct workers *w, uint32_t step, uint32_t worker)
 {
 	const struct workers_table *t = w->t;
-	double v = t->self_ns[(size_t)step * t->workers + worker];
+	double v = t->self_ns[workers_cell(t, worker, step)];
 
 	return v > 0 ? v / w->role_level[t->role[worker]] : NAN;
 }
@@ -71,7 +71,7 @@ static void inputs(struct workers *w)
 
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t r = 0; r < t->replicas; r++) {
-			double *input = &w->input[(size_t)s * t->replicas + r], v;
+			double *input = &w->input[workers_cell(t, r, s)], v;
 			uint32_t n = 0;
 
 			*input = 1;
@@ -91,7 +91,6 @@ static void inputs(struct workers *w)
 static void latenesses(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	size_t n = t->workers;
 
 	for (uint32_t r = 0; r < t->roles; r++) {
 		uint32_t members = 0;
@@ -101,8 +100,8 @@ static void latenesses(struct workers *w)
 			uint32_t known = 0;
 
 			for (uint32_t s = 0; s < t->steps && t->role[i] == r; s++)
-				if (isfinite(t->late_ns[s * n + i]))
-					w->scratch[known++] = t->late_ns[s * n + i];
+				if (isfinite(t->late_ns[workers_cell(t, i, s)]))
+					w->scratch[known++] = t->late_ns[workers_cell(t, i, s)];
 			/* the workers' medians, in the place of a row that is filled below */
 			if (known)
 				w->late[members++] = median_of(w->scratch, known);
@@ -114,7 +113,8 @@ static void latenesses(struct workers *w)
 	}
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t i = 0; i < t->workers; i++)
-			w->late[s * n + i] = t->late_ns[s * n + i] - w->role_late[t->role[i]];
+			w->late[workers_cell(t, i, s)] =
+				t->late_ns[workers_cell(t, i, s)] - w->role_late[t->role[i]];
 }
 
 /* The median of v without what lies above the most of it by more than noise: of a worker that is slow for
@@ -137,7 +137,7 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 	uint32_t n = 0, away = 0;
 
 	for (uint32_t s = 0; s < t->steps; s++) {
-		double v = value[(size_t)s * t->workers + worker];
+		double v = value[workers_cell(t, worker, s)];
 
 		if (v > 0 && w->away[s])
 			away++;
@@ -147,8 +147,8 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 	if (n >= thresholds.count.some && n >= thresholds.part.shows * (n + away))
 		return n;
 	for (uint32_t s = n = 0; s < t->steps; s++)
-		if (value[(size_t)s * t->workers + worker] > 0)
-			w->scratch[n++] = value[(size_t)s * t->workers + worker];
+		if (value[workers_cell(t, worker, s)] > 0)
+			w->scratch[n++] = value[workers_cell(t, worker, s)];
 	return n;
 }
 
@@ -171,10 +171,10 @@ static void against_usual(struct workers *w, const double *value, double small, 
 	typical = known ? median_of(w->scratch, known) : NAN;
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t i = 0; i < t->workers; i++) {
-			double v = value[(size_t)s * t->workers + i];
+			double v = value[workers_cell(t, i, s)];
 			double unit = usual[i] > small * typical ? usual[i] : typical;
 
-			out[(size_t)s * t->workers + i] = v > 0 ? 1 + (v - usual[i]) / unit : NAN;
+			out[workers_cell(t, i, s)] = v > 0 ? 1 + (v - usual[i]) / unit : NAN;
 		}
 	for (uint32_t i = 0; i < t->workers; i++)
 		usual[i] = usual[i] > small * typical ? usual[i] : typical;
@@ -207,9 +207,9 @@ void workers_level(struct workers *w)
 		inputs(w);
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t i = 0; i < t->workers; i++)
-			w->self[(size_t)s * t->workers + i] =
+			w->self[workers_cell(t, i, s)] =
 				own_part(w, s, i) /
-				(has_input ? w->input[(size_t)s * t->replicas + t->replica[i]] : 1);
+				(has_input ? w->input[workers_cell(t, t->replica[i], s)] : 1);
 	for (uint32_t i = 0; i < t->workers; i++)
 		w->usual[i] = w->role_level[t->role[i]];
 	if (t->late_ns)

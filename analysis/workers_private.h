@@ -22,21 +22,27 @@ struct workers_flag {
 struct workers {
 	const struct workers_table *t;
 	double step_ns;
-	double *self;	    /* [steps][workers]: own time, of its role's level */
-	double *late;	    /* [steps][workers]: ns above its role's level */
+	double *self;	    /* [workers][steps]: own time, of its role's level */
+	double *late;	    /* [workers][steps]: ns above its role's level */
 	double *level;	    /* [workers]: own time, ns */
 	bool *away;	    /* [steps]: somebody was slow, nothing usual is learned */
 	double *usual;	    /* [workers]: the unit of self, ns: its role's level, or its own */
-	double *more;	    /* [steps][workers]: one of the other times, against what is usual */
+	double *more;	    /* [workers][steps]: one of the other times, against what is usual */
 	double *role_level; /* [roles]: of the lower half of its workers */
 	double *role_late;  /* [roles], ns */
 	double *common;	    /* [steps]: how long the step is, of the usual */
-	double *input;	    /* [steps][replicas]: what a replica's workers have in common */
+	double *input;	    /* [replicas][steps]: what a replica's workers have in common */
 	double *scratch;    /* max(steps, workers) */
+	uint32_t *member;   /* [workers + replicas]: of the group that is judged */
 	struct workers_flag *flag;
 	uint32_t flags, flags_room;
 	bool no_memory;
 };
+
+static inline bool workers_is_in(const struct workers_table *t, uint32_t step, const struct peers_flag *f)
+{
+	return t->step[step] >= f->first_step && t->step[step] <= f->last_step;
+}
 
 /* Fills self, late, level, role_level, common and input. */
 void workers_level(struct workers *w);

@@ -9,6 +9,7 @@
 #include "analysis/skew.h"
 #include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
+#include "base/carve.h"
 
 /* How often a flag at its threshold was wrong beside faults that were put in (bench-diagnosis), at most. */
 #define UNSURE 0.1
@@ -97,8 +98,7 @@ static int worse(const void *a, const void *b)
 static void tell_group(struct workers *w, struct workers_flag **group, uint32_t n, workers_tell *tell,
 		       void *context)
 {
-	static const struct workers_finding none;
-	struct workers_finding out = none;
+	struct workers_finding out = { .sure_step = 0 };
 	struct finding *f = &out.finding;
 	const struct workers_flag *worst;
 
@@ -197,8 +197,7 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 static void tell_stage(struct workers *w, uint32_t role, double excess, double others, workers_tell *tell,
 		       void *context)
 {
-	static const struct workers_finding none;
-	struct workers_finding out = none;
+	struct workers_finding out = { .sure_step = 0 };
 	struct finding *f = &out.finding;
 
 	f->kind = FINDING_IMBALANCE;
@@ -240,8 +239,8 @@ static double own_excess(struct workers *w, const struct workers_flag *f)
 	uint32_t n = 0;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
-			w->scratch[n++] = w->self[(size_t)s * t->workers + f->worker];
+		if (workers_is_in(t, s, &f->flag))
+			w->scratch[n++] = w->self[workers_cell(t, f->worker, s)];
 	return fmax(0, median_known(w->scratch, n, w->scratch) - 1);
 }
 
@@ -254,8 +253,8 @@ static void flagged_cells(const struct workers *w, bool *in)
 		const struct workers_flag *f = &w->flag[k];
 
 		for (uint32_t s = 0; s < t->steps && !f->replica; s++)
-			if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
-				in[(size_t)s * t->workers + f->worker] = true;
+			if (workers_is_in(t, s, &f->flag))
+				in[workers_cell(t, f->worker, s)] = true;
 	}
 }
 
@@ -268,9 +267,22 @@ struct skew_scratch {
 	struct skew_step *step; /* [steps] */
 	uint32_t *times;	/* [workers] */
 	double *loss, *row;	/* [steps], [workers] */
+	struct skew *rest;	/* [roles] */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. value: [steps][workers]. */
+static size_t lay_out(const struct workers_table *t, void *memory, struct skew_scratch *x)
+{
+	struct carve at = { .memory = memory };
+
+	x->step = carve_take(&at, t->steps, sizeof(*x->step));
+	x->times = carve_take(&at, t->workers, sizeof(*x->times));
+	x->loss = carve_take(&at, t->steps, sizeof(*x->loss));
+	x->row = carve_take(&at, t->workers, sizeof(*x->row));
+	x->rest = carve_take(&at, t->roles, sizeof(*x->rest));
+	return at.bytes;
+}
+
+/* How uneven a role's steps are, and whether the heaviest worker changes. value: [workers][steps]. */
 static struct skew role_skew(struct workers *w, const double *value, uint32_t role, const bool *slow,
 			     struct skew_scratch *x)
 {
@@ -278,7 +290,7 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
 
 	for (uint32_t s = 0; s < t->steps; s++) {
 		for (uint32_t i = 0; i < t->workers; i++) {
-			size_t at = (size_t)s * t->workers + i;
+			size_t at = workers_cell(t, i, s);
 
 			x->row[i] = t->role[i] != role || slow[at] ? NAN : value[at];
 		}
@@ -291,42 +303,35 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
  * where the stages of a replica have told most of it already. */
 static int find_skews(struct workers *w, const bool *slow, struct role_skew *skew)
 {
-	struct skew *rest = calloc(w->t->roles, sizeof(*rest));
-	struct skew_scratch x = { calloc(w->t->steps, sizeof(*x.step)),
-				  calloc(w->t->workers, sizeof(*x.times)),
-				  calloc(w->t->steps, sizeof(*x.loss)),
-				  calloc(w->t->workers, sizeof(*x.row)) };
-	bool ok = rest && x.step && x.times && x.loss && x.row;
+	struct skew_scratch x;
+	void *memory = malloc(lay_out(w->t, NULL, &x));
 
-	for (uint32_t r = 0; ok && r < w->t->roles; r++) {
+	if (!memory)
+		return -ENOMEM;
+	lay_out(w->t, memory, &x);
+	for (uint32_t r = 0; r < w->t->roles; r++) {
 		skew[r].k = role_skew(w, w->t->uneven ? w->self : w->t->self_ns, r, slow, &x);
-		rest[r] = role_skew(w, w->self, r, slow, &x);
+		x.rest[r] = role_skew(w, w->self, r, slow, &x);
 	}
-	for (uint32_t i = 0; ok && i < w->flags; i++) {
+	for (uint32_t i = 0; i < w->flags; i++) {
 		struct workers_flag *f = &w->flag[i];
 		uint32_t role = f->replica ? 0 : w->t->role[f->worker];
 
 		if (f->replica || f->flag.measure != PEERS_SELF || !skew_is_uneven(&skew[role].k) ||
-		    !skew_covers(&rest[role], f->own))
+		    !skew_covers(&x.rest[role], f->own))
 			continue;
 		f->told = true;
 		skew[role].folded++;
 	}
-	free(rest);
-	free(x.step);
-	free(x.times);
-	free(x.loss);
-	free(x.row);
-	return ok ? 0 : -ENOMEM;
+	free(memory);
+	return 0;
 }
 
 static void tell_skew(struct workers *w, const struct role_skew *skew, workers_tell *tell,
 		      void *context)
 {
-	static const struct workers_finding none;
-
 	for (uint32_t r = 0; r < w->t->roles; r++) {
-		struct workers_finding out = none;
+		struct workers_finding out = { .sure_step = 0 };
 		struct finding *f = &out.finding;
 		const struct skew *k = &skew[r].k;
 
@@ -362,7 +367,7 @@ static void commons(struct workers *w, const bool *slow)
 		uint32_t n = 0, away = 0;
 
 		for (uint32_t i = 0; i < t->workers; i++) {
-			size_t at = (size_t)s * t->workers + i;
+			size_t at = workers_cell(t, i, s);
 			double v = t->uneven ? w->self[at] : t->self_ns[at] / w->usual[i];
 
 			if (!(v > 0))
@@ -379,7 +384,7 @@ static void commons(struct workers *w, const bool *slow)
 	for (uint32_t s = 0; s < t->steps; s++) {
 		w->away[s] = false;
 		for (uint32_t i = 0; i < t->workers; i++)
-			w->away[s] |= slow[(size_t)s * t->workers + i];
+			w->away[s] |= slow[workers_cell(t, i, s)];
 		if (w->common[s] > 0 && !w->away[s])
 			w->scratch[known++] = w->common[s];
 	}
@@ -395,19 +400,17 @@ static void commons(struct workers *w, const bool *slow)
 static double rise_of(struct workers *w, uint32_t worker, const struct peers_flag *c)
 {
 	const struct workers_table *t = w->t;
-	const double *v = (t->uneven ? w->self : t->self_ns) + worker;
+	const double *v = (t->uneven ? w->self : t->self_ns) + workers_cell(t, worker, 0);
 	uint32_t in = 0, out = 0;
 	double now, usual = 1;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		if (v[(size_t)s * t->workers] > 0 && t->step[s] >= c->first_step &&
-		    t->step[s] <= c->last_step)
-			w->scratch[in++] = v[(size_t)s * t->workers];
+		if (v[s] > 0 && workers_is_in(t, s, c))
+			w->scratch[in++] = v[s];
 	now = in ? median_of(w->scratch, in) : NAN;
 	for (uint32_t s = 0; s < t->steps && !t->uneven; s++)
-		if (v[(size_t)s * t->workers] > 0 &&
-		    (t->step[s] < c->first_step || t->step[s] > c->last_step))
-			w->scratch[out++] = v[(size_t)s * t->workers];
+		if (v[s] > 0 && !workers_is_in(t, s, c))
+			w->scratch[out++] = v[s];
 	if (!t->uneven)
 		usual = median_lower(w->scratch, out, WORKERS_MOST_STEPS);
 	return now / usual - 1;
@@ -442,10 +445,9 @@ struct rising {
 
 static void take_rise(void *context, const struct peers_flag *c)
 {
-	static const struct workers_finding none;
 	struct rising *r = context;
 	struct workers *w = r->w;
-	struct workers_finding out = none;
+	struct workers_finding out = { .sure_step = 0 };
 	struct finding *f = &out.finding;
 	uint32_t before = 0;
 

@@ -211,7 +211,7 @@ static int by_time(const void *a, const void *b)
 /* Ops [begin, end) of one rank and step, by time. */
 static void fill_cell(struct ops *o, size_t begin, size_t end)
 {
-	size_t at = (size_t)o->op[begin].step * o->t.workers + o->op[begin].rank;
+	size_t at = workers_cell(&o->t, o->op[begin].rank, o->op[begin].step);
 	double covered = o->op[begin].begin_ns, gap = 0, self = 0, part[2] = { 0, 0 };
 
 	for (size_t i = begin; i < end; i++) {
@@ -275,7 +275,7 @@ static struct entry *entries_of(const struct ops *o, size_t *count)
 static void meet(struct ops *o, const struct entry *e, uint32_t n, double *v)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		double *late = &o->late[(size_t)e[i].step * o->t.workers + e[i].rank], waited;
+		double *late = &o->late[workers_cell(&o->t, e[i].rank, e[i].step)], waited;
 		uint32_t others = 0;
 
 		for (uint32_t k = 0; k < n; k++)
@@ -290,19 +290,20 @@ static void meet(struct ops *o, const struct entry *e, uint32_t n, double *v)
 static void take_waits_off(struct ops *o, double *late, double *others)
 {
 	uint32_t n = o->t.workers;
+	size_t steps = o->t.steps;
 
-	for (uint32_t s = 0; s < o->t.steps; s++) {
-		double *row = &o->late[(size_t)s * n], *self = &o->self[(size_t)s * n];
+	for (uint32_t s = 0; s < steps; s++) {
+		double *row = &o->late[s], *self = &o->self[s];
 
 		for (uint32_t i = 0; i < n; i++) {
 			uint32_t known = 0;
 
 			for (uint32_t k = 0; k < n; k++)
-				if (k != i && o->stage_of[k] == o->stage_of[i] && self[k] > 0)
-					others[known++] = self[k];
-			late[i] = row[i] > 0 ? row[i] : 0;
-			if (known && self[i] > 0)
-				late[i] += fmax(0, self[i] - median_select(others, known));
+				if (k != i && o->stage_of[k] == o->stage_of[i] && self[k * steps] > 0)
+					others[known++] = self[k * steps];
+			late[i] = row[i * steps] > 0 ? row[i * steps] : 0;
+			if (known && self[i * steps] > 0)
+				late[i] += fmax(0, self[i * steps] - median_select(others, known));
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			double most = 0;
@@ -311,7 +312,7 @@ static void take_waits_off(struct ops *o, double *late, double *others)
 				if (k != i && o->replica_of[k] == o->replica_of[i] &&
 				    o->stage_of[k] != o->stage_of[i])
 					most = fmax(most, late[k]);
-			row[i] = isnan(row[i]) ? NAN : fmax(0, row[i] - most);
+			row[i * steps] = isnan(row[i * steps]) ? NAN : fmax(0, row[i * steps] - most);
 		}
 	}
 }
@@ -452,12 +453,12 @@ static double growth(const struct ops *o, const double *v, uint32_t worker, uint
 	for (uint32_t s = 0; others && s < o->t.steps; s++) {
 		bool in = o->step[s] >= first && o->step[s] <= last;
 		uint32_t k = 0;
-		double x = v[(size_t)s * n + worker];
+		double x = v[workers_cell(&o->t, worker, s)];
 
 		for (uint32_t i = 0; i < n; i++)
 			if (i != worker && o->stage_of[i] == o->stage_of[worker] &&
-			    v[(size_t)s * n + i] > 0)
-				others[k++] = v[(size_t)s * n + i];
+			    v[workers_cell(&o->t, i, s)] > 0)
+				others[k++] = v[workers_cell(&o->t, i, s)];
 		if (x > 0)
 			ratio[in][known[in]++] = k ? x / median_of(others, k) : x;
 	}

@@ -310,8 +310,8 @@ static int fill(struct timings *t, struct matrix *m)
 	for (size_t i = 0; i < cells; i++)
 		m->self[i] = NAN;
 	for (size_t i = 0; i < t->count; i++) {
-		double *at = &m->self[(size_t)m->to[1][t->value[i].step] * workers +
-				      m->to[0][t->value[i].worker]];
+		double *at = &m->self[(size_t)m->to[0][t->value[i].worker] * steps +
+				      m->to[1][t->value[i].step]];
 		bool known = t->value[i].time > 0;
 
 		t->not_positive += t->value[i].time == 0;

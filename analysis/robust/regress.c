@@ -54,7 +54,7 @@ double regress_median_slope(const double *t, const double *y, uint32_t n, uint32
 	return median_of(slopes, m);
 }
 
-static double dot(const double *a, const double *b, uint32_t n)
+double regress_dot(const double *a, const double *b, uint32_t n)
 {
 	double sum = 0;
 
@@ -74,7 +74,7 @@ void regress_nonnegative(const double *g, uint32_t stride, const double *c, uint
 
 			if (row[j] <= 0)
 				continue;
-			v = b[j] + (c[j] - dot(row, b, p)) / (row[j] * (1 + DAMPING));
+			v = b[j] + (c[j] - regress_dot(row, b, p)) / (row[j] * (1 + DAMPING));
 			b[j] = v > 0 ? v : 0;
 			most = fmax(most, fabs(b[j] - old) * sqrt(row[j]));
 		}

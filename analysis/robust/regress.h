@@ -29,6 +29,7 @@ double regress_correlation(const struct regress_sums *s);
 double regress_median_slope(const double *t, const double *y, uint32_t n, uint32_t ends, double apart,
 			    double *slopes, uint32_t room);
 
+double regress_dot(const double *a, const double *b, uint32_t n); /* the sum of a[i] b[i] */
 /* min b'Gb / 2 - c'b over b >= 0, from the b that is given, one b after the other; each exactly,
  * so scales of the terms do not matter. g: [p][stride], symmetric, no eigenvalue below 0; c, b:
  * [p]. Lawson and Hanson, Solving Least Squares Problems, chapter 23, states the problem; Franc,

@@ -180,8 +180,8 @@ static void synthesise(struct data *d, unsigned kind, uint64_t seed)
 static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 		    const struct roofline_config *config, double bad, uint64_t seed, struct tally *t)
 {
-	void *memory = aligned_alloc(64, (roofline_memory_bytes(config) + 63) & ~63ul);
-	struct roofline *m = roofline_init(memory, config);
+	void *memory = aligned_alloc(64, (roofline_set_memory_bytes(config, 1) + 63) & ~63ul);
+	struct roofline *m = roofline_set_get(roofline_set_init(memory, config, 1), 0);
 	uint64_t seed0 = seed;
 	uint32_t total = d->resample ? d->resample : n, learn = (uint32_t)(0.6 * total);
 
@@ -315,8 +315,8 @@ static void speed(void)
 
 			roofline_config_default(&config);
 			config.mode = (enum roofline_mode)mode;
-			memory = aligned_alloc(64, (roofline_memory_bytes(&config) + 63) & ~63ul);
-			m = roofline_init(memory, &config);
+			memory = aligned_alloc(64, (roofline_set_memory_bytes(&config, 1) + 63) & ~63ul);
+			m = roofline_set_get(roofline_set_init(memory, &config, 1), 0);
 			begin = seconds();
 			for (uint32_t i = 0; i < 5000 + n; i++) {
 				double x = uniform(&random) * 4096, work[2] = { x, i % 64 };
