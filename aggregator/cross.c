@@ -14,8 +14,6 @@
 #include "aggregator/text.h"
 #include "analysis/thresholds.h"
 
-#define PLACE_BY_TIME_NS 15000000000ull
-
 int cross_open(struct cross **out, const char *job, const struct peers_config *config)
 {
 	struct cross *c = calloc(1, sizeof(*c));
@@ -239,9 +237,9 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 	}
 	if (!s->unplaced_ns)
 		s->unplaced_ns = now_ns;
-	if (now_ns - s->unplaced_ns < PLACE_BY_TIME_NS)
+	if (now_ns - s->unplaced_ns < thresholds.time.together_ns)
 		return;
-	lost = now_ns - c->time_seen_ns > PLACE_BY_TIME_NS;
+	lost = now_ns - c->time_seen_ns > thresholds.time.together_ns;
 	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
 		c->time_latency_ns;
 	/* a clock that is far off the others': by when the two came here */

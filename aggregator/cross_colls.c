@@ -13,12 +13,7 @@
 #include "base/keyed.h"
 
 #define PROBE_MAX     16u
-#define FORGET_NS     30000000000ull
 #define MORE_PER_RANK 8u
-/* Lateness beyond this is no lateness (a rank that attached in the middle, a clock that was set).
- */
-#define LATE_MAX_NS 60e9
-#define REACH_NS       60000000000ll
 
 static uint64_t key_of(uint64_t comm, uint32_t func, uint32_t seq)
 {
@@ -117,7 +112,8 @@ static bool is_far(int64_t a_ns, int64_t b_ns)
 {
 	int64_t apart_ns;
 
-	return __builtin_sub_overflow(a_ns, b_ns, &apart_ns) || apart_ns > REACH_NS || apart_ns < -REACH_NS;
+	return __builtin_sub_overflow(a_ns, b_ns, &apart_ns) ||
+	       fabs((double)apart_ns) > (double)thresholds.time.gone_ns;
 }
 
 /* How many parts the ranks of a communicator fall into, so that one has room. The parts are drawn, and
@@ -312,7 +308,8 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 			for (uint32_t i = begin; i < end; i++) {
 				double late = v[i].enter_ns - typical;
 
-				if (fabs(late) < LATE_MAX_NS)
+				/* not of a rank that attached in the middle, nor of a clock that was set */
+				if (fabs(late) < (double)thresholds.time.gone_ns)
 					cross_rows_late(c, &c->slots[v[i].slot], in->step, late);
 			}
 		}
@@ -378,7 +375,7 @@ void cross_colls_tick(struct cross *c, uint64_t now_ns)
 			continue;
 		if (!in->settled && is_due(c, in, limits, now_ns))
 			settle(c, in);
-		else if (in->settled && now_ns - in->born_ns > FORGET_NS)
+		else if (in->settled && now_ns - in->born_ns > thresholds.time.gone_ns)
 			in->key = 0;
 	}
 	free(limits);

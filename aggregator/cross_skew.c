@@ -151,7 +151,7 @@ void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 	if (co->skew_count >= thresholds.count.many && co->time_count) {
 		k = latest(co, co->input);
 		/* what is said of a role needs most of its members */
-		if (k.steps >= thresholds.count.many && 4 * k.members >= 3 * co->count &&
+		if (k.steps >= thresholds.count.many && k.members >= thresholds.part.most * co->count &&
 		    skew_is_uneven(&k)) {
 			follow(c, co, m, &k, now_ns);
 			return;

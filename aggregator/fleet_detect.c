@@ -102,7 +102,7 @@ static double step_ns(const struct fleet_job *job)
 
 static void hangs(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
-	double steps = thresholds.hang.all_times * step_ns(job);
+	double steps = thresholds.time.all_times * step_ns(job);
 	uint64_t bound = f->config.hang_ns;
 	struct incident_finding *e;
 

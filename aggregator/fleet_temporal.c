@@ -9,12 +9,12 @@
 #include "aggregator/sketch_merge.h"
 #include "aggregator/text.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 
 /* Ranks of a starting job come within a beat; who has the lowest number is known then. */
 #define RUN_SETTLE_NS 10000000000ull
 #define SAVE_NS	      60000000000ull
-#define TELL_NS	      10000000000ull
 /* Sketches that stand for a role: more would not move a median. */
 #define MERGE_MAX 16u
 
@@ -340,7 +340,7 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	/* by its begin it is known, whichever role's trouble is over first */
 	if (job->uniform)
 		e->begin_unix_ns = job->uniform_begin_unix_ns;
-	if (job->uniform && open && now_ns - job->uniform_told_ns < TELL_NS) {
+	if (job->uniform && open && now_ns - job->uniform_told_ns < thresholds.time.together_ns) {
 		f->pending_count--;
 		return;
 	}

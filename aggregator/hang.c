@@ -12,9 +12,9 @@
 #include "aggregator/text.h"
 #include "analysis/record.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "base/limits.h"
 
-#define TELL_NS	 10000000000ull
 #define TIME_MAX (1ull << 62)
 
 struct slot {
@@ -613,7 +613,7 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 		found = choose(h, all, count, state, &best);
 	if (!found && !stuck) {
 		close_one(h, now_ns);
-	} else if (h->open ? now_ns - h->told_ns >= TELL_NS : read_clock(h)) {
+	} else if (h->open ? now_ns - h->told_ns >= thresholds.time.together_ns : read_clock(h)) {
 		h->stats.findings += !h->open;
 		h->open = h->changed = true;
 		h->ended = false;

@@ -12,12 +12,11 @@
 #include "aggregator/finding_json.h"
 #include "aggregator/incident_views.h"
 #include "aggregator/text.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
 
-/* Two readings of a node's clock differ by less; steps are longer. */
-#define CLOCK_JITTER_NS 100000
 /* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add
  * one half to it. */
 #define OWN_WEIGHT 1e12
@@ -257,9 +256,9 @@ static bool touches(const struct run *a, const struct run *b)
 {
 	return a->member == b->member &&
 	       (a->begin_unix_ns <= b->end_unix_ns ||
-		a->begin_unix_ns - b->end_unix_ns <= CLOCK_JITTER_NS) &&
+		a->begin_unix_ns - b->end_unix_ns <= thresholds.clock.error_ns) &&
 	       (b->begin_unix_ns <= a->end_unix_ns ||
-		b->begin_unix_ns - a->end_unix_ns <= CLOCK_JITTER_NS);
+		b->begin_unix_ns - a->end_unix_ns <= thresholds.clock.error_ns);
 }
 
 /* Without room it is left out: the sums per rank have it. */
@@ -415,7 +414,7 @@ static uint64_t hinted_of(const struct digest *d)
 	double lost_ns = (d->self_ns - d->expected_self_ns) * d->flagged;
 	bool first = d->reason == WINDOW_PEER && !d->sequence && d->flagged < d->steps;
 
-	return first && lost_ns < HICCUP_SMALL_NS ? d->flagged : 0;
+	return first && lost_ns < thresholds.time.hiccup_ns / 2 ? d->flagged : 0;
 }
 
 /* The time that holds both; 0, 0 is none. */
@@ -734,10 +733,13 @@ static struct newcomer of_window(const struct digest *d)
 				  NULL,		 d->sender,	   d->rank.node };
 }
 
-/* A finding is told again so often, with what beats have said by then. That it has ended is told later:
- * its rank must have been seen to be well for a while. So another rank that becomes slow after this has
- * a fault of its own. */
-#define HELD_NS 12000000000ull
+/* A finding is told again every two beats, with what beats have said by then. That it has ended is told
+ * later: its rank must have been seen to be well for a while. So another rank that becomes slow after this
+ * has a fault of its own. */
+static uint64_t held_until(const struct incident_finding *f)
+{
+	return f->end_unix_ns + thresholds.time.together_ns + (uint64_t)thresholds.time.lasting_ns / 2;
+}
 
 /* A slow or hanging rank that a finding holds to be so still; or what an earlier process told. */
 static bool is_held(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
@@ -750,7 +752,7 @@ static bool is_held(const struct incident_set *s, const struct incident *i, cons
 		if (f->ended ||
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
 			continue;
-		if ((n->suspect < 0 && !n->waits) || n->begin_unix_ns <= f->end_unix_ns + HELD_NS ||
+		if ((n->suspect < 0 && !n->waits) || n->begin_unix_ns <= held_until(f) ||
 		    names(&f->finding, n->suspect))
 			return true;
 	}
@@ -764,7 +766,7 @@ static bool is_after(uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t reac
 
 static bool is_long(const struct member *m)
 {
-	return incident_slow_ns(m) >= INCIDENT_LASTING_NS;
+	return incident_slow_ns(m) >= thresholds.time.lasting_ns;
 }
 
 /* Until when it was slow for long, apart from what a host does now and then; 0: it was not. */

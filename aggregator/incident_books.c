@@ -4,11 +4,7 @@
 #include "aggregator/incident_books.h"
 
 #include "aggregator/incident_views.h"
-
-/* Fewer steps are no reference: their mean is one hesitation's. */
-#define REFERENCE_STEPS_MIN 3u
-/* The rank's own past is the reference where it shows at least this share of what peers show. */
-#define PAST_SHARE 0.8
+#include "analysis/thresholds.h"
 
 #define PICTURES (INCIDENT_VIEWS + 3)
 
@@ -166,10 +162,10 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 		add_peers(i, j, split, &peers);
 	coll_split_close(split);
 	slow_ns = own_ns(&out->slow);
-	own = out->usual.steps >= REFERENCE_STEPS_MIN;
-	others = peers.steps >= REFERENCE_STEPS_MIN;
+	own = out->usual.steps >= thresholds.count.few;
+	others = peers.steps >= thresholds.count.few;
 	out->usual_is_own = own && (!others || slow_ns - own_ns(&out->usual) >=
-						   PAST_SHARE * (slow_ns - own_ns(&peers)));
+					      (1 - thresholds.part.matters) * (slow_ns - own_ns(&peers)));
 	ledger_fini(out->usual_is_own ? &peers : &out->usual);
 	if (!out->usual_is_own)
 		out->usual = peers;

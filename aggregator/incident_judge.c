@@ -9,27 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/thresholds.h"
 #include "base/limits.h"
-
-/* A rank is a culprit when it lost at least this share of what the worst rank lost: several
- * stragglers of one fault lose alike, echoes of a fault lose little. */
-#define CULPRIT_SHARE 0.5
-/* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, or a few more that cost less than half a second together, or those
- * that its node has told of once, as they began, or steps of less than five seconds in which it only waited
- * and lost as little; and less than so much of a rank's own time lost in all. What the first step of its
- * like lost does not count: it may be a checkpoint, and that is known when it comes again. */
-#define HICCUP_STEPS_MAX   2
-#define HICCUP_FEW_MAX	   10
-#define HICCUP_LOST_NS	   1e9
-/* And so many in all, with healthy ones between (HICCUP_FEW_MAX where all cost little); more is
- * a rank that is slow now and then, where they are as often as this among its steps. */
-#define HICCUP_ALL_MAX	   4
-#define HICCUP_OFTEN_SHARE 0.02
-
-/* What is shorter than INCIDENT_LASTING_NS is a moment beside what took at least so many times as long,
- * or beside anything longer when it was over before that began or began after that was over. */
-#define MOMENT_TIMES 4.0
 
 double incident_slow_ns(const struct member *m)
 {
@@ -48,18 +29,20 @@ static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
 		*end = m->accused_end_unix_ns;
 }
 
+/* What is no longer than a beat is a moment beside what took several times as long, or beside anything
+ * longer when it was over before that began or began after that was over. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
 {
 	double mine = incident_slow_ns(m), longest = j->longest ? incident_slow_ns(j->longest) : 0;
 	uint64_t begin, end, from, to;
 
-	if (!(longest > 0) || m == j->longest || mine >= INCIDENT_LASTING_NS)
+	if (!(longest > 0) || m == j->longest || mine >= thresholds.time.lasting_ns)
 		return false;
-	if (longest < INCIDENT_LASTING_NS && m->stolen_ns > MOMENT_TIMES * longest)
+	if (longest < thresholds.time.lasting_ns && m->stolen_ns > thresholds.time.times * longest)
 		return false;
 	time_of(m, &begin, &end);
 	time_of(j->longest, &from, &to);
-	return MOMENT_TIMES * mine <= longest || (mine < longest && (end < from || begin > to));
+	return thresholds.time.times * mine <= longest || (mine < longest && (end < from || begin > to));
 }
 
 /* Who was slow for longest; NULL where everybody hesitated, or stands still. */
@@ -96,7 +79,7 @@ static bool waits_for_others(const struct member *m)
 {
 	double own = stands_itself(m);
 
-	return own >= 0 && own < CULPRIT_SHARE * (double)picture_open(m->open)->total_ns;
+	return own >= 0 && own < thresholds.part.half * (double)picture_open(m->open)->total_ns;
 }
 
 /* What a rank is to blame for; 0: nothing. */
@@ -123,6 +106,7 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 	return (double)(most - m->collectives) + (stalled == 1 && m->world_size <= 1);
 }
 
+/* Several stragglers of one fault lose alike, echoes of a fault lose little. */
 static bool by_windows(const struct incident *i, const struct incident_judgement *j,
 		       const struct member *m)
 {
@@ -130,11 +114,12 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 
 	if (!(b > 0))
 		return false;
-	if (b >= CULPRIT_SHARE * j->worst)
+	if (b >= thresholds.part.half * j->worst)
 		return true;
 	/* what began later has cost less so far: it is as bad where as much is lost while it lasts */
-	return j->reason == WINDOW_SELF && m->slow_ns >= INCIDENT_LASTING_NS && j->worst_slow_ns > 0 &&
-	       b / m->slow_ns >= CULPRIT_SHARE * j->worst / j->worst_slow_ns;
+	return j->reason == WINDOW_SELF && m->slow_ns >= thresholds.time.lasting_ns &&
+	       j->worst_slow_ns > 0 &&
+	       b / m->slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
 }
 
 static bool is_named(const struct finding *f, int32_t rank)
@@ -187,11 +172,14 @@ static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
 /* Seconds in which ranks waited and none was slow itself. */
 static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
 {
-	return reasons == 1u << WINDOW_COMM && flagged_ns < HICCUP_SMALL_NS &&
-	       lasted_ns < INCIDENT_LASTING_NS;
+	return reasons == 1u << WINDOW_COMM && flagged_ns < thresholds.time.hiccup_ns / 2 &&
+	       lasted_ns < thresholds.time.lasting_ns;
 }
 
-/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
+/* A host that is late once makes one or two steps of a rank slow, or some that cost little: near a fault in
+ * time that is part of the same incident but not of the fault. Steps that the node told of as they began
+ * do not count, nor what the first step of its like lost: it may be a checkpoint, and that is known when
+ * it comes again. */
 bool incident_is_brief(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->flagged, r->hinted);
@@ -199,21 +187,24 @@ bool incident_is_brief(const struct run *r)
 	if (is_short_wait(r->reasons, r->flagged_ns, (double)(r->end_unix_ns - r->begin_unix_ns)))
 		return true;
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
-	       (flagged <= HICCUP_STEPS_MAX ||
-		(flagged <= HICCUP_FEW_MAX && r->flagged_ns - r->first_ns < HICCUP_SMALL_NS)) &&
-	       r->self_excess_ns - r->first_self_ns < HICCUP_LOST_NS;
+	       (flagged < thresholds.count.few ||
+		(flagged <= thresholds.count.some &&
+		 r->flagged_ns - r->first_ns < thresholds.time.hiccup_ns / 2)) &&
+	       r->self_excess_ns - r->first_self_ns < thresholds.time.hiccup_ns;
 }
 
+/* A rank that is slow now and then, with healthy steps between. */
 static bool is_often(const struct member *m, double lasted_ns)
 {
 	uint64_t flagged = unhinted(m->flagged, m->hinted);
 	double steps_ns = (double)flagged * m->expected_ns;
 
-	if ((flagged <= HICCUP_FEW_MAX && m->flagged_ns - m->first_ns < HICCUP_SMALL_NS) ||
+	if ((flagged <= thresholds.count.some &&
+	     m->flagged_ns - m->first_ns < thresholds.time.hiccup_ns / 2) ||
 	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
 		return false;
-	return flagged > HICCUP_ALL_MAX &&
-	       (m->expected_ns <= 0 || steps_ns >= HICCUP_OFTEN_SHARE * lasted_ns);
+	return flagged > thresholds.count.few &&
+	       (m->expected_ns <= 0 || steps_ns >= thresholds.part.told * lasted_ns);
 }
 
 /* Nobody was slow for longer than a moment, and nobody often. */
@@ -232,7 +223,7 @@ static bool is_hiccup(const struct incident *i)
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
 		    i->members[k].self_excess_ns - i->members[k].first_self_ns >=
-			    HICCUP_LOST_NS)
+			    thresholds.time.hiccup_ns)
 			return false;
 	return true;
 }
@@ -390,10 +381,10 @@ static int by_time(const void *a, const void *b)
 static bool goes_on(const struct run *r, const struct run *next)
 {
 	return next->begin_unix_ns <= r->end_unix_ns ||
-	       (double)(next->begin_unix_ns - r->end_unix_ns) <= INCIDENT_LASTING_NS;
+	       (double)(next->begin_unix_ns - r->end_unix_ns) <= thresholds.time.lasting_ns;
 }
 
-/* A spell is runs of one rank with no more than INCIDENT_LASTING_NS between. The longest one is the
+/* A spell is runs of one rank with no more than thresholds.time.lasting_ns between. The longest one is the
  * fault; others belong to it unless they are moments beside it. Into *all; their number. */
 static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
 {
@@ -407,8 +398,8 @@ static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *a
 				incident_run_merge(&spell, &r[k++]);
 			if (!pass && spell.slow_ns > longest.slow_ns)
 				longest = spell;
-			if (pass && (spell.slow_ns >= INCIDENT_LASTING_NS ||
-				     MOMENT_TIMES * spell.slow_ns >= longest.slow_ns)) {
+			if (pass && (spell.slow_ns >= thresholds.time.lasting_ns ||
+				     thresholds.time.times * spell.slow_ns >= longest.slow_ns)) {
 				incident_run_merge(all, &spell);
 				kept++;
 			}

@@ -116,9 +116,6 @@ struct incident_set {
 	uint64_t orders, picture_bytes;
 };
 
-/* A host that is late now and then costs less than this. */
-#define HICCUP_SMALL_NS 5e8
-
 /* Who is to blame, and for what. */
 struct incident_judgement {
 	const char *symptom;
@@ -139,9 +136,6 @@ struct incident_judgement {
 	uint32_t minor_count;
 };
 
-/* A rank that was slow for so long in all has a fault of its own, however long another was. Host
- * contention is over sooner. */
-#define INCIDENT_LASTING_NS 5e9
 /* How long it was slow: by its own windows or by what findings say, whichever is more. */
 double incident_slow_ns(const struct member *m);
 

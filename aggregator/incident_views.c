@@ -14,10 +14,9 @@
 
 #include <string.h>
 
+#include "analysis/thresholds.h"
 #include "base/limits.h"
 
-/* Below it a cause is no cause (as for a verdict's second fault). */
-#define SURE_ENOUGH 0.4
 /* Where a member holds pictures. */
 #define PLACES (INCIDENT_VIEWS + 4)
 
@@ -253,7 +252,8 @@ static void look(struct view *v)
 	diagnosis_make(&in, &d);
 	v->cause = CAUSE_UNKNOWN;
 	v->worth = incident_views_worth(v->picture, v->lost_ns);
-	if (d.cause == CAUSE_UNKNOWN || d.cause == CAUSE_CPU_HOST_GAP || d.confidence < SURE_ENOUGH)
+	if (d.cause == CAUSE_UNKNOWN || d.cause == CAUSE_CPU_HOST_GAP ||
+	    d.confidence < thresholds.sure.told)
 		return;
 	v->cause = d.cause;
 	v->worth = d.confidence * v->lost_ns;

@@ -12,12 +12,9 @@
 #include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "aggregator/verdict_sketch.h"
+#include "analysis/thresholds.h"
 #include "base/limits.h"
 
-/* Below it a cause is no reason to speak of a fault of its own. */
-#define SURE_ENOUGH 0.4
-/* Causes are reported, costliest first, until together they explain this share of the loss. */
-#define EXPLAINED 0.8
 /* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
  * where fewer than two sent a window. */
 #define SUSPECT_SKETCHES 4u
@@ -259,7 +256,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 static bool is_telling(const struct diagnosis *d)
 {
 	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
-	       d->confidence >= SURE_ENOUGH;
+	       d->confidence >= thresholds.sure.told;
 }
 
 /* Most ranks, and not all of them. */
@@ -326,9 +323,6 @@ static void before_of(const struct court *c, const struct incident_judgement *j,
 
 /* Suspects whose windows are looked at one by one; of more the heaviest window stands for the rest. */
 #define SUSPECTS_VIEWED 8u
-/* A window of which less was lost than this share of the worst one's shows something else that was
- * going on. */
-#define SIDE_SHARE 0.1
 
 struct seen {
 	struct diagnosis_rank rank;
@@ -368,7 +362,7 @@ static uint32_t see(struct court *c, const struct incident_judgement *j, const s
 		n++;
 	}
 	for (uint32_t k = 0; k < n; k++)
-		if (out[k].lost_ns < SIDE_SHARE * most_ns)
+		if (out[k].lost_ns < thresholds.part.little * most_ns)
 			out[k].cause = CAUSE_UNKNOWN;
 	free(d);
 	return n;
@@ -448,7 +442,7 @@ static uint32_t costliest(const struct court *c, struct incident_judgement *j, c
 	qsort(part, groups, sizeof(*part), by_cost);
 	do
 		sum_ns += part[n++].lost_ns;
-	while (n < groups && sum_ns < EXPLAINED * all_ns);
+	while (n < groups && sum_ns < (1 - thresholds.part.matters) * all_ns);
 	for (uint32_t g = n; g < groups; g++)
 		for (uint32_t k = 0; k < c->all.count; k++)
 			if (group[k] == part[g].group)
@@ -521,7 +515,8 @@ static uint32_t add_seconds(struct court *c, const struct incident *i,
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
 		    is_in(&c->all, m->rank) || !m->slow ||
-		    lost_ns >= EXPLAINED * (lost_ns + m->self_excess_ns) || !incident_is_lasting(i, m) ||
+		    lost_ns >= (1 - thresholds.part.matters) * (lost_ns + m->self_excess_ns) ||
+		    !incident_is_lasting(i, m) ||
 		    incident_is_moment(j, m))
 			continue;
 		c->part.count = 0;

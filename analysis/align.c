@@ -20,28 +20,12 @@
 #define ANCHOR_LENGTH 64u
 #define ANCHOR_SHORT  8u
 #define ANCHORS	      7u
-/* A rate that clocks may differ by. */
-#define RATE_MAX 200e-6
-/* An interval that differs by more than this is simply another one. */
-#define INTERVAL_CAP_NS	   1e6
-#define INTERVAL_CAP_SHARE 0.01
-/* Places whose fit is as good as the best one's. */
-#define TIE_FACTOR 1.5
-#define TIE_NS	   1500.0
-/* Joined by time: so much apart, and so many typical differences, at most so much. */
-#define JOIN_NS	     30e3
-#define JOIN_SPREADS 8.0
-#define JOIN_NS_MAX  2e6
 /* Collectives looked at for a partner: within so short a time there are a few, unless stamps are coarse. */
 #define JOIN_LOOK_MAX 1024u
-/* Weight of the latest pair in the clock that the join follows. */
-#define FOLLOW 0.5
 /* Pairs looked at for the median slope. */
 #define SLOPE_PAIRS_MAX	 20000u
 /* Ranks that one is tried against where the reference shares nothing with it. */
 #define CHAIN_TRIES 16u
-/* Of the ends of a collective of which the reference is no member. */
-#define GROUP_NS 50e3
 
 struct work {
 	uint32_t *own, *ref; /* what both have, as indices in order of time */
@@ -127,8 +111,8 @@ static double stretch_cost(const struct work *w, const struct align_rank *ref,
 					*b = &own->coll[w->own[j + i]];
 		double ia = i ? apart(a->end_ns, ref->coll[w->ref[p + i - 1]].end_ns) : 0;
 		double ib = i ? apart(b->end_ns, own->coll[w->own[j + i - 1]].end_ns) : 0;
-		double cap = INTERVAL_CAP_NS + INTERVAL_CAP_SHARE * ib;
-		double differ = fabs(ia - ib) - RATE_MAX * ib;
+		double cap = thresholds.clock.other_ns + thresholds.same.work * ib;
+		double differ = fabs(ia - ib) - thresholds.clock.rate * ib;
 
 		all += cap;
 		cost += a->what != b->what || differ > cap ? cap : differ > 0 ? differ : 0;
@@ -158,7 +142,8 @@ static void place_try(const struct work *w, const struct align_rank *ref,
 static void place_settle(const struct work *w, const struct align_rank *ref,
 			 const struct align_rank *own, struct place *best)
 {
-	double enough = best->cost * TIE_FACTOR + TIE_NS * (best->length + 1), nearest = INFINITY;
+	double enough = best->cost * thresholds.same.factor + thresholds.clock.end_ns * (best->length + 1);
+	double nearest = INFINITY;
 	uint64_t end = own->coll[w->own[best->own]].end_ns;
 	struct place found = *best;
 
@@ -225,7 +210,7 @@ struct joiner {
 static uint32_t join_one(struct joiner *b, uint32_t j, int64_t i, int dir)
 {
 	const struct align_coll *x = &b->own->coll[j];
-	double tol = b->tol + RATE_MAX * fabs(apart(x->end_ns, b->at_ns)), least = tol;
+	double tol = b->tol + thresholds.clock.rate * fabs(apart(x->end_ns, b->at_ns)), least = tol;
 	uint32_t best = ALIGN_NONE;
 
 	for (uint32_t n = 0; n < JOIN_LOOK_MAX && i >= 0 && i < b->ref->count; n++, i += dir) {
@@ -250,7 +235,7 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 
 	for (int64_t j = from; j >= 0 && j < b->own->count; j += dir) {
 		const struct align_coll *x = &b->own->coll[j];
-		double tol = b->tol + RATE_MAX * fabs(apart(x->end_ns, b->at_ns));
+		double tol = b->tol + thresholds.clock.rate * fabs(apart(x->end_ns, b->at_ns));
 		uint32_t found;
 
 		if (b->w->pair[j] != ALIGN_NONE)
@@ -264,7 +249,7 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 			continue;
 		b->w->pair[j] = found;
 		b->w->used[found] = 1;
-		b->diff += FOLLOW * (apart(x->end_ns, b->ref->coll[found].end_ns) - b->diff);
+		b->diff += thresholds.part.half * (apart(x->end_ns, b->ref->coll[found].end_ns) - b->diff);
 		b->at_ns = x->end_ns;
 	}
 }
@@ -284,8 +269,8 @@ static void join_all(struct joiner *b, const struct place *at)
 	for (uint32_t i = 1; i < n; i++)
 		w->y[i - 1] = fabs(v[i] - v[i - 1]);
 	if (n > 1)
-		b->tol = JOIN_SPREADS * median_of(w->y, n - 1);
-	b->tol = JOIN_NS + (b->tol < JOIN_NS_MAX ? b->tol : JOIN_NS_MAX);
+		b->tol = thresholds.fit.mads * median_of(w->y, n - 1);
+	b->tol = thresholds.clock.near_ns + fmin(b->tol, thresholds.clock.other_ns);
 	n = n < 5 ? n : 5; /* of where both directions begin */
 	diff = median_of(v, n);
 	for (uint32_t j = 0; j < b->own->count; j++)
@@ -458,7 +443,7 @@ static int group_loose(struct align_job *job, uint64_t total)
 		}
 	qsort(v, n, sizeof(*v), loose_order);
 	for (uint32_t i = 0, from = 0; i < n; i++) {
-		double tol = GROUP_NS + job->rank[v[i].rank].error_ns;
+		double tol = thresholds.clock.near_ns + job->rank[v[i].rank].error_ns;
 
 		if (i == from || v[i].what != v[from].what || seen[v[i].rank] == group ||
 		    (double)(v[i].end_ns - v[from].end_ns) > tol) {

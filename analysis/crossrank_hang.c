@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-
 struct tail {
 	uint32_t after;	  /* collectives after the last that all share */
 	double waited_ns; /* in the first of them; 0: it is not the last thing on the device */
@@ -112,12 +111,12 @@ void crossrank_hang(struct crossrank *c, double step_ns, uint32_t *members, uint
 	if (!same || !waiting)
 		return;
 	most = fmax(most, step_ns);
-	if (!out && waited > thresholds.hang.all_times * most) {
+	if (!out && waited > thresholds.time.all_times * most) {
 		for (uint32_t r = 0; r < c->ranks; r++)
 			if (c->steps->align->rank[r].count)
 				missing[out++] = r;
 		tell_hang(c, missing, out, 0, waited, shared);
-	} else if (out && waited > thresholds.hang.times * most) {
+	} else if (out && waited > thresholds.time.times * most) {
 		tell_hang(c, missing, out, waiting, waited, shared);
 	}
 }

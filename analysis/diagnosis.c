@@ -13,18 +13,9 @@
 
 #include "analysis/diagnosis_private.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
-/* A cause explains at least so much of the excess; a layer that explains less is ruled out. */
-#define EXPLAINS_MIN 0.2
-/* And a line of evidence so much. */
-#define TOLD_MIN     0.05
 #define PEERS_LOOKED 256u
-/* The rank's own past shows the excess when it shows so much of what the peers show. */
-#define PAST_SHARE 0.3
-/* A function that grew by more is no reason to rule the CPU out, whoever is to blame for it. */
-#define SHARE_GREW 0.05
-/* Steps from which on their median is trusted. */
-#define STEPS_SURE 5u
 /* Shorter blocking in reads would be printed as 0.00 ms. */
 #define READS_TOLD_NS 5e3
 
@@ -106,7 +97,7 @@ static bool is_past(const struct diagnosis_view *v)
 	peers = peers_figure(in, FIGURE_SELF);
 	if (mine < 0 || before < 0 || peers < 0)
 		return peers < 0;
-	return mine > before && mine - before >= PAST_SHARE * (mine - peers);
+	return mine > before && mine - before >= thresholds.part.shows * (mine - peers);
 }
 
 static void find_base(struct diagnosis_view *v)
@@ -206,7 +197,7 @@ static double noise_of(const struct diagnosis_view *v)
 		most = x > most ? x : most;
 		n++;
 	}
-	return n >= 3 ? (most - least) / 2 : 0;
+	return n >= thresholds.count.few ? (most - least) / 2 : 0;
 }
 
 /* Detection may know better: it saw more steps. But a difference that is no larger than the peers'
@@ -221,7 +212,7 @@ static bool is_within_noise(const struct diagnosis_view *v)
 static const struct diagnosis_share *choose(const struct diagnosis_view *v)
 {
 	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
-	double least = EXPLAINS_MIN * v->excess_ns;
+	double least = thresholds.part.matters * v->excess_ns;
 
 	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
 		const struct diagnosis_share *s = &v->share[c];
@@ -277,7 +268,7 @@ static double told_ns(const struct diagnosis_view *v, const struct diagnosis_can
 /* What has a figure that does not matter is no evidence; what has none is told (a setting). */
 static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
-	return !(c->effect_ns > 0) || told_ns(v, c) >= fmax(TOLD_MIN * v->excess_ns, 1);
+	return !(c->effect_ns > 0) || told_ns(v, c) >= fmax(thresholds.part.told * v->excess_ns, 1);
 }
 
 static void put_evidence(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
@@ -342,7 +333,7 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	bool waits = known(v, FIGURE_IDLE) && v->host_ns > EXPLAINS_MIN * v->excess_ns;
+	bool waits = known(v, FIGURE_IDLE) && v->host_ns > thresholds.part.matters * v->excess_ns;
 	struct diagnosis_number a, b;
 
 	if (known(v, FIGURE_IDLE) && !waits)
@@ -350,7 +341,7 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
-	else if (v->function_delta >= 0 && v->function_delta < SHARE_GREW)
+	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.told)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no share of the launching threads' CPU time "
 			 "grew by more than %.1f points%s%.90s",
@@ -435,7 +426,8 @@ static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 		double got = told_ns(v, c);
 
 		if (finding_cause_layer(c->cause) == layer && got > 0 &&
-		    got >= EXPLAINS_MIN * v->excess_ns && c->cause != CAUSE_CPU_HOST_GAP && !c->told_only)
+		    got >= thresholds.part.matters * v->excess_ns &&
+		    c->cause != CAUSE_CPU_HOST_GAP && !c->told_only)
 			return true;
 	}
 	return false;
@@ -522,13 +514,10 @@ static double clamp(double x, double low, double high)
 	return x < low ? low : x > high ? high : x;
 }
 
-/* Healthy ranks differ by so much of a step from day to day. */
-#define STEP_SHARE 0.002
-
 /* A mean or a median of few steps says little. */
 static double of_steps(uint64_t steps)
 {
-	return steps < STEPS_SURE ? 0.5 + 0.5 * (double)steps / STEPS_SURE : 1;
+	return steps < thresholds.count.some ? 0.5 + 0.5 * (double)steps / thresholds.count.some : 1;
 }
 
 /* The share of the excess that the cause explains, times how directly it was seen and how many suspects say
@@ -541,7 +530,7 @@ static double confidence(const struct diagnosis_view *v, const struct diagnosis_
 		x *= of_steps(v->who->steps);
 	x *= 0.5 + 0.5 * agreeing / (v->in->suspect_count ? v->in->suspect_count : 1);
 	if (v->mine[FIGURE_STEP] > 0)
-		x *= clamp(s->ns / (STEP_SHARE * v->mine[FIGURE_STEP]), 0, 1);
+		x *= clamp(s->ns / (thresholds.excess.least * v->mine[FIGURE_STEP]), 0, 1);
 	return clamp(x, 0.01, 0.99);
 }
 
@@ -586,7 +575,8 @@ static enum finding_cause fallback(const struct diagnosis_view *v)
  * most of its open interval's ledger says the reason of. */
 static bool says_why(const struct diagnosis_view *v, const struct diagnosis_share *s)
 {
-	return v->out->by_ledger && s->ns >= 0.5 * v->excess_ns && s->lead->cause != CAUSE_CPU_HOST_GAP &&
+	return v->out->by_ledger && s->ns >= thresholds.part.half * v->excess_ns &&
+	       s->lead->cause != CAUSE_CPU_HOST_GAP &&
 	       (v->in->known == CAUSE_HANG_MISSING || v->in->known == CAUSE_HANG_KERNEL);
 }
 

@@ -10,17 +10,8 @@
 #include "analysis/diagnosis_private.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
+#include "analysis/thresholds.h"
 
-/* Kernels below this share of the compute time are too short to tell anything. */
-#define MATTERS_SHARE 0.002
-/* One name's part of what single kernels cost, for it to be named. */
-#define CULPRIT_SHARE 0.25
-/* So many times the launches are more work. */
-#define MORE_LAUNCHES 1.02
-/* Letters that two plain names begin with, to be of one family. */
-#define FAMILY_MIN 6u
-/* Healthy GPUs of one type agree within so much. */
-#define EQUAL_RATIO 0.01
 #define KERNELS_MAX 512u
 #define NAME_SHOWN  90
 
@@ -183,10 +174,7 @@ static double size_of(const char *name)
 	return size;
 }
 
-#define SIZES_MIN 3u
 #define SIZES_MAX 48u
-/* Beyond the sizes that were seen nothing is known but near them. */
-#define SIZES_BEYOND 1.5
 
 /* Launches of one kernel in several sizes: t = a size^b, by the median slope (Sen 1968) and the median of
  * the rests, in logarithms. */
@@ -203,8 +191,8 @@ static double time_for(const struct by_size *s, double size)
 		least = fmin(least, s->size[i]);
 		most = fmax(most, s->size[i]);
 	}
-	if (!(most > least) || log(size) < least - log(SIZES_BEYOND) ||
-	    log(size) > most + log(SIZES_BEYOND))
+	if (!(most > least) || log(size) < least - log(thresholds.same.factor) ||
+	    log(size) > most + log(thresholds.same.factor))
 		return 0;
 	b = regress_median_slope(s->size, s->ns, s->count, s->count, 0, slopes, SIZES_MAX * SIZES_MAX);
 	for (uint32_t i = 0; i < s->count; i++)
@@ -230,7 +218,7 @@ static void expect_sizes(struct pair *p, uint32_t n)
 			s.size[s.count] = log(other);
 			s.ns[s.count++] = log(p[k].total_ns / p[k].count);
 		}
-		ns = s.count >= SIZES_MIN ? time_for(&s, size) : 0;
+		ns = s.count >= thresholds.count.few ? time_for(&s, size) : 0;
 		if (!(ns > 0))
 			continue;
 		p[i].expected = true;
@@ -285,7 +273,7 @@ static bool in_both(const struct pair *p)
 /* Of both sides' compute time. */
 static bool matters(const struct pair *p, double whole)
 {
-	return in_both(p) && p->total_ns >= MATTERS_SHARE * whole;
+	return in_both(p) && p->total_ns >= thresholds.excess.least * whole;
 }
 
 /* The typical ratio of the kernels that matter; with fewer than three names the smallest, so that
@@ -304,7 +292,7 @@ static double typical(const struct diagnosis_view *v, const struct pair *p, uint
 		}
 	if (!count)
 		return 0;
-	r = count < 3 ? least : median_of(ratios, count);
+	r = count < thresholds.count.few ? least : median_of(ratios, count);
 	*spread = 0;
 	for (uint32_t i = 0; i < count; i++)
 		if (fabs(ratios[i] - r) > *spread)
@@ -405,7 +393,7 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 	uint32_t names = 0, slower = 0;
 	char how[160];
 
-	if (r <= 1 + EQUAL_RATIO)
+	if (r <= 1 + thresholds.same.work)
 		return;
 	for (uint32_t i = 0; i < n; i++) {
 		double own;
@@ -414,12 +402,12 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 			continue;
 		own = ratio_of(&p[i]);
 		names++;
-		slower += own > 1 + (r - 1) / 2;
+		slower += own > 1 + (r - 1) * thresholds.part.half;
 		if (own > 1)
 			effect += p[i].total_ns / p[i].count * p[i].mine->count *
 				  ((own < r ? own : r) - 1);
 	}
-	if (names < 2 || 2 * slower < names)
+	if (names < 2 || slower < thresholds.part.half * names)
 		return;
 	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
 		 names, r, v->as);
@@ -434,14 +422,15 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
 									   p[i].mine->count * r
 					       : 0;
-		if (in_both(&p[i]) && ratio_of(&p[i]) > r + EQUAL_RATIO && p[i].extra_ns > 0)
+		if (in_both(&p[i]) && ratio_of(&p[i]) > r + thresholds.same.work && p[i].extra_ns > 0)
 			all += p[i].extra_ns;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct diagnosis_candidate *c;
 
-		if (p[i].extra_ns < CULPRIT_SHARE * all || !(p[i].extra_ns > 0) ||
-		    p[i].extra_ns < MATTERS_SHARE * whole || ratio_of(&p[i]) <= r + EQUAL_RATIO)
+		if (p[i].extra_ns < thresholds.part.matters * all || !(p[i].extra_ns > 0) ||
+		    p[i].extra_ns < thresholds.excess.least * whole ||
+		    ratio_of(&p[i]) <= r + thresholds.same.work)
 			continue;
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
@@ -460,7 +449,7 @@ static bool is_family(const char *a, const char *b)
 {
 	size_t n = strcspn(a, "#");
 
-	return n >= FAMILY_MIN && a[n] && n == strcspn(b, "#") && b[n] && !strncmp(a, b, n);
+	return n >= thresholds.count.some && a[n] && n == strcspn(b, "#") && b[n] && !strncmp(a, b, n);
 }
 
 /* The kernel that is gone and of which `fresh` is another variant: the same base name, else the
@@ -473,13 +462,14 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 
 	diagnosis_kernel_base(fresh->name, mine, sizeof(mine));
 	for (uint32_t i = 0; i < n; i++) {
+		double differ;
 		bool exact;
 
 		if (p[i].mine || p[i].paired || is_other_work(&p[i], p, n))
 			continue;
 		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
-		if (!exact && !(is_family(mine, other) &&
-				fabs(fresh->mine->count - p[i].count) <= 0.1 * p[i].count))
+		differ = fabs(fresh->mine->count - p[i].count);
+		if (!exact && !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
 			continue;
 		if (!best || exact > best_exact ||
 		    (exact == best_exact && p[i].total_ns > best->total_ns)) {
@@ -533,7 +523,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 		other = partner(&p[i], p, n);
 		if (other) {
 			other->paired = true;
-			if (p[i].mine->total_ns - other->total_ns > MATTERS_SHARE * whole)
+			if (p[i].mine->total_ns - other->total_ns > thresholds.excess.least * whole)
 				variant(v, &p[i], other);
 			continue;
 		}
@@ -544,7 +534,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	for (uint32_t i = 0; i < n; i++)
 		if (!p[i].mine && !p[i].paired && !is_other_work(&p[i], p, n))
 			gone_ns += p[i].total_ns;
-	if (!most || fresh_ns - gone_ns < MATTERS_SHARE * whole)
+	if (!most || fresh_ns - gone_ns < thresholds.excess.least * whole)
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
@@ -583,17 +573,17 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 			base += p[i].count;
 			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
 		}
-	if ((mine <= base && larger <= 0) || extra < MATTERS_SHARE * whole)
+	if ((mine <= base && larger <= 0) || extra < thresholds.excess.least * whole)
 		return;
 	/* a few steps of a window may have kernels of their neighbours; the steps' own count
 	 * decides */
 	if (larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
-	    v->mine[FIGURE_KERNELS] < MORE_LAUNCHES * v->base[FIGURE_KERNELS])
+	    v->mine[FIGURE_KERNELS] < (1 + thresholds.same.work) * v->base[FIGURE_KERNELS])
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
 			  extra, 0.7);
-	if (larger > extra / 2) {
+	if (larger > thresholds.part.half * extra) {
 		snprintf(c->text, sizeof(c->text), "the same kernels are launched with more work");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
 		return;
@@ -612,7 +602,7 @@ static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, s
 
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
-	if (!(other_work(p, n) > v->compute_ns / 2))
+	if (!(other_work(p, n) > thresholds.part.half * v->compute_ns))
 		return false;
 	more_launches(v, p, n, whole);
 	return true;

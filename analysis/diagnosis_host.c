@@ -12,23 +12,8 @@
 #include "analysis/profile.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
+#include "analysis/thresholds.h"
 
-/* Sampling noise: so many standard deviations of both sides are no difference. */
-#define NOISE_SIGMA 3.0
-/* A function is to blame itself, and not what it calls, from this share of the growth on. */
-#define GROWTH_SHARE 0.8
-/* A function of at least this share of the CPU time, which grew by less than so much of it, does the same
- * work as before. */
-#define SAME_SHARE 0.5
-#define SAME_DELTA 0.1
-/* A function grew by waiting for a lock when so much of its growth lies in the kernel's code around it. */
-#define LOCK_SHARE 0.5
-/* Python is named before the native code below it from this share on. */
-#define PYTHON_SHARE 0.6
-/* Waiting for the GIL below this share of a step is the usual handing over between threads. */
-#define GIL_SHARE 0.01
-/* A client that saturates the CPU takes at least so much more of it per step, of the step. */
-#define CLIENT_SHARE 0.1
 #define PEERS_LOOKED 64u
 
 struct bases {
@@ -167,7 +152,7 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 	/* what ran is known by samples alone */
 	if (!(samples > 0) || !(v->who->samples > 0))
 		g->delta = g->held_delta = 0;
-	g->sure = g->grown_ns > NOISE_SIGMA * noise && g->delta > PROFILE_DELTA;
+	g->sure = g->grown_ns > thresholds.sure.errors * noise && g->delta > PROFILE_DELTA;
 }
 
 /* ---- what the names say ---- */
@@ -246,7 +231,7 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 
 	if (s->off_ns > wait)
 		wait = s->off_ns;
-	if (wait <= GIL_SHARE * v->mine[FIGURE_STEP] || !(wait > 0))
+	if (wait <= thresholds.part.told * v->mine[FIGURE_STEP] || !(wait > 0))
 		return;
 	c = blame(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
 	snprintf(c->text, sizeof(c->text),
@@ -298,7 +283,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 	}
 	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
 	 * explained */
-	if (client->on_all_ns > CLIENT_SHARE * v->mine[FIGURE_STEP] && client->on_all) {
+	if (client->on_all_ns > thresholds.part.little * v->mine[FIGURE_STEP] && client->on_all) {
 		double held = client->on_ns > wait ? client->on_ns : wait;
 
 		c = blame(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
@@ -323,7 +308,7 @@ struct hottest {
  */
 static void take_hottest(struct growth *best, const struct growth *g, double most_ns)
 {
-	if (g->grown_ns < GROWTH_SHARE * most_ns)
+	if (g->grown_ns < (1 - thresholds.part.matters) * most_ns)
 		return;
 	if (!best->f || g->f->total_ns < best->f->total_ns ||
 	    (g->f->total_ns <= best->f->total_ns && g->f->self_ns > best->f->self_ns))
@@ -344,7 +329,8 @@ static bool is_the_same_work(const struct diagnosis_view *v, const struct growth
 {
 	double share = v->who->cpu_ns > 0 ? g->f->total_ns / v->who->cpu_ns : 0;
 
-	return v->in->kind != FINDING_UNIFORM && share - g->delta >= SAME_SHARE && g->delta < SAME_DELTA;
+	return v->in->kind != FINDING_UNIFORM && share - g->delta >= thresholds.part.half &&
+	       g->delta < thresholds.part.little;
 }
 
 /* "walk_component in path_lookupat, which is shared with X (pid 7)": the kernel's functions alone. */
@@ -372,7 +358,7 @@ static bool grew_around_a_lock(const struct diagnosis_view *v, const struct base
 		if (f->kind != DIAGNOSIS_KERNEL || !is_at(lock->subject, f->name))
 			continue;
 		grow(v, b, launch_only, f, &g);
-		if (g.sure && g.grown_ns >= LOCK_SHARE * of->grown_ns)
+		if (g.sure && g.grown_ns >= thresholds.part.half * of->grown_ns)
 			return true;
 	}
 	return false;
@@ -394,10 +380,10 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 {
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
 	const struct growth *g =
-	    h->python.f && h->python_ns >= PYTHON_SHARE * h->any_ns ? &h->python : &h->any;
+	    h->python.f && h->python_ns >= thresholds.part.half * h->any_ns ? &h->python : &h->any;
 	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on the peers";
 	double whole = v->who->cpu_ns;
-	bool logs = logging->on && logging->on_ns >= 0.5 * h->any_ns;
+	bool logs = logging->on && logging->on_ns >= thresholds.part.half * h->any_ns;
 	struct diagnosis_candidate *c;
 	struct diagnosis_number mine, base;
 	const char *name;
@@ -471,9 +457,6 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 
 /* ---- above the line of its group ---- */
 
-/* Of fewer the spread is not known. */
-#define LINE_SKETCHES_MIN 4u
-#define LINE_SAMPLES_MIN  20.0 /* of the rank */
 #define LINE_SURE	  0.45
 
 static bool is_nameless(const char *name)
@@ -515,7 +498,8 @@ static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis
 	usual_of(who->group, f, u);
 	over = share - u->line;
 	if (over <= PROFILE_DELTA || u->usual >= 1 ||
-	    over * who->cpu_ns <= NOISE_SIGMA * sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
+	    over * who->cpu_ns <= thresholds.sure.errors *
+				      sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
 		return false;
 	if (launch_only)
 		held = f->launch_ns / f->total_ns;
@@ -549,7 +533,7 @@ static bool highest_above(const struct diagnosis_view *v, struct growth *best)
 			else
 				h.python_ns = fmax(h.python_ns, g.grown_ns);
 		}
-	*best = h.python.f && h.python_ns >= PYTHON_SHARE * h.any_ns ? h.python : h.any;
+	*best = h.python.f && h.python_ns >= thresholds.part.half * h.any_ns ? h.python : h.any;
 	return best->f;
 }
 
@@ -563,8 +547,8 @@ static void above_line(struct diagnosis_view *v)
 	struct growth g;
 	double share;
 
-	if (!group || group->sketches < LINE_SKETCHES_MIN || v->in->kind != FINDING_SLOW_RANK ||
-	    v->who->samples < LINE_SAMPLES_MIN || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
+	if (!group || group->sketches <= thresholds.count.few || v->in->kind != FINDING_SLOW_RANK ||
+	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
 		return;
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
@@ -583,9 +567,6 @@ static void above_line(struct diagnosis_view *v)
 }
 
 /* ---- blocked, by something that no rule knows ---- */
-
-/* Of the idle gap, from which on it is told as what holds the host up. */
-#define BLOCKED_SHARE 0.5
 
 /* For how much longer the launching threads are blocked in it; 0 for what says nothing. */
 static double blocked_more(const struct diagnosis_view *v, const struct bases *b,
@@ -620,12 +601,12 @@ static const struct diagnosis_function *blocked_in(const struct diagnosis_view *
 
 	for (uint32_t i = 0; i < n; i++)
 		most = fmax(most, blocked_more(v, b, &f[i]));
-	if (most <= BLOCKED_SHARE * gap_ns)
+	if (most <= thresholds.part.half * gap_ns)
 		return NULL;
 	for (uint32_t i = 0; i < n; i++) {
 		double more = blocked_more(v, b, &f[i]);
 
-		if (more >= GROWTH_SHARE * most && is_nearer(&f[i], best)) {
+		if (more >= (1 - thresholds.part.matters) * most && is_nearer(&f[i], best)) {
 			best = &f[i];
 			*more_ns = more;
 		}

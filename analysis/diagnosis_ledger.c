@@ -11,24 +11,16 @@
 #include <string.h>
 
 #include "analysis/diagnosis_private.h"
+#include "analysis/thresholds.h"
 #include "base/check.h"
 
 #define BIT(c) (1ull << CAUSE_##c)
 _Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
 
-/* A candidate that explains less of an account than this is no explanation of it. */
-#define EXPLAIN_MIN 0.1
 /* Of a time that nobody saw spent, each kind of evidence that is missing could have shown another cause;
  * and if nothing shows one, it is likely to be there. */
 #define WITHOUT_ONE	 0.95
 #define WITHOUT_ONE_SEEN 0.4
-/* Signals and profiles are of other stretches of time than the steps: they measure what was lost
- * within this factor. */
-#define MEASURED_WITHIN 2.0
-/* Python where so much of the time on the CPU is in Python's functions. */
-#define PYTHON_SHARE 0.5
-/* One function is named as the cause where it has so much of all functions' excess. */
-#define NAMED_SHARE 0.5
 
 static const struct pattern {
 	enum ledger_kind kind;
@@ -86,7 +78,7 @@ static enum finding_cause cause_of(const struct diagnosis_view *v, const struct 
 		return p->cause;
 	if (v->in->kind == FINDING_UNIFORM)
 		return CAUSE_SW_HOT_PATH;
-	return s->python_ns >= PYTHON_SHARE * s->slow_ns ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
+	return s->python_ns >= thresholds.part.half * s->slow_ns ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
 }
 
 /* Functions of the rank's own code are one account together: what one of them calls more another one
@@ -152,7 +144,8 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 		struct diagnosis_candidate *c = &v->list[i];
 		double ns = explained(c, p, left, spent[i]);
 
-		if (c->told_only || !(p->explained_by >> c->cause & 1) || ns < EXPLAIN_MIN * excess ||
+		if (c->told_only || !(p->explained_by >> c->cause & 1) ||
+		    ns < thresholds.part.little * excess ||
 		    !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) > most) {
@@ -252,7 +245,7 @@ static void trust(const struct diagnosis_view *v, const struct pattern *p, doubl
 
 		if (got[i] > 0 && c->cause != CAUSE_CPU_HOST_GAP)
 			shares[c->cause].sure_ns +=
-			    fmin((MEASURED_WITHIN - 1) * got[i], left * got[i] / sum) *
+			    fmin((thresholds.same.factor - 1) * got[i], left * got[i] / sum) *
 			    sure_of(v, p, c);
 	}
 }
@@ -322,7 +315,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			 r && *r->name ? r->name : "a function without a name");
 		return;
 	}
-	if (r && r->excess_ns >= NAMED_SHARE * s->sum->excess_ns) {
+	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
 		snprintf(c->because, sizeof(c->because), "%.120s takes %s per step longer %s",
 			 *r->name ? r->name : "code without a name", diagnosis_text_ms(r->excess_ns, &ms),
@@ -375,7 +368,7 @@ static void put(struct diagnosis_view *v, enum finding_cause cause, const struct
 {
 	struct diagnosis_candidate *c = s->by;
 
-	if (!c || s->by_ns < 0.5 * s->ns) {
+	if (!c || s->by_ns < thresholds.part.half * s->ns) {
 		c = add_own(v, cause, s->ns);
 		tell(v, s, c);
 	}

@@ -10,19 +10,14 @@
 
 #include "analysis/diagnosis_private.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
 /* Rough costs where a signal has counts and no time, for the order of magnitude of an effect. */
 #define FAULT_NS	1e3
 #define FAULT_MAJOR_NS	1e5
 #define PAGE_MIGRATE_NS 2e3
 #define MOVE_NS		5e4
-/* The device answers in less: reads that wait are held before they reach it. */
-#define DISK_FAST_MS 2.0
 #define THREADS_MAX  32u
-/* Fewer slow steps than these are a moment of a few seconds at most. */
-#define FEW_STEPS 30u
-/* What had less than this share of it before is new. */
-#define NEW_SHARE 0.2
 
 static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
 {
@@ -81,7 +76,7 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 
 	if (normal < 0)
 		return s->flags & OS_SIGNAL_RAISED ? s->value : 0;
-	if (s->value - normal < info->raised || s->value < 2 * normal)
+	if (s->value - normal < info->raised || s->value < thresholds.same.factor * normal)
 		return 0;
 	return s->value - normal;
 }
@@ -146,7 +141,8 @@ static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, boo
 		bool led = v->who->launch_thread && !strcmp(best->name, v->who->launch_thread);
 
 		/* the launching thread before others that lose as much */
-		if (list[k].extra * (launches ? 1.5 : 1) > best->extra * (led ? 1.5 : 1))
+		if (list[k].extra * (launches ? thresholds.same.factor : 1) >
+		    best->extra * (led ? thresholds.same.factor : 1))
 			*best = list[k];
 	}
 	return best->most != NULL;
@@ -238,7 +234,7 @@ static bool waits_for_softirq(const struct os_signal *hog, const struct os_signa
 {
 	if (hog && !strncmp(hog->subject, "ksoftirqd/", 10))
 		return true;
-	return soft && soft->value > (hog ? hog->value : waits / 2);
+	return soft && soft->value > (hog ? hog->value : thresholds.part.half * waits);
 }
 
 /* Where the machine's CPUs are taken away, all that share them wait longer, and nobody new is there. */
@@ -251,10 +247,10 @@ static bool waits_for_hypervisor(const struct diagnosis_view *v, double waits)
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
 		const struct os_signal *s = &v->who->signal[i];
 
-		if (is_kind(s, OS_SIGNAL_CPU_HOG) && s->usual < NEW_SHARE * s->value)
+		if (is_kind(s, OS_SIGNAL_CPU_HOG) && s->usual < thresholds.part.matters * s->value)
 			newcomers += extra_of(v, s, OS_SIGNAL_CPU_HOG);
 	}
-	return newcomers < waits / 2;
+	return newcomers < thresholds.part.half * waits;
 }
 
 static void run_queue(struct diagnosis_view *v)
@@ -311,7 +307,7 @@ static void hypervisor(struct diagnosis_view *v)
 		return;
 	extra = extra_of(v, s, OS_SIGNAL_STEAL);
 	taken = per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0));
-	met = v->who->steps < FEW_STEPS && taken >= v->host_ns;
+	met = v->who->steps < thresholds.count.many && taken >= v->host_ns;
 	c = put(v, CAUSE_OS_STEAL, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
 	snprintf(c->because, sizeof(c->because),
 		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a "
@@ -439,7 +435,8 @@ static void storage(struct diagnosis_view *v)
 	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
 			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
 	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY, NULL),
-	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY, NULL);
+	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY, NULL),
+	       fast_ms = os_signal_info(OS_SIGNAL_IO_LATENCY)->raised;
 	struct diagnosis_candidate *c;
 	struct thread_time t;
 	bool held;
@@ -449,7 +446,7 @@ static void storage(struct diagnosis_view *v)
 		return;
 	/* the device was seen to answer, and answers as fast as ever */
 	held = limit ||
-	       (!own && !disk && latency_ms > 0 && latency_ms < DISK_FAST_MS && all < DISK_FAST_MS);
+	       (!own && !disk && latency_ms > 0 && latency_ms < fast_ms && all < fast_ms);
 	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra),
 		held ? 0.97 : 0.96, t.most);
 	if (limit) {
@@ -542,7 +539,7 @@ static void network(struct diagnosis_view *v)
 	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
-	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
+	if (spread > thresholds.part.half * extra) /* somebody is late, and the others wait for it */
 		return;
 	/* slow transfers hold everybody up: whoever waits less than its peers do is waited for */
 	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&

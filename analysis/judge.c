@@ -28,7 +28,8 @@ struct judge {
 
 void judge_config_default(struct judge_config *c)
 {
-	*c = (struct judge_config){ .instant_ratio = thresholds.excess.instant, .step_min_ns = 200000,
+	*c = (struct judge_config){ .instant_ratio = thresholds.excess.instant,
+				    .step_min_ns = 2 * thresholds.clock.error_ns,
 				    .host_stall_share = thresholds.part.shows };
 	roofline_config_default(&c->roofline);
 	kinds_config_default(&c->kinds);
@@ -193,7 +194,7 @@ static bool drift_stands_alone(const struct judge *j, const struct step *s)
 	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < thresholds.time.gone_ns)
 		return false;
 	memcpy(v, j->self_excess, sizeof(v[0]) * j->count);
-	return median_of(v, j->count) >= thresholds.excess.drift;
+	return median_of(v, j->count) >= thresholds.same.work;
 }
 
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)

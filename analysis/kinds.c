@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
 #define NO_STEP UINT64_MAX
-#define CONFIRMED 3u
 
 struct event {
 	uint64_t first, last; /* steps */
@@ -60,8 +60,12 @@ struct kinds {
 
 void kinds_config_default(struct kinds_config *c)
 {
-	*c = (struct kinds_config){ .alike_ratio = 2, .tail_mads = 6, .floor_ratio = 0.25,
-				    .few_ratio = 0.75, .jitter_share = 1.0 / 32, .miss_max = 2 };
+	*c = (struct kinds_config){ .alike_ratio = thresholds.same.factor,
+				    .tail_mads = thresholds.fit.mads,
+				    .floor_ratio = thresholds.excess.instant,
+				    .few_ratio = thresholds.part.most,
+				    .jitter_share = thresholds.excess.near,
+				    .miss_max = thresholds.count.few - 1 };
 }
 
 const char *kinds_part_name(unsigned part)
@@ -292,7 +296,7 @@ static void pass_places(struct kinds *k, uint64_t step, bool seen)
 			continue;
 		p->last += p->period;
 		p->missed += seen;
-		if (p->count + !seen < CONFIRMED || p->missed >= k->config.miss_max)
+		if (p->count + !seen < thresholds.count.few || p->missed >= k->config.miss_max)
 			p->used = false;
 	}
 }
@@ -323,7 +327,7 @@ static void close_stretch(struct kinds *k)
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown)
 			teach(p, k->open.extra_ns);
-		confirmed |= p->count >= CONFIRMED;
+		confirmed |= p->count >= thresholds.count.few;
 	}
 	if (!confirmed)
 		remember(k, &k->open);
@@ -536,7 +540,7 @@ uint32_t kinds_rows(const struct kinds *k, struct kinds_row *out, uint32_t max)
 	for (uint32_t i = 0; i < KINDS_PLACES && max; i++) {
 		struct kinds_row row;
 
-		if (!k->place[i].used || k->place[i].count < CONFIRMED)
+		if (!k->place[i].used || k->place[i].count < thresholds.count.few)
 			continue;
 		row = row_of_place(k, &k->place[i]);
 		n = put(out, n, max, &row);

@@ -17,7 +17,6 @@
 
 #define GROUPS 16u
 #define RING   512u /* steps of a member that wait for the others: 2.5 s of 5 ms */
-#define PATIENCE_NS 5000000000ull
 #define ROW_NS 40000000.0 /* of steps in one row */
 #define ROW_STEPS_MAX 64u
 #define FLAGS 128u
@@ -411,7 +410,7 @@ static bool all_past(const struct local_peers *l, const struct group *g, uint64_
 		newest = end_ns > newest ? end_ns : newest;
 		all &= end_ns > t_ns;
 	}
-	return all || newest > t_ns + PATIENCE_NS;
+	return all || newest > t_ns + (uint64_t)thresholds.time.lasting_ns;
 }
 
 static void advance(struct local_peers *l, struct group *g)
@@ -422,7 +421,8 @@ static void advance(struct local_peers *l, struct group *g)
 		const struct peer_step *steps[LIMIT_NODE_PROCESSES], *lead = at(first, first->head);
 		uint64_t end_ns = lead->end_ns;
 
-		g->pace_ns += (lead->latency_ns - g->pace_ns) * (g->pace_ns > 0 ? 0.05 : 1);
+		g->pace_ns += (lead->latency_ns - g->pace_ns) *
+			      (g->pace_ns > 0 ? 1.0 / thresholds.count.many : 1);
 		if (!all_past(l, g, end_ns + (uint64_t)(g->pace_ns / 2)))
 			return;
 		first->head++;

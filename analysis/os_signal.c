@@ -3,12 +3,12 @@
  * raised where that many cost about as much: a migration some 50 us of cold caches, a page fault 1
  * us. */
 #include "analysis/os_signal.h"
+#include "analysis/thresholds.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define USUAL_RATIO   2.0
 #define UNKNOWN_RATIO 5.0
 
 static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
@@ -122,7 +122,7 @@ static bool is_raised(const struct os_signal_info *k, double value, double usual
 	}
 	if (usual < 0)
 		return value >= UNKNOWN_RATIO * k->raised;
-	return value - usual >= k->raised && value >= USUAL_RATIO * usual;
+	return value - usual >= k->raised && value >= thresholds.same.factor * usual;
 }
 
 void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject,

@@ -13,12 +13,10 @@
 #include "analysis/thresholds.h"
 #include "base/carve.h"
 
-#define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define FOLLOW_HABIT  0.01 /* and a habit, */
 #define FORGET	      0.0003 /* and by which the highest one is forgotten */
 #define RESIDUAL_MOST 15.0f
 #define STRETCH_LEAST 5
-#define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
 /* For the number of looks in an hour, while nobody knows. */
 #define UNKNOWN_STEP_NS 1e9
 
@@ -70,7 +68,7 @@ static size_t lay_out(struct peers *p, void *memory, const struct peers_config *
 		s->reference = carve_take(&at, depth, sizeof(*s->reference));
 		s->member = carve_take(&at, n, sizeof(*s->member));
 		if (c->changes_only) {
-			s->first = carve_take(&at, PEERS_USUAL * n, sizeof(*s->first));
+			s->first = carve_take(&at, thresholds.count.some * (size_t)n, sizeof(*s->first));
 			s->high = carve_take(&at, cells, sizeof(*s->high));
 		}
 		if (c->mode == PEERS_SYSOM)
@@ -294,7 +292,9 @@ static void follow(struct peers *p, enum peers_measure q)
 		if (isnan(v))
 			continue;
 		v = (e / 2 - v) * e / (noise * noise);
-		m->cusum = change_cusum(m->cusum, v, END_STEP_MOST, 0);
+		/* no stretch ends by one good step */
+		m->cusum = change_cusum(m->cusum, v,
+					thresholds.sure.stretch_over / thresholds.count.few, 0);
 		if (m->cusum <= 0) {
 			m->last = p->pushes;
 		} else if (m->cusum >
@@ -304,21 +304,21 @@ static void follow(struct peers *p, enum peers_measure q)
 	}
 }
 
-/* What a member's first values were like, known after PEERS_USUAL of them: true from then on. */
+/* What a member's first values were like, known after thresholds.count.some of them: true from then on. */
 static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, double x)
 {
 	struct peers_member *m = &s->member[i];
 
-	if (m->seen >= PEERS_USUAL)
+	if (m->seen >= thresholds.count.some)
 		return true;
 	if (!isfinite(x))
 		return false;
 	s->first[(size_t)m->seen++ * p->n + i] = x;
-	if (m->seen < PEERS_USUAL)
+	if (m->seen < thresholds.count.some)
 		return false;
-	for (uint32_t k = 0; k < PEERS_USUAL; k++)
+	for (uint32_t k = 0; k < thresholds.count.some; k++)
 		p->scratch[k] = s->first[(size_t)k * p->n + i];
-	m->usual = median_select(p->scratch, PEERS_USUAL);
+	m->usual = median_select(p->scratch, thresholds.count.some);
 	return false;
 }
 
@@ -340,7 +340,7 @@ static double changes(struct peers *p, enum peers_measure q, const double *v, do
 	}
 	common = median_known(out, p->n, p->scratch);
 	for (uint32_t i = 0; i < p->n; i++)
-		p->value[i] = s->member[i].seen >= PEERS_USUAL ? s->member[i].usual : NAN;
+		p->value[i] = s->member[i].seen >= thresholds.count.some ? s->member[i].usual : NAN;
 	s->middle = median_known(p->value, p->n, p->scratch);
 	for (uint32_t i = 0; i < p->n; i++)
 		out[i] = q == PEERS_LATE ? (out[i] - common) / p->step_ns :
@@ -411,13 +411,13 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 	if (s->high && !s->open) {
 		m->habit += (float)(FOLLOW_HABIT * fmax(-noise, fmin(noise, r - m->habit)));
 		m->high = fmaxf(m->habit, m->high - (float)(FORGET * noise));
-		if (m->seen < PEERS_SETTLED) {
+		if (m->seen < thresholds.count.lots) {
 			m->seen++;
 			m->high = m->habit;
 		}
 	}
 	away = r - m->location;
-	m->location += (float)(FOLLOW * (away > noise ? noise : away < -noise ? -noise : away));
+	m->location += (float)(fmax(-noise, fmin(noise, away)) / thresholds.count.many);
 	noise *= PEERS_CLIP;
 	return away > noise ? m->location + noise : away < -noise ? m->location - noise : r;
 }
@@ -530,7 +530,9 @@ void peers_again(struct peers *p)
 			struct peers_member *m = &s->member[i];
 
 			*m = (struct peers_member){ .usual = m->usual, .jitter = m->jitter,
-						    .seen = m->seen < PEERS_USUAL ? m->seen : PEERS_USUAL };
+						    .seen = m->seen < thresholds.count.some ?
+								    m->seen :
+								    thresholds.count.some };
 			s->sum[i] = 0;
 			s->valid[i] = 0;
 		}

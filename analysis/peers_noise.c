@@ -2,12 +2,12 @@
  * Which differences of neighbouring blocks count as noise of a group: of members that are not slow, about
  * their own location. Their measure, over members and time, is block_noise's. */
 #include "analysis/peers_private.h"
+#include "analysis/thresholds.h"
 
 #include <math.h>
 
 #define SMALL	16u /* members */
 #define OVERLAP 4u
-#define JITTER	64u /* pushes that a member's own jitter looks back */
 
 /* Pushes between two blocks' differences. Small groups have few, so theirs overlap. */
 static uint32_t every(const struct peers *p, uint32_t scale)
@@ -56,8 +56,7 @@ static void single(struct peers *p, struct peers_series *s)
 			continue;
 		block_noise_add(&s->noise, 0, d);
 		d = (d < most ? d : most) - (double)s->member[i].jitter;
-		s->member[i].jitter += (float)(d * (p->pushes < JITTER ? 1.0 / (double)p->pushes :
-									 1.0 / JITTER));
+		s->member[i].jitter += (float)(d / fmin((double)p->pushes, thresholds.count.lots));
 	}
 }
 

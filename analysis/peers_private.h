@@ -10,8 +10,6 @@
 #define PEERS_UNIT	0x1p-20 /* of a clipped residual in a prefix sum */
 #define PEERS_CLIP	10.0  /* of the noise of neighbouring steps */
 #define PEERS_WARM	5u    /* pushes before the first look */
-#define PEERS_USUAL	8u    /* first values of a member that does work of its own: what is usual for it */
-#define PEERS_SETTLED	64u   /* values after which its highest habit is kept */
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES 64u
 
@@ -28,8 +26,8 @@ struct peers_member {
 	float location; /* slow follower of the residual, about which outliers are clipped */
 	float habit;	/* the same, followed while nobody is slow */
 	float high;	/* the highest habit, which is forgotten slowly */
-	double usual;	/* changes_only: median of its first values, once PEERS_USUAL are seen */
-	uint32_t seen;	/* of its values, up to PEERS_SETTLED */
+	double usual;	/* changes_only: median of its first values, once some are seen */
+	uint32_t seen;	/* of its values, up to count.lots */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
 	double base;	   /* normal residual of an open member */
@@ -50,7 +48,7 @@ struct peers_series { /* one measure */
 	struct peers_single single;
 	double jitter; /* the median member's */
 	uint32_t open;
-	double *first; /* changes_only: [PEERS_USUAL][members] first values */
+	double *first; /* changes_only: [count.some][members] first values */
 	float *high;   /* changes_only: [depth][members]; before that push */
 	double middle; /* changes_only: median of the members' usual values */
 	double *part;	   /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */

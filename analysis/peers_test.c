@@ -213,9 +213,10 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 		return false;
 	/* what dies out by itself was one bad step and its echo */
 	begin = end - (length < 10 ? 2 : length / 5);
-	if (length < 10 && !(peers_excess(p, s, member, base, end - 1, end) > excess / 2))
+	if (length < 10 &&
+	    !(peers_excess(p, s, member, base, end - 1, end) > thresholds.part.half * excess))
 		return false;
-	return peers_excess(p, s, member, base, begin, end) > excess / 2;
+	return peers_excess(p, s, member, base, begin, end) > thresholds.part.half * excess;
 }
 
 /* So many steps that high don't come together by chance, where single ones come as often as they did:
@@ -227,7 +228,7 @@ static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, 
 	uint32_t high = 0;
 
 	for (uint64_t t = end - length; t < end; t++)
-		high += peers_excess(p, s, member, base, t, t + 1) > excess / 2;
+		high += peers_excess(p, s, member, base, t, t + 1) > thresholds.part.half * excess;
 	return high * -log(peers_noise_share(&s->single, excess / 2, high)) < p->evidence[w];
 }
 
@@ -393,7 +394,8 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	uint64_t end = p->pushes + 1;
 	uint32_t past = past_of(p, length), n;
 	double *now = p->value, *base = p->value + p->n, *change = p->value + 2 * (size_t)p->n;
-	struct split t = { .value = now, .z = p->quantile[w], .usual = q == PEERS_SELF ? 0.005 : 0.001 };
+	struct split t = { .value = now, .z = p->quantile[w],
+			   .usual = q == PEERS_SELF ? 0.005 : thresholds.excess.least };
 
 	t.noise = peers_noise_of(p, s, length, &t.widened);
 	if (t.noise <= 0)
@@ -417,7 +419,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 		change[i] = s->member[i].open ? NAN : now[i] - base[i];
 	}
 	t.value = change;
-	t.usual = 0.001;
+	t.usual = thresholds.excess.least;
 	t.alike = false;
 	t.noise *= sqrt(1 + (double)length / past);
 	t.widened *= sqrt(1 + (double)length / past);

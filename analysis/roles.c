@@ -8,7 +8,6 @@
 
 #include "base/hash.h"
 
-
 static bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';
@@ -82,8 +81,8 @@ static bool same_role(const struct roles_rank *a, const struct roles_rank *b)
 	if (a->stage >= 0 && b->stage >= 0)
 		return a->stage == b->stage;
 	alike = roles_alike(a, b);
-	return alike >= thresholds.same.launches ||
-	       (alike >= thresholds.same.launches_joined && joined(a, b));
+	return alike >= thresholds.part.nearly_all ||
+	       (alike >= thresholds.part.mostly && joined(a, b));
 }
 
 static uint32_t root_of(const uint32_t *role, uint32_t i)

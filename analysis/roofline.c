@@ -16,38 +16,16 @@
 #include "analysis/robust/median.h"
 #include "analysis/roofline_fit.h"
 #include "analysis/roofline_p99.h"
+#include "analysis/thresholds.h"
 #include "base/carve.h"
 #include "base/hash.h"
 
 #define LATENCY_LEAST_NS 1e-30
 #define LATENCY_MOST_NS	 1e30
-#define RECENT 256	      /* steps over which a fit gone bad is noticed */
-#define MIXED_MAX 0.3
-#define SCATTER_MAX 0.35      /* share of them beyond the threshold, on both sides */
-#define DRIFT_CLIP 1.5	      /* one step moves the CUSUM by no more, however slow */
+#define RECENT 256	  /* steps over which a fit gone bad is noticed */
+#define DRIFT_CLIP 1.5	  /* one step moves the CUSUM by no more, however slow */
 #define DRIFT_SLACK 0.5
-#define DRIFT_ALARM 40.0      /* 40 steps slowed by 1.5 units, 80 by one */
-#define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
-#define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
-#define FASTER_ALARM 50.0
-#define TAIL_MAX 0.18	      /* suspects out by less make the tail known, */
-#define HABIT_MAX 0.35	      /* or, where work takes few values, a level's habit */
-#define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
-#define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
-#define TAIL_CAP 0.45	      /* an excess that is never put down to an unmeasured tail */
-#define SUSTAIN_STEPS 16u     /* a stretch of steps beyond the noise, though not beyond the tail, is out */
-#define SUSTAIN_MANY 14u      /* where so many of them are, */
-#define SUSTAIN_HEALTHY 6u    /* and learning saw no stretch with more than so many, */
-#define SUSTAIN_LEARNED 128u  /* in at least so many steps */
-#define HOPELESS 8u	      /* fits refused in a row, after which they get rarer and cheaper */
-#define ALIKE_MIN 0.03	      /* log; two steps of one level that took the same time */
-#define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
-#define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
-			       * standard errors */
-#define FAST_SHARE_MAX 0.02   /* no fault makes steps fast: more of these are a tail of health */
-
-/* Of the p99 line on the bins: about a flat latency R2 is 0, and one odd bin of a dozen takes a tenth. */
-#define P99_R2_LEAST (-0.1)
+#define SUSTAIN_STEPS 16u /* a stretch of steps beyond the noise, though not beyond the tail, is out */
 
 struct roofline {
 	struct roofline_config c;
@@ -74,14 +52,14 @@ void roofline_config_default(struct roofline_config *c)
 {
 	*c = (struct roofline_config){
 		.mode = ROOFLINE_ROBUST,
-		.learn_min = 20,
+		.learn_min = thresholds.count.many,
 		.learn_max = 2000,
-		.tail_mads = 7,
-		.floor_ratio = 0.05,
-		.persist_n = 2,
-		.persist_m = 3,
+		.tail_mads = thresholds.fit.mads,
+		.floor_ratio = thresholds.excess.slower,
+		.persist_n = thresholds.count.few - 1,
+		.persist_m = thresholds.count.few,
 		.instant_mads = 0,
-		.refuse_spread = 0.12,
+		.refuse_spread = thresholds.fit.spread,
 		.p99_retrain = 500,
 		.seed = 1,
 	};
@@ -107,8 +85,8 @@ static struct roofline_config sane(const struct roofline_config *c)
 {
 	struct roofline_config s = *c;
 
-	if (s.learn_min < 8)
-		s.learn_min = 8;
+	if (s.learn_min < thresholds.count.some)
+		s.learn_min = thresholds.count.some;
 	if (s.learn_max < 2 * s.learn_min)
 		s.learn_max = 2 * s.learn_min;
 	if (!s.persist_m)
@@ -163,8 +141,8 @@ static double tail_reach(const struct roofline *m, double rate)
 static void calibrate(struct roofline *m)
 {
 	m->few = 1 + 8.0 / m->fit.samples;
-	m->reach_out = tail_reach(m, OUT_RATE);
-	m->reach_instant = tail_reach(m, INSTANT_RATE);
+	m->reach_out = tail_reach(m, thresholds.fit.out_rate);
+	m->reach_instant = tail_reach(m, thresholds.fit.instant_rate);
 }
 
 /* Beyond the noise, and beyond the noise about the level's second habit. */
@@ -173,9 +151,9 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
-static bool sustained(uint32_t bits, uint32_t many)
+static uint32_t sustained(uint32_t bits)
 {
-	return (uint32_t)__builtin_popcount(bits & ((1u << SUSTAIN_STEPS) - 1)) >= many;
+	return (uint32_t)__builtin_popcount(bits & ((1u << SUSTAIN_STEPS) - 1));
 }
 
 /* The tail of a host that is busy with other things comes step by step; a rank that got slower stays
@@ -185,14 +163,14 @@ static bool may_sustain(const struct roofline *m)
 {
 	uint32_t bits = 0;
 
-	if (m->n < SUSTAIN_LEARNED)
+	if (m->n < thresholds.count.some * SUSTAIN_STEPS)
 		return false;
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct roofline_fit_sample *s = &m->sample[i];
 		struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
 
 		bits = bits << 1 | (s->latency_ns > g.expected_ns * (1 + base_of(m, &g)));
-		if (sustained(bits, SUSTAIN_HEALTHY + 1))
+		if (sustained(bits) > (1 - thresholds.part.mostly) * SUSTAIN_STEPS)
 			return false;
 	}
 	return true;
@@ -201,7 +179,7 @@ static bool may_sustain(const struct roofline *m)
 /* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
 static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return fmax(base_of(m, g), TAIL_CAP - 4 * g->mad);
+	return fmax(base_of(m, g), thresholds.fit.cap - 4 * g->mad);
 }
 
 static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
@@ -224,18 +202,18 @@ static bool fit_good(const struct roofline *m)
 {
 	const struct roofline_fit *f = &m->fit;
 	/* an armed model does not flap at the limit */
-	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1.25 : 1);
+	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1 + thresholds.fit.near : 1);
 	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
 
-	if (f->mad > limit || f->out_share > OUT_SHARE_MAX + doubt)
+	if (f->mad > limit || f->out_share > thresholds.fit.near + doubt)
 		return false;
 	/* a curve takes more steps than a few levels */
-	if (!f->discrete && f->samples < CURVE_STEPS * m->c.learn_min)
+	if (!f->discrete && f->samples < thresholds.fit.curve * m->c.learn_min)
 		return false;
 	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
-	if (f->work_spread > 1.5 && f->explained < 0.2)
-		return f->mad < limit / 3 && f->fast_share < FAST_SHARE_MAX &&
-		       (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
+	if (f->work_spread > 1.5 && f->explained < thresholds.part.matters)
+		return f->mad < limit / 3 && f->fast_share < thresholds.part.told &&
+		       (f->mad < limit / 6 || f->out_share < thresholds.fit.near / 5);
 	return true;
 }
 
@@ -243,7 +221,7 @@ static bool fit_good(const struct roofline *m)
  * how far healthy steps reach; no centre follows them. */
 static void drop_suspects(struct roofline *m)
 {
-	double keep = m->fit.discrete ? HABIT_MAX : TAIL_MAX;
+	double keep = m->fit.discrete ? thresholds.fit.habit : thresholds.fit.tail;
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -276,7 +254,7 @@ static bool fit_from(struct roofline *m, uint32_t first)
 static void refit(struct roofline *m)
 {
 	uint32_t half = m->n / 2;
-	bool hopeless = m->refusals >= HOPELESS && half >= 4 * m->c.learn_min;
+	bool hopeless = m->refusals >= thresholds.count.some && half >= 4 * m->c.learn_min;
 	bool good;
 
 	m->fresh_novel = 0;
@@ -291,7 +269,7 @@ static void refit(struct roofline *m)
 				fit_from(m, 0);
 		}
 	}
-	m->refusals = good ? 0 : m->refusals + (m->refusals < HOPELESS);
+	m->refusals = good ? 0 : m->refusals + (m->refusals < thresholds.count.some);
 	if (good && m->state != ROOFLINE_ARMED) {
 		m->slower = m->faster = 0;
 		m->recent_count = 0;
@@ -299,7 +277,7 @@ static void refit(struct roofline *m)
 	}
 	if (good)
 		m->state = ROOFLINE_ARMED;
-	else if (m->state == ROOFLINE_ARMED || m->n >= CURVE_STEPS * m->c.learn_min)
+	else if (m->state == ROOFLINE_ARMED || m->n >= thresholds.fit.curve * m->c.learn_min)
 		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
 	m->sustain = 0;
@@ -321,7 +299,7 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 		/* refused: forget the older half, go on looking */
 		m->n = m->c.learn_max / 2;
 		memmove(m->sample, m->sample + m->c.learn_max - m->n, m->n * sizeof(*s));
-		m->next_fit = m->n + (m->refusals < HOPELESS ? m->n / 4 : m->n / 2);
+		m->next_fit = m->n + (m->refusals < thresholds.count.some ? m->n / 4 : m->n / 2);
 	}
 	s = &m->sample[m->n++];
 	memcpy(s->work, work, sizeof(s->work));
@@ -337,18 +315,18 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 {
 	double rho = m->fit.rho > 0.9 ? 0.9 : m->fit.rho > 0 ? m->fit.rho : 0;
 	double unit = MEDIAN_MAD_SIGMA * mad * sqrt((1 + rho) / (1 - rho));
-	double slow = unit > DRIFT_UNIT ? unit : DRIFT_UNIT;
-	double fast = unit > FASTER_UNIT ? unit : FASTER_UNIT;
+	double slow = unit > thresholds.same.work ? unit : thresholds.same.work;
+	double fast = unit > thresholds.excess.slower ? unit : thresholds.excess.slower;
 
 	m->slower = change_cusum(m->slower, excess / slow, DRIFT_CLIP, DRIFT_SLACK);
-	if (m->slower > 2 * DRIFT_ALARM)
-		m->slower = 2 * DRIFT_ALARM;
-	if (m->slower > DRIFT_ALARM)
+	if (m->slower > 2 * thresholds.fit.alarm)
+		m->slower = 2 * thresholds.fit.alarm;
+	if (m->slower > thresholds.fit.alarm)
 		m->drift = m->drift_ever = true;
-	else if (m->slower < DRIFT_ALARM / 4)
+	else if (m->slower < thresholds.fit.alarm / 4)
 		m->drift = false;
 	m->faster = change_cusum(m->faster, -excess / fast, DRIFT_CLIP, DRIFT_SLACK);
-	if (m->faster > FASTER_ALARM)
+	if (m->faster > thresholds.fit.alarm)
 		learn_anew(m, ROOFLINE_LEARNING);
 }
 
@@ -367,13 +345,15 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
 		/* steps that are all near the threshold are of one kind */
-		now = m->recent[i] > 1 || (slow && m->recent[i] > 0.5);
+		now = m->recent[i] > 1 || (slow && m->recent[i] > thresholds.part.half);
 		changes += i && now != slow;
 		slow = now;
 	}
-	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * SCATTER_MAX)
+	if (over >= thresholds.part.little * RECENT && under >= thresholds.part.little * RECENT &&
+	    over + under > RECENT * thresholds.fit.habit)
 		learn_anew(m, ROOFLINE_REFUSED);
-	else if (m->n < m->c.learn_max && over > RECENT * MIXED_MAX && changes > RECENT * MIXED_MAX)
+	else if (m->n < m->c.learn_max && over > RECENT * thresholds.part.shows &&
+		 changes > RECENT * thresholds.part.shows)
 		learn_anew(m, ROOFLINE_REFUSED);
 	if (m->state != ROOFLINE_REFUSED)
 		return;
@@ -397,7 +377,7 @@ static void persist(struct roofline *m, struct roofline_verdict *v, bool instant
 static bool seen_once(const struct roofline *m, const struct roofline_fit_guess *g,
 		      const struct roofline_verdict *v)
 {
-	double alike = fmax(ALIKE_MIN, 3 * MEDIAN_MAD_SIGMA * m->fit.mad);
+	double alike = fmax(thresholds.excess.near, thresholds.sure.errors * MEDIAN_MAD_SIGMA * m->fit.mad);
 
 	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
 }
@@ -427,8 +407,8 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 			bool stays;
 
 			m->sustain = m->sustain << 1 | (v->excess > base_of(m, &g) + g.second);
-			stays = m->may_sustain && sustained(m->sustain, SUSTAIN_MANY) &&
-				(m->sustain & 1);
+			stays = m->may_sustain && (m->sustain & 1) &&
+				sustained(m->sustain) + 1 > thresholds.part.nearly_all * SUSTAIN_STEPS;
 			v->out |= stays;
 			persist(m, v, stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
 			watch_fit(m, v->excess, v->threshold);
@@ -464,7 +444,7 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 		return;
 	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
 	m->state = !m->p99.ready	    ? ROOFLINE_LEARNING :
-		   m->p99.r2 < P99_R2_LEAST ? ROOFLINE_REFUSED :
+		   m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED :
 					      ROOFLINE_ARMED;
 	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
 }

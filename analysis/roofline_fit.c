@@ -10,30 +10,18 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
 #include "analysis/robust/spread.h"
+#include "analysis/thresholds.h"
 #include "base/carve.h"
 #include "base/hash.h"
 
-#define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
+#define LINE_SAMPLES 256  /* the line is fitted on an even subsample of this many */
 #define IRLS_ROUNDS 12
-#define IRLS_FLOOR 0.002   /* relative residual below which steps weigh alike */
-#define TAIL_WINDOW 0.17   /* log excess up to which the healthy tail is measured */
-#define TAIL_PRIOR 0.08	   /* mean of the tail beyond the threshold, worth two steps */
-#define TAIL_MEAN_MAX 0.12
-#define LEVEL_MAD 0.1	   /* of unseen levels, while too few were held out to tell */
-#define LEVEL_SAMPLES 512  /* with more steps, unseen levels are studied only where they are usual: */
-#define LEVEL_SINGLES 64   /* one step in this many is its level's only one */
-#define SECOND_MIN 0.05
-#define SECOND_MAX 0.3	   /* log excess; what is slower by more is never a habit */
-#define SECOND_STEPS 16
-#define SECOND_SHARE 0.06  /* twice what a fifth of bad steps, up to three times slow, leave there */
-#define ONCE_TAUS 5	   /* levels scatter about the curve; one step further off proves nothing */
-#define ONCE_LEVELS 64	   /* between fewer, the curve is a guess */
-#define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
+#define IRLS_FLOOR 0.002  /* relative residual below which steps weigh alike */
+#define TAIL_PRIOR 0.08	  /* mean of the tail beyond the threshold, worth two steps */
+#define LEVEL_SAMPLES 512 /* with more steps, unseen levels are studied only where they are usual */
 #define EDGE 0.1
-#define JUMP_SIDE 3	   /* neighbours on each side that tell a jump, at least */
-#define JUMP_MIN 0.05	   /* log; smaller ones are left to the cells */
-#define JUMP_NOISE 5	   /* times the median difference of neighbours */
-#define SUPPORT_MARGIN 1.25f /* work this factor beyond what was learned is not judged */
+/* Twice what a fifth of bad steps, up to three times slow, leave beside a level */
+#define SECOND_SHARE (thresholds.part.matters * thresholds.part.shows)
 
 struct fit_scratch {
 	double *t, *q, *v; /* log line, log ratio to the prediction so far, work area */
@@ -49,6 +37,12 @@ struct fit_scratch {
 	uint32_t n;
 	double level_mad; /* scatter of unseen levels, 0 while not known */
 };
+
+/* Residuals beyond it are no noise. */
+static double cut_of(double mad)
+{
+	return fmax(thresholds.fit.mads * mad, thresholds.same.work / 2);
+}
 
 /* The bytes that it takes. */
 static size_t lay_out(struct fit_scratch *s, void *memory, uint32_t n)
@@ -198,7 +192,7 @@ static void choose_form(struct line_form *form, const struct roofline_fit_sample
 		if (!(form->active & 1u << i))
 			continue;
 		without = fit_line(s, n, form->active & ~(1u << i), false, trial);
-		if (without > 1.02 * loss)
+		if (without > (1 + thresholds.same.work) * loss)
 			continue;
 		form->active &= ~(1u << i);
 		memcpy(form->plain, trial, sizeof(trial));
@@ -207,7 +201,8 @@ static void choose_form(struct line_form *form, const struct roofline_fit_sample
 	k = (uint32_t)__builtin_popcount(form->active);
 	terms = 1 + k + k * (k + 1) / 2;
 	if (k && n >= 4 * terms && loss > 0.003)
-		form->curved = fit_line(s, n, form->active, true, trial) < 0.9 * loss;
+		form->curved = fit_line(s, n, form->active, true, trial) <
+			       thresholds.part.nearly_all * loss;
 }
 
 static void run_line(struct roofline_fit *f, const struct line_form *form,
@@ -290,9 +285,10 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
 
-	return c->last[i] - c->first[i] > COARSE || c->last[j] - c->first[j] > COARSE ||
-	       c->t[j] - c->t[i] > 2 * COARSE ||
-	       fabs(t - c->t[i]) > fmax(COARSE, c->t[j] - c->t[i]);
+	return c->last[i] - c->first[i] > thresholds.fit.near ||
+	       c->last[j] - c->first[j] > thresholds.fit.near ||
+	       c->t[j] - c->t[i] > 2 * thresholds.fit.near ||
+	       fabs(t - c->t[i]) > fmax(thresholds.fit.near, c->t[j] - c->t[i]);
 }
 
 /* Where the group that begins here ends: enough steps, or enough of a stretch; ties together. */
@@ -370,7 +366,8 @@ static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t si
  * them. The index is sorted by u. */
 static void find_jumps(struct fit_scratch *x)
 {
-	uint32_t side = x->n / 64 < JUMP_SIDE ? JUMP_SIDE : x->n / 64, last = 0, place;
+	uint32_t side = x->n / 64 < thresholds.count.few ? thresholds.count.few : x->n / 64;
+	uint32_t last = 0, place;
 	double *size = (double *)x->key, least; /* v is run_low's */
 
 	memset(x->jump, 0, x->n * sizeof(*x->jump));
@@ -378,7 +375,7 @@ static void find_jumps(struct fit_scratch *x)
 		return;
 	for (uint32_t i = 1; i < x->n; i++)
 		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
-	least = fmax(JUMP_MIN, JUMP_NOISE * median_select(x->v, x->n - 1));
+	least = fmax(thresholds.excess.slower, thresholds.fit.times * median_select(x->v, x->n - 1));
 	run_low(x, side);
 	for (uint32_t i = 0; i < x->n; i++)
 		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
@@ -441,7 +438,7 @@ static double trimmed_mad(const double *q, double *v, uint32_t n, double skip_be
 		if (!m)
 			return 0;
 		mad = median_select(v, m);
-		cut = 7 * mad > 0.01 ? 7 * mad : 0.01;
+		cut = cut_of(mad);
 	}
 	return mad;
 }
@@ -500,7 +497,7 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		      struct fit_scratch *x, double mad)
 {
 	uint32_t distinct, least, cells = 0;
-	double width = 8 * mad > 0.02 ? 8 * mad : 0.02, tau;
+	double width = fmax(8 * mad, thresholds.same.work), tau;
 
 	memset(f->cell, 0, sizeof(f->cell));
 	f->discrete = true;
@@ -539,8 +536,8 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		if (!c->hash)
 			continue;
 		e = spread_of_median(MEDIAN_MAD_SIGMA * mad, c->count);
-		if (f->discrete && distinct >= ONCE_LEVELS && c->agree == 1 &&
-		    c->log_ratio > fmax(width, ONCE_TAUS * fmax(tau, x->level_mad))) {
+		if (f->discrete && distinct >= thresholds.count.lots && c->agree == 1 &&
+		    c->log_ratio > fmax(width, thresholds.fit.times * fmax(tau, x->level_mad))) {
 			c->once = c->log_ratio;
 			c->log_ratio = 0;
 		}
@@ -559,7 +556,7 @@ static double scatter_of_unseen(struct fit_scratch *x)
 	for (uint32_t i = 0; i < x->n; i++)
 		if (!isnan(x->held[i]) && x->sparse[i])
 			r[m++] = x->held[i];
-	return m >= 8 ? trimmed_mad(r, x->v, m, 0) : LEVEL_MAD;
+	return m >= thresholds.count.some ? trimmed_mad(r, x->v, m, 0) : thresholds.part.little;
 }
 
 /* Noise along log(line) from the held-out steps, pulled towards the pooled one. The index is sorted
@@ -572,10 +569,10 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 	for (uint32_t i = 0; i < x->n; i++)
 		if (!isnan(x->held[i]) && !x->sparse[i])
 			r[m++] = x->held[i];
-	f->mad = m >= 8 ? trimmed_mad(r, x->v, m, 0) : f->level_mad;
+	f->mad = m >= thresholds.count.some ? trimmed_mad(r, x->v, m, 0) : f->level_mad;
 	f->level_mad = fmax(f->level_mad, f->mad);
 	least = least > 24 ? least : 24;
-	cut = 7 * f->mad > 0.01 ? 7 * f->mad : 0.01;
+	cut = cut_of(f->mad);
 	f->noise_n = 0;
 	for (uint32_t begin = 0, end; begin < x->n; begin = end) {
 		double mean = 0, mad;
@@ -598,11 +595,11 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 	}
 }
 
-/* The healthy tail beyond the threshold, seen below TAIL_WINDOW: what lies above may be slow
+/* The healthy tail beyond the threshold, seen below the longest one: what lies above may be slow
  * learning steps. Exponential beyond the threshold; one and a half steps of doubt are added. */
 static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct roofline_config *c)
 {
-	double beyond = 0, sum = 2 * TAIL_PRIOR, length = TAIL_WINDOW - c->floor_ratio;
+	double beyond = 0, sum = 2 * TAIL_PRIOR, length = thresholds.fit.tail_seen - c->floor_ratio;
 	uint32_t out = 0, fast = 0, n = 0;
 
 	for (uint32_t i = 0; i < x->n; i++) {
@@ -615,7 +612,7 @@ static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct
 		n++;
 		out += x->held[i] > threshold;
 		fast += x->held[i] < -threshold;
-		if (x->held[i] <= threshold || x->held[i] > TAIL_WINDOW)
+		if (x->held[i] <= threshold || x->held[i] > thresholds.fit.tail_seen)
 			continue;
 		beyond++;
 		sum += x->held[i] - threshold;
@@ -625,14 +622,14 @@ static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct
 	f->tail_mean = sum / (beyond + 2);
 	if (length > 0 && f->tail_mean < 0.6 * length)
 		f->tail_mean /= 1 - 1.2 * f->tail_mean / length;
-	f->tail_mean = fmin(f->tail_mean, TAIL_MEAN_MAX);
+	f->tail_mean = fmin(f->tail_mean, thresholds.fit.spread);
 	f->tail_share = (beyond + 1.5) / (n + 1.5);
 }
 
 static void run_quality(struct roofline_fit *f, const struct roofline_fit_sample *s,
 			struct fit_scratch *x)
 {
-	double cut = 7 * f->mad > 0.01 ? 7 * f->mad : 0.01, mean = 0, total = 0, left = 0, centre;
+	double cut = cut_of(f->mad), mean = 0, total = 0, left = 0, centre;
 	double lag = 0, square = 0, lim = 3 * f->mad, spread;
 	uint32_t m = 0;
 
@@ -690,17 +687,17 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 	for (uint32_t i = 0; i < x->n; i++)
 		rest[i] = x->q[i] - curve_at(c, x->u[i]);
 	mad = trimmed_mad(rest, x->v, x->n, 0);
-	run_curve(c, x, least, stretch, 8 * mad > 0.02 ? 8 * mad : 0.02);
+	run_curve(c, x, least, stretch, fmax(8 * mad, thresholds.same.work));
 	for (uint32_t i = 0; i < x->n; i++)
 		x->q[i] -= curve_at(c, x->u[i]);
 }
 
 /* Some levels have two habits: one step in eight writes a checkpoint, one batch in five takes the
- * slower kernel. Faults scatter over the levels and beyond SECOND_MAX, or come in stretches; a habit is
+ * slower kernel. Faults scatter over the levels and farther, or come in stretches; a habit is
  * many of one level's steps, now and then. The index is sorted by key and time, q holds the residuals. */
 static void find_second(struct roofline_fit *f, struct fit_scratch *x, double mad)
 {
-	double least = fmax(SECOND_MIN, 7 * mad);
+	double least = fmax(thresholds.excess.slower, thresholds.fit.mads * mad);
 
 	for (uint32_t i = 0, j; i < x->n; i = j) {
 		struct roofline_fit_cell *c = cell_slot(f, x->key[x->index[i]]);
@@ -711,14 +708,14 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
 			double r = x->q[x->index[j]];
 
-			mild = r > least && r <= SECOND_MAX;
+			mild = r > least && r <= thresholds.part.shows;
 			if (mild)
 				x->v[m++] = r;
 			runs += mild && !before;
 			before = mild;
 		}
 		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
-		if (!c->hash || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
+		if (!c->hash || j - i < 2 * thresholds.count.some || m < chance || 2 * runs < m)
 			continue;
 		median_sort(x->v, m);
 		c->second = (float)median_quantile(x->v, m, 0.95);
@@ -820,13 +817,13 @@ static bool levels_are_sparse(const struct roofline_fit_sample *s, struct fit_sc
 		singles += (!i || x->key[x->index[i - 1]] != key) &&
 			   (i + 1 == x->n || x->key[x->index[i + 1]] != key);
 	}
-	return singles >= x->n / LEVEL_SINGLES && singles < x->n / 2;
+	return singles >= x->n / thresholds.count.lots && singles < x->n / 2;
 }
 
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
 		      uint32_t features, const struct roofline_config *c, void *scratch)
 {
-	double level_mad = LEVEL_MAD;
+	double level_mad = thresholds.part.little;
 	struct fit_scratch x;
 	struct line_form form;
 
@@ -854,7 +851,8 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	const struct roofline_fit_cell *c = NULL;
 
 	for (uint32_t i = 0; i < f->features; i++) {
-		if (work[i] > f->hi[i] * SUPPORT_MARGIN || work[i] < f->lo[i] / SUPPORT_MARGIN)
+		if (work[i] > f->hi[i] * (1 + thresholds.fit.near) ||
+		    work[i] < f->lo[i] / (1 + thresholds.fit.near))
 			g.novel = true;
 		g.beyond |= work[i] > f->hi[i] || work[i] < f->lo[i];
 		if (f->feature[i].n)

@@ -5,12 +5,12 @@
 
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 
 #define P99_BINS 32
-#define P99_ROUNDS 100	   /* RANSAC hypotheses */
-#define P99_INLIER 0.1	   /* relative distance to a hypothesis that still supports it */
-#define P99_BIN_SAMPLES 5  /* thinner bins have no 99th percentile worth the name */
+#define P99_ROUNDS 100
+#define P99_BIN_SAMPLES 5 /* thinner bins have no 99th percentile worth the name */
 
 struct bins {
 	double x[P99_BINS], y[P99_BINS];
@@ -60,7 +60,7 @@ static void refit(const struct bins *b, double *a, double *slope)
 	struct regress_sums sums = { 0 };
 
 	for (uint32_t i = 0; i < b->n; i++)
-		if (fabs(*a + *slope * b->x[i] - b->y[i]) <= P99_INLIER * b->y[i])
+		if (fabs(*a + *slope * b->x[i] - b->y[i]) <= thresholds.part.little * b->y[i])
 			regress_add(&sums, b->x[i], b->y[i]);
 	regress_line(&sums, a, slope);
 }
@@ -70,7 +70,7 @@ static uint32_t support(const struct bins *b, double a, double slope)
 	uint32_t m = 0;
 
 	for (uint32_t i = 0; i < b->n; i++)
-		m += fabs(a + slope * b->x[i] - b->y[i]) <= P99_INLIER * b->y[i];
+		m += fabs(a + slope * b->x[i] - b->y[i]) <= thresholds.part.little * b->y[i];
 	return m;
 }
 

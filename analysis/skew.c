@@ -8,8 +8,6 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 
-/* Of so many members two may be slow together. */
-#define TWO_MEMBERS 4u
 /* Of the finding. */
 #define SURE 0.8
 
@@ -75,7 +73,7 @@ bool skew_is_uneven(const struct skew *k)
 	return k->steps >= thresholds.count.some &&
 	       k->loss >= thresholds.excess.work / (k->members == 2 ? 2 : 1) &&
 	       k->most <= thresholds.part.most &&
-	       (k->members < TWO_MEMBERS || k->two <= thresholds.part.nearly_all);
+	       (k->members <= thresholds.count.few || k->two <= thresholds.part.nearly_all);
 }
 
 bool skew_covers(const struct skew *k, double excess)

@@ -324,9 +324,9 @@ static bool is_overdue(const struct steps *s, const struct steps_item *i)
 {
 	/* rare launches may have become so rare that none comes */
 	if (s->pattern.far && s->open_begin_ns && i->begin_ns > s->open_begin_ns &&
-	    i->begin_ns - s->open_begin_ns > thresholds.find.lost * s->pattern.period_ns)
+	    i->begin_ns - s->open_begin_ns > thresholds.count.some * s->pattern.period_ns)
 		return true;
-	return s->since_match > thresholds.find.lost * s->pattern.launches + 64;
+	return s->since_match > thresholds.count.some * s->pattern.launches + 64;
 }
 
 /* Walks the items that the follower has not seen, as far as the queue has room. */
@@ -370,7 +370,8 @@ static bool pattern_same(const struct steps_pattern *a, const struct steps_patte
 	uint64_t low = a->launches < b->launches ? a->launches : b->launches;
 	uint64_t high = a->launches + b->launches - low;
 
-	return a->rule_count && b->rule_count && a->far == b->far && high * 4 <= low * 5;
+	return a->rule_count && b->rule_count && a->far == b->far &&
+	       high <= (1 + thresholds.fit.near) * low;
 }
 
 static bool rule_same(const struct steps_rule *a, const struct steps_rule *b)

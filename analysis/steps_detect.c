@@ -301,7 +301,6 @@ static bool same_period(uint32_t a, uint32_t b)
 	return a <= b * (2 - thresholds.part.nearly_all) && b <= a * (2 - thresholds.part.nearly_all);
 }
 
-
 /* A name or a pair of names: shapes may change from step to step, so they only vote alone. */
 static bool votes(const struct finder *f, const struct witness *w)
 {
@@ -403,13 +402,13 @@ static bool steady(struct finder *f, const struct witness *outer, uint32_t *inne
 	for (uint32_t i = 1; i < n; i++)
 		if (f->segment[f->returns[i]] != f->segment[f->returns[i - 1]])
 			f->sorted[m++] = f->segment[f->returns[i]] - f->segment[f->returns[i - 1]];
-	if (m * 5 < n)
+	if (m < thresholds.part.matters * n)
 		return false;
 	mid = *inner_count = median(f->sorted, m);
 	for (uint32_t i = 0; i < m; i++) {
 		uint32_t d = f->sorted[i] > mid ? f->sorted[i] - mid : mid - f->sorted[i];
 
-		exact += d <= mid / 20;
+		exact += d <= thresholds.same.other_work * mid;
 		near += d <= mid * thresholds.find.near;
 	}
 	return exact >= thresholds.part.most * m ||
@@ -514,10 +513,10 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 		return -1e9;
 	score = log2(1 + (double)median(f->sorted, m) / (typical_ns + 1.0));
 	score += (copy * 2 > m ? thresholds.find.sign : 0) +
-		 (sync * 2 > m ? thresholds.find.hint : 0) +
-		 (start * 2 > m ? thresholds.find.hint : 0) +
+		 (sync * 2 > m ? thresholds.find.sign / 2 : 0) +
+		 (start * 2 > m ? thresholds.find.sign / 2 : 0) +
 		 (optimizer * 2 > m ? thresholds.find.sign : 0);
-	return score + thresholds.find.hint * log2((double)n / most);
+	return score + thresholds.find.sign / 2 * log2((double)n / most);
 }
 
 static bool fits(const struct finder *f, const struct steps_rule *r, uint32_t at)
@@ -611,7 +610,7 @@ static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
 			cut = fits(f, &p->rules[r], i);
 		if (!cut)
 			continue;
-		if (last && i - last > p->launches / 10)
+		if (last && i - last > thresholds.part.little * p->launches)
 			f->sorted[m++] = i - last;
 		last = i;
 	}
@@ -719,7 +718,7 @@ static bool is_part(struct finder *f, const struct steps_pattern *p, double cut_
 		names += f->name_count[i] > 0;
 		seldom += f->name_count[i] > 0 && f->name_count[i] < thresholds.count.few;
 	}
-	if (seldom <= thresholds.find.seldom * names)
+	if (seldom <= thresholds.part.little * names)
 		return false;
 	places = places_of(f, &p->rules[0]);
 	return places <= thresholds.count.few ||
@@ -739,11 +738,11 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
 	f.gap_ns = gap_typical(&f);
 	f.pause_ns = (uint32_t)fmin(UINT32_MAX, (f.gap_ns + 1.0) * thresholds.find.pause);
-	f.regular_min = thresholds.find.regular;
+	f.regular_min = thresholds.part.mostly;
 	witnesses_find(&f);
 	period = pause_choose(&f, period_choose(&f));
 	if (!period) {
-		f.regular_min = 1 - thresholds.find.regular;
+		f.regular_min = 1 - thresholds.part.mostly;
 		f.witness_count = 0;
 		witnesses_find(&f);
 		period = period_choose(&f);

@@ -13,7 +13,6 @@
 #include "analysis/workers_private.h"
 #include "base/carve.h"
 
-#define ROLE_ALONE 4u
 /* The other times of a rank (its kernels) share their noise: all count as one beside its own time. */
 #define SERIES_APART 2
 
@@ -243,7 +242,7 @@ static int judge_all(struct workers *w)
 	}
 	if (t->uneven)
 		return judge_uneven(w);
-	if (t->roles == 1 || least >= ROLE_ALONE || t->workers > PEERS_MEMBERS_MAX) {
+	if (t->roles == 1 || least > thresholds.count.few || t->workers > PEERS_MEMBERS_MAX) {
 		for (uint32_t r = 0; r < t->roles && !err; r++) {
 			g.count = members_of(t, r, w->member);
 			g.scale = w->role_level[r];

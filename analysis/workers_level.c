@@ -9,10 +9,6 @@
 #include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
 
-/* A worker whose own time is less than this part of the typical worker's is measured in units of the
- * typical worker's. */
-#define SMALL_PART 0.25
-
 /* Each worker's level: most of its steps, those that are not slow for a part of the time. */
 static void levels(struct workers *w)
 {
@@ -193,7 +189,7 @@ void workers_level(struct workers *w)
 	for (uint32_t s = 0; s < t->steps; s++)
 		w->common[s] = 1;
 	if (t->uneven) {
-		against_usual(w, t->self_ns, SMALL_PART, w->usual, w->self);
+		against_usual(w, t->self_ns, thresholds.part.shows, w->usual, w->self);
 		for (uint32_t i = 0; i < t->workers; i++)
 			w->scratch[i] = w->usual[i];
 		w->role_level[0] = median_of(w->scratch, t->workers);

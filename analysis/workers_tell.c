@@ -181,7 +181,7 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 			bool same = f->worker == w->flag[i].worker && common > 0;
 
 			if (f->told || f->replica != w->flag[i].replica ||
-			    f->kind != w->flag[i].kind || (common < 0.5 && !same))
+			    f->kind != w->flag[i].kind || (common < thresholds.part.half && !same))
 				continue;
 			group[n++] = f;
 		}
@@ -468,7 +468,8 @@ static void take_rise(void *context, const struct peers_flag *c)
 	/* what it brings one worker more of than the others is no fault beside it */
 	for (uint32_t i = 0; i < w->flags && f->kind == FINDING_UNIFORM; i++)
 		w->flag[i].told |= w->flag[i].own < c->excess &&
-				   overlap(&w->flag[i], &(struct workers_flag){ .flag = *c }) >= 0.5;
+				   overlap(&w->flag[i],
+					   &(struct workers_flag){ .flag = *c }) >= thresholds.part.half;
 	for (uint32_t i = 0; i < w->t->workers && f->rank_count; i++)
 		if (w->t->rank[i] == f->ranks[0])
 			out.worst = i;

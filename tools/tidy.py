@@ -133,19 +133,25 @@ def check_tests(paths, complain):
             complain(p, 1, "no .mk and no other script names this test")
 
 
+THRESHOLDS_MAX = 60
+
+
 def check_thresholds(paths, complain):
-    """Every row of the table decides something."""
+    """Every row of the table decides something, and there are few enough to know them all."""
     table = "analysis/thresholds.def"
     code = "".join(open(p, encoding="utf-8").read()
                    for p in paths if p.endswith((".c", ".h")))
-    group = ""
+    group, rows = "", 0
     with open(table, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
             begin = re.match(r"GROUP\((\w+)", line)
             row = re.match(r"THRESHOLD\(\w+, (\w+)", line)
             group = begin.group(1) if begin else group
+            rows += bool(row)
             if row and f"thresholds.{group}.{row.group(1)}" not in code:
                 complain(table, number, f"nobody uses {group}.{row.group(1)}")
+    if rows > THRESHOLDS_MAX:
+        complain(table, 1, f"{rows} rows, more than {THRESHOLDS_MAX}: merge those that mean the same")
 
 
 def check_symbols(build, complain):

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "aggregator/incident.h"
+#include "analysis/thresholds.h"
 #include "base/limits.h"
 
 #define S 1000000000ull
@@ -193,13 +194,13 @@ static void single_slow_steps_are_hiccups_unless_they_are_many(void **unused)
 {
 	json_t *j;
 
-	for (unsigned n = 0; n < 10; n++)
+	for (unsigned n = 0; n < thresholds.count.some; n++)
 		add(moment(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "hiccup");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
-	add(moment(10));
+	add(moment(thresholds.count.some));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
