@@ -94,8 +94,7 @@ static __always_inline void switch_in(struct sampler_control *c, __u32 tid)
 		if (s) {
 			s->epoch = c->epoch;
 			s->key = b->key;
-			s->key.slice = c->slice_ns ? (__u32)(now / c->slice_ns) : 0;
-			s->key.slice -= s->key.slice % SAMPLER_OTHERS_SLICES;
+			s->key.slice = slice_at(c, now, SAMPLER_COARSE_SLICES);
 			s->fresh.cpu = b->cpu;
 			s->fresh.waker_tid = b->waker_tid;
 			__builtin_memcpy(s->fresh.comm, b->comm, sizeof(b->comm));

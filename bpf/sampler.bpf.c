@@ -39,9 +39,7 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	s->key.pid = pid;
 	s->key.tid = (__u32)identity;
 	s->key.kind = SAMPLER_ON_CPU;
-	s->key.slice = c->slice_ns ? (__u32)(s->begin_ns / c->slice_ns) : 0;
-	if (!*process)
-		s->key.slice -= s->key.slice % SAMPLER_OTHERS_SLICES;
+	s->key.slice = slice_at(c, s->begin_ns, *process ? 1 : SAMPLER_COARSE_SLICES);
 	s->fresh.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(s->fresh.comm, sizeof(s->fresh.comm));
 	return s;

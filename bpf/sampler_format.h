@@ -12,8 +12,9 @@
 /* Deeper kernel stacks than this are cut by the kernel itself (kernel.perf_event_max_stack). */
 #define SAMPLER_KERNEL_FRAME_MAX 127u
 
-/* A thread that no process of `processes` has is sampled in so many slices together. */
-#define SAMPLER_OTHERS_SLICES 10u
+/* Blocked time, and the samples of processes that `processes` does not name, are counted in so many
+ * slices together: their counts are many, and nobody cuts them at steps. */
+#define SAMPLER_COARSE_SLICES 10u
 
 /* One value, written by user space while programs run. */
 #define SAMPLER_OTHERS_ALL    1

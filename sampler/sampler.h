@@ -26,7 +26,7 @@ struct sampler_options {
 	    mode_max;	  /* try this first, then the simpler ones; default SAMPLER_BPF_LOOP */
 	uint32_t rate_hz; /* 10 to 999, default 99 */
 	uint32_t fraction_percent; /* of ticks that take a sample, 1 to 100, default 10 */
-	uint32_t slice_ms;	   /* time resolution of on-CPU samples; 0: one slice per drain */
+	uint32_t slice_ms;	   /* resolution of on-CPU samples, ten of blocked time; 0: a drain */
 	bool all_processes;	   /* the whole node, not only those added */
 	bool off_cpu;		   /* blocked time, default on */
 	uint64_t off_cpu_min_ns;   /* shorter blockings are not kept, default 1 ms */

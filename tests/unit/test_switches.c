@@ -38,6 +38,8 @@
 #define SENDS 300
 #define SLEEP_NS 20000000ull
 #define WAKES	 30
+#define STALLS	 6
+#define STALL_EVERY 7 /* sleeps, of which one is long */
 #define FLOOD	 60000
 #define RATE	 1000u
 #define SLACK_NS 5000000ull
@@ -354,6 +356,20 @@ static void child_sleeps_long(void)
 	page->begin_ns[0] = clock_monotonic_ns();
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
 	page->end_ns[0] = clock_monotonic_ns();
+	page->done = 1;
+	wait_go();
+}
+
+/* At one place: short sleeps far apart, and then a long one. */
+static void child_stalls(void)
+{
+	wait_go();
+	for (int i = 0; i < STALLS * STALL_EVERY; i++) {
+		struct timespec t = {.tv_nsec = (i + 1) % STALL_EVERY ? 100000 : (long)SLEEP_NS};
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+		spin_ns(25000000);
+	}
 	page->done = 1;
 	wait_go();
 }
@@ -794,6 +810,36 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 	record_end(pid, &t);
 }
 
+static void knows_where_a_rare_long_sleep_was(void **state)
+{
+	pid_t pid = start(child_stalls);
+	uint64_t sleeps = 0, stacks = 0;
+	struct told t;
+
+	assert_int_equal(sampler_add(shared, (uint32_t)pid, false), 0);
+	wait_ready(pid, 1, true);
+	let_run(500); /* its mappings */
+	record(pid, pid, &t);
+	let_go();
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+		const struct stack_switch *s = &t.batch.switches[i];
+
+		if (s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < SLEEP_NS ||
+		    s->flags & STACK_SWITCH_BEGUN)
+			continue;
+		sleeps++;
+		stacks += s->stack != STACK_SWITCH_NO_STACK &&
+			  t.batch.stacks[s->stack].kernel_count > 0;
+	}
+	print_message("# %lu long sleeps among short ones, %lu with stacks\n", sleeps, stacks);
+	assert_true(sleeps + t.missed >= STALLS);
+	assert_int_equal(stacks, sleeps);
+	sampler_remove(shared, (uint32_t)pid);
+	record_end(pid, &t);
+}
+
 static void knows_who_had_the_cpu_instead(void **state)
 {
 	uint64_t kernel_ns;
@@ -1209,6 +1255,7 @@ static int as_tail(void **state)
 #define CASES                                                                                      \
 	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
+	    CASE(knows_where_a_rare_long_sleep_was),                                               \
 	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
 	    CASE(knows_that_it_was_stopped), CASE(paces_a_flood_and_counts_all),                   \
 	    CASE(counts_what_the_ring_has_no_room_for), CASE(cuts_a_sleep_at_the_drains),          \
