@@ -29,7 +29,7 @@ struct judge {
 void judge_config_default(struct judge_config *c)
 {
 	*c = (struct judge_config){ .instant_ratio = thresholds.excess.instant,
-				    .step_min_ns = 2 * thresholds.clock.error_ns,
+				    .step_min_ns = 200000,
 				    .host_stall_share = thresholds.part.shows };
 	roofline_config_default(&c->roofline);
 	kinds_config_default(&c->kinds);
