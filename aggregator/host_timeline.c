@@ -294,6 +294,7 @@ static uint32_t slice_of(const struct maker *m, uint64_t t)
 	return low; /* 0: before the first; else index + 1 */
 }
 
+/* From t to a sample of the thread; UINT64_MAX: i is another thread's, or beyond either end (0 - 1 too). */
 static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64_t t)
 {
 	const struct stack_sample *s = i < m->sample_count ? &m->w->stacks.samples[m->sample[i]] : NULL;

@@ -733,9 +733,8 @@ static struct newcomer of_window(const struct digest *d)
 				  NULL,		 d->sender,	   d->rank.node };
 }
 
-/* A finding is told again every two beats, with what beats have said by then. That it has ended is told
- * later: its rank must have been seen to be well for a while. So another rank that becomes slow after this
- * has a fault of its own. */
+/* An open finding is sent again every two beats. Its end is sent later, when its rank has been well for a
+ * while. A rank that becomes slow after this time has a fault of its own. */
 static uint64_t held_until(const struct incident_finding *f)
 {
 	return f->end_unix_ns + thresholds.time.together_ns + (uint64_t)thresholds.time.lasting_ns / 2;

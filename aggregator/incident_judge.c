@@ -176,10 +176,10 @@ static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
 	       lasted_ns < thresholds.time.lasting_ns;
 }
 
-/* A host that is late once makes one or two steps of a rank slow, or some that cost little: near a fault in
- * time that is part of the same incident but not of the fault. Steps that the node told of as they began
- * do not count, nor what the first step of its like lost: it may be a checkpoint, and that is known when
- * it comes again. */
+/* A host that is late once makes one or two steps slow, or a few that cost little. Near a fault that
+ * belongs to the incident, but not to the fault. Two things do not count: steps that the node told of as
+ * they began, and the loss of the first step of its kind. That may be a checkpoint, which is known when it
+ * comes again. */
 bool incident_is_brief(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->flagged, r->hinted);
