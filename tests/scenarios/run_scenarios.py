@@ -44,6 +44,10 @@ def ordered(only):
     return sorted(names, key=lambda n: n == LAST)
 
 
+def is_healthy(name):
+    return name == LAST or (name in catalogue.BY_NAME and catalogue.BY_NAME[name].causes is None)
+
+
 def argv_of(name):
     if name in catalogue.BY_NAME:
         return [os.path.join(HERE, "run_case.py"), name]
@@ -240,18 +244,16 @@ def main():
     p.add_argument("--seed", default=os.environ.get("SEED") or str(int(time.time()) % 10000))
     p.add_argument("--table", default=os.path.join(ROOT, "docs/SCENARIOS.md"))
     p.add_argument("--no-table", action="store_true")
-    p.add_argument("--healthy-seconds", type=float, default=None)
+    p.add_argument("--healthy-seconds", type=float, default=None, help="for each of the healthy jobs")
     o = p.parse_args()
     names, count = ordered(o.only), {"pass": 0, "fail": 0, "skip": 0}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="scenarios-") as directory:
         for n, name in enumerate(names, 1):
             so_far = time.monotonic() - began
-            seconds = 0
-            if name == LAST:
-                seconds = o.healthy_seconds
+            seconds = o.healthy_seconds if is_healthy(name) else 0
             if seconds is None:
-                seconds = max(so_far, 30 if o.short else others_seconds(), 30)
+                seconds = 0 if name != LAST else max(so_far, 30 if o.short else others_seconds(), 30)
             print(f"[{n}/{len(names)}, {so_far:.0f} s] {name}", flush=True)
             state, why, got = run(name, seconds, directory,
                                  (f"--seed={o.seed}", *(() if o.short else ("--full",))))

@@ -12,6 +12,7 @@ import mmap
 import os
 import pickle
 import queue
+import random
 import re
 import signal
 import socket
@@ -596,6 +597,13 @@ def skew(rank, percent=15):
     while True:
         yield
         rank.work.batch = max(0.3, rank.rng.gauss(1, percent / 100))
+
+
+def lengths(rank, percent=20):
+    """Every step's sequences have another length, the same on all ranks."""
+    while True:
+        step = yield
+        rank.work.batch = max(0.3, random.Random(step).gauss(1, percent / 100))
 
 
 # ---- output ----
