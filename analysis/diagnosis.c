@@ -659,30 +659,116 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 	free(v);
 }
 
-uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group)
+/* What each cause explains of one suspect's excess when it is looked at alone; the one that it has. */
+struct alone {
+	double ns[CAUSE_COUNT];
+	enum finding_cause most;
+};
+
+static void look_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
+		       struct diagnosis *scratch, struct alone *out)
+{
+	scratch->missing_count = 0;
+	look(v, in, &in->suspect[i], scratch);
+	for (int c = 0; c < CAUSE_COUNT; c++)
+		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
+	out->most = cause_alone(v);
+	look_done(v);
+}
+
+/* Of the causes left the one that explains most of a suspect's excess. */
+static enum finding_cause cause_left(const struct alone *a, const bool *left)
+{
+	enum finding_cause best = a->most;
+
+	for (int c = 0; c < CAUSE_COUNT && !left[a->most]; c++)
+		if (left[c] && (best == a->most || a->ns[c] > a->ns[best]))
+			best = (enum finding_cause)c;
+	return best;
+}
+
+/* What the causes left explain of all suspects; negative: of one of them nothing, or less than half of what
+ * its own does. */
+static double explained_by(const struct alone *a, uint32_t count, const bool *left)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		enum finding_cause cause = cause_left(&a[i], left);
+		double ns = a[i].ns[cause];
+
+		if (!left[cause] || (cause != a[i].most &&
+				     !(ns > 0 && ns >= thresholds.part.half * a[i].ns[a[i].most])))
+			return -1;
+		sum += ns;
+	}
+	return sum;
+}
+
+/* The fewest causes that explain nearly as much as each suspect's own. */
+static void leave_few(const struct alone *a, uint32_t count, bool *left)
+{
+	double whole = explained_by(a, count, left), most;
+	int least;
+
+	do {
+		most = (1 - thresholds.part.matters) * whole;
+		least = CAUSE_COUNT;
+		for (int c = 0; c < CAUSE_COUNT; c++) {
+			double ns;
+
+			if (!left[c])
+				continue;
+			left[c] = false;
+			ns = explained_by(a, count, left);
+			left[c] = true;
+			if (ns >= most) {
+				most = ns;
+				least = c;
+			}
+		}
+		if (least < CAUSE_COUNT)
+			left[least] = false;
+	} while (least < CAUSE_COUNT);
+}
+
+static uint32_t number_causes(const struct alone *a, uint32_t count, const bool *left, uint32_t *group)
 {
 	enum finding_cause causes[CAUSE_COUNT];
-	struct diagnosis_view *v = malloc(sizeof(*v));
-	struct diagnosis *scratch = malloc(sizeof(*scratch));
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < in->suspect_count; i++) {
-		enum finding_cause cause = CAUSE_UNKNOWN;
+	for (uint32_t i = 0; i < count; i++) {
+		enum finding_cause cause = cause_left(&a[i], left);
 		uint32_t k = 0;
 
-		if (v && scratch) {
-			scratch->missing_count = 0;
-			look(v, in, &in->suspect[i], scratch);
-			cause = cause_alone(v);
-			look_done(v);
-		}
 		while (k < n && causes[k] != cause)
 			k++;
 		if (k == n)
 			causes[n++] = cause;
 		group[i] = k;
 	}
+	return n;
+}
+
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group)
+{
+	struct diagnosis_view *v = malloc(sizeof(*v));
+	struct diagnosis *scratch = malloc(sizeof(*scratch));
+	struct alone *a = calloc((size_t)in->suspect_count + 1, sizeof(*a));
+	bool left[CAUSE_COUNT] = {false};
+	uint32_t n = 1;
+
+	memset(group, 0, in->suspect_count * sizeof(*group));
+	if (v && scratch && a) {
+		for (uint32_t i = 0; i < in->suspect_count; i++) {
+			look_alone(in, i, v, scratch, &a[i]);
+			left[a[i].most] = true;
+		}
+		leave_few(a, in->suspect_count, left);
+		n = number_causes(a, in->suspect_count, left, group);
+	}
 	free(v);
 	free(scratch);
+	free(a);
 	return n;
 }

@@ -106,6 +106,15 @@ static void judge(struct world *w)
 	judge_all(w, 1);
 }
 
+/* A rank whose code runs longer and whose launching thread waits longer for a CPU. */
+static void runs_and_waits(struct world *w, double runs_ms, double waits_ms)
+{
+	begin(w);
+	both(w, LEDGER_RUNNING, LEDGER_PYTHON, "step (train.py)", 0, runs_ms, 0, 0);
+	both(w, LEDGER_RUNNABLE, LEDGER_NONE, "", 0, waits_ms, 0, 0);
+	judge_all(w, 1);
+}
+
 static void end(struct world *w)
 {
 	ledger_fini(&w->slow);
@@ -568,6 +577,37 @@ static void what_detection_knows_of_a_hang_stands_where_the_ledger_says_less(voi
 	}
 }
 
+static void ranks_with_both_accounts_have_one_cause(void **unused)
+{
+	static const struct {
+		double runs_ms[2], waits_ms[2];
+		uint32_t groups;
+	} cases[] = {
+		{{12, 9}, {9, 12}, 1},  /* which one is larger differs */
+		{{20, 0}, {5, 12}, 2},  /* the second rank has one of them alone */
+		{{20, 10}, {4, 20}, 2}, /* neither cause explains most of both */
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct world w[2];
+		struct diagnosis_rank who[2];
+		struct diagnosis_input in = {.kind = FINDING_SLOW_RANK, .suspect = who,
+					     .suspect_count = 2, .job_ranks = 8};
+		uint32_t group[2];
+
+		for (int k = 0; k < 2; k++) {
+			runs_and_waits(&w[k], cases[i].runs_ms[k], cases[i].waits_ms[k]);
+			who[k] = w[k].rank;
+			who[k].rank = 5 + k;
+		}
+		assert_int_equal(diagnosis_split(&in, group), cases[i].groups);
+		assert_int_equal(group[0], 0);
+		assert_int_equal(group[1], cases[i].groups - 1);
+		end(&w[0]);
+		end(&w[1]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +625,7 @@ int main(void)
 	    cmocka_unit_test(system_calls_between_waits_for_storage_are_io),
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
+	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
 	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
