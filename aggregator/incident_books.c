@@ -3,6 +3,8 @@
  * its peers show what was always so. */
 #include "aggregator/incident_books.h"
 
+#include <math.h>
+
 #include "aggregator/incident_views.h"
 #include "analysis/thresholds.h"
 
@@ -59,14 +61,57 @@ static bool is_slow_throughout(const struct incident_judgement *j, const struct 
 	return j->finding && (j->kind == FINDING_UNIFORM || m->accused_ns > m->self_excess_ns);
 }
 
-/* A requested window has more typical steps than the windows that the rank sent for its flagged ones. */
-const struct picture *incident_books_picture(const struct incident_judgement *j,
+/* As it is when it is not late itself. */
+static const struct picture *peer_picture(const struct member *m)
+{
+	return m->waiting ? m->waiting : m->slow;
+}
+
+static double self_ns(const struct picture *p)
+{
+	struct diagnosis_rank r;
+
+	picture_rank(p, false, &r);
+	return r.steps ? fmax(r.self_ns, 0) : 0;
+}
+
+/* Of the peers' steps; 0: not known. */
+static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
+{
+	double sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
+		const struct picture *p = peer_picture(&i->members[k]);
+
+		if (p && !incident_is_culprit(i, j, &i->members[k])) {
+			sum += self_ns(p);
+			n++;
+		}
+	}
+	return n ? sum / n : 0;
+}
+
+/* What a picture shows of what the rank lost. */
+static double shown_ns(const struct picture *p, double healthy)
+{
+	return picture_steps(p, false) * (self_ns(p) - healthy);
+}
+
+/* A requested window has more typical steps than the windows that the rank sent for its flagged ones, but
+ * may be of a time in which the fault was over. */
+const struct picture *incident_books_picture(const struct incident *i,
+					     const struct incident_judgement *j,
 					     const struct member *m)
 {
-	if (is_slow_throughout(j, m) && m->waiting &&
-	    (!m->slow || picture_steps(m->waiting, false) > picture_steps(m->slow, false)))
+	double healthy;
+
+	if (!is_slow_throughout(j, m) || !m->waiting)
+		return m->slow;
+	if (!m->slow)
 		return m->waiting;
-	return m->slow;
+	healthy = healthy_ns(i, j);
+	return shown_ns(m->waiting, healthy) > shown_ns(m->slow, healthy) ? m->waiting : m->slow;
 }
 
 /* Every picture of the member once; one that is kept stands for others that said the same. */
@@ -104,7 +149,7 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct picture *p = m->waiting ? m->waiting : m->slow;
+		const struct picture *p = peer_picture(m);
 
 		if (p && !incident_is_culprit(i, j, m))
 			add(p, false, 1, s, to);
@@ -153,7 +198,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	if (incident_books_picture(j, m) == m->slow)
+	if (incident_books_picture(i, j, m) == m->slow)
 		add_slow(m, split, &out->slow);
 	else
 		add(m->waiting, false, 1, split, &out->slow);

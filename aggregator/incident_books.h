@@ -15,7 +15,8 @@ struct incident_books {
 
 /* The steps that show best why a culprit is slow: its flagged ones, or typical ones where it is slow
  * throughout. NULL: none are known. */
-const struct picture *incident_books_picture(const struct incident_judgement *j,
+const struct picture *incident_books_picture(const struct incident *i,
+					     const struct incident_judgement *j,
 					     const struct member *m);
 /* Of a hang the "slow step" is the open interval, and usual may be empty.
  * false: too few steps are known on either side; *out is then empty. */

@@ -132,9 +132,10 @@ static int by_loss(const void *a, const void *b)
 }
 
 /* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
-static void suspect_add(struct cast *c, const struct incident_judgement *j, const struct member *m)
+static void suspect_add(struct cast *c, const struct incident *i, const struct incident_judgement *j,
+			const struct member *m)
 {
-	const struct picture *p = incident_books_picture(j, m);
+	const struct picture *p = incident_books_picture(i, j, m);
 	uint32_t at = c->count;
 
 	cast_add(c, m, p);
@@ -160,10 +161,10 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
-		suspect_add(c, j, j->lead);
+		suspect_add(c, i, j, j->lead);
 	for (uint32_t k = 0; k < n; k++)
 		if (!c->count || list[k] != c->member[0])
-			suspect_add(c, j, list[k]);
+			suspect_add(c, i, j, list[k]);
 	free(list);
 }
 
@@ -630,7 +631,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(c);
 	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
-		if (incident_books_picture(j, c->all.member[k]) == c->all.member[k]->slow)
+		if (incident_books_picture(i, j, c->all.member[k]) == c->all.member[k]->slow)
 			choose_view(c, j, c->all.member[k], &c->all.rank[k]);
 	for (uint32_t k = 0; k < c->all.count; k++)
 		add_ledger(c, i, j, c->all.member[k], &c->all.rank[k]);

@@ -1567,6 +1567,29 @@ static void what_peers_show_all_the_time_is_not_what_a_moment_was(void **unused)
 	moment_of(FINDING_SLOW_RANK, 5, "cpu-python");
 }
 
+/* A window that was asked for when the fault was over shows nothing of it, however many steps it has. */
+static void what_was_asked_for_too_late_is_not_what_was_slow(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+	static struct made m;
+	json_t *j;
+
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	send(&m);
+	make(&m, 5, WINDOW_ASKED, 4, 0);
+	send(&m);
+	for (int rank = 0; rank < 3; rank++) {
+		make(&m, rank, WINDOW_ASKED, 4, 0);
+		send(&m);
+	}
+	f.finding.last_step += 400; /* more than its own windows show */
+	f.finding.effect_ns = 20e6;
+	j = json_of(tell(f));
+	assert_string_equal(text_of(j, "kind"), "slow_rank");
+	assert_true(is_said(json_object_get(j, "diagnosis"), "its GPU idles 60.0 ms per step"));
+	json_decref(j);
+}
+
 /* ---- findings ---- */
 
 static void a_finding_alone_is_an_incident(void **unused)
@@ -2166,6 +2189,7 @@ int main(void)
 		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
 		CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
 		CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
+		CASE(what_was_asked_for_too_late_is_not_what_was_slow),
 		CASE(a_finding_alone_is_an_incident), CASE(refuses_findings_that_make_no_sense),
 		CASE(windows_join_the_finding_of_their_fault_and_say_why),
 		CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
