@@ -79,7 +79,7 @@ static __always_inline __u8 record_state(struct task_struct *task, __u32 state)
 {
 	if (!state)
 		return SAMPLER_SWITCH_RUNNABLE;
-	if (state & KERNEL_STATE_STOPPED)
+	if (state & (KERNEL_STATE_STOPPED | KERNEL_STATE_FROZEN))
 		return SAMPLER_SWITCH_STOPPED;
 	if (state & KERNEL_STATE_UNINTERRUPTIBLE)
 		return record_io(task) ? SAMPLER_SWITCH_IO : SAMPLER_SWITCH_UNINTERRUPTIBLE;
@@ -112,13 +112,15 @@ static __always_inline void record_stacks(__u32 tid, const struct sampler_key *k
 	t->stacks.generation = key->generation;
 }
 
-/* It may come before the switch that it ends is told: both CPUs are at it then. */
+/* It may come before the switch that it ends is told: both CPUs are at it then. Since 6.1 a sleeper is
+ * frozen where it sleeps. What should wake it meanwhile does so when it is thawed, and nobody saw since
+ * when it would have run: the whole time counts as stopped. */
 static __always_inline void record_waking(struct sampler_switch_thread *t, struct task_struct *task,
 					  __u32 waker, __u32 state)
 {
 	t->waker_tid = waker;
 	t->woken_ns = bpf_ktime_get_ns();
-	if (t->phase == SAMPLER_SWITCH_BEGUN)
+	if (t->phase == SAMPLER_SWITCH_BEGUN || state & KERNEL_STATE_FROZEN)
 		t->state = record_state(task, state);
 }
 

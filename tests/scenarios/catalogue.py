@@ -230,7 +230,7 @@ CASES = [
     Case("prefetch", "the thread that prepares the next batch sleeps", ("cpu-lock", "cpu-sleep", "storage-loader"),
          (Order("prefetch ms=90"),),
          named=("prefetch|get|prepare_batch",)),
-    Case("save5", "every fifth step writes 8 MB and syncs them", "storage-sync", (Order("save_every every=5 mb=8"),),
+    Case("save5", "every fifth step writes 32 MB and syncs them", "storage-sync", (Order("save_every every=5 mb=32"),),
          named=("save_every|fsync",)),
     Case("evict", "somebody drops the file that each step reads from the page cache", "storage-disk",
          (Tool("inject.py evict --path {dir}/cached-{rank} --ms 20"),),

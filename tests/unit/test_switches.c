@@ -917,7 +917,7 @@ static void knows_that_it_was_throttled(void **state)
 
 	snprintf(dir, sizeof(dir), "/sys/fs/cgroup/cpu/sysom-test-%d", (int)getpid());
 	if (mkdir(dir, 0755))
-		skip_needs("a v1 cpu cgroup");
+		skip_needs("file:/sys/fs/cgroup/cpu/cgroup.procs");
 	if (put_text(dir, "cpu.cfs_period_us", "50000") && put_text(dir, "cpu.cfs_quota_us", "10000")) {
 		pid = start(child_spins);
 		while (!page->ready)
@@ -1020,6 +1020,43 @@ static void knows_that_it_was_stopped(void **state)
 	assert_int_equal(times, 1);
 	assert_true(stopped_ns >= 200000000);
 	record_end(pid, &t);
+}
+
+/* Its sleep would be over while it is frozen. Before Linux 6.1 it is woken to be frozen, at a place of its
+ * own. */
+static void knows_that_it_was_frozen(void **state)
+{
+	char dir[64], text[16];
+	uint64_t frozen = 0;
+	struct told t;
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "/sys/fs/cgroup/freezer/sysom-test-%d", (int)getpid());
+	if (mkdir(dir, 0755))
+		skip_needs("file:/sys/fs/cgroup/freezer/cgroup.procs");
+	pid = start(child_sleeps_long);
+	wait_ready(pid, 1, true);
+	snprintf(text, sizeof(text), "%d", (int)pid);
+	assert_true(put_text(dir, "tasks", text));
+	record(pid, pid, &t);
+	let_go();
+	let_run(300);
+	assert_true(put_text(dir, "freezer.state", "FROZEN"));
+	let_run(1200);
+	assert_true(put_text(dir, "freezer.state", "THAWED"));
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+		const struct stack_switch *s = &t.batch.switches[i];
+
+		if (s->tid == (uint32_t)pid && s->in_ns - s->out_ns > 1100000000)
+			frozen += s->state == STACK_SWITCH_STOPPED ||
+				  s->state == STACK_SWITCH_UNINTERRUPTIBLE;
+	}
+	record_end(pid, &t);
+	stop(pid);
+	rmdir(dir);
+	assert_int_equal(frozen, 1);
 }
 
 /* More switches than its rate: none is lost, and the sums say what the records don't. */
@@ -1257,9 +1294,10 @@ static int as_tail(void **state)
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
 	    CASE(knows_where_a_rare_long_sleep_was),                                               \
 	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
-	    CASE(knows_that_it_was_stopped), CASE(paces_a_flood_and_counts_all),                   \
-	    CASE(counts_what_the_ring_has_no_room_for), CASE(cuts_a_sleep_at_the_drains),          \
-	    CASE(forgets_threads_that_end), CASE(begins_anew_after_a_pause)
+	    CASE(knows_that_it_was_stopped), CASE(knows_that_it_was_frozen),                       \
+	    CASE(paces_a_flood_and_counts_all), CASE(counts_what_the_ring_has_no_room_for),        \
+	    CASE(cuts_a_sleep_at_the_drains), CASE(forgets_threads_that_end),                      \
+	    CASE(begins_anew_after_a_pause)
 
 int main(void)
 {
