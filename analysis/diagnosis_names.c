@@ -101,6 +101,7 @@ static const struct name_rule kernel_off[] = {
 
 /* Of user space, native and Python. */
 static const struct name_rule user_on[] = {
+    {"*isenabledfor", CAUSE_UNKNOWN}, /* asks for the level, and writes nothing */
     {"*logging", CAUSE_SW_LOGGING},
     {"*logger", CAUSE_SW_LOGGING},
     {"*loguru", CAUSE_SW_LOGGING},
