@@ -69,6 +69,7 @@ struct diagnosis_rank {
 	 * its peers'; NULL: not known */
 	const struct ledger *ledger, *usual;
 	bool usual_is_own;
+	double lost_ns; /* of each of its slow steps, as detection measured it; 0: not known */
 	const char *stuck; /* where the thread is that it hangs in, as a stack; "" or NULL: not known */
 	const struct diagnosis_group *group; /* a suspect's: its role without suspects; NULL: not known */
 };

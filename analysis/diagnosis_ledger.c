@@ -436,7 +436,8 @@ static void set_sums(struct diagnosis_view *v)
 		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
 			whole += ns;
 	}
-	v->excess_ns = fmax(v->excess_ns, whole);
+	/* windows that do not show what was lost explain as little of it */
+	v->excess_ns = fmax(fmax(v->excess_ns, whole), v->out->by_ledger ? v->who->lost_ns : 0);
 }
 
 void diagnosis_ledger_begin(struct diagnosis_view *v)

@@ -577,6 +577,20 @@ static void what_detection_knows_of_a_hang_stands_where_the_ledger_says_less(voi
 	}
 }
 
+static void what_explains_little_of_what_was_lost_is_no_cause(void **unused)
+{
+	for (int lost_ms = 0; lost_ms <= 20; lost_ms += 20) {
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_RUNNING, LEDGER_LOGGING, "Logger.debug (__init__.py)", 0, 2, 0, 0);
+		w.rank.lost_ns = lost_ms * (double)MS;
+		judge(&w);
+		assert_int_equal(out.cause, lost_ms ? CAUSE_UNKNOWN : CAUSE_SW_LOGGING);
+		end(&w);
+	}
+}
+
 static void ranks_with_both_accounts_have_one_cause(void **unused)
 {
 	static const struct {
@@ -626,6 +640,7 @@ int main(void)
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
+	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
 	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
