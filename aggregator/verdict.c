@@ -55,7 +55,8 @@ static void add_ledger(struct court *c, const struct incident *i, const struct i
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
 	if (l->usual_is_own && m->flagged && incident_books_picture(i, j, m) == m->slow)
-		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns : m->self_excess_ns) / m->flagged;
+		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns : m->self_excess_ns) /
+			       (double)m->flagged;
 	out->stuck = j->kind == FINDING_HANG ? picture_stuck(m->open) : "";
 }
 

@@ -229,13 +229,16 @@ static void read_threads(struct os_signals *s, uint32_t count)
 static void hog_text(const struct os_signals *s, uint32_t root, uint32_t other, const char *comm,
 		     char *out, size_t bytes)
 {
+	uint32_t whose = os_signals_root(s, other);
 	char name[17];
 
 	snprintf(name, sizeof(name), "%.16s", comm);
 	if (!*name && !(other & OS_NOT_OURS))
 		os_proc_name(s->options.proc_root, other, other, name, sizeof(name));
-	if (os_signals_root(s, other) == root)
+	if (whose == root)
 		snprintf(out, bytes, "its own thread %s", name);
+	else if (whose)
+		snprintf(out, bytes, "%s of another rank (pid %u)", name, other);
 	else if (other & OS_NOT_OURS)
 		snprintf(out, bytes, "%s (pid %u of the host)", *name ? name : "?",
 			 other & ~OS_NOT_OURS);
