@@ -4,7 +4,8 @@
  * enough. Walking at every switch-out would cost more than all ticks together, so each place
  * (thread, user pc, user stack pointer) is remembered: where the last sleeps were all short, only
  * the leaf is taken. Should it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED
- * says so, and the next sleeps at that place are walked again. The waker comes from sched_waking,
+ * says so, and the next sleeps at that place are walked again. A thread that is recorded keeps the
+ * place's kernel stack meanwhile. The waker comes from sched_waking,
  * which runs in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with
  * whoever is there as current. */
 #include "bpf/sampler_core.h"
@@ -30,10 +31,11 @@ struct {
 __u8 off_cpu_processes[SAMPLER_MARKS] = {};
 struct sampler_mark off_cpu_threads[SAMPLER_MARKS] = {};
 
-/* By place: short sleeps in a row, and when one was walked last. */
+/* By place: short sleeps in a row, and when one was walked last and where in the kernel that was. */
 struct off_cpu_site {
 	__u64 walked_ns;
 	__u64 shorts;
+	__u64 kernel_hash;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -144,6 +146,17 @@ static __always_inline __u64 switch_out_site(const struct sampler_scratch *s)
 	return site;
 }
 
+/* What was not walked is at the place of the same system call as what was walked there last; which Python
+ * function makes the call may differ. */
+static __always_inline void switch_out_record(const struct sampler_scratch *s, __u64 place, __u32 tid)
+{
+	struct off_cpu_site *site = bpf_map_lookup_elem(&sites, &place);
+
+	if (site && s->key.kernel_hash)
+		site->kernel_hash = s->key.kernel_hash;
+	record_stacks(tid, &s->key, site ? site->kernel_hash : s->key.kernel_hash);
+}
+
 static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 {
 	struct sampler_blocked b = {};
@@ -157,7 +170,7 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 	b.since_ns = s->begin_ns;
 	off_cpu_threads[tid % SAMPLER_MARKS].asleep = 1;
 	if (off_cpu_threads[tid % SAMPLER_MARKS].recorded)
-		record_stacks(tid, &s->key);
+		switch_out_record(s, b.site, tid);
 	if (bpf_map_update_elem(&blocked, &tid, &b, BPF_ANY))
 		count_up(SAMPLER_COUNT_BLOCKED_FULL, 1);
 	count_up(SAMPLER_COUNT_CAPTURE_NS, bpf_ktime_get_ns() - s->begin_ns);

@@ -98,14 +98,14 @@ static __always_inline __u32 record_number(struct task_struct *task)
 }
 
 /* Of the thread that has just left the CPU. */
-static __always_inline void record_stacks(__u32 tid, const struct sampler_key *key)
+static __always_inline void record_stacks(__u32 tid, const struct sampler_key *key, __u64 kernel_hash)
 {
 	struct sampler_switch_thread *t = bpf_map_lookup_elem(&switch_threads, &tid);
 
 	if (!t || t->pid != key->pid || t->phase != SAMPLER_SWITCH_OFF)
 		return;
 	t->stacks.user_hash = key->user_hash;
-	t->stacks.kernel_hash = key->kernel_hash;
+	t->stacks.kernel_hash = kernel_hash;
 	t->stacks.python_hash = key->python_hash;
 	t->stacks.end = key->end;
 	t->stacks.gil = key->gil;

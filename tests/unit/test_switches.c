@@ -38,6 +38,7 @@
 #define SENDS 300
 #define SLEEP_NS 20000000ull
 #define WAKES	 30
+#define DOZES 300
 #define STALLS	 6
 #define STALL_EVERY 7 /* sleeps, of which one is long */
 #define FLOOD	 60000
@@ -378,6 +379,19 @@ static void futex_hand(int to)
 {
 	page->futex[to]++;
 	syscall(SYS_futex, &page->futex[to], FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* At one place: sleeps of 0.2 ms, one after the other. */
+static void child_dozes(void)
+{
+	wait_go();
+	for (int i = 0; i < DOZES; i++) {
+		struct timespec t = {.tv_nsec = 200000};
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+	}
+	page->done = 1;
+	wait_go();
 }
 
 static void *waker_main(void *arg)
@@ -840,6 +854,35 @@ static void knows_where_a_rare_long_sleep_was(void **state)
 	record_end(pid, &t);
 }
 
+static void knows_what_short_sleeps_are_for(void **state)
+{
+	pid_t pid = start(child_dozes);
+	uint64_t sleeps = 0, stacks = 0;
+	struct told t;
+
+	assert_int_equal(sampler_add(shared, (uint32_t)pid, false), 0);
+	wait_ready(pid, 1, true);
+	let_run(500); /* its mappings */
+	record(pid, pid, &t);
+	let_go();
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+		const struct stack_switch *s = &t.batch.switches[i];
+
+		if (s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < 200000)
+			continue;
+		sleeps++;
+		stacks += s->stack != STACK_SWITCH_NO_STACK &&
+			  t.batch.stacks[s->stack].kernel_count > 0;
+	}
+	print_message("# %lu short sleeps, %lu with the place in the kernel\n", sleeps, stacks);
+	assert_true(sleeps >= DOZES / 2);
+	assert_true(stacks >= sleeps * 9 / 10);
+	sampler_remove(shared, (uint32_t)pid);
+	record_end(pid, &t);
+}
+
 static void knows_who_had_the_cpu_instead(void **state)
 {
 	uint64_t kernel_ns;
@@ -1292,7 +1335,7 @@ static int as_tail(void **state)
 #define CASES                                                                                      \
 	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
-	    CASE(knows_where_a_rare_long_sleep_was),                                               \
+	    CASE(knows_where_a_rare_long_sleep_was), CASE(knows_what_short_sleeps_are_for),        \
 	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
 	    CASE(knows_that_it_was_stopped), CASE(knows_that_it_was_frozen),                       \
 	    CASE(paces_a_flood_and_counts_all), CASE(counts_what_the_ring_has_no_room_for),        \
