@@ -110,11 +110,27 @@ static int sink_python(void *context, uint32_t pid, const struct python_process 
 	return sampler_maps_python(context, pid, p);
 }
 
+/* Who sleeps on, or slept until now, has the stack of an earlier drain, whose names are to be checked again
+ * in this one. */
+static void warm(struct sampler *s, uint64_t python_hash)
+{
+	const struct sampler_stack *head = python_hash ? stack_store_find(s->stacks, python_hash) : NULL;
+
+	if (head)
+		stack_build_warm(&s->build, head);
+}
+
 static void on_switch(void *arg, const void *data, size_t bytes)
 {
 	struct sampler *s = arg;
+	struct sampler_switch r;
 
 	switches_put(s->switches, data, bytes);
+	if (bytes < SAMPLER_SWITCH_STACK_BYTES)
+		return;
+	memcpy(&r, data, SAMPLER_SWITCH_STACK_BYTES);
+	if (r.kind == SAMPLER_SWITCH_RECORD && r.out_ns < s->begin_ns)
+		warm(s, r.stacks.python_hash);
 }
 
 static int control_write(struct sampler *s)
@@ -475,15 +491,6 @@ int sampler_set_wide(struct sampler *s, bool on)
 }
 
 static void on_stack(void *arg, const void *data, size_t bytes);
-
-/* Who sleeps on has the stack of an earlier drain, whose names are to be checked again in this one. */
-static void warm(struct sampler *s, uint64_t python_hash)
-{
-	const struct sampler_stack *head = python_hash ? stack_store_find(s->stacks, python_hash) : NULL;
-
-	if (head)
-		stack_build_warm(&s->build, head);
-}
 
 static void on_asleep(void *arg, const struct sampler_blocked *b)
 {
