@@ -61,7 +61,8 @@ struct step {
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
-	uint64_t device_latency_ns; /* device_end_ns less the previous step's; 0 where not known */
+	uint64_t device_latency_ns; /* device_end_ns less the previous step's; 0 where not known, and
+				     * on the wire where it is not latency_ns */
 };
 
 /* Per step and kernel name: device time. For the explanation and the 30-minute summaries. */

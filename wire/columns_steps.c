@@ -33,8 +33,10 @@ static void row_from_step(struct row *r, const struct window_step *w)
 		s->launch_gap_max_ns, s->kernels, s->launches, s->collectives, s->copies,
 		s->unmatched, s->phase, s->key, s->work_count, s->source, s->flags,
 		(uint64_t)w->reserved << 32 | w->flags,
-		/* a zero device time and one that equals the host's look alike above */
-		(s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u),
+		/* a zero device time and one that equals the host's look alike above; whether the latency
+		 * is the device's, as that of found steps is */
+		(s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u) |
+			(s->device_latency_ns && s->device_latency_ns == s->latency_ns ? 4u : 0u),
 	};
 	const double floats[] = { s->work[0], s->work[1], s->work[2], s->work[3],
 				  w->expected_ns, w->expected_self_ns, w->excess, w->self_excess };
@@ -56,6 +58,7 @@ static void row_to_step(const struct row *r, struct window_step *w)
 	s->device_begin_ns = v[24] & 1 ? s->begin_ns + v[3] : 0;
 	s->device_end_ns = v[24] & 2 ? s->end_ns + v[4] : 0;
 	s->latency_ns = v[5] + v[2];
+	s->device_latency_ns = v[24] & 4 ? s->latency_ns : 0;
 	s->self_ns = s->latency_ns - v[6];
 	s->compute_ns = v[7];
 	s->comm_ns = v[8];

@@ -86,6 +86,7 @@ static void random_steps(struct window_step *s, uint32_t n, uint64_t *state)
 		p->device_begin_ns = i % 3 ? synth_random(state) : i % 2 ? p->begin_ns : 0;
 		p->device_end_ns = i % 4 ? synth_random(state) : i % 2 ? p->end_ns : 0;
 		p->latency_ns = synth_random(state);
+		p->device_latency_ns = i % 5 ? p->latency_ns : 0;
 		p->self_ns = synth_random(state);
 		p->compute_ns = synth_random(state) % 100000;
 		p->comm_ns = synth_random(state);
