@@ -27,7 +27,7 @@
 #define THREADS_MAX    64u
 /* A file that so many addresses in a row are not found in has no symbols. */
 #define MISSES_MAX 16u
-/* Steps with a tenth more or less launches than the typical one are not like it, if so many are. */
+/* Steps with a tenth less launches than the typical one are parts of a step, if so many are whole. */
 #define ALIKE_PART 10u
 #define ALIKE_MIN  3u
 #define TABLE_ROOM 4096u /* entries of a hash table, at most half of them in use */
@@ -161,7 +161,7 @@ struct span {
  * the work: they are compared with nothing. */
 struct choice {
 	uint32_t slow;			   /* flag of the slow ones; 0: all are */
-	uint32_t kernels_min, kernels_max; /* launches of a whole step */
+	uint32_t kernels_min;		   /* launches of a whole step; of more there may be more work */
 	/* How far a healthy step may be beyond what was expected. Steps that nobody flagged may be slow
 	 * all the same, where the fault is about as large as the noise: those that are nearer to the
 	 * slow ones than to what was expected are no reference. */
@@ -184,7 +184,7 @@ static uint32_t slow_flag(const struct window *w)
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
-	    s->step.kernels < c->kernels_min || s->step.kernels > c->kernels_max)
+	    s->step.kernels < c->kernels_min)
 		return PART_NONE;
 	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
@@ -251,7 +251,7 @@ static double calm_max_ns(const struct window *w, const struct choice *c)
 
 static struct choice choose_alike(const struct window *w)
 {
-	struct choice all = {slow_flag(w), 0, UINT32_MAX, HUGE_VAL}, alike = all;
+	struct choice all = {slow_flag(w), 0, HUGE_VAL}, alike = all;
 	struct weighed *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
 
@@ -259,7 +259,6 @@ static struct choice choose_alike(const struct window *w)
 	if (!kernels)
 		return all;
 	alike.kernels_min = kernels - kernels / ALIKE_PART;
-	alike.kernels_max = kernels + kernels / ALIKE_PART;
 	for (uint32_t i = 0; i < w->step_count; i++)
 		n += part_of(&w->steps[i], &alike) == PART_SLOW;
 	return n >= ALIKE_MIN ? alike : all;

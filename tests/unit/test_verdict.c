@@ -331,6 +331,13 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 	assert_int_equal(r.steps, 4);
 	assert_float_equal(r.compute_ns, 50e6, 1);
 	picture_drop(p);
+	/* more launches are more work, and no part of a step */
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	for (uint32_t i = CALM; i < STEPS; i += 2)
+		m.steps[i].step.kernels = 5;
+	p = picture_make(&m.w, NULL, NULL);
+	assert_int_equal(picture_steps(p, false), STEPS - CALM);
+	picture_drop(p);
 }
 
 static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
