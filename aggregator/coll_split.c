@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 #define FUNCS (RECORD_COLL_OTHER + 1u)
 
@@ -36,21 +37,9 @@ static void thin(struct coll_parts *c)
 
 static int make_room(struct coll_parts *c)
 {
-	uint32_t room = c->room ? 2 * c->room : 64;
-	struct coll_part *part;
-
 	while (c->count >= LIMIT_PICTURE_COLLECTIVES && c->shift < SHIFT_MAX)
 		thin(c);
-	if (c->count < c->room)
-		return 0;
-	if (c->count >= LIMIT_PICTURE_COLLECTIVES)
-		return -ENOSPC;
-	part = realloc(c->part, room * sizeof(*part));
-	if (!part)
-		return -ENOMEM;
-	c->part = part;
-	c->room = room;
-	return 0;
+	return c->count < LIMIT_PICTURE_COLLECTIVES ? ROOM_FOR(c->part, c->room, c->count + 1) : -ENOSPC;
 }
 
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns, uint64_t step_end_ns,

@@ -13,6 +13,7 @@
 #include "aggregator/cross_private.h"
 #include "aggregator/text.h"
 #include "analysis/thresholds.h"
+#include "base/room.h"
 
 int cross_open(struct cross **out, const char *job, const struct peers_config *config)
 {
@@ -81,20 +82,11 @@ static uint32_t role_of(struct cross *c, const char *role)
 
 static int slots_grow(struct cross *c, uint32_t slot)
 {
-	uint32_t room = c->slot_room ? c->slot_room : 8;
-	struct cross_slot *slots;
-
 	if (slot < c->slot_room)
 		return 0;
-	while (room <= slot)
-		room *= 2;
-	slots = realloc(c->slots, room * sizeof(*slots));
-	if (!slots)
+	if (ROOM_FOR_ZERO(c->slots, c->slot_room, slot + 1))
 		return -ENOMEM;
-	memset(slots + c->slot_room, 0, (room - c->slot_room) * sizeof(*slots));
-	c->slots = slots;
-	c->slot_room = room;
-	return c->instance_room ? cross_colls_resize(c, room) : 0;
+	return c->instance_room ? cross_colls_resize(c, (uint32_t)c->slot_room) : 0;
 }
 
 static void touch(struct cross *c, uint64_t now_ns)

@@ -7,6 +7,7 @@
 
 #include "aggregator/cross_private.h"
 #include "analysis/thresholds.h"
+#include "base/room.h"
 
 
 static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot)
@@ -80,17 +81,8 @@ static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *
 
 	if (list)
 		return list;
-	if (f->count == FINDING_RANKS_MAX)
+	if (f->count == FINDING_RANKS_MAX || ROOM_FOR(f->culprits, f->room, f->count + 1))
 		return NULL;
-	if (f->count == f->room) {
-		uint32_t room = f->room ? 2 * f->room : 4;
-
-		list = realloc(f->culprits, room * sizeof(*list));
-		if (!list)
-			return NULL;
-		f->culprits = list;
-		f->room = room;
-	}
 	f->culprits[f->count] = (struct cross_culprit){.slot = slot, .rank = c->slots[slot].rank};
 	c->slots[slot].findings++;
 	return &f->culprits[f->count++];

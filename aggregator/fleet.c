@@ -13,6 +13,7 @@
 #include "aggregator/text.h"
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/room.h"
 
 #define PROBE_MAX 32u
 /* From here on a table is crowded: what is left is for those who are believed. */
@@ -186,15 +187,8 @@ static uint64_t contested_key(const struct fleet_node *n, const struct wire_rank
 
 static bool hold_rank(struct fleet_node *n, struct fleet_job *job, uint32_t slot)
 {
-	if (n->held_count == n->held_room) {
-		uint32_t room = n->held_room ? 2 * n->held_room : 8;
-		struct fleet_held *held = realloc(n->held, room * sizeof(*held));
-
-		if (!held)
-			return false;
-		n->held = held;
-		n->held_room = room;
-	}
+	if (ROOM_FOR(n->held, n->held_room, n->held_count + 1))
+		return false;
 	n->held[n->held_count++] = (struct fleet_held){job, slot};
 	return true;
 }
@@ -351,19 +345,10 @@ static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint
 				    uint64_t key)
 {
 	uint32_t at = job->free_rank ? job->free_rank - 1 : job->rank_count;
-	struct fleet_rank *ranks, *r;
+	struct fleet_rank *r;
 
-	if (f->ranks == LIMIT_FLEET_RANKS)
+	if (f->ranks == LIMIT_FLEET_RANKS || ROOM_FOR(job->ranks, job->rank_room, at + 1))
 		return NULL;
-	if (at == job->rank_room) {
-		uint32_t room = job->rank_room ? 2 * job->rank_room : 8;
-
-		ranks = realloc(job->ranks, room * sizeof(*ranks));
-		if (!ranks)
-			return NULL;
-		job->ranks = ranks;
-		job->rank_room = room;
-	}
 	if (idmap_put(&job->by_rank, key, at))
 		return NULL;
 	if (!hold_rank(&f->nodes[node], job, at)) {

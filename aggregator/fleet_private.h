@@ -45,7 +45,8 @@ struct fleet_node {
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
 	struct fleet_held *held; /* its ranks, LIMIT_NODE_PROCESSES at most */
-	uint32_t held_count, held_room;
+	uint32_t held_count;
+	size_t held_room;
 };
 
 #define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
@@ -131,11 +132,13 @@ struct fleet_job {
 	int32_t world; /* 0: not known */
 	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
-	uint32_t rank_count, rank_room, used;
+	uint32_t rank_count, used;
+	size_t rank_room;
 	uint32_t free_rank;   /* 1 + slot; 0: none below rank_count */
 	struct idmap by_rank; /* rank_key -> slot */
 	struct fleet_part *parts;
-	uint32_t part_count, part_room;
+	uint32_t part_count;
+	size_t part_room;
 	uint32_t free_part;   /* 1 + index of one that is gone; 0: none */
 	struct idmap by_node; /* node index -> part */
 	struct idmap comms;   /* of proven nodes -> part that showed it first */
@@ -184,9 +187,11 @@ struct fleet {
 	uint32_t slice_most; /* fleet_pages.c */
 	/* findings of one job's turn, told without the lock; of the thread that ticks */
 	struct incident_finding *pending;
-	uint32_t pending_count, pending_room;
+	uint32_t pending_count;
+	size_t pending_room;
 	struct fleet_save *saves; /* the same */
-	uint32_t save_count, save_room;
+	uint32_t save_count;
+	size_t save_room;
 };
 
 /* fleet.c */

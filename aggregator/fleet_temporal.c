@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "base/hash.h"
+#include "base/room.h"
 
 /* Ranks of a starting job come within a beat; who has the lowest number is known then. */
 #define RUN_SETTLE_NS 10000000000ull
@@ -224,17 +225,9 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	struct fleet_save *save;
 	struct sketch s;
 
-	if (temporal_healthy_steps(r->temporal) < TEMPORAL_STEPS_MIN)
+	if (temporal_healthy_steps(r->temporal) < TEMPORAL_STEPS_MIN ||
+	    ROOM_FOR(f->saves, f->save_room, f->save_count + 1))
 		return;
-	if (f->save_count == f->save_room) {
-		uint32_t room = f->save_room ? 2 * f->save_room : 4;
-		struct fleet_save *list = realloc(f->saves, room * sizeof(*list));
-
-		if (!list)
-			return;
-		f->saves = list;
-		f->save_room = room;
-	}
 	if (merge_role(job, role, &s))
 		memset(&s, 0, sizeof(s));
 	text_copy(s.rank.job, sizeof(s.rank.job), job->name);

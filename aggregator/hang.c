@@ -14,6 +14,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 #define TIME_MAX (1ull << 62)
 
@@ -33,7 +34,7 @@ struct slot {
 struct hang {
 	char job[WIRE_TEXT_BYTES];
 	struct slot *slots;
-	uint32_t slot_count;
+	size_t slot_count;
 	struct hang_stats stats;
 	bool open, changed, ended;
 	uint64_t told_ns;
@@ -70,22 +71,9 @@ void hang_close(struct hang *h)
 
 static struct slot *slot_at(struct hang *h, uint32_t slot)
 {
-	uint32_t room = h->slot_count ? h->slot_count : 8;
-	struct slot *slots;
-
-	if (slot < h->slot_count)
-		return &h->slots[slot];
-	if (slot >= LIMIT_FLEET_RANKS)
+	if (slot >= LIMIT_FLEET_RANKS || ROOM_FOR_ZERO(h->slots, h->slot_count, slot + 1))
 		return NULL;
-	while (room <= slot)
-		room *= 2;
-	slots = realloc(h->slots, room * sizeof(*slots));
-	if (!slots)
-		return NULL;
-	memset(slots + h->slot_count, 0, (room - h->slot_count) * sizeof(*slots));
-	h->slots = slots;
-	h->slot_count = room;
-	return &slots[slot];
+	return &h->slots[slot];
 }
 
 static bool is_sane(const struct beat_comm *k)

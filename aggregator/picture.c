@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 #define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
 /* Of the stack that a rank hangs in: a line of evidence has room for it. */
@@ -131,17 +132,8 @@ static size_t pool_put(struct picture *p, const char *text)
 {
 	size_t n = strnlen(text, NAME_BYTES - 1), at = p->pool_bytes;
 
-	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES)
+	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES || ROOM_FOR(p->pool, p->pool_room, at + n + 1))
 		return 0;
-	if (at + n + 1 > p->pool_room) {
-		size_t room = 2 * p->pool_room + n + 4096;
-		char *pool = realloc(p->pool, room);
-
-		if (!pool)
-			return 0;
-		p->pool = pool;
-		p->pool_room = room;
-	}
 	memcpy(p->pool + at, text, n);
 	p->pool[at + n] = '\0';
 	p->pool_bytes = at + n + 1;

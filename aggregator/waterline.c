@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 struct share {
 	uint32_t function;
@@ -34,7 +35,8 @@ struct function {
 struct waterline {
 	uint64_t window_ns, dropped, bytes;
 	struct function *functions;
-	uint32_t function_count, function_room;
+	uint32_t function_count;
+	size_t function_room;
 	struct idmap by_name;
 	struct kept kept[LIMIT_WATERLINE_SKETCHES];
 	uint32_t next;
@@ -88,18 +90,9 @@ static uint32_t function_of(struct waterline *w, const struct sketch_function *f
 
 	if (at != IDMAP_NONE)
 		return at;
-	if (w->function_count == w->function_room) {
-		uint32_t room = w->function_room ? 2 * w->function_room : 64;
-		struct function *list;
-
-		if (w->function_room >= LIMIT_WATERLINE_FUNCTIONS)
-			return IDMAP_NONE;
-		list = realloc(w->functions, room * sizeof(*list));
-		if (!list)
-			return IDMAP_NONE;
-		w->functions = list;
-		w->function_room = room;
-	}
+	if (w->function_count >= LIMIT_WATERLINE_FUNCTIONS ||
+	    ROOM_FOR(w->functions, w->function_room, w->function_count + 1))
+		return IDMAP_NONE;
 	name = strdup(f->name);
 	if (!name || idmap_put(&w->by_name, key, w->function_count)) {
 		free(name);
