@@ -82,6 +82,14 @@ enum finding_cause finding_cause_find(const char *id)
 	return (enum finding_cause)i;
 }
 
+bool finding_names(const struct finding *f, int32_t rank)
+{
+	for (uint32_t k = 0; k < f->rank_count; k++)
+		if (f->ranks[k] == rank)
+			return true;
+	return false;
+}
+
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
 {
 	struct finding_line *at = &f->evidence[f->evidence_count];

@@ -63,6 +63,7 @@ enum finding_cause finding_cause_find(const char *id);
 /* By their names; the one of nothing (0, LAYER_UNKNOWN): no such. */
 enum finding_kind finding_kind_find(const char *name);
 enum finding_layer finding_layer_find(const char *name);
+bool finding_names(const struct finding *f, int32_t rank);
 /* Adds a line; a full list drops the one of least effect. */
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
