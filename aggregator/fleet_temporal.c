@@ -10,7 +10,9 @@
 #include "aggregator/text.h"
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
+#include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/room.h"
 
 /* Ranks of a starting job come within a beat; who has the lowest number is known then. */
@@ -88,52 +90,45 @@ static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role
 
 /* ---- samples ---- */
 
-enum figure { LATENCY, SELF, COMPUTE, COMM, EXPOSED, COPY, IDLE, RATIO, STEPS, FLAGGED, FIGURES };
-
-static double figure_of(const struct fleet_rank *r, enum figure which)
+static struct temporal_sample sample_of(const struct fleet_rank *r)
 {
 	const struct fleet_stats *s = &r->stats;
 	uint64_t steps = s->steps >= r->steps_before ? s->steps - r->steps_before : s->steps;
 	uint64_t flagged = s->flagged >= r->flagged_before ? s->flagged - r->flagged_before : 0;
 
-	switch (which) {
-	case LATENCY:
-		return s->latency_median_ns;
-	case SELF:
-		return s->self_median_ns;
-	case COMPUTE:
-		return s->compute_ns;
-	case COMM:
-		return s->comm_ns;
-	case EXPOSED:
-		return s->exposed_comm_ns;
-	case COPY:
-		return s->copy_ns;
-	case IDLE:
-		return s->idle_ns;
-	case RATIO:
-		return s->model_state == 1 && s->expected_ns > 0
-			   ? s->latency_median_ns / s->expected_ns
-			   : 0;
-	case STEPS:
-		return (double)steps;
-	default:
-		return steps ? (double)flagged / (double)steps : 0;
-	}
+	return (struct temporal_sample){
+		.latency_ns = s->latency_median_ns,
+		.self_ns = s->self_median_ns,
+		.compute_ns = s->compute_ns,
+		.comm_ns = s->comm_ns,
+		.exposed_comm_ns = s->exposed_comm_ns,
+		.copy_ns = s->copy_ns,
+		.idle_ns = s->idle_ns,
+		.ratio = s->model_state == 1 && s->expected_ns > 0 ?
+				 s->latency_median_ns / s->expected_ns :
+				 0,
+		.steps = (double)steps,
+		.flagged = steps ? (double)flagged / (double)steps : 0,
+	};
 }
 
-/* The median; *low the value that a tenth lies below. */
-static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uint32_t n,
-			 enum figure which, double *v, double *low)
-{
-	double middle;
+#define OF_SAMPLE(figure) offsetof(struct temporal_sample, figure)
+static const size_t figures[] = { OF_SAMPLE(latency_ns),      OF_SAMPLE(self_ns), OF_SAMPLE(compute_ns),
+				  OF_SAMPLE(comm_ns),	      OF_SAMPLE(exposed_comm_ns),
+				  OF_SAMPLE(copy_ns),	      OF_SAMPLE(idle_ns), OF_SAMPLE(ratio),
+				  OF_SAMPLE(steps),	      OF_SAMPLE(flagged) };
 
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = figure_of(&job->ranks[slots[i]], which);
-	middle = median_of(v, n);
-	if (low)
-		*low = v[n / 10];
-	return middle;
+/* The medians of so many ranks' figures, and of self time the value that a tenth lies below. */
+static void take_medians(const struct temporal_sample *of, uint32_t n, double *v,
+			 struct temporal_sample *out)
+{
+	for (size_t k = 0; k < ARRAY_LEN(figures); k++) {
+		for (uint32_t i = 0; i < n; i++)
+			v[i] = *(const double *)(const void *)((const char *)&of[i] + figures[k]);
+		*(double *)(void *)((char *)out + figures[k]) = median_of(v, n);
+		if (figures[k] == OF_SAMPLE(self_ns))
+			out->self_low_ns = v[n / 10];
+	}
 }
 
 /* Nobody has the role any more (another one was learned): what is told of it ends. */
@@ -151,20 +146,24 @@ static void let_go(struct fleet_job *job, struct temporal *t)
 	job->run_loaded = false;
 }
 
-static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint32_t *slots,
-			double *v, uint64_t now_ns, uint64_t now_unix_ns)
+/* of, v: room for as many as the job has ranks. */
+static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
+			struct temporal_sample *of, double *v, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	struct temporal_sample s = {.unix_ns = now_unix_ns};
 	uint32_t n = 0, members = 0;
 
 	for (uint32_t i = 0; i < job->rank_count; i++) {
-		const struct fleet_rank *r = &job->ranks[i];
+		struct fleet_rank *r = &job->ranks[i];
 
 		if (!r->used || !r->compared || r->role != role)
 			continue;
 		members++;
-		if (fleet_rank_is_alive(f, r, now_ns) && r->stats.latency_median_ns > 0)
-			slots[n++] = i;
+		if (!fleet_rank_is_alive(f, r, now_ns) || !(r->stats.latency_median_ns > 0))
+			continue;
+		of[n++] = sample_of(r);
+		r->steps_before = r->stats.steps;
+		r->flagged_before = r->stats.flagged;
 	}
 	job->roles[role].members = members;
 	if (!members)
@@ -172,21 +171,8 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, u
 	if (!n)
 		return;
 	s.ranks = n;
-	s.latency_ns = over_ranks(job, slots, n, LATENCY, v, NULL);
-	s.self_ns = over_ranks(job, slots, n, SELF, v, &s.self_low_ns);
-	s.compute_ns = over_ranks(job, slots, n, COMPUTE, v, NULL);
-	s.comm_ns = over_ranks(job, slots, n, COMM, v, NULL);
-	s.exposed_comm_ns = over_ranks(job, slots, n, EXPOSED, v, NULL);
-	s.copy_ns = over_ranks(job, slots, n, COPY, v, NULL);
-	s.idle_ns = over_ranks(job, slots, n, IDLE, v, NULL);
-	s.ratio = over_ranks(job, slots, n, RATIO, v, NULL);
-	s.steps = over_ranks(job, slots, n, STEPS, v, NULL);
-	s.flagged = over_ranks(job, slots, n, FLAGGED, v, NULL);
+	take_medians(of, n, v, &s);
 	s.suspects = cross_suspects(job->cross) > 0 || hang_is_open(job->hang);
-	for (uint32_t i = 0; i < n; i++) {
-		job->ranks[slots[i]].steps_before = job->ranks[slots[i]].stats.steps;
-		job->ranks[slots[i]].flagged_before = job->ranks[slots[i]].stats.flagged;
-	}
 	temporal_push(job->roles[role].temporal, &s);
 }
 
@@ -281,9 +267,7 @@ static void add_ranks(const struct fleet_job *job, uint32_t role, struct finding
 
 static int by_number(const void *a, const void *b)
 {
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-	return x < y ? -1 : x > y;
+	return ORDER(*(const int32_t *)a, *(const int32_t *)b);
 }
 
 void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
@@ -347,7 +331,7 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns)
 {
-	uint32_t *slots = malloc((job->rank_count + 1) * sizeof(*slots));
+	struct temporal_sample *of = malloc((job->rank_count + 1) * sizeof(*of));
 	double *v = malloc((job->rank_count + 1) * sizeof(*v));
 	bool changed = job->uniform;
 
@@ -358,13 +342,13 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 			load(f, job, &job->roles[i]);
 		job->run_loaded = true;
 	}
-	for (uint32_t i = 0; i < job->role_count && slots && v && job->run; i++) {
+	for (uint32_t i = 0; i < job->role_count && of && v && job->run; i++) {
 		struct temporal_change c;
 
-		sample_role(f, job, i, slots, v, now_ns, now_unix_ns);
+		sample_role(f, job, i, of, v, now_ns, now_unix_ns);
 		changed |= temporal_state(job->roles[i].temporal, &c);
 	}
-	free(slots);
+	free(of);
 	free(v);
 	if (changed)
 		fleet_temporal_tell(f, job, now_ns);
