@@ -9,7 +9,7 @@
 #include "aggregator/cross.h"
 #include "aggregator/fleet.h"
 #include "aggregator/hang.h"
-#include "aggregator/idmap.h"
+#include "base/idmap.h"
 #include "aggregator/temporal.h"
 #include "aggregator/waterline.h"
 #include "analysis/roles.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/idmap.h"
+#include "base/idmap.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
 #include "base/hash.h"

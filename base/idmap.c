@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "aggregator/idmap.h"
+#include "base/idmap.h"
 
 #include <errno.h>
 #include <stdlib.h>
