@@ -250,17 +250,16 @@ static void say(const struct cross_finding *f, const struct cross_culprit *k, st
 	double effect = effect_of(k);
 
 	if (k->excess_ns > 0)
-		finding_say(out, LAYER_UNKNOWN, effect,
-			    "rank %d: own time of a step %.3f ms (%.2f%%) above the median of its "
-			    "role's %u "
-			    "ranks from step %llu on; sure over %u steps, %.1f times the threshold",
-			    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
-			    (unsigned long long)k->first_step, k->window, k->score);
+		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
+			       "rank %d: own time of a step %.3f ms (%.2f%%) above the median of its "
+			       "role's %u ranks from step %llu on; sure over %u steps, %.1f times the "
+			       "threshold",
+			       k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
+			       (unsigned long long)k->first_step, k->window, k->score);
 	if (k->late_excess_ns > 0)
-		finding_say(
-		    out, LAYER_UNKNOWN, effect,
-		    "rank %d: enters collectives %.3f ms later than its role's typical rank",
-		    k->rank, k->late_excess_ns / 1e6);
+		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
+			       "rank %d: enters collectives %.3f ms later than its role's typical rank",
+			       k->rank, k->late_excess_ns / 1e6);
 }
 
 void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,

@@ -386,12 +386,12 @@ static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
 	struct call c = call_of(k);
 	char mine[96], others[96];
 
-	finding_say(f, LAYER_SOFTWARE, 0,
-		    "rank %d called %s where the others called %s, both as number %llu of "
-		    "communicator %016llx",
-		    rank, call_text(&c, mine, sizeof(mine)),
-		    call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
-		    (unsigned long long)k->comm);
+	finding_say_of(f, rank, LAYER_SOFTWARE, 0,
+		       "rank %d called %s where the others called %s, both as number %llu of "
+		       "communicator %016llx",
+		       rank, call_text(&c, mine, sizeof(mine)),
+		       call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
+		       (unsigned long long)k->comm);
 }
 
 static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
@@ -401,19 +401,18 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	const struct beat_comm *k = seat->comm;
 
 	if (s->ended)
-		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
 	else if (!is_heard(s, alive_ns, now_ns))
-		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
-			    (double)(now_ns - s->seen_ns) / 1e9);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
+			       (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
 		say_odd(f, v, s->rank, k);
 	else
-		finding_say(f, LAYER_UNKNOWN, 0,
-			    "rank %d has entered %llu collectives of communicator %016llx, the "
-			    "waiting ranks "
-			    "%llu; its last one was %s %u",
-			    s->rank, (unsigned long long)k->entered, (unsigned long long)k->comm,
-			    (unsigned long long)v->most, record_coll_name(k->func), k->seq);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0,
+			       "rank %d has entered %llu collectives of communicator %016llx, the "
+			       "waiting ranks %llu; its last one was %s %u",
+			       s->rank, (unsigned long long)k->entered, (unsigned long long)k->comm,
+			       (unsigned long long)v->most, record_coll_name(k->func), k->seq);
 }
 
 static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
@@ -421,10 +420,10 @@ static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
 	const struct beat_unfinished *u = &s->unfinished;
 	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
 
-	finding_say(f, LAYER_GPU, since,
-		    "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
-		    "its GPU was given before it has",
-		    s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
+	finding_say_of(f, s->rank, LAYER_GPU, since,
+		       "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
+		       "its GPU was given before it has",
+		       s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
 }
 
 static int64_t to_unix(const struct hang *h, int64_t here_ns)

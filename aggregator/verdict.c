@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/finding_json.h"
 #include "aggregator/incident_books.h"
 #include "aggregator/incident_views.h"
 #include "aggregator/text.h"
@@ -196,17 +197,12 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 		d->evidence[d->evidence_count++] = *from;
 }
 
-/* Which of the verdicts a line is about: where it begins with a rank, the one of that rank, else the first.
- */
+/* Which of the verdicts a line is about: the one of its rank, else the first. */
 static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
 {
-	int rank;
-
-	if (sscanf(line->text, "rank %d:", &rank) != 1)
-		return &v->diagnosis;
-	for (uint32_t k = 0; k < n; k++)
+	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
 		for (uint32_t q = 0; q < v[k].rank_count; q++)
-			if (v[k].ranks[q] == rank)
+			if (v[k].ranks[q] == line->rank)
 				return &v[k].diagnosis;
 	return &v->diagnosis;
 }
@@ -235,8 +231,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	 * say less than the windows of the time itself. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
 	    (blind || (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
-		struct finding_line first = {.layer = finding_cause_layer(f->cause),
-					     .effect_ns = f->effect_ns};
+		enum finding_layer layer = finding_cause_layer(f->cause);
 
 		d->cause = f->cause;
 		d->confidence = f->confidence < 0 ? 0 : f->confidence > 0.99 ? 0.99 : f->confidence;
@@ -244,7 +239,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 			  f->evidence_count ? f->evidence[0].text : finding_cause_title(f->cause));
 		text_copy(d->remedy, sizeof(d->remedy), finding_cause_remedy(f->cause));
 		for (uint32_t k = 0; k < d->ruled_out_count; k++)
-			if (d->ruled_out[k].layer == first.layer)
+			if (d->ruled_out[k].layer == layer)
 				d->ruled_out[k--] = d->ruled_out[--d->ruled_out_count];
 	}
 	if (!(d->effect_ns > 0))
@@ -732,18 +727,6 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 
 /* ---- as JSON ---- */
 
-static json_t *lines_json(const struct finding_line *lines, uint32_t count)
-{
-	json_t *list = json_array();
-
-	for (uint32_t k = 0; k < count; k++)
-		json_array_append_new(list, json_pack("{s:s, s:f, s:o}", "layer",
-						      finding_layer_name(lines[k].layer),
-						      "effect_ms", text_ms(lines[k].effect_ns),
-						      "text", text_json(lines[k].text)));
-	return list;
-}
-
 json_t *verdict_json(const struct verdict *v)
 {
 	const struct diagnosis *d = &v->diagnosis;
@@ -759,7 +742,7 @@ json_t *verdict_json(const struct verdict *v)
 			 "ranks", ranks, "summary", text_json(d->summary), "confidence",
 			 text_finite(d->confidence), "effect_ms", text_ms(d->effect_ns),
 			 "begin_unix_ns", (json_int_t)v->begin_unix_ns, "evidence",
-			 lines_json(d->evidence, d->evidence_count), "ruled_out",
-			 lines_json(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
+			 finding_json_lines(d->evidence, d->evidence_count), "ruled_out",
+			 finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
 			 text_json(d->remedy));
 }
