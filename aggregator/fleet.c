@@ -136,7 +136,7 @@ void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg)
 	f->arg = arg;
 }
 
-uint64_t fleet_text_key(const char *text)
+static uint64_t text_key(const char *text)
 {
 	return keyed_text(keyed_process(), text);
 }
@@ -251,7 +251,7 @@ static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
 
 static struct fleet_node *find_node(struct fleet *f, const char *name)
 {
-	uint64_t key = fleet_text_key(name);
+	uint64_t key = text_key(name);
 
 	for (uint32_t i = 0; i < PROBE_MAX; i++) {
 		struct fleet_node *n = node_place(f, key, i);
@@ -265,7 +265,7 @@ static struct fleet_node *find_node(struct fleet *f, const char *name)
 /* In a free place, or that of the one that is silent for longest. NULL: all are alive. */
 static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t now_ns)
 {
-	uint64_t key = fleet_text_key(name);
+	uint64_t key = text_key(name);
 	struct fleet_node *room = NULL;
 
 	for (uint32_t i = 0; i < PROBE_MAX; i++) {
@@ -294,7 +294,7 @@ static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t 
 
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name)
 {
-	uint32_t at = idmap_get(&f->by_name, fleet_text_key(name));
+	uint32_t at = idmap_get(&f->by_name, text_key(name));
 	struct fleet_job *job = at < f->job_count ? f->jobs[at] : NULL;
 
 	return job && !strcmp(job->name, name) ? job : NULL;
@@ -313,11 +313,11 @@ static struct fleet_job *make_job(struct fleet *f, const char *name, uint64_t no
 	/* Of 80,000 ranks one in half a day; the price is a few steps. */
 	c.false_per_member_hour = 1e-6;
 	if (!job || at == LIMIT_FLEET_JOBS ||
-	    idmap_get(&f->by_name, fleet_text_key(name)) != IDMAP_NONE ||
+	    idmap_get(&f->by_name, text_key(name)) != IDMAP_NONE ||
 	    cross_open(&job->cross, name, &c) || hang_open(&job->hang, name))
 		goto fail;
 	text_copy(job->name, sizeof(job->name), name);
-	job->key = fleet_text_key(name);
+	job->key = text_key(name);
 	job->born_ns = now_ns;
 	job->by_rank.max = LIMIT_FLEET_RANKS;
 	job->comms.max = BEAT_COMMS_MAX * LIMIT_FLEET_RANKS;

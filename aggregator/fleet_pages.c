@@ -11,6 +11,7 @@
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 #include "base/job_key.h"
+#include "base/room.h"
 
 #define SLICE_JOBS 512u
 /* Ranks of which a few numbers are looked at, and of which everything is copied: some 0.1 ms each. */
@@ -46,20 +47,19 @@ static int names_of(struct fleet *f, const char *only, const char *after, struct
 		    uint32_t *count)
 {
 	struct job_name *list = NULL;
+	size_t room = 0;
 	uint32_t n = 0, at = 0;
 	bool more = true;
 
 	*out = NULL;
 	*count = 0;
 	while (more) {
-		struct job_name *grown = realloc(list, (n + SLICE_JOBS) * sizeof(*list));
 		uint32_t end = at + SLICE_JOBS;
 
-		if (!grown) {
+		if (ROOM_FOR(list, room, n + SLICE_JOBS)) {
 			free(list);
 			return -ENOMEM;
 		}
-		list = grown;
 		lock(f);
 		for (; at < end && at < f->job_count; at++)
 			if (f->jobs[at] && (!only || job_key_matches(f->jobs[at]->name, only)) &&
@@ -103,21 +103,20 @@ static int by_rank(const void *a, const void *b)
 static int places_of(struct fleet *f, const char *name, struct place **out, uint32_t *count)
 {
 	struct place *list = NULL;
+	size_t room = 0;
 	uint32_t n = 0, at = 0;
 	bool more = true;
 
 	*out = NULL;
 	*count = 0;
 	while (more) {
-		struct place *grown = realloc(list, (n + SLICE_RANKS) * sizeof(*list));
 		uint32_t end = at + SLICE_RANKS;
 		struct fleet_job *job;
 
-		if (!grown) {
+		if (ROOM_FOR(list, room, n + SLICE_RANKS)) {
 			free(list);
 			return -ENOMEM;
 		}
-		list = grown;
 		lock(f);
 		job = fleet_find_job(f, name);
 		for (; job && at < end && at < job->rank_count; at++)

@@ -195,7 +195,6 @@ struct fleet {
 };
 
 /* fleet.c */
-uint64_t fleet_text_key(const char *text);
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
@@ -251,7 +250,6 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 /* fleet_temporal.c */
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns);
-void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 struct incident_finding *fleet_detect_pending(struct fleet *f);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,

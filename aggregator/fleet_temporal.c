@@ -33,31 +33,6 @@ static uint64_t identity_of(const struct fleet *f, const struct fleet_rank *r)
 	return h ? h : 1;
 }
 
-/* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
-static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
-{
-	const struct fleet_rank *lowest = NULL;
-	uint64_t run;
-
-	for (uint32_t i = 0; i < job->rank_count; i++) {
-		const struct fleet_rank *r = &job->ranks[i];
-
-		if (r->used && r->compared && r->rank >= 0 && (!lowest || r->rank < lowest->rank))
-			lowest = r;
-	}
-	run = lowest ? identity_of(f, lowest) : 0;
-	if (!run || run == job->run)
-		return;
-	for (uint32_t i = 0; i < job->role_count; i++)
-		temporal_finish(job->roles[i].temporal);
-	if (job->uniform) /* what was told of the run before has ended with it */
-		fleet_temporal_tell(f, job, now_ns);
-	for (uint32_t i = 0; i < job->role_count && job->run; i++)
-		temporal_restart(job->roles[i].temporal);
-	job->run = run;
-	job->run_loaded = false;
-}
-
 static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role)
 {
 	struct baselines_run runs[LIMIT_BASELINE_RUNS];
@@ -270,7 +245,7 @@ static int by_number(const void *a, const void *b)
 	return ORDER(*(const int32_t *)a, *(const int32_t *)b);
 }
 
-void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+static void tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct incident_finding *e = fleet_detect_pending(f);
 	struct temporal_change c;
@@ -328,6 +303,31 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	fleet_pull_finding(f, job, e, now_ns);
 }
 
+/* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
+static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	const struct fleet_rank *lowest = NULL;
+	uint64_t run;
+
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		if (r->used && r->compared && r->rank >= 0 && (!lowest || r->rank < lowest->rank))
+			lowest = r;
+	}
+	run = lowest ? identity_of(f, lowest) : 0;
+	if (!run || run == job->run)
+		return;
+	for (uint32_t i = 0; i < job->role_count; i++)
+		temporal_finish(job->roles[i].temporal);
+	if (job->uniform) /* what was told of the run before has ended with it */
+		tell(f, job, now_ns);
+	for (uint32_t i = 0; i < job->role_count && job->run; i++)
+		temporal_restart(job->roles[i].temporal);
+	job->run = run;
+	job->run_loaded = false;
+}
+
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns)
 {
@@ -351,7 +351,7 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	free(of);
 	free(v);
 	if (changed)
-		fleet_temporal_tell(f, job, now_ns);
+		tell(f, job, now_ns);
 	if (!f->baselines || !job->run || now_ns - job->save_ns < SAVE_NS)
 		return;
 	job->save_ns = now_ns;
