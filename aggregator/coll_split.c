@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/idmap.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 
 #define FUNCS (RECORD_COLL_OTHER + 1u)
@@ -72,7 +73,7 @@ static int by_id(const void *a, const void *b)
 {
 	const struct coll_part *x = a, *y = b;
 
-	return x->id < y->id ? -1 : x->id > y->id;
+	return ORDER(x->id, y->id);
 }
 
 void coll_parts_finish(struct coll_parts *c)

@@ -11,6 +11,7 @@
 #include "analysis/thresholds.h"
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/order.h"
 
 #define PROBE_MAX     16u
 #define MORE_PER_RANK 8u
@@ -244,16 +245,14 @@ static int by_cohort(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return x->cohort != y->cohort	   ? (x->cohort < y->cohort ? -1 : 1)
-	       : x->enter_ns < y->enter_ns ? -1
-					   : x->enter_ns > y->enter_ns;
+	return ORDER(x->cohort, y->cohort) ?: ORDER(x->enter_ns, y->enter_ns);
 }
 
 static int by_node(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return x->node < y->node ? -1 : x->node > y->node;
+	return ORDER(x->node, y->node);
 }
 
 /* The ends of one collective, one per node, tell the clocks apart. */

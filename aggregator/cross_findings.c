@@ -7,6 +7,7 @@
 
 #include "aggregator/cross_private.h"
 #include "analysis/thresholds.h"
+#include "base/order.h"
 #include "base/room.h"
 
 
@@ -237,12 +238,9 @@ static double effect_of(const struct cross_culprit *k)
 
 static int worst_first(const void *a, const void *b)
 {
-	double x = effect_of(a), y = effect_of(b);
+	const struct cross_culprit *x = a, *y = b;
 
-	return x > y   ? -1
-	       : x < y ? 1
-		       : ((const struct cross_culprit *)a)->rank -
-			     ((const struct cross_culprit *)b)->rank;
+	return ORDER(effect_of(y), effect_of(x)) ?: ORDER(x->rank, y->rank);
 }
 
 static void say(const struct cross_finding *f, const struct cross_culprit *k, struct finding *out)

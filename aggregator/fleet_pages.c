@@ -11,6 +11,7 @@
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 #include "base/job_key.h"
+#include "base/order.h"
 #include "base/room.h"
 
 #define SLICE_JOBS 512u
@@ -94,9 +95,7 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->slot < y->slot ? -1 : x->slot > y->slot;
+	return ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
 }
 
 /* The places of a job's ranks in order; the caller frees. */

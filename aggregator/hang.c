@@ -14,6 +14,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 
 #define TIME_MAX (1ull << 62)
@@ -188,9 +189,7 @@ static int by_comm(const void *a, const void *b)
 {
 	const struct seat *x = a, *y = b;
 
-	if (x->comm->comm != y->comm->comm)
-		return x->comm->comm < y->comm->comm ? -1 : 1;
-	return x->slot < y->slot ? -1 : x->slot > y->slot;
+	return ORDER(x->comm->comm, y->comm->comm) ?: ORDER(x->slot, y->slot);
 }
 
 /* Where all are silent, the job may have ended in the middle of what the last beats tell, or nobody's

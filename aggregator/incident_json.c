@@ -11,6 +11,7 @@
 #include "aggregator/text.h"
 #include "aggregator/verdict.h"
 #include "base/limits.h"
+#include "base/order.h"
 
 #define NAMED_RANKS_MAX 256
 
@@ -18,7 +19,7 @@ static int by_number(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
 
-	return x < y ? -1 : x > y;
+	return ORDER(x, y);
 }
 
 /* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */

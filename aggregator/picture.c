@@ -17,7 +17,9 @@
 #include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
+#include "base/sorted.h"
 
 #define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
 /* Of the stack that a rank hangs in: a line of evidence has room for it. */
@@ -323,9 +325,7 @@ static int by_weight(const void *a, const void *b)
 	const struct entry *x = a, *y = b;
 	double p = x->total > x->off ? x->total : x->off, q = y->total > y->off ? y->total : y->off;
 
-	if (p > q || p < q)
-		return p > q ? -1 : 1;
-	return x->name < y->name ? -1 : x->name > y->name; /* which came first */
+	return ORDER(q, p) ?: ORDER(x->name, y->name); /* which came first */
 }
 
 /* ---- kernels ---- */
@@ -333,17 +333,11 @@ static int by_weight(const void *a, const void *b)
 /* The step that holds t; step_count: none. */
 static uint32_t step_at(const struct window *w, uint64_t t)
 {
-	uint32_t low = 0, high = w->step_count;
+	uint32_t at = w->step_count ?
+			      (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) :
+			      0;
 
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (w->steps[middle].step.end_ns <= t)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < w->step_count && w->steps[low].step.begin_ns <= t ? low : w->step_count;
+	return at < w->step_count && w->steps[at].step.begin_ns <= t ? at : w->step_count;
 }
 
 static void kernel_add(struct entry *e, const struct record *r)

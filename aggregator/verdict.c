@@ -15,6 +15,7 @@
 #include "aggregator/verdict_sketch.h"
 #include "analysis/thresholds.h"
 #include "base/limits.h"
+#include "base/order.h"
 
 /* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
  * where fewer than two sent a window. */
@@ -131,9 +132,7 @@ static int by_loss(const void *a, const void *b)
 			    *y = *(const struct member *const *)b;
 	double p = loss_of(x), q = loss_of(y);
 
-	if (p > q || p < q)
-		return p > q ? -1 : 1;
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
+	return ORDER(q, p) ?: ORDER(x->rank, y->rank);
 }
 
 /* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
@@ -422,9 +421,7 @@ static int by_cost(const void *a, const void *b)
 {
 	const struct part *x = a, *y = b;
 
-	if (x->lost_ns > y->lost_ns || x->lost_ns < y->lost_ns)
-		return x->lost_ns > y->lost_ns ? -1 : 1;
-	return x->group < y->group ? -1 : x->group > y->group;
+	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
 }
 
 /* Sorts the groups by cost and returns how many of them explain enough of the loss. The ranks of the others

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 
 struct share {
@@ -155,7 +156,7 @@ static int by_mean(const void *a, const void *b)
 {
 	const struct waterline_row *x = a, *y = b;
 
-	return x->mean > y->mean ? -1 : x->mean < y->mean ? 1 : strcmp(x->name, y->name);
+	return ORDER(y->mean, x->mean) ?: strcmp(x->name, y->name);
 }
 
 /* Which of the kept sketches are asked about. */
