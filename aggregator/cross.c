@@ -244,12 +244,6 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 		      lost);
 }
 
-static bool coll_is_sane(const struct beat_coll *k)
-{
-	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX &&
-	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
-}
-
 /* Beats of one interval tell the same collectives, and the ranks that come before the first whose
  * numbering is known find none of theirs: they look again in the next beat. */
 static uint32_t vote_again(struct cross *c, struct cross_slot *s)
@@ -278,7 +272,7 @@ static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 	for (uint32_t i = b->coll_count; s->unmatched && i-- && n < LIMIT_CROSS_UNMATCHED;) {
 		const struct beat_coll *k = &b->colls[i];
 
-		if (coll_is_sane(k))
+		if (cross_colls_is_sane(k))
 			s->unmatched[n++] =
 			    (struct cross_unmatched){k->comm, k->step, k->func, k->seq};
 	}
@@ -293,7 +287,7 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
 		const struct cross_instance *in =
-		    coll_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
+		    cross_colls_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
 
 		if (!in)
 			continue;

@@ -181,10 +181,9 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 	e->end_ns = end ? (float)(end - in->base_unix_ns) : NAN;
 }
 
-static bool is_sane(const struct beat_coll *k)
+bool cross_colls_is_sane(const struct beat_coll *k)
 {
-	return k->step < CROSS_STEP_MAX && (k->call_ns || k->begin_ns) &&
-	       k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
+	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
 	       k->end_ns < CROSS_TIME_MAX;
 }
 
@@ -204,7 +203,7 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 		uint64_t key = key_of(k->comm, k->func, k->seq);
 		struct cross_instance *in;
 
-		if (!is_sane(k)) {
+		if (!cross_colls_is_sane(k) || (!k->call_ns && !k->begin_ns)) {
 			c->stats.bad++;
 			continue;
 		}

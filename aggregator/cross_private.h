@@ -166,6 +166,7 @@ struct cross {
 /* cross.c */
 bool cross_alive(const struct cross_slot *s, uint64_t now_ns);
 /* cross_colls.c */
+bool cross_colls_is_sane(const struct beat_coll *k);
 struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t func,
 					uint32_t seq);
 void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,

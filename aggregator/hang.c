@@ -353,18 +353,19 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 	       (out->waiting > 1 && out->ranks <= out->waiting);
 }
 
-/* The better explanation of the two: a difference, then a kernel that does not end, then missing
- * ranks that wait for nobody. */
+/* A difference, then a kernel that does not end, then missing ranks that wait for nobody. */
+static uint32_t weight_of(const struct verdict *v)
+{
+	return (v->odd > 0) * 8u + (v->cause == CAUSE_HANG_KERNEL) * 4u + (v->rooted > 0) * 2u +
+	       (v->missing > 0);
+}
+
+/* The better explanation of the two. */
 static bool explains_more(const struct verdict *a, const struct verdict *b)
 {
-	uint32_t x = (a->odd > 0) * 8u + (a->cause == CAUSE_HANG_KERNEL) * 4u +
-		     (a->rooted > 0) * 2u + (a->missing > 0);
-	uint32_t y = (b->odd > 0) * 8u + (b->cause == CAUSE_HANG_KERNEL) * 4u +
-		     (b->rooted > 0) * 2u + (b->missing > 0);
+	uint32_t x = weight_of(a), y = weight_of(b);
 
-	if (x != y)
-		return x > y;
-	return a->since_ns < b->since_ns;
+	return x != y ? x > y : a->since_ns < b->since_ns;
 }
 
 /* ---- telling ---- */
