@@ -11,11 +11,6 @@
 #include "aggregator/text.h"
 #include "base/job_key.h"
 
-static const char *name_of(const char *const *names, size_t count, uint32_t i)
-{
-	return i < count ? names[i] : "unknown";
-}
-
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES])
 {
 	uint32_t n = 0;
@@ -226,7 +221,7 @@ static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64
 		json_array_append_new(
 		    list,
 		    json_pack("{s:o, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "function",
-			      text_json(r->name), "kind", name_of(kinds, 3, r->kind), "sketches",
+			      text_json(r->name), "kind", fleet_name_of(kinds, 3, r->kind), "sketches",
 			      (int)r->sketches, "mean", r->mean, "sigma", r->sigma, "line",
 			      r->mean + WATERLINE_SPREADS * r->sigma, "median", r->median,
 			      "spread", r->spread, "self_median", r->self_median, "highest",

@@ -178,11 +178,6 @@ static void put_text(struct buf *b, const char *before, const char *text)
 	json_decref(j);
 }
 
-static const char *name_of(const char *const *names, size_t count, uint32_t i)
-{
-	return i < count ? names[i] : "unknown";
-}
-
 static const char *truth(bool v)
 {
 	return v ? "true" : "false";
@@ -224,8 +219,8 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	put_times(b, s);
 	buf_printf(b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
 		   (unsigned long long)s->events, (unsigned long long)s->lost,
-		   name_of(traces, 3, s->trace_state), name_of(cuptis, 6, s->cupti_state),
-		   name_of(models, 3, s->model_state));
+		   fleet_name_of(traces, 3, s->trace_state), fleet_name_of(cuptis, 6, s->cupti_state),
+		   fleet_name_of(models, 3, s->model_state));
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
 	put_text(b, ",\"role\":", r->role);

@@ -194,6 +194,11 @@ struct fleet {
 	size_t save_room;
 };
 
+static inline const char *fleet_name_of(const char *const *names, size_t count, uint32_t i)
+{
+	return i < count ? names[i] : "unknown";
+}
+
 /* fleet.c */
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);

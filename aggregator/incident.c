@@ -758,10 +758,9 @@ static uint64_t last_fault_end(const struct incident *i)
 	return last;
 }
 
-/* NULL: none, or nobody. */
-static const struct member *find_member(const struct incident *i, int32_t rank)
+const struct member *incident_member(const struct incident *i, int32_t rank)
 {
-	for (uint32_t k = 0; rank >= 0 && k < i->member_count; k++)
+	for (uint32_t k = 0; k < i->member_count; k++)
 		if (i->members[k].rank == rank)
 			return &i->members[k];
 	return NULL;
@@ -770,7 +769,7 @@ static const struct member *find_member(const struct incident *i, int32_t rank)
 /* Until when the rank was slow itself, for however long; 0: never, or nobody. */
 static uint64_t slow_until(const struct incident *i, int32_t rank)
 {
-	const struct member *m = find_member(i, rank);
+	const struct member *m = rank >= 0 ? incident_member(i, rank) : NULL;
 
 	if (!m)
 		return 0;
@@ -807,7 +806,7 @@ static bool continues(const struct incident *i, const uint8_t *anomaly_id)
  * fault lasted does not carry that on into a fault of its own. */
 static bool goes_on(const struct incident *i, const struct newcomer *n)
 {
-	const struct member *m = find_member(i, n->suspect);
+	const struct member *m = n->suspect >= 0 ? incident_member(i, n->suspect) : NULL;
 
 	return continues(i, n->anomaly_id) &&
 	       (n->suspect < 0 || i->ranks_dropped || !last_fault_end(i) || (m && is_long(m)));

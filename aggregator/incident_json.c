@@ -249,12 +249,9 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 				const struct verdict *v, const struct cost *first, uint64_t duration_ns)
 {
 	struct incident_judgement one = *j;
-	const struct member *m = NULL;
+	const struct member *m = v->rank_count ? incident_member(i, v->ranks[0]) : NULL;
 	struct run steps;
 
-	for (uint32_t k = 0; v->rank_count && k < i->member_count && !m; k++)
-		if (i->members[k].rank == v->ranks[0])
-			m = &i->members[k];
 	if (!m)
 		return *first;
 	one.lead = m;

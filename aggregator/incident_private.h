@@ -174,6 +174,8 @@ int incident_share_compare(const struct incident *a, const struct incident *b);
 /* Sums up the pictures of every share. */
 void incident_share_weigh(const struct incident_set *s);
 void incident_run_merge(struct run *to, const struct run *from);
+/* The first of that rank; NULL: none. */
+const struct member *incident_member(const struct incident *i, int32_t rank);
 uint64_t incident_member_key(int32_t rank, const char *node);
 #define INCIDENT_REASON(m, r) ((m)->reasons >> (r)&1)
 
