@@ -37,18 +37,15 @@
 struct settings {
 	char nng_listen[256], http_listen[128], http_hosts[HTTP_HOSTS_BYTES];
 	char store_dir[1024], symbols_dir[1024];
-	uint64_t contexts, store_max_bytes, store_reserve_bytes;
-	uint64_t window_age_ns, incident_age_ns;
-	uint64_t gap_ns, silence_ns, memory_ns;
-	uint64_t alive_ns, forget_ns, hang_ns, waterline_ns, baseline_age_ns;
-	int detect_mode; /* enum peers_mode */
-	bool pull;
-	uint64_t symbols_max_bytes, symbols_index_bytes;
 	char alert_webhook[1024], alert_link[256];
-	uint64_t alert_repeat_ns;
-	bool symbols_upload, symbols_evict, symbols_debuginfod;
+	uint64_t contexts, alert_repeat_ns;
+	int detect_mode; /* enum peers_mode */
 	bool verify;
 	int level;
+	/* as the parts take them, but for what is not set */
+	struct commit_config commit;
+	struct fleet_config fleet;
+	struct symbols_config symbols;
 };
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
@@ -69,23 +66,23 @@ static const struct config_key keys[] = {
 	KEY(store_dir, "store.dir", CONFIG_STRING, "",
 	    "directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	    "~/.local/state/sysom-aggregator"),
-	KEY(store_max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
+	KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
 	    "above this the oldest windows lose their evidence; 0: no bound"),
-	KEY(store_reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
+	KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
 	    "with less free space than this on the disk, windows are told to come again"),
-	KEY(window_age_ns, "retention.windows", CONFIG_DURATION, "7d", "how long windows are kept",
+	KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d", "how long windows are kept",
 	    .min = 60e9, .max = 3650 * 86400e9),
-	KEY(incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
+	KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
 	    "how long incidents are kept", .min = 60e9, .max = 3650 * 86400e9),
-	KEY(baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
+	KEY(fleet.baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
 	    "how long a run is remembered as what is normal of its job", .min = 60e9,
 	    .max = 3650 * 86400e9),
-	KEY(gap_ns, "incident.gap", CONFIG_DURATION, "5s",
+	KEY(commit.incident.gap_ns, "incident.gap", CONFIG_DURATION, "5s",
 	    "windows of a job that are no further apart belong to one incident", .min = 0,
 	    .max = 3600e9),
-	KEY(silence_ns, "incident.silence", CONFIG_DURATION, "30s",
+	KEY(commit.incident.silence_ns, "incident.silence", CONFIG_DURATION, "30s",
 	    "an incident is closed after so long without a window", .min = 1e9, .max = 86400e9),
-	KEY(memory_ns, "incident.memory", CONFIG_DURATION, "2h",
+	KEY(commit.incident.memory_ns, "incident.memory", CONFIG_DURATION, "2h",
 	    "how long late windows may still join a closed incident", .min = 1e9, .max = 86400e9),
 	KEY(alert_webhook, "alert.webhook", CONFIG_STRING, "",
 	    "URL of Alertmanager's v2 endpoint, http://HOST:9093/api/v2/alerts; empty: no alerts"),
@@ -93,31 +90,31 @@ static const struct config_key keys[] = {
 	    "what alerts link to: this server's HTTP address as people reach it; empty: no link"),
 	KEY(alert_repeat_ns, "alert.repeat", CONFIG_DURATION, "1m",
 	    "an alert that fires is sent again so often", .min = 1e9, .max = 3600e9),
-	KEY(alive_ns, "fleet.alive", CONFIG_DURATION, "15s", "a rank is alive so long after its beat",
+	KEY(fleet.alive_ns, "fleet.alive", CONFIG_DURATION, "15s", "a rank is alive so long after its beat",
 	    .min = 1e9, .max = 3600e9),
-	KEY(forget_ns, "fleet.forget", CONFIG_DURATION, "10m", "a rank is forgotten after so long",
+	KEY(fleet.forget_ns, "fleet.forget", CONFIG_DURATION, "10m", "a rank is forgotten after so long",
 	    .min = 1e9, .max = 86400e9),
 	KEY(detect_mode, "detect.mode", CONFIG_ENUM, "robust",
 	    "how ranks are compared: robust, or mean + k sigma as SysOM-AI has it",
 	    .choices = "robust|sysom"),
-	KEY(hang_ns, "detect.hang", CONFIG_DURATION, "20s",
+	KEY(fleet.hang_ns, "detect.hang", CONFIG_DURATION, "20s",
 	    "how long a collective may take before its job is said to hang; at least ten steps",
 	    .min = 1e9, .max = 86400e9),
-	KEY(waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
+	KEY(fleet.waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
 	    "sliding window over which the shares of functions are normal", .min = 60e9, .max = 86400e9),
-	KEY(pull, "detect.pull", CONFIG_BOOL, "true",
+	KEY(fleet.pull, "detect.pull", CONFIG_BOOL, "true",
 	    "ask the nodes of a job with a suspect for windows of it and of its healthy peers"),
 	KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
 	    "Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
-	KEY(symbols_upload, "symbols.upload", CONFIG_BOOL, "true",
+	KEY(symbols.upload, "symbols.upload", CONFIG_BOOL, "true",
 	    "take symbol files over HTTP; whoever reaches it can name functions"),
-	KEY(symbols_max_bytes, "symbols.max_bytes", CONFIG_BYTES, "20 GiB",
+	KEY(symbols.max_bytes, "symbols.max_bytes", CONFIG_BYTES, "20 GiB",
 	    "of symbol files; 0: no bound"),
-	KEY(symbols_evict, "symbols.evict", CONFIG_BOOL, "true",
+	KEY(symbols.evict, "symbols.evict", CONFIG_BOOL, "true",
 	    "above that the longest unused go; false: uploads are refused"),
-	KEY(symbols_index_bytes, "symbols.index_bytes", CONFIG_BYTES, "8 GiB",
+	KEY(symbols.index_max_bytes, "symbols.index_bytes", CONFIG_BYTES, "8 GiB",
 	    "of the indexes made of them; the longest unused go", .min = 1 << 20, .max = 1e15),
-	KEY(symbols_debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
+	KEY(symbols.debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
 	    "ask the servers of DEBUGINFOD_URLS for what is not here; a request may wait for them"),
 	KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
 	    .choices = "error|warn|info|debug"),
@@ -180,19 +177,13 @@ static int start_symbols(struct aggregator *a)
 {
 	const struct settings *s = &a->settings;
 	char dir[1100];
-	struct symbols_config c = {
-		.dir = dir,
-		.upload = s->symbols_upload,
-		.evict = s->symbols_evict,
-		.debuginfod = s->symbols_debuginfod,
-		.max_bytes = s->symbols_max_bytes,
-		.index_max_bytes = s->symbols_index_bytes,
-		.reserve_bytes = s->store_reserve_bytes,
-	};
+	struct symbols_config c = s->symbols;
 	int err;
 
 	snprintf(dir, sizeof(dir), "%s%s", *s->symbols_dir ? s->symbols_dir : s->store_dir,
 		 *s->symbols_dir ? "" : "/symbols");
+	c.dir = dir;
+	c.reserve_bytes = s->commit.reserve_bytes;
 	err = symbols_open(&a->symbols, &c);
 	if (err)
 		log_error("symbols", "dir=%s why=\"%s\"", dir, strerror(-err));
@@ -222,15 +213,11 @@ static void on_finding(void *arg, const struct incident_finding *f)
 
 static int start_fleet(struct aggregator *a)
 {
-	const struct settings *s = &a->settings;
-	struct fleet_config c = {
-		.alive_ns = s->alive_ns, .forget_ns = s->forget_ns,
-		.sysom = s->detect_mode == PEERS_SYSOM, .hang_ns = s->hang_ns,
-		.waterline_ns = s->waterline_ns, .pull = s->pull,
-		.baseline_age_ns = s->baseline_age_ns,
-	};
-	int err = fleet_open_with(&a->fleet, &c);
+	struct fleet_config c = a->settings.fleet;
+	int err;
 
+	c.sysom = a->settings.detect_mode == PEERS_SYSOM;
+	err = fleet_open_with(&a->fleet, &c);
 	if (!err)
 		fleet_on_finding(a->fleet, on_finding, a);
 	return err;
@@ -285,20 +272,7 @@ static int start_api(struct aggregator *a)
 static int start(struct aggregator *a)
 {
 	const struct settings *s = &a->settings;
-	struct commit_config c = {
-		.dir = s->store_dir,
-		.incident = { .gap_ns = s->gap_ns, .silence_ns = s->silence_ns,
-			      .memory_ns = s->memory_ns },
-		.retell_ns = RETELL_NS,
-		.window_age_ns = s->window_age_ns,
-		.incident_age_ns = s->incident_age_ns,
-		.max_bytes = s->store_max_bytes,
-		.reserve_bytes = s->store_reserve_bytes,
-		.name = name_function,
-		.opened = on_store_opened,
-		.named = files_of_names,
-		.name_arg = a,
-	};
+	struct commit_config c = s->commit;
 	int err = loop_open(&a->loop);
 
 	/* before any thread, so that only the loop sees them */
@@ -315,7 +289,13 @@ static int start(struct aggregator *a)
 	err = start_alerts(a);
 	if (err)
 		return err;
+	c.dir = s->store_dir;
+	c.retell_ns = RETELL_NS;
 	c.alert = a->alert;
+	c.name = name_function;
+	c.opened = on_store_opened;
+	c.named = files_of_names;
+	c.name_arg = a;
 	err = commit_open(&a->commit, &c, a->fleet);
 	if (err) {
 		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
@@ -362,6 +342,7 @@ static bool same_address(const char *url, const char *listen)
 static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
+	const struct commit_config *c = &s->commit;
 	const char *bad = NULL;
 	struct http_hosts hosts;
 
@@ -375,18 +356,18 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
 	else if (same_address(s->nng_listen, s->http_listen))
 		bad = "nng.listen and http.listen are the same address";
-	else if (s->window_age_ns > s->incident_age_ns)
+	else if (c->window_age_ns > c->incident_age_ns)
 		bad = "retention.windows is longer than retention.incidents, with which they go";
-	else if (s->gap_ns > s->silence_ns)
+	else if (c->incident.gap_ns > c->incident.silence_ns)
 		bad = "incident.gap is longer than incident.silence";
-	else if (s->silence_ns > s->memory_ns)
+	else if (c->incident.silence_ns > c->incident.memory_ns)
 		bad = "incident.silence is longer than incident.memory";
-	else if (s->memory_ns > s->incident_age_ns)
+	else if (c->incident.memory_ns > c->incident_age_ns)
 		bad = "incident.memory is longer than retention.incidents";
 	else if (*s->alert_webhook && !alert_is_url(s->alert_webhook))
 		return config_refuse(why, why_bytes, "alert.webhook", s->alert_webhook,
 				     "neither an http:// nor an https:// URL");
-	else if (s->alive_ns > s->forget_ns)
+	else if (s->fleet.alive_ns > s->fleet.forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";
 	if (!bad)
 		return 0;

@@ -12,6 +12,7 @@
 
 #include "aggregator/text.h"
 #include "base/clock.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -67,20 +68,6 @@ static void put_time(json_t *to, const char *key, uint64_t unix_ns)
 	json_object_set_new(to, key, json_string(text));
 }
 
-static const char *text_of(const json_t *j, const char *key)
-{
-	const char *t = json_string_value(json_object_get(j, key));
-
-	return t ? t : "";
-}
-
-static uint64_t time_of(const json_t *j, const char *key)
-{
-	json_int_t v = json_integer_value(json_object_get(j, key));
-
-	return v > 0 ? (uint64_t)v : 0;
-}
-
 static void put_list(json_t *to, const char *key, const json_t *list)
 {
 	char text[512] = "";
@@ -116,22 +103,20 @@ static json_t *annotations_of(const json_t *incident)
 	json_t *out = json_object(), *others = json_object_get(incident, "diagnoses");
 	char also[512] = "";
 
-	json_object_set_new(out, "summary", json_string(text_of(d, "summary")));
-	json_object_set_new(out, "cause", json_string(text_of(d, "cause")));
-	json_object_set_new(out, "layer", json_string(text_of(d, "layer")));
-	json_object_set_new(out, "remedy", json_string(text_of(d, "remedy")));
-	json_object_set_new(out, "symptom", json_string(text_of(incident, "symptom")));
+	json_object_set_new(out, "summary", json_string(jsonget_text(d, "summary")));
+	json_object_set_new(out, "cause", json_string(jsonget_text(d, "cause")));
+	json_object_set_new(out, "layer", json_string(jsonget_text(d, "layer")));
+	json_object_set_new(out, "remedy", json_string(jsonget_text(d, "remedy")));
+	json_object_set_new(out, "symptom", json_string(jsonget_text(incident, "symptom")));
 	put_list(out, "ranks", json_object_get(incident, "ranks"));
 	put_list(out, "nodes", json_object_get(incident, "nodes"));
-	put_number(out, "confidence", json_number_value(json_object_get(d, "confidence")));
-	put_number(out, "effect_ms", json_number_value(json_object_get(d, "effect_ms")));
-	put_number(out, "gpu_hours_lost",
-		   json_number_value(json_object_get(incident, "gpu_hours_lost")));
-	put_number(out, "gpu_hours_per_day",
-		   json_number_value(json_object_get(incident, "gpu_hours_per_day")));
+	put_number(out, "confidence", jsonget_number(d, "confidence"));
+	put_number(out, "effect_ms", jsonget_number(d, "effect_ms"));
+	put_number(out, "gpu_hours_lost", jsonget_number(incident, "gpu_hours_lost"));
+	put_number(out, "gpu_hours_per_day", jsonget_number(incident, "gpu_hours_per_day"));
 	for (size_t k = 1; k < json_array_size(others); k++)
 		snprintf(also + strlen(also), sizeof(also) - strlen(also), "%s%.200s",
-			 k > 1 ? "; " : "", text_of(json_array_get(others, k), "summary"));
+			 k > 1 ? "; " : "", jsonget_text(json_array_get(others, k), "summary"));
 	if (*also)
 		json_object_set_new(out, "also", text_json(also));
 	return out;
@@ -146,8 +131,8 @@ static const char *severity_of(const char *symptom)
 
 json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns)
 {
-	const char *symptom = text_of(incident, "symptom"), *id = text_of(incident, "id");
-	bool open = !strcmp(text_of(incident, "state"), "open");
+	const char *symptom = jsonget_text(incident, "symptom"), *id = jsonget_text(incident, "id");
+	bool open = !strcmp(jsonget_text(incident, "state"), "open");
 	json_t *out;
 
 	if (!*id || !strcmp(symptom, "hiccup"))
@@ -155,11 +140,11 @@ json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_un
 	out = json_object();
 	json_object_set_new(out, "labels",
 			    json_pack("{s:s, s:s, s:s, s:s}", "alertname", "SysomIncident",
-				      "incident", id, "job", text_of(incident, "job"), "severity",
+				      "incident", id, "job", jsonget_text(incident, "job"), "severity",
 				      severity_of(symptom)));
 	json_object_set_new(out, "annotations", annotations_of(incident));
-	put_time(out, "startsAt", time_of(incident, "begin_unix_ns"));
-	put_time(out, "endsAt", open ? expires_unix_ns : time_of(incident, "end_unix_ns"));
+	put_time(out, "startsAt", jsonget_unsigned(incident, "begin_unix_ns"));
+	put_time(out, "endsAt", open ? expires_unix_ns : jsonget_unsigned(incident, "end_unix_ns"));
 	if (*link) {
 		char url[512];
 
@@ -187,26 +172,26 @@ static struct slot *slot_of(struct alert *a, const char *id)
 static bool is_about_the_same(const json_t *a, const json_t *b)
 {
 	const json_t *x = json_object_get(a, "diagnoses"), *y = json_object_get(b, "diagnoses");
-	bool same = !strcmp(text_of(a, "state"), text_of(b, "state")) &&
-		    !strcmp(text_of(a, "symptom"), text_of(b, "symptom")) &&
+	bool same = !strcmp(jsonget_text(a, "state"), jsonget_text(b, "state")) &&
+		    !strcmp(jsonget_text(a, "symptom"), jsonget_text(b, "symptom")) &&
 		    json_equal(json_object_get(a, "ranks"), json_object_get(b, "ranks")) &&
 		    json_array_size(x) == json_array_size(y);
 
 	for (size_t k = 0; same && k < json_array_size(x); k++)
-		same = !strcmp(text_of(json_array_get(x, k), "cause"),
-			       text_of(json_array_get(y, k), "cause"));
+		same = !strcmp(jsonget_text(json_array_get(x, k), "cause"),
+			       jsonget_text(json_array_get(y, k), "cause"));
 	return same;
 }
 
 void alert_push(struct alert *a, const json_t *incident)
 {
-	const char *id = text_of(incident, "id");
+	const char *id = jsonget_text(incident, "id");
 	json_t *copy;
 	struct slot *s;
 
 	if (!*id || strlen(id) >= ID_BYTES)
 		return;
-	if (!strcmp(text_of(incident, "symptom"), "hiccup")) { /* what was told of it holds no more */
+	if (!strcmp(jsonget_text(incident, "symptom"), "hiccup")) { /* what was told of it holds no more */
 		alert_resolve(a, id, clock_realtime_ns());
 		return;
 	}
@@ -216,12 +201,12 @@ void alert_push(struct alert *a, const json_t *incident)
 	if (s) {
 		/* an alert's start stays, also when earlier windows come in late */
 		if (!s->id[0])
-			s->begin_unix_ns = time_of(incident, "begin_unix_ns");
+			s->begin_unix_ns = jsonget_unsigned(incident, "begin_unix_ns");
 		s->at_once |= !s->id[0] || !is_about_the_same(s->incident, copy);
 		text_copy(s->id, sizeof(s->id), id);
 		json_decref(s->incident);
 		s->incident = copy;
-		s->resolved = strcmp(text_of(incident, "state"), "open") != 0;
+		s->resolved = strcmp(jsonget_text(incident, "state"), "open") != 0;
 		s->changed = true;
 		pthread_cond_signal(&a->wake);
 	} else {
@@ -279,7 +264,7 @@ static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *
 		}
 		put_time(one, "startsAt", s->begin_unix_ns);
 		/* its fault may have turned out to be another time's than it seemed at first */
-		if (s->resolved && time_of(s->incident, "end_unix_ns") < s->begin_unix_ns)
+		if (s->resolved && jsonget_unsigned(s->incident, "end_unix_ns") < s->begin_unix_ns)
 			put_time(one, "endsAt", s->begin_unix_ns);
 		json_array_append_new(list, one);
 		taken[(*count)++] = k;

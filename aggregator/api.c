@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One thread reads from all connections and answers /healthz; everything else goes to the workers of
- * api_pool.h, or, with a body, to api_symbols.h's. */
+ * api_pool.h, or, with a body, to those of api_symbols.h. */
 #include "aggregator/api.h"
 
 #include <arpa/inet.h>
@@ -28,14 +28,21 @@ struct api {
 	struct MHD_Daemon *daemon;
 	struct http_hosts hosts;
 	struct api_sources sources;
+	struct store *readers[LIMIT_API_WORKERS]; /* of the pool's threads */
 	struct api_pool *pool;
 	struct api_counts counts;
 	struct idle idle; /* of the one thread */
 };
 
+struct question {
+	struct api_job job; /* the first */
+	struct http_query query;
+	struct api_answer answer;
+};
+
 /* Of one request, from its headers on. */
 struct request {
-	struct api_job *job;	     /* GET and HEAD, once it is with the workers */
+	struct question *question;   /* GET and HEAD, once it is with the workers */
 	struct api_request *symbols; /* what has a body */
 };
 
@@ -118,9 +125,9 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 		return;
 	if (r->symbols)
 		api_symbols_forget(r->symbols);
-	if (r->job)
-		buf_fini(&r->job->answer.body);
-	free(r->job);
+	if (r->question)
+		buf_fini(&r->question->answer.body);
+	free(r->question);
 	free(r);
 }
 
@@ -174,9 +181,10 @@ static enum MHD_Result on_argument(void *arg, enum MHD_ValueKind kind, const cha
 static enum MHD_Result on_get(struct api *api, struct MHD_Connection *c, const char *url,
 			      struct request *r)
 {
-	if (r->job)
-		return api_pool_is_done(api->pool, r->job) ? send_answer(api, c, &r->job->answer) :
-							     MHD_YES;
+	struct question *q = r->question;
+
+	if (q)
+		return api_pool_is_done(api->pool, &q->job) ? send_answer(api, c, &q->answer) : MHD_YES;
 	if (!strcmp(url, "/healthz")) {
 		struct api_answer a;
 
@@ -184,15 +192,15 @@ static enum MHD_Result on_get(struct api *api, struct MHD_Connection *c, const c
 		buf_puts(&a.body, "{\"status\":\"ok\"}\n");
 		return send_answer(api, c, &a);
 	}
-	r->job = calloc(1, sizeof(*r->job));
-	if (!r->job)
+	q = r->question = calloc(1, sizeof(*q));
+	if (!q)
 		return MHD_NO;
-	api_answer_init(&r->job->answer);
-	r->job->connection = c;
-	http_query_init(&r->job->query, url);
-	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &r->job->query);
+	api_answer_init(&q->answer);
+	q->job.connection = c;
+	http_query_init(&q->query, url);
+	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &q->query);
 	idle_set_busy(&api->idle, connection_fd(c), true);
-	if (api_pool_push(api->pool, r->job))
+	if (api_pool_push(api->pool, &q->job))
 		return MHD_YES;
 	atomic_fetch_add(&api->counts.busy, 1);
 	return send_error(api, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait");
@@ -281,6 +289,31 @@ static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 	log_debug("http", "message=\"%.*s\"", (int)n, line);
 }
 
+static void answer(void *arg, uint32_t thread, struct api_job *job, bool stopping)
+{
+	const struct api *a = arg;
+	struct question *q = (struct question *)job;
+	struct api_sources sources = a->sources;
+
+	sources.store = a->readers[thread];
+	if (stopping)
+		api_answer_error(&q->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping");
+	else
+		api_route(&sources, &q->query, &q->answer);
+}
+
+static int open_pool(struct api *a, const char *store_dir)
+{
+	const struct api_pool_config pool = { .threads = LIMIT_API_WORKERS,
+					      .waiting_max = LIMIT_API_WAITING, .work = answer,
+					      .arg = a };
+	int err = 0;
+
+	for (uint32_t i = 0; i < LIMIT_API_WORKERS && !err; i++)
+		err = store_open_reader(&a->readers[i], store_dir);
+	return err ? err : api_pool_open(&a->pool, &pool);
+}
+
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources)
 {
 	struct api *a = calloc(1, sizeof(*a));
@@ -300,7 +333,7 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 	if (!err)
 		err = api_symbols_open(&a->sources.symbols, config->symbols);
 	if (!err)
-		err = api_pool_open(&a->pool, &a->sources, config->store_dir);
+		err = open_pool(a, config->store_dir);
 	if (!err) {
 		if (address.ss_family == AF_INET6)
 			flags |= MHD_USE_IPv6;
@@ -334,6 +367,8 @@ void api_close(struct api *a)
 	if (a->daemon)
 		MHD_stop_daemon(a->daemon);
 	api_pool_close(a->pool);
+	for (uint32_t i = 0; i < LIMIT_API_WORKERS; i++)
+		store_close(a->readers[i]);
 	api_symbols_close(a->sources.symbols);
 	free(a);
 }

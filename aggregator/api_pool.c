@@ -12,16 +12,16 @@
 
 struct worker {
 	struct api_pool *pool;
-	struct api_sources sources; /* with a reader of its own */
 	pthread_t thread;
-	bool started;
 };
 
 struct api_pool {
+	struct api_pool_config config;
 	struct worker workers[LIMIT_API_WORKERS];
+	uint32_t started;
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t more;
-	struct api_job *first, **last;
+	STAILQ_HEAD(, api_job) jobs;
 	uint32_t waiting;
 	bool stopping;
 };
@@ -39,57 +39,49 @@ static void finish(struct api_pool *p, struct api_job *job)
 
 static void *run(void *arg)
 {
-	struct worker *w = arg;
+	const struct worker *w = arg;
 	struct api_pool *p = w->pool;
 
-	/* of this thread: where cores are short, detection and /healthz come before lists */
+	/* of this thread: where cores are short, detection and /healthz come before answers */
 	setpriority(PRIO_PROCESS, 0, WORKER_NICE);
 	for (;;) {
 		struct api_job *job;
 		bool stopping;
 
 		pthread_mutex_lock(&p->lock);
-		while (!p->first && !p->stopping)
+		while (STAILQ_EMPTY(&p->jobs) && !p->stopping)
 			pthread_cond_wait(&p->more, &p->lock);
-		job = p->first;
+		job = STAILQ_FIRST(&p->jobs);
 		stopping = p->stopping;
 		if (job) {
-			p->first = job->next;
-			if (!p->first)
-				p->last = &p->first;
+			STAILQ_REMOVE_HEAD(&p->jobs, next);
 			p->waiting--;
 		}
 		pthread_mutex_unlock(&p->lock);
 		if (!job)
 			return NULL;
-		if (stopping)
-			api_answer_error(&job->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping");
-		else
-			api_route(&w->sources, &job->query, &job->answer);
+		p->config.work(p->config.arg, (uint32_t)(w - p->workers), job, stopping);
 		finish(p, job);
 	}
 }
 
-int api_pool_open(struct api_pool **out, const struct api_sources *sources, const char *store_dir)
+int api_pool_open(struct api_pool **out, const struct api_pool_config *config)
 {
 	struct api_pool *p = calloc(1, sizeof(*p));
 	int err = 0;
 
 	if (!p)
 		return -ENOMEM;
-	p->last = &p->first;
+	p->config = *config;
+	STAILQ_INIT(&p->jobs);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->more, NULL);
-	for (uint32_t i = 0; i < LIMIT_API_WORKERS && !err; i++) {
-		struct worker *w = &p->workers[i];
+	while (p->started < config->threads && !err) {
+		struct worker *w = &p->workers[p->started];
 
 		w->pool = p;
-		w->sources = *sources;
-		w->sources.store = NULL;
-		err = store_open_reader(&w->sources.store, store_dir);
-		if (!err)
-			err = -pthread_create(&w->thread, NULL, run, w);
-		w->started = !err;
+		err = -pthread_create(&w->thread, NULL, run, w);
+		p->started += !err;
 	}
 	if (err) {
 		api_pool_close(p);
@@ -107,11 +99,8 @@ void api_pool_stop(struct api_pool *p)
 	p->stopping = true;
 	pthread_cond_broadcast(&p->more);
 	pthread_mutex_unlock(&p->lock);
-	for (uint32_t i = 0; i < LIMIT_API_WORKERS; i++) {
-		if (p->workers[i].started)
-			pthread_join(p->workers[i].thread, NULL);
-		p->workers[i].started = false;
-	}
+	while (p->started)
+		pthread_join(p->workers[--p->started].thread, NULL);
 }
 
 void api_pool_close(struct api_pool *p)
@@ -119,8 +108,6 @@ void api_pool_close(struct api_pool *p)
 	if (!p)
 		return;
 	api_pool_stop(p);
-	for (uint32_t i = 0; i < LIMIT_API_WORKERS; i++)
-		store_close(p->workers[i].sources.store);
 	pthread_cond_destroy(&p->more);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
@@ -131,12 +118,10 @@ bool api_pool_push(struct api_pool *p, struct api_job *job)
 	bool room;
 
 	pthread_mutex_lock(&p->lock);
-	room = !p->stopping && p->waiting < LIMIT_API_WAITING;
+	room = !p->stopping && p->waiting < p->config.waiting_max;
 	if (room) {
 		MHD_suspend_connection(job->connection);
-		job->next = NULL;
-		*p->last = job;
-		p->last = &job->next;
+		STAILQ_INSERT_TAIL(&p->jobs, job, next);
 		p->waiting++;
 		pthread_cond_signal(&p->more);
 	}

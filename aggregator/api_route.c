@@ -27,16 +27,8 @@ void api_answer_init(struct api_answer *a)
 
 static void answer_json(struct api_answer *a, json_t *j)
 {
-	char *text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-
-	if (text) {
-		buf_puts(&a->body, text);
-		buf_puts(&a->body, "\n");
-	} else {
+	if (!text_put_json(&a->body, j))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
-	}
-	free(text);
-	json_decref(j);
 }
 
 void api_answer_error(struct api_answer *a, unsigned status, const char *why)

@@ -2,11 +2,11 @@
 #include "aggregator/api_symbols.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "aggregator/api_pool.h"
 #include "aggregator/text.h"
 #include "base/limits.h"
 
@@ -16,34 +16,35 @@
 enum request_kind { NEEDED, BEGIN, CHUNK, ABORT, SYMBOLIZE };
 
 struct api_request {
+	struct api_job job; /* the first */
 	struct api_symbols *owner;
-	struct MHD_Connection *connection;
-	struct api_request *next; /* of those that wait */
 	enum request_kind kind;
 	struct buf body, answer;
 	uint64_t session, offset, taken;
-	int err;	 /* of the chunk */
-	bool waits, done; /* waits: the worker has it, or had it */
+	int err;    /* of the chunk */
+	bool waits; /* the worker has it, or had it */
 	unsigned status;
 };
 
 struct api_symbols {
 	struct symbols *symbols;
-	pthread_t worker;
-	bool started;
-	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t more;
-	bool stopping;
-	struct api_request *first, **last;
-	uint32_t waiting;
+	struct api_pool *worker; /* NULL without symbols */
 };
 
 /* ---- the worker ---- */
 
-static void work(struct api_symbols *a, struct api_request *r)
+static void work(void *arg, uint32_t thread, struct api_job *job, bool stopping)
 {
+	struct api_symbols *a = arg;
+	struct api_request *r = (struct api_request *)job;
 	struct buf *out = &r->answer;
 
+	(void)thread;
+	if (stopping) {
+		r->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+		return;
+	}
+	symbols_tend(a->symbols);
 	switch (r->kind) {
 	case NEEDED:
 		r->status = symbols_needed(a->symbols, r->body.data, r->body.bytes, out);
@@ -61,83 +62,38 @@ static void work(struct api_symbols *a, struct api_request *r)
 	}
 }
 
-/* The connection may be gone the moment it is resumed: r is not touched after that. */
-static void *run(void *arg)
-{
-	struct api_symbols *a = arg;
-
-	pthread_mutex_lock(&a->lock);
-	for (;;) {
-		struct api_request *r = a->first;
-		bool stopping = a->stopping;
-
-		if (!r) {
-			if (stopping)
-				break;
-			pthread_cond_wait(&a->more, &a->lock);
-			continue;
-		}
-		a->first = r->next;
-		if (!a->first)
-			a->last = &a->first;
-		a->waiting--;
-		pthread_mutex_unlock(&a->lock);
-		if (stopping) {
-			r->status = MHD_HTTP_SERVICE_UNAVAILABLE;
-		} else {
-			symbols_tend(a->symbols);
-			work(a, r);
-		}
-		pthread_mutex_lock(&a->lock);
-		r->done = true;
-		pthread_mutex_unlock(&a->lock);
-		MHD_resume_connection(r->connection);
-		pthread_mutex_lock(&a->lock);
-	}
-	pthread_mutex_unlock(&a->lock);
-	return NULL;
-}
-
 int api_symbols_open(struct api_symbols **out, struct symbols *symbols)
 {
 	struct api_symbols *a = calloc(1, sizeof(*a));
+	const struct api_pool_config pool = { .threads = 1, .waiting_max = LIMIT_API_SYMBOL_WAITING,
+					      .work = work, .arg = a };
 	int err;
 
 	if (!a)
 		return -ENOMEM;
 	a->symbols = symbols;
-	a->last = &a->first;
-	pthread_mutex_init(&a->lock, NULL);
-	pthread_cond_init(&a->more, NULL);
-	err = symbols ? pthread_create(&a->worker, NULL, run, a) : 0;
+	err = symbols ? api_pool_open(&a->worker, &pool) : 0;
 	if (err) {
-		api_symbols_close(a);
-		return -err;
+		free(a);
+		return err;
 	}
-	a->started = symbols != NULL;
 	*out = a;
 	return 0;
 }
 
 void api_symbols_stop(struct api_symbols *a)
 {
-	if (!a || !a->started)
+	if (!a || !a->worker)
 		return;
 	symbols_stop(a->symbols);
-	pthread_mutex_lock(&a->lock);
-	a->stopping = true;
-	pthread_cond_signal(&a->more);
-	pthread_mutex_unlock(&a->lock);
-	pthread_join(a->worker, NULL);
-	a->started = false;
+	api_pool_stop(a->worker);
 }
 
 void api_symbols_close(struct api_symbols *a)
 {
 	if (!a)
 		return;
-	pthread_mutex_destroy(&a->lock);
-	pthread_cond_destroy(&a->more);
+	api_pool_close(a->worker);
 	free(a);
 }
 
@@ -201,7 +157,7 @@ static unsigned classify(struct api_request *r, const char *method, const char *
 
 static unsigned check_headers(struct api_request *r, const char **why)
 {
-	const char *type = header(r->connection, MHD_HTTP_HEADER_CONTENT_TYPE);
+	const char *type = header(r->job.connection, MHD_HTTP_HEADER_CONTENT_TYPE);
 	const char *want = r->kind == CHUNK ? "application/octet-stream" : "application/json";
 	uint64_t length, max = r->kind == CHUNK ? LIMIT_SYMBOL_CHUNK_BYTES : LIMIT_API_SYMBOL_BODY_BYTES;
 
@@ -211,14 +167,14 @@ static unsigned check_headers(struct api_request *r, const char **why)
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
 	*why = "no Content-Length";
-	if (parse_number(header(r->connection, MHD_HTTP_HEADER_CONTENT_LENGTH), &length))
+	if (parse_number(header(r->job.connection, MHD_HTTP_HEADER_CONTENT_LENGTH), &length))
 		return MHD_HTTP_LENGTH_REQUIRED;
 	*why = r->kind == CHUNK ? "more than 64 MiB in one chunk" : "a body of more than 1 MiB";
 	if (length > max)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
 	*why = "offset: where this chunk begins";
 	if (r->kind == CHUNK &&
-	    parse_number(MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "offset"),
+	    parse_number(MHD_lookup_connection_value(r->job.connection, MHD_GET_ARGUMENT_KIND, "offset"),
 			 &r->offset))
 		return MHD_HTTP_BAD_REQUEST;
 	return 0;
@@ -235,7 +191,7 @@ unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, cons
 	if (!r)
 		return MHD_HTTP_INTERNAL_SERVER_ERROR;
 	r->owner = a;
-	r->connection = c;
+	r->job.connection = c;
 	buf_init(&r->body, LIMIT_API_SYMBOL_BODY_BYTES);
 	buf_init(&r->answer, ANSWER_BYTES);
 	status = classify(r, method, url, why);
@@ -270,27 +226,6 @@ bool api_symbols_data(struct api_request *r, const void *data, size_t bytes)
 	return true;
 }
 
-/* false: there is no place. */
-static bool enqueue(struct api_request *r)
-{
-	struct api_symbols *a = r->owner;
-	bool room;
-
-	pthread_mutex_lock(&a->lock);
-	room = !a->stopping && a->waiting < LIMIT_API_SYMBOL_WAITING;
-	if (room) {
-		MHD_suspend_connection(r->connection);
-		r->waits = true;
-		r->next = NULL;
-		*a->last = r;
-		a->last = &r->next;
-		a->waiting++;
-		pthread_cond_signal(&a->more);
-	}
-	pthread_mutex_unlock(&a->lock);
-	return room;
-}
-
 static unsigned take_answer(struct api_request *r, struct buf *body)
 {
 	buf_fini(body);
@@ -303,14 +238,8 @@ static unsigned take_answer(struct api_request *r, struct buf *body)
 
 unsigned api_symbols_answer(struct api_request *r, struct buf *body)
 {
-	bool done;
-
-	if (r->waits) {
-		pthread_mutex_lock(&r->owner->lock);
-		done = r->done;
-		pthread_mutex_unlock(&r->owner->lock);
-		return done ? take_answer(r, body) : 0;
-	}
+	if (r->waits)
+		return api_pool_is_done(r->owner->worker, &r->job) ? take_answer(r, body) : 0;
 	if (r->kind == ABORT) {
 		symbols_abort(r->owner->symbols, r->session);
 		r->status = MHD_HTTP_OK;
@@ -321,7 +250,8 @@ unsigned api_symbols_answer(struct api_request *r, struct buf *body)
 		r->status = symbols_chunk_answer(r->owner->symbols, r->session, r->err, &r->answer);
 		return take_answer(r, body);
 	}
-	if (enqueue(r))
+	r->waits = api_pool_push(r->owner->worker, &r->job);
+	if (r->waits)
 		return 0;
 	r->status = MHD_HTTP_SERVICE_UNAVAILABLE;
 	return take_answer(r, body);

@@ -14,6 +14,7 @@
 #include "analysis/robust/spread.h"
 #include "analysis/thresholds.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 #define ENDS_MAX      256u /* nodes of one collective that are looked at; more tell nothing new */
 /* Between nearer samples their noise is all there is of a slope. */
@@ -30,7 +31,7 @@ struct node {
 
 struct clocks {
 	struct node *nodes;
-	uint32_t count;
+	size_t count;
 	uint64_t dropped;
 };
 
@@ -102,21 +103,8 @@ static double predicted(const struct node *n, int64_t at_ns)
 
 static struct node *node_at(struct clocks *c, uint32_t number)
 {
-	uint32_t room = c->count ? c->count : 4;
-	struct node *nodes;
-
-	if (number < c->count)
-		return &c->nodes[number];
-	if (number >= LIMIT_FLEET_NODES)
+	if (number >= LIMIT_FLEET_NODES || ROOM_FOR_ZERO(c->nodes, c->count, number + 1))
 		return NULL;
-	while (room <= number)
-		room *= 2;
-	nodes = realloc(c->nodes, room * sizeof(*nodes));
-	if (!nodes)
-		return NULL;
-	memset(nodes + c->count, 0, (room - c->count) * sizeof(*nodes));
-	c->nodes = nodes;
-	c->count = room;
 	return &c->nodes[number];
 }
 

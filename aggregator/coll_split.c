@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/idmap.h"
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
 
 #define FUNCS (RECORD_COLL_OTHER + 1u)
 
@@ -36,21 +39,9 @@ static void thin(struct coll_parts *c)
 
 static int make_room(struct coll_parts *c)
 {
-	uint32_t room = c->room ? 2 * c->room : 64;
-	struct coll_part *part;
-
 	while (c->count >= LIMIT_PICTURE_COLLECTIVES && c->shift < SHIFT_MAX)
 		thin(c);
-	if (c->count < c->room)
-		return 0;
-	if (c->count >= LIMIT_PICTURE_COLLECTIVES)
-		return -ENOSPC;
-	part = realloc(c->part, room * sizeof(*part));
-	if (!part)
-		return -ENOMEM;
-	c->part = part;
-	c->room = room;
-	return 0;
+	return c->count < LIMIT_PICTURE_COLLECTIVES ? ROOM_FOR(c->part, c->room, c->count + 1) : -ENOSPC;
 }
 
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns, uint64_t step_end_ns,
@@ -82,7 +73,7 @@ static int by_id(const void *a, const void *b)
 {
 	const struct coll_part *x = a, *y = b;
 
-	return x->id < y->id ? -1 : x->id > y->id;
+	return ORDER(x->id, y->id);
 }
 
 void coll_parts_finish(struct coll_parts *c)
@@ -100,14 +91,15 @@ void coll_parts_fini(struct coll_parts *c)
 /* ---- of all ranks ---- */
 
 struct entry { /* a collective, or a communicator */
-	uint64_t id;
-	uint32_t ranks; /* that have it; 0: free */
+	uint32_t ranks; /* that have it */
 	uint32_t last;	/* the latest source of them */
 	float shortest_ns;
 };
 struct table {
 	struct entry *entry;
-	uint32_t mask;
+	size_t room;
+	uint32_t count;
+	struct idmap by_id;
 };
 struct coll_split {
 	struct table colls, comms;
@@ -115,39 +107,33 @@ struct coll_split {
 	bool shown; /* each rank of the job has shown its collectives */
 };
 
-static bool table_init(struct table *t, uint32_t entries)
+static const struct entry *find(const struct table *t, uint64_t id)
 {
-	uint32_t room = 64;
+	static const struct entry none;
+	uint32_t at = idmap_get(&t->by_id, id);
 
-	while (room < 2 * entries)
-		room *= 2;
-	t->entry = calloc(room, sizeof(*t->entry));
-	t->mask = room - 1;
-	return t->entry != NULL;
+	return at == IDMAP_NONE ? &none : &t->entry[at];
 }
 
-/* Its entry, or a free one. */
-static struct entry *find(const struct table *t, uint64_t id)
+/* NULL: no memory. */
+static struct entry *count_rank(struct table *t, uint64_t id, uint32_t rank)
 {
-	uint32_t at = (uint32_t)hash_mix(id) & t->mask;
+	uint32_t at = idmap_get(&t->by_id, id);
+	struct entry *e;
 
-	while (t->entry[at].ranks && t->entry[at].id != id)
-		at = (at + 1) & t->mask;
-	return &t->entry[at];
-}
-
-static struct entry *count_rank(const struct table *t, uint64_t id, uint32_t rank)
-{
-	struct entry *e = find(t, id);
-
-	if (!e->ranks)
-		*e = (struct entry){.id = id, .shortest_ns = INFINITY};
+	if (at == IDMAP_NONE) {
+		at = t->count;
+		if (ROOM_FOR(t->entry, t->room, at + 1) || idmap_put(&t->by_id, id, at))
+			return NULL;
+		t->entry[t->count++] = (struct entry){.shortest_ns = INFINITY};
+	}
+	e = &t->entry[at];
 	e->ranks += !e->ranks || e->last != rank;
 	e->last = rank;
 	return e;
 }
 
-static void take(struct coll_split *s, const struct coll_source *from)
+static bool take(struct coll_split *s, const struct coll_source *from)
 {
 	for (uint32_t k = 0; k < from->parts->count; k++) {
 		const struct coll_part *p = &from->parts->part[k];
@@ -156,43 +142,46 @@ static void take(struct coll_split *s, const struct coll_source *from)
 		if (!is_kept(p->id, s->shift))
 			continue;
 		e = count_rank(&s->colls, p->id, from->rank);
+		if (!e || !count_rank(&s->comms, p->comm, from->rank))
+			return false;
 		e->shortest_ns = fminf(e->shortest_ns, p->ns);
-		count_rank(&s->comms, p->comm, from->rank);
 	}
+	return true;
 }
 
-/* As thin as the thinnest, and so that all have room. Returns how many are kept at most. */
-static uint32_t choose_shift(struct coll_split *s, const struct coll_source *source, uint32_t count)
+/* As thin as the thinnest, and so that all have room. False: nothing is left. */
+static bool choose_shift(struct coll_split *s, const struct coll_source *source, uint32_t count)
 {
-	uint64_t all;
+	uint64_t all = 0;
 
 	for (uint32_t i = 0; i < count; i++)
 		s->shift = source[i].parts->shift > s->shift ? source[i].parts->shift : s->shift;
-	for (;; s->shift++) {
+	for (; s->shift < SHIFT_MAX; s->shift++) {
 		all = 0;
 		for (uint32_t i = 0; i < count; i++)
 			for (uint32_t k = 0; k < source[i].parts->count; k++)
 				all += is_kept(source[i].parts->part[k].id, s->shift);
-		if (all <= LIMIT_COLL_SPLIT || s->shift == SHIFT_MAX)
-			return all < LIMIT_COLL_SPLIT ? (uint32_t)all : LIMIT_COLL_SPLIT;
+		if (all <= LIMIT_COLL_SPLIT)
+			return all > 0;
 	}
+	return false;
 }
 
 struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count, uint32_t ranks)
 {
 	struct coll_split *s = calloc(1, sizeof(*s));
-	uint32_t entries = s ? choose_shift(s, source, count) : 0, shown = 0;
+	bool good = s && choose_shift(s, source, count);
+	uint32_t shown = 0;
 
-	if (!entries || s->shift == SHIFT_MAX || !table_init(&s->colls, entries) ||
-	    !table_init(&s->comms, entries)) {
+	for (uint32_t i = 0; i < count && good; i++) {
+		shown += source[i].parts->count && (!i || source[i - 1].rank != source[i].rank);
+		good = take(s, &source[i]);
+	}
+	if (!good) {
 		coll_split_close(s);
 		return NULL;
 	}
 	s->ranks = ranks;
-	for (uint32_t i = 0; i < count; i++) {
-		shown += source[i].parts->count && (!i || source[i - 1].rank != source[i].rank);
-		take(s, &source[i]);
-	}
 	s->shown = shown >= ranks;
 	return s;
 }
@@ -203,6 +192,8 @@ void coll_split_close(struct coll_split *s)
 		return;
 	free(s->colls.entry);
 	free(s->comms.entry);
+	idmap_fini(&s->colls.by_id);
+	idmap_fini(&s->comms.by_id);
 	free(s);
 }
 

@@ -36,7 +36,8 @@ struct coll_part {
  * larger set of two ranks holds the smaller one. */
 struct coll_parts {
 	struct coll_part *part; /* in order of id */
-	uint32_t count, room, shift;
+	uint32_t count, shift;
+	size_t room;
 };
 
 /* Sends and receives, and what no call is known of, are left out. -ENOMEM. */

@@ -13,6 +13,7 @@
 #include "aggregator/cross_private.h"
 #include "aggregator/text.h"
 #include "analysis/thresholds.h"
+#include "base/room.h"
 
 int cross_open(struct cross **out, const char *job, const struct peers_config *config)
 {
@@ -81,20 +82,11 @@ static uint32_t role_of(struct cross *c, const char *role)
 
 static int slots_grow(struct cross *c, uint32_t slot)
 {
-	uint32_t room = c->slot_room ? c->slot_room : 8;
-	struct cross_slot *slots;
-
 	if (slot < c->slot_room)
 		return 0;
-	while (room <= slot)
-		room *= 2;
-	slots = realloc(c->slots, room * sizeof(*slots));
-	if (!slots)
+	if (ROOM_FOR_ZERO(c->slots, c->slot_room, slot + 1))
 		return -ENOMEM;
-	memset(slots + c->slot_room, 0, (room - c->slot_room) * sizeof(*slots));
-	c->slots = slots;
-	c->slot_room = room;
-	return c->instance_room ? cross_colls_resize(c, room) : 0;
+	return c->instance_room ? cross_colls_resize(c, (uint32_t)c->slot_room) : 0;
 }
 
 static void touch(struct cross *c, uint64_t now_ns)
@@ -252,12 +244,6 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 		      lost);
 }
 
-static bool coll_is_sane(const struct beat_coll *k)
-{
-	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX &&
-	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
-}
-
 /* Beats of one interval tell the same collectives, and the ranks that come before the first whose
  * numbering is known find none of theirs: they look again in the next beat. */
 static uint32_t vote_again(struct cross *c, struct cross_slot *s)
@@ -286,7 +272,7 @@ static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 	for (uint32_t i = b->coll_count; s->unmatched && i-- && n < LIMIT_CROSS_UNMATCHED;) {
 		const struct beat_coll *k = &b->colls[i];
 
-		if (coll_is_sane(k))
+		if (cross_colls_is_sane(k))
 			s->unmatched[n++] =
 			    (struct cross_unmatched){k->comm, k->step, k->func, k->seq};
 	}
@@ -301,7 +287,7 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
 		const struct cross_instance *in =
-		    coll_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
+		    cross_colls_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
 
 		if (!in)
 			continue;

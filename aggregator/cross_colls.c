@@ -11,6 +11,7 @@
 #include "analysis/thresholds.h"
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/order.h"
 
 #define PROBE_MAX     16u
 #define MORE_PER_RANK 8u
@@ -180,10 +181,9 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 	e->end_ns = end ? (float)(end - in->base_unix_ns) : NAN;
 }
 
-static bool is_sane(const struct beat_coll *k)
+bool cross_colls_is_sane(const struct beat_coll *k)
 {
-	return k->step < CROSS_STEP_MAX && (k->call_ns || k->begin_ns) &&
-	       k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
+	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
 	       k->end_ns < CROSS_TIME_MAX;
 }
 
@@ -203,7 +203,7 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 		uint64_t key = key_of(k->comm, k->func, k->seq);
 		struct cross_instance *in;
 
-		if (!is_sane(k)) {
+		if (!cross_colls_is_sane(k) || (!k->call_ns && !k->begin_ns)) {
 			c->stats.bad++;
 			continue;
 		}
@@ -244,16 +244,14 @@ static int by_cohort(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return x->cohort != y->cohort	   ? (x->cohort < y->cohort ? -1 : 1)
-	       : x->enter_ns < y->enter_ns ? -1
-					   : x->enter_ns > y->enter_ns;
+	return ORDER(x->cohort, y->cohort) ?: ORDER(x->enter_ns, y->enter_ns);
 }
 
 static int by_node(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return x->node < y->node ? -1 : x->node > y->node;
+	return ORDER(x->node, y->node);
 }
 
 /* The ends of one collective, one per node, tell the clocks apart. */

@@ -7,6 +7,8 @@
 
 #include "aggregator/cross_private.h"
 #include "analysis/thresholds.h"
+#include "base/order.h"
+#include "base/room.h"
 
 
 static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot)
@@ -80,17 +82,8 @@ static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *
 
 	if (list)
 		return list;
-	if (f->count == FINDING_RANKS_MAX)
+	if (f->count == FINDING_RANKS_MAX || ROOM_FOR(f->culprits, f->room, f->count + 1))
 		return NULL;
-	if (f->count == f->room) {
-		uint32_t room = f->room ? 2 * f->room : 4;
-
-		list = realloc(f->culprits, room * sizeof(*list));
-		if (!list)
-			return NULL;
-		f->culprits = list;
-		f->room = room;
-	}
 	f->culprits[f->count] = (struct cross_culprit){.slot = slot, .rank = c->slots[slot].rank};
 	c->slots[slot].findings++;
 	return &f->culprits[f->count++];
@@ -245,12 +238,9 @@ static double effect_of(const struct cross_culprit *k)
 
 static int worst_first(const void *a, const void *b)
 {
-	double x = effect_of(a), y = effect_of(b);
+	const struct cross_culprit *x = a, *y = b;
 
-	return x > y   ? -1
-	       : x < y ? 1
-		       : ((const struct cross_culprit *)a)->rank -
-			     ((const struct cross_culprit *)b)->rank;
+	return ORDER(effect_of(y), effect_of(x)) ?: ORDER(x->rank, y->rank);
 }
 
 static void say(const struct cross_finding *f, const struct cross_culprit *k, struct finding *out)
@@ -258,17 +248,16 @@ static void say(const struct cross_finding *f, const struct cross_culprit *k, st
 	double effect = effect_of(k);
 
 	if (k->excess_ns > 0)
-		finding_say(out, LAYER_UNKNOWN, effect,
-			    "rank %d: own time of a step %.3f ms (%.2f%%) above the median of its "
-			    "role's %u "
-			    "ranks from step %llu on; sure over %u steps, %.1f times the threshold",
-			    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
-			    (unsigned long long)k->first_step, k->window, k->score);
+		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
+			       "rank %d: own time of a step %.3f ms (%.2f%%) above the median of its "
+			       "role's %u ranks from step %llu on; sure over %u steps, %.1f times the "
+			       "threshold",
+			       k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
+			       (unsigned long long)k->first_step, k->window, k->score);
 	if (k->late_excess_ns > 0)
-		finding_say(
-		    out, LAYER_UNKNOWN, effect,
-		    "rank %d: enters collectives %.3f ms later than its role's typical rank",
-		    k->rank, k->late_excess_ns / 1e6);
+		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
+			       "rank %d: enters collectives %.3f ms later than its role's typical rank",
+			       k->rank, k->late_excess_ns / 1e6);
 }
 
 void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,

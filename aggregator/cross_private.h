@@ -134,14 +134,16 @@ struct cross_finding {
 	uint64_t first_step, last_step, opened_ns, told_ns;
 	int64_t begin_unix_ns, end_unix_ns;
 	struct cross_culprit *culprits;
-	uint32_t count, room, peers;
+	uint32_t count, peers;
+	size_t room;
 };
 
 struct cross {
 	char job[WIRE_TEXT_BYTES];
 	struct peers_config config;
 	struct cross_slot *slots;
-	uint32_t slot_room, slot_count; /* used ones */
+	size_t slot_room;
+	uint32_t slot_count; /* used ones */
 	char (*roles)[WIRE_TEXT_BYTES];
 	uint32_t role_count;
 	struct cross_instance *instances;
@@ -164,6 +166,7 @@ struct cross {
 /* cross.c */
 bool cross_alive(const struct cross_slot *s, uint64_t now_ns);
 /* cross_colls.c */
+bool cross_colls_is_sane(const struct beat_coll *k);
 struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t func,
 					uint32_t seq);
 void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,

@@ -10,6 +10,7 @@
 #include "aggregator/cross_private.h"
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
+#include "base/order.h"
 
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u
@@ -136,11 +137,7 @@ static int by_role_and_rank(const void *a, const void *b)
 {
 	const struct wanted *x = a, *y = b;
 
-	if (x->role != y->role)
-		return x->role < y->role ? -1 : 1;
-	return x->rank != y->rank  ? (x->rank < y->rank ? -1 : 1)
-	       : x->slot < y->slot ? -1
-				   : x->slot > y->slot;
+	return ORDER(x->role, y->role) ?: ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
 }
 
 /* One cohort of these, kept as it was where nothing changed. */

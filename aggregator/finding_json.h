@@ -5,7 +5,8 @@
 
 #include "aggregator/incident.h"
 
-/* Returns owned. */
+/* Return owned. A line has "rank" where it is about one. */
+json_t *finding_json_lines(const struct finding_line *lines, uint32_t count);
 json_t *finding_json_make(const struct incident_finding *f);
 /* job is not part of it. 0, -EINVAL. */
 int finding_json_parse(const json_t *j, struct incident_finding *out);

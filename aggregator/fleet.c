@@ -13,6 +13,7 @@
 #include "aggregator/text.h"
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/room.h"
 
 #define PROBE_MAX 32u
 /* From here on a table is crowded: what is left is for those who are believed. */
@@ -135,7 +136,7 @@ void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg)
 	f->arg = arg;
 }
 
-uint64_t fleet_text_key(const char *text)
+static uint64_t text_key(const char *text)
 {
 	return keyed_text(keyed_process(), text);
 }
@@ -186,15 +187,8 @@ static uint64_t contested_key(const struct fleet_node *n, const struct wire_rank
 
 static bool hold_rank(struct fleet_node *n, struct fleet_job *job, uint32_t slot)
 {
-	if (n->held_count == n->held_room) {
-		uint32_t room = n->held_room ? 2 * n->held_room : 8;
-		struct fleet_held *held = realloc(n->held, room * sizeof(*held));
-
-		if (!held)
-			return false;
-		n->held = held;
-		n->held_room = room;
-	}
+	if (ROOM_FOR(n->held, n->held_room, n->held_count + 1))
+		return false;
 	n->held[n->held_count++] = (struct fleet_held){job, slot};
 	return true;
 }
@@ -257,7 +251,7 @@ static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
 
 static struct fleet_node *find_node(struct fleet *f, const char *name)
 {
-	uint64_t key = fleet_text_key(name);
+	uint64_t key = text_key(name);
 
 	for (uint32_t i = 0; i < PROBE_MAX; i++) {
 		struct fleet_node *n = node_place(f, key, i);
@@ -271,7 +265,7 @@ static struct fleet_node *find_node(struct fleet *f, const char *name)
 /* In a free place, or that of the one that is silent for longest. NULL: all are alive. */
 static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t now_ns)
 {
-	uint64_t key = fleet_text_key(name);
+	uint64_t key = text_key(name);
 	struct fleet_node *room = NULL;
 
 	for (uint32_t i = 0; i < PROBE_MAX; i++) {
@@ -300,7 +294,7 @@ static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t 
 
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name)
 {
-	uint32_t at = idmap_get(&f->by_name, fleet_text_key(name));
+	uint32_t at = idmap_get(&f->by_name, text_key(name));
 	struct fleet_job *job = at < f->job_count ? f->jobs[at] : NULL;
 
 	return job && !strcmp(job->name, name) ? job : NULL;
@@ -319,11 +313,11 @@ static struct fleet_job *make_job(struct fleet *f, const char *name, uint64_t no
 	/* Of 80,000 ranks one in half a day; the price is a few steps. */
 	c.false_per_member_hour = 1e-6;
 	if (!job || at == LIMIT_FLEET_JOBS ||
-	    idmap_get(&f->by_name, fleet_text_key(name)) != IDMAP_NONE ||
+	    idmap_get(&f->by_name, text_key(name)) != IDMAP_NONE ||
 	    cross_open(&job->cross, name, &c) || hang_open(&job->hang, name))
 		goto fail;
 	text_copy(job->name, sizeof(job->name), name);
-	job->key = fleet_text_key(name);
+	job->key = text_key(name);
 	job->born_ns = now_ns;
 	job->by_rank.max = LIMIT_FLEET_RANKS;
 	job->comms.max = BEAT_COMMS_MAX * LIMIT_FLEET_RANKS;
@@ -351,19 +345,10 @@ static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint
 				    uint64_t key)
 {
 	uint32_t at = job->free_rank ? job->free_rank - 1 : job->rank_count;
-	struct fleet_rank *ranks, *r;
+	struct fleet_rank *r;
 
-	if (f->ranks == LIMIT_FLEET_RANKS)
+	if (f->ranks == LIMIT_FLEET_RANKS || ROOM_FOR(job->ranks, job->rank_room, at + 1))
 		return NULL;
-	if (at == job->rank_room) {
-		uint32_t room = job->rank_room ? 2 * job->rank_room : 8;
-
-		ranks = realloc(job->ranks, room * sizeof(*ranks));
-		if (!ranks)
-			return NULL;
-		job->ranks = ranks;
-		job->rank_room = room;
-	}
 	if (idmap_put(&job->by_rank, key, at))
 		return NULL;
 	if (!hold_rank(&f->nodes[node], job, at)) {

@@ -100,23 +100,15 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
 
 /* ---- for diagnosis ---- */
 
-struct fleet_rank_info {
-	int32_t rank;
-	char node[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
-	bool alive, suspect;
-	double latency_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns,
-	    idle_ns; /* last beat's */
-	uint64_t steps;
-};
 /* 0, -ENOENT. */
-int fleet_rank_info(struct fleet *f, const char *job, int32_t rank, struct fleet_rank_info *out);
+int fleet_rank_node(struct fleet *f, const char *job, int32_t rank, char node[WIRE_TEXT_BYTES]);
 /* Ranks of its role that no finding names, nearest numbers first; the number written. */
 uint32_t fleet_peers(struct fleet *f, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
 /* The latest sketch of a rank; the caller frees it (wire_sketch_free). -ENOENT, -ENOMEM. */
 int fleet_sketch(struct fleet *f, const char *job, int32_t rank, struct sketch *out);
-/* What is normal of a role by earlier runs of the job: a sketch over the role's ranks (rank -1),
+/* What is normal of the rank's role by earlier runs of the job: a sketch over the role's ranks (rank -1),
  * the caller frees it. -ENOENT: no run of 200 healthy steps is known. */
-int fleet_baseline(struct fleet *f, const char *job, const char *role, struct sketch *out);
+int fleet_baseline(struct fleet *f, const char *job, int32_t rank, struct sketch *out);
 
 /* The waterline of the first one's role without these ranks: the robust line, in mode sysom the
  * paper's. is_of: which of these ranks are of that role.

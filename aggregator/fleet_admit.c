@@ -8,6 +8,7 @@
 
 #include "aggregator/fleet_private.h"
 #include "base/hash.h"
+#include "base/room.h"
 
 /* How far a beat may lie behind the one before: they are sent one after another. */
 #define BACKWARDS_NS 1000000000ull
@@ -106,17 +107,8 @@ static struct fleet_part *make_part(struct fleet_job *job, uint32_t node)
 {
 	uint32_t at = job->free_part ? job->free_part - 1 : job->part_count;
 
-	if (at == LIMIT_FLEET_NODES)
+	if (at == LIMIT_FLEET_NODES || ROOM_FOR(job->parts, job->part_room, at + 1))
 		return NULL;
-	if (at == job->part_room) {
-		uint32_t room = job->part_room ? 2 * job->part_room : 2;
-		struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
-
-		if (!parts)
-			return NULL;
-		job->parts = parts;
-		job->part_room = room;
-	}
 	if (idmap_put(&job->by_node, node, at))
 		return NULL;
 	if (at == job->part_count)

@@ -6,6 +6,7 @@
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 #include "analysis/thresholds.h"
+#include "base/room.h"
 
 /* Where nobody says what kind of work a rank does, all ranks do the same. */
 #define ANY_ROLE "rank"
@@ -74,16 +75,9 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 
 struct incident_finding *fleet_detect_pending(struct fleet *f)
 {
-	if (f->pending_count == f->pending_room) {
-		uint32_t room = f->pending_room ? 2 * f->pending_room : 4;
-		struct incident_finding *list = realloc(f->pending, room * sizeof(*list));
-
-		if (!list) {
-			f->counts.dropped++;
-			return NULL;
-		}
-		f->pending = list;
-		f->pending_room = room;
+	if (ROOM_FOR(f->pending, f->pending_room, f->pending_count + 1)) {
+		f->counts.dropped++;
+		return NULL;
 	}
 	return &f->pending[f->pending_count++];
 }

@@ -11,16 +11,6 @@
 #include "aggregator/text.h"
 #include "base/job_key.h"
 
-static const char *name_of(const char *const *names, size_t count, uint32_t i)
-{
-	return i < count ? names[i] : "unknown";
-}
-
-static const char *role_name(const struct fleet_job *job, const struct fleet_rank *r)
-{
-	return r->role < job->role_count ? job->roles[r->role].name : "";
-}
-
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES])
 {
 	uint32_t n = 0;
@@ -59,33 +49,21 @@ uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
 
 /* ---- for diagnosis ---- */
 
-int fleet_rank_info(struct fleet *f, const char *name, int32_t rank, struct fleet_rank_info *out)
+/* NULL: not known. The lock is held either way. */
+static struct fleet_rank *lock_rank(struct fleet *f, const char *name, int32_t rank, struct fleet_job **job)
+{
+	pthread_mutex_lock(&f->lock);
+	*job = fleet_find_job(f, name);
+	return *job ? fleet_find_rank(*job, rank) : NULL;
+}
+
+int fleet_rank_node(struct fleet *f, const char *name, int32_t rank, char node[WIRE_TEXT_BYTES])
 {
 	struct fleet_job *job;
-	struct fleet_rank *r;
+	const struct fleet_rank *r = lock_rank(f, name, rank, &job);
 
-	pthread_mutex_lock(&f->lock);
-	job = fleet_find_job(f, name);
-	r = job ? fleet_find_rank(job, rank) : NULL;
-	if (r) {
-		const struct fleet_stats *s = &r->stats;
-
-		*out = (struct fleet_rank_info){
-		    .rank = rank,
-		    .suspect = cross_is_suspect(job->cross, (uint32_t)(r - job->ranks)),
-		    .latency_ns = s->latency_median_ns,
-		    .self_ns = s->self_median_ns,
-		    .compute_ns = s->compute_ns,
-		    .comm_ns = s->comm_ns,
-		    .exposed_comm_ns = s->exposed_comm_ns,
-		    .copy_ns = s->copy_ns,
-		    .idle_ns = s->idle_ns,
-		    .steps = s->steps,
-		};
-		out->alive = fleet_rank_is_alive(f, r, f->last_tick_ns);
-		text_copy(out->node, sizeof(out->node), f->nodes[r->node].name);
-		text_copy(out->role, sizeof(out->role), role_name(job, r));
-	}
+	if (r)
+		text_copy(node, WIRE_TEXT_BYTES, f->nodes[r->node].name);
 	pthread_mutex_unlock(&f->lock);
 	return r ? 0 : -ENOENT;
 }
@@ -94,11 +72,8 @@ uint32_t fleet_peers(struct fleet *f, const char *name, int32_t rank, int32_t *r
 {
 	uint32_t slots[64], n = 0;
 	struct fleet_job *job;
-	struct fleet_rank *r;
+	const struct fleet_rank *r = lock_rank(f, name, rank, &job);
 
-	pthread_mutex_lock(&f->lock);
-	job = fleet_find_job(f, name);
-	r = job ? fleet_find_rank(job, rank) : NULL;
 	if (r)
 		n = cross_healthy_peers(job->cross, (uint32_t)(r - job->ranks), slots,
 					max < 64 ? max : 64);
@@ -111,32 +86,21 @@ uint32_t fleet_peers(struct fleet *f, const char *name, int32_t rank, int32_t *r
 int fleet_sketch(struct fleet *f, const char *name, int32_t rank, struct sketch *out)
 {
 	struct fleet_job *job;
-	struct fleet_rank *r;
-	int err;
+	const struct fleet_rank *r = lock_rank(f, name, rank, &job);
+	int err = r && r->sketch ? wire_sketch_decode(r->sketch, r->sketch_bytes, out) : -ENOENT;
 
-	pthread_mutex_lock(&f->lock);
-	job = fleet_find_job(f, name);
-	r = job ? fleet_find_rank(job, rank) : NULL;
-	err = r && r->sketch ? wire_sketch_decode(r->sketch, r->sketch_bytes, out) : -ENOENT;
 	pthread_mutex_unlock(&f->lock);
 	return err;
 }
 
-int fleet_baseline(struct fleet *f, const char *name, const char *role, struct sketch *out)
+int fleet_baseline(struct fleet *f, const char *name, int32_t rank, struct sketch *out)
 {
 	struct fleet_job *job;
-	int err = -ENOENT;
+	const struct fleet_rank *r = lock_rank(f, name, rank, &job);
+	const struct fleet_role *role = r && r->role < job->role_count ? &job->roles[r->role] : NULL;
+	const struct sketch *base = role && role->has_base ? &role->base : NULL;
+	int err = base ? sketch_merge(&base, 1, out) : -ENOENT;
 
-	pthread_mutex_lock(&f->lock);
-	job = fleet_find_job(f, name);
-	for (uint32_t i = 0; job && i < job->role_count; i++) {
-		const struct sketch *base = &job->roles[i].base;
-
-		if (!job->roles[i].has_base || (role && strcmp(job->roles[i].name, role)))
-			continue;
-		err = sketch_merge(&base, 1, out);
-		break;
-	}
 	pthread_mutex_unlock(&f->lock);
 	return err;
 }
@@ -257,7 +221,7 @@ static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64
 		json_array_append_new(
 		    list,
 		    json_pack("{s:o, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "function",
-			      text_json(r->name), "kind", name_of(kinds, 3, r->kind), "sketches",
+			      text_json(r->name), "kind", fleet_name_of(kinds, 3, r->kind), "sketches",
 			      (int)r->sketches, "mean", r->mean, "sigma", r->sigma, "line",
 			      r->mean + WATERLINE_SPREADS * r->sigma, "median", r->median,
 			      "spread", r->spread, "self_median", r->self_median, "highest",

@@ -7,6 +7,7 @@
 
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
+#include "base/order.h"
 
 #define ROWS_MAX 64u
 /* Ranks do not count their steps from the same one: the first that was found may be another one. */
@@ -81,7 +82,7 @@ static int by_share(const void *a, const void *b)
 	const struct row *x = a, *y = b;
 	double p = x->ranks ? x->sum.share / x->ranks : 0, q = y->ranks ? y->sum.share / y->ranks : 0;
 
-	return p > q ? -1 : p < q;
+	return ORDER(q, p);
 }
 
 static json_t *row_json(const struct row *r)

@@ -11,6 +11,8 @@
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 #include "base/job_key.h"
+#include "base/order.h"
+#include "base/room.h"
 
 #define SLICE_JOBS 512u
 /* Ranks of which a few numbers are looked at, and of which everything is copied: some 0.1 ms each. */
@@ -46,20 +48,19 @@ static int names_of(struct fleet *f, const char *only, const char *after, struct
 		    uint32_t *count)
 {
 	struct job_name *list = NULL;
+	size_t room = 0;
 	uint32_t n = 0, at = 0;
 	bool more = true;
 
 	*out = NULL;
 	*count = 0;
 	while (more) {
-		struct job_name *grown = realloc(list, (n + SLICE_JOBS) * sizeof(*list));
 		uint32_t end = at + SLICE_JOBS;
 
-		if (!grown) {
+		if (ROOM_FOR(list, room, n + SLICE_JOBS)) {
 			free(list);
 			return -ENOMEM;
 		}
-		list = grown;
 		lock(f);
 		for (; at < end && at < f->job_count; at++)
 			if (f->jobs[at] && (!only || job_key_matches(f->jobs[at]->name, only)) &&
@@ -94,30 +95,27 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->slot < y->slot ? -1 : x->slot > y->slot;
+	return ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
 }
 
 /* The places of a job's ranks in order; the caller frees. */
 static int places_of(struct fleet *f, const char *name, struct place **out, uint32_t *count)
 {
 	struct place *list = NULL;
+	size_t room = 0;
 	uint32_t n = 0, at = 0;
 	bool more = true;
 
 	*out = NULL;
 	*count = 0;
 	while (more) {
-		struct place *grown = realloc(list, (n + SLICE_RANKS) * sizeof(*list));
 		uint32_t end = at + SLICE_RANKS;
 		struct fleet_job *job;
 
-		if (!grown) {
+		if (ROOM_FOR(list, room, n + SLICE_RANKS)) {
 			free(list);
 			return -ENOMEM;
 		}
-		list = grown;
 		lock(f);
 		job = fleet_find_job(f, name);
 		for (; job && at < end && at < job->rank_count; at++)
@@ -180,11 +178,6 @@ static void put_text(struct buf *b, const char *before, const char *text)
 	json_decref(j);
 }
 
-static const char *name_of(const char *const *names, size_t count, uint32_t i)
-{
-	return i < count ? names[i] : "unknown";
-}
-
 static const char *truth(bool v)
 {
 	return v ? "true" : "false";
@@ -226,8 +219,8 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	put_times(b, s);
 	buf_printf(b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
 		   (unsigned long long)s->events, (unsigned long long)s->lost,
-		   name_of(traces, 3, s->trace_state), name_of(cuptis, 6, s->cupti_state),
-		   name_of(models, 3, s->model_state));
+		   fleet_name_of(traces, 3, s->trace_state), fleet_name_of(cuptis, 6, s->cupti_state),
+		   fleet_name_of(models, 3, s->model_state));
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
 	put_text(b, ",\"role\":", r->role);

@@ -9,7 +9,7 @@
 #include "aggregator/cross.h"
 #include "aggregator/fleet.h"
 #include "aggregator/hang.h"
-#include "aggregator/idmap.h"
+#include "base/idmap.h"
 #include "aggregator/temporal.h"
 #include "aggregator/waterline.h"
 #include "analysis/roles.h"
@@ -45,7 +45,8 @@ struct fleet_node {
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
 	struct fleet_held *held; /* its ranks, LIMIT_NODE_PROCESSES at most */
-	uint32_t held_count, held_room;
+	uint32_t held_count;
+	size_t held_room;
 };
 
 #define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
@@ -131,11 +132,13 @@ struct fleet_job {
 	int32_t world; /* 0: not known */
 	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
-	uint32_t rank_count, rank_room, used;
+	uint32_t rank_count, used;
+	size_t rank_room;
 	uint32_t free_rank;   /* 1 + slot; 0: none below rank_count */
 	struct idmap by_rank; /* rank_key -> slot */
 	struct fleet_part *parts;
-	uint32_t part_count, part_room;
+	uint32_t part_count;
+	size_t part_room;
 	uint32_t free_part;   /* 1 + index of one that is gone; 0: none */
 	struct idmap by_node; /* node index -> part */
 	struct idmap comms;   /* of proven nodes -> part that showed it first */
@@ -184,13 +187,19 @@ struct fleet {
 	uint32_t slice_most; /* fleet_pages.c */
 	/* findings of one job's turn, told without the lock; of the thread that ticks */
 	struct incident_finding *pending;
-	uint32_t pending_count, pending_room;
+	uint32_t pending_count;
+	size_t pending_room;
 	struct fleet_save *saves; /* the same */
-	uint32_t save_count, save_room;
+	uint32_t save_count;
+	size_t save_room;
 };
 
+static inline const char *fleet_name_of(const char *const *names, size_t count, uint32_t i)
+{
+	return i < count ? names[i] : "unknown";
+}
+
 /* fleet.c */
-uint64_t fleet_text_key(const char *text);
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
@@ -246,7 +255,6 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 /* fleet_temporal.c */
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns);
-void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 struct incident_finding *fleet_detect_pending(struct fleet *f);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,

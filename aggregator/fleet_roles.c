@@ -10,6 +10,7 @@
 #include "aggregator/fleet_private.h"
 #include "analysis/thresholds.h"
 #include "base/hash.h"
+#include "base/order.h"
 
 /* A beat comes in the middle of a step: kernels counted over steps are off by up to so many steps. */
 #define PACE_OFF_STEPS 2.0
@@ -22,16 +23,14 @@ static int by_key(const void *a, const void *b)
 {
 	const struct roles_kernel *x = a, *y = b;
 
-	return x->key < y->key ? -1 : x->key > y->key;
+	return ORDER(x->key, y->key);
 }
 
 static int by_count(const void *a, const void *b)
 {
 	const struct roles_kernel *x = a, *y = b;
 
-	if (x->count != y->count)
-		return x->count > y->count ? -1 : 1;
-	return by_key(a, b);
+	return ORDER(y->count, x->count) ?: by_key(a, b);
 }
 
 /* One entry per key, ascending, of the most launched. */

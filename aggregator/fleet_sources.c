@@ -10,10 +10,7 @@ static int sketch_of(void *arg, const char *job, int32_t rank, struct sketch *ou
 
 static int baseline_of(void *arg, const char *job, int32_t rank, struct sketch *out)
 {
-	struct fleet_rank_info info;
-	int err = fleet_rank_info(arg, job, rank, &info);
-
-	return err ? err : fleet_baseline(arg, job, info.role, out);
+	return fleet_baseline(arg, job, rank, out);
 }
 
 static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)

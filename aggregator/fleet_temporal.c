@@ -10,7 +10,10 @@
 #include "aggregator/text.h"
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
+#include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
+#include "base/room.h"
 
 /* Ranks of a starting job come within a beat; who has the lowest number is known then. */
 #define RUN_SETTLE_NS 10000000000ull
@@ -28,31 +31,6 @@ static uint64_t identity_of(const struct fleet *f, const struct fleet_rank *r)
 	h = hash_bytes(h, &r->pid, sizeof(r->pid));
 	h = hash_mix(hash_bytes(h, &r->start_time_ticks, sizeof(r->start_time_ticks)));
 	return h ? h : 1;
-}
-
-/* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
-static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
-{
-	const struct fleet_rank *lowest = NULL;
-	uint64_t run;
-
-	for (uint32_t i = 0; i < job->rank_count; i++) {
-		const struct fleet_rank *r = &job->ranks[i];
-
-		if (r->used && r->compared && r->rank >= 0 && (!lowest || r->rank < lowest->rank))
-			lowest = r;
-	}
-	run = lowest ? identity_of(f, lowest) : 0;
-	if (!run || run == job->run)
-		return;
-	for (uint32_t i = 0; i < job->role_count; i++)
-		temporal_finish(job->roles[i].temporal);
-	if (job->uniform) /* what was told of the run before has ended with it */
-		fleet_temporal_tell(f, job, now_ns);
-	for (uint32_t i = 0; i < job->role_count && job->run; i++)
-		temporal_restart(job->roles[i].temporal);
-	job->run = run;
-	job->run_loaded = false;
 }
 
 static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role)
@@ -87,52 +65,45 @@ static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role
 
 /* ---- samples ---- */
 
-enum figure { LATENCY, SELF, COMPUTE, COMM, EXPOSED, COPY, IDLE, RATIO, STEPS, FLAGGED, FIGURES };
-
-static double figure_of(const struct fleet_rank *r, enum figure which)
+static struct temporal_sample sample_of(const struct fleet_rank *r)
 {
 	const struct fleet_stats *s = &r->stats;
 	uint64_t steps = s->steps >= r->steps_before ? s->steps - r->steps_before : s->steps;
 	uint64_t flagged = s->flagged >= r->flagged_before ? s->flagged - r->flagged_before : 0;
 
-	switch (which) {
-	case LATENCY:
-		return s->latency_median_ns;
-	case SELF:
-		return s->self_median_ns;
-	case COMPUTE:
-		return s->compute_ns;
-	case COMM:
-		return s->comm_ns;
-	case EXPOSED:
-		return s->exposed_comm_ns;
-	case COPY:
-		return s->copy_ns;
-	case IDLE:
-		return s->idle_ns;
-	case RATIO:
-		return s->model_state == 1 && s->expected_ns > 0
-			   ? s->latency_median_ns / s->expected_ns
-			   : 0;
-	case STEPS:
-		return (double)steps;
-	default:
-		return steps ? (double)flagged / (double)steps : 0;
-	}
+	return (struct temporal_sample){
+		.latency_ns = s->latency_median_ns,
+		.self_ns = s->self_median_ns,
+		.compute_ns = s->compute_ns,
+		.comm_ns = s->comm_ns,
+		.exposed_comm_ns = s->exposed_comm_ns,
+		.copy_ns = s->copy_ns,
+		.idle_ns = s->idle_ns,
+		.ratio = s->model_state == 1 && s->expected_ns > 0 ?
+				 s->latency_median_ns / s->expected_ns :
+				 0,
+		.steps = (double)steps,
+		.flagged = steps ? (double)flagged / (double)steps : 0,
+	};
 }
 
-/* The median; *low the value that a tenth lies below. */
-static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uint32_t n,
-			 enum figure which, double *v, double *low)
-{
-	double middle;
+#define OF_SAMPLE(figure) offsetof(struct temporal_sample, figure)
+static const size_t figures[] = { OF_SAMPLE(latency_ns),      OF_SAMPLE(self_ns), OF_SAMPLE(compute_ns),
+				  OF_SAMPLE(comm_ns),	      OF_SAMPLE(exposed_comm_ns),
+				  OF_SAMPLE(copy_ns),	      OF_SAMPLE(idle_ns), OF_SAMPLE(ratio),
+				  OF_SAMPLE(steps),	      OF_SAMPLE(flagged) };
 
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = figure_of(&job->ranks[slots[i]], which);
-	middle = median_of(v, n);
-	if (low)
-		*low = v[n / 10];
-	return middle;
+/* The medians of so many ranks' figures, and of self time the value that a tenth lies below. */
+static void take_medians(const struct temporal_sample *of, uint32_t n, double *v,
+			 struct temporal_sample *out)
+{
+	for (size_t k = 0; k < ARRAY_LEN(figures); k++) {
+		for (uint32_t i = 0; i < n; i++)
+			v[i] = *(const double *)(const void *)((const char *)&of[i] + figures[k]);
+		*(double *)(void *)((char *)out + figures[k]) = median_of(v, n);
+		if (figures[k] == OF_SAMPLE(self_ns))
+			out->self_low_ns = v[n / 10];
+	}
 }
 
 /* Nobody has the role any more (another one was learned): what is told of it ends. */
@@ -150,20 +121,24 @@ static void let_go(struct fleet_job *job, struct temporal *t)
 	job->run_loaded = false;
 }
 
-static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint32_t *slots,
-			double *v, uint64_t now_ns, uint64_t now_unix_ns)
+/* of, v: room for as many as the job has ranks. */
+static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
+			struct temporal_sample *of, double *v, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	struct temporal_sample s = {.unix_ns = now_unix_ns};
 	uint32_t n = 0, members = 0;
 
 	for (uint32_t i = 0; i < job->rank_count; i++) {
-		const struct fleet_rank *r = &job->ranks[i];
+		struct fleet_rank *r = &job->ranks[i];
 
 		if (!r->used || !r->compared || r->role != role)
 			continue;
 		members++;
-		if (fleet_rank_is_alive(f, r, now_ns) && r->stats.latency_median_ns > 0)
-			slots[n++] = i;
+		if (!fleet_rank_is_alive(f, r, now_ns) || !(r->stats.latency_median_ns > 0))
+			continue;
+		of[n++] = sample_of(r);
+		r->steps_before = r->stats.steps;
+		r->flagged_before = r->stats.flagged;
 	}
 	job->roles[role].members = members;
 	if (!members)
@@ -171,21 +146,8 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, u
 	if (!n)
 		return;
 	s.ranks = n;
-	s.latency_ns = over_ranks(job, slots, n, LATENCY, v, NULL);
-	s.self_ns = over_ranks(job, slots, n, SELF, v, &s.self_low_ns);
-	s.compute_ns = over_ranks(job, slots, n, COMPUTE, v, NULL);
-	s.comm_ns = over_ranks(job, slots, n, COMM, v, NULL);
-	s.exposed_comm_ns = over_ranks(job, slots, n, EXPOSED, v, NULL);
-	s.copy_ns = over_ranks(job, slots, n, COPY, v, NULL);
-	s.idle_ns = over_ranks(job, slots, n, IDLE, v, NULL);
-	s.ratio = over_ranks(job, slots, n, RATIO, v, NULL);
-	s.steps = over_ranks(job, slots, n, STEPS, v, NULL);
-	s.flagged = over_ranks(job, slots, n, FLAGGED, v, NULL);
+	take_medians(of, n, v, &s);
 	s.suspects = cross_suspects(job->cross) > 0 || hang_is_open(job->hang);
-	for (uint32_t i = 0; i < n; i++) {
-		job->ranks[slots[i]].steps_before = job->ranks[slots[i]].stats.steps;
-		job->ranks[slots[i]].flagged_before = job->ranks[slots[i]].stats.flagged;
-	}
 	temporal_push(job->roles[role].temporal, &s);
 }
 
@@ -224,17 +186,9 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	struct fleet_save *save;
 	struct sketch s;
 
-	if (temporal_healthy_steps(r->temporal) < TEMPORAL_STEPS_MIN)
+	if (temporal_healthy_steps(r->temporal) < TEMPORAL_STEPS_MIN ||
+	    ROOM_FOR(f->saves, f->save_room, f->save_count + 1))
 		return;
-	if (f->save_count == f->save_room) {
-		uint32_t room = f->save_room ? 2 * f->save_room : 4;
-		struct fleet_save *list = realloc(f->saves, room * sizeof(*list));
-
-		if (!list)
-			return;
-		f->saves = list;
-		f->save_room = room;
-	}
 	if (merge_role(job, role, &s))
 		memset(&s, 0, sizeof(s));
 	text_copy(s.rank.job, sizeof(s.rank.job), job->name);
@@ -288,12 +242,10 @@ static void add_ranks(const struct fleet_job *job, uint32_t role, struct finding
 
 static int by_number(const void *a, const void *b)
 {
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-	return x < y ? -1 : x > y;
+	return ORDER(*(const int32_t *)a, *(const int32_t *)b);
 }
 
-void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+static void tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct incident_finding *e = fleet_detect_pending(f);
 	struct temporal_change c;
@@ -351,10 +303,35 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	fleet_pull_finding(f, job, e, now_ns);
 }
 
+/* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
+static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	const struct fleet_rank *lowest = NULL;
+	uint64_t run;
+
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		if (r->used && r->compared && r->rank >= 0 && (!lowest || r->rank < lowest->rank))
+			lowest = r;
+	}
+	run = lowest ? identity_of(f, lowest) : 0;
+	if (!run || run == job->run)
+		return;
+	for (uint32_t i = 0; i < job->role_count; i++)
+		temporal_finish(job->roles[i].temporal);
+	if (job->uniform) /* what was told of the run before has ended with it */
+		tell(f, job, now_ns);
+	for (uint32_t i = 0; i < job->role_count && job->run; i++)
+		temporal_restart(job->roles[i].temporal);
+	job->run = run;
+	job->run_loaded = false;
+}
+
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns)
 {
-	uint32_t *slots = malloc((job->rank_count + 1) * sizeof(*slots));
+	struct temporal_sample *of = malloc((job->rank_count + 1) * sizeof(*of));
 	double *v = malloc((job->rank_count + 1) * sizeof(*v));
 	bool changed = job->uniform;
 
@@ -365,16 +342,16 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 			load(f, job, &job->roles[i]);
 		job->run_loaded = true;
 	}
-	for (uint32_t i = 0; i < job->role_count && slots && v && job->run; i++) {
+	for (uint32_t i = 0; i < job->role_count && of && v && job->run; i++) {
 		struct temporal_change c;
 
-		sample_role(f, job, i, slots, v, now_ns, now_unix_ns);
+		sample_role(f, job, i, of, v, now_ns, now_unix_ns);
 		changed |= temporal_state(job->roles[i].temporal, &c);
 	}
-	free(slots);
+	free(of);
 	free(v);
 	if (changed)
-		fleet_temporal_tell(f, job, now_ns);
+		tell(f, job, now_ns);
 	if (!f->baselines || !job->run || now_ns - job->save_ns < SAVE_NS)
 		return;
 	job->save_ns = now_ns;

@@ -14,6 +14,8 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
 
 #define TIME_MAX (1ull << 62)
 
@@ -33,7 +35,7 @@ struct slot {
 struct hang {
 	char job[WIRE_TEXT_BYTES];
 	struct slot *slots;
-	uint32_t slot_count;
+	size_t slot_count;
 	struct hang_stats stats;
 	bool open, changed, ended;
 	uint64_t told_ns;
@@ -70,22 +72,9 @@ void hang_close(struct hang *h)
 
 static struct slot *slot_at(struct hang *h, uint32_t slot)
 {
-	uint32_t room = h->slot_count ? h->slot_count : 8;
-	struct slot *slots;
-
-	if (slot < h->slot_count)
-		return &h->slots[slot];
-	if (slot >= LIMIT_FLEET_RANKS)
+	if (slot >= LIMIT_FLEET_RANKS || ROOM_FOR_ZERO(h->slots, h->slot_count, slot + 1))
 		return NULL;
-	while (room <= slot)
-		room *= 2;
-	slots = realloc(h->slots, room * sizeof(*slots));
-	if (!slots)
-		return NULL;
-	memset(slots + h->slot_count, 0, (room - h->slot_count) * sizeof(*slots));
-	h->slots = slots;
-	h->slot_count = room;
-	return &slots[slot];
+	return &h->slots[slot];
 }
 
 static bool is_sane(const struct beat_comm *k)
@@ -200,9 +189,7 @@ static int by_comm(const void *a, const void *b)
 {
 	const struct seat *x = a, *y = b;
 
-	if (x->comm->comm != y->comm->comm)
-		return x->comm->comm < y->comm->comm ? -1 : 1;
-	return x->slot < y->slot ? -1 : x->slot > y->slot;
+	return ORDER(x->comm->comm, y->comm->comm) ?: ORDER(x->slot, y->slot);
 }
 
 /* Where all are silent, the job may have ended in the middle of what the last beats tell, or nobody's
@@ -366,18 +353,19 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 	       (out->waiting > 1 && out->ranks <= out->waiting);
 }
 
-/* The better explanation of the two: a difference, then a kernel that does not end, then missing
- * ranks that wait for nobody. */
+/* A difference, then a kernel that does not end, then missing ranks that wait for nobody. */
+static uint32_t weight_of(const struct verdict *v)
+{
+	return (v->odd > 0) * 8u + (v->cause == CAUSE_HANG_KERNEL) * 4u + (v->rooted > 0) * 2u +
+	       (v->missing > 0);
+}
+
+/* The better explanation of the two. */
 static bool explains_more(const struct verdict *a, const struct verdict *b)
 {
-	uint32_t x = (a->odd > 0) * 8u + (a->cause == CAUSE_HANG_KERNEL) * 4u +
-		     (a->rooted > 0) * 2u + (a->missing > 0);
-	uint32_t y = (b->odd > 0) * 8u + (b->cause == CAUSE_HANG_KERNEL) * 4u +
-		     (b->rooted > 0) * 2u + (b->missing > 0);
+	uint32_t x = weight_of(a), y = weight_of(b);
 
-	if (x != y)
-		return x > y;
-	return a->since_ns < b->since_ns;
+	return x != y ? x > y : a->since_ns < b->since_ns;
 }
 
 /* ---- telling ---- */
@@ -398,12 +386,12 @@ static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
 	struct call c = call_of(k);
 	char mine[96], others[96];
 
-	finding_say(f, LAYER_SOFTWARE, 0,
-		    "rank %d called %s where the others called %s, both as number %llu of "
-		    "communicator %016llx",
-		    rank, call_text(&c, mine, sizeof(mine)),
-		    call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
-		    (unsigned long long)k->comm);
+	finding_say_of(f, rank, LAYER_SOFTWARE, 0,
+		       "rank %d called %s where the others called %s, both as number %llu of "
+		       "communicator %016llx",
+		       rank, call_text(&c, mine, sizeof(mine)),
+		       call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
+		       (unsigned long long)k->comm);
 }
 
 static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
@@ -413,19 +401,18 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	const struct beat_comm *k = seat->comm;
 
 	if (s->ended)
-		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
 	else if (!is_heard(s, alive_ns, now_ns))
-		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
-			    (double)(now_ns - s->seen_ns) / 1e9);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
+			       (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
 		say_odd(f, v, s->rank, k);
 	else
-		finding_say(f, LAYER_UNKNOWN, 0,
-			    "rank %d has entered %llu collectives of communicator %016llx, the "
-			    "waiting ranks "
-			    "%llu; its last one was %s %u",
-			    s->rank, (unsigned long long)k->entered, (unsigned long long)k->comm,
-			    (unsigned long long)v->most, record_coll_name(k->func), k->seq);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0,
+			       "rank %d has entered %llu collectives of communicator %016llx, the "
+			       "waiting ranks %llu; its last one was %s %u",
+			       s->rank, (unsigned long long)k->entered, (unsigned long long)k->comm,
+			       (unsigned long long)v->most, record_coll_name(k->func), k->seq);
 }
 
 static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
@@ -433,10 +420,10 @@ static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
 	const struct beat_unfinished *u = &s->unfinished;
 	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
 
-	finding_say(f, LAYER_GPU, since,
-		    "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
-		    "its GPU was given before it has",
-		    s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
+	finding_say_of(f, s->rank, LAYER_GPU, since,
+		       "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
+		       "its GPU was given before it has",
+		       s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
 }
 
 static int64_t to_unix(const struct hang *h, int64_t here_ns)

@@ -16,10 +16,25 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 /* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add
  * one half to it. */
 #define OWN_WEIGHT 1e12
+
+static void raise_to(uint64_t *most, uint64_t value)
+{
+	if (value > *most)
+		*most = value;
+}
+
+/* The time that holds both; 0, 0 is none. */
+static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
+{
+	if (from && (!*begin || from < *begin))
+		*begin = from;
+	raise_to(end, to);
+}
 
 int incident_set_open(struct incident_set **out, const struct incident_config *c)
 {
@@ -146,21 +161,6 @@ static struct incident *incident_new(struct incident_set *s, const struct incide
 	return i;
 }
 
-static int grow(void **list, uint32_t count, uint32_t *room, size_t item)
-{
-	uint32_t more = *room ? 2 * *room : 8;
-	void *p;
-
-	if (count < *room)
-		return 0;
-	p = realloc(*list, more * item);
-	if (!p)
-		return -ENOMEM;
-	*list = p;
-	*room = more;
-	return 0;
-}
-
 static struct member *member_of(struct incident *i, const struct wire_rank *who)
 {
 	struct member *m;
@@ -180,7 +180,7 @@ static struct member *member_of(struct incident *i, const struct wire_rank *who)
 		i->ranks_dropped++;
 		return NULL;
 	}
-	if (grow((void **)&i->members, i->member_count, &i->member_room, sizeof(*m)))
+	if (ROOM_FOR(i->members, i->member_room, i->member_count + 1))
 		return NULL;
 	m = &i->members[i->member_count++];
 	*m = (struct member){ .rank = who->rank, .world_size = who->world_size };
@@ -199,7 +199,7 @@ static bool has_anomaly(const struct incident *i, const uint8_t id[16])
 static void anomaly_take(struct incident *i, const uint8_t id[16])
 {
 	if (!has_anomaly(i, id) && i->anomaly_count < LIMIT_INCIDENT_RANKS &&
-	    !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room, sizeof(*i->anomalies)))
+	    !ROOM_FOR(i->anomalies, i->anomaly_room, i->anomaly_count + 1))
 		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
 }
 
@@ -236,12 +236,8 @@ void incident_run_merge(struct run *to, const struct run *from)
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
 	}
-	if (from->last_step > to->last_step)
-		to->last_step = from->last_step;
-	if (from->begin_unix_ns < to->begin_unix_ns)
-		to->begin_unix_ns = from->begin_unix_ns;
-	if (from->end_unix_ns > to->end_unix_ns)
-		to->end_unix_ns = from->end_unix_ns;
+	raise_to(&to->last_step, from->last_step);
+	widen(&to->begin_unix_ns, &to->end_unix_ns, from->begin_unix_ns, from->end_unix_ns);
 	to->reasons |= from->reasons;
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
@@ -274,7 +270,7 @@ static void run_take(struct incident *i, struct run r)
 		k = 0; /* it has grown: what it did not touch may do so now */
 	}
 	if (i->run_count < LIMIT_INCIDENT_RANKS &&
-	    !grow((void **)&i->runs, i->run_count, &i->run_room, sizeof(*i->runs)))
+	    !ROOM_FOR(i->runs, i->run_room, i->run_count + 1))
 		i->runs[i->run_count++] = r;
 }
 
@@ -417,15 +413,6 @@ static uint64_t hinted_of(const struct digest *d)
 	return first && lost_ns < thresholds.time.hiccup_ns / 2 ? d->flagged : 0;
 }
 
-/* The time that holds both; 0, 0 is none. */
-static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
-{
-	if (!*begin || from < *begin)
-		*begin = from;
-	if (to > *end)
-		*end = to;
-}
-
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,
 		       const struct digest *d)
 {
@@ -441,8 +428,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 			m->first_step = d->first_step;
 			m->onset_step = d->onset_step;
 		}
-		if (d->last_step > m->last_step)
-			m->last_step = d->last_step;
+		raise_to(&m->last_step, d->last_step);
 	}
 	m->windows++;
 	m->summaries += d->summary_only;
@@ -467,8 +453,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 		m->peer_accused_ns += each;
 		m->accused_ns += each;
 	}
-	if (d->collectives > m->collectives)
-		m->collectives = d->collectives;
+	raise_to(&m->collectives, d->collectives);
 	if (d->lost > m->lost) {
 		m->lost = d->lost;
 		text_copy(m->lost_cause, sizeof(m->lost_cause), d->lost_cause);
@@ -490,10 +475,10 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 
 	if (m)
 		member_add(s, i, m, d);
-	if (m && is_itself(d) && d->end_unix_ns > m->itself_end_unix_ns)
-		m->itself_end_unix_ns = d->end_unix_ns;
-	if (m && is_itself(d) && d->end_unix_ns > m->slow_end_unix_ns && !incident_is_brief(&r))
-		m->slow_end_unix_ns = d->end_unix_ns;
+	if (m && is_itself(d))
+		raise_to(&m->itself_end_unix_ns, d->end_unix_ns);
+	if (m && is_itself(d) && !incident_is_brief(&r))
+		raise_to(&m->slow_end_unix_ns, d->end_unix_ns);
 	if (d->flagged) {
 		r.first_step = d->first_step;
 		r.last_step = d->last_step;
@@ -506,12 +491,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	i->windows++;
 	i->bytes += d->bytes;
 	i->raw_bytes += d->raw_bytes;
-	if (d->begin_unix_ns < i->row.begin_unix_ns)
-		i->row.begin_unix_ns = d->begin_unix_ns;
-	if (d->end_unix_ns > i->row.end_unix_ns)
-		i->row.end_unix_ns = d->end_unix_ns;
-	if (arrival_unix_ns > i->row.arrival_unix_ns)
-		i->row.arrival_unix_ns = arrival_unix_ns;
+	widen(&i->row.begin_unix_ns, &i->row.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
+	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);
 }
 
 /* ---- findings ---- */
@@ -531,14 +512,6 @@ static bool is_same(const struct incident_finding *a, const struct incident_find
 		 a->finding.ranks[0] == b->finding.ranks[0]));
 }
 
-static bool names(const struct finding *f, int32_t rank)
-{
-	for (uint32_t k = 0; k < f->rank_count; k++)
-		if (f->ranks[k] == rank)
-			return true;
-	return false;
-}
-
 static bool is_new(const struct incident_set *s, const struct incident_finding *f)
 {
 	return f->teller == s->config.teller;
@@ -556,7 +529,7 @@ static bool is_like(const struct finding *a, const struct finding *b)
 	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
 
 	for (uint32_t k = 0; k < b->rank_count && !common; k++)
-		common = b->ranks[k] >= 0 && names(a, b->ranks[k]);
+		common = b->ranks[k] >= 0 && finding_names(a, b->ranks[k]);
 	return a->kind == b->kind && common;
 }
 
@@ -634,7 +607,7 @@ static void replace(const struct incident_set *s, struct incident_finding *to,
 static bool finding_add(struct incident *i, const struct incident_finding *f)
 {
 	if (i->finding_count == LIMIT_INCIDENT_FINDINGS ||
-	    grow((void **)&i->findings, i->finding_count, &i->finding_room, sizeof(*i->findings))) {
+	    ROOM_FOR(i->findings, i->finding_room, i->finding_count + 1)) {
 		i->findings_dropped++;
 		return false;
 	}
@@ -648,7 +621,7 @@ static bool leave_out(struct finding *a, const struct finding *b)
 	uint32_t n = 0;
 
 	for (uint32_t k = 0; k < a->rank_count; k++)
-		if (!names(b, a->ranks[k]))
+		if (!finding_names(b, a->ranks[k]))
 			a->ranks[n++] = a->ranks[k];
 	a->rank_count = n;
 	return n > 0;
@@ -700,10 +673,7 @@ static void finding_take(const struct incident_set *s, struct incident *i,
 	}
 	if (is_new(s, f))
 		forget_earlier(s, i, f);
-	if (f->begin_unix_ns < i->row.begin_unix_ns)
-		i->row.begin_unix_ns = f->begin_unix_ns;
-	if (f->end_unix_ns > i->row.end_unix_ns)
-		i->row.end_unix_ns = f->end_unix_ns;
+	widen(&i->row.begin_unix_ns, &i->row.end_unix_ns, f->begin_unix_ns, f->end_unix_ns);
 }
 
 /* ---- which incident ---- */
@@ -752,7 +722,7 @@ static bool is_held(const struct incident_set *s, const struct incident *i, cons
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
 			continue;
 		if ((n->suspect < 0 && !n->waits) || n->begin_unix_ns <= held_until(f) ||
-		    names(&f->finding, n->suspect))
+		    finding_names(&f->finding, n->suspect))
 			return true;
 	}
 	return false;
@@ -784,15 +754,13 @@ static uint64_t last_fault_end(const struct incident *i)
 	uint64_t last = 0;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
-		if (fault_end(&i->members[k]) > last)
-			last = fault_end(&i->members[k]);
+		raise_to(&last, fault_end(&i->members[k]));
 	return last;
 }
 
-/* NULL: none, or nobody. */
-static const struct member *find_member(const struct incident *i, int32_t rank)
+const struct member *incident_member(const struct incident *i, int32_t rank)
 {
-	for (uint32_t k = 0; rank >= 0 && k < i->member_count; k++)
+	for (uint32_t k = 0; k < i->member_count; k++)
 		if (i->members[k].rank == rank)
 			return &i->members[k];
 	return NULL;
@@ -801,7 +769,7 @@ static const struct member *find_member(const struct incident *i, int32_t rank)
 /* Until when the rank was slow itself, for however long; 0: never, or nobody. */
 static uint64_t slow_until(const struct incident *i, int32_t rank)
 {
-	const struct member *m = find_member(i, rank);
+	const struct member *m = rank >= 0 ? incident_member(i, rank) : NULL;
 
 	if (!m)
 		return 0;
@@ -838,7 +806,7 @@ static bool continues(const struct incident *i, const uint8_t *anomaly_id)
  * fault lasted does not carry that on into a fault of its own. */
 static bool goes_on(const struct incident *i, const struct newcomer *n)
 {
-	const struct member *m = find_member(i, n->suspect);
+	const struct member *m = n->suspect >= 0 ? incident_member(i, n->suspect) : NULL;
 
 	return continues(i, n->anomaly_id) &&
 	       (n->suspect < 0 || i->ranks_dropped || !last_fault_end(i) || (m && is_long(m)));
@@ -900,21 +868,17 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	incident_views_merge(s, i, to, from);
 	to->peer_accused_ns += from->peer_accused_ns;
 	to->flagged_ns += from->flagged_ns;
-	if (from->own_begin_unix_ns)
-		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
-		      from->own_end_unix_ns);
+	widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
+	      from->own_end_unix_ns);
 	to->slow_ns += from->slow_ns;
 	to->stolen_ns += from->stolen_ns;
-	if (from->itself_end_unix_ns > to->itself_end_unix_ns)
-		to->itself_end_unix_ns = from->itself_end_unix_ns;
-	if (from->slow_end_unix_ns > to->slow_end_unix_ns)
-		to->slow_end_unix_ns = from->slow_end_unix_ns;
+	raise_to(&to->itself_end_unix_ns, from->itself_end_unix_ns);
+	raise_to(&to->slow_end_unix_ns, from->slow_end_unix_ns);
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
 	}
-	if (from->last_step > to->last_step)
-		to->last_step = from->last_step;
+	raise_to(&to->last_step, from->last_step);
 	if (from->weight > to->weight) {
 		struct digest_part *parts = to->parts;
 
@@ -938,8 +902,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	to->self_excess_ns += from->self_excess_ns;
 	to->first_ns += from->first_ns;
 	to->first_self_ns += from->first_self_ns;
-	if (from->collectives > to->collectives)
-		to->collectives = from->collectives;
+	raise_to(&to->collectives, from->collectives);
 	if (from->lost > to->lost) {
 		to->lost = from->lost;
 		memcpy(to->lost_cause, from->lost_cause, sizeof(to->lost_cause));
@@ -971,10 +934,8 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	to->pictures_dropped += from->pictures_dropped;
 	to->ranks_dropped += from->ranks_dropped;
 	to->findings_dropped += from->findings_dropped;
-	if (from->row.begin_unix_ns < to->row.begin_unix_ns)
-		to->row.begin_unix_ns = from->row.begin_unix_ns;
-	if (from->row.end_unix_ns > to->row.end_unix_ns)
-		to->row.end_unix_ns = from->row.end_unix_ns;
+	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
+	      from->row.end_unix_ns);
 	to->row.open |= from->row.open;
 }
 
@@ -1090,8 +1051,7 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 	finding_take(s, i, &told);
 	accuse_all(i);
 	i->row.open |= !f->ended;
-	if (arrival_unix_ns > i->row.arrival_unix_ns)
-		i->row.arrival_unix_ns = arrival_unix_ns;
+	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);
 	absorb(s, i, &n, out);
 	text_copy(out->id, sizeof(out->id), i->row.id);
 	return 0;

@@ -11,6 +11,7 @@
 #include "aggregator/text.h"
 #include "aggregator/verdict.h"
 #include "base/limits.h"
+#include "base/order.h"
 
 #define NAMED_RANKS_MAX 256
 
@@ -18,7 +19,7 @@ static int by_number(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
 
-	return x < y ? -1 : x > y;
+	return ORDER(x, y);
 }
 
 /* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */
@@ -248,12 +249,9 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 				const struct verdict *v, const struct cost *first, uint64_t duration_ns)
 {
 	struct incident_judgement one = *j;
-	const struct member *m = NULL;
+	const struct member *m = v->rank_count ? incident_member(i, v->ranks[0]) : NULL;
 	struct run steps;
 
-	for (uint32_t k = 0; v->rank_count && k < i->member_count && !m; k++)
-		if (i->members[k].rank == v->ranks[0])
-			m = &i->members[k];
 	if (!m)
 		return *first;
 	one.lead = m;

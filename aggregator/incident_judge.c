@@ -122,14 +122,6 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 	       b / m->slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
 }
 
-static bool is_named(const struct finding *f, int32_t rank)
-{
-	for (uint32_t k = 0; k < f->rank_count; k++)
-		if (f->ranks[k] == rank)
-			return true;
-	return false;
-}
-
 static bool is_minor(const struct incident_judgement *j, const struct member *m)
 {
 	for (uint32_t k = 0; k < j->minor_count; k++)
@@ -147,7 +139,7 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 		return false;
 	/* that it was slow before is no reason for the job to stand still */
 	if (j->reason == WINDOW_STALL && waits_for_others(m))
-		return j->finding && j->finding->kind == FINDING_HANG && is_named(j->finding, m->rank);
+		return j->finding && j->finding->kind == FINDING_HANG && finding_names(j->finding, m->rank);
 	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 

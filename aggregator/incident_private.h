@@ -92,13 +92,17 @@ struct incident {
 	struct share *share[SHARE_LEVELS]; /* of the set */
 	struct incident_row row;
 	struct member *members;
-	uint32_t member_count, member_room;
+	uint32_t member_count;
+	size_t member_room;
 	struct anomaly *anomalies; /* of the members' windows, for those that arrive far apart */
-	uint32_t anomaly_count, anomaly_room;
+	uint32_t anomaly_count;
+	size_t anomaly_room;
 	struct run *runs;
-	uint32_t run_count, run_room;
+	uint32_t run_count;
+	size_t run_room;
 	struct incident_finding *findings;
-	uint32_t finding_count, finding_room;
+	uint32_t finding_count;
+	size_t finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
 	uint64_t picture_bytes; /* of its members' pictures, each counted once */
 	uint32_t picture_member, picture_rank; /* where to look for one to let go of, and for which */
@@ -170,6 +174,8 @@ int incident_share_compare(const struct incident *a, const struct incident *b);
 /* Sums up the pictures of every share. */
 void incident_share_weigh(const struct incident_set *s);
 void incident_run_merge(struct run *to, const struct run *from);
+/* The first of that rank; NULL: none. */
+const struct member *incident_member(const struct incident *i, int32_t rank);
 uint64_t incident_member_key(int32_t rank, const char *node);
 #define INCIDENT_REASON(m, r) ((m)->reasons >> (r)&1)
 

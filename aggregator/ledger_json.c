@@ -12,14 +12,6 @@
 #define ROWS_MAX      16u
 #define EXPLAIN_SHARE 0.8 /* the share of a rank's own excess that a cause has to explain */
 
-static const struct member *member_of(const struct incident *i, int32_t rank)
-{
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].rank == rank)
-			return &i->members[k];
-	return NULL;
-}
-
 static json_t *row_json(const struct ledger_row *r, double whole_ns)
 {
 	return json_pack("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account",
@@ -98,7 +90,7 @@ static json_t *both_json(const struct incident_books *b, struct ledger_row *rows
 
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)
 {
-	const struct member *m = member_of(i, rank);
+	const struct member *m = incident_member(i, rank);
 	struct incident_books b;
 	struct ledger_row *rows;
 	json_t *out = NULL;

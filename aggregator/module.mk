@@ -12,8 +12,8 @@ LIBS += fleet
 fleet_SRCS := aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
 	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/cross_skew.c aggregator/fleet.c aggregator/fleet_admit.c \
 	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_kinds.c aggregator/fleet_pages.c aggregator/fleet_pull.c aggregator/fleet_roles.c \
-	aggregator/fleet_sources.c aggregator/fleet_temporal.c aggregator/hang.c aggregator/idmap.c \
-	aggregator/sketch_json.c aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
+	aggregator/fleet_sources.c aggregator/fleet_temporal.c aggregator/hang.c \
+	aggregator/sketch_json.c aggregator/sketch_merge.c aggregator/sql.c aggregator/temporal.c aggregator/waterline.c
 fleet_LDLIBS := -lsqlite3 -ljansson
 aggregator_SRCS := $(incident_SRCS) $(fleet_SRCS) aggregator/alert.c aggregator/api.c aggregator/api_metrics.c \
 	aggregator/api_pool.c aggregator/api_route.c aggregator/api_symbols.c aggregator/commit.c \

@@ -14,8 +14,12 @@
 #include "aggregator/window_ledger.h"
 #include "analysis/robust/median.h"
 #include "base/check.h"
+#include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "base/sorted.h"
 
 #define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
 /* Of the stack that a rank hangs in: a line of evidence has room for it. */
@@ -30,7 +34,7 @@
 /* Steps with a tenth less launches than the typical one are parts of a step, if so many are whole. */
 #define ALIKE_PART 10u
 #define ALIKE_MIN  3u
-#define TABLE_ROOM 4096u /* entries of a hash table, at most half of them in use */
+#define TABLE_MAX  2048u /* names of one table */
 
 struct part {
 	struct diagnosis_rank rank; /* its arrays are the picture's */
@@ -131,17 +135,8 @@ static size_t pool_put(struct picture *p, const char *text)
 {
 	size_t n = strnlen(text, NAME_BYTES - 1), at = p->pool_bytes;
 
-	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES)
+	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES || ROOM_FOR(p->pool, p->pool_room, at + n + 1))
 		return 0;
-	if (at + n + 1 > p->pool_room) {
-		size_t room = 2 * p->pool_room + n + 4096;
-		char *pool = realloc(p->pool, room);
-
-		if (!pool)
-			return 0;
-		p->pool = pool;
-		p->pool_room = room;
-	}
 	memcpy(p->pool + at, text, n);
 	p->pool[at + n] = '\0';
 	p->pool_bytes = at + n + 1;
@@ -152,9 +147,9 @@ static size_t pool_put(struct picture *p, const char *text)
 
 enum part_of { PART_NONE, PART_SLOW, PART_CALM };
 
-struct span {
-	uint64_t begin_ns, end_ns;
-	bool slow, calm; /* the parts that it counts for */
+/* Which steps count for which part. */
+struct parts {
+	bool *slow, *calm;
 };
 
 /* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
@@ -206,33 +201,14 @@ static bool is_but_a_moment(const struct window *w, const struct choice *c)
 	return calm && slow * MOMENT_SHARE < slow + calm;
 }
 
-struct weighed {
-	uint32_t kernels;
-	uint64_t latency_ns;
-};
-
-static int by_kernels(const void *a, const void *b)
+/* Launches of the typical step, each step counted by its time: halves take less of it. Where two share
+ * the time, of the one that has more. */
+static uint32_t typical_kernels(const struct window *w, struct median_weighted *scratch)
 {
-	const struct weighed *x = a, *y = b;
-
-	return x->kernels < y->kernels ? -1 : x->kernels > y->kernels;
-}
-
-/* Launches of the typical step, each step counted by its time: halves take less of it. */
-static uint32_t typical_kernels(const struct window *w, struct weighed *scratch)
-{
-	uint64_t whole = 0, sum = 0;
-	uint32_t n = 0, i = 0;
-
-	for (; i < w->step_count; i++) {
-		scratch[n++] =
-		    (struct weighed){w->steps[i].step.kernels, w->steps[i].step.latency_ns >> 10};
-		whole += scratch[n - 1].latency_ns;
-	}
-	qsort(scratch, n, sizeof(*scratch), by_kernels);
-	for (i = 0; i < n && 2 * sum <= whole; i++)
-		sum += scratch[i].latency_ns;
-	return i ? scratch[i - 1].kernels : 0;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		scratch[i] = (struct median_weighted){ -(double)w->steps[i].step.kernels,
+						       (double)(w->steps[i].step.latency_ns >> 10) };
+	return (uint32_t)-median_of_weighted(scratch, w->step_count, 0);
 }
 
 /* Half of what the slow ones are beyond it, as a mean. */
@@ -252,7 +228,7 @@ static double calm_max_ns(const struct window *w, const struct choice *c)
 static struct choice choose_alike(const struct window *w)
 {
 	struct choice all = {slow_flag(w), 0, HUGE_VAL}, alike = all;
-	struct weighed *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
 
 	free(scratch);
@@ -305,7 +281,6 @@ static void sum_up(const struct window *w, const struct choice *c, enum part_of 
 /* ---- sums by name ---- */
 
 struct entry {
-	uint64_t hash;			 /* 0: free */
 	size_t name;			 /* in the pool */
 	double self, total, off, launch; /* kernels: total and count in total, self */
 	uint32_t seen;
@@ -314,28 +289,34 @@ struct entry {
 };
 
 struct table {
-	struct entry *e; /* TABLE_ROOM */
+	struct entry *e;
+	size_t room;
 	uint32_t count;
+	struct idmap by_name;
 };
 
+static void table_fini(struct table *t)
+{
+	free(t->e);
+	idmap_fini(&t->by_name);
+}
+
+/* NULL: no room. Holds until the next one. */
 static struct entry *find(struct picture *p, struct table *t, unsigned kind, const char *name)
 {
-	uint64_t hash = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind) | 1;
-	uint32_t at = (uint32_t)hash & (TABLE_ROOM - 1);
+	uint64_t key = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind);
+	uint32_t at = idmap_get(&t->by_name, key);
 	size_t text;
 
-	while (t->e[at].hash && t->e[at].hash != hash)
-		at = (at + 1) & (TABLE_ROOM - 1);
-	if (t->e[at].hash)
+	if (at != IDMAP_NONE)
 		return &t->e[at];
-	if (t->count >= TABLE_ROOM / 2)
+	if (t->count == TABLE_MAX || ROOM_FOR(t->e, t->room, t->count + 1))
 		return NULL;
 	text = pool_put(p, name);
-	if (!text)
+	if (!text || idmap_put(&t->by_name, key, t->count))
 		return NULL;
-	t->count++;
-	t->e[at] = (struct entry){.hash = hash, .name = text, .kind = (uint8_t)kind};
-	return &t->e[at];
+	t->e[t->count] = (struct entry){.name = text, .kind = (uint8_t)kind};
+	return &t->e[t->count++];
 }
 
 static int by_weight(const void *a, const void *b)
@@ -343,26 +324,19 @@ static int by_weight(const void *a, const void *b)
 	const struct entry *x = a, *y = b;
 	double p = x->total > x->off ? x->total : x->off, q = y->total > y->off ? y->total : y->off;
 
-	if (p > q || p < q)
-		return p > q ? -1 : 1;
-	return x->name < y->name ? -1 : x->name > y->name; /* which came first */
+	return ORDER(q, p) ?: ORDER(x->name, y->name); /* which came first */
 }
 
 /* ---- kernels ---- */
 
-static const struct span *span_of(const struct span *spans, uint32_t count, uint64_t t)
+/* The step that holds t; step_count: none. */
+static uint32_t step_at(const struct window *w, uint64_t t)
 {
-	uint32_t low = 0, high = count;
+	uint32_t at = w->step_count ?
+			      (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) :
+			      0;
 
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (spans[middle].end_ns <= t)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < count && spans[low].begin_ns <= t ? &spans[low] : NULL;
+	return at < w->step_count && w->steps[at].step.begin_ns <= t ? at : w->step_count;
 }
 
 static void kernel_add(struct entry *e, const struct record *r)
@@ -374,20 +348,20 @@ static void kernel_add(struct entry *e, const struct record *r)
 	e->collective |= r->kind == RECORD_COLL_KERNEL;
 }
 
-static void take_kernels(struct picture *p, const struct window *w, const struct span *spans,
+static void take_kernels(struct picture *p, const struct window *w, const struct parts *parts,
 			 struct table *slow, struct table *calm)
 {
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
-		const struct span *s =
-		    span_of(spans, w->step_count, r->launch_ns ? r->launch_ns : r->begin_ns);
+		uint32_t step = step_at(w, r->launch_ns ? r->launch_ns : r->begin_ns);
 
-		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) || !s ||
-		    r->name >= w->name_count || !w->names || r->end_ns < r->begin_ns)
+		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) ||
+		    step == w->step_count || r->name >= w->name_count || !w->names ||
+		    r->end_ns < r->begin_ns)
 			continue;
-		if (s->slow)
+		if (parts->slow[step])
 			kernel_add(find(p, slow, 0, w->names[r->name]), r);
-		if (s->calm)
+		if (parts->calm[step])
 			kernel_add(find(p, calm, 0, w->names[r->name]), r);
 	}
 }
@@ -396,7 +370,8 @@ static void keep_kernels(struct table *t, struct part *part)
 {
 	uint32_t n = t->count < LIMIT_PICTURE_KERNELS ? t->count : LIMIT_PICTURE_KERNELS;
 
-	qsort(t->e, TABLE_ROOM, sizeof(*t->e), by_weight);
+	if (n)
+		qsort(t->e, t->count, sizeof(*t->e), by_weight);
 	part->kernels = n && part->rank.steps ? calloc(n, sizeof(*part->kernels)) : NULL;
 	for (uint32_t i = 0; part->kernels && i < n; i++) {
 		struct diagnosis_kernel *k = &part->kernels[part->rank.kernel_count++];
@@ -602,11 +577,11 @@ static void find_holder(struct picture *p, const struct window *w, const struct 
 			struct namer *names)
 {
 	const struct stack_batch *b = &w->stacks;
-	struct table holders = {calloc(TABLE_ROOM, sizeof(*holders.e)), 0};
+	struct table holders = {0};
 	char room[NAME_BYTES], text[NAME_BYTES];
-	const struct entry *best = NULL;
+	uint32_t best = 0;
 
-	for (uint32_t i = 0; holders.e && i < b->sample_count; i++) {
+	for (uint32_t i = 0; i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
 		const struct stack *st = &b->stacks[s->stack];
 		struct entry *e;
@@ -624,12 +599,12 @@ static void find_holder(struct picture *p, const struct window *w, const struct 
 		if (!e)
 			continue;
 		e->total += (double)s->weight_ns;
-		if (!best || e->total > best->total)
-			best = e;
+		if (e->total > holders.e[best].total)
+			best = (uint32_t)(e - holders.e);
 	}
-	if (best)
-		text_copy(p->gil_holder, sizeof(p->gil_holder), p->pool + best->name);
-	free(holders.e);
+	if (holders.count)
+		text_copy(p->gil_holder, sizeof(p->gil_holder), p->pool + holders.e[best].name);
+	table_fini(&holders);
 }
 
 static void take_threads(struct picture *p, const struct window *w, const struct threads *t,
@@ -660,7 +635,8 @@ static void keep_functions(struct picture *p, struct table *t, double scale)
 {
 	uint32_t n = t->count < LIMIT_PICTURE_FUNCTIONS ? t->count : LIMIT_PICTURE_FUNCTIONS;
 
-	qsort(t->e, TABLE_ROOM, sizeof(*t->e), by_weight);
+	if (n)
+		qsort(t->e, t->count, sizeof(*t->e), by_weight);
 	p->functions = n ? calloc(n, sizeof(*p->functions)) : NULL;
 	for (uint32_t i = 0; p->functions && i < n; i++)
 		p->functions[p->function_count++] =
@@ -678,14 +654,12 @@ static void take_stacks(struct picture *p, const struct window *w, struct namer 
 	struct diagnosis_rank *r = &p->slow.rank;
 	uint64_t begin = b->begin_ns ? b->begin_ns : w->begin_ns,
 		 end = b->end_ns > begin ? b->end_ns : w->end_ns;
-	struct table functions = {calloc(TABLE_ROOM, sizeof(*functions.e)), 0};
+	struct table functions = {0};
 	struct threads t;
 	double scale;
 
-	if (!functions.e || end <= begin || !(r->step_ns > 0)) {
-		free(functions.e);
+	if (end <= begin || !(r->step_ns > 0))
 		return;
-	}
 	scale = r->step_ns / (double)(end - begin);
 	find_threads(w, &t);
 	for (uint32_t i = 0; i < b->sample_count; i++)
@@ -697,7 +671,7 @@ static void take_stacks(struct picture *p, const struct window *w, struct namer 
 	r->off_ns *= scale;
 	r->gil_wait_ns *= scale;
 	keep_functions(p, &functions, scale);
-	free(functions.e);
+	table_fini(&functions);
 }
 
 /* ---- all together ---- */
@@ -736,11 +710,6 @@ static void take_signals(struct picture *p, const struct window *w)
 	p->slow.rank.signal_count = n;
 	p->bytes += p->signals ? LIMIT_WINDOW_SIGNALS * sizeof(*p->signals) : 0;
 }
-
-/* Which steps count for which part. */
-struct parts {
-	bool *slow, *calm;
-};
 
 static const char *ledger_frame(void *arg, uint32_t frame)
 {
@@ -849,54 +818,46 @@ static bool take_ledgers(struct picture *p, const struct window *w, const struct
 
 /* Healthy steps between slow ones may have less of the same fault: those before it are the reference,
  * where there are enough of them. */
-static bool only_before(const struct window *w, struct span *spans)
+static bool only_before(const struct window *w, bool *calm)
 {
 	uint32_t first = 0, before = 0;
 
 	while (first < w->step_count &&
 	       !(w->steps[first].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)))
-		before += spans[first++].calm;
+		before += calm[first++];
 	if (before < ALIKE_MIN || first == w->step_count)
 		return false;
-	for (uint32_t i = first; i < w->step_count; i++)
-		spans[i].calm = false;
+	memset(calm + first, 0, (w->step_count - first) * sizeof(*calm));
 	return true;
 }
 
 static bool take_steps(struct picture *p, const struct window *w, struct parts *parts)
 {
 	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	struct span *spans = calloc((size_t)w->step_count + 1, sizeof(*spans));
-	struct table slow = {calloc(TABLE_ROOM, sizeof(*slow.e)), 0},
-		     calm = {calloc(TABLE_ROOM, sizeof(*calm.e)), 0};
+	struct table slow = {0}, calm = {0};
 	struct choice c = choose(w), of_slow = c;
-	bool good = scratch && spans && slow.e && calm.e;
 
+	if (!scratch)
+		return false;
 	if (is_but_a_moment(w, &c))
 		of_slow.slow = 0; /* all */
-	for (uint32_t i = 0; good && i < w->step_count; i++)
-		spans[i] = (struct span){w->steps[i].step.begin_ns, w->steps[i].step.end_ns,
-					 part_of(&w->steps[i], &of_slow) == PART_SLOW,
-					 part_of(&w->steps[i], &c) == PART_CALM};
-	if (good) {
-		sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
-		sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
-		take_kernels(p, w, spans, &slow, &calm);
-		keep_kernels(&slow, &p->slow);
-		keep_kernels(&calm, &p->calm);
-		p->calm_is_before = only_before(w, spans);
-		for (uint32_t i = 0; i < w->step_count; i++) {
-			parts->slow[i] = spans[i].slow;
-			/* what came before a hang was as ever, unless it was flagged */
-			parts->calm[i] = spans[i].calm ||
-					 (w->open_since_ns && spans[i].slow && !of_slow.slow);
-		}
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		parts->slow[i] = part_of(&w->steps[i], &of_slow) == PART_SLOW;
+		parts->calm[i] = part_of(&w->steps[i], &c) == PART_CALM;
 	}
+	sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
+	sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
 	free(scratch);
-	free(spans);
-	free(slow.e);
-	free(calm.e);
-	return good;
+	take_kernels(p, w, parts, &slow, &calm);
+	keep_kernels(&slow, &p->slow);
+	keep_kernels(&calm, &p->calm);
+	table_fini(&slow);
+	table_fini(&calm);
+	p->calm_is_before = only_before(w, parts->calm);
+	/* what came before a hang was as ever, unless it was flagged */
+	for (uint32_t i = 0; w->open_since_ns && !of_slow.slow && i < w->step_count; i++)
+		parts->calm[i] |= parts->slow[i];
+	return true;
 }
 
 static bool named_init(struct named *n, const struct window *w, picture_name_fn name, void *arg)

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -38,7 +39,7 @@ struct connection {
 	struct rep_request request; /* first: rep_answer gets this pointer */
 	struct rep *r;
 	struct seat seat;
-	struct connection *next; /* of the dead */
+	LIST_ENTRY(connection) next; /* of the dead */
 	nng_stream *stream;
 	nng_aio *aio;
 	pthread_mutex_t lock; /* closed against the next operation */
@@ -82,7 +83,7 @@ struct rep {
 	bool closing;
 	struct lane lane[SENDERS_LANES];
 	struct senders *senders;
-	struct connection *dead;
+	LIST_HEAD(, connection) dead;
 	uint64_t buffer_bytes;
 	uint32_t answers; /* under way: handled or being sent */
 	struct rep_stats stats;
@@ -112,8 +113,7 @@ static void bury_locked(struct connection *c)
 	senders_cancel(r->senders, &c->seat);
 	hold(c, 0);
 	c->state = DEAD;
-	c->next = r->dead;
-	r->dead = c;
+	LIST_INSERT_HEAD(&r->dead, c, next);
 	pthread_cond_broadcast(&r->changed);
 }
 
@@ -157,15 +157,14 @@ static void connection_free(struct connection *c)
 /* The next dead one whose function has returned. Under rep.lock. */
 static struct connection *pop_dead(struct rep *r)
 {
-	for (struct connection **at = &r->dead; *at; at = &(*at)->next) {
-		struct connection *c = *at;
+	struct connection *c;
 
-		if (c->busy)
-			continue;
-		*at = c->next;
-		senders_leave(r->senders, &c->seat);
-		return c;
-	}
+	LIST_FOREACH(c, &r->dead, next)
+		if (!c->busy) {
+			LIST_REMOVE(c, next);
+			senders_leave(r->senders, &c->seat);
+			return c;
+		}
 	return NULL;
 }
 
@@ -216,8 +215,11 @@ static void make_place(struct rep *r, const struct sender *newcomer)
 	struct sender *most = senders_most_seats(r->senders);
 	bool busy_too = most && most->seats > (newcomer ? newcomer->seats : 1);
 	uint64_t now_ns = clock_monotonic_ns();
+	struct seat *s;
 
-	for (struct seat *s = most ? most->oldest : NULL; s; s = s->newer) {
+	if (!most)
+		return;
+	TAILQ_FOREACH(s, &most->by_age, next) {
 		struct connection *c = connection_of(s);
 
 		if (!busy_too && now_ns - c->since_ns < IDLE_NS)
@@ -236,11 +238,12 @@ static bool make_room(struct connection *c)
 
 	while (r->buffer_bytes > r->config.buffer_max_bytes) {
 		struct sender *most = senders_most_bytes(r->senders);
-		struct seat *s = most->oldest;
+		struct seat *s;
 
-		while (s && (!s->bytes || (connection_of(s)->state != READ &&
-					   connection_of(s)->state != WAIT)))
-			s = s->newer;
+		TAILQ_FOREACH(s, &most->by_age, next)
+			if (s->bytes && (connection_of(s)->state == READ ||
+					 connection_of(s)->state == WAIT))
+				break;
 		if (!s || connection_of(s) == c) {
 			r->stats.evicted++;
 			return false;

@@ -15,7 +15,7 @@
 
 struct senders {
 	struct fair lane[SENDERS_LANES], by_seats, by_bytes;
-	struct sender *owing, **owing_last;
+	STAILQ_HEAD(, sender) owing;
 	uint32_t owing_count;
 	struct sender *bucket[BUCKETS];
 };
@@ -38,7 +38,7 @@ int senders_open(struct senders **out)
 
 	if (!s)
 		return -ENOMEM;
-	s->owing_last = &s->owing;
+	STAILQ_INIT(&s->owing);
 	*out = s;
 	return 0;
 }
@@ -57,37 +57,35 @@ void senders_close(struct senders *s)
 	free(s);
 }
 
+static void owe(struct senders *s, struct sender *x)
+{
+	STAILQ_INSERT_TAIL(&s->owing, x, next_owing);
+	x->owing = true;
+	s->owing_count++;
+}
+
 /* Looks at those that have owed for longest: paid off, or too many. */
 static void reap(struct senders *s)
 {
-	for (uint32_t i = 0; i < REAP_TURNS && s->owing; i++) {
-		struct sender *x = s->owing;
+	for (uint32_t i = 0; i < REAP_TURNS && !STAILQ_EMPTY(&s->owing); i++) {
+		struct sender *x = STAILQ_FIRST(&s->owing);
 		bool owes = s->owing_count <= LIMIT_SENDERS_OWING;
 		bool later = false;
 
 		for (int k = 0; k < SENDERS_LANES; k++)
 			later |= x->turn[k].spent > s->lane[k].now;
-		s->owing = x->next_owing;
+		STAILQ_REMOVE_HEAD(&s->owing, next_owing);
+		x->owing = false;
 		s->owing_count--;
-		if (!s->owing)
-			s->owing_last = &s->owing;
-		x->next_owing = NULL;
 		if (x->seats)
 			continue;
-		if (owes && later) { /* to the end of the queue */
-			*s->owing_last = x;
-			s->owing_last = &x->next_owing;
-			s->owing_count++;
+		if (owes && later) {
+			owe(s, x);
 			continue;
 		}
 		*place_of(s, x->key) = x->next;
 		free(x);
 	}
-}
-
-static bool is_owing(const struct senders *s, const struct sender *x)
-{
-	return x->next_owing || s->owing_last == &x->next_owing;
 }
 
 static void weigh(struct senders *s, struct sender *x)
@@ -103,24 +101,6 @@ static void weigh(struct senders *s, struct sender *x)
 		fair_set(&s->by_bytes, &x->by_bytes, UINT64_MAX - x->bytes);
 }
 
-static void unlink_seat(struct seat *seat)
-{
-	struct sender *x = seat->sender;
-
-	*(seat->older ? &seat->older->newer : &x->oldest) = seat->newer;
-	*(seat->newer ? &seat->newer->older : &x->newest) = seat->older;
-}
-
-static void append_seat(struct seat *seat)
-{
-	struct sender *x = seat->sender;
-
-	seat->older = x->newest;
-	seat->newer = NULL;
-	*(x->newest ? &x->newest->newer : &x->oldest) = seat;
-	x->newest = seat;
-}
-
 int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
 {
 	struct sender **at;
@@ -132,10 +112,11 @@ int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
 		if (!*at)
 			return -ENOMEM;
 		(*at)->key = key;
+		TAILQ_INIT(&(*at)->by_age);
 	}
 	seat->sender = *at;
 	seat->lane = -1;
-	append_seat(seat);
+	TAILQ_INSERT_TAIL(&seat->sender->by_age, seat, next);
 	seat->sender->seats++;
 	weigh(s, seat->sender);
 	return 0;
@@ -147,21 +128,18 @@ void senders_leave(struct senders *s, struct seat *seat)
 
 	senders_cancel(s, seat);
 	senders_hold(s, seat, 0);
-	unlink_seat(seat);
+	TAILQ_REMOVE(&x->by_age, seat, next);
 	x->seats--;
 	weigh(s, x);
 	seat->sender = NULL;
-	if (x->seats || is_owing(s, x))
-		return;
-	*s->owing_last = x;
-	s->owing_last = &x->next_owing;
-	s->owing_count++;
+	if (!x->seats && !x->owing)
+		owe(s, x);
 }
 
 void senders_touch(struct seat *seat)
 {
-	unlink_seat(seat);
-	append_seat(seat);
+	TAILQ_REMOVE(&seat->sender->by_age, seat, next);
+	TAILQ_INSERT_TAIL(&seat->sender->by_age, seat, next);
 }
 
 void senders_hold(struct senders *s, struct seat *seat, uint64_t bytes)
@@ -221,9 +199,11 @@ void senders_charge(struct senders *s, struct seat *seat, int lane, uint64_t cos
 
 void senders_each(struct senders *s, void (*fn)(struct seat *seat))
 {
+	struct seat *seat;
+
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (struct sender *x = s->bucket[i]; x; x = x->next)
-			for (struct seat *seat = x->oldest; seat; seat = seat->newer)
+			TAILQ_FOREACH(seat, &x->by_age, next)
 				fn(seat);
 }
 

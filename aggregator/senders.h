@@ -7,6 +7,8 @@
 #ifndef SYSOM_AGGREGATOR_SENDERS_H
 #define SYSOM_AGGREGATOR_SENDERS_H
 
+#include <sys/queue.h>
+
 #include "aggregator/fair.h"
 #include "base/peer.h"
 
@@ -17,16 +19,18 @@ struct senders;
 
 struct seat {
 	struct sender *sender;
-	struct seat *older, *newer; /* of one sender, by senders_touch */
+	TAILQ_ENTRY(seat) next; /* of one sender, the one last touched at the end */
 	struct fair_party turn[SENDERS_LANES];
 	uint64_t bytes;
 	int lane; /* in which it waits; -1 */
 };
 
 struct sender {
-	struct sender *next, *next_owing;
+	struct sender *next;
+	STAILQ_ENTRY(sender) next_owing;
+	bool owing;
 	struct peer_key key;
-	struct seat *oldest, *newest;
+	TAILQ_HEAD(, seat) by_age;
 	uint32_t seats;
 	uint64_t bytes;
 	struct fair_party turn[SENDERS_LANES], by_seats, by_bytes;

@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "wire/codec.h"
 
 #define FIGURES(X)                                                                                 \
@@ -19,18 +20,18 @@
 	X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) X(exposed_comm_ns) X(copy_ns)           \
 	    X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
 
-/* A function or kernel of one sketch: two figures under a name. */
+/* A function or kernel of one sketch. */
 struct named {
 	const char *name;
 	uint32_t kind;
-	double a, b, c;
+	double figure[3]; /* the second orders them */
 };
 
 static int by_name(const void *x, const void *y)
 {
 	const struct named *p = x, *q = y;
 
-	return p->kind != q->kind ? (p->kind < q->kind ? -1 : 1) : strcmp(p->name, q->name);
+	return ORDER(p->kind, q->kind) ?: strcmp(p->name, q->name);
 }
 
 /* Merges runs of equal names in place; a run in less than half of n sketches is dropped. The number
@@ -52,12 +53,10 @@ static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratc
 			for (int k = 0; k < 3; k++) {
 				memset(scratch, 0, n * sizeof(*scratch));
 				for (uint32_t i = 0; i < have; i++)
-					scratch[i] = k == 0   ? v[begin + i].a
-						     : k == 1 ? v[begin + i].b
-							      : v[begin + i].c;
-				*(k == 0 ? &to.a : k == 1 ? &to.b : &to.c) = median_of(scratch, n);
+					scratch[i] = v[begin + i].figure[k];
+				to.figure[k] = median_of(scratch, n);
 			}
-			if (to.a > 0 || to.b > 0)
+			if (to.figure[0] > 0 || to.figure[1] > 0)
 				v[made++] = to;
 		}
 		begin = end;
@@ -65,95 +64,73 @@ static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratc
 	return made;
 }
 
-static int by_b(const void *x, const void *y)
+static int by_size(const void *x, const void *y)
 {
 	const struct named *p = x, *q = y;
 
-	return p->b > q->b ? -1 : p->b < q->b ? 1 : strcmp(p->name, q->name);
+	return ORDER(q->figure[1], p->figure[1]) ?: strcmp(p->name, q->name);
 }
 
-static void cap(uint32_t *count, uint32_t most, uint32_t *cut)
+/* What n sketches agree on, the largest first; the number left. */
+static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double *scratch, uint32_t most,
+			    uint32_t *cut)
 {
-	if (*count <= most)
-		return;
-	*cut += *count - most;
-	*count = most;
+	count = fold(v, count, n, scratch);
+	qsort(v, count, sizeof(*v), by_size);
+	if (count <= most)
+		return count;
+	*cut += count - most;
+	return most;
 }
 
-static uint32_t larger(uint32_t a, uint32_t b)
+/* v: room for all of the sketches. False: no memory for names. */
+static bool merge_functions(const struct sketch *const *in, uint32_t n, struct named *v, double *scratch,
+			    struct sketch *out)
 {
-	return a > b ? a : b;
-}
+	uint32_t count = 0;
+	bool all = true;
 
-static int merge_functions(const struct sketch *const *in, uint32_t n, double *scratch,
-			   struct sketch *out)
-{
-	uint32_t total = 0, at = 0;
-	struct named *v;
-	int err = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		total += in[i]->function_count;
-	v = malloc((total + 1) * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < in[i]->function_count; k++) {
 			const struct sketch_function *f = &in[i]->functions[k];
 
-			v[at++] = (struct named){f->name, f->kind, f->self_share, f->total_share,
-						 f->off_ns};
+			v[count++] = (struct named){ f->name, f->kind,
+						     { f->self_share, f->total_share, f->off_ns } };
 		}
-	total = fold(v, total, n, scratch);
-	qsort(v, total, sizeof(*v), by_b);
-	cap(&total, LIMIT_SKETCH_FUNCTIONS, &out->functions_cut);
-	out->functions = calloc(total + 1, sizeof(*out->functions));
-	for (uint32_t i = 0; i < total && out->functions; i++) {
+	count = merge_named(v, count, n, scratch, LIMIT_SKETCH_FUNCTIONS, &out->functions_cut);
+	for (uint32_t i = 0; i < count; i++) {
+		const double *figure = v[i].figure;
 		char *name = strdup(v[i].name);
 
-		if (!name)
-			err = -ENOMEM;
-		else
-			out->functions[out->function_count++] =
-			    (struct sketch_function){name, v[i].kind, v[i].a, v[i].b, v[i].c};
+		all &= name != NULL;
+		out->functions[i] = (struct sketch_function){ name, v[i].kind, figure[0], figure[1],
+							      figure[2] };
 	}
-	free(v);
-	return out->functions ? err : -ENOMEM;
+	out->function_count = count;
+	return all;
 }
 
-static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scratch,
-			 struct sketch *out)
+static bool merge_kernels(const struct sketch *const *in, uint32_t n, struct named *v, double *scratch,
+			  struct sketch *out)
 {
-	uint32_t total = 0, at = 0;
-	struct named *v;
-	int err = 0;
+	uint32_t count = 0;
+	bool all = true;
 
-	for (uint32_t i = 0; i < n; i++)
-		total += in[i]->kernel_count;
-	v = malloc((total + 1) * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < in[i]->kernel_count; k++) {
 			const struct sketch_kernel *f = &in[i]->kernels[k];
 
-			v[at++] = (struct named){f->name, 0, f->per_step, f->ns_per_step, 0};
+			v[count++] = (struct named){ f->name, 0, { f->per_step, f->ns_per_step, 0 } };
 		}
-	total = fold(v, total, n, scratch);
-	qsort(v, total, sizeof(*v), by_b);
-	cap(&total, LIMIT_SKETCH_KERNELS, &out->kernels_cut);
-	out->kernels = calloc(total + 1, sizeof(*out->kernels));
-	for (uint32_t i = 0; i < total && out->kernels; i++) {
+	count = merge_named(v, count, n, scratch, LIMIT_SKETCH_KERNELS, &out->kernels_cut);
+	for (uint32_t i = 0; i < count; i++) {
 		char *name = strdup(v[i].name);
 
-		if (!name)
-			err = -ENOMEM;
-		else
-			out->kernels[out->kernel_count++] =
-			    (struct sketch_kernel){name, v[i].a, v[i].b};
+		all &= name != NULL;
+		out->kernels[i] = (struct sketch_kernel){ name, v[i].figure[0], v[i].figure[1] };
 	}
-	free(v);
-	return out->kernels ? err : -ENOMEM;
+	out->kernel_count = count;
+	return all;
 }
 
 static const char *setting_of(const struct sketch *s, const char *name)
@@ -164,11 +141,8 @@ static const char *setting_of(const struct sketch *s, const char *name)
 	return NULL;
 }
 
-static int merge_settings(const struct sketch *const *in, uint32_t n, struct sketch *out)
+static bool merge_settings(const struct sketch *const *in, uint32_t n, struct sketch *out)
 {
-	out->settings = calloc(in[0]->setting_count + 1, sizeof(*out->settings));
-	if (!out->settings)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < in[0]->setting_count; i++) {
 		const struct sketch_setting *s = &in[0]->settings[i];
 		struct sketch_setting *to = &out->settings[out->setting_count];
@@ -186,24 +160,23 @@ static int merge_settings(const struct sketch *const *in, uint32_t n, struct ske
 		if (!to->name || !to->value) {
 			free(to->name);
 			free(to->value);
-			return -ENOMEM;
+			return false;
 		}
 		out->setting_count++;
 	}
-	return 0;
+	return true;
 }
 
 int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 {
-	double *scratch = calloc(n + 1, sizeof(*scratch));
-	uint32_t known = 0;
-	int err;
+	uint32_t known = 0, functions = 0, kernels = 0;
+	struct named *v;
+	double *scratch;
+	bool all;
 
 	memset(out, 0, sizeof(*out));
-	if (!n || !scratch) {
-		free(scratch);
-		return n ? -ENOMEM : -EINVAL;
-	}
+	if (!n)
+		return -EINVAL;
 	out->rank = in[0]->rank;
 	out->rank.rank = -1;
 	out->begin_ns = UINT64_MAX;
@@ -211,29 +184,37 @@ int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 		out->steps += in[i]->steps;
 		out->flagged += in[i]->flagged;
 		out->samples += in[i]->samples;
-		out->functions_cut = larger(out->functions_cut, in[i]->functions_cut);
-		out->kernels_cut = larger(out->kernels_cut, in[i]->kernels_cut);
+		functions += in[i]->function_count;
+		kernels += in[i]->kernel_count;
+		if (in[i]->functions_cut > out->functions_cut)
+			out->functions_cut = in[i]->functions_cut;
+		if (in[i]->kernels_cut > out->kernels_cut)
+			out->kernels_cut = in[i]->kernels_cut;
 		out->begin_ns = in[i]->begin_ns < out->begin_ns ? in[i]->begin_ns : out->begin_ns;
 		out->end_ns = in[i]->end_ns > out->end_ns ? in[i]->end_ns : out->end_ns;
 	}
 	out->realtime_offset_ns = in[0]->realtime_offset_ns;
+	scratch = calloc(n, sizeof(*scratch));
+	v = calloc(functions + kernels + 1, sizeof(*v));
+	out->functions = calloc(functions + 1, sizeof(*out->functions));
+	out->kernels = calloc(kernels + 1, sizeof(*out->kernels));
+	out->settings = calloc(in[0]->setting_count + 1, sizeof(*out->settings));
+	all = scratch && v && out->functions && out->kernels && out->settings;
 #define X(f)                                                                                       \
 	known = 0;                                                                                 \
-	for (uint32_t i = 0; i < n; i++)                                                           \
+	for (uint32_t i = 0; i < n && all; i++)                                                    \
 		if (in[i]->f > 0)                                                                  \
 			scratch[known++] = in[i]->f;                                               \
 	out->f = 2 * known >= n ? median_of(scratch, known) : 0;
 	FIGURES(X)
 #undef X
-	err = merge_functions(in, n, scratch, out);
-	if (!err)
-		err = merge_kernels(in, n, scratch, out);
-	if (!err)
-		err = merge_settings(in, n, out);
+	all = all && merge_functions(in, n, v, scratch, out) && merge_kernels(in, n, v, scratch, out) &&
+	      merge_settings(in, n, out);
+	free(v);
 	free(scratch);
-	if (err)
+	if (!all)
 		wire_sketch_free(out);
-	return err;
+	return all ? 0 : -ENOMEM;
 }
 
 static void cut(struct sketch *s)

@@ -18,7 +18,7 @@ void sp_init(struct sp *s, bool ipc, size_t max_bytes)
 	*s = (struct sp){ .ipc = ipc, .max_bytes = max_bytes, .want = SP_GREETING_BYTES };
 }
 
-void sp_drop_body(struct sp *s)
+static void drop_body(struct sp *s)
 {
 	free(s->body);
 	s->body = NULL;
@@ -27,12 +27,12 @@ void sp_drop_body(struct sp *s)
 
 void sp_fini(struct sp *s)
 {
-	sp_drop_body(s);
+	drop_body(s);
 }
 
 void sp_next(struct sp *s)
 {
-	sp_drop_body(s);
+	drop_body(s);
 	s->phase = SP_HEAD;
 	s->got = s->hops_bytes = 0;
 	s->want = frame_bytes(s->ipc);

@@ -35,7 +35,6 @@ int sp_room(struct sp *s, uint8_t **at, size_t *bytes);
 int sp_take(struct sp *s, size_t bytes);
 /* Gives the message's memory back and waits for the next one. */
 void sp_next(struct sp *s);
-void sp_drop_body(struct sp *s);
 
 /* Ours, as the answering side. */
 void sp_greeting(uint8_t out[SP_GREETING_BYTES]);

@@ -19,6 +19,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 
+/* For a write of another process, as a backup; readers and the writer don't wait for each other. */
+#define BUSY_MS 5000
 /* Rows that one transaction removes for their age: more than one transaction brings. */
 #define EXPIRE_BATCH 512
 /* Rows that go at once where the file is too large, and how often in one transaction. */
@@ -32,94 +34,14 @@
 #define SPARE_PAGES  1024
 #define VACUUM_PAGES 4096
 
-int store_errno(struct store *s, int code, const char *what)
-{
-	int os = sqlite3_system_errno(s->db);
-
-	switch (code & 0xff) {
-	case SQLITE_OK:
-	case SQLITE_ROW:
-	case SQLITE_DONE:
-		return 0;
-	case SQLITE_FULL:
-		return -ENOSPC;
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_BUSY:
-	case SQLITE_LOCKED:
-		return -EBUSY;
-	case SQLITE_IOERR:
-		if (os == ENOSPC || os == EDQUOT || os == EFBIG)
-			return -ENOSPC;
-		break;
-	default:
-		break;
-	}
-	log_error("store", "what=%s code=%d errno=%d message=\"%s\"", what, code, os,
-		  sqlite3_errmsg(s->db));
-	return -EIO;
-}
-
-sqlite3_stmt *store_statement(struct store *s, enum statement which, int *err)
-{
-	int code = SQLITE_OK;
-
-	if (!s->statements[which])
-		code = sqlite3_prepare_v3(s->db, store_sql[which], -1, SQLITE_PREPARE_PERSISTENT,
-					  &s->statements[which], NULL);
-	*err = store_errno(s, code, "prepare");
-	return *err ? NULL : s->statements[which];
-}
-
-/* Runs a statement that returns no rows, and makes it ready for the next time. */
-static int run(struct store *s, sqlite3_stmt *st, const char *what)
-{
-	int code = sqlite3_step(st), err = store_errno(s, code, what);
-
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return err;
-}
-
-static int run_plain(struct store *s, enum statement which, const char *what)
-{
-	int err;
-	sqlite3_stmt *st = store_statement(s, which, &err);
-
-	return st ? run(s, st, what) : err;
-}
-
-void store_done(sqlite3_stmt *st)
-{
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-}
-
-int store_bind_text(sqlite3_stmt *st, int at, const char *text)
-{
-	return text ? sqlite3_bind_text(st, at, text, -1, SQLITE_STATIC) : sqlite3_bind_null(st, at);
-}
-
-const char *store_column_text(sqlite3_stmt *st, int at)
-{
-	const char *p = (const char *)sqlite3_column_text(st, at);
-
-	return p ? p : "";
-}
-
 /* ---- opening ---- */
 
 static int open_db(struct store *s, int flags)
 {
 	char path[PATH_MAX];
-	int code;
 
 	snprintf(path, sizeof(path), "%s/store.db", s->dir);
-	code = sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
-	if (code != SQLITE_OK)
-		return s->db ? store_errno(s, code, "open") : -ENOMEM;
-	sqlite3_busy_timeout(s->db, 5000);
-	return 0;
+	return sql_open(&s->sql, path, flags, BUSY_MS);
 }
 
 static int store_new(struct store **out, const char *dir)
@@ -129,6 +51,8 @@ static int store_new(struct store **out, const char *dir)
 	if (!s)
 		return -ENOMEM;
 	s->lock_fd = -1;
+	s->sql.name = "store";
+	s->sql.text = store_sql;
 	if (strlen(dir) >= sizeof(s->dir)) {
 		free(s);
 		return -ENAMETOOLONG;
@@ -192,7 +116,7 @@ int store_open(struct store **out, const char *dir)
 	if (!err)
 		err = open_db(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
 	if (!err)
-		err = store_exec(s,
+		err = sql_exec(&s->sql,
 			   "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL;"
 			   "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
 			   "PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-16384;"
@@ -231,15 +155,20 @@ void store_close(struct store *s)
 	if (!s)
 		return;
 	store_rollback(s);
-	for (int i = 0; i < ST_COUNT; i++)
-		sqlite3_finalize(s->statements[i]);
-	sqlite3_close(s->db);
+	sql_close(&s->sql);
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
 	free(s);
 }
 
 /* ---- writing ---- */
+
+static int run_plain(struct store *s, enum statement which, const char *what)
+{
+	struct sql_call c = sql_call(&s->sql, which, what);
+
+	return sql_run(&c);
+}
 
 int store_begin(struct store *s)
 {
@@ -266,47 +195,42 @@ int store_commit(struct store *s)
 void store_rollback(struct store *s)
 {
 	/* SQLite has rolled back by itself after some errors */
-	if (s->in_transaction && !sqlite3_get_autocommit(s->db))
+	if (s->in_transaction && !sqlite3_get_autocommit(s->sql.db))
 		run_plain(s, ST_ROLLBACK, "rollback");
 	s->in_transaction = false;
 }
 
 static int put_body(struct store *s, const void *body, size_t bytes)
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_PUT_BODY, &err);
+	struct sql_call c = sql_call(&s->sql, ST_PUT_BODY, "body");
 
-	if (!st)
-		return err;
-	sqlite3_bind_int64(st, 1, sqlite3_last_insert_rowid(s->db));
-	sqlite3_bind_blob64(st, 2, body, bytes, SQLITE_STATIC);
-	return run(s, st, "body");
+	sql_integer(&c, (uint64_t)sqlite3_last_insert_rowid(s->sql.db));
+	sql_blob(&c, body, bytes);
+	return sql_run(&c);
 }
 
 int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
 		     const void *body, size_t bytes)
 {
+	struct sql_call c = sql_call(&s->sql, ST_PUT_WINDOW, "window");
 	int err;
-	sqlite3_stmt *st = store_statement(s, ST_PUT_WINDOW, &err);
 
-	if (!st)
-		return err;
-	sqlite3_bind_blob(st, 1, d->id, sizeof(d->id), SQLITE_STATIC);
-	sqlite3_bind_int64(st, 2, (int64_t)received_unix_ns);
-	store_bind_text(st, 3, d->rank.job);
-	store_bind_text(st, 4, d->rank.node);
-	sqlite3_bind_int(st, 5, d->rank.rank);
-	sqlite3_bind_int64(st, 6, d->reason);
-	sqlite3_bind_int64(st, 7, d->sequence);
-	sqlite3_bind_int64(st, 8, (int64_t)d->begin_unix_ns);
-	sqlite3_bind_int64(st, 9, (int64_t)d->end_unix_ns);
-	sqlite3_bind_int64(st, 10, d->steps);
-	sqlite3_bind_int64(st, 11, d->records);
-	sqlite3_bind_int64(st, 12, (int64_t)bytes);
-	sqlite3_bind_int64(st, 13, (int64_t)d->raw_bytes);
-	sqlite3_bind_int(st, 14, d->summary_only);
-	err = run(s, st, "window");
-	if (err || !sqlite3_changes(s->db))
+	sql_blob(&c, d->id, sizeof(d->id));
+	sql_integer(&c, received_unix_ns);
+	sql_text(&c, d->rank.job);
+	sql_text(&c, d->rank.node);
+	sql_integer(&c, (uint64_t)d->rank.rank);
+	sql_integer(&c, d->reason);
+	sql_integer(&c, d->sequence);
+	sql_integer(&c, d->begin_unix_ns);
+	sql_integer(&c, d->end_unix_ns);
+	sql_integer(&c, d->steps);
+	sql_integer(&c, d->records);
+	sql_integer(&c, bytes);
+	sql_integer(&c, d->raw_bytes);
+	sql_integer(&c, d->summary_only);
+	err = sql_run(&c);
+	if (err || !sqlite3_changes(s->sql.db))
 		return err;
 	err = put_body(s, body, bytes);
 	return err ? err : 1;
@@ -314,30 +238,22 @@ int store_put_window(struct store *s, const struct digest *d, uint64_t received_
 
 int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident)
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_SET_INCIDENT, &err);
+	struct sql_call c = sql_call(&s->sql, ST_SET_INCIDENT, "window incident");
 
-	if (!st)
-		return err;
-	sqlite3_bind_blob(st, 1, id, 16, SQLITE_STATIC);
-	store_bind_text(st, 2, incident);
-	return run(s, st, "window incident");
+	sql_blob(&c, id, 16);
+	sql_text(&c, incident);
+	return sql_run(&c);
 }
 
-/* Statements with up to three values. */
-static int run_with(struct store *s, enum statement which, const char *a, const char *b, uint64_t n)
+/* Statements whose values are texts. */
+static int run_texts(struct store *s, enum statement which, const char *a, const char *b)
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, which, &err);
+	struct sql_call c = sql_call(&s->sql, which, "merge");
 
-	if (!st)
-		return err;
-	store_bind_text(st, 1, a);
-	if (sqlite3_bind_parameter_count(st) > 1)
-		store_bind_text(st, 2, b);
-	if (sqlite3_bind_parameter_count(st) > 2)
-		sqlite3_bind_int64(st, 3, (int64_t)n);
-	return run(s, st, "merge");
+	sql_text(&c, a);
+	if (b)
+		sql_text(&c, b);
+	return sql_run(&c);
 }
 
 uint64_t store_update_ns(uint64_t last_ns)
@@ -347,85 +263,76 @@ uint64_t store_update_ns(uint64_t last_ns)
 	return now > last_ns ? now : last_ns + STORE_UPDATE_STEP_NS;
 }
 
+static int put_merged(struct store *s, const char *from, const char *to)
+{
+	struct sql_call c = sql_call(&s->sql, ST_PUT_MERGED, "merge");
+
+	sql_text(&c, from);
+	sql_text(&c, to);
+	sql_integer(&c, store_update_ns(0));
+	return sql_run(&c);
+}
+
 int store_merge_incident(struct store *s, const char *to, const char *from)
 {
-	int err = run_with(s, ST_MOVE_WINDOWS, to, from, 0);
+	int err = run_texts(s, ST_MOVE_WINDOWS, to, from);
 
 	if (!err)
-		err = run_with(s, ST_DROP_INCIDENT, from, NULL, 0);
+		err = run_texts(s, ST_DROP_INCIDENT, from, NULL);
 	if (!err)
-		err = run_with(s, ST_MOVE_MERGED, to, from, 0);
-	if (!err)
-		err = run_with(s, ST_PUT_MERGED, from, to, store_update_ns(0));
-	return err;
+		err = run_texts(s, ST_MOVE_MERGED, to, from);
+	return err ? err : put_merged(s, from, to);
 }
 
 int store_put_findings(struct store *s, const char *incident, const char *json)
 {
-	return json ? run_with(s, ST_PUT_FINDINGS, incident, json, 0) :
-		      run_with(s, ST_DROP_FINDINGS, incident, NULL, 0);
+	return run_texts(s, json ? ST_PUT_FINDINGS : ST_DROP_FINDINGS, incident, json);
 }
 
 int store_put_incident(struct store *s, const struct incident_row *row, const char *json)
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_PUT_INCIDENT, &err);
+	struct sql_call c = sql_call(&s->sql, ST_PUT_INCIDENT, "incident");
 
-	if (!st)
-		return err;
-	store_bind_text(st, 1, row->id);
-	store_bind_text(st, 2, row->job);
-	sqlite3_bind_int(st, 3, row->open);
-	sqlite3_bind_int64(st, 4, (int64_t)row->begin_unix_ns);
-	sqlite3_bind_int64(st, 5, (int64_t)row->end_unix_ns);
-	sqlite3_bind_int64(st, 6, (int64_t)row->arrival_unix_ns);
-	store_bind_text(st, 7, json);
-	sqlite3_bind_int64(st, 8, (int64_t)row->updated_unix_ns);
-	return run(s, st, "incident");
+	sql_text(&c, row->id);
+	sql_text(&c, row->job);
+	sql_integer(&c, row->open);
+	sql_integer(&c, row->begin_unix_ns);
+	sql_integer(&c, row->end_unix_ns);
+	sql_integer(&c, row->arrival_unix_ns);
+	sql_text(&c, json);
+	sql_integer(&c, row->updated_unix_ns);
+	return sql_run(&c);
 }
 
 /* ---- retention ---- */
 
 struct pages {
-	int64_t count, unused, bytes;
+	uint64_t count, unused, bytes;
 };
 
 static struct pages pages_of(struct store *s)
 {
+	struct sql_call c = sql_call(&s->sql, ST_PAGES, "pages");
 	struct pages p = { 0 };
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_PAGES, &err);
 
-	if (!st)
-		return p;
-	if (sqlite3_step(st) == SQLITE_ROW)
-		p = (struct pages){ sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
-				    sqlite3_column_int64(st, 2) };
-	store_done(st);
+	if (sql_next(&c))
+		p = (struct pages){ sql_get_integer(&c, 0), sql_get_integer(&c, 1),
+				    sql_get_integer(&c, 2) };
+	sql_end(&c);
 	return p;
-}
-
-static uint64_t used_bytes(struct store *s)
-{
-	struct pages p = pages_of(s);
-
-	return p.count > p.unused ? (uint64_t)(p.count - p.unused) * (uint64_t)p.bytes : 0;
 }
 
 /* before is 0: by number only. The rows removed, or -errno. */
 static int expire(struct store *s, enum statement which, uint64_t before, int count)
 {
-	bool by_age = which < ST_OLDEST_BODIES;
+	struct sql_call c = sql_call(&s->sql, which, "expire");
 	int err;
-	sqlite3_stmt *st = store_statement(s, which, &err);
 
-	if (!st)
-		return err;
-	if (by_age)
-		sqlite3_bind_int64(st, 1, (int64_t)before);
-	sqlite3_bind_int(st, by_age ? 2 : 1, count);
-	err = run(s, st, "expire");
-	return err ? err : sqlite3_changes(s->db);
+	if (which < ST_OLDEST_BODIES)
+		sql_integer(&c, before);
+	sql_integer(&c, (uint64_t)count);
+	err = sql_run(&c);
+	return err ? err : sqlite3_changes(s->sql.db);
 }
 
 /* What the file can do without most. Rows of windows whose evidence is gone recognise a late copy: they
@@ -492,32 +399,32 @@ int store_expire(struct store *s, const struct store_bounds *b)
 	}
 	p = pages_of(s);
 	if (p.unused > SPARE_PAGES) {
-		int64_t some = p.unused - SPARE_PAGES;
+		uint64_t some = p.unused - SPARE_PAGES;
 
 		snprintf(text, sizeof(text), "PRAGMA incremental_vacuum(%d)",
 			 some < VACUUM_PAGES ? (int)some : VACUUM_PAGES);
-		store_exec(s, text, "vacuum");
+		sql_exec(&s->sql, text, "vacuum");
 	}
 	return n;
 }
 
 int store_totals(struct store *s, struct store_totals *out)
 {
+	struct sql_call c = sql_call(&s->sql, ST_TOTALS, "totals");
+	struct pages p;
 	int err;
-	sqlite3_stmt *st = store_statement(s, ST_TOTALS, &err);
 
 	*out = (struct store_totals){ 0 };
-	if (!st)
-		return err;
-	if (sqlite3_step(st) == SQLITE_ROW) {
-		out->windows = (uint64_t)sqlite3_column_int64(st, 0);
-		out->bodies = (uint64_t)sqlite3_column_int64(st, 1);
-		out->incidents = (uint64_t)sqlite3_column_int64(st, 2);
-		out->open_incidents = (uint64_t)sqlite3_column_int64(st, 3);
+	if (sql_next(&c)) {
+		out->windows = sql_get_integer(&c, 0);
+		out->bodies = sql_get_integer(&c, 1);
+		out->incidents = sql_get_integer(&c, 2);
+		out->open_incidents = sql_get_integer(&c, 3);
 	}
-	store_done(st);
-	out->bytes = used_bytes(s);
-	return 0;
+	err = sql_end(&c);
+	p = pages_of(s);
+	out->bytes = p.count > p.unused ? (p.count - p.unused) * p.bytes : 0;
+	return err;
 }
 
 uint64_t store_free_bytes(const struct store *s)

@@ -4,10 +4,10 @@
 #define SYSOM_AGGREGATOR_STORE_PRIVATE_H
 
 #include <limits.h>
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "aggregator/sql.h"
 #include "aggregator/store.h"
 
 enum statement {
@@ -56,10 +56,10 @@ enum statement {
 	ST_KNOWN,
 	ST_COUNT,
 };
+_Static_assert(ST_COUNT <= SQL_STATEMENTS_MAX, "each statement has a place");
 
 struct store {
-	sqlite3 *db;
-	sqlite3_stmt *statements[ST_COUNT];
+	struct sql sql;
 	char dir[PATH_MAX - 32];
 	int lock_fd;
 	dev_t device; /* of the database: which file it is */
@@ -71,13 +71,5 @@ struct store {
 extern const char *const store_sql[ST_COUNT];
 /* Makes the tables of a new file, takes those of an older version over. -EPROTO: no store of ours. */
 int store_make_schema(struct store *s);
-int store_exec(struct store *s, const char *text, const char *what);
-
-/* store.c: each statement is prepared once; who steps it resets it. */
-int store_errno(struct store *s, int code, const char *what);
-sqlite3_stmt *store_statement(struct store *s, enum statement which, int *err);
-void store_done(sqlite3_stmt *st);
-int store_bind_text(sqlite3_stmt *st, int at, const char *text);
-const char *store_column_text(sqlite3_stmt *st, int at); /* never NULL; borrowed until the next step */
 
 #endif

@@ -9,6 +9,7 @@
 #include "aggregator/text.h"
 #include "base/job_key.h"
 #include "base/limits.h"
+#include "base/order.h"
 
 /* ---- for the committer, as it starts ---- */
 
@@ -19,33 +20,28 @@ struct rows {
 
 static int take_rows(struct store *s, enum statement which, uint64_t since_unix_ns, struct rows *to)
 {
-	int err, code = SQLITE_DONE;
-	sqlite3_stmt *st = store_statement(s, which, &err);
+	struct sql_call c = sql_call(&s->sql, which, "incidents");
 
-	if (!st)
-		return err;
-	sqlite3_bind_int64(st, 1, (int64_t)since_unix_ns);
-	sqlite3_bind_int64(st, 2, LIMIT_INCIDENTS_LIVE - to->count);
-	while (to->count < LIMIT_INCIDENTS_LIVE && (code = sqlite3_step(st)) == SQLITE_ROW) {
+	sql_integer(&c, since_unix_ns);
+	sql_integer(&c, LIMIT_INCIDENTS_LIVE - to->count);
+	while (to->count < LIMIT_INCIDENTS_LIVE && sql_next(&c)) {
 		struct incident_row *r = &to->list[to->count++];
 
-		text_copy(r->id, sizeof(r->id), store_column_text(st, 0));
-		text_copy(r->job, sizeof(r->job), store_column_text(st, 1));
-		r->open = sqlite3_column_int(st, 2);
-		r->begin_unix_ns = (uint64_t)sqlite3_column_int64(st, 3);
-		r->end_unix_ns = (uint64_t)sqlite3_column_int64(st, 4);
-		r->arrival_unix_ns = (uint64_t)sqlite3_column_int64(st, 5);
+		text_copy(r->id, sizeof(r->id), sql_get_text(&c, 0));
+		text_copy(r->job, sizeof(r->job), sql_get_text(&c, 1));
+		r->open = sql_get_integer(&c, 2);
+		r->begin_unix_ns = sql_get_integer(&c, 3);
+		r->end_unix_ns = sql_get_integer(&c, 4);
+		r->arrival_unix_ns = sql_get_integer(&c, 5);
 	}
-	err = store_errno(s, code, "incidents");
-	store_done(st);
-	return err;
+	return sql_end(&c);
 }
 
 static int by_arrival(const void *a, const void *b)
 {
 	const struct incident_row *x = a, *y = b;
 
-	return x->arrival_unix_ns < y->arrival_unix_ns ? -1 : x->arrival_unix_ns > y->arrival_unix_ns;
+	return ORDER(x->arrival_unix_ns, y->arrival_unix_ns);
 }
 
 int store_each_incident(struct store *s, uint64_t since_unix_ns,
@@ -67,33 +63,31 @@ int store_each_incident(struct store *s, uint64_t since_unix_ns,
 int store_each_window_body(struct store *s, const char *incident,
 			   int (*fn)(void *arg, const void *body, size_t bytes), void *arg)
 {
-	int err, code = SQLITE_DONE;
-	sqlite3_stmt *st = store_statement(s, ST_EACH_BODY, &err);
+	struct sql_call c = sql_call(&s->sql, ST_EACH_BODY, "bodies");
+	int err = 0, ended;
 
-	if (!st)
-		return err;
-	store_bind_text(st, 1, incident);
-	while (!err && (code = sqlite3_step(st)) == SQLITE_ROW)
-		err = fn(arg, sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0));
-	if (!err)
-		err = store_errno(s, code, "bodies");
-	store_done(st);
-	return err;
+	sql_text(&c, incident);
+	while (!err && sql_next(&c))
+		err = fn(arg, sqlite3_column_blob(c.st, 0), (size_t)sqlite3_column_bytes(c.st, 0));
+	ended = sql_end(&c);
+	return err ? err : ended;
+}
+
+/* The JSON that an incident has there; NULL: none. */
+static json_t *json_of(struct store *s, enum statement which, const char *incident)
+{
+	struct sql_call c = sql_call(&s->sql, which, "json");
+	json_t *j;
+
+	sql_text(&c, incident);
+	j = sql_next(&c) ? json_loads(sql_get_text(&c, 0), 0, NULL) : NULL;
+	sql_end(&c);
+	return j;
 }
 
 json_t *store_findings(struct store *s, const char *incident)
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_FINDINGS, &err);
-	json_t *list = NULL;
-
-	if (!st)
-		return NULL;
-	store_bind_text(st, 1, incident);
-	if (sqlite3_step(st) == SQLITE_ROW)
-		list = json_loads(store_column_text(st, 0), 0, NULL);
-	store_done(st);
-	return list;
+	return json_of(s, ST_FINDINGS, incident);
 }
 
 /* ---- for the API ---- */
@@ -113,19 +107,17 @@ static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTE
 	text_copy(from, sizeof(from), asked);
 	snprintf(to, sizeof(to), "%sA", asked); /* which follows '@' */
 	for (uint32_t i = 0; i < NAMESAKES_MAX; i++) {
+		struct sql_call c = sql_call(&s->sql, ST_NEXT_JOB, "next job");
 		char job[WIRE_TEXT_BYTES];
-		int err;
-		sqlite3_stmt *st = store_statement(s, ST_NEXT_JOB, &err);
 		bool more;
 
-		if (!st)
-			return false;
-		store_bind_text(st, 1, from);
-		store_bind_text(st, 2, to);
-		more = sqlite3_step(st) == SQLITE_ROW;
+		sql_text(&c, from);
+		sql_text(&c, to);
+		more = sql_next(&c);
 		if (more)
-			text_copy(job, sizeof(job), store_column_text(st, 0));
-		store_done(st);
+			text_copy(job, sizeof(job), sql_get_text(&c, 0));
+		if (sql_end(&c))
+			return false;
 		if (!more)
 			return found <= 1;
 		if (job_key_matches(job, asked) && !found++)
@@ -160,130 +152,101 @@ int store_list_after(struct store_list *q, const char *cursor)
 /* Incidents go out as they were written, by which nothing is parsed. */
 int store_list(struct store *s, const struct store_list *q, struct buf *out)
 {
-	int err, code = SQLITE_DONE;
 	char next[40] = "", last[40] = "", key[WIRE_TEXT_BYTES];
 	bool one = q->job && only_job(s, q->job, key);
-	sqlite3_stmt *st = store_statement(s, list_of(q, one), &err);
+	struct sql_call c = sql_call(&s->sql, list_of(q, one), "list");
 	uint32_t n = 0;
+	int err;
 
-	if (!st)
-		return err;
-	if (q->job)
-		store_bind_text(st, 1, one ? key : q->job);
-	if (q->state)
-		sqlite3_bind_int(st, 2, !strcmp(q->state, "open"));
-	sqlite3_bind_int64(st, 3, q->after_ns ? (int64_t)q->after_ns : INT64_MAX);
-	store_bind_text(st, 4, q->after_id);
-	sqlite3_bind_int64(st, 5, (int64_t)q->limit + 1);
+	sql_text(&c, one ? key : q->job);
+	sql_integer(&c, q->state && !strcmp(q->state, "open"));
+	sql_integer(&c, q->after_ns ? q->after_ns : INT64_MAX);
+	sql_text(&c, q->after_id);
+	sql_integer(&c, (uint64_t)q->limit + 1);
 	buf_puts(out, "{\"incidents\":[");
-	while ((code = sqlite3_step(st)) == SQLITE_ROW) {
+	while (sql_next(&c)) {
 		if (n == q->limit || (n && out->bytes > LIMIT_API_LIST_BYTES)) {
 			text_copy(next, sizeof(next), last);
 			break;
 		}
 		buf_puts(out, n++ ? "," : "");
-		buf_append(out, sqlite3_column_text(st, 2), (size_t)sqlite3_column_bytes(st, 2));
-		snprintf(last, sizeof(last), "%016llx%s", (unsigned long long)sqlite3_column_int64(st, 0),
-			 store_column_text(st, 1));
+		buf_append(out, sqlite3_column_text(c.st, 2), (size_t)sqlite3_column_bytes(c.st, 2));
+		snprintf(last, sizeof(last), "%016llx%s", (unsigned long long)sql_get_integer(&c, 0),
+			 sql_get_text(&c, 1));
 	}
-	err = store_errno(s, code, "list");
-	store_done(st);
+	err = sql_end(&c);
 	buf_printf(out, *next ? "],\"next\":\"%s\"}\n" : "]%s}\n", next);
 	return !err && out->failed ? -ENOMEM : err;
 }
 
 static json_t *windows_json(struct store *s, const char *incident)
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_INCIDENT_WINDOWS, &err);
+	struct sql_call c = sql_call(&s->sql, ST_INCIDENT_WINDOWS, "windows");
 	json_t *list = json_array();
 
-	if (!st)
-		return list;
-	store_bind_text(st, 1, incident);
-	sqlite3_bind_int64(st, 2, LIMIT_API_WINDOWS);
-	while (sqlite3_step(st) == SQLITE_ROW) {
+	sql_text(&c, incident);
+	sql_integer(&c, LIMIT_API_WINDOWS);
+	while (sql_next(&c)) {
 		char id[33] = "";
 
-		if (sqlite3_column_bytes(st, 0) == 16)
-			text_hex(sqlite3_column_blob(st, 0), 16, id);
+		if (sqlite3_column_bytes(c.st, 0) == 16)
+			text_hex(sqlite3_column_blob(c.st, 0), 16, id);
 		json_array_append_new(
 			list,
 			json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", id, "rank",
-				  sqlite3_column_int(st, 1), "node", store_column_text(st, 2), "reason",
-				  incident_reason_name((unsigned)sqlite3_column_int(st, 3)),
-				  "begin_unix_ns", (json_int_t)sqlite3_column_int64(st, 4),
-				  "end_unix_ns", (json_int_t)sqlite3_column_int64(st, 5), "steps",
-				  (json_int_t)sqlite3_column_int64(st, 6), "records",
-				  (json_int_t)sqlite3_column_int64(st, 7), "bytes",
-				  (json_int_t)sqlite3_column_int64(st, 8), "summary_only",
-				  sqlite3_column_int(st, 9)));
+				  sqlite3_column_int(c.st, 1), "node", sql_get_text(&c, 2), "reason",
+				  incident_reason_name((unsigned)sql_get_integer(&c, 3)),
+				  "begin_unix_ns", (json_int_t)sql_get_integer(&c, 4),
+				  "end_unix_ns", (json_int_t)sql_get_integer(&c, 5), "steps",
+				  (json_int_t)sql_get_integer(&c, 6), "records",
+				  (json_int_t)sql_get_integer(&c, 7), "bytes",
+				  (json_int_t)sql_get_integer(&c, 8), "summary_only",
+				  sqlite3_column_int(c.st, 9)));
 	}
-	store_done(st);
+	sql_end(&c);
 	return list;
-}
-
-static json_t *body_json(struct store *s, const char *id)
-{
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_INCIDENT, &err);
-	json_t *j = NULL;
-
-	if (!st)
-		return NULL;
-	store_bind_text(st, 1, id);
-	if (sqlite3_step(st) == SQLITE_ROW)
-		j = json_loads(store_column_text(st, 0), 0, NULL);
-	store_done(st);
-	return j;
 }
 
 static bool successor_of(struct store *s, const char *id, char out[INCIDENT_ID_BYTES])
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_SUCCESSOR, &err);
-	bool known = false;
+	struct sql_call c = sql_call(&s->sql, ST_SUCCESSOR, "successor");
+	bool known;
 
-	if (!st)
-		return false;
-	store_bind_text(st, 1, id);
-	known = sqlite3_step(st) == SQLITE_ROW;
+	sql_text(&c, id);
+	known = sql_next(&c);
 	if (known)
-		text_copy(out, INCIDENT_ID_BYTES, store_column_text(st, 0));
-	store_done(st);
+		text_copy(out, INCIDENT_ID_BYTES, sql_get_text(&c, 0));
+	sql_end(&c);
 	return known;
 }
 
 int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BYTES])
 {
 	char end[INCIDENT_ID_BYTES + 1];
-	int err, code, found = 0;
-	sqlite3_stmt *st;
+	struct sql_call c;
+	int err, found = 0;
 
 	if (!*begin || strlen(begin) >= INCIDENT_ID_BYTES || begin[strspn(begin, "0123456789abcdef")])
 		return -ENOENT;
-	st = store_statement(s, ST_INCIDENT_ID, &err);
-	if (!st)
-		return err;
 	snprintf(end, sizeof(end), "%sg", begin); /* behind every digit */
-	store_bind_text(st, 1, begin);
-	store_bind_text(st, 2, end);
-	while ((code = sqlite3_step(st)) == SQLITE_ROW && !found++)
-		text_copy(id, INCIDENT_ID_BYTES, store_column_text(st, 0));
-	err = store_errno(s, code, "incident");
-	store_done(st);
+	c = sql_call(&s->sql, ST_INCIDENT_ID, "incident");
+	sql_text(&c, begin);
+	sql_text(&c, end);
+	while (sql_next(&c) && !found++)
+		text_copy(id, INCIDENT_ID_BYTES, sql_get_text(&c, 0));
+	err = sql_end(&c);
 	return err ? err : found == 1 ? 0 : found ? -ENOTUNIQ : -ENOENT;
 }
 
 json_t *store_incident_json(struct store *s, const char *id)
 {
 	char successor[INCIDENT_ID_BYTES];
-	json_t *j = body_json(s, id);
+	json_t *j = json_of(s, ST_INCIDENT, id);
 
 	if (j) {
 		json_object_set_new(j, "windows", windows_json(s, id));
 	} else if (successor_of(s, id, successor)) {
-		j = body_json(s, successor);
+		j = json_of(s, ST_INCIDENT, successor);
 		if (j) {
 			json_object_set_new(j, "merged_from", json_string(id));
 			json_object_set_new(j, "windows", windows_json(s, successor));
@@ -292,14 +255,14 @@ json_t *store_incident_json(struct store *s, const char *id)
 	return j;
 }
 
-static void feed_line(sqlite3_stmt *st, struct buf *out)
+static void feed_line(const struct sql_call *c, struct buf *out)
 {
-	const char *body = store_column_text(st, 1);
+	const char *body = sql_get_text(c, 1);
 
-	buf_printf(out, "{\"updated_unix_ns\":%lld", (long long)sqlite3_column_int64(st, 0));
-	if (sqlite3_column_type(st, 1) == SQLITE_NULL)
+	buf_printf(out, "{\"updated_unix_ns\":%lld", (long long)sql_get_integer(c, 0));
+	if (sqlite3_column_type(c->st, 1) == SQLITE_NULL)
 		buf_printf(out, ",\"id\":\"%s\",\"life\":\"merged\",\"merged_into\":\"%s\"}",
-			   store_column_text(st, 3), store_column_text(st, 2));
+			   sql_get_text(c, 3), sql_get_text(c, 2));
 	else /* what was written is one object */
 		buf_printf(out, "%s%s", body[0] == '{' && body[1] != '}' ? "," : "",
 			   body[0] == '{' ? body + 1 : "}");
@@ -308,48 +271,41 @@ static void feed_line(sqlite3_stmt *st, struct buf *out)
 
 int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out)
 {
+	struct sql_call c = sql_call(&s->sql, ST_FEED, "feed");
 	int err;
-	sqlite3_stmt *st = store_statement(s, ST_FEED, &err);
 
-	if (!st)
-		return err;
 	since_unix_ns += STORE_UPDATE_STEP_NS / 2;
-	sqlite3_bind_int64(st, 1, (int64_t)(since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX));
-	sqlite3_bind_int64(st, 2, limit);
-	while (out->bytes <= LIMIT_API_LIST_BYTES && sqlite3_step(st) == SQLITE_ROW)
-		feed_line(st, out);
-	store_done(st);
-	return out->failed ? -ENOMEM : 0;
+	sql_integer(&c, since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX);
+	sql_integer(&c, limit);
+	while (out->bytes <= LIMIT_API_LIST_BYTES && sql_next(&c))
+		feed_line(&c, out);
+	err = sql_end(&c);
+	return !err && out->failed ? -ENOMEM : err;
 }
 
 static bool is_known(struct store *s, const uint8_t id[16])
 {
-	int err;
-	sqlite3_stmt *st = store_statement(s, ST_KNOWN, &err);
+	struct sql_call c = sql_call(&s->sql, ST_KNOWN, "known");
 	bool known;
 
-	if (!st)
-		return false;
-	sqlite3_bind_blob(st, 1, id, 16, SQLITE_STATIC);
-	known = sqlite3_step(st) == SQLITE_ROW;
-	store_done(st);
+	sql_blob(&c, id, 16);
+	known = sql_next(&c);
+	sql_end(&c);
 	return known;
 }
 
 int store_window_body(struct store *s, const uint8_t id[16], struct buf *out)
 {
-	int err, code;
-	sqlite3_stmt *st = store_statement(s, ST_BODY, &err);
+	struct sql_call c = sql_call(&s->sql, ST_BODY, "body");
+	bool found;
+	int err;
 
-	if (!st)
-		return err;
-	sqlite3_bind_blob(st, 1, id, 16, SQLITE_STATIC);
-	code = sqlite3_step(st);
-	if (code == SQLITE_ROW)
-		buf_append(out, sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0));
-	err = store_errno(s, code, "body");
-	store_done(st);
-	if (!err && code != SQLITE_ROW)
+	sql_blob(&c, id, 16);
+	found = sql_next(&c);
+	if (found)
+		buf_append(out, sqlite3_column_blob(c.st, 0), (size_t)sqlite3_column_bytes(c.st, 0));
+	err = sql_end(&c);
+	if (!err && !found)
 		err = is_known(s, id) ? -ESTALE : -ENOENT;
 	return !err && out->failed ? -ENOMEM : err;
 }

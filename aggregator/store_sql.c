@@ -146,29 +146,12 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
 	" DELETE FROM findings WHERE incident=OLD.id; END;",
 };
 
-static int64_t pragma(struct store *s, const char *text)
-{
-	sqlite3_stmt *st = NULL;
-	int64_t v = -1;
-
-	if (sqlite3_prepare_v2(s->db, text, -1, &st, NULL) == SQLITE_OK &&
-	    sqlite3_step(st) == SQLITE_ROW)
-		v = sqlite3_column_int64(st, 0);
-	sqlite3_finalize(st);
-	return v;
-}
-
-int store_exec(struct store *s, const char *text, const char *what)
-{
-	return store_errno(s, sqlite3_exec(s->db, text, NULL, NULL, NULL), what);
-}
-
 int store_make_schema(struct store *s)
 {
 	char text[128];
-	int64_t version = pragma(s, "PRAGMA user_version");
-	bool ours = pragma(s, "PRAGMA application_id") == APPLICATION_ID;
-	bool fresh = !version && !pragma(s, "SELECT COUNT(*) FROM sqlite_master");
+	int64_t version = sql_number(&s->sql, "PRAGMA user_version");
+	bool ours = sql_number(&s->sql, "PRAGMA application_id") == APPLICATION_ID;
+	bool fresh = !version && !sql_number(&s->sql, "SELECT COUNT(*) FROM sqlite_master");
 	int err;
 
 	if (ours && version == STORE_SCHEMA_VERSION)
@@ -178,17 +161,17 @@ int store_make_schema(struct store *s)
 			  (long long)version);
 		return -EPROTO;
 	}
-	err = store_exec(s, "BEGIN IMMEDIATE", "begin");
+	err = sql_exec(&s->sql, "BEGIN IMMEDIATE", "begin");
 	for (int64_t v = version; v < STORE_SCHEMA_VERSION && !err; v++)
-		err = store_exec(s, schemas[v], "schema");
+		err = sql_exec(&s->sql, schemas[v], "schema");
 	snprintf(text, sizeof(text), "PRAGMA application_id=%d; PRAGMA user_version=%d", APPLICATION_ID,
 		 STORE_SCHEMA_VERSION);
 	if (!err)
-		err = store_exec(s, text, "version");
+		err = sql_exec(&s->sql, text, "version");
 	if (!err)
-		err = store_exec(s, "COMMIT", "commit");
+		err = sql_exec(&s->sql, "COMMIT", "commit");
 	if (err)
-		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+		sqlite3_exec(s->sql.db, "ROLLBACK", NULL, NULL, NULL);
 	else if (!fresh)
 		log_info("store", "taken_over=%lld version=%d", (long long)version,
 			 STORE_SCHEMA_VERSION);

@@ -96,15 +96,7 @@ void symbols_tend(struct symbols *s)
 
 static unsigned answer(struct buf *out, unsigned status, json_t *j)
 {
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-
-	if (text) {
-		buf_puts(out, text);
-		buf_puts(out, "\n");
-	}
-	free(text);
-	json_decref(j);
-	return text ? status : 500;
+	return text_put_json(out, j) ? status : 500;
 }
 
 static unsigned refuse(struct buf *out, unsigned status, const char *why)

@@ -71,3 +71,17 @@ json_t *text_json(const char *text)
 	free(copy);
 	return j;
 }
+
+bool text_put_json(struct buf *out, json_t *j)
+{
+	char *text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+	bool good = text != NULL;
+
+	if (good) {
+		buf_puts(out, text);
+		buf_puts(out, "\n");
+	}
+	free(text);
+	json_decref(j);
+	return good;
+}

@@ -4,8 +4,11 @@
 #define SYSOM_AGGREGATOR_TEXT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/buf.h"
 
 /* Copies, cut to fit; always ends in NUL. */
 void text_copy(char *to, size_t room, const char *from);
@@ -17,5 +20,7 @@ void text_hex(const uint8_t *data, size_t bytes, char *out /* 2 * bytes + 1 */);
 int text_unhex(const char *text, uint8_t *out, size_t bytes);
 /* A JSON string of any bytes: what is not UTF-8 becomes '?'. Returns owned. */
 json_t *text_json(const char *text);
+/* Appends it and a line's end; takes j. False: no memory, or j is NULL. */
+bool text_put_json(struct buf *out, json_t *j);
 
 #endif

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/finding_json.h"
 #include "aggregator/incident_books.h"
 #include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "aggregator/verdict_sketch.h"
 #include "analysis/thresholds.h"
 #include "base/limits.h"
+#include "base/order.h"
 
 /* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
  * where fewer than two sent a window. */
@@ -23,18 +25,18 @@
 /* Suspects whose ledgers are looked at; of more, what the first ones show. */
 #define LEDGERS_MAX 8u
 
-struct cast {
+struct rank_list {
 	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
 	struct diagnosis_rank rank[LIMIT_VERDICT_RANKS];
 	uint32_t count;
 };
 
 /* What a verdict is made with. */
-struct court {
+struct verdict_inputs {
 	const struct incident_sources *sources;
 	const char *job;
-	struct verdict_shelf shelf;
-	struct cast all, peers, part, one;
+	struct verdict_sketches sketches;
+	struct rank_list all, peers, part, one;
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
@@ -43,14 +45,15 @@ struct court {
 	uint32_t ledger_count;
 };
 
-static void add_ledger(struct court *c, const struct incident *i, const struct incident_judgement *j,
-		       const struct member *m, struct diagnosis_rank *out)
+static void add_ledger(struct verdict_inputs *with, const struct incident *i,
+		       const struct incident_judgement *j, const struct member *m,
+		       struct diagnosis_rank *out)
 {
-	struct incident_books *l = &c->ledger[c->ledger_count];
+	struct incident_books *l = &with->ledger[with->ledger_count];
 
-	if (c->ledger_count == LEDGERS_MAX || !incident_books_open(i, j, m, l))
+	if (with->ledger_count == LEDGERS_MAX || !incident_books_open(i, j, m, l))
 		return;
-	c->ledger_count++;
+	with->ledger_count++;
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
@@ -101,12 +104,12 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->stuck = had.stuck;
 }
 
-static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
+static void rank_list_add(struct rank_list *to, const struct member *m, const struct picture *p)
 {
-	if (c->count == LIMIT_VERDICT_RANKS)
+	if (to->count == LIMIT_VERDICT_RANKS)
 		return;
-	c->member[c->count] = m;
-	slow_view(m, p, &c->rank[c->count++]);
+	to->member[to->count] = m;
+	slow_view(m, p, &to->rank[to->count++]);
 }
 
 static double loss_of(const struct member *m)
@@ -114,12 +117,12 @@ static double loss_of(const struct member *m)
 	return m->accused_ns > m->self_excess_ns ? m->accused_ns : m->self_excess_ns;
 }
 
-static double lost_by(const struct cast *c)
+static double lost_by(const struct rank_list *of)
 {
 	double ns = 0;
 
-	for (uint32_t k = 0; k < c->count; k++)
-		ns += loss_of(c->member[k]);
+	for (uint32_t k = 0; k < of->count; k++)
+		ns += loss_of(of->member[k]);
 	return ns;
 }
 
@@ -129,27 +132,25 @@ static int by_loss(const void *a, const void *b)
 			    *y = *(const struct member *const *)b;
 	double p = loss_of(x), q = loss_of(y);
 
-	if (p > q || p < q)
-		return p > q ? -1 : 1;
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
+	return ORDER(q, p) ?: ORDER(x->rank, y->rank);
 }
 
 /* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
-static void suspect_add(struct cast *c, const struct incident *i, const struct incident_judgement *j,
+static void suspect_add(struct rank_list *to, const struct incident *i, const struct incident_judgement *j,
 			const struct member *m)
 {
 	const struct picture *p = incident_books_picture(i, j, m);
-	uint32_t at = c->count;
+	uint32_t at = to->count;
 
-	cast_add(c, m, p);
-	if (c->count > at && p != m->slow)
-		plain_view(m, p, false, &c->rank[at]);
+	rank_list_add(to, m, p);
+	if (to->count > at && p != m->slow)
+		plain_view(m, p, false, &to->rank[at]);
 }
 
 /* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
  */
 static void find_suspects(const struct incident *i, const struct incident_judgement *j,
-			  struct cast *c)
+			  struct rank_list *to)
 {
 	const struct member **list = calloc((size_t)i->member_count + 1, sizeof(*list));
 	uint32_t n = 0;
@@ -164,16 +165,16 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
-		suspect_add(c, i, j, j->lead);
+		suspect_add(to, i, j, j->lead);
 	for (uint32_t k = 0; k < n; k++)
-		if (!c->count || list[k] != c->member[0])
-			suspect_add(c, i, j, list[k]);
+		if (!to->count || list[k] != to->member[0])
+			suspect_add(to, i, j, list[k]);
 	free(list);
 }
 
 /* As they are when they are not late themselves: a moment of a peer's own is not what the suspect is held
  * against, where there is anything else. */
-static void find_peers(const struct incident *i, const struct incident_judgement *j, struct cast *c)
+static void find_peers(const struct incident *i, const struct incident_judgement *j, struct rank_list *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
@@ -181,7 +182,7 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 		    m->waiting ? m->waiting : m->slow;
 
 		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, m))
-			cast_add(c, m, p);
+			rank_list_add(to, m, p);
 	}
 }
 
@@ -196,17 +197,12 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 		d->evidence[d->evidence_count++] = *from;
 }
 
-/* Which of the verdicts a line is about: where it begins with a rank, the one of that rank, else the first.
- */
+/* Which of the verdicts a line is about: the one of its rank, else the first. */
 static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
 {
-	int rank;
-
-	if (sscanf(line->text, "rank %d:", &rank) != 1)
-		return &v->diagnosis;
-	for (uint32_t k = 0; k < n; k++)
+	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
 		for (uint32_t q = 0; q < v[k].rank_count; q++)
-			if (v[k].ranks[q] == rank)
+			if (v[k].ranks[q] == line->rank)
 				return &v[k].diagnosis;
 	return &v->diagnosis;
 }
@@ -235,8 +231,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	 * say less than the windows of the time itself. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
 	    (blind || (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
-		struct finding_line first = {.layer = finding_cause_layer(f->cause),
-					     .effect_ns = f->effect_ns};
+		enum finding_layer layer = finding_cause_layer(f->cause);
 
 		d->cause = f->cause;
 		d->confidence = f->confidence < 0 ? 0 : f->confidence > 0.99 ? 0.99 : f->confidence;
@@ -244,7 +239,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 			  f->evidence_count ? f->evidence[0].text : finding_cause_title(f->cause));
 		text_copy(d->remedy, sizeof(d->remedy), finding_cause_remedy(f->cause));
 		for (uint32_t k = 0; k < d->ruled_out_count; k++)
-			if (d->ruled_out[k].layer == first.layer)
+			if (d->ruled_out[k].layer == layer)
 				d->ruled_out[k--] = d->ruled_out[--d->ruled_out_count];
 	}
 	if (!(d->effect_ns > 0))
@@ -270,7 +265,7 @@ static bool is_of_some(const struct incident_judgement *j)
 }
 
 static void conclude(const struct incident_judgement *j, const struct diagnosis_input *in,
-		     const struct cast *who, struct verdict *v)
+		     const struct rank_list *who, struct verdict *v)
 {
 	diagnosis_make(in, &v->diagnosis);
 	v->rank_count = 0;
@@ -286,7 +281,7 @@ static void conclude(const struct incident_judgement *j, const struct diagnosis_
 }
 
 static struct diagnosis_input input_of(const struct incident_judgement *j,
-				       const struct cast *suspects, const struct cast *peers,
+				       const struct rank_list *suspects, const struct rank_list *peers,
 				       const struct diagnosis_rank *before)
 {
 	struct diagnosis_input in = {.kind = j->kind,
@@ -305,22 +300,22 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 
 /* The suspects' own healthy steps; where everybody is slow, or nobody healthy is known, earlier
  * runs. Of a run that was slow all the time no step is healthy. */
-static void before_of(const struct court *c, const struct incident_judgement *j,
-		      const struct cast *who, struct diagnosis_rank *before)
+static void before_of(const struct verdict_inputs *with, const struct incident_judgement *j,
+		      const struct rank_list *who, struct diagnosis_rank *before)
 {
-	bool all_slow = j->finding && j->finding->earlier_runs && c->baseline;
+	bool all_slow = j->finding && j->finding->earlier_runs && with->baseline;
 
 	*before = (struct diagnosis_rank){.steps = 0};
 	for (uint32_t k = 0; k < who->count && !before->steps && !all_slow; k++)
 		if (who->member[k]->calm)
 			plain_view(who->member[k], who->member[k]->calm, true, before);
-	if (!before->steps && c->baseline && (j->kind == FINDING_UNIFORM || !c->peers.count))
-		*before = *c->baseline;
-	else if (before->steps && c->own && j->kind != FINDING_UNIFORM && who->count &&
-		 who->rank[0].rank == c->own->rank)
-		verdict_shelf_fill(before, c->own);
-	if (before->steps && c->baseline)
-		verdict_shelf_fill(before, c->baseline);
+	if (!before->steps && with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
+		*before = *with->baseline;
+	else if (before->steps && with->own && j->kind != FINDING_UNIFORM && who->count &&
+		 who->rank[0].rank == with->own->rank)
+		verdict_sketch_fill(before, with->own);
+	if (before->steps && with->baseline)
+		verdict_sketch_fill(before, with->baseline);
 }
 
 /* ---- which window ---- */
@@ -334,7 +329,7 @@ struct seen {
 	double confidence, lost_ns, stands_for_ns;
 };
 
-static uint32_t see(struct court *c, const struct incident_judgement *j, const struct member *m,
+static uint32_t see(struct verdict_inputs *with, const struct incident_judgement *j, const struct member *m,
 		    const struct diagnosis_rank *known, struct seen *out)
 {
 	struct diagnosis *d = malloc(sizeof(*d));
@@ -348,14 +343,14 @@ static uint32_t see(struct court *c, const struct incident_judgement *j, const s
 
 		if (!m->views.view[k].picture)
 			continue;
-		c->one.count = 1;
-		c->one.member[0] = m;
-		c->one.rank[0] = *known;
-		show(m, m->views.view[k].picture, &c->one.rank[0]);
-		before_of(c, j, &c->one, &before);
-		in = input_of(j, &c->one, &c->peers, &before);
+		with->one.count = 1;
+		with->one.member[0] = m;
+		with->one.rank[0] = *known;
+		show(m, m->views.view[k].picture, &with->one.rank[0]);
+		before_of(with, j, &with->one, &before);
+		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
-		*s = (struct seen){.rank = c->one.rank[0],
+		*s = (struct seen){.rank = with->one.rank[0],
 				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
 				   .lost_ns = m->views.view[k].lost_ns,
@@ -373,13 +368,13 @@ static uint32_t see(struct court *c, const struct incident_judgement *j, const s
 }
 
 /* The cause that accounts for most of what was lost, in the window that shows it best. */
-static void choose_view(struct court *c, const struct incident_judgement *j, const struct member *m,
-			struct diagnosis_rank *rank)
+static void choose_view(struct verdict_inputs *with, const struct incident_judgement *j,
+			const struct member *m, struct diagnosis_rank *rank)
 {
 	struct seen seen[INCIDENT_VIEWS];
 	const struct seen *best = NULL;
 	double worth[CAUSE_COUNT] = {0};
-	uint32_t n = see(c, j, m, rank, seen);
+	uint32_t n = see(with, j, m, rank, seen);
 
 	for (uint32_t k = 0; k < n; k++)
 		if (seen[k].cause != CAUSE_UNKNOWN)
@@ -397,24 +392,24 @@ static void choose_view(struct court *c, const struct incident_judgement *j, con
 		*rank = best->rank;
 }
 
-static void judge_part(const struct court *c, const struct incident_judgement *j,
-		       const struct cast *who, struct verdict *v)
+static void judge_part(const struct verdict_inputs *with, const struct incident_judgement *j,
+		       const struct rank_list *who, struct verdict *v)
 {
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
 
-	before_of(c, j, who, &before);
-	in = input_of(j, who, &c->peers, &before);
+	before_of(with, j, who, &before);
+	in = input_of(j, who, &with->peers, &before);
 	conclude(j, &in, who, v);
 }
 
 /* A suspect again, with what its sketch had given it. */
-static void part_add(struct court *c, uint32_t k)
+static void part_add(struct verdict_inputs *with, uint32_t k)
 {
-	struct cast *p = &c->part;
+	struct rank_list *p = &with->part;
 
-	p->member[p->count] = c->all.member[k];
-	p->rank[p->count++] = c->all.rank[k];
+	p->member[p->count] = with->all.member[k];
+	p->rank[p->count++] = with->all.rank[k];
 }
 
 struct part {
@@ -426,108 +421,106 @@ static int by_cost(const void *a, const void *b)
 {
 	const struct part *x = a, *y = b;
 
-	if (x->lost_ns > y->lost_ns || x->lost_ns < y->lost_ns)
-		return x->lost_ns > y->lost_ns ? -1 : 1;
-	return x->group < y->group ? -1 : x->group > y->group;
+	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
 }
 
 /* Sorts the groups by cost and returns how many of them explain enough of the loss. The ranks of the others
  * become minor: on a busy host some rank always waits for a CPU while another one has the fault. */
-static uint32_t costliest(const struct court *c, struct incident_judgement *j, const uint32_t *group,
-			  uint32_t groups, struct part *part)
+static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
+			  const uint32_t *group, uint32_t groups, struct part *part)
 {
-	double all_ns = lost_by(&c->all), sum_ns = 0;
+	double all_ns = lost_by(&with->all), sum_ns = 0;
 	uint32_t n = 0;
 
 	for (uint32_t g = 0; g < groups; g++)
 		part[g] = (struct part){g, 0};
-	for (uint32_t k = 0; k < c->all.count; k++)
-		part[group[k]].lost_ns += loss_of(c->all.member[k]);
+	for (uint32_t k = 0; k < with->all.count; k++)
+		part[group[k]].lost_ns += loss_of(with->all.member[k]);
 	qsort(part, groups, sizeof(*part), by_cost);
 	do
 		sum_ns += part[n++].lost_ns;
 	while (n < groups && sum_ns < (1 - thresholds.part.matters) * all_ns);
 	for (uint32_t g = n; g < groups; g++)
-		for (uint32_t k = 0; k < c->all.count; k++)
+		for (uint32_t k = 0; k < with->all.count; k++)
 			if (group[k] == part[g].group)
-				j->minor[j->minor_count++] = c->all.member[k];
+				j->minor[j->minor_count++] = with->all.member[k];
 	j->culprits -= j->minor_count;
 	if (j->minor_count) /* the lead may be one of them */
-		for (uint32_t k = c->all.count; k-- > 0;)
+		for (uint32_t k = with->all.count; k-- > 0;)
 			if (group[k] == part[0].group)
-				j->lead = c->all.member[k];
+				j->lead = with->all.member[k];
 	return n;
 }
 
-static void part_of_group(struct court *c, const uint32_t *group, uint32_t g)
+static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g)
 {
-	c->part.count = 0;
-	for (uint32_t k = 0; k < c->all.count; k++)
+	with->part.count = 0;
+	for (uint32_t k = 0; k < with->all.count; k++)
 		if (group[k] == g)
-			part_add(c, k);
+			part_add(with, k);
 }
 
 /* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
-static uint32_t by_cause(struct court *c, struct incident_judgement *j, struct verdict *out)
+static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j, struct verdict *out)
 {
 	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
 	struct part part[LIMIT_VERDICT_RANKS];
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
 
-	before_of(c, j, &c->all, &before);
-	in = input_of(j, &c->all, &c->peers, &before);
-	if (j->kind == FINDING_SLOW_RANK && c->all.count > 1)
+	before_of(with, j, &with->all, &before);
+	in = input_of(j, &with->all, &with->peers, &before);
+	if (j->kind == FINDING_SLOW_RANK && with->all.count > 1)
 		groups = diagnosis_split(&in, group);
-	groups = costliest(c, j, group, groups, part);
+	groups = costliest(with, j, group, groups, part);
 	for (uint32_t g = 1; g < groups; g++) {
 		if (n + 1 < VERDICTS_MAX) {
-			part_of_group(c, group, part[g].group);
-			judge_part(c, j, &c->part, &out[n + 1]);
+			part_of_group(with, group, part[g].group);
+			judge_part(with, j, &with->part, &out[n + 1]);
 			if (is_telling(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}
 		}
-		for (uint32_t k = 0; k < c->all.count; k++)
+		for (uint32_t k = 0; k < with->all.count; k++)
 			if (group[k] == part[g].group)
 				group[k] = part[0].group;
 	}
-	part_of_group(c, group, part[0].group);
-	judge_part(c, j, &c->part, &out[0]);
+	part_of_group(with, group, part[0].group);
+	judge_part(with, j, &with->part, &out[0]);
 	return n + 1;
 }
 
-static bool is_in(const struct cast *c, int32_t rank)
+static bool is_in(const struct rank_list *of, int32_t rank)
 {
-	for (uint32_t k = 0; k < c->count; k++)
-		if (c->rank[k].rank == rank)
+	for (uint32_t k = 0; k < of->count; k++)
+		if (of->rank[k].rank == rank)
 			return true;
 	return false;
 }
 
 /* A second fault that costs less than the first: its rank lost time of its own, for longer than a
  * moment, and shows a cause that no other has. */
-static uint32_t add_seconds(struct court *c, const struct incident *i,
+static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
-	double lost_ns = lost_by(&c->all);
+	double lost_ns = lost_by(&with->all);
 
 	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
 		const struct member *m = &i->members[k];
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
-		    is_in(&c->all, m->rank) || !m->slow ||
+		    is_in(&with->all, m->rank) || !m->slow ||
 		    lost_ns >= (1 - thresholds.part.matters) * (lost_ns + m->self_excess_ns) ||
 		    !incident_is_lasting(i, m) ||
 		    incident_is_moment(j, m))
 			continue;
-		c->part.count = 0;
-		cast_add(&c->part, m, m->slow);
-		choose_view(c, j, m, &c->part.rank[0]);
-		add_ledger(c, i, j, m, &c->part.rank[0]);
-		judge_part(c, j, &c->part, &out[n]);
+		with->part.count = 0;
+		rank_list_add(&with->part, m, m->slow);
+		choose_view(with, j, m, &with->part.rank[0]);
+		add_ledger(with, i, j, m, &with->part.rank[0]);
+		judge_part(with, j, &with->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
 		if (same == n && is_telling(&out[n].diagnosis))
@@ -538,118 +531,119 @@ static uint32_t add_seconds(struct court *c, const struct incident *i,
 
 /* ---- sketches ---- */
 
-static const struct diagnosis_rank *sketch_of(struct court *c, int32_t rank)
+static const struct diagnosis_rank *sketch_of(struct verdict_inputs *with, int32_t rank)
 {
-	struct sketch *room = c->sources->sketch ? verdict_shelf_room(&c->shelf) : NULL;
+	struct sketch *room = with->sources->sketch ? verdict_sketch_room(&with->sketches) : NULL;
 
-	if (!room || c->sources->sketch(c->sources->arg, c->job, rank, room))
+	if (!room || with->sources->sketch(with->sources->arg, with->job, rank, room))
 		return NULL;
-	return verdict_shelf_take(&c->shelf);
+	return verdict_sketch_take(&with->sketches);
 }
 
 /* Healthy ranks that sent no window: their last minute stands for them. */
-static void more_peers(struct court *c, const struct incident *i,
+static void more_peers(struct verdict_inputs *with, const struct incident *i,
 		       const struct incident_judgement *j)
 {
 	int32_t ranks[PEER_SKETCHES];
 	uint32_t n = 0;
 
-	if (c->sources->peers && c->all.count && c->peers.count < 2)
-		n = c->sources->peers(c->sources->arg, c->job, c->all.rank[0].rank, ranks,
+	if (with->sources->peers && with->all.count && with->peers.count < 2)
+		n = with->sources->peers(with->sources->arg, with->job, with->all.rank[0].rank, ranks,
 				      PEER_SKETCHES);
 	for (uint32_t k = 0; k < n && k < PEER_SKETCHES; k++) {
 		const struct diagnosis_rank *r;
 
-		if (is_in(&c->all, ranks[k]) || is_in(&c->peers, ranks[k]) ||
-		    c->peers.count == LIMIT_VERDICT_RANKS)
+		if (is_in(&with->all, ranks[k]) || is_in(&with->peers, ranks[k]) ||
+		    with->peers.count == LIMIT_VERDICT_RANKS)
 			continue;
-		r = sketch_of(c, ranks[k]);
+		r = sketch_of(with, ranks[k]);
 		if (r && r->steps)
-			c->peers.rank[c->peers.count++] = *r;
+			with->peers.rank[with->peers.count++] = *r;
 	}
 }
 
 /* What is usual in the role of the worst suspect, for it and the other suspects of that role. */
-static void add_group(struct court *c)
+static void add_group(struct verdict_inputs *with)
 {
 	int32_t ranks[LIMIT_VERDICT_RANKS];
 	bool is_of[LIMIT_VERDICT_RANKS] = {false};
 
-	for (uint32_t k = 0; k < c->all.count; k++)
-		ranks[k] = c->all.rank[k].rank;
-	if (!c->all.count || !c->sources->waterline ||
-	    c->sources->waterline(c->sources->arg, c->job, ranks, c->all.count, is_of, &c->group))
+	for (uint32_t k = 0; k < with->all.count; k++)
+		ranks[k] = with->all.rank[k].rank;
+	if (!with->all.count || !with->sources->waterline ||
+	    with->sources->waterline(with->sources->arg, with->job, ranks, with->all.count, is_of,
+				     &with->group))
 		return;
-	for (uint32_t k = 0; k < c->all.count; k++)
+	for (uint32_t k = 0; k < with->all.count; k++)
 		if (is_of[k])
-			c->all.rank[k].group = &c->group;
+			with->all.rank[k].group = &with->group;
 }
 
-static void add_sketches(struct court *c, const struct incident *i,
+static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 			 const struct incident_judgement *j)
 {
 	bool slow_rank = j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG;
 	struct sketch *room;
 
-	for (uint32_t k = 0; k < c->all.count && k < SUSPECT_SKETCHES; k++) {
-		const struct diagnosis_rank *r = sketch_of(c, c->all.rank[k].rank);
+	for (uint32_t k = 0; k < with->all.count && k < SUSPECT_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(with, with->all.rank[k].rank);
 
 		if (r) { /* its profile is of its healthy steps, and so is no evidence of the fault
 			  */
-			c->all.rank[k].setting = r->setting;
-			c->all.rank[k].setting_count = r->setting_count;
-			c->own = k ? c->own : r;
+			with->all.rank[k].setting = r->setting;
+			with->all.rank[k].setting_count = r->setting_count;
+			with->own = k ? with->own : r;
 		}
 	}
-	for (uint32_t k = 0; k < c->peers.count && k < PEER_SKETCHES; k++) {
-		const struct diagnosis_rank *r = sketch_of(c, c->peers.rank[k].rank);
+	for (uint32_t k = 0; k < with->peers.count && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(with, with->peers.rank[k].rank);
 
 		if (r)
-			verdict_shelf_fill(&c->peers.rank[k], r);
+			verdict_sketch_fill(&with->peers.rank[k], r);
 	}
 	if (slow_rank)
-		more_peers(c, i, j);
-	room = c->sources->baseline && c->all.count ? verdict_shelf_room(&c->shelf) : NULL;
-	if (room && !c->sources->baseline(c->sources->arg, c->job, c->all.rank[0].rank, room))
-		c->baseline = verdict_shelf_take(&c->shelf);
+		more_peers(with, i, j);
+	room = with->sources->baseline && with->all.count ? verdict_sketch_room(&with->sketches) : NULL;
+	if (room && !with->sources->baseline(with->sources->arg, with->job, with->all.rank[0].rank, room))
+		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
 /* telling: how many of the verdicts tell a cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
 		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
 {
-	struct court *c = calloc(1, sizeof(*c));
+	struct verdict_inputs *with = calloc(1, sizeof(*with));
 	uint32_t n;
 
 	*telling = 0;
-	if (!c)
+	if (!with)
 		return 0;
-	verdict_shelf_init(&c->shelf);
-	c->sources = &s->config.sources;
-	c->job = i->row.job;
-	find_suspects(i, j, &c->all);
+	verdict_sketch_init(&with->sketches);
+	with->sources = &s->config.sources;
+	with->job = i->row.job;
+	find_suspects(i, j, &with->all);
 	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
-		find_peers(i, j, &c->peers);
-	add_sketches(c, i, j);
+		find_peers(i, j, &with->peers);
+	add_sketches(with, i, j);
 	if (j->kind == FINDING_SLOW_RANK)
-		add_group(c);
-	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
-		if (incident_books_picture(i, j, c->all.member[k]) == c->all.member[k]->slow)
-			choose_view(c, j, c->all.member[k], &c->all.rank[k]);
-	for (uint32_t k = 0; k < c->all.count; k++)
-		add_ledger(c, i, j, c->all.member[k], &c->all.rank[k]);
-	n = by_cause(c, j, out);
+		add_group(with);
+	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
+		if (incident_books_picture(i, j, with->all.member[k]) == with->all.member[k]->slow)
+			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
+	for (uint32_t k = 0; k < with->all.count; k++)
+		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);
+	n = by_cause(with, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
-		n = add_seconds(c, i, j, out, n);
+		n = add_seconds(with, i, j, out, n);
 	for (uint32_t k = 0; k < n; k++)
 		*telling += is_telling(&out[k].diagnosis);
 	if (j->finding)
 		take_finding(j->finding, out, n);
-	verdict_shelf_fini(&c->shelf);
-	for (uint32_t k = 0; k < c->ledger_count; k++)
-		incident_books_close(&c->ledger[k]);
-	free((void *)c->group.function);
-	free(c);
+	verdict_sketch_fini(&with->sketches);
+	for (uint32_t k = 0; k < with->ledger_count; k++)
+		incident_books_close(&with->ledger[k]);
+	free((void *)with->group.function);
+	free(with);
 	return n;
 }
 
@@ -732,18 +726,6 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 
 /* ---- as JSON ---- */
 
-static json_t *lines_json(const struct finding_line *lines, uint32_t count)
-{
-	json_t *list = json_array();
-
-	for (uint32_t k = 0; k < count; k++)
-		json_array_append_new(list, json_pack("{s:s, s:f, s:o}", "layer",
-						      finding_layer_name(lines[k].layer),
-						      "effect_ms", text_ms(lines[k].effect_ns),
-						      "text", text_json(lines[k].text)));
-	return list;
-}
-
 json_t *verdict_json(const struct verdict *v)
 {
 	const struct diagnosis *d = &v->diagnosis;
@@ -759,7 +741,7 @@ json_t *verdict_json(const struct verdict *v)
 			 "ranks", ranks, "summary", text_json(d->summary), "confidence",
 			 text_finite(d->confidence), "effect_ms", text_ms(d->effect_ns),
 			 "begin_unix_ns", (json_int_t)v->begin_unix_ns, "evidence",
-			 lines_json(d->evidence, d->evidence_count), "ruled_out",
-			 lines_json(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
+			 finding_json_lines(d->evidence, d->evidence_count), "ruled_out",
+			 finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
 			 text_json(d->remedy));
 }

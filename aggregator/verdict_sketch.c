@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void verdict_shelf_init(struct verdict_shelf *s)
+void verdict_sketch_init(struct verdict_sketches *s)
 {
 	memset(s, 0, sizeof(*s));
 }
 
-void verdict_shelf_fini(struct verdict_shelf *s)
+void verdict_sketch_fini(struct verdict_sketches *s)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		wire_sketch_free(&s->sketch[i]);
@@ -17,12 +17,12 @@ void verdict_shelf_fini(struct verdict_shelf *s)
 		free(s->made[i]);
 }
 
-struct sketch *verdict_shelf_room(struct verdict_shelf *s)
+struct sketch *verdict_sketch_room(struct verdict_sketches *s)
 {
 	return s->count < VERDICT_SKETCHES ? &s->sketch[s->count] : NULL;
 }
 
-static void *make(struct verdict_shelf *s, uint32_t count, size_t item)
+static void *make(struct verdict_sketches *s, uint32_t count, size_t item)
 {
 	void *p = calloc((size_t)count + 1, item);
 
@@ -59,7 +59,7 @@ static void figures(const struct sketch *k, struct diagnosis_rank *r)
 	};
 }
 
-const struct diagnosis_rank *verdict_shelf_take(struct verdict_shelf *s)
+const struct diagnosis_rank *verdict_sketch_take(struct verdict_sketches *s)
 {
 	const struct sketch *k = &s->sketch[s->count];
 	struct diagnosis_rank *r = &s->rank[s->count++];
@@ -94,7 +94,7 @@ const struct diagnosis_rank *verdict_shelf_take(struct verdict_shelf *s)
 	return r;
 }
 
-void verdict_shelf_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from)
+void verdict_sketch_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from)
 {
 	if (!to->setting_count) {
 		to->setting = from->setting;

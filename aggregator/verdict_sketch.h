@@ -10,7 +10,7 @@
 
 #define VERDICT_SKETCHES 16u
 
-struct verdict_shelf {
+struct verdict_sketches {
 	struct sketch sketch[VERDICT_SKETCHES];
 	struct diagnosis_rank rank[VERDICT_SKETCHES];
 	void *made[3 * VERDICT_SKETCHES];
@@ -18,13 +18,13 @@ struct verdict_shelf {
 };
 
 /* An empty one on the caller's storage. */
-void verdict_shelf_init(struct verdict_shelf *s);
-void verdict_shelf_fini(struct verdict_shelf *s);
-/* Room for one more sketch; NULL: full. Call verdict_shelf_take once it is filled. */
-struct sketch *verdict_shelf_room(struct verdict_shelf *s);
-/* What was put into the room, as a rank that lives as long as the shelf; NULL: no memory. */
-const struct diagnosis_rank *verdict_shelf_take(struct verdict_shelf *s);
+void verdict_sketch_init(struct verdict_sketches *s);
+void verdict_sketch_fini(struct verdict_sketches *s);
+/* Room for one more sketch; NULL: full. Call verdict_sketch_take once it is filled. */
+struct sketch *verdict_sketch_room(struct verdict_sketches *s);
+/* What was put into the room, as a rank that lives as long as the sketches; NULL: no memory. */
+const struct diagnosis_rank *verdict_sketch_take(struct verdict_sketches *s);
 /* Settings, functions and kernels of *from, where *to has none. */
-void verdict_shelf_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from);
+void verdict_sketch_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from);
 
 #endif

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/idmap.h"
+#include "base/idmap.h"
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
 
 struct share {
 	uint32_t function;
@@ -32,9 +34,10 @@ struct function {
 };
 
 struct waterline {
-	uint64_t window_ns, dropped, bytes;
+	uint64_t window_ns, bytes;
 	struct function *functions;
-	uint32_t function_count, function_room;
+	uint32_t function_count;
+	size_t function_room;
 	struct idmap by_name;
 	struct kept kept[LIMIT_WATERLINE_SKETCHES];
 	uint32_t next;
@@ -88,18 +91,9 @@ static uint32_t function_of(struct waterline *w, const struct sketch_function *f
 
 	if (at != IDMAP_NONE)
 		return at;
-	if (w->function_count == w->function_room) {
-		uint32_t room = w->function_room ? 2 * w->function_room : 64;
-		struct function *list;
-
-		if (w->function_room >= LIMIT_WATERLINE_FUNCTIONS)
-			return IDMAP_NONE;
-		list = realloc(w->functions, room * sizeof(*list));
-		if (!list)
-			return IDMAP_NONE;
-		w->functions = list;
-		w->function_room = room;
-	}
+	if (w->function_count >= LIMIT_WATERLINE_FUNCTIONS ||
+	    ROOM_FOR(w->functions, w->function_room, w->function_count + 1))
+		return IDMAP_NONE;
 	name = strdup(f->name);
 	if (!name || idmap_put(&w->by_name, key, w->function_count)) {
 		free(name);
@@ -134,9 +128,7 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 	for (uint32_t i = 0; i < s->function_count; i++) {
 		uint32_t f = function_of(w, &s->functions[i]);
 
-		if (f == IDMAP_NONE)
-			w->dropped++;
-		else
+		if (f != IDMAP_NONE) /* else for want of room */
 			shares[n++] = (struct share){f, (float)s->functions[i].self_share,
 						     (float)s->functions[i].total_share};
 	}
@@ -164,7 +156,7 @@ static int by_mean(const void *a, const void *b)
 {
 	const struct waterline_row *x = a, *y = b;
 
-	return x->mean > y->mean ? -1 : x->mean < y->mean ? 1 : strcmp(x->name, y->name);
+	return ORDER(y->mean, x->mean) ?: strcmp(x->name, y->name);
 }
 
 /* Which of the kept sketches are asked about. */
@@ -258,11 +250,6 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 	free(slots);
 	free(at);
 	return *rows ? (int)sketches : -ENOMEM;
-}
-
-uint64_t waterline_dropped(const struct waterline *w)
-{
-	return w->dropped;
 }
 
 uint64_t waterline_bytes(const struct waterline *w)

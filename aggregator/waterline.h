@@ -37,7 +37,6 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 		   struct waterline_row **rows, uint32_t *count);
 /* How many spreads above the middle the line is. */
 #define WATERLINE_SPREADS 2
-uint64_t waterline_dropped(const struct waterline *w); /* functions without room */
 uint64_t waterline_bytes(const struct waterline *w);
 
 #endif

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/sorted.h"
 
 /* Work of the steps before that may reach into a step; a record that began before these is left
  * out. */
@@ -55,12 +57,9 @@ static int by_config(const void *a, const void *b)
 {
 	const struct record *x = *(const struct record *const *)a,
 			    *y = *(const struct record *const *)b;
-	int c;
 
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	c = memcmp(x->grid, y->grid, sizeof(x->grid));
-	return c ? c : memcmp(x->block, y->block, sizeof(x->block));
+	return ORDER(x->name, y->name) ?: memcmp(x->grid, y->grid, sizeof(x->grid)) ?:
+	       memcmp(x->block, y->block, sizeof(x->block));
 }
 
 static void config_name(const struct window *w, const struct record *r, char *out)
@@ -104,28 +103,20 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct ledger_busy *x = a, *y = b;
 
-	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
-	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->name, y->name);
+	return ORDER(x->begin_ns, y->begin_ns) ?: ORDER(x->kind, y->kind) ?:
+	       strcmp(x->name, y->name);
 }
 
 /* The thread that launched at that time, as the timeline numbers it; 0 where nobody knows. */
 static uint32_t thread_of(const struct window *w, const struct host_timeline *host,
 			  uint64_t launch_ns)
 {
-	uint32_t low = 0, high = w->host ? w->host_count : 0, thread;
+	size_t at = w->host ? SORTED_FROM(w->host, w->host_count, begin_ns, launch_ns) : w->host_count;
+	uint32_t thread;
 
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (w->host[middle].begin_ns < launch_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!w->host || low == w->host_count || w->host[low].begin_ns != launch_ns)
+	if (at == w->host_count || w->host[at].begin_ns != launch_ns)
 		return 0;
-	thread = host_timeline_find(host, w->host[low].thread);
+	thread = host_timeline_find(host, w->host[at].thread);
 	return thread < host->count ? thread : 0;
 }
 
@@ -183,17 +174,7 @@ static bool work_init(struct work *k, const struct window *w, const struct host_
 /* The first record that began at t or later. */
 static uint32_t begun_by(const struct work *k, uint64_t t)
 {
-	uint32_t low = 0, high = k->count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (k->busy[middle].begin_ns < t)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)SORTED_FROM(k->busy, k->count, begin_ns, t);
 }
 
 /* The collectives of the step that was added; those of the next one begin at 0. */

@@ -15,6 +15,7 @@
 #include "analysis/robust/spread.h"
 #include "analysis/thresholds.h"
 #include "base/carve.h"
+#include "base/order.h"
 
 /* Intervals of the stretch that is looked for, and how many stretches are tried. */
 #define ANCHOR_LENGTH 64u
@@ -46,18 +47,15 @@ static int coll_order(const void *pa, const void *pb)
 {
 	const struct align_coll *a = pa, *b = pb;
 
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	return (a->what > b->what) - (a->what < b->what);
+	return ORDER(a->end_ns, b->end_ns) ?: ORDER(a->begin_ns, b->begin_ns) ?:
+	       ORDER(a->what, b->what);
 }
 
 static int u64_order(const void *pa, const void *pb)
 {
 	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
 
-	return (a > b) - (a < b);
+	return ORDER(a, b);
 }
 
 static double apart(uint64_t a, uint64_t b)
@@ -414,11 +412,7 @@ static int loose_order(const void *pa, const void *pb)
 {
 	const struct loose *a = pa, *b = pb;
 
-	if (a->what != b->what)
-		return a->what < b->what ? -1 : 1;
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	return (a->rank > b->rank) - (a->rank < b->rank);
+	return ORDER(a->what, b->what) ?: ORDER(a->end_ns, b->end_ns) ?: ORDER(a->rank, b->rank);
 }
 
 /* What neither the reference nor the rank that one was chained to took part in: by time. */

@@ -12,6 +12,7 @@
 #include "analysis/record.h"
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
+#include "base/order.h"
 
 /* Kernels handed to the diagnosis, by time. */
 #define KERNELS_TOLD 300u
@@ -34,9 +35,7 @@ static int by_time(const void *pa, const void *pb)
 {
 	const struct diagnosis_kernel *a = pa, *b = pb;
 
-	if (a->total_ns != b->total_ns)
-		return a->total_ns > b->total_ns ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return ORDER(b->total_ns, a->total_ns) ?: strcmp(a->name, b->name);
 }
 
 static double known_or(double x)

@@ -242,6 +242,7 @@ static void say(struct diagnosis *out, enum finding_layer layer, double effect_n
 		return;
 	out->evidence_count++;
 	l->layer = layer;
+	l->rank = FINDING_NO_RANK;
 	l->effect_ns = effect_ns;
 	diagnosis_text_copy(l->text, sizeof(l->text), text);
 }
@@ -304,6 +305,7 @@ static void rule_out(struct diagnosis *out, enum finding_layer layer, const char
 		return;
 	out->ruled_out_count++;
 	l->layer = layer;
+	l->rank = FINDING_NO_RANK;
 	l->effect_ns = 0;
 	va_start(ap, fmt);
 	vsnprintf(l->text, sizeof(l->text), fmt, ap);

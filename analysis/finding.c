@@ -82,24 +82,52 @@ enum finding_cause finding_cause_find(const char *id)
 	return (enum finding_cause)i;
 }
 
-void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
+bool finding_names(const struct finding *f, int32_t rank)
+{
+	for (uint32_t k = 0; k < f->rank_count; k++)
+		if (f->ranks[k] == rank)
+			return true;
+	return false;
+}
+
+static void say(struct finding *f, const struct finding_line *line, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+
+static void say(struct finding *f, const struct finding_line *line, const char *fmt, va_list ap)
 {
 	struct finding_line *at = &f->evidence[f->evidence_count];
-	va_list ap;
 
 	if (f->evidence_count == FINDING_EVIDENCE_MAX) {
 		at = &f->evidence[0];
 		for (uint32_t i = 1; i < FINDING_EVIDENCE_MAX; i++)
 			if (f->evidence[i].effect_ns < at->effect_ns)
 				at = &f->evidence[i];
-		if (at->effect_ns > effect_ns)
+		if (at->effect_ns > line->effect_ns)
 			return;
 	} else {
 		f->evidence_count++;
 	}
-	at->layer = layer;
-	at->effect_ns = effect_ns;
-	va_start(ap, fmt);
+	*at = *line;
 	vsnprintf(at->text, sizeof(at->text), fmt, ap);
+}
+
+void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
+{
+	struct finding_line line = { .layer = layer, .rank = FINDING_NO_RANK, .effect_ns = effect_ns };
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(f, &line, fmt, ap);
+	va_end(ap);
+}
+
+void finding_say_of(struct finding *f, int32_t rank, enum finding_layer layer, double effect_ns,
+		    const char *fmt, ...)
+{
+	struct finding_line line = { .layer = layer, .rank = rank, .effect_ns = effect_ns };
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(f, &line, fmt, ap);
 	va_end(ap);
 }

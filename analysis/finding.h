@@ -31,9 +31,12 @@ enum finding_cause {
 #define FINDING_EVIDENCE_MAX 16u
 #define FINDING_TEXT_BYTES   256u
 
-/* One line of evidence, with its figure. effect_ns: of the excess per step; 0 where it has no meaning. */
+/* One line of evidence, with its figure. effect_ns: of the excess per step; 0 where it has no meaning.
+ * rank: whom it is about; FINDING_NO_RANK: nobody alone. */
+#define FINDING_NO_RANK (-1)
 struct finding_line {
 	enum finding_layer layer;
+	int32_t rank;
 	double effect_ns;
 	char text[FINDING_TEXT_BYTES];
 };
@@ -63,8 +66,12 @@ enum finding_cause finding_cause_find(const char *id);
 /* By their names; the one of nothing (0, LAYER_UNKNOWN): no such. */
 enum finding_kind finding_kind_find(const char *name);
 enum finding_layer finding_layer_find(const char *name);
+bool finding_names(const struct finding *f, int32_t rank);
 /* Adds a line; a full list drops the one of least effect. */
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+/* The same about one rank. */
+void finding_say_of(struct finding *f, int32_t rank, enum finding_layer layer, double effect_ns,
+		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 #endif

@@ -10,6 +10,8 @@
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
 #include "base/carve.h"
+#include "base/order.h"
+#include "base/sorted.h"
 
 /* Collectives of a step that are counted one by one. */
 #define COLLS_COUNTED 4096u
@@ -35,17 +37,7 @@ static int ends_find(struct jobsteps_rank *x)
 /* The rank's step that ends at ns or first after it; step_count: none. */
 static uint32_t own_at(const struct jobsteps_rank *x, uint64_t ns)
 {
-	uint32_t low = 0, high = x->step_count;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (x->end_ns[mid] < ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return (uint32_t)sorted_find(x->end_ns, x->step_count, sizeof(*x->end_ns), ns, false);
 }
 
 /* Share of the rank's steps that hold as many common collectives as most do. */
@@ -451,9 +443,7 @@ static int entry_order(const void *pa, const void *pb)
 {
 	const struct entry *a = pa, *b = pb;
 
-	if (a->instance != b->instance)
-		return a->instance < b->instance ? -1 : 1;
-	return (a->rank > b->rank) - (a->rank < b->rank);
+	return ORDER(a->instance, b->instance) ?: ORDER(a->rank, b->rank);
 }
 
 static void instance_add(struct jobsteps *j, const struct entry *e, uint32_t n, double *scratch,
@@ -606,9 +596,7 @@ static int kernel_order(const void *pa, const void *pb)
 {
 	const struct jobsteps_kernel *a = pa, *b = pb;
 
-	if (a->name != b->name)
-		return a->name < b->name ? -1 : 1;
-	return (a->kind > b->kind) - (a->kind < b->kind);
+	return ORDER(a->name, b->name) ?: ORDER(a->kind, b->kind);
 }
 
 static void count_kernels(const struct jobsteps_rank *x, uint32_t k, uint32_t names,

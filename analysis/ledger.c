@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/order.h"
+#include "base/sorted.h"
 
 static const char *const kind_names[LEDGER_KINDS] = {
     [LEDGER_UNOBSERVED] = "unobserved",
@@ -320,17 +322,7 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 /* The first segment that ends after t. */
 static uint32_t segment_after(const struct ledger_thread *h, uint64_t t)
 {
-	uint32_t low = 0, high = h->count;
-
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (h->segment[middle].end_ns <= t)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return h->count ? (uint32_t)SORTED_ABOVE(h->segment, h->count, end_ns, t) : 0;
 }
 
 static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint64_t ns)
@@ -546,11 +538,8 @@ static int by_excess(const void *a, const void *b)
 {
 	const struct ledger_row *x = a, *y = b;
 
-	if (x->excess_ns > y->excess_ns || x->excess_ns < y->excess_ns)
-		return x->excess_ns > y->excess_ns ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return x->what != y->what ? (x->what < y->what ? -1 : 1) : strcmp(x->name, y->name);
+	return ORDER(y->excess_ns, x->excess_ns) ?: ORDER(x->kind, y->kind) ?:
+	       ORDER(x->what, y->what) ?: strcmp(x->name, y->name);
 }
 
 uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,

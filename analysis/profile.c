@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
 #include "base/limits.h"
+#include "base/order.h"
 
 /* Beyond these, most of the profile is other functions, and nothing was diluted. */
 #define DILUTION_MIN 0.5
@@ -195,9 +196,7 @@ static int by_total(const void *x, const void *y)
 {
 	const struct profile_function *a = x, *b = y;
 
-	if (a->total != b->total)
-		return a->total > b->total ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return ORDER(b->total, a->total) ?: strcmp(a->name, b->name);
 }
 
 const struct profile_function *profile_functions(struct profile *p, uint32_t *count)
@@ -288,9 +287,7 @@ static int by_delta(const void *x, const void *y)
 {
 	const struct profile_delta *a = x, *b = y;
 
-	if (fabs(a->delta) != fabs(b->delta))
-		return fabs(a->delta) > fabs(b->delta) ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return ORDER(fabs(b->delta), fabs(a->delta)) ?: strcmp(a->name, b->name);
 }
 
 /* Functions of base in its order, then those of other alone. */

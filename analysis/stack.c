@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/order.h"
 
 struct table {
 	uint32_t *slot; /* index + 1; 0: free */
@@ -413,13 +414,8 @@ static int switch_order(const void *a, const void *b)
 {
 	const struct stack_switch *x = a, *y = b;
 
-	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	if (x->tid != y->tid)
-		return x->tid < y->tid ? -1 : 1;
-	if (x->out_ns != y->out_ns)
-		return x->out_ns < y->out_ns ? -1 : 1;
-	return x->in_ns < y->in_ns ? -1 : x->in_ns > y->in_ns;
+	return ORDER(x->pid, y->pid) ?: ORDER(x->tid, y->tid) ?: ORDER(x->out_ns, y->out_ns) ?:
+	       ORDER(x->in_ns, y->in_ns);
 }
 
 void stack_batch_switches_sort(struct stack_batch *b)

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
+
 /* Names of one step told apart before the rest goes under name 0; a power of two. */
 #define NAMES_MAX 4096
 /* Device records lie where there was room: fetched so many launches ahead of their use. */
@@ -158,13 +160,8 @@ static int kernel_order(const void *pa, const void *pb)
 {
 	const struct step_kernel *a = pa, *b = pb;
 
-	if (a->total_ns != b->total_ns)
-		return a->total_ns > b->total_ns ? -1 : 1;
-	if (a->name != b->name)
-		return a->name < b->name ? -1 : 1;
-	if (a->kind != b->kind)
-		return a->kind < b->kind ? -1 : 1;
-	return (a->func > b->func) - (a->func < b->func);
+	return ORDER(b->total_ns, a->total_ns) ?: ORDER(a->name, b->name) ?:
+	       ORDER(a->kind, b->kind) ?: ORDER(a->func, b->func);
 }
 
 static void kernel_offer(struct step_kernel *kernels, uint32_t *count, const struct step_kernel *k,

@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
+
 #define WITNESSES_MAX 4096
 /* A longer period is at most so much longer. */
 #define OUTER_RATIO_MAX 1024
@@ -155,7 +157,7 @@ static int u32_order(const void *a, const void *b)
 {
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
-	return (x > y) - (x < y);
+	return ORDER(x, y);
 }
 
 /* What would be v[k] after sorting, k < n: digit by digit from the top, so that no input is slow. */

@@ -10,6 +10,7 @@
 #include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
 #include "base/carve.h"
+#include "base/order.h"
 
 /* How often a flag at its threshold was wrong beside faults that were put in (bench-diagnosis), at most. */
 #define UNSURE 0.1
@@ -30,11 +31,8 @@ static int earlier(const void *a, const void *b)
 {
 	const struct workers_flag *x = a, *y = b;
 
-	if (x->flag.first_step != y->flag.first_step)
-		return x->flag.first_step < y->flag.first_step ? -1 : 1;
-	if (x->flag.score != y->flag.score)
-		return x->flag.score > y->flag.score ? -1 : 1;
-	return x->worker < y->worker ? -1 : x->worker > y->worker;
+	return ORDER(x->flag.first_step, y->flag.first_step) ?:
+	       ORDER(y->flag.score, x->flag.score) ?: ORDER(x->worker, y->worker);
 }
 
 static double overlap(const struct workers_flag *a, const struct workers_flag *b)
@@ -89,9 +87,7 @@ static int worse(const void *a, const void *b)
 {
 	const struct workers_flag *const *x = a, *const *y = b;
 
-	if ((*x)->own != (*y)->own)
-		return (*x)->own > (*y)->own ? -1 : 1;
-	return (*x)->worker < (*y)->worker ? -1 : (*x)->worker > (*y)->worker;
+	return ORDER((*y)->own, (*x)->own) ?: ORDER((*x)->worker, (*y)->worker);
 }
 
 /* Flags at the same time are one fault: the worst of them gives its steps. */

@@ -2,7 +2,6 @@
  * One write(2) per line, so that lines of several threads and processes do not mix. */
 #include "base/log.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -21,14 +20,6 @@ void log_init(const char *program, enum log_level level)
 {
 	log_program = program;
 	log_threshold = level;
-}
-
-int log_level_parse(const char *text)
-{
-	for (int i = 0; i < 4; i++)
-		if (!strcmp(text, level_names[i]))
-			return i;
-	return -EINVAL;
 }
 
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)

@@ -17,8 +17,6 @@ struct log_site {
 
 /* program: borrowed for the process's life. */
 void log_init(const char *program, enum log_level level);
-/* "error", "warn", "info", "debug"; -EINVAL otherwise. */
-int log_level_parse(const char *text);
 /* site NULL: never held back. */
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

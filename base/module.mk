@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base
 base_SRCS := base/log.c base/loop.c base/buf.c base/idle.c base/config.c base/watchdog.c base/dirs.c base/foreign.c \
-	base/http_hosts.c base/http_query.c base/keyed.c base/peer.c base/quota.c base/realtime.c base/service.c
+	base/http_hosts.c base/http_query.c base/idmap.c base/keyed.c base/peer.c base/quota.c base/realtime.c base/service.c
 base_LDLIBS := -lyaml
 UNIT += test_keyed
 test_keyed_USES := base

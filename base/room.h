@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define ROOM_FIRST 16u
+#define ROOM_FIRST 8u
 
 /* array: of the pointer to elements of `bytes` each, malloc-ed or NULL; room: how many it holds. At least
  * doubles. 0; -ENOMEM: all stays as it is. */
@@ -31,5 +32,18 @@ static inline int room_make(void *array, size_t *room, size_t want, size_t bytes
 
 /* Room for `want` elements of an array whose room is a size_t. */
 #define ROOM_FOR(array, room, want) room_make(&(array), &(room), (want), sizeof(*(array)))
+
+/* The same for places that are zero until they are used. */
+static inline int room_make_zero(void *array, size_t *room, size_t want, size_t bytes)
+{
+	size_t had = *room;
+	int err = room_make(array, room, want, bytes);
+
+	if (*room > had)
+		memset(*(char **)array + had * bytes, 0, (*room - had) * bytes);
+	return err;
+}
+
+#define ROOM_FOR_ZERO(array, room, want) room_make_zero(&(array), &(room), (want), sizeof(*(array)))
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 static int post(const struct options *o, const char *what, const char *path, json_t **out)

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "analysis/thresholds.h"
+#include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
-#include "cli/jsonget.h"
 #include "cli/paths.h"
 #include "cli/term.h"
 

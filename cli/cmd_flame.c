@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/incident_diff.h"
 #include "cli/incident_load.h"
 #include "cli/incident_stacks.h"
 #include "cli/incident_text.h"
-#include "cli/jsonget.h"
 #include "cli/outfile.h"
 #include "cli/profile_flame.h"
 #include "cli/profile_out.h"

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/incident_load.h"
 #include "cli/incident_stacks.h"
 #include "cli/incident_text.h"
-#include "cli/jsonget.h"
 #include "cli/show_plots.h"
 
 int cmd_incidents_list(const struct options *o)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/incident_ledger.h"
 #include "cli/job_text.h"
-#include "cli/jsonget.h"
 
 #define INCIDENTS_MAX 200
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/incident_load.h"
 #include "cli/incident_text.h"
-#include "cli/jsonget.h"
 #include "cli/outfile.h"
 #include "cli/report.h"
 #include "cli/term.h"

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "cli/commands.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */

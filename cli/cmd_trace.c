@@ -3,11 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/export.h"
 #include "cli/incident_diff.h"
 #include "cli/incident_load.h"
-#include "cli/jsonget.h"
 #include "cli/outfile.h"
 #include "cli/term.h"
 

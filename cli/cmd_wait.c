@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/incident_text.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define POLL_US 500000

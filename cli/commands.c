@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/incident_text.h"
-#include "cli/jsonget.h"
 #include "cli/paths.h"
 #include "cli/term.h"
 

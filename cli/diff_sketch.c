@@ -7,10 +7,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/diff_source.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define BASELINE  "baseline:"

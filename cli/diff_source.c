@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/folded.h"
 #include "cli/incident_diff.h"
 #include "cli/incident_load.h"
 #include "cli/incident_stacks.h"
-#include "cli/jsonget.h"
 #include "cli/naming.h"
 #include "cli/pprof_read.h"
 #include "cli/term.h"

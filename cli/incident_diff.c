@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/incident_stacks.h"
-#include "cli/jsonget.h"
 #include "cli/kernel_name.h"
 #include "cli/profile_flame.h"
 #include "cli/report_kernels.h"

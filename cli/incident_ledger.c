@@ -6,7 +6,7 @@
 
 #include "analysis/ledger.h"
 #include "base/check.h"
-#include "cli/jsonget.h"
+#include "base/jsonget.h"
 #include "cli/kernel_name.h"
 #include "cli/term.h"
 

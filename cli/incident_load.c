@@ -5,9 +5,9 @@
 #include <malloc.h>
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 #include "wire/codec.h"
 

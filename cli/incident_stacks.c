@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analysis/profile.h"
-#include "cli/jsonget.h"
+#include "base/jsonget.h"
 #include "cli/naming.h"
 #include "cli/term.h"
 

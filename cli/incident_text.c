@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/jsonget.h"
 #include "base/order.h"
 #include "cli/incident_ledger.h"
 #include "cli/incident_verdict.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define RANKS_SHOWN 1024

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/incident_ledger.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define LABEL_COLUMNS 12u

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/incident_text.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 const char *job_text_often(const json_t *kind)

@@ -12,12 +12,12 @@
 #include "aggregator/fleet.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/escape.h"
-#include "cli/jsonget.h"
 #include "cli/live_node.h"
 #include "cli/replay_incident.h"
 

@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/jsonget.h"
 #include "cli/escape.h"
 #include "cli/incident_ledger.h"
 #include "cli/incident_text.h"
 #include "cli/incident_verdict.h"
-#include "cli/jsonget.h"
 #include "cli/kernel_diff.h"
 #include "cli/kernel_name.h"
 #include "cli/outfile.h"

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "base/jsonget.h"
 #include "cli/escape.h"
 #include "cli/incident_ledger.h"
 #include "cli/incident_verdict.h"
-#include "cli/jsonget.h"
 #include "cli/term.h"
 
 /* costs: an effect is one on each step; what hangs has no more steps. */

@@ -8,6 +8,7 @@
 #include "base/keyed.h"
 #include "base/order.h"
 #include "base/room.h"
+#include "base/sorted.h"
 
 #define TIME_MAX_NS (1ull << 62)
 /* Two readings of one clock differ by less, unless it was set. */
@@ -365,24 +366,17 @@ void trace_model_finish(struct trace_model *m)
 
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
 {
-	size_t lo = 0, hi = r->host_count;
+	size_t at;
 
-	if (!d->launch_ns || (d->flags & RECORD_FLAG_UNMATCHED))
+	if (!d->launch_ns || (d->flags & RECORD_FLAG_UNMATCHED) || !r->host_count)
 		return -1;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->host[mid].begin_ns < d->launch_ns)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < r->host_count && r->host[lo].begin_ns == d->launch_ns; lo++) {
-		unsigned kind = r->host[lo].kind;
+	at = SORTED_FROM(r->host, r->host_count, begin_ns, d->launch_ns);
+	for (; at < r->host_count && r->host[at].begin_ns == d->launch_ns; at++) {
+		unsigned kind = r->host[at].kind;
 
 		if (kind == RECORD_LAUNCH || kind == RECORD_GRAPH_LAUNCH || kind == RECORD_COLL ||
 		    kind == RECORD_COPY_CALL)
-			return (ptrdiff_t)lo;
+			return (ptrdiff_t)at;
 	}
 	return -1;
 }
@@ -414,15 +408,7 @@ const char *trace_model_reason(unsigned reason)
 
 ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t)
 {
-	size_t lo = 0, hi = r->step_count;
+	size_t after = r->step_count ? SORTED_ABOVE(r->steps, r->step_count, step.begin_ns, t) : 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->steps[mid].step.begin_ns <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo && t < r->steps[lo - 1].step.end_ns ? (ptrdiff_t)lo - 1 : -1;
+	return after && t < r->steps[after - 1].step.end_ns ? (ptrdiff_t)after - 1 : -1;
 }

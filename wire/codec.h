@@ -33,11 +33,9 @@ int wire_peek_kind(const void *data, size_t bytes);
 /* Cheap: the envelope's fields without the columns, for dedupe and the index. Fills all of *w but
  * the records and names (NULL, counts as stated in the message). Free with wire_window_free. */
 int wire_window_decode_head(const void *data, size_t bytes, struct window *w);
-/* The head and the names, still without the records: what an index of explanations needs. */
-int wire_window_decode_names(const void *data, size_t bytes, struct window *w);
 /* Everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure nothing is owned. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
-/* From a peer: as wire_window_decode, or without records wire_window_decode_names. The work is bounded by
+/* From a peer: as wire_window_decode, or without records the head and the names. The work is bounded by
  * the message's own size (LIMIT_WIRE_WORK_PER_BYTE); more is -EMSGSIZE, before it is done. */
 int wire_window_decode_admitted(const void *data, size_t bytes, bool records, struct window *w);
 int wire_beat_decode(const void *data, size_t bytes, struct beat *b);

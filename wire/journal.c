@@ -210,11 +210,6 @@ void journal_writer_clear(struct journal_writer *w)
 	w->count = w->open_count = 0;
 }
 
-bool journal_writer_empty(const struct journal_writer *w)
-{
-	return !w->count && !w->events.bytes;
-}
-
 bool journal_writer_full(const struct journal_writer *w)
 {
 	return w->count == LIMIT_JOURNAL_RECORDS || w->events.failed ||

@@ -88,7 +88,6 @@ struct journal_writer {
 int journal_writer_init(struct journal_writer *w); /* 0 or -ENOMEM */
 void journal_writer_fini(struct journal_writer *w);
 void journal_writer_clear(struct journal_writer *w);
-bool journal_writer_empty(const struct journal_writer *w);
 /* No room for one more event of any kind. */
 bool journal_writer_full(const struct journal_writer *w);
 /* Not when full. mark: for RECORD_STEP_BEGIN, else NULL. */

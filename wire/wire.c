@@ -511,11 +511,6 @@ int wire_window_decode_head(const void *data, size_t bytes, struct window *w)
 	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_HEAD);
 }
 
-int wire_window_decode_names(const void *data, size_t bytes, struct window *w)
-{
-	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_NAMES);
-}
-
 int wire_window_decode(const void *data, size_t bytes, struct window *w)
 {
 	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_ALL);

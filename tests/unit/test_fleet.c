@@ -825,7 +825,7 @@ static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct b
 /* Who claims first has the rank; the true one is shown, and has it when the other falls silent. */
 static void a_rank_claimed_first_by_another_node_is_still_shown(void **unused)
 {
-	struct fleet_rank_info info;
+	char node[WIRE_TEXT_BYTES];
 	struct beat_rank r[16];
 	struct fs_job j, evil;
 	bool quarantined = false;
@@ -843,8 +843,8 @@ static void a_rank_claimed_first_by_another_node_is_still_shown(void **unused)
 	assert_true(quarantined);
 	assert_true(totals().refused_foreign > 0);
 	run(&j, now_s + 60);
-	assert_int_equal(fleet_rank_info(fleet, "job", 3, &info), 0);
-	assert_string_equal(info.node, "n0");
+	assert_int_equal(fleet_rank_node(fleet, "job", 3, node), 0);
+	assert_string_equal(node, "n0");
 	assert_int_equal(rows_of("job", 3, "n0", &quarantined), 1);
 	fs_fini(&j);
 	fs_fini(&evil);
@@ -878,7 +878,7 @@ static void other_peoples_ranks_are_refused(void **unused)
 {
 	bool quarantined = false;
 	struct beat_rank r[16];
-	struct fleet_rank_info info;
+	char node[WIRE_TEXT_BYTES];
 	struct fs_job j, evil;
 	struct beat b;
 
@@ -896,8 +896,8 @@ static void other_peoples_ranks_are_refused(void **unused)
 	run(&j, 120);
 	assert_int_equal(told_count, 0);
 	assert_int_equal(totals().refused_foreign, 30);
-	assert_int_equal(fleet_rank_info(fleet, "job", 3, &info), 0);
-	assert_string_equal(info.node, "n0");
+	assert_int_equal(fleet_rank_node(fleet, "job", 3, node), 0);
+	assert_string_equal(node, "n0");
 	/* shown beside the first, and counted */
 	assert_int_equal(rows_of("job", 3, "evil", &quarantined), 2);
 	assert_true(quarantined);

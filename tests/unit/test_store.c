@@ -510,7 +510,7 @@ static bool reads_all(enum statement which)
 	bool sorts = which == ST_EACH_BODY || which == ST_LIST_NAME || which == ST_LIST_NAME_STATE;
 
 	snprintf(text, sizeof(text), "EXPLAIN QUERY PLAN %s", store_sql[which]);
-	assert_int_equal(sqlite3_prepare_v2(store->db, text, -1, &st, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(store->sql.db, text, -1, &st, NULL), SQLITE_OK);
 	while (sqlite3_step(st) == SQLITE_ROW) {
 		const char *detail = (const char *)sqlite3_column_text(st, 3);
 		bool pages = which == ST_PAGES && strstr(detail, "VIRTUAL TABLE");
@@ -587,7 +587,7 @@ static void a_name_lists_the_jobs_of_all_users_and_a_key_one(void **unused)
 static int steps_of(enum statement which, const char *job, const char *state)
 {
 	json_t *j = list(job, state, 20, NULL);
-	int n = sqlite3_stmt_status(store->statements[which], SQLITE_STMTSTATUS_VM_STEP, 1);
+	int n = sqlite3_stmt_status(store->sql.statement[which], SQLITE_STMTSTATUS_VM_STEP, 1);
 
 	assert_int_equal(json_array_size(json_object_get(j, "incidents")), 20);
 	json_decref(j);
@@ -611,13 +611,13 @@ static void lists_and_totals_cost_the_same_however_large_the_store_is(void **unu
 	for (size_t k = 0; k < ARRAY_LEN(lists); k++)
 		small[k] = steps_of(lists[k].which, lists[k].job, lists[k].state);
 	assert_int_equal(store_totals(store, &t), 0);
-	totals = sqlite3_stmt_status(store->statements[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1);
+	totals = sqlite3_stmt_status(store->sql.statement[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1);
 	put_incidents(2000, 18000);
 	for (size_t k = 0; k < ARRAY_LEN(lists); k++)
 		assert_in_range(steps_of(lists[k].which, lists[k].job, lists[k].state), 1,
 				small[k] + 50);
 	assert_int_equal(store_totals(store, &t), 0);
-	assert_int_equal(sqlite3_stmt_status(store->statements[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1),
+	assert_int_equal(sqlite3_stmt_status(store->sql.statement[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1),
 			 totals);
 	assert_int_equal(t.incidents, 20000);
 	assert_int_equal(t.open_incidents, 200);
@@ -695,7 +695,7 @@ static int64_t count(const char *text)
 	sqlite3_stmt *st;
 	int64_t n;
 
-	assert_int_equal(sqlite3_prepare_v2(store->db, text, -1, &st, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(store->sql.db, text, -1, &st, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_step(st), SQLITE_ROW);
 	n = sqlite3_column_int64(st, 0);
 	sqlite3_finalize(st);

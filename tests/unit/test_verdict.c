@@ -1079,8 +1079,8 @@ static void what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault(void **u
 	json_t *j, *list;
 
 	f.finding.ranks[f.finding.rank_count++] = 6;
-	finding_say(&f.finding, LAYER_UNKNOWN, 5e6, "rank 5: seen from afar");
-	finding_say(&f.finding, LAYER_UNKNOWN, 5e6, "rank 6: seen from afar");
+	finding_say_of(&f.finding, 5, LAYER_UNKNOWN, 5e6, "the one: seen from afar");
+	finding_say_of(&f.finding, 6, LAYER_UNKNOWN, 5e6, "the other: seen from afar");
 	softirq(5, 20);
 	healthy_peers();
 	slow_kernel(6, 20);
@@ -1091,8 +1091,8 @@ static void what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault(void **u
 		const json_t *d = json_array_get(list, k);
 		bool is_5 = !strcmp(ranks_of(d), "5");
 
-		assert_int_equal(is_said(d, "rank 5: seen"), is_5);
-		assert_int_equal(is_said(d, "rank 6: seen"), !is_5);
+		assert_int_equal(is_said(d, "the one: seen"), is_5);
+		assert_int_equal(is_said(d, "the other: seen"), !is_5);
 	}
 	json_decref(j);
 }
@@ -2128,6 +2128,23 @@ static void findings_survive_a_restart(void **unused)
 	json_decref(list);
 }
 
+/* One that was stored before lines had a rank is about nobody alone. */
+static void a_line_is_stored_with_its_rank(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 0), back;
+	json_t *j;
+
+	finding_say_of(&f.finding, 0, LAYER_GPU, 5e6, "of one");
+	j = finding_json_make(&f);
+	assert_int_equal(finding_json_parse(j, &back), 0);
+	assert_int_equal(back.finding.evidence[0].rank, FINDING_NO_RANK);
+	assert_int_equal(back.finding.evidence[1].rank, 0);
+	json_object_del(json_array_get(json_object_get(j, "evidence"), 1), "rank");
+	assert_int_equal(finding_json_parse(j, &back), 0);
+	assert_int_equal(back.finding.evidence[1].rank, FINDING_NO_RANK);
+	json_decref(j);
+}
+
 /* Two jobs and a restart of one say nothing about the other. */
 static void findings_of_one_job_touch_no_other(void **unused)
 {
@@ -2210,11 +2227,11 @@ int main(void)
 		CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 		CASE(imbalance_accuses_nobody_and_takes_no_windows),
 		CASE(findings_survive_a_restart), CASE(what_is_restored_is_as_it_was_told),
+		CASE(a_line_is_stored_with_its_rank), CASE(who_was_well_again_has_begun_anew),
 		CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
 		CASE(what_an_earlier_process_told_of_another_rank_ends),
 		CASE(ranks_that_are_told_again_one_by_one_stay_one_incident),
 		CASE(what_is_told_now_outlasts_what_an_earlier_process_told),
-		CASE(who_was_well_again_has_begun_anew),
 		CASE(what_is_closed_takes_no_room_from_what_is_newer),
 		CASE(what_is_built_anew_has_the_room_it_had),
 		CASE(findings_of_one_job_touch_no_other),

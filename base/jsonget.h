@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jsonget.h - fields of a server's answer, with a default where they are missing or of another
- * type: an answer is a peer's bytes. Header-only. */
-#ifndef SYSOM_CLI_JSONGET_H
-#define SYSOM_CLI_JSONGET_H
+ * jsonget.h - fields of JSON that somebody else made, with a default where they are missing or of another
+ * type. Header-only; for those who link jansson. */
+#ifndef SYSOM_BASE_JSONGET_H
+#define SYSOM_BASE_JSONGET_H
 
 #include <jansson.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * idmap.h - 64-bit keys to 32-bit numbers, open-addressed, growing up to a bound. Threads: one
  * caller. Trust: keys may be chosen by a peer; they are hashed with the process's key, and a chain
  * beyond IDMAP_PROBE_MAX grows the table or, at the bound, refuses. */
-#ifndef SYSOM_AGGREGATOR_IDMAP_H
-#define SYSOM_AGGREGATOR_IDMAP_H
+#ifndef SYSOM_BASE_IDMAP_H
+#define SYSOM_BASE_IDMAP_H
 
 #include <stdbool.h>
 #include <stdint.h>

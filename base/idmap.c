@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "aggregator/idmap.h"
+#include "base/idmap.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ void idmap_clear(struct idmap *m)
 	m->count = 0;
 }
 
-uint32_t idmap_get(const struct idmap *m, uint64_t key)
+/* Where the key's value is; NULL: nowhere. */
+static uint32_t *find(const struct idmap *m, uint64_t key)
 {
 	uint64_t at = place(key);
 
@@ -36,11 +37,18 @@ uint32_t idmap_get(const struct idmap *m, uint64_t key)
 		uint32_t k = (uint32_t)(at + i) & (m->room - 1);
 
 		if (m->values[k] == IDMAP_NONE)
-			return IDMAP_NONE;
+			return NULL;
 		if (m->values[k] != REMOVED && m->keys[k] == key)
-			return m->values[k];
+			return &m->values[k];
 	}
-	return IDMAP_NONE;
+	return NULL;
+}
+
+uint32_t idmap_get(const struct idmap *m, uint64_t key)
+{
+	const uint32_t *value = find(m, key);
+
+	return value ? *value : IDMAP_NONE;
 }
 
 static bool insert(struct idmap *m, uint64_t key, uint32_t value)
@@ -91,17 +99,11 @@ static int grow(struct idmap *m)
 
 int idmap_put(struct idmap *m, uint64_t key, uint32_t value)
 {
-	uint64_t at = place(key);
+	uint32_t *have = find(m, key);
 
-	for (uint32_t i = 0; i < IDMAP_PROBE_MAX && i < m->room; i++) {
-		uint32_t k = (uint32_t)(at + i) & (m->room - 1);
-
-		if (m->values[k] == IDMAP_NONE)
-			break;
-		if (m->values[k] != REMOVED && m->keys[k] == key) {
-			m->values[k] = value;
-			return 0;
-		}
+	if (have) {
+		*have = value;
+		return 0;
 	}
 	if (m->count >= (m->max ? m->max : 1u << 20))
 		return -ENOSPC;
@@ -116,17 +118,10 @@ int idmap_put(struct idmap *m, uint64_t key, uint32_t value)
 
 void idmap_remove(struct idmap *m, uint64_t key)
 {
-	uint64_t at = place(key);
+	uint32_t *have = find(m, key);
 
-	for (uint32_t i = 0; i < IDMAP_PROBE_MAX && i < m->room; i++) {
-		uint32_t k = (uint32_t)(at + i) & (m->room - 1);
-
-		if (m->values[k] == IDMAP_NONE)
-			return;
-		if (m->values[k] != REMOVED && m->keys[k] == key) {
-			m->values[k] = REMOVED;
-			m->count--;
-			return;
-		}
-	}
+	if (!have)
+		return;
+	*have = REMOVED;
+	m->count--;
 }

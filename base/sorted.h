@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sorted.h - the place of a number in an array that is sorted by one. Header only. */
+#ifndef SYSOM_BASE_SORTED_H
+#define SYSOM_BASE_SORTED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* first: the number of the first of `count` elements, which lie `stride` bytes apart. */
+static inline size_t sorted_find(const uint64_t *first, size_t count, size_t stride, uint64_t than,
+				 bool above)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		uint64_t v = *(const uint64_t *)(const void *)((const char *)first + middle * stride);
+
+		if (above ? v <= than : v < than)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The first element whose uint64_t `field` is `than` or more; count: none. The array is not NULL. */
+#define SORTED_FROM(array, count, field, than)                                                     \
+	sorted_find(&(array)->field, (count), sizeof(*(array)), (than), false)
+/* The first one whose field is more. */
+#define SORTED_ABOVE(array, count, field, than)                                                    \
+	sorted_find(&(array)->field, (count), sizeof(*(array)), (than), true)
+
+#endif
