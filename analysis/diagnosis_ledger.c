@@ -448,12 +448,12 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 	size_t room = steps ? (size_t)who->ledger->count + who->usual->count : 0;
 
 	v->row = calloc(room + FIGURE_ROWS, sizeof(*v->row));
+	v->out->by_ledger = v->row && steps;
 	if (!v->row)
 		return;
 	if (steps) {
 		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
 		v->past = who->usual_is_own;
-		v->out->by_ledger = true;
 	} else if (!hang) { /* the last steps of a rank that hangs were as ever */
 		figure_rows(v);
 	}

@@ -172,6 +172,10 @@ static const struct fault {
      "memory"},
     {LEDGER_BLOCKED, LEDGER_LOADER, "__next__ (dataloader.py)", CAUSE_STORAGE_LOADER,
      CAUSE_STORAGE_LOADER, "data loader in __next__"},
+    {LEDGER_BLOCKED, LEDGER_LOGGING, "Handler.acquire (__init__.py)", CAUSE_SW_LOGGING,
+     CAUSE_SW_LOGGING, "logs to be written, in Handler.acquire"},
+    {LEDGER_KERNEL_CODE, LEDGER_FILE_SYNC, "save (t.py)", CAUSE_STORAGE_SYNC, CAUSE_STORAGE_SYNC,
+     "writes its files to the disk, in save"},
     {LEDGER_BLOCKED, 0, "somewhere", CAUSE_CPU_HOST_GAP, CAUSE_CPU_HOST_GAP, ""},
     {LEDGER_QUEUED, 0, "", CAUSE_GPU_QUEUE, CAUSE_GPU_QUEUE, "begins launched work late"},
 };
