@@ -14,6 +14,9 @@
     inject.py idle --pid P                        SCHED_IDLE
     inject.py pause_worker --pid P --path PATTERN --ms 80 --every 200  a child of P stops for a while
     inject.py write --dir D --threads 4           writes to the disk past the page cache
+    inject.py read_maps --pid P --threads 2       reads /proc/P/smaps all the time
+    inject.py debugger --pid P --every 2000       a debugger attaches, prints a stack and leaves
+    inject.py signals --pid P --every 2           SIGURG
 """
 import argparse
 import fcntl
@@ -198,10 +201,38 @@ def pause_worker(o):
     duty(o, lambda: os.kill(child, signal.SIGSTOP), lambda: os.kill(child, signal.SIGCONT))
 
 
+def read_maps(o):
+    def read():
+        while True:
+            with open(f"/proc/{o.pid}/smaps", "rb", buffering=0) as f:
+                while f.read(1 << 16):
+                    pass
+    for _ in range(o.threads):
+        threading.Thread(target=read, daemon=True).start()
+    say_on("read_maps")
+    wait()
+
+
+def debugger(o):
+    say_on("debugger")
+    while True:
+        subprocess.run(["gdb", "-nx", "-batch", "-p", str(o.pid), "-ex", "thread apply all bt"],
+                       stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        time.sleep(o.every / 1e3)
+
+
+def signals(o):
+    say_on("signals")
+    while True:
+        os.kill(o.pid, signal.SIGURG)
+        time.sleep(o.every / 1e3)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
-                                    "flock", "write", "evict", "idle", "pause_worker"))
+                                    "flock", "write", "evict", "idle", "pause_worker", "read_maps", "debugger",
+                                    "signals"))
     for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
                        ("cpus", str), ("path", str), ("dir", str), ("cold", str)):
         p.add_argument("--" + name, type=kind)

@@ -110,6 +110,72 @@ class InTurn:
         self.thread.join()
 
 
+class Pulses:
+    """A tool for a while, and for a while not, again and again."""
+
+    def __init__(self, text, on_s, off_s):
+        self.text, self.on_s, self.off_s = text, on_s, off_s
+
+    def start(self, s, rank):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(s, rank))
+        self.thread.start()
+
+    def run(self, s, rank):
+        while not self.over.is_set():
+            tool = s.start_tool(s.fill(self.text, rank).split())
+            self.over.wait(self.on_s)
+            s.stop_tool(tool)
+            self.over.wait(self.off_s)
+
+    def stop(self, s, rank):
+        self.over.set()
+        self.thread.join()
+
+
+class Growing:
+    """The storage server answers one rank later and later."""
+
+    def __init__(self, first_ms, more_ms):
+        self.first_ms, self.more_ms = first_ms, more_ms
+
+    def start(self, s, rank):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(s, rank))
+        self.thread.start()
+
+    def run(self, s, rank):
+        ms = self.first_ms
+        while not self.over.is_set():
+            s.slow_storage(rank, ms)
+            self.over.wait(1)
+            ms += self.more_ms
+
+    def stop(self, s, rank):
+        self.over.set()
+        self.thread.join()
+        s.usual_storage()
+
+
+class Of:
+    """An injection into other ranks than the victim: a function of it."""
+
+    def __init__(self, ranks, *injections):
+        self.ranks, self.injections = ranks, injections
+
+    def start(self, s, rank):
+        for injection, r in zip(self.injections, self.ranks(rank)):
+            injection.start(s, r)
+
+    def stop(self, s, rank):
+        for injection, r in reversed(list(zip(self.injections, self.ranks(rank)))):
+            injection.stop(s, r)
+
+
+def others(rank):
+    return tuple(r for r in range(4) if r != rank)
+
+
 def neighbours(rank):
     return rank, (rank + 1) % 4
 
@@ -323,6 +389,91 @@ CASES = [
          (Order("loop"),), named=("loop",), kind="hang", ends=False),
     Case("hang_stopped", "a rank is stopped and not continued", "os-stopped",
          (Tool("inject.py stop --pid {pid} --ms 600000 --every 600001"),), kind="hang", ends=False),
+    # now and then, or more and more; two threads of a rank, or several ranks; what only looks like something else
+    Case("hold_gil", "a thread writes JSON for 250 ms every second and keeps the GIL", "cpu-gil",
+         (Order("hold_gil every_ms=1000 ms=250"),), seconds=60),
+    Case("pool_compress", "the step waits for the future of a pool whose thread compresses",
+         ("cpu-lock", "cpu-function", "storage-client"), (Order("pool_compress"),), named=("pool_compress|compress|deflate",)),
+    Case("async_sleep", "a coroutine of the step asks again and again, with asyncio.sleep", "cpu-sleep",
+         (Order("async_sleep"),), named=("asyncio|sleep|epoll|select|async_sleep|run_until",)),
+    Case("full_queue", "a multiprocessing.Queue is full: the process behind it is slow", ("cpu-process", "cpu-lock"),
+         (Order("full_queue"),), named=("put|full_queue|queue",)),
+    Case("name_server", "every 20th step looks a name up, and the name server doesn't answer for a second", "net-wait",
+         (Order("look_up_name every=20"),), named=("getaddrinfo|res_|poll|look_up_name",), seconds=60),
+    Case("sqlite", "metrics go to a database, 15 transactions in each step", "storage-sync", (Order("commit_metrics"),),
+         named=("sqlite|sync|commit_metrics",)),
+    Case("growing_list", "a list grows in each step and is searched from its beginning", ("cpu-python", "cpu-function"),
+         (Order("search_growing more=1200"),), named=("search_growing|list_contains|compare",), seconds=60),
+    Case("terminal", "a progress bar on a terminal whose other end is slow", "sw-output", (Order("progress_bar"),),
+         named=("progress_bar|tty|write",)),
+    Case("msync", "every fourth step writes 48 MB of a mapped file and syncs them", ("storage-sync", "os-faults"),
+         (Order("sync_mapped every=4"),), named=("sync_mapped|sync|flush",), seconds=60),
+    Case("read_maps", "somebody reads the rank's smaps all the time, and it maps and unmaps", "os-lock",
+         (Tool("inject.py read_maps --pid {pid} --threads 2"),), job=(*HOST, "--rank-does", "{rank} map_often")),
+    Case("debugger", "a debugger attaches every 700 ms and prints all stacks", "os-stopped",
+         (Tool("inject.py debugger --pid {pid} --every 700"),), seconds=60),
+    Case("write_limit", "an I/O limit of its cgroup holds the rank's writes", ("storage-limit", "storage-disk"),
+         (Tool("disk_limit.py --pid {pid} --of write --device {disk} --bytes-per-second 450000"),),
+         job=(*HOST, "--does", "write_direct"), named=("write_direct",), needs=("blkio-group",)),
+    Case("micro_batches", "more micro-batches on one rank in every fourth step", "imbalance-input",
+         (Order("micro_batches every=4"),), kind="imbalance", seconds=60),
+    Case("small_copies", "the batch is copied to the device sample by sample: 8,000 copies of 1 KiB",
+         ("gpu-copy", "cpu-python", "cpu-function"), (Order("small_copies"),), named=("cop",)),
+    Case("kernel_fourth", "one kernel takes thrice as long in every fourth step", "gpu-kernel",
+         (Order("kernel_every name=gemm_f32_128x256_nt(wgrad) every=4"),), named=("wgrad",), seconds=60),
+    Case("clock_swings", "the clock of one GPU is down every other second", "gpu-clocks",
+         (Pulses("gpu_clock.py --file {nvml} --device {rank} --mhz 1300", 1, 1),), named=("clock",), seconds=60),
+    Case("shared_lock", "all ranks work under one lock file", "cpu-lock",
+         (Order("shared_lock path={dir}/shared", True),), every_rank=True, kind="uniform", named=("flock|shared_lock",)),
+    Case("worker_slows", "a data loader's worker gets its samples later and later", "storage-loader",
+         (Growing(10, 1),), job=("--loader", "worker"), server=True, needs=("module:torch",), seconds=60),
+    Case("poll", "the step waits for another thread by looking often, with short sleeps", ("cpu-sleep", "cpu-lock"),
+         (Order("poll_often"),), named=("poll_often|sleep",)),
+    Case("tcp_send", "metrics go out over TCP, and who takes them reads slowly", "net-wait", (Order("send_metrics"),),
+         named=("send|send_metrics",)),
+    Case("ask_in_pool", "a thread of a pool asks a slow server, and the step waits for its future",
+         ("net-wait", "cpu-lock"), (Storage(30),), job=(*HOST, "--does", "ask_in_pool port={port}"), server=True,
+         named=("ask|recv|result|wait",)),
+    Case("huge_pages", "160 MB of fresh huge pages in each step", "os-faults", (Order("huge_pages"),),
+         named=("huge_pages|fault|clear",)),
+    Case("remote_file", "a file system's server (FUSE) answers each read late", ("storage-disk", "cpu-process"),
+         (Tool("slow_files.py --at {dir}/remote-{rank} --ms 8"), Order("read_remote path={dir}/remote-{rank}/data")),
+         named=("read_remote|fuse",)),
+    Case("scan", "the rank's affinity is one CPU, and a real-time process runs there for 2 of every 5 s",
+         "os-run-queue", (Tool("inject.py affinity --pid {pid} --cpus 1"), Pulses("cpu_hog.py --cpu 1", 2, 3)),
+         job=BUSY, seconds=60),
+    Case("urandom", "each step reads 12 MB of random bytes from the kernel", ("cpu-function", "cpu-python"),
+         (Order("random_bytes"),), named=("urandom|random|chacha",)),
+    Case("power_of_two", "a power cap lowers the clocks of two GPUs", "gpu-power",
+         (Of(neighbours, *(Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400 --also throttle=4")
+                           for _ in range(2))),),
+         ranks=neighbours),
+    Case("three_ranks", "three of four ranks sleep in each step", "cpu-sleep",
+         (Of(others, *(Order("sleep ms=25") for _ in range(3))),), ranks=others, or_all=True, named=("sleep",)),
+    Case("log_lock", "the step's one line of log waits for another thread that logs to a slow pipe",
+         ("cpu-lock", "sw-logging", "sw-output", "cpu-process"), (Order("log_lock"),), named=("log|acquire|emit",)),
+    Case("recompile", "every seventh step generates and compiles code", ("cpu-python", "cpu-function"),
+         (Order("recompile every=7"),), named=("compile|recompile",), seconds=60),
+    Case("all_sync", "every rank writes 16 MB and syncs them in each step, to one disk", "storage-sync",
+         (Order("sync_state", True),), every_rank=True, kind="uniform", named=("sync",)),
+    Case("spin", "the step spins in Python until a thread of a pool is done", ("cpu-python", "cpu-function"),
+         (Order("spin"),), named=("spin|done",)),
+    Case("lock_chain", "a lock whose holder waits for another process", ("cpu-lock", "cpu-process"), (Order("lock_chain"),),
+         named=("lock_chain|validate|read",)),
+    Case("signals", "another program sends the rank 500 signals a second, which it handles",
+         ("cpu-python", "cpu-function"), (Tool("inject.py signals --pid {pid} --every 2"),),
+         job=(*HOST, "--rank-does", "{rank} handle_signals"), named=("on_signal",)),
+    Case("threads", "each step starts 150 threads and waits for them", ("cpu-python", "cpu-function", "cpu-lock"),
+         (Order("start_threads"),), named=("start_threads|start|clone|thread",)),
+    Case("tracebacks", "each step raises and formats exceptions from deep down", ("cpu-python", "cpu-function"),
+         (Order("format_tracebacks"),), named=("format_tracebacks|deep|format|traceback",)),
+    Case("epoch", "healthy: an epoch ends every 150 steps, and the samples are shuffled",
+         job=(*HOST, "--does", "shuffle_samples every=150")),
+    Case("accumulate", "healthy: the optimizer runs in every fourth step only",
+         job=(*HOST, "--does", "accumulate every=4 at=middle")),
+    Case("two_in_one", "a lower GPU clock and a loop in Python, on one rank", ("gpu-clocks", "cpu-python"),
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1500"), Order("augment_in_python")),
+         named=("augment_in_python", "clock")),
 ]
 
 

@@ -3,12 +3,16 @@
 yield is prepared, every yield gives the number of the next step, and the code behind it runs once in that step.
 An order names the fault and its arguments ("sleep every=3 ms=30"); closing the generator ends it.
 """
+import asyncio
+import concurrent.futures
 import ctypes
 import fcntl
 import gc
 import http.client
+import json
 import logging
 import mmap
+import multiprocessing
 import os
 import pickle
 import queue
@@ -16,10 +20,14 @@ import random
 import re
 import signal
 import socket
+import sqlite3
+import struct
 import subprocess
 import sys
 import threading
 import time
+import traceback
+import zlib
 
 PAGE = mmap.PAGESIZE
 
@@ -226,6 +234,277 @@ def save_every(rank, every=5, mb=8):
                     f.write(state)
                 f.flush()
                 os.fsync(f.fileno())
+
+
+def async_sleep(rank, ms=25):
+    """A coroutine asks again and again whether something is there."""
+    async def until_ready():
+        for _ in range(5):
+            await asyncio.sleep(ms / 5e3)
+
+    loop = asyncio.new_event_loop()
+    try:
+        while True:
+            yield
+            loop.run_until_complete(until_ready())
+    finally:
+        loop.close()
+
+
+def full_queue(rank, ms=90):
+    """A multiprocessing.Queue that is full: the process behind it is slow."""
+    context = multiprocessing.get_context("fork")
+    samples = context.Queue(1)
+
+    def consume():
+        while True:
+            samples.get()
+            time.sleep(ms / 1e3)
+
+    consumer = context.Process(target=consume, daemon=True)
+    consumer.start()
+    try:
+        while True:
+            yield
+            samples.put(b"x" * 1000)
+    finally:
+        consumer.kill()
+
+
+def look_up_name(rank, every=20):
+    """A name server that doesn't answer: the lookup times out after a second."""
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    silent.bind(("127.0.0.1", 0))
+    libc = ctypes.CDLL(None)
+    libc.__res_state.restype = ctypes.c_void_p
+    libc.__res_init()
+    state = libc.__res_state()  # retrans, retry, options, nscount, nsaddr_list: of this thread
+    ctypes.memmove(state, struct.pack("=ii", 1, 1), 8)
+    ctypes.memmove(state + 16, struct.pack("=iHHI8x", 1, socket.AF_INET, socket.htons(silent.getsockname()[1]),
+                                           0x0100007f), 20)
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                try:
+                    socket.getaddrinfo("metrics.example.", 80, socket.AF_INET)
+                except OSError:
+                    pass
+    finally:
+        libc.__res_init()
+        silent.close()
+
+
+def commit_metrics(rank, commits=15):
+    """Metrics go to a database, a transaction each."""
+    base = sqlite3.connect(os.path.join(rank.dir, f"metrics-{rank.rank}.db"), check_same_thread=False)
+    base.execute("pragma synchronous = full")
+    base.execute("create table if not exists metric (step, name, value)")
+    try:
+        while True:
+            step = yield
+            for i in range(commits):
+                base.execute("insert into metric values (?, ?, ?)", (step, f"m{i}", 0.5))
+                base.commit()
+    finally:
+        base.close()
+
+
+def sync_mapped(rank, every=4, mb=48):
+    """A mapped file is written and synced, every few steps."""
+    with open(os.path.join(rank.dir, f"synced-{rank.rank}"), "w+b") as f:
+        f.truncate(mb << 20)
+        m, block = mmap.mmap(f.fileno(), mb << 20), rank.rng.randbytes(1 << 20)
+    while True:
+        step = yield
+        if step % every == 0:
+            for at in range(mb):
+                m[at << 20:(at + 1) << 20] = block
+            m.flush()
+
+
+def write_direct(rank, kib=64):
+    """Writes past the page cache."""
+    fd = os.open(os.path.join(rank.dir, f"written-{rank.rank}"), os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+    block = mmap.mmap(-1, kib << 10)
+    os.pwrite(fd, block, 0)
+    while True:
+        yield
+        os.pwrite(fd, block, 0)
+
+
+def shared_lock(rank, path, ms=10):
+    """A lock file that all ranks share, with some work under it."""
+    packs = rank.packs_in(ms)
+    with open(path, "a", encoding="ascii") as f:
+        while True:
+            yield
+            fcntl.flock(f, fcntl.LOCK_EX)
+            rank.pack_batch(packs)
+            fcntl.flock(f, fcntl.LOCK_UN)
+
+
+def poll_often(rank, ms=25):
+    """Waits for another thread by looking often, with short sleeps."""
+    go, over, ready = threading.Event(), threading.Event(), []
+
+    def prepare():
+        while not over.is_set():
+            go.wait()
+            go.clear()
+            over.wait(ms / 1e3)
+            ready.append(1)
+
+    threading.Thread(target=prepare, name="prepare", daemon=True).start()
+    try:
+        while True:
+            yield
+            go.set()
+            while not ready:
+                time.sleep(0.0005)
+            ready.clear()
+    finally:
+        over.set()
+        go.set()
+
+
+def send_metrics(rank, kib=320, ms=8):
+    """Metrics go out over TCP, and who takes them reads slowly."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
+    pid = os.fork()
+    if not pid:
+        its, _ = listener.accept()
+        while its.recv(32 << 10):
+            time.sleep(ms / 1e3)
+        os._exit(0)
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
+    s.connect(listener.getsockname())
+    listener.close()
+    block = bytes(kib << 10)
+    try:
+        while True:
+            yield
+            s.sendall(block)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        s.close()
+
+
+def ask_in_pool(rank, port):
+    """A thread of a pool asks a server, and the step waits for its future."""
+    def ask(s):
+        s.sendall(b"q")
+        left = 64 << 10
+        while left:
+            left -= len(s.recv(left))
+
+    with socket.create_connection(("127.0.0.1", port)) as s, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        s.sendall(bytes([rank.rank]))
+        while True:
+            yield
+            pool.submit(ask, s).result()
+
+
+def lock_chain(rank, ms=25):
+    """Waits for a lock whose holder waits for an answer of another process."""
+    guard, go, held, over = threading.Lock(), threading.Event(), threading.Event(), threading.Event()
+    helper = subprocess.Popen(["/bin/sh", "-c", f"while read q; do /bin/sleep {ms / 1e3}; echo a; done"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def validate():
+        while not over.is_set():
+            go.wait()
+            go.clear()
+            if over.is_set():
+                return
+            with guard:
+                held.set()
+                helper.stdin.write(b"q\n")
+                helper.stdout.read(2)
+
+    threading.Thread(target=validate, name="validate", daemon=True).start()
+    try:
+        while True:
+            yield
+            go.set()
+            held.wait()
+            held.clear()
+            with guard:
+                pass
+    finally:
+        over.set()
+        helper.kill()
+        helper.wait()
+        go.set()
+
+
+def sync_state(rank, mb=16):
+    """Writes its state and syncs it, in each step."""
+    state = rank.rng.randbytes(mb << 20)
+    with open(os.path.join(rank.dir, f"state-{rank.rank}"), "wb", buffering=0) as f:
+        while True:
+            yield
+            f.seek(0)
+            f.write(state)
+            os.fsync(f.fileno())
+
+
+def read_remote(rank, path, reads=4):
+    """Reads from a file system that a server holds."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        while True:
+            yield
+            for i in range(reads):
+                os.pread(fd, 16 << 10, i << 14)
+    finally:
+        os.close(fd)
+
+
+def pool_compress(rank, kib=1024):
+    """The step waits for the future of a pool whose thread compresses."""
+    data = rank.rng.randbytes(kib << 10)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        while True:
+            yield
+            pool.submit(zlib.compress, data, 9).result()
+
+
+def log_lock(rank, ms=20):
+    """Another thread logs much, to a pipe whose reader is slow, and the step logs a line."""
+    ours, its = os.pipe()
+    fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
+    pid = os.fork()
+    if not pid:
+        while True:
+            os.read(ours, 512)
+            time.sleep(ms / 1e3)
+    os.close(ours)
+    log, over = logging.getLogger("train.metrics"), threading.Event()
+    handler = logging.StreamHandler(os.fdopen(its, "w"))
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    log.propagate = False
+
+    def report():
+        while not over.is_set():
+            log.info("x" * 1500)
+            over.wait(0.004)
+
+    threading.Thread(target=report, name="report", daemon=True).start()
+    try:
+        while True:
+            step = yield
+            log.info("step %d", step)
+    finally:
+        over.set()
+        log.handlers.clear()
+        log.addHandler(logging.NullHandler())
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 # ---- the launch thread computes ----
@@ -441,6 +720,100 @@ def more_host_work(rank, percent=15):
         rank.work.host /= 1 + percent / 100
 
 
+def hold_gil(rank, every_ms=4000, ms=700):
+    """A thread writes its state as JSON now and then, in one call that keeps the GIL."""
+    over, some = threading.Event(), list(range(100000))
+    begin = time.thread_time()
+    json.dumps(some)
+    state = some * max(1, round(ms / 1e3 / (time.thread_time() - begin)))
+
+    def save_state():
+        while not over.wait(every_ms / 1e3):
+            json.dumps(state)
+
+    threading.Thread(target=save_state, name="state", daemon=True).start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+
+
+def search_growing(rank, more=400, looks=12):
+    """A list that grows in each step and is searched from its beginning."""
+    seen = []
+    while True:
+        step = yield
+        seen += [f"sample-{step}-{i}" for i in range(more)]
+        for i in range(looks):
+            if f"sample-{step + 1}-{i}" in seen:
+                raise ValueError("a sample came twice")
+
+
+def random_bytes(rank, mb=12):
+    """Random bytes from the kernel."""
+    while True:
+        yield
+        os.urandom(mb << 20)
+
+
+def recompile(rank, every=7, lines=18000):
+    """Code is generated and compiled, every few steps."""
+    source = "\n".join(f"def f{i}(a, b):\n    return a * {i} + b" for i in range(lines // 2))
+    while True:
+        step = yield
+        if step % every == 0:
+            compile(source, "generated.py", "exec")
+
+
+def spin(rank, kib=1024):
+    """Spins in Python until a thread without the GIL is done."""
+    data = rank.rng.randbytes(kib << 10)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        while True:
+            yield
+            done = pool.submit(zlib.compress, data, 9)
+            while not done.done():
+                pass
+
+
+def handle_signals(rank, rounds=200000):
+    """What a signal has it do."""
+    def on_signal(signum, frame):
+        return sum(range(rounds))
+
+    signal.signal(signal.SIGURG, on_signal)
+    while True:
+        yield
+
+
+def start_threads(rank, count=150):
+    """Starts many threads in each step and waits for them."""
+    while True:
+        yield
+        some = [threading.Thread(target=int) for _ in range(count)]
+        for t in some:
+            t.start()
+        for t in some:
+            t.join()
+
+
+def format_tracebacks(rank, depth=60, rounds=25):
+    """Exceptions from deep down, each with its traceback."""
+    def deep(n):
+        if not n:
+            raise KeyError("no such sample")
+        deep(n - 1)
+
+    while True:
+        yield
+        for _ in range(rounds):
+            try:
+                deep(depth)
+            except KeyError:
+                traceback.format_exc()
+
+
 # ---- memory ----
 
 def fresh_pages(rank, mb=64):
@@ -490,6 +863,28 @@ def heap(rank, mb=96):
         for _ in range(2048):
             m[place] = 1
             place = (place + PAGE) % size
+
+
+def map_often(rank, mb=512, count=8):
+    """A large heap of small pages, and a few mappings that come and go in each step."""
+    heap_map = mmap.mmap(-1, mb << 20)
+    heap_map.madvise(15)  # MADV_NOHUGEPAGE
+    for at in range(0, mb << 20, PAGE):
+        heap_map[at] = 1
+    while True:
+        yield
+        for _ in range(count):
+            mmap.mmap(-1, 1 << 20).close()
+
+
+def huge_pages(rank, mb=160):
+    """Fresh huge pages in each step."""
+    while True:
+        yield
+        with mmap.mmap(-1, mb << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as m:
+            m.madvise(mmap.MADV_HUGEPAGE)
+            for at in range(0, mb << 20, 2 << 20):
+                m[at] = 1
 
 
 # ---- the GPU's work ----
@@ -543,6 +938,35 @@ def variant(rank, name, to, percent=60):
             yield
     finally:
         del rank.work.renamed[name]
+
+
+def micro_batches(rank, every=4, layers=6):
+    """More micro-batches in every fourth step."""
+    usual = rank.work.layers
+    try:
+        while True:
+            step = yield
+            rank.work.layers = usual + layers * (step % every == 0)
+    finally:
+        rank.work.layers = usual
+
+
+def small_copies(rank, count=8000):
+    """A batch that is copied to the device sample by sample."""
+    while True:
+        yield
+        for _ in range(count):
+            rank.gpu.copy_in(1024)
+
+
+def kernel_every(rank, name, every=4, percent=200):
+    """One kernel takes longer, every few steps."""
+    try:
+        while True:
+            step = yield
+            rank.work.slower[name] = 1 + percent / 100 * (step % every == 0)
+    finally:
+        del rank.work.slower[name]
 
 
 # ---- what healthy jobs do ----
@@ -599,6 +1023,23 @@ def skew(rank, percent=15):
         rank.work.batch = max(0.3, rank.rng.gauss(1, percent / 100))
 
 
+def shuffle_samples(rank, every=150, samples=600000):
+    """An epoch ends: the order of the samples is drawn again."""
+    order = list(range(samples))
+    while True:
+        step = yield
+        if step % every == every - 1:
+            random.Random(step).shuffle(order)
+
+
+def accumulate(rank, every=4, kernels=8):
+    """The optimizer runs in every fourth step: gradients are accumulated."""
+    while True:
+        step = yield
+        for _ in range(kernels * (step % every == every - 1)):
+            rank.kernel("lamb_kernel(float*, float*)", 2000, (320, 1, 1), (512, 1, 1))
+
+
 def lengths(rank, percent=20):
     """Every step's sequences have another length, the same on all ranks."""
     while True:
@@ -616,6 +1057,30 @@ def progress(rank, every=3, kib=48):
         if step % every == 0:
             for _ in range(kib):
                 os.write(1, line)
+
+
+def progress_bar(rank, ms=10, lines=90):
+    """A progress bar on a terminal whose other end is slow."""
+    master, slave = os.openpty()
+    pid = os.fork()
+    if not pid:
+        os.close(slave)
+        while True:
+            os.read(master, 512)
+            time.sleep(ms / 1e3)
+    before = os.dup(2)
+    os.dup2(slave, 2)
+    try:
+        while True:
+            step = yield
+            for line in range(lines):
+                os.write(2, b"\rstep %d: %3d%% |%s|" % (step, line, b"#" * 30))
+    finally:
+        os.dup2(before, 2)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for fd in (before, master, slave):
+            os.close(fd)
 
 
 def hang(rank, path):
