@@ -304,7 +304,7 @@ static void table_fini(struct table *t)
 /* NULL: no room. Holds until the next one. */
 static struct entry *find(struct picture *p, struct table *t, unsigned kind, const char *name)
 {
-	uint64_t key = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind);
+	uint64_t key = keyed_text(keyed_process(), name) + kind;
 	uint32_t at = idmap_get(&t->by_name, key);
 	size_t text;
 

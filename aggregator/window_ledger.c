@@ -58,8 +58,10 @@ static int by_config(const void *a, const void *b)
 	const struct record *x = *(const struct record *const *)a,
 			    *y = *(const struct record *const *)b;
 
-	return ORDER(x->name, y->name) ?: memcmp(x->grid, y->grid, sizeof(x->grid)) ?:
-	       memcmp(x->block, y->block, sizeof(x->block));
+	/* of every device record: a branch is faster than ORDER() */
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return memcmp(x->grid, y->grid, sizeof(x->grid)) ?: memcmp(x->block, y->block, sizeof(x->block));
 }
 
 static void config_name(const struct window *w, const struct record *r, char *out)
