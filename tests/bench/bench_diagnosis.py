@@ -213,8 +213,8 @@ def segment(rank, first, last, grow, fault, rng):
 
 
 def simulate(t, steps, pool, scale, faults, rng):
-    """Per rank the start and duration of each of its events in every step, on one true clock; the
-    ends of steps on rank 0."""
+    """Per rank the start and duration of each of its events in every step, on one true clock, and which of them
+    the host launches late; the ends of steps on rank 0."""
     ranks = len(t.ranks)
     at = rng.uniform(0, 200_000, ranks)
     out = [[] for _ in range(ranks)]
@@ -222,6 +222,7 @@ def simulate(t, steps, pool, scale, faults, rng):
     for step in range(steps):
         starts = [np.zeros(len(r["dur"])) for r in t.ranks]
         durs = [np.zeros(len(r["dur"])) for r in t.ranks]
+        late = [np.zeros(len(r["dur"]), dtype=bool) for r in t.ranks]
         cursor = at.copy()  # true time of the rank's latest anchor
         origin = np.zeros(ranks)  # the same on the template's clock
         inside = [None] * ranks  # the collective before: true and template's time of its begin
@@ -242,6 +243,7 @@ def simulate(t, steps, pool, scale, faults, rng):
                     early = first + np.flatnonzero(x["start"][first:last] < origin[r])
                     starts[r][early] = inside[r][0] + (x["start"][early] - inside[r][1]) * speed
                 durs[r][first:last] = dur
+                late[r][first:last] = (extra > 0) & (hit[r] is not None and hit[r].what == "gaps")
                 total = shift[-1] if last > first else 0
                 # the growth of the last kernel still lies before what follows
                 if last > first and hit[r] and hit[r].what in ("kernels", "one"):
@@ -264,15 +266,17 @@ def simulate(t, steps, pool, scale, faults, rng):
                 else:
                     cursor[r], origin[r], inside[r] = enter[r], x["start"][coll], None
         for r in range(ranks):
-            out[r].append((starts[r], durs[r]))
+            out[r].append((starts[r], durs[r], late[r]))
         ends.append(float(at[0]))
     return out, ends
 
 
-def launch_times(begins, x):
-    """As long before as in the template, but in the order of the program, whatever its streams make of it."""
+def launch_times(begins, late, x):
+    """As long before as in the template, but in the order of the program, whatever its streams make of it. What the
+    host launches late the device has waited for."""
     delay = x["delay"].astype(np.int64)
-    wanted, latest = begins - delay, begins - np.minimum(delay, 4000)
+    latest = begins - np.minimum(delay, 4000)
+    wanted = np.where(late, latest, begins - delay)
     order = np.argsort((np.arange(len(begins))[:, None] * x["length"] + x["start"] - delay).ravel(),
                        kind="stable")
     launches = np.empty(begins.size, dtype=np.int64)
@@ -287,9 +291,9 @@ def write_rank(path, x, events, clock, device, api, skip=0, thin=0):
     offset, drift, zero = clock
     lines = [HEADER]
     corr = 1
-    begins = [zero + np.rint(starts + offset + drift * starts).astype(np.int64) for starts, _ in events[skip:]]
-    launches = launch_times(np.array(begins), x)
-    for begin, launch, (_, durs) in zip(begins, launches, events[skip:]):
+    begins = [zero + np.rint(starts + offset + drift * starts).astype(np.int64) for starts, *_ in events[skip:]]
+    launches = launch_times(np.array(begins), np.array([late for *_, late in events[skip:]]), x)
+    for begin, launch, (_, durs, _) in zip(begins, launches, events[skip:]):
         dur = np.maximum(np.rint(durs * (1 + drift)), 1).astype(np.int64)
         for i, kind in enumerate(x["kind"]):
             if thin and kind != "nccl" and i % thin:
