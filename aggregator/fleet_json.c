@@ -245,8 +245,10 @@ json_t *fleet_waterline_json(struct fleet *f, const char *name, const char *role
 		if (role && strcmp(job->roles[i].name, role))
 			continue;
 		list = waterline_json(job, job->roles[i].waterline, now_ns, &sketches);
-		out = json_pack("{s:s, s:s, s:i, s:o}", "job", name, "role", job->roles[i].name,
-				"sketches", sketches > 0 ? sketches : 0, "functions", list);
+		out = json_pack("{s:s, s:s, s:i, s:I, s:o}", "job", name, "role", job->roles[i].name,
+				"sketches", sketches > 0 ? sketches : 0, "no_room",
+				(json_int_t)waterline_no_room(job->roles[i].waterline), "functions",
+				list);
 	}
 	pthread_mutex_unlock(&f->lock);
 	return out;

@@ -34,7 +34,7 @@ struct function {
 };
 
 struct waterline {
-	uint64_t window_ns, bytes;
+	uint64_t window_ns, bytes, no_room;
 	struct function *functions;
 	uint32_t function_count;
 	size_t function_room;
@@ -128,7 +128,9 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 	for (uint32_t i = 0; i < s->function_count; i++) {
 		uint32_t f = function_of(w, &s->functions[i]);
 
-		if (f != IDMAP_NONE) /* else for want of room */
+		if (f == IDMAP_NONE)
+			w->no_room++;
+		else
 			shares[n++] = (struct share){f, (float)s->functions[i].self_share,
 						     (float)s->functions[i].total_share};
 	}
@@ -250,6 +252,11 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 	free(slots);
 	free(at);
 	return *rows ? (int)sketches : -ENOMEM;
+}
+
+uint64_t waterline_no_room(const struct waterline *w)
+{
+	return w->no_room;
 }
 
 uint64_t waterline_bytes(const struct waterline *w)

@@ -37,6 +37,7 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 		   struct waterline_row **rows, uint32_t *count);
 /* How many spreads above the middle the line is. */
 #define WATERLINE_SPREADS 2
+uint64_t waterline_no_room(const struct waterline *w); /* functions of sketches that were left out */
 uint64_t waterline_bytes(const struct waterline *w);
 
 #endif
