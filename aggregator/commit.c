@@ -380,11 +380,11 @@ static void finish(struct commit *c, struct commit_item *list, const bool *fresh
 static void refresh_totals(struct commit *c, uint64_t expired)
 {
 	struct store_totals totals;
+	bool known = !store_totals(c->store, &totals);
 
-	if (store_totals(c->store, &totals))
-		return;
 	pthread_mutex_lock(&c->lock);
-	c->stats.store = totals;
+	if (known)
+		c->stats.store = totals;
 	c->stats.expired += expired;
 	pthread_mutex_unlock(&c->lock);
 }

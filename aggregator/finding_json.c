@@ -63,7 +63,9 @@ int finding_json_parse(const json_t *j, struct incident_finding *out)
 
 		v = json_array_get(lines, k);
 		rank = json_object_get(v, "rank");
-		l->rank = rank ? (int32_t)json_integer_value(rank) : FINDING_NO_RANK;
+		l->rank = json_is_integer(rank) && json_integer_value(rank) >= INT32_MIN &&
+					  json_integer_value(rank) <= INT32_MAX ?
+				  (int32_t)json_integer_value(rank) : FINDING_NO_RANK;
 		l->layer = finding_layer_find(jsonget_text(v, "layer"));
 		l->effect_ns = jsonget_number(v, "effect_ms") * 1e6;
 		text_copy(l->text, sizeof(l->text), jsonget_text(v, "text"));

@@ -84,7 +84,7 @@ static double healthy_ns(const struct incident *i, const struct incident_judgeme
 	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
 		const struct picture *p = peer_picture(&i->members[k]);
 
-		if (p && !incident_is_culprit(i, j, &i->members[k])) {
+		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, &i->members[k])) {
 			sum += self_ns(p);
 			n++;
 		}

@@ -58,7 +58,8 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
 	if (l->usual_is_own && m->flagged && incident_books_picture(i, j, m) == m->slow)
-		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns : m->self_excess_ns) /
+		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns - m->first_ns
+							   : m->self_excess_ns - m->first_self_ns) /
 			       (double)m->flagged;
 	out->stuck = j->kind == FINDING_HANG ? picture_stuck(m->open) : "";
 }
@@ -139,9 +140,12 @@ static int by_loss(const void *a, const void *b)
 static void suspect_add(struct rank_list *to, const struct incident *i, const struct incident_judgement *j,
 			const struct member *m)
 {
-	const struct picture *p = incident_books_picture(i, j, m);
+	const struct picture *p;
 	uint32_t at = to->count;
 
+	if (at == LIMIT_VERDICT_RANKS)
+		return;
+	p = incident_books_picture(i, j, m);
 	rank_list_add(to, m, p);
 	if (to->count > at && p != m->slow)
 		plain_view(m, p, false, &to->rank[at]);
@@ -452,18 +456,21 @@ static uint32_t costliest(const struct verdict_inputs *with, struct incident_jud
 	return n;
 }
 
-static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g)
+/* first: who shows the group's cause most. */
+static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g, uint32_t first)
 {
 	with->part.count = 0;
+	if (first < with->all.count)
+		part_add(with, first);
 	for (uint32_t k = 0; k < with->all.count; k++)
-		if (group[k] == g)
+		if (group[k] == g && k != first)
 			part_add(with, k);
 }
 
 /* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
 static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j, struct verdict *out)
 {
-	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
+	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, shows[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
 	struct part part[LIMIT_VERDICT_RANKS];
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
@@ -471,11 +478,11 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 	before_of(with, j, &with->all, &before);
 	in = input_of(j, &with->all, &with->peers, &before);
 	if (j->kind == FINDING_SLOW_RANK && with->all.count > 1)
-		groups = diagnosis_split(&in, group);
+		groups = diagnosis_split(&in, group, shows);
 	groups = costliest(with, j, group, groups, part);
 	for (uint32_t g = 1; g < groups; g++) {
 		if (n + 1 < VERDICTS_MAX) {
-			part_of_group(with, group, part[g].group);
+			part_of_group(with, group, part[g].group, shows[part[g].group]);
 			judge_part(with, j, &with->part, &out[n + 1]);
 			if (is_telling(&out[n + 1].diagnosis)) {
 				n++;
@@ -486,7 +493,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 			if (group[k] == part[g].group)
 				group[k] = part[0].group;
 	}
-	part_of_group(with, group, part[0].group);
+	part_of_group(with, group, part[0].group, shows[part[0].group]);
 	judge_part(with, j, &with->part, &out[0]);
 	return n + 1;
 }

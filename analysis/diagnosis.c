@@ -563,18 +563,42 @@ static bool is_given(enum finding_cause c)
 	       c == CAUSE_HANG_TRANSFER;
 }
 
-/* How many of the suspects say the same when each is looked at alone. */
+/* What each cause explains of one suspect's excess when it is looked at alone; the one that it has. */
+struct alone {
+	double ns[CAUSE_COUNT];
+	enum finding_cause most;
+};
+
+static void look_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
+		       struct diagnosis *scratch, struct alone *out)
+{
+	scratch->missing_count = 0;
+	look(v, in, &in->suspect[i], scratch);
+	for (int c = 0; c < CAUSE_COUNT; c++)
+		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
+	out->most = cause_alone(v);
+	look_done(v);
+}
+
+/* Whether the cause explains at least half of what the suspect's own does. */
+static bool is_covered(const struct alone *a, enum finding_cause cause)
+{
+	if (cause == a->most || a->most == CAUSE_UNKNOWN)
+		return cause == a->most;
+	return a->ns[cause] > 0 && a->ns[cause] >= thresholds.part.half * a->ns[a->most];
+}
+
+/* How many of the suspects show it as well when each is looked at alone. */
 static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause cause)
 {
 	struct diagnosis_view *v = malloc(sizeof(*v));
 	struct diagnosis *scratch = malloc(sizeof(*scratch));
+	struct alone a;
 	uint32_t n = 1;
 
 	for (uint32_t i = 1; v && scratch && i < in->suspect_count; i++) {
-		scratch->missing_count = 0;
-		look(v, in, &in->suspect[i], scratch);
-		n += cause_alone(v) == cause;
-		look_done(v);
+		look_alone(in, i, v, scratch, &a);
+		n += is_covered(&a, cause);
 	}
 	free(v);
 	free(scratch);
@@ -679,23 +703,6 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 	free(v);
 }
 
-/* What each cause explains of one suspect's excess when it is looked at alone; the one that it has. */
-struct alone {
-	double ns[CAUSE_COUNT];
-	enum finding_cause most;
-};
-
-static void look_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
-		       struct diagnosis *scratch, struct alone *out)
-{
-	scratch->missing_count = 0;
-	look(v, in, &in->suspect[i], scratch);
-	for (int c = 0; c < CAUSE_COUNT; c++)
-		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
-	out->most = cause_alone(v);
-	look_done(v);
-}
-
 /* Of the causes left the one that explains most of a suspect's excess. */
 static enum finding_cause cause_left(const struct alone *a, const bool *left)
 {
@@ -707,20 +714,17 @@ static enum finding_cause cause_left(const struct alone *a, const bool *left)
 	return best;
 }
 
-/* What the causes left explain of all suspects; negative: of one of them nothing, or less than half of what
- * its own does. */
+/* What the causes left explain of all suspects; negative: one of them is not covered. */
 static double explained_by(const struct alone *a, uint32_t count, const bool *left)
 {
 	double sum = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		enum finding_cause cause = cause_left(&a[i], left);
-		double ns = a[i].ns[cause];
 
-		if (!left[cause] || (cause != a[i].most &&
-				     !(ns > 0 && ns >= thresholds.part.half * a[i].ns[a[i].most])))
+		if (!left[cause] || !is_covered(&a[i], cause))
 			return -1;
-		sum += ns;
+		sum += a[i].ns[cause];
 	}
 	return sum;
 }
@@ -752,7 +756,8 @@ static void leave_few(const struct alone *a, uint32_t count, bool *left)
 	} while (least < CAUSE_COUNT);
 }
 
-static uint32_t number_causes(const struct alone *a, uint32_t count, const bool *left, uint32_t *group)
+static uint32_t number_causes(const struct alone *a, uint32_t count, const bool *left, uint32_t *group,
+			      uint32_t *shows)
 {
 	enum finding_cause causes[CAUSE_COUNT];
 	uint32_t n = 0;
@@ -763,14 +768,19 @@ static uint32_t number_causes(const struct alone *a, uint32_t count, const bool 
 
 		while (k < n && causes[k] != cause)
 			k++;
-		if (k == n)
+		if (k == n) {
 			causes[n++] = cause;
+			shows[k] = i;
+		}
 		group[i] = k;
+		if (a[i].most == cause &&
+		    (a[shows[k]].most != cause || a[i].ns[cause] > a[shows[k]].ns[cause]))
+			shows[k] = i;
 	}
 	return n;
 }
 
-uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group)
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows)
 {
 	struct diagnosis_view *v = malloc(sizeof(*v));
 	struct diagnosis *scratch = malloc(sizeof(*scratch));
@@ -779,13 +789,14 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group)
 	uint32_t n = 1;
 
 	memset(group, 0, in->suspect_count * sizeof(*group));
+	*shows = 0;
 	if (v && scratch && a) {
 		for (uint32_t i = 0; i < in->suspect_count; i++) {
 			look_alone(in, i, v, scratch, &a[i]);
 			left[a[i].most] = true;
 		}
 		leave_few(a, in->suspect_count, left);
-		n = number_causes(a, in->suspect_count, left, group);
+		n = number_causes(a, in->suspect_count, left, group, shows);
 	}
 	free(v);
 	free(scratch);

@@ -101,8 +101,10 @@ struct diagnosis {
 /* A cause is named from the first suspect's figures; the others say whether they agree. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
 /* Suspects with one cause get one number, from 0 on, in the order of the suspects; the numbers used (at
- * most in->suspect_count). For telling simultaneous faults apart: one diagnosis_make per number. */
-uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);
+ * most in->suspect_count). As few causes as explain nearly as much as each suspect's own. shows: by number,
+ * the suspect that shows the cause most, for the first place in diagnosis_make. Room for suspect_count of
+ * each, and for one where there is none. */
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows);
 
 /* What it means that a rank computes in this function (enum diagnosis_function_kind); UNKNOWN: nothing by
  * itself. */

@@ -2,12 +2,12 @@
  * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to
  * sleep, since only then its memory can be read, and counted when it runs again, if it slept long
  * enough. Walking at every switch-out would cost more than all ticks together, so each place
- * (thread, user pc, user stack pointer) is remembered: where the last sleeps were all short, only
- * the leaf is taken. Should it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED
- * says so, and the next sleeps at that place are walked again. A thread that is recorded keeps the
- * place's kernel stack meanwhile. The waker comes from sched_waking,
- * which runs in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with
- * whoever is there as current. */
+ * (thread, user pc, user stack pointer, system call) is remembered: where the last sleeps were all
+ * short, only the leaf is taken. Should it be long there once, the count has one frame,
+ * SAMPLER_COUNT_UNSTACKED says so, and the next sleeps at that place are walked again. A thread that
+ * is recorded keeps the place's kernel stack meanwhile. The waker comes from sched_waking, which runs
+ * in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with whoever is there as
+ * current. */
 #include "bpf/sampler_core.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -143,6 +143,7 @@ static __always_inline __u64 switch_out_site(const struct sampler_scratch *s)
 
 	hash_add(&site, s->regs.ip);
 	hash_add(&site, s->regs.sp);
+	hash_add(&site, s->regs.orig_ax); /* one instruction may make every call */
 	return site;
 }
 

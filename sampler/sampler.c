@@ -502,8 +502,10 @@ static void on_row(void *arg, uint32_t first_tid, const struct sampler_switch_th
 	struct sampler *s = arg;
 
 	switches_row(s->switches, first_tid, row, s->look_ns);
-	if (row->phase == SAMPLER_SWITCH_OFF)
+	if (row->phase == SAMPLER_SWITCH_OFF) {
 		warm(s, row->stacks.python_hash);
+		stack_store_keep(s->stacks, row->stacks.kernel_hash);
+	}
 }
 
 /* What the recorded threads are at. */

@@ -1156,7 +1156,7 @@ static void tells_two_faults_at_once_apart(void **unused)
 	struct diagnosis_rank suspects[2], peers[PEERS];
 	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = suspects,
 				      .suspect_count = 2, .peer = peers, .peer_count = PEERS };
-	uint32_t group[2];
+	uint32_t group[2], shows[2];
 
 	build(&w);
 	os_softirq(&w);
@@ -1165,7 +1165,7 @@ static void tells_two_faults_at_once_apart(void **unused)
 	suspects[1] = w.second.r;
 	for (int i = 0; i < PEERS; i++)
 		peers[i] = w.peer[i].r;
-	assert_int_equal(diagnosis_split(&in, group), 2);
+	assert_int_equal(diagnosis_split(&in, group, shows), 2);
 	assert_int_equal(group[0], 0);
 	assert_int_equal(group[1], 1);
 	in.suspect = &suspects[1];
@@ -1180,7 +1180,7 @@ static void tells_two_faults_at_once_apart(void **unused)
 	suspects[1] = w.second.r;
 	in.suspect = suspects;
 	in.suspect_count = 2;
-	assert_int_equal(diagnosis_split(&in, group), 1);
+	assert_int_equal(diagnosis_split(&in, group, shows), 1);
 	diagnosis_make(&in, &out);
 	assert_non_null(strstr(out.summary, "ranks 5 and 2 are slow"));
 	assert_non_null(strstr(out.summary, "in place of their launch threads python3"));

@@ -598,12 +598,19 @@ static void what_explains_little_of_what_was_lost_is_no_cause(void **unused)
 static void ranks_with_both_accounts_have_one_cause(void **unused)
 {
 	static const struct {
-		double runs_ms[2], waits_ms[2];
-		uint32_t groups;
+		double runs_ms[2], waits_ms[2], lost_ms;
+		uint32_t groups, shows;
+		enum finding_cause cause; /* of the first group */
 	} cases[] = {
-		{{12, 9}, {9, 12}, 1},  /* which one is larger differs */
-		{{20, 0}, {5, 12}, 2},  /* the second rank has one of them alone */
-		{{20, 10}, {4, 20}, 2}, /* neither cause explains most of both */
+		/* which one is larger differs */
+		{{12, 9}, {9, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
+		{{5, 10}, {6, 0}, 0, 1, 1, CAUSE_CPU_PYTHON},
+		/* the second rank has one of them alone */
+		{{20, 0}, {5, 12}, 0, 2, 0, CAUSE_CPU_PYTHON},
+		/* neither cause explains most of both */
+		{{20, 10}, {4, 20}, 0, 2, 0, CAUSE_CPU_PYTHON},
+		/* of the first rank nothing is known, and it takes nobody's cause */
+		{{0.05, 12}, {0, 0}, 20, 2, 0, CAUSE_UNKNOWN},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -611,16 +618,22 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 		struct diagnosis_rank who[2];
 		struct diagnosis_input in = {.kind = FINDING_SLOW_RANK, .suspect = who,
 					     .suspect_count = 2, .job_ranks = 8};
-		uint32_t group[2];
+		uint32_t group[2], shows[2];
 
 		for (int k = 0; k < 2; k++) {
 			runs_and_waits(&w[k], cases[i].runs_ms[k], cases[i].waits_ms[k]);
 			who[k] = w[k].rank;
 			who[k].rank = 5 + k;
 		}
-		assert_int_equal(diagnosis_split(&in, group), cases[i].groups);
+		who[0].lost_ns = cases[i].lost_ms * (double)MS;
+		assert_int_equal(diagnosis_split(&in, group, shows), cases[i].groups);
 		assert_int_equal(group[0], 0);
 		assert_int_equal(group[1], cases[i].groups - 1);
+		assert_int_equal(shows[0], cases[i].shows);
+		in.suspect = &who[shows[0]];
+		in.suspect_count = 1;
+		diagnosis_make(&in, &out);
+		assert_int_equal(out.cause, cases[i].cause);
 		end(&w[0]);
 		end(&w[1]);
 	}
