@@ -189,6 +189,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	double slow_ns;
 	bool own, others;
 
+	out->flagged = incident_books_picture(i, j, m) == m->slow;
 	ledger_init(&out->slow);
 	ledger_init(&out->usual);
 	ledger_init(&peers);
@@ -198,7 +199,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	if (incident_books_picture(i, j, m) == m->slow)
+	if (out->flagged)
 		add_slow(m, split, &out->slow);
 	else
 		add(m->waiting, false, 1, split, &out->slow);

@@ -10,6 +10,7 @@
 
 struct incident_books {
 	struct ledger slow, usual;
+	bool flagged; /* slow is of the steps that the rank flagged; else of typical ones */
 	bool usual_is_own; /* the rank's healthy steps; else steps of ranks that are no culprits */
 };
 

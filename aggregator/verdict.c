@@ -57,7 +57,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
-	if (l->usual_is_own && m->flagged && incident_books_picture(i, j, m) == m->slow)
+	if (l->usual_is_own && l->flagged && m->flagged)
 		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns - m->first_ns
 							   : m->self_excess_ns - m->first_self_ns) /
 			       (double)m->flagged;

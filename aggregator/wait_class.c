@@ -13,6 +13,12 @@ struct row {
 	enum ledger_what what;
 };
 
+/* Whether the thread sleeps or runs below them. */
+#define SYNC_CALLS                                                                                 \
+	{"vfs_fsync", LEDGER_FILE_SYNC}, {"do_fsync", LEDGER_FILE_SYNC},                           \
+	    {"__x64_sys_fsync", LEDGER_FILE_SYNC}, {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},      \
+	    {"__x64_sys_msync", LEDGER_FILE_SYNC}, {"__x64_sys_sync", LEDGER_FILE_SYNC}
+
 static const struct row waits[] = {
     {"do_signal_stop", LEDGER_SIGNAL},
     {"do_jobctl_trap", LEDGER_SIGNAL},
@@ -33,12 +39,7 @@ static const struct row waits[] = {
     {"migration_entry_wait", LEDGER_NUMA},
     {"balance_dirty_pages", LEDGER_FILE_SYNC},
     {"filemap_fault", LEDGER_FILE_FAULT},
-    {"vfs_fsync", LEDGER_FILE_SYNC},
-    {"do_fsync", LEDGER_FILE_SYNC},
-    {"__x64_sys_fsync", LEDGER_FILE_SYNC},
-    {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},
-    {"__x64_sys_msync", LEDGER_FILE_SYNC},
-    {"__x64_sys_sync", LEDGER_FILE_SYNC},
+    SYNC_CALLS,
     {"jbd2_log_wait_commit", LEDGER_FILE_SYNC},
     {"locks_lock", LEDGER_FILE_LOCK},
     {"__x64_sys_flock", LEDGER_FILE_LOCK},
@@ -110,12 +111,7 @@ static const struct row entries[] = {
     {"do_huge_pmd_numa_page", LEDGER_NUMA},
     {"do_swap_page", LEDGER_SWAP},
     {"filemap_fault", LEDGER_FILE_FAULT},
-    {"vfs_fsync", LEDGER_FILE_SYNC},
-    {"do_fsync", LEDGER_FILE_SYNC},
-    {"__x64_sys_fsync", LEDGER_FILE_SYNC},
-    {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},
-    {"__x64_sys_msync", LEDGER_FILE_SYNC},
-    {"__x64_sys_sync", LEDGER_FILE_SYNC},
+    SYNC_CALLS,
     {"do_user_addr_fault", LEDGER_PAGE_FAULT},
     {"exc_page_fault", LEDGER_PAGE_FAULT},
     {"asm_exc_page_fault", LEDGER_PAGE_FAULT},

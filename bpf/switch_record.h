@@ -112,7 +112,7 @@ static __always_inline void record_stacks(__u32 tid, const struct sampler_key *k
 	t->stacks.generation = key->generation;
 }
 
-/* It may come before the switch that it ends is told: both CPUs are at it then. Since 6.1 a sleeper is
+/* It may come before the switch that it ends: both CPUs are at it then. Since 6.1 a sleeper is
  * frozen where it sleeps. What should wake it meanwhile does so when it is thawed, and nobody saw since
  * when it would have run: the whole time counts as stopped. */
 static __always_inline void record_waking(struct sampler_switch_thread *t, struct task_struct *task,

@@ -826,10 +826,16 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 	record_end(pid, &t);
 }
 
-static void knows_where_a_rare_long_sleep_was(void **state)
+/* What the child slept for at least so long while it was recorded, and how often its place in the kernel is
+ * known. */
+struct slept {
+	uint64_t sleeps, stacks, missed;
+};
+
+static struct slept sleeps_of(void (*child)(void), uint64_t least_ns)
 {
-	pid_t pid = start(child_stalls);
-	uint64_t sleeps = 0, stacks = 0;
+	pid_t pid = start(child);
+	struct slept n = {0};
 	struct told t;
 
 	assert_int_equal(sampler_add(shared, (uint32_t)pid, false), 0);
@@ -842,47 +848,35 @@ static void knows_where_a_rare_long_sleep_was(void **state)
 	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
 		const struct stack_switch *s = &t.batch.switches[i];
 
-		if (s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < SLEEP_NS ||
+		if (s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < least_ns ||
 		    s->flags & STACK_SWITCH_BEGUN)
 			continue;
-		sleeps++;
-		stacks += s->stack != STACK_SWITCH_NO_STACK &&
-			  t.batch.stacks[s->stack].kernel_count > 0;
+		n.sleeps++;
+		n.stacks += s->stack != STACK_SWITCH_NO_STACK &&
+			    t.batch.stacks[s->stack].kernel_count > 0;
 	}
-	print_message("# %lu long sleeps among short ones, %lu with stacks\n", sleeps, stacks);
-	assert_true(sleeps + t.missed >= STALLS);
-	assert_int_equal(stacks, sleeps);
+	n.missed = t.missed;
 	sampler_remove(shared, (uint32_t)pid);
 	record_end(pid, &t);
+	return n;
+}
+
+static void knows_where_a_rare_long_sleep_was(void **state)
+{
+	struct slept n = sleeps_of(child_stalls, SLEEP_NS);
+
+	print_message("# %lu long sleeps among short ones, %lu with stacks\n", n.sleeps, n.stacks);
+	assert_true(n.sleeps + n.missed >= STALLS);
+	assert_int_equal(n.stacks, n.sleeps);
 }
 
 static void knows_what_short_sleeps_are_for(void **state)
 {
-	pid_t pid = start(child_dozes);
-	uint64_t sleeps = 0, stacks = 0;
-	struct told t;
+	struct slept n = sleeps_of(child_dozes, 200000);
 
-	assert_int_equal(sampler_add(shared, (uint32_t)pid, false), 0);
-	wait_ready(pid, 1, true);
-	let_run(500); /* its mappings */
-	record(pid, pid, &t);
-	let_go();
-	wait_ready(pid, 2, true);
-	drain(&t, pid);
-	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
-		const struct stack_switch *s = &t.batch.switches[i];
-
-		if (s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < 200000)
-			continue;
-		sleeps++;
-		stacks += s->stack != STACK_SWITCH_NO_STACK &&
-			  t.batch.stacks[s->stack].kernel_count > 0;
-	}
-	print_message("# %lu short sleeps, %lu with the place in the kernel\n", sleeps, stacks);
-	assert_true(sleeps >= DOZES / 2);
-	assert_true(stacks >= sleeps * 9 / 10);
-	sampler_remove(shared, (uint32_t)pid);
-	record_end(pid, &t);
+	print_message("# %lu short sleeps, %lu with the place in the kernel\n", n.sleeps, n.stacks);
+	assert_true(n.sleeps >= DOZES / 2);
+	assert_true(n.stacks >= n.sleeps * 9 / 10);
 }
 
 static void knows_who_had_the_cpu_instead(void **state)
