@@ -575,6 +575,7 @@ static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
 {
 	switch (state) {
 	case STACK_SWITCH_RUNNABLE:
+	case STACK_SWITCH_WOKEN:
 		return LEDGER_RUNNABLE;
 	case STACK_SWITCH_STOPPED:
 		return LEDGER_STOPPED;
@@ -588,26 +589,28 @@ static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
 /* The time in a state that several switches share. The thread is taken to have slept where it slept when
  * a switch of its own was recorded last. */
 static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s, uint32_t state,
-					  double off_ns, double whole_ns)
+					  double asleep_ns, double whole_ns)
 {
-	bool kept_off = s->state == STACK_SWITCH_RUNNABLE;
 	struct account a = m->last[state];
+	bool waits = kind_off(state, a.what) == LEDGER_RUNNABLE;
 
-	if (state == STACK_SWITCH_RUNNABLE)
-		a = (struct account){kept_off ? LEDGER_PREEMPTED : LEDGER_WOKEN, ""};
 	return (struct ledger_share){.kind = kind_off(state, a.what),
 				     .what = a.what,
 				     .name = a.name,
 				     .part = (double)s->ns[state] / whole_ns,
-				     .count = s->count * ((double)s->ns[state] / off_ns)};
+				     .count = waits ? 0 : s->count * ((double)s->ns[state] / asleep_ns)};
+}
+
+static double waited_ns(const struct stack_switch *s)
+{
+	return (double)s->ns[STACK_SWITCH_RUNNABLE] + (double)s->ns[STACK_SWITCH_WOKEN];
 }
 
 /* Of the time in which it was runnable its cgroup's limit had a part. */
 static uint32_t split_throttled(const struct stack_switch *s, struct ledger_share *runnable)
 {
 	double part = runnable->part *
-		      fmin(1, (double)s->taken_ns[STACK_TAKEN_THROTTLED] /
-				  (double)s->ns[STACK_SWITCH_RUNNABLE]);
+		      fmin(1, (double)s->taken_ns[STACK_TAKEN_THROTTLED] / waited_ns(s));
 
 	if (runnable->kind != LEDGER_RUNNABLE || !(part > 0))
 		return 0;
@@ -637,10 +640,10 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 	}
 	on = without_taken(m, on, &count);
 	if (off_ns > 0 && on) /* else an earlier node sent it, without its times */
-		list = shares_make(m, STACK_SWITCH_STATES + 1 + count);
+		list = shares_make(m, STACK_SWITCH_STATES + 2 + count);
 	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
 		if (s->ns[k]) {
-			list[n] = share_of_state(m, s, k, off_ns, whole_ns);
+			list[n] = share_of_state(m, s, k, off_ns - waited_ns(s), whole_ns);
 			n += 1 + split_throttled(s, &list[n]);
 		}
 	for (uint32_t k = 0; list && k < count; k++) {
@@ -807,6 +810,8 @@ static void add_thread(struct maker *m, uint32_t thread)
 	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
 		m->last[k] = nothing;
 	m->last[STACK_SWITCH_IO].what = LEDGER_STORAGE;
+	m->last[STACK_SWITCH_RUNNABLE].what = LEDGER_PREEMPTED;
+	m->last[STACK_SWITCH_WOKEN].what = LEDGER_WOKEN;
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
 		uint64_t out = s->out_ns > since ? s->out_ns : since;

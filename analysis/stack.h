@@ -106,6 +106,7 @@ enum stack_switch_state {
 	STACK_SWITCH_STOPPED,	      /* by a signal or a debugger */
 	STACK_SWITCH_UNKNOWN,	      /* asleep, in a state that nobody saw */
 	STACK_SWITCH_IO,	      /* uninterruptible, and the kernel says that it waits for storage */
+	STACK_SWITCH_WOKEN,	      /* it could run again, and waits for a CPU; none leaves one so */
 	STACK_SWITCH_STATES
 };
 
@@ -148,7 +149,7 @@ enum stack_switch_cause {
 struct stack_switch {
 	uint64_t out_ns, in_ns;
 	uint64_t woken_ns; /* from then on it was runnable; 0: it never slept, or nobody saw it woken */
-	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; of what sleeps, from woken_ns on runnable */
+	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; of what sleeps, from woken_ns on WOKEN */
 	/* With COUNTED: what was taken of its time on the CPU before out_ns (of a folded one: in between,
 	 * too), and of its runnable time here (THROTTLED). UINT32_MAX: so much or more. */
 	uint32_t taken_ns[STACK_TAKEN_KINDS];

@@ -123,6 +123,7 @@ enum sampler_switch_state {
 	SAMPLER_SWITCH_STOPPED,
 	SAMPLER_SWITCH_UNKNOWN,
 	SAMPLER_SWITCH_IO,
+	SAMPLER_SWITCH_WOKEN,
 	SAMPLER_SWITCH_STATES,
 };
 
@@ -200,7 +201,7 @@ struct sampler_switch_skipped {
 	__u64 count[SAMPLER_SWITCH_CAUSES];
 	__u64 taken_ns[SAMPLER_TAKEN_KINDS], faults; /* of the time on the CPU before each */
 };
-_Static_assert(sizeof(struct sampler_switch_skipped) == 184, "");
+_Static_assert(sizeof(struct sampler_switch_skipped) == 192, "");
 
 enum sampler_switch_phase {
 	SAMPLER_SWITCH_IGNORED = 0, /* not looked at, or it has ended */
@@ -237,10 +238,11 @@ struct sampler_switch_thread {
 	 * faults; when it left: how long its queue had been throttled */
 	__u64 steal_ns, faults, throttled_ns;
 	__u64 queue; /* that queue, as a number to compare */
+	__u64 delay_ns; /* what the kernel had counted for waits for a CPU when it left */
 	__u32 on_known; /* steal_ns and faults are of the time since in_ns */
 	__u32 pad_end;
 };
-_Static_assert(sizeof(struct sampler_switch_thread) == 424, "");
+_Static_assert(sizeof(struct sampler_switch_thread) == 440, "");
 
 /* What may be known of a thread, by the low bits of its number in the first PID namespace. Bytes of their
  * own: the kernel writes one while user space writes the other. */

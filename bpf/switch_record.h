@@ -46,7 +46,9 @@ struct {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct sched_info {
+	unsigned long long run_delay;	 /* time in run queues, without a CPU */
 	unsigned long long last_arrival; /* when it came to run, by the run queue's clock */
+	unsigned long long last_queued;	 /* since when it is in one; 0: it runs, or sleeps */
 };
 struct task_struct___ran {
 	unsigned int in_iowait : 1;
@@ -112,6 +114,20 @@ static __always_inline void record_stacks(__u32 tid, const struct sampler_key *k
 	t->stacks.generation = key->generation;
 }
 
+/* The kernel's count of the time that a task was in a run queue, without a CPU: `schedstat` in /proc. Valid
+ * when it leaves a CPU, and when it comes onto one. */
+static __always_inline __u64 record_delay(struct task_struct *task)
+{
+	struct task_struct___ran *k = (void *)task;
+	__u64 queued, clock;
+
+	if (!bpf_core_field_exists(k->sched_info.run_delay))
+		return 0;
+	queued = BPF_CORE_READ(k, sched_info.last_queued);
+	clock = queued ? BPF_CORE_READ(k, se.cfs_rq, rq, clock) : 0;
+	return BPF_CORE_READ(k, sched_info.run_delay) + (clock > queued ? clock - queued : 0);
+}
+
 /* It may come before the switch that it ends: both CPUs are at it then. Since 6.1 a sleeper is
  * frozen where it sleeps. What should wake it meanwhile does so when it is thawed, and nobody saw since
  * when it would have run: the whole time counts as stopped. */
@@ -151,7 +167,8 @@ static __always_inline void record_skip(struct sampler_switch_thread *t,
 	t->skipped.until_ns = r->in_ns;
 	if (r->state < SAMPLER_SWITCH_STATES)
 		t->skipped.ns[r->state] += until - r->out_ns;
-	t->skipped.ns[SAMPLER_SWITCH_RUNNABLE] += r->in_ns - until;
+	t->skipped.ns[r->state == SAMPLER_SWITCH_RUNNABLE ? r->state : SAMPLER_SWITCH_WOKEN] +=
+	    r->in_ns - until;
 	if (cause < SAMPLER_SWITCH_CAUSES)
 		t->skipped.count[cause] += 1;
 	for (int i = 0; i < SAMPLER_TAKEN_KINDS; i++)
@@ -196,28 +213,45 @@ static __always_inline void record_tell(void *ctx, struct sampler_switch_thread 
 		t->recorded += 1;
 }
 
-/* It was off the CPU until in_ns, throttled for so much of it. */
-static __always_inline void record_back(void *ctx, struct sampler_switch_thread *t, __u64 in_ns,
-					__u64 throttled_ns)
+/* The time at which `task`, which has slept, could have run. A wake-up has its way to go before it ends a
+ * sleep: an interrupt to the CPU of the sleeper, which may have to leave an idle state. None of that is a
+ * wait for a CPU. Only where the kernel does not say, the call of the waker counts. */
+static __always_inline void record_woken(struct sampler_switch *r, const struct sampler_switch_thread *t,
+					 struct task_struct *task, __u64 before)
+{
+	struct task_struct___ran *k = (void *)task;
+	__u64 delay;
+
+	if (t->woken_ns > before && t->woken_ns <= r->in_ns) {
+		r->woken_ns = t->woken_ns > r->out_ns ? t->woken_ns : r->out_ns;
+		r->waker_tid = t->waker_tid;
+	}
+	if (t->phase == SAMPLER_SWITCH_BEGUN || !bpf_core_field_exists(k->sched_info.run_delay))
+		return;
+	delay = record_delay(task) - t->delay_ns;
+	r->woken_ns = delay < r->in_ns - r->out_ns ? r->in_ns - delay : r->out_ns;
+}
+
+/* `task` was off the CPU until in_ns, throttled for so much of it. */
+static __always_inline void record_back(void *ctx, struct sampler_switch_thread *t,
+					struct task_struct *task, __u64 in_ns, __u64 throttled_ns)
 {
 	struct sampler_switch r = {};
 	__u64 before = t->in_ns, wanted;
 
 	r.out_ns = t->phase == SAMPLER_SWITCH_BEGUN ? t->since_ns : t->out_ns;
 	r.in_ns = t->in_ns = in_ns;
+	r.state = t->state;
+	if (r.out_ns <= in_ns && r.state != SAMPLER_SWITCH_RUNNABLE)
+		record_woken(&r, t, task, before);
 	t->phase = SAMPLER_SWITCH_ON;
-	if (r.out_ns > r.in_ns)
+	if (r.out_ns > in_ns)
 		return; /* it was made a moment ago */
 	r.tid = t->tid;
 	r.kind = SAMPLER_SWITCH_RECORD;
-	r.state = t->state;
 	r.cpu = t->cpu;
 	r.next_tid = t->next_tid;
 	r.stacks = t->stacks;
-	if (r.state != SAMPLER_SWITCH_RUNNABLE && t->woken_ns > before && t->woken_ns <= r.in_ns) {
-		r.woken_ns = t->woken_ns > r.out_ns ? t->woken_ns : r.out_ns;
-		r.waker_tid = t->waker_tid;
-	}
 	wanted = r.in_ns - (r.woken_ns ? r.woken_ns : r.out_ns);
 	taken_add(t, SAMPLER_TAKEN_THROTTLED, throttled_ns < wanted ? throttled_ns : wanted);
 	r.taken = t->taken;
@@ -236,7 +270,7 @@ static __always_inline void record_in(void *ctx, struct task_struct *next)
 	if (t->phase == SAMPLER_SWITCH_ON)
 		t->skipped.count[SAMPLER_SWITCH_MISSED] += 1;
 	else
-		record_back(ctx, t, bpf_ktime_get_ns(), throttled_ns);
+		record_back(ctx, t, next, bpf_ktime_get_ns(), throttled_ns);
 }
 
 /* Under load Linux 6.18 calls no probe at one switch in some 100,000 (ftrace does not see it either). The
@@ -251,7 +285,7 @@ static __always_inline void record_missed_in(void *ctx, struct sampler_switch_th
 		came = BPF_CORE_READ(k, sched_info.last_arrival);
 		clock = BPF_CORE_READ(k, se.cfs_rq, rq, clock);
 		if (came && clock >= came && now - (clock - came) > t->out_ns) {
-			record_back(ctx, t, now - (clock - came), 0);
+			record_back(ctx, t, prev, now - (clock - came), 0);
 			return;
 		}
 	}
@@ -279,6 +313,7 @@ static __always_inline void record_out(void *ctx, struct task_struct *prev,
 	t->state = record_state(prev, state);
 	__builtin_memset(&t->stacks, 0, sizeof(t->stacks));
 	taken_leave(t, prev);
+	t->delay_ns = record_delay(prev);
 	t->out_ns = now;
 	UNWIND_BARRIER(t);
 	t->phase = SAMPLER_SWITCH_OFF;

@@ -201,10 +201,8 @@ static void split(const struct sampler_switch *r, uint64_t out_ns, uint64_t ns[S
 {
 	uint64_t until_ns = r->woken_ns ? between(r->woken_ns, out_ns, r->in_ns) : r->in_ns;
 
-	if (r->state == SAMPLER_SWITCH_RUNNABLE)
-		until_ns = out_ns;
 	ns[r->state] += until_ns - out_ns;
-	ns[SAMPLER_SWITCH_RUNNABLE] += r->in_ns - until_ns;
+	ns[SAMPLER_SWITCH_WOKEN] += r->in_ns - until_ns;
 }
 
 /* Where what is new of it begins. True: its beginning was told already. */
@@ -455,8 +453,6 @@ static int drain_fold(struct drain *d, struct recorded *t, const struct fold *f)
 	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
 		out.taken_ns[i] = at_most(f->taken_ns[i]);
 	memcpy(out.ns, f->ns, sizeof(out.ns));
-	for (int i = 0; i < STACK_SWITCH_STATES; i++)
-		out.state = f->ns[i] > f->ns[out.state] ? (uint8_t)i : out.state;
 	err = stack_batch_switch(d->batch, &out);
 	for (int i = 0; i < STACK_SWITCH_STATES && !err; i++)
 		t->now.folded_ns += f->ns[i];

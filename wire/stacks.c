@@ -151,8 +151,10 @@ static void put_samples(struct packer *p)
 	}
 }
 
-/* In the flags of a switch on the wire: its count and its time by state follow. */
-#define WITH_SUMS 16u
+/* In the flags of a switch on the wire: its count and its time by state follow. Earlier senders had one
+ * state for all that is runnable. */
+#define WITH_SUMS  16u
+#define WITH_WOKEN 32u
 
 static void put_sums(struct buf *o, const struct stack_switch *s)
 {
@@ -204,7 +206,7 @@ static void put_switches(struct packer *p)
 		const struct stack_switch *s = &b->switches[i];
 		bool counted = s->flags & STACK_SWITCH_COUNTED;
 		uint8_t flags = (s->flags & (uint8_t)~STACK_SWITCH_COUNTED) |
-				(s->flags & STACK_SWITCH_FOLDED ? WITH_SUMS : 0);
+				(s->flags & STACK_SWITCH_FOLDED ? WITH_SUMS | WITH_WOKEN : 0);
 
 		buf_svarint(o, (int64_t)(s->out_ns - l->in_ns));
 		buf_varint(o, s->in_ns - s->out_ns);
@@ -505,9 +507,12 @@ static void read_switch(struct unpacker *u, struct stack_switch *s)
 	s->waker_tid = (uint32_t)get(u, UINT32_MAX);
 	s->next_tid = (uint32_t)get(u, UINT32_MAX);
 	s->count = s->flags & WITH_SUMS ? (uint32_t)get(u, UINT32_MAX) : 0;
-	for (int i = 0; i < STACK_SWITCH_STATES; i++)
-		s->ns[i] = s->flags & WITH_SUMS ? get(u, UINT64_MAX) : 0;
-	s->flags &= (uint8_t)~WITH_SUMS;
+	for (int i = 0; i < STACK_SWITCH_STATES; i++) {
+		uint32_t with = i == STACK_SWITCH_WOKEN ? WITH_WOKEN : WITH_SUMS;
+
+		s->ns[i] = s->flags & with ? get(u, UINT64_MAX) : 0;
+	}
+	s->flags &= (uint8_t)~(WITH_SUMS | WITH_WOKEN);
 	memset(s->taken_ns, 0, sizeof(s->taken_ns));
 	s->faults = 0;
 	if (state & WITH_TAKEN)

@@ -297,11 +297,13 @@ static void folded_times_are_divided_by_their_states(void **state)
 		s->flags = STACK_SWITCH_FOLDED;
 		s->count = 30;
 		s->ns[STACK_SWITCH_UNINTERRUPTIBLE] = 24 * MS;
-		s->ns[STACK_SWITCH_RUNNABLE] = 6 * MS;
+		s->ns[STACK_SWITCH_WOKEN] = 4 * MS;
+		s->ns[STACK_SWITCH_RUNNABLE] = 2 * MS;
 	}
 	p = picture_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 5 + 24);
-	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 6);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 4);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") == 2);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 5 + 10 + 8);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
 	picture_drop(p);
