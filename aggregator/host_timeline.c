@@ -129,7 +129,7 @@ __attribute__((format(printf, 2, 3))) static const char *keep(struct maker *m, c
 }
 
 /* Libraries whose functions say how something waits, not what for. */
-static bool is_runtime(const struct stack_batch *b, const struct stack_frame *f)
+static bool is_c_runtime(const struct stack_batch *b, const struct stack_frame *f)
 {
 	static const char *const names[] = {"libc.",	"libc-",     "libpthread",
 					    "ld-linux", "libstdc++", "libgcc_s"};
@@ -144,6 +144,15 @@ static bool is_runtime(const struct stack_batch *b, const struct stack_frame *f)
 	return false;
 }
 
+/* Of Python's standard library: threading, queue, concurrent.futures, ... */
+static bool is_stdlib(const struct stack_batch *b, const struct stack_frame *f)
+{
+	const char *file = stack_batch_text(b, f->file);
+
+	return !strncmp(file, "<frozen ", 8) ||
+	       (strstr(file, "/lib/python3.") && !strstr(file, "/site-packages/"));
+}
+
 static bool is_python(const struct stack_batch *b, const struct stack *st)
 {
 	for (uint32_t i = st->kernel_count; i < st->count; i++)
@@ -152,22 +161,27 @@ static bool is_python(const struct stack_batch *b, const struct stack *st)
 	return false;
 }
 
-/* The innermost Python function; without one the innermost function that is not of the C runtime.
- */
+/* How much a function says of what the thread is at: code of a runtime is called for everything. */
+static int telling(const struct stack_batch *b, const struct stack_frame *f)
+{
+	if (f->kind == STACK_FRAME_PYTHON)
+		return is_stdlib(b, f) ? 2 : 3;
+	return is_c_runtime(b, f) ? 0 : 1;
+}
+
+/* The innermost of those that say most; "" where all are of the C runtime. */
 static const char *function_of(struct maker *m, const struct stack *st)
 {
-	const struct stack_batch *b = &m->w->stacks;
 	uint32_t best = st->count;
+	int most = 0;
 
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
-		const struct stack_frame *f = &b->frames[st->first + i];
+		int tells = telling(&m->w->stacks, &m->w->stacks.frames[st->first + i]);
 
-		if (f->kind == STACK_FRAME_PYTHON) {
+		if (tells > most) {
+			most = tells;
 			best = i;
-			break;
 		}
-		if (best == st->count && !is_runtime(b, f))
-			best = i;
 	}
 	return best < st->count ? keep(m, "%s", m->name(m->arg, st->first + best)) : "";
 }
