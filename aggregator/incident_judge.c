@@ -6,6 +6,7 @@
  * slow, never by what they cost: a host that stops for a second costs more than ten of a fault. */
 #include "aggregator/incident_private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -290,11 +291,28 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
 }
 
+/* However sure it is: what has cost nobody more than a host that is late for some steps is worth no
+ * call. */
+static bool lost_little(const struct incident *i)
+{
+	double most = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		most = fmax(most, fmax(m->accused_ns, m->self_excess_ns - m->first_self_ns));
+		most = fmax(most, m->flagged_ns - m->first_ns);
+	}
+	return most < thresholds.time.hiccup_ns / 2;
+}
+
 static const char *symptom_of(const struct incident *i, const struct incident_judgement *j, bool accused,
 			      bool most)
 {
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
+	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
+		return "hiccup";
 	if (accused)
 		return most ? "slow_job" : "slow_rank";
 	if (j->reason == WINDOW_DRIFT)
