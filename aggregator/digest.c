@@ -127,21 +127,6 @@ static void digest_steps(const struct window *w, struct digest *d)
 	free(scratch);
 }
 
-static void digest_parts(const struct window *w, struct digest *d)
-{
-	for (uint32_t i = 0; i < w->part_count && i < DIGEST_PARTS_MAX; i++) {
-		const struct explain_part *p = &w->parts[i];
-		struct digest_part *to = &d->parts[d->part_count++];
-
-		to->kind = p->kind;
-		to->expected_ns = text_finite(p->expected_ns);
-		to->observed_ns = text_finite(p->observed_ns);
-		to->share = text_finite(p->share);
-		if (w->names && p->name < w->name_count)
-			text_copy(to->name, sizeof(to->name), w->names[p->name]);
-	}
-}
-
 bool digest_is_stolen(const struct digest *d)
 {
 	const char *name = os_signal_info(OS_SIGNAL_STEAL)->name;
@@ -210,5 +195,4 @@ void digest_make(const struct window *w, size_t bytes, struct digest *d)
 	for (uint32_t i = 0; i < w->signal_count; i++)
 		os_signal_put(d->signals, &d->signal_count, DIGEST_SIGNALS_MAX, &w->signals[i]);
 	digest_steps(w, d);
-	digest_parts(w, d);
 }

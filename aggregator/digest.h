@@ -6,16 +6,8 @@
 
 #include "wire/window.h"
 
-#define DIGEST_NAME_BYTES 256
-#define DIGEST_PARTS_MAX  EXPLAIN_PARTS_MAX
 /* The strongest; a window may have more. */
 #define DIGEST_SIGNALS_MAX 32
-
-struct digest_part {
-	uint32_t kind; /* enum explain_kind */
-	char name[DIGEST_NAME_BYTES];
-	double expected_ns, observed_ns, share;
-};
 
 struct picture;
 
@@ -40,8 +32,6 @@ struct digest {
 	char lost_cause[32]; /* the most frequent one */
 	/* Last collective that the rank entered: (communicator, k-th); for stalls. */
 	uint64_t collectives;
-	struct digest_part parts[DIGEST_PARTS_MAX];
-	uint32_t part_count;
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;
 	uint64_t sender; /* who sent it (rep.h), of who made the digest; 0: not known */

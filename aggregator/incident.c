@@ -51,7 +51,6 @@ static void incident_free(struct incident_set *s, struct incident *i)
 {
 	incident_share_leave(s, i);
 	for (uint32_t k = 0; k < i->member_count; k++) {
-		free(i->members[k].parts);
 		free(i->members[k].signals);
 		incident_views_clear(s, i, &i->members[k]);
 	}
@@ -333,33 +332,24 @@ static void take_picture(struct incident_set *s, struct incident *i, struct memb
 	i->pictures_dropped += !room;
 }
 
-/* Medians, explanation and picture are those of the window that says most: what the rank did itself
+/* Medians and picture are those of the window that says most: what the rank did itself
  * before what it waited for, then the most time lost, by flagged steps where none is known. */
 static void take_better(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d)
 {
 	double lost_ms = digest_is_own(d) ? d->self_excess_ns * 1e-6 : 0;
 	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
-			(d->part_count ? 0.5 : 0) + (digest_is_own(d) ? OWN_WEIGHT : 0);
+			(digest_is_own(d) ? OWN_WEIGHT : 0);
 
 	if (d->picture)
 		take_picture(s, i, m, d, weight);
 	if (m->windows && weight <= m->weight)
 		return;
-	if (digest_is_own(d) && m->weight < OWN_WEIGHT)
-		m->part_count = 0;
 	m->weight = weight;
 	m->latency_ns = d->latency_ns;
 	m->expected_ns = d->expected_ns;
 	m->self_ns = d->self_ns;
 	m->expected_self_ns = d->expected_self_ns;
-	if (!d->part_count)
-		return;
-	if (!m->parts)
-		m->parts = malloc(DIGEST_PARTS_MAX * sizeof(*m->parts));
-	m->part_count = m->parts ? d->part_count : 0;
-	if (m->parts)
-		memcpy(m->parts, d->parts, d->part_count * sizeof(*m->parts));
 }
 
 /* Without memory they are left out: they explain, and decide nothing. */
@@ -861,7 +851,7 @@ static struct incident *match_of(const struct incident_set *s, const struct newc
 	return best;
 }
 
-/* Sums of one member of `i` into the other's; parts change hands. */
+/* Sums of one member of `i` into the other's; pictures change hands. */
 static void member_merge(struct incident_set *s, struct incident *i, struct member *to,
 			 struct member *from)
 {
@@ -880,18 +870,11 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	}
 	raise_to(&to->last_step, from->last_step);
 	if (from->weight > to->weight) {
-		struct digest_part *parts = to->parts;
-
 		to->weight = from->weight;
 		to->latency_ns = from->latency_ns;
 		to->expected_ns = from->expected_ns;
 		to->self_ns = from->self_ns;
 		to->expected_self_ns = from->expected_self_ns;
-		if (from->part_count) {
-			to->parts = from->parts;
-			to->part_count = from->part_count;
-			from->parts = parts;
-		}
 	}
 	take_signals(to, from->signals, from->signal_count);
 	to->windows += from->windows;

@@ -83,22 +83,6 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 	return out;
 }
 
-static json_t *parts_json(const struct member *m)
-{
-	json_t *out = json_array();
-
-	for (uint32_t k = 0; m && k < m->part_count; k++) {
-		const struct digest_part *p = &m->parts[k];
-
-		json_array_append_new(out, json_pack("{s:s, s:o, s:f, s:f, s:f}", "kind",
-						     explain_kind_name(p->kind), "name",
-						     text_json(p->name), "expected_ms",
-						     text_ms(p->expected_ns), "observed_ms",
-						     text_ms(p->observed_ns), "share", p->share));
-	}
-	return out;
-}
-
 struct rank_signal {
 	struct os_signal s; /* first: os_signal_order gets this pointer */
 	int32_t rank;
@@ -168,8 +152,8 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 		say(out, "no rank has lost time of its own: the cause is outside of what was seen");
 	else if (!j->culprits && j->reason)
 		say(out, "all ranks stopped at the same collective: nothing tells who stopped first");
-	else if (j->reason && j->lead && !j->lead->part_count)
-		say(out, "rank %d: no healthy steps to explain the excess by", j->lead->rank);
+	else if (j->reason && j->lead && !j->lead->calm)
+		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 
@@ -344,7 +328,6 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 						     m->latency_ns / m->expected_ns - 1 : told));
 	json_object_set_new(out, "self_excess", json_real(is_known(m->expected_self_ns) ?
 							  m->self_ns / m->expected_self_ns - 1 : told));
-	json_object_set_new(out, "parts", parts_json(m));
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));

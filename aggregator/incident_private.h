@@ -34,10 +34,8 @@ struct member {
 	/* of flagged_ns and of it, of steps like which it had none before: they may be the last */
 	double first_ns, first_self_ns;
 	char lost_cause[32];
-	double weight; /* of the window that the medians and parts below come from */
+	double weight; /* of the window that the medians below come from */
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
-	struct digest_part *parts; /* DIGEST_PARTS_MAX or NULL */
-	uint32_t part_count;
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
 	uint32_t signal_count;
 	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */

@@ -102,28 +102,6 @@ const char *incident_text_title(const json_t *in)
 	return out;
 }
 
-const char *incident_text_part(const json_t *part, unsigned name_columns)
-{
-	static const struct {
-		const char *kind, *text;
-	} sentences[] = {
-		{ "all-kernels", "all compute kernels are slower" },
-		{ "gap", "the GPU idles: the host launches late" },
-		{ "copy", "copies" },
-		{ "comm-wait", "waiting in collectives for others" },
-		{ "extra-kernels", "more kernels than usual" },
-	};
-	const char *kind = jsonget_text(part, "kind"), *name = jsonget_text(part, "name");
-	static char out[640];
-
-	for (size_t i = 0; i < ARRAY_LEN(sentences); i++)
-		if (strcmp(kind, sentences[i].kind) == 0)
-			return sentences[i].text;
-	snprintf(out, sizeof(out), "%s %s", term_safe(kind, 20),
-		 *name ? term_safe(name, name_columns) : "(name unknown)");
-	return out;
-}
-
 static void print_when(FILE *to, const json_t *in)
 {
 	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
@@ -174,38 +152,6 @@ static void print_how_slow(FILE *to, const json_t *in)
 	if (json_is_number(json_object_get(in, "self_excess")))
 		fprintf(to, "            own time %9s  (without waiting in collectives)\n",
 			term_excess(jsonget_number(in, "self_excess")));
-}
-
-static void print_why(FILE *to, const json_t *in)
-{
-	const json_t *parts = json_object_get(in, "parts"), *p;
-	unsigned columns = term_columns();
-	size_t i;
-
-	if (incident_ledger_is_known(incident_verdict_at(in, 0)) || incident_verdict_is_hang(in))
-		return;
-	if (!json_array_size(parts)) {
-		/* the verdict says why, as far as that is known */
-		if (!incident_verdict_at(in, 0))
-			fprintf(to, "\n  why       not known: no explanation came with the windows\n");
-		return;
-	}
-	fprintf(to, "\n  why       %s%7s %10s %10s%s\n", term_style(TERM_DIM), "share", "expected",
-		"observed", term_style(TERM_PLAIN));
-	json_array_foreach((json_t *)parts, i, p) {
-		double share = jsonget_number(p, "share");
-
-		fprintf(to, "            %7s %10s %10s  ", term_percent(share),
-			term_ms(jsonget_number(p, "expected_ms")),
-			term_ms(jsonget_number(p, "observed_ms")));
-		if (columns > 90)
-			fprintf(to, "%s%s%s  ", term_style(TERM_YELLOW), term_bar(share, 12),
-				term_style(TERM_PLAIN));
-		fprintf(to, "%s\n", incident_text_part(p, columns > 90 ? columns - 66 :
-							   columns > 70 ? columns - 52 : 18));
-	}
-	fprintf(to, "            %s(medians per step, so not a sum; share of the whole excess)%s\n",
-		term_style(TERM_DIM), term_style(TERM_PLAIN));
 }
 
 /* "--json" has those that are as usual too. */
@@ -265,7 +211,6 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	print_how_slow(to, in);
 	if (plots && !incident_verdict_is_hang(in))
 		fputs(plots, to);
-	print_why(to, in);
 	if (stacks)
 		fputs(stacks, to);
 	print_signals(to, in);
@@ -302,22 +247,19 @@ void incident_text_head(FILE *to)
 		wide ? "began" : "began (UTC)", "job", "ranks");
 	if (wide)
 		fprintf(to, " %9s %9s", "observed", "expected");
-	fprintf(to, " %6s  %s%s\n", "excess", "mostly", term_style(TERM_PLAIN));
+	fprintf(to, " %6s  %s%s\n", "excess", "cause", term_style(TERM_PLAIN));
 }
 
 void incident_text_row(FILE *to, const json_t *in)
 {
 	const char *state = jsonget_text(in, "state");
 	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
-	const json_t *part = json_array_get(json_object_get(in, "parts"), 0);
 	const char *title = jsonget_text(json_object_get(in, "diagnosis"), "title");
 	unsigned columns = term_columns(), room = 40;
 	bool hang = incident_verdict_is_hang(in); /* slow steps may lie before it */
 	bool steps = !hang && jsonget_number(in, "latency_ms") > 0;
 	bool wide = columns >= ROW_WIDE;
 
-	if (hang && *title)
-		part = NULL;
 	if (!wide)
 		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
 	fprintf(to, "%-8s %s%-6s%s ", term_safe(jsonget_text(in, "id"), 32),
@@ -333,5 +275,5 @@ void incident_text_row(FILE *to, const json_t *in)
 		fprintf(to, " %9s %9s", steps ? term_ms(jsonget_number(in, "latency_ms")) : "-",
 			steps ? term_ms(jsonget_number(in, "expected_ms")) : "-");
 	fprintf(to, " %6s  %s\n", steps ? term_excess(jsonget_number(in, "excess")) : "-",
-		room <= 3 ? "" : term_safe(part ? incident_text_part(part, 40) : title, room));
+		room <= 3 ? "" : *title ? term_safe(title, room) : "not known");
 }

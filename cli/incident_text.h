@@ -25,7 +25,5 @@ bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *unt
 const char *incident_text_title(const json_t *incident);
 /* An array of ranks, sorted, as "0-4, 6". */
 const char *incident_text_ranks(const json_t *ranks);
-/* "kernel gemm" or a sentence for the other kinds; name_columns bounds the name. */
-const char *incident_text_part(const json_t *part, unsigned name_columns);
 
 #endif

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/jsonget.h"
 #include "cli/escape.h"
-#include "cli/incident_ledger.h"
 #include "cli/incident_text.h"
 #include "cli/incident_verdict.h"
 #include "cli/kernel_diff.h"
@@ -442,41 +441,6 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 
 /* ---- tables ---- */
 
-static void put_parts(FILE *to, const json_t *in)
-{
-	const json_t *parts = json_object_get(in, "parts"), *p;
-	size_t i;
-
-	if (incident_ledger_is_known(incident_verdict_at(in, 0)))
-		return;
-	fputs("<h2>What explains it</h2>\n", to);
-	if (!json_array_size(parts)) {
-		fputs("<p class=\"dim\">No explanation came with the windows.</p>\n", to);
-		return;
-	}
-	fputs("<div class=\"scroll\"><table>"
-	      "<tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
-	      "<th class=\"t\">of the excess</th></tr>\n", to);
-	json_array_foreach((json_t *)parts, i, p) {
-		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
-
-		fputs("<tr><td class=\"t\">", to);
-		escape_html(to, strcmp(jsonget_text(p, "kind"), "kernel") ?
-					incident_text_part(p, 100) : "kernel ");
-		if (!strcmp(jsonget_text(p, "kind"), "kernel"))
-			escape_html(to, jsonget_text(p, "name"));
-		fputs("</td>", to);
-		cell(to, term_ms(jsonget_number(p, "expected_ms")));
-		cell(to, term_ms(jsonget_number(p, "observed_ms")));
-		cell(to, term_percent(share));
-		fprintf(to,
-			"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td>"
-			"</tr>\n",
-			width * 10);
-	}
-	fputs("</table></div>\n", to);
-}
-
 static void put_number(FILE *to, const json_t *signal, const char *key)
 {
 	char text[64];
@@ -679,7 +643,6 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	report_plots_roofline(to, in, m);
 	if (!err)
 		err = put_difference(to, in, m, &cpu);
-	put_parts(to, in);
 	put_signals(to, in);
 	for (size_t i = 0; i < m->rank_count && shown < 4; i++) {
 		if (!is_culprit(in, &m->ranks[i]))

@@ -67,7 +67,7 @@ static const struct command commands[] = {
 		    "costs, and which share of the job's time that is. A name that reads as an id is\n"
 		    "told apart by its user: JOB@UID.\n",
 	  .examples = "  sysom show last\n  sysom show llama-7b\n"
-		      "  sysom show 1234abcd --json | jq .parts\n" },
+		      "  sysom show 1234abcd --json | jq .diagnosis\n" },
 	{ .name = "trace", .run = cmd_trace_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK |
 		   OPTION_DIFF,

@@ -223,37 +223,15 @@ void trace_label_step(struct trace_label *l, const struct window_step *s)
 		put_text(l, "cpu_bound", "the GPU waited for launches");
 }
 
-static void label_part(char *out, size_t out_bytes, const struct trace_model *m,
-		       const struct explain_part *p)
-{
-	static const char *const kinds[] = { "?",    "kernel",    "all-kernels",  "gap",
-					     "copy", "comm-wait", "extra-kernels" };
-	const char *name = p->kind == EXPLAIN_KERNEL ? name_of(m, p->name) : "";
-
-	snprintf(out, out_bytes, "%s%s%s", kinds[p->kind < ARRAY_LEN(kinds) ? p->kind : 0],
-		 *name ? " " : "", name);
-}
-
 void trace_label_window(struct trace_label *l, const struct trace_model *m,
 			const struct trace_window *w)
 {
-	static const char *const keys[] = { "part_1", "part_2", "part_3", "part_4",
-					    "part_5", "part_6", "part_7", "part_8" };
-	char name[128], text[192];
-
 	start(l, "window");
 	snprintf(l->name, sizeof(l->name), "window (%s)", trace_model_reason(w->reason));
 	put_uint(l, "flagged_steps", w->flagged);
 	put_double(l, "model_r2", w->model_r2);
 	if (w->summary_only)
 		put_text(l, "summary_only", "records left out");
-	for (uint32_t i = 0; i < w->part_count && i < ARRAY_LEN(keys); i++) {
-		label_part(name, sizeof(name), m, &w->parts[i]);
-		snprintf(text, sizeof(text), "%.0f %%: %.3f ms instead of %.3f ms, %s",
-			 w->parts[i].share * 100, w->parts[i].observed_ns / 1e6,
-			 w->parts[i].expected_ns / 1e6, name);
-		put_text(l, keys[i], text);
-	}
 }
 
 uint64_t trace_label_collective(const struct record *r)

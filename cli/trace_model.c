@@ -189,7 +189,7 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 	return 0;
 }
 
-static int add_window(struct trace_rank *r, const struct window *w, const uint32_t *ids)
+static int add_window(struct trace_rank *r, const struct window *w)
 {
 	struct trace_window *t;
 
@@ -207,11 +207,6 @@ static int add_window(struct trace_rank *r, const struct window *w, const uint32
 	t->summary_only = w->summary_only;
 	for (uint32_t i = 0; i < w->step_count; i++)
 		t->flagged += !!(w->steps[i].flags & WINDOW_STEP_FLAGGED);
-	for (uint32_t i = 0; i < w->part_count && i < EXPLAIN_PARTS_MAX; i++) {
-		t->parts[i] = w->parts[i];
-		t->parts[i].name = w->parts[i].name < w->name_count ? ids[w->parts[i].name] : 0;
-		t->part_count++;
-	}
 	r->window_count++;
 	return 0;
 }
@@ -281,7 +276,7 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->name_count && w->names; i++)
 		ids[i] = trace_model_name(m, w->names[i]);
-	err = add_window(r, w, ids);
+	err = add_window(r, w);
 	if (!err && w->steps)
 		err = add_steps(m, r, w, ids);
 	if (!err && w->host)

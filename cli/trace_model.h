@@ -27,10 +27,9 @@ struct client;
 
 struct trace_window {
 	uint64_t begin_ns, end_ns;
-	uint32_t reason, model_state, part_count, flagged;
+	uint32_t reason, model_state, flagged;
 	double model_r2;
 	bool summary_only;
-	struct explain_part parts[EXPLAIN_PARTS_MAX]; /* name: of the model's table */
 };
 
 struct trace_span {

@@ -38,10 +38,9 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	r->random = seed | 1;
 	r->steps_memory = aligned(steps_memory_bytes(&c->steps));
 	r->judge_memory = aligned(judge_memory_bytes(&r->config.judge));
-	r->explain_memory = aligned(explain_memory_bytes(JUDGE_MODELS));
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
 	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
-	if (!r->steps_memory || !r->judge_memory || !r->explain_memory ||
+	if (!r->steps_memory || !r->judge_memory ||
 	    !r->recent || !r->learned || beats_open(&r->beats, c->beat_ns) ||
 	    normal_open(&r->normal)) {
 		rank_close(r);
@@ -49,7 +48,6 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	}
 	r->steps = steps_init(r->steps_memory, &c->steps);
 	r->judge = judge_init(r->judge_memory, &r->config.judge);
-	r->explain = explain_init(r->explain_memory, JUDGE_MODELS);
 	anomaly_init(&r->anomaly, &c->anomaly, now_ns);
 	*out = r;
 	return 0;
@@ -61,7 +59,6 @@ void rank_close(struct rank *r)
 		return;
 	free(r->steps_memory);
 	free(r->judge_memory);
-	free(r->explain_memory);
 	beats_close(r->beats);
 	normal_close(r->normal);
 	free(r->recent);
@@ -154,8 +151,7 @@ static void remember(struct rank *r, const struct window_step *ws)
 	r->recent_count += r->recent_count < RANK_RECENT;
 }
 
-static void on_judged(struct rank *r, const struct window_step *ws, bool self, uint32_t kernel_count,
-		      uint64_t now_ns)
+static void on_judged(struct rank *r, const struct window_step *ws, bool self, uint64_t now_ns)
 {
 	bool flagged = ws->flags & WINDOW_STEP_FLAGGED;
 	uint8_t id[16];
@@ -163,17 +159,11 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	if (flagged) {
 		r->stats.flagged++;
 		r->stats.self_excess = ws->self_excess;
-		r->stats.last_flag_ns = ws->step.end_ns;
 		/* The last window waits for its arbitration: it has to go now. */
 		if (r->anomaly.state == ANOMALY_CLOSED)
 			r->on_window(r->arg, r);
-		if (r->anomaly.state == ANOMALY_IDLE) {
-			explain_begin(r->explain);
+		if (r->anomaly.state == ANOMALY_IDLE)
 			r->stats.windows_open++;
-		}
-		explain_add(r->explain, &ws->step, r->kernels, kernel_count);
-	} else if (!(ws->flags & WINDOW_STEP_OUT)) {
-		explain_learn(r->explain, &ws->step, r->kernels, kernel_count);
 	}
 	if (self) {
 		r->stats.flagged_self++;
@@ -204,7 +194,7 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 		/* A latency model that learns has taken it: its successor arms with the same steps. */
 		if (!v.out || v.state == ROOFLINE_LEARNING)
 			note_learned(r, s, v.self_known);
-		on_judged(r, &ws, v.self, kernel_count, now_ns);
+		on_judged(r, &ws, v.self, now_ns);
 	}
 	if (v.skip != JUDGE_BRIEF)
 		remember(r, &ws);

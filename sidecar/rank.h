@@ -6,7 +6,6 @@
 #ifndef SYSOM_SIDECAR_RANK_H
 #define SYSOM_SIDECAR_RANK_H
 
-#include "analysis/explain.h"
 #include "analysis/judge.h"
 #include "analysis/steps.h"
 #include "sidecar/analysis_log.h"
@@ -35,7 +34,7 @@ struct rank_stats {
 	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief, host_late;
 	uint64_t windows_open, windows_closed, stalls, drifts;
 	uint64_t windows_summary, windows_counted; /* what the token buckets did */
-	uint64_t last_step_end_ns, last_flag_ns, last_self_flag_ns;
+	uint64_t last_step_end_ns, last_self_flag_ns;
 	double self_excess; /* of the last flagged step */
 };
 
@@ -51,10 +50,9 @@ struct rank {
 	uint32_t slot;		   /* in the recorder */
 	struct rank_stats stats;
 	struct analysis_log *log;  /* borrowed; NULL: what comes is not recorded */
-	void *steps_memory, *judge_memory, *explain_memory;
+	void *steps_memory, *judge_memory;
 	struct steps *steps;
 	struct judge *judge;
-	struct explain *explain;
 	struct beats *beats;
 	struct normal *normal;
 	struct anomaly anomaly;

@@ -102,7 +102,7 @@ static void ship_anomaly(struct slot *s, uint64_t now_ns)
 	struct anomaly *a = &r->anomaly;
 	struct windows_request q = { .reason = anomaly_reason(a), .steps = a->steps,
 				     .step_count = a->step_count, .anomaly_id = a->id,
-				     .sequence = a->sequence, .explain = true };
+				     .sequence = a->sequence };
 	bool full;
 
 	q.begin_ns = a->steps[0].step.begin_ns;
@@ -149,7 +149,7 @@ static void on_drift(void *arg, struct rank *r)
 {
 	struct slot *s = arg;
 	struct window_step *steps = malloc(sizeof(*steps) * WINDOWS_ASKED_STEPS);
-	struct windows_request q = { .reason = WINDOW_DRIFT, .summary_only = true, .steps = steps };
+	struct windows_request q = { .reason = WINDOW_DRIFT, .steps = steps };
 
 	if (!steps || anomaly_grant(&r->anomaly, false, now_of(s)) == ANOMALY_COUNT_ONLY) {
 		r->stats.windows_counted++;
@@ -157,6 +157,9 @@ static void on_drift(void *arg, struct rank *r)
 		return;
 	}
 	q.step_count = rank_recent(r, 0, UINT64_MAX, steps, WINDOWS_ASKED_STEPS);
+	for (uint32_t i = 0; i < q.step_count; i++)
+		steps[i].flags |= i + JUDGE_PERIOD < q.step_count ? WINDOW_STEP_MARGIN :
+								    WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
 	ship_steps(s, &q);
 	free(steps);
 }
@@ -231,8 +234,6 @@ static void ship_peer(struct slot *s, uint64_t now_ns)
 				   PEER_STEPS);
 	if (q.step_count) {
 		mark_steps(&s->peer, steps, q.step_count);
-		/* what the rank's own model flagged in this time explains it too */
-		q.explain = r->stats.last_flag_ns >= steps[0].step.begin_ns;
 		ship_steps(s, &q);
 		s->peer.sequence++;
 	}
@@ -459,12 +460,6 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 		memcpy(out->steps, q->steps, sizeof(*out->steps) * q->step_count);
 		out->step_count = q->step_count;
 	}
-	if (q->explain) {
-		out->parts = calloc(EXPLAIN_PARTS_MAX, sizeof(*out->parts));
-		if (!out->parts)
-			return -ENOMEM;
-		out->part_count = explain_parts(r->explain, out->parts, EXPLAIN_PARTS_MAX);
-	}
 	return 0;
 }
 
@@ -542,8 +537,6 @@ int windows_names(struct window *out, uint32_t *map, const char *(*text)(void *a
 		out->host[i].name = map_name(&n, out->host[i].name);
 	for (uint32_t i = 0; i < out->device_count; i++)
 		out->device[i].name = map_name(&n, out->device[i].name);
-	for (uint32_t i = 0; i < out->part_count; i++)
-		out->parts[i].name = map_name(&n, out->parts[i].name);
 	for (uint32_t i = 0; i < out->step_count; i++)
 		if (out->steps[i].step.source == STEP_SOURCE_EXPLICIT)
 			out->steps[i].step.phase = map_name(&n, out->steps[i].step.phase);

@@ -25,7 +25,6 @@ struct windows_request {
 	uint64_t begin_ns, end_ns;
 	const uint8_t *anomaly_id; /* NULL: one of its own */
 	uint32_t sequence;
-	bool explain;
 };
 
 /* Slow among its peers on the node. */
@@ -78,7 +77,7 @@ const struct windows_peer *windows_peer(const struct windows *w, uint32_t slot);
 /* All zeros where ranks are not compared. */
 void windows_peers_stats(const struct windows *w, struct local_peers_stats *out);
 
-/* Into a zeroed window whose id is set: what the request says, steps, what explains them. -ENOMEM. */
+/* Into a zeroed window whose id is set: what the request says, and steps. -ENOMEM. */
 int windows_fill(struct window *out, const struct windows_request *q, const struct rank *r);
 /* And its records, each kind max at most. raw_bytes are those of the ring. -ENOMEM. */
 int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
@@ -91,7 +90,7 @@ int windows_names(struct window *out, uint32_t *map, const char *(*text)(void *a
 		  void *arg);
 void windows_loss(struct window *out, const char *cause, uint64_t count);
 /* The message, into an empty buffer. Where it is too large, the stacks stay behind, then the records; the
- * steps and what explains them always go. As wire_window_encode. */
+ * steps always go. As wire_window_encode. */
 int windows_encode(struct window *w, struct buf *out);
 
 #endif

@@ -5,7 +5,6 @@
 #ifndef SYSOM_WIRE_WINDOW_H
 #define SYSOM_WIRE_WINDOW_H
 
-#include "analysis/explain.h"
 #include "analysis/kinds.h"
 #include "analysis/os_signal.h"
 #include "analysis/record.h"
@@ -61,10 +60,6 @@ static inline double window_step_lost_ns(const struct window_step *s)
 	return s->expected_ns > 0 ? (double)s->step.latency_ns - s->expected_ns : 0;
 }
 
-struct window_part { /* analysis/explain, with the name as an id of this window's table */
-	struct explain_part part;
-};
-
 /* The oldest work of a rank's GPU that was launched and not seen to end, while its steps stand still: what
  * is launched later can wait for it, never the other way round. */
 enum beat_unfinished_kind {
@@ -100,8 +95,6 @@ struct window {
 	/* Arrays, owned by whoever made the window (see wire_window_free). */
 	struct window_step *steps;
 	uint32_t step_count;
-	struct explain_part *parts;
-	uint32_t part_count;
 	struct record *host, *device; /* each in canonical order */
 	uint32_t host_count, device_count;
 	char **names; /* names[0] == "" ; record.name indexes it */

@@ -61,21 +61,17 @@ static int check_rows(const struct record *rows, uint32_t count, bool device, ui
 static int check_window(const struct window *w)
 {
 	if (w->step_count > LIMIT_WINDOW_STEPS || w->name_count > LIMIT_WINDOW_NAMES ||
-	    w->part_count > EXPLAIN_PARTS_MAX || w->loss_count > WIRE_LOSS_MAX ||
+	    w->loss_count > WIRE_LOSS_MAX ||
 	    w->signal_count > LIMIT_WINDOW_SIGNALS ||
 	    (uint64_t)w->host_count + w->device_count > LIMIT_WINDOW_RECORDS)
 		return -EMSGSIZE;
 	if (check_rows(w->host, w->host_count, false, w->name_count) ||
 	    check_rows(w->device, w->device_count, true, w->name_count))
 		return -EINVAL;
-	for (uint32_t i = 0; i < w->part_count; i++)
-		if (w->parts[i].name && w->parts[i].name >= w->name_count)
-			return -EINVAL;
 	return 0;
 }
 
 struct window_lists {
-	Sysom__Wire__Part parts[EXPLAIN_PARTS_MAX], *part_list[EXPLAIN_PARTS_MAX];
 	Sysom__Wire__Loss losses[WIRE_LOSS_MAX], *loss_list[WIRE_LOSS_MAX];
 	char causes[WIRE_LOSS_MAX][32];
 	Sysom__Wire__Signal signals[LIMIT_WINDOW_SIGNALS], *signal_list[LIMIT_WINDOW_SIGNALS];
@@ -121,15 +117,6 @@ static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const s
 #define X(f) pb->f = w->f;
 	WINDOW_FIELDS(X)
 #undef X
-	for (uint32_t i = 0; i < w->part_count; i++) {
-		sysom__wire__part__init(&l->parts[i]);
-		l->parts[i].kind = w->parts[i].kind;
-		l->parts[i].name = w->parts[i].name;
-		l->parts[i].expected_ns = w->parts[i].expected_ns;
-		l->parts[i].observed_ns = w->parts[i].observed_ns;
-		l->parts[i].share = w->parts[i].share;
-		l->part_list[i] = &l->parts[i];
-	}
 	for (uint32_t i = 0; i < w->loss_count; i++) {
 		sysom__wire__loss__init(&l->losses[i]);
 		codec_text_clean(w->losses[i].cause, l->causes[i], sizeof(l->causes[i]));
@@ -137,8 +124,6 @@ static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const s
 		l->losses[i].count = w->losses[i].count;
 		l->loss_list[i] = &l->losses[i];
 	}
-	pb->parts = l->part_list;
-	pb->n_parts = w->part_count;
 	pb->losses = l->loss_list;
 	pb->n_losses = w->loss_count;
 	if (w->unfinished.kind) {
@@ -237,27 +222,6 @@ int wire_window_encode(const struct window *w, struct buf *out)
 		buf_fini(&field[i]);
 	free(l);
 	return err;
-}
-
-static int read_parts(const Sysom__Wire__Window *pb, struct window *w)
-{
-	if (pb->n_parts > EXPLAIN_PARTS_MAX)
-		return -EMSGSIZE;
-	w->parts = calloc(pb->n_parts + 1, sizeof(*w->parts));
-	if (!w->parts)
-		return -ENOMEM;
-	w->part_count = (uint32_t)pb->n_parts;
-	for (uint32_t i = 0; i < w->part_count; i++) {
-		const Sysom__Wire__Part *p = pb->parts[i];
-
-		if (p->name && p->name >= w->name_count)
-			return -EPROTO;
-		w->parts[i] = (struct explain_part){ .kind = p->kind, .name = p->name,
-						     .expected_ns = p->expected_ns,
-						     .observed_ns = p->observed_ns,
-						     .share = p->share };
-	}
-	return 0;
 }
 
 static int read_losses(const Sysom__Wire__Window *pb, struct window *w)
@@ -385,8 +349,6 @@ static int read_head(const Sysom__Wire__Window *pb, struct window *w, struct bud
 	err = read_losses(pb, w);
 	if (!err)
 		err = read_unfinished(pb, w);
-	if (!err)
-		err = read_parts(pb, w);
 	if (!err)
 		err = read_signals(pb, w);
 	return err ? err : read_steps(pb, w, budget);
@@ -524,19 +486,17 @@ int wire_window_decode_admitted(const void *data, size_t bytes, bool records, st
 void wire_window_free(struct window *w)
 {
 	free(w->steps);
-	free(w->parts);
 	free(w->signals);
 	free(w->host);
 	free(w->device);
 	free(w->names);
 	stack_batch_fini(&w->stacks);
 	w->steps = NULL;
-	w->parts = NULL;
 	w->signals = NULL;
 	w->signal_count = 0;
 	w->host = w->device = NULL;
 	w->names = NULL;
-	w->step_count = w->part_count = w->host_count = w->device_count = w->name_count = 0;
+	w->step_count = w->host_count = w->device_count = w->name_count = 0;
 }
 
 /* ---- the block alone ---- */

@@ -243,11 +243,9 @@ static void fault_window(struct buf *b, const char *job, int rank, int ranks, bo
 {
 	static char *names[SYNTH_NAMES + 2] = { "", "gemm_kernel", "ncclDevKernel_AllReduce" };
 	struct window_step steps[12];
-	struct explain_part why = { EXPLAIN_KERNEL, 1, 20e6, 50e6, 0.9 };
 	struct window w = { .reason = self ? WINDOW_SELF : WINDOW_COMM,
 			    .sequence = (uint32_t)part, .names = names,
 			    .name_count = 3, .steps = steps, .step_count = 12,
-			    .parts = &why, .part_count = self,
 			    .summary_only = !self && !fault_records.host_count,
 			    .host = fault_records.host, .host_count = fault_records.host_count,
 			    .device = fault_records.device,

@@ -46,11 +46,11 @@ run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])
 run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^hung +0 .* hangs for 34.0 s" "$T/out" && grep -qE "^hung +1 .* ended" "$T/out" && grep -qE "^hung +2 .* armed" "$T/out"'
 run top --job over; is "asked for by name, top shows a job that is over" eval '[ "$(grep -c "^over" "$T/out")" = 3 ]'
 run top; is "without, it leaves it out and says so" eval '! grep -q "^over" "$T/out" && has "1 job that ended not shown"'
-run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd && has "kernel ampere"'
+run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd'
 is "a job's name can't colour the terminal" plain
 run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name is escaped" eval '[ $status = 1 ] && grep -q "job=a%20b%26c%3Dd" "$T/requests"'
 run incidents --state closed --json; is "incidents --state filters" json 'all(i["state"]=="closed" for i in j["incidents"])'
-run show 1234abcd; is "show says which rank, when, how slow and why" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ampere_sgemm_128x64_nn" && has "the host launches late" && has "ranks 0-4, 6, 7" && has "123 kB of the 145 MB that these windows cover: 0.085 %"'
+run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ranks 0-4, 6, 7" && has "123 kB of the 145 MB that these windows cover: 0.085 %"'
 is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'

@@ -15,11 +15,6 @@ work = sys.argv[1]
 polls = 0  # of the job "flip"
 evil = "job\x1b[31m\x07\u202ered"
 
-PARTS = [
-    {"kind": "kernel", "name": "ampere_sgemm_128x64_nn", "expected_ms": 10.2,
-     "observed_ms": 21.4, "share": 0.82},
-    {"kind": "gap", "name": "", "expected_ms": 1.0, "observed_ms": 3.0, "share": 0.15},
-]
 WINDOW = "00112233445566778899aabbccddeeff"
 
 
@@ -28,7 +23,7 @@ def incident(name, job, state, symptom="slow_rank", rank=5):
             "end_unix_ns": 1795229424400000000, "symptom": symptom, "ranks": [rank],
             "victims": [r for r in range(8) if r != rank], "nodes": ["gpu-3"], "first_step": 312,
             "last_step": 371, "flagged_steps": 48, "steps_to_flag": 3, "latency_ms": 41.2,
-            "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61, "parts": PARTS,
+            "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61,
             "uploaded_bytes": 123456, "raw_bytes": 145000000, "window_count": 2, "missing": [],
             "windows": [{"id": w, "rank": 0 if w.startswith("12") else 1, "node": "gpu-3", "reason": "self",
                          "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
@@ -232,7 +227,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if name == "0badc0de":
                 return self.answer(200, b"[1, 2")
             if name == "0dd":
-                return self.answer(200, {"id": 7, "ranks": "x", "parts": [3, None], "windows": {},
+                return self.answer(200, {"id": 7, "ranks": "x", "windows": {},
                                          "latency_ms": "fast", "victims": [1e300, None, "a"],
                                          "begin_unix_ns": -5})
             return self.answer(404, {"error": "no such incident"})

@@ -91,7 +91,7 @@ assert ticks[:2] == ["0 ms", "2 ms"], ticks
 for word in ("observed; dots: flagged steps", "Flagged steps as a table", "@media print",
              "prefers-color-scheme:dark", 'tabindex="0"', "rank 1, step 2: 10.0 ms instead of 6.00 ms"):
     assert word in text, word
-for word in ("rank 1", "ampere_sgemm_128x64_nn", "gemm&lt;float", "cafe0001"):
+for word in ("rank 1", "gemm&lt;float", "cafe0001"):
     assert word in text, word
 PY
 is "it is well-formed, self-contained and free of scripts" [ $? = 0 ]
@@ -101,6 +101,6 @@ for w in "$T"/windows/*; do head -c 300 "$w" >"$w.cut"; mv "$w.cut" "$w"; done
 run trace 1234abcd -o "$T/cut"
 is "windows that are cut short are refused, with their ids" eval '[ $status = 1 ] && grep -q "10101010101010101010101010101010 can.t be read" "$T/err" && [ ! -e "$T/cut" ]'
 run report 1234abcd -o "$T/r2.html"
-is "a report needs no windows" eval '[ $status = 0 ] && grep -q "ampere_sgemm" "$T/r2.html"'
+is "a report needs no windows" eval '[ $status = 0 ] && grep -q "rank 5 is slow" "$T/r2.html"'
 echo "1..$n"
 exit $failed

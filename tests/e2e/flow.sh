@@ -41,10 +41,10 @@ flow() {
 	api incidents '{incidents: [.incidents[] | select(.symptom != "hiccup")] | sort_by(-.flagged_steps)}' \
 		>"$WORK/incidents.json"
 	api incidents '.incidents[]' | jq -c \
-		'{id,symptom,ranks,victims,first_step,last_step,flagged_steps,excess,self_excess,parts:(.parts[:2])}' | sed 's/^/# /'
+		'{id,symptom,ranks,victims,first_step,last_step,flagged_steps,excess,self_excess}' | sed 's/^/# /'
 	ok "there is an incident" test "$(jq '.incidents | length' "$WORK/incidents.json")" -ge 1
 	ok "the worst one names rank $CULPRIT" is "$(jq -c '.incidents[0].ranks' "$WORK/incidents.json")" "[$CULPRIT]"
-	ok "it explains the excess" jq -e '.incidents[0].parts | length > 0' "$WORK/incidents.json"
+	ok "it explains the excess" jq -e '.incidents[0].diagnosis.ledger.rows | length > 0' "$WORK/incidents.json"
 	id=$(jq -r '.incidents[0].id' "$WORK/incidents.json")
 	ok "its Perfetto trace is written" "$BIN/sysom" trace "$id" -o "$WORK/trace.perfetto"
 	ok "protoc reads the trace" bash -c "protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto \

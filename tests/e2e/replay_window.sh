@@ -83,7 +83,7 @@ same() { # jq filter
 	cmp -s "$WORK/want.log" "$WORK/got.log" && [ -s "$WORK/want.log" ]
 }
 ok "the same ranks, victims and symptom" same '[.id, .ranks, .victims, .symptom, .kind, .job_ranks]'
-ok "the same steps and figures" same '[.first_step, .last_step, .flagged_steps, .latency_ms, .expected_ms, .excess, .self_excess, .parts]'
+ok "the same steps and figures" same '[.first_step, .last_step, .flagged_steps, .latency_ms, .expected_ms, .excess, .self_excess]'
 ok "the same ranks, layers and causes" same '[.diagnoses[] | [.ranks, .layer, .cause]]'
 # Sketches are no part of windows: live they may have told a little more of what was usual.
 effects() { jq -s '[.[].diagnoses[0] | .effect_ms] | (.[0] - .[1] | fabs) <= .[0] / 100' "$@"; }

@@ -39,7 +39,6 @@ struct cli_incident {
 	struct window_step steps[CLI_INCIDENT_RANKS][CLI_INCIDENT_STEPS];
 	struct record host[CLI_INCIDENT_RANKS][CLI_INCIDENT_STEPS * 16];
 	struct record device[CLI_INCIDENT_RANKS][CLI_INCIDENT_STEPS * 16];
-	struct explain_part parts[1];
 	struct os_signal signals[1];
 };
 
@@ -176,8 +175,6 @@ static inline void cli_incident_rank(struct cli_incident *c, int rank)
 	w->device = c->device[rank];
 	w->names = cli_incident_names;
 	w->name_count = CLI_NAMES;
-	w->parts = c->parts;
-	w->part_count = culprit;
 	w->signals = c->signals;
 	w->signal_count = culprit;
 	for (uint32_t i = 0; i < CLI_INCIDENT_STEPS; i++) {
@@ -214,7 +211,6 @@ static inline struct cli_incident *cli_incident_make(void)
 	for (int r = 0; r < CLI_INCIDENT_RANKS; r++)
 		stack_batch_fini(&c.w[r].stacks);
 	memset(&c, 0, sizeof(c));
-	c.parts[0] = (struct explain_part){ EXPLAIN_GAP, 0, 400000, 5400000, 0.9 };
 	os_signal_make(&c.signals[0], OS_SIGNAL_SOFTIRQ_STOLEN,
 		       "NET_RX from thread python3<b> on CPU 1", 250, 2, 25);
 	for (int r = 0; r < CLI_INCIDENT_RANKS; r++)

@@ -20,7 +20,6 @@ struct cli_windows {
 	struct window w[CLI_WINDOWS];
 	struct window_step steps[CLI_WINDOWS][CLI_WINDOWS_STEPS];
 	struct record host[CLI_WINDOWS][256], device[CLI_WINDOWS][256];
-	struct explain_part parts[2];
 };
 
 static char *cli_windows_names[] = { (char *)"", (char *)"gemm<float, \"128x64\">\\n",
@@ -111,8 +110,6 @@ static inline void cli_windows_fill(struct cli_windows *c, int which, int rank, 
 	w->device = c->device[which];
 	w->names = cli_windows_names;
 	w->name_count = 5;
-	w->parts = c->parts;
-	w->part_count = 1;
 	for (uint64_t i = 0; i < CLI_WINDOWS_STEPS; i++) {
 		struct window_step *s = &w->steps[w->step_count++];
 		uint64_t index = first + i;
@@ -137,7 +134,6 @@ static inline struct cli_windows *cli_windows_make(void)
 	static struct cli_windows c;
 
 	memset(&c, 0, sizeof(c));
-	c.parts[0] = (struct explain_part){ EXPLAIN_KERNEL, 1, 2000000, 4000000, 0.8 };
 	cli_windows_fill(&c, 0, 1, 0);
 	cli_windows_fill(&c, 1, 1, 4); /* overlaps the first in two steps */
 	cli_windows_fill(&c, 2, 0, 0);

@@ -114,7 +114,6 @@ static void random_steps(struct window_step *s, uint32_t n, uint64_t *state)
 struct fixture {
 	struct window w;
 	struct window_step steps[40];
-	struct explain_part parts[EXPLAIN_PARTS_MAX];
 	struct record host[300], device[300];
 	struct os_signal signals[LIMIT_WINDOW_SIGNALS];
 };
@@ -146,8 +145,6 @@ static void random_window(struct fixture *f, uint64_t *state)
 	}
 	w->steps = f->steps;
 	w->step_count = (uint32_t)(synth_random(state) % 41);
-	w->parts = f->parts;
-	w->part_count = (uint32_t)(synth_random(state) % (EXPLAIN_PARTS_MAX + 1));
 	w->host = f->host;
 	w->device = f->device;
 	w->host_count = (uint32_t)(synth_random(state) % 301);
@@ -157,9 +154,6 @@ static void random_window(struct fixture *f, uint64_t *state)
 	random_steps(f->steps, w->step_count, state);
 	random_records(f->host, w->host_count, false, state);
 	random_records(f->device, w->device_count, true, state);
-	for (uint32_t i = 0; i < w->part_count; i++)
-		f->parts[i] = (struct explain_part){ 1 + i % 6, i % NAMES, random_double(state), 2.5,
-						     random_double(state) };
 	w->loss_count = (uint32_t)(synth_random(state) % (WIRE_LOSS_MAX + 1));
 	for (uint32_t i = 0; i < w->loss_count; i++) {
 		snprintf(w->losses[i].cause, sizeof(w->losses[i].cause), "cause_%u", i);
@@ -195,8 +189,6 @@ static void assert_same_head(const struct window *a, const struct window *b)
 	assert_int_equal(a->step_count, b->step_count);
 	assert_memory_equal(a->steps ? a->steps : (void *)"", b->steps ? b->steps : (void *)"",
 			    a->step_count * sizeof(*a->steps));
-	assert_int_equal(a->part_count, b->part_count);
-	assert_memory_equal(a->parts, b->parts, a->part_count * sizeof(*a->parts));
 	assert_int_equal(a->loss_count, b->loss_count);
 	assert_memory_equal(a->losses, b->losses, a->loss_count * sizeof(a->losses[0]));
 	assert_int_equal(a->signal_count, b->signal_count);
@@ -318,7 +310,6 @@ static struct window small_window(void)
 static void refuses_to_encode_what_the_reader_would_reject(void **unused)
 {
 	struct record host = { .kind = RECORD_KERNEL }, device = { .kind = RECORD_LAUNCH };
-	struct explain_part part = { .name = NAMES };
 	struct window w = small_window();
 	struct buf b;
 
@@ -331,10 +322,6 @@ static void refuses_to_encode_what_the_reader_would_reject(void **unused)
 	w.device_count = 1;
 	assert_int_equal(wire_window_encode(&w, &b), -EINVAL);
 	device = (struct record){ .kind = RECORD_KERNEL, .name = NAMES };
-	assert_int_equal(wire_window_encode(&w, &b), -EINVAL);
-	w = small_window();
-	w.parts = &part;
-	w.part_count = 1;
 	assert_int_equal(wire_window_encode(&w, &b), -EINVAL);
 	w = small_window();
 	w.step_count = LIMIT_WINDOW_STEPS + 1;
