@@ -95,15 +95,16 @@ struct thread_time {
 	const struct os_signal *most;
 };
 
-/* "NET_RX from thread NAME on CPU 1" and "NAME": whose. */
+/* "NET_RX from thread NAME on CPU 1" and "NAME": whose. A thread may have any name. */
 static void thread_of(const struct os_signal *s, char *out, size_t bytes)
 {
-	const char *from = strstr(s->subject, "from thread "), *end;
+	const char *from = strstr(s->subject, "from thread ");
+	const char *end = diagnosis_text_cpu(s->subject, s->cpu);
 
-	diagnosis_text_copy(out, bytes, from ? from + 12 : s->subject);
-	end = from ? strstr(out, " on CPU ") : NULL;
-	if (end)
-		out[end - out] = '\0';
+	from = from ? from + 12 : s->subject;
+	if (*end && end >= from && (size_t)(end - from) < bytes)
+		bytes = (size_t)(end - from) + 1;
+	diagnosis_text_copy(out, bytes, from);
 }
 
 static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, bool by_thread,
@@ -188,6 +189,7 @@ static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_ca
 	char text[200];
 
 	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+	c->cpu = s->cpu;
 	os_signal_text(s, text, sizeof(text));
 	snprintf(c->text, sizeof(c->text), "%s", text); /* the line has its effect beside it */
 	snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause), text);
@@ -209,17 +211,16 @@ static void interrupts(struct diagnosis_view *v)
 		struct diagnosis_candidate *c;
 		struct thread_time t;
 		char words[100];
-		const char *cpu;
 		size_t vector;
 
 		if (!gather(v, of[i].kind, true, &t))
 			continue;
 		c = put(v, of[i].cause, per_step(v, t.extra), 1, t.most);
-		cpu = strstr(t.most->subject, "on CPU ");
 		vector = strcspn(t.most->subject, " ");
-		snprintf(c->because, sizeof(c->because), "%.*s%s interrupts run %s in place of %s",
+		snprintf(c->because, sizeof(c->because), "%.*s%s interrupts run%s in place of %s",
 			 i ? 0 : (int)vector, t.most->subject, i ? "device" : " soft",
-			 cpu ? cpu : "", thread_words(v, t.name, words, sizeof(words)));
+			 diagnosis_text_cpu(t.most->subject, c->cpu),
+			 thread_words(v, t.name, words, sizeof(words)));
 		if (line)
 			snprintf(c->because + strlen(c->because),
 				 sizeof(c->because) - strlen(c->because), "; interrupt %.50s",

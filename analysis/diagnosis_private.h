@@ -33,6 +33,7 @@ struct diagnosis_candidate {
 	bool told_only; /* evidence that explains no account */
 	bool is_counted; /* a number of events, whose time is that of the account they lengthen */
 	bool by_profile; /* a function that takes more of the CPU */
+	uint32_t cpu;	 /* as a signal's */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
@@ -86,6 +87,9 @@ struct diagnosis_number {
 };
 /* "3.2 ms"; the text is in *t. */
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
+/* " on CPU 1" and what follows it in the subject of an interrupt's signal; cpu: as the signal's. A thread's
+ * name stands before it, and may be anything. "": it names no CPU. */
+const char *diagnosis_text_cpu(const char *subject, uint32_t cpu);
 void diagnosis_text_copy(char *to, size_t bytes, const char *from);
 /* What the candidate's cause asks for, made concrete. */
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,

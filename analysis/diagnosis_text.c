@@ -33,17 +33,17 @@ void diagnosis_text_copy(char *to, size_t bytes, const char *from)
 	to[n] = '\0';
 }
 
-/* The number of the CPU in "... on CPU 3"; -1: none. */
-static long cpu_in(const char *subject)
+const char *diagnosis_text_cpu(const char *subject, uint32_t cpu)
 {
-	const char *at = strstr(subject, "on CPU ");
-	char *end;
-	long cpu;
+	const char *last = "", *at = subject;
+	char words[32];
 
-	if (!at)
-		return -1;
-	cpu = strtol(at + 7, &end, 10);
-	return end > at + 7 && cpu >= 0 ? cpu : -1;
+	if (!cpu)
+		return last;
+	snprintf(words, sizeof(words), " on CPU %u", cpu - 1);
+	for (; (at = strstr(at, words)); at++)
+		last = at;
+	return last;
 }
 
 static const struct os_signal *line_of(const struct diagnosis_view *v)
@@ -59,8 +59,8 @@ static void interrupt(const struct diagnosis_view *v, const struct diagnosis_can
 		      char *out, size_t bytes)
 {
 	const struct os_signal *line = line_of(v);
-	const char *from = strstr(c->subject, PACKETS_OF); /* the device of a NET_RX storm */
-	long cpu = cpu_in(c->subject);
+	/* the device of a NET_RX storm */
+	const char *from = strstr(diagnosis_text_cpu(c->subject, c->cpu), PACKETS_OF);
 	int n = line ? (int)strspn(line->subject, "0123456789") : 0;
 
 	if (n)
@@ -69,17 +69,17 @@ static void interrupt(const struct diagnosis_view *v, const struct diagnosis_can
 		    "move interrupt %.60s to another CPU (/proc/irq/%.*s/smp_affinity_list), or "
 		    "pin the thread elsewhere",
 		    line->subject, n, line->subject);
-	else if (cpu >= 0 && from)
+	else if (from)
 		snprintf(
 		    out, bytes,
-		    "take CPU %ld out of the smp_affinity and rps_cpus of %.60s, or pin the thread "
+		    "take CPU %u out of the smp_affinity and rps_cpus of %.60s, or pin the thread "
 		    "elsewhere",
-		    cpu, from + strlen(PACKETS_OF));
-	else if (cpu >= 0)
+		    c->cpu - 1, from + strlen(PACKETS_OF));
+	else if (c->cpu)
 		snprintf(out, bytes,
-			 "take CPU %ld out of the interrupt's smp_affinity and of the receive "
+			 "take CPU %u out of the interrupt's smp_affinity and of the receive "
 			 "queues' rps_cpus, or pin the thread elsewhere",
-			 cpu);
+			 c->cpu - 1);
 	else
 		snprintf(out, bytes, "%s", finding_cause_remedy(c->cause));
 }

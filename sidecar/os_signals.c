@@ -583,13 +583,28 @@ static enum os_group group_of(enum os_signal_kind kind)
 	}
 }
 
-static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value,
+/* In the keys of rows (os_read.c). */
+static uint32_t cpu_of(enum os_signal_kind kind, uint64_t key)
+{
+	switch (kind) {
+	case OS_SIGNAL_SOFTIRQ_STOLEN:
+	case OS_SIGNAL_IRQ_STOLEN:
+		return (uint32_t)(key & 0xffff) + 1;
+	case OS_SIGNAL_SOFTIRQ_CPU:
+		return (uint32_t)(key >> 8) + 1;
+	default:
+		return 0;
+	}
+}
+
+static void take(struct pick *p, enum os_signal_kind kind, uint64_t key, const char *subject, double value,
 		 double usual)
 {
 	struct os_signal sig;
 
 	p->had[kind] = true;
 	os_signal_make(&sig, kind, subject, value, usual, p->step_ms);
+	sig.cpu = cpu_of(kind, key);
 	if (os_signal_is_notable(&sig))
 		os_signal_put(p->list, &p->count, CANDIDATES_MAX, &sig);
 }
@@ -605,7 +620,7 @@ static void take_row(struct pick *p, const struct os_series_row *row, const char
 
 	if (counted < COUNTED_MIN)
 		return;
-	take(p, row->kind, subject, row->value / counted,
+	take(p, row->kind, row->key, subject, row->value / counted,
 	     row->usual < 0 || usually < COUNTED_MIN ? -1 : row->usual / usually);
 }
 
@@ -618,7 +633,7 @@ static void take_mean(struct pick *p, enum os_signal_kind kind, const char *subj
 		      const struct os_series_row *ns, const struct os_series_row *count)
 {
 	if (count->value > 0)
-		take(p, kind, subject, ratio(ns->value, count->value),
+		take(p, kind, 0, subject, ratio(ns->value, count->value),
 		     count->usual > 0 ? ratio(ns->usual, count->usual) : -1);
 }
 
@@ -819,7 +834,7 @@ static void take_zeroes(struct pick *p, double usual)
 	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++) {
 		if (!os_signal_info(k)->total || p->had[k] || !is_counted(p, k))
 			continue;
-		take(p, k, "", 0, usual);
+		take(p, k, 0, "", 0, usual);
 	}
 }
 

@@ -105,6 +105,7 @@ static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const s
 	to->usual = figure(s->usual);
 	to->weight_ms = figure(s->weight_ms);
 	to->flags = s->flags;
+	to->cpu = s->cpu;
 	l->signal_list[i] = to;
 }
 
@@ -277,6 +278,7 @@ static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
 		s->usual = p->usual;
 		s->weight_ms = p->weight_ms;
 		s->flags = p->flags & (OS_SIGNAL_RAISED | OS_SIGNAL_TOTAL);
+		s->cpu = p->cpu;
 	}
 	return 0;
 }

@@ -39,8 +39,11 @@ static struct diagnosis out;
 static void signal_add(struct fake *f, enum os_signal_kind kind, const char *subject, double value,
 		       double usual)
 {
-	os_signal_make(&f->signal[f->r.signal_count++], kind, subject, value, usual,
-		       f->r.step_ns * 1e-6);
+	struct os_signal *s = &f->signal[f->r.signal_count++];
+	const char *cpu = strstr(subject, "on CPU ");
+
+	os_signal_make(s, kind, subject, value, usual, f->r.step_ns * 1e-6);
+	s->cpu = cpu ? (uint32_t)atoi(cpu + 7) + 1 : 0;
 }
 
 /* As other parts add signals that the table may not have. */
@@ -1077,6 +1080,23 @@ static void rules_out_the_other_layers_with_figures(void **unused)
 	assert_non_null(strstr(out.summary, "rank 5"));
 }
 
+/* The name is the thread's own. */
+static void a_threads_name_redirects_no_remedy(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread a on CPU 9 on CPU 1", 180, 1);
+	w.sick.signal[w.sick.r.signal_count - 1].cpu = 2;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
+	assert_non_null(strstr(out.remedy, "CPU 1 "));
+	assert_null(strstr(out.remedy, "CPU 9"));
+	assert_non_null(strstr(out.summary, "interrupts run on CPU 1 in place of"));
+	assert_non_null(strstr(out.summary, "thread a on CPU 9"));
+}
+
 static void names_the_device_of_a_storm_in_the_remedy(void **unused)
 {
 	static struct world w;
@@ -1570,6 +1590,7 @@ int main(void)
 		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 		cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
+		cmocka_unit_test(a_threads_name_redirects_no_remedy),
 		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
 		cmocka_unit_test(names_who_to_stop_for_a_lock),
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),

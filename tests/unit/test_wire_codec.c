@@ -164,7 +164,7 @@ static void random_window(struct fixture *f, uint64_t *state)
 	for (uint32_t i = 0; i < w->signal_count; i++) {
 		os_signal_make(&f->signals[i], i % OS_SIGNAL_KINDS, "NET_RX from thread a on CPU 1",
 			       synth_random(state) % 1000, (double)i - 1, 100);
-		f->signals[i].reserved = 0;
+		f->signals[i].cpu = i;
 	}
 }
 
