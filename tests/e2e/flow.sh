@@ -44,7 +44,14 @@ flow() {
 		'{id,symptom,ranks,victims,first_step,last_step,flagged_steps,excess,self_excess}' | sed 's/^/# /'
 	ok "there is an incident" test "$(jq '.incidents | length' "$WORK/incidents.json")" -ge 1
 	ok "the worst one names rank $CULPRIT" is "$(jq -c '.incidents[0].ranks' "$WORK/incidents.json")" "[$CULPRIT]"
-	ok "it explains the excess" jq -e '.incidents[0].diagnosis.ledger.rows | length > 0' "$WORK/incidents.json"
+	# steps that nobody made up: what the steps took is in the accounts, all of it and nothing twice
+	ok "its ledger adds up within 2%" jq -e '.incidents[0].diagnosis.ledger |
+		def adds(rows; whole): (rows - whole | fabs) <= 0.02 * (whole | fabs) + 0.001;
+		(.rows | length > 0) and
+		adds(([.rows[].slow_ms] | add) + .other_slow_ms; .slow_ms) and
+		adds(([.rows[].reference_ms] | add) + .other_reference_ms; .reference_ms) and
+		adds(([.rows[].excess_ms] | add) + .other_excess_ms; .slow_ms - .reference_ms)' \
+		"$WORK/incidents.json"
 	id=$(jq -r '.incidents[0].id' "$WORK/incidents.json")
 	ok "its Perfetto trace is written" "$BIN/sysom" trace "$id" -o "$WORK/trace.perfetto"
 	ok "protoc reads the trace" bash -c "protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto \

@@ -336,7 +336,7 @@ def gappy(seed, folder, ranks, collectives, together, steps=30):
 
 
 def who_waits_is_not_slow():
-    for ranks, collectives, together, seeds in ((4, 404, 8, (1, 2, 4)), (2, 40, 20, range(1, 31))):
+    for ranks, collectives, together, seeds in ((4, 404, 8, range(1, 17)), (2, 40, 20, range(1, 31))):
         wrong = []
         for seed in seeds:
             with tempfile.TemporaryDirectory() as tmp:

@@ -41,7 +41,9 @@ struct run {
 	double late_ns;	       /* lateness of the slow ones instead */
 	double missing;	       /* chance of a value */
 	double skew;	       /* each step another member has so much more */
-	uint32_t weight, shift; /* shift: member i's values are given as those of i + shift */
+	uint32_t weight;
+	/* member i's values are given as those of i * stride + shift; stride 0: of i + shift */
+	uint32_t stride, shift;
 	enum peers_mode mode;
 	bool changes_only;
 	double uneven; /* member i's steps are longer by so much times i */
@@ -72,7 +74,7 @@ static void run(const struct run *r)
 		double common = 1 + 0.05 * gauss();
 
 		for (uint32_t i = 0; i < r->members && t < r->steps; i++) {
-			uint32_t at = (i + r->shift) % r->members;
+			uint32_t at = (i * (r->stride ? r->stride : 1) + r->shift) % r->members;
 			bool slow = on && (r->slow >> i & 1);
 			double v = STEP_NS * common * (1 + r->noise * gauss());
 
@@ -232,24 +234,22 @@ static void a_member_that_vanishes_is_no_fault_of_others(void **state)
 	free(memory);
 }
 
-static void the_order_of_members_changes_nothing(void **state)
+/* Flags of the run, and the same ones where the members stand in other places. */
+static void check_order(struct run *r)
 {
-	struct run r = { .members = 16, .steps = 300, .noise = 0.02, .slow = 0x44, .first = 90, .last = 140,
-			 .factor = 1.12 };
 	struct peers_flag before[FLAGS_MAX];
 	uint32_t n;
 
-	run(&r);
-	expect(&r, 3);
+	run(r);
 	n = flags;
 	memcpy(before, flag, sizeof(before));
-	for (r.shift = 1; r.shift < 16; r.shift += 5) {
-		run(&r);
+	for (r->stride = 1, r->shift = 3; r->stride < r->members; r->stride += 2, r->shift += 5) {
+		run(r);
 		assert_int_equal(flags, n);
 		for (uint32_t k = 0; k < n; k++) {
-			uint32_t j = 0;
+			uint32_t j = 0, at = (before[k].member * r->stride + r->shift) % r->members;
 
-			while (j < n && flag[j].member != (before[k].member + r.shift) % 16)
+			while (j < n && flag[j].member != at)
 				j++;
 			assert_true(j < n);
 			assert_int_equal(flag[j].first_step, before[k].first_step);
@@ -258,6 +258,44 @@ static void the_order_of_members_changes_nothing(void **state)
 			assert_true(flag[j].excess == before[k].excess);
 		}
 	}
+}
+
+static void the_order_of_members_changes_nothing(void **state)
+{
+	static const uint32_t members[] = { 5, 7, 11, 17 }; /* primes: each stride names all */
+	uint64_t first = seed;
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+		for (seed = first; seed < first + 5; seed++) {
+			struct run r = { .members = members[i], .steps = 300, .noise = 0.02,
+					 .slow = 1ull << seed * 7 % members[i], .first = 90, .last = 140,
+					 .factor = 1.12 };
+
+			if (members[i] > 10)
+				r.slow |= 1ull << seed * 3 % members[i];
+			run(&r);
+			expect(&r, 4);
+			check_order(&r);
+		}
+	seed = first;
+}
+
+static void a_healthy_member_more_accuses_nobody(void **state)
+{
+	uint64_t first = seed;
+
+	for (seed = first; seed < first + 60; seed++) {
+		struct run r = { .members = 4 + (uint32_t)(seed % 9), .steps = 300, .noise = 0.02,
+				 .slow = seed % 3 ? 1ull << seed % 4 : 0, .first = 90, .last = 140,
+				 .factor = 1.12 };
+
+		run(&r);
+		expect(&r, 4);
+		r.members++; /* the last one is never slow */
+		run(&r);
+		expect(&r, 4);
+	}
+	seed = first;
 }
 
 static void of_two_the_one_that_changed_is_told(void **state)
@@ -588,6 +626,7 @@ int main(void)
 		cmocka_unit_test(missing_values_are_borne),
 		cmocka_unit_test(a_member_that_vanishes_is_no_fault_of_others),
 		cmocka_unit_test(the_order_of_members_changes_nothing),
+		cmocka_unit_test(a_healthy_member_more_accuses_nobody),
 		cmocka_unit_test(of_two_the_one_that_changed_is_told),
 		cmocka_unit_test(a_flag_is_told_when_it_opens_and_when_it_ends),
 		cmocka_unit_test(groups_of_steps_count_as_their_steps),

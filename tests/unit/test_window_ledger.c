@@ -135,6 +135,11 @@ static void make(struct made *m, uint32_t thread)
 }
 
 /* Per step. */
+static struct stack_switch *last_switch(struct made *m)
+{
+	return &m->w.stacks.switches[m->w.stacks.switch_count - 1];
+}
+
 static double ms_of_what(const struct picture *p, enum ledger_kind kind, enum ledger_what what,
 			 const char *name)
 {
@@ -259,6 +264,32 @@ static void what_was_not_recorded_is_unobserved_and_disorder_harms_nobody(void *
 	picture_drop(p);
 }
 
+/* The process is killed at 250 ms, in a sleep that began 20 ms before; the sleep before it ends before it
+ * began: somebody set the clock, or lies. */
+static void a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on(void **state)
+{
+	struct stack_switch back = {.out_ns = 120 * MS,
+				    .in_ns = 110 * MS,
+				    .pid = MAIN,
+				    .tid = MAIN,
+				    .count = 1,
+				    .stack = STACK_SWITCH_NO_STACK,
+				    .state = STACK_SWITCH_INTERRUPTIBLE};
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	recorded(&m, MAIN, 0, 250 * MS);
+	assert_int_equal(stack_batch_switch(&m.w.stacks, &back), 0);
+	off(&m, MAIN, 230 * MS, 250 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, STACK_SWITCH_NO_STACK, 0);
+	last_switch(&m)->flags = STACK_SWITCH_OPEN;
+	p = picture_of(&m);
+	assert_true(ms_of(p, LEDGER_BLOCKED, "") == 20.0 / STEPS);
+	assert_true(ms_of(p, LEDGER_RUNNING, "") == (58 + 58 + 30.0) / STEPS);
+	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == (8 + 58.0) / STEPS);
+	picture_drop(p);
+}
+
 /* The second and third read are not walked: they are of the place where the thread slept before. */
 static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 {
@@ -307,11 +338,6 @@ static void folded_times_are_divided_by_their_states(void **state)
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 5 + 10 + 8);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
 	picture_drop(p);
-}
-
-static struct stack_switch *last_switch(struct made *m)
-{
-	return &m->w.stacks.switches[m->w.stacks.switch_count - 1];
 }
 
 /* 38 ms on the CPU, of which 18 ms are in slices in which only another thread was sampled. */
@@ -667,6 +693,7 @@ int main(void)
 	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
 	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
+	    cmocka_unit_test(a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
 	    cmocka_unit_test(the_nearest_samples_speak_where_a_slice_has_none),
