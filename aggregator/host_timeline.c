@@ -215,7 +215,8 @@ static struct account user_account(struct maker *m, const struct stack *st)
 static bool is_for_others(enum ledger_what what)
 {
 	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
-	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD || !what;
+	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD ||
+	       what == LEDGER_PROCESS || !what;
 }
 
 static struct account blocked_account(struct maker *m, const struct stack_switch *s)

@@ -513,6 +513,11 @@ static void special_waits_stand_before_general_ones(void **state)
 	    {{"folio_wait_bit", "filemap_fault", "do_user_addr_fault"}, LEDGER_FILE_FAULT},
 	    {{"io_schedule", "filemap_read", "vfs_read"}, LEDGER_FILE_READ},
 	    {{"schedule", "pipe_read", "vfs_read"}, LEDGER_PIPE_READ},
+	    {{"do_wait_intr_irq", "timerfd_read_iter", "vfs_read"}, LEDGER_SLEEP},
+	    {{"do_wait", "kernel_wait4", "__do_sys_wait4"}, LEDGER_CHILD},
+	    {{"wq_sleep.constprop.0", "do_mq_timedreceive", "do_syscall_64"}, LEDGER_PROCESS},
+	    {{"schedule", "__do_semtimedop", "do_semtimedop"}, LEDGER_LOCK},
+	    {{"fanotify_handle_event", "fsnotify", "do_dentry_open"}, LEDGER_PROCESS},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
