@@ -311,13 +311,13 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 
 	if (v->in->kind == FINDING_HANG) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
-		snprintf(c->because, sizeof(c->because), "%s code runs on in %.120s", v->its,
+		snprintf(c->because, sizeof(c->because), "%s code is still running in %.120s", v->its,
 			 r && *r->name ? r->name : "a function without a name");
 		return;
 	}
 	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
-		snprintf(c->because, sizeof(c->because), "%.120s takes %s per step longer %s",
+		snprintf(c->because, sizeof(c->because), "%.120s takes %s longer per step %s",
 			 *r->name ? r->name : "code without a name", diagnosis_text_ms(r->excess_ns, &ms),
 			 v->past ? "than in healthy steps" : v->than);
 		return;
@@ -328,7 +328,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			hot = &v->list[i];
 	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
 	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
-	snprintf(c->because, sizeof(c->because), "%s code runs for %s per step longer %s%s%.120s", v->its,
+	snprintf(c->because, sizeof(c->because), "%s code runs %s longer per step %s%s%.120s", v->its,
 		 diagnosis_text_ms(s->sum->excess_ns, &ms),
 		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "", subject);
 }
