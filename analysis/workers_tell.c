@@ -65,7 +65,7 @@ static void say_flag(const struct workers *w, struct finding *f, const struct wo
 	finding_say(f, LAYER_UNKNOWN, effect_ns(w, g),
 		    "%s %" PRId32 "%s %.2f%% (%.3f ms per step) above %s over steps %" PRIu64 " to %" PRIu64
 		    "; a window of %" PRIu32 " steps was sure, at %.1f times its threshold",
-		    who, name, g->flag.measure == PEERS_LATE ? " is late by" : ": own time",
+		    who, name, g->flag.measure == PEERS_LATE ? " is late by" : ": self time",
 		    100 * g->flag.excess, effect_ns(w, g) / 1e6,
 		    g->pair ? "its only peer, as it was before," : "its peers", g->flag.first_step,
 		    g->flag.last_step, g->flag.window, g->flag.score);

@@ -15,19 +15,20 @@
 #define ROW_SHARE_MIN	 0.02
 
 static const struct account {
-	const char *id, *text, *other; /* other: without a name, or more to say */
+	const char *id, *text, *joint; /* joint: before a name */
+	const char *other;	       /* without a name, or more to say */
 } accounts[] = {
-    {"compute", "kernel", "other kernels"},
-    {"copy", "copy", "other copies"},
-    {"collective", "collective", "other collectives"},
-    {"queued", "launched, not begun:", "launched, not begun by the GPU"},
-    {"running", "host runs", "host runs, not sampled"},
-    {"kernel", "host in kernel:", "host in the kernel"},
-    {"runnable", "host waits for a CPU, on which runs", "host waits for a CPU"},
-    {"blocked", "host blocked:", "host blocked"},
-    {"stolen", "host interrupted:", "host interrupted"},
-    {"stopped", "host stopped:", "host stopped"},
-    {"unobserved", "host: not observed", "host: not observed"},
+    {"compute", "kernel", " ", "other kernels"},
+    {"copy", "copy", " ", "other copies"},
+    {"collective", "collective", " ", "other collectives"},
+    {"queued", "queued on the GPU", ": ", "queued on the GPU"},
+    {"running", "host runs", " ", "host runs, not sampled"},
+    {"kernel", "host runs kernel code", " in ", "host runs kernel code"},
+    {"runnable", "host waits for a CPU", " taken by ", "host waits for a CPU"},
+    {"blocked", "host blocked", " in ", "host blocked"},
+    {"stolen", "host interrupted", " in ", "host interrupted"},
+    {"stopped", "host stopped", " in ", "host stopped"},
+    {"unobserved", "host: not observed", " in ", "host: not observed"},
 };
 
 static const char *what_text(const char *id)
@@ -98,7 +99,8 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 		kernel_text(name, kernel, sizeof(kernel));
 		name = kernel;
 	}
-	snprintf(text, sizeof(text), "%s %s%s%s", a->text, what, *what && *name ? " in " : "", name);
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s", a->text, *what ? " (" : "", what, *what ? ")" : "",
+		 *name ? a->joint : "", name);
 	return term_safe(text, columns);
 }
 
@@ -164,15 +166,16 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 	if (!incident_ledger_is_known(d))
 		return;
 	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
-		hang ? "ms" : "ms per step", hang ? "a step" : own ? "healthy" : "peers",
-		hang ? "hangs" : "slow", "excess", "share",
+		hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
+		hang ? "hang" : "slow", "excess", "share",
 		term_style(TERM_PLAIN));
 	print_rows(to, l, width, whole);
 	fputs(term_style(TERM_BOLD), to);
-	print_row(to, hang ? "what was seen" : "the whole step", width, step, whole);
+	print_row(to, "total", width, step, whole);
 	fputs(term_style(TERM_PLAIN), to);
 	if (hang) {
-		fprintf(to, "            %s(since its last step, and the mean of %s steps before)%s\n",
+		fprintf(to,
+			"            %s(hang: since its last step; usual: the mean of %s steps before)%s\n",
 			term_style(TERM_DIM), term_count(jsonget_number(l, "reference_steps")),
 			term_style(TERM_PLAIN));
 		return;
