@@ -284,18 +284,19 @@ static void divide(struct diagnosis_view *v, struct sum *sums, struct share *sha
 static void account_text(const struct diagnosis_view *v, const struct ledger_row *r, char *out,
 			 size_t bytes)
 {
-	const char *what = ledger_what_text(r->what);
 	struct diagnosis_number slow, usual;
-	size_t used = (size_t)snprintf(out, bytes, "%s%s%s%s%s%.110s: ", ledger_kind_name(r->kind),
-				       *what ? " (" : "", what, *what ? ")" : "", *r->name ? " " : "",
-				       r->name);
+	char name[111];
+	size_t used;
 
+	diagnosis_text_copy(name, sizeof(name), r->name);
+	ledger_account_text(r->kind, ledger_what_text(r->what), name, out, bytes);
+	used = strlen(out);
 	if (v->in->kind == FINDING_HANG)
-		snprintf(out + used, bytes - used, "%s since its last step, %s in a step before",
+		snprintf(out + used, bytes - used, ": %s since its last step, usually %s",
 			 diagnosis_text_ms(r->slow_ns, &slow),
 			 diagnosis_text_ms(r->reference_ns, &usual));
 	else
-		snprintf(out + used, bytes - used, "%s per step, %s %s",
+		snprintf(out + used, bytes - used, ": %s per step, %s %s",
 			 diagnosis_text_ms(r->slow_ns, &slow),
 			 diagnosis_text_ms(r->reference_ns, &usual),
 			 v->past ? "when healthy" : "on the peers");

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "analysis/ledger.h"
-#include "base/check.h"
 #include "base/jsonget.h"
 #include "cli/kernel_name.h"
 #include "cli/term.h"
@@ -14,21 +13,19 @@
 #define NAME_COLUMNS_MIN 24u
 #define ROW_SHARE_MIN	 0.02
 
-static const struct account {
-	const char *id, *text, *joint; /* joint: before a name */
-	const char *other;	       /* without a name, or more to say */
-} accounts[] = {
-    {"compute", "kernel", " ", "other kernels"},
-    {"copy", "copy", " ", "other copies"},
-    {"collective", "collective", " ", "other collectives"},
-    {"queued", "queued on the GPU", ": ", "queued on the GPU"},
-    {"running", "host runs", " ", "host runs, not sampled"},
-    {"kernel", "host runs kernel code", " in ", "host runs kernel code"},
-    {"runnable", "host waits for a CPU", " taken by ", "host waits for a CPU"},
-    {"blocked", "host blocked", " in ", "host blocked"},
-    {"stolen", "host interrupted", " in ", "host interrupted"},
-    {"stopped", "host stopped", " in ", "host stopped"},
-    {"unobserved", "host: not observed", " in ", "host: not observed"},
+/* Of a kind: accounts without a name, or more to say. */
+static const char *const others[LEDGER_KINDS] = {
+    [LEDGER_UNOBSERVED] = "host: not observed",
+    [LEDGER_COMPUTE] = "other kernels",
+    [LEDGER_COPY] = "other copies",
+    [LEDGER_COLLECTIVE] = "other collectives",
+    [LEDGER_QUEUED] = "queued on the GPU",
+    [LEDGER_RUNNING] = "host runs, not sampled",
+    [LEDGER_KERNEL_CODE] = "host runs kernel code",
+    [LEDGER_RUNNABLE] = "host waits for a CPU",
+    [LEDGER_BLOCKED] = "host blocked",
+    [LEDGER_STOLEN] = "host interrupted",
+    [LEDGER_STOPPED] = "host stopped",
 };
 
 static const char *what_text(const char *id)
@@ -85,22 +82,20 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 {
 	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
 		   *what = what_text(jsonget_text(row, "what"));
-	const struct account *a = NULL;
 	char text[700], kernel[600];
+	unsigned kind = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(accounts) && !a; i++)
-		if (!strcmp(id, accounts[i].id))
-			a = &accounts[i];
-	if (!a)
+	while (kind < LEDGER_KINDS && strcmp(id, ledger_kind_name((enum ledger_kind)kind)))
+		kind++;
+	if (kind == LEDGER_KINDS)
 		return term_safe(id, columns);
 	if (!*name && !*what)
-		return term_safe(a->other, columns);
-	if (!strcmp(id, "compute")) {
+		return term_safe(others[kind], columns);
+	if (kind == LEDGER_COMPUTE) {
 		kernel_text(name, kernel, sizeof(kernel));
 		name = kernel;
 	}
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s", a->text, *what ? " (" : "", what, *what ? ")" : "",
-		 *name ? a->joint : "", name);
+	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
 	return term_safe(text, columns);
 }
 
