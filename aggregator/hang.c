@@ -421,8 +421,8 @@ static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
 	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
 
 	finding_say_of(f, s->rank, LAYER_GPU, since,
-		       "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
-		       "its GPU was given before it has",
+		       "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all earlier "
+		       "work of its GPU has",
 		       s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
 }
 

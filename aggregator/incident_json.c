@@ -149,9 +149,9 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	json_t *out = json_array();
 
 	if (!j->reason && !j->finding)
-		say(out, "no rank has lost time of its own: the cause is outside of what was seen");
+		say(out, "no rank lost self time: the cause is outside of what was observed");
 	else if (!j->culprits && j->reason)
-		say(out, "all ranks stopped at the same collective: nothing tells who stopped first");
+		say(out, "all ranks stopped at the same collective: not known which one stopped first");
 	else if (j->reason && j->lead && !j->lead->calm)
 		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -164,7 +164,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 			    (unsigned long long)m->lost, m->lost_cause);
 	}
 	if (i->ranks_dropped)
-		say(out, "windows of further ranks are not summed up");
+		say(out, "windows of further ranks are left out");
 	if (i->pictures_dropped)
 		say(out, "kernels and stacks of %llu windows are not compared: there was no room for more",
 		    (unsigned long long)i->pictures_dropped);

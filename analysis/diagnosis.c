@@ -346,7 +346,7 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
 	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.told)
 		rule_out(out, LAYER_CPU,
-			 "no function explains it: no share of the launching threads' CPU time "
+			 "no function explains it: no share of the launch threads' CPU time "
 			 "grew by more than %.1f points%s%.90s",
 			 100 * v->function_delta, v->function_name[0] ? "; that is of " : "",
 			 v->function_name);
@@ -374,11 +374,11 @@ static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 		snprintf(theirs, sizeof(theirs), ", those of its peers %.0f", peers);
 	if (wait && wait->value >= 0)
 		rule_out(out, LAYER_OS,
-			 "no signal of the operating system explains it; its threads waited %.0f "
+			 "no OS signal explains it; its threads waited %.0f "
 			 "ms/s%s for a CPU%s",
 			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)), theirs);
 	else
-		rule_out(out, LAYER_OS, "no signal of the operating system explains it");
+		rule_out(out, LAYER_OS, "no OS signal explains it");
 }
 
 static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *out)
@@ -398,19 +398,19 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 
 	if (v->storage_ns >= 0 && v->storage_ns < READS_TOLD_NS) {
 		rule_out(out, LAYER_STORAGE,
-			 "its launching threads are blocked in reads for no longer %s, "
+			 "its launch threads are blocked in reads for no longer %s, "
 			 "within 0.01 ms per step",
 			 v->than);
 		return;
 	}
 	if (v->storage_ns >= 0) {
 		rule_out(out, LAYER_STORAGE,
-			 "its launching threads are blocked in reads for %s per step more %s",
+			 "its launch threads are blocked in reads for %s more per step %s",
 			 diagnosis_text_ms(v->storage_ns, &a), v->than);
 		return;
 	}
 	if (wait)
-		rule_out(out, LAYER_STORAGE, "its threads slept %.1f ms/s%s in wait for storage",
+		rule_out(out, LAYER_STORAGE, "its threads waited %.1f ms/s%s for storage",
 			 wait->value, os_signal_usual_text(wait, a.text, sizeof(a.text)));
 }
 
@@ -640,8 +640,8 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 
 	if (is_within_noise(v) && !is_given(v->in->known))
 		diagnosis_missing(out,
-				  "a difference: in this stretch rank %d is slower by no more "
-				  "than its peers differ",
+				  "a clear difference: in these steps rank %d is slower by no "
+				  "more than its peers differ among themselves",
 				  v->who->rank);
 	if (s && (!is_given(v->in->known) || says_why(v, s))) {
 		lead = s->lead;
@@ -676,7 +676,7 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 					   : "windows of healthy peers, to compare with");
 	if (in->kind == FINDING_HANG && !is_given(in->known))
 		diagnosis_missing(out, "who has not entered which collective: known once the others have "
-				       "waited for long enough");
+				       "waited long enough");
 	if (in->suspect_count && !in->suspect[0].steps)
 		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
 }

@@ -669,8 +669,8 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 			 v->past ? "before" : "on the peers");
 		slow_gpu(v, v->compute_ns, false, how);
 		diagnosis_missing(v->out,
-				  "kernels by name of rank %d or of its peers: whether one of them "
-				  "or the whole GPU is slow is not known",
+				  "kernels by name of rank %d or of its peers: one slow kernel and "
+				  "a slow GPU look alike",
 				  v->who->rank);
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Profiles against their base, in time per step and not in shares alone: when everything on the
- * host takes longer (a stolen CPU), no share changes. Only the launching threads' time holds the
+ * host takes longer (a stolen CPU), no share changes. Only the launch threads' time holds the
  * GPU up, so where it is told apart it decides; a storage client's threads are the exception. A
  * function's time has its callees', so of one kind of cause the largest counts and never the sum.
  */
@@ -212,8 +212,8 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 			continue;
 		c = blame(v, of_kernel[i], ns, 0.85, f->name); /* it does not say who it was */
 		snprintf(c->text, sizeof(c->text),
-			 "%s in the kernel's %.80s for %s per step more %s",
-			 off ? "its launching threads are blocked" : "its threads' time goes",
+			 "%s kernel function %.80s for %s more per step %s",
+			 off ? "its launch threads are blocked in" : "its threads run",
 			 f->name, diagnosis_text_ms(ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
 			 finding_cause_title(of_kernel[i]), f->name, diagnosis_text_ms(ns, &ms));
@@ -235,14 +235,14 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 		return;
 	c = blame(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
 	snprintf(c->text, sizeof(c->text),
-		 "its launching threads wait for the GIL %s per step longer %s%s%.110s",
+		 "its launch threads wait for the GIL %s longer per step %s%s%.110s",
 		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
 		 holder ? holder : "");
-	snprintf(c->because, sizeof(c->because), "%s launching threads wait for the GIL%s%.130s",
+	snprintf(c->because, sizeof(c->because), "%s launch threads wait for the GIL%s%.130s",
 		 v->its, holder ? ", held by " : "", holder ? holder : "");
 }
 
-/* The launching threads blocked in reads, or waiting for data that somebody else fetches. */
+/* The launch threads blocked in reads, or waiting for data that somebody else fetches. */
 static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool compared)
 {
 	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
@@ -257,17 +257,17 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 	if (limit->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
 		snprintf(c->text, sizeof(c->text),
-			 "launching threads are held by an I/O limit in %.80s: +%s per step",
+			 "an I/O limit throttles its launch threads in %.80s: +%s per step",
 			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
-		snprintf(c->because, sizeof(c->because), "%s reads are held by an I/O limit", v->its);
+		snprintf(c->because, sizeof(c->because), "an I/O limit throttles %s reads", v->its);
 	}
 	if (disk->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launching threads are blocked in %.80s for %s per step more %s",
+			 "its launch threads are blocked in %.80s for %s more per step %s",
 			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because),
-			 "%s launching threads are blocked in reads (%.80s)", v->its,
+			 "%s launch threads are blocked in reads (%.80s)", v->its,
 			 disk->off->name);
 	}
 	if (wait > 0) {
@@ -276,10 +276,10 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 
 		c = blame(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launching threads spend %s per step more in %.110s %s",
+			 "its launch threads spend %s more per step in %.110s %s",
 			 diagnosis_text_ms(wait, &ms), f->name, v->than);
 		snprintf(c->because, sizeof(c->because),
-			 "%s launching threads wait for the data loader (%.110s)", v->its, f->name);
+			 "%s launch threads wait for the data loader (%.110s)", v->its, f->name);
 	}
 	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
 	 * explained */
@@ -364,7 +364,7 @@ static bool grew_around_a_lock(const struct diagnosis_view *v, const struct base
 	return false;
 }
 
-/* What a function in another thread computes costs the launching threads nothing but their wait for the
+/* What a function in another thread computes costs the launch threads nothing but their wait for the
  * GIL that it holds. */
 static bool holds_the_gil(const struct diagnosis_view *v, const char *name)
 {
@@ -399,14 +399,14 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text),
-			 "logging (%.100s) takes %s of CPU per step more %s", name,
+			 "logging (%.100s) takes %s more CPU per step %s", name,
 			 diagnosis_text_ms(logging->on_ns, &mine), v->than);
 	else
 		snprintf(c->text, sizeof(c->text),
 			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
 			 name, diagnosis_text_ms(g->mine_ns, &mine), diagnosis_text_ms(g->base_ns, &base),
 			 where, whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
-	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s per step longer %s",
+	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s longer per step %s",
 		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &mine), v->than);
 }
 
@@ -484,7 +484,7 @@ static void usual_of(const struct diagnosis_group *g, const struct diagnosis_fun
 	}
 }
 
-/* grown_ns: how much longer it takes the launching threads, if all else takes as long as in the
+/* grown_ns: how much longer it takes the launch threads, if all else takes as long as in the
  * group; delta: above the line. False: it is not above it. */
 static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis_function *f,
 			  bool launch_only, struct diagnosis_usual *u, struct growth *g)
@@ -568,7 +568,7 @@ static void above_line(struct diagnosis_view *v)
 
 /* ---- blocked, by something that no rule knows ---- */
 
-/* For how much longer the launching threads are blocked in it; 0 for what says nothing. */
+/* For how much longer the launch threads are blocked in it; 0 for what says nothing. */
 static double blocked_more(const struct diagnosis_view *v, const struct bases *b,
 			   const struct diagnosis_function *f)
 {
@@ -589,7 +589,7 @@ static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis
 	return f->off_ns < than->off_ns;
 }
 
-/* The function whose callees block the launching threads for longer than elsewhere: of those that hold
+/* The function whose callees block the launch threads for longer than elsewhere: of those that hold
  * most of it the one that holds least else, Python before native code. NULL: it explains less than half
  * of the gap. */
 static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v, const struct bases *b,
@@ -628,14 +628,14 @@ static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_
 		 diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on the peers");
 	if (!f) {
 		snprintf(c->because, sizeof(c->because),
-			 "%s; what holds the host up was not seen",
+			 "%s; what delays the host was not seen",
 			 finding_cause_title(CAUSE_CPU_HOST_GAP));
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
 	/* peers that wait elsewhere meanwhile make the difference larger than what it costs */
 	snprintf(c->because, sizeof(c->because),
-		 "%s launching threads are blocked in %.110s for %s per step more %s", v->its, f->name,
+		 "%s launch threads are blocked in %.110s for %s more per step %s", v->its, f->name,
 		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);
 }
 

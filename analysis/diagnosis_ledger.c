@@ -284,18 +284,19 @@ static void divide(struct diagnosis_view *v, struct sum *sums, struct share *sha
 static void account_text(const struct diagnosis_view *v, const struct ledger_row *r, char *out,
 			 size_t bytes)
 {
-	const char *what = ledger_what_text(r->what);
 	struct diagnosis_number slow, usual;
-	size_t used = (size_t)snprintf(out, bytes, "%s%s%s%s%s%.110s: ", ledger_kind_name(r->kind),
-				       *what ? " (" : "", what, *what ? ")" : "", *r->name ? " " : "",
-				       r->name);
+	char name[111];
+	size_t used;
 
+	diagnosis_text_copy(name, sizeof(name), r->name);
+	ledger_account_text(r->kind, ledger_what_text(r->what), name, out, bytes);
+	used = strlen(out);
 	if (v->in->kind == FINDING_HANG)
-		snprintf(out + used, bytes - used, "%s since its last step, %s in a step before",
+		snprintf(out + used, bytes - used, ": %s since its last step, usually %s",
 			 diagnosis_text_ms(r->slow_ns, &slow),
 			 diagnosis_text_ms(r->reference_ns, &usual));
 	else
-		snprintf(out + used, bytes - used, "%s per step, %s %s",
+		snprintf(out + used, bytes - used, ": %s per step, %s %s",
 			 diagnosis_text_ms(r->slow_ns, &slow),
 			 diagnosis_text_ms(r->reference_ns, &usual),
 			 v->past ? "when healthy" : "on the peers");
@@ -311,13 +312,13 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 
 	if (v->in->kind == FINDING_HANG) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
-		snprintf(c->because, sizeof(c->because), "%s code runs on in %.120s", v->its,
+		snprintf(c->because, sizeof(c->because), "%s code is still running in %.120s", v->its,
 			 r && *r->name ? r->name : "a function without a name");
 		return;
 	}
 	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
-		snprintf(c->because, sizeof(c->because), "%.120s takes %s per step longer %s",
+		snprintf(c->because, sizeof(c->because), "%.120s takes %s longer per step %s",
 			 *r->name ? r->name : "code without a name", diagnosis_text_ms(r->excess_ns, &ms),
 			 v->past ? "than in healthy steps" : v->than);
 		return;
@@ -328,7 +329,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			hot = &v->list[i];
 	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
 	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
-	snprintf(c->because, sizeof(c->because), "%s code runs for %s per step longer %s%s%.120s", v->its,
+	snprintf(c->because, sizeof(c->because), "%s code runs %s longer per step %s%s%.120s", v->its,
 		 diagnosis_text_ms(s->sum->excess_ns, &ms),
 		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "", subject);
 }

@@ -280,7 +280,7 @@ static void run_queue(struct diagnosis_view *v)
 			 "soft interrupts (%.90s) run in place of %s", by->subject, words);
 	else
 		snprintf(c->because, sizeof(c->because), "%s %s for a CPU%s%.90s", words,
-			 v->many ? "wait" : "waits", by ? " on which runs " : "", by ? by->subject : "");
+			 v->many ? "wait" : "waits", by ? " taken by " : "", by ? by->subject : "");
 	if (by) {
 		char text[160];
 		size_t used = strlen(c->text);
@@ -311,8 +311,7 @@ static void hypervisor(struct diagnosis_view *v)
 	met = v->who->steps < thresholds.count.many && taken >= v->host_ns;
 	c = put(v, CAUSE_OS_STEAL, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
 	snprintf(c->because, sizeof(c->because),
-		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a "
-		 "second",
+		 "the hypervisor takes each of the machine's CPUs away for %.0f ms a second",
 		 s->value);
 }
 
@@ -326,7 +325,7 @@ static void cpu_limit(struct diagnosis_view *v)
 	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
 		1, s);
 	snprintf(c->because, sizeof(c->because),
-		 "%s threads are stopped by the CPU limit of the cgroup for %.0f ms a second", v->its,
+		 "the CPU limit of the cgroup throttles %s threads for %.0f ms a second", v->its,
 		 s->value);
 }
 
@@ -454,7 +453,7 @@ static void storage(struct diagnosis_view *v)
 		char text[160];
 
 		os_signal_text(limit, text, sizeof(text));
-		snprintf(c->because, sizeof(c->because), "%s reads are held: %s", v->its, text);
+		snprintf(c->because, sizeof(c->because), "%s reads are throttled: %s", v->its, text);
 	} else if (held)
 		snprintf(c->because, sizeof(c->because),
 			 "%s reads wait %.0f ms a second before they reach a disk that answers in "
@@ -463,7 +462,7 @@ static void storage(struct diagnosis_view *v)
 	else
 		snprintf(c->because, sizeof(c->because),
 			 "%s threads wait %.0f ms a second for storage%s%.90s", v->its, t.extra,
-			 disk ? ": slow are " : "", disk ? disk->subject : "");
+			 disk ? "; slow: " : "", disk ? disk->subject : "");
 	if (own || disk) {
 		const struct os_signal *s = disk ? disk : own;
 		char text[160];
@@ -531,7 +530,7 @@ static void network(struct diagnosis_view *v)
 	if (again) {
 		c = put(v, CAUSE_NET_RETRANSMITS, extra, 1, again);
 		snprintf(c->because, sizeof(c->because),
-			 "TCP of rank %d sends %.0f segments a second again, %.110s", (int)rank,
+			 "rank %d retransmits %.0f TCP segments a second, %.110s", (int)rank,
 			 again->value, again->subject);
 		c->is_counted = true;
 	}
@@ -548,17 +547,17 @@ static void network(struct diagnosis_view *v)
 		return;
 	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, spread >= 0 ? 0.9 : 0.6);
 	snprintf(
-	    c->text, sizeof(c->text), "communication that nothing hides takes %s per step, %s %s%s",
+	    c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s%s",
 	    diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
 	    diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), v->past ? "before" : "on the peers",
-	    spread >= 0 ? "; everybody entered in time" : "");
-	snprintf(c->because, sizeof(c->because), "transfers take %s per step longer%s",
+	    spread >= 0 ? "; all ranks entered in time" : "");
+	snprintf(c->because, sizeof(c->because), "transfers take %s longer per step%s",
 		 diagnosis_text_ms(extra, &a),
-		 spread >= 0 ? " although everybody entered in time" : "");
+		 spread >= 0 ? " although all ranks entered in time" : "");
 	if (spread < 0)
 		diagnosis_missing(
-		    v->out, "who entered the collectives when: whether transfers are slow or a "
-			    "rank is late is not known");
+		    v->out, "when each rank entered the collectives: slow transfers and a late "
+			    "rank look alike");
 }
 
 void diagnosis_os_look(struct diagnosis_view *v)

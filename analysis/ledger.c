@@ -4,6 +4,7 @@
  * with. */
 #include "analysis/ledger.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,23 +12,31 @@
 #include "base/order.h"
 #include "base/sorted.h"
 
-static const char *const kind_names[LEDGER_KINDS] = {
-    [LEDGER_UNOBSERVED] = "unobserved",
-    [LEDGER_COMPUTE] = "compute",
-    [LEDGER_COPY] = "copy",
-    [LEDGER_COLLECTIVE] = "collective",
-    [LEDGER_QUEUED] = "queued",
-    [LEDGER_RUNNING] = "running",
-    [LEDGER_KERNEL_CODE] = "kernel",
-    [LEDGER_RUNNABLE] = "runnable",
-    [LEDGER_BLOCKED] = "blocked",
-    [LEDGER_STOLEN] = "stolen",
-    [LEDGER_STOPPED] = "stopped",
+static const struct {
+	const char *name, *text, *joint; /* joint: before a name */
+} kinds[LEDGER_KINDS] = {
+    [LEDGER_UNOBSERVED] = {"unobserved", "host: not observed", " in "},
+    [LEDGER_COMPUTE] = {"compute", "kernel", " "},
+    [LEDGER_COPY] = {"copy", "copy", " "},
+    [LEDGER_COLLECTIVE] = {"collective", "collective", " "},
+    [LEDGER_QUEUED] = {"queued", "queued on the GPU", ": "},
+    [LEDGER_RUNNING] = {"running", "host runs", " "},
+    [LEDGER_KERNEL_CODE] = {"kernel", "host runs kernel code", " in "},
+    [LEDGER_RUNNABLE] = {"runnable", "host waits for a CPU", " taken by "},
+    [LEDGER_BLOCKED] = {"blocked", "host blocked", " in "},
+    [LEDGER_STOLEN] = {"stolen", "host interrupted", " in "},
+    [LEDGER_STOPPED] = {"stopped", "host stopped", " in "},
 };
 
 const char *ledger_kind_name(enum ledger_kind kind)
 {
-	return kind < LEDGER_KINDS ? kind_names[kind] : "unknown";
+	return kind < LEDGER_KINDS ? kinds[kind].name : "unknown";
+}
+
+void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out, size_t bytes)
+{
+	snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what, *what ? ")" : "",
+		 *name ? kinds[kind].joint : "", name);
 }
 
 static const struct {

@@ -58,6 +58,9 @@ enum ledger_what {
 };
 const char *ledger_what_id(enum ledger_what what);   /* "file-read"; "" for NONE */
 const char *ledger_what_text(enum ledger_what what); /* "file read"; "" for NONE */
+/* "host blocked (file read) in load (train.py)". what: its text, or "". */
+void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
+			 size_t bytes);
 
 #define LEDGER_ACCOUNTS_MAX 512u
 #define LEDGER_NAME_BYTES   256u

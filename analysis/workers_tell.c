@@ -64,8 +64,8 @@ static void say_flag(const struct workers *w, struct finding *f, const struct wo
 
 	finding_say(f, LAYER_UNKNOWN, effect_ns(w, g),
 		    "%s %" PRId32 "%s %.2f%% (%.3f ms per step) above %s over steps %" PRIu64 " to %" PRIu64
-		    "; a window of %" PRIu32 " steps was sure, at %.1f times its threshold",
-		    who, name, g->flag.measure == PEERS_LATE ? " is late by" : ": own time",
+		    "; detected over %" PRIu32 " steps, at %.1f times the threshold",
+		    who, name, g->flag.measure == PEERS_LATE ? " is late by" : ": self time",
 		    100 * g->flag.excess, effect_ns(w, g) / 1e6,
 		    g->pair ? "its only peer, as it was before," : "its peers", g->flag.first_step,
 		    g->flag.last_step, g->flag.window, g->flag.score);
@@ -123,8 +123,8 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 	}
 	if (worst->replica)
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "all stages of the replica take longer together: its input, or what its "
-			    "ranks share, not one of them");
+			    "all stages of the replica take longer together: look at its input or at "
+			    "what its ranks share");
 	tell(context, &out);
 }
 

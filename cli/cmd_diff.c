@@ -103,7 +103,7 @@ static const char *only_in(const struct run_diff *d, const struct kernel_diff_ro
 	if (k->main[0] && k->main[1])
 		return "";
 	if (k->time_ns[has] <= d->kernels_from_ns[!has])
-		return has ? "told of B only: " : "told of A only: ";
+		return has ? "listed in B only: " : "listed in A only: ";
 	return has ? "only in B: " : "only in A: ";
 }
 

@@ -44,7 +44,7 @@ int cmd_incidents_list(const struct options *o)
 		if (!shown)
 			puts("no incidents");
 		if (shown < count)
-			printf("%zu hiccup%s of a few single steps not shown (--all)\n", count - shown,
+			printf("%zu transient%s of a few slow steps not shown (--all)\n", count - shown,
 			       count - shown == 1 ? "" : "s");
 		count = shown;
 	}

@@ -583,7 +583,7 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 		*r->a->out.path == '-' ? "standard output" : r->a->out.path,
 		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
 	if (sees_blocked(r))
-		fprintf(to, ", %s blockings (%s)", term_count((double)n->off_count),
+		fprintf(to, ", %s blocking waits (%s)", term_count((double)n->off_count),
 			term_span((double)n->off_ns * 1e-9));
 	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
 		term_count((double)n->frames), term_count((double)n->truncated),
@@ -683,7 +683,7 @@ static int write_profile(struct recording *r)
 	else
 		snprintf(title, sizeof(title), "whole node");
 	if (sees_blocked(r))
-		snprintf(blockings, sizeof(blockings), " %s blockings,",
+		snprintf(blockings, sizeof(blockings), " %s blocking waits,",
 			 term_count((double)n.off_count));
 	snprintf(
 	    note, sizeof(note),

@@ -131,8 +131,8 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 		hiccups++;
 	}
 	if (!*id && hiccups)
-		fprintf(stderr, "sysom: no incidents but %zu hiccup%s (sysom incidents --all)\n", hiccups,
-			hiccups == 1 ? "" : "s");
+		fprintf(stderr, "sysom: no incidents but %zu transient%s (sysom incidents --all)\n",
+			hiccups, hiccups == 1 ? "" : "s");
 	else if (!*id)
 		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
 			o->job ? term_safe(o->job, 60) : "");

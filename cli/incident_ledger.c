@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "analysis/ledger.h"
-#include "base/check.h"
 #include "base/jsonget.h"
 #include "cli/kernel_name.h"
 #include "cli/term.h"
@@ -14,20 +13,19 @@
 #define NAME_COLUMNS_MIN 24u
 #define ROW_SHARE_MIN	 0.02
 
-static const struct account {
-	const char *id, *text, *other; /* other: without a name, or more to say */
-} accounts[] = {
-    {"compute", "kernel", "other kernels"},
-    {"copy", "copy", "other copies"},
-    {"collective", "collective", "other collectives"},
-    {"queued", "launched, not begun:", "launched, not begun by the GPU"},
-    {"running", "host runs", "host runs, not sampled"},
-    {"kernel", "host in kernel:", "host in the kernel"},
-    {"runnable", "host waits for a CPU, on which runs", "host waits for a CPU"},
-    {"blocked", "host blocked:", "host blocked"},
-    {"stolen", "host interrupted:", "host interrupted"},
-    {"stopped", "host stopped:", "host stopped"},
-    {"unobserved", "host: not observed", "host: not observed"},
+/* Of a kind: accounts without a name, or more to say. */
+static const char *const others[LEDGER_KINDS] = {
+    [LEDGER_UNOBSERVED] = "host: not observed",
+    [LEDGER_COMPUTE] = "other kernels",
+    [LEDGER_COPY] = "other copies",
+    [LEDGER_COLLECTIVE] = "other collectives",
+    [LEDGER_QUEUED] = "queued on the GPU",
+    [LEDGER_RUNNING] = "host runs, not sampled",
+    [LEDGER_KERNEL_CODE] = "host runs kernel code",
+    [LEDGER_RUNNABLE] = "host waits for a CPU",
+    [LEDGER_BLOCKED] = "host blocked",
+    [LEDGER_STOLEN] = "host interrupted",
+    [LEDGER_STOPPED] = "host stopped",
 };
 
 static const char *what_text(const char *id)
@@ -84,21 +82,20 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 {
 	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
 		   *what = what_text(jsonget_text(row, "what"));
-	const struct account *a = NULL;
 	char text[700], kernel[600];
+	unsigned kind = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(accounts) && !a; i++)
-		if (!strcmp(id, accounts[i].id))
-			a = &accounts[i];
-	if (!a)
+	while (kind < LEDGER_KINDS && strcmp(id, ledger_kind_name((enum ledger_kind)kind)))
+		kind++;
+	if (kind == LEDGER_KINDS)
 		return term_safe(id, columns);
 	if (!*name && !*what)
-		return term_safe(a->other, columns);
-	if (!strcmp(id, "compute")) {
+		return term_safe(others[kind], columns);
+	if (kind == LEDGER_COMPUTE) {
 		kernel_text(name, kernel, sizeof(kernel));
 		name = kernel;
 	}
-	snprintf(text, sizeof(text), "%s %s%s%s", a->text, what, *what && *name ? " in " : "", name);
+	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
 	return term_safe(text, columns);
 }
 
@@ -164,15 +161,16 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 	if (!incident_ledger_is_known(d))
 		return;
 	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
-		hang ? "ms" : "ms per step", hang ? "a step" : own ? "healthy" : "peers",
-		hang ? "hangs" : "slow", "excess", "share",
+		hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
+		hang ? "hang" : "slow", "excess", "share",
 		term_style(TERM_PLAIN));
 	print_rows(to, l, width, whole);
 	fputs(term_style(TERM_BOLD), to);
-	print_row(to, hang ? "what was seen" : "the whole step", width, step, whole);
+	print_row(to, "total", width, step, whole);
 	fputs(term_style(TERM_PLAIN), to);
 	if (hang) {
-		fprintf(to, "            %s(since its last step, and the mean of %s steps before)%s\n",
+		fprintf(to,
+			"            %s(hang: since its last step; usual: the mean of %s steps before)%s\n",
 			term_style(TERM_DIM), term_count(jsonget_number(l, "reference_steps")),
 			term_style(TERM_PLAIN));
 		return;

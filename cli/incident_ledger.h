@@ -13,7 +13,7 @@
 bool incident_ledger_is_known(const json_t *diagnosis);
 /* Prints nothing where it did not. */
 void incident_ledger_print(FILE *to, const json_t *diagnosis, bool hang, unsigned columns);
-/* "GPU kernel gemm (grid 128, block 256)": an account as a person reads it. Static; harmless. */
+/* "kernel gemm <<<128, 256>>>": an account as a person reads it. Static; harmless. */
 const char *incident_ledger_account(const json_t *row, unsigned columns);
 
 #endif

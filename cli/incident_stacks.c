@@ -105,7 +105,7 @@ bool incident_stacks_gil(const struct profile_summary *s, char *out, size_t byte
 
 	if (!g->wait_tid || share(g->wait_ns, g->thread_ns) < GIL_SHARE_MIN)
 		return false;
-	n = snprintf(out, bytes, "GIL: thread '%s'%s waits %s of its time for it",
+	n = snprintf(out, bytes, "GIL: thread '%s'%s waits for it %s of its time",
 		     term_safe(g->wait_comm, 16),
 		     g->wait_tid == s->main_pid ? " (the main one)" : "",
 		     term_percent(share(g->wait_ns, g->thread_ns)));
@@ -146,7 +146,7 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 			break;
 		if (!i)
 			fprintf(to, "            %s%7s %8s  %s%s\n", term_style(TERM_DIM), "time",
-				"times", "the main thread blocked in, and waits for disks",
+				"times", "where the main thread waited, and waits for disks",
 				term_style(TERM_PLAIN));
 		describe(text, sizeof(text), b->where, b->file, b->line, "");
 		fprintf(to, "            %7s %8s  %s%s%s%s\n", term_span((double)b->ns * 1e-9),
@@ -172,7 +172,7 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 		term_count((double)s->on_count));
 	/* a thread that waits is in every drain: without one, blocked time was not sampled (copy mode) */
 	if (s->off_count)
-		fprintf(to, "%s blockings\n", term_count((double)s->off_count));
+		fprintf(to, "%s blocking waits\n", term_count((double)s->off_count));
 	else
 		fputs("no blocked time recorded\n", to);
 	if (s->on_count && s->on_count < PROFILE_SAMPLES_MIN)
@@ -180,12 +180,12 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 			term_style(TERM_YELLOW), term_style(TERM_PLAIN));
 	if (whole && !s->off_count)
 		fprintf(to,
-			"            its main thread: %s on the CPU, %s ready to run, blocked or asleep\n",
+			"            its main thread: %s on the CPU, %s in a run queue or blocked\n",
 			term_percent(share(s->main_on_ns, whole)), term_percent(share(ready, whole)));
 	else if (whole)
 		fprintf(to,
 			"            its main thread: %s on the CPU, %s blocked,\n"
-			"            %s ready to run or asleep below the threshold\n",
+			"            %s in a run queue or in sleeps too short to record\n",
 			term_percent(share(s->main_on_ns, whole)),
 			term_percent(share(s->main_off_ns, whole)),
 			term_percent(share(ready, whole)));

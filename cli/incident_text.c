@@ -77,16 +77,16 @@ const char *incident_text_title(const json_t *in)
 	bool many = json_array_size(ranks) != 1;
 	const char *symptom = jsonget_text(in, "symptom"), *what;
 	double flagged = jsonget_number(in, "flagged_steps");
-	char hesitated[64];
+	char brief[64];
 
-	snprintf(hesitated, sizeof(hesitated), "hesitated for %s step%s",
+	snprintf(brief, sizeof(brief), "%s slow for %s step%s", json_array_size(ranks) > 1 ? "were" : "was",
 		 flagged > 0 ? term_count(flagged) : "a", flagged > 1 ? "s" : "");
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, as is the whole job";
 	else if (strcmp(symptom, "hiccup") == 0)
-		what = hesitated;
+		what = brief;
 	else if (strcmp(symptom, "stall") == 0)
-		what = many ? "stand still" : "stands still";
+		what = many ? "hang" : "hangs";
 	else if (strcmp(symptom, "drift") == 0)
 		what = many ? "have become slower for good" : "has become slower for good";
 	else
@@ -94,8 +94,8 @@ const char *incident_text_title(const json_t *in)
 	if (!json_array_size(ranks))
 		snprintf(out, sizeof(out), "the job %s",
 			 strcmp(symptom, "hiccup") == 0 ? what :
-			 strcmp(symptom, "stall") == 0	? "stands still" :
-							  "is slow, no rank is to blame");
+			 strcmp(symptom, "stall") == 0	? "hangs" :
+							  "is slow; no rank is to blame");
 	else
 		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "", incident_text_ranks(ranks),
 			 what);
@@ -150,7 +150,7 @@ static void print_how_slow(FILE *to, const json_t *in)
 	fprintf(to, "            observed %9s  %s%s%s\n", term_ms(latency), term_style(TERM_RED),
 		term_bar(latency / most, BAR_COLUMNS), term_style(TERM_PLAIN));
 	if (json_is_number(json_object_get(in, "self_excess")))
-		fprintf(to, "            own time %9s  (without waiting in collectives)\n",
+		fprintf(to, "            self time %8s  (without waiting in collectives)\n",
 			term_excess(jsonget_number(in, "self_excess")));
 }
 
@@ -216,7 +216,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	print_signals(to, in);
 	fputc('\n', to);
 	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
-		fprintf(to, "  victims   %s %s: %s only since %s for the %s\n",
+		fprintf(to, "  victims   %s %s: %s only because %s for the %s\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
 			hang ? "hanging" : "slow",
 			json_array_size(victims) == 1 ? "it waits" : "they wait",

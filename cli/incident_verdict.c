@@ -104,8 +104,8 @@ static void print_cause(FILE *to, const json_t *d, unsigned columns)
 	snprintf(text, sizeof(text), "%s: %s (%s)", term_safe(jsonget_text(d, "layer"), 12),
 		 term_safe(jsonget_text(d, "title"), 120), term_safe(jsonget_text(d, "cause"), 40));
 	term_wrap(to, LABEL_COLUMNS, "layer", text, columns);
-	fprintf(to, "  %-10s%s%s%s %s\n", "certainty", term_style(TERM_GREEN),
-		term_bar(confidence, CONFIDENCE_BAR), term_style(TERM_PLAIN), term_percent(confidence));
+	fprintf(to, "  confidence %s %s%s%s\n", term_percent(confidence), term_style(TERM_GREEN),
+		term_bar(confidence, CONFIDENCE_BAR), term_style(TERM_PLAIN));
 }
 
 static void print_one(FILE *to, const json_t *d, bool open, bool hang, unsigned columns)
@@ -113,7 +113,7 @@ static void print_one(FILE *to, const json_t *d, bool open, bool hang, unsigned 
 	bool empty = incident_verdict_is_empty(d);
 
 	if (empty) {
-		term_wrap(to, LABEL_COLUMNS, "verdict", "none: nothing that was seen shows the cause",
+		term_wrap(to, LABEL_COLUMNS, "verdict", "none: no evidence shows the cause",
 			  columns);
 	} else if (*jsonget_text(d, "summary")) {
 		fputs(term_style(TERM_BOLD), to);

@@ -73,7 +73,7 @@ void job_text_print(FILE *to, const json_t *answer)
 	fprintf(to, "%s rank%s\n", term_count(jsonget_number(answer, "ranks")),
 		jsonget_number(answer, "ranks") == 1 ? "" : "s");
 	if (!json_array_size(kinds)) {
-		fputs("all its steps are of one kind, as far as its ranks have told (once a minute)\n", to);
+		fputs("all its steps are of one kind (its ranks report once a minute)\n", to);
 		return;
 	}
 	fputs("what it does besides its usual steps:\n", to);

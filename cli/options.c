@@ -32,7 +32,7 @@ static const struct option_def defs[] = {
 	{ OPTION_RANK, "rank", 'r', "N", "only this rank", 0 },
 	{ OPTION_ONCE, "once", '1', NULL, "print once and return", AT(once) },
 	{ OPTION_ALL, "all", 'a', NULL,
-	  "hiccups too: a few slow steps, or little lost in all", AT(all) },
+	  "transients too: a few slow steps, or little time lost", AT(all) },
 	{ OPTION_ANY, "any", 'A', NULL,
 	  "one that was over before the wait began will do", AT(any) },
 	{ OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state) },

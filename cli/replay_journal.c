@@ -148,7 +148,7 @@ static void make_finding(struct finding *f, const struct rank_run *r, const stru
 		f->last_step = k->index;
 	}
 	finding_say(f, LAYER_UNKNOWN, flag->excess_ns,
-		    "own time of a step %.6f ms (%.4f%%) above the peers' on the node",
+		    "self time of a step %.6f ms (%.4f%%) above the peers' on the node",
 		    flag->excess_ns * 1e-6, flag->excess * 100);
 }
 

@@ -113,7 +113,7 @@ void replay_line_step_text(FILE *to, bool *headed, int32_t rank, const struct st
 	fprintf(to, "%s%s%s%s\n",
 		v->skip != JUDGE_USED ? judge_skip_name(v->skip) :
 					roofline_state_name((enum roofline_state)v->state),
-		v->flagged ? " SLOW" : "", v->self ? " for its own time" : "", v->drift ? " drift" : "");
+		v->flagged ? " SLOW" : "", v->self ? " in self time" : "", v->drift ? " drift" : "");
 }
 
 void replay_line_window_text(FILE *to, bool *headed, const struct window *w,

@@ -322,7 +322,7 @@ static void print_told(const struct replay_live *l, const char *id, const char *
 	printf("%9.3f s  incident %s: rank ", (double)(l->now_ns - BEFORE_NS) * 1e-9, id);
 	say_ranks(json_object_get(d, "ranks"));
 	printf(", %s, %s (%.0f%%)%s\n", layer, cause, 100 * jsonget_number(d, "confidence"),
-	       strcmp(symptom, "hiccup") ? "" : ", a hiccup so far");
+	       strcmp(symptom, "hiccup") ? "" : ", a transient so far");
 }
 
 static uint64_t what_of(const char *symptom, const json_t *d)

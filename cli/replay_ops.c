@@ -67,8 +67,8 @@ struct ops {
 static const char usage[] =
 	"usage: sysom replay ops F.csv [options]\n\n"
 	"Finds slow ranks in the operations of a data and pipeline parallel job: columns dp_rank, stage,\n"
-	"rank, step, optype, start_ts and duration (seconds). *-compute is a rank's own time; all else is\n"
-	"a collective or a transfer. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
+	"rank, step, optype, start_ts and duration (seconds). *-compute is a rank's self time; all else\n"
+	"is a collective or a transfer. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
 	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
 	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
 	"  --json                one JSON object per line\n\n"

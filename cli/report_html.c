@@ -122,7 +122,7 @@ static void put_slowness(FILE *to, const json_t *in)
 	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
 	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
 	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
-	fact(to, "own time, without waiting", term_excess(jsonget_number(in, "self_excess")), "");
+	fact(to, "self time, without waiting", term_excess(jsonget_number(in, "self_excess")), "");
 	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
@@ -147,7 +147,7 @@ static void put_facts(FILE *to, const json_t *in)
 	fputs("</div>\n", to);
 	if (json_array_size(json_object_get(in, "victims")) &&
 	    json_array_size(json_object_get(in, "ranks"))) {
-		fprintf(to, "<p>%s only since %s for it: rank%s ", hang ? "Hanging" : "Slow",
+		fprintf(to, "<p>%s only because %s for it: rank%s ", hang ? "Hanging" : "Slow",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits" : "they wait",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
 		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
@@ -362,8 +362,9 @@ static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 	size_t left = STEPS_SHOWN, more = 0;
 
 	fputs("<details><summary>Flagged steps as a table</summary>\n<div class=\"scroll\"><table><tr>"
-	      "<th>rank</th><th>step</th><th>expected</th><th>observed</th><th>excess</th><th>own time</th>"
-	      "<th>in kernels</th><th>waiting in collectives</th><th>GPU idle</th></tr>\n", to);
+	      "<th>rank</th><th>step</th><th>expected</th><th>observed</th><th>excess</th>"
+	      "<th>self time</th><th>in kernels</th><th>waiting in collectives</th><th>GPU idle</th>"
+	      "</tr>\n", to);
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 

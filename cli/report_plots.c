@@ -117,7 +117,7 @@ static void put_heat_table(FILE *to, const struct rank_grid *g)
 {
 	fputs("<details><summary>Medians of each rank as a table</summary>\n<div class=\"scroll\"><table>"
 	      "<tr><th scope=\"col\">rank</th><th class=\"t\" scope=\"col\">node</th>"
-	      "<th scope=\"col\">own time, other steps</th><th scope=\"col\">flagged</th>"
+	      "<th scope=\"col\">self time, other steps</th><th scope=\"col\">flagged</th>"
 	      "<th scope=\"col\">above the peers, other steps</th><th scope=\"col\">flagged</th>"
 	      "<th scope=\"col\">late, other steps</th><th scope=\"col\">flagged</th></tr>\n", to);
 	for (uint32_t r = 0; r < g->rank_count; r++) {
@@ -157,7 +157,7 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 	fprintf(to,
 		"<svg class=\"heat\" data-kind=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
 		"aria-label=\"Heat map of %s by rank and step; rank %d in flagged steps: %s in the "
-		"median\">\n", late ? "late" : "self", WIDTH, height, late ? "lateness" : "own time",
+		"median\">\n", late ? "late" : "self", WIDTH, height, late ? "lateness" : "self time",
 		g->rank[g->culprit]->who.rank, value_text(&h, late ? own.late_ns / 1e6 : own.excess));
 	for (uint32_t r = 0; r < g->rank_count; r++) {
 		fprintf(to, "<rect class=\"cellbg\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "

@@ -70,19 +70,18 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	    "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
 	    "<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th>"
 	    "<th class=\"t\">of the excess</th></tr>\n",
-	    hang ? "ms" : "ms per step", hang ? "a step" : own ? "healthy" : "peers",
-	    hang ? "hangs" : "slow");
+	    hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
+	    hang ? "hang" : "slow");
 	json_array_foreach(json_object_get(l, "rows"), i, row)
 	    put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
 			"excess_ms", whole);
 	if (jsonget_number(l, "other_slow_ms") > 0 || jsonget_number(l, "other_reference_ms") > 0)
 		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms",
 			    "other_excess_ms", whole);
-	put_account(to, hang ? "what was seen" : "the whole step", l, "reference_ms", "slow_ms",
-		    "excess_ms", whole);
+	put_account(to, "total", l, "reference_ms", "slow_ms", "excess_ms", whole);
 	if (hang) {
 		fprintf(to,
-			"</table></div>\n<p class=\"dim\">Since its last step, and the mean of %s "
+			"</table></div>\n<p class=\"dim\">Hang: since its last step; usual: the mean of %s "
 			"steps before.</p>\n",
 			term_count(jsonget_number(l, "reference_steps")));
 		return;
@@ -102,7 +101,7 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	bool empty = incident_verdict_is_empty(d);
 
 	fputs("<p class=\"summary\">", to);
-	escape_html(to, empty ? "None: nothing that was seen shows the cause" :
+	escape_html(to, empty ? "None: no evidence shows the cause" :
 			*jsonget_text(d, "summary") ? jsonget_text(d, "summary")
 						    : jsonget_text(d, "title"));
 	fputs("</p>\n", to);

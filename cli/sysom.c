@@ -106,7 +106,7 @@ static const struct command commands[] = {
 		    "run: the newest that does not run now) or sketch:JOB:RANK (what is normal of a\n"
 		    "rank that runs). Compares what both have: steps, how many are flagged, spans,\n"
 		    "kernels by name with the template arguments that changed, functions, settings.\n"
-		    "Of a name's own colon %3A is written. --limit is of rows in each table.\n",
+		    "In a name, %3A stands for a colon. --limit: rows of each table.\n",
 	  .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
 		      "  sysom diff baseline:llama-7b 1234abcd\n"
 		      "  sysom diff baseline:llama-7b sketch:llama-7b:0\n"

@@ -391,7 +391,7 @@ static const struct rank_metric rank_metrics[] = {
 	{ "sysom_rank_steps_total", "counter", "Steps found.", value_steps },
 	{ "sysom_rank_flagged_steps_total", "counter", "Steps slower than expected.", value_flagged },
 	{ "sysom_rank_flagged_self_steps_total", "counter",
-	  "Steps slower than expected by the rank's own time.", value_self },
+	  "Steps slower than expected in the rank's self time.", value_self },
 	{ "sysom_rank_incomplete_steps_total", "counter",
 	  "Steps not judged since kernels of them were not seen.", value_incomplete },
 	{ "sysom_rank_host_stall_steps_total", "counter",

@@ -54,13 +54,13 @@ run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status 
 is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'
-run show 4a4a4a4a; is "a hang is told by how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only since they wait"'
-is "what it is in since its last step is told" eval 'has "host blocked: file lock in save" && has "what was seen" && has "since its last step, and the mean of 8 steps before"'
+run show 4a4a4a4a; is "a hang is told by how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only because they wait"'
+is "what it is in since its last step is told" eval 'has "host blocked (file lock) in save" && has "total" && has "hang: since its last step; usual: the mean of 8 steps before"'
 is "and nothing of it per step" eval '! grep -qE "flagged|expectation|per step|steps 312" "$T/out"'
 run report 4a4a4a4a -o "$T/hang.html"
-is "nor in the report" eval 'grep -q "hangs for, so far" "$T/hang.html" && grep -q "Since its last step, and the mean of 8 steps before" "$T/hang.html" && ! grep -qE "against expectation|step, observed|slow steps until|per step" "$T/hang.html"'
+is "nor in the report" eval 'grep -q "hangs for, so far" "$T/hang.html" && grep -q "Hang: since its last step; usual: the mean of 8 steps before" "$T/hang.html" && ! grep -qE "against expectation|step, observed|slow steps until|per step" "$T/hang.html"'
 run incidents --all; is "incidents gives a hang no step times" eval 'grep "^deadbeef" "$T/out" | grep -qv "41.2 ms"'
-run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "nothing that was seen shows the cause" && ! grep -qE "certainty|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
+run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "no evidence shows the cause" && ! grep -qE "confidence|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
 run report 4b4b4b4b -o "$T/empty.html"
 is "nor in the report" eval '! grep -qE "confidence|cause not found|look at the evidence" "$T/empty.html" && grep -q "who has not entered which" "$T/empty.html"'
 run report d1a60001 -o /dev/full; is "a report for which there is no room says so" eval '[ $status = 1 ] && grep -q "/dev/full: No space left" "$T/err"'
@@ -69,8 +69,8 @@ is "to standard output, too" eval '[ $status = 1 ] && grep -q "No space left" "$
 run report d1a60001 -o "$T/closed.html"; run report d1a60002 -o "$T/open.html"
 is "so says the report" eval 'grep -q "GPU-hours lost<" "$T/closed.html" && ! grep -q "so far" "$T/closed.html" && grep -q "GPU-hours lost so far<" "$T/open.html"'
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
-run show last --job mild --json; is "show last passes hiccups over, as incidents does" eval '[ $status = 0 ] && json "j[\"id\"]==\"1234abcd\""'
-run show last --job host; is "... and says when there is nothing else" eval '[ $status = 1 ] && grep -q "no incidents but 1 hiccup (sysom incidents --all)" "$T/err"'
+run show last --job mild --json; is "show last passes transients over, as incidents does" eval '[ $status = 0 ] && json "j[\"id\"]==\"1234abcd\""'
+run show last --job host; is "... and says when there is nothing else" eval '[ $status = 1 ] && grep -q "no incidents but 1 transient (sysom incidents --all)" "$T/err"'
 run top --job nope; is "top says that the job has no ranks" eval '[ $status = 1 ] && has "no ranks of job nope"'
 run show last --job demo --json; is "show last finds nothing where the server lacks it" [ $status = 1 ]
 run show 1234abcd --json; is "show --json is the incident" json 'j["id"]=="1234abcd" and len(j["windows"])>=1'
@@ -87,14 +87,14 @@ run off --job none; is "off that changes nothing is exit status 1" [ $status = 1
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
 run capture --rank 2 --job a@7; is "capture takes a job" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&job=a%407" "$T/requests"'
 run capture; is "capture without a rank is a usage error" [ $status = 2 ]
-run incidents --job host; is "hiccups are not listed" eval '[ $status = 1 ] && has "1 hiccup of a few single steps not shown"'
+run incidents --job host; is "transients are not listed" eval '[ $status = 1 ] && has "1 transient of a few slow steps not shown"'
 run incidents --job host --all; is "... but with --all" eval '[ $status = 0 ] && has 0ff0ff00'
 run wait-incident --any --job demo --timeout 5; is "wait-incident --any prints the closed incident's id" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 1234abcd ]'
 run wait-incident --job demo --timeout 0.6; is "without --any what was over does not count" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 0badcafe ]'
 run wait-incident --job flip --timeout 20; is "... and the next one is waited for" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = aaaa0002 ]'
 run incidents
 run wait-incident --job again --timeout 20; is "... or the same one when it opens again" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = bbbb0001 ] && ! grep -q "still open" "$T/err"'
-run wait-incident --job live --timeout 0.2; is "wait-incident settles for an open one when the time is up" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = deadbeef ] && grep -q "rank 2 stands still" "$T/err"'
+run wait-incident --job live --timeout 0.2; is "wait-incident settles for an open one when the time is up" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = deadbeef ] && grep -q "rank 2 hangs" "$T/err"'
 run wait-incident --job nobody --timeout 0.2; is "wait-incident without one is exit status 1" [ $status = 1 ]
 run wait-incident --job twice --timeout 0.2; is "wait-incident refuses a name that several users have, and names their jobs" eval '[ $status = 1 ] && grep -q "several users.*twice@1001, twice@1002$" "$T/err"'
 for c in run status top incidents show trace report wait-incident off on capture doctor replay; do

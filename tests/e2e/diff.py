@@ -245,7 +245,7 @@ def baselines():
     ok(d["settings"] == [{"setting": "env:NCCL_ALGO", "a": "Tree", "b": "Ring"},
                          {"setting": "env:NCCL_DEBUG", "a": None, "b": EVIL}], "settings", d["settings"])
     rc, out, err = run("diff", "baseline:demo", "sketch:demo:3")
-    ok(rc == 0 and "only in B: fresh" in out and "told of B only: tiny" in out and
+    ok(rc == 0 and "only in B: fresh" in out and "listed in B only: tiny" in out and
        "only in A: at::native" in out and "(none that all ranks have)" in out and
        not any(c in out for c in "\x1b\x07\u202e"), "as tables, free of control characters", out)
     says_which_statistic("baseline:demo", "sketch:demo:3", "copies, mean per step", "\nblocked, mean ",

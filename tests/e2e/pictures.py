@@ -210,7 +210,7 @@ def report():
     slow = range(116, 140)
     ok("blank: not known" in text, "cells of which nothing is known are told from usual ones")
     ok(all(own[2, s] == (1.0, "hot") for s in slow) and all((r, s) not in own for r in (0, 1, 3) for s in slow),
-       "the heat map of own time shows rank 2 from its first slow step on, and nobody else")
+       "the heat map of self time shows rank 2 from its first slow step on, and nobody else")
     # late by 1.6 ms before, since its 8 gemms are longer, and by 6.6 ms in the slow steps; its node's clock
     # stands 3 ms apart from the first one's
     ok(all(late[2, s][0] > 0.99 for s in slow) and all(abs(late[2, s][0] - 1.6 / 6.6) < 0.02 for s in range(100, 116)) and
@@ -275,7 +275,7 @@ def show():
        "step times as columns, flagged ones marked", out)
     ranks = {int(m.group(1)): m.group(2) for m in re.finditer(r"^    rank (\d) (.*)$", out, re.M)}
     ok(sorted(ranks) == [0, 1, 2, 3] and "+65 %" in ranks[2] and "6.60 ms" in ranks[2] and
-       all(re.search(r"\+0 %\s+0 ms", ranks[r]) for r in (0, 1, 3)), "own time and lateness of each rank", ranks)
+       all(re.search(r"\+0 %\s+0 ms", ranks[r]) for r in (0, 1, 3)), "self time and lateness of each rank", ranks)
     lines, raw = terminal(80)
     ok("\x1b[31m" in raw and max(map(len, lines)) <= 80, "in colours on a terminal, within 80 columns",
        [line for line in lines if len(line) > 80])

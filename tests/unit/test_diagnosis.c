@@ -752,7 +752,7 @@ static const struct fault {
 	{ CAUSE_OS_STEAL, a_function_in_few_steps_of_steal, "hypervisor" },
 	{ CAUSE_CPU_FUNCTION, a_function_in_many_steps_of_steal, "share" },
 	{ CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)" },
-	{ CAUSE_NET_TRANSFER, net_transfer, "everybody entered in time" },
+	{ CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time" },
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
 	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },
 	{ CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms" },
@@ -1249,7 +1249,7 @@ static void speaks_of_several_ranks_in_the_plural(void **unused)
 	w.suspects = 2;
 	judge(&w);
 	assert_non_null(strstr(out.summary, "ranks 5 and 2 are slow because their launch threads python3 "
-					    "wait for a CPU on which runs backup (pid 77)"));
+					    "wait for a CPU taken by backup (pid 77)"));
 }
 
 /* No rule knows what it is, but where it blocks says more than that it is late. */
@@ -1267,13 +1267,13 @@ static void says_what_blocks_a_late_host(void **unused)
 		function(&w.peer[i], "fit (train.py)", DIAGNOSIS_PYTHON, 0, 60, 60)->off_ns = 10 * MS;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
-	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms per step more"));
+	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms more per step"));
 	/* peers wait elsewhere meanwhile: more than the gap it does not cost */
 	build(&w);
 	late(&w.sick, 10);
 	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 25 * MS;
 	judge(&w);
-	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms per step more"));
+	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms more per step"));
 	/* too little to hold it up */
 	build(&w);
 	late(&w.sick, 10);

@@ -146,7 +146,7 @@ static const struct fault {
      "lock in the kernel"},
     {LEDGER_STOLEN, LEDGER_NET_RX, "", CAUSE_OS_SOFTIRQ, CAUSE_OS_SOFTIRQ, "soft interrupts"},
     {LEDGER_STOLEN, LEDGER_DEVICE, "", CAUSE_OS_IRQ, CAUSE_OS_IRQ, "interrupts run"},
-    {LEDGER_RUNNABLE, 0, "stress", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "on which runs stress"},
+    {LEDGER_RUNNABLE, 0, "stress", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "taken by stress"},
     {LEDGER_RUNNABLE, 0, "", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "wait for a CPU: "},
     {LEDGER_STOPPED, LEDGER_SIGNAL, "", CAUSE_OS_STOPPED, CAUSE_OS_STOPPED, "it was stopped"},
     {LEDGER_BLOCKED, LEDGER_GIL, "run (train.py)", CAUSE_CPU_GIL, CAUSE_CPU_GIL, "GIL"},
@@ -160,7 +160,7 @@ static const struct fault {
      "it sleeps in nap"},
     {LEDGER_BLOCKED, LEDGER_SLEEP, "", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP, "it sleeps: "},
     {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (t.py)", CAUSE_SW_OUTPUT, CAUSE_SW_OUTPUT,
-     "reads what it writes, in log"},
+     "a reader of its output, in log"},
     {LEDGER_BLOCKED, LEDGER_SOCKET, "recv (t.py)", CAUSE_NET_WAIT, CAUSE_NET_WAIT, "socket"},
     {LEDGER_BLOCKED, LEDGER_FILE_SYNC, "save (t.py)", CAUSE_STORAGE_SYNC, CAUSE_STORAGE_SYNC,
      "on the disk, in save"},
@@ -177,7 +177,7 @@ static const struct fault {
     {LEDGER_KERNEL_CODE, LEDGER_FILE_SYNC, "save (t.py)", CAUSE_STORAGE_SYNC, CAUSE_STORAGE_SYNC,
      "writes its files to the disk, in save"},
     {LEDGER_BLOCKED, 0, "somewhere", CAUSE_CPU_HOST_GAP, CAUSE_CPU_HOST_GAP, ""},
-    {LEDGER_QUEUED, 0, "", CAUSE_GPU_QUEUE, CAUSE_GPU_QUEUE, "begins launched work late"},
+    {LEDGER_QUEUED, 0, "", CAUSE_GPU_QUEUE, CAUSE_GPU_QUEUE, "launched work starts late"},
 };
 
 static void an_account_that_grew_is_the_cause(void **unused)
@@ -527,7 +527,7 @@ static void a_rank_hangs_in_what_its_open_interval_is_in(void **unused)
 	    {LEDGER_BLOCKED, LEDGER_LOADER, "next (train.py)", CAUSE_STORAGE_LOADER, "data loader"},
 	    {LEDGER_STOPPED, LEDGER_SIGNAL, "", CAUSE_OS_STOPPED, "it was stopped"},
 	    {LEDGER_RUNNING, LEDGER_PYTHON, "poll (train.py)", CAUSE_CPU_PYTHON,
-	     "its code runs on in poll (train.py)"},
+	     "its code is still running in poll (train.py)"},
 	    {LEDGER_COMPUTE, LEDGER_NONE, "gemm", CAUSE_HANG_KERNEL, ""},
 	};
 

@@ -394,6 +394,18 @@ static void an_open_interval_adds_up(void **unused)
 	}
 }
 
+static void an_account_reads_as_a_phrase(void **unused)
+{
+	char text[80];
+
+	ledger_account_text(LEDGER_BLOCKED, "file lock", "save", text, sizeof(text));
+	assert_string_equal(text, "host blocked (file lock) in save");
+	ledger_account_text(LEDGER_RUNNABLE, "", "stress", text, sizeof(text));
+	assert_string_equal(text, "host waits for a CPU taken by stress");
+	ledger_account_text(LEDGER_COLLECTIVE, "transfer", "", text, sizeof(text));
+	assert_string_equal(text, "collective (transfer)");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -407,6 +419,7 @@ int main(void)
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
 	    cmocka_unit_test(an_open_interval_adds_up),
+	    cmocka_unit_test(an_account_reads_as_a_phrase),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -932,7 +932,7 @@ static void lost_segments_of_one_rank_explain_what_others_wait_for(void **unused
 	at_socket(2, WINDOW_ASKED, 0, 23);
 	j = json_of(at_socket(1, WINDOW_SELF, 20, 0));
 	assert_string_equal(cause_of(j), "net-retransmits");
-	assert_true(is_said(json_object_get(j, "diagnosis"), "TCP of rank 2 sends"));
+	assert_true(is_said(json_object_get(j, "diagnosis"), "rank 2 retransmits"));
 	json_decref(j);
 	for (int n = 0; n < 3; n++) {
 		at_socket(3, WINDOW_SELF, 20, 13);
