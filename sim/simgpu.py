@@ -182,8 +182,15 @@ class Gpu:
         if fault and fault.kind == "stop":
             self._stop((fault.size - 1) * self.nominal_ns / 1e9)
 
-    def kernel(self, name, ns, grid=(256, 1, 1), block=(128, 1, 1)):
-        """Launches a kernel of ns nanoseconds on the compute stream."""
+    def add_stream(self):
+        """The number of one more stream."""
+        s = _P()
+        _check(self._stream_create(ctypes.byref(s), 1), "cuStreamCreate")
+        self.streams.append(s)
+        return len(self.streams) - 1
+
+    def kernel(self, name, ns, grid=(256, 1, 1), block=(128, 1, 1), stream=_COMPUTE):
+        """Launches a kernel of ns nanoseconds."""
         f = self.functions.get(name)
         if f is None:
             f = _P()
@@ -195,7 +202,7 @@ class Gpu:
             ns *= self.fault.size
         dur = ctypes.c_uint64(int(ns))
         params = (_P * 1)(ctypes.addressof(dur))
-        _check(self._launch(f, *grid, *block, 0, self.streams[_COMPUTE], params, None),
+        _check(self._launch(f, *grid, *block, 0, self.streams[stream], params, None),
                "cuLaunchKernel")
 
     def gap(self):
@@ -226,9 +233,12 @@ class Gpu:
         _check(self.nccl.ncclAllReduce(self.buffer.value, self.buffer.value, max(nbytes // 4, 1),
                                        7, 0, self.comm, self.streams[_COMM]), "ncclAllReduce")
 
+    def join(self, stream):
+        """The compute stream waits for another one."""
+        self._order(stream, _COMPUTE)
+
     def join_comm(self):
-        """The compute stream waits for the communication stream."""
-        self._order(_COMM, _COMPUTE)
+        self.join(_COMM)
 
     def synchronize(self):
         _check(self._stream_sync(self.streams[_COMPUTE]), "cuStreamSynchronize")

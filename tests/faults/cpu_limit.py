@@ -1,17 +1,42 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A CPU limit (cgroup version 1): moves a process into a group of its own with a quota, and back and
+"""A CPU limit (cgroup version 1): moves processes into a group with a quota, and back and
 away with the group on SIGTERM or after --seconds.
 
-    cpu_limit.py --pid PID --percent 5 [--seconds 30]
+    cpu_limit.py --pid PID [--pid PID ...] --percent 5 | --of-use 60 [--seconds 30]
+
+--percent: of a CPU. --of-use: of what they use together before.
 """
+import os
+import time
+
 import fault_group
+
+USE_S = 2
+
+
+def used_s(pids):
+    ticks = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            ticks += sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def more(p):
+    p.add_argument("--percent", type=float)
+    p.add_argument("--of-use", type=float)
 
 
 def main():
-    o, own = fault_group.options("cpu", lambda p: p.add_argument("--percent", type=float, required=True))
+    o, own = fault_group.options("cpu", more)
+    percent = o.percent
+    if percent is None:
+        before = used_s(o.pid)
+        time.sleep(USE_S)
+        percent = o.of_use * (used_s(o.pid) - before) / USE_S
     own.put("cpu.cfs_period_us", 100000)
-    own.put("cpu.cfs_quota_us", int(o.percent * 1000))
+    own.put("cpu.cfs_quota_us", max(1000, int(percent * 1000)))
     own.hold(o, "cpu_limit")
 
 

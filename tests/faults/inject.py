@@ -5,7 +5,7 @@
     inject.py stop --pid P --ms 40 --every 400    SIGSTOP, and SIGCONT so much later
     inject.py freeze --pid P --ms 40 --every 400  the same by the freezer of a cgroup
     inject.py renice --pid P --nice 19
-    inject.py affinity --pid P --cpus 1
+    inject.py affinity --pid P --cpus 1 [--thread NAME]
     inject.py cpuset --pid P --cpus 1             by a cgroup
     inject.py memory --pid P --mb 4 [--cold FILE] a memory limit; FILE leaves the page cache first
     inject.py swap --mb 256                       a swap of compressed memory
@@ -17,6 +17,8 @@
     inject.py read_maps --pid P --threads 2       reads /proc/P/smaps all the time
     inject.py debugger --pid P --every 2000       a debugger attaches, prints a stack and leaves
     inject.py signals --pid P --every 2           SIGURG
+    inject.py shares --pid P --shares 100         of the CPU, as a cgroup (1,024 are usual)
+    inject.py dirty --dir D --mb 16 --threads 2   so much may wait to be written, on the whole machine, and others write
 """
 import argparse
 import fcntl
@@ -102,10 +104,19 @@ def renice(o):
         each_thread(o.pid, lambda t: os.setpriority(os.PRIO_PROCESS, t, before))
 
 
+def name_of(tid):
+    with open(f"/proc/{tid}/comm", encoding="utf-8", errors="replace") as f:
+        return f.read().rstrip("\n")
+
+
 def affinity(o):
     before = os.sched_getaffinity(o.pid)
+
+    def move(tid):
+        if o.thread in (None, name_of(tid)):
+            os.sched_setaffinity(tid, cpus_of(o.cpus))
     try:
-        each_thread(o.pid, os.sched_setaffinity, cpus_of(o.cpus))
+        each_thread(o.pid, move)
         say_on("affinity")
         wait()
     finally:
@@ -228,13 +239,48 @@ def signals(o):
         time.sleep(o.every / 1e3)
 
 
+def shares(o):
+    in_group("cpu", o, cpu__shares=o.shares)
+
+
+def setting(name, value=None):
+    with open(f"/proc/sys/vm/{name}", "r" if value is None else "w", encoding="ascii") as f:
+        return f.read().strip() if value is None else f.write(value)
+
+
+def dirty(o):
+    names = "dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio"
+    before = {n: setting(n) for n in names}
+    paths = [os.path.join(o.dir, f"dirty-{n}") for n in range(o.threads)]
+
+    def work(path):
+        block, at = bytes(1 << 20), 0
+        with open(path, "wb", buffering=0) as f:
+            while True:
+                os.pwrite(f.fileno(), block, at << 20)
+                at = (at + 1) % 256
+    try:
+        setting("dirty_background_bytes", str(o.mb << 19))
+        setting("dirty_bytes", str(o.mb << 20))
+        for path in paths:
+            threading.Thread(target=work, args=(path,), daemon=True).start()
+        say_on("dirty")
+        wait()
+    finally:
+        for n in names:  # a ratio of 0 stands for bytes, and the other way round
+            if before[n] != "0":
+                setting(n, before[n])
+        for path in paths:
+            os.unlink(path)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
                                     "flock", "write", "evict", "idle", "pause_worker", "read_maps", "debugger",
-                                    "signals"))
+                                    "signals", "shares", "dirty"))
     for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
-                       ("cpus", str), ("path", str), ("dir", str), ("cold", str)):
+                       ("cpus", str), ("path", str), ("dir", str), ("cold", str), ("thread", str), ("shares", int)):
         p.add_argument("--" + name, type=kind)
     o = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

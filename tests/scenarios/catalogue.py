@@ -180,6 +180,10 @@ def neighbours(rank):
     return rank, (rank + 1) % 4
 
 
+def nobody(_):
+    return ()
+
+
 @dataclasses.dataclass
 class Case:
     name: str
@@ -199,13 +203,14 @@ class Case:
     needs: tuple = ()  # of tests/needs.py
     restarts: bool = False  # torchrun starts the job again before, as a rank was killed
     ends: bool = True  # the job ends by itself
+    beside: typing.Any = None  # another case's fault at the same time, two ranks further
 
     def layers(self):
         return {layers()[c] for c in as_set(self.causes)}
 
     def second(self):
         """Whether a second rank of the same job can have it."""
-        return self.ends and not (self.link or self.every_rank or self.from_start or
+        return self.ends and not (self.link or self.beside or self.every_rank or self.from_start or
                                   any("{" in word for word in self.job))
 
 
@@ -474,6 +479,82 @@ CASES = [
     Case("two_in_one", "a lower GPU clock and a loop in Python, on one rank", ("gpu-clocks", "cpu-python"),
          (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1500"), Order("augment_in_python")),
          named=("augment_in_python", "clock")),
+    # of a training or inference host, each of another kind than those above
+    Case("side_stream", "a decoder's kernel takes ten times as long, on a stream of its own for which the step waits",
+         "gpu-kernel", (Order("kernel name=decode_jpeg_kernel(uchar*) percent=900"),), named=("decode",),
+         job=(*HOST, "--does", "decode_aside")),
+    Case("regrid", "one kernel is launched with another grid on one rank, and takes 120% longer",
+         ("gpu-kernel", "gpu-variant"), (Order("regrid name=gemm_f32_128x256_nt(wgrad) blocks=96 percent=120"),), named=("wgrad",)),
+    Case("check_finite", "one rank looks for NaN after its forward pass, with kernels that no peer runs",
+         "sw-environment", (Order("check_finite"),), named=("isfinite",)),
+    Case("scanner", "a virus scanner looks at each file that a step opens", "cpu-process",
+         (Tool("scanner.py --at {dir}/samples-{rank} --ms 2"),), job=(*HOST, "--does", "small_files count=12"),
+         named=("fanotify|small_files|scanner",)),
+    Case("shares", "a cgroup of few CPU shares, beside a busy process", "os-run-queue",
+         (Tool("inject.py shares --pid {pid} --shares 10000"), Say("job hogs 1", "job hogs 0")), job=BUSY),
+    Case("gloo_rate", "the link of a gloo rank carries 1 Mbit/s", ("net-transfer", "net-wait"),
+         (Tool("shape_link.py --link {dir}/link.name --rate 1mbit"),), job=(*HOST, "--gloo"), link=True, or_all=True,
+         needs=("module:torch", "netns", "command:tc")),
+    Case("dirty_limit", "others fill what may wait to be written to the disk, and the step's writes are held back",
+         ("storage-sync", "storage-disk"), (Tool("inject.py dirty --dir {dir} --mb 4 --threads 4"),),
+         job=(*HOST, "--rank-does", "{rank} write_buffered mb=16"), named=("write_buffered|dirty",)),
+    Case("loop_disk", "a disk (loop) whose blocks come from a slow server", "storage-disk",
+         (Tool("slow_files.py --at {dir}/image-{rank} --ms 6"),
+          Tool("loop_disk.py --file {dir}/image-{rank}/data --at {dir}/disk-{rank}"),
+          Order("read_block path={dir}/disk-{rank}")), named=("read_block|loop",), needs=("fuse", "command:losetup")),
+    Case("full_directory", "the directory that each step lists gets 30,000 files more", ("cpu-python", "cpu-function"),
+         (Tool("fill_directory.py --at {dir}/inbox --files 30000"),),
+         job=(*HOST, "--rank-does", "{rank} list_inbox path={dir}/inbox"), named=("list_inbox|listdir|getdents",)),
+    Case("late_thread", "the thread for which each step waits may use one CPU only, with a real-time process on it",
+         ("os-run-queue", "cpu-lock"),
+         (Tool("inject.py affinity --pid {pid} --cpus 1 --thread tokenizer"), Tool("cpu_hog.py --cpu 1")),
+         job=(*HOST, "--rank-does", "{rank} tokenize"), named=("tokenize|cpu-hog",)),
+    Case("slow_spells", "all kernels of one GPU take 80% longer for 800 ms every 5 s", "gpu-slow",
+         (Order("slow_spells"),), seconds=60),
+    Case("post7", "every seventh step waits for another process, at a semaphore", ("cpu-process", "cpu-lock"),
+         (Order("wait_for_post every=7 ms=60"),), named=("wait_for_post|acquire",), seconds=60),
+    Case("system_v_post", "each step waits for another process, at a semaphore of System V", ("cpu-process", "cpu-lock"),
+         (Order("system_v_post"),), named=("system_v_post|semop|semtimedop",)),
+    Case("message_queue", "each step waits for another process, at a message queue", "cpu-process",
+         (Order("message_queue"),), named=("message_queue|mq_",)),
+    Case("timer_file", "each step waits for a timer (timerfd)", "cpu-sleep", (Order("pace"),),
+         named=("pace|timerfd",)),
+    Case("eval_metrics", "a loop in Python, in the 20 of 60 steps that are evaluation", "cpu-python",
+         (Order("metrics_in_evaluation"),), job=(*HOST, "--does", "evaluate every=60 steps=20"),
+         named=("loop_in_python|metrics_in_evaluation",), seconds=60),
+    Case("each_in_turn", "a loop in Python, on one rank after the other, 40 steps each", ("cpu-python", "sw-hot-path"),
+         (Order("compute_in_turn", True),), every_rank=True, named=("loop_in_python|compute_in_turn",), seconds=60),
+    Case("slow_pair", "the link of one rank carries a thirtieth: the collectives of all take longer", "net-transfer",
+         (Tool("nccl_rate.py --pid {pid} --mbps 4000"),), every_rank=True, kind="uniform", ranks=nobody, or_all=True,
+         needs=("command:gdb",)),
+    Case("job_limit", "the job's one cgroup may use 60% of the CPU that it needs", "os-cpu-limit",
+         (Tool("cpu_limit.py {pids} --of-use 60"),), job=("--loader", "none", "--host-ms", "12"), every_rank=True,
+         kind="uniform", needs=("cpu-group",)),
+    Case("all_remote", "all ranks read from one file server (FUSE) that is slow", ("storage-disk", "cpu-process"),
+         (Tool("slow_files.py --at {dir}/remote --ms 2"), Order("read_remote path={dir}/remote/data", True)),
+         every_rank=True, kind="uniform", named=("read_remote|fuse",), needs=("fuse",)),
+    Case("all_check_finite", "all ranks look for NaN after their forward pass, with kernels that were not there before",
+         "sw-kernels", (Order("check_finite", True),), every_rank=True, kind="uniform", named=("isfinite",)),
+    Case("writes_and_halves", "a question in two small writes (Nagle) on one rank", "net-wait", (Order("small_writes"),),
+         named=("small_writes|recv",), needs=("module:numpy",),
+         beside=Case("halves", "half precision in NumPy on another rank", ("cpu-function", "cpu-python"),
+                     (Order("multiply_halves"),), named=("multiply_halves|HALF|half|matmul",))),
+    Case("clock_and_pinned", "a lower GPU clock on one rank", "gpu-clocks",
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400"),), named=("clock",),
+         beside=Case("pinned", "memory that is new and pinned in each step on another rank", ("os-faults", "cpu-function"),
+                     (Order("pin_memory"),), named=("pin_memory|mlock|fault",))),
+    Case("async_and_offload", "an I/O limit of its cgroup holds the asynchronous reads of one rank",
+         ("storage-limit", "storage-disk"),
+         (Tool("disk_limit.py --pid {pid} --device {disk} --bytes-per-second 700000"),), needs=("blkio-group",),
+         job=(*HOST, "--rank-does", "{rank} read_async"), named=("read_async",),
+         beside=Case("offloaded", "500 copies from the device to the host on another rank", "gpu-copy",
+                     (Order("offload at=middle"),), named=("cop",))),
+    Case("log_aside", "healthy: a rank begins to log a lot, while the GPU works on what was launched",
+         job=(*HOST, "--rank-does", "{rank} log_aside at=launched")),
+    Case("prefetch_aside", "healthy: a rank's threads begin to prepare samples with what is left of the CPUs",
+         job=(*HOST, "--rank-does", "{rank} prefetch_aside")),
+    Case("longer_sequences", "healthy: sequences get 40% longer over 500 steps",
+         job=(*HOST, "--does", "longer_sequences")),
 ]
 
 

@@ -13,6 +13,7 @@ import catalogue  # noqa: E402
 import needs  # noqa: E402
 import rank_faults  # noqa: E402
 
+CASES = [c for case in catalogue.CASES for c in (case, case.beside) if c]
 count = 0
 
 
@@ -25,7 +26,7 @@ def ok(wrong, text):
 
 def orders():
     """Every fault that a rank is told to have, with its arguments."""
-    for c in catalogue.CASES:
+    for c in CASES:
         for i in c.inject:
             if isinstance(i, catalogue.Order):
                 yield c.name, i.text
@@ -38,7 +39,7 @@ def orders():
 def wrong_order(text):
     name, values, at = rank_faults.parse(text)
     function = getattr(rank_faults, name, None)
-    if not function or at not in ("start", "copied", "middle"):
+    if not function or at not in ("start", "copied", "middle", "launched"):
         return True
     try:
         function(None, **values).close()  # a generator that was not begun
@@ -48,7 +49,7 @@ def wrong_order(text):
 
 
 def tools():
-    for c in catalogue.CASES:
+    for c in CASES:
         for i in c.inject:
             if isinstance(i, (catalogue.Tool, catalogue.InTurn)):
                 yield c.name, i.text.split()
@@ -66,12 +67,12 @@ def wrong_tool(words):
 
 def main():
     known = catalogue.layers()
-    ok([c.name for c in catalogue.CASES if catalogue.as_set(c.causes) - set(known)], "the causes are in causes.def")
-    ok([c.name for c in catalogue.CASES if c.causes and not (c.inject or c.from_start)],
+    ok([c.name for c in CASES if catalogue.as_set(c.causes) - set(known)], "the causes are in causes.def")
+    ok([c.name for c in CASES if c.causes and not (c.inject or c.from_start)],
        "who expects a verdict injects something")
     ok([f"{name} ({text})" for name, text in orders() if wrong_order(text)], "the ranks know their orders")
     ok([f"{name} ({' '.join(w)})" for name, w in tools() if wrong_tool(w)], "the tools are there and have the options")
-    ok([n for c in catalogue.CASES for n in c.needs if needs.here(n) is None], "the needs are those of needs.py")
+    ok([n for c in CASES for n in c.needs if needs.here(n) is None], "the needs are those of needs.py")
     print(f"1..{count}")
 
 

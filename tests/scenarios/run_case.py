@@ -38,6 +38,12 @@ def ahead():
         pass  # a kernel without them, or not root
 
 
+def fault_of(s, case, rank):
+    return scenario.Fault(case.title, None if case.every_rank else rank,
+                          lambda: [i.start(s, rank) for i in case.inject], want_of(case, rank),
+                          stop=lambda: [i.stop(s, rank) for i in reversed(case.inject)], seconds_max=case.seconds)
+
+
 def want_of(case, rank):
     ranks = case.ranks(rank) if case.ranks else list(range(RANKS)) if case.every_rank else [rank]
     return scenario.Want(case.causes, case.layers(), ranks, case.named, kind=case.kind, or_all=case.or_all)
@@ -80,11 +86,10 @@ def play(s, case, victims):
         s.quiet(HEALTHY_S)
         return
     for rank in victims:
-        f = scenario.Fault(case.title, None if case.every_rank else rank,
-                           lambda r=rank: [i.start(s, r) for i in case.inject], want_of(case, rank),
-                           stop=lambda r=rank: [i.stop(s, r) for i in reversed(case.inject)],
-                           seconds_max=case.seconds)
-        s.faults_at_once([f])
+        faults = [fault_of(s, case, rank)]
+        if case.beside:
+            faults.append(fault_of(s, case.beside, (rank + 2) % RANKS))
+        s.faults_at_once(faults)
         if case.ends:
             s.rest(REST_S)
 

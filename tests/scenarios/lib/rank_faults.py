@@ -464,6 +464,178 @@ def read_remote(rank, path, reads=4):
         os.close(fd)
 
 
+def wait_for_post(rank, every=7, ms=60):
+    """A process of its own does something every few steps, and a semaphore of both says that it is done."""
+    context = multiprocessing.get_context("fork")
+    go, done = context.Semaphore(0), context.Semaphore(0)
+
+    def index_samples():
+        while True:
+            go.acquire()
+            time.sleep(ms / 1e3)
+            done.release()
+
+    helper = context.Process(target=index_samples, daemon=True)
+    helper.start()
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                go.release()
+                done.acquire()
+    finally:
+        helper.kill()
+
+
+def system_v_post(rank, ms=30):
+    """Another process does a part of the step, and semaphores of System V say when."""
+    libc, wait = ctypes.CDLL(None), (struct.pack("=Hhh", 0, -1, 0), struct.pack("=Hhh", 1, -1, 0))
+    post = struct.pack("=Hhh", 0, 1, 0), struct.pack("=Hhh", 1, 1, 0)
+    sem = libc.semget(0, 2, 0o600)
+    pid = os.fork()
+    if not pid:
+        while not libc.semop(sem, wait[0], 1):
+            time.sleep(ms / 1e3)
+            libc.semop(sem, post[1], 1)
+        os._exit(0)
+    try:
+        while True:
+            yield
+            libc.semop(sem, post[0], 1)
+            libc.semop(sem, wait[1], 1)
+    finally:
+        libc.semctl(sem, 0, 0)  # IPC_RMID
+        os.waitpid(pid, 0)
+
+
+def message_queue(rank, ms=30):
+    """Another process answers by a message queue (POSIX)."""
+    libc, name = ctypes.CDLL(None), b"/answers-%d" % os.getpid()
+    answers = libc.mq_open(name, os.O_RDWR | os.O_CREAT, 0o600, struct.pack("=8q", 0, 4, 64, 0, 0, 0, 0, 0))
+    ours, its = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(its)
+        while os.read(ours, 1):
+            time.sleep(ms / 1e3)
+            libc.mq_send(answers, b"ok", 2, 0)
+        os._exit(0)
+    os.close(ours)
+    libc.mq_unlink(name)
+    room = ctypes.create_string_buffer(64)
+    try:
+        while True:
+            yield
+            os.write(its, b"q")
+            libc.mq_receive(answers, room, 64, None)
+    finally:
+        os.close(its)
+        os.waitpid(pid, 0)
+        libc.mq_close(answers)
+
+
+def pace(rank, ms=30):
+    """Waits for a timer (timerfd) that limits how often somebody is asked."""
+    libc = ctypes.CDLL(None)
+    fd = libc.timerfd_create(1, 0)  # CLOCK_MONOTONIC
+    try:
+        while True:
+            yield
+            libc.timerfd_settime(fd, 0, struct.pack("=4q", 0, 0, 0, int(ms * 1e6)), None)
+            os.read(fd, 8)
+    finally:
+        os.close(fd)
+
+
+def small_writes(rank, body=200):
+    """A question in two small writes: the second one waits for the delayed acknowledgement of the first (Nagle)."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    pid = os.fork()
+    if not pid:
+        its, _ = listener.accept()
+        while its.recv(4, socket.MSG_WAITALL):
+            its.recv(body, socket.MSG_WAITALL)
+            its.sendall(b"ok")
+        os._exit(0)
+    s = socket.create_connection(listener.getsockname())
+    listener.close()
+    try:
+        while True:
+            yield
+            s.sendall(b"head")
+            s.sendall(bytes(body))
+            s.recv(2, socket.MSG_WAITALL)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        s.close()
+
+
+def read_async(rank, kib=64, parts=4):
+    """Reads past the page cache by the kernel's asynchronous calls (x86-64), and waits for all of them."""
+    path, size = os.path.join(rank.dir, f"async-{rank.rank}"), kib << 10
+    with open(path, "wb") as f:
+        f.write(rank.rng.randbytes(size))
+        os.fsync(f.fileno())
+    fd, buffer, call = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, size), ctypes.CDLL(None).syscall
+    at, context = ctypes.addressof(ctypes.c_char.from_buffer(buffer)), ctypes.c_long(0)
+    call(206, ctypes.c_long(parts), ctypes.byref(context))  # io_setup
+    blocks = [ctypes.create_string_buffer(struct.pack("=QIIHhIQQqQII", n, 0, 0, 0, 0, fd, at + n * (size // parts),
+                                                      size // parts, n * (size // parts), 0, 0, 0), 64)
+              for n in range(parts)]
+    all_blocks = (ctypes.c_void_p * parts)(*map(ctypes.addressof, blocks))
+    events = ctypes.create_string_buffer(32 * parts)
+    while True:
+        yield
+        call(209, context, ctypes.c_long(parts), all_blocks)  # io_submit
+        call(208, context, ctypes.c_long(parts), ctypes.c_long(parts), events, None)  # io_getevents
+
+
+def write_buffered(rank, mb=4, of=128):
+    """Writes that only the page cache has to take."""
+    block, at = rank.rng.randbytes(1 << 20), 0
+    fd = os.open(os.path.join(rank.dir, f"buffered-{rank.rank}"), os.O_WRONLY | os.O_CREAT, 0o600)
+    while True:
+        yield
+        for _ in range(mb):
+            os.pwrite(fd, block, at << 20)
+            at = (at + 1) % of
+
+
+def read_block(rank, path, reads=4, kib=16):
+    """Reads of a disk, past the page cache."""
+    fd, buffer, at = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, kib << 10), 0
+    try:
+        while True:
+            yield
+            for _ in range(reads):
+                os.preadv(fd, [buffer], at)
+                at = (at + (kib << 10)) % (8 << 20)
+    finally:
+        os.close(fd)
+
+
+def tokenize(rank, ms=8):
+    """A thread prepares the step's tokens, and the step waits for it."""
+    data = rank.rng.randbytes(64 << 10)
+    begin = time.thread_time()
+    for _ in range(8):
+        zlib.compress(data)
+    count = max(1, round(ms / 1e3 / (time.thread_time() - begin) * 8))
+
+    def work():
+        for _ in range(count):
+            zlib.compress(data)
+
+    def name_it():
+        ctypes.CDLL(None).prctl(15, b"tokenizer", 0, 0, 0)  # PR_SET_NAME
+
+    with concurrent.futures.ThreadPoolExecutor(1, initializer=name_it) as pool:
+        while True:
+            yield
+            pool.submit(work).result()
+
+
 def pool_compress(rank, kib=1024):
     """The step waits for the future of a pool whose thread compresses."""
     data = rank.rng.randbytes(kib << 10)
@@ -612,6 +784,45 @@ def augment_in_python(rank, rounds=250):
         value = 0
         for i in range(rounds * 1000):
             value = (value + i * i) & 0xffff
+
+
+def loop_in_python(rounds):
+    value = 0
+    for i in range(rounds * 1000):
+        value = (value + i * i) & 0xffff
+
+
+def compute_in_turn(rank, steps=40, rounds=350):
+    """A loop in Python, on one rank after the other."""
+    while True:
+        step = yield
+        if step // steps % rank.world == rank.rank:
+            loop_in_python(rounds)
+
+
+def metrics_in_evaluation(rank, rounds=900):
+    """A loop in Python, in steps of evaluation."""
+    while True:
+        yield
+        if rank.work.forward_only:
+            loop_in_python(rounds)
+
+
+def multiply_halves(rank, size=160):
+    """Numbers of half precision, for which NumPy has no fast code."""
+    import numpy
+    batch = numpy.full((size, size), 0.5, dtype=numpy.float16)
+    while True:
+        yield
+        batch @ batch
+
+
+def list_inbox(rank, path):
+    """Looks through a directory."""
+    os.makedirs(path, exist_ok=True)
+    while True:
+        yield
+        [name for name in os.listdir(path) if name.endswith(".done")]
 
 
 def serialize(rank, items=20000):
@@ -831,6 +1042,19 @@ def touch_pages(size):
         del view
 
 
+def pin_memory(rank, mb=32):
+    """Host memory that is new and pinned in each step."""
+    libc, size = ctypes.CDLL(None), mb << 20
+    libc.mlock.argtypes = libc.munlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    while True:
+        yield
+        with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as m:
+            at = ctypes.c_char.from_buffer(m)
+            libc.mlock(ctypes.addressof(at), size)
+            libc.munlock(ctypes.addressof(at), size)
+            del at
+
+
 def mapped_file(rank, mb=4, cold=1, stride=4):
     """Reads each stride-th page of a mapped file; cold: the page cache has lost it."""
     path = os.path.join(rank.dir, f"mapped-{rank.rank}")
@@ -969,7 +1193,92 @@ def kernel_every(rank, name, every=4, percent=200):
         del rank.work.slower[name]
 
 
+def decode_aside(rank, us=2000):
+    """Samples are decoded on a stream of their own, and the step's kernels wait for it."""
+    stream = rank.gpu.add_stream()
+    while True:
+        yield
+        rank.kernel("decode_jpeg_kernel(uchar*)", us, (64, 1, 1), (128, 1, 1), stream)
+        rank.gpu.join(stream)
+
+
+def regrid(rank, name, blocks, percent=60):
+    """Another launch configuration of one kernel."""
+    rank.work.grids[name] = (blocks, 1, 1)
+    rank.work.slower[name] = 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        del rank.work.grids[name], rank.work.slower[name]
+
+
+def check_finite(rank, us=1400, count=16):
+    """Somebody looks for numbers that are none: kernels that were not there before."""
+    while True:
+        yield
+        for _ in range(count):
+            rank.kernel("isfinite_reduce_kernel(float const*)", us, (64, 1, 1), (1024, 1, 1))
+
+
+def offload(rank, count=500):
+    """Activations go to the host."""
+    while True:
+        yield
+        for _ in range(count):
+            rank.gpu.copy_out(1 << 20)
+
+
+def slow_spells(rank, on_ms=800, every_ms=5000, percent=80):
+    """All kernels take longer for a while, again and again: somebody else has the GPU."""
+    begin = time.monotonic()
+    try:
+        while True:
+            yield
+            rank.work.pace = 1 + percent / 100 * ((time.monotonic() - begin) * 1e3 % every_ms < on_ms)
+    finally:
+        rank.work.pace = 1.0
+
+
 # ---- what healthy jobs do ----
+
+def log_aside(rank, after=250, lines=200):
+    """Logs a lot, while the GPU is busy with what was launched."""
+    log, path = logging.getLogger("report"), os.path.join(rank.dir, f"report-{rank.rank}.log")
+    log.propagate = False
+    log.addHandler(logging.FileHandler(path))
+    while True:
+        step = yield
+        for line in range(lines * (step >= after)):
+            log.warning("step %d line %d: loss %.6f", step, line, 1 / (step + 1))
+
+
+def prefetch_aside(rank, after=250, count=2, percent=25):
+    """Threads prepare samples long before they are needed, with what is left of the CPUs."""
+    data, go = rank.rng.randbytes(256 << 10), threading.Event()
+
+    def prepare():
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        go.wait()
+        while True:
+            begin = time.thread_time()
+            zlib.compress(data)
+            time.sleep((time.thread_time() - begin) * (100 / percent - 1))
+
+    for _ in range(count):
+        threading.Thread(target=prepare, name="prefetch", daemon=True).start()
+    while True:
+        if (yield) >= after:
+            go.set()
+
+
+def longer_sequences(rank, after=250, steps=500, percent=40):
+    """Sequences get longer and longer, on all ranks alike."""
+    usual = rank.work.batch
+    while True:
+        step = yield
+        rank.work.batch = usual * (1 + percent / 100 * min(1, max(0, step - after) / steps))
+
 
 def warm_up(rank, steps=120):
     """Sequences grow at the beginning of a training."""

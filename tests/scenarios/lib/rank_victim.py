@@ -219,7 +219,8 @@ class Work:
 
     def __init__(self):
         self.layers, self.copies, self.batch, self.host = LAYERS, 4, 1.0, 1.0
-        self.slower, self.renamed = {}, {}
+        self.slower, self.renamed, self.grids = {}, {}, {}
+        self.pace = 1.0  # of all kernels
         self.forward_only = False
 
 
@@ -259,13 +260,14 @@ class Rank:
         for _ in range(count):
             self.plain.translate(TABLE)
 
-    def kernel(self, name, us, grid=(256, 1, 1), block=(128, 1, 1)):
+    def kernel(self, name, us, grid=(256, 1, 1), block=(128, 1, 1), stream=0):
         w = self.work
         name = w.renamed.get(name, name)
-        ns = us * 1000 * (1 + 0.01 * self.rng.gauss(0, 1)) * w.batch * w.slower.get(name, 1)
+        grid = w.grids.get(name, grid)
+        ns = us * 1000 * (1 + 0.01 * self.rng.gauss(0, 1)) * w.batch * w.pace * w.slower.get(name, 1)
         if w.batch != 1:
             grid = (max(1, round(grid[0] * w.batch)), *grid[1:])
-        self.gpu.kernel(name, ns, grid, block)
+        self.gpu.kernel(name, ns, grid, block, stream)
 
     def step(self, step):
         w, gpu = self.work, self.gpu
@@ -284,6 +286,7 @@ class Rank:
             self.backward()
         if self.gloo:
             self.gloo.all_reduce(self.tensor)
+        self.faults.at("launched", step)
         gpu.copy_out(4)
         gpu.synchronize()
 

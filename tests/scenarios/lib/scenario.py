@@ -314,6 +314,7 @@ class Scenario:
             return text
         disk = os.stat(self.stack.dir).st_dev
         return text.format(pid=self.rank_pids()[rank] if "{pid}" in text else None, rank=rank, dir=self.stack.dir,
+                           pids=" ".join(f"--pid {p}" for p in self.rank_pids().values()) if "{pids}" in text else None,
                            nvml=self.stack.nvml, disk=f"{os.major(disk)}:{os.minor(disk)}",
                            port=getattr(self, "storage_port", None),
                            half=self.half_of_cpu(rank) if "{half}" in text else None)
