@@ -250,14 +250,24 @@ static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kerne
 	return n;
 }
 
-/* The kernel itself runs on both sides: in this configuration it does other work. */
+/* The kernel itself runs on both sides, in other configurations. Of more threads in all it does more work;
+ * of no more it is another variant. What is held against its size is other work, too. */
 static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++)
-		if (&p[i] != of && (of->mine ? p[i].total_ns > 0 : p[i].mine != NULL) &&
-		    is_configuration(of->name, p[i].name))
-			return true;
-	return false;
+	double mine = 0, others = 0;
+	bool other = false, expected = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double size = size_of(p[i].name);
+
+		if (!is_configuration(of->name, p[i].name))
+			continue;
+		expected |= p[i].expected;
+		other |= &p[i] != of && (of->mine ? p[i].total_ns > 0 : p[i].mine != NULL);
+		mine += p[i].mine ? size * p[i].mine->count : 0;
+		others += p[i].expected ? 0 : size * p[i].count;
+	}
+	return other && (expected || mine > others * (1 + thresholds.same.work));
 }
 
 static double ratio_of(const struct pair *p)

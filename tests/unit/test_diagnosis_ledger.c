@@ -334,6 +334,19 @@ static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
 	end(&w);
 }
 
+/* In fewer threads, and slower: no more work is done. */
+static void smaller_launches_that_take_longer_are_a_variant(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COMPUTE, 0, "attention<<<1024,1,1, 256,1,1>>>", 20, 0, 10, 0);
+	both(&w, LEDGER_COMPUTE, 0, "attention<<<96,1,1, 256,1,1>>>", 0, 40, 0, 10);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_VARIANT);
+	end(&w);
+}
+
 /* Sequences of uneven length: each side launches sizes of its own, and the time grows with the square
  * of the size. Half as long again for their sizes: the GPU is slower. As long as their sizes take:
  * more work. */
@@ -649,6 +662,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
+	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
 	    cmocka_unit_test(less_seen_is_never_surer),
