@@ -93,6 +93,8 @@ static const struct row waits[] = {
     {"ksys_write", LEDGER_FILE_WRITE},
     {"vfs_write", LEDGER_FILE_WRITE},
     {"io_schedule", LEDGER_STORAGE},
+    {"read_events", LEDGER_STORAGE}, /* io_getevents */
+    {"io_cqring_wait", LEDGER_STORAGE},
     {"blkdev_", LEDGER_STORAGE},
     {"submit_bio_wait", LEDGER_STORAGE},
 };
