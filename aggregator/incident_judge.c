@@ -249,6 +249,16 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 	return best;
 }
 
+/* Where all wait for long and one was slow itself for a moment, that moment is not what they wait for. */
+static bool costs_little(const struct incident *i, const struct member *m, uint32_t reason)
+{
+	double most = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		most = fmax(most, i->members[k].flagged_ns);
+	return reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
+}
+
 /* Windows first: what each rank lost. */
 static void judge_windows(const struct incident *i, struct incident_judgement *j)
 {
@@ -257,6 +267,7 @@ static void judge_windows(const struct incident *i, struct incident_judgement *j
 	for (int o = 0; o < 3 && !j->reason; o++)
 		for (uint32_t k = 0; k < i->member_count; k++)
 			if (INCIDENT_REASON(&i->members[k], order[o]) &&
+			    !costs_little(i, &i->members[k], order[o]) &&
 			    !incident_is_moment(j, &i->members[k]))
 				j->reason = order[o];
 	for (uint32_t k = 0; k < i->member_count; k++) {

@@ -248,13 +248,33 @@ static void single_slow_steps_far_apart_stay_hiccups(void **unused)
 	json_decref(j);
 }
 
+/* All wait, in a collective that is slow; then one is late by itself for a moment. */
+static void a_moment_of_one_is_not_what_all_waited_for(void **unused)
+{
+	struct digest self = window("job", 3, WINDOW_SELF, 21, 22);
+	json_t *j;
+
+	for (int rank = 0; rank < 4; rank++) {
+		struct digest wait = window("job", rank, WINDOW_COMM, 0, 20);
+
+		wait.flagged = 100;
+		wait.latency_ns = 50e7;
+		add(wait);
+	}
+	add(self);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	assert_string_equal(ranks_of(j, "ranks"), "");
+	json_decref(j);
+}
+
 static void measures_a_culprit_by_what_it_did_itself(void **unused)
 {
 	struct digest wait = window("job", 3, WINDOW_COMM, 0, 1);
 	struct digest self = window("job", 3, WINDOW_SELF, 1, 1);
 	json_t *j;
 
-	wait.flagged = 100;
+	wait.flagged = 20;
 	wait.latency_ns = 50e7;
 	add(wait);
 	add(self);
@@ -1144,6 +1164,7 @@ int main(void)
 		CASE(single_slow_steps_are_hiccups_unless_they_cost_much),
 		CASE(single_slow_steps_far_apart_stay_hiccups),
 		CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
+		CASE(a_moment_of_one_is_not_what_all_waited_for),
 		CASE(measures_a_culprit_by_what_it_did_itself),
 		CASE(one_step_that_costs_a_second_is_no_hiccup),
 		CASE(a_long_step_is_a_hiccup_until_another_one_comes),
