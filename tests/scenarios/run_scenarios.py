@@ -121,6 +121,10 @@ def healthy_row(got):
            f"{'wrong' if got['others'] else 'right'} |"
 
 
+def hits_of(rows):
+    return ", ".join(f"{word} {sum(r['hits'][word] for r in rows)}" for word in ("rank", "layer", "cause"))
+
+
 def rates_of(everything):
     """How often rank, layer and cause were right, each for itself."""
     rows = [r for _, k in everything if k["got"] for r in k["got"]["rows"] if r.get("hits") and r["wrong"] is not None
@@ -134,6 +138,13 @@ def rates_of(everything):
     whole = sum(not r["wrong"] for r in rows)
     text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
     text += f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
+    strict = [r for r in rows if " or " not in (r.get("want") or " or ")]
+    text += f"\n\nOf the {len(strict)} faults for which one rank, layer and cause only count as right: {hits_of(strict)}."
+    loaded = [r for _, k in everything if k["got"] and 2 <= round(k["got"].get("load", 0)) <= 8 for r in k["got"]["rows"]
+              if r in rows]
+    text += f" Of the {len(loaded)} that ended at a load of 2 to 8: {hits_of(loaded)}."
+    trees = [k["tree"] for _, k in everything]
+    text += "\n\nRuns by tree: " + ", ".join(f"{t} {trees.count(t)}" for t in dict.fromkeys(sorted(trees, key=trees.count)[::-1])) + "."
     return text + calibration_of([r for r in rows if r.get("confidence") is not None])
 
 
