@@ -259,29 +259,51 @@ static bool costs_little(const struct incident *i, const struct member *m, uint3
 	return reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
 }
 
-/* Windows first: what each rank lost. */
-static void judge_windows(const struct incident *i, struct incident_judgement *j)
+static bool has_windows(const struct incident *i, const struct incident_judgement *j, uint32_t reason)
 {
-	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (INCIDENT_REASON(&i->members[k], reason) && !costs_little(i, &i->members[k], reason) &&
+		    !incident_is_moment(j, &i->members[k]))
+			return true;
+	return false;
+}
 
-	for (int o = 0; o < 3 && !j->reason; o++)
-		for (uint32_t k = 0; k < i->member_count; k++)
-			if (INCIDENT_REASON(&i->members[k], order[o]) &&
-			    !costs_little(i, &i->members[k], order[o]) &&
-			    !incident_is_moment(j, &i->members[k]))
-				j->reason = order[o];
+/* By windows of that reason, 0: of any; what each rank lost. */
+static void blame_for(const struct incident *i, struct incident_judgement *j, uint32_t reason)
+{
+	j->reason = reason;
+	j->suspects = 0;
+	j->worst = j->worst_slow_ns = 0;
+	j->lead = NULL;
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		double b = j->reason && !incident_is_moment(j, m) ? blame(i, m, j->reason) : 0;
+		double b = reason && !incident_is_moment(j, m) ? blame(i, m, reason) : 0;
 
-		j->suspects += j->reason && INCIDENT_REASON(m, j->reason);
-		if (b > j->worst ||
-		    (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
+		j->suspects += reason && INCIDENT_REASON(m, reason);
+		if (b > j->worst || (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
 			j->worst = b;
 			j->worst_slow_ns = m->slow_ns;
 			j->lead = m;
 		}
 	}
+}
+
+/* Windows first. Where nothing tells who stopped, what was seen before still stands. */
+static void judge_windows(const struct incident *i, struct incident_judgement *j)
+{
+	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };
+	bool hangs = j->finding && j->finding->kind == FINDING_HANG;
+	uint32_t first = 0;
+
+	for (int o = 0; o < 3 && !(hangs && first); o++) {
+		if (!has_windows(i, j, order[o]))
+			continue;
+		blame_for(i, j, order[o]);
+		if (j->worst > 0)
+			return;
+		first = first ? first : order[o];
+	}
+	blame_for(i, j, first);
 }
 
 static bool found_uniform(const struct incident *i)

@@ -846,6 +846,21 @@ static void blames_nobody_for_a_stall_that_looks_the_same_everywhere(void **unus
 	json_decref(j);
 }
 
+/* Steps so slow that waiting for one counts as a stall: the windows before it say who is slow. */
+static void a_stall_that_tells_nobody_apart_forgets_nothing(void **unused)
+{
+	json_t *j;
+
+	for (int n = 0; n < 17; n++)
+		add(window("job", 2, WINDOW_SELF, 3 * n, 3 * n + 2));
+	for (int r = 0; r < 4; r++)
+		add(window("job", r, WINDOW_STALL, 51, 52));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j, "ranks"), "2");
+	json_decref(j);
+}
+
 /* Who hangs alone waits for ranks of which no window has come. */
 static void blames_nobody_for_hanging_alone_in_a_job_of_several(void **unused)
 {
@@ -1190,6 +1205,7 @@ int main(void)
 		CASE(blames_nobody_without_evidence),
 		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 		CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
+		CASE(a_stall_that_tells_nobody_apart_forgets_nothing),
 		CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
 		CASE(what_flagged_steps_lost_is_their_sum),
 		CASE(keeps_jobs_and_distant_times_apart),
