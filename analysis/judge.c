@@ -3,6 +3,7 @@
  * the collectives, and the culprit is the one that waits least. */
 #include "analysis/judge.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "analysis/robust/median.h"
@@ -135,7 +136,7 @@ static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *l
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
 	bool armed = v->state == ROOFLINE_ARMED, own = v->expected_self_ns > 0;
-	struct kinds_verdict k = kinds_push(j->kinds, s, armed ? v->expected_ns : 0,
+	struct kinds_verdict k = kinds_push(j->kinds, s, armed || v->self ? v->expected_ns : 0,
 					    v->expected_self_ns, v->out);
 
 	v->first = k.first;
@@ -178,6 +179,10 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
 	v.out = lat.out || self.out;
 	v.flagged = slow || v.self;
+	if (v.self && lat.state != ROOFLINE_ARMED) { /* but for what is known to be longer it is as usual */
+		v.expected_ns = fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
+		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
+	}
 	judge_kind(j, s, &v);
 	if (v.flagged)
 		hold(j, s->key, &lat, &self);

@@ -125,6 +125,31 @@ static void a_checkpoint_is_known_from_its_second_occurrence_on(void **unused)
 	}
 }
 
+/* Waits that nothing explains: what a step takes is not known, but what it takes itself. */
+static void a_checkpoint_is_known_by_self_time_alone(void **unused)
+{
+	uint32_t unknown = 0;
+
+	for (uint32_t i = 0; i < 16; i++) {
+		struct job j = job_of(i + 1);
+		struct kinds_row row;
+
+		while (j.step < 1500) {
+			double extra[KINDS_PARTS] = { 0 };
+
+			extra[KINDS_WAIT] = 200 * uniform(&j) * uniform(&j);
+			extra[KINDS_HOST] = j.step % 50 == 49 ? 2000 * (1 + 0.05 * normal(&j)) : 0;
+			push(&j, 0, extra);
+			unknown += extra[KINDS_HOST] > 0 && j.v.state != ROOFLINE_ARMED;
+		}
+		assert_in_range(j.flagged, 0, 2);
+		if (j.flagged)
+			assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
+		end(&j);
+	}
+	assert_true(unknown > 100);
+}
+
 static void a_kind_that_grows_is_flagged_and_told_by_how_much(void **unused)
 {
 	struct job j = job_of(3);
@@ -353,6 +378,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
+		cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
 		cmocka_unit_test(a_kind_that_grows_is_flagged_and_told_by_how_much),
 		cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
 		cmocka_unit_test(a_fault_beside_a_checkpoint_is_told),
