@@ -191,7 +191,8 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 }
 
 /* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
- * alarm, which sums up what they added, must find the rank still slow once they are past. */
+ * alarm, which sums up what they added, must find the rank still slow once they are past: by what hosts
+ * don't differ from their own past without a fault. */
 static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {
 	double v[JUDGE_PERIOD];
@@ -199,7 +200,7 @@ static bool drift_stands_alone(const struct judge *j, const struct step *s)
 	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < thresholds.time.gone_ns)
 		return false;
 	memcpy(v, j->self_excess, sizeof(v[0]) * j->count);
-	return median_of(v, j->count) >= thresholds.same.work;
+	return median_of(v, j->count) >= thresholds.excess.slower;
 }
 
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)
