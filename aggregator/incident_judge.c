@@ -324,19 +324,21 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
 }
 
-/* However sure it is: what has cost nobody more than a host that is late for some steps is worth no
- * call. */
+/* However sure it is: what has cost nobody more than a host that is late for some steps, nor more than a
+ * few steps take, is worth no call. */
 static bool lost_little(const struct incident *i)
 {
-	double most = 0;
-
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
+		double step_ns = m->expected_ns > 0 ? m->expected_ns : m->latency_ns;
+		double lost_ns = fmax(m->accused_ns, fmax(m->self_excess_ns - m->first_self_ns,
+							  m->flagged_ns - m->first_ns));
 
-		most = fmax(most, fmax(m->accused_ns, m->self_excess_ns - m->first_self_ns));
-		most = fmax(most, m->flagged_ns - m->first_ns);
+		if (lost_ns >= thresholds.time.hiccup_ns / 2 ||
+		    (step_ns > 0 && lost_ns >= thresholds.count.few * step_ns))
+			return false;
 	}
-	return most < thresholds.time.hiccup_ns / 2;
+	return true;
 }
 
 static const char *symptom_of(const struct incident *i, const struct incident_judgement *j, bool accused,
