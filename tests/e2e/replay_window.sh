@@ -48,6 +48,7 @@ ok "the recording is replayed" code 0 replay --compare "$REC"
 cp "$WORK/out.log" "$WORK/here.json"
 ok "and has its end" is "$(jq -r 'select(.type == "summary") | .end' "$WORK/here.json")" clean
 replay --live "$REC" >"$WORK/live.json"
+diff "$WORK/live.json" "$WORK/here.json" | head -4 | cut -c 1-600 | sed 's/^/# /'
 ok "the verdicts are the live ones, byte for byte" cmp "$WORK/here.json" "$WORK/live.json"
 ok "steps of three ranks" is "$(jq -r 'select(.type == "step") | .rank' "$WORK/here.json" | sort -u | xargs)" "0 1 2"
 ok "most of which were judged" at_least "$(count "$WORK/here.json" '.judged == "used"')" 150
