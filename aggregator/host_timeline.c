@@ -150,7 +150,7 @@ static bool is_stdlib(const struct stack_batch *b, const struct stack_frame *f)
 	const char *file = stack_batch_text(b, f->file);
 
 	return !strncmp(file, "<frozen ", 8) ||
-	       (strstr(file, "/lib/python3.") && !strstr(file, "/site-packages/"));
+	       (strstr(file, "/lib/python3.") && !strstr(file, "-packages/"));
 }
 
 static bool is_python(const struct stack_batch *b, const struct stack *st)
@@ -162,10 +162,11 @@ static bool is_python(const struct stack_batch *b, const struct stack *st)
 }
 
 /* How much a function says of what the thread is at: code of a runtime is called for everything. */
+#define TELLING_MOST 3
 static int telling(const struct stack_batch *b, const struct stack_frame *f)
 {
 	if (f->kind == STACK_FRAME_PYTHON)
-		return is_stdlib(b, f) ? 2 : 3;
+		return is_stdlib(b, f) ? 2 : TELLING_MOST;
 	return is_c_runtime(b, f) ? 0 : 1;
 }
 
@@ -175,7 +176,7 @@ static const char *function_of(struct maker *m, const struct stack *st)
 	uint32_t best = st->count;
 	int most = 0;
 
-	for (uint32_t i = st->kernel_count; i < st->count; i++) {
+	for (uint32_t i = st->kernel_count; i < st->count && most < TELLING_MOST; i++) {
 		int tells = telling(&m->w->stacks, &m->w->stacks.frames[st->first + i]);
 
 		if (tells > most) {

@@ -250,21 +250,19 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 }
 
 /* Where all wait for long and one was slow itself for a moment, that moment is not what they wait for. */
-static bool costs_little(const struct incident *i, const struct member *m, uint32_t reason)
+static bool has_windows(const struct incident *i, const struct incident_judgement *j, uint32_t reason)
 {
 	double most = 0;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
 		most = fmax(most, i->members[k].flagged_ns);
-	return reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
-}
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		bool little = reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
 
-static bool has_windows(const struct incident *i, const struct incident_judgement *j, uint32_t reason)
-{
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (INCIDENT_REASON(&i->members[k], reason) && !costs_little(i, &i->members[k], reason) &&
-		    !incident_is_moment(j, &i->members[k]))
+		if (INCIDENT_REASON(m, reason) && !little && !incident_is_moment(j, m))
 			return true;
+	}
 	return false;
 }
 

@@ -258,10 +258,11 @@ static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t 
 	bool other = false, expected = false;
 
 	for (uint32_t i = 0; i < n; i++) {
-		double size = size_of(p[i].name);
+		double size;
 
 		if (!is_configuration(of->name, p[i].name))
 			continue;
+		size = size_of(p[i].name);
 		expected |= p[i].expected;
 		other |= &p[i] != of && (of->mine ? p[i].total_ns > 0 : p[i].mine != NULL);
 		mine += p[i].mine ? size * p[i].mine->count : 0;
