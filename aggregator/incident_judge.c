@@ -286,7 +286,7 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 	}
 }
 
-/* Windows first. Where nothing tells who stopped, what was seen before still stands. */
+/* Windows first. A stall that blames no rank leaves the ranks to blame that were slow before it. */
 static void judge_windows(const struct incident *i, struct incident_judgement *j)
 {
 	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };

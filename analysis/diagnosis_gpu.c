@@ -251,7 +251,7 @@ static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kerne
 }
 
 /* The kernel itself runs on both sides, in other configurations. Of more threads in all it does more work;
- * of no more it is another variant. What is held against its size is other work, too. */
+ * of no more it is another variant. A kernel with a fitted time per size does other work. */
 static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t n)
 {
 	double mine = 0, others = 0;

@@ -25,7 +25,7 @@ struct os_signal {
 	double usual;			       /* mean before it; negative: not known */
 	double weight_ms; /* per step, of the rank's threads' time; 0 where that has no meaning */
 	uint32_t flags;	  /* OS_SIGNAL_* */
-	uint32_t cpu;	  /* of an interrupt: its CPU + 1; 0: not told */
+	uint32_t cpu;	  /* of an interrupt: its CPU + 1; 0: unknown */
 };
 
 enum os_signal_kind {

@@ -486,6 +486,41 @@ static void a_sleep_for_storage_needs_no_stack(void **state)
 	picture_drop(p);
 }
 
+/* Condition.wait of the standard library, called by a package of the user's, called by the script. */
+static void a_wait_is_named_by_the_users_code(void **state)
+{
+	static const char *const packages[] = {"/usr/local/lib/python3.11/dist-packages/pool.py",
+					       "/opt/env/lib/python3.11/site-packages/pool.py",
+					       "/job/pool.py"};
+
+	for (size_t i = 0; i < sizeof(packages) / sizeof(packages[0]); i++) {
+		struct picture *p;
+		struct made m;
+		uint32_t wait;
+
+		make(&m, MAIN);
+		recorded(&m, MAIN, 0, STEPS * 100 * MS);
+		const struct stack_frame f[] = {
+		    {.kind = STACK_FRAME_KERNEL, .object = text(&m.w.stacks, "futex_do_wait")},
+		    {.kind = STACK_FRAME_PYTHON,
+		     .object = text(&m.w.stacks, "Condition.wait"),
+		     .file = text(&m.w.stacks, "/usr/lib/python3.11/threading.py")},
+		    {.kind = STACK_FRAME_PYTHON,
+		     .object = text(&m.w.stacks, "Pool.compress"),
+		     .file = text(&m.w.stacks, packages[i])},
+		    {.kind = STACK_FRAME_PYTHON,
+		     .object = text(&m.w.stacks, "main"),
+		     .file = text(&m.w.stacks, "/job/train.py")}};
+
+		assert_int_equal(stack_batch_stack(&m.w.stacks, f, 4, 1, STACK_END_ROOT, &wait), 0);
+		for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
+			off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, 0);
+		p = picture_of(&m);
+		assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "Pool.compress (pool.py)") == 30);
+		picture_drop(p);
+	}
+}
+
 /* A futex says how a collective of the host waits; its function says what for. */
 static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
 {
@@ -706,6 +741,7 @@ int main(void)
 	    cmocka_unit_test(absurd_takings_take_no_more_than_the_time),
 	    cmocka_unit_test(first_touches_are_of_the_function_that_has_the_faults),
 	    cmocka_unit_test(a_sleep_for_storage_needs_no_stack),
+	    cmocka_unit_test(a_wait_is_named_by_the_users_code),
 	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
 	    cmocka_unit_test(a_sleep_that_does_not_end_is_in_the_accounts),
