@@ -34,9 +34,9 @@ CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-fra
 # DT_RPATH, not DT_RUNPATH: it also holds for the libraries' own libraries, so a tree of programs and
 # libraries can be copied anywhere (make gpu-bundle).
 RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
-LDFLAGS_ALL = $(SANFLAGS) -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
+LDFLAGS_ALL = $(SANFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
-MODULES := base foreign ring analysis wire bpf symbol reader sampler preload sidecar aggregator cli sim tests
+MODULES := base foreign ring model analysis wire node bpf symbol reader sampler preload sidecar aggregator cli sim tests
 LIBS :=
 PROGS :=
 SOS :=
@@ -46,28 +46,39 @@ FUZZ :=
 BENCH :=
 GEN :=
 TEST_PARTS :=
+PARTS :=
 BENCH_PARTS :=
 INSTALL_PROGS :=
 INSTALL_PARTS :=
 
-# A library room:   LIBS += ring;          ring_SRCS := ring/a.c ...       -> $(B)/libring.a
+# A library room:   LIBS += ring;          ring_SRCS := $(call in,ring,a b), ring_NEEDS (the rooms below it), ring_LDLIBS
+#                                          -> $(B)/libring.a
 # A program:        PROGS += sysomd;       sysomd_SRCS, sysomd_USES (rooms), sysomd_LDLIBS
 # A shared object:  SOS += libx.so;        libx.so_SRCS, libx.so_USES, libx.so_LDFLAGS, libx.so_CFLAGS,
 #                                          libx.so_DIR (below $(B), default lib)
-# A unit test:      UNIT += test_x;        test_x_SRCS (default tests/unit/test_x.c), test_x_USES, test_x_LDLIBS
+# A unit test:      $(call unit,ring,test_x)  uses that room and those below it; test_x_SRCS (default
+#                                          tests/unit/test_x.c), test_x_LDLIBS
 # A scripted test:  SCRIPTS_TEST += tests/e2e/x.sh    (prints TAP; exit 77 skips)
-# A fuzzer:         FUZZ += fuzz_x;        fuzz_x_SRCS (default tests/fuzz/fuzz_x.c), fuzz_x_USES; work and
+# A fuzzer:         $(call fuzz,ring,fuzz_x)  fuzz_x_SRCS (default tests/fuzz/fuzz_x.c); work and
 #                                          memory bounded by tests/fuzz/fuzz_budget.h;
 #                                          corpus in tests/fuzz/corpus/fuzz_x, replayed by `make check`
+# A test's program: $(call part,PARTS,wire,x)  x_SRCS -> $(B)/parts/x
 # What tests or benchmarks need beside these: TEST_PARTS, BENCH_PARTS (files with rules of their own).
 # Programs that `make install` copies: INSTALL_PROGS; those that only other programs run: INSTALL_PARTS.
-# A benchmark:      BENCH += bench_x;      a program as above whose output `make bench` prints
-include $(foreach m,$(MODULES),$(m)/module.mk)
-
+# A benchmark:      $(call bench,ring,bench_x)  a program as above whose output `make bench` prints
+in = $(patsubst %,$(1)/%.c,$(2))
+# $(call part,UNIT,rooms,names)
+part = $(eval $(1) += $(3))$(foreach t,$(3),$(eval $(t)_USES := $(2)))
+unit = $(call part,UNIT,$(1),$(2))
+fuzz = $(call part,FUZZ,$(1),$(2))
+bench = $(call part,BENCH,$(1),$(2))
 obj = $(patsubst %.c,$(B)/obj/%.o,$(filter %.c,$(1)))
 archives = $(foreach u,$(1),$(B)/lib$(u).a)
 # every room's libraries that its users must link, e.g. wire_LDLIBS := -lzstd
 libs_of = $(foreach u,$(1),$($(u)_LDLIBS))
+# these rooms and all below them
+needs = $(sort $(1) $(foreach u,$(1),$(if $($(u)_NEEDS),$(call needs,$($(u)_NEEDS)))))
+include $(foreach m,$(MODULES),$(m)/module.mk)
 
 define lib_rule
 $(B)/lib$(1).a: $$(call obj,$$($(1)_SRCS)) $$($(1)_OBJS) $(wildcard */*.mk)
@@ -76,9 +87,9 @@ $(B)/lib$(1).a: $$(call obj,$$($(1)_SRCS)) $$($(1)_OBJS) $(wildcard */*.mk)
 endef
 define prog_rule
 $(1)_SRCS ?= $(3)
-$(B)/$(2)/$(1): $$(call obj,$$(or $$($(1)_SRCS),$(3))) $$(call archives,$$($(1)_USES))
+$(B)/$(2)/$(1): $$(call obj,$$(or $$($(1)_SRCS),$(3))) $$(call archives,$$(call needs,$$($(1)_USES)))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $$(LDFLAGS_ALL) $$(RPATH) $$($(1)_LDFLAGS) $$(sort $$(call libs_of,$$($(1)_USES))) $$($(1)_LDLIBS) -lm -lpthread -ldl
+	$$(Q)$$(CC) $$(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $$(LDFLAGS_ALL) $$(RPATH) $$($(1)_LDFLAGS) $$(sort $$(call libs_of,$$(call needs,$$($(1)_USES)))) $$($(1)_LDLIBS) -lm -lpthread -ldl
 endef
 define so_rule
 $(1)_objs := $$(patsubst %.c,$(B)/obj-$(1)/%.o,$$($(1)_SRCS))
@@ -93,7 +104,8 @@ endef
 
 $(foreach l,$(LIBS),$(eval $(call lib_rule,$(l))))
 $(foreach p,$(PROGS),$(eval $(call prog_rule,$(p),bin,)))
-$(foreach p,$(UNIT),$(eval $(call prog_rule,$(p),unit,tests/unit/$(p).c)))
+$(foreach p,$(PARTS),$(eval $(call prog_rule,$(p),parts,)))
+$(foreach p,$(UNIT),$(eval $(p)_LDLIBS += -lcmocka)$(eval $(call prog_rule,$(p),unit,tests/unit/$(p).c)))
 $(foreach p,$(BENCH),$(eval $(call prog_rule,$(p),bench,tests/bench/$(p).c)))
 $(foreach s,$(SOS),$(eval $(call so_rule,$(s))))
 # Under clang's fuzzer engine a target is linked with it, elsewhere with a replayer of its corpus.
@@ -130,7 +142,7 @@ all: ## build everything that is installed (installs missing packages; DEPS=no: 
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(J) programs
 programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
-tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
+tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(addprefix $(B)/parts/,$(PARTS))
 
 deps: ## install the Debian packages that build, tests and benchmarks need (DEPS=no: don't)
 	@tools/deps.sh build test bench fuzz
@@ -165,7 +177,7 @@ check-asan: ## unit tests, fuzz corpora and daemons under address and undefined-
 check-tsan: ## the same under the thread sanitizer
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory $(J) SAN=thread check-unit
-check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(PROG_BINS)
+check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(addprefix $(B)/parts/,$(PARTS)) $(PROG_BINS)
 	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
 		$(addprefix script:,$(SCRIPTS_SAN))
 
@@ -223,7 +235,7 @@ scenarios: ## real faults in running jobs, judged by the verdict (root, about 90
 	@$(MAKE) --no-print-directory $(J) programs $(SCENARIO_PARTS)
 	@B=$(B) tests/scenarios/run_scenarios.py
 
-causes: ## write the tables of docs/causes.md from analysis/causes.def and accounts.def
+causes: ## write the tables of docs/causes.md from model/causes.def and accounts.def
 	@tools/causes.py
 tidy: tests ## include directions and style, as a failing test
 	@tools/tidy.py $(B)

@@ -9,21 +9,21 @@
 #include <unistd.h>
 
 #include "aggregator/alert.h"
-#include "aggregator/api.h"
+#include "aggregator/api/api.h"
 #include "aggregator/commit.h"
-#include "aggregator/fleet.h"
-#include "aggregator/incident.h"
+#include "aggregator/fleet/fleet.h"
+#include "aggregator/incident/incident.h"
 #include "aggregator/ingest.h"
 #include "aggregator/symbols.h"
-#include "aggregator/text.h"
-#include "analysis/peers.h"
+#include "analysis/slow/peers.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/daemon/config.h"
+#include "base/daemon/log.h"
+#include "base/daemon/loop.h"
+#include "base/daemon/service.h"
+#include "base/daemon/watchdog.h"
 #include "base/limits.h"
-#include "base/log.h"
-#include "base/service.h"
-#include "base/loop.h"
-#include "base/watchdog.h"
+#include "base/text.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
 /* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
@@ -201,7 +201,7 @@ static void on_tick(void *arg, uint32_t expired)
 	service_alive();
 }
 
-static void on_finding(void *arg, const struct incident_finding *f)
+static void on_finding(void *arg, const struct finding_report *f)
 {
 	struct aggregator *a = arg;
 

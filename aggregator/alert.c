@@ -10,11 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "aggregator/text.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/text.h"
 
 #define ID_BYTES	 9
 #define CONNECT_S	 5L
@@ -86,7 +87,7 @@ static void put_list(json_t *to, const char *key, const json_t *list)
 			break;
 		used += (size_t)n;
 	}
-	json_object_set_new(to, key, text_json(text));
+	json_object_set_new(to, key, json_text(text));
 }
 
 static void put_number(json_t *to, const char *key, double v)
@@ -118,7 +119,7 @@ static json_t *annotations_of(const json_t *incident)
 		snprintf(also + strlen(also), sizeof(also) - strlen(also), "%s%.200s",
 			 k > 1 ? "; " : "", jsonget_text(json_array_get(others, k), "summary"));
 	if (*also)
-		json_object_set_new(out, "also", text_json(also));
+		json_object_set_new(out, "also", json_text(also));
 	return out;
 }
 

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "aggregator/finding_json.h"
-#include "aggregator/text.h"
+#include "aggregator/incident/finding_json.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/text.h"
 
 #define TICK_NS	      1000000000ull
 /* Findings of one batch; the others wait for the next one. */
@@ -30,7 +30,7 @@
 
 struct told { /* a finding that waits */
 	struct told *next;
-	struct incident_finding finding;
+	struct finding_report finding;
 };
 
 struct commit {
@@ -94,7 +94,7 @@ static int restore_window(void *arg, const void *body, size_t bytes)
 static void restore_findings(struct commit *c, const struct incident_row *row)
 {
 	json_t *list = store_findings(c->store, row->id), *one;
-	struct incident_finding *f = malloc(sizeof(*f));
+	struct finding_report *f = malloc(sizeof(*f));
 	size_t k;
 
 	json_array_foreach(list, k, one) {
@@ -710,7 +710,7 @@ int commit_push(struct commit *c, struct commit_item *item)
 	return err;
 }
 
-int commit_push_finding(struct commit *c, const struct incident_finding *f)
+int commit_push_finding(struct commit *c, const struct finding_report *f)
 {
 	struct told *t = malloc(sizeof(*t));
 	int err = t ? 0 : -ENOMEM;

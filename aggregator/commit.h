@@ -7,10 +7,10 @@
 #define SYSOM_AGGREGATOR_COMMIT_H
 
 #include "aggregator/alert.h"
-#include "aggregator/fleet.h"
-#include "aggregator/incident.h"
-#include "aggregator/picture.h"
-#include "aggregator/store.h"
+#include "aggregator/fleet/fleet.h"
+#include "aggregator/incident/incident.h"
+#include "aggregator/store/store.h"
+#include "analysis/cause/picture.h"
 #include "wire/codec.h"
 
 struct commit;
@@ -63,7 +63,7 @@ void commit_close(struct commit *c);
 int commit_push(struct commit *c, struct commit_item *item);
 /* Copied; committed with the next batch. 0; -EBUSY: LIMIT_COMMIT_FINDINGS are waiting (counted in
  * findings_dropped); -ESHUTDOWN: stopped. Any thread, never blocks for long. */
-int commit_push_finding(struct commit *c, const struct incident_finding *f);
+int commit_push_finding(struct commit *c, const struct finding_report *f);
 void commit_stats(struct commit *c, struct commit_stats *out);
 
 #endif

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "aggregator/rep.h"
-#include "aggregator/text.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/text.h"
 
 #define BEAT_THREADS 2u
 #define BULK_THREADS_MAX 8u

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "aggregator/commit.h"
-#include "aggregator/fleet.h"
+#include "aggregator/fleet/fleet.h"
 #include "aggregator/rep.h"
 
 struct ingest;
@@ -22,7 +22,7 @@ struct ingest_stats {
 	struct rep_stats peers;
 };
 
-/* name: for the functions of stacks (aggregator/picture.h), NULL: none.
+/* name: for the functions of stacks (analysis/cause/picture.h), NULL: none.
  * verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),
  * -ENOMEM, -EIO. */
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,

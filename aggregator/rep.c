@@ -23,8 +23,8 @@
 #include "aggregator/sp.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/daemon/peer.h"
 #include "base/keyed.h"
-#include "base/peer.h"
 
 #define GREETING_MS	5000
 #define MESSAGE_MS	60000

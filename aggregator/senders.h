@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * senders.h - connections by who is at the other end (base/peer.h), so that room and processor time are
+ * senders.h - connections by who is at the other end (base/daemon/peer.h), so that room and
+ * processor time are
  * shared among senders first and among one sender's connections second: who takes much waits and makes
  * room for others, however many connections that is.
  * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection.
@@ -10,7 +11,7 @@
 #include <sys/queue.h>
 
 #include "aggregator/fair.h"
-#include "base/peer.h"
+#include "base/daemon/peer.h"
 
 /* Kinds of requests that wait apart: those of one never wait for another's. */
 #define SENDERS_LANES 2

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/text.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
+#include "base/json_text.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/text.h"
 
 /* Of all names in one answer; beyond it the rest is told to ask again. */
 #define NAMES_BYTES (8u << 20)
@@ -96,7 +97,7 @@ void symbols_tend(struct symbols *s)
 
 static unsigned answer(struct buf *out, unsigned status, json_t *j)
 {
-	return text_put_json(out, j) ? status : 500;
+	return json_text_put(out, j) ? status : 500;
 }
 
 static unsigned refuse(struct buf *out, unsigned status, const char *why)
@@ -299,9 +300,9 @@ static json_t *name_json(const struct symbol_name *n, size_t *room)
 	text_copy(function, sizeof(function), n->function);
 	text_copy(raw, sizeof(raw), n->raw);
 	*room -= strlen(function) + strlen(raw);
-	json_object_set_new(j, "function", text_json(function));
+	json_object_set_new(j, "function", json_text(function));
 	if (strcmp(function, raw))
-		json_object_set_new(j, "raw", text_json(raw));
+		json_object_set_new(j, "raw", json_text(raw));
 	json_object_set_new(j, "begin", json_integer((json_int_t)n->begin));
 	json_object_set_new(j, "size", json_integer((json_int_t)n->size));
 	json_object_set_new(j, "proven", json_boolean(n->proven));
@@ -340,7 +341,7 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 	j = json_pack("{s:O, s:s, s:o}", "build_id", json_object_get(object, "build_id"), "status",
 		      status, "names", names);
 	if (!strcmp(status, "refused"))
-		json_object_set_new(j, "why", text_json(symbol_resolver_why(s->resolver)));
+		json_object_set_new(j, "why", json_text(symbol_resolver_why(s->resolver)));
 	return j;
 }
 

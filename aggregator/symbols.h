@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbols.h - what the aggregator answers about symbols: which files are needed, uploads, names.
- * Requests and answers are JSON texts (docs/INTERFACES.md); HTTP is aggregator/api_symbols.c.
+ * Requests and answers are JSON texts (docs/INTERFACES.md); HTTP is aggregator/api/api_symbols.c.
  * Owns: the store and the resolver over it.
- * Threads: needed, begin, finish, symbolize one at a time (the worker of aggregator/api_symbols.c), since
- * reading and syncing files takes long; everything else any.
+ * Threads: needed, begin, finish, symbolize one at a time (the worker of
+ * aggregator/api/api_symbols.c), since reading and syncing files takes long; everything else any.
  * Trust: every body is hostile: bounded in size, depth, counts and in what it makes the answer be. */
 #ifndef SYSOM_AGGREGATOR_SYMBOLS_H
 #define SYSOM_AGGREGATOR_SYMBOLS_H

@@ -1,30 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
+# From records to verdicts, without I/O: steps, what they should take (expect), ranks among their peers (slow,
+# and across nodes: cross), recorded traces (trace), where the time went (ledger) and why (cause).
 LIBS += analysis
-analysis_SRCS := analysis/record.c analysis/stack.c analysis/os_signal.c \
-	analysis/finding.c analysis/diagnosis.c analysis/diagnosis_gpu.c analysis/diagnosis_host.c \
-	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c \
-	analysis/profile.c analysis/ledger.c analysis/diagnosis_ledger.c
-# rows of independent parts; each names its own sources and tests
-include analysis/robust.mk analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
+analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regress spread) \
+	$(call in,analysis/steps,kinds steps steps_account steps_detect) \
+	$(call in,analysis/expect,judge roofline roofline_fit roofline_p99) \
+	$(call in,analysis/slow,hang local_peers peers peers_noise peers_sysom peers_test roles \
+		skew temporal waterline) \
+	$(call in,analysis/cross,clocks cross cross_colls cross_findings cross_rows cross_skew) \
+	$(call in,analysis/trace,align crossrank crossrank_before crossrank_cause crossrank_hang \
+		jobsteps workers workers_level workers_tell) \
+	$(call in,analysis/ledger,coll_split function_class host_timeline ledger wait_class \
+		window_ledger) \
+	$(call in,analysis/cause,diagnosis diagnosis_gpu diagnosis_host diagnosis_ledger \
+		diagnosis_os diagnosis_software diagnosis_text digest picture profile)
+analysis_NEEDS := model
 
-UNIT += test_stack
-test_stack_USES := analysis base
-test_stack_LDLIBS := -lcmocka
-UNIT += test_os_signal
-test_os_signal_USES := analysis
-test_os_signal_LDLIBS := -lcmocka
-UNIT += test_profile_delta
-test_profile_delta_USES := analysis base
-test_profile_delta_LDLIBS := -lcmocka
-UNIT += test_diagnosis
-test_diagnosis_USES := analysis base
-test_diagnosis_LDLIBS := -lcmocka
-UNIT += test_ledger
-test_ledger_USES := analysis base
-test_ledger_LDLIBS := -lcmocka
-UNIT += test_diagnosis_properties
-test_diagnosis_properties_USES := analysis base
-test_diagnosis_properties_LDLIBS := -lcmocka -lm
-UNIT += test_diagnosis_ledger
-test_diagnosis_ledger_USES := analysis base
-test_diagnosis_ledger_LDLIBS := -lcmocka -lm
+$(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \
+	test_diagnosis_ledger test_peers test_roles test_skew test_local_peers test_robust test_roofline \
+	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
+	test_clocks test_cross test_hang)
+$(call bench,analysis,bench_peers bench_roofline)
+TIMINGS_READER := cli/timings/replay_csv.c cli/trace/trace_reader.c
+bench_peers_SRCS := tests/bench/bench_peers.c $(TIMINGS_READER)
+bench_peers_LDLIBS := -lz -lzstd
+bench_roofline_SRCS := tests/bench/bench_roofline.c $(TIMINGS_READER)
+bench_roofline_LDLIBS := -lz -lzstd

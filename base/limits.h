@@ -82,7 +82,7 @@
 #define LIMIT_PYTHON_NAME_BYTES 1024u
 #define LIMIT_PYTHON_FILE_BYTES 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
-/* ---- OS signals (sidecar/os_signals.h) ---- */
+/* ---- OS signals (sidecar/os/os_signals.h) ---- */
 /* A second each: the usual value looks back a minute, and a window may be asked for after two. */
 #define LIMIT_OS_SECONDS 192u
 /* Of 8 ranks: some 50 threads and CPUs each with a figure worth keeping; 900 bytes each. */
@@ -124,7 +124,7 @@
 #define LIMIT_SKETCH_SETTINGS 128u
 #define LIMIT_SKETCH_VALUE_BYTES 256u
 
-/* ---- what a live run gave to analysis/ (wire/journal.h) ---- */
+/* ---- what a live run gave to analysis/ (node/journal.h) ---- */
 /* Of one block: 8 ms of a node with a million records a second; 0.8 MB in memory. */
 #define LIMIT_JOURNAL_RECORDS 8192u
 /* Its events: turns of 64 ranks, and a step has some 200 bytes. */
@@ -159,7 +159,7 @@
 #define LIMIT_PULL_WINDOWS 16u
 /* And once in ten minutes, of a job that hangs: its ranks' stacks, 100 kB each. */
 #define LIMIT_PULL_HANG_WINDOWS 256u
-/* ---- comparing the ranks of a job (aggregator/cross.h) ---- */
+/* ---- comparing the ranks of a job (analysis/cross/cross.h) ---- */
 /* 32 groups a beat, a beat's period of difference between ranks, and half a period to wait. */
 #define LIMIT_CROSS_ROWS 96u
 #define LIMIT_CROSS_GROUP_STEPS (1u << 20)
@@ -202,7 +202,7 @@
 #define LIMIT_ALERTS 1024u
 /* Findings of one incident: a few slow ranks that were found one by one. */
 #define LIMIT_INCIDENT_FINDINGS 32u
-/* Pictures of windows (aggregator/picture.h), some 50 KB each, of all live incidents: 200 MB. */
+/* Pictures of windows (analysis/cause/picture.h), some 50 KB each, of all live incidents: 200 MB. */
 #define LIMIT_INCIDENT_PICTURE_BYTES (200u << 20)
 /* Ranks of one incident that a diagnosis looks at, of the suspects and of their peers each. */
 #define LIMIT_VERDICT_RANKS 32u
@@ -237,7 +237,7 @@
 /* Requests that wait for their answer from a disk; more are told to come again. */
 #define LIMIT_API_SYMBOL_WAITING 64u
 
-/* ---- CPU stacks (analysis/stack.h) ---- */
+/* ---- CPU stacks (model/stack.h) ---- */
 /* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
 #define LIMIT_STACK_OBJECTS (1u << 16)
 /* One period of a node: 5 s, 99 Hz, 128 CPUs are 63,360 samples of about 60 frames, were they all

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * python_format.h - what the kernel is told about a CPython process, and the frames it brings back.
  * User space finds the interpreter, checks its layout and fills struct python_process
- * (sampler/python_runtime.h); python.h walks; sampler/python_stitch.h joins and names. */
+ * (sampler/python/python_runtime.h); python.h walks; sampler/python/python_stitch.h joins and names. */
 #ifndef SYSOM_BPF_PYTHON_FORMAT_H
 #define SYSOM_BPF_PYTHON_FORMAT_H
 
@@ -69,7 +69,7 @@ enum python_end {
 	PYTHON_END_COUNT
 };
 
-/* The values of enum stack_gil (analysis/stack.h). */
+/* The values of enum stack_gil (model/stack.h). */
 enum python_gil {
 	PYTHON_GIL_NONE = 0,
 	PYTHON_GIL_HOLDER,

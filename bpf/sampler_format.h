@@ -36,7 +36,7 @@ struct sampler_control {
 _Static_assert(sizeof(struct sampler_control) == 48, "");
 
 enum sampler_kind {
-	SAMPLER_ON_CPU = 1, /* as enum stack_sample_kind (analysis/stack.h) */
+	SAMPLER_ON_CPU = 1, /* as enum stack_sample_kind (model/stack.h) */
 	SAMPLER_OFF_CPU = 2,
 };
 
@@ -115,7 +115,7 @@ _Static_assert(sizeof(struct sampler_stack) == 24, "");
 /* A thread that was quiet may send as many records at once as its rate gives in this time. */
 #define SAMPLER_SWITCH_BURST_NS 1000000000ull
 
-/* As enum stack_switch_state (analysis/stack.h). */
+/* As enum stack_switch_state (model/stack.h). */
 enum sampler_switch_state {
 	SAMPLER_SWITCH_RUNNABLE = 0,
 	SAMPLER_SWITCH_INTERRUPTIBLE,
@@ -141,7 +141,7 @@ struct sampler_switch_stacks {
 };
 _Static_assert(sizeof(struct sampler_switch_stacks) == 32, "");
 
-/* As enum stack_taken (analysis/stack.h). */
+/* As enum stack_taken (model/stack.h). */
 enum sampler_taken {
 	SAMPLER_TAKEN_DEVICE = 0, /* interrupt handlers of devices */
 	SAMPLER_TAKEN_TIMER,	  /* soft interrupts, by vector */

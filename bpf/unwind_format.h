@@ -133,7 +133,7 @@ _Static_assert(sizeof(struct unwind_process) == 8, "two words");
 #define UNWIND_FRAME_FP	     (1ull << 61) /* found by the frame pointer in code without a table */
 #define UNWIND_FRAME_PC	     ((1ull << 56) - 1)
 
-/* How a stack ended. The values are those of enum stack_end (analysis/stack.h). */
+/* How a stack ended. The values are those of enum stack_end (model/stack.h). */
 enum unwind_end {
 	UNWIND_END_ROOT = 0,
 	UNWIND_END_DEPTH,

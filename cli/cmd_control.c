@@ -3,7 +3,7 @@
 
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/term.h"
+#include "cli/text/term.h"
 
 static int post(const struct options *o, const char *what, const char *path, json_t **out)
 {

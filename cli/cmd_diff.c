@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/run_diff.h"
-#include "cli/term.h"
+#include "cli/diff/run_diff.h"
+#include "cli/text/term.h"
 
 static const char *colour(double change, bool sure)
 {

@@ -11,12 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "analysis/thresholds.h"
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/doctor.h"
+#include "cli/doctor/doctor.h"
 #include "cli/paths.h"
-#include "cli/term.h"
+#include "cli/text/term.h"
+#include "model/thresholds.h"
 
 #define CHILD_SECONDS 10
 

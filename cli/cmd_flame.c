@@ -4,14 +4,14 @@
 
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/incident_diff.h"
-#include "cli/incident_load.h"
-#include "cli/incident_stacks.h"
-#include "cli/incident_text.h"
-#include "cli/outfile.h"
-#include "cli/profile_flame.h"
-#include "cli/profile_out.h"
-#include "cli/term.h"
+#include "cli/diff/incident_diff.h"
+#include "cli/profile/incident_stacks.h"
+#include "cli/profile/profile_flame.h"
+#include "cli/profile/profile_out.h"
+#include "cli/report/incident_load.h"
+#include "cli/report/incident_text.h"
+#include "cli/text/outfile.h"
+#include "cli/text/term.h"
 
 static int write_stacks(const struct options *o, const json_t *in, const struct trace_rank *r,
 			const char *path)

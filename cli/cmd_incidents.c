@@ -4,10 +4,10 @@
 
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/incident_load.h"
-#include "cli/incident_stacks.h"
-#include "cli/incident_text.h"
-#include "cli/show_plots.h"
+#include "cli/profile/incident_stacks.h"
+#include "cli/report/incident_load.h"
+#include "cli/report/incident_text.h"
+#include "cli/report/show_plots.h"
 
 int cmd_incidents_list(const struct options *o)
 {

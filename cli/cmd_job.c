@@ -7,8 +7,8 @@
 
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/incident_ledger.h"
-#include "cli/job_text.h"
+#include "cli/report/incident_ledger.h"
+#include "cli/report/job_text.h"
 
 #define INCIDENTS_MAX 200
 

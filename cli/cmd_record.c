@@ -14,16 +14,16 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/job_key.h"
 #include "base/clock.h"
+#include "base/job_key.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/naming.h"
-#include "cli/outfile.h"
-#include "cli/profile_out.h"
+#include "cli/profile/profile_out.h"
 #include "cli/run_as.h"
-#include "cli/term.h"
+#include "cli/text/naming.h"
+#include "cli/text/outfile.h"
+#include "cli/text/term.h"
 #include "sampler/sampler.h"
 
 #define PIDS_MAX 64u

@@ -3,9 +3,9 @@
 
 #include "base/check.h"
 #include "cli/commands.h"
-#include "cli/naming.h"
-#include "cli/term.h"
-#include "cli/replay.h"
+#include "cli/replay/replay.h"
+#include "cli/text/naming.h"
+#include "cli/text/term.h"
 
 static const struct {
 	const char *name;

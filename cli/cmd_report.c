@@ -3,11 +3,11 @@
 
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/incident_load.h"
-#include "cli/incident_text.h"
-#include "cli/outfile.h"
-#include "cli/report.h"
-#include "cli/term.h"
+#include "cli/report/incident_load.h"
+#include "cli/report/incident_text.h"
+#include "cli/report/report.h"
+#include "cli/text/outfile.h"
+#include "cli/text/term.h"
 
 /* windows: of the incident's, those that could be had; the report says what was not. */
 static void tell(const struct options *o, const json_t *in, const char *path, int windows,

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/order.h"
 #include "cli/commands.h"
-#include "cli/term.h"
+#include "cli/text/term.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the tables take in full; with fewer they leave some out rather than wrap. */

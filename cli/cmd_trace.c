@@ -5,11 +5,11 @@
 
 #include "base/jsonget.h"
 #include "cli/commands.h"
-#include "cli/export.h"
-#include "cli/incident_diff.h"
-#include "cli/incident_load.h"
-#include "cli/outfile.h"
-#include "cli/term.h"
+#include "cli/diff/incident_diff.h"
+#include "cli/report/incident_load.h"
+#include "cli/text/outfile.h"
+#include "cli/text/term.h"
+#include "cli/trace/export.h"
 
 /* Without a word on it, a file that is named as JSON is JSON. */
 static bool is_kineto(const struct options *o)

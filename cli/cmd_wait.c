@@ -9,8 +9,8 @@
 #include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/incident_text.h"
-#include "cli/term.h"
+#include "cli/report/incident_text.h"
+#include "cli/text/term.h"
 
 #define POLL_US 500000
 #define LINE_NS 5000000000u  /* between two lines where progress is no terminal's line */

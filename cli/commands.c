@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/jsonget.h"
-#include "cli/incident_text.h"
 #include "cli/paths.h"
-#include "cli/term.h"
+#include "cli/report/incident_text.h"
+#include "cli/text/term.h"
 
 #define NEWEST_MAX 1000 /* the most that the aggregator lists at once */
 #define NODE_URL "http://127.0.0.1:9470" /* sysomd's http.listen by default */

@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
-cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_diff.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_job.c cli/job_text.c cli/cmd_replay.c \
-	cli/cmd_report.c cli/cmd_run.c cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c \
-	cli/escape.c cli/intern.c cli/doctor_gpu.c cli/doctor_sampler.c cli/doctor_preload.c cli/doctor_system.c \
-	cli/export_kineto.c cli/export_perfetto.c cli/incident_load.c cli/incident_text.c \
-	cli/options.c cli/outfile.c cli/paths.c cli/report_html.c cli/report_kernels.c cli/term.c \
-	cli/trace_align.c cli/trace_label.c cli/trace_lanes.c cli/trace_model.c cli/kineto_reader.c $(PERFETTO_GEN).c
-# `sysom replay`
-cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ranks.c \
-	cli/replay_steps.c cli/trace_reader.c cli/replay_findings.c cli/replay_stacks.c \
-	cli/replay_ops.c cli/replay_timings.c cli/replay_workers.c cli/folded.c cli/replay_journal.c cli/replay_line.c \
-	cli/replay_unit.c cli/timing_columns.c cli/replay_window.c cli/replay_incident.c cli/replay_live.c cli/live_node.c
-# CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
-cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
-	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/incident_diff.c cli/kernel_name.c \
-	cli/report_stacks.c cli/report_verdict.c cli/report_plots.c cli/rank_grid.c cli/kernel_diff.c \
-	cli/incident_ledger.c cli/incident_verdict.c cli/show_plots.c cli/diff_source.c cli/diff_sketch.c cli/diff_trace.c cli/run_diff.c cli/pprof_read.c cli/export_stacks.c cli/cmd_flame.c \
-	cli/cmd_record.c cli/run_as.c $(PPROF_GEN).c
+cli_SRCS := $(call in,cli,client cmd_control cmd_diff cmd_doctor cmd_flame cmd_incidents cmd_job \
+		cmd_record cmd_replay cmd_report cmd_run cmd_status cmd_trace cmd_wait commands \
+		options paths run_as) \
+	$(call in,cli/text,escape intern kernel_name outfile term) \
+	$(call in,cli/doctor,doctor_gpu doctor_preload doctor_sampler doctor_system) \
+	$(call in,cli/profile,folded incident_stacks pprof_read profile_flame profile_names \
+		profile_out profile_pprof profile_summary profile_tree symbol_client) \
+	$(call in,cli/trace,export_kineto export_perfetto export_stacks kineto_reader trace_align \
+		trace_label trace_lanes trace_model trace_reader) \
+	$(call in,cli/report,incident_ledger incident_load incident_text incident_verdict \
+		job_text kernel_diff rank_grid report_html report_kernels report_plots \
+		report_stacks report_verdict show_plots) \
+	$(call in,cli/diff,diff_sketch diff_source diff_trace incident_diff run_diff) \
+	$(call in,cli/replay,live_node replay_events replay_findings replay_incident \
+		replay_journal replay_line replay_live replay_load replay_ranks replay_stacks \
+		replay_steps replay_window) \
+	$(call in,cli/timings,replay_csv replay_ops replay_timings replay_unit replay_workers \
+		timing_columns) \
+	$(PERFETTO_GEN).c $(PPROF_GEN).c
+cli_NEEDS := node fleet incident symbol
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PPROF_GEN).c: $(PPROF_GEN).h ;
-$(B)/obj/cli/profile_flame.o: cli/flame.html
+$(B)/obj/cli/profile/profile_flame.o: cli/flame.html
 cli_LDLIBS := -lcurl -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
@@ -39,59 +42,30 @@ PROGS += sysom sysom-full
 INSTALL_PROGS += sysom
 INSTALL_PARTS += sysom-full
 sysom_SRCS := cli/sysom.c cli/front.c
-sysom_USES := cli rank fleet incident wire symbol reader analysis base
-sysom_LDFLAGS := -Wl,--as-needed
+sysom_USES := cli
 sysom-full_SRCS := cli/sysom.c
-sysom-full_USES := cli rank fleet incident wire sampler reader symbol analysis base
+sysom-full_USES := cli sampler
 
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
 	tests/e2e/cli_trace.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py tests/e2e/diff.py
-UNIT += test_export_perfetto
-test_export_perfetto_USES := cli wire symbol reader analysis base
-test_export_perfetto_LDLIBS := -lcmocka
-UNIT += test_term test_trace_lanes test_trace_model test_report_kernels
-test_trace_model_USES := cli wire analysis base
-test_trace_model_LDLIBS := -lcmocka
-test_term_USES := cli base
-test_term_LDLIBS := -lcmocka
-test_trace_lanes_USES := cli base
-test_trace_lanes_LDLIBS := -lcmocka
-UNIT += test_kineto_reader
-test_kineto_reader_USES := cli base
-test_kineto_reader_LDLIBS := -lcmocka -lz
-test_report_kernels_USES := cli wire analysis base
-test_report_kernels_LDLIBS := -lcmocka
-FUZZ += fuzz_incident fuzz_trace_export
-fuzz_incident_USES := cli wire symbol reader analysis base
-fuzz_trace_export_USES := cli wire symbol reader analysis base
-UNIT += test_profile
-test_profile_USES := cli symbol reader analysis base
-test_profile_LDLIBS := -lcmocka
-UNIT += test_kernel_name
-test_kernel_name_USES := cli symbol reader base
-test_kernel_name_LDLIBS := -lcmocka
-UNIT += test_incident_diff test_report_plots test_run_diff
-test_run_diff_USES := cli wire symbol reader analysis base
-test_run_diff_LDLIBS := -lcmocka
-test_incident_diff_USES := cli wire symbol reader analysis base
-test_incident_diff_LDLIBS := -lcmocka
-test_report_plots_USES := cli wire symbol reader analysis base
-test_report_plots_LDLIBS := -lcmocka
-UNIT += test_job_text
-test_job_text_USES := cli wire symbol reader analysis base
-test_job_text_LDLIBS := -lcmocka
-UNIT += test_rank_grid
-test_rank_grid_USES := cli wire symbol reader analysis base
-test_rank_grid_LDLIBS := -lcmocka
-FUZZ += fuzz_profile_files
-fuzz_profile_files_USES := cli symbol reader analysis base
-# `sysom replay window`
-UNIT += test_replay_journal
-test_replay_journal_USES := cli wire analysis base
-test_replay_journal_LDLIBS := -lcmocka
-FUZZ += fuzz_journal
-fuzz_journal_USES := cli incident wire analysis base
-SCRIPTS_TEST += tests/e2e/replay_window.sh
-UNIT += test_outfile
-test_outfile_USES := cli base
-test_outfile_LDLIBS := -lcmocka
+test_kineto_reader_LDLIBS := -lz
+SCRIPTS_TEST += tests/e2e/replay_window.sh tests/e2e/replay_faults.sh tests/e2e/replay_live.py \
+	tests/e2e/replay_workers.py tests/e2e/replay_steps.sh tests/e2e/replay_inputs.py tests/e2e/replay_events.py
+
+$(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model test_report_kernels \
+	test_kineto_reader test_profile test_kernel_name test_incident_diff test_report_plots test_run_diff \
+	test_job_text test_rank_grid test_replay_journal test_outfile)
+$(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)
+
+# they read traces, and no more of the command line
+TRACE_FILES := cli/replay/replay_load.c cli/trace/kineto_reader.c cli/trace/trace_reader.c cli/text/intern.c \
+	cli/text/term.c
+$(call unit,,test_trace_reader)
+test_trace_reader_SRCS := tests/unit/test_trace_reader.c cli/trace/trace_reader.c
+test_trace_reader_LDLIBS := -lz -lzstd
+$(call fuzz,analysis,fuzz_trace_reader)
+fuzz_trace_reader_SRCS := tests/fuzz/fuzz_trace_reader.c $(TRACE_FILES)
+fuzz_trace_reader_LDLIBS := -lyajl -lz -lzstd
+$(call bench,analysis,bench_steps)
+bench_steps_SRCS := tests/bench/bench_steps.c $(TRACE_FILES)
+bench_steps_LDLIBS := -lyajl -lz -lzstd

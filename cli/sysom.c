@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/version.h"
 #include "cli/commands.h"
-#include "cli/term.h"
+#include "cli/text/term.h"
 
 char **front_argv;
 

@@ -2,7 +2,7 @@
 # libsysom_preload.so: always optimised, since our dlsym must tail-jump, and never sanitized, since
 # it is loaded into programs that are not.
 SOS += libsysom_preload.so
-libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c preload/governor.c \
+libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/start.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
 	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c cupti/cupti_client.c \
 	cupti/cupti_decode.c cupti/cupti_session.c ring/ring_writer.c ring/attach.c
@@ -17,25 +17,19 @@ $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 
 # What its tests and benchmark run: a small sysomd, doubles that only count, callers of all kinds.
 PRELOAD_TEST := $(B)/test
+$(call part,PARTS,node,preload_peer)
+preload_peer_SRCS := tests/preload/peer.c
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
-TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
+TEST_PARTS += $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
 	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
-UNIT += test_cupti_decode test_preload_governor
 test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
-test_preload_governor_LDLIBS := -lcmocka
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
-test_cupti_decode_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
 	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/e2e/gpu_harness.sh tests/conformance/foreign_abi.sh \
 	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
-BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
-$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libsidecar.a $(B)/libanalysis.a \
-		$(B)/libring.a $(B)/libbase.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
 $(PRELOAD_TEST)/null/libnccl.so.2: tests/preload/null_nccl.c foreign/nccl.h foreign/cuda.h
 $(PRELOAD_NULL):
@@ -60,3 +54,6 @@ $(PRELOAD_TEST)/prober: tests/preload/prober.c foreign/cuda.h
 $(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/prober:
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread
+
+$(call unit,,test_cupti_decode test_preload_governor)
+$(call bench,,bench_launch)

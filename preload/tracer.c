@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tracer.c - start, stop and the lanes of threads.
+ * tracer.c - the ring and the lanes of threads.
  *
  * The ring is built by the thread whose call is the process's first GPU use, not by the helper, so
  * that the communicators and streams made in the next microseconds are not lost. That call takes
@@ -19,9 +19,6 @@
 #include <cpuid.h>
 #endif
 
-#include "preload/helper.h"
-#include "preload/hooks.h"
-
 uint32_t tracer_state_word;
 bool tracer_clock_tsc;
 struct ring_writer tracer_ring;
@@ -33,7 +30,6 @@ TRACER_TLS uint32_t tracer_own_number;
 /* One per lane, and owned with it: a thread without a lane needs no state. */
 static struct tracer_thread tracer_threads[LIMIT_RING_LANES];
 static struct tracer_thread *tracer_helper_lane;
-static uint32_t tracer_starting; /* 1: somebody builds the ring, or has */
 static uint64_t tracer_early;	 /* events pushed before the ring was there */
 static pthread_key_t tracer_key;
 static bool tracer_key_valid;
@@ -52,9 +48,8 @@ static void tracer_thread_ends(void *arg)
 	ring_writer_release(&t->lane);
 }
 
-__attribute__((constructor)) static void tracer_prepare(void)
+bool tracer_prepare(void)
 {
-	int saved = errno;
 	const char *off = getenv("SYSOM_DISABLE");
 
 	if (off && *off && strcmp(off, "0"))
@@ -63,9 +58,7 @@ __attribute__((constructor)) static void tracer_prepare(void)
 		/* Early, so that the key is one of the first 32: pthread_setspecific never
 		 * allocates for those. */
 		tracer_key_valid = pthread_key_create(&tracer_key, tracer_thread_ends) == 0;
-	if (tracer_state_word != TRACER_DEAD)
-		helper_prepare_environment();
-	errno = saved;
+	return !tracer_is_dead();
 }
 
 /* Is the time stamp counter one clock for all CPUs? The CPU must call it invariant, and the kernel
@@ -106,13 +99,10 @@ static bool tracer_choose_clock(void)
 	return tracer_tsc_usable();
 }
 
-/* Forked without exec: off for good. The ring belongs to the parent, CUDA does not survive a fork
- * and the helper thread is not here. An exec runs the constructor again. */
-static void tracer_forked(void)
+void tracer_forked(void)
 {
 	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
 	tracer_self = NULL;
-	helper_forked();
 }
 
 void tracer_latch(enum tracer_latch why)
@@ -177,8 +167,6 @@ static int tracer_build(void)
 	tracer_ring.lanes[g.host_lanes].clock_source = CLOCK_SOURCE_REALTIME;
 	/* Before any thread of the job can ask for one. The helper has no number yet: 0. */
 	tracer_helper_lane = tracer_take_lane(0);
-	if (pthread_atfork(NULL, NULL, tracer_forked))
-		return TRACER_LATCH_THREAD;
 	return 0;
 }
 
@@ -192,36 +180,20 @@ static void tracer_count_early(void)
 		ring_writer_count_drop(&tracer_ring, RING_DROP_STARTING, n);
 }
 
-bool tracer_start(void)
+int tracer_open(void)
 {
-	uint32_t expected = 0, inside = tracer_inside_bits, cold = TRACER_COLD;
-	int saved = errno, why;
+	uint32_t cold = TRACER_COLD;
+	int why = tracer_build();
 
-	/* A second thread does not wait for the first. */
-	if (!__atomic_compare_exchange_n(&tracer_starting, &expected, 1, false, __ATOMIC_ACQ_REL,
-					 __ATOMIC_ACQUIRE))
-		return !tracer_is_dead();
-	tracer_inside_bits = inside | TRACER_IN_SYSOM;
-	why = tracer_build();
-	if (!why) {
-		/* The ring is complete before any wrapper sees ON (they read relaxed, and reach the
-		 * ring only through tracer_claim). Before the helper starts, which may report the
-		 * state, and change it, at once. */
-		__atomic_compare_exchange_n(&tracer_state_word, &cold, TRACER_ON, false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-		tracer_count_early();
-		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_ON,
-				 __ATOMIC_RELAXED);
-		if (helper_start())
-			why = TRACER_LATCH_THREAD;
-		else
-			helper_ring_ready();
-	}
 	if (why)
-		tracer_latch((enum tracer_latch)why);
-	tracer_inside_bits = inside;
-	errno = saved;
-	return tracer_state() == TRACER_ON;
+		return why;
+	/* The ring is complete before any wrapper sees ON (they read relaxed, and reach the ring only
+	 * through tracer_claim). */
+	__atomic_compare_exchange_n(&tracer_state_word, &cold, TRACER_ON, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_RELAXED);
+	tracer_count_early();
+	__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_ON, __ATOMIC_RELAXED);
+	return 0;
 }
 
 void tracer_switch(bool on)
@@ -250,7 +222,7 @@ struct tracer_thread *tracer_claim(void)
 			tracer_count_early();
 		return NULL;
 	}
-	/* acquire pairs with the release in tracer_start: the ring is complete */
+	/* acquire pairs with the release in tracer_open: the ring is complete */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (tracer_refused_epoch != epoch)
 		t = tracer_take_lane((uint32_t)syscall(SYS_gettid));

@@ -61,7 +61,14 @@ static inline bool tracer_internal_thread(void)
 	return (tracer_inside_bits & TRACER_IN_SYSOM) != 0;
 }
 
-/* First GPU use, explicit step or span: builds the ring and starts the helper, once. Returns false
+/* For start.c. The process begins; false: it wants no tracing. */
+bool tracer_prepare(void);
+/* Builds the ring, and turns tracing on; 0 or enum tracer_latch. */
+int tracer_open(void);
+/* In a forked child. */
+void tracer_forked(void);
+
+/* start.c. First GPU use, explicit step or span: builds the ring and starts the helper, once. Returns false
  * when tracing can't be had. True also while another thread is still at it: the caller goes on as if
  * tracing were on, and what it pushes is counted (STARTING). Slow the first time; keeps errno. */
 bool tracer_start(void);

@@ -2,7 +2,6 @@
 # Reads and parses what belongs to other processes, in processes of its own.
 LIBS += reader
 reader_SRCS := reader/reader.c reader/reader_opener.c reader/reader_sandbox.c reader/reader_queue.c
+reader_NEEDS := base
 
-UNIT += test_reader
-test_reader_USES := reader base
-test_reader_LDLIBS := -lcmocka
+$(call unit,reader,test_reader)

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "sampler/perf_ring.h"
-#include "sampler/unwind_replay.h"
+#include "sampler/unwind/unwind_replay.h"
 
 #define CPUS_MAX 256u
 /* With the first page 516 KiB, what kernel.perf_event_mlock_kb gives an ordinary user by default.

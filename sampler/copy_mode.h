@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "analysis/stack.h"
+#include "model/stack.h"
 #include "sampler/kernel_symbols.h"
 #include "sampler/processes.h"
 

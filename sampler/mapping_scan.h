@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "analysis/stack.h"
+#include "model/stack.h"
 #include "reader/reader.h"
-#include "sampler/unwind_store.h"
+#include "sampler/unwind/unwind_store.h"
 
 #define MAPPING_SEGMENTS 16
 

@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #include "sampler/mapping_scan.h"
-#include "sampler/python_names.h"
-#include "sampler/python_runtime.h"
-#include "sampler/unwind_store.h"
+#include "sampler/python/python_names.h"
+#include "sampler/python/python_runtime.h"
+#include "sampler/unwind/unwind_store.h"
 
 /* Who is told. Any function may be NULL. */
 struct processes_sink {

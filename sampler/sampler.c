@@ -19,9 +19,9 @@
 #include "sampler/processes.h"
 #include "sampler/sampler_events.h"
 #include "sampler/sampler_maps.h"
-#include "sampler/sleepers.h"
-#include "sampler/stack_build.h"
-#include "sampler/switches.h"
+#include "sampler/stacks/sleepers.h"
+#include "sampler/stacks/stack_build.h"
+#include "sampler/stacks/switches.h"
 
 #define CPUS_MAX 1024u
 /* Poll at least this often: Python names must be read while their process lives. */

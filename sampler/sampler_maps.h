@@ -11,8 +11,8 @@
 
 #include "bpf/python_format.h"
 #include "bpf/sampler_format.h"
-#include "sampler/sampler.h"
-#include "sampler/unwind_store.h"
+#include "sampler/sampler_options.h"
+#include "sampler/unwind/unwind_store.h"
 
 struct sampler_maps;
 /* mode: SAMPLER_BPF_LOOP or SAMPLER_BPF_TAIL. 0; or -errno and the reason in why. missing: what

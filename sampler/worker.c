@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "reader/reader_queue.h"
-#include "sampler/python_names.h"
+#include "sampler/python/python_names.h"
 
 /* glibc's threshold at start. It would raise it to 32 MiB as large blocks are freed, and then keep
  * what a large file's compilation took. */

@@ -11,8 +11,8 @@
 
 #include "reader/reader.h"
 #include "sampler/mapping_scan.h"
-#include "sampler/python_runtime.h"
-#include "sampler/unwind_table.h"
+#include "sampler/python/python_runtime.h"
+#include "sampler/unwind/unwind_table.h"
 
 enum worker_kind {
 	WORKER_SCAN = 1, /* mappings, and the interpreter if asked for */

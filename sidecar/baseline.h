@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-#include "sidecar/rank.h"
+#include "node/rank.h"
 
 struct baseline_id {
 	uint64_t pid, uid, start_ticks;

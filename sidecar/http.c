@@ -14,10 +14,10 @@
 #include <netdb.h>
 #include <unistd.h>
 
-#include "base/idle.h"
-#include "base/log.h"
-#include "base/peer.h"
-#include "base/service.h"
+#include "base/daemon/idle.h"
+#include "base/daemon/log.h"
+#include "base/daemon/peer.h"
+#include "base/daemon/service.h"
 #include "sidecar/node.h"
 #include "sidecar/viewer.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/daemon/log.h"
 #include "sidecar/baseline.h"
 #include "sidecar/node.h"
 

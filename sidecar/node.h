@@ -6,17 +6,17 @@
 
 #include <sys/types.h>
 
-#include "base/http_hosts.h"
+#include "base/daemon/http_hosts.h"
+#include "base/daemon/loop.h"
 #include "base/limits.h"
-#include "base/loop.h"
-#include "base/quota.h"
+#include "base/daemon/quota.h"
+#include "node/join/clockmap.h"
+#include "node/join/join.h"
+#include "node/rank.h"
+#include "node/windows.h"
 #include "reader/reader.h"
 #include "ring/attach.h"
-#include "sidecar/clockmap.h"
-#include "sidecar/join.h"
-#include "sidecar/rank.h"
 #include "sidecar/uplink.h"
-#include "sidecar/windows.h"
 
 #define NODE_PATH_BYTES 256
 /* A wake-up and cold caches cost more than the events of 10 ms; but no lane may fill meanwhile, and

@@ -11,13 +11,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/foreign.h"
+#include "base/daemon/log.h"
+#include "base/daemon/foreign.h"
 #include "base/hash.h"
 #include "base/job_key.h"
-#include "base/log.h"
 #include "ring/ring_text.h"
 #include "sidecar/node.h"
-#include "sidecar/cpu_stacks.h"
+#include "sidecar/stacks/cpu_stacks.h"
 
 /* A process whose socket closed dials again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
@@ -224,8 +224,8 @@ static struct process *least_needed(struct node *n, uid_t uid, bool only_gone)
 	return gone || only_gone ? gone : last;
 }
 
-/* A slot for one process more of this user (base/quota.h). Who is gone still counts: its records may be
- * asked for. */
+/* A slot for one process more of this user (base/daemon/quota.h). Who is gone still counts: its
+ * records may be asked for. */
 static int free_slot(struct node *n, uid_t uid)
 {
 	struct process *p;

@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/foreign.h"
-#include "base/log.h"
-#include "base/service.h"
+#include "base/daemon/log.h"
+#include "base/daemon/service.h"
+#include "base/daemon/foreign.h"
 #include "reader/reader_queue.h"
 #include "sidecar/node.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/daemon/log.h"
 #include "sidecar/node.h"
 
 #define TASKS 128u
@@ -229,7 +229,7 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 	struct task *held;
 	bool made = false;
 
-	if (now_ns < t->end_ns + REQUESTS_SETTLE_NS)
+	if (now_ns < t->end_ns + WINDOWS_SETTLE_NS)
 		return false;
 	if (!p) {
 		k->stats.nobody++;
@@ -259,7 +259,7 @@ static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 		drop(k, t);
 		return false;
 	}
-	if (t->kept.bytes || now_ns < t->end_ns + REQUESTS_SETTLE_NS)
+	if (t->kept.bytes || now_ns < t->end_ns + WINDOWS_SETTLE_NS)
 		return false;
 	if (!p) {
 		k->stats.holds_lost++;

@@ -10,8 +10,6 @@
 #include "base/buf.h"
 #include "wire/codec.h"
 
-/* Steps are judged, and device records come, so long after their end. */
-#define REQUESTS_SETTLE_NS 2000000000ull
 #define REQUESTS_ASKED_BURST 4.0
 
 struct node;

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/daemon/log.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "sidecar/node.h"
-#include "sidecar/cpu_stacks.h"
-#include "sidecar/symbol_offer.h"
+#include "sidecar/stacks/cpu_stacks.h"
+#include "sidecar/stacks/symbol_offer.h"
 
 /* With nothing done for so long, a beat tells what the GPU does not end. */
 #define SHIP_STILL_NS 3000000000ull

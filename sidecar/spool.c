@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "wire/codec.h"
 
 #define SPOOL_PATH_BYTES 512

@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/version.h"
 #include "sidecar/node.h"
-#include "sidecar/symbol_offer.h"
-#include "sidecar/cpu_stacks.h"
+#include "sidecar/stacks/cpu_stacks.h"
+#include "sidecar/stacks/symbol_offer.h"
 #include "sidecar/viewer.h"
 
 const char *status_trace_name(uint32_t state)

@@ -3,11 +3,11 @@
  * aggregator asked for. */
 #include <string.h>
 
+#include "analysis/slow/local_peers.h"
 #include "base/check.h"
-#include "sidecar/requests.h"
-#include "analysis/local_peers.h"
 #include "sidecar/node.h"
-#include "sidecar/sketch_maker.h"
+#include "sidecar/requests.h"
+#include "sidecar/stacks/sketch_maker.h"
 
 struct compare {
 	struct beats_stats beats; /* of all ranks that are here */

@@ -17,18 +17,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "analysis/slow/local_peers.h"
 #include "base/check.h"
-#include "base/config.h"
-#include "base/dirs.h"
-#include "base/log.h"
-#include "base/service.h"
-#include "base/watchdog.h"
+#include "base/daemon/config.h"
+#include "base/daemon/dirs.h"
+#include "base/daemon/log.h"
+#include "base/daemon/service.h"
+#include "base/daemon/watchdog.h"
 #include "sidecar/node.h"
-#include "sidecar/sketch_maker.h"
-#include "sidecar/symbol_offer.h"
-#include "sidecar/cpu_stacks.h"
 #include "sidecar/requests.h"
-#include "analysis/local_peers.h"
+#include "sidecar/stacks/cpu_stacks.h"
+#include "sidecar/stacks/sketch_maker.h"
+#include "sidecar/stacks/symbol_offer.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/log.h"
 
 /* Windows between the loop and the spool: while one fsync lasts. */
 #define UPLINK_QUEUE 64u

@@ -10,7 +10,7 @@
 #define SYSOM_SIDECAR_UPLINK_H
 
 #include "base/buf.h"
-#include "base/loop.h"
+#include "base/daemon/loop.h"
 #include "sidecar/spool.h"
 #include "wire/codec.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/peer.h"
+#include "base/daemon/peer.h"
 
 static bool is_named(const char *list, const struct viewer *v)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * viewer.h - whose ranks may be shown over a connection: a user's own; all of them to root, to sysomd's own
- * user and to those that http.see_all names. The user is the one that the kernel names (base/peer.h). Of
- * anybody else the user is not known, and no rank is shown.
+ * user and to those that http.see_all names. The user is the one that the kernel names
+ * (base/daemon/peer.h). Of anybody else the user is not known, and no rank is shown.
  * Threads: any. Never blocks on a peer: it asks the kernel. */
 #ifndef SYSOM_SIDECAR_VIEWER_H
 #define SYSOM_SIDECAR_VIEWER_H

@@ -12,7 +12,6 @@
 
 #include "sim/gpu_iface.h"
 
-#define GPU_MAX_DEVICES	 16
 #define GPU_QUEUE_DEPTH	 1024 /* operations in one stream before a launch blocks, as in hardware */
 #define GPU_NAME_BYTES	 4096
 #define GPU_FIRST_STREAM 13 /* CUPTI numbers created streams from about here */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "sim/gpu.h"
+#include "sim/gpu_iface.h"
 
 #define LOOK_AGAIN_NS	 50000000ull
 #define DEFAULT_CLOCK_MHZ 1980u

@@ -11,6 +11,8 @@
 
 #include "foreign/cuda.h"
 
+#define GPU_MAX_DEVICES 16
+
 #define GPU_IFACE_VERSION 1
 #define GPU_IFACE_SYMBOL  "gpu_iface"
 

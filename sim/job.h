@@ -10,6 +10,7 @@
 
 #include "foreign/cuda.h"
 #include "foreign/nccl.h"
+#include "sim/job_clock.h"
 #include "sim/job_host.h"
 #include "sim/scramble.h"
 
@@ -145,7 +146,6 @@ static inline double job_uniform(uint64_t *state)
 }
 
 void *job_alloc(size_t count, size_t bytes);
-uint64_t job_now(void);
 
 unsigned job_program_name(struct job_program *p, const char *name);
 struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind, unsigned stream,

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sim/job.h"
+#include "sim/job_clock.h"
 
 #define PACK_FLOATS  (256u << 10) /* 1 MiB: beyond the inner caches, as gradients are */
 #define CALIBRATIONS 50

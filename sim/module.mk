@@ -22,11 +22,9 @@ PROGS += simjob
 INSTALL_PROGS += simjob
 simjob_SRCS := sim/simjob.c sim/job_rank.c sim/job_host.c sim/job_mix.c sim/job_trace.c
 simjob_LDLIBS := -lz -ljansson
-UNIT += test_sim_gpu test_sim_cupti test_sim_nccl
-test_sim_nccl_LDLIBS := -lcmocka
 # NCCL_PROFILER_PLUGIN=STATIC_PLUGIN looks for its symbol in the program
 test_sim_nccl_LDFLAGS := -Wl,--export-dynamic-symbol=ncclProfiler_v4
 TEST_PARTS += $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
-test_sim_gpu_LDLIBS := -lcmocka
-test_sim_cupti_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/sim_job.sh tests/e2e/sim_torchrun.sh
+
+$(call unit,,test_sim_gpu test_sim_cupti test_sim_nccl)

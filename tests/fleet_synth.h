@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "model/window.h"
 #include "tests/wire_synth.h"
-#include "wire/window.h"
 
 #define FS_MS	1000000.0
 #define FS_S	1000000000ull

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/jobsteps.h"
-#include "analysis/record.h"
+#include "analysis/trace/jobsteps.h"
+#include "model/record.h"
 
 #define JOBSTEPS_SYNTH_STEPS 256u
 

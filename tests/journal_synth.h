@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * journal_synth.h - a small node as sysomd would record it: four ranks with marked steps, of which rank 1
- * becomes slow, through the same calls in the same order as sidecar/rank.c and sidecar/ship.c make them.
+ * becomes slow, through the same calls in the same order as node/rank.c and sidecar/ship.c make them.
  * For the unit test and the fuzzer's seeds. */
 #ifndef SYSOM_TESTS_JOURNAL_SYNTH_H
 #define SYSOM_TESTS_JOURNAL_SYNTH_H
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "wire/journal.h"
+#include "node/journal.h"
 
 #define JOURNAL_SYNTH_RANKS 4u
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The peer's tracepoint, where lttng-ust is installed.
 ifneq ($(wildcard /usr/include/lttng/tracepoint.h /usr/include/*/lttng/tracepoint.h),)
-BENCH += peer_launch
 peer_launch_SRCS := tests/bench/peer_launch.c
 peer_launch_LDLIBS := -llttng-ust
 endif
@@ -10,3 +9,5 @@ SCRIPTS_TEST += tests/e2e/config_files.sh tests/e2e/install.sh tests/e2e/flow_mi
 	tests/e2e/switch.sh tests/e2e/explicit_steps.sh tests/e2e/chaos.sh \
 	tests/e2e/test_runner.sh tests/e2e/restart_seam.sh tests/e2e/outage.sh tests/e2e/torchrun_stacks.sh tests/e2e/record.sh
 include tests/targets/targets.mk tests/accuracy/accuracy.mk tests/scenarios/scenarios.mk
+
+$(call bench,,peer_launch)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/record.h"
 #include "base/buf.h"
+#include "model/record.h"
 #include "wire/codec.h"
 
 struct synth {

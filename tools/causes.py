@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/causes.md, between its two marks, from analysis/causes.def and accounts.def.
+"""Writes the tables of docs/causes.md, between its two marks, from model/causes.def and accounts.def.
 
 With --check nothing is written: exit status 1 where the page would change."""
 import ast
@@ -18,7 +18,7 @@ HEAD = "\n## {}\n\n| id | what is wrong | symptom | account | evidence | remedy 
 def rows(name):
     """Of a .def file: a tuple of arguments for each row, a string for each comment of one line. Calls with names,
     numbers and adjoining strings are written alike in C and Python."""
-    with open(os.path.join(ROOT, "analysis", name), encoding="ascii") as f:
+    with open(os.path.join(ROOT, name), encoding="ascii") as f:
         text = re.sub(r"^#(?:.*\\\n)*.*$", "", f.read(), flags=re.M)
     text = re.sub(r"/\*(.*?)\*/", lambda m: "" if "\n" in m[1] else repr(m[1].strip()), text, flags=re.S)
     for statement in ast.parse(text).body:
@@ -35,10 +35,10 @@ def table(name):
 
 def accounts():
     """The accounts that lead to each cause: "*blocked* (futex, file lock)"."""
-    names = {symbol: text or name for symbol, name, text in table("ledger_what.def")}
+    names = {symbol: text or name for symbol, name, text in table("analysis/ledger/ledger_what.def")}
     order = [*names, "WHATS"]
     some, rest = collections.defaultdict(dict), {}  # by kind: the causes of single whats; that of all others
-    for kind, first, last, cause, *_ in table("accounts.def"):
+    for kind, first, last, cause, *_ in table("analysis/cause/accounts.def"):
         if last == "WHATS":
             rest[kind] = cause
             continue
@@ -56,7 +56,7 @@ def accounts():
 
 def tables():
     leads, seen, out = accounts(), set(), ""
-    for row in rows("causes.def"):
+    for row in rows("model/causes.def"):
         if isinstance(row, str):
             out += HEAD.format(row)
             continue

@@ -7,30 +7,40 @@ import re
 import subprocess
 import sys
 
-# room -> rooms it may include beside itself
+# room -> rooms it may include beside itself; a room's name stands for those inside it as well
 MAY = {
     "base": set(),
+    "base/daemon": {"base"},
     "foreign": set(),
     "ring": {"base"},
     "preload": {"foreign", "ring", "base", "cupti"},
-    "cupti": {"foreign", "ring", "base", "preload"},
-    "analysis": {"base"},
+    "cupti": {"foreign", "ring", "base"},
+    "model": {"base"},
+    "analysis": {"base", "model"},
     "analysis/robust": set(),
-    "wire": {"base", "analysis"},
+    "analysis/steps": {"base", "model", "analysis/robust"},
+    "analysis/expect": {"base", "model", "analysis/robust", "analysis/steps"},
+    "analysis/slow": {"base", "model", "analysis/robust", "analysis/steps"},
+    "analysis/cross": {"base", "model", "analysis/robust", "analysis/slow"},
+    "analysis/ledger": {"base", "model", "analysis/robust"},
+    "analysis/cause": {"base", "model", "analysis/robust", "analysis/ledger"},
+    "analysis/trace": {"base", "model", "analysis"},
+    "wire": {"base", "model"},
+    "node": {"base", "ring", "model", "analysis", "wire"},
     "bpf": set(),
-    "symbol": {"base", "analysis", "reader"},
+    "symbol": {"base", "model", "reader"},
     "reader": {"base"},
-    "sampler": {"base", "bpf", "analysis", "symbol", "reader"},
-    "sidecar": {"base", "foreign", "ring", "analysis", "wire", "bpf", "sampler", "symbol", "reader"},
-    "aggregator": {"base", "wire", "analysis", "symbol"},
-    "cli": {"base", "wire", "analysis", "bpf", "sampler", "symbol", "reader"},
+    "sampler": {"base", "bpf", "model", "symbol", "reader"},
+    "sidecar": {"base", "foreign", "ring", "model", "analysis", "wire", "node", "bpf", "sampler", "symbol",
+                "reader"},
+    "aggregator": {"base", "wire", "model", "analysis", "symbol"},
+    "aggregator/fleet": {"base", "wire", "model", "analysis", "aggregator/incident"},
+    "aggregator/incident": {"base", "wire", "model", "analysis"},
+    # `sysom replay` runs the daemons' own code: a rank's windows and beats, the fleet, incidents of windows.
+    "cli": {"base", "wire", "model", "analysis", "node", "aggregator/fleet", "aggregator/incident", "sampler",
+            "symbol", "reader"},
     "sim": {"foreign"},
 }
-# `sysom replay` runs the daemons' own code: incidents of windows (libincident.a), the fleet
-# (libfleet.a), a rank's windows and beats (librank.a).
-REPLAYED = {"aggregator/incident.h", "aggregator/digest.h", "aggregator/picture.h",
-            "aggregator/finding_json.h", "aggregator/fleet.h", "sidecar/requests.h",
-            "sidecar/windows.h"}
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.
 GUEST_BASE = {"base/clock.h", "base/file_id.h", "base/hash.h", "base/limits.h"}
 SOURCE = re.compile(r"\.(c|h|def|py|sh|mk|proto|yaml|map)$")
@@ -38,6 +48,7 @@ FORBIDDEN = [
     (re.compile(r"\b(TODO|FIXME|XXX)\b"), "an unfinished part"),
     (re.compile(r"(^|[\s\"'=(])/work/|/tmp/wt"), "a path of one machine"),
 ]
+ROOM_FILES_MAX = 27  # C files and headers
 LINE_MAX = 100  # and a string may run a word over
 FUNCTION_MAX = 70
 
@@ -49,10 +60,19 @@ def files():
 
 
 def room_of(path):
-    """A room in a room is one of its own; whoever may include the outer one may include it."""
-    top, _, rest = path.partition("/")
-    inner = top + "/" + rest.split("/")[0]
-    return inner if inner in MAY else top
+    """The innermost room of a file."""
+    room = path.rsplit("/", 1)[0]
+    while room and room not in MAY:
+        room = room.rpartition("/")[0]
+    return room
+
+
+def may(room, target):
+    """Whether a file of the room may include that file: of itself, of a room inside it, of one in its row."""
+    other = target.rsplit("/", 1)[0]
+    if other == room or other.startswith(room + "/"):
+        return True
+    return any(other == r or other.startswith(r + "/") or target.rsplit(".", 1)[0] == r for r in MAY[room])
 
 
 def check_includes(path, lines, complain):
@@ -64,17 +84,62 @@ def check_includes(path, lines, complain):
         if not m:
             continue
         target = m.group(1)
-        other = room_of(target)
-        top = target.split("/")[0]
         if "/" not in target:
             if not path.endswith(".c") or not target.endswith(".pb-c.h"):
                 complain(path, n, f'include "{target}" by its full path')
-        elif room == "cli" and target in REPLAYED:
-            continue
-        elif other in MAY and other != room and top != room and top not in MAY[room]:
-            complain(path, n, f"{room}/ may not include {other}/")
-        elif room in ("preload", "cupti") and other == "base" and target not in GUEST_BASE:
+        elif room_of(target) in MAY and not may(room, target):
+            complain(path, n, f"{room}/ may not include {target}")
+        elif room in ("preload", "cupti") and room_of(target) == "base" and target not in GUEST_BASE:
             complain(path, n, f"the preload is libc only: {target} has code behind it")
+
+
+def cycles(graph):
+    """Groups of nodes that reach each other (Tarjan)."""
+    index, low, stack, out = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in graph.get(v, ()):
+            if w not in index:
+                visit(w)
+            if w in stack:
+                low[v] = min(low[v], low[w])
+        if low[v] == index[v]:
+            group = stack[stack.index(v):]
+            del stack[stack.index(v):]
+            if len(group) > 1:
+                out.append(sorted(group))
+
+    for v in sorted(graph):
+        if v not in index:
+            visit(v)
+    return out
+
+
+def check_rooms(paths, complain):
+    """No include cycle between rooms, nor between files of one; a source, its header and what only it and
+    its like share (x_private.h) are one."""
+    graph, rooms, sizes = collections.defaultdict(set), collections.defaultdict(set), collections.Counter()
+
+    def unit(path):
+        return re.sub(r"(_private|_internal)?\.(c|h|def)$", "", path)
+
+    for path in paths:
+        if not path.endswith((".c", ".h")) or room_of(path) not in MAY:
+            continue
+        sizes[os.path.dirname(path)] += 1
+        with open(path, encoding="utf-8") as f:
+            for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', f.read(), re.M):
+                if unit(target) != unit(path):
+                    graph[unit(path)].add(unit(target))
+                if room_of(target) != room_of(path):
+                    rooms[room_of(path)].add(room_of(target))
+    for group in cycles(graph) + cycles(rooms):
+        complain(group[0], 1, "an include cycle: " + ", ".join(group))
+    for room, n in sizes.items():
+        if n > ROOM_FILES_MAX:
+            complain(room, 1, f"a room of {n} files")
 
 
 def check_style(path, lines, complain):
@@ -138,7 +203,7 @@ THRESHOLDS_MAX = 60
 
 def check_thresholds(paths, complain):
     """Every row of the table decides something, and there are few enough to know them all."""
-    table = "analysis/thresholds.def"
+    table = "model/thresholds.def"
     code = "".join(open(p, encoding="utf-8").read()
                    for p in paths if p.endswith((".c", ".h")))
     group, rows = "", 0
@@ -155,25 +220,20 @@ def check_thresholds(paths, complain):
 
 
 def check_symbols(build, complain):
-    """What a file exports starts with its base name (programs, doubles and tests aside)."""
-    for room in ("base", "ring", "analysis", "analysis/robust", "wire", "sidecar", "aggregator"):
-        top = os.path.join(build, "obj", room)
-        for directory, _, names in os.walk(top):
+    """What a file exports starts with its base name (programs, doubles, the guest and the kernel side aside)."""
+    top = os.path.join(build, "obj")
+    for room in ("base", "model", "ring", "analysis", "wire", "node", "sidecar", "aggregator"):
+        for directory, _, names in os.walk(os.path.join(top, room)):
             for name in names:
-                if not name.endswith(".o"):
-                    continue
-                base = name[:-2]
-                if not os.path.exists(os.path.join(room, base + ".c")):
+                source = os.path.relpath(os.path.join(directory, name), top)[:-2] + ".c"
+                if not name.endswith(".o") or not os.path.exists(source):
                     continue  # generated, or left over from a file that was renamed
                 out = subprocess.run(["nm", "-g", "--defined-only", os.path.join(directory, name)],
                                      capture_output=True, text=True).stdout
                 for line in out.splitlines():
-                    symbol = line.split()[-1]
-                    if symbol in ("main",) or symbol.startswith(("__", "sysom__")):
-                        continue
-                    stem = base.split("_")[0]
-                    if not symbol.startswith((base, stem)):
-                        complain(f"{room}/{base}.c", 1, f"exports {symbol}, not {base}_*")
+                    symbol, stem = line.split()[-1], name[:-2].split("_")[0]
+                    if symbol != "main" and not symbol.startswith(("__", "sysom__", stem)):
+                        complain(source, 1, f"exports {symbol}, not {stem}_*")
 
 
 def main():
@@ -191,6 +251,7 @@ def main():
         check_includes(path, lines, complain)
         check_style(path, lines, complain)
         check_functions(path, lines, complain)
+    check_rooms(paths, complain)
     check_tests(paths, complain)
     check_thresholds(paths, complain)
     check_names([p for p in paths if not p.startswith("tests/")], complain)

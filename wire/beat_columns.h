@@ -3,12 +3,12 @@
  * (docs/wire-format.md, "Rows of a beat").
  * Not compressed: some hundred bytes of differences have nothing left to squeeze, and a beat comes from
  * every node every few seconds. Threads: any. Trust: the unpack functions take hostile bytes, write at
- * most as many rows as the struct holds, and return only what wire/window.h allows. */
+ * most as many rows as the struct holds, and return only what model/window.h allows. */
 #ifndef SYSOM_WIRE_BEAT_COLUMNS_H
 #define SYSOM_WIRE_BEAT_COLUMNS_H
 
 #include "base/buf.h"
-#include "wire/window.h"
+#include "model/window.h"
 
 /* A group's times on the wire are multiples of 2^shift: this one, for these groups. */
 uint32_t beat_columns_shift(const struct beat_group *groups, uint32_t count);

@@ -8,7 +8,7 @@
 #define SYSOM_WIRE_CODEC_H
 
 #include "base/buf.h"
-#include "wire/window.h"
+#include "model/window.h"
 
 #define WIRE_VERSION 1
 
@@ -18,7 +18,7 @@ enum wire_kind { WIRE_WINDOW = 1, WIRE_BEAT = 2, WIRE_REPLY = 3, WIRE_SKETCH = 4
  * sends it as summary_only or splits it); -ENOMEM. */
 int wire_window_encode(const struct window *w, struct buf *out);
 /* -EMSGSIZE too when a rank exceeds LIMIT_BEAT_BYTES_PER_RANK (ask wire_beat_rank_bytes first), -EINVAL
- * for groups that wire/window.h does not allow. */
+ * for groups that model/window.h does not allow. */
 int wire_beat_encode(const struct beat *b, struct buf *out);
 /* What one rank takes of a beat, or -errno. */
 int wire_beat_rank_bytes(const struct beat_rank *r);

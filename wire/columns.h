@@ -7,8 +7,8 @@
 #define SYSOM_WIRE_COLUMNS_H
 
 #include "base/buf.h"
+#include "model/window.h"
 #include "wire/pack.h"
-#include "wire/window.h"
 
 /* Appends a packed block of the host rows followed by the device rows (either may be empty).
  * 0, -EMSGSIZE, -ENOMEM. */

@@ -6,8 +6,8 @@
 #ifndef SYSOM_WIRE_STACKS_H
 #define SYSOM_WIRE_STACKS_H
 
-#include "analysis/stack.h"
 #include "base/buf.h"
+#include "model/stack.h"
 
 /* Appends the block. 0, -EMSGSIZE past the bounds, -ENOMEM. */
 int stacks_pack(const struct stack_batch *b, struct buf *out);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/diagnosis.h"
 #include "base/limits.h"
 #include "wire/codec_internal.h"
 #include "wire/pack.h"
@@ -129,7 +128,7 @@ static int check_sketch(const struct sketch *s)
 	    s->setting_count > LIMIT_SKETCH_SETTINGS)
 		return -EMSGSIZE;
 	for (uint32_t i = 0; i < s->function_count; i++)
-		if (s->functions[i].kind > DIAGNOSIS_PYTHON || s->functions[i].self_share > 1 ||
+		if (s->functions[i].kind > FUNCTION_PYTHON || s->functions[i].self_share > 1 ||
 		    s->functions[i].total_share > 1)
 			return -EINVAL;
 	return 0;
@@ -226,7 +225,7 @@ static int get_figures(struct reader *r, struct sketch *s)
 		struct sketch_function *f = &s->functions[i];
 		uint64_t kind = 0;
 
-		if (buf_read_varint(r->data, r->bytes, &r->pos, &kind) || kind > DIAGNOSIS_PYTHON ||
+		if (buf_read_varint(r->data, r->bytes, &r->pos, &kind) || kind > FUNCTION_PYTHON ||
 		    get_number(r, SHARE_UNIT, &f->self_share) || f->self_share > 1 ||
 		    get_number(r, SHARE_UNIT, &f->total_share) || f->total_share > 1 ||
 		    get_number(r, 1, &f->off_ns))

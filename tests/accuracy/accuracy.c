@@ -36,7 +36,7 @@
 
 #include "bpf/snapshot_loop.skel.h"
 #include "bpf/snapshot_tail.skel.h"
-#include "sampler/unwind_replay.h"
+#include "sampler/unwind/unwind_replay.h"
 #include "tests/accuracy/names.h"
 #include "tests/accuracy/record.h"
 #include "tests/accuracy/truth.h"

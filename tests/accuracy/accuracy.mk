@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # How exact the sampler's stacks are, against libdw and libunwind on the same samples.
 ifneq ($(HAS_BPF),)
-BENCH += accuracy
 accuracy_SRCS := tests/accuracy/accuracy.c tests/accuracy/truth.c tests/accuracy/record.c \
 	tests/accuracy/names.c
-accuracy_USES := sampler reader symbol analysis base
+$(call bench,sampler,accuracy)
 accuracy_LDLIBS := -lbpf -lunwind-x86_64 -lunwind
 TEST_PARTS += $(B)/bench/accuracy $(TARGET_BINS)
 endif

@@ -12,12 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "aggregator/fleet.h"
-#include "aggregator/incident.h"
+#include "aggregator/fleet/fleet.h"
+#include "aggregator/incident/incident.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "tests/fleet_synth.h"
 #include "wire/codec.h"
 
@@ -48,7 +48,7 @@ static uint32_t fault_count; /* of these, how many are in this run */
 static uint32_t wrong;
 static double now_s;
 
-static void on_finding(void *arg, const struct incident_finding *f)
+static void on_finding(void *arg, const struct finding_report *f)
 {
 	(void)arg;
 	for (uint32_t i = 0; i < fault_count; i++) {

@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 #include "aggregator/commit.h"
-#include "aggregator/fleet.h"
+#include "aggregator/fleet/fleet.h"
 #include "aggregator/ingest.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
 

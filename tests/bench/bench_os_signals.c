@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sidecar/os_signals.h"
+#include "sidecar/os/os_signals.h"
 
 #ifdef SIDECAR_BPF
 #include <bpf/bpf.h>

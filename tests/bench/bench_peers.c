@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Recall, right rank, false flags per rank-hour and steps to detect of analysis/peers, on step times
+ * Recall, right rank, false flags per rank-hour and steps to detect of analysis/slow/peers, on step times
  * that carry residuals resampled from a real job's operations (1x and 3x), or made ones with heavy tails
  * and lag, with and without constant differences between healthy ranks; the paper's mode beside ours;
  * and the speed. argv[1]: seed. SYSOM_DATA: directory with straggler-bytedance/. */
@@ -11,10 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "analysis/peers.h"
 #include "analysis/robust/median.h"
+#include "analysis/slow/peers.h"
 #include "base/check.h"
-#include "cli/replay_csv.h"
+#include "cli/timings/replay_csv.h"
 
 #define RANKS_MAX 1024u
 #define STAGES	  4

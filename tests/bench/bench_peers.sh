@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What analysis/peers finds and doesn't. $1: the build directory; $SEED; $ONLY: faults, several, lateness,
+# What analysis/slow/peers finds and doesn't. $1: the build directory; $SEED; $ONLY: faults, several, lateness,
 # healthy, speed; $TRIALS per arm.
 set -eu
 cd "$(dirname "$0")/../.."

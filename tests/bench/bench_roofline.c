@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "analysis/roofline.h"
+#include "analysis/expect/roofline.h"
 #include "base/check.h"
 #include "base/hash.h"
-#include "cli/replay_csv.h"
+#include "cli/timings/replay_csv.h"
 
 #define ROWS_MAX 20000
 #define KEYS_MAX 64

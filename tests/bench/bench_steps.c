@@ -12,8 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "analysis/steps.h"
-#include "cli/replay_load.h"
+#include "analysis/steps/steps.h"
+#include "cli/replay/replay_load.h"
 
 #define RECORDS_MAX 3000000
 #define STEPS_MAX   20000

@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "aggregator/api.h"
+#include "aggregator/api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/daemon/log.h"
 
 #define JOBS	1000u
 #define BODY	4000u /* bytes of an incident with its diagnosis */

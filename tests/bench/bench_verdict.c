@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/incident_private.h"
-#include "aggregator/picture.h"
-#include "analysis/stack.h"
+#include "aggregator/incident/incident_private.h"
+#include "analysis/cause/picture.h"
 #include "base/check.h"
-#include "base/log.h"
+#include "base/daemon/log.h"
+#include "model/stack.h"
 
 #define S	1000000000ull
 #define MS	1e6

@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-COSTS = 0.04  # of a rank's step: the floor of the live comparison over 5 steps (analysis/peers.h)
+COSTS = 0.04  # of a rank's step: the floor of the live comparison over 5 steps (analysis/slow/peers.h)
 COLUMNS = (f"{'live case':<44}{'costs':>6}{'ahead':>6}{'runs':>5}{'rank':>6}{'layer':>6}{'s':>6}{'most':>6}{'wrong':>6}{'hicc':>6}{'long':>6}{'rank-h':>8}")
 LEARN = 0.6  # of the run, before the fault
 KINDS = ("stretch", "kernels", "one", "gaps")

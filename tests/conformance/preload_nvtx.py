@@ -17,7 +17,7 @@ with tempfile.TemporaryDirectory() as work:
     subprocess.run([CC, "-w", f"-I{INCLUDE}", "-o", f"{work}/caller",
                     "tests/conformance/nvtx_caller.c", "-ldl"], check=True)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "NVTX_"))}
-    p = subprocess.run([f"{B}/test/preload_peer", f"{B}/lib/libsysom_preload.so", f"{work}/caller"],
+    p = subprocess.run([f"{B}/parts/preload_peer", f"{B}/lib/libsysom_preload.so", f"{work}/caller"],
                        env=env, capture_output=True, text=True, timeout=60)
     spans = [(m[1], m[3], m[2], m[4]) for m in re.finditer(
         r" span_(begin|end) .*span=(\d+) depth=(\d+) source=1 name=(.*)", p.stdout)]

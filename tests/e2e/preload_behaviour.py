@@ -12,7 +12,7 @@ import time
 
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
 SO = f"{B}/lib/libsysom_preload.so"
-PEER = f"{B}/test/preload_peer"
+PEER = f"{B}/parts/preload_peer"
 CALLER = f"{B}/test/caller"
 NULL = f"{B}/test/null"
 cases = 0

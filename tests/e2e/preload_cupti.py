@@ -26,7 +26,7 @@ def check(good, text, *notes):
 def run(*caller, preload=True, args=(), **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "SIM_"))}
     env.update(LD_LIBRARY_PATH=SIM, LC_ALL="C.UTF-8", **more)
-    cmd = [f"{B}/test/preload_peer", *args, SO, *caller] if preload else list(caller)
+    cmd = [f"{B}/parts/preload_peer", *args, SO, *caller] if preload else list(caller)
     p = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=60)
     kinds, fields, rest = collections.Counter(), collections.defaultdict(list), []
     for line in p.stdout.splitlines():

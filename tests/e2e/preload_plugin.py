@@ -20,7 +20,7 @@ def check(good, text, *notes):
 def run(*cmd, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "NCCL_"))}
     env.update(SYSOM_CUPTI="0", LC_ALL="C.UTF-8", **more)
-    p = subprocess.run([f"{B}/test/preload_peer", f"{B}/lib/libsysom_preload.so", *cmd], env=env,
+    p = subprocess.run([f"{B}/parts/preload_peer", f"{B}/lib/libsysom_preload.so", *cmd], env=env,
                        capture_output=True, text=True, timeout=60)
     events = [dict(re.findall(r"([a-z_]+)=(\S*)", line), pid=line.split()[0])
               for line in p.stdout.splitlines() if re.match(r"^\d+ \d+ plugin ", line)]

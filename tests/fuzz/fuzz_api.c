@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/api_route.h"
+#include "aggregator/api/api_route.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/http_hosts.h"
-#include "base/log.h"
+#include "base/daemon/http_hosts.h"
+#include "base/daemon/log.h"
 #include "tests/fleet_synth.h"
 #include "tests/fuzz/fuzz_budget.h"
 

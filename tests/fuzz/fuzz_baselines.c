@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aggregator/baselines.h"
+#include "aggregator/fleet/baselines.h"
 #include "base/check.h"
+#include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "wire/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/config.h"
-#include "base/log.h"
+#include "base/daemon/config.h"
+#include "base/daemon/log.h"
 #include "tests/fuzz/fuzz_budget.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

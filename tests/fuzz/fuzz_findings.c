@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "aggregator/finding_json.h"
-#include "aggregator/incident.h"
+#include "aggregator/incident/finding_json.h"
+#include "aggregator/incident/incident.h"
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -20,7 +20,7 @@ static void show(struct incident_set *set, const char *id)
 	CHECK(j && text);
 	free(text);
 	json_array_foreach(again, k, one) {
-		struct incident_finding f, same;
+		struct finding_report f, same;
 		json_t *written;
 
 		CHECK(!finding_json_parse(one, &f));
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 					  .begin_unix_ns = 1, .end_unix_ns = 2 };
 	json_t *list = json_loadb((const char *)data, bytes, 0, NULL), *one;
 	struct incident_set *set;
-	struct incident_finding f;
+	struct finding_report f;
 	size_t k;
 
 	if (!list)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/fleet.h"
-#include "aggregator/incident.h"
+#include "aggregator/fleet/fleet.h"
+#include "aggregator/incident/incident.h"
 #include "base/check.h"
 #include "tests/fleet_synth.h"
 
@@ -89,7 +89,7 @@ static uint64_t unix_of(const struct world *w)
 	return FS_UNIX + (uint64_t)(w->now_s * 1e9);
 }
 
-static void on_finding(void *arg, const struct incident_finding *f)
+static void on_finding(void *arg, const struct finding_report *f)
 {
 	struct world *w = arg;
 	struct incident_change c;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/incident_text.h"
-#include "cli/report.h"
+#include "cli/report/incident_text.h"
+#include "cli/report/report.h"
 
 static void check(const char *text, size_t bytes)
 {

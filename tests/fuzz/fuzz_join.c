@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "sidecar/join.h"
+#include "node/join/join.h"
 #include "tests/fuzz/fuzz_budget.h"
 
 #define MS 1000000ull

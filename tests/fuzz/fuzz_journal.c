@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "cli/replay_incident.h"
-#include "cli/replay_journal.h"
+#include "cli/replay/replay_incident.h"
+#include "cli/replay/replay_journal.h"
+#include "tests/fuzz/fuzz_budget.h"
 #include "wire/codec.h"
 #include "wire/pack.h"
-#include "tests/fuzz/fuzz_budget.h"
 
 /* 3 MB to compare the ranks of a node. A RANK event of 60 bytes makes models of 2.6 MB at least and 136 MB
  * at most, as its settings say: all together LIMIT_JOURNAL_MODEL_BYTES, and LIMIT_JOURNAL_WORK per byte,

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/daemon/log.h"
 #include "sidecar/node.h"
 #include "tests/fuzz/fuzz_budget.h"
 

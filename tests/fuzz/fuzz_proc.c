@@ -15,9 +15,9 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "sampler/mapping_scan.h"
-#include "sampler/python_runtime.h"
-#include "sidecar/installed.h"
-#include "sidecar/os_proc.h"
+#include "sampler/python/python_runtime.h"
+#include "sidecar/os/os_proc.h"
+#include "sidecar/stacks/installed.h"
 
 #define WORK_NS	      20000000ull
 #define WORK_NS_BYTE  100000ull /* a line of maps opens a file */

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/folded.h"
-#include "cli/kernel_name.h"
-#include "cli/pprof_read.h"
-#include "cli/profile_flame.h"
+#include "cli/profile/folded.h"
+#include "cli/profile/pprof_read.h"
+#include "cli/profile/profile_flame.h"
+#include "cli/text/kernel_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

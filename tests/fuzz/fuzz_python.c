@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "fuzz_budget.h"
 #include "base/limits.h"
 #include "bpf/python.h"
-#include "sampler/python_names.h"
-#include "sampler/python_runtime.h"
-#include "sampler/python_stitch.h"
+#include "fuzz_budget.h"
+#include "sampler/python/python_names.h"
+#include "sampler/python/python_runtime.h"
+#include "sampler/python/python_stitch.h"
 
 #define PIECE 64u
 #define READS_MAX 200000u

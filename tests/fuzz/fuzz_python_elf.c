@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "fuzz_budget.h"
-#include "sampler/python_elf.h"
+#include "sampler/python/python_elf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

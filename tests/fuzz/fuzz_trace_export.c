@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/export.h"
 #include "cli/perfetto.pb-c.h"
-#include "cli/report.h"
-#include "cli/show_plots.h"
-#include "wire/codec.h"
+#include "cli/report/report.h"
+#include "cli/report/show_plots.h"
+#include "cli/trace/export.h"
 #include "tests/fuzz/fuzz_budget.h"
+#include "wire/codec.h"
 
 static void check_perfetto(const char *text, size_t bytes)
 {

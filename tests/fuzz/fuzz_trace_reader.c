@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "analysis/steps.h"
-#include "cli/replay_load.h"
+#include "analysis/steps/steps.h"
+#include "cli/replay/replay_load.h"
 #include "tests/fuzz/fuzz_budget.h"
 
 /* A zstd frame of eight bytes may ask for a window of 8 MiB. */

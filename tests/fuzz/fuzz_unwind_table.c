@@ -9,9 +9,9 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "fuzz_budget.h"
-#include "sampler/unwind_replay.h"
-#include "sampler/unwind_store.h"
-#include "sampler/unwind_table.h"
+#include "sampler/unwind/unwind_replay.h"
+#include "sampler/unwind/unwind_store.h"
+#include "sampler/unwind/unwind_table.h"
 #include "tests/decoded_cfi.h"
 
 /* Two stores of 8 MiB, and 64 walks in each mode. */

@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "node/join/join.h"
 #include "ring/attach.h"
 #include "ring/ring_reader.h"
-#include "sidecar/join.h"
 
 #define PEER_RINGS 64
 

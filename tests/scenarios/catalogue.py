@@ -560,7 +560,7 @@ CASES = [
 
 def layers():
     """The layer of each cause, by the product's own table."""
-    with open(os.path.join(ROOT, "analysis/causes.def"), encoding="ascii") as f:
+    with open(os.path.join(ROOT, "model/causes.def"), encoding="ascii") as f:
         return {cause: layer.lower() for layer, cause in re.findall(r'CAUSE\(\w+,\s*(\w+),\s*"([\w-]+)"', f.read())}
 
 

@@ -8,9 +8,8 @@ TEST_PARTS += $(B)/faults/hostile_maps $(B)/faults/connect_flood
 $(B)/faults/%: tests/faults/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $< -ldl -lpthread
-$(B)/parts/cpu_stops: tests/scenarios/lib/cpu_stops.c base/realtime.c base/realtime.h
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $(filter %.c,$^) -lpthread
-$(B)/parts/window_counters: tests/scenarios/lib/window_counters.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread
+$(call part,PARTS,base,cpu_stops)
+cpu_stops_SRCS := tests/scenarios/lib/cpu_stops.c
+$(call part,PARTS,wire,window_counters)
+window_counters_SRCS := tests/scenarios/lib/window_counters.c
+window_counters_LDLIBS := -lnng

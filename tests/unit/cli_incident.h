@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "wire/window.h"
+#include "model/window.h"
 
 #define CLI_INCIDENT_RANKS 4
 #define CLI_INCIDENT_STEPS 40

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "wire/window.h"
+#include "model/window.h"
 
 #define CLI_WINDOWS 3
 #define CLI_WINDOWS_STEPS 6

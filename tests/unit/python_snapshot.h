@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #include "bpf/read_user.h"
-#include "sampler/python_runtime.h"
+#include "sampler/python/python_runtime.h"
 #include "tests/unit/python_target.h"
 
 #define SNAPSHOT_PIECE 64u

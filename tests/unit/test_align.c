@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/align.h"
+#include "analysis/trace/align.h"
 
 #define RANKS 4
 #define COLLS 400

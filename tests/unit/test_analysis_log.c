@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/analysis_log.h"
+#include "node/analysis_log.h"
 
 static char dir[64], path[96];
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/anomaly.h"
+#include "node/anomaly.h"
 
 #define STEP_NS 10000000ull
 

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "aggregator/api.h"
+#include "aggregator/api/api.h"
 #include "base/limits.h"
 
 #define KEPT	(LIMIT_API_WORKERS + 256u)

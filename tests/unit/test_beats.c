@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "sidecar/beats.h"
-#include "wire/beat_sample.h"
+#include "model/beat_sample.h"
+#include "node/beats.h"
 #include "wire/codec.h"
 
 #define S 1000000000ull

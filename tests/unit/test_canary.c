@@ -16,8 +16,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/realtime.h"
-#include "sidecar/canary.h"
+#include "base/daemon/realtime.h"
+#include "node/canary.h"
 #include "tests/unit/skip.h"
 
 #define MS	 1000000ull

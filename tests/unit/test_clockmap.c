@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/clockmap.h"
+#include "node/join/clockmap.h"
 
 static int64_t distance(uint64_t a, uint64_t b)
 {

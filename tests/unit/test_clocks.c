@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/clocks.h"
+#include "analysis/cross/clocks.h"
 #include "tests/wire_synth.h"
 
 #define S     1000000000ll

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/coll_split.h"
+#include "analysis/ledger/coll_split.h"
 #include "base/limits.h"
 
 #define MS    1000000ull

@@ -64,7 +64,7 @@ static struct store_totals stored(void)
 static void every_finding_of_a_burst_is_stored(void **unused)
 {
 	const uint32_t count = LIMIT_COMMIT_FINDINGS - 24;
-	struct incident_finding f = { .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
+	struct finding_report f = { .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
 	struct commit_stats stats;
 
 	f.begin_unix_ns = clock_realtime_ns() - 9 * S;
@@ -110,7 +110,7 @@ static void what_has_no_room_is_closed_in_the_store_and_counted(void **unused)
 }
 
 /* The next one has half a second to tell it again; it knows the job. */
-static void told_before_a_restart(const struct incident_finding *f)
+static void told_before_a_restart(const struct finding_report *f)
 {
 	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
 				   .max_bytes = 1ull << 30, .retell_ns = S / 2,
@@ -131,7 +131,7 @@ static void told_before_a_restart(const struct incident_finding *f)
 /* Nobody would tell its end: who told it is gone. */
 static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **unused)
 {
-	struct incident_finding f = { .job = "job",
+	struct finding_report f = { .job = "job",
 				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
 	const struct timespec pause = { .tv_nsec = 20000000 };
 
@@ -148,7 +148,7 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 /* The fault goes on, and whoever looks anew sees it begin when it began to look. */
 static void what_is_told_again_after_a_restart_is_the_same_incident(void **unused)
 {
-	struct incident_finding f = { .job = "job",
+	struct finding_report f = { .job = "job",
 				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 2,
 						   .ranks = { 5, 3 }, .first_step = 100,
 						   .last_step = 200 } };

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
-#include "base/config.h"
+#include "base/daemon/config.h"
 
 struct settings {
 	char path[32];

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "analysis/diagnosis.h"
+#include "analysis/cause/diagnosis.h"
 #include "base/limits.h"
-#include "sidecar/cpu_profile.h"
+#include "sidecar/stacks/cpu_profile.h"
 
 #define S 1000000000ull
 #define MS 1000000ull
@@ -102,18 +102,18 @@ static void shares_are_of_the_ranks_time(void **unused)
 	NEAR(s.samples, 100);
 	NEAR(s.off_ns, 5e6);
 	NEAR(s.gil_wait_ns, 6e6);
-	f = find(&s, DIAGNOSIS_PYTHON, "train_loop");
+	f = find(&s, FUNCTION_PYTHON, "train_loop");
 	assert_non_null(f);
 	NEAR(f->total_share, 1);
 	NEAR(f->self_share, 0);
 	NEAR(f->off_ns, 5e6);
-	f = find(&s, DIAGNOSIS_PYTHON, "forward");
+	f = find(&s, FUNCTION_PYTHON, "forward");
 	NEAR(f->total_share, 0.7); /* recursion counts once */
 	NEAR(f->self_share, 0.1);
-	f = find(&s, DIAGNOSIS_NATIVE, "libblas.so+0x2000");
+	f = find(&s, FUNCTION_NATIVE, "libblas.so+0x2000");
 	assert_non_null(f);
 	NEAR(f->self_share, 0.9);
-	f = find(&s, DIAGNOSIS_KERNEL, "futex_wait");
+	f = find(&s, FUNCTION_KERNEL, "futex_wait");
 	NEAR(f->total_share, 0);
 	NEAR(f->off_ns, 5e6);
 	assert_int_equal(s.function_count, 5);

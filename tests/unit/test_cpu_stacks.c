@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sidecar/cpu_stacks.c on a sampler that this file plays: it hands out the samples that a test
+ * sidecar/stacks/cpu_stacks.c on a sampler that this file plays: it hands out the samples that a test
  * prepared. */
 #include <errno.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "sidecar/node.h"
-#include "sidecar/cpu_stacks.h"
+#include "sidecar/stacks/cpu_stacks.h"
 
 #define SECOND 1000000000ull
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/cross_private.h"
+#include "analysis/cross/cross_private.h"
 
 #define RANKS 4u
 #define S     1000000000ull
@@ -69,7 +69,7 @@ static void flag(uint32_t member, bool ended)
 /* And in the end the finding reaches to the last step that shows it, not to the newest one. */
 static void each_rank_has_its_own_beginning(void **unused)
 {
-	struct incident_finding *out = calloc(1, sizeof(*out));
+	struct finding_report *out = calloc(1, sizeof(*out));
 
 	flag_of(3, 10, 20, false);
 	flag_of(1, 14, 22, false);
@@ -93,7 +93,7 @@ static void each_rank_has_its_own_beginning(void **unused)
 
 static void a_rank_that_comes_and_goes_is_named_once(void **unused)
 {
-	struct incident_finding *out = calloc(1, sizeof(*out));
+	struct finding_report *out = calloc(1, sizeof(*out));
 
 	flag(3, false);
 	flag(1, false);

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/crossrank.h"
-#include "analysis/record.h"
+#include "analysis/trace/crossrank.h"
+#include "model/record.h"
 #include "tests/jobsteps_synth.h"
 
 #define RANKS_MAX 8

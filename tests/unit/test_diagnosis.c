@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/diagnosis_private.h"
+#include "analysis/cause/diagnosis_private.h"
 
 #define MS    1e6
 #define ROOM  24
@@ -104,14 +104,14 @@ static void healthy(struct fake *f, int rank, double noise)
 	kernel(f, "_ZN4norm7forwardEPf", 100, 6, k);
 	kernel(f, "volta_sgemm_128x64_nn", 10, 4, k);
 	kernel(f, "ncclDevKernel_AllReduce_Sum_f16_RING_LL", 10, 12, 1);
-	function(f, "train_step (train.py)", DIAGNOSIS_PYTHON, 2, 60 * k, 60 * k);
-	function(f, "Layer.forward (model.py)", DIAGNOSIS_PYTHON, 20, 35 * k, 35 * k);
-	function(f, "cuLaunchKernel", DIAGNOSIS_NATIVE, 15, 15 * k, 15 * k);
-	function(f, "DataLoader.__next__ (dataloader.py)", DIAGNOSIS_PYTHON, 1, 1, 1);
-	function(f, "Logger.info (logger.py)", DIAGNOSIS_PYTHON, 0.2, 0.5, 0.5);
-	function(f, "BZ2_bzDecompress", DIAGNOSIS_NATIVE, 2, 2, 0);
-	function(f, "filemap_read", DIAGNOSIS_KERNEL, 0.5, 0.5, 0.2);
-	function(f, "do_syscall_64", DIAGNOSIS_KERNEL, 1, 5, 4);
+	function(f, "train_step (train.py)", FUNCTION_PYTHON, 2, 60 * k, 60 * k);
+	function(f, "Layer.forward (model.py)", FUNCTION_PYTHON, 20, 35 * k, 35 * k);
+	function(f, "cuLaunchKernel", FUNCTION_NATIVE, 15, 15 * k, 15 * k);
+	function(f, "DataLoader.__next__ (dataloader.py)", FUNCTION_PYTHON, 1, 1, 1);
+	function(f, "Logger.info (logger.py)", FUNCTION_PYTHON, 0.2, 0.5, 0.5);
+	function(f, "BZ2_bzDecompress", FUNCTION_NATIVE, 2, 2, 0);
+	function(f, "filemap_read", FUNCTION_KERNEL, 0.5, 0.5, 0.2);
+	function(f, "do_syscall_64", FUNCTION_KERNEL, 1, 5, 4);
 	signal_add(f, OS_SIGNAL_RUN_WAIT, "", 8, 7);
 	signal_add(f, OS_SIGNAL_IO_WAIT, "", 0, 0);
 	signal_add(f, OS_SIGNAL_LOCK_WAIT, "", 0, 0);
@@ -264,7 +264,7 @@ static void cpu_function(struct world *w)
 	late(&w->sick, 12);
 	w->sick.r.cpu_ns += 12 * MS;
 	find(&w->sick, "train_step (train.py)")->total_ns += 1 * MS;
-	function(&w->sick, "hash_weights", DIAGNOSIS_NATIVE, 12, 12, 12);
+	function(&w->sick, "hash_weights", FUNCTION_NATIVE, 12, 12, 12);
 }
 
 static void cpu_python(struct world *w)
@@ -273,7 +273,7 @@ static void cpu_python(struct world *w)
 	w->sick.r.cpu_ns += 12 * MS;
 	find(&w->sick, "train_step (train.py)")->total_ns += 12 * MS;
 	find(&w->sick, "train_step (train.py)")->launch_ns += 12 * MS;
-	function(&w->sick, "check_gradients (train.py)", DIAGNOSIS_PYTHON, 11, 12, 12);
+	function(&w->sick, "check_gradients (train.py)", FUNCTION_PYTHON, 11, 12, 12);
 }
 
 static void cpu_gil(struct world *w)
@@ -282,7 +282,7 @@ static void cpu_gil(struct world *w)
 	w->sick.r.cpu_ns += 60 * MS;
 	w->sick.r.gil_wait_ns = 14 * MS;
 	w->sick.r.gil_holder = "gil_hog (train.py) in thread hog";
-	function(&w->sick, "gil_hog (train.py)", DIAGNOSIS_PYTHON, 60, 60, 0);
+	function(&w->sick, "gil_hog (train.py)", FUNCTION_PYTHON, 60, 60, 0);
 }
 
 /* The holder's own time is longer than the wait that it causes. */
@@ -332,7 +332,7 @@ static void os_softirq_in_stacks(struct world *w)
 	find(&w->sick, "train_step (train.py)")->total_ns += 20 * MS;
 	find(&w->sick, "Layer.forward (model.py)")->launch_ns += 12 * MS;
 	find(&w->sick, "Layer.forward (model.py)")->total_ns += 12 * MS;
-	function(&w->sick, "net_rx_action", DIAGNOSIS_KERNEL, 5, 20, 20);
+	function(&w->sick, "net_rx_action", FUNCTION_KERNEL, 5, 20, 20);
 }
 
 /* Stacks show a little more of it, but not whose packets they are. */
@@ -417,7 +417,7 @@ static void a_function_in_few_steps_of_steal(struct world *w)
 	late(&w->sick, 3);
 	w->sick.r.steps = 10;
 	w->sick.r.cpu_ns += 3 * MS;
-	function(&w->sick, "share", DIAGNOSIS_NATIVE, 3.1, 3.1, 3.1);
+	function(&w->sick, "share", FUNCTION_NATIVE, 3.1, 3.1, 3.1);
 	signal_add(&w->sick, OS_SIGNAL_STEAL, "", 100, 19);
 	for (int i = 0; i < PEERS; i++)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 100, 19);
@@ -440,8 +440,8 @@ static void in_a_page_fault(struct world *w, const char *name)
 {
 	late(&w->sick, 12);
 	w->sick.r.cpu_ns += 12 * MS;
-	function(&w->sick, "asm_exc_page_fault", DIAGNOSIS_KERNEL, 0.2, 12, 12);
-	function(&w->sick, name, DIAGNOSIS_KERNEL, 3, 11.4, 11.4);
+	function(&w->sick, "asm_exc_page_fault", FUNCTION_KERNEL, 0.2, 12, 12);
+	function(&w->sick, name, FUNCTION_KERNEL, 3, 11.4, 11.4);
 }
 
 static void os_numa_in_stacks(struct world *w)
@@ -464,11 +464,11 @@ static void os_lock_that_is_spun_for(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_LOCK_PLACE,
 		   "walk_component in path_lookupat, also find (pid 7)", 114, 0);
 	w->sick.r.cpu_ns += 33 * MS;
-	function(&w->sick, "access", DIAGNOSIS_NATIVE, 1, 50, 50);
-	function(&w->sick, "path_lookupat", DIAGNOSIS_KERNEL, 30, 44, 44);
+	function(&w->sick, "access", FUNCTION_NATIVE, 1, 50, 50);
+	function(&w->sick, "path_lookupat", FUNCTION_KERNEL, 30, 44, 44);
 	for (int i = 0; i < PEERS; i++) {
-		function(&w->peer[i], "access", DIAGNOSIS_NATIVE, 1, 17, 17);
-		function(&w->peer[i], "path_lookupat", DIAGNOSIS_KERNEL, 3, 15, 15);
+		function(&w->peer[i], "access", FUNCTION_NATIVE, 1, 17, 17);
+		function(&w->peer[i], "path_lookupat", FUNCTION_KERNEL, 3, 15, 15);
 	}
 }
 
@@ -490,7 +490,7 @@ static void os_memory(struct world *w)
 {
 	late(&w->sick, 12);
 	w->sick.r.cpu_ns += 12 * MS;
-	function(&w->sick, "try_to_free_mem_cgroup_pages", DIAGNOSIS_KERNEL, 3, 12, 12);
+	function(&w->sick, "try_to_free_mem_cgroup_pages", FUNCTION_KERNEL, 3, 12, 12);
 }
 
 static void os_memory_in_faults(struct world *w)
@@ -511,7 +511,7 @@ static void os_memory_beside_busy_peers(struct world *w)
 static void os_stopped(struct world *w)
 {
 	late(&w->sick, 60);
-	function(&w->sick, "do_signal_stop", DIAGNOSIS_KERNEL, 0, 0, 0)->off_ns = 58 * MS;
+	function(&w->sick, "do_signal_stop", FUNCTION_KERNEL, 0, 0, 0)->off_ns = 58 * MS;
 }
 
 static void os_memory_bandwidth(struct world *w)
@@ -525,10 +525,10 @@ static void os_memory_bandwidth_in_copies(struct world *w)
 {
 	late(&w->sick, 30);
 	w->sick.r.cpu_ns += 120 * MS;
-	function(&w->sick, "copy_in", DIAGNOSIS_NATIVE, 120, 120, 120);
+	function(&w->sick, "copy_in", FUNCTION_NATIVE, 120, 120, 120);
 	for (int i = 0; i < PEERS; i++) {
 		w->peer[i].r.cpu_ns += 90 * MS;
-		function(&w->peer[i], "copy_in", DIAGNOSIS_NATIVE, 90, 90, 90);
+		function(&w->peer[i], "copy_in", FUNCTION_NATIVE, 90, 90, 90);
 	}
 	other_signal(&w->sick, "memory_bandwidth", "socket 0, mostly stream (pid 9)", 90, 20, true);
 }
@@ -618,7 +618,7 @@ static void everywhere(struct world *w)
 static void sw_hot_path(struct world *w)
 {
 	everywhere(w);
-	function(&w->sick, "validate_batch (train.py)", DIAGNOSIS_PYTHON, 9, 9, 9);
+	function(&w->sick, "validate_batch (train.py)", FUNCTION_PYTHON, 9, 9, 9);
 }
 
 static void sw_logging(struct world *w)
@@ -1259,25 +1259,25 @@ static void says_what_blocks_a_late_host(void **unused)
 
 	build(&w);
 	late(&w.sick, 10);
-	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 10 * MS;
-	function(&w.sick, "clock_nanosleep", DIAGNOSIS_NATIVE, 0, 0.1, 0.1)->off_ns = 10 * MS;
-	function(&w.sick, "do_nanosleep", DIAGNOSIS_KERNEL, 0, 0.1, 0.1)->off_ns = 10 * MS;
-	function(&w.sick, "fit (train.py)", DIAGNOSIS_PYTHON, 0, 60, 60)->off_ns = 20 * MS;
+	function(&w.sick, "acquire (quota.py)", FUNCTION_PYTHON, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	function(&w.sick, "clock_nanosleep", FUNCTION_NATIVE, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	function(&w.sick, "do_nanosleep", FUNCTION_KERNEL, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	function(&w.sick, "fit (train.py)", FUNCTION_PYTHON, 0, 60, 60)->off_ns = 20 * MS;
 	for (int i = 0; i < PEERS; i++)
-		function(&w.peer[i], "fit (train.py)", DIAGNOSIS_PYTHON, 0, 60, 60)->off_ns = 10 * MS;
+		function(&w.peer[i], "fit (train.py)", FUNCTION_PYTHON, 0, 60, 60)->off_ns = 10 * MS;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms more per step"));
 	/* peers wait elsewhere meanwhile: more than the gap it does not cost */
 	build(&w);
 	late(&w.sick, 10);
-	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 25 * MS;
+	function(&w.sick, "acquire (quota.py)", FUNCTION_PYTHON, 0, 0.1, 0.1)->off_ns = 25 * MS;
 	judge(&w);
 	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms more per step"));
 	/* too little to hold it up */
 	build(&w);
 	late(&w.sick, 10);
-	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 3 * MS;
+	function(&w.sick, "acquire (quota.py)", FUNCTION_PYTHON, 0, 0.1, 0.1)->off_ns = 3 * MS;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 	assert_non_null(strstr(out.summary, "was not seen"));
@@ -1308,7 +1308,7 @@ static void bears_long_names(void **unused)
 	build(&w);
 	w.sick.kernel[0].name = name;
 	one_kernel(&w.sick, 0, 1.5);
-	function(&w.sick, name, DIAGNOSIS_PYTHON, 12, 12, 12);
+	function(&w.sick, name, FUNCTION_PYTHON, 12, 12, 12);
 	w.sick.r.gil_holder = name;
 	w.sick.r.gil_wait_ns = 30 * MS;
 	w.sick.setting[0].value = name;
@@ -1430,11 +1430,11 @@ static void remedies_compare_with_what_is_kept_of_earlier_runs(void **unused)
 
 /* Ten sketches of the role, in which "Layer.forward" has 44% of the CPU time and nobody spins. */
 static const struct diagnosis_usual usuals[] = {
-	{ "train_step", DIAGNOSIS_PYTHON, .75, .78 }, { "Layer.forward", DIAGNOSIS_PYTHON, .44, .46 },
-	{ "cuLaunchKernel", DIAGNOSIS_NATIVE, .19, .21 }, { "spin", DIAGNOSIS_PYTHON, .02, .03 },
-	{ "DataLoader.__next__", DIAGNOSIS_PYTHON, .012, .014 },
-	{ "Logger.info", DIAGNOSIS_PYTHON, .006, .008 },
-	{ "BZ2_bzDecompress", DIAGNOSIS_NATIVE, .025, .03 },
+	{ "train_step", FUNCTION_PYTHON, .75, .78 }, { "Layer.forward", FUNCTION_PYTHON, .44, .46 },
+	{ "cuLaunchKernel", FUNCTION_NATIVE, .19, .21 }, { "spin", FUNCTION_PYTHON, .02, .03 },
+	{ "DataLoader.__next__", FUNCTION_PYTHON, .012, .014 },
+	{ "Logger.info", FUNCTION_PYTHON, .006, .008 },
+	{ "BZ2_bzDecompress", FUNCTION_NATIVE, .025, .03 },
 };
 static struct diagnosis_group group = { .function = usuals, .function_count = 7, .sketches = 10 };
 
@@ -1443,7 +1443,7 @@ static void spins(struct world *w)
 {
 	late(&w->sick, 30);
 	w->sick.r.cpu_ns += 30 * MS;
-	function(&w->sick, "spin (train.py)", DIAGNOSIS_PYTHON, 30, 30, 30);
+	function(&w->sick, "spin (train.py)", FUNCTION_PYTHON, 30, 30, 30);
 	w->sick.r.group = &group;
 }
 
@@ -1497,7 +1497,7 @@ static void the_groups_line_outweighs_no_other_cause(void **unused)
 			w.peer[k].r.samples = w.peer[k].r.function_count = 0;
 		judge(&w);
 		cause = out.cause;
-		function(&w.sick, "spin (train.py)", DIAGNOSIS_PYTHON, 30, 30, 30);
+		function(&w.sick, "spin (train.py)", FUNCTION_PYTHON, 30, 30, 30);
 		w.sick.r.cpu_ns += 30 * MS;
 		w.sick.r.group = &group;
 		judge(&w);
@@ -1507,7 +1507,7 @@ static void the_groups_line_outweighs_no_other_cause(void **unused)
 	build(&w);
 	spins(&w);
 	for (int k = 0; k < PEERS; k++) {
-		function(&w.peer[k], "spin (train.py)", DIAGNOSIS_PYTHON, 30, 30, 30);
+		function(&w.peer[k], "spin (train.py)", FUNCTION_PYTHON, 30, 30, 30);
 		w.peer[k].r.cpu_ns += 30 * MS;
 	}
 	judge(&w);
@@ -1541,7 +1541,7 @@ static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unus
 
 static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 {
-	struct diagnosis_usual nameless[] = { { "libwork.so+0x1000", DIAGNOSIS_NATIVE, .3, .35 } };
+	struct diagnosis_usual nameless[] = { { "libwork.so+0x1000", FUNCTION_NATIVE, .3, .35 } };
 	struct diagnosis_group other = group;
 	struct world w;
 
@@ -1563,12 +1563,12 @@ static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 	build(&w);
 	spins(&w);
 	w.sick.r.function_count = 0;
-	function(&w.sick, "work", DIAGNOSIS_NATIVE, 30, 30, 30);
+	function(&w.sick, "work", FUNCTION_NATIVE, 30, 30, 30);
 	other = (struct diagnosis_group){ .function = nameless, .function_count = 1, .sketches = 10 };
 	w.sick.r.group = &other;
 	judge(&w);
 	assert_null(line_that_says("in its group"));
-	nameless[0] = (struct diagnosis_usual){ "libwork.so+0x1000", DIAGNOSIS_NATIVE, .08, .1 };
+	nameless[0] = (struct diagnosis_usual){ "libwork.so+0x1000", FUNCTION_NATIVE, .08, .1 };
 	judge(&w);
 	assert_non_null(line_that_says("in its group"));
 }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/diagnosis.h"
+#include "analysis/cause/diagnosis.h"
 #include "base/check.h"
 
 #define MS    1000000ull
@@ -237,7 +237,7 @@ static void every_account_is_told_in_both_numbers(void **unused)
 				 *const plural[] = {" they ", " their ", " them", NULL};
 	static const char *const of[][2] = {
 #define ACCOUNT(kind, first, last, cause, by, one, many, joint) {" " one ":", " " many ":"},
-#include "analysis/accounts.def"
+#include "analysis/cause/accounts.def"
 #undef ACCOUNT
 	};
 

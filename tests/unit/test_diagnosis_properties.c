@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/diagnosis.h"
+#include "analysis/cause/diagnosis.h"
 #include "base/check.h"
 
 #define MS	 1000000ull

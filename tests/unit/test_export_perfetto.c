@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "cli/export.h"
 #include "cli/perfetto.pb-c.h"
-#include "cli/trace_label.h"
+#include "cli/trace/export.h"
+#include "cli/trace/trace_label.h"
 #include "tests/unit/cli_windows.h"
-#include "wire/codec.h"
 #include "tests/unit/skip.h"
+#include "wire/codec.h"
 
 #include <jansson.h>
 #include <math.h>

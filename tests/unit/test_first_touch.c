@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/first_touch.h"
+#include "sidecar/os/first_touch.h"
 
 #define PAGES 8192u
 

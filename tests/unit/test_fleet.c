@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "aggregator/fleet.h"
-#include "aggregator/incident.h"
-#include "analysis/diagnosis.h"
+#include "aggregator/fleet/fleet.h"
+#include "aggregator/incident/incident.h"
+#include "analysis/cause/diagnosis.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "tests/fleet_synth.h"
@@ -21,7 +21,7 @@
 #define TOLD_MAX 256
 
 static struct fleet *fleet;
-static struct incident_finding told[TOLD_MAX];
+static struct finding_report told[TOLD_MAX];
 static uint32_t told_count;
 static double now_s;
 static struct fleet_via via; /* of whatever is sent */
@@ -29,7 +29,7 @@ static struct wire_command commands[1024];
 static char command_node[1024][WIRE_TEXT_BYTES];
 static uint32_t command_count;
 
-static void on_finding(void *arg, const struct incident_finding *f)
+static void on_finding(void *arg, const struct finding_report *f)
 {
 	(void)arg;
 	if (told_count < TOLD_MAX)
@@ -106,7 +106,7 @@ static void run(struct fs_job *j, double until)
 	}
 }
 
-static const struct incident_finding *first_of(enum finding_kind kind)
+static const struct finding_report *first_of(enum finding_kind kind)
 {
 	for (uint32_t i = 0; i < told_count; i++)
 		if (told[i].finding.kind == kind)
@@ -165,7 +165,7 @@ static void finds_a_rank_that_is_slower_by_a_third_of_a_millisecond(void **unuse
 {
 	struct fs_job j;
 	const int guilty[] = {5};
-	const struct incident_finding *f;
+	const struct finding_report *f;
 
 	fs_init(&j, "job", 8, 4, 2);
 	j.noise = 0.002;
@@ -431,7 +431,7 @@ static void learns_roles_that_nobody_names(void **unused)
 static void uneven_work_is_the_roles_not_a_ranks(void **unused)
 {
 	static const uint32_t steps[] = {2, 4, 8, 16};
-	const struct incident_finding *f;
+	const struct finding_report *f;
 	struct fs_job j;
 
 	for (size_t k = 0; k < 4; k++) {
@@ -576,7 +576,7 @@ static void numbers_steps_through_collectives(void **unused)
 {
 	struct fs_job j;
 	const int guilty[] = {3};
-	const struct incident_finding *f;
+	const struct finding_report *f;
 
 	/* every rank counts from another step on, and the nodes' clocks are off by up to 40 ms */
 	fs_init(&j, "job", 8, 2, 7);
@@ -1784,9 +1784,9 @@ static void become(struct fs_job *j, uint64_t boot)
 		j->node[i].sequence = 0;
 }
 
-static const struct incident_finding *last_of(enum finding_kind kind)
+static const struct finding_report *last_of(enum finding_kind kind)
 {
-	const struct incident_finding *f = NULL;
+	const struct finding_report *f = NULL;
 
 	for (uint32_t i = 0; i < told_count; i++)
 		if (told[i].finding.kind == kind)
@@ -1796,7 +1796,7 @@ static const struct incident_finding *last_of(enum finding_kind kind)
 
 static void a_slowdown_of_everybody_ends_with_its_run(void **unused)
 {
-	const struct incident_finding *f;
+	const struct finding_report *f;
 	uint64_t begin;
 	struct fs_job j;
 
@@ -1943,7 +1943,7 @@ static void a_hang_lasts_for_longer_than_who_died_is_remembered(void **unused)
 
 static void a_clock_that_is_an_hour_off_dates_no_others_fault(void **unused)
 {
-	const struct incident_finding *f;
+	const struct finding_report *f;
 	struct fs_job j;
 
 	for (int hours = -1; hours < 2; hours++) {

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "foreign/nvml.h"
-#include "sidecar/gpu_match.h"
-#include "sidecar/gpu_poll.h"
+#include "sidecar/gpu/gpu_match.h"
+#include "sidecar/gpu/gpu_poll.h"
 
 static char nvml_double[512]; /* beside this program's build */
 static char path[] = "/tmp/test_gpu_XXXXXX";

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "aggregator/hang.h"
-#include "analysis/record.h"
+#include "analysis/slow/hang.h"
+#include "model/record.h"
 
 #define S     1000000000ull
 #define UNIX  (1800000000ull * S)
@@ -19,7 +19,7 @@
 static struct hang *hang;
 static int64_t skew_s; /* of the nodes' realtime clocks */
 static uint64_t now_s;
-static struct incident_finding last;
+static struct finding_report last;
 static uint32_t told;
 
 static int setup(void **unused)

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "aggregator/incident.h"
-#include "analysis/thresholds.h"
+#include "aggregator/incident/incident.h"
 #include "base/limits.h"
+#include "model/thresholds.h"
 
 #define S 1000000000ull
 #define T0 (1700000000 * S)
@@ -441,9 +441,9 @@ static void waits_in_between(double begin_s, double end_s)
 		add(window("job", 0, WINDOW_COMM, t, t + 0.5));
 }
 
-static struct incident_finding accusing(int a, int b, double begin_s, double end_s)
+static struct finding_report accusing(int a, int b, double begin_s, double end_s)
 {
-	struct incident_finding f = { .job = "job", .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
+	struct finding_report f = { .job = "job", .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
 				      .end_unix_ns = T0 + (uint64_t)(end_s * 1e9), .ended = true };
 
 	f.finding = (struct finding){ .kind = FINDING_SLOW_RANK, .cause = CAUSE_CPU_HOST_GAP,
@@ -452,7 +452,7 @@ static struct incident_finding accusing(int a, int b, double begin_s, double end
 	return f;
 }
 
-static void tell(struct incident_finding f)
+static void tell(struct finding_report f)
 {
 	struct incident_change c;
 
@@ -755,7 +755,7 @@ static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
 
 static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
 {
-	struct incident_finding first = accusing(5, 2, 0, 30);
+	struct finding_report first = accusing(5, 2, 0, 30);
 	json_t *j;
 
 	first.ended = false;
@@ -769,7 +769,7 @@ static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
 /* Who waits for whom is seen better with time. A job has one hang at a time. */
 static void a_hang_that_accuses_another_rank_is_the_same_hang(void **unused)
 {
-	struct incident_finding f = accusing(2, -1, 0, 30);
+	struct finding_report f = accusing(2, -1, 0, 30);
 	char closed[4][INCIDENT_ID_BYTES];
 	json_t *j;
 
@@ -990,7 +990,7 @@ static void a_flood_of_jobs_is_bounded(void **unused)
 
 static void a_flood_of_jobs_takes_the_place_of_none_that_says_more(void **unused)
 {
-	struct incident_finding f = accusing(3, -1, 0, 9);
+	struct finding_report f = accusing(3, -1, 0, 9);
 	char by_windows[INCIDENT_ID_BYTES], by_finding[INCIDENT_ID_BYTES];
 	struct incident_change c;
 	struct incident_row row;

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "cli/incident_diff.h"
-#include "cli/incident_stacks.h"
+#include "cli/diff/incident_diff.h"
+#include "cli/profile/incident_stacks.h"
 #include "tests/unit/cli_incident.h"
 #include "wire/codec.h"
 

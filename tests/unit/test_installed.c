@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "sidecar/installed.h"
+#include "sidecar/stacks/installed.h"
 #include "symbol/symbol_elf.h"
 
 struct tree {

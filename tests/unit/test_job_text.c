@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "cli/job_text.h"
-#include "cli/term.h"
+#include "cli/report/job_text.h"
+#include "cli/text/term.h"
 
 static char *printed(const json_t *answer)
 {

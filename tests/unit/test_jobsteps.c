@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "analysis/jobsteps.h"
-#include "analysis/record.h"
+#include "analysis/trace/jobsteps.h"
+#include "model/record.h"
 #include "tests/jobsteps_synth.h"
 
 #define RANKS 2u

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/join.h"
+#include "node/join/join.h"
 
 #define MS 1000000ull
 #define T0 (1000 * MS)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/join.h"
+#include "node/join/join.h"
 
 #define US	   1000ull
 #define MS	   1000000ull

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "wire/journal.h"
+#include "node/journal.h"
 
 static struct journal_writer w;
 static struct buf packed;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/judge.h"
+#include "analysis/expect/judge.h"
 
 #define MS 1e6
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
-#include "cli/kineto_reader.h"
+#include "cli/trace/kineto_reader.h"
 
 static struct {
 	unsigned count;

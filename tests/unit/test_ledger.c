@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/ledger.h"
+#include "analysis/ledger/ledger.h"
 
 #define TIMELINE     400
 #define BUSY_MAX     24

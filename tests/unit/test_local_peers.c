@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/local_peers.h"
+#include "analysis/slow/local_peers.h"
 #include "tests/wire_synth.h"
 
 #define RANKS 8

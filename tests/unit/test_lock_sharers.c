@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sidecar/os_internal.h"
+#include "sidecar/os/os_signals_private.h"
 
 #define S   1000000000ull
 #define NOW (100 * S)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/loop.h"
+#include "base/daemon/loop.h"
 
 struct fixture {
 	struct loop *loop;

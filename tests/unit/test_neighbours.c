@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "sidecar/neighbours.h"
+#include "sidecar/stacks/neighbours.h"
 
 #define S 1000000000ull
 #define MS 1000000ull

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/os_cost.h"
+#include "sidecar/os/os_cost.h"
 
 #define SECOND 1000000000ull
 

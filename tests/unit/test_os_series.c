@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "sidecar/os_proc.h"
-#include "sidecar/os_series.h"
+#include "sidecar/os/os_proc.h"
+#include "sidecar/os/os_series.h"
 
 #define S 1000000000ull
 

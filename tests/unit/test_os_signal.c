@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/os_signal.h"
+#include "model/os_signal.h"
 
 static void says_it_in_words(void **state)
 {

@@ -33,8 +33,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "sidecar/os_internal.h"
-#include "sidecar/os_signals.h"
+#include "sidecar/os/os_signals_private.h"
+#include "sidecar/os/os_signals.h"
 #include "tests/unit/skip.h"
 
 static uint64_t now_ns(void)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cli/outfile.h"
+#include "cli/text/outfile.h"
 
 static void tells_why_a_write_failed_whatever_was_called_since(void **unused)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/peer.h"
+#include "base/daemon/peer.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/peers_private.h"
+#include "analysis/slow/peers_private.h"
 
 #define STEP_NS 100e6
 #define MEMBERS_MAX 64u

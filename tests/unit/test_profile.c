@@ -13,14 +13,14 @@
 
 #include <cmocka.h>
 
-#include "cli/pprof_read.h"
 #include "cli/profile.pb-c.h"
-#include "cli/profile_flame.h"
-#include "cli/profile_names.h"
-#include "cli/profile_out.h"
-#include "cli/profile_pprof.h"
-#include "cli/profile_summary.h"
-#include "cli/profile_tree.h"
+#include "cli/profile/pprof_read.h"
+#include "cli/profile/profile_flame.h"
+#include "cli/profile/profile_names.h"
+#include "cli/profile/profile_out.h"
+#include "cli/profile/profile_pprof.h"
+#include "cli/profile/profile_summary.h"
+#include "cli/profile/profile_tree.h"
 #include "symbol/symbol_content.h"
 #include "symbol/symbol_elf.h"
 

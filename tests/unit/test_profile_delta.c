@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/profile.h"
+#include "analysis/cause/profile.h"
 #include "base/limits.h"
 
 static struct profile *fresh(void)

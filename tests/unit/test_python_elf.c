@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sampler/python_elf.h"
+#include "sampler/python/python_elf.h"
 
 static char directory[512];
 

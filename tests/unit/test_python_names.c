@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "sampler/python_names.h"
+#include "sampler/python/python_names.h"
 #include "tests/unit/python_target.h"
 
 static const char *python;

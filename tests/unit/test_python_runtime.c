@@ -10,9 +10,9 @@
 #include <elfutils/libdwfl.h>
 
 #include "bpf/python.h"
-#include "sampler/python_names.h"
-#include "sampler/python_runtime.h"
-#include "sampler/python_stitch.h"
+#include "sampler/python/python_names.h"
+#include "sampler/python/python_runtime.h"
+#include "sampler/python/python_stitch.h"
 #include "tests/unit/python_target.h"
 
 struct subject {

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "sampler/python_runtime.h"
-#include "sampler/python_stitch.h"
+#include "sampler/python/python_runtime.h"
+#include "sampler/python/python_stitch.h"
 
 /* native: one letter per frame, leaf first, '*' the interpreter loop, 'G' of an extension that switches
  * stacks; a last '~': cut.

@@ -12,7 +12,7 @@
 
 #include "base/limits.h"
 #include "bpf/python.h"
-#include "sampler/python_names.h"
+#include "sampler/python/python_names.h"
 #include "tests/unit/python_snapshot.h"
 
 #define SNAPSHOTS "tests/python/"

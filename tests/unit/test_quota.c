@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/quota.h"
+#include "base/daemon/quota.h"
 
 static void one_user_may_have_all_while_nobody_else_asks(void **state)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/rank_grid.h"
+#include "cli/report/rank_grid.h"
 #include "tests/unit/cli_incident.h"
 
 static struct trace_model model;

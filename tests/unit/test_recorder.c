@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "sidecar/recorder.h"
+#include "node/recorder.h"
 
 #define MS 1000000ull
 

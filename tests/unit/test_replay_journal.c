@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cli/replay_journal.h"
+#include "cli/replay/replay_journal.h"
 #include "tests/journal_synth.h"
 
 #define STEPS 300u

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report_kernels.h"
+#include "cli/report/report_kernels.h"
 #include "tests/unit/cli_windows.h"
 
 static void compares_slow_steps_with_the_others(void **state)

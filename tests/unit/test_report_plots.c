@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/report.h"
+#include "cli/report/report.h"
 #include "tests/unit/cli_incident.h"
 
 #define SLOW (CLI_INCIDENT_STEPS - CLI_INCIDENT_SLOW_FROM)

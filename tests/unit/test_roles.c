@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/roles.h"
+#include "analysis/slow/roles.h"
 
 #define UNKNOWN { .stage = -1 }
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/roofline.h"
+#include "analysis/expect/roofline.h"
 
 static uint32_t random_state;
 

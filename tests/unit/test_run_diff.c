@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "cli/run_diff.h"
-#include "wire/window.h"
+#include "cli/diff/run_diff.h"
+#include "model/window.h"
 
 #define STEPS 60u
 #define MS    1000000ull

@@ -8,9 +8,9 @@
 #include <cmocka.h>
 #include <poll.h>
 
-#include "analysis/stack.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "model/stack.h"
 #include "sampler/sampler.h"
 #include "sampler/sampler_maps.h"
 #include "tests/unit/python_target.h"

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "analysis/skew.h"
-#include "analysis/thresholds.h"
+#include "analysis/slow/skew.h"
+#include "model/thresholds.h"
 
 #define N     5
 #define STEPS 40

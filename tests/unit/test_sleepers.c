@@ -11,7 +11,7 @@
 
 #include "base/limits.h"
 #include "sampler/map_sizes.h"
-#include "sampler/sleepers.h"
+#include "sampler/stacks/sleepers.h"
 
 #define MS 1000000ull
 

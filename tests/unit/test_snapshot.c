@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "sampler/snapshot.h"
+#include "sampler/stacks/snapshot.h"
 
 #define FILE_BYTES_MAX (1u << 20)
 

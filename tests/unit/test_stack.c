@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "analysis/stack.h"
 #include "base/hash.h"
+#include "model/stack.h"
 
 static const uint8_t id_a[20] = { 1, 2, 3 }, id_b[20] = { 9, 8, 7 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/steps.h"
+#include "analysis/steps/steps.h"
 
 struct rig {
 	struct steps *s;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/store_private.h"
+#include "aggregator/store/store_private.h"
 #include "base/check.h"
 #include "base/limits.h"
 

@@ -30,7 +30,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "sampler/sampler.h"
-#include "sampler/switches.h"
+#include "sampler/stacks/switches.h"
 #include "tests/unit/skip.h"
 
 #define SLEEPS	 25

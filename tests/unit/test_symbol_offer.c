@@ -20,9 +20,9 @@
 
 #include <cmocka.h>
 
-#include "base/log.h"
-#include "cli/profile_names.h"
-#include "sidecar/symbol_offer.h"
+#include "base/daemon/log.h"
+#include "cli/profile/profile_names.h"
+#include "sidecar/stacks/symbol_offer.h"
 #include "symbol/symbol_elf.h"
 
 #define SAMPLES 400

@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-#include "aggregator/baselines.h"
-#include "aggregator/fleet.h"
-#include "aggregator/incident.h"
-#include "aggregator/sketch_merge.h"
-#include "aggregator/temporal.h"
-#include "aggregator/waterline.h"
+#include "aggregator/fleet/baselines.h"
+#include "aggregator/fleet/fleet.h"
+#include "aggregator/fleet/sketch_merge.h"
+#include "aggregator/incident/incident.h"
+#include "analysis/slow/temporal.h"
+#include "analysis/slow/waterline.h"
 #include "base/limits.h"
 #include "tests/fleet_synth.h"
 #include "wire/codec.h"
@@ -396,10 +396,10 @@ static void made_up_functions_are_bounded(void **unused)
 
 /* ---- over runs, through the fleet ---- */
 
-static struct incident_finding uniform;
+static struct finding_report uniform;
 static uint32_t uniform_count;
 
-static void on_finding(void *arg, const struct incident_finding *f)
+static void on_finding(void *arg, const struct finding_report *f)
 {
 	(void)arg;
 	if (f->finding.kind == FINDING_UNIFORM && !uniform_count++)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/trace_lanes.h"
+#include "cli/trace/trace_lanes.h"
 
 static void slices_that_follow_each_other_share_a_lane(void **state)
 {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cli/trace_model.h"
+#include "cli/trace/trace_model.h"
 #include "tests/unit/cli_windows.h"
 
 /* The windows of rank 1 overlap; the clocks' offset was read anew for each. */

@@ -15,7 +15,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "cli/trace_reader.h"
+#include "cli/trace/trace_reader.h"
 
 static int file_of(const void *data, size_t bytes, char *path, size_t room)
 {

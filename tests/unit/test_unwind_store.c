@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "sampler/unwind_replay.h"
-#include "sampler/unwind_store.h"
+#include "sampler/unwind/unwind_replay.h"
+#include "sampler/unwind/unwind_store.h"
 
 #define ALICE 1000u
 #define MALLORY 1001u

@@ -20,11 +20,11 @@
 
 #include <cmocka.h>
 
-#include "sampler/unwind_replay.h"
-#include "sampler/unwind_store.h"
-#include "sampler/unwind_table.h"
-#include "tests/unit/skip.h"
+#include "sampler/unwind/unwind_replay.h"
+#include "sampler/unwind/unwind_store.h"
+#include "sampler/unwind/unwind_table.h"
 #include "tests/decoded_cfi.h"
+#include "tests/unit/skip.h"
 
 /* Compiles bytes in memory, e.g. the vdso as a process has it. */
 static int compile_image(struct unwind_table *t, const void *image, size_t bytes, char *why)

@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
-#include "aggregator/finding_json.h"
-#include "aggregator/incident_private.h"
-#include "aggregator/picture.h"
-#include "analysis/stack.h"
+#include "aggregator/incident/finding_json.h"
+#include "aggregator/incident/incident_private.h"
+#include "analysis/cause/picture.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "model/stack.h"
 #include "tests/wire_synth.h"
 
 #define S     1000000000ull
@@ -199,9 +199,9 @@ static const char *cause_of(const json_t *j)
 	return text_of(json_object_get(j, "diagnosis"), "cause");
 }
 
-static struct incident_finding finding(enum finding_kind kind, enum finding_cause cause, int rank)
+static struct finding_report finding(enum finding_kind kind, enum finding_cause cause, int rank)
 {
-	struct incident_finding f = { .job = "job", .begin_unix_ns = T0 + 1 * S,
+	struct finding_report f = { .job = "job", .begin_unix_ns = T0 + 1 * S,
 				      .end_unix_ns = T0 + 4 * S };
 
 	f.finding = (struct finding){ .kind = kind, .cause = cause, .first_step = 100,
@@ -213,7 +213,7 @@ static struct incident_finding finding(enum finding_kind kind, enum finding_caus
 	return f;
 }
 
-static struct incident_change tell(struct incident_finding f)
+static struct incident_change tell(struct finding_report f)
 {
 	struct incident_change c;
 
@@ -1075,7 +1075,7 @@ static void two_faults_at_once_have_a_verdict_each(void **unused)
 
 static void what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
 	json_t *j, *list;
 
 	f.finding.ranks[f.finding.rank_count++] = 6;
@@ -1401,7 +1401,7 @@ static int fake_sketch(void *arg, const char *job, int32_t rank, struct sketch *
 	out->settings[0] = (struct sketch_setting){ strdup("torch"), strdup(rank == 5 ? "2.4" : "2.6") };
 	out->setting_count = 1;
 	out->functions = calloc(1, sizeof(*out->functions));
-	out->functions[0] = (struct sketch_function){ .name = strdup("step"), .kind = DIAGNOSIS_PYTHON,
+	out->functions[0] = (struct sketch_function){ .name = strdup("step"), .kind = FUNCTION_PYTHON,
 						      .total_share = 40.0 / 60 };
 	out->function_count = 1;
 	return 0;
@@ -1446,7 +1446,7 @@ static int fake_waterline(void *arg, const char *job, const int32_t *ranks, uint
 	struct diagnosis_usual *list = calloc(1, sizeof(*list));
 
 	assert_string_equal(job, "job");
-	*list = (struct diagnosis_usual){ "step", DIAGNOSIS_PYTHON, .9, .92 };
+	*list = (struct diagnosis_usual){ "step", FUNCTION_PYTHON, .9, .92 };
 	*out = (struct diagnosis_group){ .function = list, .function_count = 1, .sketches = 40 };
 	for (uint32_t i = 0; i < count; i++) {
 		asked_without |= 1u << ranks[i];
@@ -1469,7 +1469,7 @@ static void send_spinning(int rank)
 
 static void a_suspects_functions_are_held_against_its_roles_waterline(void **unused)
 {
-	struct incident_finding gap = finding(FINDING_SLOW_RANK, CAUSE_CPU_HOST_GAP, 5);
+	struct finding_report gap = finding(FINDING_SLOW_RANK, CAUSE_CPU_HOST_GAP, 5);
 	json_t *j, *d;
 
 	asked_without = 0;
@@ -1499,7 +1499,7 @@ static int fake_baseline(void *arg, const char *job, int32_t rank, struct sketch
 /* The host is late in every step of this run: its unflagged steps are no healthy ones. */
 static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused)
 {
-	struct incident_finding f = finding(FINDING_UNIFORM, CAUSE_UNKNOWN, -1);
+	struct finding_report f = finding(FINDING_UNIFORM, CAUSE_UNKNOWN, -1);
 	static struct made m;
 	uint32_t asked = 0;
 	json_t *j, *d;
@@ -1533,7 +1533,7 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 /* Of every rank, or of one. */
 static void moment_of(enum finding_kind kind, int rank, const char *cause)
 {
-	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
+	struct finding_report f = finding(kind, CAUSE_UNKNOWN, rank);
 	static struct made m;
 	uint32_t asked = 0;
 	json_t *j;
@@ -1577,7 +1577,7 @@ static void what_peers_show_all_the_time_is_not_what_a_moment_was(void **unused)
 /* A window that was asked for when the fault was over shows nothing of it, however many steps it has. */
 static void what_was_asked_for_too_late_is_not_what_was_slow(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
 	static struct made m;
 	json_t *j;
 
@@ -1601,7 +1601,7 @@ static void what_was_asked_for_too_late_is_not_what_was_slow(void **unused)
 
 static void a_finding_alone_is_an_incident(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	struct incident_change c;
 	json_t *j;
 
@@ -1639,7 +1639,7 @@ static void windows_join_the_finding_of_their_fault_and_say_why(void **unused)
 /* The end of the first one's fault is told late. */
 static void another_rank_that_becomes_slow_after_it_is_another_fault(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	double end_s = (double)(f.end_unix_ns - T0) / S;
 	struct incident_change c = tell(f), d;
 	static struct made m;
@@ -1664,7 +1664,7 @@ static void another_rank_that_becomes_slow_after_it_is_another_fault(void **unus
 static void a_finding_holds_its_incident_open_until_it_ends(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES], job[WIRE_TEXT_BYTES];
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	struct incident_change c = tell(f);
 
 	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
@@ -1700,7 +1700,7 @@ static void a_finding_that_nobody_ends_is_closed_in_the_end(void **unused)
 
 static void the_same_finding_told_again_is_one(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	json_t *j;
 
 	tell(f);
@@ -1770,7 +1770,7 @@ static struct incident_change stands_still(int rank, const char *main)
 /* Before anybody knows who has entered which collective, and after. */
 static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 {
-	struct incident_finding f = finding(FINDING_HANG, CAUSE_HANG_MISSING, 2);
+	struct finding_report f = finding(FINDING_HANG, CAUSE_HANG_MISSING, 2);
 	struct incident_change c = {0};
 	const json_t *d;
 	json_t *j;
@@ -1845,7 +1845,7 @@ static void imbalance_accuses_nobody_and_takes_no_windows(void **unused)
 
 static void refuses_findings_that_make_no_sense(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3), g;
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3), g;
 	struct incident_change c;
 
 	g = f;
@@ -1882,14 +1882,14 @@ static void restore_row(const char *id, const char *job, bool open, uint64_t beg
 	assert_int_equal(incident_set_restore(set, &row), 0);
 }
 
-static void restore_told(const char *id, struct incident_finding f)
+static void restore_told(const char *id, struct finding_report f)
 {
 	assert_int_equal(incident_set_restore_finding(set, id, &f), 0);
 }
 
 static void restored(enum finding_kind kind, int rank)
 {
-	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
+	struct finding_report f = finding(kind, CAUSE_UNKNOWN, rank);
 
 	start_anew();
 	restore_row("0badcafe", "job", true, 1, 4);
@@ -1901,7 +1901,7 @@ static void restored(enum finding_kind kind, int rank)
 /* Of a process that looks anew: what it sees began when it began to look. */
 static struct incident_change seen_anew(enum finding_kind kind, int rank, uint64_t end_s)
 {
-	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
+	struct finding_report f = finding(kind, CAUSE_UNKNOWN, rank);
 
 	f.begin_unix_ns = T0 + 60 * S;
 	f.end_unix_ns = T0 + end_s * S;
@@ -1938,9 +1938,9 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 }
 
 /* Of ranks a and b (-1: none), ten steps a second. */
-static struct incident_finding told_of(int a, int b, uint64_t begin_s, uint64_t end_s, bool ended)
+static struct finding_report told_of(int a, int b, uint64_t begin_s, uint64_t end_s, bool ended)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, a);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, a);
 
 	if (b >= 0)
 		f.finding.ranks[f.finding.rank_count++] = b;
@@ -2107,7 +2107,7 @@ static void what_an_earlier_process_told_of_another_rank_ends(void **unused)
 static void findings_survive_a_restart(void **unused)
 {
 	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_NET_TRANSFER, 3));
-	struct incident_finding back;
+	struct finding_report back;
 	struct incident_row row;
 	json_t *before, *after, *list;
 	size_t k;
@@ -2136,7 +2136,7 @@ static void findings_survive_a_restart(void **unused)
 /* One that was stored before lines had a rank is about nobody alone. */
 static void a_line_is_stored_with_its_rank(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 0), back;
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 0), back;
 	json_t *j;
 
 	finding_say_of(&f.finding, 0, LAYER_GPU, 5e6, "of one");
@@ -2153,7 +2153,7 @@ static void a_line_is_stored_with_its_rank(void **unused)
 /* Two jobs and a restart of one say nothing about the other. */
 static void findings_of_one_job_touch_no_other(void **unused)
 {
-	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	struct incident_change a = softirq(5, 20), b;
 
 	snprintf(f.job, sizeof(f.job), "another job");

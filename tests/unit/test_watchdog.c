@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/watchdog.h"
+#include "base/daemon/watchdog.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "aggregator/picture.h"
-#include "aggregator/wait_class.h"
+#include "analysis/cause/picture.h"
+#include "analysis/ledger/wait_class.h"
 #include "base/keyed.h"
 
 #define MS	 1000000ull

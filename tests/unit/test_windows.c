@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "sidecar/windows.h"
+#include "node/windows.h"
 #include "wire/codec.h"
 
 #define RANKS	2

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
+#include "model/beat_sample.h"
 #include "tests/wire_synth.h"
 #include "wire/beat_columns.h"
-#include "wire/beat_sample.h"
 #include "wire/codec_internal.h"
 
 /* A rank of a steady job: `groups` rows of `count` steps of about step_ns each. */

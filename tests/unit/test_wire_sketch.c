@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/diagnosis.h"
+#include "analysis/cause/diagnosis.h"
 #include "base/limits.h"
 #include "tests/wire_synth.h"
 #include "wire/codec_internal.h"
@@ -397,7 +397,7 @@ static void reads_the_golden_sketch(void **unused)
 	assert_int_equal(got.functions_cut, 2);
 	assert_int_equal(got.function_count, 1);
 	assert_string_equal(got.functions[0].name, "f");
-	assert_int_equal(got.functions[0].kind, DIAGNOSIS_PYTHON);
+	assert_int_equal(got.functions[0].kind, FUNCTION_PYTHON);
 	assert_true(fabs(got.functions[0].self_share - 1e-5) < 1e-12);
 	assert_true(got.functions[0].total_share == 1);
 	assert_true(got.functions[0].off_ns == 5);

@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "sampler/python_names.h"
+#include "sampler/python/python_names.h"
 #include "sampler/worker.h"
 #include "tests/sparse_elf.h"
 #include "tests/unit/fuse_hang.h"

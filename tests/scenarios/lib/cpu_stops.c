@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/realtime.h"
+#include "base/daemon/realtime.h"
 
 #define PERIOD_NS  10000000ull
 #define LATE_NS	   500000ull /* less is the usual waking up */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * api_symbols.h - the part of the HTTP API that takes bodies: symbols.
+ *   POST /api/v1/symbols/needed, POST /api/v1/symbols/uploads, POST /api/v1/symbolize (JSON),
+ *   PUT /api/v1/symbols/uploads/SESSION?offset=N (bytes), GET and DELETE of the same.
+ * What a disk may hold up is done by a worker thread while the connection is suspended, so that the rest
+ * of the API goes on.
+ * Trust: clients are hostile: bodies are bounded before they are read and chunks go to the file as they
+ * come; POST wants application/json and PUT application/octet-stream, which no page of a foreign site can
+ * make a browser send without asking us, and we never say yes.
+ * Threads: libmicrohttpd's one, and a worker of its own. */
+#ifndef SYSOM_AGGREGATOR_API_API_SYMBOLS_H
+#define SYSOM_AGGREGATOR_API_API_SYMBOLS_H
+
+#include <microhttpd.h>
+
+#include "aggregator/symbols.h"
+#include "base/buf.h"
+
+struct api_symbols;
+struct api_request;
+
+/* symbols NULL: every request is answered 404. 0, -ENOMEM, -errno of the thread. */
+int api_symbols_open(struct api_symbols **out, struct symbols *symbols);
+/* Answers what waits with 503 and resumes every connection; before MHD_stop_daemon. NULL is a no-op. */
+void api_symbols_stop(struct api_symbols *a);
+void api_symbols_close(struct api_symbols *a); /* after MHD_stop_daemon; NULL is a no-op */
+
+/* The headers of a request that is not GET or HEAD have come. *out: the request, to be released with
+ * api_symbols_forget; NULL where it is refused: the status then is not 0, and the text in why. */
+unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, const char *method,
+			   const char *url, struct api_request **out, const char **why);
+/* A piece of the body. false: hang up. */
+bool api_symbols_data(struct api_request *r, const void *data, size_t bytes);
+/* After the body, and again after being resumed. The status, with the answer in *body (owned by the
+ * caller from then on); 0: suspended. */
+unsigned api_symbols_answer(struct api_request *r, struct buf *body);
+void api_symbols_forget(struct api_request *r);
+
+/* GET: the progress of an upload, or the store's figures. 0: no such path. */
+unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out);
+void api_symbols_metrics(struct api_symbols *a, struct buf *out);
+
+#endif

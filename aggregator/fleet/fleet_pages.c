@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The fleet for people, page by page. Beats wait for the fleet's lock, and so nothing of the size of the
+ * fleet is done under it: what a page needs is copied in slices, and put in order and into words without
+ * it. A page is of one moment per slice; the next one may see ranks that came or went. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/fleet/fleet_private.h"
+#include "base/job_key.h"
+#include "base/json_text.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "base/text.h"
+
+#define SLICE_JOBS 512u
+/* Ranks of which a few numbers are looked at, and of which everything is copied: some 0.1 ms each. */
+#define SLICE_RANKS FLEET_SLICE
+#define SLICE_WHOLE 128u
+
+/* ---- slices ---- */
+
+static void lock(struct fleet *f)
+{
+	pthread_mutex_lock(&f->lock);
+}
+
+/* Ends a slice of so many jobs or ranks. */
+static void unlock(struct fleet *f, uint32_t seen)
+{
+	if (seen > f->slice_most)
+		f->slice_most = seen;
+	pthread_mutex_unlock(&f->lock);
+}
+
+struct job_name {
+	char name[WIRE_TEXT_BYTES];
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct job_name *)a)->name, ((const struct job_name *)b)->name);
+}
+
+/* The names of all jobs, or of this one, that come behind `after`, in order. The caller frees. */
+static int names_of(struct fleet *f, const char *only, const char *after, struct job_name **out,
+		    uint32_t *count)
+{
+	struct job_name *list = NULL;
+	size_t room = 0;
+	uint32_t n = 0, at = 0;
+	bool more = true;
+
+	*out = NULL;
+	*count = 0;
+	while (more) {
+		uint32_t end = at + SLICE_JOBS;
+
+		if (ROOM_FOR(list, room, n + SLICE_JOBS)) {
+			free(list);
+			return -ENOMEM;
+		}
+		lock(f);
+		for (; at < end && at < f->job_count; at++)
+			if (f->jobs[at] && (!only || job_key_matches(f->jobs[at]->name, only)) &&
+			    (!after || strcmp(f->jobs[at]->name, after) >= 0))
+				text_copy(list[n++].name, sizeof(list->name), f->jobs[at]->name);
+		more = at < f->job_count;
+		unlock(f, SLICE_JOBS);
+	}
+	qsort(list, n, sizeof(*list), by_name);
+	*out = list;
+	*count = n;
+	return 0;
+}
+
+/* ---- ranks ---- */
+
+struct place {
+	int32_t rank;
+	uint32_t slot;
+};
+
+struct row {
+	struct place place;
+	int32_t world_size;
+	char node[WIRE_TEXT_BYTES], program[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
+	struct fleet_stats stats;
+	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
+	bool alive, ended, suspect, quarantined, contested;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
+}
+
+/* The places of a job's ranks in order; the caller frees. */
+static int places_of(struct fleet *f, const char *name, struct place **out, uint32_t *count)
+{
+	struct place *list = NULL;
+	size_t room = 0;
+	uint32_t n = 0, at = 0;
+	bool more = true;
+
+	*out = NULL;
+	*count = 0;
+	while (more) {
+		uint32_t end = at + SLICE_RANKS;
+		struct fleet_job *job;
+
+		if (ROOM_FOR(list, room, n + SLICE_RANKS)) {
+			free(list);
+			return -ENOMEM;
+		}
+		lock(f);
+		job = fleet_find_job(f, name);
+		for (; job && at < end && at < job->rank_count; at++)
+			if (job->ranks[at].used)
+				list[n++] = (struct place){ job->ranks[at].rank, at };
+		more = job && at < job->rank_count;
+		unlock(f, SLICE_RANKS);
+	}
+	qsort(list, n, sizeof(*list), by_rank);
+	*out = list;
+	*count = n;
+	return 0;
+}
+
+static void copy_row(const struct fleet *f, const struct fleet_job *job, const struct fleet_rank *r,
+		     uint64_t now_ns, struct row *out)
+{
+	out->place = (struct place){ r->rank, (uint32_t)(r - job->ranks) };
+	out->world_size = r->world_size;
+	text_copy(out->node, sizeof(out->node), f->nodes[r->node].name);
+	text_copy(out->program, sizeof(out->program), r->program ? r->program : "");
+	text_copy(out->role, sizeof(out->role),
+		  r->role < job->role_count ? job->roles[r->role].name : "");
+	out->stats = r->stats;
+	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
+	out->alive = fleet_rank_is_alive(f, r, now_ns);
+	out->ended = r->ended;
+	out->hangs_ns = fleet_rank_hangs(f, job, r, now_ns);
+	out->hangs_ns = out->hangs_ns && out->hangs_ns < now_ns ? now_ns - out->hangs_ns : 0;
+	out->suspect = cross_is_suspect(job->cross, out->place.slot);
+	out->quarantined = r->rank >= 0 && !r->compared;
+	out->contested = r->contested;
+}
+
+/* Of these places those that still are the same rank's; at most SLICE_WHOLE. */
+static uint32_t copy_rows(struct fleet *f, const char *name, const struct place *list, uint32_t count,
+			  uint64_t now_ns, struct row *out)
+{
+	struct fleet_job *job;
+	uint32_t n = 0;
+
+	lock(f);
+	job = fleet_find_job(f, name);
+	for (uint32_t i = 0; job && i < count; i++)
+		if (list[i].slot < job->rank_count && job->ranks[list[i].slot].used &&
+		    job->ranks[list[i].slot].rank == list[i].rank)
+			copy_row(f, job, &job->ranks[list[i].slot], now_ns, &out[n++]);
+	unlock(f, count);
+	return n;
+}
+
+static void put_text(struct buf *b, const char *before, const char *text)
+{
+	json_t *j = json_text(text);
+	char *quoted = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+
+	buf_puts(b, before);
+	buf_puts(b, quoted ? quoted : "\"\"");
+	free(quoted);
+	json_decref(j);
+}
+
+static const char *truth(bool v)
+{
+	return v ? "true" : "false";
+}
+
+static void put_times(struct buf *b, const struct fleet_stats *s)
+{
+	buf_printf(b,
+		   ",\"latency_ms\":%.9g,\"self_ms\":%.9g,\"expected_ms\":%.9g,\"compute_ms\":%.9g,"
+		   "\"comm_ms\":%.9g,\"exposed_comm_ms\":%.9g,\"copy_ms\":%.9g,\"idle_ms\":%.9g",
+		   text_ms(s->latency_median_ns), text_ms(s->self_median_ns), text_ms(s->expected_ns),
+		   text_ms(s->compute_ns), text_ms(s->comm_ns), text_ms(s->exposed_comm_ns),
+		   text_ms(s->copy_ns), text_ms(s->idle_ns));
+}
+
+static void put_row(struct buf *b, const char *job, const struct row *r)
+{
+	static const char *const traces[] = { "off", "on", "latched" };
+	static const char *const cuptis[] = { "none", "v2", "legacy", "yielded", "refused", "idle" };
+	static const char *const models[] = { "learning", "armed", "refused" };
+	const struct fleet_stats *s = &r->stats;
+
+	uint32_t uid;
+
+	buf_puts(b, "{\"uid\":");
+	if (job_key_owner(job, &uid))
+		buf_printf(b, "%u", uid);
+	else
+		buf_puts(b, "null");
+	buf_printf(b, ",\"contested\":%s", truth(r->contested));
+	put_text(b, ",\"job\":", job);
+	put_text(b, ",\"node\":", r->node);
+	put_text(b, ",\"program\":", r->program);
+	buf_printf(b, ",\"rank\":%d,\"world_size\":%d,\"alive\":%s,\"beat_age_ms\":%llu", r->place.rank,
+		   r->world_size, truth(r->alive), (unsigned long long)(r->age_ns / 1000000));
+	buf_printf(b, ",\"ended\":%s,\"hang_s\":%.3f,\"steps\":%llu,\"flagged\":%llu", truth(r->ended),
+		   (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
+		   (unsigned long long)s->flagged);
+	put_times(b, s);
+	buf_printf(b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
+		   (unsigned long long)s->events, (unsigned long long)s->lost,
+		   fleet_name_of(traces, 3, s->trace_state), fleet_name_of(cuptis, 6, s->cupti_state),
+		   fleet_name_of(models, 3, s->model_state));
+	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
+		   (unsigned long long)s->kernels_unmatched);
+	put_text(b, ",\"role\":", r->role);
+	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect), truth(r->quarantined));
+}
+
+/* "RANK.SLOT.JOB": where the page before ended. */
+static int parse_after(const char *text, struct place *place, const char **job)
+{
+	int used = 0;
+
+	if (sscanf(text, "%8d.%8u.%n", &place->rank, &place->slot, &used) != 2 || !used)
+		return -EINVAL;
+	*job = text + used;
+	return 0;
+}
+
+struct page {
+	struct buf *out;
+	uint32_t limit, count;
+	struct row *rows; /* SLICE_WHOLE */
+	struct place last;
+	char last_job[WIRE_TEXT_BYTES];
+	bool more;
+};
+
+static int put_job(struct fleet *f, const char *name, const struct place *after, uint64_t now_ns,
+		   struct page *p)
+{
+	struct place *list;
+	uint32_t n, at = 0, got;
+	int err = places_of(f, name, &list, &n);
+
+	while (!err && after && at < n && by_rank(&list[at], after) <= 0)
+		at++;
+	for (; !err && at < n && p->count < p->limit; at += got) {
+		got = n - at < SLICE_WHOLE ? n - at : SLICE_WHOLE;
+		got = got < p->limit - p->count ? got : p->limit - p->count;
+		p->last = list[at + got - 1];
+		for (uint32_t i = 0, k = copy_rows(f, name, list + at, got, now_ns, p->rows); i < k; i++) {
+			buf_puts(p->out, p->count++ ? "," : "");
+			put_row(p->out, name, &p->rows[i]);
+		}
+	}
+	if (!err && at)
+		text_copy(p->last_job, sizeof(p->last_job), name);
+	p->more = !err && at < n;
+	free(list);
+	return err;
+}
+
+static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct page *p)
+{
+	struct place after = { 0 };
+	const char *first = NULL;
+	struct job_name *names;
+	uint32_t n, i;
+	int err = q->after ? parse_after(q->after, &after, &first) : 0;
+
+	if (!err)
+		err = names_of(f, q->job, first, &names, &n);
+	if (err)
+		return err;
+	buf_puts(p->out, "{\"ranks\":[");
+	for (i = 0; i < n && !err && p->count < p->limit; i++)
+		err = put_job(f, names[i].name, first && !strcmp(first, names[i].name) ? &after : NULL,
+			      now_ns, p);
+	p->more |= i < n && p->count;
+	free(names);
+	buf_puts(p->out, "]");
+	if (p->more) {
+		char next[WIRE_TEXT_BYTES + 32];
+
+		snprintf(next, sizeof(next), "%d.%u.%s", p->last.rank, p->last.slot, p->last_job);
+		put_text(p->out, ",\"next\":", next);
+	}
+	buf_puts(p->out, "}\n");
+	return err ? err : p->out->failed ? -ENOMEM : 0;
+}
+
+int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out)
+{
+	struct page p = { .out = out, .limit = q->limit, .rows = calloc(SLICE_WHOLE, sizeof(*p.rows)) };
+	int err = p.rows ? put_ranks(f, q, now_ns, &p) : -ENOMEM;
+
+	free(p.rows);
+	return err;
+}
+
+/* ---- jobs ---- */
+
+struct job_row {
+	int32_t world;
+	uint32_t ranks, alive, nodes, suspects, role_count;
+	uint64_t run, refused;
+	char (*roles)[WIRE_TEXT_BYTES]; /* LIMIT_CROSS_ROLES */
+};
+
+/* Ranks alive from `from` on, as far as one slice goes; false: the job is gone. */
+static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint64_t now_ns,
+			struct job_row *out)
+{
+	uint32_t end = *from + SLICE_RANKS;
+	struct fleet_job *job;
+	bool more;
+
+	lock(f);
+	job = fleet_find_job(f, name);
+	for (; job && *from < end && *from < job->rank_count; ++*from)
+		out->alive += job->ranks[*from].used &&
+			      fleet_rank_is_alive(f, &job->ranks[*from], now_ns);
+	more = job && *from < job->rank_count;
+	unlock(f, SLICE_RANKS);
+	return more;
+}
+
+static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct job_row *out)
+{
+	struct fleet_job *job;
+	uint32_t from = 0;
+
+	lock(f);
+	job = fleet_find_job(f, name);
+	if (job) {
+		out->world = job->world;
+		out->ranks = job->used;
+		out->nodes = job->by_node.count;
+		out->run = job->run;
+		out->refused = job->refused;
+		out->suspects = cross_suspects(job->cross);
+		out->alive = 0;
+		out->role_count = job->role_count < LIMIT_CROSS_ROLES ? job->role_count : LIMIT_CROSS_ROLES;
+		for (uint32_t k = 0; k < out->role_count; k++)
+			text_copy(out->roles[k], sizeof(*out->roles), job->roles[k].name);
+	}
+	unlock(f, LIMIT_CROSS_ROLES);
+	while (job && count_alive(f, name, &from, now_ns, out))
+		;
+	return job;
+}
+
+static void put_job_row(struct buf *b, const char *name, const struct job_row *r)
+{
+	put_text(b, "{\"job\":", name);
+	buf_printf(b, ",\"world_size\":%d,\"ranks\":%u,\"alive\":%u,\"nodes\":%u", r->world, r->ranks,
+		   r->alive, r->nodes);
+	buf_printf(b, ",\"run\":\"%016llx\",\"roles\":[", (unsigned long long)r->run);
+	for (uint32_t k = 0; k < r->role_count; k++)
+		put_text(b, k ? "," : "", r->roles[k]);
+	buf_printf(b, "],\"suspects\":%u,\"refused\":%llu}", r->suspects, (unsigned long long)r->refused);
+}
+
+int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out)
+{
+	struct job_row row = { .roles = calloc(LIMIT_CROSS_ROLES, sizeof(*row.roles)) };
+	struct job_name *names = NULL;
+	uint32_t n = 0, i = 0, count = 0;
+	int err = row.roles ? names_of(f, q->job, q->after, &names, &n) : -ENOMEM;
+
+	if (err) {
+		free(row.roles);
+		return err;
+	}
+	buf_puts(out, "{\"jobs\":[");
+	if (q->after && n && !strcmp(names[0].name, q->after))
+		i++;
+	for (; i < n && count < q->limit; i++) {
+		if (!copy_job(f, names[i].name, now_ns, &row))
+			continue;
+		buf_puts(out, count++ ? "," : "");
+		put_job_row(out, names[i].name, &row);
+	}
+	buf_puts(out, "]");
+	if (i < n)
+		put_text(out, ",\"next\":", names[i - 1].name);
+	buf_puts(out, "}\n");
+	free(row.roles);
+	free(names);
+	return out->failed ? -ENOMEM : 0;
+}
+
+/* ---- totals ---- */
+
+/* What the lock is held for is bounded; whoever waits for it comes first. */
+static void breathe(struct fleet *f, uint32_t *left)
+{
+	unlock(f, SLICE_RANKS);
+	sched_yield();
+	lock(f);
+	*left = SLICE_RANKS;
+}
+
+static void add_rank(const struct fleet *f, const struct fleet_rank *r, uint64_t now_ns,
+		     struct fleet_totals *t)
+{
+	t->ranks++;
+	t->ranks_alive += fleet_rank_is_alive(f, r, now_ns);
+	t->ranks_quarantined += r->rank >= 0 && !r->compared;
+	t->events += r->stats.events;
+	t->lost += r->stats.lost;
+}
+
+static void add_job(const struct fleet_job *job, struct fleet_totals *t)
+{
+	struct cross_stats c;
+	struct hang_stats h;
+
+	cross_stats(job->cross, &c);
+	hang_stats(job->hang, &h);
+	t->jobs++;
+	t->jobs_hanging += hang_is_open(job->hang);
+	t->suspects += cross_suspects(job->cross);
+	t->groups += c.groups;
+	t->rows += c.rows;
+	t->stale += c.stale;
+	t->ahead += c.ahead;
+	t->bad += c.bad + h.bad;
+	t->unplaced += c.unplaced;
+	t->no_room += c.no_room;
+	t->thinned += c.thinned;
+	t->renumbered += c.renumbered;
+	t->findings += c.findings;
+	t->imbalances += c.imbalances;
+	t->bytes += c.bytes + job->rank_room * sizeof(*job->ranks);
+	for (uint32_t i = 0; i < job->role_count; i++)
+		t->bytes += waterline_bytes(job->roles[i].waterline);
+}
+
+void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
+{
+	uint32_t left = SLICE_RANKS;
+
+	lock(f);
+	*out = f->counts;
+	for (uint32_t i = 0; i < f->job_count; i++) {
+		uint32_t alive = out->ranks_alive;
+
+		if (!f->jobs[i])
+			continue;
+		add_job(f->jobs[i], out);
+		/* the job may go, or another one come, at each breath */
+		for (uint32_t k = 0; f->jobs[i] && k < f->jobs[i]->rank_count; k++) {
+			if (f->jobs[i]->ranks[k].used)
+				add_rank(f, &f->jobs[i]->ranks[k], now_ns, out);
+			if (!--left)
+				breathe(f, &left);
+		}
+		out->jobs_alive += out->ranks_alive > alive;
+	}
+	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++) {
+		const struct fleet_node *n = &f->nodes[i];
+
+		if (!--left)
+			breathe(f, &left);
+		if (!n->used || (now_ns > n->seen_ns && now_ns - n->seen_ns > f->config.forget_ns))
+			continue;
+		out->nodes++;
+		out->nodes_alive += fleet_is_alive(f, n->seen_ns, now_ns);
+		out->uploaded_bytes += n->uploaded_bytes;
+		out->raw_bytes += n->raw_bytes;
+		out->windows_dropped += n->windows_dropped;
+	}
+	out->slice_most = f->slice_most;
+	unlock(f, SLICE_RANKS - left);
+}

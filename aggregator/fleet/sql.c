@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/fleet/sql.h"
+
+#include <errno.h>
+
+#include "base/check.h"
+#include "base/daemon/log.h"
+
+static int to_errno(struct sql *s, int code, const char *what)
+{
+	int os = sqlite3_system_errno(s->db);
+
+	switch (code & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_ROW:
+	case SQLITE_DONE:
+		return 0;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return -EBUSY;
+	case SQLITE_IOERR:
+		if (os == ENOSPC || os == EDQUOT || os == EFBIG)
+			return -ENOSPC;
+		break;
+	default:
+		break;
+	}
+	log_error(s->name, "what=%s code=%d errno=%d message=\"%s\"", what, code, os,
+		  sqlite3_errmsg(s->db));
+	return -EIO;
+}
+
+int sql_open(struct sql *s, const char *path, int flags, int busy_ms)
+{
+	int code = sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
+
+	if (code != SQLITE_OK)
+		return s->db ? to_errno(s, code, "open") : -ENOMEM;
+	sqlite3_busy_timeout(s->db, busy_ms);
+	return 0;
+}
+
+void sql_close(struct sql *s)
+{
+	for (int i = 0; i < SQL_STATEMENTS_MAX; i++) {
+		sqlite3_finalize(s->statement[i]);
+		s->statement[i] = NULL;
+	}
+	sqlite3_close(s->db);
+	s->db = NULL;
+}
+
+int sql_exec(struct sql *s, const char *text, const char *what)
+{
+	return to_errno(s, sqlite3_exec(s->db, text, NULL, NULL, NULL), what);
+}
+
+int64_t sql_number(struct sql *s, const char *text)
+{
+	sqlite3_stmt *st = NULL;
+	int64_t v = -1;
+
+	if (sqlite3_prepare_v2(s->db, text, -1, &st, NULL) == SQLITE_OK &&
+	    sqlite3_step(st) == SQLITE_ROW)
+		v = sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	return v;
+}
+
+struct sql_call sql_call(struct sql *s, int which, const char *what)
+{
+	struct sql_call c = { .sql = s, .what = what };
+	int code = SQLITE_OK;
+
+	CHECK(which < SQL_STATEMENTS_MAX);
+	if (!s->statement[which])
+		code = sqlite3_prepare_v3(s->db, s->text[which], -1, SQLITE_PREPARE_PERSISTENT,
+					  &s->statement[which], NULL);
+	c.err = to_errno(s, code, "prepare");
+	c.st = s->statement[which];
+	return c;
+}
+
+/* Without a statement SQLite refuses to bind, and sql_next() says why there was none. */
+void sql_text(struct sql_call *c, const char *text)
+{
+	sqlite3_bind_text(c->st, ++c->bound, text, -1, SQLITE_STATIC);
+}
+
+void sql_integer(struct sql_call *c, uint64_t value)
+{
+	sqlite3_bind_int64(c->st, ++c->bound, (int64_t)value);
+}
+
+void sql_real(struct sql_call *c, double value)
+{
+	sqlite3_bind_double(c->st, ++c->bound, value);
+}
+
+void sql_blob(struct sql_call *c, const void *data, size_t bytes)
+{
+	sqlite3_bind_blob64(c->st, ++c->bound, data, bytes, SQLITE_STATIC);
+}
+
+bool sql_next(struct sql_call *c)
+{
+	int code = c->err ? SQLITE_DONE : sqlite3_step(c->st);
+
+	if (!c->err)
+		c->err = to_errno(c->sql, code, c->what);
+	return code == SQLITE_ROW;
+}
+
+uint64_t sql_get_integer(const struct sql_call *c, int at)
+{
+	return (uint64_t)sqlite3_column_int64(c->st, at);
+}
+
+const char *sql_get_text(const struct sql_call *c, int at)
+{
+	const char *p = (const char *)sqlite3_column_text(c->st, at);
+
+	return p ? p : "";
+}
+
+int sql_end(struct sql_call *c)
+{
+	sqlite3_reset(c->st);
+	if (c->st)
+		sqlite3_clear_bindings(c->st);
+	return c->err;
+}
+
+int sql_run(struct sql_call *c)
+{
+	sql_next(c);
+	return sql_end(c);
+}

@@ -1,0 +1,1246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An incident keeps sums per rank and not its windows, so that a storm of ten thousand windows costs
+ * what its ranks cost; the windows are in the store. Sums don't depend on the order of arrival. */
+#include "aggregator/incident/incident_private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/incident/finding_json.h"
+#include "base/hash.h"
+#include "base/keyed.h"
+#include "base/limits.h"
+#include "base/room.h"
+#include "base/text.h"
+#include "model/thresholds.h"
+
+/* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add
+ * one half to it. */
+#define OWN_WEIGHT 1e12
+
+static void raise_to(uint64_t *most, uint64_t value)
+{
+	if (value > *most)
+		*most = value;
+}
+
+/* The time that holds both; 0, 0 is none. */
+static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
+{
+	if (from && (!*begin || from < *begin))
+		*begin = from;
+	raise_to(end, to);
+}
+
+int incident_set_open(struct incident_set **out, const struct incident_config *c)
+{
+	struct incident_set *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->config = *c;
+	*out = s;
+	return 0;
+}
+
+static void incident_free(struct incident_set *s, struct incident *i)
+{
+	incident_share_leave(s, i);
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		free(i->members[k].signals);
+		incident_views_clear(s, i, &i->members[k]);
+	}
+	free(i->findings);
+	free(i->members);
+	free(i->anomalies);
+	free(i->runs);
+	free(i);
+}
+
+void incident_set_close(struct incident_set *s)
+{
+	if (!s)
+		return;
+	while (s->first) {
+		struct incident *next = s->first->next;
+
+		incident_free(s, s->first);
+		s->first = next;
+	}
+	if (s->evicted)
+		incident_free(s, s->evicted);
+	free(s);
+}
+
+static struct incident *find(const struct incident_set *s, const char *id)
+{
+	struct incident *i = s->first;
+
+	while (i && strcmp(i->row.id, id))
+		i = i->next;
+	return !i && s->evicted && !strcmp(s->evicted->row.id, id) ? s->evicted : i;
+}
+
+static void unlink_incident(struct incident_set *s, struct incident *gone)
+{
+	struct incident **at = &s->first;
+
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	s->count--;
+}
+
+/* Of two of those that are compared the one to forget: of the sender, the node, the job that has most;
+ * then that without a finding, of fewer windows, silent for longer. */
+static bool is_less(const struct incident *a, const struct incident *b)
+{
+	int more = incident_share_compare(a, b);
+
+	if (more)
+		return more > 0;
+	if (a->row.open && !a->finding_count != !b->finding_count)
+		return !a->finding_count;
+	if (a->row.open && a->windows != b->windows)
+		return a->windows < b->windows;
+	return a->row.arrival_unix_ns < b->row.arrival_unix_ns;
+}
+
+/* Room for the newcomer, which counts with the others of its sender and is never the one to go. A closed
+ * incident goes first, and stays in the store; one that is open is closed, for the caller to tell. */
+static void make_room(struct incident_set *s, const struct incident *newcomer)
+{
+	struct incident *least = NULL;
+	bool open = true;
+
+	if (s->evicted)
+		incident_free(s, s->evicted);
+	s->evicted = NULL;
+	if (s->count < LIMIT_INCIDENTS_LIVE)
+		return;
+	for (struct incident *i = s->first; i && open; i = i->next)
+		open = i->row.open;
+	incident_share_count(s, open);
+	for (int n = 0; n < SHARE_LEVELS; n++)
+		if (newcomer->share[n])
+			newcomer->share[n]->counted++;
+	for (struct incident *i = s->first; i; i = i->next)
+		if (i->row.open == open && (!least || is_less(i, least)))
+			least = i;
+	unlink_incident(s, least);
+	if (!open) {
+		incident_free(s, least);
+		return;
+	}
+	least->row.open = false;
+	s->evicted = least;
+}
+
+static struct incident *incident_new(struct incident_set *s, const struct incident_row *row,
+				     uint64_t sender, const char *node)
+{
+	struct incident *i = calloc(1, sizeof(*i));
+
+	if (!i)
+		return NULL;
+	i->row = *row;
+	if (!incident_share_join(s, i, sender, node)) {
+		free(i);
+		return NULL;
+	}
+	make_room(s, i);
+	i->order = s->orders++;
+	i->next = s->first;
+	s->first = i;
+	s->count++;
+	return i;
+}
+
+static struct member *member_of(struct incident *i, const struct wire_rank *who)
+{
+	struct member *m;
+
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		m = &i->members[k];
+		/* ranks that nobody numbered are told apart by their node */
+		if (m->rank != who->rank || (m->rank < 0 && strcmp(m->node, who->node)))
+			continue;
+		if (!m->node[0]) /* a finding had named it */
+			text_copy(m->node, sizeof(m->node), who->node);
+		if (who->world_size > m->world_size)
+			m->world_size = who->world_size;
+		return m;
+	}
+	if (i->member_count >= LIMIT_INCIDENT_RANKS) {
+		i->ranks_dropped++;
+		return NULL;
+	}
+	if (ROOM_FOR(i->members, i->member_room, i->member_count + 1))
+		return NULL;
+	m = &i->members[i->member_count++];
+	*m = (struct member){ .rank = who->rank, .world_size = who->world_size };
+	text_copy(m->node, sizeof(m->node), who->node);
+	return m;
+}
+
+static bool has_anomaly(const struct incident *i, const uint8_t id[16])
+{
+	for (uint32_t k = 0; k < i->anomaly_count; k++)
+		if (!memcmp(i->anomalies[k].id, id, 16))
+			return true;
+	return false;
+}
+
+static void anomaly_take(struct incident *i, const uint8_t id[16])
+{
+	if (!has_anomaly(i, id) && i->anomaly_count < LIMIT_INCIDENT_RANKS &&
+	    !ROOM_FOR(i->anomalies, i->anomaly_room, i->anomaly_count + 1))
+		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
+}
+
+/* Ranks that nobody numbered are told apart by their node, as members are. */
+uint64_t incident_member_key(int32_t rank, const char *node)
+{
+	return rank >= 0 ? (uint64_t)rank : keyed_text(keyed_process(), node) | 1ull << 63;
+}
+
+/* Which part of first to last is in from to to. */
+static double shared_part(uint64_t first, uint64_t last, uint64_t from, uint64_t to)
+{
+	uint64_t begin = first > from ? first : from, end = last < to ? last : to;
+
+	return end < begin ? 0 : ((double)(end - begin) + 1) / ((double)(last - first) + 1);
+}
+
+/* Which part of its flagged steps the other does not have: a rank's own windows and those of its node may
+ * tell of the same. */
+static double new_part(const struct run *to, const struct run *from)
+{
+	if (from->member != to->member || !from->flagged || !to->flagged)
+		return 1;
+	return 1 - fmin(shared_part(from->first_step, from->last_step, to->first_step, to->last_step),
+			shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns,
+				    to->end_unix_ns));
+}
+
+void incident_run_merge(struct run *to, const struct run *from)
+{
+	double part = new_part(to, from);
+
+	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
+		to->first_step = from->first_step;
+		to->onset_step = from->onset_step;
+	}
+	raise_to(&to->last_step, from->last_step);
+	widen(&to->begin_unix_ns, &to->end_unix_ns, from->begin_unix_ns, from->end_unix_ns);
+	to->reasons |= from->reasons;
+	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
+	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
+	to->self_excess_ns += from->self_excess_ns;
+	to->first_self_ns += from->first_self_ns;
+	to->first_ns += part * from->first_ns;
+	to->flagged_ns += part * from->flagged_ns;
+	to->slow_ns += from->slow_ns;
+}
+
+static bool touches(const struct run *a, const struct run *b)
+{
+	return a->member == b->member &&
+	       (a->begin_unix_ns <= b->end_unix_ns ||
+		a->begin_unix_ns - b->end_unix_ns <= thresholds.clock.error_ns) &&
+	       (b->begin_unix_ns <= a->end_unix_ns ||
+		b->begin_unix_ns - a->end_unix_ns <= thresholds.clock.error_ns);
+}
+
+/* Without room it is left out: the sums per rank have it. */
+static void run_take(struct incident *i, struct run r)
+{
+	for (uint32_t k = 0; k < i->run_count;) {
+		if (!touches(&i->runs[k], &r)) {
+			k++;
+			continue;
+		}
+		incident_run_merge(&r, &i->runs[k]);
+		i->runs[k] = i->runs[--i->run_count];
+		k = 0; /* it has grown: what it did not touch may do so now */
+	}
+	if (i->run_count < LIMIT_INCIDENT_RANKS &&
+	    !ROOM_FOR(i->runs, i->run_room, i->run_count + 1))
+		i->runs[i->run_count++] = r;
+}
+
+/* A summary has lost more than a window with events and stacks shows, and says less. */
+static double weight_of(const struct picture *p, double weight)
+{
+	return weight < OWN_WEIGHT ?
+		       weight :
+		       OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
+}
+
+/* What others are held against: the more steps, with kernels and stacks, the better. */
+static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+{
+	double weight = incident_views_worth(p, picture_steps(p, false));
+
+	if (!(weight > 0) || (m->waiting && weight <= m->waiting_weight))
+		return true;
+	if (!incident_views_hold(s, i, m, &m->waiting, p))
+		return false;
+	m->waiting_weight = weight;
+	return true;
+}
+
+static bool take_slow(struct incident_set *s, struct incident *i, struct member *m, struct picture *p,
+		      double weight)
+{
+	double mine = weight_of(p, weight);
+
+	if (m->slow && mine <= m->slow_weight)
+		return true;
+	if (!incident_views_hold(s, i, m, &m->slow, p))
+		return false;
+	m->slow_weight = mine;
+	return true;
+}
+
+static bool take_calm(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+{
+	return !incident_views_is_calmer(p, m->calm) || incident_views_hold(s, i, m, &m->calm, p);
+}
+
+static bool take_open(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+{
+	return !incident_views_shows_more(p, m->open) || incident_views_hold(s, i, m, &m->open, p);
+}
+
+/* What matters most first. */
+static void take_picture(struct incident_set *s, struct incident *i, struct member *m,
+			 const struct digest *d, double weight)
+{
+	bool room = take_open(s, i, m, d->picture);
+
+	room &= take_slow(s, i, m, d->picture, weight);
+	if (digest_is_own(d))
+		room &= incident_views_add(s, i, m, d);
+	else
+		room &= take_waiting(s, i, m, d->picture);
+	room &= take_calm(s, i, m, d->picture);
+	i->pictures_dropped += !room;
+}
+
+/* Medians and picture are those of the window that says most: what the rank did itself
+ * before what it waited for, then the most time lost, by flagged steps where none is known. */
+static void take_better(struct incident_set *s, struct incident *i, struct member *m,
+			const struct digest *d)
+{
+	double lost_ms = digest_is_own(d) ? d->self_excess_ns * 1e-6 : 0;
+	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
+			(digest_is_own(d) ? OWN_WEIGHT : 0);
+
+	if (d->picture)
+		take_picture(s, i, m, d, weight);
+	if (m->windows && weight <= m->weight)
+		return;
+	m->weight = weight;
+	m->latency_ns = d->latency_ns;
+	m->expected_ns = d->expected_ns;
+	m->self_ns = d->self_ns;
+	m->expected_self_ns = d->expected_self_ns;
+}
+
+/* Without memory they are left out: they explain, and decide nothing. */
+static void take_signals(struct member *m, const struct os_signal *signals, uint32_t count)
+{
+	if (count && !m->signals)
+		m->signals = malloc(DIGEST_SIGNALS_MAX * sizeof(*m->signals));
+	for (uint32_t k = 0; m->signals && k < count; k++)
+		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
+}
+
+/* What the hypervisor took of a rank's time is no fault of the rank. */
+static bool is_itself(const struct digest *d)
+{
+	return digest_is_own(d) && !digest_is_stolen(d);
+}
+
+/* How long the rank was slow itself: the margins of a window are healthy. */
+static double slow_of(const struct digest *d)
+{
+	if (!is_itself(d))
+		return 0;
+	if (d->flagged && d->latency_ns > 0)
+		return (double)d->flagged * d->latency_ns;
+	return d->reason == WINDOW_SELF ? 0 : (double)(d->end_unix_ns - d->begin_unix_ns);
+}
+
+static double stolen_of(const struct digest *d)
+{
+	return digest_is_stolen(d) ? (double)d->flagged * d->latency_ns : 0;
+}
+
+static double flagged_ns_of(const struct digest *d)
+{
+	return d->expected_ns > 0 ? d->flagged_ns : 0;
+}
+
+static double first_ns_of(const struct digest *d)
+{
+	return d->expected_ns > 0 ? d->first_ns : 0;
+}
+
+/* The flagged steps of the first that the node tells of a rank: it was as its peers until just now, and has
+ * lost little. A host that is slower for seconds looks the same; what lasts is told of again. 0: it is no
+ * such window. */
+static uint64_t hinted_of(const struct digest *d)
+{
+	double lost_ns = (d->self_ns - d->expected_self_ns) * d->flagged;
+	bool first = d->reason == WINDOW_PEER && !d->sequence && d->flagged < d->steps;
+
+	return first && lost_ns < thresholds.time.hiccup_ns / 2 ? d->flagged : 0;
+}
+
+static void member_add(struct incident_set *s, struct incident *i, struct member *m,
+		       const struct digest *d)
+{
+	/* What somebody asked for repeats steps that other windows have told of. */
+	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+
+	m->reasons |= 1u << d->reason; /* first: what it is decides about room */
+	take_better(s, i, m, d);
+	if (!repeats || !m->signal_count)
+		take_signals(m, d->signals, d->signal_count);
+	if (d->flagged && !repeats) {
+		if (!m->flagged || d->first_step < m->first_step) {
+			m->first_step = d->first_step;
+			m->onset_step = d->onset_step;
+		}
+		raise_to(&m->last_step, d->last_step);
+	}
+	m->windows++;
+	m->summaries += d->summary_only;
+	m->flagged += repeats ? 0 : d->flagged;
+	m->hinted += hinted_of(d);
+	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
+	m->first_ns += repeats ? 0 : first_ns_of(d);
+	if (digest_is_own(d)) {
+		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
+		m->self_excess_ns += d->self_excess_ns;
+		m->first_self_ns += d->first_self_ns;
+		m->slow_ns += slow_of(d);
+		m->stolen_ns += stolen_of(d);
+	}
+	if (d->reason == WINDOW_PEER)
+		m->reasons |= 1u << WINDOW_SELF;
+	if (d->reason == WINDOW_PEER && !hinted_of(d)) { /* as good as a finding */
+		double each = d->self_ns - d->expected_self_ns;
+
+		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
+		       (d->flagged ? d->flagged : d->steps + 1.0);
+		m->peer_accused_ns += each;
+		m->accused_ns += each;
+	}
+	raise_to(&m->collectives, d->collectives);
+	if (d->lost > m->lost) {
+		m->lost = d->lost;
+		text_copy(m->lost_cause, sizeof(m->lost_cause), d->lost_cause);
+	}
+}
+
+static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
+			 uint64_t arrival_unix_ns)
+{
+	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
+			 .reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
+			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
+			 .flagged = d->flagged, .hinted = hinted_of(d),
+			 .self_excess_ns = d->self_excess_ns,
+			 .first_self_ns = d->first_self_ns, .first_ns = first_ns_of(d),
+			 .flagged_ns = flagged_ns_of(d),
+			 .slow_ns = slow_of(d) };
+	struct member *m = member_of(i, &d->rank);
+
+	if (m)
+		member_add(s, i, m, d);
+	if (m && is_itself(d))
+		raise_to(&m->itself_end_unix_ns, d->end_unix_ns);
+	if (m && is_itself(d) && !incident_is_brief(&r))
+		raise_to(&m->slow_end_unix_ns, d->end_unix_ns);
+	if (d->flagged) {
+		r.first_step = d->first_step;
+		r.last_step = d->last_step;
+		r.onset_step = d->onset_step;
+	}
+	anomaly_take(i, d->anomaly_id);
+	/* what somebody asked for is no slowness of its own */
+	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
+		run_take(i, r);
+	i->windows++;
+	i->bytes += d->bytes;
+	i->raw_bytes += d->raw_bytes;
+	widen(&i->row.begin_unix_ns, &i->row.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
+	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);
+}
+
+/* ---- findings ---- */
+
+/* Of these a job has one at a time: that it says more, or accuses somebody else, makes it no other one. */
+static bool is_of_the_job(enum finding_kind kind)
+{
+	return kind == FINDING_HANG || kind == FINDING_UNIFORM;
+}
+
+static bool is_same(const struct finding_report *a, const struct finding_report *b)
+{
+	return a->finding.kind == b->finding.kind &&
+	       ((is_of_the_job(a->finding.kind) && !a->ended) ||
+		a->told_begin_unix_ns == b->begin_unix_ns ||
+		(a->finding.rank_count && b->finding.rank_count &&
+		 a->finding.ranks[0] == b->finding.ranks[0]));
+}
+
+static bool is_new(const struct incident_set *s, const struct finding_report *f)
+{
+	return f->teller == s->config.teller;
+}
+
+/* Told by an earlier process, and since then neither told again nor ended. */
+static bool is_earlier(const struct incident_set *s, const struct finding_report *f)
+{
+	return !is_new(s, f) && !f->ended;
+}
+
+/* The same trouble, although who tells of it now began to look later and may name fewer ranks. */
+static bool is_like(const struct finding *a, const struct finding *b)
+{
+	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
+
+	for (uint32_t k = 0; k < b->rank_count && !common; k++)
+		common = b->ranks[k] >= 0 && finding_names(a, b->ranks[k]);
+	return a->kind == b->kind && common;
+}
+
+/* Its ranks become members, and culprits where it accuses. */
+static void accuse(struct incident *i, const struct finding_report *told)
+{
+	const struct finding *f = &told->finding;
+	double steps = (double)(f->last_step - f->first_step) + 1;
+
+	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
+		return;
+	for (uint32_t k = 0; k < f->rank_count; k++) {
+		struct wire_rank who = { .rank = f->ranks[k] };
+		struct member *m = who.rank >= 0 ? member_of(i, &who) : NULL;
+		/* worst first, also where nothing tells them apart */
+		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
+
+		if (!m)
+			continue;
+		if (m->peer_accused_ns + ns > m->accused_ns)
+			m->accused_ns = m->peer_accused_ns + ns;
+		widen(&m->accused_begin_unix_ns, &m->accused_end_unix_ns, told->begin_unix_ns,
+		      told->end_unix_ns);
+	}
+}
+
+/* A finding that is told again may name fewer ranks than before, and who is no longer named is no
+ * longer accused: so all is counted anew. */
+static void accuse_all(struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		struct member *m = &i->members[k];
+
+		m->accused_ns = m->peer_accused_ns;
+		m->accused_begin_unix_ns = m->accused_end_unix_ns = 0;
+	}
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		accuse(i, &i->findings[k]);
+}
+
+static struct finding_report *find_finding(const struct incident_set *s, const struct incident *i,
+					     const struct finding_report *f)
+{
+	struct finding_report *earlier = NULL;
+
+	for (uint32_t k = 0; k < i->finding_count; k++) {
+		struct finding_report *have = &i->findings[k];
+
+		if (is_same(have, f))
+			return have;
+		if (!earlier && is_new(s, f) && is_earlier(s, have) &&
+		    is_like(&have->finding, &f->finding))
+			earlier = have;
+	}
+	return earlier;
+}
+
+/* In the place of what the same process told before, or an earlier one: it began when that began. */
+static void replace(const struct incident_set *s, struct finding_report *to,
+		    const struct finding_report *f)
+{
+	const struct finding_report was = *to;
+	/* who was told to be well again, and is slow anew, has begun anew */
+	bool same = !was.ended || was.told_begin_unix_ns == f->begin_unix_ns;
+	bool carried = is_earlier(s, &was) || (same && was.told_begin_unix_ns > was.begin_unix_ns);
+
+	*to = *f;
+	if (!carried || was.begin_unix_ns >= f->begin_unix_ns)
+		return;
+	to->begin_unix_ns = was.begin_unix_ns;
+	if (was.finding.first_step < f->finding.first_step)
+		to->finding.first_step = was.finding.first_step;
+}
+
+static bool finding_add(struct incident *i, const struct finding_report *f)
+{
+	if (i->finding_count == LIMIT_INCIDENT_FINDINGS ||
+	    ROOM_FOR(i->findings, i->finding_room, i->finding_count + 1)) {
+		i->findings_dropped++;
+		return false;
+	}
+	i->findings[i->finding_count++] = *f;
+	return true;
+}
+
+/* Without the ranks that b names; whether any are left. */
+static bool leave_out(struct finding *a, const struct finding *b)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < a->rank_count; k++)
+		if (!finding_names(b, a->ranks[k]))
+			a->ranks[n++] = a->ranks[k];
+	a->rank_count = n;
+	return n > 0;
+}
+
+/* Who is told of anew is no longer told of by an earlier process. */
+static void forget_earlier(const struct incident_set *s, struct incident *i,
+			   const struct finding_report *f)
+{
+	for (uint32_t k = 0; k < i->finding_count;) {
+		struct finding_report *have = &i->findings[k];
+
+		if (is_earlier(s, have) && have->finding.kind == f->finding.kind &&
+		    have->finding.rank_count && !leave_out(&have->finding, &f->finding))
+			*have = i->findings[--i->finding_count];
+		else
+			k++;
+	}
+}
+
+/* In the place of the one that an earlier process told; of ranks that are not named now (yet) it holds
+ * still. */
+static void take_over(const struct incident_set *s, struct incident *i, struct finding_report *to,
+		      const struct finding_report *f)
+{
+	struct finding_report rest = *to;
+
+	replace(s, to, f);
+	if (!is_of_the_job(f->finding.kind) && leave_out(&rest.finding, &f->finding))
+		finding_add(i, &rest);
+}
+
+static void finding_take(const struct incident_set *s, struct incident *i,
+			 const struct finding_report *f)
+{
+	struct finding_report *to = find_finding(s, i, f);
+
+	if (to && is_new(s, to) && !is_new(s, f)) { /* of an incident that has become part of this one */
+		const struct finding_report now = *to;
+
+		*to = *f;
+		take_over(s, i, to, &now);
+	} else if (to && is_new(s, f) && is_earlier(s, to)) {
+		take_over(s, i, to, f);
+	} else if (to) {
+		replace(s, to, f);
+	} else if (!finding_add(i, f)) {
+		return;
+	}
+	if (is_new(s, f))
+		forget_earlier(s, i, f);
+	widen(&i->row.begin_unix_ns, &i->row.end_unix_ns, f->begin_unix_ns, f->end_unix_ns);
+}
+
+/* ---- which incident ---- */
+
+/* What asks to join: a window or a finding. */
+struct newcomer {
+	const char *job;
+	uint64_t begin_unix_ns, end_unix_ns;
+	const uint8_t *anomaly_id; /* NULL: none */
+	bool blameless;
+	bool waits;	 /* a window that accuses nobody: it tells of one fault, and makes no two one */
+	int32_t suspect; /* whom it accuses; -1 nobody */
+	const struct finding *told; /* NULL: a window */
+	uint64_t sender;	    /* who said so; 0: not known */
+	const char *node;
+};
+
+static struct newcomer of_window(const struct digest *d)
+{
+	/* in a stall all stand still, whoever is to blame */
+	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
+	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+
+	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
+				  asked || is_itself(d) ? d->anomaly_id : NULL,
+				  false,	 !accuses,	   accuses ? d->rank.rank : -1,
+				  NULL,		 d->sender,	   d->rank.node };
+}
+
+/* An open finding is sent again every two beats. Its end is sent later, when its rank has been well for a
+ * while. A rank that becomes slow after this time has a fault of its own. */
+static uint64_t held_until(const struct finding_report *f)
+{
+	return f->end_unix_ns + thresholds.time.together_ns + (uint64_t)thresholds.time.lasting_ns / 2;
+}
+
+/* A slow or hanging rank that a finding holds to be so still; or what an earlier process told. */
+static bool is_held(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+{
+	for (uint32_t k = 0; k < i->finding_count; k++) {
+		const struct finding_report *f = &i->findings[k];
+
+		if (n->told && is_earlier(s, f) && is_like(&f->finding, n->told))
+			return true;
+		if (f->ended ||
+		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
+			continue;
+		if ((n->suspect < 0 && !n->waits) || n->begin_unix_ns <= held_until(f) ||
+		    finding_names(&f->finding, n->suspect))
+			return true;
+	}
+	return false;
+}
+
+static bool is_after(uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t reach_ns)
+{
+	return begin_unix_ns > end_unix_ns && begin_unix_ns - end_unix_ns > reach_ns;
+}
+
+static bool is_long(const struct member *m)
+{
+	return incident_slow_ns(m) >= thresholds.time.lasting_ns;
+}
+
+/* Until when it was slow for long, apart from what a host does now and then; 0: it was not. */
+static uint64_t fault_end(const struct member *m)
+{
+	uint64_t own = m->slow_end_unix_ns, told = m->accused_end_unix_ns;
+
+	if (!is_long(m))
+		return 0;
+	return own > told ? own : told;
+}
+
+/* The latest of all ranks; 0: none was slow for long, it is no fault so far. */
+static uint64_t last_fault_end(const struct incident *i)
+{
+	uint64_t last = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		raise_to(&last, fault_end(&i->members[k]));
+	return last;
+}
+
+const struct member *incident_member(const struct incident *i, int32_t rank)
+{
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (i->members[k].rank == rank)
+			return &i->members[k];
+	return NULL;
+}
+
+/* Until when the rank was slow itself, for however long; 0: never, or nobody. */
+static uint64_t slow_until(const struct incident *i, int32_t rank)
+{
+	const struct member *m = rank >= 0 ? incident_member(i, rank) : NULL;
+
+	if (!m)
+		return 0;
+	return is_long(m) ? fault_end(m) : m->itself_end_unix_ns;
+}
+
+/* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
+ * another fault: waiting ranks, and what a host does now and then, would else tie any two together. */
+static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+{
+	uint64_t gap = s->config.gap_ns, fault, same;
+	bool held = i->row.open && is_held(s, i, n);
+
+	if (is_after(i->row.begin_unix_ns, n->end_unix_ns, gap) ||
+	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
+		return false;
+	fault = last_fault_end(i);
+	/* of more ranks than have room it is not known until when they were slow */
+	if (held || !fault || i->ranks_dropped || (n->suspect < 0 && !n->waits))
+		return true;
+	same = slow_until(i, n->suspect);
+	return !is_after(n->begin_unix_ns, fault, gap) ||
+	       (same && !is_after(n->begin_unix_ns, same, gap));
+}
+
+static bool continues(const struct incident *i, const uint8_t *anomaly_id)
+{
+	static const uint8_t none[16];
+
+	return anomaly_id && memcmp(anomaly_id, none, 16) && has_anomaly(i, anomaly_id);
+}
+
+/* An anomaly holds what comes seconds later, too. So a rank that was late for a moment while another's
+ * fault lasted does not carry that on into a fault of its own. */
+static bool goes_on(const struct incident *i, const struct newcomer *n)
+{
+	const struct member *m = n->suspect >= 0 ? incident_member(i, n->suspect) : NULL;
+
+	return continues(i, n->anomaly_id) &&
+	       (n->suspect < 0 || i->ranks_dropped || !last_fault_end(i) || (m && is_long(m)));
+}
+
+static bool may_join(const struct incident *i, const struct newcomer *n)
+{
+	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless;
+}
+
+static bool belongs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+{
+	return may_join(i, n) && (near(s, i, n) || goes_on(i, n));
+}
+
+/* Makes the two one. What waits is of one incident alone where faults have lasted, and of the one it
+ * was asked for. */
+static bool connects(const struct incident_set *s, const struct incident *to, const struct incident *i,
+		     const struct newcomer *n)
+{
+	if (n->waits)
+		return may_join(i, n) && near(s, i, n) && !(last_fault_end(i) && last_fault_end(to));
+	return belongs(s, i, n);
+}
+
+/* Time between the two; 0 where they overlap. */
+static uint64_t apart(const struct incident *i, const struct newcomer *n)
+{
+	if (n->begin_unix_ns > i->row.end_unix_ns)
+		return n->begin_unix_ns - i->row.end_unix_ns;
+	return i->row.begin_unix_ns > n->end_unix_ns ? i->row.begin_unix_ns - n->end_unix_ns : 0;
+}
+
+/* The oldest; for a window that accuses nobody, the one it was asked for or continues, else the nearest. */
+static bool fits_better(const struct incident *i, const struct incident *best, const struct newcomer *n)
+{
+	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
+	bool same = continues(i, n->anomaly_id);
+
+	if (n->waits && same != continues(best, n->anomaly_id))
+		return same;
+	return mine < other || (mine == other && i->order < best->order);
+}
+
+static struct incident *match_of(const struct incident_set *s, const struct newcomer *n)
+{
+	struct incident *best = NULL;
+
+	for (struct incident *i = s->first; i; i = i->next)
+		if (belongs(s, i, n) && (!best || fits_better(i, best, n)))
+			best = i;
+	return best;
+}
+
+/* Sums of one member of `i` into the other's; pictures change hands. */
+static void member_merge(struct incident_set *s, struct incident *i, struct member *to,
+			 struct member *from)
+{
+	incident_views_merge(s, i, to, from);
+	to->peer_accused_ns += from->peer_accused_ns;
+	to->flagged_ns += from->flagged_ns;
+	widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
+	      from->own_end_unix_ns);
+	to->slow_ns += from->slow_ns;
+	to->stolen_ns += from->stolen_ns;
+	raise_to(&to->itself_end_unix_ns, from->itself_end_unix_ns);
+	raise_to(&to->slow_end_unix_ns, from->slow_end_unix_ns);
+	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
+		to->first_step = from->first_step;
+		to->onset_step = from->onset_step;
+	}
+	raise_to(&to->last_step, from->last_step);
+	if (from->weight > to->weight) {
+		to->weight = from->weight;
+		to->latency_ns = from->latency_ns;
+		to->expected_ns = from->expected_ns;
+		to->self_ns = from->self_ns;
+		to->expected_self_ns = from->expected_self_ns;
+	}
+	take_signals(to, from->signals, from->signal_count);
+	to->windows += from->windows;
+	to->summaries += from->summaries;
+	to->flagged += from->flagged;
+	to->hinted += from->hinted;
+	to->reasons |= from->reasons;
+	to->self_excess_ns += from->self_excess_ns;
+	to->first_ns += from->first_ns;
+	to->first_self_ns += from->first_self_ns;
+	raise_to(&to->collectives, from->collectives);
+	if (from->lost > to->lost) {
+		to->lost = from->lost;
+		memcpy(to->lost_cause, from->lost_cause, sizeof(to->lost_cause));
+	}
+}
+
+static void incident_merge(struct incident_set *s, struct incident *to, struct incident *from)
+{
+	for (uint32_t k = 0; k < from->member_count; k++) {
+		struct wire_rank who = { .rank = from->members[k].rank,
+					 .world_size = from->members[k].world_size };
+		struct member *m;
+
+		text_copy(who.node, sizeof(who.node), from->members[k].node);
+		m = member_of(to, &who);
+		if (m)
+			member_merge(s, to, m, &from->members[k]);
+	}
+	for (uint32_t k = 0; k < from->anomaly_count; k++)
+		anomaly_take(to, from->anomalies[k].id);
+	for (uint32_t k = 0; k < from->run_count; k++)
+		run_take(to, from->runs[k]);
+	for (uint32_t k = 0; k < from->finding_count; k++)
+		finding_take(s, to, &from->findings[k]);
+	accuse_all(to);
+	to->windows += from->windows;
+	to->bytes += from->bytes;
+	to->raw_bytes += from->raw_bytes;
+	to->pictures_dropped += from->pictures_dropped;
+	to->ranks_dropped += from->ranks_dropped;
+	to->findings_dropped += from->findings_dropped;
+	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
+	      from->row.end_unix_ns);
+	to->row.open |= from->row.open;
+}
+
+/* The grown incident may now touch others of its job. */
+static void absorb(struct incident_set *s, struct incident *to, const struct newcomer *n,
+		   struct incident_change *out)
+{
+	struct incident *i = s->first;
+
+	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
+		struct incident *next = i->next;
+
+		if (i != to && connects(s, to, i, n)) {
+			incident_merge(s, to, i);
+			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
+				  i->row.id);
+			unlink_incident(s, i);
+			incident_free(s, i);
+		}
+		i = next;
+	}
+}
+
+static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT_ID_BYTES])
+{
+	uint64_t h = hash_mix(seed);
+
+	do {
+		snprintf(id, INCIDENT_ID_BYTES, "%08x", (uint32_t)h);
+		h = hash_mix(h + 1);
+	} while (find(s, id));
+}
+
+static struct incident *found(struct incident_set *s, const struct newcomer *n, uint64_t seed,
+			      struct incident_change *out)
+{
+	struct incident_row row = { .open = true, .begin_unix_ns = n->begin_unix_ns,
+				    .end_unix_ns = n->end_unix_ns };
+	struct incident *i;
+
+	text_copy(row.job, sizeof(row.job), n->job);
+	new_id(s, seed, row.id);
+	i = incident_new(s, &row, n->sender, n->node);
+	if (!i)
+		return NULL;
+	i->blameless = n->blameless;
+	out->opened = true;
+	if (s->evicted)
+		text_copy(out->evicted, sizeof(out->evicted), s->evicted->row.id);
+	return i;
+}
+
+int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t arrival_unix_ns,
+		     struct incident_change *out)
+{
+	struct newcomer n = of_window(d);
+	struct incident *i = match_of(s, &n);
+
+	memset(out, 0, sizeof(*out));
+	if (!i && (d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL))
+		return 0;
+	if (!i) {
+		i = found(s, &n, hash_bytes(HASH_SEED, d->id, sizeof(d->id)), out);
+		if (!i)
+			return -ENOMEM;
+	}
+	i->row.open = true;
+	incident_add(s, i, d, arrival_unix_ns);
+	absorb(s, i, &n, out);
+	text_copy(out->id, sizeof(out->id), i->row.id);
+	return 0;
+}
+
+static bool is_sound(const struct finding_report *f)
+{
+	const struct finding *g = &f->finding;
+
+	return f->job[0] && memchr(f->job, 0, sizeof(f->job)) && g->kind >= FINDING_SLOW_RANK &&
+	       g->kind <= FINDING_IMBALANCE && g->cause < CAUSE_COUNT &&
+	       g->rank_count <= FINDING_RANKS_MAX && g->evidence_count <= FINDING_EVIDENCE_MAX &&
+	       g->last_step >= g->first_step && isfinite(g->excess) && isfinite(g->effect_ns) &&
+	       isfinite(g->confidence);
+}
+
+int incident_set_add_finding(struct incident_set *s, const struct finding_report *f,
+			     uint64_t arrival_unix_ns, struct incident_change *out)
+{
+	struct newcomer n = { f->job, f->begin_unix_ns, f->end_unix_ns, NULL,
+			      f->finding.kind == FINDING_IMBALANCE, false,
+			      f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ?
+				      f->finding.ranks[0] : -1,
+			      &f->finding, f->sender, "" };
+	struct finding_report told = *f;
+	struct incident *i;
+
+	memset(out, 0, sizeof(*out));
+	if (!is_sound(f))
+		return -EINVAL;
+	if (n.end_unix_ns < n.begin_unix_ns)
+		n.end_unix_ns = n.begin_unix_ns;
+	i = match_of(s, &n);
+	if (!i && f->ended) /* of an incident that is forgotten, or too old to tell */
+		return 0;
+	if (!i) {
+		uint64_t seed = hash_bytes(HASH_SEED, f->job, strlen(f->job));
+
+		i = found(s, &n, hash_mix(seed ^ f->begin_unix_ns) + (uint64_t)f->finding.kind, out);
+		if (!i)
+			return -ENOMEM;
+	}
+	told.teller = s->config.teller;
+	told.told_begin_unix_ns = f->begin_unix_ns;
+	finding_take(s, i, &told);
+	accuse_all(i);
+	i->row.open |= !f->ended;
+	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);
+	absorb(s, i, &n, out);
+	text_copy(out->id, sizeof(out->id), i->row.id);
+	return 0;
+}
+
+int incident_set_restore(struct incident_set *s, const struct incident_row *row)
+{
+	if (find(s, row->id))
+		return -EEXIST;
+	return incident_new(s, row, 0, "") ? 0 : -ENOMEM;
+}
+
+int incident_set_restore_window(struct incident_set *s, const char *id, const struct digest *d)
+{
+	struct incident *i = find(s, id);
+
+	if (!i)
+		return -ENOENT;
+	if (!i->windows && !incident_share_join(s, i, 0, d->rank.node))
+		return -ENOMEM;
+	incident_add(s, i, d, 0);
+	return 0;
+}
+
+int incident_set_restore_finding(struct incident_set *s, const char *id,
+				 const struct finding_report *f)
+{
+	struct incident *i = find(s, id);
+
+	if (!i)
+		return -ENOENT;
+	if (!is_sound(f))
+		return -EINVAL;
+	i->blameless = f->finding.kind == FINDING_IMBALANCE;
+	finding_take(s, i, f);
+	accuse_all(i);
+	return 0;
+}
+
+static bool is_unnamed(const struct picture *p)
+{
+	return p && picture_unnamed(p);
+}
+
+static bool member_is_unnamed(const struct member *m)
+{
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
+		if (is_unnamed(m->views.view[k].picture))
+			return true;
+	return is_unnamed(m->slow) || is_unnamed(m->waiting) || is_unnamed(m->open);
+}
+
+uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,
+			      char ids[][INCIDENT_ID_BYTES], uint32_t max)
+{
+	uint32_t n = 0;
+
+	for (const struct incident *i = s->first; i && n < max; i = i->next) {
+		bool unnamed = false;
+
+		for (uint32_t k = 0; k < i->member_count && !unnamed; k++)
+			unnamed = member_is_unnamed(&i->members[k]);
+		if (unnamed && i->row.open && i->windows <= windows_max)
+			text_copy(ids[n++], INCIDENT_ID_BYTES, i->row.id);
+	}
+	return n;
+}
+
+struct incident *incident_set_take_out(struct incident_set *s, const char *id)
+{
+	struct incident *i = find(s, id);
+
+	if (!i || i == s->evicted)
+		return NULL;
+	unlink_incident(s, i);
+	s->picture_bytes -= i->picture_bytes;
+	return i;
+}
+
+bool incident_set_keep(struct incident_set *s, struct incident *old)
+{
+	struct incident *i = find(s, old->row.id);
+
+	if (!i || i->windows < old->windows) {
+		incident_set_put_back(s, old);
+		return false;
+	}
+	i->order = old->order;
+	s->picture_bytes += old->picture_bytes;
+	incident_free(s, old);
+	return true;
+}
+
+void incident_set_put_back(struct incident_set *s, struct incident *old)
+{
+	struct incident *half = incident_set_take_out(s, old->row.id);
+
+	if (half) {
+		s->picture_bytes += half->picture_bytes;
+		incident_free(s, half);
+	}
+	s->picture_bytes += old->picture_bytes;
+	old->next = s->first;
+	s->first = old;
+	s->count++;
+}
+
+void incident_set_job_ended(struct incident_set *s, const char *job)
+{
+	for (struct incident *i = s->first; i; i = i->next)
+		for (uint32_t k = 0; k < i->finding_count && !strcmp(i->row.job, job); k++)
+			i->findings[k].ended = true;
+}
+
+bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES])
+{
+	for (struct incident *i = s->first; i; i = i->next)
+		for (uint32_t k = 0; k < i->finding_count; k++)
+			if (i->row.open && !i->findings[k].ended && !index--) {
+				text_copy(job, WIRE_TEXT_BYTES, i->row.job);
+				return true;
+			}
+	return false;
+}
+
+void incident_set_end_earlier(struct incident_set *s)
+{
+	for (struct incident *i = s->first; i; i = i->next)
+		for (uint32_t k = 0; k < i->finding_count; k++)
+			if (is_earlier(s, &i->findings[k]))
+				i->findings[k].ended = true;
+}
+
+static bool has_unended(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		if (!i->findings[k].ended)
+			return true;
+	return false;
+}
+
+uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
+			   char closed[][INCIDENT_ID_BYTES], uint32_t max)
+{
+	struct incident *i = s->first;
+	uint32_t n = 0;
+
+	while (i) {
+		struct incident *next = i->next;
+		uint64_t quiet_ns = now_unix_ns > i->row.arrival_unix_ns ?
+					    now_unix_ns - i->row.arrival_unix_ns :
+					    0;
+
+		if (i->row.open && n < max &&
+		    quiet_ns > (has_unended(i) ? s->config.memory_ns : s->config.silence_ns)) {
+			i->row.open = false;
+			text_copy(closed[n++], INCIDENT_ID_BYTES, i->row.id);
+		} else if (!i->row.open && quiet_ns > s->config.memory_ns) {
+			unlink_incident(s, i);
+			incident_free(s, i);
+		}
+		i = next;
+	}
+	return n;
+}
+
+uint32_t incident_set_count(const struct incident_set *s, bool open_only)
+{
+	uint32_t n = 0;
+
+	for (const struct incident *i = s->first; i; i = i->next)
+		n += !open_only || i->row.open;
+	return n;
+}
+
+bool incident_set_row(const struct incident_set *s, const char *id, struct incident_row *row)
+{
+	const struct incident *i = find(s, id);
+
+	if (i)
+		*row = i->row;
+	return i != NULL;
+}
+
+json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t job_ranks,
+			  struct incident_row *row)
+{
+	const struct incident *i = find(s, id);
+
+	if (i && row)
+		*row = i->row;
+	return i ? incident_json_make(s, i, job_ranks) : NULL;
+}
+
+json_t *incident_set_findings(const struct incident_set *s, const char *id)
+{
+	const struct incident *i = find(s, id);
+	json_t *list = i && i->finding_count ? json_array() : NULL;
+
+	for (uint32_t k = 0; list && k < i->finding_count; k++) {
+		const struct finding_report *f = &i->findings[k];
+		json_t *one = finding_json_make(f);
+
+		json_object_set_new(one, "teller", json_integer((json_int_t)f->teller));
+		json_object_set_new(one, "told_begin_unix_ns",
+				    json_integer((json_int_t)f->told_begin_unix_ns));
+		json_array_append_new(list, one);
+	}
+	return list;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Of two references the one counts that shows the fault: a rank's own past shows what has changed,
+ * its peers show what was always so. */
+#include "aggregator/incident/incident_books.h"
+
+#include <math.h>
+
+#include "aggregator/incident/incident_private.h"
+#include "model/thresholds.h"
+
+#define PICTURES (INCIDENT_VIEWS + 3)
+
+/* What a member holds, each picture once; the number of them. waited: with steps in which it waited for
+ * others. */
+static uint32_t pictures_of(const struct member *m, bool waited, const struct picture **out)
+{
+	const struct picture *list[PICTURES];
+	uint32_t n = 0, k;
+
+	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
+		list[v] = m->views.view[v].picture;
+	list[INCIDENT_VIEWS] = m->slow;
+	list[INCIDENT_VIEWS + 1] = m->calm;
+	list[INCIDENT_VIEWS + 2] = waited ? m->waiting : NULL;
+	for (uint32_t q = 0; q < PICTURES; q++) {
+		for (k = 0; k < n && out[k] != list[q]; k++)
+			;
+		if (list[q] && k == n)
+			out[n++] = list[q];
+	}
+	return n;
+}
+
+/* NULL: nothing to divide by. */
+static struct coll_split *split_of(const struct incident *i, const struct incident_judgement *j)
+{
+	struct coll_source *list = calloc((size_t)i->member_count * PICTURES + 1, sizeof(*list));
+	const struct picture *p[PICTURES];
+	struct coll_split *s = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; list && k < i->member_count; k++)
+		for (uint32_t q = pictures_of(&i->members[k], true, p); q-- > 0;)
+			list[n++] = (struct coll_source){k, picture_colls(p[q])};
+	if (n)
+		s = coll_split_open(list, n, j->ranks);
+	free(list);
+	return s;
+}
+
+static void add(const struct picture *p, bool calm, double weight, const struct coll_split *s,
+		struct ledger *to)
+{
+	ledger_add(to, picture_ledger(p, calm), weight);
+	coll_split_divide(s, picture_colls(p), calm, weight, to);
+}
+
+/* Its peers or earlier runs show more of its loss than its own flagged steps do. */
+static bool is_slow_throughout(const struct incident_judgement *j, const struct member *m)
+{
+	return j->finding && (j->kind == FINDING_UNIFORM || m->accused_ns > m->self_excess_ns);
+}
+
+/* As it is when it is not late itself. */
+static const struct picture *peer_picture(const struct member *m)
+{
+	return m->waiting ? m->waiting : m->slow;
+}
+
+static double self_ns(const struct picture *p)
+{
+	struct diagnosis_rank r;
+
+	picture_rank(p, false, &r);
+	return r.steps ? fmax(r.self_ns, 0) : 0;
+}
+
+/* Of the peers' steps; 0: not known. */
+static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
+{
+	double sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
+		const struct picture *p = peer_picture(&i->members[k]);
+
+		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, &i->members[k])) {
+			sum += self_ns(p);
+			n++;
+		}
+	}
+	return n ? sum / n : 0;
+}
+
+/* What a picture shows of what the rank lost. */
+static double shown_ns(const struct picture *p, double healthy)
+{
+	return picture_steps(p, false) * (self_ns(p) - healthy);
+}
+
+/* A requested window has more typical steps than the windows that the rank sent for its flagged ones, but
+ * may be of a time in which the fault was over. */
+const struct picture *incident_books_picture(const struct incident *i,
+					     const struct incident_judgement *j,
+					     const struct member *m)
+{
+	double healthy;
+
+	if (!is_slow_throughout(j, m) || !m->waiting)
+		return m->slow;
+	if (!m->slow)
+		return m->waiting;
+	healthy = healthy_ns(i, j);
+	return shown_ns(m->waiting, healthy) > shown_ns(m->slow, healthy) ? m->waiting : m->slow;
+}
+
+/* Every picture of the member once; one that is kept stands for others that said the same. */
+static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
+{
+	bool has_slow = !m->slow;
+
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
+		const struct view *v = &m->views.view[k];
+
+		if (!v->picture)
+			continue;
+		has_slow |= v->picture == m->slow;
+		add(v->picture, false,
+		    v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1, s, to);
+	}
+	if (!has_slow)
+		add(m->slow, false, 1, s, to);
+}
+
+/* Steps before the fault, where a window has them. */
+static void add_calm(const struct member *m, const struct coll_split *s, struct ledger *to)
+{
+	const struct picture *list[PICTURES];
+	bool before = m->calm && picture_calm_is_before(m->calm);
+	uint32_t n = pictures_of(m, false, list);
+
+	for (uint32_t q = 0; q < n; q++)
+		if (picture_calm_is_before(list[q]) == before)
+			add(list[q], true, 1, s, to);
+}
+
+static void add_peers(const struct incident *i, const struct incident_judgement *j,
+		      const struct coll_split *s, struct ledger *to)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		const struct picture *p = peer_picture(m);
+
+		if (p && !incident_is_culprit(i, j, m))
+			add(p, false, 1, s, to);
+	}
+}
+
+/* Of a step, ns. */
+static double own_ns(const struct ledger *l)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t k = 0; k < l->count; k++)
+		if (ledger_is_own(l->account[k].kind))
+			ns += l->account[k].ns;
+	return l->steps ? (double)ns / (double)l->steps : 0;
+}
+
+/* Of a rank that hangs: the time in which its steps stand still, and its steps before. What it is compared
+ * with matters little there, and no peer's time says anything: they hang as well. */
+static bool open_hang(const struct member *m, struct incident_books *out)
+{
+	if (!m->open)
+		return false;
+	ledger_add(&out->slow, picture_open(m->open), 1);
+	ledger_add(&out->usual, picture_ledger(m->open, true), 1);
+	if (!out->usual.steps)
+		add_calm(m, NULL, &out->usual);
+	out->usual_is_own = true;
+	return true;
+}
+
+bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
+			  const struct member *m, struct incident_books *out)
+{
+	struct coll_split *split;
+	struct ledger peers;
+	double slow_ns;
+	bool own, others;
+
+	out->flagged = incident_books_picture(i, j, m) == m->slow;
+	ledger_init(&out->slow);
+	ledger_init(&out->usual);
+	ledger_init(&peers);
+	if (j->kind == FINDING_HANG)
+		return open_hang(m, out);
+	/* of a run that was slow all the time no step is healthy */
+	if (j->finding && j->finding->earlier_runs)
+		return false;
+	split = split_of(i, j);
+	if (out->flagged)
+		add_slow(m, split, &out->slow);
+	else
+		add(m->waiting, false, 1, split, &out->slow);
+	add_calm(m, split, &out->usual);
+	if (j->kind != FINDING_UNIFORM)
+		add_peers(i, j, split, &peers);
+	coll_split_close(split);
+	slow_ns = own_ns(&out->slow);
+	own = out->usual.steps >= thresholds.count.few;
+	others = peers.steps >= thresholds.count.few;
+	out->usual_is_own = own && (!others || slow_ns - own_ns(&out->usual) >=
+					      (1 - thresholds.part.matters) * (slow_ns - own_ns(&peers)));
+	ledger_fini(out->usual_is_own ? &peers : &out->usual);
+	if (!out->usual_is_own)
+		out->usual = peers;
+	if (out->slow.steps && (own || others))
+		return true;
+	incident_books_close(out);
+	return false;
+}
+
+void incident_books_close(struct incident_books *b)
+{
+	ledger_fini(&b->slow);
+	ledger_fini(&b->usual);
+}

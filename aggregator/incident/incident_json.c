@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/incident/incident_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/incident/finding_json.h"
+#include "aggregator/incident/ledger_json.h"
+#include "aggregator/incident/verdict.h"
+#include "base/json_text.h"
+#include "base/limits.h"
+#include "base/order.h"
+#include "base/text.h"
+
+#define NAMED_RANKS_MAX 256
+
+static int by_number(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return ORDER(x, y);
+}
+
+/* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */
+static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j, bool culprits)
+{
+	int32_t ranks[NAMED_RANKS_MAX];
+	uint32_t n = 0;
+	json_t *out = json_array();
+
+	if (culprits && j->lead && incident_is_culprit(i, j, j->lead))
+		ranks[n++] = j->lead->rank;
+	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
+		const struct member *m = &i->members[k];
+
+		if (culprits ? incident_is_culprit(i, j, m) && m != j->lead : incident_is_victim(i, j, m))
+			ranks[n++] = m->rank;
+	}
+	if (n > 1 && !culprits)
+		qsort(ranks, n, sizeof(*ranks), by_number);
+	else if (n > 2)
+		qsort(ranks + 1, n - 1, sizeof(*ranks), by_number);
+	for (uint32_t k = 0; k < n; k++)
+		json_array_append_new(out, json_integer(ranks[k]));
+	return out;
+}
+
+/* Whom the document's "ranks" name: the culprits and, from `further` on, the ranks of further verdicts. */
+struct named {
+	const json_t *ranks;
+	size_t further;
+};
+
+static bool is_named(const struct incident *i, const struct incident_judgement *j,
+		     const struct named *who, const struct member *m)
+{
+	bool named = incident_is_culprit(i, j, m);
+
+	for (size_t k = who->further; k < json_array_size(who->ranks) && !named; k++)
+		named = json_integer_value(json_array_get(who->ranks, k)) == m->rank;
+	return named;
+}
+
+static json_t *nodes_json(const struct incident *i, const struct incident_judgement *j,
+			  const struct named *who)
+{
+	json_t *out = json_array();
+
+	for (uint32_t k = 0; k < i->member_count && json_array_size(out) < 64; k++) {
+		const struct member *m = &i->members[k];
+		bool seen = false;
+		size_t at;
+		json_t *name;
+
+		if (json_array_size(who->ranks) && !is_named(i, j, who, m))
+			continue;
+		json_array_foreach(out, at, name)
+			seen |= !strcmp(json_string_value(name), m->node);
+		if (!seen && m->node[0])
+			json_array_append_new(out, json_text(m->node));
+	}
+	return out;
+}
+
+struct rank_signal {
+	struct os_signal s; /* first: os_signal_order gets this pointer */
+	int32_t rank;
+};
+
+static json_t *signal_json(const struct rank_signal *r)
+{
+	const struct os_signal *s = &r->s;
+	char line[256];
+
+	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:o, s:f, s:b, s:o}", "rank", (int)r->rank, "name",
+			 json_text(s->name), "subject", json_text(s->subject), "unit",
+			 json_text(s->unit), "value", s->value, "usual",
+			 s->usual < 0 ? json_null() : json_real(s->usual), "weight_ms", s->weight_ms,
+			 "raised", (int)(s->flags & OS_SIGNAL_RAISED), "text",
+			 json_text(os_signal_text(s, line, sizeof(line))));
+}
+
+/* Those of who is named; where nobody is to blame, of the rank that shows the most, and what is raised on
+ * the others. */
+static json_t *signals_json(const struct incident *i, const struct incident_judgement *j,
+			    const struct named *who)
+{
+	bool blamed = json_array_size(who->ranks) > 0;
+	struct rank_signal *all = malloc(LIMIT_INCIDENT_SIGNALS * sizeof(*all));
+	json_t *out = json_array();
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; all && k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		bool whole = blamed ? is_named(i, j, who, m) : m == j->lead;
+
+		for (uint32_t q = 0; q < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; q++)
+			if (whole || (!blamed && m->signals[q].flags & OS_SIGNAL_RAISED))
+				all[n++] = (struct rank_signal){ m->signals[q], m->rank };
+	}
+	if (n)
+		qsort(all, n, sizeof(*all), os_signal_order);
+	for (uint32_t q = 0; q < n; q++)
+		json_array_append_new(out, signal_json(&all[q]));
+	free(all);
+	return out;
+}
+
+static void say(json_t *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(json_t *list, const char *fmt, ...)
+{
+	char line[256];
+	va_list ap;
+
+	if (json_array_size(list) >= 32)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	json_array_append_new(list, json_text(line));
+}
+
+/* INV-9: what is not there is named. */
+static json_t *missing_json(const struct incident *i, const struct incident_judgement *j,
+			    const struct named *who)
+{
+	json_t *out = json_array();
+
+	if (!j->reason && !j->finding)
+		say(out, "no rank lost self time: the cause is outside of what was observed");
+	else if (!j->culprits && j->reason)
+		say(out, "all ranks stopped at the same collective: not known which one stopped first");
+	else if (j->reason && j->lead && !j->lead->calm)
+		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (is_named(i, j, who, m) && m->windows && m->summaries == m->windows)
+			say(out, "rank %d: summaries only, no events", m->rank);
+		if (m->lost)
+			say(out, "rank %d: %llu events lost (mostly %s)", m->rank,
+			    (unsigned long long)m->lost, m->lost_cause);
+	}
+	if (i->ranks_dropped)
+		say(out, "windows of further ranks are left out");
+	if (i->pictures_dropped)
+		say(out, "kernels and stacks of %llu windows are not compared: there was no room for more",
+		    (unsigned long long)i->pictures_dropped);
+	return out;
+}
+
+/* ---- what it costs ---- */
+
+struct cost {
+	double lost_ns; /* by the job */
+	double hours, hours_per_day; /* of GPUs */
+};
+
+static void put_cost(json_t *out, const struct cost *c)
+{
+	json_object_set_new(out, "lost_ms", json_real(text_finite(c->lost_ns / 1e6)));
+	json_object_set_new(out, "gpu_hours_lost", json_real(text_finite(c->hours)));
+	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
+}
+
+/* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. most_ns: of
+ * a step at most; 0: not known. */
+static struct cost cost_of(const struct incident_judgement *j, const struct run *steps, double most_ns,
+			   uint64_t duration_ns)
+{
+	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
+	struct cost c = { 0, 0, 0 };
+
+	if (j->lead && j->lead->latency_ns > j->lead->expected_ns && j->lead->expected_ns > 0)
+		each_ns = j->lead->latency_ns - j->lead->expected_ns;
+	/* that is of the window that says most: a step of all of them may have lost less */
+	if (j->lead && j->lead->flagged && j->lead->flagged_ns > 0)
+		each_ns = fmin(each_ns, j->lead->flagged_ns / (double)j->lead->flagged);
+	if (j->finding) {
+		const struct finding *f = j->finding;
+
+		if (!(each_ns > 0)) /* its own time: a part of it may be hidden from the others */
+			each_ns = f->effect_ns;
+		if ((double)(f->last_step - f->first_step) + 1 > count)
+			count = (double)(f->last_step - f->first_step) + 1;
+	}
+	/* where others are slow at the same time a step loses more than by this one */
+	if (most_ns > 0)
+		each_ns = fmin(each_ns, most_ns);
+	/* what its flagged steps lost is known, one by one; of the others' each may have lost as much */
+	lost_ns = steps->flagged_ns > 0 ?
+			  steps->flagged_ns + each_ns * (count - (double)steps->flagged) :
+			  each_ns * count;
+	if (most_ns > 0)
+		lost_ns = fmin(lost_ns, most_ns * count);
+	if (!strcmp(j->symptom, "stall")) /* all of them, all the time */
+		lost_ns = (double)duration_ns;
+	if (duration_ns && lost_ns > (double)duration_ns)
+		lost_ns = (double)duration_ns;
+	part = duration_ns ? lost_ns / (double)duration_ns : 0;
+	c.lost_ns = lost_ns;
+	c.hours = lost_ns / 3.6e12 * j->ranks;
+	/* a moment has no rate */
+	c.hours_per_day = strcmp(j->symptom, "hiccup") ? 24 * part * j->ranks : 0;
+	return c;
+}
+
+/* Of a further verdict: by what its first rank lost, and when. One of nobody in particular is about the
+ * same steps as the first. */
+static struct cost verdict_cost(const struct incident *i, const struct incident_judgement *j,
+				const struct verdict *v, const struct cost *first, uint64_t duration_ns)
+{
+	struct incident_judgement one = *j;
+	const struct member *m = v->rank_count ? incident_member(i, v->ranks[0]) : NULL;
+	struct run steps;
+
+	if (!m)
+		return *first;
+	one.lead = m;
+	one.finding = NULL;
+	for (uint32_t k = 0; k < i->finding_count && !one.finding; k++)
+		if (i->findings[k].finding.rank_count && i->findings[k].finding.ranks[0] == m->rank)
+			one.finding = &i->findings[k].finding;
+	if (m->own_end_unix_ns > m->own_begin_unix_ns)
+		duration_ns = m->own_end_unix_ns - m->own_begin_unix_ns;
+	steps = incident_fault_steps(i, m);
+	return cost_of(&one, &steps, v->diagnosis.effect_ns, duration_ns);
+}
+
+static const char *life_of(const struct incident_set *s, const struct incident *i)
+{
+	if (!i->row.open)
+		return "cleared";
+	return i->row.end_unix_ns - i->row.begin_unix_ns > s->config.gap_ns ? "ongoing" : "open";
+}
+
+static json_t *findings_json(const struct incident *i)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		json_array_append_new(list, finding_json_make(&i->findings[k]));
+	return list;
+}
+
+/* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
+static void put_verdicts(json_t *out, const struct incident *i, const struct incident_judgement *j,
+			 const struct verdict *v, uint32_t n, const struct cost *cost,
+			 uint64_t duration_ns)
+{
+	json_t *list = json_array(), *ranks = json_object_get(out, "ranks"),
+	       *victims = json_object_get(out, "victims"), *have;
+
+	for (uint32_t k = 0; k < n; k++) {
+		struct cost its = k ? verdict_cost(i, j, &v[k], cost, duration_ns) : *cost;
+		json_t *one = verdict_json(&v[k]);
+
+		put_cost(one, &its);
+		json_object_set_new(one, "ledger", ledger_json_make(i, j, v[k].rank_count ? v[k].ranks[0] :
+									  j->lead	  ? j->lead->rank :
+											    -1));
+		json_array_append_new(list, one);
+		for (uint32_t q = 0; k && q < v[k].rank_count; q++) {
+			size_t at;
+			bool known = false;
+
+			json_array_foreach(ranks, at, have)
+				known |= json_integer_value(have) == v[k].ranks[q];
+			if (!known)
+				json_array_append_new(ranks, json_integer(v[k].ranks[q]));
+			json_array_foreach(victims, at, have)
+				if (json_integer_value(have) == v[k].ranks[q])
+					json_array_remove(victims, at--);
+		}
+	}
+	json_object_set(out, "diagnosis", n ? json_array_get(list, 0) : json_null());
+	json_object_set_new(out, "diagnoses", list);
+}
+
+/* An expectation of less than a nanosecond is none, and would make more than a double holds. */
+static bool is_known(double expected_ns)
+{
+	return expected_ns >= 1;
+}
+
+static void put_figures(json_t *out, const struct incident *i, const struct incident_judgement *j,
+			const struct run *steps)
+{
+	static const struct member nobody;
+	const struct member *m = j->lead ? j->lead : &nobody;
+	const struct finding *f = j->finding;
+	bool seen = steps->flagged > 0 || !f;
+	double told = f ? text_finite(f->excess) : 0;
+
+	json_object_set_new(out, "first_step",
+			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
+	json_object_set_new(out, "last_step",
+			    json_integer((json_int_t)(seen ? steps->last_step : f->last_step)));
+	json_object_set_new(out, "flagged_steps", json_integer((json_int_t)steps->flagged));
+	json_object_set_new(out, "steps_to_flag",
+			    json_integer((json_int_t)(steps->flagged ?
+					 steps->first_step - steps->onset_step + 1 : 0)));
+	json_object_set_new(out, "latency_ms", json_real(text_ms(m->latency_ns)));
+	json_object_set_new(out, "expected_ms", json_real(text_ms(m->expected_ns)));
+	json_object_set_new(out, "excess", json_real(is_known(m->expected_ns) ?
+						     m->latency_ns / m->expected_ns - 1 : told));
+	json_object_set_new(out, "self_excess", json_real(is_known(m->expected_self_ns) ?
+							  m->self_ns / m->expected_self_ns - 1 : told));
+	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
+	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
+	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));
+}
+
+json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
+			   uint32_t job_ranks)
+{
+	uint64_t begin_unix_ns, end_unix_ns, duration_ns;
+	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
+	struct incident_judgement j;
+	struct named who;
+	uint32_t n;
+	struct cost cost;
+	struct run steps;
+	json_t *out;
+
+	incident_judge(i, job_ranks, &j);
+	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
+	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
+	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
+	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
+	cost = cost_of(&j, &steps, 0, duration_ns);
+	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
+			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
+			life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
+			(json_int_t)end_unix_ns, "duration_s", (double)duration_ns * 1e-9, "symptom",
+			j.symptom, "kind", finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
+			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false));
+	if (!out)
+		goto done;
+	who.ranks = json_object_get(out, "ranks");
+	who.further = json_array_size(who.ranks);
+	put_verdicts(out, i, &j, v, n, &cost, duration_ns); /* first: it names further ranks */
+	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
+	put_figures(out, i, &j, &steps);
+	put_cost(out, &cost);
+	json_object_set_new(out, "signals", signals_json(i, &j, &who));
+	json_object_set_new(out, "findings", findings_json(i));
+	json_object_set_new(out, "missing", missing_json(i, &j, &who));
+done:
+	free(v);
+	return out;
+}
+
+const char *incident_reason_name(unsigned reason)
+{
+	switch ((enum window_reason)reason) {
+	case WINDOW_SELF:
+		return "self";
+	case WINDOW_COMM:
+		return "comm";
+	case WINDOW_DRIFT:
+		return "drift";
+	case WINDOW_STALL:
+		return "stall";
+	case WINDOW_ASKED:
+		return "asked";
+	case WINDOW_MANUAL:
+		return "manual";
+	case WINDOW_PEER:
+		return "peer";
+	}
+	return "unknown";
+}

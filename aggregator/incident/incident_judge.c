@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Windows say what a rank lost of its own time against its own past; findings say which ranks are slow
+ * among their peers. A rank that either accuses is a culprit, unless it was slow for a moment only
+ * beside one that was slow for long: what other processes do on a host is part of the same incident
+ * when it comes near a fault in time, but not of the fault. Moments are told by how long a rank was
+ * slow, never by what they cost: a host that stops for a second costs more than ten of a fault. */
+#include "aggregator/incident/incident_private.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "model/thresholds.h"
+
+double incident_slow_ns(const struct member *m)
+{
+	double told = (double)(m->accused_end_unix_ns - m->accused_begin_unix_ns);
+
+	return m->slow_ns > told ? m->slow_ns : told;
+}
+
+static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
+{
+	*begin = m->own_begin_unix_ns;
+	*end = m->own_end_unix_ns;
+	if (m->accused_begin_unix_ns && (!*begin || m->accused_begin_unix_ns < *begin))
+		*begin = m->accused_begin_unix_ns;
+	if (m->accused_end_unix_ns > *end)
+		*end = m->accused_end_unix_ns;
+}
+
+/* What is no longer than a beat is a moment beside what took several times as long, or beside anything
+ * longer when it was over before that began or began after that was over. */
+bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
+{
+	double mine = incident_slow_ns(m), longest = j->longest ? incident_slow_ns(j->longest) : 0;
+	uint64_t begin, end, from, to;
+
+	if (!(longest > 0) || m == j->longest || mine >= thresholds.time.lasting_ns)
+		return false;
+	if (longest < thresholds.time.lasting_ns && m->stolen_ns > thresholds.time.times * longest)
+		return false;
+	time_of(m, &begin, &end);
+	time_of(j->longest, &from, &to);
+	return thresholds.time.times * mine <= longest || (mine < longest && (end < from || begin > to));
+}
+
+/* Who was slow for longest; NULL where everybody hesitated, or stands still. */
+static const struct member *longest_of(const struct incident *i)
+{
+	const struct member *best = NULL;
+
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (INCIDENT_REASON(m, WINDOW_STALL))
+			return NULL;
+		if (!best || incident_slow_ns(m) > incident_slow_ns(best))
+			best = m;
+	}
+	return best;
+}
+
+/* The part of the time in which its steps stand still that it does not wait for other ranks; negative: not
+ * known. */
+static double stands_itself(const struct member *m)
+{
+	const struct ledger *l = m->open ? picture_open(m->open) : NULL;
+	double ns = 0;
+
+	for (uint32_t k = 0; l && k < l->count; k++)
+		if (ledger_is_own(l->account[k].kind) && l->account[k].what != LEDGER_HOST_COLLECTIVE)
+			ns += (double)l->account[k].ns;
+	return l ? ns : -1;
+}
+
+/* Its steps stand still, and it only waits for other ranks. */
+static bool waits_for_others(const struct member *m)
+{
+	double own = stands_itself(m);
+
+	return own >= 0 && own < thresholds.part.half * (double)picture_open(m->open)->total_ns;
+}
+
+/* What a rank is to blame for; 0: nothing. */
+static double blame(const struct incident *i, const struct member *m, uint32_t reason)
+{
+	uint64_t most = 0, stalled = 0;
+
+	if (!INCIDENT_REASON(m, reason))
+		return 0;
+	if (reason != WINDOW_STALL)
+		return m->self_excess_ns > 0 ? m->self_excess_ns : 1;
+	if (m->open)
+		return waits_for_others(m) ? 0 : stands_itself(m);
+	/* Of a node that does not tell of open intervals. Everybody stops when one is stuck: it is the one
+	 * that entered the fewest collectives. Where all entered the same, nobody is blamed, unless the job
+	 * has but one: a rank that hangs alone waits for others. */
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		if (!INCIDENT_REASON(&i->members[k], WINDOW_STALL))
+			continue;
+		stalled++;
+		if (i->members[k].collectives > most)
+			most = i->members[k].collectives;
+	}
+	return (double)(most - m->collectives) + (stalled == 1 && m->world_size <= 1);
+}
+
+/* Several stragglers of one fault lose alike, echoes of a fault lose little. */
+static bool by_windows(const struct incident *i, const struct incident_judgement *j,
+		       const struct member *m)
+{
+	double b = j->worst > 0 ? blame(i, m, j->reason) : 0;
+
+	if (!(b > 0))
+		return false;
+	if (b >= thresholds.part.half * j->worst)
+		return true;
+	/* what began later has cost less so far: it is as bad where as much is lost while it lasts */
+	return j->reason == WINDOW_SELF && m->slow_ns >= thresholds.time.lasting_ns &&
+	       j->worst_slow_ns > 0 &&
+	       b / m->slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
+}
+
+static bool is_minor(const struct incident_judgement *j, const struct member *m)
+{
+	for (uint32_t k = 0; k < j->minor_count; k++)
+		if (j->minor[k] == m)
+			return true;
+	return false;
+}
+
+bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
+			 const struct member *m)
+{
+	if (j->lossy)
+		return m == j->lossy;
+	if (is_minor(j, m))
+		return false;
+	/* that it was slow before is no reason for the job to stand still */
+	if (j->reason == WINDOW_STALL && waits_for_others(m))
+		return j->finding && j->finding->kind == FINDING_HANG && finding_names(j->finding, m->rank);
+	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
+}
+
+bool incident_is_victim(const struct incident *i, const struct incident_judgement *j,
+			const struct member *m)
+{
+	return !incident_is_culprit(i, j, m) &&
+	       (INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL));
+}
+
+static double excess_of(const struct member *m)
+{
+	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
+}
+
+/* What the node has told of once it will tell of again in seconds if it lasts. */
+static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
+{
+	return flagged > hinted ? flagged - hinted : 0;
+}
+
+/* Seconds in which ranks waited and none was slow itself. */
+static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
+{
+	return reasons == 1u << WINDOW_COMM && flagged_ns < thresholds.time.hiccup_ns / 2 &&
+	       lasted_ns < thresholds.time.lasting_ns;
+}
+
+/* A host that is late once makes one or two steps slow, or a few that cost little. Near a fault that
+ * belongs to the incident, but not to the fault. Two things do not count: steps that the node told of as
+ * they began, and the loss of the first step of its kind. That may be a checkpoint, which is known when it
+ * comes again. */
+bool incident_is_brief(const struct run *r)
+{
+	uint64_t flagged = unhinted(r->flagged, r->hinted);
+
+	if (is_short_wait(r->reasons, r->flagged_ns, (double)(r->end_unix_ns - r->begin_unix_ns)))
+		return true;
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
+	       (flagged < thresholds.count.few ||
+		(flagged <= thresholds.count.some &&
+		 r->flagged_ns - r->first_ns < thresholds.time.hiccup_ns / 2)) &&
+	       r->self_excess_ns - r->first_self_ns < thresholds.time.hiccup_ns;
+}
+
+/* A rank that is slow now and then, with healthy steps between. */
+static bool is_often(const struct member *m, double lasted_ns)
+{
+	uint64_t flagged = unhinted(m->flagged, m->hinted);
+	double steps_ns = (double)flagged * m->expected_ns;
+
+	if ((flagged <= thresholds.count.some &&
+	     m->flagged_ns - m->first_ns < thresholds.time.hiccup_ns / 2) ||
+	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
+		return false;
+	return flagged > thresholds.count.few &&
+	       (m->expected_ns <= 0 || steps_ns >= thresholds.part.told * lasted_ns);
+}
+
+/* Nobody was slow for longer than a moment, and nobody often. */
+static bool is_hiccup(const struct incident *i)
+{
+	uint64_t begin = UINT64_MAX, end = 0;
+
+	for (uint32_t k = 0; k < i->run_count; k++) {
+		const struct run *r = &i->runs[k];
+
+		if (!incident_is_brief(r))
+			return false;
+		begin = r->begin_unix_ns < begin ? r->begin_unix_ns : begin;
+		end = r->end_unix_ns > end ? r->end_unix_ns : end;
+	}
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
+		    i->members[k].self_excess_ns - i->members[k].first_self_ns >=
+			    thresholds.time.hiccup_ns)
+			return false;
+	return true;
+}
+
+/* The finding that decides the kind: a hang before a slow rank before what concerns everybody. */
+static bool is_about_moments(const struct incident *i, const struct incident_judgement *j,
+			     const struct finding *f)
+{
+	for (uint32_t k = 0; k < f->rank_count && f->kind == FINDING_SLOW_RANK; k++)
+		for (uint32_t q = 0; q < i->member_count; q++)
+			if (i->members[q].rank == f->ranks[k] && !incident_is_moment(j, &i->members[q]))
+				return false;
+	return f->rank_count && f->kind == FINDING_SLOW_RANK;
+}
+
+static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
+{
+	static const enum finding_kind order[] = { FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
+						   FINDING_IMBALANCE };
+	const struct finding *best = NULL;
+
+	for (int o = 0; o < 4 && !best; o++)
+		for (uint32_t k = 0; k < i->finding_count; k++) {
+			const struct finding *f = &i->findings[k].finding;
+
+			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns) &&
+			    !is_about_moments(i, j, f))
+				best = f;
+		}
+	return best;
+}
+
+/* Where all wait for long and one was slow itself for a moment, that moment is not what they wait for. */
+static bool has_windows(const struct incident *i, const struct incident_judgement *j, uint32_t reason)
+{
+	double most = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		most = fmax(most, i->members[k].flagged_ns);
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		bool little = reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
+
+		if (INCIDENT_REASON(m, reason) && !little && !incident_is_moment(j, m))
+			return true;
+	}
+	return false;
+}
+
+/* By windows of that reason, 0: of any; what each rank lost. */
+static void blame_for(const struct incident *i, struct incident_judgement *j, uint32_t reason)
+{
+	j->reason = reason;
+	j->suspects = 0;
+	j->worst = j->worst_slow_ns = 0;
+	j->lead = NULL;
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		double b = reason && !incident_is_moment(j, m) ? blame(i, m, reason) : 0;
+
+		j->suspects += reason && INCIDENT_REASON(m, reason);
+		if (b > j->worst || (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
+			j->worst = b;
+			j->worst_slow_ns = m->slow_ns;
+			j->lead = m;
+		}
+	}
+}
+
+/* Windows first. A stall that blames no rank leaves the ranks to blame that were slow before it. */
+static void judge_windows(const struct incident *i, struct incident_judgement *j)
+{
+	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };
+	bool hangs = j->finding && j->finding->kind == FINDING_HANG;
+	uint32_t first = 0;
+
+	for (int o = 0; o < 3 && !(hangs && first); o++) {
+		if (!has_windows(i, j, order[o]))
+			continue;
+		blame_for(i, j, order[o]);
+		if (j->worst > 0)
+			return;
+		first = first ? first : order[o];
+	}
+	blame_for(i, j, first);
+}
+
+static bool found_uniform(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		if (i->findings[k].finding.kind == FINDING_UNIFORM)
+			return true;
+	return false;
+}
+
+/* Where one only waits it is not the job that is slow, however small the job is. */
+static bool is_most(const struct incident *i, const struct incident_judgement *j)
+{
+	bool one_waits = false;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		one_waits |= incident_is_victim(i, j, &i->members[k]);
+	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
+}
+
+/* However sure it is: what has cost nobody more than a host that is late for some steps, nor more than a
+ * few steps take, is worth no call. */
+static bool lost_little(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		double step_ns = m->expected_ns > 0 ? m->expected_ns : m->latency_ns;
+		double lost_ns = fmax(m->accused_ns, fmax(m->self_excess_ns - m->first_self_ns,
+							  m->flagged_ns - m->first_ns));
+
+		if (lost_ns >= thresholds.time.hiccup_ns / 2 ||
+		    (step_ns > 0 && lost_ns >= thresholds.count.few * step_ns))
+			return false;
+	}
+	return true;
+}
+
+static const char *symptom_of(const struct incident *i, const struct incident_judgement *j, bool accused,
+			      bool most)
+{
+	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
+		return "stall";
+	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
+		return "hiccup";
+	if (accused)
+		return most ? "slow_job" : "slow_rank";
+	if (j->reason == WINDOW_DRIFT)
+		return "drift";
+	if (j->finding)
+		return j->finding->kind == FINDING_IMBALANCE ? "imbalance" : "slow_job";
+	if (is_hiccup(i))
+		return "hiccup";
+	return j->reason == WINDOW_SELF && !most ? "slow_rank" : "slow_job";
+}
+
+static enum finding_kind kind_of(const struct incident_judgement *j, bool most)
+{
+	if (!strcmp(j->symptom, "stall"))
+		return FINDING_HANG;
+	if (j->finding)
+		return j->finding->kind;
+	if (!strcmp(j->symptom, "slow_job") || (!strcmp(j->symptom, "drift") && most))
+		return FINDING_UNIFORM;
+	return FINDING_SLOW_RANK;
+}
+
+void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *j)
+{
+	const struct member *accused = NULL;
+	bool most;
+
+	*j = (struct incident_judgement){ .ranks = job_ranks };
+	if (!is_hiccup(i))
+		j->longest = longest_of(i);
+	j->finding = deciding(i, j);
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (m->world_size > 0 && (uint32_t)m->world_size > j->ranks)
+			j->ranks = (uint32_t)m->world_size;
+		if (m->accused_ns > 0 && !incident_is_moment(j, m) &&
+		    (!accused || m->accused_ns > accused->accused_ns))
+			accused = m;
+	}
+	judge_windows(i, j);
+	/* what lasted a moment is no fault beside what was found among ranks */
+	if (accused && j->reason == WINDOW_SELF && is_hiccup(i))
+		j->worst = 0;
+	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused_ns <= 0))
+		j->lead = accused;
+	for (uint32_t k = 0; k < i->member_count; k++)
+		j->culprits += incident_is_culprit(i, j, &i->members[k]);
+	if (j->ranks < 2)
+		j->ranks = i->member_count;
+	most = is_most(i, j);
+	j->symptom = symptom_of(i, j, accused != NULL, most && j->culprits >= 2);
+	j->kind = kind_of(j, most);
+	j->by_count = most && j->culprits >= 2 && !found_uniform(i) && (accused || !j->finding) &&
+		      (!strcmp(j->symptom, "slow_job") || j->kind == FINDING_UNIFORM);
+}
+
+/* ---- when it was ---- */
+
+static int by_key(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct run *x = a, *y = b;
+
+	if (x->member != y->member)
+		return x->member < y->member ? -1 : 1;
+	return x->begin_unix_ns < y->begin_unix_ns ? -1 : x->begin_unix_ns > y->begin_unix_ns;
+}
+
+static bool goes_on(const struct run *r, const struct run *next)
+{
+	return next->begin_unix_ns <= r->end_unix_ns ||
+	       (double)(next->begin_unix_ns - r->end_unix_ns) <= thresholds.time.lasting_ns;
+}
+
+/* A spell is runs of one rank with no more than thresholds.time.lasting_ns between. The longest one is the
+ * fault; others belong to it unless they are moments beside it. Into *all; their number. */
+static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
+{
+	struct run spell, longest = { .slow_ns = -1 };
+	uint32_t kept = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t k = 0; k < count;) {
+			spell = r[k++];
+			while (k < count && goes_on(&spell, &r[k]))
+				incident_run_merge(&spell, &r[k++]);
+			if (!pass && spell.slow_ns > longest.slow_ns)
+				longest = spell;
+			if (pass && (spell.slow_ns >= thresholds.time.lasting_ns ||
+				     thresholds.time.times * spell.slow_ns >= longest.slow_ns)) {
+				incident_run_merge(all, &spell);
+				kept++;
+			}
+		}
+	return kept;
+}
+
+/* The spells of the fault on the ranks of sorted keys (count 0: on all); false: there are none. */
+static bool spells(const struct incident *i, const uint64_t *keys, uint32_t count, struct run *all)
+{
+	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
+	uint32_t n = 0, kept = 0;
+
+	*all = (struct run){ .begin_unix_ns = UINT64_MAX };
+	for (uint32_t k = 0; list && k < i->run_count; k++)
+		if (!incident_is_brief(&i->runs[k]) &&
+		    (!count || bsearch(&i->runs[k].member, keys, count, sizeof(*keys), by_key)))
+			list[n++] = i->runs[k];
+	if (n)
+		qsort(list, n, sizeof(*list), by_time);
+	for (uint32_t k = 0, from = 0; k < n; from = k) {
+		while (k < n && list[k].member == list[from].member)
+			k++;
+		kept += spells_of_one(&list[from], k - from, all);
+	}
+	free(list);
+	return kept > 0;
+}
+
+void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
+			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns)
+{
+	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
+	struct run all;
+	uint32_t count = 0;
+	bool found;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (incident_is_culprit(i, j, &i->members[k]))
+			culprits[count++] = incident_member_key(i->members[k].rank, i->members[k].node);
+	qsort(culprits, count, sizeof(*culprits), by_key);
+	found = spells(i, culprits, count, &all);
+	for (uint32_t k = 0; k < i->finding_count; k++) {
+		struct run r = { .begin_unix_ns = i->findings[k].begin_unix_ns,
+				 .end_unix_ns = i->findings[k].end_unix_ns };
+
+		if (is_about_moments(i, j, &i->findings[k].finding))
+			continue;
+		incident_run_merge(&all, &r);
+		found = true;
+	}
+	*begin_unix_ns = found ? all.begin_unix_ns : i->row.begin_unix_ns;
+	*end_unix_ns = found ? all.end_unix_ns : i->row.end_unix_ns;
+}
+
+struct run incident_fault_steps(const struct incident *i, const struct member *m)
+{
+	uint64_t key = incident_member_key(m->rank, m->node);
+	struct run all;
+
+	if (!spells(i, &key, 1, &all) || !all.flagged)
+		all = (struct run){ .flagged = m->flagged, .flagged_ns = m->flagged_ns,
+				    .first_step = m->first_step,
+					.last_step = m->last_step, .onset_step = m->onset_step };
+	return all;
+}
+
+bool incident_is_lasting(const struct incident *i, const struct member *m)
+{
+	uint64_t key = incident_member_key(m->rank, m->node);
+
+	for (uint32_t k = 0; k < i->run_count; k++)
+		if (i->runs[k].member == key && !incident_is_brief(&i->runs[k]))
+			return true;
+	return false;
+}

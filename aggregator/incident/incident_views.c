@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A long fault sends dozens of windows, and which one says most is known only once all are there: a
+ * window that lost more may lack stacks, or be of a stretch in which the cause does not show. So a
+ * window is looked at alone when it comes (its slow steps against its own healthy ones), and kept by
+ * what it says: per cause the one that accounts for most lost time, and of those that name no cause
+ * the heaviest. How much was lost in all that said the same is summed: one noisy window may have lost
+ * more than each of many that agree. What is kept is the largest of an order of windows, so arrival
+ * does not matter, while there is room.
+ *
+ * Room is of all incidents together, and no sender, node or job may take it from the others: who needs some
+ * gets it from closed incidents, the oldest first, then from the incident that has most, of the job, the
+ * node, the sender that has most. */
+#include "aggregator/incident/incident_private.h"
+
+#include <string.h>
+
+#include "base/limits.h"
+#include "model/thresholds.h"
+
+/* Where a member holds pictures. */
+#define PLACES (INCIDENT_VIEWS + 4)
+
+/* ---- room ---- */
+
+/* The k-th place, the more important ones later. */
+static struct picture **place(struct member *m, uint32_t k)
+{
+	if (k == 0)
+		return &m->waiting;
+	if (k == 1)
+		return &m->calm;
+	if (k == PLACES - 2)
+		return &m->slow;
+	if (k == PLACES - 1)
+		return &m->open;
+	return &m->views.view[INCIDENT_VIEWS + 1 - k].picture;
+}
+
+/* How important what is in the k-th place is; of ranks that only waited there are many. */
+static uint32_t rank_at(const struct member *m, uint32_t k)
+{
+	return m->reasons & ~(1u << WINDOW_COMM) ? k + 2 : 1;
+}
+
+/* Of the most important place that holds it; 0: none. */
+static uint32_t rank_of(struct member *m, const struct picture *p)
+{
+	for (uint32_t k = PLACES; k-- > 0;)
+		if (*place(m, k) == p)
+			return rank_at(m, k);
+	return 0;
+}
+
+static uint32_t rank_of_place(struct member *m, struct picture **to)
+{
+	uint32_t k = 0;
+
+	while (place(m, k) != to)
+		k++;
+	return rank_at(m, k);
+}
+
+static void drop(struct incident_set *s, struct incident *i, struct member *m, struct picture **from)
+{
+	struct picture *p = *from;
+
+	*from = NULL;
+	if (p && !rank_of(m, p)) {
+		s->picture_bytes -= picture_bytes(p);
+		i->picture_bytes -= picture_bytes(p);
+	}
+	picture_drop(p);
+}
+
+/* Lets go of a picture that is less important than `below`; false: it has none. The search goes on where
+ * the last one ended, and ends at one that is no more important than the last one was. */
+static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
+{
+	struct member *least = NULL;
+	struct picture *p = NULL;
+	uint32_t rank = below, from = i->picture_member;
+
+	if (below <= i->picture_rank)
+		return false;
+	for (uint32_t n = 0; n < i->member_count && (!least || rank > i->picture_rank); n++) {
+		uint32_t at = (from + n) % i->member_count;
+
+		for (uint32_t k = 0; k < PLACES; k++) {
+			struct picture *have = *place(&i->members[at], k);
+			uint32_t its = have ? rank_of(&i->members[at], have) : rank;
+
+			if (its < rank) {
+				least = &i->members[at];
+				rank = its;
+				p = have;
+				i->picture_member = at;
+			}
+		}
+	}
+	i->picture_rank = rank;
+	for (uint32_t k = 0; least && k < PLACES; k++)
+		if (*place(least, k) == p)
+			drop(s, i, least, place(least, k));
+	i->pictures_dropped += least != NULL;
+	return least != NULL;
+}
+
+/* a's sender, node, job, in this order, has more than b's will have with so many bytes more; where all are
+ * the same, a itself. */
+static bool has_more(const struct incident *a, const struct incident *b, size_t need)
+{
+	for (int n = 0; n < SHARE_LEVELS; n++)
+		if (a->share[n] != b->share[n])
+			return a->share[n]->bytes > b->share[n]->bytes + need;
+	return a->picture_bytes > b->picture_bytes + need;
+}
+
+static struct incident *giver(const struct incident_set *s, struct incident *to, size_t need)
+{
+	struct incident *most = to, *closed = NULL;
+
+	incident_share_weigh(s);
+	/* what is closed is restored last, and comes late: it takes nothing from what is open */
+	for (struct incident *i = s->first; i; i = i->next) {
+		if (to->row.open && i->picture_bytes && has_more(i, most, 0))
+			most = i;
+		if (i != to && !i->row.open && i->picture_bytes &&
+		    (to->row.open || i->row.arrival_unix_ns < to->row.arrival_unix_ns) &&
+		    (!closed || i->row.arrival_unix_ns < closed->row.arrival_unix_ns))
+			closed = i;
+	}
+	if (closed)
+		return closed;
+	return has_more(most, to, need) ? most : to;
+}
+
+static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank, size_t need)
+{
+	uint64_t room = s->config.picture_bytes ? s->config.picture_bytes : LIMIT_INCIDENT_PICTURE_BYTES;
+
+	while (s->picture_bytes + need > room) {
+		struct incident *from = giver(s, to, need);
+
+		if (!let_go(s, from, from == to ? rank : UINT32_MAX))
+			return false;
+	}
+	return true;
+}
+
+/* What the member would hold more than before. */
+static int64_t growth(struct member *m, struct picture **to, struct picture *p)
+{
+	struct picture *old = *to;
+	int64_t more = rank_of(m, p) ? 0 : (int64_t)picture_bytes(p);
+
+	*to = NULL;
+	if (old && old != p && !rank_of(m, old))
+		more -= (int64_t)picture_bytes(old);
+	*to = old;
+	return more;
+}
+
+static void hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
+		 struct picture *p)
+{
+	struct picture *held = picture_hold(p);
+
+	drop(s, i, m, to);
+	if (rank_of_place(m, to) < i->picture_rank)
+		i->picture_rank = rank_of_place(m, to);
+	if (!rank_of(m, held)) {
+		s->picture_bytes += picture_bytes(held);
+		i->picture_bytes += picture_bytes(held);
+	}
+	*to = held;
+}
+
+bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
+			 struct picture *p)
+{
+	int64_t more = growth(m, to, p);
+
+	if (more > 0 && !make_room(s, i, rank_of_place(m, to), (size_t)more))
+		return false;
+	hold(s, i, m, to, p);
+	return true;
+}
+
+void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m)
+{
+	for (uint32_t k = 0; k < PLACES; k++)
+		drop(s, i, m, place(m, k));
+}
+
+/* ---- what a window says ---- */
+
+static double worth_of(const struct picture *p, bool calm, double weight)
+{
+	struct diagnosis_rank r;
+
+	picture_rank(p, calm, &r);
+	return weight * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
+}
+
+double incident_views_worth(const struct picture *p, double lost_ns)
+{
+	return worth_of(p, false, lost_ns);
+}
+
+bool incident_views_is_calmer(const struct picture *p, const struct picture *than)
+{
+	double worth = worth_of(p, true, picture_steps(p, true)), had;
+
+	if (!than || !(worth > 0))
+		return worth > 0;
+	if (picture_calm_is_before(p) != picture_calm_is_before(than))
+		return picture_calm_is_before(p);
+	had = worth_of(than, true, picture_steps(than, true));
+	return worth > had || (!(worth < had) && picture_begin(p) < picture_begin(than));
+}
+
+/* Of a ledger, that somebody saw. */
+static uint64_t seen_ns(const struct ledger *l)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t k = 0; k < l->count; k++)
+		ns += l->account[k].kind == LEDGER_UNOBSERVED ? 0 : l->account[k].ns;
+	return ns;
+}
+
+bool incident_views_shows_more(const struct picture *p, const struct picture *than)
+{
+	return p && picture_open(p)->steps &&
+	       (!than || seen_ns(picture_open(p)) > seen_ns(picture_open(than)));
+}
+
+/* What the window says by itself. */
+static void look(struct view *v)
+{
+	static struct diagnosis d;
+	struct diagnosis_rank slow, calm;
+	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = &slow,
+				      .suspect_count = 1 };
+
+	picture_rank(v->picture, false, &slow);
+	picture_rank(v->picture, true, &calm);
+	in.before = calm.steps ? &calm : NULL;
+	slow.ledger = picture_ledger(v->picture, false);
+	slow.usual = picture_ledger(v->picture, true);
+	slow.usual_is_own = true;
+	diagnosis_make(&in, &d);
+	v->cause = CAUSE_UNKNOWN;
+	v->worth = incident_views_worth(v->picture, v->lost_ns);
+	if (d.cause == CAUSE_UNKNOWN || d.cause == CAUSE_CPU_HOST_GAP ||
+	    d.confidence < thresholds.sure.told)
+		return;
+	v->cause = d.cause;
+	v->worth = d.confidence * v->lost_ns;
+}
+
+static bool is_better(const struct view *a, const struct view *b)
+{
+	if (a->worth > b->worth || a->worth < b->worth)
+		return a->worth > b->worth;
+	return a->begin_unix_ns < b->begin_unix_ns;
+}
+
+/* The place that v may take: free, of its own cause, or of the least; NULL: all others say more. */
+static struct view *place_of(struct views *views, const struct view *v)
+{
+	bool tells = v->cause != CAUSE_UNKNOWN;
+	struct view *from = views->view + (tells ? 0 : INCIDENT_VIEWS_TELLING), *least = NULL;
+	uint32_t count = tells ? INCIDENT_VIEWS_TELLING : INCIDENT_VIEWS - INCIDENT_VIEWS_TELLING;
+
+	for (uint32_t k = 0; tells && k < count; k++)
+		if (from[k].picture && from[k].cause == v->cause)
+			return is_better(v, &from[k]) ? &from[k] : NULL;
+	for (uint32_t k = 0; k < count; k++) {
+		if (!from[k].picture)
+			return &from[k];
+		if (!least || is_better(least, &from[k]))
+			least = &from[k];
+	}
+	return is_better(v, least) ? least : NULL;
+}
+
+static void become(struct view *to, const struct view *v)
+{
+	struct picture *held = to->picture;
+
+	*to = *v;
+	to->picture = held;
+}
+
+bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
+			const struct digest *d)
+{
+	struct view v = { .picture = d->picture, .begin_unix_ns = d->begin_unix_ns,
+			  .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1 };
+	struct view *to;
+
+	if (!d->picture || !picture_steps(d->picture, false))
+		return true;
+	look(&v);
+	m->views.lost_ns[v.cause] += v.lost_ns;
+	to = place_of(&m->views, &v);
+	if (!to)
+		return true;
+	if (!incident_views_hold(s, i, m, &to->picture, v.picture))
+		return false;
+	become(to, &v);
+	return true;
+}
+
+void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
+			  const struct member *from)
+{
+	for (uint32_t k = 0; k < CAUSE_COUNT; k++)
+		to->views.lost_ns[k] += from->views.lost_ns[k];
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
+		const struct view *v = &from->views.view[k];
+		struct view *at = v->picture ? place_of(&to->views, v) : NULL;
+
+		if (!at)
+			continue;
+		hold(s, i, to, &at->picture, v->picture);
+		become(at, v);
+	}
+	if (incident_views_shows_more(from->open, to->open))
+		hold(s, i, to, &to->open, from->open);
+	if (from->calm && incident_views_is_calmer(from->calm, to->calm))
+		hold(s, i, to, &to->calm, from->calm);
+	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
+		hold(s, i, to, &to->slow, from->slow);
+		to->slow_weight = from->slow_weight;
+	}
+	if (from->waiting && (!to->waiting || from->waiting_weight > to->waiting_weight)) {
+		hold(s, i, to, &to->waiting, from->waiting);
+		to->waiting_weight = from->waiting_weight;
+	}
+}
+
+double incident_views_stands_for(const struct views *views, const struct view *v)
+{
+	double kept_ns = 0;
+
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
+		if (views->view[k].picture && views->view[k].cause == v->cause)
+			kept_ns += views->view[k].lost_ns;
+	return v->lost_ns * (views->lost_ns[v->cause] / kept_ns);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/incident/ledger_json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "aggregator/incident/incident_books.h"
+#include "base/json_text.h"
+#include "base/text.h"
+
+/* Accounts of less than this share of the step are in "other", and so are those after so many. */
+#define ROW_SHARE_MIN 0.002
+#define ROWS_MAX      16u
+#define EXPLAIN_SHARE 0.8 /* the share of a rank's own excess that a cause has to explain */
+
+static json_t *row_json(const struct ledger_row *r, double whole_ns)
+{
+	return json_pack("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account",
+			 ledger_kind_name(r->kind), "what", ledger_what_id(r->what), "name",
+			 json_text(r->name), "reference_ms", text_ms(r->reference_ns), "slow_ms",
+			 text_ms(r->slow_ns), "excess_ms", text_ms(r->excess_ns), "work_ms",
+			 text_ms(r->work_ns), "share", whole_ns > 0 ? r->excess_ns / whole_ns : 0);
+}
+
+static double size_of(const struct ledger_row *r)
+{
+	return fmax(fabs(r->excess_ns), fmax(r->slow_ns, r->reference_ns));
+}
+
+/* The rows that matter, largest excess first; what is left out adds up in *other. */
+static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_ns, double whole_ns,
+			 struct ledger_row *other)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < n; k++) {
+		bool small = size_of(&rows[k]) < ROW_SHARE_MIN * step_ns;
+		/* of the last ones, the accounts that became shorter are as telling as those that
+		 * grew */
+		bool room = json_array_size(list) < ROWS_MAX - 4 ||
+			    (json_array_size(list) < ROWS_MAX && k + 4 >= n);
+
+		if (!small && room) {
+			json_array_append_new(list, row_json(&rows[k], whole_ns));
+			continue;
+		}
+		other->slow_ns += rows[k].slow_ns;
+		other->reference_ns += rows[k].reference_ns;
+		other->excess_ns += rows[k].excess_ns;
+		other->work_ns += rows[k].work_ns;
+	}
+	return list;
+}
+
+/* How many accounts, largest first, explain most of what the rank lost itself: waiting for others
+ * in collectives is not its own. */
+static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct ledger_row *own)
+{
+	uint32_t count = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		if (ledger_is_own(rows[k].kind))
+			own[count++] = rows[k];
+	return ledger_explain(own, count, EXPLAIN_SHARE);
+}
+
+static json_t *both_json(const struct incident_books *b, struct ledger_row *rows, struct ledger_row *own)
+{
+	uint32_t n = ledger_subtract(&b->slow, &b->usual, rows), unobserved = 0;
+	double slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
+	double usual_ns = b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
+	struct ledger_row other = {.name = ""};
+	json_t *list, *causes = json_array();
+	uint32_t explain = explained_by(rows, n, own);
+
+	for (uint32_t k = 0; k < n; k++)
+		if (rows[k].kind == LEDGER_UNOBSERVED)
+			unobserved = k + 1;
+	for (uint32_t k = 0; k < explain; k++)
+		json_array_append_new(causes, row_json(&own[k], slow_ns - usual_ns));
+	list = rows_json(rows, n, slow_ns, slow_ns - usual_ns, &other);
+	return json_pack(
+	    "{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}", "reference",
+	    b->usual_is_own ? "own" : "peers", "slow_steps", (json_int_t)b->slow.steps, "reference_steps",
+	    (json_int_t)b->usual.steps, "slow_ms", text_ms(slow_ns), "reference_ms",
+	    text_ms(usual_ns), "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
+	    unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list, "other_slow_ms",
+	    text_ms(other.slow_ns), "other_reference_ms", text_ms(other.reference_ns),
+	    "other_excess_ms", text_ms(other.excess_ns), "explained_by", causes);
+}
+
+json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)
+{
+	const struct member *m = incident_member(i, rank);
+	struct incident_books b;
+	struct ledger_row *rows;
+	json_t *out = NULL;
+
+	if (!m || !incident_books_open(i, j, m, &b))
+		return json_null();
+	rows = calloc(2 * ((size_t)b.slow.count + b.usual.count) + 1, sizeof(*rows));
+	if (rows)
+		out = both_json(&b, rows, rows + b.slow.count + b.usual.count);
+	free(rows);
+	incident_books_close(&b);
+	return out ? out : json_null();
+}

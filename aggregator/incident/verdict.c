@@ -1,0 +1,755 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One incident with several verdicts, and not several incidents: windows arrive before anybody
+ * knows their cause, and to move them later would change what somebody was already told about an
+ * id. */
+#include "aggregator/incident/verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/incident/finding_json.h"
+#include "aggregator/incident/incident_books.h"
+#include "aggregator/incident/incident_private.h"
+#include "aggregator/incident/verdict_sketch.h"
+#include "base/json_text.h"
+#include "base/limits.h"
+#include "base/order.h"
+#include "base/text.h"
+#include "model/thresholds.h"
+
+/* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
+ * where fewer than two sent a window. */
+#define SUSPECT_SKETCHES 4u
+#define PEER_SKETCHES	 4u
+
+/* Suspects whose ledgers are looked at; of more, what the first ones show. */
+#define LEDGERS_MAX 8u
+
+struct rank_list {
+	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
+	struct diagnosis_rank rank[LIMIT_VERDICT_RANKS];
+	uint32_t count;
+};
+
+/* What a verdict is made with. */
+struct verdict_inputs {
+	const struct incident_sources *sources;
+	const char *job;
+	struct verdict_sketches sketches;
+	struct rank_list all, peers, part, one;
+	const struct diagnosis_rank
+	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
+	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
+	struct diagnosis_group group; /* the waterline of the first suspect's role */
+	struct incident_books ledger[LEDGERS_MAX];
+	uint32_t ledger_count;
+};
+
+static void add_ledger(struct verdict_inputs *with, const struct incident *i,
+		       const struct incident_judgement *j, const struct member *m,
+		       struct diagnosis_rank *out)
+{
+	struct incident_books *l = &with->ledger[with->ledger_count];
+
+	if (with->ledger_count == LEDGERS_MAX || !incident_books_open(i, j, m, l))
+		return;
+	with->ledger_count++;
+	out->ledger = &l->slow;
+	out->usual = &l->usual;
+	out->usual_is_own = l->usual_is_own;
+	if (l->usual_is_own && l->flagged && m->flagged)
+		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns - m->first_ns
+							   : m->self_excess_ns - m->first_self_ns) /
+			       (double)m->flagged;
+	out->stuck = j->kind == FINDING_HANG ? picture_stuck(m->open) : "";
+}
+
+/* The slow steps of one window, with the signals of all. */
+static void slow_view(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
+{
+	if (p)
+		picture_rank(p, false, out);
+	else
+		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
+	out->rank = m->rank;
+	out->node = m->node;
+	if (m->flagged > out->steps && out->steps) /* more windows say the same */
+		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
+	if (m->signal_count) {
+		out->signal = m->signals;
+		out->signal_count = m->signal_count;
+	}
+}
+
+/* A part of one window with what that window has, and nothing of others. */
+static void plain_view(const struct member *m, const struct picture *p, bool calm,
+		       struct diagnosis_rank *out)
+{
+	picture_rank(p, calm, out);
+	out->rank = m->rank;
+	out->node = m->node;
+}
+
+/* Another window of the same rank; its settings and its group stay. */
+static void show(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
+{
+	struct diagnosis_rank had = *out;
+
+	slow_view(m, p, out);
+	out->setting = had.setting;
+	out->setting_count = had.setting_count;
+	out->group = had.group;
+	out->ledger = had.ledger;
+	out->usual = had.usual;
+	out->usual_is_own = had.usual_is_own;
+	out->stuck = had.stuck;
+}
+
+static void rank_list_add(struct rank_list *to, const struct member *m, const struct picture *p)
+{
+	if (to->count == LIMIT_VERDICT_RANKS)
+		return;
+	to->member[to->count] = m;
+	slow_view(m, p, &to->rank[to->count++]);
+}
+
+static double loss_of(const struct member *m)
+{
+	return m->accused_ns > m->self_excess_ns ? m->accused_ns : m->self_excess_ns;
+}
+
+static double lost_by(const struct rank_list *of)
+{
+	double ns = 0;
+
+	for (uint32_t k = 0; k < of->count; k++)
+		ns += loss_of(of->member[k]);
+	return ns;
+}
+
+static int by_loss(const void *a, const void *b)
+{
+	const struct member *x = *(const struct member *const *)a,
+			    *y = *(const struct member *const *)b;
+	double p = loss_of(x), q = loss_of(y);
+
+	return ORDER(q, p) ?: ORDER(x->rank, y->rank);
+}
+
+/* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
+static void suspect_add(struct rank_list *to, const struct incident *i, const struct incident_judgement *j,
+			const struct member *m)
+{
+	const struct picture *p;
+	uint32_t at = to->count;
+
+	if (at == LIMIT_VERDICT_RANKS)
+		return;
+	p = incident_books_picture(i, j, m);
+	rank_list_add(to, m, p);
+	if (to->count > at && p != m->slow)
+		plain_view(m, p, false, &to->rank[at]);
+}
+
+/* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
+ */
+static void find_suspects(const struct incident *i, const struct incident_judgement *j,
+			  struct rank_list *to)
+{
+	const struct member **list = calloc((size_t)i->member_count + 1, sizeof(*list));
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; list && k < i->member_count; k++)
+		if (incident_is_culprit(i, j, &i->members[k]))
+			list[n++] = &i->members[k];
+	if (list && !n && j->kind == FINDING_UNIFORM)
+		for (uint32_t k = 0; k < i->member_count; k++)
+			if (i->members[k].slow)
+				list[n++] = &i->members[k];
+	if (n)
+		qsort(list, n, sizeof(*list), by_loss);
+	if (n && j->lead && incident_is_culprit(i, j, j->lead))
+		suspect_add(to, i, j, j->lead);
+	for (uint32_t k = 0; k < n; k++)
+		if (!to->count || list[k] != to->member[0])
+			suspect_add(to, i, j, list[k]);
+	free(list);
+}
+
+/* As they are when they are not late themselves: a moment of a peer's own is not what the suspect is held
+ * against, where there is anything else. */
+static void find_peers(const struct incident *i, const struct incident_judgement *j, struct rank_list *to)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		const struct picture *p =
+		    m->waiting ? m->waiting : m->slow;
+
+		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, m))
+			rank_list_add(to, m, p);
+	}
+}
+
+/* ---- what the findings know ---- */
+
+static void add_line(struct diagnosis *d, const struct finding_line *from)
+{
+	for (uint32_t k = 0; k < d->evidence_count; k++)
+		if (!strcmp(d->evidence[k].text, from->text))
+			return;
+	if (d->evidence_count < DIAGNOSIS_LINES_MAX)
+		d->evidence[d->evidence_count++] = *from;
+}
+
+/* Which of the verdicts a line is about: the one of its rank, else the first. */
+static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
+{
+	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
+		for (uint32_t q = 0; q < v[k].rank_count; q++)
+			if (v[k].ranks[q] == line->rank)
+				return &v[k].diagnosis;
+	return &v->diagnosis;
+}
+
+/* What the rank is stuck in, its window shows; who waits for it meanwhile, detection knows. */
+static void tell_waiting(const struct finding *f, struct diagnosis *d)
+{
+	size_t used = strlen(d->summary);
+
+	if (f->cause != d->cause && f->evidence_count && used + 40 < sizeof(d->summary)) /* worth cutting */
+		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s", f->evidence[0].text);
+	d->effect_ns = f->effect_ns > d->effect_ns ? f->effect_ns : d->effect_ns;
+}
+
+/* Detection looks over more steps than a window has, and over every rank: where it names a cause
+ * that the windows do not show better, it is the verdict. */
+static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
+{
+	struct diagnosis *d = &v->diagnosis;
+	/* that the host launches late is no reason against what it does meanwhile */
+	bool says_less = f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
+	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
+		     d->cause == CAUSE_SW_SLOWER;
+
+	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
+	 * say less than the windows of the time itself. */
+	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
+	    (blind || (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
+		enum finding_layer layer = finding_cause_layer(f->cause);
+
+		d->cause = f->cause;
+		d->confidence = f->confidence < 0 ? 0 : f->confidence > 0.99 ? 0.99 : f->confidence;
+		text_copy(d->summary, sizeof(d->summary),
+			  f->evidence_count ? f->evidence[0].text : finding_cause_title(f->cause));
+		text_copy(d->remedy, sizeof(d->remedy), finding_cause_remedy(f->cause));
+		for (uint32_t k = 0; k < d->ruled_out_count; k++)
+			if (d->ruled_out[k].layer == layer)
+				d->ruled_out[k--] = d->ruled_out[--d->ruled_out_count];
+	}
+	if (!(d->effect_ns > 0))
+		d->effect_ns = f->effect_ns;
+	if (f->kind == FINDING_HANG && d->by_ledger)
+		tell_waiting(f, d);
+	for (uint32_t k = 0; k < f->evidence_count; k++)
+		add_line(told_of(&f->evidence[k], v, n), &f->evidence[k]);
+}
+
+/* ---- verdicts ---- */
+
+static bool is_telling(const struct diagnosis *d)
+{
+	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
+	       d->confidence >= thresholds.sure.told;
+}
+
+/* Most ranks, and not all of them. */
+static bool is_of_some(const struct incident_judgement *j)
+{
+	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
+}
+
+static void conclude(const struct incident_judgement *j, const struct diagnosis_input *in,
+		     const struct rank_list *who, struct verdict *v)
+{
+	diagnosis_make(in, &v->diagnosis);
+	v->rank_count = 0;
+	v->begin_unix_ns = 0;
+	for (uint32_t k = 0; k < who->count; k++) {
+		uint64_t begin = who->member[k]->own_begin_unix_ns;
+
+		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
+			v->begin_unix_ns = begin;
+		if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG || is_of_some(j))
+			v->ranks[v->rank_count++] = who->member[k]->rank;
+	}
+}
+
+static struct diagnosis_input input_of(const struct incident_judgement *j,
+				       const struct rank_list *suspects, const struct rank_list *peers,
+				       const struct diagnosis_rank *before)
+{
+	struct diagnosis_input in = {.kind = j->kind,
+				     .suspect = suspects->rank,
+				     .suspect_count = suspects->count,
+				     .peer = peers->rank,
+				     .peer_count = peers->count,
+				     .job_ranks = j->ranks,
+				     .of_some = is_of_some(j),
+				     .known = j->finding ? j->finding->cause : CAUSE_UNKNOWN};
+
+	if (before->steps)
+		in.before = before;
+	return in;
+}
+
+/* The suspects' own healthy steps; where everybody is slow, or nobody healthy is known, earlier
+ * runs. Of a run that was slow all the time no step is healthy. */
+static void before_of(const struct verdict_inputs *with, const struct incident_judgement *j,
+		      const struct rank_list *who, struct diagnosis_rank *before)
+{
+	bool all_slow = j->finding && j->finding->earlier_runs && with->baseline;
+
+	*before = (struct diagnosis_rank){.steps = 0};
+	for (uint32_t k = 0; k < who->count && !before->steps && !all_slow; k++)
+		if (who->member[k]->calm)
+			plain_view(who->member[k], who->member[k]->calm, true, before);
+	if (!before->steps && with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
+		*before = *with->baseline;
+	else if (before->steps && with->own && j->kind != FINDING_UNIFORM && who->count &&
+		 who->rank[0].rank == with->own->rank)
+		verdict_sketch_fill(before, with->own);
+	if (before->steps && with->baseline)
+		verdict_sketch_fill(before, with->baseline);
+}
+
+/* ---- which window ---- */
+
+/* Suspects whose windows are looked at one by one; of more the heaviest window stands for the rest. */
+#define SUSPECTS_VIEWED 8u
+
+struct seen {
+	struct diagnosis_rank rank;
+	enum finding_cause cause; /* UNKNOWN: none that is told */
+	double confidence, lost_ns, stands_for_ns;
+};
+
+static uint32_t see(struct verdict_inputs *with, const struct incident_judgement *j, const struct member *m,
+		    const struct diagnosis_rank *known, struct seen *out)
+{
+	struct diagnosis *d = malloc(sizeof(*d));
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+	double most_ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
+		struct seen *s = &out[n];
+
+		if (!m->views.view[k].picture)
+			continue;
+		with->one.count = 1;
+		with->one.member[0] = m;
+		with->one.rank[0] = *known;
+		show(m, m->views.view[k].picture, &with->one.rank[0]);
+		before_of(with, j, &with->one, &before);
+		in = input_of(j, &with->one, &with->peers, &before);
+		diagnosis_make(&in, d);
+		*s = (struct seen){.rank = with->one.rank[0],
+				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
+				   .confidence = d->confidence,
+				   .lost_ns = m->views.view[k].lost_ns,
+				   .stands_for_ns = incident_views_stands_for(
+					   &m->views, &m->views.view[k])};
+		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
+			most_ns = s->lost_ns;
+		n++;
+	}
+	for (uint32_t k = 0; k < n; k++)
+		if (out[k].lost_ns < thresholds.part.little * most_ns)
+			out[k].cause = CAUSE_UNKNOWN;
+	free(d);
+	return n;
+}
+
+/* The cause that accounts for most of what was lost, in the window that shows it best. */
+static void choose_view(struct verdict_inputs *with, const struct incident_judgement *j,
+			const struct member *m, struct diagnosis_rank *rank)
+{
+	struct seen seen[INCIDENT_VIEWS];
+	const struct seen *best = NULL;
+	double worth[CAUSE_COUNT] = {0};
+	uint32_t n = see(with, j, m, rank, seen);
+
+	for (uint32_t k = 0; k < n; k++)
+		if (seen[k].cause != CAUSE_UNKNOWN)
+			worth[seen[k].cause] += seen[k].confidence * seen[k].stands_for_ns;
+	for (uint32_t k = 0; k < n; k++) {
+		const struct seen *s = &seen[k];
+
+		if (s->cause == CAUSE_UNKNOWN)
+			continue;
+		if (!best || worth[s->cause] > worth[best->cause] ||
+		    (s->cause == best->cause && s->confidence > best->confidence))
+			best = s;
+	}
+	if (best)
+		*rank = best->rank;
+}
+
+static void judge_part(const struct verdict_inputs *with, const struct incident_judgement *j,
+		       const struct rank_list *who, struct verdict *v)
+{
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+
+	before_of(with, j, who, &before);
+	in = input_of(j, who, &with->peers, &before);
+	conclude(j, &in, who, v);
+}
+
+/* A suspect again, with what its sketch had given it. */
+static void part_add(struct verdict_inputs *with, uint32_t k)
+{
+	struct rank_list *p = &with->part;
+
+	p->member[p->count] = with->all.member[k];
+	p->rank[p->count++] = with->all.rank[k];
+}
+
+struct part {
+	uint32_t group;
+	double lost_ns;
+};
+
+static int by_cost(const void *a, const void *b)
+{
+	const struct part *x = a, *y = b;
+
+	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
+}
+
+/* Sorts the groups by cost and returns how many of them explain enough of the loss. The ranks of the others
+ * become minor: on a busy host some rank always waits for a CPU while another one has the fault. */
+static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
+			  const uint32_t *group, uint32_t groups, struct part *part)
+{
+	double all_ns = lost_by(&with->all), sum_ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t g = 0; g < groups; g++)
+		part[g] = (struct part){g, 0};
+	for (uint32_t k = 0; k < with->all.count; k++)
+		part[group[k]].lost_ns += loss_of(with->all.member[k]);
+	qsort(part, groups, sizeof(*part), by_cost);
+	do
+		sum_ns += part[n++].lost_ns;
+	while (n < groups && sum_ns < (1 - thresholds.part.matters) * all_ns);
+	for (uint32_t g = n; g < groups; g++)
+		for (uint32_t k = 0; k < with->all.count; k++)
+			if (group[k] == part[g].group)
+				j->minor[j->minor_count++] = with->all.member[k];
+	j->culprits -= j->minor_count;
+	if (j->minor_count) /* the lead may be one of them */
+		for (uint32_t k = with->all.count; k-- > 0;)
+			if (group[k] == part[0].group)
+				j->lead = with->all.member[k];
+	return n;
+}
+
+/* first: who shows the group's cause most. */
+static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g, uint32_t first)
+{
+	with->part.count = 0;
+	if (first < with->all.count)
+		part_add(with, first);
+	for (uint32_t k = 0; k < with->all.count; k++)
+		if (group[k] == g && k != first)
+			part_add(with, k);
+}
+
+/* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
+static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j, struct verdict *out)
+{
+	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, shows[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
+	struct part part[LIMIT_VERDICT_RANKS];
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+
+	before_of(with, j, &with->all, &before);
+	in = input_of(j, &with->all, &with->peers, &before);
+	if (j->kind == FINDING_SLOW_RANK && with->all.count > 1)
+		groups = diagnosis_split(&in, group, shows);
+	groups = costliest(with, j, group, groups, part);
+	for (uint32_t g = 1; g < groups; g++) {
+		if (n + 1 < VERDICTS_MAX) {
+			part_of_group(with, group, part[g].group, shows[part[g].group]);
+			judge_part(with, j, &with->part, &out[n + 1]);
+			if (is_telling(&out[n + 1].diagnosis)) {
+				n++;
+				continue;
+			}
+		}
+		for (uint32_t k = 0; k < with->all.count; k++)
+			if (group[k] == part[g].group)
+				group[k] = part[0].group;
+	}
+	part_of_group(with, group, part[0].group, shows[part[0].group]);
+	judge_part(with, j, &with->part, &out[0]);
+	return n + 1;
+}
+
+static bool is_in(const struct rank_list *of, int32_t rank)
+{
+	for (uint32_t k = 0; k < of->count; k++)
+		if (of->rank[k].rank == rank)
+			return true;
+	return false;
+}
+
+/* A second fault that costs less than the first: its rank lost time of its own, for longer than a
+ * moment, and shows a cause that no other has. */
+static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
+			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
+{
+	double lost_ns = lost_by(&with->all);
+
+	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
+		const struct member *m = &i->members[k];
+		uint32_t same = 0;
+
+		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
+		    is_in(&with->all, m->rank) || !m->slow ||
+		    lost_ns >= (1 - thresholds.part.matters) * (lost_ns + m->self_excess_ns) ||
+		    !incident_is_lasting(i, m) ||
+		    incident_is_moment(j, m))
+			continue;
+		with->part.count = 0;
+		rank_list_add(&with->part, m, m->slow);
+		choose_view(with, j, m, &with->part.rank[0]);
+		add_ledger(with, i, j, m, &with->part.rank[0]);
+		judge_part(with, j, &with->part, &out[n]);
+		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
+			same++;
+		if (same == n && is_telling(&out[n].diagnosis))
+			n++;
+	}
+	return n;
+}
+
+/* ---- sketches ---- */
+
+static const struct diagnosis_rank *sketch_of(struct verdict_inputs *with, int32_t rank)
+{
+	struct sketch *room = with->sources->sketch ? verdict_sketch_room(&with->sketches) : NULL;
+
+	if (!room || with->sources->sketch(with->sources->arg, with->job, rank, room))
+		return NULL;
+	return verdict_sketch_take(&with->sketches);
+}
+
+/* Healthy ranks that sent no window: their last minute stands for them. */
+static void more_peers(struct verdict_inputs *with, const struct incident *i,
+		       const struct incident_judgement *j)
+{
+	int32_t ranks[PEER_SKETCHES];
+	uint32_t n = 0;
+
+	if (with->sources->peers && with->all.count && with->peers.count < 2)
+		n = with->sources->peers(with->sources->arg, with->job, with->all.rank[0].rank, ranks,
+				      PEER_SKETCHES);
+	for (uint32_t k = 0; k < n && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r;
+
+		if (is_in(&with->all, ranks[k]) || is_in(&with->peers, ranks[k]) ||
+		    with->peers.count == LIMIT_VERDICT_RANKS)
+			continue;
+		r = sketch_of(with, ranks[k]);
+		if (r && r->steps)
+			with->peers.rank[with->peers.count++] = *r;
+	}
+}
+
+/* What is usual in the role of the worst suspect, for it and the other suspects of that role. */
+static void add_group(struct verdict_inputs *with)
+{
+	int32_t ranks[LIMIT_VERDICT_RANKS];
+	bool is_of[LIMIT_VERDICT_RANKS] = {false};
+
+	for (uint32_t k = 0; k < with->all.count; k++)
+		ranks[k] = with->all.rank[k].rank;
+	if (!with->all.count || !with->sources->waterline ||
+	    with->sources->waterline(with->sources->arg, with->job, ranks, with->all.count, is_of,
+				     &with->group))
+		return;
+	for (uint32_t k = 0; k < with->all.count; k++)
+		if (is_of[k])
+			with->all.rank[k].group = &with->group;
+}
+
+static void add_sketches(struct verdict_inputs *with, const struct incident *i,
+			 const struct incident_judgement *j)
+{
+	bool slow_rank = j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG;
+	struct sketch *room;
+
+	for (uint32_t k = 0; k < with->all.count && k < SUSPECT_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(with, with->all.rank[k].rank);
+
+		if (r) { /* its profile is of its healthy steps, and so is no evidence of the fault
+			  */
+			with->all.rank[k].setting = r->setting;
+			with->all.rank[k].setting_count = r->setting_count;
+			with->own = k ? with->own : r;
+		}
+	}
+	for (uint32_t k = 0; k < with->peers.count && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(with, with->peers.rank[k].rank);
+
+		if (r)
+			verdict_sketch_fill(&with->peers.rank[k], r);
+	}
+	if (slow_rank)
+		more_peers(with, i, j);
+	room = with->sources->baseline && with->all.count ? verdict_sketch_room(&with->sketches) : NULL;
+	if (room && !with->sources->baseline(with->sources->arg, with->job, with->all.rank[0].rank, room))
+		with->baseline = verdict_sketch_take(&with->sketches);
+}
+
+/* telling: how many of the verdicts tell a cause. */
+static uint32_t make(const struct incident_set *s, const struct incident *i,
+		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
+{
+	struct verdict_inputs *with = calloc(1, sizeof(*with));
+	uint32_t n;
+
+	*telling = 0;
+	if (!with)
+		return 0;
+	verdict_sketch_init(&with->sketches);
+	with->sources = &s->config.sources;
+	with->job = i->row.job;
+	find_suspects(i, j, &with->all);
+	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
+		find_peers(i, j, &with->peers);
+	add_sketches(with, i, j);
+	if (j->kind == FINDING_SLOW_RANK)
+		add_group(with);
+	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
+		if (incident_books_picture(i, j, with->all.member[k]) == with->all.member[k]->slow)
+			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
+	for (uint32_t k = 0; k < with->all.count; k++)
+		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);
+	n = by_cause(with, j, out);
+	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
+		n = add_seconds(with, i, j, out, n);
+	for (uint32_t k = 0; k < n; k++)
+		*telling += is_telling(&out[k].diagnosis);
+	if (j->finding)
+		take_finding(j->finding, out, n);
+	verdict_sketch_fini(&with->sketches);
+	for (uint32_t k = 0; k < with->ledger_count; k++)
+		incident_books_close(&with->ledger[k]);
+	free((void *)with->group.function);
+	free(with);
+	return n;
+}
+
+static double sent_again(const struct member *m)
+{
+	const char *name = os_signal_info(OS_SIGNAL_RETRANSMITS)->name;
+	double sum = 0;
+
+	for (uint32_t k = 0; k < m->signal_count; k++)
+		if (m->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(m->signals[k].name, name))
+			sum += m->signals[k].value;
+	return sum;
+}
+
+/* Several ranks that wait for each other at connections that lose segments: every bad connection of a
+ * host has one end there, so it sends more of them again than any other. */
+static void blame_lossy(const struct incident *i, struct incident_judgement *j, struct verdict *v)
+{
+	if (j->kind != FINDING_SLOW_RANK || v->rank_count < 2 || !v->diagnosis.by_ledger ||
+	    v->diagnosis.cause != CAUSE_NET_RETRANSMITS)
+		return;
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (sent_again(&i->members[k]) > (j->lossy ? sent_again(j->lossy) : 0))
+			j->lossy = &i->members[k];
+	if (!j->lossy)
+		return;
+	j->lead = j->lossy;
+	j->culprits = 1;
+	v->ranks[0] = j->lossy->rank;
+	v->rank_count = 1;
+}
+
+/* Most ranks are slow, by count: the verdict on them as ranks. telling: see make(). 0: no memory. */
+static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
+			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
+{
+	apart->kind = FINDING_SLOW_RANK;
+	apart->by_count = false;
+	if (!strcmp(apart->symptom, "slow_job"))
+		apart->symptom = "slow_rank";
+	return make(s, i, apart, out, telling);
+}
+
+/* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
+ * medians say. */
+static uint32_t make_best(const struct incident_set *s, const struct incident *i,
+			  struct incident_judgement *j, struct verdict *out)
+{
+	struct incident_judgement apart = *j;
+	struct verdict *job;
+	uint32_t n = 0, of_job, telling = 0;
+
+	if (j->by_count)
+		n = make_apart(s, i, &apart, out, &telling);
+	if (telling > 1 || (telling && 2 * apart.culprits <= apart.ranks)) {
+		*j = apart;
+		return n;
+	}
+	job = telling && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
+	of_job = make(s, i, j, job ? job : out, &telling);
+	if (job && (!of_job || !job[0].diagnosis.by_ledger)) {
+		*j = apart;
+		of_job = n;
+	} else if (job) {
+		memcpy(out, job, of_job * sizeof(*job));
+	}
+	free(job);
+	return of_job;
+}
+
+uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
+		      struct incident_judgement *j, struct verdict *out)
+{
+	uint32_t n = make_best(s, i, j, out);
+
+	if (n == 1)
+		blame_lossy(i, j, out);
+	return n;
+}
+
+/* ---- as JSON ---- */
+
+json_t *verdict_json(const struct verdict *v)
+{
+	const struct diagnosis *d = &v->diagnosis;
+	json_t *ranks = json_array(), *missing = json_array();
+
+	for (uint32_t k = 0; k < v->rank_count; k++)
+		json_array_append_new(ranks, json_integer(v->ranks[k]));
+	for (uint32_t k = 0; k < d->missing_count; k++)
+		json_array_append_new(missing, json_text(d->missing[k]));
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:I, s:o, s:o, s:o, s:o}", "layer",
+			 finding_layer_name(finding_cause_layer(d->cause)), "cause",
+			 finding_cause_id(d->cause), "title", finding_cause_title(d->cause),
+			 "ranks", ranks, "summary", json_text(d->summary), "confidence",
+			 text_finite(d->confidence), "effect_ms", text_ms(d->effect_ns),
+			 "begin_unix_ns", (json_int_t)v->begin_unix_ns, "evidence",
+			 finding_json_lines(d->evidence, d->evidence_count), "ruled_out",
+			 finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
+			 json_text(d->remedy));
+}

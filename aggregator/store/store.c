@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The row of a window outlives its body: ids stay known for as long as incidents are kept, so that a
+ * window that is sent again after its body has expired still counts once. */
+#include "aggregator/store/store_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/daemon/dirs.h"
+#include "base/daemon/log.h"
+#include "base/limits.h"
+#include "base/text.h"
+
+/* For a write of another process, as a backup; readers and the writer don't wait for each other. */
+#define BUSY_MS 5000
+/* Rows that one transaction removes for their age: more than one transaction brings. */
+#define EXPIRE_BATCH 512
+/* Rows that go at once where the file is too large, and how often in one transaction. */
+#define TRIM_BATCH 16
+#define TRIM_TURNS 256
+/* A row of `windows` with its indexes, where names are of usual length. */
+#define WINDOW_ROW_BYTES 400u
+/* Of the file's bound, what windows may take whose evidence is gone. */
+#define WINDOW_ROWS_PART 4u
+/* Free pages that stay in the file for what comes next, and how many go at a time. */
+#define SPARE_PAGES  1024
+#define VACUUM_PAGES 4096
+
+/* ---- opening ---- */
+
+static int open_db(struct store *s, int flags)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/store.db", s->dir);
+	return sql_open(&s->sql, path, flags, BUSY_MS);
+}
+
+static int store_new(struct store **out, const char *dir)
+{
+	struct store *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->lock_fd = -1;
+	s->sql.name = "store";
+	s->sql.text = store_sql;
+	if (strlen(dir) >= sizeof(s->dir)) {
+		free(s);
+		return -ENAMETOOLONG;
+	}
+	text_copy(s->dir, sizeof(s->dir), dir);
+	*out = s;
+	return 0;
+}
+
+/* Two aggregators on one store would each keep incidents of their own. */
+static int take_lock(struct store *s)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/lock", s->dir);
+	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+	if (s->lock_fd < 0)
+		return -errno;
+	return flock(s->lock_fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
+}
+
+static int place_of(const struct store *s, struct stat *st)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/store.db", s->dir);
+	return stat(path, st) ? -errno : 0;
+}
+
+static int note_place(struct store *s)
+{
+	struct stat st;
+	int err = place_of(s, &st);
+
+	if (!err) {
+		s->device = st.st_dev;
+		s->inode = st.st_ino;
+	}
+	return err;
+}
+
+/* What is written to a database that was moved or removed under us is found by nobody after a restart:
+ * it must not be acknowledged. */
+static bool in_place(const struct store *s)
+{
+	struct stat st;
+
+	return !place_of(s, &st) && st.st_dev == s->device && st.st_ino == s->inode;
+}
+
+int store_open(struct store **out, const char *dir)
+{
+	struct store *s = NULL;
+	int err = store_new(&s, dir);
+
+	if (err)
+		return err;
+	err = dirs_make(dir, 0750);
+	if (!err)
+		err = take_lock(s);
+	if (!err)
+		err = open_db(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+	if (!err)
+		err = sql_exec(&s->sql,
+			   "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL;"
+			   "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+			   "PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-16384;"
+			   "PRAGMA trusted_schema=OFF",
+			   "pragmas");
+	if (!err)
+		err = store_make_schema(s);
+	if (!err)
+		err = note_place(s);
+	if (err) {
+		store_close(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+int store_open_reader(struct store **out, const char *dir)
+{
+	struct store *s = NULL;
+	int err = store_new(&s, dir);
+
+	if (err)
+		return err;
+	err = open_db(s, SQLITE_OPEN_READONLY);
+	if (err) {
+		store_close(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	if (!s)
+		return;
+	store_rollback(s);
+	sql_close(&s->sql);
+	if (s->lock_fd >= 0)
+		close(s->lock_fd);
+	free(s);
+}
+
+/* ---- writing ---- */
+
+static int run_plain(struct store *s, enum statement which, const char *what)
+{
+	struct sql_call c = sql_call(&s->sql, which, what);
+
+	return sql_run(&c);
+}
+
+int store_begin(struct store *s)
+{
+	int err;
+
+	if (!in_place(s)) {
+		log_error("store", "%s/store.db is not there any more: nothing is stored", s->dir);
+		return -EIO;
+	}
+	err = run_plain(s, ST_BEGIN, "begin");
+	s->in_transaction = !err;
+	return err;
+}
+
+int store_commit(struct store *s)
+{
+	int err = run_plain(s, ST_COMMIT, "commit");
+
+	if (!err)
+		s->in_transaction = false;
+	return err;
+}
+
+void store_rollback(struct store *s)
+{
+	/* SQLite has rolled back by itself after some errors */
+	if (s->in_transaction && !sqlite3_get_autocommit(s->sql.db))
+		run_plain(s, ST_ROLLBACK, "rollback");
+	s->in_transaction = false;
+}
+
+static int put_body(struct store *s, const void *body, size_t bytes)
+{
+	struct sql_call c = sql_call(&s->sql, ST_PUT_BODY, "body");
+
+	sql_integer(&c, (uint64_t)sqlite3_last_insert_rowid(s->sql.db));
+	sql_blob(&c, body, bytes);
+	return sql_run(&c);
+}
+
+int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
+		     const void *body, size_t bytes)
+{
+	struct sql_call c = sql_call(&s->sql, ST_PUT_WINDOW, "window");
+	int err;
+
+	sql_blob(&c, d->id, sizeof(d->id));
+	sql_integer(&c, received_unix_ns);
+	sql_text(&c, d->rank.job);
+	sql_text(&c, d->rank.node);
+	sql_integer(&c, (uint64_t)d->rank.rank);
+	sql_integer(&c, d->reason);
+	sql_integer(&c, d->sequence);
+	sql_integer(&c, d->begin_unix_ns);
+	sql_integer(&c, d->end_unix_ns);
+	sql_integer(&c, d->steps);
+	sql_integer(&c, d->records);
+	sql_integer(&c, bytes);
+	sql_integer(&c, d->raw_bytes);
+	sql_integer(&c, d->summary_only);
+	err = sql_run(&c);
+	if (err || !sqlite3_changes(s->sql.db))
+		return err;
+	err = put_body(s, body, bytes);
+	return err ? err : 1;
+}
+
+int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident)
+{
+	struct sql_call c = sql_call(&s->sql, ST_SET_INCIDENT, "window incident");
+
+	sql_blob(&c, id, 16);
+	sql_text(&c, incident);
+	return sql_run(&c);
+}
+
+/* Statements whose values are texts. */
+static int run_texts(struct store *s, enum statement which, const char *a, const char *b)
+{
+	struct sql_call c = sql_call(&s->sql, which, "merge");
+
+	sql_text(&c, a);
+	if (b)
+		sql_text(&c, b);
+	return sql_run(&c);
+}
+
+uint64_t store_update_ns(uint64_t last_ns)
+{
+	uint64_t now = clock_realtime_ns() / STORE_UPDATE_STEP_NS * STORE_UPDATE_STEP_NS;
+
+	return now > last_ns ? now : last_ns + STORE_UPDATE_STEP_NS;
+}
+
+static int put_merged(struct store *s, const char *from, const char *to)
+{
+	struct sql_call c = sql_call(&s->sql, ST_PUT_MERGED, "merge");
+
+	sql_text(&c, from);
+	sql_text(&c, to);
+	sql_integer(&c, store_update_ns(0));
+	return sql_run(&c);
+}
+
+int store_merge_incident(struct store *s, const char *to, const char *from)
+{
+	int err = run_texts(s, ST_MOVE_WINDOWS, to, from);
+
+	if (!err)
+		err = run_texts(s, ST_DROP_INCIDENT, from, NULL);
+	if (!err)
+		err = run_texts(s, ST_MOVE_MERGED, to, from);
+	return err ? err : put_merged(s, from, to);
+}
+
+int store_put_findings(struct store *s, const char *incident, const char *json)
+{
+	return run_texts(s, json ? ST_PUT_FINDINGS : ST_DROP_FINDINGS, incident, json);
+}
+
+int store_put_incident(struct store *s, const struct incident_row *row, const char *json)
+{
+	struct sql_call c = sql_call(&s->sql, ST_PUT_INCIDENT, "incident");
+
+	sql_text(&c, row->id);
+	sql_text(&c, row->job);
+	sql_integer(&c, row->open);
+	sql_integer(&c, row->begin_unix_ns);
+	sql_integer(&c, row->end_unix_ns);
+	sql_integer(&c, row->arrival_unix_ns);
+	sql_text(&c, json);
+	sql_integer(&c, row->updated_unix_ns);
+	return sql_run(&c);
+}
+
+/* ---- retention ---- */
+
+struct pages {
+	uint64_t count, unused, bytes;
+};
+
+static struct pages pages_of(struct store *s)
+{
+	struct sql_call c = sql_call(&s->sql, ST_PAGES, "pages");
+	struct pages p = { 0 };
+
+	if (sql_next(&c))
+		p = (struct pages){ sql_get_integer(&c, 0), sql_get_integer(&c, 1),
+				    sql_get_integer(&c, 2) };
+	sql_end(&c);
+	return p;
+}
+
+/* before is 0: by number only. The rows removed, or -errno. */
+static int expire(struct store *s, enum statement which, uint64_t before, int count)
+{
+	struct sql_call c = sql_call(&s->sql, which, "expire");
+	int err;
+
+	if (which < ST_OLDEST_BODIES)
+		sql_integer(&c, before);
+	sql_integer(&c, (uint64_t)count);
+	err = sql_run(&c);
+	return err ? err : sqlite3_changes(s->sql.db);
+}
+
+/* What the file can do without most. Rows of windows whose evidence is gone recognise a late copy: they
+ * have a part of the file, and where nothing else is left they go too, before incidents do. */
+static enum statement least_needed(const struct store_totals *t, uint64_t max_bytes)
+{
+	uint64_t bare = t->windows > t->bodies ? t->windows - t->bodies : 0;
+
+	if (bare * WINDOW_ROW_BYTES > max_bytes / WINDOW_ROWS_PART)
+		return ST_OLDEST_WINDOWS;
+	return t->bodies ? ST_OLDEST_BODIES : bare ? ST_OLDEST_WINDOWS : ST_OLDEST_INCIDENTS;
+}
+
+static int trim(struct store *s, uint64_t max_bytes)
+{
+	struct store_totals t;
+	int n = 0, gone = 0;
+
+	for (int i = 0; i < TRIM_TURNS; i++) {
+		enum statement which;
+		int err = store_totals(s, &t);
+
+		if (err || t.bytes <= max_bytes)
+			return err ? err : n;
+		which = least_needed(&t, max_bytes);
+		gone = expire(s, which, 0, TRIM_BATCH);
+		if (gone <= 0)
+			return gone < 0 ? gone : n;
+		n += which == ST_OLDEST_BODIES ? gone : 0;
+	}
+	return n;
+}
+
+int store_keep(struct store *s, const struct store_bounds *b)
+{
+	int err = expire(s, ST_EXPIRE_BODIES, b->windows_before, EXPIRE_BATCH), n = err;
+
+	if (err >= 0)
+		err = expire(s, ST_EXPIRE_WINDOWS, b->incidents_before, EXPIRE_BATCH);
+	if (err >= 0)
+		err = expire(s, ST_EXPIRE_INCIDENTS, b->incidents_before, EXPIRE_BATCH);
+	if (err >= 0)
+		err = expire(s, ST_EXPIRE_MERGED, b->incidents_before, EXPIRE_BATCH);
+	if (err >= 0 && b->max_bytes)
+		err = trim(s, b->max_bytes);
+	else if (err > 0)
+		err = 0;
+	return err < 0 ? err : n + err;
+}
+
+int store_expire(struct store *s, const struct store_bounds *b)
+{
+	struct pages p;
+	char text[64];
+	int n = store_begin(s), err;
+
+	if (n)
+		return n;
+	n = store_keep(s, b);
+	err = n < 0 ? n : store_commit(s);
+	if (err) {
+		store_rollback(s);
+		return err;
+	}
+	p = pages_of(s);
+	if (p.unused > SPARE_PAGES) {
+		uint64_t some = p.unused - SPARE_PAGES;
+
+		snprintf(text, sizeof(text), "PRAGMA incremental_vacuum(%d)",
+			 some < VACUUM_PAGES ? (int)some : VACUUM_PAGES);
+		sql_exec(&s->sql, text, "vacuum");
+	}
+	return n;
+}
+
+int store_totals(struct store *s, struct store_totals *out)
+{
+	struct sql_call c = sql_call(&s->sql, ST_TOTALS, "totals");
+	struct pages p;
+	int err;
+
+	*out = (struct store_totals){ 0 };
+	if (sql_next(&c)) {
+		out->windows = sql_get_integer(&c, 0);
+		out->bodies = sql_get_integer(&c, 1);
+		out->incidents = sql_get_integer(&c, 2);
+		out->open_incidents = sql_get_integer(&c, 3);
+	}
+	err = sql_end(&c);
+	p = pages_of(s);
+	out->bytes = p.count > p.unused ? (p.count - p.unused) * p.bytes : 0;
+	return err;
+}
+
+uint64_t store_free_bytes(const struct store *s)
+{
+	struct statvfs v;
+
+	return statvfs(s->dir, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
+}

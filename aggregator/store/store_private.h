@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * store_private.h - what the parts of the store share: its connection and its statements. */
+#ifndef SYSOM_AGGREGATOR_STORE_STORE_PRIVATE_H
+#define SYSOM_AGGREGATOR_STORE_STORE_PRIVATE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "aggregator/fleet/sql.h"
+#include "aggregator/store/store.h"
+
+enum statement {
+	ST_BEGIN,
+	ST_COMMIT,
+	ST_ROLLBACK,
+	ST_PUT_WINDOW,
+	ST_PUT_BODY,
+	ST_SET_INCIDENT,
+	ST_MOVE_WINDOWS,
+	ST_DROP_INCIDENT,
+	ST_PUT_MERGED,
+	ST_MOVE_MERGED,
+	ST_SUCCESSOR,
+	ST_PUT_FINDINGS,
+	ST_DROP_FINDINGS,
+	ST_FINDINGS,
+	ST_PUT_INCIDENT,
+	ST_RESTORE_OPEN,
+	ST_RESTORE_CLOSED,
+	ST_EACH_BODY,
+	/* by age: ?1 the time before which, ?2 how many at most */
+	ST_EXPIRE_BODIES,
+	ST_EXPIRE_WINDOWS,
+	ST_EXPIRE_INCIDENTS,
+	ST_EXPIRE_MERGED,
+	/* by size: ?1 how many */
+	ST_OLDEST_BODIES,
+	ST_OLDEST_WINDOWS,
+	ST_OLDEST_INCIDENTS,
+	ST_TOTALS,
+	ST_PAGES,
+	/* in this order: all, by job, by state, by both */
+	ST_LIST,
+	ST_LIST_JOB,
+	ST_LIST_STATE,
+	ST_LIST_JOB_STATE,
+	ST_LIST_NAME,
+	ST_LIST_NAME_STATE,
+	ST_NEXT_JOB,
+	ST_INCIDENT_ID,
+	ST_INCIDENT,
+	ST_INCIDENT_WINDOWS,
+	ST_FEED,
+	ST_BODY,
+	ST_KNOWN,
+	ST_COUNT,
+};
+_Static_assert(ST_COUNT <= SQL_STATEMENTS_MAX, "each statement has a place");
+
+struct store {
+	struct sql sql;
+	char dir[PATH_MAX - 32];
+	int lock_fd;
+	dev_t device; /* of the database: which file it is */
+	ino_t inode;
+	bool in_transaction;
+};
+
+/* store_sql.c */
+extern const char *const store_sql[ST_COUNT];
+/* Makes the tables of a new file, takes those of an older version over. -EPROTO: no store of ours. */
+int store_make_schema(struct store *s);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is read back: by the committer as it starts, by the API through readers of its own. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/store/store_private.h"
+#include "base/job_key.h"
+#include "base/limits.h"
+#include "base/order.h"
+#include "base/text.h"
+
+/* ---- for the committer, as it starts ---- */
+
+struct rows {
+	struct incident_row *list;
+	uint32_t count;
+};
+
+static int take_rows(struct store *s, enum statement which, uint64_t since_unix_ns, struct rows *to)
+{
+	struct sql_call c = sql_call(&s->sql, which, "incidents");
+
+	sql_integer(&c, since_unix_ns);
+	sql_integer(&c, LIMIT_INCIDENTS_LIVE - to->count);
+	while (to->count < LIMIT_INCIDENTS_LIVE && sql_next(&c)) {
+		struct incident_row *r = &to->list[to->count++];
+
+		text_copy(r->id, sizeof(r->id), sql_get_text(&c, 0));
+		text_copy(r->job, sizeof(r->job), sql_get_text(&c, 1));
+		r->open = sql_get_integer(&c, 2);
+		r->begin_unix_ns = sql_get_integer(&c, 3);
+		r->end_unix_ns = sql_get_integer(&c, 4);
+		r->arrival_unix_ns = sql_get_integer(&c, 5);
+	}
+	return sql_end(&c);
+}
+
+static int by_arrival(const void *a, const void *b)
+{
+	const struct incident_row *x = a, *y = b;
+
+	return ORDER(x->arrival_unix_ns, y->arrival_unix_ns);
+}
+
+int store_each_incident(struct store *s, uint64_t since_unix_ns,
+			int (*fn)(void *arg, const struct incident_row *row), void *arg)
+{
+	struct rows rows = { calloc(LIMIT_INCIDENTS_LIVE, sizeof(struct incident_row)), 0 };
+	int err = rows.list ? take_rows(s, ST_RESTORE_OPEN, 0, &rows) : -ENOMEM;
+
+	if (!err)
+		err = take_rows(s, ST_RESTORE_CLOSED, since_unix_ns, &rows);
+	if (!err)
+		qsort(rows.list, rows.count, sizeof(*rows.list), by_arrival);
+	for (uint32_t i = 0; i < rows.count && !err; i++)
+		err = fn(arg, &rows.list[i]);
+	free(rows.list);
+	return err;
+}
+
+int store_each_window_body(struct store *s, const char *incident,
+			   int (*fn)(void *arg, const void *body, size_t bytes), void *arg)
+{
+	struct sql_call c = sql_call(&s->sql, ST_EACH_BODY, "bodies");
+	int err = 0, ended;
+
+	sql_text(&c, incident);
+	while (!err && sql_next(&c))
+		err = fn(arg, sqlite3_column_blob(c.st, 0), (size_t)sqlite3_column_bytes(c.st, 0));
+	ended = sql_end(&c);
+	return err ? err : ended;
+}
+
+/* The JSON that an incident has there; NULL: none. */
+static json_t *json_of(struct store *s, enum statement which, const char *incident)
+{
+	struct sql_call c = sql_call(&s->sql, which, "json");
+	json_t *j;
+
+	sql_text(&c, incident);
+	j = sql_next(&c) ? json_loads(sql_get_text(&c, 0), 0, NULL) : NULL;
+	sql_end(&c);
+	return j;
+}
+
+json_t *store_findings(struct store *s, const char *incident)
+{
+	return json_of(s, ST_FINDINGS, incident);
+}
+
+/* ---- for the API ---- */
+
+#define NAMESAKES_MAX 64
+
+/* Jobs are asked for by key or by name. key: that of the only job with incidents that it may be, by which a
+ * page comes from the index; false: there are several, or too many to look at. */
+static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTES])
+{
+	char from[WIRE_TEXT_BYTES + 2], to[WIRE_TEXT_BYTES + 1];
+	uint32_t found = 0, uid;
+
+	text_copy(key, WIRE_TEXT_BYTES, asked);
+	if (strlen(asked) >= WIRE_TEXT_BYTES || job_key_owner(asked, &uid))
+		return true;
+	text_copy(from, sizeof(from), asked);
+	snprintf(to, sizeof(to), "%sA", asked); /* which follows '@' */
+	for (uint32_t i = 0; i < NAMESAKES_MAX; i++) {
+		struct sql_call c = sql_call(&s->sql, ST_NEXT_JOB, "next job");
+		char job[WIRE_TEXT_BYTES];
+		bool more;
+
+		sql_text(&c, from);
+		sql_text(&c, to);
+		more = sql_next(&c);
+		if (more)
+			text_copy(job, sizeof(job), sql_get_text(&c, 0));
+		if (sql_end(&c))
+			return false;
+		if (!more)
+			return found <= 1;
+		if (job_key_matches(job, asked) && !found++)
+			text_copy(key, WIRE_TEXT_BYTES, job);
+		/* The bare name is of a node that vouches for no user; the others have an '@'. */
+		snprintf(from, sizeof(from), i ? "%s\x01" : "%s@", i ? job : asked);
+	}
+	return false;
+}
+
+/* The lists are one statement but for what they ask for: each has an index of its own. */
+static enum statement list_of(const struct store_list *q, bool one)
+{
+	return !q->job ? (q->state ? ST_LIST_STATE : ST_LIST) :
+	       one     ? (q->state ? ST_LIST_JOB_STATE : ST_LIST_JOB) :
+			 (q->state ? ST_LIST_NAME_STATE : ST_LIST_NAME);
+}
+
+/* Where a page ended: 16 hexadecimal digits of the last one's time, then its id. */
+int store_list_after(struct store_list *q, const char *cursor)
+{
+	char when[17];
+
+	if (strlen(cursor) != 24 || strspn(cursor, "0123456789abcdef") != 24)
+		return -EINVAL;
+	text_copy(when, sizeof(when), cursor);
+	text_copy(q->after_id, sizeof(q->after_id), cursor + 16);
+	q->after_ns = strtoull(when, NULL, 16);
+	return q->after_ns && q->after_ns <= INT64_MAX ? 0 : -EINVAL;
+}
+
+/* Incidents go out as they were written, by which nothing is parsed. */
+int store_list(struct store *s, const struct store_list *q, struct buf *out)
+{
+	char next[40] = "", last[40] = "", key[WIRE_TEXT_BYTES];
+	bool one = q->job && only_job(s, q->job, key);
+	struct sql_call c = sql_call(&s->sql, list_of(q, one), "list");
+	uint32_t n = 0;
+	int err;
+
+	sql_text(&c, one ? key : q->job);
+	sql_integer(&c, q->state && !strcmp(q->state, "open"));
+	sql_integer(&c, q->after_ns ? q->after_ns : INT64_MAX);
+	sql_text(&c, q->after_id);
+	sql_integer(&c, (uint64_t)q->limit + 1);
+	buf_puts(out, "{\"incidents\":[");
+	while (sql_next(&c)) {
+		if (n == q->limit || (n && out->bytes > LIMIT_API_LIST_BYTES)) {
+			text_copy(next, sizeof(next), last);
+			break;
+		}
+		buf_puts(out, n++ ? "," : "");
+		buf_append(out, sqlite3_column_text(c.st, 2), (size_t)sqlite3_column_bytes(c.st, 2));
+		snprintf(last, sizeof(last), "%016llx%s", (unsigned long long)sql_get_integer(&c, 0),
+			 sql_get_text(&c, 1));
+	}
+	err = sql_end(&c);
+	buf_printf(out, *next ? "],\"next\":\"%s\"}\n" : "]%s}\n", next);
+	return !err && out->failed ? -ENOMEM : err;
+}
+
+static json_t *windows_json(struct store *s, const char *incident)
+{
+	struct sql_call c = sql_call(&s->sql, ST_INCIDENT_WINDOWS, "windows");
+	json_t *list = json_array();
+
+	sql_text(&c, incident);
+	sql_integer(&c, LIMIT_API_WINDOWS);
+	while (sql_next(&c)) {
+		char id[33] = "";
+
+		if (sqlite3_column_bytes(c.st, 0) == 16)
+			text_hex(sqlite3_column_blob(c.st, 0), 16, id);
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", id, "rank",
+				  sqlite3_column_int(c.st, 1), "node", sql_get_text(&c, 2), "reason",
+				  incident_reason_name((unsigned)sql_get_integer(&c, 3)),
+				  "begin_unix_ns", (json_int_t)sql_get_integer(&c, 4),
+				  "end_unix_ns", (json_int_t)sql_get_integer(&c, 5), "steps",
+				  (json_int_t)sql_get_integer(&c, 6), "records",
+				  (json_int_t)sql_get_integer(&c, 7), "bytes",
+				  (json_int_t)sql_get_integer(&c, 8), "summary_only",
+				  sqlite3_column_int(c.st, 9)));
+	}
+	sql_end(&c);
+	return list;
+}
+
+static bool successor_of(struct store *s, const char *id, char out[INCIDENT_ID_BYTES])
+{
+	struct sql_call c = sql_call(&s->sql, ST_SUCCESSOR, "successor");
+	bool known;
+
+	sql_text(&c, id);
+	known = sql_next(&c);
+	if (known)
+		text_copy(out, INCIDENT_ID_BYTES, sql_get_text(&c, 0));
+	sql_end(&c);
+	return known;
+}
+
+int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BYTES])
+{
+	char end[INCIDENT_ID_BYTES + 1];
+	struct sql_call c;
+	int err, found = 0;
+
+	if (!*begin || strlen(begin) >= INCIDENT_ID_BYTES || begin[strspn(begin, "0123456789abcdef")])
+		return -ENOENT;
+	snprintf(end, sizeof(end), "%sg", begin); /* behind every digit */
+	c = sql_call(&s->sql, ST_INCIDENT_ID, "incident");
+	sql_text(&c, begin);
+	sql_text(&c, end);
+	while (sql_next(&c) && !found++)
+		text_copy(id, INCIDENT_ID_BYTES, sql_get_text(&c, 0));
+	err = sql_end(&c);
+	return err ? err : found == 1 ? 0 : found ? -ENOTUNIQ : -ENOENT;
+}
+
+json_t *store_incident_json(struct store *s, const char *id)
+{
+	char successor[INCIDENT_ID_BYTES];
+	json_t *j = json_of(s, ST_INCIDENT, id);
+
+	if (j) {
+		json_object_set_new(j, "windows", windows_json(s, id));
+	} else if (successor_of(s, id, successor)) {
+		j = json_of(s, ST_INCIDENT, successor);
+		if (j) {
+			json_object_set_new(j, "merged_from", json_string(id));
+			json_object_set_new(j, "windows", windows_json(s, successor));
+		}
+	}
+	return j;
+}
+
+static void feed_line(const struct sql_call *c, struct buf *out)
+{
+	const char *body = sql_get_text(c, 1);
+
+	buf_printf(out, "{\"updated_unix_ns\":%lld", (long long)sql_get_integer(c, 0));
+	if (sqlite3_column_type(c->st, 1) == SQLITE_NULL)
+		buf_printf(out, ",\"id\":\"%s\",\"life\":\"merged\",\"merged_into\":\"%s\"}",
+			   sql_get_text(c, 3), sql_get_text(c, 2));
+	else /* what was written is one object */
+		buf_printf(out, "%s%s", body[0] == '{' && body[1] != '}' ? "," : "",
+			   body[0] == '{' ? body + 1 : "}");
+	buf_puts(out, "\n");
+}
+
+int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out)
+{
+	struct sql_call c = sql_call(&s->sql, ST_FEED, "feed");
+	int err;
+
+	since_unix_ns += STORE_UPDATE_STEP_NS / 2;
+	sql_integer(&c, since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX);
+	sql_integer(&c, limit);
+	while (out->bytes <= LIMIT_API_LIST_BYTES && sql_next(&c))
+		feed_line(&c, out);
+	err = sql_end(&c);
+	return !err && out->failed ? -ENOMEM : err;
+}
+
+static bool is_known(struct store *s, const uint8_t id[16])
+{
+	struct sql_call c = sql_call(&s->sql, ST_KNOWN, "known");
+	bool known;
+
+	sql_blob(&c, id, 16);
+	known = sql_next(&c);
+	sql_end(&c);
+	return known;
+}
+
+int store_window_body(struct store *s, const uint8_t id[16], struct buf *out)
+{
+	struct sql_call c = sql_call(&s->sql, ST_BODY, "body");
+	bool found;
+	int err;
+
+	sql_blob(&c, id, 16);
+	found = sql_next(&c);
+	if (found)
+		buf_append(out, sqlite3_column_blob(c.st, 0), (size_t)sqlite3_column_bytes(c.st, 0));
+	err = sql_end(&c);
+	if (!err && !found)
+		err = is_known(s, id) ? -ESTALE : -ENOENT;
+	return !err && out->failed ? -ENOMEM : err;
+}

@@ -1,0 +1,805 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is known of the slow steps and of what they are compared with are two ledgers, of whole steps or of
+ * a few figures. Each layer puts forward what can have lengthened an account, with a measured time, and
+ * diagnosis_ledger.c gives the excess away. The cause with the largest part is the verdict. */
+#include "analysis/cause/diagnosis.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis_private.h"
+#include "analysis/robust/median.h"
+#include "base/check.h"
+#include "model/thresholds.h"
+
+#define PEERS_LOOKED 256u
+/* Shorter blocking in reads would be printed as 0.00 ms. */
+#define READS_TOLD_NS 5e3
+
+static const double depths[CAUSE_COUNT] = {
+#define CAUSE(symbol, layer, id, title, depth, ...) depth,
+#include "model/causes.def"
+#undef CAUSE
+};
+
+double diagnosis_weight(const struct diagnosis_candidate *c)
+{
+	return c->sure * depths[c->cause];
+}
+
+/* ---- figures ---- */
+
+static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
+{
+	if (!r->steps)
+		return -1;
+	switch (f) {
+	case FIGURE_STEP:
+		return r->step_ns;
+	case FIGURE_SELF:
+		return r->self_ns;
+	case FIGURE_COMPUTE:
+		return r->compute_ns;
+	case FIGURE_COMM:
+		return r->comm_ns;
+	case FIGURE_EXPOSED:
+		return r->exposed_comm_ns;
+	case FIGURE_COPY:
+		return r->copy_ns;
+	case FIGURE_IDLE:
+		return r->idle_ns;
+	case FIGURE_LATE:
+		return r->late_ns;
+	case FIGURE_GAP:
+		return r->late_gap_ns;
+	case FIGURE_KERNELS:
+		return r->kernels;
+	case FIGURE_CPU:
+		return r->samples > 0 ? r->cpu_ns : -1;
+	case FIGURE_OFF:
+		return r->samples > 0 ? r->off_ns : -1;
+	case FIGURE_GIL:
+		return r->samples > 0 ? r->gil_wait_ns : -1;
+	case FIGURE_COUNT:
+		break;
+	}
+	return -1;
+}
+
+static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
+{
+	double list[PEERS_LOOKED];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < in->peer_count && n < PEERS_LOOKED; i++) {
+		double x = figure_of(&in->peer[i], f);
+
+		if (x >= 0)
+			list[n++] = x;
+	}
+	return n ? median_of(list, n) : -1;
+}
+
+/* The rank's own past where it shows the excess, since it did the same work with the same habits;
+ * peers where it does not (a rank that was always slow). Then one reference for all figures, and
+ * the other for what it does not know. */
+static bool is_past(const struct diagnosis_view *v)
+{
+	const struct diagnosis_input *in = v->in;
+	double mine = v->mine[FIGURE_SELF], before, peers;
+
+	if (in->kind == FINDING_UNIFORM || !in->before)
+		return in->kind == FINDING_UNIFORM;
+	before = figure_of(in->before, FIGURE_SELF);
+	peers = peers_figure(in, FIGURE_SELF);
+	if (mine < 0 || before < 0 || peers < 0)
+		return peers < 0;
+	return mine > before && mine - before >= thresholds.part.shows * (mine - peers);
+}
+
+static void find_base(struct diagnosis_view *v)
+{
+	const struct diagnosis_input *in = v->in;
+	bool uniform = in->kind == FINDING_UNIFORM;
+
+	v->past = is_past(v);
+	for (int k = 0; k < FIGURE_COUNT; k++) {
+		enum diagnosis_figure f = (enum diagnosis_figure)k;
+		double x = uniform ? -1 : peers_figure(in, f);
+		double y = in->before ? figure_of(in->before, f) : -1;
+
+		v->base[f] = v->past ? (y >= 0 ? y : x) : x >= 0 ? x : y;
+	}
+}
+
+static bool known(const struct diagnosis_view *v, enum diagnosis_figure f)
+{
+	return v->mine[f] >= 0 && v->base[f] >= 0;
+}
+
+static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
+		 const struct diagnosis_rank *who, struct diagnosis *out)
+{
+	memset(v, 0, sizeof(*v));
+	v->in = in;
+	v->who = who;
+	v->out = out;
+	for (int f = 0; f < FIGURE_COUNT; f++)
+		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
+	find_base(v);
+	v->many = in->suspect_count > 1 && (in->kind != FINDING_UNIFORM || in->of_some);
+	v->its = v->many ? "their" : "its";
+	v->than =
+	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
+	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
+	diagnosis_ledger_begin(v);
+	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
+		diagnosis_gpu_look(v);
+	diagnosis_host_look(v);
+	diagnosis_os_look(v);
+	diagnosis_software_look(v);
+	diagnosis_ledger_look(v);
+}
+
+static void look_done(struct diagnosis_view *v)
+{
+	free(v->row);
+	v->row = NULL;
+}
+
+/* ---- candidates ---- */
+
+struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
+					  double effect_ns, double sure)
+{
+	struct diagnosis_candidate *c = &v->list[0];
+
+	if (v->count < DIAGNOSIS_CANDIDATES_MAX)
+		c = &v->list[v->count++];
+	else
+		for (uint32_t i = 1; i < v->count; i++)
+			if (v->list[i].effect_ns * v->list[i].sure < c->effect_ns * c->sure)
+				c = &v->list[i];
+	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = effect_ns, .sure = sure};
+	return c;
+}
+
+void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
+{
+	char line[FINDING_TEXT_BYTES];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	for (uint32_t i = 0; i < out->missing_count; i++)
+		if (!strcmp(out->missing[i], line))
+			return;
+	if (out->missing_count < DIAGNOSIS_LINES_MAX)
+		diagnosis_text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
+}
+
+/* Half of how far healthy peers lie apart: a difference within it is theirs too. */
+static double noise_of(const struct diagnosis_view *v)
+{
+	double least = DBL_MAX, most = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->in->peer_count && v->in->kind != FINDING_UNIFORM; i++) {
+		double x = figure_of(&v->in->peer[i], FIGURE_SELF);
+
+		if (x < 0)
+			continue;
+		least = x < least ? x : least;
+		most = x > most ? x : most;
+		n++;
+	}
+	return n >= thresholds.count.few ? (most - least) / 2 : 0;
+}
+
+/* Detection may know better: it saw more steps. But a difference that is no larger than the peers'
+ * own is a weak reason. */
+static bool is_within_noise(const struct diagnosis_view *v)
+{
+	return v->row_count && !v->past && v->excess_ns <= noise_of(v);
+}
+
+/* NULL: no cause explains enough. What nobody saw is no cause beside what was seen, nor where it may be
+ * noise. */
+static const struct diagnosis_share *choose(const struct diagnosis_view *v)
+{
+	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
+	double least = thresholds.part.matters * v->excess_ns;
+
+	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
+		const struct diagnosis_share *s = &v->share[c];
+
+		if (s->lead && s != unseen && s->ns >= least && (!best || s->ns > best->ns))
+			best = s;
+	}
+	if (!best && unseen->lead && unseen->ns >= least && !is_within_noise(v))
+		best = unseen;
+	return best;
+}
+
+static enum finding_cause cause_alone(const struct diagnosis_view *v)
+{
+	const struct diagnosis_share *s = choose(v);
+
+	return s ? s->lead->cause : CAUSE_UNKNOWN;
+}
+
+/* ---- the text ---- */
+
+static void say(struct diagnosis *out, enum finding_layer layer, double effect_ns, const char *text)
+{
+	struct finding_line *l = &out->evidence[out->evidence_count];
+
+	if (out->evidence_count == DIAGNOSIS_LINES_MAX || !*text)
+		return;
+	out->evidence_count++;
+	l->layer = layer;
+	l->rank = FINDING_NO_RANK;
+	l->effect_ns = effect_ns;
+	diagnosis_text_copy(l->text, sizeof(l->text), text);
+}
+
+static int stronger(const void *a, const void *b)
+{
+	const struct diagnosis_candidate *x = *(const struct diagnosis_candidate *const *)a,
+					 *y = *(const struct diagnosis_candidate *const *)b;
+	double p = x->effect_ns * x->sure, q = y->effect_ns * y->sure;
+
+	if (p > q || p < q)
+		return p > q ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* No more than was lost where it would show. */
+static double told_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
+{
+	const struct diagnosis_share *s = &v->share[c->cause];
+
+	return s->lead == c ? s->ns : fmin(c->effect_ns, v->room_ns[c->cause]);
+}
+
+/* What has a figure that does not matter is no evidence; what has none is told (a setting). */
+static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
+{
+	return !(c->effect_ns > 0) || told_ns(v, c) >= fmax(thresholds.part.told * v->excess_ns, 1);
+}
+
+static void put_evidence(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
+			 struct diagnosis *out)
+{
+	const struct diagnosis_candidate *order[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT];
+	enum finding_layer layer = lead ? finding_cause_layer(lead->cause) : LAYER_UNKNOWN;
+
+	for (uint32_t i = 0; i < v->count; i++)
+		order[i] = &v->list[i];
+	qsort(order, v->count, sizeof(*order), stronger);
+	if (lead)
+		say(out, layer, told_ns(v, lead), lead->text);
+	for (int pass = 0; pass < 2; pass++) /* of the cause's layer, then of the others */
+		for (uint32_t i = 0; i < v->count; i++) {
+			enum finding_layer own = finding_cause_layer(order[i]->cause);
+
+			if (order[i] != lead && (own == layer) == !pass &&
+			    is_worth_a_line(v, order[i]))
+				say(out, own, told_ns(v, order[i]), order[i]->text);
+		}
+}
+
+static void rule_out(struct diagnosis *out, enum finding_layer layer, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void rule_out(struct diagnosis *out, enum finding_layer layer, const char *fmt, ...)
+{
+	struct finding_line *l = &out->ruled_out[out->ruled_out_count];
+	va_list ap;
+
+	if (out->ruled_out_count == LAYER_COUNT)
+		return;
+	out->ruled_out_count++;
+	l->layer = layer;
+	l->rank = FINDING_NO_RANK;
+	l->effect_ns = 0;
+	va_start(ap, fmt);
+	vsnprintf(l->text, sizeof(l->text), fmt, ap);
+	va_end(ap);
+}
+
+static const char *elsewhere(const struct diagnosis_view *v)
+{
+	return v->past || !v->in->peer_count ? "before" : "on the peers";
+}
+
+static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	double mine = v->mine[FIGURE_COMPUTE], base = v->base[FIGURE_COMPUTE];
+	struct diagnosis_number a, b;
+
+	if (v->kernel_ratio > 0)
+		rule_out(out, LAYER_GPU,
+			 "kernels take as long %s, within %.1f%% (no single one differs by "
+			 "more than %.0f%%)",
+			 v->as, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
+			 100 * v->kernel_spread + 0.5);
+	else if (mine >= 0 && base > 0)
+		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s",
+			 diagnosis_text_ms(mine, &a), diagnosis_text_ms(base, &b), elsewhere(v));
+}
+
+static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	bool waits = known(v, FIGURE_IDLE) && v->host_ns > thresholds.part.matters * v->excess_ns;
+	struct diagnosis_number a, b;
+
+	if (known(v, FIGURE_IDLE) && !waits)
+		rule_out(out, LAYER_CPU,
+			 "its GPU does not wait for the host: idle for %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
+			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
+	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.told)
+		rule_out(out, LAYER_CPU,
+			 "no function explains it: no share of the launch threads' CPU time "
+			 "grew by more than %.1f points%s%.90s",
+			 100 * v->function_delta, v->function_name[0] ? "; that is of " : "",
+			 v->function_name);
+}
+
+static const struct os_signal *signal_of(const struct diagnosis_view *v, enum os_signal_kind kind)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, os_signal_info(kind)->name))
+			return &v->who->signal[i];
+	return NULL;
+}
+
+static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	const struct os_signal *wait = signal_of(v, OS_SIGNAL_RUN_WAIT);
+	double peers = wait && wait->flags & OS_SIGNAL_RAISED ?
+			       diagnosis_os_of_peers(v, OS_SIGNAL_RUN_WAIT, wait) : -1;
+	struct diagnosis_number usual;
+	char theirs[48] = "";
+
+	if (!v->who->signal_count)
+		return;
+	if (peers >= 0)
+		snprintf(theirs, sizeof(theirs), ", those of its peers %.0f", peers);
+	if (wait && wait->value >= 0)
+		rule_out(out, LAYER_OS,
+			 "no OS signal explains it; its threads waited %.0f "
+			 "ms/s%s for a CPU%s",
+			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)), theirs);
+	else
+		rule_out(out, LAYER_OS, "no OS signal explains it");
+}
+
+static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	struct diagnosis_number a, b;
+
+	if (known(v, FIGURE_EXPOSED) && (v->excess_ns > 0 || v->comm_ns <= 0))
+		rule_out(out, LAYER_NETWORK, "it waits in collectives for %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
+			 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), elsewhere(v));
+}
+
+static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	const struct os_signal *wait = signal_of(v, OS_SIGNAL_IO_WAIT);
+	struct diagnosis_number a;
+
+	if (v->storage_ns >= 0 && v->storage_ns < READS_TOLD_NS) {
+		rule_out(out, LAYER_STORAGE,
+			 "its launch threads are blocked in reads for no longer %s, "
+			 "within 0.01 ms per step",
+			 v->than);
+		return;
+	}
+	if (v->storage_ns >= 0) {
+		rule_out(out, LAYER_STORAGE,
+			 "its launch threads are blocked in reads for %s more per step %s",
+			 diagnosis_text_ms(v->storage_ns, &a), v->than);
+		return;
+	}
+	if (wait)
+		rule_out(out, LAYER_STORAGE, "its threads waited %.1f ms/s%s for storage",
+			 wait->value, os_signal_usual_text(wait, a.text, sizeof(a.text)));
+}
+
+static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	if (v->settings_equal && !v->settings_differ)
+		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same %s",
+			 v->settings_equal, v->as);
+}
+
+/* Whether a layer has a candidate that explains something. */
+static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
+{
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+		double got = told_ns(v, c);
+
+		if (finding_cause_layer(c->cause) == layer && got > 0 &&
+		    got >= thresholds.part.matters * v->excess_ns &&
+		    c->cause != CAUSE_CPU_HOST_GAP && !c->told_only)
+			return true;
+	}
+	return false;
+}
+
+/* What a layer shows stands in the evidence, also where it explains too little to be the cause. That the
+ * host is late is what is to be explained, and no word against its CPU. */
+static bool is_shown(const struct diagnosis *out, enum finding_layer layer)
+{
+	for (uint32_t i = 0; i < out->evidence_count && layer != LAYER_CPU; i++)
+		if (out->evidence[i].layer == layer)
+			return true;
+	return false;
+}
+
+static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cause,
+			  struct diagnosis *out)
+{
+	static void (*const of[LAYER_COUNT])(const struct diagnosis_view *, struct diagnosis *) = {
+	    [LAYER_GPU] = rule_out_gpu,		[LAYER_CPU] = rule_out_cpu,
+	    [LAYER_OS] = rule_out_os,		[LAYER_NETWORK] = rule_out_network,
+	    [LAYER_STORAGE] = rule_out_storage, [LAYER_SOFTWARE] = rule_out_software,
+	};
+
+	for (int layer = LAYER_GPU; layer < LAYER_COUNT; layer++) {
+		bool by_steps = layer == LAYER_GPU || layer == LAYER_CPU || layer == LAYER_NETWORK;
+
+		if (layer != (int)cause && !explains(v, (enum finding_layer)layer) &&
+		    !is_shown(out, (enum finding_layer)layer) &&
+		    !(by_steps && v->in->kind == FINDING_HANG))
+			of[layer](v, out);
+	}
+}
+
+/* " and -2147483648", " and 4294967295 more" */
+#define WHO_ONE_BYTES 36u
+
+/* "rank 5", "ranks 2 and 5", "ranks 2, 5, 1, 0, 7, 4 and 3 more", "every rank" */
+static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
+{
+	uint32_t named = 1;
+	size_t used;
+
+	if (in->kind == FINDING_UNIFORM && !in->of_some) {
+		snprintf(out, bytes, "every rank");
+		return;
+	}
+	snprintf(out, bytes, "rank%s %d", in->suspect_count > 1 ? "s" : "", in->suspect[0].rank);
+	used = strlen(out);
+	/* a rank may be any number, and the rest has to fit in after it */
+	for (; named < in->suspect_count && named < 6 && used + WHO_ONE_BYTES < bytes; named++)
+		used += (size_t)snprintf(out + used, bytes - used, "%s%d",
+					 named + 1 == in->suspect_count ? " and " : ", ",
+					 in->suspect[named].rank);
+	if (in->suspect_count > named)
+		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - named);
+}
+
+static void summarise(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
+		      struct diagnosis *out)
+{
+	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
+	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
+	struct diagnosis_number ms;
+	char who[96];
+
+	who_text(v->in, who, sizeof(who));
+	if (!lead)
+		snprintf(out->summary, sizeof(out->summary), "%s %s%s: %s", who, hang ? hangs : is,
+			 hang ? "" : " slow", finding_cause_title(out->cause));
+	else if (hang)
+		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
+			 lead->because);
+	else
+		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s: +%s per step",
+			 who, is, uniform ? "slower than before" : "slow", lead->because,
+			 diagnosis_text_ms(out->effect_ns, &ms));
+}
+
+/* ---- confidence ---- */
+
+static double clamp(double x, double low, double high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+/* A mean or a median of few steps says little. */
+static double of_steps(uint64_t steps)
+{
+	return steps < thresholds.count.some ? 0.5 + 0.5 * (double)steps / thresholds.count.some : 1;
+}
+
+/* How often verdicts of drawn faults were right (rank, layer and cause) whose product below was so much:
+ * bench_verdict, seeds 1 and 2, 8,000 cases. It rises with the product, on lines between these points. */
+static const struct outcome {
+	double product, right;
+} outcomes[] = {{0, 0.03},    {0.25, 0.22}, {0.47, 0.40},  {0.57, 0.73}, {0.65, 0.83},
+		{0.75, 0.89}, {0.86, 0.91}, {0.965, 0.95}, {1, 0.97}};
+
+static double calibrated(double product)
+{
+	const struct outcome *b = &outcomes[1];
+
+	while (b < &outcomes[ARRAY_LEN(outcomes) - 1] && b->product < product)
+		b++;
+	return b[-1].right + (product - b[-1].product) * (b->right - b[-1].right) /
+				     (b->product - b[-1].product);
+}
+
+/* The share of the excess that the cause explains, times how directly it was seen and how many suspects say
+ * the same; less of few steps and of next to nothing. */
+static double confidence(const struct diagnosis_view *v, const struct diagnosis_share *s, uint32_t agreeing)
+{
+	double x = s->ns / v->excess_ns * s->sure;
+
+	if (v->in->kind != FINDING_HANG)
+		x *= of_steps(v->who->steps);
+	x *= 0.5 + 0.5 * agreeing / (v->in->suspect_count ? v->in->suspect_count : 1);
+	if (v->mine[FIGURE_STEP] > 0)
+		x *= clamp(s->ns / (thresholds.excess.least * v->mine[FIGURE_STEP]), 0, 1);
+	return calibrated(clamp(x, 0, 1));
+}
+
+/* ---- all together ---- */
+
+static bool is_given(enum finding_cause c)
+{
+	return c == CAUSE_IMBALANCE_INPUT || c == CAUSE_IMBALANCE_STAGE ||
+	       c == CAUSE_HANG_MISSING || c == CAUSE_HANG_MISMATCH || c == CAUSE_HANG_KERNEL ||
+	       c == CAUSE_HANG_TRANSFER;
+}
+
+/* What each cause explains of one suspect's excess when it is looked at alone; the one that it has. */
+struct alone {
+	double ns[CAUSE_COUNT];
+	enum finding_cause most;
+};
+
+static void look_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
+		       struct diagnosis *scratch, struct alone *out)
+{
+	scratch->missing_count = 0;
+	look(v, in, &in->suspect[i], scratch);
+	for (int c = 0; c < CAUSE_COUNT; c++)
+		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
+	out->most = cause_alone(v);
+	look_done(v);
+}
+
+/* Whether the cause explains at least half of what the suspect's own does. */
+static bool is_covered(const struct alone *a, enum finding_cause cause)
+{
+	if (cause == a->most || a->most == CAUSE_UNKNOWN)
+		return cause == a->most;
+	return a->ns[cause] > 0 && a->ns[cause] >= thresholds.part.half * a->ns[a->most];
+}
+
+/* How many of the suspects show it as well when each is looked at alone. */
+static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause cause)
+{
+	struct diagnosis_view *v = malloc(sizeof(*v));
+	struct diagnosis *scratch = malloc(sizeof(*scratch));
+	struct alone a;
+	uint32_t n = 1;
+
+	for (uint32_t i = 1; v && scratch && i < in->suspect_count; i++) {
+		look_alone(in, i, v, scratch, &a);
+		n += is_covered(&a, cause);
+	}
+	free(v);
+	free(scratch);
+	return n;
+}
+
+/* Nothing was found: what can still be said. */
+static enum finding_cause fallback(const struct diagnosis_view *v)
+{
+	if (is_given(v->in->known))
+		return v->in->known;
+	if (v->settings_differ && v->in->kind != FINDING_UNIFORM)
+		return CAUSE_SW_ENVIRONMENT;
+	return v->in->kind == FINDING_UNIFORM ? CAUSE_SW_SLOWER : CAUSE_UNKNOWN;
+}
+
+/* What detection knows stands, but that a rank is missing, or has not told that its kernel ended, is what
+ * most of its open interval's ledger says the reason of. */
+static bool says_why(const struct diagnosis_view *v, const struct diagnosis_share *s)
+{
+	return v->out->by_ledger && s->ns >= thresholds.part.half * v->excess_ns &&
+	       s->lead->cause != CAUSE_CPU_HOST_GAP &&
+	       (v->in->known == CAUSE_HANG_MISSING || v->in->known == CAUSE_HANG_KERNEL);
+}
+
+/* The first candidate of a cause that explains no time. */
+static const struct diagnosis_candidate *hint(const struct diagnosis_view *v, enum finding_cause cause)
+{
+	for (uint32_t i = 0; i < v->count; i++)
+		if (v->list[i].cause == cause)
+			return &v->list[i];
+	return NULL;
+}
+
+static void conclude(struct diagnosis_view *v, struct diagnosis *out)
+{
+	const struct diagnosis_share *s = choose(v);
+	const struct diagnosis_candidate *lead = NULL;
+
+	if (is_within_noise(v) && !is_given(v->in->known))
+		diagnosis_missing(out,
+				  "a clear difference: in these steps rank %d is slower by no "
+				  "more than its peers differ among themselves",
+				  v->who->rank);
+	if (s && (!is_given(v->in->known) || says_why(v, s))) {
+		lead = s->lead;
+		out->cause = lead->cause;
+		out->effect_ns = s->ns;
+		out->confidence = confidence(v, s, agreement(v->in, out->cause));
+		diagnosis_text_remedy(v, lead, out->remedy, sizeof(out->remedy));
+	} else {
+		out->cause = fallback(v);
+		lead = out->cause == CAUSE_SW_ENVIRONMENT ? hint(v, out->cause) : NULL;
+		out->effect_ns = v->excess_ns;
+		out->confidence = is_given(out->cause)		? 0.8
+				  : out->cause != CAUSE_UNKNOWN ? 0.3
+								: 0;
+		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
+				    finding_cause_remedy(out->cause));
+	}
+	put_evidence(v, lead, out);
+	put_ruled_out(v, finding_cause_layer(out->cause), out);
+	summarise(v, lead, out);
+}
+
+static void name_missing(const struct diagnosis_input *in, struct diagnosis *out)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < in->peer_count; i++)
+		any |= in->peer[i].steps > 0;
+	if (in->kind == FINDING_UNIFORM ? !in->before : !any && !in->before)
+		diagnosis_missing(out, in->kind == FINDING_UNIFORM
+					   ? "figures of earlier runs, to compare with"
+					   : "windows of healthy peers, to compare with");
+	if (in->kind == FINDING_HANG && !is_given(in->known))
+		diagnosis_missing(out, "who has not entered which collective: known once the others have "
+				       "waited long enough");
+	if (in->suspect_count && !in->suspect[0].steps)
+		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
+}
+
+void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
+{
+	struct diagnosis_view *v;
+
+	memset(out, 0, sizeof(*out));
+	name_missing(in, out);
+	v = in->suspect_count ? malloc(sizeof(*v)) : NULL;
+	if (!v) {
+		out->cause = is_given(in->known) ? in->known : CAUSE_UNKNOWN;
+		out->confidence = is_given(in->known) ? 0.8 : 0;
+		diagnosis_text_copy(out->summary, sizeof(out->summary),
+				    finding_cause_title(out->cause));
+		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
+				    finding_cause_remedy(out->cause));
+		return;
+	}
+	look(v, in, &in->suspect[0], out);
+	conclude(v, out);
+	look_done(v);
+	free(v);
+}
+
+/* Of the causes left the one that explains most of a suspect's excess. */
+static enum finding_cause cause_left(const struct alone *a, const bool *left)
+{
+	enum finding_cause best = a->most;
+
+	for (int c = 0; c < CAUSE_COUNT && !left[a->most]; c++)
+		if (left[c] && (best == a->most || a->ns[c] > a->ns[best]))
+			best = (enum finding_cause)c;
+	return best;
+}
+
+/* What the causes left explain of all suspects; negative: one of them is not covered. */
+static double explained_by(const struct alone *a, uint32_t count, const bool *left)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		enum finding_cause cause = cause_left(&a[i], left);
+
+		if (!left[cause] || !is_covered(&a[i], cause))
+			return -1;
+		sum += a[i].ns[cause];
+	}
+	return sum;
+}
+
+/* The fewest causes that explain nearly as much as each suspect's own. */
+static void leave_few(const struct alone *a, uint32_t count, bool *left)
+{
+	double whole = explained_by(a, count, left), most;
+	int least;
+
+	do {
+		most = (1 - thresholds.part.matters) * whole;
+		least = CAUSE_COUNT;
+		for (int c = 0; c < CAUSE_COUNT; c++) {
+			double ns;
+
+			if (!left[c])
+				continue;
+			left[c] = false;
+			ns = explained_by(a, count, left);
+			left[c] = true;
+			if (ns >= most) {
+				most = ns;
+				least = c;
+			}
+		}
+		if (least < CAUSE_COUNT)
+			left[least] = false;
+	} while (least < CAUSE_COUNT);
+}
+
+static uint32_t number_causes(const struct alone *a, uint32_t count, const bool *left, uint32_t *group,
+			      uint32_t *shows)
+{
+	enum finding_cause causes[CAUSE_COUNT];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		enum finding_cause cause = cause_left(&a[i], left);
+		uint32_t k = 0;
+
+		while (k < n && causes[k] != cause)
+			k++;
+		if (k == n) {
+			causes[n++] = cause;
+			shows[k] = i;
+		}
+		group[i] = k;
+		if (a[i].most == cause &&
+		    (a[shows[k]].most != cause || a[i].ns[cause] > a[shows[k]].ns[cause]))
+			shows[k] = i;
+	}
+	return n;
+}
+
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint32_t *shows)
+{
+	struct diagnosis_view *v = malloc(sizeof(*v));
+	struct diagnosis *scratch = malloc(sizeof(*scratch));
+	struct alone *a = calloc((size_t)in->suspect_count + 1, sizeof(*a));
+	bool left[CAUSE_COUNT] = {false};
+	uint32_t n = 1;
+
+	memset(group, 0, in->suspect_count * sizeof(*group));
+	*shows = 0;
+	if (v && scratch && a) {
+		for (uint32_t i = 0; i < in->suspect_count; i++) {
+			look_alone(in, i, v, scratch, &a[i]);
+			left[a[i].most] = true;
+		}
+		leave_few(a, in->suspect_count, left);
+		n = number_causes(a, in->suspect_count, left, group, shows);
+	}
+	free(v);
+	free(scratch);
+	free(a);
+	return n;
+}

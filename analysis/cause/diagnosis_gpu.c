@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels are compared by their time per launch, name by name. The typical ratio over the names
+ * (each counts once) tells a slow GPU from a slow kernel: one kernel that takes half of the time
+ * may not decide what is typical. What goes beyond the typical ratio belongs to single kernels. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis_private.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
+#include "model/thresholds.h"
+
+#define KERNELS_MAX 512u
+#define NAME_SHOWN  90
+
+/* ---- names ---- */
+
+static size_t digits(const char **p)
+{
+	size_t n = 0;
+
+	while (**p >= '0' && **p <= '9' && n < 100000)
+		n = 10 * n + (size_t)(*(*p)++ - '0');
+	return n;
+}
+
+/* _ZN2at6native6kernelILi4EfEEvT_: its identifiers up to the first template argument. */
+static bool base_of_mangled(const char *name, char *out, size_t bytes)
+{
+	const char *p = name + 2, *end = name + strlen(name);
+	size_t used = 0;
+
+	if (strncmp(name, "_Z", 2))
+		return false;
+	while (*p == 'N' || *p == 'L' || *p == 'K')
+		p++;
+	while (*p >= '0' && *p <= '9') {
+		size_t n = digits(&p);
+
+		if (!n || n > (size_t)(end - p))
+			break;
+		used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used ? "::" : "",
+					 (int)n, p);
+		if (used >= bytes)
+			return true;
+		p += n;
+	}
+	return used > 0;
+}
+
+const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
+{
+	size_t n, used = 0;
+	bool cxx;
+
+	if (!bytes)
+		return "";
+	*out = '\0';
+	if (base_of_mangled(name, out, bytes))
+		return out;
+	if (!strncmp(name, "void ", 5))
+		name += 5;
+	n = strcspn(name, "<(");
+	cxx = name[n] == '<' || strstr(name, "::");
+	for (size_t i = 0; i < n && used + 1 < bytes; i++) {
+		bool digit = !cxx && name[i] >= '0' && name[i] <= '9';
+
+		if (digit && used && out[used - 1] == '#')
+			continue;
+		out[used++] = digit ? '#' : name[i];
+	}
+	out[used] = '\0';
+	return out;
+}
+
+/* ---- kernels against their base ---- */
+
+struct pair {
+	const struct diagnosis_kernel *mine; /* NULL: gone */
+	const char *name;
+	double count, total_ns; /* of the base */
+	double extra_ns;	/* beyond the typical ratio */
+	bool expected;		/* count and total_ns: what the base would take for launches of this size */
+	bool paired;
+};
+
+static const struct diagnosis_kernel *kernel_of(const struct diagnosis_rank *r, const char *name)
+{
+	for (uint32_t i = 0; i < r->kernel_count; i++)
+		if (!strcmp(r->kernel[i].name, name))
+			return &r->kernel[i];
+	return NULL;
+}
+
+struct bases {
+	const struct diagnosis_rank *rank[64];
+	uint32_t count;
+};
+
+static void bases_of(const struct diagnosis_view *v, struct bases *b)
+{
+	b->count = 0;
+	if (v->in->kind != FINDING_UNIFORM)
+		for (uint32_t i = 0; i < v->in->peer_count && b->count < 64; i++)
+			if (v->in->peer[i].kernel_count)
+				b->rank[b->count++] = &v->in->peer[i];
+	if (!b->count && v->in->before && v->in->before->kernel_count)
+		b->rank[b->count++] = v->in->before;
+}
+
+static void base_of(const struct bases *b, const char *name, double *count, double *total)
+{
+	double counts[64], totals[64];
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct diagnosis_kernel *k = kernel_of(b->rank[i], name);
+
+		counts[i] = k ? k->count : 0;
+		totals[i] = k ? k->total_ns : 0;
+	}
+	*count = median_of(counts, b->count);
+	*total = median_of(totals, b->count);
+}
+
+/* Compute kernels of both sides; their number. */
+static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, struct pair *p)
+{
+	const struct diagnosis_rank *first = b->rank[0];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->who->kernel_count && n < KERNELS_MAX; i++) {
+		const struct diagnosis_kernel *k = &v->who->kernel[i];
+
+		if (k->collective || !(k->total_ns > 0) || !*k->name)
+			continue;
+		p[n] = (struct pair){.mine = k, .name = k->name};
+		base_of(b, k->name, &p[n].count, &p[n].total_ns);
+		n++;
+	}
+	for (uint32_t i = 0; i < first->kernel_count && n < KERNELS_MAX; i++) {
+		const struct diagnosis_kernel *k = &first->kernel[i];
+
+		if (k->collective || !*k->name || kernel_of(v->who, k->name))
+			continue;
+		p[n] = (struct pair){.name = k->name};
+		base_of(b, k->name, &p[n].count, &p[n].total_ns);
+		n += p[n].total_ns > 0;
+	}
+	return n;
+}
+
+/* Two launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
+static bool is_configuration(const char *a, const char *b)
+{
+	const char *x = strstr(a, "<<<"), *y = strstr(b, "<<<");
+
+	return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a));
+}
+
+/* Threads of a launch; 0: not known. */
+static double size_of(const char *name)
+{
+	const char *at = strstr(name, "<<<");
+	double size = at ? 1 : 0;
+	unsigned n[6];
+
+	if (!at || sscanf(at, "<<<%u,%u,%u, %u,%u,%u>>>", &n[0], &n[1], &n[2], &n[3], &n[4],
+			  &n[5]) != 6)
+		return 0;
+	for (int i = 0; i < 6; i++)
+		size *= n[i];
+	return size;
+}
+
+#define SIZES_MAX 48u
+
+/* Launches of one kernel in several sizes: t = a size^b, by the median slope (Sen 1968) and the median of
+ * the rests, in logarithms. */
+struct by_size {
+	double size[SIZES_MAX], ns[SIZES_MAX]; /* logarithms */
+	uint32_t count;
+};
+
+static double time_for(const struct by_size *s, double size)
+{
+	double slopes[SIZES_MAX * SIZES_MAX], rest[SIZES_MAX], b, least = s->size[0], most = least;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		least = fmin(least, s->size[i]);
+		most = fmax(most, s->size[i]);
+	}
+	if (!(most > least) || log(size) < least - log(thresholds.same.factor) ||
+	    log(size) > most + log(thresholds.same.factor))
+		return 0;
+	b = regress_median_slope(s->size, s->ns, s->count, s->count, 0, slopes, SIZES_MAX * SIZES_MAX);
+	for (uint32_t i = 0; i < s->count; i++)
+		rest[i] = s->ns[i] - b * s->size[i];
+	return exp(median_of(rest, s->count) + b * log(size));
+}
+
+/* Gives a size that only the slow steps launched the time that it would have taken at the base's speed. */
+static void expect_sizes(struct pair *p, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		double size = p[i].mine && !(p[i].count > 0) ? size_of(p[i].name) : 0, ns;
+		struct by_size s = {.count = 0};
+
+		for (uint32_t k = 0; size > 0 && k < n && s.count < SIZES_MAX; k++) {
+			double other = p[k].expected || !(p[k].count > 0) || !(p[k].total_ns > 0) ||
+					       !is_configuration(p[i].name, p[k].name)
+					   ? 0
+					   : size_of(p[k].name);
+
+			if (!(other > 0))
+				continue;
+			s.size[s.count] = log(other);
+			s.ns[s.count++] = log(p[k].total_ns / p[k].count);
+		}
+		ns = s.count >= thresholds.count.few ? time_for(&s, size) : 0;
+		if (!(ns > 0))
+			continue;
+		p[i].expected = true;
+		p[i].count = p[i].mine->count;
+		p[i].total_ns = ns * p[i].mine->count;
+	}
+}
+
+/* The same by ledger: one pair for each kernel and launch configuration. k: room for the rank's own. */
+static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->row_count && n < KERNELS_MAX; i++) {
+		const struct ledger_row *r = &v->row[i];
+
+		if (r->kind != LEDGER_COMPUTE || !*r->name ||
+		    !(r->slow_count > 0 || r->reference_count > 0))
+			continue;
+		k[n] = (struct diagnosis_kernel){
+		    .name = r->name, .count = r->slow_count, .total_ns = r->slow_busy_ns};
+		p[n] = (struct pair){.mine = r->slow_count > 0 ? &k[n] : NULL,
+				     .name = r->name,
+				     .count = r->reference_count,
+				     .total_ns = r->reference_count > 0 ? r->reference_busy_ns : 0};
+		n++;
+	}
+	expect_sizes(p, n);
+	return n;
+}
+
+/* The kernel itself runs on both sides, in other configurations. Of more threads in all it does more work;
+ * of no more it is another variant. A kernel with a fitted time per size does other work. */
+static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t n)
+{
+	double mine = 0, others = 0;
+	bool other = false, expected = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double size;
+
+		if (!is_configuration(of->name, p[i].name))
+			continue;
+		size = size_of(p[i].name);
+		expected |= p[i].expected;
+		other |= &p[i] != of && (of->mine ? p[i].total_ns > 0 : p[i].mine != NULL);
+		mine += p[i].mine ? size * p[i].mine->count : 0;
+		others += p[i].expected ? 0 : size * p[i].count;
+	}
+	return other && (expected || mine > others * (1 + thresholds.same.work));
+}
+
+static double ratio_of(const struct pair *p)
+{
+	return p->mine->total_ns / p->mine->count / (p->total_ns / p->count);
+}
+
+static bool in_both(const struct pair *p)
+{
+	return p->mine && p->total_ns > 0 && p->count > 0 && p->mine->count > 0;
+}
+
+/* Of both sides' compute time. */
+static bool matters(const struct pair *p, double whole)
+{
+	return in_both(p) && p->total_ns >= thresholds.excess.least * whole;
+}
+
+/* The typical ratio of the kernels that matter; with fewer than three names the smallest, so that
+ * one slow kernel is not taken for the GPU. 0: none. */
+static double typical(const struct diagnosis_view *v, const struct pair *p, uint32_t n,
+		      double whole, double *spread)
+{
+	double ratios[KERNELS_MAX], least = 1e300, r;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (matters(&p[i], whole)) {
+			ratios[count++] = ratio_of(&p[i]);
+			if (ratios[count - 1] < least)
+				least = ratios[count - 1];
+		}
+	if (!count)
+		return 0;
+	r = count < thresholds.count.few ? least : median_of(ratios, count);
+	*spread = 0;
+	for (uint32_t i = 0; i < count; i++)
+		if (fabs(ratios[i] - r) > *spread)
+			*spread = fabs(ratios[i] - r);
+	return r;
+}
+
+/* ---- candidates ---- */
+
+static bool has_word(const struct os_signal *s, const char *word)
+{
+	return strstr(s->name, word) || strstr(s->subject, word);
+}
+
+/* A clock that was low from the beginning is as usual, but not as the peers'. */
+static bool is_low(const struct diagnosis_view *v, const struct os_signal *s)
+{
+	const struct os_signal_info *clock = os_signal_info(OS_SIGNAL_GPU_SM_CLOCK);
+	double list[64];
+	uint32_t n = 0;
+
+	if (strcmp(s->name, clock->name) || v->in->kind == FINDING_UNIFORM)
+		return false;
+	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
+		for (uint32_t k = 0; k < v->in->peer[i].signal_count && n < 64; k++)
+			if (!strcmp(v->in->peer[i].signal[k].name, clock->name))
+				list[n++] = v->in->peer[i].signal[k].value;
+	return n && s->value < median_of(list, n) * (1 - clock->raised);
+}
+
+/* The raised telemetry that names why a GPU is slow, by weight of what it says. */
+static const struct os_signal *telemetry(const struct diagnosis_view *v, enum finding_cause *cause,
+					 bool *known)
+{
+	static const struct {
+		const char *word;
+		enum finding_cause cause;
+	} words[] = {
+	    {"gpu_ecc", CAUSE_GPU_ECC},	      {"thermal", CAUSE_GPU_THERMAL},
+	    {"heat", CAUSE_GPU_THERMAL},      {"power cap", CAUSE_GPU_POWER},
+	    {"power brake", CAUSE_GPU_POWER}, {"gpu_power", CAUSE_GPU_POWER},
+	    {"clock", CAUSE_GPU_CLOCKS},      {"gpu_throttle", CAUSE_GPU_CLOCKS},
+	};
+
+	*known = false;
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		*known |= !strncmp(v->who->signal[i].name, "gpu_", 4);
+	for (size_t w = 0; w < sizeof(words) / sizeof(*words); w++)
+		for (uint32_t i = 0; i < v->who->signal_count; i++) {
+			const struct os_signal *s = &v->who->signal[i];
+
+			if (strncmp(s->name, "gpu_", 4) ||
+			    !(s->flags & OS_SIGNAL_RAISED || is_low(v, s)) ||
+			    !has_word(s, words[w].word))
+				continue;
+			*cause = words[w].cause;
+			return s;
+		}
+	return NULL;
+}
+
+/* How directly slower kernels show what the GPU has: by its telemetry, without anything in it, unseen. */
+#define SURE_PLAIN   0.95
+#define SURE_BLIND   0.6
+/* Slower kernels of which no names are known may be one kernel or all. */
+#define SURE_UNNAMED 0.5
+
+static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const char *how)
+{
+	enum finding_cause cause = CAUSE_GPU_SLOW;
+	bool known;
+	const struct os_signal *s = telemetry(v, &cause, &known);
+	double sure = s ? 1 : (known ? SURE_PLAIN : SURE_BLIND) * (named ? 1 : SURE_UNNAMED);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, effect, sure);
+	char text[200];
+
+	if (s) {
+		os_signal_text(s, text, sizeof(text));
+		diagnosis_text_copy(c->subject, sizeof(c->subject), text);
+		snprintf(c->text, sizeof(c->text), "%s; %s", how, text);
+		snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause),
+			 text);
+	} else {
+		snprintf(c->text, sizeof(c->text), "%s", how);
+		snprintf(c->because, sizeof(c->because), "%s", how);
+		if (!known)
+			diagnosis_missing(
+			    v->out,
+			    "no GPU telemetry of rank %d: clocks, power, temperature and "
+			    "ECC are not known",
+			    v->who->rank);
+	}
+}
+
+static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
+{
+	double r = v->kernel_ratio, effect = 0;
+	uint32_t names = 0, slower = 0;
+	char how[160];
+
+	if (r <= 1 + thresholds.same.work)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		double own;
+
+		if (!matters(&p[i], whole))
+			continue;
+		own = ratio_of(&p[i]);
+		names++;
+		slower += own > 1 + (r - 1) * thresholds.part.half;
+		if (own > 1)
+			effect += p[i].total_ns / p[i].count * p[i].mine->count *
+				  ((own < r ? own : r) - 1);
+	}
+	if (names < 2 || slower < thresholds.part.half * names)
+		return;
+	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
+		 names, r, v->as);
+	slow_gpu(v, effect, true, how);
+}
+
+static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
+{
+	double r = v->kernel_ratio > 1 ? v->kernel_ratio : 1, all = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
+									   p[i].mine->count * r
+					       : 0;
+		if (in_both(&p[i]) && ratio_of(&p[i]) > r + thresholds.same.work && p[i].extra_ns > 0)
+			all += p[i].extra_ns;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct diagnosis_candidate *c;
+
+		if (p[i].extra_ns < thresholds.part.matters * all || !(p[i].extra_ns > 0) ||
+		    p[i].extra_ns < thresholds.excess.least * whole ||
+		    ratio_of(&p[i]) <= r + thresholds.same.work)
+			continue;
+		c = diagnosis_add(
+		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
+		    p[i].extra_ns, 1);
+		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
+		snprintf(c->text, sizeof(c->text),
+			 "kernel %.*s takes %.2f times as long %s", NAME_SHOWN, p[i].name,
+			 ratio_of(&p[i]), v->as);
+		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
+			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
+	}
+}
+
+/* Of one family: plain names that begin alike up to their first figure ("ampere_sgemm_"). */
+static bool is_family(const char *a, const char *b)
+{
+	size_t n = strcspn(a, "#");
+
+	return n >= thresholds.count.some && a[n] && n == strcspn(b, "#") && b[n] && !strncmp(a, b, n);
+}
+
+/* The kernel that is gone and of which `fresh` is another variant: the same base name, else the
+ * same family launched as often; of several the one of most time. */
+static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n)
+{
+	char mine[256], other[256];
+	struct pair *best = NULL;
+	bool best_exact = false;
+
+	diagnosis_kernel_base(fresh->name, mine, sizeof(mine));
+	for (uint32_t i = 0; i < n; i++) {
+		double differ;
+		bool exact;
+
+		if (p[i].mine || p[i].paired || is_other_work(&p[i], p, n))
+			continue;
+		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
+		differ = fabs(fresh->mine->count - p[i].count);
+		if (!exact && !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
+			continue;
+		if (!best || exact > best_exact ||
+		    (exact == best_exact && p[i].total_ns > best->total_ns)) {
+			best = &p[i];
+			best_exact = exact;
+		}
+	}
+	return best;
+}
+
+/* The part of a variant's name that differs from the other's: mangled names are long and begin
+ * alike. */
+static const char *from_difference(const char *name, const char *other)
+{
+	size_t same = 0;
+
+	while (name[same] && name[same] == other[same])
+		same++;
+	return same > 24 ? name + same - 12 : name;
+}
+
+static void variant(struct diagnosis_view *v, const struct pair *fresh, const struct pair *gone)
+{
+	bool uniform_kind = v->in->kind == FINDING_UNIFORM;
+	struct diagnosis_candidate *c =
+	    diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
+			  fresh->mine->total_ns - gone->total_ns, 1);
+	char name[96];
+
+	diagnosis_kernel_base(fresh->name, name, sizeof(name));
+	diagnosis_text_copy(c->subject, sizeof(c->subject), fresh->name);
+	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.70s, %s as %.70s", name,
+		 from_difference(fresh->name, gone->name), uniform_kind ? "before" : "on the peers",
+		 from_difference(gone->name, fresh->name));
+	snprintf(c->because, sizeof(c->because), "another variant of kernel %.90s runs %s", name,
+		 v->than);
+}
+
+/* New names and those that are gone, by variants first; what has no partner is another set. */
+static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
+{
+	double fresh_ns = 0, gone_ns = 0;
+	const struct pair *most = NULL;
+	struct diagnosis_candidate *c;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct pair *other;
+
+		if (!p[i].mine || p[i].total_ns > 0 || is_other_work(&p[i], p, n))
+			continue;
+		other = partner(&p[i], p, n);
+		if (other) {
+			other->paired = true;
+			if (p[i].mine->total_ns - other->total_ns > thresholds.excess.least * whole)
+				variant(v, &p[i], other);
+			continue;
+		}
+		fresh_ns += p[i].mine->total_ns;
+		if (!most || p[i].mine->total_ns > most->mine->total_ns)
+			most = &p[i];
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (!p[i].mine && !p[i].paired && !is_other_work(&p[i], p, n))
+			gone_ns += p[i].total_ns;
+	if (!most || fresh_ns - gone_ns < thresholds.excess.least * whole)
+		return;
+	c = diagnosis_add(v,
+			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
+			  fresh_ns - gone_ns, 0.8);
+	diagnosis_text_copy(c->subject, sizeof(c->subject), most->name);
+	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
+		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "the peers do not run",
+		 NAME_SHOWN, most->name);
+	snprintf(c->because, sizeof(c->because), "%s", c->text);
+}
+
+/* The same kernels in launch configurations that the other side does not have. */
+static double other_work(const struct pair *p, uint32_t n)
+{
+	double ns = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (p[i].expected)
+			ns += p[i].total_ns; /* at the base's speed */
+		if (in_both(&p[i]) || !is_other_work(&p[i], p, n))
+			continue;
+		ns += p[i].mine ? p[i].mine->total_ns : -p[i].total_ns;
+	}
+	return ns;
+}
+
+/* More launches of the same kernels, or larger ones: more work, not slower work. */
+static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
+{
+	double larger = other_work(p, n), extra = larger, mine = 0, base = 0;
+	struct diagnosis_candidate *c;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (in_both(&p[i])) {
+			mine += p[i].mine->count;
+			base += p[i].count;
+			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
+		}
+	if ((mine <= base && larger <= 0) || extra < thresholds.excess.least * whole)
+		return;
+	/* a few steps of a window may have kernels of their neighbours; the steps' own count
+	 * decides */
+	if (larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
+	    v->mine[FIGURE_KERNELS] < (1 + thresholds.same.work) * v->base[FIGURE_KERNELS])
+		return;
+	c = diagnosis_add(v,
+			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
+			  extra, 0.7);
+	if (larger > thresholds.part.half * extra) {
+		snprintf(c->text, sizeof(c->text), "the same kernels are launched with more work");
+		snprintf(c->because, sizeof(c->because), "%s", c->text);
+		return;
+	}
+	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
+		 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
+	snprintf(c->because, sizeof(c->because), "more of the same kernels are launched: %.200s",
+		 c->text);
+}
+
+/* By name a kernel that has more to do looks slower: launch configurations tell. */
+static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
+{
+	uint32_t n = pair_rows(v, k, p);
+	double whole = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		whole += p[i].total_ns;
+	if (!(other_work(p, n) > thresholds.part.half * v->compute_ns))
+		return false;
+	more_launches(v, p, n, whole);
+	return true;
+}
+
+/* k, p: room for KERNELS_MAX. False: no kernel is known by its name on both sides. */
+static bool compare_pairs(struct diagnosis_view *v, const struct bases *b, struct diagnosis_kernel *k,
+			  struct pair *p)
+{
+	double whole = 0;
+	uint32_t n;
+
+	n = b->count && v->who->kernel_count ? pair_up(v, b, p) : pair_rows(v, k, p);
+	for (uint32_t i = 0; i < n; i++)
+		whole += p[i].total_ns;
+	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
+	uniform(v, p, n, whole);
+	one_kernel(v, p, n, whole);
+	other_names(v, p, n, whole);
+	more_launches(v, p, n, whole);
+	return n > 0;
+}
+
+static bool compare_kernels(struct diagnosis_view *v, const struct bases *b)
+{
+	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
+	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
+	bool known = p && k && (is_more_work(v, k, p) || compare_pairs(v, b, k, p));
+
+	free(p);
+	free(k);
+	return known;
+}
+
+/* A link that has become narrower or slower, or sends again, is why copies take longer. */
+static void pcie(const struct diagnosis_view *v, struct diagnosis_candidate *c)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		size_t used = strlen(c->text);
+		char text[120];
+
+		if (strncmp(s->name, "gpu_pcie", 8) || !(s->flags & OS_SIGNAL_RAISED))
+			continue;
+		os_signal_text(s, text, sizeof(text));
+		snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
+		snprintf(c->because, sizeof(c->because), "copies take longer: %s", text);
+		return;
+	}
+}
+
+void diagnosis_gpu_look(struct diagnosis_view *v)
+{
+	double copy = v->mine[FIGURE_COPY] - v->base[FIGURE_COPY];
+	struct diagnosis_number a, b;
+	struct bases bases;
+	char how[160];
+
+	bases_of(v, &bases);
+	if (!compare_kernels(v, &bases) && v->compute_ns > 0) {
+		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
+			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
+			 v->past ? "before" : "on the peers");
+		slow_gpu(v, v->compute_ns, false, how);
+		diagnosis_missing(v->out,
+				  "kernels by name of rank %d or of its peers: one slow kernel and "
+				  "a slow GPU look alike",
+				  v->who->rank);
+	}
+	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
+		struct diagnosis_candidate *c =
+		    diagnosis_add(v, CAUSE_GPU_COPY, copy, 1);
+
+		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),
+			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
+			 v->past ? "before" : "on the peers");
+		snprintf(c->because, sizeof(c->because), "%s", c->text);
+		pcie(v, c);
+	}
+}

@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Profiles against their base, in time per step and not in shares alone: when everything on the
+ * host takes longer (a stolen CPU), no share changes. Only the launch threads' time holds the
+ * GPU up, so where it is told apart it decides; a storage client's threads are the exception. A
+ * function's time has its callees', so of one kind of cause the largest counts and never the sum.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis_private.h"
+#include "analysis/cause/profile.h"
+#include "analysis/ledger/function_class.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
+#include "model/thresholds.h"
+
+#define PEERS_LOOKED 64u
+
+struct bases {
+	const struct diagnosis_rank *rank[PEERS_LOOKED];
+	uint32_t count;
+};
+
+/* Blocked time is known of ranks that hardly ran, too. */
+static bool has_profile(const struct diagnosis_rank *r)
+{
+	return r->samples > 0 || (r->off_ns >= 0 && r->function_count);
+}
+
+static bool is_sampled(const struct diagnosis_rank *r)
+{
+	return r->samples > 0;
+}
+
+static void bases_that(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
+		       struct bases *b)
+{
+	b->count = 0;
+	if (v->in->kind != FINDING_UNIFORM)
+		for (uint32_t i = 0; i < v->in->peer_count && b->count < PEERS_LOOKED; i++)
+			if (serves(&v->in->peer[i]))
+				b->rank[b->count++] = &v->in->peer[i];
+	if (!b->count && v->in->before && serves(v->in->before))
+		b->rank[b->count++] = v->in->before;
+}
+
+/* Those that were seen to run; where there are none, those of which blocked time is known. */
+static void bases_of(const struct diagnosis_view *v, struct bases *b)
+{
+	bases_that(v, is_sampled, b);
+	if (!b->count)
+		bases_that(v, has_profile, b);
+}
+
+static bool is_told_apart(const struct diagnosis_rank *r)
+{
+	for (uint32_t i = 0; i < r->function_count; i++)
+		if (r->function[i].launch_ns > 0)
+			return true;
+	return false;
+}
+
+/* One function on both sides, per step. */
+struct growth {
+	const struct diagnosis_function *f;
+	double mine_ns, base_ns, base_off_ns, base_total_ns, base_self_ns;
+	double grown_ns;   /* of what holds the GPU up; 0 where it may be noise */
+	double delta;	   /* of the share of all CPU time */
+	double held_delta; /* the same of what holds the GPU up */
+	bool sure;
+};
+
+/* Sketches name Python functions without their file: "forward" is "forward (model.py)". */
+static bool is_same(const struct diagnosis_function *a, const struct diagnosis_function *b)
+{
+	size_t n, m;
+
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind != FUNCTION_PYTHON || !strcmp(a->name, b->name))
+		return !strcmp(a->name, b->name);
+	n = strcspn(a->name, " ");
+	m = strcspn(b->name, " ");
+	return n == m && !(a->name[n] && b->name[m]) && !strncmp(a->name, b->name, n);
+}
+
+static const struct diagnosis_function *same(const struct diagnosis_rank *r,
+					     const struct diagnosis_function *f)
+{
+	for (uint32_t i = 0; i < r->function_count; i++)
+		if (is_same(&r->function[i], f))
+			return &r->function[i];
+	return NULL;
+}
+
+static double variance_of(double part_ns, double whole_ns, double samples)
+{
+	double share = whole_ns > 0 ? part_ns / whole_ns : 0;
+
+	return samples > 0 ? spread_of_share(share, samples, 1) * whole_ns * whole_ns : 0;
+}
+
+/* With nobody's profile to compare with: what is blocked for longer than all of the own time of the
+ * others' steps is new, and held up no GPU of theirs for longer than those idled. Says nothing of what
+ * ran. */
+static void at_most(const struct diagnosis_view *v, const struct diagnosis_function *f, struct growth *g)
+{
+	bool is_new = v->base[FIGURE_SELF] >= 0 && f->off_ns > v->base[FIGURE_SELF];
+
+	*g = (struct growth){.f = f,
+			     .mine_ns = f->total_ns,
+			     .base_ns = f->total_ns,
+			     .base_total_ns = f->total_ns,
+			     .base_self_ns = f->self_ns,
+			     .base_off_ns = is_new ? fmax(0, v->base[FIGURE_IDLE]) : f->off_ns};
+}
+
+static void grow(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
+		 const struct diagnosis_function *f, struct growth *g)
+{
+	double total[PEERS_LOOKED], self[PEERS_LOOKED], off[PEERS_LOOKED], held[PEERS_LOOKED];
+	double cpu[PEERS_LOOKED], samples = 0, whole, noise;
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct diagnosis_function *o = same(b->rank[i], f);
+
+		total[i] = o ? o->total_ns : 0;
+		self[i] = o ? o->self_ns : 0;
+		off[i] = o ? o->off_ns : 0;
+		held[i] = o ? (launch_only ? o->launch_ns : o->total_ns) : 0;
+		cpu[i] = b->rank[i]->cpu_ns;
+		samples += b->rank[i]->samples;
+	}
+	if (!b->count) {
+		at_most(v, f, g);
+		return;
+	}
+	whole = median_of(cpu, b->count);
+	*g = (struct growth){.f = f,
+			     .mine_ns = launch_only ? f->launch_ns : f->total_ns,
+			     .base_ns = median_of(held, b->count),
+			     .base_total_ns = median_of(total, b->count),
+			     .base_self_ns = median_of(self, b->count),
+			     .base_off_ns = median_of(off, b->count)};
+	g->delta = (v->who->cpu_ns > 0 ? f->total_ns / v->who->cpu_ns : 0) -
+		   (whole > 0 ? g->base_total_ns / whole : 0);
+	g->held_delta = (v->who->cpu_ns > 0 ? g->mine_ns / v->who->cpu_ns : 0) -
+			(whole > 0 ? g->base_ns / whole : 0);
+	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
+		     variance_of(g->base_ns, whole, samples));
+	g->grown_ns = g->mine_ns - g->base_ns;
+	/* what ran is known by samples alone */
+	if (!(samples > 0) || !(v->who->samples > 0))
+		g->delta = g->held_delta = 0;
+	g->sure = g->grown_ns > thresholds.sure.errors * noise && g->delta > PROFILE_DELTA;
+}
+
+/* ---- what the names say ---- */
+
+struct class_sum {
+	double on_ns, off_ns; /* the largest function's growth */
+	double on_all_ns;     /* the same of all threads */
+	const struct diagnosis_function *on, *off, *on_all;
+};
+
+static void take_class(struct class_sum *sums, const struct growth *g, bool launch_only)
+{
+	const struct diagnosis_function *f = g->f;
+	enum finding_cause on = function_class_cause(f->name, f->kind, true);
+	enum finding_cause off = function_class_cause(f->name, f->kind, false);
+	double off_ns = f->off_ns - g->base_off_ns, all_ns = f->total_ns - g->base_total_ns;
+
+	if (on != CAUSE_UNKNOWN && g->sure && g->grown_ns > sums[on].on_ns) {
+		sums[on].on_ns = g->grown_ns;
+		sums[on].on = f;
+	}
+	if (on != CAUSE_UNKNOWN && g->delta > PROFILE_DELTA && all_ns > sums[on].on_all_ns) {
+		sums[on].on_all_ns = all_ns;
+		sums[on].on_all = f;
+	}
+	if (off != CAUSE_UNKNOWN && off_ns > sums[off].off_ns) {
+		sums[off].off_ns = off_ns;
+		sums[off].off = f;
+	}
+}
+
+static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_cause cause,
+					 double ns, double sure, const char *name)
+{
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
+
+	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	return c;
+}
+
+/* What the kernel did on the rank's own threads. */
+static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
+{
+	static const enum finding_cause of_kernel[] = {
+	    CAUSE_OS_SOFTIRQ, CAUSE_OS_IRQ,    CAUSE_OS_LOCK,	CAUSE_OS_MEMORY,
+	    CAUSE_OS_NUMA,    CAUSE_OS_FAULTS, CAUSE_OS_STOPPED};
+	struct diagnosis_number ms;
+
+	for (size_t i = 0; i < sizeof(of_kernel) / sizeof(*of_kernel); i++) {
+		const struct class_sum *s = &sums[of_kernel[i]];
+		bool off = s->off_ns > s->on_ns;
+		double ns = off ? s->off_ns : s->on_ns;
+		const struct diagnosis_function *f = off ? s->off : s->on;
+		struct diagnosis_candidate *c;
+
+		if (!f || !(ns > 0))
+			continue;
+		c = blame(v, of_kernel[i], ns, 0.85, f->name); /* it does not say who it was */
+		snprintf(c->text, sizeof(c->text),
+			 "%s kernel function %.80s for %s more per step %s",
+			 off ? "its launch threads are blocked in" : "its threads run",
+			 f->name, diagnosis_text_ms(ns, &ms), v->than);
+		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
+			 finding_cause_title(of_kernel[i]), f->name, diagnosis_text_ms(ns, &ms));
+	}
+}
+
+static void gil(struct diagnosis_view *v, const struct class_sum *sums)
+{
+	const struct class_sum *s = &sums[CAUSE_CPU_GIL];
+	double base = v->base[FIGURE_GIL] > 0 ? v->base[FIGURE_GIL] : 0,
+	       wait = v->mine[FIGURE_GIL] > 0 ? v->mine[FIGURE_GIL] - base : 0;
+	struct diagnosis_candidate *c;
+	const char *holder = v->who->gil_holder;
+	struct diagnosis_number ms;
+
+	if (s->off_ns > wait)
+		wait = s->off_ns;
+	if (wait <= thresholds.part.told * v->mine[FIGURE_STEP] || !(wait > 0))
+		return;
+	c = blame(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
+	snprintf(c->text, sizeof(c->text),
+		 "its launch threads wait for the GIL %s longer per step %s%s%.110s",
+		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
+		 holder ? holder : "");
+	snprintf(c->because, sizeof(c->because), "%s launch threads wait for the GIL%s%.130s",
+		 v->its, holder ? ", held by " : "", holder ? holder : "");
+}
+
+/* The launch threads blocked in reads, or waiting for data that somebody else fetches. */
+static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool compared)
+{
+	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
+			       *limit = &sums[CAUSE_STORAGE_LIMIT],
+			       *loader = &sums[CAUSE_STORAGE_LOADER],
+			       *client = &sums[CAUSE_STORAGE_CLIENT];
+	double wait = loader->off_ns + loader->on_ns;
+	struct diagnosis_candidate *c;
+	struct diagnosis_number ms, other;
+
+	v->storage_ns = compared || disk->off_ns > 0 ? disk->off_ns : -1;
+	if (limit->off_ns > 0) {
+		c = blame(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
+		snprintf(c->text, sizeof(c->text),
+			 "an I/O limit throttles its launch threads in %.80s: +%s per step",
+			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
+		snprintf(c->because, sizeof(c->because), "an I/O limit throttles %s reads", v->its);
+	}
+	if (disk->off_ns > 0) {
+		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
+		snprintf(c->text, sizeof(c->text),
+			 "its launch threads are blocked in %.80s for %s more per step %s",
+			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
+		snprintf(c->because, sizeof(c->because),
+			 "%s launch threads are blocked in reads (%.80s)", v->its,
+			 disk->off->name);
+	}
+	if (wait > 0) {
+		const struct diagnosis_function *f =
+		    loader->off_ns > loader->on_ns ? loader->off : loader->on;
+
+		c = blame(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
+		snprintf(c->text, sizeof(c->text),
+			 "its launch threads spend %s more per step in %.110s %s",
+			 diagnosis_text_ms(wait, &ms), f->name, v->than);
+		snprintf(c->because, sizeof(c->because),
+			 "%s launch threads wait for the data loader (%.110s)", v->its, f->name);
+	}
+	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
+	 * explained */
+	if (client->on_all_ns > thresholds.part.little * v->mine[FIGURE_STEP] && client->on_all) {
+		double held = client->on_ns > wait ? client->on_ns : wait;
+
+		c = blame(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
+			  client->on_all->name);
+		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
+			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
+			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
+		snprintf(c->because, sizeof(c->because),
+			 "the storage client saturates the CPU (%.110s)", client->on_all->name);
+	}
+}
+
+/* ---- a hot function ---- */
+
+struct hottest {
+	struct growth any, python;
+	double any_ns, python_ns;
+};
+
+/* The function nearest to the growth: of those that hold most of it, the one that does least else.
+ */
+static void take_hottest(struct growth *best, const struct growth *g, double most_ns)
+{
+	if (g->grown_ns < (1 - thresholds.part.matters) * most_ns)
+		return;
+	if (!best->f || g->f->total_ns < best->f->total_ns ||
+	    (g->f->total_ns <= best->f->total_ns && g->f->self_ns > best->f->self_ns))
+		*best = *g;
+}
+
+static enum finding_cause function_cause(const struct diagnosis_view *v,
+					 const struct diagnosis_function *f, bool logs)
+{
+	if (v->in->kind == FINDING_UNIFORM)
+		return logs ? CAUSE_SW_LOGGING : CAUSE_SW_HOT_PATH;
+	return f->kind == FUNCTION_PYTHON ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
+}
+
+/* It had most of the CPU time before, and has hardly more of it: the same work takes longer, and why is to
+ * be looked for elsewhere. */
+static bool is_the_same_work(const struct diagnosis_view *v, const struct growth *g)
+{
+	double share = v->who->cpu_ns > 0 ? g->f->total_ns / v->who->cpu_ns : 0;
+
+	return v->in->kind != FINDING_UNIFORM && share - g->delta >= thresholds.part.half &&
+	       g->delta < thresholds.part.little;
+}
+
+/* "walk_component in path_lookupat, which is shared with X (pid 7)": the kernel's functions alone. */
+static bool is_at(const char *place, const char *name)
+{
+	size_t n = strlen(name), room = strcspn(place, ",");
+	const char *at = strstr(place, name);
+
+	return n && at && (size_t)(at - place) + n <= room && (at == place || at[-1] == ' ') &&
+	       (at[n] == '\0' || at[n] == ' ' || at[n] == ',');
+}
+
+/* A kernel lock that is asked for too often costs its waiters CPU time too: they spin for a while before
+ * they sleep, and what the lock protects has to be looked at again. The function that calls the kernel
+ * there does what it always did. */
+static bool grew_around_a_lock(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
+			       const struct growth *of)
+{
+	const struct os_signal *lock = diagnosis_os_lock(v);
+	struct growth g;
+
+	for (uint32_t i = 0; lock && i < v->who->function_count; i++) {
+		const struct diagnosis_function *f = &v->who->function[i];
+
+		if (f->kind != FUNCTION_KERNEL || !is_at(lock->subject, f->name))
+			continue;
+		grow(v, b, launch_only, f, &g);
+		if (g.sure && g.grown_ns >= thresholds.part.half * of->grown_ns)
+			return true;
+	}
+	return false;
+}
+
+/* What a function in another thread computes costs the launch threads nothing but their wait for the
+ * GIL that it holds. */
+static bool holds_the_gil(const struct diagnosis_view *v, const char *name)
+{
+	for (uint32_t i = 0; i < v->count; i++)
+		if (v->list[i].cause == CAUSE_CPU_GIL && *name &&
+		    !strncmp(v->list[i].subject, name, strlen(name)))
+			return true;
+	return false;
+}
+
+static void hot_function(struct diagnosis_view *v, const struct bases *b, bool launch_only,
+			 const struct hottest *h, const struct class_sum *sums)
+{
+	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
+	const struct growth *g =
+	    h->python.f && h->python_ns >= thresholds.part.half * h->any_ns ? &h->python : &h->any;
+	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on the peers";
+	double whole = v->who->cpu_ns;
+	bool logs = logging->on && logging->on_ns >= thresholds.part.half * h->any_ns;
+	struct diagnosis_candidate *c;
+	struct diagnosis_number mine, base;
+	const char *name;
+
+	if (!g->f)
+		return;
+	name = logs ? logging->on->name : g->f->name;
+	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs),
+			  logs ? logging->on_ns : g->grown_ns,
+			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
+	c->by_profile = true;
+	c->told_only = holds_the_gil(v, name) || (!logs && grew_around_a_lock(v, b, launch_only, g));
+	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	if (logs)
+		snprintf(c->text, sizeof(c->text),
+			 "logging (%.100s) takes %s more CPU per step %s", name,
+			 diagnosis_text_ms(logging->on_ns, &mine), v->than);
+	else
+		snprintf(c->text, sizeof(c->text),
+			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
+			 name, diagnosis_text_ms(g->mine_ns, &mine), diagnosis_text_ms(g->base_ns, &base),
+			 where, whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
+	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s longer per step %s",
+		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &mine), v->than);
+}
+
+static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
+{
+	bool launch_only = b->count && is_told_apart(v->who) && is_told_apart(b->rank[0]);
+	struct class_sum sums[CAUSE_COUNT] = {{0}};
+	struct hottest h = {.any_ns = 0};
+	struct growth g;
+
+	if (b->count)
+		v->function_delta = 0;
+	for (uint32_t i = 0; i < v->who->function_count; i++) {
+		const struct diagnosis_function *f = &v->who->function[i];
+
+		grow(v, b, launch_only, f, &g);
+		take_class(sums, &g, launch_only);
+		if (function_class_is_plumbing(f->name, f->kind))
+			continue;
+		if (f->kind != FUNCTION_KERNEL && g.held_delta > v->function_delta) {
+			v->function_delta = g.held_delta;
+			diagnosis_text_copy(v->function_name, sizeof(v->function_name), f->name);
+		}
+		if (!g.sure)
+			continue;
+		if (f->kind != FUNCTION_KERNEL && g.grown_ns > h.any_ns)
+			h.any_ns = g.grown_ns;
+		if (f->kind == FUNCTION_PYTHON && g.grown_ns > h.python_ns)
+			h.python_ns = g.grown_ns;
+	}
+	for (uint32_t i = 0; i < v->who->function_count; i++) {
+		const struct diagnosis_function *f = &v->who->function[i];
+
+		if (function_class_is_plumbing(f->name, f->kind) || f->kind == FUNCTION_KERNEL)
+			continue;
+		grow(v, b, launch_only, f, &g);
+		if (!g.sure)
+			continue;
+		take_hottest(&h.any, &g, h.any_ns);
+		if (f->kind == FUNCTION_PYTHON)
+			take_hottest(&h.python, &g, h.python_ns);
+	}
+	kernel_time(v, sums);
+	gil(v, sums);
+	storage(v, sums, b->count > 0);
+	hot_function(v, b, launch_only, &h, sums);
+}
+
+/* ---- above the line of its group ---- */
+
+#define LINE_SURE	  0.45
+
+static bool is_nameless(const char *name)
+{
+	return strstr(name, "+0x") != NULL;
+}
+
+/* Native code that nobody names in the group may be what has no name there. */
+static void usual_of(const struct diagnosis_group *g, const struct diagnosis_function *f,
+		     struct diagnosis_usual *out)
+{
+	*out = (struct diagnosis_usual){.name = f->name};
+	for (uint32_t i = 0; i < g->function_count; i++) {
+		const struct diagnosis_usual *u = &g->function[i];
+		struct diagnosis_function there = {.name = u->name, .kind = u->kind};
+
+		if (u->kind != f->kind)
+			continue;
+		if (u->name[0] == f->name[0] && is_same(&there, f)) {
+			*out = *u;
+			return;
+		}
+		if (f->kind == FUNCTION_NATIVE && u->line > out->line && is_nameless(u->name))
+			*out = *u;
+	}
+}
+
+/* grown_ns: how much longer it takes the launch threads, if all else takes as long as in the
+ * group; delta: above the line. False: it is not above it. */
+static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis_function *f,
+			  bool launch_only, struct diagnosis_usual *u, struct growth *g)
+{
+	const struct diagnosis_rank *who = v->who;
+	double share = f->total_ns / who->cpu_ns, held = 1, over;
+
+	if (f->kind == FUNCTION_KERNEL || function_class_is_plumbing(f->name, f->kind) ||
+	    is_nameless(f->name) || share <= PROFILE_DELTA)
+		return false;
+	usual_of(who->group, f, u);
+	over = share - u->line;
+	if (over <= PROFILE_DELTA || u->usual >= 1 ||
+	    over * who->cpu_ns <= thresholds.sure.errors *
+				      sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
+		return false;
+	if (launch_only)
+		held = f->launch_ns / f->total_ns;
+	*g = (struct growth){.f = f, .delta = over, .sure = true};
+	g->grown_ns = held * who->cpu_ns * (share - u->usual) / (1 - u->usual);
+	return true;
+}
+
+/* The function nearest to what is unusual; Python before the native code below it. */
+static bool highest_above(const struct diagnosis_view *v, struct growth *best)
+{
+	bool launch_only = is_told_apart(v->who);
+	struct hottest h = {.any_ns = 0};
+	struct diagnosis_usual u;
+	struct growth g;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < v->who->function_count; i++) {
+			const struct diagnosis_function *f = &v->who->function[i];
+
+			if (!is_above_line(v, f, launch_only, &u, &g))
+				continue;
+			if (pass)
+				take_hottest(&h.any, &g, h.any_ns);
+			else
+				h.any_ns = fmax(h.any_ns, g.grown_ns);
+			if (f->kind != FUNCTION_PYTHON)
+				continue;
+			if (pass)
+				take_hottest(&h.python, &g, h.python_ns);
+			else
+				h.python_ns = fmax(h.python_ns, g.grown_ns);
+		}
+	*best = h.python.f && h.python_ns >= thresholds.part.half * h.any_ns ? h.python : h.any;
+	return best->f;
+}
+
+/* Evidence beside what the peers' profiles say; where no profile of anybody else is there, an explanation.
+ */
+static void above_line(struct diagnosis_view *v)
+{
+	const struct diagnosis_group *group = v->who->group;
+	struct diagnosis_candidate *c;
+	struct diagnosis_usual u;
+	struct growth g;
+	double share;
+
+	if (!group || group->sketches <= thresholds.count.few || v->in->kind != FINDING_SLOW_RANK ||
+	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
+		return;
+	usual_of(group, g.f, &u);
+	share = g.f->total_ns / v->who->cpu_ns;
+	c = blame(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
+	for (uint32_t i = 0; i < v->in->peer_count; i++)
+		c->told_only |= has_profile(&v->in->peer[i]);
+	snprintf(c->text, sizeof(c->text),
+		 "%.100s has %.1f%% of its CPU time; in its group the %s is %.1f%% and the line %.1f%% "
+		 "(%s, %u sketches): %.1f points above",
+		 g.f->name, 100 * share, group->paper ? "mean" : "median", 100 * u.usual, 100 * u.line,
+		 group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
+		 100 * g.delta);
+	snprintf(c->because, sizeof(c->because),
+		 "%.100s has %.0f%% of %s CPU time, usually %.0f%% in %s role",
+		 g.f->name, 100 * share, v->its, 100 * u.usual, v->its);
+}
+
+/* ---- blocked, by something that no rule knows ---- */
+
+/* For how much longer the launch threads are blocked in it; 0 for what says nothing. */
+static double blocked_more(const struct diagnosis_view *v, const struct bases *b,
+			   const struct diagnosis_function *f)
+{
+	struct growth g;
+
+	if (f->kind == FUNCTION_KERNEL || function_class_is_plumbing(f->name, f->kind))
+		return 0;
+	grow(v, b, false, f, &g);
+	return f->off_ns - g.base_off_ns;
+}
+
+static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis_function *than)
+{
+	bool python = f->kind == FUNCTION_PYTHON;
+
+	if (!than || python != (than->kind == FUNCTION_PYTHON))
+		return !than || python;
+	return f->off_ns < than->off_ns;
+}
+
+/* The function whose callees block the launch threads for longer than elsewhere: of those that hold
+ * most of it the one that holds least else, Python before native code. NULL: it explains less than half
+ * of the gap. */
+static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v, const struct bases *b,
+						   double gap_ns, double *more_ns)
+{
+	const struct diagnosis_function *f = v->who->function, *best = NULL;
+	uint32_t n = v->who->function_count;
+	double most = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		most = fmax(most, blocked_more(v, b, &f[i]));
+	if (most <= thresholds.part.half * gap_ns)
+		return NULL;
+	for (uint32_t i = 0; i < n; i++) {
+		double more = blocked_more(v, b, &f[i]);
+
+		if (more >= (1 - thresholds.part.matters) * most && is_nearer(&f[i], best)) {
+			best = &f[i];
+			*more_ns = more;
+		}
+	}
+	return best;
+}
+
+static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)
+{
+	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
+	const struct diagnosis_function *f = NULL;
+	struct diagnosis_number mine, base;
+	double more = 0;
+
+	if (b->count && has_profile(v->who) && v->who->off_ns >= 0)
+		f = blocked_in(v, b, gap_ns, &more);
+	snprintf(c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
+		 diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
+		 diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on the peers");
+	if (!f) {
+		snprintf(c->because, sizeof(c->because),
+			 "%s; what delays the host was not seen",
+			 finding_cause_title(CAUSE_CPU_HOST_GAP));
+		return;
+	}
+	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
+	/* peers that wait elsewhere meanwhile make the difference larger than what it costs */
+	snprintf(c->because, sizeof(c->because),
+		 "%s launch threads are blocked in %.110s for %s more per step %s", v->its, f->name,
+		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);
+}
+
+void diagnosis_host_look(struct diagnosis_view *v)
+{
+	double gap = v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE];
+	struct bases bases;
+
+	v->function_delta = v->storage_ns = -1;
+	bases_of(v, &bases);
+	if (has_profile(v->who))
+		look_at_functions(v, &bases);
+	above_line(v);
+	if (v->host_ns > 0 && !has_profile(v->who))
+		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
+	else if (v->host_ns > 0 && !bases.count)
+		diagnosis_missing(
+		    v->out,
+		    "CPU profiles of healthy peers or of earlier runs, to compare rank "
+		    "%d with",
+		    v->who->rank);
+	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0 &&
+	    v->in->kind != FINDING_HANG)
+		say_gap(v, &bases, gap);
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A cause is an account, or what explains it. Every excess of the ledger goes to one row of
+ * accounts.def. What else is known (signals, profiles, kernels) has put candidates forward, each with
+ * a time per step of its own: they explain the accounts that they can have lengthened, no more than
+ * their own time (events that are only counted: all of it) and no more than the excess. What none of
+ * them explains is the account's own. So the times of all causes add up to the excess, and a signal
+ * without an account is no cause. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis_private.h"
+#include "base/check.h"
+#include "model/thresholds.h"
+
+#define BIT(c) (1ull << CAUSE_##c)
+_Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
+
+/* Of a time that nobody saw spent, each kind of evidence that is missing could have shown another cause;
+ * and if nothing shows one, it is likely to be there. */
+#define WITHOUT_ONE	 0.95
+#define WITHOUT_ONE_SEEN 0.4
+
+static const struct pattern {
+	enum ledger_kind kind;
+	enum ledger_what first, last;
+	enum finding_cause cause;
+	uint64_t explained_by;
+	const char *because[2], *joint; /* because: of one rank, of many */
+} patterns[] = {
+#define ACCOUNT(kind, first, last, cause, by, one, many, joint)                                    \
+	{LEDGER_##kind, LEDGER_##first, LEDGER_##last, CAUSE_##cause, by, {one, many}, joint},
+#include "analysis/cause/accounts.def"
+#undef ACCOUNT
+};
+#define PATTERNS ARRAY_LEN(patterns)
+
+/* One pattern's accounts. */
+struct sum {
+	double excess_ns, slow_ns, reference_ns, python_ns;
+	double slow_count, reference_count;
+	const struct ledger_row *most; /* of most excess; NULL: none grew */
+};
+
+struct share {
+	double ns, sure_ns; /* sure_ns: each part by how directly it was seen */
+	struct diagnosis_candidate *by; /* NULL: an account is its own cause */
+	double by_ns;
+	const struct pattern *pattern; /* of the account that has most of it */
+	const struct sum *sum;
+	double account_ns;
+};
+
+static uint32_t pattern_of(const struct ledger_row *r)
+{
+	uint32_t k = 0;
+
+	while (k + 1 < PATTERNS && (patterns[k].kind != r->kind || r->what < patterns[k].first ||
+				    r->what > patterns[k].last))
+		k++;
+	return k;
+}
+
+/* Where everybody is slow, waiting in collectives counts as well. */
+static bool is_own(enum finding_kind finding, enum ledger_kind kind)
+{
+	return ledger_is_own(kind) || finding == FINDING_UNIFORM;
+}
+
+static enum finding_cause cause_of(const struct diagnosis_view *v, const struct pattern *p,
+				   const struct sum *s)
+{
+	/* the GPU works, and comes to no end */
+	if (p->kind == LEDGER_COMPUTE && v->in->kind == FINDING_HANG)
+		return CAUSE_HANG_KERNEL;
+	if (p->cause != CAUSE_CPU_FUNCTION)
+		return p->cause;
+	if (v->in->kind == FINDING_UNIFORM)
+		return CAUSE_SW_HOT_PATH;
+	return s->python_ns >= thresholds.part.half * s->slow_ns ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
+}
+
+/* Functions of the rank's own code are one account together: what one of them calls more another one
+ * may call less. */
+static uint32_t group_of(uint32_t pattern)
+{
+	for (uint32_t k = 0; patterns[pattern].cause == CAUSE_CPU_FUNCTION && k < PATTERNS; k++)
+		if (patterns[k].cause == CAUSE_CPU_FUNCTION && patterns[k].kind == LEDGER_RUNNING)
+			return k;
+	return pattern;
+}
+
+static bool waits_for_storage(const struct ledger_row *r)
+{
+	return r->kind == LEDGER_BLOCKED && r->excess_ns > 0 && r->what >= LEDGER_FILE_READ &&
+	       r->what <= LEDGER_DISK_LIMIT;
+}
+
+/* What a function does in system calls between its waits for storage is part of its I/O. */
+static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
+{
+	if (r->kind == LEDGER_KERNEL_CODE && *r->name &&
+	    (r->what == LEDGER_FILE_SYSTEM || r->what == LEDGER_SYSCALL))
+		for (uint32_t i = 0; i < count; i++)
+			if (waits_for_storage(&rows[i]) && !strcmp(rows[i].name, r->name))
+				return pattern_of(&rows[i]);
+	return group_of(pattern_of(r));
+}
+
+static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *sums)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const struct ledger_row *r = &rows[i];
+		struct sum *s = &sums[sum_of(rows, count, r)];
+
+		s->excess_ns += r->excess_ns;
+		s->slow_ns += r->slow_ns;
+		s->reference_ns += r->reference_ns;
+		s->slow_count += r->slow_count;
+		s->reference_count += r->reference_count;
+		s->python_ns += r->what == LEDGER_PYTHON ? r->slow_ns : 0;
+		if (r->excess_ns > 0 && (!s->most || r->excess_ns > s->most->excess_ns))
+			s->most = r;
+	}
+}
+
+/* No more than its own time; what is only counted has none, and explains as a whole what is known to be
+ * of its kind. */
+static double explained(const struct diagnosis_candidate *c, const struct pattern *p, double left,
+			double spent)
+{
+	return c->is_counted && p->kind != LEDGER_UNOBSERVED ? left : fmin(c->effect_ns - spent, left);
+}
+
+/* The candidate that explains most of what is left of the account; NULL: none explains enough. */
+static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const struct pattern *p,
+					       double left, double excess, const double *spent)
+{
+	struct diagnosis_candidate *best = NULL;
+	double most = 0;
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		struct diagnosis_candidate *c = &v->list[i];
+		double ns = explained(c, p, left, spent[i]);
+
+		if (c->told_only || !(p->explained_by >> c->cause & 1) ||
+		    ns < thresholds.part.little * excess ||
+		    !(ns > 0))
+			continue;
+		if (!best || ns * diagnosis_weight(c) > most) {
+			most = ns * diagnosis_weight(c);
+			best = c;
+		}
+	}
+	return best;
+}
+
+/* How directly it was seen that an account's time has this cause. */
+static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
+		      const struct diagnosis_candidate *by)
+{
+	double without = by && by->cause == CAUSE_CPU_HOST_GAP ? WITHOUT_ONE_SEEN : WITHOUT_ONE;
+
+	if (p->kind != LEDGER_UNOBSERVED)
+		return by ? by->sure : 1;
+	return by ? by->sure * pow(without, v->out->missing_count) : 0;
+}
+
+static void give(const struct diagnosis_view *v, struct share *s, double ns,
+		 struct diagnosis_candidate *by, const struct pattern *p, const struct sum *sum)
+{
+	s->ns += ns;
+	s->sure_ns += ns * sure_of(v, p, by);
+	if (by && ns > s->by_ns) {
+		s->by = by;
+		s->by_ns = ns;
+	}
+	if (ns > s->account_ns) {
+		s->account_ns = ns;
+		s->pattern = p;
+		s->sum = sum;
+	}
+}
+
+/* How often the thread asked for a CPU: it waits for one after each sleep, and the longer it runs the
+ * more often it is preempted. */
+static double demand(enum ledger_what waits, const struct pattern *of, double ns, double count)
+{
+	bool sleeps = of->kind == LEDGER_BLOCKED,
+	     runs = of->kind == LEDGER_RUNNING || of->kind == LEDGER_KERNEL_CODE;
+
+	return waits == LEDGER_WOKEN ? (sleeps ? count : 0) : runs ? ns : 0;
+}
+
+/* The part of longer waits for a CPU that comes from asking more often is a matter of what asks. ns: of
+ * it; the pattern that asks for most more, PATTERNS where it does not ask more often. */
+static uint32_t asked_by(const struct sum *sums, uint32_t waits, double *ns)
+{
+	enum ledger_what what = patterns[waits].first;
+	double before = 0, now = 0, most = 0;
+	uint32_t who = PATTERNS;
+
+	for (uint32_t k = 0; k < PATTERNS; k++) {
+		const struct sum *s = &sums[k];
+		double its = demand(what, &patterns[k], s->slow_ns, s->slow_count),
+		       was = demand(what, &patterns[k], s->reference_ns, s->reference_count);
+
+		before += was;
+		now += its;
+		if (its - was > most) {
+			most = its - was;
+			who = k;
+		}
+	}
+	*ns = before > 0 ? fmin(sums[waits].reference_ns * (now / before - 1),
+				sums[waits].excess_ns)
+			 : 0;
+	return *ns > 0 ? who : PATTERNS;
+}
+
+static void move_waits(struct sum *sums)
+{
+	for (uint32_t k = 0; k < PATTERNS; k++) {
+		double ns = 0;
+		uint32_t who = patterns[k].kind == LEDGER_RUNNABLE ? asked_by(sums, k, &ns) : PATTERNS;
+
+		if (who == PATTERNS || !(sums[who].excess_ns > 0))
+			continue;
+		sums[k].excess_ns -= ns;
+		sums[who].excess_ns += ns;
+	}
+}
+
+/* What is left of a time that nobody saw spent is no reason against what explains the rest of it. */
+static void trust(const struct diagnosis_view *v, const struct pattern *p, double left, const double *got,
+		  struct share *shares)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < v->count; i++)
+		*(v->list[i].cause == CAUSE_CPU_HOST_GAP ? &left : &sum) += got[i];
+	for (uint32_t i = 0; i < v->count && p->kind == LEDGER_UNOBSERVED; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+
+		if (got[i] > 0 && c->cause != CAUSE_CPU_HOST_GAP)
+			shares[c->cause].sure_ns +=
+			    fmin((thresholds.same.factor - 1) * got[i], left * got[i] / sum) *
+			    sure_of(v, p, c);
+	}
+}
+
+static void divide_account(struct diagnosis_view *v, uint32_t k, const struct sum *sum, double *spent,
+			   struct share *shares)
+{
+	const struct pattern *p = &patterns[k];
+	double left = sum->excess_ns, got[DIAGNOSIS_CANDIDATES_MAX] = {0};
+	struct diagnosis_candidate *c;
+
+	while (left > 0 && (c = explanation(v, p, left, sum->excess_ns, spent))) {
+		double ns = explained(c, p, left, spent[c - v->list]);
+
+		spent[c - v->list] += ns;
+		got[c - v->list] += ns;
+		left -= ns;
+		give(v, &shares[c->cause], ns, c, p, sum);
+	}
+	give(v, &shares[cause_of(v, p, sum)], left, NULL, p, sum);
+	trust(v, p, left, got, shares);
+}
+
+static void divide(struct diagnosis_view *v, struct sum *sums, struct share *shares)
+{
+	double spent[DIAGNOSIS_CANDIDATES_MAX] = {0};
+
+	move_waits(sums);
+	for (uint32_t k = 0; k < PATTERNS; k++)
+		if (is_own(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0)
+			divide_account(v, k, &sums[k], spent, shares);
+}
+
+/* ---- the text ---- */
+
+static void account_text(const struct diagnosis_view *v, const struct ledger_row *r, char *out,
+			 size_t bytes)
+{
+	struct diagnosis_number slow, usual;
+	char name[111];
+	size_t used;
+
+	diagnosis_text_copy(name, sizeof(name), r->name);
+	ledger_account_text(r->kind, ledger_what_text(r->what), name, out, bytes);
+	used = strlen(out);
+	if (v->in->kind == FINDING_HANG)
+		snprintf(out + used, bytes - used, ": %s since its last step, usually %s",
+			 diagnosis_text_ms(r->slow_ns, &slow),
+			 diagnosis_text_ms(r->reference_ns, &usual));
+	else
+		snprintf(out + used, bytes - used, ": %s per step, %s %s",
+			 diagnosis_text_ms(r->slow_ns, &slow),
+			 diagnosis_text_ms(r->reference_ns, &usual),
+			 v->past ? "when healthy" : "on the peers");
+}
+
+static void function_text(struct diagnosis_view *v, const struct share *s,
+			  struct diagnosis_candidate *c)
+{
+	const struct ledger_row *r = s->sum->most;
+	struct diagnosis_candidate *hot = NULL;
+	char subject[DIAGNOSIS_SUBJECT_BYTES];
+	struct diagnosis_number ms;
+
+	if (v->in->kind == FINDING_HANG) {
+		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
+		snprintf(c->because, sizeof(c->because), "%s code is still running in %.120s", v->its,
+			 r && *r->name ? r->name : "a function without a name");
+		return;
+	}
+	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
+		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
+		snprintf(c->because, sizeof(c->because), "%.120s takes %s longer per step %s",
+			 *r->name ? r->name : "code without a name", diagnosis_text_ms(r->excess_ns, &ms),
+			 v->past ? "than in healthy steps" : v->than);
+		return;
+	}
+	/* many functions below one: the profile knows which */
+	for (uint32_t i = 0; i < v->count && !hot; i++)
+		if (v->list[i].by_profile)
+			hot = &v->list[i];
+	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
+	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
+	snprintf(c->because, sizeof(c->because), "%s code runs %s longer per step %s%s%.120s", v->its,
+		 diagnosis_text_ms(s->sum->excess_ns, &ms),
+		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "", subject);
+}
+
+static void tell(struct diagnosis_view *v, const struct share *s, struct diagnosis_candidate *c)
+{
+	const struct ledger_row *r = s->sum->most;
+	const struct pattern *p = s->pattern;
+	const char *name = r ? r->name : "";
+
+	if (r)
+		account_text(v, r, c->text, sizeof(c->text));
+	if (p->cause == CAUSE_CPU_FUNCTION) {
+		function_text(v, s, c);
+		return;
+	}
+	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	if (p->kind == LEDGER_COMPUTE) {
+		snprintf(c->because, sizeof(c->because), "kernel %.120s does not end",
+			 *name ? name : "(name not known)");
+		return;
+	}
+	snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because[v->many],
+		 *name ? p->joint : "", name);
+}
+
+/* One for each cause at most: nothing that was put forward has to go for it. */
+static struct diagnosis_candidate *add_own(struct diagnosis_view *v, enum finding_cause cause, double ns)
+{
+	struct diagnosis_candidate *c = &v->list[v->count++];
+
+	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = ns, .sure = 1};
+	return c;
+}
+
+static void put(struct diagnosis_view *v, enum finding_cause cause, const struct share *s)
+{
+	struct diagnosis_candidate *c = s->by;
+
+	if (!c || s->by_ns < thresholds.part.half * s->ns) {
+		c = add_own(v, cause, s->ns);
+		tell(v, s, c);
+	}
+	v->share[cause] = (struct diagnosis_share){c, s->ns, s->sure_ns / s->ns};
+}
+
+/* ---- the accounts ---- */
+
+/* A coarse ledger: what the medians of the steps' figures say, where no whole steps are known. */
+static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow_ns, double reference_ns)
+{
+	if (slow_ns < 0 || reference_ns < 0)
+		return;
+	v->row[v->row_count++] = (struct ledger_row){.kind = kind,
+						     .name = "",
+						     .slow_ns = slow_ns,
+						     .reference_ns = reference_ns,
+						     .excess_ns = slow_ns - reference_ns,
+						     .speed_ns = slow_ns - reference_ns};
+}
+
+/* Its own time; without waiting in collectives, where that is known. */
+static double own_of(const double *figure)
+{
+	if (figure[FIGURE_SELF] >= 0 || figure[FIGURE_STEP] < 0)
+		return figure[FIGURE_SELF];
+	return figure[FIGURE_STEP] - fmax(figure[FIGURE_EXPOSED], 0);
+}
+
+#define FIGURE_ROWS 4u
+static void figure_rows(struct diagnosis_view *v)
+{
+	const double *mine = v->mine, *base = v->base;
+	double slow = own_of(mine), reference = own_of(base), excess = slow - reference, rest = excess;
+
+	add_row(v, LEDGER_COMPUTE, mine[FIGURE_COMPUTE], base[FIGURE_COMPUTE]);
+	add_row(v, LEDGER_COPY, mine[FIGURE_COPY], base[FIGURE_COPY]);
+	for (uint32_t i = 0; i < v->row_count; i++)
+		rest -= v->row[i].excess_ns;
+	add_row(v, LEDGER_COLLECTIVE, mine[FIGURE_EXPOSED], base[FIGURE_EXPOSED]);
+	if (mine[FIGURE_IDLE] >= 0 && base[FIGURE_IDLE] >= 0)
+		add_row(v, LEDGER_UNOBSERVED, mine[FIGURE_IDLE], base[FIGURE_IDLE]);
+	else if (slow >= 0 && reference >= 0)
+		add_row(v, LEDGER_UNOBSERVED, fmax(rest, 0), fmax(-rest, 0));
+	if (slow >= 0 && reference >= 0)
+		v->excess_ns = fmax(excess, 0);
+}
+
+static void set_sums(struct diagnosis_view *v)
+{
+	struct sum sums[PATTERNS] = {{0}};
+	double whole = 0;
+
+	sum_up(v->row, v->row_count, sums);
+	for (uint32_t k = 0; k < PATTERNS; k++) {
+		double ns = sums[k].excess_ns;
+
+		if (patterns[k].kind == LEDGER_COMPUTE)
+			v->compute_ns += ns;
+		else if (patterns[k].kind == LEDGER_COLLECTIVE)
+			/* how long others make it wait is no matter of the transfers */
+			v->comm_ns += patterns[k].first == LEDGER_LAST_RANK ? 0 : ns;
+		else if (patterns[k].kind != LEDGER_COPY)
+			v->host_ns += ns;
+		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
+			whole += ns;
+	}
+	/* windows that do not show what was lost explain as little of it */
+	v->excess_ns = fmax(fmax(v->excess_ns, whole), v->out->by_ledger ? v->who->lost_ns : 0);
+}
+
+void diagnosis_ledger_begin(struct diagnosis_view *v)
+{
+	const struct diagnosis_rank *who = v->who;
+	bool hang = v->in->kind == FINDING_HANG,
+	     steps = who->ledger && who->usual && who->ledger->steps && (who->usual->steps || hang);
+	size_t room = steps ? (size_t)who->ledger->count + who->usual->count : 0;
+
+	v->row = calloc(room + FIGURE_ROWS, sizeof(*v->row));
+	v->out->by_ledger = v->row && steps;
+	if (!v->row)
+		return;
+	if (steps) {
+		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
+		v->past = who->usual_is_own;
+	} else if (!hang) { /* the last steps of a rank that hangs were as ever */
+		figure_rows(v);
+	}
+	set_sums(v);
+	if (!v->row_count)
+		v->host_ns = fmax(v->mine[FIGURE_STEP], 0);
+}
+
+/* With nothing to compare with, as much was lost as what was seen explains. */
+static void open_account(struct diagnosis_view *v)
+{
+	const struct diagnosis_candidate *most = NULL;
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+
+		double worth = c->effect_ns * diagnosis_weight(c);
+
+		if (!c->told_only && worth > (most ? most->effect_ns * diagnosis_weight(most) : 0))
+			most = c;
+	}
+	if (!most)
+		return;
+	v->excess_ns = most->effect_ns;
+	add_row(v, LEDGER_UNOBSERVED, most->effect_ns, 0);
+}
+
+static void set_room(struct diagnosis_view *v, const struct sum *sums)
+{
+	for (uint32_t k = 0; k < PATTERNS; k++)
+		for (int c = 0; c < CAUSE_COUNT; c++)
+			if (is_own(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0 &&
+			    patterns[k].explained_by >> c & 1)
+				v->room_ns[c] += sums[k].excess_ns;
+}
+
+void diagnosis_ledger_look(struct diagnosis_view *v)
+{
+	struct share shares[CAUSE_COUNT] = {{0}};
+	struct sum sums[PATTERNS] = {{0}};
+	int most = CAUSE_UNKNOWN;
+
+	if (!v->row)
+		return;
+	if (!v->row_count)
+		open_account(v);
+	sum_up(v->row, v->row_count, sums);
+	set_room(v, sums);
+	divide(v, sums, shares);
+	for (int c = 0; c < CAUSE_COUNT; c++) {
+		most = shares[c].ns > shares[most].ns ? c : most;
+		if (shares[c].ns > 0 && c != CAUSE_UNKNOWN)
+			put(v, (enum finding_cause)c, &shares[c]);
+	}
+	if (v->who->stuck && *v->who->stuck)
+		snprintf(add_own(v, (enum finding_cause)most, 0)->text, FINDING_TEXT_BYTES,
+			 "rank %d is in %.210s", v->who->rank, v->who->stuck);
+}

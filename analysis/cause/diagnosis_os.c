@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A signal counts where it is above its usual value and above the peers' (their busiest figure of
+ * the same kind): a node that is busy for everybody is no reason for one rank to be slow. Its
+ * effect is the time of one thread: threads wait beside each other, so over threads the largest
+ * counts, and over CPUs and lock places of one thread the sum. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis_private.h"
+#include "analysis/robust/median.h"
+#include "model/thresholds.h"
+
+/* Rough costs where a signal has counts and no time, for the order of magnitude of an effect. */
+#define FAULT_NS	1e3
+#define FAULT_MAJOR_NS	1e5
+#define PAGE_MIGRATE_NS 2e3
+#define MOVE_NS		5e4
+#define THREADS_MAX  32u
+
+static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
+{
+	return !strcmp(s->name, os_signal_info(kind)->name);
+}
+
+/* Pressure is of the CPU, of memory or of storage, each its own matter. */
+static bool is_alike(const struct os_signal *a, const struct os_signal *b)
+{
+	return strcmp(a->name, os_signal_info(OS_SIGNAL_PRESSURE)->name) != 0 ||
+	       !strcmp(a->subject, b->subject);
+}
+
+/* than: of those alone that are like it; NULL: of all. */
+static double busiest(const struct diagnosis_rank *r, enum os_signal_kind kind,
+		      const struct os_signal *than)
+{
+	double most = 0;
+
+	for (uint32_t i = 0; i < r->signal_count; i++)
+		if (is_kind(&r->signal[i], kind) && r->signal[i].value > most &&
+		    (!than || is_alike(than, &r->signal[i])))
+			most = r->signal[i].value;
+	return most;
+}
+
+double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
+			     const struct os_signal *than)
+{
+	double list[64];
+	uint32_t n = 0;
+
+	if (v->in->kind == FINDING_UNIFORM)
+		return -1;
+	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
+		if (v->in->peer[i].signal_count)
+			list[n++] = busiest(&v->in->peer[i], kind, than);
+	return n ? median_of(list, n) : -1;
+}
+
+/* What goes on around the rank's threads, each with a subject of its own: what peers on other CPUs
+ * have says nothing about it. */
+static bool is_context(enum os_signal_kind kind)
+{
+	return kind == OS_SIGNAL_CPU_HOG || kind == OS_SIGNAL_SOFTIRQ_CPU ||
+	       kind == OS_SIGNAL_IRQ_LINE;
+}
+
+/* Above what is normal, in the signal's unit; 0: not above. */
+static double extra_of(const struct diagnosis_view *v, const struct os_signal *s,
+		       enum os_signal_kind kind)
+{
+	const struct os_signal_info *info = os_signal_info(kind);
+	double peers = is_context(kind) ? -1 : diagnosis_os_of_peers(v, kind, s);
+	double normal = s->usual > peers ? s->usual : peers;
+
+	if (normal < 0)
+		return s->flags & OS_SIGNAL_RAISED ? s->value : 0;
+	if (s->value - normal < info->raised || s->value < thresholds.same.factor * normal)
+		return 0;
+	return s->value - normal;
+}
+
+/* ms/s of a thread to time per step. */
+static double per_step(const struct diagnosis_view *v, double ms_per_s)
+{
+	return v->mine[FIGURE_STEP] > 0 ? ms_per_s * 1e-3 * v->mine[FIGURE_STEP] : 0;
+}
+
+/* ---- time of threads ---- */
+
+struct thread_time {
+	char name[OS_SIGNAL_SUBJECT_BYTES];
+	double extra; /* ms/s, summed */
+	const struct os_signal *most;
+};
+
+/* "NET_RX from thread NAME on CPU 1" and "NAME": whose. A thread may have any name. */
+static void thread_of(const struct os_signal *s, char *out, size_t bytes)
+{
+	const char *from = strstr(s->subject, "from thread ");
+	const char *end = diagnosis_text_cpu(s->subject, s->cpu);
+
+	from = from ? from + 12 : s->subject;
+	if (*end && end >= from && (size_t)(end - from) < bytes)
+		bytes = (size_t)(end - from) + 1;
+	diagnosis_text_copy(out, bytes, from);
+}
+
+static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, bool by_thread,
+		   struct thread_time *best)
+{
+	struct thread_time list[THREADS_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		double extra = is_kind(s, kind) ? extra_of(v, s, kind) : 0;
+		char name[OS_SIGNAL_SUBJECT_BYTES] = "";
+		uint32_t k = 0;
+
+		if (!(extra > 0))
+			continue;
+		if (by_thread)
+			thread_of(s, name, sizeof(name));
+		while (k < n && strcmp(list[k].name, name))
+			k++;
+		if (k == THREADS_MAX)
+			continue;
+		if (k == n) {
+			list[n] = (struct thread_time){.most = s};
+			diagnosis_text_copy(list[n++].name, sizeof(list[0].name), name);
+		}
+		list[k].extra += extra;
+		if (s->value > list[k].most->value)
+			list[k].most = s;
+	}
+	*best = (struct thread_time){.extra = 0};
+	for (uint32_t k = 0; k < n; k++) {
+		bool launches =
+		    v->who->launch_thread && !strcmp(list[k].name, v->who->launch_thread);
+		bool led = v->who->launch_thread && !strcmp(best->name, v->who->launch_thread);
+
+		/* the launching thread before others that lose as much */
+		if (list[k].extra * (launches ? thresholds.same.factor : 1) >
+		    best->extra * (led ? thresholds.same.factor : 1))
+			*best = list[k];
+	}
+	return best->most != NULL;
+}
+
+/* "its launch thread python3", "their NCCL communication threads x", "its thread x" */
+static const char *thread_words(const struct diagnosis_view *v, const char *name, char *out,
+				size_t bytes)
+{
+	bool launches = v->who->launch_thread && !strcmp(name, v->who->launch_thread);
+	bool nccl = strstr(name, "nccl") || strstr(name, "NCCL");
+
+	snprintf(out, bytes, "%s %sthread%s %.60s", v->its,
+		 launches ? "launch "
+		 : nccl	  ? "NCCL communication "
+			  : "",
+		 v->many ? "s" : "", name);
+	return out;
+}
+
+/* The raised signal of a kind that stands out most; NULL: none. */
+static const struct os_signal *strongest(const struct diagnosis_view *v, enum os_signal_kind kind)
+{
+	const struct os_signal *best = NULL;
+	double most = 0;
+
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		double extra = is_kind(s, kind) ? extra_of(v, s, kind) : 0;
+
+		if (extra > most) {
+			most = extra;
+			best = s;
+		}
+	}
+	return best;
+}
+
+static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_cause cause,
+				       double ns, double sure, const struct os_signal *s)
+{
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
+	char text[200];
+
+	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+	c->cpu = s->cpu;
+	os_signal_text(s, text, sizeof(text));
+	snprintf(c->text, sizeof(c->text), "%s", text); /* the line has its effect beside it */
+	snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause), text);
+	return c;
+}
+
+/* ---- causes ---- */
+
+static void interrupts(struct diagnosis_view *v)
+{
+	static const struct {
+		enum os_signal_kind kind;
+		enum finding_cause cause;
+	} of[] = {{OS_SIGNAL_SOFTIRQ_STOLEN, CAUSE_OS_SOFTIRQ},
+		  {OS_SIGNAL_IRQ_STOLEN, CAUSE_OS_IRQ}};
+	const struct os_signal *line = strongest(v, OS_SIGNAL_IRQ_LINE);
+
+	for (size_t i = 0; i < 2; i++) {
+		struct diagnosis_candidate *c;
+		struct thread_time t;
+		char words[100];
+		size_t vector;
+
+		if (!gather(v, of[i].kind, true, &t))
+			continue;
+		c = put(v, of[i].cause, per_step(v, t.extra), 1, t.most);
+		vector = strcspn(t.most->subject, " ");
+		snprintf(c->because, sizeof(c->because), "%.*s%s interrupts run%s in place of %s",
+			 i ? 0 : (int)vector, t.most->subject, i ? "device" : " soft",
+			 diagnosis_text_cpu(t.most->subject, c->cpu),
+			 thread_words(v, t.name, words, sizeof(words)));
+		if (line)
+			snprintf(c->because + strlen(c->because),
+				 sizeof(c->because) - strlen(c->because), "; interrupt %.50s",
+				 line->subject);
+	}
+}
+
+/* A thread waits for its CPU because of soft interrupts where ksoftirqd runs there meanwhile, or
+ * where they take more of that CPU than any process does. */
+static bool waits_for_softirq(const struct os_signal *hog, const struct os_signal *soft,
+			      double waits)
+{
+	if (hog && !strncmp(hog->subject, "ksoftirqd/", 10))
+		return true;
+	return soft && soft->value > (hog ? hog->value : thresholds.part.half * waits);
+}
+
+/* Where the machine's CPUs are taken away, all that share them wait longer, and nobody new is there. */
+static bool waits_for_hypervisor(const struct diagnosis_view *v, double waits)
+{
+	double newcomers = 0;
+
+	if (!strongest(v, OS_SIGNAL_STEAL))
+		return false;
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+
+		if (is_kind(s, OS_SIGNAL_CPU_HOG) && s->usual < thresholds.part.matters * s->value)
+			newcomers += extra_of(v, s, OS_SIGNAL_CPU_HOG);
+	}
+	return newcomers < thresholds.part.half * waits;
+}
+
+static void run_queue(struct diagnosis_view *v)
+{
+	const struct os_signal *hog = strongest(v, OS_SIGNAL_CPU_HOG),
+			       *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU), *by;
+	struct diagnosis_candidate *c;
+	struct thread_time t;
+	double sure;
+	bool is_softirq;
+	char words[100];
+
+	if (!gather(v, OS_SIGNAL_RUN_WAIT_THREAD, true, &t))
+		return;
+	is_softirq = waits_for_softirq(hog, soft, t.extra);
+	by = is_softirq && soft ? soft : hog;
+	sure = by ? 0.9 : 0.75;
+	if (!is_softirq && waits_for_hypervisor(v, t.extra))
+		sure = 0.4;
+	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE,
+		per_step(v, t.extra), sure, t.most);
+	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
+	thread_words(v, t.name, words, sizeof(words));
+	if (is_softirq)
+		snprintf(c->because, sizeof(c->because),
+			 "soft interrupts (%.90s) run in place of %s", by->subject, words);
+	else
+		snprintf(c->because, sizeof(c->because), "%s %s for a CPU%s%.90s", words,
+			 v->many ? "wait" : "waits", by ? " taken by " : "", by ? by->subject : "");
+	if (by) {
+		char text[160];
+		size_t used = strlen(c->text);
+
+		os_signal_text(by, text, sizeof(text));
+		snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
+	}
+}
+
+/* Whatever runs, runs for so much less of each second. The ranks of a machine share it, but not evenly in
+ * a few steps: whom it meets while it launches is late. So it is a reason where peers had as much, if a
+ * weaker one; in few steps, of which it took more than the rank lost, nothing else is needed. */
+static void hypervisor(struct diagnosis_view *v)
+{
+	const struct os_signal *s = NULL;
+	struct diagnosis_candidate *c;
+	double extra, taken;
+	bool met;
+
+	for (uint32_t i = 0; i < v->who->signal_count && !s; i++)
+		if (is_kind(&v->who->signal[i], OS_SIGNAL_STEAL) &&
+		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
+			s = &v->who->signal[i];
+	if (!s)
+		return;
+	extra = extra_of(v, s, OS_SIGNAL_STEAL);
+	taken = per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0));
+	met = v->who->steps < thresholds.count.many && taken >= v->host_ns;
+	c = put(v, CAUSE_OS_STEAL, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
+	snprintf(c->because, sizeof(c->because),
+		 "the hypervisor takes each of the machine's CPUs away for %.0f ms a second",
+		 s->value);
+}
+
+static void cpu_limit(struct diagnosis_view *v)
+{
+	const struct os_signal *s = strongest(v, OS_SIGNAL_THROTTLED);
+	struct diagnosis_candidate *c;
+
+	if (!s)
+		return;
+	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
+		1, s);
+	snprintf(c->because, sizeof(c->because),
+		 "the CPU limit of the cgroup throttles %s threads for %.0f ms a second", v->its,
+		 s->value);
+}
+
+const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v)
+{
+	return strongest(v, OS_SIGNAL_LOCK_PLACE);
+}
+
+static void locks(struct diagnosis_view *v)
+{
+	const struct os_signal *s;
+	struct diagnosis_candidate *c;
+	struct thread_time t;
+
+	if (gather(v, OS_SIGNAL_LOCK_PLACE, false, &t)) {
+		c = put(v, CAUSE_OS_LOCK, per_step(v, t.extra), 1, t.most);
+		snprintf(c->because, sizeof(c->because), "%s threads wait for a kernel lock at %.140s",
+			 v->its, t.most->subject);
+		return;
+	}
+	s = strongest(v, OS_SIGNAL_LOCK_WAIT);
+	if (s)
+		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)),
+		    0.8, s);
+}
+
+/* Who holds it was looked at once a second: how long it waited, its switches say. */
+static void file_lock(struct diagnosis_view *v)
+{
+	const struct os_signal *s = strongest(v, OS_SIGNAL_FILE_LOCK);
+	struct diagnosis_candidate *c;
+
+	if (!s)
+		return;
+	c = put(v, CAUSE_CPU_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_FILE_LOCK)), 1, s);
+	c->is_counted = true;
+	snprintf(c->because, sizeof(c->because), "%s a file lock that %.140s holds",
+		 v->many ? "they wait for" : "it waits for", s->subject);
+}
+
+static void memory(struct diagnosis_view *v)
+{
+	static const struct {
+		enum os_signal_kind kind;
+		enum finding_cause cause;
+		double each_ns, sure;
+	} counts[] = {
+	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS, 0.8},
+	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS, 0.8},
+	    {OS_SIGNAL_REFAULTS, CAUSE_OS_MEMORY, FAULT_MAJOR_NS, 0.95},
+	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS, 0.8},
+	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS, 0.8},
+	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS, 0.8},
+	};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		const struct os_signal *s = strongest(v, counts[i].kind);
+
+		if (s)
+			put(v, counts[i].cause,
+			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
+				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
+			    counts[i].sure, s)
+			    ->is_counted = true;
+	}
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		double extra =
+		    is_kind(s, OS_SIGNAL_PRESSURE) ? extra_of(v, s, OS_SIGNAL_PRESSURE) : 0;
+		struct diagnosis_candidate *c;
+
+		if (!(extra > 0) || strncmp(s->subject, "memory", 6))
+			continue;
+		c = put(v, CAUSE_OS_MEMORY, per_step(v, extra), 0.85, s);
+		snprintf(c->because, sizeof(c->because),
+			 "some task of %s %s waits for memory for %.0f ms a second", v->its,
+			 strstr(s->subject, "cgroup") ? "cgroup" : "node", s->value);
+	}
+}
+
+/* Bandwidth that somebody else takes is seen by counters of the memory controllers, where a node
+ * has them ("memory_bandwidth"), together with more cycles for the same work: the functions that copy take
+ * longer, which is what it does and not why. */
+static void memory_bandwidth(struct diagnosis_view *v)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+
+		if (!strncmp(s->name, "memory_bandwidth", 16) && s->flags & OS_SIGNAL_RAISED)
+			put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, 0.9, s);
+	}
+}
+
+/* The cgroup's own count of how far its I/O limit is used. */
+static const struct os_signal *io_limit(const struct diagnosis_view *v)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, "io_limit") &&
+		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
+			return &v->who->signal[i];
+	return NULL;
+}
+
+static void storage(struct diagnosis_view *v)
+{
+	const struct os_signal *limit = io_limit(v);
+	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
+			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
+	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY, NULL),
+	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY, NULL),
+	       fast_ms = os_signal_info(OS_SIGNAL_IO_LATENCY)->raised;
+	struct diagnosis_candidate *c;
+	struct thread_time t;
+	bool held;
+
+	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
+	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
+		return;
+	/* the device was seen to answer, and answers as fast as ever */
+	held = limit ||
+	       (!own && !disk && latency_ms > 0 && latency_ms < fast_ms && all < fast_ms);
+	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra),
+		held ? 0.97 : 0.96, t.most);
+	if (limit) {
+		char text[160];
+
+		os_signal_text(limit, text, sizeof(text));
+		snprintf(c->because, sizeof(c->because), "%s reads are throttled: %s", v->its, text);
+	} else if (held)
+		snprintf(c->because, sizeof(c->because),
+			 "%s reads wait %.0f ms a second before they reach a disk that answers in "
+			 "%.1f ms",
+			 v->its, t.extra, latency_ms);
+	else
+		snprintf(c->because, sizeof(c->because),
+			 "%s threads wait %.0f ms a second for storage%s%.90s", v->its, t.extra,
+			 disk ? "; slow: " : "", disk ? disk->subject : "");
+	if (own || disk) {
+		const struct os_signal *s = disk ? disk : own;
+		char text[160];
+
+		os_signal_text(s, text, sizeof(text));
+		c = diagnosis_add(v, CAUSE_STORAGE_DISK, 0, 0.1);
+		diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+		snprintf(c->text, sizeof(c->text), "%s", text);
+	}
+}
+
+/* ---- network ---- */
+
+static double late_spread(const struct diagnosis_view *v)
+{
+	double least = 1e300, most = 0;
+
+	for (uint32_t i = 0; i < v->in->peer_count + v->in->suspect_count; i++) {
+		const struct diagnosis_rank *r = i < v->in->peer_count
+						     ? &v->in->peer[i]
+						     : &v->in->suspect[i - v->in->peer_count];
+
+		if (!r->steps || r->late_ns < 0)
+			return -1;
+		least = r->late_ns < least ? r->late_ns : least;
+		most = r->late_ns > most ? r->late_ns : most;
+	}
+	return most > least ? most - least : 0;
+}
+
+/* Who waits for a transfer waits for both ends of a connection: what another rank sends again explains
+ * it as well. *rank: whose it is. */
+static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_t *rank)
+{
+	const struct os_signal *best = strongest(v, OS_SIGNAL_RETRANSMITS);
+	bool own = best != NULL;
+
+	*rank = v->who->rank;
+	for (uint32_t i = 0; !own && i < v->in->suspect_count + v->in->peer_count; i++) {
+		const struct diagnosis_rank *r = i < v->in->suspect_count
+						     ? &v->in->suspect[i]
+						     : &v->in->peer[i - v->in->suspect_count];
+
+		for (uint32_t k = 0; k < r->signal_count; k++) {
+			const struct os_signal *s = &r->signal[k];
+
+			if (!is_kind(s, OS_SIGNAL_RETRANSMITS) || !(s->flags & OS_SIGNAL_RAISED) ||
+			    (best && s->value <= best->value))
+				continue;
+			best = s;
+			*rank = r->rank;
+		}
+	}
+	return best;
+}
+
+static void network(struct diagnosis_view *v)
+{
+	int32_t rank;
+	const struct os_signal *again = sent_again(v, &rank);
+	double extra = fmax(v->comm_ns, 0), spread = late_spread(v);
+	struct diagnosis_candidate *c;
+	struct diagnosis_number a, b;
+
+	if (again) {
+		c = put(v, CAUSE_NET_RETRANSMITS, extra, 1, again);
+		snprintf(c->because, sizeof(c->because),
+			 "rank %d retransmits %.0f TCP segments a second, %.110s", (int)rank,
+			 again->value, again->subject);
+		c->is_counted = true;
+	}
+	/* a rank that is slow by what it does itself is no matter of the network, and of the steps before
+	 * it stopped nothing is */
+	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
+	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
+		return;
+	if (spread > thresholds.part.half * extra) /* somebody is late, and the others wait for it */
+		return;
+	/* slow transfers hold everybody up: whoever waits less than its peers do is waited for */
+	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
+	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
+		return;
+	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, spread >= 0 ? 0.9 : 0.6);
+	snprintf(
+	    c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s%s",
+	    diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
+	    diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), v->past ? "before" : "on the peers",
+	    spread >= 0 ? "; all ranks entered in time" : "");
+	snprintf(c->because, sizeof(c->because), "transfers take %s longer per step%s",
+		 diagnosis_text_ms(extra, &a),
+		 spread >= 0 ? " although all ranks entered in time" : "");
+	if (spread < 0)
+		diagnosis_missing(
+		    v->out, "when each rank entered the collectives: slow transfers and a late "
+			    "rank look alike");
+}
+
+void diagnosis_os_look(struct diagnosis_view *v)
+{
+	interrupts(v);
+	run_queue(v);
+	cpu_limit(v);
+	hypervisor(v);
+	locks(v);
+	file_lock(v);
+	memory(v);
+	memory_bandwidth(v);
+	storage(v);
+	network(v);
+	if (!v->who->signal_count && v->host_ns > 0)
+		diagnosis_missing(v->out, "OS signals of rank %d", v->who->rank);
+}

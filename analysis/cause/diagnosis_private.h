@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * diagnosis_private.h - what the parts of the diagnosis share: one suspect seen against its base,
+ * and the candidates that the layers put forward. */
+#ifndef SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_PRIVATE_H
+#define SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_PRIVATE_H
+
+#include "analysis/cause/diagnosis.h"
+
+enum diagnosis_figure {
+	FIGURE_STEP,
+	FIGURE_SELF,
+	FIGURE_COMPUTE,
+	FIGURE_COMM,
+	FIGURE_EXPOSED,
+	FIGURE_COPY,
+	FIGURE_IDLE,
+	FIGURE_LATE,
+	FIGURE_GAP,
+	FIGURE_KERNELS,
+	FIGURE_CPU,
+	FIGURE_OFF,
+	FIGURE_GIL,
+	FIGURE_COUNT
+};
+
+#define DIAGNOSIS_SUBJECT_BYTES	 128u
+#define DIAGNOSIS_CANDIDATES_MAX 48u
+
+struct diagnosis_candidate {
+	enum finding_cause cause;
+	double effect_ns;		       /* per step, as measured; may exceed the excess */
+	double sure;			       /* 0 to 1: how directly the evidence shows it */
+	bool told_only; /* evidence that explains no account */
+	bool is_counted; /* a number of events, whose time is that of the account they lengthen */
+	bool by_profile; /* a function that takes more of the CPU */
+	uint32_t cpu;	 /* as a signal's */
+	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
+						*/
+	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
+	char because[FINDING_TEXT_BYTES];      /* the summary's clause after "rank 5 is slow because",
+						* or, where the view has many, after "ranks 5 and 6
+						* are slow because" */
+};
+
+/* A cause's part of the excess. */
+struct diagnosis_share {
+	const struct diagnosis_candidate *lead; /* explains most of it; NULL: no part */
+	double ns, sure;
+};
+
+struct diagnosis_view {
+	const struct diagnosis_input *in;
+	const struct diagnosis_rank *who;
+	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
+	const char *than;			       /* "than on the peers", "than before" */
+	const char *as;				       /* "as on the peers", "as before" */
+	bool many;	 /* the summary is about several ranks, not one and not every rank */
+	const char *its; /* "its"; of many "their" */
+	struct ledger_row *row; /* the slow steps' ledger less the usual one */
+	uint32_t row_count;
+	double excess_ns; /* per step, of all accounts that grew; 0: none */
+	double compute_ns, host_ns, comm_ns; /* of it; host_ns without anything to compare with: a step */
+	double room_ns[CAUSE_COUNT];	     /* of it, what each cause could explain */
+	struct diagnosis_share share[CAUSE_COUNT];
+	bool past;	  /* base is the rank's own past, as far as known */
+	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' own */
+	uint32_t count;
+	/* figures for the lines that rule a layer out */
+	double kernel_ratio;   /* typical kernel's time over its base; 0 not known */
+	double kernel_spread;  /* largest deviation of a kernel that matters from kernel_ratio */
+	double function_delta; /* largest change of a function's share; negative: not known */
+	char function_name[DIAGNOSIS_SUBJECT_BYTES];
+	double storage_ns; /* launch threads blocked in reads, per step; negative: not known */
+	uint32_t settings_equal, settings_differ;
+	struct diagnosis *out;
+};
+
+/* Adds an empty one, or takes the place of the weakest; never NULL. */
+struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
+					  double effect_ns, double sure);
+void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* diagnosis_text.c */
+struct diagnosis_number {
+	char text[32];
+};
+/* "3.2 ms"; the text is in *t. */
+const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
+/* " on CPU 1" and what follows it in the subject of an interrupt's signal; cpu: as the signal's. A thread's
+ * name stands before it, and may be anything. "": it names no CPU. */
+const char *diagnosis_text_cpu(const char *subject, uint32_t cpu);
+void diagnosis_text_copy(char *to, size_t bytes, const char *from);
+/* What the candidate's cause asks for, made concrete. */
+void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
+			   char *out, size_t bytes);
+
+/* Directness times depth. */
+double diagnosis_weight(const struct diagnosis_candidate *c);
+
+/* diagnosis_ledger.c: rows and their sums, before anybody looks; and the causes' shares, when all
+ * candidates are there. */
+void diagnosis_ledger_begin(struct diagnosis_view *v);
+void diagnosis_ledger_look(struct diagnosis_view *v);
+
+void diagnosis_gpu_look(struct diagnosis_view *v);
+void diagnosis_host_look(struct diagnosis_view *v); /* profiles: functions, GIL, blocked time */
+void diagnosis_os_look(struct diagnosis_view *v);   /* signals: OS, network, storage */
+/* The peers' value of what is like it; negative: no peer has signals. */
+double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
+			     const struct os_signal *than);
+/* The place of the kernel lock that it waits for longer than is normal; NULL: none. */
+const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v);
+void diagnosis_software_look(struct diagnosis_view *v);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis_private.h"
+
+#define PACKETS_OF ", packets of "
+
+const char *diagnosis_text_ms(double ns, struct diagnosis_number *t)
+{
+	double ms = ns * 1e-6;
+
+	if (!isfinite(ms))
+		snprintf(t->text, sizeof(t->text), "? ms");
+	else if (fabs(ms) >= 10000)
+		snprintf(t->text, sizeof(t->text), "%.1f s", ms * 1e-3);
+	else
+		snprintf(t->text, sizeof(t->text),
+			 fabs(ms) >= 100 ? "%.0f ms"
+			 : fabs(ms) >= 1 ? "%.1f ms"
+					 : "%.2f ms",
+			 ms);
+	return t->text;
+}
+
+void diagnosis_text_copy(char *to, size_t bytes, const char *from)
+{
+	size_t n = strnlen(from, bytes - 1);
+
+	memmove(to, from, n);
+	to[n] = '\0';
+}
+
+const char *diagnosis_text_cpu(const char *subject, uint32_t cpu)
+{
+	const char *last = "", *at = subject;
+	char words[32];
+
+	if (!cpu)
+		return last;
+	snprintf(words, sizeof(words), " on CPU %u", cpu - 1);
+	for (; (at = strstr(at, words)); at++)
+		last = at;
+	return last;
+}
+
+static const struct os_signal *line_of(const struct diagnosis_view *v)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_IRQ_LINE)->name) &&
+		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
+			return &v->who->signal[i];
+	return NULL;
+}
+
+static void interrupt(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
+		      char *out, size_t bytes)
+{
+	const struct os_signal *line = line_of(v);
+	/* the device of a NET_RX storm */
+	const char *from = strstr(diagnosis_text_cpu(c->subject, c->cpu), PACKETS_OF);
+	int n = line ? (int)strspn(line->subject, "0123456789") : 0;
+
+	if (n)
+		snprintf(
+		    out, bytes,
+		    "move interrupt %.60s to another CPU (/proc/irq/%.*s/smp_affinity_list), or "
+		    "pin the thread elsewhere",
+		    line->subject, n, line->subject);
+	else if (from)
+		snprintf(
+		    out, bytes,
+		    "take CPU %u out of the smp_affinity and rps_cpus of %.60s, or pin the thread "
+		    "elsewhere",
+		    c->cpu - 1, from + strlen(PACKETS_OF));
+	else if (c->cpu)
+		snprintf(out, bytes,
+			 "take CPU %u out of the interrupt's smp_affinity and of the receive "
+			 "queues' rps_cpus, or pin the thread elsewhere",
+			 c->cpu - 1);
+	else
+		snprintf(out, bytes, "%s", finding_cause_remedy(c->cause));
+}
+
+void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
+			   char *out, size_t bytes)
+{
+	const char *also;
+
+	switch (c->cause) {
+	case CAUSE_OS_SOFTIRQ:
+	case CAUSE_OS_IRQ:
+		interrupt(v, c, out, bytes);
+		return;
+	case CAUSE_OS_RUN_QUEUE:
+		if (c->subject[0]) {
+			snprintf(out, bytes,
+				 "move %.100s to other CPUs, or give the rank CPUs of its own",
+				 c->subject);
+			return;
+		}
+		break;
+	case CAUSE_OS_LOCK:
+		also = strstr(c->subject, "shared with ");
+		if (also) {
+			snprintf(out, bytes, "stop or move %.100s, which takes the same lock",
+				 also + strlen("shared with "));
+			return;
+		}
+		also = strstr(c->subject, "also ");
+		if (also) {
+			snprintf(out, bytes, "stop or move %.100s, which takes the same lock",
+				 also + strlen("also "));
+			return;
+		}
+		break;
+	case CAUSE_CPU_GIL:
+		if (c->subject[0]) {
+			snprintf(out, bytes, "move %.120s into a process of its own", c->subject);
+			return;
+		}
+		break;
+	case CAUSE_CPU_FUNCTION:
+	case CAUSE_CPU_PYTHON:
+		if (!c->subject[0])
+			break;
+		snprintf(out, bytes,
+			 "look at %.110s in the differential flame graph; compare the ranks with "
+			 "sysom diff",
+			 c->subject);
+		return;
+	case CAUSE_SW_HOT_PATH: /* of a healthy earlier run no window is stored, but its baseline */
+		if (!c->subject[0])
+			break;
+		snprintf(out, bytes,
+			 "look at what calls %.100s; compare with an earlier run: sysom diff "
+			 "baseline:JOB ID",
+			 c->subject);
+		return;
+	default:
+		break;
+	}
+	snprintf(out, bytes, "%s", finding_cause_remedy(c->cause));
+}

@@ -1,0 +1,921 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels are given to the step in whose span their launch lies, since the device trails the host.
+ * Means over the steps, not medians: kernels of one name may run in some steps only. CPU samples
+ * have the time of their slice, which is longer than a step: they are spread over the whole window.
+ */
+#include "analysis/cause/picture.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/ledger/window_ledger.h"
+#include "analysis/robust/median.h"
+#include "base/check.h"
+#include "base/idmap.h"
+#include "base/keyed.h"
+#include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "base/sorted.h"
+#include "base/text.h"
+
+#define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
+/* Of the stack that a rank hangs in: a line of evidence has room for it. */
+#define STUCK_BYTES  200u
+#define STUCK_FRAMES 6u
+/* Threads that launch less than this share of the most are helpers. */
+#define LAUNCHES_SHARE 0.2
+#define LAUNCH_THREADS 8u
+#define THREADS_MAX    64u
+/* A file that so many addresses in a row are not found in has no symbols. */
+#define MISSES_MAX 16u
+/* Steps with a tenth less launches than the typical one are parts of a step, if so many are whole. */
+#define ALIKE_PART 10u
+#define ALIKE_MIN  3u
+#define TABLE_MAX  2048u /* names of one table */
+
+struct part {
+	struct diagnosis_rank rank; /* its arrays are the picture's */
+	struct diagnosis_kernel *kernels;
+};
+
+struct picture {
+	atomic_uint holders;
+	struct part slow, calm;
+	struct diagnosis_function *functions;
+	uint32_t function_count;
+	char *pool; /* all names */
+	size_t pool_bytes, pool_room, bytes;
+	struct os_signal *signals;
+	struct window_ledger ledger;
+	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
+	bool unnamed, calm_is_before;
+	int64_t begin_unix_ns;
+};
+
+struct picture *picture_hold(struct picture *p)
+{
+	if (p)
+		atomic_fetch_add_explicit(&p->holders, 1, memory_order_relaxed);
+	return p;
+}
+
+void picture_drop(struct picture *p)
+{
+	/* acq_rel: pairs with the other holders' drops, so that the last one sees their reads done
+	 */
+	if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	free(p->slow.kernels);
+	free(p->calm.kernels);
+	free(p->functions);
+	free(p->signals);
+	ledger_fini(&p->ledger.slow);
+	ledger_fini(&p->ledger.calm);
+	coll_parts_fini(&p->ledger.colls);
+	ledger_fini(&p->ledger.open);
+	free(p->pool);
+	free(p);
+}
+
+size_t picture_bytes(const struct picture *p)
+{
+	return p->bytes;
+}
+
+int64_t picture_begin(const struct picture *p)
+{
+	return p->begin_unix_ns;
+}
+
+uint32_t picture_steps(const struct picture *p, bool calm)
+{
+	return (calm ? &p->calm : &p->slow)->rank.steps;
+}
+
+bool picture_unnamed(const struct picture *p)
+{
+	return p->unnamed;
+}
+
+void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out)
+{
+	*out = (calm ? &p->calm : &p->slow)->rank;
+}
+
+bool picture_calm_is_before(const struct picture *p)
+{
+	return p->calm_is_before;
+}
+
+const struct ledger *picture_ledger(const struct picture *p, bool calm)
+{
+	return calm ? &p->ledger.calm : &p->ledger.slow;
+}
+
+const struct coll_parts *picture_colls(const struct picture *p)
+{
+	return &p->ledger.colls;
+}
+
+const struct ledger *picture_open(const struct picture *p)
+{
+	return &p->ledger.open;
+}
+
+const char *picture_stuck(const struct picture *p)
+{
+	return p->stuck;
+}
+
+/* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
+static size_t pool_put(struct picture *p, const char *text)
+{
+	size_t n = strnlen(text, NAME_BYTES - 1), at = p->pool_bytes;
+
+	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES || ROOM_FOR(p->pool, p->pool_room, at + n + 1))
+		return 0;
+	memcpy(p->pool + at, text, n);
+	p->pool[at + n] = '\0';
+	p->pool_bytes = at + n + 1;
+	return at;
+}
+
+/* ---- steps ---- */
+
+enum part_of { PART_NONE, PART_SLOW, PART_CALM };
+
+/* Which steps count for which part. */
+struct parts {
+	bool *slow, *calm;
+};
+
+/* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
+ * the work: they are compared with nothing. */
+struct choice {
+	uint32_t slow;			   /* flag of the slow ones; 0: all are */
+	uint32_t kernels_min;		   /* launches of a whole step; of more there may be more work */
+	/* How far a healthy step may be beyond what was expected. Steps that nobody flagged may be slow
+	 * all the same, where the fault is about as large as the noise: those that are nearer to the
+	 * slow ones than to what was expected are no reference. */
+	double calm_max_ns;
+};
+
+/* A window that was asked for tells what is typical: where only a moment of it was slow, all of it stands
+ * for the slow part, and the healthy part is what it is. */
+#define MOMENT_SHARE 8u
+
+static uint32_t slow_flag(const struct window *w)
+{
+	uint32_t flags = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		flags |= w->steps[i].flags;
+	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
+}
+
+static enum part_of part_of(const struct window_step *s, const struct choice *c)
+{
+	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
+	    s->step.kernels < c->kernels_min)
+		return PART_NONE;
+	if (!c->slow || s->flags & c->slow)
+		return PART_SLOW;
+	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) || window_step_lost_ns(s) > c->calm_max_ns)
+		return PART_NONE;
+	return PART_CALM;
+}
+
+static bool is_but_a_moment(const struct window *w, const struct choice *c)
+{
+	uint32_t slow = 0, calm = 0;
+
+	if (w->reason != WINDOW_ASKED)
+		return false;
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		slow += part_of(&w->steps[i], c) == PART_SLOW;
+		calm += part_of(&w->steps[i], c) == PART_CALM;
+	}
+	return calm && slow * MOMENT_SHARE < slow + calm;
+}
+
+/* Launches of the typical step, each step counted by its time: halves take less of it. Where two share
+ * the time, of the one that has more. */
+static uint32_t typical_kernels(const struct window *w, struct median_weighted *scratch)
+{
+	for (uint32_t i = 0; i < w->step_count; i++)
+		scratch[i] = (struct median_weighted){ -(double)w->steps[i].step.kernels,
+						       (double)(w->steps[i].step.latency_ns >> 10) };
+	return (uint32_t)-median_of_weighted(scratch, w->step_count, 0);
+}
+
+/* Half of what the slow ones are beyond it, as a mean. */
+static double calm_max_ns(const struct window *w, const struct choice *c)
+{
+	double sum_ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->step_count && c->slow; i++)
+		if (part_of(&w->steps[i], c) == PART_SLOW && w->steps[i].expected_ns) {
+			sum_ns += window_step_lost_ns(&w->steps[i]);
+			n++;
+		}
+	return sum_ns > 0 ? sum_ns / n / 2 : HUGE_VAL;
+}
+
+static struct choice choose_alike(const struct window *w)
+{
+	struct choice all = {slow_flag(w), 0, HUGE_VAL}, alike = all;
+	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
+
+	free(scratch);
+	if (!kernels)
+		return all;
+	alike.kernels_min = kernels - kernels / ALIKE_PART;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += part_of(&w->steps[i], &alike) == PART_SLOW;
+	return n >= ALIKE_MIN ? alike : all;
+}
+
+static struct choice choose(const struct window *w)
+{
+	struct choice c = choose_alike(w);
+
+	c.calm_max_ns = calm_max_ns(w, &c);
+	return c;
+}
+
+static double figure(const struct step *s, int which)
+{
+	const uint64_t list[] = {s->latency_ns,	     s->self_ns, s->compute_ns, s->comm_ns,
+				 s->exposed_comm_ns, s->copy_ns, s->idle_ns};
+
+	return which < 7 ? (double)list[which] : (double)s->kernels;
+}
+
+static void sum_up(const struct window *w, const struct choice *c, enum part_of which,
+		   double *scratch, struct diagnosis_rank *r)
+{
+	double *const to[] = {&r->step_ns,	   &r->self_ns, &r->compute_ns, &r->comm_ns,
+			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
+
+	*r = (struct diagnosis_rank){.rank = w->rank.rank,
+				     .late_ns = -1,
+				     .late_gap_ns = -1,
+				     .off_ns = -1,
+				     .gil_wait_ns = -1};
+	for (int f = 0; f < 8; f++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < w->step_count; i++)
+			if (part_of(&w->steps[i], c) == which)
+				scratch[n++] = figure(&w->steps[i].step, f);
+		*to[f] = median_of(scratch, n);
+		r->steps = n;
+	}
+}
+
+/* ---- sums by name ---- */
+
+struct entry {
+	size_t name;			 /* in the pool */
+	double self, total, off, launch; /* kernels: total and count in total, self */
+	uint32_t seen;
+	uint8_t kind;
+	bool collective;
+};
+
+struct table {
+	struct entry *e;
+	size_t room;
+	uint32_t count;
+	struct idmap by_name;
+};
+
+static void table_fini(struct table *t)
+{
+	free(t->e);
+	idmap_fini(&t->by_name);
+}
+
+/* NULL: no room. Holds until the next one. */
+static struct entry *find(struct picture *p, struct table *t, unsigned kind, const char *name)
+{
+	uint64_t key = keyed_text(keyed_process(), name) + kind;
+	uint32_t at = idmap_get(&t->by_name, key);
+	size_t text;
+
+	if (at != IDMAP_NONE)
+		return &t->e[at];
+	if (t->count == TABLE_MAX || ROOM_FOR(t->e, t->room, t->count + 1))
+		return NULL;
+	text = pool_put(p, name);
+	if (!text || idmap_put(&t->by_name, key, t->count))
+		return NULL;
+	t->e[t->count] = (struct entry){.name = text, .kind = (uint8_t)kind};
+	return &t->e[t->count++];
+}
+
+static int by_weight(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	double p = x->total > x->off ? x->total : x->off, q = y->total > y->off ? y->total : y->off;
+
+	return ORDER(q, p) ?: ORDER(x->name, y->name); /* which came first */
+}
+
+/* ---- kernels ---- */
+
+/* The step that holds t; step_count: none. */
+static uint32_t step_at(const struct window *w, uint64_t t)
+{
+	uint32_t at = w->step_count ?
+			      (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) :
+			      0;
+
+	return at < w->step_count && w->steps[at].step.begin_ns <= t ? at : w->step_count;
+}
+
+static void kernel_add(struct entry *e, const struct record *r)
+{
+	if (!e)
+		return;
+	e->total += (double)(r->end_ns - r->begin_ns);
+	e->self += 1;
+	e->collective |= r->kind == RECORD_COLL_KERNEL;
+}
+
+static void take_kernels(struct picture *p, const struct window *w, const struct parts *parts,
+			 struct table *slow, struct table *calm)
+{
+	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
+		const struct record *r = &w->device[i];
+		uint32_t step = step_at(w, r->launch_ns ? r->launch_ns : r->begin_ns);
+
+		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) ||
+		    step == w->step_count || r->name >= w->name_count || !w->names ||
+		    r->end_ns < r->begin_ns)
+			continue;
+		if (parts->slow[step])
+			kernel_add(find(p, slow, 0, w->names[r->name]), r);
+		if (parts->calm[step])
+			kernel_add(find(p, calm, 0, w->names[r->name]), r);
+	}
+}
+
+static void keep_kernels(struct table *t, struct part *part)
+{
+	uint32_t n = t->count < LIMIT_PICTURE_KERNELS ? t->count : LIMIT_PICTURE_KERNELS;
+
+	if (n)
+		qsort(t->e, t->count, sizeof(*t->e), by_weight);
+	part->kernels = n && part->rank.steps ? calloc(n, sizeof(*part->kernels)) : NULL;
+	for (uint32_t i = 0; part->kernels && i < n; i++) {
+		struct diagnosis_kernel *k = &part->kernels[part->rank.kernel_count++];
+
+		k->name = (const char *)t->e[i].name; /* an offset until the pool is done */
+		k->count = t->e[i].self / part->rank.steps;
+		k->total_ns = t->e[i].total / part->rank.steps;
+		k->collective = t->e[i].collective;
+	}
+}
+
+/* ---- threads ---- */
+
+struct threads {
+	uint32_t tid[THREADS_MAX], launches[THREADS_MAX];
+	uint32_t count;
+	uint32_t launching[LAUNCH_THREADS];
+	uint32_t launching_count;
+};
+
+static bool is_launch(const struct record *r)
+{
+	return r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH || r->kind == RECORD_COLL;
+}
+
+static bool has_samples(const struct window *w, uint32_t tid)
+{
+	for (uint32_t i = 0; i < w->stacks.sample_count; i++)
+		if (w->stacks.samples[i].tid == tid)
+			return true;
+	return false;
+}
+
+static void find_threads(const struct window *w, struct threads *t)
+{
+	uint32_t most = 0, k;
+
+	memset(t, 0, sizeof(*t));
+	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
+		if (!is_launch(&w->host[i]))
+			continue;
+		for (k = 0; k < t->count && t->tid[k] != w->host[i].thread; k++)
+			;
+		if (k == THREADS_MAX)
+			continue;
+		t->count += k == t->count;
+		t->tid[k] = w->host[i].thread;
+		if (++t->launches[k] > most)
+			most = t->launches[k];
+	}
+	for (k = 0; k < t->count && t->launching_count < LAUNCH_THREADS; k++)
+		if (t->launches[k] >= LAUNCHES_SHARE * most && has_samples(w, t->tid[k]))
+			t->launching[t->launching_count++] = t->tid[k];
+	/* without records, or in another PID namespace: the thread that the process began with */
+	if (!t->launching_count && w->rank.pid)
+		t->launching[t->launching_count++] = w->rank.pid;
+}
+
+static bool launches(const struct threads *t, uint32_t tid)
+{
+	for (uint32_t k = 0; k < t->launching_count; k++)
+		if (t->launching[k] == tid)
+			return true;
+	return false;
+}
+
+/* ---- functions ---- */
+
+struct namer {
+	picture_name_fn fn; /* NULL: none */
+	void *arg;
+	char **known; /* by frame */
+	uint8_t
+	    *misses; /* by object: names in a row that were not found; then nobody asks any more */
+	bool missed;
+};
+
+/* A window and the names of its frames. */
+struct named {
+	const struct window *w;
+	struct namer names;
+	char room[NAME_BYTES];
+};
+
+static const char *base_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static bool resolve(const struct window *w, struct namer *n, const struct stack_frame *f, char *out,
+		    size_t bytes)
+{
+	const struct stack_object *o = &w->stacks.objects[f->object];
+	uint8_t *misses = &n->misses[f->object];
+
+	if (!n->fn || *misses >= MISSES_MAX)
+		return false;
+	if (n->fn(n->arg, o->build_id, o->build_id_bytes,
+		  f->address - (f->flags & STACK_FRAME_RETURN ? 1 : 0), out, bytes) &&
+	    *out) {
+		*misses = 0;
+		return true;
+	}
+	++*misses;
+	n->missed |= o->build_id_bytes != 0;
+	return false;
+}
+
+static void name_frame(const struct window *w, struct namer *n, const struct stack_frame *f,
+		       char *out, size_t bytes)
+{
+	const struct stack_batch *b = &w->stacks;
+	const char *text;
+
+	switch (f->kind) {
+	case STACK_FRAME_KERNEL:
+		text_copy(out, bytes, stack_batch_text(b, f->object));
+		return;
+	case STACK_FRAME_PYTHON:
+		text = stack_batch_text(b, f->file);
+		snprintf(out, bytes, "%s%s%s%s", stack_batch_text(b, f->object), *text ? " (" : "",
+			 base_of(text), *text ? ")" : "");
+		return;
+	case STACK_FRAME_NATIVE:
+		if (f->object >= b->object_count)
+			break;
+		if (resolve(w, n, f, out, bytes))
+			return;
+		snprintf(out, bytes, "[%s]",
+			 base_of(stack_batch_text(b, b->objects[f->object].path)));
+		return;
+	default:
+		break;
+	}
+	text_copy(out, bytes, "[jit]");
+}
+
+static const char *frame_name(const struct window *w, struct namer *n, uint32_t frame, char *room)
+{
+	if (n->known[frame])
+		return n->known[frame];
+	name_frame(w, n, &w->stacks.frames[frame], room, NAME_BYTES);
+	n->known[frame] = strdup(room);
+	return n->known[frame] ? n->known[frame] : room;
+}
+
+static unsigned kind_of(const struct stack_frame *f)
+{
+	return f->kind == STACK_FRAME_KERNEL   ? FUNCTION_KERNEL
+	       : f->kind == STACK_FRAME_PYTHON ? FUNCTION_PYTHON
+					       : FUNCTION_NATIVE;
+}
+
+/* Where the CPU left what it ran for a device or another CPU: the frames outside were interrupted, and what
+ * the interrupt takes is none of their time. (x86, arm64) */
+static bool is_interrupt_entry(const struct stack_batch *b, const struct stack_frame *f)
+{
+	static const char *const entries[] = { "asm_sysvec_", "asm_common_interrupt", "el0t_64_irq",
+					       "el1h_64_irq" };
+	const char *name = f->kind == STACK_FRAME_KERNEL ? stack_batch_text(b, f->object) : "";
+
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+		if (!strncmp(name, entries[i], strlen(entries[i])))
+			return true;
+	return false;
+}
+
+static void take_sample(struct picture *p, const struct window *w, const struct threads *t,
+			struct namer *names, struct table *functions, uint32_t sample)
+{
+	const struct stack_batch *b = &w->stacks;
+	const struct stack_sample *s = &b->samples[sample];
+	const struct stack *st = &b->stacks[s->stack];
+	bool off = s->kind == STACK_OFF_CPU, launching = launches(t, s->tid);
+	char room[NAME_BYTES];
+
+	if (off && !launching)
+		return;
+	for (uint32_t i = 0; i < st->count; i++) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+		struct entry *e;
+
+		if (i && is_interrupt_entry(b, f))
+			break;
+		e = find(p, functions, kind_of(f), frame_name(w, names, st->first + i, room));
+		if (!e)
+			continue;
+		if (!i && !off)
+			e->self += (double)s->weight_ns;
+		if (e->seen == sample + 1)
+			continue;
+		e->seen = sample + 1;
+		*(off ? &e->off : &e->total) += (double)s->weight_ns;
+		if (!off && launching)
+			e->launch += (double)s->weight_ns;
+	}
+}
+
+/* Who has the GIL while launching threads wait: the function and thread of most samples. */
+static void find_holder(struct picture *p, const struct window *w, const struct threads *t,
+			struct namer *names)
+{
+	const struct stack_batch *b = &w->stacks;
+	struct table holders = {0};
+	char room[NAME_BYTES], text[NAME_BYTES];
+	uint32_t best = 0;
+
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+		const struct stack *st = &b->stacks[s->stack];
+		struct entry *e;
+		uint32_t k = 0;
+
+		if (s->gil != STACK_GIL_HOLDER || launches(t, s->tid))
+			continue;
+		while (k < st->count && b->frames[st->first + k].kind != STACK_FRAME_PYTHON)
+			k++;
+		if (k == st->count)
+			continue;
+		snprintf(text, sizeof(text), "%.300s in thread %s",
+			 frame_name(w, names, st->first + k, room), stack_batch_text(b, s->comm));
+		e = find(p, &holders, 0, text);
+		if (!e)
+			continue;
+		e->total += (double)s->weight_ns;
+		if (e->total > holders.e[best].total)
+			best = (uint32_t)(e - holders.e);
+	}
+	if (holders.count)
+		text_copy(p->gil_holder, sizeof(p->gil_holder), p->pool + holders.e[best].name);
+	table_fini(&holders);
+}
+
+static void take_threads(struct picture *p, const struct window *w, const struct threads *t,
+			 struct diagnosis_rank *r)
+{
+	const struct stack_batch *b = &w->stacks;
+
+	r->cpu_ns = r->off_ns = r->gil_wait_ns = 0;
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+		bool launching = launches(t, s->tid);
+
+		if (s->kind == STACK_ON_CPU) {
+			r->cpu_ns += (double)s->weight_ns;
+			r->samples += s->count;
+		} else if (launching) {
+			r->off_ns += (double)s->weight_ns;
+		}
+		if (launching && s->gil == STACK_GIL_WAITER)
+			r->gil_wait_ns += (double)s->weight_ns;
+		if (launching && !p->launch_thread[0])
+			text_copy(p->launch_thread, sizeof(p->launch_thread),
+				  stack_batch_text(b, s->comm));
+	}
+}
+
+static void keep_functions(struct picture *p, struct table *t, double scale)
+{
+	uint32_t n = t->count < LIMIT_PICTURE_FUNCTIONS ? t->count : LIMIT_PICTURE_FUNCTIONS;
+
+	if (n)
+		qsort(t->e, t->count, sizeof(*t->e), by_weight);
+	p->functions = n ? calloc(n, sizeof(*p->functions)) : NULL;
+	for (uint32_t i = 0; p->functions && i < n; i++)
+		p->functions[p->function_count++] =
+		    (struct diagnosis_function){.name = (const char *)t->e[i].name,
+						.kind = t->e[i].kind,
+						.self_ns = t->e[i].self * scale,
+						.total_ns = t->e[i].total * scale,
+						.off_ns = t->e[i].off * scale,
+						.launch_ns = t->e[i].launch * scale};
+}
+
+static void take_stacks(struct picture *p, const struct window *w, struct namer *names)
+{
+	const struct stack_batch *b = &w->stacks;
+	struct diagnosis_rank *r = &p->slow.rank;
+	uint64_t begin = b->begin_ns ? b->begin_ns : w->begin_ns,
+		 end = b->end_ns > begin ? b->end_ns : w->end_ns;
+	struct table functions = {0};
+	struct threads t;
+	double scale;
+
+	if (end <= begin || !(r->step_ns > 0))
+		return;
+	scale = r->step_ns / (double)(end - begin);
+	find_threads(w, &t);
+	for (uint32_t i = 0; i < b->sample_count; i++)
+		take_sample(p, w, &t, names, &functions, i);
+	take_threads(p, w, &t, r);
+	if (r->gil_wait_ns > 0)
+		find_holder(p, w, &t, names);
+	r->cpu_ns *= scale;
+	r->off_ns *= scale;
+	r->gil_wait_ns *= scale;
+	keep_functions(p, &functions, scale);
+	table_fini(&functions);
+}
+
+/* ---- all together ---- */
+
+/* Offsets become pointers: the pool does not move any more. */
+static void finish(struct picture *p)
+{
+	struct part *const parts[] = {&p->slow, &p->calm};
+
+	for (uint32_t i = 0; i < p->function_count; i++)
+		p->functions[i].name = p->pool + (size_t)p->functions[i].name;
+	for (int k = 0; k < 2; k++) {
+		for (uint32_t i = 0; i < parts[k]->rank.kernel_count; i++)
+			parts[k]->kernels[i].name = p->pool + (size_t)parts[k]->kernels[i].name;
+		parts[k]->rank.kernel = parts[k]->kernels;
+		parts[k]->rank.node = p->node;
+		p->bytes += parts[k]->rank.kernel_count * sizeof(struct diagnosis_kernel);
+	}
+	p->slow.rank.function = p->functions;
+	p->slow.rank.function_count = p->function_count;
+	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
+	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
+	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.calm) +
+		    ledger_bytes(&p->ledger.open) + p->ledger.colls.room * sizeof(struct coll_part);
+	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
+}
+
+static void take_signals(struct picture *p, const struct window *w)
+{
+	uint32_t n = 0;
+
+	p->signals = w->signal_count ? calloc(LIMIT_WINDOW_SIGNALS, sizeof(*p->signals)) : NULL;
+	for (uint32_t i = 0; p->signals && i < w->signal_count; i++)
+		os_signal_put(p->signals, &n, LIMIT_WINDOW_SIGNALS, &w->signals[i]);
+	p->slow.rank.signal = p->signals;
+	p->slow.rank.signal_count = n;
+	p->bytes += p->signals ? LIMIT_WINDOW_SIGNALS * sizeof(*p->signals) : 0;
+}
+
+static const char *ledger_frame(void *arg, uint32_t frame)
+{
+	struct named *n = arg;
+
+	return frame_name(n->w, &n->names, frame, n->room);
+}
+
+/* ---- where it hangs ---- */
+
+/* "flock" of "__x64_sys_flock"; NULL: no system call's entry. */
+static const char *call_of(const char *kernel)
+{
+	static const char *const entries[] = {"__x64_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"};
+
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+		if (!strncmp(kernel, entries[i], strlen(entries[i])))
+			return kernel + strlen(entries[i]);
+	return NULL;
+}
+
+static void stuck_add(struct picture *p, const char *name, unsigned line)
+{
+	size_t at = strlen(p->stuck), bytes = strlen(name);
+	char number[16] = "";
+
+	/* "wait_for (train.py)": the line stands in the brackets */
+	if (line && bytes && name[bytes - 1] == ')') {
+		snprintf(number, sizeof(number), ":%u)", line);
+		bytes--;
+	}
+	if (at + bytes + sizeof(number) + 4 < sizeof(p->stuck))
+		snprintf(p->stuck + at, sizeof(p->stuck) - at, "%s%.*s%s", at ? " < " : "", (int)bytes,
+			 name, number);
+}
+
+/* The system call, then Python's functions; without any, those of the libraries. */
+static void tell_stack(struct picture *p, struct named *n, const struct stack *st)
+{
+	const struct stack_batch *b = &n->w->stacks;
+	bool python = false;
+	uint32_t told = 0;
+
+	for (uint32_t i = 0; i < st->count; i++)
+		python |= b->frames[st->first + i].kind == STACK_FRAME_PYTHON;
+	for (uint32_t i = 0; i < st->count && told < STUCK_FRAMES; i++) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+		const char *name = frame_name(n->w, &n->names, st->first + i, n->room);
+
+		if (i < st->kernel_count)
+			name = told ? NULL : call_of(name);
+		else if (python && f->kind != STACK_FRAME_PYTHON)
+			name = NULL;
+		if (!name)
+			continue;
+		stuck_add(p, name, f->kind == STACK_FRAME_PYTHON ? f->line : 0);
+		told++;
+	}
+}
+
+/* Where the thread slept last, or what it ran most lately where it did not sleep since. */
+static void take_stuck(struct picture *p, struct named *n, const struct host_timeline *host)
+{
+	const struct stack_batch *b = &n->w->stacks;
+	uint32_t tid, stack = STACK_SWITCH_NO_STACK;
+	struct ledger_interval open;
+	uint64_t at = 0;
+
+	if (!window_ledger_interval(n->w, &open) || !host->count)
+		return;
+	tid = host->tid[window_ledger_thread(host, open)];
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+
+		if (s->tid == tid && s->stack < b->stack_count && s->in_ns > open.begin_ns &&
+		    s->in_ns >= at) {
+			at = s->in_ns;
+			stack = s->stack;
+		}
+	}
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+
+		if (s->tid == tid && s->kind == STACK_ON_CPU && s->time_ns >= open.begin_ns &&
+		    s->time_ns > at) {
+			at = s->time_ns;
+			stack = s->stack;
+		}
+	}
+	if (stack != STACK_SWITCH_NO_STACK)
+		tell_stack(p, n, &b->stacks[stack]);
+}
+
+static bool take_ledgers(struct picture *p, const struct window *w, const struct parts *parts,
+			 struct named *names)
+{
+	struct host_timeline host;
+	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
+		    window_ledger_add(w, parts->slow, parts->calm, &host, &p->ledger);
+
+	if (good)
+		take_stuck(p, names, &host);
+	host_timeline_fini(&host);
+	return good;
+}
+
+/* Healthy steps between slow ones may have less of the same fault: those before it are the reference,
+ * where there are enough of them. */
+static bool only_before(const struct window *w, bool *calm)
+{
+	uint32_t first = 0, before = 0;
+
+	while (first < w->step_count &&
+	       !(w->steps[first].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)))
+		before += calm[first++];
+	if (before < ALIKE_MIN || first == w->step_count)
+		return false;
+	memset(calm + first, 0, (w->step_count - first) * sizeof(*calm));
+	return true;
+}
+
+static bool take_steps(struct picture *p, const struct window *w, struct parts *parts)
+{
+	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	struct table slow = {0}, calm = {0};
+	struct choice c = choose(w), of_slow = c;
+
+	if (!scratch)
+		return false;
+	if (is_but_a_moment(w, &c))
+		of_slow.slow = 0; /* all */
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		parts->slow[i] = part_of(&w->steps[i], &of_slow) == PART_SLOW;
+		parts->calm[i] = part_of(&w->steps[i], &c) == PART_CALM;
+	}
+	sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
+	sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
+	free(scratch);
+	take_kernels(p, w, parts, &slow, &calm);
+	keep_kernels(&slow, &p->slow);
+	keep_kernels(&calm, &p->calm);
+	table_fini(&slow);
+	table_fini(&calm);
+	p->calm_is_before = only_before(w, parts->calm);
+	/* what came before a hang was as ever, unless it was flagged */
+	for (uint32_t i = 0; w->open_since_ns && !of_slow.slow && i < w->step_count; i++)
+		parts->calm[i] |= parts->slow[i];
+	return true;
+}
+
+static bool named_init(struct named *n, const struct window *w, picture_name_fn name, void *arg)
+{
+	n->w = w;
+	n->names = (struct namer){.fn = name,
+				  .arg = arg,
+				  .known = calloc((size_t)w->stacks.frame_count + 1,
+						  sizeof(*n->names.known)),
+				  .misses = calloc((size_t)w->stacks.object_count + 1, 1)};
+	return n->names.known && n->names.misses;
+}
+
+static void named_fini(struct named *n)
+{
+	for (uint32_t i = 0; n->names.known && i < n->w->stacks.frame_count; i++)
+		free(n->names.known[i]);
+	free(n->names.known);
+	free(n->names.misses);
+}
+
+static bool take_all(struct picture *p, const struct window *w, struct parts *parts, struct named *names)
+{
+	pool_put(p, ""); /* so that no name has offset 0 */
+	if (!p->pool || !take_steps(p, w, parts))
+		return false;
+	if (w->stacks.sample_count)
+		take_stacks(p, w, &names->names);
+	take_signals(p, w);
+	if (!take_ledgers(p, w, parts, names))
+		return false;
+	p->unnamed = names->names.missed;
+	return true;
+}
+
+struct picture *picture_make(const struct window *w, picture_name_fn name, void *arg)
+{
+	struct parts parts = {calloc((size_t)w->step_count + 1, sizeof(bool)),
+			      calloc((size_t)w->step_count + 1, sizeof(bool))};
+	struct picture *p = NULL;
+	struct named names;
+	bool good = named_init(&names, w, name, arg) && parts.slow && parts.calm;
+
+	if (good && (w->step_count || w->signal_count || w->stacks.sample_count || w->open_since_ns))
+		p = calloc(1, sizeof(*p));
+	if (p) {
+		atomic_init(&p->holders, 1);
+		text_copy(p->node, sizeof(p->node), w->rank.node);
+		p->begin_unix_ns = (int64_t)w->begin_ns + w->realtime_offset_ns;
+		if (take_all(p, w, &parts, &names)) {
+			finish(p);
+		} else {
+			picture_drop(p);
+			p = NULL;
+		}
+	}
+	named_fini(&names);
+	free(parts.slow);
+	free(parts.calm);
+	return p;
+}

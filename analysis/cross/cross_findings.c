@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From flags of single members to findings: ranks of one role whose trouble began together are one
+ * finding, ranks that began at another time are another one, since one fault is one incident. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cross/cross_private.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "model/thresholds.h"
+
+
+static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot)
+{
+	for (uint32_t i = 0; i < f->count; i++)
+		if (f->culprits[i].slot == slot && !f->culprits[i].done)
+			return &f->culprits[i];
+	return NULL;
+}
+
+static struct cross_finding *holder(struct cross *c, uint32_t slot, struct cross_culprit **culprit)
+{
+	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++) {
+		struct cross_finding *f = &c->findings[i];
+
+		*culprit = f->used && !f->ended ? find_culprit(f, slot) : NULL;
+		if (*culprit)
+			return f;
+	}
+	return NULL;
+}
+
+int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step)
+{
+	uint32_t n = co->time_count < CROSS_TIMES ? co->time_count : CROSS_TIMES;
+	int64_t best = 0;
+	uint64_t best_step = 0, newest = 0;
+	int64_t newest_ns = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t s = co->times[i].step;
+
+		if (s <= step && (!best || s >= best_step)) {
+			best = co->times[i].end_unix_ns;
+			best_step = s;
+		}
+		if (s >= newest) {
+			newest = s;
+			newest_ns = co->times[i].end_unix_ns;
+		}
+	}
+	/* Longer ago than is remembered: by the pace of now. */
+	if (!best)
+		return newest_ns - (int64_t)((double)(newest - step) * co->step_ns);
+	return best;
+}
+
+/* A rank that was done with, or came back in another slot, is the same culprit again. */
+static struct cross_culprit *known_culprit(struct cross *c, struct cross_finding *f, uint32_t slot)
+{
+	for (uint32_t i = 0; i < f->count; i++) {
+		struct cross_culprit *k = &f->culprits[i];
+
+		if (k->rank != c->slots[slot].rank)
+			continue;
+		if (!k->done && c->slots[k->slot].findings)
+			c->slots[k->slot].findings--;
+		k->slot = slot;
+		k->measures = 0;
+		k->orphan_ns = 0;
+		k->done = false;
+		c->slots[slot].findings++;
+		return k;
+	}
+	return NULL;
+}
+
+static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *f, uint32_t slot)
+{
+	struct cross_culprit *list = known_culprit(c, f, slot);
+
+	if (list)
+		return list;
+	if (f->count == FINDING_RANKS_MAX || ROOM_FOR(f->culprits, f->room, f->count + 1))
+		return NULL;
+	f->culprits[f->count] = (struct cross_culprit){.slot = slot, .rank = c->slots[slot].rank};
+	c->slots[slot].findings++;
+	return &f->culprits[f->count++];
+}
+
+static struct cross_finding *open_one(struct cross *c, const struct cross_cohort *co,
+				      int64_t begin_ns, uint64_t first_step, uint64_t now_ns)
+{
+	struct cross_finding *room = NULL;
+
+	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++) {
+		struct cross_finding *f = &c->findings[i];
+
+		if (!f->used)
+			room = room ? room : f;
+		else if (!f->ended && f->role == co->role &&
+			 llabs(f->begin_unix_ns - begin_ns) <= (int64_t)thresholds.time.together_ns)
+			return f;
+	}
+	if (!room) {
+		c->stats.no_room++;
+		return NULL;
+	}
+	free(room->culprits);
+	*room = (struct cross_finding){.used = true,
+				       .role = co->role,
+				       .first_step = first_step,
+				       .begin_unix_ns = begin_ns,
+				       .opened_ns = now_ns};
+	c->stats.findings++;
+	return room;
+}
+
+static void finish_culprit(struct cross *c, struct cross_finding *f, struct cross_culprit *k)
+{
+	k->done = true;
+	k->measures = 0;
+	if (c->slots[k->slot].findings)
+		c->slots[k->slot].findings--;
+	for (uint32_t i = 0; i < f->count; i++)
+		if (!f->culprits[i].done)
+			return;
+	f->ended = true;
+	f->changed = true;
+	f->last_step = f->first_step; /* while it lasted it reached to the newest step */
+	for (uint32_t i = 0; i < f->count; i++)
+		if (f->culprits[i].last_step > f->last_step)
+			f->last_step = f->culprits[i].last_step;
+}
+
+void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *flag,
+			 uint64_t now_ns)
+{
+	uint32_t slot = co->members[flag->member].slot, bit = 1u << flag->measure;
+	struct cross_culprit *k;
+	struct cross_finding *f = holder(c, slot, &k);
+	uint64_t last = flag->last_step + co->steps - 1;
+	bool taken = cross_skew_takes(co, flag) && c->config.mode == PEERS_ROBUST;
+
+	if (!f) {
+		if (flag->ended || taken)
+			return;
+		f = open_one(c, co, cross_findings_time(co, flag->first_step), flag->first_step, now_ns);
+		k = f ? add_culprit(c, f, slot) : NULL;
+		if (!k)
+			return;
+	}
+	f->peers = co->count;
+	f->changed = true;
+	k->orphan_ns = 0;
+	if (flag->first_step < f->first_step) {
+		f->first_step = flag->first_step;
+		f->begin_unix_ns = cross_findings_time(co, flag->first_step);
+	}
+	if (flag->first_step < k->first_step || !k->last_step)
+		k->first_step = flag->first_step;
+	if (last > k->last_step)
+		k->last_step = last;
+	if (last > f->last_step)
+		f->last_step = last;
+	f->end_unix_ns = cross_findings_time(co, flag->last_step);
+	if (flag->measure == PEERS_SELF) {
+		k->excess = flag->excess;
+		k->excess_ns = flag->excess_ns;
+		k->window = flag->window;
+	} else {
+		k->late_excess_ns = flag->excess_ns;
+		k->window = k->window ? k->window : flag->window;
+	}
+	k->score = flag->score > k->score ? flag->score : k->score;
+	k->measures = flag->ended ? k->measures & ~bit : k->measures | bit;
+	if (!k->measures)
+		finish_culprit(c, f, k);
+}
+
+void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns)
+{
+	struct cross_culprit *k;
+
+	if (holder(c, slot, &k) && !k->orphan_ns)
+		k->orphan_ns = now_ns;
+}
+
+static void tend(struct cross *c, struct cross_finding *f, uint64_t now_ns)
+{
+	bool lasts = false;
+
+	for (uint32_t i = 0; i < f->count && !f->ended; i++) {
+		struct cross_culprit *k = &f->culprits[i];
+		const struct cross_slot *s = &c->slots[k->slot];
+
+		if (k->done)
+			continue;
+		if (!cross_alive(s, now_ns) && !k->orphan_ns)
+			k->orphan_ns = now_ns;
+		/* its columns were made anew, or it sends nothing any more: nobody tells its flag's end */
+		if (k->orphan_ns && now_ns - k->orphan_ns >= 2 * thresholds.time.gone_ns) {
+			finish_culprit(c, f, k);
+			continue;
+		}
+		lasts = true;
+		if (s->cohort != CROSS_NONE && c->cohorts[s->cohort].role == f->role &&
+		    c->cohorts[s->cohort].time_count && !k->orphan_ns) {
+			const struct cross_cohort *co = &c->cohorts[s->cohort];
+			uint32_t newest = (co->time_count - 1) % CROSS_TIMES;
+
+			f->last_step = co->times[newest].step + co->steps - 1;
+			f->end_unix_ns = co->times[newest].end_unix_ns;
+		}
+	}
+	if (lasts && now_ns - f->told_ns >= CROSS_REFRESH_NS)
+		f->changed = true;
+}
+
+void cross_findings_tick(struct cross *c, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
+		if (c->findings[i].used && !c->findings[i].ended)
+			tend(c, &c->findings[i], now_ns);
+	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
+		if (c->findings[i].changed)
+			c->findings[i].told_ns = now_ns;
+}
+
+/* ---- telling ---- */
+
+static double effect_of(const struct cross_culprit *k)
+{
+	/* The same delay shows in both; the own time is what the rank alone decides. */
+	return k->excess_ns > 0 ? k->excess_ns : k->late_excess_ns;
+}
+
+static int worst_first(const void *a, const void *b)
+{
+	const struct cross_culprit *x = a, *y = b;
+
+	return ORDER(effect_of(y), effect_of(x)) ?: ORDER(x->rank, y->rank);
+}
+
+static void say(const struct cross_finding *f, const struct cross_culprit *k, struct finding *out)
+{
+	double effect = effect_of(k);
+
+	if (k->excess_ns > 0)
+		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
+			       "rank %d: self time of a step %.3f ms (%.2f%%) above the median of its "
+			       "role's %u ranks from step %llu on; detected over %u steps, at %.1f "
+			       "times the threshold",
+			       k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
+			       (unsigned long long)k->first_step, k->window, k->score);
+	if (k->late_excess_ns > 0)
+		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
+			       "rank %d: enters collectives %.3f ms later than its role's typical rank",
+			       k->rank, k->late_excess_ns / 1e6);
+}
+
+void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,
+			  struct finding_report *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(out->job, c->job, sizeof(out->job));
+	out->begin_unix_ns = begin_unix_ns > 0 ? (uint64_t)begin_unix_ns : 0;
+	out->end_unix_ns = end_unix_ns > begin_unix_ns ? (uint64_t)end_unix_ns : out->begin_unix_ns;
+	out->ended = ended;
+}
+
+static void fill(const struct cross *c, struct cross_finding *f, struct finding_report *out)
+{
+	struct finding *to = &out->finding;
+	double excess = 0, score = 0;
+
+	cross_findings_frame(c, f->begin_unix_ns, f->end_unix_ns, f->ended, out);
+	to->kind = FINDING_SLOW_RANK;
+	to->cause = CAUSE_UNKNOWN;
+	to->first_step = f->first_step;
+	to->last_step = f->last_step;
+	qsort(f->culprits, f->count, sizeof(*f->culprits), worst_first);
+	for (uint32_t i = 0; i < f->count; i++) {
+		const struct cross_culprit *k = &f->culprits[i];
+
+		to->ranks[to->rank_count++] = k->rank;
+		excess = k->excess > excess ? k->excess : excess;
+		score = k->score > score ? k->score : score;
+		if (i < FINDING_EVIDENCE_MAX / 2)
+			say(f, k, to);
+	}
+	to->effect_ns = f->count ? effect_of(&f->culprits[0]) : 0;
+	to->excess = excess;
+	/* At the threshold one look in a thousand errs at most; three times above it nobody doubts.
+	 */
+	to->confidence = score > 1 ? fmin(0.99, 0.6 + 0.2 * (score - 1)) : 0.6;
+}
+
+bool cross_next(struct cross *c, struct finding_report *out)
+{
+	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++) {
+		struct cross_finding *f = &c->findings[i];
+
+		if (!f->used || !f->changed)
+			continue;
+		f->changed = false;
+		fill(c, f, out);
+		if (f->ended) {
+			free(f->culprits);
+			*f = (struct cross_finding){0};
+		}
+		return true;
+	}
+	return cross_skew_next(c, out);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank is a suspect only for its own time: a fault anywhere makes every rank's steps longer through
+ * the collectives, and the culprit is the one that waits least. */
+#include "analysis/expect/judge.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analysis/robust/median.h"
+#include "base/carve.h"
+#include "model/thresholds.h"
+
+struct judge {
+	struct judge_config config;
+	struct roofline_set *latency, *self;
+	struct kinds *kinds;
+	uint64_t model_key; /* of the latest judged step */
+	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
+	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
+	uint64_t hold_key;
+	double hold_latency, hold_self;
+	uint32_t hold_steps; /* judged steps it is still in force for */
+	uint64_t last_flag_ns;
+	double self_excess[JUDGE_PERIOD]; /* ring: of the last steps that were not brief */
+	uint32_t next, count;
+	bool drift_raised;
+	bool restoring; /* samples came since the models were last settled */
+};
+
+void judge_config_default(struct judge_config *c)
+{
+	*c = (struct judge_config){ .instant_ratio = thresholds.excess.instant,
+				    .step_min_ns = 200000,
+				    .host_stall_share = thresholds.part.shows };
+	roofline_config_default(&c->roofline);
+	kinds_config_default(&c->kinds);
+}
+
+const char *judge_skip_name(unsigned skip)
+{
+	static const char *const names[] = { "used", "brief", "gap", "incomplete", "host_stall" };
+
+	return skip < sizeof(names) / sizeof(names[0]) ? names[skip] : "unknown";
+}
+
+/* The bytes that it takes. */
+static size_t lay_out(struct judge *j, void *memory, const struct judge_config *c)
+{
+	size_t models = roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS);
+	struct carve at = { .memory = memory };
+
+	carve_take(&at, 1, sizeof(*j));
+	j->kinds = carve_take(&at, 1, kinds_memory_bytes());
+	j->latency = carve_take(&at, 1, models);
+	j->self = carve_take(&at, 1, models);
+	return at.bytes;
+}
+
+size_t judge_memory_bytes(const struct judge_config *c)
+{
+	struct judge j;
+
+	return lay_out(&j, NULL, c);
+}
+
+struct judge *judge_init(void *memory, const struct judge_config *c)
+{
+	struct judge *j = memory;
+
+	memset(j, 0, sizeof(*j));
+	lay_out(j, memory, c);
+	j->config = *c;
+	kinds_init(j->kinds, &c->kinds);
+	roofline_set_init(j->latency, &c->roofline, JUDGE_MODELS);
+	roofline_set_init(j->self, &c->roofline, JUDGE_MODELS);
+	return j;
+}
+
+/* Whether the step says anything about the rank. */
+static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint64_t stalled_ns)
+{
+	if (s->latency_ns < j->config.step_min_ns)
+		return JUDGE_BRIEF;
+	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_EDGE))
+		return JUDGE_GAP;
+	/* With so many kernels missing self time is not what it seems. */
+	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels &&
+	    s->unmatched > thresholds.same.other_work * s->launches)
+		return JUDGE_INCOMPLETE;
+	if ((double)stalled_ns > j->config.host_stall_share * (double)s->latency_ns)
+		return JUDGE_HOST_STALL;
+	return JUDGE_USED;
+}
+
+/* On a job whose steps differ by a thousandth, one hiccup of the machine is far beyond the tail; it
+ * is noted as out, but a person wants to hear of it only when it lasts or is large. */
+static bool stands(const struct judge *j, const struct roofline_verdict *v, uint64_t *history)
+{
+	const struct roofline_config *c = &j->config.roofline;
+	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
+
+	*history = *history << 1 | v->out;
+	return v->flagged && (v->excess >= j->config.instant_ratio ||
+			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
+}
+
+/* A model that is fitted again in the middle of a fault has its steps among its samples, and may
+ * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
+static void apply_hold(struct judge *j, uint64_t key, struct roofline_verdict *lat,
+		       struct roofline_verdict *self)
+{
+	if (!j->hold_steps || j->hold_key != key)
+		return;
+	j->hold_steps--;
+	if (lat->expected_ns > 0 && lat->excess >= j->hold_latency)
+		lat->out = lat->flagged = true;
+	if (self->expected_ns > 0 && self->excess >= j->hold_self)
+		self->out = self->flagged = true;
+}
+
+static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *lat,
+		 const struct roofline_verdict *self)
+{
+	if (!lat->flagged || lat->threshold <= 0)
+		return;
+	if (!j->hold_steps || j->hold_key != key) {
+		j->hold_key = key;
+		j->hold_latency = lat->threshold;
+		j->hold_self = self->threshold > 0 ? self->threshold : lat->threshold;
+	}
+	j->hold_steps = JUDGE_HOLD;
+}
+
+/* A step is held against its kind: the usual ones of it are no news, and one that has grown is slower than
+ * they are, not than the steps around it. */
+static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
+{
+	bool armed = v->state == ROOFLINE_ARMED, own = v->expected_self_ns > 0;
+	struct kinds_verdict k = kinds_push(j->kinds, s, armed || v->self ? v->expected_ns : 0,
+					    v->expected_self_ns, v->out);
+
+	v->first = k.first;
+	v->of_kind = k.of_kind;
+	if (!k.of_kind)
+		return;
+	if (!k.grown) {
+		v->flagged = v->self = false;
+		return;
+	}
+	v->expected_ns += k.usual_ns;
+	v->excess = (double)s->latency_ns / v->expected_ns - 1;
+	if (own && k.part != KINDS_WAIT) {
+		v->expected_self_ns += k.usual_ns;
+		v->self_excess = (double)s->self_ns / v->expected_self_ns - 1;
+	}
+}
+
+/* drift: both models' alarms are raised. */
+static struct judge_verdict judge(struct judge *j, const struct step *s, bool *drift)
+{
+	struct roofline_verdict lat, self = { 0 };
+	/* Launches without kernels: nobody saw what the GPU did. Neither: the step is all the host's. */
+	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
+	struct judge_verdict v = { .self_known = known };
+
+	lat = roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count,
+			    (double)s->latency_ns);
+	if (known)
+		self = roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count,
+				     (double)s->self_ns);
+	apply_hold(j, s->key, &lat, &self);
+	v.state = lat.state;
+	v.expected_ns = lat.expected_ns;
+	v.expected_self_ns = self.expected_ns;
+	v.excess = lat.excess;
+	v.self_excess = self.excess;
+	/* More self time in a step that is not slow is slack that nobody waited for. */
+	slow = stands(j, &lat, &j->out_history);
+	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
+	v.out = lat.out || self.out;
+	v.flagged = slow || v.self;
+	if (v.self && lat.state != ROOFLINE_ARMED) { /* but for what is known to be longer it is as usual */
+		v.expected_ns = fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
+		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
+	}
+	judge_kind(j, s, &v);
+	if (v.flagged)
+		hold(j, s->key, &lat, &self);
+	*drift = self.drift && lat.drift;
+	return v;
+}
+
+/* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
+ * alarm, which sums up what they added, must find the rank still slow once they are past: by what hosts
+ * don't differ from their own past without a fault. */
+static bool drift_stands_alone(const struct judge *j, const struct step *s)
+{
+	double v[JUDGE_PERIOD];
+
+	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < thresholds.time.gone_ns)
+		return false;
+	memcpy(v, j->self_excess, sizeof(v[0]) * j->count);
+	return median_of(v, j->count) >= thresholds.excess.slower;
+}
+
+struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)
+{
+	enum judge_skip skip = skip_of(j, s, stalled_ns);
+	struct judge_verdict v = { .skip = skip };
+	bool drift = false;
+
+	judge_settle(j);
+	if (skip == JUDGE_USED) {
+		j->model_key = s->key;
+		v = judge(j, s, &drift);
+		if (v.flagged)
+			j->last_flag_ns = s->end_ns;
+	}
+	if (skip != JUDGE_BRIEF) {
+		j->self_excess[j->next] = v.self_excess;
+		j->next = (j->next + 1) % JUDGE_PERIOD;
+		j->count += j->count < JUDGE_PERIOD;
+	}
+	v.drift = drift && !j->drift_raised && drift_stands_alone(j, s);
+	j->drift_raised = drift && (j->drift_raised || v.drift);
+	return v;
+}
+
+void judge_restore(struct judge *j, const struct judge_sample *s)
+{
+	roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count, s->latency_ns);
+	if (s->known)
+		roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count, s->self_ns);
+	j->model_key = s->key;
+	j->restoring = true;
+	kinds_past_unknown(j->kinds);
+}
+
+static void settle(struct roofline_set *set)
+{
+	uint64_t key;
+
+	for (uint32_t i = 0; i < roofline_set_count(set); i++)
+		roofline_settle(roofline_set_at(set, i, &key));
+}
+
+void judge_settle(struct judge *j)
+{
+	if (!j->restoring)
+		return;
+	j->restoring = false;
+	settle(j->latency);
+	settle(j->self);
+}
+
+void judge_model(const struct judge *j, struct roofline_summary *out)
+{
+	*out = (struct roofline_summary){ .state = ROOFLINE_LEARNING };
+	for (uint32_t i = 0; i < roofline_set_count(j->latency); i++) {
+		uint64_t key;
+		struct roofline *m = roofline_set_at(j->latency, i, &key);
+
+		if (key == j->model_key)
+			roofline_summary(m, out);
+	}
+}
+
+uint32_t judge_model_count(const struct judge *j)
+{
+	return roofline_set_count(j->latency);
+}
+
+uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max)
+{
+	return kinds_rows(j->kinds, out, max);
+}
+
+static uint32_t armed_of(struct roofline_set *set)
+{
+	uint32_t armed = 0;
+
+	for (uint32_t i = 0; i < roofline_set_count(set); i++) {
+		struct roofline_summary s;
+		uint64_t key;
+
+		roofline_summary(roofline_set_at(set, i, &key), &s);
+		armed += s.state == ROOFLINE_ARMED;
+	}
+	return armed;
+}
+
+uint32_t judge_armed_count(const struct judge *j)
+{
+	return armed_of(j->latency) + armed_of(j->self);
+}

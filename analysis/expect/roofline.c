@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
+ * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
+ * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
+ * usual and stay; what is still far out is thrown away. (To drop them at once would keep a fit wrong
+ * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a
+ * sustained slowdown, so drift is watched by a CUSUM against the baseline, and while it is raised
+ * nothing is learned. */
+#include "analysis/expect/roofline.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/expect/roofline_fit.h"
+#include "analysis/expect/roofline_p99.h"
+#include "analysis/robust/change.h"
+#include "analysis/robust/median.h"
+#include "base/carve.h"
+#include "base/hash.h"
+#include "model/thresholds.h"
+
+#define LATENCY_LEAST_NS 1e-30
+#define LATENCY_MOST_NS	 1e30
+#define RECENT 256	  /* steps over which a fit gone bad is noticed */
+#define DRIFT_CLIP 1.5	  /* one step moves the CUSUM by no more, however slow */
+#define DRIFT_SLACK 0.5
+#define SUSTAIN_STEPS 16u /* a stretch of steps beyond the noise, though not beyond the tail, is out */
+
+struct roofline {
+	struct roofline_config c;
+	enum roofline_state state;
+	uint32_t features, n, cap, next_fit, fresh_novel;
+	bool drift, drift_ever;
+	uint32_t refusals; /* fits in a row that were no good */
+	bool misled; /* armed on few steps once, and wrongly */
+	uint64_t steps, out, flagged, history, novel;
+	double slower, faster; /* CUSUM */
+	double few, reach_out, reach_instant; /* calibrated on the last fit */
+	bool may_sustain;		      /* likewise: healthy steps are slow one at a time */
+	uint32_t sustain;		      /* bit per step, the newest lowest: beyond the noise */
+	uint64_t random;
+	float recent[RECENT];
+	uint32_t recent_count;
+	struct roofline_fit fit;
+	struct roofline_p99 p99;
+	void *scratch; /* shared within a set */
+	struct roofline_fit_sample sample[]; /* cap */
+};
+
+void roofline_config_default(struct roofline_config *c)
+{
+	*c = (struct roofline_config){
+		.mode = ROOFLINE_ROBUST,
+		.learn_min = thresholds.count.many,
+		.learn_max = 2000,
+		.tail_mads = thresholds.fit.mads,
+		.floor_ratio = thresholds.excess.slower,
+		.persist_n = thresholds.count.few - 1,
+		.persist_m = thresholds.count.few,
+		.instant_mads = 0,
+		.refuse_spread = thresholds.fit.spread,
+		.p99_retrain = 500,
+		.seed = 1,
+	};
+}
+
+int roofline_mode_parse(const char *text)
+{
+	if (!strcmp(text, "robust"))
+		return ROOFLINE_ROBUST;
+	if (!strcmp(text, "p99"))
+		return ROOFLINE_P99;
+	return -EINVAL;
+}
+
+const char *roofline_state_name(enum roofline_state s)
+{
+	static const char *const names[] = { "learning", "armed", "refused" };
+
+	return (unsigned)s <= ROOFLINE_REFUSED ? names[s] : "unknown";
+}
+
+static struct roofline_config sane(const struct roofline_config *c)
+{
+	struct roofline_config s = *c;
+
+	if (s.learn_min < thresholds.count.some)
+		s.learn_min = thresholds.count.some;
+	if (s.learn_max < 2 * s.learn_min)
+		s.learn_max = 2 * s.learn_min;
+	if (!s.persist_m)
+		s.persist_m = 1;
+	if (s.persist_m > 64)
+		s.persist_m = 64;
+	if (!s.persist_n || s.persist_n > s.persist_m)
+		s.persist_n = s.persist_m;
+	if (!s.p99_retrain)
+		s.p99_retrain = 1;
+	return s;
+}
+
+/* A quarter more than the frozen baseline, for work that shows up later. */
+static uint32_t samples_max(const struct roofline_config *c)
+{
+	return sane(c).learn_max + sane(c).learn_max / 4;
+}
+
+static void init(struct roofline *m, const struct roofline_config *c, uint64_t seed, void *scratch)
+{
+	memset(m, 0, sizeof(*m));
+	m->c = sane(c);
+	m->cap = samples_max(c);
+	m->next_fit = m->c.learn_min;
+	m->random = seed;
+	m->scratch = scratch;
+}
+
+static void learn_anew(struct roofline *m, enum roofline_state state)
+{
+	m->state = state;
+	m->n = 0;
+	m->next_fit = m->c.learn_min;
+	m->fit.ready = false;
+	m->slower = m->faster = 0;
+	m->drift = false;
+	m->history = 0;
+	m->recent_count = 0;
+	m->fresh_novel = 0;
+}
+
+/* How far beyond the threshold the healthy tail still reaches once in 1/rate steps. */
+static double tail_reach(const struct roofline *m, double rate)
+{
+	double share = m->fit.tail_share;
+
+	return share > rate ? m->fit.tail_mean * log(share / rate) : 0;
+}
+
+/* Few learning steps know little of the noise: wider by 40 % at 20 steps, 16 % at 50. */
+static void calibrate(struct roofline *m)
+{
+	m->few = 1 + 8.0 / m->fit.samples;
+	m->reach_out = tail_reach(m, thresholds.fit.out_rate);
+	m->reach_instant = tail_reach(m, thresholds.fit.instant_rate);
+}
+
+/* Beyond the noise, and beyond the noise about the level's second habit. */
+static double base_of(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
+}
+
+static uint32_t sustained(uint32_t bits)
+{
+	return (uint32_t)__builtin_popcount(bits & ((1u << SUSTAIN_STEPS) - 1));
+}
+
+/* The tail of a host that is busy with other things comes step by step; a rank that got slower stays
+ * so, and is found below what a single step may reach. Where learning steps come in slow stretches
+ * too, that tells nothing. */
+static bool may_sustain(const struct roofline *m)
+{
+	uint32_t bits = 0;
+
+	if (m->n < thresholds.count.some * SUSTAIN_STEPS)
+		return false;
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct roofline_fit_sample *s = &m->sample[i];
+		struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
+
+		bits = bits << 1 | (s->latency_ns > g.expected_ns * (1 + base_of(m, &g)));
+		if (sustained(bits) > (1 - thresholds.part.mostly) * SUSTAIN_STEPS)
+			return false;
+	}
+	return true;
+}
+
+/* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
+static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	return fmax(base_of(m, g), thresholds.fit.cap - 4 * g->mad);
+}
+
+static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	double base = base_of(m, g);
+
+	return fmax(fmin(base + m->reach_out, tail_cap(m, g)), base + g->second);
+}
+
+static double instant_of(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	double base = base_of(m, g);
+
+	if (m->c.instant_mads > 0)
+		return fmax(base, m->c.instant_mads * m->few * g->mad) + g->second;
+	return fmax(fmin(base + m->reach_instant, tail_cap(m, g)), base + g->second);
+}
+
+static bool fit_good(const struct roofline *m)
+{
+	const struct roofline_fit *f = &m->fit;
+	/* an armed model does not flap at the limit */
+	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1 + thresholds.fit.near : 1);
+	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
+
+	if (f->mad > limit || f->out_share > thresholds.fit.near + doubt)
+		return false;
+	/* a curve takes more steps than a few levels */
+	if (!f->discrete && f->samples < thresholds.fit.curve * m->c.learn_min)
+		return false;
+	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
+	if (f->work_spread > 1.5 && f->explained < thresholds.part.matters)
+		return f->mad < limit / 3 && f->fast_share < thresholds.part.told &&
+		       (f->mad < limit / 6 || f->out_share < thresholds.fit.near / 5);
+	return true;
+}
+
+/* Suspects that the new fit still finds out are not part of the baseline, except that mild ones tell
+ * how far healthy steps reach; no centre follows them. */
+static void drop_suspects(struct roofline *m)
+{
+	double keep = m->fit.discrete ? thresholds.fit.habit : thresholds.fit.tail;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct roofline_fit_sample *s = &m->sample[i];
+
+		if (s->suspect) {
+			struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
+
+			double excess = s->latency_ns / g.expected_ns - 1;
+
+			if (excess > keep && excess > threshold_of(m, &g))
+				continue;
+		}
+		m->sample[kept++] = *s;
+	}
+	m->n = kept;
+}
+
+/* Whether the samples from there on make a good fit; then those before go. */
+static bool fit_from(struct roofline *m, uint32_t first)
+{
+	roofline_fit_run(&m->fit, m->sample + first, m->n - first, m->features, &m->c, m->scratch);
+	if (!fit_good(m))
+		return false;
+	m->n -= first;
+	memmove(m->sample, m->sample + first, m->n * sizeof(*m->sample));
+	return true;
+}
+
+static void refit(struct roofline *m)
+{
+	uint32_t half = m->n / 2;
+	bool hopeless = m->refusals >= thresholds.count.some && half >= 4 * m->c.learn_min;
+	bool good;
+
+	m->fresh_novel = 0;
+	if (hopeless) { /* the newer half alone tells when it gets better */
+		good = fit_from(m, half);
+	} else {
+		good = fit_from(m, 0);
+		/* the newer half may be good already: recover without waiting for the ring to turn */
+		if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+			good = fit_from(m, half);
+			if (!good)
+				fit_from(m, 0);
+		}
+	}
+	m->refusals = good ? 0 : m->refusals + (m->refusals < thresholds.count.some);
+	if (good && m->state != ROOFLINE_ARMED) {
+		m->slower = m->faster = 0;
+		m->recent_count = 0;
+		m->history = 0;
+	}
+	if (good)
+		m->state = ROOFLINE_ARMED;
+	else if (m->state == ROOFLINE_ARMED || m->n >= thresholds.fit.curve * m->c.learn_min)
+		m->state = ROOFLINE_REFUSED;
+	calibrate(m);
+	m->sustain = 0;
+	m->may_sustain = good && may_sustain(m);
+	if (good)
+		drop_suspects(m);
+	m->next_fit = m->n + (m->n < 24 ? 8 : m->n < 200 || !good ? m->n / 3 : m->n / 2);
+	if (m->n < m->c.learn_max && m->next_fit > m->c.learn_max)
+		m->next_fit = m->c.learn_max;
+}
+
+static void learn(struct roofline *m, const float *work, double latency_ns, bool novel, bool out)
+{
+	struct roofline_fit_sample *s;
+
+	if (m->state == ROOFLINE_ARMED && m->n >= (novel ? m->cap : m->c.learn_max))
+		return; /* frozen */
+	if (m->n >= m->c.learn_max && m->state != ROOFLINE_ARMED) {
+		/* refused: forget the older half, go on looking */
+		m->n = m->c.learn_max / 2;
+		memmove(m->sample, m->sample + m->c.learn_max - m->n, m->n * sizeof(*s));
+		m->next_fit = m->n + (m->refusals < thresholds.count.some ? m->n / 4 : m->n / 2);
+	}
+	s = &m->sample[m->n++];
+	memcpy(s->work, work, sizeof(s->work));
+	s->latency_ns = (float)latency_ns;
+	s->suspect = out;
+	m->fresh_novel += novel;
+	if (m->n >= m->next_fit || (m->fresh_novel >= 5 && m->fresh_novel >= m->n / 32))
+		refit(m);
+}
+
+/* Noise with memory wanders: the unit grows with its lag-1 correlation. */
+static void watch_drift(struct roofline *m, double excess, double mad)
+{
+	double rho = m->fit.rho > 0.9 ? 0.9 : m->fit.rho > 0 ? m->fit.rho : 0;
+	double unit = MEDIAN_MAD_SIGMA * mad * sqrt((1 + rho) / (1 - rho));
+	double slow = unit > thresholds.same.work ? unit : thresholds.same.work;
+	double fast = unit > thresholds.excess.slower ? unit : thresholds.excess.slower;
+
+	m->slower = change_cusum(m->slower, excess / slow, DRIFT_CLIP, DRIFT_SLACK);
+	if (m->slower > 2 * thresholds.fit.alarm)
+		m->slower = 2 * thresholds.fit.alarm;
+	if (m->slower > thresholds.fit.alarm)
+		m->drift = m->drift_ever = true;
+	else if (m->slower < thresholds.fit.alarm / 4)
+		m->drift = false;
+	m->faster = change_cusum(m->faster, -excess / fast, DRIFT_CLIP, DRIFT_SLACK);
+	if (m->faster > thresholds.fit.alarm)
+		learn_anew(m, ROOFLINE_LEARNING);
+}
+
+/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. Or, while
+ * the baseline is young, slow steps are so many and so mixed with the others (a fault comes in
+ * stretches) that there are two kinds of steps, which work does not tell apart. */
+static void watch_fit(struct roofline *m, double excess, double threshold)
+{
+	uint32_t over = 0, under = 0, changes = 0;
+	bool slow = false, now;
+
+	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
+	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
+		return;
+	for (uint32_t i = 0; i < RECENT; i++) {
+		over += m->recent[i] > 1;
+		under += m->recent[i] < -1;
+		/* steps that are all near the threshold are of one kind */
+		now = m->recent[i] > 1 || (slow && m->recent[i] > thresholds.part.half);
+		changes += i && now != slow;
+		slow = now;
+	}
+	if (over >= thresholds.part.little * RECENT && under >= thresholds.part.little * RECENT &&
+	    over + under > RECENT * thresholds.fit.habit)
+		learn_anew(m, ROOFLINE_REFUSED);
+	else if (m->n < m->c.learn_max && over > RECENT * thresholds.part.shows &&
+		 changes > RECENT * thresholds.part.shows)
+		learn_anew(m, ROOFLINE_REFUSED);
+	if (m->state != ROOFLINE_REFUSED)
+		return;
+	m->misled = true;
+	if (m->next_fit < RECENT)
+		m->next_fit = RECENT;
+}
+
+static void persist(struct roofline *m, struct roofline_verdict *v, bool instant)
+{
+	uint64_t mask = m->c.persist_m == 64 ? ~0ull : (1ull << m->c.persist_m) - 1;
+
+	m->history = m->history << 1 | v->out;
+	if (v->out && (instant || (uint32_t)__builtin_popcountll(m->history & mask) >= m->c.persist_n))
+		v->flagged = true;
+	m->out += v->out;
+	m->flagged += v->flagged;
+}
+
+/* A level's only step may have been slow, or the level is: the second like it decides, not at once. */
+static bool seen_once(const struct roofline *m, const struct roofline_fit_guess *g,
+		      const struct roofline_verdict *v)
+{
+	double alike = fmax(thresholds.excess.near, thresholds.sure.errors * MEDIAN_MAD_SIGMA * m->fit.mad);
+
+	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
+}
+
+static void push_robust(struct roofline *m, struct roofline_verdict *v, const float *work,
+			double latency_ns)
+{
+	struct roofline_fit_guess g = { 0 };
+	bool novel = false;
+
+	if (m->fit.ready) {
+		g = roofline_fit_predict(&m->fit, work);
+		v->expected_ns = g.expected_ns;
+		v->excess = latency_ns / g.expected_ns - 1;
+		v->threshold = threshold_of(m, &g);
+		/* of a level never seen the other levels say nothing */
+		g.novel |= g.sparse && m->fit.level_mad > m->c.refuse_spread;
+	}
+	if (m->state == ROOFLINE_ARMED) {
+		v->out = v->excess > v->threshold;
+		v->novel = g.novel;
+		novel = g.novel || g.sparse || g.beyond;
+		m->novel += g.novel;
+		if (g.novel) {
+			v->out = false;
+		} else {
+			bool stays;
+
+			m->sustain = m->sustain << 1 | (v->excess > base_of(m, &g) + g.second);
+			stays = m->may_sustain && (m->sustain & 1) &&
+				sustained(m->sustain) + 1 > thresholds.part.nearly_all * SUSTAIN_STEPS;
+			v->out |= stays;
+			persist(m, v, stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
+			watch_fit(m, v->excess, v->threshold);
+			/* where the curve is prolonged its own error would add up */
+			if (m->state == ROOFLINE_ARMED && !g.beyond)
+				watch_drift(m, v->excess, g.mad);
+		}
+	}
+	v->drift = m->drift;
+	if (!m->drift)
+		learn(m, work, latency_ns, novel, v->out);
+}
+
+static void push_p99(struct roofline *m, struct roofline_verdict *v, const float *work,
+		     double latency_ns)
+{
+	struct roofline_fit_sample *s;
+
+	if (m->p99.ready) {
+		v->expected_ns = m->p99.intercept_ns + m->p99.slope_ns * work[0];
+		v->excess = v->expected_ns > 0 ? latency_ns / v->expected_ns - 1 : 0;
+		v->out = v->flagged = m->state == ROOFLINE_ARMED && v->excess > 0;
+		m->out += v->out;
+		m->flagged += v->flagged;
+	}
+	/* the last learn_max steps, good and bad, as the paper's retraining takes them */
+	s = &m->sample[(m->steps - 1) % m->c.learn_max];
+	memcpy(s->work, work, sizeof(s->work));
+	s->latency_ns = (float)latency_ns;
+	if (m->n < m->c.learn_max)
+		m->n++;
+	if (m->steps < m->next_fit)
+		return;
+	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
+	m->state = !m->p99.ready	    ? ROOFLINE_LEARNING :
+		   m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED :
+					      ROOFLINE_ARMED;
+	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
+}
+
+struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
+				      double latency_ns)
+{
+	struct roofline_verdict v = { .state = m->state, .drift = m->drift };
+	float w[ROOFLINE_WORK_MAX] = { 0 };
+
+	/* samples are floats, and one below the least of them would be 0, of which there is no logarithm */
+	if (!isfinite(latency_ns) || latency_ns < LATENCY_LEAST_NS || latency_ns > LATENCY_MOST_NS)
+		return v;
+	if (work_count > ROOFLINE_WORK_MAX)
+		work_count = ROOFLINE_WORK_MAX;
+	for (uint32_t i = 0; i < work_count; i++)
+		w[i] = work[i] > 0 && work[i] < 1e18 ? (float)work[i] : 0;
+	if (work_count > m->features)
+		m->features = work_count;
+	m->steps++;
+	if (m->c.mode == ROOFLINE_P99)
+		push_p99(m, &v, w, latency_ns);
+	else
+		push_robust(m, &v, w, latency_ns);
+	return v;
+}
+
+void roofline_settle(struct roofline *m)
+{
+	uint32_t next = m->next_fit, refusals = m->refusals;
+
+	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_ARMED || m->n < m->c.learn_min)
+		return;
+	refit(m);
+	if (m->state == ROOFLINE_ARMED)
+		return;
+	m->next_fit = next;
+	m->refusals = refusals;
+}
+
+void roofline_summary(const struct roofline *m, struct roofline_summary *out)
+{
+	struct roofline_fit_guess typical = { .mad = m->fit.mad };
+
+	*out = (struct roofline_summary){
+		.state = m->state,
+		.steps = m->steps,
+		.out = m->out,
+		.flagged = m->flagged,
+		.drift = m->drift_ever,
+		.novel = m->novel,
+	};
+	if (m->c.mode == ROOFLINE_P99) {
+		out->r2 = m->p99.r2;
+		out->intercept_ns = m->p99.intercept_ns;
+		out->slope_ns[0] = m->p99.slope_ns;
+		return;
+	}
+	out->r2 = m->fit.r2;
+	out->spread = m->fit.mad;
+	out->threshold = m->fit.ready ? threshold_of(m, &typical) : 0;
+	out->intercept_ns = m->fit.intercept_ns;
+	memcpy(out->slope_ns, m->fit.slope_ns, sizeof(out->slope_ns));
+}
+
+struct set_entry {
+	uint64_t key, used;
+	struct roofline *model;
+};
+
+struct roofline_set {
+	struct roofline_config c;
+	uint32_t max, count, slots;
+	uint64_t tick;
+	struct set_entry *entry; /* in order of first use */
+	uint32_t *slot;		 /* entry index + 1; 0 free */
+	char *models;
+	size_t model_bytes;
+	void *scratch;
+};
+
+/* The bytes that it takes. */
+static size_t lay_out(struct roofline_set *s, void *memory, const struct roofline_config *c,
+		      uint32_t models_max)
+{
+	struct carve at = { .memory = memory };
+
+	s->slots = 4;
+	while (s->slots < 2 * models_max)
+		s->slots *= 2;
+	s->model_bytes = sizeof(struct roofline) +
+			 samples_max(c) * sizeof(struct roofline_fit_sample);
+	s->model_bytes = (s->model_bytes + 15) & ~(size_t)15;
+	carve_take(&at, 1, sizeof(*s));
+	s->entry = carve_take(&at, models_max, sizeof(*s->entry));
+	s->slot = carve_take(&at, s->slots, sizeof(*s->slot));
+	s->scratch = carve_take(&at, 1, roofline_fit_scratch_bytes(samples_max(c)));
+	s->models = carve_take(&at, models_max, s->model_bytes);
+	return at.bytes;
+}
+
+size_t roofline_set_memory_bytes(const struct roofline_config *c, uint32_t models_max)
+{
+	struct roofline_set s;
+
+	return lay_out(&s, NULL, c, models_max);
+}
+
+struct roofline_set *roofline_set_init(void *memory, const struct roofline_config *c,
+				       uint32_t models_max)
+{
+	struct roofline_set *s = memory;
+
+	memset(s, 0, sizeof(*s));
+	lay_out(s, memory, c, models_max);
+	s->c = *c;
+	s->max = models_max;
+	memset(s->slot, 0, s->slots * sizeof(*s->slot));
+	return s;
+}
+
+static void set_index(struct roofline_set *s, uint32_t i)
+{
+	uint32_t at = (uint32_t)hash_mix(s->entry[i].key) & (s->slots - 1);
+
+	while (s->slot[at])
+		at = (at + 1) & (s->slots - 1);
+	s->slot[at] = i + 1;
+}
+
+/* Takes the least recently used model out; returns its memory. */
+static struct roofline *set_evict(struct roofline_set *s)
+{
+	uint32_t oldest = 0;
+	struct roofline *model;
+
+	for (uint32_t i = 1; i < s->count; i++)
+		if (s->entry[i].used < s->entry[oldest].used)
+			oldest = i;
+	model = s->entry[oldest].model;
+	s->count--;
+	memmove(&s->entry[oldest], &s->entry[oldest + 1],
+		(s->count - oldest) * sizeof(s->entry[0]));
+	memset(s->slot, 0, s->slots * sizeof(*s->slot));
+	for (uint32_t i = 0; i < s->count; i++)
+		set_index(s, i);
+	return model;
+}
+
+struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
+{
+	uint32_t at = (uint32_t)hash_mix(key) & (s->slots - 1);
+	struct roofline *model;
+
+	for (; s->slot[at]; at = (at + 1) & (s->slots - 1)) {
+		struct set_entry *e = &s->entry[s->slot[at] - 1];
+
+		if (e->key == key) {
+			e->used = ++s->tick;
+			return e->model;
+		}
+	}
+	model = s->count < s->max ? (struct roofline *)(s->models + s->count * s->model_bytes) :
+				    set_evict(s);
+	init(model, &s->c, s->c.seed ^ hash_mix(key), s->scratch);
+	s->entry[s->count] = (struct set_entry){ .key = key, .used = ++s->tick, .model = model };
+	set_index(s, s->count++);
+	return model;
+}
+
+uint32_t roofline_set_count(const struct roofline_set *s)
+{
+	return s->count;
+}
+
+struct roofline *roofline_set_at(struct roofline_set *s, uint32_t i, uint64_t *key)
+{
+	if (i >= s->count)
+		return NULL;
+	*key = s->entry[i].key;
+	return s->entry[i].model;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * roofline_p99.h - StriaTrace's roofline: the 99th percentile of latency per work bin, a RANSAC
+ * line through the bins, retrained from all recent steps. Kept for comparison: two bad learning
+ * steps in a hundred lift the line over everything, and retraining absorbs a sustained slowdown.
+ *
+ * Pure: no I/O, clock, threads, globals or allocation. */
+#ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_P99_H
+#define SYSOM_ANALYSIS_EXPECT_ROOFLINE_P99_H
+
+#include "analysis/expect/roofline_fit.h"
+
+struct roofline_p99 {
+	bool ready;
+	double intercept_ns, slope_ns; /* against the first work value */
+	double r2;		       /* of the line on the bins' percentiles */
+};
+
+/* scratch as for roofline_fit_run. */
+void roofline_p99_run(struct roofline_p99 *p, const struct roofline_fit_sample *s, uint32_t n,
+		      uint64_t *random, void *scratch);
+
+#endif

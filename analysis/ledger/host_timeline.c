@@ -1,0 +1,881 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernel says when a thread was off the CPU; samples only say how the time between is divided.
+ * They have the time of their slice: a stretch on the CPU is divided like the samples of the slices
+ * that it lies in, and where there are none it has no name. */
+#include "analysis/ledger/host_timeline.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/ledger/function_class.h"
+#include "analysis/ledger/wait_class.h"
+#include "base/check.h"
+#include "base/hash.h"
+
+/* Segments of one window; what comes later is unobserved. */
+#define SEGMENTS_MAX (1u << 17)
+/* Samples of one slice and thread that are told apart. */
+#define SLICE_SAMPLES_MAX 64u
+/* Shares of one window; stretches on the CPU beyond them have no names. */
+#define SHARES_MAX (1u << 20)
+/* A thread's samples speak for what it ran so long before and after them. */
+#define NEAREST_NS 100000000ull
+/* More than this is no time that a page takes. */
+#define FIRST_TOUCH_MAX_US 1e4
+/* Threads that ran instead, whose names are looked for among the samples. */
+#define NAMES_LOOKED_MAX 256u
+
+/* An account of the host, without its kind. */
+struct account {
+	enum ledger_what what;
+	const char *name;
+};
+static const struct account nothing = {LEDGER_NONE, ""};
+
+struct known { /* what a name says */
+	uint64_t hash; /* 0: free */
+	enum ledger_what what;
+};
+#define KNOWN_NAMES 1024u
+
+/* What was taken of a thread's time on the CPU between two switches, as parts of that time. */
+struct taken {
+	bool known;	/* else its samples say */
+	double part[STACK_TAKEN_KINDS], sum; /* of the host */
+	double touch; /* in user code that waits until the hypervisor has mapped a page */
+};
+
+struct maker {
+	const struct window *w;
+	struct taken taken; /* of the stretch that is being put */
+	double touch_ns;    /* a page's first touch */
+	uint32_t share_sum;
+	struct host_timeline *t;
+	host_frame_fn name;
+	void *arg;
+	uint64_t *slice; /* the slices' beginnings, ascending */
+	uint32_t slice_count;
+	uint32_t *sample; /* on-CPU samples of the threads, by thread and time */
+	uint32_t sample_count;
+	/* of a stack that slept, or ran; once made its name is not NULL */
+	struct account *blocked;
+	struct ledger_share *running;
+	struct known *known;			  /* KNOWN_NAMES */
+	struct account last[STACK_SWITCH_STATES]; /* where the thread slept last in each state */
+	/* when the thread's switches were recorded, in order of time; at: the first that may still
+	 * matter */
+	struct ledger_interval *cover;
+	uint32_t cover_count, cover_at;
+	uint32_t next_tid; /* of the last answer of ran_instead */
+	const char *next_name;
+	uint32_t next_looked; /* names looked for so far */
+	/* the last answer of shares_of */
+	uint32_t shares_tid, shares_count;
+	uint64_t shares_slice_ns;
+	const struct ledger_share *shares;
+};
+
+uint32_t host_timeline_find(const struct host_timeline *t, uint32_t tid)
+{
+	uint32_t k = 0;
+
+	while (k < t->count && t->tid[k] != tid)
+		k++;
+	return k;
+}
+
+void host_timeline_fini(struct host_timeline *t)
+{
+	for (uint32_t i = 0; i < t->name_count; i++)
+		free(t->names[i]);
+	for (uint32_t i = 0; i < t->share_count; i++)
+		free(t->shares[i]);
+	free(t->names);
+	free(t->shares);
+	free(t->segments);
+	*t = (struct host_timeline){.count = 0};
+}
+
+/* ---- names ---- */
+
+/* A text that lives as long as the timeline; "" without memory. */
+__attribute__((format(printf, 2, 3))) static const char *keep(struct maker *m, const char *format,
+							      ...)
+{
+	struct host_timeline *t = m->t;
+	char text[LEDGER_NAME_BYTES], *copy;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	if (t->name_count == t->name_room) {
+		uint32_t room = t->name_room ? 2 * t->name_room : 64;
+		char **names = realloc(t->names, room * sizeof(*names));
+
+		if (!names)
+			return "";
+		t->names = names;
+		t->name_room = room;
+	}
+	copy = strdup(text);
+	if (!copy)
+		return "";
+	t->names[t->name_count++] = copy;
+	return copy;
+}
+
+/* Libraries whose functions say how something waits, not what for. */
+static bool is_c_runtime(const struct stack_batch *b, const struct stack_frame *f)
+{
+	static const char *const names[] = {"libc.",	"libc-",     "libpthread",
+					    "ld-linux", "libstdc++", "libgcc_s"};
+	const char *path = f->kind == STACK_FRAME_NATIVE && f->object < b->object_count
+			       ? stack_batch_text(b, b->objects[f->object].path)
+			       : "";
+	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (!strncmp(base, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* Of Python's standard library: threading, queue, concurrent.futures, ... */
+static bool is_stdlib(const struct stack_batch *b, const struct stack_frame *f)
+{
+	const char *file = stack_batch_text(b, f->file);
+
+	return !strncmp(file, "<frozen ", 8) ||
+	       (strstr(file, "/lib/python3.") && !strstr(file, "-packages/"));
+}
+
+static bool is_python(const struct stack_batch *b, const struct stack *st)
+{
+	for (uint32_t i = st->kernel_count; i < st->count; i++)
+		if (b->frames[st->first + i].kind == STACK_FRAME_PYTHON)
+			return true;
+	return false;
+}
+
+/* How much a function says of what the thread is at: code of a runtime is called for everything. */
+#define TELLING_MOST 3
+static int telling(const struct stack_batch *b, const struct stack_frame *f)
+{
+	if (f->kind == STACK_FRAME_PYTHON)
+		return is_stdlib(b, f) ? 2 : TELLING_MOST;
+	return is_c_runtime(b, f) ? 0 : 1;
+}
+
+/* The innermost of those that say most; "" where all are of the C runtime. */
+static const char *function_of(struct maker *m, const struct stack *st)
+{
+	uint32_t best = st->count;
+	int most = 0;
+
+	for (uint32_t i = st->kernel_count; i < st->count && most < TELLING_MOST; i++) {
+		int tells = telling(&m->w->stacks, &m->w->stacks.frames[st->first + i]);
+
+		if (tells > most) {
+			most = tells;
+			best = i;
+		}
+	}
+	return best < st->count ? keep(m, "%s", m->name(m->arg, st->first + best)) : "";
+}
+
+/* Stacks have many frames and few names. */
+static enum ledger_what what_of(struct maker *m, const char *name)
+{
+	uint64_t hash = hash_bytes(0, name, strlen(name)) | 1;
+	struct known *k = &m->known[hash % KNOWN_NAMES];
+
+	if (k->hash != hash)
+		*k = (struct known){hash, function_class_what(name)};
+	return k->what;
+}
+
+/* Who waits there or runs: where a frame's name says what the code is for, the innermost such frame;
+ * else the function that was called last. */
+static struct account user_account(struct maker *m, const struct stack *st)
+{
+	for (uint32_t i = st->kernel_count; i < st->count; i++) {
+		const char *name = m->name(m->arg, st->first + i);
+		enum ledger_what what = what_of(m, name);
+
+		if (what)
+			return (struct account){what, keep(m, "%s", name)};
+	}
+	return (struct account){LEDGER_NONE, function_of(m, st)};
+}
+
+/* Waits that say nothing of what is behind them. */
+static bool is_for_others(enum ledger_what what)
+{
+	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
+	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD ||
+	       what == LEDGER_PROCESS || !what;
+}
+
+static struct account blocked_account(struct maker *m, const struct stack_switch *s)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	const struct stack *st = s->stack < b->stack_count ? &b->stacks[s->stack] : NULL;
+	struct account *known = st ? &m->blocked[s->stack] : NULL, user;
+
+	if (s->gil == STACK_GIL_WAITER)
+		return (struct account){LEDGER_GIL, st ? function_of(m, st) : ""};
+	/* a place where it sleeps again and again is not walked every time */
+	if (!st)
+		return m->last[s->state];
+	if (!known->name) {
+		user = user_account(m, st);
+		known->what = wait_class_of(b, st);
+		if (is_for_others(known->what) && user.what)
+			*known = user;
+		else
+			known->name = function_of(m, st);
+	}
+	m->last[s->state] = *known;
+	return *known;
+}
+
+/* The account of a stack on the CPU. */
+static void sort_running(struct maker *m, const struct stack *st, struct ledger_share *out)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	struct account a = {wait_class_interrupt(b, st), ""};
+
+	out->kind = LEDGER_STOLEN;
+	if (!a.what && st->kernel_count) {
+		out->kind = LEDGER_KERNEL_CODE;
+		a = (struct account){wait_class_entry(b, st), function_of(m, st)};
+	} else if (!a.what) {
+		out->kind = LEDGER_RUNNING;
+		a = user_account(m, st);
+		if (!a.what && is_python(b, st))
+			a.what = LEDGER_PYTHON;
+	}
+	out->what = a.what;
+	out->name = a.name;
+}
+
+static const struct ledger_share *running_account(struct maker *m, uint32_t stack)
+{
+	struct ledger_share *known = &m->running[stack];
+
+	if (!known->name)
+		sort_running(m, &m->w->stacks.stacks[stack], known);
+	return known;
+}
+
+/* ---- segments ---- */
+
+static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind kind,
+		struct account a, uint32_t waker)
+{
+	struct host_timeline *t = m->t;
+
+	if (begin >= end || t->segment_count >= SEGMENTS_MAX)
+		return;
+	if (t->segment_count == t->segment_room) {
+		uint32_t room = t->segment_room ? 2 * t->segment_room : 1024;
+		struct ledger_segment *s = realloc(t->segments, room * sizeof(*s));
+
+		if (!s)
+			return; /* unobserved */
+		t->segments = s;
+		t->segment_room = room;
+	}
+	t->segments[t->segment_count++] = (struct ledger_segment){
+	    .begin_ns = begin, .end_ns = end, .kind = kind, .waker = waker, .what = a.what,
+	    .name = a.name};
+}
+
+static uint32_t slice_of(const struct maker *m, uint64_t t)
+{
+	uint32_t low = 0, high = m->slice_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (m->slice[middle] <= t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low; /* 0: before the first; else index + 1 */
+}
+
+/* From t to a sample of the thread; UINT64_MAX: i is another thread's, or beyond either end (0 - 1 too). */
+static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64_t t)
+{
+	const struct stack_sample *s = i < m->sample_count ? &m->w->stacks.samples[m->sample[i]] : NULL;
+
+	if (!s || s->tid != tid)
+		return UINT64_MAX;
+	return s->time_ns < t ? t - s->time_ns : s->time_ns - t;
+}
+
+/* The thread's samples of a slice, else of the nearest one that has some: the first one's place in
+ * m->sample, and how many. */
+static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_ns, uint32_t *count)
+{
+	const struct stack_sample *all = m->w->stacks.samples;
+	uint32_t low = 0, high = m->sample_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		const struct stack_sample *s = &all[m->sample[middle]];
+
+		if (s->tid < tid || (s->tid == tid && s->time_ns < slice_ns))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*count = 0;
+	if (distance(m, low - 1, tid, slice_ns) < distance(m, low, tid, slice_ns))
+		low--;
+	if (distance(m, low, tid, slice_ns) > NEAREST_NS)
+		return low;
+	slice_ns = all[m->sample[low]].time_ns;
+	while (distance(m, low - 1, tid, slice_ns) == 0)
+		low--;
+	for (; low + *count < m->sample_count && *count < SLICE_SAMPLES_MAX; ++*count) {
+		const struct stack_sample *s = &all[m->sample[low + *count]];
+
+		if (s->tid != tid || s->time_ns != slice_ns)
+			break;
+	}
+	return low;
+}
+
+/* A list that lives as long as the timeline; NULL: no memory, or too many. */
+static struct ledger_share *shares_make(struct maker *m, uint32_t count)
+{
+	struct host_timeline *t = m->t;
+	uint32_t room = t->share_room ? 2 * t->share_room : 64;
+	struct ledger_share **more;
+
+	if (!count || count > SHARES_MAX - m->share_sum)
+		return NULL;
+	if (t->share_count == t->share_room) {
+		more = realloc(t->shares, room * sizeof(*more));
+		if (!more)
+			return NULL;
+		t->shares = more;
+		t->share_room = room;
+	}
+	t->shares[t->share_count] = calloc(count, sizeof(**t->shares));
+	if (!t->shares[t->share_count])
+		return NULL;
+	m->share_sum += count;
+	return t->shares[t->share_count++];
+}
+
+/* How the thread's time on the CPU is divided in a slice; NULL: no samples, or no memory. */
+static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint64_t slice_ns,
+					    uint32_t *count)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t first;
+	struct ledger_share *list;
+	double weight = 0;
+
+	if (m->shares_tid == tid && m->shares_slice_ns == slice_ns) {
+		*count = m->shares_count;
+		return m->shares;
+	}
+	first = samples_of(m, tid, slice_ns, count);
+	list = shares_make(m, *count);
+	for (uint32_t i = 0; list && i < *count; i++)
+		weight += (double)b->samples[m->sample[first + i]].weight_ns;
+	for (uint32_t i = 0; list && i < *count; i++) {
+		const struct stack_sample *s = &b->samples[m->sample[first + i]];
+
+		list[i] = *running_account(m, s->stack);
+		list[i].part = weight > 0 ? (double)s->weight_ns / weight : 1.0 / *count;
+	}
+	*count = list ? *count : 0;
+	m->shares_tid = tid;
+	m->shares_slice_ns = slice_ns;
+	m->shares = list;
+	m->shares_count = *count;
+	return list;
+}
+
+/* share NULL: it is not divided, and of that kind. */
+static void put_divided(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind kind,
+			const struct ledger_share *share, uint32_t count)
+{
+	uint32_t had = m->t->segment_count;
+
+	put(m, begin, end, kind, nothing, 0);
+	if (m->t->segment_count == had)
+		return;
+	m->t->segments[had].share = share;
+	m->t->segments[had].share_count = count;
+}
+
+static bool has_faults(const struct ledger_share *list, uint32_t count, const char *name)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i].kind == LEDGER_KERNEL_CODE && list[i].what == LEDGER_PAGE_FAULT &&
+		    (!name || !strcmp(list[i].name, name)))
+			return true;
+	return false;
+}
+
+/* User time of functions that had page faults goes to the hypervisor, as far as that took it; where no
+ * sample shows faults, of all functions. */
+static uint32_t move_touch(const struct taken *k, struct ledger_share *list, uint32_t count)
+{
+	bool all = !has_faults(list, count, NULL);
+	uint32_t n = count;
+	double user = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i].kind == LEDGER_RUNNING && (all || has_faults(list, count, list[i].name)))
+			user += list[i].part;
+	for (uint32_t i = 0; i < count && user > 0 && k->touch > 0; i++) {
+		struct ledger_share *s = &list[i];
+		double moved = s->part * fmin(1, k->touch / user);
+
+		if (s->kind != LEDGER_RUNNING || !(all || has_faults(list, count, s->name)))
+			continue;
+		s->part -= moved;
+		list[n++] = (struct ledger_share){.kind = LEDGER_STOLEN,
+						  .what = LEDGER_FIRST_TOUCH,
+						  .name = s->name,
+						  .part = moved};
+	}
+	return n;
+}
+
+static const struct ledger_share nameless = {.kind = LEDGER_RUNNING, .name = "", .part = 1};
+
+/* The kernel has counted what interrupts took; samples in them were left out, and divide the rest. */
+static const struct ledger_share *without_taken(struct maker *m, const struct ledger_share *from,
+						uint32_t *count)
+{
+	static const enum ledger_what whats[STACK_TAKEN_KINDS] = {
+	    [STACK_TAKEN_DEVICE] = LEDGER_DEVICE, [STACK_TAKEN_TIMER] = LEDGER_TIMER,
+	    [STACK_TAKEN_NET_TX] = LEDGER_NET_TX, [STACK_TAKEN_NET_RX] = LEDGER_NET_RX,
+	    [STACK_TAKEN_BLOCK] = LEDGER_BLOCK_DONE, [STACK_TAKEN_TASKLET] = LEDGER_TASKLET,
+	    [STACK_TAKEN_SCHED] = LEDGER_SCHED, [STACK_TAKEN_RCU] = LEDGER_RCU,
+	    [STACK_TAKEN_STEAL] = LEDGER_STEAL};
+	const struct taken *k = &m->taken;
+	struct ledger_share *list;
+	uint32_t n = 0;
+
+	if (!k->known || (!(k->sum > 0) && !(k->touch > 0)))
+		return from;
+	if (!*count) {
+		from = &nameless;
+		*count = 1;
+	}
+	list = shares_make(m, 2 * *count + STACK_TAKEN_KINDS);
+	for (uint32_t i = 0; list && i < *count; i++) {
+		list[n] = from[i];
+		list[n++].part *= 1 - k->sum;
+	}
+	if (list)
+		n = move_touch(k, list, n);
+	for (int i = 0; list && i < STACK_TAKEN_KINDS; i++)
+		if (k->part[i] > 0)
+			list[n++] = (struct ledger_share){
+			    .kind = LEDGER_STOLEN, .what = whats[i], .name = "", .part = k->part[i]};
+	*count = n;
+	return list;
+}
+
+/* on_ns: of the time on the CPU that the record tells of. */
+static void taken_of(struct maker *m, const struct stack_switch *s, double on_ns)
+{
+	struct taken *k = &m->taken;
+	double all_ns = 0;
+
+	*k = (struct taken){.known = s->flags & STACK_SWITCH_COUNTED && on_ns > 0};
+	if (!k->known)
+		return;
+	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
+		all_ns += s->taken_ns[i];
+	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
+		k->part[i] = s->taken_ns[i] / fmax(on_ns, all_ns);
+	k->sum = all_ns / fmax(on_ns, all_ns);
+	k->touch = fmin(s->faults * m->touch_ns / on_ns, 1 - k->sum);
+}
+
+/* [begin, end) on the CPU, within one slice. */
+static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
+		      uint64_t slice_ns)
+{
+	uint32_t count;
+	const struct ledger_share *shares = shares_of(m, tid, slice_ns, &count);
+
+	shares = without_taken(m, shares, &count);
+	put_divided(m, begin, end, LEDGER_RUNNING, shares, shares ? count : 0);
+}
+
+static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end)
+{
+	uint32_t slice = slice_of(m, begin);
+
+	while (begin < end) {
+		uint64_t until =
+		    slice < m->slice_count && m->slice[slice] < end ? m->slice[slice] : end;
+
+		if (until > begin)
+			put_slice(m, tid, begin, until, slice ? m->slice[slice - 1] : begin);
+		begin = until;
+		slice++;
+	}
+}
+
+/* The i-th stretch from cover_at on, cut to [begin, end); false: there is no more. */
+static bool covered(const struct maker *m, uint32_t i, uint64_t begin, uint64_t end, uint64_t *from,
+		    uint64_t *to)
+{
+	if (i >= m->cover_count || m->cover[i].begin_ns >= end)
+		return false;
+	*from = m->cover[i].begin_ns > begin ? m->cover[i].begin_ns : begin;
+	*to = m->cover[i].end_ns < end ? m->cover[i].end_ns : end;
+	return true;
+}
+
+/* What of [begin, end) was recorded and no time off the CPU; `next` ends it, NULL: nobody has seen that. Of
+ * the thread's first stretch the begin is not known, so that its samples must do. */
+static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
+			const struct stack_switch *next)
+{
+	uint64_t from, to;
+	double on_ns = 0;
+
+	while (m->cover_at < m->cover_count && m->cover[m->cover_at].end_ns <= begin)
+		m->cover_at++;
+	for (uint32_t i = m->cover_at; covered(m, i, begin, end, &from, &to); i++)
+		on_ns += from < to ? (double)(to - from) : 0;
+	m->taken = (struct taken){.known = false};
+	if (next && begin && !(next->flags & STACK_SWITCH_FOLDED))
+		taken_of(m, next, on_ns);
+	for (uint32_t i = m->cover_at; covered(m, i, begin, end, &from, &to); i++)
+		if (from < to)
+			put_running(m, tid, from, to);
+}
+
+/* The name of a thread, where a sample of it has one. */
+static const char *comm_of(const struct stack_batch *b, uint32_t tid)
+{
+	for (uint32_t i = 0; tid && i < b->sample_count; i++)
+		if (b->samples[i].tid == tid)
+			return stack_batch_text(b, b->samples[i].comm);
+	return "";
+}
+
+static const char *ran_instead(struct maker *m, uint32_t tid)
+{
+	if (m->next_tid != tid) {
+		const char *comm =
+		    m->next_looked++ < NAMES_LOOKED_MAX ? comm_of(&m->w->stacks, tid) : "";
+
+		m->next_tid = tid;
+		m->next_name = *comm ? keep(m, "%s", comm) : "";
+	}
+	return m->next_name;
+}
+
+static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
+{
+	switch (state) {
+	case STACK_SWITCH_RUNNABLE:
+	case STACK_SWITCH_WOKEN:
+		return LEDGER_RUNNABLE;
+	case STACK_SWITCH_STOPPED:
+		return LEDGER_STOPPED;
+	case STACK_SWITCH_UNKNOWN:
+		return LEDGER_UNOBSERVED;
+	default:
+		return what == LEDGER_SIGNAL || what == LEDGER_FROZEN ? LEDGER_STOPPED : LEDGER_BLOCKED;
+	}
+}
+
+/* The time in a state that several switches share. The thread is taken to have slept where it slept when
+ * a switch of its own was recorded last. */
+static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s, uint32_t state,
+					  double asleep_ns, double whole_ns)
+{
+	struct account a = m->last[state];
+	bool waits = kind_off(state, a.what) == LEDGER_RUNNABLE;
+
+	return (struct ledger_share){.kind = kind_off(state, a.what),
+				     .what = a.what,
+				     .name = a.name,
+				     .part = (double)s->ns[state] / whole_ns,
+				     .count = waits ? 0 : s->count * ((double)s->ns[state] / asleep_ns)};
+}
+
+static double waited_ns(const struct stack_switch *s)
+{
+	return (double)s->ns[STACK_SWITCH_RUNNABLE] + (double)s->ns[STACK_SWITCH_WOKEN];
+}
+
+/* Of the time in which it was runnable its cgroup's limit had a part. */
+static uint32_t split_throttled(const struct stack_switch *s, struct ledger_share *runnable)
+{
+	double part = runnable->part *
+		      fmin(1, (double)s->taken_ns[STACK_TAKEN_THROTTLED] / waited_ns(s));
+
+	if (runnable->kind != LEDGER_RUNNABLE || !(part > 0))
+		return 0;
+	runnable[1] = (struct ledger_share){
+	    .kind = LEDGER_RUNNABLE, .what = LEDGER_THROTTLED, .name = "", .part = part};
+	runnable->part -= part;
+	return 1;
+}
+
+/* A record of several switches has their time by state. What is left of it the thread ran: divided like
+ * the samples of its slice. */
+static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t begin)
+{
+	uint32_t slice = slice_of(m, begin), n = 0, count;
+	const struct ledger_share *on =
+	    shares_of(m, s->tid, slice ? m->slice[slice - 1] : begin, &count);
+	double off_ns = 0, whole_ns;
+	struct ledger_share *list = NULL;
+
+	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
+		off_ns += (double)s->ns[k];
+	whole_ns = fmax((double)(s->in_ns - s->out_ns), off_ns);
+	taken_of(m, s, whole_ns - off_ns);
+	if (!count) {
+		on = &nameless;
+		count = 1;
+	}
+	on = without_taken(m, on, &count);
+	if (off_ns > 0 && on) /* else an earlier node sent it, without its times */
+		list = shares_make(m, STACK_SWITCH_STATES + 2 + count);
+	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
+		if (s->ns[k]) {
+			list[n] = share_of_state(m, s, k, off_ns - waited_ns(s), whole_ns);
+			n += 1 + split_throttled(s, &list[n]);
+		}
+	for (uint32_t k = 0; list && k < count; k++) {
+		list[n] = on[k];
+		list[n++].part *= 1 - off_ns / whole_ns;
+	}
+	put_divided(m, begin, s->in_ns, LEDGER_UNOBSERVED, list, n);
+}
+
+/* [from, s->in_ns), when it could have run: its cgroup's limit first, then others. */
+static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t from, struct account a)
+{
+	uint64_t limit = from + s->taken_ns[STACK_TAKEN_THROTTLED];
+
+	limit = limit < s->in_ns ? limit : s->in_ns;
+	put(m, from, limit, LEDGER_RUNNABLE, (struct account){LEDGER_THROTTLED, ""}, 0);
+	put(m, limit, s->in_ns, LEDGER_RUNNABLE, a, 0);
+}
+
+static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
+{
+	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
+	uint32_t waker = host_timeline_find(m->t, s->waker_tid);
+	struct account a = nothing;
+
+	if (s->flags & STACK_SWITCH_FOLDED) {
+		put_fold(m, s, begin);
+		return;
+	}
+	if (s->state == STACK_SWITCH_RUNNABLE) {
+		put_runnable(m, s, begin,
+			     (struct account){LEDGER_PREEMPTED, ran_instead(m, s->next_tid)});
+		return;
+	}
+	if (s->state == STACK_SWITCH_STOPPED || s->state == STACK_SWITCH_UNKNOWN) {
+		put(m, begin, s->in_ns, kind_off(s->state, a.what), a, 0);
+		return;
+	}
+	if (woken < begin)
+		woken = begin;
+	a = blocked_account(m, s);
+	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
+		waker = UINT32_MAX; /* + 1: nobody */
+	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
+	put_runnable(m, s, woken, (struct account){LEDGER_WOKEN, ""});
+}
+
+/* ---- threads ---- */
+
+static int by_time(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int by_thread(const void *a, const void *b, void *all)
+{
+	const struct stack_sample *x = (const struct stack_sample *)all + *(const uint32_t *)a;
+	const struct stack_sample *y = (const struct stack_sample *)all + *(const uint32_t *)b;
+
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->time_ns < y->time_ns ? -1 : x->time_ns > y->time_ns;
+}
+
+static bool is_counted(const struct stack_batch *b)
+{
+	for (uint32_t i = 0; i < b->switch_count; i++)
+		if (b->switches[i].flags & STACK_SWITCH_COUNTED)
+			return true;
+	return false;
+}
+
+static bool find_samples(struct maker *m)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	bool counted = is_counted(b);
+
+	m->slice = malloc((b->sample_count + 1) * sizeof(*m->slice));
+	m->sample = malloc((b->sample_count + 1) * sizeof(*m->sample));
+	m->blocked = calloc((size_t)b->stack_count + 1, sizeof(*m->blocked));
+	m->running = calloc((size_t)b->stack_count + 1, sizeof(*m->running));
+	m->known = calloc(KNOWN_NAMES, sizeof(*m->known));
+	m->cover = malloc((b->switch_thread_count + 1) * sizeof(*m->cover));
+	if (!m->slice || !m->sample || !m->blocked || !m->running || !m->known || !m->cover)
+		return false;
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		m->slice[m->slice_count++] = b->samples[i].time_ns;
+		if (b->samples[i].kind == STACK_ON_CPU &&
+		    host_timeline_find(m->t, b->samples[i].tid) < m->t->count &&
+		    !(counted && wait_class_interrupt(b, &b->stacks[b->samples[i].stack])))
+			m->sample[m->sample_count++] = i;
+	}
+	qsort(m->slice, m->slice_count, sizeof(*m->slice), by_time);
+	if (m->sample_count)
+		qsort_r(m->sample, m->sample_count, sizeof(*m->sample), by_thread, b->samples);
+	return true;
+}
+
+/* Threads with switches, by launches. */
+static void find_threads(struct maker *m)
+{
+	const struct window *w = m->w;
+	uint32_t tid[64], launches[64], n = 0, k;
+
+	for (uint32_t i = 0; i < w->stacks.switch_thread_count; i++) {
+		for (k = 0; k < n && tid[k] != w->stacks.switch_threads[i].tid; k++)
+			;
+		if (k == n && n < ARRAY_LEN(tid)) {
+			tid[n] = w->stacks.switch_threads[i].tid;
+			launches[n++] = 0;
+		}
+	}
+	for (uint32_t i = 0; w->host && i < w->host_count; i++)
+		for (k = 0; k < n; k++)
+			launches[k] +=
+			    tid[k] == w->host[i].thread && w->host[i].kind <= RECORD_COLL;
+	while (m->t->count < HOST_TIMELINE_THREADS && m->t->count < n) {
+		uint32_t best = n;
+
+		for (k = 0; k < n; k++)
+			if (tid[k] && (best == n || launches[k] > launches[best]))
+				best = k;
+		if (best == n)
+			break;
+		m->t->thread[m->t->count].helper = !launches[best] && tid[best] != w->rank.pid;
+		m->t->tid[m->t->count++] = tid[best];
+		tid[best] = 0;
+	}
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct ledger_interval *x = a, *y = b;
+
+	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
+/* Where switches were missed nothing is known. */
+static void find_cover(struct maker *m, uint32_t tid)
+{
+	const struct stack_batch *b = &m->w->stacks;
+
+	m->cover_at = m->cover_count = 0;
+	for (uint32_t i = 0; i < b->switch_thread_count; i++) {
+		const struct stack_switch_thread *t = &b->switch_threads[i];
+
+		if (t->tid == tid && !t->missed)
+			m->cover[m->cover_count++] =
+			    (struct ledger_interval){t->begin_ns, t->end_ns};
+	}
+	if (m->cover_count)
+		qsort(m->cover, m->cover_count, sizeof(*m->cover), by_begin);
+}
+
+static void add_thread(struct maker *m, uint32_t thread)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t tid = m->t->tid[thread];
+	uint64_t since = 0;
+
+	find_cover(m, tid);
+	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
+		m->last[k] = nothing;
+	m->last[STACK_SWITCH_IO].what = LEDGER_STORAGE;
+	m->last[STACK_SWITCH_RUNNABLE].what = LEDGER_PREEMPTED;
+	m->last[STACK_SWITCH_WOKEN].what = LEDGER_WOKEN;
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+		uint64_t out = s->out_ns > since ? s->out_ns : since;
+
+		if (s->tid != tid || s->in_ns < out)
+			continue;
+		put_covered(m, tid, since, out, s);
+		put_switch(m, s, out);
+		since = s->in_ns;
+	}
+	put_covered(m, tid, since, UINT64_MAX, NULL);
+}
+
+static double first_touch_ns(const struct window *w)
+{
+	for (uint32_t i = 0; i < w->signal_count; i++)
+		if (os_signal_find(w->signals[i].name) == OS_SIGNAL_FIRST_TOUCH &&
+		    w->signals[i].value > 0 && w->signals[i].value <= FIRST_TOUCH_MAX_US)
+			return 1e3 * w->signals[i].value;
+	return 0;
+}
+
+bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
+			struct host_timeline *out)
+{
+	struct maker m = {.w = w, .t = out, .name = name, .arg = arg};
+	uint32_t first[HOST_TIMELINE_THREADS + 1] = {0};
+	bool good = true;
+
+	*out = (struct host_timeline){.count = 0};
+	m.touch_ns = first_touch_ns(w);
+	find_threads(&m);
+	if (out->count)
+		good = find_samples(&m);
+	for (uint32_t k = 0; good && k < out->count; k++) {
+		add_thread(&m, k);
+		first[k + 1] = out->segment_count;
+	}
+	for (uint32_t k = 0; good && k < out->count; k++)
+		out->thread[k] = (struct ledger_thread){
+		    out->segments + first[k], first[k + 1] - first[k], out->thread[k].helper};
+	free(m.slice);
+	free(m.sample);
+	free(m.blocked);
+	free(m.running);
+	free(m.known);
+	free(m.cover);
+	if (!good)
+		host_timeline_fini(out);
+	return good;
+}

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Accounts are kept in order of their hash: a binary search finds one, and two ledgers merge like
+ * sorted lists. A step is charged layer by layer: what a layer covers, later ones can't be charged
+ * with. */
+#include "analysis/ledger/ledger.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/order.h"
+#include "base/sorted.h"
+
+static const struct {
+	const char *name, *text, *joint; /* joint: before a name */
+} kinds[LEDGER_KINDS] = {
+    [LEDGER_UNOBSERVED] = {"unobserved", "host: not observed", " in "},
+    [LEDGER_COMPUTE] = {"compute", "kernel", " "},
+    [LEDGER_COPY] = {"copy", "copy", " "},
+    [LEDGER_COLLECTIVE] = {"collective", "collective", " "},
+    [LEDGER_QUEUED] = {"queued", "queued on the GPU", ": "},
+    [LEDGER_RUNNING] = {"running", "host runs", " "},
+    [LEDGER_KERNEL_CODE] = {"kernel", "host runs kernel code", " in "},
+    [LEDGER_RUNNABLE] = {"runnable", "host waits for a CPU", " taken by "},
+    [LEDGER_BLOCKED] = {"blocked", "host blocked", " in "},
+    [LEDGER_STOLEN] = {"stolen", "host interrupted", " in "},
+    [LEDGER_STOPPED] = {"stopped", "host stopped", " in "},
+};
+
+const char *ledger_kind_name(enum ledger_kind kind)
+{
+	return kind < LEDGER_KINDS ? kinds[kind].name : "unknown";
+}
+
+void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out, size_t bytes)
+{
+	snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what, *what ? ")" : "",
+		 *name ? kinds[kind].joint : "", name);
+}
+
+static const struct {
+	const char *id, *text;
+} whats[LEDGER_WHATS] = {
+#define WHAT(symbol, id, text) {id, text},
+#include "analysis/ledger/ledger_what.def"
+#undef WHAT
+};
+
+const char *ledger_what_id(enum ledger_what what)
+{
+	return what < LEDGER_WHATS ? whats[what].id : "";
+}
+
+const char *ledger_what_text(enum ledger_what what)
+{
+	return what < LEDGER_WHATS ? whats[what].text : "";
+}
+
+void ledger_init(struct ledger *l)
+{
+	*l = (struct ledger){0};
+}
+
+void ledger_fini(struct ledger *l)
+{
+	free(l->account);
+	free(l->names);
+	ledger_init(l);
+}
+
+const char *ledger_name(const struct ledger *l, const struct ledger_account *a)
+{
+	return a->name ? l->names + a->name : "";
+}
+
+uint64_t ledger_sum(const struct ledger *l)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < l->count; i++)
+		sum += l->account[i].ns;
+	return sum;
+}
+
+size_t ledger_bytes(const struct ledger *l)
+{
+	return l->room * sizeof(*l->account) + l->names_room;
+}
+
+static uint64_t hash_of(enum ledger_kind kind, enum ledger_what what, const char *name, size_t bytes)
+{
+	return hash_bytes(kind << 8 | what, name, bytes);
+}
+
+static int order(uint64_t hash, const char *name, size_t bytes, const struct ledger *l,
+		 const struct ledger_account *a)
+{
+	const char *other = ledger_name(l, a);
+	int c;
+
+	if (hash != a->hash)
+		return hash < a->hash ? -1 : 1;
+	c = strncmp(name, other, bytes);
+	return c ? c : -(other[bytes] != '\0');
+}
+
+/* Where the account is (*found), or belongs. */
+static uint32_t find(const struct ledger *l, uint64_t hash, const char *name, size_t bytes,
+		     bool *found)
+{
+	uint32_t low = 0, high = l->count;
+
+	*found = false;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		int c = order(hash, name, bytes, l, &l->account[middle]);
+
+		if (!c) {
+			*found = true;
+			return middle;
+		}
+		if (c > 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static uint32_t put_name(struct ledger *l, const char *name, size_t bytes)
+{
+	uint32_t at = l->names_bytes ? l->names_bytes : 1; /* offset 0 is "" */
+
+	if (at + bytes + 1 > l->names_room) {
+		uint32_t room = 2 * l->names_room + (uint32_t)bytes + 1024;
+		char *names = realloc(l->names, room);
+
+		if (!names)
+			return 0;
+		l->names = names;
+		l->names_room = room;
+		names[0] = '\0';
+	}
+	memcpy(l->names + at, name, bytes);
+	l->names[at + bytes] = '\0';
+	l->names_bytes = at + (uint32_t)bytes + 1;
+	return at;
+}
+
+static bool make_room(struct ledger *l)
+{
+	uint32_t room = l->room ? 2 * l->room : 64;
+	struct ledger_account *a;
+
+	if (l->count < l->room)
+		return true;
+	a = realloc(l->account, room * sizeof(*a));
+	if (!a)
+		return false;
+	l->account = a;
+	l->room = room;
+	return true;
+}
+
+/* NULL: no room. The accounts without a name keep room among LEDGER_ACCOUNTS_MAX. */
+static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind,
+					 enum ledger_what what, const char *name)
+{
+	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
+	uint64_t hash = hash_of(kind, what, name, bytes);
+	bool found;
+	uint32_t at = find(l, hash, name, bytes, &found), text = 0;
+
+	if (found)
+		return &l->account[at];
+	if (((bytes || what) && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) || !make_room(l))
+		return NULL;
+	if (bytes && !(text = put_name(l, name, bytes)))
+		return NULL;
+	memmove(&l->account[at + 1], &l->account[at], (l->count - at) * sizeof(*l->account));
+	l->count++;
+	l->account[at] = (struct ledger_account){
+	    .kind = (uint8_t)kind, .what = (uint8_t)what, .name = text, .hash = hash};
+	return &l->account[at];
+}
+
+static void charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
+		   uint64_t ns, uint64_t busy_ns, uint64_t count)
+{
+	struct ledger_account *a;
+
+	if (!ns && !busy_ns && !count)
+		return;
+	a = account_of(l, kind, what, name ? name : "");
+	if (!a)
+		a = account_of(l, kind, LEDGER_NONE, "");
+	if (!a)
+		return; /* no memory: the sum says so */
+	a->ns += ns;
+	a->busy_ns += busy_ns;
+	a->count += count;
+}
+
+void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
+		   uint64_t ns, uint64_t count)
+{
+	charge(l, kind, what, name, ns, ns, count);
+}
+
+/* Bounded, so that sums of what a peer sent stay finite. */
+static uint64_t weighed(uint64_t x, double weight)
+{
+	double y = (double)x * weight;
+
+	return y < 1e18 ? (uint64_t)(y + 0.5) : (uint64_t)1e18;
+}
+
+static uint64_t at_most(double x, uint64_t most)
+{
+	return !(x > 0) ? 0 : x < (double)most ? (uint64_t)x : most;
+}
+
+void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to, double ns,
+		 double busy_ns, double count)
+{
+	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
+	struct ledger_account *from, *into;
+	uint64_t moved_ns, moved_busy_ns, moved_count;
+	uint32_t at;
+	bool found;
+
+	into = ns >= 1 || count >= 1 ? account_of(l, kind, to, name) : NULL;
+	at = find(l, hash_of(kind, LEDGER_NONE, name, bytes), name, bytes, &found);
+	if (!into || !found)
+		return;
+	from = &l->account[at];
+	moved_ns = at_most(ns, from->ns);
+	moved_busy_ns = at_most(busy_ns, from->busy_ns);
+	moved_count = at_most(count, from->count);
+	from->ns -= moved_ns;
+	from->busy_ns -= moved_busy_ns;
+	from->count -= moved_count;
+	into->ns += moved_ns;
+	into->busy_ns += moved_busy_ns;
+	into->count += moved_count;
+}
+
+void ledger_add(struct ledger *into, const struct ledger *from, double weight)
+{
+	for (uint32_t i = 0; i < from->count; i++) {
+		const struct ledger_account *a = &from->account[i];
+
+		charge(into, a->kind, a->what, ledger_name(from, a), weighed(a->ns, weight),
+		       weighed(a->busy_ns, weight), weighed(a->count, weight));
+	}
+	into->steps += weighed(from->steps, weight);
+	into->total_ns += weighed(from->total_ns, weight);
+}
+
+/* ---- a step ---- */
+
+/* Disjoint intervals in order; what touches the last one lengthens it. */
+static void push(struct ledger_interval *list, uint32_t *count, struct ledger_interval i)
+{
+	struct ledger_interval *last = *count ? &list[*count - 1] : NULL;
+
+	if (!last || i.begin_ns > last->end_ns)
+		list[(*count)++] = i;
+	else if (i.end_ns > last->end_ns)
+		last->end_ns = i.end_ns;
+}
+
+/* How much of [begin, end) is not covered; *at: the first interval that may matter to it or later
+ * ones. */
+static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, uint32_t *at,
+			  uint64_t begin, uint64_t end)
+{
+	uint64_t ns = 0;
+
+	while (*at < count && cover[*at].end_ns <= begin)
+		++*at;
+	for (uint32_t i = *at; begin < end; i++) {
+		if (i == count || cover[i].begin_ns >= end)
+			return ns + (end - begin);
+		if (cover[i].begin_ns > begin)
+			ns += cover[i].begin_ns - begin;
+		begin = cover[i].end_ns;
+	}
+	return ns;
+}
+
+/* Charges one kind with what no earlier kind covers; the cover with it is in out, its number
+ * returned. */
+static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct ledger_interval step,
+			     const struct ledger_busy *busy, uint32_t busy_count,
+			     const struct ledger_interval *cover, uint32_t count,
+			     struct ledger_interval *out)
+{
+	uint64_t covered = step.begin_ns, exposed_ns;
+	uint32_t at = 0, next = 0, n = 0;
+
+	for (uint32_t k = 0; k < busy_count; k++) {
+		const struct ledger_busy *b = &busy[k];
+		struct ledger_interval own = {b->begin_ns > covered ? b->begin_ns : covered,
+					      b->end_ns < step.end_ns ? b->end_ns : step.end_ns};
+		bool begins = b->begin_ns >= step.begin_ns && b->begin_ns < step.end_ns;
+		uint64_t from = b->begin_ns > step.begin_ns ? b->begin_ns : step.begin_ns,
+			 busy_ns = own.end_ns > from ? own.end_ns - from : 0;
+
+		if (b->kind != kind)
+			continue;
+		if (own.begin_ns >= own.end_ns) {
+			charge(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
+			continue;
+		}
+		covered = own.end_ns;
+		exposed_ns = uncovered(cover, count, &at, own.begin_ns, own.end_ns);
+		charge(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
+		if (b->exposed_ns)
+			*b->exposed_ns += exposed_ns;
+		while (next < count && cover[next].begin_ns <= own.begin_ns)
+			push(out, &n, cover[next++]);
+		push(out, &n, own);
+	}
+	while (next < count)
+		push(out, &n, cover[next++]);
+	return n;
+}
+
+/* The first segment that ends after t. */
+static uint32_t segment_after(const struct ledger_thread *h, uint64_t t)
+{
+	return h->count ? (uint32_t)SORTED_ABOVE(h->segment, h->count, end_ns, t) : 0;
+}
+
+static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint64_t ns)
+{
+	double of_segment = (double)ns / (double)(s->end_ns - s->begin_ns);
+	uint64_t left = ns;
+
+	for (uint32_t i = 0; i < s->share_count; i++) {
+		uint64_t part = (uint64_t)((double)ns * s->share[i].part + 0.5);
+
+		if (part > left || i + 1 == s->share_count)
+			part = left;
+		ledger_charge(l, s->share[i].kind, s->share[i].what, s->share[i].name, part,
+			      (uint64_t)(s->share[i].count * of_segment + 0.5));
+		left -= part;
+	}
+}
+
+struct hosts {
+	const struct ledger_thread *thread;
+	uint32_t count;
+};
+
+static bool is_outside(const struct ledger_segment *s)
+{
+	return s->kind == LEDGER_BLOCKED &&
+	       ((s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
+		(s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT));
+}
+
+static const struct ledger_thread *helper_of(const struct hosts *h, const struct ledger_segment *s)
+{
+	const struct ledger_thread *t =
+	    s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 < h->count ? &h->thread[s->waker - 1]
+									    : NULL;
+
+	return t && t->helper ? t : NULL;
+}
+
+/* Of [begin, end), which `wait` covers and a helper ended: what the helper, or whoever it waited for,
+ * waited for outside. The rest is the wait that it is. Returns the time that was charged. */
+static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
+			       const struct ledger_thread *t, uint32_t followed)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = segment_after(t, begin); i < t->count && t->segment[i].begin_ns < end; i++) {
+		const struct ledger_segment *s = &t->segment[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+		const struct ledger_thread *by = helper_of(h, s);
+
+		if (from >= to)
+			continue;
+		begin = to;
+		if (is_outside(s)) {
+			ledger_charge(l, s->kind, s->what, s->name, to - from, 1);
+			ns += to - from;
+		} else if (by && by != t && followed < LEDGER_WAKERS_MAX) {
+			ns += charge_outside(l, from, to, h, by, followed + 1);
+		}
+	}
+	return ns;
+}
+
+/* What the thread did in [begin, end). */
+static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
+			uint32_t thread, uint32_t followed)
+{
+	const struct ledger_thread *t = thread < h->count ? &h->thread[thread] : NULL;
+
+	for (uint32_t i = t ? segment_after(t, begin) : 0; t && i < t->count && begin < end; i++) {
+		const struct ledger_segment *s = &t->segment[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+		const struct ledger_thread *by;
+
+		if (s->begin_ns >= end)
+			break;
+		if (from >= to)
+			continue;
+		ledger_charge(l, LEDGER_UNOBSERVED, LEDGER_NONE, NULL, from - begin, 0);
+		by = helper_of(h, s);
+		if (by)
+			ledger_charge(l, s->kind, s->what, s->name,
+				      to - from - charge_outside(l, from, to, h, by, 1), 1);
+		else if (s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 != thread &&
+			 followed < LEDGER_WAKERS_MAX)
+			charge_host(l, from, to, h, s->waker - 1, followed + 1);
+		else if (s->share_count)
+			charge_shares(l, s, to - from);
+		else
+			ledger_charge(l, s->kind, s->what, s->name, to - from,
+				      s->kind == LEDGER_BLOCKED);
+		begin = to;
+	}
+	if (begin < end)
+		ledger_charge(l, LEDGER_UNOBSERVED, LEDGER_NONE, NULL, end - begin, 0);
+}
+
+void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
+		 const struct ledger_busy *busy, uint32_t busy_count,
+		 const struct ledger_thread *threads, uint32_t thread_count,
+		 struct ledger_interval *scratch)
+{
+	struct ledger_interval step = {begin_ns, end_ns}, *a = scratch, *b = scratch + busy_count,
+			       *swap;
+	const struct hosts hosts = {threads, thread_count};
+	uint32_t n = 0, next = 0;
+	uint64_t idle = begin_ns;
+
+	if (end_ns <= begin_ns)
+		return;
+	l->steps++;
+	l->total_ns += end_ns - begin_ns;
+	for (enum ledger_kind kind = LEDGER_COMPUTE; kind <= LEDGER_COLLECTIVE; kind++) {
+		n = charge_layer(l, kind, step, busy, busy_count, a, n, b);
+		swap = a;
+		a = b;
+		b = swap;
+	}
+	for (uint32_t i = 0; i <= n; i++) {
+		uint64_t until = i < n ? a[i].begin_ns : end_ns, launch = until;
+		uint32_t thread = 0;
+
+		while (next < busy_count && busy[next].begin_ns < until)
+			next++;
+		if (i < n && next < busy_count && busy[next].begin_ns == until &&
+		    busy[next].launch_ns) {
+			launch = busy[next].launch_ns < idle ? idle : busy[next].launch_ns;
+			thread = busy[next].thread;
+		}
+		if (launch > until)
+			launch = until;
+		if (until > idle) {
+			charge_host(l, idle, launch, &hosts, thread, 0);
+			ledger_charge(l, LEDGER_QUEUED, LEDGER_NONE, NULL, until - launch, 0);
+		}
+		if (i < n)
+			idle = a[i].end_ns;
+	}
+}
+
+/* How long of [begin, end) the thread is stopped; charges it. */
+static uint64_t charge_stopped(struct ledger *l, uint64_t begin, uint64_t end,
+			       const struct ledger_thread *t)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = t ? segment_after(t, begin) : 0; t && i < t->count && begin < end; i++) {
+		const struct ledger_segment *s = &t->segment[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+
+		if (s->kind != LEDGER_STOPPED || from >= to)
+			continue;
+		ledger_charge(l, s->kind, s->what, s->name, to - from, 0);
+		ns += to - from;
+		begin = to;
+	}
+	return ns;
+}
+
+void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
+		 const struct ledger_busy *unfinished, const struct ledger_thread *threads,
+		 uint32_t thread_count, uint32_t thread)
+{
+	const struct hosts hosts = {threads, thread_count};
+	uint64_t launch = unfinished ? unfinished->launch_ns : end_ns;
+
+	if (end_ns <= begin_ns)
+		return;
+	launch = launch < begin_ns ? begin_ns : launch > end_ns ? end_ns : launch;
+	l->steps++;
+	l->total_ns += end_ns - begin_ns;
+	charge_host(l, begin_ns, launch, &hosts, thread, 0);
+	if (unfinished)
+		ledger_charge(l, unfinished->kind, LEDGER_NONE, unfinished->name,
+			      end_ns - launch -
+				  charge_stopped(l, launch, end_ns,
+						 thread < thread_count ? &threads[thread] : NULL),
+			      1);
+}
+
+/* ---- a subtraction ---- */
+
+static void row_of(struct ledger_row *r, const struct ledger *slow, const struct ledger_account *s,
+		   const struct ledger *reference, const struct ledger_account *f)
+{
+	double slow_steps = slow->steps ? (double)slow->steps : 1;
+	double steps = reference->steps ? (double)reference->steps : 1;
+	double slow_count = s ? (double)s->count / slow_steps : 0,
+	       count = f ? (double)f->count / steps : 0;
+
+	*r = (struct ledger_row){.kind = s ? s->kind : f->kind,
+				 .what = s ? s->what : f->what,
+				 .name = s ? ledger_name(slow, s) : ledger_name(reference, f),
+				 .slow_ns = s ? (double)s->ns / slow_steps : 0,
+				 .reference_ns = f ? (double)f->ns / steps : 0};
+	r->excess_ns = r->slow_ns - r->reference_ns;
+	r->slow_count = slow_count;
+	r->reference_count = count;
+	r->slow_busy_ns = s ? (double)s->busy_ns / slow_steps : 0;
+	r->reference_busy_ns = f ? (double)f->busy_ns / steps : 0;
+	if (slow_count > 0 && count > 0)
+		r->work_ns = (slow_count - count) * (r->reference_ns / count);
+	else if (slow_count > 0 || count > 0)
+		r->work_ns = r->excess_ns;
+	r->speed_ns = r->excess_ns - r->work_ns;
+}
+
+static int by_excess(const void *a, const void *b)
+{
+	const struct ledger_row *x = a, *y = b;
+
+	return ORDER(y->excess_ns, x->excess_ns) ?: ORDER(x->kind, y->kind) ?:
+	       ORDER(x->what, y->what) ?: strcmp(x->name, y->name);
+}
+
+uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,
+			 struct ledger_row *rows)
+{
+	uint32_t i = 0, k = 0, n = 0;
+
+	while (i < slow->count || k < reference->count) {
+		const struct ledger_account *s = i < slow->count ? &slow->account[i] : NULL;
+		const struct ledger_account *f =
+		    k < reference->count ? &reference->account[k] : NULL;
+		int c = !f ? -1 : !s ? 1 : 0;
+
+		if (!c) {
+			const char *name = ledger_name(slow, s);
+
+			c = order(s->hash, name, strlen(name), reference, f);
+		}
+		row_of(&rows[n++], slow, c <= 0 ? s : NULL, reference, c >= 0 ? f : NULL);
+		i += c <= 0;
+		k += c >= 0;
+	}
+	qsort(rows, n, sizeof(*rows), by_excess);
+	return n;
+}
+
+uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share)
+{
+	double whole = 0, sum = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		whole += rows[i].excess_ns;
+	if (!(whole > 0))
+		return 0;
+	for (uint32_t i = 0; i < count && rows[i].excess_ns > 0; i++) {
+		sum += rows[i].excess_ns;
+		if (sum >= share * whole)
+			return i + 1;
+	}
+	return 0;
+}

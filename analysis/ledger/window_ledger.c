@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels of one name and launch configuration share one text: records are sorted by both, and each
+ * run of equal ones gets it. */
+#include "analysis/ledger/window_ledger.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/order.h"
+#include "base/sorted.h"
+
+/* Work of the steps before that may reach into a step; a record that began before these is left
+ * out. */
+#define REACH_MAX 64u
+
+struct work { /* device records, as the ledger takes them */
+	struct ledger_busy *busy;
+	uint64_t *exposed_ns;	      /* of the device records, in the step that is added */
+	uint64_t *end_max_ns; /* the latest end of all records up to this one */
+	struct ledger_interval *scratch;
+	char *names; /* LEDGER_NAME_BYTES each */
+	uint32_t count;
+};
+
+static void work_fini(struct work *k)
+{
+	free(k->busy);
+	free(k->exposed_ns);
+	free(k->end_max_ns);
+	free(k->scratch);
+	free(k->names);
+}
+
+/* ---- names ---- */
+
+static const char *copy_name(const struct record *r)
+{
+	if (r->kind == RECORD_MEMSET)
+		return "memset";
+	switch (r->func) { /* CUpti_ActivityMemcpyKind */
+	case 1:
+		return "host to device";
+	case 2:
+		return "device to host";
+	case 8:
+		return "device to device";
+	case 10:
+		return "GPU to GPU";
+	default:
+		return "copy";
+	}
+}
+
+static int by_config(const void *a, const void *b)
+{
+	const struct record *x = *(const struct record *const *)a,
+			    *y = *(const struct record *const *)b;
+
+	/* of every device record: a branch is faster than ORDER() */
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return memcmp(x->grid, y->grid, sizeof(x->grid)) ?: memcmp(x->block, y->block, sizeof(x->block));
+}
+
+static void config_name(const struct window *w, const struct record *r, char *out)
+{
+	snprintf(out, LEDGER_NAME_BYTES, "%.200s<<<%u,%u,%u, %u,%u,%u>>>",
+		 r->name ? w->names[r->name] : "?", r->grid[0], r->grid[1], r->grid[2], r->block[0],
+		 r->block[1], r->block[2]);
+}
+
+static bool is_kernel(const struct record *r)
+{
+	return r->kind == RECORD_KERNEL || r->kind == RECORD_GRAPH_EXEC;
+}
+
+/* One text for each configuration; text[i] is of record i, where it is a kernel. */
+static bool name_kernels(const struct window *w, struct work *k, const char **text)
+{
+	const struct record **list = malloc((w->device_count + 1) * sizeof(*list));
+	uint32_t n = 0, texts = 0;
+
+	for (uint32_t i = 0; list && i < w->device_count; i++)
+		if (is_kernel(&w->device[i]) && w->device[i].name < w->name_count)
+			list[n++] = &w->device[i];
+	if (list)
+		qsort(list, n, sizeof(*list), by_config);
+	for (uint32_t i = 0; list && i < n; i++)
+		texts += !i || by_config(&list[i - 1], &list[i]) != 0;
+	k->names = list ? malloc((size_t)texts * LEDGER_NAME_BYTES + 1) : NULL;
+	for (uint32_t i = 0, t = 0; k->names && i < n; i++) {
+		if (!i || by_config(&list[i - 1], &list[i]) != 0)
+			config_name(w, list[i], k->names + (size_t)t++ * LEDGER_NAME_BYTES);
+		text[list[i] - w->device] = k->names + (size_t)(t - 1) * LEDGER_NAME_BYTES;
+	}
+	free(list);
+	return k->names != NULL;
+}
+
+/* ---- what the GPU did ---- */
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct ledger_busy *x = a, *y = b;
+
+	return ORDER(x->begin_ns, y->begin_ns) ?: ORDER(x->kind, y->kind) ?:
+	       strcmp(x->name, y->name);
+}
+
+/* The thread that launched at that time, as the timeline numbers it; 0 where nobody knows. */
+static uint32_t thread_of(const struct window *w, const struct host_timeline *host,
+			  uint64_t launch_ns)
+{
+	size_t at = w->host ? SORTED_FROM(w->host, w->host_count, begin_ns, launch_ns) : w->host_count;
+	uint32_t thread;
+
+	if (at == w->host_count || w->host[at].begin_ns != launch_ns)
+		return 0;
+	thread = host_timeline_find(host, w->host[at].thread);
+	return thread < host->count ? thread : 0;
+}
+
+static void take_record(struct work *k, const struct window *w, const struct record *r,
+			const struct host_timeline *host, const char *kernel)
+{
+	struct ledger_busy b = {
+	    r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, 0, kernel, NULL};
+
+	if (r->end_ns < r->begin_ns)
+		return;
+	if (r->kind == RECORD_COLL_KERNEL) {
+		b.kind = LEDGER_COLLECTIVE;
+		b.name = record_coll_name(r->func);
+		b.exposed_ns = &k->exposed_ns[r - w->device];
+	} else if (r->kind == RECORD_COPY || r->kind == RECORD_MEMSET) {
+		b.kind = LEDGER_COPY;
+		b.name = copy_name(r);
+	} else if (!kernel) {
+		return;
+	}
+	if (host->count > 1 && r->launch_ns)
+		b.thread = thread_of(w, host, r->launch_ns);
+	k->busy[k->count++] = b;
+}
+
+static bool work_init(struct work *k, const struct window *w, const struct host_timeline *host)
+{
+	const char **text = calloc((size_t)w->device_count + 1, sizeof(*text));
+	uint64_t end_ns = 0;
+
+	*k = (struct work){.busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
+			   .exposed_ns = calloc((size_t)w->device_count + 1, sizeof(*k->exposed_ns)),
+			   .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
+			   .scratch =
+			       malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch))};
+	if (!text || !k->busy || !k->exposed_ns || !k->end_max_ns || !k->scratch ||
+	    !name_kernels(w, k, text)) {
+		free(text);
+		work_fini(k);
+		return false;
+	}
+	for (uint32_t i = 0; i < w->device_count; i++)
+		take_record(k, w, &w->device[i], host, text[i]);
+	free(text);
+	qsort(k->busy, k->count, sizeof(*k->busy), by_begin);
+	for (uint32_t i = 0; i < k->count; i++) {
+		if (k->busy[i].end_ns > end_ns)
+			end_ns = k->busy[i].end_ns;
+		k->end_max_ns[i] = end_ns;
+	}
+	return true;
+}
+
+/* The first record that began at t or later. */
+static uint32_t begun_by(const struct work *k, uint64_t t)
+{
+	return (uint32_t)SORTED_FROM(k->busy, k->count, begin_ns, t);
+}
+
+/* The collectives of the step that was added; those of the next one begin at 0. */
+static int take_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
+		      uint64_t end_ns, bool calm, struct coll_parts *colls)
+{
+	int err = 0;
+
+	for (uint32_t i = first; i < last; i++) {
+		uint64_t *exposed_ns = k->busy[i].exposed_ns;
+
+		if (!exposed_ns)
+			continue;
+		if (!err)
+			err = coll_parts_add(colls, &w->device[exposed_ns - k->exposed_ns],
+					     *exposed_ns, end_ns, calm);
+		*exposed_ns = 0;
+	}
+	return err;
+}
+
+static int add_step(struct work *k, const struct window *w, const struct step *s,
+		    const struct host_timeline *host, bool calm, struct window_ledger *out)
+{
+	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
+		 begin = end - s->latency_ns;
+	uint32_t first, last;
+
+	if (!s->latency_ns || s->latency_ns > end)
+		return 0;
+	first = begun_by(k, begin);
+	last = begun_by(k, end);
+	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
+		first--;
+	ledger_step(calm ? &out->calm : &out->slow, begin, end, k->busy + first, last - first, host->thread,
+		    host->count, k->scratch);
+	return take_colls(k, w, first, last, end, calm, &out->colls);
+}
+
+/* ---- what does not end ---- */
+
+bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
+{
+	*out = (struct ledger_interval){
+	    w->open_since_ns > w->begin_ns ? w->open_since_ns : w->begin_ns, w->end_ns};
+	return w->open_since_ns && out->begin_ns < out->end_ns;
+}
+
+/* When the thread began the wait that it is in at the end; 0: nothing is known of it then. A wait comes in
+ * pieces, one of each drain. */
+static uint64_t rests_since(const struct ledger_thread *t, struct ledger_interval open)
+{
+	uint32_t k = t->count;
+	uint64_t since;
+
+	while (k && t->segment[k - 1].begin_ns >= open.end_ns)
+		k--;
+	if (!k || t->segment[k - 1].end_ns <= open.begin_ns)
+		return 0;
+	since = t->segment[k - 1].end_ns;
+	for (; k && t->segment[k - 1].end_ns >= since; k--) {
+		if (t->segment[k - 1].kind != LEDGER_BLOCKED && t->segment[k - 1].kind != LEDGER_STOPPED)
+			break;
+		since = t->segment[k - 1].begin_ns;
+	}
+	return since;
+}
+
+uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open)
+{
+	uint32_t best = 0;
+	uint64_t latest = 0;
+
+	for (uint32_t k = 0; k < host->count; k++) {
+		uint64_t since = host->thread[k].helper ? 0 : rests_since(&host->thread[k], open);
+
+		if (since > latest) {
+			latest = since;
+			best = k;
+		}
+	}
+	return best;
+}
+
+static void add_open(const struct window *w, const struct host_timeline *host, struct ledger *l)
+{
+	/* a graph's launch may wait in a collective that was captured: it accuses nobody */
+	static const enum ledger_kind kinds[] = {[BEAT_UNFINISHED_KERNEL] = LEDGER_COMPUTE,
+						 [BEAT_UNFINISHED_COLLECTIVE] = LEDGER_COLLECTIVE,
+						 [BEAT_UNFINISHED_GRAPH] = LEDGER_COLLECTIVE};
+	struct ledger_busy unfinished = {.launch_ns = w->unfinished.launch_ns,
+					 .name = w->unfinished.name};
+	struct ledger_interval open;
+
+	if (!window_ledger_interval(w, &open))
+		return;
+	if (w->unfinished.kind && w->unfinished.kind <= BEAT_UNFINISHED_GRAPH)
+		unfinished.kind = kinds[w->unfinished.kind];
+	ledger_open(l, open.begin_ns, open.end_ns, unfinished.kind ? &unfinished : NULL, host->thread,
+		    host->count, window_ledger_thread(host, open));
+}
+
+bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
+		       const struct host_timeline *host, struct window_ledger *out)
+{
+	struct work k;
+	int err = 0;
+
+	add_open(w, host, &out->open);
+	if (!w->device || !w->device_count || !w->names)
+		return true;
+	if (!work_init(&k, w, host))
+		return false;
+	for (uint32_t i = 0; i < w->step_count && !err; i++) {
+		if (slow[i])
+			err = add_step(&k, w, &w->steps[i].step, host, false, out);
+		if (calm[i] && !err)
+			err = add_step(&k, w, &w->steps[i].step, host, true, out);
+	}
+	coll_parts_finish(&out->colls);
+	work_fini(&k);
+	return !err;
+}

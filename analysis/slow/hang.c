@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Nothing is looked up per beat: a job is examined only while one of its ranks has waited too long,
+ * and then all of it, sorted by communicator. */
+#include "analysis/slow/hang.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/robust/median.h"
+#include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "base/text.h"
+#include "model/record.h"
+#include "model/thresholds.h"
+
+#define TIME_MAX (1ull << 62)
+
+struct slot {
+	int32_t rank;
+	uint32_t count;
+	uint64_t seen_ns, steps;
+	int64_t step;
+	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
+	bool ended;	   /* its process */
+	uint64_t kernels;  /* that ended */
+	uint64_t moved_ns; /* when its steps or its kernels last went on */
+	struct beat_unfinished unfinished;
+	struct beat_comm *comms;
+};
+
+struct hang {
+	char job[WIRE_TEXT_BYTES];
+	struct slot *slots;
+	size_t slot_count;
+	struct hang_stats stats;
+	bool open, changed, ended;
+	uint64_t told_ns;
+	int64_t since_ns; /* while open */
+	int64_t unix_ns; /* from this machine's clock to the job's realtime, while open */
+	struct finding_report now; /* while open */
+};
+
+/* A rank in a communicator, for one examination. */
+struct seat {
+	const struct beat_comm *comm;
+	uint32_t slot;
+	bool waits, heard; /* heard: its beats come */
+};
+
+int hang_open(struct hang **out, const char *job)
+{
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	text_copy((*out)->job, sizeof((*out)->job), job);
+	return 0;
+}
+
+void hang_close(struct hang *h)
+{
+	if (!h)
+		return;
+	for (uint32_t i = 0; i < h->slot_count; i++)
+		free(h->slots[i].comms);
+	free(h->slots);
+	free(h);
+}
+
+static struct slot *slot_at(struct hang *h, uint32_t slot)
+{
+	if (slot >= LIMIT_FLEET_RANKS || ROOM_FOR_ZERO(h->slots, h->slot_count, slot + 1))
+		return NULL;
+	return &h->slots[slot];
+}
+
+static bool is_sane(const struct beat_comm *k)
+{
+	return k->call_ns < TIME_MAX && k->done_ns < TIME_MAX && k->ended <= k->entered &&
+	       k->ranks <= LIMIT_FLEET_RANKS;
+}
+
+int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
+	      int64_t offset_ns, uint64_t beat_ns, uint64_t now_ns)
+{
+	struct slot *s = slot_at(h, slot);
+	uint32_t count = b->comm_count < BEAT_COMMS_MAX ? b->comm_count : BEAT_COMMS_MAX, n = 0;
+
+	if (!s)
+		return -ENOMEM;
+	h->stats.comms -= s->count;
+	if (count > s->count || !s->comms) {
+		struct beat_comm *comms = realloc(s->comms, (count + !count) * sizeof(*comms));
+
+		if (!comms) {
+			s->count = 0;
+			return -ENOMEM;
+		}
+		s->comms = comms;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (is_sane(&b->comms[i]))
+			s->comms[n++] = b->comms[i];
+		else
+			h->stats.bad++;
+	}
+	s->count = n;
+	h->stats.comms += n;
+	s->unfinished = b->unfinished;
+	if (s->unfinished.launch_ns >= TIME_MAX) {
+		s->unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_NONE};
+		h->stats.bad++;
+	}
+	if (!s->seen_ns || b->steps != s->steps || b->kernels_joined != s->kernels)
+		s->moved_ns = now_ns;
+	s->kernels = b->kernels_joined;
+	s->ended = false;
+	s->rank = b->rank.rank;
+	s->steps = b->steps;
+	s->step = step;
+	s->here_ns = (int64_t)(now_ns - beat_ns);
+	s->unix_ns = offset_ns;
+	s->seen_ns = now_ns;
+	return 0;
+}
+
+void hang_drop(struct hang *h, uint32_t slot)
+{
+	if (slot >= h->slot_count)
+		return;
+	h->stats.comms -= h->slots[slot].count;
+	free(h->slots[slot].comms);
+	h->slots[slot] = (struct slot){0};
+}
+
+void hang_end(struct hang *h, uint32_t slot)
+{
+	if (slot < h->slot_count)
+		h->slots[slot].ended = true;
+}
+
+/* ---- one examination ---- */
+
+static bool is_p2p(uint32_t func)
+{
+	return func == RECORD_COLL_SEND || func == RECORD_COLL_RECV ||
+	       func >= RECORD_COLL_GROUP_START;
+}
+
+/* A time of its node on this machine's monotonic clock, as its last beat has the two: their realtime
+ * clocks may stand hours apart. */
+static int64_t here(const struct slot *s, uint64_t node_ns)
+{
+	return (int64_t)node_ns + s->here_ns;
+}
+
+/* Until it was last heard of: what it did since, ended perhaps, is not known. */
+static bool is_longer(int64_t begin_ns, uint64_t heard_ns, uint64_t bound_ns)
+{
+	int64_t took_ns = (int64_t)heard_ns - begin_ns;
+
+	return took_ns > 0 && (uint64_t)took_ns > bound_ns;
+}
+
+/* Its last collective was not seen to end, though earlier ones were: who never saw one end sees
+ * none. */
+static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns, uint64_t now_ns)
+{
+	int64_t call = here(s, k->call_ns);
+
+	/* Who goes on has only lost the record of that kernel. */
+	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
+	       k->ended < k->entered && !is_p2p(k->func) && is_longer(call, s->seen_ns, bound_ns);
+}
+
+/* Its GPU has not ended a kernel that waits for nobody for so long, and its steps stand still. */
+static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns)
+{
+	int64_t launch = here(s, s->unfinished.launch_ns);
+
+	return s->seen_ns && s->unfinished.kind == BEAT_UNFINISHED_KERNEL &&
+	       now_ns - s->moved_ns > for_ns && is_longer(launch, s->seen_ns, for_ns);
+}
+
+static int by_comm(const void *a, const void *b)
+{
+	const struct seat *x = a, *y = b;
+
+	return ORDER(x->comm->comm, y->comm->comm) ?: ORDER(x->slot, y->slot);
+}
+
+/* Where all are silent, the job may have ended in the middle of what the last beats tell, or nobody's
+ * beats get here. */
+static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
+{
+	return !s->ended && (now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns);
+}
+
+/* All seats, by communicator; NULL: nobody waits. */
+static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t alive_ns,
+			     uint64_t now_ns, uint32_t *count)
+{
+	struct seat *v;
+	uint32_t total = 0, n = 0, waiting = 0;
+
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		const struct slot *s = &h->slots[i];
+
+		total += s->count;
+		for (uint32_t k = 0; k < s->count; k++)
+			waiting += waits(s, &s->comms[k], bound_ns, now_ns);
+	}
+	v = waiting ? malloc(total * sizeof(*v)) : NULL;
+	if (!v)
+		return NULL;
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		const struct slot *s = &h->slots[i];
+
+		for (uint32_t k = 0; k < s->count; k++)
+			v[n++] = (struct seat){
+			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns),
+			    is_heard(s, alive_ns, now_ns)};
+	}
+	qsort(v, n, sizeof(*v), by_comm);
+	*count = n;
+	return v;
+}
+
+/* Of a slot, for one examination. */
+#define STATE_WAITS 0x01 /* for other ranks, in some communicator */
+#define STATE_STUCK 0x02 /* its own kernel does not end; what it has entered lies behind that */
+
+/* A rank's call that did not end: the first one where it tells that, else its last one. */
+struct call {
+	uint64_t number, bytes; /* number: in the communicator, from 1 */
+	uint32_t func, seq, dtype;
+};
+
+/* What one communicator says. */
+struct verdict {
+	enum finding_cause cause;
+	const struct seat *seats;
+	uint32_t count, waiting, missing, odd, rooted, stuck;
+	uint32_t absent; /* missing ones whose GPU has nothing to do: their hosts are the cause */
+	uint64_t most; /* collectives entered by those that wait */
+	uint32_t ranks; /* of the communicator, as most of them say */
+	struct call usual; /* what most of them wait in */
+	int64_t since_ns; /* on this machine's clock */
+};
+
+static struct call call_of(const struct beat_comm *k)
+{
+	if (k->open_func)
+		return (struct call){.number = k->ended + 1,
+				     .bytes = k->open_bytes,
+				     .func = k->open_func,
+				     .seq = k->open_seq,
+				     .dtype = k->open_dtype};
+	return (struct call){
+	    .number = k->entered, .bytes = k->bytes, .func = k->func, .seq = k->seq};
+}
+
+/* Two calls that should be the same and are not. */
+static bool differs(const struct call *a, const struct call *b)
+{
+	/* Gathers and broadcasts may have another size at their root. */
+	bool same_bytes = a->func == RECORD_COLL_ALL_REDUCE || a->func == RECORD_COLL_ALL_GATHER ||
+			  a->func == RECORD_COLL_REDUCE_SCATTER;
+
+	return a->number == b->number &&
+	       (a->func != b->func || (same_bytes && a->bytes != b->bytes) ||
+		(a->dtype && b->dtype && a->dtype != b->dtype));
+}
+
+static bool is_odd(const struct verdict *v, const struct beat_comm *k)
+{
+	struct call c = call_of(k);
+
+	return differs(&c, &v->usual);
+}
+
+/* Among those that wait in the last one: what most of them called. */
+static void find_usual(const struct seat *v, uint32_t n, struct verdict *out)
+{
+	int votes = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct call c = call_of(v[i].comm);
+
+		if (v[i].comm->entered != out->most)
+			continue;
+		if (!votes) {
+			out->usual = c;
+			out->ranks = v[i].comm->ranks;
+		}
+		votes += differs(&out->usual, &c) || out->usual.number != c.number ? -1 : 1;
+	}
+}
+
+static enum finding_cause cause_of(const struct verdict *v)
+{
+	if (v->odd)
+		return CAUSE_HANG_MISMATCH;
+	if (v->stuck && !v->absent)
+		return CAUSE_HANG_KERNEL;
+	if (v->missing)
+		return v->rooted ? CAUSE_HANG_MISSING : CAUSE_HANG_MISMATCH;
+	return CAUSE_HANG_TRANSFER;
+}
+
+/* Whether this communicator hangs, and how. */
+static bool examine(const struct hang *h, const struct seat *v, uint32_t n, const uint8_t *state,
+		    struct verdict *out)
+{
+	bool heard = false;
+
+	*out = (struct verdict){.seats = v, .count = n, .since_ns = INT64_MAX};
+	for (uint32_t i = 0; i < n; i++) {
+		if (is_p2p(v[i].comm->func))
+			return false;
+		heard |= v[i].waits && v[i].heard;
+		if (v[i].waits && v[i].comm->entered > out->most)
+			out->most = v[i].comm->entered;
+	}
+	if (!out->most || !heard)
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct beat_comm *k = v[i].comm;
+
+		if (k->entered > out->most || (k->entered == out->most && !v[i].waits))
+			return false; /* one is through, or has only just come: it goes on */
+		out->stuck += state[v[i].slot] == STATE_STUCK;
+		if (k->entered < out->most) {
+			out->missing++;
+			out->rooted += state[v[i].slot] != STATE_WAITS;
+			out->absent += !state[v[i].slot] &&
+				       !h->slots[v[i].slot].unfinished.kind;
+			continue;
+		}
+		out->waiting++;
+		if (here(&h->slots[v[i].slot], k->call_ns) < out->since_ns)
+			out->since_ns = here(&h->slots[v[i].slot], k->call_ns);
+	}
+	find_usual(v, n, out);
+	for (uint32_t i = 0; i < n; i++)
+		out->odd += is_odd(out, v[i].comm);
+	out->cause = cause_of(out);
+	/* One that is alone in telling may have lost its records. */
+	return out->odd || out->stuck || out->missing ||
+	       (out->waiting > 1 && out->ranks <= out->waiting);
+}
+
+/* A difference, then a kernel that does not end, then missing ranks that wait for nobody. */
+static uint32_t weight_of(const struct verdict *v)
+{
+	return (v->odd > 0) * 8u + (v->cause == CAUSE_HANG_KERNEL) * 4u + (v->rooted > 0) * 2u +
+	       (v->missing > 0);
+}
+
+/* The better explanation of the two. */
+static bool explains_more(const struct verdict *a, const struct verdict *b)
+{
+	uint32_t x = weight_of(a), y = weight_of(b);
+
+	return x != y ? x > y : a->since_ns < b->since_ns;
+}
+
+/* ---- telling ---- */
+
+/* "AllReduce of 4096 bytes (float32)" */
+static const char *call_text(const struct call *c, char *out, size_t bytes)
+{
+	const char *type = record_dtype_name(c->dtype);
+
+	snprintf(out, bytes, "%s of %llu bytes%s%s%s", record_coll_name(c->func),
+		 (unsigned long long)c->bytes, *type ? " (" : "", type, *type ? ")" : "");
+	return out;
+}
+
+static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
+		    const struct beat_comm *k)
+{
+	struct call c = call_of(k);
+	char mine[96], others[96];
+
+	finding_say_of(f, rank, LAYER_SOFTWARE, 0,
+		       "rank %d called %s where the others called %s, both as number %llu of "
+		       "communicator %016llx",
+		       rank, call_text(&c, mine, sizeof(mine)),
+		       call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
+		       (unsigned long long)k->comm);
+}
+
+static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
+		     const struct seat *seat, uint64_t alive_ns, uint64_t now_ns)
+{
+	const struct slot *s = &h->slots[seat->slot];
+	const struct beat_comm *k = seat->comm;
+
+	if (s->ended)
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
+	else if (!is_heard(s, alive_ns, now_ns))
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
+			       (double)(now_ns - s->seen_ns) / 1e9);
+	if (v->odd)
+		say_odd(f, v, s->rank, k);
+	else
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0,
+			       "rank %d has entered %llu collectives of communicator %016llx, the "
+			       "waiting ranks %llu; its last one was %s %u",
+			       s->rank, (unsigned long long)k->entered, (unsigned long long)k->comm,
+			       (unsigned long long)v->most, record_coll_name(k->func), k->seq);
+}
+
+static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
+{
+	const struct beat_unfinished *u = &s->unfinished;
+	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
+
+	finding_say_of(f, s->rank, LAYER_GPU, since,
+		       "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all earlier "
+		       "work of its GPU has",
+		       s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
+}
+
+static int64_t to_unix(const struct hang *h, int64_t here_ns)
+{
+	int64_t unix_ns;
+
+	return __builtin_add_overflow(here_ns, h->unix_ns, &unix_ns) || unix_ns < 0 ? 0 : unix_ns;
+}
+
+static struct finding *begin_finding(struct hang *h, enum finding_cause cause, int64_t since_ns,
+				     uint64_t now_ns)
+{
+	struct finding *f = &h->now.finding;
+
+	h->now = (struct finding_report){.begin_unix_ns = (uint64_t)to_unix(h, since_ns),
+					   .end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns)};
+	h->since_ns = since_ns;
+	memcpy(h->now.job, h->job, sizeof(h->job));
+	f->kind = FINDING_HANG;
+	f->cause = cause;
+	f->effect_ns = (double)((int64_t)now_ns - since_ns);
+	return f;
+}
+
+/* Whom a communicator's verdict is about. */
+static bool is_guilty(const struct hang *h, const struct verdict *v, const struct seat *seat,
+		      const uint8_t *state)
+{
+	bool behind = seat->comm->entered < v->most;
+
+	if (v->odd)
+		return is_odd(v, seat->comm);
+	if (v->cause == CAUSE_HANG_KERNEL)
+		return state[seat->slot] == STATE_STUCK;
+	if (v->absent)
+		return behind && !state[seat->slot] && !h->slots[seat->slot].unfinished.kind;
+	return behind && (!v->rooted || state[seat->slot] != STATE_WAITS);
+}
+
+static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, uint64_t alive_ns,
+		 uint64_t now_ns)
+{
+	struct finding *f = begin_finding(h, v->cause, v->since_ns, now_ns);
+	double waited = f->effect_ns;
+	int64_t step = -1;
+	bool silent = false;
+
+	finding_say(f, LAYER_UNKNOWN, waited,
+		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
+		    v->waiting, v->ranks > v->count ? v->ranks : v->count,
+		    record_coll_name(v->usual.func), v->usual.seq,
+		    (unsigned long long)v->usual.bytes, (unsigned long long)v->seats->comm->comm,
+		    waited / 1e9);
+	if (v->ranks > v->count)
+		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
+			    v->ranks - v->count);
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct seat *seat = &v->seats[i];
+
+		if (h->slots[seat->slot].step > step)
+			step = h->slots[seat->slot].step;
+		if (f->rank_count == FINDING_RANKS_MAX || !is_guilty(h, v, seat, state))
+			continue;
+		silent |= !seat->heard;
+		f->ranks[f->rank_count++] = h->slots[seat->slot].rank;
+		if (v->cause == CAUSE_HANG_KERNEL)
+			say_stuck(f, &h->slots[seat->slot], now_ns);
+		else
+			say_seat(h, f, v, seat, alive_ns, now_ns);
+	}
+	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
+	f->confidence = v->cause == CAUSE_HANG_TRANSFER ? 0.6 : silent ? 0.8 : 0.95;
+}
+
+/* Kernels that do not end where nobody waits in a collective: a job of one rank, or of ranks that
+ * meet point to point. */
+static void tell_stuck(struct hang *h, const uint8_t *state, uint64_t now_ns)
+{
+	int64_t since = (int64_t)now_ns;
+	struct finding *f;
+	int64_t step = -1;
+
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		int64_t launch = here(&h->slots[i], h->slots[i].unfinished.launch_ns);
+
+		if (state[i] == STATE_STUCK && launch < since)
+			since = launch;
+	}
+	f = begin_finding(h, CAUSE_HANG_KERNEL, since, now_ns);
+	for (uint32_t i = 0; i < h->slot_count && f->rank_count < FINDING_RANKS_MAX; i++) {
+		if (state[i] != STATE_STUCK)
+			continue;
+		step = h->slots[i].step > step ? h->slots[i].step : step;
+		f->ranks[f->rank_count++] = h->slots[i].rank;
+		say_stuck(f, &h->slots[i], now_ns);
+	}
+	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
+	f->confidence = 0.7;
+}
+
+static void close_one(struct hang *h, uint64_t now_ns)
+{
+	if (!h->open)
+		return;
+	h->open = false;
+	h->ended = h->changed = true;
+	h->now.ended = true;
+	h->now.end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns);
+}
+
+/* The communicator that explains most; false: none hangs. */
+static bool choose(const struct hang *h, const struct seat *all, uint32_t count,
+		   const uint8_t *state, struct verdict *best)
+{
+	bool found = false;
+	struct verdict v;
+
+	for (uint32_t begin = 0, end = 0; begin < count; begin = end) {
+		while (end < count && all[end].comm->comm == all[begin].comm->comm)
+			end++;
+		if (examine(h, all + begin, end - begin, state, &v) &&
+		    (!found || explains_more(&v, best))) {
+			*best = v;
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* STATE_* of every slot; the number of those that are stuck for longer than the bound. */
+static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t count,
+			  uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns, uint8_t *state)
+{
+	uint32_t stuck = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (all[i].waits)
+			state[all[i].slot] = STATE_WAITS;
+	for (uint32_t i = 0; i < h->slot_count; i++)
+		if (is_stuck(&h->slots[i], bound_ns / 2, now_ns)) {
+			state[i] = STATE_STUCK;
+			stuck += is_heard(&h->slots[i], alive_ns, now_ns) &&
+				 is_stuck(&h->slots[i], bound_ns, now_ns);
+		}
+	return stuck;
+}
+
+/* The job's realtime clock is that of most of its nodes. False: no memory. */
+static bool read_clock(struct hang *h)
+{
+	double *v = malloc((h->slot_count + 1) * sizeof(*v));
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; v && i < h->slot_count; i++)
+		if (h->slots[i].seen_ns)
+			v[n++] = (double)h->slots[i].unix_ns - (double)h->slots[i].here_ns;
+	if (n)
+		h->unix_ns = (int64_t)fmax(-(double)TIME_MAX, fmin(median_of(v, n), (double)TIME_MAX));
+	free(v);
+	return n > 0;
+}
+
+void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns)
+{
+	struct verdict best = {0};
+	uint32_t count = 0, stuck = 0;
+	struct seat *all = seats_of(h, bound_ns, alive_ns, now_ns, &count);
+	uint8_t *state = calloc(h->slot_count + 1, sizeof(*state));
+	bool found = false;
+
+	if (state)
+		stuck = states_of(h, all, count, bound_ns, alive_ns, now_ns, state);
+	if (state && all)
+		found = choose(h, all, count, state, &best);
+	if (!found && !stuck) {
+		close_one(h, now_ns);
+	} else if (h->open ? now_ns - h->told_ns >= thresholds.time.together_ns : read_clock(h)) {
+		h->stats.findings += !h->open;
+		h->open = h->changed = true;
+		h->ended = false;
+		h->told_ns = now_ns;
+		if (found)
+			tell(h, &best, state, alive_ns, now_ns);
+		else
+			tell_stuck(h, state, now_ns);
+	}
+	free(state);
+	free(all);
+}
+
+bool hang_next(struct hang *h, struct finding_report *out)
+{
+	if (!h->changed)
+		return false;
+	h->changed = false;
+	*out = h->now;
+	return true;
+}
+
+bool hang_is_open(const struct hang *h)
+{
+	return h->open;
+}
+
+uint64_t hang_since_ns(const struct hang *h)
+{
+	return h->open && h->since_ns > 0 ? (uint64_t)h->since_ns : 0;
+}
+
+void hang_stats(const struct hang *h, struct hang_stats *out)
+{
+	*out = h->stats;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Alike is not transitive, so roles are the connected sets of alike ranks: whichever rank comes first,
+ * the sets are the same. */
+#include "analysis/slow/roles.h"
+#include "model/thresholds.h"
+
+#include <stdbool.h>
+
+#include "base/hash.h"
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* The Itanium mangling puts template arguments in I...E; readable names in <...>. Only readable ones are
+ * cut at their brackets; of mangled ones the part before the first I after the name's end would need a
+ * parser, so their digits go, in which tile sizes and types' lengths live, and all behind the first
+ * argument. */
+uint64_t roles_key(const char *name)
+{
+	uint64_t h = HASH_SEED;
+	int depth = 0;
+	bool mangled = name[0] == '_' && name[1] == 'Z';
+
+	for (const char *p = name; *p; p++) {
+		if (!mangled && *p == '>' && depth)
+			depth--;
+		if (!mangled && *p == '<')
+			depth++;
+		if (mangled && *p == 'I' && p > name + 2 && is_digit(p[1]))
+			break;
+		if (mangled && *p == 'I' && p[1] == 'L')
+			break;
+		if (depth || is_digit(*p) || *p == '>')
+			continue;
+		h = hash_bytes(h, p, 1);
+	}
+	return hash_mix(h);
+}
+
+double roles_alike(const struct roles_rank *a, const struct roles_rank *b)
+{
+	double less = 0, more = 0;
+	uint32_t i = 0, j = 0;
+
+	while (i < a->kernel_count || j < b->kernel_count) {
+		bool left = j == b->kernel_count ||
+			    (i < a->kernel_count && a->kernel[i].key <= b->kernel[j].key);
+		bool right = i == a->kernel_count ||
+			     (j < b->kernel_count && b->kernel[j].key <= a->kernel[i].key);
+		double x = left ? (double)a->kernel[i].count : 0;
+		double y = right ? (double)b->kernel[j].count : 0;
+
+		i += left;
+		j += right;
+		less += x < y ? x : y;
+		more += x < y ? y : x;
+	}
+	/* too few to tell roles by */
+	return more < thresholds.count.few ? 1 : less / more;
+}
+
+static bool joined(const struct roles_rank *a, const struct roles_rank *b)
+{
+	for (uint32_t i = 0, j = 0; i < a->comm_count && j < b->comm_count;) {
+		if (a->comm[i] == b->comm[j])
+			return true;
+		if (a->comm[i] < b->comm[j])
+			i++;
+		else
+			j++;
+	}
+	return false;
+}
+
+static bool same_role(const struct roles_rank *a, const struct roles_rank *b)
+{
+	double alike;
+
+	if (a->stage >= 0 && b->stage >= 0)
+		return a->stage == b->stage;
+	alike = roles_alike(a, b);
+	return alike >= thresholds.part.nearly_all ||
+	       (alike >= thresholds.part.mostly && joined(a, b));
+}
+
+static uint32_t root_of(const uint32_t *role, uint32_t i)
+{
+	while (role[i] != i)
+		i = role[i];
+	return i;
+}
+
+uint32_t roles_learn(const struct roles_rank *rank, uint32_t n, uint32_t *role)
+{
+	uint32_t count = 0;
+
+	/* Each set's root is its lowest rank; a rank is compared with every member until one fits, and
+	 * joins all the sets that fit. */
+	for (uint32_t i = 0; i < n; i++) {
+		role[i] = i;
+		for (uint32_t j = 0; j < i; j++) {
+			uint32_t a = root_of(role, j), b = root_of(role, i);
+
+			if (a == b || !same_role(&rank[i], &rank[j]))
+				continue;
+			role[a < b ? b : a] = a < b ? a : b;
+		}
+	}
+	for (uint32_t i = 0; i < n; i++)
+		role[i] = root_of(role, i);
+	/* roots come before their members: number them in place */
+	for (uint32_t i = 0; i < n; i++)
+		role[i] = role[i] == i ? count++ : role[role[i]];
+	return count;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * waterline.h - what is normal of each function's CPU share among the ranks of one role, over the
+ * sketches of a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at
+ * mean + k sigma). Beside the paper's there is a robust one, median and 1.4826 MAD, which one hot
+ * rank does not move. A function that a sketch does not name has share 0 in it.
+ *
+ * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles every n-th
+ * rank's sketches are kept. Pure but for memory. Threads: one caller. Trust: shares are finite and
+ * within 0 to 1 (the codec sees to it), names are anybody's. */
+#ifndef SYSOM_ANALYSIS_SLOW_WATERLINE_H
+#define SYSOM_ANALYSIS_SLOW_WATERLINE_H
+
+#include <stdbool.h>
+
+#include "model/window.h"
+
+struct waterline;
+
+struct waterline_row {
+	const char *name;	 /* the waterline's, until the next push */
+	uint32_t kind, sketches; /* of the window, those that name it */
+	double mean, sigma;	 /* of the total share, 0 to 1 */
+	double median, spread;	 /* the same, robust; spread 1.4826 MAD */
+	double self_mean, self_median;
+	double highest;
+	uint32_t highest_slot;
+};
+
+int waterline_open(struct waterline **out, uint64_t window_ns); /* 0, -ENOMEM */
+void waterline_close(struct waterline *w);			/* NULL is a no-op */
+/* slot: the rank; ranks: of the role, for choosing whose are kept. */
+void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
+		    uint64_t now_ns);
+/* Rows by mean, largest first, without the sketches of these slots; *rows is the caller's. Number of
+ * sketches in the window, -ENOMEM. */
+int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except, uint32_t except_count,
+		   struct waterline_row **rows, uint32_t *count);
+/* How many spreads above the middle the line is. */
+#define WATERLINE_SPREADS 2
+uint64_t waterline_no_room(const struct waterline *w); /* functions of sketches that were left out */
+uint64_t waterline_bytes(const struct waterline *w);
+
+#endif

@@ -1,0 +1,786 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Finds the period of a launch timeline and where in it a step ends.
+ *
+ * Not by autocorrelation: layers repeat more often and more exactly than steps, and one inserted
+ * launch shifts the rest. Instead every token is asked how regularly it returns. A feature (a name,
+ * a name with its shape, two names in a row, a pause of the host) that returns at even distances
+ * over the whole history is a witness for a period. The period with most witnesses is where it
+ * begins; it may still be a layer or a micro-batch. So it climbs: as long as kernels come back with
+ * a longer period, on top of an otherwise whole shorter one, and are new (found nowhere else), the
+ * longer one is the step: an optimizer after several micro-batches, a head after several layers.
+ * Evaluation in between does not pass: what it adds repeats kernels of the training step.
+ *
+ * Among the features that come once per period the cut is the one where the host pauses longest,
+ * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that
+ * returns most often (so that it also cuts evaluation steps). Cost: O(launches), plus a sort per
+ * feature and a pass per longer period tried. */
+#include "analysis/steps/steps_private.h"
+#include "model/thresholds.h"
+
+#include "base/carve.h"
+#include "base/hash.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/order.h"
+
+#define WITNESSES_MAX 4096
+/* A longer period is at most so much longer. */
+#define OUTER_RATIO_MAX 1024
+/* Launches that only the longer period has, at least. */
+#define NOVEL_COUNT_MIN 2
+#define CLIMBS_MAX 8
+/* A history of three whole steps has each name three times. Where more of the names come less often, it may
+ * hold fewer, and what returns may be a part of a step: if little speaks for the place (real steps: 7 and
+ * more, layers up to 6) and it returned no more often than a model has layers, or if it hardly returned. */
+#define PART_LAYERS_MAX 512
+/* So soon after a place it is the same cut. */
+#define RULE_EDGE 3
+/* Returns of one witness looked at. */
+#define RETURNS_MAX 4096
+/* So few numbers are sorted by insertion. */
+#define SORT_FEW_MAX 32
+
+enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEATURE_KINDS };
+
+struct symbol {
+	uint32_t name, full;
+	uint32_t gap_ns;
+	uint8_t kind, flags;
+	uint64_t begin_ns;
+};
+
+struct slot {
+	uint64_t key; /* 0 free */
+	uint32_t first, last, count;
+};
+
+struct witness {
+	uint32_t first, count;
+	uint32_t period; /* launches, median */
+	uint8_t kind;
+};
+
+struct finder {
+	struct symbol *symbols;
+	uint32_t count;
+	uint32_t *next[FEATURE_KINDS];
+	struct slot *slots;
+	uint32_t slots_mask;
+	struct witness *witnesses;
+	uint32_t witness_count;
+	uint32_t *returns, *sorted;
+	uint32_t *segment;    /* of each symbol */
+	uint32_t *places;     /* cuts of one rule; shares memory with segment */
+	uint32_t *novel;      /* per segment */
+	uint8_t *near;	      /* per segment: the longer period's witness is not far */
+	uint32_t *name_count; /* at the first symbol of a name: how often it returns, else 0 */
+	bool only_full;
+	uint32_t gap_ns;   /* typical */
+	uint32_t pause_ns; /* a gap of this much is a pause */
+	double regular_min;
+};
+
+static uint32_t slots_of(uint32_t n)
+{
+	uint32_t size = 16;
+
+	while (size < n * 2)
+		size <<= 1;
+	return size;
+}
+
+/* The bytes that it takes. */
+static size_t lay_out(struct finder *f, void *memory, uint32_t launch_max)
+{
+	struct carve at = { .memory = memory };
+	uint32_t n = slots_of(launch_max) / 2; /* >= launch_max, a power of two */
+
+	memset(f, 0, sizeof(*f));
+	f->slots = carve_take(&at, 2 * (size_t)n, sizeof(*f->slots));
+	f->slots_mask = 2 * n - 1;
+	f->symbols = carve_take(&at, n, sizeof(*f->symbols));
+	f->witnesses = carve_take(&at, WITNESSES_MAX, sizeof(*f->witnesses));
+	for (int k = 0; k < FEATURE_KINDS; k++)
+		f->next[k] = carve_take(&at, n, sizeof(*f->next[k]));
+	f->segment = f->places = carve_take(&at, n, sizeof(*f->segment));
+	f->novel = carve_take(&at, n, sizeof(*f->novel));
+	f->name_count = carve_take(&at, n, sizeof(*f->name_count));
+	f->returns = carve_take(&at, RETURNS_MAX, sizeof(*f->returns));
+	f->sorted = carve_take(&at, RETURNS_MAX, sizeof(*f->sorted));
+	f->near = carve_take(&at, n + 2, sizeof(*f->near));
+	return at.bytes;
+}
+
+size_t steps_detect_scratch_bytes(uint32_t launch_max)
+{
+	struct finder f;
+
+	return lay_out(&f, NULL, launch_max);
+}
+
+static void finder_load(struct finder *f, const struct steps_item *items, uint64_t mask,
+			uint64_t first, uint64_t last)
+{
+	for (uint64_t q = first; q < last; q++) {
+		const struct steps_item *i = &items[q & mask];
+
+		if (!steps_is_symbol(i))
+			continue;
+		f->symbols[f->count++] = (struct symbol){
+			.name = i->name_token, .full = i->full_token, .gap_ns = i->gap_ns,
+			.kind = i->kind, .flags = i->flags,
+			.begin_ns = i->begin_ns,
+		};
+	}
+}
+
+/* 0: none of this kind here. */
+static uint64_t feature_key(const struct finder *f, int kind, uint32_t at)
+{
+	switch (kind) {
+	case FEATURE_PAUSE:
+		return at && steps_pauses(f->symbols[at].flags, f->symbols[at].gap_ns, f->pause_ns);
+	case FEATURE_NAME:
+		return (uint64_t)f->symbols[at].name + 1;
+	case FEATURE_FULL:
+		return (uint64_t)f->symbols[at].full + 1;
+	default:
+		return hash_mix(((uint64_t)f->symbols[at].name << 32 | f->symbols[at + 1].name) +
+				1) | 1;
+	}
+}
+
+static int u32_order(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return ORDER(x, y);
+}
+
+/* What would be v[k] after sorting, k < n: digit by digit from the top, so that no input is slow. */
+static uint32_t u32_nth(const uint32_t *v, uint32_t n, uint32_t k)
+{
+	uint32_t prefix = 0, most = 0;
+	int shift = 24;
+
+	for (uint32_t i = 0; i < n; i++)
+		most |= v[i];
+	while (shift && !(most >> shift))
+		shift -= 8;
+	for (;; shift -= 8) {
+		uint32_t count[256] = { 0 }, digit = 0;
+
+		for (uint32_t i = 0; i < n; i++)
+			if ((uint64_t)v[i] >> (shift + 8) == prefix)
+				count[v[i] >> shift & 255]++;
+		while (k >= count[digit])
+			k -= count[digit++];
+		prefix = prefix << 8 | digit;
+		if (!shift)
+			return prefix;
+	}
+}
+
+static void u32_sort_few(uint32_t *v, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t x = v[i], at = i;
+
+		for (; at && v[at - 1] > x; at--)
+			v[at] = v[at - 1];
+		v[at] = x;
+	}
+}
+
+/* May change the order of v. */
+static uint32_t median(uint32_t *v, uint32_t n)
+{
+	if (n > SORT_FEW_MAX)
+		return u32_nth(v, n, n / 2);
+	u32_sort_few(v, n);
+	return n ? v[n / 2] : 0;
+}
+
+static uint32_t gap_typical(struct finder *f)
+{
+	uint32_t m = 0, step = f->count / RETURNS_MAX + 1;
+
+	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i += step)
+		f->sorted[m++] = f->symbols[i].gap_ns;
+	return median(f->sorted, m);
+}
+
+/* Reads the returns of a feature into f->returns; their number. */
+static uint32_t returns_of(struct finder *f, int kind, uint32_t first, uint32_t count)
+{
+	uint32_t n = 0;
+
+	for (uint32_t at = first; n < count && n < RETURNS_MAX; at = f->next[kind][at])
+		f->returns[n++] = at;
+	return n;
+}
+
+static void witness_try(struct finder *f, int kind, const struct slot *slot)
+{
+	uint32_t n, period, m = 0;
+	uint64_t near = 0, all;
+	struct witness *w;
+
+	if (slot->count < thresholds.count.few || slot->count > RETURNS_MAX ||
+	    f->witness_count == WITNESSES_MAX)
+		return;
+	n = returns_of(f, kind, slot->first, slot->count);
+	all = f->returns[n - 1] - f->returns[0];
+	/* no period is longer than all of them: most features end here, unsorted */
+	if (4 * all < f->count)
+		return;
+	for (uint32_t i = 1; i < n; i++)
+		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
+	period = median(f->sorted, m);
+	if (2 * (all + period) < f->count)
+		return;
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t d = f->returns[i] - f->returns[i - 1];
+
+		if (d >= period * (1 - thresholds.find.near) && d <= period * (1 + thresholds.find.near))
+			near += d;
+	}
+	if ((double)near < f->regular_min * (double)all)
+		return;
+	w = &f->witnesses[f->witness_count++];
+	*w = (struct witness){.first = slot->first, .count = n, .period = period,
+			      .kind = (uint8_t)kind};
+}
+
+/* Chains the returns of every feature of a kind; the slots of the features in order of their first
+ * returns go to f->segment, which nobody uses yet. Their number. */
+static uint32_t features_index(struct finder *f, int kind)
+{
+	uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count, features = 0;
+
+	memset(f->slots, 0, ((size_t)f->slots_mask + 1) * sizeof(*f->slots));
+	for (uint32_t i = 0; i < end; i++) {
+		uint64_t key = feature_key(f, kind, i);
+		uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
+
+		if (!key)
+			continue;
+		while (f->slots[at].key && f->slots[at].key != key)
+			at = (at + 1) & f->slots_mask;
+		if (!f->slots[at].key) {
+			f->slots[at] = (struct slot){key, i, i, 0};
+			f->segment[features++] = at;
+		} else {
+			f->next[kind][f->slots[at].last] = i;
+		}
+		f->slots[at].last = i;
+		f->slots[at].count++;
+	}
+	return features;
+}
+
+static void witnesses_find(struct finder *f)
+{
+	memset(f->name_count, 0, f->count * sizeof(*f->name_count));
+	for (int kind = 0; kind < FEATURE_KINDS; kind++) {
+		uint32_t features = features_index(f, kind);
+
+		for (uint32_t i = 0; i < features; i++) {
+			const struct slot *slot = &f->slots[f->segment[i]];
+
+			if (kind == FEATURE_NAME)
+				f->name_count[slot->first] = slot->count;
+			witness_try(f, kind, slot);
+		}
+	}
+}
+
+static bool same_period(uint32_t a, uint32_t b)
+{
+	return a <= b * (2 - thresholds.part.nearly_all) && b <= a * (2 - thresholds.part.nearly_all);
+}
+
+/* A name or a pair of names: shapes may change from step to step, so they only vote alone. */
+static bool votes(const struct finder *f, const struct witness *w)
+{
+	return w->kind != FEATURE_PAUSE && (w->kind != FEATURE_FULL || f->only_full);
+}
+
+/* The witness in the middle of the period that most of them share; NULL none. */
+static const struct witness *base_choose(struct finder *f)
+{
+	const struct witness *best = NULL;
+	double most = 0;
+
+	f->only_full = true;
+	for (uint32_t i = 0; i < f->witness_count; i++)
+		if (f->witnesses[i].kind < FEATURE_FULL || f->witnesses[i].kind == FEATURE_PAIR)
+			f->only_full = false;
+	for (uint32_t i = 0; i < f->witness_count; i++) {
+		double n = 0;
+
+		if (!votes(f, &f->witnesses[i]))
+			continue;
+		for (uint32_t j = 0; j < f->witness_count; j++) {
+			uint32_t count = f->witnesses[j].count;
+
+			if (votes(f, &f->witnesses[j]) &&
+			    same_period(f->witnesses[i].period, f->witnesses[j].period))
+				n += count < thresholds.count.many
+					 ? count / (double)thresholds.count.many
+					 : 1;
+		}
+		if (n > most || (n == most && best && f->witnesses[i].count > best->count)) {
+			most = n;
+			best = &f->witnesses[i];
+		}
+	}
+	return best;
+}
+
+/* Numbers the stretches between the returns of w; their median length. */
+static uint32_t segments_of(struct finder *f, const struct witness *w, uint32_t *count)
+{
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, at = 0;
+
+	for (uint32_t i = 0; i < f->count; i++) {
+		while (at < n && f->returns[at] <= i)
+			at++;
+		f->segment[i] = at; /* 0: before the first return */
+	}
+	for (uint32_t i = 1; i < n; i++)
+		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
+	*count = n;
+	return median(f->sorted, m);
+}
+
+/* Marks in f->novel the launches per segment that only the longer period brings, those that come
+ * with its witness; their number. */
+static uint32_t novel_find(struct finder *f, uint32_t segments, const struct witness *w)
+{
+	uint32_t total = 0, outer = w->count;
+	uint32_t returns = returns_of(f, w->kind, w->first, w->count);
+
+	memset(f->novel, 0, (segments + 1) * sizeof(*f->novel));
+	memset(f->near, 0, segments + 2);
+	for (uint32_t i = 0; i < returns; i++) {
+		uint32_t seg = f->segment[f->returns[i]];
+
+		f->near[seg] = f->near[seg + 1] = 1;
+		if (seg)
+			f->near[seg - 1] = 1;
+	}
+	for (uint32_t i = 0; i < f->count; i++) {
+		uint32_t present = 0, near = 0, n = 0, last = UINT32_MAX;
+
+		if (!f->name_count[i] || f->symbols[i].kind == RECORD_COPY_CALL)
+			continue;
+		for (uint32_t at = i; n < f->name_count[i]; at = f->next[FEATURE_NAME][at], n++) {
+			present += f->segment[at] != last;
+			near += f->near[f->segment[at]];
+			last = f->segment[at];
+		}
+		if (present > 1.5 * outer + 1 || present + 1 < thresholds.part.shows * outer ||
+		    near < thresholds.part.most * n)
+			continue;
+		n = 0;
+		for (uint32_t at = i; n < f->name_count[i]; at = f->next[FEATURE_NAME][at], n++)
+			f->novel[f->segment[at]]++;
+		total += n;
+	}
+	return total;
+}
+
+/* Whether the longer period holds the same number of shorter ones again and again, and how many. */
+static bool steady(struct finder *f, const struct witness *outer, uint32_t *inner_count)
+{
+	uint32_t n = returns_of(f, outer->kind, outer->first, outer->count), m = 0, mid;
+	uint32_t exact = 0, near = 0;
+
+	/* none in between: another class of steps, without the shorter period */
+	for (uint32_t i = 1; i < n; i++)
+		if (f->segment[f->returns[i]] != f->segment[f->returns[i - 1]])
+			f->sorted[m++] = f->segment[f->returns[i]] - f->segment[f->returns[i - 1]];
+	if (m < thresholds.part.matters * n)
+		return false;
+	mid = *inner_count = median(f->sorted, m);
+	for (uint32_t i = 0; i < m; i++) {
+		uint32_t d = f->sorted[i] > mid ? f->sorted[i] - mid : mid - f->sorted[i];
+
+		exact += d <= thresholds.same.other_work * mid;
+		near += d <= mid * thresholds.find.near;
+	}
+	return exact >= thresholds.part.most * m ||
+	       (n >= thresholds.count.some && near >= thresholds.part.most * m);
+}
+
+/* Whether the period of `outer` is the step rather than that of `base`. */
+static bool climbs(struct finder *f, const struct witness *base, const struct witness *outer)
+{
+	uint32_t segments, whole = 0, with = 0, inner = segments_of(f, base, &segments);
+	double added = 0, novel = 0, beyond;
+	uint32_t from = 0, inner_count = 0;
+
+	if (segments < 3 || segments + 2 > f->count || outer->count * thresholds.find.longer > segments)
+		return false;
+	if (!steady(f, outer, &inner_count) ||
+	    novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
+		return false;
+	for (uint32_t i = 1; i <= f->count; i++) {
+		uint32_t seg = f->segment[i - 1], length;
+
+		if (i < f->count && f->segment[i] == seg)
+			continue;
+		length = i - from;
+		from = i;
+		if (!seg || seg == segments || !f->novel[seg])
+			continue;
+		with++;
+		whole += length - f->novel[seg] >= thresholds.part.nearly_all * inner;
+		novel += f->novel[seg];
+		if (length > inner)
+			added += length - inner;
+	}
+	/* a pipeline's fill and drain only move launches from one shorter period to another */
+	beyond = ((double)outer->period - (double)inner_count * inner) * outer->count;
+	if (beyond > 0 && beyond < added)
+		added = beyond;
+	return with && whole >= thresholds.part.most * with && novel >= thresholds.part.shows * added;
+}
+
+static const struct witness *period_choose(struct finder *f)
+{
+	const struct witness *base = base_choose(f);
+
+	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX; climbed++) {
+		double past = base->period * thresholds.find.longer;
+		const struct witness *found = NULL;
+
+		while (!found) {
+			const struct witness *next = NULL;
+
+			/* the next longer period, by its most frequent witness */
+			for (uint32_t i = 0; i < f->witness_count; i++) {
+				const struct witness *w = &f->witnesses[i];
+
+				if (!votes(f, w) || w->period < past ||
+				    w->period > base->period * (double)OUTER_RATIO_MAX)
+					continue;
+				if (!next || w->period < next->period)
+					next = w;
+			}
+			if (!next)
+				break;
+			if (climbs(f, base, next))
+				found = next;
+			past = next->period * (2 - thresholds.part.nearly_all);
+		}
+		if (!found)
+			break;
+		base = found;
+	}
+	return base;
+}
+
+struct cut {
+	double score;
+	uint32_t gap_ns;
+};
+
+/* How much like the end of a step the place before or after the witness looks. */
+static double cut_score(struct finder *f, const struct witness *w, bool after, uint32_t typical_ns,
+			uint32_t most)
+{
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, sync = 0, copy = 0;
+	uint32_t start = 0, optimizer = 0;
+	double score;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = f->returns[i] + (after ? 1 : 0);
+
+		if (!at || at >= f->count)
+			continue;
+		f->sorted[m++] = f->symbols[at].gap_ns;
+		start += f->symbols[at].name == f->symbols[0].name;
+		optimizer += (f->symbols[at - 1].flags & ITEM_OPTIMIZER) &&
+			     !(f->symbols[at].flags & ITEM_OPTIMIZER);
+		sync += (f->symbols[at].flags & ITEM_SYNC_BEFORE) != 0;
+		copy += f->symbols[at].kind == RECORD_COPY_CALL &&
+			f->symbols[at - 1].kind != RECORD_COPY_CALL;
+	}
+	if (!m)
+		return -1e9;
+	score = log2(1 + (double)median(f->sorted, m) / (typical_ns + 1.0));
+	score += (copy * 2 > m ? thresholds.find.sign : 0) +
+		 (sync * 2 > m ? thresholds.find.sign / 2 : 0) +
+		 (start * 2 > m ? thresholds.find.sign / 2 : 0) +
+		 (optimizer * 2 > m ? thresholds.find.sign : 0);
+	return score + thresholds.find.sign / 2 * log2((double)n / most);
+}
+
+static bool fits(const struct finder *f, const struct steps_rule *r, uint32_t at)
+{
+	const struct symbol *b = &f->symbols[at - 1], *y = &f->symbols[at];
+
+	if (r->kind == RULE_PAUSE)
+		return steps_pauses(y->flags, y->gap_ns, r->a);
+	return steps_rule_fits(r, b->name, b->full, y->name, y->full);
+}
+
+static struct steps_rule rule_of(const struct finder *f, const struct witness *w, bool after)
+{
+	const struct symbol *y = &f->symbols[w->first];
+	struct steps_rule r = {.kind = after ? RULE_AFTER : RULE_BEFORE,
+			       .full = w->kind == FEATURE_FULL};
+
+	r.a = r.full ? y->full : y->name;
+	if (w->kind == FEATURE_PAUSE) {
+		r.kind = RULE_PAUSE;
+		r.a = f->pause_ns;
+	} else if (w->kind == FEATURE_PAIR) {
+		r.kind = RULE_BETWEEN;
+		r.b = f->symbols[w->first + 1].name;
+	}
+	return r;
+}
+
+/* The places where the rule cuts, into f->places; their number. */
+static uint32_t places_of(struct finder *f, const struct steps_rule *r)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 1; i < f->count; i++)
+		if (fits(f, r, i))
+			f->places[n++] = i;
+	return n;
+}
+
+/* Whether the rule, another view of the n places, cuts nothing that the places keep whole. */
+static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint32_t n,
+			uint32_t typical)
+{
+	uint32_t fit = 0, misfit = 0, whole = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		fit += fits(f, r, f->places[i]);
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t from = f->places[i - 1], to = f->places[i];
+		/* near a place it is the same cut */
+		uint32_t edge = RULE_EDGE;
+		bool cut = false;
+
+		if (to - from > typical * (1 + thresholds.find.near) || to - from < 2 * edge)
+			continue;
+		whole++;
+		for (uint32_t k = from + edge; k < to && !cut; k++)
+			cut = fits(f, r, k);
+		misfit += cut;
+	}
+	return 2 * fit >= n && misfit <= (1 - thresholds.part.nearly_all) * whole;
+}
+
+/* The token that most of the places have at offset 0 (after the cut) or 1 (before it). */
+static uint32_t usual_name(struct finder *f, uint32_t n, uint32_t offset)
+{
+	uint32_t best = 0, most = 0, run = 0, m = 0;
+
+	for (uint32_t i = 0; i < n && m < RETURNS_MAX; i++)
+		f->sorted[m++] = f->symbols[f->places[i] - offset].name;
+	qsort(f->sorted, m, sizeof(*f->sorted), u32_order);
+	for (uint32_t i = 0; i < m; i++) {
+		run = i && f->sorted[i] == f->sorted[i - 1] ? run + 1 : 1;
+		if (run > most) {
+			most = run;
+			best = f->sorted[i];
+		}
+	}
+	return best;
+}
+
+/* Shortest distance of cuts that counts, from all rules together. */
+static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
+{
+	uint32_t m = 0, last = 0, least;
+
+	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i++) {
+		bool cut = false;
+
+		for (uint32_t r = 0; r < p->rule_count && !cut; r++)
+			cut = fits(f, &p->rules[r], i);
+		if (!cut)
+			continue;
+		if (last && i - last > thresholds.part.little * p->launches)
+			f->sorted[m++] = i - last;
+		last = i;
+	}
+	least = m ? u32_nth(f->sorted, m, m / 20) : (uint32_t)p->launches;
+	return least / 5 > RULE_EDGE ? least / 5 : least / 2 < RULE_EDGE ? least / 2 : RULE_EDGE;
+}
+
+static void pattern_from(struct finder *f, const struct witness *w, bool after,
+			 struct steps_pattern *out)
+{
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, before, next;
+
+	memset(out, 0, sizeof(*out));
+	for (uint32_t i = 1; i < n; i++)
+		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
+	out->launches = median(f->sorted, m);
+	out->period_ns = n < 2 ? 0
+			       : (f->symbols[f->returns[n - 1]].begin_ns -
+				  f->symbols[f->returns[0]].begin_ns) / (n - 1);
+	out->rules[out->rule_count++] = rule_of(f, w, after);
+	n = places_of(f, &out->rules[0]);
+	before = usual_name(f, n, 1);
+	next = usual_name(f, n, 0);
+	for (int k = RULE_BEFORE; n && k <= RULE_BETWEEN; k++) {
+		struct steps_rule r = {.kind = (uint8_t)k, .a = k == RULE_BEFORE ? next : before,
+				       .b = k == RULE_BETWEEN ? next : 0};
+
+		if (rule_agrees(f, &r, n, (uint32_t)out->launches))
+			out->rules[out->rule_count++] = r;
+	}
+	out->launches_min = launches_min_of(f, out);
+}
+
+/* The best cut in the period; its score. */
+static double cut_choose(struct finder *f, const struct witness *period, struct steps_pattern *out)
+{
+	uint32_t most = 1;
+	const struct witness *best = NULL;
+	bool best_after = false;
+	double best_score = -1e18;
+
+	for (uint32_t i = 0; i < f->witness_count; i++)
+		if (same_period(f->witnesses[i].period, period->period) &&
+		    f->witnesses[i].count > most)
+			most = f->witnesses[i].count;
+	for (uint32_t i = 0; i < f->witness_count; i++) {
+		const struct witness *w = &f->witnesses[i];
+
+		if (!same_period(w->period, period->period))
+			continue;
+		for (int after = w->kind == FEATURE_PAIR; after < 2; after++) {
+			double score;
+
+			if (w->kind == FEATURE_PAUSE && after)
+				break;
+			score = cut_score(f, w, after, f->gap_ns, most);
+
+			if (score <= best_score)
+				continue;
+			best_score = score;
+			best = w;
+			best_after = after;
+		}
+	}
+	if (best && out)
+		pattern_from(f, best, best_after, out);
+	return best_score;
+}
+
+/* Equal layers and nothing else: no kernel tells where a step ends, but the host does. Only where
+ * the period found has no good place for a cut: a wait every tenth step does not make ten steps
+ * one. */
+static const struct witness *pause_choose(struct finder *f, const struct witness *base)
+{
+	const struct witness *pause = NULL;
+	uint32_t segments, inner_count;
+
+	for (uint32_t i = 0; i < f->witness_count; i++)
+		if (f->witnesses[i].kind == FEATURE_PAUSE)
+			pause = &f->witnesses[i];
+	if (!pause || !base)
+		return pause ? pause : base;
+	if (pause->period < base->period * thresholds.find.longer ||
+	    cut_choose(f, base, NULL) >= thresholds.find.sign)
+		return base;
+	segments_of(f, base, &segments);
+	return steady(f, pause, &inner_count) ? pause : base;
+}
+
+/* Whether the names that stay had all come by the middle of the history. */
+static bool mature(const struct finder *f)
+{
+	for (uint32_t i = f->count / 2; i < f->count; i++)
+		if (f->name_count[i] > 2)
+			return false;
+	return true;
+}
+
+/* Whether the period is one of layers or micro-batches, in a history of fewer than three steps. */
+static bool is_part(struct finder *f, const struct steps_pattern *p, double cut_score)
+{
+	uint32_t names = 0, seldom = 0, places;
+
+	for (uint32_t i = 0; i < f->count; i++) {
+		names += f->name_count[i] > 0;
+		seldom += f->name_count[i] > 0 && f->name_count[i] < thresholds.count.few;
+	}
+	if (seldom <= thresholds.part.little * names)
+		return false;
+	places = places_of(f, &p->rules[0]);
+	return places <= thresholds.count.few ||
+	       (cut_score < 2 * thresholds.find.sign && places <= PART_LAYERS_MAX);
+}
+
+static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *out)
+{
+	const struct witness *period;
+	struct finder f = *loaded;
+	double score;
+
+	out->part = false;
+
+	if (f.count < 4)
+		return false;
+	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
+	f.gap_ns = gap_typical(&f);
+	f.pause_ns = (uint32_t)fmin(UINT32_MAX, (f.gap_ns + 1.0) * thresholds.find.pause);
+	f.regular_min = thresholds.part.mostly;
+	witnesses_find(&f);
+	period = pause_choose(&f, period_choose(&f));
+	if (!period) {
+		f.regular_min = 1 - thresholds.part.mostly;
+		f.witness_count = 0;
+		witnesses_find(&f);
+		period = period_choose(&f);
+	}
+	if (!period)
+		return false;
+	score = cut_choose(&f, period, out);
+	out->mature = mature(&f);
+	/* live, more is to come */
+	if (s->config.whole_first && is_part(&f, out, score)) {
+		*out = (struct steps_pattern){ .part = true };
+		return false;
+	}
+	return out->period_ns <= s->config.period_max_ns;
+}
+
+bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out)
+{
+	struct finder f;
+
+	if (last - first > s->config.launch_max)
+		first = last - s->config.launch_max;
+	lay_out(&f, s->scratch, s->config.launch_max);
+	finder_load(&f, s->items, s->items_mask, first, last);
+	return find(s, &f, out);
+}
+
+bool steps_detect_find_far(struct steps *s, struct steps_pattern *out)
+{
+	uint64_t first = s->rare_head > STEPS_RARE_MAX ? s->rare_head - STEPS_RARE_MAX : 0;
+	struct finder f;
+
+	lay_out(&f, s->scratch, s->config.launch_max);
+	finder_load(&f, s->rare, STEPS_RARE_MAX - 1, first, s->rare_head);
+	if (!find(s, &f, out))
+		return false;
+	out->far = true;
+	return true;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * steps_private.h - what steps.c, steps_detect.c and steps_account.c share; not for others.
+ *
+ * Launches live in a ring of items, numbered from 0 for ever (seq). The follower walks them once,
+ * behind the newest, and cuts steps off; device records hang as chains on the item that launched
+ * them, taken from a pool that is used from its hot end. */
+#ifndef SYSOM_ANALYSIS_STEPS_STEPS_PRIVATE_H
+#define SYSOM_ANALYSIS_STEPS_STEPS_PRIVATE_H
+
+#include "analysis/steps/steps.h"
+
+#define STEPS_NONE UINT32_MAX
+/* Bounded steps that wait for their kernels or for steps_next. */
+#define STEPS_PENDING_MAX 1024
+/* Explicit marks not followed yet. */
+#define STEPS_MARKS_MAX 2048
+/* Classes of steps (training, evaluation, ...). */
+#define STEPS_CLASSES_MAX 8
+
+#define ITEM_SYNC_BEFORE 0x01 /* the host waited for the GPU since the item before */
+#define ITEM_GAP_BEFORE	 0x02 /* a RECORD_GAP lies before it */
+#define ITEM_EXPECTS	 0x04 /* causes at least one device record */
+#define ITEM_OPTIMIZER	 0x08
+#define ITEM_RARE	 0x10 /* its name was away for an eighth of the ring: STEPS_AWAY */
+
+/* A rank has 65,536 of them. */
+struct steps_item {
+	uint64_t begin_ns;
+	uint64_t amount;     /* blocks of a LAUNCH, bytes of anything else */
+	uint32_t host_ns;    /* from begin to end, the low bits */
+	uint32_t name_token; /* what: kind, function, name */
+	uint32_t full_token; /* and how: grid, block, bytes, stream */
+	uint32_t gap_ns;     /* host time since the item before, waits for the GPU left out */
+	uint32_t first_device; /* chain into the pool, STEPS_NONE none */
+	uint8_t kind;	       /* enum record_kind: launches, COLL, COPY_CALL, STEP_* */
+	uint8_t flags;
+	uint16_t mark; /* STEP_*: slot of its mark; symbols: the high bits of host_ns */
+};
+_Static_assert(sizeof(struct steps_item) == 40, "steps_item");
+#define STEPS_HOST_NS_MAX ((1ull << 48) - 1)
+
+/* The rare launches, in order: a step may be longer than the ring of all launches, and what tells one from
+ * the next are names that come back after long. */
+#define STEPS_RARE_MAX	 2048u
+#define STEPS_NAMES_SEEN 4096u
+#define STEPS_AWAY(s)	 (((s)->items_mask + 1) / 8)
+struct steps_seen {
+	uint32_t name_token;
+	bool used;
+	uint16_t next; /* row of what came after it the last time */
+	uint64_t seq;  /* of its latest launch */
+};
+
+struct steps_device {
+	uint64_t begin_ns, end_ns;
+	uint32_t name, next;
+	uint64_t bytes;
+	uint8_t kind, func;
+	uint8_t unmatched;
+	uint8_t listed; /* a copy without a launch: on the list of copies, and on no item's chain */
+};
+
+/* A bounded step: items [first, last). */
+struct steps_pending {
+	uint64_t first, last;
+	uint64_t begin_ns, end_ns;
+	uint32_t flags, phase, source;
+	uint32_t folded_launches; /* of items that the ring had to drop */
+	uint32_t missing;	  /* launches whose kernel was not seen yet */
+	bool folded;		  /* its beginning is in s->fold */
+	struct step_mark mark;
+};
+
+/* Where to cut: before a symbol that one of the rules fits. All rules name the same place in the
+ * period by other neighbours, so that an inserted or missing launch costs no cut. */
+enum rule_kind { RULE_BEFORE = 1, RULE_AFTER, RULE_BETWEEN, RULE_PAUSE };
+struct steps_rule {
+	uint8_t kind;
+	bool full;     /* compares full tokens, else name tokens */
+	uint32_t a, b; /* BETWEEN: a then b; PAUSE: after a wait or a gap of a ns; else a */
+};
+#define STEPS_RULES_MAX 4
+struct steps_pattern {
+	struct steps_rule rules[STEPS_RULES_MAX];
+	uint32_t rule_count;   /* 0: no pattern */
+	uint64_t launches;     /* median per step */
+	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
+	uint64_t period_ns;
+	bool far;    /* of rare launches: all counts are of those, and no other is a cut */
+	bool part;   /* of a step: the history holds fewer than three, and rule_count is 0 */
+	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
+};
+
+static inline bool steps_pauses(uint32_t flags, uint32_t gap_ns, uint32_t least_ns)
+{
+	return (flags & ITEM_SYNC_BEFORE) || gap_ns >= least_ns;
+}
+
+/* Of all rules but PAUSE. */
+static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_name,
+				   uint32_t before_full, uint32_t name, uint32_t full)
+{
+	uint32_t before = r->full ? before_full : before_name, at = r->full ? full : name;
+
+	switch (r->kind) {
+	case RULE_BEFORE:
+		return at == r->a;
+	case RULE_AFTER:
+		return before == r->a;
+	default:
+		return before == r->a && at == r->b;
+	}
+}
+
+#define STEPS_SKETCH 32
+struct steps_class {
+	uint32_t sketch[STEPS_SKETCH]; /* launches by hashed name token, of its first step */
+	uint64_t launches;	       /* of its latest step; 0: none yet */
+};
+
+struct cover {
+	uint64_t end_ns, total_ns;
+};
+
+struct covers {
+	struct cover compute, comm, copy, work, all;
+};
+
+/* What is added up of the first launches of a step that the ring has no room for. */
+#define STEPS_FOLD_NAMES 512u
+struct steps_fold {
+	struct step out; /* counts and work */
+	struct covers covers;
+	double coll_bytes;
+	uint32_t coll_kernels, kernel_count;
+	struct step_kernel all, kernels[STEPS_FOLD_NAMES];
+};
+
+struct steps {
+	struct steps_config config;
+	struct steps_stats stats;
+
+	struct steps_item *items; /* [items_mask + 1] */
+	/* Of each item that is a mark or begins when the one before it does: how far back the next one
+	 * lies that may be what a device record is looking for. Shortcuts, made longer as they are used. */
+	uint32_t *back;
+	uint64_t items_mask;
+	uint64_t head;	 /* next seq to be written */
+	uint64_t tail;	 /* oldest seq kept */
+	uint64_t follow; /* next seq the follower reads */
+	uint64_t open_first; /* first seq of the open step */
+	uint64_t open_begin_ns;
+	uint32_t open_flags, open_folded;
+	uint64_t last_end_ns;  /* of the latest symbol followed */
+	uint64_t pushed_end_ns; /* of the latest item pushed */
+	uint64_t last_sync_ns; /* time in waits since then */
+	uint32_t next_flags;   /* for the next item */
+	uint64_t now_ns, device_now_ns, device_launch_max_ns;
+	uint64_t device_end_last_ns; /* of the step handed out last */
+	uint64_t step_index;
+	uint64_t find_seq; /* cursor of the join of device records */
+	bool explicit_seen, in_explicit, finished;
+	uint64_t explicit_begin_ns;
+	struct step_mark explicit_mark;
+
+	struct steps_pattern pattern;
+	uint64_t detect_at; /* launches at which to look for a pattern next */
+	uint64_t launches_seen, locked_at; /* launches_seen when locked */
+	uint64_t lock_head; /* head when locked, until the pattern has cut once */
+	uint64_t first_ns;		   /* begin of the first launch */
+	uint32_t since_match;		/* symbols since the last cut */
+	uint32_t before_name, before_full; /* tokens of the latest symbol followed */
+	struct steps_pattern candidate; /* of the attempt before */
+
+	struct steps_item *rare; /* ring of STEPS_RARE_MAX; unused in files */
+	uint64_t rare_head, rare_look; /* rare_head at which to look at them again */
+	struct steps_seen *seen; /* names by hash */
+	uint32_t seen_last, seen_guess; /* rows of the latest, and of what may be the next */
+	struct steps_fold *fold;
+	bool fold_used, open_folds; /* by a step; by the open one */
+
+	struct steps_pending *pending; /* ring */
+	uint32_t pending_head, pending_count;
+
+	struct step_mark *marks;
+	uint32_t marks_head; /* next slot */
+
+	struct steps_device *pool;
+	uint32_t pool_free, pool_used, pool_max;
+	/* Copies, which have no launch, as they came: a step's are those that begin before its last
+	 * kernel ends. */
+	uint32_t copies_first, copies_last;
+
+	struct steps_class classes[STEPS_CLASSES_MAX];
+	uint32_t class_count;
+
+	void *scratch; /* for steps_detect_find */
+	void *account; /* for steps_account_step */
+};
+
+static inline struct steps_item *steps_at(const struct steps *s, uint64_t seq)
+{
+	return &s->items[seq & s->items_mask];
+}
+
+static inline bool steps_is_symbol(const struct steps_item *i)
+{
+	return i->kind != RECORD_STEP_BEGIN && i->kind != RECORD_STEP_END;
+}
+
+/* steps_detect.c: the pattern of the symbols in [first, last), at most launch_max of them. */
+size_t steps_detect_scratch_bytes(uint32_t launch_max);
+bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out);
+/* The same of the rare launches. */
+bool steps_detect_find_far(struct steps *s, struct steps_pattern *out);
+
+/* steps_account.c: fills out and kernels from the pending step and frees its device records. */
+size_t steps_account_scratch_bytes(uint32_t devices_max);
+void steps_account_init(void *account);
+void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
+			struct step_kernel *kernels, uint32_t *kernel_count);
+/* Adds items [first, last) to s->fold and frees their device records. */
+void steps_account_fold(struct steps *s, uint64_t first, uint64_t last);
+void steps_account_free(struct steps *s, struct steps_item *i);
+/* Takes the oldest copy off the list; its slot is the caller's. STEPS_NONE: there is none. */
+uint32_t steps_account_take_copy(struct steps *s);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * align.h - which collective kernels of several ranks are one collective, and how far the ranks'
+ * clocks stand apart.
+ *
+ * All ranks leave a collective within microseconds, though they enter it milliseconds apart: the
+ * ends are common marks in time (the SysOM-AI facts: ends within 7 us, starts 0.1 to 7.6 ms).
+ * Pairing looks at the times between successive ends, which no clock offset changes: a stretch of
+ * one rank's is looked for in the other's, wherever it begins; from there both are joined by time,
+ * so that what one rank misses costs only itself. Where steps are exactly alike several places fit:
+ * then equal counts mean equal beginnings, else the place with the smaller offset is taken. Clock:
+ * local = reference + offset + drift * (reference - zero). Drift: median of slopes, taken for 0
+ * unless it exceeds three of its standard errors. The reference is the first rank; ranks that share
+ * nothing with it are chained through others.
+ *
+ * Pure: no I/O, clock, threads or globals; the same input gives the same output. Memory: malloc
+ * within the call, 64 bytes per kernel. Threads: any, one per job. Trust: times and counts may be
+ * anything. */
+#ifndef SYSOM_ANALYSIS_TRACE_ALIGN_H
+#define SYSOM_ANALYSIS_TRACE_ALIGN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ALIGN_NONE UINT32_MAX
+
+struct align_coll {
+	uint64_t begin_ns, end_ns; /* on the rank's clock, below 2^62 */
+	uint64_t what;	/* the same on all ranks of one collective: operation, kernel name, bytes */
+	uint32_t order; /* the caller's: kept */
+	uint32_t
+	    instance; /* out: the same number on all ranks of one collective, ALIGN_NONE: alone */
+};
+
+struct align_rank {
+	struct align_coll *coll; /* any order; sorted by end on return */
+	uint32_t count;
+	/* out */
+	bool known;	  /* the clock is */
+	double offset_ns; /* at zero_ns of struct align_job */
+	double drift;
+	double error_ns; /* of offset_ns: three robust standard errors and 1 us; of fewer than 8 common ones
+			  * Student's t times the standard error; INFINITY of one alone */
+	uint32_t common; /* collectives shared with the rank it was aligned to */
+};
+
+struct align_job {
+	struct align_rank *rank; /* the caller's */
+	uint32_t rank_count;
+	/* out */
+	uint64_t zero_ns; /* end of the first common collective on the reference's clock */
+	uint32_t instances;
+	uint64_t looked; /* collectives that were looked at to pair others with them */
+};
+
+/* 0, -ENOMEM. */
+int align_job(struct align_job *job);
+/* A time of rank r on the reference's clock. Offsets that may be 0 are taken for 0. */
+uint64_t align_to_reference(const struct align_job *job, uint32_t r, uint64_t local_ns);
+/* And back. */
+uint64_t align_to_local(const struct align_job *job, uint32_t r, uint64_t reference_ns);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank is compared with its own steps outside the stretch where there are any, since ranks differ
+ * for good; else with its peers in the stretch. */
+#include "analysis/trace/crossrank_private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/cause/diagnosis.h"
+#include "analysis/robust/median.h"
+#include "base/order.h"
+#include "model/record.h"
+#include "model/thresholds.h"
+
+/* Kernels handed to the diagnosis, by time. */
+#define KERNELS_TOLD 300u
+#define PEERS_TOLD   16u
+/* Own steps that are read to compare a rank with itself. */
+#define BEFORE_MAX 256u
+
+struct side {
+	struct diagnosis_rank rank;
+	struct diagnosis_kernel *kernel;
+};
+
+static double median_in(const struct crossrank *c, enum jobsteps_measure m, uint32_t r,
+			uint32_t first, uint32_t last)
+{
+	return crossrank_median(c->steps->value[m] + (size_t)r * c->n, first, last, c->scratch);
+}
+
+static int by_time(const void *pa, const void *pb)
+{
+	const struct diagnosis_kernel *a = pa, *b = pb;
+
+	return ORDER(b->total_ns, a->total_ns) ?: strcmp(a->name, b->name);
+}
+
+static double known_or(double x)
+{
+	return isnan(x) ? -1 : x;
+}
+
+static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
+		     struct side *out)
+{
+	struct diagnosis_rank *d = &out->rank;
+	struct jobsteps_kernel *list;
+	int n = jobsteps_kernels(c->steps, r, first, last, &list);
+	uint32_t steps = 0;
+
+	memset(out, 0, sizeof(*out));
+	if (n < 0)
+		return n;
+	for (uint32_t s = first; s <= last; s++)
+		steps += !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
+	*d = (struct diagnosis_rank){
+	    .rank = c->steps->rank[r].rank,
+	    .node = "",
+	    .steps = steps,
+	    .step_ns = known_or(median_in(c, JOBSTEPS_LATENCY, r, first, last)),
+	    .self_ns = known_or(median_in(c, JOBSTEPS_SELF, r, first, last)),
+	    .compute_ns = known_or(median_in(c, JOBSTEPS_COMPUTE, r, first, last)),
+	    .comm_ns = known_or(median_in(c, JOBSTEPS_COMM, r, first, last)),
+	    .exposed_comm_ns = known_or(median_in(c, JOBSTEPS_EXPOSED, r, first, last)),
+	    .copy_ns = known_or(median_in(c, JOBSTEPS_COPY, r, first, last)),
+	    .idle_ns = known_or(median_in(c, JOBSTEPS_IDLE, r, first, last)),
+	    .late_ns = known_or(median_in(c, JOBSTEPS_LATE, r, first, last)),
+	    .kernels = known_or(median_in(c, JOBSTEPS_KERNELS, r, first, last)),
+	    .cpu_ns = -1,
+	    .off_ns = -1,
+	    .gil_wait_ns = -1,
+	    .late_gap_ns = -1,
+	};
+	out->kernel = calloc((size_t)n + 1, sizeof(*out->kernel));
+	if (!out->kernel) {
+		free(list);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < n; i++) {
+		bool copy = list[i].kind == RECORD_COPY || list[i].kind == RECORD_MEMSET;
+
+		if (list[i].name >= c->steps->name_count || copy)
+			continue;
+		out->kernel[d->kernel_count++] =
+		    (struct diagnosis_kernel){c->job->name[list[i].name], list[i].count,
+					      list[i].total_ns, list[i].kind == RECORD_COLL_KERNEL};
+	}
+	free(list);
+	qsort(out->kernel, d->kernel_count, sizeof(*out->kernel), by_time);
+	if (d->kernel_count > KERNELS_TOLD)
+		d->kernel_count = KERNELS_TOLD;
+	d->kernel = out->kernel;
+	return 0;
+}
+
+static void sides_free(struct side *v, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		free(v[i].kernel);
+}
+
+/* The longest run of the rank's steps outside the stretch in which it was not slow; of equal ones
+ * the later. Its length. */
+static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
+			  uint32_t *from)
+{
+	uint32_t best = 0, run = 0;
+
+	for (uint32_t s = 0; s < c->n; s++) {
+		bool quiet = (s < first || s > last) && !crossrank_slow_in(c, r, s) &&
+			     !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
+
+		run = quiet ? run + 1 : 0;
+		if (run && run >= best) {
+			best = run;
+			*from = s + 1 - run;
+		}
+	}
+	if (best > BEFORE_MAX) {
+		*from += best - BEFORE_MAX;
+		best = BEFORE_MAX;
+	}
+	return best;
+}
+
+static void take_diagnosis(struct finding *f, const struct diagnosis *d)
+{
+	f->cause = d->cause;
+	for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		f->evidence[f->evidence_count++] = d->evidence[i];
+	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
+			    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
+}
+
+/* before: NULL: there is none. d: room. */
+static void diagnose(struct finding *f, struct side *mine, struct side *before,
+		     const struct diagnosis_rank *peers, uint32_t peer_count, uint32_t ranks,
+		     struct diagnosis *d)
+{
+	struct diagnosis_input in = {.kind = f->kind,
+				     .suspect = &mine->rank,
+				     .suspect_count = 1,
+				     .peer = peers,
+				     .peer_count = peer_count,
+				     .before = before ? &before->rank : NULL,
+				     .job_ranks = ranks,
+				     .known = CAUSE_UNKNOWN};
+
+	/* what a rise of own times is about is no matter of communication */
+	mine->rank.comm_ns = mine->rank.exposed_comm_ns = -1;
+	if (before)
+		before->rank.comm_ns = before->rank.exposed_comm_ns = -1;
+	diagnosis_make(&in, d);
+	take_diagnosis(f, d);
+	if (f->kind == FINDING_SLOW_RANK &&
+	    (f->cause == CAUSE_IMBALANCE_INPUT || f->cause == CAUSE_IMBALANCE_STAGE))
+		f->kind = FINDING_IMBALANCE;
+}
+
+int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,
+		    uint32_t count, uint32_t first, uint32_t last)
+{
+	struct side mine = {0}, before = {0}, peers[PEERS_TOLD];
+	struct diagnosis_rank list[PEERS_TOLD];
+	struct diagnosis *d = malloc(sizeof(*d));
+	uint32_t from = 0, quiet, n = 0;
+	int rc = d ? side_fill(c, ranks[0], first, last, &mine) : -ENOMEM;
+
+	quiet = quiet_run(c, ranks[0], first, last, &from);
+	if (!rc && quiet >= thresholds.count.few)
+		rc = side_fill(c, ranks[0], from, from + quiet - 1, &before);
+	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < thresholds.count.few && !rc; q++) {
+		bool suspect = false;
+
+		for (uint32_t i = 0; i < count; i++)
+			suspect |= ranks[i] == q;
+		if (suspect)
+			continue;
+		rc = side_fill(c, q, first, last, &peers[n]);
+		list[n] = peers[n].rank;
+		n++;
+	}
+	if (!rc && f->cause == CAUSE_UNKNOWN)
+		diagnose(f, &mine, quiet >= thresholds.count.few ? &before : NULL, list, n, c->ranks, d);
+	sides_free(&mine, 1);
+	sides_free(&before, 1);
+	sides_free(peers, n);
+	free(d);
+	return rc;
+}
+
+static int side_of_run(const struct crossrank_job *job, uint32_t r, struct side *out)
+{
+	struct crossrank c = {.job = job,
+			      .steps = job->steps,
+			      .ranks = job->steps->rank_count,
+			      .n = job->steps->steps};
+	int rc;
+
+	c.scratch = malloc((c.n + 1) * sizeof(*c.scratch));
+	rc = c.scratch ? side_fill(&c, r, 0, c.n - 1, out) : -ENOMEM;
+	free(c.scratch);
+	return rc;
+}
+
+int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
+			    const struct crossrank_job *earlier, uint32_t q, struct finding *f)
+{
+	struct side mine = {0}, before = {0};
+	struct diagnosis *d = malloc(sizeof(*d));
+	int rc = d ? side_of_run(job, r, &mine) : -ENOMEM;
+
+	if (!rc)
+		rc = side_of_run(earlier, q, &before);
+	if (!rc)
+		diagnose(f, &mine, &before, NULL, 0, job->steps->rank_count, d);
+	sides_free(&mine, 1);
+	sides_free(&before, 1);
+	free(d);
+	return rc;
+}

@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/trace/jobsteps.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/robust/median.h"
+#include "base/carve.h"
+#include "base/order.h"
+#include "base/sorted.h"
+#include "model/record.h"
+#include "model/thresholds.h"
+
+/* Collectives of a step that are counted one by one. */
+#define COLLS_COUNTED 4096u
+
+/* ---- numbering ---- */
+
+/* On the device a step ends where its last kernel does; one without kernels, where the one before
+ * does. */
+static int ends_find(struct jobsteps_rank *x)
+{
+	uint64_t last = x->device_begin_ns;
+
+	x->end_ns = malloc((x->step_count ? x->step_count : 1) * sizeof(*x->end_ns));
+	if (!x->end_ns)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		last = x->step[k].device_end_ns > last ? x->step[k].device_end_ns : last;
+		x->end_ns[k] = last;
+	}
+	return 0;
+}
+
+/* The rank's step that ends at ns or first after it; step_count: none. */
+static uint32_t own_at(const struct jobsteps_rank *x, uint64_t ns)
+{
+	return (uint32_t)sorted_find(x->end_ns, x->step_count, sizeof(*x->end_ns), ns, false);
+}
+
+/* Share of the rank's steps that hold as many common collectives as most do. */
+static double regularity(const struct align_rank *a, const struct jobsteps_rank *x)
+{
+	uint32_t seen[COLLS_COUNTED] = {0}, most = 0, i = 0;
+
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		uint32_t n = 0;
+
+		for (; i < a->count && a->coll[i].end_ns <= x->end_ns[k]; i++)
+			n += a->coll[i].instance != ALIGN_NONE;
+		if (n && k && ++seen[n < COLLS_COUNTED ? n : 0] > most)
+			most = seen[n < COLLS_COUNTED ? n : 0];
+	}
+	return x->step_count > 1 ? (double)most / (x->step_count - 1) : 0;
+}
+
+/* The rank whose steps number the job's: the most regular ones; of several as regular, the usual
+ * number of them. */
+static uint32_t reference_of(const struct jobsteps *j)
+{
+	double *v = malloc(j->rank_count * sizeof(*v)), usual, best = -1, best_off = 0;
+	uint32_t n = 0, out = 0;
+
+	if (!v)
+		return 0;
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		if (j->rank[r].step_count)
+			v[n++] = j->rank[r].step_count;
+	usual = median_of(v, n);
+	free(v);
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		double share = regularity(&j->align->rank[r], &j->rank[r]);
+		double off = fabs(j->rank[r].step_count - usual);
+
+		if (!j->rank[r].step_count || share < best - thresholds.same.work ||
+		    (share <= best + thresholds.same.work && off >= best_off && best >= 0))
+			continue;
+		best = share;
+		best_off = off;
+		out = r;
+	}
+	return out;
+}
+
+/* In which of the reference's steps it leaves each instance; JOBSTEPS_NONE: in none. NULL: no memory. */
+static uint32_t *steps_of_instances(const struct jobsteps *j, uint32_t ref)
+{
+	uint32_t n = j->align->instances ? j->align->instances : 1;
+	uint32_t *of = malloc(n * sizeof(*of));
+
+	for (uint32_t i = 0; of && i < n; i++)
+		of[i] = JOBSTEPS_NONE;
+	for (uint32_t i = 0; of && i < j->align->rank[ref].count; i++) {
+		const struct align_coll *c = &j->align->rank[ref].coll[i];
+		uint32_t step = own_at(&j->rank[ref], c->end_ns);
+
+		if (c->instance < j->align->instances && step < j->steps)
+			of[c->instance] = step;
+	}
+	return of;
+}
+
+/* Where no collective says it: by the middle of the step, on the reference's clock. */
+static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k)
+{
+	const struct align_rank *a = &j->align->rank[r];
+	const struct jobsteps_rank *x = &j->rank[r];
+	uint64_t middle = (k ? x->end_ns[k - 1] : x->device_begin_ns) / 2 + x->end_ns[k] / 2;
+	uint32_t step = k;
+
+	if (a->known && a->common)
+		step = own_at(&j->rank[ref],
+			      align_to_local(j->align, ref,
+					     align_to_reference(j->align, r, middle)));
+	return step < j->steps ? step : JOBSTEPS_NONE;
+}
+
+/* Of a rank's step k, whose first collective is *at. */
+static uint32_t number_of(const struct jobsteps *j, const uint32_t *of, uint32_t r, uint32_t ref,
+			  uint32_t k, uint32_t *at)
+{
+	const struct align_rank *a = &j->align->rank[r];
+	uint32_t votes = 0, most = 0, run = 0, last = JOBSTEPS_NONE, number = JOBSTEPS_NONE;
+
+	for (; *at < a->count && a->coll[*at].end_ns <= j->rank[r].end_ns[k]; (*at)++) {
+		uint32_t i = a->coll[*at].instance, step = i < j->align->instances ? of[i] : JOBSTEPS_NONE;
+
+		if (step == JOBSTEPS_NONE)
+			continue;
+		run = step == last ? run + 1 : 1;
+		last = step;
+		votes++;
+		if (run > most) {
+			most = run;
+			number = step;
+		}
+	}
+	if (!votes)
+		return number_by_time(j, r, ref, k);
+	return most > thresholds.part.most * votes ? number : JOBSTEPS_NONE;
+}
+
+static int rank_number(struct jobsteps *j, const uint32_t *of, uint32_t r, uint32_t ref)
+{
+	struct jobsteps_rank *x = &j->rank[r];
+	uint32_t at = 0, next = 0;
+
+	x->number = malloc((x->step_count ? x->step_count : 1) * sizeof(*x->number));
+	x->own = malloc((j->steps + 1) * sizeof(*x->own));
+	if (!x->number || !x->own)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		uint32_t s = r == ref ? k : number_of(j, of, r, ref, k, &at);
+
+		/* they rise: what goes back is none of them */
+		x->number[k] = s != JOBSTEPS_NONE && s + 1 >= next ? s : JOBSTEPS_NONE;
+		for (; x->number[k] != JOBSTEPS_NONE && next <= s; next++)
+			x->own[next] = k;
+	}
+	for (; next <= j->steps; next++)
+		x->own[next] = x->step_count;
+	return 0;
+}
+
+static int number_all(struct jobsteps *j)
+{
+	uint32_t ref, *of;
+	int rc = 0;
+
+	for (uint32_t r = 0; r < j->rank_count && !rc; r++)
+		rc = ends_find(&j->rank[r]);
+	if (rc)
+		return rc;
+	ref = reference_of(j);
+	j->steps = j->rank[ref].step_count;
+	if (!j->steps)
+		return -ENODATA;
+	of = steps_of_instances(j, ref);
+	if (!of)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < j->rank_count && !rc; r++)
+		rc = rank_number(j, of, r, ref);
+	free(of);
+	return rc;
+}
+
+uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns)
+{
+	const struct jobsteps_rank *x = &j->rank[rank];
+	uint32_t k = own_at(x, ns);
+
+	if (k == x->step_count)
+		return j->steps;
+	while (k && x->number[k] == JOBSTEPS_NONE)
+		k--;
+	return x->step_count && x->number[k] != JOBSTEPS_NONE ? x->number[k] : 0;
+}
+
+/* ---- what each kernel usually takes ---- */
+
+struct usual {
+	double *ns; /* [names]: median over a rank's steps of a kernel's mean time; 0: none */
+	double *total;	/* [names] */
+	double *share;	/* [names]: the most that it takes of some rank's time */
+	uint64_t *count;
+	uint8_t *lead;	/* [names]: 1 + its place among the leads; 0 none */
+	uint32_t names;
+	double *sample; /* of all names' means in the steps, of one rank */
+	void *memory;	/* that all of them lie in */
+};
+
+static bool is_compute(const struct step_kernel *k)
+{
+	return k->kind == RECORD_KERNEL || k->kind == RECORD_GRAPH_EXEC;
+}
+
+/* Under name 0 go all kernels that have none. */
+static bool is_told(const struct usual *u, const struct step_kernel *k)
+{
+	return is_compute(k) && k->name && k->name < u->names && k->count;
+}
+
+static uint32_t kernels_of(const struct jobsteps_rank *x)
+{
+	return x->step_count ? x->kernel_at[x->step_count] : 0;
+}
+
+static size_t usual_lay_out(struct usual *u, uint32_t samples)
+{
+	struct carve at = {.memory = u->memory};
+
+	u->ns = carve_take(&at, u->names, sizeof(*u->ns));
+	u->total = carve_take(&at, u->names, sizeof(*u->total));
+	u->share = carve_take(&at, u->names, sizeof(*u->share));
+	u->count = carve_take(&at, u->names + 1, sizeof(*u->count));
+	u->lead = carve_take(&at, u->names, sizeof(*u->lead));
+	u->sample = carve_take(&at, samples, sizeof(*u->sample));
+	return at.bytes;
+}
+
+static int usual_new(struct usual *u, const struct jobsteps *j)
+{
+	uint32_t most = 1;
+
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		most = kernels_of(&j->rank[r]) > most ? kernels_of(&j->rank[r]) : most;
+	u->names = j->name_count ? j->name_count : 1;
+	u->memory = calloc(1, usual_lay_out(u, most));
+	usual_lay_out(u, most);
+	return u->memory ? 0 : -ENOMEM;
+}
+
+/* Times and numbers of a rank's compute kernels by name; what they take together. */
+static double totals_of(struct usual *u, const struct jobsteps_rank *x)
+{
+	double all = 0;
+
+	memset(u->total, 0, u->names * sizeof(*u->total));
+	memset(u->count, 0, u->names * sizeof(*u->count));
+	for (uint32_t i = 0; i < kernels_of(x); i++) {
+		const struct step_kernel *k = &x->kernel[i];
+
+		all += is_compute(k) ? (double)k->total_ns : 0;
+		if (!is_told(u, k))
+			continue;
+		u->total[k->name] += (double)k->total_ns;
+		u->count[k->name] += k->count;
+	}
+	return all;
+}
+
+/* The names that take most of a rank's time, on any rank. */
+static void leads_find(struct jobsteps *j, struct usual *u)
+{
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		double all = totals_of(u, &j->rank[r]);
+
+		for (uint32_t name = 0; name < u->names && all > 0; name++)
+			u->share[name] = fmax(u->share[name], u->total[name] / all);
+	}
+	for (j->leads = 0; j->leads < JOBSTEPS_LEADS_MAX; j->leads++) {
+		uint32_t best = 0;
+
+		for (uint32_t name = 1; name < u->names; name++)
+			if (!u->lead[name] && u->share[name] > (best ? u->share[best] : 0))
+				best = name;
+		if (!best || u->share[best] < thresholds.part.told)
+			break;
+		j->lead[j->leads] = best;
+		u->lead[best] = (uint8_t)(j->leads + 1);
+	}
+}
+
+/* Of one rank: the means of each name's kernels in its steps, sorted by name; their medians. */
+static void usual_of(struct usual *u, const struct jobsteps_rank *x)
+{
+	uint64_t *from = u->count;
+
+	memset(from, 0, (u->names + 1) * sizeof(*from));
+	for (uint32_t i = 0; i < kernels_of(x); i++)
+		if (is_told(u, &x->kernel[i]))
+			from[x->kernel[i].name + 1]++;
+	for (uint32_t name = 0; name < u->names; name++)
+		from[name + 1] += from[name];
+	for (uint32_t i = 0; i < kernels_of(x); i++) {
+		const struct step_kernel *k = &x->kernel[i];
+
+		if (is_told(u, k))
+			u->sample[from[k->name]++] = (double)k->total_ns / k->count;
+	}
+	/* each name now begins where the one before ends */
+	for (uint32_t name = 0; name < u->names; name++) {
+		uint64_t begin = name ? from[name - 1] : 0, n = from[name] - begin;
+
+		u->ns[name] = n ? median_of(u->sample + begin, (uint32_t)n) : 0;
+	}
+}
+
+/* ---- where the time went ---- */
+
+/* Of the device: from the end of the step before to its own. NAN: not known. */
+static double span_of(const struct jobsteps_rank *x, uint32_t k)
+{
+	const struct step *s = &x->step[k];
+
+	return s->device_latency_ns && !(s->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP)) ?
+		       (double)s->device_latency_ns : NAN;
+}
+
+static void kernels_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k,
+			double *lead_work)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	size_t at = (size_t)r * j->steps + x->number[k];
+
+	for (uint32_t i = x->kernel_at[k]; i < x->kernel_at[k + 1]; i++) {
+		const struct step_kernel *one = &x->kernel[i];
+		double work = is_told(u, one) ? one->count * u->ns[one->name] : 0;
+		uint32_t lead;
+
+		j->value[JOBSTEPS_KERNELS][at] += is_compute(one) ? one->count : 0;
+		if (!(work > 0))
+			continue;
+		j->value[JOBSTEPS_WORK][at] += work;
+		j->value[JOBSTEPS_BUSY][at] += (double)one->total_ns;
+		lead = u->lead[one->name];
+		if (!lead)
+			continue;
+		j->lead_pace[lead - 1][at] += (double)one->total_ns;
+		lead_work[lead - 1] += work;
+	}
+}
+
+static void row_forget(struct jobsteps *j, size_t at)
+{
+	for (int m = 0; m < JOBSTEPS_MEASURES; m++)
+		if (m != JOBSTEPS_LATE)
+			j->value[m][at] = NAN;
+	for (uint32_t i = 0; i < j->leads; i++)
+		j->lead_pace[i][at] = NAN;
+}
+
+/* The rank's step k is all of the job's step, or a part of it. False: nothing is known of that. */
+static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k, double *lead_work)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	const struct step *own = &x->step[k];
+	size_t at = (size_t)r * j->steps + x->number[k];
+	double span = span_of(x, k);
+
+	j->value[JOBSTEPS_LATENCY][at] += span;
+	j->value[JOBSTEPS_COMPUTE][at] += (double)own->compute_ns;
+	j->value[JOBSTEPS_COMM][at] += (double)own->comm_ns;
+	j->value[JOBSTEPS_COPY][at] += (double)own->copy_ns;
+	j->value[JOBSTEPS_EXPOSED][at] += (double)own->exposed_comm_ns;
+	/* of its span, what lies before its first kernel too */
+	j->value[JOBSTEPS_IDLE][at] +=
+	    span - (double)(own->device_end_ns - own->device_begin_ns - own->idle_ns);
+	j->value[JOBSTEPS_SELF][at] += span - (double)own->exposed_comm_ns;
+	kernels_add(j, u, r, k, lead_work);
+	return !(own->flags & STEP_FLAG_GAP);
+}
+
+static void row_set(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t s)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	double **v = j->value, lead_work[JOBSTEPS_LEADS_MAX] = {0};
+	size_t at = (size_t)r * j->steps + s;
+	bool known = true;
+
+	for (uint32_t k = x->own[s]; k < x->own[s + 1]; k++)
+		if (x->number[k] == s)
+			known &= part_add(j, u, r, k, lead_work);
+	if (!known || !(v[JOBSTEPS_KERNELS][at] > 0)) {
+		row_forget(j, at);
+		return;
+	}
+	v[JOBSTEPS_PACE][at] = v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
+	for (uint32_t i = 0; i < j->leads; i++)
+		j->lead_pace[i][at] = lead_work[i] > 0 ? j->lead_pace[i][at] / lead_work[i] : NAN;
+}
+
+/* A step that lies at an outer edge of the rank's trace, or a part of which does, counts only if it is
+ * whole. */
+static bool is_outer(const struct jobsteps_rank *x, uint32_t s)
+{
+	bool outer = false;
+
+	for (uint32_t k = x->own[s]; k < x->own[s + 1]; k++)
+		outer |= x->number[k] == s && x->step[k].flags & STEP_FLAG_EDGE;
+	return outer;
+}
+
+static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	const double *kernels = j->value[JOBSTEPS_KERNELS] + (size_t)r * j->steps;
+	double usual;
+	uint32_t n = 0;
+
+	for (uint32_t s = 0; s < j->steps; s++)
+		if (!isnan(kernels[s]) && !is_outer(x, s))
+			scratch[n++] = kernels[s];
+	usual = n ? median_of(scratch, n) : 0;
+	for (uint32_t s = 0; s < j->steps; s++)
+		if (!isnan(kernels[s]) && is_outer(x, s) &&
+		    !(fabs(kernels[s] - usual) <= (1 - thresholds.part.nearly_all) * usual))
+			row_forget(j, (size_t)r * j->steps + s);
+}
+
+/* ---- who was late ---- */
+
+struct entry {
+	uint32_t instance, rank;
+	double enter_ns; /* after the job's zero, on the common clock */
+	double ns;	 /* inside */
+	uint64_t end_ns; /* local */
+};
+
+static int entry_order(const void *pa, const void *pb)
+{
+	const struct entry *a = pa, *b = pb;
+
+	return ORDER(a->instance, b->instance) ?: ORDER(a->rank, b->rank);
+}
+
+static void instance_add(struct jobsteps *j, const struct entry *e, uint32_t n, double *scratch,
+			 double *late, uint32_t *colls)
+{
+	uint32_t step = jobsteps_at(j, e->rank, e->end_ns);
+	double least = INFINITY, mid;
+
+	for (uint32_t i = 0; i < n; i++) {
+		scratch[i] = e[i].enter_ns;
+		least = e[i].ns < least ? e[i].ns : least;
+	}
+	mid = median_of(scratch, n);
+	if (step >= j->steps)
+		return;
+	j->transfer_ns[step] += least;
+	j->transfers[step]++;
+	for (uint32_t i = 0; i < n; i++) {
+		size_t at = (size_t)e[i].rank * j->steps + step;
+
+		late[at] += e[i].enter_ns - mid;
+		colls[at]++;
+	}
+}
+
+static int lateness(struct jobsteps *j)
+{
+	const struct align_job *a = j->align;
+	size_t total = 0, n = 0, cells = (size_t)j->rank_count * j->steps;
+	uint32_t *colls = calloc(cells, sizeof(*colls));
+	double *late = j->value[JOBSTEPS_LATE];
+	double *scratch = malloc(j->rank_count * sizeof(*scratch));
+	struct entry *v;
+
+	for (uint32_t r = 0; r < a->rank_count; r++)
+		total += a->rank[r].count;
+	v = malloc((total ? total : 1) * sizeof(*v));
+	if (!v || !colls || !scratch) {
+		free(v);
+		free(colls);
+		free(scratch);
+		return -ENOMEM;
+	}
+	for (uint32_t r = 0; r < a->rank_count; r++)
+		for (uint32_t i = 0; i < a->rank[r].count; i++) {
+			const struct align_coll *c = &a->rank[r].coll[i];
+
+			if (c->instance < a->instances)
+				v[n++] = (struct entry){
+				    c->instance, r,
+				    (double)(int64_t)(align_to_reference(a, r, c->begin_ns) -
+						      a->zero_ns),
+				    (double)(c->end_ns - c->begin_ns), c->end_ns};
+		}
+	qsort(v, n, sizeof(*v), entry_order);
+	for (size_t i = 0; i < n;) {
+		size_t first = i;
+
+		while (i < n && v[i].instance == v[first].instance && i - first < j->rank_count)
+			i++;
+		instance_add(j, &v[first], (uint32_t)(i - first), scratch, late, colls);
+	}
+	for (size_t i = 0; i < cells; i++)
+		late[i] = colls[i] ? late[i] / colls[i] : NAN;
+	free(v);
+	free(colls);
+	free(scratch);
+	return 0;
+}
+
+static size_t lay_out(struct jobsteps *j)
+{
+	struct carve at = {.memory = j->memory};
+	size_t cells = (size_t)j->rank_count * j->steps;
+
+	for (int m = 0; m < JOBSTEPS_MEASURES; m++)
+		j->value[m] = carve_take(&at, cells, sizeof(*j->value[m]));
+	for (uint32_t i = 0; i < j->leads; i++)
+		j->lead_pace[i] = carve_take(&at, cells, sizeof(*j->lead_pace[i]));
+	j->lead_ns = carve_take(&at, (size_t)j->rank_count * JOBSTEPS_LEADS_MAX, sizeof(*j->lead_ns));
+	j->transfer_ns = carve_take(&at, j->steps, sizeof(*j->transfer_ns));
+	j->transfers = carve_take(&at, j->steps, sizeof(*j->transfers));
+	return at.bytes;
+}
+
+static int tables_new(struct jobsteps *j)
+{
+	j->memory = calloc(1, lay_out(j));
+	lay_out(j);
+	return j->memory ? 0 : -ENOMEM;
+}
+
+int jobsteps_make(struct jobsteps *j)
+{
+	struct usual u = {0};
+	double *scratch = NULL;
+	int rc;
+
+	j->memory = NULL;
+	j->steps = j->leads = 0;
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		j->rank[r].number = j->rank[r].own = NULL;
+		j->rank[r].end_ns = NULL;
+	}
+	rc = j->rank_count ? number_all(j) : -ENODATA;
+	if (rc)
+		return rc;
+	rc = usual_new(&u, j);
+	if (!rc)
+		leads_find(j, &u);
+	if (!rc)
+		rc = tables_new(j);
+	if (!rc)
+		rc = lateness(j);
+	scratch = malloc(j->steps * sizeof(*scratch));
+	if (!scratch)
+		rc = -ENOMEM;
+	for (uint32_t r = 0; r < j->rank_count && !rc; r++) {
+		totals_of(&u, &j->rank[r]);
+		for (uint32_t i = 0; i < j->leads; i++)
+			if (u.count[j->lead[i]])
+				j->lead_ns[(size_t)r * JOBSTEPS_LEADS_MAX + i] =
+				    u.total[j->lead[i]] / (double)u.count[j->lead[i]];
+		usual_of(&u, &j->rank[r]);
+		for (uint32_t s = 0; s < j->steps; s++)
+			row_set(j, &u, r, s);
+		outer_steps(j, r, scratch);
+	}
+	free(u.memory);
+	free(scratch);
+	return rc;
+}
+
+void jobsteps_fini(struct jobsteps *j)
+{
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		free(j->rank[r].end_ns);
+		free(j->rank[r].number);
+		free(j->rank[r].own);
+		j->rank[r].end_ns = NULL;
+		j->rank[r].number = j->rank[r].own = NULL;
+	}
+	free(j->memory);
+	j->memory = NULL;
+}
+
+/* ---- kernels of a stretch ---- */
+
+static int kernel_order(const void *pa, const void *pb)
+{
+	const struct jobsteps_kernel *a = pa, *b = pb;
+
+	return ORDER(a->name, b->name) ?: ORDER(a->kind, b->kind);
+}
+
+static void count_kernels(const struct jobsteps_rank *x, uint32_t k, uint32_t names,
+			  struct jobsteps_kernel *v)
+{
+	for (uint32_t i = x->kernel_at[k]; i < x->kernel_at[k + 1]; i++) {
+		const struct step_kernel *e = &x->kernel[i];
+		struct jobsteps_kernel *at =
+		    &v[2 * (size_t)(e->name < names ? e->name : 0) + !is_compute(e)];
+
+		at->name = e->name;
+		at->kind = (uint8_t)e->kind;
+		at->count += e->count;
+		at->total_ns += (double)e->total_ns;
+	}
+}
+
+int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,
+		     struct jobsteps_kernel **out)
+{
+	const struct jobsteps_rank *x = &j->rank[rank];
+	uint32_t names = j->name_count ? j->name_count : 1, steps = 0;
+	struct jobsteps_kernel *v = calloc((size_t)names * 2, sizeof(*v));
+	int n = 0;
+
+	*out = NULL;
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t s = first; s <= last && s < j->steps; s++) {
+		if (isnan(jobsteps_value(j, JOBSTEPS_KERNELS, rank, s)))
+			continue;
+		steps++;
+		for (uint32_t k = x->own[s]; k < x->own[s + 1]; k++)
+			if (x->number[k] == s)
+				count_kernels(x, k, names, v);
+	}
+	for (size_t i = 0; i < (size_t)names * 2; i++) {
+		if (v[i].count <= 0)
+			continue;
+		v[i].count /= steps;
+		v[i].total_ns /= steps;
+		v[n++] = v[i];
+	}
+	qsort(v, (size_t)n, sizeof(*v), kernel_order);
+	*out = v;
+	return n;
+}

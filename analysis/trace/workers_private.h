@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * workers_private.h - between workers.c, workers_level.c and workers_tell.c. Not for others. */
+#ifndef SYSOM_ANALYSIS_TRACE_WORKERS_PRIVATE_H
+#define SYSOM_ANALYSIS_TRACE_WORKERS_PRIVATE_H
+
+#include "analysis/trace/workers.h"
+
+/* Of the sorted steps: what is usual, though a part of them may be slow. */
+#define WORKERS_MOST_STEPS 0.4
+
+struct workers_flag {
+	struct peers_flag flag;
+	uint32_t worker; /* or the replica */
+	uint32_t series, also;
+	double own; /* by what part of its own time's step it is longer */
+	uint32_t kind;
+	bool replica;	 /* all ranks of a replica */
+	bool pair;	 /* one of two */
+	bool told;
+};
+
+struct workers {
+	const struct workers_table *t;
+	double step_ns;
+	double *self;	    /* [workers][steps]: own time, of its role's level */
+	double *late;	    /* [workers][steps]: ns above its role's level */
+	double *level;	    /* [workers]: own time, ns */
+	bool *away;	    /* [steps]: somebody was slow, nothing usual is learned */
+	double *usual;	    /* [workers]: the unit of self, ns: its role's level, or its own */
+	double *more;	    /* [workers][steps]: one of the other times, against what is usual */
+	double *role_level; /* [roles]: of the lower half of its workers */
+	double *role_late;  /* [roles], ns */
+	double *common;	    /* [steps]: how long the step is, of the usual */
+	double *input;	    /* [replicas][steps]: what a replica's workers have in common */
+	double *scratch;    /* max(steps, workers) */
+	uint32_t *member;   /* [workers + replicas]: of the group that is judged */
+	struct workers_flag *flag;
+	uint32_t flags, flags_room;
+	bool no_memory;
+};
+
+static inline bool workers_is_in(const struct workers_table *t, uint32_t step, const struct peers_flag *f)
+{
+	return t->step[step] >= f->first_step && t->step[step] <= f->last_step;
+}
+
+/* Fills self, late, level, role_level, common and input. */
+void workers_level(struct workers *w);
+/* Of one of the other times, into more. */
+void workers_more(struct workers *w, const double *value);
+/* Flags become findings; roles and the job as a whole are looked at. 0, -ENOMEM. */
+int workers_findings(struct workers *w, workers_tell *tell, void *context);
+
+#endif

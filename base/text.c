@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+void text_copy(char *to, size_t room, const char *from)
+{
+	size_t n = strnlen(from, room - 1);
+
+	memcpy(to, from, n);
+	to[n] = '\0';
+}
+
+double text_finite(double v)
+{
+	return isfinite(v) ? v : 0;
+}
+
+double text_ms(double ns)
+{
+	return text_finite(ns) / 1e6;
+}
+
+void text_hex(const uint8_t *data, size_t bytes, char *out)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < bytes; i++) {
+		out[2 * i] = digits[data[i] >> 4];
+		out[2 * i + 1] = digits[data[i] & 15];
+	}
+	out[2 * bytes] = '\0';
+}
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int text_unhex(const char *text, uint8_t *out, size_t bytes)
+{
+	if (strlen(text) != 2 * bytes)
+		return -EINVAL;
+	for (size_t i = 0; i < bytes; i++) {
+		int hi = digit(text[2 * i]), lo = digit(text[2 * i + 1]);
+
+		if (hi < 0 || lo < 0)
+			return -EINVAL;
+		out[i] = (uint8_t)(hi << 4 | lo);
+	}
+	return 0;
+}

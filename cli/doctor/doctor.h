@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * doctor.h - the checks of `sysom doctor`: what works here, what is off, why, and what to do. Whatever
+ * may crash, hang or load foreign code runs in a child process with an alarm. Threads: one caller. */
+#ifndef SYSOM_CLI_DOCTOR_DOCTOR_H
+#define SYSOM_CLI_DOCTOR_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/options.h"
+
+enum doctor_state { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
+
+struct doctor_line {
+	const char *name; /* static text */
+	enum doctor_state state;
+	char detail[400];
+	const char *remedy; /* static text; "" for OK */
+};
+
+#define DOCTOR_LINES_MAX 48
+
+struct doctor {
+	struct doctor_line lines[DOCTOR_LINES_MAX];
+	size_t count;
+	bool gpu; /* set by doctor_gpu_check: the later checks weigh by it */
+};
+
+void doctor_add(struct doctor *d, const char *name, enum doctor_state state, const char *remedy,
+		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* Runs fn(arg, fd) in a child that has 10 s; what it writes to fd comes back in out (terminated).
+ * Its exit status, or -signal. */
+int doctor_child(void (*fn)(void *arg, int fd), void *arg, char *out, size_t out_bytes);
+
+/* state_dir: where sysomd keeps its files */
+void doctor_system_check(struct doctor *d, const char *state_dir);
+void doctor_preload_check(struct doctor *d);
+void doctor_gpu_check(struct doctor *d);
+void doctor_sampler_check(struct doctor *d);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * pprof_read.h - a pprof file (profile.proto; plain, gzip, zstd) as functions. Time on the CPU where it
+ * has such values, else its default, else its last kind of value. Threads: one caller. Trust: the file
+ * is hostile: its size is bounded and every id in it is looked up. */
+#ifndef SYSOM_CLI_PROFILE_PPROF_READ_H
+#define SYSOM_CLI_PROFILE_PPROF_READ_H
+
+#include <stdint.h>
+
+#include "analysis/cause/profile.h"
+
+/* Unpacked; a larger file is refused. */
+#define PPROF_READ_BYTES_MAX (256u << 20)
+
+/* *out is the caller's. *skipped: samples without a known frame or with a negative value. 0; or -errno
+ * after a line on standard error (-EBADMSG: malformed). */
+int pprof_read_load(struct profile **out, const char *path, uint64_t *skipped);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * profile_out.h - a stack batch to a file: flame graph, folded stacks or pprof.
+ * Threads: one caller. */
+#ifndef SYSOM_CLI_PROFILE_PROFILE_OUT_H
+#define SYSOM_CLI_PROFILE_PROFILE_OUT_H
+
+#include "cli/profile/profile_tree.h"
+
+enum profile_format { PROFILE_HTML, PROFILE_FOLDED, PROFILE_PPROF };
+
+struct profile_out {
+	const char *path; /* "-": standard output */
+	enum profile_format format;
+	enum profile_group group;
+	bool blocked; /* folded stacks: time off the CPU, not on it */
+	const char *title, *note;
+	uint64_t realtime_ns,
+	    period_ns; /* of pprof: the batch's begin; between a thread's samples */
+};
+
+/* What is counted of a batch for people and checks. */
+struct profile_counts {
+	uint64_t on_count, on_ns, off_count, off_ns; /* samples and time */
+	uint64_t frames;			     /* a stack's frames as often as it was seen */
+	uint64_t truncated, scanned;		     /* of the samples */
+};
+
+/* name: "html", "folded", "pprof", or NULL: by path's ending (.folded .txt .collapsed, .pb.gz
+ * .pprof, else html). -EINVAL. */
+int profile_out_format(const char *name, const char *path);
+/* "thread", "name", "none" as enum profile_group, or -EINVAL. */
+int profile_out_group(const char *name);
+/* "html", ... */
+const char *profile_out_format_name(enum profile_format f);
+void profile_out_count(const struct stack_batch *b, struct profile_counts *out);
+/* 0, -ENOMEM, -E2BIG or -errno of the file. */
+int profile_out_write(const struct profile_out *o, const struct stack_batch *b,
+		      struct profile_names *names, FILE *to);
+
+#endif

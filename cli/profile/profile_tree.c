@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * profile_tree.c - see profile_tree.h. Texts are compared, not pointers: one function of two files with
+ * the same name stays two nodes, since the module is part of the key; lines of one Python function are
+ * one node. */
+#include "cli/profile/profile_tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/keyed.h"
+#include "base/limits.h"
+#include "base/room.h"
+#include "cli/text/outfile.h"
+
+int profile_tree_init(struct profile_tree *t)
+{
+	memset(t, 0, sizeof(*t));
+	t->slot_room = 4096;
+	t->slot = calloc(t->slot_room, sizeof(*t->slot));
+	if (!t->slot || ROOM_FOR(t->nodes, t->room, 1)) {
+		profile_tree_fini(t);
+		return -ENOMEM;
+	}
+	t->nodes[0] = (struct profile_node){ .function = "all", .module = "", .file = "" };
+	t->count = 1;
+	return 0;
+}
+
+void profile_tree_fini(struct profile_tree *t)
+{
+	for (uint32_t i = 0; i < t->text_count; i++)
+		free(t->texts[i]);
+	free(t->texts);
+	free(t->nodes);
+	free(t->slot);
+	memset(t, 0, sizeof(*t));
+}
+
+static uint64_t key_of(uint32_t parent, const struct profile_node *n)
+{
+	const struct keyed *key = keyed_process();
+	uint64_t h = keyed_words(key, keyed_text(key, n->function), keyed_text(key, n->module));
+
+	return keyed_words(key, h ^ keyed_text(key, n->file), (uint64_t)parent << 32 | n->kind);
+}
+
+static bool same(const struct profile_node *a, const struct profile_node *b)
+{
+	return a->parent == b->parent && a->kind == b->kind && !strcmp(a->function, b->function) &&
+	       !strcmp(a->module, b->module) && !strcmp(a->file, b->file);
+}
+
+/* Of the node like n, or the free one where it belongs; the table is at most half full. */
+static uint32_t *slot_of(const struct profile_tree *t, const struct profile_node *n)
+{
+	uint64_t h = key_of(n->parent, n);
+	uint32_t *slot;
+
+	do
+		slot = &t->slot[h++ & (t->slot_room - 1)];
+	while (*slot && !same(&t->nodes[*slot], n));
+	return slot;
+}
+
+static int grow(struct profile_tree *t)
+{
+	struct profile_tree next = *t;
+
+	if (t->count >= LIMIT_STACK_FRAMES)
+		return -E2BIG;
+	if (t->count * 2 >= t->slot_room) {
+		next.slot_room = 2 * t->slot_room;
+		next.slot = calloc(next.slot_room, sizeof(*next.slot));
+		if (!next.slot)
+			return -ENOMEM;
+		for (uint32_t i = 1; i < t->count; i++)
+			*slot_of(&next, &t->nodes[i]) = i;
+		free(t->slot);
+		*t = next;
+	}
+	return ROOM_FOR(t->nodes, t->room, t->count + 1ull);
+}
+
+/* The child of parent like *n, made if need be. */
+static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n, uint32_t *out)
+{
+	uint32_t *slot;
+	int err;
+
+	n->parent = parent;
+	slot = slot_of(t, n);
+	*out = *slot;
+	if (*slot) {
+		t->nodes[*slot].flags |= n->flags;
+		return 0;
+	}
+	err = grow(t);
+	if (err)
+		return err;
+	*out = *slot_of(t, n) = t->count;
+	n->next = t->nodes[parent].first;
+	t->nodes[parent].first = t->count;
+	t->nodes[t->count++] = *n;
+	return 0;
+}
+
+static const char *keep_text(struct profile_tree *t, char *text)
+{
+	if (ROOM_FOR(t->texts, t->text_room, t->text_count + 1ull)) {
+		free(text);
+		return NULL;
+	}
+	return t->texts[t->text_count++] = text;
+}
+
+int profile_tree_keep(struct profile_tree *t, char *text)
+{
+	return text && keep_text(t, text) ? 0 : -ENOMEM;
+}
+
+static uint64_t scaled(const struct profile_tree *t, double ns)
+{
+	double v = t->scale > 0 ? ns * t->scale + 0.5 : ns;
+
+	return v < 0x1p63 ? (uint64_t)v : (uint64_t)1 << 63;
+}
+
+static int thread_node(struct profile_tree *t, const struct stack_batch *b, const struct stack_sample *s,
+		       enum profile_group group, uint32_t *out)
+{
+	const char *comm = stack_batch_text(b, s->comm);
+	struct profile_node n = { .module = "", .file = "", .function = *comm ? comm : "?" };
+	uint32_t before = t->count;
+	char *text;
+	int err;
+
+	*out = 0;
+	if (group == PROFILE_TOGETHER)
+		return 0;
+	if (group == PROFILE_BY_THREAD) {
+		if (asprintf(&text, "%s (pid %u/tid %u)", n.function, s->pid, s->tid) < 0)
+			return -ENOMEM;
+		n.function = text;
+		err = child(t, 0, &n, out);
+		if (err || t->count == before)
+			free(text);
+		else if (!keep_text(t, text))
+			return -ENOMEM;
+		return err;
+	}
+	return child(t, 0, &n, out);
+}
+
+static int add_sample(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
+		      const struct stack_sample *s, enum profile_group group)
+{
+	const struct stack *st = &b->stacks[s->stack];
+	struct profile_name name;
+	uint32_t at;
+	int err = thread_node(t, b, s, group, &at);
+
+	for (uint32_t i = st->count; i-- && !err;) {
+		struct profile_node n;
+
+		err = profile_names_get(names, st->first + i, &name);
+		if (err)
+			break;
+		n = (struct profile_node){ .function = name.function, .module = name.module,
+					   .file = name.file, .line = name.line, .kind = name.kind,
+					   .flags = name.flags & ~STACK_FRAME_RETURN };
+		err = child(t, at, &n, &at);
+	}
+	if (err)
+		return err;
+	if (t->to_base) {
+		uint64_t ns = scaled(t, (double)s->weight_ns);
+
+		*(s->kind == STACK_OFF_CPU ? &t->nodes[at].base_off_ns : &t->nodes[at].base_on_ns) += ns;
+	} else if (s->kind == STACK_OFF_CPU) {
+		t->nodes[at].off_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
+		t->nodes[at].off_count += s->count;
+	} else {
+		t->nodes[at].on_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
+		t->nodes[at].on_count += s->count;
+	}
+	return 0;
+}
+
+int profile_tree_add(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
+		     enum profile_group group)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < b->sample_count && !err; i++)
+		err = add_sample(t, b, names, &b->samples[i], group);
+	return err;
+}
+
+static uint8_t kind_of(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n > 4 && !strcmp(name + n - 4, "_[k]"))
+		return STACK_FRAME_KERNEL;
+	if (n > 4 && !strcmp(name + n - 4, ".py)"))
+		return STACK_FRAME_PYTHON;
+	return n > 4 && !strcmp(name + n - 4, "_[j]") ? STACK_FRAME_ANONYMOUS : STACK_FRAME_NATIVE;
+}
+
+int profile_tree_add_folded(struct profile_tree *t, const struct folded *f)
+{
+	const char *names[LIMIT_STACK_DEPTH];
+	int err = 0;
+
+	for (uint32_t i = 0; i < f->count && !err; i++) {
+		uint32_t count = folded_names(f, i, names), at = 0;
+
+		for (uint32_t k = 0; k < count && !err; k++) {
+			struct profile_node n = { .function = names[k], .module = "", .file = "" };
+
+			n.kind = k ? kind_of(names[k]) : 0;
+			err = child(t, at, &n, &at);
+		}
+		if (!err)
+			*(t->to_base ? &t->nodes[at].base_on_ns : &t->nodes[at].on_ns) +=
+				scaled(t, f->lines[i].weight);
+	}
+	return err;
+}
+
+int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *frames, uint32_t count,
+			 double ns)
+{
+	uint32_t at = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < count && !err; i++) {
+		struct profile_node n = { .function = frames[i].function, .module = "", .file = "",
+					  .kind = frames[i].kind };
+
+		err = child(t, at, &n, &at);
+	}
+	if (!err)
+		*(t->to_base ? &t->nodes[at].base_gpu_ns : &t->nodes[at].gpu_ns) += scaled(t, ns);
+	return err;
+}
+
+/* ';' parts frames and the last blank parts the value: neither may be within a name. */
+static void put_name(const struct profile_node *n, FILE *to)
+{
+	for (const char *p = n->function; *p; p++)
+		fputc(*p == ';' ? ':' : *p == '\n' ? ' ' : *p, to);
+	if (n->kind == STACK_FRAME_KERNEL)
+		fputs("_[k]", to);
+	else if (n->kind == STACK_FRAME_PYTHON && *n->file)
+		fprintf(to, " (%s)", strrchr(n->file, '/') ? strrchr(n->file, '/') + 1 : n->file);
+}
+
+static void put_path(const struct profile_tree *t, uint32_t at, FILE *to)
+{
+	uint32_t path[LIMIT_STACK_DEPTH + 2], n = 0;
+
+	for (; at && n < LIMIT_STACK_DEPTH + 2; at = t->nodes[at].parent)
+		path[n++] = at;
+	while (n--) {
+		put_name(&t->nodes[path[n]], to);
+		if (n)
+			fputc(';', to);
+	}
+}
+
+static int flatten_node(struct profile_tree *to, const struct profile_node *n, uint32_t parent,
+			uint32_t *out)
+{
+	struct profile_node copy = { .kind = n->kind, .module = "", .file = "" };
+	uint32_t before = to->count;
+	char *text = NULL;
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	put_name(n, f);
+	if (fclose(f) || !text) {
+		free(text);
+		return -ENOMEM;
+	}
+	copy.function = text;
+	err = child(to, parent, &copy, out);
+	if (err || to->count == before)
+		free(text);
+	else
+		err = profile_tree_keep(to, text);
+	return err;
+}
+
+int profile_tree_flatten(struct profile_tree *to, const struct profile_tree *from)
+{
+	uint32_t *at = calloc(from->count, sizeof(*at));
+	int err = at ? 0 : -ENOMEM;
+
+	for (uint32_t i = 1; i < from->count && !err; i++) {
+		const struct profile_node *n = &from->nodes[i];
+
+		err = flatten_node(to, n, at[n->parent], &at[i]);
+		if (err)
+			break;
+		to->nodes[at[i]].on_ns += n->on_ns;
+		to->nodes[at[i]].off_ns += n->off_ns;
+	}
+	free(at);
+	return err;
+}
+
+long profile_tree_folded(const struct profile_tree *t, bool off, FILE *to)
+{
+	long lines = 0;
+
+	for (uint32_t i = 1; i < t->count; i++) {
+		uint64_t ns = off ? t->nodes[i].off_ns : t->nodes[i].on_ns;
+
+		if (!ns)
+			continue;
+		put_path(t, i, to);
+		fprintf(to, " %llu\n", (unsigned long long)ns);
+		lines++;
+	}
+	return ferror(to) ? outfile_error(to) : lines;
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `sysom replay events`: trace files, one per rank, through the live analysis.
+ *
+ * Per rank: load, find steps, judge them by the roofline, print. Collectives and clocks need all
+ * ranks, so the device records of each are kept (replay_ranks.c). */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/expect/judge.h"
+#include "analysis/steps/steps.h"
+#include "base/limits.h"
+#include "base/room.h"
+#include "cli/replay/replay.h"
+#include "cli/replay/replay_live.h"
+#include "cli/replay/replay_load.h"
+#include "cli/replay/replay_ranks.h"
+#include "cli/text/pages.h"
+
+/* Files of an earlier run. */
+#define BEFORE_MAX    4096
+#define LAUNCHES_MAX  (1u << 20)
+
+struct replay_events {
+	bool json, marks, headed;
+	enum roofline_mode mode;
+	enum peers_mode peers;
+	struct replay_ranks *ranks, *before;
+	uint32_t ranks_per_node; /* 0: not live */
+	struct replay_live *live; /* NULL: looks back */
+	bool in_before; /* what is read now is the earlier run: only its findings count */
+	uint64_t base_ns[2]; /* what times count from: of the first file of this run, and of the earlier */
+	const char *before_path[BEFORE_MAX];
+	int before_count;
+	struct replay_steps found; /* of the rank that is read */
+	bool no_memory;
+	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
+	uint64_t steps, flagged, incomplete, files, findings, holes;
+	uint64_t few; /* files without three steps */
+};
+
+static int usage(FILE *to)
+{
+	fputs("usage: sysom replay events [options] FILE...\n\n"
+	      "Finds steps in kernel traces, one file per rank (rank from Kineto's distributedInfo,\n"
+	      "else from `rankN` in the name, else the order): Kineto JSON, or as CSV\n"
+	      "ts_ns,dur_ns,kind,device,stream,corr,bytes,name; plain, .gz or .zst, - is standard\n"
+	      "input.\n\n"
+	      "  --json             one JSON object per line\n"
+	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
+	      "  --live[=N]         findings as they would have been told while the job ran, N ranks\n"
+	      "                     to a node (default 8), instead of looking back over all steps\n"
+	      "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
+	      "  --mode robust|p99|sysom\n"
+	      "                     how steps are judged (default robust); sysom: ranks by the\n"
+	      "                     paper's mean + k sigma, for comparison\n\n"
+	      "example:\n"
+	      "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
+	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+	return to == stdout ? 0 : 2;
+}
+
+static int rank_of(const char *path, int order)
+{
+	const char *base = strrchr(path, '/'), *p = base ? base + 1 : path;
+
+	for (; (p = strstr(p, "rank")); p += 4)
+		if (p[4] >= '0' && p[4] <= '9')
+			return atoi(p + 4) & 0xfffff;
+	return order;
+}
+
+static const char *word(bool v)
+{
+	return v ? "true" : "false";
+}
+
+static void print_step(struct replay_events *ev, int rank, const struct step *st,
+		       const struct judge_verdict *v)
+{
+	bool edge = st->flags & STEP_FLAG_EDGE, hole = st->flags & STEP_FLAG_GAP;
+
+	if (!ev->json) {
+		if (!ev->headed)
+			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
+			     "    idle ms kernels phase");
+		ev->headed = true;
+		printf("%4d %6" PRIu64 " %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n",
+		       rank, st->index, (double)st->latency_ns / 1e6, (double)st->self_ns / 1e6,
+		       (double)st->compute_ns / 1e6, (double)st->comm_ns / 1e6,
+		       (double)st->exposed_comm_ns / 1e6, (double)st->idle_ns / 1e6, st->kernels,
+		       st->phase, v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		       hole ? " not-recorded" : "",
+		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
+		return;
+	}
+	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%" PRIu64 ",\"begin_ns\":%" PRIu64
+	       ",\"end_ns\":%" PRIu64 ",\"compute_ns\":%" PRIu64 ",\"comm_ns\":%" PRIu64
+	       ",\"exposed_comm_ns\":%" PRIu64 ",\"copy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64
+	       ",\"kernels\":%u,\"flagged\":%s,\"latency_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64,
+	       rank, st->index, st->begin_ns, st->end_ns, st->compute_ns, st->comm_ns,
+	       st->exposed_comm_ns, st->copy_ns, st->idle_ns, st->kernels, word(v->flagged),
+	       st->latency_ns, st->self_ns);
+	printf(",\"device_begin_ns\":%" PRIu64 ",\"device_end_ns\":%" PRIu64
+	       ",\"launches\":%u,\"collectives\":%u,\"copies\":%u,\"phase\":%u,\"source\":\"%s\","
+	       "\"state\":\"%s\",\"expected_ns\":%.1f,\"excess\":%.6f,\"self_flagged\":%s,"
+	       "\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
+	       st->device_begin_ns, st->device_end_ns, st->launches, st->collectives, st->copies,
+	       st->phase, st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
+	       roofline_state_name(v->state),
+	       v->expected_ns, v->excess, word(v->self), word(edge),
+	       word(st->flags & STEP_FLAG_INCOMPLETE), word(st->flags & STEP_FLAG_CPU_BOUND),
+	       word(st->flags & STEP_FLAG_RESYNC), word(hole));
+}
+
+static void keep_step(struct replay_events *ev, const struct step *st,
+		      const struct step_kernel *kernels, uint32_t count)
+{
+	struct replay_steps *s = &ev->found;
+
+	if (ROOM_FOR(s->step, s->room, s->count + 1ull) ||
+	    ROOM_FOR(s->kernel, s->kernel_room, s->kernel_count + (size_t)count) ||
+	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull)) {
+		ev->no_memory = true;
+		return;
+	}
+	s->kernel_at[0] = 0;
+	if (count)
+		memcpy(s->kernel + s->kernel_count, kernels, count * sizeof(*kernels));
+	s->kernel_count += count;
+	s->step[s->count++] = *st;
+	s->kernel_at[s->count] = s->kernel_count;
+}
+
+static void forget_steps(struct replay_steps *s)
+{
+	free(s->step);
+	free(s->kernel);
+	free(s->kernel_at);
+	memset(s, 0, sizeof(*s));
+}
+
+static void take_steps(struct replay_events *ev, int rank, struct steps *s, struct judge *j)
+{
+	static struct step_kernel kernels[STEP_KERNELS_MAX];
+	struct step st;
+	uint32_t count;
+
+	while (steps_next(s, &st, kernels, &count)) {
+		struct judge_verdict v = judge_push(j, &st, 0);
+
+		keep_step(ev, &st, kernels, count);
+		if (ev->in_before)
+			continue;
+		print_step(ev, rank, &st, &v);
+		ev->steps++;
+		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
+		ev->flagged += v.flagged;
+	}
+}
+
+/* Host, marks and device records of one rank, merged by time as they would arrive live. */
+static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
+		 struct judge *j)
+{
+	struct replay_cursor c = {.trace = t, .marks = ev->marks};
+	size_t d = 0;
+
+	for (;;) {
+		uint64_t device = d < t->device_count ? t->device[d].begin_ns : UINT64_MAX;
+		uint64_t host = replay_cursor_ns(&c);
+
+		if (host == UINT64_MAX && device == UINT64_MAX)
+			break;
+		if (host <= device) {
+			struct record x = replay_cursor_take(&c);
+
+			steps_push_host(s, &x, NULL);
+		} else {
+			steps_push_device(s, &t->device[d++]);
+			steps_advance(s, device);
+		}
+		take_steps(ev, t->rank, s, j);
+	}
+	steps_finish(s);
+	take_steps(ev, t->rank, s, j);
+}
+
+/* Rather than to take layers for steps. */
+static void tell_few(struct replay_events *ev, const struct replay_trace *t, const struct steps *s,
+		     const char *path)
+{
+	struct steps_stats stats;
+
+	steps_stats(s, &stats);
+	if (!stats.few)
+		return;
+	ev->few++;
+	fprintf(stderr, "sysom replay events: %s: too few steps: one is told from the next where launches "
+			"return three times, so three whole steps are needed%s\n", path,
+		t->mark_count ? " (--marks use takes the file's own ProfilerStep marks)" : "");
+}
+
+static int replay_rank(struct replay_events *ev, const struct replay_trace *t, const char *path)
+{
+	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
+	struct judge_config jc;
+	struct steps_config sc;
+	void *memory, *judge_memory;
+	struct steps *s;
+	int rc = -ENOMEM;
+
+	steps_config_default(&sc);
+	sc.automatic_only = !ev->marks;
+	sc.whole_first = true;
+	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
+	judge_config_default(&jc);
+	jc.roofline.mode = ev->mode;
+	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
+	judge_memory = pages_aligned(judge_memory_bytes(&jc));
+	if (memory && judge_memory) {
+		s = steps_init(memory, &sc);
+		feed(ev, t, s, judge_init(judge_memory, &jc));
+		tell_few(ev, t, s, path);
+		if (ev->no_memory)
+			rc = -ENOMEM;
+		else
+			rc = replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
+					      &ev->found);
+	} else {
+		fprintf(stderr, "sysom replay events: out of memory\n");
+	}
+	free(memory);
+	free(judge_memory);
+	forget_steps(&ev->found);
+	return rc;
+}
+
+/* Ranks whose files count from different moments, on the first one's. */
+static int on_one_base(struct replay_events *ev, struct replay_trace *t, const char *path)
+{
+	uint64_t *base_ns = &ev->base_ns[ev->in_before];
+
+	if (!*base_ns)
+		*base_ns = t->base_ns;
+	if (!t->base_ns || !replay_load_rebase(t, *base_ns))
+		return 0;
+	fprintf(stderr, "sysom replay events: %s: it began before the moment from which the first file "
+			"counts (baseTimeNanoseconds): name it first\n", path);
+	return -EBADMSG;
+}
+
+/* What a reader of the findings should know of a file. */
+static int tell_oddities(const struct replay_events *ev, const struct replay_trace *t,
+			 const char *path)
+{
+	if (!t->rows)
+		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
+	else if (!t->device_count)
+		fprintf(stderr, "sysom replay events: %s: no kernels or copies in it: its steps have no "
+				"device time\n", path);
+	if (!t->holes || !ev->live || ev->in_before)
+		return 0;
+	fprintf(stderr, "sysom replay events: %s: --live takes a trace without holes; this one has %llu, "
+			"between the windows of an incident\n", path, (unsigned long long)t->holes);
+	return -EBADMSG;
+}
+
+static int replay_file(struct replay_events *ev, const char *path, int order)
+{
+	struct replay_trace t = {.rank = rank_of(path, order)};
+	int rc = replay_load(&t, path);
+
+	if (!rc)
+		rc = tell_oddities(ev, &t, path);
+	if (!rc)
+		rc = on_one_base(ev, &t, path);
+	if (!rc) {
+		rc = replay_rank(ev, &t, path);
+		ev->rows += t.rows;
+		ev->kept += t.kept;
+		ev->api_other += t.api_other;
+		ev->unknown_kind += t.unknown_kind;
+		ev->duplicate_marks += t.duplicate_marks;
+		ev->proxies += t.proxies;
+		ev->unmatched += t.unmatched;
+		ev->holes += t.holes;
+		ev->files++;
+	}
+	if (!rc && ev->live && !ev->in_before)
+		rc = replay_live_add(ev->live, &t);
+	replay_load_free(&t);
+	return rc;
+}
+
+static void print_summary(const struct replay_events *ev)
+{
+	uint64_t used = ev->kept - ev->duplicate_marks;
+
+	if (ev->json)
+		printf("{\"type\":\"summary\",\"files\":%" PRIu64 ",\"rows\":%" PRIu64
+		       ",\"rows_used\":%" PRIu64 ",\"skipped\":{\"api_other\":%" PRIu64
+		       ",\"unknown_kind\":%" PRIu64 ",\"duplicate_marks\":%" PRIu64
+		       "},\"launch_proxies\":%" PRIu64 ",\"unmatched_device\":%" PRIu64
+		       ",\"holes\":%" PRIu64 ",\"steps\":%" PRIu64 ",\"steps_incomplete\":%" PRIu64
+		       ",\"too_few_steps\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"findings\":%" PRIu64 "}\n",
+		       ev->files, ev->rows, used, ev->api_other, ev->unknown_kind, ev->duplicate_marks,
+		       ev->proxies, ev->unmatched, ev->holes, ev->steps, ev->incomplete, ev->few,
+		       ev->flagged, ev->findings);
+	else
+		printf("%s%" PRIu64 " file%s, %" PRIu64 " rows, %" PRIu64 " used; skipped: %" PRIu64
+		       " other API or operator calls, %" PRIu64 " of unknown kind, %" PRIu64
+		       " repeated marks; %" PRIu64 " launches taken from kernels, %" PRIu64
+		       " kernels without a launch; %" PRIu64 " step%s, %" PRIu64 " incomplete, %" PRIu64
+		       " slow; %" PRIu64 " file%s of too few steps; %" PRIu64 " finding%s\n",
+		       ev->headed ? "\n" : "", ev->files, ev->files == 1 ? "" : "s", ev->rows, used,
+		       ev->api_other, ev->unknown_kind, ev->duplicate_marks, ev->proxies, ev->unmatched,
+		       ev->steps, ev->steps == 1 ? "" : "s", ev->incomplete, ev->flagged, ev->few,
+		       ev->few == 1 ? "" : "s", ev->findings, ev->findings == 1 ? "" : "s");
+}
+
+static int options(struct replay_events *ev, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"marks", required_argument, NULL, 'm'},
+		{"mode", required_argument, NULL, 'o'},
+		{"before", required_argument, NULL, 'b'},
+		{"live", optional_argument, NULL, 'l'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int c, mode;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			ev->json = true;
+			break;
+		case 'm':
+			if (strcmp(optarg, "use") && strcmp(optarg, "ignore")) {
+				fprintf(stderr, "sysom replay events: --marks ignore|use\n");
+				return 2;
+			}
+			ev->marks = !strcmp(optarg, "use");
+			break;
+		case 'o':
+			ev->peers = !strcmp(optarg, "sysom") ? PEERS_SYSOM : PEERS_ROBUST;
+			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST : roofline_mode_parse(optarg);
+			if (mode < 0) {
+				fprintf(stderr, "sysom replay events: --mode robust|p99|sysom\n");
+				return 2;
+			}
+			ev->mode = (enum roofline_mode)mode;
+			break;
+		case 'l':
+			ev->ranks_per_node = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 8;
+			if (!ev->ranks_per_node || ev->ranks_per_node > LIMIT_NODE_PROCESSES) {
+				fprintf(stderr, "sysom replay events: --live=N: 1 to %u ranks\n",
+					LIMIT_NODE_PROCESSES);
+				return 2;
+			}
+			break;
+		case 'b':
+			if (ev->before_count == BEFORE_MAX) {
+				fprintf(stderr, "sysom replay events: more than %d files before\n",
+					BEFORE_MAX);
+				return 2;
+			}
+			ev->before_path[ev->before_count++] = optarg;
+			break;
+		case 'h':
+			usage(stdout);
+			return -1;
+		default:
+			return usage(stderr);
+		}
+	}
+	if (ev->ranks_per_node && ev->before_count) {
+		fprintf(stderr, "sysom replay events: --live knows no earlier run (--before)\n");
+		return 2;
+	}
+	return optind < argc ? 0 : usage(stderr);
+}
+
+/* As it would have been told; the lines of what only looking back tells came before. */
+static int run_live(struct replay_events *ev)
+{
+	struct replay_live_stats s;
+	int rc = replay_live_run(ev->live, replay_ranks_align(ev->ranks), &s);
+
+	if (rc)
+		return rc;
+	ev->findings = s.findings;
+	if (ev->json)
+		printf("{\"type\":\"live\",\"steps\":%" PRIu64 ",\"flagged\":%" PRIu64
+		       ",\"windows\":%" PRIu64 ",\"window_bytes\":%" PRIu64 ",\"incidents\":%" PRIu64 "}\n",
+		       s.steps, s.flagged, s.windows, s.window_bytes, s.incidents);
+	else
+		printf("live: %" PRIu64 " steps, %" PRIu64 " slow; %" PRIu64 " windows of %.1f KB; %" PRIu64
+		       " incidents\n", s.steps, s.flagged, s.windows,
+		       s.windows ? (double)s.window_bytes / 1000 / (double)s.windows : 0, s.incidents);
+	return 0;
+}
+
+int replay_events_main(int argc, char **argv)
+{
+	struct replay_events ev = {0};
+	struct replay_live_config lc;
+	int rc = options(&ev, argc, argv);
+
+	if (rc)
+		return rc < 0 ? 0 : rc;
+	ev.ranks = replay_ranks_new();
+	ev.before = replay_ranks_new();
+	lc = (struct replay_live_config){ev.json, ev.marks, ev.peers, ev.ranks_per_node};
+	if (!ev.ranks || !ev.before || (ev.ranks_per_node && replay_live_open(&ev.live, &lc))) {
+		replay_ranks_free(ev.ranks);
+		replay_ranks_free(ev.before);
+		fprintf(stderr, "sysom replay events: out of memory\n");
+		return 1;
+	}
+	ev.in_before = true;
+	for (int i = 0; i < ev.before_count && !rc; i++)
+		rc = replay_file(&ev, ev.before_path[i], i);
+	ev.in_before = false;
+	for (int i = optind; i < argc && !rc; i++)
+		rc = replay_file(&ev, argv[i], i - optind);
+	if (!rc)
+		rc = replay_ranks_print(ev.ranks, ev.before, ev.peers, ev.json,
+					ev.live ? NULL : &ev.findings);
+	if (!rc && ev.live)
+		rc = run_live(&ev);
+	if (!rc)
+		print_summary(&ev);
+	else if (rc == -ENOMEM)
+		fprintf(stderr, "sysom replay events: out of memory\n");
+	replay_ranks_free(ev.ranks);
+	replay_ranks_free(ev.before);
+	replay_live_close(ev.live);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "sysom replay events: output failed\n");
+		return 1;
+	}
+	return rc == -ENOMEM ? 1 : rc ? 2 : 0;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `sysom replay window`: what a live run saw, through the live run's analysis again. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/replay/replay.h"
+#include "cli/replay/replay_incident.h"
+#include "cli/replay/replay_journal.h"
+#include "cli/text/term.h"
+#include "cli/trace/trace_reader.h"
+
+#define DIFFERENT 1
+
+struct replay_window {
+	bool json, live, compare;
+	const char *known_path;
+	json_t *known;
+	struct replay_incident *incident; /* NULL: no window has come */
+	uint64_t differ;
+};
+
+static int usage(FILE *to)
+{
+	fputs("usage: sysom replay window [options] FILE...\n\n"
+	      "Runs the analysis of a live run again; plain, .gz or .zst, - is standard input:\n"
+	      "  what sysomd --record-analysis FILE wrote: steps are found, judged and compared with\n"
+	      "    their peers' from the same input, and laid beside the verdicts of then;\n"
+	      "  windows, as GET /api/v1/windows/ID gives them: their steps, and the incidents that\n"
+	      "    the aggregator makes of them, with their findings.\n\n"
+	      "  --json           one JSON object per line\n"
+	      "  --live           of a recording: print what was said live instead, in the same form\n"
+	      "  --compare        of a recording: exit 1 when a line is not the same, byte for byte\n"
+	      "  --incident FILE  of windows: the incident they belong to, as `sysom show --json` has\n"
+	      "                   it: what was found across ranks without any window is taken from it\n\n"
+	      "example:\n"
+	      "  sysom replay window --compare analysis.rec\n\n"
+	      "exit status: 0 read to the end, 1 lines differ (--compare), 2 bad arguments or\n"
+	      "malformed input\n", to);
+	return to == stdout ? 0 : 2;
+}
+
+static int options(struct replay_window *w, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"json", no_argument, NULL, 'j'},    {"live", no_argument, NULL, 'l'},
+		{"compare", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'},
+		{"incident", required_argument, NULL, 'i'},
+		{0},
+	};
+	int c;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			w->json = true;
+			break;
+		case 'l':
+			w->live = true;
+			break;
+		case 'c':
+			w->compare = true;
+			break;
+		case 'i':
+			w->known_path = optarg;
+			break;
+		case 'h':
+			usage(stdout);
+			return -1;
+		default:
+			return usage(stderr);
+		}
+	}
+	return optind < argc ? 0 : usage(stderr);
+}
+
+static int no_memory(void)
+{
+	fprintf(stderr, "sysom replay window: out of memory\n");
+	return 1;
+}
+
+/* A line on standard error; the exit code. */
+static int bad(const char *path, uint64_t offset, const char *what)
+{
+	fprintf(stderr, "sysom replay window: %s: byte %llu: %s\n", term_safe(path, 200),
+		(unsigned long long)offset, what);
+	return 2;
+}
+
+static const char *what_of(int err)
+{
+	switch (err) {
+	case -EBADMSG:
+		return "a damaged block";
+	case -E2BIG:
+		return "its settings need more memory than a recording may take";
+	default:
+		return "neither a window nor what sysomd --record-analysis writes";
+	}
+}
+
+/* All of it, or fewer at the end of the file; below 0: a damaged archive. */
+static ssize_t read_all(struct trace_reader *in, void *to, size_t bytes)
+{
+	size_t have = 0;
+
+	while (have < bytes) {
+		ssize_t n = trace_reader_read(in, (char *)to + have, bytes - have);
+
+		if (n < 0)
+			return n;
+		if (!n)
+			break;
+		have += (size_t)n;
+	}
+	return (ssize_t)have;
+}
+
+static void print_summary(const struct replay_window *w, const struct replay_journal *j)
+{
+	struct replay_journal_stats s;
+
+	replay_journal_stats_get(j, &s);
+	printf(w->json ? "{\"type\":\"summary\",\"blocks\":%" PRIu64 ",\"events\":%" PRIu64
+			 ",\"rows\":%" PRIu64 ",\"ranks\":%" PRIu64 ",\"steps\":%" PRIu64
+			 ",\"skipped\":{\"not_judged\":%" PRIu64 "},\"flagged\":%" PRIu64
+			 ",\"findings\":%" PRIu64 ",\"differ\":%" PRIu64 ",\"end\":\"%s\"}\n" :
+			 "\n%" PRIu64 " blocks, %" PRIu64 " events, %" PRIu64 " records of %" PRIu64
+			 " ranks; %" PRIu64 " steps, %" PRIu64 " not judged, %" PRIu64 " slow; %" PRIu64
+			 " findings; %" PRIu64 " lines differ from the live ones; end: %s\n",
+	       s.blocks, s.events, s.records, s.ranks, s.steps, s.steps - s.judged, s.flagged, s.findings,
+	       s.differ, s.ended ? journal_end_name(s.why) : "missing");
+}
+
+/* One block; 1 when there was one. */
+static int read_block(struct replay_journal *j, struct trace_reader *in, const char *path,
+		      uint64_t *offset, uint8_t *body)
+{
+	uint8_t head[JOURNAL_HEAD_BYTES];
+	uint32_t bytes = 0;
+	ssize_t n = read_all(in, head, sizeof(head));
+	int err;
+
+	if (n < 0)
+		return -bad(path, *offset, trace_reader_error(in));
+	if (!n)
+		return 0;
+	if (n < (ssize_t)sizeof(head))
+		return -bad(path, *offset, "ends within a block");
+	if (journal_block_bytes(head, &bytes))
+		return -bad(path, *offset, what_of(-EPROTO));
+	n = read_all(in, body, bytes);
+	if (n < 0)
+		return -bad(path, *offset, trace_reader_error(in));
+	if ((uint32_t)n < bytes)
+		return -bad(path, *offset, "ends within a block");
+	err = replay_journal_block(j, head, body, bytes);
+	if (err == -ENOMEM)
+		return -no_memory();
+	if (err)
+		return -bad(path, *offset, what_of(err));
+	*offset += sizeof(head) + bytes;
+	return 1;
+}
+
+/* What comes after the magic. */
+static int replay_recording(struct replay_window *w, struct trace_reader *in, const char *path)
+{
+	uint8_t *body = malloc(LIMIT_JOURNAL_BLOCK_BYTES);
+	uint64_t offset = JOURNAL_MAGIC_BYTES;
+	struct replay_journal *j = NULL;
+	struct replay_journal_stats s;
+	int more = 1;
+
+	if (!body || replay_journal_open(&j, stdout, w->json, w->live)) {
+		free(body);
+		return no_memory();
+	}
+	while (more > 0)
+		more = read_block(j, in, path, &offset, body);
+	if (!more) {
+		replay_journal_finish(j);
+		print_summary(w, j);
+		replay_journal_stats_get(j, &s);
+		w->differ += s.differ;
+		if (!s.ended)
+			fprintf(stderr, "sysom replay window: %s: ends without its end: sysomd was "
+				"killed, or still writes\n", term_safe(path, 200));
+	}
+	replay_journal_close(j);
+	free(body);
+	return -more;
+}
+
+static int bad_known(const struct replay_window *w, int line, const char *what)
+{
+	fprintf(stderr, "sysom replay window: %s:%d: %s\n", term_safe(w->known_path, 200), line,
+		term_safe(what, 200));
+	return 2;
+}
+
+/* The values of a JSON text, or more: each but the first has a comma or a bracket before it. Short ones
+ * take far more memory than text: `[],` takes forty times its own. */
+static size_t values_of(const char *text, size_t bytes)
+{
+	size_t values = 1;
+	bool quoted = false;
+
+	for (size_t i = 0; i < bytes; i++) {
+		quoted ^= text[i] == '"';
+		i += quoted && text[i] == '\\';
+		values += !quoted && strchr(",[{", text[i]) && text[i];
+	}
+	return values;
+}
+
+/* The incident that was asked for with --incident. */
+static int parse_known(struct replay_window *w, struct trace_reader *in, char *text)
+{
+	ssize_t n = read_all(in, text, LIMIT_REPLAY_JSON_BYTES + 1);
+	json_error_t e;
+
+	if (n < 0)
+		return bad_known(w, 1, trace_reader_error(in));
+	if ((size_t)n > LIMIT_REPLAY_JSON_BYTES ||
+	    values_of(text, (size_t)n) > LIMIT_REPLAY_JSON_VALUES)
+		return bad_known(w, 1, "larger than an incident can be (16 MiB, a million values)");
+	w->known = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
+	if (json_is_object(w->known))
+		return 0;
+	return bad_known(w, w->known ? 1 : e.line, w->known ? "no incident" : e.text);
+}
+
+static int load_known(struct replay_window *w)
+{
+	struct trace_reader *in;
+	char *text;
+	int rc;
+
+	if (!w->known_path)
+		return 0;
+	rc = trace_reader_open(&in, w->known_path);
+	if (rc)
+		return bad_known(w, 0, strerror(-rc));
+	text = malloc(LIMIT_REPLAY_JSON_BYTES + 1);
+	rc = text ? parse_known(w, in, text) : no_memory();
+	free(text);
+	trace_reader_close(in);
+	return rc;
+}
+
+/* A window, of which the first bytes are read already. */
+static int replay_stored(struct replay_window *w, struct trace_reader *in, const char *path,
+			 const char *begin, size_t have)
+{
+	uint8_t *body = malloc(LIMIT_WIRE_MESSAGE_BYTES + 1);
+	ssize_t n;
+	int err = 0;
+
+	if (!body)
+		return no_memory();
+	memcpy(body, begin, have);
+	n = read_all(in, body + have, LIMIT_WIRE_MESSAGE_BYTES + 1 - have);
+	if (n < 0) {
+		free(body);
+		return bad(path, have, trace_reader_error(in));
+	}
+	if (!w->incident)
+		err = replay_incident_open(&w->incident, stdout, w->json, w->known);
+	if (err && err != -ENOMEM) {
+		free(body);
+		return bad(w->known_path ? w->known_path : path, 0, "no incident");
+	}
+	if (!err)
+		err = replay_incident_window(w->incident, body, have + (size_t)n);
+	free(body);
+	if (err == -ENOMEM)
+		return no_memory();
+	return err ? bad(path, 0, what_of(-EPROTO)) : 0;
+}
+
+static int replay_file(struct replay_window *w, const char *path)
+{
+	struct trace_reader *in;
+	char begin[JOURNAL_MAGIC_BYTES];
+	ssize_t have;
+	int rc = trace_reader_open(&in, path);
+
+	if (rc) {
+		fprintf(stderr, "sysom replay window: %s: %s\n", term_safe(path, 200), strerror(-rc));
+		return 2;
+	}
+	have = read_all(in, begin, sizeof(begin));
+	if (have < 0)
+		rc = bad(path, 0, trace_reader_error(in));
+	else if (have == sizeof(begin) && !memcmp(begin, JOURNAL_MAGIC, sizeof(begin)))
+		rc = replay_recording(w, in, path);
+	else
+		rc = replay_stored(w, in, path, begin, (size_t)have);
+	trace_reader_close(in);
+	return rc;
+}
+
+/* After the last window. */
+static int finish_windows(struct replay_window *w)
+{
+	struct replay_incident_stats s;
+	int err = w->incident ? replay_incident_finish(w->incident) : 0;
+
+	if (err)
+		return no_memory();
+	if (!w->incident)
+		return 0;
+	replay_incident_stats_get(w->incident, &s);
+	printf(w->json ? "{\"type\":\"summary\",\"rows\":%" PRIu64 ",\"windows\":%" PRIu64
+			 ",\"skipped\":{\"duplicates\":%" PRIu64 "},\"windows_alone\":%" PRIu64
+			 ",\"flagged\":%" PRIu64 ",\"incidents\":%" PRIu64 ",\"findings\":%" PRIu64 "}\n" :
+			 "\n%" PRIu64 " steps of %" PRIu64 " windows, %" PRIu64 " of which came twice; %"
+			 PRIu64 " of no incident; %" PRIu64 " slow; %" PRIu64 " incidents, %" PRIu64
+			 " findings\n",
+	       s.steps, s.windows, s.duplicates, s.alone, s.flagged, s.incidents, s.findings);
+	return 0;
+}
+
+int replay_window_main(int argc, char **argv)
+{
+	struct replay_window w = {0};
+	int rc = options(&w, argc, argv);
+
+	if (rc)
+		return rc < 0 ? 0 : rc;
+	rc = load_known(&w);
+	for (int i = optind; i < argc && !rc; i++)
+		rc = replay_file(&w, argv[i]);
+	if (!rc)
+		rc = finish_windows(&w);
+	replay_incident_close(w.incident);
+	json_decref(w.known);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "sysom replay window: output failed\n");
+		return 1;
+	}
+	return rc ? rc : w.compare && w.differ ? DIFFERENT : 0;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/incident_ledger.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analysis/ledger/ledger.h"
+#include "base/jsonget.h"
+#include "cli/text/kernel_name.h"
+#include "cli/text/term.h"
+
+#define FIGURE_COLUMNS	 36u /* usual, slow, excess, share */
+#define NAME_COLUMNS_MIN 24u
+#define ROW_SHARE_MIN	 0.02
+
+/* Of a kind: accounts without a name, or more to say. */
+static const char *const others[LEDGER_KINDS] = {
+    [LEDGER_UNOBSERVED] = "host: not observed",
+    [LEDGER_COMPUTE] = "other kernels",
+    [LEDGER_COPY] = "other copies",
+    [LEDGER_COLLECTIVE] = "other collectives",
+    [LEDGER_QUEUED] = "queued on the GPU",
+    [LEDGER_RUNNING] = "host runs, not sampled",
+    [LEDGER_KERNEL_CODE] = "host runs kernel code",
+    [LEDGER_RUNNABLE] = "host waits for a CPU",
+    [LEDGER_BLOCKED] = "host blocked",
+    [LEDGER_STOLEN] = "host interrupted",
+    [LEDGER_STOPPED] = "host stopped",
+};
+
+static const char *what_text(const char *id)
+{
+	for (unsigned k = 0; k < LEDGER_WHATS; k++)
+		if (!strcmp(id, ledger_what_id((enum ledger_what)k)))
+			return ledger_what_text((enum ledger_what)k);
+	return id; /* of a newer aggregator */
+}
+
+bool incident_ledger_is_known(const json_t *d)
+{
+	return json_array_size(json_object_get(json_object_get(d, "ledger"), "rows")) > 0;
+}
+
+/* "128", "128x2": without trailing ones. */
+static const char *extent(const unsigned *n, char *out, size_t bytes)
+{
+	int used = snprintf(out, bytes, "%u", n[0]);
+
+	if (n[1] > 1 || n[2] > 1)
+		used += snprintf(out + used, bytes - (size_t)used, "x%u", n[1]);
+	if (n[2] > 1)
+		snprintf(out + used, bytes - (size_t)used, "x%u", n[2]);
+	return out;
+}
+
+/* "gemm<float><<<128,1,1, 256,1,1>>>" without its launch configuration, demangled. */
+static void kernel_text(const char *name, char *out, size_t bytes)
+{
+	const char *launch = strstr(name, "<<<"), *more;
+	unsigned grid[3], block[3];
+	struct kernel_name k;
+	char raw[512], config[96] = "", of_grid[40], of_block[40];
+
+	while (launch && (more = strstr(launch + 1, "<<<")))
+		launch = more;
+	snprintf(raw, sizeof(raw), "%.*s", (int)(launch ? launch - name : (long)strlen(name)),
+		 name);
+	if (launch && sscanf(launch, "<<<%u,%u,%u, %u,%u,%u>>>", &grid[0], &grid[1], &grid[2],
+			     &block[0], &block[1], &block[2]) == 6)
+		snprintf(config, sizeof(config), " <<<%s, %s>>>",
+			 extent(grid, of_grid, sizeof(of_grid)),
+			 extent(block, of_block, sizeof(of_block)));
+	if (kernel_name_parse(&k, raw)) {
+		snprintf(out, bytes, "%s%s", raw, config);
+		return;
+	}
+	snprintf(out, bytes, "%s%s", k.base, config);
+	kernel_name_free(&k);
+}
+
+const char *incident_ledger_account(const json_t *row, unsigned columns)
+{
+	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
+		   *what = what_text(jsonget_text(row, "what"));
+	char text[700], kernel[600];
+	unsigned kind = 0;
+
+	while (kind < LEDGER_KINDS && strcmp(id, ledger_kind_name((enum ledger_kind)kind)))
+		kind++;
+	if (kind == LEDGER_KINDS)
+		return term_safe(id, columns);
+	if (!*name && !*what)
+		return term_safe(others[kind], columns);
+	if (kind == LEDGER_COMPUTE) {
+		kernel_text(name, kernel, sizeof(kernel));
+		name = kernel;
+	}
+	ledger_account_text((enum ledger_kind)kind, what, name, text, sizeof(text));
+	return term_safe(text, columns);
+}
+
+struct figures {
+	double usual, slow, excess;
+};
+
+static void print_row(FILE *to, const char *name, unsigned width, struct figures f, double whole)
+{
+	char share[16] = "";
+
+	if (whole > 0)
+		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / whole);
+	fprintf(to, "            %-*s %9.2f %9.2f %+9.2f %6s\n", (int)width, name, f.usual, f.slow,
+		f.excess, share);
+}
+
+static struct figures figures_of(const json_t *row)
+{
+	return (struct figures){jsonget_number(row, "reference_ms"), jsonget_number(row, "slow_ms"),
+				jsonget_number(row, "excess_ms")};
+}
+
+/* Accounts that changed by less than ROW_SHARE_MIN of all changes are in "all else". */
+static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
+{
+	struct figures rest = {jsonget_number(l, "other_reference_ms"),
+			       jsonget_number(l, "other_slow_ms"),
+			       jsonget_number(l, "other_excess_ms")};
+	const json_t *rows = json_object_get(l, "rows"), *row;
+	double changes = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)rows, i, row) changes +=
+	    fabs(jsonget_number(row, "excess_ms"));
+	json_array_foreach((json_t *)rows, i, row)
+	{
+		struct figures f = figures_of(row);
+
+		if (i && fabs(f.excess) < ROW_SHARE_MIN * changes) {
+			rest.usual += f.usual;
+			rest.slow += f.slow;
+			rest.excess += f.excess;
+			continue;
+		}
+		print_row(to, incident_ledger_account(row, width), width, f, whole);
+	}
+	if (rest.slow > 0 || rest.usual > 0)
+		print_row(to, "all else", width, rest, whole);
+}
+
+void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned columns)
+{
+	const json_t *l = json_object_get(d, "ledger");
+	double whole = jsonget_number(l, "excess_ms");
+	unsigned width = columns > 12 + FIGURE_COLUMNS + NAME_COLUMNS_MIN
+			     ? columns - 12 - FIGURE_COLUMNS
+			     : NAME_COLUMNS_MIN;
+	struct figures step = {jsonget_number(l, "reference_ms"), jsonget_number(l, "slow_ms"),
+			       whole};
+	bool own = !strcmp(jsonget_text(l, "reference"), "own");
+
+	if (!incident_ledger_is_known(d))
+		return;
+	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
+		hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
+		hang ? "hang" : "slow", "excess", "share",
+		term_style(TERM_PLAIN));
+	print_rows(to, l, width, whole);
+	fputs(term_style(TERM_BOLD), to);
+	print_row(to, "total", width, step, whole);
+	fputs(term_style(TERM_PLAIN), to);
+	if (hang) {
+		fprintf(to,
+			"            %s(hang: since its last step; usual: the mean of %s steps before)%s\n",
+			term_style(TERM_DIM), term_count(jsonget_number(l, "reference_steps")),
+			term_style(TERM_PLAIN));
+		return;
+	}
+	fprintf(to, "%s            %s(means of %s slow steps and %s healthy ones of %s)%s\n",
+		term_style(TERM_PLAIN), term_style(TERM_DIM),
+		term_count(jsonget_number(l, "slow_steps")),
+		term_count(jsonget_number(l, "reference_steps")),
+		own ? "the same rank" : "its peers", term_style(TERM_PLAIN));
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/incident_load.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+
+#include "base/jsonget.h"
+#include "base/limits.h"
+#include "cli/commands.h"
+#include "cli/text/term.h"
+#include "wire/codec.h"
+
+/* Windows of one incident that are looked at: 8 ranks for minutes. */
+#define WINDOWS_MAX 4096
+/* What a window takes while it is read serves for the next one: the most that malloc allows. */
+#define KEPT_BYTES (32 << 20)
+
+static bool is_named(const json_t *ranks, int32_t rank)
+{
+	return !json_array_size(ranks) || jsonget_has(ranks, rank);
+}
+
+/* 1: read; 0: not had, said so; -ENOMEM. */
+static int load_one(const struct client *c, const char *id, const json_t *ranks, struct trace_model *m)
+{
+	struct client_error e;
+	struct window w;
+	char path[128];
+	struct buf body;
+	int r;
+
+	buf_init(&body, LIMIT_WIRE_MESSAGE_BYTES);
+	snprintf(path, sizeof(path), "/api/v1/windows/%s", id);
+	r = client_request(c, "GET", path, 30, &body, &e);
+	if (r) {
+		commands_complain("trace", &e);
+		buf_fini(&body);
+		return 0;
+	}
+	memset(&w, 0, sizeof(w));
+	r = wire_window_decode(body.data, body.bytes, &w);
+	buf_fini(&body);
+	if (r) {
+		fprintf(stderr, "sysom: window %s can't be read: %s\n", id, strerror(-r));
+		return r == -ENOMEM ? r : 0;
+	}
+	if (m->only_collectives && !is_named(ranks, w.rank.rank))
+		w.stacks.sample_count = 0;
+	r = trace_model_add(m, &w);
+	wire_window_free(&w);
+	return r ? r : 1;
+}
+
+int incident_load_windows(const struct client *c, const json_t *incident, int rank,
+			  struct trace_model *m)
+{
+	const json_t *windows = json_object_get(incident, "windows"), *w;
+	int count = 0, r;
+	size_t i;
+
+	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+	json_array_foreach((json_t *)windows, i, w) {
+		const char *id = jsonget_text(w, "id");
+
+		if (rank >= 0 && jsonget_integer(w, "rank") != rank)
+			continue;
+		if (i >= WINDOWS_MAX) {
+			fprintf(stderr, "sysom: only the first %d windows are read\n", WINDOWS_MAX);
+			break;
+		}
+		if (!commands_is_id(id)) {
+			fprintf(stderr, "sysom: a window without a proper id is left out\n");
+			continue;
+		}
+		r = load_one(c, id, json_object_get(incident, "ranks"), m);
+		if (r < 0)
+			return r;
+		count += r;
+	}
+	trace_model_finish(m);
+	r = trace_align_apply(m);
+	if (r)
+		return r;
+	for (size_t k = 0; k < m->rank_count; k++)
+		m->ranks[k].aggregator = c;
+	if (m->left_out)
+		fprintf(stderr, "sysom: %s records are left out: too many for one file (try --rank) or "
+				"impossible times\n", term_count((double)m->left_out));
+	return count;
+}

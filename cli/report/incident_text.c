@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/incident_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/jsonget.h"
+#include "base/order.h"
+#include "cli/report/incident_ledger.h"
+#include "cli/report/incident_verdict.h"
+#include "cli/text/term.h"
+
+#define RANKS_SHOWN 1024
+#define BAR_COLUMNS 30
+#define SIGNALS_SHOWN 12
+
+unsigned incident_text_columns(void)
+{
+	unsigned columns = term_is_live() ? term_columns() : 80;
+
+	return columns < 100 ? columns : 100;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return ORDER(x, y);
+}
+
+const char *incident_text_ranks(const json_t *ranks)
+{
+	int values[RANKS_SHOWN];
+	size_t n = 0, i;
+	json_t *v;
+
+	json_array_foreach((json_t *)ranks, i, v) {
+		json_int_t rank = json_integer_value(v);
+
+		if (n < RANKS_SHOWN && rank >= -1 && rank < INT32_MAX)
+			values[n++] = (int)rank;
+	}
+	qsort(values, n, sizeof(values[0]), ascending);
+	return term_ranges(values, n);
+}
+
+bool incident_text_is_hiccup(const json_t *in)
+{
+	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
+}
+
+bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns)
+{
+	const json_t *findings = json_object_get(in, "findings"), *f;
+	size_t i;
+
+	if (!incident_verdict_is_hang(in))
+		return false;
+	*since_unix_ns = jsonget_unsigned(in, "begin_unix_ns");
+	*until_unix_ns = jsonget_unsigned(in, "end_unix_ns");
+	/* other slow steps of the incident may lie before it */
+	json_array_foreach((json_t *)findings, i, f) {
+		if (strcmp(jsonget_text(f, "kind"), "hang") || !jsonget_unsigned(f, "begin_unix_ns"))
+			continue;
+		*since_unix_ns = jsonget_unsigned(f, "begin_unix_ns");
+		*until_unix_ns = jsonget_unsigned(f, "end_unix_ns");
+		break;
+	}
+	return *until_unix_ns > *since_unix_ns;
+}
+
+const char *incident_text_title(const json_t *in)
+{
+	static char out[512];
+	const json_t *ranks = json_object_get(in, "ranks");
+	bool many = json_array_size(ranks) != 1;
+	const char *symptom = jsonget_text(in, "symptom"), *what;
+	double flagged = jsonget_number(in, "flagged_steps");
+	char brief[64];
+
+	snprintf(brief, sizeof(brief), "%s slow for %s step%s", json_array_size(ranks) > 1 ? "were" : "was",
+		 flagged > 0 ? term_count(flagged) : "a", flagged > 1 ? "s" : "");
+	if (strcmp(symptom, "slow_job") == 0)
+		what = many ? "are slow together" : "is slow, as is the whole job";
+	else if (strcmp(symptom, "hiccup") == 0)
+		what = brief;
+	else if (strcmp(symptom, "stall") == 0)
+		what = many ? "hang" : "hangs";
+	else if (strcmp(symptom, "drift") == 0)
+		what = many ? "have become slower for good" : "has become slower for good";
+	else
+		what = many ? "are slow" : "is slow";
+	if (!json_array_size(ranks))
+		snprintf(out, sizeof(out), "the job %s",
+			 strcmp(symptom, "hiccup") == 0 ? what :
+			 strcmp(symptom, "stall") == 0	? "hangs" :
+							  "is slow; no rank is to blame");
+	else
+		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "", incident_text_ranks(ranks),
+			 what);
+	return out;
+}
+
+static void print_when(FILE *to, const json_t *in)
+{
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
+	bool open = incident_verdict_is_open(in);
+	double to_flag = jsonget_number(in, "steps_to_flag");
+	uint64_t since, until;
+
+	if (incident_verdict_is_hang(in)) {
+		if (!incident_text_hung(in, &since, &until))
+			since = begin, until = end;
+		fprintf(to, "  when      %s since %s", open ? "hangs" : "hung", term_time(since));
+		if (until > since)
+			fprintf(to, ", for %s%s", term_span((double)(until - since) / 1e9),
+				open ? " so far" : "");
+		fputc('\n', to);
+		return;
+	}
+	fprintf(to, "  when      %s", term_time(begin));
+	if (end > begin)
+		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
+			open ? " so far" : "");
+	fprintf(to, "\n            steps %s to %s, %s flagged",
+		term_count(jsonget_number(in, "first_step")),
+		term_count(jsonget_number(in, "last_step")),
+		term_count(jsonget_number(in, "flagged_steps")));
+	if (to_flag == 1)
+		fputs("; flagged in the first slow step", to);
+	else if (to_flag > 1)
+		fprintf(to, "; flagged in slow step number %s", term_count(to_flag));
+	fputc('\n', to);
+}
+
+static void print_how_slow(FILE *to, const json_t *in)
+{
+	double latency = jsonget_number(in, "latency_ms"), expected = jsonget_number(in, "expected_ms");
+	double most = latency > expected ? latency : expected;
+
+	if (!(most > 0) || incident_verdict_is_hang(in))
+		return;
+	fprintf(to, "\n  how slow  %s%s%s against expectation\n", term_style(TERM_RED),
+		term_excess(jsonget_number(in, "excess")), term_style(TERM_PLAIN));
+	if (expected > 0)
+		fprintf(to, "            expected %9s  %s%s%s\n", term_ms(expected),
+			term_style(TERM_GREEN), term_bar(expected / most, BAR_COLUMNS),
+			term_style(TERM_PLAIN));
+	fprintf(to, "            observed %9s  %s%s%s\n", term_ms(latency), term_style(TERM_RED),
+		term_bar(latency / most, BAR_COLUMNS), term_style(TERM_PLAIN));
+	if (json_is_number(json_object_get(in, "self_excess")))
+		fprintf(to, "            self time %8s  (without waiting in collectives)\n",
+			term_excess(jsonget_number(in, "self_excess")));
+}
+
+/* "--json" has those that are as usual too. */
+static void print_signals(FILE *to, const json_t *in)
+{
+	const json_t *signals = json_object_get(in, "signals"), *s;
+	bool many = json_array_size(json_object_get(in, "ranks")) != 1;
+	unsigned shown = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)signals, i, s) {
+		char text[400], rank[24] = "", weight[40] = "";
+
+		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
+			continue;
+		if (!shown++)
+			fprintf(to, "\n  OS signals:\n");
+		if (many)
+			snprintf(rank, sizeof(rank), "rank %lld: ", (long long)jsonget_integer(s, "rank"));
+		if (jsonget_number(s, "weight_ms") >= 0.01)
+			snprintf(weight, sizeof(weight), ", %s per step",
+				 term_ms(jsonget_number(s, "weight_ms")));
+		snprintf(text, sizeof(text), "%s%s%s", rank, term_safe(jsonget_text(s, "text"), 160),
+			 weight);
+		term_wrap(to, 12, "", text, incident_text_columns());
+	}
+	if (!shown && json_array_size(signals))
+		fprintf(to, "\n  OS signals: none stands out\n");
+}
+
+static void print_texts(FILE *to, const char *label, const json_t *array)
+{
+	size_t i;
+	json_t *v;
+
+	json_array_foreach((json_t *)array, i, v)
+		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
+}
+
+void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)
+{
+	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	const char *state = jsonget_text(in, "state");
+	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+	bool hang = incident_verdict_is_hang(in);
+	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
+
+	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
+	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
+		term_style(TERM_PLAIN), term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED),
+		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
+	fprintf(to, "  %s%s%s\n\n", term_style(TERM_BOLD), incident_text_title(in),
+		term_style(TERM_PLAIN));
+	incident_verdict_print(to, in, incident_text_columns());
+	print_when(to, in);
+	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
+	print_how_slow(to, in);
+	if (plots && !incident_verdict_is_hang(in))
+		fputs(plots, to);
+	if (stacks)
+		fputs(stacks, to);
+	print_signals(to, in);
+	fputc('\n', to);
+	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
+		fprintf(to, "  victims   %s %s: %s only because %s for the %s\n",
+			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
+			hang ? "hanging" : "slow",
+			json_array_size(victims) == 1 ? "it waits" : "they wait",
+			hang ? "other one" : "slow one");
+	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
+		term_count(jsonget_number(in, "window_count")),
+		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
+	if (raw > 0)
+		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),
+			term_percent(sent / raw));
+	fputc('\n', to);
+	print_texts(to, "missing", json_object_get(in, "missing"));
+	fprintf(to, "  trace     sysom trace %s -o %s.pftrace  (ui.perfetto.dev)\n", id, id);
+	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
+	if (stacks)
+		fprintf(to, "  stacks    sysom flame %s -o %s.flame.html\n", id, id);
+}
+
+/* A narrow terminal gets no year, nor the two times whose excess is there. */
+#define ROW_WIDE 116
+#define ROW_BEFORE_PART 67 /* columns of the narrow form */
+
+void incident_text_head(FILE *to)
+{
+	bool wide = term_columns() >= ROW_WIDE;
+
+	fprintf(to, "%s%-8s %-6s %-*s %-14s %-12s", term_style(TERM_BOLD), "id", "state", wide ? 23 : 14,
+		wide ? "began" : "began (UTC)", "job", "ranks");
+	if (wide)
+		fprintf(to, " %9s %9s", "observed", "expected");
+	fprintf(to, " %6s  %s%s\n", "excess", "cause", term_style(TERM_PLAIN));
+}
+
+void incident_text_row(FILE *to, const json_t *in)
+{
+	const char *state = jsonget_text(in, "state");
+	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
+	const char *title = jsonget_text(json_object_get(in, "diagnosis"), "title");
+	unsigned columns = term_columns(), room = 40;
+	bool hang = incident_verdict_is_hang(in); /* slow steps may lie before it */
+	bool steps = !hang && jsonget_number(in, "latency_ms") > 0;
+	bool wide = columns >= ROW_WIDE;
+
+	if (!wide)
+		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
+	fprintf(to, "%-8s %s%-6s%s ", term_safe(jsonget_text(in, "id"), 32),
+		term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED), term_safe(state, 6),
+		term_style(TERM_PLAIN));
+	if (wide)
+		fprintf(to, "%-23s", began);
+	else
+		fprintf(to, "%-14.14s", strlen(began) > 5 ? began + 5 : began);
+	fprintf(to, " %-14s %-12s", term_safe(jsonget_text(in, "job"), 14),
+		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12));
+	if (wide)
+		fprintf(to, " %9s %9s", steps ? term_ms(jsonget_number(in, "latency_ms")) : "-",
+			steps ? term_ms(jsonget_number(in, "expected_ms")) : "-");
+	fprintf(to, " %6s  %s\n", steps ? term_excess(jsonget_number(in, "excess")) : "-",
+		room <= 3 ? "" : *title ? term_safe(title, room) : "not known");
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/incident_verdict.h"
+
+#include <string.h>
+
+#include "base/jsonget.h"
+#include "cli/report/incident_ledger.h"
+#include "cli/text/term.h"
+
+#define LABEL_COLUMNS 12u
+#define CONFIDENCE_BAR 10u
+#define VERDICTS_SHOWN 8u
+
+const char *incident_verdict_line(const json_t *line)
+{
+	return json_is_string(line) ? json_string_value(line) : jsonget_text(line, "text");
+}
+
+const char *incident_verdict_layer(const json_t *line)
+{
+	const char *layer = jsonget_text(line, "layer");
+
+	return strcmp(layer, "unknown") ? layer : "";
+}
+
+bool incident_verdict_is_hang(const json_t *incident)
+{
+	return !strcmp(jsonget_text(incident, "symptom"), "stall");
+}
+
+bool incident_verdict_is_empty(const json_t *d)
+{
+	return !strcmp(jsonget_text(d, "cause"), "unknown") &&
+	       !json_array_size(json_object_get(d, "evidence"));
+}
+
+bool incident_verdict_is_open(const json_t *incident)
+{
+	return !strcmp(jsonget_text(incident, "state"), "open");
+}
+
+const json_t *incident_verdict_at(const json_t *in, size_t k)
+{
+	const json_t *list = json_object_get(in, "diagnoses"), *d;
+
+	d = json_array_size(list) ? json_array_get(list, k) :
+	    k			  ? NULL :
+				    json_object_get(in, "diagnosis");
+	return json_is_object(d) && k < VERDICTS_SHOWN ? d : NULL;
+}
+
+const char *incident_verdict_hours(double hours)
+{
+	char text[32];
+
+	if (!(hours >= 0) || hours > 1e12)
+		return "?";
+	snprintf(text, sizeof(text), hours >= 100 ? "%.0f" : hours >= 1 ? "%.1f" : "%.2g", hours);
+	return term_safe(text, 30);
+}
+
+/* costs: an effect is one on each step; what hangs has no more steps. */
+static void print_lines(FILE *to, const char *label, const json_t *lines, bool costs, unsigned columns)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)lines, i, v) {
+		const char *layer = incident_verdict_layer(v);
+		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
+		char text[600];
+
+		snprintf(text, sizeof(text), "%s%s%s%s%s%s", *layer ? term_safe(layer, 12) : "",
+			 *layer ? ": " : "", incident_verdict_line(v), effect_ms > 0 ? " (" : "",
+			 effect_ms > 0 ? term_ms(effect_ms) : "", effect_ms > 0 ? " per step)" : "");
+		term_wrap(to, LABEL_COLUMNS, i ? "" : label, text, columns);
+	}
+}
+
+static void print_cost(FILE *to, const json_t *d, bool open, bool hang)
+{
+	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
+
+	if ((jsonget_number(d, "effect_ms") <= 0 || hang) && lost <= 0)
+		return;
+	fprintf(to, "  %-10s", "cost");
+	if (!hang)
+		fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (!hang && jsonget_number(d, "lost_ms") > 0)
+		fprintf(to, ", %s in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
+	if (lost > 0)
+		fprintf(to, "%s%s GPU-hours lost%s", hang ? "" : "; ", incident_verdict_hours(lost),
+			open ? " so far" : "");
+	if (per_day > 0)
+		fprintf(to, ", %s a day", incident_verdict_hours(per_day));
+	fputc('\n', to);
+}
+
+static void print_cause(FILE *to, const json_t *d, unsigned columns)
+{
+	double confidence = jsonget_number(d, "confidence");
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s: %s (%s)", term_safe(jsonget_text(d, "layer"), 12),
+		 term_safe(jsonget_text(d, "title"), 120), term_safe(jsonget_text(d, "cause"), 40));
+	term_wrap(to, LABEL_COLUMNS, "layer", text, columns);
+	fprintf(to, "  confidence %s %s%s%s\n", term_percent(confidence), term_style(TERM_GREEN),
+		term_bar(confidence, CONFIDENCE_BAR), term_style(TERM_PLAIN));
+}
+
+static void print_one(FILE *to, const json_t *d, bool open, bool hang, unsigned columns)
+{
+	bool empty = incident_verdict_is_empty(d);
+
+	if (empty) {
+		term_wrap(to, LABEL_COLUMNS, "verdict", "none: no evidence shows the cause",
+			  columns);
+	} else if (*jsonget_text(d, "summary")) {
+		fputs(term_style(TERM_BOLD), to);
+		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
+		fputs(term_style(TERM_PLAIN), to);
+	}
+	incident_ledger_print(to, d, hang, columns);
+	if (!empty)
+		print_cause(to, d, columns);
+	print_cost(to, d, open, hang);
+	if (!empty && *jsonget_text(d, "remedy")) {
+		fputs(term_style(TERM_CYAN), to);
+		term_wrap(to, LABEL_COLUMNS, "do", jsonget_text(d, "remedy"), columns);
+		fputs(term_style(TERM_PLAIN), to);
+	}
+	print_lines(to, "shown by", json_object_get(d, "evidence"), !hang, columns);
+	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), !hang, columns);
+	print_lines(to, "not known", json_object_get(d, "missing"), !hang, columns);
+	fputc('\n', to);
+}
+
+void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
+{
+	const json_t *d;
+
+	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++)
+		print_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in), columns);
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/expect/roofline.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
+#include "base/check.h"
+#include "base/order.h"
+#include "cli/diff/incident_diff.h"
+#include "cli/report/rank_grid.h"
+#include "cli/text/escape.h"
+#include "cli/text/term.h"
+
+#define WIDTH  960.0
+#define LEFT   74.0
+#define RIGHT  12.0
+#define BOTTOM 34.0
+#define POINTS_MAX 2000u
+/* The colour is full where one of twenty cells has more, so that one odd step does not pale the rest. */
+#define FULL_QUANTILE 0.95
+
+/* ---- heat maps ---- */
+
+struct heat {
+	const struct rank_grid *g;
+	bool late; /* else own time */
+	double full; /* the value that has the full colour */
+	double row;  /* height */
+};
+
+static double value_of(const struct heat *h, uint32_t r, uint32_t c)
+{
+	const struct rank_grid_cell *cell = rank_grid_at(h->g, r, c);
+
+	return h->late ? cell->late_ns / 1e6 : cell->excess;
+}
+
+/* -ENODATA: no value at all. */
+static int find_full(struct heat *h)
+{
+	size_t all = (size_t)h->g->rank_count * h->g->columns;
+	uint32_t n = 0;
+	double *v = calloc(all + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < h->g->rank_count; r++)
+		for (uint32_t c = 0; c < h->g->columns; c++)
+			if (isfinite(value_of(h, r, c)))
+				v[n++] = fabs(value_of(h, r, c));
+	h->full = median_lower(v, n, FULL_QUANTILE);
+	/* 1% and 0.1 ms are not made to look like much */
+	h->full = fmax(h->full, h->late ? 0.1 : 0.01);
+	free(v);
+	return n ? 0 : -ENODATA;
+}
+
+static const char *value_text(const struct heat *h, double v)
+{
+	return !isfinite(v) ? "not known" : h->late ? term_ms(v) : term_excess(v);
+}
+
+static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
+{
+	double v = value_of(h, r, c), x = (WIDTH - LEFT - RIGHT) / h->g->columns;
+	double strength = fabs(v) / h->full;
+
+	strength = strength > 1 ? 1 : strength;
+	if (!isfinite(v) || strength < 0.02)
+		return;
+	fprintf(to,
+		"<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
+		"fill-opacity=\"%.2f\"><title>rank %d, step %llu: %s</title></rect>\n",
+		v > 0 ? "hot" : "cold", LEFT + c * x, 4 + r * h->row, x > 2 ? x - 0.4 : x, h->row - 1.5,
+		strength, h->g->rank[r]->who.rank, (unsigned long long)h->g->first_step[c],
+		value_text(h, v));
+}
+
+/* What is not known must not look like what is usual. */
+static void put_unknown(FILE *to, const struct heat *h, uint32_t r)
+{
+	double x = (WIDTH - LEFT - RIGHT) / h->g->columns;
+
+	for (uint32_t c = 0, end; c < h->g->columns; c = end + 1) {
+		for (end = c; end < h->g->columns && !isfinite(value_of(h, r, end));)
+			end++;
+		if (end > c)
+			fprintf(to, "<rect class=\"unknown\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				    "height=\"%.1f\"/>\n", LEFT + c * x, 4 + r * h->row,
+				(end - c) * x, h->row - 1.5);
+	}
+}
+
+static void put_heat_axis(FILE *to, const struct heat *h)
+{
+	const struct rank_grid *g = h->g;
+	double y = 4 + g->rank_count * h->row, x = (WIDTH - LEFT - RIGHT) / g->columns;
+	uint32_t stride = g->columns / 8 + 1;
+
+	for (uint32_t c = 0; c < g->columns; c++)
+		if (g->flagged[c])
+			fprintf(to, "<rect class=\"pt\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				    "height=\"3\"/>\n", LEFT + c * x, y, x);
+	for (uint32_t c = 0; c < g->columns; c += stride)
+		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\">%llu</text>\n", LEFT + c * x, y + 16,
+			(unsigned long long)g->first_step[c]);
+	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
+		WIDTH - RIGHT, y + 30, g->per_column > 1 ? "; several steps a column" : "");
+}
+
+static void put_heat_table(FILE *to, const struct rank_grid *g)
+{
+	fputs("<details><summary>Medians of each rank as a table</summary>\n<div class=\"scroll\"><table>"
+	      "<tr><th scope=\"col\">rank</th><th class=\"t\" scope=\"col\">node</th>"
+	      "<th scope=\"col\">self time, other steps</th><th scope=\"col\">flagged</th>"
+	      "<th scope=\"col\">above the peers, other steps</th><th scope=\"col\">flagged</th>"
+	      "<th scope=\"col\">late, other steps</th><th scope=\"col\">flagged</th></tr>\n", to);
+	for (uint32_t r = 0; r < g->rank_count; r++) {
+		struct rank_grid_cell a = rank_grid_typical(g, r, false);
+		struct rank_grid_cell b = rank_grid_typical(g, r, true);
+
+		fprintf(to, "<tr><td>%d</td><td class=\"t\">", g->rank[r]->who.rank);
+		escape_html(to, g->rank[r]->who.node);
+		fprintf(to, "</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
+			    "</tr>\n",
+			isfinite(a.self_ns) ? term_ms(a.self_ns / 1e6) : "-",
+			isfinite(b.self_ns) ? term_ms(b.self_ns / 1e6) : "-",
+			isfinite(a.excess) ? term_excess(a.excess) : "-",
+			isfinite(b.excess) ? term_excess(b.excess) : "-",
+			isfinite(a.late_ns) ? term_ms(a.late_ns / 1e6) : "-",
+			isfinite(b.late_ns) ? term_ms(b.late_ns / 1e6) : "-");
+	}
+	fputs("</table></div></details>\n", to);
+}
+
+static int put_heat(FILE *to, const struct rank_grid *g, bool late)
+{
+	struct heat h = { .g = g, .late = late, .row = g->rank_count > 32 ? 10 : 20 };
+	struct rank_grid_cell own = rank_grid_typical(g, g->culprit, true);
+	int err = find_full(&h);
+	double height = 4 + g->rank_count * h.row + BOTTOM;
+
+	if (err)
+		return err == -ENODATA ? 0 : err;
+	fprintf(to, "<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
+		"blank: not known.</p>\n",
+		late ? "How late each rank enters collectives" :
+		       "Own time of each rank against its peers",
+		late ? "Behind the median rank, the latest collective of each step." :
+		       "Step time without waiting in collectives.",
+		value_text(&h, h.full), late ? "before the others" : "faster");
+	fprintf(to,
+		"<svg class=\"heat\" data-kind=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+		"aria-label=\"Heat map of %s by rank and step; rank %d in flagged steps: %s in the "
+		"median\">\n", late ? "late" : "self", WIDTH, height, late ? "lateness" : "self time",
+		g->rank[g->culprit]->who.rank, value_text(&h, late ? own.late_ns / 1e6 : own.excess));
+	for (uint32_t r = 0; r < g->rank_count; r++) {
+		fprintf(to, "<rect class=\"cellbg\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+			    "height=\"%.1f\"/>\n", LEFT, 4 + r * h.row, WIDTH - LEFT - RIGHT,
+			h.row - 1.5);
+		if (h.row >= 20 || r % 4 == 0 || r == g->culprit)
+			fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
+				LEFT - 8, 4 + (r + 0.5) * h.row + 4,
+				r == g->culprit ? " class=\"culprit\"" : "", g->rank[r]->who.rank);
+		put_unknown(to, &h, r);
+		for (uint32_t c = 0; c < g->columns; c++)
+			put_cell(to, &h, r, c);
+	}
+	put_heat_axis(to, &h);
+	fputs("</svg>\n", to);
+	return 0;
+}
+
+int report_plots_heat(FILE *to, const json_t *in, const struct trace_model *m)
+{
+	struct rank_grid g;
+	int err = rank_grid_make(&g, in, m);
+
+	if (err)
+		return err == -ENODATA ? 0 : err;
+	fputs("<section id=\"ranks\">\n<h2>Ranks</h2>\n", to);
+	if (g.left_out)
+		fprintf(to, "<p class=\"dim\">%u further ranks are not drawn.</p>\n", g.left_out);
+	err = put_heat(to, &g, false);
+	if (!err)
+		err = put_heat(to, &g, true);
+	put_heat_table(to, &g);
+	fputs("</section>\n", to);
+	rank_grid_free(&g);
+	return err;
+}
+
+/* ---- roofline ---- */
+
+struct point {
+	double x, expected_ms, ms;
+	uint64_t step;
+	bool flagged;
+	bool by_peers; /* stands beside the line: the model expected something else */
+};
+
+struct scatter {
+	struct point *p;
+	size_t count, on_line;
+	double x_lo, x_hi, y_hi, height;
+	int work; /* that is x; -1: the expected time, of several together */
+	bool automatic;
+};
+
+static bool by_peers(const struct window_step *s)
+{
+	return s->flags & TRACE_STEP_BY_PEERS;
+}
+
+/* Of those whose expectation is the model's: what the peers show is the step's own time less an excess,
+ * which follows it whatever its work. */
+static double correlation(const struct trace_rank *r, int work)
+{
+	struct regress_sums sums = { 0 };
+
+	for (size_t i = 0; i < r->step_count; i++) {
+		double x = r->steps[i].step.work[work], y = r->steps[i].expected_ns;
+
+		if (!by_peers(&r->steps[i]) && y > 0 && isfinite(x) &&
+		    (uint32_t)work < r->steps[i].step.work_count)
+			regress_add(&sums, x, y);
+	}
+	return regress_correlation(&sums);
+}
+
+static int by_x(const void *a, const void *b)
+{
+	const struct point *p = a, *q = b;
+
+	return ORDER(p->x, q->x) ?: ORDER(p->step, q->step);
+}
+
+static bool scatter_make(struct scatter *s, const struct trace_rank *r)
+{
+	size_t stride = r->step_count / POINTS_MAX + 1;
+	double best = 0.98;
+
+	memset(s, 0, sizeof(*s));
+	s->work = -1;
+	for (int w = 0; w < STEP_WORK_MAX; w++)
+		if (fabs(correlation(r, w)) > best) {
+			best = fabs(correlation(r, w));
+			s->work = w;
+		}
+	s->p = calloc(r->step_count + 1, sizeof(*s->p));
+	for (size_t i = 0; s->p && i < r->step_count; i++) {
+		const struct window_step *w = &r->steps[i];
+		bool flagged = w->flags & WINDOW_STEP_FLAGGED;
+		double x = s->work < 0 ? w->expected_ns / 1e6 : w->step.work[s->work];
+
+		if (!(w->expected_ns > 0) || !isfinite(x) || (i % stride && !flagged) ||
+		    (s->work < 0 && by_peers(w)))
+			continue;
+		s->automatic = w->step.source == STEP_SOURCE_AUTO;
+		s->p[s->count++] = (struct point){ x, w->expected_ns / 1e6,
+						   (double)w->step.latency_ns / 1e6, w->step.index,
+						   flagged, by_peers(w) };
+		s->on_line += !by_peers(w);
+	}
+	if (s->on_line < 3)
+		return false;
+	qsort(s->p, s->count, sizeof(*s->p), by_x);
+	s->x_lo = s->p[0].x;
+	s->x_hi = s->p[s->count - 1].x;
+	for (size_t i = 0; i < s->count; i++) {
+		s->y_hi = s->p[i].ms > s->y_hi ? s->p[i].ms : s->y_hi;
+		s->y_hi = s->p[i].expected_ms > s->y_hi ? s->p[i].expected_ms : s->y_hi;
+	}
+	s->y_hi *= 1.06;
+	s->height = 300;
+	return s->y_hi > 0;
+}
+
+static double at_x(const struct scatter *s, double x)
+{
+	double span = s->x_hi - s->x_lo;
+
+	return LEFT + 10 + (span > 0 ? (x - s->x_lo) / span : 0.5) * (WIDTH - LEFT - RIGHT - 20);
+}
+
+static double at_y(const struct scatter *s, double ms)
+{
+	return 8 + (1 - ms / s->y_hi) * (s->height - 8 - BOTTOM);
+}
+
+static void put_scatter_axes(FILE *to, const struct scatter *s)
+{
+	static const char *const automatic[] = { "kernels launched", "thread blocks launched",
+						 "bytes in collectives", "bytes copied" };
+	bool narrow = s->x_hi - s->x_lo < 0.02 * fabs(s->x_hi);
+	char work[40];
+
+	snprintf(work, sizeof(work), "work[%d] of the step", s->work);
+	for (int k = 0; k <= 4; k++) {
+		double ms = s->y_hi * k / 4, x = s->x_lo + (s->x_hi - s->x_lo) * k / 4;
+
+		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+			LEFT, WIDTH - RIGHT, at_y(s, ms), at_y(s, ms), LEFT - 6, at_y(s, ms) + 4,
+			term_ms(ms));
+		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.*g</text>\n",
+			at_x(s, x), s->height - 18, narrow ? 7 : 4, x);
+	}
+	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", WIDTH - RIGHT,
+		s->height - 2, s->work < 0 ? "expected time of the step, ms" :
+		s->automatic ? automatic[s->work] : work);
+}
+
+static void put_scatter(FILE *to, const struct scatter *s, const struct trace_rank *r)
+{
+	size_t flagged = 0;
+
+	for (size_t i = 0; i < s->count; i++)
+		flagged += s->p[i].flagged;
+	fprintf(to,
+		"<svg class=\"roofline\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Step time "
+		"against work of rank %d: %zu steps, %zu flagged, and the expected line\">\n",
+		WIDTH, s->height, r->who.rank, s->count, flagged);
+	put_scatter_axes(to, s);
+	fputs("<polyline class=\"exp\" points=\"", to);
+	for (size_t i = 0; i < s->count; i++)
+		if (!s->p[i].by_peers)
+			fprintf(to, "%.1f,%.1f ", at_x(s, s->p[i].x), at_y(s, s->p[i].expected_ms));
+	fputs("\"/>\n", to);
+	for (int pass = 0; pass < 2; pass++) /* flagged ones above the others */
+		for (size_t i = 0; i < s->count; i++) {
+			const struct point *p = &s->p[i];
+
+			if (p->flagged != pass)
+				continue;
+			fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>step "
+				    "%llu: %s", pass ? "pt" : "dot", at_x(s, p->x), at_y(s, p->ms),
+				(unsigned long long)p->step, term_ms(p->ms));
+			fprintf(to, ", expected %s%s%s</title></circle>\n", term_ms(p->expected_ms),
+				p->by_peers ? " by its peers" : "", pass ? ", flagged" : "");
+		}
+	fputs("</svg>\n", to);
+}
+
+static bool any_by_peers(const struct trace_rank *r)
+{
+	for (size_t i = 0; i < r->step_count; i++)
+		if (by_peers(&r->steps[i]))
+			return true;
+	return false;
+}
+
+void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model *m)
+{
+	const struct trace_rank *r = incident_diff_culprit(in, m);
+	struct scatter s = { 0 };
+
+	if (r && scatter_make(&s, r)) {
+		const struct trace_window *w = r->window_count ? &r->windows[0] : NULL;
+
+		fprintf(to, "<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
+			    "Time of each step against its work; the line is what was expected, red: "
+			    "flagged.%s", r->who.rank, any_by_peers(r) ?
+			    " Steps that only the other ranks of its node show to be slow have no part "
+			    "in the line: the model itself had come to expect them." : "");
+		if (w && w->model_state)
+			fprintf(to, " The model was %s%s", roofline_state_name(w->model_state),
+				w->model_r2 > 0 ? "" : ".");
+		if (w && w->model_state && w->model_r2 > 0)
+			fprintf(to, ", R&#178; %.3f.", w->model_r2);
+		fputs("</p>\n", to);
+		put_scatter(to, &s, r);
+		fputs("</section>\n", to);
+	}
+	free(s.p);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report/report.h"
+
+#include <string.h>
+
+#include "base/jsonget.h"
+#include "cli/report/incident_ledger.h"
+#include "cli/report/incident_verdict.h"
+#include "cli/text/escape.h"
+#include "cli/text/term.h"
+
+/* costs: an effect is one on each step; what hangs has no more steps. */
+static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines, bool costs)
+{
+	const json_t *v;
+	size_t i;
+
+	if (!json_array_size(lines))
+		return;
+	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
+	json_array_foreach((json_t *)lines, i, v) {
+		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
+		const char *layer = incident_verdict_layer(v);
+
+		fputs("<li>", to);
+		if (*layer)
+			escape_around(to, "<span class=\"layer\">", layer, "</span> ");
+		escape_html(to, incident_verdict_line(v));
+		if (effect_ms > 0)
+			fprintf(to, " <span class=\"dim\">%s per step</span>", term_ms(effect_ms));
+		fputs("</li>\n", to);
+	}
+	fputs("</ul>\n", to);
+}
+
+static void put_figure(FILE *to, const char *label, const char *value)
+{
+	fprintf(to, "<div><span class=\"dim\">%s</span><b>", label);
+	escape_html(to, value);
+	fputs("</b></div>\n", to);
+}
+
+static void put_account(FILE *to, const char *name, const json_t *row, const char *usual,
+			const char *slow, const char *excess, double whole)
+{
+	double share = whole > 0 ? jsonget_number(row, excess) / whole : 0;
+	double width = share > 1 ? 1 : share > 0 ? share : 0;
+
+	fputs("<tr><td class=\"t\">", to);
+	escape_html(to, name);
+	fprintf(to,
+		"</td><td>%.2f</td><td>%.2f</td><td>%+.2f</td><td>%s</td>"
+		"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
+		jsonget_number(row, usual), jsonget_number(row, slow), jsonget_number(row, excess),
+		whole > 0 ? term_percent(share) : "", width * 10);
+}
+
+/* Where the time of the slow steps went. */
+static void put_ledger(FILE *to, const json_t *d, bool hang)
+{
+	const json_t *l = json_object_get(d, "ledger"), *row;
+	double whole = jsonget_number(l, "excess_ms");
+	bool own = !strcmp(jsonget_text(l, "reference"), "own");
+	size_t i;
+
+	if (!incident_ledger_is_known(d))
+		return;
+	fprintf(
+	    to,
+	    "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
+	    "<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th>"
+	    "<th class=\"t\">of the excess</th></tr>\n",
+	    hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
+	    hang ? "hang" : "slow");
+	json_array_foreach(json_object_get(l, "rows"), i, row)
+	    put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
+			"excess_ms", whole);
+	if (jsonget_number(l, "other_slow_ms") > 0 || jsonget_number(l, "other_reference_ms") > 0)
+		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms",
+			    "other_excess_ms", whole);
+	put_account(to, "total", l, "reference_ms", "slow_ms", "excess_ms", whole);
+	if (hang) {
+		fprintf(to,
+			"</table></div>\n<p class=\"dim\">Hang: since its last step; usual: the mean of %s "
+			"steps before.</p>\n",
+			term_count(jsonget_number(l, "reference_steps")));
+		return;
+	}
+	fprintf(to,
+		"</table></div>\n<p class=\"dim\">Means of %s slow steps and %s healthy ones of "
+		"%s.</p>\n",
+		term_count(jsonget_number(l, "slow_steps")),
+		term_count(jsonget_number(l, "reference_steps")),
+		own ? "the same rank" : "its peers");
+}
+
+static void put_one(FILE *to, const json_t *d, bool open, bool hang)
+{
+	double lost = jsonget_number(d, "gpu_hours_lost"),
+	       per_day = jsonget_number(d, "gpu_hours_per_day");
+	bool empty = incident_verdict_is_empty(d);
+
+	fputs("<p class=\"summary\">", to);
+	escape_html(to, empty ? "None: no evidence shows the cause" :
+			*jsonget_text(d, "summary") ? jsonget_text(d, "summary")
+						    : jsonget_text(d, "title"));
+	fputs("</p>\n", to);
+	if (!empty) {
+		escape_around(to, "<p>", jsonget_text(d, "title"), " <code>");
+		escape_html(to, jsonget_text(d, "cause"));
+		fputs("</code></p>\n", to);
+	}
+	fputs("<div class=\"facts\">\n", to);
+	if (!empty) {
+		put_figure(to, "layer", jsonget_text(d, "layer"));
+		put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
+	}
+	if (jsonget_number(d, "effect_ms") > 0 && !hang)
+		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (jsonget_number(d, "lost_ms") > 0 && !hang)
+		put_figure(to, "lost in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
+	if (lost > 0)
+		put_figure(to, open ? "GPU-hours lost so far" : "GPU-hours lost",
+			   incident_verdict_hours(lost));
+	if (per_day > 0)
+		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
+	fputs("</div>\n", to);
+	if (!empty && *jsonget_text(d, "remedy"))
+		escape_around(to, "<p class=\"remedy\"><b>What to do:</b> ",
+			      jsonget_text(d, "remedy"), "</p>\n");
+	put_ledger(to, d, hang);
+	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
+	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);
+	put_lines(to, "Missing", "missing", json_object_get(d, "missing"), !hang);
+}
+
+void report_verdict_put(FILE *to, const json_t *in)
+{
+	const json_t *d;
+	size_t k;
+
+	for (k = 0; (d = incident_verdict_at(in, k)); k++) {
+		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n", k ? "" : " id=\"verdict\"",
+			k ? "Another fault" : "Verdict");
+		put_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in));
+		fputs("</section>\n", to);
+	}
+	if (!k)
+		fputs("<p class=\"dim\">No diagnosis: the aggregator has not made one of this incident."
+		      "</p>\n", to);
+}

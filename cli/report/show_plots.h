@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * show_plots.h - an incident's steps and ranks as small plots on a terminal. Threads: one caller. */
+#ifndef SYSOM_CLI_REPORT_SHOW_PLOTS_H
+#define SYSOM_CLI_REPORT_SHOW_PLOTS_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/trace/trace_model.h"
+
+/* Step times of the culprit with the flagged ones marked, and per rank own time and lateness in those;
+ * nothing where the windows have no steps. */
+void show_plots_print(FILE *to, const json_t *incident, const struct trace_model *m, unsigned columns);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/text/escape.h"
+
+#include <string.h>
+
+#include "cli/text/term.h"
+
+void escape_html(FILE *to, const char *text)
+{
+	while (*text) {
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
+
+		if (!ok)
+			fputc('?', to);
+		else if (*text == '<')
+			fputs("&lt;", to);
+		else if (*text == '>')
+			fputs("&gt;", to);
+		else if (*text == '&')
+			fputs("&amp;", to);
+		else if (*text == '"')
+			fputs("&quot;", to);
+		else if (*text == '\'')
+			fputs("&#39;", to);
+		else
+			fwrite(text, 1, n, to);
+		text += n;
+	}
+}
+
+void escape_around(FILE *to, const char *before, const char *text, const char *after)
+{
+	fputs(before, to);
+	escape_html(to, text);
+	fputs(after, to);
+}
+
+/* odd: what is written by its number. exact: what is harmful too, where it can be written at all. */
+static void put_json(FILE *to, const char *text, const char *odd, bool exact)
+{
+	fputc('"', to);
+	while (*text) {
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
+
+		if (!ok && !exact)
+			fputc('?', to);
+		else if (!ok && (unsigned char)*text < 0x80)
+			fprintf(to, "\\u%04x", *text);
+		else if (!ok)
+			fputs("\\ufffd", to);
+		else if (*text == '"' || *text == '\\')
+			fprintf(to, "\\%c", *text);
+		else if (strchr(odd, *text))
+			fprintf(to, "\\u%04x", (unsigned char)*text);
+		else
+			fwrite(text, 1, n, to);
+		text += n;
+	}
+	fputc('"', to);
+}
+
+void escape_json(FILE *to, const char *text)
+{
+	put_json(to, text, "<>&", false);
+}
+
+void escape_json_file(FILE *to, const char *text)
+{
+	put_json(to, text, "", false);
+}
+
+void escape_json_exact(FILE *to, const char *text)
+{
+	put_json(to, text, "", true);
+}
+
+void escape_page(FILE *to, const char *page)
+{
+	for (; *page; page++) {
+		if (*page == '&')
+			fputs("&amp;", to);
+		else if (*page == '"')
+			fputs("&quot;", to);
+		else
+			fputc(*page, to);
+	}
+}

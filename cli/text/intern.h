@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * intern.h - keys as numbers from 0, in order of appearance: texts, or any bytes.
+ * Owns: a copy of each key. Threads: one caller. Trust: keys may be a peer's. */
+#ifndef SYSOM_CLI_TEXT_INTERN_H
+#define SYSOM_CLI_TEXT_INTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct intern {
+	char **text; /* by number; a zero byte stands behind each */
+	size_t *bytes;
+	uint32_t count;
+	size_t room, bytes_room;
+	uint32_t *slot, slots; /* number + 1; 0: free */
+};
+
+/* The number of a key; what is new comes last. -ENOMEM; -E2BIG: new, and there are `most` already. */
+int64_t intern_bytes(struct intern *t, const void *key, size_t bytes, uint32_t most);
+/* -ENOENT: not there. */
+int64_t intern_find(const struct intern *t, const void *key, size_t bytes);
+int64_t intern_text(struct intern *t, const char *text, uint32_t most);
+void intern_fini(struct intern *t); /* of a zeroed struct: a no-op */
+
+#endif

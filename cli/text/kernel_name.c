@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernel_name.c - see kernel_name.h. Demangled names are scanned rather than parsed: brackets nest, and
+ * "operator<", "->" and "(anonymous namespace)" are the places where they are no brackets. */
+#include "cli/text/kernel_name.h"
+
+#include <errno.h>
+#include <libiberty/demangle.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+#define ANONYMOUS "(anonymous namespace)"
+
+struct scan {
+	const char *text, *at;
+	const char *begin; /* of the name, behind a return type */
+	char base[LIMIT_NAME_BYTES + 1];
+	size_t base_bytes;
+	struct { const char *at; size_t bytes; } arg[KERNEL_NAME_ARGS_MAX];
+	uint32_t arg_count;
+};
+
+static bool is_operator(const struct scan *s)
+{
+	return s->base_bytes >= 8 && !memcmp(s->base + s->base_bytes - 8, "operator", 8);
+}
+
+static void put_arg(struct scan *s, const char *from, const char *to)
+{
+	while (from < to && *from == ' ')
+		from++;
+	while (from < to && to[-1] == ' ')
+		to--;
+	if (from == to)
+		return;
+	if (s->arg_count == KERNEL_NAME_ARGS_MAX) { /* the rest in one */
+		s->arg[KERNEL_NAME_ARGS_MAX - 1].bytes =
+			(size_t)(to - s->arg[KERNEL_NAME_ARGS_MAX - 1].at);
+		return;
+	}
+	s->arg[s->arg_count].at = from;
+	s->arg[s->arg_count++].bytes = (size_t)(to - from);
+}
+
+/* From behind '<' to behind its '>', or to the end: traces cut long names. */
+static void take_arguments(struct scan *s)
+{
+	const char *from = s->at;
+	unsigned depth = 1;
+
+	for (; *s->at; s->at++) {
+		char c = *s->at;
+
+		if (strchr("<([{", c)) {
+			depth++;
+		} else if (strchr(")]}", c) || (c == '>' && s->at[-1] != '-')) {
+			if (--depth)
+				continue;
+			put_arg(s, from, s->at);
+			s->at++;
+			return;
+		} else if (c == ',' && depth == 1) {
+			put_arg(s, from, s->at);
+			from = s->at + 1;
+		}
+	}
+	put_arg(s, from, s->at);
+}
+
+static bool looks_like_cxx(const char *text)
+{
+	return strchr(text, '<') || strstr(text, "::") || (strchr(text, '(') && strchr(text, ')'));
+}
+
+/* false: not a name that this understands. */
+static bool scan_name(struct scan *s)
+{
+	for (s->begin = s->at = s->text; *s->at;) {
+		if (!strncmp(s->at, ANONYMOUS, strlen(ANONYMOUS))) {
+			if (s->base_bytes + strlen(ANONYMOUS) >= sizeof(s->base))
+				return false;
+			memcpy(s->base + s->base_bytes, ANONYMOUS, strlen(ANONYMOUS));
+			s->base_bytes += strlen(ANONYMOUS);
+			s->at += strlen(ANONYMOUS);
+		} else if (*s->at == '<' && !is_operator(s)) {
+			s->at++;
+			take_arguments(s);
+		} else if (*s->at == '(' && !is_operator(s)) {
+			break; /* the parameters */
+		} else if (*s->at == ' ') {
+			if (s->at[1] == '[' || s->at[1] == '(')
+				break; /* " [clone .x]" */
+			s->base_bytes = 0; /* a return type */
+			s->arg_count = 0;
+			s->begin = ++s->at;
+		} else {
+			if (s->base_bytes + 1 >= sizeof(s->base))
+				return false;
+			s->base[s->base_bytes++] = *s->at++;
+		}
+	}
+	s->base[s->base_bytes] = '\0';
+	return s->base_bytes > 0;
+}
+
+static int plain(struct kernel_name *k, const char *raw)
+{
+	k->full = strdup(raw);
+	k->base = strdup(raw);
+	return k->full && k->base ? 0 : -ENOMEM;
+}
+
+int kernel_name_parse(struct kernel_name *k, const char *raw)
+{
+	char *demangled = NULL;
+	struct scan *s = calloc(1, sizeof(*s));
+	int err = -ENOMEM;
+
+	memset(k, 0, sizeof(*k));
+	if (!s)
+		return -ENOMEM;
+	if (!strncmp(raw, "_Z", 2) && strlen(raw) <= LIMIT_NAME_BYTES)
+		demangled = cplus_demangle(raw, DMGL_AUTO | DMGL_ANSI);
+	s->text = demangled ? demangled : raw;
+	if (strlen(s->text) > LIMIT_NAME_BYTES || !looks_like_cxx(s->text) ||
+	    !strncmp(raw, "Mem", 3) || !scan_name(s)) {
+		err = plain(k, s->text);
+		goto done;
+	}
+	k->base = strdup(s->base);
+	k->full = strndup(s->begin, (size_t)(s->at - s->begin));
+	if (!k->base || !k->full)
+		goto done;
+	for (; k->arg_count < s->arg_count; k->arg_count++) {
+		k->args[k->arg_count] = strndup(s->arg[k->arg_count].at, s->arg[k->arg_count].bytes);
+		if (!k->args[k->arg_count])
+			goto done;
+	}
+	err = 0;
+done:
+	free(demangled);
+	free(s);
+	if (err)
+		kernel_name_free(k);
+	return err;
+}
+
+void kernel_name_free(struct kernel_name *k)
+{
+	for (uint32_t i = 0; i < k->arg_count; i++)
+		free(k->args[i]);
+	free(k->full);
+	free(k->base);
+	memset(k, 0, sizeof(*k));
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * naming.h - what is asked of names and paths. Header only. */
+#ifndef SYSOM_CLI_TEXT_NAMING_H
+#define SYSOM_CLI_TEXT_NAMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+static inline bool naming_ends(const char *text, const char *with)
+{
+	size_t n = strlen(text), k = strlen(with);
+
+	return n >= k && !strcmp(text + n - k, with);
+}
+
+/* What stands behind the last slash; all where nothing does. */
+static inline const char *naming_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The place of a name in a list; -1: not in it. */
+static inline int naming_among(const char *const *names, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(names[i], name))
+			return (int)i;
+	return -1;
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * pages.h - large arrays that are filled from end to end. Header-only. */
+#ifndef SYSOM_CLI_TEXT_PAGES_H
+#define SYSOM_CLI_TEXT_PAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Tells the kernel so: one fault per 2 MiB instead of one per 4 KiB. Returns the array. */
+static inline void *pages_filled(void *array, size_t bytes)
+{
+	const uintptr_t page = 2u << 20;
+	uintptr_t from = ((uintptr_t)array + page - 1) & ~(page - 1);
+	uintptr_t to = ((uintptr_t)array + bytes) & ~(page - 1);
+
+	if (array && to > from)
+		madvise((void *)from, to - from, MADV_HUGEPAGE);
+	return array;
+}
+
+/* Memory for what wants whole cache lines. */
+static inline void *pages_aligned(size_t bytes)
+{
+	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+}
+
+#endif

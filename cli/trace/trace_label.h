@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * trace_label.h - what a record, step or window is called in a trace and which arguments it shows;
+ * the same for every format. Pure. Threads: any. */
+#ifndef SYSOM_CLI_TRACE_TRACE_LABEL_H
+#define SYSOM_CLI_TRACE_TRACE_LABEL_H
+
+#include "base/limits.h"
+#include "cli/trace/trace_model.h"
+
+#define TRACE_LABEL_ARGS 24
+#define TRACE_LABEL_BYTES (LIMIT_NAME_BYTES + 64)
+/* A wait of the host whose call is not known. */
+#define TRACE_LABEL_WAIT "wait for the GPU"
+/* Between two windows of a rank: nothing of it was kept. */
+#define TRACE_LABEL_HOLE	  "not recorded"
+#define TRACE_LABEL_HOLE_CATEGORY "sysom_hole"
+
+enum trace_arg_type { TRACE_ARG_UINT, TRACE_ARG_DOUBLE, TRACE_ARG_TEXT };
+
+struct trace_arg {
+	const char *key; /* static text, a word */
+	enum trace_arg_type type;
+	uint64_t u;
+	double d;
+	char text[192];
+};
+
+struct trace_label {
+	const char *category; /* static text */
+	char name[TRACE_LABEL_BYTES];
+	uint32_t arg_count;
+	struct trace_arg args[TRACE_LABEL_ARGS];
+};
+
+void trace_label_record(struct trace_label *l, const struct trace_model *m, const struct record *r);
+void trace_label_step(struct trace_label *l, const struct window_step *s);
+void trace_label_window(struct trace_label *l, const struct trace_model *m,
+			const struct trace_window *w);
+/* An id that is the same for the host call and device record of one collective on every rank; 0:
+ * none. */
+uint64_t trace_label_collective(const struct record *r);
+
+#endif

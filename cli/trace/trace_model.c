@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/trace/trace_model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/keyed.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "base/sorted.h"
+
+#define TIME_MAX_NS (1ull << 62)
+/* Two readings of one clock differ by less, unless it was set. */
+#define OFFSET_SLACK_NS 10000000
+
+int trace_model_init(struct trace_model *m)
+{
+	memset(m, 0, sizeof(*m));
+	return intern_text(&m->names, "", TRACE_MODEL_NAMES_MAX) < 0 ? -ENOMEM : 0;
+}
+
+static void free_rank(struct trace_rank *r)
+{
+	free(r->host);
+	free(r->device);
+	free(r->steps);
+	free(r->windows);
+	free(r->covered);
+	stack_batch_fini(&r->stacks);
+}
+
+struct trace_rank *trace_model_rank(const struct trace_model *m, long rank)
+{
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (m->ranks[i].who.rank == rank)
+			return &m->ranks[i];
+	return NULL;
+}
+
+void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->rank_count; i++) {
+		if (&m->ranks[i] != a && &m->ranks[i] != b)
+			free_rank(&m->ranks[i]);
+	}
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (&m->ranks[i] == a || &m->ranks[i] == b)
+			m->ranks[kept++] = m->ranks[i];
+	m->rank_count = kept;
+}
+
+void trace_model_fini(struct trace_model *m)
+{
+	for (size_t i = 0; i < m->rank_count; i++)
+		free_rank(&m->ranks[i]);
+	free(m->ranks);
+	intern_fini(&m->names);
+	memset(m, 0, sizeof(*m));
+}
+
+uint32_t trace_model_name(struct trace_model *m, const char *text)
+{
+	int64_t id = text ? intern_text(&m->names, text, TRACE_MODEL_NAMES_MAX) : 0;
+
+	return id > 0 ? (uint32_t)id : 0;
+}
+
+static struct trace_rank *find_rank(struct trace_model *m, const struct window *w)
+{
+	struct trace_rank *r;
+
+	for (size_t i = 0; i < m->rank_count; i++) {
+		r = &m->ranks[i];
+		if (r->who.rank == w->rank.rank && r->who.pid == w->rank.pid &&
+		    !strcmp(r->who.node, w->rank.node) && !strcmp(r->who.job, w->rank.job))
+			return r;
+	}
+	if (m->rank_count >= TRACE_MODEL_RANKS_MAX)
+		return NULL;
+	if (ROOM_FOR(m->ranks, m->rank_room, m->rank_count + 1))
+		return NULL;
+	r = &m->ranks[m->rank_count++];
+	memset(r, 0, sizeof(*r));
+	r->who = w->rank;
+	r->realtime_offset_ns = w->realtime_offset_ns;
+	stack_batch_init(&r->stacks, keyed_process());
+	return r;
+}
+
+/* To CLOCK_REALTIME; 0 stays 0 ("unknown"); UINT64_MAX where a peer lies. */
+static uint64_t shift(uint64_t t, int64_t offset)
+{
+	int64_t sum;
+
+	if (!t)
+		return 0;
+	if (t > INT64_MAX || __builtin_add_overflow((int64_t)t, offset, &sum) || sum <= 0)
+		return UINT64_MAX;
+	return (uint64_t)sum;
+}
+
+/* Each window carries the offset as read when it was made, and two readings differ by nanoseconds: by
+ * one offset for all windows of a process, what is in two of them has one time. Not where the clock
+ * was set in between, or the machine started again. */
+static int64_t offset_of(const struct trace_rank *r, const struct window *w)
+{
+	int64_t d;
+
+	if (__builtin_sub_overflow(w->realtime_offset_ns, r->realtime_offset_ns, &d) ||
+	    d > OFFSET_SLACK_NS || d < -OFFSET_SLACK_NS)
+		return w->realtime_offset_ns;
+	return r->realtime_offset_ns;
+}
+
+static bool is_collective(const struct record *r)
+{
+	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
+}
+
+static int add_records(struct trace_model *m, struct record **to, size_t *count, size_t *room,
+		       const struct record *from, uint32_t n, const struct window *w,
+		       int64_t offset_ns, const uint32_t *ids)
+{
+	uint32_t wanted = n;
+
+	if (m->only_collectives) {
+		wanted = 0;
+		for (uint32_t i = 0; i < n; i++)
+			wanted += is_collective(&from[i]);
+	}
+	if (wanted > TRACE_MODEL_RECORDS_MAX - m->records) {
+		m->left_out += wanted;
+		return 0;
+	}
+	if (ROOM_FOR(*to, *room, *count + wanted))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct record *r = &(*to)[*count];
+
+		if (m->only_collectives && !is_collective(&from[i]))
+			continue;
+		*r = from[i];
+		r->begin_ns = shift(r->begin_ns, offset_ns);
+		r->end_ns = shift(r->end_ns, offset_ns);
+		r->launch_ns = shift(r->launch_ns, offset_ns);
+		r->name = r->name < w->name_count ? ids[r->name] : 0;
+		if (!r->begin_ns || r->begin_ns > TIME_MAX_NS || r->end_ns > TIME_MAX_NS) {
+			m->left_out++;
+			continue;
+		}
+		if (r->end_ns < r->begin_ns)
+			r->end_ns = r->begin_ns;
+		(*count)++;
+		m->records++;
+	}
+	return 0;
+}
+
+static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w,
+		     const uint32_t *ids)
+{
+	int64_t offset_ns = offset_of(r, w);
+
+	if (ROOM_FOR(r->steps, r->step_room, r->step_count + w->step_count))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		struct window_step *s = &r->steps[r->step_count];
+
+		*s = w->steps[i];
+		s->flags &= ~TRACE_STEP_BY_PEERS;
+		if (w->reason == WINDOW_PEER && !(s->flags & WINDOW_STEP_MARGIN))
+			s->flags |= TRACE_STEP_BY_PEERS;
+		if (s->step.source == STEP_SOURCE_EXPLICIT) /* a name */
+			s->step.phase = s->step.phase < w->name_count ? ids[s->step.phase] : 0;
+		s->step.begin_ns = shift(s->step.begin_ns, offset_ns);
+		s->step.end_ns = shift(s->step.end_ns, offset_ns);
+		s->step.device_begin_ns = shift(s->step.device_begin_ns, offset_ns);
+		s->step.device_end_ns = shift(s->step.device_end_ns, offset_ns);
+		if (s->step.begin_ns > TIME_MAX_NS || s->step.end_ns > TIME_MAX_NS ||
+		    s->step.end_ns < s->step.begin_ns) {
+			m->left_out++;
+			continue;
+		}
+		r->step_count++;
+	}
+	return 0;
+}
+
+static int add_window(struct trace_rank *r, const struct window *w)
+{
+	struct trace_window *t;
+
+	if (ROOM_FOR(r->windows, r->window_room, r->window_count + 1))
+		return -ENOMEM;
+	t = &r->windows[r->window_count];
+	memset(t, 0, sizeof(*t));
+	t->begin_ns = shift(w->begin_ns, offset_of(r, w));
+	t->end_ns = shift(w->end_ns, offset_of(r, w));
+	if (t->begin_ns > TIME_MAX_NS || t->end_ns > TIME_MAX_NS || t->end_ns < t->begin_ns)
+		return 0;
+	t->reason = w->reason;
+	t->model_state = w->model_state;
+	t->model_r2 = w->model_r2;
+	t->summary_only = w->summary_only;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		t->flagged += !!(w->steps[i].flags & WINDOW_STEP_FLAGGED);
+	r->window_count++;
+	return 0;
+}
+
+/* The next stretch of [*begin, end) that no window has told yet; false: none. */
+static bool next_untold(const struct trace_rank *r, uint64_t *begin_ns, uint64_t end_ns,
+			uint64_t *until_ns)
+{
+	bool moved = true;
+
+	while (moved) {
+		moved = false;
+		for (size_t i = 0; i < r->covered_count; i++) {
+			const struct trace_span *s = &r->covered[i];
+
+			if (s->begin_ns <= *begin_ns && s->end_ns > *begin_ns) {
+				*begin_ns = s->end_ns;
+				moved = true;
+			}
+		}
+	}
+	*until_ns = end_ns;
+	for (size_t i = 0; i < r->covered_count; i++)
+		if (r->covered[i].begin_ns > *begin_ns && r->covered[i].begin_ns < *until_ns)
+			*until_ns = r->covered[i].begin_ns;
+	return *begin_ns < end_ns;
+}
+
+/* Windows of one anomaly share their margins; a sample in both is one sample. */
+static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct window *w)
+{
+	uint64_t begin_ns = w->begin_ns, until_ns;
+	int err = 0;
+
+	if (!w->stacks.sample_count || w->end_ns <= w->begin_ns)
+		return 0;
+	if (ROOM_FOR(r->covered, r->covered_room, r->covered_count + 1))
+		return -ENOMEM;
+	if (!r->covered_count)
+		r->stacks.begin_ns = w->begin_ns;
+	if (w->begin_ns < r->stacks.begin_ns)
+		r->stacks.begin_ns = w->begin_ns;
+	if (w->end_ns > r->stacks.end_ns)
+		r->stacks.end_ns = w->end_ns;
+	while (!err && next_untold(r, &begin_ns, w->end_ns, &until_ns)) {
+		err = stack_batch_merge(&r->stacks, &w->stacks, NULL, 0, begin_ns, until_ns);
+		begin_ns = until_ns;
+	}
+	r->covered[r->covered_count++] = (struct trace_span){ w->begin_ns, w->end_ns };
+	if (err == -E2BIG) {
+		m->left_out += w->stacks.sample_count;
+		return 0;
+	}
+	return err;
+}
+
+int trace_model_add(struct trace_model *m, const struct window *w)
+{
+	struct trace_rank *r = find_rank(m, w);
+	uint32_t *ids;
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	ids = calloc(w->name_count + 1, sizeof(*ids));
+	if (!ids)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->name_count && w->names; i++)
+		ids[i] = trace_model_name(m, w->names[i]);
+	err = add_window(r, w);
+	if (!err && w->steps)
+		err = add_steps(m, r, w, ids);
+	if (!err && w->host)
+		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host, w->host_count, w,
+				  offset_of(r, w), ids);
+	if (!err && w->device)
+		err = add_records(m, &r->device, &r->device_count, &r->device_room, w->device,
+				  w->device_count, w, offset_of(r, w), ids);
+	if (!err)
+		err = add_stacks(m, r, w);
+	free(ids);
+	return err;
+}
+
+static int compare_records(const void *x, const void *y)
+{
+	const struct record *a = x, *b = y;
+
+	/* the longer one first: it encloses the other */
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns) ?:
+	       ORDER(a->thread, b->thread) ?: ORDER(a->stream, b->stream) ?:
+	       ORDER(a->correlation, b->correlation) ?: ORDER(a->kind, b->kind) ?:
+	       ORDER(a->name, b->name) ?: ORDER(a->seq, b->seq) ?: ORDER(a->func, b->func);
+}
+
+static int compare_steps(const void *x, const void *y)
+{
+	const struct window_step *a = x, *b = y;
+
+	/* of two tellings of one step the flagged one wins over the margin of a neighbour window */
+	return ORDER(a->step.begin_ns, b->step.begin_ns) ?: ORDER(a->step.index, b->step.index) ?:
+	       ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
+}
+
+static int compare_ranks(const void *x, const void *y)
+{
+	const struct trace_rank *a = x, *b = y;
+
+	return strcmp(a->who.job, b->who.job) ?: ORDER(a->who.rank, b->who.rank) ?:
+	       strcmp(a->who.node, b->who.node) ?: ORDER(a->who.pid, b->who.pid);
+}
+
+static int compare_windows(const void *x, const void *y)
+{
+	const struct trace_window *a = x, *b = y;
+
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns);
+}
+
+static size_t unique_records(struct record *a, size_t n)
+{
+	size_t kept = 0;
+
+	if (n)
+		qsort(a, n, sizeof(*a), compare_records);
+	for (size_t i = 0; i < n; i++)
+		if (!kept || compare_records(&a[kept - 1], &a[i]))
+			a[kept++] = a[i];
+	return kept;
+}
+
+void trace_model_finish(struct trace_model *m)
+{
+	for (size_t i = 0; i < m->rank_count; i++) {
+		struct trace_rank *r = &m->ranks[i];
+		size_t kept = 0;
+
+		r->host_count = unique_records(r->host, r->host_count);
+		r->device_count = unique_records(r->device, r->device_count);
+		if (r->step_count)
+			qsort(r->steps, r->step_count, sizeof(*r->steps), compare_steps);
+		for (size_t k = 0; k < r->step_count; k++)
+			if (!kept || r->steps[kept - 1].step.index != r->steps[k].step.index)
+				r->steps[kept++] = r->steps[k];
+		r->step_count = kept;
+		if (r->window_count)
+			qsort(r->windows, r->window_count, sizeof(*r->windows), compare_windows);
+	}
+	if (m->rank_count)
+		qsort(m->ranks, m->rank_count, sizeof(*m->ranks), compare_ranks);
+}
+
+ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
+{
+	size_t at;
+
+	if (!d->launch_ns || (d->flags & RECORD_FLAG_UNMATCHED) || !r->host_count)
+		return -1;
+	at = SORTED_FROM(r->host, r->host_count, begin_ns, d->launch_ns);
+	for (; at < r->host_count && r->host[at].begin_ns == d->launch_ns; at++) {
+		unsigned kind = r->host[at].kind;
+
+		if (kind == RECORD_LAUNCH || kind == RECORD_GRAPH_LAUNCH || kind == RECORD_COLL ||
+		    kind == RECORD_COPY_CALL)
+			return (ptrdiff_t)at;
+	}
+	return -1;
+}
+
+uint64_t trace_model_covered_ns(const struct trace_rank *r)
+{
+	uint64_t sum = 0;
+
+	/* what each span has that none before it had */
+	for (size_t i = 0; i < r->covered_count; i++) {
+		struct trace_rank before = { .covered = r->covered, .covered_count = i };
+		uint64_t at = r->covered[i].begin_ns, until;
+
+		while (next_untold(&before, &at, r->covered[i].end_ns, &until)) {
+			sum += until - at;
+			at = until;
+		}
+	}
+	return sum;
+}
+
+const char *trace_model_reason(unsigned reason)
+{
+	static const char *const texts[] = { "?",     "self",  "comm",	"drift",
+					     "stall", "asked", "manual", "peer" };
+
+	return texts[reason < sizeof(texts) / sizeof(texts[0]) ? reason : 0];
+}
+
+ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t)
+{
+	size_t after = r->step_count ? SORTED_ABOVE(r->steps, r->step_count, step.begin_ns, t) : 0;
+
+	return after && t < r->steps[after - 1].step.end_ns ? (ptrdiff_t)after - 1 : -1;
+}

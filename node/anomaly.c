@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A window closes on its length too, since a person waits for the first one while the anomaly may
+ * last for hours. */
+#include "node/anomaly.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+void anomaly_config_default(struct anomaly_config *c)
+{
+	*c = (struct anomaly_config){
+		.margin_steps = 8, .steps_max = 256, .length_max_ns = 4000000000ull,
+		.continue_ns = 10000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
+		.summary_burst = 16, .summary_per_s = 1.0 / 5,
+	};
+}
+
+void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t now_ns)
+{
+	memset(a, 0, sizeof(*a));
+	a->config = *c;
+	CHECK(c->margin_steps <= ANOMALY_MARGIN_MAX && c->steps_max <= ANOMALY_STEPS_MAX &&
+	      c->steps_max > 2 * c->margin_steps);
+	a->full = (struct anomaly_bucket){ c->full_burst, now_ns };
+	a->summary = (struct anomaly_bucket){ c->summary_burst, now_ns };
+}
+
+static void remember(struct anomaly *a, const struct window_step *s)
+{
+	a->history[a->history_next] = *s;
+	a->history_next = (a->history_next + 1) % ANOMALY_HISTORY_MAX;
+	a->history_count += a->history_count < ANOMALY_HISTORY_MAX;
+}
+
+/* 1: the latest. */
+static const struct window_step *earlier(const struct anomaly *a, uint32_t steps)
+{
+	return &a->history[(a->history_next + ANOMALY_HISTORY_MAX - steps) % ANOMALY_HISTORY_MAX];
+}
+
+/* How many steps before the first flagged one the window starts: enough to hold margin_steps healthy ones.
+ * A step is healthy if it is nearer to its expected time than to the flagged step. A small slowdown is
+ * flagged late, so the steps just before the flag may be slow too and are no reference. */
+static uint32_t margin_of(const struct anomaly *a, const struct window_step *first)
+{
+	uint32_t margin = a->config.margin_steps, count = a->history_count, healthy = 0;
+	uint32_t n = margin < count ? margin : count;
+
+	for (uint32_t i = 1; i <= count && i <= a->config.steps_max / 2 && healthy < margin; i++) {
+		const struct window_step *s = earlier(a, i);
+
+		if (first->step.begin_ns > s->step.begin_ns + a->config.continue_ns)
+			break;
+		if (window_step_lost_ns(s) > window_step_lost_ns(first) / 2)
+			continue;
+		healthy++;
+		n = i > n ? i : n;
+	}
+	return n;
+}
+
+static void open_window(struct anomaly *a, const struct window_step *first,
+			const uint8_t fresh_id[16])
+{
+	bool goes_on = a->last_end_ns && first->step.begin_ns >= a->last_end_ns &&
+		       first->step.begin_ns - a->last_end_ns <= a->config.continue_ns;
+
+	if (goes_on) {
+		a->sequence++;
+	} else {
+		memcpy(a->id, fresh_id, sizeof(a->id));
+		a->sequence = 0;
+	}
+	a->step_count = 0;
+	for (uint32_t i = margin_of(a, first); i > 0; i--) {
+		/* A window that goes on where the last one ended repeats nothing of it. */
+		if (goes_on && earlier(a, i)->step.begin_ns < a->last_end_ns)
+			continue;
+		a->steps[a->step_count] = *earlier(a, i);
+		a->steps[a->step_count++].flags |= WINDOW_STEP_MARGIN;
+	}
+	a->onset_ns = first->step.begin_ns;
+	a->healthy = 0;
+	a->flagged_count = a->self_count = 0;
+	a->state = ANOMALY_OPEN;
+}
+
+bool anomaly_close(struct anomaly *a, uint64_t now_ns)
+{
+	if (a->state == ANOMALY_CLOSED)
+		return true;
+	if (a->state != ANOMALY_OPEN)
+		return false;
+	for (uint32_t i = 0; i < a->healthy; i++)
+		a->steps[a->step_count - 1 - i].flags |= WINDOW_STEP_MARGIN;
+	a->last_end_ns = a->steps[a->step_count - 1].step.end_ns;
+	a->closed_ns = now_ns;
+	a->state = ANOMALY_CLOSED;
+	return true;
+}
+
+/* At least half of what the step lost it lost itself. */
+static bool is_own(const struct window_step *s)
+{
+	double own = (double)s->step.self_ns - s->expected_self_ns, lost = window_step_lost_ns(s);
+
+	return s->expected_self_ns > 0 && lost > 0 && 2 * own >= lost;
+}
+
+bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
+		  const uint8_t fresh_id[16], uint64_t now_ns)
+{
+	bool flagged = s->flags & WINDOW_STEP_FLAGGED;
+	bool closed = false;
+
+	if (flagged && a->state == ANOMALY_IDLE)
+		open_window(a, s, fresh_id);
+	if (a->state == ANOMALY_OPEN) {
+		a->steps[a->step_count++] = *s;
+		a->healthy = flagged ? 0 : a->healthy + 1;
+		a->flagged_count += flagged;
+		a->self_count += flagged && (self || is_own(s));
+		if (a->healthy >= a->config.margin_steps + !a->config.margin_steps ||
+		    a->step_count >= a->config.steps_max ||
+		    s->step.end_ns - a->onset_ns >= a->config.length_max_ns)
+			closed = anomaly_close(a, now_ns);
+	}
+	remember(a, s);
+	return closed;
+}
+
+void anomaly_reset(struct anomaly *a)
+{
+	a->state = ANOMALY_IDLE;
+	a->step_count = 0;
+}
+
+uint32_t anomaly_reason(const struct anomaly *a)
+{
+	return a->self_count && a->self_count * 2 >= a->flagged_count ? WINDOW_SELF : WINDOW_COMM;
+}
+
+static bool take(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
+{
+	if (now_ns > b->at_ns) {
+		b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * per_s;
+		b->at_ns = now_ns;
+		if (b->tokens > burst)
+			b->tokens = burst;
+	}
+	if (b->tokens < 1)
+		return false;
+	b->tokens -= 1;
+	return true;
+}
+
+enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns)
+{
+	const struct anomaly_config *c = &a->config;
+
+	if (want_full && take(&a->full, c->full_burst, c->full_per_s, now_ns))
+		return ANOMALY_FULL;
+	if (take(&a->summary, c->summary_burst, c->summary_per_s, now_ns))
+		return ANOMALY_SUMMARY;
+	return ANOMALY_COUNT_ONLY;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * anomaly.h - when a rank's window opens and closes, and how much of it may be sent.
+ * A flagged step opens a window that starts some healthy steps earlier; it closes after some healthy
+ * steps, or when it is long enough, and the next one continues the same anomaly. Two token buckets, one for
+ * full windows and one for summaries, hold a storm to a bound; what neither grants is only counted.
+ * Pure: time and ids are arguments. Threads: one caller. */
+#ifndef SYSOM_NODE_ANOMALY_H
+#define SYSOM_NODE_ANOMALY_H
+
+#include "model/window.h"
+
+#define ANOMALY_MARGIN_MAX  64u
+#define ANOMALY_HISTORY_MAX 128u
+#define ANOMALY_STEPS_MAX   512u
+
+struct anomaly_config {
+	uint32_t margin_steps; /* healthy ones before the first flagged step and after the last */
+	uint32_t steps_max;    /* of one window */
+	uint64_t length_max_ns; /* from the first flagged step on */
+	uint64_t continue_ns; /* a window that opens this soon after the last continues it */
+	double full_burst, full_per_s, summary_burst, summary_per_s;
+};
+void anomaly_config_default(struct anomaly_config *c);
+
+struct anomaly_bucket {
+	double tokens;
+	uint64_t at_ns;
+};
+
+enum anomaly_state { ANOMALY_IDLE = 0, ANOMALY_OPEN = 1, ANOMALY_CLOSED = 2 };
+enum anomaly_grant { ANOMALY_COUNT_ONLY = 0, ANOMALY_SUMMARY = 1, ANOMALY_FULL = 2 };
+
+struct anomaly {
+	struct anomaly_config config;
+	enum anomaly_state state;
+	struct window_step history[ANOMALY_HISTORY_MAX]; /* ring of the latest steps */
+	uint32_t history_next, history_count;
+	struct window_step steps[ANOMALY_STEPS_MAX];
+	uint32_t step_count, healthy;
+	uint32_t flagged_count, self_count;
+	uint8_t id[16];
+	uint32_t sequence;
+	uint64_t onset_ns;    /* begin of the first flagged step */
+	uint64_t last_end_ns; /* of the last window */
+	uint64_t closed_ns;   /* when it was closed, by the caller's clock */
+	struct anomaly_bucket full, summary;
+};
+
+void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t now_ns);
+/* One judged step, WINDOW_STEP_FLAGGED set or not; self: flagged for its own time; fresh_id: 16
+ * random bytes, used when an anomaly begins. True when the window has just closed; the caller then
+ * takes steps[0..step_count) and calls anomaly_reset before the next flagged step. */
+bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
+		  const uint8_t fresh_id[16], uint64_t now_ns);
+/* Closes an open window now: shutting down, or the rank is gone. True when there is one to take. */
+bool anomaly_close(struct anomaly *a, uint64_t now_ns);
+/* The closed window was taken or given up. */
+void anomaly_reset(struct anomaly *a);
+/* enum window_reason of the window: WINDOW_SELF when most flagged steps are flagged for the rank's own
+ * time, or lost at least half of theirs by it. A hiccup of the host in the middle of somebody else's
+ * fault makes no suspect. */
+uint32_t anomaly_reason(const struct anomaly *a);
+/* Takes a token; want_full false asks for a summary only. */
+enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * clockmap.h - a producer's raw stamps to CLOCK_MONOTONIC nanoseconds, from our own anchors (INV-8).
+ * Owns: a history of anchors. Threads: one caller. Trust: a stamp may be any number; the result is
+ * then any number too, and the caller checks it against its own clock.
+ * The map interpolates between anchors and, before the first and after the last, goes on with the
+ * rate of the recent ones. */
+#ifndef SYSOM_NODE_JOIN_CLOCKMAP_H
+#define SYSOM_NODE_JOIN_CLOCKMAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+/* Two minutes at one a second: as far back as an event may wait in a ring or a CUPTI buffer. */
+#define CLOCKMAP_ANCHORS 128
+
+struct clockmap_anchor {
+	uint64_t ticks, monotonic_ns, realtime_ns;
+	uint64_t spread_ns; /* the readings lie within this */
+};
+
+struct clockmap {
+	struct clockmap_anchor anchors[CLOCKMAP_ANCHORS]; /* oldest first */
+	uint32_t count;
+	double ns_per_tick;
+	uint64_t error_ns; /* how far an extrapolation has been off lately */
+};
+
+/* The three clocks read together, the best of a few tries. */
+void clockmap_read(struct clockmap_anchor *out);
+/* Two readings some milliseconds apart. */
+void clockmap_init(struct clockmap *m);
+/* A later anchor; one that does not lie after the last is ignored. */
+void clockmap_add(struct clockmap *m, const struct clockmap_anchor *a);
+/* Slow path of clockmap_ns: before the newest anchor, or another clock. */
+uint64_t clockmap_convert(const struct clockmap *m, uint8_t source, uint64_t stamp);
+
+/* source: enum clock_source; an unknown one gives 0. */
+static inline uint64_t clockmap_ns(const struct clockmap *m, uint8_t source, uint64_t stamp)
+{
+	const struct clockmap_anchor *last = &m->anchors[m->count - 1];
+
+	if (source == CLOCK_SOURCE_MONOTONIC)
+		return stamp;
+	if (source == CLOCK_SOURCE_TSC && stamp >= last->ticks)
+		return last->monotonic_ns +
+		       (uint64_t)((double)((stamp - last->ticks) & INT64_MAX) * m->ns_per_tick);
+	return clockmap_convert(m, source, stamp);
+}
+
+/* A difference of stamps in nanoseconds. */
+static inline uint64_t clockmap_duration(const struct clockmap *m, uint8_t source, uint32_t ticks)
+{
+	return source == CLOCK_SOURCE_TSC ? (uint64_t)((double)ticks * m->ns_per_tick) : ticks;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * start.c - a process begins: the library is loaded, the GPU is used for the first time, it forks. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "preload/helper.h"
+#include "preload/tracer.h"
+
+static uint32_t starting; /* 1: somebody builds the ring, or has */
+
+__attribute__((constructor)) static void start_loaded(void)
+{
+	int saved = errno;
+
+	if (tracer_prepare())
+		helper_prepare_environment();
+	errno = saved;
+}
+
+/* Forked without exec: off for good. The ring belongs to the parent, CUDA does not survive a fork
+ * and the helper thread is not here. An exec runs the constructor again. */
+static void start_forked(void)
+{
+	tracer_forked();
+	helper_forked();
+}
+
+bool tracer_start(void)
+{
+	uint32_t expected = 0, inside = tracer_inside_bits;
+	int saved = errno, why;
+
+	/* A second thread does not wait for the first. */
+	if (!__atomic_compare_exchange_n(&starting, &expected, 1, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		return !tracer_is_dead();
+	tracer_inside_bits = inside | TRACER_IN_SYSOM;
+	why = pthread_atfork(NULL, NULL, start_forked) ? TRACER_LATCH_THREAD : tracer_open();
+	/* The helper comes last: it may report the state, and change it, at once. */
+	if (!why) {
+		if (helper_start())
+			why = TRACER_LATCH_THREAD;
+		else
+			helper_ring_ready();
+	}
+	if (why)
+		tracer_latch((enum tracer_latch)why);
+	tracer_inside_bits = inside;
+	errno = saved;
+	return tracer_state() == TRACER_ON;
+}

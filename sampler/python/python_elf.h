@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * python_elf.h - what a file says of the CPython interpreter in it: addresses of the runtime, of the
+ * interpreter loop (with its part that the compiler put elsewhere) and of what waits for the GIL.
+ * Owns: nothing.  Threads: any.
+ * Trust: the file is hostile: every size is bounded, nothing is mapped, no read blocks. */
+#ifndef SYSOM_SAMPLER_PYTHON_PYTHON_ELF_H
+#define SYSOM_SAMPLER_PYTHON_PYTHON_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PYTHON_ELF_EVAL_MAX 4
+#define PYTHON_ELF_WAIT_MAX 8
+#define PYTHON_ELF_LOAD_MAX 16
+
+struct python_range {
+	uint64_t begin, end; /* ELF virtual addresses; end is not part of it */
+};
+
+struct python_elf {
+	uint64_t runtime;   /* ELF virtual address of _PyRuntime; 0: no interpreter in this file */
+	uint64_t code_type; /* of PyCode_Type, 0 unknown */
+	uint64_t version;   /* of Py_Version (3.11 and later), 0 unknown */
+	struct python_range eval[PYTHON_ELF_EVAL_MAX]; /* _PyEval_EvalFrameDefault and its cold parts */
+	struct python_range wait[PYTHON_ELF_WAIT_MAX]; /* functions that take the GIL */
+	uint32_t eval_count, wait_count;
+	struct { /* PT_LOAD */
+		uint64_t offset, address, bytes;
+	} load[PYTHON_ELF_LOAD_MAX];
+	uint32_t load_count;
+	bool cold_guessed; /* no symbol for the cold part: found by the jumps that lead there */
+};
+
+/* fd: a regular file, borrowed. 0, -ENOENT (no interpreter), -EBADMSG (not an ELF file of this
+ * machine, or sizes past the bounds), -errno. */
+int python_elf_read(struct python_elf *out, int fd);
+/* The ELF virtual address of what lies at offset in the file; false: in no segment. */
+bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *address);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sleepers.c - see sleepers.h. The table is built anew in each drain: those who sleep on are
+ * carried over, those who don't stay until their count came or this many drains went by. */
+#include "base/keyed.h"
+#include "sampler/stacks/sleepers.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Twice what the kernel's map of sleepers holds. */
+#define SLEEPER_SLOTS 32768u
+#define SLEEPER_MAX   (SLEEPER_SLOTS * 3 / 4)
+/* The count is in the set of the drain that misses the sleeper, or in the next one. */
+#define UNPAID_DRAINS 2u
+
+struct sleeper {
+	uint64_t since_ns; /* 0: free */
+	uint64_t told_ns;  /* told and not repaid */
+	uint64_t user, kernel, python;
+	uint32_t pid, tid;
+	uint32_t missed; /* drains since it was seen asleep */
+};
+
+struct sleepers {
+	struct sleeper *now, *next;
+	uint32_t next_count;
+	uint64_t now_ns, min_ns, unpaid_ns;
+};
+
+/* The slot of that sleep, or the free one behind its thread's others. */
+static struct sleeper *slot_of(struct sleeper *table, uint32_t tid, uint64_t since_ns)
+{
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), tid) & (SLEEPER_SLOTS - 1);
+
+	while (table[i].since_ns && (table[i].tid != tid || table[i].since_ns != since_ns))
+		i = (i + 1) & (SLEEPER_SLOTS - 1);
+	return &table[i];
+}
+
+int sleepers_open(struct sleepers **out)
+{
+	struct sleepers *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	/* untouched until somebody sleeps long */
+	s->now = calloc(SLEEPER_SLOTS, sizeof(*s->now));
+	s->next = calloc(SLEEPER_SLOTS, sizeof(*s->next));
+	if (!s->now || !s->next) {
+		sleepers_close(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
+}
+
+void sleepers_close(struct sleepers *s)
+{
+	if (!s)
+		return;
+	free(s->now);
+	free(s->next);
+	free(s);
+}
+
+void sleepers_begin(struct sleepers *s, uint64_t now_ns, uint64_t min_ns)
+{
+	s->now_ns = now_ns;
+	s->min_ns = min_ns;
+	s->next_count = 0;
+}
+
+uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_t weight_ns)
+{
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), k->tid) & (SLEEPER_SLOTS - 1);
+
+	if (k->kind != SAMPLER_OFF_CPU)
+		return weight_ns;
+	for (; s->now[i].since_ns; i = (i + 1) & (SLEEPER_SLOTS - 1)) {
+		struct sleeper *e = &s->now[i];
+		uint64_t paid = e->told_ns < weight_ns ? e->told_ns : weight_ns;
+
+		if (e->tid != k->tid || e->pid != k->pid || e->user != k->user_hash ||
+		    e->kernel != k->kernel_hash || e->python != k->python_hash)
+			continue;
+		e->told_ns -= paid;
+		weight_ns -= paid;
+	}
+	return weight_ns;
+}
+
+uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b)
+{
+	const struct sampler_key *k = &b->key;
+	struct sleeper *old, *e;
+	uint64_t slept_ns, told_ns;
+
+	if (b->since_ns >= s->now_ns || !b->since_ns)
+		return 0;
+	slept_ns = s->now_ns - b->since_ns;
+	if (slept_ns < s->min_ns)
+		return 0;
+	e = slot_of(s->next, k->tid, b->since_ns);
+	if (e->since_ns || s->next_count >= SLEEPER_MAX)
+		return 0; /* seen twice, or no room: told when it wakes */
+	old = slot_of(s->now, k->tid, b->since_ns);
+	told_ns = old->since_ns ? old->told_ns : 0;
+	*e = (struct sleeper){.since_ns = b->since_ns,
+			      .told_ns = slept_ns,
+			      .user = k->user_hash,
+			      .kernel = k->kernel_hash,
+			      .python = k->python_hash,
+			      .pid = k->pid,
+			      .tid = k->tid};
+	s->next_count++;
+	if (old->since_ns)
+		old->told_ns = 0; /* carried over */
+	return slept_ns > told_ns ? slept_ns - told_ns : 0;
+}
+
+void sleepers_end(struct sleepers *s)
+{
+	struct sleeper *old = s->now;
+
+	for (uint32_t i = 0; i < SLEEPER_SLOTS; i++) {
+		struct sleeper e = old[i];
+
+		if (!e.since_ns)
+			continue;
+		memset(&old[i], 0, sizeof(old[i])); /* and no free one: its page stays untouched */
+		if (!e.told_ns)
+			continue;
+		if (++e.missed >= UNPAID_DRAINS || s->next_count >= SLEEPER_MAX) {
+			s->unpaid_ns += e.told_ns;
+			continue;
+		}
+		*slot_of(s->next, e.tid, e.since_ns) = e;
+		s->next_count++;
+	}
+	s->now = s->next;
+	s->next = old;
+}
+
+uint64_t sleepers_unpaid_ns(const struct sleepers *s)
+{
+	return s->unpaid_ns;
+}

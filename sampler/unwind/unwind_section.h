@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * unwind_section.h - the bytes of a file that unwind tables are compiled from.
+ * Owns: the bytes of a section are the caller's.  Threads: any, one per file.
+ * Trust: the file is hostile. Nothing is allocated for bytes that the file does not have, a table with a
+ * hole of a sparse file in it is none, and what is compressed gives at most 64 times its size. */
+#ifndef SYSOM_SAMPLER_UNWIND_UNWIND_SECTION_H
+#define SYSOM_SAMPLER_UNWIND_UNWIND_SECTION_H
+
+#include "symbol/symbol_elf.h"
+
+struct unwind_section {
+	uint8_t *bytes; /* NULL: not there */
+	size_t count;
+	uint64_t address; /* virtual, of bytes */
+};
+
+/* The section of that name. Without section headers, .eh_frame is found by PT_GNU_EH_FRAME, as the
+ * program's own exceptions find it. 0, also if it is not there; -EBADMSG, -E2BIG, -ENOMEM, -errno:
+ * *why says what is wrong. */
+int unwind_section_read(struct unwind_section *out, const struct symbol_elf *e, const char *name,
+			const char **why);
+void unwind_section_fini(struct unwind_section *s);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The daemon's side of the OS signals: which processes, what goes into a window, what is told of
+ * them. */
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/robust/median.h"
+#include "base/daemon/log.h"
+#include "sidecar/node.h"
+#include "sidecar/os/os_signals.h"
+#include "sidecar/stacks/cpu_stacks.h"
+
+/* Loading the programs takes the kernel's verifier half a second, in which the jobs' rings would not
+ * be read: a thread does it, and the loop takes what it made. */
+struct os_opening {
+	pthread_t thread;
+	struct os_signals_options options;
+	struct os_signals *os;
+	int err;
+	bool done;
+};
+
+static void *open_signals(void *arg)
+{
+	struct os_opening *o = arg;
+
+	o->err = os_signals_open(&o->os, &o->options, clock_monotonic_ns());
+	/* release: pairs with the acquire in take_opened */
+	__atomic_store_n(&o->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+int os_node_open(struct node *n)
+{
+	struct os_opening *o;
+	int err;
+
+	if (!n->settings.os_signals)
+		return 0;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	o->options = (struct os_signals_options){ .proc_root = n->settings.proc_root,
+						  .sys_root = n->settings.sys_root,
+						  .canary = n->canary,
+						  .no_bpf = !n->settings.os_bpf,
+						  .bpf_budget = n->settings.os_bpf_budget / 100 };
+	err = pthread_create(&o->thread, NULL, open_signals, o);
+	if (err) {
+		free(o);
+		return -err;
+	}
+	n->os_opening = o;
+	return 0;
+}
+
+/* With wait: whatever it takes. */
+static void take_opened(struct node *n, bool wait)
+{
+	struct os_opening *o = n->os_opening;
+	struct os_signals_stats st;
+
+	/* acquire: pairs with the release in open_signals */
+	if (!o || (!wait && !__atomic_load_n(&o->done, __ATOMIC_ACQUIRE)))
+		return;
+	pthread_join(o->thread, NULL);
+	n->os = o->os;
+	n->os_opening = NULL;
+	malloc_trim(0); /* loading the programs took megabytes for a while */
+	if (o->err) {
+		log_warn("os_signals", "not opened: %s", strerror(-o->err));
+	} else {
+		os_signals_stats(n->os, &st);
+		log_info("os_signals", "bpf=%d why=\"%s\" missing=\"%s\" map_bytes=%llu", st.bpf,
+			 st.why, st.missing, (unsigned long long)st.map_bytes);
+	}
+	free(o);
+}
+
+void os_node_close(struct node *n)
+{
+	take_opened(n, true);
+	os_signals_close(n->os);
+}
+
+static bool is_alive(const struct node *n, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->pid > 0 && (uint32_t)p->pid == pid)
+			return true;
+	}
+	return false;
+}
+
+/* A line of the log when the budget makes it let go of something, or take it back. */
+static void tell_turned_down(const struct os_signals *os)
+{
+	static char told[sizeof(((struct os_signals_stats *)0)->turned_down)];
+	struct os_signals_stats st;
+
+	os_signals_stats(os, &st);
+	if (!strcmp(told, st.turned_down))
+		return;
+	snprintf(told, sizeof(told), "%s", st.turned_down);
+	if (*told)
+		log_warn("os_signals", "over its budget of %.3g%%, turned down: %s",
+			 100 * st.budget, told);
+	else
+		log_info("os_signals", "all programs attached again");
+}
+
+void os_node_tend(struct node *n, uint64_t now_ns)
+{
+	uint32_t pid;
+
+	take_opened(n, false);
+	if (!n->os)
+		return;
+	if (n->os_paused != n->idle) {
+		n->os_paused = n->idle;
+		os_signals_pause(n->os, n->idle);
+		if (!n->idle) /* what was counted until now is of no rank */
+			os_signals_read(n->os, now_ns);
+	}
+	if (n->idle)
+		return;
+	/* those that ended are kept until the process is forgotten: their last windows want them */
+	for (uint32_t i = 0; (pid = os_signals_rank(n->os, i));)
+		if (is_alive(n, pid))
+			i++;
+		else
+			os_signals_unwatch(n->os, pid);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->pid > 0 && p->state != PROCESS_GONE)
+			os_signals_watch(n->os, (uint32_t)p->pid, now_ns);
+	}
+	os_signals_closer(n->os, process_any_anomaly(n, now_ns));
+	os_signals_read(n->os, now_ns);
+	tell_turned_down(n->os);
+}
+
+/* Median length of the flagged steps, of all where none is. */
+static double step_ms(const struct window *w)
+{
+	double *v = malloc(sizeof(*v) * (w->step_count + 1)), median;
+	uint32_t n = 0;
+
+	if (!v)
+		return 0;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (w->steps[i].flags & WINDOW_STEP_FLAGGED)
+			v[n++] = (double)w->steps[i].step.latency_ns;
+	for (uint32_t i = 0; !n && i < w->step_count; i++)
+		v[i] = (double)w->steps[i].step.latency_ns;
+	median = median_of(v, n ? n : w->step_count);
+	free(v);
+	return median * 1e-6;
+}
+
+/* The flagged stretch: margins before and after it are usual time. */
+static void stretch(const struct window *w, uint64_t *begin_ns, uint64_t *end_ns)
+{
+	bool found = false;
+
+	*begin_ns = w->begin_ns;
+	*end_ns = w->end_ns;
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		const struct window_step *s = &w->steps[i];
+
+		if (!(s->flags & WINDOW_STEP_FLAGGED))
+			continue;
+		if (!found)
+			*begin_ns = s->step.begin_ns;
+		*end_ns = s->step.end_ns;
+		found = true;
+	}
+}
+
+void os_node_fill(struct process *p, struct window *w)
+{
+	struct node *n = p->node;
+	uint64_t begin_ns, end_ns;
+	struct os_signals_stats st;
+
+	if (!n->os || p->pid <= 0 || !os_signals_watches(n->os, (uint32_t)p->pid))
+		return;
+	w->signals = calloc(LIMIT_WINDOW_SIGNALS, sizeof(*w->signals));
+	if (!w->signals)
+		return;
+	stretch(w, &begin_ns, &end_ns);
+	os_signals_read(n->os, clock_monotonic_ns());
+	gpu_node_tend(n, clock_monotonic_ns());
+	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
+					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
+						w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
+					    w->signals, LIMIT_WINDOW_SIGNALS);
+	os_signals_stats(n->os, &st);
+	if (!st.bpf) /* nobody else tells who the others are */
+		cpu_stacks_neighbours(n, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w), w->signals,
+				      &w->signal_count, LIMIT_WINDOW_SIGNALS);
+}
+
+/* ---- what is told ---- */
+
+void os_node_json(const struct node *n, struct buf *b)
+{
+	struct os_signals_stats st;
+
+	if (!n->os) {
+		buf_puts(b, n->os_opening ? "\"os\":{\"mode\":\"starting\",\"why\":\"\"}," :
+					    "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
+		return;
+	}
+	os_signals_stats(n->os, &st);
+	buf_printf(
+	    b,
+	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
+	    "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
+	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu},"
+	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f,\"turned_down\":\"%s\"}},",
+	    st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
+	    (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
+	    (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
+	    (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
+	    (unsigned long long)st.lost_series, (unsigned long long)st.cost_measurements, st.cost,
+	    st.budget, st.turned_down);
+}
+
+static void metric(struct buf *b, const char *name, const char *type, const char *help, double v)
+{
+	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, type, name, v);
+}
+
+void os_node_metrics(const struct node *n, struct buf *b)
+{
+	struct os_signals_stats st = {.bpf = false};
+
+	if (n->os)
+		os_signals_stats(n->os, &st);
+	metric(b, "sysom_os_bpf", "gauge", "1 while OS signals come from BPF.", st.bpf);
+	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.",
+	       st.processes);
+	metric(b, "sysom_os_map_bytes", "gauge", "Kernel memory of the OS signals' maps.",
+	       (double)st.map_bytes);
+	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
+	       (double)st.read_ns * 1e-9);
+	metric(b, "sysom_os_bpf_cost_ratio", "gauge",
+	       "Time in these programs, as a share of the time of all CPUs, when last measured.",
+	       st.cost);
+	metric(b, "sysom_os_bpf_budget_ratio", "gauge", "What it may be; 0 no bound.", st.budget);
+	metric(b, "sysom_os_bpf_turned_down", "gauge", "1 while programs are let go for their cost.",
+	       *st.turned_down != 0);
+	buf_printf(
+	    b,
+	    "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"
+	    "# TYPE sysom_os_lost_total counter\n"
+	    "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} "
+	    "%llu\n"
+	    "sysom_os_lost_total{what=\"block\"} %llu\nsysom_os_lost_total{what=\"locks\"} %llu\n"
+	    "sysom_os_lost_total{what=\"processes\"} %llu\nsysom_os_lost_total{what=\"series\"} "
+	    "%llu\n",
+	    (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
+	    (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
+	    (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series);
+}

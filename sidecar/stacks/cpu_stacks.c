@@ -1,0 +1,846 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cpu_stacks.c - see cpu_stacks.h.
+ * The sampler lives in a thread of its own: loading it takes the kernel's verifier seconds, and a drain
+ * or a process with hundreds of mappings takes milliseconds, in which the jobs' rings would fill. The
+ * loop says what it wants (a turn); the thread does it and keeps the periods.
+ * Periods are kept packed as they would be sent (wire/stacks.h): a period of a busy node is
+ * megabytes in memory and some ten kilobytes packed, and most are never looked at. */
+#include "sidecar/stacks/cpu_stacks.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/daemon/log.h"
+#include "base/limits.h"
+#include "sidecar/node.h"
+#include "sidecar/stacks/neighbours.h"
+#include "wire/stacks.h"
+
+#define PERIODS 256u
+/* Between drains while an anomaly is open: the count maps fill faster. */
+#define RAISED_NS     1000000000ull
+#define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
+/* The whole node for so long at a time, and for a fifth of the time in the long run: what others do is
+ * read from their own time. */
+#define WIDE_MAX_NS   60000000000ull
+#define WIDE_SHARE    0.2
+#define WIDE_MIN_NS   10000000000ull /* not begun for less */
+#define FAMILY_MAX    4096u
+#define ANCESTORS_MAX 32
+/* For the drain that completes a window; without it the window goes as it is. Rings fill meanwhile, so
+ * after one wait in vain there is none for a while. */
+#define EXTRACT_WAIT_MS 40u
+#define EXTRACT_BACKOFF_NS 2000000000ull
+#define THREAD_NICE   5
+/* As many as the sampler takes. */
+#define RECORDED_MAX 512u
+/* A thread that ends waits is recorded if these waits took this part of a period. At most so many are
+ * distinguished. */
+#define WAKER_SHARE 20u
+#define WAKERS_MAX  16u
+/* A thread that is off the CPU for less is taken to run on: such switches are most of all, and a step has
+ * some hundred of them at most. */
+#define SWITCH_MIN_NS 100000u
+
+struct period {
+	uint64_t begin_ns, end_ns;
+	struct buf packed;
+};
+
+struct member { /* a process seen in a batch: whose it is */
+	uint32_t pid, root;
+	uint64_t seen;	    /* drain number */
+	uint64_t asked_of; /* serial of the roots when it belonged to none */
+};
+
+/* A thread whose switches are recorded one by one, so that a step's time can be cut at them. */
+struct recorded {
+	uint32_t pid, tid; /* 0: free */
+	bool on;	   /* the sampler has it */
+};
+
+struct cpu_stacks {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t turned;
+	int wake; /* eventfd: a turn was asked for, or the end */
+	bool thread_runs;
+	/* The loop's. */
+	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
+	bool raising;
+	double wide_left_ns; /* of the whole node */
+	uint64_t wide_at_ns;
+	/* Under lock: what the loop wants ... */
+	uint32_t root[LIMIT_NODE_PROCESSES];
+	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
+	uint64_t roots_serial;
+	struct recorded recorded[RECORDED_MAX];
+	bool recorded_new; /* some of them are not on yet */
+	bool raise, drain, stop, wide;
+	/* ... and what the thread has done. */
+	uint64_t done, drained_ns;
+	struct period period[PERIODS];
+	uint32_t first, count;
+	struct member member[FAMILY_MAX];
+	uint32_t member_count;
+	struct cpu_stacks_stats stats;
+	struct sampler_stats sampler_stats;
+	struct neighbours *neighbours; /* NULL: the node was never sampled as a whole */
+	bool sampling;
+	/* The thread's own. */
+	struct sampler *sampler;
+	struct sampler_options options;
+	uint32_t added[LIMIT_NODE_PROCESSES];
+	bool raised, widened, paused;
+};
+
+static void drop_oldest(struct cpu_stacks *s)
+{
+	struct period *p = &s->period[s->first];
+
+	s->stats.kept_bytes -= p->packed.bytes;
+	buf_fini(&p->packed);
+	s->first = (s->first + 1) % PERIODS;
+	s->count--;
+}
+
+/* ---- whose process is it ---- */
+
+static uint32_t parent_of(uint32_t pid)
+{
+	char path[32], text[512], *close;
+	unsigned parent = 0;
+	size_t bytes;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	bytes = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[bytes] = 0;
+	close = strrchr(text, ')'); /* a name may hold anything, brackets too */
+	return close && sscanf(close + 1, " %*c %u", &parent) == 1 ? parent : 0;
+}
+
+static bool is_root(const struct cpu_stacks *s, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (pid && s->root[i] == pid)
+			return true;
+	return false;
+}
+
+/* The rank's process that pid descends from; 0: none that is known. */
+static uint32_t find_root(const struct cpu_stacks *s, uint32_t pid)
+{
+	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
+		if (is_root(s, pid))
+			return pid;
+		pid = parent_of(pid);
+	}
+	return 0;
+}
+
+static struct member *member_of(struct cpu_stacks *s, uint32_t pid)
+{
+	for (uint32_t i = 0; i < s->member_count; i++)
+		if (s->member[i].pid == pid)
+			return &s->member[i];
+	return NULL;
+}
+
+/* Under lock. Learns the processes of a fresh batch while they (mostly) still live. Those not seen
+ * for as long as periods are kept make room. */
+static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
+{
+	uint32_t last = 0;
+
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		uint32_t pid = b->samples[i].pid;
+		struct member *m;
+
+		if (pid == last)
+			continue;
+		last = pid;
+		m = member_of(s, pid);
+		if (!m && s->member_count == FAMILY_MAX) {
+			uint32_t kept = 0;
+
+			for (uint32_t k = 0; k < s->member_count; k++)
+				if (s->member[k].seen + PERIODS > s->stats.drains)
+					s->member[kept++] = s->member[k];
+			s->member_count = kept;
+		}
+		if (!m && s->member_count < FAMILY_MAX) {
+			m = &s->member[s->member_count++];
+			*m = (struct member){.pid = pid};
+			m->asked_of = s->roots_serial - 1;
+		}
+		/* unknown so far, or a number used again */
+		if (m && ((!m->root && m->asked_of != s->roots_serial) ||
+			  s->stats.drains > m->seen + PERIODS)) {
+			m->root = find_root(s, pid);
+			m->asked_of = s->roots_serial;
+		}
+		if (m)
+			m->seen = s->stats.drains;
+		if (m && m->root)
+			continue;
+		if (s->widened)
+			s->stats.others++;
+		else
+			s->stats.strangers++;
+	}
+}
+
+/* ---- periods ---- */
+
+/* Under lock. Takes what packed holds. */
+static void keep(struct cpu_stacks *s, const struct stack_batch *b, struct buf *packed)
+{
+	struct period *p;
+
+	if (!packed->bytes)
+		return;
+	if (s->count == PERIODS)
+		drop_oldest(s);
+	p = &s->period[(s->first + s->count) % PERIODS];
+	*p = (struct period){.begin_ns = b->begin_ns, .end_ns = b->end_ns, .packed = *packed};
+	memset(packed, 0, sizeof(*packed));
+	s->count++;
+	s->stats.kept_bytes += p->packed.bytes;
+	while (s->count && (s->stats.kept_bytes > LIMIT_STACKS_KEPT_BYTES ||
+			    s->period[s->first].end_ns + LIMIT_STACKS_KEPT_NS < b->end_ns))
+		drop_oldest(s);
+}
+
+/* ---- the thread ---- */
+
+static uint32_t root_of(void *arg, uint32_t pid)
+{
+	const struct member *m = member_of(arg, pid);
+
+	return m ? m->root : 0;
+}
+
+/* Short times off the CPU are left out; what was folded stays. */
+
+static bool is_recorded(const struct cpu_stacks *s, uint32_t pid, uint32_t tid)
+{
+	for (uint32_t i = 0; i < RECORDED_MAX; i++)
+		if (s->recorded[i].pid == pid && s->recorded[i].tid == tid)
+			return true;
+	return false;
+}
+
+/* Under lock. */
+static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
+{
+	uint32_t at = 0;
+
+	while (at < RECORDED_MAX && s->recorded[at].tid)
+		at++;
+	if (at == RECORDED_MAX || is_recorded(s, pid, tid))
+		return;
+	s->recorded[at] = (struct recorded){ .pid = pid, .tid = tid };
+	s->recorded_new = true;
+}
+
+/* Under lock. The thread that ends most of a process's waits is recorded as well, one more at each drain: a
+ * communication thread, whose waits at a socket show what the other threads wait for. */
+static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
+{
+	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
+		struct waker {
+			uint32_t tid;
+			uint64_t ns;
+		} list[WAKERS_MAX] = {{0}}, *most = list;
+		uint32_t n = 0, at;
+
+		for (uint32_t i = 0; s->added[k] && i < b->switch_count; i++) {
+			const struct stack_switch *w = &b->switches[i];
+
+			if (w->pid != s->added[k] || !w->waker_tid || w->woken_ns <= w->out_ns)
+				continue;
+			for (at = 0; at < n && list[at].tid != w->waker_tid; at++)
+				;
+			if (at == WAKERS_MAX || (at == n && is_recorded(s, w->pid, w->waker_tid)))
+				continue;
+			n += at == n;
+			list[at].tid = w->waker_tid;
+			list[at].ns += w->woken_ns - w->out_ns;
+			if (list[at].ns > most->ns)
+				most = &list[at];
+		}
+		if (most->ns * WAKER_SHARE >= b->end_ns - b->begin_ns && b->end_ns > b->begin_ns)
+			name_thread(s, s->added[k], most->tid);
+	}
+}
+
+static void drain(struct cpu_stacks *s)
+{
+	uint64_t begin_ns = clock_monotonic_ns(), spent_ns;
+	struct stack_batch b;
+	struct buf packed;
+	int err;
+
+	stack_batch_init(&b, keyed_process());
+	buf_init(&packed, LIMIT_STACKS_KEPT_BYTES);
+	err = sampler_drain(s->sampler, &b);
+	if (err)
+		log_warn("sampler", "drain: %s", strerror(-err));
+	stack_batch_switches_thin(&b, SWITCH_MIN_NS);
+	err = b.sample_count || b.switch_count ? stacks_pack(&b, &packed) : 0;
+	if (err) {
+		log_warn("sampler", "a period of %u samples is not kept: %s", b.sample_count,
+			 strerror(-err));
+		buf_clear(&packed);
+	}
+	pthread_mutex_lock(&s->lock);
+	s->stats.drains++;
+	s->stats.pack_failed += !!err;
+	learn_family(s, &b);
+	name_wakers(s, &b);
+	if (s->widened && s->neighbours)
+		neighbours_add(s->neighbours, &b, root_of, s);
+	keep(s, &b, &packed);
+	s->drained_ns = begin_ns;
+	spent_ns = clock_monotonic_ns() - begin_ns;
+	s->stats.drain_ns += spent_ns;
+	if (spent_ns > s->stats.drain_max_ns)
+		s->stats.drain_max_ns = spent_ns;
+	pthread_mutex_unlock(&s->lock);
+	buf_fini(&packed);
+	stack_batch_fini(&b);
+}
+
+static bool listed(const uint32_t *list, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (list[i] == pid)
+			return true;
+	return false;
+}
+
+/* Makes the sampler's processes those of root. */
+static void follow(struct cpu_stacks *s, const uint32_t *root)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		if (s->added[i] && !listed(root, s->added[i])) {
+			sampler_remove(s->sampler, s->added[i]);
+			s->added[i] = 0;
+		}
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		int err;
+
+		if (!root[i] || listed(s->added, root[i]))
+			continue;
+		err = sampler_add(s->sampler, root[i], true);
+		if (err)
+			log_warn("sampler", "pid=%u: %s", root[i], strerror(-err));
+		for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
+			if (!s->added[k]) {
+				s->added[k] = root[i];
+				break;
+			}
+		}
+	}
+}
+
+/* Under lock, which is given up meanwhile: threads that were named since the last time. */
+static void record_switches(struct cpu_stacks *s)
+{
+	if (!s->recorded_new)
+		return;
+	s->recorded_new = false;
+	for (uint32_t i = 0; i < RECORDED_MAX; i++) {
+		struct recorded r = s->recorded[i];
+		int err;
+
+		if (!r.tid || r.on)
+			continue;
+		pthread_mutex_unlock(&s->lock);
+		err = sampler_record_switches(s->sampler, r.pid, r.tid, true);
+		pthread_mutex_lock(&s->lock);
+		if (s->recorded[i].pid != r.pid || s->recorded[i].tid != r.tid)
+			continue;
+		if (err == -EAGAIN) /* after the next drain */
+			s->recorded_new = true;
+		else if (err)
+			s->recorded[i] = (struct recorded){ 0 };
+		else
+			s->recorded[i].on = true;
+	}
+}
+
+static void widen(struct cpu_stacks *s, bool wide)
+{
+	int err;
+
+	if (wide == s->widened)
+		return;
+	err = sampler_set_wide(s->sampler, wide);
+	if (err && wide)
+		log_warn("sampler", "not the whole node: %s", strerror(-err));
+	pthread_mutex_lock(&s->lock);
+	if (wide && !err && !s->neighbours)
+		s->neighbours = calloc(1, sizeof(*s->neighbours));
+	s->widened = wide && !err;
+	s->stats.wide_begun += s->widened;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Without a rank there is nobody to sample. */
+static void pause_or_go_on(struct cpu_stacks *s, bool paused)
+{
+	int err;
+
+	if (paused == s->paused)
+		return;
+	err = sampler_pause(s->sampler, paused);
+	if (err)
+		log_warn("sampler", "blocked time is not seen: %s", strerror(-err));
+	s->paused = paused;
+}
+
+static bool any_root(const uint32_t *root)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (root[i])
+			return true;
+	return false;
+}
+
+/* What the loop asked for; false at the end. */
+static bool turn(struct cpu_stacks *s)
+{
+	uint32_t root[LIMIT_NODE_PROCESSES];
+	bool raise, wanted, stop, wide, idle;
+	struct sampler_stats st;
+	uint64_t serial;
+
+	pthread_mutex_lock(&s->lock);
+	memcpy(root, s->root, sizeof(root));
+	serial = s->asked;
+	raise = s->raise;
+	wide = s->wide;
+	wanted = s->drain;
+	s->drain = false;
+	stop = s->stop;
+	pthread_mutex_unlock(&s->lock);
+	idle = !s->options.all_processes && !any_root(root);
+	if (!idle)
+		pause_or_go_on(s, false);
+	follow(s, root);
+	if (s->paused)
+		wanted = false;
+	if (wanted || (idle && !s->paused) || raise != s->raised || wide != s->widened)
+		drain(s); /* what was counted so far has the old weight */
+	if (raise != s->raised)
+		sampler_set_rate(s->sampler, s->options.rate_hz,
+				 raise ? 100 : s->options.fraction_percent);
+	s->raised = raise;
+	widen(s, wide && !idle);
+	if (idle)
+		pause_or_go_on(s, true);
+	sampler_stats_get(s->sampler, &st);
+	pthread_mutex_lock(&s->lock);
+	record_switches(s);
+	s->stats.raised = raise;
+	s->stats.wide = s->widened;
+	s->sampler_stats = st;
+	s->done = serial;
+	pthread_cond_broadcast(&s->turned);
+	pthread_mutex_unlock(&s->lock);
+	return !stop;
+}
+
+static bool open_sampler(struct cpu_stacks *s)
+{
+	struct sampler_stats st = { .mode = SAMPLER_OFF };
+	int err = sampler_open(&s->sampler, &s->options);
+
+	if (err) {
+		log_warn("sampler", "not opened: %s", strerror(-err));
+		snprintf(st.why, sizeof(st.why), "could not be opened: %s", strerror(-err));
+	} else {
+		sampler_stats_get(s->sampler, &st);
+		log_info("sampler", "mode=%s rate_hz=%u fraction=%u%% why=\"%s\" missing=\"%s\"",
+			 sampler_mode_name(st.mode), s->options.rate_hz,
+			 s->options.fraction_percent, st.why, st.missing);
+	}
+	pthread_mutex_lock(&s->lock);
+	s->sampler_stats = st;
+	s->sampling = !err;
+	s->stats.opening = false;
+	pthread_mutex_unlock(&s->lock);
+	return !err;
+}
+
+static void *work(void *arg)
+{
+	struct cpu_stacks *s = arg;
+	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN }, { .events = POLLIN } };
+	uint64_t count;
+	bool go_on = true;
+
+	setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread: the rings come first */
+	if (!open_sampler(s))
+		return NULL;
+	malloc_trim(0); /* loading the programs took megabytes for a while */
+	pause_or_go_on(s, !s->options.all_processes);
+	p[1].fd = sampler_fd(s->sampler); /* negative: none, and poll passes it over */
+	while (go_on) {
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			break;
+		if (p[1].revents)
+			sampler_poll(s->sampler);
+		if (p[0].revents && read(s->wake, &count, sizeof(count)) == sizeof(count))
+			go_on = turn(s);
+	}
+	sampler_close(s->sampler);
+	return NULL;
+}
+
+/* ---- the loop ---- */
+
+/* Under lock: the thread shall look. */
+static void ask(struct cpu_stacks *s)
+{
+	uint64_t one = 1;
+
+	s->asked++;
+	if (write(s->wake, &one, sizeof(one)) != sizeof(one))
+		log_warn("sampler", "not woken: %s", strerror(errno));
+}
+
+static void fill_options(struct sampler_options *o, const struct settings *set)
+{
+	sampler_options_init(o);
+	o->mode_max = (enum sampler_mode)set->sampler_mode;
+	o->rate_hz = (uint32_t)set->sampler_rate_hz;
+	o->fraction_percent = (uint32_t)set->sampler_fraction;
+	o->slice_ms = 10;
+	o->off_cpu = set->sampler_off_cpu;
+	o->off_cpu_min_ns = set->sampler_off_cpu_min_ns;
+	o->python = set->sampler_python;
+	o->all_processes = set->sampler_all;
+}
+
+int cpu_stacks_open(struct node *n)
+{
+	struct cpu_stacks *s = calloc(1, sizeof(*s));
+	pthread_condattr_t attr;
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->wake = eventfd(0, EFD_CLOEXEC);
+	if (s->wake < 0) {
+		free(s);
+		return -errno;
+	}
+	n->stacks = s;
+	s->drained_ns = s->drain_asked_ns = clock_monotonic_ns();
+	fill_options(&s->options, &n->settings);
+	s->options.reader = n->reader;
+	s->stats.opening = true;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->turned, &attr);
+	pthread_condattr_destroy(&attr);
+	err = pthread_create(&s->thread, NULL, work, s);
+	s->thread_runs = !err;
+	return -err;
+}
+
+void cpu_stacks_close(struct node *n)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	ask(s);
+	pthread_mutex_unlock(&s->lock);
+	if (s->thread_runs)
+		pthread_join(s->thread, NULL);
+	while (s->count)
+		drop_oldest(s);
+	free(s->neighbours);
+	pthread_cond_destroy(&s->turned);
+	pthread_mutex_destroy(&s->lock);
+	close(s->wake);
+	free(s);
+	n->stacks = NULL;
+}
+
+/* Replaces the first `from` among the roots. */
+static void replace_root(struct cpu_stacks *s, uint32_t from, uint32_t to)
+{
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && !listed(s->root, to ? to : UINT32_MAX); i++) {
+		if (s->root[i] != from)
+			continue;
+		s->root[i] = to;
+		s->roots_serial++;
+		ask(s);
+		break;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void cpu_stacks_watch(struct node *n, uint32_t pid)
+{
+	if (n->stacks && pid)
+		replace_root(n->stacks, 0, pid);
+}
+
+void cpu_stacks_unwatch(struct node *n, uint32_t pid)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s || !pid)
+		return;
+	replace_root(s, pid, 0);
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < RECORDED_MAX; i++)
+		if (s->recorded[i].pid == pid)
+			s->recorded[i] = (struct recorded){ 0 };
+	pthread_mutex_unlock(&s->lock);
+}
+
+void cpu_stacks_record_threads(struct node *n, uint32_t pid, const uint32_t *tids, uint32_t count)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s || !pid)
+		return;
+	pthread_mutex_lock(&s->lock);
+	name_thread(s, pid, pid); /* the one that others wait for */
+	for (uint32_t i = 0; i < count; i++)
+		if (tids[i])
+			name_thread(s, pid, tids[i]);
+	if (s->recorded_new)
+		ask(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool cpu_stacks_raised(const struct node *n)
+{
+	return n->stacks && n->stacks->raising;
+}
+
+/* Whether the node may be sampled as a whole now. Under lock. */
+static bool may_widen(struct cpu_stacks *s, bool raise, uint64_t now_ns)
+{
+	double passed_ns = s->wide_at_ns ? (double)(now_ns - s->wide_at_ns) : 0;
+
+	s->wide_left_ns = s->wide_at_ns ? s->wide_left_ns + passed_ns * WIDE_SHARE : (double)WIDE_MAX_NS;
+	s->wide_at_ns = now_ns;
+	if (s->wide) {
+		s->wide_left_ns -= passed_ns;
+		s->stats.wide_ns += (uint64_t)passed_ns;
+	}
+	if (s->wide_left_ns > (double)WIDE_MAX_NS)
+		s->wide_left_ns = (double)WIDE_MAX_NS;
+	return raise && s->wide_left_ns > (s->wide ? 0.0 : (double)WIDE_MIN_NS);
+}
+
+void cpu_stacks_tend(struct node *n, uint64_t now_ns)
+{
+	struct cpu_stacks *s = n->stacks;
+	bool raise, wide;
+
+	if (!s)
+		return;
+	if (process_any_anomaly(n, now_ns))
+		s->anomaly_ns = now_ns;
+	raise = s->raising = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling) {
+		bool due = now_ns - s->drain_asked_ns >=
+			   (raise ? RAISED_NS : n->settings.sampler_period_ns);
+
+		wide = n->settings.sampler_wide && may_widen(s, raise, now_ns);
+		if (due || raise != s->raise || wide != s->wide) {
+			s->drain_asked_ns = now_ns;
+			s->drain |= due;
+			s->raise = raise;
+			s->wide = wide;
+			ask(s);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Under lock, which is given up meanwhile: until the thread has done all that was asked for. */
+static bool settle(struct cpu_stacks *s, uint32_t wait_ms)
+{
+	uint64_t until_ns = clock_monotonic_ns() + wait_ms * 1000000ull, serial = s->asked;
+	struct timespec t = clock_timespec(until_ns);
+
+	while (s->sampling && s->done < serial)
+		if (pthread_cond_timedwait(&s->turned, &s->lock, &t))
+			return false;
+	return s->sampling;
+}
+
+bool cpu_stacks_settle(struct node *n, uint32_t wait_ms)
+{
+	bool done = false;
+
+	if (n->stacks) {
+		pthread_mutex_lock(&n->stacks->lock);
+		done = settle(n->stacks, wait_ms);
+		pthread_mutex_unlock(&n->stacks->lock);
+	}
+	return done;
+}
+
+/* Under lock. */
+static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count, uint64_t begin_ns,
+		   uint64_t end_ns, struct stack_batch *out)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->count && !err; i++) {
+		const struct period *p = &s->period[(s->first + i) % PERIODS];
+		struct stack_batch b;
+
+		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
+			continue;
+		stack_batch_init(&b, keyed_process());
+		err = stacks_unpack(p->packed.data, p->packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+		if (!err)
+			err = stack_batch_merge(out, &b, pids, pid_count, begin_ns, end_ns);
+		if (!err)
+			out->lost_samples += b.lost_samples;
+		stack_batch_fini(&b);
+	}
+	return err == -E2BIG ? 0 : err; /* as many as a window may hold */
+}
+
+int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+		       struct stack_batch *out)
+{
+	struct cpu_stacks *s = n->stacks;
+	uint32_t pids[FAMILY_MAX];
+	uint64_t now_ns = clock_monotonic_ns();
+	size_t pid_count = 0;
+	int err = -ENOSYS;
+
+	if (!s || !pid)
+		return -ENOSYS;
+	out->begin_ns = begin_ns;
+	out->end_ns = end_ns;
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling && end_ns > s->drained_ns && now_ns >= s->hurry_until_ns) {
+		s->drain = true;
+		ask(s);
+		if (!settle(s, EXTRACT_WAIT_MS))
+			s->hurry_until_ns = now_ns + EXTRACT_BACKOFF_NS;
+	}
+	for (uint32_t i = 0; i < s->member_count; i++)
+		if (s->member[i].root == pid)
+			pids[pid_count++] = s->member[i].pid;
+	if (s->sampling)
+		err = pid_count ? extract(s, pids, pid_count, begin_ns, end_ns, out) : 0;
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+void cpu_stacks_neighbours(const struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+			   double step_ms, struct os_signal *list, uint32_t *count, uint32_t max)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s || !pid)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (s->neighbours)
+		neighbours_signals(s->neighbours, pid, begin_ns, end_ns, step_ms, list, count, max);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Under lock. */
+static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, struct buf *out)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct period *p = &s->period[(s->first + i) % PERIODS];
+
+		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
+			continue;
+		buf_init(&out[n], LIMIT_STACKS_KEPT_BYTES);
+		buf_append(&out[n], p->packed.data, p->packed.bytes);
+		n += !out[n].failed;
+	}
+	return n;
+}
+
+int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
+		    struct cpu_stacks_member **family, uint32_t *family_count)
+{
+	struct cpu_stacks *s = n->stacks;
+	int count = -ENOSYS;
+
+	if (!s)
+		return -ENOSYS;
+	*out = calloc(PERIODS, sizeof(**out));
+	*family = calloc(FAMILY_MAX, sizeof(**family));
+	if (!*out || !*family) {
+		free(*out);
+		free(*family);
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling) {
+		count = copy_periods(s, begin_ns, end_ns, *out);
+		for (*family_count = 0; *family_count < s->member_count; (*family_count)++)
+			(*family)[*family_count] = (struct cpu_stacks_member){
+				s->member[*family_count].pid, s->member[*family_count].root };
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (count < 0) {
+		free(*out);
+		free(*family);
+	}
+	return count;
+}
+
+void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
+			  struct sampler_stats *sampler)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	memset(out, 0, sizeof(*out));
+	memset(sampler, 0, sizeof(*sampler));
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	*out = s->stats;
+	out->neighbours_lost = s->neighbours ? s->neighbours->lost : 0;
+	if (s->count)
+		out->kept_ns = s->period[(s->first + s->count - 1) % PERIODS].end_ns -
+			       s->period[s->first].begin_ns;
+	*sampler = s->sampler_stats;
+	if (out->opening)
+		snprintf(sampler->why, sizeof(sampler->why), "being loaded");
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * symbol_offer.c - see symbol_offer.h.
+ * What was noted stays in one table: a Build ID is asked for once, and again after a while, since the
+ * aggregator may have dropped its file or given another node the first try. */
+#include "sidecar/stacks/symbol_offer.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/daemon/log.h"
+#include "base/keyed.h"
+#include "base/limits.h"
+#include "symbol/symbol_content.h"
+#include "symbol/symbol_reader.h"
+
+#define ID_BYTES	SYMBOL_ID_MAX
+#define PROBES		32u /* of the table; beyond it a Build ID has no place */
+#define ASK_FILES	256u
+#define PERIOD_NS	10000000000ull
+#define CHUNK_BYTES	(8u << 20)
+#define DAY_NS		86400000000000ull
+#define AGAIN_NS	3600000000000ull /* asked, and not needed or uploaded */
+#define RETRY_NS	60000000000ull	 /* it failed */
+#define ANSWER_BYTES	(256u << 10)
+
+struct note {
+	uint8_t id[ID_BYTES];
+	uint8_t id_bytes; /* 0: free */
+	uint32_t pid;
+	char *path;
+	uint64_t due_ns;
+};
+
+struct symbol_offer {
+	struct symbol_offer_config config;
+	char url[512], proc_root[256];
+	pthread_t thread;
+	atomic_bool stop;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t more;
+	bool started;
+	struct note notes[LIMIT_OFFER_FILES];
+	struct symbol_offer_stats stats;
+
+	/* the thread's own */
+	CURL *curl;
+	struct symbol_reader *files;
+	struct reader *own; /* NULL: the caller's is used */
+	uint64_t day_ns, day_bytes;
+};
+
+int symbol_offer_url(const char *uplink_url, char *out, size_t out_bytes)
+{
+	const char *host, *colon;
+	int n;
+
+	if (!strncmp(uplink_url, "tcp://", 6))
+		host = uplink_url + 6;
+	else if (!strncmp(uplink_url, "tls+tcp://", 10))
+		host = uplink_url + 10;
+	else
+		return -EINVAL;
+	colon = strrchr(host, ':');
+	if (!colon || colon == host || strcmp(colon, ":9471"))
+		return -EINVAL;
+	n = snprintf(out, out_bytes, "http://%.*s:9472", (int)(colon - host), host);
+	return n < 0 || (size_t)n >= out_bytes ? -EINVAL : 0;
+}
+
+/* ---- the table ---- */
+
+/* Locked. That of the Build ID, or a free one; NULL: there is no place. */
+static struct note *place(struct symbol_offer *o, const uint8_t *id, size_t id_bytes)
+{
+	uint64_t h = keyed_bytes(keyed_process(), id, id_bytes);
+
+	for (uint32_t i = 0; i < PROBES; i++) {
+		struct note *n = &o->notes[(h + i) % LIMIT_OFFER_FILES];
+
+		if (!n->id_bytes || (n->id_bytes == id_bytes && !memcmp(n->id, id, id_bytes)))
+			return n;
+	}
+	return NULL;
+}
+
+void symbol_offer_note(struct symbol_offer *o, const uint8_t *build_id, size_t build_id_bytes,
+		       const char *path, uint32_t pid)
+{
+	size_t bytes = symbol_content_cut(build_id_bytes);
+	struct note *n;
+
+	if (!o || !symbol_content_proves(bytes) || !path ||
+	    *path != '/' || strlen(path) > LIMIT_OFFER_PATH_BYTES)
+		return;
+	pthread_mutex_lock(&o->lock);
+	n = place(o, build_id, bytes);
+	if (!n) {
+		o->stats.forgotten++;
+	} else if (!n->id_bytes) {
+		n->path = strdup(path);
+		if (n->path) {
+			memcpy(n->id, build_id, bytes);
+			n->id_bytes = (uint8_t)bytes;
+			n->pid = pid;
+			n->due_ns = 0;
+			o->stats.noted++;
+		}
+	} else {
+		n->pid = pid; /* the newest lives longest */
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+static void put_off(struct symbol_offer *o, const struct note *n, uint64_t ns)
+{
+	struct note *at;
+
+	pthread_mutex_lock(&o->lock);
+	at = place(o, n->id, n->id_bytes);
+	if (at && at->id_bytes)
+		at->due_ns = clock_monotonic_ns() + ns;
+	pthread_mutex_unlock(&o->lock);
+}
+
+static void count(struct symbol_offer *o, uint64_t *counter, uint64_t n)
+{
+	pthread_mutex_lock(&o->lock);
+	*counter += n;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Copies of those that are due, with paths of their own. */
+static uint32_t take_due(struct symbol_offer *o, struct note *out)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&o->lock);
+	for (uint32_t i = 0; i < LIMIT_OFFER_FILES && n < ASK_FILES; i++) {
+		const struct note *from = &o->notes[i];
+
+		if (!from->id_bytes || from->due_ns > now_ns)
+			continue;
+		out[n] = *from;
+		out[n].path = strdup(from->path);
+		if (out[n].path)
+			n++;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return n;
+}
+
+/* ---- HTTP ---- */
+
+static size_t on_answer(char *data, size_t size, size_t n, void *arg)
+{
+	struct buf *b = arg;
+
+	buf_append(b, data, size * n);
+	return b->failed ? 0 : size * n;
+}
+
+static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+	struct symbol_offer *o = arg;
+
+	return atomic_load(&o->stop);
+}
+
+struct body {
+	const uint8_t *data;
+	uint64_t at, left;
+};
+
+static size_t on_body(char *data, size_t size, size_t n, void *arg)
+{
+	struct body *b = arg;
+	size_t want = size * n < b->left ? size * n : b->left;
+
+	memcpy(data, b->data + b->at, want);
+	b->at += want;
+	b->left -= want;
+	return want;
+}
+
+/* One request; *out is the answer, owned by the caller, NULL where there is none. The HTTP status, or
+ * 0. text: a JSON body to post; body: bytes to put. */
+static long request(struct symbol_offer *o, const char *path, const char *text, struct body *body,
+		    json_t **out)
+{
+	const char *type = text ? "Content-Type: application/json" :
+				  "Content-Type: application/octet-stream";
+	struct curl_slist *headers = curl_slist_append(NULL, type);
+	char url[1024];
+	struct buf answer;
+	long status = 0;
+	CURL *h = o->curl;
+
+	*out = NULL;
+	buf_init(&answer, ANSWER_BYTES);
+	snprintf(url, sizeof(url), "%s%s", o->url, path);
+	curl_easy_reset(h); /* the connection stays */
+	curl_easy_setopt(h, CURLOPT_URL, url);
+	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
+	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, 5000L);
+	curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, 60L);
+	curl_easy_setopt(h, CURLOPT_USERAGENT, "sysomd");
+	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_answer);
+	curl_easy_setopt(h, CURLOPT_WRITEDATA, &answer);
+	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, on_progress);
+	curl_easy_setopt(h, CURLOPT_XFERINFODATA, o);
+	if (text) {
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, text);
+	} else {
+		curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
+		curl_easy_setopt(h, CURLOPT_READFUNCTION, on_body);
+		curl_easy_setopt(h, CURLOPT_READDATA, body);
+		curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body->left);
+		curl_easy_setopt(h, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t)o->config.bytes_per_s);
+	}
+	if (headers && curl_easy_perform(h) == CURLE_OK) {
+		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
+		*out = json_loadb((const char *)answer.data, answer.bytes, 0, NULL);
+	}
+	curl_slist_free_all(headers);
+	buf_fini(&answer);
+	return status;
+}
+
+/* ---- one file ---- */
+
+static void hex(const struct note *n, char text[2 * ID_BYTES + 1])
+{
+	for (size_t i = 0; i < n->id_bytes; i++)
+		snprintf(text + 2 * i, 3, "%02x", n->id[i]);
+}
+
+/* By an identity only the file that is mapped is found, or one that is equal to it: another one with its
+ * Build ID could have any names. */
+static struct symbol_reader_file file_of(const struct note *n)
+{
+	return (struct symbol_reader_file){ n->id, n->id_bytes, n->path, n->pid };
+}
+
+static int look_best(struct symbol_offer *o, const struct note *n, enum symbol_quality *quality,
+		     uint64_t *bytes)
+{
+	struct symbol_reader_file f = file_of(n);
+
+	return symbol_reader_look(o->files, &f, quality, bytes);
+}
+
+/* 0: a number is not there. */
+static uint64_t number_in(const json_t *j, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(j, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static bool in_budget(struct symbol_offer *o, uint64_t bytes)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!o->day_ns || now_ns - o->day_ns > DAY_NS) {
+		o->day_ns = now_ns;
+		o->day_bytes = 0;
+	}
+	return bytes <= o->config.bytes_per_day && o->day_bytes <= o->config.bytes_per_day - bytes;
+}
+
+/* Chunk by chunk; after one that failed on the way, from where the aggregator says it is. */
+static long put_chunks(struct symbol_offer *o, const char *session, const struct note *note,
+		       uint64_t bytes)
+{
+	struct symbol_reader_file f = file_of(note);
+	uint64_t offset = 0;
+	long status = 0;
+
+	for (uint32_t tries = 0; tries < 3 && !atomic_load(&o->stop);) {
+		uint64_t n = bytes - offset < o->config.chunk_bytes ? bytes - offset :
+								     o->config.chunk_bytes;
+		struct body body = { NULL, 0, n };
+		uint8_t *data;
+		json_t *j;
+		char path[128];
+
+		if (symbol_reader_bytes(o->files, &f, offset, n, &data))
+			return 0; /* it changed, or the process ended */
+		body.data = data;
+
+		snprintf(path, sizeof(path), "/api/v1/symbols/uploads/%s?offset=%llu", session,
+			 (unsigned long long)offset);
+		status = request(o, path, NULL, &body, &j);
+		free(data);
+		count(o, &o->stats.uploaded_bytes, n - body.left);
+		o->day_bytes += n - body.left;
+		if (status == 202 && n && number_in(j, "offset") == offset + n)
+			offset += n;
+		else if (status == 409 && json_object_get(j, "offset") && number_in(j, "offset") < bytes)
+			offset = number_in(j, "offset");
+		else if (status)
+			tries = 3; /* it is there (201), or refused */
+		tries += status != 202;
+		json_decref(j);
+	}
+	return status;
+}
+
+static long upload(struct symbol_offer *o, const struct note *n, enum symbol_quality quality,
+		   uint64_t bytes)
+{
+	static const char *const qualities[] = { "none", "dynamic", "table", "debug" };
+	char text[256], id[2 * ID_BYTES + 1], session[17] = "";
+	const char *given;
+	json_t *j;
+	long status;
+
+	hex(n, id);
+	snprintf(text, sizeof(text), "{\"build_id\":\"%s\",\"quality\":\"%s\",\"bytes\":%llu}", id,
+		 qualities[quality], (unsigned long long)bytes);
+	status = request(o, "/api/v1/symbols/uploads", text, NULL, &j);
+	given = json_string_value(json_object_get(j, "session"));
+	if (status == 201 && given && strspn(given, "0123456789abcdef") == 16 && !given[16])
+		memcpy(session, given, 16);
+	json_decref(j);
+	return *session ? put_chunks(o, session, n, bytes) : status == 201 ? 0 : status;
+}
+
+/* The aggregator wants it. */
+static void offer(struct symbol_offer *o, const struct note *n)
+{
+	enum symbol_quality quality;
+	uint64_t again_ns = AGAIN_NS, bytes;
+	long status;
+
+	if (look_best(o, n, &quality, &bytes)) {
+		count(o, &o->stats.no_file, 1);
+		put_off(o, n, AGAIN_NS);
+		return;
+	}
+	if (!in_budget(o, bytes)) {
+		count(o, &o->stats.over_budget, 1);
+	} else {
+		status = upload(o, n, quality, bytes);
+		if (status == 201)
+			log_info("symbols", "path=%s uploaded=%llu", n->path,
+				 (unsigned long long)bytes);
+		if (!atomic_load(&o->stop))
+			count(o, status == 201 ? &o->stats.uploaded :
+				 status	       ? &o->stats.refused :
+						 &o->stats.failed, 1);
+		again_ns = status ? AGAIN_NS : RETRY_NS;
+	}
+	put_off(o, n, again_ns);
+}
+
+/* ---- the thread ---- */
+
+/* The question about count notes; those without a file (qualities[i] SYMBOL_NONE) are left out. */
+static char *question(const struct note *notes, const uint8_t *quality, uint32_t n)
+{
+	static const char *const qualities[] = { "none", "dynamic", "table", "debug" };
+	json_t *files = json_array(), *j = json_pack("{s:o}", "files", files);
+	char *text;
+
+	for (uint32_t i = 0; i < n; i++) {
+		char id[2 * ID_BYTES + 1];
+
+		hex(&notes[i], id);
+		if (quality[i])
+			json_array_append_new(files, json_pack("{s:s, s:s}", "build_id", id, "quality",
+							       qualities[quality[i]]));
+	}
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	return text;
+}
+
+static bool is_named(const json_t *needed, const struct note *n)
+{
+	char id[2 * ID_BYTES + 1];
+	json_t *each;
+	size_t i;
+
+	hex(n, id);
+	json_array_foreach(needed, i, each)
+		if (json_is_string(each) && !strcmp(json_string_value(each), id))
+			return true;
+	return false;
+}
+
+static void look(struct symbol_offer *o, const struct note *notes, uint8_t *quality, uint32_t n)
+{
+	for (uint32_t i = 0; i < n && !atomic_load(&o->stop); i++) {
+		enum symbol_quality q;
+		uint64_t bytes;
+
+		quality[i] = SYMBOL_NONE;
+		if (!look_best(o, &notes[i], &q, &bytes))
+			quality[i] = (uint8_t)q;
+		if (!quality[i]) {
+			count(o, &o->stats.no_file, 1);
+			put_off(o, &notes[i], RETRY_NS);
+		}
+	}
+}
+
+/* One question, and what it brings. */
+static void ask(struct symbol_offer *o, const struct note *notes, uint32_t n)
+{
+	uint8_t quality[ASK_FILES] = { 0 };
+	json_t *j = NULL, *needed;
+	char *text;
+	long status = 0;
+
+	look(o, notes, quality, n);
+	text = question(notes, quality, n);
+	if (text && !atomic_load(&o->stop))
+		status = request(o, "/api/v1/symbols/needed", text, NULL, &j);
+	free(text);
+	needed = json_object_get(j, "needed");
+	if (status == 200 && json_is_array(needed) && json_array_size(needed) <= n) {
+		count(o, &o->stats.asked, n);
+		count(o, &o->stats.needed, json_array_size(needed));
+	} else {
+		count(o, &o->stats.failed, !atomic_load(&o->stop));
+		needed = NULL;
+	}
+	for (uint32_t i = 0; i < n && !atomic_load(&o->stop); i++) {
+		if (!quality[i])
+			continue;
+		if (!needed)
+			put_off(o, &notes[i], status == 200 ? AGAIN_NS : RETRY_NS);
+		else if (is_named(needed, &notes[i]))
+			offer(o, &notes[i]);
+		else
+			put_off(o, &notes[i], AGAIN_NS);
+	}
+	json_decref(j);
+}
+
+static void *run(void *arg)
+{
+	struct symbol_offer *o = arg;
+	struct note *due = calloc(ASK_FILES, sizeof(*due));
+
+	while (due && !atomic_load(&o->stop)) {
+		uint64_t until_ns = clock_monotonic_ns() + o->config.period_ns;
+		struct timespec until = clock_timespec(until_ns);
+		uint32_t n = take_due(o, due);
+
+		if (n)
+			ask(o, due, n);
+		for (uint32_t i = 0; i < n; i++)
+			free(due[i].path);
+		pthread_mutex_lock(&o->lock);
+		/* woken only to end: what comes in a period is asked for together */
+		while (!atomic_load(&o->stop) &&
+		       pthread_cond_timedwait(&o->more, &o->lock, &until) != ETIMEDOUT)
+			;
+		pthread_mutex_unlock(&o->lock);
+	}
+	free(due);
+	return NULL;
+}
+
+int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_config *c)
+{
+	struct symbol_offer *o;
+	pthread_condattr_t clock;
+	int err;
+
+	if (strncmp(c->url, "http://", 7) && strncmp(c->url, "https://", 8))
+		return -EINVAL;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	o->config = *c;
+	o->config.period_ns = c->period_ns ? c->period_ns : PERIOD_NS;
+	o->config.chunk_bytes = c->chunk_bytes ? c->chunk_bytes : CHUNK_BYTES;
+	atomic_init(&o->stop, false);
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->more, &clock);
+	pthread_condattr_destroy(&clock);
+	err = (size_t)snprintf(o->url, sizeof(o->url), "%s", c->url) < sizeof(o->url) &&
+	      (size_t)snprintf(o->proc_root, sizeof(o->proc_root), "%s",
+			       c->proc_root ? c->proc_root : "/proc") < sizeof(o->proc_root) ?
+		      0 : -EINVAL;
+	while (!err && *o->url && o->url[strlen(o->url) - 1] == '/')
+		o->url[strlen(o->url) - 1] = 0;
+	if (!err && !c->reader)
+		err = reader_open(&o->own, o->proc_root);
+	if (!err)
+		err = symbol_reader_open(&o->files, c->reader ? c->reader : o->own, &o->stop);
+	if (!err) {
+		o->curl = curl_easy_init();
+		err = o->curl ? -pthread_create(&o->thread, NULL, run, o) : -ENOMEM;
+		o->started = !err;
+	}
+	if (err) {
+		symbol_offer_close(o);
+		return err;
+	}
+	*out = o;
+	return 0;
+}
+
+void symbol_offer_close(struct symbol_offer *o)
+{
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	atomic_store(&o->stop, true);
+	pthread_cond_signal(&o->more);
+	pthread_mutex_unlock(&o->lock);
+	if (o->started)
+		pthread_join(o->thread, NULL);
+	if (o->curl)
+		curl_easy_cleanup(o->curl);
+	symbol_reader_close(o->files);
+	reader_close(o->own);
+	for (uint32_t i = 0; i < LIMIT_OFFER_FILES; i++)
+		free(o->notes[i].path);
+	pthread_cond_destroy(&o->more);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+void symbol_offer_stats_get(struct symbol_offer *o, struct symbol_offer_stats *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	*out = o->stats;
+	pthread_mutex_unlock(&o->lock);
+}
