@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * peers.h - slow ranks among the peers of one role, from their steps' own times and entry lateness.
+ * peers.h - slow ranks among the peers of one role, by self time and by entry lateness.
+ * docs/stragglers.md explains the method:
  *
- * Per step one value per member and measure; residuals against the median of the role's members. At
- * each of several window lengths the members are split into a lower and an upper group at the largest
- * gap; the upper group is slow when all of it lies above the lower group by more than noise and the
- * lower group's own spread allow, corrected for windows, looks and members, and most of the window
- * agrees. Noise is measured from the data at each length (peers_noise.c), so lag and heavy tails raise
- * the threshold. The same is done for changes against each member's own past. So one, several and
- * most slow members are one case; when most are, the role's own level must have risen, where a past is
- * known. Short windows have a floor (4% at 10 steps, 0.8% at 50); that of the longest is 0.1% of the
- * step (0.3 ms of 100 ms must be found). Two members: each one's own history decides who changed;
- * without one a difference of 10% and more is told as that of the slower. docs/stragglers.md.
- * Mode sysom: mean + k sigma over the members' averages of W steps (SysOM-AI 3.1; W = 100, k = 2), kept
- * for comparison.
+ * - Each step gives one value per member and measure. A residual is that value less the median of
+ *   the role's members.
+ * - At each of several window lengths the largest gap splits the members into a lower and an upper
+ *   group. The upper group is slow if all of it lies above the lower group by more than the noise
+ *   and the lower group's own spread, and if most of the window agrees. The threshold is corrected
+ *   for the number of windows, looks and members. So one, several and most slow members are the
+ *   same case. If most are slow, the role's own level must also have risen, where its past is
+ *   known.
+ * - The same test runs on changes against each member's own past.
+ * - The noise at each length is measured from the data (peers_noise.c), so autocorrelation and
+ *   heavy tails raise the threshold. Short windows have a floor: 4% at 10 steps, 0.8% at 50, 0.1%
+ *   at the longest (0.3 ms of 100 ms must be found).
+ * - Of two members, each one's history decides who changed. Without a history the slower one is
+ *   reported from a difference of 10% on.
+ *
+ * Mode sysom is SysOM-AI 3.1, kept for comparison: mean + k sigma of the members' averages over W
+ * steps (W = 100, k = 2).
  *
  * Pure; memory is the caller's; the same input gives the same output. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_SLOW_PEERS_H
@@ -30,8 +36,8 @@
 
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
 enum peers_measure {
-	PEERS_SELF = 0, /* own time of the step, ns: what the rank alone decides */
-	PEERS_LATE = 1, /* how much later than the role's typical member it enters collectives, ns */
+	PEERS_SELF = 0, /* self time of the step, ns */
+	PEERS_LATE = 1, /* how much later it enters collectives than the role's typical member, ns */
 	PEERS_MEASURES
 };
 
@@ -40,27 +46,29 @@ struct peers_config {
 	/* steps; ascending, 0 ends the list; default 3, 5, 10, 20, 50, 200, 1000 */
 	uint32_t windows[PEERS_WINDOWS];
 	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
-	double least[PEERS_MEASURES];	 /* excess, of a step, below which nothing is told; default 0 */
+	double least[PEERS_MEASURES];	 /* smallest excess reported, share of a step; default 0 */
 	double k;			 /* sysom mode */
 	uint32_t w;
-	uint32_t pushes; /* kept; 0: as many as the longest window has steps, and its past. Fewer do where a
-			  * push stands for several steps; a window that does not fit is left out */
-	/* members do different work: only a change against one's own past is told, and it is counted from
-	 * the member's own usual value (the median of its first 8) */
+	/* How many to keep; 0: the longest window and its past. Fewer are enough where a push
+	 * stands for several steps; windows that do not fit are left out. */
+	uint32_t pushes;
+	/* The members do different work: report only changes against a member's own past, measured
+	 * from its usual value (the median of its first 8). */
 	bool changes_only;
-	/* what the own time of every member is without a fault: the caller measured it, and gives own
-	 * times in terms of it; 0: not known. Only members above it are reported. */
+	/* Self time of every member without a fault, if the caller measured it and passes self
+	 * times relative to it; 0: not known. Only members above it are reported. */
 	double usual_ns;
 };
 void peers_config_default(struct peers_config *c);
 
-/* A stretch of steps in which a member was slow. Told when it is first sure (open), again when it ends. */
+/* A stretch of steps in which a member was slow. Reported once it is significant, and again when it
+ * ends. */
 struct peers_flag {
 	uint32_t member;
 	enum peers_measure measure;
-	uint32_t window;	/* steps of the window that was sure first */
+	uint32_t window;	/* steps of the first window in which it was significant */
 	uint64_t first_step, last_step; /* where the excess begins; the latest step that shows it */
-	uint64_t sure_step;	/* after which it was known */
+	uint64_t sure_step;	/* the step after which it was known */
 	double excess;		/* median residual over the stretch, of the peers' median step */
 	double excess_ns;
 	double score;		/* median residual over its threshold: > 1 */
@@ -71,18 +79,19 @@ struct peers; /* opaque */
 size_t peers_memory_bytes(const struct peers_config *c, uint32_t members);
 /* memory: 16-byte aligned. members: 2 to PEERS_MEMBERS_MAX. */
 struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t members);
-/* One step, in order: members values per measure, NAN: not known. late may be NULL. step_ns: the
- * typical latency of the step, for floors and rates. weight: how many steps the values are medians of. */
+/* One step, in order, with a value of each member and measure; NAN: not known. late_ns may be NULL.
+ * step_ns: the typical latency of the step, for floors and rates. weight: the number of steps that
+ * the values are medians of. */
 void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,
 		double step_ns, uint32_t weight);
-/* What the last push made known; false: nothing more. */
+/* The next flag that the last push raised or ended; false: none. */
 bool peers_next(struct peers *p, struct peers_flag *out);
-/* Flags dropped because nobody called peers_next for four members' worth of them. */
+/* Flags dropped because the caller did not fetch them with peers_next. */
 uint64_t peers_lost(const struct peers *p);
-/* The same rows will be pushed once more, to be judged by all that they taught: noise and pace stay,
- * the rows and who was slow in them are forgotten. */
+/* The caller will push the same rows again, to judge them by everything learned from them: noise
+ * and pace are kept, the rows and their flags are forgotten. */
 void peers_again(struct peers *p);
-/* The input ends: open flags are told once more, as ended. */
+/* The input ends: open flags are reported once more, as ended. */
 void peers_finish(struct peers *p);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * peers_private.h - what peers.c, peers_noise.c, peers_test.c and peers_sysom.c share. Not for others. */
+ * peers_private.h - what peers.c, peers_noise.c, peers_test.c and peers_sysom.c share. Not for
+ * others. */
 #ifndef SYSOM_ANALYSIS_SLOW_PEERS_PRIVATE_H
 #define SYSOM_ANALYSIS_SLOW_PEERS_PRIVATE_H
 
@@ -13,21 +14,21 @@
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES 64u
 
-/* Single steps' residuals above their member's location, and how many were looked at. */
+/* Residuals of single steps above their member's location, and how many steps were seen. */
 struct peers_single {
 	uint32_t step[BLOCK_NOISE_BINS];
 	uint64_t steps;
-	/* of these, the steps that began a slow stretch: forgotten before the rows come again */
+	/* those that began a slow stretch; forgotten before the rows come again */
 	uint32_t stretch[BLOCK_NOISE_BINS];
 	uint64_t stretch_steps;
 };
 
 struct peers_member {
-	float location; /* slow follower of the residual, about which outliers are clipped */
+	float location; /* follows the residual slowly; outliers are clipped around it */
 	float habit;	/* the same, followed while nobody is slow */
-	float high;	/* the highest habit, which is forgotten slowly */
+	float high;	/* the highest habit, forgotten slowly */
 	double usual;	/* changes_only: median of its first values, once some are seen */
-	uint32_t seen;	/* of its values, up to count.lots */
+	uint32_t seen;	/* number of its values, up to count.lots */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
 	double base;	   /* normal residual of an open member */
@@ -59,7 +60,7 @@ struct peers {
 	uint32_t n, depth, windows;
 	uint64_t pushes;
 	uint64_t learned; /* pushes before peers_again; 0: the first time */
-	double quantile_step_ns;	  /* what quantile was made for */
+	double quantile_step_ns;	  /* the step that quantile[] was computed for */
 	double quantile[PEERS_WINDOWS];	  /* Gaussian, one-sided */
 	double evidence[PEERS_WINDOWS];	  /* log of the chance that it stands for, negated */
 	double student[PEERS_QUANTILES];  /* by degrees of freedom; 0: not made yet */
@@ -70,7 +71,7 @@ struct peers {
 	float *own;	   /* [depth][2]: log self times of a pair */
 	double weight_mean;
 	double step_ns;
-	bool paced; /* step_ns was told */
+	bool paced; /* step_ns is known */
 	double *value, *scratch;
 	uint32_t *order, *key; /* order: [2 * members] */
 	struct peers_flag *queue;
@@ -85,15 +86,15 @@ static inline uint32_t peers_at(const struct peers *p, uint64_t push)
 
 /* peers_noise.c */
 void peers_noise_push(struct peers *p, struct peers_series *s);
-/* Standard deviation of a member's mean over length pushes, with heavy tails: that of the Gaussian which
- * reaches as far. widened: by how little is known, too. 0: not known yet. */
+/* Standard deviation of a member's mean over length pushes; with heavy tails, that of a Gaussian
+ * that reaches as far. *widened: the same, enlarged where few values are known. 0: not known yet. */
 double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
 		      double *widened);
-/* One step of a member that is not open lies so far above its location. */
+/* A step of a member without an open flag: its distance above the member's location. */
 void peers_noise_step(struct peers_single *no, double above);
 /* This step was part of a slow stretch, not a single high step. */
 void peers_noise_stretch(struct peers_single *no, double above);
-/* Share of such steps that lie as far above; apart from `own` of them. */
+/* Share of such steps that lie as far above, not counting `own` of them. */
 double peers_noise_share(const struct peers_single *no, double above, uint32_t own);
 
 /* peers_test.c */
@@ -104,13 +105,13 @@ double peers_test_mean(const struct peers *p, const struct peers_series *s, uint
 
 /* peers.c */
 void peers_tell(struct peers *p, const struct peers_flag *f);
-/* base: its normal residual above the others; threshold: what it had to exceed. */
+/* base: the member's normal residual above the others; threshold: what it had to exceed. */
 void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
 		double threshold);
 /* Median residual above base and the others over [begin, end) pushes; NAN: none known. */
 double peers_excess(struct peers *p, const struct peers_series *s, uint32_t member, double base,
 		    uint64_t begin, uint64_t end);
-/* The reference of these pushes anew, when who is open has changed. */
+/* Recomputes the reference of these pushes after a flag was raised or ended. */
 void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end);
 
 /* peers_sysom.c */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * waterline.h - what is normal of each function's CPU share among the ranks of one role, over the
- * sketches of a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at
- * mean + k sigma). Beside the paper's there is a robust one, median and 1.4826 MAD, which one hot
- * rank does not move. A function that a sketch does not name has share 0 in it.
+ * waterline.h - each function's normal CPU share among the ranks of one role, over the sketches of
+ * a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at mean + k
+ * sigma). Beside the paper's line there is a robust one, of the median and 1.4826 MAD, which one
+ * hot rank does not move. A function that a sketch does not name has the share 0.
  *
- * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles every n-th
- * rank's sketches are kept. Pure but for memory. Threads: one caller. Trust: shares are finite and
- * within 0 to 1 (the codec sees to it), names are anybody's. */
+ * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles, the sketches
+ * of every n-th rank are kept. Pure but for memory. Threads: one caller. Trust: the codec ensures
+ * shares of 0 to 1; names are untrusted. */
 #ifndef SYSOM_ANALYSIS_SLOW_WATERLINE_H
 #define SYSOM_ANALYSIS_SLOW_WATERLINE_H
 
@@ -18,7 +18,7 @@ struct waterline;
 
 struct waterline_row {
 	const char *name;	 /* the waterline's, until the next push */
-	uint32_t kind, sketches; /* of the window, those that name it */
+	uint32_t kind, sketches; /* sketches: those in the window that name it */
 	double mean, sigma;	 /* of the total share, 0 to 1 */
 	double median, spread;	 /* the same, robust; spread 1.4826 MAD */
 	double self_mean, self_median;
@@ -28,16 +28,16 @@ struct waterline_row {
 
 int waterline_open(struct waterline **out, uint64_t window_ns); /* 0, -ENOMEM */
 void waterline_close(struct waterline *w);			/* NULL is a no-op */
-/* slot: the rank; ranks: of the role, for choosing whose are kept. */
+/* slot: the rank; ranks: size of the role, which decides whose sketches are kept. */
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns);
-/* Rows by mean, largest first, without the sketches of these slots; *rows is the caller's. Number of
- * sketches in the window, -ENOMEM. */
+/* Rows by mean, largest first, without the sketches of the slots in except; the caller frees *rows.
+ * Returns the number of sketches in the window, or -ENOMEM. */
 int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except, uint32_t except_count,
 		   struct waterline_row **rows, uint32_t *count);
-/* How many spreads above the middle the line is. */
+/* The line is this many spreads above the middle. */
 #define WATERLINE_SPREADS 2
-uint64_t waterline_no_room(const struct waterline *w); /* functions of sketches that were left out */
+uint64_t waterline_no_room(const struct waterline *w); /* functions left out for want of room */
 uint64_t waterline_bytes(const struct waterline *w);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * align.h - which collective kernels of several ranks are one collective, and how far the ranks'
- * clocks stand apart.
+ * align.h - which collective kernels of several ranks are the same collective, and the offsets
+ * between the ranks' clocks.
  *
- * All ranks leave a collective within microseconds, though they enter it milliseconds apart: the
- * ends are common marks in time (the SysOM-AI facts: ends within 7 us, starts 0.1 to 7.6 ms).
- * Pairing looks at the times between successive ends, which no clock offset changes: a stretch of
- * one rank's is looked for in the other's, wherever it begins; from there both are joined by time,
- * so that what one rank misses costs only itself. Where steps are exactly alike several places fit:
- * then equal counts mean equal beginnings, else the place with the smaller offset is taken. Clock:
- * local = reference + offset + drift * (reference - zero). Drift: median of slopes, taken for 0
- * unless it exceeds three of its standard errors. The reference is the first rank; ranks that share
- * nothing with it are chained through others.
+ * All ranks leave a collective within microseconds, though they enter it milliseconds apart, so
+ * ends are common marks in time (SysOM-AI measured ends within 7 us, starts within 0.1 to 7.6 ms).
+ * Pairing: the times between successive ends do not depend on the clock's offset. A stretch of them
+ * from one rank is searched in the other rank's; from the match on, both are joined by time, so
+ * that a collective missing on one rank costs only itself. If all steps are alike, several places
+ * match: then equal counts mean equal beginnings, else the place with the smaller offset wins.
+ * Clock: local = reference + offset + drift * (reference - zero). Drift is the median of slopes, or
+ * 0 unless it exceeds three of its standard errors. The reference is the first rank; ranks that
+ * share no collective with it are chained through others.
  *
  * Pure: no I/O, clock, threads or globals; the same input gives the same output. Memory: malloc
  * within the call, 64 bytes per kernel. Threads: any, one per job. Trust: times and counts may be
