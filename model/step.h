@@ -9,7 +9,7 @@
 enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_AUTO = 2 };
 
 #define STEP_FLAG_INCOMPLETE 0x01 /* some kernels of it were not seen */
-#define STEP_FLAG_CPU_BOUND  0x02 /* the GPU waited for launches, from the density of its kernels */
+#define STEP_FLAG_CPU_BOUND  0x02 /* the GPU waited for launches, by the density of its kernels */
 #define STEP_FLAG_GAP	     0x04 /* tracing was off or reduced during it: not judged */
 #define STEP_FLAG_FIRST	     0x08 /* outer edge: its begin is not a boundary; not judged */
 #define STEP_FLAG_LAST	     0x20 /* outer edge: its end is not a boundary, but the file's; not judged */
@@ -29,8 +29,7 @@ struct step {
 	uint64_t begin_ns, end_ns; /* host launch timeline */
 	uint64_t device_begin_ns, device_end_ns; /* first kernel's start, last kernel's end; 0 none */
 	uint64_t latency_ns; /* found: device_latency_ns where known; else end_ns - begin_ns */
-	uint64_t self_ns;    /* device_latency_ns, else latency_ns, less exposed communication: what
-			      * this rank alone decides */
+	uint64_t self_ns;    /* device_latency_ns, else latency_ns, less exposed communication */
 	uint64_t compute_ns; /* union of compute kernels' time */
 	uint64_t comm_ns;    /* union of communication kernels' time */
 	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */
@@ -38,16 +37,16 @@ struct step {
 	uint64_t idle_ns;    /* no kernel or copy on the device, within the step's device span */
 	uint64_t launch_gap_max_ns; /* longest host time between two launches of the step */
 	uint32_t kernels, launches, collectives, copies, unmatched;
-	uint32_t phase; /* class of steps with the same pattern (training, evaluation, ...), from 0;
-			 * explicit: the name id of the phase */
+	uint32_t phase; /* class of steps with the same pattern (training, evaluation), from 0;
+			 * of explicit steps: the name id of the phase */
 	uint64_t key;	/* model key: hash of source, phase and graph bucket */
 	double work[STEP_WORK_MAX];
 	double blocks; /* thread blocks launched, whatever the work vector is; not in files */
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
-	uint64_t device_latency_ns; /* device_end_ns less the previous step's; 0 where not known, and
-				     * on the wire where it is not latency_ns */
+	uint64_t device_latency_ns; /* device_end_ns less the previous step's; 0: not known, and on
+				     * the wire 0 unless it equals latency_ns */
 };
 
 /* Per step and kernel name: device time. For the explanation and the 30-minute summaries. */

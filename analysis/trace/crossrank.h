@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crossrank.h - what the steps of all ranks of a job together say: who is slow, since when, and why
- * as far as device traces tell.
+ * crossrank.h - compares all ranks of recorded traces: who is slow, since when, and why as far as
+ * device traces show it.
  *
- * Per rank and step the own time, the pace of all its kernels and of the leading ones (jobsteps.h),
- * each against what is usual for the rank, so that neither ranks with other work nor steps with other
- * work are accused: the rows that analysis/slow/peers judges, as it does live (workers.h). Where the
- * heaviest rank changes from step to step (skew.h), the finding is about all ranks, and stretches that
- * it explains accuse nobody. A difference that is there from the first step to the last tells a slow GPU
- * from other work only by its kernels: the same names and counts, each slower by the same ratio.
- * Layers: diagnosis.h decides.
+ * For each rank and step it takes the self time, the pace of all kernels, and the pace of the
+ * leading kernels (jobsteps.h), each relative to the rank's usual value. So neither ranks nor steps
+ * with other work are blamed. analysis/slow/peers judges these rows as it does live (workers.h). If
+ * the heaviest rank changes from step to step (skew.h), the finding is about all ranks, and
+ * stretches that skew explains blame nobody. A difference from the first step to the last is a slow
+ * GPU, and not other work, only if the kernels have the same names and counts and each is slower by
+ * the same ratio. diagnosis.h decides the layer.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_TRACE_CROSSRANK_H
@@ -25,15 +25,15 @@ struct crossrank_job {
 
 struct crossrank_finding {
 	struct finding finding;
-	uint64_t sure_step; /* after which it was sure */
+	uint64_t sure_step; /* the step after which it was significant */
 };
 
-/* PEERS_SYSOM: mean + k sigma instead, slow ranks only. 0, -ENOMEM. */
+/* mode PEERS_SYSOM: slow ranks only, by mean + k sigma. 0, -ENOMEM. */
 int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
 		   void (*take)(void *to, const struct crossrank_finding *f), void *to);
 
-/* Every rank against the same rank of an earlier run: own times of all its steps. Uniform where all
- * ranks that both have are slower, else those that are. 0, -ENOMEM. */
+/* Compares every rank with the same rank of an earlier run, by the self times of all steps. If all
+ * common ranks are slower, the finding is uniform; otherwise it names the slower ones. 0, -ENOMEM. */
 int crossrank_compare(const struct crossrank_job *job, const struct crossrank_job *earlier,
 		      void (*take)(void *to, const struct crossrank_finding *f), void *to);
 

@@ -9,8 +9,8 @@ struct crossrank {
 	const struct crossrank_job *job;
 	const struct jobsteps *steps;
 	enum peers_mode mode;
-	uint32_t ranks, n;   /* of ranks and of steps */
-	double typical_ns;   /* own time of a step, over steps and ranks */
+	uint32_t ranks, n;   /* number of ranks and of steps */
+	double typical_ns;   /* self time of a step, over steps and ranks */
 	double *scratch;     /* [ranks * n + n] */
 	bool *slow;	     /* [ranks][n]: in a stretch in which the rank is slow; NULL: none */
 	uint32_t *list;	     /* [ranks]: indices of a finding's ranks */
@@ -19,16 +19,16 @@ struct crossrank {
 	int rc;
 };
 
-/* Median of what is known of v[first..last]. scratch: last - first + 1. */
+/* Median of the known values of v[first..last]. scratch: [last - first + 1]. */
 double crossrank_median(const double *v, uint32_t first, uint32_t last, double *scratch);
 /* Whether step s of rank r belongs to a stretch in which the rank is slow. */
 bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s);
 
 /* crossrank_cause.c: fills cause, layer, evidence and effect from the traces of ranks[] over the
- * stretch. -ENOMEM. */
+ * steps [first, last]. 0, -ENOMEM. */
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,
 		    uint32_t count, uint32_t first, uint32_t last);
-/* The same of all steps of rank r, against those of rank q of an earlier run. */
+/* The same for all steps of rank r, against those of rank q of an earlier run. */
 int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
 			    const struct crossrank_job *earlier, uint32_t q, struct finding *f);
 /* crossrank_hang.c. members: [align->instances] zeros; missing: [ranks]. */

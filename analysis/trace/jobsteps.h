@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jobsteps.h - the steps of a whole job from those of its ranks: one numbering, and per rank and step
- * where the time went.
+ * jobsteps.h - the steps of a whole job from those of its ranks: one numbering, and for each rank
+ * and step where the time went.
  *
- * A rank's steps are found and accounted by steps.h, as they are live. The steps of one rank (the most
- * regular ones) number the job's: another rank's step has the number of that in which the reference
- * leaves most of the collectives that both share, by time where it shares none. Steps with one number
- * are parts of that step and add up; one that holds the collectives of two has no number. A rank's own
- * time: the step less communication that nothing overlaps (own = latency - exposed). Its pace: the time
- * of its compute kernels over what the same kernels usually take on this rank, so that other kernels, or
- * more of them, do not change it.
+ * steps.h finds and accounts each rank's steps, as it does live. The rank with the most regular
+ * steps is the reference and gives the numbering: another rank's step gets the number of the
+ * reference step in which most of the collectives that both share end, or, if they share none, the
+ * number by time. Several steps with the same number are parts of that step and add up. A step that
+ * holds the collectives of two has no number. The pace of a rank is the time of its compute kernels
+ * relative to what the same kernels usually take on this rank, so that other kernels, or more of
+ * them, do not change it.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one
  * caller. */
@@ -30,9 +30,9 @@ enum jobsteps_measure {
 	JOBSTEPS_EXPOSED,
 	JOBSTEPS_COPY, /* unions of intervals */
 	JOBSTEPS_IDLE, /* nothing runs */
-	JOBSTEPS_LATE, /* how much later than its typical peer it enters collectives, mean */
-	JOBSTEPS_WORK, /* what its compute kernels would usually take, summed */
-	JOBSTEPS_BUSY, /* what they took, summed: pace times work */
+	JOBSTEPS_LATE, /* how much later it enters collectives than its typical peer, mean */
+	JOBSTEPS_WORK, /* usual time of its compute kernels, summed */
+	JOBSTEPS_BUSY, /* their actual time, summed: pace times work */
 	JOBSTEPS_PACE,
 	JOBSTEPS_KERNELS, /* number of compute kernels */
 	JOBSTEPS_MEASURES
@@ -43,13 +43,13 @@ struct jobsteps_rank {
 	const struct step *step; /* in order */
 	uint32_t step_count;
 	const struct step_kernel *kernel; /* of all its steps; a name has the same id on every rank */
-	const uint32_t *kernel_at;	  /* [step_count + 1]: step k has those from kernel_at[k] on */
-	uint64_t device_begin_ns, last_begin_ns; /* when its device's first and last record begin */
+	const uint32_t *kernel_at;	  /* [step_count + 1]: kernels of step k begin at kernel_at[k] */
+	uint64_t device_begin_ns, last_begin_ns; /* begin of its device's first and last record */
 	/* out */
 	uint64_t *end_ns; /* [step_count]: where they end on the device, never falling */
 	uint32_t *number; /* [step_count]: the job's step; JOBSTEPS_NONE: not known */
-	uint32_t *own;	  /* [steps + 1]: step s is the rank's steps from own[s] to before own[s + 1], but
-			   * for those without a number */
+	uint32_t *own;	  /* [steps + 1]: the job's step s consists of this rank's steps own[s] to
+			   * own[s + 1] - 1, except those without a number */
 };
 
 #define JOBSTEPS_NONE	   UINT32_MAX
@@ -63,17 +63,16 @@ struct jobsteps {
 	/* out */
 	uint32_t steps;
 	double *value[JOBSTEPS_MEASURES]; /* [rank * steps + step], NAN: not known */
-	/* the compute kernels that take most of the time, job-wide, and the pace of each alone */
+	/* the compute kernels that take most time in the job, and the pace of each alone */
 	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
 	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
 	double *lead_ns;     /* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one, 0: none */
-	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end,
-				summed */
-	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
-	void *memory;	     /* that all of these lie in */
+	double *transfer_ns; /* [steps]: from the last entry to the end, summed over collectives */
+	uint32_t *transfers; /* [steps]: its collectives of two or more ranks */
+	void *memory;	     /* holds all of these arrays */
 };
 
-/* 0, -ENOMEM, -ENODATA (no steps). Afterwards jobsteps_fini, whatever came of it. */
+/* 0, -ENOMEM, -ENODATA (no steps). Call jobsteps_fini afterwards, even after an error. */
 int jobsteps_make(struct jobsteps *j);
 void jobsteps_fini(struct jobsteps *j);
 
@@ -88,17 +87,17 @@ static inline double jobsteps_lead_ns(const struct jobsteps *j, uint32_t rank, u
 	return j->lead_ns[(size_t)rank * JOBSTEPS_LEADS_MAX + lead];
 }
 
-/* The job's step in which a time of the rank's device lies, the last one before it where that is not
- * known. */
+/* The job's step at a time of the rank's device; if that step has no number, the last one before
+ * it. */
 uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns);
 
-/* A rank's kernels and copies over the steps [first, last] that are known, by name; per step. */
+/* A rank's kernels and copies by name, per step, over the known steps of [first, last]. */
 struct jobsteps_kernel {
 	uint32_t name;
 	uint8_t kind;
 	double count, total_ns;
 };
-/* *out is malloc'ed, by name; their number, -ENOMEM. */
+/* Sorted by name; the caller frees *out. Returns their number, or -ENOMEM. */
 int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,
 		     struct jobsteps_kernel **out);
 

@@ -5,14 +5,14 @@
 
 #include "analysis/trace/workers.h"
 
-/* Of the sorted steps: what is usual, though a part of them may be slow. */
+/* The usual value is this quantile of a worker's steps, since part of them may be slow. */
 #define WORKERS_MOST_STEPS 0.4
 
 struct workers_flag {
 	struct peers_flag flag;
 	uint32_t worker; /* or the replica */
 	uint32_t series, also;
-	double own; /* by what part of its own time's step it is longer */
+	double own; /* excess as a share of its own step */
 	uint32_t kind;
 	bool replica;	 /* all ranks of a replica */
 	bool pair;	 /* one of two */
@@ -22,18 +22,18 @@ struct workers_flag {
 struct workers {
 	const struct workers_table *t;
 	double step_ns;
-	double *self;	    /* [workers][steps]: own time, of its role's level */
+	double *self;	    /* [workers][steps]: self time, relative to its role's level */
 	double *late;	    /* [workers][steps]: ns above its role's level */
-	double *level;	    /* [workers]: own time, ns */
-	bool *away;	    /* [steps]: somebody was slow, nothing usual is learned */
-	double *usual;	    /* [workers]: the unit of self, ns: its role's level, or its own */
-	double *more;	    /* [workers][steps]: one of the other times, against what is usual */
-	double *role_level; /* [roles]: of the lower half of its workers */
+	double *level;	    /* [workers]: self time, ns */
+	bool *away;	    /* [steps]: a worker was slow, so nothing is learned from the step */
+	double *usual;	    /* [workers]: the unit of self, ns: the level of its role, or its own */
+	double *more;	    /* [workers][steps]: one of the further times, relative to the usual */
+	double *role_level; /* [roles]: level of the lower half of its workers */
 	double *role_late;  /* [roles], ns */
-	double *common;	    /* [steps]: how long the step is, of the usual */
+	double *common;	    /* [steps]: length of the step, relative to the usual */
 	double *input;	    /* [replicas][steps]: what a replica's workers have in common */
 	double *scratch;    /* max(steps, workers) */
-	uint32_t *member;   /* [workers + replicas]: of the group that is judged */
+	uint32_t *member;   /* [workers + replicas]: the group under test */
 	struct workers_flag *flag;
 	uint32_t flags, flags_room;
 	bool no_memory;
@@ -44,11 +44,11 @@ static inline bool workers_is_in(const struct workers_table *t, uint32_t step, c
 	return t->step[step] >= f->first_step && t->step[step] <= f->last_step;
 }
 
-/* Fills self, late, level, role_level, common and input. */
+/* Computes self, late, level, role_level, common and input. */
 void workers_level(struct workers *w);
-/* Of one of the other times, into more. */
+/* Computes more from one of the further times. */
 void workers_more(struct workers *w, const double *value);
-/* Flags become findings; roles and the job as a whole are looked at. 0, -ENOMEM. */
+/* Turns flags into findings, and tests roles and the job as a whole. 0, -ENOMEM. */
 int workers_findings(struct workers *w, workers_tell *tell, void *context);
 
 #endif
