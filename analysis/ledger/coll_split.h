@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * coll_split.h - the exposed time of collectives, divided into waiting and transfer.
+ * coll_split.h - divides the exposed time of collectives into waiting and transfer.
  *
- * On every rank the kernel of a collective runs from the rank's own entry to the end of the transfer. The
- * last rank to enter waits for nobody, so its kernel takes as long as the transfer; what the kernel of
- * another rank takes longer is waiting. Only durations of the same collective are compared: clocks do not
- * matter.
+ * On every rank, the kernel of a collective runs from the rank's own entry to the end of the
+ * transfer. The last rank to enter waits for nobody, so its kernel takes as long as the transfer.
+ * What another rank's kernel takes longer is waiting. Only durations of the same collective are
+ * compared, so clocks do not matter.
  *
- *   rank 0  |---- waits ----|== transfer ==|   30 ms: waits for 20
- *   rank 1          |-waits-|== transfer ==|   15 ms: waits for 5
- *   rank 2                  |== transfer ==|   10 ms: the last one
+ * rank 0  |---- waits ----|== transfer ==|   30 ms: waits for 20 rank 1          |-waits-|==
+ * transfer ==|   15 ms: waits for 5 rank 2                  |== transfer ==|   10 ms: the last one
  *
- * Where the kernel of a rank that takes part is missing, the shortest of the others is no less than the
- * transfer: what a rank has beyond it is waiting for sure, and the rest stays undivided. All ranks of a
- * communicator are known where they are as many as the job's, or where each rank of the job has shown its
+ * If a participating rank's kernel is missing, the shortest of the others may include waiting as
+ * well. What a rank has beyond it is certainly waiting; the rest stays undivided. A communicator is
+ * complete if it has as many ranks as the job, or if every rank of the job has shown its
  * collectives.
  *
  * Owns: its memory. Threads: one caller. Trust: durations and ids may be anything; work is bounded. */
@@ -22,42 +21,42 @@
 #include "analysis/ledger/ledger.h"
 #include "model/record.h"
 
-/* A collective's kernel, as far as it lies in one step. */
+/* The part of a collective's kernel that lies in one step. */
 struct coll_part {
 	uint64_t id;   /* the same on all ranks of the communicator */
-	uint32_t comm; /* of the communicator; a hash */
-	float ns;      /* of the whole kernel */
-	float exposed_ns; /* of the part: what neither kernels nor copies overlap */
-	float after_ns;	  /* of the kernel behind the step's end */
+	uint32_t comm; /* hash of the communicator */
+	float ns;      /* duration of the whole kernel */
+	float exposed_ns; /* time of this part that no kernel or copy overlaps */
+	float after_ns;	  /* time of the kernel after the step's end */
 	uint8_t func;
-	bool calm; /* the step is of the window's healthy ones; else of its slow ones */
+	bool calm; /* the step is a healthy one; else a slow one */
 };
-/* Of a window. With too many it keeps one of 2^shift: which ones is a function of the id, so that the
- * larger set of two ranks holds the smaller one. */
+/* The parts of a window. If there are too many, it keeps one of 2^shift collectives, chosen by id,
+ * so that of two ranks' sets the larger contains the smaller. */
 struct coll_parts {
-	struct coll_part *part; /* in order of id */
+	struct coll_part *part; /* ordered by id */
 	uint32_t count, shift;
 	size_t room;
 };
 
-/* Sends and receives, and what no call is known of, are left out. -ENOMEM. */
+/* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns, uint64_t step_end_ns,
 		   bool calm);
-/* No more are added. */
+/* After the last one. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
 
-/* Whose parts they are; those of one rank stand together. */
+/* The parts of one rank's window; sources of the same rank follow each other. */
 struct coll_source {
-	uint32_t rank; /* any number of its own */
+	uint32_t rank; /* any unique number */
 	const struct coll_parts *parts;
 };
 struct coll_split; /* opaque */
-/* ranks: of the job. Borrows the parts. NULL: no memory, or nothing to divide. */
+/* ranks: size of the job. Borrows the parts. NULL: no memory, or nothing to divide. */
 struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count, uint32_t ranks);
 void coll_split_close(struct coll_split *s); /* NULL is a no-op */
-/* l has the ledger of the parts' slow, or healthy, steps in it, times weight: what is known of its
- * undivided collectives becomes waiting and transfer. Sums stay. s NULL: a no-op. */
+/* l contains the ledger of the parts' slow or healthy steps, times weight. Moves its undivided
+ * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
 void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm, double weight,
 		       struct ledger *l);
 

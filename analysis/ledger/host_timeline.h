@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * host_timeline.h - what the launching threads of a window's rank did, as segments of a ledger
- * (analysis/ledger/ledger.h): from the switches of each, and the samples taken while it was on the CPU.
- * Time for which nobody recorded a thread's switches is left out.
- * Owns: its segments and names.  Threads: one caller.  Trust: the window was decoded; times are
- * checked. */
+ * host_timeline.h - what the launch threads of a window's rank did, as segments of a ledger: from
+ * their context switches, and from the samples taken while they were on a CPU. Time without
+ * recorded switches is left out. Owns: its segments and names.  Threads: one caller.  Trust: the
+ * window was decoded; times are checked here. */
 #ifndef SYSOM_ANALYSIS_LEDGER_HOST_TIMELINE_H
 #define SYSOM_ANALYSIS_LEDGER_HOST_TIMELINE_H
 
@@ -17,20 +16,20 @@ struct host_timeline {
 	uint32_t tid[HOST_TIMELINE_THREADS];
 	uint32_t count;
 	struct ledger_segment *segments;
-	struct ledger_share **shares; /* of a slice and thread each */
+	struct ledger_share **shares; /* one for each slice and thread */
 	char **names;
 	uint32_t share_count, share_room;
 	uint32_t segment_count, segment_room, name_count, name_room;
 };
 
-/* The name of a frame of the window's stacks; valid until the timeline is finished with. */
+/* The name of a frame of the window's stacks; it must live as long as the timeline. */
 typedef const char *(*host_frame_fn)(void *arg, uint32_t frame);
 
-/* Threads with switches, those that launch most first. false: no memory; *out is then empty. */
+/* Threads with recorded switches, most launches first. false: no memory; *out is then empty. */
 bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
 			struct host_timeline *out);
 void host_timeline_fini(struct host_timeline *t);
-/* Index of the thread; t->count: not among them. */
+/* Index of the thread; t->count: unknown. */
 uint32_t host_timeline_find(const struct host_timeline *t, uint32_t tid);
 
 #endif

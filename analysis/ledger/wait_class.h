@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wait_class.h - what the kernel did for a thread, from the kernel functions of its stack. One
- * table for each question. Threads: any. */
+ * wait_class.h - what the kernel does for a thread, by the kernel functions on its stack. Threads:
+ * any. */
 #ifndef SYSOM_ANALYSIS_LEDGER_WAIT_CLASS_H
 #define SYSOM_ANALYSIS_LEDGER_WAIT_CLASS_H
 
 #include "analysis/ledger/ledger.h"
 #include "model/stack.h"
 
-/* What a sleeping thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_NONE: not known. */
+/* What a blocked thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_NONE: not known. */
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);
-/* Which interrupt has its CPU: LEDGER_NET_RX ...; LEDGER_NONE: none has. */
+/* The interrupt that has its CPU: LEDGER_NET_RX ...; LEDGER_NONE: none. */
 enum ledger_what wait_class_interrupt(const struct stack_batch *b, const struct stack *st);
 
 #endif

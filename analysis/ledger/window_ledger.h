@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * window_ledger.h - the ledgers (analysis/ledger/ledger.h) of a window's slow and healthy steps.
- * A step's interval is the GPU's: from the end of the step before to its own end, where that is
- * known. Trust: the window was decoded; its times are checked here. Work: n log n in its device
- * records. Threads: any. */
+ * window_ledger.h - the ledgers of a window's slow and healthy steps. A step's interval is the
+ * GPU's, if known: from the end of the step before to its own end. Trust: the window was decoded;
+ * its times are checked here. Time: n log n in its device records. Threads: any. */
 #ifndef SYSOM_ANALYSIS_LEDGER_WINDOW_LEDGER_H
 #define SYSOM_ANALYSIS_LEDGER_WINDOW_LEDGER_H
 
@@ -14,15 +13,15 @@
 struct window_ledger {
 	struct ledger slow, calm;
 	struct coll_parts colls; /* of both */
-	struct ledger open; /* of the time in which the steps stand still, as one step; empty: they go on */
+	struct ledger open; /* the open interval of a rank that hangs, as one step; empty: there is none */
 };
 /* The open interval of a window; false: it has none. */
 bool window_ledger_interval(const struct window *w, struct ledger_interval *out);
-/* The thread that the rank hangs in, as the timeline numbers it: of all that launch the one that came to
- * rest last. The others wait for it, or have nothing to do. */
+/* The thread in which the rank hangs, by its index in the timeline: the launch thread that blocked
+ * last. The others wait for it, or have nothing to do. */
 uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open);
-/* slow[], calm[]: for each step of the window whether it counts there. host: of the
- * launching threads. Adds to *out; false: no memory. */
+/* Adds to *out. slow[], calm[]: for each step of the window, whether it counts as slow or as
+ * healthy. false: no memory. */
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
 		       const struct host_timeline *host, struct window_ledger *out);
 

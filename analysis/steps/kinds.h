@@ -24,9 +24,9 @@ struct kinds_config {
 	/* By how much two occurrences of a kind may differ in time before more are known. Smaller:
 	 * a checkpoint on busy storage is no kind. Larger: unrelated slow steps become one. */
 	double alike_ratio;
-	/* An occurrence has grown if its extra time is above all three: exp(tail_mads * sigma)
-	 * times the usual (sigma: robust, of the logarithm), (1 + floor_ratio) times, and (1 +
-	 * few_ratio / count) times. */
+	/* An occurrence has grown if its extra time is more than the usual one times
+	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust, of
+	 * the logarithm. */
 	double tail_mads, floor_ratio, few_ratio;
 	/* How far from its place an occurrence may be, as a share of the distance, because the
 	 * number of steps found in an evaluation varies. Distances below 32 must be exact. */
