@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * commit.h - the one writer: takes validated windows, gives them to incidents and to the store in
- * batches, and says so only after the transaction is on disk (INV-5).
- * Owns: its thread, the writing store, the incident set. Threads: any may push; `done` runs on the
- * committer's thread. Errors: a full disk turns every window of the batch into WIRE_RETRY. */
+ * commit.h - the only writer: takes validated windows, adds them to incidents and to the store in
+ * batches, and acknowledges them only once the transaction is on disk (INV-5). Owns: its thread,
+ * the writing store, the incident set. Threads: any may push; `done` runs on the committer's
+ * thread. Errors: a full disk turns every window of the batch into WIRE_RETRY. */
 #ifndef SYSOM_AGGREGATOR_COMMIT_H
 #define SYSOM_AGGREGATOR_COMMIT_H
 
@@ -15,7 +15,8 @@
 
 struct commit;
 
-/* Embedded in the caller's request; the caller keeps it, its digest's picture and body, until done. */
+/* Embedded in the caller's request. The caller keeps it, with the digest's picture and the body,
+ * until done. */
 struct commit_item {
 	struct commit_item *next;
 	struct digest digest;
@@ -29,26 +30,28 @@ struct commit_item {
 struct commit_config {
 	const char *dir;
 	struct incident_config incident; /* teller: set here */
-	/* What an earlier process told ends if it is not told again within this time of the start. */
+	/* Findings of an earlier process end unless they are reported again within this time after
+	 * the start. */
 	uint64_t retell_ns;
 	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
-	struct alert *alert; /* is told of every incident that was written; NULL: nobody */
-	/* For the functions of stacks, any thread; NULL: native ones stay without names. opened: the store
-	 * is this process's now; called before the first name is asked for. NULL: not called. */
+	struct alert *alert; /* gets every incident that was written; NULL: none */
+	/* name: names of native functions, from any thread; NULL: they stay without names. opened:
+	 * called once the store belongs to this process, before the first name is needed; may be
+	 * NULL. */
 	picture_name_fn name;
 	void (*opened)(void *arg);
-	/* How many files of names there have been: when more have come, open incidents of functions without
-	 * names are built anew. Of the committer's thread. NULL: not called. */
+	/* Number of symbol files so far. When it grows, open incidents with functions without names
+	 * are rebuilt. Called on the committer's thread; may be NULL. */
 	uint64_t (*named)(void *arg);
 	void *name_arg;
 };
 
 struct commit_stats {
 	uint64_t committed, duplicates, retries, transactions, expired, incidents_opened;
-	uint64_t incidents_renamed; /* built anew since names have come */
+	uint64_t incidents_renamed; /* rebuilt with new names */
 	uint64_t incidents_evicted; /* closed for want of room */
 	uint64_t transaction_ns, pending_bytes;
-	uint64_t findings, findings_dropped; /* taken in; refused for want of room */
+	uint64_t findings, findings_dropped; /* accepted; refused for want of room */
 	struct store_totals store;
 	bool disk_full;
 };
@@ -61,8 +64,8 @@ void commit_stop(struct commit *c);
 void commit_close(struct commit *c);
 /* 0: done will be called; -EBUSY: too much is pending, -ESHUTDOWN: stopped. */
 int commit_push(struct commit *c, struct commit_item *item);
-/* Copied; committed with the next batch. 0; -EBUSY: LIMIT_COMMIT_FINDINGS are waiting (counted in
- * findings_dropped); -ESHUTDOWN: stopped. Any thread, never blocks for long. */
+/* Copies f and commits it with the next batch. 0; -EBUSY: LIMIT_COMMIT_FINDINGS wait already
+ * (counted in findings_dropped); -ESHUTDOWN: stopped. Any thread; never blocks for long. */
 int commit_push_finding(struct commit *c, const struct finding_report *f);
 void commit_stats(struct commit *c, struct commit_stats *out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ingest.h - what peers ask: validate, hand to the committer or the fleet, reply.
- * Trust: every message is hostile; rep hangs up on what is larger than a message may be, the codec
- * refuses the rest. Threads: nng's; open, stop and close from one thread. */
+ * ingest.h - handles the nodes' messages: validates them, passes them to the committer or the
+ * fleet, replies. Trust: every message is hostile; rep hangs up on messages that are too large, the
+ * codec refuses other bad ones. Threads: nng's; open, stop and close from one thread. */
 #ifndef SYSOM_AGGREGATOR_INGEST_H
 #define SYSOM_AGGREGATOR_INGEST_H
 
@@ -27,9 +27,9 @@ struct ingest_stats {
  * -ENOMEM, -EIO. */
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
 		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg);
-/* From now on windows are told to come again; replies under way still go out. */
+/* From now on replies ask nodes to send windows again later; replies under way still go out. */
 void ingest_stop(struct ingest *g);
-/* After commit_stop: no item is with the committer any more. Lets replies go out, then waits for
+/* After commit_stop, when the committer has no item any more. Lets replies go out, then waits for
  * nng's threads. NULL is a no-op. */
 void ingest_close(struct ingest *g);
 void ingest_stats(struct ingest *g, struct ingest_stats *out);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rep.h - the answering side of SP REQ/REP (nng's wire protocol) over nng's streams, for peers that
- * are not trusted: a connection has one request at a time and a deadline for each message; room for
- * connections and messages, and the time of the threads that handle requests, are shared fairly among
- * senders (senders.h).
- * Owns: connections, their buffers, the threads of each lane, one thread that frees connections.
- * Threads: the request function runs on its lane's; rep_answer from any; open and close from one. */
+ * rep.h - the replying side of SP REQ/REP (nng's wire protocol) on nng's streams, for untrusted
+ * peers. A connection has one request at a time and a deadline for each message. Connections,
+ * message memory and thread time are shared fairly among senders (senders.h). Owns: connections,
+ * their buffers, the threads of each lane, one thread that frees connections. Threads: the request
+ * function runs on its lane's; rep_answer from any; open and close from one. */
 #ifndef SYSOM_AGGREGATOR_REP_H
 #define SYSOM_AGGREGATOR_REP_H
 
@@ -18,33 +17,34 @@ struct rep;
 struct rep_request {
 	const void *body; /* until rep_answer */
 	size_t bytes;
-	uint32_t slot; /* below the sum of all slots; no other request has it meanwhile */
-	uint64_t connection; /* by which it came: a number from 1 on that no other one gets */
+	uint32_t slot; /* unique among current requests, below the sum of all slots */
+	uint64_t connection; /* by which it came: unique, from 1 */
 	uint64_t connected_ns; /* CLOCK_MONOTONIC */
-	uint64_t sender;       /* whose connection: the same for all of one sender's; of this process */
-	/* Time that others spent on it, set before rep_answer: the sender's, as is that of the function. */
+	uint64_t sender;       /* who holds the connection; unique within this process */
+	/* Time that other threads spent on it, set before rep_answer; charged to the sender like
+	 * the function's. */
 	uint64_t cost_ns;
 };
 
-/* In which lane it waits, of the threads that receive. */
+/* The lane of a request; called on receiving threads. */
 typedef int (*rep_lane_fn)(void *arg, const void *body, size_t bytes);
 /* A connection has ended, and all of its requests with it. */
 typedef void (*rep_gone_fn)(void *arg, uint64_t connection);
 
 struct rep_lane {
-	uint32_t slots;	  /* requests handled at a time; further ones wait for their sender's turn */
-	uint32_t threads; /* that run the function */
-	int nice;	  /* of these threads, above the process's */
+	uint32_t slots;	  /* requests handled at the same time; further ones wait for their sender's turn */
+	uint32_t threads; /* that run the request function */
+	int nice;	  /* of these threads, added to the process's */
 };
 
 struct rep_config {
 	const char *url;	  /* tcp://, tls+tcp:// or ipc://; borrowed during open */
 	struct rep_lane lane[SENDERS_LANES];
 	rep_lane_fn lane_of;	  /* with rep_open's arg */
-	uint32_t connection_max;  /* one more takes a place of the sender that has most of them */
-	size_t message_max_bytes; /* a peer that announces more is hung up on */
-	/* Of all messages that are coming in or being handled; above it the sender that has most of them
-	 * loses its oldest. */
+	uint32_t connection_max;  /* beyond it, the sender with most connections loses one */
+	size_t message_max_bytes; /* a peer that announces more is disconnected */
+	/* Memory of all messages that are received or handled; beyond it, the sender that uses most
+	 * loses its oldest connection. */
 	uint64_t buffer_max_bytes;
 	rep_gone_fn gone; /* with rep_open's arg; on rep's own thread; may be NULL */
 };
@@ -52,18 +52,19 @@ struct rep_config {
 struct rep_stats {
 	uint64_t connections;	  /* now */
 	uint64_t waiting;	  /* now: requests that wait for their turn */
-	uint64_t accepted, broken /* not the protocol, or too large */, overdue, evicted;
+	uint64_t accepted, broken /* protocol violated, or too large */, overdue, evicted;
 };
 
-/* Must lead to exactly one rep_answer of q, from within or later. */
+/* Must call rep_answer for q exactly once, at once or later. */
 typedef void (*rep_request_fn)(void *arg, struct rep_request *q);
 
-/* 0 or what nng says (NNG_E...). */
+/* 0 or an error of nng (NNG_E...). */
 int rep_open(struct rep **out, const struct rep_config *c, rep_request_fn fn, void *arg);
-/* Copies data; bytes 0: no memory for an answer, the peer is hung up on and asks again elsewhere. */
+/* Copies data. bytes 0: there was no memory for an answer; the peer is disconnected and will ask
+ * again. */
 void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t bytes);
-/* Once every request is answered or going to be without help of the caller. Gives answers grace_ms
- * to leave, hangs up on everybody and waits. NULL is a no-op. */
+/* When every request is answered, or will be without the caller. Gives answers grace_ms to go out,
+ * disconnects all peers and waits for the threads. NULL is a no-op. */
 void rep_close(struct rep *r, uint32_t grace_ms);
 void rep_stats(struct rep *r, struct rep_stats *out);
 

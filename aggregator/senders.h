@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * senders.h - connections by who is at the other end (base/daemon/peer.h), so that room and
- * processor time are
- * shared among senders first and among one sender's connections second: who takes much waits and makes
- * room for others, however many connections that is.
- * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection.
- * Threads: one caller at a time. */
+ * processor time are shared among senders first and among one sender's connections second: who
+ * takes much waits and makes room for others, however many connections that is. Owns: a sender
+ * while it has a seat, or owes time. A seat is the caller's connection. Threads: one caller at a
+ * time. */
 #ifndef SYSOM_AGGREGATOR_SENDERS_H
 #define SYSOM_AGGREGATOR_SENDERS_H
 
@@ -13,17 +12,17 @@
 #include "aggregator/fair.h"
 #include "base/daemon/peer.h"
 
-/* Kinds of requests that wait apart: those of one never wait for another's. */
+/* Kinds of requests; those of one kind never wait for another kind. */
 #define SENDERS_LANES 2
 
 struct senders;
 
 struct seat {
 	struct sender *sender;
-	TAILQ_ENTRY(seat) next; /* of one sender, the one last touched at the end */
+	TAILQ_ENTRY(seat) next; /* of one sender, ordered by last use */
 	struct fair_party turn[SENDERS_LANES];
 	uint64_t bytes;
-	int lane; /* in which it waits; -1 */
+	int lane; /* in which it waits; -1: it does not */
 };
 
 struct sender {
@@ -40,22 +39,22 @@ struct sender {
 
 /* 0, -ENOMEM. */
 int senders_open(struct senders **out);
-void senders_close(struct senders *s); /* NULL is a no-op; nobody sits any more */
+void senders_close(struct senders *s); /* NULL is a no-op; no seat may be left */
 /* 0, -ENOMEM. */
 int senders_sit(struct senders *s, struct seat *seat, struct peer_key key);
 void senders_leave(struct senders *s, struct seat *seat);
-/* It has done something: the youngest of its sender's. */
+/* The connection was used: it becomes the youngest of its sender. */
 void senders_touch(struct seat *seat);
-/* Its messages take so many bytes now. */
+/* Sets the memory that its messages use now. */
 void senders_hold(struct senders *s, struct seat *seat, uint64_t bytes);
 void senders_wait(struct senders *s, struct seat *seat, int lane);
-/* Waits no more; nothing happens where it does not wait. */
+/* Stops waiting; no effect unless it waits. */
 void senders_cancel(struct senders *s, struct seat *seat);
-/* Whose turn it is, waiting no more; NULL: nobody waits. */
+/* Takes the seat whose turn it is out of the queue; NULL: nobody waits. */
 struct seat *senders_next(struct senders *s, int lane);
 void senders_charge(struct senders *s, struct seat *seat, int lane, uint64_t cost_ns);
 void senders_each(struct senders *s, void (*fn)(struct seat *seat));
-/* Who has most seats, most bytes; NULL: nobody sits. */
+/* The sender with most seats, or with most bytes; NULL: there is none. */
 struct sender *senders_most_seats(struct senders *s);
 struct sender *senders_most_bytes(struct senders *s);
 

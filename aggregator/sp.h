@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sp.h - what a peer sends by SP REQ (nng's wire protocol) on a stream: a greeting, then messages, each
- * with its length and the way back before its body. No I/O.
- * Owns: the message. Threads: one caller. Trust: the peer is hostile: it has to send half of what it
- * makes us keep (beyond SP_FIRST_BYTES), and a message is never larger than max_bytes. */
+ * sp.h - parses what a peer sends by SP REQ (nng's wire protocol) on a stream: a greeting, then
+ * messages, each with its length and return path before the body. No I/O. Owns: the message.
+ * Threads: one caller. Trust: the peer is hostile. Beyond SP_FIRST_BYTES it must send half of what
+ * it makes us allocate, and a message is never larger than max_bytes. */
 #ifndef SYSOM_AGGREGATOR_SP_H
 #define SYSOM_AGGREGATOR_SP_H
 
@@ -15,30 +15,30 @@
 #define SP_HOPS_MAX	  15u
 #define SP_FIRST_BYTES	  4096u /* a beat's; doubled while a message comes in */
 
-enum sp_phase { SP_GREETING, SP_HEAD, SP_BODY, SP_MESSAGE /* one is there */ };
+enum sp_phase { SP_GREETING, SP_HEAD, SP_BODY, SP_MESSAGE /* complete */ };
 
 struct sp {
 	enum sp_phase phase;
 	bool ipc;
-	size_t max_bytes; /* of a message, without its way back */
+	size_t max_bytes; /* of a message, without its return path */
 	uint8_t head[SP_FRAME_BYTES];
 	uint8_t *body;
 	size_t got, want, capacity; /* of the phase; want of body may be more than its capacity */
-	size_t hops_bytes;	    /* of the body, which the answer repeats */
+	size_t hops_bytes;	    /* return path at the begin of the body; the answer repeats it */
 };
 
 void sp_init(struct sp *s, bool ipc, size_t max_bytes);
 void sp_fini(struct sp *s);
-/* Where the next bytes go, and how many fit. 0, -ENOMEM. Not in phase SP_MESSAGE. */
+/* Where to put the next bytes, and how many fit. 0, -ENOMEM. Not in phase SP_MESSAGE. */
 int sp_room(struct sp *s, uint8_t **at, size_t *bytes);
-/* So many of them came. 0 or, for what is not the protocol or too large, -EPROTO. */
+/* So many bytes were received. 0, -EPROTO (protocol violated, or too large). */
 int sp_take(struct sp *s, size_t bytes);
-/* Gives the message's memory back and waits for the next one. */
+/* Frees the message and waits for the next one. */
 void sp_next(struct sp *s);
 
-/* Ours, as the answering side. */
+/* Our own greeting, as the replying side. */
 void sp_greeting(uint8_t out[SP_GREETING_BYTES]);
-/* What stands before an answer: its length. Bytes of it. */
+/* Writes the frame before an answer, with its length; returns the frame's size. */
 size_t sp_frame(uint8_t out[SP_FRAME_BYTES], bool ipc, uint64_t bytes);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * store.h - windows, incidents and ranks in one SQLite file (docs/aggregator.md has the schema).
- * Bodies are rows and not files: one transaction then covers evidence and index, so that no kill can
- * leave one without the other, and at 8 to 100 KB per window SQLite is as fast as the file system.
+ * Bodies are rows, not files: one transaction covers evidence and index, so that no kill leaves one
+ * without the other. At 8 to 100 KB per window SQLite is as fast as the file system.
  *
- * Owns its connection. Threads: one per struct store; the writer (store_open) is the committer, others
- * open readers of their own (store_open_reader), which never block it (WAL).
- * Errors: -ENOSPC where the disk is full (also by quota or file size), -EIO, -ENOMEM. */
+ * Owns its connection. Threads: one per struct store; the writer (store_open) is the committer,
+ * others open readers of their own (store_open_reader), which never block it (WAL). Errors: -ENOSPC
+ * where the disk is full (also by quota or file size), -EIO, -ENOMEM. */
 #ifndef SYSOM_AGGREGATOR_STORE_STORE_H
 #define SYSOM_AGGREGATOR_STORE_STORE_H
 
@@ -18,14 +18,14 @@
 
 #define STORE_SCHEMA_VERSION 3
 
-/* Times of writes are multiples of it, so that a reader whose numbers are doubles gets them exactly, or
- * so nearly that it makes no difference. */
+/* Times of writes are multiples of it, so that a reader whose numbers are doubles gets them
+ * exactly, or so nearly that it makes no difference. */
 #define STORE_UPDATE_STEP_NS 1024u
 
 struct store;
 
-/* Makes the directory and the file where needed. -EPROTO: a file of a newer version, or no store;
- * -EBUSY: another aggregator uses it. */
+/* Creates the directory and the file if needed. 0, -EPROTO (a newer version's file, or no store),
+ * -EBUSY (another aggregator uses it). */
 int store_open(struct store **out, const char *dir);
 int store_open_reader(struct store **out, const char *dir);
 void store_close(struct store *s); /* NULL is a no-op */
@@ -38,16 +38,17 @@ void store_rollback(struct store *s);
 int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
 		     const void *body, size_t bytes);
 int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident);
-/* Windows of `from` become windows of `to`; of `from` stays that it became part of `to`. */
+/* Moves the windows of `from` to `to`; of `from`, only the fact of the merge is kept. */
 int store_merge_incident(struct store *s, const char *to, const char *from);
-/* Now, for updated_unix_ns; later than last_ns. */
+/* The current time for updated_unix_ns; always later than last_ns. */
 uint64_t store_update_ns(uint64_t last_ns);
 int store_put_incident(struct store *s, const struct incident_row *row, const char *json);
-/* An incident's findings (finding_json.h) as a list; NULL: it has none any more. */
+/* An incident's findings (finding_json.h) as a list; NULL: none are left. */
 int store_put_findings(struct store *s, const char *incident, const char *json);
 
-/* Incidents whose last window came after since_unix_ns, oldest first; then the bodies of one's
- * windows in order of arrival. The callbacks' arguments are borrowed for the call; non-zero stops. */
+/* Incidents whose last window arrived after since_unix_ns, oldest first; and the bodies of one
+ * incident's windows in order of arrival. Arguments of the callbacks are borrowed for the call; a
+ * non-zero result stops. */
 int store_each_incident(struct store *s, uint64_t since_unix_ns,
 			int (*fn)(void *arg, const struct incident_row *row), void *arg);
 int store_each_window_body(struct store *s, const char *incident,
@@ -57,20 +58,20 @@ int store_each_window_body(struct store *s, const char *incident,
 json_t *store_findings(struct store *s, const char *incident);
 
 struct store_bounds {
-	uint64_t windows_before;   /* bodies received earlier go */
-	uint64_t incidents_before; /* so do closed incidents, and the last traces of windows */
-	uint64_t max_bytes;	   /* of the file; above it the oldest bodies go; 0: no bound */
+	uint64_t windows_before;   /* bodies received earlier are removed */
+	uint64_t incidents_before; /* so are earlier closed incidents and rows of windows */
+	uint64_t max_bytes;	   /* of the file; beyond it the oldest bodies are removed; 0: no bound */
 };
-/* Inside a transaction, before it ends: what it brought may be too much. More goes than one transaction
- * brings, so that no rate of windows outruns it. The number of bodies removed, or -errno. */
+/* At the end of a transaction: applies the bounds. It removes more than one transaction can add, so
+ * that no rate of windows outruns it. Returns the number of bodies removed, or -errno. */
 int store_keep(struct store *s, const struct store_bounds *b);
-/* The same in a transaction of its own; gives free pages back to the file system. */
+/* The same in its own transaction; also returns free pages to the file system. */
 int store_expire(struct store *s, const struct store_bounds *b);
 
 struct store_totals {
 	uint64_t windows, bodies, incidents, open_incidents, bytes;
 };
-/* Kept, not counted: of the same cost however large the store is. */
+/* From counters, so the cost does not depend on the size of the store. */
 int store_totals(struct store *s, struct store_totals *out);
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);
@@ -78,21 +79,21 @@ uint64_t store_free_bytes(const struct store *s);
 struct store_list {
 	const char *job, *state; /* NULL: any; state is "open" or "closed" */
 	uint32_t limit;
-	uint64_t after_ns; /* 0: from the newest on */
+	uint64_t after_ns; /* 0: from the newest */
 	char after_id[INCIDENT_ID_BYTES];
 };
-/* Goes on behind the page whose "next" this is. -EINVAL: it is none. */
+/* Continues after the page with this "next". 0, -EINVAL (it is none). */
 int store_list_after(struct store_list *q, const char *cursor);
-/* Appends {"incidents":[...]}, newest first; "next" where there are more. A page ends at the limit or at
- * LIMIT_API_LIST_BYTES. */
+/* Appends {"incidents":[...]}, newest first, and "next" if there are more. A page ends at the limit
+ * or at LIMIT_API_LIST_BYTES. */
 int store_list(struct store *s, const struct store_list *q, struct buf *out);
-/* The whole id that begins so. 0, -ENOENT, -ENOTUNIQ (several begin so), -EIO, -ENOMEM. */
+/* Completes the prefix of an id. 0, -ENOENT, -ENOTUNIQ (several match), -EIO, -ENOMEM. */
 int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BYTES]);
-/* With "windows"; one that was merged is answered by what it became part of, with "merged_from".
- * NULL: no such. */
+/* An incident with its "windows". For a merged one, the incident that it was merged into, with
+ * "merged_from". NULL: not found. */
 json_t *store_incident_json(struct store *s, const char *id);
-/* Appends incidents that were written after since_unix_ns, oldest first, one JSON object a line, each
- * with updated_unix_ns; {"id":...,"life":"merged","merged_into":...} for those that were merged. */
+/* Appends the incidents written after since_unix_ns, oldest first, one JSON object per line, each
+ * with updated_unix_ns; {"id":...,"life":"merged","merged_into":...} for merged ones. */
 int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out);
 /* Appends the message as received; -ENOENT: never seen; -ESTALE: expired. */
 int store_window_body(struct store *s, const uint8_t id[16], struct buf *out);
