@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
- * idmap.h - 64-bit keys to 32-bit numbers, open-addressed, growing up to a bound. Threads: one
- * caller. Trust: keys may be chosen by a peer; they are hashed with the process's key, and a chain
- * beyond IDMAP_PROBE_MAX grows the table or, at the bound, refuses. */
+ * idmap.h - 64-bit keys to 32-bit numbers, growing up to a bound. Threads: one caller.
+ * Trust: keys may be chosen by a peer; they are hashed with the process's key. */
 #ifndef SYSOM_BASE_IDMAP_H
 #define SYSOM_BASE_IDMAP_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/probe.h"
 
-#define IDMAP_NONE	UINT32_MAX
-#define IDMAP_PROBE_MAX 64u
+#define IDMAP_NONE UINT32_MAX
+
+struct idmap_pair {
+	uint64_t key;
+	uint32_t value;
+};
 
 struct idmap { /* all zero is an empty one without a bound of its own */
-	uint64_t *keys;
-	uint32_t *values;	   /* IDMAP_NONE: free, IDMAP_NONE - 1: was removed */
-	uint32_t room, count, max; /* max 0: 2^20 */
+	struct idmap_pair *pair;
+	size_t room;
+	struct probe by_key;
+	uint32_t count, max; /* max 0: 2^20 */
 };
 
 void idmap_fini(struct idmap *m);
 void idmap_clear(struct idmap *m); /* keeps the memory */
 /* IDMAP_NONE: not there. */
 uint32_t idmap_get(const struct idmap *m, uint64_t key);
-/* Sets or replaces. 0, -ENOMEM, -ENOSPC. value below IDMAP_NONE - 1. */
+/* Sets or replaces. 0, -ENOMEM, -ENOSPC. */
 int idmap_put(struct idmap *m, uint64_t key, uint32_t value);
 void idmap_remove(struct idmap *m, uint64_t key);
 

@@ -5,6 +5,6 @@ base_SRCS := $(call in,base,buf idmap json_text keyed text) \
 		realtime service watchdog)
 base_LDLIBS := -lyaml -ljansson
 
-$(call unit,base,test_keyed test_peer test_buf test_config test_loop test_idle test_http \
+$(call unit,base,test_keyed test_probe test_peer test_buf test_config test_loop test_idle test_http \
 	test_watchdog test_quota)
 $(call fuzz,base,fuzz_config)

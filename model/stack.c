@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stack.c - see stack.h.
- * One hash index per table, open addressing over indices with the table's own content as the key: a
+ * One hash index per table with the table's own content as the key: a
  * batch holds tens of thousands of stacks, and the same few hundred objects and names recur in all of
  * them. The indexes live apart from the arrays, so that a batch read from the wire carries none. */
 #include "model/stack.h"
@@ -11,15 +11,11 @@
 
 #include "base/limits.h"
 #include "base/order.h"
-
-struct table {
-	uint32_t *slot; /* index + 1; 0: free */
-	uint32_t room;  /* power of two */
-	uint32_t used;
-};
+#include "base/probe.h"
+#include "base/room.h"
 
 struct stack_index {
-	struct table strings, objects, stacks, samples;
+	struct probe strings, objects, stacks, samples;
 };
 
 void stack_batch_init(struct stack_batch *b, const struct keyed *key)
@@ -34,10 +30,10 @@ void stack_batch_fini(struct stack_batch *b)
 	struct keyed key = b->key;
 
 	if (x) {
-		free(x->strings.slot);
-		free(x->objects.slot);
-		free(x->stacks.slot);
-		free(x->samples.slot);
+		probe_fini(&x->strings);
+		probe_fini(&x->objects);
+		probe_fini(&x->stacks);
+		probe_fini(&x->samples);
 	}
 	free(x);
 	free(b->objects);
@@ -51,22 +47,15 @@ void stack_batch_fini(struct stack_batch *b)
 	stack_batch_init(b, &key);
 }
 
-static void table_clear(struct table *t)
-{
-	if (t->slot)
-		memset(t->slot, 0, t->room * sizeof(*t->slot));
-	t->used = 0;
-}
-
 void stack_batch_clear(struct stack_batch *b)
 {
 	struct stack_index *x = b->index;
 
 	if (x) {
-		table_clear(&x->strings);
-		table_clear(&x->objects);
-		table_clear(&x->stacks);
-		table_clear(&x->samples);
+		probe_clear(&x->strings);
+		probe_clear(&x->objects);
+		probe_clear(&x->stacks);
+		probe_clear(&x->samples);
 	}
 	b->begin_ns = b->end_ns = 0;
 	b->lost_samples = 0;
@@ -75,27 +64,9 @@ void stack_batch_clear(struct stack_batch *b)
 	b->string_bytes = 0;
 }
 
-/* Makes room for `more` elements of `bytes` each behind `count`. array: the address of its pointer. */
-static int grow(void *array, uint32_t *room, uint32_t count, uint32_t more, size_t bytes, uint32_t max)
-{
-	uint64_t want = (uint64_t)count + more, next = *room ? *room : 64;
-	void **at = array, *p;
-
-	if (want > max)
-		return -E2BIG;
-	if (want <= *room)
-		return 0;
-	while (next < want)
-		next *= 2;
-	if (next > max)
-		next = max;
-	p = realloc(*at, next * bytes);
-	if (!p)
-		return -ENOMEM;
-	*at = p;
-	*room = (uint32_t)next;
-	return 0;
-}
+/* Room for one more, up to max. */
+#define ROOM_OF(array, room, count, max) \
+	((count) >= (max) ? -E2BIG : ROOM_FOR(array, room, (size_t)(count) + 1))
 
 static uint64_t key_string(const struct keyed *k, const char *s, size_t bytes)
 {
@@ -140,70 +111,6 @@ static const struct stack_frame *frames_of(const struct stack_batch *b, const st
 	return s->count ? b->frames + s->first : NULL;
 }
 
-static uint64_t key_of(const struct stack_batch *b, const struct table *t, uint32_t i)
-{
-	const struct stack_index *x = b->index;
-	const struct stack *s;
-
-	if (t == &x->strings) {
-		const char *text = b->strings + b->string_offset[i];
-
-		return key_string(&b->key, text, strlen(text));
-	}
-	if (t == &x->objects)
-		return key_object(&b->key, &b->objects[i]);
-	if (t == &x->samples)
-		return key_sample(&b->key, &b->samples[i]);
-	s = &b->stacks[i];
-	return key_frames(&b->key, frames_of(b, s), s->count, s->kernel_count, s->end);
-}
-
-/* Room for one more entry at a load of at most one half. */
-static int table_reserve(const struct stack_batch *b, struct table *t)
-{
-	uint32_t room = t->room ? t->room * 2 : 256;
-	uint32_t *slot;
-
-	if (t->used * 2 + 2 <= t->room)
-		return 0;
-	slot = calloc(room, sizeof(*slot));
-	if (!slot)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < t->room; i++) {
-		uint64_t at;
-
-		if (!t->slot[i])
-			continue;
-		at = key_of(b, t, t->slot[i] - 1);
-		while (slot[at & (room - 1)])
-			at++;
-		slot[at & (room - 1)] = t->slot[i];
-	}
-	free(t->slot);
-	t->slot = slot;
-	t->room = room;
-	return 0;
-}
-
-static int table_insert(const struct stack_batch *b, struct table *t, uint64_t key, uint32_t i)
-{
-	int rc = table_reserve(b, t);
-
-	if (rc)
-		return rc;
-	while (t->slot[key & (t->room - 1)])
-		key++;
-	t->slot[key & (t->room - 1)] = i + 1;
-	t->used++;
-	return 0;
-}
-
-/* Walks the entries that may equal key: returns the next candidate's index + 1, 0 at the end. */
-static uint32_t table_next(const struct table *t, uint64_t *key)
-{
-	return t->room ? t->slot[(*key)++ & (t->room - 1)] : 0;
-}
-
 static int string_append(struct stack_batch *b, struct stack_index *x, const char *s, size_t bytes);
 
 /* The builder's tables, with string 0 in them. */
@@ -219,25 +126,15 @@ static struct stack_index *index_of(struct stack_batch *b)
 static int string_append(struct stack_batch *b, struct stack_index *x, const char *s, size_t bytes)
 {
 	size_t want = b->string_bytes + bytes + 1;
-	size_t room = b->string_bytes_room ? b->string_bytes_room : 4096;
 	int rc;
 
 	if (want > LIMIT_STACK_STRING_BYTES)
 		return -E2BIG;
-	while (room < want)
-		room *= 2;
-	if (room != b->string_bytes_room) {
-		char *p = realloc(b->strings, room);
-
-		if (!p)
-			return -ENOMEM;
-		b->strings = p;
-		b->string_bytes_room = room;
-	}
-	rc = grow(&b->string_offset, &b->string_room, b->string_count, 1, sizeof(uint32_t),
-		  LIMIT_STACK_STRINGS);
+	rc = ROOM_FOR(b->strings, b->string_bytes_room, want);
 	if (!rc)
-		rc = table_insert(b, &x->strings, key_string(&b->key, s, bytes), b->string_count);
+		rc = ROOM_OF(b->string_offset, b->string_room, b->string_count, LIMIT_STACK_STRINGS);
+	if (!rc)
+		rc = probe_add(&x->strings, key_string(&b->key, s, bytes), b->string_count);
 	if (rc)
 		return rc;
 	memcpy(b->strings + b->string_bytes, s, bytes);
@@ -251,20 +148,17 @@ int stack_batch_string(struct stack_batch *b, const char *s, size_t bytes, uint3
 {
 	struct stack_index *x = index_of(b);
 	const char *nul = memchr(s, 0, bytes);
-	uint64_t key;
-	uint32_t i;
 	int rc;
 
 	if (!x)
 		return -ENOMEM;
 	if (nul)
 		bytes = (size_t)(nul - s);
-	key = key_string(&b->key, s, bytes);
-	while ((i = table_next(&x->strings, &key))) {
-		const char *have = b->strings + b->string_offset[i - 1];
+	PROBE_EACH(i, &x->strings, key_string(&b->key, s, bytes)) {
+		const char *have = b->strings + b->string_offset[i.number];
 
 		if (!strncmp(have, s, bytes) && !have[bytes]) {
-			*out = i - 1;
+			*out = i.number;
 			return 0;
 		}
 	}
@@ -280,7 +174,6 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 	struct stack_index *x = index_of(b);
 	struct stack_object o = { .build_id_bytes = 0 };
 	uint64_t key;
-	uint32_t i;
 	int rc;
 
 	if (!x)
@@ -294,15 +187,14 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 		memcpy(o.build_id, build_id, build_id_bytes);
 	o.build_id_bytes = (uint8_t)build_id_bytes;
 	key = key_object(&b->key, &o);
-	while ((i = table_next(&x->objects, &key))) {
-		if (!memcmp(&b->objects[i - 1], &o, sizeof(o))) {
-			*out = i - 1;
+	PROBE_EACH(i, &x->objects, key)
+		if (!memcmp(&b->objects[i.number], &o, sizeof(o))) {
+			*out = i.number;
 			return 0;
 		}
-	}
-	rc = grow(&b->objects, &b->object_room, b->object_count, 1, sizeof(o), LIMIT_STACK_OBJECTS);
+	rc = ROOM_OF(b->objects, b->object_room, b->object_count, LIMIT_STACK_OBJECTS);
 	if (!rc)
-		rc = table_insert(b, &x->objects, key_object(&b->key, &o), b->object_count);
+		rc = probe_add(&x->objects, key, b->object_count);
 	if (rc)
 		return rc;
 	b->objects[b->object_count] = o;
@@ -325,28 +217,28 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 {
 	struct stack_index *x = index_of(b);
 	uint64_t key = key_frames(&b->key, frames, count, kernel_count, end);
-	struct stack *s;
-	uint32_t i;
 	int rc;
 
 	if (!x)
 		return -ENOMEM;
 	if (count > LIMIT_STACK_DEPTH)
 		return -E2BIG;
-	while ((i = table_next(&x->stacks, &key))) {
-		s = &b->stacks[i - 1];
+	PROBE_EACH(i, &x->stacks, key) {
+		const struct stack *s = &b->stacks[i.number];
+
 		if (s->count == count && s->kernel_count == kernel_count && s->end == end &&
 		    frames_equal(frames_of(b, s), frames, count)) {
-			*out = i - 1;
+			*out = i.number;
 			return 0;
 		}
 	}
-	key = key_frames(&b->key, frames, count, kernel_count, end);
-	rc = grow(&b->frames, &b->frame_room, b->frame_count, count, sizeof(*frames), LIMIT_STACK_FRAMES);
+	if (count > LIMIT_STACK_FRAMES - b->frame_count)
+		return -E2BIG;
+	rc = ROOM_FOR(b->frames, b->frame_room, (size_t)b->frame_count + count);
 	if (!rc)
-		rc = grow(&b->stacks, &b->stack_room, b->stack_count, 1, sizeof(*s), LIMIT_STACKS);
+		rc = ROOM_OF(b->stacks, b->stack_room, b->stack_count, LIMIT_STACKS);
 	if (!rc)
-		rc = table_insert(b, &x->stacks, key, b->stack_count);
+		rc = probe_add(&x->stacks, key, b->stack_count);
 	if (rc)
 		return rc;
 	if (count)
@@ -369,13 +261,12 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 {
 	struct stack_index *x = index_of(b);
 	uint64_t key = key_sample(&b->key, s);
-	uint32_t i;
 	int rc;
 
 	if (!x)
 		return -ENOMEM;
-	while ((i = table_next(&x->samples, &key))) {
-		struct stack_sample *have = &b->samples[i - 1];
+	PROBE_EACH(i, &x->samples, key) {
+		struct stack_sample *have = &b->samples[i.number];
 
 		if (sample_same(have, s)) {
 			have->count += s->count;
@@ -383,9 +274,9 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 			return 0;
 		}
 	}
-	rc = grow(&b->samples, &b->sample_room, b->sample_count, 1, sizeof(*s), LIMIT_STACK_SAMPLES);
+	rc = ROOM_OF(b->samples, b->sample_room, b->sample_count, LIMIT_STACK_SAMPLES);
 	if (!rc)
-		rc = table_insert(b, &x->samples, key_sample(&b->key, s), b->sample_count);
+		rc = probe_add(&x->samples, key, b->sample_count);
 	if (!rc)
 		b->samples[b->sample_count++] = *s;
 	return rc;
@@ -393,7 +284,7 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 
 int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s)
 {
-	int rc = grow(&b->switches, &b->switch_room, b->switch_count, 1, sizeof(*s), LIMIT_STACK_SWITCHES);
+	int rc = ROOM_OF(b->switches, b->switch_room, b->switch_count, LIMIT_STACK_SWITCHES);
 
 	if (!rc)
 		b->switches[b->switch_count++] = *s;
@@ -402,8 +293,8 @@ int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s)
 
 int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t)
 {
-	int rc = grow(&b->switch_threads, &b->switch_thread_room, b->switch_thread_count, 1, sizeof(*t),
-		      LIMIT_STACK_SWITCH_THREADS);
+	int rc = ROOM_OF(b->switch_threads, b->switch_thread_room, b->switch_thread_count,
+			 LIMIT_STACK_SWITCH_THREADS);
 
 	if (!rc)
 		b->switch_threads[b->switch_thread_count++] = *t;

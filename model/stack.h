@@ -188,14 +188,13 @@ struct stack_batch {
 	uint32_t *string_offset; /* string i starts at strings + string_offset[i]; string 0 is "" */
 	uint32_t object_count, frame_count, stack_count, sample_count, string_count;
 	size_t string_bytes;
-	uint32_t object_room, frame_room, stack_room, sample_room, string_room;
-	size_t string_bytes_room;
+	size_t object_room, frame_room, stack_room, sample_room, string_room, string_bytes_room;
 	uint64_t lost_samples; /* of this period, all causes */
 	/* Of a thread in order of time. */
 	struct stack_switch *switches;
 	struct stack_switch_thread *switch_threads;
 	uint32_t switch_count, switch_thread_count;
-	uint32_t switch_room, switch_thread_room;
+	size_t switch_room, switch_thread_room;
 	struct keyed key;      /* of the builder's hash tables */
 	void *index;           /* the builder's hash tables; NULL in a batch that is only read */
 };

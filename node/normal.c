@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/probe.h"
 
 #define KEPT_MAX 1024u
 enum { LATENCY, SELF, COMPUTE, COMM, EXPOSED, COPY, IDLE, LAUNCHES, VALUES };
@@ -77,22 +78,23 @@ void normal_host(struct normal *n, const struct record *r)
 
 static void add_kernel(struct normal *n, const struct step_kernel *k)
 {
-	uint32_t at = (uint32_t)hash_mix(k->name) % (2 * NORMAL_KERNELS_MAX);
-
 	if (!k->name)
 		return;
-	while (n->kernel[at].name && n->kernel[at].name != k->name)
-		at = (at + 1) % (2 * NORMAL_KERNELS_MAX);
-	if (!n->kernel[at].name) {
-		if (n->kernel_count == NORMAL_KERNELS_MAX) {
+	PROBE_PLACES(at, hash_mix(k->name), 2 * NORMAL_KERNELS_MAX) {
+		struct kernel *have = &n->kernel[at];
+
+		if (have->name && have->name != k->name)
+			continue;
+		if (!have->name && n->kernel_count == NORMAL_KERNELS_MAX) {
 			n->kernels_cut++;
 			return;
 		}
-		n->kernel_count++;
-		n->kernel[at].name = k->name;
+		n->kernel_count += !have->name;
+		have->name = k->name;
+		have->count += k->count;
+		have->total_ns += (double)k->total_ns;
+		return;
 	}
-	n->kernel[at].count += k->count;
-	n->kernel[at].total_ns += (double)k->total_ns;
 }
 
 static void keep_values(struct normal *n, const struct step *s)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/probe.h"
 #include "sampler/worker.h"
 
 #define PROCESS_SLOTS	(LIMIT_SAMPLER_PROCESSES * 2)
@@ -44,11 +45,9 @@ struct processes {
 
 static uint32_t slot_of(const struct processes *p, uint32_t pid)
 {
-	uint32_t i = (uint32_t)keyed_word(keyed_process(), pid) & (PROCESS_SLOTS - 1);
-
-	while (p->slot[i] && p->slot[i]->pid != pid)
-		i = (i + 1) & (PROCESS_SLOTS - 1);
-	return i;
+	PROBE_PLACES(i, keyed_word(keyed_process(), pid), PROCESS_SLOTS)
+		if (!p->slot[i] || p->slot[i]->pid == pid)
+			return i;
 }
 
 struct process *processes_find(struct processes *p, uint32_t pid)
@@ -59,10 +58,11 @@ struct process *processes_find(struct processes *p, uint32_t pid)
 static void slot_clear(struct processes *p, uint32_t i)
 {
 	p->slot[i] = NULL;
-	for (uint32_t j = (i + 1) & (PROCESS_SLOTS - 1); p->slot[j];
-	     j = (j + 1) & (PROCESS_SLOTS - 1)) {
+	PROBE_PLACES(j, i + 1, PROCESS_SLOTS) {
 		struct process *moved = p->slot[j];
 
+		if (!moved)
+			return;
 		p->slot[j] = NULL;
 		p->slot[slot_of(p, moved->pid)] = moved;
 	}

@@ -13,51 +13,24 @@
 
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/probe.h"
+#include "base/room.h"
 
-#define TABLE_FIRST 1024u
-#define USE_STEP_S  3600u /* how far a file's access time may lag behind */
+#define USE_STEP_S 3600u /* how far a file's access time may lag behind */
 
 struct symbol_shelf {
 	char dir[1024], suffix[16];
 	uint64_t bytes_max;
-	struct symbol_shelf_item *table;
-	uint32_t room, count; /* room: a power of two */
+	struct symbol_shelf_item *item;
+	uint32_t count;
+	size_t room;
+	struct probe by_id;
 	struct symbol_shelf_stats stats;
 };
 
-static uint32_t home(const struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+static uint64_t hash(const uint8_t *id, size_t id_bytes)
 {
-	return (uint32_t)keyed_bytes(keyed_process(), id, id_bytes) & (s->room - 1);
-}
-
-static struct symbol_shelf_item *probe(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
-{
-	for (uint32_t h = home(s, id, id_bytes);; h = (h + 1) & (s->room - 1)) {
-		struct symbol_shelf_item *i = &s->table[h];
-
-		if (!i->id_bytes || (i->id_bytes == id_bytes && !memcmp(i->id, id, id_bytes)))
-			return i;
-	}
-}
-
-static int grow(struct symbol_shelf *s)
-{
-	struct symbol_shelf_item *old = s->table;
-	uint32_t old_room = s->room;
-
-	if (s->room && s->count + 1 <= s->room / 4 * 3)
-		return 0;
-	s->table = calloc(old_room ? 2 * (size_t)old_room : TABLE_FIRST, sizeof(*s->table));
-	if (!s->table) {
-		s->table = old;
-		return -ENOMEM;
-	}
-	s->room = old_room ? 2 * old_room : TABLE_FIRST;
-	for (uint32_t k = 0; k < old_room; k++)
-		if (old[k].id_bytes)
-			*probe(s, old[k].id, old[k].id_bytes) = old[k];
-	free(old);
-	return 0;
+	return keyed_bytes(keyed_process(), id, id_bytes);
 }
 
 /* ---- the directory as it is found ---- */
@@ -149,8 +122,6 @@ int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *su
 	if (!err && mkdir(dir, 0755) && errno != EEXIST)
 		err = -errno;
 	if (!err)
-		err = grow(s);
-	if (!err)
 		err = scan(s);
 	if (err) {
 		symbol_shelf_close(s);
@@ -162,8 +133,10 @@ int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *su
 
 void symbol_shelf_close(struct symbol_shelf *s)
 {
-	if (s)
-		free(s->table);
+	if (!s)
+		return;
+	free(s->item);
+	probe_fini(&s->by_id);
 	free(s);
 }
 
@@ -198,12 +171,16 @@ int symbol_shelf_prepare(struct symbol_shelf *s, const uint8_t *id, size_t id_by
 
 struct symbol_shelf_item *symbol_shelf_find(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
 {
-	struct symbol_shelf_item *i;
-
 	if (id_bytes < 2)
 		return NULL;
-	i = probe(s, id, symbol_content_cut(id_bytes));
-	return i->id_bytes ? i : NULL;
+	id_bytes = symbol_content_cut(id_bytes);
+	PROBE_EACH(i, &s->by_id, hash(id, id_bytes)) {
+		struct symbol_shelf_item *have = &s->item[i.number];
+
+		if (have->id_bytes == id_bytes && !memcmp(have->id, id, id_bytes))
+			return have;
+	}
+	return NULL;
 }
 
 void symbol_shelf_use(struct symbol_shelf *s, struct symbol_shelf_item *i)
@@ -223,18 +200,20 @@ void symbol_shelf_use(struct symbol_shelf *s, struct symbol_shelf_item *i)
 struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes,
 					   uint64_t bytes)
 {
-	struct symbol_shelf_item *i;
+	struct symbol_shelf_item *i = symbol_shelf_find(s, id, id_bytes);
 
-	if (id_bytes < 2 || grow(s))
+	if (id_bytes < 2)
 		return NULL;
 	id_bytes = symbol_content_cut(id_bytes);
-	i = probe(s, id, id_bytes);
-	if (i->id_bytes) {
+	if (i) {
 		s->stats.bytes -= i->bytes;
 	} else {
+		if (ROOM_FOR(s->item, s->room, s->count + 1ull) ||
+		    probe_add(&s->by_id, hash(id, id_bytes), s->count))
+			return NULL;
+		i = &s->item[s->count++];
+		*i = (struct symbol_shelf_item){.id_bytes = (uint8_t)id_bytes};
 		memcpy(i->id, id, id_bytes);
-		i->id_bytes = (uint8_t)id_bytes;
-		s->count++;
 	}
 	i->quality = 0;
 	i->bytes = bytes;
@@ -243,22 +222,18 @@ struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t
 	return i;
 }
 
-/* Takes the item out; those that had to give way to it move up. */
+/* Takes the item out; the last takes its place. */
 static void forget(struct symbol_shelf *s, struct symbol_shelf_item *i)
 {
-	uint32_t hole = (uint32_t)(i - s->table), mask = s->room - 1;
+	const struct symbol_shelf_item *last = &s->item[--s->count];
 
 	s->stats.bytes -= i->bytes;
-	s->count--;
-	for (uint32_t k = (hole + 1) & mask; s->table[k].id_bytes; k = (k + 1) & mask) {
-		uint32_t h = home(s, s->table[k].id, s->table[k].id_bytes);
-
-		if (((k - h) & mask) < ((k - hole) & mask))
-			continue; /* its home lies behind the hole */
-		s->table[hole] = s->table[k];
-		hole = k;
-	}
-	memset(&s->table[hole], 0, sizeof(s->table[hole]));
+	probe_remove(&s->by_id, hash(i->id, i->id_bytes), (uint32_t)(i - s->item));
+	if (i == last)
+		return;
+	probe_remove(&s->by_id, hash(last->id, last->id_bytes), s->count);
+	*i = *last;
+	probe_add(&s->by_id, hash(i->id, i->id_bytes), (uint32_t)(i - s->item));
 }
 
 void symbol_shelf_remove(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
@@ -290,7 +265,7 @@ static bool fits(const struct symbol_shelf *s, uint64_t bytes)
 int symbol_shelf_make_room(struct symbol_shelf *s, uint64_t bytes, bool evict)
 {
 	struct symbol_shelf_item *all;
-	uint32_t n = 0;
+	uint32_t n = s->count;
 
 	if (fits(s, bytes))
 		return 0;
@@ -299,9 +274,8 @@ int symbol_shelf_make_room(struct symbol_shelf *s, uint64_t bytes, bool evict)
 	all = malloc((s->count + 1) * sizeof(*all));
 	if (!all)
 		return -ENOMEM;
-	for (uint32_t k = 0; k < s->room; k++)
-		if (s->table[k].id_bytes)
-			all[n++] = s->table[k];
+	if (n)
+		memcpy(all, s->item, n * sizeof(*all));
 	qsort(all, n, sizeof(*all), compare_use);
 	for (uint32_t k = 0; k < n && !fits(s, bytes); k++) {
 		s->stats.evicted++;
@@ -316,5 +290,6 @@ void symbol_shelf_stats_get(const struct symbol_shelf *s, struct symbol_shelf_st
 {
 	*out = s->stats;
 	out->files = s->count;
-	out->memory_bytes = sizeof(*s) + s->room * sizeof(*s->table);
+	out->memory_bytes = sizeof(*s) + s->room * sizeof(*s->item) +
+			    s->by_id.room * sizeof(*s->by_id.slot);
 }

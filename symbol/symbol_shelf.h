@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_shelf.h - a directory of files named by Build ID or identity (ab/cdef + suffix) whose bytes and
  * number are bounded: the longest unused goes when there is no room.
- * In memory 56 bytes per file in a hash table; the last use is kept as the file's access time, so that it
+ * In memory some 80 bytes per file; the last use is kept as the file's access time, so that it
  * survives.
  * Owns: the files below its directory, the table.  Threads: one caller.
  * Trust: Build IDs come from peers: hashed with a seed of our own; names are made from their digits. */
@@ -19,7 +19,7 @@
 
 struct symbol_shelf_item {
 	uint8_t id[SYMBOL_SHELF_ID_MAX];
-	uint8_t id_bytes; /* 0: free */
+	uint8_t id_bytes;
 	uint8_t quality;  /* the user's: 0 not known yet */
 	uint16_t pad;
 	uint32_t used_s;  /* CLOCK_REALTIME */

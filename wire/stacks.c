@@ -10,16 +10,10 @@
 
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/probe.h"
 #include "wire/pack.h"
 
 /* ---- pack ---- */
-
-/* Interns (a, b) pairs or frames: open addressing over indices + 1. */
-struct intern {
-	uint32_t *slot;
-	uint32_t room;
-	uint32_t count;
-};
 
 struct node {
 	uint32_t parent; /* index + 1; 0: outermost */
@@ -28,21 +22,11 @@ struct node {
 
 struct packer {
 	const struct stack_batch *b;
-	struct intern frames, nodes;
+	struct probe frames, nodes;
 	uint32_t *frame_of; /* unique frame -> one of b->frames */
 	struct node *node;
 	struct buf out;
 };
-
-static int intern_init(struct intern *t, uint32_t entries_max)
-{
-	t->room = 64;
-	while (t->room < 2 * (uint64_t)entries_max && t->room < 1u << 31)
-		t->room *= 2;
-	t->slot = calloc(t->room, sizeof(*t->slot));
-	t->count = 0;
-	return t->slot ? 0 : -ENOMEM;
-}
 
 static bool frame_same(const struct stack_frame *a, const struct stack_frame *b)
 {
@@ -54,40 +38,30 @@ static uint32_t intern_frame(struct packer *p, uint32_t i)
 {
 	const struct stack_frame *f = &p->b->frames[i];
 	struct keyed_state hash = keyed_begin(&p->b->key);
-	uint32_t *s;
 	uint64_t h;
 
 	keyed_add(&hash, f->address);
 	keyed_add(&hash, (uint64_t)f->object << 32 | (uint32_t)f->kind << 8 | f->flags);
 	keyed_add(&hash, (uint64_t)f->file << 32 | f->line);
 	h = keyed_end(&hash);
-	for (;; h++) {
-		s = &p->frames.slot[h & (p->frames.room - 1)];
-		if (!*s)
-			break;
-		if (frame_same(&p->b->frames[p->frame_of[*s - 1]], f))
-			return *s - 1;
-	}
+	PROBE_EACH(k, &p->frames, h)
+		if (frame_same(&p->b->frames[p->frame_of[k.number]], f))
+			return k.number;
 	p->frame_of[p->frames.count] = i;
-	*s = ++p->frames.count;
-	return *s - 1;
+	probe_add(&p->frames, h, p->frames.count);
+	return p->frames.count - 1;
 }
 
 static uint32_t intern_node(struct packer *p, uint32_t parent, uint32_t frame)
 {
 	uint64_t h = keyed_word(&p->b->key, (uint64_t)parent << 32 | frame);
-	uint32_t *s;
 
-	for (;; h++) {
-		s = &p->nodes.slot[h & (p->nodes.room - 1)];
-		if (!*s)
-			break;
-		if (p->node[*s - 1].parent == parent && p->node[*s - 1].frame == frame)
-			return *s;
-	}
+	PROBE_EACH(k, &p->nodes, h)
+		if (p->node[k.number].parent == parent && p->node[k.number].frame == frame)
+			return k.number + 1;
 	p->node[p->nodes.count] = (struct node){ parent, frame };
-	*s = ++p->nodes.count;
-	return *s;
+	probe_add(&p->nodes, h, p->nodes.count);
+	return p->nodes.count;
 }
 
 static void put_tables(struct packer *p)
@@ -274,13 +248,13 @@ int stacks_pack(const struct stack_batch *b, struct buf *out)
 	p.node = malloc(frames * sizeof(*p.node));
 	err = p.frame_of && p.node ? 0 : -ENOMEM;
 	if (!err)
-		err = intern_init(&p.frames, frames);
+		err = probe_room(&p.frames, frames);
 	if (!err)
-		err = intern_init(&p.nodes, frames);
+		err = probe_room(&p.nodes, frames);
 	if (!err)
 		err = pack_all(&p, out);
-	free(p.frames.slot);
-	free(p.nodes.slot);
+	probe_fini(&p.frames);
+	probe_fini(&p.nodes);
 	free(p.frame_of);
 	free(p.node);
 	buf_fini(&p.out);

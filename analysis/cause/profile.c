@@ -12,10 +12,13 @@
 #include "analysis/robust/spread.h"
 #include "base/limits.h"
 #include "base/order.h"
+#include "base/probe.h"
+#include "base/room.h"
 
 /* Beyond these, most of the profile is other functions, and nothing was diluted. */
 #define DILUTION_MIN 0.5
 #define DILUTION_MAX 2.0
+#define NO_FUNCTION  UINT32_MAX
 
 struct function {
 	char *name;
@@ -24,11 +27,11 @@ struct function {
 };
 
 struct profile {
-	struct keyed key; /* of slot */
+	struct keyed key; /* of by_name */
 	struct function *function;
-	uint32_t count, room;
-	uint32_t *slot; /* index + 1 */
-	uint32_t slot_room;
+	uint32_t count;
+	size_t room;
+	struct probe by_name;
 	struct profile_function *sorted;
 	uint64_t stacks, dropped;
 	size_t name_bytes;
@@ -43,15 +46,7 @@ int profile_open(struct profile **out, const struct keyed *key)
 	if (!p)
 		return -ENOMEM;
 	p->key = *key;
-	p->room = 256;
-	p->slot_room = 1024;
-	p->function = calloc(p->room, sizeof(*p->function));
-	p->slot = calloc(p->slot_room, sizeof(*p->slot));
-	if (p->function && p->slot)
-		return 0;
-	profile_close(p);
-	*out = NULL;
-	return -ENOMEM;
+	return 0;
 }
 
 void profile_close(struct profile *p)
@@ -61,68 +56,38 @@ void profile_close(struct profile *p)
 	for (uint32_t i = 0; i < p->count; i++)
 		free(p->function[i].name);
 	free(p->function);
-	free(p->slot);
+	probe_fini(&p->by_name);
 	free(p->sorted);
 	free(p);
 }
 
-/* The name's slot, or where it may go. Names are hostile, but the key is not theirs to know. */
-static uint32_t *find_slot(const struct profile *p, uint32_t *slot, uint32_t room, const char *name)
+static uint32_t find(const struct profile *p, const char *name)
 {
-	uint64_t h = keyed_text(&p->key, name);
-
-	while (slot[h & (room - 1)] && strcmp(p->function[slot[h & (room - 1)] - 1].name, name))
-		h++;
-	return &slot[h & (room - 1)];
-}
-
-static int grow(struct profile *p)
-{
-	struct function *f;
-	uint32_t room, *slot;
-
-	if (p->count >= LIMIT_PROFILE_FUNCTIONS)
-		return -E2BIG;
-	if (p->count < p->room)
-		return 0;
-	room = p->room * 2;
-	f = realloc(p->function, room * sizeof(*f));
-	if (!f)
-		return -ENOMEM;
-	p->function = f;
-	slot = calloc(4ull * room, sizeof(*slot));
-	if (!slot)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < p->count; i++)
-		*find_slot(p, slot, 4 * room, f[i].name) = i + 1;
-	free(p->slot);
-	p->slot = slot;
-	p->slot_room = 4 * room;
-	p->room = room;
-	return 0;
+	PROBE_EACH(i, &p->by_name, keyed_text(&p->key, name))
+		if (!strcmp(p->function[i.number].name, name))
+			return i.number;
+	return NO_FUNCTION;
 }
 
 static int intern(struct profile *p, const char *name, uint32_t *out)
 {
-	uint32_t *s = find_slot(p, p->slot, p->slot_room, name);
 	size_t bytes = strlen(name) + 1;
-	int err;
 
-	if (*s) {
-		*out = *s - 1;
+	*out = find(p, name);
+	if (*out != NO_FUNCTION)
 		return 0;
-	}
-	if (bytes > LIMIT_PROFILE_NAME_BYTES - p->name_bytes)
+	if (bytes > LIMIT_PROFILE_NAME_BYTES - p->name_bytes || p->count >= LIMIT_PROFILE_FUNCTIONS)
 		return -E2BIG;
-	err = grow(p);
-	if (err)
-		return err;
-	p->function[p->count] = (struct function){ .name = strdup(name) };
-	if (!p->function[p->count].name)
+	if (ROOM_FOR(p->function, p->room, p->count + 1ull))
 		return -ENOMEM;
+	p->function[p->count] = (struct function){ .name = strdup(name) };
+	if (!p->function[p->count].name ||
+	    probe_add(&p->by_name, keyed_text(&p->key, name), p->count)) {
+		free(p->function[p->count].name);
+		return -ENOMEM;
+	}
 	p->name_bytes += bytes;
 	*out = p->count++;
-	*find_slot(p, p->slot, p->slot_room, name) = p->count;
 	return 0;
 }
 
@@ -304,8 +269,8 @@ static struct profile_delta *join(const struct profile *base, const struct profi
 	}
 	for (uint32_t i = 0; d && i < other->count; i++) {
 		const struct function *f = &other->function[i];
-		uint32_t slot = *find_slot(base, base->slot, base->slot_room, f->name);
-		struct profile_delta *to = slot ? &d[slot - 1] : &d[n++];
+		uint32_t same = find(base, f->name);
+		struct profile_delta *to = &d[same != NO_FUNCTION ? same : n++];
 
 		to->name = f->name;
 		to->other = f->total / other->total;

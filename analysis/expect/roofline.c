@@ -18,6 +18,7 @@
 #include "analysis/robust/median.h"
 #include "base/carve.h"
 #include "base/hash.h"
+#include "base/probe.h"
 #include "model/thresholds.h"
 
 #define LATENCY_LEAST_NS 1e-30
@@ -517,10 +518,10 @@ struct set_entry {
 
 struct roofline_set {
 	struct roofline_config c;
-	uint32_t max, count, slots;
+	uint32_t max, count;
 	uint64_t tick;
 	struct set_entry *entry; /* in order of first use */
-	uint32_t *slot;		 /* entry index + 1; 0 free */
+	struct probe by_key;	 /* entries */
 	char *models;
 	size_t model_bytes;
 	void *scratch;
@@ -532,15 +533,15 @@ static size_t lay_out(struct roofline_set *s, void *memory, const struct rooflin
 {
 	struct carve at = { .memory = memory };
 
-	s->slots = 4;
-	while (s->slots < 2 * models_max)
-		s->slots *= 2;
+	s->by_key.room = 4;
+	while (s->by_key.room < 2 * models_max)
+		s->by_key.room *= 2;
 	s->model_bytes = sizeof(struct roofline) +
 			 samples_max(c) * sizeof(struct roofline_fit_sample);
 	s->model_bytes = (s->model_bytes + 15) & ~(size_t)15;
 	carve_take(&at, 1, sizeof(*s));
 	s->entry = carve_take(&at, models_max, sizeof(*s->entry));
-	s->slot = carve_take(&at, s->slots, sizeof(*s->slot));
+	s->by_key.slot = carve_take(&at, s->by_key.room, sizeof(*s->by_key.slot));
 	s->scratch = carve_take(&at, 1, roofline_fit_scratch_bytes(samples_max(c)));
 	s->models = carve_take(&at, models_max, s->model_bytes);
 	return at.bytes;
@@ -562,17 +563,8 @@ struct roofline_set *roofline_set_init(void *memory, const struct roofline_confi
 	lay_out(s, memory, c, models_max);
 	s->c = *c;
 	s->max = models_max;
-	memset(s->slot, 0, s->slots * sizeof(*s->slot));
+	probe_clear(&s->by_key);
 	return s;
-}
-
-static void set_index(struct roofline_set *s, uint32_t i)
-{
-	uint32_t at = (uint32_t)hash_mix(s->entry[i].key) & (s->slots - 1);
-
-	while (s->slot[at])
-		at = (at + 1) & (s->slots - 1);
-	s->slot[at] = i + 1;
 }
 
 /* Takes the least recently used model out; returns its memory. */
@@ -588,19 +580,18 @@ static struct roofline *set_evict(struct roofline_set *s)
 	s->count--;
 	memmove(&s->entry[oldest], &s->entry[oldest + 1],
 		(s->count - oldest) * sizeof(s->entry[0]));
-	memset(s->slot, 0, s->slots * sizeof(*s->slot));
+	probe_clear(&s->by_key);
 	for (uint32_t i = 0; i < s->count; i++)
-		set_index(s, i);
+		probe_add(&s->by_key, hash_mix(s->entry[i].key), i);
 	return model;
 }
 
 struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
 {
-	uint32_t at = (uint32_t)hash_mix(key) & (s->slots - 1);
 	struct roofline *model;
 
-	for (; s->slot[at]; at = (at + 1) & (s->slots - 1)) {
-		struct set_entry *e = &s->entry[s->slot[at] - 1];
+	PROBE_EACH(i, &s->by_key, hash_mix(key)) {
+		struct set_entry *e = &s->entry[i.number];
 
 		if (e->key == key) {
 			e->used = ++s->tick;
@@ -611,7 +602,7 @@ struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
 				    set_evict(s);
 	init(model, &s->c, s->c.seed ^ hash_mix(key), s->scratch);
 	s->entry[s->count] = (struct set_entry){ .key = key, .used = ++s->tick, .model = model };
-	set_index(s, s->count++);
+	probe_add(&s->by_key, hash_mix(key), s->count++);
 	return model;
 }
 

@@ -13,9 +13,11 @@
 #include <string.h>
 
 #include "base/order.h"
+#include "base/probe.h"
 
 /* Names of one step told apart before the rest goes under name 0; a power of two. */
-#define NAMES_MAX 4096
+#define NAMES_MAX  4096
+#define NAMES_LOOK 64u /* names are a peer's: one that finds no place is left out */
 /* Device records lie where there was room: fetched so many launches ahead of their use. */
 #define GATHER_AHEAD 4
 
@@ -135,14 +137,16 @@ static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count
 		      const struct step_kernel *d)
 {
 	uint64_t h = hash_mix((uint64_t)d->name << 16 | (uint64_t)d->kind << 8 | d->func);
-	struct step_kernel *n;
-	uint32_t at = (uint32_t)h % NAMES_MAX;
+	uint32_t looks = 0;
 
-	for (uint32_t probe = 0; probe < 64; probe++, at = (at + 1) % NAMES_MAX) {
-		n = &names[at];
+	PROBE_PLACES(at, h, NAMES_MAX) {
+		struct step_kernel *n = &names[at];
+
+		if (looks++ == NAMES_LOOK)
+			return;
 		if (!n->count) {
 			if (*count >= NAMES_MAX / 2)
-				break;
+				return;
 			*n = (struct step_kernel){ .name = d->name, .kind = d->kind, .func = d->func };
 			used[(*count)++] = at;
 		}

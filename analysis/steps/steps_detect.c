@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/order.h"
+#include "base/probe.h"
 
 #define WITNESSES_MAX 4096
 /* A longer period is at most so much longer. */
@@ -68,7 +69,7 @@ struct finder {
 	uint32_t count;
 	uint32_t *next[FEATURE_KINDS];
 	struct slot *slots;
-	uint32_t slots_mask;
+	uint32_t slots_room; /* a power of two */
 	struct witness *witnesses;
 	uint32_t witness_count;
 	uint32_t *returns, *sorted;
@@ -100,7 +101,7 @@ static size_t lay_out(struct finder *f, void *memory, uint32_t launch_max)
 
 	memset(f, 0, sizeof(*f));
 	f->slots = carve_take(&at, 2 * (size_t)n, sizeof(*f->slots));
-	f->slots_mask = 2 * n - 1;
+	f->slots_room = 2 * n;
 	f->symbols = carve_take(&at, n, sizeof(*f->symbols));
 	f->witnesses = carve_take(&at, WITNESSES_MAX, sizeof(*f->witnesses));
 	for (int k = 0; k < FEATURE_KINDS; k++)
@@ -261,23 +262,27 @@ static uint32_t features_index(struct finder *f, int kind)
 {
 	uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count, features = 0;
 
-	memset(f->slots, 0, ((size_t)f->slots_mask + 1) * sizeof(*f->slots));
+	memset(f->slots, 0, f->slots_room * sizeof(*f->slots));
 	for (uint32_t i = 0; i < end; i++) {
 		uint64_t key = feature_key(f, kind, i);
-		uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
 
 		if (!key)
 			continue;
-		while (f->slots[at].key && f->slots[at].key != key)
-			at = (at + 1) & f->slots_mask;
-		if (!f->slots[at].key) {
-			f->slots[at] = (struct slot){key, i, i, 0};
-			f->segment[features++] = at;
-		} else {
-			f->next[kind][f->slots[at].last] = i;
+		PROBE_PLACES(at, hash_mix(key), f->slots_room) {
+			struct slot *s = &f->slots[at];
+
+			if (s->key && s->key != key)
+				continue;
+			if (!s->key) {
+				*s = (struct slot){key, i, i, 0};
+				f->segment[features++] = at;
+			} else {
+				f->next[kind][s->last] = i;
+			}
+			s->last = i;
+			s->count++;
+			break;
 		}
-		f->slots[at].last = i;
-		f->slots[at].count++;
 	}
 	return features;
 }
@@ -737,7 +742,7 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 
 	if (f.count < 4)
 		return false;
-	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
+	f.slots_room = slots_of(f.count); /* of what there is room for */
 	f.gap_ns = gap_typical(&f);
 	f.pause_ns = (uint32_t)fmin(UINT32_MAX, (f.gap_ns + 1.0) * thresholds.find.pause);
 	f.regular_min = thresholds.part.mostly;

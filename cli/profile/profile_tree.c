@@ -16,12 +16,8 @@
 int profile_tree_init(struct profile_tree *t)
 {
 	memset(t, 0, sizeof(*t));
-	t->slot_room = 4096;
-	t->slot = calloc(t->slot_room, sizeof(*t->slot));
-	if (!t->slot || ROOM_FOR(t->nodes, t->room, 1)) {
-		profile_tree_fini(t);
+	if (ROOM_FOR(t->nodes, t->room, 1))
 		return -ENOMEM;
-	}
 	t->nodes[0] = (struct profile_node){ .function = "all", .module = "", .file = "" };
 	t->count = 1;
 	return 0;
@@ -33,7 +29,7 @@ void profile_tree_fini(struct profile_tree *t)
 		free(t->texts[i]);
 	free(t->texts);
 	free(t->nodes);
-	free(t->slot);
+	probe_fini(&t->by_frame);
 	memset(t, 0, sizeof(*t));
 }
 
@@ -51,54 +47,23 @@ static bool same(const struct profile_node *a, const struct profile_node *b)
 	       !strcmp(a->module, b->module) && !strcmp(a->file, b->file);
 }
 
-/* Of the node like n, or the free one where it belongs; the table is at most half full. */
-static uint32_t *slot_of(const struct profile_tree *t, const struct profile_node *n)
-{
-	uint64_t h = key_of(n->parent, n);
-	uint32_t *slot;
-
-	do
-		slot = &t->slot[h++ & (t->slot_room - 1)];
-	while (*slot && !same(&t->nodes[*slot], n));
-	return slot;
-}
-
-static int grow(struct profile_tree *t)
-{
-	struct profile_tree next = *t;
-
-	if (t->count >= LIMIT_STACK_FRAMES)
-		return -E2BIG;
-	if (t->count * 2 >= t->slot_room) {
-		next.slot_room = 2 * t->slot_room;
-		next.slot = calloc(next.slot_room, sizeof(*next.slot));
-		if (!next.slot)
-			return -ENOMEM;
-		for (uint32_t i = 1; i < t->count; i++)
-			*slot_of(&next, &t->nodes[i]) = i;
-		free(t->slot);
-		*t = next;
-	}
-	return ROOM_FOR(t->nodes, t->room, t->count + 1ull);
-}
-
 /* The child of parent like *n, made if need be. */
 static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n, uint32_t *out)
 {
-	uint32_t *slot;
-	int err;
+	uint64_t key = key_of(parent, n);
 
 	n->parent = parent;
-	slot = slot_of(t, n);
-	*out = *slot;
-	if (*slot) {
-		t->nodes[*slot].flags |= n->flags;
-		return 0;
-	}
-	err = grow(t);
-	if (err)
-		return err;
-	*out = *slot_of(t, n) = t->count;
+	PROBE_EACH(i, &t->by_frame, key)
+		if (same(&t->nodes[i.number], n)) {
+			t->nodes[i.number].flags |= n->flags;
+			*out = i.number;
+			return 0;
+		}
+	if (t->count >= LIMIT_STACK_FRAMES)
+		return -E2BIG;
+	if (ROOM_FOR(t->nodes, t->room, t->count + 1ull) || probe_add(&t->by_frame, key, t->count))
+		return -ENOMEM;
+	*out = t->count;
 	n->next = t->nodes[parent].first;
 	t->nodes[parent].first = t->count;
 	t->nodes[t->count++] = *n;

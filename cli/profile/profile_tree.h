@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/probe.h"
 #include "cli/profile/folded.h"
 #include "cli/profile/profile_names.h"
 
@@ -35,8 +36,7 @@ struct profile_tree {
 	struct profile_node *nodes; /* nodes[0] is the root */
 	uint32_t count;
 	size_t room;
-	uint32_t *slot; /* (parent, frame) -> node */
-	uint32_t slot_room;
+	struct probe by_frame; /* (parent, frame) -> node */
 	char **texts; /* names that were made here */
 	uint32_t text_count;
 	size_t text_room;

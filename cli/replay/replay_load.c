@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/order.h"
+#include "base/probe.h"
 #include "base/room.h"
 #include "cli/text/pages.h"
 #include "cli/text/term.h"
@@ -452,21 +453,18 @@ struct join_slot {
 
 struct join {
 	struct join_slot *slots;
-	size_t mask;
+	size_t room;
 	uint32_t base;
 	bool dense;
 };
 
 static struct join_slot *join_at(const struct join *j, uint32_t corr)
 {
-	size_t at;
-
 	if (j->dense)
 		return &j->slots[corr - j->base];
-	at = keyed_word(keyed_process(), corr) & j->mask;
-	while ((j->slots[at].call || j->slots[at].device) && j->slots[at].corr != corr)
-		at = (at + 1) & j->mask;
-	return &j->slots[at];
+	PROBE_PLACES(at, keyed_word(keyed_process(), corr), j->room)
+		if ((!j->slots[at].call && !j->slots[at].device) || j->slots[at].corr == corr)
+			return &j->slots[at];
 }
 
 /* NULL: the record takes no part. */
@@ -496,7 +494,7 @@ static bool join_room(struct join *j, const struct replay_trace *t)
 	j->dense = low <= high && high - low < size;
 	if (j->dense)
 		size = (size_t)(high - low) + 1;
-	j->mask = size - 1;
+	j->room = size;
 	j->slots = pages_filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
 	return j->slots;
 }

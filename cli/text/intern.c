@@ -6,65 +6,41 @@
 #include "base/keyed.h"
 #include "base/room.h"
 
-/* Of the key, or the free one where it belongs; the table is at most half full. */
-static uint32_t *slot_of(const struct intern *t, const void *key, size_t bytes)
+static uint64_t hash(const void *key, size_t bytes)
 {
-	uint64_t at = keyed_bytes(keyed_process(), key, bytes);
-
-	for (;; at++) {
-		uint32_t *slot = &t->slot[at & (t->slots - 1)];
-
-		if (!*slot || (t->bytes[*slot - 1] == bytes && !memcmp(t->text[*slot - 1], key, bytes)))
-			return slot;
-	}
-}
-
-static int grow(struct intern *t)
-{
-	struct intern next = *t;
-
-	if (t->count * 2ull < t->slots)
-		return 0;
-	next.slots = t->slots ? 2 * t->slots : 1024;
-	next.slot = calloc(next.slots, sizeof(*next.slot));
-	if (!next.slot)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < t->count; i++)
-		*slot_of(&next, t->text[i], t->bytes[i]) = i + 1;
-	free(t->slot);
-	*t = next;
-	return 0;
-}
-
-int64_t intern_bytes(struct intern *t, const void *key, size_t bytes, uint32_t most)
-{
-	uint32_t *slot;
-	char *copy;
-
-	if (grow(t) || ROOM_FOR(t->text, t->room, t->count + 1ull) ||
-	    ROOM_FOR(t->bytes, t->bytes_room, t->count + 1ull))
-		return -ENOMEM;
-	slot = slot_of(t, key, bytes);
-	if (*slot)
-		return *slot - 1;
-	if (t->count >= most)
-		return -E2BIG;
-	copy = malloc(bytes + 1);
-	if (!copy)
-		return -ENOMEM;
-	memcpy(copy, key, bytes);
-	copy[bytes] = '\0';
-	t->text[t->count] = copy;
-	t->bytes[t->count] = bytes;
-	*slot = ++t->count;
-	return *slot - 1;
+	return keyed_bytes(keyed_process(), key, bytes);
 }
 
 int64_t intern_find(const struct intern *t, const void *key, size_t bytes)
 {
-	uint32_t number = t->slots ? *slot_of(t, key, bytes) : 0;
+	PROBE_EACH(i, &t->by_key, hash(key, bytes))
+		if (t->bytes[i.number] == bytes && !memcmp(t->text[i.number], key, bytes))
+			return i.number;
+	return -ENOENT;
+}
 
-	return number ? (int64_t)number - 1 : -ENOENT;
+int64_t intern_bytes(struct intern *t, const void *key, size_t bytes, uint32_t most)
+{
+	int64_t have = intern_find(t, key, bytes);
+	char *copy;
+
+	if (have >= 0)
+		return have;
+	if (t->count >= most)
+		return -E2BIG;
+	if (ROOM_FOR(t->text, t->room, t->count + 1ull) ||
+	    ROOM_FOR(t->bytes, t->bytes_room, t->count + 1ull))
+		return -ENOMEM;
+	copy = malloc(bytes + 1);
+	if (!copy || probe_add(&t->by_key, hash(key, bytes), t->count)) {
+		free(copy);
+		return -ENOMEM;
+	}
+	memcpy(copy, key, bytes);
+	copy[bytes] = '\0';
+	t->text[t->count] = copy;
+	t->bytes[t->count] = bytes;
+	return t->count++;
 }
 
 int64_t intern_text(struct intern *t, const char *text, uint32_t most)
@@ -78,6 +54,6 @@ void intern_fini(struct intern *t)
 		free(t->text[i]);
 	free(t->text);
 	free(t->bytes);
-	free(t->slot);
+	probe_fini(&t->by_key);
 	*t = (struct intern){ 0 };
 }

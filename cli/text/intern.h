@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/probe.h"
+
 struct intern {
 	char **text; /* by number; a zero byte stands behind each */
 	size_t *bytes;
 	uint32_t count;
 	size_t room, bytes_room;
-	uint32_t *slot, slots; /* number + 1; 0: free */
+	struct probe by_key;
 };
 
 /* The number of a key; what is new comes last. -ENOMEM; -E2BIG: new, and there are `most` already. */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/keyed.h"
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/options.h"
@@ -99,50 +98,20 @@ int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *
 	return 2;
 }
 
-static uint32_t slot_of(const struct replay_workers_ids *ids, int64_t id)
-{
-	uint64_t at = keyed_word(keyed_process(), (uint64_t)id);
-
-	while (ids->slot[at & (ids->slots - 1)] && ids->id[ids->slot[at & (ids->slots - 1)] - 1] != id)
-		at++;
-	return (uint32_t)(at & (ids->slots - 1));
-}
-
-static int grow(struct replay_workers_ids *ids)
-{
-	struct replay_workers_ids next = *ids;
-
-	if (ROOM_FOR(ids->id, ids->room, ids->count + 1ull))
-		return -ENOMEM;
-	if (ids->count * 2ull < ids->slots)
-		return 0;
-	next.id = ids->id;
-	next.room = ids->room;
-	next.slots = ids->slots ? 2 * ids->slots : 128;
-	next.slot = calloc(next.slots, sizeof(*next.slot));
-	if (!next.slot)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < ids->count; i++)
-		next.slot[slot_of(&next, ids->id[i])] = i + 1;
-	free(ids->slot);
-	*ids = next;
-	return 0;
-}
-
 int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max)
 {
-	uint32_t at;
+	uint32_t at = idmap_get(&ids->by_id, (uint64_t)id);
 
-	if (grow(ids))
-		return -ENOMEM;
-	at = slot_of(ids, id);
-	if (ids->slot[at])
-		return ids->slot[at] - 1;
+	if (at != IDMAP_NONE)
+		return at;
 	if (ids->count >= max)
 		return -E2BIG;
+	ids->by_id.max = max;
+	if (ROOM_FOR(ids->id, ids->room, ids->count + 1ull) ||
+	    idmap_put(&ids->by_id, (uint64_t)id, ids->count))
+		return -ENOMEM;
 	ids->id[ids->count] = id;
-	ids->slot[at] = ++ids->count;
-	return ids->count - 1;
+	return ids->count++;
 }
 
 static const int64_t *sort_ids; /* of by_id: qsort has no context */
@@ -172,7 +141,7 @@ uint32_t *replay_workers_places(const struct replay_workers_ids *ids)
 void replay_workers_forget(struct replay_workers_ids *ids)
 {
 	free(ids->id);
-	free(ids->slot);
+	idmap_fini(&ids->by_id);
 	*ids = (struct replay_workers_ids){ 0 };
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "analysis/trace/workers.h"
+#include "base/idmap.h"
 #include "cli/timings/replay_csv.h"
 #include "cli/timings/replay_unit.h"
 
@@ -19,8 +20,9 @@
 
 struct replay_workers_ids { /* numbers in order of appearance, found by hash */
 	int64_t *id;
-	uint32_t count, *slot, slots;
+	uint32_t count;
 	size_t room;
+	struct idmap by_id;
 };
 
 struct replay_workers {

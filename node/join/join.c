@@ -92,6 +92,8 @@ void join_close(struct join *j)
 	free(j->colls);
 	free(j->streams);
 	free(j->device_streams);
+	probe_fini(&j->stream_index);
+	probe_fini(&j->device_index);
 	free(j->comms);
 	free(j->funcs);
 	free(j->name_class);
@@ -107,10 +109,7 @@ void join_close(struct join *j)
 
 static struct join_comm *find_comm(struct join *j, uint64_t handle, bool create)
 {
-	uint32_t mask = JOIN_COMMS - 1;
-
-	for (uint32_t i = (uint32_t)keyed_word(keyed_process(), handle) & mask, n = 0; n < JOIN_COMMS;
-	     n++, i = (i + 1) & mask) {
+	PROBE_PLACES(i, keyed_word(keyed_process(), handle), JOIN_COMMS) {
 		struct join_comm *c = &j->comms[i];
 
 		if (c->handle == handle && c->id)
@@ -127,32 +126,30 @@ static struct join_comm *find_comm(struct join *j, uint64_t handle, bool create)
 		c->handle = handle;
 		return c;
 	}
-	return NULL;
 }
 
 static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t scope, bool create)
 {
-	uint32_t mask = JOIN_STREAMS * 2 - 1, i;
 	struct join_stream *s = &j->streams[j->stream_last];
+	uint64_t hash;
 
 	if (j->stream_last < j->stream_count && s->handle == handle && s->scope == scope)
 		return s;
-	i = (uint32_t)keyed_words(keyed_process(), handle, scope) & mask;
-	for (; j->stream_slots[i]; i = (i + 1) & mask) {
-		j->stream_last = j->stream_slots[i] - 1u;
-		s = &j->streams[j->stream_last];
+	hash = keyed_words(keyed_process(), handle, scope);
+	PROBE_EACH(i, &j->stream_index, hash) {
+		j->stream_last = i.number;
+		s = &j->streams[i.number];
 		if (s->handle == handle && s->scope == scope)
 			return s;
 	}
 	if (!create)
 		return NULL;
-	if (j->stream_count >= JOIN_STREAMS) {
+	if (j->stream_count >= JOIN_STREAMS || probe_add(&j->stream_index, hash, j->stream_count)) {
 		join_count(j, JOIN_TABLE_FULL, 1);
 		return NULL;
 	}
 	s = &j->streams[j->stream_count++];
 	*s = (struct join_stream){ .handle = handle, .scope = scope, .device_stream = -1 };
-	j->stream_slots[i] = (uint16_t)j->stream_count;
 	return s;
 }
 

@@ -134,11 +134,13 @@ void join_match_coll_drop(struct join *j, struct join_stream *s)
 
 static struct join_func *search_func(struct join *j, uint64_t handle, bool create)
 {
-	uint32_t at = keyed_place(j->key, handle, JOIN_FUNCS_BITS);
+	uint32_t looks = 0;
 
-	for (uint32_t n = 0; n < JOIN_FUNCS_LOOK; n++, at = (at + 1) & (JOIN_FUNCS - 1)) {
+	PROBE_PLACES(at, keyed_place(j->key, handle, JOIN_FUNCS_BITS), JOIN_FUNCS) {
 		struct join_func *f = &j->funcs[at];
 
+		if (looks++ == JOIN_FUNCS_LOOK)
+			break;
 		if (f->handle == handle)
 			return f;
 		if (f->handle)
@@ -232,22 +234,23 @@ static bool is_device_stream(const struct join_device_stream *d, const struct ev
 static struct join_device_stream *find_device_stream(struct join *j, const struct event_kernel *k)
 {
 	struct join_device_stream *d = &j->device_streams[j->device_stream_last];
-	uint32_t mask = JOIN_DEVICE_STREAMS * 2 - 1, at;
+	uint64_t hash;
 
 	if (j->device_stream_last < j->device_stream_count && is_device_stream(d, k))
 		return d;
-	at = (uint32_t)hash_mix((uint64_t)k->stream_id << 32 ^ (uint64_t)k->context_id << 8 ^
-				k->device) & mask;
-	for (; j->device_slots[at]; at = (at + 1) & mask) {
-		d = &j->device_streams[j->device_slots[at] - 1];
+	hash = hash_mix((uint64_t)k->stream_id << 32 ^ (uint64_t)k->context_id << 8 ^ k->device);
+	PROBE_EACH(i, &j->device_index, hash) {
+		d = &j->device_streams[i.number];
 		if (!is_device_stream(d, k))
 			continue;
-		j->device_stream_last = j->device_slots[at] - 1u;
+		j->device_stream_last = i.number;
 		return d;
 	}
+	if (probe_room(&j->device_index, j->device_stream_count + 1))
+		return NULL;
 	d = device_stream_new(j, k);
 	if (d)
-		j->device_slots[at] = (uint16_t)j->device_stream_count;
+		probe_add(&j->device_index, hash, j->device_stream_last);
 	return d;
 }
 

@@ -6,6 +6,7 @@
 #define SYSOM_NODE_JOIN_JOIN_PRIVATE_H
 
 #include "base/keyed.h"
+#include "base/probe.h"
 #include "node/join/join.h"
 
 #define JOIN_HOST_PENDING   16384u
@@ -261,11 +262,11 @@ struct join {
 	uint32_t stream_count;
 	uint32_t stream_last; /* index of the one found last */
 	uint32_t graph_streams, graph_streams_sum; /* streams with graph launches, and their indices */
-	uint16_t stream_slots[JOIN_STREAMS * 2]; /* index + 1, by hash of handle and scope */
+	struct probe stream_index; /* by handle and scope */
 	struct join_device_stream *device_streams;
 	uint32_t device_stream_count;
 	uint32_t device_stream_last;
-	uint16_t device_slots[JOIN_DEVICE_STREAMS * 2]; /* index + 1, by hash of the ids */
+	struct probe device_index; /* by the ids */
 	uint64_t context; /* the latest that was told: of threads that told none */
 
 	struct join_comm *comms;

@@ -11,6 +11,7 @@
 
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/probe.h"
 
 /* Slots to begin with; they are doubled before more than half are taken. A power of two. */
 #define NAMES_SLOTS 256u
@@ -94,11 +95,9 @@ void python_names_close(struct python_names *n)
 
 static struct code **slot_of(struct python_names *n, uint64_t address)
 {
-	uint32_t i = (uint32_t)keyed_word(keyed_process(), address) % n->slots;
-
-	while (n->slot[i] && n->slot[i]->address != address)
-		i = (i + 1) % n->slots;
-	return &n->slot[i];
+	PROBE_PLACES(i, keyed_word(keyed_process(), address), n->slots)
+		if (!n->slot[i] || n->slot[i]->address == address)
+			return &n->slot[i];
 }
 
 /* Moves what was used in the last so many periods to a new table of so many slots. */

@@ -2,6 +2,7 @@
  * sleepers.c - see sleepers.h. The table is built anew in each drain: those who sleep on are
  * carried over, those who don't stay until their count came or this many drains went by. */
 #include "base/keyed.h"
+#include "base/probe.h"
 #include "sampler/stacks/sleepers.h"
 
 #include <errno.h>
@@ -33,11 +34,9 @@ struct sleepers {
 /* The slot of that sleep, or the free one behind its thread's others. */
 static struct sleeper *slot_of(struct sleeper *table, uint32_t tid, uint64_t since_ns)
 {
-	uint32_t i = (uint32_t)keyed_word(keyed_process(), tid) & (SLEEPER_SLOTS - 1);
-
-	while (table[i].since_ns && (table[i].tid != tid || table[i].since_ns != since_ns))
-		i = (i + 1) & (SLEEPER_SLOTS - 1);
-	return &table[i];
+	PROBE_PLACES(i, keyed_word(keyed_process(), tid), SLEEPER_SLOTS)
+		if (!table[i].since_ns || (table[i].tid == tid && table[i].since_ns == since_ns))
+			return &table[i];
 }
 
 int sleepers_open(struct sleepers **out)
@@ -75,21 +74,20 @@ void sleepers_begin(struct sleepers *s, uint64_t now_ns, uint64_t min_ns)
 
 uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_t weight_ns)
 {
-	uint32_t i = (uint32_t)keyed_word(keyed_process(), k->tid) & (SLEEPER_SLOTS - 1);
-
 	if (k->kind != SAMPLER_OFF_CPU)
 		return weight_ns;
-	for (; s->now[i].since_ns; i = (i + 1) & (SLEEPER_SLOTS - 1)) {
+	PROBE_PLACES(i, keyed_word(keyed_process(), k->tid), SLEEPER_SLOTS) {
 		struct sleeper *e = &s->now[i];
 		uint64_t paid = e->told_ns < weight_ns ? e->told_ns : weight_ns;
 
+		if (!e->since_ns)
+			return weight_ns;
 		if (e->tid != k->tid || e->pid != k->pid || e->user != k->user_hash ||
 		    e->kernel != k->kernel_hash || e->python != k->python_hash)
 			continue;
 		e->told_ns -= paid;
 		weight_ns -= paid;
 	}
-	return weight_ns;
 }
 
 uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b)

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "bpf/python_format.h"
 
 #define PYTHON_HEAD_BYTES offsetof(struct python_state, frame)
@@ -23,61 +25,19 @@ struct record {
 struct stack_store {
 	uint8_t *arena;
 	size_t used, room;
-	uint32_t *slot; /* offset in the arena / 8 + 1; 0: free */
-	uint32_t slots, count;
+	struct idmap by_hash; /* to the offset in the arena / 8 */
 };
 
-static struct record *record_at(const struct stack_store *s, uint32_t slot)
+static struct record *record_at(const struct stack_store *s, uint32_t at)
 {
-	return (struct record *)(void *)(s->arena + (size_t)(slot - 1) * 8);
+	return (struct record *)(void *)(s->arena + (size_t)at * 8);
 }
 
-static uint32_t slot_find(const struct stack_store *s, uint64_t hash)
+static struct record *find(const struct stack_store *s, uint64_t hash)
 {
-	uint32_t i = (uint32_t)keyed_word(keyed_process(), hash) & (s->slots - 1);
+	uint32_t at = idmap_get(&s->by_hash, hash);
 
-	while (s->slot[i] && record_at(s, s->slot[i])->stack.hash != hash)
-		i = (i + 1) & (s->slots - 1);
-	return i;
-}
-
-static void index_build(struct stack_store *s)
-{
-	memset(s->slot, 0, s->slots * sizeof(*s->slot));
-	for (size_t at = 0; at < s->used;) {
-		struct record *r = (struct record *)(void *)(s->arena + at);
-
-		s->slot[slot_find(s, r->stack.hash)] = (uint32_t)(at / 8) + 1;
-		at += r->bytes;
-	}
-}
-
-/* Room for one more record of so many bytes. */
-static int make_room(struct stack_store *s, size_t bytes)
-{
-	uint32_t *slot;
-	uint8_t *arena;
-
-	if (s->used + bytes > s->room) {
-		size_t room = s->room ? s->room * 2 : 256u << 10;
-
-		if (room > LIMIT_SAMPLER_STACK_BYTES)
-			return -ENOSPC;
-		arena = realloc(s->arena, room);
-		if (!arena)
-			return -ENOMEM;
-		s->arena = arena;
-		s->room = room;
-	}
-	if (s->count * 2 >= s->slots) {
-		slot = realloc(s->slot, s->slots * 2 * sizeof(*slot));
-		if (!slot)
-			return -ENOMEM;
-		s->slot = slot;
-		s->slots *= 2;
-		index_build(s);
-	}
-	return 0;
+	return at == IDMAP_NONE ? NULL : record_at(s, at);
 }
 
 static int frame_bytes(const struct sampler_stack *head, size_t *bytes)
@@ -98,7 +58,6 @@ int stack_store_put(struct stack_store *s, const void *data, size_t bytes)
 	struct sampler_stack head;
 	struct record *r;
 	size_t frames, whole;
-	uint32_t slot;
 	int err;
 
 	if (bytes < sizeof(head))
@@ -106,80 +65,72 @@ int stack_store_put(struct stack_store *s, const void *data, size_t bytes)
 	memcpy(&head, data, sizeof(head));
 	if (frame_bytes(&head, &frames) || bytes < sizeof(head) + frames)
 		return -EPROTO;
-	slot = slot_find(s, head.hash);
-	if (s->slot[slot]) {
-		record_at(s, s->slot[slot])->stack.epoch = head.epoch;
+	r = find(s, head.hash);
+	if (r) {
+		r->stack.epoch = head.epoch;
 		return 0;
 	}
 	whole = (sizeof(*r) + frames + 7) & ~(size_t)7;
-	err = make_room(s, whole);
+	if (s->used + whole > LIMIT_SAMPLER_STACK_BYTES)
+		return -ENOSPC;
+	err = ROOM_FOR(s->arena, s->room, s->used + whole);
+	if (!err)
+		err = idmap_put(&s->by_hash, head.hash, (uint32_t)(s->used / 8));
 	if (err)
 		return err;
 	r = (struct record *)(void *)(s->arena + s->used);
 	r->bytes = (uint32_t)whole;
 	r->keep = 0;
 	memcpy(&r->stack, data, sizeof(head) + frames);
-	s->slot[slot_find(s, head.hash)] = (uint32_t)(s->used / 8) + 1;
 	s->used += whole;
-	s->count++;
 	return 0;
 }
 
 const struct sampler_stack *stack_store_find(const struct stack_store *s, uint64_t hash)
 {
-	uint32_t slot = s->slot[slot_find(s, hash)];
+	const struct record *r = find(s, hash);
 
-	return slot ? &record_at(s, slot)->stack : NULL;
+	return r ? &r->stack : NULL;
 }
 
 void stack_store_keep(struct stack_store *s, uint64_t hash)
 {
-	uint32_t slot = s->slot[slot_find(s, hash)];
+	struct record *r = find(s, hash);
 
-	if (slot)
-		record_at(s, slot)->keep = 1;
+	if (r)
+		r->keep = 1;
 }
 
 void stack_store_sweep(struct stack_store *s, uint32_t epoch)
 {
 	size_t to = 0;
 
-	s->count = 0;
+	idmap_clear(&s->by_hash);
 	for (size_t at = 0; at < s->used;) {
 		struct record *r = (struct record *)(void *)(s->arena + at);
 		uint32_t bytes = r->bytes;
 
 		if (r->keep || (int32_t)(r->stack.epoch - epoch) >= 0) {
 			r->keep = 0;
+			idmap_put(&s->by_hash, r->stack.hash, (uint32_t)(to / 8));
 			memmove(s->arena + to, r, bytes);
 			to += bytes;
-			s->count++;
 		}
 		at += bytes;
 	}
 	s->used = to;
-	index_build(s);
 }
 
 size_t stack_store_bytes(const struct stack_store *s)
 {
-	return s->room + s->slots * sizeof(*s->slot);
+	return s->room + s->by_hash.room * sizeof(*s->by_hash.pair) +
+	       s->by_hash.by_key.room * sizeof(*s->by_hash.by_key.slot);
 }
 
 int stack_store_open(struct stack_store **out)
 {
-	struct stack_store *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return -ENOMEM;
-	s->slots = 4096;
-	s->slot = calloc(s->slots, sizeof(*s->slot));
-	if (!s->slot) {
-		free(s);
-		return -ENOMEM;
-	}
-	*out = s;
-	return 0;
+	*out = calloc(1, sizeof(**out));
+	return *out ? 0 : -ENOMEM;
 }
 
 void stack_store_close(struct stack_store *s)
@@ -187,6 +138,6 @@ void stack_store_close(struct stack_store *s)
 	if (!s)
 		return;
 	free(s->arena);
-	free(s->slot);
+	idmap_fini(&s->by_hash);
 	free(s);
 }

@@ -7,11 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/keyed.h"
+#include "base/idmap.h"
 #include "base/limits.h"
-
-#define SLOT_BITS 11u /* four per thread */
-#define SLOTS	  (1u << SLOT_BITS)
 
 /* Times off the CPU without a record. */
 struct fold {
@@ -45,7 +42,7 @@ struct waiting {
 
 struct switches {
 	struct recorded thread[SAMPLER_SWITCH_THREADS];
-	uint16_t slot[SLOTS]; /* index + 1 by tid; 0: free */
+	struct idmap by_tid;
 	struct waiting *waiting;
 	uint32_t count, waiting_count, waiting_room;
 	struct switches_stats stats;
@@ -62,33 +59,17 @@ void switches_close(struct switches *s)
 	if (!s)
 		return;
 	free(s->waiting);
+	idmap_fini(&s->by_tid);
 	free(s);
 }
 
 /* ---- threads ---- */
 
-static void slots_make(struct switches *s)
-{
-	memset(s->slot, 0, sizeof(s->slot));
-	for (uint32_t i = 0; i < SAMPLER_SWITCH_THREADS; i++) {
-		uint32_t at = keyed_place(keyed_process(), s->thread[i].tid, SLOT_BITS);
-
-		if (!s->thread[i].used)
-			continue;
-		while (s->slot[at])
-			at = (at + 1) & (SLOTS - 1);
-		s->slot[at] = (uint16_t)(i + 1);
-	}
-}
-
 static struct recorded *thread_find(struct switches *s, uint32_t tid)
 {
-	uint32_t at = keyed_place(keyed_process(), tid, SLOT_BITS);
+	uint32_t at = idmap_get(&s->by_tid, tid);
 
-	for (; s->slot[at]; at = (at + 1) & (SLOTS - 1))
-		if (s->thread[s->slot[at] - 1].tid == tid)
-			return &s->thread[s->slot[at] - 1];
-	return NULL;
+	return at == IDMAP_NONE ? NULL : &s->thread[at];
 }
 
 int switches_add(struct switches *s, uint32_t pid, uint32_t tid)
@@ -104,9 +85,10 @@ int switches_add(struct switches *s, uint32_t pid, uint32_t tid)
 		i++;
 	if (t || i == SAMPLER_SWITCH_THREADS)
 		return t ? -EAGAIN : -ENOSPC;
+	if (idmap_put(&s->by_tid, tid, i))
+		return -ENOSPC;
 	s->thread[i] = (struct recorded){.pid = pid, .tid = tid, .used = true};
 	s->count++;
-	slots_make(s);
 	return 1;
 }
 
@@ -114,7 +96,7 @@ static void thread_remove(struct switches *s, struct recorded *t)
 {
 	t->used = false;
 	s->count--;
-	slots_make(s);
+	idmap_remove(&s->by_tid, t->tid);
 }
 
 void switches_forget(struct switches *s, uint32_t tid)

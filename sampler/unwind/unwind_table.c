@@ -17,12 +17,13 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/probe.h"
+#include "base/room.h"
 #include "sampler/unwind/unwind_cfi.h"
 #include "sampler/unwind/unwind_section.h"
 
 #define RULE_NONE	 0u
 #define RULE_UNSUPPORTED 1u
-#define RULE_HASH_SLOTS	 (LIMIT_UNWIND_FILE_RULES * 4)
 #define SEGMENTS_MAX	 16
 #define PLTS		 3
 
@@ -62,15 +63,17 @@ struct build {
 	} plt[PLTS];
 	struct fde *fdes;
 	struct raw_row *rows;
-	uint32_t fde_count, fde_room, row_count, row_room;
+	uint32_t fde_count, row_count;
+	size_t fde_room, row_room;
 	struct unwind_rule *rules;
 	uint32_t rule_count;
-	uint32_t hash[RULE_HASH_SLOTS]; /* index + 1 */
+	struct probe by_rule;
 	/* the section that is being read */
 	struct cie cie; /* of the function that is being read */
 	uint32_t *cies; /* where each begins */
 	struct entry *entries;
-	uint32_t cie_count, cie_room, entry_count, entry_room;
+	uint32_t cie_count, entry_count;
+	size_t cie_room, entry_room;
 	Elf_Data *data;
 	uint64_t address;
 	bool eh_frame;
@@ -86,36 +89,17 @@ static int refuse(struct build *b, int rc, const char *why)
 	return rc;
 }
 
-static bool grow(void **p, uint32_t *room, uint32_t need, size_t each)
-{
-	uint32_t want = *room ? *room : 4096;
-	void *q;
-
-	if (need <= *room)
-		return true;
-	while (want < need)
-		want *= 2;
-	q = realloc(*p, want * each);
-	if (!q)
-		return false;
-	*p = q;
-	*room = want;
-	return true;
-}
-
 static uint32_t intern(struct build *b, const struct unwind_rule *r)
 {
-	uint32_t i = (uint32_t)keyed_bytes(keyed_process(), r, sizeof(*r)) % RULE_HASH_SLOTS;
+	uint64_t hash = keyed_bytes(keyed_process(), r, sizeof(*r));
 
-	for (; b->hash[i]; i = (i + 1) % RULE_HASH_SLOTS) {
-		if (!memcmp(&b->rules[b->hash[i] - 1], r, sizeof(*r)))
-			return b->hash[i] - 1;
-	}
-	if (b->rule_count == LIMIT_UNWIND_FILE_RULES)
+	PROBE_EACH(i, &b->by_rule, hash)
+		if (!memcmp(&b->rules[i.number], r, sizeof(*r)))
+			return i.number;
+	if (b->rule_count == LIMIT_UNWIND_FILE_RULES || probe_add(&b->by_rule, hash, b->rule_count))
 		return RULE_UNSUPPORTED;
-	b->rules[b->rule_count++] = *r;
-	b->hash[i] = b->rule_count;
-	return b->rule_count - 1;
+	b->rules[b->rule_count] = *r;
+	return b->rule_count++;
 }
 
 static bool in_code(const struct build *b, uint64_t begin, uint64_t end)
@@ -210,7 +194,7 @@ static int add_row(struct build *b, struct fde *f, uint64_t offset,
 	}
 	if (b->row_count == LIMIT_UNWIND_ROWS)
 		return refuse(b, -E2BIG, "too many rows");
-	if (!grow((void **)&b->rows, &b->row_room, b->row_count + 1, sizeof(*b->rows)))
+	if (ROOM_FOR(b->rows, b->row_room, b->row_count + 1ull))
 		return refuse(b, -ENOMEM, "no memory");
 	b->rows[b->row_count++] = (struct raw_row){(uint32_t)offset, id};
 	f->count++;
@@ -250,7 +234,7 @@ static int add_fde(struct build *b, const Dwarf_FDE *e, uint32_t order)
 	struct fde *f;
 	uint64_t skip;
 
-	if (!grow((void **)&b->fdes, &b->fde_room, b->fde_count + 1, sizeof(*b->fdes)))
+	if (ROOM_FOR(b->fdes, b->fde_room, b->fde_count + 1ull))
 		return refuse(b, -ENOMEM, "no memory");
 	f = &b->fdes[b->fde_count];
 	*f = (struct fde){.first = b->row_count, .order = order};
@@ -288,16 +272,14 @@ static int list_entries(struct build *b)
 		if (rc < 0)
 			continue; /* libdw does not know this entry but where it ends */
 		if (dwarf_cfi_cie_p(&e)) {
-			if (!grow((void **)&b->cies, &b->cie_room, b->cie_count + 1,
-				  sizeof(*b->cies)))
+			if (ROOM_FOR(b->cies, b->cie_room, b->cie_count + 1ull))
 				return refuse(b, -ENOMEM, "no memory");
 			b->cies[b->cie_count++] = (uint32_t)offset;
 			continue;
 		}
 		if (e.fde.CIE_pointer >= b->data->d_size)
 			return refuse(b, -EBADMSG, "a function names no valid CIE");
-		if (!grow((void **)&b->entries, &b->entry_room, b->entry_count + 1,
-			  sizeof(*b->entries)))
+		if (ROOM_FOR(b->entries, b->entry_room, b->entry_count + 1ull))
 			return refuse(b, -ENOMEM, "no memory");
 		b->entries[b->entry_count++] =
 		    (struct entry){(uint32_t)e.fde.CIE_pointer, (uint32_t)offset};
@@ -561,6 +543,7 @@ int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE
 	rc = rc ? refuse(b, rc == -ENOEXEC ? -ENOTSUP : rc, said) : compile(b, out);
 	symbol_elf_fini(&b->elf);
 	free(b->rules);
+	probe_fini(&b->by_rule);
 	free(b->rows);
 	free(b->fdes);
 	free(b->cies);

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/probe.h"
 #include "node/canary.h"
 #include "sidecar/os/first_touch.h"
 #include "sidecar/os/os_signals_private.h"
@@ -54,11 +55,9 @@ uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t by
 
 static struct os_counter_seen *seen_slot(struct os_counter_seen *table, uint64_t key)
 {
-	uint32_t at = (uint32_t)(key % LIMIT_OS_COUNTERS);
-
-	while (table[at].key && table[at].key != key)
-		at = (at + 1) % LIMIT_OS_COUNTERS;
-	return &table[at];
+	PROBE_PLACES(at, key, LIMIT_OS_COUNTERS)
+		if (!table[at].key || table[at].key == key)
+			return &table[at];
 }
 
 /* Forgets the counters that the last reads did not see: threads and places that are gone. */

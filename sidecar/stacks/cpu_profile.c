@@ -9,8 +9,10 @@
 #include <time.h>
 
 #include "analysis/cause/diagnosis.h"
+#include "base/idmap.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/probe.h"
 #include "symbol/symbol_resolver.h"
 
 /* A node of 8 ranks of PyTorch is sampled in some 10,000 places of 5,000 functions; past these all is
@@ -22,11 +24,6 @@
 #define SHARE_MIN 0.001
 #define PAGE_MASK 0xfffull
 #define NO_FUNCTION UINT32_MAX
-
-struct address {
-	uint64_t key; /* 0: free */
-	uint32_t function;
-};
 
 struct function {
 	char *name;
@@ -49,11 +46,10 @@ struct cpu_profile {
 	struct cpu_profile_options options;
 	struct symbol_resolver *resolver; /* NULL: none */
 	struct cpu_profile_stats stats;
-	struct address *address;
-	uint32_t address_count;
+	struct idmap by_address; /* object and address -> function */
 	struct function *function;
 	uint32_t function_count;
-	uint32_t *slot; /* of functions by hash of kind and name: number + 1 */
+	struct probe by_name; /* functions, by kind and name */
 	uint64_t *stamp; /* per function: the stack that had it last */
 	uint64_t stacks;
 	struct rank rank[LIMIT_NODE_PROCESSES];
@@ -75,11 +71,10 @@ int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options 
 	}
 	p->options = *o;
 	p->options.index_dir = NULL; /* the resolver has its own copy */
-	p->address = calloc(ADDRESSES, sizeof(*p->address));
+	p->by_address.max = ADDRESSES;
 	p->function = calloc(FUNCTIONS, sizeof(*p->function));
-	p->slot = calloc(2 * FUNCTIONS, sizeof(*p->slot));
 	p->stamp = calloc(FUNCTIONS, sizeof(*p->stamp));
-	if (!p->address || !p->function || !p->slot || !p->stamp) {
+	if (!p->function || !p->stamp) {
 		cpu_profile_close(p);
 		return -ENOMEM;
 	}
@@ -94,9 +89,9 @@ static void forget_names(struct cpu_profile *p)
 {
 	for (uint32_t i = 0; i < p->function_count; i++)
 		free(p->function[i].name);
-	p->function_count = p->address_count = 0;
-	memset(p->address, 0, ADDRESSES * sizeof(*p->address));
-	memset(p->slot, 0, 2 * FUNCTIONS * sizeof(*p->slot));
+	p->function_count = 0;
+	idmap_clear(&p->by_address);
+	probe_clear(&p->by_name);
 	memset(p->stamp, 0, FUNCTIONS * sizeof(*p->stamp));
 }
 
@@ -109,9 +104,9 @@ void cpu_profile_close(struct cpu_profile *p)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		free(p->rank[i].at);
 	symbol_resolver_close(p->resolver);
-	free(p->address);
+	idmap_fini(&p->by_address);
 	free(p->function);
-	free(p->slot);
+	probe_fini(&p->by_name);
 	free(p->stamp);
 	free(p);
 }
@@ -124,7 +119,7 @@ int cpu_profile_begin(struct cpu_profile *p, const struct cpu_profile_rank *rank
 	p->rank_count = count < LIMIT_NODE_PROCESSES ? count : LIMIT_NODE_PROCESSES;
 	for (uint32_t i = 0; i < p->rank_count; i++)
 		p->rank[i].of = ranks[i];
-	if (p->address_count > ADDRESSES / 4 * 3 || p->function_count > FUNCTIONS / 4 * 3) {
+	if (p->by_address.count > ADDRESSES / 4 * 3 || p->function_count > FUNCTIONS / 4 * 3) {
 		p->stats.tables_full++;
 		forget_names(p);
 	}
@@ -138,24 +133,21 @@ int cpu_profile_begin(struct cpu_profile *p, const struct cpu_profile_rank *rank
 static uint32_t intern(struct cpu_profile *p, uint8_t kind, const char *name)
 {
 	uint64_t h = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind);
-	uint32_t at = (uint32_t)h % (2 * FUNCTIONS);
+	struct function *f = &p->function[p->function_count];
 
-	for (; p->slot[at]; at = (at + 1) % (2 * FUNCTIONS)) {
-		const struct function *f = &p->function[p->slot[at] - 1];
-
-		if (f->kind == kind && !strcmp(f->name, name))
-			return p->slot[at] - 1;
-	}
+	PROBE_EACH(i, &p->by_name, h)
+		if (p->function[i.number].kind == kind && !strcmp(p->function[i.number].name, name))
+			return i.number;
 	if (p->function_count == FUNCTIONS) {
 		p->stats.unnamed++;
 		return NO_FUNCTION;
 	}
-	p->function[p->function_count].name = strndup(name, LIMIT_NAME_BYTES - 1);
-	if (!p->function[p->function_count].name)
+	*f = (struct function){ .name = strndup(name, LIMIT_NAME_BYTES - 1), .kind = kind };
+	if (!f->name || probe_add(&p->by_name, h, p->function_count)) {
+		free(f->name);
 		return NO_FUNCTION;
-	p->function[p->function_count].kind = kind;
-	p->slot[at] = ++p->function_count;
-	return p->function_count - 1;
+	}
+	return p->function_count++;
 }
 
 static uint64_t thread_cpu_ns(void)
@@ -211,14 +203,13 @@ static uint32_t native(struct cpu_profile *p, const struct stack_batch *b, const
 	const struct stack_object *o = &b->objects[f->object];
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
 	uint64_t key = keyed_words(keyed_process(), object, address), spent_before = p->stats.over_budget;
-	uint32_t at = (uint32_t)key & (ADDRESSES - 1), function;
+	uint32_t function;
 	const char *name, *path = stack_batch_text(b, o->path), *slash = strrchr(path, '/');
 	char text[300];
 
-	key += !key;
-	for (; p->address[at].key; at = (at + 1) & (ADDRESSES - 1))
-		if (p->address[at].key == key)
-			return p->address[at].function;
+	function = idmap_get(&p->by_address, key);
+	if (function != IDMAP_NONE)
+		return function;
 	if (look_up(p, b, o, address, pid, &name)) {
 		p->stats.named++;
 	} else {
@@ -229,11 +220,8 @@ static uint32_t native(struct cpu_profile *p, const struct stack_batch *b, const
 	}
 	function = intern(p, FUNCTION_NATIVE, name);
 	/* what the budget left out is looked up again in the next round */
-	if (function != NO_FUNCTION && p->address_count < ADDRESSES / 8 * 7 &&
-	    p->stats.over_budget == spent_before) {
-		p->address[at] = (struct address){ key, function };
-		p->address_count++;
-	}
+	if (function != NO_FUNCTION && p->stats.over_budget == spent_before)
+		idmap_put(&p->by_address, key, function);
 	return function;
 }
 
