@@ -28,7 +28,7 @@ void idmap_clear(struct idmap *m)
 	m->count = 0;
 }
 
-/* Where the key's value is; NULL: nowhere. */
+/* Points to the key's value; NULL: not present. */
 static uint32_t *find(const struct idmap *m, uint64_t key)
 {
 	uint64_t at = place(key);
