@@ -15,7 +15,7 @@
 #include "base/limits.h"
 
 #define TABLE_FIRST 1024u
-#define USE_STEP_S  3600u /* how far a file's access time may lag behind */
+#define USE_STEP_S  3600u /* how old a file's access time may be */
 
 struct symbol_shelf {
 	char dir[1024], suffix[16];
@@ -60,14 +60,14 @@ static int grow(struct symbol_shelf *s)
 	return 0;
 }
 
-/* ---- the directory as it is found ---- */
+/* ---- reading the directory ---- */
 
 static int digit(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The bytes of as many pairs of digits as there are, at most room; 0 if there is anything else. */
+/* Decodes all pairs of digits, at most room; 0: there are other characters. */
 static size_t unhex(const char *text, size_t digits, uint8_t *out, size_t room)
 {
 	if (!digits || digits % 2 || digits / 2 > room)
@@ -243,7 +243,7 @@ struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t
 	return i;
 }
 
-/* Takes the item out; those that had to give way to it move up. */
+/* Removes the item and moves up items that it had displaced. */
 static void forget(struct symbol_shelf *s, struct symbol_shelf_item *i)
 {
 	uint32_t hole = (uint32_t)(i - s->table), mask = s->room - 1;
@@ -254,7 +254,7 @@ static void forget(struct symbol_shelf *s, struct symbol_shelf_item *i)
 		uint32_t h = home(s, s->table[k].id, s->table[k].id_bytes);
 
 		if (((k - h) & mask) < ((k - hole) & mask))
-			continue; /* its home lies behind the hole */
+			continue; /* its home is after the hole */
 		s->table[hole] = s->table[k];
 		hole = k;
 	}
