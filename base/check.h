@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * check.h - assertions about our own code. A peer's bytes never reach CHECK: they are counted and
- * dropped. Never included from preload/ or cupti/, which step aside instead. */
+ * dropped. preload/ and cupti/ never include this file: they switch themselves off instead. */
 #ifndef SYSOM_BASE_CHECK_H
 #define SYSOM_BASE_CHECK_H
 

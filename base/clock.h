@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * clock.h - clock readings and their ids. Header-only and libc-only, so that preload/ may use it.
- * INV-8: producers stamp with a raw clock and name it; only sysomd converts. */
+ * INV-8: producers store raw stamps and name the clock; only sysomd converts them. */
 #ifndef SYSOM_BASE_CLOCK_H
 #define SYSOM_BASE_CLOCK_H
 
@@ -37,7 +37,7 @@ static inline struct timespec clock_timespec(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
 }
 
-/* Sleeps until that CLOCK_MONOTONIC time, whatever signal comes; leaves errno alone. */
+/* Sleeps until this CLOCK_MONOTONIC time, even if signals arrive; keeps errno. */
 static inline void clock_sleep_until(uint64_t monotonic_ns)
 {
 	struct timespec ts = clock_timespec(monotonic_ns);
@@ -46,13 +46,13 @@ static inline void clock_sleep_until(uint64_t monotonic_ns)
 		;
 }
 
-/* Goes on while the machine sleeps, and nobody can set it; starts anew at boot. */
+/* Keeps counting while the machine is suspended, cannot be set, and starts at 0 at boot. */
 static inline uint64_t clock_boottime_ns(void)
 {
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
-/* Raw counter; meaningful only where the producer checked that it is invariant. */
+/* Reads the raw counter. It is meaningful only if the producer checked that it is invariant. */
 static inline uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__)

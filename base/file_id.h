@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * file_id.h - which file a descriptor was: programs close descriptors that they did not open, and get the
- * numbers again for files of their own, which must not be touched. Header only, libc only. */
+ * file_id.h - remembers which file a descriptor referred to. Programs close descriptors that they
+ * did not open, and then get the same numbers for files of their own, which we must not touch.
+ * Header only, libc only. */
 #ifndef SYSOM_BASE_FILE_ID_H
 #define SYSOM_BASE_FILE_ID_H
 
@@ -23,7 +24,7 @@ static inline bool file_id_note(int fd, struct file_id *f)
 	return true;
 }
 
-/* Whether the descriptor still is that file. */
+/* Whether the descriptor still refers to that file. */
 static inline bool file_id_is(int fd, const struct file_id *f)
 {
 	struct file_id now;

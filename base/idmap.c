@@ -22,6 +22,7 @@ void idmap_clear(struct idmap *m)
 	m->count = 0;
 }
 
+/* NULL: not present. */
 static struct idmap_pair *find(const struct idmap *m, uint64_t key)
 {
 	PROBE_EACH(i, &m->by_key, hash(key))

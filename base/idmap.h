@@ -13,7 +13,7 @@ struct idmap_pair {
 	uint32_t value;
 };
 
-struct idmap { /* all zero is an empty one without a bound of its own */
+struct idmap { /* zero-initialised: empty, with the default bound */
 	struct idmap_pair *pair;
 	size_t room;
 	struct probe by_key;
@@ -22,9 +22,9 @@ struct idmap { /* all zero is an empty one without a bound of its own */
 
 void idmap_fini(struct idmap *m);
 void idmap_clear(struct idmap *m); /* keeps the memory */
-/* IDMAP_NONE: not there. */
+/* IDMAP_NONE: not present. */
 uint32_t idmap_get(const struct idmap *m, uint64_t key);
-/* Sets or replaces. 0, -ENOMEM, -ENOSPC. */
+/* Inserts or replaces. 0, -ENOMEM, -ENOSPC. */
 int idmap_put(struct idmap *m, uint64_t key, uint32_t value);
 void idmap_remove(struct idmap *m, uint64_t key);
 

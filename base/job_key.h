@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job_key.h - what a job is known by: NAME@UID. The name is claimed by the job; the uid is what the kernel
- * told sysomd of the process (SO_PEERCRED), so that a claim by another user is another job.
- * The uid is what follows the last '@', so that a name may hold any. Header only. */
+ * job_key.h - the identity of a job: NAME@UID. The job itself claims the name. The kernel reports
+ * the uid to sysomd (SO_PEERCRED), so the same name claimed by another user is another job. The uid
+ * follows the last '@'; the name may contain '@' too. Header only. */
 #ifndef SYSOM_BASE_JOB_KEY_H
 #define SYSOM_BASE_JOB_KEY_H
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name is cut at a whole UTF-8 character, never the uid. room: at least 16. */
+/* Cuts the name, never the uid, at a whole UTF-8 character. room: at least 16. */
 static inline void job_key_make(char *out, size_t room, const char *name, uint32_t uid)
 {
 	char owner[12];
@@ -25,7 +25,7 @@ static inline void job_key_make(char *out, size_t room, const char *name, uint32
 	strcpy(out + n, owner);
 }
 
-/* Whether the key ends in a uid; *uid is it. */
+/* Whether the key ends in a uid, which goes to *uid. */
 static inline bool job_key_owner(const char *key, uint32_t *uid)
 {
 	const char *at = strrchr(key, '@');
@@ -39,8 +39,9 @@ static inline bool job_key_owner(const char *key, uint32_t *uid)
 	return v <= UINT32_MAX;
 }
 
-/* What a person asks for: a key, which is one job's, or a name, which is that of any user's job. A text
- * that ends in a uid is a key: a name that another user claims never stands for it. */
+/* Whether the key fits what a person asked for: a key, which stands for one job, or a name, which
+ * stands for that job of any user. A text that ends in a uid is a key, so a name that another user
+ * claims never matches it. */
 static inline bool job_key_matches(const char *key, const char *asked)
 {
 	size_t n = strlen(asked);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * json_text.h - texts of any bytes in JSON. Threads: any. */
+ * json_text.h - JSON strings from arbitrary bytes. Threads: any. */
 #ifndef SYSOM_BASE_JSON_TEXT_H
 #define SYSOM_BASE_JSON_TEXT_H
 
@@ -8,9 +8,9 @@
 
 #include "base/buf.h"
 
-/* A JSON string of any bytes: what is not UTF-8 becomes '?'. Returns owned. */
+/* Makes a JSON string; bytes that are not UTF-8 become '?'. Returns owned. */
 json_t *json_text(const char *text);
-/* Appends it and a line's end; takes j. False: no memory, or j is NULL. */
+/* Appends j and a newline; takes j. False: no memory, or j is NULL. */
 bool json_text_put(struct buf *out, json_t *j);
 
 #endif

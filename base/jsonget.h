@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jsonget.h - fields of JSON that somebody else made, with a default where they are missing or of another
- * type. Header-only; for those who link jansson. */
+ * jsonget.h - reads fields of foreign JSON, with a default if a field is missing or of another
+ * type. Header-only; for programs that link jansson. */
 #ifndef SYSOM_BASE_JSONGET_H
 #define SYSOM_BASE_JSONGET_H
 
@@ -16,14 +16,14 @@ static inline const char *jsonget_text(const json_t *o, const char *key)
 
 static inline double jsonget_number(const json_t *o, const char *key)
 {
-	return json_number_value(json_object_get(o, key)); /* 0 for anything else */
+	return json_number_value(json_object_get(o, key)); /* 0 for any other type */
 }
 
 static inline int64_t jsonget_integer(const json_t *o, const char *key)
 {
 	const json_t *v = json_object_get(o, key);
 
-	/* A real beyond the range of int64_t must not be converted: undefined. */
+	/* Converting a real beyond the range of int64_t is undefined behaviour. */
 	if (json_is_real(v)) {
 		double d = json_real_value(v);
 
@@ -39,7 +39,7 @@ static inline uint64_t jsonget_unsigned(const json_t *o, const char *key)
 	return v < 0 ? 0 : (uint64_t)v;
 }
 
-/* Whether the list has that integer. */
+/* Whether the list contains this integer. */
 static inline int jsonget_has(const json_t *list, int64_t wanted)
 {
 	const json_t *v;

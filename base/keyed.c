@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Why not a random start of the plain hash (base/hash.h): FNV's state is linear enough that sets of
- * keys collide whatever the start is. */
+ * Why not FNV (base/hash.h) with a random start: FNV is so linear that some sets of keys collide
+ * whatever the start is. */
 #include "base/keyed.h"
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ uint64_t keyed_text(const struct keyed *k, const char *text)
 
 static void make_process_key(void)
 {
-	/* blocks until the kernel has collected randomness once after its boot, never later */
+	/* blocks until the kernel first has entropy after boot, never later */
 	CHECK(getrandom(&process_key, sizeof(process_key), 0) == sizeof(process_key));
 }
 

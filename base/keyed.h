@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keyed.h - SipHash-1-3 (Aumasson and Bernstein 2012), for every table whose keys a peer may choose:
- * without the key nobody can prepare keys that share a chain, nor two that have one hash.
- * A hash is of one process and one run: never stored, sent or compared with another process's.
+ * keyed.h - SipHash-1-3 (Aumasson and Bernstein 2012), for every table whose keys a peer may
+ * choose. Without the secret key nobody can prepare keys that share a chain or a hash. A hash is
+ * valid in one run of one process: never store it, send it or compare it with another process's.
  * Threads: any. */
 #ifndef SYSOM_BASE_KEYED_H
 #define SYSOM_BASE_KEYED_H
@@ -13,7 +13,7 @@ struct keyed {
 	uint64_t word[2];
 };
 
-struct keyed_state { /* of a hash of several words */
+struct keyed_state { /* for hashing several words */
 	uint64_t v[4];
 };
 
@@ -75,9 +75,9 @@ static inline uint64_t keyed_words(const struct keyed *k, uint64_t a, uint64_t b
 	return keyed_end(&s);
 }
 
-/* A place of 2^bits by one product with a secret odd factor (Dietzfelbinger 1997): two words share it
- * with a probability of at most 2 in 2^bits. For tables that look at few places: a crowded one costs the
- * peer that chose the words an entry, and nobody time. */
+/* A slot among 2^bits, by one multiplication with a secret odd factor (Dietzfelbinger 1997). Two
+ * words share a slot with a probability of at most 2 in 2^bits. For tables that probe few slots:
+ * crowding costs the peer that chose the words an entry, and costs nobody time. */
 static inline uint32_t keyed_place(const struct keyed *k, uint64_t word, uint32_t bits)
 {
 	return (uint32_t)(word * (k->word[0] | 1) >> (64 - bits));
@@ -85,7 +85,7 @@ static inline uint32_t keyed_place(const struct keyed *k, uint64_t word, uint32_
 
 uint64_t keyed_bytes(const struct keyed *k, const void *data, size_t bytes);
 uint64_t keyed_text(const struct keyed *k, const char *text);
-/* This process's own, random; made at the first call, constant from then on. */
+/* This process's own random key; made at the first call, constant from then on. */
 const struct keyed *keyed_process(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * room.h - arrays that grow. Header only. */
+ * room.h - growable arrays. Header only. */
 #ifndef SYSOM_BASE_ROOM_H
 #define SYSOM_BASE_ROOM_H
 
@@ -11,8 +11,8 @@
 
 #define ROOM_FIRST 8u
 
-/* array: of the pointer to elements of `bytes` each, malloc-ed or NULL; room: how many it holds. At least
- * doubles. 0; -ENOMEM: all stays as it is. */
+/* array: address of the pointer to elements of `bytes` each, malloc-ed or NULL; room: its capacity.
+ * Grows by doubling. 0; -ENOMEM: nothing changed. */
 static inline int room_make(void *array, size_t *room, size_t want, size_t bytes)
 {
 	size_t next = *room ? *room : ROOM_FIRST;
@@ -30,10 +30,10 @@ static inline int room_make(void *array, size_t *room, size_t want, size_t bytes
 	return 0;
 }
 
-/* Room for `want` elements of an array whose room is a size_t. */
+/* Makes room for `want` elements; the room is a size_t. */
 #define ROOM_FOR(array, room, want) room_make(&(array), &(room), (want), sizeof(*(array)))
 
-/* The same for places that are zero until they are used. */
+/* The same, and new elements are zeroed. */
 static inline int room_make_zero(void *array, size_t *room, size_t want, size_t bytes)
 {
 	size_t had = *room;

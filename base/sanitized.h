@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sanitized.h - SANITIZED is defined where a sanitizer's memory and time come on top of ours. */
+ * sanitized.h - defines SANITIZED in builds with a sanitizer, which costs extra memory and time. */
 #ifndef SYSOM_BASE_SANITIZED_H
 #define SYSOM_BASE_SANITIZED_H
 

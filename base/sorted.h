@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sorted.h - the place of a number in an array that is sorted by one. Header only. */
+ * sorted.h - binary search in an array sorted by a uint64_t field. Header only. */
 #ifndef SYSOM_BASE_SORTED_H
 #define SYSOM_BASE_SORTED_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* first: the number of the first of `count` elements, which lie `stride` bytes apart. */
+/* first: that field of the first of `count` elements, which lie `stride` bytes apart. */
 static inline size_t sorted_find(const uint64_t *first, size_t count, size_t stride, uint64_t than,
 				 bool above)
 {
@@ -25,10 +25,11 @@ static inline size_t sorted_find(const uint64_t *first, size_t count, size_t str
 	return low;
 }
 
-/* The first element whose uint64_t `field` is `than` or more; count: none. The array is not NULL. */
+/* Index of the first element whose `field` is `than` or more; count: none. array must not be
+ * NULL. */
 #define SORTED_FROM(array, count, field, than)                                                     \
 	sorted_find(&(array)->field, (count), sizeof(*(array)), (than), false)
-/* The first one whose field is more. */
+/* Index of the first element whose field is more than `than`. */
 #define SORTED_ABOVE(array, count, field, than)                                                    \
 	sorted_find(&(array)->field, (count), sizeof(*(array)), (than), true)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * version.h - the release that all programs of this tree say they are; CHANGELOG.md has its notes. */
+ * version.h - the release number of all programs of this tree; CHANGELOG.md has the notes. */
 #ifndef SYSOM_BASE_VERSION_H
 #define SYSOM_BASE_VERSION_H
 

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_client.c - the policy ladder (a shared subscription, else the activity API alone, else off
  * with a reason), the buffer pool, and the rules of coexistence.
- *
- * While we have a subscription of our own (cupti_session.c), others that share need nothing of us.
- * CUPTI does not let unversioned calls and subscriptions live side by side, so at the first one from
- * anybody else we unsubscribe before it runs, and the rung below serves for the rest of the process.
- * What follows is that rung.
- *
- * A rival is anybody else in the process who uses CUPTI's activity API. Its callbacks replace ours
- * in CUPTI, which has one pair only; so once ours have been registered, ours stay registered and
- * hand a rival's buffers to the rival's functions, told apart by address. Whoever asked for a buffer
- * gets it back, whatever order things are switched in. While a rival has kinds enabled ours are
- * disabled, the time stamp callback and the zeroed-buffer attribute are as it left them, and we do
- * not flush.
- *
- * The lock below is only held around enabling and disabling, never across a flush, and waited for
- * at most CUPTI_LOCK_WAIT_NS: CUPTI may call the rival back on a thread that holds CUPTI's own. */
+ * While we have our own subscription (cupti_session.c), others who share do not affect us. CUPTI
+ * does not allow unversioned calls beside subscriptions. So at the first such call of anybody else
+ * we unsubscribe before it runs, and use the second rung for the rest of the process. The following
+ * is about that rung.
+ * A rival is any other user of CUPTI's activity API in the process. CUPTI has only one pair of
+ * callbacks, so a rival's would replace ours. Once ours are registered, they stay registered and
+ * pass a rival's buffers to the rival's functions; we recognise buffers by address. So each buffer
+ * returns to whoever supplied it, in whatever order things are switched. While a rival has kinds
+ * enabled, ours are disabled, we leave the time stamp callback and the zeroed-buffer attribute as
+ * the rival set them, and we do not flush.
+ * The lock below is held only while enabling and disabling, never during a flush, and we wait for
+ * it at most CUPTI_LOCK_WAIT_NS: CUPTI may call the rival back on a thread that holds CUPTI's own
+ * lock. */
 #include "cupti/cupti_client.h"
 
 #include <dlfcn.h>
@@ -35,20 +33,22 @@
 #define CUPTI_POOL_COUNT     8
 #define CUPTI_POOL_BYTES     (256u << 10)
 #define CUPTI_LOCK_WAIT_NS   50000000ull
-#define CUPTI_RESUME_NS	     1000000000ull /* a rival's kinds must be off for this long */
-#define CUPTI_PACE_WAIT_NS   50000000ull   /* how long one decode waits for a slow reader in all */
-#define CUPTI_DELAY_NS	     1000000000ull /* records older than this at delivery are told of */
-/* Of the user's GPU memory: 32 x 3.2 MB instead of the default 250 x 3.2 MB. Fewer lose records. */
+#define CUPTI_RESUME_NS	     1000000000ull /* a rival's kinds must be off this long before ours
+					    * resume */
+#define CUPTI_PACE_WAIT_NS   50000000ull   /* total time that one decode waits for a slow reader */
+#define CUPTI_DELAY_NS	     1000000000ull /* a record older than this at delivery is reported */
+/* Uses the GPU memory of the user: 32 x 3.2 MB instead of the default 250 x 3.2 MB. Fewer would
+ * lose records. */
 #define CUPTI_DEVICE_BUFFERS 32
 
-/* 13.0 before its first update: flushing could crash and disabling a kind could deadlock. */
+/* 13.0 before its first update: a flush may crash, and disabling a kind may deadlock. */
 #define CUPTI_VERSION_UNSAFE 130000u
 #define CUPTI_NAMES 1024 /* a model has some hundred kernels */
 #define CUPTI_SHARERS 8
-#define CUPTI_STREAMS 1024 /* whose kernels are numbered; more: all count anew */
+#define CUPTI_STREAMS 1024 /* streams whose kernels are numbered; with more, all count anew */
 #define CUPTI_PROBES  16
 #define CUPTI_NO_EPOCH UINT32_MAX
-/* After the kinds went off: what ran then ends later and must not lie in CUPTI until they are on. */
+/* Flushes after the kinds went off: records of kernels that end later must not stay in CUPTI. */
 #define CUPTI_FLUSHES_OWED 10
 
 enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
@@ -56,8 +56,8 @@ enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
 struct cupti_buffer {
 	uint32_t state;
 	uint32_t serial; /* order of completion */
-	bool of_session; /* filled under our subscription: only that can iterate it */
-	bool lossy;	 /* CUPTI dropped records before or after some of these */
+	bool of_session; /* filled under our subscription: only the session can iterate it */
+	bool lossy;	 /* CUPTI dropped records before, among or after these */
 	size_t valid_bytes;
 };
 
@@ -69,8 +69,8 @@ struct cupti_name {
 
 struct cupti_stream {
 	uint32_t device, context, stream;
-	uint32_t count, ons; /* kernels since the kinds went on for that time */
-	uint64_t begin;	     /* of the latest; 0: a free entry */
+	uint32_t count, ons; /* kernels since the kinds went on for the ons-th time */
+	uint64_t begin;	     /* of the latest kernel; 0: a free entry */
 };
 
 #define CUPTI_FUNCTIONS(X)                                                                         \
@@ -92,20 +92,20 @@ struct cupti_stream {
 
 static struct {
 	struct cupti_client_host host;
-	uint32_t starting; /* 1: somebody starts or has started */
+	uint32_t starting; /* 1: a thread starts or has started */
 	uint32_t started;  /* 1: found, functions valid */
 	uint32_t lock;
 	uint32_t pauses;   /* enum cupti_client_pause */
 	uint32_t flushing; /* the helper is inside CUPTI */
 	uint32_t decode_lock;
 	uint32_t flushes_owed;
-	bool session_allowed; /* the first rung may be taken; under lock */
+	bool session_allowed; /* the first rung may be used; under lock */
 	bool enabled;	 /* under lock */
 	bool coarse, coarse_wanted, coarse_refused; /* graph launches as one record; under lock */
 	int32_t coarse_detail;
 	uint64_t coarse_from_ns;
 	uint64_t record_count, node_count; /* decoded; under decode_lock */
-	bool registered; /* ours are in CUPTI; under lock */
+	bool registered; /* our callbacks are in CUPTI; under lock */
 	bool clock_set;
 	uint32_t state; /* enum ring_cupti_state */
 	uint32_t version;
@@ -115,25 +115,25 @@ static struct {
 	cupti_timestamp_fn rival_clock;
 	uint64_t rival_kinds;
 	uint64_t rival_seen_ns; /* last change */
-	bool rival_unversioned; /* somebody called what excludes subscriptions */
-	uint32_t rival_solo;	/* subscribers by cuptiSubscribe_v2 that do not share */
+	bool rival_unversioned; /* another user made a call that excludes subscriptions */
+	uint32_t rival_solo;	/* cuptiSubscribe_v2 subscribers that do not share */
 	void *rival_shares[CUPTI_SHARERS]; /* ... and those that do */
 	/* the pool */
 	uint8_t *pool;
 	struct cupti_buffer buffers[CUPTI_POOL_COUNT];
 	uint32_t serial;
-	/* one per clock, since a lane's clock is fixed; lane: the one in use */
+	/* one per clock, because a lane's clock is fixed; lane: the one in use */
 	struct ring_lane_writer lanes[2];
 	struct ring_lane_writer *lane;
 	uint64_t gap_from_ns;
-	uint64_t on_ns; /* just before the kinds went on: from there launches have kernels */
+	uint64_t on_ns; /* just before the kinds went on: launches after it have kernel records */
 	uint64_t on_real_ns;
-	uint32_t epoch; /* of numbers: changes where records may be lost uncounted */
-	uint32_t epoch_before; /* until the kinds went on; CUPTI_NO_EPOCH: not known any more */
-	uint32_t ons;	       /* how often they went on */
+	uint32_t epoch; /* of kernel numbers: changes when records may have been lost */
+	uint32_t epoch_before; /* until the kinds went on; CUPTI_NO_EPOCH: unknown */
+	uint32_t ons;	       /* how often the kinds went on */
 	uint16_t gap_cause;
 	uint64_t delay_told_ns;
-	struct cupti_name names[CUPTI_NAMES]; /* the helper's */
+	struct cupti_name names[CUPTI_NAMES]; /* used by the helper only */
 	struct cupti_stream streams[CUPTI_STREAMS]; /* under decode_lock */
 #define X(field, type, name) type field;
 	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
@@ -279,7 +279,7 @@ static uint64_t cupti_clock_realtime(void)
 
 /* ---- on and off ---- */
 
-/* Records may have been lost that nobody counted. */
+/* Records may have been lost uncounted. */
 static void cupti_new_epoch(void)
 {
 	uint32_t epoch = __atomic_load_n(&cupti.epoch, __ATOMIC_RELAXED);
@@ -312,14 +312,14 @@ static void cupti_gap_close(void)
 	cupti.gap_cause = 0;
 }
 
-/* From 12.6 (24) until it was mended in 13.1, registering a clock could make kernel stamps zero: there
- * CUPTI's own default is taken, CLOCK_REALTIME. */
+/* From 12.6 (24) up to the fix in 13.1, registering a clock could make kernel stamps zero. There we
+ * use CUPTI's own default, CLOCK_REALTIME. */
 static bool cupti_clock_sound(void)
 {
 	return cupti.timestamp_callback && (cupti.version < 24 || cupti.version >= 130100);
 }
 
-/* Which clock do the stamps come from now? That one's lane is used. */
+/* Detects the clock of the stamps and selects its lane. */
 static void cupti_settle_clock(void)
 {
 	cupti_result res = CUPTI_UNKNOWN_;
@@ -345,7 +345,7 @@ static void cupti_set_zeroed(uint8_t on)
 
 static const uint32_t cupti_kinds[] = { CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY };
 
-/* The first rung; under lock. Whatever goes wrong, nothing of it is left. */
+/* The first rung; under lock. Leaves nothing behind on failure. */
 static cupti_result cupti_enable_session(void)
 {
 	enum clock_source clock = CLOCK_SOURCE_REALTIME;
@@ -389,7 +389,7 @@ static cupti_result cupti_enable_legacy(void)
 	return res;
 }
 
-/* Graph launches as one record each; under lock, with our kinds enabled. */
+/* Switches to one record per graph launch; under lock, with our kinds enabled. */
 static void cupti_coarsen(bool on)
 {
 	if (on == cupti.coarse || cupti_session_is_open())
@@ -415,7 +415,8 @@ static void cupti_enable(void)
 	if (cupti.session_allowed && !cupti.rival_unversioned)
 		res = cupti_enable_session();
 	if (res != CUPTI_OK) {
-		cupti.session_allowed = false; /* not tried twice: its calls exclude the others' */
+		cupti.session_allowed = false; /* not tried twice: its calls exclude those of
+					        * others */
 		res = cupti_enable_legacy();
 	}
 	if (res != CUPTI_OK) {
@@ -425,7 +426,7 @@ static void cupti_enable(void)
 		return;
 	}
 	cupti.enabled = true;
-	/* the first time, before any launch: nothing is lost yet */
+	/* the first time, before any launch: nothing was lost yet */
 	if (cupti.ons || cupti.host.launched()) {
 		uint32_t before = cupti.epoch;
 
@@ -466,7 +467,7 @@ static void cupti_disable(uint32_t pauses, int32_t detail)
 		cupti.clock_set = false;
 	}
 	if (pauses & CUPTI_PAUSE_EXIT)
-		return; /* the end of the process is no gap */
+		return; /* at the end of the process there is no gap */
 	cupti_gap_open(cupti_gap_of(pauses), detail);
 	cupti_set_state(pauses & CUPTI_PAUSE_RIVAL ? RING_CUPTI_YIELDED : RING_CUPTI_IDLE);
 }
@@ -541,10 +542,10 @@ static int cupti_find_cudart(struct dl_phdr_info *info, size_t bytes, void *arg)
 	return 1;
 }
 
-/* The job's libcupti if it has one; else the one that belongs to its cudart, else to its driver. */
+/* The job's libcupti if loaded; else the one of its cudart, else of its driver. */
 static void *cupti_open_library(int driver_version)
 {
-	/* the loader's own search, beside libcudart, as pip lays it out, as the toolkit does */
+	/* the loader's own search, beside libcudart, pip's layout, the toolkit's layout */
 	static const char *const places[] = { "", "/", "/../../cuda_cupti/lib/",
 					      "/../extras/CUPTI/lib64/" };
 	struct cupti_dir d = { .major = 0 };
@@ -597,8 +598,8 @@ static bool cupti_claim_lanes(void)
 	return found == 3;
 }
 
-/* Subscriptions beside which we cannot be: ones that do not share, and while we use unversioned
- * calls, any whose activity calls are versioned. */
+/* Subscriptions that exclude us: those that do not share, and, while we use unversioned calls,
+ * those with versioned activity calls. */
 static bool cupti_rival_holds(void)
 {
 	bool sharing = false;
@@ -684,7 +685,8 @@ static struct cupti_buffer *cupti_next_buffer(void)
 	return best;
 }
 
-/* A live reader is never lapped by a flush: wait for it a little, then give the record up. */
+/* A flush must not overwrite what a live reader has not read: waits a little, then drops the
+ * record. */
 static bool cupti_pace(uint64_t *waited_ns)
 {
 	uint64_t room = cupti.lane->mask + 1ull - 64;
@@ -711,9 +713,10 @@ static void cupti_count(enum cupti_decode_result res)
 	ring_writer_count_drop(cupti.host.ring, (enum ring_drop)cause[res], 1);
 }
 
-/* Mangled names are long, and there is one in every record: hashing and comparing a thousand bytes
- * each time would be most of this thread's work. A pointer stands for a text only as long as the
- * text still hashes to the same: CUPTI may give the address to another kernel after a reload. */
+/* Mangled names are long, and every record has one. Hashing and comparing a thousand bytes each
+ * time would be most of this thread's work, so we cache ids by pointer. An entry is valid only
+ * while the text still hashes to the same value: CUPTI may reuse the address for another kernel
+ * after a reload. */
 static uint32_t cupti_name_id(const char *name)
 {
 	size_t bytes = strnlen(name, LIMIT_NAME_BYTES), i;
@@ -759,8 +762,8 @@ static struct cupti_stream *cupti_find_stream(const struct event_kernel *k)
 	return NULL;
 }
 
-/* Of every kernel that CUPTI tells of, usable or not, in its stream's order, from 1 each time the kinds
- * go on. What began before counts with what was told before. */
+/* Numbers every kernel that CUPTI delivers, usable or not, in stream order, from 1 each time the
+ * kinds go on. A kernel that began before that continues the earlier count. */
 static uint32_t cupti_number(const struct event_kernel *k, bool lossy)
 {
 	uint32_t epoch, ons = __atomic_load_n(&cupti.ons, __ATOMIC_RELAXED);
@@ -775,7 +778,7 @@ static uint32_t cupti_number(const struct event_kernel *k, bool lossy)
 		s->ons = ons;
 		s->count = 0;
 	} else if (k->head.t ? k->head.t < s->begin : s->ons != ons) {
-		/* out of order, so those before have others' numbers; or on either side */
+		/* out of order, or on either side of the switch: earlier numbers may be wrong */
 		cupti_new_epoch();
 	}
 	if (k->head.t)
@@ -804,7 +807,7 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 	const char *name;
 
 	if (b->of_session && !cupti_session_is_open()) {
-		/* Too late to iterate it: an estimate, from the longest record there is. */
+		/* Too late to iterate this buffer: an estimate from the longest possible record. */
 		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER,
 				       b->valid_bytes / CUPTI_KERNEL10_BYTES + 1);
 		cupti_new_epoch();
@@ -832,7 +835,7 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 			event.kernel.name = cupti_name_id(name);
 		cupti.record_count++;
 		cupti.node_count += (event.head.flags & EVENT_FLAG_GRAPH_NODE) != 0;
-		/* end lies at the same place in both */
+		/* `end` has the same offset in both */
 		if (event.kernel.end < *oldest)
 			*oldest = event.kernel.end;
 		ring_writer_push(cupti.lane, &event);
@@ -858,7 +861,7 @@ static void cupti_tell_delay(uint64_t oldest)
 		       clock_monotonic_ns());
 }
 
-/* All completed buffers, oldest first. waited_ns: of CUPTI_PACE_WAIT_NS. */
+/* Decodes all completed buffers, oldest first. waited_ns: already used of CUPTI_PACE_WAIT_NS. */
 static unsigned cupti_decode_all(uint64_t waited_ns)
 {
 	uint64_t oldest = UINT64_MAX;
@@ -905,11 +908,12 @@ static void cupti_wait_flush(void)
 		nanosleep(&pause, NULL);
 }
 
-/* On the rival's thread: what our subscription holds is fetched, then it ends. */
+/* On the rival's thread: fetches what our subscription holds, then ends it. */
 static void cupti_leave_session(void)
 {
 	cupti_wait_flush();
-	cupti_decode_all(CUPTI_PACE_WAIT_NS); /* for no reader do we make the job wait */
+	cupti_decode_all(CUPTI_PACE_WAIT_NS); /* all waiting time is used up: the job must not wait
+					       * for a reader */
 	if (!cupti_take(&cupti.lock))
 		return;
 	if (cupti_take(&cupti.decode_lock)) {
@@ -930,7 +934,7 @@ static void cupti_rival_here(void)
 	}
 	ours = cupti.enabled;
 	cupti_client_pause(CUPTI_PAUSE_RIVAL, true, 0);
-	/* What we have in flight goes to our pool, not to the rival. */
+	/* Records in flight go to our pool, not to the rival. */
 	if (ours)
 		cupti.flush_all(0);
 	if (cupti_session_is_open())
@@ -999,7 +1003,7 @@ void cupti_client_rival_leaves(void)
 	cupti.rival_seen_ns = clock_monotonic_ns();
 }
 
-/* It takes all of CUPTI down: our registration with it, and nobody may be inside. */
+/* The rival takes all of CUPTI down, with our registration, and nobody may be inside. */
 void cupti_client_rival_finalizes(void)
 {
 	cupti_rival_here();

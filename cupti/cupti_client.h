@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_client.h - kernel and memcpy activity from the job's own libcupti into device lanes.
- * Owns: the buffer pool and the device lane. Never calls cuptiFinalize. Subscribes only where CUPTI
- * knows several subscribers (cupti_session.h); elsewhere the activity API works without, so that a
- * profiler of the job's finds its one subscription free.
- * Threads: start and the rival_* functions come from the job's threads, never on a launch path;
- * tend and pause from the helper thread. Everything fails open. */
+ * Owns: the buffer pool and the device lane. Never calls cuptiFinalize. Subscribes only if CUPTI
+ * supports several subscribers (cupti_session.h). Otherwise it uses the activity API without a
+ * subscription, and leaves the only one to the job's profiler.
+ * Threads: start and the rival_* functions run on the job's threads, never on a launch path; tend
+ * and pause on the helper thread. Everything fails open. */
 #ifndef SYSOM_CUPTI_CLIENT_H
 #define SYSOM_CUPTI_CLIENT_H
 
@@ -14,16 +14,17 @@
 #include "foreign/cupti.h"
 #include "ring/ring_writer.h"
 
-/* What the library around it provides. */
+/* What the library around this client provides. */
 struct cupti_client_host {
 	struct ring_writer *ring;
 	void *(*find)(void *handle, const char *name);		    /* the real dlsym */
-	void *(*loaded)(const char *name, const char *prefix);	    /* without loading anything */
+	void *(*loaded)(const char *name, const char *prefix);	    /* finds a loaded library; loads
+								     * nothing */
 	void (*gap)(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns);
-	bool (*launched)(void); /* has any launch been numbered? */
+	bool (*launched)(void); /* whether any launch was numbered */
 };
 
-/* Reasons for kinds to be off; they run only when there is none. */
+/* Reasons for which kinds are off; kinds are enabled only if there is none. */
 enum cupti_client_pause {
 	CUPTI_PAUSE_RIVAL = 1,
 	CUPTI_PAUSE_SWITCHED = 2,
@@ -32,31 +33,31 @@ enum cupti_client_pause {
 	CUPTI_PAUSE_EXIT = 16,
 };
 
-/* Finds libcupti and enables the kinds, once; later calls return at once. driver_version: as
- * cuDriverGetVersion gives it, 0 unknown. */
+/* Finds libcupti and enables the kinds, once; later calls return at once. driver_version: from
+ * cuDriverGetVersion, 0 unknown. */
 void cupti_client_start(const struct cupti_client_host *host, int driver_version);
 bool cupti_client_started(void);
 /* enum ring_cupti_state, and CUPTI's own version (0 none). */
 uint32_t cupti_client_state(void);
 uint32_t cupti_client_version(void);
-/* Adds or removes a reason and enables or disables accordingly. */
+/* Adds or removes a reason, and enables or disables the kinds accordingly. */
 void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail);
-/* Helper thread, every tick: resumes after a rival, flushes when asked, decodes what came. Returns
- * the records pushed. */
+/* Helper thread, every tick: resumes after a rival, flushes if asked, decodes completed buffers.
+ * Returns the number of records pushed. */
 unsigned cupti_client_tend(uint64_t now_ns, bool flush);
-/* Helper thread. Graph launches as one record each (coarse) or a record per node. detail: told with
- * the gap, the share of time with nodes in millionths. Nothing happens where it cannot be had. */
+/* Helper thread. Selects one record per graph launch (coarse) or per node. detail goes into the gap
+ * event: the share of time with node records, in millionths. No effect if CUPTI cannot do it. */
 void cupti_client_graphs(bool coarse, int32_t detail);
 bool cupti_client_can_coarsen(void);
-/* Records delivered so far, and those of them that are of nodes inside graphs. */
+/* Records delivered so far, and how many of them were of nodes inside graphs. */
 void cupti_client_counts(uint64_t *records, uint64_t *nodes);
-/* CUPTI's ids of handles, 0 when unknown. */
+/* CUPTI's ids of handles, 0 if unknown. */
 uint32_t cupti_client_stream_id(void *context, void *stream, bool per_thread);
 uint32_t cupti_client_context_id(void *context);
 
-/* Another user of CUPTI in the process. Each is called before the real function, but for
- * rival_subscribed_v2; the return value of rival_callbacks says which functions to register instead
- * of the caller's. params: CUpti_SubscriberParams as the caller gave it, may be NULL. */
+/* Another user of CUPTI in the process. Call each before the real function, except
+ * rival_subscribed_v2. The result of rival_callbacks says which functions to register instead of
+ * the caller's. params: CUpti_SubscriberParams from the caller, may be NULL. */
 void cupti_client_rival_subscribes(void);
 void cupti_client_rival_subscribes_v2(const void *params);
 void cupti_client_rival_subscribed_v2(const void *params, cupti_subscriber s, cupti_result res);

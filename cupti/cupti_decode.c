@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti_decode.c - one decoder for CUDA 11.0 to 13.0: the fields used lie at the same offsets in
- * CUpti_ActivityKernel5 to 10 and in CUpti_ActivityMemcpy4 to 6, whatever the record's length,
- * which cuptiActivityGetNextRecord knows. */
+ * cupti_decode.c - one decoder for CUDA 11.0 to 13.0. The fields that we use have the same offsets
+ * in CUpti_ActivityKernel5 to 10 and in CUpti_ActivityMemcpy4 to 6. Records differ in length, but
+ * cuptiActivityGetNextRecord handles that. */
 #include "cupti/cupti_decode.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 static enum cupti_decode_result cupti_decode_stamps(uint64_t start, uint64_t end)
 {
 	if (start && !end)
-		return CUPTI_DECODE_PARTIAL; /* delivered by a forced flush before it ended */
+		return CUPTI_DECODE_PARTIAL; /* a forced flush delivered it before it ended */
 	if (!start || !end)
 		return CUPTI_DECODE_ZERO_STAMP;
 	if (end < start)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti_decode.h - CUPTI's activity records to ring events. Pure but for the two callbacks.
+ * cupti_decode.h - CUPTI's activity records to ring events. Pure except for the two callbacks.
  * Trust: the records are CUPTI's; stamps are checked, names copied at once. */
 #ifndef SYSOM_CUPTI_DECODE_H
 #define SYSOM_CUPTI_DECODE_H
@@ -27,8 +27,8 @@ union cupti_decode_event {
 	struct event_copy copy;
 };
 
-/* One record. A kernel's fields are filled in whatever its stamps are.
- * *name: the kernel's name to intern (borrowed from CUPTI for now), else NULL. */
+/* Decodes one record. A kernel's fields are filled in even if its stamps are invalid. *name: the
+ * kernel's name to intern (borrowed from CUPTI), else NULL. */
 enum cupti_decode_result cupti_decode_record(const void *record, union cupti_decode_event *out,
 					     const char **name);
 

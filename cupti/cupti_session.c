@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti_session.c - CUPTI's own multi-subscriber mode. Every call is to the versioned functions: one
- * unversioned activity call in the process and CUPTI refuses the other kind, which is why nothing
- * here falls back by itself. Records keep their predefined layouts, so that one decoder serves both
+ * cupti_session.c - CUPTI's own multi-subscriber mode. All calls are to the versioned functions:
+ * after one unversioned activity call in the process CUPTI refuses versioned ones. So nothing here
+ * falls back by itself. Records keep their predefined layouts, and one decoder serves both
  * rungs. */
 #include "cupti/cupti_session.h"
 
 #define SESSION_CLOCK_TRIES 5
-/* A reading of CUPTI's clock between two of ours; a preempted try is simply repeated. */
+/* Greatest distance of the two readings of our clock around CUPTI's; a preempted try is
+ * repeated. */
 #define SESSION_CLOCK_SLACK_NS 1000000ull
 
 #define SESSION_FUNCTIONS(X)                                                                       \
@@ -42,7 +43,7 @@ bool cupti_session_find(void *library, void *(*find)(void *handle, const char *n
 	return all;
 }
 
-/* No callback is ever enabled; some versions want a function all the same. */
+/* No callback is ever enabled; some versions require a function anyway. */
 static void session_callback(void *user, int domain, uint32_t id, const void *data)
 {
 	(void)user;
@@ -93,7 +94,7 @@ cupti_result cupti_session_open(cupti_buffer_requested_v2_fn requested,
 	session.subscriber = s;
 	res = session_clock(clock);
 	if (res == CUPTI_OK) {
-		/* both save something and neither is needed: a refusal is none */
+		/* both are optional savings, so errors are ignored */
 		session.set_attribute(s, CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size_bytes,
 				      &device_buffers);
 		session.set_attribute(s, CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &flag_bytes, &on);

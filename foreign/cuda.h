@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cuda.h - the part of the CUDA driver's ABI that sysom touches, in names of our own, so that the
- * tree builds without a toolkit and a conformance test can include NVIDIA's header beside it.
+ * cuda.h - the part of the CUDA driver's ABI that sysom uses, under our own names. So the tree
+ * builds without a toolkit, and a conformance test can include NVIDIA's header beside it.
  * Frozen: values and layouts of CUDA 11.0 to 13.0. Extend, never renumber. */
 #ifndef SYSOM_FOREIGN_CUDA_H
 #define SYSOM_FOREIGN_CUDA_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti.h - the part of CUPTI's activity ABI that sysom touches (CUDA 11.0 to 13.0), in names of
- * our own. The kernel record's offsets used here are the same from K5 (160 bytes) to K10 (216):
+ * cupti.h - the part of CUPTI's activity ABI that sysom uses (CUDA 11.0 to 13.0), under our own
+ * names. The kernel record's offsets used here are the same from K5 (160 bytes) to K10 (216), so
  * one decoder serves all. Records are packed to 8 bytes. */
 #ifndef SYSOM_FOREIGN_CUPTI_H
 #define SYSOM_FOREIGN_CUPTI_H
@@ -36,7 +36,7 @@ enum {
 #define CUPTI_FLUSH_FORCED 1u
 
 typedef void *cupti_subscriber;
-/* CUpti_ActivityKernel5..10, the common part; the rest of the record follows. */
+/* CUpti_ActivityKernel5..10, the common part; the record continues after it. */
 typedef struct __attribute__((packed, aligned(8))) {
 	uint32_t kind;		     /* 0 */
 	uint8_t cache_config;	     /* 4 */
@@ -111,7 +111,7 @@ typedef void (*cupti_buffer_completed_fn)(void *context, uint32_t stream, uint8_
 					  size_t bytes, size_t valid_bytes);
 typedef uint64_t (*cupti_timestamp_fn)(void);
 
-/* Signatures of what is looked up by dlsym. */
+/* Types of the functions that we look up by dlsym. */
 typedef cupti_result (*cupti_get_version_fn)(uint32_t *version);
 typedef cupti_result (*cupti_subscribe_fn)(cupti_subscriber *out, void *callback, void *user);
 typedef cupti_result (*cupti_unsubscribe_fn)(cupti_subscriber s);

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_v2.h - CUPTI's subscriber-scoped activity API (libcupti 13.3 and later on a driver of r610
- * and later), in names of our own. No toolkit that we build against has these declarations; they
+ * and later), under our own names. No toolkit that we build against declares it. These declarations
  * follow public text, in which three sources agree:
  *   - NVIDIA's CUPTI documentation, 13.3 and 13.4: "Multiple Subscribers", "User-Defined Activity
  *     Records", CUpti_SubscriberParams, CUpti_ActivityKernel11 to 13 (which append to Kernel10)
  *   - jaxlib, jaxlib/mosaic/gpu/mosaic_gpu_ext.cc: the weak declarations for older headers
  *   - PyTorch, torch/profiler/_cupti/cupti_python.py: the ctypes signatures
- * Left out: what only user-defined records need. Records keep the predefined layouts, since no
- * configuration is passed to enable. */
+ * Not included: what only user-defined records need. We pass no configuration to enable, so records
+ * keep the predefined layouts. */
 #ifndef SYSOM_FOREIGN_CUPTI_V2_H
 #define SYSOM_FOREIGN_CUPTI_V2_H
 
 #include "foreign/cupti.h"
 
-#define CUPTI_V2_VERSION_MIN 130300u /* 13.2 had a preview of it */
-/* From here on a subscriber made by cuptiSubscribe_v2 may use the versioned activity calls. */
+#define CUPTI_V2_VERSION_MIN 130300u /* 13.2 had a preview of the API */
+/* From this version on a subscriber made by cuptiSubscribe_v2 may use the versioned activity
+ * calls. */
 #define CUPTI_V2_VERSION_PREVIEW 130200u
-#define CUPTI_V2_DRIVER_MIN	 13030 /* r610, as cuDriverGetVersion says it */
+#define CUPTI_V2_DRIVER_MIN	 13030 /* r610, as cuDriverGetVersion reports it */
 
 /* CUpti_SubscriberParams; up to 13.1 it ends before `share`. */
 typedef struct {
@@ -24,7 +25,7 @@ typedef struct {
 	const char *name;
 	char *old_name;
 	size_t old_name_bytes;
-	uint8_t share; /* allowMultipleSubscribers: all subscribers must say the same */
+	uint8_t share; /* allowMultipleSubscribers: all subscribers must pass the same value */
 	uint8_t padding[7];
 } cupti_subscriber_params;
 _Static_assert(sizeof(cupti_subscriber_params) == 40, "cupti_subscriber_params");
@@ -42,7 +43,7 @@ typedef cupti_result (*cupti_subscribe_v2_fn)(cupti_subscriber *out, cupti_callb
 typedef cupti_result (*cupti_activity_register_callbacks_v2_fn)(
 	cupti_subscriber s, cupti_buffer_requested_v2_fn requested,
 	cupti_buffer_completed_v2_fn completed);
-/* config: of user-defined records; NULL for the predefined ones */
+/* config: for user-defined records; NULL for the predefined ones */
 typedef cupti_result (*cupti_activity_enable_v2_fn)(cupti_subscriber s, uint32_t kind,
 						    void *config);
 typedef cupti_result (*cupti_activity_disable_v2_fn)(cupti_subscriber s, uint32_t kind,

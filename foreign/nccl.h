@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl.h - NCCL's public ABI as far as sysom touches it (2.0 to 2.29 and forks that keep it). */
+ * nccl.h - the part of NCCL's public ABI that sysom uses (2.0 to 2.29 and forks that keep it). */
 #ifndef SYSOM_FOREIGN_NCCL_H
 #define SYSOM_FOREIGN_NCCL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_profiler.h - what all versions of NCCL's profiler plugin interface have in common: the bits of
- * event types, the states, and the shape of the table that a plugin exports as ncclProfiler_vN. */
+ * nccl_profiler.h - what all versions of NCCL's profiler plugin interface share: the bits of event
+ * types, the states, and the table that a plugin exports as ncclProfiler_vN. */
 #ifndef SYSOM_FOREIGN_NCCL_PROFILER_H
 #define SYSOM_FOREIGN_NCCL_PROFILER_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_profiler_v2.h - NCCL's profiler plugin interface version 2 (2.24 and 2.25), in names of our own.
- * The whole of it: sizes must be right, since a descriptor may be handed on to another plugin. */
+ * nccl_profiler_v2.h - NCCL's profiler plugin interface version 2 (2.24 and 2.25), under our own
+ * names. It is complete: sizes must be right, because we may pass a descriptor on to another
+ * plugin. */
 #ifndef SYSOM_FOREIGN_NCCL_PROFILER_V2_H
 #define SYSOM_FOREIGN_NCCL_PROFILER_V2_H
 
@@ -43,7 +44,7 @@ struct nccl_profiler_v2_event {
 			int peer;
 		} p2p;
 		struct {
-			pid_t pid; /* of the originating process: another one under PXN */
+			pid_t pid; /* of the originating process; with PXN another one */
 			uint8_t channel;
 			int peer;
 			int step_count;

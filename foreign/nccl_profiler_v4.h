@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_profiler_v4.h - NCCL's profiler plugin interface version 4 (2.27), in names of our own.
- * The whole of it: sizes must be right, since a descriptor may be handed on to another plugin. */
+ * nccl_profiler_v4.h - NCCL's profiler plugin interface version 4 (2.27), under our own names. It
+ * is complete: sizes must be right, because we may pass a descriptor on to another plugin. */
 #ifndef SYSOM_FOREIGN_NCCL_PROFILER_V4_H
 #define SYSOM_FOREIGN_NCCL_PROFILER_V4_H
 
@@ -39,7 +39,7 @@ struct nccl_profiler_v4_event {
 			uint8_t channel_count;
 		} p2p;
 		struct {
-			pid_t pid; /* of the originating process: another one under PXN */
+			pid_t pid; /* of the originating process; with PXN another one */
 			uint8_t channel;
 			int peer;
 			int step_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nvml.h - the part of NVML's ABI that sysom touches (R450 to R580), in names of our own. Frozen:
+ * nvml.h - the part of NVML's ABI that sysom uses (R450 to R580), under our own names. Frozen:
  * extend, never renumber. */
 #ifndef SYSOM_FOREIGN_NVML_H
 #define SYSOM_FOREIGN_NVML_H
@@ -82,7 +82,8 @@ typedef struct {
 } nvml_event;
 _Static_assert(sizeof(nvml_event) == 32, "nvml_event");
 
-/* Signatures of what is looked up by dlsym; the names follow NVML's: nvmlInit_v2 and so on. */
+/* Types of the functions that we look up by dlsym; the names follow NVML's: nvmlInit_v2 and so
+ * on. */
 typedef nvml_result (*nvml_init_fn)(void);
 typedef nvml_result (*nvml_shutdown_fn)(void);
 typedef nvml_result (*nvml_count_fn)(unsigned *count);
@@ -98,7 +99,7 @@ typedef nvml_result (*nvml_pci_fn)(nvml_device device, nvml_pci_info *info);
 typedef nvml_result (*nvml_ecc_fn)(nvml_device device, int type, int counter,
 				   unsigned long long *count);
 typedef nvml_result (*nvml_system_text_fn)(char *text, unsigned bytes);
-/* count: room in, number out */
+/* count: capacity in, number out */
 typedef nvml_result (*nvml_processes_fn)(nvml_device device, unsigned *count, nvml_process *list);
 typedef nvml_result (*nvml_event_create_fn)(nvml_event_set *set);
 typedef nvml_result (*nvml_event_register_fn)(nvml_device device, unsigned long long types,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nvtx.h - the part of NVTX version 2/3's injection ABI that sysom fills in, in names of our own. */
+ * nvtx.h - the part of NVTX version 2/3's injection ABI that sysom implements, under our own
+ * names. */
 #ifndef SYSOM_FOREIGN_NVTX_H
 #define SYSOM_FOREIGN_NVTX_H
 

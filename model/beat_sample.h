@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * beat_sample.h - which collectives a beat carries: a pure function, so that every rank sends the same
- * ones (docs/wire-format.md, "Which are sampled"). Header-only. */
+ * beat_sample.h - selects the collectives that a beat carries: a pure function, so that every rank
+ * sends the same ones (docs/wire-format.md, "Which are sampled"). Header-only. */
 #ifndef SYSOM_MODEL_BEAT_SAMPLE_H
 #define SYSOM_MODEL_BEAT_SAMPLE_H
 
@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-/* One of 2^shift; what is sampled at a shift is sampled at every smaller one. */
+/* Selects one of 2^shift. What one shift selects, every smaller shift selects too. */
 static inline bool beat_sample(uint64_t comm, uint32_t func, uint32_t seq, uint32_t shift)
 {
 	uint64_t h = hash_mix(hash_mix(comm ^ (uint64_t)func << 56) + seq);

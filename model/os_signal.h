@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_signal.h - what the operating system did to a rank in a stretch of time: one figure with its
- * usual value, and the one table of all kinds (docs/os-signals.md). Pure. Threads: any. Trust: the
- * subject holds names of processes, devices and locks as the node saw them; os_signal_text copies
- * them as they are, whoever prints them makes them harmless. */
+ * os_signal.h - what the operating system did to a rank in a period: one figure with its usual
+ * value, and the one table of all kinds (docs/os-signals.md). Pure. Threads: any. Trust: the
+ * subject contains names of processes, devices and locks as the node saw them. os_signal_text
+ * copies them unchanged; whoever prints them must escape them. */
 #ifndef SYSOM_MODEL_OS_SIGNAL_H
 #define SYSOM_MODEL_OS_SIGNAL_H
 
@@ -15,17 +15,17 @@
 #define OS_SIGNAL_UNIT_BYTES	16u
 
 #define OS_SIGNAL_RAISED 1u /* far above its usual value */
-#define OS_SIGNAL_TOTAL	 2u /* told in every window */
+#define OS_SIGNAL_TOTAL	 2u /* reported in every window */
 
 struct os_signal {
-	char name[OS_SIGNAL_NAME_BYTES];       /* of the table, or another's */
-	char subject[OS_SIGNAL_SUBJECT_BYTES]; /* what it is about; "" the rank */
+	char name[OS_SIGNAL_NAME_BYTES];       /* from the table, or from another version's */
+	char subject[OS_SIGNAL_SUBJECT_BYTES]; /* the thing that it is about; "": the rank */
 	char unit[OS_SIGNAL_UNIT_BYTES];       /* of value and usual: "ms/s", "1/s", "ms", ... */
 	double value;			       /* mean over the window */
-	double usual;			       /* mean before it; negative: not known */
-	double weight_ms; /* per step, of the rank's threads' time; 0 where that has no meaning */
+	double usual;			       /* mean before the window; negative: unknown */
+	double weight_ms; /* per step, of the rank's threads' time; 0 if meaningless */
 	uint32_t flags;	  /* OS_SIGNAL_* */
-	uint32_t cpu;	  /* of an interrupt: its CPU + 1; 0: unknown */
+	uint32_t cpu;	  /* for an interrupt: its CPU + 1; 0: unknown */
 };
 
 enum os_signal_kind {
@@ -53,7 +53,7 @@ enum os_signal_kind {
 	OS_SIGNAL_FILE_LOCK,  /* who holds it: "python3 (pid 7)" */
 	OS_SIGNAL_THROTTLED,  /* by the CPU limit of its cgroup */
 	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
-	OS_SIGNAL_STEAL,      /* of the machine, as a mean over its CPUs */
+	OS_SIGNAL_STEAL,      /* of the machine, mean over its CPUs */
 	OS_SIGNAL_FIRST_TOUCH, /* of the machine */
 	OS_SIGNAL_REFAULTS,   /* under the memory limit of its cgroup or of one above: "64 MB" */
 	OS_SIGNAL_IO_LIMIT,   /* of its cgroup or one above: "reads of vda (1 MB/s)" */
@@ -72,45 +72,46 @@ enum os_signal_kind {
 	OS_SIGNAL_KINDS
 };
 
-/* When a signal is raised against its usual value; not known: usual < 0. */
+/* When a signal counts as raised compared with its usual value; unknown: usual < 0. */
 enum os_signal_rule {
-	OS_SIGNAL_GROWS = 0, /* above it by `raised` and twice; not known: above five times `raised` */
-	OS_SIGNAL_RISES,     /* a level: above it by `raised`; not known: never */
-	OS_SIGNAL_FALLS,     /* a level: below it by the share `raised`; not known: never */
-	OS_SIGNAL_REACHES,   /* a level: at `raised` or above, and not usually */
+	OS_SIGNAL_GROWS = 0, /* above usual by `raised`, and above twice usual; unknown: above five
+			      * times `raised` */
+	OS_SIGNAL_RISES,     /* a level: above usual by `raised`; unknown: never */
+	OS_SIGNAL_FALLS,     /* a level: below usual by the share `raised`; unknown: never */
+	OS_SIGNAL_REACHES,   /* a level: at least `raised`, and usually less */
 	OS_SIGNAL_EVER,	     /* whenever it is not 0 */
 };
 struct os_signal_info {
 	const char *name, *unit;
-	double notable; /* told from this value on; HUGE_VAL: only where it is raised or a total */
-	double raised;	/* by the rule; HUGE_VAL: never */
-	bool total;	/* told always */
-	bool weighs;	/* ms/s of the rank's own threads: weight_ms has a meaning */
-	/* %v the value, %s the subject, %w its first word, %r what follows that */
+	double notable; /* reported from this value on; HUGE_VAL: only if raised or a total */
+	double raised;	/* parameter of the rule; HUGE_VAL: never */
+	bool total;	/* always reported */
+	bool weighs;	/* ms/s of the rank's own threads: weight_ms is meaningful */
+	/* %v the value, %s the subject, %w its first word, %r the rest of it */
 	const char *sentence;
 	enum os_signal_rule rule;
-	bool level; /* the value is a mean of readings, not a sum by the second */
+	bool level; /* the value is a mean of readings, not a sum per second */
 };
 const struct os_signal_info *os_signal_info(enum os_signal_kind kind);
-/* OS_SIGNAL_KINDS where the name is not of the table. */
+/* OS_SIGNAL_KINDS: the name is not in the table. */
 enum os_signal_kind os_signal_find(const char *name);
 
-/* Names, unit and flags from the table; raised by its rule. usual < 0: not known, then it takes
- * five times as much. step_ms: the window's median step, 0 unknown. */
+/* Fills in names, unit and flags from the table; raised by its rule. usual < 0: unknown, then five
+ * times as much is required. step_ms: the window's median step, 0 unknown. */
 void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject,
 		    double value, double usual, double step_ms);
-/* Worth telling: raised, total or notable. */
+/* Whether to report it: raised, total or notable. */
 bool os_signal_is_notable(const struct os_signal *s);
 /* qsort: raised first, then by strength, then by name and subject. */
 int os_signal_order(const void *a, const void *b);
-/* Adds *s to list[*count], or merges it with the same name and subject (the stronger stays); where
- * the list is full the weakest goes that is no total. */
+/* Adds *s to list[*count], or merges it with the same name and subject (the stronger one stays). A
+ * full list drops the weakest one that is not a total. */
 void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max,
 		   const struct os_signal *s);
 /* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out.
  */
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);
-/* Its end alone: " (usually 2)"; "" where that is not known. */
+/* Only its end: " (usually 2)"; "" if unknown. */
 const char *os_signal_usual_text(const struct os_signal *s, char *out, size_t bytes);
 
 #endif

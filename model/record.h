@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * record.h - the normalised record: what analysis/, the recorder, wire/ and replay speak.
- * Made from ring events by node/join/join, or from trace files by cli/replay. One node clock,
- * nanoseconds (CLOCK_MONOTONIC live, the trace's clock in replay). Names are ids of a per-rank name
- * table that travels with the records.
- *
+ * record.h - the normalised record: the common input of analysis/, the recorder, wire/ and replay.
+ * node/join/join makes records from ring events, and cli/replay from trace files. All use one clock
+ * of the node, in nanoseconds (CLOCK_MONOTONIC live, the trace's clock in replay). Names are ids in
+ * a per-rank name table that travels with the records.
  * Canonical order (INV-7): host records by (begin_ns, thread, arrival); device records by
- * (begin_ns, stream, correlation). The two sequences are handed on separately, as they arrive. */
+ * (begin_ns, stream, correlation). The two sequences are passed on separately, as they arrive. */
 #ifndef SYSOM_MODEL_RECORD_H
 #define SYSOM_MODEL_RECORD_H
 
@@ -14,13 +13,13 @@
 #include <stdint.h>
 
 enum record_kind {
-	/* host: what a thread of the job did */
-	RECORD_LAUNCH = 1,	 /* kernel launch; name may be 0 until a kernel tells it */
+	/* host: actions of a thread of the job */
+	RECORD_LAUNCH = 1,	 /* kernel launch; name may be 0 until the kernel supplies it */
 	RECORD_GRAPH_LAUNCH = 2,
 	RECORD_COLL = 3,	 /* NCCL call: func, comm, seq, bytes; also group start and end */
-	RECORD_COMM = 4,	 /* communicator born or gone: key = id, seq = action, peer = rank in it,
-				  * bytes = number of ranks, 0: gone */
-	RECORD_SYNC = 5,	 /* host waited for the GPU */
+	RECORD_COMM = 4,	 /* communicator made or destroyed: key = id, seq = action, peer =
+				  * rank in it, bytes = number of ranks, 0: destroyed */
+	RECORD_SYNC = 5,	 /* the host waited for the GPU */
 	RECORD_MEM = 6,		 /* allocation (bytes) or free (bytes 0) */
 	RECORD_SPAN = 7,	 /* NVTX or API span, complete; seq = depth */
 	RECORD_STEP_BEGIN = 8,	 /* explicit; begin_ns == end_ns; work in `work` of struct step_mark */
@@ -28,7 +27,7 @@ enum record_kind {
 	RECORD_GAP = 10,	 /* nothing, or less, was recorded; seq = cause */
 	RECORD_COPY_CALL = 11,	 /* replay only: a host copy call (cudaMemcpyAsync ...) */
 	RECORD_API = 12,	 /* replay only: any other host API call */
-	/* device: what a GPU did */
+	/* device: actions of a GPU */
 	RECORD_KERNEL = 32,
 	RECORD_COLL_KERNEL = 33, /* a kernel of the communication library */
 	RECORD_COPY = 34,
@@ -44,7 +43,7 @@ enum record_kind {
 #define RECORD_FLAG_EXPLICIT  0x0010
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
 #define RECORD_FLAG_COARSE    0x0080 /* gap: only the nodes of graph launches are missing */
-#define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: an optimizer's, where known */
+#define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: of an optimizer, if known */
 
 struct record {
 	uint64_t begin_ns, end_ns;
@@ -58,19 +57,19 @@ struct record {
 	uint32_t thread; /* host: tid; device: CUDA device ordinal */
 	uint32_t stream; /* CUPTI stream id, or a dense id of the handle */
 	uint32_t correlation;
-	uint32_t seq; /* COLL, COLL_KERNEL: k-th of (communicator, function[, pair]) */
+	uint32_t seq; /* COLL, COLL_KERNEL: the k-th call of (communicator, function[, pair]) */
 	uint32_t grid[3];
 	uint16_t block[3];
 	uint16_t registers;
 	uint32_t shared_bytes; /* static + dynamic */
 	uint8_t func;	       /* COLL*: enum record_coll; COPY: CUpti_ActivityMemcpyKind */
-	uint8_t dtype;	       /* COLL: ncclDataType_t + 1, 0 not known */
+	uint8_t dtype;	       /* COLL: ncclDataType_t + 1, 0 unknown */
 	int16_t peer;	       /* root or peer rank, -1 none */
-	uint32_t reserved;     /* 0: no byte of a record is undefined */
+	uint32_t reserved;     /* 0, so that no byte of a record is undefined */
 };
 _Static_assert(sizeof(struct record) == 96, "record");
 
-/* The same numbers as enum event_coll_func of the ring; analysis/ may not include ring/. */
+/* Equals enum event_coll_func of the ring; analysis/ may not include ring/. */
 enum record_coll {
 	RECORD_COLL_ALL_REDUCE = 1, RECORD_COLL_BROADCAST, RECORD_COLL_REDUCE,
 	RECORD_COLL_ALL_GATHER, RECORD_COLL_REDUCE_SCATTER, RECORD_COLL_ALL_TO_ALL,
@@ -79,9 +78,9 @@ enum record_coll {
 	RECORD_COLL_GROUP_SIMULATE, RECORD_COLL_OTHER = 63,
 };
 
-/* "AllReduce" ...; "Other" for anything unknown. Static text. */
+/* "AllReduce" ...; "Other" if unknown. Static text. */
 const char *record_coll_name(unsigned func);
-/* "float32" ... of a record's dtype; "" for anything unknown. Static text. */
+/* "float32" ... for a record's dtype; "" if unknown. Static text. */
 const char *record_dtype_name(unsigned dtype);
 /* "launch", "kernel", ... Static text. */
 const char *record_kind_name(unsigned kind);
@@ -91,7 +90,7 @@ bool record_is_coll_kernel(const char *kernel_name);
 /* Whether a kernel of this name belongs to an optimizer (adam, sgd, lamb, multi_tensor_apply ...). */
 bool record_is_optimizer(const char *kernel_name);
 
-/* The work vector of an explicit step, beside its RECORD_STEP_BEGIN. */
+/* The work vector of an explicit step, besides its RECORD_STEP_BEGIN. */
 #define STEP_WORK_MAX 4
 struct step_mark {
 	double work[STEP_WORK_MAX];

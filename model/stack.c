@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stack.c - see stack.h.
- * One hash index per table with the table's own content as the key: a
- * batch holds tens of thousands of stacks, and the same few hundred objects and names recur in all of
- * them. The indexes live apart from the arrays, so that a batch read from the wire carries none. */
+ * One hash index per table, with the table's own content as the key. A batch holds tens of thousands
+ * of stacks, which share the same few hundred objects and names. The indexes are separate from the
+ * arrays, so a batch read from the wire has none. */
 #include "model/stack.h"
 
 #include <errno.h>
@@ -105,7 +105,7 @@ static uint64_t key_sample(const struct keyed *k, const struct stack_sample *s)
 	return keyed_end(&h);
 }
 
-/* A batch of frameless stacks has no array of frames. */
+/* A batch with only empty stacks has no array of frames. */
 static const struct stack_frame *frames_of(const struct stack_batch *b, const struct stack *s)
 {
 	return s->count ? b->frames + s->first : NULL;
@@ -320,7 +320,7 @@ static uint32_t sum_of(uint32_t a, uint32_t b)
 	return a < UINT32_MAX - b ? a + b : UINT32_MAX;
 }
 
-/* Of the time on the CPU: throttled it was off it. */
+/* Only on-CPU time: a throttled thread was off the CPU. */
 static void pass_on(const struct stack_switch *from, struct stack_switch *to)
 {
 	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
@@ -371,7 +371,7 @@ static int merge_string(struct stack_batch *into, const struct stack_batch *from
 	return stack_batch_string(into, s, strlen(s), out);
 }
 
-/* One frame in the terms of the other batch. */
+/* Translates one frame into the other batch. */
 static int merge_frame(struct stack_batch *into, const struct stack_batch *from, struct stack_frame *f)
 {
 	const struct stack_object *o;

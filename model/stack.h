@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack.h - CPU stacks as normalised records: what the sampler hands out and everybody else reads.
- * A batch is one drained period of one node. Nothing in it is resolved later than it must be: Python
- * and kernel names are strings, since only the node can read them; native frames stay (Build ID,
+ * stack.h - CPU stacks as normalised records: the sampler's output, and everybody else's input. A
+ * batch is one drained period of one node. Names are resolved as late as possible. Python and
+ * kernel names are strings, because only the node can read them; native frames stay (Build ID,
  * offset) until a symbol resolver names them.
- * Owns: stack_batch_fini releases what a builder put in; readers borrow.  Threads: one caller. */
+ * Owns: stack_batch_fini releases what a builder added; readers borrow.  Threads: one caller. */
 #ifndef SYSOM_MODEL_STACK_H
 #define SYSOM_MODEL_STACK_H
 
@@ -13,20 +13,23 @@
 
 #include "base/keyed.h"
 
-/* Bytes of a file's identity: its Build ID, cut to its first 20, and 16 of its content's digest
+/* Bytes of a file's identity: its Build ID, cut to 20 bytes, and 16 bytes of its content's digest
  * (symbol/symbol_content.h). */
 #define STACK_BUILD_ID_MAX 36
 
 enum stack_frame_kind {
-	STACK_FRAME_NATIVE = 1, /* object: index into objects; address: ELF virtual address in it */
-	STACK_FRAME_KERNEL,     /* object: string, the symbol's name (0: unknown); address: offset in it */
+	STACK_FRAME_NATIVE = 1, /* object: index into objects; address: ELF virtual address in the
+				 * file */
+	STACK_FRAME_KERNEL,     /* object: string, the symbol's name (0: unknown); address: offset
+				 * in the symbol */
 	STACK_FRAME_PYTHON,     /* object: string, the qualified function name; file: string; line */
 	STACK_FRAME_ANONYMOUS,  /* code without a file (JIT); address: the virtual address */
 };
 
 enum stack_frame_flags {
-	STACK_FRAME_RETURN = 1,  /* address is a return address: look up address - 1 */
-	STACK_FRAME_SCANNED = 2, /* found by the bounded scan of the stack behind code without tables */
+	STACK_FRAME_RETURN = 1,  /* a return address: look up address - 1 */
+	STACK_FRAME_SCANNED = 2, /* found by the bounded scan of the stack after code without
+				  * tables */
 	STACK_FRAME_FP = 4,      /* reached by a frame pointer in code without unwind information */
 	STACK_FRAME_SHIM = 8,    /* an interpreter's entry that Python frames could not replace */
 };
@@ -41,17 +44,19 @@ struct stack_frame {
 	uint32_t line; /* 0: unknown */
 };
 
-/* How a user stack ended; everything but STACK_END_ROOT is a truncated stack. */
+/* How a user stack ended; every value except STACK_END_ROOT means truncated. */
 enum stack_end {
-	STACK_END_ROOT = 0,    /* the outermost frame, marked so by the unwind information or a zero pc */
+	STACK_END_ROOT = 0,    /* the outermost frame, marked by the unwind information or a zero
+			        * pc */
 	STACK_END_DEPTH,       /* deeper than the limit */
-	STACK_END_NO_MAPPING,  /* pc in no executable mapping */
-	STACK_END_NO_TABLE,    /* mapping known, table not there (yet), and nothing found by scan */
+	STACK_END_NO_MAPPING,  /* pc is in no executable mapping */
+	STACK_END_NO_TABLE,    /* the mapping is known, but its table is missing (so far), and the
+			        * scan found nothing */
 	STACK_END_NO_ROW,      /* no unwind information for this pc */
 	STACK_END_UNSUPPORTED, /* a rule that the table cannot express */
 	STACK_END_FAULT,       /* the stack could not be read */
-	STACK_END_GUESSED,     /* a root was reached, but by a guess on the way: a frame that was found
-				* without a rule, or Python and native frames that do not agree */
+	STACK_END_GUESSED,     /* reached a root through a guess: a frame was found without a rule,
+			        * or Python and native frames disagree */
 	STACK_END_COUNT
 };
 
@@ -70,23 +75,24 @@ enum stack_gil {
 };
 
 struct stack_sample {
-	uint64_t time_ns; /* CLOCK_MONOTONIC, begin of the slice that the samples fell into */
+	uint64_t time_ns; /* CLOCK_MONOTONIC, begin of the slice that contains the samples */
 	uint64_t weight_ns;
-	uint32_t pid, tid; /* as the daemon's PID namespace names them */
+	uint32_t pid, tid; /* in the daemon's PID namespace */
 	uint32_t stack;    /* index into stacks */
 	uint32_t count;
 	uint8_t kind; /* enum stack_sample_kind */
 	uint8_t gil;  /* enum stack_gil */
 	uint16_t cpu; /* of the first sample */
 	uint32_t comm; /* string: the thread's name */
-	uint32_t waker_tid; /* off-CPU: who woke it, 0 unknown */
+	uint32_t waker_tid; /* off-CPU: the thread that woke it, 0 unknown */
 	uint32_t waker_comm; /* string */
 };
 
 struct stack {
-	uint32_t first; /* index into frames; leaf first: kernel frames, then user frames, root last */
+	uint32_t first; /* index into frames; leaf first: kernel frames, then user frames, root
+			 * last */
 	uint32_t count;
-	uint32_t kernel_count; /* of the first frames, how many are kernel frames */
+	uint32_t kernel_count; /* how many of the first frames are kernel frames */
 	uint8_t end;           /* enum stack_end of the user part */
 	uint8_t pad[3];
 };
@@ -95,30 +101,32 @@ struct stack_object {
 	uint8_t build_id[STACK_BUILD_ID_MAX];
 	uint8_t build_id_bytes; /* 0: the file has no Build ID */
 	uint8_t pad[3];
-	uint32_t path; /* string, as the process sees it */
+	uint32_t path; /* string, the path in the process */
 };
 
-/* Of a thread off the CPU. */
+/* State of a thread while off the CPU. */
 enum stack_switch_state {
-	STACK_SWITCH_RUNNABLE = 0,    /* it could have run on, and another thread had the CPU */
+	STACK_SWITCH_RUNNABLE = 0,    /* runnable, but another thread had the CPU */
 	STACK_SWITCH_INTERRUPTIBLE,   /* asleep; a signal would wake it */
-	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually for a lock of the kernel's or for memory */
+	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually waiting for a kernel lock or memory */
 	STACK_SWITCH_STOPPED,	      /* by a signal or a debugger */
-	STACK_SWITCH_UNKNOWN,	      /* asleep, in a state that nobody saw */
-	STACK_SWITCH_IO,	      /* uninterruptible, and the kernel says that it waits for storage */
-	STACK_SWITCH_WOKEN,	      /* it could run again, and waits for a CPU; none leaves one so */
+	STACK_SWITCH_UNKNOWN,	      /* asleep, in a state that was not observed */
+	STACK_SWITCH_IO,	      /* uninterruptible, and the kernel says that it waits for
+				       * storage */
+	STACK_SWITCH_WOKEN,	      /* woken, and waiting for a CPU; no thread leaves the CPU in
+				       * this state */
 	STACK_SWITCH_STATES
 };
 
 enum stack_switch_flags {
-	STACK_SWITCH_OPEN = 1,	    /* it was still off the CPU at in_ns, where it was looked at */
-	STACK_SWITCH_CONTINUED = 2, /* goes on where such a record of an earlier batch ended */
-	STACK_SWITCH_FOLDED = 4,    /* several times off the CPU, with time on it in between */
-	STACK_SWITCH_BEGUN = 8,	    /* it was off the CPU already when its recording began */
+	STACK_SWITCH_OPEN = 1,	    /* still off the CPU at in_ns, when we looked */
+	STACK_SWITCH_CONTINUED = 2, /* continues a record of an earlier batch with OPEN */
+	STACK_SWITCH_FOLDED = 4,    /* several off-CPU intervals, with on-CPU time between them */
+	STACK_SWITCH_BEGUN = 8,	    /* already off the CPU when recording began */
 	STACK_SWITCH_COUNTED = 16,  /* taken_ns and faults are known */
 };
 
-/* What takes a thread's time away, on the CPU or (THROTTLED) off it. */
+/* What takes a thread's time away on the CPU, or (THROTTLED) keeps it off the CPU. */
 enum stack_taken {
 	STACK_TAKEN_DEVICE = 0, /* interrupt handlers of devices */
 	STACK_TAKEN_TIMER,	/* soft interrupts, by vector */
@@ -128,54 +136,58 @@ enum stack_taken {
 	STACK_TAKEN_TASKLET,
 	STACK_TAKEN_SCHED,
 	STACK_TAKEN_RCU,
-	STACK_TAKEN_STEAL,     /* the hypervisor ran others */
-	STACK_TAKEN_THROTTLED, /* the CPU limit of its cgroup kept it off the CPU */
+	STACK_TAKEN_STEAL,     /* the hypervisor ran other guests */
+	STACK_TAKEN_THROTTLED, /* its cgroup's CPU limit kept it off the CPU */
 	STACK_TAKEN_KINDS
 };
 
-/* Why several were folded into one record. */
+/* Why several intervals were folded into one record. */
 enum stack_switch_cause {
-	STACK_SWITCH_PACED = 0, /* the thread switched more often than its rate of records */
-	STACK_SWITCH_RING_FULL, /* of the kernel */
-	STACK_SWITCH_NO_ROOM,	/* more records than a batch holds */
+	STACK_SWITCH_PACED = 0, /* the thread exceeded its rate of records */
+	STACK_SWITCH_RING_FULL, /* the kernel's */
+	STACK_SWITCH_NO_ROOM,	/* more records than fit into a batch */
 	STACK_SWITCH_CAUSES
 };
 
 #define STACK_SWITCH_NO_STACK UINT32_MAX
-/* Marks a number of the first PID namespace: that thread has none in the daemon's. */
+/* Marks a number of the first PID namespace: the thread has no number in the daemon's. */
 #define STACK_SWITCH_NOT_OURS (1u << 31)
 
-/* A time off the CPU of one thread, or of several folded ones the sums. Times are CLOCK_MONOTONIC. */
+/* An off-CPU interval of one thread, or the sums of several folded ones. Times are
+ * CLOCK_MONOTONIC. */
 struct stack_switch {
 	uint64_t out_ns, in_ns;
-	uint64_t woken_ns; /* from then on it was runnable; 0: it never slept, or nobody saw it woken */
-	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; of what sleeps, from woken_ns on WOKEN */
-	/* With COUNTED: what was taken of its time on the CPU before out_ns (of a folded one: in between,
-	 * too), and of its runnable time here (THROTTLED). UINT32_MAX: so much or more. */
+	uint64_t woken_ns; /* runnable from then on; 0: it did not sleep, or nobody saw the
+			    * wake-up */
+	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; for a sleep, the time from woken_ns
+					   * on is WOKEN */
+	/* With COUNTED: what was taken of its on-CPU time before out_ns (folded: also between the
+	 * intervals), and of its runnable time here (THROTTLED). UINT32_MAX: this much or more. */
 	uint32_t taken_ns[STACK_TAKEN_KINDS];
-	uint32_t faults; /* of pages, on the CPU before out_ns */
+	uint32_t faults; /* page faults, on the CPU before out_ns */
 	uint32_t pid, tid;
-	uint32_t count; /* of times that ended here: 1, 0 (OPEN), or how many are folded */
-	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: not taken */
-	uint32_t next_tid;  /* who had the CPU next; 0: nobody */
+	uint32_t count; /* intervals that ended here: 1, 0 (OPEN), or the number folded */
+	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: no stack was taken */
+	uint32_t next_tid;  /* the thread that got the CPU next; 0: none */
 	uint32_t waker_tid; /* 0: an interrupt, or unknown */
-	uint16_t cpu;	    /* that it left */
-	uint8_t state;	    /* enum stack_switch_state, in which it left */
+	uint16_t cpu;	    /* the CPU that it left */
+	uint8_t state;	    /* enum stack_switch_state, when it left */
 	uint8_t flags;	    /* enum stack_switch_flags */
 	uint8_t gil;	    /* enum stack_gil, when it left */
 	uint8_t pad[7];
 };
 
-/* A thread whose switches are in the batch. What lies between begin_ns and end_ns and in none of its
- * records was time on the CPU. */
+/* A thread whose switches are in the batch. Time between begin_ns and end_ns that is in none of its
+ * records was on-CPU time. */
 struct stack_switch_thread {
-	uint64_t begin_ns, end_ns; /* equal: it was not seen to switch yet */
+	uint64_t begin_ns, end_ns; /* equal: no switch was seen yet */
 	uint64_t records;	   /* not folded, and ended */
-	uint64_t folded[STACK_SWITCH_CAUSES]; /* times off the CPU */
+	uint64_t folded[STACK_SWITCH_CAUSES]; /* off-CPU intervals */
 	uint64_t folded_ns;
-	uint64_t missed; /* switches that were not seen: between begin_ns and end_ns something is wrong */
+	uint64_t missed; /* switches that were not seen: something between begin_ns and end_ns is
+			  * wrong */
 	uint32_t pid, tid;
-	bool ended; /* the thread is gone */
+	bool ended; /* the thread has ended */
 };
 
 struct stack_batch {
@@ -189,8 +201,8 @@ struct stack_batch {
 	uint32_t object_count, frame_count, stack_count, sample_count, string_count;
 	size_t string_bytes;
 	size_t object_room, frame_room, stack_room, sample_room, string_room, string_bytes_room;
-	uint64_t lost_samples; /* of this period, all causes */
-	/* Of a thread in order of time. */
+	uint64_t lost_samples; /* in this period, all causes */
+	/* Per thread in order of time. */
 	struct stack_switch *switches;
 	struct stack_switch_thread *switch_threads;
 	uint32_t switch_count, switch_thread_count;
@@ -199,11 +211,11 @@ struct stack_batch {
 	void *index;           /* the builder's hash tables; NULL in a batch that is only read */
 };
 
-/* An empty batch on the caller's storage. key: of the builder's tables, whose content a peer chooses; no
- * result depends on it. */
+/* Makes an empty batch in the caller's storage. key: for the builder's tables, whose content a peer
+ * chooses; results do not depend on it. */
 void stack_batch_init(struct stack_batch *b, const struct keyed *key);
 void stack_batch_fini(struct stack_batch *b);
-/* Forgets the content, keeps the memory. */
+/* Removes the content, keeps the memory. */
 void stack_batch_clear(struct stack_batch *b);
 
 /* Builders intern: the same content gives the same index. All return 0 and the index in *out,
@@ -214,27 +226,29 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 /* frames: count of them (at most LIMIT_STACK_DEPTH), leaf first, copied. */
 int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, uint32_t count,
 		      uint32_t kernel_count, enum stack_end end, uint32_t *out);
-/* Samples that agree in all but count and weight are added up. */
+/* Adds up samples that differ only in count and weight. */
 int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s);
 int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s);
 int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t);
 /* By thread, then by time. */
 void stack_batch_switches_sort(struct stack_batch *b);
-/* Of a sorted batch: leaves out times off the CPU below min_ns, which then count as time on it. What was
- * taken meanwhile goes to the thread's next one; its last one stays if it has some of that. */
+/* For a sorted batch: drops off-CPU intervals below min_ns, which then count as on-CPU time. Time
+ * taken during them moves to the thread's next interval; the last one stays if it has some. */
 void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns);
-/* Copies into *into what of *from concerns the pids (pid_count of them; 0: all) and falls into
- * [begin_ns, end_ns); into may hold samples already. Of switches, those that overlap it, whole. */
+/* Copies into *into the part of *from that belongs to the pids (pid_count of them; 0: all) and to
+ * [begin_ns, end_ns). *into may already have samples. Switches that overlap the range are copied
+ * whole. */
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,
 		      size_t pid_count, uint64_t begin_ns, uint64_t end_ns);
 
-/* The string's text; "" for an index out of range. */
+/* The string's text; "" if the index is out of range. */
 static inline const char *stack_batch_text(const struct stack_batch *b, uint32_t string)
 {
 	return string < b->string_count ? b->strings + b->string_offset[string] : "";
 }
 
-/* Every index within its table, counts within bounds: for batches that came over a boundary. */
+/* Whether every index is within its table, and counts are within bounds: for batches from another
+ * process. */
 bool stack_batch_valid(const struct stack_batch *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * step.h - one step of a process: its work, its latency, and what its time was spent on. Found by
- * analysis/steps. */
+ * step.h - one step of a process: its work, its latency, and what its time was spent on.
+ * analysis/steps finds steps. */
 #ifndef SYSOM_MODEL_STEP_H
 #define SYSOM_MODEL_STEP_H
 
@@ -8,17 +8,19 @@
 
 enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_AUTO = 2 };
 
-#define STEP_FLAG_INCOMPLETE 0x01 /* some kernels of it were not seen */
-#define STEP_FLAG_CPU_BOUND  0x02 /* the GPU waited for launches, by the density of its kernels */
+#define STEP_FLAG_INCOMPLETE 0x01 /* some of its kernels were not seen */
+#define STEP_FLAG_CPU_BOUND  0x02 /* the GPU waited for launches, judged by the density of
+				   * kernels */
 #define STEP_FLAG_GAP	     0x04 /* tracing was off or reduced during it: not judged */
-#define STEP_FLAG_FIRST	     0x08 /* outer edge: its begin is not a boundary; not judged */
-#define STEP_FLAG_LAST	     0x20 /* outer edge: its end is not a boundary, but the file's; not judged */
+#define STEP_FLAG_FIRST	     0x08 /* at the edge: its begin is not a boundary; not judged */
+#define STEP_FLAG_LAST	     0x20 /* at the edge: its end is the file's, not a boundary; not
+				   * judged */
 #define STEP_FLAG_EDGE	     (STEP_FLAG_FIRST | STEP_FLAG_LAST)
-#define STEP_FLAG_RESYNC     0x10 /* the pattern was lost and found again at its end; FIRST too */
+#define STEP_FLAG_RESYNC     0x10 /* the pattern was lost and found again at its end; also FIRST */
 
-/* Automatic work vector, where no explicit one is given. */
+/* Automatic work vector, if there is no explicit one. */
 enum step_work {
-	STEP_WORK_KERNELS = 0, /* launches, graph nodes included where known */
+	STEP_WORK_KERNELS = 0, /* launches, including graph nodes if known */
 	STEP_WORK_BLOCKS = 1,  /* thread blocks launched */
 	STEP_WORK_COMM_BYTES = 2,
 	STEP_WORK_COPY_BYTES = 3,
@@ -28,28 +30,29 @@ struct step {
 	uint64_t index; /* counts this process's steps from 0 */
 	uint64_t begin_ns, end_ns; /* host launch timeline */
 	uint64_t device_begin_ns, device_end_ns; /* first kernel's start, last kernel's end; 0 none */
-	uint64_t latency_ns; /* found: device_latency_ns where known; else end_ns - begin_ns */
-	uint64_t self_ns;    /* device_latency_ns, else latency_ns, less exposed communication */
+	uint64_t latency_ns; /* found steps: device_latency_ns if known; else end_ns - begin_ns */
+	uint64_t self_ns;    /* device_latency_ns, or else latency_ns, minus exposed communication:
+			      * what this rank alone decides */
 	uint64_t compute_ns; /* union of compute kernels' time */
 	uint64_t comm_ns;    /* union of communication kernels' time */
 	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */
 	uint64_t copy_ns;    /* union of copies */
-	uint64_t idle_ns;    /* no kernel or copy on the device, within the step's device span */
+	uint64_t idle_ns;    /* no kernel or copy ran, within the step's device span */
 	uint64_t launch_gap_max_ns; /* longest host time between two launches of the step */
 	uint32_t kernels, launches, collectives, copies, unmatched;
-	uint32_t phase; /* class of steps with the same pattern (training, evaluation), from 0;
-			 * of explicit steps: the name id of the phase */
+	uint32_t phase; /* class of steps with the same pattern (training, evaluation, ...), from 0;
+			 * explicit steps: the name id of the phase */
 	uint64_t key;	/* model key: hash of source, phase and graph bucket */
 	double work[STEP_WORK_MAX];
-	double blocks; /* thread blocks launched, whatever the work vector is; not in files */
+	double blocks; /* thread blocks launched, for any work vector; not in files */
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
-	uint64_t device_latency_ns; /* device_end_ns less the previous step's; 0: not known, and on
-				     * the wire 0 unless it equals latency_ns */
+	uint64_t device_latency_ns; /* device_end_ns minus the previous step's; 0: unknown, and on
+				     * the wire also if it is not latency_ns */
 };
 
-/* Per step and kernel name: device time. For the explanation and the 30-minute summaries. */
+/* Device time per step and kernel name. For explanations and the 30-minute summaries. */
 struct step_kernel {
 	uint32_t name;
 	uint32_t count;
@@ -59,27 +62,28 @@ struct step_kernel {
 	uint16_t func; /* COLL_KERNEL */
 	uint32_t reserved;
 };
-#define STEP_KERNELS_MAX 192 /* names kept per step, by time; the rest adds up under name 0 */
+#define STEP_KERNELS_MAX 192 /* names kept per step, by time; the others add up under name 0 */
 
-enum kinds_part { /* the account that is longer */
+enum kinds_part { /* the account that grows */
 	KINDS_HOST = 0, /* the GPU waits for the host */
 	KINDS_COMPUTE = 1,
 	KINDS_COPY = 2,
-	KINDS_WAIT = 3, /* collectives: the others are late, or the network is */
+	KINDS_WAIT = 3, /* collectives: the other ranks are late, or the network is slow */
 	KINDS_PARTS
 };
 
-/* Steps that a job has on purpose now and then, as a row of a table (analysis/steps/kinds.h). */
+/* A kind of step as a row of a table (analysis/steps/kinds.h). */
 struct kinds_row {
 	bool by_work;
-	uint32_t part;		/* by place: enum kinds_part */
-	uint64_t period;	/* steps between the begins of two occurrences; 0: not regular */
+	uint32_t part;		/* index: enum kinds_part */
+	uint64_t period;	/* steps between the begins of two occurrences; 0: irregular */
 	uint64_t count;		/* occurrences */
-	uint64_t first_step, last_step; /* of the first one, and of the latest: their first steps */
-	double steps;		/* of an occurrence, mean */
-	double cost_ns;		/* of an occurrence, mean: what it adds, by work all of its time */
-	double share;		/* of the time of all judged steps */
-	double launches, collectives; /* by work: of a step, mean */
-	bool grown;		/* the latest one */
+	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */
+	double steps;		/* per occurrence, mean */
+	double cost_ns;		/* per occurrence, mean: the extra time, or by work all of its
+				 * time */
+	double share;		/* part of the time of all judged steps */
+	double launches, collectives; /* by work: per step, mean */
+	bool grown;		/* the latest occurrence */
 };
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * thresholds.h - the numbers that decide what is detected, accused or explained, in one table
+ * thresholds.h - the numbers that decide what is detected, blamed or explained, in one table
  * (thresholds.def): value, unit, why this value, and what happens when it is wrong. `sysom doctor
- * --thresholds` prints it. Sizes, bounds against hostile input and constants of a formula are no
+ * --thresholds` prints it. Sizes, bounds against hostile input and constants of a formula are not
  * thresholds: they stay where they are used.
  * Constant: the same in every program, so that live and replay judge alike. Threads: any. */
 #ifndef SYSOM_MODEL_THRESHOLDS_H
@@ -30,12 +30,12 @@ static const struct thresholds thresholds = {
 #undef GROUP_END
 };
 
-/* One row, for people. */
+/* One row, for printing. */
 struct threshold_row {
 	const char *group, *about, *name, *unit, *reason, *effect; /* static text */
 	double value;
 };
-/* Rows in the order of the table; NULL from their number on. */
+/* Rows in the order of the table; NULL after the last one. */
 const struct threshold_row *thresholds_row(size_t i);
 
 #endif

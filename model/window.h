@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * window.h - what leaves a node: a window (a stretch of steps of one rank with its full evidence)
- * and a beat (the small periodic summary). Plain structs; wire/codec.h turns them into bytes.
- * All times CLOCK_MONOTONIC nanoseconds of the node; realtime_offset_ns + t = CLOCK_REALTIME. */
+ * and a beat (the small periodic summary). Plain structs; wire/codec.h encodes them.
+ * All times are CLOCK_MONOTONIC nanoseconds of the node; realtime_offset_ns + t =
+ * CLOCK_REALTIME. */
 #ifndef SYSOM_MODEL_WINDOW_H
 #define SYSOM_MODEL_WINDOW_H
 
@@ -13,11 +14,12 @@
 #define WIRE_TEXT_BYTES 128
 #define WIRE_LOSS_MAX	32
 
-/* Who speaks. Texts are NUL-terminated valid UTF-8.
- * What is proven and what is claimed: the node vouches for the uid in the job's key (base/job_key.h) and
- * for the pid. The node's own name is a claim until the node shows a key; all else is the job's claim. */
+/* The sender. Texts are NUL-terminated valid UTF-8.
+ * Proven and claimed: the node vouches for the uid in the job's key (base/job_key.h) and for the
+ * pid. The node's own name is a claim until the node shows a key. Everything else is the job's
+ * claim. */
 struct wire_rank {
-	char job[WIRE_TEXT_BYTES]; /* NAME@UID; without @UID from a node that does not vouch for one */
+	char job[WIRE_TEXT_BYTES]; /* NAME@UID; without @UID if the node does not vouch for one */
 	char node[WIRE_TEXT_BYTES];
 	char role[WIRE_TEXT_BYTES];
 	char pod[WIRE_TEXT_BYTES];
@@ -32,20 +34,21 @@ struct wire_rank {
 enum function_kind { FUNCTION_NATIVE, FUNCTION_KERNEL, FUNCTION_PYTHON };
 
 enum window_reason {
-	WINDOW_SELF = 1,    /* the rank's own time is in excess: a suspect */
-	WINDOW_COMM = 2,    /* slow, but its own time is as expected: it waits for others */
+	WINDOW_SELF = 1,    /* the rank's self time is in excess: a suspect */
+	WINDOW_COMM = 2,    /* slow, but its self time is as expected: it waits for others */
 	WINDOW_DRIFT = 3,   /* sustained change against the frozen baseline */
-	WINDOW_STALL = 4,   /* no step for many times the expected latency: hang or stop */
+	WINDOW_STALL = 4,   /* no step for many times the expected latency: it hangs or has
+			     * stopped */
 	WINDOW_ASKED = 5,   /* the aggregator asked for it */
 	WINDOW_MANUAL = 6,
-	WINDOW_PEER = 7,    /* the rank is slow among its peers on the node: a suspect, though its own
+	WINDOW_PEER = 7,    /* slow compared with its peers on the node: a suspect, although its own
 			     * model sees nothing */
 };
 
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
-#define WINDOW_STEP_FIRST   0x0800 /* nothing like it was seen of the rank before (judge_verdict.first) */
+#define WINDOW_STEP_FIRST   0x0800 /* the rank's first step of this kind (judge_verdict.first) */
 
 struct window_step {
 	struct step step;
@@ -55,25 +58,26 @@ struct window_step {
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
 	uint32_t reserved;
 };
-/* How much longer it took than expected; negative: faster; 0: nothing was expected. */
+/* How much longer it took than expected; negative: faster; 0: no expectation. */
 static inline double window_step_lost_ns(const struct window_step *s)
 {
 	return s->expected_ns > 0 ? (double)s->step.latency_ns - s->expected_ns : 0;
 }
 
-/* The oldest work of a rank's GPU that was launched and not seen to end, while its steps stand still: what
- * is launched later can wait for it, never the other way round. */
+/* The oldest work on a rank's GPU that was launched but not seen to end, while the rank makes no
+ * steps. Later work may wait for it, never the reverse. */
 enum beat_unfinished_kind {
 	BEAT_UNFINISHED_NONE = 0,
 	BEAT_UNFINISHED_KERNEL = 1,
 	BEAT_UNFINISHED_COLLECTIVE = 2, /* a kernel that waits for other ranks */
-	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; which kernel of it is not known */
+	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; the kernel is unknown */
 };
 struct beat_unfinished {
 	uint32_t kind;
-	uint32_t stream; /* as records number it */
+	uint32_t stream; /* the stream's number in records */
 	uint64_t launch_ns;
-	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "" not known. Of a collective: its function */
+	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "": unknown. For a collective: its
+				     * function */
 };
 
 struct window {
@@ -83,14 +87,15 @@ struct window {
 	int64_t realtime_offset_ns;
 	uint64_t clock_error_ns;
 	uint32_t reason;	 /* enum window_reason */
-	uint32_t sequence;	 /* of this rank's windows of one continuing anomaly, from 0 */
-	uint8_t anomaly_id[16];	 /* the same for the windows of one continuing anomaly */
-	bool summary_only;	 /* records left out: token bucket, or a peer is the culprit */
+	uint32_t sequence;	 /* number among the rank's windows of one continuing anomaly, from
+				  * 0 */
+	uint8_t anomaly_id[16];	 /* equal in all windows of one continuing anomaly */
+	bool summary_only;	 /* sent without records: token bucket, or a peer is the culprit */
 	uint32_t model_state;	 /* enum roofline_state of the latency model */
 	double model_r2, model_spread;
-	uint64_t raw_bytes;	 /* ring bytes that the window's records came from */
-	/* The open interval: the rank's steps stand still since then, to end_ns at least; 0: they go on.
-	 * unfinished: while they do; its stream is not told. */
+	uint64_t raw_bytes;	 /* ring bytes from which the window's records were made */
+	/* The rank has made no steps since then, at least until end_ns; 0: it does make steps.
+	 * unfinished: set meanwhile, without its stream. */
 	uint64_t open_since_ns;
 	struct beat_unfinished unfinished;
 	/* Arrays, owned by whoever made the window (see wire_window_free). */
@@ -100,12 +105,13 @@ struct window {
 	uint32_t host_count, device_count;
 	char **names; /* names[0] == "" ; record.name indexes it */
 	uint32_t name_count;
-	/* CPU stacks of the rank's process and its children; no samples: none were taken, or left out. */
+	/* CPU stacks of the rank's process and its children; no samples: none taken, or not
+	 * sent. */
 	struct stack_batch stacks;
-	/* What the operating system did to the rank meanwhile, most important first. */
+	/* What the operating system did to the rank in this time, most important first. */
 	struct os_signal *signals;
 	uint32_t signal_count;
-	/* Losses of the rank up to this window, by cause; texts are short identifiers. */
+	/* The rank's losses up to this window, by cause; texts are short identifiers. */
 	struct {
 		char cause[32];
 		uint64_t count;
@@ -113,57 +119,61 @@ struct window {
 	uint32_t loss_count;
 };
 
-/* Step group: neighbouring steps of one rank as one row: steps first_step to first_step + count - 1, in
- * the rank's own numbering (beat_coll.step says which of a peer's they are). count is a power of two,
- * first_step a multiple of it; rows ascend and do not overlap. */
+/* Step group: neighbouring steps of one rank as one row. It contains the steps first_step to
+ * first_step + count - 1 in the rank's own numbering (beat_coll.step relates it to a peer's). count
+ * is a power of two, first_step a multiple of it. Rows ascend and do not overlap. */
 #define BEAT_GROUPS_MAX	     32
 #define BEAT_GROUP_STEPS_MAX (1u << 20)
 struct beat_group {
 	uint64_t first_step;
 	uint64_t end_ns; /* of its last step */
 	uint32_t count;
-	uint32_t used;	  /* of them, those that the figures are of: whole, no host stall */
-	uint32_t flagged; /* of them, by the roofline */
-	/* Medians of the used ones, and the spread (MAD) of self time; 0: not known. Times survive the
-	 * wire to 1/16,384 of the shortest latency of the beat's groups (docs/wire-format.md). */
+	uint32_t used;	  /* steps behind the figures: complete, without host stall */
+	uint32_t flagged; /* of these, by the roofline */
+	/* Medians of the used steps, and the spread (MAD) of self time; 0: unknown. The wire keeps
+	 * times to 1/16,384 of the shortest latency of the beat's groups (docs/wire-format.md). */
 	double latency_ns, self_ns, self_mad_ns;
 	double exposed_comm_ns, compute_ns, idle_ns, copy_ns;
-	double kernels; /* launches; whole */
-	double blocks;	/* thread blocks launched; whole */
+	double kernels; /* launches; a whole number */
+	double blocks;	/* thread blocks launched; a whole number */
 };
 
-/* A sampled collective: which ones is a pure function of (comm, func, seq) and of a threshold in powers
- * of two, so that of two ranks' sets one holds the other. Times of its kernel where one was seen. */
+/* A sampled collective. A pure function of (comm, func, seq) and a threshold in powers of two
+ * selects them, so of two ranks' sets one contains the other. Times are of its kernel, if one was
+ * seen. */
 #define BEAT_COLLS_MAX 24
 struct beat_coll {
 	uint64_t comm;
 	uint32_t func, seq;
-	uint64_t step; /* of this rank; the one that was open at the call; UINT64_MAX: not known */
-	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0 not seen */
+	uint64_t step; /* of this rank: the step that was open at the call; UINT64_MAX: unknown */
+	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0: not seen */
 };
 
-/* A communicator the rank is in, and the last collective it entered: for roles and hangs. */
+/* A communicator of the rank, and the last collective that it entered: for roles and hangs. */
 #define BEAT_COMMS_MAX 16
 struct beat_comm {
 	uint64_t comm;
-	uint32_t ranks, rank; /* size and own number in it; ranks 0: not known */
-	uint64_t entered;     /* collectives entered since the communicator was born */
-	uint64_t ended;	      /* of them, up to the last one whose kernel was seen to end */
+	uint32_t ranks, rank; /* size, and own number in it; ranks 0: unknown */
+	uint64_t entered;     /* collectives entered since the communicator was made */
+	uint64_t ended;	      /* of these, up to the last one whose kernel was seen to end */
 	uint32_t func, seq;   /* the last one entered */
 	uint64_t bytes;
-	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen to end */
-	/* The first one that was not seen to end (number ended + 1), where nothing was entered for a while:
-	 * ranks go on entering after the one that hangs. open_func 0: not told. dtype as in records. */
+	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen */
+	/* The first collective that was not seen to end (number ended + 1), reported if nothing was
+	 * entered for a while: ranks continue to enter collectives after the one that hangs.
+	 * open_func 0: not reported. dtype as in records. */
 	uint32_t open_func, open_seq, open_dtype;
 	uint64_t open_bytes;
 };
 
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
-#define BEAT_RANK_SUSPECT 0x02 /* for its own time, or among its peers on the node */
-#define BEAT_RANK_PEER	  0x04 /* slow among its peers on the node */
+#define BEAT_RANK_SUSPECT 0x02 /* because of its self time, or compared with its peers on the
+			        * node */
+#define BEAT_RANK_PEER	  0x04 /* slow compared with its peers on the node */
 #define BEAT_RANK_STALLED 0x08 /* it hangs */
 #define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
-/* Its process has ended: these are its last counts, and nothing else is told. In the beats of 15 s. */
+/* Its process has ended: these are its last counts, and all else is empty. Sent in the beats of 15
+ * s. */
 #define BEAT_RANK_ENDED	  0x20
 
 struct beat_rank {
@@ -177,21 +187,22 @@ struct beat_rank {
 	uint64_t stalled_since_ns; /* with BEAT_RANK_STALLED: since when; else 0 */
 	uint64_t kernels_joined, kernels_unmatched;
 	uint32_t flags;	     /* BEAT_RANK_* */
-	uint32_t coll_shift; /* of colls: one of 2^coll_shift is sampled */
+	uint32_t coll_shift; /* for colls: one of 2^coll_shift is sampled */
 	struct beat_group groups[BEAT_GROUPS_MAX]; /* since the last beat, in order */
 	struct beat_coll colls[BEAT_COLLS_MAX];
 	struct beat_comm comms[BEAT_COMMS_MAX];
 	uint32_t group_count, coll_count, comm_count;
-	struct beat_unfinished unfinished; /* kind 0: nothing */
+	struct beat_unfinished unfinished; /* kind 0: none */
 };
 
-/* What is normal of one rank, at most LIMIT_SKETCH_BYTES_PER_RANK a minute (DESIGN.md 1). Texts are
- * valid UTF-8, owned by whoever made the sketch. */
+/* What is usual for one rank, at most LIMIT_SKETCH_BYTES_PER_RANK per minute (DESIGN.md 1). Texts
+ * are valid UTF-8, owned by whoever made the sketch. */
 struct sketch_function {
-	char *name; /* as a person reads it; "file+0x..." where nothing names it */
+	char *name; /* as shown to people; "file+0x..." without a symbol */
 	uint32_t kind; /* enum function_kind */
 	double self_share, total_share; /* of the rank's CPU time; to 1e-6 */
-	double off_ns; /* blocked time per step with it on the stack, of the launching threads; whole */
+	double off_ns; /* blocked time per step with this function on the stack, of the launch
+		        * threads; a whole number */
 };
 struct sketch_kernel {
 	char *name; /* mangled */
@@ -205,30 +216,31 @@ struct sketch {
 	struct wire_rank rank;
 	uint64_t begin_ns, end_ns;
 	int64_t realtime_offset_ns;
-	uint64_t steps, flagged; /* in it */
+	uint64_t steps, flagged; /* in this minute */
 	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns, exposed_comm_ns,
-		copy_ns, idle_ns; /* per step, medians of the healthy ones */
-	double launches;	/* the same */
-	double cpu_ns, samples; /* on-CPU time per step of all threads, samples behind it */
-	double off_ns, gil_wait_ns; /* of the launching threads, per step: blocked; waiting for the GIL */
+		copy_ns, idle_ns; /* per step, medians of the healthy steps */
+	double launches;	/* per step, the same */
+	double cpu_ns, samples; /* on-CPU time per step of all threads, and the number of samples */
+	double off_ns, gil_wait_ns; /* of the launch threads, per step: blocked; waiting for the
+				     * GIL */
 	uint32_t model_state;	    /* enum roofline_state of the latency model */
 	double model_r2;
-	uint32_t functions_cut, kernels_cut; /* had no room */
+	uint32_t functions_cut, kernels_cut; /* entries without room */
 	struct sketch_function *functions;
 	struct sketch_kernel *kernels;
 	struct sketch_setting *settings;
 	uint32_t function_count, kernel_count, setting_count;
-	struct kinds_row kinds[SKETCH_KINDS_MAX]; /* since attach; dearest first */
+	struct kinds_row kinds[SKETCH_KINDS_MAX]; /* since attach; most expensive first */
 	uint32_t kind_count;
 };
-void wire_sketch_free(struct sketch *s); /* the arrays and texts, not the struct */
+void wire_sketch_free(struct sketch *s); /* frees the arrays and texts, not the struct */
 
 struct beat {
 	char node[WIRE_TEXT_BYTES];
 	uint8_t boot_id[16]; /* of this sysomd's run */
 	uint64_t sequence, now_ns;
 	int64_t realtime_offset_ns;
-	double cpu_share;    /* sysomd's own, of one core */
+	double cpu_share;    /* sysomd's own use, of one core */
 	uint64_t rss_bytes, recorder_bytes, spool_bytes, retention_ns;
 	uint64_t uploaded_bytes, raw_bytes; /* since start, all ranks */
 	uint64_t windows_sent, windows_dropped;
@@ -236,8 +248,7 @@ struct beat {
 	uint32_t rank_count;
 };
 
-/* For what the decoders made: frees the arrays inside (all names lie in one allocation), not the
- * struct. */
+/* For decoded windows: frees the arrays inside (all names are one allocation), not the struct. */
 void wire_window_free(struct window *w);
 void wire_beat_free(struct beat *b);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * driver.c - our own calls into libcuda. Looked up in the library that the job loaded, never by
- * loading it. */
+ * driver.c - our own calls into libcuda. We look functions up in the library that the job loaded,
+ * and never load it. */
 #include "preload/driver.h"
 
 #include "preload/hooks.h"
@@ -36,7 +36,7 @@ static const char *const driver_names[DRIVER_CALL_COUNT] = {
 	"cuStreamGetCaptureInfo_v3_ptsz",
 	"cuGraphGetNodes",
 };
-static char driver_missing; /* its address: looked up and not there */
+static char driver_missing; /* its address means: looked up and not found */
 static void *driver_calls[DRIVER_CALL_COUNT];
 
 static void *driver_get(enum driver_call call)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * driver.h - the few questions that we ask the CUDA driver ourselves. Never on a launch path, but
- * for the capture state while a capture is in progress; none of them touches a stream's work.
- * Threads: any, inside a wrapper. Unknown answers are 0 or UINT32_MAX. */
+ * driver.h - the few queries that we send to the CUDA driver ourselves. Never on a launch path,
+ * except for the capture state while a capture is in progress. None of them affects a stream's
+ * work.
+ * Threads: any, inside a wrapper. Unknown results are 0 or UINT32_MAX. */
 #ifndef SYSOM_PRELOAD_DRIVER_H
 #define SYSOM_PRELOAD_DRIVER_H
 
@@ -13,8 +14,8 @@
 int driver_version(void);
 cu_context driver_current_context(void);
 uint32_t driver_current_device(void); /* CUDA ordinal, UINT32_MAX unknown */
-/* The driver's id of the capture that the stream takes part in, also by an event's fork; 0: it is
- * not capturing. */
+/* The driver's id of the capture that includes the stream, also by an event's fork; 0: not
+ * capturing. */
 uint64_t driver_capture_id(cu_stream stream, bool per_thread);
 uint32_t driver_graph_node_count(cu_graph graph);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * governor.c - one short burst must not cost the records, and a lasting load must not cost the job:
- * hence several windows in a row, and a pause that grows. In the middle step each window begins with
- * a stretch of full records, whose cost tells when the load has gone and how long the next may be. */
+ * governor.c - one short burst must not cost the records, and a lasting load must not cost the job.
+ * So it takes several windows in a row, and the pause grows. In the middle level each window begins
+ * with a burst of full records. The burst's cost shows whether the load has gone, and how long the
+ * next burst may be. */
 #include "preload/governor.h"
 
 static void governor_window(struct governor *g, const struct governor_load *load)
@@ -19,7 +20,7 @@ static double governor_share(const struct governor *g, const struct governor_loa
 	return ns ? (double)(load->cpu_ns - g->window_cpu_ns) / (double)ns : 0.0;
 }
 
-/* Would records of graph launches instead of their nodes' be a help? */
+/* Whether recording graph launches instead of their nodes would help. */
 static bool governor_nodes_count(const struct governor *g, const struct governor_load *load)
 {
 	return load->can_coarsen &&
@@ -41,7 +42,7 @@ static void governor_turn_off(struct governor *g, uint64_t now_ns)
 	g->burst = false;
 }
 
-/* A burst may take its part of the budget: at a share of s, for that part of s of the time. */
+/* At share s, bursts may run for GOVERNOR_DUTY_SHARE * budget / s of the time. */
 static void governor_set_duty(struct governor *g, double share)
 {
 	double duty = share > 0.0 ? GOVERNOR_DUTY_SHARE * g->budget / share : GOVERNOR_DUTY_MAX;
@@ -57,7 +58,7 @@ static void governor_begin_cycle(struct governor *g, const struct governor_load 
 	g->burst = g->graphs;
 }
 
-/* A whole window is over. */
+/* A complete window is over. */
 static void governor_judge(struct governor *g, const struct governor_load *load)
 {
 	double share = governor_share(g, load);

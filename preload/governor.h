@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * governor.h - how much of the device records may their cost allow? Looks at our own thread's share
- * of a core, window by window. Pure: time and CPU time are arguments.
- * Steps: everything; kernels inside graphs only for a part of the time, graph launches as one record
- * each for the rest; nothing for a while, twice as long each time that it happens again soon after.
- * Back up a step after a calm stretch. docs/decisions/0006-graph-records.md says why. */
+ * governor.h - limits the device records to what their cost allows. It watches our own thread's
+ * share of a core, window by window. Pure: time and CPU time are arguments.
+ * Levels: everything; then records of kernels inside graphs only part of the time, and one record
+ * per graph launch otherwise; then nothing for a while, which doubles each time this recurs soon
+ * after. After a quiet period the governor goes up one level. docs/decisions/0006-graph-records.md
+ * gives the reasons. */
 #ifndef SYSOM_PRELOAD_GOVERNOR_H
 #define SYSOM_PRELOAD_GOVERNOR_H
 
@@ -11,19 +12,22 @@
 #include <stdint.h>
 
 #define GOVERNOR_WINDOW_NS 10000000000ull
-/* Of one core. The job's launch threads pay tens of nanoseconds per event; this thread is the rest. */
+/* Of one core. The job's launch threads pay tens of nanoseconds per event; this thread does the
+ * rest. */
 #define GOVERNOR_SHARE 0.05
-#define GOVERNOR_STRIKES 3 /* windows in a row above it */
+#define GOVERNOR_STRIKES 3 /* consecutive windows above the budget */
 /* in windows */
 #define GOVERNOR_OFF_MIN 6
 #define GOVERNOR_OFF_MAX 96
 #define GOVERNOR_QUIET	 60
-#define GOVERNOR_CALM	 6 /* bursts in a row within the budget: everything again */
-/* The part of a window with a record per node; and what of the budget it may use. */
+#define GOVERNOR_CALM	 6 /* consecutive bursts within the budget before everything is recorded
+			    * again */
+/* The part of a window with one record per node, and the part of the budget that it may use. */
 #define GOVERNOR_DUTY_MIN   0.05
 #define GOVERNOR_DUTY_MAX   0.5
 #define GOVERNOR_DUTY_SHARE 0.5
-#define GOVERNOR_NODES_MOST 0.5 /* fewer of the records than this: leaving them out is no help */
+#define GOVERNOR_NODES_MOST 0.5 /* below this share of the records, leaving node records out does
+				 * not help */
 
 enum governor_records { GOVERNOR_ALL, GOVERNOR_COARSE, GOVERNOR_NONE };
 
@@ -35,20 +39,20 @@ struct governor {
 	uint64_t off_from_ns, off_for_ns;	/* off_from_ns 0: on */
 	uint64_t on_since_ns;
 	uint32_t strikes;
-	bool graphs; /* the middle step */
-	bool burst;  /* ... with a record per node just now */
+	bool graphs; /* the middle level */
+	bool burst;  /* ... and at the moment one record per node */
 	uint32_t calm;
 	double duty;
-	double share; /* of the last whole window, or burst */
+	double share; /* of the last complete window or burst */
 };
 
 struct governor_load {
 	uint64_t now_ns, cpu_ns; /* of our thread */
 	uint64_t records, nodes; /* so far; nodes: those of kernels and copies inside graphs */
-	bool can_coarsen;  /* one record per graph launch can be had */
+	bool can_coarsen;  /* CUPTI can deliver one record per graph launch */
 };
 
-/* Call at every tick: what shall be recorded now. */
+/* Call at every tick; returns what to record now. */
 enum governor_records governor_step(struct governor *g, const struct governor_load *load);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * helper.c - one thread, a tick of 100 ms or a wake-up at the end of a synchronisation.
- *
- * It polls its socket at each tick rather than sleeping on it, so that one futex is all it waits on
- * and a command takes effect within a tick. sysomd may be absent, come late, restart or die: the
- * ring goes on being written, and each new attach passes the same memfd and is told again what is
- * alive. At exit the job's other libraries are torn down around this thread, so it leaves CUPTI
- * before that and never enters it again. */
+ * helper.c - one thread; it runs every 100 ms, or when a synchronisation ends.
+ * It polls its socket at each tick and does not sleep on it. So it waits on one futex only, and a
+ * command takes effect within a tick. sysomd may be absent, start late, restart or die. The ring is
+ * written regardless, and each new attach passes the same memfd and reports all live objects again.
+ * At exit the job's other libraries are torn down around this thread, so it leaves CUPTI before
+ * that and never enters it again. */
 #include "preload/helper.h"
 
 #include <dlfcn.h>
@@ -36,7 +35,7 @@
 #define HELPER_BACKOFF_MIN_MS 100
 #define HELPER_BACKOFF_MAX_MS 2000
 #define HELPER_NO_READER_MS   60000
-#define HELPER_ACCEPT_NS      2000000000ull /* no answer for so long: dial again */
+#define HELPER_ACCEPT_NS      2000000000ull /* without an answer for this long, connect again */
 #define HELPER_STACK_BYTES    (512u << 10)
 #define HELPER_CAPTURE_NS     10000000000ull
 #define HELPER_EXIT_WAIT_NS   300000000ull
@@ -44,13 +43,13 @@
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
 
 static struct {
-	uint32_t wake;	   /* futex: 1 asked to run */
-	uint32_t sleeping; /* the thread is in futex_wait, or about to be */
+	uint32_t wake;	   /* futex: 1: asked to run */
+	uint32_t sleeping; /* the thread is in futex_wait or about to enter it */
 	uint64_t flushed_ns;
 	uint32_t exit; /* enum helper_exit */
-	uint32_t context_early; /* there is a context, perhaps not yet a ring */
+	uint32_t context_early; /* there is a context, but perhaps no ring yet */
 	uint32_t context_seen;
-	/* only the helper's from here on */
+	/* the fields below belong to the helper alone */
 	int sock;
 	struct file_id sock_file;
 	uint64_t capture_since_ns;
@@ -69,7 +68,7 @@ static long helper_futex(uint32_t *word, int op, uint32_t value, const struct ti
 	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-/* ---- told by wrappers ---- */
+/* ---- called by wrappers ---- */
 
 static void helper_wake(void)
 {
@@ -92,7 +91,7 @@ void helper_sync_done(void)
 
 static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns)
 {
-	/* gap times are told in the lane's clock */
+	/* gaps are stamped with the lane's clock */
 	uint64_t ticks = tracer_now(), now = clock_monotonic_ns();
 	double rate = 1.0;
 	struct event_gap e = { .head = { .kind = EVENT_GAP }, .cause = cause, .detail = detail };
@@ -107,8 +106,9 @@ static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_
 		tracer_push(&e);
 }
 
-/* The last chance to leave CUPTI in peace: registered after the driver's and CUPTI's own handlers,
- * so it runs before them. Waits a bounded time for the helper to fetch what is left. */
+/* The last chance to leave CUPTI cleanly. It is registered after the handlers of the driver and
+ * CUPTI, so it runs before them. It waits a bounded time until the helper has fetched the remaining
+ * records. */
 static void helper_at_exit(void)
 {
 	uint64_t until = clock_monotonic_ns() + HELPER_EXIT_WAIT_NS;
@@ -171,9 +171,9 @@ static void helper_hang_up(uint64_t now)
 
 static void helper_dial(uint64_t now)
 {
-	/* Without a sysomd no descriptor is taken, not even for a moment: a program that closes one
-	 * counts on getting its number back. The ring is passed on only when all of it is ours: its
-	 * memory is never charged to a reader. */
+	/* Without a sysomd we take no descriptor, not even briefly: a program that closes one
+	 * expects its number back. We pass the ring on only after all of it is charged to us: no
+	 * reader is charged for its memory. */
 	if (ring_writer_fd(&tracer_ring) < 0 || ring_writer_page_fd(&tracer_ring) < 0 ||
 	    !helper.path[0] || access(helper.path, F_OK) || ring_writer_fill(&tracer_ring)) {
 		helper_hang_up(now);
@@ -184,7 +184,7 @@ static void helper_dial(uint64_t now)
 	helper.sock = attach_connect(helper.path, &helper.hello,
 				     (const int[]){ tracer_ring.fd, tracer_ring.page_fd });
 	helper.dialled_ns = now;
-	if (helper.sock == -EAGAIN) /* it has waited already */
+	if (helper.sock == -EAGAIN) /* the attempt itself has waited */
 		helper.backoff_ms = HELPER_BACKOFF_MIN_MS;
 	if (helper.sock < 0 || !file_id_note(helper.sock, &helper.sock_file))
 		helper_hang_up(now);
@@ -217,7 +217,8 @@ static void helper_switch(bool on)
 		return;
 	if (on) {
 		tracer_switch(true);
-		until_ns = clock_monotonic_ns(); /* launches have kernels as soon as the kinds are on */
+		until_ns = clock_monotonic_ns(); /* from the moment the kinds are on, launches have
+						  * kernel records */
 		cupti_client_pause(CUPTI_PAUSE_SWITCHED, false, 0);
 		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, until_ns);
 	} else {
@@ -327,9 +328,9 @@ static void helper_sleep(void)
 	__atomic_store_n(&helper.wake, 0, __ATOMIC_SEQ_CST);
 }
 
-/* A stream capture is in progress somewhere in the process: CUPTI is left alone meanwhile, since
- * some captures fail when any thread makes a call that may not be captured. Not for ever: a capture
- * that nobody ends must not stop the records. */
+/* Whether the process is capturing a stream. We then leave CUPTI alone, because some captures fail
+ * if any thread makes a call that cannot be captured. The pause is bounded: a capture that never
+ * ends must not stop the records. */
 static bool helper_capturing(uint64_t now)
 {
 	if (!__atomic_load_n(&registry_captures_active, __ATOMIC_RELAXED) ||
@@ -371,7 +372,7 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 	}
 }
 
-/* A job that runs in real time handed its priority down to us: it must never wait for this thread. */
+/* A real-time job passes its priority on to this thread: the job must never wait for it. */
 static void helper_leave_realtime(void)
 {
 	static const struct sched_param usual = { .sched_priority = 0 };
@@ -396,7 +397,7 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
-/* A positive number of the environment, else what is usual. */
+/* A positive number from the environment, or the default. */
 static uint64_t helper_setting(const char *name, uint64_t usual)
 {
 	const char *text = getenv(name);
@@ -421,8 +422,8 @@ int helper_start(void)
 	pthread_t thread;
 	int err;
 
-	/* Here, in the thread of the job's first GPU use, and once: the environment must not be read
-	 * by a thread of ours while the job may be changing it. */
+	/* Read here once, in the thread of the job's first GPU use: our thread must not read the
+	 * environment while the job may change it. */
 	if (attach_path(helper.path, sizeof(helper.path)))
 		helper.path[0] = 0;
 	helper_read_settings();
@@ -430,7 +431,7 @@ int helper_start(void)
 	sigfillset(&all);
 	if (pthread_attr_init(&attr))
 		return -ENOMEM;
-	/* a process with much static TLS needs more than we ask for: then take the default */
+	/* a process with much static TLS needs a larger stack: the default then */
 	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -449,7 +450,7 @@ int helper_start(void)
 void helper_forked(void)
 {
 	/* The parent's connection: our copy of the descriptor would keep it open after the parent's
-	 * death, and sysomd would think it alive. */
+	 * death, and sysomd would think the parent is alive. */
 	if (file_id_is(helper.sock, &helper.sock_file))
 		close(helper.sock);
 	helper.sock = -1;
@@ -464,7 +465,7 @@ void helper_prepare_environment(void)
 	const char *plugin = getenv("SYSOM_NCCL_PLUGIN");
 	Dl_info info;
 
-	/* only by an absolute path: the job may change its directory */
+	/* only an absolute path: the job may change its directory */
 	if (dladdr((void *)helper_prepare_environment, &info) && info.dli_fname &&
 	    info.dli_fname[0] == '/')
 		setenv("NVTX_INJECTION64_PATH", info.dli_fname, 0);

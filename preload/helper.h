@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * helper.h - sysom's one thread inside the job: attach to sysomd, obey it, flush CUPTI, tend lanes.
- * It blocks all signals, sleeps on a futex, and never holds anything that a wrapper waits for. */
+ * helper.h - sysom's only thread inside the job: attaches to sysomd, obeys its commands, flushes
+ * CUPTI and reclaims lanes. It blocks all signals, sleeps on a futex, and never holds anything that
+ * a wrapper waits for. */
 #ifndef SYSOM_PRELOAD_HELPER_H
 #define SYSOM_PRELOAD_HELPER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Constructor: offers ourselves to NVTX (and, when asked, to NCCL) by the environment, without
- * overwriting. */
+/* Constructor: registers us with NVTX (and, if requested, with NCCL) in the environment; overwrites
+ * nothing. */
 void helper_prepare_environment(void);
-/* Starts the thread; 0 or -errno. Once, after the ring is there. */
+/* Starts the thread; 0 or -errno. Once, after the ring exists. */
 int helper_start(void);
-/* In a forked child: the thread and the socket are the parent's. */
+/* In a forked child: the thread and the socket belong to the parent. */
 void helper_forked(void);
-/* The host has just waited for the GPU: a good moment to fetch device records. Wakes the helper
- * (one futex call) only when it sleeps and has not flushed for HELPER_FLUSH_MIN_NS. Sync wrappers
- * only. */
+/* The host has just waited for the GPU, so this is a good moment to fetch device records. Wakes the
+ * helper (one futex call) only if it sleeps and has not flushed for HELPER_FLUSH_MIN_NS. Sync
+ * wrappers only. */
 void helper_sync_done(void);
-/* The ring is there. Catches up with a context that another thread made while it was being built. */
+/* The ring exists now. Handles a context that another thread made while the ring was being
+ * built. */
 void helper_ring_ready(void);
-/* A CUDA context exists (again): CUPTI may be started. The caller's thread does it, since kinds
+/* A CUDA context exists (again), so CUPTI may be started. The calling thread does it, because kinds
  * must be enabled before the first module is loaded. Not on a launch path. */
 void helper_context_ready(void);
 

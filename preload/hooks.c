@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * hooks.c - dlsym, cuGetProcAddress and the way from a wrapper to the real function.
- *
- * Every look-up asks the real function first and wraps what it returned, by exact name: a symbol
- * that the job's driver lacks stays missing, and a version or stream variant is whatever the driver
- * said. Our dlsym tail-jumps for everything else, and always for RTLD_NEXT, because the real one
- * finds its caller by the return address (a call from here would search after *this* library). */
+ * Every look-up asks the real function first and then wraps the result by exact name. So a symbol
+ * that the job's driver lacks stays missing, and the driver decides about version and stream
+ * variant. For everything else, and always for RTLD_NEXT, our dlsym tail-jumps: the real one finds
+ * its caller by the return address, and a call from here would search after *this* library. */
 #include "preload/hooks.h"
 
 #include <dlfcn.h>
@@ -39,7 +38,7 @@ void *hooks_dlsym(void *handle, const char *name)
 	return real ? real(handle, name) : NULL;
 }
 
-/* Is it worth comparing with the table? cuX..., cupti..., nccl...; not cublas, cudnn, curl_... */
+/* Whether the name may be in the table: cuX..., cupti..., nccl...; not cublas, cudnn, curl_... */
 static inline int hooks_candidate(const char *name)
 {
 	if (name[0] == 'c' && name[1] == 'u')
@@ -79,11 +78,11 @@ int hooks_find_lookup(const char *name, int version, int ptsz)
 		if (!h->ptsz)
 			plain = i;
 	}
-	/* Asked for a per-thread variant of a function that has none: the plain one was given. */
+	/* A per-thread variant was requested of a function that has none: return the plain one. */
 	return ptsz ? plain : -1;
 }
 
-/* The object an address lies in: its base, and its base name through *name. */
+/* The object that contains an address: its base, and its base name through *name. */
 static const void *hooks_object(const void *address, const char **name)
 {
 	Dl_info info;
@@ -105,8 +104,8 @@ static int hooks_trusted_caller(const void *caller)
 	return !strncmp(name, "libcuda.so", 10) || !strncmp(name, "libcupti.so", 11);
 }
 
-/* Keeps the object of an address for good: a job that closes its library and opens it elsewhere must
- * not be sent to where it was. No error is left behind for the job's dlerror. */
+/* Keeps the address's object loaded permanently: a job that closes its library and opens it
+ * elsewhere must not end in the old address. Leaves no error for the job's dlerror. */
 static void hooks_pin(const void *address)
 {
 	Dl_info info;
@@ -116,7 +115,7 @@ static void hooks_pin(const void *address)
 		dlerror();
 }
 
-/* Stores found as the real function unless there is one; 0 when found is not that one. */
+/* Stores found as the real function if there is none yet; 0: another one is stored. */
 static int hooks_offer(enum hook_id id, void *found)
 {
 	void *known = NULL;
@@ -130,8 +129,8 @@ static int hooks_offer(enum hook_id id, void *found)
 	}
 	if (known == found)
 		return 1;
-	/* The driver may give an exported stub here and its target there: one library, one
-	 * function. Another library of the same name is left alone. */
+	/* The driver may return an exported stub here and its target there. Same library: it is the
+	 * same function. Another library of the same name is left alone. */
 	return hooks_object(known, &a) == hooks_object(found, &b);
 }
 
@@ -143,9 +142,9 @@ void *hooks_substitute(enum hook_id id, void *found, const void *caller)
 	return hooks_offer(id, found) ? hooks_table[id].wrapper : found;
 }
 
-/* The path of the nth loaded object whose base name begins with prefix. Copied out: dlopen must not
- * be called from inside dl_iterate_phdr, which holds a lock that another thread's dlopen waits for
- * while it holds the one that ours would want. */
+/* The path of the nth loaded object whose base name begins with prefix, copied out. We must not
+ * call dlopen inside dl_iterate_phdr: it holds a lock that another thread's dlopen waits for while
+ * holding the lock that our dlopen needs. */
 struct hooks_scan {
 	const char *prefix;
 	unsigned skip;
@@ -191,7 +190,7 @@ void *hooks_loaded(const char *name, const char *prefix)
 	return handle;
 }
 
-/* A symbol in some loaded object of that prefix; never our own wrapper. */
+/* Looks for a symbol in loaded objects with that prefix; never returns our own wrapper. */
 static void *hooks_search(const struct hook *h, const char *prefix)
 {
 	void *handle, *found = NULL;
@@ -210,14 +209,14 @@ static void *hooks_search(const struct hook *h, const char *prefix)
 	return found;
 }
 
-/* The slow way, once per function: for callers that were linked and so came without a look-up. */
+/* The slow path, once per function: for linked callers, which come without a look-up. */
 void *hooks_resolve(enum hook_id id)
 {
 	static const char *const prefix[] = { "libc.so", "libcuda.so", "libnccl", "libcupti.so" };
 	const struct hook *h = &hooks_table[id];
 	void *real = hooks_dlsym(RTLD_NEXT, h->symbol);
 
-	/* RTLD_NEXT sees the global scope only; the library may have come by a local dlopen. */
+	/* RTLD_NEXT searches the global scope only; the library may come from a local dlopen. */
 	if (!real)
 		real = hooks_search(h, prefix[h->library]);
 	if (!real)
@@ -227,8 +226,9 @@ void *hooks_resolve(enum hook_id id)
 	return __atomic_load_n(&hooks_real[id], __ATOMIC_ACQUIRE);
 }
 
-/* Our own export answered: right where a real one lies behind it, else NULL and the reason for the
- * job's dlerror. Not a jump: the real dlsym would then take the job for its caller. */
+/* The look-up found our own export. That is right if a real function lies behind it; else NULL and
+ * the reason for the job's dlerror. Not a tail-jump: the real dlsym would take the job for its
+ * caller. */
 static void *hooks_behind(enum hook_id id)
 {
 	void *found = hooks_dlsym(RTLD_NEXT, hooks_table[id].symbol);
@@ -254,8 +254,8 @@ void *wrap_dlsym(void *handle, const char *name)
 	id = hooks_find_symbol(name);
 	if (id < 0)
 		return real(handle, name);
-	/* Who asks for what comes next may come before us, and in whose scope the real one is only
-	 * the real dlsym can tell: with one somewhere its answer stands. */
+	/* A caller that asks for RTLD_NEXT may come before us in the search order, and only the
+	 * real dlsym knows its scope. So once a real function is known, the real dlsym answers. */
 	pseudo = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
 	if (pseudo && hooks_get((enum hook_id)id))
 		return real(handle, name);

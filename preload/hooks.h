@@ -32,7 +32,7 @@ int hooks_find_symbol(const char *name);
 /* The hook of a driver function by cuGetProcAddress's name, version and stream variant; -1 none. */
 int hooks_find_lookup(const char *name, int version, int ptsz);
 
-/* The real function, found when first asked for; NULL when the process has none. */
+/* The real function, looked up at the first call; NULL if the process has none. */
 void *hooks_resolve(enum hook_id id);
 static inline void *hooks_get(enum hook_id id)
 {
@@ -41,14 +41,14 @@ static inline void *hooks_get(enum hook_id id)
 
 	return __builtin_expect(real != NULL, 1) ? real : hooks_resolve(id);
 }
-/* A look-up by the job returned `found` for hook id; caller is the look-up's return address. What
- * the job shall get: the wrapper, or `found` untouched (a caller inside the CUDA driver or CUPTI, a
- * second library of the same name, tracing latched off). */
+/* The job looked up hook id and the real look-up returned `found`; caller is the look-up's return
+ * address. Returns what the job gets: the wrapper, or `found` unchanged (the caller is inside the
+ * CUDA driver or CUPTI, it is a second library of the same name, or tracing latched off). */
 void *hooks_substitute(enum hook_id id, void *found, const void *caller);
-/* dlsym that bypasses our own: relative to this library for RTLD_NEXT. */
+/* dlsym that bypasses our own. RTLD_NEXT is relative to this library. */
 void *hooks_dlsym(void *handle, const char *name);
 /* A library that is already loaded: by name, else the first loaded object whose base name begins
- * with prefix. NULL none. The reference is kept. */
+ * with prefix. NULL: none. Keeps the reference. */
 void *hooks_loaded(const char *name, const char *prefix);
 
 /* Gives wrap_<name> its exported name: calls inside this library never go through the PLT. */

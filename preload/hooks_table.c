@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * hooks_table.c - the table made from hooks.def. Apart from hooks.c, since it names every wrapper
- * without its type. */
+ * hooks_table.c - the table generated from hooks.def. Separate from hooks.c, because it declares
+ * every wrapper without its type. */
 #include "preload/hooks.h"
 
 #define HOOK(symbol, library, lookup, ptsz, first, end) extern char wrap_##symbol[];

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_plugin.c - NCCL's profiler plugin, versions 1 to 6, in the same library: for a statically
- * linked NCCL, whose functions nobody can wrap, and for timing below the collective. Used when
- * NCCL_PROFILER_PLUGIN is STATIC_PLUGIN (SYSOM_NCCL_PLUGIN=1 sets that unless it is set).
- *
- * NCCL calls from the job's threads and from its proxy threads, may record on a handle after it was
- * stopped, and hands us parents that belong to another process. So handles are a generation and a
- * slot of a pool that is never freed; a slot still open is not given out again, and what does not
- * match is counted and ignored. Nothing but init may fail, and init does not.
- *
- * SYSOM_NCCL_CHAIN=FILE names another plugin: it gets every callback, with its own contexts, handles
- * and parents, and the masks are joined. */
+ * nccl_plugin.c - NCCL's profiler plugin, versions 1 to 6, in the same library. It serves a
+ * statically linked NCCL, whose functions cannot be wrapped, and gives timing below the collective.
+ * Used if NCCL_PROFILER_PLUGIN is STATIC_PLUGIN (SYSOM_NCCL_PLUGIN=1 sets that unless it is set).
+ * NCCL calls from the job's threads and from its proxy threads. It may record on a handle after
+ * stop, and it passes parents that belong to another process. So a handle is a generation and a
+ * slot of a pool that is never freed. An open slot is not reused, and a handle that does not match
+ * is counted and ignored. Only init may fail, and it does not.
+ * SYSOM_NCCL_CHAIN=FILE names another plugin: it gets every callback, with its own contexts,
+ * handles and parents. The two event masks are combined. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +26,11 @@
 #define PLUGIN_CONTEXTS 256
 #define PLUGIN_PROBES	64
 #define PLUGIN_VERSIONS 6
-/* event_plugin.type's high byte: NCCL's states, and ours */
+/* high byte of event_plugin.type: NCCL's states, and ours */
 #define PLUGIN_STATE_START 0xfeu
 #define PLUGIN_STATE_STOP  0xffu
-/* Enqueue of collectives and of point to point, and the API calls: cheap. KernelCh costs proxy work
- * for each collective and is taken only when asked for (SYSOM_NCCL_MASK). */
+/* Enqueue of collectives and point to point, and the API calls: cheap. KernelCh costs the proxy
+ * work for each collective and is used only if requested (SYSOM_NCCL_MASK). */
 #define PLUGIN_MASK                                                                                \
 	(NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API)
 
@@ -55,7 +53,7 @@ struct plugin_fact {
 	void *parent;
 	pid_t pid; /* 0: ours */
 	int peer, channel;
-	size_t group_offset; /* of a second parent in the descriptor, 0 none */
+	size_t group_offset; /* offset of the descriptor's second parent; 0: none */
 };
 
 static struct plugin_context plugin_contexts[PLUGIN_CONTEXTS];
@@ -63,7 +61,7 @@ static struct plugin_slot plugin_slots[PLUGIN_SLOTS];
 static uint32_t plugin_next;
 static int plugin_mask;
 static pid_t plugin_pid;
-static uint32_t plugin_started; /* 0, 1 somebody reads the settings, 2 done */
+static uint32_t plugin_started; /* 0; 1: a thread reads the settings; 2: done */
 static const struct nccl_profiler_table *plugin_user[PLUGIN_VERSIONS + 1];
 
 /* ---- handles ---- */
@@ -73,7 +71,7 @@ static void *plugin_handle(const struct plugin_slot *s, uint32_t generation)
 	return (void *)(uintptr_t)((uint64_t)generation << 32 | (uint64_t)(s - plugin_slots + 1));
 }
 
-/* The slot of a handle, open or stopped but not given out again; NULL for any other pointer. */
+/* The slot of a handle that is open, or stopped and not reused yet; NULL for any other pointer. */
 static struct plugin_slot *plugin_find(const void *handle)
 {
 	uint64_t h = (uint64_t)(uintptr_t)handle;
@@ -92,7 +90,7 @@ static struct plugin_slot *plugin_take(void)
 		struct plugin_slot *s = &plugin_slots[at];
 		uint32_t g = __atomic_load_n(&s->generation, __ATOMIC_RELAXED);
 
-		/* even: free; the odd one after it is the new handle's */
+		/* even: free; the next odd one goes into the new handle */
 		if (!(g & 1) &&
 		    __atomic_compare_exchange_n(&s->generation, &g, g + 1, false, __ATOMIC_ACQUIRE,
 						__ATOMIC_RELAXED))
@@ -179,7 +177,7 @@ static void plugin_load_user(void)
 		plugin_user[v] = hooks_dlsym(library, names[v]);
 }
 
-/* ---- the callbacks, by version only in what they are given ---- */
+/* ---- the callbacks; versions differ only in their arguments ---- */
 
 static struct plugin_context *plugin_open(uint64_t comm_hash, int *mask)
 {
@@ -229,7 +227,7 @@ static nccl_result plugin_start(void *context, void **handle, unsigned version,
 		plugin_unknown();
 		return NCCL_OK;
 	}
-	/* under PXN the context, too, may be of the other process */
+	/* with PXN the context, too, may belong to the other process */
 	if (foreign || c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
 		c = NULL;
 	s->type = (uint16_t)__builtin_ctzll(type);
@@ -253,7 +251,7 @@ static nccl_result plugin_stop(void *handle)
 	if (!handle)
 		return NCCL_OK;
 	if (!s || __atomic_load_n(&s->generation, __ATOMIC_RELAXED) != g) {
-		plugin_unknown(); /* never ours, or stopped twice */
+		plugin_unknown(); /* not ours, or stopped twice */
 		return NCCL_OK;
 	}
 	if (s->user && plugin_user[s->version])

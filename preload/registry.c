@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * registry.c - fixed open-addressed tables claimed by CAS. A handle is written last on insert
- * (release) and read first on look-up (acquire); removal leaves a mark, so that probing goes on. */
+ * registry.c - fixed open-addressed tables claimed by CAS. An insert writes the handle last
+ * (release) and a look-up reads it first (acquire). Removal leaves a tombstone, so that probing
+ * continues. */
 #include "preload/registry.h"
 
 #include <string.h>
@@ -83,7 +84,7 @@ static struct registry_comm *registry_comm_slot(uint64_t handle)
 		struct registry_comm *c = &registry_comms[(at + i) % REGISTRY_COMMS];
 		uint64_t have = __atomic_load_n(&c->handle, __ATOMIC_RELAXED);
 
-		/* GONE while it is being filled: look-ups pass over it */
+		/* GONE while it is being filled, so that look-ups skip it */
 		if (have > REGISTRY_GONE || __atomic_load_n(&c->generation, __ATOMIC_RELAXED) == UINT32_MAX)
 			continue;
 		if (__atomic_compare_exchange_n(&c->handle, &have, REGISTRY_GONE, false,
@@ -214,7 +215,7 @@ void registry_launches_begin(uint64_t stream)
 		struct registry_launches *l = &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
 		uint64_t have = __atomic_load_n(&l->key, __ATOMIC_RELAXED);
 
-		/* GONE + 1, the per-thread stream, is no key: the entry is being filled */
+		/* GONE + 1, the per-thread stream, is never a key: the entry is being filled */
 		if (have <= REGISTRY_GONE &&
 		    __atomic_compare_exchange_n(&l->key, &have, REGISTRY_GONE + 1, false,
 						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
@@ -306,7 +307,7 @@ uint32_t registry_capture_count(uint64_t ordinal, struct registry_comm *comm, ui
 
 	if (!ordinal || ordinal > REGISTRY_TEMPLATES || !counter)
 		return REGISTRY_SEQ_UNKNOWN;
-	/* A capture's calls are the program's own order: NCCL itself allows no two threads here. */
+	/* The program itself orders a capture's calls: NCCL allows only one thread here. */
 	for (unsigned i = 0; i < REGISTRY_TERMS; i++) {
 		term = &registry_templates[ordinal - 1].terms[i];
 		if (i == registry_templates[ordinal - 1].term_count) {
@@ -361,7 +362,7 @@ static struct registry_exec *registry_exec_add(uint64_t exec)
 	return NULL;
 }
 
-/* The capture that made the latest graph of that handle; 0 none. */
+/* The capture that made the latest graph with that handle; 0: none. */
 static uint64_t registry_template_of(uint64_t graph)
 {
 	for (unsigned i = REGISTRY_TEMPLATES; graph && i-- > 0;)
@@ -424,7 +425,7 @@ uint32_t registry_graph_launch(uint64_t exec, uint64_t *capture)
 	return __atomic_fetch_add(&e->replays, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- for a sysomd that comes later ---- */
+/* ---- for a sysomd that attaches later ---- */
 
 void registry_restate(void (*push)(const void *event), uint64_t now_ticks)
 {

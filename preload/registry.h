@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * registry.h - what the process has alive: communicators, streams, contexts, captured graphs, and
- * the instance counters of collectives. Fixed tables, no locks, no allocation; what does not fit is
- * told as unknown. Kept in ON and OFF alike, so that the counters of all ranks agree; restated to
- * each sysomd that attaches.
- * Threads: any, but restate, which is the helper's. */
+ * registry.h - the live objects of the process: communicators, streams, contexts and captured
+ * graphs, and the instance counters of collectives. Fixed tables, no locks, no allocation; what
+ * does not fit is reported as unknown. Updated in ON and in OFF, so that the counters of all ranks
+ * agree. Repeated to each sysomd that attaches.
+ * Threads: any; restate only by the helper. */
 #ifndef SYSOM_PRELOAD_REGISTRY_H
 #define SYSOM_PRELOAD_REGISTRY_H
 
@@ -18,24 +18,26 @@
 #define REGISTRY_FUNCS	     16 /* event_coll_func values below COLL_GROUP_START */
 
 struct registry_comm {
-	uint64_t handle; /* 0 free, 1 was used */
+	uint64_t handle; /* 0: free, 1: removed */
 	uint64_t id, parent;
 	int32_t nranks, rank;
 	uint16_t action, color;
-	uint32_t generation; /* of the entry: an old template must not count on its successor */
+	uint32_t generation; /* of the entry: an old template must not advance a new communicator's
+			      * counters */
 	uint32_t split_ordinal, shrink_ordinal;
 	uint32_t counters[REGISTRY_FUNCS];
 };
 
 /* ---- communicators ---- */
-/* A new (or newly seen) communicator; an entry of the same handle is replaced. NULL: no room. */
+/* Adds a new (or newly seen) communicator, and replaces an entry of the same handle. NULL: no
+ * room. */
 struct registry_comm *registry_comm_add(uint64_t handle, uint64_t id, uint64_t parent,
 					int32_t nranks, int32_t rank, uint16_t action,
 					uint16_t color);
 struct registry_comm *registry_comm_find(uint64_t handle);
 void registry_comm_remove(struct registry_comm *comm);
-/* The counter of an instance: of (comm, func), or of (comm, peer, direction) for point to point.
- * NULL: no room. */
+/* The instance counter of (comm, func), or for point to point of (comm, peer, direction). NULL: no
+ * room. */
 uint32_t *registry_counter(struct registry_comm *comm, uint8_t func, int peer);
 
 /* ---- streams and contexts ---- */
@@ -43,20 +45,21 @@ void registry_stream_add(const struct event_stream *event);
 void registry_stream_remove(uint64_t stream);
 
 /* ---- numbers of launches ---- */
-/* Of one stream, counted where nothing is lost yet: RING_NUMBER. */
+/* Counts one stream's launches from where none were lost yet: RING_NUMBER. */
 struct registry_launches {
 	uint64_t key;
 	uint32_t count;
-	uint32_t epoch; /* not 0: launches may have gone uncounted before */
+	uint32_t epoch; /* not 0: earlier launches may be uncounted */
 } __attribute__((aligned(64))); /* threads launch on different streams */
-/* A stream was made, or is about to go: its launches count from the beginning. Nobody launches on it. */
+/* The stream was just made or is about to be destroyed: its launches count from the beginning.
+ * Nobody launches on it now. */
 void registry_launches_begin(uint64_t stream);
 void registry_launches_end(uint64_t stream);
-/* Of a stream that was made since tracing began; of a context's default stream, seen now (epoch 0) or
- * launched on before anybody told of it. NULL: not known, no room. */
+/* Of a stream made since tracing began, or of a context's default stream, which we saw from its
+ * start (epoch 0) or only after launches. NULL: unknown, or no room. */
 struct registry_launches *registry_launches_of_stream(uint64_t stream);
 struct registry_launches *registry_launches_of_context(uint64_t context, uint32_t epoch);
-/* Has any been counted? */
+/* Whether any launch was counted. */
 bool registry_launched(void);
 
 static inline uint32_t registry_launch_number(struct registry_launches *l)
@@ -67,21 +70,21 @@ static inline uint32_t registry_launch_number(struct registry_launches *l)
 /* ---- graphs ---- */
 /* Captures in progress in this process. */
 extern uint32_t registry_captures_active;
-/* A capture began; driver_id: the driver's. Returns its ordinal in the process, from 1: ranks that
- * run the same program give the same. */
+/* A capture began; driver_id: the driver's id. Returns the capture's ordinal in the process, from
+ * 1. Ranks that run the same program get the same ordinal. */
 uint64_t registry_capture_begin(uint64_t driver_id);
 uint64_t registry_capture_find(uint64_t driver_id);
-/* It ended and made a graph (0: failed). Returns its ordinal, 0 unknown. */
+/* The capture ended and made a graph (0: failed). Returns its ordinal, 0 unknown. */
 uint64_t registry_capture_end(uint64_t driver_id, uint64_t graph);
-/* A collective was captured: counts it in the template. Returns its ordinal there. */
+/* A collective was captured: counts it in the template. Returns its ordinal in the template. */
 uint32_t registry_capture_count(uint64_t ordinal, struct registry_comm *comm, uint32_t *counter);
 /* graph -> exec. Returns the capture's ordinal, 0 unknown. */
 uint64_t registry_graph_instantiate(uint64_t graph, uint64_t exec);
-/* The exec has taken over another graph's nodes; its replays go on counting. */
+/* exec now has the nodes of another graph; its replays continue counting. */
 uint64_t registry_graph_update(uint64_t graph, uint64_t exec);
 uint64_t registry_exec_destroy(uint64_t exec);
-/* A replay: advances the counters of the communicators in the template. Returns which replay of the
- * exec it is, from 0; *capture its template. */
+/* A replay: advances the counters of the communicators in the template. Returns the number of the
+ * exec's replay, from 0; *capture is the template. */
 uint32_t registry_graph_launch(uint64_t exec, uint64_t *capture);
 
 /* Pushes an event for each communicator, stream and instantiated graph. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * span_api.c - the public calls of sysom.h, and NVTX's ranges, which become the same events.
- * InitializeInjectionNvtx2 is called once per library that embeds NVTX, by NVTX itself, because the
- * constructor set NVTX_INJECTION64_PATH. Unlike the public calls, NVTX alone starts nothing. */
+ * span_api.c - the public calls of sysom.h, and NVTX's ranges, which become the same events. NVTX
+ * itself calls InitializeInjectionNvtx2 once per library that embeds NVTX, because the constructor
+ * set NVTX_INJECTION64_PATH. Unlike the public calls, NVTX alone does not start tracing. */
 #include "preload/sysom.h"
 
 #include <stddef.h>
@@ -23,7 +23,7 @@ static uint64_t span_range_count;
 
 /* ---- the public calls ---- */
 
-/* May an explicit call be recorded? The first one starts tracing. */
+/* Whether an explicit call may be recorded. The first one starts tracing. */
 static bool span_ready(void)
 {
 	uint32_t state = tracer_state();
@@ -47,7 +47,7 @@ static void span_push_step(uint16_t kind, const double *work, unsigned count, ui
 
 SPAN_EXPORT void sysom_step_begin(const double *work, unsigned count)
 {
-	/* Steps are counted also while tracing is switched off: ranks must agree. */
+	/* Steps are counted even while tracing is off: ranks must agree. */
 	uint32_t index = __atomic_fetch_add(&span_step_count, 1, __ATOMIC_RELAXED);
 
 	if (span_ready())
@@ -112,7 +112,8 @@ static void *span_nvtx_register(void *domain, const char *text)
 	uint32_t state = tracer_state();
 	uint32_t id = state == TRACER_ON || state == TRACER_OFF ? span_intern(text) : 0;
 
-	/* before tracing started there is no arena: the text itself then, told by its size */
+	/* without a ring there is no arena, so we return the text itself; its value is too large
+	 * for an id */
 	return id ? (void *)(uintptr_t)id : (void *)(uintptr_t)text;
 }
 
@@ -240,8 +241,8 @@ SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table)
 	return 1;
 }
 
-/* CUDA_INJECTION64_PATH: the driver calls this in cuInit, where we are not preloaded. Launches are
- * not seen then, but kernels and copies are. */
+/* CUDA_INJECTION64_PATH: the driver calls this in cuInit if we are not preloaded. We then see no
+ * launches, but kernels and copies. */
 SPAN_EXPORT int InitializeInjection(void);
 SPAN_EXPORT int InitializeInjection(void)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * start.c - a process begins: the library is loaded, the GPU is used for the first time, it forks. */
+ * start.c - the process's lifecycle: the library is loaded, the GPU is used for the first time, the
+ * process forks. */
 #include <errno.h>
 #include <pthread.h>
 
 #include "preload/helper.h"
 #include "preload/tracer.h"
 
-static uint32_t starting; /* 1: somebody builds the ring, or has */
+static uint32_t starting; /* 1: a thread builds the ring or has built it */
 
 __attribute__((constructor)) static void start_loaded(void)
 {
@@ -17,8 +18,8 @@ __attribute__((constructor)) static void start_loaded(void)
 	errno = saved;
 }
 
-/* Forked without exec: off for good. The ring belongs to the parent, CUDA does not survive a fork
- * and the helper thread is not here. An exec runs the constructor again. */
+/* Forked without exec: off permanently. The ring belongs to the parent, CUDA does not survive a
+ * fork, and the helper thread does not exist here. An exec runs the constructor again. */
 static void start_forked(void)
 {
 	tracer_forked();
@@ -36,7 +37,7 @@ bool tracer_start(void)
 		return !tracer_is_dead();
 	tracer_inside_bits = inside | TRACER_IN_SYSOM;
 	why = pthread_atfork(NULL, NULL, start_forked) ? TRACER_LATCH_THREAD : tracer_open();
-	/* The helper comes last: it may report the state, and change it, at once. */
+	/* The helper starts last: it may report or change the state at once. */
 	if (!why) {
 		if (helper_start())
 			why = TRACER_LATCH_THREAD;

@@ -28,14 +28,14 @@
 extern "C" {
 #endif
 
-/* A step begins. work says how much there is to do, in whatever the latency should grow with: batch
- * size, prefill tokens, decode tokens, sequence length... Up to four values, the same meaning in
- * each step; NULL and 0 when there is nothing to tell. Steps don't nest: a begin inside a step ends
- * that step. */
+/* A step begins. work says how much there is to do, in units that the latency should grow with:
+ * batch size, prefill tokens, decode tokens, sequence length... Up to four values, with the same
+ * meaning in each step; NULL and 0 for none. Steps do not nest: a begin inside a step ends that
+ * step. */
 void sysom_step_begin(const double *work, unsigned count);
-/* The host has issued all of the step's work (it need not be done yet). */
+/* The host has issued all work of the step; the GPU may still be busy with it. */
 void sysom_step_end(void);
-/* A named stretch of host time on the calling thread; spans nest. The text is copied. */
+/* A named range of host time on the calling thread; spans nest. The text is copied. */
 void sysom_span_begin(const char *name);
 void sysom_span_end(void);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tracer.c - the ring and the lanes of threads.
- *
- * The ring is built by the thread whose call is the process's first GPU use, not by the helper, so
- * that the communicators and streams made in the next microseconds are not lost. That call takes
- * milliseconds in the driver anyway. Nothing here is ever unmapped or freed while the process lives:
- * a wrapper may be in the middle of a push at any time. */
+ * The thread that makes the process's first GPU call builds the ring, and not the helper. So the
+ * communicators and streams made in the next microseconds are not lost. That call takes
+ * milliseconds in the driver anyway. Nothing here is unmapped or freed while the process lives: a
+ * wrapper may be in the middle of a push at any time. */
 #include "preload/tracer.h"
 
 #include <errno.h>
@@ -27,13 +26,13 @@ TRACER_TLS uint32_t tracer_inside_bits;
 TRACER_TLS uint32_t tracer_nccl_group_depth;
 TRACER_TLS uint32_t tracer_own_number;
 
-/* One per lane, and owned with it: a thread without a lane needs no state. */
+/* One per lane, owned together with it: a thread without a lane needs no state. */
 static struct tracer_thread tracer_threads[LIMIT_RING_LANES];
 static struct tracer_thread *tracer_helper_lane;
-static uint64_t tracer_early;	 /* events pushed before the ring was there */
+static uint64_t tracer_early;	 /* events pushed before the ring existed */
 static pthread_key_t tracer_key;
 static bool tracer_key_valid;
-/* Bumped when lanes become free; a thread that found none tries again when it changed. */
+/* Incremented when lanes become free; a thread without a lane tries again when it changed. */
 static uint32_t tracer_lane_epoch = 1;
 static TRACER_TLS uint32_t tracer_refused_epoch;
 
@@ -41,7 +40,7 @@ static void tracer_thread_ends(void *arg)
 {
 	struct tracer_thread *t = arg;
 
-	/* A later event of this thread (another key's destructor) claims anew. */
+	/* A later event of this thread (from another key's destructor) claims a new lane. */
 	tracer_self = NULL;
 	if (tracer_is_dead())
 		return;
@@ -55,14 +54,14 @@ bool tracer_prepare(void)
 	if (off && *off && strcmp(off, "0"))
 		tracer_state_word = TRACER_DEAD;
 	else
-		/* Early, so that the key is one of the first 32: pthread_setspecific never
-		 * allocates for those. */
+		/* Early, so that the key is one of the first 32: for those pthread_setspecific
+		 * never allocates. */
 		tracer_key_valid = pthread_key_create(&tracer_key, tracer_thread_ends) == 0;
 	return !tracer_is_dead();
 }
 
-/* Is the time stamp counter one clock for all CPUs? The CPU must call it invariant, and the kernel
- * must not have rejected it (it falls back to hpet or acpi_pm when TSCs disagree). */
+/* Whether the time stamp counter is one clock for all CPUs. The CPU must report it as invariant,
+ * and the kernel must not have rejected it (it falls back to hpet or acpi_pm if TSCs disagree). */
 static bool tracer_tsc_usable(void)
 {
 #if defined(__x86_64__)
@@ -120,7 +119,7 @@ void tracer_latch(enum tracer_latch why)
 	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
 }
 
-/* A lane that is this owner's from now on; NULL: none is free. */
+/* Gives this owner a lane; NULL: none is free. */
 static struct tracer_thread *tracer_take_lane(uint32_t tid)
 {
 	struct ring_lane_writer lane;
@@ -162,16 +161,16 @@ static int tracer_build(void)
 	err = ring_writer_init(&tracer_ring, &g);
 	if (err)
 		return TRACER_LATCH_RING;
-	/* Device records come in CUPTI's clock, which is one of two and not known yet: a lane each,
-	 * said before anybody has seen the ring. */
+	/* Device records use CUPTI's clock, which is one of two and not known yet. So there is a
+	 * lane for each, declared before anybody has seen the ring. */
 	tracer_ring.lanes[g.host_lanes].clock_source = CLOCK_SOURCE_REALTIME;
-	/* Before any thread of the job can ask for one. The helper has no number yet: 0. */
+	/* Before any thread of the job can claim one. The helper has no tid yet: 0. */
 	tracer_helper_lane = tracer_take_lane(0);
 	return 0;
 }
 
-/* Moves what was counted before there was a ring into the ring's counter. Whoever counts does this
- * once the ring is there, so that no count is left behind. */
+/* Moves counts from before the ring existed to the ring's counter. Every thread that counted does
+ * this once the ring exists, so that no count is lost. */
 static void tracer_count_early(void)
 {
 	uint64_t n = __atomic_exchange_n(&tracer_early, 0, __ATOMIC_SEQ_CST);
@@ -208,7 +207,7 @@ void tracer_switch(bool on)
 
 struct tracer_thread *tracer_claim(void)
 {
-	/* before the lanes are looked at: one that is freed meanwhile counts as a change */
+	/* read before the lanes: a lane freed meanwhile then counts as a change */
 	uint32_t epoch = __atomic_load_n(&tracer_lane_epoch, __ATOMIC_RELAXED);
 	int saved = errno;
 	struct tracer_thread *t = NULL;

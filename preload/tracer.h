@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tracer.h - the state that all wrappers share: on or off, this thread's lane, the clock.
- * Threads: any. Guarantees on a launch path: no system call, lock or allocation; errno is kept. The
- * exceptions are a process's first GPU call, which builds the ring, and a thread's first event,
- * which claims its lane (one gettid).
- *
+ * Threads: any. Guarantees on a launch path: no system call, lock or allocation; errno is kept.
+ * There are two exceptions: a process's first GPU call builds the ring, and a thread's first event
+ * claims its lane (one gettid).
  *   COLD   nothing happened yet; the first GPU use starts tracing
  *   ON     wrappers push
- *   OFF    wrappers only keep their books (instance counters, handles), nothing is pushed
- *   DEAD   forked child, SYSOM_DISABLE or an internal failure: wrappers only forward, for ever */
+ *   OFF    wrappers only update the registry (instance counters, handles) and push nothing
+ *   DEAD   forked child, SYSOM_DISABLE or internal failure: wrappers only forward, permanently */
 #ifndef SYSOM_PRELOAD_TRACER_H
 #define SYSOM_PRELOAD_TRACER_H
 
@@ -19,22 +18,22 @@
 
 enum tracer_state { TRACER_COLD = 0, TRACER_ON = 1, TRACER_OFF = 2, TRACER_DEAD = 3 };
 
-/* What this thread is inside of. A driver call inside an NCCL call is recorded; a driver call
- * inside a driver call, or anything below our own code, is not. */
+/* Where this thread is. A driver call inside an NCCL call is recorded. A driver call inside a
+ * driver call, or anything below our own code, is not. */
 enum tracer_inside { TRACER_IN_DRIVER = 1, TRACER_IN_NCCL = 2, TRACER_IN_SYSOM = 4 };
 
 /* Why tracing latched off: the detail of GAP_LATCHED. */
 enum tracer_latch {
 	TRACER_LATCH_RING = 1,	 /* the shared memory could not be made */
 	TRACER_LATCH_THREAD = 2, /* no helper thread */
-	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: SIGXFSZ would hit the job */
+	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: the job would get SIGXFSZ */
 };
 
 struct registry_launches;
 struct tracer_thread {
 	struct ring_lane_writer lane;
 	uint32_t spans;	  /* nesting depth of NVTX and API spans */
-	uint64_t context; /* CUcontext last told of */
+	uint64_t context; /* last CUcontext that was reported */
 	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */
 };
 
@@ -61,24 +60,25 @@ static inline bool tracer_internal_thread(void)
 	return (tracer_inside_bits & TRACER_IN_SYSOM) != 0;
 }
 
-/* For start.c. The process begins; false: it wants no tracing. */
+/* For start.c: the process begins. False: tracing is disabled. */
 bool tracer_prepare(void);
-/* Builds the ring, and turns tracing on; 0 or enum tracer_latch. */
+/* Builds the ring and switches tracing on; 0 or enum tracer_latch. */
 int tracer_open(void);
 /* In a forked child. */
 void tracer_forked(void);
 
-/* start.c. First GPU use, explicit step or span: builds the ring and starts the helper, once. Returns false
- * when tracing can't be had. True also while another thread is still at it: the caller goes on as if
- * tracing were on, and what it pushes is counted (STARTING). Slow the first time; keeps errno. */
+/* start.c: at the first GPU use, explicit step or span, builds the ring and starts the helper,
+ * once. False: tracing is not possible. True also while another thread still builds: the caller
+ * continues as if tracing were on, and its events are counted (STARTING). The first call is slow;
+ * keeps errno. */
 bool tracer_start(void);
-/* Off for good, with a reason that the report shows. Any thread. */
+/* Switches tracing off permanently, with a reason that the report shows. Any thread. */
 void tracer_latch(enum tracer_latch why);
 /* ON <-> OFF; no effect in COLD and DEAD. Helper thread. */
 void tracer_switch(bool on);
 
-/* This thread's lane, claimed when it has none; NULL (counted) when all are taken or the ring is
- * still being built. */
+/* This thread's lane, claimed if it has none. NULL (counted): all are taken, or the ring is still
+ * being built. */
 struct tracer_thread *tracer_claim(void);
 /* Takes the lane that was claimed for the helper before tracing began. Helper thread, once. */
 void tracer_adopt_helper_lane(void);
@@ -96,8 +96,9 @@ static inline uint32_t tracer_duration(uint64_t from, uint64_t to)
 	return d > UINT32_MAX ? UINT32_MAX : (uint32_t)d;
 }
 
-/* May this call be recorded? If so the thread is marked, until tracer_leave. `blockers`: the bits
- * that forbid it; a blocked launch is counted. Only the books are kept when *push is false. */
+/* Whether this call may be recorded. If so, marks the thread until tracer_leave. `blockers`: the
+ * bits that forbid it; a blocked launch is counted. If *push is false, only the registry is
+ * updated. */
 static inline bool tracer_enter(uint32_t bit, uint32_t blockers, bool launch, bool *push)
 {
 	uint32_t state = tracer_state(), inside = tracer_inside_bits;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wrap_context.c - contexts, streams and graph capture: called rarely, and hooked only so that a
- * launch's handles can be told as CUPTI's ids, and a graph's collectives be counted at each replay.
- * After the real call we may ask the driver and CUPTI; a launch never does. */
+ * wrap_context.c - contexts, streams and graph capture. Called rarely. We hook these only to map a
+ * launch's handles to CUPTI's ids, and to count a graph's collectives at each replay. After the
+ * real call we may query the driver and CUPTI; a launch never does. */
 #include <stddef.h>
 
 #include "foreign/cuda.h"
@@ -24,14 +24,15 @@ static void wrap_tell_stream(uint16_t kind, cu_context context, cu_stream stream
 
 	e.context_id = cupti_client_context_id(context);
 	e.stream_id = cupti_client_stream_id(context, stream, per_thread);
-	/* the per-thread default stream is another one in each thread: told by each, not kept */
+	/* each thread has its own per-thread default stream: each reports it, and we do not keep
+	 * it */
 	if (kind == EVENT_STREAM && !per_thread)
 		registry_stream_add(&e);
 	if (push)
 		tracer_push(&e);
 }
 
-/* This thread works in another context now, perhaps a new one of the process. */
+/* This thread now uses another context, perhaps a new one of the process. */
 static void wrap_context_changed(bool push)
 {
 	static uint64_t seen[64];
@@ -63,7 +64,8 @@ static void wrap_context_changed(bool push)
 	if (t)
 		t->launches = registry_launches_of_context(key, 0);
 	if (t && t->context != key) {
-		/* the own stream of another context: whether it was launched on before is not known */
+		/* the own stream of another context: we do not know whether it had launches
+		 * before */
 		if (tracer_own_number)
 			tracer_own_number = RING_NUMBER((tracer_own_number >> 24) % 255 + 1, 0);
 		t->context = key;
@@ -72,7 +74,7 @@ static void wrap_context_changed(bool push)
 	}
 }
 
-/* Runs `after` once the real call succeeded, with the thread marked as inside a driver call. */
+/* Runs `after` if the real call succeeded, with the thread marked as inside a driver call. */
 #define WRAP_AFTER(name, params, args, after)                                                      \
 	cu_result wrap_##name params;                                                              \
 	cu_result wrap_##name params                                                               \
@@ -103,7 +105,7 @@ WRAP_AFTER(cuCtxCreate_v3, (cu_context * out, void *b, void *c, void *d, void *e
 	   (out, b, c, d, e), wrap_context_changed(push));
 WRAP_AFTER(cuCtxCreate_v4, (cu_context * out, void *b, void *c, void *d, void *e),
 	   (out, b, c, d, e), wrap_context_changed(push));
-/* Retained but not yet current: CUPTI starts here, before the first module is loaded. */
+/* Retained but not current yet: CUPTI starts here, before the first module is loaded. */
 WRAP_AFTER(cuDevicePrimaryCtxRetain, (cu_context * out, cu_device device), (out, device),
 	   helper_context_ready());
 
@@ -133,7 +135,7 @@ cu_result wrap_cuStreamDestroy_v2(cu_stream stream)
 		return CU_NOT_FOUND;
 	if (!tracer_enter_driver(&push))
 		return real(stream);
-	/* before: once it is gone another thread may get the handle */
+	/* before the call: once the stream is gone, another thread may get the handle */
 	registry_launches_end((uint64_t)(uintptr_t)stream);
 	res = real(stream);
 	if (res == CU_OK)
@@ -166,7 +168,7 @@ static void wrap_capture_began(cu_stream stream, bool per_thread, bool push)
 			push);
 }
 
-/* The first version takes no mode: a register that it does not read. */
+/* The first version has no mode argument: it ignores that register. */
 #define WRAP_BEGIN(name, ptsz)                                                                     \
 	WRAP_AFTER(name, (cu_stream stream, void *mode), (stream, mode),                           \
 		   wrap_capture_began(stream, ptsz, push))
@@ -197,7 +199,7 @@ static inline cu_result wrap_end_capture(enum hook_id id, bool per_thread, cu_st
 		return CU_NOT_FOUND;
 	if (!tracer_enter_driver(&push))
 		return real(stream, graph);
-	/* asked before it ends; a capture that was invalidated has no id any more */
+	/* asked before the capture ends; an invalidated capture has no id afterwards */
 	driver_id = driver_capture_id(stream, per_thread);
 	res = real(stream, graph);
 	made = res == CU_OK && graph ? *graph : NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * wrap_cuda.c - the driver's functions: launches, memory, synchronisation.
  * INV-1 to INV-3: each calls the real function exactly once with the caller's arguments, returns
- * its result, keeps errno, and on a launch makes no system call, takes no lock, allocates nothing.
- * An event is pushed after the real call returned: it carries entry and duration. */
+ * its result and keeps errno. On a launch it makes no system call, takes no lock and allocates
+ * nothing. The event is pushed after the real call has returned, because it carries entry and
+ * duration. */
 #include <stddef.h>
 
 #include "foreign/cuda.h"
@@ -14,7 +15,7 @@
 
 /* ---- launches ---- */
 
-/* Where captures are in progress, is this stream in one? Not inlined: rare. */
+/* Whether this stream is captured, while any capture is in progress. Not inlined: rare. */
 static __attribute__((noinline, cold)) uint16_t wrap_captured(cu_stream stream, uint16_t ptsz)
 {
 	return driver_capture_id(stream, ptsz != 0) ? EVENT_FLAG_CAPTURED : 0;
@@ -31,7 +32,7 @@ static inline uint16_t wrap_flags(cu_stream stream, uint16_t ptsz, cu_result res
 	return flags;
 }
 
-/* No context was told yet: the driver says. Rare; a thread without a lane asks each time. */
+/* No context was reported yet: asks the driver. Rare; a thread without a lane asks each time. */
 static __attribute__((noinline, cold)) struct registry_launches *wrap_default_launches(void)
 {
 	struct registry_launches *l =
@@ -42,7 +43,8 @@ static __attribute__((noinline, cold)) struct registry_launches *wrap_default_la
 	return l;
 }
 
-/* After the call, and only where a kernel will follow: both are numbered in one order. */
+/* Called after the launch, and only if a kernel will follow: then launches and kernels have the
+ * same order. */
 static inline uint32_t wrap_number(cu_stream stream, uint16_t ptsz)
 {
 	uint64_t handle = (uint64_t)(uintptr_t)stream;
@@ -77,7 +79,7 @@ static inline void wrap_push_launch(uint64_t from, uint16_t api, uint16_t ptsz, 
 	}
 	e.api = api;
 	e.duration = tracer_duration(from, tracer_now());
-	/* last: a locked addition before the stamp would be in the duration */
+	/* last: a locked addition before the stamp would count in the duration */
 	e.number = e.head.flags & (EVENT_FLAG_FAILED | EVENT_FLAG_CAPTURED) ? 0 :
 									     wrap_number(stream, ptsz);
 	tracer_push(&e);
@@ -203,7 +205,7 @@ static inline cu_result wrap_launch_coop(enum hook_id id, uint16_t ptsz, cu_func
 WRAP_LAUNCH_COOP(cuLaunchCooperativeKernel, 0);
 WRAP_LAUNCH_COOP(cuLaunchCooperativeKernel_ptsz, EVENT_FLAG_PTSZ);
 
-/* A graph launch carries in grid[] which replay of the graph it is (UINT32_MAX unknown) and the
+/* A graph launch carries in grid[] the number of the graph's replay (UINT32_MAX unknown) and the
  * ordinal of the capture that made it. */
 static inline cu_result wrap_graph_launch(enum hook_id id, uint16_t ptsz, cu_graph_exec exec,
 					  cu_stream stream)
@@ -332,8 +334,8 @@ static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const 
 	helper_sync_done();
 }
 
-/* The v2 of cuCtxSynchronize takes a context, the first nothing: forwarding the register serves
- * both. */
+/* The v2 of cuCtxSynchronize takes a context, the first takes nothing. Forwarding the register
+ * serves both. */
 #define WRAP_SYNC(name, what)                                                                      \
 	cu_result wrap_##name(void *handle);                                                       \
 	cu_result wrap_##name(void *handle)                                                        \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wrap_cupti.c - notices other users of CUPTI, so that we step aside before their call runs. Our own
- * calls into CUPTI, and CUPTI's into itself, are only forwarded. */
+ * wrap_cupti.c - detects other users of CUPTI, so that we yield before their call runs. Our own
+ * calls into CUPTI, and CUPTI's calls into itself, are only forwarded. */
 #include <stddef.h>
 
 #include "cupti/cupti_client.h"
 #include "preload/hooks.h"
 #include "preload/tracer.h"
 
-/* Is this somebody else's call? */
+/* Whether another user makes this call. */
 static bool wrap_rival(void)
 {
 	if (tracer_is_dead() || tracer_inside_bits & (TRACER_IN_SYSOM | TRACER_IN_DRIVER))

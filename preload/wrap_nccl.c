@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wrap_nccl.c - NCCL's public functions. Identity is made here, from what every rank has in common:
- * a group's id is the hash of its ncclUniqueId (or of parent, ordinal and colour for a split), an
- * instance is the k-th call of (communicator, function) or of (communicator, peer, direction).
- * Nothing private to NCCL is read, so that any version or fork with the public ABI will do.
- *
- * Counters advance when the call is made, also in the OFF state, also when a captured graph is
- * replayed (registry_graph_launch): the same on every rank. */
+ * wrap_nccl.c - NCCL's public functions. Identity is derived here from what all ranks share. A
+ * group's id is the hash of its ncclUniqueId (or, for a split, of parent, ordinal and colour). An
+ * instance is the k-th call of (communicator, function) or of (communicator, peer, direction). We
+ * read nothing private to NCCL, so any version or fork with the public ABI works.
+ * Counters advance at the call, also in the OFF state and when a captured graph is replayed
+ * (registry_graph_launch), so that they are the same on every rank. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 
 typedef nccl_result (*comm_query_fn)(nccl_comm comm, int *out);
 
-/* ---- what we ask NCCL: size and rank of a communicator that we did not see being made ---- */
+/* ---- queries to NCCL: size and rank of a communicator whose creation we did not see ---- */
 
 static comm_query_fn wrap_query(const char *name, void **cache, enum hook_id neighbour)
 {
@@ -93,10 +92,10 @@ static void wrap_comm_born(nccl_comm comm, struct wrap_birth *b, nccl_result res
 	wrap_tell_comm(c, (uint64_t)(uintptr_t)comm, b->action, b->from, res, push);
 }
 
-/* Inside a group some versions fill in the handle only at ncclGroupEnd: looked at again then. */
+/* Inside a group some versions set the handle only at ncclGroupEnd: we look again then. */
 #define WRAP_PENDING_MAX 32
 static struct wrap_pending {
-	const void *thread; /* NULL free */
+	const void *thread; /* NULL: free */
 	nccl_comm *where;
 	struct wrap_birth birth;
 } wrap_pendings[WRAP_PENDING_MAX];
@@ -195,7 +194,7 @@ WRAP_NCCL(ncclCommInitRankScalable,
 		     .nranks = nranks, .rank = rank, .action = COMM_INIT),
 	  WRAP_MADE(out));
 
-/* One process has all ranks: anything unique in it will do. */
+/* One process has all ranks, so any number unique in it serves as the id. */
 static void wrap_all_made(nccl_comm *comms, int count, uint64_t from, nccl_result res, bool push)
 {
 	uint64_t id = wrap_lineage(tracer_ring.header->start_time_ticks, tracer_ring.header->pid,
@@ -209,7 +208,7 @@ static void wrap_all_made(nccl_comm *comms, int count, uint64_t from, nccl_resul
 WRAP_NCCL(ncclCommInitAll, (nccl_comm * comms, int count, const int *devices),
 	  (comms, count, devices), (void)0, wrap_all_made(comms, count, from, res, push));
 
-/* A communicator made before tracing began, or by a call that we do not know: group id 0. */
+/* A communicator made before tracing began, or by a call unknown to us: group id 0. */
 static struct registry_comm *wrap_comm_get(nccl_comm comm, enum hook_id hook, bool push)
 {
 	uint64_t handle = (uint64_t)(uintptr_t)comm;
@@ -225,7 +224,7 @@ static struct registry_comm *wrap_comm_get(nccl_comm comm, enum hook_id hook, bo
 		return registry_comm_find(handle);
 	}
 	if (__builtin_expect(c->nranks < 0, 0)) {
-		/* a non-blocking split was not ready when it returned */
+		/* a non-blocking split was not ready when the call returned */
 		wrap_comm_shape(comm, hook, &c->nranks, &c->rank);
 		if (c->nranks >= 0)
 			wrap_tell_comm(c, handle, c->action, b.from, NCCL_OK, push);
@@ -246,7 +245,7 @@ static void wrap_split_birth(struct wrap_birth *b, nccl_comm parent, uint16_t ac
 	ordinal = __atomic_fetch_add(action == COMM_SPLIT ? &p->split_ordinal : &p->shrink_ordinal,
 				     1, __ATOMIC_RELAXED);
 	b->parent = p->id;
-	/* an unknown parent has no lineage to give */
+	/* an unknown parent has no lineage */
 	b->id = p->id ? wrap_lineage(p->id, (uint64_t)action << 32 | ordinal, which) : 0;
 	b->action = action;
 }
@@ -264,7 +263,7 @@ static uint64_t wrap_excluded(const int *ranks, int count)
 {
 	uint64_t sum = (uint64_t)(uint32_t)count;
 
-	/* in whatever order they are listed */
+	/* independent of the order of the list */
 	for (int i = 0; ranks && i < count; i++)
 		sum += hash_mix((uint64_t)(uint32_t)ranks[i] + 1);
 	return sum;
@@ -277,9 +276,9 @@ WRAP_NCCL(ncclCommShrink,
 			   wrap_excluded(exclude, exclude_count), 0),
 	  WRAP_MADE(out));
 
-/* Of the ranks that grow, only the one that made the unique id and the new ones are given it; the
- * others cannot know what the new ones know, and the new ones not the parent: there the id is 0,
- * unknown, rather than two ids for one group. */
+/* When a communicator grows, only the existing rank that made the unique id and the new ranks get
+ * that id. The other existing ranks never see it, and the new ranks do not know the parent. So the
+ * others report id 0, unknown: two ids for one group would be worse. */
 static void wrap_grow_birth(struct wrap_birth *b, nccl_comm parent, const nccl_unique_id *id,
 			    bool push)
 {
@@ -404,7 +403,7 @@ WRAP_COLL(ncclAllGather, COLL_ALL_GATHER,
 WRAP_COLL(ncclAlltoAll, COLL_ALL_TO_ALL,
 	  (const void *send, void *recv, size_t count, int type, nccl_comm comm, cu_stream stream),
 	  (send, recv, count, type, comm, stream), count, type, -1);
-/* as forks spell it */
+/* the spelling of forks */
 WRAP_COLL(ncclAllToAll, COLL_ALL_TO_ALL,
 	  (const void *send, void *recv, size_t count, int type, nccl_comm comm, cu_stream stream),
 	  (send, recv, count, type, comm, stream), count, type, -1);
@@ -431,7 +430,7 @@ static void wrap_group(uint8_t func, uint64_t from, nccl_result res, bool push)
 
 	if (func != COLL_GROUP_START && tracer_nccl_group_depth && !--tracer_nccl_group_depth)
 		wrap_pending_done(res, push);
-	/* inside a group only where it is an inner one's */
+	/* the depth does not include this group: AGGREGATE means inside another one */
 	if (push)
 		wrap_push_coll(from, res, NULL, func, 0, 0, -1, NULL, none);
 	if (func == COLL_GROUP_START)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reader.c - the keeper, and what the caller says to it.
- * Pairs are forks of the keeper, which was forked before the caller had threads or secrets: no program
- * is started, and what they share with the caller is its first pages. */
+ * reader.c - the keeper, and how the caller talks to it.
+ * Pairs are forks of the keeper, which was forked before the caller had threads or secrets. So no
+ * program is started, and the pairs share only the caller's first pages. */
 #include "reader/reader.h"
 
 #include <errno.h>
@@ -22,12 +22,12 @@
 #include "base/clock.h"
 #include "reader/reader_internal.h"
 
-/* Behind the job, but not so far that a node whose CPUs are all taken never gets its tables: a
- * third of a CPU's share for the 0.7 s that PyTorch's take. */
+/* Lower priority than the job, but enough to build tables on a node with all CPUs busy: a third of
+ * a CPU's share for the 0.7 s that PyTorch's tables take. */
 #define READER_NICE   5
 #define REFUSED_NS    600000000000ull
 #define KEEPER_WAIT_S 5
-#define END_TRIES     100 /* of a millisecond */
+#define END_TRIES     100 /* of a millisecond each */
 
 /* ---- the keeper ---- */
 
@@ -35,8 +35,8 @@ struct pair {
 	uint32_t id, uid; /* id 0: free */
 	pid_t opener, parser; /* 0: ended */
 	bool killed;
-	uint32_t ended_id; /* the latest of which a process ended */
-	bool by_signal, by_others; /* what ended it: a signal, sent by others */
+	uint32_t ended_id; /* the latest pair of which a process ended */
+	bool by_signal, by_others; /* it was ended by a signal; by a signal from others */
 };
 
 struct keeper {
@@ -56,16 +56,16 @@ static void count_end(struct keeper *k, bool parser, const struct pair *p, int s
 {
 	if (!parser || p->killed || !WIFSIGNALED(status))
 		return;
-	/* its opener ends by itself when the parser does, and the parser by it: no fault of either */
+	/* opener and parser end when the other one does: neither is at fault */
 	if (WTERMSIG(status) == SIGXCPU)
 		atomic_fetch_add(&k->shared->cpu, 1);
 	else if (WTERMSIG(status) != SIGKILL || p->opener)
 		atomic_fetch_add(&k->shared->crashed, 1);
 }
 
-/* A parser may signal nobody, itself neither, and its CPU bound has a signal of its own; an opener ends
- * by itself where it can't go on. What has taken much of its memory may have been ended for that (the
- * kernel sends SIGKILL when memory is short). */
+/* Whether another process killed this one. A parser may not send signals, not even to itself, and
+ * its CPU bound has its own signal; an opener exits if it cannot continue. A process that used much
+ * of its memory may have been killed for that (the kernel sends SIGKILL when memory is short). */
 static bool is_by_others(const struct pair *p, int status, const struct rusage *used)
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -89,14 +89,16 @@ static void collect(struct keeper *k)
 			if (pid != p->opener && pid != p->parser)
 				continue;
 			count_end(k, pid == p->parser, p, status);
-			/* the first signal; the other one ends by itself, and may be seen first */
+			/* keep the first signal; the other process then exits by itself, and we may
+			 * see that first */
 			if (p->ended_id != p->id || (!p->by_signal && WIFSIGNALED(status))) {
 				p->ended_id = p->id;
 				p->by_signal = WIFSIGNALED(status);
 				p->by_others = is_by_others(p, status, &used);
 			}
 			*(pid == p->opener ? &p->opener : &p->parser) = 0;
-			/* it has nobody to answer, and ends by itself unless somebody stopped it */
+			/* the parser has nobody to answer, and exits by itself unless it was
+			 * stopped */
 			if (!p->opener && p->parser)
 				kill(p->parser, SIGKILL);
 			if (!p->opener && !p->parser)
@@ -118,13 +120,13 @@ static void pair_kill(struct pair *p)
 		kill(p->parser, SIGKILL);
 }
 
-/* In a fork. The process must not outlive its keeper. */
+/* In the fork: the process must not outlive its keeper. */
 static void child_begin(struct keeper *k)
 {
 	sigset_t none;
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	/* first to go when memory is short; what it made is made again */
+	/* the first victim when memory is short; its work can be repeated */
 	if (fd < 0 || write(fd, "1000", 4) != 4)
 		errno = 0;
 	if (fd >= 0)
@@ -163,7 +165,7 @@ static int pair_fork(struct keeper *k, struct pair *p, uint32_t slot, int caller
 	if (p->opener > 0)
 		return 0;
 	if (p->parser > 0)
-		kill(p->parser, SIGKILL); /* collected with the others */
+		kill(p->parser, SIGKILL); /* reaped with the others */
 	else
 		p->parser = 0;
 	p->opener = 0;
@@ -209,8 +211,8 @@ static void order_kill(struct keeper *k, uint32_t id)
 		}
 }
 
-/* One of the pair has hung up, and so both end now: of two that end by themselves neither was ended by
- * others. Who does not end has hung up by itself. */
+/* One of the pair has hung up, so both end now. If both exit by themselves, no other process killed
+ * them. If one does not exit, it hung up on its own. */
 static int order_how_ended(struct keeper *k, uint32_t id)
 {
 	for (int i = 0; i < END_TRIES; i++) {
@@ -223,7 +225,7 @@ static int order_how_ended(struct keeper *k, uint32_t id)
 	return 0;
 }
 
-/* False at the caller's end. */
+/* False when the caller has closed its end. */
 static bool keeper_turn(struct keeper *k)
 {
 	struct reader_ordered o;
@@ -250,7 +252,7 @@ static void close_others(int keep)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	/* a process that can't die must not hold a pipe of whoever started us */
+	/* a process that cannot exit must not hold a pipe of our parent */
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		dup2(null, fd);
 	if (syscall(SYS_close_range, 3, keep - 1, 0) || syscall(SYS_close_range, keep + 1, ~0u, 0)) {
@@ -270,9 +272,10 @@ static _Noreturn void keeper_run(struct reader_shared *shared, const char *proc_
 	close_others(caller);
 	if (!k || chdir("/"))
 		_exit(1);
-	for (int number = 1; number < NSIG; number++) /* handlers of the caller's are none of ours */
+	for (int number = 1; number < NSIG; number++) /* the caller's handlers are not for us */
 		signal(number, SIG_DFL);
-	/* the caller's end ends it, not what a terminal or a service manager sends to all */
+	/* the keeper ends when the caller does, not by a signal that a terminal or a service
+	 * manager sends to all */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
@@ -294,7 +297,7 @@ static _Noreturn void keeper_run(struct reader_shared *shared, const char *proc_
 	}
 	for (uint32_t i = 0; i < LIMIT_READER_PAIRS; i++)
 		pair_kill(&k->pair[i]);
-	/* what can end ends here; the rest is the init process's */
+	/* reaps what exits in time; the init process reaps the rest */
 	for (int i = 0; i < END_TRIES && waitpid(-1, NULL, WNOHANG) >= 0; i++)
 		poll(NULL, 0, 1);
 	_exit(0);
@@ -354,7 +357,7 @@ void reader_close(struct reader *r)
 		shutdown(r->keeper, SHUT_RDWR); /* a fork of the caller may have it, too */
 		close(r->keeper);
 	}
-	/* it kills and leaves; if somebody stopped it, its end kills what it started */
+	/* it kills and exits; if it was stopped, its death kills what it started */
 	for (int i = 0; r->keeper_pid > 0 && i < 2 * END_TRIES; i++) {
 		if (waitpid(r->keeper_pid, NULL, WNOHANG))
 			r->keeper_pid = 0;
@@ -370,7 +373,7 @@ void reader_close(struct reader *r)
 	free(r);
 }
 
-/* An order that is answered. sock: -1: none. */
+/* Sends an order and waits for its answer. sock: -1: none. */
 static int ask(struct reader *r, struct reader_ordered *o, int sock, struct reader_done *done)
 {
 	int err;
@@ -379,7 +382,7 @@ static int ask(struct reader *r, struct reader_ordered *o, int sock, struct read
 	pthread_mutex_lock(&r->lock);
 	o->serial = ++r->serial ? r->serial : ++r->serial; /* 0: none */
 	err = reader_send(r->keeper, o, sizeof(*o), NULL, 0, &sock, sock >= 0);
-	/* an answer that came too late for its order is passed over */
+	/* skip an answer that came too late for its order */
 	while (!err && (!done->serial || done->serial != o->serial))
 		if (reader_receive(r->keeper, done, sizeof(*done), NULL, NULL) != (ssize_t)sizeof(*done))
 			err = -EPIPE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reader_internal.h - what the processes of reader.h say to each other. All of them are forks of one
- * program, so that addresses of its functions are the same. */
+ * reader_internal.h - messages between the processes of reader.h. All are forks of one program, so
+ * addresses of its functions are the same. */
 #ifndef SYSOM_READER_READER_INTERNAL_H
 #define SYSOM_READER_READER_INTERNAL_H
 
@@ -11,7 +11,7 @@
 #include "reader/reader.h"
 
 #define READER_REQUEST_BYTES (64u << 10)
-/* Answers beyond it come in a sealed memory file. */
+/* Larger answers come in a sealed memory file. */
 #define READER_INLINE_BYTES (16u << 10)
 #define READER_FDS_MAX 4u
 
@@ -19,14 +19,15 @@ struct reader_file { /* an identity; all 0: none */
 	uint64_t dev, ino, size, mtime_ns;
 };
 
-/* Written by the caller (refused), the keeper (counts) and openers (at, met). Parsers don't have it. */
+/* Written by the caller (refused), the keeper (counts) and openers (at, met). Parsers cannot access
+ * it. */
 struct reader_shared {
 	struct {
 		_Atomic uint64_t until_ns; /* 0: free */
 		struct reader_file file;
 	} refused[LIMIT_READER_REFUSED];
 	struct {
-		struct reader_file at; /* opened last */
+		struct reader_file at; /* the file opened last */
 	} slot[LIMIT_READER_PAIRS];
 	_Atomic uint64_t started, killed, cpu, crashed, file_refused, no_worker;
 	_Atomic uint32_t abandoned;
@@ -35,7 +36,7 @@ struct reader_shared {
 struct reader {
 	int keeper; /* socket; -1: gone */
 	pid_t keeper_pid;
-	pthread_mutex_t lock; /* of the socket, of serial and of refused */
+	pthread_mutex_t lock; /* protects the socket, serial and refused */
 	uint32_t serial;
 	struct reader_shared *shared;
 	char proc_root[128];
@@ -65,8 +66,8 @@ struct reader_opened {
 	char text[READER_PATH_BYTES]; /* of READER_EXE */
 };
 
-/* parser -> opener -> caller, with a memory file when the bytes are not here. DIED comes from the opener:
- * the parser has ended, and the data is the file that it had last. */
+/* parser -> opener -> caller, with a memory file if the bytes are not in the message. The opener
+ * sends DIED: the parser has ended, and the data is the last file that it had. */
 struct reader_answer {
 	uint32_t kind;
 	int32_t err;
@@ -74,7 +75,8 @@ struct reader_answer {
 	uint8_t data[];
 };
 
-/* caller -> keeper, START with the opener's socket. HOW_ENDED: -EINTR where others ended the parser. */
+/* caller -> keeper, START with the opener's socket. HOW_ENDED: -EINTR if another process killed the
+ * parser. */
 enum reader_order { READER_START = 1, READER_KILL, READER_HOW_ENDED };
 struct reader_ordered {
 	uint32_t order, uid, id, serial;
@@ -84,34 +86,36 @@ struct reader_done {
 	uint32_t id, slot, serial; /* of the order */
 };
 
-/* Sends all of it, with fds; 0, -errno. wait: false: -EAGAIN where there is no room. */
+/* Sends everything, with fds; 0, -errno. wait false: -EAGAIN if there is no room. */
 int reader_send(int sock, const void *head, size_t head_bytes, const void *data, size_t bytes,
 		const int *fds, uint32_t fd_count);
-/* One message; its bytes, 0 at the end, -errno. *fd_count: room before, received after. */
+/* Receives one message; returns its bytes, 0 at the end, -errno. *fd_count: capacity in, number
+ * received out. */
 ssize_t reader_receive(int sock, void *data, size_t bytes, int *fds, uint32_t *fd_count);
 
-/* reader.c: a pair for requests about processes of uid. sock: the caller's end. 0, -EBUSY (too many
- * abandoned ones), -EPIPE, -errno. */
+/* reader.c: starts a pair for requests about processes of uid. sock: the caller's end. 0, -EBUSY
+ * (too many abandoned pairs), -EPIPE, -errno. */
 int reader_pair_start(struct reader *r, uint32_t uid, uint32_t *id, uint32_t *slot, int *sock);
-void reader_pair_kill(struct reader *r, uint32_t id); /* if it has not ended by itself */
-/* Of a pair whose parser has just died: a signal from elsewhere ended it, not what it read. */
+void reader_pair_kill(struct reader *r, uint32_t id); /* unless it has already ended */
+/* For a pair whose parser has just died: whether an outside signal killed it, and not the file that
+ * it read. */
 bool reader_pair_was_killed(struct reader *r, uint32_t id);
-/* No opener gives it to a parser from now on. Of no file (all 0): nothing. */
+/* From now on no opener passes this file to a parser. A zero identity is a no-op. */
 void reader_file_refuse(struct reader *r, const struct reader_file *file);
 
 /* reader_opener.c: these do not return */
 _Noreturn void reader_opener_run(struct reader_shared *shared, uint32_t slot, const char *proc_root,
 				 int caller, int parser);
 _Noreturn void reader_parser_run(int opener, uint32_t slot);
-/* Opens what belongs to a process; *text: READER_PATH_BYTES, of READER_EXE. at: the identity of the
- * regular file that was opened. */
+/* Opens something of a process; *text: READER_PATH_BYTES, for READER_EXE. at: the identity of the
+ * opened regular file. */
 int reader_open_direct(const char *proc_root, uint32_t pid, enum reader_what what, uint64_t begin,
 		       uint64_t end, const char *path, char *text, struct reader_file *at);
 
-/* reader_sandbox.c. 0, -errno: the process must end then. */
+/* reader_sandbox.c. 0, -errno: then the process must end. */
 int reader_sandbox_opener(void);
 int reader_sandbox_parser(uint32_t slot);
-/* The parser's bound of CPU time from now on; 0: none. */
+/* Sets the parser's CPU time bound from now on; 0: none. */
 void reader_sandbox_cpu(uint32_t seconds);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * reader_opener.c - the opener and the parser; see reader.h.
- * A file is opened twice: first as a place (O_PATH), which has no effect on a device, a FIFO or a
- * server, then, if it is a regular file, that very file through /proc/self/fd. */
+ * It opens a file twice: first with O_PATH, which has no effect on a device, a FIFO or a server;
+ * then, if it is a regular file, that very file through /proc/self/fd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -120,7 +120,7 @@ static int reopen_regular(int place, struct reader_file *at)
 	return fd;
 }
 
-/* The path as the process sees it; no link leads out of its root. */
+/* Opens the path as the process sees it; no link leads out of its root. */
 static int open_below(const char *base, const char *path, struct reader_file *at)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
@@ -135,8 +135,9 @@ static int open_below(const char *base, const char *path, struct reader_file *at
 	path += strspn(path, "/");
 	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	if (fd < 0 && errno == ENOSYS && !strstr(path, ".."))
-		/* before 5.6: a link in the last place is not followed; one before it may lead out, to
-		 * where nothing but regular files are read and their Build ID is compared */
+		/* before 5.6: a link in the last component is not followed. An earlier one may lead
+		 * out of the root, but only regular files are read, and their Build ID is
+		 * compared. */
 		fd = openat(root, path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
 	fd = reopen_regular(fd, at);
 	close(root);
@@ -149,7 +150,7 @@ static int open_mapping(const char *base, uint64_t begin, uint64_t end, const ch
 	char name[224];
 	int fd;
 
-	/* the very file, also when it was deleted or another one has its name now */
+	/* the mapped file itself, even if it was deleted or another file has its name now */
 	snprintf(name, sizeof(name), "%s/map_files/%lx-%lx", base, (unsigned long)begin,
 		 (unsigned long)end);
 	fd = reopen_regular(open(name, O_PATH | O_CLOEXEC), at);
@@ -236,12 +237,12 @@ static int serve_open(struct opener *o, struct reader_open *q)
 	return err;
 }
 
-/* One request, to its answer. */
+/* Serves one request until it is answered. */
 static int serve(struct opener *o, void *room, size_t bytes, const int *fds, uint32_t fd_count)
 {
 	const struct reader_run *run = room;
 	struct reader_answer died = { .kind = READER_DIED, .serial = run->serial };
-	int err; /* room is used again below */
+	int err; /* room is reused below */
 
 	o->pid = run->pid;
 	o->shared->slot[o->slot].at = (struct reader_file){ 0 };
@@ -314,7 +315,7 @@ static int ask(struct reader_target *t, enum reader_what what, uint64_t begin, u
 	memcpy(q.path, path, strlen(path) + 1);
 	err = reader_send(t->opener, &q, sizeof(q), NULL, 0, NULL, 0);
 	if (err || reader_receive(t->opener, &a, sizeof(a), &fd, &count) != (ssize_t)sizeof(a))
-		_exit(1); /* nobody is left to answer */
+		_exit(1); /* nobody waits for an answer */
 	memcpy(text, a.text, READER_PATH_BYTES);
 	text[READER_PATH_BYTES - 1] = '\0';
 	return a.err || !count ? (a.err ? a.err : -EIO) : fd;

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "reader/reader_internal.h"
 
-#define PAIRS	    6u /* of one queue */
+#define PAIRS	    6u /* per queue */
 #define USERS	    64u
 #define TICK_NS	    250000000
 #define IDLE_NS	    10000000000ull
@@ -33,7 +33,7 @@ struct pair {
 struct user {
 	uint32_t uid;
 	bool known;
-	uint64_t blocked_ns[2], used_ns; /* until; by op->memory */
+	uint64_t blocked_ns[2], used_ns; /* end of the wait, by op->memory */
 };
 
 struct reader_queue {
@@ -43,7 +43,7 @@ struct reader_queue {
 	bool ticking;
 	struct pair pair[PAIRS];
 	struct user user[USERS];
-	struct reader_job *first, **last; /* waiting */
+	struct reader_job *first, **last; /* waiting jobs */
 	struct reader_job *done, **done_last;
 	uint64_t serial;
 };
@@ -55,7 +55,7 @@ void reader_job_fini(struct reader_job *job)
 	job->request = job->answer = NULL;
 }
 
-/* The kernel answers it from the task alone: it waits for no lock of the process's memory. */
+/* The kernel answers this from the task alone, without a lock of the process's memory. */
 static uint32_t user_of(const char *proc_root, uint32_t pid)
 {
 	char name[192], line[128];
@@ -128,8 +128,8 @@ static int pair_begin(struct reader_queue *q, struct pair *p, uint32_t uid)
 	return err;
 }
 
-/* A pair of the user that is idle, else a new one in a free place or in that of another's idle one: what
- * parsed one user's files never parses another's. */
+/* An idle pair of the user, else a new one in a free slot or in that of another user's idle pair. A
+ * parser that has parsed one user's files never parses another user's. */
 static struct pair *pair_for(struct reader_queue *q, uint32_t uid, int *err)
 {
 	struct pair *place = NULL;
@@ -159,7 +159,7 @@ static void finish(struct reader_queue *q, struct reader_job *job)
 	q->done_last = &job->next;
 }
 
-/* The request exceeded a bound, at this file; NULL: at none, and its user alone waits. */
+/* The request exceeded a bound, at this file; NULL: at no file, so only its user has to wait. */
 static void pair_fail(struct reader_queue *q, struct pair *p, const struct reader_file *file)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -173,8 +173,8 @@ static void pair_fail(struct reader_queue *q, struct pair *p, const struct reade
 	finish(q, job);
 }
 
-/* Others ended its parser or opener: it has new ones, once, and nothing is held against its file and
- * user. */
+/* Another process killed its parser or opener: it gets new ones, once, and its file and user are
+ * not penalised. */
 static void pair_again(struct reader_queue *q, struct pair *p)
 {
 	struct reader_job *job = p->job;
@@ -221,7 +221,8 @@ static int pair_send(struct reader_queue *q, struct pair *p, struct reader_job *
 
 /* ---- answers ---- */
 
-/* A memory file that its writer can't change any more; anything else might block or shrink. */
+/* Accepts only a memory file that its writer cannot change any more; another file might block or
+ * shrink. */
 static int take_file(struct reader_job *job, int fd, uint64_t bytes)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
@@ -267,7 +268,7 @@ static void pair_read(struct reader_queue *q, struct pair *p)
 
 	if (n == -EAGAIN)
 		return;
-	if (!p->job) { /* it ended, or says what nobody asked */
+	if (!p->job) { /* it ended, or sends an answer that nobody asked for */
 		pair_end(p);
 		return;
 	}
@@ -275,7 +276,7 @@ static void pair_read(struct reader_queue *q, struct pair *p)
 	if (n < (ssize_t)sizeof(m.a) || m.a.kind != READER_ANSWER || m.a.serial != p->serial) {
 		bool died = n >= (ssize_t)sizeof(m.a) && m.a.kind == READER_DIED && bytes == sizeof(file);
 
-		/* an opener that others ended says nothing more */
+		/* an opener that was killed by another process sends nothing more */
 		if ((died || n <= 0) && reader_pair_was_killed(q->reader, p->id)) {
 			pair_again(q, p);
 		} else {
@@ -301,7 +302,7 @@ static void pair_read(struct reader_queue *q, struct pair *p)
 
 /* ---- the queue ---- */
 
-/* One of the same user and kind. */
+/* Whether a job of the same user and kind is running. */
 static bool runs(const struct reader_queue *q, const struct reader_job *job)
 {
 	for (uint32_t i = 0; i < PAIRS; i++) {
@@ -330,7 +331,7 @@ static bool run(struct reader_queue *q, struct reader_job *job)
 		err = pair_send(q, p, job);
 		if (err)
 			pair_end(p);
-		if (err == -EPIPE) /* it ended just now: another one, soon */
+		if (err == -EPIPE) /* the pair just ended: we start another one soon */
 			return false;
 	}
 	if (err) {
@@ -349,8 +350,8 @@ static void pump(struct reader_queue *q)
 		struct pair *p = &q->pair[i];
 
 		if (p->job && now_ns - p->begin_ns > p->job->op->wall_ms * 1000000ull) {
-			/* Where the time went nobody knows: the file that was opened last may be
-			 * everybody's, and what took the time a file system of the user's. */
+			/* Nobody knows where the time went: the last file may be a shared one, and
+			 * the user's file system may have taken the time. */
 			reader_pair_kill(q->reader, p->id);
 			pair_fail(q, p, NULL);
 		} else if (p->sock >= 0 && !p->job && now_ns > p->idle_ns + IDLE_NS) {
@@ -361,7 +362,7 @@ static void pump(struct reader_queue *q)
 		struct reader_job *job = *at, *next = job->next;
 		bool blocked = is_blocked(q, job, now_ns);
 
-		/* what memory holds now is of no use later */
+		/* what memory holds now is useless later */
 		if (blocked && job->op->memory) {
 			job->err = -EBUSY;
 			finish(q, job);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reader_queue.h - requests to readers, in turn and without waiting.
- * At most one request of a user (of the files, one more of the memory) runs at a time, so that one user's
- * slow files keep nobody else waiting. A user whose request had to be killed waits ten times as long as
- * that took before the next one of the kind begins: one that hangs costs its thread a tenth of the time.
+ * reader_queue.h - a queue of requests to readers; it never blocks.
+ * At most one file request and one memory request of a user run at a time, so that one user's slow
+ * files do not delay others. After a request was killed, its user waits ten times as long as it
+ * took before the next request of that kind. So a request that hangs costs its thread at most a
+ * tenth of the time.
  * Owns: queued jobs, pairs of processes, an epoll descriptor.  Threads: one caller. */
 #ifndef SYSOM_READER_READER_QUEUE_H
 #define SYSOM_READER_READER_QUEUE_H
@@ -17,34 +18,37 @@ struct reader_job {
 	uint32_t pid;
 	void *request; /* owned, by malloc */
 	size_t bytes;
-	const int *fds; /* borrowed until the job comes back */
+	const int *fds; /* borrowed until the job is returned */
 	uint32_t fd_count;
 	void *arg; /* the caller's */
 	/* results */
-	int err; /* of the function; -ETIME: it exceeded a bound or its parser ended; -EBUSY: no worker */
-	uint8_t *answer; /* owned, bytes of it; hostile */
+	int err; /* the function's result; -ETIME: it exceeded a bound, or its parser ended; -EBUSY:
+		  * no worker */
+	uint8_t *answer; /* owned; hostile */
 	size_t answer_bytes;
 	/* the queue's */
 	uint32_t uid;
-	bool again; /* its parser was killed by others: it has had a second one */
+	bool again; /* another process killed its parser: this is the second try */
 };
 
 struct reader_queue;
-/* reader: borrowed until close. drop: releases the arg of a job that close ends; may be NULL. 0, -errno. */
+/* reader: borrowed until close. drop: releases the arg of a job that close cancels; may be NULL. 0,
+ * -errno. */
 int reader_queue_open(struct reader_queue **out, struct reader *reader, void (*drop)(void *arg));
 void reader_queue_close(struct reader_queue *q); /* NULL is a no-op */
-/* Readable when reader_queue_next has something to do. */
+/* Readable when reader_queue_next has work. */
 int reader_queue_fd(const struct reader_queue *q);
-/* Takes the job, on account of the user of its pid. */
+/* Takes the job and charges it to the user of its pid. */
 void reader_queue_push(struct reader_queue *q, struct reader_job *job);
-/* The same, on account of this user. */
+/* Takes the job and charges it to this user. */
 void reader_queue_push_as(struct reader_queue *q, struct reader_job *job, uint32_t uid);
-/* Moves everything on; a job that came back, to be released by the caller, or NULL. Never blocks. */
+/* Makes progress, and returns a finished job, which the caller releases, or NULL. Never blocks. */
 struct reader_job *reader_queue_next(struct reader_queue *q);
-/* One request and its answer, for a thread that may wait as long as the request may take. Refused at once
- * (-EBUSY) while the user waits for an earlier one. stop: gives it up when true; may be NULL. The job's
- * results are filled in; it stays the caller's. Not mixed with push and next on one queue. */
+/* Makes one request and waits for its answer, as long as the request may take. Fails at once
+ * (-EBUSY) while the user's wait after an earlier request lasts. stop: gives up if true; may be
+ * NULL. Fills in the job's results; the job stays the caller's. Do not mix with push and next on
+ * one queue. */
 int reader_queue_call(struct reader_queue *q, struct reader_job *job, const atomic_bool *stop);
-void reader_job_fini(struct reader_job *job); /* request and answer */
+void reader_job_fini(struct reader_job *job); /* frees request and answer */
 
 #endif

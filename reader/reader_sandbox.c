@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reader_sandbox.c - what openers and parsers give up.
- * A system call that the filter does not know fails with EPERM instead of killing: as confined, and a
- * library's optional call (a sanitizer's, libelf's mmap) does no harm. */
+ * reader_sandbox.c - drops the privileges of openers and parsers.
+ * A system call that the filter does not allow fails with EPERM instead of killing. The process is
+ * as confined, and an optional call of a library (a sanitizer's, libelf's mmap) does no harm. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -22,8 +22,8 @@
 #include "base/sanitized.h"
 #include "reader/reader_internal.h"
 
-/* A uid of its own for each parser, which nobody else has (a process with the same one could stop or kill
- * it): beyond what systemd and user namespaces hand out (0x7fffffff), below (uid_t)-2. */
+/* Each parser gets its own uid: a process with the same uid could stop or kill it. The range lies
+ * above what systemd and user namespaces assign (0x7fffffff), and below (uid_t)-2. */
 #define PARSER_UID 0xffff0000u
 
 static int caps_keep(uint64_t mask)
@@ -55,8 +55,8 @@ static void limit(int what, rlim_t soft, rlim_t hard)
 	setrlimit(what, &r);
 }
 
-/* Files of others and their memory, and no more: map_files needs CHECKPOINT_RESTORE, before Linux 5.9
- * SYS_ADMIN. */
+/* Keeps access to others' files and memory, and no more: map_files needs CHECKPOINT_RESTORE, before
+ * Linux 5.9 SYS_ADMIN. */
 int reader_sandbox_opener(void)
 {
 	uint64_t keep = 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_SYS_ADMIN |
@@ -81,7 +81,7 @@ void reader_sandbox_cpu(uint32_t seconds)
 	setrlimit(RLIMIT_CPU, &r);
 }
 
-/* Its own data so far, which a fork of a large process has too. */
+/* The process's own data so far, which the fork of a large process has, too. */
 static uint64_t data_bytes(void)
 {
 	char text[256] = "";
@@ -109,8 +109,8 @@ static const uint16_t allowed[] = {
 #define REFUSE BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 #define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* Also: mmap and mprotect that make nothing executable, and the process's own limits (setrlimit is
- * prlimit64 in the C library). */
+/* Also allows mmap and mprotect without PROT_EXEC, and the process's own limits (in the C library
+ * setrlimit is prlimit64). */
 static int filter(void)
 {
 	static struct sock_filter f[2 * COUNT + 32];
@@ -152,9 +152,10 @@ int reader_sandbox_parser(uint32_t slot)
 #ifndef SANITIZED
 	limit(RLIMIT_DATA, data_bytes() + LIMIT_READER_DATA_BYTES, data_bytes() + LIMIT_READER_DATA_BYTES);
 #endif
-	/* too large an answer is an error, not an end */
+	/* too large an answer is an error, not a death */
 	signal(SIGXFSZ, SIG_IGN);
-	/* where these are not allowed (a user namespace) the filter and no capabilities have to do */
+	/* if these fail (in a user namespace), the filter and the lack of capabilities have to
+	 * suffice */
 	if (geteuid() == 0 && !setgroups(0, NULL) && !setresgid(uid, uid, uid))
 		err = setresuid(uid, uid, uid);
 	err = caps_keep(0);

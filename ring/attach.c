@@ -18,8 +18,8 @@
 #include "ring/ring_writer.h"
 
 #define ATTACH_CMDLINE_BYTES 4096
-#define ATTACH_FDS_MAX	     16 /* descriptors taken from one message, in order to close them */
-/* Out of the way of programs that count on low numbers, and below FD_SETSIZE. */
+#define ATTACH_FDS_MAX	     16 /* descriptors taken from one message, so that they can be closed */
+/* Above the numbers that programs expect to get, and below FD_SETSIZE. */
 #define ATTACH_FD_MIN 501
 
 /* ---- client: identity ---- */
@@ -63,7 +63,8 @@ static void text_set(char *out, const char *text)
 		text_append(out, text, strlen(text));
 }
 
-/* Each launcher names the four numbers in its own way; those of one launcher are preferred. */
+/* Each launcher has its own names for the four numbers; all four come from one launcher if
+ * possible. */
 static void fill_ranks(struct attach_hello *h)
 {
 	static const char *const families[][4] = {
@@ -117,7 +118,7 @@ static void fill_pod(struct attach_hello *h)
 	text_append(h->pod, pod, strlen(pod));
 }
 
-/* The entry of CUDA_VISIBLE_DEVICES that this process uses: the only one, or the local rank's. */
+/* The entry of CUDA_VISIBLE_DEVICES for this process: the only one, or the local rank's. */
 static void fill_gpu(struct attach_hello *h)
 {
 	const char *v = env_text("CUDA_VISIBLE_DEVICES");
@@ -135,8 +136,8 @@ static void fill_gpu(struct attach_hello *h)
 		text_append(h->gpu_uuid, v, strcspn(v, ","));
 }
 
-/* SYSOM_ROLE; else the pipeline's stage by the variables that launchers set; else torchelastic's name
- * unless that is its default. */
+/* SYSOM_ROLE; else the pipeline stage from the variables that launchers set; else torchelastic's
+ * name unless it is the default. */
 static void fill_role(struct attach_hello *h)
 {
 	static const char *const stages[] = { "PIPELINE_PARALLEL_RANK", "PIPELINE_STAGE", "PP_RANK",
@@ -248,7 +249,7 @@ int attach_path(char *out, size_t out_bytes)
 
 /* ---- client: connection ---- */
 
-/* The ring tells what a job does: only root's daemon or our own may have it. */
+/* The ring shows what a job does: only root's daemon or one of our own user may get it. */
 static int check_owner(int sock)
 {
 	struct ucred peer;
@@ -332,7 +333,8 @@ out:
 
 /* ---- daemon ---- */
 
-/* Takes every descriptor out of the message; the count, those beyond the array closed. */
+/* Takes every descriptor out of the message and returns the count; closes those that do not fit the
+ * array. */
 static int take_fds(struct msghdr *msg, int *fds)
 {
 	int count = 0;
@@ -364,7 +366,7 @@ static void clean_text(char *text)
 	ring_text_clean(text, n);
 }
 
-/* A later version may only append fields: what we know is the beginning. */
+/* A later version may only append fields, so we read the beginning. */
 static int check_hello(const struct attach_hello *h, size_t bytes, bool whole)
 {
 	if (bytes < sizeof(*h) || h->magic != ATTACH_MAGIC || h->bytes != bytes)

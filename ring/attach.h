@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attach.h - the handshake over the Unix socket (SOCK_SEQPACKET, SYSOM_SOCKET_PATH, default
  * ATTACH_DEFAULT_PATH). docs/ring-format.md is normative.
- *
- *   process -> sysomd   struct attach_hello, with two memfds by SCM_RIGHTS: the ring, its reader page
+ *   process -> sysomd   struct attach_hello, with two memfds by SCM_RIGHTS: ring, reader page
  *   sysomd  -> process  struct attach_command ATTACH_ACCEPT or ATTACH_REFUSE
  *   sysomd  -> process  struct attach_command ATTACH_OFF / ATTACH_ON / ATTACH_FLUSH, any time
  *   process -> sysomd   struct attach_state, after each command and when its state changes
- *
- * The process closes the socket when it detaches; a closed socket with a live process means that
- * sysomd went away, and the process dials again with a back-off of 0.1 to 2 s. sysomd takes the peer's
- * pid from SO_PEERCRED and never from the message. */
+ * The process closes the socket when it detaches. If the socket closes while the process lives,
+ * sysomd has gone away, and the process connects again with a back-off of 0.1 to 2 s. sysomd takes
+ * the peer's pid from SO_PEERCRED and never from the message. */
 #ifndef SYSOM_RING_ATTACH_H
 #define SYSOM_RING_ATTACH_H
 
@@ -22,11 +20,11 @@
 #define ATTACH_DEFAULT_PATH "/run/sysom/sysomd.sock"
 #define ATTACH_TEXT_BYTES   128
 
-/* Texts are NUL-terminated; a receiver terminates them itself. -1: unknown. */
+/* Texts are NUL-terminated, but the receiver terminates them again. -1: unknown. */
 struct attach_hello {
 	uint32_t magic, version;
 	uint32_t bytes; /* sizeof(struct attach_hello) */
-	int32_t pid;	/* as the process sees itself: differs in another pid namespace */
+	int32_t pid;	/* as the process sees it; differs in another pid namespace */
 	int32_t rank, world_size, local_rank, local_world_size;
 	uint64_t start_time_ticks;
 	char job[ATTACH_TEXT_BYTES];	  /* SYSOM_JOB, else TORCHELASTIC_RUN_ID, SLURM_JOB_ID... or "" */
@@ -40,7 +38,7 @@ struct attach_hello {
 enum attach_command_kind {
 	ATTACH_ACCEPT = 1,
 	ATTACH_REFUSE = 2, /* arg: errno */
-	ATTACH_OFF = 3,	   /* stop tracing; arg: 0 until ATTACH_ON */
+	ATTACH_OFF = 3,	   /* stop tracing until ATTACH_ON; arg: 0 */
 	ATTACH_ON = 4,
 	ATTACH_FLUSH = 5, /* deliver device records now */
 };
@@ -62,20 +60,21 @@ struct attach_state {
 void attach_hello_fill(struct attach_hello *hello);
 /* Socket path from SYSOM_SOCKET_PATH or the default; 0 or -ENAMETOOLONG. */
 int attach_path(char *out, size_t out_bytes);
-/* Where a user's connections fill sysomd's queue, an attempt that does not wait in it never gets in. A
- * process that ends waits for the thread that is here, but not for as long as that. */
+/* If a user's connections fill sysomd's queue, an attempt gets in only by waiting in the queue. A
+ * process that exits waits for this thread, but not as long as this. */
 #define ATTACH_WAIT_MS 250
-/* One attempt: connect, waiting for a place in the queue for ATTACH_WAIT_MS at most, send hello with the
- * ring and its reader page. Connected, non-blocking fd, or -errno (-EAGAIN: no place, -ENOENT,
- * -ECONNREFUSED, -EACCES, -EPERM when the socket's owner is neither root nor our uid...). */
+/* Makes one attempt: connects, waits at most ATTACH_WAIT_MS for a place in the queue, and sends
+ * hello with the ring and its reader page. Returns a connected, non-blocking fd, or -errno
+ * (-EAGAIN: no place, -ENOENT, -ECONNREFUSED, -EACCES, -EPERM if the socket's owner is neither root
+ * nor our uid...). */
 int attach_connect(const char *path, const struct attach_hello *hello, const int fds[ATTACH_FDS]);
-/* Sends hello and descriptors over a connected socket. 0 or -errno. */
+/* Sends hello and the descriptors over a connected socket. 0 or -errno. */
 int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH_FDS]);
-/* sysomd's side: one message from a freshly accepted, non-blocking socket. On 0 *hello is
- * terminated text and fds are owned by the caller; they may be of any kind, so whoever calls this for a
- * stranger may wait for ever when it closes them. -EAGAIN nothing yet, -EPROTO not a valid hello or
- * not exactly two descriptors (all received descriptors are closed), -EPROTONOSUPPORT the same of
- * another version, -errno otherwise. */
+/* sysomd's side: receives one message from a newly accepted, non-blocking socket. On 0, *hello is
+ * terminated text and the caller owns fds. The fds may be of any kind: closing those of a stranger
+ * may block for ever. -EAGAIN: nothing yet. -EPROTO: not a valid hello or not exactly two
+ * descriptors (all received descriptors are closed). -EPROTONOSUPPORT: the same with another
+ * version. -errno otherwise. */
 int attach_accept(int sock, struct attach_hello *hello, int fds[ATTACH_FDS]);
 
 #endif

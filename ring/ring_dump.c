@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ring_dump.c - sysom-ring: prints a ring offline, from a file or from /proc/PID/fd/N of a process
- * that lives or has just stopped. It reads a copy and changes nothing. */
+ * that is running or stopped. It reads a copy and changes nothing. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ struct options {
 	uint64_t limit; /* newest events per lane; 0: all */
 };
 
-/* ---- what the events hold ---- */
+/* ---- the fields of each event ---- */
 
 enum field_type { U8, U16, U32, U64, I16, I32, F64, HEX, NAME };
 
@@ -121,7 +121,7 @@ static const struct kind *find_kind(uint16_t kind)
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
 		if (kinds[i].kind == kind)
 			return &kinds[i];
-	abort(); /* the reader passes only kinds of ring_format.h */
+	abort(); /* the reader passes only the kinds of ring_format.h */
 }
 
 static size_t type_bytes(uint8_t type)
@@ -134,7 +134,7 @@ static size_t type_bytes(uint8_t type)
 
 /* ---- printing ---- */
 
-/* Names are valid UTF-8 without control characters already. */
+/* Names are already valid UTF-8 without control characters. */
 static void print_string(const char *text)
 {
 	putchar('"');
@@ -146,13 +146,13 @@ static void print_string(const char *text)
 	putchar('"');
 }
 
-/* JSON numbers above 2^53 lose digits in many readers: handles are strings. */
+/* Many readers lose digits of JSON numbers above 2^53, so handles are strings. */
 static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t type, bool json)
 {
 	uint64_t v = 0;
 	double d;
 
-	memcpy(&v, at, type_bytes(type)); /* little-endian machines only, as the format */
+	memcpy(&v, at, type_bytes(type)); /* only for little-endian machines, like the format */
 	switch (type) {
 	case I16:
 		printf("%d", (int16_t)v);
@@ -298,7 +298,7 @@ static void print_head_json(const struct ring_reader *r)
 
 /* ---- the whole ---- */
 
-/* All of a lane, or its newest events: those past the limit are read and not shown. */
+/* Prints all of a lane, or its newest events: events before the limit are read and not shown. */
 static uint64_t dump_lane(struct ring_reader *r, uint32_t lane, const struct options *o,
 			  uint64_t skip, bool print, bool *first)
 {
@@ -320,7 +320,7 @@ static uint64_t dump_lane(struct ring_reader *r, uint32_t lane, const struct opt
 		}
 		if (!n && torn != ring_reader_stats(r)->lost_torn +
 					  ring_reader_stats(r)->lost_bad_kind)
-			n = 1; /* a batch of nothing but losses: go on behind it */
+			n = 1; /* a batch may hold only losses: continue after it */
 	} while (n);
 	return seen;
 }
@@ -343,7 +343,7 @@ static struct ring_reader *open_or_tell(const char *path)
 	return NULL;
 }
 
-/* How many events a lane holds, by reading a copy once more. */
+/* Counts each lane's events by reading a copy once more. */
 static void count_lanes(const char *path, const struct options *o, uint64_t *counts)
 {
 	struct ring_reader *r = open_or_tell(path);
@@ -395,7 +395,7 @@ static int dump(const char *path, const struct options *o)
 	return broken ? 1 : 0;
 }
 
-/* The descriptor of a process that is its ring; 0 or -errno. */
+/* Finds the process's descriptor that is its ring; 0 or -errno. */
 static int find_ring(const char *pid, char *out, size_t out_bytes)
 {
 	char path[512], target[128];

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ring_format.h - boundary 1, application to sidecar: the layout of the shared memory.
- * docs/ring-format.md is normative; the assertions below hold the two together.
- *
+ * docs/ring-format.md is normative; the assertions below check that this file agrees with it.
  * One memfd per process, F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_FUTURE_WRITE|F_SEAL_SEAL, at most
- * LIMIT_RING_BYTES, and beside it one with struct ring_reader_page, which the reader writes:
- *
+ * LIMIT_RING_BYTES. A second memfd holds struct ring_reader_page, which the reader writes.
  *   0                 struct ring_header                     written once, before it is passed on
  *   4096              struct ring_counters                   written by the process
  *   8192              not used
  *   12288             struct ring_lane [lane_count]          one cache line of writer state each
  *   names_offset      name arena: records of struct ring_name, 8-byte aligned, append-only
  *   lane.offset       lane.slots slots of lane.slot_bytes
- *
- * A lane has one producer. Slot n of a lane (n counts from 0 for ever) lies at index n % slots.
- * The producer stores seq_begin = n+1 (release fence after), the payload, then seq_end = n+1
- * (release), then lane.head = n+1 (release). Truncated to 32 bits in the slot. A reader copies slot
- * n and keeps it only if both sequences equal (uint32_t)(n+1), seq_end read first, seq_begin last.
- * The producer never waits: it overwrites the oldest slot, and the reader counts what it missed as
- * head - slots - tail, exactly. */
+ * A lane has one producer. Slot n of a lane (n counts from 0 and never wraps) lies at index n %
+ * slots. The producer stores seq_begin = n+1 (release fence after), the payload, then seq_end = n+1
+ * (release), then lane.head = n+1 (release). Slots hold the sequences truncated to 32 bits. A
+ * reader copies slot n and keeps it only if both sequences equal (uint32_t)(n+1); it reads seq_end
+ * first and seq_begin last.
+ * The producer never waits: it overwrites the oldest slot. The reader counts exactly what it
+ * missed: head - slots - tail. */
 #ifndef SYSOM_RING_FORMAT_H
 #define SYSOM_RING_FORMAT_H
 
@@ -35,14 +33,14 @@
 #define RING_DROP_CAUSES(X)                                                                        \
 	X(NO_LANE, "no_lane")		      /* events of threads that found no free lane */     \
 	X(NAMES_FULL, "names_full")	      /* names that did not fit the arena */              \
-	X(CUPTI_BUFFER, "cupti_buffer")	      /* records CUPTI dropped for want of a buffer */    \
+	X(CUPTI_BUFFER, "cupti_buffer")	      /* records that CUPTI dropped for lack of a buffer */    \
 	X(CUPTI_ZERO_STAMP, "cupti_zero_stamp") /* records with a zero time stamp */              \
 	X(CUPTI_REVERSED, "cupti_reversed")   /* records whose end lies before their start */     \
 	X(CUPTI_PARTIAL, "cupti_partial")     /* kernels delivered before they ended */           \
-	X(CUPTI_UNKNOWN, "cupti_unknown")     /* records of a layout we do not know */            \
-	X(PACING, "pacing")		      /* device records given up: the reader was too slow */ \
-	X(RECURSION, "recursion")	      /* wrapper calls inside our own wrapper */          \
-	X(INTERNAL, "internal")		      /* our own failure; tracing is latched off */       \
+	X(CUPTI_UNKNOWN, "cupti_unknown")     /* records of an unknown layout */            \
+	X(PACING, "pacing")		      /* device records dropped: the reader was too slow */ \
+	X(RECURSION, "recursion")	      /* wrapper calls from inside our own wrapper */          \
+	X(INTERNAL, "internal")		      /* our own failure; tracing latches off */       \
 	X(PLUGIN_HANDLE, "plugin_handle")     /* NCCL profiler callbacks on unknown handles */     \
 	X(STARTING, "starting")		      /* events while another thread builds the ring */    \
 	X(SWITCHED_OFF, "switched_off")	      /* calls while tracing is switched off */
@@ -63,10 +61,10 @@ struct ring_header {
 	uint32_t lane_count;
 	uint64_t lanes_offset;
 	uint64_t names_offset, names_bytes;
-	/* At start: the three clocks read together, so that a ring can be read offline. */
+	/* The three clocks, read together at start, so that a ring can be read offline. */
 	uint64_t anchor_ticks, anchor_monotonic_ns, anchor_realtime_ns;
 	uint32_t pid, reserved;
-	uint64_t start_time_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
+	uint64_t start_time_ticks; /* field 22 of /proc/PID/stat: detects a reused pid */
 	uint8_t pad[4096 - 96];
 };
 _Static_assert(sizeof(struct ring_header) == 4096, "ring_header");
@@ -76,14 +74,14 @@ enum ring_trace_state { RING_TRACE_OFF = 0, RING_TRACE_ON = 1, RING_TRACE_LATCHE
 
 struct ring_counters {
 	uint64_t drops[32];	/* by enum ring_drop */
-	uint64_t events;	/* pushed, all lanes of ended threads included */
+	uint64_t events;	/* events pushed, including those of ended threads */
 	uint64_t names_tail;	/* bytes of the arena in use; release */
 	uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC, by the helper thread, every 100 ms */
 	uint32_t trace_state;	/* enum ring_trace_state */
 	uint32_t cupti_state;	/* enum ring_cupti_state */
 	uint64_t cupti_gap_count;
 	uint64_t bytes_written; /* to all lanes: the denominator of the uploaded share */
-	uint64_t lanes_used;	/* every lane that ever had an owner lies below; 0: not stated */
+	uint64_t lanes_used;	/* all lanes that ever had an owner lie below this; 0: unknown */
 	uint8_t pad[4096 - 256 - 56];
 };
 _Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
@@ -94,12 +92,13 @@ enum ring_cupti_state {
 	RING_CUPTI_V2 = 1,	 /* own v2 subscriber */
 	RING_CUPTI_LEGACY = 2,	 /* activity API only */
 	RING_CUPTI_YIELDED = 3,	 /* another profiler has it */
-	RING_CUPTI_REFUSED = 4,	 /* an error; reason in an EVENT_GAP */
-	RING_CUPTI_IDLE = 5,	 /* turned off: no sysomd for 60 s, switched off, or governed */
+	RING_CUPTI_REFUSED = 4,	 /* an error; an EVENT_GAP gives the reason */
+	RING_CUPTI_IDLE = 5,	 /* switched off: no sysomd for 60 s, by command, or governed */
 };
 
-/* A memfd of its own. The only words that the reader writes. Never trusted: pacing reads them, and a
- * wrong value costs at worst device records, counted as RING_DROP_PACING. */
+/* In a memfd of its own: the only words that the reader writes. The producer does not trust them.
+ * It reads them for pacing; a wrong value costs at most device records, counted as
+ * RING_DROP_PACING. */
 struct ring_reader_page {
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC; older than 1 s: no live reader, no pacing */
 	uint64_t tail[LIMIT_RING_LANES]; /* per lane: slots consumed */
@@ -112,15 +111,16 @@ enum ring_lane_kind { RING_LANE_HOST = 1, RING_LANE_DEVICE = 2 };
 struct ring_lane {
 	uint64_t head;	/* slots ever pushed; release, pairs with the reader's acquire */
 	uint32_t state; /* enum ring_lane_state; claimed by CAS */
-	uint32_t tid;	/* of the owner, as seen in its pid namespace */
+	uint32_t tid;	/* of the owner, in its pid namespace */
 	uint64_t offset;
 	uint32_t slots; /* power of two */
 	uint16_t slot_bytes;
 	uint8_t kind;
-	uint8_t clock_source; /* of this lane's stamps */
-	uint32_t generation;  /* counts owners, so that a reader sees a lane change hands; release */
+	uint8_t clock_source; /* of the stamps in this lane */
+	uint32_t generation;  /* counts owners, so that a reader sees a change of owner; release */
 	uint32_t reserved;
-	uint64_t owner_first; /* number of the present owner's first slot; stored before generation */
+	uint64_t owner_first; /* number of the current owner's first slot; stored before
+			       * generation */
 	uint32_t reserved2[4];
 };
 _Static_assert(sizeof(struct ring_lane) == 64, "ring_lane");
@@ -129,7 +129,7 @@ _Static_assert(__builtin_offsetof(struct ring_lane, owner_first) == 40, "ring_la
 
 struct ring_name {
 	uint32_t id;	/* 1, 2, ... in order of the arena */
-	uint32_t bytes; /* of text, no terminator; stored last with release; 0: not there yet */
+	uint32_t bytes; /* of text, no terminator; stored last with release; 0: not written yet */
 	char text[];
 };
 
@@ -139,7 +139,7 @@ enum event_kind {
 	EVENT_LAUNCH = 1,	/* struct event_launch */
 	EVENT_GRAPH_LAUNCH = 2, /* struct event_launch; func = graph exec handle, grid unused */
 	EVENT_COLL = 3,		/* struct event_coll: any NCCL call, by func */
-	EVENT_COMM = 4,		/* struct event_comm: communicator born, split or gone */
+	EVENT_COMM = 4,		/* event_comm: a communicator was made, split or destroyed */
 	EVENT_MEM = 5,		/* struct event_mem */
 	EVENT_SYNC = 6,		/* struct event_sync: the host waited for the GPU */
 	EVENT_STEP_BEGIN = 7,	/* struct event_step */
@@ -148,12 +148,13 @@ enum event_kind {
 	EVENT_SPAN_END = 10,	/* struct event_span */
 	EVENT_STREAM = 11,	/* struct event_stream: handle -> CUPTI ids */
 	EVENT_CONTEXT = 12,	/* struct event_stream, stream 0: this thread's current context */
-	EVENT_GAP = 13,		/* struct event_gap: nothing, or less, was recorded from..to */
-	/* 14 was the name of a function, and never written: kernel records bring the names that count */
+	EVENT_GAP = 13,		/* struct event_gap: nothing, or less, was recorded from t to
+				 * `to` */
+	/* 14 is reserved and was never written; kernel records carry the names */
 	EVENT_PLUGIN = 15,	/* struct event_plugin: NCCL profiler plugin callbacks */
 	EVENT_ANCHOR = 16,	/* struct event_anchor */
 	EVENT_GRAPH_NODE = 17,	/* struct event_coll captured into a graph: template entry */
-	EVENT_GRAPH = 18,	/* struct event_graph: capture or instantiate ties handles */
+	EVENT_GRAPH = 18,	/* struct event_graph: links the handles of captures and graphs */
 	EVENT_KERNEL = 32,	/* device lanes: struct event_kernel */
 	EVENT_COPY = 33,	/* device lanes: struct event_copy */
 	EVENT_GRAPH_EXEC = 34,	/* device lanes: struct event_kernel, one record per graph launch */
@@ -161,24 +162,26 @@ enum event_kind {
 
 #define EVENT_FLAG_PTSZ	     0x0001 /* per-thread default stream variant */
 #define EVENT_FLAG_FAILED    0x0002 /* the real function returned an error */
-#define EVENT_FLAG_CAPTURED  0x0004 /* on a capturing stream: becomes a graph node, no kernel now */
+#define EVENT_FLAG_CAPTURED  0x0004 /* on a capturing stream: becomes a graph node, runs no kernel
+				     * now */
 #define EVENT_FLAG_GRAPH_NODE 0x0008 /* device record of a node inside a graph launch */
 #define EVENT_FLAG_EXPLICIT  0x0010 /* step from the explicit API */
-#define EVENT_FLAG_AGGREGATE 0x0020 /* inside ncclGroupStart/End: launched at the group's end */
-#define EVENT_FLAG_RESTATED  0x0040 /* COMM, STREAM, GRAPH: told again, to a sysomd that attached */
+#define EVENT_FLAG_AGGREGATE 0x0020 /* inside ncclGroupStart/End: starts when the group ends */
+#define EVENT_FLAG_RESTATED  0x0040 /* COMM, STREAM, GRAPH: repeated for a newly attached sysomd */
 
 /* Common to all slots. Host slots: u32 seq_begin, u16 kind, u16 flags, 52 bytes, u32 seq_end. */
 struct event_head {
 	uint32_t seq_begin;
 	uint16_t kind;
 	uint16_t flags;
-	uint64_t t; /* stamp at entry (host), start (device); clock of the lane */
+	uint64_t t; /* stamp of the entry (host) or start (device), by the lane's clock */
 };
 
-/* Launches of a stream are numbered in the stream's order, and so are kernels of a stream: what the ring
- * loses is counted too, so launch less kernel is the same for a stream's whole life. The upper 8 bits
- * are an epoch. A kernel's changes where records may have been lost uncounted; 0 on both sides: all
- * was counted from the first launch on, and the numbers are equal. */
+/* Launches of a stream are numbered in stream order, and so are its kernels. Events that the ring
+ * loses are counted too, so the difference of launch and kernel number is constant for a stream's
+ * life. The upper 8 bits are an epoch. The kernel epoch changes when records may have been lost
+ * uncounted. Epoch 0 on both sides means that all was counted from the first launch on, and the
+ * numbers are equal. */
 #define RING_NUMBER(epoch, count) ((uint32_t)(epoch) << 24 | ((uint32_t)(count) & 0xffffff))
 
 struct event_launch {
@@ -189,7 +192,7 @@ struct event_launch {
 	uint16_t block[3];
 	uint16_t api;	       /* enum preload hook id, for display only */
 	uint32_t duration;     /* exit - entry, clock of the lane, saturated */
-	uint32_t number;       /* RING_NUMBER; 0: a graph's, failed, captured or not known */
+	uint32_t number;       /* RING_NUMBER; 0: unknown, or of a graph, failed or captured */
 	uint32_t seq_end;
 };
 
@@ -201,11 +204,11 @@ enum event_coll_func {
 
 struct event_coll {
 	struct event_head head;
-	uint64_t comm;	 /* ncclComm_t handle: EVENT_COMM maps it */
+	uint64_t comm;	 /* ncclComm_t handle; EVENT_COMM maps it */
 	uint64_t stream; /* CUstream handle */
 	uint64_t count;	 /* elements */
-	uint64_t capture; /* id of the capture it belongs to, 0: runs now */
-	uint32_t seq;	 /* k-th of (comm, func[, peer]) in this process, from 0 */
+	uint64_t capture; /* id of the capture that it belongs to; 0: runs now */
+	uint32_t seq;	 /* the k-th call of (comm, func[, peer]) in this process, from 0 */
 	int16_t peer;	 /* root or peer rank; -1 none */
 	uint8_t func, dtype; /* enum event_coll_func, ncclDataType_t */
 	uint32_t duration;
@@ -249,7 +252,7 @@ struct event_sync {
 	uint64_t handle; /* stream, event or 0 */
 	uint64_t reserved[3];
 	uint16_t api;
-	uint16_t scope; /* enum event_sync_scope: what was waited for */
+	uint16_t scope; /* enum event_sync_scope: what the host waited for */
 	uint32_t duration;
 	uint32_t reserved2;
 	uint32_t seq_end;
@@ -259,14 +262,14 @@ struct event_step {
 	struct event_head head;
 	double work[LIMIT_STEP_WORK];
 	uint32_t work_count;
-	uint32_t index; /* counts the API's steps from 0 */
+	uint32_t index; /* counts the steps of the API from 0 */
 	uint32_t phase; /* name id of a phase, RING_NAME_NONE: none */
 	uint32_t seq_end;
 };
 
 struct event_span {
 	struct event_head head;
-	uint64_t span; /* pairs begin and end that do not nest; 0: nested */
+	uint64_t span; /* pairs a begin and an end that do not nest; 0: nested */
 	uint64_t domain;
 	uint64_t reserved[2];
 	uint32_t name;
@@ -289,23 +292,25 @@ enum event_gap_cause {
 	GAP_SWITCHED_OFF = 1,	/* `sysom off` */
 	GAP_CUPTI_YIELDED = 2,	/* another profiler has CUPTI */
 	GAP_CUPTI_REFUSED = 3,	/* an error code is in detail */
-	GAP_GOVERNED = 4,	/* turned down for its cost */
+	GAP_GOVERNED = 4,	/* turned down because of its cost */
 	GAP_NO_READER = 5,	/* no sysomd for 60 s */
-	GAP_LATCHED = 6,	/* internal failure; detail tells which */
-	GAP_EXPORT_DELAY = 7,	/* device records arrived late; to - t is the delay */
-	GAP_GRAPH_NODES = 8,	/* graph launches are one record each; detail: share of time with
-				 * a record per node, in millionths */
+	GAP_LATCHED = 6,	/* internal failure; detail says which */
+	GAP_EXPORT_DELAY = 7,	/* device records arrived late by `to` - t */
+	GAP_GRAPH_NODES = 8,	/* one record per graph launch; detail: the share of time with one
+				 * record per node, in millionths */
 };
 
 struct event_gap {
-	struct event_head head; /* t: since when */
+	struct event_head head; /* t: when the gap began */
 	uint64_t to;		/* 0: still open */
-	uint64_t on;		/* with to: when it was told; launches from then on are recorded again */
+	uint64_t on;		/* if `to` is set: when this event was written; launches after it
+				 * are recorded again */
 	uint64_t reserved[2];
 	uint16_t cause;
 	uint16_t reserved1;
-	int32_t detail; /* with to, where CUPTI's kinds went on: epoch in which kernels count from 1 */
-	uint32_t name; /* e.g. the rival's library */
+	int32_t detail; /* if `to` is set and CUPTI's kinds were enabled again: the epoch in which
+			 * kernels count from 1 */
+	uint32_t name; /* for example the other profiler's library */
 	uint32_t seq_end;
 };
 
@@ -359,7 +364,7 @@ struct event_kernel { /* device lane, 128 bytes */
 	uint32_t graph_id;
 	uint64_t graph_node_id;
 	uint64_t reserved[4];
-	uint32_t number; /* RING_NUMBER; 0: a graph's node or not known */
+	uint32_t number; /* RING_NUMBER; 0: unknown, or of a graph's node */
 	uint32_t seq_end;
 };
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ring_reader.c - see ring_reader.h.
- * The layout (header, lane offsets and sizes) is copied and validated once, at open; what the
- * producer writes there later is never looked at again. What does change (heads, owners, slots,
- * names) is loaded once per use and checked against that copy. A live ring is a sealed memfd on
- * tmpfs, so that no page of it can go away under us; anything else is copied to private memory
- * first. */
+ * open copies and validates the layout (header, lane offsets and sizes) once; later writes of the
+ * producer there are ignored. Everything that does change (heads, owners, slots, names) is loaded
+ * once per use and checked against that copy. A live ring is a sealed memfd on tmpfs, so that none
+ * of its pages can disappear. Anything else is first copied to private memory. */
 #include "ring/ring_reader.h"
 
 #include <errno.h>
@@ -28,10 +27,11 @@
 #define READER_FIXED_BYTES   12288u /* header, counters, reader page */
 #define READER_COUNTERS	     4096u
 #define READER_NAMES_PER_POLL 1024u
-/* A head that moves further between two looks is no count of events: at 1 ns each it is 18 min. */
+/* A head that jumps further between two reads is not a count of events: at 1 ns each it is 18
+ * min. */
 #define READER_JUMP_MAX	     (1ull << 40)
 #define READER_COPY_BYTES    65536u
-#define SLOTS_AHEAD	     6u /* while one slot is copied */
+#define SLOTS_AHEAD	     6u /* slots to prefetch while one is copied */
 
 /* gcc's thread sanitizer does not model fences; our mapping is not the producer's anyway. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -48,7 +48,8 @@ struct reader_lane {
 	uint32_t slots, slot_bytes;
 	uint8_t kind, clock_source;
 	bool has_next;
-	struct reader_owner owner, next; /* next: seen, but its first slot is not reached yet */
+	struct reader_owner owner, next; /* next: seen, but the tail has not reached its first
+					  * slot */
 };
 
 struct ring_reader {
@@ -59,9 +60,9 @@ struct ring_reader {
 	struct ring_header header;
 	struct reader_lane lanes[LIMIT_RING_LANES];
 	uint32_t lanes_used;
-	uint64_t names_at; /* bytes of the arena polled */
+	uint64_t names_at; /* bytes of the arena read so far */
 	uint32_t name_count;
-	char *text; /* texts of names, each terminated */
+	char *text; /* texts of names, each NUL-terminated */
 	uint32_t text_at;
 	uint32_t name_text[LIMIT_NAME_COUNT + 1]; /* offsets into text */
 	struct ring_stats stats;
@@ -83,7 +84,7 @@ static uint32_t load32(const struct ring_reader *r, uint64_t offset, int order)
 					   __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-/* bytes and both ends are multiples of 8. */
+/* bytes and both addresses are multiples of 8. */
 static void copy_words(void *to, const void *from, size_t bytes)
 {
 	uint64_t *t = to;
@@ -180,10 +181,10 @@ static int read_at(int fd, void *to, uint64_t bytes, uint64_t offset)
 	return 0;
 }
 
-/* The file may be the ring of a live process, and a plain copy of a slot that is being written can
- * look whole. So, as in drain: first the ends, then the payloads, then the beginnings. The first
- * read brings the heads, which bound what is complete; the second the payloads; the third is used
- * for seq_begin alone. */
+/* The file may be the ring of a live process, and in a plain copy a slot that is being written can
+ * look complete. So we read in the order of drain: ends, payloads, beginnings. The first read
+ * brings the heads, which bound what is complete. The second brings the payloads. The third is used
+ * only for seq_begin. */
 static int settle_copy(struct ring_reader *r, int fd, uint8_t *base)
 {
 	uint8_t *chunk = malloc(READER_COPY_BYTES);
@@ -222,7 +223,7 @@ static int open_copy(struct ring_reader *r, int fd)
 		rc = validate_header((const struct ring_header *)base, r->bytes);
 	if (rc)
 		return rc;
-	/* Up to the end of the lanes first: the heads are then older than every payload. */
+	/* Only up to the end of the lanes: the heads are then older than every payload. */
 	heads_bytes = ((const struct ring_header *)base)->lanes_offset +
 		      ((const struct ring_header *)base)->lane_count * sizeof(struct ring_lane);
 	rc = read_at(fd, base, heads_bytes, 0);
@@ -233,8 +234,8 @@ static int open_copy(struct ring_reader *r, int fd)
 	return rc ? rc : settle_copy(r, fd, base);
 }
 
-/* A reader before us has published how far it came: what it took is not lost. The words are only
- * a hint; a wrong one costs the producer its own events or a wrong count of them. */
+/* Starts at the tails that a previous reader published, because those events are not lost. The
+ * words are only a hint: a wrong one costs the producer its own events or their exact count. */
 static void resume(struct ring_reader *r)
 {
 	if (!__atomic_load_n(&r->page->heartbeat_ns, __ATOMIC_RELAXED))
@@ -248,7 +249,7 @@ static void resume(struct ring_reader *r)
 	}
 }
 
-/* tmpfs: huge pages that run out would be a SIGBUS in spite of the seals. */
+/* tmpfs with normal pages only: if huge pages run out, access raises SIGBUS despite the seals. */
 static bool is_sealed(int fd, int seals)
 {
 	int got = fcntl(fd, F_GET_SEALS);
@@ -257,8 +258,8 @@ static bool is_sealed(int fd, int seals)
 	return got >= 0 && (got & seals) == seals && !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
 }
 
-/* Whether the owner has touched every page and so pays for it: whoever reads a hole of a shared mapping
- * gets a page that is charged to the reader. */
+/* Whether the owner has touched every page and so is charged for it. A page that a reader allocates
+ * by reading a hole of a shared mapping is charged to the reader. */
 static bool is_whole(int fd, uint64_t bytes)
 {
 	return lseek(fd, 0, SEEK_HOLE) == (off_t)bytes;
@@ -286,7 +287,7 @@ static int open_live(struct ring_reader *r, int fd, int page_fd)
 	void *p;
 	int got;
 
-	/* No page that is there goes away again, so that it is enough to look once. */
+	/* The seals keep existing pages in place, so one check is enough. */
 	if (!is_sealed(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE))
 		return -EPERM;
 	if (!is_whole(fd, r->bytes))
@@ -336,7 +337,7 @@ int ring_reader_open(struct ring_reader **out, int fd, int page_fd)
 	r->bytes = (uint64_t)st.st_size;
 	rc = page_fd >= 0 ? open_live(r, fd, page_fd) : open_copy(r, fd);
 	if (!rc) {
-		/* A record is longer than its text and the terminator, so that this is enough. */
+		/* A record is longer than its text and the terminator, so this is enough. */
 		r->text = malloc(r->header.names_bytes + 1);
 		rc = r->text ? 0 : -ENOMEM;
 	}
@@ -377,7 +378,7 @@ uint32_t ring_reader_lane_count(const struct ring_reader *r)
 
 uint32_t ring_reader_lanes_used(struct ring_reader *r)
 {
-	/* acquire; pairs with the release in ring_writer_claim, which comes before the lane's head */
+	/* acquire; pairs with the release in ring_writer_claim, which precedes the lane's head */
 	uint64_t used = load64(r, READER_COUNTERS + offsetof(struct ring_counters, lanes_used),
 			       __ATOMIC_ACQUIRE);
 
@@ -460,8 +461,8 @@ static uint64_t lane_word(const struct ring_reader *r, uint32_t lane, size_t fie
 	return r->header.lanes_offset + lane * sizeof(struct ring_lane) + field;
 }
 
-/* Looks whether the lane has a new owner. Called after the head was loaded (acquire), so that the
- * owner of every slot before the head has been seen, or one after it. */
+/* Checks whether the lane has a new owner. Call it after loading the head (acquire): then the owner
+ * of every slot before the head is known, or a later owner. */
 static void look_owner(struct ring_reader *r, uint32_t lane)
 {
 	struct reader_lane *l = &r->lanes[lane];
@@ -476,7 +477,8 @@ static void look_owner(struct ring_reader *r, uint32_t lane)
 	o.tid = load32(r, lane_word(r, lane, offsetof(struct ring_lane, tid)), __ATOMIC_RELAXED);
 	o.first = load64(r, lane_word(r, lane, offsetof(struct ring_lane, owner_first)),
 			 __ATOMIC_RELAXED);
-	/* Owners in between were missed: what lies before the new one is nobody's we know. */
+	/* We missed owners in between, so slots before the new owner's first have no known
+	 * owner. */
 	if (o.generation != l->owner.generation + 1) {
 		l->owner.tid = 0;
 		l->owner.generation = o.generation - 1;
@@ -485,7 +487,7 @@ static void look_owner(struct ring_reader *r, uint32_t lane)
 	l->has_next = true;
 }
 
-/* Whether slot n begins the next owner's stretch; makes it the present owner. */
+/* Whether the next owner starts at slot n; if so, makes it the current owner. */
 static void adopt_owner(struct ring_reader *r, struct reader_lane *l)
 {
 	if (l->owner.generation && l->owner.tid)
@@ -496,7 +498,7 @@ static void adopt_owner(struct ring_reader *r, struct reader_lane *l)
 
 enum slot_result { SLOT_WHOLE, SLOT_LAPPED, SLOT_TORN };
 
-/* Into the caches: another CPU has written it. Any n is within the lane. */
+/* Prefetches the slot, which another CPU has written. Any n is within the lane. */
 static void fetch_slot(const struct ring_reader *r, const struct reader_lane *l, uint64_t n)
 {
 	const uint8_t *slot = r->base + l->offset + (n & (l->slots - 1)) * l->slot_bytes;
@@ -515,7 +517,7 @@ static enum slot_result copy_slot(const struct ring_reader *r, const struct read
 	end = load32(r, at + l->slot_bytes - 4, __ATOMIC_ACQUIRE);
 	copy_words(out, r->base + at, l->slot_bytes);
 	/* acquire fence; pairs with the release fence after seq_begin in ring_writer_push: if any
-	 * payload word was a later event's, its seq_begin is seen here */
+	 * payload word is of a later event, we see its seq_begin here */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	begin = load32(r, at, __ATOMIC_RELAXED);
 	if (begin == want && end == want) {
@@ -523,7 +525,8 @@ static enum slot_result copy_slot(const struct ring_reader *r, const struct read
 		memcpy(out->bytes + l->slot_bytes - 4, &want, 4);
 		return SLOT_WHOLE;
 	}
-	/* A later lap's number is the producer overtaking us. Anything else is not its doing. */
+	/* The number of a later lap means that the producer has overtaken us. A correct producer
+	 * cannot cause any other value. */
 	return begin != want && ((begin - want) & (l->slots - 1)) == 0 ? SLOT_LAPPED : SLOT_TORN;
 }
 
@@ -534,7 +537,7 @@ static bool kind_valid(const struct reader_lane *l, uint16_t kind)
 	return kind >= EVENT_KERNEL && kind <= EVENT_GRAPH_EXEC;
 }
 
-/* The head, and the tail moved up to the oldest slot that is still there; false: detached. */
+/* Loads the head and moves the tail up to the oldest slot that still exists; false: detached. */
 static bool look_head(struct ring_reader *r, uint32_t lane, uint64_t *out)
 {
 	struct reader_lane *l = &r->lanes[lane];
@@ -579,11 +582,12 @@ size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_e
 		if (result == SLOT_LAPPED) {
 			uint64_t before = l->tail, newer;
 
-			/* Only to skip what is gone: slots past the first head may have an owner
-			 * that has not been looked at. */
+			/* Only to skip lost slots: slots after the first head may have an owner
+			 * that we have not loaded. */
 			if (!look_head(r, lane, &newer))
 				break;
-			if (l->tail == before) { /* its successor is being written just now */
+			if (l->tail == before) { /* the slot's next event is being written right
+						  * now */
 				r->stats.lost_lapped++;
 				l->tail++;
 			}
@@ -599,7 +603,7 @@ size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_e
 	}
 	r->stats.events += count;
 	r->stats.bytes += count * l->slot_bytes;
-	/* A name is interned before the first event that has it. */
+	/* The producer interns a name before its first event. */
 	if (count)
 		ring_reader_poll_names(r);
 	view->lane = lane;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ring_text.h - text from a peer made harmless in place. Header-only and libc-free.
- * Every byte that is not part of well-formed UTF-8, and every control character, becomes '?': the
- * result is fit for logs, JSON and protobuf strings, and as long as it was. */
+ * ring_text.h - makes text from a peer harmless in place. Header-only and libc-free.
+ * Every control character, and every byte that is not part of well-formed UTF-8, becomes '?'. The
+ * length stays the same. The result is safe in logs, JSON and protobuf strings. */
 #ifndef SYSOM_RING_RING_TEXT_H
 #define SYSOM_RING_RING_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the well-formed UTF-8 sequence at p (1 to 4), 0 if it is not one. */
+/* Length of the well-formed UTF-8 sequence at p (1 to 4); 0: not well-formed. */
 static inline size_t ring_text_sequence(const unsigned char *p, size_t left)
 {
 	uint32_t point;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ring_writer.c - see ring_writer.h.
- * What decides about memory safety or ownership (lane states, offsets, heads, name lengths) lives
- * in private memory and is only mirrored to the mapping: whoever else has the memfd can garble the
- * record, never the process. Memory is had from the kernel by a call that can fail before
- * anything is stored there, so that a shortage is an error code and not a SIGBUS. */
+ * Everything that memory safety or ownership depends on (lane states, offsets, heads, name lengths)
+ * is kept in private memory and only copied to the mapping. Others who hold the memfd can garble
+ * the record, but never the process. Memory is allocated by a call that can fail before anything is
+ * stored there, so a shortage is an error code and not a SIGBUS. */
 #include "ring/ring_writer.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #define WRITER_READER_DEAD_NS 1000000000ull
 #define WRITER_TABLE_SLOTS    (2u * LIMIT_NAME_COUNT)
 #define WRITER_RAISE_TRIES    16
-/* Out of the way of programs that count on low numbers, and below FD_SETSIZE. */
+/* Above the numbers that programs expect to get, and below FD_SETSIZE. */
 #define WRITER_FD_MIN 500
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -42,7 +42,7 @@ _Static_assert((WRITER_TABLE_SLOTS & (WRITER_TABLE_SLOTS - 1)) == 0, "name table
 struct writer_lane {
 	uint32_t state; /* enum ring_lane_state; acquire/release pass head between owners */
 	uint32_t touched;
-	uint64_t head; /* where the next owner goes on */
+	uint64_t head; /* where the next owner continues */
 	uint64_t ended_ns;
 	uint64_t offset;
 	uint32_t slots, slot_bytes;
@@ -51,9 +51,9 @@ struct writer_lane {
 
 struct ring_intern {
 	uint64_t total_bytes;
-	/* Identity of the memfd and of the reader page's: a number may be another file's later. */
+	/* Identity of both memfds: their numbers may belong to other files later. */
 	struct file_id ring_file, page_file;
-	uint64_t next;			    /* names so far << 32 | bytes of the arena taken */
+	uint64_t next;			    /* number of names << 32 | bytes used in the arena */
 	uint32_t table[WRITER_TABLE_SLOTS]; /* name ids by hash, linear probing */
 	uint64_t hash[LIMIT_NAME_COUNT + 1];
 	uint32_t offset[LIMIT_NAME_COUNT + 1];
@@ -77,7 +77,7 @@ static size_t writer_alive_bytes(void)
 
 static bool writer_alive(const struct ring_writer *w)
 {
-	/* relaxed: changes only in fini and by fork, which the caller orders */
+	/* relaxed: changes only in fini and at fork, which the caller orders */
 	return w->alive && __atomic_load_n(w->alive, __ATOMIC_RELAXED);
 }
 
@@ -106,7 +106,7 @@ static bool slots_valid(uint32_t slots)
 	       (slots & (slots - 1)) == 0;
 }
 
-/* The size of the whole, 0 when the geometry is impossible. */
+/* The total size; 0: the geometry is invalid. */
 static uint64_t geometry_bytes(const struct ring_geometry *g)
 {
 	uint64_t lanes = (uint64_t)g->host_lanes + g->device_lanes + g->small_lanes, total;
@@ -126,7 +126,7 @@ static uint64_t geometry_bytes(const struct ring_geometry *g)
 	return total <= LIMIT_RING_BYTES ? total : 0;
 }
 
-/* Programs close descriptors that they did not open: the number may be another file's by now. */
+/* Programs close descriptors that they did not open: the number may now belong to another file. */
 static bool writer_fd_ours(const struct ring_writer *w)
 {
 	return file_id_is(w->fd, &w->intern->ring_file);
@@ -137,8 +137,8 @@ static bool writer_page_ours(const struct ring_writer *w)
 	return file_id_is(w->page_fd, &w->intern->page_file);
 }
 
-/* Allocates the pages and faults them in for writing. Their contents stay as they are. In pieces,
- * since the job's mmap and munmap wait for each. */
+/* Allocates the pages and faults them in for writing; their contents stay. It works in pieces,
+ * because the job's mmap and munmap wait for each. */
 static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 {
 	uint64_t done = 0, piece;
@@ -153,7 +153,7 @@ static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
-	/* before Linux 5.14, or pages larger than ours */
+	/* Linux before 5.14, or pages larger than ours */
 	if (!writer_fd_ours(w))
 		return -EBADF;
 	do
@@ -166,19 +166,19 @@ static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 	return 0;
 }
 
-/* Of a size that never changes. */
+/* Creates a memfd of fixed size. */
 static int writer_memfd(const char *name, uint64_t total)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	struct rlimit limit;
 	int fd, high, rc;
 
-	/* ftruncate past it would be a SIGXFSZ */
+	/* a larger ftruncate would raise SIGXFSZ */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < total)
 		return -EFBIG;
 
 	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+	if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
 		fd = memfd_create(name, flags);
 	if (fd < 0)
 		return -errno;
@@ -194,8 +194,8 @@ static int writer_memfd(const char *name, uint64_t total)
 	return high;
 }
 
-/* The one page that the reader writes: an object of its own, since nobody can map the ring for writing
- * once it is sealed. */
+/* The one page that the reader writes. It needs its own object, because nobody can map the sealed
+ * ring for writing. */
 static int writer_map_page(struct ring_writer *w)
 {
 	void *p;
@@ -218,9 +218,9 @@ static int writer_map_page(struct ring_writer *w)
 	return rc;
 }
 
-/* After this only our own mapping can write, and no page that it touched goes away again: neither hole
- * nor truncation. So the reader is never charged for a page. Before Linux 5.1 there is no such seal,
- * and sysomd refuses the ring. */
+/* After this, only our existing mapping can write, and no touched page can disappear: neither by a
+ * hole nor by truncation. So the reader is never charged for a page. Linux before 5.1 has no such
+ * seal, and sysomd refuses the ring. */
 static int writer_seal(int fd)
 {
 	if (!fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
@@ -302,7 +302,7 @@ uint64_t ring_writer_start_time(void)
 	}
 	if (n > 0) {
 		text[n] = 0;
-		p = strrchr(text, ')'); /* the name before it may hold anything */
+		p = strrchr(text, ')'); /* the name before it may contain any character */
 	}
 	/* field 2 ends here; field 22 follows the 20th space */
 	for (int spaces = 0; p && *p && spaces < 20; p++)
@@ -313,7 +313,7 @@ uint64_t ring_writer_start_time(void)
 	return v;
 }
 
-/* The three clocks as close together as a few tries allow. */
+/* Reads the three clocks, with a few tries to get them close together. */
 static void writer_anchor(struct ring_header *h)
 {
 	uint64_t best = UINT64_MAX;
@@ -370,7 +370,7 @@ static void writer_layout(struct ring_writer *w, const struct ring_geometry *g, 
 	}
 }
 
-/* Twice is harmless: two threads may be at it. Keeps errno. */
+/* Two threads may do this at the same time: it is harmless. Keeps errno. */
 static int writer_touch_lane(struct ring_writer *w, struct writer_lane *p)
 {
 	int saved = errno, rc = 0;
@@ -470,8 +470,8 @@ int ring_writer_fill(struct ring_writer *w)
 	return rc;
 }
 
-/* Raises a word of the mapping, never lowers it. The bound is for a peer that keeps changing the
- * word; nobody else does. Release: what the word covers was stored before. */
+/* Raises a word of the mapping, never lowers it. The loop is bounded, because a peer could keep
+ * changing the word. Release: whatever the word covers was stored before. */
 static void writer_raise(uint64_t *word, uint64_t value)
 {
 	uint64_t shared = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -494,7 +494,7 @@ static void writer_note_used(struct ring_writer *w, uint32_t count)
 	writer_raise(&w->counters->lanes_used, count);
 }
 
-/* Free, or its last owner's events have all been read. */
+/* Free, or ended with all its events read. */
 static bool writer_claimable(const struct ring_writer *w, uint32_t i, uint32_t state)
 {
 	return state == RING_LANE_FREE ||
@@ -582,7 +582,7 @@ int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns)
 		if (!writer_claimable(w, i, RING_LANE_ENDED) &&
 		    now_monotonic_ns - p->ended_ns < WRITER_RECLAIM_NS)
 			continue;
-		/* a claim may have it by now; release pairs with the acquire in ring_writer_claim */
+		/* a claim may have taken it; release pairs with the acquire in ring_writer_claim */
 		if (!__atomic_compare_exchange_n(&p->state, &ended, RING_LANE_FREE, false,
 						 __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 			continue;
@@ -595,7 +595,7 @@ int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns)
 	return freed;
 }
 
-/* The id of this text if the table has it; otherwise 0 and *at is the free slot it would take. */
+/* The id of this text if it is in the table; otherwise 0, and *at is the slot where it belongs. */
 static uint32_t intern_find(const struct ring_writer *w, uint64_t hash, const char *text,
 			    uint32_t bytes, uint32_t *at)
 {
@@ -615,10 +615,10 @@ static uint32_t intern_find(const struct ring_writer *w, uint64_t hash, const ch
 			return id;
 		i = (i + 1) % WRITER_TABLE_SLOTS;
 	}
-	return RING_NAME_NONE; /* can't be: there are fewer ids than slots */
+	return RING_NAME_NONE; /* impossible: there are fewer ids than slots */
 }
 
-/* Writes the record of a new name at the arena's end; 0 when it is full. */
+/* Appends the record of a new name to the arena; 0: the arena is full. */
 static uint32_t intern_append(struct ring_writer *w, uint64_t hash, const char *text,
 			      uint32_t bytes)
 {
@@ -666,8 +666,8 @@ uint32_t ring_writer_intern(struct ring_writer *w, const char *text, size_t byte
 		ring_writer_count_drop(w, RING_DROP_NAMES_FULL, 1);
 		return RING_NAME_NONE;
 	}
-	/* Two threads may have appended the same new name: the first one in the table is the id that
-	 * everybody is given from now on, the other record stays unused. */
+	/* Two threads may have appended the same new name. The first one in the table wins; the
+	 * other record stays unused. */
 	for (;;) {
 		uint32_t expected = 0;
 
@@ -697,7 +697,7 @@ uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_mon
 	/* acquire; pairs with the release in ring_reader_publish: tails */
 	beat = __atomic_load_n(&w->reader->heartbeat_ns, __ATOMIC_ACQUIRE);
 	if (!beat || now_monotonic_ns - beat > WRITER_READER_DEAD_NS) {
-		/* also a beat from the future, but for one that was set after now was read */
+		/* also rejects a beat from the future, unless it was set after now was read */
 		if (!beat || beat <= now_monotonic_ns ||
 		    beat - now_monotonic_ns > WRITER_READER_DEAD_NS)
 			return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ring_writer.h - the application's end of the ring: create the memfd, claim lanes, push events.
- * Owns: the memfd and its mapping. libc only; never exits, prints, blocks or touches errno in
- * ring_writer_push. Threads: push needs one thread per lane; the rest as each says.
- * After fork without exec the mapping's wipe-on-fork guard page reads 0 and every push is a no-op. */
+ * Owns: the memfd and its mapping. libc only; ring_writer_push never exits, prints, blocks or
+ * touches errno. Threads: push needs one thread per lane; each other function says who may call it.
+ * After fork without exec the wipe-on-fork page reads 0, and every push is a no-op. */
 #ifndef SYSOM_RING_WRITER_H
 #define SYSOM_RING_WRITER_H
 
@@ -20,12 +20,12 @@ struct ring_writer {
 	uint32_t *alive; /* its own page, MADV_WIPEONFORK: 0 in a forked child */
 	int fd, page_fd; /* of the ring; of the reader page */
 	uint32_t lane_count;
-	/* Private copies: the mapping is shared, but nobody else's word is believed. */
+	/* Private copies: others can write the shared mapping, so its words are not trusted. */
 	uint64_t names_offset, names_bytes;
 	struct ring_intern *intern; /* private tables of names and lanes, mapped at init */
 };
 
-/* One thread's lane. Private memory; head is mirrored to the mapping. */
+/* One thread's lane, in private memory; head is copied to the mapping. */
 struct ring_lane_writer {
 	struct ring_writer *w;
 	struct ring_lane *lane;
@@ -35,59 +35,60 @@ struct ring_lane_writer {
 	uint32_t slot_bytes;
 };
 
-/* Lanes lie in the order host, device, small. Small lanes are host lanes for the threads that come
- * after the host lanes are taken. */
+/* Lanes lie in the order host, device, small. Small lanes are host lanes for threads that start
+ * after the large ones are taken. */
 struct ring_geometry {
 	uint32_t host_lanes, host_slots, device_lanes, device_slots, small_lanes, small_slots;
 	uint32_t names_bytes;
 	uint8_t host_clock, device_clock; /* enum clock_source */
 };
-/* Defaults from base/limits.h; the whole fits LIMIT_RING_BYTES. */
+/* Defaults from base/limits.h; the total fits LIMIT_RING_BYTES. */
 void ring_geometry_default(struct ring_geometry *g);
 
-/* Creates and seals the memfd, maps it, writes the header and touches all pages before the slots.
- * 0 or -errno. One thread. */
+/* Creates and seals the memfd, maps it, writes the header and touches all pages before the slots. 0
+ * or -errno. One thread. */
 int ring_writer_init(struct ring_writer *w, const struct ring_geometry *g);
 void ring_writer_fini(struct ring_writer *w);
-/* The memfd for attach_connect, or -EBADF when the program has closed it (its number may be another
- * file's by now, so w->fd is never used unchecked). Keeps errno. */
+/* The memfd for attach_connect; -EBADF if the program has closed it. Its number may then belong to
+ * another file, so never use w->fd unchecked. Keeps errno. */
 int ring_writer_fd(const struct ring_writer *w);
 /* The same for the reader page's memfd. */
 int ring_writer_page_fd(const struct ring_writer *w);
-/* Touches every lane, so that this process is charged for the whole ring and a reader for none of it.
- * Claims that come meanwhile are safe. 0 or -errno (no memory: the rest may be tried again). Helper
- * thread, before the ring is passed on. */
+/* Touches every lane, so that the whole ring is charged to this process and nothing to a reader.
+ * Lanes may be claimed meanwhile. 0 or -errno (no memory: call again later). Helper thread, before
+ * the ring is passed on. */
 int ring_writer_fill(struct ring_writer *w);
-/* Claims by CAS the first lane that is free, or whose owner is gone and its events read; false when
- * there is none, or no memory for it (the caller counts NO_LANE). Any thread. One system call if the
- * lane was not touched yet, else none; tid is the caller's business. */
+/* Claims by CAS the first lane that is free, or that has ended and was read. False: there is none,
+ * or no memory for it (the caller counts NO_LANE). Any thread. Makes one system call if the lane
+ * was not touched yet, else none. The caller supplies tid. */
 bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t tid,
 		       struct ring_lane_writer *out);
-/* The thread is gone (or the lane no longer needed): the lane becomes RING_LANE_ENDED and is handed
- * out again after the reader has consumed it (its tail equals head) or after 2 s. Any thread, once
- * the owner has stopped pushing. */
+/* Call when the thread has ended or no longer needs the lane, which becomes RING_LANE_ENDED. It is
+ * reused after the reader has consumed it (its tail equals head) or after 2 s. Any thread, once the
+ * owner has stopped pushing. */
 void ring_writer_release(struct ring_lane_writer *lw);
-/* Ended lanes that may be claimed again become free; returns how many. Also refreshes the counters
- * events, bytes_written and heartbeat_ns. Helper thread, every 100 ms. */
+/* Frees ended lanes that may be claimed again; returns how many. Also updates the counters events,
+ * bytes_written and heartbeat_ns. Helper thread, every 100 ms. */
 int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns);
-/* The id of a name, interning it on first sight; RING_NAME_NONE when it does not fit (counted).
- * Lock-free; no allocation; text is copied and cut at LIMIT_NAME_BYTES. Any thread. */
+/* The id of a name, which is interned at its first use; RING_NAME_NONE if it does not fit
+ * (counted). Lock-free; no allocation; copies the text and cuts it at LIMIT_NAME_BYTES. Any
+ * thread. */
 uint32_t ring_writer_intern(struct ring_writer *w, const char *text, size_t bytes);
 void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_t n);
-/* Slots of the lane that the reader has not consumed; 0 when there is no live reader (then nobody
- * is to be waited for). For pacing of device lanes. */
+/* Slots of the lane that the reader has not consumed; 0 if there is no live reader, because then
+ * nobody waits. For pacing of device lanes. */
 uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns);
 /* Field 22 of /proc/self/stat; 0 unknown. Keeps errno. */
 uint64_t ring_writer_start_time(void);
 
-/* gcc says that its thread sanitizer does not model fences. Nothing here depends on that: the
- * reader has a mapping of its own. */
+/* gcc warns that its thread sanitizer does not model fences. We do not depend on that: the reader
+ * has its own mapping. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
-/* Word by word, since a reader may be copying the same slot; bytes is a multiple of 8. */
+/* Copies word by word, because a reader may copy the same slot now; bytes is a multiple of 8. */
 static inline void ring_writer_copy(uint8_t *to, const uint8_t *from, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += 8) {
@@ -99,7 +100,7 @@ static inline void ring_writer_copy(uint8_t *to, const uint8_t *from, size_t byt
 }
 
 /* Copies one event (a struct event_* whose seq fields are ignored) into the lane. Wait-free: two
- * sequence stores and a copy of slot_bytes. Inline, since it is the launch path. */
+ * sequence stores and a copy of slot_bytes. Inline, because it is on the launch path. */
 static inline void ring_writer_push(struct ring_lane_writer *lw, const void *event)
 {
 	uint64_t n = lw->head;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * copy_mode.c - see copy_mode.h.
- * The walk is the kernel's own (bpf/unwind.h), over the copy and the tables that readers compiled. It sees
- * no other memory: the process may be gone, and an ordinary user may not be allowed to read it. So code
- * without rules ends a stack, unless rbp says that it is the outermost frame. */
+ * The unwinder is the kernel's own (bpf/unwind.h), over the copy and the tables that readers
+ * compiled. It sees no other memory: the process may be gone, and an ordinary user may not be
+ * allowed to read it. So code without rules ends a stack, unless rbp marks the outermost frame. */
 #include "sampler/copy_mode.h"
 
 #include <dirent.h>
@@ -21,8 +21,8 @@
 #include "sampler/unwind/unwind_replay.h"
 
 #define CPUS_MAX 256u
-/* With the first page 516 KiB, what kernel.perf_event_mlock_kb gives an ordinary user by default.
- */
+/* With the first page 516 KiB, which is the default of kernel.perf_event_mlock_kb for an ordinary
+ * user. */
 #define RING_PAGES	   128u
 #define STACK_BYTES	   16384u
 #define EVENTS_MAX	   8192u
@@ -52,13 +52,13 @@ struct copy_mode {
 	int cpus[CPUS_MAX];
 	uint32_t cpu_count;
 	struct perf_ring ring[CPUS_MAX];
-	int ring_fd[CPUS_MAX]; /* the event that the ring belongs to; -1: none yet */
+	int ring_fd[CPUS_MAX]; /* the event that owns the ring; -1: none yet */
 	int *fd;
 	uint32_t fd_count;
 	int epoll_fd;
 	struct unwind_replay *replay;
 	struct unwind_state state;
-	const struct copy_sample *sample; /* of the walk */
+	const struct copy_sample *sample; /* of the current walk */
 	struct stack_batch batch;
 	uint64_t begin_ns;
 	struct copy_mode_stats stats;
@@ -99,7 +99,7 @@ static void frame_fill(struct copy_mode *c, const struct process *process, struc
 	}
 }
 
-/* By the mappings as they were when the sample was taken: records come in order of time. */
+/* Uses the mappings from when the sample was taken: records come in order of time. */
 static enum stack_end walk(struct copy_mode *c, const struct copy_sample *s,
 			   struct stack_frame *frames, uint32_t *count)
 {
@@ -137,7 +137,7 @@ static uint32_t kernel_part(struct copy_mode *c, const struct copy_sample *s,
 		uint64_t offset;
 
 		if (s->kernel[i] >= (uint64_t)-4095)
-			continue; /* a marker of the kernel's */
+			continue; /* a marker of the kernel */
 		name = kernel_symbols_find(c->kernel, s->kernel[i], &offset);
 		memset(f, 0, sizeof(*f));
 		f->kind = STACK_FRAME_KERNEL;
@@ -251,7 +251,7 @@ static void on_mmap(struct copy_mode *c, const struct perf_event_header *h)
 
 	m.end = m.begin + take_u64(&at);
 	m.offset = take_u64(&at);
-	take_bytes(&at, 32); /* device, inode, protection */
+	take_bytes(&at, 32); /* skips device, inode, protection */
 	path = take_bytes(&at, 1);
 	if (at.bad || m.end <= m.begin || m.end >> 56 || !memchr(path, 0, (size_t)(at.end - path)))
 		return;
@@ -281,7 +281,7 @@ static void on_record(void *arg, const struct perf_event_header *h)
 
 		memcpy(lost, h + 1, h->size >= sizeof(*h) + sizeof(lost) ? sizeof(lost) : 0);
 		c->stats.lost += lost[1];
-		processes_on_lost(c->processes); /* a mapping may be among them */
+		processes_on_lost(c->processes); /* a mapping may be lost */
 	}
 }
 
@@ -309,7 +309,7 @@ static void attr_fill(const struct copy_mode *c, struct perf_event_attr *a)
 	a->wakeup_watermark = RING_PAGES * 4096 / 4;
 }
 
-/* The first event of a CPU brings the ring, the others write to it. */
+/* The first event of a CPU opens the ring, the others write into it. */
 static int event_add(struct copy_mode *c, uint32_t cpu, uint32_t tid)
 {
 	struct epoll_event wake = {.events = EPOLLIN};
@@ -403,7 +403,7 @@ void copy_mode_stats_get(const struct copy_mode *c, struct copy_mode_stats *out)
 	*out = c->stats;
 }
 
-/* Tries it on ourselves. */
+/* Tries it on this process. */
 static int permitted(struct copy_mode *c, char why[160], char missing[160])
 {
 	struct perf_event_attr a;

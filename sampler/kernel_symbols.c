@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_symbols.c - see kernel_symbols.h.
- * kallsyms gives no sizes: a symbol ends where the next one of any kind begins, so that data
- * symbols are kept as ends, without names. Modules and BPF programs come and go; an address that no
- * symbol explains has the file read again, at most once every RELOAD_NS.
- * What was read never changes and is shared by all that read the same file: it is 5 MB, and a daemon
- * has several that ask. */
+ * kallsyms has no sizes: a symbol ends where the next one of any kind begins. So data symbols are
+ * kept as ends, without names. Modules and BPF programs come and go: an address without a symbol
+ * triggers a new read, at most once per RELOAD_NS.
+ * A table never changes after it was read. All readers of the same file share it, because it takes
+ * 5 MB and a daemon has several readers. */
 #include "sampler/kernel_symbols.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@
 #include "base/limits.h"
 
 #define RELOAD_NS 10000000000ull
-/* Further from the last symbol than any function reaches: a hole between modules. */
+/* Further from the last symbol than any function extends: a gap between modules. */
 #define FUNCTION_BYTES_MAX (4u << 20)
 
 struct symbol {
@@ -40,10 +40,10 @@ struct table {
 struct kernel_symbols {
 	char path[128];
 	struct table *table; /* NULL: not read yet */
-	uint64_t tried_ns;   /* when another was last looked for */
+	uint64_t tried_ns;   /* time of the last attempt to get a newer one */
 };
 
-/* The table that was read last, while somebody uses it. */
+/* The latest table, while somebody uses it. */
 static struct table *table_latest;
 static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -150,7 +150,7 @@ static void table_use(struct kernel_symbols *k, struct table *t)
 	k->table = t;
 }
 
-/* The table that another has read since; false: there is none. */
+/* Takes a newer table that another reader has made; false: there is none. */
 static bool table_take(struct kernel_symbols *k)
 {
 	bool other;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernel_symbols.h - names of kernel addresses, from /proc/kallsyms, modules and BPF programs
- * included. Owns: a sorted array, bounded by base/limits.h, in common with others that read the same
+ * kernel_symbols.h - names of kernel addresses from /proc/kallsyms, including modules and BPF
+ * programs. Owns: a sorted array, bounded by base/limits.h and shared by all readers of the same
  * file.  Threads: one caller for each. */
 #ifndef SYSOM_SAMPLER_KERNEL_SYMBOLS_H
 #define SYSOM_SAMPLER_KERNEL_SYMBOLS_H
@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 struct kernel_symbols;
-/* path: NULL is /proc/kallsyms. Reading waits until the first address is asked for. 0, -ENOMEM. */
+/* path: NULL is /proc/kallsyms, which is read at the first look-up. 0, -ENOMEM. */
 int kernel_symbols_open(struct kernel_symbols **out, const char *path);
 void kernel_symbols_close(struct kernel_symbols *k); /* NULL is a no-op */
-/* The code symbol that address lies in, up to the next symbol's begin; *offset from its begin. ""
- * if there is none, or addresses are hidden (kernel.kptr_restrict). Borrowed until the next call.
- */
+/* The code symbol that contains address; a symbol ends where the next one begins. *offset: from its
+ * begin. "" if there is none, or addresses are hidden (kernel.kptr_restrict). Borrowed until the
+ * next call. */
 const char *kernel_symbols_find(struct kernel_symbols *k, uint64_t address, uint64_t *offset);
 size_t kernel_symbols_bytes(const struct kernel_symbols *k);
 

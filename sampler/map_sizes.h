@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * map_sizes.h - how large the sampler's BPF maps are, by node and rate.
+ * map_sizes.h - sizes of the sampler's BPF maps, by node and rate.
  * Owns: nothing.  Threads: any. */
 #ifndef SYSOM_SAMPLER_MAP_SIZES_H
 #define SYSOM_SAMPLER_MAP_SIZES_H
 
 #include <stdint.h>
 
-/* Halvings after which a locked-memory limit counts as too small for any. */
+/* If the maps do not fit after so many halvings, the locked-memory limit is too small. */
 #define MAP_SIZES_HALVINGS 4u
 
 struct map_sizes {
 	uint32_t counts;     /* entries of each of the two sets, a power of two */
-	uint32_t seen;	     /* stacks remembered as sent */
+	uint32_t seen;	     /* hashes of stacks that were already sent */
 	uint32_t blocked;    /* threads asleep */
 	uint32_t sites;	     /* places of sleep */
 	uint32_t ring_bytes; /* a power of two, whole pages */
 	uint32_t switch_ring_bytes; /* of records of switches, the same */
 };
 
-/* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz over one
- * drain of 5 s, each a count of its own, within LIMIT_SAMPLER_COUNTS; halved so many times where
- * the kernel grants less locked memory (before Linux 5.11). */
+/* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz during one
+ * drain of 5 s, each with its own count, within LIMIT_SAMPLER_COUNTS. Halved so many times if the
+ * kernel grants less locked memory (before Linux 5.11). */
 void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint32_t halvings);
 
 #endif

@@ -112,7 +112,7 @@ bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offs
 	return false;
 }
 
-/* The ELF headers behind a mapping that has a file; none is no error. */
+/* Reads the ELF headers behind a mapping of a file; no file is not an error. */
 static void mapping_identify(struct mapping *m, struct reader_target *t)
 {
 	struct mapping_elf *e;
@@ -145,7 +145,7 @@ static int scan_grow(struct mapping_scan *s, uint32_t *room)
 	return 0;
 }
 
-/* One line of maps: 0, or a reason to stop. */
+/* Parses one line of maps: 0, or a reason to stop. */
 static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, struct reader_target *t)
 {
 	unsigned long begin, end, offset, inode;
@@ -198,7 +198,7 @@ int mapping_scan_read(struct mapping_scan *out, struct reader_target *t)
 	free(line);
 	fclose(f);
 	if (err == -E2BIG)
-		err = 0; /* the first ones by address */
+		err = 0; /* keep the first ones by address */
 	if (err)
 		mapping_scan_fini(out);
 	return err;

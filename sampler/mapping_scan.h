@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mapping_scan.h - the executable mappings of a process, with what identifies each file.
+ * mapping_scan.h - the executable mappings of a process, and the identity of each file.
  * Owns: a scan is private memory of the caller.  Threads: any, one per scan.
- * Trust: the process and its files are hostile and may vanish while they are read, or never answer: this
- * runs in a parser (reader/reader.h). */
+ * Trust: the process and its files are hostile. They may vanish during the read, or never answer,
+ * so this runs in a parser (reader/reader.h). */
 #ifndef SYSOM_SAMPLER_MAPPING_SCAN_H
 #define SYSOM_SAMPLER_MAPPING_SCAN_H
 
@@ -16,7 +16,7 @@
 
 #define MAPPING_SEGMENTS 16
 
-/* What of an ELF file's headers places it in memory. */
+/* The parts of an ELF file's headers that place it in memory. */
 struct mapping_elf {
 	struct {
 		uint64_t offset, address, bytes; /* of an executable PT_LOAD */
@@ -32,7 +32,7 @@ struct mapping {
 	uint64_t offset;    /* in the file */
 	uint64_t load_bias; /* address minus ELF virtual address */
 	struct mapping_elf
-	    *elf;   /* NULL: anonymous memory, or a file that is no ELF; owned by the scan */
+	    *elf;   /* NULL: anonymous memory, or not an ELF file; owned by the scan */
 	char *path; /* as the process sees it, "" for anonymous memory; owned by the scan */
 };
 
@@ -46,12 +46,11 @@ struct mapping_scan {
 int mapping_scan_read(struct mapping_scan *out, struct reader_target *t);
 void mapping_scan_fini(struct mapping_scan *s);
 
-/* As reader_target_open of READER_MAPPING; "[vdso]" gives a copy of this process's own. */
+/* Like reader_target_open with READER_MAPPING; "[vdso]" gives a copy of this process's own. */
 int mapping_open(struct reader_target *t, uint64_t begin, uint64_t end, const char *path);
 /* 0; -ENOTSUP: not an x86-64 ELF file; -EBADMSG: damaged; -errno. */
 int mapping_elf_read(struct mapping_elf *out, int fd);
-/* Where the file lies, given that `offset` is mapped at `begin`. False: in no executable segment.
- */
+/* Computes the load bias, if `offset` is mapped at `begin`. False: not in an executable segment. */
 bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset,
 		      uint64_t *load_bias);
 

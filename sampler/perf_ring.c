@@ -46,7 +46,7 @@ void perf_ring_close(struct perf_ring *r)
 	memset(r, 0, sizeof(*r));
 }
 
-/* Of a sample behind its ids; of others in front of the CPU, which is last. */
+/* The time follows the ids in a sample; in other records it precedes the CPU, which is last. */
 static uint64_t record_time(const uint8_t *record, uint16_t bytes, uint32_t type)
 {
 	uint16_t at = type == PERF_RECORD_SAMPLE ? 16 : (uint16_t)(bytes - 16);
@@ -57,7 +57,7 @@ static uint64_t record_time(const uint8_t *record, uint16_t bytes, uint32_t type
 	return time_ns;
 }
 
-/* Puts the record at the tail together. False: there is none. */
+/* Makes the record at the tail contiguous. False: there is none. */
 static bool ring_next(struct perf_ring *r)
 {
 	const uint8_t *data = (const uint8_t *)r->page + PAGE_BYTES;
@@ -77,12 +77,12 @@ static bool ring_next(struct perf_ring *r)
 		}
 		r->tail = r->head;
 	}
-	/* release: what was read may be overwritten from here on */
+	/* release: the kernel may overwrite what was read */
 	__atomic_store_n(&r->page->data_tail, r->tail, __ATOMIC_RELEASE);
 	return false;
 }
 
-/* Restores the heap from its place `at` on: no ring's next record is older than its parent's. */
+/* Restores the heap below `at`: a parent's next record is never newer than its children's. */
 static void heap_sift(struct perf_ring **heap, uint32_t count, uint32_t at)
 {
 	for (;;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * processes.c - see processes.h.
- * Events are believed for the range that they name, not for the file (a Build ID is what anybody writes
- * into one). Else they are only a reason to read /proc again: they can be lost, and a file that was never
- * seen must be opened anyway. */
+ * We trust an event for the range that it names, but not for the file: anybody can write a Build ID
+ * into a file. For everything else an event is only a reason to read /proc again, because events
+ * can be lost, and an unknown file must be opened anyway. */
 #include "sampler/processes.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@
 
 #define PROCESS_SLOTS	(LIMIT_SAMPLER_PROCESSES * 2)
 #define PYTHON_RETRY_NS 200000000ull
-/* Drains that a file stays numbered after its last mapping: stacks on their way still name it. */
+/* Drains that a file keeps its number after its last mapping: stacks in transit still use it. */
 #define FILE_IDLE_DRAINS 3
 /* Processes that are asked for a file before it counts as refused. */
 #define FILE_TRIES_MAX 8
@@ -81,7 +81,8 @@ static void python_publish(struct processes *p, struct process *process)
 {
 	if (p->sink.python &&
 	    p->sink.python(p->sink.context, process->pid, &process->python->process))
-		p->stats.python_full++; /* its loops stay native frames, and its stacks count as guessed */
+		p->stats.python_full++; /* its loops stay native frames, and its stacks count as
+					 * guessed */
 }
 
 static void python_clear(struct processes *p, struct process *process)
@@ -123,7 +124,7 @@ static void scan_request(struct processes *p, struct process *process)
 	}
 	job = calloc(1, sizeof(*job));
 	if (!job)
-		return; /* the next event asks again */
+		return; /* the next event triggers a new request */
 	job->kind = WORKER_SCAN;
 	job->pid = process->pid;
 	job->find_python = p->python && !process->python;
@@ -203,7 +204,7 @@ static void table_request(struct processes *p, uint32_t file, uint32_t pid, uint
 	worker_push(p->worker, job);
 }
 
-/* The store's number for a mapping's file; 0: none can be had, and it is as anonymous. */
+/* The store's number for a mapping's file; 0: none available, treat it as anonymous. */
 static uint32_t file_number(struct processes *p, uint32_t pid, uint32_t uid, const struct mapping *m)
 {
 	struct process_file *f;
@@ -284,7 +285,7 @@ static int by_begin(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Samples that were taken since it was may have been unwound by this file's table. */
+/* Samples taken since the change may have been unwound with this file's table. */
 static void replaced_note(struct process *process, uint32_t file)
 {
 	uint32_t *at;
@@ -304,7 +305,7 @@ bool process_replaced(const struct process *process, uint8_t generation, uint32_
 	return replaced && (replaced == file || replaced == UINT32_MAX);
 }
 
-/* What was noted of generations that are drained. */
+/* Removes the notes of generations that are drained. */
 static void replaced_forget(struct process *process)
 {
 	for (uint32_t i = 0; process->replaced && i <= UINT8_MAX; i++)
@@ -312,7 +313,7 @@ static void replaced_forget(struct process *process)
 			process->replaced[i] = 0;
 }
 
-/* A new mapping takes the place of whatever was there. */
+/* A new mapping replaces what was there. */
 static void mapping_insert(struct processes *p, struct process *process,
 			   const struct process_mapping *m)
 {
@@ -370,7 +371,7 @@ static void publish(struct processes *p, struct process *process)
 	if (process->count &&
 	    unwind_store_publish(p->store, p->scratch, process->count, &fresh, &dropped)) {
 		p->stats.publish_full++;
-		process->dirty = true; /* room may be there after the next drain */
+		process->dirty = true; /* there may be room after the next drain */
 		return;
 	}
 	p->stats.mappings_dropped += dropped;
@@ -435,7 +436,7 @@ static void scan_done(struct processes *p, struct worker_job *job)
 					     .offset = m->offset,
 					     .load_bias = m->load_bias};
 
-		/* what it read may be gone there */
+		/* the data it read may be outdated there */
 		if (m->begin >= process->fresh_end || m->end <= process->fresh_begin)
 			to.file = file_number(p, process->pid, job->uid, m);
 		if (mapping_append(p, process, &to))
@@ -448,8 +449,8 @@ static void scan_done(struct processes *p, struct worker_job *job)
 		scan_request(p, process);
 }
 
-/* The process that was asked for the file is gone or has another one there by now: others may have
- * it, or the next that maps it. */
+/* The process that was asked for the file is gone, or has another file there now. Another process
+ * may have the file, or the next one that maps it. */
 static void table_unread(struct processes *p, struct worker_job *job)
 {
 	struct process_file *f = &p->files[job->file];
@@ -522,7 +523,7 @@ static void table_done(struct processes *p, struct worker_job *job)
 
 	if (!processes_file(p, job->file) ||
 	    memcmp(&p->files[job->file].elf.key, &job->key, sizeof(job->key)))
-		return; /* forgotten meanwhile */
+		return; /* removed meanwhile */
 	f = &p->files[job->file];
 	f->waiting = false;
 	if (job->unread) {
@@ -531,7 +532,7 @@ static void table_done(struct processes *p, struct worker_job *job)
 	}
 	f->refused = job->err && job->err != -ENODATA;
 	err = unwind_store_set_table(p->store, job->file, job->uid, job->err ? NULL : &job->table);
-	f->denied = err == -EDQUOT; /* another user who maps it may bring its table */
+	f->denied = err == -EDQUOT; /* another user who maps it may supply its table */
 	f->denied_uid = job->uid;
 	f->refused |= err && !f->denied;
 	f->tabled = !job->err && !err;
@@ -586,7 +587,7 @@ void processes_on_fork(struct processes *p, uint32_t parent_pid, uint32_t pid)
 
 	if (!(parent && parent->children) && !p->all)
 		return;
-	if (p->slot[slot]) /* the number is used again */
+	if (p->slot[slot]) /* the number was reused */
 		process_drop(p, slot);
 	if (process_new(p, pid, parent && parent->children, &child))
 		return;
@@ -628,7 +629,7 @@ void processes_on_exec(struct processes *p, uint32_t pid)
 	publish(p, process);
 	was_scanning = process->scanning;
 	scan_request(p, process);
-	if (was_scanning) { /* the program before */
+	if (was_scanning) { /* scanned the program before the exec */
 		process->fresh_begin = 0;
 		process->fresh_end = UINT64_MAX;
 	}
@@ -639,11 +640,12 @@ void processes_on_exit(struct processes *p, uint32_t pid)
 	struct process *process = processes_find(p, pid);
 
 	if (process)
-		process->gone = process->leaving = true; /* its other threads may outlive the first one */
+		process->gone = process->leaving = true; /* other threads may outlive the first
+							  * one */
 }
 
-/* Until the scan has read which file it is, the place is as anonymous memory: what is unwound through it
- * counts as guessed, and no table of what was there before is used. */
+/* Until the scan has identified the file, the range counts as anonymous memory. Stacks unwound
+ * through it count as guessed, and the table of the previous file is not used. */
 void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_mapping *m,
 		       const char *path)
 {
@@ -653,7 +655,7 @@ void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_m
 	if (!process)
 		return;
 	if (process->scanning) {
-		process->rescan = true; /* the scan may have passed this place already */
+		process->rescan = true; /* the scan may already be past this range */
 		if (!process->fresh_end || m->begin < process->fresh_begin)
 			process->fresh_begin = m->begin;
 		if (m->end > process->fresh_end)
@@ -687,7 +689,7 @@ void processes_doubt(struct processes *p, uint32_t pid)
 
 /* ---- adding and removing ---- */
 
-/* pid and parent of every process of /proc: calls fn until it says stop. */
+/* Calls fn with pid and parent of every process in /proc, until fn says stop. */
 static void proc_each(const struct processes *p,
 		      void (*fn)(void *arg, uint32_t pid, uint32_t parent), void *arg)
 {
@@ -708,7 +710,7 @@ static void proc_each(const struct processes *p,
 		n = fread(text, 1, sizeof(text) - 1, f);
 		fclose(f);
 		text[n] = 0;
-		after = strrchr(text, ')'); /* a name may hold anything */
+		after = strrchr(text, ')'); /* a name may contain any character */
 		if (after && sscanf(after, ") %*c %u", &parent) == 1)
 			fn(arg, (uint32_t)strtoul(e->d_name, NULL, 10), parent);
 	}
@@ -753,7 +755,8 @@ int processes_add(struct processes *p, uint32_t pid, bool children)
 	char name[192], byte;
 	int err;
 
-	/* needs the same right as its maps and waits for no lock; kernel threads have none */
+	/* needs the same permission as its maps, and waits for no lock; kernel threads have no
+	 * exe */
 	snprintf(name, sizeof(name), "%s/%u/exe", p->proc_root, pid);
 	if (readlink(name, &byte, 1) < 0 && errno == EACCES)
 		return -EACCES;
@@ -802,7 +805,7 @@ bool processes_all(const struct processes *p)
 	return p->all;
 }
 
-/* A zombie has no memory any more; its number is taken until it is waited for. */
+/* A zombie has no memory any more, but keeps its number until it is reaped. */
 static bool process_ended(const struct processes *p, uint32_t pid)
 {
 	char name[192], text[512], *after;
@@ -821,7 +824,7 @@ static bool process_ended(const struct processes *p, uint32_t pid)
 		return true;
 	if (after[2] != 'Z')
 		return false;
-	/* the first thread of a live process can be a zombie too: num_threads is field 20 */
+	/* the first thread of a live process can be a zombie too, so check num_threads, field 20 */
 	for (int field = 3; field < 20 && after; field++)
 		after = strchr(after + 2, ' ');
 	return !after || strtol(after, NULL, 10) <= 1;
@@ -831,7 +834,8 @@ void processes_sweep(struct processes *p)
 {
 	unwind_store_quiesce(p->store);
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
-		/* the kernel reports an exit before the process has ended, which may take several sweeps */
+		/* the kernel reports an exit before the process has ended, which may take several
+		 * sweeps */
 		while (p->slot[i] && p->slot[i]->leaving && process_ended(p, p->slot[i]->pid))
 			process_drop(p, i);
 		if (p->slot[i]) {
@@ -853,7 +857,7 @@ void processes_sweep(struct processes *p)
 	}
 }
 
-/* Whether tables that the process needs are still to come. */
+/* Whether tables for the process are still being compiled. */
 static bool is_waiting(const struct processes *p, const struct process *process)
 {
 	bool waiting = process->scanning;

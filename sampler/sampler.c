@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler.c - see sampler.h: picks the mode, keeps the clock, drains. */
+ * sampler.c - see sampler.h: selects the mode, runs the timers, drains. */
 #include "sampler/sampler.h"
 
 #include <errno.h>
@@ -24,18 +24,18 @@
 #include "sampler/stacks/switches.h"
 
 #define CPUS_MAX 1024u
-/* Poll at least this often: Python names must be read while their process lives. */
+/* Longest time between polls: Python names must be read while their process lives. */
 #define POLL_NS 100000000
-/* After an event, the next ones are collected for this long: a starting PyTorch maps 300 files. */
+/* After an event, events accumulate for this long: a starting PyTorch maps 300 files. */
 #define EVENT_PAUSE_NS 10000000
-/* More would be the ring's whole room. */
+/* More would fill the whole ring. */
 #define SWITCH_RATE_MAX 100000u
-/* In a drain, for the names of its last stacks: milliseconds on an idle node. */
+/* How long a drain waits for the names of its last stacks; an idle node needs milliseconds. */
 #define NAMES_WAIT_NS 500000000ull
 
 struct sampler {
 	struct sampler_options options;
-	bool wide; /* others too, as kernel stacks */
+	bool wide; /* also other processes, with kernel stacks */
 	char proc_root[128];
 	enum sampler_mode mode;
 	char why[160], missing[160];
@@ -48,9 +48,9 @@ struct sampler {
 	struct stack_build build;
 	struct sleepers *sleepers;
 	struct switches *switches;
-	uint64_t look_ns;      /* when the rows of switches are read */
+	uint64_t look_ns;      /* time of the next read of the switch rows */
 	bool switches_paused;
-	uint64_t asleep; /* samples of threads that slept on at a drain */
+	uint64_t asleep; /* samples of threads that were still asleep at a drain */
 	struct copy_mode *copy;
 	int *tick_fd;
 	int cpus[CPUS_MAX];
@@ -58,7 +58,7 @@ struct sampler {
 	int epoll_fd, timer_fd;
 	bool paused; /* event descriptors are out of the epoll set until the timer expires */
 	uint64_t begin_ns, drain_ns;
-	uint64_t stack_refused; /* records of the ring that were no stacks or found no room */
+	uint64_t stack_refused; /* ring records that were not stacks or found no room */
 	uint64_t lost_reported;
 };
 
@@ -110,8 +110,8 @@ static int sink_python(void *context, uint32_t pid, const struct python_process 
 	return sampler_maps_python(context, pid, p);
 }
 
-/* Who sleeps on, or slept until now, has the stack of an earlier drain, whose names are to be checked again
- * in this one. */
+/* A thread that sleeps, or slept until now, has a stack of an earlier drain, whose names must be
+ * checked again. */
 static void warm(struct sampler *s, uint64_t python_hash)
 {
 	const struct sampler_stack *head = python_hash ? stack_store_find(s->stacks, python_hash) : NULL;
@@ -234,14 +234,14 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 		bpf_close(s);
 		return err;
 	}
-	/* has the kernel's symbols read now: 100 ms that the first drain would take */
+	/* reads the kernel's symbols now: the first drain would need 100 ms for it */
 	kernel_symbols_find(s->kernel, 0, &nothing);
 	return 0;
 }
 
 /* ---- without BPF ---- */
 
-/* A copy costs the same whether it is kept or not, so that the fraction makes the period longer. */
+/* A copy costs the same whether it is kept or not, so the fraction lengthens the period. */
 static struct copy_mode_settings copy_settings(const struct sampler *s)
 {
 	struct copy_mode_settings c = {
@@ -253,7 +253,7 @@ static struct copy_mode_settings copy_settings(const struct sampler *s)
 	return c;
 }
 
-/* Copies that were taken before the mappings were read are walked by what was known before. */
+/* Copies taken before the mappings were read are unwound with the older mappings. */
 static void sink_catch_up(void *context)
 {
 	struct sampler *s = context;
@@ -311,7 +311,7 @@ static int modes_try(struct sampler *s)
 		}
 		if (err == -ENOMEM)
 			return err;
-		/* the reason against the best mode comes first; a second one only if it differs */
+		/* the reason against the best mode first; a second one only if it differs */
 		if (!s->why[0])
 			memcpy(s->why, why, sizeof(why));
 		else if (!strstr(s->why, why) && strlen(s->why) + strlen(why) + 3 < sizeof(s->why))
@@ -409,7 +409,8 @@ int sampler_add(struct sampler *s, uint32_t pid, bool children)
 
 	if (!err && s->copy) {
 		err = copy_mode_add(s->copy, pid);
-		processes_doubt(s->processes, pid); /* it may have changed before its events were open */
+		processes_doubt(s->processes, pid); /* it may have changed before its events were
+						     * open */
 	}
 	return err;
 }
@@ -508,7 +509,7 @@ static void on_row(void *arg, uint32_t first_tid, const struct sampler_switch_th
 	}
 }
 
-/* What the recorded threads are at. */
+/* Reads the rows of the recorded threads. */
 static void switches_look(struct sampler *s, uint64_t now_ns)
 {
 	s->look_ns = now_ns;
@@ -537,7 +538,7 @@ int sampler_pause(struct sampler *s, bool paused)
 
 	if (s->mode != SAMPLER_OFF)
 		timer_set(s, paused ? 0 : POLL_NS); /* 0 disarms it */
-	if (!s->maps) /* copies are of threads that were added, and of no others */
+	if (!s->maps) /* copies exist only for added threads */
 		return 0;
 	for (uint32_t i = 0; s->tick_fd && i < s->cpu_count; i++)
 		if (s->tick_fd[i] >= 0)
@@ -566,7 +567,7 @@ static void on_stack(void *arg, const void *data, size_t bytes)
 		stack_build_warm(&s->build, stack_store_find(s->stacks, head.hash));
 }
 
-/* Event descriptors stay readable while records come: let some gather. */
+/* Event descriptors stay readable while records arrive: wait, so that some accumulate. */
 static void events_pause(struct sampler *s, bool pause)
 {
 	struct epoll_event e = {.events = pause ? 0 : EPOLLIN};
@@ -594,14 +595,14 @@ void sampler_poll(struct sampler *s)
 		events_pause(s, !timer);
 	processes_poll(s->processes);
 	if (s->copy)
-		unwind_store_quiesce(s->store); /* no walk is under way */
+		unwind_store_quiesce(s->store); /* no walk is in progress */
 	if (s->maps)
 		sampler_maps_stacks(s->maps, on_stack, s);
 	processes_names_ask(s->processes);
 }
 
-/* The names of the last stacks, while their processes live. A process that does not let itself be read
- * keeps the others' names waiting no longer than that. */
+/* Waits for the names of the last stacks while their processes live. The wait is bounded, so that
+ * an unreadable process does not delay the others' names. */
 static void names_wait(struct sampler *s)
 {
 	uint64_t until_ns = clock_monotonic_ns() + NAMES_WAIT_NS, now_ns;
@@ -622,7 +623,7 @@ static void on_count(void *arg, const struct sampler_key *k, const struct sample
 
 	rest.weight_ns = sleepers_repay(s->sleepers, k, c->weight_ns);
 	stack_build_count(&s->build, k, &rest);
-	/* code that no event told of: memory made executable later, as JIT compilers do */
+	/* code without an event: memory made executable later, as JIT compilers do */
 	if (k->end == UNWIND_END_NO_MAPPING && k->user_hash)
 		processes_doubt(s->processes, k->pid);
 }
@@ -672,7 +673,8 @@ static int switches_finish(struct sampler *s, struct stack_batch *b)
 	uint32_t first_tid, tid;
 	int err;
 
-	/* of who woke since the rows were read, while their stacks are still kept */
+	/* stacks of threads that woke after the rows were read, while those stacks are still
+	 * kept */
 	sampler_maps_stacks(s->maps, on_stack, s);
 	err = switches_drain(s->switches, b, on_switch_stack, s);
 	while (switches_gone(s->switches, thread_gone, s, &first_tid, &tid))
@@ -689,7 +691,8 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 	err = sampler_maps_swap(s->maps, &old);
 	if (err)
 		return err;
-	/* what was mapped before the swap, so that no sample by an old table counts as whole */
+	/* mappings made before the swap, so that no sample that used an old table counts as
+	 * complete */
 	sampler_events_poll(s->events, s->processes);
 	sleepers_begin(s->sleepers, s->drain_ns, s->options.off_cpu_min_ns);
 	switches_look(s, s->drain_ns);
@@ -756,7 +759,7 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->frames = n[SAMPLER_COUNT_FRAMES];
 	for (int i = 0; i < UNWIND_END_COUNT; i++)
 		out->end[i] = n[SAMPLER_COUNT_END + i];
-	/* what the kernel took for a root while a table was still being made */
+	/* the kernel took it for a root while a table was still being compiled */
 	early =
 	    s->build.early < out->end[STACK_END_ROOT] ? s->build.early : out->end[STACK_END_ROOT];
 	out->end[STACK_END_ROOT] -= early;

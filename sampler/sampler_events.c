@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sampler_events.c - see sampler_events.h.
- * A process that execs may do so on another CPU than the one that it forked on, and each CPU has
- * its ring: records are taken in order of their time. */
+ * A process may exec on another CPU than the one where it was forked, and each CPU has its own
+ * ring. So records are taken in order of time. */
 #include "sampler/sampler_events.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct sampler_events {
 	uint32_t cpu_count;
 	int *fd;
 	struct perf_ring *ring;
-	struct processes *processes; /* while they are told */
+	struct processes *processes; /* only while events are passed on */
 	bool lost;
 };
 
@@ -146,7 +146,7 @@ int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t c
 		e->fd[i] = -1;
 		e->cpu_count = i + 1;
 		err = open_cpu(e, i, cpus[i], &attr);
-		if (err == -ENODEV) /* the CPU went away */
+		if (err == -ENODEV) /* the CPU went offline */
 			err = 0;
 	}
 	if (err) {

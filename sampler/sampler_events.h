@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_events.h - what the kernel says about all processes: forks, execs, exits, executable
- * mappings. Owns: one perf event and ring per CPU.  Threads: one caller. */
+ * sampler_events.h - kernel events of all processes: forks, execs, exits, executable mappings.
+ * Owns: one perf event and ring per CPU.  Threads: one caller. */
 #ifndef SYSOM_SAMPLER_SAMPLER_EVENTS_H
 #define SYSOM_SAMPLER_SAMPLER_EVENTS_H
 
@@ -13,10 +13,10 @@ struct sampler_events;
 /* 0, -errno. */
 int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count);
 void sampler_events_close(struct sampler_events *e); /* NULL is a no-op */
-/* Paused, nothing is told; then all that p knows is looked at again. */
+/* While paused, no event is reported. On resume everything that p knows is read again. */
 void sampler_events_pause(struct sampler_events *e, bool paused, struct processes *p);
 int sampler_events_fd(const struct sampler_events *e);
-/* Hands what came since the last call to p, in order of time. */
+/* Passes the events since the last call to p, in order of time. */
 void sampler_events_poll(struct sampler_events *e, struct processes *p);
 
 #endif

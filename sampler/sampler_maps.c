@@ -24,10 +24,10 @@
 #define COUNT_BATCH	  4096u
 #define BLOCKED_BATCH	  512u
 #define PERF_BUFFER_PAGES 32u
-#define SWITCH_BUFFER_PAGES 8u /* some 500 records of each CPU in 100 ms */
+#define SWITCH_BUFFER_PAGES 8u /* some 500 records per CPU in 100 ms */
 #define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
-/* That see threads sleep and wake, and what interrupts them. */
+/* Programs that observe sleeping and waking threads, and interrupts. */
 static const char *const off_programs[] = {"on_switch",	  "on_waking",	     "on_soft_begin",
 					   "on_soft_end", "on_device_begin", "on_device_end"};
 #define OFF_PROGRAMS (sizeof(off_programs) / sizeof(off_programs[0]))
@@ -40,7 +40,7 @@ struct sampler_maps {
 	struct sampler_tail *tail_calls;
 	struct off_cpu_loop *off_loop;
 	struct off_cpu_tail *off_tail;
-	/* off_cpu_processes and off_cpu_threads of the programs; NULL: not to be written */
+	/* off_cpu_processes and off_cpu_threads of the programs; NULL: not writable */
 	uint8_t *off_marks;
 	struct sampler_mark *thread_marks;
 	struct bpf_object *on, *off;
@@ -52,7 +52,7 @@ struct sampler_maps {
 	sampler_maps_stack_fn stack_fn, switch_fn;
 	void *stack_arg, *switch_arg;
 	int switch_threads, switch_wanted; /* -1: no switch records */
-	uint32_t switch_count;		   /* of threads that are recorded or wanted */
+	uint32_t switch_count;		   /* threads that are recorded or wanted */
 	int control, processes, python, counts, set[2], counters, blocked, shards;
 	struct sampler_control now;
 	bool batch; /* lookup-and-delete in batches works */
@@ -64,7 +64,7 @@ struct sampler_maps {
 	struct sampler_blocked sleepers[BLOCKED_BATCH];
 };
 
-/* libbpf's last complaint of this thread: the reason why a load failed. */
+/* libbpf's last message in this thread: the reason why a load failed. */
 static __thread char complaint[160];
 
 static int keep_complaint(enum libbpf_print_level level, const char *format, va_list args)
@@ -106,7 +106,7 @@ struct settings {
 		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \
 	} while (0)
 
-/* How deep our PID namespace is: the numbers of our own process in it and those above. */
+/* The depth of our PID namespace: how many numbers our own process has. */
 static uint32_t pid_ns_level(void)
 {
 	char line[256];
@@ -165,7 +165,7 @@ static void size_maps(struct sampler_maps *m, struct bpf_object *o)
 		bpf_map__set_map_flags(bpf_map__inner_map(map), 0);
 }
 
-/* BPF arrays that user space can map: 5.5. */
+/* Whether user space can map BPF arrays: 5.5. */
 static bool probe_mmapable(void)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
@@ -176,7 +176,7 @@ static bool probe_mmapable(void)
 	return fd >= 0;
 }
 
-/* A period without counts: the kernel says -EINVAL where it has no batches (before 5.6). */
+/* Tests batches on an empty period: the kernel returns -EINVAL if it has none (before 5.6). */
 static bool probe_batch(struct sampler_maps *m)
 {
 	LIBBPF_OPTS(bpf_map_batch_opts, opts);
@@ -208,7 +208,7 @@ static int load_on(struct sampler_maps *m, const struct sampler_options *o, stru
 	return sampler_loop__load(m->loop);
 }
 
-/* All maps but its own private ones are the sampler's. */
+/* Shares all of the object's maps except its private ones. */
 static int share_maps(struct sampler_maps *m, struct bpf_object *o)
 {
 	struct bpf_map *map;
@@ -285,7 +285,7 @@ static int attach_off(struct sampler_maps *m)
 	return err;
 }
 
-/* Who slept when nobody looked on may have woken since. */
+/* A thread that slept before the observation stopped may have woken since. */
 static void forget_blocked(struct sampler_maps *m)
 {
 	uint32_t tid;
@@ -315,8 +315,9 @@ int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
 #define OFF_DATA(m, member) \
 	((m)->tail ? (m)->off_tail->bss->member : (m)->off_loop->bss->member)
 
-/* Loads the object with all marks set: every process may be sampled. Where its data can be written from
- * here (5.5) and numbers of the first namespace are ours, only those are set that are. */
+/* Loads the object with all marks set, so every process may be sampled. If its data is writable
+ * from here (5.5) and our PIDs are those of the first namespace, only the required marks are
+ * set. */
 static int load_marks(struct sampler_maps *m, const struct settings *s)
 {
 	const struct bpf_map *bss;
@@ -419,7 +420,7 @@ static int on_switch_ring(void *arg, void *data, size_t bytes)
 	return 0;
 }
 
-/* What found no room the kernel's side counts. */
+/* The kernel side counts the records that found no room. */
 static enum bpf_perf_event_ret on_switch_buffer(void *arg, int cpu,
 						struct perf_event_header *event)
 {
@@ -497,7 +498,7 @@ static int shard_grow(void *context, uint32_t shard, uint32_t **words)
 		return -EINVAL;
 	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "unwind_shard", 4, sizeof(struct unwind_chunk),
 			    UNWIND_SHARD_CHUNKS, &opts);
-	if (fd < 0) /* before 5.11 the locked-memory limit: the tables stay as large as they are */
+	if (fd < 0) /* before 5.11 the locked-memory limit: the tables keep their size */
 		return errno == EPERM ? -ENOSPC : -errno;
 	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		  m->mmapable ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, m->mmapable ? fd : -1, 0);
@@ -586,7 +587,7 @@ int sampler_maps_swap(struct sampler_maps *m, uint32_t *old)
 	*old = m->now.epoch++;
 	if (bpf_map_update_elem(m->control, &zero, &m->now, BPF_ANY))
 		return -errno;
-	/* Changes nothing, but returns after a grace period: see bpf/sampler_core.h. */
+	/* Changes nothing, but returns only after a grace period: see bpf/sampler_core.h. */
 	return bpf_map_update_elem(m->counts, &slot, &m->set[slot], BPF_ANY) ? -errno : 0;
 }
 
@@ -603,7 +604,7 @@ int sampler_maps_switch_fd(const struct sampler_maps *m)
 	return m->switch_buffer ? perf_buffer__epoll_fd(m->switch_buffer) : -1;
 }
 
-/* Whether the kernel is to look for threads by their numbers in our namespace. */
+/* Whether the kernel must look up threads by their numbers in our namespace. */
 static int switches_look(struct sampler_maps *m)
 {
 	uint32_t zero = 0, key;
@@ -665,7 +666,7 @@ void sampler_maps_switch_remove(struct sampler_maps *m, uint32_t first_tid, uint
 	}
 }
 
-/* The keys first: a row that is deleted meanwhile begins the walk anew. */
+/* Reads the keys first: a row deleted meanwhile would restart the walk. */
 void sampler_maps_switch_rows(struct sampler_maps *m, sampler_maps_switch_fn fn, void *arg)
 {
 	uint32_t keys[SAMPLER_SWITCH_THREADS], count = 0;
@@ -704,7 +705,7 @@ static void row_change(void *arg, uint32_t first_tid, const struct sampler_switc
 		c->err = -errno;
 }
 
-/* The programs leave rows alone between off and on: nobody knows what the threads did meanwhile. */
+/* The programs do not update rows between off and on, so that time is unknown. */
 static int switches_change(struct sampler_maps *m, bool on)
 {
 	struct switches_change c = {.m = m, .on = on};
@@ -779,7 +780,7 @@ void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, vo
 
 	if (m->blocked < 0 || (m->batch && !blocked_batches(m, fn, arg)))
 		return;
-	/* bounded: threads come and go while it is read, and a deleted key begins anew */
+	/* bounded: threads come and go during the read, and a deleted key restarts it */
 	more = !bpf_map_get_next_key(m->blocked, NULL, &key);
 	for (uint32_t i = 0; more && i < 32768; i++) {
 		more = !bpf_map_get_next_key(m->blocked, &key, &next);
@@ -832,7 +833,7 @@ uint64_t sampler_maps_dropped(const struct sampler_maps *m)
 	return m->dropped;
 }
 
-/* What the kernel says a map costs. */
+/* A map's size as the kernel reports it. */
 static uint64_t map_memory(int fd)
 {
 	char name[64], line[128];
@@ -924,8 +925,8 @@ static void objects_close(struct sampler_maps *m)
 	m->on = m->off = NULL;
 }
 
-/* Before 5.11 maps are charged to the locked-memory limit, and too much of them is -EPERM: half as
- * much is tried then, a few times. */
+/* Before 5.11 maps count against the locked-memory limit, and exceeding it is -EPERM: retry a few
+ * times with half the size. */
 static int load_fitting(struct sampler_maps *m, const struct sampler_options *o,
 			struct settings *settings, char missing[160])
 {
@@ -981,7 +982,8 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 	struct sampler_maps *m = calloc(1, sizeof(*m));
 	int err;
 
-	/* for good: another thread of the process may load BPF, too, and none prints on its own */
+	/* never restored: another thread of the process may load BPF too, and nobody should
+	 * print */
 	libbpf_set_print(keep_complaint);
 	missing[0] = 0;
 	complaint[0] = 0;
@@ -1018,7 +1020,7 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 int sampler_maps_attach(struct sampler_maps *m, int perf_fd)
 {
 	struct bpf_program *p = bpf_object__find_program_by_name(m->on, "tick");
-	int fd = p ? dup(perf_fd) : -1; /* libbpf closes what it attached to */
+	int fd = p ? dup(perf_fd) : -1; /* libbpf closes the descriptor that it attached to */
 	int err = fd < 0 ? -EMFILE : link_add(m, bpf_program__attach_perf_event(p, fd));
 
 	if (err && fd >= 0)

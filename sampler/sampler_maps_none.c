@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_maps_none.c - sampler_maps.h where clang, bpftool or libbpf were missing at build time.
- */
+ * sampler_maps_none.c - sampler_maps.h if clang, bpftool or libbpf was missing at build time. */
 #include "sampler/sampler_maps.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_options.h - how the sampler works. */
+ * sampler_options.h - settings of the sampler. */
 #ifndef SYSOM_SAMPLER_SAMPLER_OPTIONS_H
 #define SYSOM_SAMPLER_SAMPLER_OPTIONS_H
 
@@ -10,7 +10,7 @@
 struct reader;
 
 enum sampler_mode {
-	SAMPLER_OFF = 0,  /* no stacks: why says the reason */
+	SAMPLER_OFF = 0,  /* no stacks: `why` has the reason */
 	SAMPLER_COPY,	  /* perf_event with copied user stacks, unwound in user space */
 	SAMPLER_BPF_TAIL, /* unwinding in the kernel, tail calls (before 5.17) */
 	SAMPLER_BPF_LOOP, /* unwinding in the kernel, bpf_loop */
@@ -20,16 +20,18 @@ struct sampler_options {
 	enum sampler_mode
 	    mode_max;	  /* try this first, then the simpler ones; default SAMPLER_BPF_LOOP */
 	uint32_t rate_hz; /* 10 to 999, default 99 */
-	uint32_t fraction_percent; /* of ticks that take a sample, 1 to 100, default 10 */
-	uint32_t slice_ms;	   /* resolution of on-CPU samples, ten of blocked time; 0: a drain */
-	bool all_processes;	   /* the whole node, not only those added */
+	uint32_t fraction_percent; /* percent of ticks that take a sample, 1 to 100, default 10 */
+	uint32_t slice_ms;	   /* resolution of on-CPU samples, ten times that for blocked time;
+				    * 0: one drain */
+	bool all_processes;	   /* the whole node, not only added processes */
 	bool off_cpu;		   /* blocked time, default on */
-	uint64_t off_cpu_min_ns;   /* shorter blockings are not kept, default 1 ms */
-	uint32_t switch_rate_max;  /* records per second of a thread that is recorded, default 1000 */
+	uint64_t off_cpu_min_ns;   /* shorter blocking events are dropped, default 1 ms */
+	uint32_t switch_rate_max;  /* records per second of a recorded thread, default 1000 */
 	bool python;		   /* default on */
 	size_t table_bytes_max;	   /* of unwind tables in the kernel, default 64 MiB */
 	const char *proc_root;	   /* default "/proc" */
-	/* borrowed until close; NULL: one of its own, to be opened before there are threads */
+	/* borrowed until close; NULL: the sampler opens its own, which must happen before there are
+	 * threads */
 	struct reader *reader;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * worker.c - see worker.h. Two halves: what runs in a parser, and the daemon's side, which believes
- * nothing of what comes back. */
+ * worker.c - see worker.h. Two halves: code that runs in a parser, and the daemon's side, which
+ * trusts no answer. */
 #include "sampler/worker.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "reader/reader_queue.h"
 #include "sampler/python/python_names.h"
 
-/* glibc's threshold at start. It would raise it to 32 MiB as large blocks are freed, and then keep
- * what a large file's compilation took. */
+/* glibc's initial threshold. It would grow to 32 MiB as large blocks are freed, and then keep the
+ * memory of a large compilation. */
 #define MMAP_THRESHOLD (128 << 10)
 /* 2,048 mappings of 500 bytes and their paths. */
 #define SCAN_BYTES  (16u << 20)
@@ -32,25 +32,25 @@ struct scan_answer {
 	uint64_t cpu_ns;
 	uint32_t count;
 	int32_t python_err;
-	uint32_t has_python, reserved; /* after the mappings, a struct python_runtime */
+	uint32_t has_python, reserved; /* a struct python_runtime follows the mappings */
 };
 
 struct scan_mapping {
 	uint64_t begin, end, offset, load_bias;
-	uint32_t has_elf, path_bytes; /* then the struct mapping_elf, then the path */
+	uint32_t has_elf, path_bytes; /* the struct mapping_elf follows, then the path */
 };
 
 struct table_request {
 	uint64_t begin, end;
 	struct unwind_store_key key;
-	char path[]; /* with its end */
+	char path[]; /* NUL-terminated */
 };
 
 struct table_answer {
 	uint64_t cpu_ns;
 	uint32_t unread, reserved;
 	char why[UNWIND_TABLE_WHY_BYTES];
-	struct unwind_table table; /* without its pointers; then rows, then rules */
+	struct unwind_table table; /* pointers are invalid; the rows follow, then the rules */
 };
 
 /* ---- in the parser ---- */
@@ -68,7 +68,7 @@ static void append_mapping(struct buf *b, const struct mapping *m)
 
 static int run_scan(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
 {
-	static struct python_finder *finder; /* remembers files */
+	static struct python_finder *finder; /* caches files */
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	struct scan_answer head = { .python_err = -ENOENT };
 	struct python_runtime python;
@@ -109,7 +109,7 @@ static int run_table(struct reader_target *t, const void *request, size_t bytes,
 		return -EPROTO;
 	fd = mapping_open(t, q->begin, q->end, q->path);
 	err = fd < 0 ? fd : mapping_elf_read(&e, fd);
-	/* another file may lie at that path by now */
+	/* another file may have that path now */
 	if (!err && memcmp(&e.key, &q->key, sizeof(e.key)))
 		err = -ESTALE;
 	a.unread = err != 0 && err != -EKEYREJECTED;
@@ -139,8 +139,8 @@ static int run_names(struct reader_target *t, const void *request, size_t bytes,
 	return err;
 }
 
-/* A file's bounds: libtorch_cpu's table takes 0.5 s of CPU time. Wall time: on a node whose CPUs are all
- * taken it gets a tenth of one. */
+/* Bounds per file: libtorch_cpu's table takes 0.5 s of CPU time. The wall time allows for a tenth
+ * of a CPU on a busy node. */
 static const struct reader_op op_scan = { "scan", run_scan, SCAN_BYTES, 5, 30000, false };
 static const struct reader_op op_table = { "table", run_table, TABLE_BYTES, 10, 60000, false };
 static const struct reader_op op_names = { "names", run_names, NAMES_BYTES, 2, 5000, true };
@@ -148,7 +148,7 @@ static const struct reader_op op_names = { "names", run_names, NAMES_BYTES, 2, 5
 /* ---- the daemon's side ---- */
 
 struct worker {
-	struct reader *reader, *own; /* own: NULL, or the same */
+	struct reader *reader, *own; /* own: NULL, or the same reader */
 	struct reader_queue *queue;
 	uint64_t cpu_ns;
 };
@@ -293,7 +293,7 @@ static struct worker_job *job_take(struct worker *w, struct reader_job *r)
 			mapping_scan_fini(&job->scan);
 		break;
 	case WORKER_TABLE:
-		/* no worker was to be had: another time */
+		/* no worker was available: try again later */
 		job->unread = r->err == -EBUSY || r->err == -ESRCH;
 		job->err = take_table(w, job, &c);
 		if (job->err)
@@ -353,7 +353,8 @@ void worker_push(struct worker *w, struct worker_job *job)
 
 	if (!r || job_request(job, r)) {
 		free(r);
-		worker_job_free(job); /* as if it had never been asked: the next event asks again */
+		worker_job_free(job); /* as if it was never requested: the next event requests it
+				       * again */
 		return;
 	}
 	r->pid = job->pid;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * worker.h - what takes long or may never come back: a process's mappings, its interpreter, unwind
- * tables, names of Python code. Readers do it (reader/reader.h); what they answer is checked here.
- * Owns: queued jobs and results.  Threads: one caller.  Trust: a parser that was taken over may answer
- * anything: then the table or the names of that user's files are wrong, and no more. */
+ * worker.h - work that takes long or may never finish: reading a process's mappings, its
+ * interpreter, unwind tables, names of Python code. Readers do it (reader/reader.h); this file
+ * checks their answers.
+ * Owns: queued jobs and results.  Threads: one caller.  Trust: a compromised parser may answer
+ * anything. Then only the tables or names of that user's files are wrong. */
 #ifndef SYSOM_SAMPLER_WORKER_H
 #define SYSOM_SAMPLER_WORKER_H
 
@@ -15,7 +16,7 @@
 #include "sampler/unwind/unwind_table.h"
 
 enum worker_kind {
-	WORKER_SCAN = 1, /* mappings, and the interpreter if asked for */
+	WORKER_SCAN = 1, /* mappings, and the interpreter if requested */
 	WORKER_TABLE,
 	WORKER_NAMES,
 };
@@ -24,7 +25,7 @@ struct worker_job {
 	enum worker_kind kind;
 	uint32_t pid;
 	bool find_python;
-	/* table: the file behind this mapping, if it still has this key */
+	/* table: for the file behind this mapping, if it still has this key */
 	uint32_t file;
 	uint64_t begin, end;
 	struct unwind_store_key key;
@@ -36,8 +37,8 @@ struct worker_job {
 	/* results */
 	uint32_t uid; /* of the process */
 	int err;     /* of the scan, table or names; -ETIME: it exceeded a bound */
-	bool unread; /* with err: the process did not let the file be had, which says nothing of it
-		      */
+	bool unread; /* with err: the process did not give access to the file, which says nothing
+		      * about the file */
 	int python_err; /* of python_runtime_find */
 	struct mapping_scan scan;
 	struct python_runtime *python; /* when python_err is 0 */
@@ -46,17 +47,18 @@ struct worker_job {
 };
 
 struct worker;
-/* reader: borrowed until close; NULL: one of its own, which is to be opened before there are threads. */
+/* reader: borrowed until close; NULL: the worker opens its own, which must happen before there are
+ * threads. */
 int worker_open(struct worker **out, const char *proc_root, struct reader *reader);
 void worker_close(struct worker *w); /* NULL is a no-op */
-/* Readable when worker_next has something to do. */
+/* Readable when worker_next has work. */
 int worker_fd(const struct worker *w);
 /* Takes the job. */
 void worker_push(struct worker *w, struct worker_job *job);
-/* A finished job, to be released by the caller, or NULL. Never blocks. */
+/* A finished job, which the caller releases, or NULL. Never blocks. */
 struct worker_job *worker_next(struct worker *w);
 void worker_job_free(struct worker_job *job);
-/* CPU time that scans and tables took so far. */
+/* CPU time of scans and tables so far. */
 uint64_t worker_cpu_ns(const struct worker *w);
 struct reader *worker_reader(const struct worker *w);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_content.c - see symbol_content.h.
- * The headers are hashed too, so that the bytes that follow them can be cut in one way only. */
+ * The headers are hashed too, so that the bytes that follow can be split in only one way. */
 #include "symbol/symbol_content.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "symbol/symbol_elf.h"
 
-/* A change within the clock's step after the last one leaves no trace in the times. */
+/* Two changes within one step of the clock leave the same times. */
 #define SETTLED_S 2
 
 struct memo {
@@ -34,7 +34,8 @@ static struct memo memos[LIMIT_SYMBOL_CONTENTS]; /* under lock; by the file's ha
 struct digest {
 	const struct symbol_elf *e;
 	struct sha256_ctx sha;
-	uint64_t left; /* sections of an undamaged file do not overlap: no more than its bytes in all */
+	uint64_t left; /* sections of a valid file do not overlap: together at most the file's
+		        * bytes */
 };
 
 static int add(struct digest *d, uint64_t offset, uint64_t bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_elf.c - see symbol_elf.h.
- * Not libelf: it maps files or loads whole sections, and here neither is wanted. The headers are plain
+ * Not libelf: it maps files or loads whole sections, and we want neither. The headers are plain
  * arrays, read once and bounded. */
 #include "symbol/symbol_elf.h"
 
@@ -55,8 +55,9 @@ static int read_header(int fd, Elf64_Ehdr *h, uint64_t *file_bytes)
 	return 0;
 }
 
-/* A hole of a sparse file reads as zeros: no table that a linker writes has one, and work for bytes that
- * cost nobody a disk has no bound. A file system that knows no holes says that the first is the end. */
+/* A hole of a sparse file reads as zeros. No linker writes a table with a hole, and holes make
+ * unbounded work without using disk space. A file system without holes reports the first one at the
+ * end. */
 static bool has_hole(int fd, uint64_t offset, uint64_t bytes)
 {
 	off_t hole = bytes ? lseek(fd, (off_t)offset, SEEK_HOLE) : -1;
@@ -73,7 +74,8 @@ bool symbol_elf_has(const struct symbol_elf *e, uint64_t offset, uint64_t bytes)
 enum note_kind { NOTE_GNU, NOTE_GO };
 #define NOTE_GO_BUILD_ID 4u
 
-/* Go's linker writes "ACTION/.../CONTENT"; the last part is the hash of what it linked, as text. */
+/* Go's linker writes "ACTION/.../CONTENT"; the last part is the hash of the linked content, as
+ * text. */
 static size_t go_build_id(const uint8_t *text, size_t bytes, uint8_t *id)
 {
 	size_t begin = bytes;
@@ -86,7 +88,7 @@ static size_t go_build_id(const uint8_t *text, size_t bytes, uint8_t *id)
 	return bytes - begin;
 }
 
-/* The build-id of that kind among the notes of one block; 0 if it is not there. */
+/* Finds the build-id of that kind in one block of notes; 0: none. */
 static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, enum note_kind kind,
 			    uint8_t *id)
 {
@@ -129,7 +131,7 @@ static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align,
 	return find_build_id(note, n, align == 8 ? 8 : 4, kind, id);
 }
 
-/* Of the note segments. 0: none. */
+/* Searches the note segments. 0: none. */
 static int segment_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, uint8_t *id)
 {
 	int err;
@@ -152,7 +154,7 @@ static int segment_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, ui
 	return 0;
 }
 
-/* Of the note sections: some linkers put a note into a section alone. */
+/* Searches the note sections: some linkers put a note only into a section. */
 static int section_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, uint8_t *id)
 {
 	if (h->e_shentsize != sizeof(Elf64_Shdr))
@@ -162,7 +164,7 @@ static int section_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, ui
 		size_t n;
 
 		if (symbol_elf_read(fd, &s, sizeof(s), h->e_shoff + i * sizeof(s)))
-			return 0; /* no section headers: stripped of them, no mistake */
+			return 0; /* section headers were stripped: not an error */
 		if (s.sh_type != SHT_NOTE)
 			continue;
 		n = read_note(fd, s.sh_offset, s.sh_size, s.sh_addralign, kind, id);
@@ -194,7 +196,7 @@ static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char *
 	e->section_count = h->e_shnum;
 	e->section_headers = h->e_shoff;
 	if (!h->e_shnum)
-		return 0; /* stripped of section headers: nothing to find, no mistake */
+		return 0; /* section headers were stripped: nothing to find, not an error */
 	*why = "section headers outside the file";
 	if (h->e_shentsize != sizeof(Elf64_Shdr) ||
 	    !symbol_elf_has(e, h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr)))
@@ -306,7 +308,7 @@ int symbol_elf_init(struct symbol_elf *e, int fd, const char **why)
 	if (!err) {
 		int n = symbol_elf_build_id(fd, e->build_id);
 
-		/* A debug file's program headers may point nowhere; its note section does not. */
+		/* A debug file's program headers may be invalid; its note section is valid. */
 		e->build_id_bytes = n > 0 ? (size_t)n : 0;
 		for (uint32_t i = 1, notes = 0;
 		     i < e->section_count && notes < LIMIT_SYMBOL_SEGMENTS && !e->build_id_bytes; i++)
@@ -359,7 +361,7 @@ int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_by
 		return -EBADMSG;
 	n = strnlen(link, s->bytes);
 	at = (n + 4) & ~3ul;
-	/* a path would lead anywhere */
+	/* a path could lead anywhere */
 	if (!n || n >= name_bytes || at + 4 > s->bytes || memchr(link, '/', n))
 		return -EBADMSG;
 	memcpy(name, link, n + 1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_elf.h - what a symbol file is: its Build ID, how much it knows, where its tables lie.
- * Reads the file with pread alone: a file of the job may shrink while it is read, and a mapping of it
- * would then raise SIGBUS.  Threads: any.  Trust: hostile; every offset and count is checked against
- * the file's size, and a table with a hole of a sparse file in it is none: work and memory are bounded
- * by bytes that exist. */
+ * symbol_elf.h - properties of a symbol file: its Build ID, its quality, where its tables lie.
+ * It reads the file only with pread. A file of the job may shrink meanwhile, and a mapping would
+ * then raise SIGBUS.
+ * Threads: any.  Trust: hostile; every offset and count is checked against the file's size. A table
+ * that includes a hole of a sparse file is rejected, so work and memory are bounded by bytes that
+ * exist. */
 #ifndef SYSOM_SYMBOL_SYMBOL_ELF_H
 #define SYSOM_SYMBOL_SYMBOL_ELF_H
 
@@ -12,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SYMBOL_BUILD_ID_MAX 64 /* a note of the linker has 8, 16 or 20 bytes; users may choose more */
+#define SYMBOL_BUILD_ID_MAX 64 /* linkers write 8, 16 or 20 bytes; users may choose more */
 
-/* How much a file can tell, in rising order: a better one replaces a worse one, never the reverse. */
+/* How much a file knows, in rising order. A better file replaces a worse one, never the reverse. */
 enum symbol_quality {
 	SYMBOL_NONE = 0,
 	SYMBOL_DYNAMIC, /* stripped: exported functions only */
@@ -35,35 +36,37 @@ struct symbol_elf {
 	enum symbol_quality quality;
 	struct symbol_section *sections;
 	uint32_t section_count;
-	uint32_t symtab, dynsym;  /* section numbers; 0: not there */
+	uint32_t symtab, dynsym;  /* section numbers; 0: missing */
 	uint32_t debug_link;      /* section number of .gnu_debuglink */
-	uint32_t mini;		  /* of .gnu_debugdata: the functions that .dynsym lacks, in LZMA */
+	uint32_t mini;		  /* section number of .gnu_debugdata: the functions that .dynsym
+				   * lacks, in LZMA */
 	uint32_t plt, plt_sec, rela_plt;
 	uint32_t section_names;
-	uint64_t section_headers; /* where in the file */
-	bool trusted; /* symbol_source.c: by its content, or where the administrator put it */
-	uint64_t python_runtime; /* address of the section .PyRuntime; 0: not there */
+	uint64_t section_headers; /* offset in the file */
+	bool trusted; /* set by symbol_source.c: its content is proven, or the administrator put it
+		       * there */
+	uint64_t python_runtime; /* address of the section .PyRuntime; 0: missing */
 };
 
-/* Reads headers, notes and section names. 0; -ENOEXEC: not an ELF file for x86-64 Linux;
- * -EBADMSG: damaged (*why says how); -ENOMEM, or what pread said. Release with symbol_elf_fini. */
+/* Reads headers, notes and section names. 0; -ENOEXEC: not an ELF file for x86-64 Linux; -EBADMSG:
+ * damaged (*why says how); -ENOMEM, or pread's error. Release with symbol_elf_fini. */
 int symbol_elf_init(struct symbol_elf *e, int fd, const char **why);
 void symbol_elf_fini(struct symbol_elf *e);
-/* The Build ID alone: GNU's, of the program headers' notes (also right for a core of a mapping), else
- * of the note sections; else the last part of Go's own, as text. Returns its length, 0 without one,
- * -errno. */
+/* Reads only the Build ID: GNU's from the notes of the program headers (also right for a core of a
+ * mapping), else from the note sections; else the last part of Go's own, as text. Returns its
+ * length, 0 without one, -errno. */
 int symbol_elf_build_id(int fd, uint8_t id[SYMBOL_BUILD_ID_MAX]);
-#define SYMBOL_SECTION_NAME_BYTES 32 /* longer ones are cut */
+#define SYMBOL_SECTION_NAME_BYTES 32 /* longer names are cut */
 /* The name of a section (below section_count). 0, -EBADMSG. */
 int symbol_elf_section_name(const struct symbol_elf *e, uint32_t section,
 			    char name[SYMBOL_SECTION_NAME_BYTES]);
-/* Whether these bytes are in the file, and none of them in a hole. */
+/* Whether the file contains these bytes, and none of them is in a hole. */
 bool symbol_elf_has(const struct symbol_elf *e, uint64_t offset, uint64_t bytes);
-/* The program headers, at most max. Their number, -EBADMSG, -errno. */
+/* Reads at most max program headers. Returns their number, -EBADMSG, -errno. */
 int symbol_elf_segments(const struct symbol_elf *e, Elf64_Phdr *out, uint32_t max);
-/* The name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
+/* Reads the name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc);
-/* pread that fills all of data or fails: 0, -EBADMSG at the end of the file, -errno. */
+/* A pread that fills all of data or fails: 0, -EBADMSG at the end of the file, -errno. */
 int symbol_elf_read(int fd, void *data, size_t bytes, uint64_t offset);
 
 #endif

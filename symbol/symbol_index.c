@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_index.c - see symbol_index.h.
- * The string table is copied as it is, and rows refer to it: names need no memory. The symbol table goes
- * through runs: each is read, filtered and sorted in a buffer of fixed size and appended to a temporary
- * file; the runs are merged while a sweep cuts the symbols into disjoint rows.
- * Read, not mapped: pages of a mapping that random lookups touched would count as this process's memory,
- * up to the whole index. */
+ * The string table is copied unchanged and rows refer to it, so names need no memory. The symbol
+ * table is sorted in runs: each is read, filtered and sorted in a buffer of fixed size and appended
+ * to a temporary file. A sweep merges the runs and cuts the symbols into disjoint rows.
+ * Read, not mapped: pages touched by random look-ups would count as this process's memory, up to
+ * the whole index. */
 #include "symbol/symbol_index.h"
 
 #include <elf.h>
@@ -27,7 +27,7 @@
 #define NEST_MAX    32
 #define PLT_BYTES   16u
 
-/* Of the index file: then rows, names, and the first address of every block. */
+/* Begins the index file. Rows, names and the first address of every block follow. */
 struct header {
 	uint64_t magic, row_count, names_bytes, top_count;
 	uint32_t quality, trusted;
@@ -39,11 +39,11 @@ struct symbol_row {
 	uint32_t bytes;	   /* of this piece */
 	uint32_t size;	   /* of the symbol */
 	uint32_t name;	   /* offset into the names */
-	uint32_t plt;	   /* 1: the name is that of the function behind this slot */
+	uint32_t plt;	   /* 1: the name is that of the function called through this slot */
 };
 _Static_assert(sizeof(struct symbol_row) == 32 && sizeof(struct header) == 40, "file format");
 
-/* While building: a symbol. rank: of aliases the lowest is shown. */
+/* While building: a symbol. rank: the alias with the lowest rank is shown. */
 struct entry {
 	uint64_t begin;
 	uint32_t size, name, rank, reserved;
@@ -59,7 +59,7 @@ struct builder {
 	uint32_t fill;
 	struct entry nest[NEST_MAX];
 	unsigned depth;
-	uint64_t cursor; /* everything below is written */
+	uint64_t cursor; /* everything below this address is written */
 	uint64_t rows, names_bytes;
 	uint64_t *top;
 	size_t top_room;
@@ -74,7 +74,7 @@ static int compare_entries(const void *a, const void *b)
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
 	if (x->size != y->size)
-		return x->size > y->size ? -1 : 1; /* the outer one first */
+		return x->size > y->size ? -1 : 1; /* the outer symbol first */
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
 	return x->name < y->name ? -1 : x->name > y->name;
@@ -116,7 +116,7 @@ static bool is_code(const struct symbol_elf *e, const Elf64_Sym *s)
 	       s->st_size <= UINT32_MAX && s->st_value <= UINT64_MAX - s->st_size;
 }
 
-/* Of several names of one range: global before weak before local, typed before untyped. */
+/* Ranks names of one range: global before weak before local, typed before untyped. */
 static uint32_t rank_of(const Elf64_Sym *s)
 {
 	static const uint32_t by_binding[16] = { [STB_GLOBAL] = 0, [STB_WEAK] = 1, [STB_LOCAL] = 2 };
@@ -126,7 +126,7 @@ static uint32_t rank_of(const Elf64_Sym *s)
 	       (ELF64_ST_TYPE(s->st_info) == STT_NOTYPE ? 8u : 0u);
 }
 
-/* The names of this table begin at b->names_bytes. */
+/* The names of this table start at b->names_bytes. */
 static int read_symbols(struct builder *b, const struct symbol_elf *e, uint32_t section)
 {
 	const struct symbol_section *s = &e->sections[section];
@@ -153,8 +153,8 @@ static int read_symbols(struct builder *b, const struct symbol_elf *e, uint32_t 
 	return err;
 }
 
-/* Calls through the PLT: the k-th slot belongs to the k-th relocation's symbol. The rank's high bit
- * says that the name is to be shown with "@plt". */
+/* Calls through the PLT: the k-th slot belongs to the k-th relocation's symbol. The high bit of the
+ * rank requests "@plt" after the name. */
 static int read_plt(struct builder *b, uint32_t table)
 {
 	const struct symbol_elf *e = b->e;
@@ -210,7 +210,7 @@ static int emit(struct builder *b, const struct entry *x, uint64_t end)
 	if (end <= b->cursor)
 		return 0;
 	if (b->cursor < x->begin)
-		return -EBADMSG; /* cannot be: the sweep never looks back */
+		return -EBADMSG; /* impossible: the sweep never goes back */
 	if (b->rows % BLOCK_ROWS == 0 && add_top(b, b->cursor))
 		return -ENOMEM;
 	b->cursor = end;
@@ -274,7 +274,7 @@ static const struct entry *run_head(struct run *r, int fd, int *err)
 	return *err ? NULL : r->ahead;
 }
 
-/* A heap of runs by their heads; those that are empty fall out. */
+/* A heap of runs, ordered by their first entries; empty runs drop out. */
 struct heap {
 	struct run *of[RUNS_MAX];
 	uint32_t count;
@@ -346,7 +346,8 @@ static int copy_names(struct builder *b, const struct symbol_elf *e, uint32_t ta
 		if (!err && fwrite(chunk, 1, n, b->out) != n)
 			err = -errno;
 	}
-	return err ? err : fputc(0, b->out) == EOF ? -errno : 0; /* the last name ends, whatever it is */
+	return err ? err : fputc(0, b->out) == EOF ? -errno : 0; /* terminates the last name in any
+								  * case */
 }
 
 static int add_table(struct builder *b, const struct symbol_elf *e, uint32_t table)
@@ -360,7 +361,7 @@ static int add_table(struct builder *b, const struct symbol_elf *e, uint32_t tab
 	return err;
 }
 
-/* Rows, then the names of one table or two, then the top. */
+/* Writes the rows, then the names of one or two tables, then the top. */
 static int write_rows(struct builder *b, uint32_t table, const struct symbol_elf *mini)
 {
 	int err = add_table(b, b->e, table);
@@ -391,7 +392,7 @@ static int write_index(struct builder *b, int scratch)
 
 	if (fwrite(&h, sizeof(h), 1, b->out) != 1)
 		return -errno;
-	/* a small symbol file that cannot be read takes nothing from the rest */
+	/* an unreadable small symbol file must not cost the other names */
 	if (table && !b->e->symtab)
 		more = !symbol_mini_unpack(b->e, scratch, &mini);
 	if (table)
@@ -409,7 +410,7 @@ static int write_index(struct builder *b, int scratch)
 	return err;
 }
 
-/* Beside the index: /tmp may be memory. */
+/* Beside the index, because /tmp may be in memory. */
 int symbol_index_scratch(const char *path)
 {
 	char name[4096];
@@ -571,7 +572,7 @@ static int read_block(struct symbol_index *x, uint64_t block)
 	return err;
 }
 
-/* Most names are short: a longer one costs a second read. */
+/* Most names are short; a longer one costs a second read. */
 static int read_name(struct symbol_index *x, uint32_t name)
 {
 	size_t left = x->names_bytes - name;

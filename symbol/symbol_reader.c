@@ -13,7 +13,7 @@
 #include "symbol/symbol_index.h"
 #include "symbol/symbol_source.h"
 
-/* A chunk of an upload, and room for the head. */
+/* A chunk of an upload, and space for the head. */
 #define ANSWER_BYTES (LIMIT_SYMBOL_CHUNK_BYTES + 4096ull)
 
 struct symbol_reader {
@@ -25,7 +25,7 @@ struct symbol_reader {
 };
 
 struct request {
-	uint64_t offset, bytes; /* of the file's; 0: none of them */
+	uint64_t offset, bytes; /* of the file; bytes 0: none */
 	uint32_t id_bytes, links; /* as in symbol_source */
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	char path[]; /* with its end */
@@ -33,12 +33,13 @@ struct request {
 
 struct answer {
 	uint64_t file_bytes;
-	uint32_t quality, reserved; /* then the bytes */
+	uint32_t quality, reserved; /* the bytes follow */
 };
 
 /* ---- in the parser ---- */
 
-/* The mapping of this name, as the process's maps have it: its file is there as long as it is mapped. */
+/* Finds the mapping with this name in the process's maps: its file exists as long as it is
+ * mapped. */
 static int open_mapped(struct reader_target *t, const char *path)
 {
 	unsigned long begin, end;
@@ -124,7 +125,7 @@ static int run_bytes(struct reader_target *t, const void *request, size_t bytes,
 	return err;
 }
 
-/* The largest debug files have millions of symbols, of which a second sorts one or two. */
+/* The largest debug files have millions of symbols; a second sorts one or two million. */
 static const struct reader_op op_index = { "index", run_index, 4096, 20, 60000, false };
 static const struct reader_op op_bytes = { "bytes", run_bytes, ANSWER_BYTES, 10, 30000, false };
 
@@ -179,7 +180,7 @@ static int ask(struct symbol_reader *r, struct reader_job *job, const struct sym
 	return reader_queue_call(r->queue, job, r->stop);
 }
 
-/* The index into the file `to`. */
+/* Builds the index into the file `to`. */
 static int index_into(struct symbol_reader *r, const struct symbol_reader_file *f, const char *index,
 		      int to)
 {
@@ -191,7 +192,7 @@ static int index_into(struct symbol_reader *r, const struct symbol_reader_file *
 		if (fds[i] >= 0)
 			close(fds[i]);
 	reader_job_fini(&job);
-	/* a process that ended, or one whose user waits, has it no more: others may */
+	/* the process ended, or its user has to wait: other sources may still have the file */
 	return err == -ESRCH || err == -ENOENT || err == -EBUSY ? -ENODATA : err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_resolver.c - see symbol_resolver.h.
- * The cache holds open indexes, not names: each costs a descriptor and some 10 KB. What could not be
- * found is remembered too, so that a stack full of unknown frames asks once. */
+ * The cache holds open indexes, not names: each costs a descriptor and some 10 KB. Misses are
+ * cached too, so that a stack full of unknown frames asks once. */
 #include "symbol/symbol_resolver.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "symbol/symbol_shelf.h"
 #include "symbol/symbol_source.h"
 
-/* Files open at a time; the usual limit of descriptors is 1,024. */
+/* Files open at a time; the usual descriptor limit is 1,024. */
 #define ENTRIES	       512u
 #define BUCKETS	       1024u
 #define MISS_RETRY_NS  60000000000ull
@@ -30,13 +30,13 @@
 
 struct entry {
 	uint8_t id[SYMBOL_SHELF_ID_MAX];
-	uint8_t id_bytes;  /* 0 with a path; both: free */
-	char *path;	   /* without a Build ID: which file this is */
-	uint64_t used;	   /* clock of the resolver */
-	uint64_t until_ns; /* a miss holds till then */
-	int err;	   /* 0: index is open */
-	uint16_t bucket, next; /* of the chain: entry number + 1, 0: none */
-	size_t memory;	   /* of index, as counted */
+	uint8_t id_bytes;  /* 0: has a path; neither: free */
+	char *path;	   /* identifies a file without a Build ID */
+	uint64_t used;	   /* the resolver's clock */
+	uint64_t until_ns; /* a miss is valid until then */
+	int err;	   /* 0: the index is open */
+	uint16_t bucket, next; /* hash chain: entry number + 1, 0: none */
+	size_t memory;	   /* of the index, as counted */
 	struct symbol_index index;
 };
 
@@ -142,7 +142,7 @@ void symbol_resolver_close(struct symbol_resolver *r)
 	free(r);
 }
 
-/* What a file is known by: its Build ID, or its path. */
+/* A file's key: its Build ID, or its path. */
 struct key {
 	const uint8_t *id;
 	size_t id_bytes;
@@ -175,7 +175,7 @@ static struct entry *known(struct symbol_resolver *r, const struct key *k)
 	return i ? &r->entries[i - 1] : NULL;
 }
 
-/* A free entry, or that of the longest unused. */
+/* A free entry, or the least recently used one. */
 static struct entry *place(struct symbol_resolver *r)
 {
 	struct entry *oldest = &r->entries[0];
@@ -234,7 +234,7 @@ static void make_room(struct symbol_resolver *r, const struct entry *keep)
 		if (!oldest)
 			return;
 		r->stats.evicted++;
-		drop(r, oldest); /* its index file stays and is opened again when asked for */
+		drop(r, oldest); /* its index file stays and can be opened again */
 	}
 }
 
@@ -250,7 +250,7 @@ static int build_here(struct symbol_resolver *r, const struct key *k, const char
 	err = symbol_source_open(&source, k->id, k->id_bytes, path, &e, &fd, &r->why);
 	if (err)
 		return err;
-	/* An index has 32 bytes per symbol of 24, and the names: about what it is made from. */
+	/* An index has 32 bytes per symbol of 24, and the names: about the size of its source. */
 	if (k->id_bytes) {
 		symbol_shelf_make_room(r->shelf, e.file_bytes, true);
 		symbol_shelf_prepare(r->shelf, k->id, k->id_bytes);
@@ -261,7 +261,8 @@ static int build_here(struct symbol_resolver *r, const struct key *k, const char
 	return err;
 }
 
-/* Directories that are ours and servers are asked by Build ID; where a path leads, somebody else looks. */
+/* This process itself reads our own directories and asks servers by Build ID; another process reads
+ * what paths lead to. */
 static int build(struct symbol_resolver *r, const struct key *k, const char *path, const char *index)
 {
 	int err = -ENODATA;
@@ -288,8 +289,8 @@ static uint64_t bytes_of(const char *path)
 	return stat(path, &st) ? 0 : (uint64_t)st.st_size;
 }
 
-/* Of a file without a Build ID the index is of no use later, since the file behind the path may change:
- * it lives as long as it is open. */
+/* The index of a file without a Build ID cannot be reused, because the file behind the path may
+ * change. It is removed when it is closed. */
 static void load(struct symbol_resolver *r, struct entry *e, const struct key *k, const char *path)
 {
 	struct symbol_shelf_item *i = symbol_shelf_find(r->shelf, k->id, k->id_bytes);
@@ -321,7 +322,7 @@ static void load(struct symbol_resolver *r, struct entry *e, const struct key *k
 	make_room(r, e);
 }
 
-/* C++ and Rust; what is neither comes back as it is. */
+/* C++ and Rust; other names are returned unchanged. */
 static const char *demangle(struct symbol_resolver *r, const char *raw)
 {
 	size_t bytes = strnlen(raw, LIMIT_SYMBOL_NAME_BYTES);
@@ -392,7 +393,7 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 		return -ENODATA;
 	err = find(r, build_id, build_id_bytes, path, address, out);
 	if (err && err != -ENOMEM && symbol_content_proves(build_id_bytes)) {
-		/* then by the Build ID alone; that a file is known is the better answer */
+		/* then by the Build ID alone; if one search knows a file, its answer wins */
 		named = find(r, build_id, symbol_content_note(build_id_bytes), path, address, out);
 		err = !named || err == -ENODATA || named == -ENOENT ? named : err;
 	}

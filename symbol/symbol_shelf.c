@@ -16,7 +16,7 @@
 #include "base/probe.h"
 #include "base/room.h"
 
-#define USE_STEP_S 3600u /* how far a file's access time may lag behind */
+#define USE_STEP_S 3600u /* how old a file's access time may be */
 
 struct symbol_shelf {
 	char dir[1024], suffix[16];
@@ -33,14 +33,14 @@ static uint64_t hash(const uint8_t *id, size_t id_bytes)
 	return keyed_bytes(keyed_process(), id, id_bytes);
 }
 
-/* ---- the directory as it is found ---- */
+/* ---- reading the directory ---- */
 
 static int digit(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The bytes of as many pairs of digits as there are, at most room; 0 if there is anything else. */
+/* Decodes all pairs of digits, at most room; 0: there are other characters. */
 static size_t unhex(const char *text, size_t digits, uint8_t *out, size_t room)
 {
 	if (!digits || digits % 2 || digits / 2 > room)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_shelf.h - a directory of files named by Build ID or identity (ab/cdef + suffix) whose bytes and
- * number are bounded: the longest unused goes when there is no room.
- * In memory some 80 bytes per file; the last use is kept as the file's access time, so that it
- * survives.
+ * symbol_shelf.h - a directory of files named by Build ID or identity (ab/cdef + suffix), with a
+ * bounded size and number of files. The least recently used file is removed when there is no room.
+ * Memory: about 80 bytes per file. The time of last use is kept as the file's access time, so that it
+ * survives a restart.
  * Owns: the files below its directory, the table.  Threads: one caller.
- * Trust: Build IDs come from peers: hashed with a seed of our own; names are made from their digits. */
+ * Trust: Build IDs come from peers: they are hashed with our own seed, and file names are made from
+ * their hex digits. */
 #ifndef SYSOM_SYMBOL_SYMBOL_SHELF_H
 #define SYSOM_SYMBOL_SYMBOL_SHELF_H
 
@@ -20,35 +21,35 @@
 struct symbol_shelf_item {
 	uint8_t id[SYMBOL_SHELF_ID_MAX];
 	uint8_t id_bytes;
-	uint8_t quality;  /* the user's: 0 not known yet */
+	uint8_t quality;  /* the caller's; 0: not known yet */
 	uint16_t pad;
 	uint32_t used_s;  /* CLOCK_REALTIME */
-	uint32_t kept_s;  /* what the file's access time says */
+	uint32_t kept_s;  /* access time of the file */
 	uint64_t bytes;
 };
 
 struct symbol_shelf; /* opaque */
 
-/* Makes dir (one level) where it is missing and reads what is there. bytes_max 0: unbounded.
- * 0, -ENAMETOOLONG, -ENOMEM, -errno of the directory. */
+/* Makes dir (one level) if it is missing, and reads its files. bytes_max 0: unbounded. 0,
+ * -ENAMETOOLONG, -ENOMEM, -errno of the directory. */
 int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *suffix,
 		      uint64_t bytes_max);
 void symbol_shelf_close(struct symbol_shelf *s); /* NULL is a no-op; the files stay */
-/* -EINVAL: a Build ID of less than 2 bytes; longer ones are cut. -ENAMETOOLONG. */
+/* -EINVAL: a Build ID of less than 2 bytes. Longer ones are cut. -ENAMETOOLONG. */
 int symbol_shelf_path(const struct symbol_shelf *s, const uint8_t *id, size_t id_bytes, char *out,
 		      size_t out_bytes);
-/* The subdirectory for this Build ID, made where missing. 0, -errno. */
+/* Makes the subdirectory for this Build ID if it is missing. 0, -errno. */
 int symbol_shelf_prepare(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes);
-/* NULL: not there. Valid until the next call that adds or removes. */
+/* NULL: not present. Valid until the next call that adds or removes. */
 struct symbol_shelf_item *symbol_shelf_find(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes);
-/* The file is in use now. */
+/* Notes that the file is used now. */
 void symbol_shelf_use(struct symbol_shelf *s, struct symbol_shelf_item *i);
-/* A file of that name has come, or was replaced; the caller wrote it. NULL: no memory. */
+/* Adds a file that the caller has written or replaced. NULL: no memory. */
 struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes,
 					   uint64_t bytes);
 void symbol_shelf_remove(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes);
-/* Until bytes more and one file more fit: removes the longest unused where evict says so.
- * 0, -ENOSPC: there is no room and none can be made. */
+/* Makes room for `bytes` and one file; if `evict` is set, by removing the least recently used
+ * files. 0, -ENOSPC: there is no room. */
 int symbol_shelf_make_room(struct symbol_shelf *s, uint64_t bytes, bool evict);
 
 struct symbol_shelf_stats {

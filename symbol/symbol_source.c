@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_source.c - see symbol_source.h. Cheap places first, and no further than needed: a file with a
- * full symbol table ends the search. */
+ * symbol_source.c - see symbol_source.h. It tries cheap places first and stops at a file with a
+ * full symbol table. */
 #include "symbol/symbol_source.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id
 	return 0;
 }
 
-/* Takes fd. Keeps the file if it is the right one and better than what is there. */
+/* Takes fd. Keeps the file if it is the right one and better than the best so far. */
 static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t bytes)
 {
 	uint8_t content[SYMBOL_CONTENT_BYTES];
@@ -80,8 +80,8 @@ static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t byt
 	b->any = true;
 }
 
-/* Links inside a container mean its own files, and none of them may lead out of it. Kernels before 5.6
- * cannot be told so; what comes is checked for its Build ID all the same. */
+/* Links inside a container mean the container's files, and none may lead out of it. Kernels before
+ * 5.6 cannot enforce this, but the Build ID is checked anyway. */
 static int open_below(const char *root, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -121,7 +121,7 @@ static bool enough(const struct best *b)
 	return b->any && b->elf.quality >= SYMBOL_TABLE;
 }
 
-/* Of a file without holes that is not too long. */
+/* Only for a file without holes that is not too long. */
 static bool crc_matches(const struct symbol_source *s, int fd, uint32_t want)
 {
 	static _Thread_local uint8_t chunk[65536];
@@ -134,7 +134,7 @@ static bool crc_matches(const struct symbol_source *s, int fd, uint32_t want)
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > max ||
 	    (st.st_size && lseek(fd, 0, SEEK_HOLE) < st.st_size))
 		return false;
-	/* no further than it was long: it may grow as fast as it is read */
+	/* not beyond the original size: the file may grow as fast as we read */
 	for (; at < st.st_size && !(s->stop && atomic_load(s->stop)); at += n) {
 		n = pread(fd, chunk, sizeof(chunk), at);
 		if (n <= 0)
@@ -144,7 +144,7 @@ static bool crc_matches(const struct symbol_source *s, int fd, uint32_t want)
 	return at >= st.st_size && crc == want;
 }
 
-/* The debug link's file: beside the binary, in .debug, and below the debug directory. */
+/* Tries the debug link's file: beside the binary, in .debug, and below the debug directory. */
 static void offer_debug_link(struct best *b, const struct symbol_source *s, const char *path,
 			     const uint8_t *build_id, size_t bytes)
 {
@@ -165,7 +165,7 @@ static void offer_debug_link(struct best *b, const struct symbol_source *s, cons
 		fd = open_found(s, full);
 		if (fd < 0)
 			continue;
-		/* Without a Build ID only the checksum says that the two belong together. */
+		/* Without a Build ID only the checksum shows that the two belong together. */
 		if (!bytes && !crc_matches(s, fd, crc))
 			close(fd);
 		else
@@ -198,7 +198,8 @@ static void offer_debuginfod(struct best *b, const struct symbol_source *s, cons
 	debuginfod_end(c);
 }
 
-/* What the content proves: the mapped file itself, or its copy in the directory. */
+/* Tries the places where the content is the proof: the mapped file itself, or its copy in the
+ * directory. */
 static void offer_proven(struct best *b, const struct symbol_source *s, const uint8_t *id, size_t bytes,
 			 const char *path)
 {
@@ -210,7 +211,7 @@ static void offer_proven(struct best *b, const struct symbol_source *s, const ui
 		offer(b, s, path, id, bytes);
 }
 
-/* What a Build ID alone leads to. */
+/* Tries the places that only a Build ID leads to. */
 static void offer_named(struct best *b, const struct symbol_source *s, const uint8_t *id, size_t bytes,
 			const char *path)
 {
@@ -222,7 +223,7 @@ static void offer_named(struct best *b, const struct symbol_source *s, const uin
 
 		if (dirs[i] && !symbol_source_path(dirs[i], id, bytes, ".debug", full, sizeof(full)))
 			offer(b, NULL, full, id, bytes);
-		/* what lies in the system's directory is root's word */
+		/* only root can put files into the system's directory */
 		if (i == 1 && b->any && b->fd != before)
 			b->elf.trusted = true;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_store.c - see symbol_store.h.
- * An upload lives as long as this process: what a restart leaves is removed, and the uploader, told that
- * its session is unknown, begins anew. A file that grows on from another process's bytes could be made
- * of two different ones. */
+ * An upload lives as long as this process. A restart removes partial files, and the uploader learns
+ * that its session is unknown and starts again. Continuing a file from another process's bytes
+ * could combine two different files. */
 #include "symbol/symbol_store.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 #include "symbol/symbol_shelf.h"
 
 #define IDLE_NS		 120000000000ull
-#define IDLE_CROWDED_NS	 10000000000ull /* when all places are taken */
+#define IDLE_CROWDED_NS	 10000000000ull /* if all slots are taken */
 
 struct upload {
 	uint64_t session; /* 0: free */
@@ -141,9 +141,9 @@ const char *symbol_store_tree(const struct symbol_store *s)
 	return s->tree;
 }
 
-/* ---- what is there ---- */
+/* ---- existing files ---- */
 
-/* Locked. A file that was found at start is looked into when somebody asks for the first time. */
+/* Locked. A file found at start is examined when it is first asked for. */
 static enum symbol_quality quality_of(struct symbol_store *s, const uint8_t *id, size_t id_bytes)
 {
 	struct symbol_shelf_item *i = symbol_shelf_find(s->shelf, id, id_bytes);
@@ -203,7 +203,7 @@ static bool is_idle(const struct upload *u, uint64_t now_ns, uint64_t idle_ns)
 	return !u->finishing && now_ns > u->moved_ns && now_ns - u->moved_ns > idle_ns;
 }
 
-/* Locked. 0 if a file of that quality would be taken. */
+/* Locked. 0 if a file of that quality would be accepted. */
 static int wanted(struct symbol_store *s, const uint8_t *id, size_t id_bytes,
 		  enum symbol_quality quality, uint64_t now_ns)
 {
@@ -227,7 +227,7 @@ bool symbol_store_needed(struct symbol_store *s, const uint8_t *id, size_t id_by
 
 /* ---- uploads ---- */
 
-/* Locked. A free place; where all are taken, that of the one that stands still longest. */
+/* Locked. A free slot; if all are taken, that of the upload that has been idle longest. */
 static struct upload *free_place(struct symbol_store *s, uint64_t now_ns)
 {
 	struct upload *oldest = NULL;
@@ -400,7 +400,7 @@ int symbol_store_append(struct symbol_store *s, uint64_t session, uint64_t offse
 	return err;
 }
 
-/* ---- the finished file ---- */
+/* ---- the complete file ---- */
 
 static int check_file(const struct upload *u, enum symbol_quality *quality, const char **why)
 {
@@ -496,7 +496,7 @@ int symbol_store_finish(struct symbol_store *s, uint64_t session, uint8_t *id, s
 	u = by_session(s, session);
 	err = !u ? -ENOENT : u->have < u->bytes ? -EAGAIN : 0;
 	if (!err)
-		u->finishing = true; /* nobody else finds it from here on */
+		u->finishing = true; /* from now on nobody else finds it */
 	pthread_mutex_unlock(&s->lock);
 	if (err)
 		return err;

@@ -48,7 +48,7 @@ FORBIDDEN = [
     (re.compile(r"\b(TODO|FIXME|XXX)\b"), "an unfinished part"),
     (re.compile(r"(^|[\s\"'=(])/work/|/tmp/wt"), "a path of one machine"),
 ]
-ROOM_FILES_MAX = 27  # C files and headers
+ROOM_FILES_MAX = 28  # C files and headers
 LINE_MAX = 100  # and a string may run a word over
 FUNCTION_MAX = 70
 

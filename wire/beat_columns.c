@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows are differences from the row before, so that a row of a steady job takes some ten bytes. The
- * times of groups are rounded: a median of eight steps to 1/16,384 of a step is far finer than the
- * steps' own spread, and takes two bytes instead of four. Those of collectives are exact: clocks of
- * nodes are aligned by them. */
+ * Rows are differences from the previous row, so a row of a steady job takes some ten bytes. Times
+ * of groups are rounded: a median of eight steps to 1/16,384 of a step is far finer than the steps'
+ * own spread, and takes two bytes instead of four. Times of collectives are exact, because they
+ * align the nodes' clocks. */
 #include "wire/beat_columns.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define GROUP_FRACTION 16384.0 /* of the shortest latency */
 #define SHIFT_MAX      40u
-#define VALUE_MAX      (1ull << 62) /* of any figure: 146 years in nanoseconds */
+#define VALUE_MAX      (1ull << 62) /* any figure: 146 years in nanoseconds */
 #define GROUP_VALUES   8	    /* figures of a group, as medians */
 
 /* ---- step groups ---- */
@@ -47,7 +47,7 @@ uint32_t beat_columns_shift(const struct beat_group *groups, uint32_t count)
 static uint64_t rounded(double v, uint32_t shift)
 {
 	v = v / (double)(1ull << shift) + 0.5;
-	if (!(v >= 1)) /* NAN too */
+	if (!(v >= 1)) /* also false for NAN */
 		return 0;
 	return v >= (double)(VALUE_MAX >> shift) ? VALUE_MAX >> shift : (uint64_t)v;
 }
@@ -140,7 +140,7 @@ static void set_values(struct beat_group *g, uint32_t shift, const uint64_t v[GR
 	g->kernels = (double)v[7];
 }
 
-/* The head of a block of rows: their count, 1 to max. */
+/* Reads the head of a block of rows: their count, 1 to max. */
 static int read_count(const uint8_t *data, size_t bytes, size_t *pos, uint32_t max, uint32_t *out)
 {
 	uint64_t n = 0;
@@ -222,7 +222,7 @@ int beat_columns_blocks_unpack(const uint8_t *data, size_t bytes, struct beat_ra
 
 /* ---- communicators and collectives ---- */
 
-/* A list of times, each the difference from the one before in the block; 0 stays 0. */
+/* A list of times, each the difference from the previous one in the block; 0 stays 0. */
 struct times {
 	uint64_t last;
 };

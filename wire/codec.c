@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Repeated messages of two bytes unpack to hundreds, so protobuf-c allocates under a ceiling here. */
+ * Repeated messages of two bytes unpack to hundreds, so protobuf-c gets an allocator with a
+ * maximum. */
 #include "wire/codec_internal.h"
 
 #include <errno.h>
@@ -9,8 +10,8 @@
 #include "base/job_key.h"
 #include "base/limits.h"
 
-/* The envelope's own structs; a beat with LIMIT_NODE_PROCESSES ranks needs 200 KiB, the packed fields
- * of a window are copied once. */
+/* For the envelope's own structs: a beat with LIMIT_NODE_PROCESSES ranks needs 200 KiB, and the
+ * packed fields of a window are copied once. */
 #define ARENA_EXTRA_BYTES (1u << 20)
 #define PREFIX_BYTES	  4
 
@@ -93,7 +94,7 @@ int codec_emit(Sysom__Wire__Envelope *e, enum wire_kind kind, size_t max_bytes, 
 
 /* ---- texts ---- */
 
-/* Bytes of the UTF-8 character at p, which ends in NUL; 0 where there is no valid one. */
+/* Length of the UTF-8 character at p, a NUL-terminated text; 0: not valid. */
 static size_t utf8_length(const unsigned char *p)
 {
 	uint32_t c, min;
@@ -197,7 +198,7 @@ void codec_rank_fill(struct codec_rank *c, const struct wire_rank *r)
 	c->pb.owner = r->owner;
 }
 
-/* A key with a uid at its end comes only from a node that vouches for it. */
+/* Only a node that vouches for the uid sends a key that ends in a uid. */
 static bool owner_fits(const struct wire_rank *r)
 {
 	uint32_t uid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * codec_internal.h - what the codec's files share: the envelope, texts, and an allocator for
- * protobuf-c with a ceiling, so that a small hostile message can't unpack to a large one. */
+ * codec_internal.h - shared by the codec's files: the envelope, texts, and an allocator with a
+ * maximum for protobuf-c, so that a small hostile message cannot unpack to a large one. */
 #ifndef SYSOM_WIRE_CODEC_INTERNAL_H
 #define SYSOM_WIRE_CODEC_INTERNAL_H
 
@@ -22,7 +22,7 @@ void codec_close(struct codec_arena *a, Sysom__Wire__Envelope *e);
 /* Appends the envelope with version and kind; -EMSGSIZE above max_bytes. */
 int codec_emit(Sysom__Wire__Envelope *e, enum wire_kind kind, size_t max_bytes, struct buf *out);
 
-/* A rank in protobuf's form: texts borrowed from cleaned copies inside. */
+/* A rank in protobuf's form: texts are borrowed from cleaned copies inside. */
 struct codec_rank {
 	Sysom__Wire__Rank pb;
 	char texts[6][WIRE_TEXT_BYTES];

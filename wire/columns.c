@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A job repeats itself: the same kernels follow each other in every layer and step. So a row is
- * coded as its difference from an earlier row: the one that followed the same three rows of its lane
- * (thread or stream), else the last one of its kind and name. What differs is named in a mask; a row
- * as predicted is one zero byte and two times. Times are noise around a running mean per context, so
- * they are stored as bit length (zstd packs those) and bits (nothing packs those). The launch time of
- * a device row is the begin of the host row with its correlation, where that row is in the block.
- *
- * Plain delta columns need 3.7 bytes per row for the same stream, and their zeros cost time too. */
+ * coded as its difference from an earlier row: the one that followed the same three rows of its
+ * lane (thread or stream), else the last one with its kind and name. A mask names the fields that
+ * differ; a row as predicted takes one zero byte and two times. Times are noise around a running
+ * mean per context, so we store their bit length (which zstd packs) and their bits (which nothing
+ * packs). The launch time of a device row is the begin of the host row with its correlation, if
+ * that row is in the block. Plain delta columns need 3.7 bytes per row for the same stream, and
+ * handling their zeros costs time too. */
 #include "wire/columns.h"
 
 #include <errno.h>
@@ -26,9 +26,9 @@
 /* mask, gap class, duration class */
 #define ROW_BYTES_MIN 3u
 #define HISTORY	      3
-/* Rows ahead whose names' contexts are fetched: the tables outgrow the nearer caches. */
+/* Prefetches the names' contexts of rows this far ahead: the tables exceed the nearer caches. */
 #define CODE_AHEAD    4u
-/* And rows before that: another CPU wrote them. */
+/* Prefetches the rows themselves even earlier: another CPU wrote them. */
 #define ROWS_AHEAD    16u
 
 enum column {
@@ -49,9 +49,9 @@ enum column {
 	COL_COUNT,
 };
 
-/* Bits of a row's mask, the likeliest first so that the varint stays short. */
+/* Bits of a row's mask, the most frequent first, so that the varint stays short. */
 enum {
-	MASK_LANE = 1 << 0,	   /* not the lane of the row before */
+	MASK_LANE = 1 << 0,	   /* not the lane of the previous row */
 	MASK_NAME = 1 << 1,
 	MASK_CORRELATION = 1 << 2,
 	MASK_LAUNCH = 1 << 3,	   /* launch time not as predicted */
@@ -67,7 +67,8 @@ enum {
 	MASK_KEY = 1 << 13,
 	MASK_FUNC = 1 << 14,
 	MASK_PEER = 1 << 15,
-	MASK_LAUNCH_PRESENT = 1 << 16, /* has a launch time though none is usual, or the reverse */
+	MASK_LAUNCH_PRESENT = 1 << 16, /* has a launch time although none is usual, or the
+				        * reverse */
 	MASK_RESERVED = 1 << 17,
 	MASK_ALL = (1 << 18) - 1,
 };
@@ -80,7 +81,7 @@ struct lane {
 };
 
 struct context {
-	uint32_t row; /* model's first + 1 + index of the reference row; not above first: none */
+	uint32_t row; /* model's first + 1 + index of the reference row; up to first: none */
 	uint32_t correlation;
 	int64_t duration, gap, launch; /* running means */
 };
@@ -94,14 +95,15 @@ struct launch {
 	int64_t begin;
 };
 
-/* What coder and decoder keep alike while they walk over the rows. The tables are large beside a
- * recorder's block, so a thread keeps them: what an earlier block left lies at rows up to `first`. */
+/* State that coder and decoder update alike while they go through the rows. The tables are large
+ * compared with a recorder's block, so each thread keeps them: entries of an earlier block have
+ * rows up to `first`. */
 struct model {
 	const struct record *host, *device;
 	uint32_t host_count, count, first;
 	uint64_t base;
 	int64_t scale;
-	int64_t begin; /* of the row before */
+	int64_t begin; /* of the previous row */
 	uint32_t lane;
 	uint32_t launch_mask, launch_slots;
 	struct lane lanes[LANE_COUNT];
@@ -125,7 +127,7 @@ static const struct record *model_row(const struct model *m, uint32_t i)
 	return i < m->host_count ? &m->host[i] : &m->device[i - m->host_count];
 }
 
-/* Slots of what a thread keeps: blocks of the recorder and small windows. */
+/* Slots in a thread's kept model: enough for the recorder's blocks and small windows. */
 #define KEPT_LAUNCHES 16384u
 
 static pthread_key_t kept_key;
@@ -146,7 +148,7 @@ static struct model *model_alloc(uint32_t slots)
 	return m;
 }
 
-/* The thread's own model, taken out for the time of its use; NULL: none, or too small. */
+/* Takes the thread's own model while it is used; NULL: none, or too small. */
 static struct model *kept_take(uint32_t slots)
 {
 	struct model *m;
@@ -278,8 +280,8 @@ static uint64_t from_scaled(const struct model *m, int64_t t)
 	return m->base + (uint64_t)t * (uint64_t)m->scale;
 }
 
-/* Where a row's begin is expected, but for its usual gap: after the row before it, and after the end
- * of its lane. */
+/* The expected begin of a row without its usual gap: after the previous row, and after the end of
+ * its lane. */
 static int64_t model_floor(const struct model *m, const struct lane *l)
 {
 	return l->end > m->begin ? l->end : m->begin;
@@ -300,8 +302,8 @@ static int64_t mean(bool first, int64_t m, int64_t v)
 	return first ? v : add64(m, sub64(v, m) >> 1);
 }
 
-/* Takes a coded or decoded row into the model. Spans enclose what follows them, so that their ends
- * say nothing about the next row. */
+/* Updates the model with a coded or decoded row. Spans enclose later rows, so their ends do not
+ * predict the next row. */
 static void model_learn(struct model *m, struct lane *l, struct context *history,
 			const struct context *x, const struct record *r, uint32_t row, int64_t gap,
 			int64_t launch)
@@ -334,7 +336,7 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 	l->history[2] = mix32(r->name + 1, r->kind ^ r->grid[0] << 8);
 }
 
-/* The context that a row of this kind and name is coded in; stays until the row is learned. */
+/* The context for a row of this kind and name; valid until the row is learned. */
 static const struct context *model_context(struct model *m, const struct context *history,
 					   bool as_expected, const struct record *r)
 {
@@ -377,7 +379,7 @@ static void put_bits(struct bits *b, uint64_t v, unsigned width)
 	}
 }
 
-/* Bit length, then the bits below the leading one. */
+/* Writes the bit length, then the bits below the leading one. */
 static void put_time(struct buf *classes, struct bits *b, int64_t v)
 {
 	uint64_t z = zigzag(v);
@@ -423,7 +425,7 @@ static void code_delta(struct buf *b, uint32_t *mask, uint32_t bit, uint64_t val
 	buf_svarint(b, (int64_t)(value - predicted));
 }
 
-/* grid to peer lie side by side. */
+/* grid to peer are adjacent. */
 #define SHAPE_AT    offsetof(struct record, grid)
 #define SHAPE_BYTES 28u
 _Static_assert(offsetof(struct record, peer) + sizeof(int16_t) - SHAPE_AT == SHAPE_BYTES, "shape");
@@ -445,7 +447,7 @@ static bool same_shape(const struct record *a, const struct record *b)
 		 (word_at(p + 16) ^ word_at(q + 16)) | (word_at(p + last) ^ word_at(q + last)));
 }
 
-/* Fields that hardly ever differ from the reference row. */
+/* Fields that rarely differ from the reference row. */
 static void code_rest(struct coder *c, const struct record *r, const struct record *ref,
 		      uint32_t *mask)
 {
@@ -534,8 +536,8 @@ static uint64_t magnitude(uint64_t t, uint64_t base)
 	return d < 0 ? 0 - (uint64_t)d : (uint64_t)d;
 }
 
-/* The largest unit that every time of the block is a multiple of, from the first one on: traces are
- * often in microseconds, some GPUs count in 32 ns. */
+/* The largest unit that divides every time of the block, from the first one on: traces are often in
+ * microseconds, and some GPUs count in 32 ns. */
 static void model_scale(struct model *m)
 {
 	uint64_t g = 0;
@@ -625,7 +627,7 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 
 struct column_reader {
 	const uint8_t *data;
-	size_t bytes, pos; /* pos in bits for the *_BITS columns */
+	size_t bytes, pos; /* in the *_BITS columns pos counts bits */
 };
 
 struct decoder {
@@ -798,7 +800,7 @@ static int decoder_init(struct decoder *d, struct model *m, const uint8_t *p, si
 	return pos == bytes ? 0 : -EPROTO;
 }
 
-/* Every byte of every column belongs to a row. */
+/* Whether every byte of every column was used. */
 static bool decoder_done(const struct decoder *d)
 {
 	for (int i = 0; i < COL_COUNT; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * columns.h - record and step arrays as packed columns (docs/wire-format.md, "Columns").
  * Threads: any. Trust: the unpack functions take hostile bytes and write only the rows that the
- * caller allocated; before allocating, ask columns_rows_fit. Nothing is judged but the layout: names,
- * kinds and times are the caller's to check. */
+ * caller allocated; before allocating, call columns_rows_fit. Only the layout is checked: the
+ * caller checks names, kinds and times. */
 #ifndef SYSOM_WIRE_COLUMNS_H
 #define SYSOM_WIRE_COLUMNS_H
 
@@ -14,10 +14,9 @@
  * 0, -EMSGSIZE, -ENOMEM. */
 int columns_pack(const struct record *host, uint32_t host_count, const struct record *device,
 		 uint32_t device_count, enum pack_effort effort, struct buf *out);
-/* Whether a block that unpacks to `unpacked_bytes` can hold that many rows. */
+/* Whether a block that unpacks to `unpacked_bytes` can contain that many rows. */
 bool columns_rows_fit(uint64_t rows, size_t unpacked_bytes);
-/* Fills exactly the given rows; max_bytes bounds what the block unpacks to. -EPROTO, -EMSGSIZE,
- * -ENOMEM. */
+/* Fills exactly the given rows; max_bytes bounds the unpacked size. -EPROTO, -EMSGSIZE, -ENOMEM. */
 int columns_unpack(const void *data, size_t bytes, size_t max_bytes, struct record *host,
 		   uint32_t host_count, struct record *device, uint32_t device_count);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A window has some hundred steps at most, so these columns are plain: whole numbers as differences
- * from the row before (times from another time of the same row), floating-point numbers as the
- * exclusive or with the row before in eight byte planes. A column of zeros is left out. */
+ * A window has at most some hundred steps, so these columns are simple. Whole numbers are
+ * differences from the previous row (times from another time of the same row). Floating-point
+ * numbers are the exclusive or with the previous row, in eight byte planes. A column of zeros is
+ * left out. */
 #include "wire/columns.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include "base/limits.h"
 #include "wire/pack.h"
 
-/* Whole numbers of a row, predicted from the one before; the caller keeps the order. */
+/* Whole numbers of a row, predicted from the previous one; the caller defines the order. */
 enum { INT_COUNT = 25, FLOAT_COUNT = 8, STEP_COLUMNS = INT_COUNT + FLOAT_COUNT };
 _Static_assert(STEP_COLUMNS <= 64, "one bit per column");
 
@@ -33,8 +34,8 @@ static void row_from_step(struct row *r, const struct window_step *w)
 		s->launch_gap_max_ns, s->kernels, s->launches, s->collectives, s->copies,
 		s->unmatched, s->phase, s->key, s->work_count, s->source, s->flags,
 		(uint64_t)w->reserved << 32 | w->flags,
-		/* a zero device time and one that equals the host's look alike above; whether the latency
-		 * is the device's, as that of found steps is */
+		/* above, a zero device time and one equal to the host's look the same. The last
+		 * bit: the latency is the device's, as in found steps */
 		(s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u) |
 			(s->device_latency_ns && s->device_latency_ns == s->latency_ns ? 4u : 0u),
 	};
@@ -93,7 +94,7 @@ static uint64_t float_bits(double v)
 	return u;
 }
 
-/* Which columns hold anything but zeros once they are differences. */
+/* Finds the columns that are not all zero after differences. */
 static uint64_t used_columns(const struct row *rows, uint32_t count)
 {
 	uint64_t used = 0;

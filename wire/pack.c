@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Columns of one record array have very different statistics, and zstd keeps one entropy table per
- * block of up to 128 KiB; so a block ends where a large column ends. The frame stays one frame:
- * matches still reach across columns and the reader needs no index. */
+ * Columns of one record array have very different statistics, and zstd uses one entropy table per
+ * block of up to 128 KiB. So a block ends where a large column ends. It stays one frame: matches
+ * still reach across columns, and the reader needs no index. */
 #include "wire/pack.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <zstd.h>
 
-/* Columns hold few matches: what a higher level finds in 100 KB is 1%, for ten times the time. */
+/* Columns contain few matches: a higher level gains 1% on 100 KB, for ten times the time. */
 #define PACK_LEVEL_QUICK 1
 #define PACK_LEVEL	 3
 #define PACK_LEVEL_SMALL 12
@@ -82,7 +82,7 @@ int pack_write(const struct pack_part *parts, size_t count, enum pack_effort eff
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		total += parts[i].bytes;
-	/* every forced block may add its header */
+	/* every forced block may add a header */
 	room = ZSTD_compressBound(total) + 64 + 8 * count;
 	if (room > out->max_bytes - out->bytes)
 		room = out->max_bytes - out->bytes;
@@ -140,7 +140,7 @@ int pack_read(const void *data, size_t bytes, size_t max_bytes, uint8_t **out, s
 
 	if (err)
 		return err;
-	/* exactly one frame: a second one would be content that nobody bounded */
+	/* exactly one frame: a second one would have unbounded content */
 	got = ZSTD_findFrameCompressedSize(data, bytes);
 	if (ZSTD_isError(got) || got != bytes)
 		return -EPROTO;

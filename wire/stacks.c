@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Stacks as a tree: two stacks of one thread share all but their innermost frames, so a stack is the
- * node of its leaf, and a node is its caller's node and one frame of a table in which every frame
- * stands once. A stack then costs the few nodes it has alone. */
+ * Stacks are a tree: two stacks of one thread share all frames except the innermost. So a stack is
+ * the node of its leaf, and a node is its caller's node and one frame from a table of unique
+ * frames. A stack then costs only the few nodes that it does not share. */
 #include "wire/stacks.h"
 
 #include <errno.h>
@@ -125,8 +125,8 @@ static void put_samples(struct packer *p)
 	}
 }
 
-/* In the flags of a switch on the wire: its count and its time by state follow. Earlier senders had one
- * state for all that is runnable. */
+/* In a switch's flags on the wire: its count and its time by state follow. Earlier senders had one
+ * state for everything runnable. */
 #define WITH_SUMS  16u
 #define WITH_WOKEN 32u
 
@@ -137,11 +137,12 @@ static void put_sums(struct buf *o, const struct stack_switch *s)
 		buf_varint(o, s->ns[i]);
 }
 
-/* In the word of a switch's GIL, flags and state: what was taken follows. A reader of before refuses it. */
+/* In the word with a switch's GIL, flags and state: the time taken follows. Earlier readers refuse
+ * it. */
 #define WITH_TAKEN (1ull << 14)
 #define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
 
-/* Which are not 0, then those. */
+/* Writes which are not 0, then their values. */
 static void put_taken(struct buf *o, const struct stack_switch *s)
 {
 	uint32_t which = s->faults ? TAKEN_FAULTS : 0;
@@ -156,7 +157,7 @@ static void put_taken(struct buf *o, const struct stack_switch *s)
 		buf_varint(o, s->faults);
 }
 
-/* Behind all else, so that a block without them is one of an earlier sender. */
+/* At the end, so that a block of an earlier sender just lacks them. */
 static void put_switches(struct packer *p)
 {
 	const struct stack_batch *b = p->b;
@@ -305,7 +306,7 @@ static const uint8_t *get_bytes(struct unpacker *u, size_t n)
 	return u->data + u->pos - n;
 }
 
-/* An index below count, and its translation. */
+/* Reads an index below count, and translates it. */
 static uint32_t get_index(struct unpacker *u, const uint32_t *of, uint32_t count)
 {
 	uint64_t v = get(u, UINT32_MAX);
@@ -326,7 +327,7 @@ static void read_head(struct unpacker *u, struct stack_batch *b)
 	u->nodes = (uint32_t)get(u, LIMIT_WINDOW_STACK_FRAMES);
 	u->stacks = (uint32_t)get(u, LIMIT_STACKS);
 	u->samples = (uint32_t)get(u, LIMIT_WINDOW_STACK_SAMPLES);
-	/* least bytes of a row of each: 1, 2, 3, 2, 2, 10 */
+	/* minimum bytes per row of each: 1, 2, 3, 2, 2, 10 */
 	if (!u->err && (uint64_t)u->strings + 2ull * u->objects + 3ull * u->frames + 2ull * u->nodes +
 			       2ull * u->stacks + 10ull * u->samples > u->bytes - u->pos)
 		u->err = -EPROTO;
@@ -406,7 +407,7 @@ static void read_stacks(struct unpacker *u, struct stack_batch *b)
 
 		if (u->err)
 			break;
-		/* also of a stack that was there before: to find that out is work, too */
+		/* also for a duplicate stack, because finding that out costs work too */
 		if (at && u->depth[at - 1] > u->frames_left) {
 			u->err = -E2BIG;
 			break;
@@ -504,7 +505,8 @@ static void read_switches(struct unpacker *u, struct stack_batch *b)
 		return;
 	threads = get(u, LIMIT_WINDOW_SWITCH_THREADS);
 	count = get(u, LIMIT_WINDOW_SWITCHES);
-	if (!u->err && 5 * threads + 9 * count > u->bytes - u->pos) /* least bytes of a row of each */
+	if (!u->err && 5 * threads + 9 * count > u->bytes - u->pos) /* minimum bytes per row of
+								     * each */
 		u->err = -EPROTO;
 	for (uint64_t i = 0; i < threads && !u->err; i++) {
 		struct stack_switch_thread t = { .begin_ns = b->begin_ns + (uint64_t)get_signed(u) };

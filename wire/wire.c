@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The envelope is plain protobuf and only the bulky fields inside a window are compressed, each as a
- * frame of its own: so an index needs no decompression of the records, and what a relay or a person
- * with protoc looks at is readable. Arrays are columns and not repeated messages, because a repeated
- * message of two bytes unpacks to hundreds; the few that remain are unpacked under a ceiling. */
+ * The envelope is plain protobuf. Only the bulky fields inside a window are compressed, each as a
+ * separate frame. So an index needs no decompression of the records, and a relay or a person with
+ * protoc can read the rest. Arrays are columns and not repeated messages, because a repeated
+ * message of two bytes unpacks to hundreds. The few repeated messages are unpacked with a
+ * maximum. */
 #include "wire/codec.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ struct window_lists {
 	char unfinished[WIRE_TEXT_BYTES];
 };
 
-/* What the other side takes. */
+/* Replaces what the other side would refuse. */
 static double figure(double v)
 {
 	return isnan(v) ? 0 : fmin(fmax(v, -LIMIT_SIGNAL_VALUE), LIMIT_SIGNAL_VALUE);
@@ -138,7 +139,7 @@ static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const s
 		fill_signal(pb, l, &w->signals[i]);
 }
 
-/* Of a message of so many bytes; a peer has to send what it makes the other side do. */
+/* The work allowed for a message of this size: peers pay in bytes for the work they cause. */
 static size_t admitted(size_t bytes)
 {
 	return LIMIT_WIRE_WORK_BYTES + bytes * LIMIT_WIRE_WORK_PER_BYTE;
@@ -151,7 +152,7 @@ static size_t unpacked_of(const struct buf *b)
 	return b->bytes && !pack_size(b->data, b->bytes, SIZE_MAX, &bytes) ? bytes : 0;
 }
 
-/* What the reader has to do, as its budget counts it. */
+/* The reader's work, as its budget counts it. */
 static size_t work_of(const struct window *w, const struct buf *fields, size_t count)
 {
 	size_t work = w->step_count * sizeof(*w->steps) + w->name_count * sizeof(*w->names) +
@@ -164,7 +165,8 @@ static size_t work_of(const struct window *w, const struct buf *fields, size_t c
 	return work;
 }
 
-/* Rows that are all alike pack to nearly nothing: such a window is made as long as its work asks for. */
+/* Identical rows pack to almost nothing: pads such a window to the length that its work
+ * requires. */
 static int pad(Sysom__Wire__Window *pb, size_t work, struct buf *padding)
 {
 	size_t packed = pb->steps.len + pb->names.len + pb->records.len + pb->content_stacks.len;
@@ -239,13 +241,13 @@ static int read_losses(const Sysom__Wire__Window *pb, struct window *w)
 	return 0;
 }
 
-/* No rate of a machine is more, and no sentence has room for all that a double may be. */
+/* No rate of a machine is larger, and texts have no room for every double. */
 static bool is_figure(double v)
 {
 	return fabs(v) <= LIMIT_SIGNAL_VALUE;
 }
 
-/* A kind of a later version is nothing that could be told. */
+/* A kind of a later version cannot be shown. */
 static int read_unfinished(const Sysom__Wire__Window *pb, struct window *w)
 {
 	if (!pb->unfinished_kind || pb->unfinished_kind > BEAT_UNFINISHED_GRAPH)
@@ -283,10 +285,10 @@ static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
 	return 0;
 }
 
-/* What one message may make its reader do. */
+/* The work that one message may cause. */
 struct budget {
 	size_t unpacked; /* bytes of all packed fields, together */
-	size_t work;	 /* the same, and the memory of the rows made of them */
+	size_t work;	 /* the same, plus the memory of the rows made from them */
 };
 
 static int take_work(struct budget *b, size_t rows, size_t row_bytes)
@@ -297,7 +299,7 @@ static int take_work(struct budget *b, size_t rows, size_t row_bytes)
 	return 0;
 }
 
-/* Before a field is unpacked: what it states to become. */
+/* Charges a field's stated size before it is unpacked. */
 static int take_budget(const ProtobufCBinaryData *field, struct budget *b, size_t rows,
 		       size_t row_bytes, size_t *unpacked)
 {
@@ -356,13 +358,13 @@ static int read_head(const Sysom__Wire__Window *pb, struct window *w, struct bud
 	return err ? err : read_steps(pb, w, budget);
 }
 
-/* Splits the unpacked table in place; all names lie in one allocation behind the pointers. */
+/* Splits the unpacked table in place; all names are in one allocation after the pointers. */
 static int split_names(const uint8_t *p, size_t n, struct window *w)
 {
 	size_t pos = 0;
 	char *at;
 
-	/* every name has its length before it, which leaves room for the NUL after it */
+	/* a length byte precedes every name, which leaves room for the NUL after it */
 	if (w->name_count > n)
 		return -EPROTO;
 	w->names = malloc(w->name_count * sizeof(*w->names) + n + 1);
@@ -501,7 +503,7 @@ void wire_window_free(struct window *w)
 	w->step_count = w->host_count = w->device_count = w->name_count = 0;
 }
 
-/* ---- the block alone ---- */
+/* ---- a block of records ---- */
 
 static const uint8_t records_magic[4] = { 'S', 'Y', 'R', WIRE_VERSION };
 

@@ -34,7 +34,7 @@ struct item {
 	struct buf groups, blocks, comms, colls, opens;
 };
 
-/* Fills an empty item, which is to be released whatever this returns. */
+/* Fills an empty item; release it whatever this returns. */
 static int item_fill(struct item *it, const struct beat_rank *r)
 {
 	int err;
@@ -141,7 +141,7 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 
 static int unfinished_read(const Sysom__Wire__BeatRank *from, struct beat_unfinished *u)
 {
-	/* a kind of a later version is nothing that could be told */
+	/* a kind of a later version cannot be shown */
 	if (!from->unfinished_kind || from->unfinished_kind > BEAT_UNFINISHED_GRAPH)
 		return 0;
 	u->kind = from->unfinished_kind;

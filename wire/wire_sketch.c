@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sketches: figures in plain protobuf, the lists with their names in one zstd frame, since mangled
- * names share most of their text. All texts come first, then all figures. */
+ * Sketches: figures are plain protobuf. The lists with their names are one zstd frame, because
+ * mangled names share most of their text. All texts come first, then all figures. */
 #include "wire/codec.h"
 
 #include <errno.h>
@@ -239,10 +239,10 @@ static int get_figures(struct reader *r, struct sketch *s)
 	return r->pos == r->bytes ? 0 : -EPROTO;
 }
 
-/* Room for the lists, once it is known that the bytes can hold them. */
+/* Allocates the lists, after checking that the bytes can contain them. */
 static int make_lists(struct sketch *s, size_t bytes)
 {
-	/* a function has a text's length and four figures at least */
+	/* a function has at least a text's length and four figures */
 	if (5ull * s->function_count + 3ull * s->kernel_count + 2ull * s->setting_count > bytes)
 		return -EPROTO;
 	s->functions = calloc(s->function_count + 1u, sizeof(*s->functions));
@@ -367,7 +367,7 @@ void wire_sketch_free(struct sketch *s)
 
 /* ---- as much as fits ---- */
 
-/* Of a list that does not fit, so much goes at a time. */
+/* Part of a list that is dropped at a time when it does not fit. */
 #define CUT_PART 8u
 #define KEEP_FUNCTIONS 64u
 #define KEEP_KERNELS   32u
@@ -397,7 +397,7 @@ static void cut_kernels(struct sketch *s)
 		free(s->kernels[i].name);
 }
 
-/* The lists are sorted: what goes is what matters least. False: nothing is left. */
+/* Lists are sorted, so this drops what matters least. False: nothing is left. */
 static bool cut_some(struct sketch *s)
 {
 	if (s->function_count > KEEP_FUNCTIONS) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * libyaml's event parser is used directly rather than a document tree, since only events carry the
- * line of every key, and a line is what a person needs to mend a file. */
+ * This file uses libyaml's event parser and not a document tree, because only events carry the line
+ * of every key. A user needs that line to correct the file. */
 #include "base/daemon/config.h"
 
 #include <ctype.h>
@@ -46,7 +46,7 @@ static const struct unit time_units[] = {
 };
 static const struct unit no_units[] = { { "", 1 }, { NULL, 0 } };
 
-/* A finite, unsigned number with one of the units. */
+/* Parses a finite, unsigned number with one of the units. */
 static int parse_number(const char *text, const struct unit *units, double *out, char *why,
 			size_t why_bytes)
 {
@@ -186,7 +186,7 @@ static void complain(struct reader *r, size_t line, const char *key, const char 
 	r->errors++;
 }
 
-/* Edits that turn a into b, counted up to 3. */
+/* Edit distance from a to b, counted up to 3. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[CONFIG_KEY_BYTES], n = (unsigned)strlen(b);
@@ -210,7 +210,7 @@ static unsigned distance(const char *a, const char *b)
 	return row[n] < 3 ? row[n] : 3;
 }
 
-/* A section's name with a value, or a misspelt setting. */
+/* Reports a value given to a section name, or a misspelt setting. */
 static void explain_unknown(const struct reader *r, const char *name, char *why, size_t why_bytes)
 {
 	size_t n = strlen(name);
@@ -354,7 +354,7 @@ static int read_file(struct reader *r, bool required)
 		return -1;
 	}
 	first = getc(f);
-	if (ferror(f)) { /* a directory, say; of the parser this would be "input error" */
+	if (ferror(f)) { /* For example a directory; the parser would only say "input error" */
 		fprintf(stderr, "%s: %s\n", r->path, strerror(errno));
 		fclose(f);
 		return -1;
@@ -523,7 +523,8 @@ struct switches {
 	bool required, check, print;
 };
 
-/* The switches that are no settings; flags of settings are read later, over file and environment. */
+/* Reads the switches that are not settings. Settings' flags are read later, over file and
+ * environment. */
 static enum config_result read_switches(struct switches *s, const char *program, int argc,
 					char **argv, bool *help)
 {

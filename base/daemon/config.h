@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.h - one table of settings per program, filled from YAML < environment < flags.
+ * config.h - one table of settings per program, filled from YAML, then the environment, then flags.
  * A key is "section.name" (or "name"); its flag is --section-name, its variable
  * SYSOM_SECTION_NAME. Every error names the file and line, the variable or the flag.
  * Threads: one caller, at start. */
@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 enum config_type {
-	CONFIG_STRING,	 /* char[]: bytes = sizeof the array */
+	CONFIG_STRING,	 /* char[]; bytes = sizeof the array */
 	CONFIG_BOOL,	 /* bool */
 	CONFIG_UINT,	 /* uint64_t, min..max */
 	CONFIG_BYTES,	 /* uint64_t; accepts KiB MiB GiB KB MB GB */
@@ -36,33 +36,35 @@ struct config_key {
 	  .bytes = sizeof(((strct *)0)->field), .initial = (initial_), .help = (help_), __VA_ARGS__ }
 
 enum config_result {
-	CONFIG_RUN = 0,	      /* go on */
-	CONFIG_EXIT_OK = 1,   /* --help, --version, --check-config of a good file, --print-config */
-	CONFIG_EXIT_BAD = 2,  /* message already on standard error; exit 2 */
+	CONFIG_RUN = 0,	      /* the program goes on */
+	CONFIG_EXIT_OK = 1,   /* --help, --version, --print-config, or --check-config of a valid
+			       * file */
+	CONFIG_EXIT_BAD = 2,  /* the message is already on standard error; exit with 2 */
 };
 
-/* Fills *into. Understands --config FILE, --check-config, --print-config, --help and --version by
- * itself. A missing default_path is no error; a missing --config FILE is. about: the first lines of
+/* Fills *into. Handles --config FILE, --check-config, --print-config, --help and --version itself.
+ * A missing default_path is not an error; a missing --config FILE is. about: the first lines of
  * --help. */
 enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
 			       const char *program, const char *about, const char *default_path,
 			       int argc, char **argv);
-/* The same with a look at how the settings fit together, once all are read: 0, or -EINVAL with the
- * reason, which names the settings, in why. */
+/* Checks how the settings fit together, after all have been read. 0, or -EINVAL with the reason in
+ * `why`, which names the settings. */
 typedef int (*config_check_fn)(const void *values, char *why, size_t why_bytes);
 enum config_result config_load_checked(void *into, const struct config_key *keys, size_t key_count,
 				       const char *program, const char *about,
 				       const char *default_path, int argc, char **argv,
 				       config_check_fn check);
-/* Of such a look: writes why key's value is refused ("not ADDRESS:PORT"). -EINVAL. */
+/* For such a check: writes into `why` what is wrong with key's value ("not ADDRESS:PORT").
+ * -EINVAL. */
 int config_refuse(char *why, size_t why_bytes, const char *key, const char *value, const char *wrong);
-/* tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH. HOST may be empty where none is needed: a listener
- * then takes all addresses. */
+/* tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH. HOST may be empty unless needs_host is set: a
+ * listener then uses all addresses. */
 bool config_is_socket_url(const char *text, bool needs_host);
-/* One value, as from a file; 0 or -EINVAL with the reason in why. */
+/* Sets one value, as from a file. 0, or -EINVAL with the reason in `why`. */
 int config_set(void *into, const struct config_key *key, const char *text, char *why,
 	       size_t why_bytes);
-/* The commented default file. */
+/* Prints the commented default file. */
 void config_print(FILE *to, const void *values, const struct config_key *keys, size_t key_count);
 
 #endif

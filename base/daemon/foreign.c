@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * foreign.c - see foreign.h.
- * The signal comes again and again, as the first one may come before the wait. Setting another SO_LINGER
- * would not do: the TCP socket may be in the queue of a Unix socket, where nobody can reach it. */
+ * The signal is repeated, because the first one may arrive before the wait starts. Setting another
+ * SO_LINGER would not help: the TCP socket may sit in the queue of a Unix socket, out of our
+ * reach. */
 #include "base/daemon/foreign.h"
 
 #include <signal.h>

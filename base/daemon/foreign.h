@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * foreign.h - to let go of what another user's process has sent over a Unix socket.
- * Descriptors come with any message, and who drops the last reference of a file closes it: by close(), by
- * recv() without room for them, by closing the socket in which they wait. A TCP socket with SO_LINGER then
- * waits as long as its owner said. A signal ends that wait.
+ * foreign.h - closes descriptors that another user's process sent over a Unix socket.
+ * Any message may carry descriptors. Whoever drops the last reference to a file closes it: by
+ * close(), by recv() without space for them, or by closing the socket in which they are queued. If
+ * it is a TCP socket with SO_LINGER, that close waits as long as its owner chose. A signal ends the
+ * wait.
  * Uses SIGUSR2, which nothing else in the process may use or block.
- * Threads: any; begin and end by one. */
+ * Threads: any; the same thread calls begin and end. */
 #ifndef SYSOM_BASE_DAEMON_FOREIGN_H
 #define SYSOM_BASE_DAEMON_FOREIGN_H
 
@@ -17,10 +18,10 @@ struct foreign {
 };
 
 #define FOREIGN_WAIT_NS 1000000
-/* Between begin and end no wait of this kind lasts longer than that. Calls may be interrupted. */
+/* Bounds every such wait between begin and end. System calls in between may be interrupted. */
 void foreign_begin(struct foreign *f);
 void foreign_end(struct foreign *f);
-/* close() between begin and end. -1: nothing. */
+/* Calls close(), between begin and end. -1 is a no-op. */
 void foreign_close(int fd);
 
 #endif

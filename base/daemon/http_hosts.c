@@ -9,7 +9,7 @@
 /* RFC 1035 */
 #define NAME_BYTES 256u
 
-/* The host of HOST[:PORT] or [V6][:PORT], in lower case, without a dot at the end. */
+/* The host of HOST[:PORT] or [V6][:PORT], in lower case, without a trailing dot. */
 static bool host_of(const char *text, size_t bytes, char out[NAME_BYTES])
 {
 	const char *end = text + bytes, *colon = memchr(text, ':', bytes);
@@ -74,7 +74,7 @@ int http_hosts_init(struct http_hosts *h, const char *listen, const char *more)
 
 	memset(h, 0, sizeof(*h));
 	err = add(h, &used, "localhost", 9);
-	/* all addresses (":9470") have no name of their own */
+	/* ":9470" means all addresses and names no host */
 	if (!err && *listen && *listen != ':')
 		err = add(h, &used, listen, strlen(listen));
 	while (!err && *more) {
@@ -98,7 +98,7 @@ bool http_hosts_allows(const struct http_hosts *h, const char *host)
 		return false;
 	if (is_address(name))
 		return true;
-	/* RFC 6761: whatever ends in it is this machine */
+	/* RFC 6761: every name with this ending is this machine */
 	n = strlen(name);
 	if (n > 10 && !strcmp(name + n - 10, ".localhost"))
 		return true;

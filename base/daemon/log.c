@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One write(2) per line, so that lines of several threads and processes do not mix. */
+ * One write(2) per line, so that lines of different threads and processes do not mix. */
 #include "base/daemon/log.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * log.h - one line per event on standard error, key=value, for the daemons and the command line.
- * Threads: any. Rate: each call site prints at most LOG_SITE_BURST lines per second and then says
- * how many it held back. Never included from preload/ or cupti/: hooks count, they do not log. */
+ * Threads: any. Rate: each call site prints at most LOG_SITE_BURST lines per second and then
+ * reports how many it suppressed. preload/ and cupti/ never include this file: hooks count, they do
+ * not log. */
 #ifndef SYSOM_BASE_DAEMON_LOG_H
 #define SYSOM_BASE_DAEMON_LOG_H
 
@@ -17,7 +18,7 @@ struct log_site {
 
 /* program: borrowed for the process's life. */
 void log_init(const char *program, enum log_level level);
-/* site NULL: never held back. */
+/* site NULL: no rate limit. */
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -31,7 +32,7 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 #define log_warn(event, ...)  LOG_AT(LOG_WARN, event, __VA_ARGS__)
 #define log_info(event, ...)  LOG_AT(LOG_INFO, event, __VA_ARGS__)
 #define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
-/* What is bounded by itself and of use only when it is complete: no rate. */
+/* For lines that are bounded otherwise and useful only if complete: no rate limit. */
 #define log_record(event, ...) log_write(NULL, LOG_INFO, event, __VA_ARGS__)
 
 #endif

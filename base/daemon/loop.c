@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Closed sources are kept on a list until the current batch of events is done, since a later event
- * of the same batch may still point to them. */
+ * Closed sources stay on a list until the current batch of events is done, because a later event of
+ * that batch may still point to them. */
 #include "base/daemon/loop.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ void loop_close(struct loop *l)
 	free(l);
 }
 
-/* Takes fd unless kind is SOURCE_FD, also on failure. */
+/* Takes fd unless kind is SOURCE_FD, even on failure. */
 static int add(struct loop *l, enum source_kind kind, int fd, uint32_t events, loop_fn fn,
 	       void *arg, struct loop_source **out)
 {
@@ -167,7 +167,7 @@ void loop_wake(struct loop_source *s)
 	int saved = errno;
 
 	if (write(s->fd, &one, sizeof(one)) < 0)
-		errno = saved; /* EAGAIN: a wake-up is pending already */
+		errno = saved; /* EAGAIN: a wake-up is already pending */
 }
 
 void loop_source_close(struct loop_source *s)

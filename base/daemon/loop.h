@@ -9,12 +9,12 @@
 struct loop;
 struct loop_source;
 
-/* events: EPOLLIN, EPOLLOUT, EPOLLHUP as epoll_wait gave them; for timers the expiry count. A
+/* events: EPOLLIN, EPOLLOUT, EPOLLHUP as epoll_wait returned them; for timers the expiry count. A
  * callback may close its own source and any other. */
 typedef void (*loop_fn)(void *arg, uint32_t events);
 
 int loop_open(struct loop **out);
-void loop_close(struct loop *l); /* NULL is a no-op; closes the sources, never the callers' fds */
+void loop_close(struct loop *l); /* NULL is a no-op; closes the sources, but not the callers' fds */
 /* Borrows fd until loop_source_close. */
 int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fn fn, void *arg,
 		struct loop_source **out);
@@ -22,11 +22,11 @@ int loop_modify(struct loop_source *s, uint32_t events);
 /* Periodic; the first expiry comes after first_ms (0: period_ms). */
 int loop_add_timer(struct loop *l, uint32_t first_ms, uint32_t period_ms, loop_fn fn, void *arg,
 		   struct loop_source **out);
-/* From now on every period_ms (not 0). 0 or -errno; a source that is no timer: -EINVAL. */
+/* Sets a new period_ms (not 0). 0 or -errno; -EINVAL: the source is not a timer. */
 int loop_timer_period(struct loop_source *s, uint32_t period_ms);
 /* Blocks signum in the calling thread (call before starting threads); events = signum. */
 int loop_add_signal(struct loop *l, int signum, loop_fn fn, void *arg, struct loop_source **out);
-/* fn runs in the loop's thread after loop_wake; wake-ups collapse. */
+/* fn runs in the loop's thread after loop_wake; several wake-ups may cause one call. */
 int loop_add_wake(struct loop *l, loop_fn fn, void *arg, struct loop_source **out);
 void loop_wake(struct loop_source *s); /* async-signal-safe */
 void loop_source_close(struct loop_source *s); /* NULL is a no-op */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * peer.c - see peer.h.
- * A TCP socket that is closing, or has no file any more, is told with uid 0: only an established one that
- * somebody holds open counts. The other end's addresses are its own, so they are asked for the other way
- * round. */
+ * sock_diag reports uid 0 for a TCP socket that is closing or no longer has a file. So only an
+ * established socket with an inode counts. We want the other end's socket, so the query swaps the
+ * two addresses. */
 #include "base/daemon/peer.h"
 
 #include <linux/inet_diag.h>
@@ -45,7 +45,8 @@ static bool ask(int netlink, const union peer_address *peer, const union peer_ad
 	q.req.id.idiag_cookie[0] = q.req.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 	if (send(netlink, &q, sizeof(q), MSG_DONTWAIT) != (ssize_t)sizeof(q))
 		return false;
-	n = recv(netlink, &answer, sizeof(answer), MSG_DONTWAIT); /* the kernel has answered by now */
+	n = recv(netlink, &answer, sizeof(answer), MSG_DONTWAIT); /* the kernel has already
+								   * answered */
 	if (n < (ssize_t)NLMSG_LENGTH(sizeof(*m)) || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return false;
 	m = NLMSG_DATA(&answer.head);
@@ -68,7 +69,7 @@ static bool tcp_user(const union peer_address *peer, const union peer_address *o
 	return known;
 }
 
-/* An IPv4 connection to a socket that takes both. */
+/* An IPv4 connection to a dual-stack socket. */
 static void unmap(union peer_address *a)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = a->v6.sin6_port };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quota.c - see quota.h. The fair share is found by filling: users below an equal part of the rest are
- * counted in full, and what they leave is divided among the others, until nobody is below. */
+ * quota.c - see quota.h. The fair share is found by filling. Users below an equal part of the rest
+ * count in full; what they leave is divided among the others, until no user is below. */
 #include "base/daemon/quota.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ static void fade(struct quota *q, uint64_t now_ns)
 	}
 }
 
-/* Whether user `at` (user_count: a new one) with so much in all is within the fair share. */
+/* Whether user `at` (user_count: a new one) stays within the fair share with this total. */
 static bool is_fair(const struct quota *q, uint32_t at, uint64_t amount)
 {
 	uint64_t rest = q->capacity;
@@ -104,7 +104,7 @@ void quota_take(struct quota *q, uid_t uid, uint64_t amount, uint64_t now_ns)
 	fade(q, now_ns);
 	at = find(q, uid);
 	if (at == QUOTA_USERS) {
-		CHECK(q->period_ns); /* quota_may has refused a held one */
+		CHECK(q->period_ns); /* quota_may refuses this for a held quota */
 		for (uint32_t i = 1; i < q->user_count; i++)
 			if (q->users[i].amount < q->users[least].amount)
 				least = i;
@@ -116,7 +116,7 @@ void quota_take(struct quota *q, uid_t uid, uint64_t amount, uint64_t now_ns)
 		q->users[at].amount = 0;
 		q->user_count++;
 	}
-	/* A sum that can't wrap: what is beyond it is far above any capacity. */
+	/* The sum must not wrap; anything beyond this is far above any capacity. */
 	if (amount > UINT64_MAX / 2 - q->total)
 		amount = q->total < UINT64_MAX / 2 ? UINT64_MAX / 2 - q->total : 0;
 	q->users[at].amount += amount;

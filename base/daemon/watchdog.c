@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A signal and not a thread: it also ends a process that can start no thread any more, and its
+ * A signal and not a thread: it also ends a process that cannot start threads any more, and its
  * handler runs on the very thread that hangs. */
 #include "base/daemon/watchdog.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * watchdog.h - a bound for a daemon's end: what other people's libraries wait for while they are
- * closed must not keep the process alive.
+ * watchdog.h - a time limit for a daemon's shutdown. Closing other people's libraries may wait for
+ * ever; that must not keep the process alive.
  * Uses SIGALRM and alarm(), which nothing else in the process may use.
- * Threads: the caller's takes the signal; it must not be one that ends before the process. */
+ * Threads: the caller takes the signal; it must live as long as the process. */
 #ifndef SYSOM_BASE_DAEMON_WATCHDOG_H
 #define SYSOM_BASE_DAEMON_WATCHDOG_H
 
-/* The process says so on stderr and ends with `code` when it still is there in `seconds` (at least
- * 1). Called again: the newer bound and code hold. */
+/* If the process is still running in `seconds` (at least 1), it logs this on stderr and exits with
+ * `code`. A later call replaces the bound and the code. */
 void watchdog_arm(unsigned seconds, int code);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * python_elf.c - finds the interpreter in an ELF file.
- * The cold part of the interpreter loop has no symbol in a stripped file, but it is one function of
- * its own in .eh_frame_hdr, and it is where most jumps out of the loop lead that are no tail calls. */
+ * In a stripped file the cold part of the interpreter loop has no symbol. But it is a separate
+ * function in .eh_frame_hdr, and most jumps out of the loop that are not tail calls lead to it. */
 #include "sampler/python/python_elf.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 
 /* libpython with symbols: 14,000 of them, 0.4 MiB and as much in names; torch's largest file: 30 MiB. */
 #define ELF_SECTION_BYTES_MAX (64ull << 20)
-/* The loop takes 33 to 62 KiB, debug builds twice that. */
+/* The loop takes 33 to 62 KiB, twice that in debug builds. */
 #define ELF_EVAL_BYTES_MAX (1u << 20)
-/* Jumps that must agree before a function counts as the loop's cold part; seen: 400. */
+/* Jumps that must agree before a function counts as the loop's cold part; 400 were seen. */
 #define ELF_COLD_JUMPS_MIN 8u
 #define ELF_FDES_MAX (1u << 20)
 
@@ -36,7 +36,7 @@ static void range_add(struct python_range *list, uint32_t *count, uint32_t max, 
 		list[(*count)++] = (struct python_range){ begin, begin + bytes };
 }
 
-/* name is base, or base and a suffix of the compiler: .cold, .part.0, .localalias. */
+/* Whether name is base, or base with a compiler's suffix: .cold, .part.0, .localalias. */
 static bool is_part(const char *name, const char *base)
 {
 	size_t n = strlen(base);
@@ -84,7 +84,7 @@ static void symbols_take(struct python_elf *out, const struct symbol_elf *e, uin
 	if (!text || symbol_elf_read(e->fd, text, strings->bytes, strings->offset))
 		count = 0;
 	else
-		text[strings->bytes] = 0; /* names are compared up to their end */
+		text[strings->bytes] = 0; /* name comparisons stop here */
 	for (uint64_t at = 0; at < count; at += 256) {
 		uint64_t n = count - at < 256 ? count - at : 256;
 
@@ -109,7 +109,7 @@ bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *a
 	return false;
 }
 
-/* Owned bytes of the file at an ELF virtual address; NULL where they are not all in the file. */
+/* Bytes of the file at an ELF virtual address, owned; NULL if the file lacks some of them. */
 static void *address_read(const struct python_elf *out, const struct symbol_elf *e, uint64_t address,
 			  size_t bytes)
 {
@@ -129,7 +129,7 @@ static void *address_read(const struct python_elf *out, const struct symbol_elf 
 	return NULL;
 }
 
-/* Where functions begin, sorted: the search table of .eh_frame_hdr in its usual encoding. Returns
+/* Begins of functions, sorted: the search table of .eh_frame_hdr in its usual encoding. Returns
  * owned ELF virtual addresses, or NULL. */
 static uint64_t *function_begins(const struct python_elf *out, const struct symbol_elf *e,
 				 const Elf64_Phdr *ph, uint32_t *count)
@@ -158,7 +158,8 @@ static uint64_t *function_begins(const struct python_elf *out, const struct symb
 	return begin;
 }
 
-/* Index of the last begin at or below address; count when there is none. The table may be unsorted. */
+/* Index of the last begin at or below address; count if there is none. The table may be
+ * unsorted. */
 static uint32_t function_find(const uint64_t *begin, uint32_t count, uint64_t address)
 {
 	uint32_t low = 0, high = count;
@@ -196,12 +197,12 @@ static void cold_guess(struct python_elf *e, const struct symbol_elf *file, cons
 		memcpy(&distance, &code[i + 1 + conditional], 4);
 		to = hot.begin + i + 5 + conditional + (uint64_t)(int64_t)distance;
 		f = function_find(begin, count, to);
-		/* into the midst of another function: a tail call goes to its begin */
+		/* into the middle of another function; a tail call goes to a begin */
 		if (f < count && to != begin[f] && (to < hot.begin || to >= hot.end) &&
 		    ++jumps[f] > jumps[best])
 			best = f;
 	}
-	/* another function's start is no cold part of this one, so its end is the next start */
+	/* the cold part ends at the next function's begin */
 	if (jumps[best] >= ELF_COLD_JUMPS_MIN && best + 1 < count &&
 	    begin[best + 1] - begin[best] < ELF_EVAL_BYTES_MAX) {
 		range_add(e->eval, &e->eval_count, PYTHON_ELF_EVAL_MAX, begin[best],

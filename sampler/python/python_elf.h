@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_elf.h - what a file says of the CPython interpreter in it: addresses of the runtime, of the
- * interpreter loop (with its part that the compiler put elsewhere) and of what waits for the GIL.
+ * python_elf.h - finds the CPython interpreter in a file: addresses of the runtime, of the
+ * interpreter loop (with the part that the compiler moved elsewhere) and of the functions that wait
+ * for the GIL.
  * Owns: nothing.  Threads: any.
  * Trust: the file is hostile: every size is bounded, nothing is mapped, no read blocks. */
 #ifndef SYSOM_SAMPLER_PYTHON_PYTHON_ELF_H
@@ -15,11 +16,12 @@
 #define PYTHON_ELF_LOAD_MAX 16
 
 struct python_range {
-	uint64_t begin, end; /* ELF virtual addresses; end is not part of it */
+	uint64_t begin, end; /* ELF virtual addresses; end is exclusive */
 };
 
 struct python_elf {
-	uint64_t runtime;   /* ELF virtual address of _PyRuntime; 0: no interpreter in this file */
+	uint64_t runtime;   /* ELF virtual address of _PyRuntime; 0: the file contains no
+			     * interpreter */
 	uint64_t code_type; /* of PyCode_Type, 0 unknown */
 	uint64_t version;   /* of Py_Version (3.11 and later), 0 unknown */
 	struct python_range eval[PYTHON_ELF_EVAL_MAX]; /* _PyEval_EvalFrameDefault and its cold parts */
@@ -29,13 +31,13 @@ struct python_elf {
 		uint64_t offset, address, bytes;
 	} load[PYTHON_ELF_LOAD_MAX];
 	uint32_t load_count;
-	bool cold_guessed; /* no symbol for the cold part: found by the jumps that lead there */
+	bool cold_guessed; /* the cold part has no symbol: found by the jumps into it */
 };
 
 /* fd: a regular file, borrowed. 0, -ENOENT (no interpreter), -EBADMSG (not an ELF file of this
- * machine, or sizes past the bounds), -errno. */
+ * machine, or sizes beyond the bounds), -errno. */
 int python_elf_read(struct python_elf *out, int fd);
-/* The ELF virtual address of what lies at offset in the file; false: in no segment. */
+/* The ELF virtual address of a file offset; false: not in a segment. */
 bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *address);
 
 #endif

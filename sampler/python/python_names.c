@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_names.c - code objects to names.
- * The line table is copied with the names, so that a frame costs no read once its code object has been
+ * python_names.c - names of code objects.
+ * The line table is copied with the names, so a frame costs no read once its code object was
  * checked in this period. Tables: Objects/lnotab_notes.txt (3.10), Objects/locations.md (3.11). */
 #include "sampler/python/python_names.h"
 
@@ -13,42 +13,42 @@
 #include "base/limits.h"
 #include "base/probe.h"
 
-/* Slots to begin with; they are doubled before more than half are taken. A power of two. */
+/* Initial slots; doubled before more than half are taken. A power of two. */
 #define NAMES_SLOTS 256u
-/* Periods without use after which an object is forgotten: two minutes of drains. */
+/* An object unused for this many periods is removed: two minutes of drains. */
 #define NAMES_PERIODS 24u
-/* co_firstlineno of generated code may be anything; files have no more lines than this. */
+/* Generated code may have any co_firstlineno; no file has more lines than this. */
 #define NAMES_LINE_MAX (1u << 28)
-/* Asked for at a time: a request has 64 KiB; what did not come is asked for again. */
+/* Objects per request, which has 64 KiB; missing answers are requested again. */
 #define NAMES_ASK_MAX 1024u
-/* Of an answer; a code object has some 400 bytes. */
+/* Size of an answer; a code object takes some 400 bytes. */
 #define NAMES_ANSWER_SOFT (4u << 20)
 
 /* One code object: a struct and its strings in one allocation. */
 struct code {
 	uint64_t address, hash;
-	uint32_t period; /* when it was checked */
+	uint32_t period; /* when it was last checked */
 	uint32_t first;
 	uint32_t lines_bytes;
 	const char *function, *file;
 	const uint8_t *lines;
-	bool good; /* false: no code object was there in that period */
-	bool wanted; /* it will be asked for, or is */
+	bool good; /* false: there was no code object in that period */
+	bool wanted; /* requested, or will be */
 };
 
-/* To a parser: which code objects, and what is known of them. */
+/* Request to a parser: which code objects, and what we know of them. */
 struct ask {
 	struct python_offsets offsets;
 	uint64_t code_type;
 	uint32_t count, reserved;
 	struct {
-		uint64_t address, hash; /* hash 0: not known */
+		uint64_t address, hash; /* hash 0: unknown */
 	} item[];
 };
 
 enum { NAMES_SAME = 1, NAMES_READ, NAMES_NONE };
 
-/* From it, each followed by the function and the file with their ends, and the lines. */
+/* Its answer: each is followed by the function and the file, both terminated, and the lines. */
 struct told {
 	uint64_t address, hash;
 	uint32_t state, first, function_bytes, file_bytes, lines_bytes, reserved;
@@ -100,7 +100,7 @@ static struct code **slot_of(struct python_names *n, uint64_t address)
 			return &n->slot[i];
 }
 
-/* Moves what was used in the last so many periods to a new table of so many slots. */
+/* Moves the entries used in the last `periods` periods to a new table with `slots` slots. */
 static void rehash(struct python_names *n, uint32_t slots, uint32_t periods)
 {
 	struct code **old = n->slot, **slot = calloc(slots, sizeof(*slot));
@@ -181,7 +181,7 @@ static size_t utf8_put(char *to, size_t room, uint32_t c)
 	return 0;
 }
 
-/* A str object as UTF-8, cut to room - 1 bytes. False: none is there. */
+/* Reads a str object as UTF-8, cut to room - 1 bytes. False: there is none. */
 static bool text_read(const struct python_offsets *o, const struct read_user *memory,
 		      uint64_t address, char *to, size_t room)
 {
@@ -196,7 +196,7 @@ static bool text_read(const struct python_offsets *o, const struct read_user *me
 	length = word(head, o->unicode_length);
 	memcpy(&state, head + o->unicode_state, sizeof(state));
 	kind = state >> 2 & 7;
-	/* interned:2 kind:3 compact:1 ascii:1; names that the compiler made are compact */
+	/* interned:2 kind:3 compact:1 ascii:1; names made by the compiler are compact */
 	if (!(state & 1 << 5) || (kind != 1 && kind != 2 && kind != 4) || length > 1u << 20)
 		return false;
 	at = address + (state & 1 << 6 ? o->ascii_bytes : o->compact_bytes);
@@ -242,7 +242,8 @@ static bool lines_read(const struct python_offsets *o, const struct read_user *m
 	return false;
 }
 
-/* What tells one code object from the next at its address: everything constant that names it. */
+/* Distinguishes a code object from the next one at its address: hashes all constant parts that
+ * identify it. */
 static uint64_t code_hash(const struct python_offsets *o, const uint8_t *head)
 {
 	uint64_t h = 0xcbf29ce484222325ull, part[5] = { 0 };
@@ -280,7 +281,7 @@ static struct code *code_make(uint64_t address, const char *function, const char
 	return c;
 }
 
-/* One code object into the answer. False: the answer is full. */
+/* Writes one code object into the answer. False: the answer is full. */
 static bool code_read(const struct ask *a, uint32_t i, const struct read_user *memory, struct buf *answer)
 {
 	const struct python_offsets *o = &a->offsets;
@@ -351,7 +352,7 @@ static int code_find(struct python_names *n, uint64_t address, struct code **out
 {
 	struct code **slot;
 
-	/* if there is no memory for more slots, the search still needs a free one */
+	/* without memory for more slots, the search still needs a free one */
 	if (n->count >= n->slots / 2)
 		rehash(n, n->slots * 2, UINT32_MAX);
 	if (n->count >= n->slots - 1)
@@ -454,7 +455,7 @@ void python_names_answer(struct python_names *n, int err, const void *data, size
 		if (t.state == NAMES_READ)
 			at += (size_t)t.function_bytes + t.file_bytes + t.lines_bytes;
 	}
-	/* what did not come: not there, or there was no room for it */
+	/* missing from the answer: not there, or no room for it */
 	for (uint32_t i = 0; i < n->asked_count; i++) {
 		struct code **slot = slot_of(n, n->asked[i]);
 
@@ -469,7 +470,7 @@ void python_names_answer(struct python_names *n, int err, const void *data, size
 	n->asked_count = 0;
 }
 
-/* In this process, for tests. */
+/* Reads in this process, for tests. */
 static int find_now(struct python_names *n, const struct read_user *memory, uint64_t address,
 		    struct code **out)
 {
@@ -527,7 +528,8 @@ static size_t varint(const uint8_t *table, size_t bytes, size_t i, uint64_t *out
 	return i;
 }
 
-/* 3.11 and later: entries of a head {1, code:4, units - 1:3} and what the code says follows it. */
+/* 3.11 and later: entries with a head {1, code:4, units - 1:3}, followed by data that depends on
+ * the code. */
 static uint32_t line_3_11(const uint8_t *table, size_t bytes, uint32_t first, int64_t at)
 {
 	int64_t line = first, end = 0;
@@ -541,7 +543,7 @@ static uint32_t line_3_11(const uint8_t *table, size_t bytes, uint32_t first, in
 		i++;
 		if (code == 13 || code == 14) { /* no columns; long form */
 			i = varint(table, bytes, i, &v);
-			v &= 0xffffffffu; /* the sum of all entries stays far from overflow */
+			v &= 0xffffffffu; /* so the sum of all entries cannot overflow */
 			line += v & 1 ? -(int64_t)(v >> 1) : (int64_t)(v >> 1);
 			for (int k = 0; code == 14 && k < 3; k++)
 				i = varint(table, bytes, i, &skipped);

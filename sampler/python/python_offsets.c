@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Fields of _Py_DebugOffsets that are used, as places in it: 3.14 put members between. */
+/* The fields of _Py_DebugOffsets that we use, as positions: 3.14 inserted members. */
 struct debug_layout {
 	uint32_t minor;
 	uint16_t interpreters_head;
@@ -172,7 +172,7 @@ static uint64_t debug_word(const uint8_t *debug, uint32_t at)
 	return value;
 }
 
-/* Takes an offset that must be below limit and a multiple of align. */
+/* Reads an offset that must be below limit and a multiple of align. */
 static bool take(const uint8_t *debug, uint32_t at, uint64_t limit, uint64_t align, uint64_t *out)
 {
 	*out = debug_word(debug, at);

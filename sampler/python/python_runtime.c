@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * python_runtime.c - the interpreter of a process.
- * The slot of a thread's own thread state is not computed from pthread_key_t and a C library's struct
- * sizes alone: it is looked for where glibc keeps such data and must hold the right value in every
- * thread that the interpreter lists (a thread state names its pthread_self, which is fsbase). Where it
- * is not found (musl, another libc), the kernel searches the interpreter's list instead. */
+ * The slot of a thread's own thread state is not computed only from pthread_key_t and a C library's
+ * struct sizes. We search for it where glibc keeps such data, and it must have the right value in
+ * every thread that the interpreter lists (a thread state stores its pthread_self, which is
+ * fsbase). If we do not find it (musl, another libc), the kernel searches the interpreter's list
+ * instead. */
 #include "sampler/python/python_runtime.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 
 #include "base/limits.h"
 
-/* glibc's struct pthread, x86-64, since 2.12: the first 32 keys' {sequence, value} lie in it, then 32
- * pointers to blocks of 32 more. */
+/* glibc's struct pthread, x86-64, since 2.12: it contains {sequence, value} of the first 32 keys,
+ * then 32 pointers to blocks of 32 more. */
 #define TSD_FIRST_BLOCK 0x310
 #define TSD_BLOCKS 0x510
 #define TSD_KEYS 32u
@@ -141,7 +142,7 @@ static int offsets_find(struct python_runtime *out, const char *path,
 	return 0;
 }
 
-/* The first interpreter is the last of the list. */
+/* The first interpreter is the last one in the list. */
 static int interp_find(struct python_runtime *r, const struct read_user *memory)
 {
 	struct python_process *p = &r->process;
@@ -182,7 +183,7 @@ static uint32_t threads_list(const struct python_runtime *r, const struct read_u
 
 	if (!read_word(memory, p->interp + p->threads_head, &tstate))
 		return 0;
-	/* a list may lead back to itself */
+	/* a list may be circular */
 	for (uint32_t i = 0; i < RUNTIME_THREADS_MAX && plausible(tstate); i++) {
 		struct thread_seen t = { .tstate = tstate };
 
@@ -195,7 +196,7 @@ static uint32_t threads_list(const struct python_runtime *r, const struct read_u
 	return count;
 }
 
-/* Adds up, per key of a block, in how many threads its data is the thread state. */
+/* Counts, per key of a block, the threads whose data is the thread state. */
 static void block_agrees(const struct read_user *memory, const struct thread_seen *list,
 			 uint32_t count, int64_t block, uint32_t *good)
 {
@@ -215,8 +216,8 @@ static void block_agrees(const struct read_user *memory, const struct thread_see
 	}
 }
 
-/* The lowest key whose data is the thread state in most threads (a thread that is starting or ending
- * may not have it): extension modules keep the same pointer under later keys of their own. */
+/* The lowest key whose data is the thread state in most threads (a thread that starts or ends may
+ * not have it). The lowest, because extension modules keep the same pointer under later keys. */
 static void slot_find(struct python_runtime *r, const struct read_user *memory)
 {
 	struct thread_seen list[RUNTIME_THREADS_MAX];
@@ -226,7 +227,7 @@ static void slot_find(struct python_runtime *r, const struct read_user *memory)
 
 	if (!count)
 		return;
-	/* where the runtime says which key it is, only that one can be right */
+	/* if the runtime names the key, only that one can be right */
 	if (r->offsets.runtime_tss)
 		known = read_at(memory, key, sizeof(key), r->runtime + r->offsets.runtime_tss) &&
 			key[0] == 1 && key[1] < TSD_KEYS * TSD_KEYS;
@@ -285,7 +286,7 @@ int python_runtime_probe(struct python_runtime *out, const struct python_elf *e,
 		return err;
 	}
 	slot_find(out, memory);
-	/* 3.10 does not tell its patch release */
+	/* 3.10 does not publish its patch release */
 	if (v & 0xffff)
 		snprintf(patch, sizeof(patch), ".%u", v >> 8 & 0xff);
 	snprintf(out->what, sizeof(out->what), "CPython %u.%u%s%s, thread states by %s%s%s",
@@ -310,7 +311,7 @@ enum python_mark python_runtime_mark(const struct python_runtime *r, uint64_t pc
 	return PYTHON_MARK_NONE;
 }
 
-/* Reads the file, or remembers what it was. */
+/* Reads the file, or uses the cached result. */
 static int file_look(struct python_finder *f, int fd, const struct python_elf **out)
 {
 	struct file_seen *oldest = &f->file[0];
@@ -341,13 +342,13 @@ static int file_look(struct python_finder *f, int fd, const struct python_elf **
 	return oldest->result;
 }
 
-/* A mapping of interest: executable, of a file that may hold an interpreter. */
+/* A relevant mapping: executable, of a file that may contain an interpreter. */
 struct mapping {
 	uint64_t begin, end, offset;
 	char path[PATH_MAX];
 };
 
-/* One line of /proc/PID/maps. */
+/* Parses one line of /proc/PID/maps. */
 static bool mapping_parse(const char *line, struct mapping *m)
 {
 	unsigned long long begin, end, offset, inode;

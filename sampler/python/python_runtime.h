@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_runtime.h - finds the CPython interpreter of a process, and what the kernel walk
- * (bpf/python.h) has to know of it.
- * Static interpreters (PIE or not) and libpython; 3.10 to 3.14 with a GIL; several interpreters in one
- * process. Everything else is refused with a reason, and then there are native frames only.
- * Owns: a finder's cache of files that were looked at.  Threads: one caller per finder.
+ * python_runtime.h - finds the CPython interpreter of a process, and the data that the kernel walk
+ * (bpf/python.h) needs about it.
+ * Supports static interpreters (PIE or not) and libpython; 3.10 to 3.14 with a GIL; several
+ * interpreters in one process. Everything else is refused with a reason, and stacks then have only
+ * native frames.
+ * Owns: a finder's cache of examined files.  Threads: one caller per finder.
  * Trust: the process's memory and files are hostile: bounded reads, checked values. */
 #ifndef SYSOM_SAMPLER_PYTHON_PYTHON_RUNTIME_H
 #define SYSOM_SAMPLER_PYTHON_PYTHON_RUNTIME_H
@@ -20,7 +21,7 @@
 #include "sampler/python/python_offsets.h"
 
 struct python_runtime {
-	struct python_process process; /* the value of the kernel's map */
+	struct python_process process; /* the entry for the kernel's map */
 	struct python_offsets offsets;
 	uint64_t runtime;   /* address of _PyRuntime */
 	uint64_t code_type; /* of PyCode_Type; 0 unknown */
@@ -29,13 +30,14 @@ struct python_runtime {
 	struct python_range eval[PYTHON_ELF_EVAL_MAX]; /* addresses, not ELF virtual addresses */
 	struct python_range wait[PYTHON_ELF_WAIT_MAX];
 	uint32_t eval_count, wait_count;
-	char what[160]; /* "CPython 3.11.7, thread states by thread-specific data", or why not */
+	char what[160]; /* "CPython 3.11.7, thread states by thread-specific data", or the reason
+			 * for the refusal */
 };
 
-/* What a native frame is to the interpreter: python_runtime_mark. */
+/* The role of a native frame in the interpreter: python_runtime_mark. */
 enum python_mark {
 	PYTHON_MARK_NONE = 0,
-	PYTHON_MARK_EVAL, /* the interpreter loop: a run of Python frames takes its place */
+	PYTHON_MARK_EVAL, /* the interpreter loop: a run of Python frames replaces it */
 	PYTHON_MARK_WAIT, /* waits for the GIL, or takes it at once */
 	PYTHON_MARK_SWITCH, /* of an extension that switches C stacks (stack_build.c) */
 };
@@ -44,12 +46,12 @@ struct python_finder;
 int python_finder_open(struct python_finder **out);
 void python_finder_close(struct python_finder *f); /* NULL is a no-op */
 
-/* Looks at a process's mappings. Milliseconds for a file that was not seen before.
- * 0; -ENOENT: no interpreter (yet); -EAGAIN: one that has not started, ask again; -ENOTSUP: refused,
- * out->what says why; -ESRCH, -EACCES, -ENOMEM. out->what is always set. */
+/* Examines a process's mappings. Takes milliseconds for a new file. 0; -ENOENT: no interpreter
+ * (yet); -EAGAIN: it has not started, ask again; -ENOTSUP: refused, out->what says why; -ESRCH,
+ * -EACCES, -ENOMEM. Always sets out->what. */
 int python_runtime_find(struct python_finder *f, struct python_runtime *out, struct reader_target *t);
-/* The same with the file already read: e, mapped with this bias, of this path (which tells the version
- * of 3.10), in memory that `memory` reads. */
+/* The same for a file that was already read: e, mapped with this bias, at this path (which gives
+ * the version for 3.10), in the memory that `memory` reads. */
 int python_runtime_probe(struct python_runtime *out, const struct python_elf *e, uint64_t bias,
 			 const char *path, const struct read_user *memory);
 /* pc: an address in the frame's function (a return address minus 1). */

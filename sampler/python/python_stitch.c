@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * python_stitch.c - runs of Python frames into native stacks. */
+ * python_stitch.c - places runs of Python frames into native stacks. */
 #include "sampler/python/python_stitch.h"
 
 #include "sampler/python/python_runtime.h"
@@ -16,7 +16,7 @@ static void put(struct stitch *s, const struct stack_frame *f)
 		s->out[s->count++] = *f;
 }
 
-/* The next run. Returns whether it had a frame. */
+/* Places the next run. Returns whether it had a frame. */
 static bool put_run(struct stitch *s)
 {
 	bool any = false;
@@ -35,9 +35,9 @@ static bool put_run(struct stitch *s)
 	return any;
 }
 
-/* How many native frames are this stack's, if it is one that an extension began: it ends with the
- * extension's frames between the last loop that has a run and the next one, or where unwinding found
- * nothing more. 0: it is none, or nothing shows where it ends. */
+/* The number of native frames in this stack, if an extension began it. The stack ends with the
+ * extension's frames between the last loop with a run and the next loop, or where unwinding
+ * stopped. 0: no extension began it, or its end is unknown. */
 static uint32_t own_frames(const struct python_stitch_in *in, uint32_t runs)
 {
 	uint32_t loops = 0, end = 0;
@@ -47,7 +47,8 @@ static uint32_t own_frames(const struct python_stitch_in *in, uint32_t runs)
 
 		if (in->mark[i] == PYTHON_MARK_SWITCH) {
 			if (!loops && runs)
-				return 0; /* in the midst of a switch: whose frames these are is open */
+				return 0; /* in the middle of a switch: the owner of these frames is
+					   * unknown */
 			if (loops == runs && (!end || end == i))
 				end = i + 1;
 		}
@@ -103,7 +104,7 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 			skip--;
 			loop = false;
 		}
-		/* runs of which the native stack knows nothing come before the first that it has */
+		/* runs without a native frame come before the first run that has one */
 		for (; loop && extra; extra--)
 			put_run(&s);
 		if (!loop || s.python >= in->python_count || !put_run(&s))
@@ -120,7 +121,7 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 		return loops == runs ? PYTHON_STITCH_EXACT : PYTHON_STITCH_CUT;
 	if (in->native_whole && in->python_whole)
 		return PYTHON_STITCH_MISMATCH;
-	/* what was cut can only have had more */
+	/* a cut stack can only have had more */
 	return (in->native_whole ? loops >= runs : runs >= loops) ? PYTHON_STITCH_CUT :
 								    PYTHON_STITCH_MISMATCH;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sleepers.c - see sleepers.h. The table is built anew in each drain: those who sleep on are
- * carried over, those who don't stay until their count came or this many drains went by. */
+ * sleepers.c - see sleepers.h. Each drain builds the table anew. Threads still asleep are carried
+ * over; the others stay until their count arrives or UNPAID_DRAINS drains have passed. */
 #include "base/keyed.h"
 #include "base/probe.h"
 #include "sampler/stacks/sleepers.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 
-/* Twice what the kernel's map of sleepers holds. */
+/* Twice the size of the kernel's map of sleepers. */
 #define SLEEPER_SLOTS 32768u
 #define SLEEPER_MAX   (SLEEPER_SLOTS * 3 / 4)
 /* The count is in the set of the drain that misses the sleeper, or in the next one. */
@@ -19,10 +19,10 @@
 
 struct sleeper {
 	uint64_t since_ns; /* 0: free */
-	uint64_t told_ns;  /* told and not repaid */
+	uint64_t told_ns;  /* reported and not repaid */
 	uint64_t user, kernel, python;
 	uint32_t pid, tid;
-	uint32_t missed; /* drains since it was seen asleep */
+	uint32_t missed; /* drains since it was last seen asleep */
 };
 
 struct sleepers {
@@ -31,7 +31,7 @@ struct sleepers {
 	uint64_t now_ns, min_ns, unpaid_ns;
 };
 
-/* The slot of that sleep, or the free one behind its thread's others. */
+/* The slot of that sleep, or the free one after the thread's other sleeps. */
 static struct sleeper *slot_of(struct sleeper *table, uint32_t tid, uint64_t since_ns)
 {
 	PROBE_PLACES(i, keyed_word(keyed_process(), tid), SLEEPER_SLOTS)
@@ -45,7 +45,7 @@ int sleepers_open(struct sleepers **out)
 
 	if (!s)
 		return -ENOMEM;
-	/* untouched until somebody sleeps long */
+	/* no memory is used until a thread sleeps long */
 	s->now = calloc(SLEEPER_SLOTS, sizeof(*s->now));
 	s->next = calloc(SLEEPER_SLOTS, sizeof(*s->next));
 	if (!s->now || !s->next) {
@@ -103,7 +103,7 @@ uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b)
 		return 0;
 	e = slot_of(s->next, k->tid, b->since_ns);
 	if (e->since_ns || s->next_count >= SLEEPER_MAX)
-		return 0; /* seen twice, or no room: told when it wakes */
+		return 0; /* seen twice, or no room: reported when it wakes */
 	old = slot_of(s->now, k->tid, b->since_ns);
 	told_ns = old->since_ns ? old->told_ns : 0;
 	*e = (struct sleeper){.since_ns = b->since_ns,
@@ -128,7 +128,7 @@ void sleepers_end(struct sleepers *s)
 
 		if (!e.since_ns)
 			continue;
-		memset(&old[i], 0, sizeof(old[i])); /* and no free one: its page stays untouched */
+		memset(&old[i], 0, sizeof(old[i])); /* not a free slot: that would touch its page */
 		if (!e.told_ns)
 			continue;
 		if (++e.missed >= UNPAID_DRAINS || s->next_count >= SLEEPER_MAX) {

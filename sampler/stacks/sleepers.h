@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sleepers.h - blocked time of threads that still sleep when a period is drained.
- * The kernel counts a sleep when it ends, whole, and in the period in which it ends. What is told
- * of it before that is remembered here and taken off the count when that comes, so that the weights
- * of all batches add up to the time slept, each part near when it was slept. A sleep is named by
- * its thread and by when it began; the debt is repaid by the count of that thread with these
- * stacks, which can only come after the sleep has ended: a thread sleeps once at a time. The count
- * may come one drain later than the sleeper's entry went away, since programs run on while the maps
- * are read.  Owns: a table of sleepers.  Threads: one caller. */
+ * sleepers.h - blocked time of threads that are still asleep when a period is drained.
+ * The kernel counts a whole sleep in the period in which it ends. We report part of it earlier,
+ * remember that part here, and subtract it from the count when that arrives. So the weights of all
+ * batches add up to the time asleep, and each part is near the time when it was slept. A sleep is
+ * identified by its thread and its begin. The reported time is repaid by the count of that thread
+ * with these stacks, which can arrive only after the sleep has ended, because a thread sleeps once
+ * at a time. The count may arrive one drain after the sleeper's entry disappeared, because programs
+ * run while the maps are read.
+ * Owns: a table of sleepers.  Threads: one caller. */
 #ifndef SYSOM_SAMPLER_STACKS_SLEEPERS_H
 #define SYSOM_SAMPLER_STACKS_SLEEPERS_H
 
@@ -17,15 +18,16 @@
 struct sleepers;
 int sleepers_open(struct sleepers **out); /* 0, -ENOMEM */
 void sleepers_close(struct sleepers *s);  /* NULL is a no-op */
-/* A drain begins: first the period's counts, then the sleepers, then the end. now_ns is
- * CLOCK_MONOTONIC from before the sets were swapped; shorter sleeps than min_ns are not told. */
+/* Begins a drain: first the period's counts, then the sleepers, then the end. now_ns is
+ * CLOCK_MONOTONIC from before the sets were swapped; sleeps shorter than min_ns are not
+ * reported. */
 void sleepers_begin(struct sleepers *s, uint64_t now_ns, uint64_t min_ns);
-/* What is new of a blocked count's weight, ns. */
+/* The part of a blocked count's weight that was not reported yet, ns. */
 uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_t weight_ns);
-/* What is to be told now of a thread that sleeps, ns; 0: nothing. */
+/* The time to report now for a sleeping thread, ns; 0: nothing. */
 uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b);
 void sleepers_end(struct sleepers *s);
-/* Debts that no count repaid, since open: counts that were lost. ns */
+/* Reported time that no count repaid, since open: its counts were lost. ns */
 uint64_t sleepers_unpaid_ns(const struct sleepers *s);
 
 #endif

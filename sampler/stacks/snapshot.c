@@ -76,7 +76,7 @@ int snapshot_add_file(struct snapshot *s, const struct unwind_table *t, const ui
 		uint64_t from = t->begin + t->rows[i].address;
 		uint64_t to = i + 1 < t->row_count ? t->begin + t->rows[i + 1].address - 1 : from;
 
-		/* a row counts for the page it begins on and for the one it ends on */
+		/* a row belongs to the page of its first and to that of its last byte */
 		if (shares_page(from, addresses, count) || shares_page(to, addresses, count))
 			f->rows[f->row_count++] = t->rows[i];
 		else if (f->row_count && f->rows[f->row_count - 1].rule)
@@ -160,8 +160,8 @@ static const uint8_t *take(struct reader *r, uint64_t bytes)
 	return p;
 }
 
-/* A count of things of `each` bytes in memory, and room for them; each has a byte at least in the
- * file. */
+/* Reads a count of items of `each` bytes in memory, and allocates them; each item has at least one
+ * byte in the file. */
 static uint32_t many(struct reader *r, size_t each, void **room)
 {
 	uint64_t n = number(r);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * snapshot.h - one recorded sample in a file: registers, memory, mappings, the unwind rows that its
- * frames need, and the frames that independent unwinders found. Replayed by the sampler's own
- * unwind.h, without BPF and without the files that were mapped. Format: docs/unwinding.md.  Owns: a
- * snapshot's memory, until snapshot_fini.  Threads: one caller. Trust: a file is hostile: every
- * count is bounded, every read is within it. */
+ * snapshot.h - one recorded sample in a file: registers, memory, mappings, the unwind rows for its
+ * frames, and the frames that independent unwinders found. The sampler's own unwind.h replays it,
+ * without BPF and without the mapped files. Format: docs/unwinding.md.
+ * Owns: a snapshot's memory, until snapshot_fini.  Threads: one caller. Trust: a file is hostile:
+ * every count is bounded, every read is checked. */
 #ifndef SYSOM_SAMPLER_STACKS_SNAPSHOT_H
 #define SYSOM_SAMPLER_STACKS_SNAPSHOT_H
 
@@ -42,14 +42,14 @@ struct snapshot {
 void snapshot_fini(struct snapshot *s);
 /* 0; -ENOMEM. Copies the bytes. */
 int snapshot_add_piece(struct snapshot *s, uint64_t address, const void *data, uint32_t bytes);
-/* Adds to s->files those rows of t that share a page with an address (ELF virtual). 0, -ENOMEM. */
+/* Adds to s->files the rows of t on the pages of these addresses (ELF virtual). 0, -ENOMEM. */
 int snapshot_add_file(struct snapshot *s, const struct unwind_table *t, const uint64_t *addresses,
 		      uint32_t count);
-/* The file's bytes; b->failed tells. */
+/* Encodes the file; b->failed: no memory. */
 void snapshot_write(const struct snapshot *s, struct buf *b);
-/* 0; -EPROTO: no snapshot, or damaged; -ENOMEM. */
+/* 0; -EPROTO: not a snapshot, or damaged; -ENOMEM. */
 int snapshot_read(struct snapshot *out, const uint8_t *data, size_t bytes);
-/* Walks it. 0 and the result in *state; -ENOMEM, -ENOSPC, -EPROTO. */
+/* Unwinds it. 0 and the result in *state; -ENOMEM, -ENOSPC, -EPROTO. */
 int snapshot_walk(const struct snapshot *s, enum unwind_mode mode, struct unwind_state *state);
 
 #endif

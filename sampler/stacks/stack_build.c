@@ -13,20 +13,18 @@
 
 #define MEMO_SLOTS	8192u
 #define USER_FRAMES_MAX (UNWIND_FRAME_MAX + PYTHON_FRAME_MAX)
-/* Frames of the tracepoint and of our own program that lie on top of a sleeping task's kernel
- * stack. */
+/* Frames of the tracepoint and of our own program on top of a sleeping task's kernel stack. */
 #define SCHEDULE_DEPTH_MAX 12u
 
-/* Stacks that were built in this drain already; a slot is overwritten by the next that falls into
- * it. */
+/* Cache of stacks that were already built in this drain; a collision overwrites the slot. */
 struct stack_build_memo {
 	uint64_t user, kernel, python;
 	uint32_t pid, stack;
 	uint8_t end, gil_in, gil_out, used, generation;
-	bool missing;	 /* a part of it never came */
+	bool missing;	 /* part of it never arrived */
 	bool mismatched; /* Python and native frames disagree */
 	bool guessed;	 /* STACK_END_GUESSED */
-	bool early;	 /* a file's table was not there yet */
+	bool early;	 /* a file's table was not ready */
 };
 
 struct build {
@@ -36,8 +34,8 @@ struct build {
 	struct stack_frame whole[SAMPLER_KERNEL_FRAME_MAX + USER_FRAMES_MAX];
 	uint8_t mark[UNWIND_FRAME_MAX];
 	uint32_t kernel_count, native_count, named_count, count;
-	bool early; /* a native frame's file had no table yet, but is to have one */
-	bool guessed; /* a frame was found without a rule, or perhaps by another file's */
+	bool early; /* a native frame's file had no table yet, but gets one */
+	bool guessed; /* a frame was found without a rule, or perhaps with another file's */
 };
 
 int stack_build_init(struct stack_build *b)
@@ -81,7 +79,7 @@ static void kernel_frames(struct stack_build *b, const struct sampler_stack *hea
 		const char *name;
 		uint64_t offset;
 
-		if (address[i] >= (uint64_t)-4095) /* a marker of the kernel's, not an address */
+		if (address[i] >= (uint64_t)-4095) /* a marker of the kernel, not an address */
 			continue;
 		name = kernel_symbols_find(b->kernel, address[i] - (i ? 1 : 0), &offset);
 		memset(f, 0, sizeof(*f));
@@ -97,7 +95,7 @@ static void kernel_frames(struct stack_build *b, const struct sampler_stack *hea
 	memmove(w->kernel, w->kernel + schedule, w->kernel_count * sizeof(*w->kernel));
 }
 
-/* The file that the interpreter of a process lies in; 0: none. */
+/* The file that contains a process's interpreter; 0: none. */
 static uint32_t python_file(const struct process *process)
 {
 	if (!process || !process->python)
@@ -110,7 +108,8 @@ static uint32_t python_file(const struct process *process)
 	return 0;
 }
 
-/* Extensions that run Python functions on stacks of their own, which they copy to and fro. */
+/* Whether the file is an extension that runs Python functions on its own stacks, which it swaps by
+ * copying. */
 static bool switches_stacks(const char *path)
 {
 	const char *name = path ? strrchr(path, '/') : NULL;
@@ -165,14 +164,15 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 	}
 }
 
-/* The code object was freed since the sample and its place is a module's now: the interpreter calls a
- * module's code from C alone, so that its frame begins an entry, or is the outermost. */
+/* The code object was freed after the sample, and a module's code now has its address. The
+ * interpreter calls a module's code only from C, so such a frame must begin an entry or be the
+ * outermost. */
 static bool is_reused(const struct python_frame *f, bool outermost, const char *function)
 {
 	return !outermost && !(f->flags & PYTHON_FRAME_ENTRY) && !strcmp(function, "<module>");
 }
 
-/* Of a process that has ended, what was read and checked in this period still has its name. */
+/* For a process that has ended, names that were read and checked in this period are still valid. */
 static void python_frames(struct stack_build *b, const struct sampler_stack *head,
 			  struct process *process, struct build *w)
 {
@@ -213,7 +213,7 @@ void stack_build_warm(struct stack_build *b, const struct sampler_stack *head)
 	b->batch = NULL;
 	w.named_count = 0;
 	python_frames(b, head, process, &w);
-	b->batch = batch; /* stacks also come while it is filled */
+	b->batch = batch; /* stacks also arrive while it is filled */
 	b->unnamed = unnamed; /* counted when they are drained */
 }
 
@@ -229,7 +229,7 @@ static const struct sampler_stack *stack_of(struct stack_build *b, uint64_t hash
 	return head;
 }
 
-/* Native and Python frames to whole, behind the kernel's. */
+/* Joins native and Python frames into whole, after the kernel's. */
 static enum python_stitch_result join(struct build *w, const struct sampler_stack *python,
 				      enum stack_end end)
 {
@@ -252,7 +252,7 @@ static enum python_stitch_result join(struct build *w, const struct sampler_stac
 		w->count += w->native_count;
 		for (uint32_t i = 0; i < w->native_count; i++)
 			if (w->native[i].flags & STACK_FRAME_SHIM)
-				return PYTHON_STITCH_MISMATCH; /* their Python frames are not known */
+				return PYTHON_STITCH_MISMATCH; /* their Python frames are unknown */
 		return PYTHON_STITCH_EXACT;
 	}
 	in.python = (const void *)(state + offsetof(struct python_state, frame));
@@ -284,14 +284,14 @@ static int make_stack(struct stack_build *b, const struct sampler_key *k,
 		native_frames(b, user, process, k->generation, &w);
 	if (python && process)
 		python_frames(b, python, process, &w);
-	/* frames were guessed where the table would have told: not a root to believe in */
+	/* frames were guessed because the table was not ready: the root is not certain */
 	memo->early = w.early && end == STACK_END_ROOT;
 	if (memo->early)
 		end = STACK_END_NO_TABLE;
 	joined = join(&w, python && process ? python : NULL, end);
 	memo->mismatched = joined == PYTHON_STITCH_MISMATCH;
 	if (joined == PYTHON_STITCH_ROOT)
-		end = STACK_END_ROOT; /* whatever lies beyond belongs to another stack */
+		end = STACK_END_ROOT; /* everything beyond belongs to another stack */
 	memo->guessed = memo->mismatched || (w.guessed && end == STACK_END_ROOT);
 	if (memo->guessed)
 		end = STACK_END_GUESSED;
@@ -321,8 +321,8 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 	return memo->used ? memo : NULL;
 }
 
-/* A slice's number is CLOCK_MONOTONIC over its length, cut to 32 bits: the one nearest to the
- * period. */
+/* A slice number is CLOCK_MONOTONIC divided by the slice length, cut to 32 bits: takes the slice
+ * nearest to the period. */
 static uint64_t slice_begin(const struct stack_build *b, uint32_t slice)
 {
 	uint64_t now = b->slice_ns ? b->begin_ns / b->slice_ns : 0;

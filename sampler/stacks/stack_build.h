@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack_build.h - from what the kernel counted to model/stack.h: kernel frames get names, native
- * frames their file, Python frames are named and take the place of the interpreter's.
- * Owns: a memo of the drain.  Threads: one caller. */
+ * stack_build.h - turns the kernel's counts into model/stack.h: kernel frames get names, native
+ * frames their file, and named Python frames replace the interpreter's.
+ * Owns: a cache for one drain.  Threads: one caller. */
 #ifndef SYSOM_SAMPLER_STACKS_STACK_BUILD_H
 #define SYSOM_SAMPLER_STACKS_STACK_BUILD_H
 
@@ -19,27 +19,28 @@ struct stack_build {
 	struct stack_batch *batch;
 	uint64_t begin_ns, slice_ns;
 	struct stack_build_memo *memo;
-	uint64_t missing; /* samples with a stack that never came out of the kernel, since open */
+	uint64_t missing; /* samples whose stack never arrived from the kernel, since open */
 	uint64_t unnamed; /* Python frames without a name, since open */
-	uint64_t refused; /* samples past the batch's bounds, since open */
+	uint64_t refused; /* samples beyond the batch's bounds, since open */
 	uint64_t mismatched; /* samples whose Python and native stacks disagree, since open */
 	uint64_t guessed;    /* samples with STACK_END_GUESSED, since open */
 	uint64_t
-	    early; /* samples taken before a file's table was there, which found a root without */
+	    early; /* samples taken before a file's table was ready, and ending at a root found
+		    * without it */
 };
 
 /* The pointers above are borrowed until fini. 0, -ENOMEM. */
 int stack_build_init(struct stack_build *b);
 void stack_build_fini(struct stack_build *b);
-/* A drain into *batch begins. */
+/* Begins a drain into *batch. */
 void stack_build_begin(struct stack_build *b, struct stack_batch *batch, uint64_t begin_ns,
 		       uint64_t slice_ns);
-/* One count. */
+/* Adds one count. */
 void stack_build_count(struct stack_build *b, const struct sampler_key *k,
 		       const struct sampler_count *c);
-/* The stack that a count with this key has. 0, -E2BIG or -ENOMEM. */
+/* The stack for a count with this key. 0, -E2BIG or -ENOMEM. */
 int stack_build_stack(struct stack_build *b, const struct sampler_key *k, uint32_t *stack);
-/* Reads the names of a Python stack's code objects while the process still has them. */
+/* Requests the names of a Python stack's code objects while the process still has them. */
 void stack_build_warm(struct stack_build *b, const struct sampler_stack *head);
 
 #endif

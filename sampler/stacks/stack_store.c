@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack_store.c - see stack_store.h. Records lie one behind the other; a sweep moves the living
- * together and builds the index anew, which is cheaper than lists of free room for what lives five
+ * stack_store.c - see stack_store.h. Records lie one after the other. A sweep compacts the live
+ * ones and rebuilds the index, which is cheaper than free lists because stacks live five
  * seconds. */
 #include "sampler/stacks/stack_store.h"
 

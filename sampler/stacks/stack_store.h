@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack_store.h - the stacks that came out of the kernel, by hash, until their counts are drained.
- * A stack of a period is kept through the next one too, and as long as a blocked thread names it.
+ * stack_store.h - the stacks from the kernel, by hash, until their counts are drained. A stack
+ * stays for its period and the next one, and longer while a blocked thread refers to it.
  * Owns: one arena of at most LIMIT_SAMPLER_STACK_BYTES.  Threads: one caller. */
 #ifndef SYSOM_SAMPLER_STACKS_STACK_STORE_H
 #define SYSOM_SAMPLER_STACKS_STACK_STORE_H
@@ -17,9 +17,9 @@ void stack_store_close(struct stack_store *s); /* NULL is a no-op */
 int stack_store_put(struct stack_store *s, const void *data, size_t bytes);
 /* Head and frames, or NULL. Borrowed until the next put or sweep. */
 const struct sampler_stack *stack_store_find(const struct stack_store *s, uint64_t hash);
-/* Keeps this one over the next sweep, whatever its period. */
+/* Keeps this stack at the next sweep, whatever its period. */
 void stack_store_keep(struct stack_store *s, uint64_t hash);
-/* Forgets what was sent before `epoch` and not kept. */
+/* Removes stacks that were sent before `epoch` and not kept. */
 void stack_store_sweep(struct stack_store *s, uint32_t epoch);
 size_t stack_store_bytes(const struct stack_store *s);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * switches.c - see switches.h. Records wait as they came until the drain, which sorts them: in the
- * tail-call build they come CPU by CPU, and a thread moves between CPUs. */
+ * switches.c - see switches.h. Records wait unsorted until the drain sorts them: in the tail-call
+ * build they arrive CPU by CPU, and a thread moves between CPUs. */
 #include "sampler/stacks/switches.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/idmap.h"
 #include "base/limits.h"
 
-/* Times off the CPU without a record. */
+/* Off-CPU intervals without a record. */
 struct fold {
 	uint64_t from_ns, until_ns, ns[STACK_SWITCH_STATES], count;
 	uint64_t taken_ns[STACK_TAKEN_KINDS], faults;
@@ -20,14 +20,15 @@ _Static_assert((int)SAMPLER_TAKEN_KINDS == (int)STACK_TAKEN_KINDS, "the same kin
 struct recorded {
 	uint32_t pid, tid, first_tid;
 	bool used, leaving, ended;
-	uint64_t since_ns;	   /* when the kernel began */
+	uint64_t since_ns;	   /* when the kernel began recording */
 	uint64_t begin_ns, end_ns; /* as struct stack_switch_thread; begin_ns 0: no row seen yet */
-	/* Told of a time off the CPU that had not ended: when it began, and until when it is told. */
+	/* An off-CPU interval that was reported before its end: its begin, and the end of the
+	 * reported part. */
 	uint64_t open_out_ns, open_until_ns, open_ns[STACK_SWITCH_STATES];
-	struct sampler_switch_skipped known; /* the sums so far */
+	struct sampler_switch_skipped known; /* the sums reported so far */
 	uint64_t fold_until_ns;
 	struct fold no_room;
-	struct stack_switch_thread now; /* of this period */
+	struct stack_switch_thread now; /* this period's sums */
 };
 
 struct waiting {
@@ -150,9 +151,9 @@ bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uin
 	return false;
 }
 
-/* ---- what waits ---- */
+/* ---- waiting records ---- */
 
-/* bound: 0 only for what a drain adds itself, twice per thread at most. */
+/* bound: 0 only for what a drain adds itself, at most two per thread. */
 static struct waiting *waiting_add(struct switches *s, const struct recorded *t, uint32_t bound)
 {
 	uint32_t room = s->waiting_room ? 2 * s->waiting_room : 1024;
@@ -178,7 +179,7 @@ static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
 	return value < least ? least : value > most ? most : value;
 }
 
-/* The time by state; out_ns may be later than the record's own. */
+/* Splits the time by state; out_ns may be later than the record's own. */
 static void split(const struct sampler_switch *r, uint64_t out_ns, uint64_t ns[STACK_SWITCH_STATES])
 {
 	uint64_t until_ns = r->woken_ns ? between(r->woken_ns, out_ns, r->in_ns) : r->in_ns;
@@ -187,7 +188,7 @@ static void split(const struct sampler_switch *r, uint64_t out_ns, uint64_t ns[S
 	ns[SAMPLER_SWITCH_WOKEN] += r->in_ns - until_ns;
 }
 
-/* Where what is new of it begins. True: its beginning was told already. */
+/* Finds the begin of the part not reported yet. True: an earlier part was reported. */
 static bool cut(struct recorded *t, const struct sampler_switch *r, uint64_t *out_ns)
 {
 	bool known = t->open_out_ns && t->open_out_ns == r->out_ns;
@@ -242,7 +243,7 @@ static void put_skipped(struct switches *s, const struct sampler_switch_skipped 
 	struct waiting *w = t ? waiting_add(s, t, bound) : NULL;
 
 	if (!w)
-		return; /* the sums only grow: the next has it */
+		return; /* the sums only grow: the next row has it */
 	w->at_ns = at_ns;
 	w->skipped = *k;
 }
@@ -263,7 +264,7 @@ void switches_put(struct switches *s, const void *data, size_t bytes)
 	put_skipped(s, &k, k.until_ns, LIMIT_SAMPLER_SWITCHES);
 }
 
-/* It is off the CPU since before now_ns, and was still when its row was read. */
+/* The thread has been off the CPU since before now_ns, and still was when its row was read. */
 static void put_open(struct switches *s, struct recorded *t,
 		     const struct sampler_switch_thread *row, uint64_t now_ns)
 {
@@ -353,7 +354,7 @@ static uint32_t stack_of(const struct drain *d, const struct recorded *t,
 	return stack;
 }
 
-/* Of a time off the CPU that was told in part, the time on the CPU before it was told as well. */
+/* If an off-CPU interval was reported in part, the preceding on-CPU time was reported as well. */
 static void put_taken(struct stack_switch *out, const struct sampler_switch *r, bool known)
 {
 	uint64_t told_ns = out->out_ns - r->out_ns;
@@ -397,7 +398,7 @@ static int drain_record(struct drain *d, struct recorded *t, const struct waitin
 		return 0;
 	}
 	if (err)
-		return err == -E2BIG ? 0 : err; /* an open one is told when it ends */
+		return err == -E2BIG ? 0 : err; /* an open interval is reported when it ends */
 	t->now.records += out.count;
 	if (!w->open) {
 		t->open_out_ns = known ? 0 : t->open_out_ns;
@@ -417,7 +418,7 @@ static uint32_t at_most(uint64_t value)
 	return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-/* Several as one. With the batch full it stays where it is, for the next. */
+/* Writes several as one record. If the batch is full, they wait for the next one. */
 static int drain_fold(struct drain *d, struct recorded *t, const struct fold *f)
 {
 	struct stack_switch out = {
@@ -446,7 +447,7 @@ static uint64_t more(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
-/* What the sums have more than those that were told; they may come out of order. */
+/* Reports what the kernel's sums exceed the reported sums by; records may arrive out of order. */
 static int drain_skipped(struct drain *d, struct recorded *t, const struct sampler_switch_skipped *k)
 {
 	struct fold f = {.until_ns = k->until_ns};
@@ -458,7 +459,7 @@ static int drain_skipped(struct drain *d, struct recorded *t, const struct sampl
 		count[i] = more(k->count[i], t->known.count[i]);
 	for (int i = 0; i < STACK_SWITCH_STATES; i++) {
 		any |= f.ns[i] = more(k->ns[i], t->known.ns[i]);
-		/* a time that was told until the last drain, and then got no record */
+		/* an interval that was reported up to the last drain and then got no record */
 		f.ns[i] = has_open ? more(f.ns[i], t->open_ns[i]) : f.ns[i];
 	}
 	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
@@ -486,7 +487,7 @@ static int drain_skipped(struct drain *d, struct recorded *t, const struct sampl
 	return 0;
 }
 
-/* The rest, and the thread itself. */
+/* Reports the rest, and the thread itself. */
 static int drain_thread(struct drain *d, struct recorded *t)
 {
 	struct switches_stats *all = &d->s->stats;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_cfi.c - see unwind_cfi.h. libdw can run these programs itself, but only from an address,
- * from the function's beginning each time: with 1.4 million rows in one file that is too slow. */
+ * unwind_cfi.c - see unwind_cfi.h. libdw can run these programs too, but for one address at a time
+ * and each time from the function's begin. That is too slow for the 1.4 million rows of one
+ * file. */
 #include "sampler/unwind/unwind_cfi.h"
 
 #include <dwarf.h>
@@ -97,7 +98,7 @@ uint64_t unwind_cfi_pointer(struct unwind_cfi_cursor *c, uint8_t encoding, uint6
 		return v;
 	case DW_EH_PE_pcrel:
 		return v + address;
-	default: /* no compiler writes another base or an indirect one for code */
+	default: /* no compiler uses another base, or an indirect one, for code */
 		c->failed = true;
 		return 0;
 	}
@@ -303,7 +304,7 @@ int unwind_cfi_run(struct unwind_cfi_machine *m, struct unwind_cfi_cursor *c)
 	return 0;
 }
 
-/* DW_OP_bregN offset at the beginning: the register, or -1. */
+/* Decodes DW_OP_bregN offset at the beginning: the register, or -1. */
 static int breg(struct unwind_cfi_cursor *c, int64_t *offset)
 {
 	uint8_t op = (uint8_t)fixed(c, 1);
@@ -314,7 +315,7 @@ static int breg(struct unwind_cfi_cursor *c, int64_t *offset)
 	return c->failed ? -1 : op - DW_OP_breg0;
 }
 
-/* rsp + 8 + ((rip & 15) >= N) << 3, as linkers write it for the lazy PLT: N, or -1. */
+/* Matches rsp + 8 + ((rip & 15) >= N) << 3, which linkers write for the lazy PLT: N, or -1. */
 static int plt_offset(const uint8_t *p, size_t bytes)
 {
 	static const uint8_t before[] = {DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and};
@@ -327,7 +328,7 @@ static int plt_offset(const uint8_t *p, size_t bytes)
 	return *p >= DW_OP_lit0 && *p <= DW_OP_lit15 ? *p - DW_OP_lit0 : -1;
 }
 
-/* *(register + a) + b into r: true if the expression is of that form and fits. */
+/* Matches *(register + a) + b into r: true if the expression has that form and fits. */
 static bool deref(const uint8_t *p, size_t bytes, struct unwind_rule *r)
 {
 	struct unwind_cfi_cursor c = {p, p + bytes, false};
@@ -354,8 +355,8 @@ static bool deref(const uint8_t *p, size_t bytes, struct unwind_rule *r)
 	return true;
 }
 
-/* The frame that the kernel builds for a signal, as the C libraries describe their trampoline: the
- * stack pointer is that of the ucontext, 160 bytes in, and the program counter behind it. */
+/* Matches the kernel's signal frame, as the C libraries describe their trampoline: the stack
+ * pointer is in the ucontext, 160 bytes in, and the program counter follows it. */
 static bool is_signal(const struct unwind_cfi_state *s)
 {
 	static const uint8_t sp[] = {DW_OP_breg7, 0xa0, 0x01, DW_OP_deref};

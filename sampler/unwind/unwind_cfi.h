@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_cfi.h - runs call frame programs (DWARF 5, 6.4.2) and says what each state means as one
- * rule of bpf/unwind_format.h. Only what unwinding follows is kept: CFA, return address, rbp, rbx.
+ * unwind_cfi.h - runs call frame programs (DWARF 5, 6.4.2) and expresses each state as one rule of
+ * bpf/unwind_format.h. It keeps only what unwinding needs: CFA, return address, rbp, rbx.
  * Owns: nothing; expressions point into the section.  Threads: any.
  * Trust: programs are hostile; every read is within [p, end). */
 #ifndef SYSOM_SAMPLER_UNWIND_UNWIND_CFI_H
@@ -18,8 +18,7 @@
 
 struct unwind_cfi_cursor {
 	const uint8_t *p, *end;
-	bool failed; /* a read went past the end, or a number was too long; reads give 0 from then
-			on */
+	bool failed; /* a read went past the end, or a number was too long; later reads return 0 */
 };
 
 enum unwind_cfi_where {
@@ -28,7 +27,7 @@ enum unwind_cfi_where {
 	UNWIND_CFI_OFFSET,     /* at CFA + offset */
 	UNWIND_CFI_VAL_OFFSET, /* is CFA + offset */
 	UNWIND_CFI_REGISTER,   /* is in register `offset` */
-	UNWIND_CFI_EXPRESSION, /* at what the expression gives */
+	UNWIND_CFI_EXPRESSION, /* at the address that the expression gives */
 	UNWIND_CFI_VAL_EXPRESSION,
 };
 
@@ -50,14 +49,14 @@ struct unwind_cfi_state {
 };
 
 struct unwind_cfi_machine {
-	/* what the entry's header says */
+	/* from the entry's header */
 	uint64_t code_align;
 	int64_t data_align;
 	uint64_t ra_register;
-	uint8_t pointer_encoding; /* of DW_CFA_set_loc */
+	uint8_t pointer_encoding; /* for DW_CFA_set_loc */
 	uint64_t section_address; /* of section_begin, for pc-relative pointers */
 	const uint8_t *section_begin;
-	/* where it is */
+	/* current location */
 	uint64_t pc;
 	struct unwind_cfi_state now, initial;
 	struct unwind_cfi_state remembered[LIMIT_UNWIND_REMEMBER];
@@ -66,14 +65,14 @@ struct unwind_cfi_machine {
 
 uint64_t unwind_cfi_uleb(struct unwind_cfi_cursor *c);
 int64_t unwind_cfi_sleb(struct unwind_cfi_cursor *c);
-/* A pointer of one of the DW_EH_PE_* encodings; address: the virtual address of c->p. */
+/* Reads a pointer in one of the DW_EH_PE_* encodings; address: the virtual address of c->p. */
 uint64_t unwind_cfi_pointer(struct unwind_cfi_cursor *c, uint8_t encoding, uint64_t address);
 
-/* Runs until the location advances or the program ends. 1: m->now held up to (not at) m->pc, which
- * is new; 0: the end; -1: not a valid program. `before` gets m->now as it was before the advance.
- */
+/* Runs until the location advances or the program ends. 1: `before` was valid up to (not including)
+ * the new m->pc; 0: the end; -1: invalid program. `before` is a copy of m->now from before the
+ * advance. */
 int unwind_cfi_run(struct unwind_cfi_machine *m, struct unwind_cfi_cursor *c);
-/* What m->now says, as a rule; UNWIND_CFA_UNSUPPORTED where a rule can't say it. */
+/* Expresses m->now as a rule; UNWIND_CFA_UNSUPPORTED if that is impossible. */
 struct unwind_rule unwind_cfi_rule(const struct unwind_cfi_state *s);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_replay.c - see unwind_replay.h. The walk takes its memory from functions without a
- * context, as in the kernel; here a thread-local names the replay that runs. */
+ * unwind_replay.c - see unwind_replay.h. As in the kernel, the walk reads memory through functions
+ * without a context; here a thread-local variable holds the running replay. */
 #include "sampler/unwind/unwind_replay.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 
-/* As in the kernel: about that many learned places, and the oldest gives way. */
+/* As in the kernel: about that many learned places; the oldest is replaced. */
 #define MARKER_SLOTS 16384u
 
 struct marker {

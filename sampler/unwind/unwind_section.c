@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "sampler/unwind/unwind_cfi.h"
 
-/* Of a compressed .debug_frame: entries repeat much, Go's are a fifth. */
+/* For a compressed .debug_frame: entries repeat much; Go's shrink to a fifth. */
 #define INFLATE_RATIO_MAX 64
 
 static int read_bytes(struct unwind_section *out, const struct symbol_elf *e, uint64_t offset,
@@ -79,8 +79,8 @@ static const Elf64_Phdr *segment_of(const Elf64_Phdr *ph, int count, uint64_t ad
 	return NULL;
 }
 
-/* .eh_frame_hdr names the address of .eh_frame, which ends with a terminator: it is read to the end of
- * its segment. Both lie in one segment, the one that symbol_content.h digests. */
+/* .eh_frame_hdr has the address of .eh_frame, which ends with a terminator, so we read to the end
+ * of its segment. Both lie in the segment that symbol_content.h digests. */
 static int read_by_segment(struct unwind_section *out, const struct symbol_elf *e, const char **why)
 {
 	Elf64_Phdr ph[LIMIT_SYMBOL_SEGMENTS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_store.c - see unwind_store.h. Room is handed out as extents of the arena, first fit, from
- * a sorted list. A file without references keeps its table; once a quiesce has passed since its
- * last one ended no program can be reading it, and its room may be taken at once. Only mapping
- * sets, which go away at every change, wait in a list of their own. */
+ * unwind_store.c - see unwind_store.h. Room is allocated as extents of the arena, first fit, from a
+ * sorted list. A file without references keeps its table. After the quiesce that follows its last
+ * reference no program can read it, and its room may be taken at once. Only mapping sets, which
+ * change often, wait in a separate list. */
 #include "sampler/unwind/unwind_store.h"
 
 #include <errno.h>
@@ -17,31 +17,31 @@
 #define HASH_BUCKETS  4096u
 #define FILE_ROOM_MIN 64u
 
-/* Of a whole: what one user may have. */
+/* The part of a total that one user may have. */
 #define SHARE(whole) ((whole) / 4 * 3)
 
 struct extent {
 	uint32_t first, count;
 };
 
-/* Freed with the last thing that the user has. */
+/* Freed with the user's last object. */
 struct owner {
 	struct owner *next;
 	uint32_t uid;
-	uint32_t files, words, rules; /* rules: those that it brought first */
+	uint32_t files, words, rules; /* rules: those that this user added first */
 };
 
 struct file {
 	struct unwind_store_key key;
 	struct owner *owner; /* NULL: nobody */
 	uint32_t refs;
-	uint32_t next; /* in its bucket or in the list of unused numbers */
+	uint32_t next; /* next in its bucket, or in the list of unused numbers */
 	uint64_t released_epoch, last_used;
 	bool used, tabled;
 	uint64_t begin; /* of the table, ELF virtual */
 	uint32_t table, page_count;
-	struct extent words; /* all of the table */
-	uint32_t *rules;     /* the rule ids it uses */
+	struct extent words; /* the whole table */
+	uint32_t *rules;     /* the ids of its rules */
 	uint32_t rule_count;
 };
 
@@ -141,7 +141,7 @@ static void drop_extent(struct extents *list, uint32_t i)
 	memmove(&list->at[i], &list->at[i + 1], (list->count - i) * sizeof(list->at[0]));
 }
 
-/* Joins neighbours. When there is no memory for the list the room is lost until close, no more. */
+/* Joins neighbours. Without memory for the list the room is lost until close. */
 static void give_room(struct unwind_store *s, struct extent e)
 {
 	struct extents *l = &s->unused;
@@ -159,7 +159,7 @@ static void give_room(struct unwind_store *s, struct extent e)
 	}
 }
 
-/* From list entry i the words [first, first + count). */
+/* Removes the words [first, first + count) from list entry i. */
 static int cut_extent(struct unwind_store *s, uint32_t i, uint32_t first, uint32_t count)
 {
 	struct extent whole = s->unused.at[i];
@@ -180,7 +180,7 @@ static int cut_extent(struct unwind_store *s, uint32_t i, uint32_t first, uint32
 	return 0;
 }
 
-/* Room for a process's mappings: the words must not cross a chunk's end. */
+/* Finds room for a process's mappings: the words must not cross a chunk's end. */
 static int find_in_chunk(struct unwind_store *s, uint32_t count, uint32_t *first)
 {
 	for (uint32_t i = 0; i < s->unused.count; i++) {
@@ -208,7 +208,7 @@ static int grow_arena(struct unwind_store *s)
 	if (rc)
 		return rc;
 	s->shard_count++;
-	s->stats.bytes += (uint64_t)UNWIND_SHARD_WORDS * 4; /* give_room takes it off */
+	s->stats.bytes += (uint64_t)UNWIND_SHARD_WORDS * 4; /* give_room subtracts it */
 	give_room(s, (struct extent){n * UNWIND_SHARD_WORDS, UNWIND_SHARD_WORDS});
 	return 0;
 }
@@ -220,8 +220,8 @@ static uint32_t weight(const struct file *f)
 	return f->owner ? f->owner->words : 0;
 }
 
-/* A file without references, quiesced: of the user who has most, and of these the one that was used longest
- * ago. tabled: it must have a table. of: its owner; NULL: anybody. */
+/* Evicts a quiesced file without references: of the user with most, the least recently used.
+ * tabled: it must have a table. of: its owner; NULL: anybody. */
 static bool evict_one(struct unwind_store *s, bool tabled, const struct owner *of)
 {
 	uint32_t goes = 0;
@@ -243,7 +243,7 @@ static bool evict_one(struct unwind_store *s, bool tabled, const struct owner *o
 	return true;
 }
 
-/* More room, from the backing or from a file that is not used; then it is worth trying again. */
+/* Gets more room from the backing or from an unused file; then the caller tries again. */
 static int make_room(struct unwind_store *s)
 {
 	int rc = grow_arena(s);
@@ -278,7 +278,8 @@ static int commit(struct unwind_store *s, uint32_t first, uint32_t count)
 		first += here;
 		count -= here;
 	}
-	__atomic_thread_fence(__ATOMIC_RELEASE); /* before the mapping that names it is given out */
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* before the mapping that refers to it is
+						  * published */
 	return 0;
 }
 
@@ -346,11 +347,11 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 
 /* ---- tables ---- */
 
-/* Where each page's rows begin and end in the table's, and the rule that holds where it begins. */
+/* First and last of the table's rows on each page, and the rule at the begin of the page. */
 struct page_rows {
 	uint32_t page, first, end;
 	uint32_t
-	    carried; /* a row of the table that holds at the page's first byte; UINT32_MAX: none */
+	    carried; /* the row in effect at the page's first byte; UINT32_MAX: none */
 };
 
 static void next_page(const struct unwind_table *t, struct page_rows *p)
@@ -367,8 +368,8 @@ static void next_page(const struct unwind_table *t, struct page_rows *p)
 		p->end++;
 }
 
-/* Rows that the page gets: the carried one unless it says NONE and nothing follows. A page whose
- * first row lies within gets one that says NONE in front. */
+/* Number of rows that the page gets: includes the carried one unless it is NONE and nothing
+ * follows. If the page's first row lies inside, a NONE row goes in front. */
 static uint32_t rows_of(const struct unwind_table *t, const struct page_rows *p)
 {
 	uint32_t own = p->end - p->first;
@@ -385,7 +386,7 @@ static uint32_t page_total(const struct unwind_table *t)
 	return (uint32_t)((t->end - t->begin + UNWIND_PAGE_BYTES - 1) >> UNWIND_PAGE_SHIFT);
 }
 
-/* Where the next page's n rows begin, given where the last ones ended: all in one chunk. */
+/* Where the next page's n rows go after `at`: all in one chunk. */
 static uint32_t rows_at(uint32_t at, uint32_t n)
 {
 	return at % UNWIND_CHUNK_WORDS + n > UNWIND_CHUNK_WORDS
@@ -409,7 +410,7 @@ static uint64_t measure(const struct unwind_table *t, uint32_t first)
 	return at - first;
 }
 
-/* An extent that holds the table, cut to its size. */
+/* Finds an extent for the table, cut to its size. */
 static int find_for_table(struct unwind_store *s, const struct unwind_table *t, struct extent *out)
 {
 	uint64_t least = (uint64_t)page_total(t) * 2 + t->row_count;
@@ -429,7 +430,7 @@ static int find_for_table(struct unwind_store *s, const struct unwind_table *t, 
 	return -ENOSPC;
 }
 
-/* Writes index and rows from f->words.first on; returns the words used. */
+/* Writes index and rows from f->words.first on; returns the number of words. */
 static uint32_t write_table(struct unwind_store *s, struct file *f, const struct unwind_table *t)
 {
 	struct page_rows p = {.page = UINT32_MAX};
@@ -464,7 +465,7 @@ static void drop_rules(struct unwind_store *s, struct file *f)
 	f->rule_count = 0;
 }
 
-/* Of its own unused tables the user gives first. */
+/* A user over the share first evicts own unused tables. */
 static int check_share(struct unwind_store *s, const struct owner *o, uint64_t words)
 {
 	while (o && o->words + words > SHARE((uint64_t)s->shard_max * UNWIND_SHARD_WORDS))
@@ -623,7 +624,7 @@ int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *
 
 	if (!o)
 		return -ENOMEM;
-	o->files++; /* it stays while files of its own make room */
+	o->files++; /* it stays while the user's other files make room */
 	rc = o->files > SHARE(LIMIT_UNWIND_FILES) && !evict_one(s, false, o) ?
 		     -EDQUOT :
 		     number_file(s, key, file);
@@ -721,7 +722,7 @@ static int by_address(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Joins anonymous neighbours; returns how many mappings are left. */
+/* Joins anonymous neighbours; returns the remaining number of mappings. */
 static uint32_t join_anonymous(struct unwind_mapping *m, uint32_t count)
 {
 	uint32_t n = 0;
@@ -755,7 +756,7 @@ int unwind_store_publish(struct unwind_store *s, struct unwind_mapping *mappings
 	}
 	if (!count)
 		return 0;
-	/* the files must not be evicted to make room for the mappings that name them */
+	/* making room must not evict files that these mappings use */
 	for (uint32_t i = 0; i < count; i++) {
 		if (mappings[i].file)
 			unwind_store_ref(s, mappings[i].file);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_table.c - see unwind_table.h. One pass over the section lists its entries, a second one fills
- * raw rows, function by function, all of one CIE together; the functions are then sorted by address and
- * their rows strung together, with a gap row wherever the next function does not follow at once.
+ * unwind_table.c - see unwind_table.h. A first pass over the section lists its entries. A second
+ * one fills raw rows, function by function, all of one CIE together. Then the functions are sorted
+ * by address and their rows concatenated, with a gap row where the next function does not follow at
+ * once.
  * Sections are read, not mapped: a job may truncate its file at any time. */
 #include "sampler/unwind/unwind_table.h"
 
@@ -30,7 +31,7 @@
 struct fde {
 	uint64_t begin, end;
 	uint32_t first, count; /* of build.rows */
-	uint32_t order;	       /* the earlier entry wins where two begin at one address */
+	uint32_t order;	       /* if two entries begin at one address, the earlier one wins */
 };
 
 struct raw_row {
@@ -46,7 +47,7 @@ struct entry {
 struct cie {
 	bool sized;
 	uint8_t encoding;
-	size_t unsized_bytes; /* augmentation data in front of each function's program */
+	size_t unsized_bytes; /* augmentation data before each function's program */
 	struct unwind_cfi_machine machine;
 };
 
@@ -68,8 +69,8 @@ struct build {
 	struct unwind_rule *rules;
 	uint32_t rule_count;
 	struct probe by_rule;
-	/* the section that is being read */
-	struct cie cie; /* of the function that is being read */
+	/* the section being read */
+	struct cie cie; /* of the function being read */
 	uint32_t *cies; /* where each begins */
 	struct entry *entries;
 	uint32_t cie_count, entry_count;
@@ -111,7 +112,7 @@ static bool in_code(const struct build *b, uint64_t begin, uint64_t end)
 	return false;
 }
 
-/* Fills c from what the augmentation string says. -1: not understood. */
+/* Fills c from the augmentation string. -1: unknown string. */
 static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 {
 	struct unwind_cfi_cursor data = {e->augmentation_data,
@@ -136,8 +137,7 @@ static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 		} else if (*a == 'P') {
 			uint8_t encoding = data.p < data.end ? *data.p++ : UNWIND_CFI_OMIT;
 
-			/* its value does not matter here, its length does; an indirect one is read
-			 * alike */
+			/* only the length of the value matters; an indirect one has the same */
 			if (encoding != UNWIND_CFI_OMIT)
 				unwind_cfi_pointer(&data, encoding & 0x0f, 0);
 		} else if (*a != 'S' && *a != 'B') {
@@ -147,7 +147,7 @@ static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 	return data.failed ? -1 : 0;
 }
 
-/* The common part of functions' entries, at an offset where one was met. */
+/* Reads the common part of functions' entries, from the offset of a known CIE. */
 static int read_cie(struct build *b, Dwarf_Off offset)
 {
 	struct cie *c = &b->cie;
@@ -188,7 +188,8 @@ static int add_row(struct build *b, struct fde *f, uint64_t offset,
 	if (f->count && b->rows[b->row_count - 1].rule == id)
 		return 0;
 	if (f->count &&
-	    b->rows[b->row_count - 1].offset == offset) { /* two rows at one place: the later */
+	    b->rows[b->row_count - 1].offset == offset) { /* two rows at one place: keep the later
+							   * one */
 		b->rows[b->row_count - 1].rule = id;
 		return 0;
 	}
@@ -213,7 +214,7 @@ static int run_program(struct build *b, const struct cie *c, struct fde *f,
 	do {
 		struct unwind_cfi_cursor before = *p;
 
-		/* what holds at `at` is what m.now says when the next advance is met */
+		/* m.now is valid up to the next advance, so it is the state at `at` */
 		rc = unwind_cfi_run(&m, p);
 		if (rc < 0 || (rc == 1 && (m.pc < at || p->p == before.p)))
 			return refuse(b, -EBADMSG, "a function's program is invalid");
@@ -244,7 +245,7 @@ static int add_fde(struct build *b, const Dwarf_FDE *e, uint32_t order)
 	if (p.failed || skip > (uint64_t)(p.end - p.p))
 		return refuse(b, -EBADMSG, "a function's entry is cut short");
 	p.p += skip;
-	/* functions that the linker dropped are left at address 0; others may be data */
+	/* functions that the linker dropped stay at address 0; others may be data */
 	if (f->end <= f->begin || !in_code(b, f->begin, f->end))
 		return 0;
 	if (b->fde_count + 1 >= LIMIT_UNWIND_FDES)
@@ -255,7 +256,7 @@ static int add_fde(struct build *b, const Dwarf_FDE *e, uint32_t order)
 	return 0;
 }
 
-/* Where each entry begins. An entry is decoded twice at most, whatever names it. */
+/* Lists where each entry begins. Each entry is decoded at most twice. */
 static int list_entries(struct build *b)
 {
 	Dwarf_Off offset = 0, next = 0;
@@ -270,7 +271,7 @@ static int list_entries(struct build *b)
 		if (next <= offset)
 			return refuse(b, -EBADMSG, "an entry's length is invalid");
 		if (rc < 0)
-			continue; /* libdw does not know this entry but where it ends */
+			continue; /* libdw does not know this entry, except where it ends */
 		if (dwarf_cfi_cie_p(&e)) {
 			if (ROOM_FOR(b->cies, b->cie_room, b->cie_count + 1ull))
 				return refuse(b, -ENOMEM, "no memory");
@@ -295,7 +296,7 @@ static int by_cie(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The functions are read CIE by CIE, so that each CIE is read once. */
+/* Reads the functions CIE by CIE, so that each CIE is read once. */
 static int read_section(struct build *b)
 {
 	uint32_t cie = 0;
@@ -321,7 +322,7 @@ static int read_section(struct build *b)
 	return rc;
 }
 
-/* Compiles the section of that name, if there is one with contents. */
+/* Compiles the section of that name, if it exists and is not empty. */
 static int add_section(struct build *b, const char *name)
 {
 	struct unwind_section section;
@@ -344,7 +345,8 @@ static int add_section(struct build *b, const char *name)
 	return rc;
 }
 
-/* Each entry of a procedure linkage table is a function of its own, though one FDE covers them all. */
+/* Each entry of a procedure linkage table counts as a function, although one FDE covers them
+ * all. */
 static void find_plt(struct build *b)
 {
 	static const char *const names[PLTS] = {".plt", ".plt.sec", ".plt.got"};
@@ -379,7 +381,8 @@ static int check_header(struct build *b)
 	for (int i = 0; i < count && b->code_count < SEGMENTS_MAX; i++) {
 		if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X))
 			continue;
-		/* the page index has room for what lies between functions: these bytes must be there */
+		/* the page index also covers the space between functions, so the file must have
+		 * these bytes */
 		if (ph[i].p_vaddr + ph[i].p_filesz < ph[i].p_vaddr ||
 		    !symbol_elf_has(&b->elf, ph[i].p_offset, ph[i].p_filesz))
 			return refuse(b, -EBADMSG, "code lies outside the file, or has a hole");
@@ -405,7 +408,7 @@ static bool is_fp(const struct unwind_rule *r)
 	       UNWIND_RULE_RBP(r) == UNWIND_SAVED_CFA && r->rbp_slot == -2;
 }
 
-/* Appends a row to the table unless it says what the last one says about the same function. */
+/* Appends a row to the table unless it equals the last one for the same function. */
 static void put(struct unwind_table *t, uint64_t address, uint32_t rule, bool begins)
 {
 	if (!begins && t->row_count && t->rows[t->row_count - 1].rule == rule)
@@ -424,7 +427,7 @@ static void account(struct unwind_table *t, const struct unwind_rule *r, uint64_
 	}
 }
 
-/* A row for each entry of a procedure linkage table that begins between from and to. */
+/* Adds a row for each entry of a procedure linkage table that begins between from and to. */
 static void cut_plt(const struct build *b, struct unwind_table *t, uint64_t from, uint64_t to,
 		    uint32_t rule)
 {
@@ -440,7 +443,7 @@ static void cut_plt(const struct build *b, struct unwind_table *t, uint64_t from
 	}
 }
 
-/* One function's rows up to `end`, which may be where an overlapping one begins. */
+/* Adds one function's rows up to `end`, which may be the begin of an overlapping function. */
 static void string_fde(struct build *b, struct unwind_table *t, const struct fde *f, uint64_t end)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
@@ -471,7 +474,7 @@ static int string_rows(struct build *b, struct unwind_table *t)
 		return refuse(b, -E2BIG, "the functions lie too far apart");
 	for (unsigned k = 0; k < PLTS; k++)
 		plt_rows += b->plt[k].step ? (b->plt[k].end - b->plt[k].begin) / b->plt[k].step + 1 : 0;
-	/* each function may bring one gap row, and one more ends the table */
+	/* each function may add one gap row, and one more ends the table */
 	t->rows = malloc((b->row_count + plt_rows + b->fde_count + 1) * sizeof(*t->rows));
 	if (!t->rows)
 		return refuse(b, -ENOMEM, "no memory");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_table.h - compiles the call frame information of one ELF file into rows and rules.
- * Source of the format: DWARF 5, 6.4, and the LSB's .eh_frame. libdw's reader splits the section
- * into entries and reads their headers; the call frame programs are run here, once per function.
+ * unwind_table.h - compiles the call frame information of one ELF file into rows and rules. Source
+ * of the format: DWARF 5, 6.4, and the LSB's .eh_frame. libdw splits the section into entries and
+ * reads their headers; this file runs the call frame programs, once per function.
  * Owns: a table is private memory of the caller.  Threads: any, one per table.
- * Trust: the file is hostile. Work and memory are bounded by base/limits.h; whatever is wrong with
- * the file refuses the whole table, with a reason, and what a single rule can't express becomes
- * UNWIND_CFA_UNSUPPORTED for its addresses alone. */
+ * Trust: the file is hostile. base/limits.h bounds work and memory. Any error in the file refuses
+ * the whole table, with a reason. State that a single rule cannot express becomes
+ * UNWIND_CFA_UNSUPPORTED for its addresses only. */
 #ifndef SYSOM_SAMPLER_UNWIND_UNWIND_TABLE_H
 #define SYSOM_SAMPLER_UNWIND_UNWIND_TABLE_H
 
@@ -14,7 +14,7 @@
 
 #include "bpf/unwind_format.h"
 
-/* Holds from `address` up to the next row's. */
+/* Valid from `address` to the next row's address. */
 struct unwind_table_row {
 	uint32_t address; /* ELF virtual address minus the table's begin */
 	uint32_t rule;	  /* index into rules */
@@ -22,31 +22,31 @@ struct unwind_table_row {
 
 struct unwind_table {
 	uint64_t begin; /* ELF virtual address, page-aligned */
-	uint64_t end;	/* behind the last described byte */
+	uint64_t end;	/* after the last described byte */
 	struct unwind_table_row
-	    *rows; /* sorted, addresses unique. Every function begins a row, so that a row names one
-		    * function; gaps are rows of UNWIND_CFA_NONE */
+	    *rows; /* sorted, addresses unique. Every function begins with a row, so a row
+		    * identifies one function; gaps are rows of UNWIND_CFA_NONE */
 	struct unwind_rule *rules; /* distinct; rule 0 is UNWIND_CFA_NONE */
 	uint32_t row_count, rule_count;
-	/* what was read */
+	/* statistics of the input */
 	uint32_t fde_count;
 	uint32_t unsupported_rows;
 	uint64_t code_bytes; /* covered by an FDE */
-	uint64_t fp_bytes;   /* of these, where CFA = rbp + 16 and rbp is at CFA - 16 */
+	uint64_t fp_bytes;   /* of these, with CFA = rbp + 16 and rbp saved at CFA - 16 */
 	uint64_t unsupported_bytes;
 	char source[16]; /* ".eh_frame" or ".debug_frame" */
 };
 
 #define UNWIND_TABLE_WHY_BYTES 96
 
-/* Compiles the file behind fd (borrowed; read, never mapped). 0; -ENODATA: no call frame information at
- * all; -EBADMSG: refused; -E2BIG: past a bound; -ENOTSUP: not an x86-64 ELF file; -ENOMEM. why: the
- * reason as text, unless 0. *out is empty unless 0. */
+/* Compiles the file behind fd (borrowed; read, never mapped). 0; -ENODATA: no call frame
+ * information at all; -EBADMSG: refused; -E2BIG: beyond a bound; -ENOTSUP: not an x86-64 ELF file;
+ * -ENOMEM. why: the reason as text, unless 0. *out is empty unless 0. */
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES]);
 void unwind_table_fini(struct unwind_table *t);
 
-/* The rule at an address (ELF virtual), NULL outside. For tests and tools; the kernel has its own.
- */
+/* The rule at an address (ELF virtual), NULL outside. For tests and tools; the kernel has its own
+ * search. */
 const struct unwind_rule *unwind_table_find(const struct unwind_table *t, uint64_t address);
 
 #endif
