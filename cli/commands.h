@@ -11,7 +11,7 @@ extern char **front_argv;
 
 int cmd_run_main(const struct options *o);
 int cmd_status_main(const struct options *o);
-int cmd_status_top(const struct options *o);
+int cmd_top_main(const struct options *o);
 int cmd_incidents_list(const struct options *o);
 int cmd_incidents_show(const struct options *o);
 int cmd_control_off(const struct options *o);

@@ -28,10 +28,13 @@ static const char status_words[] =
 	"opened, status is read at sysomd's default HTTP address.\n";
 
 static const char top_words[] =
-	"step      median time of the last steps; excess: above what was expected\n"
-	"own       of it, what the rank itself decides: without waiting in collectives\n"
+	"!         a suspect, or a rank that hangs; they come first\n"
+	"self      median self time of the last steps: without waiting in collectives\n"
+	"excess    self time above the median of the job's healthy ranks\n"
+	"step      median time of the last steps; expected: what their work should take\n"
 	"compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
-	"flag      steps that were flagged; model: learning, armed, refused, or gone\n"
+	"state     suspect, hangs, learning, armed, refused, ended or gone\n"
+	"On a terminal: q quits, s sorts, / filters, Enter shows the job's incident.\n"
 	"A narrow terminal gets fewer columns.\n";
 
 static const char control_words[] =
@@ -51,7 +54,7 @@ static const struct command commands[] = {
 	  .args = "", .summary = "this node's sysomd and the cluster's aggregator at a glance",
 	  .detail = status_words,
 	  .examples = "  sysom status\n  sysom status --json | jq '.node.ranks[] | {rank, model}'\n" },
-	{ .name = "top", .run = cmd_status_top,
+	{ .name = "top", .run = cmd_top_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
 	  .summary = "all ranks, refreshed every second on a terminal", .detail = top_words,
 	  .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n" },
