@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Of two references the one counts that shows the fault: a rank's own past shows what has changed,
- * its peers show what was always so. */
+ * A reference counts as far as it shows the fault: a rank's own past shows what has changed, its
+ * peers show what was always so, and steps that were as slow themselves show nothing. */
 #include "aggregator/incident/incident_books.h"
 
 #include <math.h>
@@ -132,18 +132,6 @@ static void add_slow(const struct member *m, const struct coll_split *s, struct 
 		add(m->slow, false, 1, s, to);
 }
 
-/* Steps before the fault, where a window has them. */
-static void add_calm(const struct member *m, const struct coll_split *s, struct ledger *to)
-{
-	const struct picture *list[PICTURES];
-	bool before = m->calm && picture_calm_is_before(m->calm);
-	uint32_t n = pictures_of(m, false, list);
-
-	for (uint32_t q = 0; q < n; q++)
-		if (picture_calm_is_before(list[q]) == before)
-			add(list[q], true, 1, s, to);
-}
-
 static void add_peers(const struct incident *i, const struct incident_judgement *j,
 		      const struct coll_split *s, struct ledger *to)
 {
@@ -156,27 +144,65 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 	}
 }
 
-/* Of a step, ns. */
-static double own_ns(const struct ledger *l)
+/* Of a step; where everybody is slow, with waiting for others. */
+static double step_ns(const struct incident_judgement *j, const struct ledger *l)
 {
 	uint64_t ns = 0;
 
 	for (uint32_t k = 0; k < l->count; k++)
-		if (ledger_is_own(l->account[k].kind))
+		if (ledger_is_own(l->account[k].kind) || j->kind == FINDING_UNIFORM)
 			ns += l->account[k].ns;
 	return l->steps ? (double)ns / (double)l->steps : 0;
 }
 
+double incident_books_lost_ns(const struct incident *i, const struct incident_judgement *j,
+			      const struct member *m)
+{
+	double lost_ns = j->kind == FINDING_UNIFORM ? m->flagged_ns - m->first_ns
+						    : m->self_excess_ns - m->first_self_ns;
+
+	if (j->kind == FINDING_HANG)
+		return 0;
+	if (m->flagged && incident_books_picture(i, j, m) == m->slow)
+		return lost_ns / (double)m->flagged;
+	return j->finding ? j->finding->effect_ns : 0;
+}
+
+double incident_books_enough_ns(double most_ns, double lost_ns)
+{
+	return (1 - thresholds.part.matters) * (lost_ns > 0 ? fmin(most_ns, lost_ns) : most_ns);
+}
+
+/* Its healthy steps, of the windows whose healthy steps are healthy enough. slow_ns: of a slow step. */
+static void add_calm(const struct incident_judgement *j, const struct member *m, const struct coll_split *s,
+		     double slow_ns, double lost_ns, struct ledger *to)
+{
+	const struct picture *list[PICTURES];
+	double shown[PICTURES], most = -HUGE_VAL;
+	uint32_t n = pictures_of(m, false, list);
+
+	for (uint32_t q = 0; q < n; q++) {
+		const struct ledger *l = picture_ledger(list[q], true);
+
+		shown[q] = l->steps ? slow_ns - step_ns(j, l) : -HUGE_VAL;
+		most = l->steps >= thresholds.count.few ? fmax(most, shown[q]) : most;
+	}
+	for (uint32_t q = 0; q < n; q++)
+		if (!(most > 0) || shown[q] >= incident_books_enough_ns(most, lost_ns))
+			add(list[q], true, 1, s, to);
+}
+
 /* Of a rank that hangs: the time in which its steps stand still, and its steps before. What it is compared
  * with matters little there, and no peer's time says anything: they hang as well. */
-static bool open_hang(const struct member *m, struct incident_books *out)
+static bool open_hang(const struct incident_judgement *j, const struct member *m,
+		      struct incident_books *out)
 {
 	if (!m->open)
 		return false;
 	ledger_add(&out->slow, picture_open(m->open), 1);
 	ledger_add(&out->usual, picture_ledger(m->open, true), 1);
 	if (!out->usual.steps)
-		add_calm(m, NULL, &out->usual);
+		add_calm(j, m, NULL, 0, 0, &out->usual);
 	out->usual_is_own = true;
 	return true;
 }
@@ -186,7 +212,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 {
 	struct coll_split *split;
 	struct ledger peers;
-	double slow_ns;
+	double slow_ns, lost_ns = incident_books_lost_ns(i, j, m);
 	bool own, others;
 
 	out->flagged = incident_books_picture(i, j, m) == m->slow;
@@ -194,7 +220,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	ledger_init(&out->usual);
 	ledger_init(&peers);
 	if (j->kind == FINDING_HANG)
-		return open_hang(m, out);
+		return open_hang(j, m, out);
 	/* of a run that was slow all the time no step is healthy */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
@@ -203,15 +229,16 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 		add_slow(m, split, &out->slow);
 	else
 		add(m->waiting, false, 1, split, &out->slow);
-	add_calm(m, split, &out->usual);
+	slow_ns = step_ns(j, &out->slow);
+	add_calm(j, m, split, slow_ns, lost_ns, &out->usual);
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, split, &peers);
 	coll_split_close(split);
-	slow_ns = own_ns(&out->slow);
 	own = out->usual.steps >= thresholds.count.few;
 	others = peers.steps >= thresholds.count.few;
-	out->usual_is_own = own && (!others || slow_ns - own_ns(&out->usual) >=
-					      (1 - thresholds.part.matters) * (slow_ns - own_ns(&peers)));
+	out->usual_is_own = own && (!others || slow_ns - step_ns(j, &out->usual) >=
+					      incident_books_enough_ns(slow_ns - step_ns(j, &peers),
+								       lost_ns));
 	ledger_fini(out->usual_is_own ? &peers : &out->usual);
 	if (!out->usual_is_own)
 		out->usual = peers;

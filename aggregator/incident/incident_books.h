@@ -19,6 +19,12 @@ struct incident_books {
 const struct picture *incident_books_picture(const struct incident *i,
 					     const struct incident_judgement *j,
 					     const struct member *m);
+/* By how much each of these steps is too slow, as detection measured it; 0: not known. */
+double incident_books_lost_ns(const struct incident *i, const struct incident_judgement *j,
+			      const struct member *m);
+/* What a reference has to show of a slow step where the best one shows most_ns and so much was lost (0: not
+ * known): nearly as much as the one or the other. Steps that were as slow themselves show nothing. */
+double incident_books_enough_ns(double most_ns, double lost_ns);
 /* Of a hang the "slow step" is the open interval, and usual may be empty.
  * false: too few steps are known on either side; *out is then empty. */
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,

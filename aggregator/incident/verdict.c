@@ -4,6 +4,7 @@
  * id. */
 #include "aggregator/incident/verdict.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,10 +59,6 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
-	if (l->usual_is_own && l->flagged && m->flagged)
-		out->lost_ns = (j->kind == FINDING_UNIFORM ? m->flagged_ns - m->first_ns
-							   : m->self_excess_ns - m->first_self_ns) /
-			       (double)m->flagged;
 	out->stuck = j->kind == FINDING_HANG ? picture_stuck(m->open) : "";
 }
 
@@ -104,6 +101,7 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->usual = had.usual;
 	out->usual_is_own = had.usual_is_own;
 	out->stuck = had.stuck;
+	out->lost_ns = had.lost_ns;
 }
 
 static void rank_list_add(struct rank_list *to, const struct member *m, const struct picture *p)
@@ -148,8 +146,9 @@ static void suspect_add(struct rank_list *to, const struct incident *i, const st
 		return;
 	p = incident_books_picture(i, j, m);
 	rank_list_add(to, m, p);
-	if (to->count > at && p != m->slow)
+	if (p != m->slow)
 		plain_view(m, p, false, &to->rank[at]);
+	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
 }
 
 /* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
@@ -303,23 +302,46 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 	return in;
 }
 
-/* The suspects' own healthy steps; where everybody is slow, or nobody healthy is known, earlier
- * runs. Of a run that was slow all the time no step is healthy. */
+/* Of a median slow step of who, what the reference shows. */
+static double shown_ns(const struct incident_judgement *j, const struct diagnosis_rank *who,
+		       const struct diagnosis_rank *reference)
+{
+	return j->kind == FINDING_UNIFORM ? who->step_ns - reference->step_ns
+					  : who->self_ns - reference->self_ns;
+}
+
+/* The suspects' own healthy steps: of their windows, then of the last minute; then earlier runs, where
+ * everybody is slow or nobody healthy is known. The first of them that shows enough of what was lost. */
 static void before_of(const struct verdict_inputs *with, const struct incident_judgement *j,
 		      const struct rank_list *who, struct diagnosis_rank *before)
 {
-	bool all_slow = j->finding && j->finding->earlier_runs && with->baseline;
+	const struct diagnosis_rank *first = &who->rank[0],
+				    *own = who->count && with->own && with->own->rank == first->rank
+						   ? with->own
+						   : NULL;
+	struct diagnosis_rank list[3];
+	double most_ns = -HUGE_VAL;
+	uint32_t n = 0, k = 0;
 
+	for (uint32_t q = 0; q < who->count && !n; q++)
+		if (who->member[q]->calm && picture_steps(who->member[q]->calm, true))
+			plain_view(who->member[q], who->member[q]->calm, true, &list[n++]);
+	if (own && own->steps)
+		list[n++] = *own;
+	if (with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
+		list[n++] = *with->baseline;
 	*before = (struct diagnosis_rank){.steps = 0};
-	for (uint32_t k = 0; k < who->count && !before->steps && !all_slow; k++)
-		if (who->member[k]->calm)
-			plain_view(who->member[k], who->member[k]->calm, true, before);
-	if (!before->steps && with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
-		*before = *with->baseline;
-	else if (before->steps && with->own && j->kind != FINDING_UNIFORM && who->count &&
-		 who->rank[0].rank == with->own->rank)
-		verdict_sketch_fill(before, with->own);
-	if (before->steps && with->baseline)
+	if (!n)
+		return;
+	for (uint32_t q = 0; q < n; q++)
+		most_ns = fmax(most_ns, shown_ns(j, first, &list[q]));
+	while (k < n && first->lost_ns > 0 && most_ns > 0 &&
+	       shown_ns(j, first, &list[k]) < incident_books_enough_ns(most_ns, first->lost_ns))
+		k++;
+	*before = list[k];
+	if (own && j->kind != FINDING_UNIFORM)
+		verdict_sketch_fill(before, own);
+	if (with->baseline)
 		verdict_sketch_fill(before, with->baseline);
 }
 

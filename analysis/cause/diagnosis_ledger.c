@@ -164,7 +164,7 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 
 	if (p->kind != LEDGER_UNOBSERVED)
 		return by ? by->sure : 1;
-	return by ? by->sure * pow(without, v->out->missing_count) : 0;
+	return by ? by->sure * pow(without, v->out->missing_count) * (0.5 + 0.5 * v->shown) : 0;
 }
 
 static void give(const struct diagnosis_view *v, struct share *s, double ns,
@@ -265,8 +265,10 @@ static void divide_account(struct diagnosis_view *v, uint32_t k, const struct su
 		left -= ns;
 		give(v, &shares[c->cause], ns, c, p, sum);
 	}
-	give(v, &shares[cause_of(v, p, sum)], left, NULL, p, sum);
 	trust(v, p, left, got, shares);
+	if (p->kind == LEDGER_UNOBSERVED) /* that the host was late is as unknown of what is hidden */
+		left = fmax(left - v->hidden_ns, 0);
+	give(v, &shares[cause_of(v, p, sum)], left, NULL, p, sum);
 }
 
 static void divide(struct diagnosis_view *v, struct sum *sums, struct share *shares)
@@ -399,7 +401,7 @@ static double own_of(const double *figure)
 	return figure[FIGURE_STEP] - fmax(figure[FIGURE_EXPOSED], 0);
 }
 
-#define FIGURE_ROWS 4u
+#define FIGURE_ROWS 5u /* and what no figure shows */
 static void figure_rows(struct diagnosis_view *v)
 {
 	const double *mine = v->mine, *base = v->base;
@@ -437,8 +439,43 @@ static void set_sums(struct diagnosis_view *v)
 		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
 			whole += ns;
 	}
-	/* windows that do not show what was lost explain as little of it */
-	v->excess_ns = fmax(fmax(v->excess_ns, whole), v->out->by_ledger ? v->who->lost_ns : 0);
+	v->excess_ns = fmax(v->excess_ns, whole);
+}
+
+/* What was lost and the subtraction does not show, the reference lost as well: nobody saw on what.
+ * What else is known may explain it. */
+static void add_not_shown(struct diagnosis_view *v)
+{
+	double ns = v->who->lost_ns - v->excess_ns;
+	struct diagnosis_number shown, lost;
+
+	v->shown = 1;
+	if (!v->row_count || !(ns > 0))
+		return;
+	v->shown = v->excess_ns / v->who->lost_ns;
+	if (v->shown < thresholds.part.half)
+		diagnosis_missing(v->out,
+				  "steps without the fault, to compare with: those known show %s "
+				  "of the %s that rank %d lost per step",
+				  diagnosis_text_ms(v->excess_ns, &shown),
+				  diagnosis_text_ms(v->who->lost_ns, &lost), v->who->rank);
+	add_row(v, LEDGER_UNOBSERVED, ns, 0);
+	v->excess_ns += ns;
+	v->hidden_ns = ns;
+}
+
+/* The ledger's reference was about as slow itself, and that of the figures was not. */
+static bool hides_it(const struct diagnosis_view *v)
+{
+	enum diagnosis_figure step = FIGURE_STEP;
+	bool uniform = v->in->kind == FINDING_UNIFORM;
+	double slow = uniform ? v->mine[step] : own_of(v->mine),
+	       reference = uniform ? v->base[step] : own_of(v->base), shown = 0;
+
+	for (uint32_t i = 0; i < v->row_count; i++)
+		shown += is_own(v->in->kind, v->row[i].kind) ? v->row[i].excess_ns : 0;
+	return shown < thresholds.part.half * v->who->lost_ns && slow >= 0 && reference >= 0 &&
+	       fmin(slow - reference, v->who->lost_ns) >= thresholds.same.factor * fmax(shown, 0);
 }
 
 void diagnosis_ledger_begin(struct diagnosis_view *v)
@@ -452,13 +489,19 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 	v->out->by_ledger = v->row && steps;
 	if (!v->row)
 		return;
-	if (steps) {
+	if (steps)
 		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
+	if (steps && !hang && hides_it(v)) {
+		v->out->by_ledger = steps = false;
+		v->row_count = 0;
+	}
+	if (steps) {
 		v->past = who->usual_is_own;
 	} else if (!hang) { /* the last steps of a rank that hangs were as ever */
 		figure_rows(v);
 	}
 	set_sums(v);
+	add_not_shown(v);
 	if (!v->row_count)
 		v->host_ns = fmax(v->mine[FIGURE_STEP], 0);
 }

@@ -59,6 +59,8 @@ struct diagnosis_view {
 	struct ledger_row *row; /* the slow steps' ledger less the usual one */
 	uint32_t row_count;
 	double excess_ns; /* per step, of all accounts that grew; 0: none */
+	double hidden_ns; /* of it, what the reference does not show of what was lost */
+	double shown;	  /* the part of what was lost that it shows; 1 where that is not known */
 	double compute_ns, host_ns, comm_ns; /* of it; host_ns without anything to compare with: a step */
 	double room_ns[CAUSE_COUNT];	     /* of it, what each cause could explain */
 	struct diagnosis_share share[CAUSE_COUNT];

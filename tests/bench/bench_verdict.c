@@ -50,6 +50,7 @@ struct job {
 	double other_ms;	   /* a second; 0: nothing */
 	double shown; /* what the measurement sees of what was lost; more where slack hides some of it */
 	bool other_code;	   /* a function of which its launch thread has more, for free */
+	double before; /* the part of the fault that its healthy steps have as well */
 };
 
 struct made {
@@ -112,6 +113,7 @@ static void draw(struct job *j)
 			  .other_code = chance(0.2)};
 	for (int r = 0; r < RANKS; r++)
 		j->bias_ms[r] = 0.5 * normal();
+	j->before = chance(0.15) ? uniform() : 0;
 }
 
 /* ---- one window ---- */
@@ -133,13 +135,13 @@ static void name_kernels(bool other)
 }
 
 /* How much longer kernel k takes, the fault's share of it. */
-static double kernel_extra(const struct job *j, uint32_t k)
+static double kernel_extra(const struct job *j, uint32_t k, double lost_ms)
 {
 	if (j->what == GPU_SLOW || j->what == GPU_CLOCKS)
-		return j->lost_ms * kernel_ms[k] / 50;
+		return lost_ms * kernel_ms[k] / 50;
 	if (j->what == GPU_ONE)
-		return k == 1 ? j->lost_ms : 0;
-	return j->what == GPU_OTHER && k == 0 ? j->lost_ms : 0;
+		return k == 1 ? lost_ms : 0;
+	return j->what == GPU_OTHER && k == 0 ? lost_ms : 0;
 }
 
 /* The figures of a step are of what its records show. */
@@ -163,7 +165,7 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 
 	for (uint32_t k = 0; k < KERNELS; k++) {
 		double ms = kernel_ms[k] * (1 + j->kernel_noise * normal()) +
-			    (of_fault ? kernel_extra(j, k) : 0);
+			    (of_fault ? kernel_extra(j, k, lost_ms) : 0);
 		uint64_t ns = (uint64_t)(ms * MS);
 
 		compute += ms;
@@ -292,10 +294,10 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 	for (uint32_t i = 0; i < STEPS; i++) {
 		bool moment = reason == WINDOW_SELF && !of_fault && i >= 8 && i < 11;
 		bool hit = i >= calm && reason != WINDOW_ASKED;
-		double lost = moment ? 60 : of_fault && hit ? j->lost_ms : 0;
+		double lost = moment ? 60 : of_fault ? j->lost_ms * (hit ? 1 : j->before) : 0;
 		double wait = reason == WINDOW_COMM && hit ? j->lost_ms : 0;
 
-		t = add_step(j, rank, i, t, lost, wait, of_fault && hit);
+		t = add_step(j, rank, i, t, lost, wait, of_fault);
 		made.steps[i].flags = moment || (hit && (of_fault || reason == WINDOW_COMM)) ?
 					      WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
 					      WINDOW_STEP_MARGIN;
@@ -362,10 +364,11 @@ static void play(const struct job *j)
 		}
 	in = incident_set_json(set, c.id, RANKS, NULL);
 	d = json_object_get(in, "diagnosis");
-	printf("%.4f %d %s %s missing=%zu\n", json_number_value(json_object_get(d, "confidence")),
+	printf("%.4f %d %s %s missing=%zu before=%.2f\n",
+	       json_number_value(json_object_get(d, "confidence")),
 	       is_right(j, in), finding_cause_id(causes[j->what]),
 	       json_string_value(json_object_get(d, "cause")),
-	       json_array_size(json_object_get(d, "missing")));
+	       json_array_size(json_object_get(d, "missing")), j->before);
 	json_decref(in);
 	incident_set_close(set);
 }
