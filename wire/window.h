@@ -45,6 +45,7 @@ enum window_reason {
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* nothing like it was seen of the rank before (judge_verdict.first) */
+#define WINDOW_STEP_CUT	    0x1000 /* records of it had no room in the window, or are forgotten */
 
 struct window_step {
 	struct step step;
