@@ -49,6 +49,7 @@ enum window_reason {
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* the rank's first step of this kind (judge_verdict.first) */
+#define WINDOW_STEP_CUT	    0x1000 /* some of its records did not fit, or are forgotten */
 
 struct window_step {
 	struct step step;

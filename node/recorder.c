@@ -84,6 +84,7 @@ struct recorder {
 	uint64_t segment_size[RECORDER_SEGMENTS];
 	struct rank_place *places;
 	uint32_t place_count;
+	uint64_t gone_ns; /* end of the latest block that is forgotten */
 	struct buf scratch;
 };
 
@@ -125,6 +126,18 @@ static void ring_drop(struct block_ring *b)
 {
 	b->head = (b->head + 1) % b->capacity;
 	b->count--;
+}
+
+static void forget(struct recorder *r, uint64_t end_ns)
+{
+	if (end_ns > r->gone_ns)
+		r->gone_ns = end_ns;
+}
+
+static void file_drop(struct recorder *r)
+{
+	forget(r, ring_at(&r->file, 0)->end_ns);
+	ring_drop(&r->file);
 }
 
 int recorder_open(struct recorder **out, const struct recorder_config *c)
@@ -245,7 +258,7 @@ static void drop_segment(struct recorder *r, uint32_t n)
 	uint32_t i = n % RECORDER_SEGMENTS;
 
 	while (r->file.count && ring_at(&r->file, 0)->segment <= n)
-		ring_drop(&r->file);
+		file_drop(r);
 	if (r->fds[i] < 0)
 		return;
 	close(r->fds[i]);
@@ -292,7 +305,7 @@ static int file_take(struct recorder *r, const struct block *b)
 	if (n != (ssize_t)b->bytes)
 		return n < 0 ? -errno : -ENOSPC;
 	if (r->file.count == r->file.capacity)
-		ring_drop(&r->file);
+		file_drop(r);
 	r->file.count++;
 	*ring_at(&r->file, r->file.count - 1) = *b;
 	ring_at(&r->file, r->file.count - 1)->at = r->segment_bytes;
@@ -310,6 +323,8 @@ static void evict(struct recorder *r)
 	const struct block *b = ring_at(&r->memory, 0);
 	int err = file_take(r, b);
 
+	if (err)
+		forget(r, b->end_ns);
 	if (err && err != -ENOENT)
 		log_warn("recorder", "cannot write a block: %s", strerror(-err));
 	r->stats.memory_bytes -= b->bytes;
@@ -354,6 +369,12 @@ static void store_block(struct recorder *r, const struct full_block *f)
 
 /* ---- the thread ---- */
 
+static void lose(struct recorder *r, const struct full_block *f)
+{
+	r->stats.lost_records += f->count;
+	forget(r, f->end_ns);
+}
+
 static void pack_block(struct recorder *r, const struct full_block *f)
 {
 	bool lost;
@@ -363,7 +384,7 @@ static void pack_block(struct recorder *r, const struct full_block *f)
 	       r->scratch.bytes > r->arena_bytes;
 	pthread_mutex_lock(&r->store_lock);
 	if (lost)
-		r->stats.lost_records += f->count;
+		lose(r, f);
 	else
 		store_block(r, f);
 	pthread_mutex_unlock(&r->store_lock);
@@ -431,7 +452,7 @@ static void close_block(struct recorder *r, struct rank_place *p, bool device)
 	if (next)
 		return;
 	pthread_mutex_lock(&r->store_lock);
-	r->stats.lost_records += f.count;
+	lose(r, &f);
 	pthread_mutex_unlock(&r->store_lock);
 }
 
@@ -459,8 +480,7 @@ void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec)
 struct gather {
 	struct record *records;
 	uint32_t count, capacity, max;
-	uint64_t begin_ns, end_ns;
-	bool cut;
+	uint64_t begin_ns, end_ns, cut_ns; /* cut_ns: begin of what had no room; UINT64_MAX: nothing */
 };
 
 static int gather_add(struct gather *g, const struct record *rec, uint32_t count)
@@ -469,7 +489,7 @@ static int gather_add(struct gather *g, const struct record *rec, uint32_t count
 		if (rec[i].begin_ns < g->begin_ns || rec[i].begin_ns > g->end_ns)
 			continue;
 		if (g->count == g->max) {
-			g->cut = true;
+			g->cut_ns = rec[i].begin_ns < g->cut_ns ? rec[i].begin_ns : g->cut_ns;
 			return 0;
 		}
 		if (g->count == g->capacity) {
@@ -526,10 +546,10 @@ static int gather_all(struct recorder *r, const struct rank_place *p, bool devic
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < r->file.count && !err && !g->cut; i++)
+	for (uint32_t i = 0; i < r->file.count && !err && g->cut_ns == UINT64_MAX; i++)
 		if (wanted(ring_at(&r->file, i), g, p->owner, device))
 			err = gather_file(r, g, ring_at(&r->file, i));
-	for (uint32_t i = 0; i < r->memory.count && !err && !g->cut; i++) {
+	for (uint32_t i = 0; i < r->memory.count && !err && g->cut_ns == UINT64_MAX; i++) {
 		const struct block *b = ring_at(&r->memory, i);
 
 		if (wanted(b, g, p->owner, device))
@@ -555,8 +575,8 @@ static int by_begin(const void *a, const void *b)
 int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint64_t end_ns,
 		     uint32_t max, struct recorder_extract *out)
 {
-	struct gather g[2] = { { .max = max, .begin_ns = begin_ns, .end_ns = end_ns },
-			       { .max = max, .begin_ns = begin_ns, .end_ns = end_ns } };
+	struct gather all = { .max = max, .begin_ns = begin_ns, .end_ns = end_ns, .cut_ns = UINT64_MAX },
+		      g[2] = { all, all };
 	struct rank_place *p = &r->places[slot];
 
 	*out = (struct recorder_extract){ 0 };
@@ -574,7 +594,8 @@ int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint6
 	out->host_count = g[0].count;
 	out->device = g[1].records;
 	out->device_count = g[1].count;
-	out->cut = g[0].cut || g[1].cut;
+	out->from_ns = r->gone_ns;
+	out->until_ns = g[0].cut_ns < g[1].cut_ns ? g[0].cut_ns : g[1].cut_ns;
 	return 0;
 }
 

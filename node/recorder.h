@@ -46,10 +46,10 @@ void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec);
 struct recorder_extract {
 	struct record *host, *device; /* malloc'ed, canonical order; free both */
 	uint32_t host_count, device_count;
-	bool cut; /* there were more than max */
+	uint64_t from_ns, until_ns; /* no record that began in [from, until) is missing */
 };
-/* Records that began in [begin_ns, end_ns], host and device each max at most; waits until the full blocks
- * are packed. 0 or -ENOMEM. */
+/* Records that began in [begin_ns, end_ns], the oldest max of host and device each; waits until the full
+ * blocks are packed. 0 or -ENOMEM. */
 int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint64_t end_ns,
 		     uint32_t max, struct recorder_extract *out);
 void recorder_extract_free(struct recorder_extract *x);

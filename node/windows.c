@@ -463,6 +463,11 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 	return 0;
 }
 
+static bool is_whole(const struct step *s, const struct recorder_extract *x)
+{
+	return s->begin_ns >= x->from_ns && s->end_ns <= x->until_ns && s->device_end_ns <= x->until_ns;
+}
+
 int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
 		    uint32_t max)
 {
@@ -485,7 +490,10 @@ int windows_records(struct window *out, const struct windows_request *q, const s
 	out->device_count = x.device_count;
 	out->raw_bytes = (uint64_t)x.host_count * RING_HOST_SLOT_BYTES +
 			 (uint64_t)x.device_count * RING_DEVICE_SLOT_BYTES;
-	if (x.cut)
+	for (uint32_t i = 0; i < out->step_count; i++)
+		if (!is_whole(&out->steps[i].step, &x))
+			out->steps[i].flags |= WINDOW_STEP_CUT;
+	if (x.until_ns != UINT64_MAX)
 		windows_loss(out, "window_cut", 1);
 	return 0;
 }

@@ -147,7 +147,7 @@ static size_t pool_put(struct picture *p, const char *text)
 
 enum part_of { PART_NONE, PART_SLOW, PART_CALM };
 
-/* Which steps count for which part. */
+/* Of which steps each part has every record. */
 struct parts {
 	bool *slow, *calm;
 };
@@ -366,19 +366,21 @@ static void take_kernels(struct picture *p, const struct window *w, const struct
 	}
 }
 
-static void keep_kernels(struct table *t, struct part *part)
+static void keep_kernels(struct table *t, const bool *steps, uint32_t step_count, struct part *part)
 {
-	uint32_t n = t->count < LIMIT_PICTURE_KERNELS ? t->count : LIMIT_PICTURE_KERNELS;
+	uint32_t n = t->count < LIMIT_PICTURE_KERNELS ? t->count : LIMIT_PICTURE_KERNELS, whole = 0;
 
+	for (uint32_t i = 0; i < step_count; i++)
+		whole += steps[i];
 	if (n)
 		qsort(t->e, t->count, sizeof(*t->e), by_weight);
-	part->kernels = n && part->rank.steps ? calloc(n, sizeof(*part->kernels)) : NULL;
+	part->kernels = n && whole ? calloc(n, sizeof(*part->kernels)) : NULL;
 	for (uint32_t i = 0; part->kernels && i < n; i++) {
 		struct diagnosis_kernel *k = &part->kernels[part->rank.kernel_count++];
 
 		k->name = (const char *)t->e[i].name; /* an offset until the pool is done */
-		k->count = t->e[i].self / part->rank.steps;
-		k->total_ns = t->e[i].total / part->rank.steps;
+		k->count = t->e[i].self / whole;
+		k->total_ns = t->e[i].total / whole;
 		k->collective = t->e[i].collective;
 	}
 }
@@ -842,15 +844,17 @@ static bool take_steps(struct picture *p, const struct window *w, struct parts *
 	if (is_but_a_moment(w, &c))
 		of_slow.slow = 0; /* all */
 	for (uint32_t i = 0; i < w->step_count; i++) {
-		parts->slow[i] = part_of(&w->steps[i], &of_slow) == PART_SLOW;
-		parts->calm[i] = part_of(&w->steps[i], &c) == PART_CALM;
+		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
+
+		parts->slow[i] = whole && part_of(&w->steps[i], &of_slow) == PART_SLOW;
+		parts->calm[i] = whole && part_of(&w->steps[i], &c) == PART_CALM;
 	}
 	sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
 	sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
 	free(scratch);
 	take_kernels(p, w, parts, &slow, &calm);
-	keep_kernels(&slow, &p->slow);
-	keep_kernels(&calm, &p->calm);
+	keep_kernels(&slow, parts->slow, w->step_count, &p->slow);
+	keep_kernels(&calm, parts->calm, w->step_count, &p->calm);
 	table_fini(&slow);
 	table_fini(&calm);
 	p->calm_is_before = only_before(w, parts->calm);

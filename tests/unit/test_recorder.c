@@ -78,7 +78,7 @@ static void expect(struct rig *g, uint32_t slot, uint64_t from, uint64_t to)
 					  &x), 0);
 	assert_int_equal(x.host_count, to - from);
 	assert_int_equal(x.device_count, to - from);
-	assert_false(x.cut);
+	assert_int_equal(x.until_ns, UINT64_MAX);
 	for (uint64_t n = from; n < to; n++) {
 		struct record h = record_of(n, false), d = record_of(n, true);
 
@@ -119,6 +119,7 @@ static void memory_falls_into_files_and_files_into_oblivion(void **state)
 {
 	struct rig *g = *state;
 	struct recorder_stats st;
+	struct recorder_extract x;
 
 	push(g, 0, 0, 150000);
 	recorder_stats(g->r, &st);
@@ -132,6 +133,9 @@ static void memory_falls_into_files_and_files_into_oblivion(void **state)
 	}
 	assert_true(st.oldest_ns > MS); /* something was forgotten, and it is told */
 	assert_int_equal(st.lost_records, 0);
+	assert_int_equal(recorder_extract(g->r, 0, 0, st.oldest_ns + MS, 10, &x), 0);
+	assert_true(x.from_ns > MS && x.from_ns < st.oldest_ns);
+	recorder_extract_free(&x);
 }
 
 static void works_in_memory_alone(void **state)
@@ -160,7 +164,8 @@ static void cuts_an_extract_at_its_bound_and_says_so(void **state)
 	assert_int_equal(recorder_extract(g->r, 0, 0, UINT64_MAX, 500, &x), 0);
 	assert_int_equal(x.host_count, 500);
 	assert_int_equal(x.device_count, 500);
-	assert_true(x.cut);
+	assert_int_equal(x.from_ns, 0);
+	assert_int_equal(x.until_ns, record_of(500, false).begin_ns);
 	recorder_extract_free(&x);
 }
 

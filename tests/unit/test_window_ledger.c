@@ -181,6 +181,25 @@ static void what_nobody_saw_is_unobserved(void **state)
 	picture_drop(p);
 }
 
+/* The window lacks their kernels: it must not look as though the GPU had idled. */
+static void steps_without_all_their_records_are_in_no_account(void **state)
+{
+	struct made m;
+	struct picture *p;
+
+	make(&m, MAIN);
+	for (uint32_t i = STEPS / 2; i < STEPS; i++) {
+		m.steps[i].flags |= WINDOW_STEP_CUT;
+		m.w.device_count--;
+	}
+	p = picture_make(&m.w, NULL, NULL);
+	assert_non_null(p);
+	assert_int_equal(picture_ledger(p, false)->steps, STEPS / 2);
+	assert_true(ms_of(p, LEDGER_COMPUTE, "gemm<<<8,1,1, 256,1,1>>>") == 40);
+	stack_batch_fini(&m.w.stacks);
+	picture_drop(p);
+}
+
 static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 {
 	uint32_t load, lock, work, fault;
@@ -730,6 +749,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_nobody_saw_is_unobserved),
+	    cmocka_unit_test(steps_without_all_their_records_are_in_no_account),
 	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
 	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),

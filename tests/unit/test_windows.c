@@ -218,6 +218,24 @@ static void one_suspicion_lasts_a_minute_at_most(void **state)
 	assert_true(windows_is_close(g->windows, g->now_ns + 59 * S));
 }
 
+/* A step has a launch and two marks. */
+static void steps_for_whose_records_there_is_no_room_are_marked(void **state)
+{
+	struct rig *g = *state;
+	struct windows_request q = { .reason = WINDOW_ASKED, .begin_ns = S, .end_ns = g->now_ns };
+	struct window w = { .rank = g->id[0] };
+
+	stack_batch_init(&w.stacks, keyed_process());
+	assert_int_equal(windows_steps(&q, g->rank[0]), 0);
+	assert_int_equal(windows_fill(&w, &q, g->rank[0]), 0);
+	assert_int_equal(windows_records(&w, &q, g->rank[0], 3 * (STEPS - 2)), 0);
+	for (uint32_t i = 0; i < STEPS; i++)
+		assert_int_equal(!!(w.steps[i].flags & WINDOW_STEP_CUT), i >= STEPS - 2);
+	assert_string_equal(w.losses[0].cause, "window_cut");
+	wire_window_free(&w);
+	free(q.steps);
+}
+
 static void what_a_window_that_is_too_large_leaves_behind_is_said(void **state)
 {
 	struct rig *g = *state;
@@ -266,6 +284,7 @@ int main(void)
 		T(a_rank_that_others_wait_for_hangs_with_them),
 		T(another_jobs_hang_is_none_of_its_business),
 		T(a_beat_says_since_when_a_rank_hangs), T(one_suspicion_lasts_a_minute_at_most),
+		T(steps_for_whose_records_there_is_no_room_are_marked),
 		T(what_a_window_that_is_too_large_leaves_behind_is_said),
 	};
 
