@@ -9,6 +9,8 @@
 
 /* What a sleeping thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_NONE: not known. */
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st);
+/* Whether it waits in an event loop (epoll): the loop's own timers end such a wait, too. */
+bool wait_class_loop(const struct stack_batch *b, const struct stack *st);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);

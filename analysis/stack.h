@@ -144,6 +144,8 @@ enum stack_switch_cause {
 #define STACK_SWITCH_NO_STACK UINT32_MAX
 /* Marks a number of the first PID namespace: that thread has none in the daemon's. */
 #define STACK_SWITCH_NOT_OURS (1u << 31)
+/* In place of a waker: a timer ended the wait. */
+#define STACK_WAKER_TIMER UINT32_MAX
 
 /* A time off the CPU of one thread, or of several folded ones the sums. Times are CLOCK_MONOTONIC. */
 struct stack_switch {
@@ -158,7 +160,7 @@ struct stack_switch {
 	uint32_t count; /* of times that ended here: 1, 0 (OPEN), or how many are folded */
 	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: not taken */
 	uint32_t next_tid;  /* who had the CPU next; 0: nobody */
-	uint32_t waker_tid; /* 0: an interrupt, or unknown */
+	uint32_t waker_tid; /* 0: an interrupt, or unknown; or STACK_WAKER_TIMER */
 	uint16_t cpu;	    /* that it left */
 	uint8_t state;	    /* enum stack_switch_state, in which it left */
 	uint8_t flags;	    /* enum stack_switch_flags */
