@@ -7,7 +7,7 @@
  * SAMPLER_COUNT_UNSTACKED says so, and the next sleeps at that place are walked again. A thread that
  * is recorded keeps the place's kernel stack meanwhile. The waker comes from sched_waking, which runs
  * in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with whoever is there as
- * current. */
+ * current. What a timer wakes, itself or by what it makes ready (timerfd), ended its wait by the clock. */
 #include "bpf/sampler_core.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -43,6 +43,14 @@ struct {
 	__type(key, __u64);
 	__type(value, struct off_cpu_site);
 } sites SEC(".maps");
+
+/* Whether a timer expires on this CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} timers SEC(".maps");
 
 #ifdef SAMPLER_TAIL
 #define OFF_CPU_EVENT(name) SEC("raw_tp/" name)
@@ -318,11 +326,21 @@ int on_switch(__u64 *ctx)
 	return 0;
 }
 
+static __always_inline __u32 *timer_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&timers, &zero);
+}
+
 /* Who wakes: the current thread, if it is in a system call or the kernel's own; 0: an interrupt does. */
 static __always_inline __u32 waker_of(struct task_struct *current)
 {
 	struct kernel_regs regs;
+	__u32 *timer = timer_get();
 
+	if (timer && *timer)
+		return SAMPLER_WAKER_TIMER;
 	if (!(__u32)bpf_get_current_pid_tgid())
 		return 0; /* the idle task wakes nobody */
 	/* an interrupt where the current thread is in the kernel for no system call of its own */
@@ -350,7 +368,7 @@ int on_waking(__u64 *ctx)
 	waker = waker_of((void *)bpf_get_current_task());
 	if (t)
 		record_waking(t, task, waker, task_state(task));
-	if (b && waker) {
+	if (b && waker && waker != SAMPLER_WAKER_TIMER) {
 		b->waker_tid = waker;
 		bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
 	}
@@ -383,5 +401,27 @@ OFF_CPU_EVENT("irq_handler_exit")
 int on_device_end(__u64 *ctx)
 {
 	taken_device_end();
+	return 0;
+}
+
+static __always_inline void timer_set(__u32 expires)
+{
+	__u32 *timer = timer_get();
+
+	if (timer)
+		*timer = expires;
+}
+
+OFF_CPU_EVENT("hrtimer_expire_entry")
+int on_timer_begin(__u64 *ctx)
+{
+	timer_set(1);
+	return 0;
+}
+
+OFF_CPU_EVENT("hrtimer_expire_exit")
+int on_timer_end(__u64 *ctx)
+{
+	timer_set(0);
 	return 0;
 }

@@ -52,6 +52,24 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 };
+struct timer_list {
+	unsigned long expires;
+};
+struct inet_connection_sock {
+	struct timer_list icsk_retransmit_timer;
+	__u32 icsk_rto; /* in jiffies */
+	__u8 icsk_ca_state : 5;
+	__u8 icsk_pending; /* what the timer is for */
+};
+struct tcp_sock {
+	__u32 srtt_us; /* eight times */
+	__u32 packets_out;
+	__u32 total_retrans, dsack_dups;
+};
+/* Where a later kernel has that timer. */
+struct sock___timer {
+	struct timer_list tcp_retransmit_timer;
+};
 struct net {
 	struct ns_common ns;
 };
@@ -107,6 +125,11 @@ struct bpf_iter__task {
 };
 #pragma clang attribute pop
 
+/* enum tcp_ca_state and ICSK_TIME_LOSS_PROBE */
+#define TCP_RECOVERY	3
+#define TCP_LOSS	4
+#define TCP_LOSS_PROBE	5
+
 #define FAMILY_INET 2
 #define FAMILY_INET6 10
 
@@ -114,6 +137,7 @@ struct bpf_iter__task {
 const volatile __u8 os_node_of_cpu[OS_CPU_MAX] = {}; /* the NUMA node of each CPU */
 const volatile bool os_by_storage = true;
 const volatile __u32 os_migrate_arguments = 0; /* how many mm_migrate_pages has */
+const volatile __u64 os_jiffy_ns = 4000000;
 /* What began before is not told: programs may have been detached meanwhile. */
 __u64 os_attached_ns = 0;
 /* Without task storage: a process may be watched if the mark of its number is set. */
@@ -141,7 +165,7 @@ HASH(os_processes, BPF_MAP_TYPE_HASH, OS_PROCESS_MAX, __u32, struct os_process);
 HASH(os_threads, BPF_MAP_TYPE_LRU_HASH, OS_THREAD_MAX, __u32, struct os_thread); /* without storage */
 HASH(os_others, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_behind_key, struct os_behind);
 HASH(os_disks, BPF_MAP_TYPE_HASH, 256, struct os_disk_key, struct os_disk);
-HASH(os_retransmits, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_connection, __u64);
+HASH(os_retransmits, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_connection, struct os_retransmits);
 HASH(os_locks, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_lock_key, struct os_lock);
 HASH(os_lock_users, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_lock_user_key, struct os_lock_user);
 HASH(os_devices, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_device_key, struct os_device);
@@ -924,11 +948,76 @@ int BPF_PROG(os_block_complete, struct request *request, int error, unsigned int
 
 /* ---- network ---- */
 
+/* What a retransmission was for. */
+struct again {
+	bool probe;	  /* of a tail that was not answered: whether anything was lost is not known yet */
+	__u64 waited_ns;  /* by the sender, for what it now sends again */
+};
+
+static __always_inline bool timer_fired(struct sock *sk)
+{
+	struct inet_connection_sock *k = (void *)sk;
+	struct sock___timer *later = (void *)sk;
+	__u64 expires;
+
+	if (bpf_core_field_exists(k->icsk_retransmit_timer))
+		expires = BPF_CORE_READ(k, icsk_retransmit_timer.expires);
+	else if (bpf_core_field_exists(later->tcp_retransmit_timer))
+		expires = BPF_CORE_READ(later, tcp_retransmit_timer.expires);
+	else
+		return true;
+	return (__s64)(bpf_jiffies64() - expires) >= 0;
+}
+
+/* A timeout waits for itself. A loss that acknowledgements show costs a round trip; a probe of several
+ * segments comes after two. */
+static __always_inline void again_read(struct sock *sk, struct again *a)
+{
+	struct inet_connection_sock *k = (void *)sk;
+	struct tcp_sock *tp = (void *)sk;
+	__u32 state = BPF_CORE_READ_BITFIELD_PROBED(k, icsk_ca_state);
+	__u64 round_ns = BPF_CORE_READ(tp, srtt_us) * 1000ull / 8;
+	__u64 timeout_ns = BPF_CORE_READ(k, icsk_rto) * os_jiffy_ns;
+
+	a->probe = state < TCP_RECOVERY && BPF_CORE_READ(k, icsk_pending) == TCP_LOSS_PROBE;
+	if (a->probe)
+		a->waited_ns = BPF_CORE_READ(tp, packets_out) > 1 ? 2 * round_ns : timeout_ns;
+	else
+		a->waited_ns = state != TCP_RECOVERY && timer_fired(sk) ? timeout_ns : round_ns;
+}
+
+/* Of what was sent again the receiver says which it had already (duplicate SACK): nothing was lost there.
+ * Whether it had the last probe it says later. */
+static __always_inline void again_count(struct sock *sk, struct os_retransmits *r, const struct again *a)
+{
+	struct tcp_sock *tp = (void *)sk;
+	__u64 now = bpf_ktime_get_ns(), since_ns = now - a->waited_ns;
+	__u32 sent = BPF_CORE_READ(tp, total_retrans);
+	__u32 lost = sent - BPF_CORE_READ(tp, dsack_dups) - a->probe;
+	__s32 more;
+
+	if (!r->at_ns || sent < r->sent) /* another socket had these numbers */
+		r->told = lost - !a->probe;
+	r->sent = sent;
+	more = (__s32)(lost - r->told);
+	if (more > 0) {
+		r->told = lost;
+		r->segments += more;
+	}
+	if (more > !a->probe)
+		r->waited_ns += r->probe_ns;
+	if (more > 0 && !a->probe)
+		r->waited_ns += since_ns > r->at_ns ? a->waited_ns : now - r->at_ns;
+	r->probe_ns = !a->probe ? 0 : since_ns > r->at_ns ? a->waited_ns : now - r->at_ns;
+	r->at_ns = now;
+}
+
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(os_retransmit, struct sock *sk)
 {
+	struct os_retransmits *r, fresh = {};
 	struct os_connection c = {};
-	__u64 *n, one = 1;
+	struct again a = {};
 
 	c.family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	c.source_port = BPF_CORE_READ(sk, __sk_common.skc_num);
@@ -943,11 +1032,15 @@ int BPF_PROG(os_retransmit, struct sock *sk)
 		__builtin_memcpy(c.source, &source, 4);
 		__builtin_memcpy(c.destination, &destination, 4);
 	}
-	n = bpf_map_lookup_elem(&os_retransmits, &c);
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	else
-		bpf_map_update_elem(&os_retransmits, &c, &one, BPF_NOEXIST);
+	r = bpf_map_lookup_elem(&os_retransmits, &c);
+	if (!r) {
+		bpf_map_update_elem(&os_retransmits, &c, &fresh, BPF_NOEXIST);
+		r = bpf_map_lookup_elem(&os_retransmits, &c);
+	}
+	if (!r)
+		return 0;
+	again_read(sk, &a);
+	again_count(sk, r, &a); /* the socket's lock is held */
 	return 0;
 }
 

@@ -92,6 +92,16 @@ struct os_connection {
 	__u16 family, pad;
 };
 
+/* Of one connection. User space reads the first two. */
+struct os_retransmits {
+	__u64 segments;	 /* that were lost and sent again */
+	__u64 waited_ns; /* by the sender, until it sent them again */
+	__u64 at_ns;	 /* the last time; 0: none */
+	__u64 probe_ns;	 /* what a probe waited, if that was the last; 0: it was none */
+	/* the socket's own counts: the last time of all, and of the lost ones when `segments` last grew */
+	__u32 sent, told;
+};
+
 /* Contention of kernel locks and futexes at one place by one watched process. */
 #define OS_LOCK_ADDRESSES 4u
 struct os_lock_key {

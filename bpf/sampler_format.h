@@ -134,6 +134,8 @@ enum sampler_switch_kind {
 
 /* A number of the first PID namespace: the task has none in the daemon's. */
 #define SAMPLER_SWITCH_NOT_OURS (1u << 31)
+/* In place of a waker: its own timer, or one that made ready what it waited for. */
+#define SAMPLER_WAKER_TIMER	(~0u)
 
 struct sampler_switch_stacks {
 	__u64 user_hash, kernel_hash, python_hash; /* 0: none */
@@ -173,7 +175,7 @@ struct sampler_switch {
 	__u64 out_ns, in_ns;
 	__u64 woken_ns; /* 0: it stayed runnable, or nobody saw it woken */
 	__u32 next_tid; /* who had the CPU next; 0: nobody */
-	__u32 waker_tid; /* 0: an interrupt, or unknown */
+	__u32 waker_tid; /* 0: an interrupt, or unknown; or SAMPLER_WAKER_TIMER */
 	/* left out where there are none, and nothing was taken */
 	struct sampler_switch_stacks stacks;
 	/* left out where nothing was taken */

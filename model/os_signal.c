@@ -44,7 +44,9 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			      "a block request of its own took %v"},
     [OS_SIGNAL_DISK_LATENCY] = {"disk_latency", "ms", 1, 10, false, false, "%s took %v each"},
     [OS_SIGNAL_RETRANSMITS] = {"tcp_retransmits", "1/s", 0.1, 2, false, false,
-			       "TCP segments retransmitted on its connection %s: %v"},
+			       "TCP segments lost and retransmitted on its connection %s: %v"},
+    [OS_SIGNAL_RETRANSMIT_WAIT] = {"tcp_retransmit_wait", "ms/s", 1, 10, false, false,
+				   "its connection %s waited %v until it retransmitted"},
     [OS_SIGNAL_RETRANSMITS_OTHER] = {"tcp_retransmits_other", "1/s", 1, 20, false, false,
 				     "TCP segments retransmitted on %s, not known to be "
 				     "a connection of the rank: %v"},

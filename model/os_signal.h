@@ -47,6 +47,7 @@ enum os_signal_kind {
 	OS_SIGNAL_IO_LATENCY,	  /* of the rank's own requests */
 	OS_SIGNAL_DISK_LATENCY,	  /* "reads of vda" */
 	OS_SIGNAL_RETRANSMITS,	  /* of the rank: "10.0.0.1:5 to 10.0.0.2:6" */
+	OS_SIGNAL_RETRANSMIT_WAIT, /* the same subject */
 	OS_SIGNAL_RETRANSMITS_OTHER,
 	OS_SIGNAL_LOCK_WAIT,
 	OS_SIGNAL_LOCK_PLACE, /* "d_alloc_parallel in lookup_open, also find (pid 7)" */

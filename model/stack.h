@@ -152,6 +152,8 @@ enum stack_switch_cause {
 #define STACK_SWITCH_NO_STACK UINT32_MAX
 /* Marks a number of the first PID namespace: the thread has no number in the daemon's. */
 #define STACK_SWITCH_NOT_OURS (1u << 31)
+/* In place of a waker: a timer ended the wait. */
+#define STACK_WAKER_TIMER UINT32_MAX
 
 /* An off-CPU interval of one thread, or the sums of several folded ones. Times are
  * CLOCK_MONOTONIC. */
@@ -169,7 +171,7 @@ struct stack_switch {
 	uint32_t count; /* intervals that ended here: 1, 0 (OPEN), or the number folded */
 	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: no stack was taken */
 	uint32_t next_tid;  /* the thread that got the CPU next; 0: none */
-	uint32_t waker_tid; /* 0: an interrupt, or unknown */
+	uint32_t waker_tid; /* 0: an interrupt, or unknown; or STACK_WAKER_TIMER */
 	uint16_t cpu;	    /* the CPU that it left */
 	uint8_t state;	    /* enum stack_switch_state, when it left */
 	uint8_t flags;	    /* enum stack_switch_flags */

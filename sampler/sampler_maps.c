@@ -28,8 +28,9 @@
 #define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
 /* Programs that observe sleeping and waking threads, and interrupts. */
-static const char *const off_programs[] = {"on_switch",	  "on_waking",	     "on_soft_begin",
-					   "on_soft_end", "on_device_begin", "on_device_end"};
+static const char *const off_programs[] = {"on_switch",	    "on_waking",      "on_soft_begin",
+					   "on_soft_end",   "on_device_begin", "on_device_end",
+					   "on_timer_begin", "on_timer_end"};
 #define OFF_PROGRAMS (sizeof(off_programs) / sizeof(off_programs[0]))
 
 struct sampler_maps {

@@ -493,6 +493,11 @@ static double late_spread(const struct diagnosis_view *v)
 	return most > least ? most - least : 0;
 }
 
+static const struct diagnosis_rank *one_of_all(const struct diagnosis_view *v, uint32_t i)
+{
+	return i < v->in->suspect_count ? &v->in->suspect[i] : &v->in->peer[i - v->in->suspect_count];
+}
+
 /* Who waits for a transfer waits for both ends of a connection: what another rank sends again explains
  * it as well. *rank: whose it is. */
 static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_t *rank)
@@ -502,9 +507,7 @@ static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_
 
 	*rank = v->who->rank;
 	for (uint32_t i = 0; !own && i < v->in->suspect_count + v->in->peer_count; i++) {
-		const struct diagnosis_rank *r = i < v->in->suspect_count
-						     ? &v->in->suspect[i]
-						     : &v->in->peer[i - v->in->suspect_count];
+		const struct diagnosis_rank *r = one_of_all(v, i);
 
 		for (uint32_t k = 0; k < r->signal_count; k++) {
 			const struct os_signal *s = &r->signal[k];
@@ -519,6 +522,22 @@ static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_
 	return best;
 }
 
+/* ms/s that connections waited for what they had to send again, one after the other: at most so much of a
+ * transfer's time was lost. */
+static double waited_again(const struct diagnosis_view *v)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < v->in->suspect_count + v->in->peer_count; i++) {
+		const struct diagnosis_rank *r = one_of_all(v, i);
+
+		for (uint32_t k = 0; k < r->signal_count; k++)
+			if (is_kind(&r->signal[k], OS_SIGNAL_RETRANSMIT_WAIT))
+				sum += r->signal[k].value - fmax(r->signal[k].usual, 0);
+	}
+	return fmax(sum, 0);
+}
+
 static void network(struct diagnosis_view *v)
 {
 	int32_t rank;
@@ -528,11 +547,10 @@ static void network(struct diagnosis_view *v)
 	struct diagnosis_number a, b;
 
 	if (again) {
-		c = put(v, CAUSE_NET_RETRANSMITS, extra, 1, again);
+		c = put(v, CAUSE_NET_RETRANSMITS, per_step(v, waited_again(v)), 1, again);
 		snprintf(c->because, sizeof(c->because),
 			 "rank %d retransmits %.0f TCP segments a second, %.110s", (int)rank,
 			 again->value, again->subject);
-		c->is_counted = true;
 	}
 	/* a rank that is slow by what it does itself is no matter of the network, and of the steps before
 	 * it stopped nothing is */

@@ -64,7 +64,10 @@ struct maker {
 	struct account *blocked;
 	struct ledger_share *running;
 	struct known *known;			  /* KNOWN_NAMES */
-	struct account last[STACK_SWITCH_STATES]; /* where the thread slept last in each state */
+	/* of the thread's last sleep in each state */
+	struct account last[STACK_SWITCH_STATES];
+	uint32_t last_stack[STACK_SWITCH_STATES];
+	bool helper;
 	/* when the thread's switches were recorded, in order of time; at: the first that may still
 	 * matter */
 	struct ledger_interval *cover;
@@ -220,15 +223,14 @@ static bool is_for_others(enum ledger_what what)
 	       what == LEDGER_PROCESS || !what;
 }
 
-static struct account blocked_account(struct maker *m, const struct stack_switch *s)
+static struct account blocked_account(struct maker *m, const struct stack_switch *s, uint32_t stack)
 {
 	const struct stack_batch *b = &m->w->stacks;
-	const struct stack *st = s->stack < b->stack_count ? &b->stacks[s->stack] : NULL;
-	struct account *known = st ? &m->blocked[s->stack] : NULL, user;
+	const struct stack *st = stack < b->stack_count ? &b->stacks[stack] : NULL;
+	struct account *known = st ? &m->blocked[stack] : NULL, user;
 
 	if (s->gil == STACK_GIL_WAITER)
 		return (struct account){LEDGER_GIL, st ? function_of(m, st) : ""};
-	/* a place where it sleeps again and again is not walked every time */
 	if (!st)
 		return m->last[s->state];
 	if (!known->name) {
@@ -239,8 +241,26 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 		else
 			known->name = function_of(m, st);
 	}
-	m->last[s->state] = *known;
 	return *known;
+}
+
+/* An event loop that a timer wakes has slept until its next turn; but a helper goes on to wait for its
+ * peers. */
+static struct account slept_account(struct maker *m, const struct stack_switch *s)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	/* a place where it sleeps again and again is not walked every time */
+	uint32_t stack = s->stack < b->stack_count ? s->stack : m->last_stack[s->state];
+	struct account a = blocked_account(m, s, stack);
+
+	if (s->gil == STACK_GIL_WAITER)
+		return a;
+	if (a.what == LEDGER_POLL && s->waker_tid == STACK_WAKER_TIMER && !m->helper &&
+	    stack < b->stack_count && wait_class_loop(b, &b->stacks[stack]))
+		a.what = LEDGER_SLEEP;
+	m->last_stack[s->state] = stack;
+	m->last[s->state] = a;
+	return a;
 }
 
 /* The account of a stack on the CPU. */
@@ -700,7 +720,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	}
 	if (woken < begin)
 		woken = begin;
-	a = blocked_account(m, s);
+	a = slept_account(m, s);
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1: nobody */
 	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
@@ -823,11 +843,14 @@ static void add_thread(struct maker *m, uint32_t thread)
 	uint64_t since = 0;
 
 	find_cover(m, tid);
-	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
+	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++) {
 		m->last[k] = nothing;
+		m->last_stack[k] = STACK_SWITCH_NO_STACK;
+	}
 	m->last[STACK_SWITCH_IO].what = LEDGER_STORAGE;
 	m->last[STACK_SWITCH_RUNNABLE].what = LEDGER_PREEMPTED;
 	m->last[STACK_SWITCH_WOKEN].what = LEDGER_WOKEN;
+	m->helper = m->t->thread[thread].helper;
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
 		uint64_t out = s->out_ns > since ? s->out_ns : since;

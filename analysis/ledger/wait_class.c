@@ -99,6 +99,10 @@ static const struct row waits[] = {
     {"submit_bio_wait", LEDGER_STORAGE},
 };
 
+/* What a call to poll waits for, its caller named just then. In an event loop all is that goes on, and its
+ * timeout is the next thing to do. */
+static const struct row loops[] = {{"do_epoll_wait", LEDGER_POLL}, {"ep_poll", LEDGER_POLL}};
+
 static const struct row entries[] = {
     {"native_queued_spin_lock_slowpath", LEDGER_KERNEL_LOCK},
     {"__pv_queued_spin_lock_slowpath", LEDGER_KERNEL_LOCK},
@@ -180,6 +184,11 @@ static enum ledger_what find(const struct stack_batch *b, const struct stack *st
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st)
 {
 	return find(b, st, waits, ARRAY_LEN(waits));
+}
+
+bool wait_class_loop(const struct stack_batch *b, const struct stack *st)
+{
+	return find(b, st, loops, ARRAY_LEN(loops)) != LEDGER_NONE;
 }
 
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st)

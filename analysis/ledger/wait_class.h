@@ -9,6 +9,8 @@
 
 /* What a blocked thread waits for: LEDGER_LOCK, LEDGER_FILE_SYNC ...; LEDGER_NONE: not known. */
 enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st);
+/* Whether it waits in an event loop (epoll), whose own timers also end such a wait. */
+bool wait_class_loop(const struct stack_batch *b, const struct stack *st);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);

@@ -215,6 +215,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 {
 	struct os_programs *o = os_programs__open();
 	struct bpf_program *p;
+	struct timespec tick;
 	struct stat st;
 	uint32_t at = 0;
 	int err;
@@ -237,6 +238,9 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	}
 	o->rodata->os_by_storage = by_storage;
 	o->rodata->os_migrate_arguments = s->migrate_arguments;
+	/* a coarse clock is one that ticks */
+	if (!clock_getres(CLOCK_MONOTONIC_COARSE, &tick))
+		o->rodata->os_jiffy_ns = (uint64_t)tick.tv_nsec;
 	if (by_storage)
 		bpf_map__set_max_entries(o->maps.os_threads, 1);
 	else

@@ -374,10 +374,12 @@ static void read_retransmits(struct os_signals *s)
 {
 	uint32_t n = os_bpf_map(s, OS_MAP_RETRANSMITS), lookups = 0;
 	const struct os_connection *c = s->keys;
-	const uint64_t *count = s->values;
+	const struct os_retransmits *r = s->values;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t more = grown(s, OS_MAP_RETRANSMITS, 0, &c[i], sizeof(c[i]), count[i]);
+		uint64_t key = hash_bytes(HASH_SEED, &c[i], sizeof(c[i]));
+		uint64_t more = grown(s, OS_MAP_RETRANSMITS, 0, &c[i], sizeof(c[i]), r[i].segments);
+		double ms = grown_ms(s, OS_MAP_RETRANSMITS, 1, &c[i], sizeof(c[i]), r[i].waited_ns);
 		char subject[OS_SIGNAL_SUBJECT_BYTES];
 		uint32_t owner;
 
@@ -386,8 +388,10 @@ static void read_retransmits(struct os_signals *s)
 		owner = owner_of(s, &c[i], &lookups);
 		connection_text(&c[i], subject, sizeof(subject));
 		os_series_add(s->series, owner,
-			      owner ? OS_SIGNAL_RETRANSMITS : OS_SIGNAL_RETRANSMITS_OTHER,
-			      hash_bytes(HASH_SEED, &c[i], sizeof(c[i])), (double)more, subject);
+			      owner ? OS_SIGNAL_RETRANSMITS : OS_SIGNAL_RETRANSMITS_OTHER, key,
+			      (double)more, subject);
+		if (owner)
+			os_series_add(s->series, owner, OS_SIGNAL_RETRANSMIT_WAIT, key, ms, subject);
 	}
 }
 

@@ -257,6 +257,11 @@ static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 	s->recorded_new = true;
 }
 
+static bool is_thread(uint32_t waker_tid)
+{
+	return waker_tid && !(waker_tid & STACK_SWITCH_NOT_OURS);
+}
+
 /* Under lock. The thread that ends most of a process's waits is recorded as well, one more at each drain: a
  * communication thread, whose waits at a socket show what the other threads wait for. */
 static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
@@ -271,7 +276,7 @@ static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 		for (uint32_t i = 0; s->added[k] && i < b->switch_count; i++) {
 			const struct stack_switch *w = &b->switches[i];
 
-			if (w->pid != s->added[k] || !w->waker_tid || w->woken_ns <= w->out_ns)
+			if (w->pid != s->added[k] || !is_thread(w->waker_tid) || w->woken_ns <= w->out_ns)
 				continue;
 			for (at = 0; at < n && list[at].tid != w->waker_tid; at++)
 				;

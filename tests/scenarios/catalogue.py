@@ -495,6 +495,8 @@ CASES = [
     Case("gloo_rate", "the link of a gloo rank carries 1 Mbit/s", ("net-transfer", "net-wait"),
          (Tool("shape_link.py --link {dir}/link.name --rate 1mbit"),), job=(*HOST, "--gloo"), link=True, or_all=True,
          needs=("module:torch", "netns", "command:tc")),
+    Case("probed_questions", "a server answers one of nine questions of the step late, and TCP probes for a loss", "net-wait",
+         (Order("probed_questions"),), named=("probed_questions|recv",)),
     Case("dirty_limit", "others fill what may wait to be written to the disk, and the step's writes are held back",
          ("storage-sync", "storage-disk"), (Tool("inject.py dirty --dir {dir} --mb 4 --threads 4"),),
          job=(*HOST, "--rank-does", "{rank} write_buffered mb=16"), named=("write_buffered|dirty",)),

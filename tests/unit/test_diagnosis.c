@@ -556,6 +556,15 @@ static void net_retransmits(struct world *w)
 {
 	slow_transfer(w, 9);
 	signal_add(&w->sick, OS_SIGNAL_RETRANSMITS, "10.0.0.1:500 to 10.0.0.2:600", 80, 0);
+	signal_add(&w->sick, OS_SIGNAL_RETRANSMIT_WAIT, "10.0.0.1:500 to 10.0.0.2:600", 400, 0);
+}
+
+/* They cost a tenth of the time that was lost. */
+static void net_transfer_with_retransmits(struct world *w)
+{
+	slow_transfer(w, 9);
+	signal_add(&w->sick, OS_SIGNAL_RETRANSMITS, "10.0.0.1:500 to 10.0.0.2:600", 80, 0);
+	signal_add(&w->sick, OS_SIGNAL_RETRANSMIT_WAIT, "10.0.0.1:500 to 10.0.0.2:600", 10, 0);
 }
 
 static void blocked(struct world *w, double ms)
@@ -754,6 +763,7 @@ static const struct fault {
 	{ CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)" },
 	{ CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time" },
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
+	{ CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time" },
 	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },
 	{ CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms" },
 	{ CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "I/O limit" },

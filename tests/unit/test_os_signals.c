@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -1135,7 +1136,7 @@ static double connect_to_nobody(void *arg)
 
 static void maps_retransmits_to_the_rank_with_the_socket(void **state)
 {
-	const struct os_signal *s;
+	const struct os_signal *s, *wait;
 	struct victim v;
 
 	NEEDS_BPF();
@@ -1150,6 +1151,69 @@ static void maps_retransmits_to_the_rank_with_the_socket(void **state)
 	s = signal_of(&v, "tcp_retransmits", "10.98.7.1:");
 	assert_non_null(s);
 	assert_non_null(strstr(s->subject, "to 10.98.7.77:4791"));
+	/* one segment, for which it waited a second */
+	wait = signal_of(&v, "tcp_retransmit_wait", "10.98.7.1:");
+	assert_non_null(wait);
+	assert_in_range((long)(wait->value / s->value), 900, 1100);
+	victim_end(&v);
+}
+
+/* Answers pairs of bytes, one of ten after a while, in which it does not acknowledge them either. */
+static void *answer_late(void *arg)
+{
+	int fd = accept(*(int *)arg, NULL, NULL), off = 0;
+	char two[2];
+
+	for (int i = 1; !setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof(off)); i++) {
+		if (i % 10 == 0)
+			usleep(60000);
+		if (recv(fd, two, 2, MSG_WAITALL) != 2 || send(fd, two, 1, MSG_NOSIGNAL) != 1)
+			break;
+	}
+	close(fd);
+	return NULL;
+}
+
+/* Returns how many segments the kernel has sent again. */
+static double ask_late(void *arg)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct tcp_info info = {.tcpi_state = 0};
+	socklen_t bytes = sizeof(at);
+	pthread_t server;
+	char answer;
+
+	if (bind(listener, (struct sockaddr *)&at, bytes) || listen(listener, 1) ||
+	    getsockname(listener, (struct sockaddr *)&at, &bytes) ||
+	    pthread_create(&server, NULL, answer_late, &listener) ||
+	    connect(fd, (struct sockaddr *)&at, bytes))
+		return -1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	for (int i = 0; i < 150; i++)
+		if (send(fd, "1", 1, 0) != 1 || send(fd, "2", 1, 0) != 1 || recv(fd, &answer, 1, 0) != 1)
+			return -1;
+	bytes = sizeof(info);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
+		return -1;
+	shutdown(fd, SHUT_RDWR);
+	pthread_join(server, NULL);
+	return info.tcpi_total_retrans;
+}
+
+static void a_probe_of_what_arrived_is_no_loss(void **state)
+{
+	const struct os_signal *s;
+	struct victim v;
+
+	NEEDS_BPF();
+	victim_start(&v, &defaults, ask_late, NULL);
+	victim_run(&v);
+	print_message("# %g probes of what had arrived\n", v.told);
+	assert_true(v.told >= 5);
+	s = signal_of(&v, "tcp_retransmits", "127.0.0.1:");
+	assert_true(!s || s->value * RUN_NS * 1e-9 <= 1);
+	assert_null(signal_of(&v, "tcp_retransmit_wait", "127.0.0.1:"));
 	victim_end(&v);
 }
 
@@ -1562,6 +1626,7 @@ int main(void)
 	    cmocka_unit_test_teardown(tells_rates_of_the_time_in_which_somebody_counted, clean_up),
 	    cmocka_unit_test_teardown(tells_interrupts_that_took_a_threads_time, clean_up),
 	    cmocka_unit_test_teardown(maps_retransmits_to_the_rank_with_the_socket, clean_up),
+	    cmocka_unit_test_teardown(a_probe_of_what_arrived_is_no_loss, clean_up),
 	    cmocka_unit_test_teardown(tells_which_programs_are_left_out, clean_up),
 	    cmocka_unit_test_teardown(goes_on_without_bpf_and_says_so, clean_up),
 	    cmocka_unit_test_teardown(tells_limits_and_pressure_from_a_recorded_host, clean_up),

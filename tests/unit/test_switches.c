@@ -23,6 +23,7 @@
 #include <arpa/inet.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -281,6 +282,7 @@ struct page { /* shared with a child */
 static struct sampler *shared; /* by all cases of a group */
 static struct page *page;
 static int go[2]; /* a byte lets the child go on */
+static int ping[2], pong[2]; /* to a thread that answers */
 static pid_t children[4];
 static uint32_t child_count;
 
@@ -421,6 +423,50 @@ static void child_waits(void)
 	wait_go();
 }
 
+static void *writer_main(void *arg)
+{
+	struct timespec t = {.tv_nsec = 5000000};
+	char c;
+
+	page->tid[1] = (uint32_t)syscall(SYS_gettid);
+	while (read(ping[0], &c, 1) == 1) {
+		nanosleep(&t, NULL);
+		if (write(pong[1], "", 1) != 1)
+			break;
+	}
+	return NULL;
+}
+
+/* Waits of 5 ms for any of two, ended in turn by their timeout, a timer's file and another thread. */
+static void child_polls(void)
+{
+	struct itimerspec once = {.it_value.tv_nsec = 5000000}, never = {.it_value.tv_sec = 0};
+	struct pollfd any[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	pthread_t writer;
+	char c;
+
+	if (pipe(ping) || pipe(pong))
+		_exit(1);
+	any[0].fd = pong[0];
+	any[1].fd = timerfd_create(CLOCK_MONOTONIC, 0);
+	pthread_create(&writer, NULL, writer_main, NULL);
+	wait_go();
+	for (int i = 0; i < SLEEPS; i++) {
+		if (i % 3 == 1)
+			timerfd_settime(any[1].fd, 0, &once, NULL);
+		if (i % 3 == 2 && write(ping[1], "", 1) != 1)
+			_exit(1);
+		page->begin_ns[i] = clock_monotonic_ns();
+		poll(any, 2, i % 3 ? -1 : 5);
+		page->end_ns[i] = clock_monotonic_ns();
+		timerfd_settime(any[1].fd, 0, &never, NULL);
+		if (i % 3 == 2 && read(pong[0], &c, 1) != 1)
+			_exit(1);
+	}
+	page->done = 1;
+	wait_go();
+}
+
 static void child_spins(void)
 {
 	pin(0);
@@ -438,8 +484,6 @@ static void child_hogs(void)
 }
 
 /* Two threads of one CPU that wake each other and sleep. */
-static int ping[2], pong[2];
-
 static void *echo_main(void *arg)
 {
 	char c;
@@ -823,6 +867,34 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 	assert_true(stacks * 10 >= waits * 9);
 	check_sums(&t, &before, &after);
 	sampler_remove(shared, (uint32_t)pid);
+	record_end(pid, &t);
+}
+
+static void knows_what_ended_a_poll(void **state)
+{
+	uint32_t polls = 0, right = 0;
+	pid_t pid = start(child_polls);
+	struct told t;
+
+	wait_ready(pid, 1, true);
+	record(pid, pid, &t);
+	let_go();
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+		const struct stack_switch *s = &t.batch.switches[i];
+
+		for (int k = 0; k < SLEEPS; k++) {
+			if (s->out_ns < page->begin_ns[k] || s->in_ns > page->end_ns[k] ||
+			    s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < 3000000)
+				continue;
+			polls++;
+			right += s->waker_tid == (k % 3 == 2 ? page->tid[1] : STACK_WAKER_TIMER);
+		}
+	}
+	print_message("# %u polls, of %u it is known what ended them\n", polls, right);
+	assert_true(polls >= SLEEPS - 2);
+	assert_true(right * 10 >= polls * 9);
 	record_end(pid, &t);
 }
 
@@ -1332,6 +1404,7 @@ static int as_tail(void **state)
 #define CASES                                                                                      \
 	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
+	    CASE(knows_what_ended_a_poll),                                                         \
 	    CASE(knows_where_a_rare_long_sleep_was), CASE(knows_what_short_sleeps_are_for),        \
 	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
 	    CASE(knows_that_it_was_stopped), CASE(knows_that_it_was_frozen),                       \

@@ -916,6 +916,8 @@ static struct incident_change at_socket(int rank, uint32_t reason, double slow_m
 	if (lost > 0) {
 		signal_add(&m, OS_SIGNAL_RETRANSMITS, "10.0.0.2:5 to 10.0.0.1:6", 0.6 * lost);
 		signal_add(&m, OS_SIGNAL_RETRANSMITS, "10.0.0.2:7 to 10.0.0.3:8", 0.4 * lost);
+		signal_add(&m, OS_SIGNAL_RETRANSMIT_WAIT, "10.0.0.2:5 to 10.0.0.1:6", 12 * lost);
+		signal_add(&m, OS_SIGNAL_RETRANSMIT_WAIT, "10.0.0.2:7 to 10.0.0.3:8", 8 * lost);
 	}
 	return send(&m);
 }

@@ -328,6 +328,40 @@ static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 	picture_drop(p);
 }
 
+/* An event loop: in each step it waits out two timeouts, of the second without a stack, and then for a
+ * peer; its helper's timeouts are one wait for peers. And a peer that does not answer in time. */
+static void a_poll_is_a_wait_for_what_ended_it(void **state)
+{
+	struct picture *p;
+	struct made m;
+	uint32_t poll, wait, lookup;
+
+	make(&m, MAIN);
+	poll = stack(&m.w.stacks, "do_epoll_wait", "select");
+	lookup = stack(&m.w.stacks, "do_sys_poll", "getaddrinfo");
+	wait = stack(&m.w.stacks, "futex_do_wait", "all_reduce");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	recorded(&m, BACKWARD, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t, t + 10 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll, STACK_WAKER_TIMER);
+		off(&m, MAIN, t + 12 * MS, t + 16 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, STACK_WAKER_TIMER);
+		off(&m, MAIN, t + 20 * MS, t + 27 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		off(&m, MAIN, t + 30 * MS, t + 50 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, BACKWARD);
+		off(&m, MAIN, t + 51 * MS, t + 55 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, lookup,
+		    STACK_WAKER_TIMER);
+		off(&m, BACKWARD, t + 30 * MS, t + 40 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll,
+		    STACK_WAKER_TIMER);
+		off(&m, BACKWARD, t + 40 * MS, t + 50 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll, 0);
+	}
+	p = picture_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_SLEEP, "select (train.py)") == 14);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_POLL, "select (train.py)") == 27);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_POLL, "getaddrinfo (train.py)") == 4);
+	picture_drop(p);
+}
+
 /* In each step a read, and then 40 ms of more such reads and waits for a CPU that share one record. */
 static void folded_times_are_divided_by_their_states(void **state)
 {
@@ -755,6 +789,7 @@ int main(void)
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
+	    cmocka_unit_test(a_poll_is_a_wait_for_what_ended_it),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
 	    cmocka_unit_test(the_nearest_samples_speak_where_a_slice_has_none),
 	    cmocka_unit_test(what_was_taken_is_in_accounts_of_its_own),

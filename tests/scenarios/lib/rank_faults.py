@@ -571,6 +571,35 @@ def small_writes(rank, body=200):
         s.close()
 
 
+def probed_questions(rank, quick=8, ms=30):
+    """Quick questions, and one whose answer is late: TCP sends its last segment again to probe for a loss (TLP)."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    pid = os.fork()
+    if not pid:
+        its, _ = listener.accept()
+        while True:
+            for n in range(quick + 1):
+                its.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+                time.sleep(0 if n < quick else ms / 1e3)
+                if not its.recv(2, socket.MSG_WAITALL):
+                    os._exit(0)
+                its.sendall(b"k")
+    s = socket.create_connection(listener.getsockname())
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.close()
+    try:
+        while True:
+            yield
+            for _ in range(quick + 1):
+                s.sendall(b"1")
+                s.sendall(b"2")
+                s.recv(1)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        s.close()
+
+
 def read_async(rank, kib=64, parts=4):
     """Reads past the page cache by the kernel's asynchronous calls (x86-64), and waits for all of them."""
     path, size = os.path.join(rank.dir, f"async-{rank.rank}"), kib << 10
