@@ -82,7 +82,7 @@ static void open_window(struct anomaly *a, const struct window_step *first,
 	}
 	a->onset_ns = first->step.begin_ns;
 	a->healthy = 0;
-	a->flagged_count = a->self_count = 0;
+	a->flagged_count = a->self_count = a->turned = 0;
 	a->state = ANOMALY_OPEN;
 }
 
@@ -108,20 +108,29 @@ static bool is_own(const struct window_step *s)
 	return s->expected_self_ns > 0 && lost > 0 && 2 * own >= lost;
 }
 
+/* A window is of one reason: it ends where the rank's turn to be slow itself begins or ends. */
+static void count_flagged(struct anomaly *a, bool own)
+{
+	a->flagged_count++;
+	a->self_count += own;
+	a->turned = own == (anomaly_reason(a) == WINDOW_SELF) ? 0 : a->turned + 1;
+}
+
 bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		  const uint8_t fresh_id[16], uint64_t now_ns)
 {
 	bool flagged = s->flags & WINDOW_STEP_FLAGGED;
 	bool closed = false;
+	uint32_t enough = a->config.margin_steps + !a->config.margin_steps;
 
 	if (flagged && a->state == ANOMALY_IDLE)
 		open_window(a, s, fresh_id);
 	if (a->state == ANOMALY_OPEN) {
 		a->steps[a->step_count++] = *s;
 		a->healthy = flagged ? 0 : a->healthy + 1;
-		a->flagged_count += flagged;
-		a->self_count += flagged && (self || is_own(s));
-		if (a->healthy >= a->config.margin_steps + !a->config.margin_steps ||
+		if (flagged)
+			count_flagged(a, self || is_own(s));
+		if (a->healthy >= enough || a->turned >= enough ||
 		    a->step_count >= a->config.steps_max ||
 		    s->step.end_ns - a->onset_ns >= a->config.length_max_ns)
 			closed = anomaly_close(a, now_ns);

@@ -38,6 +38,7 @@ struct anomaly {
 	struct window_step steps[ANOMALY_STEPS_MAX];
 	uint32_t step_count, healthy;
 	uint32_t flagged_count, self_count;
+	uint32_t turned; /* flagged steps since one that agreed with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;
 	uint64_t onset_ns;    /* begin of the first flagged step */

@@ -247,6 +247,19 @@ static void a_rank_that_loses_half_itself_does_not_only_wait(void **state)
 	assert_int_equal(reason_of_steps(g, 8000000), WINDOW_COMM);
 }
 
+static void a_turn_of_a_rank_is_a_window_of_its_own(void **state)
+{
+	struct rig *g = *state;
+	unsigned own = 0;
+
+	for (int i = 0; i < 90; i++)
+		if (push(g, true, i / 7 % 3 == 1)) {
+			own += anomaly_reason(&g->a) == WINDOW_SELF;
+			anomaly_reset(&g->a);
+		}
+	assert_in_range(own, 4, 5);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -263,6 +276,7 @@ int main(void)
 		T(a_storm_gets_full_windows_then_summaries_then_nothing),
 		T(tokens_come_back_with_time),
 		T(a_rank_that_loses_half_itself_does_not_only_wait),
+		T(a_turn_of_a_rank_is_a_window_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
