@@ -1,75 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
-#include "base/order.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the tables take in full; with fewer they leave some out rather than wrap. */
 #define NODE_WIDE    100
-#define TOP_WIDE     136
-#define TOP_MIDDLE   96
-#define TOP_WITH_BAR 83
 
 static double share(double part, double whole)
 {
 	return whole > 0 ? part / whole : 0;
-}
-
-/* A state may be a word or, from an older peer, a number. */
-static const char *word(const json_t *o, const char *key)
-{
-	const json_t *v = json_object_get(o, key);
-
-	if (json_is_integer(v))
-		return term_count((double)json_integer_value(v));
-	return term_safe(json_string_value(v), 9);
-}
-
-static int by_job_and_rank(const void *a, const void *b)
-{
-	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-
-	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?:
-	       ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
-}
-
-/* Borrowed elements in an array to be freed; NULL without memory. */
-static json_t **sorted_ranks(const json_t *ranks, size_t *count)
-{
-	json_t **sorted;
-
-	*count = json_array_size(ranks);
-	sorted = calloc(*count + 1, sizeof(*sorted));
-	if (!sorted)
-		return NULL;
-	for (size_t i = 0; i < *count; i++)
-		sorted[i] = json_array_get(ranks, i);
-	qsort(sorted, *count, sizeof(*sorted), by_job_and_rank);
-	return sorted;
-}
-
-static const char *ms_or_dash(double ms)
-{
-	return ms > 0 ? term_ms(ms) : "-";
-}
-
-static double lost_count(const json_t *rank)
-{
-	const json_t *lost = json_object_get(rank, "lost"), *v;
-	const char *cause;
-	double sum = json_number_value(lost);
-
-	json_object_foreach((json_t *)lost, cause, v)
-		sum += json_number_value(v);
-	return sum;
 }
 
 static void print_lost(const json_t *rank)
@@ -115,7 +60,7 @@ static bool is_here(const json_t *rank)
 static void print_node_ranks(const json_t *ranks)
 {
 	size_t count;
-	json_t **sorted = sorted_ranks(ranks, &count);
+	json_t **sorted = commands_sorted_ranks(ranks, &count);
 	bool wide = term_columns() >= NODE_WIDE;
 
 	if (!sorted || !count) {
@@ -141,10 +86,11 @@ static void print_node_ranks(const json_t *ranks)
 		       (long long)jsonget_integer(r, "rank"));
 		if (wide)
 			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
-		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? word(r, "trace") : "-",
-		       jsonget_number(r, "hang_s") > 0 ? "hangs" : word(r, is_here(r) ? "model" : "state"),
-		       ms_or_dash(jsonget_number(r, "step_ms")),
-		       ms_or_dash(jsonget_number(r, "expected_ms")),
+		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? commands_word(r, "trace") : "-",
+		       jsonget_number(r, "hang_s") > 0 ? "hangs" :
+		       commands_word(r, is_here(r) ? "model" : "state"),
+		       commands_ms(jsonget_number(r, "step_ms")),
+		       commands_ms(jsonget_number(r, "expected_ms")),
 		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")));
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
@@ -425,153 +371,4 @@ int cmd_status_main(const struct options *o)
 	json_decref(n);
 	json_decref(c);
 	return n || c ? EXIT_OK : EXIT_NOTHING;
-}
-
-/* ---- top ---- */
-
-static void print_top_row(const json_t *r, unsigned columns)
-{
-	double latency = jsonget_number(r, "latency_ms"), expected = jsonget_number(r, "expected_ms");
-	double excess = expected > 0 ? latency / expected - 1 : 0;
-	bool alive = !json_is_false(json_object_get(r, "alive"));
-	double hang_s = alive ? jsonget_number(r, "hang_s") : 0;
-	enum term_style s = !alive			  ? TERM_DIM :
-			    hang_s > 0 || excess > 0.2 ? TERM_RED :
-			    excess > 0.05		  ? TERM_YELLOW :
-							    TERM_PLAIN;
-	char end[160];
-
-	if (hang_s > 0)
-		snprintf(end, sizeof(end), "hangs for %s", term_span(hang_s));
-	else
-		snprintf(end, sizeof(end), "%-8s %s",
-			 alive				? word(r, "model") :
-			 jsonget_true(r, "ended") ? "ended" : "gone",
-			 columns >= TOP_WITH_BAR ? term_bar(excess, 10) : "");
-	printf("%s%-14s %4lld", term_style(s), term_safe(jsonget_text(r, "job"), 14),
-	       (long long)jsonget_integer(r, "rank"));
-	if (columns >= TOP_MIDDLE)
-		printf(" %-12s", term_safe(jsonget_text(r, "node"), 12));
-	printf(" %9s %9s %6s", ms_or_dash(latency), ms_or_dash(expected),
-	       expected > 0 ? term_excess(excess) : "-");
-	if (columns >= TOP_WIDE)
-		printf(" %9s %9s %9s %9s", term_ms(jsonget_number(r, "self_ms")),
-		       term_ms(jsonget_number(r, "compute_ms")),
-		       term_ms(jsonget_number(r, "exposed_comm_ms")),
-		       term_ms(jsonget_number(r, "idle_ms")));
-	printf(" %8s %6s %s%s\n", term_count(jsonget_number(r, "steps")),
-	       term_count(jsonget_number(r, "flagged")), end, term_style(TERM_PLAIN));
-}
-
-static void print_top_head(unsigned columns)
-{
-	printf("%s%-14s %4s", term_style(TERM_BOLD), "job", "rank");
-	if (columns >= TOP_MIDDLE)
-		printf(" %-12s", "node");
-	printf(" %9s %9s %6s", "step", "expected", "excess");
-	if (columns >= TOP_WIDE)
-		printf(" %9s %9s %9s %9s", "own", "compute", "comm", "idle");
-	printf(" %8s %6s %-8s%s\n", "steps", "flag", "model", term_style(TERM_PLAIN));
-}
-
-/* Takes out the ranks of jobs of which no rank is alive: such a job is over. They lie side by side. How
- * many jobs that are. */
-static size_t take_out_ended(json_t **sorted, size_t *count)
-{
-	size_t kept = 0, jobs = 0, begin = 0, end;
-
-	for (; begin < *count; begin = end) {
-		const char *job = jsonget_text(sorted[begin], "job");
-		bool alive = false;
-
-		for (end = begin; end < *count && !strcmp(jsonget_text(sorted[end], "job"), job); end++)
-			alive |= !json_is_false(json_object_get(sorted[end], "alive"));
-		jobs += !alive;
-		for (size_t i = begin; alive && i < end; i++)
-			sorted[kept++] = sorted[i];
-	}
-	*count = kept;
-	return jobs;
-}
-
-/* job: asked for, or NULL */
-static void print_top(const json_t *answer, const char *job)
-{
-	double steps = 0, flagged = 0, lost = 0;
-	size_t over;
-	unsigned columns = term_columns();
-	size_t n, shown;
-	json_t **sorted = sorted_ranks(json_object_get(answer, "ranks"), &n);
-
-	if (!sorted)
-		return;
-	over = job ? 0 : take_out_ended(sorted, &n);
-	shown = n < ROWS_MAX ? n : ROWS_MAX;
-	for (size_t i = 0; i < n; i++) {
-		steps += jsonget_number(sorted[i], "steps");
-		flagged += jsonget_number(sorted[i], "flagged");
-		lost += lost_count(sorted[i]);
-	}
-	if (!n) {
-		if (job)
-			printf("no ranks of job %s (sysom top without --job shows all)\n",
-			       term_safe(job, 60));
-		else if (over)
-			printf("no ranks; %zu job%s that ended: sysom top --job NAME shows one\n", over,
-			       over == 1 ? "" : "s");
-		else
-			puts("no ranks: no sysomd with a job reports to this aggregator");
-		free(sorted);
-		return;
-	}
-	printf("%zu %s, %s %s, %s flagged, %s %s lost\n", n, n == 1 ? "rank" : "ranks",
-	       term_count(steps), steps == 1 ? "step" : "steps", term_count(flagged), term_count(lost),
-	       lost == 1 ? "event" : "events");
-	print_top_head(columns);
-	for (size_t i = 0; i < shown; i++)
-		print_top_row(sorted[i], columns);
-	if (shown < n)
-		printf("... %zu more (--json)\n", n - shown);
-	if (over)
-		printf("%zu job%s that ended not shown (--job NAME)\n", over, over == 1 ? "" : "s");
-	free(sorted);
-}
-
-int cmd_status_top(const struct options *o)
-{
-	char path[512] = "/api/v1/ranks", job[384];
-	bool again = term_is_live() && !o->once && !o->json;
-	struct client_error e;
-	struct client c;
-	json_t *j;
-	int r;
-
-	if (commands_aggregator(o, &c))
-		return EXIT_USAGE;
-	if (o->job) {
-		client_escape(job, sizeof(job), o->job);
-		snprintf(path, sizeof(path), "/api/v1/ranks?job=%s", job);
-	}
-	do {
-		r = commands_list(&c, path, "ranks", LIMIT_FLEET_RANKS, &j, &e);
-		if (r && !again) {
-			commands_complain("top", &e);
-			return EXIT_NOTHING;
-		}
-		if (again)
-			fputs("\033[H\033[J", stdout);
-		if (r)
-			printf("no aggregator: %s\n", term_safe(e.why, 200));
-		else if (o->json)
-			commands_print_json(j);
-		else
-			print_top(j, o->job);
-		r = j && json_array_size(json_object_get(j, "ranks")) ? EXIT_OK : EXIT_NOTHING;
-		json_decref(j);
-		if (fflush(stdout))
-			return EXIT_NOTHING;
-		if (again)
-			sleep(1);
-	} while (again);
-	return r;
 }

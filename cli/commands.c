@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/jsonget.h"
+#include "base/order.h"
 #include "cli/paths.h"
 #include "cli/report/incident_text.h"
 #include "cli/text/term.h"
@@ -52,6 +53,42 @@ void commands_complain(const char *what, const struct client_error *e)
 {
 	fprintf(stderr, "sysom%s%s: %s%s%s\n", *what ? " " : "", what,
 		term_safe(e->why, TERM_COLUMNS_MAX), *e->remedy ? "; " : "", e->remedy);
+}
+
+const char *commands_word(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (json_is_integer(v))
+		return term_count((double)json_integer_value(v));
+	return term_safe(json_string_value(v), 9);
+}
+
+const char *commands_ms(double ms)
+{
+	return ms > 0 ? term_ms(ms) : "-";
+}
+
+int commands_by_rank(const void *a, const void *b)
+{
+	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+
+	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?:
+	       ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
+}
+
+json_t **commands_sorted_ranks(const json_t *ranks, size_t *count)
+{
+	json_t **sorted;
+
+	*count = json_array_size(ranks);
+	sorted = calloc(*count + 1, sizeof(*sorted));
+	if (!sorted)
+		return NULL;
+	for (size_t i = 0; i < *count; i++)
+		sorted[i] = json_array_get(ranks, i);
+	qsort(sorted, *count, sizeof(*sorted), commands_by_rank);
+	return sorted;
 }
 
 void commands_print_json(const json_t *j)

@@ -11,7 +11,7 @@ extern char **front_argv;
 
 int cmd_run_main(const struct options *o);
 int cmd_status_main(const struct options *o);
-int cmd_status_top(const struct options *o);
+int cmd_top_main(const struct options *o);
 int cmd_incidents_list(const struct options *o);
 int cmd_incidents_show(const struct options *o);
 int cmd_control_off(const struct options *o);
@@ -50,6 +50,14 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 void commands_add_job(const struct options *o, char *path, size_t room);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 void commands_complain(const char *what, const struct client_error *e);
+/* A state of a rank: a word or, from an older peer, a number. */
+const char *commands_word(const json_t *o, const char *key);
+/* "-": not known. */
+const char *commands_ms(double ms);
+/* For qsort of json_t *: by job and rank. */
+int commands_by_rank(const void *a, const void *b);
+/* Borrowed elements in this order, in an array to be freed; NULL without memory. */
+json_t **commands_sorted_ranks(const json_t *ranks, size_t *count);
 /* One JSON document and a newline. */
 void commands_print_json(const json_t *j);
 /* The same; takes it. */

@@ -32,7 +32,7 @@ static int become_full(void)
 	}
 
 FULL(cmd_status_main)
-FULL(cmd_status_top)
+FULL(cmd_top_main)
 FULL(cmd_incidents_list)
 FULL(cmd_incidents_show)
 FULL(cmd_control_off)

@@ -28,11 +28,15 @@ static const char status_words[] =
 	"opened, status is read at sysomd's default HTTP address.\n";
 
 static const char top_words[] =
-	"step      median time of the last steps; excess: above what was expected\n"
-	"own       of it, what the rank itself decides: without waiting in collectives\n"
+	"self      self time: what the rank alone decides, its latency less waiting in collectives\n"
+	"excess    of the self time, above what is typical of the rank's role\n"
+	"latency   median of the last steps; expected: what their work predicts\n"
 	"compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
-	"flag      steps that were flagged; model: learning, armed, refused, or gone\n"
-	"A narrow terminal gets fewer columns.\n";
+	"flag      steps that were flagged\n"
+	"state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
+	"A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
+	"time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
+	"incident of the selected rank, as sysom show does.\n";
 
 static const char control_words[] =
 	"Goes through sysomd's control socket, which has mode 0700: only root and the user that runs\n"
@@ -51,7 +55,7 @@ static const struct command commands[] = {
 	  .args = "", .summary = "this node's sysomd and the cluster's aggregator at a glance",
 	  .detail = status_words,
 	  .examples = "  sysom status\n  sysom status --json | jq '.node.ranks[] | {rank, model}'\n" },
-	{ .name = "top", .run = cmd_status_top,
+	{ .name = "top", .run = cmd_top_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
 	  .summary = "all ranks, refreshed every second on a terminal", .detail = top_words,
 	  .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n" },

@@ -72,6 +72,8 @@ void cross_stats(const struct cross *c, struct cross_stats *out);
 
 /* Whether the rank stands in a finding that has not ended. */
 bool cross_is_suspect(const struct cross *c, uint32_t slot);
+/* The median self time of those that this rank is compared with; 0: not known. */
+double cross_role_self_ns(const struct cross *c, uint32_t slot);
 uint32_t cross_suspects(const struct cross *c);
 /* Members of the same role, itself left out, those that no finding names; nearest rank numbers
  * first. The number written. */

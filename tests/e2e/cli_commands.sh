@@ -41,11 +41,11 @@ is "--version, --help and replay load neither curl nor BPF nor what these need" 
 cp "$sysom" "$T/alone"; "$T/alone" status >"$T/out" 2>"$T/err"; status=$?
 is "without sysom-full it says what is missing" eval '[ $status = 1 ] && grep -q "sysom-full.*fully installed" "$T/err"'
 run status --json; is "status --json has both" json 'j["node"]["node"]=="gpu-3" and j["cluster"]["ranks"]==8'
-run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
+run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^  demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
-run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^hung +0 .* hangs for 34.0 s" "$T/out" && grep -qE "^hung +1 .* ended" "$T/out" && grep -qE "^hung +2 .* armed" "$T/out"'
-run top --job over; is "asked for by name, top shows a job that is over" eval '[ "$(grep -c "^over" "$T/out")" = 3 ]'
-run top; is "without, it leaves it out and says so" eval '! grep -q "^over" "$T/out" && has "1 job that ended not shown"'
+run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^  hung +0 .* hangs 34.0 s" "$T/out" && grep -qE "^  hung +1 .* ended" "$T/out" && grep -qE "^  hung +2 .* armed" "$T/out"'
+run top --job over; is "asked for by name, top shows a job that is over" eval '[ "$(grep -c "^  over" "$T/out")" = 3 ]'
+run top; is "without, it leaves it out and says so" eval '! grep -q "^  over" "$T/out" && has "1 job that ended not shown"'
 run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd'
 is "a job's name can't colour the terminal" plain
 run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name is escaped" eval '[ $status = 1 ] && grep -q "job=a%20b%26c%3Dd" "$T/requests"'
