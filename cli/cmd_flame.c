@@ -199,6 +199,8 @@ int cmd_flame_main(const struct options *o)
 		fprintf(stderr, "sysom flame: a differential flame graph is HTML\n");
 		return EXIT_USAGE;
 	}
+	if (to && profile_out_format(NULL, to) == PROFILE_HTML && !commands_html_name("flame", to))
+		return EXIT_USAGE;
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
 	in = commands_incident(o, &c, o->argv[0]);

@@ -176,6 +176,44 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 	json_decref(j);
 }
 
+bool commands_html_name(const char *what, const char *path)
+{
+	const char *name = path ? strrchr(path, '/') : NULL, *end;
+
+	name = name ? name + 1 : path;
+	end = name && *name ? strrchr(name + 1, '.') : NULL;
+	if (!end || !strcmp(end, ".html") || !strcmp(end, ".htm"))
+		return true;
+	fprintf(stderr, "sysom %s: %s: the file would be HTML; use -o %.*s.html\n", what, path,
+		(int)(end - path), path);
+	return false;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	return ORDER(*(const int *)a, *(const int *)b);
+}
+
+const char *commands_window_ranks(const json_t *incident)
+{
+	const json_t *windows = json_object_get(incident, "windows"), *w;
+	int *ranks = calloc(json_array_size(windows) + 1, sizeof(*ranks));
+	size_t i, n = 0, kept = 0;
+	const char *text;
+
+	if (!ranks)
+		return "not known";
+	json_array_foreach((json_t *)windows, i, w)
+		ranks[n++] = (int)jsonget_integer(w, "rank");
+	qsort(ranks, n, sizeof(*ranks), by_value);
+	for (i = 0; i < n; i++)
+		if (!kept || ranks[kept - 1] != ranks[i])
+			ranks[kept++] = ranks[i];
+	text = kept ? term_ranges(ranks, kept) : "none";
+	free(ranks);
+	return text;
+}
+
 bool commands_is_id(const char *text)
 {
 	size_t n = strspn(text, "0123456789abcdefABCDEF");

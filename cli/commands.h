@@ -37,6 +37,10 @@ json_t *commands_node_status(const struct options *o, const struct client *contr
 			     struct client_error *e);
 /* Whether it can be an incident's id, or its first digits. */
 bool commands_is_id(const char *text);
+/* False, with a message, where HTML would get a name with another ending. path: NULL or "-" will do. */
+bool commands_html_name(const char *what, const char *path);
+/* The ranks of which the incident has windows: "0-7", or "none". */
+const char *commands_window_ranks(const json_t *incident);
 /* What a job does, as a whole: its kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
 /* The incident with this id ("last": the newest that is no hiccup, of --job where given), owned by the

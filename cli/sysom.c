@@ -196,16 +196,46 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* A command that begins like this word, or the other way round. */
+/* Letters to insert, drop or replace; texts of at most 31. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[32], n = (unsigned)strnlen(b, 31);
+
+	for (unsigned k = 0; k <= n; k++)
+		row[k] = k;
+	for (unsigned i = 0; a[i] && i < 31; i++) {
+		unsigned left_above = row[0];
+
+		row[0] = i + 1;
+		for (unsigned k = 0; k < n; k++) {
+			unsigned above = row[k + 1], best = left_above + (a[i] != b[k]);
+
+			best = best < above + 1 ? best : above + 1;
+			row[k + 1] = best < row[k] + 1 ? best : row[k] + 1;
+			left_above = above;
+		}
+	}
+	return row[n];
+}
+
+/* A command that this word begins or goes on, else the nearest one of which half the letters are right. */
 static const char *nearest(const char *word)
 {
+	const char *near = NULL;
+	unsigned least = (unsigned)strnlen(word, 31) / 2 + 1;
+
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
 		const char *name = commands[i].name;
+		unsigned d = distance(word, name);
 
 		if (*word && (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
 			return name;
+		if (d < least) {
+			least = d;
+			near = name;
+		}
 	}
-	return NULL;
+	return near;
 }
 
 int main(int argc, char **argv)

@@ -103,6 +103,12 @@ done
 run; is "no command is a usage error" [ $status = 2 ]
 run nonsense; is "an unknown command is a usage error" [ $status = 2 ]
 run incident; is "a command begun or overdone is told" eval '[ $status = 2 ] && grep -q "did you mean incidents?" "$T/err"'
+for c in report flame; do
+	run $c d1a60001 -o "$T/a.b.svg"; is "$c refuses a name that is none of HTML, and says which" eval '[ $status = 2 ] && [ ! -e "$T/a.b.svg" ] && grep -q "use -o .*/a.b.html" "$T/err"'
+done
+run trace 1234abcd --rank 99 -o "$T/none.pftrace"; is "trace of a rank without data lists what there is" eval '[ $status = 1 ] && grep -qE "no data for rank 99; available: ([0-9]|none)" "$T/err"'
+run statsu; is "an unknown command suggests the nearest one" eval '[ $status = 2 ] && grep -q "did you mean status?" "$T/err"'
+run xyzzyplugh; is "or none, when none is near" eval '[ $status = 2 ] && ! grep -q "did you mean" "$T/err"'
 run help top; is "help COMMAND is COMMAND --help" eval '[ $status = 0 ] && has "usage: sysom top"'
 run status --nonsense; is "an unknown option is a usage error" [ $status = 2 ]
 run show; is "a missing argument is a usage error" [ $status = 2 ]
@@ -117,9 +123,9 @@ run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
 run replay links x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
 SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
 is "status without any server is exit status 1" [ $status = 1 ]
-is "... and says what to do" eval 'has "does sysomd run here?" && has "does sysom-aggregator run there?"'
+is "... and says what to do" eval 'has "is sysomd running? Use --control" && has "is sysom-aggregator running there?"'
 SYSOM_URL=http://127.0.0.1:1 run top
-is "so does every command" eval '[ $status = 1 ] && grep -q "Connection refused; does sysom-aggregator run" "$T/err"'
+is "so does every command" eval '[ $status = 1 ] && grep -q "Connection refused; is sysom-aggregator running" "$T/err"'
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	mkdir "$T/bin"; cp "$sysom" "$sysom-full" "$T/bin/"; chmod 755 "$T" "$T/bin"; chmod 700 "$T/control.sock"
 	setpriv --reuid 65534 --regid 65534 --clear-groups "$T/bin/sysom" off >"$T/out" 2>"$T/err"
