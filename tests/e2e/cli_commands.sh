@@ -107,6 +107,7 @@ for c in report flame; do
 	run $c d1a60001 -o "$T/a.b.svg"; is "$c refuses a name that is none of HTML, and says which" eval '[ $status = 2 ] && [ ! -e "$T/a.b.svg" ] && grep -q "use -o .*/a.b.html" "$T/err"'
 done
 run trace 1234abcd --rank 99 -o "$T/none.pftrace"; is "trace of a rank without data lists what there is" eval '[ $status = 1 ] && grep -qE "no data for rank 99; available: ([0-9]|none)" "$T/err"'
+run flame 1234abcd --rank 99; is "so does flame" eval '[ $status = 1 ] && grep -qE "no data for rank 99; available: ([0-9]|none)" "$T/err"'
 run statsu; is "an unknown command suggests the nearest one" eval '[ $status = 2 ] && grep -q "did you mean status?" "$T/err"'
 run xyzzyplugh; is "or none, when none is near" eval '[ $status = 2 ] && ! grep -q "did you mean" "$T/err"'
 run help top; is "help COMMAND is COMMAND --help" eval '[ $status = 0 ] && has "usage: sysom top"'
