@@ -77,11 +77,11 @@ static void explain_connect(struct client_error *e, const struct client *c, long
 {
 	e->denied = *c->socket && (os == EACCES || os == EPERM);
 	if (!*c->socket)
-		e->remedy = "does sysom-aggregator run there? --url or SYSOM_URL name another";
+		e->remedy = "is sysom-aggregator running there? Use --url for another address";
 	else if (e->denied)
 		e->remedy = "only root and the user that runs sysomd may use it: try sudo";
 	else
-		e->remedy = "does sysomd run here? --control or SYSOM_CONTROL_PATH name another";
+		e->remedy = "is sysomd running? Use --control for another socket";
 	snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
 		 os ? strerror((int)os) : "nobody answers");
 }

@@ -199,6 +199,8 @@ int cmd_flame_main(const struct options *o)
 		fprintf(stderr, "sysom flame: a differential flame graph is HTML\n");
 		return EXIT_USAGE;
 	}
+	if (to && profile_out_format(NULL, to) == PROFILE_HTML && !commands_html_name("flame", to))
+		return EXIT_USAGE;
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
 	in = commands_incident(o, &c, o->argv[0]);
@@ -217,11 +219,13 @@ int cmd_flame_main(const struct options *o)
 		r = o->diff ? write_diff(o, in, &m, rank, to) :
 		    o->base ? write_base(o, in, rank, to) :
 			      write_stacks(o, in, rank, to);
+	else if (r >= 0 && o->have_rank && !trace_model_rank(&m, o->rank))
+		fprintf(stderr, "sysom flame: no data for rank %d; available: %s\n", o->rank,
+			commands_window_ranks(in));
 	else
 		fprintf(stderr, "sysom flame: %s\n",
-			r < 0	  ? strerror(-r) :
-			o->diff || (o->have_rank && !trace_model_rank(&m, o->rank)) ?
-				  "no window of such a rank came with this incident" :
+			r < 0	? strerror(-r) :
+			o->diff ? "no window of the culprit came with this incident" :
 				  "no CPU stacks came with this incident's windows (sysom status "
 				  "says why)");
 	json_decref(in);

@@ -325,6 +325,8 @@ static int parse(struct record_args *a, int argc, char **argv)
 	if (r < 0)
 		return bad("--format", a->format, "html, folded or pprof is wanted");
 	a->out.format = (enum profile_format)r;
+	if (!a->format && r == PROFILE_HTML && !commands_html_name("record", a->out.path))
+		return -EINVAL;
 	if (!a->seconds && !a->command)
 		a->seconds = 10;
 	return 0;

@@ -38,7 +38,7 @@ int cmd_report_main(const struct options *o)
 	json_t *in;
 	int r, windows = 0;
 
-	if (commands_aggregator(o, &c))
+	if (!commands_html_name("report", to) || commands_aggregator(o, &c))
 		return EXIT_USAGE;
 	in = commands_incident(o, &c, o->argv[0]);
 	if (!in)

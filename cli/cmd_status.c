@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
-#include "base/order.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
 
@@ -18,44 +15,6 @@
 static double share(double part, double whole)
 {
 	return whole > 0 ? part / whole : 0;
-}
-
-/* A state may be a word or, from an older peer, a number. */
-static const char *word(const json_t *o, const char *key)
-{
-	const json_t *v = json_object_get(o, key);
-
-	if (json_is_integer(v))
-		return term_count((double)json_integer_value(v));
-	return term_safe(json_string_value(v), 9);
-}
-
-static int by_job_and_rank(const void *a, const void *b)
-{
-	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-
-	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?:
-	       ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
-}
-
-/* Borrowed elements in an array to be freed; NULL without memory. */
-static json_t **sorted_ranks(const json_t *ranks, size_t *count)
-{
-	json_t **sorted;
-
-	*count = json_array_size(ranks);
-	sorted = calloc(*count + 1, sizeof(*sorted));
-	if (!sorted)
-		return NULL;
-	for (size_t i = 0; i < *count; i++)
-		sorted[i] = json_array_get(ranks, i);
-	qsort(sorted, *count, sizeof(*sorted), by_job_and_rank);
-	return sorted;
-}
-
-static const char *ms_or_dash(double ms)
-{
-	return ms > 0 ? term_ms(ms) : "-";
 }
 
 static void print_lost(const json_t *rank)
@@ -101,7 +60,7 @@ static bool is_here(const json_t *rank)
 static void print_node_ranks(const json_t *ranks)
 {
 	size_t count;
-	json_t **sorted = sorted_ranks(ranks, &count);
+	json_t **sorted = commands_sorted_ranks(ranks, &count);
 	bool wide = term_columns() >= NODE_WIDE;
 
 	if (!sorted || !count) {
@@ -127,10 +86,11 @@ static void print_node_ranks(const json_t *ranks)
 		       (long long)jsonget_integer(r, "rank"));
 		if (wide)
 			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
-		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? word(r, "trace") : "-",
-		       jsonget_number(r, "hang_s") > 0 ? "hangs" : word(r, is_here(r) ? "model" : "state"),
-		       ms_or_dash(jsonget_number(r, "step_ms")),
-		       ms_or_dash(jsonget_number(r, "expected_ms")),
+		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? commands_word(r, "trace") : "-",
+		       jsonget_number(r, "hang_s") > 0 ? "hangs" :
+		       commands_word(r, is_here(r) ? "model" : "state"),
+		       commands_ms(jsonget_number(r, "step_ms")),
+		       commands_ms(jsonget_number(r, "expected_ms")),
 		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")));
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));

@@ -121,6 +121,7 @@ int cmd_trace_main(const struct options *o)
 	struct client c;
 	uint64_t slices = 0;
 	char path[64], id[40];
+	const char *available;
 	const char *to = o->out;
 	json_t *in;
 	int windows, r;
@@ -139,14 +140,20 @@ int cmd_trace_main(const struct options *o)
 	r = trace_model_init(&m);
 	windows = r ? r : incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
 	r = windows > 0 ? choose_ranks(o, &m, in) : 0;
+	available = commands_window_ranks(in);
 	json_decref(in);
 	if (r) {
 		trace_model_fini(&m);
 		return EXIT_NOTHING;
 	}
 	if (windows <= 0) {
-		fprintf(stderr, "sysom trace: %s\n", windows ? strerror(-windows) :
-			"the incident has no such windows (retention may have taken them)");
+		if (windows)
+			fprintf(stderr, "sysom trace: %s\n", strerror(-windows));
+		else if (o->have_rank)
+			fprintf(stderr, "sysom trace: no data for rank %d; available: %s\n", o->rank,
+				available);
+		else
+			fprintf(stderr, "sysom trace: no windows are left of incident %s\n", id);
 		trace_model_fini(&m);
 		return EXIT_NOTHING;
 	}

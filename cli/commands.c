@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/jsonget.h"
+#include "base/order.h"
 #include "cli/paths.h"
 #include "cli/report/incident_text.h"
 #include "cli/text/term.h"
@@ -52,6 +53,42 @@ void commands_complain(const char *what, const struct client_error *e)
 {
 	fprintf(stderr, "sysom%s%s: %s%s%s\n", *what ? " " : "", what,
 		term_safe(e->why, TERM_COLUMNS_MAX), *e->remedy ? "; " : "", e->remedy);
+}
+
+const char *commands_word(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (json_is_integer(v))
+		return term_count((double)json_integer_value(v));
+	return term_safe(json_string_value(v), 9);
+}
+
+const char *commands_ms(double ms)
+{
+	return ms > 0 ? term_ms(ms) : "-";
+}
+
+int commands_by_rank(const void *a, const void *b)
+{
+	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+
+	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?:
+	       ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
+}
+
+json_t **commands_sorted_ranks(const json_t *ranks, size_t *count)
+{
+	json_t **sorted;
+
+	*count = json_array_size(ranks);
+	sorted = calloc(*count + 1, sizeof(*sorted));
+	if (!sorted)
+		return NULL;
+	for (size_t i = 0; i < *count; i++)
+		sorted[i] = json_array_get(ranks, i);
+	qsort(sorted, *count, sizeof(*sorted), commands_by_rank);
+	return sorted;
 }
 
 void commands_print_json(const json_t *j)
@@ -137,6 +174,44 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
 			o->job ? term_safe(o->job, 60) : "");
 	json_decref(j);
+}
+
+bool commands_html_name(const char *what, const char *path)
+{
+	const char *name = path ? strrchr(path, '/') : NULL, *end;
+
+	name = name ? name + 1 : path;
+	end = name && *name ? strrchr(name + 1, '.') : NULL;
+	if (!end || !strcmp(end, ".html") || !strcmp(end, ".htm"))
+		return true;
+	fprintf(stderr, "sysom %s: %s: the file would be HTML; use -o %.*s.html\n", what, path,
+		(int)(end - path), path);
+	return false;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	return ORDER(*(const int *)a, *(const int *)b);
+}
+
+const char *commands_window_ranks(const json_t *incident)
+{
+	const json_t *windows = json_object_get(incident, "windows"), *w;
+	int *ranks = calloc(json_array_size(windows) + 1, sizeof(*ranks));
+	size_t i, n = 0, kept = 0;
+	const char *text;
+
+	if (!ranks)
+		return "not known";
+	json_array_foreach((json_t *)windows, i, w)
+		ranks[n++] = (int)jsonget_integer(w, "rank");
+	qsort(ranks, n, sizeof(*ranks), by_value);
+	for (i = 0; i < n; i++)
+		if (!kept || ranks[kept - 1] != ranks[i])
+			ranks[kept++] = ranks[i];
+	text = kept ? term_ranges(ranks, kept) : "none";
+	free(ranks);
+	return text;
 }
 
 bool commands_is_id(const char *text)

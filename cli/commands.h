@@ -37,6 +37,10 @@ json_t *commands_node_status(const struct options *o, const struct client *contr
 			     struct client_error *e);
 /* Whether it can be an incident's id, or its first digits. */
 bool commands_is_id(const char *text);
+/* False, with a message, where HTML would get a name with another ending. path: NULL or "-" will do. */
+bool commands_html_name(const char *what, const char *path);
+/* The ranks of which the incident has windows: "0-7", or "none". */
+const char *commands_window_ranks(const json_t *incident);
 /* What a job does, as a whole: its kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
 /* The incident with this id ("last": the newest that is no hiccup, of --job where given), owned by the
@@ -50,6 +54,14 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 void commands_add_job(const struct options *o, char *path, size_t room);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 void commands_complain(const char *what, const struct client_error *e);
+/* A state of a rank: a word or, from an older peer, a number. */
+const char *commands_word(const json_t *o, const char *key);
+/* "-": not known. */
+const char *commands_ms(double ms);
+/* For qsort of json_t *: by job and rank. */
+int commands_by_rank(const void *a, const void *b);
+/* Borrowed elements in this order, in an array to be freed; NULL without memory. */
+json_t **commands_sorted_ranks(const json_t *ranks, size_t *count);
 /* One JSON document and a newline. */
 void commands_print_json(const json_t *j);
 /* The same; takes it. */

@@ -28,7 +28,7 @@ $(PPROF_GEN).h: cli/profile.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PPROF_GEN).c: $(PPROF_GEN).h ;
 $(B)/obj/cli/profile/profile_flame.o: cli/flame.html
-cli_LDLIBS := -lncursesw -ltinfo -lcurl -ljansson -lyajl -lprotobuf-c -lz -lzstd
+cli_LDLIBS := -lcurl -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
 # One recipe for both files; the header stands for the pair.
@@ -47,7 +47,7 @@ sysom-full_SRCS := cli/sysom.c
 sysom-full_USES := cli sampler
 
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
-	tests/e2e/top_screen.py tests/e2e/cli_trace.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py tests/e2e/diff.py
+	tests/e2e/cli_trace.sh tests/e2e/top.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py tests/e2e/diff.py
 test_kineto_reader_LDLIBS := -lz
 SCRIPTS_TEST += tests/e2e/replay_window.sh tests/e2e/replay_faults.sh tests/e2e/replay_live.py \
 	tests/e2e/replay_workers.py tests/e2e/replay_steps.sh tests/e2e/replay_inputs.py tests/e2e/replay_events.py

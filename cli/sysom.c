@@ -28,14 +28,15 @@ static const char status_words[] =
 	"opened, status is read at sysomd's default HTTP address.\n";
 
 static const char top_words[] =
-	"!         a suspect, or a rank that hangs; they come first\n"
-	"self      median self time of the last steps: without waiting in collectives\n"
-	"excess    self time above the median of the job's healthy ranks\n"
-	"step      median time of the last steps; expected: what their work should take\n"
+	"self      self time: what the rank alone decides, its latency less waiting in collectives\n"
+	"excess    of the self time, above what is typical of the rank's role\n"
+	"latency   median of the last steps; expected: what their work predicts\n"
 	"compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
-	"state     suspect, hangs, learning, armed, refused, ended or gone\n"
-	"On a terminal: q quits, s sorts, / filters, Enter shows the job's incident.\n"
-	"A narrow terminal gets fewer columns.\n";
+	"flag      steps that were flagged\n"
+	"state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
+	"A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
+	"time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
+	"incident of the selected rank, as sysom show does.\n";
 
 static const char control_words[] =
 	"Goes through sysomd's control socket, which has mode 0700: only root and the user that runs\n"
@@ -195,16 +196,46 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* A command that begins like this word, or the other way round. */
+/* Letters to insert, drop or replace; texts of at most 31. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[32], n = (unsigned)strnlen(b, 31);
+
+	for (unsigned k = 0; k <= n; k++)
+		row[k] = k;
+	for (unsigned i = 0; a[i] && i < 31; i++) {
+		unsigned left_above = row[0];
+
+		row[0] = i + 1;
+		for (unsigned k = 0; k < n; k++) {
+			unsigned above = row[k + 1], best = left_above + (a[i] != b[k]);
+
+			best = best < above + 1 ? best : above + 1;
+			row[k + 1] = best < row[k] + 1 ? best : row[k] + 1;
+			left_above = above;
+		}
+	}
+	return row[n];
+}
+
+/* A command that this word begins or goes on, else the nearest one of which half the letters are right. */
 static const char *nearest(const char *word)
 {
+	const char *near = NULL;
+	unsigned least = (unsigned)strnlen(word, 31) / 2 + 1;
+
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
 		const char *name = commands[i].name;
+		unsigned d = distance(word, name);
 
 		if (*word && (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
 			return name;
+		if (d < least) {
+			least = d;
+			near = name;
+		}
 	}
-	return NULL;
+	return near;
 }
 
 int main(int argc, char **argv)

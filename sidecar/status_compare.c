@@ -15,18 +15,20 @@ struct compare {
 	struct requests_stats requests;
 	struct local_peers_stats peers;
 	struct uplink_stats uplink;
-	uint64_t sketch_cpu_ms;
 };
 
 struct compare_value {
 	const char *part, *key, *help;
 	bool gauge;
+	bool time; /* in ns; "_ms" for people, "_seconds" for Prometheus */
 	size_t offset; /* of a uint64_t in struct compare */
 };
 
 static const struct compare_value values[] = {
 #define VALUE(part, key, field, gauge, help)                                                       \
-	{ part, key, help, gauge, offsetof(struct compare, field) }
+	{ part, key, help, gauge, false, offsetof(struct compare, field) }
+#define TIME(part, key, field, help)                                                               \
+	{ part, key, help, false, true, offsetof(struct compare, field) }
 	VALUE("beats", "sent", uplink.beats_sent, false, "Beats answered."),
 	VALUE("beats", "failed", uplink.beats_failed, false, "Beats without an answer."),
 	VALUE("beats", "replaced", uplink.beats_replaced, false,
@@ -55,7 +57,7 @@ static const struct compare_value values[] = {
 	      "Native addresses that no symbol covers."),
 	VALUE("sketches", "addresses_over_budget", sketches.profile.over_budget, false,
 	      "Native addresses put off to a later sketch."),
-	VALUE("sketches", "cpu_ms", sketch_cpu_ms, false, "CPU time of the thread that makes them."),
+	TIME("sketches", "cpu", sketches.cpu_ns, "CPU time of the thread that makes them."),
 	VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
 	VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
 	VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
@@ -77,6 +79,7 @@ static const struct compare_value values[] = {
 	VALUE("asked", "unknown", requests.unknown, false, "Commands of a kind not known."),
 	VALUE("asked", "bad", requests.bad, false, "Commands about times that cannot be."),
 	VALUE("asked", "full", requests.full, false, "Commands that found no room."),
+#undef TIME
 #undef VALUE
 };
 
@@ -98,7 +101,6 @@ static void collect(struct node *n, struct compare *c)
 	requests_stats_get(n, &c->requests);
 	windows_peers_stats(n->windows, &c->peers);
 	uplink_stats(n->uplink, &c->uplink);
-	c->sketch_cpu_ms = c->sketches.cpu_ns / 1000000;
 }
 
 static uint64_t value_of(const struct compare *c, const struct compare_value *v)
@@ -123,8 +125,8 @@ void status_compare_json(struct node *n, struct buf *b)
 		if (fresh)
 			buf_printf(b, "%s\"%s\":{", i ? "}," : "", v->part);
 		part = v->part;
-		buf_printf(b, "%s\"%s\":%llu", fresh ? "" : ",", v->key,
-			   (unsigned long long)value_of(&c, v));
+		buf_printf(b, "%s\"%s%s\":%llu", fresh ? "" : ",", v->key, v->time ? "_ms" : "",
+			   (unsigned long long)(value_of(&c, v) / (v->time ? 1000000 : 1)));
 	}
 	buf_puts(b, "}},");
 }
@@ -136,10 +138,11 @@ void status_compare_metrics(struct node *n, struct buf *b)
 	collect(n, &c);
 	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
 		const struct compare_value *v = &values[i];
-		const char *end = v->gauge ? "" : "_total", *type = v->gauge ? "gauge" : "counter";
+		const char *end = v->gauge ? "" : v->time ? "_seconds_total" : "_total";
+		const char *type = v->gauge ? "gauge" : "counter";
 
-		buf_printf(b, "# HELP sysom_%s_%s%s %s\n# TYPE sysom_%s_%s%s %s\nsysom_%s_%s%s %llu\n",
+		buf_printf(b, "# HELP sysom_%s_%s%s %s\n# TYPE sysom_%s_%s%s %s\nsysom_%s_%s%s %.17g\n",
 			   v->part, v->key, end, v->help, v->part, v->key, end, type, v->part, v->key, end,
-			   (unsigned long long)value_of(&c, v));
+			   (double)value_of(&c, v) / (v->time ? 1e9 : 1));
 	}
 }

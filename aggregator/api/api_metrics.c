@@ -191,6 +191,7 @@ void api_metrics(const struct api_sources *api, struct api_answer *a)
 	metrics_store(api, b);
 	metrics_verdicts(api, b);
 	metrics_fleet(api, b);
+	fleet_ranks_metrics(api->fleet, clock_monotonic_ns(), b);
 	api_symbols_metrics(api->symbols, b);
 	metrics_http(api->http, b);
 }

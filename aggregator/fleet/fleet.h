@@ -135,6 +135,8 @@ struct fleet_page {
 /* Appends {"ranks":[...]} by job and rank, and "next" if there are more. The lock is held for a
  * bounded number of ranks at a time. 0, -EINVAL (after is no "next"), -ENOMEM. */
 int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
+/* Appends metrics of the ranks that are alive, in the text format of Prometheus. */
+void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out);
 /* {"jobs":[...]} by name: size, roles, run. */
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* The following return owned JSON; NULL: not found, or no memory. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"
+#include "base/check.h"
 #include "base/job_key.h"
 #include "base/json_text.h"
 #include "base/order.h"
@@ -88,6 +89,7 @@ struct row {
 	int32_t world_size;
 	char node[WIRE_TEXT_BYTES], program[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
 	struct fleet_stats stats;
+	double role_self_ns;
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
 	bool alive, ended, suspect, quarantined, contested;
 };
@@ -146,6 +148,7 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	out->ended = r->ended;
 	out->hangs_ns = fleet_rank_hangs(f, job, r, now_ns);
 	out->hangs_ns = out->hangs_ns && out->hangs_ns < now_ns ? now_ns - out->hangs_ns : 0;
+	out->role_self_ns = cross_role_self_ns(job->cross, out->place.slot);
 	out->suspect = cross_is_suspect(job->cross, out->place.slot);
 	out->quarantined = r->rank >= 0 && !r->compared;
 	out->contested = r->contested;
@@ -218,6 +221,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 		   (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
 		   (unsigned long long)s->flagged);
 	put_times(b, s);
+	buf_printf(b, ",\"role_self_ms\":%.9g", text_ms(r->role_self_ns));
 	buf_printf(b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
 		   (unsigned long long)s->events, (unsigned long long)s->lost,
 		   fleet_name_of(traces, 3, s->trace_state), fleet_name_of(cuptis, 6, s->cupti_state),
@@ -309,6 +313,85 @@ int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 
 	free(p.rows);
 	return err;
+}
+
+/* ---- ranks, for Prometheus ---- */
+
+static void put_series(struct buf *b, const char *name, const char *job, int32_t rank)
+{
+	buf_printf(b, "sysom_%s{job_name=\"", name);
+	buf_json_text(b, job);
+	buf_printf(b, "\",rank=\"%d\"", rank);
+}
+
+static void put_info(struct buf *b, const char *job, const struct row *r)
+{
+	put_series(b, "rank_info", job, r->place.rank);
+	buf_puts(b, ",node=\"");
+	buf_json_text(b, r->node);
+	buf_puts(b, "\",role=\"");
+	buf_json_text(b, r->role);
+	buf_puts(b, "\"} 1\n");
+}
+
+static void put_suspect(struct buf *b, const char *job, const struct row *r)
+{
+	put_series(b, "rank_suspect", job, r->place.rank);
+	buf_printf(b, "} %d\n", r->suspect);
+}
+
+static void put_excess(struct buf *b, const char *job, const struct row *r)
+{
+	if (r->stats.self_median_ns <= 0 || r->role_self_ns <= 0)
+		return;
+	put_series(b, "rank_self_excess_seconds", job, r->place.rank);
+	buf_printf(b, "} %.9g\n", (r->stats.self_median_ns - r->role_self_ns) * 1e-9);
+}
+
+static const struct {
+	const char *name, *help;
+	void (*put)(struct buf *b, const char *job, const struct row *r);
+} series[] = {
+	{ "rank_info", "1; the node and role of a rank, to join on job_name and rank.", put_info },
+	{ "rank_suspect", "1 while a finding names the rank.", put_suspect },
+	{ "rank_self_excess_seconds", "Median self time of the rank above that of its role.", put_excess },
+};
+
+/* A rank that two nodes claim is the first one's: the other row is contested. */
+static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, size_t k, struct row *rows,
+			   struct buf *out)
+{
+	struct place *list;
+	uint32_t n;
+
+	if (places_of(f, job, &list, &n))
+		return;
+	for (uint32_t at = 0; at < n; at += SLICE_WHOLE) {
+		uint32_t got = n - at < SLICE_WHOLE ? n - at : SLICE_WHOLE;
+
+		got = copy_rows(f, job, list + at, got, now_ns, rows);
+		for (uint32_t i = 0; i < got; i++)
+			if (rows[i].alive && rows[i].place.rank >= 0 && !rows[i].contested)
+				series[k].put(out, job, &rows[i]);
+	}
+	free(list);
+}
+
+void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out)
+{
+	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
+	struct job_name *names = NULL;
+	uint32_t n = 0;
+
+	if (rows && !names_of(f, NULL, NULL, &names, &n))
+		for (size_t k = 0; k < ARRAY_LEN(series); k++) {
+			buf_printf(out, "# HELP sysom_%s %s\n# TYPE sysom_%s gauge\n", series[k].name,
+				   series[k].help, series[k].name);
+			for (uint32_t i = 0; i < n; i++)
+				put_job_series(f, names[i].name, now_ns, k, rows, out);
+		}
+	free(names);
+	free(rows);
 }
 
 /* ---- jobs ---- */

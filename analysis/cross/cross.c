@@ -411,6 +411,13 @@ bool cross_is_suspect(const struct cross *c, uint32_t slot)
 	return slot < c->slot_room && c->slots[slot].used && c->slots[slot].findings;
 }
 
+double cross_role_self_ns(const struct cross *c, uint32_t slot)
+{
+	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
+
+	return s && s->used && s->cohort != CROSS_NONE ? c->cohorts[s->cohort].self_typical_ns : 0;
+}
+
 uint32_t cross_suspects(const struct cross *c)
 {
 	uint32_t n = 0;

@@ -71,6 +71,8 @@ void cross_stats(const struct cross *c, struct cross_stats *out);
 
 /* Whether an open finding names the rank. */
 bool cross_is_suspect(const struct cross *c, uint32_t slot);
+/* The median self time of those that this rank is compared with; 0: not known. */
+double cross_role_self_ns(const struct cross *c, uint32_t slot);
 uint32_t cross_suspects(const struct cross *c);
 /* Other members of the same role that no finding names, nearest rank numbers first. Returns how
  * many were written. */

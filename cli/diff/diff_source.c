@@ -73,8 +73,9 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 		snprintf(s->label, sizeof(s->label), "rank %d of %s, incident %s", s->rank->who.rank,
 			 term_safe(s->rank->who.job, 60), term_safe(jsonget_text(in, "id"), 32));
 	else
-		fprintf(stderr, "sysom diff: %s: %s\n", term_safe(arg, 80),
-			n < 0 ? strerror(-n) : "the incident has no such windows");
+		fprintf(stderr, "sysom diff: %s: %s%s\n", term_safe(arg, 80),
+			n < 0 ? strerror(-n) : "no data for this rank; available: ",
+			n < 0 ? "" : commands_window_ranks(in));
 	json_decref(in);
 	s->kind = "incident";
 	return s->rank && !add_functions(s) ? EXIT_OK : EXIT_NOTHING;

@@ -92,7 +92,7 @@ def diagnosed(name, state="closed"):
 def rank(job, n, latency):
     return {"job": job, "node": "gpu-3", "rank": n, "world_size": 8, "alive": True,
             "beat_age_ms": 400, "steps": 1000 + n, "flagged": 48 if n == 5 else 0,
-            "latency_ms": latency, "self_ms": latency - (4 if n == 5 else 14), "suspect": n == 5, "expected_ms": 27.5, "compute_ms": 20.0,
+            "latency_ms": latency, "self_ms": latency - 4, "expected_ms": 27.5, "compute_ms": 20.0,
             "comm_ms": 6.0, "exposed_comm_ms": 4.0, "copy_ms": 0.1, "idle_ms": 2.0, "events": 99999,
             "lost": 3, "trace": "on", "cupti": "v2", "model": "armed"}
 
