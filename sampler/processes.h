@@ -45,7 +45,8 @@ struct process {
 	uint64_t fresh_begin, fresh_end; /* mapped since the scan was asked for, first to last */
 	uint64_t python_retry_ns; /* the interpreter has not started yet: look again then; 0: no */
 	struct process_mapping *mappings; /* sorted by address */
-	uint32_t count, room;
+	uint32_t count;
+	size_t room;
 	struct unwind_process published;
 	struct python_runtime *python; /* NULL: none */
 	struct python_names *names;

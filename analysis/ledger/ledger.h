@@ -78,7 +78,8 @@ struct ledger_account {
 struct ledger {
 	struct ledger_account *account; /* in order of hash */
 	char *names;
-	uint32_t count, room, names_bytes, names_room;
+	uint32_t count, names_bytes;
+	size_t room, names_room;
 	uint64_t steps, total_ns; /* total_ns: of the steps' latency; the accounts add up to it */
 };
 
