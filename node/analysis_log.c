@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/daemon/log.h"
+#include "base/write_all.h"
 
 #define BLOCKS 5u /* one is filled, four wait at most */
 #define FLUSH_NS 1000000000ull
@@ -42,21 +43,6 @@ struct analysis_log {
 };
 
 /* ---- the thread ---- */
-
-static int write_all(int fd, const uint8_t *p, size_t bytes)
-{
-	while (bytes) {
-		ssize_t n = write(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		p += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
 
 /* 0; -ENOSPC past the size that was asked for. */
 static int put_block(struct analysis_log *l, struct journal_writer *w, uint64_t spare)

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/daemon/log.h"
+#include "base/room.h"
 #include "wire/codec.h"
 
 #define RECORDER_MEMORY_BLOCKS 32768u
@@ -479,7 +480,8 @@ void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec)
 
 struct gather {
 	struct record *records;
-	uint32_t count, capacity, max;
+	uint32_t count, max;
+	size_t room;
 	uint64_t begin_ns, end_ns, cut_ns; /* cut_ns: begin of what had no room; UINT64_MAX: nothing */
 };
 
@@ -492,15 +494,8 @@ static int gather_add(struct gather *g, const struct record *rec, uint32_t count
 			g->cut_ns = rec[i].begin_ns < g->cut_ns ? rec[i].begin_ns : g->cut_ns;
 			return 0;
 		}
-		if (g->count == g->capacity) {
-			uint32_t more = g->capacity ? g->capacity * 2 : 4096;
-			void *p = realloc(g->records, sizeof(*rec) * more);
-
-			if (!p)
-				return -ENOMEM;
-			g->records = p;
-			g->capacity = more;
-		}
+		if (ROOM_FOR(g->records, g->room, g->count + 1ull))
+			return -ENOMEM;
 		g->records[g->count++] = rec[i];
 	}
 	return 0;

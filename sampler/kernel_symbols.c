@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 #define RELOAD_NS 10000000000ull
 /* Further from the last symbol than any function extends: a gap between modules. */
@@ -31,7 +32,8 @@ struct table {
 	uint32_t users; /* under tables_lock */
 	char path[128];
 	struct symbol *symbols;
-	uint32_t count, room;
+	uint32_t count;
+	size_t room;
 	char *names;
 	size_t bytes, bytes_room;
 	uint64_t read_ns;
@@ -59,19 +61,11 @@ static int by_begin(const void *a, const void *b)
 static int name_keep(struct table *k, const char *name, uint32_t *at)
 {
 	size_t bytes = strlen(name) + 1;
-	char *grown;
 
-	if (k->bytes + bytes > k->bytes_room) {
-		size_t room = k->bytes_room ? k->bytes_room * 2 : 1u << 20;
-
-		if (room > LIMIT_SAMPLER_KERNEL_NAME_BYTES)
-			return -E2BIG;
-		grown = realloc(k->names, room);
-		if (!grown)
-			return -ENOMEM;
-		k->names = grown;
-		k->bytes_room = room;
-	}
+	if (k->bytes + bytes > LIMIT_SAMPLER_KERNEL_NAME_BYTES)
+		return -E2BIG;
+	if (ROOM_FOR(k->names, k->bytes_room, k->bytes + bytes))
+		return -ENOMEM;
 	memcpy(k->names + k->bytes, name, bytes);
 	*at = (uint32_t)k->bytes;
 	k->bytes += bytes;
@@ -80,21 +74,13 @@ static int name_keep(struct table *k, const char *name, uint32_t *at)
 
 static int symbol_keep(struct table *k, uint64_t begin, char type, const char *name)
 {
-	struct symbol *grown;
 	uint32_t at = 0;
 	int err = 0;
 
-	if (k->count == k->room) {
-		uint32_t room = k->room ? k->room * 2 : 65536;
-
-		if (room > LIMIT_SAMPLER_KERNEL_SYMBOLS)
-			return -E2BIG;
-		grown = realloc(k->symbols, room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		k->symbols = grown;
-		k->room = room;
-	}
+	if (k->count >= LIMIT_SAMPLER_KERNEL_SYMBOLS)
+		return -E2BIG;
+	if (ROOM_FOR(k->symbols, k->room, k->count + 1ull))
+		return -ENOMEM;
 	if (tolower((unsigned char)type) == 't' || tolower((unsigned char)type) == 'w')
 		err = name_keep(k, name, &at);
 	if (err)

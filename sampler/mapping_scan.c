@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/room.h"
 #include "symbol/symbol_content.h"
 
 _Static_assert(STACK_BUILD_ID_MAX == SYMBOL_ID_MAX, "stacks carry a file's identity");
@@ -129,24 +130,8 @@ static void mapping_identify(struct mapping *m, struct reader_target *t)
 	close(fd);
 }
 
-static int scan_grow(struct mapping_scan *s, uint32_t *room)
-{
-	struct mapping *grown;
-
-	if (s->count < *room)
-		return 0;
-	if (s->count >= UNWIND_MAPPING_MAX)
-		return -E2BIG;
-	*room = *room ? *room * 2 : 64;
-	grown = realloc(s->mappings, *room * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	s->mappings = grown;
-	return 0;
-}
-
 /* Parses one line of maps: 0, or a reason to stop. */
-static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, struct reader_target *t)
+static int scan_line(struct mapping_scan *s, size_t *room, char *line, struct reader_target *t)
 {
 	unsigned long begin, end, offset, inode;
 	struct mapping *m;
@@ -159,7 +144,9 @@ static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, struct 
 		return 0;
 	path = line + at;
 	path[strcspn(path, "\n")] = 0;
-	err = scan_grow(s, room);
+	if (s->count >= UNWIND_MAPPING_MAX)
+		return -E2BIG;
+	err = ROOM_FOR(s->mappings, *room, s->count + 1ull);
 	if (err)
 		return err;
 	m = &s->mappings[s->count];
@@ -178,8 +165,7 @@ static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, struct 
 
 int mapping_scan_read(struct mapping_scan *out, struct reader_target *t)
 {
-	uint32_t room = 0;
-	size_t line_room = 0;
+	size_t room = 0, line_room = 0;
 	char *line = NULL;
 	FILE *f;
 	int fd = reader_target_open(t, READER_MAPS, 0, 0, NULL), err = 0;

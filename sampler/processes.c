@@ -17,6 +17,7 @@
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/probe.h"
+#include "base/room.h"
 #include "sampler/worker.h"
 
 #define PROCESS_SLOTS	(LIMIT_SAMPLER_PROCESSES * 2)
@@ -35,7 +36,8 @@ struct processes {
 	struct process *slot[PROCESS_SLOTS];
 	uint32_t count;
 	struct process_file *files; /* by the store's number */
-	uint32_t file_room, files_known;
+	size_t file_room;
+	uint32_t files_known;
 	struct unwind_mapping scratch[UNWIND_MAPPING_MAX];
 	uint64_t serial; /* of requests for names */
 	struct processes_stats stats;
@@ -164,22 +166,9 @@ static int process_new(struct processes *p, uint32_t pid, bool children, struct 
 
 static int file_room(struct processes *p, uint32_t file)
 {
-	struct process_file *grown;
-	uint32_t room = p->file_room ? p->file_room : 256;
-
 	if (file > LIMIT_SAMPLER_FILES)
 		return -E2BIG;
-	while (room <= file)
-		room *= 2;
-	if (room == p->file_room)
-		return 0;
-	grown = realloc(p->files, room * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	memset(grown + p->file_room, 0, (room - p->file_room) * sizeof(*grown));
-	p->files = grown;
-	p->file_room = room;
-	return 0;
+	return ROOM_FOR_ZERO(p->files, p->file_room, file + 1ull);
 }
 
 static void table_request(struct processes *p, uint32_t file, uint32_t pid, uint64_t begin,
@@ -259,19 +248,10 @@ const struct process_file *processes_file(const struct processes *p, uint32_t fi
 static int mapping_append(struct processes *p, struct process *process,
 			  const struct process_mapping *m)
 {
-	struct process_mapping *grown;
-
-	if (process->count == process->room) {
-		uint32_t room = process->room ? process->room * 2 : 32;
-
-		if (process->count >= UNWIND_MAPPING_MAX)
-			return -E2BIG;
-		grown = realloc(process->mappings, room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		process->mappings = grown;
-		process->room = room;
-	}
+	if (process->count >= UNWIND_MAPPING_MAX)
+		return -E2BIG;
+	if (ROOM_FOR(process->mappings, process->room, process->count + 1ull))
+		return -ENOMEM;
 	process->mappings[process->count++] = *m;
 	if (m->file)
 		p->files[m->file].users++;

@@ -47,7 +47,8 @@ struct process {
 	uint64_t python_retry_ns; /* when to look again for an interpreter that has not started; 0:
 				   * no */
 	struct process_mapping *mappings; /* sorted by address */
-	uint32_t count, room;
+	uint32_t count;
+	size_t room;
 	struct unwind_process published;
 	struct python_runtime *python; /* NULL: none */
 	struct python_names *names;

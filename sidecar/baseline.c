@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/write_all.h"
 
 #define BASELINE_MAGIC	 0x31656e696c657362ull /* "bseline1" */
 #define BASELINE_VERSION 2u
@@ -44,23 +45,6 @@ static uint64_t checksum(const struct baseline_head *h, const struct judge_sampl
 	uint64_t head = hash_bytes(HASH_SEED, h, offsetof(struct baseline_head, checksum));
 
 	return hash_mix(hash_bytes(head, samples, sizeof(*samples) * h->count));
-}
-
-static int write_all(int fd, const void *data, size_t bytes)
-{
-	const uint8_t *p = data;
-
-	while (bytes) {
-		ssize_t n = write(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ENOSPC;
-		p += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
 }
 
 int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sample *samples,

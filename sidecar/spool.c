@@ -18,6 +18,7 @@
 #include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/write_all.h"
 #include "wire/codec.h"
 
 #define SPOOL_PATH_BYTES 512
@@ -224,21 +225,6 @@ void spool_close(struct spool *s)
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	free(s);
-}
-
-static int write_all(int fd, const uint8_t *data, size_t bytes)
-{
-	while (bytes) {
-		ssize_t n = write(fd, data, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ENOSPC;
-		data += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
 }
 
 static int disk_put(struct spool *s, const struct spool_entry *e, const void *data)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/room.h"
 #include "symbol/symbol_mini.h"
 
 #define INDEX_MAGIC 0x0331584449535953ull /* "SYSIDX1" and version 3 */
@@ -189,15 +190,8 @@ static int add_top(struct builder *b, uint64_t address)
 {
 	size_t n = b->rows / BLOCK_ROWS;
 
-	if (n == b->top_room) {
-		size_t room = n ? 2 * n : 64;
-		uint64_t *top = realloc(b->top, room * sizeof(*top));
-
-		if (!top)
-			return -ENOMEM;
-		b->top = top;
-		b->top_room = room;
-	}
+	if (ROOM_FOR(b->top, b->top_room, n + 1))
+		return -ENOMEM;
 	b->top[n] = address;
 	return 0;
 }

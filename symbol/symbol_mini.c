@@ -7,27 +7,13 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/write_all.h"
 
 #define CHUNK_BYTES (64u << 10)
 
 struct chunks {
 	uint8_t in[CHUNK_BYTES], out[CHUNK_BYTES];
 };
-
-static int write_all(int fd, const uint8_t *data, size_t bytes)
-{
-	while (bytes) {
-		ssize_t n = write(fd, data, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		data += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
 
 static int unpack(const struct symbol_elf *e, int fd, lzma_stream *z, struct chunks *c)
 {

@@ -14,6 +14,7 @@
 #include "analysis/ledger/wait_class.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/room.h"
 
 /* Segments of one window; what comes later is unobserved. */
 #define SEGMENTS_MAX (1u << 17)
@@ -115,15 +116,8 @@ __attribute__((format(printf, 2, 3))) static const char *keep(struct maker *m, c
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	if (t->name_count == t->name_room) {
-		uint32_t room = t->name_room ? 2 * t->name_room : 64;
-		char **names = realloc(t->names, room * sizeof(*names));
-
-		if (!names)
-			return "";
-		t->names = names;
-		t->name_room = room;
-	}
+	if (ROOM_FOR(t->names, t->name_room, t->name_count + 1ull))
+		return "";
 	copy = strdup(text);
 	if (!copy)
 		return "";
@@ -299,17 +293,9 @@ static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind 
 {
 	struct host_timeline *t = m->t;
 
-	if (begin >= end || t->segment_count >= SEGMENTS_MAX)
-		return;
-	if (t->segment_count == t->segment_room) {
-		uint32_t room = t->segment_room ? 2 * t->segment_room : 1024;
-		struct ledger_segment *s = realloc(t->segments, room * sizeof(*s));
-
-		if (!s)
-			return; /* unobserved */
-		t->segments = s;
-		t->segment_room = room;
-	}
+	if (begin >= end || t->segment_count >= SEGMENTS_MAX ||
+	    ROOM_FOR(t->segments, t->segment_room, t->segment_count + 1ull))
+		return; /* unobserved */
 	t->segments[t->segment_count++] = (struct ledger_segment){
 	    .begin_ns = begin, .end_ns = end, .kind = kind, .waker = waker, .what = a.what,
 	    .name = a.name};
@@ -377,18 +363,10 @@ static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_n
 static struct ledger_share *shares_make(struct maker *m, uint32_t count)
 {
 	struct host_timeline *t = m->t;
-	uint32_t room = t->share_room ? 2 * t->share_room : 64;
-	struct ledger_share **more;
 
-	if (!count || count > SHARES_MAX - m->share_sum)
+	if (!count || count > SHARES_MAX - m->share_sum ||
+	    ROOM_FOR(t->shares, t->share_room, t->share_count + 1ull))
 		return NULL;
-	if (t->share_count == t->share_room) {
-		more = realloc(t->shares, room * sizeof(*more));
-		if (!more)
-			return NULL;
-		t->shares = more;
-		t->share_room = room;
-	}
 	t->shares[t->share_count] = calloc(count, sizeof(**t->shares));
 	if (!t->shares[t->share_count])
 		return NULL;

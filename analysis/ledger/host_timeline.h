@@ -18,8 +18,8 @@ struct host_timeline {
 	struct ledger_segment *segments;
 	struct ledger_share **shares; /* one for each slice and thread */
 	char **names;
-	uint32_t share_count, share_room;
-	uint32_t segment_count, segment_room, name_count, name_room;
+	uint32_t share_count, segment_count, name_count;
+	size_t share_room, segment_room, name_room;
 };
 
 /* The name of a frame of the window's stacks; it must live as long as the timeline. */

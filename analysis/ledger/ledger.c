@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/order.h"
+#include "base/room.h"
 #include "base/sorted.h"
 
 static const struct {
@@ -132,35 +133,13 @@ static uint32_t put_name(struct ledger *l, const char *name, size_t bytes)
 {
 	uint32_t at = l->names_bytes ? l->names_bytes : 1; /* offset 0 is "" */
 
-	if (at + bytes + 1 > l->names_room) {
-		uint32_t room = 2 * l->names_room + (uint32_t)bytes + 1024;
-		char *names = realloc(l->names, room);
-
-		if (!names)
-			return 0;
-		l->names = names;
-		l->names_room = room;
-		names[0] = '\0';
-	}
+	if (ROOM_FOR(l->names, l->names_room, at + bytes + 1))
+		return 0;
+	l->names[0] = '\0';
 	memcpy(l->names + at, name, bytes);
 	l->names[at + bytes] = '\0';
 	l->names_bytes = at + (uint32_t)bytes + 1;
 	return at;
-}
-
-static bool make_room(struct ledger *l)
-{
-	uint32_t room = l->room ? 2 * l->room : 64;
-	struct ledger_account *a;
-
-	if (l->count < l->room)
-		return true;
-	a = realloc(l->account, room * sizeof(*a));
-	if (!a)
-		return false;
-	l->account = a;
-	l->room = room;
-	return true;
 }
 
 /* NULL: no room. The accounts without a name keep room among LEDGER_ACCOUNTS_MAX. */
@@ -174,7 +153,8 @@ static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind
 
 	if (found)
 		return &l->account[at];
-	if (((bytes || what) && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) || !make_room(l))
+	if (((bytes || what) && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) ||
+	    ROOM_FOR(l->account, l->room, l->count + 1ull))
 		return NULL;
 	if (bytes && !(text = put_name(l, name, bytes)))
 		return NULL;

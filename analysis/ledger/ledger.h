@@ -79,7 +79,8 @@ struct ledger_account {
 struct ledger {
 	struct ledger_account *account; /* ordered by hash */
 	char *names;
-	uint32_t count, room, names_bytes, names_room;
+	uint32_t count, names_bytes;
+	size_t room, names_room;
 	uint64_t steps, total_ns; /* total_ns: latency of the steps; the accounts add up to it */
 };
 

@@ -11,6 +11,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/trace/workers_private.h"
 #include "base/carve.h"
+#include "base/room.h"
 #include "model/thresholds.h"
 
 /* The other times of a rank (its kernels) share their noise: all count as one beside its own time. */
@@ -18,18 +19,10 @@
 
 static void keep(struct workers *w, const struct workers_flag *f)
 {
-	if (w->flags == w->flags_room) {
-		uint32_t room = w->flags_room ? 2 * w->flags_room : 64;
-		struct workers_flag *more = realloc(w->flag, room * sizeof(*more));
-
-		if (!more) {
-			w->no_memory = true;
-			return;
-		}
-		w->flag = more;
-		w->flags_room = room;
-	}
-	w->flag[w->flags++] = *f;
+	if (ROOM_FOR(w->flag, w->flags_room, w->flags + 1ull))
+		w->no_memory = true;
+	else
+		w->flag[w->flags++] = *f;
 }
 
 struct group {

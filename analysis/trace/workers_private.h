@@ -35,7 +35,8 @@ struct workers {
 	double *scratch;    /* max(steps, workers) */
 	uint32_t *member;   /* [workers + replicas]: the group under test */
 	struct workers_flag *flag;
-	uint32_t flags, flags_room;
+	uint32_t flags;
+	size_t flags_room;
 	bool no_memory;
 };
 

@@ -156,19 +156,14 @@ static int complain(const struct loader *l, const char *what)
 static struct record *record_new(struct loader *l, struct record **array, size_t *count,
 				 size_t *room)
 {
-	if (*count == *room) {
-		size_t more = *room ? *room * 2 : 4096;
-		struct record *r = more > REPLAY_LOAD_ROWS_MAX * (size_t)2
-					   ? NULL
-					   : realloc(*array, more * sizeof(*r));
+	size_t had = *room;
 
-		if (!r) {
-			complain(l, "more rows than memory");
-			return NULL;
-		}
-		*array = pages_filled(r, more * sizeof(*r));
-		*room = more;
+	if (*count >= REPLAY_LOAD_ROWS_MAX || ROOM_FOR(*array, *room, *count + 1)) {
+		complain(l, "more rows than memory");
+		return NULL;
 	}
+	if (*room > had)
+		pages_filled(*array, *room * sizeof(**array));
 	return &(*array)[(*count)++];
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/idmap.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 /* Off-CPU intervals without a record. */
 struct fold {
@@ -45,7 +46,8 @@ struct switches {
 	struct recorded thread[SAMPLER_SWITCH_THREADS];
 	struct idmap by_tid;
 	struct waiting *waiting;
-	uint32_t count, waiting_count, waiting_room;
+	uint32_t count, waiting_count;
+	size_t waiting_room;
 	struct switches_stats stats;
 };
 
@@ -156,18 +158,11 @@ bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uin
 /* bound: 0 only for what a drain adds itself, at most two per thread. */
 static struct waiting *waiting_add(struct switches *s, const struct recorded *t, uint32_t bound)
 {
-	uint32_t room = s->waiting_room ? 2 * s->waiting_room : 1024;
-	struct waiting *grown, *w;
+	struct waiting *w;
 
-	if (bound && s->waiting_count >= bound)
+	if ((bound && s->waiting_count >= bound) ||
+	    ROOM_FOR(s->waiting, s->waiting_room, s->waiting_count + 1ull))
 		return NULL;
-	if (s->waiting_count == s->waiting_room) {
-		grown = realloc(s->waiting, room * sizeof(*grown));
-		if (!grown)
-			return NULL;
-		s->waiting = grown;
-		s->waiting_room = room;
-	}
 	w = &s->waiting[s->waiting_count++];
 	memset(w, 0, sizeof(*w));
 	w->thread = (uint32_t)(t - s->thread);

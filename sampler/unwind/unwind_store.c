@@ -12,10 +12,10 @@
 #include "base/check.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 
 #define ALIGN_WORDS   64u
 #define HASH_BUCKETS  4096u
-#define FILE_ROOM_MIN 64u
 
 /* The part of a total that one user may have. */
 #define SHARE(whole) ((whole) / 4 * 3)
@@ -47,7 +47,8 @@ struct file {
 
 struct extents {
 	struct extent *at;
-	uint32_t count, room;
+	uint32_t count;
+	size_t room;
 };
 
 struct unwind_store {
@@ -56,7 +57,8 @@ struct unwind_store {
 	uint32_t shard_count, shard_max;
 	struct extents unused, quarantine;
 	struct file *files; /* number 0 is not used */
-	uint32_t file_count, file_room, file_unused;
+	uint32_t file_count, file_unused;
+	size_t file_room;
 	uint32_t file_bucket[HASH_BUCKETS];
 	struct unwind_rule rules[UNWIND_RULE_MAX];
 	uint32_t rule_refs[UNWIND_RULE_MAX], rule_next[UNWIND_RULE_MAX];
@@ -118,15 +120,8 @@ static int put_extent(struct extents *list, struct extent e)
 {
 	uint32_t i = 0;
 
-	if (list->count == list->room) {
-		uint32_t room = list->room ? list->room * 2 : 64;
-		struct extent *at = realloc(list->at, room * sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		list->at = at;
-		list->room = room;
-	}
+	if (ROOM_FOR(list->at, list->room, list->count + 1ull))
+		return -ENOMEM;
 	while (i < list->count && list->at[i].first < e.first)
 		i++;
 	memmove(&list->at[i + 1], &list->at[i], (list->count - i) * sizeof(e));
@@ -572,15 +567,8 @@ static int new_file(struct unwind_store *s, uint32_t *number)
 		s->file_unused = s->files[*number].next;
 		return 0;
 	}
-	if (s->file_count == s->file_room) {
-		struct file *files = realloc(s->files, (size_t)s->file_room * 2 * sizeof(*files));
-
-		if (!files)
-			return -ENOMEM;
-		memset(files + s->file_room, 0, s->file_room * sizeof(*files));
-		s->files = files;
-		s->file_room *= 2;
-	}
+	if (ROOM_FOR_ZERO(s->files, s->file_room, s->file_count + 1ull))
+		return -ENOMEM;
 	*number = s->file_count++;
 	return 0;
 }
@@ -831,11 +819,11 @@ int unwind_store_open(struct unwind_store **out, const struct unwind_backing *ba
 		return -ENOMEM;
 	s->backing = *backing;
 	s->shard_max = shards > UNWIND_SHARD_MAX ? UNWIND_SHARD_MAX : shards ? (uint32_t)shards : 1;
-	s->file_room = FILE_ROOM_MIN;
 	s->file_count = 1;
 	s->epoch = 1;
-	s->files = calloc(s->file_room, sizeof(*s->files));
-	rc = s->files ? grow_arena(s) : -ENOMEM;
+	rc = ROOM_FOR_ZERO(s->files, s->file_room, 1);
+	if (!rc)
+		rc = grow_arena(s);
 	if (!rc)
 		rc = cut_extent(s, 0, 0, UNWIND_RULE_WORDS);
 	if (rc) {

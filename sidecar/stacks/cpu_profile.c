@@ -13,6 +13,7 @@
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/probe.h"
+#include "base/room.h"
 #include "symbol/symbol_resolver.h"
 
 /* A node of 8 ranks of PyTorch is sampled in some 10,000 places of 5,000 functions; past these all is
@@ -37,7 +38,7 @@ struct weights {
 struct rank {
 	struct cpu_profile_rank of;
 	struct weights *at; /* by function */
-	uint32_t room;
+	size_t room;
 	double cpu_ns, off_ns, gil_wait_ns, samples;
 	double covered_ns; /* of [begin, end), less the spans: what periods told of */
 };
@@ -276,17 +277,7 @@ static bool launches(const struct rank *r, uint32_t tid)
 
 static struct weights *weights_of(struct rank *r, uint32_t function)
 {
-	if (function >= r->room) {
-		uint32_t room = (function + 1024) & ~1023u;
-		struct weights *at = realloc(r->at, room * sizeof(*at));
-
-		if (!at)
-			return NULL;
-		memset(at + r->room, 0, (room - r->room) * sizeof(*at));
-		r->at = at;
-		r->room = room;
-	}
-	return &r->at[function];
+	return ROOM_FOR_ZERO(r->at, r->room, function + 1ull) ? NULL : &r->at[function];
 }
 
 static int add_sample(struct cpu_profile *p, const struct stack_batch *b, const uint64_t *objects,
