@@ -75,7 +75,8 @@ void stack_batch_clear(struct stack_batch *b)
 	b->string_bytes = 0;
 }
 
-/* Makes room for `more` elements of `bytes` each behind `count`. array: the address of its pointer. */
+/* Makes room for `more` elements of `bytes` each after `count`. array: the address of its
+ * pointer. */
 static int grow(void *array, uint32_t *room, uint32_t count, uint32_t more, size_t bytes, uint32_t max)
 {
 	uint64_t want = (uint64_t)count + more, next = *room ? *room : 64;
