@@ -58,7 +58,8 @@
 /* ---- unwind tables (sampler/) ---- */
 /* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */
 #define LIMIT_UNWIND_SECTION_BYTES (64u << 20)
-/* Functions and rows of one file: libtorch_cpu has 0.22 and 1.5 million. 8 million rows are 32 MiB. */
+/* Functions and rows of one file: libtorch_cpu has 0.22 and 1.5 million. 8 million rows are 32
+ * MiB. */
 #define LIMIT_UNWIND_FDES (2u << 20)
 #define LIMIT_UNWIND_ROWS (8u << 20)
 /* Distinct rules per file, so that no file uses up the rules of others: 785 were seen. */

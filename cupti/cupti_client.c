@@ -132,7 +132,7 @@ static struct {
 	uint32_t epoch_before; /* until the kinds went on; CUPTI_NO_EPOCH: unknown */
 	uint32_t ons;	       /* how often the kinds went on */
 	uint16_t gap_cause;
-	uint64_t delay_told_ns;
+	uint64_t delay_reported_ns;
 	struct cupti_name names[CUPTI_NAMES]; /* used by the helper only */
 	struct cupti_stream streams[CUPTI_STREAMS]; /* under decode_lock */
 #define X(field, type, name) type field;
@@ -854,9 +854,9 @@ static void cupti_tell_delay(uint64_t oldest)
 			       clock_monotonic_ns();
 
 	if (oldest == UINT64_MAX || oldest > now || now - oldest < CUPTI_DELAY_NS ||
-	    now - cupti.delay_told_ns < CUPTI_DELAY_NS)
+	    now - cupti.delay_reported_ns < CUPTI_DELAY_NS)
 		return;
-	cupti.delay_told_ns = now;
+	cupti.delay_reported_ns = now;
 	cupti.host.gap(GAP_EXPORT_DELAY, 0, clock_monotonic_ns() - (now - oldest),
 		       clock_monotonic_ns());
 }

@@ -87,7 +87,8 @@ const char *record_kind_name(unsigned kind);
 /* Whether a kernel of this name belongs to NCCL, RCCL or a fork (ncclDevKernel_*, ncclKernel_*). */
 bool record_is_coll_kernel(const char *kernel_name);
 
-/* Whether a kernel of this name belongs to an optimizer (adam, sgd, lamb, multi_tensor_apply ...). */
+/* Whether a kernel of this name belongs to an optimizer (adam, sgd, lamb, multi_tensor_apply
+ * ...). */
 bool record_is_optimizer(const char *kernel_name);
 
 /* The work vector of an explicit step, besides its RECORD_STEP_BEGIN. */

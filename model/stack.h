@@ -62,8 +62,8 @@ enum stack_end {
 
 enum stack_sample_kind {
 	STACK_ON_CPU = 1, /* count samples; weight_ns: count times the sampling period over the fraction */
-	STACK_OFF_CPU,    /* count blockings; weight_ns: time off the CPU. One that spans batches is in
-			   * each of them, with its part of the time */
+	STACK_OFF_CPU,    /* counts blocking events; weight_ns: off-CPU time. An event that spans
+			   * batches is in each of them, with its part of the time */
 };
 
 enum stack_gil {

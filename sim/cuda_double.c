@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cuda_double.c - devices, contexts, streams, events and launches of the libcuda double. The ABI is
- * the driver's; a kernel's duration in nanoseconds travels in kernelParams[0] as a uint64_t. */
+ * the driver's, but kernelParams[0] holds a kernel's duration in nanoseconds as a uint64_t. */
 #include "sim/cuda_double.h"
 
 #include <stdio.h>
@@ -488,7 +488,7 @@ CU_API(cuModuleLoadFatBinary, (cu_module * out, const void *image))
 
 CU_API(cuModuleUnload, (cu_module m))
 {
-	/* Functions stay: records in flight point at their names. */
+	/* Functions are never freed: records in flight refer to their names. */
 	return m ? CU_OK : CU_INVALID_HANDLE;
 }
 
@@ -983,7 +983,7 @@ static cu_result proc_address(const char *name, void **fn, int version, uint64_t
 		known = true;
 		if (s->version > version)
 			continue;
-		/* The per-thread twin wins where asked for, then the newest. */
+		/* Prefers the per-thread twin if requested, then the newest. */
 		if (!best || (s->per_thread && !best->per_thread) ||
 		    (s->per_thread == best->per_thread && s->version > best->version))
 			best = s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cuda_double.h - what the files of the libcuda double share: macros for exports, streams, graphs.
- * Owns: nothing.  Threads: functions named *_locked want gpu_lock(). */
+ * cuda_double.h - shared by the files of the libcuda double: macros for exports, streams, graphs.
+ * Owns: nothing.  Threads: functions named *_locked require gpu_lock(). */
 #ifndef SIM_CUDA_DOUBLE_H
 #define SIM_CUDA_DOUBLE_H
 
@@ -12,7 +12,7 @@
 #define CU_API(name, params)                                                                       \
 	SIM_EXPORT cu_result name params;                                                          \
 	cu_result name params
-/* A driver function with its per-thread-default-stream twin, both on name_impl(bool pt, ...). */
+/* A driver function with its per-thread-default-stream twin, both call name_impl(bool pt, ...). */
 #define CU_API_TWO(name, suffix, params, args)                                                     \
 	SIM_EXPORT cu_result name params;                                                          \
 	SIM_EXPORT cu_result name##suffix params;                                                  \
@@ -33,10 +33,10 @@ struct cuda_double_symbol {
 };
 extern const struct cuda_double_symbol cuda_double_symbols[];
 
-/* A handle as a caller passes it; NULL for an invalid one or when no context is current. */
+/* The stream of a caller's handle; NULL: invalid, or no context is current. */
 struct cu_stream_st *cuda_double_stream_locked(cu_stream handle, bool per_thread);
 cu_stream cuda_double_per_thread(cu_context context);
-/* Submits, or adds a node when the stream is being captured. */
+/* Submits, or adds a node while the stream is captured. */
 cu_result cuda_double_submit(cu_stream handle, bool per_thread, const struct gpu_work *w);
 
 /* cuda_graph.c */

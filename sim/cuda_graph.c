@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cuda_graph.c - stream capture and graphs of the libcuda double. A captured node keeps the work it
- * stands for; a launch submits all nodes at once with the launch's one correlation id. */
+ * cuda_graph.c - stream capture and graphs of the libcuda double. A captured node keeps its work; a
+ * launch submits all nodes at once with one correlation id. */
 #include "sim/cuda_double.h"
 
 #include <stdlib.h>
@@ -391,7 +391,7 @@ struct kernel_node_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
 	cu_context context;
 };
 
-/* The node is one of the graph that the executable was made from. */
+/* The node belongs to the graph from which the executable was made. */
 CU_API(cuGraphExecKernelNodeSetParams_v2,
        (cu_graph_exec e, cu_graph_node n, const struct kernel_node_params *p))
 {
@@ -420,7 +420,7 @@ CU_API(cuGraphExecDestroy, (cu_graph_exec e))
 {
 	if (!e)
 		return CU_INVALID_VALUE;
-	exec_free(e); /* launches under way hold their own copies of the work */
+	exec_free(e); /* running launches have their own copies of the work */
 	return CU_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cuda_memory.c - device memory of the libcuda double. Every allocation is backed by an untouched
- * mapping, so that small copies carry data; larger ones are only timed, since moving gigabytes on
- * the host would be work that a real node's CPU does not do. */
+ * cuda_memory.c - device memory of the libcuda double. An untouched mapping backs every allocation,
+ * so that small copies carry data. Larger copies are only timed, because a real node's CPU does not
+ * move gigabytes either. */
 #include "sim/cuda_double.h"
 
 #include <stdlib.h>

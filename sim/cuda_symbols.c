@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cuda_symbols.c - what cuGetProcAddress of the libcuda double knows: base name, the CUDA version
+ * cuda_symbols.c - the table of cuGetProcAddress in the libcuda double: base name, the CUDA version
  * that introduced the ABI, and whether it is the per-thread-default-stream twin. */
 #include "sim/cuda_double.h"
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti_double.c - the activity API over the modelled GPU. Finished work queues up here and is
- * packed into the client's buffers by the GPU's worker or by whoever flushes; the launching thread
- * asks for a buffer when none is at hand, as the real library does. Faults come from the
- * environment: see docs/sim.md. Built twice: libcupti.so.13 and, with fewer symbols, .so.12.
- *
- * Client 0 is whoever uses the unversioned calls; the others are subscribers of the versioned ones
+ * cupti_double.c - the activity API over the modelled GPU. Finished work is queued here and packed
+ * into the client's buffers, by the GPU's worker or by the thread that flushes. If no buffer is
+ * available, the launch thread asks for one, as in the real library. Environment variables inject
+ * faults: see docs/sim.md. Built twice: libcupti.so.13 and, with fewer symbols, .so.12.
+ * Client 0 uses the unversioned calls; the others are subscribers of the versioned ones
  * (SIM_CUPTI_V2). As in the real library the two kinds exclude each other. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -45,7 +44,7 @@ struct client {
 	cupti_buffer_completed_fn on_complete;
 	cupti_buffer_requested_v2_fn on_request_v2;
 	cupti_buffer_completed_v2_fn on_complete_v2;
-	bool zeroed; /* its buffers are */
+	bool zeroed; /* for its buffers */
 	struct buffer current, completed[COMPLETED_MAX];
 	unsigned completed_count;
 	size_t dropped;
@@ -53,7 +52,7 @@ struct client {
 
 struct queued {
 	struct gpu_record record;
-	unsigned clients; /* a bit for each that had the kind enabled */
+	unsigned clients; /* one bit per client that had the kind enabled */
 };
 
 static const struct gpu_iface *gpu_door;
@@ -67,7 +66,8 @@ static cupti_timestamp_fn timestamp_fn;
 static uint64_t attributes[ATTRIBUTES] = { [CUPTI_ATTR_PER_THREAD_ACTIVITY_BUFFER] = 1,
 					   [CUPTI_ATTR_DEVICE_BUFFER_SIZE] = 3200000,
 					   [CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT] = 250 };
-static unsigned have_buffers; /* a hint for launching threads, without the lock: bits of clients */
+static unsigned have_buffers; /* a hint for launch threads, read without the lock: one bit per
+			       * client */
 static unsigned want_buffers;
 static __thread bool in_callback;
 
@@ -97,7 +97,7 @@ static uint64_t user_time(void)
 	return timestamp_fn ? timestamp_fn() : clock_read(CLOCK_REALTIME);
 }
 
-/* The pair read closest together of a few: GPU time is interpolated between two of these. */
+/* The closest pair of a few readings: GPU time is interpolated between two such pairs. */
 static void anchor_read(uint64_t *mono, uint64_t *user)
 {
 	uint64_t best = UINT64_MAX;
@@ -475,7 +475,7 @@ static void hook_deliver(void)
 	pthread_mutex_lock(&queue_lock);
 	any = queue_count > 0;
 	pthread_mutex_unlock(&queue_lock);
-	/* Somebody else packs at the moment: the next tick will do. */
+	/* Another thread is packing: wait for the next tick. */
 	if (!any || pthread_mutex_trylock(&pack_lock))
 		return;
 	pack_all();
@@ -487,7 +487,7 @@ static void hook_deliver(void)
 static const struct gpu_hooks hooks = { .record = hook_record, .launch = hook_launch,
 					.deliver = hook_deliver };
 
-/* ---- who may call what; state_lock is held ---- */
+/* ---- permissions of callers; state_lock is held ---- */
 
 static unsigned versioned_count(void)
 {
@@ -498,7 +498,7 @@ static unsigned versioned_count(void)
 	return n;
 }
 
-/* What a caller of unversioned activity functions gets beside versioned subscribers. */
+/* The result for a caller of unversioned activity functions while versioned subscribers exist. */
 static cupti_result unversioned_allowed(void)
 {
 	cupti_result rc;
@@ -541,7 +541,7 @@ CUPTI_API(cupti_result, cuptiActivityRegisterCallbacks,
 	if (unversioned_allowed() != CUPTI_OK)
 		return CUPTI_NOT_COMPATIBLE;
 	pthread_mutex_lock(&pack_lock);
-	/* Process-global: what the earlier client holds goes back to it first. */
+	/* Process-global: the earlier client first gets back what it holds. */
 	if (c->on_complete && c->on_complete != done) {
 		buffer_complete(c);
 		buffers_deliver(c);
@@ -552,7 +552,7 @@ CUPTI_API(cupti_result, cuptiActivityRegisterCallbacks,
 	return CUPTI_OK;
 }
 
-/* Applies what all clients enabled to the GPU. */
+/* Enables on the GPU what the clients enabled. */
 static void apply_kinds(void)
 {
 	unsigned want = 0;
@@ -568,7 +568,7 @@ static void apply_kinds(void)
 	gpu_door->set_hooks(want ? &hooks : NULL);
 }
 
-/* SIM_CUPTI_TRUTH: when a kind really went on (CLOCK_MONOTONIC), a line each. */
+/* SIM_CUPTI_TRUTH: one line with the time (CLOCK_MONOTONIC) when a kind really went on. */
 static void truth_note(void)
 {
 	const char *path = getenv("SIM_CUPTI_TRUTH");
@@ -606,7 +606,7 @@ static void kind_disable(struct client *c, uint32_t kind)
 {
 	if (!c->enabled[kind] || !door())
 		return;
-	gpu_door->retire(false); /* what has ended was still observed */
+	gpu_door->retire(false); /* work that has ended was still observed */
 	c->enabled[kind] = false;
 	apply_kinds();
 }
@@ -659,7 +659,7 @@ CUPTI_API(cupti_result, cuptiActivityFlushAll, (uint32_t flags))
 
 CUPTI_API(cupti_result, cuptiActivityFlushPeriod, (uint32_t ms))
 {
-	/* Full buffers go out at every tick of the worker, which is never later. */
+	/* The worker delivers full buffers at every tick, which is never later. */
 	return CUPTI_OK;
 }
 
@@ -802,7 +802,7 @@ CUPTI_API(cupti_result, cuptiUnsubscribe, (cupti_subscriber s))
 	for (uint32_t i = 1; c && c != clients && i < KIND_MAX; i++)
 		kind_disable(c, i);
 	if (c && c != clients) {
-		/* what nobody flushed is lost, and its buffers with it */
+		/* unflushed records are lost, and their buffers with them */
 		__atomic_fetch_and(&have_buffers, ~(1u << (c - clients)), __ATOMIC_RELEASE);
 		memset(c, 0, sizeof(*c));
 	}
@@ -856,7 +856,7 @@ CUPTI_API(cupti_result, cuptiGetResultString, (cupti_result rc, const char **tex
 	return CUPTI_OK;
 }
 
-/* Newer than what libcupti.so.12 stands for here. */
+/* Newer than the release that libcupti.so.12 represents. */
 #ifndef SIM_CUPTI_12
 CUPTI_API(cupti_result, cuptiActivityRegisterTimestampCallback, (cupti_timestamp_fn fn))
 {
@@ -874,7 +874,7 @@ CUPTI_API(cupti_result, cuptiActivityRegisterTimestampCallback, (cupti_timestamp
 /* What SIM_CUPTI_V2_FAIL selects. */
 enum { V2_FAIL_SUBSCRIBE = 1, V2_FAIL_CLOCK, V2_FAIL_REGISTER, V2_FAIL_ENABLE };
 
-static bool sharing; /* what the first subscriber said */
+static bool sharing; /* the first subscriber's choice */
 
 static bool unversioned_in_use(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu.c - why analytic: an operation's start and end follow from its predecessors, so nothing has
- * to be woken per kernel. Only ends that depend on other processes (collectives) and host functions
- * stay open; a worker resolves them and hands finished work to a profiler every few milliseconds.
- * Eight ranks of some thousand kernels a second fit in two cores that way. */
+ * gpu.c - the model is analytic: start and end of an operation follow from its predecessors, so no
+ * kernel needs a wake-up. Only ends that depend on other processes (collectives) and host functions
+ * stay open. A worker resolves them, and passes finished work to a profiler every few milliseconds.
+ * So eight ranks with some thousand kernels a second fit on two cores. */
 #include "sim/gpu.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "sim/scramble.h"
 
 #define GPU_WATCH_MAX	60
-#define GPU_TICK_NS	4000000ull /* how late records reach the profiler unasked */
+#define GPU_TICK_NS	4000000ull /* delay of records to the profiler without a flush */
 #define GPU_POLL_NS	1000000ull /* without futex_waitv(2) (before Linux 5.16) */
 #define GPU_LIVE_SWEEP	512
 #define GPU_MAGIC_STREAM 0x5354524du
@@ -125,7 +125,7 @@ static void op_depend(struct gpu_op *op, struct gpu_op *on, uint64_t gap_ns)
 		struct gpu_op **grown = realloc(on->dependents, room * sizeof(*grown));
 
 		if (!grown)
-			abort(); /* a model out of memory has no right answer */
+			abort(); /* without memory the model cannot continue */
 		on->dependents = grown;
 		on->dependent_room = room;
 	}
@@ -135,7 +135,7 @@ static void op_depend(struct gpu_op *op, struct gpu_op *on, uint64_t gap_ns)
 
 static void op_ready(struct gpu_op *op, struct gpu_op **todo);
 
-/* The end became known: lets the dependents go on. */
+/* The end is now known: its dependents can proceed. */
 static void op_known(struct gpu_op *op, uint64_t end_ns, struct gpu_op **todo)
 {
 	op->state = GPU_OP_KNOWN;
@@ -377,7 +377,7 @@ struct gpu_op *gpu_submit_locked(struct cu_stream_st *s, const struct gpu_work *
 	return op;
 }
 
-/* A replay's kernels take a little more or less than the captured time. */
+/* The duration of a replayed kernel varies around the captured one. */
 static void op_vary(struct gpu_op *op)
 {
 	uint64_t span = op->work.dur_ns * gpu.graph_jitter_ppm / 1000000;
@@ -579,7 +579,7 @@ static void worker_peers(struct gpu_device *d)
 		gpu_op_unref(op);
 		any = true;
 	}
-	/* Drained after the walk: what becomes ready may join the list. */
+	/* Drained after the walk, because operations that become ready may join the list. */
 	op_drain(todo);
 	if (any) {
 		__atomic_add_fetch(&gpu.known_gen, 1, __ATOMIC_RELEASE);
@@ -587,7 +587,7 @@ static void worker_peers(struct gpu_device *d)
 	}
 }
 
-/* Runs the host functions that are due; returns the next one's time or UINT64_MAX. */
+/* Runs due host functions; returns the time of the next one, or UINT64_MAX. */
 static uint64_t worker_hosts(struct gpu_device *d)
 {
 	uint64_t next = UINT64_MAX;
@@ -667,7 +667,8 @@ static void *worker_main(void *arg)
 		unsigned n = 0;
 
 		gpu_lock();
-		/* The words are read before the poll: a change after it ends the sleep at once. */
+		/* Read the words before the poll, so that a change after it ends the sleep at
+		 * once. */
 		for (unsigned i = 0; i < watch_count; i++) {
 			words[n] = watch_words[i];
 			values[n++] = __atomic_load_n(watch_words[i], __ATOMIC_ACQUIRE);
@@ -779,7 +780,7 @@ static void iface_set_hooks(const struct gpu_hooks *hooks)
 	gpu_lock();
 	first = hooks && !gpu.hooks;
 	__atomic_store_n(&gpu.hooks, hooks, __ATOMIC_RELEASE);
-	/* What was submitted unobserved stays unobserved, as with the real tool. */
+	/* As with the real tool, work submitted unobserved stays unobserved. */
 	if (first)
 		for (int i = 0; i < GPU_MAX_DEVICES; i++)
 			for (struct gpu_op *op = gpu.devices[i].head; op; op = op->next)

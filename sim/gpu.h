@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu.h - the modelled GPU: streams as first-in-first-out queues of operations whose start and end
- * are computed from deadlines on CLOCK_MONOTONIC, not executed.
- * Owns: operations, streams, events, contexts.  Threads: gpu_lock() guards everything here; the
- * functions named *_locked want it held.  Host waits sleep (futex, clock_nanosleep), never spin. */
+ * gpu.h - the modelled GPU: streams are first-in-first-out queues of operations. Start and end of
+ * an operation are computed from deadlines on CLOCK_MONOTONIC; nothing is executed.
+ * Owns: operations, streams, events, contexts.  Threads: gpu_lock() guards everything here;
+ * functions named *_locked require it. Host waits sleep (futex, clock_nanosleep), never spin. */
 #ifndef SIM_GPU_H
 #define SIM_GPU_H
 
@@ -12,9 +12,9 @@
 
 #include "sim/gpu_iface.h"
 
-#define GPU_QUEUE_DEPTH	 1024 /* operations in one stream before a launch blocks, as in hardware */
+#define GPU_QUEUE_DEPTH	 1024 /* operations in one stream before a launch blocks, as on hardware */
 #define GPU_NAME_BYTES	 4096
-#define GPU_FIRST_STREAM 13 /* CUPTI numbers created streams from about here */
+#define GPU_FIRST_STREAM 13 /* CUPTI numbers created streams from about this number */
 #define GPU_LEGACY_STREAM_ID 7
 
 enum gpu_op_kind {
@@ -31,7 +31,7 @@ enum gpu_op_state { GPU_OP_WAITS, GPU_OP_RUNS, GPU_OP_KNOWN };
 
 typedef void (*gpu_host_fn)(void *user);
 
-/* What a submission asks for; also a graph node's content. */
+/* The content of a submission, or of a graph node. */
 struct gpu_work {
 	enum gpu_op_kind kind;
 	uint64_t dur_ns;
@@ -56,11 +56,11 @@ struct gpu_op {
 	enum gpu_op_state state;
 	bool live, delivered, begun;
 	bool silent; /* makes no record */
-	bool coarse; /* part of a graph launch that is one record */
+	bool coarse; /* part of a graph launch with a single record */
 	uint64_t floor_ns, start_ns, end_ns;
 	struct gpu_work work;
 	void *run;
-	struct cu_stream_st *stream; /* queue accounting; NULL for graph nodes */
+	struct cu_stream_st *stream; /* for queue accounting; NULL for graph nodes */
 	struct gpu_op *first;	     /* graph end: its first operation */
 	uint32_t device, context, stream_id, correlation;
 	uint32_t graph_id;
@@ -112,7 +112,7 @@ struct cu_context_st {
 	int primary_refs;
 	struct cu_stream_st *streams;
 	struct cu_stream_st *legacy;
-	struct gpu_op *legacy_tail; /* what blocking streams wait for */
+	struct gpu_op *legacy_tail; /* blocking streams wait for this */
 };
 
 struct gpu_device {
@@ -134,8 +134,8 @@ struct gpu_state {
 	uint64_t submit_ns, gap_ns, default_kernel_ns, copy_bytes_per_us;
 	uint32_t next_context, next_stream, next_correlation, next_graph;
 	uint64_t next_node, next_capture;
-	uint64_t random, graph_jitter_ppm; /* replays of one graph differ a little */
-	uint32_t known_gen; /* futex: bumped when an unknown end became known */
+	uint64_t random, graph_jitter_ppm; /* replays of one graph differ slightly */
+	uint32_t known_gen; /* futex: incremented when an unknown end becomes known */
 	bool graph_nodes, initialised, forked;
 	const struct gpu_hooks *hooks;
 	uint64_t memory_used, memory_total;
@@ -158,8 +158,8 @@ struct cu_stream_st *gpu_stream_new_locked(struct cu_context_st *c, unsigned fla
 void gpu_stream_drop_locked(struct cu_stream_st *s);
 
 /* Submits to a stream; `deps` are further operations to wait for. Returns a borrowed operation
- * (valid until the lock is released unless referenced). The launch may block before on a full
- * queue: see gpu_stream_admit. */
+ * (valid until the lock is released unless referenced). If the queue is full, gpu_stream_admit must
+ * wait first. */
 struct gpu_op *gpu_submit_locked(struct cu_stream_st *s, const struct gpu_work *w,
 				 uint32_t correlation, struct gpu_op **deps, unsigned dep_count);
 /* Graph launch: `node_deps[i]` lists earlier indexes. */
@@ -172,13 +172,13 @@ struct gpu_graph_node_view {
 };
 void gpu_submit_graph_locked(struct cu_stream_st *s, const struct gpu_graph_node_view *nodes,
 			     unsigned count, uint32_t graph_id, uint32_t correlation);
-/* Waits, with the lock released, until the stream has room. */
+/* Waits, with the lock released, until the stream's queue has room. */
 void gpu_stream_admit_locked(struct cu_stream_st *s);
 
 struct gpu_op *gpu_op_ref(struct gpu_op *op);
 void gpu_op_unref(struct gpu_op *op);
 bool gpu_op_done_locked(struct gpu_op *op);
-/* Sleeps until the operation has ended; drops the lock meanwhile. */
+/* Sleeps until the operation has ended, with the lock released. */
 void gpu_op_synchronize_locked(struct gpu_op *op);
 void gpu_retire_locked(struct gpu_device *d, bool running);
 void gpu_kick_locked(struct gpu_device *d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu_clock.c - why a file: the same one that the double of NVML reads, so that what a device says of
- * its clock and how fast it is cannot disagree. */
+ * gpu_clock.c - reads the same file as the double of NVML, so that a device's reported clock and
+ * its speed always agree. */
 #include "sim/gpu_clock.h"
 
 #include <stdio.h>

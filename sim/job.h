@@ -43,9 +43,9 @@ struct job_fault {
 	uint64_t start_step; /* UINT64_MAX: by time */
 	uint64_t start_ns;   /* after the job's start */
 	uint64_t steps;
-	double size; /* a step takes about this many times as long (slow, kernel: the kernels) */
+	double size; /* a step takes about this many times as long (slow, kernel: its kernels) */
 	char kernel[256];
-	char variant[256]; /* launched in its place */
+	char variant[256]; /* launched instead of it */
 };
 
 #define JOB_MAX_FAULTS 8
@@ -62,20 +62,20 @@ struct job_options {
 	int fault_count;
 	const char *truth;
 	const char *mark_begin, *mark_end; /* --explicit-steps */
-	struct job_host host; /* of mix shard */
-	bool comm_thread;     /* there, shards are the business of a thread of their own */
+	struct job_host host; /* for mix shard */
+	bool comm_thread;     /* in mix shard a separate thread handles shards */
 	bool verbose;
 };
 
 /* Shared by the launcher and its ranks (an inherited memfd). */
 struct job_control {
 	uint32_t id_ready; /* futex */
-	uint32_t stop_ms;  /* futex: a rank asks to be stopped for so long */
+	uint32_t stop_ms;  /* futex: a rank asks to be stopped for this long */
 	uint32_t stop_rank;
-	uint32_t finish; /* its time is over, whatever o->seconds says */
+	uint32_t finish; /* the job's time is over, whatever o->seconds says */
 	uint64_t start_ns;
-	uint64_t last_step; /* the first step that is not run */
-	uint64_t host_kib;  /* that a rank packs in a step, where it was asked for by time */
+	uint64_t last_step; /* the first step that does not run */
+	uint64_t host_kib;  /* packed by a rank per step, if requested by time */
 	nccl_unique_id id;
 };
 
@@ -92,7 +92,7 @@ enum job_action_kind {
 	JOB_SYNC_ALL,
 	JOB_GRAPH,
 	JOB_PACE,	/* the host works until at_ns */
-	JOB_SHARE,	/* rank `slot` makes its shard ready on the host and sends it to all */
+	JOB_SHARE,	/* rank `slot` prepares its shard on the host and sends it to all */
 };
 
 enum job_collective {
@@ -105,7 +105,7 @@ enum job_collective {
 
 struct job_action {
 	uint8_t kind, stream, collective;
-	bool ex;	   /* launched by cuLaunchKernelEx found by dlsym, as Triton does */
+	bool ex;	   /* launched by cuLaunchKernelEx, found by dlsym, as Triton does */
 	uint16_t slot;	   /* event or graph */
 	uint32_t function; /* index into names */
 	uint64_t at_ns;	   /* not before this host offset in the step */
@@ -120,7 +120,7 @@ struct job_phase {
 	unsigned count, room;
 };
 
-/* Everything a rank may run; `plan` says which phases make step number s. */
+/* Everything that a rank may run; `plan` selects the phases of step number s. */
 struct job_program {
 	char **names;
 	cu_function *functions;
@@ -131,7 +131,7 @@ struct job_program {
 	unsigned graph_count;
 	double jitter;
 	unsigned (*choose)(const struct job_program *p, uint64_t seed, uint64_t step);
-	uint64_t nominal_ns; /* of a usual step */
+	uint64_t nominal_ns; /* of a typical step */
 };
 
 /* Randomness is a pure function of a seed and counters (splitmix64). */
@@ -154,13 +154,14 @@ struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind
 /* job_mix.c: fills p from a built-in mix. false: unknown name. */
 bool job_mix_build(struct job_program *p, const char *name, int ranks);
 const char *job_mix_names(void);
-/* job_trace.c: fills p from a trace (*.csv[.gz] or Kineto *.json[.gz]), all its times `stretch` times as
- * long (1 to JOB_MAX_STRETCH). 0, or 2 and a message. */
+/* job_trace.c: fills p from a trace (*.csv[.gz] or Kineto *.json[.gz]), with all times multiplied
+ * by `stretch` (1 to JOB_MAX_STRETCH). 0, or 2 and a message. */
 int job_trace_build(struct job_program *p, const char *path, int ranks, unsigned stretch);
 
-/* job_rank.c: the body of one rank's process. The exit status. */
+/* job_rank.c: the main function of one rank's process. Returns the exit status. */
 int job_rank_run(const struct job_options *o, struct job_control *control, int rank);
-/* Where the doubles lie beside this program: ../lib/sim in a build, ../lib/sysom/sim installed. */
+/* The directory of the doubles relative to this program: ../lib/sim in a build, ../lib/sysom/sim
+ * installed. */
 bool job_rank_library_dir(char *path, size_t bytes);
 
 #endif

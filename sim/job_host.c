@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job_host.c - amounts of work and not times: a loop that watches a clock would end as early on a CPU
- * that somebody else has taken half of. */
+ * job_host.c - fixed amounts of work, not of time: a loop that watches a clock would end in time
+ * even on a CPU that somebody else half uses. */
 #include "sim/job_host.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 static uint32_t source[PACK_FLOATS];
 static uint16_t packed[PACK_FLOATS];
-static volatile uint32_t checksum; /* so that the work is not left out */
+static volatile uint32_t checksum; /* so that the compiler keeps the work */
 
 static bool whole(const char *s, uint64_t max, uint64_t *out)
 {

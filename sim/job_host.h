@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job_host.h - what a rank's host has to do before its shard can be sent: real work, as much of it
- * each time, so that whatever takes its CPU or holds up its system calls makes the step longer.
- * Owns: its buffers.  Threads: one at a time.  Errors: parsing false; a directory that cannot be
- * made is told on stderr and ends the rank. */
+ * job_host.h - the work of a rank's host before it can send its shard. It is real work of a fixed
+ * amount, so that anything that takes its CPU or delays its system calls makes the step longer.
+ * Owns: its buffers.  Threads: one at a time.  Errors: parsing returns false; if a directory cannot
+ * be made, the rank reports it on stderr and ends. */
 #ifndef SIM_JOB_HOST_H
 #define SIM_JOB_HOST_H
 
@@ -14,8 +14,9 @@ enum job_host_kind { JOB_HOST_PACK, JOB_HOST_LOOKUPS };
 struct job_host {
 	enum job_host_kind kind;
 	uint64_t kib;	/* pack: float32 to bf16, with a checksum */
-	unsigned ms;	/* pack: as much as takes so long here, if not 0; kib is found by the launcher */
-	unsigned count; /* lookups: of files that are not there, in DIR/rRANK */
+	unsigned ms;	/* pack: as much as takes this long here, if not 0; the launcher computes
+			 * kib */
+	unsigned count; /* lookups: of missing files, in DIR/rRANK */
 	char dir[256];
 };
 
@@ -23,7 +24,7 @@ struct job_host {
 bool job_host_parse(struct job_host *h, const char *text);
 /* Makes DIR/rRANK. 0, or 1 and a message. */
 int job_host_start(const struct job_host *h, int rank);
-/* How many KiB the CPU of the caller packs in so many milliseconds (fastest of some tries). */
+/* How many KiB this CPU packs in this time (fastest of some tries). */
 uint64_t job_host_kib_of(unsigned ms);
 /* One of `pieces` equal parts. */
 void job_host_work(const struct job_host *h, int rank, unsigned piece, unsigned pieces);

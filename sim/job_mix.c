@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job_mix.c - the built-in kernel mixes. Names, counts and durations are of our own making, in the
+ * job_mix.c - the built-in kernel mixes. Names, counts and durations are invented, in the
  * proportions of common models. */
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void collective(struct builder *b, enum job_collective c, uint64_t bytes,
 	b->at += 15 * US;
 }
 
-/* The compute stream waits for what the comm stream has been given. */
+/* The compute stream waits for the work of the comm stream so far. */
 static void join_comm(struct builder *b)
 {
 	unsigned e = b->next_event++ % (JOB_EVENTS / 2) * 2 + 1;
@@ -142,7 +142,8 @@ static void train_step(struct builder *b, struct job_phase *ph, const char *name
 	end_step(b);
 }
 
-/* The optimizer's state is sharded: each rank in turn updates its part and hands it to the others. */
+/* The optimizer's state is sharded: each rank in turn updates its part and sends it to the
+ * others. */
 static void shard_step(struct builder *b, struct job_phase *ph, int ranks)
 {
 	begin_step(b, ph, "shard", 4 << 20);
@@ -260,7 +261,7 @@ static void prefill_step(struct builder *b, struct job_phase *ph, unsigned token
 	job_phase_add(ph, JOB_SYNC, S_COMPUTE, b->at);
 }
 
-/* ---- which phase a step is ---- */
+/* ---- choosing a step's phase ---- */
 
 static unsigned choose_first(const struct job_program *p, uint64_t seed, uint64_t step)
 {
@@ -273,7 +274,7 @@ static unsigned choose_eval(const struct job_program *p, uint64_t seed, uint64_t
 	return step % 48 >= 40;
 }
 
-/* The batch drifts with the traffic, the same on every rank; now and then a prompt arrives. */
+/* The batch varies with the traffic, equally on every rank; now and then a prompt arrives. */
 static unsigned choose_serve(const struct job_program *p, uint64_t seed, uint64_t step)
 {
 	uint64_t s = seed ^ step / 16 * 0x5851f42d4c957f2dull, t = seed ^ (step + 77) * 0x2545f491ull;

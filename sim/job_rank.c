@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job_rank.c - one rank: finds the driver and NCCL as a framework does (dlopen, then dlsym for the
- * launcher of a kernel compiler and cuGetProcAddress for the rest) and runs a program's steps. */
+ * job_rank.c - one rank. It finds the driver and NCCL as a framework does (dlopen, then dlsym for
+ * the launcher of a kernel compiler and cuGetProcAddress for the rest) and runs a program's
+ * steps. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 #define JITTER_TRACE 0.005
 #define GAPS_PER_STEP 10u
 #define SHARD_PIECES  16u
-#define ENDLESS_NS    1000000000000000ull /* eleven days: no job waits for it */
+#define ENDLESS_NS    1000000000000000ull /* eleven days: longer than any job waits */
 
 const char *const job_fault_names[] = { "none", "slow", "kernel", "gaps", "late", "stop", "stuck",
 					"variant", "host", "endless", "mismatch" };
@@ -93,7 +94,7 @@ struct rank {
 	cu_context context;
 	cu_function variants[JOB_MAX_FAULTS];
 	nccl_comm comm;
-	struct { /* --comm-thread: takes one action at a time */
+	struct { /* --comm-thread: performs one action at a time */
 		pthread_t thread;
 		pthread_mutex_t lock;
 		pthread_cond_t changed;
@@ -104,9 +105,9 @@ struct rank {
 	void *host;
 	uint64_t random;
 	double input; /* --skew: factor of this step's kernels */
-	/* the step under way */
+	/* the current step */
 	const struct job_fault *fault;
-	bool fault_done; /* one that happens once: endless, mismatch */
+	bool fault_done; /* a one-time fault has happened: endless, mismatch */
 	uint64_t begin_ns, shift_ns; /* shift: what faults added to the host's offsets */
 	int truth_fd;
 	void (*mark_begin)(const double *work, unsigned count);
@@ -250,7 +251,7 @@ static bool find_driver(struct api *a)
 	GET(graph_set, "cuGraphExecKernelNodeSetParams", 12000);
 #undef GET
 	a->launch_ex = (cu_launch_kernel_ex_fn)dlsym(lib, "cuLaunchKernelEx");
-	/* Frameworks are linked with it; only a profiler uses it. */
+	/* Frameworks link it; only a profiler uses it. */
 	library(getenv("SIMJOB_CUPTI") ? getenv("SIMJOB_CUPTI") : "libcupti.so.13");
 	return ok && a->launch_ex;
 }
@@ -342,7 +343,7 @@ static bool fault_is(const struct rank *r, enum job_fault_kind kind)
 	return r->fault && r->fault->kind == kind;
 }
 
-/* One of the kernels that the fault is about. */
+/* Whether the fault affects this kernel. */
 static bool meant(const struct rank *r, const struct job_action *a)
 {
 	return (fault_is(r, JOB_FAULT_KERNEL) || fault_is(r, JOB_FAULT_VARIANT)) &&
@@ -485,7 +486,7 @@ static bool start_sharer(struct rank *r)
 	       check(pthread_create(&r->sharer.thread, NULL, share_thread, r), "pthread_create");
 }
 
-/* Waits until the shard has arrived, whoever sends it. */
+/* Waits until the shard has arrived from its sender. */
 static void run_share(struct rank *r, const struct job_action *a)
 {
 	if (!r->sharer.on) {
@@ -500,7 +501,7 @@ static void run_share(struct rank *r, const struct job_action *a)
 	pthread_mutex_unlock(&r->sharer.lock);
 }
 
-/* The host does nothing for a while; what follows in the step moves back by as much. */
+/* The host idles; the rest of the step moves back by the same time. */
 static void idle(struct rank *r, double share)
 {
 	uint64_t ns = (uint64_t)((double)r->program.nominal_ns * share);
@@ -510,7 +511,8 @@ static void idle(struct rank *r, double share)
 	r->shift_ns += ns;
 }
 
-/* A traced wait that lasted longer than then: what the host does next moves back by as much. */
+/* A traced wait lasted longer than in the trace: the host's next actions move back by the
+ * difference. */
 static void catch_up(struct rank *r, const struct job_action *a)
 {
 	uint64_t then = r->begin_ns + r->shift_ns + a->dur_ns, now = job_now();
@@ -526,7 +528,7 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 	if (paced && a->at_ns) {
 		uint64_t at = r->begin_ns + r->shift_ns + a->at_ns;
 
-		/* Sleeps of less than half a millisecond would cost more than they pace. */
+		/* A sleep of less than half a millisecond would cost more than it is worth. */
 		if (at > job_now() + 500000)
 			sleep_until(at);
 	}
@@ -577,7 +579,7 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 	}
 }
 
-/* Faults that act at places within a step. */
+/* Faults at places within a step. */
 static void fault_place(struct rank *r, const struct job_phase *ph, unsigned i, unsigned *late)
 {
 	const struct job_action *a = &ph->actions[i];
@@ -644,7 +646,7 @@ static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph
 		fprintf(stderr, "simjob: truth file: %s\n", strerror(errno));
 }
 
-/* A fault that slows kernels slows those in graphs too: same graphs, new durations. */
+/* A fault that slows kernels also slows those in graphs: same graphs, new durations. */
 static void fault_graphs(struct rank *r)
 {
 	const struct job_fault *f = fault_is(r, JOB_FAULT_SLOW) || fault_is(r, JOB_FAULT_KERNEL) ?
@@ -756,7 +758,7 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 	uint64_t begins[JOB_MAX_FAULTS], step = 0;
 	struct rusage u;
 
-	prctl(PR_SET_NAME, "simjob"); /* not "exe", by which it was started */
+	prctl(PR_SET_NAME, "simjob"); /* not "exe", the name from its start */
 	memset(begins, 0xff, sizeof(begins));
 	r.random = o->seed * 1000003 + (uint64_t)rank;
 	if (!load_program(&r) || !find_driver(&r.api) || !start_device(&r))
@@ -773,7 +775,7 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 	for (; step < __atomic_load_n(&control->last_step, __ATOMIC_ACQUIRE); step++) {
 		r.fault = fault_at(&r, step, begins);
 		run_step(&r, step);
-		/* Nobody can be more than one step ahead of rank 0 in a step with collectives. */
+		/* In a step with collectives no rank can be more than one step ahead of rank 0. */
 		if (rank == 0 && o->seconds && control->last_step == UINT64_MAX &&
 		    (__atomic_load_n(&control->finish, __ATOMIC_ACQUIRE) ||
 		     job_now() - control->start_ns > o->seconds * 1000000000ull))

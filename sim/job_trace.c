@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_trace.c - turns a trace into a program. A traced step becomes a phase: each kernel, copy and
- * collective is launched at the host offset of the API call that launched it then. What a trace
- * does not say is which event a stream waited for; the order of launches, the traced times and the
- * cudaStreamWaitEvent calls tell it well enough for a rank to wait for late peers. */
+ * collective is launched at the host offset of its traced API call. A trace does not record which
+ * event a stream waited for. The order of launches, the traced times and the cudaStreamWaitEvent
+ * calls are enough to make a rank wait for late peers. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -277,8 +277,8 @@ struct shaper {
 	int64_t begin, end;
 	int64_t streams[JOB_STREAMS];
 	unsigned stream_count;
-	unsigned last_stream;	    /* of the last launch that is no collective */
-	const struct event *pending; /* the last collective nobody waits for yet */
+	unsigned last_stream;	    /* of the last launch that is not a collective */
+	const struct event *pending; /* the last collective that nobody waits for yet */
 	unsigned pending_stream;
 	unsigned next_event;
 	bool traced_waits, wait_seen;
@@ -304,7 +304,7 @@ static void order_streams(struct shaper *s, unsigned first, unsigned then, uint6
 	job_phase_add(s->ph, JOB_WAIT, then, at)->slot = (uint16_t)e;
 }
 
-/* The payload of a collective: the nccl:* operator around its launch tells it. */
+/* The payload of a collective, from the nccl:* operator around its launch. */
 static int64_t collective_bytes(const struct shaper *s, const struct event *e)
 {
 	int64_t best = 0;
@@ -316,7 +316,7 @@ static int64_t collective_bytes(const struct shaper *s, const struct event *e)
 		    c->ts + c->dur >= e->launch_ts)
 			best = c->bytes;
 	}
-	return best ? best : e->dur * 20; /* at 20 GB/s: most of such a kernel is waiting */
+	return best ? best : e->dur * 20; /* 20 GB/s assumed: most of such a kernel is waiting */
 }
 
 static enum job_collective collective_of(const char *name)
@@ -352,7 +352,7 @@ static void shape_gpu(struct shaper *s, const struct event *e, uint64_t at)
 	struct job_action *a;
 
 	if (e->kind == E_NCCL) {
-		if (s->ranks < 2) { /* alone: an ordinary kernel */
+		if (s->ranks < 2) { /* a single rank: an ordinary kernel */
 			shape_kernel(s, e, stream, at);
 			return;
 		}
@@ -366,7 +366,8 @@ static void shape_gpu(struct shaper *s, const struct event *e, uint64_t at)
 		s->wait_seen = false;
 		return;
 	}
-	/* Work that began after a collective's end waits for it, if the host said so in between. */
+	/* Work that began after a collective's end waits for it, if the host requested that in
+	 * between. */
 	if (s->pending && s->pending_stream != stream && e->ts >= s->pending->ts + s->pending->dur &&
 	    (s->wait_seen || !s->traced_waits)) {
 		order_streams(s, s->pending_stream, stream, at);
@@ -476,7 +477,7 @@ static int shape(struct job_program *p, struct trace *t, const char *path, int r
 	for (unsigned i = 0; i < m.count; i++) {
 		s.ph = &p->phases[p->phase_count];
 		s.begin = m.starts[i];
-		/* Up to the next step's mark: nothing falls between. */
+		/* Up to the next step's mark, without a gap. */
 		s.end = i + 1 < m.count ? m.starts[i + 1] : m.ends[i];
 		shape_phase(&s);
 		if (s.ph->count < 2)
@@ -494,7 +495,7 @@ static int shape(struct job_program *p, struct trace *t, const char *path, int r
 	return 0;
 }
 
-/* Every time becomes `times` as long, from the first event on. */
+/* Multiplies every time by `times`, relative to the first event. */
 static void stretch(struct trace *t, unsigned times)
 {
 	int64_t low = INT64_MAX;

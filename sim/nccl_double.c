@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_double.c - NCCL's API (weak nccl*, strong pnccl*) over the modelled GPU. An operation is
- * one kernel that starts when its stream reaches it and ends, on every rank alike, at the last
- * rank's arrival plus the transfer's cost. The kernel goes through cuLaunchKernelEx, found by
- * cuGetProcAddress as the real library's static runtime does. */
+ * nccl_double.c - NCCL's API (weak nccl*, strong pnccl*) over the modelled GPU. An operation is one
+ * kernel. It starts when its stream reaches it, and ends on every rank at the last rank's arrival
+ * plus the cost of the transfer. The kernel goes through cuLaunchKernelEx, found by
+ * cuGetProcAddress as in the real library's static runtime. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -41,7 +41,7 @@ struct nccl_comm_st {
 	uint64_t collective_next;
 	uint64_t *send_next, *recv_next;
 	uint64_t split_next, shrink_next;
-	uint64_t seq[F_COUNT]; /* as profilers count: per function, captured ones not */
+	uint64_t seq[F_COUNT]; /* as profilers count: per function, without captured ones */
 	void *profile;
 	bool profiled;
 	bool aborted, destroyed;
@@ -50,12 +50,12 @@ struct nccl_comm_st {
 struct part {
 	enum func func;
 	int peer;
-	uint32_t what; /* they do: nccl_peers_arrive */
+	uint32_t what; /* the operation: nccl_peers_arrive */
 	uint64_t cost_ns;
 	void *event; /* the profiler's */
 };
 
-/* What one kernel does. Captured plans live as long as their graphs. */
+/* The work of one kernel. Captured plans live as long as their graphs. */
 struct plan {
 	unsigned refs;
 	struct nccl_comm_st *comm;
@@ -205,7 +205,7 @@ static struct nccl_comm_st *comm_new(int rank, int rank_count)
 	return c;
 }
 
-/* The jobs of a group: everybody announces before anybody waits. */
+/* A group's inits: everybody announces before anybody waits. */
 static nccl_result inits_run(struct init_job *jobs, unsigned count)
 {
 	nccl_result rc = NCCL_OK;
@@ -351,7 +351,7 @@ NCCL_API(CommSplit, (nccl_comm c, int color, int key, nccl_comm *out, void *conf
 	return init_add(j);
 }
 
-/* The excluded ranks make no call: the others meet under an id that each can compute. */
+/* The excluded ranks make no call: the others meet under an id that each of them can compute. */
 NCCL_API(CommShrink,
 	 (nccl_comm c, int *excluded, int count, nccl_comm *out, void *config, int flags))
 {
@@ -476,7 +476,7 @@ static void *run_begin(void *arg)
 	uint64_t seed = (uint64_t)c->rank << 32 | c->collective_next;
 
 	if (!r)
-		abort(); /* a model out of memory has no right answer */
+		abort(); /* without memory the model cannot continue */
 	r->plan = p;
 	r->left = p->part_count;
 	r->jitter_ns = driver.jitter_ns ? scramble(seed) % driver.jitter_ns : 0;
@@ -613,7 +613,7 @@ static bool is_message(enum func f)
 	return f == F_SEND || f == F_RECV;
 }
 
-/* A message's ends need not agree on more than its being one. */
+/* The two ends of a message only need to agree that it is one. */
 static uint32_t what_of(const struct group_op *o)
 {
 	return is_message(o->func) ? 1 : 2 + ((uint32_t)o->func << 8 | o->type);
@@ -632,7 +632,7 @@ static const char *const type_names[] = { "ncclInt8", "ncclUint8", "ncclInt32", 
 					  "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3",
 					  "ncclFloat8e5m2" };
 
-/* Tells the profiler that an operation is being enqueued; nothing for captured ones. */
+/* Reports an enqueued operation to the profiler; captured ones are not reported. */
 static void *event_start(const struct group_op *o, void *parent, unsigned channels)
 {
 	struct nccl_comm_st *c = o->comm;
@@ -668,7 +668,7 @@ static bool profiled(const struct group_op *o)
 	       status == CU_CAPTURE_NONE;
 }
 
-/* Launches the kernel that does ops[first] and what fuses with it. */
+/* Launches the kernel of ops[first] and of the operations fused with it. */
 static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 {
 	struct group_op *lead = &ops[first];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_peers.c - only the latest arrival and a count are shared: every rank derives the same end
- * from them, so nobody has to be told. */
+ * nccl_peers.c - ranks share only the latest arrival and a count. Each rank computes the same end
+ * from them, so no message is needed. */
 #include "sim/nccl_peers.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static void wake_word(uint32_t *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Bumps the word; pairs with the acquire loads of the GPU's worker. */
+/* Increments the word; pairs with the acquire loads of the GPU's worker. */
 static void announce(uint32_t *word)
 {
 	__atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
@@ -178,7 +178,7 @@ bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t gener
 		return false;
 	raise_to(&m->latest_ns, start_ns);
 	raise_to(&m->cost_ns, cost_ns);
-	/* seen with `arrived`, which is released after it */
+	/* visible together with `arrived`, which is released after it */
 	if (!__atomic_compare_exchange_n(&m->what, &first, what, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED) &&
 	    first != what)
@@ -208,8 +208,8 @@ void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need)
 	m->what = 0;
 	m->arrived = 0;
 	m->acked = 0;
-	/* release; pairs with the acquire in nccl_peers_arrive. Nobody waits for a place unless it is
-	 * hundreds of operations ahead; the next complete meeting wakes it. */
+	/* release; pairs with the acquire in nccl_peers_arrive. A rank waits for a slot only if it
+	 * is hundreds of operations ahead; the next complete meeting wakes it. */
 	__atomic_add_fetch(&m->generation, 1, __ATOMIC_RELEASE);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_profile.c - the kernel events come after the operation's own stop, as in the real library:
- * plugins that free on stop find out here. */
+ * nccl_profile.c - kernel events come after the operation's own stop, as in the real library. A
+ * plugin that frees on stop fails here. */
 #include "sim/nccl_profile.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nvml_double.c - NVML over a text file. $SIM_NVML_FILE holds lines `KEY VALUE` for every device or
- * `INDEX.KEY VALUE` for one; it is read again whenever it changed, so that a test or a scenario can
- * lower a clock or raise a throttle reason while a job runs. Absent keys have a healthy default. A key
- * `xid` that changes to another value than 0 is an event; `process` is the process that the device says it
- * runs; `lost 1`: the device has fallen off the bus; `hang_ms`: how long each call takes. */
+ * nvml_double.c - NVML over a text file. $SIM_NVML_FILE has lines `KEY VALUE` for every device or
+ * `INDEX.KEY VALUE` for one. It is read again whenever it changes, so that a test or a scenario can
+ * lower a clock or raise a throttle reason while a job runs. Missing keys have a healthy default. A
+ * change of the key `xid` to a value other than 0 is an event. `process` is the process that runs
+ * on the device; `lost 1`: the device has fallen off the bus; `hang_ms`: how long each call
+ * takes. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -448,7 +449,7 @@ NVML_API(nvmlDeviceGetComputeRunningProcesses_v3,
 
 struct nvml_event_set_st {
 	bool registered[MAX_DEVICES];
-	uint64_t seen[MAX_DEVICES]; /* the XID that was told last */
+	uint64_t seen[MAX_DEVICES]; /* the last reported XID */
 };
 
 NVML_API(nvmlEventSetCreate, (nvml_event_set *set))
@@ -470,7 +471,7 @@ NVML_API(nvmlDeviceRegisterEvents,
 	if (rc)
 		return rc;
 	set->registered[d->index] = true;
-	set->seen[d->index] = xid; /* what was before is no event */
+	set->seen[d->index] = xid; /* earlier XIDs are not events */
 	return NVML_OK;
 }
 

@@ -8,9 +8,9 @@
     gpu.allreduce(64 << 20)
     gpu.synchronize()
 
-The libraries are looked for in $SIM_LIB, then by the loader's own rules, then beside this tree's
+Libraries are searched in $SIM_LIB, then by the loader's own rules, then in this tree's
 build. Faults: Faults.parse("slow:rank=1:start=15s:steps=40:size=1.6") or $SIM_FAULT; the kinds are
-slow, kernel, gaps, late, stop and stuck, as simjob has them.
+slow, kernel, gaps, late, stop and stuck, as in simjob.
 """
 import ctypes
 import os
@@ -96,7 +96,7 @@ class Gpu:
     def __init__(self, device=0):
         self.cuda = _library("libcuda.so.1")
         try:
-            _library("libcupti.so.13")  # frameworks are linked with it
+            _library("libcupti.so.13")  # frameworks link it
         except OSError:
             pass
         self._look_up()

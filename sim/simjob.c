@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * simjob.c - the launcher: parses the options, starts one process per rank as torchrun would (so
- * that the environment, LD_PRELOAD included, acts per rank) and waits for them. */
+ * that the environment, including LD_PRELOAD, applies to each rank) and waits for them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -138,7 +138,7 @@ static void add_trace(struct job_options *o, const char *path)
 
 static void check_options(struct job_options *o, int argc, char **argv, bool seconds)
 {
-	/* `--trace FILE FILE...` as a shell expands a pattern. */
+	/* `--trace FILE FILE...`, from a pattern that the shell expanded. */
 	for (; optind < argc; optind++) {
 		if (!o->trace_count)
 			usage_error("unexpected argument", argv[optind]);
@@ -160,7 +160,7 @@ static void parse_marks(struct job_options *o, const char *arg)
 
 	if (!comma)
 		usage_error("--explicit-steps", arg);
-	/* a copy: the ranks are given argv again */
+	/* a copy, because the ranks get argv again */
 	o->mark_begin = strndup(arg, (size_t)(comma - arg));
 	o->mark_end = comma + 1;
 }
@@ -271,7 +271,7 @@ static void set_number(const char *name, int value)
 	setenv(name, text, 1);
 }
 
-/* The doubles that lie beside this program come first for the ranks. */
+/* For the ranks, the doubles beside this program come first. */
 static void set_library_path(void)
 {
 	char path[PATH_MAX + 64], list[2 * PATH_MAX + 96];
@@ -310,7 +310,7 @@ static void start_ranks(const struct job_options *o, int fd, char **argv)
 	}
 }
 
-/* A rank asked to be stopped: SIGSTOP, a while, SIGCONT. */
+/* Stops a rank that asked for it: SIGSTOP, a pause, SIGCONT. */
 static void serve_stop(struct job_control *c)
 {
 	uint32_t ms = __atomic_load_n(&c->stop_ms, __ATOMIC_ACQUIRE);
@@ -372,10 +372,10 @@ static int wait_ranks(const struct job_options *o, struct job_control *c)
 		}
 		if (stuck && o->seconds && !ended &&
 		    job_now() - c->start_ns > (o->seconds + 1) * 1000000000ull) {
-			ended = true; /* a job that hangs as it was asked to */
+			ended = true; /* a job that hangs on purpose */
 			kill_all(o, SIGKILL);
 		}
-		/* Ends at a request to stop a rank, or at the tick. */
+		/* Returns at a request to stop a rank, or at the tick. */
 		syscall(SYS_futex, &c->stop_ms, FUTEX_WAIT, 0, &tick, NULL, 0);
 		serve_stop(c);
 	}
@@ -395,7 +395,7 @@ static void truth_header(const struct job_options *o)
 	fclose(f);
 }
 
-/* The function of the n-th collective; -1: there are not so many. */
+/* The function of the n-th collective; -1: there are fewer. */
 static int collective_at(const struct job_phase *ph, unsigned n)
 {
 	for (unsigned i = 0; i < ph->count; i++)
@@ -413,7 +413,8 @@ static unsigned collectives(const struct job_phase *ph)
 	return n;
 }
 
-/* The first collective of which function differs; count of a's where none does. */
+/* Index of the first collective whose function differs; if none does, the number of a's
+ * collectives. */
 static unsigned same_collectives(const struct job_phase *a, const struct job_phase *b)
 {
 	unsigned n = 0;
@@ -423,7 +424,7 @@ static unsigned same_collectives(const struct job_phase *a, const struct job_pha
 	return n;
 }
 
-/* Ranks whose traces don't do the same collectives would wait for each other for ever. */
+/* Ranks with different collectives in their traces would wait for each other for ever. */
 static void check_traces(const struct job_options *o)
 {
 	struct job_program first = { 0 };

@@ -58,7 +58,7 @@ def train_step(gpu, rng, model, optimizer, batch):
         gpu.kernel("gemm_f32_128x128_tn(mlp)", jitter(rng, 1600), (1024, 1, 1), (256, 1, 1))
         if layer % 2 == 0:
             gpu.gap()
-    # The part that is real: a tiny model on the CPU while the GPU works.
+    # The real part: a tiny model on the CPU while the GPU works.
     optimizer.zero_grad()
     loss = model(batch).square().mean()
     loss.backward()
@@ -95,7 +95,7 @@ def main():
     last = torch.zeros(1, dtype=torch.int64)
     start, step = time.monotonic(), 0
     while True:
-        if step % 8 == 0 and o.seconds:  # everybody ends at the same step
+        if step % 8 == 0 and o.seconds:  # all ranks end at the same step
             last[0] = time.monotonic() - start >= o.seconds
             dist.broadcast(last, 0)
             if last.item():

@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "symbol/symbol_files.h"
 #include "symbol/symbol_index.h"
-#include "symbol/symbol_shelf.h"
 #include "symbol/symbol_source.h"
 
 /* Files open at a time; the usual descriptor limit is 1,024. */
@@ -29,7 +29,7 @@
 #define INDEX_BYTES    (4ull << 30)
 
 struct entry {
-	uint8_t id[SYMBOL_SHELF_ID_MAX];
+	uint8_t id[SYMBOL_FILES_ID_MAX];
 	uint8_t id_bytes;  /* 0: has a path; neither: free */
 	char *path;	   /* identifies a file without a Build ID */
 	uint64_t used;	   /* the resolver's clock */
@@ -47,7 +47,7 @@ struct symbol_resolver {
 	size_t cache_bytes_max;
 	int (*index)(void *arg, const uint8_t *id, size_t id_bytes, const char *path, const char *index);
 	void *index_arg;
-	struct symbol_shelf *shelf; /* the index files */
+	struct symbol_files *files; /* the index files */
 	uint64_t clock;
 	uint16_t buckets[BUCKETS]; /* entry number + 1 */
 	struct entry entries[ENTRIES];
@@ -88,7 +88,7 @@ int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resol
 	if (!err)
 		err = make_index_dir(r);
 	if (!err)
-		err = symbol_shelf_open(&r->shelf, r->index_dir, ".idx",
+		err = symbol_files_open(&r->files, r->index_dir, ".idx",
 					o->index_bytes_max ? o->index_bytes_max : INDEX_BYTES);
 	if (err) {
 		symbol_resolver_close(r);
@@ -135,7 +135,7 @@ void symbol_resolver_close(struct symbol_resolver *r)
 		return;
 	for (uint32_t i = 0; i < ENTRIES; i++)
 		drop(r, &r->entries[i]);
-	symbol_shelf_close(r->shelf);
+	symbol_files_close(r->files);
 	if (r->private_dir)
 		nftw(r->index_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	free(r->demangled);
@@ -252,8 +252,8 @@ static int build_here(struct symbol_resolver *r, const struct key *k, const char
 		return err;
 	/* An index has 32 bytes per symbol of 24, and the names: about the size of its source. */
 	if (k->id_bytes) {
-		symbol_shelf_make_room(r->shelf, e.file_bytes, true);
-		symbol_shelf_prepare(r->shelf, k->id, k->id_bytes);
+		symbol_files_make_room(r->files, e.file_bytes, true);
+		symbol_files_prepare(r->files, k->id, k->id_bytes);
 	}
 	err = symbol_index_build(&e, index, &r->why);
 	symbol_elf_fini(&e);
@@ -273,7 +273,7 @@ static int build(struct symbol_resolver *r, const struct key *k, const char *pat
 		err = build_here(r, k, NULL, false, index);
 	if (err == -ENODATA && r->index && path) {
 		if (k->id_bytes)
-			symbol_shelf_prepare(r->shelf, k->id, k->id_bytes);
+			symbol_files_prepare(r->files, k->id, k->id_bytes);
 		err = r->index(r->index_arg, k->id, k->id_bytes, path, index);
 	}
 	if (err == -ENODATA && r->index && r->source.debuginfod && k->id_bytes)
@@ -293,10 +293,10 @@ static uint64_t bytes_of(const char *path)
  * change. It is removed when it is closed. */
 static void load(struct symbol_resolver *r, struct entry *e, const struct key *k, const char *path)
 {
-	struct symbol_shelf_item *i = symbol_shelf_find(r->shelf, k->id, k->id_bytes);
+	struct symbol_files_item *i = symbol_files_find(r->files, k->id, k->id_bytes);
 	char index[1400];
 
-	if (!k->id_bytes || symbol_shelf_path(r->shelf, k->id, k->id_bytes, index, sizeof(index)))
+	if (!k->id_bytes || symbol_files_path(r->files, k->id, k->id_bytes, index, sizeof(index)))
 		snprintf(index, sizeof(index), "%s/by-path.idx", r->index_dir);
 	e->err = i ? symbol_index_open(&e->index, index) : -ENOENT;
 	if (e->err) {
@@ -306,16 +306,16 @@ static void load(struct symbol_resolver *r, struct entry *e, const struct key *k
 		if (!k->id_bytes)
 			unlink(index);
 		else if (!e->err)
-			i = symbol_shelf_put(r->shelf, k->id, k->id_bytes, bytes_of(index));
+			i = symbol_files_put(r->files, k->id, k->id_bytes, bytes_of(index));
 		else
-			symbol_shelf_remove(r->shelf, k->id, k->id_bytes);
+			symbol_files_remove(r->files, k->id, k->id_bytes);
 	}
 	if (e->err) {
 		e->until_ns = clock_monotonic_ns() + MISS_RETRY_NS;
 		return;
 	}
 	if (i)
-		symbol_shelf_use(r->shelf, i);
+		symbol_files_use(r->files, i);
 	r->stats.opened++;
 	r->stats.cached++;
 	count_memory(r, e);
@@ -416,7 +416,7 @@ void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id, 
 	e = known(r, &k);
 	if (e)
 		drop(r, e);
-	symbol_shelf_remove(r->shelf, k.id, k.id_bytes);
+	symbol_files_remove(r->files, k.id, k.id_bytes);
 }
 
 const char *symbol_resolver_why(const struct symbol_resolver *r)
@@ -426,11 +426,11 @@ const char *symbol_resolver_why(const struct symbol_resolver *r)
 
 void symbol_resolver_stats_get(const struct symbol_resolver *r, struct symbol_resolver_stats *out)
 {
-	struct symbol_shelf_stats shelf;
+	struct symbol_files_stats files;
 
-	symbol_shelf_stats_get(r->shelf, &shelf);
+	symbol_files_stats_get(r->files, &files);
 	*out = r->stats;
-	out->index_files = shelf.files;
-	out->index_bytes = shelf.bytes;
-	out->index_evicted = shelf.evicted;
+	out->index_files = files.files;
+	out->index_bytes = files.bytes;
+	out->index_evicted = files.evicted;
 }

@@ -18,14 +18,14 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "symbol/symbol_shelf.h"
+#include "symbol/symbol_files.h"
 
 #define IDLE_NS		 120000000000ull
 #define IDLE_CROWDED_NS	 10000000000ull /* if all slots are taken */
 
 struct upload {
 	uint64_t session; /* 0: free */
-	uint8_t id[SYMBOL_SHELF_ID_MAX];
+	uint8_t id[SYMBOL_FILES_ID_MAX];
 	uint8_t id_bytes;
 	bool finishing;
 	enum symbol_quality quality;
@@ -38,7 +38,7 @@ struct symbol_store {
 	char dir[900], tree[1000];
 	uint64_t bytes_max, reserve_bytes, idle_ns;
 	bool evict;
-	struct symbol_shelf *shelf;
+	struct symbol_files *files;
 	struct upload uploads[LIMIT_SYMBOL_UPLOADS];
 	struct symbol_store_stats stats;
 };
@@ -81,7 +81,7 @@ static int make_dirs(struct symbol_store *s)
 	if (mkdir(s->tree, 0755) && errno != EEXIST)
 		return -errno;
 	snprintf(path, sizeof(path), "%s/.build-id", s->tree);
-	return symbol_shelf_open(&s->shelf, path, ".debug", s->bytes_max);
+	return symbol_files_open(&s->files, path, ".debug", s->bytes_max);
 }
 
 int symbol_store_open(struct symbol_store **out, const struct symbol_store_options *o)
@@ -131,7 +131,7 @@ void symbol_store_close(struct symbol_store *s)
 	for (uint32_t i = 0; i < LIMIT_SYMBOL_UPLOADS; i++)
 		if (s->uploads[i].session)
 			drop(s, &s->uploads[i]);
-	symbol_shelf_close(s->shelf);
+	symbol_files_close(s->files);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -146,7 +146,7 @@ const char *symbol_store_tree(const struct symbol_store *s)
 /* Locked. A file found at start is examined when it is first asked for. */
 static enum symbol_quality quality_of(struct symbol_store *s, const uint8_t *id, size_t id_bytes)
 {
-	struct symbol_shelf_item *i = symbol_shelf_find(s->shelf, id, id_bytes);
+	struct symbol_files_item *i = symbol_files_find(s->files, id, id_bytes);
 	struct symbol_elf e;
 	const char *why;
 	char path[1200];
@@ -154,7 +154,7 @@ static enum symbol_quality quality_of(struct symbol_store *s, const uint8_t *id,
 
 	if (!i || i->quality)
 		return i ? (enum symbol_quality)i->quality : SYMBOL_NONE;
-	if (symbol_shelf_path(s->shelf, id, id_bytes, path, sizeof(path)))
+	if (symbol_files_path(s->files, id, id_bytes, path, sizeof(path)))
 		return SYMBOL_NONE;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd >= 0 && !symbol_elf_init(&e, fd, &why)) {
@@ -178,12 +178,12 @@ enum symbol_quality symbol_store_quality(struct symbol_store *s, const uint8_t *
 
 void symbol_store_use(struct symbol_store *s, const uint8_t *id, size_t id_bytes)
 {
-	struct symbol_shelf_item *i;
+	struct symbol_files_item *i;
 
 	pthread_mutex_lock(&s->lock);
-	i = symbol_shelf_find(s->shelf, id, id_bytes);
+	i = symbol_files_find(s->files, id, id_bytes);
 	if (i)
-		symbol_shelf_use(s->shelf, i);
+		symbol_files_use(s->files, i);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -256,7 +256,7 @@ static int check_room(struct symbol_store *s, uint64_t bytes)
 	if (!statvfs(s->dir, &fs) && (uint64_t)fs.f_bavail * fs.f_frsize <
 					     bytes + s->stats.reserved_bytes + s->reserve_bytes)
 		return -ENOSPC;
-	return symbol_shelf_make_room(s->shelf, bytes + s->stats.reserved_bytes, s->evict);
+	return symbol_files_make_room(s->files, bytes + s->stats.reserved_bytes, s->evict);
 }
 
 static int open_part(struct symbol_store *s, struct upload *u)
@@ -443,7 +443,7 @@ static int sync_dir(const char *path)
 static int put(struct symbol_store *s, struct upload *u, enum symbol_quality quality, const char **why)
 {
 	enum symbol_quality before = quality_of(s, u->id, u->id_bytes);
-	struct symbol_shelf_item *i;
+	struct symbol_files_item *i;
 	char from[1200], to[1200];
 	int err;
 
@@ -453,16 +453,16 @@ static int put(struct symbol_store *s, struct upload *u, enum symbol_quality qua
 		return -EEXIST;
 	}
 	part_path(s, u->session, from, sizeof(from));
-	err = symbol_shelf_prepare(s->shelf, u->id, u->id_bytes);
+	err = symbol_files_prepare(s->files, u->id, u->id_bytes);
 	if (!err)
-		err = symbol_shelf_path(s->shelf, u->id, u->id_bytes, to, sizeof(to));
+		err = symbol_files_path(s->files, u->id, u->id_bytes, to, sizeof(to));
 	if (!err && rename(from, to))
 		err = -errno;
 	if (err)
 		return err;
 	s->stats.finished++;
 	s->stats.replaced += before != SYMBOL_NONE;
-	i = symbol_shelf_put(s->shelf, u->id, u->id_bytes, u->bytes);
+	i = symbol_files_put(s->files, u->id, u->id_bytes, u->bytes);
 	if (i)
 		i->quality = (uint8_t)quality;
 	*strrchr(to, '/') = 0;
@@ -543,14 +543,14 @@ void symbol_store_tend(struct symbol_store *s, uint64_t now_ns)
 
 void symbol_store_stats_get(struct symbol_store *s, struct symbol_store_stats *out)
 {
-	struct symbol_shelf_stats shelf;
+	struct symbol_files_stats files;
 
 	pthread_mutex_lock(&s->lock);
-	symbol_shelf_stats_get(s->shelf, &shelf);
+	symbol_files_stats_get(s->files, &files);
 	*out = s->stats;
 	pthread_mutex_unlock(&s->lock);
-	out->files = shelf.files;
-	out->bytes = shelf.bytes;
-	out->evicted = shelf.evicted;
-	out->memory_bytes = shelf.memory_bytes + sizeof(*s);
+	out->files = files.files;
+	out->bytes = files.bytes;
+	out->evicted = files.evicted;
+	out->memory_bytes = files.memory_bytes + sizeof(*s);
 }

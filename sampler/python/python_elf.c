@@ -11,7 +11,8 @@
 
 #include "symbol/symbol_elf.h"
 
-/* libpython with symbols: 14,000 of them, 0.4 MiB and as much in names; torch's largest file: 30 MiB. */
+/* libpython with symbols has 14,000 of them: 0.4 MiB and as much in names. torch's largest file has
+ * 30 MiB. */
 #define ELF_SECTION_BYTES_MAX (64ull << 20)
 /* The loop takes 33 to 62 KiB, twice that in debug builds. */
 #define ELF_EVAL_BYTES_MAX (1u << 20)

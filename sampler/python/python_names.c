@@ -49,7 +49,7 @@ struct ask {
 enum { NAMES_SAME = 1, NAMES_READ, NAMES_NONE };
 
 /* Its answer: each is followed by the function and the file, both terminated, and the lines. */
-struct told {
+struct reply {
 	uint64_t address, hash;
 	uint32_t state, first, function_bytes, file_bytes, lines_bytes, reserved;
 };
@@ -286,7 +286,7 @@ static bool code_read(const struct ask *a, uint32_t i, const struct read_user *m
 {
 	const struct python_offsets *o = &a->offsets;
 	char function[LIMIT_PYTHON_NAME_BYTES], file[LIMIT_PYTHON_FILE_BYTES];
-	struct told t = { .address = a->item[i].address, .state = NAMES_NONE };
+	struct reply t = { .address = a->item[i].address, .state = NAMES_NONE };
 	uint8_t head[264 + 8], *lines = NULL;
 	bool readable = o->code_bytes <= sizeof(head) - 8 &&
 			read_at(memory, head, o->code_bytes, t.address);
@@ -376,7 +376,7 @@ static void code_none(struct python_names *n, uint64_t address)
 	n->stats.failed++;
 }
 
-static void code_told(struct python_names *n, const struct told *t, const char *text)
+static void code_reply(struct python_names *n, const struct reply *t, const char *text)
 {
 	struct code **slot = slot_of(n, t->address), *c = *slot, *fresh;
 
@@ -405,7 +405,7 @@ static void code_told(struct python_names *n, const struct told *t, const char *
 	*slot = fresh;
 }
 
-static bool told_fits(const struct told *t, const uint8_t *text, size_t left)
+static bool reply_fits(const struct reply *t, const uint8_t *text, size_t left)
 {
 	if (t->state != NAMES_READ)
 		return true;
@@ -444,14 +444,14 @@ void python_names_answer(struct python_names *n, int err, const void *data, size
 	const uint8_t *p = data;
 	size_t at = 0;
 
-	while (!err && bytes - at >= sizeof(struct told)) {
-		struct told t;
+	while (!err && bytes - at >= sizeof(struct reply)) {
+		struct reply t;
 
 		memcpy(&t, p + at, sizeof(t));
 		at += sizeof(t);
-		if (!told_fits(&t, p + at, bytes - at))
+		if (!reply_fits(&t, p + at, bytes - at))
 			break;
-		code_told(n, &t, (const char *)p + at);
+		code_reply(n, &t, (const char *)p + at);
 		if (t.state == NAMES_READ)
 			at += (size_t)t.function_bytes + t.file_bytes + t.lines_bytes;
 	}

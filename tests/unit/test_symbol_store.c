@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "symbol/symbol_files.h"
 #include "symbol/symbol_resolver.h"
-#include "symbol/symbol_shelf.h"
 #include "symbol/symbol_store.h"
 
 #define SECOND 1000000000ull
@@ -318,35 +318,35 @@ static void a_name_comes_with_the_file_and_not_before(void **state)
 
 static void the_table_of_files_finds_what_it_was_told_under_any_order(void **state)
 {
-	struct symbol_shelf_stats st;
-	struct symbol_shelf *s;
+	struct symbol_files_stats st;
+	struct symbol_files *s;
 	char path[256];
 	uint8_t key[20];
 	unsigned seed = 12345;
 
-	snprintf(path, sizeof(path), "%s/shelf", dir);
-	assert_int_equal(symbol_shelf_open(&s, path, ".x", 0), 0);
+	snprintf(path, sizeof(path), "%s/files", dir);
+	assert_int_equal(symbol_files_open(&s, path, ".x", 0), 0);
 	for (uint32_t i = 0; i < 50000; i++) {
 		memset(key, 0, sizeof(key));
 		memcpy(key + 2, &i, sizeof(i));
-		assert_non_null(symbol_shelf_put(s, key, 20, i));
+		assert_non_null(symbol_files_put(s, key, 20, i));
 	}
 	for (uint32_t i = 0; i < 50000; i += 1 + (seed = seed * 1103515245 + 12345) / 65536 % 3) {
 		memset(key, 0, sizeof(key));
 		memcpy(key + 2, &i, sizeof(i));
-		symbol_shelf_remove(s, key, 20);
+		symbol_files_remove(s, key, 20);
 		key[19] = 1; /* marked as gone, by another key */
-		assert_null(symbol_shelf_find(s, key, 20));
+		assert_null(symbol_files_find(s, key, 20));
 		key[19] = 0;
-		assert_null(symbol_shelf_find(s, key, 20));
+		assert_null(symbol_files_find(s, key, 20));
 	}
 	seed = 12345;
 	for (uint32_t i = 0, gone = 0; i < 50000; i++) {
-		struct symbol_shelf_item *item;
+		struct symbol_files_item *item;
 
 		memset(key, 0, sizeof(key));
 		memcpy(key + 2, &i, sizeof(i));
-		item = symbol_shelf_find(s, key, 20);
+		item = symbol_files_find(s, key, 20);
 		if (i == gone) {
 			assert_null(item);
 			gone += 1 + (seed = seed * 1103515245 + 12345) / 65536 % 3;
@@ -355,9 +355,9 @@ static void the_table_of_files_finds_what_it_was_told_under_any_order(void **sta
 			assert_int_equal(item->bytes, i);
 		}
 	}
-	symbol_shelf_stats_get(s, &st);
+	symbol_files_stats_get(s, &st);
 	assert_true(st.files > 10000 && st.files < 40000);
-	symbol_shelf_close(s);
+	symbol_files_close(s);
 }
 
 int main(void)

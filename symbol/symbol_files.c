@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "symbol/symbol_shelf.h"
+#include "symbol/symbol_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,14 +18,14 @@
 
 #define USE_STEP_S 3600u /* how old a file's access time may be */
 
-struct symbol_shelf {
+struct symbol_files {
 	char dir[1024], suffix[16];
 	uint64_t bytes_max;
-	struct symbol_shelf_item *item;
+	struct symbol_files_item *item;
 	uint32_t count;
 	size_t room;
 	struct probe by_id;
-	struct symbol_shelf_stats stats;
+	struct symbol_files_stats stats;
 };
 
 static uint64_t hash(const uint8_t *id, size_t id_bytes)
@@ -55,11 +55,11 @@ static size_t unhex(const char *text, size_t digits, uint8_t *out, size_t room)
 	return digits / 2;
 }
 
-static int found(struct symbol_shelf *s, int dir, uint8_t first, const char *name)
+static int found(struct symbol_files *s, int dir, uint8_t first, const char *name)
 {
 	size_t n = strlen(name), tail = strlen(s->suffix), bytes;
-	uint8_t id[SYMBOL_SHELF_ID_MAX] = { first };
-	struct symbol_shelf_item *i;
+	uint8_t id[SYMBOL_FILES_ID_MAX] = { first };
+	struct symbol_files_item *i;
 	struct stat st;
 
 	if (n <= tail || strcmp(name + n - tail, s->suffix))
@@ -68,14 +68,14 @@ static int found(struct symbol_shelf *s, int dir, uint8_t first, const char *nam
 	if (!bytes || s->count >= LIMIT_SYMBOL_FILES ||
 	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
 		return 0;
-	i = symbol_shelf_put(s, id, bytes + 1, (uint64_t)st.st_size);
+	i = symbol_files_put(s, id, bytes + 1, (uint64_t)st.st_size);
 	if (!i)
 		return -ENOMEM;
 	i->used_s = i->kept_s = (uint32_t)st.st_atime;
 	return 0;
 }
 
-static int scan_below(struct symbol_shelf *s, int parent, const char *name, uint8_t first)
+static int scan_below(struct symbol_files *s, int parent, const char *name, uint8_t first)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), err = 0;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -92,7 +92,7 @@ static int scan_below(struct symbol_shelf *s, int parent, const char *name, uint
 	return err;
 }
 
-static int scan(struct symbol_shelf *s)
+static int scan(struct symbol_files *s)
 {
 	DIR *d = opendir(s->dir);
 	struct dirent *e;
@@ -108,9 +108,9 @@ static int scan(struct symbol_shelf *s)
 	return err;
 }
 
-int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *suffix, uint64_t bytes_max)
+int symbol_files_open(struct symbol_files **out, const char *dir, const char *suffix, uint64_t bytes_max)
 {
-	struct symbol_shelf *s = calloc(1, sizeof(*s));
+	struct symbol_files *s = calloc(1, sizeof(*s));
 	int err = 0;
 
 	if (!s)
@@ -124,14 +124,14 @@ int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *su
 	if (!err)
 		err = scan(s);
 	if (err) {
-		symbol_shelf_close(s);
+		symbol_files_close(s);
 		return err;
 	}
 	*out = s;
 	return 0;
 }
 
-void symbol_shelf_close(struct symbol_shelf *s)
+void symbol_files_close(struct symbol_files *s)
 {
 	if (!s)
 		return;
@@ -142,7 +142,7 @@ void symbol_shelf_close(struct symbol_shelf *s)
 
 /* ---- one file ---- */
 
-int symbol_shelf_path(const struct symbol_shelf *s, const uint8_t *id, size_t id_bytes, char *out,
+int symbol_files_path(const struct symbol_files *s, const uint8_t *id, size_t id_bytes, char *out,
 		      size_t out_bytes)
 {
 	size_t n;
@@ -159,7 +159,7 @@ int symbol_shelf_path(const struct symbol_shelf *s, const uint8_t *id, size_t id
 	return 0;
 }
 
-int symbol_shelf_prepare(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+int symbol_files_prepare(struct symbol_files *s, const uint8_t *id, size_t id_bytes)
 {
 	char path[1100];
 
@@ -169,13 +169,13 @@ int symbol_shelf_prepare(struct symbol_shelf *s, const uint8_t *id, size_t id_by
 	return mkdir(path, 0755) && errno != EEXIST ? -errno : 0;
 }
 
-struct symbol_shelf_item *symbol_shelf_find(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_t *id, size_t id_bytes)
 {
 	if (id_bytes < 2)
 		return NULL;
 	id_bytes = symbol_content_cut(id_bytes);
 	PROBE_EACH(i, &s->by_id, hash(id, id_bytes)) {
-		struct symbol_shelf_item *have = &s->item[i.number];
+		struct symbol_files_item *have = &s->item[i.number];
 
 		if (have->id_bytes == id_bytes && !memcmp(have->id, id, id_bytes))
 			return have;
@@ -183,7 +183,7 @@ struct symbol_shelf_item *symbol_shelf_find(struct symbol_shelf *s, const uint8_
 	return NULL;
 }
 
-void symbol_shelf_use(struct symbol_shelf *s, struct symbol_shelf_item *i)
+void symbol_files_use(struct symbol_files *s, struct symbol_files_item *i)
 {
 	struct timespec times[2] = { { .tv_nsec = 0 }, { .tv_nsec = UTIME_OMIT } };
 	char path[1200];
@@ -193,14 +193,14 @@ void symbol_shelf_use(struct symbol_shelf *s, struct symbol_shelf_item *i)
 		return;
 	i->kept_s = i->used_s;
 	times[0].tv_sec = i->used_s;
-	if (!symbol_shelf_path(s, i->id, i->id_bytes, path, sizeof(path)))
+	if (!symbol_files_path(s, i->id, i->id_bytes, path, sizeof(path)))
 		utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
-struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes,
+struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t *id, size_t id_bytes,
 					   uint64_t bytes)
 {
-	struct symbol_shelf_item *i = symbol_shelf_find(s, id, id_bytes);
+	struct symbol_files_item *i = symbol_files_find(s, id, id_bytes);
 
 	if (id_bytes < 2)
 		return NULL;
@@ -212,7 +212,7 @@ struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t
 		    probe_add(&s->by_id, hash(id, id_bytes), s->count))
 			return NULL;
 		i = &s->item[s->count++];
-		*i = (struct symbol_shelf_item){.id_bytes = (uint8_t)id_bytes};
+		*i = (struct symbol_files_item){.id_bytes = (uint8_t)id_bytes};
 		memcpy(i->id, id, id_bytes);
 	}
 	i->quality = 0;
@@ -223,9 +223,9 @@ struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t
 }
 
 /* Takes the item out; the last takes its place. */
-static void forget(struct symbol_shelf *s, struct symbol_shelf_item *i)
+static void forget(struct symbol_files *s, struct symbol_files_item *i)
 {
-	const struct symbol_shelf_item *last = &s->item[--s->count];
+	const struct symbol_files_item *last = &s->item[--s->count];
 
 	s->stats.bytes -= i->bytes;
 	probe_remove(&s->by_id, hash(i->id, i->id_bytes), (uint32_t)(i - s->item));
@@ -236,12 +236,12 @@ static void forget(struct symbol_shelf *s, struct symbol_shelf_item *i)
 	probe_add(&s->by_id, hash(i->id, i->id_bytes), (uint32_t)(i - s->item));
 }
 
-void symbol_shelf_remove(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+void symbol_files_remove(struct symbol_files *s, const uint8_t *id, size_t id_bytes)
 {
-	struct symbol_shelf_item *i = symbol_shelf_find(s, id, id_bytes);
+	struct symbol_files_item *i = symbol_files_find(s, id, id_bytes);
 	char path[1200];
 
-	if (!symbol_shelf_path(s, id, id_bytes, path, sizeof(path)))
+	if (!symbol_files_path(s, id, id_bytes, path, sizeof(path)))
 		unlink(path);
 	if (i)
 		forget(s, i);
@@ -251,20 +251,20 @@ void symbol_shelf_remove(struct symbol_shelf *s, const uint8_t *id, size_t id_by
 
 static int compare_use(const void *a, const void *b)
 {
-	const struct symbol_shelf_item *x = a, *y = b;
+	const struct symbol_files_item *x = a, *y = b;
 
 	return x->used_s < y->used_s ? -1 : x->used_s > y->used_s;
 }
 
-static bool fits(const struct symbol_shelf *s, uint64_t bytes)
+static bool fits(const struct symbol_files *s, uint64_t bytes)
 {
 	return s->count < LIMIT_SYMBOL_FILES &&
 	       (!s->bytes_max || (bytes <= s->bytes_max && s->stats.bytes <= s->bytes_max - bytes));
 }
 
-int symbol_shelf_make_room(struct symbol_shelf *s, uint64_t bytes, bool evict)
+int symbol_files_make_room(struct symbol_files *s, uint64_t bytes, bool evict)
 {
-	struct symbol_shelf_item *all;
+	struct symbol_files_item *all;
 	uint32_t n = s->count;
 
 	if (fits(s, bytes))
@@ -280,13 +280,13 @@ int symbol_shelf_make_room(struct symbol_shelf *s, uint64_t bytes, bool evict)
 	for (uint32_t k = 0; k < n && !fits(s, bytes); k++) {
 		s->stats.evicted++;
 		s->stats.evicted_bytes += all[k].bytes;
-		symbol_shelf_remove(s, all[k].id, all[k].id_bytes);
+		symbol_files_remove(s, all[k].id, all[k].id_bytes);
 	}
 	free(all);
 	return fits(s, bytes) ? 0 : -ENOSPC;
 }
 
-void symbol_shelf_stats_get(const struct symbol_shelf *s, struct symbol_shelf_stats *out)
+void symbol_files_stats_get(const struct symbol_files *s, struct symbol_files_stats *out)
 {
 	*out = s->stats;
 	out->files = s->count;
