@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * anomaly.h - when a rank's window opens and closes, and how much of it may be sent.
- * A flagged step opens a window that starts some healthy steps earlier; it closes after some healthy
- * steps, or when it is long enough, and the next one continues the same anomaly. Two token buckets, one for
- * full windows and one for summaries, hold a storm to a bound; what neither grants is only counted.
+ * anomaly.h - decide when a rank's window opens and closes, and how much of it to send.
+ * A flagged step opens a window, which starts some healthy steps earlier. The window closes after
+ * some healthy steps, or at its length limit; then the next window continues the same anomaly. Two
+ * token buckets bound a storm: one for full windows, one for summaries. Windows beyond both are
+ * only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #ifndef SYSOM_NODE_ANOMALY_H
 #define SYSOM_NODE_ANOMALY_H
@@ -14,8 +15,8 @@
 #define ANOMALY_STEPS_MAX   512u
 
 struct anomaly_config {
-	uint32_t margin_steps; /* healthy ones before the first flagged step and after the last */
-	uint32_t steps_max;    /* of one window */
+	uint32_t margin_steps; /* healthy steps before the first flagged step and after the last */
+	uint32_t steps_max;    /* per window */
 	uint64_t length_max_ns; /* from the first flagged step on */
 	uint64_t continue_ns; /* a window that opens this soon after the last continues it */
 	double full_burst, full_per_s, summary_burst, summary_per_s;
@@ -48,20 +49,21 @@ struct anomaly {
 };
 
 void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t now_ns);
-/* One judged step, WINDOW_STEP_FLAGGED set or not; self: flagged for its own time; fresh_id: 16
- * random bytes, used when an anomaly begins. True when the window has just closed; the caller then
- * takes steps[0..step_count) and calls anomaly_reset before the next flagged step. */
+/* Adds one judged step. self: its self time is flagged. fresh_id: 16 random bytes, the id if an
+ * anomaly begins. True when the window has just closed; the caller then takes steps[0..step_count)
+ * and calls anomaly_reset before the next flagged step. */
 bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		  const uint8_t fresh_id[16], uint64_t now_ns);
-/* Closes an open window now: shutting down, or the rank is gone. True when there is one to take. */
+/* Closes an open window now, at shutdown or when the rank is gone. True if there is a window to
+ * take. */
 bool anomaly_close(struct anomaly *a, uint64_t now_ns);
-/* The closed window was taken or given up. */
+/* Call when the closed window was taken or discarded. */
 void anomaly_reset(struct anomaly *a);
-/* enum window_reason of the window: WINDOW_SELF when most flagged steps are flagged for the rank's own
- * time, or lost at least half of theirs by it. A hiccup of the host in the middle of somebody else's
- * fault makes no suspect. */
+/* The window's enum window_reason. WINDOW_SELF: self time is flagged, or explains at least half of
+ * the loss, in at least half of the flagged steps. So a transient of this rank during another
+ * rank's fault makes no suspect. */
 uint32_t anomaly_reason(const struct anomaly *a);
-/* Takes a token; want_full false asks for a summary only. */
+/* Takes a token. want_full false: from the summary bucket only. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);
 
 #endif

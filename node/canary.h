@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * canary.h - tells stalls of the host from faults of a rank: threads that do nothing but sleep and see how
- * late they wake.
- * Real-time, where that is allowed and there are two CPUs or more: one is pinned to each of up to
- * CANARY_CPUS of them, and the time in which all were late at once is a stop of the machine. No thread of
- * a job delays them, and what interrupts one CPU alone does not count. That finds what a hypervisor takes
- * without a word in /proc/stat.
- * Else one ordinary thread, late by more than CANARY_LATE_NS: every CPU it might run on was taken (or the
- * machine stood still). What ranks did meanwhile proves nothing.
- * Owns: the threads. Threads: any may ask. */
+ * canary.h - detect stalls of the whole machine with threads that only sleep and measure how late
+ * they wake, so that no rank is blamed for such a stall.
+ * Real-time threads, if allowed and with two CPUs or more: one is pinned to each of up to
+ * CANARY_CPUS CPUs. The machine stood still while all were late at once. No job's thread delays
+ * them, and an interrupt on one CPU does not count. This finds time that a hypervisor takes and
+ * /proc/stat omits.
+ * Otherwise one ordinary thread. If it is late by more than CANARY_LATE_NS, all CPUs were busy or
+ * the machine stood still; steps of that time are no evidence against a rank.
+ * Owns: the threads. Threads: any may call. */
 #ifndef SYSOM_NODE_CANARY_H
 #define SYSOM_NODE_CANARY_H
 
@@ -17,29 +17,29 @@
 #define CANARY_CPUS	 4u
 #define CANARY_PERIOD_NS 20000000ull
 #define CANARY_LATE_NS	 10000000ull
-/* with real-time threads; a halted virtual CPU may take as long to wake up */
+/* For real-time threads: a halted virtual CPU may take this long to wake up. */
 #define CANARY_REALTIME_LATE_NS 2000000ull
 
 struct canary; /* opaque */
-/* realtime: where that is allowed. 0 or -errno. */
+/* realtime: use real-time threads if allowed. 0 or -errno. */
 int canary_open(struct canary **out, bool realtime);
 void canary_close(struct canary *c); /* NULL is a no-op */
-/* Whether it looks; from open on it does not. NULL is a no-op. */
+/* Starts or stops measuring; stopped after open. NULL is a no-op. */
 void canary_run(struct canary *c, bool on);
-/* Whether it sees stops of the machine. */
+/* Whether real-time threads measure stops of the machine. */
 bool canary_is_realtime(const struct canary *c);
-/* For tests and replay: a stall seen from begin to end. */
+/* Adds a stall, for tests and replay. */
 void canary_note(struct canary *c, uint64_t begin_ns, uint64_t end_ns);
-/* Thread i of them was late from due to woken; the stall in which all were is noted. */
+/* Thread i was late from due to woken. Adds a stall for the time in which all threads were late. */
 void canary_late(struct canary *c, unsigned i, uint64_t due_ns, uint64_t woken_ns);
-/* Nanoseconds of [begin, end] that the host was seen to stand still; 0 for NULL. */
+/* Nanoseconds of [begin, end] during which the machine stood still; 0 for NULL. */
 uint64_t canary_stalled_ns(struct canary *c, uint64_t begin_ns, uint64_t end_ns);
-/* Stalls and their length since open. */
+/* Number and total length of stalls since open. */
 void canary_totals(struct canary *c, uint64_t *count, uint64_t *total_ns);
-/* How long the machine stood still since open, estimated: a stop shorter than a period is met by chance,
- * as often as its length is to the period, so each meeting counts as a period. Without bias but for the
- * first CANARY_REALTIME_LATE_NS of each stop, which are not counted. 0 without real-time threads, and for
- * NULL. */
+/* Estimate of how long the machine stood still since open. A wake-up meets a short stop with
+ * probability length / period, so each such hit counts as a whole period. The estimate is unbiased,
+ * except that it omits the first CANARY_REALTIME_LATE_NS of each stop. 0 without real-time threads,
+ * and for NULL. */
 uint64_t canary_stolen_ns(struct canary *c);
 
 #endif

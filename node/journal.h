@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * journal.h - what went into analysis/ on a node, and what it said, in the order in which it happened:
- * the file of `sysomd --record-analysis`, read by `sysom replay window`. docs/analysis-recording.md is
- * normative. A file is JOURNAL_MAGIC and then blocks, each whole in itself: events, and per rank the
- * records they speak of as wire/codec.h packs them.
+ * journal.h - file format of `sysomd --record-analysis`: the input and output of analysis/ on a
+ * node, in order. `sysom replay window` reads it; docs/analysis-recording.md is normative.
+ * A file is JOURNAL_MAGIC followed by self-contained blocks. A block holds events, and for each
+ * rank the records that the events refer to, packed by wire/codec.h.
  * Trust: the reader takes hostile bytes; every count is bounded by base/limits.h before anything is
  * allocated. Threads: any; no shared state. */
 #ifndef SYSOM_NODE_JOURNAL_H
@@ -13,10 +13,10 @@
 #include "base/buf.h"
 #include "base/limits.h"
 
-#define JOURNAL_MAGIC "SYSOMJ\r\n" /* a transfer as text breaks it */
+#define JOURNAL_MAGIC "SYSOMJ\r\n" /* a text-mode transfer breaks it */
 #define JOURNAL_MAGIC_BYTES 8u
 #define JOURNAL_VERSION 1u
-/* Of a block, before its body: see journal_block_bytes. */
+/* The head of a block: see journal_block_bytes. */
 #define JOURNAL_HEAD_BYTES 16u
 #define JOURNAL_TEXT_BYTES 128u
 
@@ -27,16 +27,16 @@ enum journal_kind {
 	JOURNAL_MARK = 4,    /* of the slot's next host record */
 	JOURNAL_RUN = 5,     /* steps_advance */
 	JOURNAL_FINISH = 6,  /* steps_finish */
-	JOURNAL_STEP = 7,    /* what steps_next gave and what judge_push said of it */
+	JOURNAL_STEP = 7,    /* a step from steps_next, with judge_push's verdict */
 	JOURNAL_COMPARE = 8, /* local_peers_step of the slot's latest step */
 	JOURNAL_FORGET = 9,  /* local_peers_forget */
-	JOURNAL_FLAG = 10,   /* local_peers_next gave this */
+	JOURNAL_FLAG = 10,   /* a flag from local_peers_next */
 	JOURNAL_END = 11,    /* nothing follows */
 };
 
 enum journal_end {
 	JOURNAL_END_CLEAN = 0, /* sysomd ended */
-	JOURNAL_END_FULL = 1,  /* the size that was asked for */
+	JOURNAL_END_FULL = 1,  /* the size limit was reached */
 	JOURNAL_END_BUSY = 2,  /* the disk did not keep up */
 };
 const char *journal_end_name(unsigned why); /* "clean", "full", "busy"; static */
@@ -83,17 +83,17 @@ struct journal_writer {
 	struct record *records; /* of all slots, in order */
 	uint8_t *slots;		/* of each record */
 	uint32_t count;
-	uint32_t open_slot, open_count; /* records that have no event yet */
+	uint32_t open_slot, open_count; /* records not yet covered by an event */
 };
 int journal_writer_init(struct journal_writer *w); /* 0 or -ENOMEM */
 void journal_writer_fini(struct journal_writer *w);
 void journal_writer_clear(struct journal_writer *w);
-/* No room for one more event of any kind. */
+/* True if an event of some kind may not fit. */
 bool journal_writer_full(const struct journal_writer *w);
-/* Not when full. mark: for RECORD_STEP_BEGIN, else NULL. */
+/* Must not be full. mark: for RECORD_STEP_BEGIN, else NULL. */
 void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct record *r,
 			   const struct step_mark *mark);
-/* Any other kind but RECORDS and MARK. */
+/* Adds an event of any kind except RECORDS and MARK. */
 void journal_writer_event(struct journal_writer *w, const struct journal_event *e);
 /* Appends the block, head and body. 0, -EMSGSIZE past out's ceiling, -ENOMEM. */
 int journal_writer_pack(struct journal_writer *w, struct buf *out);
@@ -101,7 +101,7 @@ int journal_writer_pack(struct journal_writer *w, struct buf *out);
 /* ---- reading ---- */
 
 struct journal_block; /* opaque */
-/* What follows the head; -EPROTO when it is none. */
+/* The size of the body. -EPROTO: not the head of a block. */
 int journal_block_bytes(const uint8_t head[JOURNAL_HEAD_BYTES], uint32_t *body_bytes);
 /* 0; -EPROTO, -EBADMSG (damaged), -ENOMEM. */
 int journal_block_open(struct journal_block **out, const uint8_t head[JOURNAL_HEAD_BYTES],

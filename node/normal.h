@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * normal.h - what one rank's healthy steps have looked like since the last sketch: figures per step,
- * kernels by name, which threads launch, and when it was not healthy.
+ * normal.h - summarise a rank's healthy steps since the last sketch: figures per step, kernels by
+ * name, launch threads, and the times of unhealthy steps.
  * Healthy: judged and neither out nor flagged (the models learn from the same steps).
- * Owns: its memory, made at open.  Threads: one caller.  Pure but for that. */
+ * Owns: its memory, allocated at open.  Threads: one caller.  Pure otherwise. */
 #ifndef SYSOM_NODE_NORMAL_H
 #define SYSOM_NODE_NORMAL_H
 
@@ -10,15 +10,15 @@
 
 #define NORMAL_THREADS_MAX 16u
 #define NORMAL_SPANS_MAX   32u
-#define NORMAL_KERNELS_MAX 1024u /* names told apart between two sketches */
+#define NORMAL_KERNELS_MAX 1024u /* different names between two sketches */
 
 struct normal_span {
 	uint64_t begin_ns, end_ns;
 };
 
-/* What goes with a sketch to whoever adds the stacks. */
+/* Threads and times for the code that adds stacks to a sketch. */
 struct normal_when {
-	uint32_t threads[NORMAL_THREADS_MAX]; /* that launched a tenth of all launches or more */
+	uint32_t threads[NORMAL_THREADS_MAX]; /* each made at least a tenth of all launches */
 	struct normal_span spans[NORMAL_SPANS_MAX]; /* of flagged steps, in order */
 	uint32_t thread_count, span_count;
 	uint64_t healthy;     /* steps */
@@ -28,14 +28,14 @@ struct normal_when {
 struct normal; /* opaque */
 int normal_open(struct normal **out); /* 0 or -ENOMEM */
 void normal_close(struct normal *n);  /* NULL is a no-op */
-/* Any record; launches tell who launches. */
+/* Takes any record; counts launches by thread. */
 void normal_host(struct normal *n, const struct record *r);
 void normal_step(struct normal *n, const struct window_step *ws, bool used,
 		 const struct step_kernel *kernels, uint32_t kernel_count);
 uint64_t normal_steps(const struct normal *n); /* since the last take */
-/* Fills times, figures and kernels (largest first, at most LIMIT_SKETCH_KERNELS, the others counted in
- * kernels_cut) of a zeroed sketch, and begins anew. name: text of a name id, "" unknown: such kernels are
- * left out. 0 or -ENOMEM, when what has come is kept. */
+/* Fills times, figures and kernels of a zeroed sketch, then starts a new period. Kernels come
+ * largest first, at most LIMIT_SKETCH_KERNELS; kernels_cut counts the rest. name: text of a name
+ * id, "" unknown; kernels without a name are omitted. 0, or -ENOMEM, which keeps the data. */
 int normal_take(struct normal *n, const char *(*name)(void *arg, uint32_t id), void *arg,
 		struct sketch *s, struct normal_when *when);
 

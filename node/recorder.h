@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * recorder.h - keeps every record of every rank for a while, compressed in columnar blocks.
- * Two tiers: a ring of memory, and a ring of files that takes what falls out of memory. What falls
- * out of both is forgotten; how far back it still goes is told.
- * Owns: its memory, made at open, the files rec-*.seg of its directory (those of an earlier run are
- * removed: their names went with it), and a thread that packs blocks and writes files, so that the caller
- * only copies. Threads: one caller. */
+ * recorder.h - keep the last minutes of every rank's records, compressed in columnar blocks.
+ * Two tiers: a ring of memory, then a ring of files for blocks that leave memory. Blocks that leave
+ * both are gone; the statistics report how far back the recorder reaches.
+ * Owns: its memory, allocated at open; the files rec-*.seg of its directory; a thread that packs
+ * blocks and writes files, so that the caller only copies. Files of an earlier run are removed,
+ * because the texts of their name ids are lost. Threads: one caller. */
 #ifndef SYSOM_NODE_RECORDER_H
 #define SYSOM_NODE_RECORDER_H
 
@@ -25,19 +25,19 @@ struct recorder_config {
 struct recorder_stats {
 	uint64_t records, blocks, stored_bytes; /* since open */
 	uint64_t memory_bytes, file_bytes;	/* held now */
-	uint64_t lost_records; /* blocks that neither tier took */
-	uint64_t oldest_ns;    /* begin of the oldest block still held; 0 none */
+	uint64_t lost_records; /* in blocks that neither tier could store */
+	uint64_t oldest_ns;    /* begin of the oldest stored block; 0: none */
 };
 
-/* Full blocks that wait for the thread; with more of them a push waits. */
+/* Full blocks that may wait for the thread; beyond that a push waits. */
 #define RECORDER_QUEUE 8u
-/* Memory of packed blocks is kept for the next ones: ranks of one job fill theirs at the same time. */
+/* Blocks whose memory is reused: ranks of one job fill theirs at the same time. */
 #define RECORDER_SPARES RECORDER_QUEUE
 
 struct recorder; /* opaque */
 int recorder_open(struct recorder **out, const struct recorder_config *c);
 void recorder_close(struct recorder *r); /* NULL is a no-op; removes the files */
-/* A place for a rank's records; owner tells them from those of whoever had the place before.
+/* Adds a rank in a slot. owner distinguishes its records from those of the slot's earlier rank.
  * 0 or -ENOMEM. */
 int recorder_add_rank(struct recorder *r, uint32_t slot, uint64_t owner);
 void recorder_drop_rank(struct recorder *r, uint32_t slot);
@@ -48,12 +48,12 @@ struct recorder_extract {
 	uint32_t host_count, device_count;
 	uint64_t from_ns, until_ns; /* no record that began in [from, until) is missing */
 };
-/* Records that began in [begin_ns, end_ns], the oldest max of host and device each; waits until the full
- * blocks are packed. 0 or -ENOMEM. */
+/* Returns records that began in [begin_ns, end_ns]: the oldest, at most max host and max device
+ * records. Waits until the full blocks are packed. 0 or -ENOMEM. */
 int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint64_t end_ns,
 		     uint32_t max, struct recorder_extract *out);
 void recorder_extract_free(struct recorder_extract *x);
-/* Of the blocks that are packed. */
+/* Covers packed blocks only. */
 void recorder_stats(const struct recorder *r, struct recorder_stats *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * requests.h - what the aggregator asks for in its replies (wire/codec.h, docs/wire-format.md): a window
- * of what is recorded, to keep a stretch, to look closer for a while.
- * Owns: what waits, and what is kept, within settings.hold_bytes.  Threads: the loop's.
- * Trust: commands are hostile: every list is bounded, every rank has a bucket of windows, times are
- * clamped; what exceeds a bound is counted and not done. */
+ * requests.h - carry out the commands in the aggregator's replies (wire/codec.h,
+ * docs/wire-format.md): send a window, hold a time range, sample more closely for a while.
+ * Owns: pending requests, and held windows within settings.hold_bytes.  Threads: the loop's.
+ * Trust: commands are hostile. Every list is bounded, every rank has a bucket of windows, and times
+ * are clamped. Commands beyond a bound are counted and ignored. */
 #ifndef SYSOM_SIDECAR_REQUESTS_H
 #define SYSOM_SIDECAR_REQUESTS_H
 
@@ -17,8 +17,8 @@ struct requests; /* opaque */
 
 struct requests_stats {
 	uint64_t windows, windows_bounded; /* answered; refused by the rank's bucket */
-	uint64_t windows_failed;	   /* that could not be made: the log says why */
-	uint64_t holds, holds_kept, holds_used, holds_lost; /* kept: copied before they were gone */
+	uint64_t windows_failed;	   /* could not be made: the log says why */
+	uint64_t holds, holds_kept, holds_used, holds_lost; /* kept: copied before the loss */
 	uint64_t suspects;
 	uint64_t nobody, unknown, full, bad; /* no such rank; kind; no room; begin after end */
 	uint64_t held_bytes;
@@ -26,9 +26,9 @@ struct requests_stats {
 
 int requests_open(struct node *n);
 void requests_close(struct node *n);
-/* arg: the node; as uplink's callback. */
+/* The callback for uplink; arg: the node. */
 void requests_take(void *arg, const struct wire_command *c);
-/* Does what is due, at most one window a call. */
+/* Carries out due requests, at most one window per call. */
 void requests_tend(struct node *n, uint64_t now_ns);
 void requests_stats_get(const struct node *n, struct requests_stats *out);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * clockmap.h - a producer's raw stamps to CLOCK_MONOTONIC nanoseconds, from our own anchors (INV-8).
- * Owns: a history of anchors. Threads: one caller. Trust: a stamp may be any number; the result is
- * then any number too, and the caller checks it against its own clock.
- * The map interpolates between anchors and, before the first and after the last, goes on with the
- * rate of the recent ones. */
+ * clockmap.h - convert raw stamps to CLOCK_MONOTONIC nanoseconds, using our own anchors (INV-8).
+ * Owns: a history of anchors. Threads: one caller. Trust: a stamp may be any number, so the result
+ * may be too; the caller checks it against its own clock.
+ * The map interpolates between anchors. Before the first and after the last it extrapolates with
+ * the recent rate. */
 #ifndef SYSOM_NODE_JOIN_CLOCKMAP_H
 #define SYSOM_NODE_JOIN_CLOCKMAP_H
 
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-/* Two minutes at one a second: as far back as an event may wait in a ring or a CUPTI buffer. */
+/* Two minutes at one per second: the longest that an event may wait in a ring or a CUPTI buffer. */
 #define CLOCKMAP_ANCHORS 128
 
 struct clockmap_anchor {
@@ -24,7 +24,7 @@ struct clockmap {
 	struct clockmap_anchor anchors[CLOCKMAP_ANCHORS]; /* oldest first */
 	uint32_t count;
 	double ns_per_tick;
-	uint64_t error_ns; /* how far an extrapolation has been off lately */
+	uint64_t error_ns; /* recent error of extrapolation */
 };
 
 /* The three clocks read together, the best of a few tries. */

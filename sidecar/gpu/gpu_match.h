@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu_match.h - which GPU is a rank's. Pure. Trust: the rank's text comes from the job's environment. */
+ * gpu_match.h - find the GPU of a rank. Pure. Trust: the rank's text comes from the job's
+ * environment. */
 #ifndef SYSOM_SIDECAR_GPU_GPU_MATCH_H
 #define SYSOM_SIDECAR_GPU_GPU_MATCH_H
 
@@ -16,9 +17,10 @@ enum gpu_match_source {
 };
 
 /* pid: the process's, 0 unknown. visible: its entry of CUDA_VISIBLE_DEVICES ("GPU-...", also cut
- * short, or a number; "" not set). local_rank: -1 unknown. The best that is known is taken: the one
- * device that NVML says the process computes on; a UUID that means one device; a number, or the local
- * rank where nothing else is said, as NVML counts the devices. GPU_NONE: not known, or several. */
+ * short, or a number; "" not set). local_rank: -1 unknown. Uses the first source that is known: the
+ * only device on which NVML sees the process; a UUID that matches one device; a number; the local
+ * rank.
+ * Numbers are those of NVML. GPU_NONE: unknown, or several. */
 uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid, const char *visible,
 		   int32_t local_rank, enum gpu_match_source *source);
 const char *gpu_match_source_name(enum gpu_match_source source); /* "process", "uuid", ... */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu_nvml.h - NVML, loaded when the node has it: what a GPU says of itself.
- * Owns: the library's handle and its event set. Threads: one caller, and one that may wait: any call may
- * block for milliseconds, or for ever where a driver hangs. Trust: the library is the driver's; texts are
- * bounded and terminated here. */
+ * gpu_nvml.h - read GPU telemetry from NVML, which is loaded if the node has it.
+ * Owns: the library's handle and its event set. Threads: one caller that may block. Any call may
+ * block for milliseconds, or forever if a driver hangs. Trust: the library belongs to the driver;
+ * texts are bounded and terminated here. */
 #ifndef SYSOM_SIDECAR_GPU_GPU_NVML_H
 #define SYSOM_SIDECAR_GPU_GPU_NVML_H
 
@@ -38,10 +38,10 @@ enum gpu_field {
 
 struct gpu_sample {
 	uint64_t at_ns;
-	uint32_t has; /* 1 << enum gpu_field: the device told it */
+	uint32_t has; /* 1 << enum gpu_field: the device reports this field */
 	/* MHz, NVML_THROTTLE_* bits, mW, degrees Celsius, percent, counts since the driver was loaded */
 	uint64_t value[GPU_FIELDS];
-	uint32_t pid[GPU_PROCESSES_MAX]; /* of the host's first namespace; that compute on it */
+	uint32_t pid[GPU_PROCESSES_MAX]; /* processes that compute on it, in the initial PID namespace */
 	uint32_t pid_count;
 };
 
@@ -53,9 +53,9 @@ void gpu_nvml_close(struct gpu_nvml *n); /* NULL is a no-op */
 uint32_t gpu_nvml_count(const struct gpu_nvml *n);
 const char *gpu_nvml_driver(const struct gpu_nvml *n); /* its version; "" not known */
 void gpu_nvml_identity(const struct gpu_nvml *n, uint32_t device, struct gpu_identity *out);
-/* 0; -EIO: the device answers nothing at all, *out has no value. */
+/* 0; -EIO: the device answers no query, and *out has no value. */
 int gpu_nvml_read(const struct gpu_nvml *n, uint32_t device, struct gpu_sample *out);
-/* Waits for an XID event. 1: one happened; 0: none in time; -ENOTSUP at once: not told here. */
+/* Waits for an XID event. 1: an event; 0: timeout; -ENOTSUP at once: no XID events here. */
 int gpu_nvml_wait_xid(struct gpu_nvml *n, uint32_t timeout_ms, uint32_t *device, uint64_t *xid);
 
 #endif

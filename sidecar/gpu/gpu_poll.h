@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu_poll.h - a thread that asks NVML about every GPU, as often as is set, and keeps the last answers:
- * NVML may block for milliseconds, and for ever where a driver hangs, so nobody else calls it.
- * Owns: the thread, NVML, the last GPU_POLL_SAMPLES samples of each device. Threads: any may ask. */
+ * gpu_poll.h - poll every GPU with NVML from a thread, and keep the last samples. Only this thread
+ * calls NVML, which may block for milliseconds, or forever if a driver hangs.
+ * Owns: the thread, NVML, the last GPU_POLL_SAMPLES samples of each device. Threads: any may
+ * call. */
 #ifndef SYSOM_SIDECAR_GPU_GPU_POLL_H
 #define SYSOM_SIDECAR_GPU_GPU_POLL_H
 
@@ -24,22 +25,22 @@ struct gpu_poll_state {
 	char why[160]; /* not open: the reason */
 	char driver[GPU_TEXT_BYTES];
 	uint32_t count; /* devices */
-	uint64_t polls, poll_ns; /* rounds over all devices, and how long they took in all */
-	uint64_t busy_since_ns;	 /* in a call since; 0: not */
-	uint64_t lost;		 /* samples overwritten before gpu_poll_take had them */
-	bool xid_events;	 /* NVML tells of them */
+	uint64_t polls, poll_ns; /* rounds over all devices, and their total time */
+	uint64_t busy_since_ns;	 /* start of the NVML call in progress; 0: none */
+	uint64_t lost;		 /* samples overwritten before gpu_poll_take read them */
+	bool xid_events;	 /* NVML reports XID events */
 };
 
-/* library: as of gpu_nvml_open; copied. 0, -ENOMEM, -EAGAIN (no thread). NVML is opened by the thread, and
- * where it cannot be, tried again every minute. */
+/* library: as for gpu_nvml_open; copied. 0, -ENOMEM, -EAGAIN (no thread). The thread opens NVML,
+ * and retries every minute if that fails. */
 int gpu_poll_open(struct gpu_poll **out, const char *library, uint64_t period_ns);
-/* Waits for the thread, but not for one that NVML does not let go: 2 s. */
+/* Waits at most 2 s for the thread, which may be stuck in NVML. */
 void gpu_poll_close(struct gpu_poll *p); /* NULL is a no-op */
 void gpu_poll_state(struct gpu_poll *p, struct gpu_poll_state *out);
 bool gpu_poll_device(struct gpu_poll *p, uint32_t device, struct gpu_poll_device *out);
-/* The device's samples that were not taken yet, oldest first; their number, at most max. */
+/* Takes the device's new samples, oldest first. Their number, at most max. */
 uint32_t gpu_poll_take(struct gpu_poll *p, uint32_t device, struct gpu_sample *out, uint32_t max);
-/* XID events that were not taken yet; at most max. */
+/* Takes new XID events. Their number, at most max. */
 struct gpu_poll_xid {
 	uint64_t at_ns, xid;
 	uint32_t device;
