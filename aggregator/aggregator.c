@@ -28,7 +28,7 @@
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
 /* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
  * acknowledged, and comes again. */
-#define STOP_S 60u
+#define STOP_S	60u
 #define TICK_MS 1000u
 /* After a start: beats rebuild the fleet within 60 s, and a small constant lateness takes most of another
  * minute to be found again. */
@@ -51,82 +51,80 @@ struct settings {
 #define KEY(field, key, type, initial, help, ...)                                                  \
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
 static const struct config_key keys[] = {
-	KEY(nng_listen, "nng.listen", CONFIG_STRING, "tcp://127.0.0.1:9471",
-	    "address on which sysomd connects: tcp://ADDRESS:PORT or ipc://PATH"),
-	KEY(contexts, "nng.contexts", CONFIG_UINT, "96",
-	    "messages handled in parallel; windows that arrive together share one commit", .min = 1,
-	    .max = 1024),
-	KEY(verify, "nng.verify", CONFIG_BOOL, "true",
-	    "decode every record of a window before acknowledging it"),
-	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
-	    "JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
-	KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
-	    "host names that clients may use for this server, comma-separated; IP addresses and "
-	    "localhost always work"),
-	KEY(store_dir, "store.dir", CONFIG_STRING, "",
-	    "directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
-	    "~/.local/state/sysom-aggregator"),
-	KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
-	    "size limit of the store; above it the oldest windows lose their evidence; 0: no "
-	    "limit"),
-	KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
-	    "below this free disk space the aggregator makes nodes send their windows again later"),
-	KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d", "how long windows are kept",
-	    .min = 60e9, .max = 3650 * 86400e9),
-	KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
-	    "how long incidents are kept", .min = 60e9, .max = 3650 * 86400e9),
-	KEY(fleet.baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
-	    "how long a run serves as a baseline for later runs of its job", .min = 60e9,
-	    .max = 3650 * 86400e9),
-	KEY(commit.incident.gap_ns, "incident.gap", CONFIG_DURATION, "5s",
-	    "windows of a job that are at most this far apart join one incident", .min = 0,
-	    .max = 3600e9),
-	KEY(commit.incident.silence_ns, "incident.silence", CONFIG_DURATION, "30s",
-	    "an incident closes after this long without a window", .min = 1e9, .max = 86400e9),
-	KEY(commit.incident.memory_ns, "incident.memory", CONFIG_DURATION, "2h",
-	    "how long a late window can still join a closed incident", .min = 1e9, .max = 86400e9),
-	KEY(alert_webhook, "alert.webhook", CONFIG_STRING, "",
-	    "URL of Alertmanager's v2 endpoint, http://HOST:9093/api/v2/alerts; empty: no alerts"),
-	KEY(alert_link, "alert.link", CONFIG_STRING, "",
-	    "base URL for links in alerts: this server's HTTP address as users reach it; empty: "
-	    "no link"),
-	KEY(alert_repeat_ns, "alert.repeat", CONFIG_DURATION, "1m",
-	    "interval at which a firing alert is sent again", .min = 1e9, .max = 3600e9),
-	KEY(fleet.alive_ns, "fleet.alive", CONFIG_DURATION, "15s",
-	    "a rank counts as alive for this long after its last beat",
-	    .min = 1e9, .max = 3600e9),
-	KEY(fleet.forget_ns, "fleet.forget", CONFIG_DURATION, "10m",
-	    "a rank is forgotten this long after its last beat",
-	    .min = 1e9, .max = 86400e9),
-	KEY(detect_mode, "detect.mode", CONFIG_ENUM, "robust",
-	    "how ranks are compared: robust statistics, or mean + k sigma as in the SysOM-AI "
-	    "paper",
-	    .choices = "robust|sysom"),
-	KEY(fleet.hang_ns, "detect.hang", CONFIG_DURATION, "20s",
-	    "a job hangs when a collective takes longer than this, and longer than ten steps",
-	    .min = 1e9, .max = 86400e9),
-	KEY(fleet.waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
-	    "sliding window that defines the normal share of each function",
-	    .min = 60e9, .max = 86400e9),
-	KEY(fleet.pull, "detect.pull", CONFIG_BOOL, "true",
-	    "when a job has a suspect, ask its nodes for windows of the suspect and of healthy "
-	    "peers"),
-	KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
-	    "Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
-	KEY(symbols.upload, "symbols.upload", CONFIG_BOOL, "true",
-	    "accept symbol files over HTTP; any client that reaches the port can then name "
-	    "functions"),
-	KEY(symbols.max_bytes, "symbols.max_bytes", CONFIG_BYTES, "20 GiB",
-	    "size limit of all symbol files; 0: no limit"),
-	KEY(symbols.evict, "symbols.evict", CONFIG_BOOL, "true",
-	    "above the limit, delete the least recently used files; false: refuse uploads"),
-	KEY(symbols.index_max_bytes, "symbols.index_bytes", CONFIG_BYTES, "8 GiB",
-	    "size limit of the symbol indexes; the least recently used are deleted",
-	    .min = 1 << 20, .max = 1e15),
-	KEY(symbols.debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
-	    "fetch missing files from the servers in DEBUGINFOD_URLS; a request may wait for them"),
-	KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
-	    .choices = "error|warn|info|debug"),
+    KEY(nng_listen, "nng.listen", CONFIG_STRING, "tcp://127.0.0.1:9471",
+	"address on which sysomd connects: tcp://ADDRESS:PORT or ipc://PATH"),
+    KEY(contexts, "nng.contexts", CONFIG_UINT, "96",
+	"messages handled in parallel; windows that arrive together share one commit", .min = 1,
+	.max = 1024),
+    KEY(verify, "nng.verify", CONFIG_BOOL, "true",
+	"decode every record of a window before acknowledging it"),
+    KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
+	"JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
+    KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
+	"host names that clients may use for this server, comma-separated; IP addresses and "
+	"localhost always work"),
+    KEY(store_dir, "store.dir", CONFIG_STRING, "",
+	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
+	"~/.local/state/sysom-aggregator"),
+    KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
+	"size limit of the store; above it the oldest windows lose their evidence; 0: no "
+	"limit"),
+    KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
+	"below this free disk space the aggregator makes nodes send their windows again later"),
+    KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
+	"how long windows are kept", .min = 60e9, .max = 3650 * 86400e9),
+    KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
+	"how long incidents are kept", .min = 60e9, .max = 3650 * 86400e9),
+    KEY(fleet.baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
+	"how long a run serves as a baseline for later runs of its job", .min = 60e9,
+	.max = 3650 * 86400e9),
+    KEY(commit.incident.gap_ns, "incident.gap", CONFIG_DURATION, "5s",
+	"windows of a job that are at most this far apart join one incident", .min = 0,
+	.max = 3600e9),
+    KEY(commit.incident.silence_ns, "incident.silence", CONFIG_DURATION, "30s",
+	"an incident closes after this long without a window", .min = 1e9, .max = 86400e9),
+    KEY(commit.incident.memory_ns, "incident.memory", CONFIG_DURATION, "2h",
+	"how long a late window can still join a closed incident", .min = 1e9, .max = 86400e9),
+    KEY(alert_webhook, "alert.webhook", CONFIG_STRING, "",
+	"URL of Alertmanager's v2 endpoint, http://HOST:9093/api/v2/alerts; empty: no alerts"),
+    KEY(alert_link, "alert.link", CONFIG_STRING, "",
+	"base URL for links in alerts: this server's HTTP address as users reach it; empty: "
+	"no link"),
+    KEY(alert_repeat_ns, "alert.repeat", CONFIG_DURATION, "1m",
+	"interval at which a firing alert is sent again", .min = 1e9, .max = 3600e9),
+    KEY(fleet.alive_ns, "fleet.alive", CONFIG_DURATION, "15s",
+	"a rank counts as alive for this long after its last beat", .min = 1e9, .max = 3600e9),
+    KEY(fleet.forget_ns, "fleet.forget", CONFIG_DURATION, "10m",
+	"a rank is forgotten this long after its last beat", .min = 1e9, .max = 86400e9),
+    KEY(detect_mode, "detect.mode", CONFIG_ENUM, "robust",
+	"how ranks are compared: robust statistics, or mean + k sigma as in the SysOM-AI "
+	"paper",
+	.choices = "robust|sysom"),
+    KEY(fleet.hang_ns, "detect.hang", CONFIG_DURATION, "20s",
+	"a job hangs when a collective takes longer than this, and longer than ten steps",
+	.min = 1e9, .max = 86400e9),
+    KEY(fleet.waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
+	"sliding window that defines the normal share of each function", .min = 60e9,
+	.max = 86400e9),
+    KEY(fleet.pull, "detect.pull", CONFIG_BOOL, "true",
+	"when a job has a suspect, ask its nodes for windows of the suspect and of healthy "
+	"peers"),
+    KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
+	"Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
+    KEY(symbols.upload, "symbols.upload", CONFIG_BOOL, "true",
+	"accept symbol files over HTTP; any client that reaches the port can then name "
+	"functions"),
+    KEY(symbols.max_bytes, "symbols.max_bytes", CONFIG_BYTES, "20 GiB",
+	"size limit of all symbol files; 0: no limit"),
+    KEY(symbols.evict, "symbols.evict", CONFIG_BOOL, "true",
+	"above the limit, delete the least recently used files; false: refuse uploads"),
+    KEY(symbols.index_max_bytes, "symbols.index_bytes", CONFIG_BYTES, "8 GiB",
+	"size limit of the symbol indexes; the least recently used are deleted", .min = 1 << 20,
+	.max = 1e15),
+    KEY(symbols.debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
+	"fetch missing files from the servers in DEBUGINFOD_URLS; a request may wait for them"),
+    KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
+	.choices = "error|warn|info|debug"),
 };
 
 struct aggregator {
@@ -238,8 +236,8 @@ static void on_store_opened(void *arg)
 	start_symbols(arg);
 }
 
-static bool name_function(void *arg, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
-			  char *out, size_t out_bytes)
+static bool name_function(void *arg, const uint8_t *build_id, size_t build_id_bytes,
+			  uint64_t address, char *out, size_t out_bytes)
 {
 	const struct aggregator *a = arg;
 
@@ -250,7 +248,7 @@ static bool name_function(void *arg, const uint8_t *build_id, size_t build_id_by
 static uint64_t files_of_names(void *arg)
 {
 	const struct aggregator *a = arg;
-	struct symbols_stats stats = { 0 };
+	struct symbols_stats stats = {0};
 
 	if (a->symbols)
 		symbols_stats(a->symbols, &stats);
@@ -259,8 +257,8 @@ static uint64_t files_of_names(void *arg)
 
 static int start_alerts(struct aggregator *a)
 {
-	struct alert_config c = { a->settings.alert_webhook, a->settings.alert_link,
-				  a->settings.alert_repeat_ns };
+	struct alert_config c = {a->settings.alert_webhook, a->settings.alert_link,
+				 a->settings.alert_repeat_ns};
 	int err = *c.url ? alert_open(&a->alert, &c) : 0;
 
 	if (err)
@@ -270,10 +268,12 @@ static int start_alerts(struct aggregator *a)
 
 static int start_api(struct aggregator *a)
 {
-	const struct api_config c = { .listen = a->settings.http_listen, .hosts = a->settings.http_hosts,
-				      .store_dir = a->settings.store_dir, .symbols = a->symbols };
-	const struct api_sources from = { .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest,
-					  .alert = a->alert };
+	const struct api_config c = {.listen = a->settings.http_listen,
+				     .hosts = a->settings.http_hosts,
+				     .store_dir = a->settings.store_dir,
+				     .symbols = a->symbols};
+	const struct api_sources from = {
+	    .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest, .alert = a->alert};
 
 	return api_open(&a->api, &c, &from);
 }
@@ -308,9 +308,9 @@ static int start(struct aggregator *a)
 	err = commit_open(&a->commit, &c, a->fleet);
 	if (err) {
 		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
-			  err == -EBUSY	 ? "another aggregator uses it" :
-			  err == -EPROTO ? "not a store of this version" :
-					   strerror(-err));
+			  err == -EBUSY	   ? "another aggregator uses it"
+			  : err == -EPROTO ? "not a store of this version"
+					   : strerror(-err));
 		return err;
 	}
 	/* without a file for baselines everything else still works */
@@ -390,10 +390,10 @@ int main(int argc, char **argv)
 	enum config_result result;
 	int err;
 
-	result = config_load_checked(&a.settings, keys, sizeof(keys) / sizeof(keys[0]),
-				     "sysom-aggregator",
-				     "Keeps the windows that sysomd sends, finds incidents, serves both.",
-				     "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
+	result = config_load_checked(
+	    &a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
+	    "Keeps the windows that sysomd sends, finds incidents, serves both.",
+	    "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);

@@ -27,15 +27,15 @@
 #define EXPIRES_REPEATS 4u
 #define BATCH		64u
 /* What changes the figures of an alert and not what it says is told no more often. */
-#define FIGURES_NS	10000000000ull
+#define FIGURES_NS 10000000000ull
 
 struct slot {
 	char id[ID_BYTES]; /* "" free */
 	json_t *incident;
 	uint64_t begin_unix_ns;
 	bool resolved;
-	bool changed; /* in whatever it says */
-	bool at_once; /* in what it is about, or it has to be said again */
+	bool changed;	  /* in whatever it says */
+	bool at_once;	  /* in what it is about, or it has to be said again */
 	uint64_t sent_ns; /* CLOCK_MONOTONIC; 0 never */
 };
 
@@ -141,8 +141,8 @@ json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_un
 	out = json_object();
 	json_object_set_new(out, "labels",
 			    json_pack("{s:s, s:s, s:s, s:s}", "alertname", "SysomIncident",
-				      "incident", id, "job", jsonget_text(incident, "job"), "severity",
-				      severity_of(symptom)));
+				      "incident", id, "job", jsonget_text(incident, "job"),
+				      "severity", severity_of(symptom)));
 	json_object_set_new(out, "annotations", annotations_of(incident));
 	put_time(out, "startsAt", jsonget_unsigned(incident, "begin_unix_ns"));
 	put_time(out, "endsAt", open ? expires_unix_ns : jsonget_unsigned(incident, "end_unix_ns"));
@@ -192,7 +192,8 @@ void alert_push(struct alert *a, const json_t *incident)
 
 	if (!*id || strlen(id) >= ID_BYTES)
 		return;
-	if (!strcmp(jsonget_text(incident, "symptom"), "hiccup")) { /* what was told of it holds no more */
+	if (!strcmp(jsonget_text(incident, "symptom"),
+		    "hiccup")) { /* what was told of it holds no more */
 		alert_resolve(a, id, clock_realtime_ns());
 		return;
 	}

@@ -16,17 +16,17 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-#define TICK_NS	      1000000000ull
+#define TICK_NS 1000000000ull
 /* Findings of one batch; the others wait for the next one. */
-#define TOLD_MAX      64u
-#define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + TOLD_MAX)
+#define TOLD_MAX  64u
+#define DIRTY_MAX (LIMIT_COMMIT_WINDOWS + TOLD_MAX)
 /* Silent incidents closed at a time. */
-#define CLOSED_MAX    64u
+#define CLOSED_MAX 64u
 /* Incidents that are built anew when names have come, and windows of each: about a second of the thread. */
-#define RENAMED_MAX   16u
+#define RENAMED_MAX	    16u
 #define RENAMED_WINDOWS_MAX 128u
 /* Looks after names have come: windows on their way were looked at before. */
-#define RENAME_LOOKS  3u
+#define RENAME_LOOKS 3u
 
 struct told { /* a finding that waits */
 	struct told *next;
@@ -52,7 +52,8 @@ struct commit {
 	uint32_t rename_looks;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
 	uint32_t dirty_count, opened, evicted;
-	char gone[DIRTY_MAX * INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES]; /* became part of another one */
+	char gone[DIRTY_MAX * INCIDENT_ABSORB_MAX]
+		 [INCIDENT_ID_BYTES]; /* became part of another one */
 	uint32_t gone_count;
 	/* by this transaction, for the alerts: the evicted, then the dirty */
 	json_t *written[2 * DIRTY_MAX];
@@ -97,7 +98,8 @@ static void restore_findings(struct commit *c, const struct incident_row *row)
 	struct finding_report *f = malloc(sizeof(*f));
 	size_t k;
 
-	json_array_foreach(list, k, one) {
+	json_array_foreach(list, k, one)
+	{
 		if (!f || finding_json_parse(one, f))
 			continue;
 		text_copy(f->job, sizeof(f->job), row->job);
@@ -110,7 +112,7 @@ static void restore_findings(struct commit *c, const struct incident_row *row)
 static int restore_incident(void *arg, const struct incident_row *row)
 {
 	struct commit *c = arg;
-	struct restore r = { c, row->id };
+	struct restore r = {c, row->id};
 	int err = incident_set_restore(c->set, row);
 
 	if (err)
@@ -181,7 +183,8 @@ static int put_incident(struct commit *c, const char *id)
 
 	if (!incident_set_row(c->set, id, &row)) /* absorbed by another one meanwhile */
 		return 0;
-	j = incident_set_json(c->set, id, fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()), NULL);
+	j = incident_set_json(c->set, id, fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()),
+			      NULL);
 	row.updated_unix_ns = next_update(c);
 	err = j ? put_json(c, &row, j) : -ENOMEM;
 	if (c->config.alert && !err) {
@@ -262,7 +265,8 @@ static int put_findings(struct commit *c, const struct told *list, uint64_t now)
 
 		err = incident_set_add_finding(c->set, &list->finding, now, &change);
 		if (err == -EINVAL)
-			log_warn("finding", "why=\"not sound\" kind=%d", (int)list->finding.finding.kind);
+			log_warn("finding", "why=\"not sound\" kind=%d",
+				 (int)list->finding.finding.kind);
 		else if (!err && change.id[0])
 			err = take_change(c, &change);
 		err = err == -EINVAL ? 0 : err;
@@ -393,9 +397,10 @@ static struct store_bounds bounds(const struct commit *c, uint64_t now)
 {
 	uint64_t window_age = c->config.window_age_ns, incident_age = c->config.incident_age_ns;
 
-	return (struct store_bounds){ .windows_before = now > window_age ? now - window_age : 0,
-				      .incidents_before = now > incident_age ? now - incident_age : 0,
-				      .max_bytes = c->config.max_bytes };
+	return (struct store_bounds){.windows_before = now > window_age ? now - window_age : 0,
+				     .incidents_before =
+					 now > incident_age ? now - incident_age : 0,
+				     .max_bytes = c->config.max_bytes};
 }
 
 static void count_transaction(struct commit *c, uint64_t begun_ns, int err)
@@ -419,7 +424,7 @@ static int check_space(const struct commit *c)
 
 static void commit_batch(struct commit *c, struct commit_item *list, struct told *told)
 {
-	bool fresh[LIMIT_COMMIT_WINDOWS] = { false };
+	bool fresh[LIMIT_COMMIT_WINDOWS] = {false};
 	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
 	struct store_bounds keep = bounds(c, now);
 	uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);

@@ -19,12 +19,12 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-#define BEAT_THREADS 2u
+#define BEAT_THREADS	 2u
 #define BULK_THREADS_MAX 8u
 /* Windows wait for beats, the API and detection, not the other way round. */
 #define BULK_NICE 5
 /* For the last replies to leave; a reply that is cut off only costs a resend. */
-#define STOP_GRACE_MS 1000
+#define STOP_GRACE_MS  1000
 #define BEAT_BYTES_MAX ((size_t)LIMIT_BEAT_BYTES_PER_RANK * (LIMIT_NODE_PROCESSES + 1))
 
 enum { LANE_BEATS, LANE_BULK };
@@ -99,9 +99,9 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 	struct context *x = (struct context *)item;
 	struct ingest *g = x->g;
 
-	count(g, status == WIRE_OK	  ? &g->stats.windows_ok :
-		 status == WIRE_DUPLICATE ? &g->stats.windows_duplicate :
-					    &g->stats.windows_retry);
+	count(g, status == WIRE_OK	    ? &g->stats.windows_ok
+		 : status == WIRE_DUPLICATE ? &g->stats.windows_duplicate
+					    : &g->stats.windows_retry);
 	picture_drop(item->digest.picture);
 	x->request->cost_ns = item->cost_ns;
 	reply(x, status, item->digest.id, why);
@@ -109,16 +109,16 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 
 static struct fleet_via via_of(const struct context *x)
 {
-	return (struct fleet_via){ x->request->connection, x->request->connected_ns,
-				   x->request->sender };
+	return (struct fleet_via){x->request->connection, x->request->connected_ns,
+				  x->request->sender};
 }
 
 static const char *why_rejected(int err)
 {
-	return err == -EMSGSIZE ? "over a limit" :
-	       err == -ENOMEM	? "out of memory" :
-	       err == -ERANGE	? "impossible times or rank" :
-				  "malformed";
+	return err == -EMSGSIZE ? "over a limit"
+	       : err == -ENOMEM ? "out of memory"
+	       : err == -ERANGE ? "impossible times or rank"
+				: "malformed";
 }
 
 static void handle_window(struct context *x)
@@ -146,8 +146,8 @@ static void handle_window(struct context *x)
 		bool again = err == -ENOMEM;
 
 		count(g, again ? &g->stats.windows_retry : &g->stats.windows_reject);
-		log_warn("window", "status=%s bytes=%zu why=\"%s\"", again ? "retry" : "reject", bytes,
-			 why_rejected(err));
+		log_warn("window", "status=%s bytes=%zu why=\"%s\"", again ? "retry" : "reject",
+			 bytes, why_rejected(err));
 		reply(x, again ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
 		return;
 	}
@@ -160,7 +160,8 @@ static void handle_window(struct context *x)
 	if (__atomic_load_n(&g->stopping, __ATOMIC_RELAXED))
 		on_committed(&x->item, WIRE_RETRY, "shutting down");
 	else if (word == FLEET_LATER)
-		on_committed(&x->item, WIRE_RETRY, "no beat of its node came by this connection yet");
+		on_committed(&x->item, WIRE_RETRY,
+			     "no beat of its node came by this connection yet");
 	else if (commit_push(g->commit, &x->item))
 		on_committed(&x->item, WIRE_RETRY, "busy");
 }
@@ -231,7 +232,8 @@ static void on_request(void *arg, struct rep_request *q)
 static int lane_of(void *arg, const void *body, size_t bytes)
 {
 	(void)arg;
-	return wire_peek_kind(body, bytes) == WIRE_BEAT && bytes <= BEAT_BYTES_MAX ? LANE_BEATS : LANE_BULK;
+	return wire_peek_kind(body, bytes) == WIRE_BEAT && bytes <= BEAT_BYTES_MAX ? LANE_BEATS
+										   : LANE_BULK;
 }
 
 static void on_gone(void *arg, uint64_t connection)
@@ -282,18 +284,18 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 	struct ingest *g = calloc(1, sizeof(*g) + slots * sizeof(g->contexts[0]));
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	const struct rep_config c = {
-		.url = url,
-		.lane[LANE_BEATS] = { BEAT_THREADS, BEAT_THREADS, 0 },
-		.lane[LANE_BULK] = { contexts,
-				     cpus < 1		     ? 1 :
-				     cpus > BULK_THREADS_MAX ? BULK_THREADS_MAX :
-							       (uint32_t)cpus,
-				     BULK_NICE },
-		.lane_of = lane_of,
-		.connection_max = connection_max(),
-		.gone = on_gone,
-		.message_max_bytes = LIMIT_WIRE_MESSAGE_BYTES,
-		.buffer_max_bytes = LIMIT_INGEST_BUFFER_BYTES,
+	    .url = url,
+	    .lane[LANE_BEATS] = {BEAT_THREADS, BEAT_THREADS, 0},
+	    .lane[LANE_BULK] = {contexts,
+				cpus < 1		  ? 1
+				: cpus > BULK_THREADS_MAX ? BULK_THREADS_MAX
+							  : (uint32_t)cpus,
+				BULK_NICE},
+	    .lane_of = lane_of,
+	    .connection_max = connection_max(),
+	    .gone = on_gone,
+	    .message_max_bytes = LIMIT_WIRE_MESSAGE_BYTES,
+	    .buffer_max_bytes = LIMIT_INGEST_BUFFER_BYTES,
 	};
 	int err;
 

@@ -47,7 +47,7 @@ struct connection {
 	/* under rep.lock */
 	enum state state;
 	int lane;
-	uint32_t busy; /* functions of its requests that have not returned yet */
+	uint32_t busy;	   /* functions of its requests that have not returned yet */
 	uint64_t since_ns; /* of the state, or of the latest phase of reading */
 	/* of whoever runs it */
 	struct sp sp;
@@ -160,11 +160,11 @@ static struct connection *pop_dead(struct rep *r)
 	struct connection *c;
 
 	LIST_FOREACH(c, &r->dead, next)
-		if (!c->busy) {
-			LIST_REMOVE(c, next);
-			senders_leave(r->senders, &c->seat);
-			return c;
-		}
+	if (!c->busy) {
+		LIST_REMOVE(c, next);
+		senders_leave(r->senders, &c->seat);
+		return c;
+	}
 	return NULL;
 }
 
@@ -219,7 +219,8 @@ static void make_place(struct rep *r, const struct sender *newcomer)
 
 	if (!most)
 		return;
-	TAILQ_FOREACH(s, &most->by_age, next) {
+	TAILQ_FOREACH(s, &most->by_age, next)
+	{
 		struct connection *c = connection_of(s);
 
 		if (!busy_too && now_ns - c->since_ns < IDLE_NS)
@@ -241,9 +242,9 @@ static bool make_room(struct connection *c)
 		struct seat *s;
 
 		TAILQ_FOREACH(s, &most->by_age, next)
-			if (s->bytes && (connection_of(s)->state == READ ||
-					 connection_of(s)->state == WAIT))
-				break;
+		if (s->bytes &&
+		    (connection_of(s)->state == READ || connection_of(s)->state == WAIT))
+			break;
 		if (!s || connection_of(s) == c) {
 			r->stats.evicted++;
 			return false;
@@ -259,7 +260,7 @@ static bool make_room(struct connection *c)
 static void go(struct connection *c, enum state state, nng_duration limit_ms, void *data,
 	       size_t bytes)
 {
-	nng_iov iov = { data, bytes };
+	nng_iov iov = {data, bytes};
 	bool closed;
 
 	pthread_mutex_lock(&c->r->lock);
@@ -378,7 +379,8 @@ static void *work(void *arg)
 	struct rep *r = w->r;
 	struct lane *l = &r->lane[w->lane];
 
-	if (r->config.lane[w->lane].nice) /* 0: this thread; where it is not allowed, as the others */
+	if (r->config.lane[w->lane]
+		.nice) /* 0: this thread; where it is not allowed, as the others */
 		setpriority(PRIO_PROCESS, 0,
 			    getpriority(PRIO_PROCESS, 0) + r->config.lane[w->lane].nice);
 	pthread_mutex_lock(&r->lock);
@@ -499,12 +501,12 @@ static bool address_of(nng_stream *stream, const char *option, union peer_addres
 
 static struct peer_key sender_of(nng_stream *stream)
 {
-	struct peer_key k = { .kind = AF_UNSPEC };
+	struct peer_key k = {.kind = AF_UNSPEC};
 	union peer_address peer, own;
 	uint64_t uid;
 
 	if (!nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &uid))
-		return (struct peer_key){ PEER_USER, uid };
+		return (struct peer_key){PEER_USER, uid};
 	if (address_of(stream, NNG_OPT_REMADDR, &peer) && address_of(stream, NNG_OPT_LOCADDR, &own))
 		peer_key_between(&k, &peer, &own);
 	return k;
@@ -592,7 +594,7 @@ static int open_lane(struct rep *r, int lane, uint32_t *slots)
 	const struct rep_lane *config = &r->config.lane[lane];
 	struct lane *l = &r->lane[lane];
 
-	l->worker = (struct worker){ r, lane };
+	l->worker = (struct worker){r, lane};
 	l->free_slots = calloc(config->slots, sizeof(*l->free_slots));
 	l->threads = calloc(config->threads, sizeof(*l->threads));
 	if (!l->free_slots || !l->threads)

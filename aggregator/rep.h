@@ -17,8 +17,8 @@ struct rep;
 struct rep_request {
 	const void *body; /* until rep_answer */
 	size_t bytes;
-	uint32_t slot; /* unique among current requests, below the sum of all slots */
-	uint64_t connection; /* by which it came: unique, from 1 */
+	uint32_t slot;	       /* unique among current requests, below the sum of all slots */
+	uint64_t connection;   /* by which it came: unique, from 1 */
 	uint64_t connected_ns; /* CLOCK_MONOTONIC */
 	uint64_t sender;       /* who holds the connection; unique within this process */
 	/* Time that other threads spent on it, set before rep_answer; charged to the sender like
@@ -32,13 +32,14 @@ typedef int (*rep_lane_fn)(void *arg, const void *body, size_t bytes);
 typedef void (*rep_gone_fn)(void *arg, uint64_t connection);
 
 struct rep_lane {
-	uint32_t slots;	  /* requests handled at the same time; further ones wait for their sender's turn */
+	uint32_t
+	    slots; /* requests handled at the same time; further ones wait for their sender's turn */
 	uint32_t threads; /* that run the request function */
 	int nice;	  /* of these threads, added to the process's */
 };
 
 struct rep_config {
-	const char *url;	  /* tcp://, tls+tcp:// or ipc://; borrowed during open */
+	const char *url; /* tcp://, tls+tcp:// or ipc://; borrowed during open */
 	struct rep_lane lane[SENDERS_LANES];
 	rep_lane_fn lane_of;	  /* with rep_open's arg */
 	uint32_t connection_max;  /* beyond it, the sender with most connections loses one */
@@ -50,8 +51,8 @@ struct rep_config {
 };
 
 struct rep_stats {
-	uint64_t connections;	  /* now */
-	uint64_t waiting;	  /* now: requests that wait for their turn */
+	uint64_t connections; /* now */
+	uint64_t waiting;     /* now: requests that wait for their turn */
 	uint64_t accepted, broken /* protocol violated, or too large */, overdue, evicted;
 };
 

@@ -21,11 +21,12 @@ struct senders {
 };
 
 #define SENDER_OF(party, field)                                                                    \
-	((struct sender *)(void *)((char *)(party) - offsetof(struct sender, field)))
+	((struct sender *)(void *)((char *)(party)-offsetof(struct sender, field)))
 
 static struct sender **place_of(struct senders *s, struct peer_key key)
 {
-	struct sender **at = &s->bucket[keyed_words(keyed_process(), key.value, key.kind) % BUCKETS];
+	struct sender **at =
+	    &s->bucket[keyed_words(keyed_process(), key.value, key.kind) % BUCKETS];
 
 	while (*at && ((*at)->key.value != key.value || (*at)->key.kind != key.kind))
 		at = &(*at)->next;
@@ -204,7 +205,7 @@ void senders_each(struct senders *s, void (*fn)(struct seat *seat))
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (struct sender *x = s->bucket[i]; x; x = x->next)
 			TAILQ_FOREACH(seat, &x->by_age, next)
-				fn(seat);
+	fn(seat);
 }
 
 struct sender *senders_most_seats(struct senders *s)

@@ -15,7 +15,7 @@ static size_t frame_bytes(bool ipc)
 
 void sp_init(struct sp *s, bool ipc, size_t max_bytes)
 {
-	*s = (struct sp){ .ipc = ipc, .max_bytes = max_bytes, .want = SP_GREETING_BYTES };
+	*s = (struct sp){.ipc = ipc, .max_bytes = max_bytes, .want = SP_GREETING_BYTES};
 }
 
 static void drop_body(struct sp *s)
@@ -64,7 +64,7 @@ int sp_room(struct sp *s, uint8_t **at, size_t *bytes)
 
 static int take_greeting(struct sp *s)
 {
-	static const uint8_t want[] = { 0, 'S', 'P', 0, 0, REQ_PROTOCOL, 0, 0 };
+	static const uint8_t want[] = {0, 'S', 'P', 0, 0, REQ_PROTOCOL, 0, 0};
 
 	if (memcmp(s->head, want, sizeof(want)))
 		return -EPROTO;
@@ -103,14 +103,14 @@ int sp_take(struct sp *s, size_t bytes)
 	s->got += bytes;
 	if (s->got < s->want)
 		return 0;
-	return s->phase == SP_GREETING ? take_greeting(s) :
-	       s->phase == SP_HEAD     ? take_head(s) :
-					 take_body(s);
+	return s->phase == SP_GREETING ? take_greeting(s)
+	       : s->phase == SP_HEAD   ? take_head(s)
+				       : take_body(s);
 }
 
 void sp_greeting(uint8_t out[SP_GREETING_BYTES])
 {
-	static const uint8_t ours[] = { 0, 'S', 'P', 0, 0, REP_PROTOCOL, 0, 0 };
+	static const uint8_t ours[] = {0, 'S', 'P', 0, 0, REP_PROTOCOL, 0, 0};
 
 	memcpy(out, ours, sizeof(ours));
 }

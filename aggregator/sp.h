@@ -24,7 +24,7 @@ struct sp {
 	uint8_t head[SP_FRAME_BYTES];
 	uint8_t *body;
 	size_t got, want, capacity; /* of the phase; want of body may be more than its capacity */
-	size_t hops_bytes;	    /* return path at the begin of the body; the answer repeats it */
+	size_t hops_bytes; /* return path at the begin of the body; the answer repeats it */
 };
 
 void sp_init(struct sp *s, bool ipc, size_t max_bytes);

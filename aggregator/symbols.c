@@ -30,17 +30,19 @@ struct symbols {
 	struct symbols_stats stats;
 };
 
-static const char *const qualities[] = { "none", "dynamic", "table", "debug" };
+static const char *const qualities[] = {"none", "dynamic", "table", "debug"};
 
 /* ---- open and close ---- */
 
 int symbols_open(struct symbols **out, const struct symbols_config *c)
 {
 	struct symbols *s = calloc(1, sizeof(*s));
-	struct symbol_store_options o = { .directory = c->dir, .bytes_max = c->max_bytes,
-					  .reserve_bytes = c->reserve_bytes, .evict = c->evict };
-	struct symbol_resolver_options r = { .debuginfod = c->debuginfod,
-					     .index_bytes_max = c->index_max_bytes };
+	struct symbol_store_options o = {.directory = c->dir,
+					 .bytes_max = c->max_bytes,
+					 .reserve_bytes = c->reserve_bytes,
+					 .evict = c->evict};
+	struct symbol_resolver_options r = {.debuginfod = c->debuginfod,
+					    .index_bytes_max = c->index_max_bytes};
 	char index[1100];
 	int err;
 
@@ -162,9 +164,8 @@ unsigned symbols_needed(struct symbols *s, const void *body, size_t bytes, struc
 		return refuse(out, 400, "files: a list of at most 4096 {build_id, quality}");
 	}
 	needed = json_array();
-	json_array_foreach(files, i, file)
-		if (is_needed(s, file, &bad))
-			json_array_append(needed, json_object_get(file, "build_id"));
+	json_array_foreach(files, i, file) if (is_needed(s, file, &bad))
+	    json_array_append(needed, json_object_get(file, "build_id"));
 	if (!bad) {
 		pthread_mutex_lock(&s->lock);
 		s->stats.asked_files += json_array_size(files);
@@ -172,8 +173,9 @@ unsigned symbols_needed(struct symbols *s, const void *body, size_t bytes, struc
 		pthread_mutex_unlock(&s->lock);
 		status = answer(out, 200, json_pack("{s:O}", "needed", needed));
 	} else {
-		status = refuse(out, 400, "files: build_id is 4 to 128 hex digits, quality dynamic, "
-					  "table or debug");
+		status = refuse(out, 400,
+				"files: build_id is 4 to 128 hex digits, quality dynamic, "
+				"table or debug");
 	}
 	json_decref(needed);
 	json_decref(j);
@@ -226,11 +228,13 @@ unsigned symbols_begin(struct symbols *s, const void *body, size_t bytes, struct
 	if (err)
 		return refuse_begin(out, err);
 	session_text(session, text);
-	return answer(out, 201, json_pack("{s:s, s:i, s:i}", "session", text, "offset", 0, "chunk_bytes",
-					  (int)LIMIT_SYMBOL_CHUNK_BYTES));
+	return answer(out, 201,
+		      json_pack("{s:s, s:i, s:i}", "session", text, "offset", 0, "chunk_bytes",
+				(int)LIMIT_SYMBOL_CHUNK_BYTES));
 }
 
-int symbols_append(struct symbols *s, uint64_t session, uint64_t offset, const void *data, size_t bytes)
+int symbols_append(struct symbols *s, uint64_t session, uint64_t offset, const void *data,
+		   size_t bytes)
 {
 	return symbol_store_append(s->store, session, offset, data, bytes, clock_monotonic_ns());
 }
@@ -252,17 +256,19 @@ unsigned symbols_chunk_answer(struct symbols *s, uint64_t session, int err, stru
 	uint64_t have = 0, bytes = 0;
 
 	if (symbol_store_progress(s->store, session, &have, &bytes))
-		return err && err != -ENOENT ? refuse(out, 507, "the disk refused it: begin anew") :
-					       refuse(out, 404, "no such upload: begin anew");
+		return err && err != -ENOENT ? refuse(out, 507, "the disk refused it: begin anew")
+					     : refuse(out, 404, "no such upload: begin anew");
 	if (err == -ERANGE || err == -EFBIG)
-		return answer(out, 409, json_pack("{s:s, s:I, s:I}", "error",
-						  err == -ERANGE ? "another offset is due" :
-								   "more bytes than were announced",
-						  "offset", (json_int_t)have, "bytes", (json_int_t)bytes));
+		return answer(out, 409,
+			      json_pack("{s:s, s:I, s:I}", "error",
+					err == -ERANGE ? "another offset is due"
+						       : "more bytes than were announced",
+					"offset", (json_int_t)have, "bytes", (json_int_t)bytes));
 	if (err)
 		return refuse(out, 500, "store failed");
-	return answer(out, 202, json_pack("{s:I, s:I}", "offset", (json_int_t)have, "bytes",
-					  (json_int_t)bytes));
+	return answer(
+	    out, 202,
+	    json_pack("{s:I, s:I}", "offset", (json_int_t)have, "bytes", (json_int_t)bytes));
 }
 
 unsigned symbols_finish(struct symbols *s, uint64_t session, struct buf *out)
@@ -318,7 +324,8 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 	struct symbol_name name;
 	json_t *j;
 
-	json_array_foreach(addresses, i, address) {
+	json_array_foreach(addresses, i, address)
+	{
 		int err;
 
 		if (*room < 2 * NAME_BYTES || atomic_load(&s->stop)) {
@@ -354,16 +361,17 @@ static int check_objects(const json_t *objects)
 
 	if (!json_is_array(objects) || json_array_size(objects) > LIMIT_API_SYMBOL_OBJECTS)
 		return -EINVAL;
-	json_array_foreach(objects, i, object) {
+	json_array_foreach(objects, i, object)
+	{
 		const json_t *addresses = json_object_get(object, "addresses");
 
 		total += json_array_size(addresses);
 		if (!parse_build_id(json_object_get(object, "build_id"), id) ||
 		    !json_is_array(addresses) || total > LIMIT_API_SYMBOL_ADDRESSES)
 			return -EINVAL;
-		json_array_foreach(addresses, k, address)
-			if (!json_is_integer(address) || json_integer_value(address) < 0)
-				return -EINVAL;
+		json_array_foreach(addresses, k,
+				   address) if (!json_is_integer(address) ||
+						json_integer_value(address) < 0) return -EINVAL;
 	}
 	return 0;
 }
@@ -376,11 +384,13 @@ unsigned symbols_symbolize(struct symbols *s, const void *body, size_t bytes, st
 
 	if (check_objects(objects)) {
 		json_decref(j);
-		return refuse(out, 400, "objects: at most 1024 {build_id, addresses}, with at most 16384 "
-					"addresses together");
+		return refuse(out, 400,
+			      "objects: at most 1024 {build_id, addresses}, with at most 16384 "
+			      "addresses together");
 	}
 	list = json_array();
-	json_array_foreach(objects, i, object) {
+	json_array_foreach(objects, i, object)
+	{
 		asked += json_array_size(json_object_get(object, "addresses"));
 		json_array_append_new(list, object_json(s, object, &room, &named));
 	}
@@ -394,15 +404,15 @@ unsigned symbols_symbolize(struct symbols *s, const void *body, size_t bytes, st
 	return status;
 }
 
-bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
-		  char *out, size_t out_bytes)
+bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes,
+		  uint64_t address, char *out, size_t out_bytes)
 {
 	struct symbol_name name;
 	bool known;
 
 	pthread_mutex_lock(&s->name_lock);
-	known = build_id_bytes && !symbol_resolver_find(s->namer, build_id, build_id_bytes, NULL,
-							address, &name);
+	known = build_id_bytes &&
+		!symbol_resolver_find(s->namer, build_id, build_id_bytes, NULL, address, &name);
 	/* where files are taken from anybody, a Build ID alone lets him name other people's functions */
 	known = known && (name.proven || !s->upload);
 	if (known)
@@ -426,11 +436,12 @@ unsigned symbols_status(struct symbols *s, struct buf *out)
 	struct symbols_stats st;
 
 	symbols_stats(s, &st);
-	return answer(out, 200,
-		      json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "upload", s->upload, "files",
-				(json_int_t)st.store.files, "bytes", (json_int_t)st.store.bytes,
-				"uploading", (json_int_t)st.store.uploading, "stored",
-				(json_int_t)st.store.finished, "evicted", (json_int_t)st.store.evicted,
-				"index_files", (json_int_t)st.resolver.index_files, "index_bytes",
-				(json_int_t)st.resolver.index_bytes));
+	return answer(
+	    out, 200,
+	    json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "upload", s->upload, "files",
+		      (json_int_t)st.store.files, "bytes", (json_int_t)st.store.bytes, "uploading",
+		      (json_int_t)st.store.uploading, "stored", (json_int_t)st.store.finished,
+		      "evicted", (json_int_t)st.store.evicted, "index_files",
+		      (json_int_t)st.resolver.index_files, "index_bytes",
+		      (json_int_t)st.resolver.index_bytes));
 }

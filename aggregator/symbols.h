@@ -18,7 +18,7 @@
 
 struct symbols_config {
 	const char *dir;
-	bool upload;	 /* accept files */
+	bool upload; /* accept files */
 	bool evict;
 	bool debuginfod;
 	uint64_t max_bytes, index_max_bytes, reserve_bytes;
@@ -40,7 +40,8 @@ unsigned symbols_symbolize(struct symbols *s, const void *body, size_t bytes, st
 unsigned symbols_chunk_answer(struct symbols *s, uint64_t session, int err, struct buf *out);
 
 /* See symbol_store_append. */
-int symbols_append(struct symbols *s, uint64_t session, uint64_t offset, const void *data, size_t bytes);
+int symbols_append(struct symbols *s, uint64_t session, uint64_t offset, const void *data,
+		   size_t bytes);
 /* Whether every byte of the upload has arrived. */
 bool symbols_complete(struct symbols *s, uint64_t session);
 void symbols_abort(struct symbols *s, uint64_t session);
@@ -48,8 +49,8 @@ void symbols_tend(struct symbols *s);
 
 /* The function at an ELF address, from local files only. false: not known. Any thread; callers take
  * turns. */
-bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
-		  char *out, size_t out_bytes);
+bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes,
+		  uint64_t address, char *out, size_t out_bytes);
 
 struct symbols_stats {
 	struct symbol_store_stats store;

@@ -9,13 +9,13 @@
 
 void buf_init(struct buf *b, size_t max_bytes)
 {
-	*b = (struct buf){ .max_bytes = max_bytes };
+	*b = (struct buf){.max_bytes = max_bytes};
 }
 
 void buf_fini(struct buf *b)
 {
 	free(b->data);
-	*b = (struct buf){ .max_bytes = b->max_bytes };
+	*b = (struct buf){.max_bytes = b->max_bytes};
 }
 
 void buf_clear(struct buf *b)

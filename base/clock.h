@@ -34,7 +34,7 @@ static inline uint64_t clock_realtime_ns(void)
 
 static inline struct timespec clock_timespec(uint64_t ns)
 {
-	return (struct timespec){ (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
+	return (struct timespec){(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
 }
 
 /* Sleeps until this CLOCK_MONOTONIC time, even if signals arrive; keeps errno. */

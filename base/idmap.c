@@ -26,8 +26,8 @@ void idmap_clear(struct idmap *m)
 static struct idmap_pair *find(const struct idmap *m, uint64_t key)
 {
 	PROBE_EACH(i, &m->by_key, hash(key))
-		if (m->pair[i.number].key == key)
-			return &m->pair[i.number];
+	if (m->pair[i.number].key == key)
+		return &m->pair[i.number];
 	return NULL;
 }
 
@@ -48,7 +48,8 @@ int idmap_put(struct idmap *m, uint64_t key, uint32_t value)
 	}
 	if (m->count >= (m->max ? m->max : 1u << 20))
 		return -ENOSPC;
-	if (ROOM_FOR(m->pair, m->room, m->count + 1ull) || probe_add(&m->by_key, hash(key), m->count))
+	if (ROOM_FOR(m->pair, m->room, m->count + 1ull) ||
+	    probe_add(&m->by_key, hash(key), m->count))
 		return -ENOMEM;
 	m->pair[m->count++] = (struct idmap_pair){.key = key, .value = value};
 	return 0;

@@ -47,9 +47,9 @@ static inline bool job_key_matches(const char *key, const char *asked)
 	size_t n = strlen(asked);
 	uint32_t uid;
 
-	return !strcmp(key, asked) || (!job_key_owner(asked, &uid) && !strncmp(key, asked, n) &&
-				       key[n] == '@' && !strchr(key + n + 1, '@') &&
-				       job_key_owner(key, &uid));
+	return !strcmp(key, asked) ||
+	       (!job_key_owner(asked, &uid) && !strncmp(key, asked, n) && key[n] == '@' &&
+		!strchr(key + n + 1, '@') && job_key_owner(key, &uid));
 }
 
 #endif

@@ -31,15 +31,14 @@ static inline void keyed_round(struct keyed_state *s)
 	b = (b << 17 | b >> 47) ^ c;
 	d = (d << 21 | d >> 43) ^ a;
 	c = c << 32 | c >> 32;
-	*s = (struct keyed_state){ { a, b, c, d } };
+	*s = (struct keyed_state){{a, b, c, d}};
 }
 
 static inline struct keyed_state keyed_begin(const struct keyed *k)
 {
-	return (struct keyed_state){ { k->word[0] ^ 0x736f6d6570736575ull,
-				       k->word[1] ^ 0x646f72616e646f6dull,
-				       k->word[0] ^ 0x6c7967656e657261ull,
-				       k->word[1] ^ 0x7465646279746573ull } };
+	return (struct keyed_state){
+	    {k->word[0] ^ 0x736f6d6570736575ull, k->word[1] ^ 0x646f72616e646f6dull,
+	     k->word[0] ^ 0x6c7967656e657261ull, k->word[1] ^ 0x7465646279746573ull}};
 }
 
 static inline void keyed_add(struct keyed_state *s, uint64_t word)

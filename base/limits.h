@@ -10,7 +10,7 @@
 #define LIMIT_RING_HOST_LANES 24
 /* Threads beyond these get a small lane from the rest of the 8 MiB. 64 slots hold what a thread
  * launches between two drains (10 ms) at 6,400 launches/s. */
-#define LIMIT_RING_SMALL_LANES 480
+#define LIMIT_RING_SMALL_LANES	    480
 #define LIMIT_RING_SMALL_LANE_SLOTS 64
 /* The reader page has one tail per lane. */
 #define LIMIT_RING_LANES 511
@@ -18,12 +18,12 @@
  * again once a lane was half full. */
 #define LIMIT_RING_HOST_LANE_SLOTS 2048
 /* Device records: one lane for us, one for CUPTI's own delivery thread. */
-#define LIMIT_RING_DEVICE_LANES 2
+#define LIMIT_RING_DEVICE_LANES	     2
 #define LIMIT_RING_DEVICE_LANE_SLOTS 8192
 /* Mangled kernel names reach 4 KB; a model has some hundred. */
 #define LIMIT_RING_NAMES_BYTES (1u << 20)
-#define LIMIT_NAME_BYTES 4096
-#define LIMIT_NAME_COUNT 8192
+#define LIMIT_NAME_BYTES       4096
+#define LIMIT_NAME_COUNT       8192
 /* Values in the work vector of an explicit step. */
 #define LIMIT_STEP_WORK 4
 
@@ -50,7 +50,7 @@
 /* Reader pairs at a time, including killed ones that cannot exit. */
 #define LIMIT_READER_PAIRS 32u
 /* Killed pairs that cannot exit because a file system hangs: in all, and per user. */
-#define LIMIT_READER_ABANDONED 16u
+#define LIMIT_READER_ABANDONED	    16u
 #define LIMIT_READER_ABANDONED_USER 2u
 /* Files that readers failed on and skip for ten minutes; the oldest entry is forgotten first. */
 #define LIMIT_READER_REFUSED 64u
@@ -83,8 +83,8 @@
 #define LIMIT_PYTHON_CODES 8192u
 /* Bytes of a function's qualified name, a file name (the kernel's bound) and a code object's line
  * table. */
-#define LIMIT_PYTHON_NAME_BYTES 1024u
-#define LIMIT_PYTHON_FILE_BYTES 4096u
+#define LIMIT_PYTHON_NAME_BYTES	 1024u
+#define LIMIT_PYTHON_FILE_BYTES	 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
 /* ---- OS signals (sidecar/os/os_signals.h) ---- */
 /* One second each: the usual value needs the last minute, and a window may be requested two minutes
@@ -107,9 +107,9 @@
  * training jobs need 40 per byte (96 bytes of memory for 2.7 packed). A writer pads a denser
  * window. */
 #define LIMIT_WIRE_WORK_PER_BYTE 256u
-#define LIMIT_WIRE_WORK_BYTES (1u << 20)
-#define LIMIT_WINDOW_RECORDS 1000000u
-#define LIMIT_WINDOW_STEPS 4096u
+#define LIMIT_WIRE_WORK_BYTES	 (1u << 20)
+#define LIMIT_WINDOW_RECORDS	 1000000u
+#define LIMIT_WINDOW_STEPS	 4096u
 /* From a window's begin to its end. The recorder holds less than a day of a running job. A longer
  * window would merge all later faults of its job. */
 #define LIMIT_WINDOW_NS 86400000000000ull
@@ -124,9 +124,9 @@
 #define LIMIT_SKETCH_UNPACKED_BYTES (128u << 10)
 /* A function below 0.1% of the time means nothing. Kernels: as many as a step keeps. A launcher's
  * environment has some tens of relevant variables. */
-#define LIMIT_SKETCH_FUNCTIONS 512u
-#define LIMIT_SKETCH_KERNELS 192u
-#define LIMIT_SKETCH_SETTINGS 128u
+#define LIMIT_SKETCH_FUNCTIONS	 512u
+#define LIMIT_SKETCH_KERNELS	 192u
+#define LIMIT_SKETCH_SETTINGS	 128u
 #define LIMIT_SKETCH_VALUE_BYTES 256u
 
 /* ---- the recorded input of analysis/ (node/journal.h) ---- */
@@ -138,7 +138,7 @@
 #define LIMIT_JOURNAL_BLOCK_BYTES (4u << 20)
 /* Settings that determine memory: sysomd's default, and the largest roofline.learn_max. */
 #define LIMIT_JOURNAL_LAUNCHES (1u << 16)
-#define LIMIT_JOURNAL_LEARN 100000u
+#define LIMIT_JOURNAL_LEARN    100000u
 /* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.35 GB. */
 #define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
 /* Bytes of models allocated in all as ranks come and go, per byte of the file. A model takes 21 MB
@@ -166,7 +166,7 @@
 #define LIMIT_PULL_HANG_WINDOWS 256u
 /* ---- comparing the ranks of a job (analysis/cross/cross.h) ---- */
 /* 32 groups per beat; ranks may be one beat period apart, and comparison waits half a period. */
-#define LIMIT_CROSS_ROWS 96u
+#define LIMIT_CROSS_ROWS	96u
 #define LIMIT_CROSS_GROUP_STEPS (1u << 20)
 /* Stages times kinds of work; pipelines of 64 stages exist. */
 #define LIMIT_CROSS_ROLES 256u
@@ -192,7 +192,7 @@
 #define LIMIT_BASELINES 8192u
 /* One transaction with one fsync; a reply waits at most this long. */
 #define LIMIT_COMMIT_WINDOWS 64u
-#define LIMIT_COMMIT_NS 20000000ull
+#define LIMIT_COMMIT_NS	     20000000ull
 /* Messages received but not yet committed; senders of more are asked to retry. */
 #define LIMIT_PENDING_BYTES (256ull << 20)
 /* Messages being received or handled: twice that. Above it the slowest peer is disconnected. */
@@ -214,8 +214,8 @@
 /* Ranks per incident that a diagnosis examines: this many suspects, and this many peers. */
 #define LIMIT_VERDICT_RANKS 32u
 /* What a window summary keeps: the largest by time. Longer mangled names are cut. */
-#define LIMIT_PICTURE_FUNCTIONS 256u
-#define LIMIT_PICTURE_KERNELS 192u
+#define LIMIT_PICTURE_FUNCTIONS	 256u
+#define LIMIT_PICTURE_KERNELS	 192u
 #define LIMIT_PICTURE_NAME_BYTES 1024u
 #define LIMIT_PICTURE_POOL_BYTES (512u << 10)
 /* Collectives per window summary, 32 bytes each. If there are more, it keeps one in 2, 4, 8 ... */
@@ -235,13 +235,13 @@
 /* One page of a list; clients request the next one. The only writing thread needs less than a
  * millisecond for it, and /healthz waits no longer. */
 #define LIMIT_API_LIST_BYTES (1u << 20)
-#define LIMIT_API_RANKS 1000u
-#define LIMIT_API_WINDOWS 2000u
+#define LIMIT_API_RANKS	     1000u
+#define LIMIT_API_WINDOWS    2000u
 /* Requests about symbols: a PyTorch process maps 320 files, and a window has some 10,000 addresses.
  * The largest body takes 20 bytes per address. */
-#define LIMIT_API_SYMBOL_FILES 4096u
-#define LIMIT_API_SYMBOL_OBJECTS 1024u
-#define LIMIT_API_SYMBOL_ADDRESSES 16384u
+#define LIMIT_API_SYMBOL_FILES	    4096u
+#define LIMIT_API_SYMBOL_OBJECTS    1024u
+#define LIMIT_API_SYMBOL_ADDRESSES  16384u
 #define LIMIT_API_SYMBOL_BODY_BYTES (1u << 20)
 /* Requests that wait for a disk; clients of more are asked to retry. */
 #define LIMIT_API_SYMBOL_WAITING 64u
@@ -252,28 +252,28 @@
 /* One period of a node: 5 s at 99 Hz on 128 CPUs are 63,360 samples of about 60 frames, if all
  * differ. */
 #define LIMIT_STACK_SAMPLES (1u << 18)
-#define LIMIT_STACKS (1u << 17)
+#define LIMIT_STACKS	    (1u << 17)
 /* Recorded context switches: 5 s of 26 threads with 1,000 records per second each. */
 #define LIMIT_STACK_SWITCHES (1u << 17)
 /* One entry per recorded thread (at most SAMPLER_SWITCH_THREADS) in each of 32 batches. */
 #define LIMIT_STACK_SWITCH_THREADS (1u << 14)
-#define LIMIT_STACK_FRAMES (1u << 23)
-#define LIMIT_STACK_STRINGS (1u << 18)
-#define LIMIT_STACK_STRING_BYTES (32u << 20)
+#define LIMIT_STACK_FRAMES	   (1u << 23)
+#define LIMIT_STACK_STRINGS	   (1u << 18)
+#define LIMIT_STACK_STRING_BYTES   (32u << 20)
 /* Kernel, native and Python frames of one stack together. PyTorch under autograd reaches some 150;
  * deep recursion is cut. */
 #define LIMIT_STACK_DEPTH 1024u
 /* Per window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared stacks. */
-#define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
+#define LIMIT_WINDOW_STACK_FRAMES  (1u << 20)
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
 /* A minute of a few launch threads at 1,000 switches per second. */
-#define LIMIT_WINDOW_SWITCHES (1u << 16)
+#define LIMIT_WINDOW_SWITCHES	    (1u << 16)
 #define LIMIT_WINDOW_SWITCH_THREADS (1u << 12)
 /* For a window sent without its records: some 100 kB packed. */
 #define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
 
 /* Functions of one profile: a PyTorch process shows some 20,000; names take 60 bytes each. */
-#define LIMIT_PROFILE_FUNCTIONS (1u << 18)
+#define LIMIT_PROFILE_FUNCTIONS	 (1u << 18)
 #define LIMIT_PROFILE_NAME_BYTES (64u << 20)
 
 /* Lines of a folded file: a day of a node at 99 Hz has fewer distinct stacks, of some 2 kB each. */
@@ -281,22 +281,22 @@
 #define LIMIT_FOLDED_BYTES (2ull << 30)
 /* An incident's file (`sysom replay window --incident`), which is an answer of the aggregator. A
  * value takes some 20 bytes of text and a hundred of memory. */
-#define LIMIT_REPLAY_JSON_BYTES (16u << 20)
+#define LIMIT_REPLAY_JSON_BYTES	 (16u << 20)
 #define LIMIT_REPLAY_JSON_VALUES 1000000u
 
 /* Packed stacks that sysomd keeps: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
-#define LIMIT_STACKS_KEPT_NS 180000000000ull
+#define LIMIT_STACKS_KEPT_NS	180000000000ull
 
 /* Build IDs that the aggregator was already asked about. A node with 8 ranks of PyTorch maps some
  * 400 files; a node sampled as a whole some thousand. Each entry takes 48 bytes and its path. */
-#define LIMIT_OFFER_FILES 4096u
+#define LIMIT_OFFER_FILES      4096u
 #define LIMIT_OFFER_PATH_BYTES 1024u
 
 /* ---- symbols (symbol/) ---- */
 /* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
 #define LIMIT_SYMBOL_NOTE_BYTES 4096
-#define LIMIT_SYMBOL_SEGMENTS 128u
+#define LIMIT_SYMBOL_SEGMENTS	128u
 /* A 1 GB debug file has some millions; 2^26 rows of 32 bytes are 2 GiB of index file. */
 #define LIMIT_SYMBOLS (1u << 26)
 /* C++ can mangle longer names; those are cut and not demangled. */
@@ -331,7 +331,7 @@
 /* Switch records that wait for a drain, 104 bytes each: a batch has space for what a drain adds. */
 #define LIMIT_SAMPLER_SWITCHES (LIMIT_STACK_SWITCHES - 4096u)
 /* Kernel symbols: a distribution's kernel with modules has 250,000, of which a third are code. */
-#define LIMIT_SAMPLER_KERNEL_SYMBOLS (1u << 19)
+#define LIMIT_SAMPLER_KERNEL_SYMBOLS	(1u << 19)
 #define LIMIT_SAMPLER_KERNEL_NAME_BYTES (16u << 20)
 
 #endif

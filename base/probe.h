@@ -21,11 +21,11 @@
 
 /* The places of a hash in a table of room (a power of two) things, for those that stand in the table
  * themselves; one place at least is free, or the caller counts. */
-#define PROBE_PLACES(at, hash, room)                              \
-	for (uint32_t at = (uint32_t)(hash) & ((uint32_t)(room) - 1u);; \
-	     at = (at + 1) & ((uint32_t)(room) - 1u))
+#define PROBE_PLACES(at, hash, room)                                                               \
+	for (uint32_t at = (uint32_t)(hash) & ((uint32_t)(room)-1u);;                              \
+	     at = (at + 1) & ((uint32_t)(room)-1u))
 
-struct probe { /* all zero is an empty one */
+struct probe {		/* all zero is an empty one */
 	uint64_t *slot; /* hash << 32 | number + 1; 0: free */
 	uint32_t room;	/* a power of two, at least twice count */
 	uint32_t count;
@@ -68,11 +68,11 @@ static inline bool probe_next(const struct probe *t, struct probe_walk *w)
 static inline void probe_put(struct probe *t, uint64_t slot)
 {
 	PROBE_PLACES(at, slot >> 32, t->room)
-		if (!t->slot[at]) {
-			t->slot[at] = slot;
-			t->count++;
-			return;
-		}
+	if (!t->slot[at]) {
+		t->slot[at] = slot;
+		t->count++;
+		return;
+	}
 }
 
 /* Memory for so many numbers at once. 0, -ENOMEM. */
@@ -117,7 +117,8 @@ static inline void probe_remove(struct probe *t, uint64_t hash, uint32_t number)
 	for (hole &= mask; t->slot[hole] != gone; hole = (hole + 1) & mask)
 		if (!t->slot[hole])
 			return;
-	PROBE_PLACES(at, hole + 1, t->room) {
+	PROBE_PLACES(at, hole + 1, t->room)
+	{
 		uint32_t home = (uint32_t)(t->slot[at] >> 32);
 
 		if (!t->slot[at])

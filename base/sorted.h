@@ -15,7 +15,8 @@ static inline size_t sorted_find(const uint64_t *first, size_t count, size_t str
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		uint64_t v = *(const uint64_t *)(const void *)((const char *)first + middle * stride);
+		uint64_t v =
+		    *(const uint64_t *)(const void *)((const char *)first + middle * stride);
 
 		if (above ? v <= than : v < than)
 			low = middle + 1;

@@ -58,11 +58,11 @@ struct bpf_perf_event_data {
 	__u64 addr;
 };
 
-#define KERNEL_TASK_KTHREAD 0x00200000u /* PF_KTHREAD */
-#define KERNEL_STATE_DEAD   0xb0u	/* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
+#define KERNEL_TASK_KTHREAD	     0x00200000u /* PF_KTHREAD */
+#define KERNEL_STATE_DEAD	     0xb0u	 /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
 #define KERNEL_STATE_INTERRUPTIBLE   0x1u
 #define KERNEL_STATE_UNINTERRUPTIBLE 0x2u
-#define KERNEL_STATE_STOPPED	     0xcu /* __TASK_STOPPED, __TASK_TRACED */
+#define KERNEL_STATE_STOPPED	     0xcu    /* __TASK_STOPPED, __TASK_TRACED */
 #define KERNEL_STATE_FROZEN	     0x8000u /* TASK_FROZEN, since 6.1; no state before */
 /* Only where bpf_task_pt_regs is missing (before 5.15). */
 #define KERNEL_STACK_BYTES 16384u

@@ -157,7 +157,8 @@ static __always_inline __u64 switch_out_site(const struct sampler_scratch *s)
 
 /* What was not walked is at the place of the same system call as what was walked there last; which Python
  * function makes the call may differ. */
-static __always_inline void switch_out_record(const struct sampler_scratch *s, __u64 place, __u32 tid)
+static __always_inline void switch_out_record(const struct sampler_scratch *s, __u64 place,
+					      __u32 tid)
 {
 	struct off_cpu_site *site = bpf_map_lookup_elem(&sites, &place);
 

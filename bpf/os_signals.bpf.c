@@ -126,11 +126,11 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 /* enum tcp_ca_state and ICSK_TIME_LOSS_PROBE */
-#define TCP_RECOVERY	3
-#define TCP_LOSS	4
-#define TCP_LOSS_PROBE	5
+#define TCP_RECOVERY   3
+#define TCP_LOSS       4
+#define TCP_LOSS_PROBE 5
 
-#define FAMILY_INET 2
+#define FAMILY_INET  2
 #define FAMILY_INET6 10
 
 /* Set before loading. */
@@ -144,12 +144,12 @@ __u64 os_attached_ns = 0;
 #define MARKS 65536u
 __u8 os_marks[MARKS] = {};
 
-#define HASH(name, flavour, entries, k, v) \
-	struct { \
-		__uint(type, flavour); \
-		__uint(max_entries, entries); \
-		__type(key, k); \
-		__type(value, v); \
+#define HASH(name, flavour, entries, k, v)                                                         \
+	struct {                                                                                   \
+		__uint(type, flavour);                                                             \
+		__uint(max_entries, entries);                                                      \
+		__type(key, k);                                                                    \
+		__type(value, v);                                                                  \
 	} name SEC(".maps")
 
 struct {
@@ -161,8 +161,10 @@ struct {
 
 HASH(os_cpus, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct os_cpu);
 HASH(os_irqs, BPF_MAP_TYPE_LRU_HASH, 2048, struct os_irq_key, struct os_irq);
-HASH(os_processes, BPF_MAP_TYPE_HASH, OS_PROCESS_MAX, __u32, struct os_process); /* the watched ones */
-HASH(os_threads, BPF_MAP_TYPE_LRU_HASH, OS_THREAD_MAX, __u32, struct os_thread); /* without storage */
+HASH(os_processes, BPF_MAP_TYPE_HASH, OS_PROCESS_MAX, __u32,
+     struct os_process); /* the watched ones */
+HASH(os_threads, BPF_MAP_TYPE_LRU_HASH, OS_THREAD_MAX, __u32,
+     struct os_thread); /* without storage */
 HASH(os_others, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_behind_key, struct os_behind);
 HASH(os_disks, BPF_MAP_TYPE_HASH, 256, struct os_disk_key, struct os_disk);
 HASH(os_retransmits, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_connection, struct os_retransmits);
@@ -229,7 +231,8 @@ static __always_inline struct task_struct___stored *stored(struct task_struct *t
 
 static __always_inline void name_of(struct task_struct *task, char *out)
 {
-	bpf_probe_read_kernel(out, 16, (char *)task + bpf_core_field_offset(struct task_struct, comm));
+	bpf_probe_read_kernel(out, 16,
+			      (char *)task + bpf_core_field_offset(struct task_struct, comm));
 }
 
 static __always_inline bool may_be_watched(struct task_struct *task)
@@ -243,7 +246,8 @@ static __always_inline struct os_thread *thread_find(struct task_struct *task)
 	__u32 tid;
 
 	if (os_by_storage)
-		return stored(task)->bpf_storage ? bpf_task_storage_get(&os_tasks, task, NULL, 0) : NULL;
+		return stored(task)->bpf_storage ? bpf_task_storage_get(&os_tasks, task, NULL, 0)
+						 : NULL;
 	if (!may_be_watched(task))
 		return NULL;
 	tid = thread_number(task);
@@ -294,7 +298,8 @@ static __always_inline void thread_tell(struct task_struct *task, struct os_thre
 static __always_inline struct os_thread *thread_store(struct task_struct *task, __u32 pid)
 {
 	struct task_struct___stored *k = stored(task);
-	struct os_thread *t = bpf_task_storage_get(&os_tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct os_thread *t =
+	    bpf_task_storage_get(&os_tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!t) {
 		lost(OS_LOST_THREADS);
@@ -442,7 +447,7 @@ int BPF_PROG(os_irq_entry, int irq, struct irqaction *action)
 SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 {
-	struct os_irq_key key = { .cpu = bpf_get_smp_processor_id(), .irq = (__u32)irq };
+	struct os_irq_key key = {.cpu = bpf_get_smp_processor_id(), .irq = (__u32)irq};
 	struct os_cpu *c = this_cpu();
 	struct os_irq *i, fresh = {};
 	struct os_thread *t;
@@ -463,7 +468,8 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 	} else {
 		fresh.ns = ns;
 		fresh.count = 1;
-		bpf_probe_read_kernel_str(fresh.name, sizeof(fresh.name), BPF_CORE_READ(action, name));
+		bpf_probe_read_kernel_str(fresh.name, sizeof(fresh.name),
+					  BPF_CORE_READ(action, name));
 		bpf_map_update_elem(&os_irqs, &key, &fresh, BPF_NOEXIST);
 	}
 	t = victim();
@@ -478,7 +484,7 @@ int BPF_PROG(os_receive, struct sk_buff *packet)
 {
 	struct os_device_key key = {};
 	struct os_cpu *c = this_cpu();
-	struct os_device *d, fresh = { .packets = OS_PACKET_SAMPLE };
+	struct os_device *d, fresh = {.packets = OS_PACKET_SAMPLE};
 	struct net_device *device;
 
 	if (!c || ++c->packets % OS_PACKET_SAMPLE)
@@ -525,7 +531,8 @@ static __always_inline void io_waited(struct os_thread *t, __u64 until_ns)
 }
 
 /* With task storage. A switch may be missed; where more than one was, nobody knows how long it slept. */
-static __always_inline void io_ended(struct task_struct *task, struct os_thread *t, __u64 arrives_ns)
+static __always_inline void io_ended(struct task_struct *task, struct os_thread *t,
+				     __u64 arrives_ns)
 {
 	struct sched_info *info = &stored(task)->sched_info;
 	__u64 times = info->pcount - t->io_times;
@@ -578,7 +585,7 @@ static __always_inline void slice_end(struct slices *l, struct task_struct *prev
 /* named: the process that ran last, whose name is at hand. The others' user space looks up. */
 static __always_inline void blame(__u32 pid, __u32 process, __u64 ns, struct task_struct *named)
 {
-	struct os_behind_key key = { .pid = pid, .other = process };
+	struct os_behind_key key = {.pid = pid, .other = process};
 	struct os_behind *b = bpf_map_lookup_elem(&os_others, &key), fresh = {};
 
 	if (b) {
@@ -887,7 +894,7 @@ int os_migrate_pages(__u64 *ctx)
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(os_block_issue, struct request *request)
 {
-	struct request_begin b = { .at_ns = bpf_ktime_get_ns() };
+	struct request_begin b = {.at_ns = bpf_ktime_get_ns()};
 	__u64 key = (__u64)request;
 	struct os_thread *t = thread_of(bpf_get_current_task_btf());
 
@@ -909,7 +916,8 @@ static __always_inline struct os_disk *disk_of(struct request *request)
 		disk = BPF_CORE_READ(old, rq_disk);
 	else
 		disk = BPF_CORE_READ(request, q, disk);
-	key.device = (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor);
+	key.device =
+	    (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor);
 	key.write = BPF_CORE_READ(request, cmd_flags) & 1;
 	d = bpf_map_lookup_elem(&os_disks, &key);
 	if (!d) {
@@ -950,8 +958,9 @@ int BPF_PROG(os_block_complete, struct request *request, int error, unsigned int
 
 /* What a retransmission was for. */
 struct again {
-	bool probe;	  /* of a tail that was not answered: whether anything was lost is not known yet */
-	__u64 waited_ns;  /* by the sender, for what it now sends again */
+	bool
+	    probe; /* of a tail that was not answered: whether anything was lost is not known yet */
+	__u64 waited_ns; /* by the sender, for what it now sends again */
 };
 
 static __always_inline bool timer_fired(struct sock *sk)
@@ -988,7 +997,8 @@ static __always_inline void again_read(struct sock *sk, struct again *a)
 
 /* Of what was sent again the receiver says which it had already (duplicate SACK): nothing was lost there.
  * Whether it had the last probe it says later. */
-static __always_inline void again_count(struct sock *sk, struct os_retransmits *r, const struct again *a)
+static __always_inline void again_count(struct sock *sk, struct os_retransmits *r,
+					const struct again *a)
 {
 	struct tcp_sock *tp = (void *)sk;
 	__u64 now = bpf_ktime_get_ns(), since_ns = now - a->waited_ns;
@@ -1024,7 +1034,8 @@ int BPF_PROG(os_retransmit, struct sock *sk)
 	c.destination_port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	if (c.family == FAMILY_INET6) {
 		BPF_CORE_READ_INTO((struct in6_kernel *)c.source, sk, __sk_common.skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO((struct in6_kernel *)c.destination, sk, __sk_common.skc_v6_daddr);
+		BPF_CORE_READ_INTO((struct in6_kernel *)c.destination, sk,
+				   __sk_common.skc_v6_daddr);
 	} else {
 		__u32 source = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
 		__u32 destination = BPF_CORE_READ(sk, __sk_common.skc_daddr);
@@ -1055,7 +1066,7 @@ SEC("tp_btf/contention_begin")
 int BPF_PROG(os_contention_begin, void *lock, unsigned int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct contention c = { .lock = (__u64)lock };
+	struct contention c = {.lock = (__u64)lock};
 	struct os_thread *t;
 	__u32 tid;
 
@@ -1075,8 +1086,8 @@ int BPF_PROG(os_contention_begin, void *lock, unsigned int flags)
 
 static __always_inline void lock_used(__u64 lock, __u32 pid, __u32 tid, __u64 ns)
 {
-	struct os_lock_user_key key = { .lock = lock, .pid = pid, .tid = tid != pid ? tid : 0 };
-	struct os_lock_user *u = bpf_map_lookup_elem(&os_lock_users, &key), fresh = { .ns = ns };
+	struct os_lock_user_key key = {.lock = lock, .pid = pid, .tid = tid != pid ? tid : 0};
+	struct os_lock_user *u = bpf_map_lookup_elem(&os_lock_users, &key), fresh = {.ns = ns};
 
 	if (u) {
 		__sync_fetch_and_add(&u->ns, ns);
@@ -1089,10 +1100,10 @@ static __always_inline void lock_used(__u64 lock, __u32 pid, __u32 tid, __u64 ns
 
 static __always_inline void lock_placed(void *ctx, __u32 pid, __u64 lock, __u64 ns, __u64 times)
 {
-	struct os_lock_key key = { .pid = pid };
+	struct os_lock_key key = {.pid = pid};
 	/* where in the table an address stands is not told by its low bits: locks are aligned */
 	__u32 at = (__u32)(lock * 0x9e3779b97f4a7c15ull >> 62) & (OS_LOCK_ADDRESSES - 1);
-	struct os_lock *l, fresh = { .ns = ns, .count = times };
+	struct os_lock *l, fresh = {.ns = ns, .count = times};
 
 	key.stack = (__s32)bpf_get_stackid(ctx, &os_lock_stacks, BPF_F_FAST_STACK_CMP);
 	l = bpf_map_lookup_elem(&os_locks, &key);
@@ -1152,7 +1163,8 @@ int BPF_PROG(os_contention_end, void *lock, int result)
 		return 0;
 	pid = process_of(task);
 	if (pid)
-		lock_used((__u64)lock, pid, pid, since(c->at_ns, bpf_ktime_get_ns()) * OS_LOCK_SAMPLE);
+		lock_used((__u64)lock, pid, pid,
+			  since(c->at_ns, bpf_ktime_get_ns()) * OS_LOCK_SAMPLE);
 	c->lock = 0;
 	return 0;
 }

@@ -7,15 +7,16 @@
 
 #include <linux/types.h>
 
-#define OS_SOFTIRQ_COUNT 10u /* HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU */
+#define OS_SOFTIRQ_COUNT                                                                           \
+	10u /* HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU */
 #define OS_PROCESS_MAX 1024u
-#define OS_THREAD_MAX 8192u
-#define OS_CPU_MAX 1024u /* of the CPU to NUMA node table */
+#define OS_THREAD_MAX  8192u
+#define OS_CPU_MAX     1024u   /* of the CPU to NUMA node table */
 #define OS_WAIT_MIN_NS 100000u /* shorter waits for a CPU are not laid at anybody's door */
 /* Of shorter contentions, and of those of processes that are not watched, one in OS_LOCK_SAMPLE stands for
  * all. */
-#define OS_LOCK_LONG_NS 100000u
-#define OS_LOCK_SAMPLE 16u
+#define OS_LOCK_LONG_NS	     100000u
+#define OS_LOCK_SAMPLE	     16u
 #define OS_LOCK_STACK_FRAMES 32u
 
 /* Per CPU. */
@@ -44,8 +45,8 @@ struct os_process {
 	__u64 migrations, node_migrations; /* to another CPU; to another NUMA node */
 	__u64 numa_moves, pages_migrated;
 	__u64 faults;
-	__u64 block_ns, block_count;	   /* requests that it issued itself */
-	__u64 io_wait_ns;		   /* its threads' sleeps in wait for storage */
+	__u64 block_ns, block_count; /* requests that it issued itself */
+	__u64 io_wait_ns;	     /* its threads' sleeps in wait for storage */
 	__u64 lock_ns, lock_count;
 };
 
@@ -70,8 +71,8 @@ struct os_thread {
 /* Who ran while a watched process waited for the CPU. */
 #define OS_NOT_OURS (1u << 31) /* a number of the first namespace: the process has none in ours */
 struct os_behind_key {
-	__u32 pid;	/* of the one that waited */
-	__u32 other;	/* of the one that ran */
+	__u32 pid;   /* of the one that waited */
+	__u32 other; /* of the one that ran */
 };
 struct os_behind {
 	__u64 ns;
@@ -87,7 +88,7 @@ struct os_disk_key {
 };
 
 struct os_connection {
-	__u8 source[16], destination[16]; /* IPv4: the first four bytes */
+	__u8 source[16], destination[16];    /* IPv4: the first four bytes */
 	__u16 source_port, destination_port; /* host order */
 	__u16 family, pad;
 };
@@ -140,7 +141,7 @@ enum os_counter {
 	OS_LOST_OTHERS,	     /* no room for who ran instead */
 	OS_LOST_BLOCK,	     /* no room for a request under way */
 	OS_LOST_LOCKS,
-	OS_LOST_PROCESSES,   /* no room to follow a child */
+	OS_LOST_PROCESSES, /* no room to follow a child */
 	OS_COUNTER_MAX
 };
 

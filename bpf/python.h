@@ -44,7 +44,8 @@ static __always_inline int python_pointer(__u64 address)
 }
 
 /* The thread's own thread state, 0 if it has none. */
-static __always_inline __u64 python_tstate_tsd(struct python_state *s, const struct python_process *p)
+static __always_inline __u64 python_tstate_tsd(struct python_state *s,
+					       const struct python_process *p)
 {
 	__u64 base = s->fsbase, tstate;
 
@@ -100,8 +101,7 @@ static __always_inline __u64 python_gil_read(struct python_state *s, const struc
 {
 	__u64 gil = p->gil;
 
-	if (interp != p->interp &&
-	    read_user_bytes(&gil, sizeof(gil), interp + p->interp_gil))
+	if (interp != p->interp && read_user_bytes(&gil, sizeof(gil), interp + p->interp_gil))
 		gil = 0;
 	if (!python_pointer(gil) || python_read(s, 32, gil)) {
 		s->gil = PYTHON_GIL_UNKNOWN;
@@ -220,7 +220,7 @@ static long python_loop_step(__u32 index, struct python_loop *l)
 static __always_inline void python_frames(struct python_state *s, const struct python_process *p,
 					  __u64 frame)
 {
-	struct python_loop l = { s, p, frame };
+	struct python_loop l = {s, p, frame};
 
 	if (bpf_loop(PYTHON_STEP_MAX, python_loop_step, &l, 0) >= PYTHON_STEP_MAX && l.frame &&
 	    s->end == PYTHON_END_ROOT)

@@ -22,29 +22,31 @@
 enum python_layout {
 	PYTHON_LAYOUT_NONE = 0,
 	PYTHON_LAYOUT_OBJECT, /* 3.10: PyFrameObject.f_back; every frame has a native frame of its own */
-	PYTHON_LAYOUT_ENTRY,  /* 3.11: _PyInterpreterFrame with is_entry */
-	PYTHON_LAYOUT_SHIM,   /* 3.12 and later: a frame that the C stack owns stands between */
+	PYTHON_LAYOUT_ENTRY, /* 3.11: _PyInterpreterFrame with is_entry */
+	PYTHON_LAYOUT_SHIM,  /* 3.12 and later: a frame that the C stack owns stands between */
 };
 
 /* One process with an interpreter, map value by pid. Offsets are in bytes; addresses in the process. */
 struct python_process {
-	__u64 interp;       /* the main interpreter's state */
-	__u64 gil;          /* the GIL that it uses */
-	__u64 current;      /* 3.10, 3.11: where the holder's thread state is named; else 0 */
-	__s64 tsd_block;    /* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
-	__s64 tsd_slot;     /* where the thread's own thread state is; 0: search the list */
-	__u64 tag_mask;     /* bits of a code reference that are its address */
+	__u64 interp;  /* the main interpreter's state */
+	__u64 gil;     /* the GIL that it uses */
+	__u64 current; /* 3.10, 3.11: where the holder's thread state is named; else 0 */
+	__s64
+	    tsd_block;	/* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
+	__s64 tsd_slot; /* where the thread's own thread state is; 0: search the list */
+	__u64 tag_mask; /* bits of a code reference that are its address */
 	__u16 threads_head; /* of interp: first thread state */
 	__u16 interp_gil;   /* of interp: address of its GIL; 0: one for the whole process */
 	__u16 gil_bytes, gil_holder, gil_locked;
 	__u16 tstate_bytes, tstate_next, tstate_interp, tstate_thread_id;
 	__u16 tstate_frame; /* of a thread state: its innermost frame */
-	__u16 cframe_bytes; /* 3.11, 3.12: tstate_frame names a struct of so many bytes; 0: the frame */
+	__u16
+	    cframe_bytes; /* 3.11, 3.12: tstate_frame names a struct of so many bytes; 0: the frame */
 	__u16 cframe_frame; /* of that struct: the frame */
 	__u16 frame_bytes, frame_code, frame_previous, frame_instr, frame_owner;
-	__u8 layout;        /* enum python_layout */
-	__u8 shim_owner;    /* frame_owner of the frame between; larger values: no frames either */
-	__u8 minor;         /* 3.minor, for those who print it */
+	__u8 layout;	 /* enum python_layout */
+	__u8 shim_owner; /* frame_owner of the frame between; larger values: no frames either */
+	__u8 minor;	 /* 3.minor, for those who print it */
 	__u8 pad[3];
 };
 _Static_assert(sizeof(struct python_process) == 88, "no holes");
@@ -54,8 +56,10 @@ enum python_frame_flags {
 };
 
 struct python_frame {
-	__u64 code;  /* address of the code object; 0: an interpreter that runs no Python frame (yet) */
-	__u32 instr; /* 3.11 on: bytes from the code object to the instruction. 3.10: f_lasti; ~0: none */
+	__u64
+	    code; /* address of the code object; 0: an interpreter that runs no Python frame (yet) */
+	__u32
+	    instr; /* 3.11 on: bytes from the code object to the instruction. 3.10: f_lasti; ~0: none */
 	__u32 flags; /* enum python_frame_flags */
 };
 
@@ -91,8 +95,8 @@ struct python_state {
 	__u64 tstate; /* 0: none */
 	__u64 holder; /* thread state that holds the GIL, 0: nobody or unknown */
 	__u32 count;
-	__u8 end;     /* enum python_end */
-	__u8 gil;     /* enum python_gil */
+	__u8 end; /* enum python_end */
+	__u8 gil; /* enum python_gil */
 	__u8 pad[2];
 	struct python_frame frame[PYTHON_FRAME_MAX]; /* innermost first */
 	__u64 scratch[PYTHON_SCRATCH_WORDS];

@@ -138,7 +138,8 @@ static __always_inline struct sampler_control *control_get(void)
 }
 
 /* The number of the slice, or of the first of `together`, that a time lies in. */
-static __always_inline __u32 slice_at(const struct sampler_control *c, __u64 time_ns, __u32 together)
+static __always_inline __u32 slice_at(const struct sampler_control *c, __u64 time_ns,
+				      __u32 together)
 {
 	__u32 slice = c->slice_ns ? (__u32)(time_ns / c->slice_ns) : 0;
 

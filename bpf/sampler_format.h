@@ -50,10 +50,10 @@ struct sampler_process {
 struct sampler_key {
 	__u64 user_hash, kernel_hash, python_hash;
 	__u32 pid, tid;
-	__u32 slice; /* CLOCK_MONOTONIC over slice_ns */
-	__u8 kind;   /* enum sampler_kind */
-	__u8 gil;    /* enum stack_gil */
-	__u8 end;    /* enum unwind_end of the user stack */
+	__u32 slice;	 /* CLOCK_MONOTONIC over slice_ns */
+	__u8 kind;	 /* enum sampler_kind */
+	__u8 gil;	 /* enum stack_gil */
+	__u8 end;	 /* enum unwind_end of the user stack */
 	__u8 generation; /* of the mappings that it was unwound with */
 };
 _Static_assert(sizeof(struct sampler_key) == 40, "");
@@ -135,7 +135,7 @@ enum sampler_switch_kind {
 /* A number of the first PID namespace: the task has none in the daemon's. */
 #define SAMPLER_SWITCH_NOT_OURS (1u << 31)
 /* In place of a waker: its own timer, or one that made ready what it waited for. */
-#define SAMPLER_WAKER_TIMER	(~0u)
+#define SAMPLER_WAKER_TIMER (~0u)
 
 struct sampler_switch_stacks {
 	__u64 user_hash, kernel_hash, python_hash; /* 0: none */
@@ -173,8 +173,8 @@ struct sampler_switch {
 	__u8 state;
 	__u16 cpu; /* that it left */
 	__u64 out_ns, in_ns;
-	__u64 woken_ns; /* 0: it stayed runnable, or nobody saw it woken */
-	__u32 next_tid; /* who had the CPU next; 0: nobody */
+	__u64 woken_ns;	 /* 0: it stayed runnable, or nobody saw it woken */
+	__u32 next_tid;	 /* who had the CPU next; 0: nobody */
 	__u32 waker_tid; /* 0: an interrupt, or unknown; or SAMPLER_WAKER_TIMER */
 	/* left out where there are none, and nothing was taken */
 	struct sampler_switch_stacks stacks;
@@ -239,7 +239,7 @@ struct sampler_switch_thread {
 	/* what the kernel had counted when it came onto the CPU: of that CPU's steal and of its own page
 	 * faults; when it left: how long its queue had been throttled */
 	__u64 steal_ns, faults, throttled_ns;
-	__u64 queue; /* that queue, as a number to compare */
+	__u64 queue;	/* that queue, as a number to compare */
 	__u64 delay_ns; /* what the kernel had counted for waits for a CPU when it left */
 	__u32 on_known; /* steal_ns and faults are of the time since in_ns */
 	__u32 pad_end;

@@ -8,7 +8,8 @@
 
 #define SNAPSHOT_PAGE_BYTES  4096u
 #define SNAPSHOT_STACK_PAGES 32u /* 128 KiB above rsp */
-#define SNAPSHOT_OTHER_PAGES 4u	 /* of the stack that a handler on an alternate stack interrupted  \
+#define SNAPSHOT_OTHER_PAGES                                                                       \
+	4u /* of the stack that a handler on an alternate stack interrupted  \
 				  */
 
 struct snapshot_record {

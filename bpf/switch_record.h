@@ -100,7 +100,8 @@ static __always_inline __u32 record_number(struct task_struct *task)
 }
 
 /* Of the thread that has just left the CPU. */
-static __always_inline void record_stacks(__u32 tid, const struct sampler_key *key, __u64 kernel_hash)
+static __always_inline void record_stacks(__u32 tid, const struct sampler_key *key,
+					  __u64 kernel_hash)
 {
 	struct sampler_switch_thread *t = bpf_map_lookup_elem(&switch_threads, &tid);
 
@@ -147,9 +148,9 @@ static __always_inline long record_send(void *ctx, void *record, __u64 bytes)
 #else
 	return bpf_ringbuf_output(&switches, record, bytes,
 				  bpf_ringbuf_query(&switches, BPF_RB_AVAIL_DATA) >
-						  switch_ring_bytes / 4
-					  ? BPF_RB_FORCE_WAKEUP
-					  : BPF_RB_NO_WAKEUP);
+					  switch_ring_bytes / 4
+				      ? BPF_RB_FORCE_WAKEUP
+				      : BPF_RB_NO_WAKEUP);
 #endif
 }
 
@@ -216,7 +217,8 @@ static __always_inline void record_tell(void *ctx, struct sampler_switch_thread 
 /* The time at which `task`, which has slept, could have run. A wake-up has its way to go before it ends a
  * sleep: an interrupt to the CPU of the sleeper, which may have to leave an idle state. None of that is a
  * wait for a CPU. Only where the kernel does not say, the call of the waker counts. */
-static __always_inline void record_woken(struct sampler_switch *r, const struct sampler_switch_thread *t,
+static __always_inline void record_woken(struct sampler_switch *r,
+					 const struct sampler_switch_thread *t,
 					 struct task_struct *task, __u64 before)
 {
 	struct task_struct___ran *k = (void *)task;

@@ -82,7 +82,8 @@ static __always_inline void taken_soft_end(__u64 vector)
 		return;
 	ns = bpf_ktime_get_ns() - t->soft_since_ns;
 	t->soft_since_ns = 0;
-	taken_add(t, taken_of_vector[vector], ns > t->device_within_ns ? ns - t->device_within_ns : 0);
+	taken_add(t, taken_of_vector[vector],
+		  ns > t->device_within_ns ? ns - t->device_within_ns : 0);
 }
 
 static __always_inline void taken_device_begin(void)

@@ -8,7 +8,7 @@
 #include <bpf/bpf_core_read.h>
 
 /* Set before loading. */
-const volatile __u32 task_number_ns = 0;       /* inode of the daemon's PID namespace; 0: the first */
+const volatile __u32 task_number_ns = 0; /* inode of the daemon's PID namespace; 0: the first */
 const volatile __u32 task_number_ns_level = 0; /* its depth */
 
 /* 0 where it has none. */

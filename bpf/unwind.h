@@ -547,9 +547,9 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	 * compiled), or means that rbp is the caller's: then a return address is nearer. A chain of
 	 * frame pointers that led here says the former */
 	s->blind_fp = call == UNWIND_CALL_ELSEWHERE &&
-				      s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56
-			      ? UNWIND_FP_LIKELY
-			      : UNWIND_FP_SURE;
+			      s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56
+			  ? UNWIND_FP_LIKELY
+			  : UNWIND_FP_SURE;
 	s->blind_rbp = rbp;
 	s->blind_target = call == UNWIND_CALL_HERE ? target : 0;
 	if ((rbp + 8 - sp) / 8 < UNWIND_SCAN_WORDS)

@@ -190,7 +190,8 @@ struct unwind_state {
 	__u64 rbp_at,
 	    rbx_at;	 /* 0: the value is in reg; 1: lost; else the address where it is saved */
 	__u64 signal_sp; /* rsp of the last frame that a signal interrupted; 0: none */
-	__u64 leaf_row;	 /* where the row that covers the first pc begins, in the same function; the pc
+	__u64
+	    leaf_row; /* where the row that covers the first pc begins, in the same function; the pc
 			  * itself in code without rules */
 	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is
 					      reached */
@@ -210,9 +211,9 @@ struct unwind_state {
 	__u64 blind_rbp;
 	__u64 blind_target; /* what the call before that return address calls, 0: not known */
 	__u32 blind_marker;
-	__u32 blind_fp;	    /* enum unwind_fp */
-	__u32 blind_words;  /* of the window to be scanned */
-	__u32 blind_found;  /* index in it, or UNWIND_SCAN_WORDS */
+	__u32 blind_fp;	   /* enum unwind_fp */
+	__u32 blind_words; /* of the window to be scanned */
+	__u32 blind_found; /* index in it, or UNWIND_SCAN_WORDS */
 	__u8 candidate[2 * UNWIND_CANDIDATES];
 	__u64 window[UNWIND_SCAN_WORDS]; /* a piece of the stack, while it is scanned */
 	__u64 frame[UNWIND_FRAME_MAX];

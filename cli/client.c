@@ -52,7 +52,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return b->failed ? 0 : size * count;
 }
 
-static const char other_server[] = "is it sysom-aggregator's HTTP address? --url or SYSOM_URL name another";
+static const char other_server[] =
+    "is it sysom-aggregator's HTTP address? --url or SYSOM_URL name another";
 
 /* What the server says about its refusal, if it does so in our form. */
 static void explain_status(struct client_error *e, const struct client *c, const struct buf *body,
@@ -63,9 +64,11 @@ static void explain_status(struct client_error *e, const struct client *c, const
 	const char *text = json_string_value(json_object_get(j, "error"));
 
 	if (text)
-		snprintf(e->why, sizeof(e->why), "%s: %.300s (HTTP status %d)", server, text, e->status);
+		snprintf(e->why, sizeof(e->why), "%s: %.300s (HTTP status %d)", server, text,
+			 e->status);
 	else
-		snprintf(e->why, sizeof(e->why), "%s: HTTP status %d for %.300s", server, e->status, path);
+		snprintf(e->why, sizeof(e->why), "%s: HTTP status %d for %.300s", server, e->status,
+			 path);
 	/* "not found" is how sysomd answers: port 9470 */
 	if (!*c->socket && e->status == 404 && (!text || !strcmp(text, "not found")))
 		e->remedy = other_server;
@@ -114,7 +117,8 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
 			 *text ? text : curl_easy_strerror(code));
 		/* port 9471, where sysomd dials */
-		if (!*c->socket && (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY))
+		if (!*c->socket &&
+		    (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY))
 			e->remedy = other_server;
 		return -EIO;
 	}
@@ -134,7 +138,7 @@ static int request(const struct client *c, const char *method, const char *path,
 	CURL *h;
 	int r;
 
-	*e = (struct client_error){ .remedy = "" };
+	*e = (struct client_error){.remedy = ""};
 	if ((size_t)snprintf(url, sizeof(url), "%s%s", c->url, path) >= sizeof(url)) {
 		snprintf(e->why, sizeof(e->why), "the request is too long");
 		return -EINVAL;

@@ -15,8 +15,8 @@ struct client {
 };
 
 struct client_error {
-	int status;	 /* HTTP status, 0: no answer */
-	char why[1200]; /* for people; may hold a peer's text: print through term_safe */
+	int status;	    /* HTTP status, 0: no answer */
+	char why[1200];	    /* for people; may hold a peer's text: print through term_safe */
 	const char *remedy; /* what to do about it, or "" */
 	bool denied;	    /* the socket is there, but not for this user */
 };

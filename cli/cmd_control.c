@@ -14,9 +14,10 @@ static int post(const struct options *o, const char *what, const char *path, jso
 		return EXIT_USAGE;
 	if (client_json(&c, "POST", path, out, &e)) {
 		if (e.status == 404)
-			snprintf(e.why, sizeof(e.why), "%s", o->have_rank || o->job ?
-				 "no such rank or job on this node (sysom status)" :
-				 "no processes attached (sysom run -- COMMAND)");
+			snprintf(e.why, sizeof(e.why), "%s",
+				 o->have_rank || o->job
+				     ? "no such rank or job on this node (sysom status)"
+				     : "no processes attached (sysom run -- COMMAND)");
 		commands_complain(what, &e);
 		return EXIT_NOTHING;
 	}
@@ -35,10 +36,12 @@ static void tell_trace(const char *state, double changed, double already, double
 
 	printf("tracing %s: %s %s changed", state, term_count(changed), ranks_word(changed));
 	if (already > 0)
-		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were", state);
+		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were",
+		       state);
 	if (cannot > 0)
-		printf(", %s can't: off for good after a fault of our own (latched in sysom status)",
-		       term_count(cannot));
+		printf(
+		    ", %s can't: off for good after a fault of our own (latched in sysom status)",
+		    term_count(cannot));
 	putchar('\n');
 }
 
@@ -96,7 +99,8 @@ int cmd_control_capture(const struct options *o)
 	if (o->json)
 		commands_print_json(j);
 	else
-		printf("rank %d: what the recorder holds is on its way to the aggregator\n", o->rank);
+		printf("rank %d: what the recorder holds is on its way to the aggregator\n",
+		       o->rank);
 	json_decref(j);
 	return EXIT_OK;
 }

@@ -85,7 +85,8 @@ static void row(const double ns[2], const char *note, const char *name, const ch
 		       term_safe(more, columns > 60 ? columns - 38 : 40), term_style(TERM_PLAIN));
 }
 
-static void print_spans(const char *what, const struct run_diff_span *s, size_t count, unsigned limit)
+static void print_spans(const char *what, const struct run_diff_span *s, size_t count,
+			unsigned limit)
 {
 	if (!count)
 		return;
@@ -112,8 +113,8 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 	for (int side = 0; d->has_steps && side < 2; side++)
 		if (!d->kernel_steps[side])
 			printf("\nno kernels to compare: %c has %s\n", 'A' + side,
-			       d->side[side]->has_sketch ? "none" :
-							   "no step with all of its records");
+			       d->side[side]->has_sketch ? "none"
+							 : "no step with all of its records");
 	if (!d->kernels.count)
 		return;
 	printf("\n%s%10s %10s %11s  kernels and copies, mean per step, variants together%s\n",
@@ -138,8 +139,9 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 
 	if (!d->function_count)
 		return;
-	printf("\n%s%10s %10s %11s  functions, share of the CPU with callees; !: surely another%s\n",
-	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
+	printf(
+	    "\n%s%10s %10s %11s  functions, share of the CPU with callees; !: surely another%s\n",
+	    term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
 	for (uint32_t i = 0; i < d->function_count && shown < limit; i++) {
 		const struct profile_delta *f = &d->functions[i];
 
@@ -148,7 +150,8 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 		shown++;
 		printf("%9.2f%% %9.2f%% %s%+10.2f%%%s %c%s\n", 100 * f->base, 100 * f->other,
 		       colour(f->delta, f->flagged), 100 * f->delta, term_style(TERM_PLAIN),
-		       f->flagged ? '!' : ' ', term_safe(f->name, columns > 60 ? columns - 36 : 30));
+		       f->flagged ? '!' : ' ',
+		       term_safe(f->name, columns > 60 ? columns - 36 : 30));
 	}
 	if (!shown)
 		printf("%34s  none differs by 0.5%% of the whole\n", "");
@@ -169,9 +172,9 @@ static void print_settings(const struct run_diff *d, unsigned limit)
 		printf("%s\n", term_safe(v->name, columns - 1));
 		for (int s = 0; s < 2; s++)
 			printf("  %c  %s\n", 'A' + s,
-			       v->value[s]		? term_safe(v->value[s], columns - 6) :
-			       d->side[s]->baseline ? "(none that all ranks have)" :
-						      "(none)");
+			       v->value[s]	      ? term_safe(v->value[s], columns - 6)
+			       : d->side[s]->baseline ? "(none that all ranks have)"
+						      : "(none)");
 	}
 	if (d->setting_count > limit)
 		printf("  and %zu more\n", d->setting_count - limit);
@@ -192,13 +195,15 @@ static json_t *name_json(const char *name)
 
 static json_t *side_json(const struct run_diff *d, int s)
 {
-	return json_pack("{s:o, s:s, s:I, s:o*, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label),
-			 "kind", d->side[s]->kind, "steps", (json_int_t)d->steps[s], "slow_steps",
-			 d->slow_steps[s] ? json_integer((json_int_t)d->slow_steps[s]) : NULL, "flagged",
-			 d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]),
-			 "skipped", (json_int_t)d->side[s]->skipped, "samples",
-			 d->function_count && isfinite(d->samples[s]) ?
-				 json_integer((json_int_t)fmin(d->samples[s], 1e18)) : NULL);
+	return json_pack(
+	    "{s:o, s:s, s:I, s:o*, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label), "kind",
+	    d->side[s]->kind, "steps", (json_int_t)d->steps[s], "slow_steps",
+	    d->slow_steps[s] ? json_integer((json_int_t)d->slow_steps[s]) : NULL, "flagged",
+	    d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]), "skipped",
+	    (json_int_t)d->side[s]->skipped, "samples",
+	    d->function_count && isfinite(d->samples[s])
+		? json_integer((json_int_t)fmin(d->samples[s], 1e18))
+		: NULL);
 }
 
 static json_t *kernels_json(const struct run_diff *d)
@@ -229,11 +234,11 @@ static json_t *functions_json(const struct run_diff *d)
 	for (uint32_t i = 0; i < d->function_count; i++) {
 		const struct profile_delta *f = &d->functions[i];
 
-		json_array_append_new(list, json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:b}", "function",
-						      name_json(f->name), "base", f->base, "other",
-						      f->other, "base_self", f->base_self, "other_self",
-						      f->other_self, "delta", f->delta, "flagged",
-						      f->flagged));
+		json_array_append_new(list, json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:b}",
+						      "function", name_json(f->name), "base",
+						      f->base, "other", f->other, "base_self",
+						      f->base_self, "other_self", f->other_self,
+						      "delta", f->delta, "flagged", f->flagged));
 	}
 	return list;
 }
@@ -243,12 +248,10 @@ static json_t *spans_json(const struct run_diff *d)
 	json_t *spans = json_array();
 
 	for (size_t i = 0; i < d->span_count; i++)
-		json_array_append_new(spans,
-				      json_pack("{s:o, s:o, s:o}", "span", name_json(d->spans[i].name),
-						"ns", pair(d->spans[i].time_ns[0],
-							   d->spans[i].time_ns[1]),
-						"count", pair(d->spans[i].count[0],
-							      d->spans[i].count[1])));
+		json_array_append_new(
+		    spans, json_pack("{s:o, s:o, s:o}", "span", name_json(d->spans[i].name), "ns",
+				     pair(d->spans[i].time_ns[0], d->spans[i].time_ns[1]), "count",
+				     pair(d->spans[i].count[0], d->spans[i].count[1])));
 	return spans;
 }
 
@@ -257,10 +260,9 @@ static json_t *blocked_json(const struct run_diff *d)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < d->blocked_count; i++)
-		json_array_append_new(list, json_pack("{s:o, s:o}", "function",
-						      name_json(d->blocked[i].name), "ns",
-						      pair(d->blocked[i].time_ns[0],
-							   d->blocked[i].time_ns[1])));
+		json_array_append_new(
+		    list, json_pack("{s:o, s:o}", "function", name_json(d->blocked[i].name), "ns",
+				    pair(d->blocked[i].time_ns[0], d->blocked[i].time_ns[1])));
 	return list;
 }
 
@@ -271,10 +273,10 @@ static json_t *settings_json(const struct run_diff *d)
 	for (size_t i = 0; i < d->setting_count; i++) {
 		const struct run_diff_setting *v = &d->settings[i];
 
-		json_array_append_new(list,
-				      json_pack("{s:o, s:o, s:o}", "setting", name_json(v->name), "a",
-						v->value[0] ? name_json(v->value[0]) : json_null(), "b",
-						v->value[1] ? name_json(v->value[1]) : json_null()));
+		json_array_append_new(
+		    list, json_pack("{s:o, s:o, s:o}", "setting", name_json(v->name), "a",
+				    v->value[0] ? name_json(v->value[0]) : json_null(), "b",
+				    v->value[1] ? name_json(v->value[1]) : json_null()));
 	}
 	return list;
 }
@@ -308,23 +310,23 @@ static int compare(const struct options *o, const struct diff_source *side)
 
 	if (err) {
 		fprintf(stderr, "sysom diff: %s\n",
-			err == -ENODATA ? "the two have neither steps nor stacks in common" :
-					  strerror(-err));
+			err == -ENODATA ? "the two have neither steps nor stacks in common"
+					: strerror(-err));
 		return EXIT_NOTHING;
 	}
 	if (o->json) {
 		print_json(&d);
 	} else {
 		for (int s = 0; s < 2; s++)
-			printf("%s%c%s  %s\n", term_style(TERM_BOLD), 'A' + s, term_style(TERM_PLAIN),
-			       side[s].label);
+			printf("%s%c%s  %s\n", term_style(TERM_BOLD), 'A' + s,
+			       term_style(TERM_PLAIN), side[s].label);
 		if (d.has_steps)
 			print_steps(&d);
 		print_spans("spans, mean per step", d.spans, d.span_count, o->limit);
 		print_kernels(&d, o->limit);
 		print_functions(&d, o->limit);
-		print_spans("blocked with it on the stack, mean per step", d.blocked, d.blocked_count,
-			    o->limit);
+		print_spans("blocked with it on the stack, mean per step", d.blocked,
+			    d.blocked_count, o->limit);
 		print_settings(&d, o->limit);
 	}
 	run_diff_free(&d);

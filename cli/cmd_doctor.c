@@ -80,7 +80,7 @@ static const char start_remedy[] = "start it: systemctl start sysomd, or run sys
 
 static void check_attach_socket(struct doctor *d)
 {
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	char path[PATHS_BYTES];
 	struct stat st;
 	int fd, r;
@@ -112,7 +112,8 @@ static void check_attach_socket(struct doctor *d)
 	if (!r)
 		doctor_add(d, "attach socket", DOCTOR_OK, "", "%s", path);
 	else
-		doctor_add(d, "attach socket", r == EACCES || r == EPERM ? DOCTOR_FAIL : DOCTOR_WARN,
+		doctor_add(d, "attach socket",
+			   r == EACCES || r == EPERM ? DOCTOR_FAIL : DOCTOR_WARN,
 			   r == EACCES ? "let this user's group write to the socket" : start_remedy,
 			   "%s: %s", path, strerror(r));
 }
@@ -146,10 +147,11 @@ static void check_os_signals(struct doctor *d, const struct client *c)
 	if (!os)
 		; /* a sysomd that is older than this */
 	else if (strcmp(jsonget_text(os, "mode"), "bpf"))
-		doctor_add(d, "OS signals", DOCTOR_WARN,
-			   "run sysomd as root or with CAP_BPF and CAP_PERFMON, on a kernel with BTF",
-			   "%s: %s", strcmp(jsonget_text(os, "mode"), "proc") ? "off" : "from /proc alone",
-			   term_safe(jsonget_text(os, "why"), 160));
+		doctor_add(
+		    d, "OS signals", DOCTOR_WARN,
+		    "run sysomd as root or with CAP_BPF and CAP_PERFMON, on a kernel with BTF",
+		    "%s: %s", strcmp(jsonget_text(os, "mode"), "proc") ? "off" : "from /proc alone",
+		    term_safe(jsonget_text(os, "why"), 160));
 	else if (*jsonget_text(os, "missing"))
 		doctor_add(d, "OS signals", DOCTOR_WARN, "a newer kernel has them", "left out: %s",
 			   term_safe(jsonget_text(os, "missing"), 300));
@@ -195,25 +197,28 @@ static void check_daemons(struct doctor *d, const struct options *o)
 	check_attach_socket(d);
 	if (!commands_control(o, &c)) {
 		if (access(c.socket, F_OK) == 0 && access(c.socket, W_OK))
-			doctor_add(d, "control socket", DOCTOR_WARN,
-				   "jobs are traced all the same; off, on and capture are for root and "
-				   "sysomd's own user (sudo)", "%s: %s", c.socket, strerror(errno));
+			doctor_add(
+			    d, "control socket", DOCTOR_WARN,
+			    "jobs are traced all the same; off, on and capture are for root and "
+			    "sysomd's own user (sudo)",
+			    "%s: %s", c.socket, strerror(errno));
 		else
 			check_http(d, "control socket", &c, start_remedy);
 		check_os_signals(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
-		check_http(d, "aggregator", &c,
-			   "start sysom-aggregator, or name it with --url or SYSOM_URL; sysomd spools "
-			   "until it is there");
+		check_http(
+		    d, "aggregator", &c,
+		    "start sysom-aggregator, or name it with --url or SYSOM_URL; sysomd spools "
+		    "until it is there");
 }
 
 /* ---- output ---- */
 
 static void print_line(const struct doctor_line *l)
 {
-	static const char *const words[] = { "ok", "warn", "fail" };
-	static const enum term_style styles[] = { TERM_GREEN, TERM_YELLOW, TERM_RED };
+	static const char *const words[] = {"ok", "warn", "fail"};
+	static const enum term_style styles[] = {TERM_GREEN, TERM_YELLOW, TERM_RED};
 
 	printf("%s%-4s%s  %-16s %s\n", term_style(styles[l->state]), words[l->state],
 	       term_style(TERM_PLAIN), l->name, term_safe(l->detail, TERM_COLUMNS_MAX));
@@ -223,14 +228,14 @@ static void print_line(const struct doctor_line *l)
 
 static void print_json(const struct doctor *d, const size_t counts[3])
 {
-	static const char *const words[] = { "ok", "warn", "fail" };
+	static const char *const words[] = {"ok", "warn", "fail"};
 	json_t *list = json_array(), *all;
 
 	for (size_t i = 0; i < d->count; i++)
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "check", d->lines[i].name,
-						      "state", words[d->lines[i].state], "detail",
-						      d->lines[i].detail, "remedy",
-						      d->lines[i].remedy));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:s, s:s}", "check", d->lines[i].name,
+						"state", words[d->lines[i].state], "detail",
+						d->lines[i].detail, "remedy", d->lines[i].remedy));
 	all = json_pack("{s:o, s:I, s:I, s:I}", "checks", list, "ok", (json_int_t)counts[0], "warn",
 			(json_int_t)counts[1], "fail", (json_int_t)counts[2]);
 	commands_print_new(all);
@@ -243,8 +248,9 @@ static void print_threshold(const struct threshold_row *r, const char *group)
 	char name[64];
 
 	snprintf(name, sizeof(name), "%s.%s", group, r->name);
-	printf("  %-22s %s%.10g%s%s%s\n", name, term_style(TERM_BOLD), r->value, term_style(TERM_PLAIN),
-	       strcmp(r->unit, "1") ? " " : "", strcmp(r->unit, "1") ? r->unit : "");
+	printf("  %-22s %s%.10g%s%s%s\n", name, term_style(TERM_BOLD), r->value,
+	       term_style(TERM_PLAIN), strcmp(r->unit, "1") ? " " : "",
+	       strcmp(r->unit, "1") ? r->unit : "");
 	printf("  %22s %s\n", "", r->reason);
 	printf("  %22s %s%s%s\n", "", term_style(TERM_DIM), r->effect, term_style(TERM_PLAIN));
 }
@@ -282,7 +288,7 @@ static int print_thresholds(bool json)
 int cmd_doctor_main(const struct options *o)
 {
 	static struct doctor d;
-	size_t counts[3] = { 0 };
+	size_t counts[3] = {0};
 
 	if (o->thresholds)
 		return print_thresholds(o->json);

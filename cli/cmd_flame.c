@@ -73,9 +73,9 @@ static void tell_diff(const struct options *o, const json_t *in, const char *pat
 		printf("%s: rank %d against %s\n", path, rank, term_safe(against, 80));
 		return;
 	}
-	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"), "file",
-		      path, "format", "html", "rank", rank, "base", term_safe(against, 100), "cpu",
-		      !d || d->has_cpu, "gpu", d && d->has_gpu);
+	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"),
+		      "file", path, "format", "html", "rank", rank, "base", term_safe(against, 100),
+		      "cpu", !d || d->has_cpu, "gpu", d && d->has_gpu);
 	commands_print_new(j);
 }
 
@@ -89,19 +89,20 @@ static int write_diff(const struct options *o, const json_t *in, const struct tr
 	int err;
 
 	if (!peer) {
-		fprintf(stderr, "sysom flame: no window of a healthy rank came with this incident (try "
-				"--base FILE)\n");
+		fprintf(stderr,
+			"sysom flame: no window of a healthy rank came with this incident (try "
+			"--base FILE)\n");
 		return -ENODATA;
 	}
 	err = incident_diff_make(&d, m, peer, culprit);
 	if (err) {
 		fprintf(stderr, "sysom flame: %s\n",
-			err == -ENODATA ? "rank and peer have neither stacks nor kernels in common" :
-					  strerror(-err));
+			err == -ENODATA ? "rank and peer have neither stacks nor kernels in common"
+					: strerror(-err));
 		return err;
 	}
-	snprintf(title, sizeof(title), "rank %d beside rank %d: %s", culprit->who.rank, peer->who.rank,
-		 incident_text_title(in));
+	snprintf(title, sizeof(title), "rank %d beside rank %d: %s", culprit->who.rank,
+		 peer->who.rank, incident_text_title(in));
 	err = outfile_open(&out, path);
 	if (!err)
 		err = outfile_close(&out, incident_diff_page(out.f, &d, title, 0));
@@ -137,9 +138,10 @@ static int add_base(struct profile_tree *t, const struct trace_rank *r, struct p
 static int write_base(const struct options *o, const json_t *in, const struct trace_rank *r,
 		      const char *path)
 {
-	struct profile_flame page = { .base = "base", .note = "As if both had been watched for as long. "
-							      "Red: more than the base; blue, hatched: "
-							      "less. Grey: both." };
+	struct profile_flame page = {.base = "base",
+				     .note = "As if both had been watched for as long. "
+					     "Red: more than the base; blue, hatched: "
+					     "less. Grey: both."};
 	struct profile_names *names = NULL;
 	struct profile_tree t;
 	struct outfile out;
@@ -216,18 +218,18 @@ int cmd_flame_main(const struct options *o)
 		r = incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
 	rank = r > 0 ? find_rank(o, in, &m) : NULL;
 	if (rank)
-		r = o->diff ? write_diff(o, in, &m, rank, to) :
-		    o->base ? write_base(o, in, rank, to) :
-			      write_stacks(o, in, rank, to);
+		r = o->diff   ? write_diff(o, in, &m, rank, to)
+		    : o->base ? write_base(o, in, rank, to)
+			      : write_stacks(o, in, rank, to);
 	else if (r >= 0 && o->have_rank && !trace_model_rank(&m, o->rank))
 		fprintf(stderr, "sysom flame: no data for rank %d; available: %s\n", o->rank,
 			commands_window_ranks(in));
 	else
 		fprintf(stderr, "sysom flame: %s\n",
-			r < 0	? strerror(-r) :
-			o->diff ? "no window of the culprit came with this incident" :
-				  "no CPU stacks came with this incident's windows (sysom status "
-				  "says why)");
+			r < 0	  ? strerror(-r)
+			: o->diff ? "no window of the culprit came with this incident"
+				  : "no CPU stacks came with this incident's windows (sysom status "
+				    "says why)");
 	json_decref(in);
 	trace_model_fini(&m);
 	return rank && !r ? EXIT_OK : r == -EBADMSG ? EXIT_USAGE : EXIT_NOTHING;

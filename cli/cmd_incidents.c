@@ -34,7 +34,8 @@ int cmd_incidents_list(const struct options *o)
 	if (o->json) {
 		commands_print_json(j);
 	} else {
-		json_array_foreach((json_t *)list, i, in) {
+		json_array_foreach((json_t *)list, i, in)
+		{
 			if (!o->all && incident_text_is_hiccup(in))
 				continue;
 			if (!shown++)
@@ -44,8 +45,8 @@ int cmd_incidents_list(const struct options *o)
 		if (!shown)
 			puts("no incidents");
 		if (shown < count)
-			printf("%zu transient%s of a few slow steps not shown (--all)\n", count - shown,
-			       count - shown == 1 ? "" : "s");
+			printf("%zu transient%s of a few slow steps not shown (--all)\n",
+			       count - shown, count - shown == 1 ? "" : "s");
 		count = shown;
 	}
 	json_decref(j);
@@ -57,12 +58,12 @@ int cmd_incidents_list(const struct options *o)
 
 static int rank_to_load(const json_t *in)
 {
-	const json_t *ranks = json_object_get(in, "ranks"), *windows = json_object_get(in, "windows"), *w;
+	const json_t *ranks = json_object_get(in, "ranks"),
+		     *windows = json_object_get(in, "windows"), *w;
 	double bytes = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)windows, i, w)
-		bytes += jsonget_number(w, "bytes");
+	json_array_foreach((json_t *)windows, i, w) bytes += jsonget_number(w, "bytes");
 	if (bytes <= SHOW_BYTES_MAX || json_array_size(ranks) != 1)
 		return -1;
 	return (int)json_integer_value(json_array_get(ranks, 0));
@@ -112,7 +113,7 @@ static char *shown_stacks(const struct options *o, json_t *in, const struct trac
 
 static struct shown look(const struct options *o, const struct client *c, json_t *in)
 {
-	struct shown out = { NULL, NULL };
+	struct shown out = {NULL, NULL};
 	struct trace_model m;
 
 	if (trace_model_init(&m))

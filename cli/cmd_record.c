@@ -57,8 +57,8 @@ struct record_args {
 	bool have_rank, json, debuginfod, no_wait;
 	const char *format;
 	const char *symbols; /* URL of an aggregator; NULL: names from the files here alone */
-	double seconds; /* 0: until the command ends, or Ctrl-C */
-	char **command; /* NULL: none */
+	double seconds;	     /* 0: until the command ends, or Ctrl-C */
+	char **command;	     /* NULL: none */
 	const char *user;
 	struct run_as run_as; /* of the command */
 };
@@ -319,8 +319,9 @@ static int parse(struct record_args *a, int argc, char **argv)
 		return -EINVAL;
 	}
 	if (a->command && (r = run_as_find(&a->run_as, a->user)))
-		return bad("--user", a->user, r == -EPERM ? "only root can run a command as another user" :
-							    "no such user");
+		return bad("--user", a->user,
+			   r == -EPERM ? "only root can run a command as another user"
+				       : "no such user");
 	r = profile_out_format(a->format, a->out.path);
 	if (r < 0)
 		return bad("--format", a->format, "html, folded or pprof is wanted");
@@ -391,8 +392,8 @@ static int start_command(struct recording *r, int *go)
 		close(gate[0]);
 		err = run_as_become(&r->a->run_as);
 		if (err) {
-			fprintf(stderr, "sysom record: cannot run %s as user %u: %s\n", r->a->command[0],
-				(unsigned)r->a->run_as.uid, strerror(-err));
+			fprintf(stderr, "sysom record: cannot run %s as user %u: %s\n",
+				r->a->command[0], (unsigned)r->a->run_as.uid, strerror(-err));
 			_exit(126);
 		}
 		execvp(r->a->command[0], r->a->command);
@@ -476,8 +477,10 @@ static void get_ready(struct recording *r)
 	if (r->live)
 		fputs("\r\033[K", stderr);
 	if (!stopped && now_ns - begin_ns >= READY_NS)
-		fprintf(stderr, "sysom record: gave up waiting for unwind tables after %s; some stacks "
-				"will be cut\n", term_span(READY_NS * 1e-9));
+		fprintf(stderr,
+			"sysom record: gave up waiting for unwind tables after %s; some stacks "
+			"will be cut\n",
+			term_span(READY_NS * 1e-9));
 	stack_batch_init(&b, keyed_process());
 	sampler_drain(r->sampler, &b);
 	stack_batch_fini(&b);
@@ -615,7 +618,6 @@ static int ask_aggregator(const char *url, struct profile_names *names)
 	return err == -ENOMEM ? err : 0;
 }
 
-
 /* What a process that gave no sample does, from /proc/PID/status. */
 static void tell_idle(uint32_t pid)
 {
@@ -656,9 +658,8 @@ static void tell_idle(uint32_t pid)
 
 static int write_profile(struct recording *r)
 {
-	struct symbol_resolver_options o = {.debuginfod = r->a->debuginfod,
-					    .links = true,
-					    .index = symbol_reader_index};
+	struct symbol_resolver_options o = {
+	    .debuginfod = r->a->debuginfod, .links = true, .index = symbol_reader_index};
 	struct record_args *a = r->a;
 	struct symbol_resolver *resolver = NULL;
 	struct symbol_reader *files = NULL;
@@ -687,14 +688,13 @@ static int write_profile(struct recording *r)
 	if (sees_blocked(r))
 		snprintf(blockings, sizeof(blockings), " %s blocking waits,",
 			 term_count((double)n.off_count));
-	snprintf(
-	    note, sizeof(note),
-	    "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU,%s %s truncated, %s "
-	    "scanned; mode %s.",
-	    term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
-	    a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
-	    blockings, term_count((double)n.truncated),
-	    term_count((double)n.scanned), sampler_mode_name(r->after.mode));
+	snprintf(note, sizeof(note),
+		 "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU,%s %s truncated, %s "
+		 "scanned; mode %s.",
+		 term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
+		 a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
+		 blockings, term_count((double)n.truncated), term_count((double)n.scanned),
+		 sampler_mode_name(r->after.mode));
 	a->out.title = title;
 	a->out.note = note;
 	a->out.realtime_ns = r->realtime_ns;

@@ -10,28 +10,32 @@
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
-} kinds[] = { { "steps", replay_steps_main },	  { "events", replay_events_main },
-	      { "stacks", replay_stacks_main },	  { "ops", replay_ops_main },
-	      { "timings", replay_timings_main }, { "window", replay_window_main } };
+} kinds[] = {{"steps", replay_steps_main},     {"events", replay_events_main},
+	     {"stacks", replay_stacks_main},   {"ops", replay_ops_main},
+	     {"timings", replay_timings_main}, {"window", replay_window_main}};
 
 /* The kinds that the contract names and this version lacks. */
-static const char *const later[] = { "links", "metrics", "points" };
+static const char *const later[] = {"links", "metrics", "points"};
 
 static int usage(FILE *to)
 {
-	fputs("usage: sysom replay KIND [options] FILE...\n\n"
-	      "Runs the analysis of sysomd on trace files. Kinds:\n\n"
-	      "  steps    one row per step: expected latency, excess, flagged\n"
-	      "  events   kernel traces, one file per rank: steps, collectives, clocks, findings\n"
-	      "  ops      operations of a data and pipeline parallel job: slow ranks, uneven stages\n"
-	      "  timings  step times by worker: slow workers\n"
-	      "  window   stored windows, or what sysomd --record-analysis wrote: verdicts, findings\n"
-	      "  stacks   two files of folded stacks: shares by function, flagged differences\n\n"
-	      "examples:\n"
-	      "  sysom replay steps steps.csv --latency ms --latency-unit ms --work tokens --key gpu\n"
-	      "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
-	      "sysom replay KIND --help tells more.\n"
-	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+	fputs(
+	    "usage: sysom replay KIND [options] FILE...\n\n"
+	    "Runs the analysis of sysomd on trace files. Kinds:\n\n"
+	    "  steps    one row per step: expected latency, excess, flagged\n"
+	    "  events   kernel traces, one file per rank: steps, collectives, clocks, findings\n"
+	    "  ops      operations of a data and pipeline parallel job: slow ranks, uneven stages\n"
+	    "  timings  step times by worker: slow workers\n"
+	    "  window   stored windows, or what sysomd --record-analysis wrote: verdicts, "
+	    "findings\n"
+	    "  stacks   two files of folded stacks: shares by function, flagged differences\n\n"
+	    "examples:\n"
+	    "  sysom replay steps steps.csv --latency ms --latency-unit ms --work tokens --key "
+	    "gpu\n"
+	    "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
+	    "sysom replay KIND --help tells more.\n"
+	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
+	    to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 

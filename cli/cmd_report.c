@@ -17,14 +17,16 @@ static void tell(const struct options *o, const json_t *in, const char *path, in
 	json_t *j;
 
 	if (!o->json) {
-		printf("%s: incident %s (%s), %d of %zu %s\n", path, term_safe(jsonget_text(in, "id"), 32),
-		       incident_text_title(in), windows, all, all == 1 ? "window" : "windows");
+		printf("%s: incident %s (%s), %d of %zu %s\n", path,
+		       term_safe(jsonget_text(in, "id"), 32), incident_text_title(in), windows, all,
+		       all == 1 ? "window" : "windows");
 		return;
 	}
 	j = json_pack("{s:s, s:s, s:s, s:s, s:O?, s:i, s:I, s:I}", "file", path, "incident",
 		      jsonget_text(in, "id"), "job", jsonget_text(in, "job"), "title",
-		      incident_text_title(in), "ranks", json_object_get(in, "ranks"), "windows", windows,
-		      "windows_missing", (json_int_t)all - windows, "records", (json_int_t)m->records);
+		      incident_text_title(in), "ranks", json_object_get(in, "ranks"), "windows",
+		      windows, "windows_missing", (json_int_t)all - windows, "records",
+		      (json_int_t)m->records);
 	commands_print_new(j);
 }
 

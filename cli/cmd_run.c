@@ -32,10 +32,13 @@ int cmd_run_main(const struct options *o)
 	char library[PATH_MAX], socket[PATHS_BYTES];
 
 	if (paths_preload(library, sizeof(library))) {
-		fprintf(stderr, "sysom run: %s is missing: the job runs without tracing\n", library);
+		fprintf(stderr, "sysom run: %s is missing: the job runs without tracing\n",
+			library);
 	} else if (strpbrk(library, ": ")) {
-		fprintf(stderr, "sysom run: %s: a path in LD_PRELOAD can't hold a colon or space: "
-				"the job runs without tracing\n", library);
+		fprintf(stderr,
+			"sysom run: %s: a path in LD_PRELOAD can't hold a colon or space: "
+			"the job runs without tracing\n",
+			library);
 	} else {
 		prepend_preload(library);
 		if (o->job)

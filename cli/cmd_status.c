@@ -10,7 +10,7 @@
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the tables take in full; with fewer they leave some out rather than wrap. */
-#define NODE_WIDE    100
+#define NODE_WIDE 100
 
 static double share(double part, double whole)
 {
@@ -22,11 +22,9 @@ static void print_lost(const json_t *rank)
 	const json_t *lost = json_object_get(rank, "lost"), *v;
 	const char *cause;
 
-	json_object_foreach((json_t *)lost, cause, v)
-		if (json_number_value(v) > 0)
-			printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW),
-			       term_safe(cause, 32), term_count(json_number_value(v)),
-			       term_style(TERM_PLAIN));
+	json_object_foreach((json_t *)lost, cause, v) if (json_number_value(v) > 0)
+	    printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW), term_safe(cause, 32),
+		   term_count(json_number_value(v)), term_style(TERM_PLAIN));
 	if (jsonget_number(rank, "switched_off") > 0)
 		printf("      not recorded while tracing was off: %s\n",
 		       term_count(jsonget_number(rank, "switched_off")));
@@ -45,8 +43,9 @@ static void print_hang(const json_t *rank)
 	double hang_s = jsonget_number(rank, "hang_s");
 
 	if (hang_s > 0)
-		printf("      %shangs for %s: nothing is given to its GPU, and nothing ends there%s\n",
-		       term_style(TERM_RED), term_span(hang_s), term_style(TERM_PLAIN));
+		printf(
+		    "      %shangs for %s: nothing is given to its GPU, and nothing ends there%s\n",
+		    term_style(TERM_RED), term_span(hang_s), term_style(TERM_PLAIN));
 }
 
 /* What sysomd knows of a process that left says how it was, not how it is. */
@@ -71,7 +70,8 @@ static void print_node_ranks(const json_t *ranks)
 	printf("  %s%-14s %4s", term_style(TERM_BOLD), "job", "rank");
 	if (wide)
 		printf(" %8s", "pid");
-	printf(" %-8s %-9s %10s %10s %9s %7s", "trace", "model", "step", "expected", "steps", "flagged");
+	printf(" %-8s %-9s %10s %10s %9s %7s", "trace", "model", "step", "expected", "steps",
+	       "flagged");
 	if (wide)
 		printf(" %10s", "events");
 	printf("%s\n", term_style(TERM_PLAIN));
@@ -87,11 +87,13 @@ static void print_node_ranks(const json_t *ranks)
 		if (wide)
 			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
 		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? commands_word(r, "trace") : "-",
-		       jsonget_number(r, "hang_s") > 0 ? "hangs" :
-		       commands_word(r, is_here(r) ? "model" : "state"),
+		       jsonget_number(r, "hang_s") > 0
+			   ? "hangs"
+			   : commands_word(r, is_here(r) ? "model" : "state"),
 		       commands_ms(jsonget_number(r, "step_ms")),
 		       commands_ms(jsonget_number(r, "expected_ms")),
-		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")));
+		       term_count(jsonget_number(r, "steps")),
+		       term_count(jsonget_number(r, "flagged")));
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
 		putchar('\n');
@@ -108,19 +110,19 @@ static const char *explain_mode(const char *key, const char *value)
 	static const struct {
 		const char *key, *value, *text;
 	} table[] = {
-		{ "stacks", "none", "no CPU stacks are taken" },
-		{ "stacks", "starting", "the sampler is being loaded" },
-		{ "stacks", "copy", "copied and unwound by sysomd: no Python names, no blocked time" },
-		{ "stacks", "bpf-tail", "unwound in the kernel, by tail calls" },
-		{ "stacks", "bpf-loop", "unwound in the kernel" },
-		{ "roofline", "robust", "expected step times from a median line and a calibrated tail" },
-		{ "roofline", "p99", "expected step times from a 99th percentile line (RANSAC)" },
-		{ "canary", "on", "steps under which the whole host stood still are not judged" },
-		{ "canary", "off", "stalls of the whole host are not told from slow ranks" },
-		{ "stops", "seen", "what a hypervisor takes, by real-time threads" },
-		{ "stops", "unseen", "no real-time threads: off, or no CAP_SYS_NICE, or one CPU" },
-		{ "spool", "disk", "windows wait on the disk until the aggregator has them" },
-		{ "spool", "memory", "the disk takes no windows: they wait in memory" },
+	    {"stacks", "none", "no CPU stacks are taken"},
+	    {"stacks", "starting", "the sampler is being loaded"},
+	    {"stacks", "copy", "copied and unwound by sysomd: no Python names, no blocked time"},
+	    {"stacks", "bpf-tail", "unwound in the kernel, by tail calls"},
+	    {"stacks", "bpf-loop", "unwound in the kernel"},
+	    {"roofline", "robust", "expected step times from a median line and a calibrated tail"},
+	    {"roofline", "p99", "expected step times from a 99th percentile line (RANSAC)"},
+	    {"canary", "on", "steps under which the whole host stood still are not judged"},
+	    {"canary", "off", "stalls of the whole host are not told from slow ranks"},
+	    {"stops", "seen", "what a hypervisor takes, by real-time threads"},
+	    {"stops", "unseen", "no real-time threads: off, or no CAP_SYS_NICE, or one CPU"},
+	    {"spool", "disk", "windows wait on the disk until the aggregator has them"},
+	    {"spool", "memory", "the disk takes no windows: they wait in memory"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(table); i++)
@@ -137,11 +139,9 @@ static void print_sampler(const json_t *s)
 
 	if (!json_is_object(s))
 		return; /* an older sysomd */
-	json_object_foreach((json_t *)ends, cause, v)
-		if (strcmp(cause, "root"))
-			truncated += json_number_value(v);
-	json_object_foreach((json_t *)lost, cause, v)
-		lost_count += json_number_value(v);
+	json_object_foreach((json_t *)ends, cause, v) if (strcmp(cause, "root")) truncated +=
+	    json_number_value(v);
+	json_object_foreach((json_t *)lost, cause, v) lost_count += json_number_value(v);
 	if (*jsonget_text(s, "why"))
 		printf("            %s%s%s\n", term_style(TERM_YELLOW),
 		       term_safe(jsonget_text(s, "why"), 160), term_style(TERM_PLAIN));
@@ -152,12 +152,14 @@ static void print_sampler(const json_t *s)
 		       term_count(jsonget_number(s, "python_refused")),
 		       term_safe(jsonget_text(s, "python_why"), 160));
 	if (jsonget_number(s, "samples_total") > 0)
-		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, "
+		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated "
+		       "%s, "
 		       "lost %s\n",
 		       term_count(jsonget_number(s, "rate_hz")),
 		       term_count(jsonget_number(s, "fraction_percent")),
-		       jsonget_true(s, "wide")	 ? " (of the whole node: a rank is slow)" :
-		       jsonget_true(s, "raised") ? " (a rank is slow)" : "",
+		       jsonget_true(s, "wide")	   ? " (of the whole node: a rank is slow)"
+		       : jsonget_true(s, "raised") ? " (a rank is slow)"
+						   : "",
 		       term_count(jsonget_number(s, "samples_total")),
 		       term_count(jsonget_number(s, "processes")), term_count(truncated),
 		       term_count(lost_count));
@@ -168,15 +170,19 @@ static void print_mode(const json_t *mode, const json_t *sampler)
 	const json_t *v;
 	const char *key;
 
-	json_object_foreach((json_t *)mode, key, v) {
+	json_object_foreach((json_t *)mode, key, v)
+	{
 		char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-		const char *value = json_is_string(v) ? json_string_value(v) :
-				    json_is_true(v)   ? "on" :
-				    json_is_false(v)  ? "off" : text ? text : "";
+		const char *value = json_is_string(v)  ? json_string_value(v)
+				    : json_is_true(v)  ? "on"
+				    : json_is_false(v) ? "off"
+				    : text	       ? text
+						       : "";
 
 		if (*explain_mode(key, value))
 			printf("  %-9s %-9s %s%s%s\n", term_safe(key, 20), term_safe(value, 60),
-			       term_style(TERM_DIM), explain_mode(key, value), term_style(TERM_PLAIN));
+			       term_style(TERM_DIM), explain_mode(key, value),
+			       term_style(TERM_PLAIN));
 		else
 			printf("  %-9s %s\n", term_safe(key, 20), term_safe(value, 60));
 		if (!strcmp(key, "stacks"))
@@ -193,7 +199,9 @@ static void print_os(const json_t *os)
 	if (!os)
 		return;
 	printf("  OS        %s%s%s%s", term_style(bpf ? TERM_PLAIN : TERM_YELLOW),
-	       bpf ? "by BPF" : !strcmp(mode, "proc") ? "from /proc alone: " : "off: ",
+	       bpf		       ? "by BPF"
+	       : !strcmp(mode, "proc") ? "from /proc alone: "
+				       : "off: ",
 	       bpf ? "" : term_safe(jsonget_text(os, "why"), 120), term_style(TERM_PLAIN));
 	if (bpf)
 		printf(", %s processes, %s threads", term_count(jsonget_number(os, "processes")),
@@ -211,9 +219,12 @@ static void print_os(const json_t *os)
 static const char *reason_text(const char *reason)
 {
 	static const char *const texts[][2] = {
-		{ "power_cap", "power cap" },	  { "hw_slowdown", "hardware slowdown" },
-		{ "sync_boost", "sync boost" },	  { "sw_thermal", "heat (software limit)" },
-		{ "hw_thermal", "heat (hardware limit)" }, { "power_brake", "power brake" },
+	    {"power_cap", "power cap"},
+	    {"hw_slowdown", "hardware slowdown"},
+	    {"sync_boost", "sync boost"},
+	    {"sw_thermal", "heat (software limit)"},
+	    {"hw_thermal", "heat (hardware limit)"},
+	    {"power_brake", "power brake"},
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
@@ -225,7 +236,8 @@ static const char *reason_text(const char *reason)
 /* A line of a GPU that is a rank's, or that something is wrong with. */
 static void print_device(const json_t *d)
 {
-	const json_t *ranks = json_object_get(d, "ranks"), *throttle = json_object_get(d, "throttle"), *v;
+	const json_t *ranks = json_object_get(d, "ranks"),
+		     *throttle = json_object_get(d, "throttle"), *v;
 	bool answers = jsonget_true(d, "answers");
 	double xids = jsonget_number(d, "xids");
 	size_t i;
@@ -234,7 +246,7 @@ static void print_device(const json_t *d)
 		return;
 	printf("  %-9s GPU %.0f", "", jsonget_number(d, "index"));
 	json_array_foreach((json_t *)ranks, i, v)
-		printf("%s%.0f", i ? ", " : " of rank ", jsonget_number(v, "rank"));
+	    printf("%s%.0f", i ? ", " : " of rank ", jsonget_number(v, "rank"));
 	if (!answers) {
 		printf(": %sgives no answer%s\n", term_style(TERM_RED), term_style(TERM_PLAIN));
 		return;
@@ -243,9 +255,9 @@ static void print_device(const json_t *d)
 	       jsonget_number(d, "sm_clock_max_mhz"), jsonget_number(d, "temperature_c"),
 	       jsonget_number(d, "power_mw") * 1e-3);
 	json_array_foreach((json_t *)throttle, i, v)
-		printf("%s%s%s%s", i ? ", " : "; clocks held down by ", term_style(TERM_YELLOW),
-		       reason_text(json_string_value(v) ? term_safe(json_string_value(v), 20) : ""),
-		       term_style(TERM_PLAIN));
+	    printf("%s%s%s%s", i ? ", " : "; clocks held down by ", term_style(TERM_YELLOW),
+		   reason_text(json_string_value(v) ? term_safe(json_string_value(v), 20) : ""),
+		   term_style(TERM_PLAIN));
 	if (jsonget_number(d, "ecc_uncorrected") > 0)
 		printf("; %s memory errors not corrected",
 		       term_count(jsonget_number(d, "ecc_uncorrected")));
@@ -266,14 +278,13 @@ static void print_gpu(const json_t *g)
 		printf("  %-9s no telemetry: %s\n", "GPU", term_safe(jsonget_text(g, "why"), 120));
 		return;
 	}
-	printf("  %-9s NVML, driver %s, %zu devices", "GPU", term_safe(jsonget_text(g, "driver"), 30),
-	       json_array_size(devices));
+	printf("  %-9s NVML, driver %s, %zu devices", "GPU",
+	       term_safe(jsonget_text(g, "driver"), 30), json_array_size(devices));
 	if (jsonget_number(g, "hangs_s") > 5)
 		printf("; %sno answer for %s%s", term_style(TERM_RED),
 		       term_span(jsonget_number(g, "hangs_s")), term_style(TERM_PLAIN));
 	putchar('\n');
-	json_array_foreach((json_t *)devices, i, d)
-		print_device(d);
+	json_array_foreach((json_t *)devices, i, d) print_device(d);
 }
 
 static void print_node(const json_t *n)
@@ -282,8 +293,9 @@ static void print_node(const json_t *n)
 	double sent = jsonget_number(up, "uploaded_bytes"), raw = jsonget_number(up, "raw_bytes");
 	bool connected = jsonget_true(up, "connected");
 
-	printf("%snode %s%s  sysomd %s\n", term_style(TERM_BOLD), term_safe(jsonget_text(n, "node"), 60),
-	       term_style(TERM_PLAIN), term_safe(jsonget_text(n, "version"), 30));
+	printf("%snode %s%s  sysomd %s\n", term_style(TERM_BOLD),
+	       term_safe(jsonget_text(n, "node"), 60), term_style(TERM_PLAIN),
+	       term_safe(jsonget_text(n, "version"), 30));
 	print_mode(json_object_get(n, "mode"), json_object_get(n, "sampler"));
 	print_node_ranks(json_object_get(n, "ranks"));
 	printf("  uplink    %s %s%s%s, %s waiting, windows sent %s, dropped %s\n",
@@ -339,7 +351,8 @@ static void print_absent(const char *what, const char *who, const struct client_
 	printf("%s%-7s%s  no %s: %s\n", term_style(TERM_BOLD), what, term_style(TERM_PLAIN), who,
 	       term_safe(e->why, 200));
 	if (*e->remedy)
-		printf("         %s%s%s\n", term_style(TERM_DIM), e->remedy, term_style(TERM_PLAIN));
+		printf("         %s%s%s\n", term_style(TERM_DIM), e->remedy,
+		       term_style(TERM_PLAIN));
 }
 
 int cmd_status_main(const struct options *o)

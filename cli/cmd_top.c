@@ -13,12 +13,12 @@
 #include "cli/commands.h"
 #include "cli/text/term.h"
 
-#define ROWS_MAX  200 /* of the printed table; --json has them all */
+#define ROWS_MAX   200 /* of the printed table; --json has them all */
 #define REFRESH_MS 1000
 
 enum top_sort { SORT_SUSPECT, SORT_SELF, SORT_LATENCY, SORT_RANK, SORTS };
 
-static const char *const sort_names[SORTS] = { "suspects", "self time", "latency", "rank" };
+static const char *const sort_names[SORTS] = {"suspects", "self time", "latency", "rank"};
 
 /* ---- one rank ---- */
 
@@ -43,8 +43,7 @@ static double lost_count(const json_t *rank)
 	const char *cause;
 	double sum = json_number_value(lost);
 
-	json_object_foreach((json_t *)lost, cause, v)
-		sum += json_number_value(v);
+	json_object_foreach((json_t *)lost, cause, v) sum += json_number_value(v);
 	return sum;
 }
 
@@ -53,8 +52,14 @@ static enum term_style style_of(const json_t *r)
 	return !is_alive(r) ? TERM_DIM : is_suspect(r) || hangs(r) > 0 ? TERM_RED : TERM_PLAIN;
 }
 
-static const char *text_mark(const json_t *r) { return is_suspect(r) ? "!" : ""; }
-static const char *text_job(const json_t *r) { return term_safe(jsonget_text(r, "job"), 12); }
+static const char *text_mark(const json_t *r)
+{
+	return is_suspect(r) ? "!" : "";
+}
+static const char *text_job(const json_t *r)
+{
+	return term_safe(jsonget_text(r, "job"), 12);
+}
 static const char *text_rank(const json_t *r)
 {
 	static char text[24];
@@ -62,28 +67,56 @@ static const char *text_rank(const json_t *r)
 	snprintf(text, sizeof(text), "%lld", (long long)jsonget_integer(r, "rank"));
 	return text;
 }
-static const char *text_node(const json_t *r) { return term_safe(jsonget_text(r, "node"), 12); }
-static const char *text_self(const json_t *r) { return commands_ms(jsonget_number(r, "self_ms")); }
+static const char *text_node(const json_t *r)
+{
+	return term_safe(jsonget_text(r, "node"), 12);
+}
+static const char *text_self(const json_t *r)
+{
+	return commands_ms(jsonget_number(r, "self_ms"));
+}
 static const char *text_excess(const json_t *r)
 {
 	double self = jsonget_number(r, "self_ms"), typical = jsonget_number(r, "role_self_ms");
 
 	return self > 0 && typical > 0 ? term_excess(self / typical - 1) : "-";
 }
-static const char *text_latency(const json_t *r) { return commands_ms(jsonget_number(r, "latency_ms")); }
-static const char *text_expected(const json_t *r) { return commands_ms(jsonget_number(r, "expected_ms")); }
-static const char *text_compute(const json_t *r) { return term_ms(jsonget_number(r, "compute_ms")); }
-static const char *text_comm(const json_t *r) { return term_ms(jsonget_number(r, "exposed_comm_ms")); }
-static const char *text_idle(const json_t *r) { return term_ms(jsonget_number(r, "idle_ms")); }
-static const char *text_steps(const json_t *r) { return term_count(jsonget_number(r, "steps")); }
-static const char *text_flagged(const json_t *r) { return term_count(jsonget_number(r, "flagged")); }
+static const char *text_latency(const json_t *r)
+{
+	return commands_ms(jsonget_number(r, "latency_ms"));
+}
+static const char *text_expected(const json_t *r)
+{
+	return commands_ms(jsonget_number(r, "expected_ms"));
+}
+static const char *text_compute(const json_t *r)
+{
+	return term_ms(jsonget_number(r, "compute_ms"));
+}
+static const char *text_comm(const json_t *r)
+{
+	return term_ms(jsonget_number(r, "exposed_comm_ms"));
+}
+static const char *text_idle(const json_t *r)
+{
+	return term_ms(jsonget_number(r, "idle_ms"));
+}
+static const char *text_steps(const json_t *r)
+{
+	return term_count(jsonget_number(r, "steps"));
+}
+static const char *text_flagged(const json_t *r)
+{
+	return term_count(jsonget_number(r, "flagged"));
+}
 static const char *text_state(const json_t *r)
 {
 	static char text[48];
 
 	if (hangs(r) <= 0)
-		return !is_alive(r) ? jsonget_true(r, "ended") ? "ended" : "gone" :
-		       is_suspect(r) ? "suspect" : commands_word(r, "model");
+		return !is_alive(r)    ? jsonget_true(r, "ended") ? "ended" : "gone"
+		       : is_suspect(r) ? "suspect"
+				       : commands_word(r, "model");
 	snprintf(text, sizeof(text), "hangs %s", term_span(hangs(r)));
 	return term_safe(text, 12);
 }
@@ -97,13 +130,20 @@ static const struct column {
 	unsigned from;
 	const char *(*text)(const json_t *r);
 } table[] = {
-	{ "", -1, 0, text_mark },	       { "job", -12, 0, text_job },
-	{ "rank", 5, 0, text_rank },	       { "node", -12, 100, text_node },
-	{ "self", 9, 0, text_self },	       { "excess", 6, 0, text_excess },
-	{ "latency", 9, 0, text_latency },     { "expected", 9, 80, text_expected },
-	{ "compute", 9, 132, text_compute },   { "comm", 9, 132, text_comm },
-	{ "idle", 9, 132, text_idle },	       { "steps", 8, 100, text_steps },
-	{ "flag", 6, 80, text_flagged },       { "state", -12, 0, text_state },
+    {"", -1, 0, text_mark},
+    {"job", -12, 0, text_job},
+    {"rank", 5, 0, text_rank},
+    {"node", -12, 100, text_node},
+    {"self", 9, 0, text_self},
+    {"excess", 6, 0, text_excess},
+    {"latency", 9, 0, text_latency},
+    {"expected", 9, 80, text_expected},
+    {"compute", 9, 132, text_compute},
+    {"comm", 9, 132, text_comm},
+    {"idle", 9, 132, text_idle},
+    {"steps", 8, 100, text_steps},
+    {"flag", 6, 80, text_flagged},
+    {"state", -12, 0, text_state},
 };
 
 /* A line of the table without its end; r NULL: the heads. */
@@ -138,7 +178,8 @@ static size_t take_out_ended(json_t **sorted, size_t *count)
 		const char *job = jsonget_text(sorted[begin], "job");
 		bool alive = false;
 
-		for (end = begin; end < *count && !strcmp(jsonget_text(sorted[end], "job"), job); end++)
+		for (end = begin; end < *count && !strcmp(jsonget_text(sorted[end], "job"), job);
+		     end++)
 			alive |= is_alive(sorted[end]);
 		jobs += !alive;
 		for (size_t i = begin; alive && i < end; i++)
@@ -154,9 +195,9 @@ static int by_order(const void *a, const void *b)
 {
 	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
 	const char *key = order_by == SORT_SELF ? "self_ms" : "latency_ms";
-	int order = order_by == SORT_SUSPECT ? ORDER(is_suspect(y), is_suspect(x)) :
-		    order_by == SORT_RANK    ? 0 :
-					       ORDER(jsonget_number(y, key), jsonget_number(x, key));
+	int order = order_by == SORT_SUSPECT ? ORDER(is_suspect(y), is_suspect(x))
+		    : order_by == SORT_RANK  ? 0
+					    : ORDER(jsonget_number(y, key), jsonget_number(x, key));
 
 	return order ?: commands_by_rank(a, b);
 }
@@ -194,14 +235,15 @@ static void top_title(char *out, size_t room, const struct top *t)
 	if (t->ranks)
 		snprintf(out, room, "%zu %s, %s %s, %s flagged, %s %s lost", t->ranks,
 			 t->ranks == 1 ? "rank" : "ranks", term_count(t->steps),
-			 t->steps == 1 ? "step" : "steps", term_count(t->flagged), term_count(t->lost),
-			 t->lost == 1 ? "event" : "events");
+			 t->steps == 1 ? "step" : "steps", term_count(t->flagged),
+			 term_count(t->lost), t->lost == 1 ? "event" : "events");
 	else if (t->job)
 		snprintf(out, room, "no ranks of job %s (sysom top without --job shows all)",
 			 term_safe(t->job, 60));
 	else if (t->over)
-		snprintf(out, room, "no ranks; %zu job%s that ended: sysom top --job NAME shows one",
-			 t->over, t->over == 1 ? "" : "s");
+		snprintf(out, room,
+			 "no ranks; %zu job%s that ended: sysom top --job NAME shows one", t->over,
+			 t->over == 1 ? "" : "s");
 	else
 		snprintf(out, room, "no ranks: no sysomd with a job reports to this aggregator");
 }
@@ -209,7 +251,7 @@ static void top_title(char *out, size_t room, const struct top *t)
 static void print_top(const json_t *answer, const char *job)
 {
 	unsigned columns = term_columns();
-	struct top t = { .job = job };
+	struct top t = {.job = job};
 	char line[512];
 
 	top_make(&t, answer, "", SORT_SUSPECT);
@@ -226,7 +268,8 @@ static void print_top(const json_t *answer, const char *job)
 	if (t.count > ROWS_MAX)
 		printf("... %zu more (--json)\n", t.count - ROWS_MAX);
 	if (t.count && t.over)
-		printf("%zu job%s that ended not shown (--job NAME)\n", t.over, t.over == 1 ? "" : "s");
+		printf("%zu job%s that ended not shown (--job NAME)\n", t.over,
+		       t.over == 1 ? "" : "s");
 	free(t.rows);
 }
 
@@ -274,7 +317,9 @@ static void draw(struct screen *s, const struct top *t)
 	attroff(A_BOLD);
 	for (size_t i = s->first; i < t->count && i < s->first + room; i++) {
 		enum term_style style = style_of(t->rows[i]);
-		attr_t look = (style == TERM_DIM ? A_DIM : style == TERM_RED ? A_BOLD | COLOR_PAIR(1) : 0) |
+		attr_t look = (style == TERM_DIM   ? A_DIM
+			       : style == TERM_RED ? A_BOLD | COLOR_PAIR(1)
+						   : 0) |
 			      (i == at ? A_REVERSE : 0);
 
 		put_line(line, sizeof(line), t->rows[i], (unsigned)COLS);
@@ -310,10 +355,12 @@ static bool find_incident(struct screen *s, char id[33])
 		snprintf(s->note, sizeof(s->note), "%s", term_safe(e.why, 150));
 		return false;
 	}
-	json_array_foreach(json_object_get(list, "incidents"), i, in) {
+	json_array_foreach(json_object_get(list, "incidents"), i, in)
+	{
 		if (!*id)
 			snprintf(id, 33, "%s", jsonget_text(in, "id"));
-		json_array_foreach(json_object_get(in, "ranks"), k, rank) {
+		json_array_foreach(json_object_get(in, "ranks"), k, rank)
+		{
 			if (json_integer_value(rank) == s->rank) {
 				snprintf(id, 33, "%s", jsonget_text(in, "id"));
 				json_decref(list);
@@ -331,7 +378,7 @@ static bool find_incident(struct screen *s, char id[33])
 static void show_incident(struct screen *s)
 {
 	struct options of = *s->o;
-	char id[33], *argv[] = { id, NULL };
+	char id[33], *argv[] = {id, NULL};
 
 	if (!*s->job || !find_incident(s, id))
 		return;
@@ -390,7 +437,7 @@ static bool on_key(struct screen *s, const struct top *t, int key)
 
 static int live(const struct options *o, const struct client *c, const char *path)
 {
-	struct screen s = { .o = o, .client = c, .rank = -1 };
+	struct screen s = {.o = o, .client = c, .rank = -1};
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	bool go_on = true;
 	json_t *answer = NULL;
@@ -408,7 +455,7 @@ static int live(const struct options *o, const struct client *c, const char *pat
 	if (!getenv("NO_COLOR") && has_colors() && start_color() == 0 && use_default_colors() == 0)
 		init_pair(1, COLOR_RED, -1);
 	while (go_on) {
-		struct top t = { .job = o->job };
+		struct top t = {.job = o->job};
 		uint64_t now_ns = clock_monotonic_ns();
 		struct client_error e;
 		int key;

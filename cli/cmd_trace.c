@@ -30,8 +30,8 @@ static int write_trace(const struct options *o, struct trace_model *m, const cha
 	r = outfile_open(&out, path);
 	if (r)
 		return r;
-	r = kineto ? export_kineto_write(m, out.f, slices) :
-		     export_perfetto_write(m, out.f, slices, &left_out);
+	r = kineto ? export_kineto_write(m, out.f, slices)
+		   : export_perfetto_write(m, out.f, slices, &left_out);
 	if (left_out)
 		fprintf(stderr, "sysom trace: %s slices found no room beside each other\n",
 			term_count((double)left_out));
@@ -44,10 +44,10 @@ static json_t *clocks_json(const struct trace_model *m)
 
 	for (size_t i = 0; i < m->rank_count; i++)
 		if (m->ranks[i].aligned)
-			json_array_append_new(list, json_pack("{s:i, s:f, s:f}", "rank",
-							      m->ranks[i].who.rank, "offset_ns",
-							      m->ranks[i].clock_offset_ns, "error_ns",
-							      m->ranks[i].clock_error_ns));
+			json_array_append_new(
+			    list, json_pack("{s:i, s:f, s:f}", "rank", m->ranks[i].who.rank,
+					    "offset_ns", m->ranks[i].clock_offset_ns, "error_ns",
+					    m->ranks[i].clock_error_ns));
 	return list;
 }
 
@@ -88,7 +88,8 @@ static int choose_ranks(const struct options *o, struct trace_model *m, const js
 	if (!o->diff)
 		return 0;
 	if (!peer) {
-		fprintf(stderr, "sysom trace: no window of a healthy rank came with this incident\n");
+		fprintf(stderr,
+			"sysom trace: no window of a healthy rank came with this incident\n");
 		return -ENODATA;
 	}
 	trace_model_keep(m, culprit, peer);
@@ -102,16 +103,17 @@ static void tell(const struct options *o, const char *id, const char *path,
 
 	if (o->json && !to_stdout) {
 		json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "incident", id, "file",
-				      path, "format", is_kineto(o) ? "kineto" : "perfetto", "windows",
-				      windows, "ranks", (json_int_t)m->rank_count, "slices",
-				      (json_int_t)slices, "clocks", clocks_json(m));
+				      path, "format", is_kineto(o) ? "kineto" : "perfetto",
+				      "windows", windows, "ranks", (json_int_t)m->rank_count,
+				      "slices", (json_int_t)slices, "clocks", clocks_json(m));
 
 		commands_print_new(j);
 		return;
 	}
 	fprintf(to_stdout ? stderr : stdout, "%s: %s slices of %zu %s from %d %s\n",
 		to_stdout ? "standard output" : path, term_count((double)slices), m->rank_count,
-		m->rank_count == 1 ? "rank" : "ranks", windows, windows == 1 ? "window" : "windows");
+		m->rank_count == 1 ? "rank" : "ranks", windows,
+		windows == 1 ? "window" : "windows");
 	tell_clocks(to_stdout ? stderr : stdout, m);
 }
 
@@ -133,12 +135,12 @@ int cmd_trace_main(const struct options *o)
 		return EXIT_NOTHING;
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	if (!to) {
-		snprintf(path, sizeof(path), "%.8s.%s", id,
-			 is_kineto(o) ? "json" : "pftrace");
+		snprintf(path, sizeof(path), "%.8s.%s", id, is_kineto(o) ? "json" : "pftrace");
 		to = path;
 	}
 	r = trace_model_init(&m);
-	windows = r ? r : incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
+	windows =
+	    r ? r : incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
 	r = windows > 0 ? choose_ranks(o, &m, in) : 0;
 	available = commands_window_ranks(in);
 	json_decref(in);
@@ -150,8 +152,8 @@ int cmd_trace_main(const struct options *o)
 		if (windows)
 			fprintf(stderr, "sysom trace: %s\n", strerror(-windows));
 		else if (o->have_rank)
-			fprintf(stderr, "sysom trace: no data for rank %d; available: %s\n", o->rank,
-				available);
+			fprintf(stderr, "sysom trace: no data for rank %d; available: %s\n",
+				o->rank, available);
 		else
 			fprintf(stderr, "sysom trace: no windows are left of incident %s\n", id);
 		trace_model_fini(&m);

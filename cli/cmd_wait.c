@@ -12,14 +12,14 @@
 #include "cli/report/incident_text.h"
 #include "cli/text/term.h"
 
-#define POLL_US 500000
-#define LINE_NS 5000000000u  /* between two lines where progress is no terminal's line */
+#define POLL_US	 500000
+#define LINE_NS	 5000000000u /* between two lines where progress is no terminal's line */
 #define QUIET_NS 9000000000u /* and the longest time without one */
 /* Steps come in beats, 5 s apart by default: the rate is between two beats, and no line is printed
  * that would only say that none has come since the last one. */
 #define RATE_NS 3000000000u
 #define OLD_MAX 1000 /* the most that the aggregator lists */
-#define LISTED 50
+#define LISTED	50
 
 struct progress {
 	double steps, rate; /* as of the beat before last; rate < 0: not known */
@@ -41,8 +41,9 @@ static void count_rate(struct progress *p, double steps, uint64_t now)
 		return;
 	if (p->at_ns && steps > p->steps && now - p->at_ns < RATE_NS)
 		return;
-	p->rate = p->at_ns && steps > p->steps ?
-			  (steps - p->steps) / ((double)(now - p->at_ns) / 1e9) : -1;
+	p->rate = p->at_ns && steps > p->steps
+		      ? (steps - p->steps) / ((double)(now - p->at_ns) / 1e9)
+		      : -1;
 	p->steps = steps;
 	p->at_ns = now;
 }
@@ -74,7 +75,8 @@ static void show_progress(struct progress *p, const struct client *c, const char
 
 	snprintf(line, sizeof(line), "/api/v1/ranks%s%s", *job ? "?job=" : "", job);
 	commands_list(c, line, "ranks", LIMIT_FLEET_RANKS, &j, &e);
-	json_array_foreach(json_object_get(j, "ranks"), i, r) {
+	json_array_foreach(json_object_get(j, "ranks"), i, r)
+	{
 		steps += jsonget_number(r, "steps");
 		flagged += jsonget_number(r, "flagged");
 		alive += !json_is_false(json_object_get(r, "alive"));
@@ -87,9 +89,10 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	else if (!steps)
 		snprintf(line, sizeof(line), "waiting for the first steps  %.0f s left", left_s);
 	else
-		snprintf(line, sizeof(line), "%.0f %s  %s steps%s  %s flagged  %s%s  %.0f s left", alive,
-			 alive == 1 ? "rank" : "ranks", term_count(steps), rate, term_count(flagged),
-			 *open_id ? "incident " : "no incident", term_safe(open_id, 16), left_s);
+		snprintf(line, sizeof(line), "%.0f %s  %s steps%s  %s flagged  %s%s  %.0f s left",
+			 alive, alive == 1 ? "rank" : "ranks", term_count(steps), rate,
+			 term_count(flagged), *open_id ? "incident " : "no incident",
+			 term_safe(open_id, 16), left_s);
 	json_decref(j);
 	print_line(p, line, steps, now);
 }
@@ -125,7 +128,8 @@ static void learn_old(struct old *old, const json_t *list)
 
 	if (!old->known)
 		old->ids = calloc(json_array_size(list) + 1, sizeof(*old->ids));
-	json_array_foreach((json_t *)list, i, in) {
+	json_array_foreach((json_t *)list, i, in)
+	{
 		const char *id = jsonget_text(in, "id");
 
 		if (is_open(in))
@@ -148,14 +152,16 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	char path[512];
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", most, *job ? "&job=" : "", job);
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", most, *job ? "&job=" : "",
+		 job);
 	if (commands_list(c, path, "incidents", (size_t)most, &j, &e))
 		return NULL;
 	list = json_object_get(j, "incidents");
 	if (old)
 		learn_old(old, list);
 	open_id[0] = '\0';
-	json_array_foreach((json_t *)list, i, in) {
+	json_array_foreach((json_t *)list, i, in)
+	{
 		if (incident_text_is_hiccup(in) ||
 		    (old && place_of(old, jsonget_text(in, "id")) < old->count))
 			continue;
@@ -208,10 +214,10 @@ static bool is_ambiguous(const struct client *c, const char *job)
 	jobs = json_object_get(j, "jobs");
 	many = json_array_size(jobs) > 1;
 	if (many)
-		fputs("sysom wait-incident: several users have a job of that name; name one of", stderr);
-	json_array_foreach((json_t *)jobs, i, one)
-		if (many)
-			fprintf(stderr, "%s %s", i ? "," : "", term_safe(jsonget_text(one, "job"), 127));
+		fputs("sysom wait-incident: several users have a job of that name; name one of",
+		      stderr);
+	json_array_foreach((json_t *)jobs, i, one) if (many)
+	    fprintf(stderr, "%s %s", i ? "," : "", term_safe(jsonget_text(one, "job"), 127));
 	if (many)
 		fputc('\n', stderr);
 	json_decref(j);
@@ -221,8 +227,8 @@ static bool is_ambiguous(const struct client *c, const char *job)
 int cmd_wait_main(const struct options *o)
 {
 	const char *state = o->state ? o->state : "closed";
-	struct progress p = { .live = term_error_is_live(), .rate = -1 };
-	struct old old = { 0 }, *but = o->any ? NULL : &old;
+	struct progress p = {.live = term_error_is_live(), .rate = -1};
+	struct old old = {0}, *but = o->any ? NULL : &old;
 	uint64_t begin = clock_monotonic_ns();
 	char open_id[33] = "", job[384] = "";
 	struct client c;

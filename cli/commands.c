@@ -10,8 +10,8 @@
 #include "cli/report/incident_text.h"
 #include "cli/text/term.h"
 
-#define NEWEST_MAX 1000 /* the most that the aggregator lists at once */
-#define NODE_URL "http://127.0.0.1:9470" /* sysomd's http.listen by default */
+#define NEWEST_MAX 1000			   /* the most that the aggregator lists at once */
+#define NODE_URL   "http://127.0.0.1:9470" /* sysomd's http.listen by default */
 
 int commands_aggregator(const struct options *o, struct client *c)
 {
@@ -73,8 +73,8 @@ int commands_by_rank(const void *a, const void *b)
 {
 	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
 
-	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?:
-	       ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
+	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job"))
+		   ?: ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
 }
 
 json_t **commands_sorted_ranks(const json_t *ranks, size_t *count)
@@ -114,8 +114,8 @@ void commands_add_job(const struct options *o, char *path, size_t room)
 	snprintf(path + n, room - n, "&job=%s", job);
 }
 
-int commands_list(const struct client *c, const char *path, const char *what, size_t most, json_t **out,
-		  struct client_error *e)
+int commands_list(const struct client *c, const char *path, const char *what, size_t most,
+		  json_t **out, struct client_error *e)
 {
 	char place[800], next[800];
 	json_t *page;
@@ -123,8 +123,9 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 
 	while (!err && json_array_size(json_object_get(*out, what)) < most) {
 		client_escape(place, sizeof(place), jsonget_text(*out, "next"));
-		if (!*place || (size_t)snprintf(next, sizeof(next), "%s%cafter=%s", path,
-						strchr(path, '?') ? '&' : '?', place) >= sizeof(next))
+		if (!*place ||
+		    (size_t)snprintf(next, sizeof(next), "%s%cafter=%s", path,
+				     strchr(path, '?') ? '&' : '?', place) >= sizeof(next))
 			break;
 		err = client_json(c, "GET", next, &page, e);
 		if (err) {
@@ -160,7 +161,8 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 		return;
 	}
 	list = json_object_get(j, "incidents");
-	json_array_foreach((json_t *)list, i, in) {
+	json_array_foreach((json_t *)list, i, in)
+	{
 		if (!incident_text_is_hiccup(in)) {
 			snprintf(id, 33, "%s", jsonget_text(in, "id"));
 			break;
@@ -203,8 +205,7 @@ const char *commands_window_ranks(const json_t *incident)
 
 	if (!ranks)
 		return "not known";
-	json_array_foreach((json_t *)windows, i, w)
-		ranks[n++] = (int)jsonget_integer(w, "rank");
+	json_array_foreach((json_t *)windows, i, w) ranks[n++] = (int)jsonget_integer(w, "rank");
 	qsort(ranks, n, sizeof(*ranks), by_value);
 	for (i = 0; i < n; i++)
 		if (!kept || ranks[kept - 1] != ranks[i])

@@ -48,8 +48,8 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id);
 /* The aggregator's list `what` ("ranks", "incidents") with all its pages, until it has `most` entries; *out
  * is owned by the caller. path has its arguments. As client_json. */
-int commands_list(const struct client *c, const char *path, const char *what, size_t most, json_t **out,
-		  struct client_error *e);
+int commands_list(const struct client *c, const char *path, const char *what, size_t most,
+		  json_t **out, struct client_error *e);
 /* Appends --job, where given, to a path that has arguments. */
 void commands_add_job(const struct options *o, char *path, size_t room);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */

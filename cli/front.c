@@ -12,7 +12,7 @@
 #include "cli/paths.h"
 
 /* Beside this program, as the build has it, or installed. */
-static const char *const places[] = { "sysom-full", "../lib/sysom/sysom-full" };
+static const char *const places[] = {"sysom-full", "../lib/sysom/sysom-full"};
 
 static int become_full(void)
 {

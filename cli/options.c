@@ -22,33 +22,32 @@ struct option_def {
 #define AT(field) offsetof(struct options, field)
 
 static const struct option_def defs[] = {
-	{ OPTION_JSON, "json", 'j', NULL, "print JSON", AT(json) },
-	{ OPTION_URL, "url", 'u', "URL",
-	  "the aggregator (SYSOM_URL; default http://127.0.0.1:9472)", AT(url) },
-	{ OPTION_CONTROL, "control", 'c', "PATH",
-	  "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)", AT(control) },
-	{ OPTION_JOB, "job", 'J', "JOB", "only this job", AT(job) },
-	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job", AT(role) },
-	{ OPTION_RANK, "rank", 'r', "N", "only this rank", 0 },
-	{ OPTION_ONCE, "once", '1', NULL, "print once and return", AT(once) },
-	{ OPTION_ALL, "all", 'a', NULL,
-	  "transients too: a few slow steps, or little time lost", AT(all) },
-	{ OPTION_ANY, "any", 'A', NULL,
-	  "one that was over before the wait began will do", AT(any) },
-	{ OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state) },
-	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)", 0 },
-	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output", AT(out) },
-	{ OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident", AT(diff) },
-	{ OPTION_BASE, "base", 'b', "FILE",
-	  "against these folded stacks (- is standard input)", AT(base) },
-	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto",
-	  "default perfetto; kineto for a FILE.json", AT(format) },
-	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)", 0 },
-	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send", 0 },
-	{ OPTION_THRESHOLDS, "thresholds", 'T', NULL,
-	  "the numbers that decide what is detected, accused and explained", AT(thresholds) },
-	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",
-	  "directory whose disk space is checked (default: sysomd's)", AT(state_dir) },
+    {OPTION_JSON, "json", 'j', NULL, "print JSON", AT(json)},
+    {OPTION_URL, "url", 'u', "URL", "the aggregator (SYSOM_URL; default http://127.0.0.1:9472)",
+     AT(url)},
+    {OPTION_CONTROL, "control", 'c', "PATH",
+     "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)", AT(control)},
+    {OPTION_JOB, "job", 'J', "JOB", "only this job", AT(job)},
+    {OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job", AT(role)},
+    {OPTION_RANK, "rank", 'r', "N", "only this rank", 0},
+    {OPTION_ONCE, "once", '1', NULL, "print once and return", AT(once)},
+    {OPTION_ALL, "all", 'a', NULL, "transients too: a few slow steps, or little time lost",
+     AT(all)},
+    {OPTION_ANY, "any", 'A', NULL, "one that was over before the wait began will do", AT(any)},
+    {OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state)},
+    {OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)", 0},
+    {OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output", AT(out)},
+    {OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident", AT(diff)},
+    {OPTION_BASE, "base", 'b', "FILE", "against these folded stacks (- is standard input)",
+     AT(base)},
+    {OPTION_FORMAT, "format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json",
+     AT(format)},
+    {OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)", 0},
+    {OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send", 0},
+    {OPTION_THRESHOLDS, "thresholds", 'T', NULL,
+     "the numbers that decide what is detected, accused and explained", AT(thresholds)},
+    {OPTION_STATE_DIR, "state-dir", 'd', "DIR",
+     "directory whose disk space is checked (default: sysomd's)", AT(state_dir)},
 };
 
 static void options_help(FILE *to, const struct command *c)
@@ -66,8 +65,8 @@ static void options_help(FILE *to, const struct command *c)
 		snprintf(flag, sizeof(flag), "-%c, --%s%s%s", defs[i].letter, defs[i].name,
 			 defs[i].metavar ? " " : "", defs[i].metavar ? defs[i].metavar : "");
 		fprintf(to, "  %-32s %s\n", flag,
-			defs[i].bit == OPTION_JOB && (c->flags & OPTION_ROLE) ? "the job's name" :
-										defs[i].help);
+			defs[i].bit == OPTION_JOB && (c->flags & OPTION_ROLE) ? "the job's name"
+									      : defs[i].help);
 	}
 	fprintf(to, "  %-32s %s\n", "-h, --help", "print this");
 	if (c->examples)
@@ -143,7 +142,8 @@ static int store_number(struct options *o, const struct command *c, unsigned bit
 	return -EINVAL;
 }
 
-static int store(struct options *o, const struct command *c, const struct option_def *d, const char *arg)
+static int store(struct options *o, const struct command *c, const struct option_def *d,
+		 const char *arg)
 {
 	char *at = (char *)o + d->at;
 
@@ -185,14 +185,14 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
 	for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
 		if (!(c->flags & defs[i].bit))
 			continue;
-		longs[n++] = (struct option){ defs[i].name, defs[i].metavar ? 1 : 0, NULL,
-					      defs[i].letter };
+		longs[n++] =
+		    (struct option){defs[i].name, defs[i].metavar ? 1 : 0, NULL, defs[i].letter};
 		shorts[s++] = defs[i].letter;
 		if (defs[i].metavar)
 			shorts[s++] = ':';
 	}
-	longs[n++] = (struct option){ "help", 0, NULL, 'h' };
-	longs[n] = (struct option){ 0 };
+	longs[n++] = (struct option){"help", 0, NULL, 'h'};
+	longs[n] = (struct option){0};
 	shorts[s++] = 'h';
 	shorts[s] = '\0';
 	optind = 0;

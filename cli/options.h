@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 enum { /* exit statuses, as the manual documents them */
-	EXIT_OK = 0,
-	EXIT_NOTHING = 1, /* found nothing, or failed */
-	EXIT_USAGE = 2,
+       EXIT_OK = 0,
+       EXIT_NOTHING = 1, /* found nothing, or failed */
+       EXIT_USAGE = 2,
 };
 
 enum option_bit {
@@ -45,9 +45,9 @@ struct options {
 	const char *base;
 	bool json, once, all, any, have_rank, diff, thresholds;
 	int rank;
-	unsigned limit;	   /* default 20 */
-	double timeout_s;  /* default 60 */
-	double seconds;	   /* default 0: the receiver's own */
+	unsigned limit;	  /* default 20 */
+	double timeout_s; /* default 60 */
+	double seconds;	  /* default 0: the receiver's own */
 };
 
 struct command {
@@ -59,7 +59,7 @@ struct command {
 	int args_min, args_max;		   /* args_max -1: everything from the first one on */
 	const char *summary;		   /* one line */
 	const char *detail;		   /* further lines of --help */
-	const char *examples;		   /* its last lines: command lines, two spaces before each */
+	const char *examples; /* its last lines: command lines, two spaces before each */
 };
 
 /* argv[0] is the command's name. 0: go on; 1: --help was printed; -EINVAL: a message is on standard

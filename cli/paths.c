@@ -74,8 +74,9 @@ bool paths_beside(char *out, size_t out_bytes, const char *relative)
 int paths_preload(char *out, size_t out_bytes)
 {
 	/* of bin/, of lib/sysom/ (the latter's parent is bin's ../lib) */
-	static const char *const beside[] = { "../libsysom_preload.so", "../lib/sysom/libsysom_preload.so",
-					      "../lib/libsysom_preload.so" };
+	static const char *const beside[] = {"../libsysom_preload.so",
+					     "../lib/sysom/libsysom_preload.so",
+					     "../lib/libsysom_preload.so"};
 	const char *set = getenv("SYSOM_PRELOAD");
 	char full[PATH_MAX];
 

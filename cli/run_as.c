@@ -33,7 +33,7 @@ int run_as_find(struct run_as *out, const char *name)
 	const struct passwd *p;
 	unsigned uid, gid;
 
-	*out = (struct run_as){ .change = false };
+	*out = (struct run_as){.change = false};
 	if (name) {
 		p = getpwnam(name);
 		if (!p)
@@ -60,7 +60,7 @@ int run_as_find(struct run_as *out, const char *name)
 
 int run_as_become(const struct run_as *u)
 {
-	static const char *const sudos[] = { "SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND" };
+	static const char *const sudos[] = {"SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND"};
 
 	if (!u->change)
 		return 0;

@@ -13,142 +13,196 @@
 char **front_argv;
 
 static const char status_words[] =
-	"trace     on; off (sysom off); latched: off for good after a fault of our own in that process\n"
-	"model     learning; armed: steps are judged; refused: step times fit no line, nothing is flagged\n"
-	"          gone: the process ended; detached: it left sysomd and may come back\n"
-	"stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no rights\n"
-	"          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
-	"roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
-	"canary    on: steps under which the whole host stood still are not held against a rank\n"
-	"stops     seen: short stops of the machine too, for which a hypervisor is to blame\n"
-	"spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
-	"lost      events that are not known of, by cause; none are lost silently\n"
-	"uploaded  all bytes sent, of the bytes that the jobs' processes wrote\n"
-	"The control socket (mode 0700) is for root and the user that runs sysomd; where it can't be\n"
-	"opened, status is read at sysomd's default HTTP address.\n";
+    "trace     on; off (sysom off); latched: off for good after a fault of our own in that "
+    "process\n"
+    "model     learning; armed: steps are judged; refused: step times fit no line, nothing is "
+    "flagged\n"
+    "          gone: the process ended; detached: it left sysomd and may come back\n"
+    "stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no "
+    "rights\n"
+    "          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
+    "roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
+    "canary    on: steps under which the whole host stood still are not held against a rank\n"
+    "stops     seen: short stops of the machine too, for which a hypervisor is to blame\n"
+    "spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
+    "lost      events that are not known of, by cause; none are lost silently\n"
+    "uploaded  all bytes sent, of the bytes that the jobs' processes wrote\n"
+    "The control socket (mode 0700) is for root and the user that runs sysomd; where it can't be\n"
+    "opened, status is read at sysomd's default HTTP address.\n";
 
 static const char top_words[] =
-	"self      self time: what the rank alone decides, its latency less waiting in collectives\n"
-	"excess    of the self time, above what is typical of the rank's role\n"
-	"latency   median of the last steps; expected: what their work predicts\n"
-	"compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
-	"flag      steps that were flagged\n"
-	"state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
-	"A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
-	"time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
-	"incident of the selected rank, as sysom show does.\n";
+    "self      self time: what the rank alone decides, its latency less waiting in collectives\n"
+    "excess    of the self time, above what is typical of the rank's role\n"
+    "latency   median of the last steps; expected: what their work predicts\n"
+    "compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
+    "flag      steps that were flagged\n"
+    "state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
+    "A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
+    "time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
+    "incident of the selected rank, as sysom show does.\n";
 
 static const char control_words[] =
-	"Goes through sysomd's control socket, which has mode 0700: only root and the user that runs\n"
-	"sysomd may use it.\n";
+    "Goes through sysomd's control socket, which has mode 0700: only root and the user that runs\n"
+    "sysomd may use it.\n";
 
 static const struct command commands[] = {
-	{ .name = "run", .run = cmd_run_main, .flags = OPTION_JOB | OPTION_ROLE, .args = "-- CMD...",
-	  .args_min = 1, .args_max = -1, .summary = "run a job with tracing",
-	  .detail = "Puts libsysom_preload.so (SYSOM_PRELOAD, else ../lib beside this program) before\n"
-		    "whatever LD_PRELOAD holds and runs CMD. Without the library, CMD runs untraced after\n"
-		    "one warning. --job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is\n"
-		    "CMD's; 127 when it is not found, 126 when it can't be run.\n",
-	  .examples = "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
-		      "  sysom run --job llama-7b -- python3 train.py --lr 3e-4\n" },
-	{ .name = "status", .run = cmd_status_main, .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL,
-	  .args = "", .summary = "this node's sysomd and the cluster's aggregator at a glance",
-	  .detail = status_words,
-	  .examples = "  sysom status\n  sysom status --json | jq '.node.ranks[] | {rank, model}'\n" },
-	{ .name = "top", .run = cmd_top_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
-	  .summary = "all ranks, refreshed every second on a terminal", .detail = top_words,
-	  .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n" },
-	{ .name = "incidents", .run = cmd_incidents_list,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,
-	  .args = "", .summary = "the incidents, newest first",
-	  .examples = "  sysom incidents --state open\n"
-		      "  sysom incidents --job llama-7b --limit 5 --json\n" },
-	{ .name = "show", .run = cmd_incidents_show, .flags = OPTION_JSON | OPTION_URL | OPTION_JOB,
-	  .args = "ID|last|JOB", .args_min = 1, .args_max = 1,
-	  .summary = "one incident: which rank, when, how slow, and what explains it; or a job",
-	  .detail = "Of a job: what it does on purpose now and then (checkpoints, evaluation), what each\n"
-		    "costs, and which share of the job's time that is. A name that reads as an id is\n"
-		    "told apart by its user: JOB@UID.\n",
-	  .examples = "  sysom show last\n  sysom show llama-7b\n"
-		      "  sysom show 1234abcd --json | jq .diagnosis\n" },
-	{ .name = "trace", .run = cmd_trace_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK |
-		   OPTION_DIFF,
-	  .args = "ID|last", .args_min = 1, .args_max = 1,
-	  .summary = "write an incident's windows as a Perfetto trace or Kineto JSON",
-	  .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n"
-		    "Ranks are put on one clock by their common collectives; --diff writes the culprit\n"
-		    "(or --rank) beside a healthy peer only.\n",
-	  .examples = "  sysom trace last -o slow.pftrace\n"
-		      "  sysom trace last --diff -o pair.pftrace\n"
-		      "  sysom trace 1234abcd --rank 3 --format kineto -o - | gzip >rank3.json.gz\n" },
-	{ .name = "report", .run = cmd_report_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT, .args = "ID|last", .args_min = 1,
-	  .args_max = 1, .summary = "write an incident as one self-contained HTML file",
-	  .detail = "Without --output the file is ID.html.\n",
-	  .examples = "  sysom report last -o slow.html\n" },
-	{ .name = "flame", .run = cmd_flame_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_RANK | OPTION_DIFF |
-		   OPTION_BASE,
-	  .args = "ID|last", .args_min = 1, .args_max = 1,
-	  .summary = "write the CPU stacks of an incident's culprit as a flame graph",
-	  .detail = "Without --output the file is ID.flame.html. By its ending: .folded (nanoseconds\n"
-		    "on the CPU), .pb.gz (pprof), else HTML. --rank takes another rank. --diff and\n"
-		    "--base draw both sides overlaid, what grew in red, what shrank in blue; --diff\n"
-		    "per step, with blocked and GPU time (what the kernels belong to, then kernel).\n",
-	  .examples = "  sysom flame last -o slow.html\n"
-		      "  sysom flame last --diff -o diff.html\n"
-		      "  sysom flame last --base healthy.folded -o diff.html\n"
-		      "  sysom flame 1234abcd --rank 3 -o r3.pb.gz && go tool pprof -top r3.pb.gz\n" },
-	{ .name = "diff", .run = cmd_diff_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_LIMIT, .args = "A B", .args_min = 2,
-	  .args_max = 2, .summary = "two runs, builds or ranks side by side",
-	  .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
-		    "as sysom replay events reads it (events as CSV, Kineto JSON), a profile (folded\n"
-		    "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (what was normal in a healthy earlier\n"
-		    "run: the newest that does not run now) or sketch:JOB:RANK (what is normal of a\n"
-		    "rank that runs). Compares what both have: steps, how many are flagged, spans,\n"
-		    "kernels by name with the template arguments that changed, functions, settings.\n"
-		    "In a name, %3A stands for a colon. --limit: rows of each table.\n",
-	  .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
-		      "  sysom diff baseline:llama-7b 1234abcd\n"
-		      "  sysom diff baseline:llama-7b sketch:llama-7b:0\n"
-		      "  sysom diff before/rank0.json.gz after/rank0.json.gz\n"
-		      "  sysom diff healthy.folded slow.folded --json | jq .functions\n" },
-	{ .name = "wait-incident", .run = cmd_wait_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT | OPTION_ANY,
-	  .args = "", .summary = "wait until an incident is closed and print its id",
-	  .detail = "One that was closed before does not count, unless --any says so. Progress goes to\n"
-		    "standard error. With --state open it returns as soon as there is one. When the time\n"
-		    "is up, one that is still open is printed, else the status is 1.\n",
-	  .examples = "  sysom show $(sysom wait-incident --job llama-7b --timeout 3600)\n" },
-	{ .name = "off", .run = cmd_control_off,
-	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB, .args = "",
-	  .summary = "switch tracing off inside the running processes of this node",
-	  .detail = control_words, .examples = "  sudo sysom off\n  sysom off --job llama-7b --rank 3\n" },
-	{ .name = "on", .run = cmd_control_on,
-	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB, .args = "",
-	  .summary = "switch tracing on again", .detail = control_words,
-	  .examples = "  sudo sysom on\n" },
-	{ .name = "capture", .run = cmd_control_capture,
-	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_JOB | OPTION_RANK | OPTION_SECONDS, .args = "",
-	  .summary = "send what the recorder holds of one rank, without an anomaly",
-	  .detail = control_words, .examples = "  sudo sysom capture --rank 3 --seconds 20\n" },
-	{ .name = "doctor", .run = cmd_doctor_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR | OPTION_THRESHOLDS,
-	  .args = "",
-	  .summary = "what works here, what is off, why, and what to do",
-	  .detail = "The status is 1 when a check failed; warnings leave it 0. With --thresholds nothing\n"
-		    "is checked: each threshold of detection is printed, with its unit, why it has this\n"
-		    "value and what happens when it is wrong. They are the same in every program.\n",
-	  .examples = "  sysom doctor\n"
-		      "  sysom doctor --thresholds\n"
-		      "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n" },
-	{ .name = "record", .raw = cmd_record_main, .args = "-p PID|--rank R|-a|-- CMD...",
-	  .summary = "CPU stacks of processes as a flame graph, folded stacks or pprof" },
-	{ .name = "replay", .raw = cmd_replay_main, .args = "KIND FILE...",
-	  .summary = "run the analysis on trace files" },
+    {.name = "run",
+     .run = cmd_run_main,
+     .flags = OPTION_JOB | OPTION_ROLE,
+     .args = "-- CMD...",
+     .args_min = 1,
+     .args_max = -1,
+     .summary = "run a job with tracing",
+     .detail =
+	 "Puts libsysom_preload.so (SYSOM_PRELOAD, else ../lib beside this program) before\n"
+	 "whatever LD_PRELOAD holds and runs CMD. Without the library, CMD runs untraced after\n"
+	 "one warning. --job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is\n"
+	 "CMD's; 127 when it is not found, 126 when it can't be run.\n",
+     .examples = "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
+		 "  sysom run --job llama-7b -- python3 train.py --lr 3e-4\n"},
+    {.name = "status",
+     .run = cmd_status_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL,
+     .args = "",
+     .summary = "this node's sysomd and the cluster's aggregator at a glance",
+     .detail = status_words,
+     .examples = "  sysom status\n  sysom status --json | jq '.node.ranks[] | {rank, model}'\n"},
+    {.name = "top",
+     .run = cmd_top_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE,
+     .args = "",
+     .summary = "all ranks, refreshed every second on a terminal",
+     .detail = top_words,
+     .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n"},
+    {.name = "incidents",
+     .run = cmd_incidents_list,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,
+     .args = "",
+     .summary = "the incidents, newest first",
+     .examples = "  sysom incidents --state open\n"
+		 "  sysom incidents --job llama-7b --limit 5 --json\n"},
+    {.name = "show",
+     .run = cmd_incidents_show,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB,
+     .args = "ID|last|JOB",
+     .args_min = 1,
+     .args_max = 1,
+     .summary = "one incident: which rank, when, how slow, and what explains it; or a job",
+     .detail =
+	 "Of a job: what it does on purpose now and then (checkpoints, evaluation), what each\n"
+	 "costs, and which share of the job's time that is. A name that reads as an id is\n"
+	 "told apart by its user: JOB@UID.\n",
+     .examples = "  sysom show last\n  sysom show llama-7b\n"
+		 "  sysom show 1234abcd --json | jq .diagnosis\n"},
+    {.name = "trace",
+     .run = cmd_trace_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK |
+	      OPTION_DIFF,
+     .args = "ID|last",
+     .args_min = 1,
+     .args_max = 1,
+     .summary = "write an incident's windows as a Perfetto trace or Kineto JSON",
+     .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n"
+	       "Ranks are put on one clock by their common collectives; --diff writes the culprit\n"
+	       "(or --rank) beside a healthy peer only.\n",
+     .examples = "  sysom trace last -o slow.pftrace\n"
+		 "  sysom trace last --diff -o pair.pftrace\n"
+		 "  sysom trace 1234abcd --rank 3 --format kineto -o - | gzip >rank3.json.gz\n"},
+    {.name = "report",
+     .run = cmd_report_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT,
+     .args = "ID|last",
+     .args_min = 1,
+     .args_max = 1,
+     .summary = "write an incident as one self-contained HTML file",
+     .detail = "Without --output the file is ID.html.\n",
+     .examples = "  sysom report last -o slow.html\n"},
+    {.name = "flame",
+     .run = cmd_flame_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_RANK | OPTION_DIFF |
+	      OPTION_BASE,
+     .args = "ID|last",
+     .args_min = 1,
+     .args_max = 1,
+     .summary = "write the CPU stacks of an incident's culprit as a flame graph",
+     .detail = "Without --output the file is ID.flame.html. By its ending: .folded (nanoseconds\n"
+	       "on the CPU), .pb.gz (pprof), else HTML. --rank takes another rank. --diff and\n"
+	       "--base draw both sides overlaid, what grew in red, what shrank in blue; --diff\n"
+	       "per step, with blocked and GPU time (what the kernels belong to, then kernel).\n",
+     .examples = "  sysom flame last -o slow.html\n"
+		 "  sysom flame last --diff -o diff.html\n"
+		 "  sysom flame last --base healthy.folded -o diff.html\n"
+		 "  sysom flame 1234abcd --rank 3 -o r3.pb.gz && go tool pprof -top r3.pb.gz\n"},
+    {.name = "diff",
+     .run = cmd_diff_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_LIMIT,
+     .args = "A B",
+     .args_min = 2,
+     .args_max = 2,
+     .summary = "two runs, builds or ranks side by side",
+     .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
+	       "as sysom replay events reads it (events as CSV, Kineto JSON), a profile (folded\n"
+	       "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (what was normal in a healthy earlier\n"
+	       "run: the newest that does not run now) or sketch:JOB:RANK (what is normal of a\n"
+	       "rank that runs). Compares what both have: steps, how many are flagged, spans,\n"
+	       "kernels by name with the template arguments that changed, functions, settings.\n"
+	       "In a name, %3A stands for a colon. --limit: rows of each table.\n",
+     .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
+		 "  sysom diff baseline:llama-7b 1234abcd\n"
+		 "  sysom diff baseline:llama-7b sketch:llama-7b:0\n"
+		 "  sysom diff before/rank0.json.gz after/rank0.json.gz\n"
+		 "  sysom diff healthy.folded slow.folded --json | jq .functions\n"},
+    {.name = "wait-incident",
+     .run = cmd_wait_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT | OPTION_ANY,
+     .args = "",
+     .summary = "wait until an incident is closed and print its id",
+     .detail =
+	 "One that was closed before does not count, unless --any says so. Progress goes to\n"
+	 "standard error. With --state open it returns as soon as there is one. When the time\n"
+	 "is up, one that is still open is printed, else the status is 1.\n",
+     .examples = "  sysom show $(sysom wait-incident --job llama-7b --timeout 3600)\n"},
+    {.name = "off",
+     .run = cmd_control_off,
+     .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB,
+     .args = "",
+     .summary = "switch tracing off inside the running processes of this node",
+     .detail = control_words,
+     .examples = "  sudo sysom off\n  sysom off --job llama-7b --rank 3\n"},
+    {.name = "on",
+     .run = cmd_control_on,
+     .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB,
+     .args = "",
+     .summary = "switch tracing on again",
+     .detail = control_words,
+     .examples = "  sudo sysom on\n"},
+    {.name = "capture",
+     .run = cmd_control_capture,
+     .flags = OPTION_JSON | OPTION_CONTROL | OPTION_JOB | OPTION_RANK | OPTION_SECONDS,
+     .args = "",
+     .summary = "send what the recorder holds of one rank, without an anomaly",
+     .detail = control_words,
+     .examples = "  sudo sysom capture --rank 3 --seconds 20\n"},
+    {.name = "doctor",
+     .run = cmd_doctor_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR | OPTION_THRESHOLDS,
+     .args = "",
+     .summary = "what works here, what is off, why, and what to do",
+     .detail =
+	 "The status is 1 when a check failed; warnings leave it 0. With --thresholds nothing\n"
+	 "is checked: each threshold of detection is printed, with its unit, why it has this\n"
+	 "value and what happens when it is wrong. They are the same in every program.\n",
+     .examples = "  sysom doctor\n"
+		 "  sysom doctor --thresholds\n"
+		 "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n"},
+    {.name = "record",
+     .raw = cmd_record_main,
+     .args = "-p PID|--rank R|-a|-- CMD...",
+     .summary = "CPU stacks of processes as a flame graph, folded stacks or pprof"},
+    {.name = "replay",
+     .raw = cmd_replay_main,
+     .args = "KIND FILE...",
+     .summary = "run the analysis on trace files"},
 };
 
 /* A status of 0 promises that what was asked for has been written. */
@@ -165,13 +219,15 @@ static int written(const char *name, int status)
 static int usage(FILE *to)
 {
 	fputs("sysom - why is this GPU job slow, on which rank, and what shows it?\n\n"
-	      "usage: sysom COMMAND [options]\n\n", to);
+	      "usage: sysom COMMAND [options]\n\n",
+	      to);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(to, "  %-14s %s\n", commands[i].name, commands[i].summary);
 	fputs("\nexamples:\n"
 	      "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
 	      "  sysom show last\n"
-	      "\nsysom COMMAND --help tells more; sysom --version\n", to);
+	      "\nsysom COMMAND --help tells more; sysom --version\n",
+	      to);
 	return to == stdout ? written("", EXIT_OK) : EXIT_USAGE;
 }
 
@@ -228,7 +284,8 @@ static const char *nearest(const char *word)
 		const char *name = commands[i].name;
 		unsigned d = distance(word, name);
 
-		if (*word && (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
+		if (*word &&
+		    (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
 			return name;
 		if (d < least) {
 			least = d;
@@ -240,7 +297,7 @@ static const char *nearest(const char *word)
 
 int main(int argc, char **argv)
 {
-	char help[] = "--help", *asked[] = { NULL, help, NULL };
+	char help[] = "--help", *asked[] = {NULL, help, NULL};
 	const struct command *c;
 	const char *near;
 
@@ -262,7 +319,8 @@ int main(int argc, char **argv)
 	if (c)
 		return run(c, argc - 1, argv + 1);
 	near = nearest(argv[1]);
-	fprintf(stderr, "sysom: unknown command %s%s%s%s; try sysom --help\n", term_safe(argv[1], 40),
-		near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+	fprintf(stderr, "sysom: unknown command %s%s%s%s; try sysom --help\n",
+		term_safe(argv[1], 40), near ? " (did you mean " : "", near ? near : "",
+		near ? "?)" : "");
 	return EXIT_USAGE;
 }

@@ -30,24 +30,25 @@
 #include "cupti/cupti_decode.h"
 #include "cupti/cupti_session.h"
 
-#define CUPTI_POOL_COUNT     8
-#define CUPTI_POOL_BYTES     (256u << 10)
-#define CUPTI_LOCK_WAIT_NS   50000000ull
-#define CUPTI_RESUME_NS	     1000000000ull /* a rival's kinds must be off this long before ours
+#define CUPTI_POOL_COUNT   8
+#define CUPTI_POOL_BYTES   (256u << 10)
+#define CUPTI_LOCK_WAIT_NS 50000000ull
+#define CUPTI_RESUME_NS                                                                            \
+	1000000000ull			 /* a rival's kinds must be off this long before ours
 					    * resume */
-#define CUPTI_PACE_WAIT_NS   50000000ull   /* total time that one decode waits for a slow reader */
-#define CUPTI_DELAY_NS	     1000000000ull /* a record older than this at delivery is reported */
+#define CUPTI_PACE_WAIT_NS 50000000ull	 /* total time that one decode waits for a slow reader */
+#define CUPTI_DELAY_NS	   1000000000ull /* a record older than this at delivery is reported */
 /* Uses the GPU memory of the user: 32 x 3.2 MB instead of the default 250 x 3.2 MB. Fewer would
  * lose records. */
 #define CUPTI_DEVICE_BUFFERS 32
 
 /* 13.0 before its first update: a flush may crash, and disabling a kind may deadlock. */
 #define CUPTI_VERSION_UNSAFE 130000u
-#define CUPTI_NAMES 1024 /* a model has some hundred kernels */
-#define CUPTI_SHARERS 8
-#define CUPTI_STREAMS 1024 /* streams whose kernels are numbered; with more, all count anew */
-#define CUPTI_PROBES  16
-#define CUPTI_NO_EPOCH UINT32_MAX
+#define CUPTI_NAMES	     1024 /* a model has some hundred kernels */
+#define CUPTI_SHARERS	     8
+#define CUPTI_STREAMS	     1024 /* streams whose kernels are numbered; with more, all count anew */
+#define CUPTI_PROBES	     16
+#define CUPTI_NO_EPOCH	     UINT32_MAX
 /* Flushes after the kinds went off: records of kernels that end later must not stay in CUPTI. */
 #define CUPTI_FLUSHES_OWED 10
 
@@ -99,13 +100,13 @@ static struct {
 	uint32_t flushing; /* the helper is inside CUPTI */
 	uint32_t decode_lock;
 	uint32_t flushes_owed;
-	bool session_allowed; /* the first rung may be used; under lock */
-	bool enabled;	 /* under lock */
+	bool session_allowed;			    /* the first rung may be used; under lock */
+	bool enabled;				    /* under lock */
 	bool coarse, coarse_wanted, coarse_refused; /* graph launches as one record; under lock */
 	int32_t coarse_detail;
 	uint64_t coarse_from_ns;
 	uint64_t record_count, node_count; /* decoded; under decode_lock */
-	bool registered; /* our callbacks are in CUPTI; under lock */
+	bool registered;		   /* our callbacks are in CUPTI; under lock */
 	bool clock_set;
 	uint32_t state; /* enum ring_cupti_state */
 	uint32_t version;
@@ -128,12 +129,12 @@ static struct {
 	uint64_t gap_from_ns;
 	uint64_t on_ns; /* just before the kinds went on: launches after it have kernel records */
 	uint64_t on_real_ns;
-	uint32_t epoch; /* of kernel numbers: changes when records may have been lost */
+	uint32_t epoch;	       /* of kernel numbers: changes when records may have been lost */
 	uint32_t epoch_before; /* until the kinds went on; CUPTI_NO_EPOCH: unknown */
 	uint32_t ons;	       /* how often the kinds went on */
 	uint16_t gap_cause;
 	uint64_t delay_reported_ns;
-	struct cupti_name names[CUPTI_NAMES]; /* used by the helper only */
+	struct cupti_name names[CUPTI_NAMES];	    /* used by the helper only */
 	struct cupti_stream streams[CUPTI_STREAMS]; /* under decode_lock */
 #define X(field, type, name) type field;
 	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
@@ -143,7 +144,7 @@ static struct {
 static bool cupti_take(uint32_t *lock)
 {
 	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
-	struct timespec pause = { 0, 100000 };
+	struct timespec pause = {0, 100000};
 
 	while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) {
 		if (clock_monotonic_ns() > until)
@@ -343,7 +344,7 @@ static void cupti_set_zeroed(uint8_t on)
 		cupti.set_attribute(CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &on);
 }
 
-static const uint32_t cupti_kinds[] = { CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY };
+static const uint32_t cupti_kinds[] = {CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY};
 
 /* The first rung; under lock. Leaves nothing behind on failure. */
 static cupti_result cupti_enable_session(void)
@@ -462,8 +463,8 @@ static void cupti_disable(uint32_t pauses, int32_t detail)
 	if (pauses & CUPTI_PAUSE_RIVAL && !cupti_session_is_open()) {
 		cupti_set_zeroed(0);
 		if (cupti.clock_set)
-			cupti.timestamp_callback(cupti.rival_clock ? cupti.rival_clock :
-								     cupti_clock_realtime);
+			cupti.timestamp_callback(cupti.rival_clock ? cupti.rival_clock
+								   : cupti_clock_realtime);
 		cupti.clock_set = false;
 	}
 	if (pauses & CUPTI_PAUSE_EXIT)
@@ -490,8 +491,9 @@ static void cupti_apply(int32_t detail)
 
 void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail)
 {
-	uint32_t before = on ? __atomic_fetch_or(&cupti.pauses, reason, __ATOMIC_ACQ_REL) :
-			       __atomic_fetch_and(&cupti.pauses, ~(uint32_t)reason, __ATOMIC_ACQ_REL);
+	uint32_t before =
+	    on ? __atomic_fetch_or(&cupti.pauses, reason, __ATOMIC_ACQ_REL)
+	       : __atomic_fetch_and(&cupti.pauses, ~(uint32_t)reason, __ATOMIC_ACQ_REL);
 
 	if (!!(before & (uint32_t)reason) != on)
 		cupti_apply(detail);
@@ -546,9 +548,9 @@ static int cupti_find_cudart(struct dl_phdr_info *info, size_t bytes, void *arg)
 static void *cupti_open_library(int driver_version)
 {
 	/* the loader's own search, beside libcudart, pip's layout, the toolkit's layout */
-	static const char *const places[] = { "", "/", "/../../cuda_cupti/lib/",
-					      "/../extras/CUPTI/lib64/" };
-	struct cupti_dir d = { .major = 0 };
+	static const char *const places[] = {"", "/", "/../../cuda_cupti/lib/",
+					     "/../extras/CUPTI/lib64/"};
+	struct cupti_dir d = {.major = 0};
 	char path[640];
 	void *handle = cupti.host.loaded("libcupti.so", "libcupti.so");
 
@@ -574,7 +576,8 @@ static bool cupti_find_functions(void *library)
 	bool all = true;
 
 #define X(field, type, name) cupti.field = (type)cupti.host.find(library, name);
-	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
+	CUPTI_FUNCTIONS(X)
+	CUPTI_OPTIONAL(X)
 #undef X
 #define X(field, type, name) all = all && cupti.field;
 	CUPTI_FUNCTIONS(X)
@@ -638,9 +641,9 @@ void cupti_client_start(const struct cupti_client_host *host, int driver_version
 		cupti_set_state(RING_CUPTI_REFUSED);
 		return;
 	}
-	cupti.session_allowed = (!wanted || strcmp(wanted, "legacy")) &&
-				cupti_session_find(library, cupti.host.find, cupti.version,
-						   driver_version);
+	cupti.session_allowed =
+	    (!wanted || strcmp(wanted, "legacy")) &&
+	    cupti_session_find(library, cupti.host.find, cupti.version, driver_version);
 	if (cupti_rival_holds())
 		__atomic_fetch_or(&cupti.pauses, CUPTI_PAUSE_RIVAL, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&cupti.started, 1, __ATOMIC_RELEASE);
@@ -690,7 +693,7 @@ static struct cupti_buffer *cupti_next_buffer(void)
 static bool cupti_pace(uint64_t *waited_ns)
 {
 	uint64_t room = cupti.lane->mask + 1ull - 64;
-	struct timespec pause = { 0, 1000000 };
+	struct timespec pause = {0, 1000000};
 
 	while (ring_writer_backlog(cupti.lane, clock_monotonic_ns()) >= room) {
 		if (*waited_ns >= CUPTI_PACE_WAIT_NS)
@@ -704,10 +707,10 @@ static bool cupti_pace(uint64_t *waited_ns)
 static void cupti_count(enum cupti_decode_result res)
 {
 	static const uint8_t cause[] = {
-		[CUPTI_DECODE_ZERO_STAMP] = RING_DROP_CUPTI_ZERO_STAMP,
-		[CUPTI_DECODE_REVERSED] = RING_DROP_CUPTI_REVERSED,
-		[CUPTI_DECODE_PARTIAL] = RING_DROP_CUPTI_PARTIAL,
-		[CUPTI_DECODE_UNKNOWN] = RING_DROP_CUPTI_UNKNOWN,
+	    [CUPTI_DECODE_ZERO_STAMP] = RING_DROP_CUPTI_ZERO_STAMP,
+	    [CUPTI_DECODE_REVERSED] = RING_DROP_CUPTI_REVERSED,
+	    [CUPTI_DECODE_PARTIAL] = RING_DROP_CUPTI_PARTIAL,
+	    [CUPTI_DECODE_UNKNOWN] = RING_DROP_CUPTI_UNKNOWN,
 	};
 
 	ring_writer_count_drop(cupti.host.ring, (enum ring_drop)cause[res], 1);
@@ -740,8 +743,8 @@ static uint32_t cupti_name_id(const char *name)
 
 static uint64_t cupti_on(void)
 {
-	return cupti.lane->lane->clock_source == CLOCK_SOURCE_REALTIME ? cupti.on_real_ns :
-									  cupti.on_ns;
+	return cupti.lane->lane->clock_source == CLOCK_SOURCE_REALTIME ? cupti.on_real_ns
+								       : cupti.on_ns;
 }
 
 static struct cupti_stream *cupti_find_stream(const struct event_kernel *k)
@@ -755,8 +758,7 @@ static struct cupti_stream *cupti_find_stream(const struct event_kernel *k)
 				 s->device != k->device))
 			continue;
 		if (!s->begin)
-			*s = (struct cupti_stream){ k->device, k->context_id, k->stream_id, 0,
-						    0, 1 };
+			*s = (struct cupti_stream){k->device, k->context_id, k->stream_id, 0, 0, 1};
 		return s;
 	}
 	return NULL;
@@ -784,8 +786,8 @@ static uint32_t cupti_number(const struct event_kernel *k, bool lossy)
 	if (k->head.t)
 		s->begin = k->head.t;
 	s->count++;
-	epoch = __atomic_load_n(s->ons == ons ? &cupti.epoch : &cupti.epoch_before,
-				__ATOMIC_RELAXED);
+	epoch =
+	    __atomic_load_n(s->ons == ons ? &cupti.epoch : &cupti.epoch_before, __ATOMIC_RELAXED);
 	return lossy || epoch == CUPTI_NO_EPOCH ? 0 : RING_NUMBER(epoch, s->count);
 }
 
@@ -849,9 +851,9 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 
 static void cupti_tell_delay(uint64_t oldest)
 {
-	uint64_t now = cupti.lane->lane->clock_source == CLOCK_SOURCE_REALTIME ?
-			       clock_realtime_ns() :
-			       clock_monotonic_ns();
+	uint64_t now = cupti.lane->lane->clock_source == CLOCK_SOURCE_REALTIME
+			   ? clock_realtime_ns()
+			   : clock_monotonic_ns();
 
 	if (oldest == UINT64_MAX || oldest > now || now - oldest < CUPTI_DELAY_NS ||
 	    now - cupti.delay_reported_ns < CUPTI_DELAY_NS)
@@ -902,7 +904,7 @@ unsigned cupti_client_tend(uint64_t now_ns, bool flush)
 static void cupti_wait_flush(void)
 {
 	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
-	struct timespec pause = { 0, 100000 };
+	struct timespec pause = {0, 100000};
 
 	while (__atomic_load_n(&cupti.flushing, __ATOMIC_SEQ_CST) && clock_monotonic_ns() < until)
 		nanosleep(&pause, NULL);

@@ -17,8 +17,8 @@
 /* What the library around this client provides. */
 struct cupti_client_host {
 	struct ring_writer *ring;
-	void *(*find)(void *handle, const char *name);		    /* the real dlsym */
-	void *(*loaded)(const char *name, const char *prefix);	    /* finds a loaded library; loads
+	void *(*find)(void *handle, const char *name);	       /* the real dlsym */
+	void *(*loaded)(const char *name, const char *prefix); /* finds a loaded library; loads
 								     * nothing */
 	void (*gap)(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns);
 	bool (*launched)(void); /* whether any launch was numbered */

@@ -81,8 +81,8 @@ cupti_result cupti_session_open(cupti_buffer_requested_v2_fn requested,
 				cupti_buffer_completed_v2_fn completed, size_t device_buffers,
 				enum clock_source *clock)
 {
-	cupti_subscriber_params params = { .struct_bytes = sizeof(params), .name = "sysom",
-					   .share = 1 };
+	cupti_subscriber_params params = {
+	    .struct_bytes = sizeof(params), .name = "sysom", .share = 1};
 	size_t size_bytes = sizeof(device_buffers), flag_bytes = 1;
 	cupti_subscriber s = NULL;
 	uint8_t on = 1;

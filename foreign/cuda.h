@@ -44,8 +44,8 @@ typedef struct cu_mempool_st *cu_mempool;
 #define CU_GPA_LEGACY_STREAM 1u
 #define CU_GPA_PTSZ	     2u
 /* CUdriverProcAddressQueryResult */
-#define CU_GPA_SUCCESS		  0
-#define CU_GPA_SYMBOL_NOT_FOUND	  1
+#define CU_GPA_SUCCESS		    0
+#define CU_GPA_SYMBOL_NOT_FOUND	    1
 #define CU_GPA_VERSION_INSUFFICIENT 2
 
 typedef struct {

@@ -38,27 +38,27 @@ enum {
 typedef void *cupti_subscriber;
 /* CUpti_ActivityKernel5..10, the common part; the record continues after it. */
 typedef struct __attribute__((packed, aligned(8))) {
-	uint32_t kind;		     /* 0 */
-	uint8_t cache_config;	     /* 4 */
-	uint8_t shared_config;	     /* 5 */
-	uint16_t registers;	     /* 6 */
-	uint32_t partitioned_requested; /* 8 */
-	uint32_t partitioned_executed;	/* 12 */
-	uint64_t start, end;	     /* 16, 24 */
-	uint64_t completed;	     /* 32 */
-	uint32_t device, context, stream; /* 40, 44, 48 */
-	int32_t grid[3];	     /* 52 */
-	int32_t block[3];	     /* 64 */
-	int32_t shared_static_bytes; /* 76 */
-	int32_t shared_dynamic_bytes; /* 80 */
-	uint32_t local_per_thread;   /* 84 */
-	uint32_t local_total;	     /* 88 */
-	uint32_t correlation;	     /* 92 */
-	int64_t grid_id;	     /* 96 */
-	const char *name;	     /* 104 */
-	void *reserved0;	     /* 112 */
-	uint64_t queued, submitted;  /* 120, 128 */
-	uint8_t launch_type;	     /* 136 */
+	uint32_t kind;			   /* 0 */
+	uint8_t cache_config;		   /* 4 */
+	uint8_t shared_config;		   /* 5 */
+	uint16_t registers;		   /* 6 */
+	uint32_t partitioned_requested;	   /* 8 */
+	uint32_t partitioned_executed;	   /* 12 */
+	uint64_t start, end;		   /* 16, 24 */
+	uint64_t completed;		   /* 32 */
+	uint32_t device, context, stream;  /* 40, 44, 48 */
+	int32_t grid[3];		   /* 52 */
+	int32_t block[3];		   /* 64 */
+	int32_t shared_static_bytes;	   /* 76 */
+	int32_t shared_dynamic_bytes;	   /* 80 */
+	uint32_t local_per_thread;	   /* 84 */
+	uint32_t local_total;		   /* 88 */
+	uint32_t correlation;		   /* 92 */
+	int64_t grid_id;		   /* 96 */
+	const char *name;		   /* 104 */
+	void *reserved0;		   /* 112 */
+	uint64_t queued, submitted;	   /* 120, 128 */
+	uint8_t launch_type;		   /* 136 */
 	uint8_t shared_carveout_requested; /* 137 */
 	uint8_t shared_config_requested;   /* 138 */
 	uint8_t padding;		   /* 139 */

@@ -41,8 +41,8 @@ typedef void (*cupti_buffer_completed_v2_fn)(uint8_t *buffer, size_t bytes, size
 typedef cupti_result (*cupti_subscribe_v2_fn)(cupti_subscriber *out, cupti_callback_fn callback,
 					      void *user, cupti_subscriber_params *params);
 typedef cupti_result (*cupti_activity_register_callbacks_v2_fn)(
-	cupti_subscriber s, cupti_buffer_requested_v2_fn requested,
-	cupti_buffer_completed_v2_fn completed);
+    cupti_subscriber s, cupti_buffer_requested_v2_fn requested,
+    cupti_buffer_completed_v2_fn completed);
 /* config: for user-defined records; NULL for the predefined ones */
 typedef cupti_result (*cupti_activity_enable_v2_fn)(cupti_subscriber s, uint32_t kind,
 						    void *config);

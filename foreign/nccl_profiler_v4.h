@@ -62,8 +62,8 @@ struct nccl_profiler_v4_event {
 _Static_assert(offsetof(struct nccl_profiler_v4_event, coll) == 24, "v4");
 
 typedef nccl_result (*nccl_profiler_v4_init_fn)(void **context, int *mask, const char *name,
-						uint64_t comm_hash, int nodes, int nranks,
-						int rank, void *log);
+						uint64_t comm_hash, int nodes, int nranks, int rank,
+						void *log);
 typedef nccl_result (*nccl_profiler_v4_start_fn)(void *context, void **handle,
 						 struct nccl_profiler_v4_event *event);
 

@@ -22,8 +22,8 @@ enum {
 
 typedef struct nvml_device_st *nvml_device;
 
-#define NVML_UUID_BYTES	  96
-#define NVML_NAME_BYTES	  96
+#define NVML_UUID_BYTES	     96
+#define NVML_NAME_BYTES	     96
 #define NVML_TEMPERATURE_GPU 0
 /* nvmlClockType_t */
 #define NVML_CLOCK_GRAPHICS 0
@@ -38,15 +38,15 @@ typedef struct nvml_device_st *nvml_device;
 #define NVML_ECC_VOLATILE    0
 #define NVML_ECC_AGGREGATE   1
 /* nvmlClocksThrottleReason* (also called event reasons) */
-#define NVML_THROTTLE_GPU_IDLE	       0x001ull
-#define NVML_THROTTLE_APPLICATION      0x002ull
-#define NVML_THROTTLE_SW_POWER_CAP     0x004ull
-#define NVML_THROTTLE_HW_SLOWDOWN      0x008ull
-#define NVML_THROTTLE_SYNC_BOOST       0x010ull
-#define NVML_THROTTLE_SW_THERMAL       0x020ull
-#define NVML_THROTTLE_HW_THERMAL       0x040ull
-#define NVML_THROTTLE_HW_POWER_BRAKE   0x080ull
-#define NVML_THROTTLE_DISPLAY	       0x100ull
+#define NVML_THROTTLE_GPU_IDLE	     0x001ull
+#define NVML_THROTTLE_APPLICATION    0x002ull
+#define NVML_THROTTLE_SW_POWER_CAP   0x004ull
+#define NVML_THROTTLE_HW_SLOWDOWN    0x008ull
+#define NVML_THROTTLE_SYNC_BOOST     0x010ull
+#define NVML_THROTTLE_SW_THERMAL     0x020ull
+#define NVML_THROTTLE_HW_THERMAL     0x040ull
+#define NVML_THROTTLE_HW_POWER_BRAKE 0x080ull
+#define NVML_THROTTLE_DISPLAY	     0x100ull
 
 typedef struct {
 	unsigned long long total, free, used;
@@ -104,7 +104,8 @@ typedef nvml_result (*nvml_processes_fn)(nvml_device device, unsigned *count, nv
 typedef nvml_result (*nvml_event_create_fn)(nvml_event_set *set);
 typedef nvml_result (*nvml_event_register_fn)(nvml_device device, unsigned long long types,
 					      nvml_event_set set);
-typedef nvml_result (*nvml_event_wait_fn)(nvml_event_set set, nvml_event *event, unsigned timeout_ms);
+typedef nvml_result (*nvml_event_wait_fn)(nvml_event_set set, nvml_event *event,
+					  unsigned timeout_ms);
 typedef nvml_result (*nvml_event_free_fn)(nvml_event_set set);
 
 #endif

@@ -9,8 +9,8 @@ static const struct cause {
 	const char *id, *title, *remedy;
 	enum finding_layer layer;
 } causes[CAUSE_COUNT] = {
-#define CAUSE(symbol, layer, id, title, depth, symptom, evidence, remedy) \
-	{ id, title, remedy, LAYER_##layer },
+#define CAUSE(symbol, layer, id, title, depth, symptom, evidence, remedy)                          \
+	{id, title, remedy, LAYER_##layer},
 #include "model/causes.def"
 #undef CAUSE
 };
@@ -22,15 +22,15 @@ static const struct cause *cause_of(enum finding_cause c)
 
 const char *finding_kind_name(enum finding_kind kind)
 {
-	static const char *const names[] = { "unknown", "slow_rank", "uniform", "hang", "imbalance" };
+	static const char *const names[] = {"unknown", "slow_rank", "uniform", "hang", "imbalance"};
 
 	return names[(unsigned)kind <= FINDING_IMBALANCE ? kind : 0];
 }
 
 const char *finding_layer_name(enum finding_layer layer)
 {
-	static const char *const names[LAYER_COUNT] = { "unknown", "gpu",     "cpu",	 "os",
-							"network", "storage", "software" };
+	static const char *const names[LAYER_COUNT] = {"unknown", "gpu",     "cpu",	"os",
+						       "network", "storage", "software"};
 
 	return names[(unsigned)layer < LAYER_COUNT ? layer : LAYER_UNKNOWN];
 }
@@ -91,7 +91,7 @@ bool finding_names(const struct finding *f, int32_t rank)
 }
 
 static void say(struct finding *f, const struct finding_line *line, const char *fmt, va_list ap)
-	__attribute__((format(printf, 3, 0)));
+    __attribute__((format(printf, 3, 0)));
 
 static void say(struct finding *f, const struct finding_line *line, const char *fmt, va_list ap)
 {
@@ -111,9 +111,11 @@ static void say(struct finding *f, const struct finding_line *line, const char *
 	vsnprintf(at->text, sizeof(at->text), fmt, ap);
 }
 
-void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
+void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt,
+		 ...)
 {
-	struct finding_line line = { .layer = layer, .rank = FINDING_NO_RANK, .effect_ns = effect_ns };
+	struct finding_line line = {
+	    .layer = layer, .rank = FINDING_NO_RANK, .effect_ns = effect_ns};
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -124,7 +126,7 @@ void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, 
 void finding_say_of(struct finding *f, int32_t rank, enum finding_layer layer, double effect_ns,
 		    const char *fmt, ...)
 {
-	struct finding_line line = { .layer = layer, .rank = rank, .effect_ns = effect_ns };
+	struct finding_line line = {.layer = layer, .rank = rank, .effect_ns = effect_ns};
 	va_list ap;
 
 	va_start(ap, fmt);

@@ -19,7 +19,13 @@ enum finding_kind {
 	FINDING_IMBALANCE = 4, /* about a role, never blames a rank */
 };
 enum finding_layer {
-	LAYER_UNKNOWN = 0, LAYER_GPU, LAYER_CPU, LAYER_OS, LAYER_NETWORK, LAYER_STORAGE, LAYER_SOFTWARE,
+	LAYER_UNKNOWN = 0,
+	LAYER_GPU,
+	LAYER_CPU,
+	LAYER_OS,
+	LAYER_NETWORK,
+	LAYER_STORAGE,
+	LAYER_SOFTWARE,
 	LAYER_COUNT
 };
 enum finding_cause {
@@ -45,14 +51,14 @@ struct finding_line {
 
 struct finding {
 	enum finding_kind kind;
-	enum finding_cause cause; /* determines the layer */
+	enum finding_cause cause;	  /* determines the layer */
 	int32_t ranks[FINDING_RANKS_MAX]; /* worst first */
 	uint32_t rank_count;
 	uint64_t first_step, last_step; /* in the job's common numbering; inclusive */
-	double excess;		/* of the median step's self time over the peers', 0.1: 10% */
-	double effect_ns;	/* the same, per step */
-	double confidence;	/* 0 to 1 */
-	bool earlier_runs;	/* the reference is earlier runs of the job */
+	double excess;	   /* of the median step's self time over the peers', 0.1: 10% */
+	double effect_ns;  /* the same, per step */
+	double confidence; /* 0 to 1 */
+	bool earlier_runs; /* the reference is earlier runs of the job */
 	struct finding_line evidence[FINDING_EVIDENCE_MAX];
 	uint32_t evidence_count;
 };
@@ -73,7 +79,8 @@ struct finding_report {
 	uint64_t teller, told_begin_unix_ns;
 };
 
-const char *finding_kind_name(enum finding_kind kind);	  /* "slow_rank", "uniform", "hang", "imbalance" */
+const char *
+finding_kind_name(enum finding_kind kind); /* "slow_rank", "uniform", "hang", "imbalance" */
 const char *finding_layer_name(enum finding_layer layer); /* "gpu", ... "unknown" */
 const char *finding_cause_id(enum finding_cause cause);	  /* "os-softirq" */
 const char *finding_cause_title(enum finding_cause cause);
@@ -86,8 +93,8 @@ enum finding_kind finding_kind_find(const char *name);
 enum finding_layer finding_layer_find(const char *name);
 bool finding_names(const struct finding *f, int32_t rank);
 /* Adds a line; a full list drops the one with the least effect. */
-void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt,
+		 ...) __attribute__((format(printf, 4, 5)));
 /* The same, about one rank. */
 void finding_say_of(struct finding *f, int32_t rank, enum finding_layer layer, double effect_ns,
 		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));

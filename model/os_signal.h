@@ -43,21 +43,21 @@ enum os_signal_kind {
 	OS_SIGNAL_FAULTS,
 	OS_SIGNAL_FAULTS_MAJOR,
 	OS_SIGNAL_IO_WAIT,
-	OS_SIGNAL_IO_WAIT_THREAD, /* "NAME" */
-	OS_SIGNAL_IO_LATENCY,	  /* of the rank's own requests */
-	OS_SIGNAL_DISK_LATENCY,	  /* "reads of vda" */
-	OS_SIGNAL_RETRANSMITS,	  /* of the rank: "10.0.0.1:5 to 10.0.0.2:6" */
+	OS_SIGNAL_IO_WAIT_THREAD,  /* "NAME" */
+	OS_SIGNAL_IO_LATENCY,	   /* of the rank's own requests */
+	OS_SIGNAL_DISK_LATENCY,	   /* "reads of vda" */
+	OS_SIGNAL_RETRANSMITS,	   /* of the rank: "10.0.0.1:5 to 10.0.0.2:6" */
 	OS_SIGNAL_RETRANSMIT_WAIT, /* the same subject */
 	OS_SIGNAL_RETRANSMITS_OTHER,
 	OS_SIGNAL_LOCK_WAIT,
-	OS_SIGNAL_LOCK_PLACE, /* "d_alloc_parallel in lookup_open, also find (pid 7)" */
-	OS_SIGNAL_FILE_LOCK,  /* who holds it: "python3 (pid 7)" */
-	OS_SIGNAL_THROTTLED,  /* by the CPU limit of its cgroup */
-	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
-	OS_SIGNAL_STEAL,      /* of the machine, mean over its CPUs */
+	OS_SIGNAL_LOCK_PLACE,  /* "d_alloc_parallel in lookup_open, also find (pid 7)" */
+	OS_SIGNAL_FILE_LOCK,   /* who holds it: "python3 (pid 7)" */
+	OS_SIGNAL_THROTTLED,   /* by the CPU limit of its cgroup */
+	OS_SIGNAL_PRESSURE,    /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
+	OS_SIGNAL_STEAL,       /* of the machine, mean over its CPUs */
 	OS_SIGNAL_FIRST_TOUCH, /* of the machine */
-	OS_SIGNAL_REFAULTS,   /* under the memory limit of its cgroup or of one above: "64 MB" */
-	OS_SIGNAL_IO_LIMIT,   /* of its cgroup or one above: "reads of vda (1 MB/s)" */
+	OS_SIGNAL_REFAULTS,    /* under the memory limit of its cgroup or of one above: "64 MB" */
+	OS_SIGNAL_IO_LIMIT,    /* of its cgroup or one above: "reads of vda (1 MB/s)" */
 	/* of the rank's GPU: "GPU 3" */
 	OS_SIGNAL_GPU_SM_CLOCK, /* "GPU 3 (at most 1980 MHz)" */
 	OS_SIGNAL_GPU_MEM_CLOCK,

@@ -14,25 +14,26 @@
 
 enum record_kind {
 	/* host: actions of a thread of the job */
-	RECORD_LAUNCH = 1,	 /* kernel launch; name may be 0 until the kernel supplies it */
+	RECORD_LAUNCH = 1, /* kernel launch; name may be 0 until the kernel supplies it */
 	RECORD_GRAPH_LAUNCH = 2,
-	RECORD_COLL = 3,	 /* NCCL call: func, comm, seq, bytes; also group start and end */
-	RECORD_COMM = 4,	 /* communicator made or destroyed: key = id, seq = action, peer =
+	RECORD_COLL = 3, /* NCCL call: func, comm, seq, bytes; also group start and end */
+	RECORD_COMM = 4, /* communicator made or destroyed: key = id, seq = action, peer =
 				  * rank in it, bytes = number of ranks, 0: destroyed */
-	RECORD_SYNC = 5,	 /* the host waited for the GPU */
-	RECORD_MEM = 6,		 /* allocation (bytes) or free (bytes 0) */
-	RECORD_SPAN = 7,	 /* NVTX or API span, complete; seq = depth */
-	RECORD_STEP_BEGIN = 8,	 /* explicit; begin_ns == end_ns; work in `work` of struct step_mark */
+	RECORD_SYNC = 5, /* the host waited for the GPU */
+	RECORD_MEM = 6,	 /* allocation (bytes) or free (bytes 0) */
+	RECORD_SPAN = 7, /* NVTX or API span, complete; seq = depth */
+	RECORD_STEP_BEGIN =
+	    8, /* explicit; begin_ns == end_ns; work in `work` of struct step_mark */
 	RECORD_STEP_END = 9,
-	RECORD_GAP = 10,	 /* nothing, or less, was recorded; seq = cause */
-	RECORD_COPY_CALL = 11,	 /* replay only: a host copy call (cudaMemcpyAsync ...) */
-	RECORD_API = 12,	 /* replay only: any other host API call */
+	RECORD_GAP = 10,       /* nothing, or less, was recorded; seq = cause */
+	RECORD_COPY_CALL = 11, /* replay only: a host copy call (cudaMemcpyAsync ...) */
+	RECORD_API = 12,       /* replay only: any other host API call */
 	/* device: actions of a GPU */
 	RECORD_KERNEL = 32,
 	RECORD_COLL_KERNEL = 33, /* a kernel of the communication library */
 	RECORD_COPY = 34,
-	RECORD_MEMSET = 35,	 /* replay only */
-	RECORD_GRAPH_EXEC = 36,	 /* a whole graph launch as one record */
+	RECORD_MEMSET = 35,	/* replay only */
+	RECORD_GRAPH_EXEC = 36, /* a whole graph launch as one record */
 };
 #define RECORD_IS_DEVICE(kind) ((kind) >= 32)
 
@@ -71,11 +72,21 @@ _Static_assert(sizeof(struct record) == 96, "record");
 
 /* Equals enum event_coll_func of the ring; analysis/ may not include ring/. */
 enum record_coll {
-	RECORD_COLL_ALL_REDUCE = 1, RECORD_COLL_BROADCAST, RECORD_COLL_REDUCE,
-	RECORD_COLL_ALL_GATHER, RECORD_COLL_REDUCE_SCATTER, RECORD_COLL_ALL_TO_ALL,
-	RECORD_COLL_GATHER, RECORD_COLL_SCATTER, RECORD_COLL_SEND, RECORD_COLL_RECV,
-	RECORD_COLL_BCAST, RECORD_COLL_GROUP_START = 32, RECORD_COLL_GROUP_END,
-	RECORD_COLL_GROUP_SIMULATE, RECORD_COLL_OTHER = 63,
+	RECORD_COLL_ALL_REDUCE = 1,
+	RECORD_COLL_BROADCAST,
+	RECORD_COLL_REDUCE,
+	RECORD_COLL_ALL_GATHER,
+	RECORD_COLL_REDUCE_SCATTER,
+	RECORD_COLL_ALL_TO_ALL,
+	RECORD_COLL_GATHER,
+	RECORD_COLL_SCATTER,
+	RECORD_COLL_SEND,
+	RECORD_COLL_RECV,
+	RECORD_COLL_BCAST,
+	RECORD_COLL_GROUP_START = 32,
+	RECORD_COLL_GROUP_END,
+	RECORD_COLL_GROUP_SIMULATE,
+	RECORD_COLL_OTHER = 63,
 };
 
 /* "AllReduce" ...; "Other" if unknown. Static text. */

@@ -65,7 +65,7 @@ void stack_batch_clear(struct stack_batch *b)
 }
 
 /* Room for one more, up to max. */
-#define ROOM_OF(array, room, count, max) \
+#define ROOM_OF(array, room, count, max)                                                           \
 	((count) >= (max) ? -E2BIG : ROOM_FOR(array, room, (size_t)(count) + 1))
 
 static uint64_t key_string(const struct keyed *k, const char *s, size_t bytes)
@@ -132,7 +132,8 @@ static int string_append(struct stack_batch *b, struct stack_index *x, const cha
 		return -E2BIG;
 	rc = ROOM_FOR(b->strings, b->string_bytes_room, want);
 	if (!rc)
-		rc = ROOM_OF(b->string_offset, b->string_room, b->string_count, LIMIT_STACK_STRINGS);
+		rc =
+		    ROOM_OF(b->string_offset, b->string_room, b->string_count, LIMIT_STACK_STRINGS);
 	if (!rc)
 		rc = probe_add(&x->strings, key_string(&b->key, s, bytes), b->string_count);
 	if (rc)
@@ -154,7 +155,8 @@ int stack_batch_string(struct stack_batch *b, const char *s, size_t bytes, uint3
 		return -ENOMEM;
 	if (nul)
 		bytes = (size_t)(nul - s);
-	PROBE_EACH(i, &x->strings, key_string(&b->key, s, bytes)) {
+	PROBE_EACH(i, &x->strings, key_string(&b->key, s, bytes))
+	{
 		const char *have = b->strings + b->string_offset[i.number];
 
 		if (!strncmp(have, s, bytes) && !have[bytes]) {
@@ -172,7 +174,7 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 		       const char *path, uint32_t *out)
 {
 	struct stack_index *x = index_of(b);
-	struct stack_object o = { .build_id_bytes = 0 };
+	struct stack_object o = {.build_id_bytes = 0};
 	uint64_t key;
 	int rc;
 
@@ -188,10 +190,10 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 	o.build_id_bytes = (uint8_t)build_id_bytes;
 	key = key_object(&b->key, &o);
 	PROBE_EACH(i, &x->objects, key)
-		if (!memcmp(&b->objects[i.number], &o, sizeof(o))) {
-			*out = i.number;
-			return 0;
-		}
+	if (!memcmp(&b->objects[i.number], &o, sizeof(o))) {
+		*out = i.number;
+		return 0;
+	}
 	rc = ROOM_OF(b->objects, b->object_room, b->object_count, LIMIT_STACK_OBJECTS);
 	if (!rc)
 		rc = probe_add(&x->objects, key, b->object_count);
@@ -205,8 +207,9 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 static bool frames_equal(const struct stack_frame *a, const struct stack_frame *b, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		if (a[i].kind != b[i].kind || a[i].flags != b[i].flags || a[i].object != b[i].object ||
-		    a[i].address != b[i].address || a[i].file != b[i].file || a[i].line != b[i].line)
+		if (a[i].kind != b[i].kind || a[i].flags != b[i].flags ||
+		    a[i].object != b[i].object || a[i].address != b[i].address ||
+		    a[i].file != b[i].file || a[i].line != b[i].line)
 			return false;
 	}
 	return true;
@@ -223,7 +226,8 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 		return -ENOMEM;
 	if (count > LIMIT_STACK_DEPTH)
 		return -E2BIG;
-	PROBE_EACH(i, &x->stacks, key) {
+	PROBE_EACH(i, &x->stacks, key)
+	{
 		const struct stack *s = &b->stacks[i.number];
 
 		if (s->count == count && s->kernel_count == kernel_count && s->end == end &&
@@ -243,8 +247,10 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 		return rc;
 	if (count)
 		memcpy(b->frames + b->frame_count, frames, count * sizeof(*frames));
-	b->stacks[b->stack_count] = (struct stack){ .first = b->frame_count, .count = count,
-						    .kernel_count = kernel_count, .end = (uint8_t)end };
+	b->stacks[b->stack_count] = (struct stack){.first = b->frame_count,
+						   .count = count,
+						   .kernel_count = kernel_count,
+						   .end = (uint8_t)end};
 	b->frame_count += count;
 	*out = b->stack_count++;
 	return 0;
@@ -252,9 +258,9 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 
 static bool sample_same(const struct stack_sample *a, const struct stack_sample *b)
 {
-	return a->time_ns == b->time_ns && a->pid == b->pid && a->tid == b->tid && a->stack == b->stack &&
-	       a->kind == b->kind && a->gil == b->gil && a->comm == b->comm &&
-	       a->waker_tid == b->waker_tid && a->waker_comm == b->waker_comm;
+	return a->time_ns == b->time_ns && a->pid == b->pid && a->tid == b->tid &&
+	       a->stack == b->stack && a->kind == b->kind && a->gil == b->gil &&
+	       a->comm == b->comm && a->waker_tid == b->waker_tid && a->waker_comm == b->waker_comm;
 }
 
 int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
@@ -265,7 +271,8 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 
 	if (!x)
 		return -ENOMEM;
-	PROBE_EACH(i, &x->samples, key) {
+	PROBE_EACH(i, &x->samples, key)
+	{
 		struct stack_sample *have = &b->samples[i.number];
 
 		if (sample_same(have, s)) {
@@ -372,7 +379,8 @@ static int merge_string(struct stack_batch *into, const struct stack_batch *from
 }
 
 /* Translates one frame into the other batch. */
-static int merge_frame(struct stack_batch *into, const struct stack_batch *from, struct stack_frame *f)
+static int merge_frame(struct stack_batch *into, const struct stack_batch *from,
+		       struct stack_frame *f)
 {
 	const struct stack_object *o;
 	int rc = 0;
@@ -428,8 +436,8 @@ static int merge_once(struct stack_batch *into, const struct stack_batch *from, 
 }
 
 static int merge_switches(struct stack_batch *into, const struct stack_batch *from,
-			  const uint32_t *pids, size_t pid_count, uint64_t begin_ns, uint64_t end_ns,
-			  uint32_t *stacks)
+			  const uint32_t *pids, size_t pid_count, uint64_t begin_ns,
+			  uint64_t end_ns, uint32_t *stacks)
 {
 	int rc = 0;
 
@@ -452,10 +460,11 @@ static int merge_switches(struct stack_batch *into, const struct stack_batch *fr
 	return rc;
 }
 
-int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,
-		      size_t pid_count, uint64_t begin_ns, uint64_t end_ns)
+int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from,
+		      const uint32_t *pids, size_t pid_count, uint64_t begin_ns, uint64_t end_ns)
 {
-	uint32_t *stacks = calloc(from->stack_count ? from->stack_count : 1, sizeof(*stacks)); /* + 1 */
+	uint32_t *stacks =
+	    calloc(from->stack_count ? from->stack_count : 1, sizeof(*stacks)); /* + 1 */
 	int rc = stacks ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < from->sample_count && !rc; i++) {

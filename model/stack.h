@@ -20,18 +20,18 @@
 enum stack_frame_kind {
 	STACK_FRAME_NATIVE = 1, /* object: index into objects; address: ELF virtual address in the
 				 * file */
-	STACK_FRAME_KERNEL,     /* object: string, the symbol's name (0: unknown); address: offset
+	STACK_FRAME_KERNEL,	/* object: string, the symbol's name (0: unknown); address: offset
 				 * in the symbol */
-	STACK_FRAME_PYTHON,     /* object: string, the qualified function name; file: string; line */
-	STACK_FRAME_ANONYMOUS,  /* code without a file (JIT); address: the virtual address */
+	STACK_FRAME_PYTHON,    /* object: string, the qualified function name; file: string; line */
+	STACK_FRAME_ANONYMOUS, /* code without a file (JIT); address: the virtual address */
 };
 
 enum stack_frame_flags {
-	STACK_FRAME_RETURN = 1,  /* a return address: look up address - 1 */
+	STACK_FRAME_RETURN = 1,	 /* a return address: look up address - 1 */
 	STACK_FRAME_SCANNED = 2, /* found by the bounded scan of the stack after code without
 				  * tables */
-	STACK_FRAME_FP = 4,      /* reached by a frame pointer in code without unwind information */
-	STACK_FRAME_SHIM = 8,    /* an interpreter's entry that Python frames could not replace */
+	STACK_FRAME_FP = 4,	 /* reached by a frame pointer in code without unwind information */
+	STACK_FRAME_SHIM = 8,	 /* an interpreter's entry that Python frames could not replace */
 };
 
 struct stack_frame {
@@ -61,8 +61,9 @@ enum stack_end {
 };
 
 enum stack_sample_kind {
-	STACK_ON_CPU = 1, /* count samples; weight_ns: count times the sampling period over the fraction */
-	STACK_OFF_CPU,    /* counts blocking events; weight_ns: off-CPU time. An event that spans
+	STACK_ON_CPU =
+	    1, /* count samples; weight_ns: count times the sampling period over the fraction */
+	STACK_OFF_CPU, /* counts blocking events; weight_ns: off-CPU time. An event that spans
 			   * batches is in each of them, with its part of the time */
 };
 
@@ -78,13 +79,13 @@ struct stack_sample {
 	uint64_t time_ns; /* CLOCK_MONOTONIC, begin of the slice that contains the samples */
 	uint64_t weight_ns;
 	uint32_t pid, tid; /* in the daemon's PID namespace */
-	uint32_t stack;    /* index into stacks */
+	uint32_t stack;	   /* index into stacks */
 	uint32_t count;
-	uint8_t kind; /* enum stack_sample_kind */
-	uint8_t gil;  /* enum stack_gil */
-	uint16_t cpu; /* of the first sample */
-	uint32_t comm; /* string: the thread's name */
-	uint32_t waker_tid; /* off-CPU: the thread that woke it, 0 unknown */
+	uint8_t kind;	     /* enum stack_sample_kind */
+	uint8_t gil;	     /* enum stack_gil */
+	uint16_t cpu;	     /* of the first sample */
+	uint32_t comm;	     /* string: the thread's name */
+	uint32_t waker_tid;  /* off-CPU: the thread that woke it, 0 unknown */
 	uint32_t waker_comm; /* string */
 };
 
@@ -93,7 +94,7 @@ struct stack {
 			 * last */
 	uint32_t count;
 	uint32_t kernel_count; /* how many of the first frames are kernel frames */
-	uint8_t end;           /* enum stack_end of the user part */
+	uint8_t end;	       /* enum stack_end of the user part */
 	uint8_t pad[3];
 };
 
@@ -168,8 +169,8 @@ struct stack_switch {
 	uint32_t taken_ns[STACK_TAKEN_KINDS];
 	uint32_t faults; /* page faults, on the CPU before out_ns */
 	uint32_t pid, tid;
-	uint32_t count; /* intervals that ended here: 1, 0 (OPEN), or the number folded */
-	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: no stack was taken */
+	uint32_t count;	    /* intervals that ended here: 1, 0 (OPEN), or the number folded */
+	uint32_t stack;	    /* where it went to sleep; STACK_SWITCH_NO_STACK: no stack was taken */
 	uint32_t next_tid;  /* the thread that got the CPU next; 0: none */
 	uint32_t waker_tid; /* 0: an interrupt, or unknown; or STACK_WAKER_TIMER */
 	uint16_t cpu;	    /* the CPU that it left */
@@ -182,8 +183,8 @@ struct stack_switch {
 /* A thread whose switches are in the batch. Time between begin_ns and end_ns that is in none of its
  * records was on-CPU time. */
 struct stack_switch_thread {
-	uint64_t begin_ns, end_ns; /* equal: no switch was seen yet */
-	uint64_t records;	   /* not folded, and ended */
+	uint64_t begin_ns, end_ns;	      /* equal: no switch was seen yet */
+	uint64_t records;		      /* not folded, and ended */
 	uint64_t folded[STACK_SWITCH_CAUSES]; /* off-CPU intervals */
 	uint64_t folded_ns;
 	uint64_t missed; /* switches that were not seen: something between begin_ns and end_ns is
@@ -198,7 +199,7 @@ struct stack_batch {
 	struct stack_frame *frames;
 	struct stack *stacks;
 	struct stack_sample *samples;
-	char *strings;          /* bytes of all strings, each NUL-terminated */
+	char *strings;		 /* bytes of all strings, each NUL-terminated */
 	uint32_t *string_offset; /* string i starts at strings + string_offset[i]; string 0 is "" */
 	uint32_t object_count, frame_count, stack_count, sample_count, string_count;
 	size_t string_bytes;
@@ -209,8 +210,8 @@ struct stack_batch {
 	struct stack_switch_thread *switch_threads;
 	uint32_t switch_count, switch_thread_count;
 	size_t switch_room, switch_thread_room;
-	struct keyed key;      /* of the builder's hash tables */
-	void *index;           /* the builder's hash tables; NULL in a batch that is only read */
+	struct keyed key; /* of the builder's hash tables */
+	void *index;	  /* the builder's hash tables; NULL in a batch that is only read */
 };
 
 /* Makes an empty batch in the caller's storage. key: for the builder's tables, whose content a peer
@@ -240,8 +241,8 @@ void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns);
 /* Copies into *into the part of *from that belongs to the pids (pid_count of them; 0: all) and to
  * [begin_ns, end_ns). *into may already have samples. Switches that overlap the range are copied
  * whole. */
-int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,
-		      size_t pid_count, uint64_t begin_ns, uint64_t end_ns);
+int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from,
+		      const uint32_t *pids, size_t pid_count, uint64_t begin_ns, uint64_t end_ns);
 
 /* The string's text; "" if the index is out of range. */
 static inline const char *stack_batch_text(const struct stack_batch *b, uint32_t string)

@@ -11,9 +11,11 @@
 #include <stdint.h>
 
 struct thresholds {
-#define GROUP(name, about) struct {
+#define GROUP(name, about)				   struct {
 #define THRESHOLD(type, name, value, unit, reason, effect) type name;
-#define GROUP_END(name) } name;
+#define GROUP_END(name)                                                                            \
+	}                                                                                          \
+	name;
 #include "model/thresholds.def"
 #undef GROUP
 #undef THRESHOLD
@@ -21,9 +23,11 @@ struct thresholds {
 };
 
 static const struct thresholds thresholds = {
-#define GROUP(name, about) .name = {
+#define GROUP(name, about)				   .name = {
 #define THRESHOLD(type, name, value, unit, reason, effect) .name = (value),
-#define GROUP_END(name) },
+#define GROUP_END(name)                                                                            \
+	}                                                                                          \
+	,
 #include "model/thresholds.def"
 #undef GROUP
 #undef THRESHOLD

@@ -34,14 +34,14 @@ struct wire_rank {
 enum function_kind { FUNCTION_NATIVE, FUNCTION_KERNEL, FUNCTION_PYTHON };
 
 enum window_reason {
-	WINDOW_SELF = 1,    /* the rank's self time is in excess: a suspect */
-	WINDOW_COMM = 2,    /* slow, but its self time is as expected: it waits for others */
-	WINDOW_DRIFT = 3,   /* sustained change against the frozen baseline */
-	WINDOW_STALL = 4,   /* no step for many times the expected latency: it hangs or has
+	WINDOW_SELF = 1,  /* the rank's self time is in excess: a suspect */
+	WINDOW_COMM = 2,  /* slow, but its self time is as expected: it waits for others */
+	WINDOW_DRIFT = 3, /* sustained change against the frozen baseline */
+	WINDOW_STALL = 4, /* no step for many times the expected latency: it hangs or has
 			     * stopped */
-	WINDOW_ASKED = 5,   /* the aggregator asked for it */
+	WINDOW_ASKED = 5, /* the aggregator asked for it */
 	WINDOW_MANUAL = 6,
-	WINDOW_PEER = 7,    /* slow compared with its peers on the node: a suspect, although its own
+	WINDOW_PEER = 7, /* slow compared with its peers on the node: a suspect, although its own
 			     * model sees nothing */
 };
 
@@ -87,14 +87,14 @@ struct window {
 	uint64_t begin_ns, end_ns;
 	int64_t realtime_offset_ns;
 	uint64_t clock_error_ns;
-	uint32_t reason;	 /* enum window_reason */
-	uint32_t sequence;	 /* number among the rank's windows of one continuing anomaly, from
+	uint32_t reason;	/* enum window_reason */
+	uint32_t sequence;	/* number among the rank's windows of one continuing anomaly, from
 				  * 0 */
-	uint8_t anomaly_id[16];	 /* equal in all windows of one continuing anomaly */
-	bool summary_only;	 /* sent without records: token bucket, or a peer is the culprit */
-	uint32_t model_state;	 /* enum roofline_state of the latency model */
+	uint8_t anomaly_id[16]; /* equal in all windows of one continuing anomaly */
+	bool summary_only;	/* sent without records: token bucket, or a peer is the culprit */
+	uint32_t model_state;	/* enum roofline_state of the latency model */
 	double model_r2, model_spread;
-	uint64_t raw_bytes;	 /* ring bytes from which the window's records were made */
+	uint64_t raw_bytes; /* ring bytes from which the window's records were made */
 	/* The rank has made no steps since then, at least until end_ns; 0: it does make steps.
 	 * unfinished: set meanwhile, without its stream. */
 	uint64_t open_since_ns;
@@ -168,27 +168,28 @@ struct beat_comm {
 };
 
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
-#define BEAT_RANK_SUSPECT 0x02 /* because of its self time, or compared with its peers on the
+#define BEAT_RANK_SUSPECT                                                                          \
+	0x02		       /* because of its self time, or compared with its peers on the
 			        * node */
 #define BEAT_RANK_PEER	  0x04 /* slow compared with its peers on the node */
 #define BEAT_RANK_STALLED 0x08 /* it hangs */
 #define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
 /* Its process has ended: these are its last counts, and all else is empty. Sent in the beats of 15
  * s. */
-#define BEAT_RANK_ENDED	  0x20
+#define BEAT_RANK_ENDED 0x20
 
 struct beat_rank {
 	struct wire_rank rank;
 	uint32_t trace_state, cupti_state, model_state, phase_count;
-	uint64_t steps, flagged, incomplete; /* since attach */
+	uint64_t steps, flagged, incomplete;				       /* since attach */
 	double latency_median_ns, latency_mad_ns, self_median_ns, expected_ns; /* last period */
-	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns; /* medians */
-	uint64_t events, lost, ring_bytes; /* since attach */
+	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;	       /* medians */
+	uint64_t events, lost, ring_bytes;				       /* since attach */
 	uint64_t last_step_end_ns;
 	uint64_t stalled_since_ns; /* with BEAT_RANK_STALLED: since when; else 0 */
 	uint64_t kernels_joined, kernels_unmatched;
-	uint32_t flags;	     /* BEAT_RANK_* */
-	uint32_t coll_shift; /* for colls: one of 2^coll_shift is sampled */
+	uint32_t flags;				   /* BEAT_RANK_* */
+	uint32_t coll_shift;			   /* for colls: one of 2^coll_shift is sampled */
 	struct beat_group groups[BEAT_GROUPS_MAX]; /* since the last beat, in order */
 	struct beat_coll colls[BEAT_COLLS_MAX];
 	struct beat_comm comms[BEAT_COMMS_MAX];
@@ -199,14 +200,14 @@ struct beat_rank {
 /* What is usual for one rank, at most LIMIT_SKETCH_BYTES_PER_RANK per minute (DESIGN.md 1). Texts
  * are valid UTF-8, owned by whoever made the sketch. */
 struct sketch_function {
-	char *name; /* as shown to people; "file+0x..." without a symbol */
-	uint32_t kind; /* enum function_kind */
+	char *name;			/* as shown to people; "file+0x..." without a symbol */
+	uint32_t kind;			/* enum function_kind */
 	double self_share, total_share; /* of the rank's CPU time; to 1e-6 */
 	double off_ns; /* blocked time per step with this function on the stack, of the launch
 		        * threads; a whole number */
 };
 struct sketch_kernel {
-	char *name; /* mangled */
+	char *name;		      /* mangled */
 	double per_step, ns_per_step; /* to 1/1000 of a call; whole nanoseconds */
 };
 #define SKETCH_KINDS_MAX 8u
@@ -218,9 +219,9 @@ struct sketch {
 	uint64_t begin_ns, end_ns;
 	int64_t realtime_offset_ns;
 	uint64_t steps, flagged; /* in this minute */
-	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns, exposed_comm_ns,
-		copy_ns, idle_ns; /* per step, medians of the healthy steps */
-	double launches;	/* per step, the same */
+	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns,
+	    exposed_comm_ns, copy_ns, idle_ns; /* per step, medians of the healthy steps */
+	double launches;		       /* per step, the same */
 	double cpu_ns, samples; /* on-CPU time per step of all threads, and the number of samples */
 	double off_ns, gil_wait_ns; /* of the launch threads, per step: blocked; waiting for the
 				     * GIL */
@@ -241,7 +242,7 @@ struct beat {
 	uint8_t boot_id[16]; /* of this sysomd's run */
 	uint64_t sequence, now_ns;
 	int64_t realtime_offset_ns;
-	double cpu_share;    /* sysomd's own use, of one core */
+	double cpu_share; /* sysomd's own use, of one core */
 	uint64_t rss_bytes, recorder_bytes, spool_bytes, retention_ns;
 	uint64_t uploaded_bytes, raw_bytes; /* since start, all ranks */
 	uint64_t windows_sent, windows_dropped;

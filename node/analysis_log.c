@@ -13,7 +13,7 @@
 #include "base/daemon/log.h"
 #include "base/write_all.h"
 
-#define BLOCKS 5u /* one is filled, four wait at most */
+#define BLOCKS	 5u /* one is filled, four wait at most */
 #define FLUSH_NS 1000000000ull
 /* Kept free for the block that says why the recording ended. */
 #define END_BYTES 512u
@@ -25,10 +25,10 @@ struct block {
 
 struct analysis_log {
 	struct block block[BLOCKS];
-	uint32_t fill;	/* the loop's; the thread's are those from `next` to it */
+	uint32_t fill;	   /* the loop's; the thread's are those from `next` to it */
 	uint64_t since_ns; /* of the oldest event in it, as tend saw it; 0 none */
-	bool refused; /* the loop's: ended, as far as it knows */
-	uint64_t lost; /* the loop's own */
+	bool refused;	   /* the loop's: ended, as far as it knows */
+	uint64_t lost;	   /* the loop's own */
 	int fd;
 	uint64_t bytes_max;
 	struct buf packed; /* the thread's */
@@ -61,7 +61,7 @@ static int put_block(struct analysis_log *l, struct journal_writer *w, uint64_t 
 /* The last block; w: any that is free. What it took. */
 static uint64_t put_end(struct analysis_log *l, struct journal_writer *w, uint32_t why)
 {
-	struct journal_event e = { .kind = JOURNAL_END };
+	struct journal_event e = {.kind = JOURNAL_END};
 
 	e.as.end = why;
 	journal_writer_clear(w);
@@ -220,8 +220,8 @@ void analysis_log_close(struct analysis_log *l)
 	pthread_mutex_unlock(&l->lock);
 	/* What ended at its size has its end already; a disk that was too slow has caught up by now. */
 	if (!l->closed)
-		l->bytes += put_end(l, &l->block[l->fill].writer,
-				    l->ended ? l->why : JOURNAL_END_CLEAN);
+		l->bytes +=
+		    put_end(l, &l->block[l->fill].writer, l->ended ? l->why : JOURNAL_END_CLEAN);
 	log_info("record", "bytes=%llu events=%llu lost=%llu", (unsigned long long)l->bytes,
 		 (unsigned long long)l->events, (unsigned long long)(l->lost + l->lost_blocks));
 	close(l->fd);
@@ -235,7 +235,7 @@ void analysis_log_close(struct analysis_log *l)
 
 void analysis_log_rank(struct analysis_log *l, uint32_t slot, const struct journal_rank *r)
 {
-	struct journal_event e = { .kind = JOURNAL_RANK, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_RANK, .slot = slot};
 
 	e.as.rank = *r;
 	if (l)
@@ -244,7 +244,7 @@ void analysis_log_rank(struct analysis_log *l, uint32_t slot, const struct journ
 
 void analysis_log_sample(struct analysis_log *l, uint32_t slot, const struct judge_sample *s)
 {
-	struct journal_event e = { .kind = JOURNAL_SAMPLE, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_SAMPLE, .slot = slot};
 
 	e.as.sample = *s;
 	if (l)
@@ -262,7 +262,7 @@ void analysis_log_record(struct analysis_log *l, uint32_t slot, const struct rec
 
 void analysis_log_run(struct analysis_log *l, uint32_t slot, uint64_t device_ns)
 {
-	struct journal_event e = { .kind = JOURNAL_RUN, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_RUN, .slot = slot};
 
 	e.as.device_ns = device_ns;
 	if (l)
@@ -271,7 +271,7 @@ void analysis_log_run(struct analysis_log *l, uint32_t slot, uint64_t device_ns)
 
 void analysis_log_finish(struct analysis_log *l, uint32_t slot)
 {
-	struct journal_event e = { .kind = JOURNAL_FINISH, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_FINISH, .slot = slot};
 
 	if (l)
 		put(l, &e);
@@ -280,16 +280,16 @@ void analysis_log_finish(struct analysis_log *l, uint32_t slot)
 void analysis_log_step(struct analysis_log *l, uint32_t slot, const struct step *s,
 		       uint64_t stalled_ns, const struct judge_verdict *v)
 {
-	struct journal_event e = { .kind = JOURNAL_STEP, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_STEP, .slot = slot};
 
-	e.as.step = (struct journal_step){ *s, stalled_ns, *v };
+	e.as.step = (struct journal_step){*s, stalled_ns, *v};
 	if (l)
 		put(l, &e);
 }
 
 void analysis_log_compare(struct analysis_log *l, uint32_t slot, uint64_t key, bool used)
 {
-	struct journal_event e = { .kind = JOURNAL_COMPARE, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_COMPARE, .slot = slot};
 
 	e.as.compare.key = key;
 	e.as.compare.used = used;
@@ -299,7 +299,7 @@ void analysis_log_compare(struct analysis_log *l, uint32_t slot, uint64_t key, b
 
 void analysis_log_forget(struct analysis_log *l, uint32_t slot)
 {
-	struct journal_event e = { .kind = JOURNAL_FORGET, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_FORGET, .slot = slot};
 
 	if (l)
 		put(l, &e);
@@ -307,7 +307,7 @@ void analysis_log_forget(struct analysis_log *l, uint32_t slot)
 
 void analysis_log_flag(struct analysis_log *l, const struct local_peers_flag *f)
 {
-	struct journal_event e = { .kind = JOURNAL_FLAG, .slot = f->slot };
+	struct journal_event e = {.kind = JOURNAL_FLAG, .slot = f->slot};
 
 	e.as.flag = *f;
 	if (l)
@@ -326,12 +326,14 @@ void analysis_log_tend(struct analysis_log *l, uint64_t now_ns)
 
 void analysis_log_stats(struct analysis_log *l, struct analysis_log_stats *out)
 {
-	*out = (struct analysis_log_stats){ 0 };
+	*out = (struct analysis_log_stats){0};
 	if (!l)
 		return;
 	pthread_mutex_lock(&l->lock);
-	*out = (struct analysis_log_stats){ .bytes = l->bytes, .events = l->events,
-					    .lost = l->lost + l->lost_blocks, .ended = l->ended,
-					    .why = l->why };
+	*out = (struct analysis_log_stats){.bytes = l->bytes,
+					   .events = l->events,
+					   .lost = l->lost + l->lost_blocks,
+					   .ended = l->ended,
+					   .why = l->why};
 	pthread_mutex_unlock(&l->lock);
 }

@@ -10,9 +10,14 @@
 void anomaly_config_default(struct anomaly_config *c)
 {
 	*c = (struct anomaly_config){
-		.margin_steps = 8, .steps_max = 256, .length_max_ns = 4000000000ull,
-		.continue_ns = 10000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
-		.summary_burst = 16, .summary_per_s = 1.0 / 5,
+	    .margin_steps = 8,
+	    .steps_max = 256,
+	    .length_max_ns = 4000000000ull,
+	    .continue_ns = 10000000000ull,
+	    .full_burst = 4,
+	    .full_per_s = 1.0 / 20,
+	    .summary_burst = 16,
+	    .summary_per_s = 1.0 / 5,
 	};
 }
 
@@ -22,8 +27,8 @@ void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t no
 	a->config = *c;
 	CHECK(c->margin_steps <= ANOMALY_MARGIN_MAX && c->steps_max <= ANOMALY_STEPS_MAX &&
 	      c->steps_max > 2 * c->margin_steps);
-	a->full = (struct anomaly_bucket){ c->full_burst, now_ns };
-	a->summary = (struct anomaly_bucket){ c->summary_burst, now_ns };
+	a->full = (struct anomaly_bucket){c->full_burst, now_ns};
+	a->summary = (struct anomaly_bucket){c->summary_burst, now_ns};
 }
 
 static void remember(struct anomaly *a, const struct window_step *s)

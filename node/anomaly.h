@@ -15,10 +15,10 @@
 #define ANOMALY_STEPS_MAX   512u
 
 struct anomaly_config {
-	uint32_t margin_steps; /* healthy steps before the first flagged step and after the last */
-	uint32_t steps_max;    /* per window */
+	uint32_t margin_steps;	/* healthy steps before the first flagged step and after the last */
+	uint32_t steps_max;	/* per window */
 	uint64_t length_max_ns; /* from the first flagged step on */
-	uint64_t continue_ns; /* a window that opens this soon after the last continues it */
+	uint64_t continue_ns;	/* a window that opens this soon after the last continues it */
 	double full_burst, full_per_s, summary_burst, summary_per_s;
 };
 void anomaly_config_default(struct anomaly_config *c);

@@ -14,16 +14,17 @@
 #include "model/beat_sample.h"
 #include "wire/codec.h"
 
-#define VALUES	 8
-#define KEPT_MAX 1024u /* steps of a group whose values are kept; of more, every second, fourth ... */
-#define QUEUE	 128u  /* groups that wait for a beat */
-#define PENDING	 64u   /* collectives that wait for their kernel */
-#define COMMS	 32u
-#define ENTERED	 512u /* latest collectives of a communicator whose kernels are looked for; 8 KB */
-#define SHIFT_MAX 40u
+#define VALUES 8
+#define KEPT_MAX                                                                                   \
+	1024u /* steps of a group whose values are kept; of more, every second, fourth ... */
+#define QUEUE	      128u /* groups that wait for a beat */
+#define PENDING	      64u  /* collectives that wait for their kernel */
+#define COMMS	      32u
+#define ENTERED	      512u /* latest collectives of a communicator whose kernels are looked for; 8 KB */
+#define SHIFT_MAX     40u
 #define COUNT_LOG_MAX 20u
 /* A collective without a kernel or step goes as it is after so long: device records trail by less. */
-#define PENDING_NS 4000000000ull
+#define PENDING_NS   4000000000ull
 #define STEP_UNKNOWN UINT64_MAX
 /* A communicator in which nothing was entered for so long tells its first collective that did not end. */
 #define STILL_NS 3000000000ull
@@ -34,12 +35,12 @@ struct entered {
 	uint8_t func, dtype;
 };
 
-#define FUNCS 16u /* collectives' numbers lie below */
+#define FUNCS	  16u	      /* collectives' numbers lie below */
 #define GRAPH_SEQ 0x80000000u /* a numbering apart from the calls' (node/join/join_match.c) */
 
 struct comm {
 	struct beat_comm row;
-	uint32_t next[FUNCS]; /* sequence of the next call of each function */
+	uint32_t next[FUNCS];	      /* sequence of the next call of each function */
 	struct entered ring[ENTERED]; /* number n is at (n - 1) % ENTERED */
 	uint64_t used_ns;
 };
@@ -109,10 +110,10 @@ static void follow_pace(struct beats *b, uint64_t first_step)
 
 static void keep_values(struct beats *b, const struct step *s)
 {
-	const double v[VALUES] = { (double)s->latency_ns, (double)s->self_ns,
-				   (double)s->exposed_comm_ns, (double)s->compute_ns,
-				   (double)s->idle_ns, (double)s->copy_ns, (double)s->launches,
-				   s->blocks };
+	const double v[VALUES] = {(double)s->latency_ns,      (double)s->self_ns,
+				  (double)s->exposed_comm_ns, (double)s->compute_ns,
+				  (double)s->idle_ns,	      (double)s->copy_ns,
+				  (double)s->launches,	      s->blocks};
 
 	if ((b->open.used++ & ((1u << b->stride_log) - 1)) != 0)
 		return;
@@ -207,8 +208,8 @@ static void close_group(struct beats *b)
 static void open_group(struct beats *b, uint64_t index)
 {
 	follow_pace(b, index);
-	b->open = (struct beat_group){ .count = 1u << b->count_log,
-				       .first_step = index >> b->count_log << b->count_log };
+	b->open = (struct beat_group){.count = 1u << b->count_log,
+				      .first_step = index >> b->count_log << b->count_log};
 	b->kept = b->stride_log = 0;
 	b->is_open = true;
 }
@@ -301,8 +302,8 @@ static void enter(struct comm *c, const struct record *r, uint64_t call_ns)
 {
 	if (!catch_up(c, r))
 		return;
-	c->ring[c->row.entered++ % ENTERED] = (struct entered){
-		.bytes = r->bytes, .seq = r->seq, .func = r->func, .dtype = r->dtype };
+	c->ring[c->row.entered++ % ENTERED] =
+	    (struct entered){.bytes = r->bytes, .seq = r->seq, .func = r->func, .dtype = r->dtype};
 	c->row.func = r->func;
 	c->row.seq = r->seq;
 	c->row.bytes = r->bytes;
@@ -367,9 +368,13 @@ static void pend(struct beats *b, const struct record *r, uint64_t call_ns, uint
 		b->stats.colls_thinned++;
 		return;
 	}
-	b->pending[b->pending_count++] = (struct beat_coll){
-		.comm = r->key, .func = r->func, .seq = r->seq, .step = STEP_UNKNOWN,
-		.call_ns = call_ns, .begin_ns = begin_ns, .end_ns = end_ns };
+	b->pending[b->pending_count++] = (struct beat_coll){.comm = r->key,
+							    .func = r->func,
+							    .seq = r->seq,
+							    .step = STEP_UNKNOWN,
+							    .call_ns = call_ns,
+							    .begin_ns = begin_ns,
+							    .end_ns = end_ns};
 }
 
 /* One look a period: more than fit raise the threshold at once, few lower it after three in a row. */

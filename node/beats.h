@@ -19,8 +19,8 @@
 
 struct beats_stats {
 	uint64_t groups_merged, groups_lost; /* for lack of room in a beat */
-	uint64_t colls_thinned;		     /* sampled, then dropped because the rate was too high */
-	uint64_t comms_forgotten;	     /* the least recently used, evicted for a new one */
+	uint64_t colls_thinned;	  /* sampled, then dropped because the rate was too high */
+	uint64_t comms_forgotten; /* the least recently used, evicted for a new one */
 };
 
 struct beats; /* opaque */

@@ -170,7 +170,7 @@ bool canary_is_realtime(const struct canary *c)
 
 static void note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
 {
-	c->stalls[c->count++ % CANARY_STALLS] = (struct stretch){ begin_ns, end_ns };
+	c->stalls[c->count++ % CANARY_STALLS] = (struct stretch){begin_ns, end_ns};
 	c->total_ns += end_ns - begin_ns;
 }
 
@@ -183,7 +183,7 @@ void canary_note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
 
 void canary_late(struct canary *c, unsigned i, uint64_t due_ns, uint64_t woken_ns)
 {
-	struct stretch all = { due_ns, woken_ns };
+	struct stretch all = {due_ns, woken_ns};
 
 	if (i >= c->watched)
 		return;

@@ -13,7 +13,7 @@
 
 /* An event's longest form: JOURNAL_RANK with three texts; a step has 45 numbers. */
 #define EVENT_BYTES_MAX 2048u
-#define BLOCK_MAGIC 0x4b4c424au /* "JBLK" */
+#define BLOCK_MAGIC	0x4b4c424au /* "JBLK" */
 
 enum field_type { FIELD_U64, FIELD_U32, FIELD_I32, FIELD_BOOL, FIELD_REAL, FIELD_TEXT };
 struct field {
@@ -24,76 +24,112 @@ struct layout {
 	const struct field *fields;
 	size_t count;
 };
-#define LAYOUT(name) { name, sizeof(name) / sizeof(name[0]) }
+#define LAYOUT(name)                                                                               \
+	{                                                                                          \
+		name, sizeof(name) / sizeof(name[0])                                               \
+	}
 
-#define F(type, strct, member) { FIELD_##type, offsetof(struct strct, member) }
+#define F(type, strct, member)                                                                     \
+	{                                                                                          \
+		FIELD_##type, offsetof(struct strct, member)                                       \
+	}
 
 /* The order is the format; a field is only ever added at the end, with a new version. */
 static const struct field rank_fields[] = {
-	F(TEXT, journal_rank, job), F(TEXT, journal_rank, role), F(TEXT, journal_rank, node),
-	F(I32, journal_rank, rank), F(I32, journal_rank, world_size),
-	F(BOOL, journal_rank, steps.automatic_only), F(U32, journal_rank, steps.launch_max),
-	F(U64, journal_rank, steps.period_max_ns), F(U64, journal_rank, steps.max_wait_ns),
-	F(U64, journal_rank, steps.lock_min_ns), F(BOOL, journal_rank, steps.whole_first),
-	F(U32, journal_rank, judge.roofline.mode), F(U32, journal_rank, judge.roofline.learn_min),
-	F(U32, journal_rank, judge.roofline.learn_max),
-	F(REAL, journal_rank, judge.roofline.tail_mads),
-	F(REAL, journal_rank, judge.roofline.floor_ratio),
-	F(U32, journal_rank, judge.roofline.persist_n),
-	F(U32, journal_rank, judge.roofline.persist_m),
-	F(REAL, journal_rank, judge.roofline.instant_mads),
-	F(REAL, journal_rank, judge.roofline.refuse_spread),
-	F(U32, journal_rank, judge.roofline.p99_retrain),
-	F(U64, journal_rank, judge.roofline.seed), F(REAL, journal_rank, judge.instant_ratio),
-	F(U64, journal_rank, judge.step_min_ns), F(REAL, journal_rank, judge.host_stall_share),
+    F(TEXT, journal_rank, job),
+    F(TEXT, journal_rank, role),
+    F(TEXT, journal_rank, node),
+    F(I32, journal_rank, rank),
+    F(I32, journal_rank, world_size),
+    F(BOOL, journal_rank, steps.automatic_only),
+    F(U32, journal_rank, steps.launch_max),
+    F(U64, journal_rank, steps.period_max_ns),
+    F(U64, journal_rank, steps.max_wait_ns),
+    F(U64, journal_rank, steps.lock_min_ns),
+    F(BOOL, journal_rank, steps.whole_first),
+    F(U32, journal_rank, judge.roofline.mode),
+    F(U32, journal_rank, judge.roofline.learn_min),
+    F(U32, journal_rank, judge.roofline.learn_max),
+    F(REAL, journal_rank, judge.roofline.tail_mads),
+    F(REAL, journal_rank, judge.roofline.floor_ratio),
+    F(U32, journal_rank, judge.roofline.persist_n),
+    F(U32, journal_rank, judge.roofline.persist_m),
+    F(REAL, journal_rank, judge.roofline.instant_mads),
+    F(REAL, journal_rank, judge.roofline.refuse_spread),
+    F(U32, journal_rank, judge.roofline.p99_retrain),
+    F(U64, journal_rank, judge.roofline.seed),
+    F(REAL, journal_rank, judge.instant_ratio),
+    F(U64, journal_rank, judge.step_min_ns),
+    F(REAL, journal_rank, judge.host_stall_share),
 };
 _Static_assert(sizeof(enum roofline_mode) == sizeof(uint32_t), "written as one");
 
 static const struct field sample_fields[] = {
-	F(U64, judge_sample, key), F(REAL, judge_sample, latency_ns), F(REAL, judge_sample, self_ns),
-	F(REAL, judge_sample, work[0]), F(REAL, judge_sample, work[1]),
-	F(REAL, judge_sample, work[2]), F(REAL, judge_sample, work[3]),
-	F(U32, judge_sample, work_count), F(U32, judge_sample, known),
+    F(U64, judge_sample, key),	    F(REAL, judge_sample, latency_ns),
+    F(REAL, judge_sample, self_ns), F(REAL, judge_sample, work[0]),
+    F(REAL, judge_sample, work[1]), F(REAL, judge_sample, work[2]),
+    F(REAL, judge_sample, work[3]), F(U32, judge_sample, work_count),
+    F(U32, judge_sample, known),
 };
 
 static const struct field mark_fields[] = {
-	F(REAL, step_mark, work[0]), F(REAL, step_mark, work[1]), F(REAL, step_mark, work[2]),
-	F(REAL, step_mark, work[3]), F(U32, step_mark, work_count), F(U32, step_mark, phase),
+    F(REAL, step_mark, work[0]), F(REAL, step_mark, work[1]),	F(REAL, step_mark, work[2]),
+    F(REAL, step_mark, work[3]), F(U32, step_mark, work_count), F(U32, step_mark, phase),
 };
 
 static const struct field step_fields[] = {
-	F(U64, journal_step, step.index), F(U64, journal_step, step.begin_ns),
-	F(U64, journal_step, step.end_ns), F(U64, journal_step, step.device_begin_ns),
-	F(U64, journal_step, step.device_end_ns), F(U64, journal_step, step.latency_ns),
-	F(U64, journal_step, step.self_ns), F(U64, journal_step, step.compute_ns),
-	F(U64, journal_step, step.comm_ns), F(U64, journal_step, step.exposed_comm_ns),
-	F(U64, journal_step, step.copy_ns), F(U64, journal_step, step.idle_ns),
-	F(U64, journal_step, step.launch_gap_max_ns), F(U32, journal_step, step.kernels),
-	F(U32, journal_step, step.launches), F(U32, journal_step, step.collectives),
-	F(U32, journal_step, step.copies), F(U32, journal_step, step.unmatched),
-	F(U32, journal_step, step.phase), F(U64, journal_step, step.key),
-	F(REAL, journal_step, step.work[0]), F(REAL, journal_step, step.work[1]),
-	F(REAL, journal_step, step.work[2]), F(REAL, journal_step, step.work[3]),
-	F(U32, journal_step, step.work_count), F(U32, journal_step, step.source),
-	F(U32, journal_step, step.flags), F(U64, journal_step, step.device_latency_ns),
-	F(U64, journal_step, stalled_ns), F(U32, journal_step, verdict.skip),
-	F(U32, journal_step, verdict.state), F(REAL, journal_step, verdict.expected_ns),
-	F(REAL, journal_step, verdict.expected_self_ns), F(REAL, journal_step, verdict.excess),
-	F(REAL, journal_step, verdict.self_excess), F(BOOL, journal_step, verdict.self_known),
-	F(BOOL, journal_step, verdict.out), F(BOOL, journal_step, verdict.flagged),
-	F(BOOL, journal_step, verdict.self), F(BOOL, journal_step, verdict.drift),
+    F(U64, journal_step, step.index),
+    F(U64, journal_step, step.begin_ns),
+    F(U64, journal_step, step.end_ns),
+    F(U64, journal_step, step.device_begin_ns),
+    F(U64, journal_step, step.device_end_ns),
+    F(U64, journal_step, step.latency_ns),
+    F(U64, journal_step, step.self_ns),
+    F(U64, journal_step, step.compute_ns),
+    F(U64, journal_step, step.comm_ns),
+    F(U64, journal_step, step.exposed_comm_ns),
+    F(U64, journal_step, step.copy_ns),
+    F(U64, journal_step, step.idle_ns),
+    F(U64, journal_step, step.launch_gap_max_ns),
+    F(U32, journal_step, step.kernels),
+    F(U32, journal_step, step.launches),
+    F(U32, journal_step, step.collectives),
+    F(U32, journal_step, step.copies),
+    F(U32, journal_step, step.unmatched),
+    F(U32, journal_step, step.phase),
+    F(U64, journal_step, step.key),
+    F(REAL, journal_step, step.work[0]),
+    F(REAL, journal_step, step.work[1]),
+    F(REAL, journal_step, step.work[2]),
+    F(REAL, journal_step, step.work[3]),
+    F(U32, journal_step, step.work_count),
+    F(U32, journal_step, step.source),
+    F(U32, journal_step, step.flags),
+    F(U64, journal_step, step.device_latency_ns),
+    F(U64, journal_step, stalled_ns),
+    F(U32, journal_step, verdict.skip),
+    F(U32, journal_step, verdict.state),
+    F(REAL, journal_step, verdict.expected_ns),
+    F(REAL, journal_step, verdict.expected_self_ns),
+    F(REAL, journal_step, verdict.excess),
+    F(REAL, journal_step, verdict.self_excess),
+    F(BOOL, journal_step, verdict.self_known),
+    F(BOOL, journal_step, verdict.out),
+    F(BOOL, journal_step, verdict.flagged),
+    F(BOOL, journal_step, verdict.self),
+    F(BOOL, journal_step, verdict.drift),
 };
 
 static const struct field flag_fields[] = {
-	F(U32, local_peers_flag, slot), F(BOOL, local_peers_flag, ended),
-	F(U64, local_peers_flag, begin_ns), F(U64, local_peers_flag, end_ns),
-	F(REAL, local_peers_flag, excess), F(REAL, local_peers_flag, excess_ns),
+    F(U32, local_peers_flag, slot),	F(BOOL, local_peers_flag, ended),
+    F(U64, local_peers_flag, begin_ns), F(U64, local_peers_flag, end_ns),
+    F(REAL, local_peers_flag, excess),	F(REAL, local_peers_flag, excess_ns),
 };
 
-static const struct field run_fields[] = { F(U64, journal_event, as.device_ns) };
-static const struct field compare_fields[] = { F(U64, journal_event, as.compare.key),
-					       F(BOOL, journal_event, as.compare.used) };
-static const struct field end_fields[] = { F(U32, journal_event, as.end) };
+static const struct field run_fields[] = {F(U64, journal_event, as.device_ns)};
+static const struct field compare_fields[] = {F(U64, journal_event, as.compare.key),
+					      F(BOOL, journal_event, as.compare.used)};
+static const struct field end_fields[] = {F(U32, journal_event, as.end)};
 
 /* The fields of an event and where they are; RECORDS has a count of its own. */
 static struct layout layout_of(struct journal_event *e, void **at)
@@ -134,7 +170,7 @@ static struct layout layout_of(struct journal_event *e, void **at)
 
 const char *journal_end_name(unsigned why)
 {
-	static const char *const names[] = { "clean", "full", "busy" };
+	static const char *const names[] = {"clean", "full", "busy"};
 
 	return why < sizeof(names) / sizeof(names[0]) ? names[why] : "unknown";
 }
@@ -186,7 +222,7 @@ static void put_field(struct buf *b, const struct field *f, const void *from)
 
 int journal_writer_init(struct journal_writer *w)
 {
-	*w = (struct journal_writer){ 0 };
+	*w = (struct journal_writer){0};
 	buf_init(&w->events, LIMIT_JOURNAL_EVENT_BYTES);
 	w->records = malloc(sizeof(*w->records) * LIMIT_JOURNAL_RECORDS);
 	w->slots = malloc(LIMIT_JOURNAL_RECORDS);
@@ -201,7 +237,7 @@ void journal_writer_fini(struct journal_writer *w)
 	buf_fini(&w->events);
 	free(w->records);
 	free(w->slots);
-	*w = (struct journal_writer){ 0 };
+	*w = (struct journal_writer){0};
 }
 
 void journal_writer_clear(struct journal_writer *w)
@@ -248,7 +284,7 @@ void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct
 			   const struct step_mark *mark)
 {
 	if (mark) {
-		struct journal_event e = { .kind = JOURNAL_MARK, .slot = slot };
+		struct journal_event e = {.kind = JOURNAL_MARK, .slot = slot};
 
 		e.as.mark = *mark;
 		journal_writer_event(w, &e);
@@ -294,7 +330,7 @@ int journal_writer_pack(struct journal_writer *w, struct buf *out)
 	close_records(w);
 	buf_init(&one, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&body, LIMIT_JOURNAL_BLOCK_BYTES);
-	part = (struct pack_part){ w->events.data, w->events.bytes };
+	part = (struct pack_part){w->events.data, w->events.bytes};
 	if (w->events.failed)
 		err = -ENOMEM;
 	if (!err)
@@ -466,7 +502,8 @@ static bool get_field(struct journal_block *b, const struct field *f, void *to)
 		memcpy(p, &u32, sizeof(u32));
 		return true;
 	case FIELD_I32:
-		if (buf_read_svarint(b->events, b->bytes, &b->pos, &s) || s < INT32_MIN || s > INT32_MAX)
+		if (buf_read_svarint(b->events, b->bytes, &b->pos, &s) || s < INT32_MIN ||
+		    s > INT32_MAX)
 			return false;
 		i32 = (int32_t)s;
 		memcpy(p, &i32, sizeof(i32));

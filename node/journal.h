@@ -13,9 +13,9 @@
 #include "base/buf.h"
 #include "base/limits.h"
 
-#define JOURNAL_MAGIC "SYSOMJ\r\n" /* a text-mode transfer breaks it */
+#define JOURNAL_MAGIC	    "SYSOMJ\r\n" /* a text-mode transfer breaks it */
 #define JOURNAL_MAGIC_BYTES 8u
-#define JOURNAL_VERSION 1u
+#define JOURNAL_VERSION	    1u
 /* The head of a block: see journal_block_bytes. */
 #define JOURNAL_HEAD_BYTES 16u
 #define JOURNAL_TEXT_BYTES 128u

@@ -80,7 +80,8 @@ static void add_kernel(struct normal *n, const struct step_kernel *k)
 {
 	if (!k->name)
 		return;
-	PROBE_PLACES(at, hash_mix(k->name), 2 * NORMAL_KERNELS_MAX) {
+	PROBE_PLACES(at, hash_mix(k->name), 2 * NORMAL_KERNELS_MAX)
+	{
 		struct kernel *have = &n->kernel[at];
 
 		if (have->name && have->name != k->name)
@@ -100,10 +101,14 @@ static void add_kernel(struct normal *n, const struct step_kernel *k)
 static void keep_values(struct normal *n, const struct step *s)
 {
 	const double v[VALUES] = {
-		[LATENCY] = (double)s->latency_ns, [SELF] = (double)s->self_ns,
-		[COMPUTE] = (double)s->compute_ns, [COMM] = (double)s->comm_ns,
-		[EXPOSED] = (double)s->exposed_comm_ns, [COPY] = (double)s->copy_ns,
-		[IDLE] = (double)s->idle_ns, [LAUNCHES] = (double)s->launches,
+	    [LATENCY] = (double)s->latency_ns,
+	    [SELF] = (double)s->self_ns,
+	    [COMPUTE] = (double)s->compute_ns,
+	    [COMM] = (double)s->comm_ns,
+	    [EXPOSED] = (double)s->exposed_comm_ns,
+	    [COPY] = (double)s->copy_ns,
+	    [IDLE] = (double)s->idle_ns,
+	    [LAUNCHES] = (double)s->launches,
 	};
 
 	if ((n->healthy & ((1ull << n->stride_log) - 1)) != 0)
@@ -129,7 +134,7 @@ static void add_span(struct normal *n, uint64_t begin_ns, uint64_t end_ns)
 		last->end_ns = end_ns > last->end_ns ? end_ns : last->end_ns;
 		return;
 	}
-	n->span[n->span_count++] = (struct normal_span){ begin_ns, end_ns };
+	n->span[n->span_count++] = (struct normal_span){begin_ns, end_ns};
 }
 
 void normal_step(struct normal *n, const struct window_step *ws, bool used,

@@ -18,14 +18,14 @@ struct normal_span {
 
 /* Threads and times for the code that adds stacks to a sketch. */
 struct normal_when {
-	uint32_t threads[NORMAL_THREADS_MAX]; /* each made at least a tenth of all launches */
+	uint32_t threads[NORMAL_THREADS_MAX];	    /* each made at least a tenth of all launches */
 	struct normal_span spans[NORMAL_SPANS_MAX]; /* of flagged steps, in order */
 	uint32_t thread_count, span_count;
-	uint64_t healthy;     /* steps */
-	uint64_t healthy_ns;  /* their length together */
+	uint64_t healthy;    /* steps */
+	uint64_t healthy_ns; /* their length together */
 };
 
-struct normal; /* opaque */
+struct normal;			      /* opaque */
 int normal_open(struct normal **out); /* 0 or -ENOMEM */
 void normal_close(struct normal *n);  /* NULL is a no-op */
 /* Takes any record; counts launches by thread. */

@@ -11,8 +11,8 @@
 
 void rank_config_default(struct rank_config *c)
 {
-	*c = (struct rank_config){ .stall_ns = 5000000000ull, .stall_latencies = 30,
-				   .beat_ns = 5000000000ull };
+	*c = (struct rank_config){
+	    .stall_ns = 5000000000ull, .stall_latencies = 30, .beat_ns = 5000000000ull};
 	judge_config_default(&c->judge);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
@@ -40,9 +40,8 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	r->judge_memory = aligned(judge_memory_bytes(&r->config.judge));
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
 	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
-	if (!r->steps_memory || !r->judge_memory ||
-	    !r->recent || !r->learned || beats_open(&r->beats, c->beat_ns) ||
-	    normal_open(&r->normal)) {
+	if (!r->steps_memory || !r->judge_memory || !r->recent || !r->learned ||
+	    beats_open(&r->beats, c->beat_ns) || normal_open(&r->normal)) {
 		rank_close(r);
 		return -ENOMEM;
 	}
@@ -125,15 +124,17 @@ static void note_learned(struct rank *r, const struct step *s, bool known)
 {
 	struct judge_sample *l = &r->learned[r->learned_total++ % RANK_LEARNED];
 
-	*l = (struct judge_sample){ .key = s->key, .latency_ns = (double)s->latency_ns,
-				    .self_ns = (double)s->self_ns, .work_count = s->work_count,
-				    .known = known };
+	*l = (struct judge_sample){.key = s->key,
+				   .latency_ns = (double)s->latency_ns,
+				   .self_ns = (double)s->self_ns,
+				   .work_count = s->work_count,
+				   .known = known};
 	memcpy(l->work, s->work, sizeof(l->work));
 }
 
 static struct window_step as_window_step(const struct step *s, const struct judge_verdict *v)
 {
-	struct window_step ws = { .step = *s, .flags = s->flags };
+	struct window_step ws = {.step = *s, .flags = s->flags};
 
 	ws.expected_ns = v->expected_ns;
 	ws.expected_self_ns = v->expected_self_ns;
@@ -314,11 +315,15 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 	}
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = field(&r->recent[(first + i) % RANK_RECENT], 0);
-	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median_mad(v, n, got[0]),
-				      .self_ns = got[1], .expected_ns = got[2],
-				      .compute_ns = got[3], .comm_ns = got[4],
-				      .exposed_comm_ns = got[5], .copy_ns = got[6],
-				      .idle_ns = got[7] };
+	*out = (struct rank_medians){.latency_ns = got[0],
+				     .latency_mad_ns = median_mad(v, n, got[0]),
+				     .self_ns = got[1],
+				     .expected_ns = got[2],
+				     .compute_ns = got[3],
+				     .comm_ns = got[4],
+				     .exposed_comm_ns = got[5],
+				     .copy_ns = got[6],
+				     .idle_ns = got[7]};
 }
 
 void rank_beat(const struct rank *r, struct beat_rank *out)
@@ -328,15 +333,22 @@ void rank_beat(const struct rank *r, struct beat_rank *out)
 
 	rank_medians(r, &m);
 	*out = (struct beat_rank){
-		.model_state = rank_model(r, NULL, NULL),
-		.phase_count = judge_model_count(r->judge), .steps = st->steps,
-		.flagged = st->flagged, .incomplete = st->incomplete,
-		.latency_median_ns = m.latency_ns, .latency_mad_ns = m.latency_mad_ns,
-		.self_median_ns = m.self_ns, .expected_ns = m.expected_ns,
-		.compute_ns = m.compute_ns, .comm_ns = m.comm_ns,
-		.exposed_comm_ns = m.exposed_comm_ns, .copy_ns = m.copy_ns, .idle_ns = m.idle_ns,
-		.last_step_end_ns = st->last_step_end_ns,
-		.stalled_since_ns = rank_stalled_since(r),
+	    .model_state = rank_model(r, NULL, NULL),
+	    .phase_count = judge_model_count(r->judge),
+	    .steps = st->steps,
+	    .flagged = st->flagged,
+	    .incomplete = st->incomplete,
+	    .latency_median_ns = m.latency_ns,
+	    .latency_mad_ns = m.latency_mad_ns,
+	    .self_median_ns = m.self_ns,
+	    .expected_ns = m.expected_ns,
+	    .compute_ns = m.compute_ns,
+	    .comm_ns = m.comm_ns,
+	    .exposed_comm_ns = m.exposed_comm_ns,
+	    .copy_ns = m.copy_ns,
+	    .idle_ns = m.idle_ns,
+	    .last_step_end_ns = st->last_step_end_ns,
+	    .stalled_since_ns = rank_stalled_since(r),
 	};
 }
 
@@ -345,8 +357,8 @@ bool rank_has_sketch(const struct rank *r)
 	return normal_steps(r->normal) && rank_model(r, NULL, NULL) != ROOFLINE_LEARNING;
 }
 
-int rank_sketch(struct rank *r, const char *(*name)(void *arg, uint32_t id), void *arg, struct sketch *out,
-		struct normal_when *when)
+int rank_sketch(struct rank *r, const char *(*name)(void *arg, uint32_t id), void *arg,
+		struct sketch *out, struct normal_when *when)
 {
 	int err = normal_take(r->normal, name, arg, out, when);
 
@@ -391,7 +403,7 @@ static uint32_t automatic_phase(uint64_t key)
 /* The automatic phase of all steps but strays; JUDGE_MODELS: there are several, or none. */
 static uint32_t only_phase(const struct judge_sample *samples, uint32_t count)
 {
-	uint32_t of[JUDGE_MODELS + 1] = { 0 }, best = 0, total = 0;
+	uint32_t of[JUDGE_MODELS + 1] = {0}, best = 0, total = 0;
 
 	for (uint32_t i = 0; i < count; i++)
 		of[automatic_phase(samples[i].key)]++;

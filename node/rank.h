@@ -15,23 +15,24 @@
 #include "node/normal.h"
 #include "node/recorder.h"
 
-#define RANK_RECENT 512u  /* judged steps kept for requested windows */
+#define RANK_RECENT  512u /* judged steps kept for requested windows */
 #define RANK_LEARNED 512u /* healthy steps kept for the next sysomd; a model is ready long before */
-#define RANK_STRAYS 2u /* learned steps of other patterns to ignore: a pattern takes three */
-#define RANK_PERIOD 128u  /* steps in the medians of a beat */
+#define RANK_STRAYS  2u	  /* learned steps of other patterns to ignore: a pattern takes three */
+#define RANK_PERIOD  128u /* steps in the medians of a beat */
 
 struct rank_config {
 	struct judge_config judge;
 	struct steps_config steps;
 	struct anomaly_config anomaly;
-	uint64_t stall_ns;	   /* a rank is still after this long, and stall_latencies expected steps */
+	uint64_t stall_ns; /* a rank is still after this long, and stall_latencies expected steps */
 	double stall_latencies;
-	uint64_t beat_ns;	   /* between beats, as they usually come */
+	uint64_t beat_ns; /* between beats, as they usually come */
 };
 void rank_config_default(struct rank_config *c);
 
 struct rank_stats {
-	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief, host_late;
+	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief,
+	    host_late;
 	uint64_t windows_open, windows_closed, stalls, drifts;
 	uint64_t windows_summary, windows_counted; /* limited by the token buckets */
 	uint64_t last_step_end_ns, last_self_flag_ns;
@@ -49,7 +50,7 @@ struct rank {
 	struct canary *canary;	   /* borrowed; may be NULL */
 	uint32_t slot;		   /* in the recorder */
 	struct rank_stats stats;
-	struct analysis_log *log;  /* borrowed; NULL: no recording */
+	struct analysis_log *log; /* borrowed; NULL: no recording */
 	void *steps_memory, *judge_memory;
 	struct steps *steps;
 	struct judge *judge;
@@ -60,9 +61,9 @@ struct rank {
 	uint32_t recent_next, recent_count;
 	struct judge_sample *learned; /* ring of RANK_LEARNED */
 	uint64_t learned_total;
-	uint64_t watched_ns; /* start of unbroken tracing: attached, or switched on */
-	uint64_t active_ns;  /* time of the GPU's latest work: submitted or finished */
-	uint64_t stalled_ns; /* start of the last reported stall; 0: never */
+	uint64_t watched_ns;   /* start of unbroken tracing: attached, or switched on */
+	uint64_t active_ns;    /* time of the GPU's latest work: submitted or finished */
+	uint64_t stalled_ns;   /* start of the last reported stall; 0: never */
 	uint64_t full_comm_ns; /* end of the last WINDOW_COMM window sent with records */
 	uint64_t random;
 	struct step_kernel kernels[STEP_KERNELS_MAX];
@@ -103,8 +104,8 @@ void rank_beat(const struct rank *r, struct beat_rank *out);
 bool rank_has_sketch(const struct rank *r);
 /* Fills a zeroed sketch with the healthy steps since the last one (normal_take). The caller sets
  * the rank's identity. 0 or -ENOMEM. */
-int rank_sketch(struct rank *r, const char *(*name)(void *arg, uint32_t id), void *arg, struct sketch *out,
-		struct normal_when *when);
+int rank_sketch(struct rank *r, const char *(*name)(void *arg, uint32_t id), void *arg,
+		struct sketch *out, struct normal_when *when);
 /* 16 random bytes, unique to an anomaly. */
 void rank_fresh_id(struct rank *r, uint8_t id[16]);
 /* Medians of the last steps; zeroes when there are none. */

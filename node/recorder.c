@@ -49,7 +49,7 @@ struct open_block {
 };
 
 struct rank_place {
-	uint64_t owner; /* 0: free */
+	uint64_t owner;		   /* 0: free */
 	struct open_block open[2]; /* host, device */
 };
 
@@ -154,8 +154,8 @@ int recorder_open(struct recorder **out, const struct recorder_config *c)
 	pthread_cond_init(&r->filled, NULL);
 	pthread_cond_init(&r->packed, NULL);
 	buf_init(&r->scratch, RECORDER_BLOCK_BYTES);
-	r->arena_bytes = c->memory_bytes > RECORDER_BLOCK_BYTES ? c->memory_bytes :
-								  RECORDER_BLOCK_BYTES;
+	r->arena_bytes =
+	    c->memory_bytes > RECORDER_BLOCK_BYTES ? c->memory_bytes : RECORDER_BLOCK_BYTES;
 	r->arena = mmap(NULL, r->arena_bytes, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	r->place_count = c->ranks_max;
@@ -231,8 +231,7 @@ int recorder_add_rank(struct recorder *r, uint32_t slot, uint64_t owner)
 	for (int i = 0; i < 2; i++) {
 		p->open[i].count = 0;
 		if (!p->open[i].records)
-			p->open[i].records =
-				malloc(sizeof(struct record) * RECORDER_BLOCK_RECORDS);
+			p->open[i].records = malloc(sizeof(struct record) * RECORDER_BLOCK_RECORDS);
 		if (!p->open[i].records)
 			return -ENOMEM;
 	}
@@ -246,7 +245,7 @@ void recorder_drop_rank(struct recorder *r, uint32_t slot)
 
 	for (int i = 0; i < 2; i++) {
 		free(p->open[i].records);
-		p->open[i] = (struct open_block){ 0 };
+		p->open[i] = (struct open_block){0};
 	}
 	p->owner = 0;
 }
@@ -359,9 +358,12 @@ static void store_block(struct recorder *r, const struct full_block *f)
 	memcpy(r->arena + r->arena_head, r->scratch.data, r->scratch.bytes);
 	r->memory.count++;
 	b = ring_at(&r->memory, r->memory.count - 1);
-	*b = (struct block){ .owner = f->owner, .begin_ns = f->begin_ns, .end_ns = f->end_ns,
-			     .at = r->arena_head, .bytes = (uint32_t)r->scratch.bytes,
-			     .device = f->device };
+	*b = (struct block){.owner = f->owner,
+			    .begin_ns = f->begin_ns,
+			    .end_ns = f->end_ns,
+			    .at = r->arena_head,
+			    .bytes = (uint32_t)r->scratch.bytes,
+			    .device = f->device};
 	r->arena_head += r->scratch.bytes;
 	r->stats.memory_bytes += r->scratch.bytes;
 	r->stats.stored_bytes += r->scratch.bytes;
@@ -432,8 +434,12 @@ static void settle(struct recorder *r)
 static void close_block(struct recorder *r, struct rank_place *p, bool device)
 {
 	struct open_block *o = &p->open[device];
-	struct full_block f = { .records = o->records, .count = o->count, .owner = p->owner,
-				.begin_ns = o->begin_ns, .end_ns = o->end_ns, .device = device };
+	struct full_block f = {.records = o->records,
+			       .count = o->count,
+			       .owner = p->owner,
+			       .begin_ns = o->begin_ns,
+			       .end_ns = o->end_ns,
+			       .device = device};
 	struct record *next = NULL;
 
 	o->count = 0;
@@ -482,7 +488,8 @@ struct gather {
 	struct record *records;
 	uint32_t count, max;
 	size_t room;
-	uint64_t begin_ns, end_ns, cut_ns; /* cut_ns: begin of what had no room; UINT64_MAX: nothing */
+	uint64_t begin_ns, end_ns,
+	    cut_ns; /* cut_ns: begin of what had no room; UINT64_MAX: nothing */
 };
 
 static int gather_add(struct gather *g, const struct record *rec, uint32_t count)
@@ -536,8 +543,7 @@ static int gather_file(struct recorder *r, struct gather *g, const struct block 
 	return gather_bytes(g, p, b->bytes) == -ENOMEM ? -ENOMEM : 0;
 }
 
-static int gather_all(struct recorder *r, const struct rank_place *p, bool device,
-		      struct gather *g)
+static int gather_all(struct recorder *r, const struct rank_place *p, bool device, struct gather *g)
 {
 	int err = 0;
 
@@ -563,18 +569,22 @@ static int by_begin(const void *a, const void *b)
 		return x->begin_ns < y->begin_ns ? -1 : 1;
 	if (p != q)
 		return p < q ? -1 : 1;
-	return device && x->correlation != y->correlation ?
-		       (x->correlation < y->correlation ? -1 : 1) : 0;
+	return device && x->correlation != y->correlation
+		   ? (x->correlation < y->correlation ? -1 : 1)
+		   : 0;
 }
 
 int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint64_t end_ns,
 		     uint32_t max, struct recorder_extract *out)
 {
-	struct gather all = { .max = max, .begin_ns = begin_ns, .end_ns = end_ns, .cut_ns = UINT64_MAX },
-		      g[2] = { all, all };
+	struct gather all = {.max = max,
+			     .begin_ns = begin_ns,
+			     .end_ns = end_ns,
+			     .cut_ns = UINT64_MAX},
+		      g[2] = {all, all};
 	struct rank_place *p = &r->places[slot];
 
-	*out = (struct recorder_extract){ 0 };
+	*out = (struct recorder_extract){0};
 	settle(r); /* nobody but the caller pushes: from here on the store is ours */
 	for (int i = 0; i < 2; i++) {
 		if (p->owner && gather_all(r, p, i, &g[i])) {
@@ -598,7 +608,7 @@ void recorder_extract_free(struct recorder_extract *x)
 {
 	free(x->host);
 	free(x->device);
-	*x = (struct recorder_extract){ 0 };
+	*x = (struct recorder_extract){0};
 }
 
 void recorder_stats(const struct recorder *r, struct recorder_stats *out)

@@ -17,8 +17,8 @@
 #define ARBITRATION_NS 1000000000ull
 /* A suspect's flags count this long before and after the window. */
 #define SUSPECT_SLACK_NS 3000000000ull
-#define PEER_STEPS 64u
-#define STALL_STEPS 8u
+#define PEER_STEPS	 64u
+#define STALL_STEPS	 8u
 /* While a rank stays slow among its peers, a window so often: an aggregator closes an incident of which it
  * has heard nothing for 30 s. */
 #define PEER_AGAIN_NS 20000000000ull
@@ -100,9 +100,11 @@ static void ship_anomaly(struct slot *s, uint64_t now_ns)
 {
 	struct rank *r = s->rank;
 	struct anomaly *a = &r->anomaly;
-	struct windows_request q = { .reason = anomaly_reason(a), .steps = a->steps,
-				     .step_count = a->step_count, .anomaly_id = a->id,
-				     .sequence = a->sequence };
+	struct windows_request q = {.reason = anomaly_reason(a),
+				    .steps = a->steps,
+				    .step_count = a->step_count,
+				    .anomaly_id = a->id,
+				    .sequence = a->sequence};
 	bool full;
 
 	q.begin_ns = a->steps[0].step.begin_ns;
@@ -149,7 +151,7 @@ static void on_drift(void *arg, struct rank *r)
 {
 	struct slot *s = arg;
 	struct window_step *steps = malloc(sizeof(*steps) * WINDOWS_ASKED_STEPS);
-	struct windows_request q = { .reason = WINDOW_DRIFT, .steps = steps };
+	struct windows_request q = {.reason = WINDOW_DRIFT, .steps = steps};
 
 	if (!steps || anomaly_grant(&r->anomaly, false, now_of(s)) == ANOMALY_COUNT_ONLY) {
 		r->stats.windows_counted++;
@@ -158,8 +160,9 @@ static void on_drift(void *arg, struct rank *r)
 	}
 	q.step_count = rank_recent(r, 0, UINT64_MAX, steps, WINDOWS_ASKED_STEPS);
 	for (uint32_t i = 0; i < q.step_count; i++)
-		steps[i].flags |= i + JUDGE_PERIOD < q.step_count ? WINDOW_STEP_MARGIN :
-								    WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+		steps[i].flags |= i + JUDGE_PERIOD < q.step_count
+				      ? WINDOW_STEP_MARGIN
+				      : WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
 	ship_steps(s, &q);
 	free(steps);
 }
@@ -221,17 +224,19 @@ static void ship_peer(struct slot *s, uint64_t now_ns)
 	struct window_step *steps = malloc(sizeof(*steps) * PEER_STEPS);
 	/* the first two tell what there is to tell */
 	enum anomaly_grant grant = anomaly_grant(&r->anomaly, s->peer.sequence < 2, now_ns);
-	struct windows_request q = { .reason = WINDOW_PEER,
-				     .summary_only = grant == ANOMALY_SUMMARY, .steps = steps,
-				     .anomaly_id = s->peer.id, .sequence = s->peer.sequence };
+	struct windows_request q = {.reason = WINDOW_PEER,
+				    .summary_only = grant == ANOMALY_SUMMARY,
+				    .steps = steps,
+				    .anomaly_id = s->peer.id,
+				    .sequence = s->peer.sequence};
 
 	if (!steps || grant == ANOMALY_COUNT_ONLY) {
 		r->stats.windows_counted++;
 		free(steps);
 		return;
 	}
-	q.step_count = rank_recent(r, now_ns > length_ns ? now_ns - length_ns : 0, UINT64_MAX, steps,
-				   PEER_STEPS);
+	q.step_count = rank_recent(r, now_ns > length_ns ? now_ns - length_ns : 0, UINT64_MAX,
+				   steps, PEER_STEPS);
 	if (q.step_count) {
 		mark_steps(&s->peer, steps, q.step_count);
 		ship_steps(s, &q);
@@ -296,7 +301,7 @@ static void tend_peers(struct windows *w, uint64_t now_ns)
 
 void windows_add(struct windows *w, uint32_t slot, const struct wire_rank *id, struct rank *r)
 {
-	w->slot[slot] = (struct slot){ .all = w, .number = slot, .id = id, .rank = r };
+	w->slot[slot] = (struct slot){.all = w, .number = slot, .id = id, .rank = r};
 	r->on_step = on_step;
 	r->on_window = on_window;
 	r->on_drift = on_drift;
@@ -316,7 +321,7 @@ void windows_end(struct windows *w, uint32_t slot)
 void windows_drop(struct windows *w, uint32_t slot)
 {
 	windows_end(w, slot);
-	w->slot[slot] = (struct slot){ 0 };
+	w->slot[slot] = (struct slot){0};
 }
 
 void windows_tend(struct windows *w, uint64_t now_ns)
@@ -345,7 +350,7 @@ void windows_flush(struct windows *w, uint32_t slot, uint64_t now_ns)
 static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 {
 	struct window_step last[STALL_STEPS];
-	struct windows_request q = { .reason = WINDOW_STALL, .steps = last, .end_ns = now_ns };
+	struct windows_request q = {.reason = WINDOW_STALL, .steps = last, .end_ns = now_ns};
 	enum anomaly_grant grant = anomaly_grant(&s->rank->anomaly, true, now_ns);
 
 	log_warn("stall", "rank=%d nothing done for %.1f s", s->id->rank,
@@ -425,7 +430,7 @@ const struct windows_peer *windows_peer(const struct windows *w, uint32_t slot)
 
 void windows_peers_stats(const struct windows *w, struct local_peers_stats *out)
 {
-	*out = (struct local_peers_stats){ 0 };
+	*out = (struct local_peers_stats){0};
 	if (w && w->peers)
 		local_peers_stats_get(w->peers, out);
 }
@@ -465,7 +470,8 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 
 static bool is_whole(const struct step *s, const struct recorder_extract *x)
 {
-	return s->begin_ns >= x->from_ns && s->end_ns <= x->until_ns && s->device_end_ns <= x->until_ns;
+	return s->begin_ns >= x->from_ns && s->end_ns <= x->until_ns &&
+	       s->device_end_ns <= x->until_ns;
 }
 
 int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
@@ -533,7 +539,7 @@ int windows_names(struct window *out, uint32_t *map, const char *(*text)(void *a
 		  void *arg)
 {
 	static char nameless[1];
-	struct naming n = { out, map, text, arg };
+	struct naming n = {out, map, text, arg};
 
 	out->names = calloc(LIMIT_NAME_COUNT + 1, sizeof(char *));
 	if (!out->names)

@@ -40,10 +40,11 @@ struct windows_peer {
 };
 
 struct windows_config {
-	bool peers;		  /* compare the ranks of a job on this node */
+	bool peers; /* compare the ranks of a job on this node */
 	enum peers_mode peers_mode;
-	uint64_t length_ns;	  /* length of a window about a rank that is slow compared with its peers */
-	struct analysis_log *log; /* borrowed; NULL: no recording */
+	uint64_t
+	    length_ns; /* length of a window about a rank that is slow compared with its peers */
+	struct analysis_log *log;  /* borrowed; NULL: no recording */
 	uint64_t *closer_until_ns; /* borrowed; raised when a rank is found slow. Until then
 				    * beats come faster and every tick is sampled */
 	uint64_t (*now_ns)(void *arg);
@@ -52,9 +53,9 @@ struct windows_config {
 	void *arg;
 };
 
-struct windows; /* opaque */
+struct windows;								/* opaque */
 int windows_open(struct windows **out, const struct windows_config *c); /* 0 or -ENOMEM */
-void windows_close(struct windows *w); /* NULL is a no-op */
+void windows_close(struct windows *w);					/* NULL is a no-op */
 /* slot: below LIMIT_NODE_PROCESSES. Sets the rank's callbacks. Borrows id and r until
  * windows_drop. */
 void windows_add(struct windows *w, uint32_t slot, const struct wire_rank *id, struct rank *r);

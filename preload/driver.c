@@ -27,14 +27,14 @@ enum driver_call {
 	DRIVER_CALL_COUNT,
 };
 static const char *const driver_names[DRIVER_CALL_COUNT] = {
-	"cuDriverGetVersion",
-	"cuCtxGetCurrent",
-	"cuCtxGetDevice",
-	"cuStreamGetCaptureInfo_v2",
-	"cuStreamGetCaptureInfo_v2_ptsz",
-	"cuStreamGetCaptureInfo_v3",
-	"cuStreamGetCaptureInfo_v3_ptsz",
-	"cuGraphGetNodes",
+    "cuDriverGetVersion",
+    "cuCtxGetCurrent",
+    "cuCtxGetDevice",
+    "cuStreamGetCaptureInfo_v2",
+    "cuStreamGetCaptureInfo_v2_ptsz",
+    "cuStreamGetCaptureInfo_v3",
+    "cuStreamGetCaptureInfo_v3_ptsz",
+    "cuGraphGetNodes",
 };
 static char driver_missing; /* its address means: looked up and not found */
 static void *driver_calls[DRIVER_CALL_COUNT];
@@ -80,8 +80,8 @@ uint32_t driver_current_device(void)
 
 uint64_t driver_capture_id(cu_stream stream, bool per_thread)
 {
-	capture_v2_fn v2 = (capture_v2_fn)driver_get(per_thread ? DRIVER_CAPTURE_V2_PTSZ :
-								   DRIVER_CAPTURE_V2);
+	capture_v2_fn v2 =
+	    (capture_v2_fn)driver_get(per_thread ? DRIVER_CAPTURE_V2_PTSZ : DRIVER_CAPTURE_V2);
 	capture_v3_fn v3;
 	int status = CU_CAPTURE_NONE;
 	uint64_t id = 0;
@@ -90,8 +90,8 @@ uint64_t driver_capture_id(cu_stream stream, bool per_thread)
 	if (v2) {
 		res = v2(stream, &status, &id, NULL, NULL, NULL);
 	} else {
-		v3 = (capture_v3_fn)driver_get(per_thread ? DRIVER_CAPTURE_V3_PTSZ :
-							    DRIVER_CAPTURE_V3);
+		v3 = (capture_v3_fn)driver_get(per_thread ? DRIVER_CAPTURE_V3_PTSZ
+							  : DRIVER_CAPTURE_V3);
 		if (v3)
 			res = v3(stream, &status, &id, NULL, NULL, NULL, NULL);
 	}

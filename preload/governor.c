@@ -25,7 +25,7 @@ static bool governor_nodes_count(const struct governor *g, const struct governor
 {
 	return load->can_coarsen &&
 	       (double)(load->nodes - g->window_nodes) >
-		       GOVERNOR_NODES_MOST * (double)(load->records - g->window_records);
+		   GOVERNOR_NODES_MOST * (double)(load->records - g->window_records);
 }
 
 static void governor_turn_off(struct governor *g, uint64_t now_ns)
@@ -47,9 +47,9 @@ static void governor_set_duty(struct governor *g, double share)
 {
 	double duty = share > 0.0 ? GOVERNOR_DUTY_SHARE * g->budget / share : GOVERNOR_DUTY_MAX;
 
-	g->duty = duty < GOVERNOR_DUTY_MIN ? GOVERNOR_DUTY_MIN :
-		  duty > GOVERNOR_DUTY_MAX ? GOVERNOR_DUTY_MAX :
-					     duty;
+	g->duty = duty < GOVERNOR_DUTY_MIN   ? GOVERNOR_DUTY_MIN
+		  : duty > GOVERNOR_DUTY_MAX ? GOVERNOR_DUTY_MAX
+					     : duty;
 }
 
 static void governor_begin_cycle(struct governor *g, const struct governor_load *load)

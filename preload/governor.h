@@ -14,19 +14,21 @@
 #define GOVERNOR_WINDOW_NS 10000000000ull
 /* Of one core. The job's launch threads pay tens of nanoseconds per event; this thread does the
  * rest. */
-#define GOVERNOR_SHARE 0.05
+#define GOVERNOR_SHARE	 0.05
 #define GOVERNOR_STRIKES 3 /* consecutive windows above the budget */
 /* in windows */
 #define GOVERNOR_OFF_MIN 6
 #define GOVERNOR_OFF_MAX 96
 #define GOVERNOR_QUIET	 60
-#define GOVERNOR_CALM	 6 /* consecutive bursts within the budget before everything is recorded
+#define GOVERNOR_CALM                                                                              \
+	6 /* consecutive bursts within the budget before everything is recorded
 			    * again */
 /* The part of a window with one record per node, and the part of the budget that it may use. */
 #define GOVERNOR_DUTY_MIN   0.05
 #define GOVERNOR_DUTY_MAX   0.5
 #define GOVERNOR_DUTY_SHARE 0.5
-#define GOVERNOR_NODES_MOST 0.5 /* below this share of the records, leaving node records out does
+#define GOVERNOR_NODES_MOST                                                                        \
+	0.5 /* below this share of the records, leaving node records out does
 				 * not help */
 
 enum governor_records { GOVERNOR_ALL, GOVERNOR_COARSE, GOVERNOR_NONE };
@@ -36,7 +38,7 @@ struct governor {
 	double budget;				/* 0: GOVERNOR_SHARE */
 	uint64_t window_from_ns, window_cpu_ns; /* 0: no window yet */
 	uint64_t window_records, window_nodes;
-	uint64_t off_from_ns, off_for_ns;	/* off_from_ns 0: on */
+	uint64_t off_from_ns, off_for_ns; /* off_from_ns 0: on */
 	uint64_t on_since_ns;
 	uint32_t strikes;
 	bool graphs; /* the middle level */
@@ -49,7 +51,7 @@ struct governor {
 struct governor_load {
 	uint64_t now_ns, cpu_ns; /* of our thread */
 	uint64_t records, nodes; /* so far; nodes: those of kernels and copies inside graphs */
-	bool can_coarsen;  /* CUPTI can deliver one record per graph launch */
+	bool can_coarsen;	 /* CUPTI can deliver one record per graph launch */
 };
 
 /* Call at every tick; returns what to record now. */

@@ -46,7 +46,7 @@ static struct {
 	uint32_t wake;	   /* futex: 1: asked to run */
 	uint32_t sleeping; /* the thread is in futex_wait or about to enter it */
 	uint64_t flushed_ns;
-	uint32_t exit; /* enum helper_exit */
+	uint32_t exit;		/* enum helper_exit */
 	uint32_t context_early; /* there is a context, but perhaps no ring yet */
 	uint32_t context_seen;
 	/* the fields below belong to the helper alone */
@@ -61,7 +61,7 @@ static struct {
 	char path[128];
 	struct governor governor;
 	uint64_t no_reader_ns;
-} helper = { .sock = -1, .backoff_ms = HELPER_BACKOFF_MIN_MS };
+} helper = {.sock = -1, .backoff_ms = HELPER_BACKOFF_MIN_MS};
 
 static long helper_futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -84,7 +84,7 @@ void helper_sync_done(void)
 
 	if (cupti_client_started() &&
 	    clock_monotonic_ns() - __atomic_load_n(&helper.flushed_ns, __ATOMIC_RELAXED) >
-		    HELPER_FLUSH_MIN_NS)
+		HELPER_FLUSH_MIN_NS)
 		helper_wake();
 	errno = saved;
 }
@@ -94,7 +94,7 @@ static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_
 	/* gaps are stamped with the lane's clock */
 	uint64_t ticks = tracer_now(), now = clock_monotonic_ns();
 	double rate = 1.0;
-	struct event_gap e = { .head = { .kind = EVENT_GAP }, .cause = cause, .detail = detail };
+	struct event_gap e = {.head = {.kind = EVENT_GAP}, .cause = cause, .detail = detail};
 
 	if (tracer_clock_tsc && now > tracer_ring.header->anchor_monotonic_ns + 1000000)
 		rate = (double)(ticks - tracer_ring.header->anchor_ticks) /
@@ -112,7 +112,7 @@ static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_
 static void helper_at_exit(void)
 {
 	uint64_t until = clock_monotonic_ns() + HELPER_EXIT_WAIT_NS;
-	struct timespec pause = { 0, 500000 };
+	struct timespec pause = {0, 500000};
 	uint32_t no = EXIT_NO;
 
 	if (tracer_is_dead() || !cupti_client_started())
@@ -128,8 +128,8 @@ static void helper_at_exit(void)
 
 void helper_context_ready(void)
 {
-	static const struct cupti_client_host host = { &tracer_ring, hooks_dlsym, hooks_loaded,
-						       helper_gap, registry_launched };
+	static const struct cupti_client_host host = {&tracer_ring, hooks_dlsym, hooks_loaded,
+						      helper_gap, registry_launched};
 	uint32_t inside = tracer_inside_bits;
 	int saved = errno;
 
@@ -182,7 +182,7 @@ static void helper_dial(uint64_t now)
 	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u",
 		 helper.context_seen ? driver_version() : 0, cupti_client_version());
 	helper.sock = attach_connect(helper.path, &helper.hello,
-				     (const int[]){ tracer_ring.fd, tracer_ring.page_fd });
+				     (const int[]){tracer_ring.fd, tracer_ring.page_fd});
 	helper.dialled_ns = now;
 	if (helper.sock == -EAGAIN) /* the attempt itself has waited */
 		helper.backoff_ms = HELPER_BACKOFF_MIN_MS;
@@ -192,11 +192,12 @@ static void helper_dial(uint64_t now)
 
 static void helper_send_state(bool always)
 {
-	struct attach_state s = { .magic = ATTACH_MAGIC, .serial = helper.serial,
-				  .trace_state = tracer_state() == TRACER_ON  ? RING_TRACE_ON :
-						 tracer_state() == TRACER_OFF ? RING_TRACE_OFF :
-										RING_TRACE_LATCHED,
-				  .cupti_state = cupti_client_state() };
+	struct attach_state s = {.magic = ATTACH_MAGIC,
+				 .serial = helper.serial,
+				 .trace_state = tracer_state() == TRACER_ON    ? RING_TRACE_ON
+						: tracer_state() == TRACER_OFF ? RING_TRACE_OFF
+									       : RING_TRACE_LATCHED,
+				 .cupti_state = cupti_client_state()};
 
 	if (!helper.accepted ||
 	    (!always && s.trace_state == helper.told_trace && s.cupti_state == helper.told_cupti))
@@ -295,9 +296,9 @@ static void helper_watch_reader(uint64_t now)
 
 static void helper_govern(uint64_t now)
 {
-	struct governor_load load = { .now_ns = now,
-				      .cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID),
-				      .can_coarsen = cupti_client_can_coarsen() };
+	struct governor_load load = {.now_ns = now,
+				     .cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID),
+				     .can_coarsen = cupti_client_can_coarsen()};
 	enum governor_records want;
 
 	cupti_client_counts(&load.records, &load.nodes);
@@ -309,7 +310,7 @@ static void helper_govern(uint64_t now)
 
 static void helper_tell_anchor(void)
 {
-	struct event_anchor e = { .head = { .kind = EVENT_ANCHOR, .t = tracer_now() } };
+	struct event_anchor e = {.head = {.kind = EVENT_ANCHOR, .t = tracer_now()}};
 
 	e.monotonic_ns = clock_monotonic_ns();
 	e.ticks = tracer_now();
@@ -319,7 +320,7 @@ static void helper_tell_anchor(void)
 
 static void helper_sleep(void)
 {
-	const struct timespec tick = { 0, HELPER_TICK_MS * 1000000 };
+	const struct timespec tick = {0, HELPER_TICK_MS * 1000000};
 
 	__atomic_store_n(&helper.sleeping, 1, __ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&helper.wake, __ATOMIC_SEQ_CST))
@@ -375,7 +376,7 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 /* A real-time job passes its priority on to this thread: the job must never wait for it. */
 static void helper_leave_realtime(void)
 {
-	static const struct sched_param usual = { .sched_priority = 0 };
+	static const struct sched_param usual = {.sched_priority = 0};
 	int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
 
 	if (policy == SCHED_FIFO || policy == SCHED_RR)
@@ -408,11 +409,13 @@ static uint64_t helper_setting(const char *name, uint64_t usual)
 
 static void helper_read_settings(void)
 {
-	helper.no_reader_ns = helper_setting("SYSOM_CUPTI_LINGER_MS", HELPER_NO_READER_MS) * 1000000;
+	helper.no_reader_ns =
+	    helper_setting("SYSOM_CUPTI_LINGER_MS", HELPER_NO_READER_MS) * 1000000;
 	helper.governor.window_ns =
-		helper_setting("SYSOM_CUPTI_WINDOW_MS", GOVERNOR_WINDOW_NS / 1000000) * 1000000;
+	    helper_setting("SYSOM_CUPTI_WINDOW_MS", GOVERNOR_WINDOW_NS / 1000000) * 1000000;
 	helper.governor.budget =
-		(double)helper_setting("SYSOM_CUPTI_BUDGET_PPM", (uint64_t)(GOVERNOR_SHARE * 1e6)) * 1e-6;
+	    (double)helper_setting("SYSOM_CUPTI_BUDGET_PPM", (uint64_t)(GOVERNOR_SHARE * 1e6)) *
+	    1e-6;
 }
 
 int helper_start(void)

@@ -20,7 +20,7 @@ void *hooks_real[HOOK_ID_COUNT];
 
 static void *hooks_bootstrap_dlsym(void)
 {
-	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17" };
+	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
 	void *real = NULL;
 
 	for (unsigned i = 0; !real && i < sizeof(versions) / sizeof(versions[0]); i++)
@@ -173,7 +173,7 @@ static int hooks_scan_object(struct dl_phdr_info *info, size_t bytes, void *arg)
 
 static void *hooks_nth_object(const char *prefix, unsigned nth, bool *any)
 {
-	struct hooks_scan s = { .prefix = prefix, .skip = nth };
+	struct hooks_scan s = {.prefix = prefix, .skip = nth};
 
 	dl_iterate_phdr(hooks_scan_object, &s);
 	*any = s.found;
@@ -212,7 +212,7 @@ static void *hooks_search(const struct hook *h, const char *prefix)
 /* The slow path, once per function: for linked callers, which come without a look-up. */
 void *hooks_resolve(enum hook_id id)
 {
-	static const char *const prefix[] = { "libc.so", "libcuda.so", "libnccl", "libcupti.so" };
+	static const char *const prefix[] = {"libc.so", "libcuda.so", "libnccl", "libcupti.so"};
 	const struct hook *h = &hooks_table[id];
 	void *real = hooks_dlsym(RTLD_NEXT, h->symbol);
 

@@ -54,6 +54,6 @@ void *hooks_loaded(const char *name, const char *prefix);
 /* Gives wrap_<name> its exported name: calls inside this library never go through the PLT. */
 #define HOOKS_EXPORT(name)                                                                         \
 	extern __typeof__(wrap_##name) name                                                        \
-		__attribute__((alias("wrap_" #name), visibility("default"), used))
+	    __attribute__((alias("wrap_" #name), visibility("default"), used))
 
 #endif

@@ -9,8 +9,15 @@
 
 const struct hook hooks_table[HOOK_ID_COUNT] = {
 #define HOOK(symbol, library, lookup, ptsz, first, end)                                            \
-	{ #symbol, #lookup, wrap_##symbol, sizeof(#symbol) - 1, sizeof(#lookup) - 1,               \
-	  HOOK_##library, ptsz, first, end },
+	{#symbol,                                                                                  \
+	 #lookup,                                                                                  \
+	 wrap_##symbol,                                                                            \
+	 sizeof(#symbol) - 1,                                                                      \
+	 sizeof(#lookup) - 1,                                                                      \
+	 HOOK_##library,                                                                           \
+	 ptsz,                                                                                     \
+	 first,                                                                                    \
+	 end},
 #include "preload/hooks.def"
 #undef HOOK
 };

@@ -91,9 +91,8 @@ static struct plugin_slot *plugin_take(void)
 		uint32_t g = __atomic_load_n(&s->generation, __ATOMIC_RELAXED);
 
 		/* even: free; the next odd one goes into the new handle */
-		if (!(g & 1) &&
-		    __atomic_compare_exchange_n(&s->generation, &g, g + 1, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
+		if (!(g & 1) && __atomic_compare_exchange_n(&s->generation, &g, g + 1, false,
+							    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return s;
 	}
 	return NULL;
@@ -115,12 +114,15 @@ static void plugin_unknown(void)
 static void plugin_push(uint64_t comm_hash, uint16_t type, uint32_t state, const void *handle,
 			const void *parent, uint64_t seq, uint64_t value, int peer, int channel)
 {
-	struct event_plugin e = { .head = { .kind = EVENT_PLUGIN },
-				  .comm_hash = comm_hash,
-				  .handle = (uint64_t)(uintptr_t)handle,
-				  .parent = (uint64_t)(uintptr_t)parent, .value = value,
-				  .seq = (uint32_t)seq, .type = (uint16_t)(type | state << 8),
-				  .channel = (int16_t)channel, .peer = peer };
+	struct event_plugin e = {.head = {.kind = EVENT_PLUGIN},
+				 .comm_hash = comm_hash,
+				 .handle = (uint64_t)(uintptr_t)handle,
+				 .parent = (uint64_t)(uintptr_t)parent,
+				 .value = value,
+				 .seq = (uint32_t)seq,
+				 .type = (uint16_t)(type | state << 8),
+				 .channel = (int16_t)channel,
+				 .peer = peer};
 
 	e.head.t = tracer_now();
 	tracer_push(&e);
@@ -163,13 +165,13 @@ static void *plugin_forward_start(const struct plugin_context *c, unsigned versi
 
 static void plugin_load_user(void)
 {
-	static const char *const names[] = { "",
-					     "ncclProfiler_v1",
-					     "ncclProfiler_v2",
-					     "ncclProfiler_v3",
-					     "ncclProfiler_v4",
-					     "ncclProfiler_v5",
-					     "ncclProfiler_v6" };
+	static const char *const names[] = {"",
+					    "ncclProfiler_v1",
+					    "ncclProfiler_v2",
+					    "ncclProfiler_v3",
+					    "ncclProfiler_v4",
+					    "ncclProfiler_v5",
+					    "ncclProfiler_v6"};
 	const char *path = getenv("SYSOM_NCCL_CHAIN");
 	void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 
@@ -344,11 +346,11 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 		} else if ((f).type == NCCL_PROFILE_P2P_API) {                                     \
 			(f).value = (d)->p2p_api.count;                                            \
 		} else if ((f).type == NCCL_PROFILE_COLL) {                                        \
-			(f).group_offset = offsetof(struct nccl_profiler_v##v##_event,             \
-						    coll.parent_group);                            \
+			(f).group_offset =                                                         \
+			    offsetof(struct nccl_profiler_v##v##_event, coll.parent_group);        \
 		} else if ((f).type == NCCL_PROFILE_P2P) {                                         \
-			(f).group_offset = offsetof(struct nccl_profiler_v##v##_event,             \
-						    p2p.parent_group);                             \
+			(f).group_offset =                                                         \
+			    offsetof(struct nccl_profiler_v##v##_event, p2p.parent_group);         \
 		}                                                                                  \
 	} while (0)
 
@@ -364,7 +366,7 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 	static nccl_result plugin_start_v##v(void *context, void **handle,                         \
 					     struct nccl_profiler_v##v##_event *d)                 \
 	{                                                                                          \
-		struct plugin_fact f = { .peer = -1, .channel = -1 };                              \
+		struct plugin_fact f = {.peer = -1, .channel = -1};                                \
                                                                                                    \
 		if (!d)                                                                            \
 			return NCCL_OK;                                                            \
@@ -408,9 +410,9 @@ PLUGIN_START(6, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(6, d, f))
 #define PLUGIN_INIT_EARLY(v)                                                                       \
 	static nccl_result plugin_init_v##v(void **context, int *mask)                             \
 	{                                                                                          \
-		PLUGIN_INIT_BODY(v, 0,                                                             \
-				 ((nccl_profiler_v##v##_init_fn)plugin_user[v]->init)(&user,       \
-										       &user_mask)); \
+		PLUGIN_INIT_BODY(                                                                  \
+		    v, 0,                                                                          \
+		    ((nccl_profiler_v##v##_init_fn)plugin_user[v]->init)(&user, &user_mask));      \
 	}
 PLUGIN_INIT_EARLY(1)
 PLUGIN_INIT_EARLY(2)
@@ -420,9 +422,8 @@ static nccl_result plugin_init_v4(void **context, int *mask, const char *name, u
 				  int nodes, int nranks, int rank, void *log)
 {
 	PLUGIN_INIT_BODY(4, comm_hash,
-			 ((nccl_profiler_v4_init_fn)plugin_user[4]->init)(&user, &user_mask, name,
-									  comm_hash, nodes, nranks,
-									  rank, log));
+			 ((nccl_profiler_v4_init_fn)plugin_user[4]->init)(
+			     &user, &user_mask, name, comm_hash, nodes, nranks, rank, log));
 }
 
 #define PLUGIN_INIT_LATE(v)                                                                        \
@@ -430,19 +431,20 @@ static nccl_result plugin_init_v4(void **context, int *mask, const char *name, u
 					    const char *name, int nodes, int nranks, int rank,     \
 					    void *log)                                             \
 	{                                                                                          \
-		PLUGIN_INIT_BODY(v, comm_hash,                                                     \
-				 ((nccl_profiler_v##v##_init_fn)plugin_user[v]->init)(             \
-					 &user, comm_hash, &user_mask, name, nodes, nranks, rank,  \
-					 log));                                                    \
+		PLUGIN_INIT_BODY(                                                                  \
+		    v, comm_hash,                                                                  \
+		    ((nccl_profiler_v##v##_init_fn)plugin_user[v]->init)(                          \
+			&user, comm_hash, &user_mask, name, nodes, nranks, rank, log));            \
 	}
 PLUGIN_INIT_LATE(5)
 PLUGIN_INIT_LATE(6)
 
 #define PLUGIN_TABLE(v)                                                                            \
 	extern const struct nccl_profiler_table ncclProfiler_v##v;                                 \
-	__attribute__((visibility("default"))) const struct nccl_profiler_table                    \
-		ncclProfiler_v##v = { "sysom",	   plugin_init_v##v, plugin_start_v##v,            \
-				      plugin_stop, plugin_record,    plugin_finalize_v##v }
+	__attribute__((visibility("default")))                                                     \
+	const struct nccl_profiler_table ncclProfiler_v##v = {                                     \
+	    "sysom",	 plugin_init_v##v, plugin_start_v##v,                                      \
+	    plugin_stop, plugin_record,	   plugin_finalize_v##v}
 PLUGIN_TABLE(1);
 PLUGIN_TABLE(2);
 PLUGIN_TABLE(3);

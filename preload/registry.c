@@ -85,7 +85,8 @@ static struct registry_comm *registry_comm_slot(uint64_t handle)
 		uint64_t have = __atomic_load_n(&c->handle, __ATOMIC_RELAXED);
 
 		/* GONE while it is being filled, so that look-ups skip it */
-		if (have > REGISTRY_GONE || __atomic_load_n(&c->generation, __ATOMIC_RELAXED) == UINT32_MAX)
+		if (have > REGISTRY_GONE ||
+		    __atomic_load_n(&c->generation, __ATOMIC_RELAXED) == UINT32_MAX)
 			continue;
 		if (__atomic_compare_exchange_n(&c->handle, &have, REGISTRY_GONE, false,
 						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
@@ -126,8 +127,8 @@ void registry_comm_remove(struct registry_comm *comm)
 
 static uint32_t *registry_peer_counter(const struct registry_comm *comm, uint8_t func, int peer)
 {
-	uint64_t words[2] = { (uint64_t)(comm - registry_comms) << 32 | comm->generation,
-			      (uint64_t)(uint32_t)peer << 8 | func };
+	uint64_t words[2] = {(uint64_t)(comm - registry_comms) << 32 | comm->generation,
+			     (uint64_t)(uint32_t)peer << 8 | func};
 	uint64_t key = hash_mix(hash_bytes(HASH_SEED, words, sizeof(words))) | 1;
 
 	for (unsigned i = 0; i < REGISTRY_PROBES; i++) {
@@ -186,7 +187,8 @@ struct registry_launches *registry_launches_of_stream(uint64_t stream)
 	uint64_t at = hash_mix(stream);
 
 	for (unsigned i = 0; i < REGISTRY_PROBES; i++) {
-		struct registry_launches *l = &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
+		struct registry_launches *l =
+		    &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
 		/* acquire pairs with the release in registry_launches_begin */
 		uint64_t have = __atomic_load_n(&l->key, __ATOMIC_ACQUIRE);
 
@@ -212,7 +214,8 @@ void registry_launches_begin(uint64_t stream)
 
 	registry_launches_end(stream);
 	for (unsigned i = 0; i < REGISTRY_PROBES; i++) {
-		struct registry_launches *l = &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
+		struct registry_launches *l =
+		    &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
 		uint64_t have = __atomic_load_n(&l->key, __ATOMIC_RELAXED);
 
 		/* GONE + 1, the per-thread stream, is never a key: the entry is being filled */
@@ -441,11 +444,15 @@ void registry_restate(void (*push)(const void *event), uint64_t now_ticks)
 	for (unsigned i = 0; i < REGISTRY_COMMS; i++) {
 		const struct registry_comm *c = &registry_comms[i];
 		uint64_t handle = __atomic_load_n(&c->handle, __ATOMIC_ACQUIRE);
-		struct event_comm e = { .head = { .kind = EVENT_COMM, .flags = EVENT_FLAG_RESTATED,
-						  .t = now_ticks },
-					.comm = handle, .id = c->id, .parent = c->parent,
-					.nranks = c->nranks, .rank = c->rank,
-					.action = c->action, .color = c->color };
+		struct event_comm e = {
+		    .head = {.kind = EVENT_COMM, .flags = EVENT_FLAG_RESTATED, .t = now_ticks},
+		    .comm = handle,
+		    .id = c->id,
+		    .parent = c->parent,
+		    .nranks = c->nranks,
+		    .rank = c->rank,
+		    .action = c->action,
+		    .color = c->color};
 
 		if (handle > REGISTRY_GONE)
 			push(&e);
@@ -453,10 +460,12 @@ void registry_restate(void (*push)(const void *event), uint64_t now_ticks)
 	for (unsigned i = 0; i < REGISTRY_EXECS; i++) {
 		const struct registry_exec *x = &registry_execs[i];
 		uint64_t exec = __atomic_load_n(&x->exec, __ATOMIC_ACQUIRE);
-		struct event_graph e = { .head = { .kind = EVENT_GRAPH, .flags = EVENT_FLAG_RESTATED,
-						   .t = now_ticks },
-					 .graph = x->graph, .exec = exec, .capture = x->capture,
-					 .action = GRAPH_INSTANTIATE };
+		struct event_graph e = {
+		    .head = {.kind = EVENT_GRAPH, .flags = EVENT_FLAG_RESTATED, .t = now_ticks},
+		    .graph = x->graph,
+		    .exec = exec,
+		    .capture = x->capture,
+		    .action = GRAPH_INSTANTIATE};
 
 		if (exec > REGISTRY_GONE)
 			push(&e);

@@ -49,7 +49,7 @@ void registry_stream_remove(uint64_t stream);
 struct registry_launches {
 	uint64_t key;
 	uint32_t count;
-	uint32_t epoch; /* not 0: earlier launches may be uncounted */
+	uint32_t epoch;		/* not 0: earlier launches may be uncounted */
 } __attribute__((aligned(64))); /* threads launch on different streams */
 /* The stream was just made or is about to be destroyed: its launches count from the beginning.
  * Nobody launches on it now. */

@@ -33,9 +33,9 @@ static bool span_ready(void)
 
 static void span_push_step(uint16_t kind, const double *work, unsigned count, uint32_t index)
 {
-	struct event_step e = { .head = { .kind = kind, .flags = EVENT_FLAG_EXPLICIT,
-					  .t = tracer_now() },
-				.index = index };
+	struct event_step e = {
+	    .head = {.kind = kind, .flags = EVENT_FLAG_EXPLICIT, .t = tracer_now()},
+	    .index = index};
 
 	if (count > LIMIT_STEP_WORK)
 		count = LIMIT_STEP_WORK;
@@ -68,8 +68,11 @@ static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t 
 		      uint32_t name, bool nested)
 {
 	struct tracer_thread *t = tracer_self ? tracer_self : tracer_claim();
-	struct event_span e = { .head = { .kind = kind, .t = tracer_now() },
-				.span = range, .domain = domain, .name = name, .source = source };
+	struct event_span e = {.head = {.kind = kind, .t = tracer_now()},
+			       .span = range,
+			       .domain = domain,
+			       .name = name,
+			       .source = source};
 
 	if (!t)
 		return;
@@ -83,8 +86,8 @@ static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t 
 
 static uint32_t span_intern(const char *text)
 {
-	return text ? ring_writer_intern(&tracer_ring, text, strnlen(text, LIMIT_NAME_BYTES)) :
-		      RING_NAME_NONE;
+	return text ? ring_writer_intern(&tracer_ring, text, strnlen(text, LIMIT_NAME_BYTES))
+		    : RING_NAME_NONE;
 }
 
 SPAN_EXPORT void sysom_span_begin(const char *name)
@@ -198,26 +201,27 @@ static void nvtx_domain_end(void *domain, uint64_t range)
 /* A domain is the hash of its name: the same in every library and on every rank. */
 static void *nvtx_domain_create_a(const char *name)
 {
-	return (void *)(uintptr_t)(hash_bytes(HASH_SEED, name ? name : "", name ? strlen(name) : 0) |
-				   1);
+	return (
+	    void *)(uintptr_t)(hash_bytes(HASH_SEED, name ? name : "", name ? strlen(name) : 0) |
+			       1);
 }
 
 static const struct {
 	uint32_t module, index;
 	void *fn;
 } span_nvtx_table[] = {
-	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_START_EX, nvtx_start_ex },
-	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_START_A, nvtx_start_a },
-	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_END, nvtx_end },
-	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_PUSH_EX, nvtx_push_ex },
-	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_PUSH_A, nvtx_push_a },
-	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_POP, nvtx_pop },
-	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_START_EX, nvtx_domain_start_ex },
-	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_END, nvtx_domain_end },
-	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_PUSH_EX, nvtx_domain_push_ex },
-	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_POP, nvtx_domain_pop },
-	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_REGISTER_STRING_A, span_nvtx_register },
-	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_CREATE_A, nvtx_domain_create_a },
+    {NVTX_MODULE_CORE, NVTX_CORE_RANGE_START_EX, nvtx_start_ex},
+    {NVTX_MODULE_CORE, NVTX_CORE_RANGE_START_A, nvtx_start_a},
+    {NVTX_MODULE_CORE, NVTX_CORE_RANGE_END, nvtx_end},
+    {NVTX_MODULE_CORE, NVTX_CORE_RANGE_PUSH_EX, nvtx_push_ex},
+    {NVTX_MODULE_CORE, NVTX_CORE_RANGE_PUSH_A, nvtx_push_a},
+    {NVTX_MODULE_CORE, NVTX_CORE_RANGE_POP, nvtx_pop},
+    {NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_START_EX, nvtx_domain_start_ex},
+    {NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_END, nvtx_domain_end},
+    {NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_PUSH_EX, nvtx_domain_push_ex},
+    {NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_POP, nvtx_domain_pop},
+    {NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_REGISTER_STRING_A, span_nvtx_register},
+    {NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_CREATE_A, nvtx_domain_create_a},
 };
 
 SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table);

@@ -29,7 +29,7 @@ TRACER_TLS uint32_t tracer_own_number;
 /* One per lane, owned together with it: a thread without a lane needs no state. */
 static struct tracer_thread tracer_threads[LIMIT_RING_LANES];
 static struct tracer_thread *tracer_helper_lane;
-static uint64_t tracer_early;	 /* events pushed before the ring existed */
+static uint64_t tracer_early; /* events pushed before the ring existed */
 static pthread_key_t tracer_key;
 static bool tracer_key_valid;
 /* Incremented when lanes become free; a thread without a lane tries again when it changed. */
@@ -106,8 +106,8 @@ void tracer_forked(void)
 
 void tracer_latch(enum tracer_latch why)
 {
-	struct event_gap e = { .head = { .kind = EVENT_GAP }, .cause = GAP_LATCHED,
-			       .detail = (int32_t)why };
+	struct event_gap e = {
+	    .head = {.kind = EVENT_GAP}, .cause = GAP_LATCHED, .detail = (int32_t)why};
 
 	if (tracer_ring.base) {
 		e.head.t = tracer_now();
@@ -128,7 +128,7 @@ static struct tracer_thread *tracer_take_lane(uint32_t tid)
 	if (!ring_writer_claim(&tracer_ring, RING_LANE_HOST, tid, &lane))
 		return NULL;
 	t = &tracer_threads[lane.lane - tracer_ring.lanes];
-	*t = (struct tracer_thread){ .lane = lane };
+	*t = (struct tracer_thread){.lane = lane};
 	return t;
 }
 

@@ -32,8 +32,8 @@ enum tracer_latch {
 struct registry_launches;
 struct tracer_thread {
 	struct ring_lane_writer lane;
-	uint32_t spans;	  /* nesting depth of NVTX and API spans */
-	uint64_t context; /* last CUcontext that was reported */
+	uint32_t spans;			    /* nesting depth of NVTX and API spans */
+	uint64_t context;		    /* last CUcontext that was reported */
 	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */
 };
 

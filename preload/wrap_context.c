@@ -15,12 +15,11 @@
 static void wrap_tell_stream(uint16_t kind, cu_context context, cu_stream stream, bool per_thread,
 			     bool push)
 {
-	struct event_stream e = { .head = { .kind = kind,
-					    .flags = per_thread ? EVENT_FLAG_PTSZ : 0,
-					    .t = tracer_now() },
-				  .stream = (uint64_t)(uintptr_t)stream,
-				  .context = (uint64_t)(uintptr_t)context,
-				  .device = driver_current_device() };
+	struct event_stream e = {
+	    .head = {.kind = kind, .flags = per_thread ? EVENT_FLAG_PTSZ : 0, .t = tracer_now()},
+	    .stream = (uint64_t)(uintptr_t)stream,
+	    .context = (uint64_t)(uintptr_t)context,
+	    .device = driver_current_device()};
 
 	e.context_id = cupti_client_context_id(context);
 	e.stream_id = cupti_client_stream_id(context, stream, per_thread);
@@ -121,8 +120,7 @@ WRAP_AFTER(cuStreamCreate, (cu_stream * out, unsigned flags), (out, flags),
 	   wrap_stream_created(out, push));
 WRAP_AFTER(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int priority),
 	   (out, flags, priority), wrap_stream_created(out, push));
-WRAP_AFTER(cuGreenCtxStreamCreate,
-	   (cu_stream * out, void *context, unsigned flags, int priority),
+WRAP_AFTER(cuGreenCtxStreamCreate, (cu_stream * out, void *context, unsigned flags, int priority),
 	   (out, context, flags, priority), wrap_stream_created(out, push));
 cu_result wrap_cuStreamDestroy_v2(cu_stream stream);
 cu_result wrap_cuStreamDestroy_v2(cu_stream stream)
@@ -150,11 +148,13 @@ HOOKS_EXPORT(cuStreamDestroy_v2);
 static void wrap_tell_graph(uint16_t action, const void *graph, const void *exec, uint64_t capture,
 			    const void *stream, uint32_t nodes, bool push)
 {
-	struct event_graph e = { .head = { .kind = EVENT_GRAPH, .t = tracer_now() },
-				 .graph = (uint64_t)(uintptr_t)graph,
-				 .exec = (uint64_t)(uintptr_t)exec, .capture = capture,
-				 .stream = (uint64_t)(uintptr_t)stream, .action = action,
-				 .nodes = nodes };
+	struct event_graph e = {.head = {.kind = EVENT_GRAPH, .t = tracer_now()},
+				.graph = (uint64_t)(uintptr_t)graph,
+				.exec = (uint64_t)(uintptr_t)exec,
+				.capture = capture,
+				.stream = (uint64_t)(uintptr_t)stream,
+				.action = action,
+				.nodes = nodes};
 
 	if (push)
 		tracer_push(&e);
@@ -226,8 +226,8 @@ static void wrap_instantiated(const cu_graph_exec *exec, cu_graph graph, bool pu
 
 	if (!exec || !*exec)
 		return;
-	capture = registry_graph_instantiate((uint64_t)(uintptr_t)graph,
-					     (uint64_t)(uintptr_t)*exec);
+	capture =
+	    registry_graph_instantiate((uint64_t)(uintptr_t)graph, (uint64_t)(uintptr_t)*exec);
 	wrap_tell_graph(GRAPH_INSTANTIATE, graph, *exec, capture, NULL,
 			driver_graph_node_count(graph), push);
 }
@@ -243,8 +243,8 @@ WRAP_INSTANTIATE(cuGraphInstantiateWithParams_ptsz);
 
 static void wrap_updated(cu_graph_exec exec, cu_graph graph, bool push)
 {
-	uint64_t capture = registry_graph_update((uint64_t)(uintptr_t)graph,
-						 (uint64_t)(uintptr_t)exec);
+	uint64_t capture =
+	    registry_graph_update((uint64_t)(uintptr_t)graph, (uint64_t)(uintptr_t)exec);
 
 	wrap_tell_graph(GRAPH_UPDATE, graph, exec, capture, NULL, 0, push);
 }

@@ -36,7 +36,7 @@ static inline uint16_t wrap_flags(cu_stream stream, uint16_t ptsz, cu_result res
 static __attribute__((noinline, cold)) struct registry_launches *wrap_default_launches(void)
 {
 	struct registry_launches *l =
-		registry_launches_of_context((uint64_t)(uintptr_t)driver_current_context(), 1);
+	    registry_launches_of_context((uint64_t)(uintptr_t)driver_current_context(), 1);
 
 	if (tracer_self)
 		tracer_self->launches = l;
@@ -53,7 +53,8 @@ static inline uint32_t wrap_number(cu_stream stream, uint16_t ptsz)
 	if (handle > 2) {
 		l = registry_launches_of_stream(handle);
 	} else if (handle == 2 || (!handle && ptsz)) {
-		return tracer_own_number = RING_NUMBER(tracer_own_number >> 24, tracer_own_number + 1);
+		return tracer_own_number =
+			   RING_NUMBER(tracer_own_number >> 24, tracer_own_number + 1);
 	} else {
 		l = tracer_self ? tracer_self->launches : NULL;
 		if (__builtin_expect(!l, 0))
@@ -80,8 +81,9 @@ static inline void wrap_push_launch(uint64_t from, uint16_t api, uint16_t ptsz, 
 	e.api = api;
 	e.duration = tracer_duration(from, tracer_now());
 	/* last: a locked addition before the stamp would count in the duration */
-	e.number = e.head.flags & (EVENT_FLAG_FAILED | EVENT_FLAG_CAPTURED) ? 0 :
-									     wrap_number(stream, ptsz);
+	e.number = e.head.flags & (EVENT_FLAG_FAILED | EVENT_FLAG_CAPTURED)
+		       ? 0
+		       : wrap_number(stream, ptsz);
 	tracer_push(&e);
 }
 
@@ -116,7 +118,7 @@ static inline cu_result wrap_launch(enum hook_id id, uint16_t ptsz, cu_function 
 			      unsigned by, unsigned bz, unsigned shared, cu_stream stream,         \
 			      void **params, void **extra)                                         \
 	{                                                                                          \
-		const unsigned grid[3] = { gx, gy, gz }, block[3] = { bx, by, bz };                \
+		const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};                    \
                                                                                                    \
 		return wrap_launch(HOOK_ID_##name, ptsz, f, grid, block, shared, stream, params,   \
 				   extra);                                                         \
@@ -142,8 +144,8 @@ static inline cu_result wrap_launch_ex(enum hook_id id, uint16_t ptsz,
 	from = tracer_now();
 	res = real(config, f, params, extra);
 	if (__builtin_expect(push, 1)) {
-		const unsigned grid[3] = { config->grid_x, config->grid_y, config->grid_z };
-		const unsigned block[3] = { config->block_x, config->block_y, config->block_z };
+		const unsigned grid[3] = {config->grid_x, config->grid_y, config->grid_z};
+		const unsigned block[3] = {config->block_x, config->block_y, config->block_z};
 
 		wrap_push_launch(from, (uint16_t)id, ptsz, res, f, config->stream, grid, block);
 	}
@@ -195,7 +197,7 @@ static inline cu_result wrap_launch_coop(enum hook_id id, uint16_t ptsz, cu_func
 			      unsigned by, unsigned bz, unsigned shared, cu_stream stream,         \
 			      void **params)                                                       \
 	{                                                                                          \
-		const unsigned grid[3] = { gx, gy, gz }, block[3] = { bx, by, bz };                \
+		const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};                    \
                                                                                                    \
 		return wrap_launch_coop(HOOK_ID_##name, ptsz, f, grid, block, shared, stream,      \
 					params);                                                   \
@@ -223,8 +225,8 @@ static inline cu_result wrap_graph_launch(enum hook_id id, uint16_t ptsz, cu_gra
 		return real(exec, stream);
 	from = tracer_now();
 	res = real(exec, stream);
-	replay = res == CU_OK ? registry_graph_launch((uint64_t)(uintptr_t)exec, &capture) :
-				REGISTRY_SEQ_UNKNOWN;
+	replay = res == CU_OK ? registry_graph_launch((uint64_t)(uintptr_t)exec, &capture)
+			      : REGISTRY_SEQ_UNKNOWN;
 	if (push) {
 		e.head.kind = EVENT_GRAPH_LAUNCH;
 		e.head.flags = wrap_flags(stream, ptsz, res);
@@ -260,12 +262,13 @@ WRAP_GRAPH_LAUNCH(cuGraphLaunch_ptsz, EVENT_FLAG_PTSZ);
 static void wrap_push_mem(enum hook_id id, uint64_t from, cu_result res, uint64_t bytes,
 			  uint64_t address)
 {
-	struct event_mem e = { .head = { .kind = EVENT_MEM,
-					 .flags = res == CU_OK ? 0 : EVENT_FLAG_FAILED,
-					 .t = from },
-			       .bytes = bytes, .address = address, .api = (uint16_t)id,
-			       .result = (uint16_t)res,
-			       .duration = tracer_duration(from, tracer_now()) };
+	struct event_mem e = {
+	    .head = {.kind = EVENT_MEM, .flags = res == CU_OK ? 0 : EVENT_FLAG_FAILED, .t = from},
+	    .bytes = bytes,
+	    .address = address,
+	    .api = (uint16_t)id,
+	    .result = (uint16_t)res,
+	    .duration = tracer_duration(from, tracer_now())};
 
 	tracer_push(&e);
 }
@@ -300,8 +303,8 @@ WRAP_MEM(cuMemAllocPitch_v2,
 	 (cu_deviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element),
 	 (out, pitch, width, height, element), (res == CU_OK && pitch ? *pitch : width) * height,
 	 WRAP_GIVEN);
-WRAP_MEM(cuMemAllocManaged, (cu_deviceptr * out, size_t bytes, unsigned flags),
-	 (out, bytes, flags), bytes, WRAP_GIVEN);
+WRAP_MEM(cuMemAllocManaged, (cu_deviceptr * out, size_t bytes, unsigned flags), (out, bytes, flags),
+	 bytes, WRAP_GIVEN);
 WRAP_MEM(cuMemAllocAsync, (cu_deviceptr * out, size_t bytes, cu_stream stream),
 	 (out, bytes, stream), bytes, WRAP_GIVEN);
 WRAP_MEM(cuMemAllocAsync_ptsz, (cu_deviceptr * out, size_t bytes, cu_stream stream),
@@ -321,12 +324,12 @@ WRAP_MEM(cuMemFreeAsync_ptsz, (cu_deviceptr p, cu_stream stream), (p, stream), 0
 static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const void *handle,
 			   enum event_sync_scope scope)
 {
-	struct event_sync e = { .head = { .kind = EVENT_SYNC,
-					  .flags = res == CU_OK ? 0 : EVENT_FLAG_FAILED,
-					  .t = from },
-				.handle = (uint64_t)(uintptr_t)handle, .api = (uint16_t)id,
-				.scope = (uint16_t)scope,
-				.duration = tracer_duration(from, tracer_now()) };
+	struct event_sync e = {
+	    .head = {.kind = EVENT_SYNC, .flags = res == CU_OK ? 0 : EVENT_FLAG_FAILED, .t = from},
+	    .handle = (uint64_t)(uintptr_t)handle,
+	    .api = (uint16_t)id,
+	    .scope = (uint16_t)scope,
+	    .duration = tracer_duration(from, tracer_now())};
 
 	if (hooks_table[id].ptsz)
 		e.head.flags |= EVENT_FLAG_PTSZ;

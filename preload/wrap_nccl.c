@@ -55,13 +55,15 @@ static void wrap_comm_shape(nccl_comm comm, enum hook_id neighbour, int32_t *nra
 static void wrap_tell_comm(const struct registry_comm *c, uint64_t handle, uint16_t action,
 			   uint64_t from, nccl_result res, bool push)
 {
-	struct event_comm e = { .head = { .kind = EVENT_COMM,
-					  .flags = res == NCCL_OK || res == NCCL_IN_PROGRESS ?
-							   0 :
-							   EVENT_FLAG_FAILED,
-					  .t = from },
-				.comm = handle, .nranks = -1, .rank = -1, .action = action,
-				.duration = tracer_duration(from, tracer_now()) };
+	struct event_comm e = {
+	    .head = {.kind = EVENT_COMM,
+		     .flags = res == NCCL_OK || res == NCCL_IN_PROGRESS ? 0 : EVENT_FLAG_FAILED,
+		     .t = from},
+	    .comm = handle,
+	    .nranks = -1,
+	    .rank = -1,
+	    .action = action,
+	    .duration = tracer_duration(from, tracer_now())};
 
 	if (c) {
 		e.id = c->id;
@@ -143,7 +145,7 @@ static uint64_t wrap_identity(const void *ids, size_t bytes)
 
 static uint64_t wrap_lineage(uint64_t parent, uint64_t ordinal, uint64_t which)
 {
-	uint64_t words[3] = { parent, ordinal, which };
+	uint64_t words[3] = {parent, ordinal, which};
 
 	return wrap_identity(words, sizeof(words));
 }
@@ -171,7 +173,7 @@ static uint64_t wrap_lineage(uint64_t parent, uint64_t ordinal, uint64_t which)
 	}                                                                                          \
 	HOOKS_EXPORT(name)
 
-#define WRAP_BIRTH(...) struct wrap_birth birth = { .from = from, __VA_ARGS__ }
+#define WRAP_BIRTH(...)	 struct wrap_birth birth = {.from = from, __VA_ARGS__}
 #define WRAP_MADE(where) wrap_comm_made(where, &birth, res, push)
 
 WRAP_NCCL(ncclCommInitRank, (nccl_comm * out, int nranks, nccl_unique_id id, int rank),
@@ -188,17 +190,16 @@ WRAP_NCCL(ncclCommInitRankConfig,
 WRAP_NCCL(ncclCommInitRankScalable,
 	  (nccl_comm * out, int nranks, int rank, int id_count, nccl_unique_id *ids, void *config),
 	  (out, nranks, rank, id_count, ids, config),
-	  WRAP_BIRTH(.id = ids && id_count > 0 ?
-				   wrap_identity(ids, (size_t)id_count * sizeof(*ids)) :
-				   0,
+	  WRAP_BIRTH(.id = ids && id_count > 0 ? wrap_identity(ids, (size_t)id_count * sizeof(*ids))
+					       : 0,
 		     .nranks = nranks, .rank = rank, .action = COMM_INIT),
 	  WRAP_MADE(out));
 
 /* One process has all ranks, so any number unique in it serves as the id. */
 static void wrap_all_made(nccl_comm *comms, int count, uint64_t from, nccl_result res, bool push)
 {
-	uint64_t id = wrap_lineage(tracer_ring.header->start_time_ticks, tracer_ring.header->pid,
-				   from);
+	uint64_t id =
+	    wrap_lineage(tracer_ring.header->start_time_ticks, tracer_ring.header->pid, from);
 
 	for (int i = 0; comms && i < count; i++) {
 		WRAP_BIRTH(.id = id, .nranks = count, .rank = i, .action = COMM_INIT);
@@ -213,8 +214,8 @@ static struct registry_comm *wrap_comm_get(nccl_comm comm, enum hook_id hook, bo
 {
 	uint64_t handle = (uint64_t)(uintptr_t)comm;
 	struct registry_comm *c;
-	struct wrap_birth b = { .from = tracer_now(), .nranks = -1, .action = COMM_INIT,
-				.hook = hook };
+	struct wrap_birth b = {
+	    .from = tracer_now(), .nranks = -1, .action = COMM_INIT, .hook = hook};
 
 	if (!comm)
 		return NULL;
@@ -272,8 +273,8 @@ WRAP_NCCL(ncclCommShrink,
 	  (nccl_comm comm, int *exclude, int exclude_count, nccl_comm *out, void *config,
 	   int flags),
 	  (comm, exclude, exclude_count, out, config, flags),
-	  WRAP_SPLIT_BIRTH(ncclCommShrink, comm, COMM_SHRINK,
-			   wrap_excluded(exclude, exclude_count), 0),
+	  WRAP_SPLIT_BIRTH(ncclCommShrink, comm, COMM_SHRINK, wrap_excluded(exclude, exclude_count),
+			   0),
 	  WRAP_MADE(out));
 
 /* When a communicator grows, only the existing rank that made the unique id and the new ranks get
@@ -334,7 +335,7 @@ static inline struct wrap_note wrap_note_coll(nccl_comm comm, enum hook_id hook,
 {
 	struct registry_comm *c = wrap_comm_get(comm, hook, push);
 	uint32_t *counter = c ? registry_counter(c, func, peer) : NULL;
-	struct wrap_note n = { 0, REGISTRY_SEQ_UNKNOWN };
+	struct wrap_note n = {0, REGISTRY_SEQ_UNKNOWN};
 
 	if (__builtin_expect(__atomic_load_n(&registry_captures_active, __ATOMIC_RELAXED) != 0, 0))
 		n.capture = wrap_capture_of(stream);
@@ -375,8 +376,9 @@ static inline void wrap_push_coll(uint64_t from, nccl_result res, nccl_comm comm
 #define WRAP_COLL(name, func, params, args, count, type, peer)                                     \
 	WRAP_NCCL(name, params, args,                                                              \
 		  struct wrap_note note =                                                          \
-			  wrap_note_coll(comm, HOOK_ID_##name, func, peer, stream, push),          \
-		  if (push) wrap_push_coll(from, res, comm, func, count, type, peer, stream, note))
+		      wrap_note_coll(comm, HOOK_ID_##name, func, peer, stream, push),              \
+		  if (push)                                                                        \
+		      wrap_push_coll(from, res, comm, func, count, type, peer, stream, note))
 
 WRAP_COLL(ncclAllReduce, COLL_ALL_REDUCE,
 	  (const void *send, void *recv, size_t count, int type, int op, nccl_comm comm,
@@ -426,7 +428,7 @@ WRAP_COLL(ncclRecv, COLL_RECV,
 
 static void wrap_group(uint8_t func, uint64_t from, nccl_result res, bool push)
 {
-	struct wrap_note none = { 0, 0 };
+	struct wrap_note none = {0, 0};
 
 	if (func != COLL_GROUP_START && tracer_nccl_group_depth && !--tracer_nccl_group_depth)
 		wrap_pending_done(res, push);

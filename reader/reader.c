@@ -32,10 +32,10 @@
 /* ---- the keeper ---- */
 
 struct pair {
-	uint32_t id, uid; /* id 0: free */
+	uint32_t id, uid;     /* id 0: free */
 	pid_t opener, parser; /* 0: ended */
 	bool killed;
-	uint32_t ended_id; /* the latest pair of which a process ended */
+	uint32_t ended_id;	   /* the latest pair of which a process ended */
 	bool by_signal, by_others; /* it was ended by a signal; by a signal from others */
 };
 
@@ -70,8 +70,9 @@ static bool is_by_others(const struct pair *p, int status, const struct rusage *
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
-	return !p->killed && (number == SIGKILL || number == SIGTERM || number == SIGINT ||
-			      number == SIGHUP || number == SIGQUIT) &&
+	return !p->killed &&
+	       (number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGHUP ||
+		number == SIGQUIT) &&
 	       (uint64_t)used->ru_maxrss * 1024 < LIMIT_READER_DATA_BYTES / 2;
 }
 
@@ -218,7 +219,8 @@ static int order_how_ended(struct keeper *k, uint32_t id)
 	for (int i = 0; i < END_TRIES; i++) {
 		collect(k);
 		for (uint32_t n = 0; n < LIMIT_READER_PAIRS; n++)
-			if (k->pair[n].ended_id == id && (k->pair[n].by_signal || k->pair[n].id != id))
+			if (k->pair[n].ended_id == id &&
+			    (k->pair[n].by_signal || k->pair[n].id != id))
 				return k->pair[n].by_others ? -EINTR : 0;
 		poll(NULL, 0, 1);
 	}
@@ -229,7 +231,7 @@ static int order_how_ended(struct keeper *k, uint32_t id)
 static bool keeper_turn(struct keeper *k)
 {
 	struct reader_ordered o;
-	struct reader_done done = { .err = 0 };
+	struct reader_done done = {.err = 0};
 	uint32_t count = 1;
 	int fd = -1;
 
@@ -245,7 +247,8 @@ static bool keeper_turn(struct keeper *k)
 		done.err = order_how_ended(k, o.id);
 	if (count)
 		close(fd);
-	return o.order == READER_KILL || !reader_send(k->caller, &done, sizeof(done), NULL, 0, NULL, 0);
+	return o.order == READER_KILL ||
+	       !reader_send(k->caller, &done, sizeof(done), NULL, 0, NULL, 0);
 }
 
 static void close_others(int keep)
@@ -255,7 +258,8 @@ static void close_others(int keep)
 	/* a process that cannot exit must not hold a pipe of our parent */
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		dup2(null, fd);
-	if (syscall(SYS_close_range, 3, keep - 1, 0) || syscall(SYS_close_range, keep + 1, ~0u, 0)) {
+	if (syscall(SYS_close_range, 3, keep - 1, 0) ||
+	    syscall(SYS_close_range, keep + 1, ~0u, 0)) {
 		for (int fd = 3; fd < 1024; fd++)
 			if (fd != keep)
 				close(fd);
@@ -265,7 +269,7 @@ static void close_others(int keep)
 static _Noreturn void keeper_run(struct reader_shared *shared, const char *proc_root, int caller)
 {
 	struct keeper *k = calloc(1, sizeof(*k));
-	struct sigaction on = { .sa_handler = on_child };
+	struct sigaction on = {.sa_handler = on_child};
 	sigset_t block, waiting;
 
 	prctl(PR_SET_NAME, "sysom-keeper");
@@ -285,9 +289,9 @@ static _Noreturn void keeper_run(struct reader_shared *shared, const char *proc_
 	sigaddset(&block, SIGCHLD);
 	sigprocmask(SIG_SETMASK, &block, NULL);
 	sigemptyset(&waiting);
-	*k = (struct keeper){ .shared = shared, .proc_root = proc_root, .caller = caller };
+	*k = (struct keeper){.shared = shared, .proc_root = proc_root, .caller = caller};
 	for (;;) {
-		struct pollfd p = { .fd = caller, .events = POLLIN };
+		struct pollfd p = {.fd = caller, .events = POLLIN};
 
 		collect(k);
 		if (ppoll(&p, 1, NULL, &waiting) < 0 && errno == EINTR)
@@ -308,14 +312,14 @@ static _Noreturn void keeper_run(struct reader_shared *shared, const char *proc_
 int reader_open(struct reader **out, const char *proc_root)
 {
 	struct reader *r = calloc(1, sizeof(*r));
-	struct timeval wait = { .tv_sec = KEEPER_WAIT_S };
-	int pair[2] = { -1, -1 }, err = 0;
+	struct timeval wait = {.tv_sec = KEEPER_WAIT_S};
+	int pair[2] = {-1, -1}, err = 0;
 
 	if (!r)
 		return -ENOMEM;
 	snprintf(r->proc_root, sizeof(r->proc_root), "%s", proc_root ? proc_root : "/proc");
-	r->shared = mmap(NULL, sizeof(*r->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-			 0);
+	r->shared = mmap(NULL, sizeof(*r->shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (r->shared == MAP_FAILED) {
 		free(r);
 		return -ENOMEM;
@@ -384,7 +388,8 @@ static int ask(struct reader *r, struct reader_ordered *o, int sock, struct read
 	err = reader_send(r->keeper, o, sizeof(*o), NULL, 0, &sock, sock >= 0);
 	/* skip an answer that came too late for its order */
 	while (!err && (!done->serial || done->serial != o->serial))
-		if (reader_receive(r->keeper, done, sizeof(*done), NULL, NULL) != (ssize_t)sizeof(*done))
+		if (reader_receive(r->keeper, done, sizeof(*done), NULL, NULL) !=
+		    (ssize_t)sizeof(*done))
 			err = -EPIPE;
 	pthread_mutex_unlock(&r->lock);
 	return err ? err : done->err;
@@ -392,7 +397,7 @@ static int ask(struct reader *r, struct reader_ordered *o, int sock, struct read
 
 int reader_pair_start(struct reader *r, uint32_t uid, uint32_t *id, uint32_t *slot, int *sock)
 {
-	struct reader_ordered o = { .order = READER_START, .uid = uid };
+	struct reader_ordered o = {.order = READER_START, .uid = uid};
 	struct reader_done done;
 	int pair[2], err;
 
@@ -412,7 +417,7 @@ int reader_pair_start(struct reader *r, uint32_t uid, uint32_t *id, uint32_t *sl
 
 bool reader_pair_was_killed(struct reader *r, uint32_t id)
 {
-	struct reader_ordered o = { .order = READER_HOW_ENDED, .id = id };
+	struct reader_ordered o = {.order = READER_HOW_ENDED, .id = id};
 	struct reader_done done;
 
 	return ask(r, &o, -1, &done) == -EINTR;
@@ -444,7 +449,7 @@ void reader_file_refuse(struct reader *r, const struct reader_file *file)
 
 void reader_pair_kill(struct reader *r, uint32_t id)
 {
-	struct reader_ordered o = { .order = READER_KILL, .id = id };
+	struct reader_ordered o = {.order = READER_KILL, .id = id};
 
 	pthread_mutex_lock(&r->lock);
 	reader_send(r->keeper, &o, sizeof(o), NULL, 0, NULL, 0);

@@ -39,10 +39,10 @@ enum reader_what {
 /* The process that a request is about, as the request's function sees it. */
 struct reader_target {
 	uint32_t pid;
-	int opener; /* socket; -1: this process opens files itself */
+	int opener;	       /* socket; -1: this process opens files itself */
 	const char *proc_root; /* if direct */
-	uint32_t cpu_s;	/* per file; 0: no bound */
-	const int *fds; /* received with the request, borrowed */
+	uint32_t cpu_s;	       /* per file; 0: no bound */
+	const int *fds;	       /* received with the request, borrowed */
 	uint32_t fd_count;
 };
 
@@ -69,13 +69,13 @@ struct reader_op {
 };
 
 struct reader_stats {
-	uint64_t started; /* pairs */
-	uint64_t killed;  /* exceeded their wall time */
+	uint64_t started;      /* pairs */
+	uint64_t killed;       /* exceeded their wall time */
 	uint64_t cpu, crashed; /* parsers ended by their CPU bound; by another signal */
 	uint64_t file_refused; /* requests for a file that is refused */
-	uint64_t no_worker; /* requests that failed because too many pairs are abandoned */
-	uint32_t files; /* refused at the moment */
-	uint32_t abandoned; /* killed but still alive */
+	uint64_t no_worker;    /* requests that failed because too many pairs are abandoned */
+	uint32_t files;	       /* refused at the moment */
+	uint32_t abandoned;    /* killed but still alive */
 };
 
 struct reader;

@@ -13,7 +13,7 @@
 #define READER_REQUEST_BYTES (64u << 10)
 /* Larger answers come in a sealed memory file. */
 #define READER_INLINE_BYTES (16u << 10)
-#define READER_FDS_MAX 4u
+#define READER_FDS_MAX	    4u
 
 struct reader_file { /* an identity; all 0: none */
 	uint64_t dev, ino, size, mtime_ns;

@@ -29,9 +29,9 @@ int reader_send(int sock, const void *head, size_t head_bytes, const void *data,
 		struct cmsghdr align;
 		char room[CMSG_SPACE(READER_FDS_MAX * sizeof(int))];
 	} control;
-	struct iovec iov[2] = { { (void *)(uintptr_t)head, head_bytes },
-				{ (void *)(uintptr_t)data, bytes } };
-	struct msghdr m = { .msg_iov = iov, .msg_iovlen = bytes ? 2 : 1 };
+	struct iovec iov[2] = {{(void *)(uintptr_t)head, head_bytes},
+			       {(void *)(uintptr_t)data, bytes}};
+	struct msghdr m = {.msg_iov = iov, .msg_iovlen = bytes ? 2 : 1};
 	ssize_t n;
 
 	if (fd_count) {
@@ -57,9 +57,11 @@ ssize_t reader_receive(int sock, void *data, size_t bytes, int *fds, uint32_t *f
 		struct cmsghdr align;
 		char room[CMSG_SPACE(READER_FDS_MAX * sizeof(int))];
 	} control;
-	struct iovec iov = { data, bytes };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
-			    .msg_controllen = sizeof(control) };
+	struct iovec iov = {data, bytes};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = &control,
+			   .msg_controllen = sizeof(control)};
 	uint32_t room = fd_count ? *fd_count : 0, have = 0;
 	struct cmsghdr *c;
 	ssize_t n;
@@ -70,8 +72,9 @@ ssize_t reader_receive(int sock, void *data, size_t bytes, int *fds, uint32_t *f
 	if (n < 0)
 		return -errno;
 	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		size_t count = c->cmsg_type == SCM_RIGHTS && c->cmsg_level == SOL_SOCKET ?
-				       (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+		size_t count = c->cmsg_type == SCM_RIGHTS && c->cmsg_level == SOL_SOCKET
+				   ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int)
+				   : 0;
 
 		for (size_t i = 0; i < count; i++) {
 			int fd;
@@ -109,9 +112,9 @@ static int reopen_regular(int place, struct reader_file *at)
 		close(place);
 		return -EINVAL;
 	}
-	*at = (struct reader_file){ st.st_dev, st.st_ino, (uint64_t)st.st_size,
-				    (uint64_t)st.st_mtim.tv_sec * 1000000000u +
-					    (uint64_t)st.st_mtim.tv_nsec };
+	*at = (struct reader_file){st.st_dev, st.st_ino, (uint64_t)st.st_size,
+				   (uint64_t)st.st_mtim.tv_sec * 1000000000u +
+				       (uint64_t)st.st_mtim.tv_nsec};
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
 	fd = open(name, REOPEN);
 	if (fd < 0)
@@ -123,8 +126,8 @@ static int reopen_regular(int place, struct reader_file *at)
 /* Opens the path as the process sees it; no link leads out of its root. */
 static int open_below(const char *base, const char *path, struct reader_file *at)
 {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	char name[192];
 	int root, fd;
 
@@ -160,8 +163,8 @@ static int open_mapping(const char *base, uint64_t begin, uint64_t end, const ch
 int reader_open_direct(const char *proc_root, uint32_t pid, enum reader_what what, uint64_t begin,
 		       uint64_t end, const char *path, char *text, struct reader_file *at)
 {
-	static const char *const names[] = { [READER_MAPS] = "maps", [READER_ENVIRON] = "environ",
-					     [READER_MEMORY] = "mem" };
+	static const char *const names[] = {
+	    [READER_MAPS] = "maps", [READER_ENVIRON] = "environ", [READER_MEMORY] = "mem"};
 	char base[160], name[192];
 	ssize_t n;
 	int fd;
@@ -193,7 +196,8 @@ int reader_open_direct(const char *proc_root, uint32_t pid, enum reader_what wha
 
 static bool same_file(const struct reader_file *a, const struct reader_file *b)
 {
-	return a->ino == b->ino && a->dev == b->dev && a->size == b->size && a->mtime_ns == b->mtime_ns;
+	return a->ino == b->ino && a->dev == b->dev && a->size == b->size &&
+	       a->mtime_ns == b->mtime_ns;
 }
 
 static bool is_refused(struct reader_shared *s, const struct reader_file *f)
@@ -217,19 +221,19 @@ struct opener {
 
 static int serve_open(struct opener *o, struct reader_open *q)
 {
-	struct reader_opened a = { .kind = READER_OPENED };
+	struct reader_opened a = {.kind = READER_OPENED};
 	struct reader_file at;
 	int fd, err;
 
 	q->path[READER_PATH_BYTES - 1] = '\0';
-	fd = reader_open_direct(o->proc_root, o->pid, (enum reader_what)q->what, q->begin, q->end, q->path,
-				a.text, &at);
+	fd = reader_open_direct(o->proc_root, o->pid, (enum reader_what)q->what, q->begin, q->end,
+				q->path, a.text, &at);
 	if (fd >= 0 && is_refused(o->shared, &at)) {
 		atomic_fetch_add(&o->shared->file_refused, 1);
 		close(fd);
 		fd = -EKEYREJECTED;
 	}
-	o->shared->slot[o->slot].at = fd >= 0 ? at : (struct reader_file){ 0 };
+	o->shared->slot[o->slot].at = fd >= 0 ? at : (struct reader_file){0};
 	a.err = fd < 0 ? fd : 0;
 	err = reader_send(o->parser, &a, sizeof(a), NULL, 0, &fd, fd >= 0);
 	if (fd >= 0)
@@ -241,11 +245,11 @@ static int serve_open(struct opener *o, struct reader_open *q)
 static int serve(struct opener *o, void *room, size_t bytes, const int *fds, uint32_t fd_count)
 {
 	const struct reader_run *run = room;
-	struct reader_answer died = { .kind = READER_DIED, .serial = run->serial };
+	struct reader_answer died = {.kind = READER_DIED, .serial = run->serial};
 	int err; /* room is reused below */
 
 	o->pid = run->pid;
-	o->shared->slot[o->slot].at = (struct reader_file){ 0 };
+	o->shared->slot[o->slot].at = (struct reader_file){0};
 	err = reader_send(o->parser, run, bytes, NULL, 0, fds, fd_count);
 	while (!err) {
 		int out[READER_FDS_MAX];
@@ -275,7 +279,7 @@ static int serve(struct opener *o, void *room, size_t bytes, const int *fds, uin
 _Noreturn void reader_opener_run(struct reader_shared *shared, uint32_t slot, const char *proc_root,
 				 int caller, int parser)
 {
-	struct opener o = { shared, slot, 0, proc_root, caller, parser };
+	struct opener o = {shared, slot, 0, proc_root, caller, parser};
 	void *room = malloc(READER_REQUEST_BYTES);
 
 	if (!room || reader_sandbox_opener())
@@ -285,7 +289,8 @@ _Noreturn void reader_opener_run(struct reader_shared *shared, uint32_t slot, co
 		uint32_t count = READER_FDS_MAX;
 		ssize_t n = reader_receive(caller, room, READER_REQUEST_BYTES, fds, &count);
 
-		if (n < (ssize_t)sizeof(struct reader_run) || serve(&o, room, (size_t)n, fds, count))
+		if (n < (ssize_t)sizeof(struct reader_run) ||
+		    serve(&o, room, (size_t)n, fds, count))
 			break;
 		close_all(fds, count);
 	}
@@ -296,13 +301,13 @@ _Noreturn void reader_opener_run(struct reader_shared *shared, uint32_t slot, co
 
 void reader_target_direct(struct reader_target *t, const char *proc_root, uint32_t pid)
 {
-	*t = (struct reader_target){ .pid = pid, .opener = -1, .proc_root = proc_root };
+	*t = (struct reader_target){.pid = pid, .opener = -1, .proc_root = proc_root};
 }
 
 static int ask(struct reader_target *t, enum reader_what what, uint64_t begin, uint64_t end,
 	       const char *path, char *text)
 {
-	struct reader_open q = { .kind = READER_OPEN, .what = what, .begin = begin, .end = end };
+	struct reader_open q = {.kind = READER_OPEN, .what = what, .begin = begin, .end = end};
 	struct reader_opened a;
 	uint32_t count = 1;
 	struct reader_file at;
@@ -365,7 +370,7 @@ static int memory_file(const struct buf *b)
 
 static int answer(int opener, const struct reader_run *run, int err, const struct buf *b)
 {
-	struct reader_answer a = { .kind = READER_ANSWER, .err = err, .serial = run->serial };
+	struct reader_answer a = {.kind = READER_ANSWER, .err = err, .serial = run->serial};
 	size_t bytes = b->failed ? 0 : b->bytes;
 	int fd = -1, sent;
 
@@ -387,8 +392,11 @@ static int answer(int opener, const struct reader_run *run, int err, const struc
 
 static int run_one(int opener, const struct reader_run *run, const int *fds, uint32_t fd_count)
 {
-	struct reader_target t = { .pid = run->pid, .opener = opener, .cpu_s = run->op->cpu_s,
-				   .fds = fds, .fd_count = fd_count };
+	struct reader_target t = {.pid = run->pid,
+				  .opener = opener,
+				  .cpu_s = run->op->cpu_s,
+				  .fds = fds,
+				  .fd_count = fd_count};
 	struct buf b;
 	int err;
 

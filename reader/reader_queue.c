@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "reader/reader_internal.h"
 
-#define PAIRS	    6u /* per queue */
-#define USERS	    64u
-#define TICK_NS	    250000000
-#define IDLE_NS	    10000000000ull
-#define PENALTY	    10u
+#define PAIRS	     6u /* per queue */
+#define USERS	     64u
+#define TICK_NS	     250000000
+#define IDLE_NS	     10000000000ull
+#define PENALTY	     10u
 #define USER_UNKNOWN UINT32_MAX
 
 struct pair {
@@ -85,7 +85,7 @@ static struct user *user_at(struct reader_queue *q, uint32_t uid)
 		if (!u->known || (oldest->known && u->used_ns < oldest->used_ns))
 			oldest = u;
 	}
-	*oldest = (struct user){ .uid = uid, .known = true, .used_ns = clock_monotonic_ns() };
+	*oldest = (struct user){.uid = uid, .known = true, .used_ns = clock_monotonic_ns()};
 	return oldest;
 }
 
@@ -93,7 +93,7 @@ static struct user *user_at(struct reader_queue *q, uint32_t uid)
 
 static void tick(struct reader_queue *q, bool on)
 {
-	struct itimerspec t = { { 0, on ? TICK_NS : 0 }, { 0, on ? TICK_NS : 0 } };
+	struct itimerspec t = {{0, on ? TICK_NS : 0}, {0, on ? TICK_NS : 0}};
 
 	if (q->ticking == on)
 		return;
@@ -107,12 +107,12 @@ static void pair_end(struct pair *p)
 		shutdown(p->sock, SHUT_RDWR); /* a fork of the caller may have it, too */
 		close(p->sock);
 	}
-	*p = (struct pair){ .sock = -1 };
+	*p = (struct pair){.sock = -1};
 }
 
 static int pair_begin(struct reader_queue *q, struct pair *p, uint32_t uid)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = p };
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
 	int err = reader_pair_start(q->reader, uid, &p->id, &p->slot, &p->sock);
 
 	if (err) {
@@ -204,12 +204,15 @@ static void give_up(struct reader_queue *q, struct pair *p, int err)
 
 static int pair_send(struct reader_queue *q, struct pair *p, struct reader_job *job)
 {
-	struct reader_run run = { .kind = READER_RUN, .pid = job->pid, .bytes = (uint32_t)job->bytes,
-				  .op = job->op, .serial = ++q->serial };
-	int err = job->bytes > READER_REQUEST_BYTES - sizeof(run) || job->fd_count > READER_FDS_MAX ?
-			  -E2BIG :
-			  reader_send(p->sock, &run, sizeof(run), job->request, job->bytes, job->fds,
-				      job->fd_count);
+	struct reader_run run = {.kind = READER_RUN,
+				 .pid = job->pid,
+				 .bytes = (uint32_t)job->bytes,
+				 .op = job->op,
+				 .serial = ++q->serial};
+	int err = job->bytes > READER_REQUEST_BYTES - sizeof(run) || job->fd_count > READER_FDS_MAX
+		      ? -E2BIG
+		      : reader_send(p->sock, &run, sizeof(run), job->request, job->bytes, job->fds,
+				    job->fd_count);
 
 	if (err)
 		return err;
@@ -260,7 +263,7 @@ static void pair_read(struct reader_queue *q, struct pair *p)
 		struct reader_answer a;
 		uint8_t room[sizeof(struct reader_answer) + READER_INLINE_BYTES];
 	} m;
-	struct reader_file file = { 0 };
+	struct reader_file file = {0};
 	uint32_t count = 1;
 	int fd = -1, err = 0;
 	ssize_t n = reader_receive(p->sock, &m, sizeof(m), &fd, &count);
@@ -274,7 +277,8 @@ static void pair_read(struct reader_queue *q, struct pair *p)
 	}
 	bytes = n >= (ssize_t)sizeof(m.a) ? (size_t)n - sizeof(m.a) : 0;
 	if (n < (ssize_t)sizeof(m.a) || m.a.kind != READER_ANSWER || m.a.serial != p->serial) {
-		bool died = n >= (ssize_t)sizeof(m.a) && m.a.kind == READER_DIED && bytes == sizeof(file);
+		bool died =
+		    n >= (ssize_t)sizeof(m.a) && m.a.kind == READER_DIED && bytes == sizeof(file);
 
 		/* an opener that was killed by another process sends nothing more */
 		if ((died || n <= 0) && reader_pair_was_killed(q->reader, p->id)) {
@@ -438,7 +442,7 @@ int reader_queue_call(struct reader_queue *q, struct reader_job *job, const atom
 		return job->err = -EBUSY;
 	reader_queue_push(q, job);
 	while (!reader_queue_next(q)) {
-		struct pollfd p = { .fd = q->epoll_fd, .events = POLLIN };
+		struct pollfd p = {.fd = q->epoll_fd, .events = POLLIN};
 
 		poll(&p, 1, TICK_NS / 1000000);
 		for (uint32_t i = 0; stop && atomic_load(stop) && i < PAIRS; i++)
@@ -456,7 +460,7 @@ int reader_queue_fd(const struct reader_queue *q)
 int reader_queue_open(struct reader_queue **out, struct reader *reader, void (*drop)(void *arg))
 {
 	struct reader_queue *q = calloc(1, sizeof(*q));
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = NULL };
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
 
 	if (!q)
 		return -ENOMEM;

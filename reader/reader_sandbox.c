@@ -28,7 +28,7 @@
 
 static int caps_keep(uint64_t mask)
 {
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct data[2];
 
 	if (syscall(SYS_capget, &head, data))
@@ -46,7 +46,7 @@ static int caps_keep(uint64_t mask)
 
 static void limit(int what, rlim_t soft, rlim_t hard)
 {
-	struct rlimit old, r = { soft, hard };
+	struct rlimit old, r = {soft, hard};
 
 	if (!getrlimit(what, &old) && r.rlim_max > old.rlim_max)
 		r.rlim_max = old.rlim_max;
@@ -59,8 +59,9 @@ static void limit(int what, rlim_t soft, rlim_t hard)
  * Linux 5.9 SYS_ADMIN. */
 int reader_sandbox_opener(void)
 {
-	uint64_t keep = 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_SYS_ADMIN |
-			1ull << CAP_DAC_OVERRIDE | 1ull << 40 /* CAP_CHECKPOINT_RESTORE */;
+	uint64_t keep = 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_READ_SEARCH |
+			1ull << CAP_SYS_ADMIN | 1ull << CAP_DAC_OVERRIDE |
+			1ull << 40 /* CAP_CHECKPOINT_RESTORE */;
 
 	prctl(PR_SET_NAME, "sysom-opener");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
@@ -76,8 +77,8 @@ void reader_sandbox_cpu(uint32_t seconds)
 
 	if (getrusage(RUSAGE_SELF, &used) || getrlimit(RLIMIT_CPU, &r))
 		return;
-	r.rlim_cur = seconds ? (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + seconds + 1 :
-			       r.rlim_max;
+	r.rlim_cur = seconds ? (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + seconds + 1
+			     : r.rlim_max;
 	setrlimit(RLIMIT_CPU, &r);
 }
 
@@ -97,24 +98,29 @@ static uint64_t data_bytes(void)
 }
 
 static const uint16_t allowed[] = {
-	SYS_read, SYS_write, SYS_close, SYS_fstat, SYS_newfstatat, SYS_lseek, SYS_munmap, SYS_mremap,
-	SYS_brk, SYS_rt_sigreturn, SYS_pread64, SYS_pwrite64, SYS_readv, SYS_writev, SYS_madvise,
-	SYS_sendmsg, SYS_recvmsg, SYS_exit, SYS_exit_group, SYS_futex, SYS_clock_gettime, SYS_getrandom,
-	SYS_memfd_create, SYS_fcntl, SYS_ftruncate, SYS_getrusage, SYS_getrlimit, SYS_setrlimit,
-	SYS_restart_syscall,
+    SYS_read,	      SYS_write,	   SYS_close,
+    SYS_fstat,	      SYS_newfstatat,	   SYS_lseek,
+    SYS_munmap,	      SYS_mremap,	   SYS_brk,
+    SYS_rt_sigreturn, SYS_pread64,	   SYS_pwrite64,
+    SYS_readv,	      SYS_writev,	   SYS_madvise,
+    SYS_sendmsg,      SYS_recvmsg,	   SYS_exit,
+    SYS_exit_group,   SYS_futex,	   SYS_clock_gettime,
+    SYS_getrandom,    SYS_memfd_create,	   SYS_fcntl,
+    SYS_ftruncate,    SYS_getrusage,	   SYS_getrlimit,
+    SYS_setrlimit,    SYS_restart_syscall,
 };
 
-#define COUNT (sizeof(allowed) / sizeof(allowed[0]))
+#define COUNT	 (sizeof(allowed) / sizeof(allowed[0]))
 #define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
-#define REFUSE BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
-#define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define REFUSE	 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+#define ALLOW	 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 /* Also allows mmap and mprotect without PROT_EXEC, and the process's own limits (in the C library
  * setrlimit is prlimit64). */
 static int filter(void)
 {
 	static struct sock_filter f[2 * COUNT + 32];
-	struct sock_fprog program = { 0, f };
+	struct sock_fprog program = {0, f};
 	unsigned short n = 0;
 
 	f[n++] = (struct sock_filter)LOAD(offsetof(struct seccomp_data, arch));
@@ -150,7 +156,8 @@ int reader_sandbox_parser(uint32_t slot)
 	limit(RLIMIT_NOFILE, 32, 32);
 	limit(RLIMIT_FSIZE, LIMIT_READER_FILE_BYTES, LIMIT_READER_FILE_BYTES);
 #ifndef SANITIZED
-	limit(RLIMIT_DATA, data_bytes() + LIMIT_READER_DATA_BYTES, data_bytes() + LIMIT_READER_DATA_BYTES);
+	limit(RLIMIT_DATA, data_bytes() + LIMIT_READER_DATA_BYTES,
+	      data_bytes() + LIMIT_READER_DATA_BYTES);
 #endif
 	/* too large an answer is an error, not a death */
 	signal(SIGXFSZ, SIG_IGN);

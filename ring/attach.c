@@ -68,11 +68,11 @@ static void text_set(char *out, const char *text)
 static void fill_ranks(struct attach_hello *h)
 {
 	static const char *const families[][4] = {
-		{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-		 "OMPI_COMM_WORLD_LOCAL_SIZE"},
-		{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
-		{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+	    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+	    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+	     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+	    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+	    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 	};
 	const size_t count = sizeof(families) / sizeof(families[0]);
 	int32_t *const fields[4] = {&h->rank, &h->world_size, &h->local_rank, &h->local_world_size};
@@ -140,8 +140,8 @@ static void fill_gpu(struct attach_hello *h)
  * name unless it is the default. */
 static void fill_role(struct attach_hello *h)
 {
-	static const char *const stages[] = { "PIPELINE_PARALLEL_RANK", "PIPELINE_STAGE", "PP_RANK",
-					      "PP_STAGE" };
+	static const char *const stages[] = {"PIPELINE_PARALLEL_RANK", "PIPELINE_STAGE", "PP_RANK",
+					     "PP_STAGE"};
 	const char *v = env_text("SYSOM_ROLE");
 
 	if (v) {

@@ -27,12 +27,14 @@ struct attach_hello {
 	int32_t pid;	/* as the process sees it; differs in another pid namespace */
 	int32_t rank, world_size, local_rank, local_world_size;
 	uint64_t start_time_ticks;
-	char job[ATTACH_TEXT_BYTES];	  /* SYSOM_JOB, else TORCHELASTIC_RUN_ID, SLURM_JOB_ID... or "" */
-	char role[ATTACH_TEXT_BYTES];	  /* SYSOM_ROLE, else what the launcher named it, or "" */
-	char pod[ATTACH_TEXT_BYTES];	  /* POD_NAMESPACE/POD_NAME, or HOSTNAME */
-	char gpu_uuid[ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
-	char program[ATTACH_TEXT_BYTES];  /* base name of the script or binary */
-	char libs[ATTACH_TEXT_BYTES];	  /* "cuda=13000 cupti=130001 nccl=22809" */
+	char
+	    job[ATTACH_TEXT_BYTES]; /* SYSOM_JOB, else TORCHELASTIC_RUN_ID, SLURM_JOB_ID... or "" */
+	char role[ATTACH_TEXT_BYTES]; /* SYSOM_ROLE, else what the launcher named it, or "" */
+	char pod[ATTACH_TEXT_BYTES];  /* POD_NAMESPACE/POD_NAME, or HOSTNAME */
+	char gpu_uuid
+	    [ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
+	char program[ATTACH_TEXT_BYTES]; /* base name of the script or binary */
+	char libs[ATTACH_TEXT_BYTES];	 /* "cuda=13000 cupti=130001 nccl=22809" */
 };
 
 enum attach_command_kind {

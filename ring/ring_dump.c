@@ -34,86 +34,109 @@ struct field {
 };
 
 #define F(kind, field_, type_)                                                                     \
-	{.name = #field_, .offset = offsetof(struct event_##kind, field_), .type = (type_), .count = 1}
+	{                                                                                          \
+		.name = #field_, .offset = offsetof(struct event_##kind, field_), .type = (type_), \
+		.count = 1                                                                         \
+	}
 #define F_ARRAY(kind, field_, type_)                                                               \
-	{.name = #field_, .offset = offsetof(struct event_##kind, field_), .type = (type_),        \
-	 .count = sizeof(((struct event_##kind *)0)->field_) /                                     \
-		  sizeof(((struct event_##kind *)0)->field_[0])}
-#define F_END {.name = NULL}
+	{                                                                                          \
+		.name = #field_, .offset = offsetof(struct event_##kind, field_), .type = (type_), \
+		.count = sizeof(((struct event_##kind *)0)->field_) /                              \
+			 sizeof(((struct event_##kind *)0)->field_[0])                             \
+	}
+#define F_END                                                                                      \
+	{                                                                                          \
+		.name = NULL                                                                       \
+	}
 
 static const struct field launch_fields[] = {
-	F(launch, func, HEX), F(launch, stream, HEX), F_ARRAY(launch, grid, U32),
-	F_ARRAY(launch, block, U16), F(launch, api, U16), F(launch, duration, U32),
-	F(launch, number, U32), F_END};
-static const struct field coll_fields[] = {
-	F(coll, func, U8), F(coll, dtype, U8), F(coll, comm, HEX), F(coll, stream, HEX),
-	F(coll, count, U64), F(coll, capture, U64), F(coll, seq, U32), F(coll, peer, I16),
-	F(coll, duration, U32), F_END};
+    F(launch, func, HEX),	F(launch, stream, HEX),
+    F_ARRAY(launch, grid, U32), F_ARRAY(launch, block, U16),
+    F(launch, api, U16),	F(launch, duration, U32),
+    F(launch, number, U32),	F_END};
+static const struct field coll_fields[] = {F(coll, func, U8),	   F(coll, dtype, U8),
+					   F(coll, comm, HEX),	   F(coll, stream, HEX),
+					   F(coll, count, U64),	   F(coll, capture, U64),
+					   F(coll, seq, U32),	   F(coll, peer, I16),
+					   F(coll, duration, U32), F_END};
 static const struct field comm_fields[] = {
-	F(comm, action, U16), F(comm, comm, HEX), F(comm, id, HEX), F(comm, parent, HEX),
-	F(comm, nranks, I32), F(comm, rank, I32), F(comm, color, U16), F(comm, duration, U32), F_END};
-static const struct field mem_fields[] = {
-	F(mem, bytes, U64), F(mem, address, HEX), F(mem, api, U16), F(mem, result, U16),
-	F(mem, duration, U32), F_END};
-static const struct field sync_fields[] = {
-	F(sync, handle, HEX), F(sync, api, U16), F(sync, scope, U16), F(sync, duration, U32), F_END};
-static const struct field step_fields[] = {
-	F(step, index, U32), F(step, work_count, U32), F_ARRAY(step, work, F64), F(step, phase, NAME),
-	F_END};
-static const struct field span_fields[] = {
-	F(span, name, NAME), F(span, span, U64), F(span, domain, HEX), F(span, source, U32),
-	F(span, depth, U32), F_END};
-static const struct field stream_fields[] = {
-	F(stream, stream, HEX), F(stream, context, HEX), F(stream, stream_id, U32),
-	F(stream, context_id, U32), F(stream, device, U32), F_END};
-static const struct field gap_fields[] = {
-	F(gap, cause, U16), F(gap, to, U64), F(gap, detail, I32), F(gap, name, NAME), F_END};
+    F(comm, action, U16), F(comm, comm, HEX),	  F(comm, id, HEX),
+    F(comm, parent, HEX), F(comm, nranks, I32),	  F(comm, rank, I32),
+    F(comm, color, U16),  F(comm, duration, U32), F_END};
+static const struct field mem_fields[] = {F(mem, bytes, U64),	 F(mem, address, HEX),
+					  F(mem, api, U16),	 F(mem, result, U16),
+					  F(mem, duration, U32), F_END};
+static const struct field sync_fields[] = {F(sync, handle, HEX), F(sync, api, U16),
+					   F(sync, scope, U16), F(sync, duration, U32), F_END};
+static const struct field step_fields[] = {F(step, index, U32), F(step, work_count, U32),
+					   F_ARRAY(step, work, F64), F(step, phase, NAME), F_END};
+static const struct field span_fields[] = {F(span, name, NAME),	 F(span, span, U64),
+					   F(span, domain, HEX), F(span, source, U32),
+					   F(span, depth, U32),	 F_END};
+static const struct field stream_fields[] = {F(stream, stream, HEX),	F(stream, context, HEX),
+					     F(stream, stream_id, U32), F(stream, context_id, U32),
+					     F(stream, device, U32),	F_END};
+static const struct field gap_fields[] = {F(gap, cause, U16), F(gap, to, U64), F(gap, detail, I32),
+					  F(gap, name, NAME), F_END};
 static const struct field plugin_fields[] = {
-	F(plugin, type, U16), F(plugin, comm_hash, HEX), F(plugin, handle, HEX),
-	F(plugin, parent, HEX), F(plugin, value, U64), F(plugin, seq, U32), F(plugin, channel, I16),
-	F(plugin, peer, I32), F_END};
-static const struct field anchor_fields[] = {
-	F(anchor, ticks, U64), F(anchor, monotonic_ns, U64), F(anchor, realtime_ns, U64), F_END};
-static const struct field graph_fields[] = {
-	F(graph, action, U16), F(graph, graph, HEX), F(graph, exec, HEX), F(graph, capture, U64),
-	F(graph, stream, HEX), F(graph, nodes, U32), F_END};
-static const struct field kernel_fields[] = {
-	F(kernel, end, U64), F(kernel, name, NAME), F(kernel, correlation, U32),
-	F(kernel, device, U32), F(kernel, context_id, U32), F(kernel, stream_id, U32),
-	F_ARRAY(kernel, grid, U32), F_ARRAY(kernel, block, U16), F(kernel, registers, U16),
-	F(kernel, shared_static_bytes, U32), F(kernel, shared_dynamic_bytes, U32),
-	F(kernel, graph_id, U32), F(kernel, graph_node_id, U64), F(kernel, number, U32), F_END};
+    F(plugin, type, U16),    F(plugin, comm_hash, HEX), F(plugin, handle, HEX),
+    F(plugin, parent, HEX),  F(plugin, value, U64),	F(plugin, seq, U32),
+    F(plugin, channel, I16), F(plugin, peer, I32),	F_END};
+static const struct field anchor_fields[] = {F(anchor, ticks, U64), F(anchor, monotonic_ns, U64),
+					     F(anchor, realtime_ns, U64), F_END};
+static const struct field graph_fields[] = {F(graph, action, U16),
+					    F(graph, graph, HEX),
+					    F(graph, exec, HEX),
+					    F(graph, capture, U64),
+					    F(graph, stream, HEX),
+					    F(graph, nodes, U32),
+					    F_END};
+static const struct field kernel_fields[] = {F(kernel, end, U64),
+					     F(kernel, name, NAME),
+					     F(kernel, correlation, U32),
+					     F(kernel, device, U32),
+					     F(kernel, context_id, U32),
+					     F(kernel, stream_id, U32),
+					     F_ARRAY(kernel, grid, U32),
+					     F_ARRAY(kernel, block, U16),
+					     F(kernel, registers, U16),
+					     F(kernel, shared_static_bytes, U32),
+					     F(kernel, shared_dynamic_bytes, U32),
+					     F(kernel, graph_id, U32),
+					     F(kernel, graph_node_id, U64),
+					     F(kernel, number, U32),
+					     F_END};
 static const struct field copy_fields[] = {
-	F(copy, end, U64), F(copy, bytes, U64), F(copy, correlation, U32), F(copy, device, U32),
-	F(copy, context_id, U32), F(copy, stream_id, U32), F(copy, copy_kind, U8),
-	F(copy, src_kind, U8), F(copy, dst_kind, U8), F(copy, graph_id, U32),
-	F(copy, graph_node_id, U64), F_END};
+    F(copy, end, U64),	    F(copy, bytes, U64),	 F(copy, correlation, U32),
+    F(copy, device, U32),   F(copy, context_id, U32),	 F(copy, stream_id, U32),
+    F(copy, copy_kind, U8), F(copy, src_kind, U8),	 F(copy, dst_kind, U8),
+    F(copy, graph_id, U32), F(copy, graph_node_id, U64), F_END};
 
 static const struct kind {
 	uint16_t kind;
 	const char *name;
 	const struct field *fields;
 } kinds[] = {
-	{EVENT_LAUNCH, "launch", launch_fields},
-	{EVENT_GRAPH_LAUNCH, "graph_launch", launch_fields},
-	{EVENT_COLL, "coll", coll_fields},
-	{EVENT_COMM, "comm", comm_fields},
-	{EVENT_MEM, "mem", mem_fields},
-	{EVENT_SYNC, "sync", sync_fields},
-	{EVENT_STEP_BEGIN, "step_begin", step_fields},
-	{EVENT_STEP_END, "step_end", step_fields},
-	{EVENT_SPAN_BEGIN, "span_begin", span_fields},
-	{EVENT_SPAN_END, "span_end", span_fields},
-	{EVENT_STREAM, "stream", stream_fields},
-	{EVENT_CONTEXT, "context", stream_fields},
-	{EVENT_GAP, "gap", gap_fields},
-	{EVENT_PLUGIN, "plugin", plugin_fields},
-	{EVENT_ANCHOR, "anchor", anchor_fields},
-	{EVENT_GRAPH_NODE, "graph_node", coll_fields},
-	{EVENT_GRAPH, "graph", graph_fields},
-	{EVENT_KERNEL, "kernel", kernel_fields},
-	{EVENT_COPY, "copy", copy_fields},
-	{EVENT_GRAPH_EXEC, "graph_exec", kernel_fields},
+    {EVENT_LAUNCH, "launch", launch_fields},
+    {EVENT_GRAPH_LAUNCH, "graph_launch", launch_fields},
+    {EVENT_COLL, "coll", coll_fields},
+    {EVENT_COMM, "comm", comm_fields},
+    {EVENT_MEM, "mem", mem_fields},
+    {EVENT_SYNC, "sync", sync_fields},
+    {EVENT_STEP_BEGIN, "step_begin", step_fields},
+    {EVENT_STEP_END, "step_end", step_fields},
+    {EVENT_SPAN_BEGIN, "span_begin", span_fields},
+    {EVENT_SPAN_END, "span_end", span_fields},
+    {EVENT_STREAM, "stream", stream_fields},
+    {EVENT_CONTEXT, "context", stream_fields},
+    {EVENT_GAP, "gap", gap_fields},
+    {EVENT_PLUGIN, "plugin", plugin_fields},
+    {EVENT_ANCHOR, "anchor", anchor_fields},
+    {EVENT_GRAPH_NODE, "graph_node", coll_fields},
+    {EVENT_GRAPH, "graph", graph_fields},
+    {EVENT_KERNEL, "kernel", kernel_fields},
+    {EVENT_COPY, "copy", copy_fields},
+    {EVENT_GRAPH_EXEC, "graph_exec", kernel_fields},
 };
 
 static const struct kind *find_kind(uint16_t kind)
@@ -126,7 +149,7 @@ static const struct kind *find_kind(uint16_t kind)
 
 static size_t type_bytes(uint8_t type)
 {
-	static const size_t bytes[] = {[U8] = 1, [U16] = 2, [U32] = 4,	[U64] = 8, [I16] = 2,
+	static const size_t bytes[] = {[U8] = 1,  [U16] = 2, [U32] = 4, [U64] = 8, [I16] = 2,
 				       [I32] = 4, [F64] = 8, [HEX] = 8, [NAME] = 4};
 
 	return bytes[type];
@@ -226,7 +249,7 @@ static const char *clock_name(uint32_t source)
 
 static const char *const drop_names[] = {
 #define X(name, text) text,
-	RING_DROP_CAUSES(X)
+    RING_DROP_CAUSES (X)
 #undef X
 };
 
@@ -252,8 +275,8 @@ static void print_head_text(const struct ring_reader *r)
 	ring_reader_counters(r, &c);
 	printf("ring version=%u bytes=%" PRIu64 " pid=%u start_time_ticks=%" PRIu64
 	       " clock=%s lanes=%u\n",
-	       h->version, h->total_bytes, h->pid, h->start_time_ticks,
-	       clock_name(h->clock_source), h->lane_count);
+	       h->version, h->total_bytes, h->pid, h->start_time_ticks, clock_name(h->clock_source),
+	       h->lane_count);
 	printf("anchor ticks=%" PRIu64 " monotonic_ns=%" PRIu64 " realtime_ns=%" PRIu64 "\n",
 	       h->anchor_ticks, h->anchor_monotonic_ns, h->anchor_realtime_ns);
 	printf("state trace=%s cupti=%s cupti_gaps=%" PRIu64 " heartbeat_ns=%" PRIu64
@@ -278,9 +301,8 @@ static void print_head_json(const struct ring_reader *r)
 	       "\"start_time_ticks\":%" PRIu64 ",\"clock\":\"%s\",\"lanes\":%u,"
 	       "\"anchor_ticks\":%" PRIu64 ",\"anchor_monotonic_ns\":%" PRIu64
 	       ",\"anchor_realtime_ns\":%" PRIu64 "},\n",
-	       h->version, h->total_bytes, h->pid, h->start_time_ticks,
-	       clock_name(h->clock_source), h->lane_count, h->anchor_ticks,
-	       h->anchor_monotonic_ns, h->anchor_realtime_ns);
+	       h->version, h->total_bytes, h->pid, h->start_time_ticks, clock_name(h->clock_source),
+	       h->lane_count, h->anchor_ticks, h->anchor_monotonic_ns, h->anchor_realtime_ns);
 	printf("\"state\":{\"trace\":\"%s\",\"cupti\":\"%s\",\"cupti_gaps\":%" PRIu64
 	       ",\"heartbeat_ns\":%" PRIu64 ",\"events\":%" PRIu64 ",\"bytes_written\":%" PRIu64
 	       "},\n\"drops\":{",
@@ -308,8 +330,8 @@ static uint64_t dump_lane(struct ring_reader *r, uint32_t lane, const struct opt
 	size_t n;
 
 	do {
-		uint64_t torn = ring_reader_stats(r)->lost_torn +
-				ring_reader_stats(r)->lost_bad_kind;
+		uint64_t torn =
+		    ring_reader_stats(r)->lost_torn + ring_reader_stats(r)->lost_bad_kind;
 
 		n = ring_reader_drain_lane(r, lane, out, DUMP_BATCH, &view);
 		for (size_t i = 0; i < n; i++, seen++) {
@@ -318,8 +340,8 @@ static uint64_t dump_lane(struct ring_reader *r, uint32_t lane, const struct opt
 			print_event(r, &out[i], &view, o->json, *first);
 			*first = false;
 		}
-		if (!n && torn != ring_reader_stats(r)->lost_torn +
-					  ring_reader_stats(r)->lost_bad_kind)
+		if (!n &&
+		    torn != ring_reader_stats(r)->lost_torn + ring_reader_stats(r)->lost_bad_kind)
 			n = 1; /* a batch may hold only losses: continue after it */
 	} while (n);
 	return seen;
@@ -379,8 +401,8 @@ static int dump(const char *path, const struct options *o)
 	}
 	s = ring_reader_stats(r);
 	printf(o->json ? "],\n\"read\":{\"events\":%" PRIu64 ",\"overwritten\":%" PRIu64
-			 ",\"torn\":%" PRIu64 ",\"bad_kind\":%" PRIu64 ",\"broken\":%s}}\n" :
-			 "read events=%" PRIu64 " overwritten=%" PRIu64 " torn=%" PRIu64
+			 ",\"torn\":%" PRIu64 ",\"bad_kind\":%" PRIu64 ",\"broken\":%s}}\n"
+		       : "read events=%" PRIu64 " overwritten=%" PRIu64 " torn=%" PRIu64
 			 " bad_kind=%" PRIu64 " broken=%s\n",
 	       s->events, s->lost_lapped, s->lost_torn, s->lost_bad_kind,
 	       s->detach_reason ? "true" : "false");
@@ -455,10 +477,13 @@ static bool parse_number(const char *text, uint64_t *out)
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"json", no_argument, NULL, 'j'},	   {"summary", no_argument, NULL, 's'},
-		{"lane", required_argument, NULL, 'l'},	   {"limit", required_argument, NULL, 'n'},
-		{"pid", required_argument, NULL, 'p'},	   {"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+	    {"json", no_argument, NULL, 'j'},
+	    {"summary", no_argument, NULL, 's'},
+	    {"lane", required_argument, NULL, 'l'},
+	    {"limit", required_argument, NULL, 'n'},
+	    {"pid", required_argument, NULL, 'p'},
+	    {"help", no_argument, NULL, 'h'},
+	    {NULL, 0, NULL, 0},
 	};
 	struct options o = {.events = true, .lane = -1};
 	char path[512];

@@ -23,33 +23,33 @@
 
 #include "base/limits.h"
 
-#define RING_MAGIC   0x474e49524d4f5359ull /* "YSOMRING" read as little-endian bytes */
-#define RING_VERSION 1u
-#define RING_HOST_SLOT_BYTES 64u
+#define RING_MAGIC	       0x474e49524d4f5359ull /* "YSOMRING" read as little-endian bytes */
+#define RING_VERSION	       1u
+#define RING_HOST_SLOT_BYTES   64u
 #define RING_DEVICE_SLOT_BYTES 128u
-#define RING_NAME_NONE 0u /* name id of "unknown": the arena was full or the name unreadable */
+#define RING_NAME_NONE	       0u /* name id of "unknown": the arena was full or the name unreadable */
 
 /* One counter per cause of loss in the process; the order is part of the format. Append only. */
 #define RING_DROP_CAUSES(X)                                                                        \
-	X(NO_LANE, "no_lane")		      /* events of threads that found no free lane */     \
-	X(NAMES_FULL, "names_full")	      /* names that did not fit the arena */              \
-	X(CUPTI_BUFFER, "cupti_buffer")	      /* records that CUPTI dropped for lack of a buffer */    \
-	X(CUPTI_ZERO_STAMP, "cupti_zero_stamp") /* records with a zero time stamp */              \
-	X(CUPTI_REVERSED, "cupti_reversed")   /* records whose end lies before their start */     \
-	X(CUPTI_PARTIAL, "cupti_partial")     /* kernels delivered before they ended */           \
-	X(CUPTI_UNKNOWN, "cupti_unknown")     /* records of an unknown layout */            \
-	X(PACING, "pacing")		      /* device records dropped: the reader was too slow */ \
-	X(RECURSION, "recursion")	      /* wrapper calls from inside our own wrapper */          \
-	X(INTERNAL, "internal")		      /* our own failure; tracing latches off */       \
-	X(PLUGIN_HANDLE, "plugin_handle")     /* NCCL profiler callbacks on unknown handles */     \
-	X(STARTING, "starting")		      /* events while another thread builds the ring */    \
-	X(SWITCHED_OFF, "switched_off")	      /* calls while tracing is switched off */
+	X(NO_LANE, "no_lane")		/* events of threads that found no free lane */            \
+	X(NAMES_FULL, "names_full")	/* names that did not fit the arena */                     \
+	X(CUPTI_BUFFER, "cupti_buffer") /* records that CUPTI dropped for lack of a buffer */      \
+	X(CUPTI_ZERO_STAMP, "cupti_zero_stamp") /* records with a zero time stamp */               \
+	X(CUPTI_REVERSED, "cupti_reversed")	/* records whose end lies before their start */    \
+	X(CUPTI_PARTIAL, "cupti_partial")	/* kernels delivered before they ended */          \
+	X(CUPTI_UNKNOWN, "cupti_unknown")	/* records of an unknown layout */                 \
+	X(PACING, "pacing")		  /* device records dropped: the reader was too slow */    \
+	X(RECURSION, "recursion")	  /* wrapper calls from inside our own wrapper */          \
+	X(INTERNAL, "internal")		  /* our own failure; tracing latches off */               \
+	X(PLUGIN_HANDLE, "plugin_handle") /* NCCL profiler callbacks on unknown handles */         \
+	X(STARTING, "starting")		  /* events while another thread builds the ring */        \
+	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,
-	RING_DROP_CAUSES(X)
+	RING_DROP_CAUSES (X)
 #undef X
-	RING_DROP_COUNT
+	    RING_DROP_COUNT
 };
 
 struct ring_header {
@@ -73,12 +73,12 @@ _Static_assert(__builtin_offsetof(struct ring_header, start_time_ticks) == 88, "
 enum ring_trace_state { RING_TRACE_OFF = 0, RING_TRACE_ON = 1, RING_TRACE_LATCHED = 2 };
 
 struct ring_counters {
-	uint64_t drops[32];	/* by enum ring_drop */
-	uint64_t events;	/* events pushed, including those of ended threads */
-	uint64_t names_tail;	/* bytes of the arena in use; release */
-	uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC, by the helper thread, every 100 ms */
-	uint32_t trace_state;	/* enum ring_trace_state */
-	uint32_t cupti_state;	/* enum ring_cupti_state */
+	uint64_t drops[32];    /* by enum ring_drop */
+	uint64_t events;       /* events pushed, including those of ended threads */
+	uint64_t names_tail;   /* bytes of the arena in use; release */
+	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, by the helper thread, every 100 ms */
+	uint32_t trace_state;  /* enum ring_trace_state */
+	uint32_t cupti_state;  /* enum ring_cupti_state */
 	uint64_t cupti_gap_count;
 	uint64_t bytes_written; /* to all lanes: the denominator of the uploaded share */
 	uint64_t lanes_used;	/* all lanes that ever had an owner lie below this; 0: unknown */
@@ -88,12 +88,12 @@ _Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
 _Static_assert(__builtin_offsetof(struct ring_counters, names_tail) == 264, "names_tail");
 
 enum ring_cupti_state {
-	RING_CUPTI_NONE = 0,	 /* no context yet, or no libcupti in the process */
-	RING_CUPTI_V2 = 1,	 /* own v2 subscriber */
-	RING_CUPTI_LEGACY = 2,	 /* activity API only */
-	RING_CUPTI_YIELDED = 3,	 /* another profiler has it */
-	RING_CUPTI_REFUSED = 4,	 /* an error; an EVENT_GAP gives the reason */
-	RING_CUPTI_IDLE = 5,	 /* switched off: no sysomd for 60 s, by command, or governed */
+	RING_CUPTI_NONE = 0,	/* no context yet, or no libcupti in the process */
+	RING_CUPTI_V2 = 1,	/* own v2 subscriber */
+	RING_CUPTI_LEGACY = 2,	/* activity API only */
+	RING_CUPTI_YIELDED = 3, /* another profiler has it */
+	RING_CUPTI_REFUSED = 4, /* an error; an EVENT_GAP gives the reason */
+	RING_CUPTI_IDLE = 5,	/* switched off: no sysomd for 60 s, by command, or governed */
 };
 
 /* In a memfd of its own: the only words that the reader writes. The producer does not trust them.
@@ -151,23 +151,24 @@ enum event_kind {
 	EVENT_GAP = 13,		/* struct event_gap: nothing, or less, was recorded from t to
 				 * `to` */
 	/* 14 is reserved and was never written; kernel records carry the names */
-	EVENT_PLUGIN = 15,	/* struct event_plugin: NCCL profiler plugin callbacks */
-	EVENT_ANCHOR = 16,	/* struct event_anchor */
-	EVENT_GRAPH_NODE = 17,	/* struct event_coll captured into a graph: template entry */
-	EVENT_GRAPH = 18,	/* struct event_graph: links the handles of captures and graphs */
-	EVENT_KERNEL = 32,	/* device lanes: struct event_kernel */
-	EVENT_COPY = 33,	/* device lanes: struct event_copy */
-	EVENT_GRAPH_EXEC = 34,	/* device lanes: struct event_kernel, one record per graph launch */
+	EVENT_PLUGIN = 15,     /* struct event_plugin: NCCL profiler plugin callbacks */
+	EVENT_ANCHOR = 16,     /* struct event_anchor */
+	EVENT_GRAPH_NODE = 17, /* struct event_coll captured into a graph: template entry */
+	EVENT_GRAPH = 18,      /* struct event_graph: links the handles of captures and graphs */
+	EVENT_KERNEL = 32,     /* device lanes: struct event_kernel */
+	EVENT_COPY = 33,       /* device lanes: struct event_copy */
+	EVENT_GRAPH_EXEC = 34, /* device lanes: struct event_kernel, one record per graph launch */
 };
 
-#define EVENT_FLAG_PTSZ	     0x0001 /* per-thread default stream variant */
-#define EVENT_FLAG_FAILED    0x0002 /* the real function returned an error */
-#define EVENT_FLAG_CAPTURED  0x0004 /* on a capturing stream: becomes a graph node, runs no kernel
+#define EVENT_FLAG_PTSZ	  0x0001 /* per-thread default stream variant */
+#define EVENT_FLAG_FAILED 0x0002 /* the real function returned an error */
+#define EVENT_FLAG_CAPTURED                                                                        \
+	0x0004			     /* on a capturing stream: becomes a graph node, runs no kernel
 				     * now */
 #define EVENT_FLAG_GRAPH_NODE 0x0008 /* device record of a node inside a graph launch */
-#define EVENT_FLAG_EXPLICIT  0x0010 /* step from the explicit API */
-#define EVENT_FLAG_AGGREGATE 0x0020 /* inside ncclGroupStart/End: starts when the group ends */
-#define EVENT_FLAG_RESTATED  0x0040 /* COMM, STREAM, GRAPH: repeated for a newly attached sysomd */
+#define EVENT_FLAG_EXPLICIT   0x0010 /* step from the explicit API */
+#define EVENT_FLAG_AGGREGATE  0x0020 /* inside ncclGroupStart/End: starts when the group ends */
+#define EVENT_FLAG_RESTATED   0x0040 /* COMM, STREAM, GRAPH: repeated for a newly attached sysomd */
 
 /* Common to all slots. Host slots: u32 seq_begin, u16 kind, u16 flags, 52 bytes, u32 seq_end. */
 struct event_head {
@@ -182,7 +183,7 @@ struct event_head {
  * life. The upper 8 bits are an epoch. The kernel epoch changes when records may have been lost
  * uncounted. Epoch 0 on both sides means that all was counted from the first launch on, and the
  * numbers are equal. */
-#define RING_NUMBER(epoch, count) ((uint32_t)(epoch) << 24 | ((uint32_t)(count) & 0xffffff))
+#define RING_NUMBER(epoch, count) ((uint32_t)(epoch) << 24 | ((uint32_t)(count)&0xffffff))
 
 struct event_launch {
 	struct event_head head;
@@ -190,40 +191,58 @@ struct event_launch {
 	uint64_t stream; /* CUstream handle as the caller gave it */
 	uint32_t grid[3];
 	uint16_t block[3];
-	uint16_t api;	       /* enum preload hook id, for display only */
-	uint32_t duration;     /* exit - entry, clock of the lane, saturated */
-	uint32_t number;       /* RING_NUMBER; 0: unknown, or of a graph, failed or captured */
+	uint16_t api;	   /* enum preload hook id, for display only */
+	uint32_t duration; /* exit - entry, clock of the lane, saturated */
+	uint32_t number;   /* RING_NUMBER; 0: unknown, or of a graph, failed or captured */
 	uint32_t seq_end;
 };
 
 enum event_coll_func {
-	COLL_ALL_REDUCE = 1, COLL_BROADCAST, COLL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
-	COLL_ALL_TO_ALL, COLL_GATHER, COLL_SCATTER, COLL_SEND, COLL_RECV, COLL_BCAST,
-	COLL_GROUP_START = 32, COLL_GROUP_END, COLL_GROUP_SIMULATE, COLL_OTHER = 63,
+	COLL_ALL_REDUCE = 1,
+	COLL_BROADCAST,
+	COLL_REDUCE,
+	COLL_ALL_GATHER,
+	COLL_REDUCE_SCATTER,
+	COLL_ALL_TO_ALL,
+	COLL_GATHER,
+	COLL_SCATTER,
+	COLL_SEND,
+	COLL_RECV,
+	COLL_BCAST,
+	COLL_GROUP_START = 32,
+	COLL_GROUP_END,
+	COLL_GROUP_SIMULATE,
+	COLL_OTHER = 63,
 };
 
 struct event_coll {
 	struct event_head head;
-	uint64_t comm;	 /* ncclComm_t handle; EVENT_COMM maps it */
-	uint64_t stream; /* CUstream handle */
-	uint64_t count;	 /* elements */
-	uint64_t capture; /* id of the capture that it belongs to; 0: runs now */
-	uint32_t seq;	 /* the k-th call of (comm, func[, peer]) in this process, from 0 */
-	int16_t peer;	 /* root or peer rank; -1 none */
+	uint64_t comm;	     /* ncclComm_t handle; EVENT_COMM maps it */
+	uint64_t stream;     /* CUstream handle */
+	uint64_t count;	     /* elements */
+	uint64_t capture;    /* id of the capture that it belongs to; 0: runs now */
+	uint32_t seq;	     /* the k-th call of (comm, func[, peer]) in this process, from 0 */
+	int16_t peer;	     /* root or peer rank; -1 none */
 	uint8_t func, dtype; /* enum event_coll_func, ncclDataType_t */
 	uint32_t duration;
 	uint32_t seq_end;
 };
 
 enum event_comm_action {
-	COMM_INIT = 1, COMM_SPLIT = 2, COMM_SHRINK = 3, COMM_DESTROY = 4, COMM_ABORT = 5,
-	COMM_FINALIZE = 6, COMM_GROW = 7, COMM_REVOKE = 8,
+	COMM_INIT = 1,
+	COMM_SPLIT = 2,
+	COMM_SHRINK = 3,
+	COMM_DESTROY = 4,
+	COMM_ABORT = 5,
+	COMM_FINALIZE = 6,
+	COMM_GROW = 7,
+	COMM_REVOKE = 8,
 };
 
 struct event_comm {
 	struct event_head head;
-	uint64_t comm;	 /* handle in this process */
-	uint64_t id;	 /* the same on every rank: hash of the ncclUniqueId, or lineage of a split */
+	uint64_t comm; /* handle in this process */
+	uint64_t id;   /* the same on every rank: hash of the ncclUniqueId, or lineage of a split */
 	uint64_t parent; /* id of the communicator it was split from, else 0 */
 	int32_t nranks, rank;
 	uint16_t action;
@@ -289,14 +308,14 @@ struct event_stream {
 };
 
 enum event_gap_cause {
-	GAP_SWITCHED_OFF = 1,	/* `sysom off` */
-	GAP_CUPTI_YIELDED = 2,	/* another profiler has CUPTI */
-	GAP_CUPTI_REFUSED = 3,	/* an error code is in detail */
-	GAP_GOVERNED = 4,	/* turned down because of its cost */
-	GAP_NO_READER = 5,	/* no sysomd for 60 s */
-	GAP_LATCHED = 6,	/* internal failure; detail says which */
-	GAP_EXPORT_DELAY = 7,	/* device records arrived late by `to` - t */
-	GAP_GRAPH_NODES = 8,	/* one record per graph launch; detail: the share of time with one
+	GAP_SWITCHED_OFF = 1,  /* `sysom off` */
+	GAP_CUPTI_YIELDED = 2, /* another profiler has CUPTI */
+	GAP_CUPTI_REFUSED = 3, /* an error code is in detail */
+	GAP_GOVERNED = 4,      /* turned down because of its cost */
+	GAP_NO_READER = 5,     /* no sysomd for 60 s */
+	GAP_LATCHED = 6,       /* internal failure; detail says which */
+	GAP_EXPORT_DELAY = 7,  /* device records arrived late by `to` - t */
+	GAP_GRAPH_NODES = 8,   /* one record per graph launch; detail: the share of time with one
 				 * record per node, in millionths */
 };
 
@@ -310,17 +329,17 @@ struct event_gap {
 	uint16_t reserved1;
 	int32_t detail; /* if `to` is set and CUPTI's kinds were enabled again: the epoch in which
 			 * kernels count from 1 */
-	uint32_t name; /* for example the other profiler's library */
+	uint32_t name;	/* for example the other profiler's library */
 	uint32_t seq_end;
 };
 
 struct event_plugin {
 	struct event_head head;
-	uint64_t comm_hash; /* NCCL's own */
+	uint64_t comm_hash;	 /* NCCL's own */
 	uint64_t handle, parent; /* generation << 32 | slot; 0 none */
-	uint64_t value;	    /* by type: count, bytes, globaltimer ns, transfer size */
-	uint32_t seq;	    /* NCCL's seqNumber */
-	uint16_t type;	    /* ncclProfiler event type bit number; state in the high byte */
+	uint64_t value;		 /* by type: count, bytes, globaltimer ns, transfer size */
+	uint32_t seq;		 /* NCCL's seqNumber */
+	uint16_t type;		 /* ncclProfiler event type bit number; state in the high byte */
 	int16_t channel;
 	int32_t peer;
 	uint32_t seq_end;
@@ -334,7 +353,10 @@ struct event_anchor {
 };
 
 enum event_graph_action {
-	GRAPH_CAPTURE_BEGIN = 1, GRAPH_CAPTURE_END = 2, GRAPH_INSTANTIATE = 3, GRAPH_UPDATE = 4,
+	GRAPH_CAPTURE_BEGIN = 1,
+	GRAPH_CAPTURE_END = 2,
+	GRAPH_INSTANTIATE = 3,
+	GRAPH_UPDATE = 4,
 	GRAPH_DESTROY = 5,
 };
 
@@ -351,7 +373,7 @@ struct event_graph {
 	uint32_t seq_end;
 };
 
-struct event_kernel { /* device lane, 128 bytes */
+struct event_kernel {		/* device lane, 128 bytes */
 	struct event_head head; /* t: start */
 	uint64_t end;
 	uint32_t correlation;

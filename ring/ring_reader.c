@@ -24,14 +24,14 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-#define READER_FIXED_BYTES   12288u /* header, counters, reader page */
-#define READER_COUNTERS	     4096u
+#define READER_FIXED_BYTES    12288u /* header, counters, reader page */
+#define READER_COUNTERS	      4096u
 #define READER_NAMES_PER_POLL 1024u
 /* A head that jumps further between two reads is not a count of events: at 1 ns each it is 18
  * min. */
-#define READER_JUMP_MAX	     (1ull << 40)
-#define READER_COPY_BYTES    65536u
-#define SLOTS_AHEAD	     6u /* slots to prefetch while one is copied */
+#define READER_JUMP_MAX	  (1ull << 40)
+#define READER_COPY_BYTES 65536u
+#define SLOTS_AHEAD	  6u /* slots to prefetch while one is copied */
 
 /* gcc's thread sanitizer does not model fences; our mapping is not the producer's anyway. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -72,16 +72,16 @@ static uint64_t load64(const struct ring_reader *r, uint64_t offset, int order)
 {
 	const uint64_t *p = (const uint64_t *)(r->base + offset);
 
-	return order == __ATOMIC_ACQUIRE ? __atomic_load_n(p, __ATOMIC_ACQUIRE) :
-					   __atomic_load_n(p, __ATOMIC_RELAXED);
+	return order == __ATOMIC_ACQUIRE ? __atomic_load_n(p, __ATOMIC_ACQUIRE)
+					 : __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
 static uint32_t load32(const struct ring_reader *r, uint64_t offset, int order)
 {
 	const uint32_t *p = (const uint32_t *)(r->base + offset);
 
-	return order == __ATOMIC_ACQUIRE ? __atomic_load_n(p, __ATOMIC_ACQUIRE) :
-					   __atomic_load_n(p, __ATOMIC_RELAXED);
+	return order == __ATOMIC_ACQUIRE ? __atomic_load_n(p, __ATOMIC_ACQUIRE)
+					 : __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
 /* bytes and both addresses are multiples of 8. */
@@ -114,9 +114,8 @@ static bool range_valid(uint64_t offset, uint64_t bytes, uint64_t align, uint64_
 
 static int validate_header(const struct ring_header *h, uint64_t bytes)
 {
-	if (h->magic != RING_MAGIC || h->version != RING_VERSION ||
-	    h->header_bytes != sizeof(*h) || h->total_bytes != bytes ||
-	    !clock_valid(h->clock_source))
+	if (h->magic != RING_MAGIC || h->version != RING_VERSION || h->header_bytes != sizeof(*h) ||
+	    h->total_bytes != bytes || !clock_valid(h->clock_source))
 		return -EPROTO;
 	if (h->lane_count == 0 || h->lane_count > LIMIT_RING_LANES ||
 	    !range_valid(h->lanes_offset, (uint64_t)h->lane_count * sizeof(struct ring_lane), 64,
@@ -154,7 +153,8 @@ static int take_layout(struct ring_reader *r)
 	for (uint32_t i = 0; !rc && i < r->header.lane_count; i++) {
 		struct ring_lane lane;
 
-		copy_words(&lane, r->base + r->header.lanes_offset + i * sizeof(lane), sizeof(lane));
+		copy_words(&lane, r->base + r->header.lanes_offset + i * sizeof(lane),
+			   sizeof(lane));
 		rc = validate_lane(&r->lanes[i], &lane, r->bytes);
 	}
 	return rc;
@@ -426,7 +426,8 @@ size_t ring_reader_poll_names(struct ring_reader *r)
 	while (count < READER_NAMES_PER_POLL && r->names_at + 8 <= tail) {
 		uint64_t at = h->names_offset + r->names_at;
 		/* acquire; pairs with the release store of bytes in ring_writer_intern */
-		uint32_t bytes = load32(r, at + offsetof(struct ring_name, bytes), __ATOMIC_ACQUIRE);
+		uint32_t bytes =
+		    load32(r, at + offsetof(struct ring_name, bytes), __ATOMIC_ACQUIRE);
 		uint32_t id = load32(r, at + offsetof(struct ring_name, id), __ATOMIC_RELAXED);
 		uint64_t record = (8 + (uint64_t)bytes + 7) & ~7ull;
 
@@ -470,8 +471,8 @@ static void look_owner(struct ring_reader *r, uint32_t lane)
 	uint32_t known = l->has_next ? l->next.generation : l->owner.generation;
 
 	/* acquire; pairs with the release store of generation in ring_writer_claim */
-	o.generation = load32(r, lane_word(r, lane, offsetof(struct ring_lane, generation)),
-			      __ATOMIC_ACQUIRE);
+	o.generation =
+	    load32(r, lane_word(r, lane, offsetof(struct ring_lane, generation)), __ATOMIC_ACQUIRE);
 	if (o.generation == known)
 		return;
 	o.tid = load32(r, lane_word(r, lane, offsetof(struct ring_lane, tid)), __ATOMIC_RELAXED);
@@ -542,8 +543,8 @@ static bool look_head(struct ring_reader *r, uint32_t lane, uint64_t *out)
 {
 	struct reader_lane *l = &r->lanes[lane];
 	/* acquire; pairs with the release store of head in ring_writer_push */
-	uint64_t head = load64(r, lane_word(r, lane, offsetof(struct ring_lane, head)),
-			       __ATOMIC_ACQUIRE);
+	uint64_t head =
+	    load64(r, lane_word(r, lane, offsetof(struct ring_lane, head)), __ATOMIC_ACQUIRE);
 
 	if (head < l->tail || (r->live && head - l->tail > READER_JUMP_MAX)) {
 		detach(r);
@@ -624,4 +625,3 @@ void ring_reader_publish(struct ring_reader *r, uint64_t now_monotonic_ns)
 	/* release; pairs with the acquire in ring_writer_backlog: the tails */
 	__atomic_store_n(&r->page->heartbeat_ns, now_monotonic_ns, __ATOMIC_RELEASE);
 }
-

@@ -357,8 +357,9 @@ static void writer_layout(struct ring_writer *w, const struct ring_geometry *g, 
 		struct ring_lane *lane = &w->lanes[i];
 
 		p->kind = device ? RING_LANE_DEVICE : RING_LANE_HOST;
-		p->slots = device		? g->device_slots :
-			   i < g->host_lanes ? g->host_slots : g->small_slots;
+		p->slots = device	       ? g->device_slots
+			   : i < g->host_lanes ? g->host_slots
+					       : g->small_slots;
 		p->slot_bytes = device ? RING_DEVICE_SLOT_BYTES : RING_HOST_SLOT_BYTES;
 		p->offset = at;
 		at += page_up((uint64_t)p->slots * p->slot_bytes);
@@ -487,8 +488,9 @@ static void writer_note_used(struct ring_writer *w, uint32_t count)
 {
 	uint32_t used = __atomic_load_n(&w->intern->lanes_used, __ATOMIC_RELAXED);
 
-	while (used < count && !__atomic_compare_exchange_n(&w->intern->lanes_used, &used, count,
-							    true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	while (used < count &&
+	       !__atomic_compare_exchange_n(&w->intern->lanes_used, &used, count, true,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	/* pairs with the acquire in ring_reader_lanes_used */
 	writer_raise(&w->counters->lanes_used, count);

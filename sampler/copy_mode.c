@@ -23,13 +23,13 @@
 #define CPUS_MAX 256u
 /* With the first page 516 KiB, which is the default of kernel.perf_event_mlock_kb for an ordinary
  * user. */
-#define RING_PAGES	   128u
-#define STACK_BYTES	   16384u
-#define EVENTS_MAX	   8192u
+#define RING_PAGES  128u
+#define STACK_BYTES 16384u
+#define EVENTS_MAX  8192u
 
 /* perf's numbers of the registers (asm/perf_regs.h), by DWARF number; 16 is rip. */
-static const uint8_t perf_register[UNWIND_REGISTERS + 1] = {0,  3,  2,  1,  4,  5,  6,  7, 16,
-					  17, 18, 19, 20, 21, 22, 23, 8};
+static const uint8_t perf_register[UNWIND_REGISTERS + 1] = {0,	3,  2,	1,  4,	5,  6,	7, 16,
+							    17, 18, 19, 20, 21, 22, 23, 8};
 #define REGISTER_MASK 0xff01ffull
 
 struct copy_sample {
@@ -152,7 +152,8 @@ static uint32_t kernel_part(struct copy_mode *c, const struct copy_sample *s,
 
 static void sample_add(struct copy_mode *c, const struct copy_sample *s)
 {
-	static struct stack_frame frames[UNWIND_FRAME_MAX + 128]; /* large, and used by one caller */
+	static struct stack_frame
+	    frames[UNWIND_FRAME_MAX + 128]; /* large, and used by one caller */
 	uint64_t slice_ns = c->settings.slice_ns;
 	struct stack_sample out = {.weight_ns = c->settings.weight_ns,
 				   .pid = s->pid,
@@ -428,8 +429,9 @@ static int permitted(struct copy_mode *c, char why[160], char missing[160])
 }
 
 int copy_mode_open(struct copy_mode **out, struct processes *processes,
-		   const struct unwind_store *store, struct kernel_symbols *kernel, const char *proc_root,
-		   const struct copy_mode_settings *settings, char why[160], char missing[160])
+		   const struct unwind_store *store, struct kernel_symbols *kernel,
+		   const char *proc_root, const struct copy_mode_settings *settings, char why[160],
+		   char missing[160])
 {
 	struct copy_mode *c = calloc(1, sizeof(*c));
 	int err;

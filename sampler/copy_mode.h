@@ -32,8 +32,9 @@ struct copy_mode;
 /* processes: without sink, with their tables in store; all are borrowed until close. 0, or -errno
  * and the reason in `why`. */
 int copy_mode_open(struct copy_mode **out, struct processes *processes,
-		   const struct unwind_store *store, struct kernel_symbols *kernel, const char *proc_root,
-		   const struct copy_mode_settings *settings, char why[160], char missing[160]);
+		   const struct unwind_store *store, struct kernel_symbols *kernel,
+		   const char *proc_root, const struct copy_mode_settings *settings, char why[160],
+		   char missing[160]);
 void copy_mode_close(struct copy_mode *c); /* NULL is a no-op */
 /* Samples all threads of the process and those that they start. 0, -ESRCH, -EACCES, -EMFILE. */
 int copy_mode_add(struct copy_mode *c, uint32_t pid);

@@ -10,11 +10,11 @@
 #define MAP_SIZES_HALVINGS 4u
 
 struct map_sizes {
-	uint32_t counts;     /* entries of each of the two sets, a power of two */
-	uint32_t seen;	     /* hashes of stacks that were already sent */
-	uint32_t blocked;    /* threads asleep */
-	uint32_t sites;	     /* places of sleep */
-	uint32_t ring_bytes; /* a power of two, whole pages */
+	uint32_t counts;	    /* entries of each of the two sets, a power of two */
+	uint32_t seen;		    /* hashes of stacks that were already sent */
+	uint32_t blocked;	    /* threads asleep */
+	uint32_t sites;		    /* places of sleep */
+	uint32_t ring_bytes;	    /* a power of two, whole pages */
 	uint32_t switch_ring_bytes; /* of records of switches, the same */
 };
 

@@ -44,8 +44,8 @@ static int vdso_open(void)
 
 int mapping_open(struct reader_target *t, uint64_t begin, uint64_t end, const char *path)
 {
-	return strcmp(path, VDSO) ? reader_target_open(t, READER_MAPPING, begin, end, path) :
-				    vdso_open();
+	return strcmp(path, VDSO) ? reader_target_open(t, READER_MAPPING, begin, end, path)
+				  : vdso_open();
 }
 
 static void key_fill(struct mapping_elf *e, const struct stat *st)

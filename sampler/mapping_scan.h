@@ -29,10 +29,9 @@ struct mapping_elf {
 
 struct mapping {
 	uint64_t begin, end;
-	uint64_t offset;    /* in the file */
-	uint64_t load_bias; /* address minus ELF virtual address */
-	struct mapping_elf
-	    *elf;   /* NULL: anonymous memory, or not an ELF file; owned by the scan */
+	uint64_t offset;	 /* in the file */
+	uint64_t load_bias;	 /* address minus ELF virtual address */
+	struct mapping_elf *elf; /* NULL: anonymous memory, or not an ELF file; owned by the scan */
 	char *path; /* as the process sees it, "" for anonymous memory; owned by the scan */
 };
 

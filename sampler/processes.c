@@ -48,8 +48,8 @@ struct processes {
 static uint32_t slot_of(const struct processes *p, uint32_t pid)
 {
 	PROBE_PLACES(i, keyed_word(keyed_process(), pid), PROCESS_SLOTS)
-		if (!p->slot[i] || p->slot[i]->pid == pid)
-			return i;
+	if (!p->slot[i] || p->slot[i]->pid == pid)
+		return i;
 }
 
 struct process *processes_find(struct processes *p, uint32_t pid)
@@ -60,7 +60,8 @@ struct process *processes_find(struct processes *p, uint32_t pid)
 static void slot_clear(struct processes *p, uint32_t i)
 {
 	p->slot[i] = NULL;
-	PROBE_PLACES(j, i + 1, PROCESS_SLOTS) {
+	PROBE_PLACES(j, i + 1, PROCESS_SLOTS)
+	{
 		struct process *moved = p->slot[j];
 
 		if (!moved)
@@ -194,7 +195,8 @@ static void table_request(struct processes *p, uint32_t file, uint32_t pid, uint
 }
 
 /* The store's number for a mapping's file; 0: none available, treat it as anonymous. */
-static uint32_t file_number(struct processes *p, uint32_t pid, uint32_t uid, const struct mapping *m)
+static uint32_t file_number(struct processes *p, uint32_t pid, uint32_t uid,
+			    const struct mapping *m)
 {
 	struct process_file *f;
 	uint32_t file;
@@ -212,8 +214,8 @@ static uint32_t file_number(struct processes *p, uint32_t pid, uint32_t uid, con
 	f = &p->files[file];
 	if (f->known) {
 		unwind_store_unref(p->store, file); /* one reference is enough */
-		if ((f->unread || (f->denied && f->denied_uid != uid)) && !f->waiting && !f->tabled &&
-		    !f->refused)
+		if ((f->unread || (f->denied && f->denied_uid != uid)) && !f->waiting &&
+		    !f->tabled && !f->refused)
 			table_request(p, file, pid, m->begin, m->end);
 		return file;
 	}
@@ -355,8 +357,8 @@ static void publish(struct processes *p, struct process *process)
 		return;
 	}
 	p->stats.mappings_dropped += dropped;
-	if (p->sink.set &&
-	    p->sink.set(p->sink.context, process->pid, &fresh, (uint8_t)(process->generation + 1))) {
+	if (p->sink.set && p->sink.set(p->sink.context, process->pid, &fresh,
+				       (uint8_t)(process->generation + 1))) {
 		unwind_store_retire(p->store, &fresh);
 		return;
 	}
@@ -858,7 +860,8 @@ void processes_stats_get(const struct processes *p, struct processes_stats *out)
 		out->mappings += p->slot[i] ? p->slot[i]->count : 0;
 	for (uint32_t i = 0; i < p->file_room; i++) {
 		out->files_waiting += p->files[i].known && p->files[i].waiting;
-		out->files_refused += p->files[i].known && (p->files[i].refused || p->files[i].denied);
+		out->files_refused +=
+		    p->files[i].known && (p->files[i].refused || p->files[i].denied);
 	}
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
 		out->files_waiting += p->slot[i] && p->slot[i]->scanning;

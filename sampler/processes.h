@@ -38,8 +38,8 @@ struct process {
 	bool children; /* processes that it forks are sampled too */
 	bool first;    /* it existed when it was added, and still runs the same program */
 	bool scanning, rescan, dirty, gone;
-	bool leaving; /* its first thread has ended; others may run on */
-	uint8_t generation;	      /* of the published mappings */
+	bool leaving;	    /* its first thread has ended; others may run on */
+	uint8_t generation; /* of the published mappings */
 	uint32_t *replaced; /* by generation: the file that another one replaced while the
 			     * generation was published; 0: none, UINT32_MAX: several. NULL: none in
 			     * any generation */

@@ -48,7 +48,7 @@ struct sampler {
 	struct stack_build build;
 	struct sleepers *sleepers;
 	struct switches *switches;
-	uint64_t look_ns;      /* time of the next read of the switch rows */
+	uint64_t look_ns; /* time of the next read of the switch rows */
 	bool switches_paused;
 	uint64_t asleep; /* samples of threads that were still asleep at a drain */
 	struct copy_mode *copy;
@@ -114,7 +114,8 @@ static int sink_python(void *context, uint32_t pid, const struct python_process 
  * checked again. */
 static void warm(struct sampler *s, uint64_t python_hash)
 {
-	const struct sampler_stack *head = python_hash ? stack_store_find(s->stacks, python_hash) : NULL;
+	const struct sampler_stack *head =
+	    python_hash ? stack_store_find(s->stacks, python_hash) : NULL;
 
 	if (head)
 		stack_build_warm(&s->build, head);
@@ -140,8 +141,9 @@ static int control_write(struct sampler *s)
 	    .weight_ns = sample_weight_ns(s),
 	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
 	    .off_cpu_min_ns = s->options.off_cpu_min_ns,
-	    .all_processes = s->options.all_processes ? SAMPLER_OTHERS_ALL :
-			     s->wide ? SAMPLER_OTHERS_KERNEL : 0,
+	    .all_processes = s->options.all_processes ? SAMPLER_OTHERS_ALL
+			     : s->wide		      ? SAMPLER_OTHERS_KERNEL
+						      : 0,
 	    .off_cpu = s->options.off_cpu,
 	};
 
@@ -538,11 +540,12 @@ int sampler_pause(struct sampler *s, bool paused)
 
 	if (s->mode != SAMPLER_OFF)
 		timer_set(s, paused ? 0 : POLL_NS); /* 0 disarms it */
-	if (!s->maps) /* copies exist only for added threads */
+	if (!s->maps)				    /* copies exist only for added threads */
 		return 0;
 	for (uint32_t i = 0; s->tick_fd && i < s->cpu_count; i++)
 		if (s->tick_fd[i] >= 0)
-			ioctl(s->tick_fd[i], paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
+			ioctl(s->tick_fd[i],
+			      paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
 	err = switches_pause(s, paused);
 	sampler_events_pause(s->events, paused, s->processes);
 	return err;

@@ -18,31 +18,30 @@
 
 struct sampler_stats {
 	enum sampler_mode mode;
-	char why[160];	   /* why no better mode works; "" in the best mode */
-	char missing[160]; /* what this kernel lacks, e.g. "no batched map reads (5.6)" */
-	uint64_t samples, frames;      /* since open */
+	char why[160];		  /* why no better mode works; "" in the best mode */
+	char missing[160];	  /* what this kernel lacks, e.g. "no batched map reads (5.6)" */
+	uint64_t samples, frames; /* since open */
 	uint64_t end[STACK_END_COUNT]; /* user stacks by the way they ended */
 	uint64_t scanned;	       /* stacks with a scanned frame */
 	uint64_t lost_count_full, lost_stack_full, lost_ring_full,
 	    lost_mapping;		       /* lost samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: incomplete walks */
-	uint64_t python_mismatch; /* samples whose Python and native stacks disagree */
-	uint64_t python_full;	  /* interpreters for which the kernel's map had no room */
-	uint64_t guessed;	  /* samples that end with STACK_END_GUESSED */
-	uint64_t
-	    early; /* samples that end with STACK_END_NO_TABLE because a table was still being
+	uint64_t python_mismatch;	       /* samples whose Python and native stacks disagree */
+	uint64_t python_full; /* interpreters for which the kernel's map had no room */
+	uint64_t guessed;     /* samples that end with STACK_END_GUESSED */
+	uint64_t early; /* samples that end with STACK_END_NO_TABLE because a table was still being
 		    * compiled */
 	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */
-	uint64_t off_cpu_asleep; /* of samples: threads still asleep at a drain, once per drain */
-	uint64_t off_cpu_short;	 /* sleeps below off_cpu_min_ns: neither kept nor lost */
+	uint64_t off_cpu_asleep;   /* of samples: threads still asleep at a drain, once per drain */
+	uint64_t off_cpu_short;	   /* sleeps below off_cpu_min_ns: neither kept nor lost */
 	uint64_t
-	    off_cpu_leaf_only; /* long sleeps at sites where sleeps were always short before: only
+	    off_cpu_leaf_only;	 /* long sleeps at sites where sleeps were always short before: only
 			        * one frame */
 	uint32_t switch_threads; /* threads whose switches are recorded */
 	/* Off-CPU intervals of these threads: with a record, and folded, by cause; total time of
 	 * the folded ones. */
 	uint64_t switch_records, switch_paced, switch_ring_full, switch_no_room, switch_folded_ns;
-	uint64_t switch_missed; /* switches that the kernel did not report to us */
+	uint64_t switch_missed;		 /* switches that the kernel did not report to us */
 	uint64_t run_count, run_time_ns; /* of the BPF programs, where the kernel counts it */
 	uint64_t target_count,
 	    target_ns;		 /* ticks that took a sample, and their time in the kernel */

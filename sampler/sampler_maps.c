@@ -21,15 +21,15 @@
 #include "bpf/sampler_tail.skel.h"
 #include "sampler/map_sizes.h"
 
-#define COUNT_BATCH	  4096u
-#define BLOCKED_BATCH	  512u
-#define PERF_BUFFER_PAGES 32u
-#define SWITCH_BUFFER_PAGES 8u /* some 500 records per CPU in 100 ms */
-#define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
+#define COUNT_BATCH	    4096u
+#define BLOCKED_BATCH	    512u
+#define PERF_BUFFER_PAGES   32u
+#define SWITCH_BUFFER_PAGES 8u		/* some 500 records per CPU in 100 ms */
+#define PID_NS_FIRST	    0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
 /* Programs that observe sleeping and waking threads, and interrupts. */
-static const char *const off_programs[] = {"on_switch",	    "on_waking",      "on_soft_begin",
-					   "on_soft_end",   "on_device_begin", "on_device_end",
+static const char *const off_programs[] = {"on_switch",	     "on_waking",	"on_soft_begin",
+					   "on_soft_end",    "on_device_begin", "on_device_end",
 					   "on_timer_begin", "on_timer_end"};
 #define OFF_PROGRAMS (sizeof(off_programs) / sizeof(off_programs[0]))
 
@@ -313,8 +313,7 @@ int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
 	return switches_change(m, false);
 }
 
-#define OFF_DATA(m, member) \
-	((m)->tail ? (m)->off_tail->bss->member : (m)->off_loop->bss->member)
+#define OFF_DATA(m, member) ((m)->tail ? (m)->off_tail->bss->member : (m)->off_loop->bss->member)
 
 /* Loads the object with all marks set, so every process may be sampled. If its data is writable
  * from here (5.5) and our PIDs are those of the first namespace, only the required marks are
@@ -422,8 +421,7 @@ static int on_switch_ring(void *arg, void *data, size_t bytes)
 }
 
 /* The kernel side counts the records that found no room. */
-static enum bpf_perf_event_ret on_switch_buffer(void *arg, int cpu,
-						struct perf_event_header *event)
+static enum bpf_perf_event_ret on_switch_buffer(void *arg, int cpu, struct perf_event_header *event)
 {
 	struct sampler_maps *m = arg;
 	struct raw_event *raw = (void *)event;
@@ -675,8 +673,9 @@ void sampler_maps_switch_rows(struct sampler_maps *m, sampler_maps_switch_fn fn,
 
 	if (m->switch_threads < 0 || !m->switch_count)
 		return;
-	while (count < SAMPLER_SWITCH_THREADS &&
-	       !bpf_map_get_next_key(m->switch_threads, count ? &keys[count - 1] : NULL, &keys[count]))
+	while (
+	    count < SAMPLER_SWITCH_THREADS &&
+	    !bpf_map_get_next_key(m->switch_threads, count ? &keys[count - 1] : NULL, &keys[count]))
 		count++;
 	for (uint32_t i = 0; i < count; i++)
 		if (!bpf_map_lookup_elem(m->switch_threads, &keys[i], &row))

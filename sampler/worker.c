@@ -57,8 +57,8 @@ struct table_answer {
 
 static void append_mapping(struct buf *b, const struct mapping *m)
 {
-	struct scan_mapping to = { m->begin, m->end, m->offset, m->load_bias, m->elf != NULL,
-				   (uint32_t)strlen(m->path) };
+	struct scan_mapping to = {m->begin,	m->end,		m->offset,
+				  m->load_bias, m->elf != NULL, (uint32_t)strlen(m->path)};
 
 	buf_append(b, &to, sizeof(to));
 	if (m->elf)
@@ -70,7 +70,7 @@ static int run_scan(struct reader_target *t, const void *request, size_t bytes, 
 {
 	static struct python_finder *finder; /* caches files */
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	struct scan_answer head = { .python_err = -ENOENT };
+	struct scan_answer head = {.python_err = -ENOENT};
 	struct python_runtime python;
 	struct mapping_scan scan;
 	struct scan_request q;
@@ -101,7 +101,7 @@ static int run_table(struct reader_target *t, const void *request, size_t bytes,
 {
 	const struct table_request *q = request;
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	struct table_answer a = { .unread = 0 };
+	struct table_answer a = {.unread = 0};
 	struct mapping_elf e;
 	int fd, err;
 
@@ -141,9 +141,9 @@ static int run_names(struct reader_target *t, const void *request, size_t bytes,
 
 /* Bounds per file: libtorch_cpu's table takes 0.5 s of CPU time. The wall time allows for a tenth
  * of a CPU on a busy node. */
-static const struct reader_op op_scan = { "scan", run_scan, SCAN_BYTES, 5, 30000, false };
-static const struct reader_op op_table = { "table", run_table, TABLE_BYTES, 10, 60000, false };
-static const struct reader_op op_names = { "names", run_names, NAMES_BYTES, 2, 5000, true };
+static const struct reader_op op_scan = {"scan", run_scan, SCAN_BYTES, 5, 30000, false};
+static const struct reader_op op_table = {"table", run_table, TABLE_BYTES, 10, 60000, false};
+static const struct reader_op op_names = {"names", run_names, NAMES_BYTES, 2, 5000, true};
 
 /* ---- the daemon's side ---- */
 
@@ -196,8 +196,10 @@ static bool take_mapping(struct cursor *c, struct mapping_scan *s)
 	    (from.begin | from.end) & 4095 || from.path_bytes > READER_PATH_BYTES ||
 	    (s->count && from.begin < m[-1].end))
 		return false;
-	*m = (struct mapping){ .begin = from.begin, .end = from.end, .offset = from.offset,
-			       .load_bias = from.load_bias };
+	*m = (struct mapping){.begin = from.begin,
+			      .end = from.end,
+			      .offset = from.offset,
+			      .load_bias = from.load_bias};
 	s->count++;
 	if (from.has_elf) {
 		m->elf = malloc(sizeof(*m->elf));
@@ -231,7 +233,8 @@ static int take_scan(struct worker *w, struct worker_job *job, struct cursor *c)
 	if (!head.has_python)
 		return 0;
 	job->python = malloc(sizeof(*job->python));
-	if (!job->python || !take(c, job->python, sizeof(*job->python)) || !python_valid(job->python))
+	if (!job->python || !take(c, job->python, sizeof(*job->python)) ||
+	    !python_valid(job->python))
 		return -EPROTO;
 	job->python_err = head.python_err;
 	return 0;
@@ -280,7 +283,7 @@ static int take_table(struct worker *w, struct worker_job *job, struct cursor *c
 static struct worker_job *job_take(struct worker *w, struct reader_job *r)
 {
 	struct worker_job *job = r->arg;
-	struct cursor c = { r->answer, r->answer_bytes };
+	struct cursor c = {r->answer, r->answer_bytes};
 
 	job->err = r->err;
 	job->uid = r->uid;
@@ -313,7 +316,7 @@ static struct worker_job *job_take(struct worker *w, struct reader_job *r)
 
 static int job_request(struct worker_job *job, struct reader_job *r)
 {
-	struct scan_request scan = { .find_python = job->find_python };
+	struct scan_request scan = {.find_python = job->find_python};
 	struct table_request *table;
 	size_t path_bytes;
 

@@ -35,9 +35,9 @@ struct worker_job {
 	void *names; /* the request, then the answer; owned */
 	size_t names_bytes;
 	/* results */
-	uint32_t uid; /* of the process */
-	int err;     /* of the scan, table or names; -ETIME: it exceeded a bound */
-	bool unread; /* with err: the process did not give access to the file, which says nothing
+	uint32_t uid;	/* of the process */
+	int err;	/* of the scan, table or names; -ETIME: it exceeded a bound */
+	bool unread;	/* with err: the process did not give access to the file, which says nothing
 		      * about the file */
 	int python_err; /* of python_runtime_find */
 	struct mapping_scan scan;

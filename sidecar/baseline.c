@@ -18,8 +18,8 @@
 #include "base/hash.h"
 #include "base/write_all.h"
 
-#define BASELINE_MAGIC	 0x31656e696c657362ull /* "bseline1" */
-#define BASELINE_VERSION 2u
+#define BASELINE_MAGIC	    0x31656e696c657362ull /* "bseline1" */
+#define BASELINE_VERSION    2u
 #define BASELINE_NAME_BYTES 64
 /* No step is longer (steps_config.period_max_ns is 60 s). */
 #define BASELINE_LATENCY_MAX_NS 3600e9
@@ -36,8 +36,8 @@ _Static_assert(sizeof(struct judge_sample) == 64, "judge_sample is a file format
 
 static void file_name(const struct baseline_id *id, char out[BASELINE_NAME_BYTES])
 {
-	snprintf(out, BASELINE_NAME_BYTES, "%" PRIu64 "-%08" PRIx32 "-%" PRIu64 ".baseline", id->pid,
-		 id->boot, id->start_ticks);
+	snprintf(out, BASELINE_NAME_BYTES, "%" PRIu64 "-%08" PRIx32 "-%" PRIu64 ".baseline",
+		 id->pid, id->boot, id->start_ticks);
 }
 
 static uint64_t checksum(const struct baseline_head *h, const struct judge_sample *samples)
@@ -50,9 +50,13 @@ static uint64_t checksum(const struct baseline_head *h, const struct judge_sampl
 int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sample *samples,
 		  uint32_t count)
 {
-	struct baseline_head h = { .magic = BASELINE_MAGIC, .version = BASELINE_VERSION,
-				   .count = count, .pid = id->pid, .uid = id->uid,
-				   .start_ticks = id->start_ticks, .boot = id->boot };
+	struct baseline_head h = {.magic = BASELINE_MAGIC,
+				  .version = BASELINE_VERSION,
+				  .count = count,
+				  .pid = id->pid,
+				  .uid = id->uid,
+				  .start_ticks = id->start_ticks,
+				  .boot = id->boot};
 	char name[BASELINE_NAME_BYTES], aside[BASELINE_NAME_BYTES + 8];
 	int fd, err;
 
@@ -95,7 +99,8 @@ static bool is_sane(const struct judge_sample *s)
 {
 	if (!s->key || s->work_count > STEP_WORK_MAX || s->known > 1)
 		return false;
-	if (!isfinite(s->latency_ns) || s->latency_ns <= 0 || s->latency_ns > BASELINE_LATENCY_MAX_NS)
+	if (!isfinite(s->latency_ns) || s->latency_ns <= 0 ||
+	    s->latency_ns > BASELINE_LATENCY_MAX_NS)
 		return false;
 	if (!isfinite(s->self_ns) || s->self_ns < 0 || s->self_ns > BASELINE_LATENCY_MAX_NS)
 		return false;
@@ -164,7 +169,7 @@ void baseline_sweep(int dirfd, uint32_t boot)
 		close(fd);
 	while (d && (e = readdir(d))) {
 		char back[BASELINE_NAME_BYTES];
-		struct baseline_id id = { 0 };
+		struct baseline_id id = {0};
 
 		if (e->d_name[0] == '.')
 			continue;

@@ -52,11 +52,11 @@ static bool drain_batch(struct process *p, uint64_t now_ns)
 void drain_prepare(struct process *p)
 {
 	for (uint32_t lane = 0; lane < ring_reader_lane_count(p->reader); lane++) {
-		struct ring_lane_view view = { 0 };
+		struct ring_lane_view view = {0};
 
 		ring_reader_drain_lane(p->reader, lane, p->node->batch, 0, &view);
-		p->lane_kind[lane] = view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE :
-								      RING_LANE_HOST;
+		p->lane_kind[lane] =
+		    view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE : RING_LANE_HOST;
 	}
 	drain_pace(p->node, 1, clock_monotonic_ns()); /* nothing is known of its bursts */
 	/* From here on the process sees a reader that is alive, and may pace itself by it. */
@@ -67,8 +67,11 @@ void drain_prepare(struct process *p)
 static void note_lapped(struct process *p, uint64_t now_ns)
 {
 	uint64_t lapped = ring_reader_stats(p->reader)->lost_lapped;
-	struct record r = { .begin_ns = p->drained_ns ? p->drained_ns : now_ns, .end_ns = now_ns,
-			    .kind = RECORD_GAP, .seq = NODE_GAP_LAPPED, .peer = -1 };
+	struct record r = {.begin_ns = p->drained_ns ? p->drained_ns : now_ns,
+			   .end_ns = now_ns,
+			   .kind = RECORD_GAP,
+			   .seq = NODE_GAP_LAPPED,
+			   .peer = -1};
 
 	if (lapped != p->lapped_seen) {
 		p->lapped_seen = lapped;

@@ -22,12 +22,12 @@
 #include "sidecar/viewer.h"
 
 #define HTTP_BODY_BYTES (4u << 20)
-#define HTTP_WAITING 16u
-#define HTTP_TURNS 8
+#define HTTP_WAITING	16u
+#define HTTP_TURNS	8
 /* Idle ones go beyond HTTP_KEPT; between the two is room for those that are on their way out. */
 #define HTTP_CONNECTIONS 96u
-#define HTTP_KEPT 64u
-#define HTTP_TRACE_NS 900000000ull /* the answer is due within a second */
+#define HTTP_KEPT	 64u
+#define HTTP_TRACE_NS	 900000000ull /* the answer is due within a second */
 
 /* A POST trace that waits for its processes. */
 struct waiting {
@@ -63,8 +63,8 @@ struct http {
 static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
 			      const char *body, size_t bytes)
 {
-	struct MHD_Response *r = MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body,
-								 MHD_RESPMEM_MUST_COPY);
+	struct MHD_Response *r =
+	    MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
 	enum MHD_Result ok = MHD_NO;
 
 	if (!r)
@@ -84,13 +84,14 @@ static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned code, cons
 static int connection_fd(struct MHD_Connection *c)
 {
 	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	    MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	return info ? info->connect_fd : -1;
 }
 
 static enum MHD_Result answer_with(struct node *n, struct MHD_Connection *c, const char *type,
-				   void (*fill)(struct node *n, const struct viewer *v, struct buf *b))
+				   void (*fill)(struct node *n, const struct viewer *v,
+						struct buf *b))
 {
 	enum MHD_Result ok;
 	struct viewer v;
@@ -132,7 +133,8 @@ static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
 
 /* A name that several users' jobs have: nobody's is touched, and the answer names them. attached: only
  * processes that are still there count. True: answered with *ok. */
-static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached, enum MHD_Result *ok)
+static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached,
+			 enum MHD_Result *ok)
 {
 	const char *job = argument(c, "job"), *keys[LIMIT_NODE_PROCESSES];
 	uint32_t count = 0, k;
@@ -226,8 +228,10 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 	buf_append(&b, ranks.data, ranks.bytes);
 	buf_puts(&b, "]");
 	if (done < w->count)
-		buf_printf(&b, ",\"error\":\"%u of %u processes did not answer in time; the others "
-			       "did as asked\"", w->count - done, w->count);
+		buf_printf(&b,
+			   ",\"error\":\"%u of %u processes did not answer in time; the others "
+			   "did as asked\"",
+			   w->count - done, w->count);
 	buf_puts(&b, "}\n");
 	ok = answer(c, done == w->count ? 200 : 504, "application/json", (const char *)b.data,
 		    b.bytes);
@@ -254,13 +258,14 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 			w = &n->http->waiting[i];
 	if (!w)
 		return answer_text(c, 503, "{\"error\":\"too many requests wait\"}\n");
-	*w = (struct waiting){ .until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
-			       .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF };
+	*w = (struct waiting){.until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
+			      .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF};
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 		int64_t serial;
 
-		if (!p || p->state != PROCESS_ATTACHED || !process_matches(p, argument(c, "job"), rank))
+		if (!p || p->state != PROCESS_ATTACHED ||
+		    !process_matches(p, argument(c, "job"), rank))
 			continue;
 		serial = process_command(p, kind);
 		if (serial < 0)
@@ -270,7 +275,8 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
 	if (!w->count)
-		return answer_text(c, 404, "{\"changed\":0,\"already\":0,\"asked\":0,\"ranks\":[]}\n");
+		return answer_text(c, 404,
+				   "{\"changed\":0,\"already\":0,\"asked\":0,\"ranks\":[]}\n");
 	w->connection = c;
 	*state = w;
 	MHD_suspend_connection(c);
@@ -349,7 +355,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	if (!*state) {
 		/* no browser opens a Unix socket */
 		const char *host =
-			MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+		    MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 
 		if (!l->control && !http_hosts_allows(&n->http->hosts, host)) {
 			n->http->foreign_host++;
@@ -368,7 +374,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 		struct waiting *w = *state;
 		enum MHD_Result ok = answer_trace(n, c, w);
 
-		*w = (struct waiting){ 0 };
+		*w = (struct waiting){0};
 		*state = &first_call;
 		idle_set_busy(&l->idle, connection_fd(c), false); /* it has to take the answer */
 		return ok;
@@ -398,7 +404,7 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 
 	idle_set_busy(&l->idle, connection_fd(c), false);
 	if (*state && *state != &first_call)
-		*(struct waiting *)*state = (struct waiting){ 0 };
+		*(struct waiting *)*state = (struct waiting){0};
 }
 
 /* The descriptor tells of new events only: connections that could go on at once are left in the
@@ -449,8 +455,9 @@ void http_tend(struct node *n, uint64_t now_ns)
 
 static int listen_tcp(const char *where)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
-				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	struct addrinfo hints = {.ai_family = AF_UNSPEC,
+				 .ai_socktype = SOCK_STREAM,
+				 .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
 	char host[NODE_PATH_BYTES];
 	struct addrinfo *ai = NULL;
 	char *colon;
@@ -482,7 +489,7 @@ static int listen_tcp(const char *where)
 
 static int listen_unix(struct node *n)
 {
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	const char *path = n->settings.control_path;
 	struct stat st;
 	mode_t mask;
@@ -531,13 +538,12 @@ static int start(struct node *n, struct listener *l, int fd, bool control)
 	l->node = n;
 	l->control = control;
 	idle_init(&l->idle, HTTP_KEPT);
-	l->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-				     on_request, l, MHD_OPTION_LISTEN_SOCKET, fd,
-				     MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS,
-				     MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
-				     MHD_OPTION_CONNECTION_TIMEOUT, 10u,
-				     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
-				     MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);
+	l->daemon = MHD_start_daemon(
+	    MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, l,
+	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS,
+	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_CONNECTION_TIMEOUT, 10u,
+	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_NOTIFY_COMPLETED,
+	    on_completed, l, MHD_OPTION_END);
 	if (!l->daemon) {
 		close(fd);
 		return -ENOMEM;
@@ -573,8 +579,9 @@ int http_open(struct node *n)
 	err = fd < 0 ? fd : start(n, &n->http->control, fd, true);
 	if (err)
 		log_error("control", "%s: %s%s", n->settings.control_path, strerror(-err),
-			  err == -EADDRINUSE ?
-			  "; does another sysomd run here? --control-path names another" : "");
+			  err == -EADDRINUSE
+			      ? "; does another sysomd run here? --control-path names another"
+			      : "");
 	return err;
 }
 

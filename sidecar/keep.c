@@ -20,8 +20,10 @@
 
 static bool identify(const struct process *p, struct baseline_id *id)
 {
-	*id = (struct baseline_id){ .pid = (uint64_t)p->pid, .uid = p->uid,
-				    .start_ticks = p->id.start_time_ticks, .boot = p->node->boot };
+	*id = (struct baseline_id){.pid = (uint64_t)p->pid,
+				   .uid = p->uid,
+				   .start_ticks = p->id.start_time_ticks,
+				   .boot = p->node->boot};
 	/* Not visible from here: a number that anybody could claim. */
 	return p->node->baseline_fd >= 0 && p->pid > 0;
 }

@@ -21,16 +21,18 @@
 #define NODE_PATH_BYTES 256
 /* A wake-up and cold caches cost more than the events of 10 ms; but no lane may fill meanwhile, and
  * a step is judged one turn after its end at the latest. */
-#define NODE_DRAIN_MS	   10u
-#define NODE_DRAIN_MAX_MS  40u
-#define NODE_TEND_MS	   250u
-#define NODE_IDLE_MS	   1000u /* both, while there is no process: its attach ends that at once */
+#define NODE_DRAIN_MS	  10u
+#define NODE_DRAIN_MAX_MS 40u
+#define NODE_TEND_MS	  250u
+#define NODE_IDLE_MS	  1000u /* both, while there is no process: its attach ends that at once */
 /* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
 #define NODE_GAP_LAPPED 64u
 
 struct settings {
-	char socket_path[NODE_PATH_BYTES], control_path[NODE_PATH_BYTES], state_dir[NODE_PATH_BYTES];
-	char http_listen[NODE_PATH_BYTES], http_hosts[HTTP_HOSTS_BYTES], http_see_all[NODE_PATH_BYTES];
+	char socket_path[NODE_PATH_BYTES], control_path[NODE_PATH_BYTES],
+	    state_dir[NODE_PATH_BYTES];
+	char http_listen[NODE_PATH_BYTES], http_hosts[HTTP_HOSTS_BYTES],
+	    http_see_all[NODE_PATH_BYTES];
 	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
@@ -85,7 +87,7 @@ struct process {
 	struct ring_reader *reader;
 	struct join *join;
 	struct rank *rank;
-	uint32_t launchers_seen; /* serial of the join's list that the sampler knows */
+	uint32_t launchers_seen;	     /* serial of the join's list that the sampler knows */
 	uint8_t lane_kind[LIMIT_RING_LANES]; /* enum ring_lane_kind */
 	uint32_t lane_next;
 	bool backlog;
@@ -93,13 +95,13 @@ struct process {
 	uint64_t lapped_seen, drained_ns;
 	/* Readers of an earlier attach of the same process. */
 	uint64_t earlier_events, earlier_lost, earlier_bytes;
-	struct join_stats last_join; /* of one that is gone */
+	struct join_stats last_join;	   /* of one that is gone */
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
-	uint32_t baseline_armed; /* models that judged by then, and still do */
-	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
-	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
+	uint32_t baseline_armed;		 /* models that judged by then, and still do */
+	uint64_t sketch_at_ns;			 /* of the latest; 0: none yet */
+	struct anomaly_bucket asked;		 /* windows that the aggregator may still ask for */
 };
 
 struct node_stats {
@@ -107,7 +109,7 @@ struct node_stats {
 	uint64_t attach_rests; /* times that no connection was taken for a while, after refusals */
 	uint64_t gave_way; /* processes put out, since their user had most and others had less */
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
-	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
+	uint64_t raw_bytes_gone;	    /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed;
 	uint64_t baselines_restored, baselines_armed, baseline_steps_restored;
 	uint64_t baselines_bad, baseline_errors;
@@ -121,7 +123,7 @@ struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
-struct sketch_maker;     /* sketch_maker.c */
+struct sketch_maker; /* sketch_maker.c */
 struct requests;     /* requests.c */
 struct os_opening;   /* os_node.c */
 struct gpu_node;     /* gpu_node.c */
@@ -130,7 +132,7 @@ struct node {
 	struct settings settings;
 	struct loop *loop;
 	struct reader *reader; /* what reads other processes */
-	int failed; /* -errno: why the loop was ended, other than on request */
+	int failed;	       /* -errno: why the loop was ended, other than on request */
 	struct clockmap clock;
 	struct recorder *recorder;
 	struct uplink *uplink;
@@ -140,30 +142,30 @@ struct node {
 	struct loop_source *tend_timer;
 	struct registration *registration;
 	struct http *http;
-	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
+	struct cpu_stacks *stacks;  /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct requests *requests;
 	struct windows *windows;
-	struct analysis_log *log;  /* NULL: what is analysed is not recorded */
-	uint64_t closer_until_ns; /* till then beats at a suspect's pace, and all ticks */
+	struct analysis_log *log;	   /* NULL: what is analysed is not recorded */
+	uint64_t closer_until_ns;	   /* till then beats at a suspect's pace, and all ticks */
 	struct sketch_maker *sketch_maker; /* sketch_maker.c; NULL: off */
-	struct os_signals *os; /* NULL: switched off, or being loaded */
-	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
-	struct gpu_node *gpu; /* NULL: switched off */
+	struct os_signals *os;		   /* NULL: switched off, or being loaded */
+	struct os_opening *os_opening;	   /* os_node.c; NULL: not being loaded */
+	struct gpu_node *gpu;		   /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
-	struct quota process_quota; /* slots in it, by user */
-	uint32_t drain_first;	    /* slot that the next round of a turn begins with */
+	struct quota process_quota;			 /* slots in it, by user */
+	uint32_t drain_first; /* slot that the next round of a turn begins with */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
-	double drain_fill;    /* of this turn: the fullest lane, by what was in it */
-	uint32_t drain_ms;    /* between turns, now */
+	double drain_fill;	/* of this turn: the fullest lane, by what was in it */
+	uint32_t drain_ms;	/* between turns, now */
 	uint64_t drain_calm_ns; /* since then turns could have come half as often */
 	uint8_t boot_id[16];
 	uint32_t boot;	 /* spool_boot() */
 	int baseline_fd; /* directory; -1: what is learned is not kept */
 	uint32_t baseline_next;
 	struct judge_sample *samples; /* RANK_LEARNED, for saving and restoring */
-	int lock_fd; /* on state.dir; -1: could not be made */
+	int lock_fd;		      /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
 	void *steps_scratch;	 /* of all ranks' steps: one thread judges them */
@@ -204,8 +206,8 @@ bool process_matches(const struct process *p, const char *job, int32_t rank);
 bool process_any_anomaly(const struct node *n, uint64_t now_ns);
 
 /* keep.c: what is learned, for a successor */
-void keep_open(struct node *n); /* a directory that can't be used is told and done without */
-void keep_close(struct node *n); /* saves all; keeps the files */
+void keep_open(struct node *n);	      /* a directory that can't be used is told and done without */
+void keep_close(struct node *n);      /* saves all; keeps the files */
 void keep_restore(struct process *p); /* before its first record */
 /* Saves the next process that has learned enough since; one a call. */
 void keep_tend(struct node *n, uint64_t now_ns);

@@ -22,7 +22,7 @@
 /* A process whose socket closed dials again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
 /* The aggregator asks for windows of a rank that died. */
-#define PROCESS_GONE_NS	    60000000000ull
+#define PROCESS_GONE_NS 60000000000ull
 
 static void copy_text(char *to, size_t to_bytes, const char *from)
 {
@@ -144,8 +144,8 @@ static void on_pid(void *arg, uint32_t events)
 
 int64_t process_command(struct process *p, uint32_t kind)
 {
-	struct attach_command c = { .magic = ATTACH_MAGIC, .kind = kind,
-				    .serial = p->command_serial + 1 };
+	struct attach_command c = {
+	    .magic = ATTACH_MAGIC, .kind = kind, .serial = p->command_serial + 1};
 
 	if (p->sock < 0)
 		return -ENOTCONN;
@@ -191,7 +191,7 @@ static void supersede(struct node *n, pid_t pid)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
-		struct pollfd ended = { .events = POLLIN };
+		struct pollfd ended = {.events = POLLIN};
 
 		if (!p || p->pid != pid || pid <= 0 || p->state == PROCESS_GONE)
 			continue;
@@ -241,8 +241,9 @@ static int free_slot(struct node *n, uid_t uid)
 		p = least_needed(n, heaviest, false);
 		if (p->state != PROCESS_GONE) {
 			n->stats.gave_way++;
-			log_warn("detach", "pid=%u uid=%u rank=%d: its user has most processes and gives "
-					   "way to uid=%u",
+			log_warn("detach",
+				 "pid=%u uid=%u rank=%d: its user has most processes and gives "
+				 "way to uid=%u",
 				 p->id.pid, (unsigned)p->uid, p->id.rank, (unsigned)uid);
 		}
 		process_forget(p);
@@ -283,8 +284,10 @@ static int reattach(struct process *p, int sock, struct ring_reader *reader)
 /* From here on all that the rank's analysis is given is recorded. */
 static void record(struct process *p)
 {
-	struct journal_rank r = { .rank = p->id.rank, .world_size = p->id.world_size,
-				  .steps = p->rank->config.steps, .judge = p->rank->config.judge };
+	struct journal_rank r = {.rank = p->id.rank,
+				 .world_size = p->id.world_size,
+				 .steps = p->rank->config.steps,
+				 .judge = p->rank->config.judge};
 
 	copy_text(r.job, sizeof(r.job), p->id.job);
 	copy_text(r.role, sizeof(r.role), p->id.role);
@@ -296,7 +299,7 @@ static void record(struct process *p)
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
-	struct join_sink sink = { p, sink_host, sink_device, sink_name };
+	struct join_sink sink = {p, sink_host, sink_device, sink_name};
 	struct rank_config c = n->rank_config;
 	uint64_t seed = hash_mix(n->process_serial ^ hash_bytes(HASH_SEED, n->boot_id, 16));
 	int err;
@@ -336,7 +339,7 @@ static void release(struct process *p)
 
 static void accept_process(struct process *p)
 {
-	struct attach_command c = { .magic = ATTACH_MAGIC, .kind = ATTACH_ACCEPT };
+	struct attach_command c = {.magic = ATTACH_MAGIC, .kind = ATTACH_ACCEPT};
 
 	drain_prepare(p);
 	if (send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
@@ -393,10 +396,17 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 		ring_reader_close(reader);
 		return -ENOMEM;
 	}
-	*p = (struct process){ .node = n, .slot = (uint32_t)slot, .serial = ++n->process_serial,
-			       .state = PROCESS_ATTACHED, .sock = sock, .pidfd = -1, .pid = pid,
-			       .uid = uid, .reader = reader, .attached_ns = clock_monotonic_ns(),
-			       .trace_state = RING_TRACE_ON };
+	*p = (struct process){.node = n,
+			      .slot = (uint32_t)slot,
+			      .serial = ++n->process_serial,
+			      .state = PROCESS_ATTACHED,
+			      .sock = sock,
+			      .pidfd = -1,
+			      .pid = pid,
+			      .uid = uid,
+			      .reader = reader,
+			      .attached_ns = clock_monotonic_ns(),
+			      .trace_state = RING_TRACE_ON};
 	n->processes[slot] = p;
 	quota_take(&n->process_quota, uid, 1, 0);
 	process_idle(n, false);
@@ -408,8 +418,9 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 		return 0;
 	}
 	n->stats.attached++;
-	log_info("attach", "pid=%u uid=%u rank=%d world=%d job=%s program=%s libs=\"%s\"", p->id.pid,
-		 (unsigned)uid, p->id.rank, p->id.world_size, p->id.job, p->id.program, p->libs);
+	log_info("attach", "pid=%u uid=%u rank=%d world=%d job=%s program=%s libs=\"%s\"",
+		 p->id.pid, (unsigned)uid, p->id.rank, p->id.world_size, p->id.job, p->id.program,
+		 p->libs);
 	accept_process(p);
 	return 0;
 }
@@ -497,7 +508,7 @@ void process_losses(const struct process *p,
 {
 	static const char *const drop_names[] = {
 #define X(name, text) text,
-		RING_DROP_CAUSES(X)
+	    RING_DROP_CAUSES (X)
 #undef X
 	};
 	const struct ring_stats *st = ring_reader_stats(p->reader);

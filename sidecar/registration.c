@@ -50,14 +50,14 @@ struct pending {
 
 /* A parser takes the message. */
 struct asked {
-	struct reader_job job; /* first: released with it */
+	struct reader_job job;	 /* first: released with it */
 	struct pending *pending; /* NULL: gone meanwhile */
 	int fds[2];		 /* the connection, and where the parser passes the message on */
 	int relay;		 /* the other end of that */
 };
 
 /* A process that is refused tries again every few seconds: it is told of once, as long as it does. */
-#define REFUSED_KNOWN 256u
+#define REFUSED_KNOWN	  256u
 #define REFUSED_FORGET_NS 60000000000ull
 
 struct refused {
@@ -81,7 +81,7 @@ struct registration {
 
 static void refuse(int sock, int err)
 {
-	struct attach_command c = { .magic = ATTACH_MAGIC, .kind = ATTACH_REFUSE, .arg = err };
+	struct attach_command c = {.magic = ATTACH_MAGIC, .kind = ATTACH_REFUSE, .arg = err};
 
 	if (send(sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug("attach", "refusal not sent: %s", strerror(errno));
@@ -143,14 +143,15 @@ static bool was_refused(struct registration *r, const struct ucred *peer, int er
 			at = f;
 	}
 	known = known && now_ns - at->seen_ns < REFUSED_FORGET_NS;
-	*at = (struct refused){ peer->pid, peer->uid, err, now_ns };
+	*at = (struct refused){peer->pid, peer->uid, err, now_ns};
 	return known;
 }
 
 /* ---- the message ---- */
 
 /* In the parser. Memory files of a ring's size are passed on: nobody else's server hears of their end. */
-static int take_hello(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+static int take_hello(struct reader_target *t, const void *request, size_t bytes,
+		      struct buf *answer)
 {
 	struct attach_hello h;
 	int fds[ATTACH_FDS], err;
@@ -177,7 +178,7 @@ static int take_hello(struct reader_target *t, const void *request, size_t bytes
 	return err;
 }
 
-static const struct reader_op hello_op = { "hello", take_hello, 64, 1, 2000, true };
+static const struct reader_op hello_op = {"hello", take_hello, 64, 1, 2000, true};
 
 static void asked_fini(void *arg)
 {
@@ -193,7 +194,8 @@ static void asked_fini(void *arg)
 static void on_hello(void *arg, uint32_t events);
 
 /* Takes fds where err is 0. */
-static void finish_hello(struct pending *p, const struct attach_hello *h, int fds[ATTACH_FDS], int err)
+static void finish_hello(struct pending *p, const struct attach_hello *h, int fds[ATTACH_FDS],
+			 int err)
 {
 	struct node *n = p->node;
 	struct ucred peer = p->peer;
@@ -273,8 +275,8 @@ static bool ask(struct pending *p)
 	}
 	a->fds[1] = between[1];
 	a->relay = between[0];
-	a->job = (struct reader_job){ .op = &hello_op, .pid = (uint32_t)p->peer.pid, .fds = a->fds,
-				      .fd_count = 2, .arg = a };
+	a->job = (struct reader_job){
+	    .op = &hello_op, .pid = (uint32_t)p->peer.pid, .fds = a->fds, .fd_count = 2, .arg = a};
 	loop_source_close(p->source);
 	p->source = NULL;
 	p->asked = a;
@@ -310,7 +312,8 @@ static struct pending *oldest_of(struct registration *r, uid_t uid)
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++) {
 		struct pending *p = &r->pending[k];
 
-		if (p->sock >= 0 && p->peer.uid == uid && (!oldest || p->since_ns < oldest->since_ns))
+		if (p->sock >= 0 && p->peer.uid == uid &&
+		    (!oldest || p->since_ns < oldest->since_ns))
 			oldest = p;
 	}
 	return oldest;
@@ -397,7 +400,7 @@ static void on_connection(void *arg, uint32_t events)
 	/* A few at a time: the drain has its turn between. */
 	for (int i = 0; i < 32; i++) {
 		int sock = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct ucred peer = { .uid = (uid_t)-1 };
+		struct ucred peer = {.uid = (uid_t)-1};
 		socklen_t bytes = sizeof(peer);
 		uint64_t now_ns = clock_monotonic_ns(), end_ns;
 		bool taken;
@@ -449,7 +452,7 @@ static int claim_path(const struct sockaddr_un *sa)
 /* A socket of our own at the path. */
 static int listen_at(struct registration *r, const char *path)
 {
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	struct stat st;
 	mode_t mask;
 	int err;
@@ -464,7 +467,9 @@ static int listen_at(struct registration *r, const char *path)
 	/* Jobs of all users attach to a sysomd that is root's; else only our own user's. */
 	mask = umask(geteuid() ? 0077 : 0000);
 	err = r->listen_fd < 0 || bind(r->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ||
-	      listen(r->listen_fd, 128) ? -errno : 0;
+		      listen(r->listen_fd, 128)
+		  ? -errno
+		  : 0;
 	umask(mask);
 	if (!err && !stat(path, &st))
 		r->inode = st.st_ino;
@@ -482,7 +487,7 @@ int registration_open(struct node *n)
 	quota_init(&r->places, LIMIT_ATTACH_PENDING, 0);
 	quota_init(&r->work, LIMIT_ATTACH_WORK_NS, 1000000000ull);
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
-		r->pending[k] = (struct pending){ .node = n, .sock = -1 };
+		r->pending[k] = (struct pending){.node = n, .sock = -1};
 	/* systemd's is root's, whoever we run as: jobs of all users trust it. */
 	r->listen_fd = service_listener(n->settings.socket_path, SOCK_SEQPACKET);
 	err = r->listen_fd >= 0 ? 0 : listen_at(r, n->settings.socket_path);

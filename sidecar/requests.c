@@ -18,10 +18,10 @@
 #define AHEAD_MAX_NS 120000000000ull
 /* Before the recorder loses it: a few turns of the loop for every rank of the node. */
 #define MARGIN_NS 20000000000ull
-#define HOLD_NS 600000000000ull /* a diagnosis that has not asked by then won't */
+#define HOLD_NS	  600000000000ull /* a diagnosis that has not asked by then won't */
 
 struct task {
-	uint32_t kind; /* enum wire_command_kind; 0: free */
+	uint32_t kind;	  /* enum wire_command_kind; 0: free */
 	uint64_t process; /* serial */
 	uint64_t begin_ns, end_ns, asked_ns;
 	uint8_t anomaly_id[16];
@@ -79,8 +79,11 @@ static bool asks_again(const struct requests *k, const struct task *t)
 static void enqueue(struct requests *k, const struct wire_command *c, const struct process *p,
 		    uint64_t now_ns)
 {
-	struct task t = { .kind = c->kind, .process = p->serial, .begin_ns = c->begin_ns,
-			  .end_ns = c->end_ns, .asked_ns = now_ns };
+	struct task t = {.kind = c->kind,
+			 .process = p->serial,
+			 .begin_ns = c->begin_ns,
+			 .end_ns = c->end_ns,
+			 .asked_ns = now_ns};
 
 	if (t.end_ns - t.begin_ns > LENGTH_MAX_NS)
 		t.begin_ns = t.end_ns - LENGTH_MAX_NS;
@@ -171,7 +174,8 @@ static bool steps_pass(const struct rank *r, uint64_t begin_ns)
 	uint64_t oldest_ns = oldest_step_ns(r);
 	uint32_t n = r->recent_count, last = (r->recent_next + RANK_RECENT - 1) % RANK_RECENT;
 	uint32_t first = (r->recent_next + RANK_RECENT - n) % RANK_RECENT;
-	double span_ns = n ? (double)(r->recent[last].step.end_ns - r->recent[first].step.begin_ns) : 0;
+	double span_ns =
+	    n ? (double)(r->recent[last].step.end_ns - r->recent[first].step.begin_ns) : 0;
 
 	return (n && span_ns / n * RANK_RECENT < 2.0 * (double)MARGIN_NS) ||
 	       (oldest_ns && oldest_ns + MARGIN_NS > begin_ns);
@@ -195,7 +199,7 @@ static bool take_token(struct process *p, uint64_t now_ns)
 	struct anomaly_bucket *b = &p->asked;
 
 	if (!b->at_ns)
-		*b = (struct anomaly_bucket){ REQUESTS_ASKED_BURST, now_ns };
+		*b = (struct anomaly_bucket){REQUESTS_ASKED_BURST, now_ns};
 	b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * p->node->settings.asked_per_minute / 60;
 	if (b->tokens > REQUESTS_ASKED_BURST)
 		b->tokens = REQUESTS_ASKED_BURST;
@@ -236,8 +240,9 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 	} else if (!take_token(p, now_ns)) {
 		k->stats.windows_bounded++;
 	} else {
-		held = oldest_record_ns(n) > t->begin_ns || oldest_step_ns(p->rank) > t->begin_ns ?
-			       kept_for(k, t) : NULL;
+		held = oldest_record_ns(n) > t->begin_ns || oldest_step_ns(p->rank) > t->begin_ns
+			   ? kept_for(k, t)
+			   : NULL;
 		made = !held || !send_kept(n, held);
 		if (!made || !ship_range(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t)))
 			k->stats.windows++;

@@ -14,8 +14,8 @@
 #include "sidecar/stacks/symbol_offer.h"
 
 /* With nothing done for so long, a beat tells what the GPU does not end. */
-#define SHIP_STILL_NS 3000000000ull
-#define SHIP_ENDED_NS 15000000000ull
+#define SHIP_STILL_NS	 3000000000ull
+#define SHIP_ENDED_NS	 15000000000ull
 #define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
 
 /* ---- one window ---- */
@@ -48,8 +48,8 @@ static void add_loss(void *arg, const char *cause, uint64_t count)
  * that only waits sends none with its summary: who wants them asks for the window (WINDOW_ASKED). */
 static int fill_stacks(struct process *p, struct window *w, const struct windows_request *q)
 {
-	uint32_t frames_max = q->summary_only ? LIMIT_WINDOW_SUMMARY_STACK_FRAMES :
-						LIMIT_WINDOW_STACK_FRAMES;
+	uint32_t frames_max =
+	    q->summary_only ? LIMIT_WINDOW_SUMMARY_STACK_FRAMES : LIMIT_WINDOW_STACK_FRAMES;
 	int err;
 
 	if (q->summary_only && q->reason == WINDOW_COMM)
@@ -85,7 +85,7 @@ static void find_unfinished(const struct process *p, double latency_ns, struct j
 	uint64_t last = p->rank->stats.last_step_end_ns;
 	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
 
-	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_NONE };
+	*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_NONE};
 	if (p->join)
 		join_unfinished(p->join, last > before ? last - before : 0, out);
 }
@@ -107,8 +107,9 @@ static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 	out->stream = u.stream;
 	out->launch_ns = u.launch_ns;
 	snprintf(out->name, sizeof(out->name), "%s",
-		 u.kind == JOIN_UNFINISHED_COLL && u.func ? record_coll_name(u.func) :
-		 p->reader				    ? ring_reader_name(p->reader, u.name) : "");
+		 u.kind == JOIN_UNFINISHED_COLL && u.func ? record_coll_name(u.func)
+		 : p->reader				  ? ring_reader_name(p->reader, u.name)
+							  : "");
 	return last;
 }
 
@@ -130,7 +131,7 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	const struct clockmap_anchor *a = &c->anchors[c->count - 1];
 	int err;
 
-	*w = (struct window){ .rank = p->id, .clock_error_ns = c->error_ns };
+	*w = (struct window){.rank = p->id, .clock_error_ns = c->error_ns};
 	stack_batch_init(&w->stacks, keyed_process());
 	w->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
 	random_id(w->id);
@@ -162,7 +163,8 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
 		buf_fini(out);
 	} else {
-		log_info("window", "rank=%d reason=%u steps=%u records=%u stacks=%u bytes=%zu summary=%d",
+		log_info("window",
+			 "rank=%d reason=%u steps=%u records=%u stacks=%u bytes=%zu summary=%d",
 			 p->id.rank, q->reason, w.step_count, w.host_count + w.device_count,
 			 w.stacks.sample_count, out->bytes, w.summary_only);
 	}
@@ -196,11 +198,14 @@ static uint64_t now_of(void *arg)
 
 int ship_open(struct node *n)
 {
-	struct windows_config c = { .peers = n->settings.node_peers,
-				    .peers_mode = (enum peers_mode)n->settings.peers_mode,
-				    .length_ns = n->settings.window_length_ns, .log = n->log,
-				    .closer_until_ns = &n->closer_until_ns, .now_ns = now_of,
-				    .ship = on_request, .arg = n };
+	struct windows_config c = {.peers = n->settings.node_peers,
+				   .peers_mode = (enum peers_mode)n->settings.peers_mode,
+				   .length_ns = n->settings.window_length_ns,
+				   .log = n->log,
+				   .closer_until_ns = &n->closer_until_ns,
+				   .now_ns = now_of,
+				   .ship = on_request,
+				   .arg = n};
 
 	return windows_open(&n->windows, &c);
 }
@@ -223,7 +228,8 @@ void ship_tend(struct node *n, uint64_t now_ns)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
 
-		if (p && p->state == PROCESS_ATTACHED && p->trace_state == RING_TRACE_ON && !p->backlog)
+		if (p && p->state == PROCESS_ATTACHED && p->trace_state == RING_TRACE_ON &&
+		    !p->backlog)
 			look_at_stall(p, now_ns);
 	}
 }
@@ -243,8 +249,8 @@ void ship_flush(struct node *n)
 int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
 	      const uint8_t *anomaly_id, struct buf *out)
 {
-	struct windows_request q = { .reason = reason, .begin_ns = begin_ns, .end_ns = end_ns,
-				     .anomaly_id = anomaly_id };
+	struct windows_request q = {
+	    .reason = reason, .begin_ns = begin_ns, .end_ns = end_ns, .anomaly_id = anomaly_id};
 	int err = windows_steps(&q, p->rank);
 
 	if (!err)
@@ -310,10 +316,13 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 	struct recorder_stats rs;
 	struct uplink_stats us;
 
-	*b = (struct beat){ .sequence = n->beat_sequence++, .now_ns = now_ns, .ranks = ranks,
-			    .cpu_share = n->stats.cpu_share, .rss_bytes = status_rss_bytes(),
-			    .retention_ns = status_retention_ns(n, now_ns),
-			    .raw_bytes = n->stats.raw_bytes_gone };
+	*b = (struct beat){.sequence = n->beat_sequence++,
+			   .now_ns = now_ns,
+			   .ranks = ranks,
+			   .cpu_share = n->stats.cpu_share,
+			   .rss_bytes = status_rss_bytes(),
+			   .retention_ns = status_retention_ns(n, now_ns),
+			   .raw_bytes = n->stats.raw_bytes_gone};
 	memcpy(b->node, n->settings.node_name, sizeof(b->node));
 	memcpy(b->boot_id, n->boot_id, sizeof(b->boot_id));
 	b->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);

@@ -41,7 +41,8 @@ struct spool {
 	struct spool_stats stats;
 };
 
-static void entry_name(const struct spool *s, const struct spool_entry *e, char out[SPOOL_NAME_BYTES])
+static void entry_name(const struct spool *s, const struct spool_entry *e,
+		       char out[SPOOL_NAME_BYTES])
 {
 	snprintf(out, SPOOL_NAME_BYTES, "%016" PRIx64 "-%08" PRIx32 "-%016" PRIx64 ".msg", e->key,
 		 s->boot, e->arrived_ns);
@@ -84,16 +85,16 @@ static bool parse_name(struct spool *s, const char *name, uint64_t now_ns, struc
 	char back[SPOOL_NAME_BYTES];
 	uint32_t boot;
 
-	*e = (struct spool_entry){ .arrived_ns = now_ns };
+	*e = (struct spool_entry){.arrived_ns = now_ns};
 	if (strlen(name) == 20 && sscanf(name, "%16" SCNx64, &e->key) == 1) {
 		snprintf(back, sizeof(back), "%016" PRIx64 ".msg", e->key);
 		return !strcmp(back, name);
 	}
-	if (strlen(name) != 46 || sscanf(name, "%16" SCNx64 "-%8" SCNx32 "-%16" SCNx64, &e->key, &boot,
-					 &e->arrived_ns) != 3)
+	if (strlen(name) != 46 || sscanf(name, "%16" SCNx64 "-%8" SCNx32 "-%16" SCNx64, &e->key,
+					 &boot, &e->arrived_ns) != 3)
 		return false;
-	snprintf(back, sizeof(back), "%016" PRIx64 "-%08" PRIx32 "-%016" PRIx64 ".msg", e->key, boot,
-		 e->arrived_ns);
+	snprintf(back, sizeof(back), "%016" PRIx64 "-%08" PRIx32 "-%016" PRIx64 ".msg", e->key,
+		 boot, e->arrived_ns);
 	if (strcmp(back, name))
 		return false;
 	if (boot != s->boot || e->arrived_ns > now_ns)
@@ -255,7 +256,7 @@ static int disk_put(struct spool *s, const struct spool_entry *e, const void *da
 
 int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns)
 {
-	struct spool_entry e = { .bytes = bytes, .arrived_ns = now_ns };
+	struct spool_entry e = {.bytes = bytes, .arrived_ns = now_ns};
 	int err;
 
 	if (!bytes || bytes > LIMIT_WIRE_MESSAGE_BYTES || bytes > s->bytes_max)

@@ -25,8 +25,8 @@ struct spool_config {
 };
 
 struct spool_stats {
-	uint64_t bytes, count;	/* held now */
-	uint64_t memory_bytes;	/* of these */
+	uint64_t bytes, count;						 /* held now */
+	uint64_t memory_bytes;						 /* of these */
 	uint64_t dropped_full, dropped_age, dropped_bad, dropped_memory; /* since open */
 	uint64_t disk_errors;
 	int disk_error; /* the last one, -errno; 0 after a success */

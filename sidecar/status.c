@@ -25,7 +25,7 @@ const char *status_trace_name(uint32_t state)
 
 const char *status_cupti_name(uint32_t state)
 {
-	static const char *const names[] = { "none", "v2", "legacy", "yielded", "refused", "idle" };
+	static const char *const names[] = {"none", "v2", "legacy", "yielded", "refused", "idle"};
 
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }
@@ -79,30 +79,31 @@ static void json_rank(struct buf *b, const struct process *p)
 		hangs = 0;
 	buf_puts(b, "{\"job\":\"");
 	buf_json_text(b, p->id.job);
-	buf_printf(b, "\",\"uid\":%u,\"rank\":%d,\"pid\":%u,\"program\":\"", (unsigned)p->uid, p->id.rank,
-		   p->id.pid);
+	buf_printf(b, "\",\"uid\":%u,\"rank\":%d,\"pid\":%u,\"program\":\"", (unsigned)p->uid,
+		   p->id.rank, p->id.pid);
 	buf_json_text(b, p->id.program);
-	buf_printf(b,
-		   "\",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
-		   "\"steps\":%llu,\"flagged\":%llu,\"flagged_self\":%llu,\"incomplete\":%llu,"
-		   "\"host_stall\":%llu,\"step_ms\":%.6f,\"expected_ms\":%.6f,\"events\":%llu,\"lost\":{",
-		   p->state == PROCESS_ATTACHED ? "attached" :
-		   p->state == PROCESS_DETACHED ? "detached" : "gone",
-		   status_trace_name(p->trace_state), status_cupti_name(p->cupti_state),
-		   roofline_state_name(rank_model(p->rank, NULL, NULL)),
-		   (unsigned long long)st->steps, (unsigned long long)st->flagged,
-		   (unsigned long long)st->flagged_self, (unsigned long long)st->incomplete,
-		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
-		   (unsigned long long)process_events(p));
+	buf_printf(
+	    b,
+	    "\",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
+	    "\"steps\":%llu,\"flagged\":%llu,\"flagged_self\":%llu,\"incomplete\":%llu,"
+	    "\"host_stall\":%llu,\"step_ms\":%.6f,\"expected_ms\":%.6f,\"events\":%llu,\"lost\":{",
+	    p->state == PROCESS_ATTACHED   ? "attached"
+	    : p->state == PROCESS_DETACHED ? "detached"
+					   : "gone",
+	    status_trace_name(p->trace_state), status_cupti_name(p->cupti_state),
+	    roofline_state_name(rank_model(p->rank, NULL, NULL)), (unsigned long long)st->steps,
+	    (unsigned long long)st->flagged, (unsigned long long)st->flagged_self,
+	    (unsigned long long)st->incomplete, (unsigned long long)st->host_stall,
+	    m.latency_ns * 1e-6, m.expected_ns * 1e-6, (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
 	buf_printf(b, "},\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
 		   (unsigned long long)peer->flags);
-	buf_printf(b,
-		   ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   (unsigned long long)process_switched_off(p), (double)js->graph_coarse_ns * 1e-9,
-		   (unsigned long long)js->kernels_joined, (unsigned long long)js->kernels_unmatched);
+	buf_printf(
+	    b, ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+	    (unsigned long long)process_switched_off(p), (double)js->graph_coarse_ns * 1e-9,
+	    (unsigned long long)js->kernels_joined, (unsigned long long)js->kernels_unmatched);
 }
 
 static uint64_t raw_bytes(const struct node *n)
@@ -121,7 +122,9 @@ static const char *stacks_mode(const struct node *n)
 	struct sampler_stats ss;
 
 	cpu_stacks_stats_get(n, &st, &ss);
-	return st.opening ? "starting" : ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
+	return st.opening		? "starting"
+	       : ss.mode == SAMPLER_OFF ? "none"
+					: sampler_mode_name(ss.mode);
 }
 
 struct sampler_value {
@@ -133,33 +136,35 @@ struct sampler_value {
 
 static const struct sampler_value sampler_values[] = {
 #define VALUE(key, field, gauge, help)                                                             \
-	{ "sysom_sampler_" key, key, help, gauge, offsetof(struct sampler_stats, field) }
-	VALUE("samples_total", samples, false, "CPU stacks taken."),
-	VALUE("frames_total", frames, false, "Frames in them."),
-	VALUE("scanned_total", scanned, false, "Stacks with a frame that was found by scanning."),
-	VALUE("python_frames_total", python_frames, false, "CPython frames."),
-	VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
-	VALUE("python_mismatch_total", python_mismatch, false,
-	      "Samples whose Python and native stacks disagree."),
-	VALUE("python_full_total", python_full, false,
-	      "Interpreters that the kernel has no room for: native frames only."),
-	VALUE("guessed_total", guessed, false,
-	      "Samples that reached a root by a guess, and so do not count as complete."),
-	VALUE("early_total", early, false, "Stacks taken before an unwind table was made."),
-	VALUE("off_cpu_asleep_total", off_cpu_asleep, false,
-	      "Sleeps that went on at a drain, once per drain."),
-	VALUE("off_cpu_captures_total", off_cpu_captures, false,
-	      "Stacks taken when a thread went to sleep."),
-	VALUE("off_cpu_short_total", off_cpu_short, false, "Sleeps below the threshold: not kept."),
-	VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only, false,
-	      "Long sleeps of which one frame alone is known."),
-	VALUE("table_bytes", table_bytes, true, "Unwind tables."),
-	VALUE("map_bytes", map_bytes, true, "All BPF maps."),
+	{                                                                                          \
+		"sysom_sampler_" key, key, help, gauge, offsetof(struct sampler_stats, field)      \
+	}
+    VALUE("samples_total", samples, false, "CPU stacks taken."),
+    VALUE("frames_total", frames, false, "Frames in them."),
+    VALUE("scanned_total", scanned, false, "Stacks with a frame that was found by scanning."),
+    VALUE("python_frames_total", python_frames, false, "CPython frames."),
+    VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
+    VALUE("python_mismatch_total", python_mismatch, false,
+	  "Samples whose Python and native stacks disagree."),
+    VALUE("python_full_total", python_full, false,
+	  "Interpreters that the kernel has no room for: native frames only."),
+    VALUE("guessed_total", guessed, false,
+	  "Samples that reached a root by a guess, and so do not count as complete."),
+    VALUE("early_total", early, false, "Stacks taken before an unwind table was made."),
+    VALUE("off_cpu_asleep_total", off_cpu_asleep, false,
+	  "Sleeps that went on at a drain, once per drain."),
+    VALUE("off_cpu_captures_total", off_cpu_captures, false,
+	  "Stacks taken when a thread went to sleep."),
+    VALUE("off_cpu_short_total", off_cpu_short, false, "Sleeps below the threshold: not kept."),
+    VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only, false,
+	  "Long sleeps of which one frame alone is known."),
+    VALUE("table_bytes", table_bytes, true, "Unwind tables."),
+    VALUE("map_bytes", map_bytes, true, "All BPF maps."),
 #undef VALUE
 };
 
 static const char *const stack_end_names[STACK_END_COUNT] = {
-	"root", "depth", "no_mapping", "no_table", "no_row", "unsupported", "fault", "guessed",
+    "root", "depth", "no_mapping", "no_table", "no_row", "unsupported", "fault", "guessed",
 };
 
 static uint64_t sampler_value(const struct sampler_stats *s, const struct sampler_value *v)
@@ -188,16 +193,20 @@ static const struct reader_value {
 	size_t at;
 	bool narrow;
 } reader_values[] = {
-#define VALUE(key, type, help, narrow) \
-	{ #key, "sysom_readers_" #key, type, help, offsetof(struct reader_stats, key), narrow }
-	VALUE(started, "counter", "Pairs of processes begun to read files and memory of others.", false),
-	VALUE(killed, "counter", "Pairs that took too long.", false),
-	VALUE(cpu, "counter", "Parsers that took too much CPU time for a file.", false),
-	VALUE(crashed, "counter", "Parsers that crashed.", false),
-	VALUE(file_refused, "counter", "Times that a file was refused for what it cost before.", false),
-	VALUE(no_worker, "counter", "Requests refused because too many pairs were abandoned.", false),
-	VALUE(files, "gauge", "Files that are refused now.", true),
-	VALUE(abandoned, "gauge", "Killed pairs that can't end.", true),
+#define VALUE(key, type, help, narrow)                                                             \
+	{                                                                                          \
+#key, "sysom_readers_" #key, type, help, offsetof(struct reader_stats, key),       \
+		    narrow                                                                         \
+	}
+    VALUE(started, "counter", "Pairs of processes begun to read files and memory of others.",
+	  false),
+    VALUE(killed, "counter", "Pairs that took too long.", false),
+    VALUE(cpu, "counter", "Parsers that took too much CPU time for a file.", false),
+    VALUE(crashed, "counter", "Parsers that crashed.", false),
+    VALUE(file_refused, "counter", "Times that a file was refused for what it cost before.", false),
+    VALUE(no_worker, "counter", "Requests refused because too many pairs were abandoned.", false),
+    VALUE(files, "gauge", "Files that are refused now.", true),
+    VALUE(abandoned, "gauge", "Killed pairs that can't end.", true),
 #undef VALUE
 };
 
@@ -205,7 +214,8 @@ static uint64_t reader_value(const struct reader_stats *st, const struct reader_
 {
 	const char *at = (const char *)st + v->at;
 
-	return v->narrow ? *(const uint32_t *)(const void *)at : *(const uint64_t *)(const void *)at;
+	return v->narrow ? *(const uint32_t *)(const void *)at
+			 : *(const uint64_t *)(const void *)at;
 }
 
 static void json_readers(const struct node *n, struct buf *b)
@@ -233,8 +243,9 @@ static void json_sampler(const struct node *n, struct buf *b)
 	buf_puts(b, "\",\"python_why\":\"");
 	buf_json_text(b, s.python_why);
 	buf_printf(b, "\",\"python_refused\":%u", s.python_refused);
-	buf_printf(b, ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,\"wide\":%s,"
-		      "\"wide_s\":%.3f,\"wide_begun\":%llu,\"others\":%llu,\"neighbours_lost\":%llu,",
+	buf_printf(b,
+		   ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,\"wide\":%s,"
+		   "\"wide_s\":%.3f,\"wide_begun\":%llu,\"others\":%llu,\"neighbours_lost\":%llu,",
 		   (unsigned long long)n->settings.sampler_rate_hz,
 		   (unsigned long long)(st.raised ? 100 : n->settings.sampler_fraction),
 		   st.raised ? "true" : "false", st.wide ? "true" : "false",
@@ -248,13 +259,14 @@ static void json_sampler(const struct node *n, struct buf *b)
 		json_loss(b, stack_end_names[i], s.end[i]);
 	buf_puts(b, "},\"lost\":{");
 	sampler_losses(&st, &s, json_loss, b);
-	buf_printf(b, "},\"processes\":%u,\"mappings\":%u,\"tables\":%u,\"tables_refused\":%u,"
-		      "\"table_build_s\":%.6f,\"drains\":%llu,\"drain_s\":%.6f,"
-		      "\"drain_max_s\":%.6f,\"kept_bytes\":%llu,\"kept_s\":%.3f},",
-		   s.processes, s.mappings, s.tables, s.tables_refused, (double)s.table_build_ns * 1e-9,
-		   (unsigned long long)st.drains, (double)st.drain_ns * 1e-9,
-		   (double)st.drain_max_ns * 1e-9, (unsigned long long)st.kept_bytes,
-		   (double)st.kept_ns * 1e-9);
+	buf_printf(b,
+		   "},\"processes\":%u,\"mappings\":%u,\"tables\":%u,\"tables_refused\":%u,"
+		   "\"table_build_s\":%.6f,\"drains\":%llu,\"drain_s\":%.6f,"
+		   "\"drain_max_s\":%.6f,\"kept_bytes\":%llu,\"kept_s\":%.3f},",
+		   s.processes, s.mappings, s.tables, s.tables_refused,
+		   (double)s.table_build_ns * 1e-9, (unsigned long long)st.drains,
+		   (double)st.drain_ns * 1e-9, (double)st.drain_max_ns * 1e-9,
+		   (unsigned long long)st.kept_bytes, (double)st.kept_ns * 1e-9);
 }
 
 void status_json(struct node *n, const struct viewer *v, struct buf *b)
@@ -334,16 +346,34 @@ struct rank_metric {
 	double (*value)(const struct process *p);
 };
 
-static double value_steps(const struct process *p) { return (double)p->rank->stats.steps; }
-static double value_flagged(const struct process *p) { return (double)p->rank->stats.flagged; }
-static double value_self(const struct process *p) { return (double)p->rank->stats.flagged_self; }
+static double value_steps(const struct process *p)
+{
+	return (double)p->rank->stats.steps;
+}
+static double value_flagged(const struct process *p)
+{
+	return (double)p->rank->stats.flagged;
+}
+static double value_self(const struct process *p)
+{
+	return (double)p->rank->stats.flagged_self;
+}
 static double value_incomplete(const struct process *p)
 {
 	return (double)p->rank->stats.incomplete;
 }
-static double value_stall(const struct process *p) { return (double)p->rank->stats.host_stall; }
-static double value_events(const struct process *p) { return (double)process_events(p); }
-static double value_raw(const struct process *p) { return (double)process_raw_bytes(p); }
+static double value_stall(const struct process *p)
+{
+	return (double)p->rank->stats.host_stall;
+}
+static double value_events(const struct process *p)
+{
+	return (double)process_events(p);
+}
+static double value_raw(const struct process *p)
+{
+	return (double)process_raw_bytes(p);
+}
 static double value_joined(const struct process *p)
 {
 	return (double)process_join_stats(p)->kernels_joined;
@@ -366,7 +396,10 @@ static double value_expected(const struct process *p)
 	rank_medians(p->rank, &m);
 	return m.expected_ns * 1e-9;
 }
-static double value_trace(const struct process *p) { return p->trace_state == RING_TRACE_ON; }
+static double value_trace(const struct process *p)
+{
+	return p->trace_state == RING_TRACE_ON;
+}
 static double value_model(const struct process *p)
 {
 	return (double)rank_model(p->rank, NULL, NULL);
@@ -388,30 +421,28 @@ static double value_switched_off(const struct process *p)
 }
 
 static const struct rank_metric rank_metrics[] = {
-	{ "sysom_rank_steps_total", "counter", "Steps found.", value_steps },
-	{ "sysom_rank_flagged_steps_total", "counter", "Steps slower than expected.", value_flagged },
-	{ "sysom_rank_flagged_self_steps_total", "counter",
-	  "Steps slower than expected in the rank's self time.", value_self },
-	{ "sysom_rank_incomplete_steps_total", "counter",
-	  "Steps not judged since kernels of them were not seen.", value_incomplete },
-	{ "sysom_rank_host_stall_steps_total", "counter",
-	  "Steps not judged since the host stood still.", value_stall },
-	{ "sysom_rank_step_seconds", "gauge", "Median latency of the last steps.", value_latency },
-	{ "sysom_rank_expected_step_seconds", "gauge", "Median expected latency.", value_expected },
-	{ "sysom_rank_events_total", "counter", "Events read from the ring.", value_events },
-	{ "sysom_rank_ring_bytes_total", "counter", "Bytes read from the ring.", value_raw },
-	{ "sysom_rank_kernels_joined_total", "counter", "Kernels that met their launch.",
-	  value_joined },
-	{ "sysom_rank_kernels_unmatched_total", "counter", "Kernels without a launch.",
-	  value_unmatched },
-	{ "sysom_rank_switched_off_total", "counter",
-	  "Calls, launches and collectives not recorded since tracing was off.", value_switched_off },
-	{ "sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace },
-	{ "sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model },
-	{ "sysom_rank_peer_excess_seconds", "gauge",
-	  "Per step, above its peers on this node; 0 where it is as they are.", value_peer },
-	{ "sysom_rank_windows_counted_total", "counter",
-	  "Windows that the token buckets let only be counted.", value_counted },
+    {"sysom_rank_steps_total", "counter", "Steps found.", value_steps},
+    {"sysom_rank_flagged_steps_total", "counter", "Steps slower than expected.", value_flagged},
+    {"sysom_rank_flagged_self_steps_total", "counter",
+     "Steps slower than expected in the rank's self time.", value_self},
+    {"sysom_rank_incomplete_steps_total", "counter",
+     "Steps not judged since kernels of them were not seen.", value_incomplete},
+    {"sysom_rank_host_stall_steps_total", "counter", "Steps not judged since the host stood still.",
+     value_stall},
+    {"sysom_rank_step_seconds", "gauge", "Median latency of the last steps.", value_latency},
+    {"sysom_rank_expected_step_seconds", "gauge", "Median expected latency.", value_expected},
+    {"sysom_rank_events_total", "counter", "Events read from the ring.", value_events},
+    {"sysom_rank_ring_bytes_total", "counter", "Bytes read from the ring.", value_raw},
+    {"sysom_rank_kernels_joined_total", "counter", "Kernels that met their launch.", value_joined},
+    {"sysom_rank_kernels_unmatched_total", "counter", "Kernels without a launch.", value_unmatched},
+    {"sysom_rank_switched_off_total", "counter",
+     "Calls, launches and collectives not recorded since tracing was off.", value_switched_off},
+    {"sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace},
+    {"sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model},
+    {"sysom_rank_peer_excess_seconds", "gauge",
+     "Per step, above its peers on this node; 0 where it is as they are.", value_peer},
+    {"sysom_rank_windows_counted_total", "counter",
+     "Windows that the token buckets let only be counted.", value_counted},
 };
 
 struct loss_arg {
@@ -449,7 +480,7 @@ static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 	}
 	metric(b, "sysom_rank_lost_total", "counter", "Events and records lost, by cause.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct loss_arg l = { b, n->processes[i] };
+		struct loss_arg l = {b, n->processes[i]};
 
 		if (l.p && l.p->state != PROCESS_GONE && viewer_sees(v, l.p->uid))
 			process_losses(l.p, metric_loss, &l);
@@ -461,7 +492,8 @@ static void uplink_series(struct node *n, struct buf *b)
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	one(b, "sysom_uplink_connected", "gauge", "1 while the aggregator is reached.", us.connected);
+	one(b, "sysom_uplink_connected", "gauge", "1 while the aggregator is reached.",
+	    us.connected);
 	one(b, "sysom_uplink_windows_sent_total", "counter", "Windows committed by the aggregator.",
 	    (double)us.windows_sent);
 	one(b, "sysom_uplink_windows_dropped_total", "counter", "Windows given up, by any cause.",
@@ -492,7 +524,8 @@ static void offer_series(struct node *n, struct buf *b)
 	one(b, "sysom_symbols_uploaded_total", "counter", "Files sent to it.", (double)st.uploaded);
 	one(b, "sysom_symbols_uploaded_bytes_total", "counter", "Bytes of these and of attempts.",
 	    (double)st.uploaded_bytes);
-	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.", (double)st.no_file);
+	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.",
+	    (double)st.no_file);
 	one(b, "sysom_symbols_over_budget_total", "counter", "Put off for the day's budget.",
 	    (double)st.over_budget);
 	one(b, "sysom_symbols_refused_total", "counter", "Refused by the aggregator.",
@@ -527,8 +560,8 @@ static void sampler_series(struct node *n, struct buf *b)
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n, &st, &s);
-	one(b, "sysom_sampler_mode", "gauge", "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.",
-	    s.mode);
+	one(b, "sysom_sampler_mode", "gauge",
+	    "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
 	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
 	    st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
 	one(b, "sysom_sampler_wide", "gauge", "1 while the whole node is sampled.", st.wide);
@@ -569,11 +602,10 @@ static void attach_series(struct node *n, struct buf *b)
 	    "Processes put out for a user who had less of a full node.", (double)n->stats.gave_way);
 	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
 	    (double)n->stats.refused_bad);
-	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once, or too often.",
-	    (double)n->stats.refused_busy);
+	one(b, "sysom_attach_refused_busy_total", "counter",
+	    "Refused: too many at once, or too often.", (double)n->stats.refused_busy);
 	one(b, "sysom_attach_rests_total", "counter",
-	    "Rests after refusals, so that they take little time.",
-	    (double)n->stats.attach_rests);
+	    "Rests after refusals, so that they take little time.", (double)n->stats.attach_rests);
 }
 
 void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
@@ -601,16 +633,17 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	one(b, "sysom_baselines_restored_total", "counter",
 	    "Processes whose usual steps were known from an earlier sysomd.",
 	    (double)n->stats.baselines_restored);
-	one(b, "sysom_baselines_armed_total", "counter", "Of them, those judged from their first step on.",
-	    (double)n->stats.baselines_armed);
+	one(b, "sysom_baselines_armed_total", "counter",
+	    "Of them, those judged from their first step on.", (double)n->stats.baselines_armed);
 	one(b, "sysom_baseline_restored_steps_total", "counter", "Steps that they had learned.",
 	    (double)n->stats.baseline_steps_restored);
-	one(b, "sysom_baselines_due", "gauge", "Processes whose learned steps are yet to be written.",
+	one(b, "sysom_baselines_due", "gauge",
+	    "Processes whose learned steps are yet to be written.",
 	    keep_due(n, clock_monotonic_ns()));
 	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
 	    (double)n->stats.baselines_bad);
-	one(b, "sysom_baseline_errors_total", "counter", "Baseline files that could not be written.",
-	    (double)n->stats.baseline_errors);
+	one(b, "sysom_baseline_errors_total", "counter",
+	    "Baseline files that could not be written.", (double)n->stats.baseline_errors);
 	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
 	    (double)n->stats.drain_behind);
 	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);

@@ -20,65 +20,69 @@ struct compare {
 struct compare_value {
 	const char *part, *key, *help;
 	bool gauge;
-	bool time; /* in ns; "_ms" for people, "_seconds" for Prometheus */
+	bool time;     /* in ns; "_ms" for people, "_seconds" for Prometheus */
 	size_t offset; /* of a uint64_t in struct compare */
 };
 
 static const struct compare_value values[] = {
 #define VALUE(part, key, field, gauge, help)                                                       \
-	{ part, key, help, gauge, false, offsetof(struct compare, field) }
+	{                                                                                          \
+		part, key, help, gauge, false, offsetof(struct compare, field)                     \
+	}
 #define TIME(part, key, field, help)                                                               \
-	{ part, key, help, false, true, offsetof(struct compare, field) }
-	VALUE("beats", "sent", uplink.beats_sent, false, "Beats answered."),
-	VALUE("beats", "failed", uplink.beats_failed, false, "Beats without an answer."),
-	VALUE("beats", "replaced", uplink.beats_replaced, false,
-	      "Beats that the next one replaced before they were sent."),
-	VALUE("beats", "groups_merged", beats.groups_merged, false,
-	      "Step groups made coarser since a beat had no room."),
-	VALUE("beats", "groups_lost", beats.groups_lost, false, "Step groups that had no room at all."),
-	VALUE("beats", "collectives_thinned", beats.colls_thinned, false,
-	      "Sampled collectives left out since a beat had no room."),
-	VALUE("beats", "communicators_forgotten", beats.comms_forgotten, false,
-	      "Communicators that made room for newer ones."),
-	VALUE("sketches", "made", sketches.made, false, "Sketches made."),
-	VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
-	VALUE("sketches", "cut", sketches.cut, false,
-	      "Functions and kernels that had no room in them."),
-	VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
-	VALUE("sketches", "again", uplink.sketches_again, false,
-	      "Of them, the latest ones sent again on a new connection."),
-	VALUE("sketches", "refused", uplink.sketches_failed, false,
-	      "Sketches refused by it or not answered."),
-	VALUE("sketches", "dropped", uplink.sketches_dropped, false,
-	      "Sketches dropped while it was away."),
-	VALUE("sketches", "addresses_named", sketches.profile.named, false,
-	      "Native addresses named for them."),
-	VALUE("sketches", "addresses_unnamed", sketches.profile.unnamed, false,
-	      "Native addresses that no symbol covers."),
-	VALUE("sketches", "addresses_over_budget", sketches.profile.over_budget, false,
-	      "Native addresses put off to a later sketch."),
-	TIME("sketches", "cpu", sketches.cpu_ns, "CPU time of the thread that makes them."),
-	VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
-	VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
-	VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
-	VALUE("peers", "skewed", peers.skewed, false, "Stretches that uneven work explains."),
-	VALUE("peers", "flags", peers.flags, false, "Ranks found slow among their peers here."),
-	VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
-	VALUE("asked", "windows_bounded", requests.windows_bounded, false,
-	      "Windows it asked for beyond the rank's share: not sent."),
-	VALUE("asked", "windows_failed", requests.windows_failed, false,
-	      "Windows it asked for that could not be made."),
-	VALUE("asked", "holds", requests.holds, false, "Stretches to be held."),
-	VALUE("asked", "holds_kept", requests.holds_kept, false,
-	      "Of these, copied before the recorder lost them."),
-	VALUE("asked", "holds_used", requests.holds_used, false, "Of these, asked for later."),
-	VALUE("asked", "holds_lost", requests.holds_lost, false, "Stretches that could not be held."),
-	VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of what is held."),
-	VALUE("asked", "suspects", requests.suspects, false, "Times it wanted a closer look."),
-	VALUE("asked", "nobody", requests.nobody, false, "Commands about no rank of this node."),
-	VALUE("asked", "unknown", requests.unknown, false, "Commands of a kind not known."),
-	VALUE("asked", "bad", requests.bad, false, "Commands about times that cannot be."),
-	VALUE("asked", "full", requests.full, false, "Commands that found no room."),
+	{                                                                                          \
+		part, key, help, false, true, offsetof(struct compare, field)                      \
+	}
+    VALUE("beats", "sent", uplink.beats_sent, false, "Beats answered."),
+    VALUE("beats", "failed", uplink.beats_failed, false, "Beats without an answer."),
+    VALUE("beats", "replaced", uplink.beats_replaced, false,
+	  "Beats that the next one replaced before they were sent."),
+    VALUE("beats", "groups_merged", beats.groups_merged, false,
+	  "Step groups made coarser since a beat had no room."),
+    VALUE("beats", "groups_lost", beats.groups_lost, false, "Step groups that had no room at all."),
+    VALUE("beats", "collectives_thinned", beats.colls_thinned, false,
+	  "Sampled collectives left out since a beat had no room."),
+    VALUE("beats", "communicators_forgotten", beats.comms_forgotten, false,
+	  "Communicators that made room for newer ones."),
+    VALUE("sketches", "made", sketches.made, false, "Sketches made."),
+    VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
+    VALUE("sketches", "cut", sketches.cut, false,
+	  "Functions and kernels that had no room in them."),
+    VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
+    VALUE("sketches", "again", uplink.sketches_again, false,
+	  "Of them, the latest ones sent again on a new connection."),
+    VALUE("sketches", "refused", uplink.sketches_failed, false,
+	  "Sketches refused by it or not answered."),
+    VALUE("sketches", "dropped", uplink.sketches_dropped, false,
+	  "Sketches dropped while it was away."),
+    VALUE("sketches", "addresses_named", sketches.profile.named, false,
+	  "Native addresses named for them."),
+    VALUE("sketches", "addresses_unnamed", sketches.profile.unnamed, false,
+	  "Native addresses that no symbol covers."),
+    VALUE("sketches", "addresses_over_budget", sketches.profile.over_budget, false,
+	  "Native addresses put off to a later sketch."),
+    TIME("sketches", "cpu", sketches.cpu_ns, "CPU time of the thread that makes them."),
+    VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
+    VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
+    VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
+    VALUE("peers", "skewed", peers.skewed, false, "Stretches that uneven work explains."),
+    VALUE("peers", "flags", peers.flags, false, "Ranks found slow among their peers here."),
+    VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
+    VALUE("asked", "windows_bounded", requests.windows_bounded, false,
+	  "Windows it asked for beyond the rank's share: not sent."),
+    VALUE("asked", "windows_failed", requests.windows_failed, false,
+	  "Windows it asked for that could not be made."),
+    VALUE("asked", "holds", requests.holds, false, "Stretches to be held."),
+    VALUE("asked", "holds_kept", requests.holds_kept, false,
+	  "Of these, copied before the recorder lost them."),
+    VALUE("asked", "holds_used", requests.holds_used, false, "Of these, asked for later."),
+    VALUE("asked", "holds_lost", requests.holds_lost, false, "Stretches that could not be held."),
+    VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of what is held."),
+    VALUE("asked", "suspects", requests.suspects, false, "Times it wanted a closer look."),
+    VALUE("asked", "nobody", requests.nobody, false, "Commands about no rank of this node."),
+    VALUE("asked", "unknown", requests.unknown, false, "Commands of a kind not known."),
+    VALUE("asked", "bad", requests.bad, false, "Commands about times that cannot be."),
+    VALUE("asked", "full", requests.full, false, "Commands that found no room."),
 #undef TIME
 #undef VALUE
 };
@@ -141,8 +145,9 @@ void status_compare_metrics(struct node *n, struct buf *b)
 		const char *end = v->gauge ? "" : v->time ? "_seconds_total" : "_total";
 		const char *type = v->gauge ? "gauge" : "counter";
 
-		buf_printf(b, "# HELP sysom_%s_%s%s %s\n# TYPE sysom_%s_%s%s %s\nsysom_%s_%s%s %.17g\n",
-			   v->part, v->key, end, v->help, v->part, v->key, end, type, v->part, v->key, end,
-			   (double)value_of(&c, v) / (v->time ? 1e9 : 1));
+		buf_printf(
+		    b, "# HELP sysom_%s_%s%s %s\n# TYPE sysom_%s_%s%s %s\nsysom_%s_%s%s %.17g\n",
+		    v->part, v->key, end, v->help, v->part, v->key, end, type, v->part, v->key, end,
+		    (double)value_of(&c, v) / (v->time ? 1e9 : 1));
 	}
 }

@@ -44,173 +44,157 @@
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
 
 static const struct config_key keys[] = {
-	KEY(socket_path, "socket.path", CONFIG_STRING, "",
-	    "attach socket; default /run/sysom/sysomd.sock, or in a private directory of the user"),
-	KEY(control_path, "control.path", CONFIG_STRING, "",
-	    "HTTP control socket; default control.sock beside the attach socket"),
-	KEY(state_dir, "state.dir", CONFIG_STRING, "",
-	    "directory of spool and recorder files; default /var/lib/sysom, or a private one of "
-	    "the user"),
-	KEY(node_name, "node.name", CONFIG_STRING, "",
-	    "name of this node; default: the host name"),
-	KEY(log_level, "log.level", CONFIG_ENUM, "info", "what is logged",
-	    .choices = "error|warn|info|debug"),
-	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
-	    "ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
-	KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
-	    "host names that clients may use for this server, comma-separated; IP addresses and "
-	    "localhost always work"),
-	KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
-	    "uids that may see all users' ranks over HTTP, like root, comma-separated (e.g. "
-	    "Prometheus); *: any client"),
-	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
-	    "address of the aggregator; empty: windows stay in the spool"),
-	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
-	    "the aggregator's HTTP URL, for symbol files; empty: port 9472 if uplink.url has "
-	    "port 9471, else none"),
-	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
-	    "size limit of windows that wait for the aggregator; the oldest are dropped first",
-	    .min = 1e6, .max = 1e12),
-	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h",
-	    "windows that wait longer than this are dropped",
-	    .min = 1e9, .max = 3e15),
-	KEY(recorder_memory_bytes, "recorder.memory", CONFIG_BYTES, "32MiB",
-	    "memory for compressed records", .min = 1e6, .max = 64e9),
-	KEY(recorder_file_bytes, "recorder.files", CONFIG_BYTES, "1GB",
-	    "disk space below state.dir for older records; 0: no files", .min = 0, .max = 1e12),
-	KEY(beat_ns, "beat.period", CONFIG_DURATION, "5s",
-	    "interval between beats to the aggregator",
-	    .min = 1e8, .max = 600e9),
-	KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
-	    "interval while a rank of this node is a suspect or has a window open",
-	    .min = 1e8, .max = 600e9),
-	KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
-	    "interval between sketches of each rank; the first follows when the rank's model is "
-	    "ready", .min = 1e9,
-	    .max = 3600e9),
-	KEY(sketch_symbols, "sketch.symbols", CONFIG_BOOL, "true",
-	    "name native functions in sketches from this node's symbol files; false: file and "
-	    "page only"),
-	KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
-	    "robust: median line with calibrated tail; p99: the paper's 99th percentile with "
-	    "RANSAC",
-	    .choices = "robust|p99"),
-	KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50",
-	    "a model needs this many steps before it judges",
-	    .min = 10, .max = 100000),
-	KEY(learn_max, "roofline.learn_max", CONFIG_UINT, "2000",
-	    "number of steps after which the baseline is frozen",
-	    .min = 20, .max = 100000),
-	KEY(tail_mads, "roofline.tail_mads", CONFIG_DOUBLE, "7",
-	    "a step is out if its relative residual exceeds this many MADs", .min = 1, .max = 100),
-	KEY(floor_ratio, "roofline.floor", CONFIG_DOUBLE, "0.05",
-	    "smallest relative excess that is flagged",
-	    .min = 0, .max = 10),
-	KEY(persist_n, "roofline.persist_n", CONFIG_UINT, "2",
-	    "a step is flagged when n of the last m steps are out: n",
-	    .min = 1, .max = 64),
-	KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3",
-	    "m of the rule above", .min = 1, .max = 64),
-	KEY(automatic_steps, "steps.automatic_only", CONFIG_BOOL, "false",
-	    "find steps from the launch pattern even if the job marks its steps"),
-	KEY(window_margin, "window.margin", CONFIG_UINT, "8",
-	    "healthy steps that a window includes before and after an anomaly",
-	    .min = 0, .max = ANOMALY_MARGIN_MAX),
-	KEY(window_steps, "window.steps", CONFIG_UINT, "256",
-	    "largest number of steps in a window",
-	    .min = 130, .max = ANOMALY_STEPS_MAX),
-	KEY(window_length_ns, "window.length", CONFIG_DURATION, "4s",
-	    "longest time from a window's first slow step; the next window continues the anomaly",
-	    .min = 1e8, .max = 600e9),
-	KEY(window_records, "window.records", CONFIG_UINT, "200000",
-	    "largest number of host records in a window, and of device records", .min = 1000,
-	    .max = LIMIT_WINDOW_RECORDS / 2),
-	KEY(window_burst, "window.burst", CONFIG_DOUBLE, "4",
-	    "full windows of a rank in a burst; beyond it summaries, then only a count", .min = 1,
-	    .max = 1000),
-	KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
-	    "full windows of a rank per minute in the long run", .min = 0.01, .max = 600),
-	KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
-	    "windows of a rank that the aggregator may request per minute in the long run",
-	    .min = 0, .max = 600),
-	KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
-	    "memory for windows that the aggregator wants kept and the recorder would overwrite",
-	    .min = 0, .max = 1e10),
-	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
-	    "a rank hangs if its GPU has work but makes no progress for this long (and for 30 "
-	    "usual steps)", .min = 1e9,
-	    .max = 3600e9),
-	KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
-	    "how to unwind CPU stacks: bpf in the kernel; bpf_tail always with tail calls; copy "
-	    "in user space",
-	    .choices = "off|copy|bpf_tail|bpf"),
-	KEY(sampler_rate_hz, "sampler.rate", CONFIG_UINT, "99",
-	    "ticks per second on each CPU", .min = 10,
-	    .max = 999),
-	KEY(sampler_fraction, "sampler.fraction", CONFIG_UINT, "10",
-	    "percent of ticks that take a sample; every tick while a rank is slow", .min = 1,
-	    .max = 100),
-	KEY(sampler_period_ns, "sampler.period", CONFIG_DURATION, "5s",
-	    "interval at which samples are read from the kernel", .min = 5e8,
-	    .max = 60e9),
-	KEY(sampler_off_cpu, "sampler.off_cpu", CONFIG_BOOL, "true", "sample blocked time"),
-	KEY(sampler_off_cpu_min_ns, "sampler.off_cpu_min", CONFIG_DURATION, "1ms",
-	    "shortest blocked time that is sampled", .min = 1e4, .max = 10e9),
-	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true",
-	    "read CPython frames"),
-	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
-	    "sample every process of the node, not only ranks and their children"),
-	KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
-	    "while a rank is slow, also sample other processes' kernel stacks: up to a minute, "
-	    "20% in the long run"),
-	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
-	    "upload symbol files that the aggregator lacks for the stacks it received"),
-	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB",
-	    "upload limit for symbol files, per second",
-	    .min = 65536, .max = 1e10),
-	KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB",
-	    "upload limit for symbol files, per 24 hours", .min = 0,
-	    .max = 1e15),
-	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
-	    "measure what the operating system does to ranks: interrupts, waits, faults, "
-	    "storage, locks"),
-	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true",
-	    "measure with BPF: more signals for about 50 ns per context switch; false: only /proc"),
-	KEY(os_bpf_budget, "os.bpf_budget", CONFIG_DOUBLE, "0.3",
-	    "percent of all CPU time that these BPF programs may use; above it the costliest "
-	    "group pauses; 0: no limit",
-	    .min = 0, .max = 100),
-	KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
-	    "read GPU telemetry with NVML: clocks, throttling, power, temperature, errors"),
-	KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms",
-	    "interval between readings",
-	    .min = 1e8, .max = 60e9),
-	KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
-	    "path of the NVML library; empty: libnvidia-ml.so.1"),
-	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc",
-	    "mount point of the host's /proc"),
-	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys",
-	    "mount point of the host's /sys"),
-	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
-	    "compare ranks of the same job and role on this node"),
-	KEY(peers_mode, "peers.mode", CONFIG_ENUM, "robust",
-	    "how: robust statistics, or mean + k sigma over 100 steps as in the SysOM-AI paper",
-	    .choices = "robust|sysom"),
-	KEY(canary, "canary.on", CONFIG_BOOL, "true",
-	    "do not judge steps during which the whole machine stood still"),
-	KEY(canary_realtime, "canary.realtime", CONFIG_BOOL, "true",
-	    "use real-time threads on up to 4 CPUs, if allowed, to measure time that a "
-	    "hypervisor takes"),
-	KEY(record_analysis, "record.analysis", CONFIG_STRING, "",
-	    "file that records the input and output of the analysis, for sysom replay window; "
-	    "empty: none"),
-	KEY(record_analysis_bytes, "record.analysis_bytes", CONFIG_BYTES, "1GB",
-	    "size at which the recording ends", .min = 1e5, .max = 1e12),
+    KEY(socket_path, "socket.path", CONFIG_STRING, "",
+	"attach socket; default /run/sysom/sysomd.sock, or in a private directory of the user"),
+    KEY(control_path, "control.path", CONFIG_STRING, "",
+	"HTTP control socket; default control.sock beside the attach socket"),
+    KEY(state_dir, "state.dir", CONFIG_STRING, "",
+	"directory of spool and recorder files; default /var/lib/sysom, or a private one of "
+	"the user"),
+    KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; default: the host name"),
+    KEY(log_level, "log.level", CONFIG_ENUM, "info", "what is logged",
+	.choices = "error|warn|info|debug"),
+    KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
+	"ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
+    KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
+	"host names that clients may use for this server, comma-separated; IP addresses and "
+	"localhost always work"),
+    KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
+	"uids that may see all users' ranks over HTTP, like root, comma-separated (e.g. "
+	"Prometheus); *: any client"),
+    KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
+	"address of the aggregator; empty: windows stay in the spool"),
+    KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
+	"the aggregator's HTTP URL, for symbol files; empty: port 9472 if uplink.url has "
+	"port 9471, else none"),
+    KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
+	"size limit of windows that wait for the aggregator; the oldest are dropped first",
+	.min = 1e6, .max = 1e12),
+    KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h",
+	"windows that wait longer than this are dropped", .min = 1e9, .max = 3e15),
+    KEY(recorder_memory_bytes, "recorder.memory", CONFIG_BYTES, "32MiB",
+	"memory for compressed records", .min = 1e6, .max = 64e9),
+    KEY(recorder_file_bytes, "recorder.files", CONFIG_BYTES, "1GB",
+	"disk space below state.dir for older records; 0: no files", .min = 0, .max = 1e12),
+    KEY(beat_ns, "beat.period", CONFIG_DURATION, "5s", "interval between beats to the aggregator",
+	.min = 1e8, .max = 600e9),
+    KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
+	"interval while a rank of this node is a suspect or has a window open", .min = 1e8,
+	.max = 600e9),
+    KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
+	"interval between sketches of each rank; the first follows when the rank's model is "
+	"ready",
+	.min = 1e9, .max = 3600e9),
+    KEY(sketch_symbols, "sketch.symbols", CONFIG_BOOL, "true",
+	"name native functions in sketches from this node's symbol files; false: file and "
+	"page only"),
+    KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
+	"robust: median line with calibrated tail; p99: the paper's 99th percentile with "
+	"RANSAC",
+	.choices = "robust|p99"),
+    KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50",
+	"a model needs this many steps before it judges", .min = 10, .max = 100000),
+    KEY(learn_max, "roofline.learn_max", CONFIG_UINT, "2000",
+	"number of steps after which the baseline is frozen", .min = 20, .max = 100000),
+    KEY(tail_mads, "roofline.tail_mads", CONFIG_DOUBLE, "7",
+	"a step is out if its relative residual exceeds this many MADs", .min = 1, .max = 100),
+    KEY(floor_ratio, "roofline.floor", CONFIG_DOUBLE, "0.05",
+	"smallest relative excess that is flagged", .min = 0, .max = 10),
+    KEY(persist_n, "roofline.persist_n", CONFIG_UINT, "2",
+	"a step is flagged when n of the last m steps are out: n", .min = 1, .max = 64),
+    KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3", "m of the rule above", .min = 1,
+	.max = 64),
+    KEY(automatic_steps, "steps.automatic_only", CONFIG_BOOL, "false",
+	"find steps from the launch pattern even if the job marks its steps"),
+    KEY(window_margin, "window.margin", CONFIG_UINT, "8",
+	"healthy steps that a window includes before and after an anomaly", .min = 0,
+	.max = ANOMALY_MARGIN_MAX),
+    KEY(window_steps, "window.steps", CONFIG_UINT, "256", "largest number of steps in a window",
+	.min = 130, .max = ANOMALY_STEPS_MAX),
+    KEY(window_length_ns, "window.length", CONFIG_DURATION, "4s",
+	"longest time from a window's first slow step; the next window continues the anomaly",
+	.min = 1e8, .max = 600e9),
+    KEY(window_records, "window.records", CONFIG_UINT, "200000",
+	"largest number of host records in a window, and of device records", .min = 1000,
+	.max = LIMIT_WINDOW_RECORDS / 2),
+    KEY(window_burst, "window.burst", CONFIG_DOUBLE, "4",
+	"full windows of a rank in a burst; beyond it summaries, then only a count", .min = 1,
+	.max = 1000),
+    KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
+	"full windows of a rank per minute in the long run", .min = 0.01, .max = 600),
+    KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
+	"windows of a rank that the aggregator may request per minute in the long run", .min = 0,
+	.max = 600),
+    KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
+	"memory for windows that the aggregator wants kept and the recorder would overwrite",
+	.min = 0, .max = 1e10),
+    KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
+	"a rank hangs if its GPU has work but makes no progress for this long (and for 30 "
+	"usual steps)",
+	.min = 1e9, .max = 3600e9),
+    KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
+	"how to unwind CPU stacks: bpf in the kernel; bpf_tail always with tail calls; copy "
+	"in user space",
+	.choices = "off|copy|bpf_tail|bpf"),
+    KEY(sampler_rate_hz, "sampler.rate", CONFIG_UINT, "99", "ticks per second on each CPU",
+	.min = 10, .max = 999),
+    KEY(sampler_fraction, "sampler.fraction", CONFIG_UINT, "10",
+	"percent of ticks that take a sample; every tick while a rank is slow", .min = 1,
+	.max = 100),
+    KEY(sampler_period_ns, "sampler.period", CONFIG_DURATION, "5s",
+	"interval at which samples are read from the kernel", .min = 5e8, .max = 60e9),
+    KEY(sampler_off_cpu, "sampler.off_cpu", CONFIG_BOOL, "true", "sample blocked time"),
+    KEY(sampler_off_cpu_min_ns, "sampler.off_cpu_min", CONFIG_DURATION, "1ms",
+	"shortest blocked time that is sampled", .min = 1e4, .max = 10e9),
+    KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "read CPython frames"),
+    KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
+	"sample every process of the node, not only ranks and their children"),
+    KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
+	"while a rank is slow, also sample other processes' kernel stacks: up to a minute, "
+	"20% in the long run"),
+    KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
+	"upload symbol files that the aggregator lacks for the stacks it received"),
+    KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB",
+	"upload limit for symbol files, per second", .min = 65536, .max = 1e10),
+    KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB",
+	"upload limit for symbol files, per 24 hours", .min = 0, .max = 1e15),
+    KEY(os_signals, "os.on", CONFIG_BOOL, "true",
+	"measure what the operating system does to ranks: interrupts, waits, faults, "
+	"storage, locks"),
+    KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true",
+	"measure with BPF: more signals for about 50 ns per context switch; false: only /proc"),
+    KEY(os_bpf_budget, "os.bpf_budget", CONFIG_DOUBLE, "0.3",
+	"percent of all CPU time that these BPF programs may use; above it the costliest "
+	"group pauses; 0: no limit",
+	.min = 0, .max = 100),
+    KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
+	"read GPU telemetry with NVML: clocks, throttling, power, temperature, errors"),
+    KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms", "interval between readings",
+	.min = 1e8, .max = 60e9),
+    KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
+	"path of the NVML library; empty: libnvidia-ml.so.1"),
+    KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "mount point of the host's /proc"),
+    KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "mount point of the host's /sys"),
+    KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
+	"compare ranks of the same job and role on this node"),
+    KEY(peers_mode, "peers.mode", CONFIG_ENUM, "robust",
+	"how: robust statistics, or mean + k sigma over 100 steps as in the SysOM-AI paper",
+	.choices = "robust|sysom"),
+    KEY(canary, "canary.on", CONFIG_BOOL, "true",
+	"do not judge steps during which the whole machine stood still"),
+    KEY(canary_realtime, "canary.realtime", CONFIG_BOOL, "true",
+	"use real-time threads on up to 4 CPUs, if allowed, to measure time that a "
+	"hypervisor takes"),
+    KEY(record_analysis, "record.analysis", CONFIG_STRING, "",
+	"file that records the input and output of the analysis, for sysom replay window; "
+	"empty: none"),
+    KEY(record_analysis_bytes, "record.analysis_bytes", CONFIG_BYTES, "1GB",
+	"size at which the recording ends", .min = 1e5, .max = 1e12),
 };
 
 static const char about[] =
-	"sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
-	"steps, judges them, and sends the anomalous ones to sysom-aggregator.";
+    "sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
+    "steps, judges them, and sends the anomalous ones to sysom-aggregator.";
 
 /* ---- paths ---- */
 
@@ -227,8 +211,10 @@ static bool usable_dir(const char *dir, mode_t mode)
 	if (!S_ISDIR(st.st_mode))
 		log_error("state", "%s is no directory (a link?): remove it", dir);
 	else if (st.st_uid != geteuid() && st.st_uid)
-		log_error("state", "%s belongs to uid %u: remove it, or name others with --socket-path "
-				   "and --state-dir", dir, (unsigned)st.st_uid);
+		log_error("state",
+			  "%s belongs to uid %u: remove it, or name others with --socket-path "
+			  "and --state-dir",
+			  dir, (unsigned)st.st_uid);
 	else if (st.st_mode & (S_IWGRP | S_IWOTH))
 		log_error("state", "%s can be written by others (mode %o): chmod go-w %s", dir,
 			  (unsigned)st.st_mode & 07777, dir);
@@ -372,9 +358,8 @@ static void record_launchers(struct node *n)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
-		const struct join_launchers *l = p && p->state == PROCESS_ATTACHED && p->join ?
-							 join_launchers(p->join) :
-							 NULL;
+		const struct join_launchers *l =
+		    p && p->state == PROCESS_ATTACHED && p->join ? join_launchers(p->join) : NULL;
 
 		if (!l || l->serial == p->launchers_seen || p->pid <= 0)
 			continue;
@@ -387,8 +372,8 @@ static void on_tend(void *arg, uint32_t count)
 {
 	struct node *n = arg;
 	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t period = windows_is_close(n->windows, now_ns) ? n->settings.beat_suspect_ns :
-								 n->settings.beat_ns;
+	uint64_t period = windows_is_close(n->windows, now_ns) ? n->settings.beat_suspect_ns
+							       : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
 	analysis_log_tend(n->log, now_ns);
@@ -418,7 +403,8 @@ static void on_keeper_gone(void *arg, uint32_t events)
 {
 	struct node *n = arg;
 
-	log_error("reader", "the keeper of the reader processes died; sysomd ends to be started again");
+	log_error("reader",
+		  "the keeper of the reader processes died; sysomd ends to be started again");
 	n->failed = -ECHILD;
 	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
@@ -455,12 +441,13 @@ static void fill_rank_config(struct node *n)
 static int open_stores(struct node *n)
 {
 	char spool[NODE_PATH_BYTES + 16], files[NODE_PATH_BYTES + 16];
-	struct recorder_config rc = { .memory_bytes = n->settings.recorder_memory_bytes,
-				      .file_bytes = n->settings.recorder_file_bytes, .dir = files,
-				      .ranks_max = LIMIT_NODE_PROCESSES };
-	struct uplink_config uc = { .url = n->settings.uplink_url,
-				    .spool = { spool, n->settings.spool_bytes,
-					       n->settings.spool_age_ns, n->boot } };
+	struct recorder_config rc = {.memory_bytes = n->settings.recorder_memory_bytes,
+				     .file_bytes = n->settings.recorder_file_bytes,
+				     .dir = files,
+				     .ranks_max = LIMIT_NODE_PROCESSES};
+	struct uplink_config uc = {
+	    .url = n->settings.uplink_url,
+	    .spool = {spool, n->settings.spool_bytes, n->settings.spool_age_ns, n->boot}};
 	int err;
 
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
@@ -475,10 +462,11 @@ static int open_stores(struct node *n)
 static void open_offer(struct node *n)
 {
 	char url[NODE_PATH_BYTES];
-	struct symbol_offer_config c = { .url = url, .proc_root = n->settings.proc_root,
-					 .reader = n->reader,
-					 .bytes_per_s = n->settings.symbols_rate,
-					 .bytes_per_day = n->settings.symbols_per_day };
+	struct symbol_offer_config c = {.url = url,
+					.proc_root = n->settings.proc_root,
+					.reader = n->reader,
+					.bytes_per_s = n->settings.symbols_rate,
+					.bytes_per_day = n->settings.symbols_per_day};
 	int err;
 
 	snprintf(url, sizeof(url), "%s", n->settings.uplink_http);
@@ -494,8 +482,9 @@ static void open_offer(struct node *n)
 static int open_log(struct node *n)
 {
 	const struct settings *s = &n->settings;
-	int err = !*s->record_analysis ? 0 : analysis_log_open(&n->log, s->record_analysis,
-							       s->record_analysis_bytes);
+	int err = !*s->record_analysis
+		      ? 0
+		      : analysis_log_open(&n->log, s->record_analysis, s->record_analysis_bytes);
 
 	if (err)
 		log_error("record", "%s: %s", s->record_analysis, strerror(-err));
@@ -550,8 +539,9 @@ static int node_open(struct node *n)
 	err = registration_open(n);
 	if (err) {
 		log_error("socket", "%s: %s%s", n->settings.socket_path, strerror(-err),
-			  err == -EADDRINUSE ?
-			  "; does another sysomd run here? --socket-path names another" : "");
+			  err == -EADDRINUSE
+			      ? "; does another sysomd run here? --socket-path names another"
+			      : "");
 		return err;
 	}
 	if ((err = open_stores(n)) || (err = http_open(n)) ||
@@ -625,12 +615,13 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	else if (s->learn_min > s->learn_max)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
 	else if (!is_listen_address(s->http_listen))
-		return config_refuse(why, why_bytes, "http.listen", s->http_listen, "not ADDRESS:PORT");
+		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
+				     "not ADDRESS:PORT");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
 		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
 	else if (*s->uplink_url && !config_is_socket_url(s->uplink_url, true))
 		return config_refuse(why, why_bytes, "uplink.url", s->uplink_url,
-			      "none of tcp://HOST:PORT, tls+tcp://HOST:PORT, ipc://PATH");
+				     "none of tcp://HOST:PORT, tls+tcp://HOST:PORT, ipc://PATH");
 	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
 		 strncmp(s->uplink_http, "https://", 8))
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
@@ -651,7 +642,7 @@ static void bound_malloc(void)
 
 int main(int argc, char **argv)
 {
-	static struct node node = { .baseline_fd = -1, .lock_fd = -1 };
+	static struct node node = {.baseline_fd = -1, .lock_fd = -1};
 	int err;
 
 	service_init();

@@ -20,15 +20,15 @@
 #include "base/limits.h"
 
 /* Windows between the loop and the spool: while one fsync lasts. */
-#define UPLINK_QUEUE 64u
-#define UPLINK_KEPT 64u /* sketches: LIMIT_NODE_PROCESSES */
-#define UPLINK_AGAIN_NS 30000000000ull /* between two times that all of them are sent again */
-#define UPLINK_TELL_NS 5000000000ull /* without a connection: longer than a restart takes */
-#define UPLINK_COMMANDS 256u
+#define UPLINK_QUEUE	   64u
+#define UPLINK_KEPT	   64u		  /* sketches: LIMIT_NODE_PROCESSES */
+#define UPLINK_AGAIN_NS	   30000000000ull /* between two times that all of them are sent again */
+#define UPLINK_TELL_NS	   5000000000ull  /* without a connection: longer than a restart takes */
+#define UPLINK_COMMANDS	   256u
 #define UPLINK_REPLY_BYTES (256u << 10)
-#define UPLINK_SEND_MS 500
-#define UPLINK_ANSWER_MS 10000
-#define UPLINK_POLL_MS 250
+#define UPLINK_SEND_MS	   500
+#define UPLINK_ANSWER_MS   10000
+#define UPLINK_POLL_MS	   250
 
 /* The latest sketch of a process. */
 struct kept {
@@ -189,7 +189,8 @@ static void pass_commands(struct uplink *u)
 		return;
 	pthread_mutex_lock(&u->lock);
 	for (uint32_t i = 0; i < u->reply.command_count && i < WIRE_COMMANDS_MAX &&
-			     u->command_count < UPLINK_COMMANDS; i++)
+			     u->command_count < UPLINK_COMMANDS;
+	     i++)
 		u->commands[u->command_count++] = u->reply.commands[i];
 	pthread_mutex_unlock(&u->lock);
 	loop_wake(u->wake);
@@ -200,8 +201,8 @@ static void hold_back(struct uplink *u)
 	u->backoff_ms = u->backoff_ms ? u->backoff_ms * 2 : 200;
 	if (u->backoff_ms > 5000)
 		u->backoff_ms = 5000;
-	u->retry_at_ns = clock_monotonic_ns() +
-			 (u->backoff_ms / 2 + random_below(u->backoff_ms)) * 1000000ull;
+	u->retry_at_ns =
+	    clock_monotonic_ns() + (u->backoff_ms / 2 + random_below(u->backoff_ms)) * 1000000ull;
 }
 
 /* Written after the commit is known and before the spool forgets: what stands here must be in the
@@ -281,7 +282,8 @@ static void sketches_again(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
-	if (!u->fresh || u->sketch_count || (u->again_at_ns && now_ns - u->again_at_ns < UPLINK_AGAIN_NS))
+	if (!u->fresh || u->sketch_count ||
+	    (u->again_at_ns && now_ns - u->again_at_ns < UPLINK_AGAIN_NS))
 		return;
 	u->fresh = false;
 	u->again_at_ns = now_ns;
@@ -356,7 +358,7 @@ static void publish(struct uplink *u)
 /* Under lock: takes the oldest sketch, empty without one. */
 static struct buf take_sketch(struct uplink *u)
 {
-	struct buf b = { 0 };
+	struct buf b = {0};
 
 	if (u->sketch_count) {
 		b = u->sketches[u->sketch_head];
@@ -377,12 +379,12 @@ static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct 
 	if (idle && !u->queue_count && !u->stopping &&
 	    !((u->beat.bytes || u->sketch_count) && u->stats.connected))
 		pthread_cond_timedwait(&u->more, &u->lock, &ts);
-	*beat = (struct buf){ 0 };
+	*beat = (struct buf){0};
 	if (u->beat.bytes && u->stats.connected) {
 		*beat = u->beat;
 		buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	}
-	*sketch = u->stats.connected && !u->stopping ? take_sketch(u) : (struct buf){ 0 };
+	*sketch = u->stats.connected && !u->stopping ? take_sketch(u) : (struct buf){0};
 	go = !u->stopping || u->queue_count || clock_monotonic_ns() < u->stop_by_ns;
 	pthread_mutex_unlock(&u->lock);
 	return go;
@@ -539,7 +541,7 @@ static void keep_sketch(struct uplink *u, uint64_t key, const struct buf *messag
 
 void uplink_put_sketch(struct uplink *u, uint64_t key, struct buf *message)
 {
-	struct buf old = { 0 };
+	struct buf old = {0};
 
 	pthread_mutex_lock(&u->lock);
 	keep_sketch(u, key, message);

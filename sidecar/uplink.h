@@ -14,7 +14,8 @@
 #include "wire/codec.h"
 
 struct uplink_config {
-	const char *url; /* borrowed until the close; "": nothing is sent, windows wait in the spool */
+	const char
+	    *url; /* borrowed until the close; "": nothing is sent, windows wait in the spool */
 	struct spool_config spool;
 };
 
@@ -24,7 +25,8 @@ struct uplink_stats {
 	uint64_t windows_sent, windows_duplicate, windows_rejected, retries;
 	uint64_t windows_dropped; /* by the spool, for size, by the queue or by rejection */
 	uint64_t beats_sent, beats_failed, beats_replaced;
-	uint64_t sketches_sent, sketches_failed, sketches_dropped; /* failed: no answer, or refused */
+	uint64_t sketches_sent, sketches_failed,
+	    sketches_dropped;	 /* failed: no answer, or refused */
 	uint64_t sketches_again; /* sent once more on a new connection */
 	uint64_t uploaded_bytes; /* all requests, including resent ones */
 	uint64_t commands, bad_replies;

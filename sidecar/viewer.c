@@ -26,7 +26,7 @@ static bool is_named(const char *list, const struct viewer *v)
 
 void viewer_of(struct viewer *v, int sock, const char *see_all)
 {
-	*v = (struct viewer){ .uid = (uid_t)-1 };
+	*v = (struct viewer){.uid = (uid_t)-1};
 	v->known = peer_user(sock, &v->uid);
 	v->all = (v->known && (v->uid == 0 || v->uid == geteuid())) || is_named(see_all, v);
 }

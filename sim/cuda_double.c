@@ -238,8 +238,8 @@ CU_API(cuDeviceGetAttribute, (int *out, int attr, cu_device dev))
 	case 76:
 		*out = 0;
 		break;
-	case 31: /* concurrent kernels */
-	case 41: /* unified addressing */
+	case 31:  /* concurrent kernels */
+	case 41:  /* unified addressing */
 	case 115: /* memory pools */
 		*out = 1;
 		break;
@@ -508,9 +508,8 @@ CU_API(cuModuleGetLoadingMode, (int *mode))
 	return CU_OK;
 }
 
-CU_API(cuLibraryLoadData,
-       (cu_module * out, const void *code, int *jo, void **jv, unsigned nj, int *lo, void **lv,
-	unsigned nl))
+CU_API(cuLibraryLoadData, (cu_module * out, const void *code, int *jo, void **jv, unsigned nj,
+			   int *lo, void **lv, unsigned nl))
 {
 	if (!code)
 		return CU_INVALID_VALUE;
@@ -586,7 +585,7 @@ CU_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 static cu_result launch(bool pt, cu_function f, const unsigned *dims, unsigned shared, cu_stream s,
 			void **params)
 {
-	struct gpu_work w = { .kind = GPU_OP_KERNEL, .function = f, .shared_bytes = shared };
+	struct gpu_work w = {.kind = GPU_OP_KERNEL, .function = f, .shared_bytes = shared};
 
 	if (!f)
 		return CU_INVALID_HANDLE;
@@ -609,7 +608,7 @@ static cu_result cuLaunchKernel_impl(bool pt, cu_function f, unsigned gx, unsign
 				     unsigned bx, unsigned by, unsigned bz, unsigned shared,
 				     cu_stream s, void **params, void **extra)
 {
-	unsigned dims[6] = { gx, gy, gz, bx, by, bz };
+	unsigned dims[6] = {gx, gy, gz, bx, by, bz};
 
 	return launch(pt, f, dims, shared, s, params);
 }
@@ -622,7 +621,7 @@ static cu_result cuLaunchCooperativeKernel_impl(bool pt, cu_function f, unsigned
 						unsigned gz, unsigned bx, unsigned by, unsigned bz,
 						unsigned shared, cu_stream s, void **params)
 {
-	unsigned dims[6] = { gx, gy, gz, bx, by, bz };
+	unsigned dims[6] = {gx, gy, gz, bx, by, bz};
 
 	return launch(pt, f, dims, shared, s, params);
 }
@@ -636,7 +635,7 @@ static cu_result cuLaunchKernelEx_impl(bool pt, const cu_launch_config *c, cu_fu
 {
 	if (!c)
 		return CU_INVALID_VALUE;
-	unsigned dims[6] = { c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z };
+	unsigned dims[6] = {c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z};
 
 	return launch(pt, f, dims, c->shared_bytes, c->stream, params);
 }
@@ -646,7 +645,7 @@ CU_API_TWO(cuLaunchKernelEx, _ptsz,
 
 static cu_result cuLaunchHostFunc_impl(bool pt, cu_stream s, gpu_host_fn fn, void *user)
 {
-	struct gpu_work w = { .kind = GPU_OP_HOST, .host_fn = fn, .host_arg = user };
+	struct gpu_work w = {.kind = GPU_OP_HOST, .host_fn = fn, .host_arg = user};
 
 	return fn ? cuda_double_submit(s, pt, &w) : CU_INVALID_VALUE;
 }
@@ -715,8 +714,10 @@ static cu_result cuStreamQuery_impl(bool pt, cu_stream h)
 	gpu_lock();
 	s = cuda_double_stream_locked(h, pt);
 	gpu.next_correlation++;
-	rc = !s ? no_stream() : s->capture ? 900 :
-	     gpu_op_done_locked(s->tail) ? CU_OK : CU_NOT_READY;
+	rc = !s				   ? no_stream()
+	     : s->capture		   ? 900
+	     : gpu_op_done_locked(s->tail) ? CU_OK
+					   : CU_NOT_READY;
 	gpu_unlock();
 	return rc;
 }
@@ -724,7 +725,7 @@ CU_API_TWO(cuStreamQuery, _ptsz, (cu_stream s), (s))
 
 static cu_result cuStreamWaitEvent_impl(bool pt, cu_stream h, cu_event e, unsigned flags)
 {
-	static const struct gpu_work mark = { .kind = GPU_OP_MARK };
+	static const struct gpu_work mark = {.kind = GPU_OP_MARK};
 	struct cu_stream_st *s;
 	cu_result rc = CU_OK;
 
@@ -828,7 +829,7 @@ CU_API(cuEventDestroy_v2, (cu_event e))
 
 static cu_result event_record(bool pt, cu_event e, cu_stream h)
 {
-	static const struct gpu_work mark = { .kind = GPU_OP_MARK };
+	static const struct gpu_work mark = {.kind = GPU_OP_MARK};
 	struct cu_stream_st *s;
 	cu_result rc = CU_OK;
 
@@ -922,20 +923,20 @@ CU_API(cuGetErrorName, (cu_result rc, const char **name))
 		cu_result rc;
 		const char *name;
 	} names[] = {
-		{ CU_OK, "CUDA_SUCCESS" },
-		{ CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE" },
-		{ CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY" },
-		{ CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED" },
-		{ CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE" },
-		{ 101, "CUDA_ERROR_INVALID_DEVICE" },
-		{ CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT" },
-		{ CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE" },
-		{ CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND" },
-		{ CU_NOT_READY, "CUDA_ERROR_NOT_READY" },
-		{ CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED" },
-		{ CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED" },
-		{ 900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" },
-		{ CU_UNKNOWN, "CUDA_ERROR_UNKNOWN" },
+	    {CU_OK, "CUDA_SUCCESS"},
+	    {CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+	    {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+	    {CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
+	    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
+	    {101, "CUDA_ERROR_INVALID_DEVICE"},
+	    {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+	    {CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+	    {CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+	    {CU_NOT_READY, "CUDA_ERROR_NOT_READY"},
+	    {CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+	    {CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
+	    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+	    {CU_UNKNOWN, "CUDA_ERROR_UNKNOWN"},
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -989,8 +990,9 @@ static cu_result proc_address(const char *name, void **fn, int version, uint64_t
 			best = s;
 	}
 	if (query)
-		*query = best ? CU_GPA_SUCCESS :
-			 known ? CU_GPA_VERSION_INSUFFICIENT : CU_GPA_SYMBOL_NOT_FOUND;
+		*query = best	 ? CU_GPA_SUCCESS
+			 : known ? CU_GPA_VERSION_INSUFFICIENT
+				 : CU_GPA_SYMBOL_NOT_FOUND;
 	if (best)
 		*fn = best->fn;
 	return CU_OK;
@@ -1006,8 +1008,7 @@ CU_API(cuGetProcAddress, (const char *name, void **fn, int version, uint64_t fla
 	return rc ? rc : *fn ? CU_OK : CU_NOT_FOUND;
 }
 
-CU_API(cuGetProcAddress_v2,
-       (const char *name, void **fn, int version, uint64_t flags, int *query))
+CU_API(cuGetProcAddress_v2, (const char *name, void **fn, int version, uint64_t flags, int *query))
 {
 	if (!name || !fn)
 		return CU_INVALID_VALUE;

@@ -6,7 +6,7 @@
 
 #include "sim/gpu.h"
 
-#define SIM_EXPORT __attribute__((visibility("default")))
+#define SIM_EXPORT    __attribute__((visibility("default")))
 #define SIM_ARGS(...) __VA_ARGS__
 /* One driver function. */
 #define CU_API(name, params)                                                                       \

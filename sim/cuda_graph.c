@@ -235,8 +235,7 @@ static cu_result cuStreamGetCaptureInfo_impl(bool pt, cu_stream s, int *status, 
 {
 	return capture_info(pt, s, status, id, NULL, NULL, NULL);
 }
-CU_API_TWO(cuStreamGetCaptureInfo, _ptsz, (cu_stream s, int *status, uint64_t *id),
-	   (s, status, id))
+CU_API_TWO(cuStreamGetCaptureInfo, _ptsz, (cu_stream s, int *status, uint64_t *id), (s, status, id))
 
 static cu_result cuStreamGetCaptureInfo_v2_impl(bool pt, cu_stream s, int *status, uint64_t *id,
 						cu_graph *g, const cu_graph_node **deps, size_t *n)
@@ -343,10 +342,11 @@ static cu_result instantiate(cu_graph_exec *out, cu_graph g)
 		memcpy(n->deps, g->nodes[i]->deps, n->dep_count * sizeof(*n->deps));
 		work_ref(&n->work);
 		e->count = i + 1;
-		e->views[i] = (struct gpu_graph_node_view){ .work = &n->work, .deps = n->deps,
-							    .dep_count = n->dep_count,
-							    .node_id = n->id,
-							    .stream_id = n->stream_id };
+		e->views[i] = (struct gpu_graph_node_view){.work = &n->work,
+							   .deps = n->deps,
+							   .dep_count = n->dep_count,
+							   .node_id = n->id,
+							   .stream_id = n->stream_id};
 	}
 	*out = e;
 	return CU_OK;
@@ -409,8 +409,8 @@ CU_API(cuGraphExecKernelNodeSetParams_v2,
 		memcpy(w->grid, p->grid, sizeof(w->grid));
 		memcpy(w->block, p->block, sizeof(w->block));
 		w->shared_bytes = p->shared_bytes;
-		w->dur_ns = p->params && p->params[0] ? *(uint64_t *)p->params[0] :
-							gpu.default_kernel_ns;
+		w->dur_ns =
+		    p->params && p->params[0] ? *(uint64_t *)p->params[0] : gpu.default_kernel_ns;
 	}
 	gpu_unlock();
 	return rc;

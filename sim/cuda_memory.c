@@ -79,7 +79,7 @@ static cu_result allocate(cu_deviceptr *out, size_t bytes)
 	size_t i = block_after((uintptr_t)p);
 
 	memmove(blocks + i + 1, blocks + i, (block_count - i) * sizeof(*blocks));
-	blocks[i] = (struct block){ (uintptr_t)p, bytes };
+	blocks[i] = (struct block){(uintptr_t)p, bytes};
 	block_count++;
 	gpu.memory_used += bytes;
 	*out = (cu_deviceptr)(uintptr_t)p;
@@ -262,7 +262,7 @@ static bool in_block(uintptr_t p, size_t bytes)
 static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t kind, cu_stream s,
 		      bool wait)
 {
-	struct gpu_work w = { .kind = GPU_OP_COPY, .bytes = bytes };
+	struct gpu_work w = {.kind = GPU_OP_COPY, .bytes = bytes};
 	bool to, from;
 	cu_result rc;
 
@@ -280,8 +280,8 @@ static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t
 	if (bytes <= COPY_REAL_BYTES)
 		memmove(dst, src, bytes);
 	w.copy_kind = kind;
-	w.dur_ns = COPY_LATENCY_NS +
-		   bytes * 1000 / (gpu.copy_bytes_per_us * (kind == COPY_DTOD ? 40 : 1));
+	w.dur_ns =
+	    COPY_LATENCY_NS + bytes * 1000 / (gpu.copy_bytes_per_us * (kind == COPY_DTOD ? 40 : 1));
 	rc = cuda_double_submit(s, pt, &w);
 	if (!rc && wait) {
 		struct cu_stream_st *q;
@@ -354,7 +354,7 @@ CU_API_TWO(cuMemcpyAsync, _ptsz, (cu_deviceptr a, cu_deviceptr b, size_t n, cu_s
 static cu_result set(bool pt, cu_deviceptr d, size_t bytes, uint64_t pattern, unsigned width,
 		     cu_stream s)
 {
-	struct gpu_work w = { .kind = GPU_OP_SET, .bytes = bytes };
+	struct gpu_work w = {.kind = GPU_OP_SET, .bytes = bytes};
 	bool ok;
 
 	gpu_lock();

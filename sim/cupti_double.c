@@ -21,14 +21,14 @@
 	__attribute__((visibility("default"))) type name params;                                   \
 	type name params
 
-#define QUEUE_RECORDS  65536u
-#define ATTRIBUTES     16
-#define COMPLETED_MAX  64
-#define KIND_MAX       64
-#define MEMCPY5_BYTES  88
-#define MEMSET4_BYTES  88
-#define GRAPH_BYTES    48
-#define GRAPH2_BYTES   56
+#define QUEUE_RECORDS 65536u
+#define ATTRIBUTES    16
+#define COMPLETED_MAX 64
+#define KIND_MAX      64
+#define MEMCPY5_BYTES 88
+#define MEMSET4_BYTES 88
+#define GRAPH_BYTES   48
+#define GRAPH2_BYTES  56
 
 struct buffer {
 	uint8_t *data;
@@ -61,11 +61,11 @@ static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER; /* buffers and cli
 static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queued *queue;
 static unsigned queue_head, queue_count;
-static struct client clients[CLIENTS] = { { .used = true } };
+static struct client clients[CLIENTS] = {{.used = true}};
 static cupti_timestamp_fn timestamp_fn;
-static uint64_t attributes[ATTRIBUTES] = { [CUPTI_ATTR_PER_THREAD_ACTIVITY_BUFFER] = 1,
-					   [CUPTI_ATTR_DEVICE_BUFFER_SIZE] = 3200000,
-					   [CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT] = 250 };
+static uint64_t attributes[ATTRIBUTES] = {[CUPTI_ATTR_PER_THREAD_ACTIVITY_BUFFER] = 1,
+					  [CUPTI_ATTR_DEVICE_BUFFER_SIZE] = 3200000,
+					  [CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT] = 250};
 static unsigned have_buffers; /* a hint for launch threads, read without the lock: one bit per
 			       * client */
 static unsigned want_buffers;
@@ -116,7 +116,7 @@ static void anchor_read(uint64_t *mono, uint64_t *user)
 
 static void anchor_begin(void)
 {
-	struct timespec ms = { .tv_nsec = 2000000 };
+	struct timespec ms = {.tv_nsec = 2000000};
 
 	anchor_read(&anchor.mono0, &anchor.user0);
 	nanosleep(&ms, NULL);
@@ -144,9 +144,9 @@ static uint64_t env_number(const char *name, uint64_t otherwise)
 
 static void setup_read(void)
 {
-	static const unsigned sizes[] = { CUPTI_KERNEL5_BYTES, CUPTI_KERNEL6_BYTES,
-					  CUPTI_KERNEL7_BYTES, CUPTI_KERNEL8_BYTES,
-					  CUPTI_KERNEL9_BYTES, CUPTI_KERNEL10_BYTES };
+	static const unsigned sizes[] = {CUPTI_KERNEL5_BYTES, CUPTI_KERNEL6_BYTES,
+					 CUPTI_KERNEL7_BYTES, CUPTI_KERNEL8_BYTES,
+					 CUPTI_KERNEL9_BYTES, CUPTI_KERNEL10_BYTES};
 	uint64_t version;
 
 	if (setup.read)
@@ -214,7 +214,7 @@ static void hook_record(const struct gpu_record *r)
 			clients[i].dropped += who >> i & 1;
 	} else if (who) {
 		queue[(queue_head + queue_count++) % QUEUE_RECORDS] =
-			(struct queued){ .record = *r, .clients = who };
+		    (struct queued){.record = *r, .clients = who};
 	}
 	pthread_mutex_unlock(&queue_lock);
 }
@@ -305,8 +305,7 @@ static void pack_kernel(cupti_kernel *k, const struct client *c, const struct gp
 
 static void pack_copy(cupti_memcpy *c, const struct gpu_record *r, uint64_t start, uint64_t end)
 {
-	static const uint8_t ends[][2] = { [1] = { 2, 3 }, [2] = { 3, 2 }, [8] = { 3, 3 },
-					   [9] = { 2, 2 } };
+	static const uint8_t ends[][2] = {[1] = {2, 3}, [2] = {3, 2}, [8] = {3, 3}, [9] = {2, 2}};
 
 	c->kind = CUPTI_KIND_MEMCPY;
 	c->copy_kind = r->copy_kind;
@@ -350,18 +349,29 @@ static void pack_record(union any_record *out, const struct client *c, const str
 		pack_copy(&out->copy, r, start, end);
 		break;
 	case GPU_RECORD_SET:
-		out->set = (struct memset_record){
-			.kind = CUPTI_KIND_MEMSET, .bytes = r->bytes, .start = start, .end = end,
-			.device = r->device, .context = r->context, .stream = r->stream,
-			.correlation = r->correlation, .memory_kind = 3,
-			.graph_node_id = r->node_id, .graph_id = r->graph_id };
+		out->set = (struct memset_record){.kind = CUPTI_KIND_MEMSET,
+						  .bytes = r->bytes,
+						  .start = start,
+						  .end = end,
+						  .device = r->device,
+						  .context = r->context,
+						  .stream = r->stream,
+						  .correlation = r->correlation,
+						  .memory_kind = 3,
+						  .graph_node_id = r->node_id,
+						  .graph_id = r->graph_id};
 		break;
 	case GPU_RECORD_GRAPH:
-		out->graph = (struct graph_record){
-			.kind = CUPTI_KIND_GRAPH_TRACE, .correlation = r->correlation,
-			.start = start, .end = end, .device = r->device, .graph_id = r->graph_id,
-			.context = r->context, .stream = r->stream, .end_device = r->device,
-			.end_context = r->context };
+		out->graph = (struct graph_record){.kind = CUPTI_KIND_GRAPH_TRACE,
+						   .correlation = r->correlation,
+						   .start = start,
+						   .end = end,
+						   .device = r->device,
+						   .graph_id = r->graph_id,
+						   .context = r->context,
+						   .stream = r->stream,
+						   .end_device = r->device,
+						   .end_context = r->context};
 		break;
 	}
 }
@@ -370,7 +380,7 @@ static void pack_record(union any_record *out, const struct client *c, const str
 
 static void buffer_request(struct client *c)
 {
-	struct buffer b = { 0 };
+	struct buffer b = {0};
 
 	if (c->current.data || (!c->on_request && !c->on_request_v2))
 		return;
@@ -484,8 +494,8 @@ static void hook_deliver(void)
 	pthread_mutex_unlock(&pack_lock);
 }
 
-static const struct gpu_hooks hooks = { .record = hook_record, .launch = hook_launch,
-					.deliver = hook_deliver };
+static const struct gpu_hooks hooks = {
+    .record = hook_record, .launch = hook_launch, .deliver = hook_deliver};
 
 /* ---- permissions of callers; state_lock is held ---- */
 
@@ -691,11 +701,10 @@ static cupti_result next_record(uint8_t *buffer, size_t valid, void **record)
 	return CUPTI_OK;
 }
 
-CUPTI_API(cupti_result, cuptiActivityGetNextRecord,
-	  (uint8_t * buffer, size_t valid, void **record))
+CUPTI_API(cupti_result, cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, void **record))
 {
-	return unversioned_allowed() == CUPTI_OK ? next_record(buffer, valid, record) :
-						   CUPTI_NOT_COMPATIBLE;
+	return unversioned_allowed() == CUPTI_OK ? next_record(buffer, valid, record)
+						 : CUPTI_NOT_COMPATIBLE;
 }
 
 static cupti_result take_dropped(struct client *c, size_t *count)
@@ -915,9 +924,9 @@ CUPTI_API(cupti_result, cuptiSubscribe_v2,
 	if (!out)
 		return CUPTI_INVALID_PARAMETER;
 	pthread_mutex_lock(&state_lock);
-	rc = subscribe_v2(out, params && params->struct_bytes > offsetof(cupti_subscriber_params,
-									 share) &&
-				       params->share);
+	rc = subscribe_v2(
+	    out, params && params->struct_bytes > offsetof(cupti_subscriber_params, share) &&
+		     params->share);
 	pthread_mutex_unlock(&state_lock);
 	return rc;
 }

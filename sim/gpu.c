@@ -19,11 +19,11 @@
 #include "sim/gpu_clock.h"
 #include "sim/scramble.h"
 
-#define GPU_WATCH_MAX	60
-#define GPU_TICK_NS	4000000ull /* delay of records to the profiler without a flush */
-#define GPU_POLL_NS	1000000ull /* without futex_waitv(2) (before Linux 5.16) */
-#define GPU_LIVE_SWEEP	512
-#define GPU_MAGIC_STREAM 0x5354524du
+#define GPU_WATCH_MAX	  60
+#define GPU_TICK_NS	  4000000ull /* delay of records to the profiler without a flush */
+#define GPU_POLL_NS	  1000000ull /* without futex_waitv(2) (before Linux 5.16) */
+#define GPU_LIVE_SWEEP	  512
+#define GPU_MAGIC_STREAM  0x5354524du
 #define GPU_MAGIC_CONTEXT 0x43545847u
 
 struct gpu_state gpu;
@@ -77,8 +77,8 @@ static void futex_wake_private(uint32_t *word)
 
 static struct timespec to_timespec(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000ull),
-				  .tv_nsec = (long)(ns % 1000000000ull) };
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000ull),
+				 .tv_nsec = (long)(ns % 1000000000ull)};
 }
 
 /* ---- operations ---- */
@@ -215,8 +215,7 @@ static struct gpu_op *op_new(struct cu_stream_st *s, const struct gpu_work *w, u
 	op->correlation = correlation;
 	op->floor_ns = gpu_now() + gpu.submit_ns;
 	if (w->kind == GPU_OP_KERNEL)
-		op->work.dur_ns =
-			gpu_clock_scale(gpu.visible[op->device], w->dur_ns, op->floor_ns);
+		op->work.dur_ns = gpu_clock_scale(gpu.visible[op->device], w->dur_ns, op->floor_ns);
 	if (w->kind == GPU_OP_PEER) {
 		w->function->peer->ref(w->plan);
 		op->run = w->function->peer->begin(w->plan);
@@ -282,12 +281,17 @@ static void op_go(struct gpu_op *op)
 
 static void op_record(const struct gpu_op *op, uint64_t end_ns)
 {
-	struct gpu_record r = { .start_ns = op->start_ns, .end_ns = end_ns,
-				.device = op->device, .context = op->context,
-				.stream = op->stream_id, .correlation = op->correlation,
-				.graph_id = op->graph_id, .node_id = op->node_id,
-				.bytes = op->work.bytes, .shared_bytes = op->work.shared_bytes,
-				.copy_kind = op->work.copy_kind };
+	struct gpu_record r = {.start_ns = op->start_ns,
+			       .end_ns = end_ns,
+			       .device = op->device,
+			       .context = op->context,
+			       .stream = op->stream_id,
+			       .correlation = op->correlation,
+			       .graph_id = op->graph_id,
+			       .node_id = op->node_id,
+			       .bytes = op->work.bytes,
+			       .shared_bytes = op->work.shared_bytes,
+			       .copy_kind = op->work.copy_kind};
 
 	switch (op->work.kind) {
 	case GPU_OP_KERNEL:
@@ -391,8 +395,8 @@ static void op_vary(struct gpu_op *op)
 void gpu_submit_graph_locked(struct cu_stream_st *s, const struct gpu_graph_node_view *nodes,
 			     unsigned count, uint32_t graph_id, uint32_t correlation)
 {
-	static const struct gpu_work mark = { .kind = GPU_OP_MARK };
-	static const struct gpu_work end_work = { .kind = GPU_OP_GRAPH };
+	static const struct gpu_work mark = {.kind = GPU_OP_MARK};
+	static const struct gpu_work end_work = {.kind = GPU_OP_GRAPH};
 	struct gpu_op *root = op_new(s, &mark, correlation), *end;
 	struct gpu_op **ops = calloc(count ? count : 1, sizeof(*ops));
 
@@ -634,17 +638,18 @@ static void worker_sleep(struct gpu_device *d, uint32_t bell, uint32_t *const *w
 	struct timespec ts;
 
 	memset(v, 0, sizeof(v));
-	v[0] = (struct futex_waitv){ .val = bell, .uaddr = (uintptr_t)&d->doorbell,
-				     .flags = FUTEX_32 | FUTEX_PRIVATE_FLAG };
+	v[0] = (struct futex_waitv){
+	    .val = bell, .uaddr = (uintptr_t)&d->doorbell, .flags = FUTEX_32 | FUTEX_PRIVATE_FLAG};
 	for (unsigned i = 0; i < count; i++)
-		v[i + 1] = (struct futex_waitv){ .val = values[i], .uaddr = (uintptr_t)words[i],
-						 .flags = FUTEX_32 };
+		v[i + 1] = (struct futex_waitv){
+		    .val = values[i], .uaddr = (uintptr_t)words[i], .flags = FUTEX_32};
 	if (no_waitv && count && until_ns > gpu_now() + GPU_POLL_NS)
 		until_ns = gpu_now() + GPU_POLL_NS;
 	ts = to_timespec(until_ns == UINT64_MAX ? (uint64_t)LONG_MAX / 2 : until_ns);
 	if (!no_waitv) {
 		if (syscall(SYS_futex_waitv, v, count + 1, 0, until_ns == UINT64_MAX ? NULL : &ts,
-			    CLOCK_MONOTONIC) >= 0 || errno != ENOSYS)
+			    CLOCK_MONOTONIC) >= 0 ||
+		    errno != ENOSYS)
 			return;
 		no_waitv = true;
 		return;
@@ -887,15 +892,15 @@ static int iface_stream_id(cu_context c, cu_stream s, bool per_thread, uint32_t 
 }
 
 __attribute__((visibility("default"))) const struct gpu_iface gpu_iface = {
-	.version = GPU_IFACE_VERSION,
-	.peer_function = iface_peer_function,
-	.watch = iface_watch,
-	.unwatch = iface_unwatch,
-	.kick = iface_kick,
-	.set_hooks = iface_set_hooks,
-	.set_graph_nodes = iface_set_graph_nodes,
-	.retire = iface_retire,
-	.context_id = iface_context_id,
-	.stream_id = iface_stream_id,
-	.current_device = iface_current_device,
+    .version = GPU_IFACE_VERSION,
+    .peer_function = iface_peer_function,
+    .watch = iface_watch,
+    .unwatch = iface_unwatch,
+    .kick = iface_kick,
+    .set_hooks = iface_set_hooks,
+    .set_graph_nodes = iface_set_graph_nodes,
+    .retire = iface_retire,
+    .context_id = iface_context_id,
+    .stream_id = iface_stream_id,
+    .current_device = iface_current_device,
 };

@@ -12,9 +12,9 @@
 
 #include "sim/gpu_iface.h"
 
-#define GPU_QUEUE_DEPTH	 1024 /* operations in one stream before a launch blocks, as on hardware */
-#define GPU_NAME_BYTES	 4096
-#define GPU_FIRST_STREAM 13 /* CUPTI numbers created streams from about this number */
+#define GPU_QUEUE_DEPTH	     1024 /* operations in one stream before a launch blocks, as on hardware */
+#define GPU_NAME_BYTES	     4096
+#define GPU_FIRST_STREAM     13 /* CUPTI numbers created streams from about this number */
 #define GPU_LEGACY_STREAM_ID 7
 
 enum gpu_op_kind {

@@ -11,7 +11,7 @@
 
 #include "sim/gpu_iface.h"
 
-#define LOOK_AGAIN_NS	 50000000ull
+#define LOOK_AGAIN_NS	  50000000ull
 #define DEFAULT_CLOCK_MHZ 1980u
 
 static struct {

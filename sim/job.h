@@ -16,9 +16,9 @@
 
 #define JOB_MAX_RANKS	64
 #define JOB_MAX_STRETCH 1000
-#define JOB_STREAMS    32
-#define JOB_EVENTS     64
-#define JOB_NAME_BYTES 4096
+#define JOB_STREAMS	32
+#define JOB_EVENTS	64
+#define JOB_NAME_BYTES	4096
 
 enum job_fault_kind {
 	JOB_FAULT_NONE,
@@ -62,8 +62,8 @@ struct job_options {
 	int fault_count;
 	const char *truth;
 	const char *mark_begin, *mark_end; /* --explicit-steps */
-	struct job_host host; /* for mix shard */
-	bool comm_thread;     /* in mix shard a separate thread handles shards */
+	struct job_host host;		   /* for mix shard */
+	bool comm_thread;		   /* in mix shard a separate thread handles shards */
 	bool verbose;
 };
 
@@ -88,11 +88,11 @@ enum job_action_kind {
 	JOB_COLLECTIVE,
 	JOB_RECORD,
 	JOB_WAIT,
-	JOB_SYNC,	/* the host waits for a stream */
+	JOB_SYNC, /* the host waits for a stream */
 	JOB_SYNC_ALL,
 	JOB_GRAPH,
-	JOB_PACE,	/* the host works until at_ns */
-	JOB_SHARE,	/* rank `slot` prepares its shard on the host and sends it to all */
+	JOB_PACE,  /* the host works until at_ns */
+	JOB_SHARE, /* rank `slot` prepares its shard on the host and sends it to all */
 };
 
 enum job_collective {

@@ -33,7 +33,7 @@ bool job_host_parse(struct job_host *h, const char *text)
 	char copy[512], *save = NULL, *t;
 	uint64_t v = 0;
 
-	*h = (struct job_host){ .kib = 8192, .count = 10000 };
+	*h = (struct job_host){.kib = 8192, .count = 10000};
 	if (strlen(text) >= sizeof(copy))
 		return false;
 	strcpy(copy, text);

@@ -58,8 +58,8 @@ static void join_comm(struct builder *b)
 
 static void forward_layer(struct builder *b, uint64_t scale)
 {
-	kernel(b, "layer_norm_forward_kernel<float, 256>(float*, float const*, int)", 40 * scale / 4,
-	       1024, 256);
+	kernel(b, "layer_norm_forward_kernel<float, 256>(float*, float const*, int)",
+	       40 * scale / 4, 1024, 256);
 	kernel(b, "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn(qkv)",
 	       620 * scale / 4, 768, 256);
 	kernel(b, "rotary_embedding_kernel<bf16>(bf16*, int, int)", 35 * scale / 4, 512, 128);
@@ -68,8 +68,8 @@ static void forward_layer(struct builder *b, uint64_t scale)
 	kernel(b, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn(out)",
 	       240 * scale / 4, 512, 128);
 	kernel(b, "triton_poi_fused_add_dropout_0", 45 * scale / 4, 2048, 128);
-	kernel(b, "layer_norm_forward_kernel<float, 256>(float*, float const*, int)", 40 * scale / 4,
-	       1024, 256);
+	kernel(b, "layer_norm_forward_kernel<float, 256>(float*, float const*, int)",
+	       40 * scale / 4, 1024, 256);
 	kernel(b, "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn(up)",
 	       820 * scale / 4, 1024, 256);
 	kernel(b, "triton_poi_fused_gelu_1", 60 * scale / 4, 4096, 128);
@@ -80,8 +80,8 @@ static void forward_layer(struct builder *b, uint64_t scale)
 static void backward_layer(struct builder *b)
 {
 	static const char *const gemms[] = {
-		"ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn(dgrad)",
-		"ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nt(wgrad)",
+	    "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn(dgrad)",
+	    "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nt(wgrad)",
 	};
 
 	kernel(b, "triton_poi_fused_gelu_backward_2", 70, 4096, 128);
@@ -129,8 +129,8 @@ static void train_step(struct builder *b, struct job_phase *ph, const char *name
 	for (unsigned m = 0; m < micro; m++) {
 		for (int l = 0; l < 12; l++)
 			forward_layer(b, micro > 1 ? 2 : 4);
-		kernel(b, "cross_entropy_loss_kernel<float>(float*, float const*, long const*)", 260,
-		       512, 256);
+		kernel(b, "cross_entropy_loss_kernel<float>(float*, float const*, long const*)",
+		       260, 512, 256);
 		for (int l = 11; l >= 0; l--) {
 			backward_layer(b);
 			if (m == micro - 1 && l % 3 == 0)
@@ -180,8 +180,8 @@ static void tensor_step(struct builder *b, struct job_phase *ph)
 {
 	begin_step(b, ph, "tensor", 1 << 20);
 	for (int l = 0; l < 100; l++) {
-		kernel(b, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn(out)", 290, 512,
-		       128);
+		kernel(b, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn(out)", 290,
+		       512, 128);
 		collective(b, JOB_ALLREDUCE, 256 << 10, S_COMPUTE);
 		kernel(b, "triton_poi_fused_gelu_1", 90, 1024, 128);
 		collective(b, JOB_ALLGATHER, 32 << 10, S_COMPUTE);
@@ -277,7 +277,8 @@ static unsigned choose_eval(const struct job_program *p, uint64_t seed, uint64_t
 /* The batch varies with the traffic, equally on every rank; now and then a prompt arrives. */
 static unsigned choose_serve(const struct job_program *p, uint64_t seed, uint64_t step)
 {
-	uint64_t s = seed ^ step / 16 * 0x5851f42d4c957f2dull, t = seed ^ (step + 77) * 0x2545f491ull;
+	uint64_t s = seed ^ step / 16 * 0x5851f42d4c957f2dull,
+		 t = seed ^ (step + 77) * 0x2545f491ull;
 
 	if (job_random(&t) % 16 == 0)
 		return BATCHES + (unsigned)(job_random(&t) % 3);
@@ -307,7 +308,7 @@ const char *job_mix_names(void)
 
 bool job_mix_build(struct job_program *p, const char *name, int ranks)
 {
-	struct builder b = { .p = p };
+	struct builder b = {.p = p};
 
 	p->jitter = 0.01;
 	p->choose = choose_first;

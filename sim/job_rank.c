@@ -20,13 +20,13 @@
 
 #include "sim/job.h"
 
-#define JITTER_TRACE 0.005
+#define JITTER_TRACE  0.005
 #define GAPS_PER_STEP 10u
 #define SHARD_PIECES  16u
 #define ENDLESS_NS    1000000000000000ull /* eleven days: longer than any job waits */
 
-const char *const job_fault_names[] = { "none", "slow", "kernel", "gaps", "late", "stop", "stuck",
-					"variant", "host", "endless", "mismatch" };
+const char *const job_fault_names[] = {"none",	"slow",	   "kernel", "gaps",	"late",	   "stop",
+				       "stuck", "variant", "host",   "endless", "mismatch"};
 
 struct api {
 	cu_result (*init)(unsigned flags);
@@ -107,7 +107,7 @@ struct rank {
 	double input; /* --skew: factor of this step's kernels */
 	/* the current step */
 	const struct job_fault *fault;
-	bool fault_done; /* a one-time fault has happened: endless, mismatch */
+	bool fault_done;	     /* a one-time fault has happened: endless, mismatch */
 	uint64_t begin_ns, shift_ns; /* shift: what faults added to the host's offsets */
 	int truth_fd;
 	void (*mark_begin)(const double *work, unsigned count);
@@ -127,7 +127,7 @@ void *job_alloc(size_t count, size_t bytes)
 
 static void sleep_until(uint64_t ns)
 {
-	struct timespec ts = { (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
+	struct timespec ts = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;
@@ -179,7 +179,7 @@ struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind
 
 bool job_rank_library_dir(char *path, size_t bytes)
 {
-	static const char *const beside[] = { "/../lib/sim", "/../lib/sysom/sim" };
+	static const char *const beside[] = {"/../lib/sim", "/../lib/sysom/sim"};
 	ssize_t n = bytes > 64 ? readlink("/proc/self/exe", path, bytes - 64) : 0;
 	char *slash;
 
@@ -274,7 +274,8 @@ static bool find_nccl(struct api *a)
 	GET(group_end, "ncclGroupEnd");
 #undef GET
 	if (!ok)
-		fprintf(stderr, "simjob: libnccl.so.2: %s\n", lib ? "symbols missing" : "not found");
+		fprintf(stderr, "simjob: libnccl.so.2: %s\n",
+			lib ? "symbols missing" : "not found");
 	return ok;
 }
 
@@ -378,14 +379,14 @@ static void run_kernel(struct rank *r, const struct job_action *a, cu_stream s)
 {
 	cu_function f = r->program.functions[a->function];
 	uint64_t ns = duration(r, a);
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 	unsigned grid = (unsigned)fmax(1, a->grid[0] * r->input + 0.5); /* of longer sequences */
 
 	if (fault_is(r, JOB_FAULT_VARIANT) && meant(r, a))
 		f = r->variants[r->fault - r->o->faults];
 	if (a->ex) {
-		cu_launch_config c = { grid, a->grid[1], a->grid[2],
-				       a->block[0], a->block[1], a->block[2], 0, s, NULL, 0 };
+		cu_launch_config c = {grid,	   a->grid[1], a->grid[2], a->block[0], a->block[1],
+				      a->block[2], 0,	       s,	   NULL,	0};
 
 		r->api.launch_ex(&c, f, params, NULL);
 	} else {
@@ -439,8 +440,10 @@ static void run_collective(struct rank *r, const struct job_action *a, cu_stream
 
 static void share(struct rank *r, const struct job_action *a)
 {
-	struct job_action send = { .kind = JOB_COLLECTIVE, .collective = JOB_BROADCAST,
-				   .slot = a->slot, .bytes = a->bytes };
+	struct job_action send = {.kind = JOB_COLLECTIVE,
+				  .collective = JOB_BROADCAST,
+				  .slot = a->slot,
+				  .bytes = a->bytes};
 	struct job_host work = r->o->host;
 	cu_stream s = r->streams[a->stream];
 
@@ -537,16 +540,16 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 		run_kernel(r, a, s);
 		break;
 	case JOB_COPY_IN:
-		r->api.copy_in(r->device, r->host, a->bytes < BUFFER_BYTES ? a->bytes : BUFFER_BYTES,
-			       s);
+		r->api.copy_in(r->device, r->host,
+			       a->bytes < BUFFER_BYTES ? a->bytes : BUFFER_BYTES, s);
 		break;
 	case JOB_COPY_OUT:
 		r->api.copy_out(r->host, r->device,
 				a->bytes < BUFFER_BYTES ? a->bytes : BUFFER_BYTES, s);
 		break;
 	case JOB_COPY_DEVICE:
-		r->api.copy_device(r->device, r->device, a->bytes < BUFFER_BYTES ? a->bytes :
-								BUFFER_BYTES, s);
+		r->api.copy_device(r->device, r->device,
+				   a->bytes < BUFFER_BYTES ? a->bytes : BUFFER_BYTES, s);
 		break;
 	case JOB_SET:
 		r->api.set(r->device, 0, a->bytes < BUFFER_BYTES ? a->bytes : BUFFER_BYTES, s);
@@ -649,9 +652,8 @@ static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph
 /* A fault that slows kernels also slows those in graphs: same graphs, new durations. */
 static void fault_graphs(struct rank *r)
 {
-	const struct job_fault *f = fault_is(r, JOB_FAULT_SLOW) || fault_is(r, JOB_FAULT_KERNEL) ?
-					    r->fault :
-					    NULL;
+	const struct job_fault *f =
+	    fault_is(r, JOB_FAULT_SLOW) || fault_is(r, JOB_FAULT_KERNEL) ? r->fault : NULL;
 
 	if (f == r->graph_fault)
 		return;
@@ -663,14 +665,14 @@ static void fault_graphs(struct rank *r)
 		for (unsigned k = 0; k < ph->count && node < r->graphs[i].count; k++) {
 			const struct job_action *a = &ph->actions[k];
 			uint64_t ns = duration(r, a);
-			void *params[] = { &ns };
+			void *params[] = {&ns};
 			struct { /* CUDA_KERNEL_NODE_PARAMS */
 				cu_function f;
 				unsigned grid[3], block[3], shared_bytes;
 				void **params, **extra;
 				cu_function kernel;
 				cu_context context;
-			} p = { .f = r->program.functions[a->function], .params = params };
+			} p = {.f = r->program.functions[a->function], .params = params};
 
 			memcpy(p.grid, a->grid, sizeof(p.grid));
 			memcpy(p.block, a->block, sizeof(p.block));
@@ -736,8 +738,8 @@ static bool load_program(struct rank *r)
 
 	if (o->trace_count) {
 		r->program.jitter = JITTER_TRACE;
-		return job_trace_build(&r->program, o->traces[r->rank % o->trace_count],
-				       o->ranks, o->stretch) == 0;
+		return job_trace_build(&r->program, o->traces[r->rank % o->trace_count], o->ranks,
+				       o->stretch) == 0;
 	}
 	return job_mix_build(&r->program, o->mix, o->ranks);
 }
@@ -754,7 +756,7 @@ static void find_marks(struct rank *r)
 
 int job_rank_run(const struct job_options *o, struct job_control *control, int rank)
 {
-	struct rank r = { .o = o, .control = control, .rank = rank, .truth_fd = -1, .input = 1 };
+	struct rank r = {.o = o, .control = control, .rank = rank, .truth_fd = -1, .input = 1};
 	uint64_t begins[JOB_MAX_FAULTS], step = 0;
 	struct rusage u;
 

@@ -119,8 +119,8 @@ static char *field(char **p)
 
 static int parse_csv(struct trace *t, const char *path)
 {
-	static const char *const kinds[] = { "api", "kernel", "nccl", "memcpy", "memset", "collop",
-					     "step" };
+	static const char *const kinds[] = {"api",    "kernel", "nccl", "memcpy",
+					    "memset", "collop", "step"};
 	unsigned line = 1;
 	char *save = NULL, *row = strtok_r(t->text, "\n", &save);
 
@@ -198,7 +198,8 @@ static int parse_json(struct trace *t, const char *path, size_t bytes)
 		return 2;
 	}
 	events = json_is_array(t->json) ? t->json : json_object_get(t->json, "traceEvents");
-	json_array_foreach(events, i, one) {
+	json_array_foreach(events, i, one)
+	{
 		const char *cat = json_string_value(json_object_get(one, "cat"));
 		const char *name = json_string_value(json_object_get(one, "name"));
 		const char *ph = json_string_value(json_object_get(one, "ph"));
@@ -212,9 +213,9 @@ static int parse_json(struct trace *t, const char *path, size_t bytes)
 		e->kind = kind;
 		e->ts = (int64_t)(json_number_value(json_object_get(one, "ts")) * 1000);
 		e->dur = (int64_t)(json_number_value(json_object_get(one, "dur")) * 1000);
-		e->stream = json_is_integer(json_object_get(args, "stream")) ?
-				    json_integer_value(json_object_get(args, "stream")) :
-				    -1;
+		e->stream = json_is_integer(json_object_get(args, "stream"))
+				? json_integer_value(json_object_get(args, "stream"))
+				: -1;
 		e->corr = json_integer_value(json_object_get(args, "correlation"));
 		e->bytes = (int64_t)json_number_value(json_object_get(args, "bytes"));
 		dims(args, "grid", e->grid);
@@ -277,7 +278,7 @@ struct shaper {
 	int64_t begin, end;
 	int64_t streams[JOB_STREAMS];
 	unsigned stream_count;
-	unsigned last_stream;	    /* of the last launch that is not a collective */
+	unsigned last_stream;	     /* of the last launch that is not a collective */
 	const struct event *pending; /* the last collective that nobody waits for yet */
 	unsigned pending_stream;
 	unsigned next_event;
@@ -368,8 +369,8 @@ static void shape_gpu(struct shaper *s, const struct event *e, uint64_t at)
 	}
 	/* Work that began after a collective's end waits for it, if the host requested that in
 	 * between. */
-	if (s->pending && s->pending_stream != stream && e->ts >= s->pending->ts + s->pending->dur &&
-	    (s->wait_seen || !s->traced_waits)) {
+	if (s->pending && s->pending_stream != stream &&
+	    e->ts >= s->pending->ts + s->pending->dur && (s->wait_seen || !s->traced_waits)) {
 		order_streams(s, s->pending_stream, stream, at);
 		s->pending = NULL;
 	}
@@ -377,11 +378,12 @@ static void shape_gpu(struct shaper *s, const struct event *e, uint64_t at)
 	if (e->kind == E_KERNEL) {
 		shape_kernel(s, e, stream, at);
 	} else if (e->kind == E_SET) {
-		job_phase_add(s->ph, JOB_SET, stream, at)->bytes = (uint64_t)(e->bytes ? e->bytes : 64);
+		job_phase_add(s->ph, JOB_SET, stream, at)->bytes =
+		    (uint64_t)(e->bytes ? e->bytes : 64);
 	} else {
-		enum job_action_kind k = strstr(e->name, "HtoD") ? JOB_COPY_IN :
-					 strstr(e->name, "DtoH") ? JOB_COPY_OUT :
-								   JOB_COPY_DEVICE;
+		enum job_action_kind k = strstr(e->name, "HtoD")   ? JOB_COPY_IN
+					 : strstr(e->name, "DtoH") ? JOB_COPY_OUT
+								   : JOB_COPY_DEVICE;
 
 		job_phase_add(s->ph, k, stream, at)->bytes = (uint64_t)(e->bytes ? e->bytes : 64);
 	}
@@ -397,9 +399,9 @@ static void shape_api(struct shaper *s, const struct event *e, uint64_t at)
 	}
 	if (!strstr(e->name, "Synchronize"))
 		return;
-	a = strstr(e->name, "Device") || strstr(e->name, "Ctx") || !s->last_stream ?
-		    job_phase_add(s->ph, JOB_SYNC_ALL, 0, at) :
-		    job_phase_add(s->ph, JOB_SYNC, s->last_stream, at);
+	a = strstr(e->name, "Device") || strstr(e->name, "Ctx") || !s->last_stream
+		? job_phase_add(s->ph, JOB_SYNC_ALL, 0, at)
+		: job_phase_add(s->ph, JOB_SYNC, s->last_stream, at);
 	a->dur_ns = at + (uint64_t)e->dur;
 }
 
@@ -447,8 +449,8 @@ static void mark_add(struct marks *m, const struct event *e)
 
 static int shape(struct job_program *p, struct trace *t, const char *path, int ranks)
 {
-	struct shaper s = { .p = p, .t = t, .ranks = ranks };
-	struct marks m = { .count = 0 };
+	struct shaper s = {.p = p, .t = t, .ranks = ranks};
+	struct marks m = {.count = 0};
 	int64_t low = INT64_MAX, high = 0;
 
 	find_launches(t);
@@ -510,7 +512,7 @@ static void stretch(struct trace *t, unsigned times)
 
 int job_trace_build(struct job_program *p, const char *path, int ranks, unsigned times)
 {
-	struct trace t = { 0 };
+	struct trace t = {0};
 	size_t bytes;
 	int rc;
 

@@ -28,8 +28,19 @@
 #define GROUP_MAX  4096
 #define INIT_MAX   64
 
-enum func { F_ALLREDUCE, F_ALLGATHER, F_REDUCESCATTER, F_BROADCAST, F_REDUCE, F_ALLTOALL, F_GATHER,
-	    F_SCATTER, F_SEND, F_RECV, F_COUNT };
+enum func {
+	F_ALLREDUCE,
+	F_ALLGATHER,
+	F_REDUCESCATTER,
+	F_BROADCAST,
+	F_REDUCE,
+	F_ALLTOALL,
+	F_GATHER,
+	F_SCATTER,
+	F_SEND,
+	F_RECV,
+	F_COUNT
+};
 
 struct nccl_comm_st {
 	uint32_t magic;
@@ -113,7 +124,7 @@ static struct {
 	cu_result (*get_device)(cu_device *dev);
 	cu_result (*capturing)(cu_stream s, int *status);
 	uint64_t bytes_per_us, latency_ns, jitter_ns;
-} driver = { .once = PTHREAD_ONCE_INIT };
+} driver = {.once = PTHREAD_ONCE_INIT};
 
 /* ---- the driver below ---- */
 
@@ -237,9 +248,9 @@ static nccl_result inits_run(struct init_job *jobs, unsigned count)
 		if (driver.door->watch(nccl_peers_word(jobs[i].comm->peers)))
 			rc = NCCL_SYSTEM_ERROR;
 		jobs[i].comm->profiled = nccl_profile_comm_init(
-			&jobs[i].comm->profile,
-			scramble_bytes(SCRAMBLE_SEED, jobs[i].comm->id, NCCL_PEERS_ID_BYTES),
-			jobs[i].comm->rank_count, jobs[i].comm->rank);
+		    &jobs[i].comm->profile,
+		    scramble_bytes(SCRAMBLE_SEED, jobs[i].comm->id, NCCL_PEERS_ID_BYTES),
+		    jobs[i].comm->rank_count, jobs[i].comm->rank);
 		*jobs[i].out = jobs[i].comm;
 	}
 	return rc;
@@ -268,7 +279,7 @@ static nccl_result init_rank(nccl_comm *out, int n, const nccl_unique_id *id, in
 	if (!c)
 		return NCCL_SYSTEM_ERROR;
 	memcpy(c->id, id->internal + 8, sizeof(c->id));
-	return init_add((struct init_job){ .out = out, .comm = c });
+	return init_add((struct init_job){.out = out, .comm = c});
 }
 
 NCCL_API(GetVersion, (int *version))
@@ -285,9 +296,9 @@ NCCL_API(GetUniqueId, (nccl_unique_id * id))
 		return NCCL_INVALID_ARGUMENT;
 	memset(id, 0, sizeof(*id));
 	memcpy(id->internal, "SIMNCCL", 8);
-	return getrandom(id->internal + 8, NCCL_PEERS_ID_BYTES, 0) == NCCL_PEERS_ID_BYTES ?
-		       NCCL_OK :
-		       NCCL_SYSTEM_ERROR;
+	return getrandom(id->internal + 8, NCCL_PEERS_ID_BYTES, 0) == NCCL_PEERS_ID_BYTES
+		   ? NCCL_OK
+		   : NCCL_SYSTEM_ERROR;
 }
 
 NCCL_API(CommInitRank, (nccl_comm * out, int n, nccl_unique_id id, int rank))
@@ -340,7 +351,7 @@ NCCL_API(CommInitAll, (nccl_comm * comms, int n, const int *devices))
 
 NCCL_API(CommSplit, (nccl_comm c, int color, int key, nccl_comm *out, void *config))
 {
-	struct init_job j = { .out = out, .parent = c };
+	struct init_job j = {.out = out, .parent = c};
 
 	if (!comm_ok(c) || !out)
 		return NCCL_INVALID_ARGUMENT;
@@ -377,7 +388,7 @@ NCCL_API(CommShrink,
 	id[0] = scramble_bytes(SCRAMBLE_SEED ^ gone, c->id, NCCL_PEERS_ID_BYTES);
 	id[1] = scramble_bytes(id[0] ^ ++c->shrink_next, c->id, NCCL_PEERS_ID_BYTES);
 	memcpy(to->id, id, sizeof(to->id));
-	return init_add((struct init_job){ .out = out, .comm = to });
+	return init_add((struct init_job){.out = out, .comm = to});
 }
 
 NCCL_API(CommFinalize, (nccl_comm c))
@@ -494,8 +505,8 @@ static void *run_begin(void *arg)
 						     &q->generation);
 		} else {
 			q->need = (uint32_t)c->rank_count;
-			q->meet = nccl_peers_collective(c->peers, c->collective_next++,
-							&q->generation);
+			q->meet =
+			    nccl_peers_collective(c->peers, c->collective_next++, &q->generation);
 		}
 	}
 	return r;
@@ -515,9 +526,9 @@ static uint64_t run_poll(void *arg)
 		if (q->done)
 			continue;
 		if (!q->arrived)
-			q->arrived = nccl_peers_arrive(p->comm->peers, q->meet, q->generation,
-						       q->need, p->parts[i].what,
-						       r->start_ns, p->parts[i].cost_ns);
+			q->arrived =
+			    nccl_peers_arrive(p->comm->peers, q->meet, q->generation, q->need,
+					      p->parts[i].what, r->start_ns, p->parts[i].cost_ns);
 		if (!q->arrived)
 			continue;
 		end = nccl_peers_end(q->meet, q->need);
@@ -533,7 +544,7 @@ static uint64_t run_poll(void *arg)
 		return 0;
 	for (unsigned i = 0; p->profiled && i < p->part_count; i++)
 		nccl_profile_kernel(p->comm->profile, p->parts[i].event, p->comm->rank, r->start_ns,
-				   r->end_ns + r->jitter_ns);
+				    r->end_ns + r->jitter_ns);
 	return r->end_ns + r->jitter_ns;
 }
 
@@ -548,9 +559,12 @@ static void run_finish(void *arg)
 	free(arg);
 }
 
-static const struct gpu_peer_ops peer_ops = { .ref = plan_ref, .unref = plan_unref,
-					      .begin = run_begin, .start = run_start,
-					      .poll = run_poll, .finish = run_finish };
+static const struct gpu_peer_ops peer_ops = {.ref = plan_ref,
+					     .unref = plan_unref,
+					     .begin = run_begin,
+					     .start = run_start,
+					     .poll = run_poll,
+					     .finish = run_finish};
 
 /* ---- operations ---- */
 
@@ -577,14 +591,14 @@ static uint64_t cost_ns(const struct group_op *o)
 
 static const char *kernel_name(const struct group_op *o, char *buf, size_t bytes)
 {
-	static const char *types[] = { "i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64",
-				       "bf16", "f8e4m3", "f8e5m2" };
-	static const char *reds[] = { "Sum", "Prod", "MinMax", "MinMax", "Sum" };
-	static const char *names[] = { [F_ALLREDUCE] = "AllReduce",
-				       [F_ALLGATHER] = "AllGather",
-				       [F_REDUCESCATTER] = "ReduceScatter",
-				       [F_BROADCAST] = "Broadcast",
-				       [F_REDUCE] = "Reduce" };
+	static const char *types[] = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",
+				      "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
+	static const char *reds[] = {"Sum", "Prod", "MinMax", "MinMax", "Sum"};
+	static const char *names[] = {[F_ALLREDUCE] = "AllReduce",
+				      [F_ALLGATHER] = "AllGather",
+				      [F_REDUCESCATTER] = "ReduceScatter",
+				      [F_BROADCAST] = "Broadcast",
+				      [F_REDUCE] = "Reduce"};
 	const char *t = o->type < 12 ? types[o->type] : "i8";
 	const char *r = o->red < 5 ? reds[o->red] : "Sum";
 	const char *proto = o->bytes > (4u << 20) ? "" : "_LL";
@@ -625,18 +639,19 @@ static bool fuses(const struct group_op *a, const struct group_op *b)
 	       (is_message(a->func) ? is_message(b->func) : a->func == b->func);
 }
 
-static const char *const func_names[] = { "AllReduce", "AllGather", "ReduceScatter", "Broadcast",
-					  "Reduce", "AllToAll", "Gather", "Scatter", "Send", "Recv" };
-static const char *const type_names[] = { "ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32",
-					  "ncclInt64", "ncclUint64", "ncclFloat16", "ncclFloat32",
-					  "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3",
-					  "ncclFloat8e5m2" };
+static const char *const func_names[] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
+					 "Reduce",    "AllToAll",  "Gather",	    "Scatter",
+					 "Send",      "Recv"};
+static const char *const type_names[] = {"ncclInt8",	 "ncclUint8",	   "ncclInt32",
+					 "ncclUint32",	 "ncclInt64",	   "ncclUint64",
+					 "ncclFloat16",	 "ncclFloat32",	   "ncclFloat64",
+					 "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
 
 /* Reports an enqueued operation to the profiler; captured ones are not reported. */
 static void *event_start(const struct group_op *o, void *parent, unsigned channels)
 {
 	struct nccl_comm_st *c = o->comm;
-	struct nccl_profiler_v4_event e = { .parent = parent, .rank = c->rank };
+	struct nccl_profiler_v4_event e = {.parent = parent, .rank = c->rank};
 
 	if (is_message(o->func)) {
 		e.type = NCCL_PROFILE_P2P;
@@ -673,15 +688,20 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 {
 	struct group_op *lead = &ops[first];
 	struct nccl_comm_st *c = lead->comm;
-	cu_launch_config config = { .grid_y = 1, .grid_z = 1, .block_x = 544, .block_y = 1,
-				    .block_z = 1, .shared_bytes = 83000, .stream = lead->stream };
-	struct nccl_profiler_v4_event group_start = { .type = NCCL_PROFILE_GROUP, .rank = c->rank };
+	cu_launch_config config = {.grid_y = 1,
+				   .grid_z = 1,
+				   .block_x = 544,
+				   .block_y = 1,
+				   .block_z = 1,
+				   .shared_bytes = 83000,
+				   .stream = lead->stream};
+	struct nccl_profiler_v4_event group_start = {.type = NCCL_PROFILE_GROUP, .rank = c->rank};
 	cu_context old = NULL;
 	void *group_event = NULL;
 	struct plan *p;
 	uint64_t bytes = 0;
 	unsigned n = 0;
-	void *param, *params[1] = { &param };
+	void *param, *params[1] = {&param};
 	char name[160];
 	cu_function f;
 	cu_result rc;
@@ -696,8 +716,9 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 	__atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
 	for (unsigned i = first; i < count; i++)
 		bytes += !ops[i].taken && fuses(lead, &ops[i]) ? ops[i].bytes : 0;
-	config.grid_x = (unsigned)(bytes / 131072 < 1 ? 1 : bytes / 131072 > 24 ? 24 :
-							    bytes / 131072);
+	config.grid_x = (unsigned)(bytes / 131072 < 1	 ? 1
+				   : bytes / 131072 > 24 ? 24
+							 : bytes / 131072);
 	p->profiled = profiled(lead);
 	if (p->profiled)
 		group_event = nccl_profile_start(c->profile, &group_start);
@@ -706,8 +727,8 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 			continue;
 		ops[i].taken = true;
 		p->parts[p->part_count++] = (struct part){
-			ops[i].func, ops[i].peer, what_of(&ops[i]), cost_ns(&ops[i]),
-			p->profiled ? event_start(&ops[i], group_event, config.grid_x) : NULL };
+		    ops[i].func, ops[i].peer, what_of(&ops[i]), cost_ns(&ops[i]),
+		    p->profiled ? event_start(&ops[i], group_event, config.grid_x) : NULL};
 	}
 	f = driver.door->peer_function(kernel_name(lead, name, sizeof(name)), &peer_ops);
 	param = p;
@@ -774,76 +795,89 @@ NCCL_API(GroupSimulateEnd, (void *info))
 NCCL_API(AllReduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op,
 		     nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_ALLREDUCE, .type = type,
-					 .red = op }, count);
+	return submit(
+	    (struct group_op){.comm = c, .stream = s, .func = F_ALLREDUCE, .type = type, .red = op},
+	    count);
 }
 
 NCCL_API(AllGather,
 	 (const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_ALLGATHER,
-					 .type = type }, count);
+	return submit((struct group_op){.comm = c, .stream = s, .func = F_ALLGATHER, .type = type},
+		      count);
 }
 
 NCCL_API(ReduceScatter, (const void *send, void *recv, size_t count, unsigned type, unsigned op,
 			 nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_REDUCESCATTER,
-					 .type = type, .red = op }, count);
+	return submit(
+	    (struct group_op){
+		.comm = c, .stream = s, .func = F_REDUCESCATTER, .type = type, .red = op},
+	    count);
 }
 
 NCCL_API(Broadcast, (const void *send, void *recv, size_t count, unsigned type, int root,
 		     nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_BROADCAST, .type = type,
-					 .peer = root }, count);
+	return submit(
+	    (struct group_op){
+		.comm = c, .stream = s, .func = F_BROADCAST, .type = type, .peer = root},
+	    count);
 }
 
 NCCL_API(Bcast, (void *buf, size_t count, unsigned type, int root, nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_BROADCAST, .type = type,
-					 .peer = root }, count);
+	return submit(
+	    (struct group_op){
+		.comm = c, .stream = s, .func = F_BROADCAST, .type = type, .peer = root},
+	    count);
 }
 
 NCCL_API(Reduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,
 		  nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_REDUCE, .type = type,
-					 .red = op, .peer = root }, count);
+	return submit(
+	    (struct group_op){
+		.comm = c, .stream = s, .func = F_REDUCE, .type = type, .red = op, .peer = root},
+	    count);
 }
 
 NCCL_API(AlltoAll,
 	 (const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_ALLTOALL,
-					 .type = type }, count);
+	return submit((struct group_op){.comm = c, .stream = s, .func = F_ALLTOALL, .type = type},
+		      count);
 }
 
 NCCL_API(Gather, (const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
 		  cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_GATHER, .type = type,
-					 .peer = root }, count);
+	return submit(
+	    (struct group_op){.comm = c, .stream = s, .func = F_GATHER, .type = type, .peer = root},
+	    count);
 }
 
-NCCL_API(Scatter, (const void *send, void *recv, size_t count, unsigned type, int root,
-		   nccl_comm c, cu_stream s))
+NCCL_API(Scatter, (const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
+		   cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_SCATTER, .type = type,
-					 .peer = root }, count);
+	return submit(
+	    (struct group_op){
+		.comm = c, .stream = s, .func = F_SCATTER, .type = type, .peer = root},
+	    count);
 }
 
-NCCL_API(Send,
-	 (const void *send, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
+NCCL_API(Send, (const void *send, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_SEND, .type = type,
-					 .peer = peer }, count);
+	return submit(
+	    (struct group_op){.comm = c, .stream = s, .func = F_SEND, .type = type, .peer = peer},
+	    count);
 }
 
 NCCL_API(Recv, (void *recv, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
 {
-	return submit((struct group_op){ .comm = c, .stream = s, .func = F_RECV, .type = type,
-					 .peer = peer }, count);
+	return submit(
+	    (struct group_op){.comm = c, .stream = s, .func = F_RECV, .type = type, .peer = peer},
+	    count);
 }
 
 /* ---- the rest of the public API ---- */
@@ -899,20 +933,24 @@ NCCL_API(MemFree, (void *p))
 
 NCCL_EXPORT const char *pncclGetErrorString(nccl_result rc);
 NCCL_EXPORT const char *ncclGetErrorString(nccl_result rc)
-	__attribute__((weak, alias("pncclGetErrorString")));
+    __attribute__((weak, alias("pncclGetErrorString")));
 const char *pncclGetErrorString(nccl_result rc)
 {
-	static const char *text[] = { "no error", "unhandled cuda error", "unhandled system error",
-				      "internal error", "invalid argument", "invalid usage",
-				      "remote process exited or there was a network error",
-				      "NCCL operation in progress" };
+	static const char *text[] = {"no error",
+				     "unhandled cuda error",
+				     "unhandled system error",
+				     "internal error",
+				     "invalid argument",
+				     "invalid usage",
+				     "remote process exited or there was a network error",
+				     "NCCL operation in progress"};
 
 	return rc >= 0 && rc < 8 ? text[rc] : "unknown result code";
 }
 
 NCCL_EXPORT const char *pncclGetLastError(nccl_comm c);
 NCCL_EXPORT const char *ncclGetLastError(nccl_comm c)
-	__attribute__((weak, alias("pncclGetLastError")));
+    __attribute__((weak, alias("pncclGetLastError")));
 const char *pncclGetLastError(nccl_comm c)
 {
 	return "";

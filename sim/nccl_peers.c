@@ -67,7 +67,7 @@ static void announce(uint32_t *word)
 
 static int segment_open(const char *name, char *path, size_t path_bytes)
 {
-	const char *dirs[] = { getenv("SIM_NCCL_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp" };
+	const char *dirs[] = {getenv("SIM_NCCL_DIR"), "/dev/shm", getenv("TMPDIR"), "/tmp"};
 	int fd = -1;
 
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && fd < 0; i++) {
@@ -97,7 +97,7 @@ int nccl_peers_open(struct nccl_peers **out, const uint8_t id[NCCL_PEERS_ID_BYTE
 	p->rank_count = rank_count;
 	memcpy(p->id, id, sizeof(p->id));
 	p->bytes = sizeof(struct segment) + (size_t)rank_count * (size_t)rank_count *
-						    MESSAGE_PLACES * sizeof(struct nccl_meet);
+						MESSAGE_PLACES * sizeof(struct nccl_meet);
 	fd = segment_open(name, p->path, sizeof(p->path));
 	if (fd < 0) {
 		rc = -errno;
@@ -224,7 +224,7 @@ int nccl_peers_split_tell(struct nccl_peers *p, uint64_t s, int color, int key)
 			break;
 		wait_word(&p->seg->split_word, seen);
 	}
-	pl->entries[p->rank] = (struct split_entry){ color, key };
+	pl->entries[p->rank] = (struct split_entry){color, key};
 	__atomic_add_fetch(&pl->told, 1, __ATOMIC_ACQ_REL);
 	announce(&p->seg->split_word);
 	return 0;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NCCL_PEERS_ID_BYTES 16
+#define NCCL_PEERS_ID_BYTES  16
 #define NCCL_PEERS_MAX_RANKS 64
 #define NCCL_PEERS_TORN	     UINT32_MAX
 

@@ -68,8 +68,8 @@ static nccl_result start(void *context, void **handle, struct nccl_profiler_v4_e
 
 static void kernel_events(const struct pending *p)
 {
-	struct nccl_profiler_v4_event e = { .type = (uint8_t)NCCL_PROFILE_KERNEL_CH, .parent = p->parent,
-				     .rank = p->rank };
+	struct nccl_profiler_v4_event e = {
+	    .type = (uint8_t)NCCL_PROFILE_KERNEL_CH, .parent = p->parent, .rank = p->rank};
 	uint64_t end_ns = p->end_ns; /* the state's argument: a union of at most 8 bytes */
 	void *handle = NULL;
 
@@ -93,8 +93,8 @@ static void *proxy_main(void *arg)
 		pending_head = (pending_head + 1) % PENDING_MAX;
 		pending_count--;
 		pthread_mutex_unlock(&lock);
-		until = (struct timespec){ (time_t)(p.end_ns / 1000000000ull),
-					   (long)(p.end_ns % 1000000000ull) };
+		until = (struct timespec){(time_t)(p.end_ns / 1000000000ull),
+					  (long)(p.end_ns % 1000000000ull)};
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
 			;
 		kernel_events(&p);
@@ -170,7 +170,7 @@ void nccl_profile_kernel(void *context, void *parent, int rank, uint64_t start_n
 	pthread_mutex_lock(&lock);
 	if (proxy_started && pending_count < PENDING_MAX) {
 		pending[(pending_head + pending_count++) % PENDING_MAX] =
-			(struct pending){ context, parent, rank, start_ns, end_ns };
+		    (struct pending){context, parent, rank, start_ns, end_ns};
 		pthread_cond_signal(&more);
 	}
 	pthread_mutex_unlock(&lock);

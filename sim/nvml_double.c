@@ -29,15 +29,31 @@ static const struct {
 	const char *name;
 	uint64_t value;
 } keys[] = {
-	{ "sm_clock_mhz", 1980 },     { "mem_clock_mhz", 2619 },  { "sm_clock_max_mhz", 1980 },
-	{ "mem_clock_max_mhz", 2619 }, { "power_mw", 520000 },	  { "power_limit_mw", 700000 },
-	{ "temperature_c", 58 },      { "throttle", 0 },	  { "memory_total", 85899345920ull },
-	{ "memory_used", 42949672960ull }, { "util_gpu", 97 },	  { "util_memory", 61 },
-	{ "ecc_corrected", 0 },	      { "ecc_uncorrected", 0 },	  { "pcie_tx_kbs", 120000 },
-	{ "pcie_rx_kbs", 480000 },    { "pcie_replay", 0 },	  { "pcie_generation", 5 },
-	{ "pcie_width", 16 },	      { "performance_state", 0 }, { "energy_mj", 0 },
-	{ "xid", 0 },		      { "process", 0 },		  { "lost", 0 },
-	{ "hang_ms", 0 },
+    {"sm_clock_mhz", 1980},
+    {"mem_clock_mhz", 2619},
+    {"sm_clock_max_mhz", 1980},
+    {"mem_clock_max_mhz", 2619},
+    {"power_mw", 520000},
+    {"power_limit_mw", 700000},
+    {"temperature_c", 58},
+    {"throttle", 0},
+    {"memory_total", 85899345920ull},
+    {"memory_used", 42949672960ull},
+    {"util_gpu", 97},
+    {"util_memory", 61},
+    {"ecc_corrected", 0},
+    {"ecc_uncorrected", 0},
+    {"pcie_tx_kbs", 120000},
+    {"pcie_rx_kbs", 480000},
+    {"pcie_replay", 0},
+    {"pcie_generation", 5},
+    {"pcie_width", 16},
+    {"performance_state", 0},
+    {"energy_mj", 0},
+    {"xid", 0},
+    {"process", 0},
+    {"lost", 0},
+    {"hang_ms", 0},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -103,7 +119,7 @@ static uint64_t value_locked(unsigned device, const char *key)
 
 static void sleep_ms(uint64_t ms)
 {
-	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+	struct timespec ts = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 
 	while (ms && nanosleep(&ts, &ts))
 		;
@@ -331,8 +347,8 @@ NVML_API(nvmlDeviceGetUtilizationRates, (nvml_device d, nvml_utilization *u))
 
 NVML_API(nvmlDeviceGetTemperature, (nvml_device d, int sensor, unsigned *c))
 {
-	return sensor == NVML_TEMPERATURE_GPU ? get_unsigned(d, "temperature_c", c) :
-						NVML_INVALID_ARGUMENT;
+	return sensor == NVML_TEMPERATURE_GPU ? get_unsigned(d, "temperature_c", c)
+					      : NVML_INVALID_ARGUMENT;
 }
 
 NVML_API(nvmlDeviceGetPowerUsage, (nvml_device d, unsigned *mw))
@@ -452,7 +468,7 @@ struct nvml_event_set_st {
 	uint64_t seen[MAX_DEVICES]; /* the last reported XID */
 };
 
-NVML_API(nvmlEventSetCreate, (nvml_event_set *set))
+NVML_API(nvmlEventSetCreate, (nvml_event_set * set))
 {
 	if (!refs)
 		return NVML_UNINITIALIZED;
@@ -462,11 +478,11 @@ NVML_API(nvmlEventSetCreate, (nvml_event_set *set))
 	return *set ? NVML_OK : NVML_UNKNOWN;
 }
 
-NVML_API(nvmlDeviceRegisterEvents,
-	 (nvml_device d, unsigned long long types, nvml_event_set set))
+NVML_API(nvmlDeviceRegisterEvents, (nvml_device d, unsigned long long types, nvml_event_set set))
 {
 	uint64_t xid;
-	nvml_result rc = set && types == NVML_EVENT_XID ? get(d, "xid", &xid) : NVML_INVALID_ARGUMENT;
+	nvml_result rc =
+	    set && types == NVML_EVENT_XID ? get(d, "xid", &xid) : NVML_INVALID_ARGUMENT;
 
 	if (rc)
 		return rc;
@@ -489,7 +505,7 @@ static bool next_event(nvml_event_set set, nvml_event *event)
 		set->seen[d] = xid;
 		if (!xid)
 			continue;
-		*event = (nvml_event){ .device = &devices[d], .type = NVML_EVENT_XID, .data = xid };
+		*event = (nvml_event){.device = &devices[d], .type = NVML_EVENT_XID, .data = xid};
 		found = true;
 	}
 	pthread_mutex_unlock(&lock);

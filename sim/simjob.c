@@ -22,28 +22,28 @@
 #define CONTROL_ENV "SIMJOB_CONTROL_FD"
 
 static const char usage_text[] =
-	"usage: simjob [options]\n"
-	"  --ranks N          processes, one simulated GPU each (default 8)\n"
-	"  --seconds N        run for about so long (default 60), or until SIGUSR1, which ends it\n"
-	"                     after the step as its time would; 0: until --steps\n"
-	"  --steps N          run exactly so many steps\n"
-	"  --mix NAME         train, accum, eval, tensor, serve or shard (default train)\n"
-	"  --host-work WORK   of mix shard: pack:kib=N, pack:ms=N or lookups:count=N:dir=DIR\n"
-	"  --comm-thread      of mix shard: a thread of its own packs and sends\n"
-	"  --trace FILE...    replay traces (*.events.csv[.gz], Kineto *.json[.gz]), one per rank,\n"
-	"                     or a directory with rankN.* files; replaces --mix\n"
-	"  --stretch N        a trace's times are N times as long (1 to 1000, default 1):\n"
-	"                     for hosts that can't launch as fast as the traced one\n"
-	"  --skew X           kernels of each rank's step take exp(X z) times as long, z normal:\n"
-	"                     inputs of uneven length (0 to 1, default 0)\n"
-	"  --seed N           of jitter and choices (default 1)\n"
-	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
-	"                     slow, kernel, gaps, late, stop, stuck, variant, host, endless or\n"
-	"                     mismatch; may be repeated; rank=all\n"
-	"  --truth FILE       write what really happened, one JSON object a line\n"
-	"  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
-	"                     step's begin(const double *work, unsigned count) and end()\n"
-	"  --verbose          progress on stderr\n";
+    "usage: simjob [options]\n"
+    "  --ranks N          processes, one simulated GPU each (default 8)\n"
+    "  --seconds N        run for about so long (default 60), or until SIGUSR1, which ends it\n"
+    "                     after the step as its time would; 0: until --steps\n"
+    "  --steps N          run exactly so many steps\n"
+    "  --mix NAME         train, accum, eval, tensor, serve or shard (default train)\n"
+    "  --host-work WORK   of mix shard: pack:kib=N, pack:ms=N or lookups:count=N:dir=DIR\n"
+    "  --comm-thread      of mix shard: a thread of its own packs and sends\n"
+    "  --trace FILE...    replay traces (*.events.csv[.gz], Kineto *.json[.gz]), one per rank,\n"
+    "                     or a directory with rankN.* files; replaces --mix\n"
+    "  --stretch N        a trace's times are N times as long (1 to 1000, default 1):\n"
+    "                     for hosts that can't launch as fast as the traced one\n"
+    "  --skew X           kernels of each rank's step take exp(X z) times as long, z normal:\n"
+    "                     inputs of uneven length (0 to 1, default 0)\n"
+    "  --seed N           of jitter and choices (default 1)\n"
+    "  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
+    "                     slow, kernel, gaps, late, stop, stuck, variant, host, endless or\n"
+    "                     mismatch; may be repeated; rank=all\n"
+    "  --truth FILE       write what really happened, one JSON object a line\n"
+    "  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
+    "                     step's begin(const double *work, unsigned count) and end()\n"
+    "  --verbose          progress on stderr\n";
 
 static pid_t children[JOB_MAX_RANKS];
 static volatile sig_atomic_t stop_signal, finish;
@@ -66,7 +66,7 @@ static uint64_t number(const char *s, const char *what)
 
 static void parse_fault(struct job_options *o, const char *arg)
 {
-	struct job_fault f = { .steps = UINT64_MAX, .size = 1.5 };
+	struct job_fault f = {.steps = UINT64_MAX, .size = 1.5};
 	char copy[1024], *save = NULL, *t, *end;
 
 	if (o->fault_count == JOB_MAX_FAULTS || strlen(arg) >= sizeof(copy))
@@ -110,7 +110,7 @@ static void parse_fault(struct job_options *o, const char *arg)
 
 static void add_trace(struct job_options *o, const char *path)
 {
-	static const char *const forms[] = { "events.csv.gz", "events.csv", "json.gz", "json" };
+	static const char *const forms[] = {"events.csv.gz", "events.csv", "json.gz", "json"};
 	struct stat st;
 
 	if (!o->traces)
@@ -178,19 +178,20 @@ static double parse_skew(const char *arg)
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "ranks", 1, NULL, 'r' },	    { "seconds", 1, NULL, 's' },
-		{ "steps", 1, NULL, 'n' },	    { "mix", 1, NULL, 'm' },
-		{ "trace", 1, NULL, 't' },	    { "stretch", 1, NULL, 'x' },
-		{ "seed", 1, NULL, 'S' },	    { "fault", 1, NULL, 'f' },
-		{ "truth", 1, NULL, 'T' },	    { "explicit-steps", 1, NULL, 'e' },
-		{ "verbose", 0, NULL, 'v' },	    { "host-work", 1, NULL, 'w' },
-		{ "comm-thread", 0, NULL, 'c' },    { "help", 0, NULL, 'h' },
-		{ "skew", 1, NULL, 'k' },	    { NULL, 0, NULL, 0 },
+	    {"ranks", 1, NULL, 'r'},	   {"seconds", 1, NULL, 's'},
+	    {"steps", 1, NULL, 'n'},	   {"mix", 1, NULL, 'm'},
+	    {"trace", 1, NULL, 't'},	   {"stretch", 1, NULL, 'x'},
+	    {"seed", 1, NULL, 'S'},	   {"fault", 1, NULL, 'f'},
+	    {"truth", 1, NULL, 'T'},	   {"explicit-steps", 1, NULL, 'e'},
+	    {"verbose", 0, NULL, 'v'},	   {"host-work", 1, NULL, 'w'},
+	    {"comm-thread", 0, NULL, 'c'}, {"help", 0, NULL, 'h'},
+	    {"skew", 1, NULL, 'k'},	   {NULL, 0, NULL, 0},
 	};
 	bool seconds = false;
 	int c;
 
-	*o = (struct job_options){ .ranks = 8, .seconds = 60, .seed = 1, .stretch = 1, .mix = "train" };
+	*o = (struct job_options){
+	    .ranks = 8, .seconds = 60, .seed = 1, .stretch = 1, .mix = "train"};
 	job_host_parse(&o->host, "pack");
 	while ((c = getopt_long(argc, argv, "vh", options, NULL)) != -1) {
 		switch (c) {
@@ -314,7 +315,7 @@ static void start_ranks(const struct job_options *o, int fd, char **argv)
 static void serve_stop(struct job_control *c)
 {
 	uint32_t ms = __atomic_load_n(&c->stop_ms, __ATOMIC_ACQUIRE);
-	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
 
 	if (!ms || c->stop_rank >= JOB_MAX_RANKS)
 		return;
@@ -335,7 +336,7 @@ static bool has_fault(const struct job_options *o, enum job_fault_kind kind)
 
 static int wait_ranks(const struct job_options *o, struct job_control *c)
 {
-	struct timespec tick = { .tv_nsec = 50000000 };
+	struct timespec tick = {.tv_nsec = 50000000};
 	bool ended = false, stuck = has_fault(o, JOB_FAULT_STUCK) ||
 				    has_fault(o, JOB_FAULT_ENDLESS) ||
 				    has_fault(o, JOB_FAULT_MISMATCH);
@@ -354,8 +355,8 @@ static int wait_ranks(const struct job_options *o, struct job_control *c)
 				if (status && !ended) {
 					fprintf(stderr, "simjob: rank %d ended with %s %d\n", i,
 						WIFSIGNALED(status) ? "signal" : "status",
-						WIFSIGNALED(status) ? WTERMSIG(status) :
-								      WEXITSTATUS(status));
+						WIFSIGNALED(status) ? WTERMSIG(status)
+								    : WEXITSTATUS(status));
 					rc = 1;
 					ended = true;
 					kill_all(o, SIGKILL);
@@ -390,8 +391,8 @@ static void truth_header(const struct job_options *o)
 		return;
 	if (!f)
 		usage_error("--truth", strerror(errno));
-	fprintf(f, "{\"ranks\":%d,\"seed\":%llu,\"mix\":\"%s\",\"clock\":\"monotonic\"}\n", o->ranks,
-		(unsigned long long)o->seed, o->trace_count ? "trace" : o->mix);
+	fprintf(f, "{\"ranks\":%d,\"seed\":%llu,\"mix\":\"%s\",\"clock\":\"monotonic\"}\n",
+		o->ranks, (unsigned long long)o->seed, o->trace_count ? "trace" : o->mix);
 	fclose(f);
 }
 
@@ -427,10 +428,10 @@ static unsigned same_collectives(const struct job_phase *a, const struct job_pha
 /* Ranks with different collectives in their traces would wait for each other for ever. */
 static void check_traces(const struct job_options *o)
 {
-	struct job_program first = { 0 };
+	struct job_program first = {0};
 
 	for (int t = 0; t < o->trace_count && t < o->ranks; t++) {
-		struct job_program p = { 0 };
+		struct job_program p = {0};
 
 		if (job_trace_build(&p, o->traces[t], o->ranks, o->stretch))
 			exit(2);
@@ -445,14 +446,17 @@ static void check_traces(const struct job_options *o)
 		}
 		for (unsigned i = 0; i < p.phase_count; i++)
 			if (collectives(&p.phases[i]) != collectives(&first.phases[i])) {
-				fprintf(stderr, "simjob: %s: %u collectives in step %u, but %u in %s\n",
+				fprintf(stderr,
+					"simjob: %s: %u collectives in step %u, but %u in %s\n",
 					o->traces[t], collectives(&p.phases[i]), i,
 					collectives(&first.phases[i]), o->traces[0]);
 				exit(2);
 			} else if (same_collectives(&p.phases[i], &first.phases[i]) <
 				   collectives(&p.phases[i])) {
-				fprintf(stderr, "simjob: %s: collective %u of step %u is another "
-					"function in %s\n", o->traces[t],
+				fprintf(stderr,
+					"simjob: %s: collective %u of step %u is another "
+					"function in %s\n",
+					o->traces[t],
 					same_collectives(&p.phases[i], &first.phases[i]), i,
 					o->traces[0]);
 				exit(2);
@@ -463,10 +467,10 @@ static void check_traces(const struct job_options *o)
 int main(int argc, char **argv)
 {
 	const char *inherited = getenv(CONTROL_ENV), *rank = getenv("RANK");
-	struct job_program probe = { 0 };
+	struct job_program probe = {0};
 	struct job_control *control;
 	struct job_options o;
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = {.sa_handler = on_signal};
 	int fd;
 
 	parse(&o, argc, argv);

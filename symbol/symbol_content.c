@@ -60,8 +60,8 @@ static int add(struct digest *d, uint64_t offset, uint64_t bytes)
 
 static bool is_told_from(uint32_t type, const char *name)
 {
-	static const char *const names[] = { ".eh_frame", ".eh_frame_hdr", ".debug_frame",
-					     ".gnu_debugdata", ".gnu_debuglink", ".rela.plt" };
+	static const char *const names[] = {".eh_frame",      ".eh_frame_hdr",	".debug_frame",
+					    ".gnu_debugdata", ".gnu_debuglink", ".rela.plt"};
 
 	if (type == SHT_SYMTAB || type == SHT_DYNSYM || type == SHT_STRTAB || type == SHT_NOTE)
 		return true;
@@ -104,7 +104,7 @@ static int compute(int fd, uint8_t content[SYMBOL_CONTENT_BYTES])
 {
 	Elf64_Phdr ph[LIMIT_SYMBOL_SEGMENTS];
 	struct symbol_elf e;
-	struct digest d = { .e = &e };
+	struct digest d = {.e = &e};
 	const char *why;
 	int err = symbol_elf_init(&e, fd, &why), count;
 
@@ -147,8 +147,12 @@ int symbol_content(int fd, uint8_t content[SYMBOL_CONTENT_BYTES])
 		memcpy(content, m.content, sizeof(m.content));
 		return m.result;
 	}
-	m = (struct memo){ .used = true, .dev = st.st_dev, .ino = st.st_ino, .bytes = st.st_size,
-			   .mtime = st.st_mtim, .ctime = st.st_ctim };
+	m = (struct memo){.used = true,
+			  .dev = st.st_dev,
+			  .ino = st.st_ino,
+			  .bytes = st.st_size,
+			  .mtime = st.st_mtim,
+			  .ctime = st.st_ctim};
 	m.result = compute(fd, m.content);
 	memcpy(content, m.content, sizeof(m.content));
 	clock_gettime(CLOCK_REALTIME, &now);

@@ -44,8 +44,8 @@ static inline bool symbol_content_proves(size_t id_bytes)
 /* How many bytes of an identity belong to the Build ID. */
 static inline size_t symbol_content_note(size_t id_bytes)
 {
-	return symbol_content_proves(id_bytes) ? id_bytes - SYMBOL_CONTENT_BYTES :
-						 symbol_content_cut(id_bytes);
+	return symbol_content_proves(id_bytes) ? id_bytes - SYMBOL_CONTENT_BYTES
+					       : symbol_content_cut(id_bytes);
 }
 
 #endif

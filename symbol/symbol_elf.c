@@ -120,8 +120,8 @@ static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, enu
 	return 0;
 }
 
-static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align, enum note_kind kind,
-			uint8_t *id)
+static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align,
+			enum note_kind kind, uint8_t *id)
 {
 	uint8_t note[LIMIT_SYMBOL_NOTE_BYTES];
 	size_t n = bytes < sizeof(note) ? bytes : sizeof(note);
@@ -203,14 +203,15 @@ static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char *
 		return -EBADMSG;
 	raw = malloc(sizeof(*raw) * h->e_shnum);
 	e->sections = calloc(h->e_shnum, sizeof(*e->sections));
-	err = raw && e->sections ? symbol_elf_read(e->fd, raw, sizeof(*raw) * h->e_shnum, h->e_shoff)
-				 : -ENOMEM;
+	err = raw && e->sections
+		  ? symbol_elf_read(e->fd, raw, sizeof(*raw) * h->e_shnum, h->e_shoff)
+		  : -ENOMEM;
 	for (uint32_t i = 0; i < h->e_shnum && !err; i++) {
 		struct symbol_section *s = &e->sections[i];
 
-		*s = (struct symbol_section){ raw[i].sh_addr, raw[i].sh_offset, raw[i].sh_size,
-					      raw[i].sh_flags, raw[i].sh_type, raw[i].sh_link,
-					      raw[i].sh_name };
+		*s = (struct symbol_section){raw[i].sh_addr,  raw[i].sh_offset, raw[i].sh_size,
+					     raw[i].sh_flags, raw[i].sh_type,	raw[i].sh_link,
+					     raw[i].sh_name};
 		if (s->type == SHT_NOBITS || s->type == SHT_NULL)
 			continue;
 		if (s->offset > e->file_bytes || s->bytes > e->file_bytes - s->offset) {
@@ -225,7 +226,8 @@ static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char *
 /* A symbol table with its strings, whose entries can be read as an array. */
 static bool usable_table(const struct symbol_elf *e, const struct symbol_section *s)
 {
-	const struct symbol_section *names = s->link < e->section_count ? &e->sections[s->link] : NULL;
+	const struct symbol_section *names =
+	    s->link < e->section_count ? &e->sections[s->link] : NULL;
 
 	return s->bytes >= sizeof(Elf64_Sym) && names && names->type == SHT_STRTAB &&
 	       names->bytes <= UINT32_MAX && !has_hole(e->fd, s->offset, s->bytes) &&
@@ -286,10 +288,10 @@ static int name_sections(struct symbol_elf *e, uint32_t names, const char **why)
 			 s->type != SHT_NOBITS)
 			lines = true;
 	}
-	e->quality = e->symtab && lines	? SYMBOL_DEBUG :
-		     e->symtab || e->mini ? SYMBOL_TABLE :
-		     e->dynsym		? SYMBOL_DYNAMIC :
-					  SYMBOL_NONE;
+	e->quality = e->symtab && lines	    ? SYMBOL_DEBUG
+		     : e->symtab || e->mini ? SYMBOL_TABLE
+		     : e->dynsym	    ? SYMBOL_DYNAMIC
+					    : SYMBOL_NONE;
 	return 0;
 }
 
@@ -298,7 +300,7 @@ int symbol_elf_init(struct symbol_elf *e, int fd, const char **why)
 	Elf64_Ehdr h;
 	int err;
 
-	*e = (struct symbol_elf){ .fd = fd };
+	*e = (struct symbol_elf){.fd = fd};
 	*why = "not an ELF file for x86-64";
 	err = read_header(fd, &h, &e->file_bytes);
 	if (!err)
@@ -311,7 +313,8 @@ int symbol_elf_init(struct symbol_elf *e, int fd, const char **why)
 		/* A debug file's program headers may be invalid; its note section is valid. */
 		e->build_id_bytes = n > 0 ? (size_t)n : 0;
 		for (uint32_t i = 1, notes = 0;
-		     i < e->section_count && notes < LIMIT_SYMBOL_SEGMENTS && !e->build_id_bytes; i++)
+		     i < e->section_count && notes < LIMIT_SYMBOL_SEGMENTS && !e->build_id_bytes;
+		     i++)
 			if (e->sections[i].type == SHT_NOTE && ++notes)
 				e->build_id_bytes =
 				    read_note(fd, e->sections[i].offset, e->sections[i].bytes, 4,
@@ -357,7 +360,8 @@ int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_by
 	s = &e->sections[e->debug_link];
 	if (s->type == SHT_NOBITS)
 		return -ENOENT;
-	if (s->bytes < 8 || s->bytes > sizeof(link) || symbol_elf_read(e->fd, link, s->bytes, s->offset))
+	if (s->bytes < 8 || s->bytes > sizeof(link) ||
+	    symbol_elf_read(e->fd, link, s->bytes, s->offset))
 		return -EBADMSG;
 	n = strnlen(link, s->bytes);
 	at = (n + 4) & ~3ul;

@@ -19,8 +19,8 @@
 enum symbol_quality {
 	SYMBOL_NONE = 0,
 	SYMBOL_DYNAMIC, /* stripped: exported functions only */
-	SYMBOL_TABLE,   /* .symtab, or .dynsym and .gnu_debugdata: every function */
-	SYMBOL_DEBUG,   /* .symtab and line information */
+	SYMBOL_TABLE,	/* .symtab, or .dynsym and .gnu_debugdata: every function */
+	SYMBOL_DEBUG,	/* .symtab and line information */
 };
 
 struct symbol_section {
@@ -36,9 +36,9 @@ struct symbol_elf {
 	enum symbol_quality quality;
 	struct symbol_section *sections;
 	uint32_t section_count;
-	uint32_t symtab, dynsym;  /* section numbers; 0: missing */
-	uint32_t debug_link;      /* section number of .gnu_debuglink */
-	uint32_t mini;		  /* section number of .gnu_debugdata: the functions that .dynsym
+	uint32_t symtab, dynsym; /* section numbers; 0: missing */
+	uint32_t debug_link;	 /* section number of .gnu_debuglink */
+	uint32_t mini;		 /* section number of .gnu_debugdata: the functions that .dynsym
 				   * lacks, in LZMA */
 	uint32_t plt, plt_sec, rela_plt;
 	uint32_t section_names;

@@ -58,7 +58,7 @@ static size_t unhex(const char *text, size_t digits, uint8_t *out, size_t room)
 static int found(struct symbol_files *s, int dir, uint8_t first, const char *name)
 {
 	size_t n = strlen(name), tail = strlen(s->suffix), bytes;
-	uint8_t id[SYMBOL_FILES_ID_MAX] = { first };
+	uint8_t id[SYMBOL_FILES_ID_MAX] = {first};
 	struct symbol_files_item *i;
 	struct stat st;
 
@@ -108,7 +108,8 @@ static int scan(struct symbol_files *s)
 	return err;
 }
 
-int symbol_files_open(struct symbol_files **out, const char *dir, const char *suffix, uint64_t bytes_max)
+int symbol_files_open(struct symbol_files **out, const char *dir, const char *suffix,
+		      uint64_t bytes_max)
 {
 	struct symbol_files *s = calloc(1, sizeof(*s));
 	int err = 0;
@@ -169,12 +170,14 @@ int symbol_files_prepare(struct symbol_files *s, const uint8_t *id, size_t id_by
 	return mkdir(path, 0755) && errno != EEXIST ? -errno : 0;
 }
 
-struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_t *id, size_t id_bytes)
+struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_t *id,
+					    size_t id_bytes)
 {
 	if (id_bytes < 2)
 		return NULL;
 	id_bytes = symbol_content_cut(id_bytes);
-	PROBE_EACH(i, &s->by_id, hash(id, id_bytes)) {
+	PROBE_EACH(i, &s->by_id, hash(id, id_bytes))
+	{
 		struct symbol_files_item *have = &s->item[i.number];
 
 		if (have->id_bytes == id_bytes && !memcmp(have->id, id, id_bytes))
@@ -185,7 +188,7 @@ struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_
 
 void symbol_files_use(struct symbol_files *s, struct symbol_files_item *i)
 {
-	struct timespec times[2] = { { .tv_nsec = 0 }, { .tv_nsec = UTIME_OMIT } };
+	struct timespec times[2] = {{.tv_nsec = 0}, {.tv_nsec = UTIME_OMIT}};
 	char path[1200];
 
 	i->used_s = (uint32_t)time(NULL);
@@ -197,8 +200,8 @@ void symbol_files_use(struct symbol_files *s, struct symbol_files_item *i)
 		utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
-struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t *id, size_t id_bytes,
-					   uint64_t bytes)
+struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t *id,
+					   size_t id_bytes, uint64_t bytes)
 {
 	struct symbol_files_item *i = symbol_files_find(s, id, id_bytes);
 
@@ -290,6 +293,6 @@ void symbol_files_stats_get(const struct symbol_files *s, struct symbol_files_st
 {
 	*out = s->stats;
 	out->files = s->count;
-	out->memory_bytes = sizeof(*s) + s->room * sizeof(*s->item) +
-			    s->by_id.room * sizeof(*s->by_id.slot);
+	out->memory_bytes =
+	    sizeof(*s) + s->room * sizeof(*s->item) + s->by_id.room * sizeof(*s->by_id.slot);
 }

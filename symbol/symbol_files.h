@@ -21,10 +21,10 @@
 struct symbol_files_item {
 	uint8_t id[SYMBOL_FILES_ID_MAX];
 	uint8_t id_bytes;
-	uint8_t quality;  /* the caller's; 0: not known yet */
+	uint8_t quality; /* the caller's; 0: not known yet */
 	uint16_t pad;
-	uint32_t used_s;  /* CLOCK_REALTIME */
-	uint32_t kept_s;  /* access time of the file */
+	uint32_t used_s; /* CLOCK_REALTIME */
+	uint32_t kept_s; /* access time of the file */
 	uint64_t bytes;
 };
 
@@ -41,12 +41,13 @@ int symbol_files_path(const struct symbol_files *s, const uint8_t *id, size_t id
 /* Makes the subdirectory for this Build ID if it is missing. 0, -errno. */
 int symbol_files_prepare(struct symbol_files *s, const uint8_t *id, size_t id_bytes);
 /* NULL: not present. Valid until the next call that adds or removes. */
-struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_t *id, size_t id_bytes);
+struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_t *id,
+					    size_t id_bytes);
 /* Notes that the file is used now. */
 void symbol_files_use(struct symbol_files *s, struct symbol_files_item *i);
 /* Adds a file that the caller has written or replaced. NULL: no memory. */
-struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t *id, size_t id_bytes,
-					   uint64_t bytes);
+struct symbol_files_item *symbol_files_put(struct symbol_files *s, const uint8_t *id,
+					   size_t id_bytes, uint64_t bytes);
 void symbol_files_remove(struct symbol_files *s, const uint8_t *id, size_t id_bytes);
 /* Makes room for `bytes` and one file; if `evict` is set, by removing the least recently used
  * files. 0, -ENOSPC: there is no room. */

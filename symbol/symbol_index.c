@@ -21,10 +21,10 @@
 #include "symbol/symbol_mini.h"
 
 #define INDEX_MAGIC 0x0331584449535953ull /* "SYSIDX1" and version 3 */
-#define RUN_ROWS    (1u << 18)		   /* sorted in memory at a time: 6 MiB */
-#define MERGE_ROWS  256u		   /* read ahead of each run */
+#define RUN_ROWS    (1u << 18)		  /* sorted in memory at a time: 6 MiB */
+#define MERGE_ROWS  256u		  /* read ahead of each run */
 #define RUNS_MAX    (LIMIT_SYMBOLS / RUN_ROWS)
-#define BLOCK_ROWS  256u		   /* read at a time by a lookup: 8 KiB */
+#define BLOCK_ROWS  256u /* read at a time by a lookup: 8 KiB */
 #define NEST_MAX    32
 #define PLT_BYTES   16u
 
@@ -35,12 +35,12 @@ struct header {
 };
 
 struct symbol_row {
-	uint64_t address;  /* of this piece */
-	uint64_t begin;    /* of the symbol */
-	uint32_t bytes;	   /* of this piece */
-	uint32_t size;	   /* of the symbol */
-	uint32_t name;	   /* offset into the names */
-	uint32_t plt;	   /* 1: the name is that of the function called through this slot */
+	uint64_t address; /* of this piece */
+	uint64_t begin;	  /* of the symbol */
+	uint32_t bytes;	  /* of this piece */
+	uint32_t size;	  /* of the symbol */
+	uint32_t name;	  /* offset into the names */
+	uint32_t plt;	  /* 1: the name is that of the function called through this slot */
 };
 _Static_assert(sizeof(struct symbol_row) == 32 && sizeof(struct header) == 40, "file format");
 
@@ -52,7 +52,7 @@ struct entry {
 
 struct builder {
 	const struct symbol_elf *e;
-	FILE *out;    /* the index file */
+	FILE *out; /* the index file */
 	FILE *runs;
 	uint64_t run_begin[RUNS_MAX + 1]; /* entry number */
 	uint32_t run_count;
@@ -120,7 +120,7 @@ static bool is_code(const struct symbol_elf *e, const Elf64_Sym *s)
 /* Ranks names of one range: global before weak before local, typed before untyped. */
 static uint32_t rank_of(const Elf64_Sym *s)
 {
-	static const uint32_t by_binding[16] = { [STB_GLOBAL] = 0, [STB_WEAK] = 1, [STB_LOCAL] = 2 };
+	static const uint32_t by_binding[16] = {[STB_GLOBAL] = 0, [STB_WEAK] = 1, [STB_LOCAL] = 2};
 	unsigned binding = ELF64_ST_BIND(s->st_info);
 
 	return by_binding[binding] + (binding > STB_WEAK ? 3u : 0u) +
@@ -143,9 +143,9 @@ static int read_symbols(struct builder *b, const struct symbol_elf *e, uint32_t 
 		err = symbol_elf_read(e->fd, chunk, n * sizeof(*chunk),
 				      s->offset + at * sizeof(*chunk));
 		for (uint64_t i = 0; i < n && !err; i++) {
-			struct entry x = { chunk[i].st_value, (uint32_t)chunk[i].st_size,
-					   (uint32_t)b->names_bytes + chunk[i].st_name,
-					   rank_of(&chunk[i]), 0 };
+			struct entry x = {chunk[i].st_value, (uint32_t)chunk[i].st_size,
+					  (uint32_t)b->names_bytes + chunk[i].st_name,
+					  rank_of(&chunk[i]), 0};
 
 			if (is_code(e, &chunk[i]) && chunk[i].st_name && chunk[i].st_name < names)
 				err = put_entry(b, &x);
@@ -164,11 +164,13 @@ static int read_plt(struct builder *b, uint32_t table)
 	uint64_t first = e->plt_sec ? 0 : 1, count = rela->bytes / sizeof(Elf64_Rela);
 	int err = 0;
 
-	if ((!e->plt && !e->plt_sec) || !e->rela_plt || table != e->dynsym || plt->type == SHT_NOBITS)
+	if ((!e->plt && !e->plt_sec) || !e->rela_plt || table != e->dynsym ||
+	    plt->type == SHT_NOBITS)
 		return 0;
 	syms = &e->sections[e->dynsym];
 	for (uint64_t i = 0; i < count && (first + i + 1) * PLT_BYTES <= plt->bytes && !err; i++) {
-		struct entry x = { plt->address + (first + i) * PLT_BYTES, PLT_BYTES, 0, 1u << 31, 0 };
+		struct entry x = {plt->address + (first + i) * PLT_BYTES, PLT_BYTES, 0, 1u << 31,
+				  0};
 		Elf64_Rela r;
 		Elf64_Sym s;
 
@@ -198,8 +200,8 @@ static int add_top(struct builder *b, uint64_t address)
 
 static int emit(struct builder *b, const struct entry *x, uint64_t end)
 {
-	struct symbol_row r = { b->cursor, x->begin, (uint32_t)(end - b->cursor), x->size, x->name,
-				x->rank >> 31 };
+	struct symbol_row r = {b->cursor, x->begin, (uint32_t)(end - b->cursor),
+			       x->size,	  x->name,  x->rank >> 31};
 
 	if (end <= b->cursor)
 		return 0;
@@ -301,7 +303,7 @@ static int merge_runs(struct builder *b)
 {
 	struct run *runs = calloc(b->run_count ? b->run_count : 1, sizeof(*runs));
 	int fd = fileno(b->runs), err = runs ? 0 : -ENOMEM;
-	struct heap h = { .count = 0 };
+	struct heap h = {.count = 0};
 
 	for (uint32_t i = 0; i < b->run_count && !err; i++) {
 		runs[i].next = b->run_begin[i];
@@ -340,7 +342,9 @@ static int copy_names(struct builder *b, const struct symbol_elf *e, uint32_t ta
 		if (!err && fwrite(chunk, 1, n, b->out) != n)
 			err = -errno;
 	}
-	return err ? err : fputc(0, b->out) == EOF ? -errno : 0; /* terminates the last name in any
+	return err			 ? err
+	       : fputc(0, b->out) == EOF ? -errno
+					 : 0; /* terminates the last name in any
 								  * case */
 }
 
@@ -377,10 +381,10 @@ static int write_rows(struct builder *b, uint32_t table, const struct symbol_elf
 
 static int write_index(struct builder *b, int scratch)
 {
-	struct header h = { .magic = INDEX_MAGIC, .quality = b->e->quality,
-			    .trusted = b->e->trusted };
+	struct header h = {
+	    .magic = INDEX_MAGIC, .quality = b->e->quality, .trusted = b->e->trusted};
 	uint32_t table = b->e->symtab ? b->e->symtab : b->e->dynsym;
-	struct symbol_elf mini = { .fd = -1 };
+	struct symbol_elf mini = {.fd = -1};
 	bool more = false;
 	int err = 0;
 
@@ -396,10 +400,11 @@ static int write_index(struct builder *b, int scratch)
 	h.row_count = b->rows;
 	h.names_bytes = b->names_bytes;
 	h.top_count = (b->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-	if (!err && h.top_count && fwrite(b->top, sizeof(*b->top), h.top_count, b->out) != h.top_count)
+	if (!err && h.top_count &&
+	    fwrite(b->top, sizeof(*b->top), h.top_count, b->out) != h.top_count)
 		err = -errno;
-	if (!err && (fseek(b->out, 0, SEEK_SET) || fwrite(&h, sizeof(h), 1, b->out) != 1 ||
-		     fflush(b->out)))
+	if (!err &&
+	    (fseek(b->out, 0, SEEK_SET) || fwrite(&h, sizeof(h), 1, b->out) != 1 || fflush(b->out)))
 		err = -errno;
 	return err;
 }
@@ -473,12 +478,13 @@ int symbol_index_build(const struct symbol_elf *e, const char *path, const char 
 	int fd, err;
 
 	*why = "";
-	err = (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= sizeof(temporary) ?
-		      -ENAMETOOLONG : 0;
+	err = (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= sizeof(temporary)
+		  ? -ENAMETOOLONG
+		  : 0;
 	if (!err) {
 		fd = mkostemp(temporary, O_CLOEXEC);
-		err = fd < 0 ? -errno :
-			       symbol_index_write(e, fd, symbol_index_scratch(path),
+		err = fd < 0 ? -errno
+			     : symbol_index_write(e, fd, symbol_index_scratch(path),
 						  symbol_index_scratch(path), why);
 		if (fd >= 0 && !err && rename(temporary, path))
 			err = -errno;
@@ -496,7 +502,8 @@ static bool fits(const struct header *h, uint64_t file_bytes)
 	       h->names_bytes <= UINT32_MAX + 1ull &&
 	       h->top_count == (h->row_count + BLOCK_ROWS - 1) / BLOCK_ROWS &&
 	       sizeof(*h) + h->row_count * sizeof(struct symbol_row) + h->names_bytes +
-			       h->top_count * sizeof(uint64_t) == file_bytes;
+		       h->top_count * sizeof(uint64_t) ==
+		   file_bytes;
 }
 
 int symbol_index_open(struct symbol_index *x, const char *path)
@@ -505,7 +512,8 @@ int symbol_index_open(struct symbol_index *x, const char *path)
 	struct stat st;
 	int err;
 
-	*x = (struct symbol_index){ .fd = open(path, O_RDONLY | O_CLOEXEC), .block_number = UINT64_MAX };
+	*x = (struct symbol_index){.fd = open(path, O_RDONLY | O_CLOEXEC),
+				   .block_number = UINT64_MAX};
 	if (x->fd < 0)
 		return -errno;
 	err = fstat(x->fd, &st) ? -errno : symbol_elf_read(x->fd, &h, sizeof(h), 0);
@@ -517,9 +525,10 @@ int symbol_index_open(struct symbol_index *x, const char *path)
 		x->quality = h.quality;
 		x->trusted = h.trusted == 1;
 		x->top = malloc(h.top_count * sizeof(*x->top) + 1);
-		err = !x->top ? -ENOMEM :
-				symbol_elf_read(x->fd, x->top, h.top_count * sizeof(*x->top),
-						(uint64_t)st.st_size - h.top_count * sizeof(*x->top));
+		err = !x->top
+			  ? -ENOMEM
+			  : symbol_elf_read(x->fd, x->top, h.top_count * sizeof(*x->top),
+					    (uint64_t)st.st_size - h.top_count * sizeof(*x->top));
 		x->top_count = h.top_count;
 	}
 	if (err)
@@ -534,7 +543,7 @@ void symbol_index_close(struct symbol_index *x)
 	free(x->top);
 	free(x->block);
 	free(x->name);
-	*x = (struct symbol_index){ .fd = -1 };
+	*x = (struct symbol_index){.fd = -1};
 }
 
 size_t symbol_index_memory(const struct symbol_index *x)
@@ -584,7 +593,8 @@ static int read_name(struct symbol_index *x, uint32_t name)
 			x->name_room = want;
 		}
 		err = symbol_elf_read(x->fd, x->name, n,
-				      sizeof(struct header) + x->row_count * sizeof(*x->block) + name);
+				      sizeof(struct header) + x->row_count * sizeof(*x->block) +
+					  name);
 		if (err)
 			return err;
 		if (memchr(x->name, 0, n))
@@ -631,6 +641,6 @@ int symbol_index_find(struct symbol_index *x, uint64_t address, struct symbol_hi
 		return -ENOENT;
 	err = read_name(x, r->name);
 	if (!err)
-		*out = (struct symbol_hit){ x->name, r->begin, r->size, r->plt };
+		*out = (struct symbol_hit){x->name, r->begin, r->size, r->plt};
 	return err;
 }

@@ -19,7 +19,7 @@
 struct symbol_index {
 	int fd; /* -1: closed */
 	uint64_t row_count, names_bytes, top_count;
-	uint64_t *top; /* first address of each block */
+	uint64_t *top;		  /* first address of each block */
 	struct symbol_row *block; /* the block read last */
 	uint64_t block_number;
 	char *name;
@@ -39,7 +39,8 @@ struct symbol_hit {
 int symbol_index_build(const struct symbol_elf *e, const char *path, const char **why);
 /* Writes the index into out, with two empty files for temporary data. Takes the descriptors in any
  * case. */
-int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int runs, const char **why);
+int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int runs,
+		       const char **why);
 /* Makes an unnamed file beside path. A descriptor, -errno. */
 int symbol_index_scratch(const char *path);
 /* 0; -ENOENT; -EBADMSG: truncated, or not an index of this version: build it again. */

@@ -25,7 +25,7 @@ struct symbol_reader {
 };
 
 struct request {
-	uint64_t offset, bytes; /* of the file; bytes 0: none */
+	uint64_t offset, bytes;	  /* of the file; bytes 0: none */
 	uint32_t id_bytes, links; /* as in symbol_source */
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	char path[]; /* with its end */
@@ -72,14 +72,15 @@ static int open_path(void *arg, const char *path)
 	return reader_target_open(arg, READER_PATH, 0, 0, path);
 }
 
-static int source_open(struct reader_target *t, const void *request, size_t bytes, struct symbol_elf *e,
-		       int *fd)
+static int source_open(struct reader_target *t, const void *request, size_t bytes,
+		       struct symbol_elf *e, int *fd)
 {
 	const struct request *q = request;
-	struct symbol_source s = { .open = open_path, .open_arg = t };
+	struct symbol_source s = {.open = open_path, .open_arg = t};
 	const char *why;
 
-	if (bytes <= sizeof(*q) || ((const char *)request)[bytes - 1] || q->id_bytes > sizeof(q->id))
+	if (bytes <= sizeof(*q) || ((const char *)request)[bytes - 1] ||
+	    q->id_bytes > sizeof(q->id))
 		return -EPROTO;
 	s.links = q->links;
 	return symbol_source_open(&s, q->id, q->id_bytes, q->path, e, fd, &why);
@@ -105,7 +106,7 @@ static int run_index(struct reader_target *t, const void *request, size_t bytes,
 static int run_bytes(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
 {
 	const struct request *q = request;
-	struct answer a = { .file_bytes = 0 };
+	struct answer a = {.file_bytes = 0};
 	struct symbol_elf e;
 	void *to;
 	int fd, err = source_open(t, request, bytes, &e, &fd);
@@ -126,8 +127,8 @@ static int run_bytes(struct reader_target *t, const void *request, size_t bytes,
 }
 
 /* The largest debug files have millions of symbols; a second sorts one or two million. */
-static const struct reader_op op_index = { "index", run_index, 4096, 20, 60000, false };
-static const struct reader_op op_bytes = { "bytes", run_bytes, ANSWER_BYTES, 10, 30000, false };
+static const struct reader_op op_index = {"index", run_index, 4096, 20, 60000, false};
+static const struct reader_op op_bytes = {"bytes", run_bytes, ANSWER_BYTES, 10, 30000, false};
 
 /* ---- the daemon's side ---- */
 
@@ -171,7 +172,8 @@ static int ask(struct symbol_reader *r, struct reader_job *job, const struct sym
 	q->offset = offset;
 	q->bytes = bytes;
 	q->links = r->own;
-	q->id_bytes = (uint32_t)(f->build_id_bytes < sizeof(q->id) ? f->build_id_bytes : sizeof(q->id));
+	q->id_bytes =
+	    (uint32_t)(f->build_id_bytes < sizeof(q->id) ? f->build_id_bytes : sizeof(q->id));
 	memcpy(q->id, f->build_id, q->id_bytes);
 	memcpy(q->path, f->path, path_bytes);
 	job->pid = f->pid;
@@ -181,11 +183,11 @@ static int ask(struct symbol_reader *r, struct reader_job *job, const struct sym
 }
 
 /* Builds the index into the file `to`. */
-static int index_into(struct symbol_reader *r, const struct symbol_reader_file *f, const char *index,
-		      int to)
+static int index_into(struct symbol_reader *r, const struct symbol_reader_file *f,
+		      const char *index, int to)
 {
-	int fds[3] = { to, symbol_index_scratch(index), symbol_index_scratch(index) };
-	struct reader_job job = { .op = &op_index, .fds = fds, .fd_count = 3 };
+	int fds[3] = {to, symbol_index_scratch(index), symbol_index_scratch(index)};
+	struct reader_job job = {.op = &op_index, .fds = fds, .fd_count = 3};
 	int err = fds[1] < 0 ? fds[1] : fds[2] < 0 ? fds[2] : ask(r, &job, f, 0, 0);
 
 	for (int i = 1; i < 3; i++)
@@ -202,8 +204,8 @@ int symbol_reader_index(void *arg, const uint8_t *build_id, size_t build_id_byte
 	struct symbol_reader *r = arg;
 	size_t n = strlen(r->root);
 	bool below = n && !strncmp(path, r->root, n) && path[n] == '/';
-	struct symbol_reader_file f = { build_id, build_id_bytes, below ? path + n : path,
-					below ? r->pid : (uint32_t)getpid() };
+	struct symbol_reader_file f = {build_id, build_id_bytes, below ? path + n : path,
+				       below ? r->pid : (uint32_t)getpid()};
 	char temporary[4096];
 	int fd, err;
 
@@ -228,7 +230,7 @@ int symbol_reader_index(void *arg, const uint8_t *build_id, size_t build_id_byte
 int symbol_reader_look(struct symbol_reader *r, const struct symbol_reader_file *f,
 		       enum symbol_quality *quality, uint64_t *file_bytes)
 {
-	struct reader_job job = { .op = &op_bytes };
+	struct reader_job job = {.op = &op_bytes};
 	struct answer a;
 	int err = ask(r, &job, f, 0, 0);
 
@@ -245,10 +247,10 @@ int symbol_reader_look(struct symbol_reader *r, const struct symbol_reader_file 
 	return err;
 }
 
-int symbol_reader_bytes(struct symbol_reader *r, const struct symbol_reader_file *f, uint64_t offset,
-			size_t bytes, uint8_t **out)
+int symbol_reader_bytes(struct symbol_reader *r, const struct symbol_reader_file *f,
+			uint64_t offset, size_t bytes, uint8_t **out)
 {
-	struct reader_job job = { .op = &op_bytes };
+	struct reader_job job = {.op = &op_bytes};
 	int err = bytes > LIMIT_SYMBOL_CHUNK_BYTES ? -E2BIG : ask(r, &job, f, offset, bytes);
 
 	if (!err && job.answer_bytes != sizeof(struct answer) + bytes)

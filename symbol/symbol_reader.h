@@ -36,7 +36,7 @@ struct symbol_reader_file {
 int symbol_reader_look(struct symbol_reader *r, const struct symbol_reader_file *f,
 		       enum symbol_quality *quality, uint64_t *file_bytes);
 /* Reads bytes of the file, all of them or none; the caller owns them. */
-int symbol_reader_bytes(struct symbol_reader *r, const struct symbol_reader_file *f, uint64_t offset,
-			size_t bytes, uint8_t **out);
+int symbol_reader_bytes(struct symbol_reader *r, const struct symbol_reader_file *f,
+			uint64_t offset, size_t bytes, uint8_t **out);
 
 #endif

@@ -22,21 +22,21 @@
 #include "symbol/symbol_source.h"
 
 /* Files open at a time; the usual descriptor limit is 1,024. */
-#define ENTRIES	       512u
-#define BUCKETS	       1024u
-#define MISS_RETRY_NS  60000000000ull
-#define CACHE_BYTES    (64u << 20)
-#define INDEX_BYTES    (4ull << 30)
+#define ENTRIES	      512u
+#define BUCKETS	      1024u
+#define MISS_RETRY_NS 60000000000ull
+#define CACHE_BYTES   (64u << 20)
+#define INDEX_BYTES   (4ull << 30)
 
 struct entry {
 	uint8_t id[SYMBOL_FILES_ID_MAX];
-	uint8_t id_bytes;  /* 0: has a path; neither: free */
-	char *path;	   /* identifies a file without a Build ID */
-	uint64_t used;	   /* the resolver's clock */
-	uint64_t until_ns; /* a miss is valid until then */
-	int err;	   /* 0: the index is open */
+	uint8_t id_bytes;      /* 0: has a path; neither: free */
+	char *path;	       /* identifies a file without a Build ID */
+	uint64_t used;	       /* the resolver's clock */
+	uint64_t until_ns;     /* a miss is valid until then */
+	int err;	       /* 0: the index is open */
 	uint16_t bucket, next; /* hash chain: entry number + 1, 0: none */
-	size_t memory;	   /* of the index, as counted */
+	size_t memory;	       /* of the index, as counted */
 	struct symbol_index index;
 };
 
@@ -45,7 +45,8 @@ struct symbol_resolver {
 	char directory[1024], debug_root[1024], index_dir[1024];
 	bool private_dir;
 	size_t cache_bytes_max;
-	int (*index)(void *arg, const uint8_t *id, size_t id_bytes, const char *path, const char *index);
+	int (*index)(void *arg, const uint8_t *id, size_t id_bytes, const char *path,
+		     const char *index);
 	void *index_arg;
 	struct symbol_files *files; /* the index files */
 	uint64_t clock;
@@ -83,8 +84,10 @@ int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resol
 	if (!r)
 		return -ENOMEM;
 	err = copy_text(r->directory, sizeof(r->directory), o->directory) &&
-	      copy_text(r->debug_root, sizeof(r->debug_root), o->debug_root) &&
-	      copy_text(r->index_dir, sizeof(r->index_dir), o->index_dir) ? 0 : -ENAMETOOLONG;
+		      copy_text(r->debug_root, sizeof(r->debug_root), o->debug_root) &&
+		      copy_text(r->index_dir, sizeof(r->index_dir), o->index_dir)
+		  ? 0
+		  : -ENAMETOOLONG;
 	if (!err)
 		err = make_index_dir(r);
 	if (!err)
@@ -94,10 +97,11 @@ int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resol
 		symbol_resolver_close(r);
 		return err;
 	}
-	r->source = (struct symbol_source){ .directory = o->directory ? r->directory : NULL,
-					    .debug_root = o->debug_root ? r->debug_root : NULL,
-					    .debuginfod = o->debuginfod, .links = o->links,
-					    .stop = o->stop };
+	r->source = (struct symbol_source){.directory = o->directory ? r->directory : NULL,
+					   .debug_root = o->debug_root ? r->debug_root : NULL,
+					   .debuginfod = o->debuginfod,
+					   .links = o->links,
+					   .stop = o->stop};
 	r->index = o->index;
 	r->index_arg = o->index_arg;
 	r->cache_bytes_max = o->cache_bytes_max ? o->cache_bytes_max : CACHE_BYTES;
@@ -152,10 +156,10 @@ struct key {
 
 static struct key key_of(const uint8_t *id, size_t id_bytes, const char *path)
 {
-	struct key k = { id, symbol_content_cut(id_bytes), id_bytes ? NULL : path, 0 };
+	struct key k = {id, symbol_content_cut(id_bytes), id_bytes ? NULL : path, 0};
 
-	k.hash = id_bytes ? keyed_bytes(keyed_process(), id, k.id_bytes) :
-			    keyed_text(keyed_process(), path);
+	k.hash = id_bytes ? keyed_bytes(keyed_process(), id, k.id_bytes)
+			  : keyed_text(keyed_process(), path);
 	return k;
 }
 
@@ -238,8 +242,8 @@ static void make_room(struct symbol_resolver *r, const struct entry *keep)
 	}
 }
 
-static int build_here(struct symbol_resolver *r, const struct key *k, const char *path, bool download,
-		      const char *index)
+static int build_here(struct symbol_resolver *r, const struct key *k, const char *path,
+		      bool download, const char *index)
 {
 	struct symbol_source source = r->source;
 	struct symbol_elf e;
@@ -263,7 +267,8 @@ static int build_here(struct symbol_resolver *r, const struct key *k, const char
 
 /* This process itself reads our own directories and asks servers by Build ID; another process reads
  * what paths lead to. */
-static int build(struct symbol_resolver *r, const struct key *k, const char *path, const char *index)
+static int build(struct symbol_resolver *r, const struct key *k, const char *path,
+		 const char *index)
 {
 	int err = -ENODATA;
 
@@ -377,8 +382,8 @@ static int find(struct symbol_resolver *r, const uint8_t *id, size_t id_bytes, c
 	count_memory(r, e);
 	if (err)
 		return -ENOENT;
-	*out = (struct symbol_name){ demangle(r, hit.name), hit.name, hit.begin, hit.size,
-				     e->index.trusted };
+	*out = (struct symbol_name){demangle(r, hit.name), hit.name, hit.begin, hit.size,
+				    e->index.trusted};
 	if (hit.plt)
 		out->function = plt_name(r, out->function);
 	return 0;
@@ -389,7 +394,8 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 {
 	int err, named;
 
-	if (build_id_bytes == 1 || build_id_bytes > SYMBOL_BUILD_ID_MAX || (!build_id_bytes && !path))
+	if (build_id_bytes == 1 || build_id_bytes > SYMBOL_BUILD_ID_MAX ||
+	    (!build_id_bytes && !path))
 		return -ENODATA;
 	err = find(r, build_id, build_id_bytes, path, address, out);
 	if (err && err != -ENOMEM && symbol_content_proves(build_id_bytes)) {
@@ -405,7 +411,8 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 	return err;
 }
 
-void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes)
+void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id,
+			    size_t build_id_bytes)
 {
 	struct entry *e;
 	struct key k;

@@ -22,9 +22,9 @@ struct symbol_resolver_options {
 	const char *directory;	/* contains .build-id; NULL: none */
 	const char *index_dir;	/* for index files; NULL: a private one, removed on close */
 	const char *debug_root; /* the system's debug files; NULL: /usr/lib/debug */
-	bool links; /* symbol_source.h: accept files beside a path by their Build ID alone */
-	bool debuginfod;	/* ask the servers of DEBUGINFOD_URLS; may block for its timeout */
-	size_t cache_bytes_max; /* memory of open indexes; 0: 64 MiB */
+	bool links;	 /* symbol_source.h: accept files beside a path by their Build ID alone */
+	bool debuginfod; /* ask the servers of DEBUGINFOD_URLS; may block for its timeout */
+	size_t cache_bytes_max;	  /* memory of open indexes; 0: 64 MiB */
 	uint64_t index_bytes_max; /* bytes of index files on disk, the least recently used go first;
 				   * 0: 4 GiB */
 	const atomic_bool *stop;  /* cancels a download when true; NULL: never */
@@ -44,10 +44,10 @@ struct symbol_name {
 };
 
 struct symbol_resolver_stats {
-	uint64_t found, no_symbol, no_file, refused; /* results of searches */
-	uint64_t unproven;			     /* part of found */
-	uint64_t built, opened, evicted;	     /* indexes */
-	uint64_t cached, cached_bytes;		     /* open indexes, and their memory */
+	uint64_t found, no_symbol, no_file, refused;	  /* results of searches */
+	uint64_t unproven;				  /* part of found */
+	uint64_t built, opened, evicted;		  /* indexes */
+	uint64_t cached, cached_bytes;			  /* open indexes, and their memory */
 	uint64_t index_files, index_bytes, index_evicted; /* on disk */
 };
 
@@ -64,7 +64,8 @@ void symbol_resolver_close(struct symbol_resolver *r); /* NULL is a no-op */
 int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes,
 			 const char *path, uint64_t address, struct symbol_name *out);
 /* Call when a better file for this Build ID has arrived: drops what is cached. */
-void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes);
+void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id,
+			    size_t build_id_bytes);
 const char *symbol_resolver_why(const struct symbol_resolver *r); /* reason of the last -EBADMSG */
 void symbol_resolver_stats_get(const struct symbol_resolver *r, struct symbol_resolver_stats *out);
 

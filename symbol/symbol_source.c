@@ -84,8 +84,8 @@ static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t byt
  * 5.6 cannot enforce this, but the Build ID is checked anyway. */
 static int open_below(const char *root, const char *path)
 {
-	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-				.resolve = RESOLVE_IN_ROOT };
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+			       .resolve = RESOLVE_IN_ROOT};
 	int dir = root ? open(root, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD, fd;
 
 	if (!root)
@@ -149,7 +149,7 @@ static void offer_debug_link(struct best *b, const struct symbol_source *s, cons
 			     const uint8_t *build_id, size_t bytes)
 {
 	const char *const root = s->debug_root ? s->debug_root : "/usr/lib/debug";
-	const char *const before[] = { "", "", root }, *const after[] = { "", "/.debug", "" };
+	const char *const before[] = {"", "", root}, *const after[] = {"", "/.debug", ""};
 	const char *slash = strrchr(path, '/');
 	char name[256], full[4096];
 	uint32_t crc;
@@ -200,28 +200,30 @@ static void offer_debuginfod(struct best *b, const struct symbol_source *s, cons
 
 /* Tries the places where the content is the proof: the mapped file itself, or its copy in the
  * directory. */
-static void offer_proven(struct best *b, const struct symbol_source *s, const uint8_t *id, size_t bytes,
-			 const char *path)
+static void offer_proven(struct best *b, const struct symbol_source *s, const uint8_t *id,
+			 size_t bytes, const char *path)
 {
 	char full[4096];
 
-	if (s->directory && !symbol_source_path(s->directory, id, bytes, ".debug", full, sizeof(full)))
+	if (s->directory &&
+	    !symbol_source_path(s->directory, id, bytes, ".debug", full, sizeof(full)))
 		offer(b, NULL, full, id, bytes);
 	if (path && !enough(b))
 		offer(b, s, path, id, bytes);
 }
 
 /* Tries the places that only a Build ID leads to. */
-static void offer_named(struct best *b, const struct symbol_source *s, const uint8_t *id, size_t bytes,
-			const char *path)
+static void offer_named(struct best *b, const struct symbol_source *s, const uint8_t *id,
+			size_t bytes, const char *path)
 {
-	const char *dirs[] = { s->directory, s->debug_root ? s->debug_root : "/usr/lib/debug" };
+	const char *dirs[] = {s->directory, s->debug_root ? s->debug_root : "/usr/lib/debug"};
 	char full[4096];
 
 	for (size_t i = 0; i < 2 && !enough(b); i++) {
 		const int before = b->any ? b->fd : -1;
 
-		if (dirs[i] && !symbol_source_path(dirs[i], id, bytes, ".debug", full, sizeof(full)))
+		if (dirs[i] &&
+		    !symbol_source_path(dirs[i], id, bytes, ".debug", full, sizeof(full)))
 			offer(b, NULL, full, id, bytes);
 		/* only root can put files into the system's directory */
 		if (i == 1 && b->any && b->fd != before)
@@ -236,10 +238,11 @@ static void offer_named(struct best *b, const struct symbol_source *s, const uin
 		offer_debuginfod(b, s, id, bytes);
 }
 
-int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id, size_t build_id_bytes,
-		       const char *path, struct symbol_elf *e, int *fd, const char **why)
+int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id,
+		       size_t build_id_bytes, const char *path, struct symbol_elf *e, int *fd,
+		       const char **why)
 {
-	struct best b = { .why = "" };
+	struct best b = {.why = ""};
 
 	if (symbol_content_proves(build_id_bytes)) {
 		offer_proven(&b, s, build_id, build_id_bytes, path);

@@ -33,8 +33,9 @@ struct symbol_source {
  * root, at path and its debug link, or from debuginfod. With neither only the path counts. Reads
  * the headers into *e; the caller closes *fd after symbol_elf_fini. path and build_id as in
  * symbol_resolver_find. 0, -ENODATA, -EBADMSG (*why), -errno. */
-int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id, size_t build_id_bytes,
-		       const char *path, struct symbol_elf *e, int *fd, const char **why);
+int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id,
+		       size_t build_id_bytes, const char *path, struct symbol_elf *e, int *fd,
+		       const char **why);
 /* ".build-id/ab/cdef" + suffix below dir; -ENAMETOOLONG; -EINVAL: an empty or overlong Build ID. */
 int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id_bytes,
 		       const char *suffix, char *out, size_t out_bytes);

@@ -20,8 +20,8 @@
 #include "base/limits.h"
 #include "symbol/symbol_files.h"
 
-#define IDLE_NS		 120000000000ull
-#define IDLE_CROWDED_NS	 10000000000ull /* if all slots are taken */
+#define IDLE_NS		120000000000ull
+#define IDLE_CROWDED_NS 10000000000ull /* if all slots are taken */
 
 struct upload {
 	uint64_t session; /* 0: free */
@@ -237,7 +237,8 @@ static struct upload *free_place(struct symbol_store *s, uint64_t now_ns)
 
 		if (!u->session)
 			return u;
-		if (is_idle(u, now_ns, IDLE_CROWDED_NS) && (!oldest || u->moved_ns < oldest->moved_ns))
+		if (is_idle(u, now_ns, IDLE_CROWDED_NS) &&
+		    (!oldest || u->moved_ns < oldest->moved_ns))
 			oldest = u;
 	}
 	if (oldest) {
@@ -254,7 +255,7 @@ static int check_room(struct symbol_store *s, uint64_t bytes)
 	if (bytes > LIMIT_SYMBOL_FILE_BYTES || (s->bytes_max && bytes > s->bytes_max))
 		return -EFBIG;
 	if (!statvfs(s->dir, &fs) && (uint64_t)fs.f_bavail * fs.f_frsize <
-					     bytes + s->stats.reserved_bytes + s->reserve_bytes)
+					 bytes + s->stats.reserved_bytes + s->reserve_bytes)
 		return -ENOSPC;
 	return symbol_files_make_room(s->files, bytes + s->stats.reserved_bytes, s->evict);
 }
@@ -417,7 +418,8 @@ static int check_file(const struct upload *u, enum symbol_quality *quality, cons
 		*why = e.build_id_bytes ? "carries another Build ID" : "carries no Build ID";
 		err = -ENXIO;
 	} else if (symbol_content_proves(u->id_bytes) &&
-		   (symbol_content(u->fd, content) || memcmp(content, u->id + n, sizeof(content)))) {
+		   (symbol_content(u->fd, content) ||
+		    memcmp(content, u->id + n, sizeof(content)))) {
 		*why = "has other content than the identity says";
 		err = -ENXIO;
 	} else if (e.quality < u->quality) {
@@ -440,7 +442,8 @@ static int sync_dir(const char *path)
 }
 
 /* Locked; the file is synced. */
-static int put(struct symbol_store *s, struct upload *u, enum symbol_quality quality, const char **why)
+static int put(struct symbol_store *s, struct upload *u, enum symbol_quality quality,
+	       const char **why)
 {
 	enum symbol_quality before = quality_of(s, u->id, u->id_bytes);
 	struct symbol_files_item *i;

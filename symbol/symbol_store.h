@@ -17,12 +17,12 @@
 #include "symbol/symbol_elf.h"
 
 struct symbol_store_options {
-	const char *directory;	  /* made if missing, one level */
-	uint64_t bytes_max;	  /* of finished files and uploads together; 0: no bound */
-	uint64_t reserve_bytes;	  /* space to leave free on the disk */
-	uint64_t idle_ns;	  /* an upload that received nothing for this long may be cancelled;
+	const char *directory;	/* made if missing, one level */
+	uint64_t bytes_max;	/* of finished files and uploads together; 0: no bound */
+	uint64_t reserve_bytes; /* space to leave free on the disk */
+	uint64_t idle_ns;	/* an upload that received nothing for this long may be cancelled;
 				   * 0: 120 s */
-	bool evict;		  /* without room, remove the least recently used; false: refuse */
+	bool evict;		/* without room, remove the least recently used; false: refuse */
 };
 
 struct symbol_store_stats {
@@ -50,7 +50,8 @@ const char *symbol_store_tree(const struct symbol_store *s);
 bool symbol_store_needed(struct symbol_store *s, const uint8_t *id, size_t id_bytes,
 			 enum symbol_quality quality, uint64_t now_ns);
 /* The quality of the existing file; SYMBOL_NONE: none. */
-enum symbol_quality symbol_store_quality(struct symbol_store *s, const uint8_t *id, size_t id_bytes);
+enum symbol_quality symbol_store_quality(struct symbol_store *s, const uint8_t *id,
+					 size_t id_bytes);
 /* Call when names of this file were asked for. */
 void symbol_store_use(struct symbol_store *s, const uint8_t *id, size_t id_bytes);
 
@@ -61,7 +62,8 @@ int symbol_store_begin(struct symbol_store *s, const uint8_t *id, size_t id_byte
 		       enum symbol_quality quality, uint64_t now_ns, uint64_t *session);
 /* How many bytes have arrived. -ENOENT: no such upload (finished, cancelled, or the store was
  * reopened): start again. */
-int symbol_store_progress(struct symbol_store *s, uint64_t session, uint64_t *have, uint64_t *bytes);
+int symbol_store_progress(struct symbol_store *s, uint64_t session, uint64_t *have,
+			  uint64_t *bytes);
 /* Appends the bytes at `offset`, which must be the upload's progress. 0; -ENOENT; -ERANGE: another
  * offset is expected; -EFBIG: beyond the end; -errno of the disk, after which the upload is
  * gone. */

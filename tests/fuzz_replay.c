@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 #define REPLAY_BYTES_MAX (4u << 20)
-#define REPLAY_MUTANTS 64
+#define REPLAY_MUTANTS	 64
 
 /* A copy of exactly the size, so that a sanitizer sees the first byte past it. */
 static void one(const uint8_t *data, size_t bytes)

@@ -23,7 +23,8 @@ static void jobsteps_synth_take(struct steps *s, struct step *step, struct step_
 {
 	uint32_t n;
 
-	while (*count < JOBSTEPS_SYNTH_STEPS && steps_next(s, &step[*count], kernel + at[*count], &n)) {
+	while (*count < JOBSTEPS_SYNTH_STEPS &&
+	       steps_next(s, &step[*count], kernel + at[*count], &n)) {
 		at[*count + 1] = at[*count] + n;
 		(*count)++;
 	}
@@ -35,7 +36,7 @@ static inline void jobsteps_synth_steps(struct jobsteps_rank *out, const struct 
 {
 	struct step *step = calloc(JOBSTEPS_SYNTH_STEPS, sizeof(*step));
 	struct step_kernel *kernel =
-		calloc((size_t)(JOBSTEPS_SYNTH_STEPS + 1) * STEP_KERNELS_MAX, sizeof(*kernel));
+	    calloc((size_t)(JOBSTEPS_SYNTH_STEPS + 1) * STEP_KERNELS_MAX, sizeof(*kernel));
 	uint32_t *at = calloc(JOBSTEPS_SYNTH_STEPS + 1, sizeof(*at)), count = 0, h = 0;
 	struct steps_config c;
 	struct steps *s;
@@ -46,16 +47,25 @@ static inline void jobsteps_synth_steps(struct jobsteps_rank *out, const struct 
 	memory = aligned_alloc(16, (steps_memory_bytes(&c) + 15) & ~(size_t)15);
 	s = steps_init(memory, &c);
 	for (uint32_t i = 0; i < n; i++) {
-		struct record launch = { .kind = RECORD_LAUNCH, .begin_ns = e[i].begin_ns,
-					 .end_ns = e[i].begin_ns, .name = e[i].name,
-					 .correlation = i + 1, .peer = -1 };
-		struct record device = { .kind = e[i].kind, .begin_ns = e[i].begin_ns,
-					 .end_ns = e[i].end_ns, .launch_ns = e[i].begin_ns,
-					 .name = e[i].name, .correlation = i + 1, .peer = -1 };
+		struct record launch = {.kind = RECORD_LAUNCH,
+					.begin_ns = e[i].begin_ns,
+					.end_ns = e[i].begin_ns,
+					.name = e[i].name,
+					.correlation = i + 1,
+					.peer = -1};
+		struct record device = {.kind = e[i].kind,
+					.begin_ns = e[i].begin_ns,
+					.end_ns = e[i].end_ns,
+					.launch_ns = e[i].begin_ns,
+					.name = e[i].name,
+					.correlation = i + 1,
+					.peer = -1};
 
 		for (; h < holes && hole[h][0] <= e[i].begin_ns; h++) {
-			struct record gap = { .kind = RECORD_GAP, .begin_ns = hole[h][0],
-					      .end_ns = hole[h][0], .peer = -1 };
+			struct record gap = {.kind = RECORD_GAP,
+					     .begin_ns = hole[h][0],
+					     .end_ns = hole[h][0],
+					     .peer = -1};
 
 			steps_push_host(s, &gap, NULL);
 		}
@@ -67,8 +77,11 @@ static inline void jobsteps_synth_steps(struct jobsteps_rank *out, const struct 
 	steps_finish(s);
 	jobsteps_synth_take(s, step, kernel, at, &count);
 	free(memory);
-	*out = (struct jobsteps_rank){ .rank = out->rank, .step = step, .step_count = count,
-				       .kernel = kernel, .kernel_at = at };
+	*out = (struct jobsteps_rank){.rank = out->rank,
+				      .step = step,
+				      .step_count = count,
+				      .kernel = kernel,
+				      .kernel_at = at};
 	out->device_begin_ns = n ? e[0].begin_ns : 0;
 	out->last_begin_ns = n ? e[n - 1].begin_ns : 0;
 }

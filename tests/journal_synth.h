@@ -39,14 +39,16 @@ static inline void journal_synth_open(struct journal_synth *j,
 	judge_config_default(&j->id.judge);
 	strcpy(j->id.job, "synthetic");
 	for (uint32_t i = 0; i < JOURNAL_SYNTH_RANKS; i++) {
-		struct journal_event e = { .kind = JOURNAL_RANK, .slot = i };
+		struct journal_event e = {.kind = JOURNAL_RANK, .slot = i};
 
 		j->id.rank = (int32_t)i;
 		j->id.judge.roofline.seed = i + 1;
 		e.as.rank = j->id;
 		journal_writer_event(&j->w, &e);
-		j->steps_memory[i] = aligned_alloc(64, (steps_memory_bytes(&j->id.steps) + 63) & ~63ul);
-		j->judge_memory[i] = aligned_alloc(64, (judge_memory_bytes(&j->id.judge) + 63) & ~63ul);
+		j->steps_memory[i] =
+		    aligned_alloc(64, (steps_memory_bytes(&j->id.steps) + 63) & ~63ul);
+		j->judge_memory[i] =
+		    aligned_alloc(64, (judge_memory_bytes(&j->id.judge) + 63) & ~63ul);
 		CHECK(j->steps_memory[i] && j->judge_memory[i]);
 		j->steps[i] = steps_init(j->steps_memory[i], &j->id.steps);
 		j->judge[i] = judge_init(j->judge_memory[i], &j->id.judge);
@@ -72,8 +74,8 @@ static inline void journal_synth_put(struct journal_synth *j, struct journal_eve
 		journal_writer_event(&j->w, e);
 }
 
-static inline void journal_synth_record(struct journal_synth *j, uint32_t slot, const struct record *r,
-					const struct step_mark *mark)
+static inline void journal_synth_record(struct journal_synth *j, uint32_t slot,
+					const struct record *r, const struct step_mark *mark)
 {
 	journal_writer_record(&j->w, slot, r, mark);
 	if (RECORD_IS_DEVICE(r->kind))
@@ -86,7 +88,7 @@ static inline void journal_synth_record(struct journal_synth *j, uint32_t slot, 
 static inline void journal_synth_run(struct journal_synth *j, uint32_t slot, uint64_t device_ns)
 {
 	static struct step_kernel kernels[STEP_KERNELS_MAX];
-	struct journal_event e = { .kind = JOURNAL_RUN, .slot = slot, .as.device_ns = device_ns };
+	struct journal_event e = {.kind = JOURNAL_RUN, .slot = slot, .as.device_ns = device_ns};
 	struct local_peers_flag flag;
 	uint32_t count;
 	struct step s;
@@ -96,19 +98,19 @@ static inline void journal_synth_run(struct journal_synth *j, uint32_t slot, uin
 	while (steps_next(j->steps[slot], &s, kernels, &count)) {
 		struct judge_verdict v = judge_push(j->judge[slot], &s, 0);
 
-		e = (struct journal_event){ .kind = JOURNAL_STEP, .slot = slot };
-		e.as.step = (struct journal_step){ s, 0, v };
+		e = (struct journal_event){.kind = JOURNAL_STEP, .slot = slot};
+		e.as.step = (struct journal_step){s, 0, v};
 		j->taken++;
 		j->flagged += v.flagged;
 		journal_synth_put(j, &e);
-		e = (struct journal_event){ .kind = JOURNAL_COMPARE, .slot = slot };
+		e = (struct journal_event){.kind = JOURNAL_COMPARE, .slot = slot};
 		e.as.compare.key = 99;
 		e.as.compare.used = v.skip == JUDGE_USED;
 		journal_synth_put(j, &e);
 		local_peers_step(j->peers, slot, 99, &s, v.skip == JUDGE_USED);
 	}
 	while (local_peers_next(j->peers, &flag)) {
-		e = (struct journal_event){ .kind = JOURNAL_FLAG, .slot = flag.slot };
+		e = (struct journal_event){.kind = JOURNAL_FLAG, .slot = flag.slot};
 		e.as.flag = flag;
 		j->flags++;
 		journal_synth_put(j, &e);
@@ -119,15 +121,25 @@ static inline void journal_synth_run(struct journal_synth *j, uint32_t slot, uin
 static inline uint64_t journal_synth_compute(struct journal_synth *j, uint32_t slot, uint64_t index,
 					     uint64_t length_ns)
 {
-	const struct step_mark mark = { .work = { 1 }, .work_count = 1 };
+	const struct step_mark mark = {.work = {1}, .work_count = 1};
 	uint64_t t = j->now_ns[slot];
-	struct record r = { .kind = RECORD_STEP_BEGIN, .begin_ns = t, .end_ns = t, .key = index,
-			    .thread = 1, .peer = -1 };
+	struct record r = {.kind = RECORD_STEP_BEGIN,
+			   .begin_ns = t,
+			   .end_ns = t,
+			   .key = index,
+			   .thread = 1,
+			   .peer = -1};
 
 	journal_synth_record(j, slot, &r, &mark);
-	r = (struct record){ .kind = RECORD_LAUNCH, .begin_ns = t + 1000, .end_ns = t + 3000,
-			     .correlation = (uint32_t)index * 2 + 1, .thread = 1, .stream = 7,
-			     .grid = { 8, 1, 1 }, .block = { 256, 1, 1 }, .peer = -1 };
+	r = (struct record){.kind = RECORD_LAUNCH,
+			    .begin_ns = t + 1000,
+			    .end_ns = t + 3000,
+			    .correlation = (uint32_t)index * 2 + 1,
+			    .thread = 1,
+			    .stream = 7,
+			    .grid = {8, 1, 1},
+			    .block = {256, 1, 1},
+			    .peer = -1};
 	journal_synth_record(j, slot, &r, NULL);
 	r.launch_ns = r.begin_ns;
 	r.kind = RECORD_KERNEL;
@@ -143,9 +155,15 @@ static inline void journal_synth_wait(struct journal_synth *j, uint32_t slot, ui
 				      uint64_t begin_ns, uint64_t end_ns)
 {
 	uint64_t t = j->now_ns[slot];
-	struct record r = { .kind = RECORD_LAUNCH, .begin_ns = t + 4000, .end_ns = t + 5000,
-			    .correlation = (uint32_t)index * 2 + 2, .thread = 1, .stream = 8,
-			    .grid = { 2, 1, 1 }, .block = { 512, 1, 1 }, .peer = -1 };
+	struct record r = {.kind = RECORD_LAUNCH,
+			   .begin_ns = t + 4000,
+			   .end_ns = t + 5000,
+			   .correlation = (uint32_t)index * 2 + 2,
+			   .thread = 1,
+			   .stream = 8,
+			   .grid = {2, 1, 1},
+			   .block = {512, 1, 1},
+			   .peer = -1};
 
 	journal_synth_record(j, slot, &r, NULL);
 	r.launch_ns = r.begin_ns;
@@ -155,8 +173,12 @@ static inline void journal_synth_wait(struct journal_synth *j, uint32_t slot, ui
 	r.end_ns = end_ns;
 	r.thread = 0;
 	journal_synth_record(j, slot, &r, NULL);
-	r = (struct record){ .kind = RECORD_STEP_END, .begin_ns = end_ns + 1000,
-			     .end_ns = end_ns + 1000, .key = index, .thread = 1, .peer = -1 };
+	r = (struct record){.kind = RECORD_STEP_END,
+			    .begin_ns = end_ns + 1000,
+			    .end_ns = end_ns + 1000,
+			    .key = index,
+			    .thread = 1,
+			    .peer = -1};
 	journal_synth_record(j, slot, &r, NULL);
 	j->now_ns[slot] = end_ns + 2000;
 }
@@ -168,8 +190,9 @@ static inline void journal_synth_step(struct journal_synth *j, uint64_t index, d
 
 	for (uint32_t i = 0; i < JOURNAL_SYNTH_RANKS; i++) {
 		j->random = j->random * 6364136223846793005ull + 1442695040888963407ull;
-		end_ns[i] = journal_synth_compute(j, i, index, 50000000 + (j->random >> 44) +
-							      (uint64_t)(i == 1 ? slow * 50e6 : 0));
+		end_ns[i] = journal_synth_compute(j, i, index,
+						  50000000 + (j->random >> 44) +
+						      (uint64_t)(i == 1 ? slow * 50e6 : 0));
 		last_ns = end_ns[i] > last_ns ? end_ns[i] : last_ns;
 	}
 	for (uint32_t i = 0; i < JOURNAL_SYNTH_RANKS; i++)
@@ -180,7 +203,7 @@ static inline void journal_synth_step(struct journal_synth *j, uint64_t index, d
 
 static inline void journal_synth_end(struct journal_synth *j)
 {
-	struct journal_event e = { .kind = JOURNAL_END };
+	struct journal_event e = {.kind = JOURNAL_END};
 
 	journal_writer_event(&j->w, &e);
 }

@@ -10,18 +10,29 @@
 #include <unistd.h>
 
 /* Writes it to fd, an empty file. 0, -1 with errno. */
-static inline int sparse_elf_write(int fd, uint64_t names_bytes, uint32_t sections, uint64_t symbols_bytes)
+static inline int sparse_elf_write(int fd, uint64_t names_bytes, uint32_t sections,
+				   uint64_t symbols_bytes)
 {
-	Elf64_Ehdr eh = { .e_type = ET_DYN, .e_machine = EM_X86_64, .e_version = 1,
-			  .e_phoff = sizeof(eh), .e_ehsize = sizeof(eh),
-			  .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1, .e_shoff = 4096,
-			  .e_shentsize = sizeof(Elf64_Shdr),
-			  .e_shnum = sections < SHN_LORESERVE ? (uint16_t)sections : 0, .e_shstrndx = 1 };
-	Elf64_Phdr ph = { .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_filesz = 4096, .p_memsz = 4096 };
-	Elf64_Shdr sh[3] = { { .sh_size = sections },
-			     { .sh_type = SHT_STRTAB, .sh_offset = 8192, .sh_size = names_bytes },
-			     { .sh_type = SHT_DYNSYM, .sh_offset = 8192, .sh_size = symbols_bytes,
-			       .sh_entsize = sizeof(Elf64_Sym), .sh_link = 1 } };
+	Elf64_Ehdr eh = {.e_type = ET_DYN,
+			 .e_machine = EM_X86_64,
+			 .e_version = 1,
+			 .e_phoff = sizeof(eh),
+			 .e_ehsize = sizeof(eh),
+			 .e_phentsize = sizeof(Elf64_Phdr),
+			 .e_phnum = 1,
+			 .e_shoff = 4096,
+			 .e_shentsize = sizeof(Elf64_Shdr),
+			 .e_shnum = sections < SHN_LORESERVE ? (uint16_t)sections : 0,
+			 .e_shstrndx = 1};
+	Elf64_Phdr ph = {
+	    .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_filesz = 4096, .p_memsz = 4096};
+	Elf64_Shdr sh[3] = {{.sh_size = sections},
+			    {.sh_type = SHT_STRTAB, .sh_offset = 8192, .sh_size = names_bytes},
+			    {.sh_type = SHT_DYNSYM,
+			     .sh_offset = 8192,
+			     .sh_size = symbols_bytes,
+			     .sh_entsize = sizeof(Elf64_Sym),
+			     .sh_link = 1}};
 
 	memcpy(eh.e_ident, ELFMAG, SELFMAG);
 	eh.e_ident[EI_CLASS] = ELFCLASS64;

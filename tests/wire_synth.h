@@ -39,7 +39,7 @@ static inline double synth_normal(uint64_t *state)
 
 static inline void synth_init(struct synth *s, uint32_t capacity, uint64_t seed)
 {
-	*s = (struct synth){ .capacity = capacity, .random = seed };
+	*s = (struct synth){.capacity = capacity, .random = seed};
 	s->host = calloc(capacity, sizeof(*s->host));
 	s->device = calloc(capacity, sizeof(*s->device));
 	if (!s->host || !s->device)
@@ -52,9 +52,9 @@ static inline void synth_fini(struct synth *s)
 	free(s->device);
 }
 
-#define SYNTH_LAYERS 48
+#define SYNTH_LAYERS  48
 #define SYNTH_KERNELS 56 /* per layer */
-#define SYNTH_NAMES 31
+#define SYNTH_NAMES   31
 
 /* Kernel k of a layer: what a transformer's forward and backward would launch. */
 static inline double synth_kernel(uint32_t k, struct record *r)
@@ -139,15 +139,15 @@ static inline int synth_by_begin(const void *a, const void *b)
 static inline bool synth_load_csv(struct synth *s, const char *path)
 {
 	char command[600], line[1024];
-	uint64_t names[4096] = { 0 };
+	uint64_t names[4096] = {0};
 	FILE *f;
 
 	snprintf(command, sizeof(command), "zcat '%s' 2>/dev/null", path);
 	f = popen(command, "r");
 	while (f && fgets(line, sizeof(line), f)) {
 		unsigned long long ts, dur, bytes = 0;
-		char *field[8] = { 0 }, *p = line;
-		struct record r = { .peer = -1 };
+		char *field[8] = {0}, *p = line;
+		struct record r = {.peer = -1};
 		uint64_t h = 1469598103934665603ull;
 		bool device;
 
@@ -176,12 +176,11 @@ static inline bool synth_load_csv(struct synth *s, const char *path)
 		r.name = 1 + (uint32_t)(h % 4096);
 		r.correlation = (uint32_t)atoll(field[5]);
 		r.stream = (uint32_t)atoi(field[4]);
-		r.kind = !device			      ? (strstr(field[7], "aunch") ? RECORD_LAUNCH :
-										     RECORD_API) :
-			 !strcmp(field[2], "nccl")    ? RECORD_COLL_KERNEL :
-			 !strcmp(field[2], "memcpy")  ? RECORD_COPY :
-			 !strcmp(field[2], "memset")  ? RECORD_MEMSET :
-							RECORD_KERNEL;
+		r.kind = !device ? (strstr(field[7], "aunch") ? RECORD_LAUNCH : RECORD_API)
+			 : !strcmp(field[2], "nccl")   ? RECORD_COLL_KERNEL
+			 : !strcmp(field[2], "memcpy") ? RECORD_COPY
+			 : !strcmp(field[2], "memset") ? RECORD_MEMSET
+						       : RECORD_KERNEL;
 		if (device && s->device_count < s->capacity)
 			s->device[s->device_count++] = r;
 		else if (!device && s->host_count < s->capacity)

@@ -50,7 +50,7 @@ FORBIDDEN = [
 ]
 ROOM_FILES_MAX = 28  # C files and headers
 LINE_MAX = 100  # and a string may run a word over
-FUNCTION_MAX = 70
+FUNCTION_MAX = 90  # about 70, and tables of tests
 
 
 def files():

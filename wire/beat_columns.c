@@ -61,8 +61,8 @@ static uint64_t rounded_time(uint64_t t_ns, uint32_t shift)
 
 static void group_values(const struct beat_group *g, uint32_t shift, uint64_t v[GROUP_VALUES])
 {
-	const double times[] = { g->latency_ns,	      g->self_ns,    g->self_mad_ns, g->exposed_comm_ns,
-				 g->compute_ns, g->idle_ns, g->copy_ns };
+	const double times[] = {g->latency_ns, g->self_ns, g->self_mad_ns, g->exposed_comm_ns,
+				g->compute_ns, g->idle_ns, g->copy_ns};
 
 	_Static_assert(ARRAY_LEN(times) + 1 == GROUP_VALUES, "figures of a group");
 	for (size_t i = 0; i < ARRAY_LEN(times); i++)
@@ -82,7 +82,7 @@ static uint32_t log2_of(uint32_t power)
 int beat_columns_groups_pack(const struct beat_rank *r, struct buf *out)
 {
 	uint32_t shift = beat_columns_shift(r->groups, r->group_count);
-	uint64_t before[GROUP_VALUES] = { 0 }, now[GROUP_VALUES], end = 0, next = 0;
+	uint64_t before[GROUP_VALUES] = {0}, now[GROUP_VALUES], end = 0, next = 0;
 
 	if (!r->group_count)
 		return 0;
@@ -153,7 +153,7 @@ static int read_count(const uint8_t *data, size_t bytes, size_t *pos, uint32_t m
 
 int beat_columns_groups_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r)
 {
-	uint64_t v[GROUP_VALUES] = { 0 }, shift = 0, end = 0, next = 0;
+	uint64_t v[GROUP_VALUES] = {0}, shift = 0, end = 0, next = 0;
 	size_t pos = 0;
 
 	r->group_count = 0;
@@ -175,8 +175,10 @@ int beat_columns_groups_unpack(const uint8_t *data, size_t bytes, struct beat_ra
 		    read_values(data, bytes, &pos, (uint32_t)shift, v))
 			return -EPROTO;
 		end += (uint64_t)d;
-		*g = (struct beat_group){ .first_step = next + skip, .end_ns = end << shift,
-					  .count = 1u << log, .flagged = (uint32_t)flagged };
+		*g = (struct beat_group){.first_step = next + skip,
+					 .end_ns = end << shift,
+					 .count = 1u << log,
+					 .flagged = (uint32_t)flagged};
 		g->used = g->count - (uint32_t)unused;
 		set_values(g, (uint32_t)shift, v);
 		if (end > UINT64_MAX >> shift || !group_allowed(g, i ? g - 1 : NULL))
@@ -296,7 +298,7 @@ static int get_u32(const uint8_t *data, size_t bytes, size_t *pos, uint32_t *out
 
 int beat_columns_comms_pack(const struct beat_rank *r, struct buf *out)
 {
-	struct times t = { 0 };
+	struct times t = {0};
 
 	if (!r->comm_count)
 		return 0;
@@ -305,7 +307,7 @@ int beat_columns_comms_pack(const struct beat_rank *r, struct buf *out)
 	buf_varint(out, r->comm_count);
 	for (uint32_t i = 0; i < r->comm_count; i++) {
 		const struct beat_comm *c = &r->comms[i];
-		const uint64_t at[] = { c->call_ns, c->done_ns };
+		const uint64_t at[] = {c->call_ns, c->done_ns};
 
 		if (c->ended > c->entered)
 			return -EINVAL;
@@ -324,7 +326,7 @@ int beat_columns_comms_pack(const struct beat_rank *r, struct buf *out)
 
 int beat_columns_comms_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r)
 {
-	struct times t = { 0 };
+	struct times t = {0};
 	size_t pos = 0;
 
 	r->comm_count = 0;
@@ -362,8 +364,8 @@ static uint32_t comm_number(const struct beat_rank *r, uint64_t comm)
 
 int beat_columns_colls_pack(const struct beat_rank *r, struct buf *out)
 {
-	struct beat_coll none = { 0 };
-	struct times t = { 0 };
+	struct beat_coll none = {0};
+	struct times t = {0};
 
 	if (!r->coll_count)
 		return 0;
@@ -372,7 +374,7 @@ int beat_columns_colls_pack(const struct beat_rank *r, struct buf *out)
 	buf_varint(out, r->coll_count);
 	for (uint32_t i = 0; i < r->coll_count; i++) {
 		const struct beat_coll *c = &r->colls[i], *before = i ? c - 1 : &none;
-		const uint64_t at[] = { c->call_ns, c->begin_ns, c->end_ns };
+		const uint64_t at[] = {c->call_ns, c->begin_ns, c->end_ns};
 		uint32_t number = comm_number(r, c->comm);
 
 		buf_varint(out, number);
@@ -388,8 +390,8 @@ int beat_columns_colls_pack(const struct beat_rank *r, struct buf *out)
 
 int beat_columns_colls_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r)
 {
-	struct beat_coll before = { 0 };
-	struct times t = { 0 };
+	struct beat_coll before = {0};
+	struct times t = {0};
 	size_t pos = 0;
 
 	r->coll_count = 0;

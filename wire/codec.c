@@ -56,7 +56,7 @@ Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_
 	*err = -EPROTO;
 	if (codec_kind(data, bytes) != (int)kind)
 		return NULL;
-	a->allocator = (ProtobufCAllocator){ arena_alloc, arena_free, a };
+	a->allocator = (ProtobufCAllocator){arena_alloc, arena_free, a};
 	a->left = bytes + ARENA_EXTRA_BYTES;
 	e = sysom__wire__envelope__unpack(&a->allocator, bytes, data);
 	if (!e)
@@ -179,7 +179,7 @@ int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16])
 
 void codec_rank_fill(struct codec_rank *c, const struct wire_rank *r)
 {
-	const char *const from[] = { r->job, r->node, r->role, r->pod, r->gpu_uuid, r->program };
+	const char *const from[] = {r->job, r->node, r->role, r->pod, r->gpu_uuid, r->program};
 
 	sysom__wire__rank__init(&c->pb);
 	for (int i = 0; i < 6; i++)
@@ -210,7 +210,7 @@ static bool owner_fits(const struct wire_rank *r)
 int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r)
 {
 	const char *from[6];
-	char *const to[] = { r->job, r->node, r->role, r->pod, r->gpu_uuid, r->program };
+	char *const to[] = {r->job, r->node, r->role, r->pod, r->gpu_uuid, r->program};
 
 	if (!pb)
 		return -EPROTO;

@@ -45,10 +45,10 @@ int wire_beat_decode(const void *data, size_t bytes, struct beat *b);
 int wire_sketch_decode(const void *data, size_t bytes, struct sketch *s);
 
 enum wire_status {
-	WIRE_OK = 0,	  /* committed (windows) or seen (beats) */
+	WIRE_OK = 0,	    /* committed (windows) or seen (beats) */
 	WIRE_DUPLICATE = 1, /* committed earlier */
-	WIRE_RETRY = 2,	  /* not stored (disk full, shutting down): send again later */
-	WIRE_REJECT = 3,  /* never acceptable: do not send again */
+	WIRE_RETRY = 2,	    /* not stored (disk full, shutting down): send again later */
+	WIRE_REJECT = 3,    /* never acceptable: do not send again */
 };
 /* Commands travel in replies (INV-10). job "": every job; rank INT32_MIN: every rank. The receiver
  * ignores and counts unknown kinds. */
@@ -74,7 +74,7 @@ struct wire_command {
 #define WIRE_COMMANDS_MAX 64
 struct wire_reply {
 	enum wire_status status;
-	uint8_t id[16]; /* of the window; zero for a beat */
+	uint8_t id[16];		       /* of the window; zero for a beat */
 	char message[WIRE_TEXT_BYTES]; /* the reason, for REJECT and RETRY */
 	uint32_t command_count;
 	struct wire_command commands[WIRE_COMMANDS_MAX];

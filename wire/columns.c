@@ -27,9 +27,9 @@
 #define ROW_BYTES_MIN 3u
 #define HISTORY	      3
 /* Prefetches the names' contexts of rows this far ahead: the tables exceed the nearer caches. */
-#define CODE_AHEAD    4u
+#define CODE_AHEAD 4u
 /* Prefetches the rows themselves even earlier: another CPU wrote them. */
-#define ROWS_AHEAD    16u
+#define ROWS_AHEAD 16u
 
 enum column {
 	COL_MASK,
@@ -51,14 +51,14 @@ enum column {
 
 /* Bits of a row's mask, the most frequent first, so that the varint stays short. */
 enum {
-	MASK_LANE = 1 << 0,	   /* not the lane of the previous row */
+	MASK_LANE = 1 << 0, /* not the lane of the previous row */
 	MASK_NAME = 1 << 1,
 	MASK_CORRELATION = 1 << 2,
-	MASK_LAUNCH = 1 << 3,	   /* launch time not as predicted */
+	MASK_LAUNCH = 1 << 3, /* launch time not as predicted */
 	MASK_BYTES = 1 << 4,
 	MASK_SEQ = 1 << 5,
 	MASK_KIND = 1 << 6,
-	MASK_LANE_NEW = 1 << 7,	   /* the lane's slot gets a new thread and stream */
+	MASK_LANE_NEW = 1 << 7, /* the lane's slot gets a new thread and stream */
 	MASK_FLAGS = 1 << 8,
 	MASK_GRID = 1 << 9,
 	MASK_BLOCK = 1 << 10,
@@ -323,10 +323,10 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 	*history = n;
 	*model_name(m, r) = n;
 	if (counts_seq(r))
-		*model_seq(m, r) = (struct seq){ n.row, r->seq };
+		*model_seq(m, r) = (struct seq){n.row, r->seq};
 	if (!RECORD_IS_DEVICE(r->kind) && r->correlation)
 		m->launches[r->correlation & m->launch_mask] =
-			(struct launch){ n.row, r->correlation, begin };
+		    (struct launch){n.row, r->correlation, begin};
 	m->begin = begin;
 	if (r->kind != RECORD_SPAN && r->kind != RECORD_STEP_BEGIN && r->kind != RECORD_STEP_END)
 		l->end = end;
@@ -340,8 +340,8 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 static const struct context *model_context(struct model *m, const struct context *history,
 					   bool as_expected, const struct record *r)
 {
-	const struct context *x = as_expected && model_has(m, history->row) ? history :
-									       model_name(m, r);
+	const struct context *x =
+	    as_expected && model_has(m, history->row) ? history : model_name(m, r);
 
 	return model_has(m, x->row) ? x : &no_context;
 }
@@ -385,7 +385,7 @@ static void put_time(struct buf *classes, struct bits *b, int64_t v)
 	uint64_t z = zigzag(v);
 	unsigned class = z ? 64 - (unsigned)__builtin_clzll(z) : 0;
 
-	put_byte(classes, (uint8_t)class);
+	put_byte(classes, (uint8_t) class);
 	if (class > 1)
 		put_bits(b, z & ((1ull << (class - 1)) - 1), class - 1);
 }
@@ -412,12 +412,13 @@ static struct lane *code_lane(struct model *m, struct coder *c, const struct rec
 		*mask |= MASK_LANE_NEW;
 		buf_varint(&c->cols[COL_LANE], (uint64_t)r->thread << 1 | device);
 		buf_varint(&c->cols[COL_LANE], r->stream);
-		*l = (struct lane){ .thread = r->thread, .stream = r->stream, .device = device };
+		*l = (struct lane){.thread = r->thread, .stream = r->stream, .device = device};
 	}
 	return l;
 }
 
-static void code_delta(struct buf *b, uint32_t *mask, uint32_t bit, uint64_t value, uint64_t predicted)
+static void code_delta(struct buf *b, uint32_t *mask, uint32_t bit, uint64_t value,
+		       uint64_t predicted)
 {
 	if (value == predicted)
 		return;
@@ -481,7 +482,8 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 	struct lane *l = code_lane(m, c, r, &mask);
 	struct context *history = model_history(m, l);
 	const struct context *x;
-	int64_t begin = to_scaled(m, r->begin_ns), gap = sub64(begin, model_floor(m, l)), launch = 0;
+	int64_t begin = to_scaled(m, r->begin_ns), gap = sub64(begin, model_floor(m, l)),
+		launch = 0;
 
 	ref = model_reference(m, history);
 	code_delta(&c->cols[COL_NAME], &mask, MASK_KIND, r->kind, ref->kind);
@@ -571,16 +573,17 @@ static int code_finish(const struct model *m, struct coder *c, enum pack_effort 
 	parts[0].bytes = 0;
 	for (int i = 0; i < COL_COUNT; i++) {
 		buf_varint(&head, c->cols[i].bytes);
-		parts[i + 1] = (struct pack_part){ c->cols[i].data, c->cols[i].bytes };
+		parts[i + 1] = (struct pack_part){c->cols[i].data, c->cols[i].bytes};
 		parts[0].bytes += c->cols[i].bytes;
 		if (c->cols[i].failed)
-			err = c->cols[i].bytes > LIMIT_WIRE_UNPACKED_BYTES / 2 ? -EMSGSIZE : -ENOMEM;
+			err =
+			    c->cols[i].bytes > LIMIT_WIRE_UNPACKED_BYTES / 2 ? -EMSGSIZE : -ENOMEM;
 	}
 	if (head.failed)
 		err = -ENOMEM;
 	if (!err && parts[0].bytes + head.bytes > LIMIT_WIRE_UNPACKED_BYTES)
 		err = -EMSGSIZE;
-	parts[0] = (struct pack_part){ head.data, head.bytes };
+	parts[0] = (struct pack_part){head.data, head.bytes};
 	if (!err)
 		err = pack_write(parts, COL_COUNT + 1, effort, out);
 	buf_fini(&head);
@@ -601,9 +604,9 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 		return -ENOMEM;
 	for (int i = 0; i < COL_COUNT; i++)
 		buf_init(&c.cols[i], LIMIT_WIRE_UNPACKED_BYTES);
-	c.gap = (struct bits){ .to = &c.cols[COL_GAP_BITS] };
-	c.duration = (struct bits){ .to = &c.cols[COL_DURATION_BITS] };
-	c.launch = (struct bits){ .to = &c.cols[COL_LAUNCH_BITS] };
+	c.gap = (struct bits){.to = &c.cols[COL_GAP_BITS]};
+	c.duration = (struct bits){.to = &c.cols[COL_DURATION_BITS]};
+	c.launch = (struct bits){.to = &c.cols[COL_LAUNCH_BITS]};
 	model_scale(m);
 	for (uint32_t i = 0; i < m->count; i++) {
 		if (i + ROWS_AHEAD < m->count) {
@@ -710,12 +713,13 @@ static struct lane *decode_lane(struct model *m, struct decoder *d, uint32_t mas
 		uint64_t v = get(d, COL_LANE);
 		uint32_t stream = (uint32_t)get(d, COL_LANE);
 
-		*l = (struct lane){ .thread = (uint32_t)(v >> 1), .stream = stream, .device = v & 1 };
+		*l = (struct lane){.thread = (uint32_t)(v >> 1), .stream = stream, .device = v & 1};
 	}
 	return l;
 }
 
-static void decode_rest(struct decoder *d, struct record *r, const struct record *ref, uint32_t mask)
+static void decode_rest(struct decoder *d, struct record *r, const struct record *ref,
+			uint32_t mask)
 {
 	r->flags = (uint16_t)get_delta(d, COL_REST, mask, MASK_FLAGS, ref->flags);
 	memcpy(r->grid, ref->grid, sizeof(r->grid));
@@ -794,7 +798,7 @@ static int decoder_init(struct decoder *d, struct model *m, const uint8_t *p, si
 	for (int i = 0; i < COL_COUNT; i++) {
 		if (sizes[i] > bytes - pos)
 			return -EPROTO;
-		d->cols[i] = (struct column_reader){ p + pos, (size_t)sizes[i], 0 };
+		d->cols[i] = (struct column_reader){p + pos, (size_t)sizes[i], 0};
 		pos += (size_t)sizes[i];
 	}
 	return pos == bytes ? 0 : -EPROTO;

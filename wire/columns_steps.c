@@ -26,21 +26,37 @@ static void row_from_step(struct row *r, const struct window_step *w)
 {
 	const struct step *s = &w->step;
 	const uint64_t ints[] = {
-		s->index, s->begin_ns, s->end_ns - s->begin_ns,
-		s->device_begin_ns ? s->device_begin_ns - s->begin_ns : 0,
-		s->device_end_ns ? s->device_end_ns - s->end_ns : 0,
-		s->latency_ns - (s->end_ns - s->begin_ns), s->latency_ns - s->self_ns,
-		s->compute_ns, s->comm_ns, s->comm_ns - s->exposed_comm_ns, s->copy_ns, s->idle_ns,
-		s->launch_gap_max_ns, s->kernels, s->launches, s->collectives, s->copies,
-		s->unmatched, s->phase, s->key, s->work_count, s->source, s->flags,
-		(uint64_t)w->reserved << 32 | w->flags,
-		/* above, a zero device time and one equal to the host's look the same. The last
+	    s->index,
+	    s->begin_ns,
+	    s->end_ns - s->begin_ns,
+	    s->device_begin_ns ? s->device_begin_ns - s->begin_ns : 0,
+	    s->device_end_ns ? s->device_end_ns - s->end_ns : 0,
+	    s->latency_ns - (s->end_ns - s->begin_ns),
+	    s->latency_ns - s->self_ns,
+	    s->compute_ns,
+	    s->comm_ns,
+	    s->comm_ns - s->exposed_comm_ns,
+	    s->copy_ns,
+	    s->idle_ns,
+	    s->launch_gap_max_ns,
+	    s->kernels,
+	    s->launches,
+	    s->collectives,
+	    s->copies,
+	    s->unmatched,
+	    s->phase,
+	    s->key,
+	    s->work_count,
+	    s->source,
+	    s->flags,
+	    (uint64_t)w->reserved << 32 | w->flags,
+	    /* above, a zero device time and one equal to the host's look the same. The last
 		 * bit: the latency is the device's, as in found steps */
-		(s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u) |
-			(s->device_latency_ns && s->device_latency_ns == s->latency_ns ? 4u : 0u),
+	    (s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u) |
+		(s->device_latency_ns && s->device_latency_ns == s->latency_ns ? 4u : 0u),
 	};
-	const double floats[] = { s->work[0], s->work[1], s->work[2], s->work[3],
-				  w->expected_ns, w->expected_self_ns, w->excess, w->self_excess };
+	const double floats[] = {s->work[0],	 s->work[1],	      s->work[2], s->work[3],
+				 w->expected_ns, w->expected_self_ns, w->excess,  w->self_excess};
 
 	_Static_assert(ARRAY_LEN(ints) == INT_COUNT && ARRAY_LEN(floats) == FLOAT_COUNT, "row");
 	memcpy(r->ints, ints, sizeof(ints));
@@ -141,7 +157,7 @@ int columns_steps_pack(const struct window_step *steps, uint32_t count, struct b
 
 				buf_append(&b, &byte, 1);
 			}
-	part = (struct pack_part){ b.data, b.bytes };
+	part = (struct pack_part){b.data, b.bytes};
 	err = b.failed ? -ENOMEM : pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
 	free(rows);

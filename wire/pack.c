@@ -76,7 +76,7 @@ int pack_write(const struct pack_part *parts, size_t count, enum pack_effort eff
 	size_t own = effort == PACK_QUICK ? PACK_OWN_BLOCK_BYTES : PACK_OWN_SMALL_BYTES;
 	struct contexts *x = contexts_get();
 	size_t total = 0, room, pending = 0;
-	ZSTD_outBuffer to = { 0 };
+	ZSTD_outBuffer to = {0};
 
 	if (!x)
 		return -ENOMEM;
@@ -95,7 +95,8 @@ int pack_write(const struct pack_part *parts, size_t count, enum pack_effort eff
 	ZSTD_CCtx_setParameter(x->c, ZSTD_c_checksumFlag, 1);
 	ZSTD_CCtx_setPledgedSrcSize(x->c, total);
 	for (size_t i = 0; i <= count; i++) {
-		ZSTD_inBuffer in = { i < count ? parts[i].data : NULL, i < count ? parts[i].bytes : 0, 0 };
+		ZSTD_inBuffer in = {i < count ? parts[i].data : NULL,
+				    i < count ? parts[i].bytes : 0, 0};
 		ZSTD_EndDirective how = ZSTD_e_continue;
 		size_t left;
 

@@ -45,8 +45,8 @@ static uint32_t intern_frame(struct packer *p, uint32_t i)
 	keyed_add(&hash, (uint64_t)f->file << 32 | f->line);
 	h = keyed_end(&hash);
 	PROBE_EACH(k, &p->frames, h)
-		if (frame_same(&p->b->frames[p->frame_of[k.number]], f))
-			return k.number;
+	if (frame_same(&p->b->frames[p->frame_of[k.number]], f))
+		return k.number;
 	p->frame_of[p->frames.count] = i;
 	probe_add(&p->frames, h, p->frames.count);
 	return p->frames.count - 1;
@@ -57,9 +57,9 @@ static uint32_t intern_node(struct packer *p, uint32_t parent, uint32_t frame)
 	uint64_t h = keyed_word(&p->b->key, (uint64_t)parent << 32 | frame);
 
 	PROBE_EACH(k, &p->nodes, h)
-		if (p->node[k.number].parent == parent && p->node[k.number].frame == frame)
-			return k.number + 1;
-	p->node[p->nodes.count] = (struct node){ parent, frame };
+	if (p->node[k.number].parent == parent && p->node[k.number].frame == frame)
+		return k.number + 1;
+	p->node[p->nodes.count] = (struct node){parent, frame};
 	probe_add(&p->nodes, h, p->nodes.count);
 	return p->nodes.count;
 }
@@ -103,7 +103,7 @@ static void put_tables(struct packer *p)
 static void put_samples(struct packer *p)
 {
 	const struct stack_batch *b = p->b;
-	const struct stack_sample *l = &(const struct stack_sample){ .time_ns = b->begin_ns };
+	const struct stack_sample *l = &(const struct stack_sample){.time_ns = b->begin_ns};
 	struct buf *o = &p->out;
 
 	for (uint32_t i = 0; i < b->sample_count; i++) {
@@ -139,7 +139,7 @@ static void put_sums(struct buf *o, const struct stack_switch *s)
 
 /* In the word with a switch's GIL, flags and state: the time taken follows. Earlier readers refuse
  * it. */
-#define WITH_TAKEN (1ull << 14)
+#define WITH_TAKEN   (1ull << 14)
 #define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
 
 /* Writes which are not 0, then their values. */
@@ -161,7 +161,7 @@ static void put_taken(struct buf *o, const struct stack_switch *s)
 static void put_switches(struct packer *p)
 {
 	const struct stack_batch *b = p->b;
-	const struct stack_switch *l = &(const struct stack_switch){ .in_ns = b->begin_ns };
+	const struct stack_switch *l = &(const struct stack_switch){.in_ns = b->begin_ns};
 	struct buf *o = &p->out;
 
 	if (!b->switch_count && !b->switch_thread_count)
@@ -190,7 +190,7 @@ static void put_switches(struct packer *p)
 		buf_svarint(o, (int64_t)s->tid - l->tid);
 		buf_varint(o, s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1);
 		buf_varint(o, (counted ? WITH_TAKEN : 0) | (uint64_t)s->gil << 11 |
-				      (uint64_t)flags << 3 | s->state);
+				  (uint64_t)flags << 3 | s->state);
 		buf_varint(o, s->waker_tid);
 		buf_varint(o, s->next_tid);
 		if (flags & WITH_SUMS)
@@ -212,21 +212,21 @@ static int pack_all(struct packer *p, struct buf *out)
 		for (uint32_t k = b->stacks[i].count; k--;)
 			leaf[i] = intern_node(p, leaf[i], intern_frame(p, b->stacks[i].first + k));
 	if (!err) {
-		const uint64_t head[] = { b->begin_ns, b->end_ns - b->begin_ns, b->lost_samples,
-					  b->string_count, b->object_count, p->frames.count,
-					  p->nodes.count, b->stack_count, b->sample_count };
+		const uint64_t head[] = {b->begin_ns,	  b->end_ns - b->begin_ns, b->lost_samples,
+					 b->string_count, b->object_count,	   p->frames.count,
+					 p->nodes.count,  b->stack_count,	   b->sample_count};
 
 		for (size_t i = 0; i < sizeof(head) / sizeof(*head); i++)
 			buf_varint(&p->out, head[i]);
 		put_tables(p);
 		for (uint32_t i = 0; i < b->stack_count; i++) {
 			buf_varint(&p->out, leaf[i]);
-			buf_varint(&p->out, (uint64_t)b->stacks[i].kernel_count << 3 |
-						    b->stacks[i].end);
+			buf_varint(&p->out,
+				   (uint64_t)b->stacks[i].kernel_count << 3 | b->stacks[i].end);
 		}
 		put_samples(p);
 		put_switches(p);
-		part = (struct pack_part){ p->out.data, p->out.bytes };
+		part = (struct pack_part){p->out.data, p->out.bytes};
 		err = p->out.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
 	}
 	free(leaf);
@@ -236,13 +236,15 @@ static int pack_all(struct packer *p, struct buf *out)
 int stacks_pack(const struct stack_batch *b, struct buf *out)
 {
 	uint32_t frames = b->frame_count ? b->frame_count : 1;
-	struct packer p = { .b = b };
+	struct packer p = {.b = b};
 	int err;
 
 	if (!stack_batch_valid(b))
 		return -EINVAL;
-	if (b->frame_count > LIMIT_WINDOW_STACK_FRAMES || b->sample_count > LIMIT_WINDOW_STACK_SAMPLES ||
-	    b->switch_count > LIMIT_WINDOW_SWITCHES || b->switch_thread_count > LIMIT_WINDOW_SWITCH_THREADS)
+	if (b->frame_count > LIMIT_WINDOW_STACK_FRAMES ||
+	    b->sample_count > LIMIT_WINDOW_STACK_SAMPLES ||
+	    b->switch_count > LIMIT_WINDOW_SWITCHES ||
+	    b->switch_thread_count > LIMIT_WINDOW_SWITCH_THREADS)
 		return -EMSGSIZE;
 	buf_init(&p.out, LIMIT_WIRE_UNPACKED_BYTES);
 	p.frame_of = malloc(frames * sizeof(*p.frame_of));
@@ -328,8 +330,9 @@ static void read_head(struct unpacker *u, struct stack_batch *b)
 	u->stacks = (uint32_t)get(u, LIMIT_STACKS);
 	u->samples = (uint32_t)get(u, LIMIT_WINDOW_STACK_SAMPLES);
 	/* minimum bytes per row of each: 1, 2, 3, 2, 2, 10 */
-	if (!u->err && (uint64_t)u->strings + 2ull * u->objects + 3ull * u->frames + 2ull * u->nodes +
-			       2ull * u->stacks + 10ull * u->samples > u->bytes - u->pos)
+	if (!u->err && (uint64_t)u->strings + 2ull * u->objects + 3ull * u->frames +
+			       2ull * u->nodes + 2ull * u->stacks + 10ull * u->samples >
+			   u->bytes - u->pos)
 		u->err = -EPROTO;
 }
 
@@ -340,9 +343,9 @@ static void read_names(struct unpacker *u, struct stack_batch *b)
 		const uint8_t *s = get_bytes(u, n);
 
 		if (s)
-			u->err = memchr(s, 0, n) ? -EPROTO
-						 : stack_batch_string(b, (const char *)s, n,
-								      &u->string_of[i]);
+			u->err = memchr(s, 0, n)
+				     ? -EPROTO
+				     : stack_batch_string(b, (const char *)s, n, &u->string_of[i]);
 	}
 	for (uint32_t i = 0; i < u->objects && !u->err; i++) {
 		uint32_t path = get_index(u, u->string_of, u->strings);
@@ -359,7 +362,7 @@ static void read_frame(struct unpacker *u, struct stack_frame *f, uint64_t *last
 {
 	uint64_t kind = get(u, UINT8_MAX << 3 | 7);
 
-	*f = (struct stack_frame){ .kind = kind & 7, .flags = (uint8_t)(kind >> 3) };
+	*f = (struct stack_frame){.kind = kind & 7, .flags = (uint8_t)(kind >> 3)};
 	if (f->kind == STACK_FRAME_ANONYMOUS)
 		f->object = (uint32_t)get(u, UINT32_MAX);
 	else if (f->kind == STACK_FRAME_NATIVE)
@@ -418,14 +421,14 @@ static void read_stacks(struct unpacker *u, struct stack_batch *b)
 		if (tail >> 3 > count || (tail & 7) >= STACK_END_COUNT)
 			u->err = -EPROTO;
 		else
-			u->err = stack_batch_stack(b, frames, count, (uint32_t)(tail >> 3), tail & 7,
-						   &u->stack_of[i]);
+			u->err = stack_batch_stack(b, frames, count, (uint32_t)(tail >> 3),
+						   tail & 7, &u->stack_of[i]);
 	}
 }
 
 static void read_samples(struct unpacker *u, struct stack_batch *b)
 {
-	struct stack_sample s = { .time_ns = b->begin_ns };
+	struct stack_sample s = {.time_ns = b->begin_ns};
 	uint32_t stack = 0;
 
 	for (uint32_t i = 0; i < u->samples && !u->err; i++) {
@@ -444,7 +447,8 @@ static void read_samples(struct unpacker *u, struct stack_batch *b)
 		s.comm = get_index(u, u->string_of, u->strings);
 		s.waker_tid = (uint32_t)get(u, UINT32_MAX);
 		s.waker_comm = s.waker_tid ? get_index(u, u->string_of, u->strings) : 0;
-		if (!u->err && (stack >= u->stacks || (s.kind != STACK_ON_CPU && s.kind != STACK_OFF_CPU)))
+		if (!u->err &&
+		    (stack >= u->stacks || (s.kind != STACK_ON_CPU && s.kind != STACK_OFF_CPU)))
 			u->err = -EPROTO;
 		if (u->err)
 			break;
@@ -487,7 +491,7 @@ static void read_switch(struct unpacker *u, struct stack_switch *s)
 
 		s->ns[i] = s->flags & with ? get(u, UINT64_MAX) : 0;
 	}
-	s->flags &= (uint8_t)~(WITH_SUMS | WITH_WOKEN);
+	s->flags &= (uint8_t) ~(WITH_SUMS | WITH_WOKEN);
 	memset(s->taken_ns, 0, sizeof(s->taken_ns));
 	s->faults = 0;
 	if (state & WITH_TAKEN)
@@ -498,7 +502,7 @@ static void read_switch(struct unpacker *u, struct stack_switch *s)
 
 static void read_switches(struct unpacker *u, struct stack_batch *b)
 {
-	struct stack_switch s = { .in_ns = b->begin_ns };
+	struct stack_switch s = {.in_ns = b->begin_ns};
 	uint64_t threads, count;
 
 	if (u->err || u->pos == u->bytes)
@@ -509,7 +513,7 @@ static void read_switches(struct unpacker *u, struct stack_batch *b)
 								     * each */
 		u->err = -EPROTO;
 	for (uint64_t i = 0; i < threads && !u->err; i++) {
-		struct stack_switch_thread t = { .begin_ns = b->begin_ns + (uint64_t)get_signed(u) };
+		struct stack_switch_thread t = {.begin_ns = b->begin_ns + (uint64_t)get_signed(u)};
 
 		t.end_ns = t.begin_ns + get(u, UINT64_MAX - t.begin_ns);
 		t.missed = get(u, UINT64_MAX);
@@ -542,7 +546,7 @@ int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack
 int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,
 			 struct stack_batch *b)
 {
-	struct unpacker u = { .frames_left = frames_max };
+	struct unpacker u = {.frames_left = frames_max};
 	uint8_t *plain;
 	int err = pack_read(data, bytes, max_bytes, &plain, &u.bytes);
 

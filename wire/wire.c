@@ -22,10 +22,12 @@ int wire_peek_kind(const void *data, size_t bytes)
 	return codec_kind(data, bytes);
 }
 
-#define WINDOW_FIELDS(X)                                                                           \
-	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(clock_error_ns) X(reason) X(sequence)        \
-	X(summary_only) X(model_state) X(model_r2) X(model_spread) X(raw_bytes) X(step_count)      \
+/* clang-format off */
+#define WINDOW_FIELDS(X) \
+	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(clock_error_ns) X(reason) X(sequence) \
+	X(summary_only) X(model_state) X(model_r2) X(model_spread) X(raw_bytes) X(step_count) \
 	X(host_count) X(device_count) X(name_count) X(open_since_ns)
+/* clang-format on */
 
 static int pack_names(const struct window *w, struct buf *out)
 {
@@ -44,7 +46,7 @@ static int pack_names(const struct window *w, struct buf *out)
 		buf_varint(&b, n);
 		buf_append(&b, w->names[i], n);
 	}
-	part = (struct pack_part){ b.data, b.bytes };
+	part = (struct pack_part){b.data, b.bytes};
 	err = b.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
 	return err;
@@ -62,8 +64,7 @@ static int check_rows(const struct record *rows, uint32_t count, bool device, ui
 static int check_window(const struct window *w)
 {
 	if (w->step_count > LIMIT_WINDOW_STEPS || w->name_count > LIMIT_WINDOW_NAMES ||
-	    w->loss_count > WIRE_LOSS_MAX ||
-	    w->signal_count > LIMIT_WINDOW_SIGNALS ||
+	    w->loss_count > WIRE_LOSS_MAX || w->signal_count > LIMIT_WINDOW_SIGNALS ||
 	    (uint64_t)w->host_count + w->device_count > LIMIT_WINDOW_RECORDS)
 		return -EMSGSIZE;
 	if (check_rows(w->host, w->host_count, false, w->name_count) ||
@@ -78,7 +79,7 @@ struct window_lists {
 	Sysom__Wire__Signal signals[LIMIT_WINDOW_SIGNALS], *signal_list[LIMIT_WINDOW_SIGNALS];
 	struct {
 		char name[OS_SIGNAL_NAME_BYTES], subject[OS_SIGNAL_SUBJECT_BYTES],
-			unit[OS_SIGNAL_UNIT_BYTES];
+		    unit[OS_SIGNAL_UNIT_BYTES];
 	} signal_texts[LIMIT_WINDOW_SIGNALS];
 	struct codec_rank rank;
 	char unfinished[WIRE_TEXT_BYTES];
@@ -97,7 +98,8 @@ static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const s
 
 	sysom__wire__signal__init(to);
 	codec_text_clean(s->name, l->signal_texts[i].name, sizeof(l->signal_texts[i].name));
-	codec_text_clean(s->subject, l->signal_texts[i].subject, sizeof(l->signal_texts[i].subject));
+	codec_text_clean(s->subject, l->signal_texts[i].subject,
+			 sizeof(l->signal_texts[i].subject));
 	codec_text_clean(s->unit, l->signal_texts[i].unit, sizeof(l->signal_texts[i].unit));
 	to->name = l->signal_texts[i].name;
 	to->subject = l->signal_texts[i].subject;
@@ -112,8 +114,8 @@ static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const s
 
 static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const struct window *w)
 {
-	pb->id = (ProtobufCBinaryData){ 16, (uint8_t *)w->id };
-	pb->anomaly_id = (ProtobufCBinaryData){ 16, (uint8_t *)w->anomaly_id };
+	pb->id = (ProtobufCBinaryData){16, (uint8_t *)w->id};
+	pb->anomaly_id = (ProtobufCBinaryData){16, (uint8_t *)w->anomaly_id};
 	codec_rank_fill(&l->rank, &w->rank);
 	pb->rank = &l->rank.pb;
 #define X(f) pb->f = w->f;
@@ -181,7 +183,7 @@ static int pad(Sysom__Wire__Window *pb, size_t work, struct buf *padding)
 		return -ENOMEM;
 	memset(p, 0, missing);
 	padding->bytes += missing;
-	pb->padding = (ProtobufCBinaryData){ padding->bytes, padding->data };
+	pb->padding = (ProtobufCBinaryData){padding->bytes, padding->data};
 	return 0;
 }
 
@@ -212,10 +214,10 @@ int wire_window_encode(const struct window *w, struct buf *out)
 				   &field[RECORDS]);
 	if (!err && (w->stacks.sample_count || w->stacks.switch_count))
 		err = stacks_pack(&w->stacks, &field[STACKS]);
-	pb.steps = (ProtobufCBinaryData){ field[STEPS].bytes, field[STEPS].data };
-	pb.names = (ProtobufCBinaryData){ field[NAMES].bytes, field[NAMES].data };
-	pb.records = (ProtobufCBinaryData){ field[RECORDS].bytes, field[RECORDS].data };
-	pb.content_stacks = (ProtobufCBinaryData){ field[STACKS].bytes, field[STACKS].data };
+	pb.steps = (ProtobufCBinaryData){field[STEPS].bytes, field[STEPS].data};
+	pb.names = (ProtobufCBinaryData){field[NAMES].bytes, field[NAMES].data};
+	pb.records = (ProtobufCBinaryData){field[RECORDS].bytes, field[RECORDS].data};
+	pb.content_stacks = (ProtobufCBinaryData){field[STACKS].bytes, field[STACKS].data};
 	if (!err)
 		err = pad(&pb, work_of(w, field, PADDING), &field[PADDING]);
 	e.window = &pb;
@@ -430,7 +432,8 @@ static int read_records(const Sysom__Wire__Window *pb, struct window *w, struct 
 
 static int read_stacks(const Sysom__Wire__Window *pb, struct window *w, struct budget *budget)
 {
-	const ProtobufCBinaryData *stacks = pb->content_stacks.len ? &pb->content_stacks : &pb->stacks;
+	const ProtobufCBinaryData *stacks =
+	    pb->content_stacks.len ? &pb->content_stacks : &pb->stacks;
 	size_t unpacked = 0, frames;
 	int err;
 
@@ -440,9 +443,9 @@ static int read_stacks(const Sysom__Wire__Window *pb, struct window *w, struct b
 	if (err)
 		return err;
 	frames = budget->work / sizeof(*w->stacks.frames);
-	return stacks_unpack_within(stacks->data, stacks->len, unpacked,
-				    frames < LIMIT_WINDOW_STACK_FRAMES ? frames : LIMIT_WINDOW_STACK_FRAMES,
-				    &w->stacks);
+	return stacks_unpack_within(
+	    stacks->data, stacks->len, unpacked,
+	    frames < LIMIT_WINDOW_STACK_FRAMES ? frames : LIMIT_WINDOW_STACK_FRAMES, &w->stacks);
 }
 
 enum depth { DEPTH_HEAD, DEPTH_NAMES, DEPTH_ALL };
@@ -450,7 +453,7 @@ enum depth { DEPTH_HEAD, DEPTH_NAMES, DEPTH_ALL };
 static int window_decode(const void *data, size_t bytes, size_t work, struct window *w,
 			 enum depth depth)
 {
-	struct budget budget = { LIMIT_WIRE_UNPACKED_BYTES, work };
+	struct budget budget = {LIMIT_WIRE_UNPACKED_BYTES, work};
 	struct codec_arena a;
 	Sysom__Wire__Envelope *e;
 	int err = 0;
@@ -505,7 +508,7 @@ void wire_window_free(struct window *w)
 
 /* ---- a block of records ---- */
 
-static const uint8_t records_magic[4] = { 'S', 'Y', 'R', WIRE_VERSION };
+static const uint8_t records_magic[4] = {'S', 'Y', 'R', WIRE_VERSION};
 
 int wire_records_encode(const struct record *records, uint32_t count, struct buf *out)
 {

@@ -16,13 +16,17 @@
 #define CALLS_UNIT 1e3
 #define VALUE_MAX  9e18
 
-#define SKETCH_INTS(X)                                                                             \
-	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(steps) X(flagged) X(model_state)             \
+/* clang-format off */
+#define SKETCH_INTS(X) \
+	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(steps) X(flagged) X(model_state) \
 	X(functions_cut) X(kernels_cut) X(function_count) X(kernel_count) X(setting_count)
-#define SKETCH_DOUBLES(X)                                                                          \
-	X(latency_ns) X(latency_mad_ns) X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns)         \
-	X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(samples) X(off_ns)        \
+/* clang-format on */
+/* clang-format off */
+#define SKETCH_DOUBLES(X) \
+	X(latency_ns) X(latency_mad_ns) X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) \
+	X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(samples) X(off_ns) \
 	X(gil_wait_ns) X(model_r2)
+/* clang-format on */
 
 /* ---- writing ---- */
 
@@ -94,7 +98,7 @@ static int pack_body(const struct sketch *s, struct buf *out)
 		put_figures(s, &b);
 	if (!err && b.failed)
 		err = -EMSGSIZE;
-	part = (struct pack_part){ b.data, b.bytes };
+	part = (struct pack_part){b.data, b.bytes};
 	if (!err && b.bytes)
 		err = pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
@@ -158,8 +162,8 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 #define X(f) pb.f = isfinite(s->f) && s->f > 0 ? s->f : 0;
 	SKETCH_DOUBLES(X)
 #undef X
-	pb.body = (ProtobufCBinaryData){ body.bytes, body.data };
-	pb.kinds = (ProtobufCBinaryData){ kinds.bytes, kinds.data };
+	pb.body = (ProtobufCBinaryData){body.bytes, body.data};
+	pb.kinds = (ProtobufCBinaryData){kinds.bytes, kinds.data};
 	e.sketch = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_SKETCH, LIMIT_SKETCH_BYTES_PER_RANK, out);
@@ -253,7 +257,7 @@ static int make_lists(struct sketch *s, size_t bytes)
 
 static int read_body(const Sysom__Wire__Sketch *pb, struct sketch *s)
 {
-	struct reader r = { 0 };
+	struct reader r = {0};
 	uint8_t *p = NULL;
 	int err;
 
@@ -277,7 +281,8 @@ static int get_kind(struct reader *r, struct kinds_row *k)
 	uint64_t v[6];
 
 	for (int i = 0; i < 6; i++)
-		if (buf_read_varint(r->data, r->bytes, &r->pos, &v[i]) || v[i] > (uint64_t)VALUE_MAX)
+		if (buf_read_varint(r->data, r->bytes, &r->pos, &v[i]) ||
+		    v[i] > (uint64_t)VALUE_MAX)
 			return -EPROTO;
 	if (v[0] > KINDS_PARTS || v[1] > 1 || !v[3] || get_number(r, CALLS_UNIT, &k->steps) ||
 	    get_number(r, 1, &k->cost_ns) || get_number(r, SHARE_UNIT, &k->share) || k->share > 1 ||
@@ -295,7 +300,7 @@ static int get_kind(struct reader *r, struct kinds_row *k)
 
 static int read_kinds(const Sysom__Wire__Sketch *pb, struct sketch *s)
 {
-	struct reader r = { .data = pb->kinds.data, .bytes = pb->kinds.len };
+	struct reader r = {.data = pb->kinds.data, .bytes = pb->kinds.len};
 	int err = 0;
 
 	while (!err && r.pos < r.bytes && s->kind_count < SKETCH_KINDS_MAX)
@@ -317,8 +322,8 @@ static int sketch_fill(const Sysom__Wire__Sketch *pb, struct sketch *s)
 		return -EPROTO;
 	SKETCH_DOUBLES(X)
 #undef X
-	if (pb->function_count > LIMIT_SKETCH_FUNCTIONS || pb->kernel_count > LIMIT_SKETCH_KERNELS ||
-	    pb->setting_count > LIMIT_SKETCH_SETTINGS)
+	if (pb->function_count > LIMIT_SKETCH_FUNCTIONS ||
+	    pb->kernel_count > LIMIT_SKETCH_KERNELS || pb->setting_count > LIMIT_SKETCH_SETTINGS)
 		return -EMSGSIZE;
 #define X(f) s->f = pb->f;
 	SKETCH_INTS(X)
@@ -368,7 +373,7 @@ void wire_sketch_free(struct sketch *s)
 /* ---- as much as fits ---- */
 
 /* Part of a list that is dropped at a time when it does not fit. */
-#define CUT_PART 8u
+#define CUT_PART       8u
 #define KEEP_FUNCTIONS 64u
 #define KEEP_KERNELS   32u
 

@@ -17,12 +17,12 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-#define CONNECTIONS_MAX	       512
+#define CONNECTIONS_MAX 512
 /* Idle ones go beyond this; between the two is room for those that are on their way out. */
-#define CONNECTIONS_KEPT       384
-#define CONNECTION_BYTES       (24u << 10)
-#define TIMEOUT_S	       15
-#define SEND_BYTES	       (64 << 10) /* at a time, of one connection; the kernel doubles it */
+#define CONNECTIONS_KEPT 384
+#define CONNECTION_BYTES (24u << 10)
+#define TIMEOUT_S	 15
+#define SEND_BYTES	 (64 << 10) /* at a time, of one connection; the kernel doubles it */
 
 struct api {
 	struct MHD_Daemon *daemon;
@@ -49,7 +49,7 @@ struct request {
 static int connection_fd(struct MHD_Connection *c)
 {
 	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+	    MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	return info ? info->connect_fd : -1;
 }
@@ -65,7 +65,8 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 	}
 	atomic_fetch_add(&api->counts.by_class[a->status / 100 % 6], 1);
 	r = MHD_create_response_from_buffer(a->body.bytes, a->body.data ? a->body.data : (void *)"",
-					    a->body.data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+					    a->body.data ? MHD_RESPMEM_MUST_FREE
+							 : MHD_RESPMEM_PERSISTENT);
 	if (!r) {
 		buf_fini(&a->body);
 		return MHD_NO;
@@ -184,7 +185,8 @@ static enum MHD_Result on_get(struct api *api, struct MHD_Connection *c, const c
 	struct question *q = r->question;
 
 	if (q)
-		return api_pool_is_done(api->pool, &q->job) ? send_answer(api, c, &q->answer) : MHD_YES;
+		return api_pool_is_done(api->pool, &q->job) ? send_answer(api, c, &q->answer)
+							    : MHD_YES;
 	if (!strcmp(url, "/healthz")) {
 		struct api_answer a;
 
@@ -277,8 +279,7 @@ bool api_is_address(const char *listen)
 	return !parse_listen(listen, &address);
 }
 
-__attribute__((format(printf, 2, 0)))
-static void on_mhd_log(void *arg, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 {
 	char line[256];
 	size_t n;
@@ -304,9 +305,10 @@ static void answer(void *arg, uint32_t thread, struct api_job *job, bool stoppin
 
 static int open_pool(struct api *a, const char *store_dir)
 {
-	const struct api_pool_config pool = { .threads = LIMIT_API_WORKERS,
-					      .waiting_max = LIMIT_API_WAITING, .work = answer,
-					      .arg = a };
+	const struct api_pool_config pool = {.threads = LIMIT_API_WORKERS,
+					     .waiting_max = LIMIT_API_WAITING,
+					     .work = answer,
+					     .arg = a};
 	int err = 0;
 
 	for (uint32_t i = 0; i < LIMIT_API_WORKERS && !err; i++)
@@ -317,8 +319,8 @@ static int open_pool(struct api *a, const char *store_dir)
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources)
 {
 	struct api *a = calloc(1, sizeof(*a));
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG |
-			 MHD_ALLOW_SUSPEND_RESUME;
+	unsigned flags =
+	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME;
 	struct sockaddr_storage address;
 	int err;
 
@@ -339,13 +341,12 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 			flags |= MHD_USE_IPv6;
 		errno = 0;
 		a->daemon = MHD_start_daemon(
-			flags, 0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
-			MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
-			MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-			MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
-			MHD_OPTION_NOTIFY_COMPLETED, on_completed, a,
-			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
+		    flags, 0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log,
+		    NULL, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
+		    MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+		    MHD_OPTION_NOTIFY_CONNECTION, on_connection, a, MHD_OPTION_NOTIFY_COMPLETED,
+		    on_completed, a, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+		    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
 		if (!a->daemon)
 			err = errno ? -errno : -EIO;
 	}

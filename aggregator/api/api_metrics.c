@@ -6,8 +6,8 @@
 
 static void metric(struct buf *b, const char *name, const char *type, const char *help)
 {
-	buf_printf(b, "# HELP sysom_aggregator_%s %s\n# TYPE sysom_aggregator_%s %s\n", name, help, name,
-		   type);
+	buf_printf(b, "# HELP sysom_aggregator_%s %s\n# TYPE sysom_aggregator_%s %s\n", name, help,
+		   name, type);
 }
 
 static void sample(struct buf *b, const char *name, const char *labels, uint64_t value)
@@ -45,12 +45,15 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 	metric(b, "sketches_total", "counter", "Sketches received, by reply.");
 	sample(b, "sketches_total", "{status=\"ok\"}", s.sketches_ok);
 	sample(b, "sketches_total", "{status=\"reject\"}", s.sketches_reject);
-	counter(b, "unknown_messages_total", "Messages of no known kind or version.", s.other_reject);
+	counter(b, "unknown_messages_total", "Messages of no known kind or version.",
+		s.other_reject);
 	counter(b, "received_bytes_total", "Bytes of all messages.", s.received_bytes);
 	gauge(b, "connections", "Peers connected now.", s.peers.connections);
-	gauge(b, "requests_waiting", "Messages that wait for their sender's turn.", s.peers.waiting);
+	gauge(b, "requests_waiting", "Messages that wait for their sender's turn.",
+	      s.peers.waiting);
 	counter(b, "connections_total", "Connections accepted.", s.peers.accepted);
-	metric(b, "connections_closed_total", "counter", "Connections that were hung up on, by reason.");
+	metric(b, "connections_closed_total", "counter",
+	       "Connections that were hung up on, by reason.");
 	sample(b, "connections_closed_total", "{reason=\"broken\"}", s.peers.broken);
 	sample(b, "connections_closed_total", "{reason=\"overdue\"}", s.peers.overdue);
 	sample(b, "connections_closed_total", "{reason=\"evicted\"}", s.peers.evicted);
@@ -82,14 +85,15 @@ static void metrics_store(const struct api_sources *api, struct buf *b)
 
 static void metrics_verdicts(const struct api_sources *api, struct buf *b)
 {
-	struct alert_stats alerts = { 0 };
+	struct alert_stats alerts = {0};
 	struct commit_stats s;
 
 	commit_stats(api->commit, &s);
 	if (api->alert)
 		alert_stats(api->alert, &alerts);
 	counter(b, "findings_total", "Findings without windows that were committed.", s.findings);
-	counter(b, "findings_dropped_total", "Findings for which there was no room.", s.findings_dropped);
+	counter(b, "findings_dropped_total", "Findings for which there was no room.",
+		s.findings_dropped);
 	gauge(b, "alerts_firing", "Alerts that fire.", alerts.firing);
 	metric(b, "alert_posts_total", "counter", "POSTs to the webhook, by outcome.");
 	sample(b, "alert_posts_total", "{outcome=\"ok\"}", alerts.sent);
@@ -99,7 +103,8 @@ static void metrics_verdicts(const struct api_sources *api, struct buf *b)
 
 static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 {
-	metric(b, "refused_total", "counter", "What was said about ranks and not believed, by reason.");
+	metric(b, "refused_total", "counter",
+	       "What was said about ranks and not believed, by reason.");
 	sample(b, "refused_total", "{reason=\"foreign\"}", f->refused_foreign);
 	sample(b, "refused_total", "{reason=\"range\"}", f->refused_range);
 	sample(b, "refused_total", "{reason=\"world\"}", f->refused_world);
@@ -109,9 +114,11 @@ static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 	sample(b, "refused_total", "{reason=\"processes\"}", f->refused_processes);
 	sample(b, "refused_total", "{reason=\"window\"}", f->refused_window);
 	sample(b, "refused_total", "{reason=\"sketch\"}", f->refused_sketch);
-	gauge(b, "quarantined_ranks", "Ranks that show no communicator of their job: compared with nobody.",
+	gauge(b, "quarantined_ranks",
+	      "Ranks that show no communicator of their job: compared with nobody.",
 	      f->ranks_quarantined);
-	metric(b, "detect_dropped", "gauge", "Of the known jobs, what was not compared, by reason.");
+	metric(b, "detect_dropped", "gauge",
+	       "Of the known jobs, what was not compared, by reason.");
 	sample(b, "detect_dropped", "{reason=\"bad\"}", f->bad);
 	sample(b, "detect_dropped", "{reason=\"stale\"}", f->stale);
 	sample(b, "detect_dropped", "{reason=\"ahead\"}", f->ahead);
@@ -160,8 +167,8 @@ static void metrics_fleet(const struct api_sources *api, struct buf *b)
 	gauge(b, "node_windows_dropped", "Windows that the known nodes dropped unsent.",
 	      f.windows_dropped);
 	counter(b, "fleet_dropped_total", "Beat entries for which there was no room.", f.dropped);
-	gauge(b, "fleet_slice_ranks", "Jobs or ranks that one turn of the fleet's lock looked at, at most.",
-	      f.slice_most);
+	gauge(b, "fleet_slice_ranks",
+	      "Jobs or ranks that one turn of the fleet's lock looked at, at most.", f.slice_most);
 	metrics_refused(b, &f);
 	metrics_detect(b, &f);
 }

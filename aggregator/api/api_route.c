@@ -21,8 +21,8 @@
 
 void api_answer_init(struct api_answer *a)
 {
-	*a = (struct api_answer){ .status = MHD_HTTP_OK, .type = "application/json",
-				  .allow = "GET, HEAD" };
+	*a = (struct api_answer){
+	    .status = MHD_HTTP_OK, .type = "application/json", .allow = "GET, HEAD"};
 	buf_init(&a->body, 2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES);
 }
 
@@ -48,9 +48,8 @@ static void get_status(const struct api_sources *api, struct api_answer *a)
 	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version",
 				 SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs",
 				 (int)f.jobs_hanging, "ranks", (int)f.ranks_alive, "nodes",
-				 (int)f.nodes_alive,
-				 "windows", (json_int_t)c.store.windows, "incidents",
-				 (json_int_t)c.store.incidents, "open_incidents",
+				 (int)f.nodes_alive, "windows", (json_int_t)c.store.windows,
+				 "incidents", (json_int_t)c.store.incidents, "open_incidents",
 				 (json_int_t)c.store.open_incidents, "store_bytes",
 				 (json_int_t)c.store.bytes, "disk_full", c.disk_full));
 }
@@ -78,8 +77,9 @@ static bool resolve(const struct api_sources *api, const char *asked, char key[W
 {
 	if (fleet_resolve_job(api->fleet, asked, key) <= 1)
 		return true;
-	api_answer_error(a, MHD_HTTP_CONFLICT,
-			 "job: several users have a job of that name; ask for NAME@UID (/api/v1/jobs)");
+	api_answer_error(
+	    a, MHD_HTTP_CONFLICT,
+	    "job: several users have a job of that name; ask for NAME@UID (/api/v1/jobs)");
 	return false;
 }
 
@@ -98,7 +98,8 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 	else if (!strcmp(what, "roles"))
 		answer_known(a, fleet_roles_json(api->fleet, key, clock_realtime_ns()), unknown);
 	else if (!strcmp(what, "waterline"))
-		answer_known(a, fleet_waterline_json(api->fleet, key, role, clock_monotonic_ns()), unknown);
+		answer_known(a, fleet_waterline_json(api->fleet, key, role, clock_monotonic_ns()),
+			     unknown);
 	else if (!strcmp(what, "kinds"))
 		answer_known(a, fleet_kinds_json(api->fleet, key), "no such job");
 	else
@@ -124,14 +125,17 @@ static void get_baseline(const struct api_sources *api, const struct http_query 
 	answer_known(a, j, "no such baseline");
 }
 
-static void get_sketch(const struct api_sources *api, const struct http_query *q, struct api_answer *a)
+static void get_sketch(const struct api_sources *api, const struct http_query *q,
+		       struct api_answer *a)
 {
 	const char *job = http_query_get(q, "job");
 	char key[WIRE_TEXT_BYTES];
 	uint64_t rank = UINT64_MAX;
 
-	if (!job || !is_text(job) || !http_query_number(q, "rank", INT32_MAX, &rank) || rank > INT32_MAX)
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "job, rank: the name of one and a number");
+	if (!job || !is_text(job) || !http_query_number(q, "rank", INT32_MAX, &rank) ||
+	    rank > INT32_MAX)
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				 "job, rank: the name of one and a number");
 	else if (resolve(api, job, key, a))
 		answer_known(a, fleet_sketch_json(api->fleet, key, (int32_t)rank),
 			     "no such rank, or no sketch of it");
@@ -154,7 +158,8 @@ static bool take_limit(const struct http_query *q, struct api_answer *a, uint64_
 static void get_fleet(const struct api_sources *api, const struct http_query *q, bool ranks,
 		      struct api_answer *a)
 {
-	struct fleet_page page = { .job = http_query_get(q, "job"), .after = http_query_get(q, "after") };
+	struct fleet_page page = {.job = http_query_get(q, "job"),
+				  .after = http_query_get(q, "after")};
 	int err;
 
 	if (page.job && !is_text(page.job)) {
@@ -171,10 +176,11 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-static void get_incidents(const struct api_sources *api, const struct http_query *q, struct api_answer *a)
+static void get_incidents(const struct api_sources *api, const struct http_query *q,
+			  struct api_answer *a)
 {
-	struct store_list list = { .job = http_query_get(q, "job"),
-				   .state = http_query_get(q, "state") };
+	struct store_list list = {.job = http_query_get(q, "job"),
+				  .state = http_query_get(q, "state")};
 	const char *after = http_query_get(q, "after");
 
 	if (list.job && !is_text(list.job))
@@ -183,12 +189,14 @@ static void get_incidents(const struct api_sources *api, const struct http_query
 		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "state: open or closed");
 	else if (after && store_list_after(&list, after))
 		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "after: the \"next\" of the page before");
-	else if (take_limit(q, a, LIMIT_DEFAULT, &list.limit) && store_list(api->store, &list, &a->body))
+	else if (take_limit(q, a, LIMIT_DEFAULT, &list.limit) &&
+		 store_list(api->store, &list, &a->body))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 /* Newline-delimited, so that a reader may take line by line and come back with the last one's time. */
-static void get_feed(const struct api_sources *api, const struct http_query *q, struct api_answer *a)
+static void get_feed(const struct api_sources *api, const struct http_query *q,
+		     struct api_answer *a)
 {
 	uint64_t since = 0;
 	uint32_t limit;
@@ -222,8 +230,8 @@ static void get_incident(const struct api_sources *api, const char *id, struct a
 static void get_window(const struct api_sources *api, const char *text, struct api_answer *a)
 {
 	uint8_t id[16];
-	int err = text_unhex(text, id, sizeof(id)) ? -ENOENT :
-						     store_window_body(api->store, id, &a->body);
+	int err = text_unhex(text, id, sizeof(id)) ? -ENOENT
+						   : store_window_body(api->store, id, &a->body);
 
 	if (!err)
 		a->type = "application/octet-stream";

@@ -65,8 +65,8 @@ static void work(void *arg, uint32_t thread, struct api_job *job, bool stopping)
 int api_symbols_open(struct api_symbols **out, struct symbols *symbols)
 {
 	struct api_symbols *a = calloc(1, sizeof(*a));
-	const struct api_pool_config pool = { .threads = 1, .waiting_max = LIMIT_API_SYMBOL_WAITING,
-					      .work = work, .arg = a };
+	const struct api_pool_config pool = {
+	    .threads = 1, .waiting_max = LIMIT_API_SYMBOL_WAITING, .work = work, .arg = a};
 	int err;
 
 	if (!a)
@@ -122,7 +122,8 @@ static uint64_t parse_session(const char *url)
 	uint8_t bytes[8];
 	uint64_t session = 0;
 
-	if (strncmp(url, UPLOADS "/", sizeof(UPLOADS)) || text_unhex(url + sizeof(UPLOADS), bytes, 8))
+	if (strncmp(url, UPLOADS "/", sizeof(UPLOADS)) ||
+	    text_unhex(url + sizeof(UPLOADS), bytes, 8))
 		return 0;
 	for (size_t i = 0; i < 8; i++)
 		session = session << 8 | bytes[i];
@@ -130,7 +131,8 @@ static uint64_t parse_session(const char *url)
 }
 
 /* The status it is refused with, or 0. */
-static unsigned classify(struct api_request *r, const char *method, const char *url, const char **why)
+static unsigned classify(struct api_request *r, const char *method, const char *url,
+			 const char **why)
 {
 	bool post = !strcmp(method, "POST");
 
@@ -159,11 +161,13 @@ static unsigned check_headers(struct api_request *r, const char **why)
 {
 	const char *type = header(r->job.connection, MHD_HTTP_HEADER_CONTENT_TYPE);
 	const char *want = r->kind == CHUNK ? "application/octet-stream" : "application/json";
-	uint64_t length, max = r->kind == CHUNK ? LIMIT_SYMBOL_CHUNK_BYTES : LIMIT_API_SYMBOL_BODY_BYTES;
+	uint64_t length,
+	    max = r->kind == CHUNK ? LIMIT_SYMBOL_CHUNK_BYTES : LIMIT_API_SYMBOL_BODY_BYTES;
 
 	if (r->kind == ABORT)
 		return 0;
-	*why = r->kind == CHUNK ? "a chunk is application/octet-stream" : "a request is application/json";
+	*why = r->kind == CHUNK ? "a chunk is application/octet-stream"
+				: "a request is application/json";
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
 	*why = "no Content-Length";
@@ -174,8 +178,9 @@ static unsigned check_headers(struct api_request *r, const char **why)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
 	*why = "offset: where this chunk begins";
 	if (r->kind == CHUNK &&
-	    parse_number(MHD_lookup_connection_value(r->job.connection, MHD_GET_ARGUMENT_KIND, "offset"),
-			 &r->offset))
+	    parse_number(
+		MHD_lookup_connection_value(r->job.connection, MHD_GET_ARGUMENT_KIND, "offset"),
+		&r->offset))
 		return MHD_HTTP_BAD_REQUEST;
 	return 0;
 }
@@ -221,8 +226,8 @@ bool api_symbols_data(struct api_request *r, const void *data, size_t bytes)
 		return false;
 	/* After a refusal the rest is read and forgotten: an answer can only follow the body. */
 	if (!r->err)
-		r->err = symbols_append(r->owner->symbols, r->session, r->offset + r->taken - bytes, data,
-					bytes);
+		r->err = symbols_append(r->owner->symbols, r->session, r->offset + r->taken - bytes,
+					data, bytes);
 	return true;
 }
 
@@ -279,9 +284,10 @@ unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out
 
 static void one(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
 {
-	buf_printf(b, "# HELP sysom_aggregator_symbol_%s %s\n# TYPE sysom_aggregator_symbol_%s %s\n"
-		      "sysom_aggregator_symbol_%s %llu\n", name, help, name, type, name,
-		   (unsigned long long)value);
+	buf_printf(b,
+		   "# HELP sysom_aggregator_symbol_%s %s\n# TYPE sysom_aggregator_symbol_%s %s\n"
+		   "sysom_aggregator_symbol_%s %llu\n",
+		   name, help, name, type, name, (unsigned long long)value);
 }
 
 void api_symbols_metrics(struct api_symbols *a, struct buf *b)
@@ -296,22 +302,24 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 	one(b, "evicted_total", "counter", "Removed for want of room.", st.store.evicted);
 	one(b, "uploads", "gauge", "Uploads in progress.", st.store.uploading);
 	one(b, "uploads_begun_total", "counter", "Uploads begun.", st.store.begun);
-	one(b, "uploads_stored_total", "counter", "Uploads finished and stored.", st.store.finished);
+	one(b, "uploads_stored_total", "counter", "Uploads finished and stored.",
+	    st.store.finished);
 	one(b, "uploads_replaced_total", "counter", "Of these, in place of a poorer file.",
 	    st.store.replaced);
-	one(b, "uploads_abandoned_total", "counter", "Given up for being idle.", st.store.abandoned);
+	one(b, "uploads_abandoned_total", "counter", "Given up for being idle.",
+	    st.store.abandoned);
 	one(b, "received_bytes_total", "counter", "Bytes of chunks.", st.store.received_bytes);
 	buf_printf(b, "# HELP sysom_aggregator_symbol_refused_total Uploads refused, by reason.\n"
 		      "# TYPE sysom_aggregator_symbol_refused_total counter\n");
 	for (size_t i = 0; i < 6; i++) {
-		static const char *const reasons[] = { "known", "room", "damaged", "foreign", "stripped",
-						       "order" };
-		const uint64_t counts[] = { st.store.refused_known,    st.store.refused_room,
-					    st.store.refused_damaged,  st.store.refused_build_id,
-					    st.store.refused_stripped, st.store.refused_order };
+		static const char *const reasons[] = {"known",	 "room",     "damaged",
+						      "foreign", "stripped", "order"};
+		const uint64_t counts[] = {st.store.refused_known,    st.store.refused_room,
+					   st.store.refused_damaged,  st.store.refused_build_id,
+					   st.store.refused_stripped, st.store.refused_order};
 
-		buf_printf(b, "sysom_aggregator_symbol_refused_total{reason=\"%s\"} %llu\n", reasons[i],
-			   (unsigned long long)counts[i]);
+		buf_printf(b, "sysom_aggregator_symbol_refused_total{reason=\"%s\"} %llu\n",
+			   reasons[i], (unsigned long long)counts[i]);
 	}
 	one(b, "asked_addresses_total", "counter", "Addresses asked for.", st.asked_addresses);
 	one(b, "named_addresses_total", "counter", "Of these, with a name.", st.named_addresses);

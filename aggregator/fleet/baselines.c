@@ -20,7 +20,17 @@
 #define APPLICATION_ID 0x53595342 /* "SYSB" */
 #define BUSY_MS	       1000
 
-enum statement { ST_PUT, ST_TRIM, ST_RUNS, ST_ONE, ST_EXPIRE, ST_BOUND, ST_LIST, ST_NAMED, ST_COUNT };
+enum statement {
+	ST_PUT,
+	ST_TRIM,
+	ST_RUNS,
+	ST_ONE,
+	ST_EXPIRE,
+	ST_BOUND,
+	ST_LIST,
+	ST_NAMED,
+	ST_COUNT
+};
 
 static const char *const statements[ST_COUNT] = {
     [ST_PUT] = "INSERT INTO baselines(job,role,run,updated_ns,steps,latency_ns,self_ns,mad_ns,"
@@ -39,8 +49,9 @@ static const char *const statements[ST_COUNT] = {
     [ST_LIST] = "SELECT role,run,updated_ns,steps,latency_ns,self_ns,mad_ns FROM baselines "
 		"WHERE job=?1 ORDER BY role,updated_ns DESC LIMIT 1000",
     /* 'A' follows '@': base/job_key.h */
-    [ST_NAMED] = "SELECT DISTINCT job FROM baselines WHERE job=?1 OR (job>?1||'@' AND job<?1||'A' AND "
-		 "rtrim(job,'0123456789')=?1||'@') LIMIT 2",
+    [ST_NAMED] =
+	"SELECT DISTINCT job FROM baselines WHERE job=?1 OR (job>?1||'@' AND job<?1||'A' AND "
+	"rtrim(job,'0123456789')=?1||'@') LIMIT 2",
 };
 
 static const char schema[] =
@@ -161,8 +172,8 @@ static bool is_sound(const struct baselines_run *r)
 
 static int decode(const struct sql_call *c, int at, struct sketch *out)
 {
-	return wire_sketch_decode(sqlite3_column_blob(c->st, at), (size_t)sqlite3_column_bytes(c->st, at),
-				  out);
+	return wire_sketch_decode(sqlite3_column_blob(c->st, at),
+				  (size_t)sqlite3_column_bytes(c->st, at), out);
 }
 
 int baselines_runs(struct baselines *b, const char *job, const char *role, uint64_t except,
@@ -261,12 +272,13 @@ json_t *baselines_json(struct baselines *b, const char *job)
 
 		snprintf(id, sizeof(id), "%016llx", (unsigned long long)sql_get_integer(&c, 1));
 		json_array_append_new(
-		    list, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "role", sql_get_text(&c, 0),
-				    "run", id, "updated_unix_ns", (json_int_t)sql_get_integer(&c, 2),
-				    "steps", (json_int_t)sql_get_integer(&c, 3), "latency_ms",
-				    text_ms(sqlite3_column_double(c.st, 4)), "self_ms",
-				    text_ms(sqlite3_column_double(c.st, 5)), "spread_ms",
-				    text_ms(sqlite3_column_double(c.st, 6))));
+		    list,
+		    json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "role", sql_get_text(&c, 0),
+			      "run", id, "updated_unix_ns", (json_int_t)sql_get_integer(&c, 2),
+			      "steps", (json_int_t)sql_get_integer(&c, 3), "latency_ms",
+			      text_ms(sqlite3_column_double(c.st, 4)), "self_ms",
+			      text_ms(sqlite3_column_double(c.st, 5)), "spread_ms",
+			      text_ms(sqlite3_column_double(c.st, 6))));
 	}
 	sql_end(&c);
 	pthread_mutex_unlock(&b->lock);

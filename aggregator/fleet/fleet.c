@@ -18,7 +18,7 @@
 #define PROBE_MAX 32u
 /* From here on a table is crowded: what is left is for those who are believed. */
 #define CROWD(limit) ((limit) / 8 * 7)
-#define EXPIRE_NS 600000000000ull
+#define EXPIRE_NS    600000000000ull
 
 void fleet_config_default(struct fleet_config *c)
 {
@@ -174,7 +174,8 @@ static uint64_t rank_key(const struct wire_rank *r)
 {
 	if (r->rank >= 0)
 		return (uint32_t)r->rank;
-	return keyed_words(keyed_process(), keyed_text(keyed_process(), r->node), r->pid) | 1ull << 63;
+	return keyed_words(keyed_process(), keyed_text(keyed_process(), r->node), r->pid) |
+	       1ull << 63;
 }
 
 /* Of a rank that another node has. */
@@ -425,7 +426,8 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 
 /* Another node has the rank and is alive: which of the two is right nobody can say, so that neither hides
  * the other. */
-static bool is_contested(const struct fleet *f, const struct fleet_rank *r, uint32_t node, uint64_t now_ns)
+static bool is_contested(const struct fleet *f, const struct fleet_rank *r, uint32_t node,
+			 uint64_t now_ns)
 {
 	return r && r->node != node && fleet_rank_is_alive(f, r, now_ns);
 }
@@ -512,8 +514,9 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 		fleet_admit_prove(job, part, b);
 	if (part && !r && (!is_crowded(f) || fleet_admit_believes(job, part)))
 		r = make_rank(f, job, node, rank_key(&b->rank));
-	restarted = r && r->seen_ns && (r->pid != b->rank.pid || r->node != node ||
-					r->start_time_ticks != b->rank.start_time_ticks);
+	restarted = r && r->seen_ns &&
+		    (r->pid != b->rank.pid || r->node != node ||
+		     r->start_time_ticks != b->rank.start_time_ticks);
 	if (!part || !r || !move_rank(f, job, r, node)) {
 		f->counts.dropped++;
 		return;
@@ -645,8 +648,8 @@ static bool may_tell(const struct fleet *f, struct fleet_job *job, const struct 
 	if (r)
 		return r->compared && (!strcmp(f->nodes[r->node].name, name) ||
 				       (r->before && !strcmp(r->before, name)));
-	return n && fleet_admit_believes(
-			job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
+	return n &&
+	       fleet_admit_believes(job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
 }
 
 enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,

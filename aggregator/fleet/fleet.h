@@ -29,12 +29,12 @@ struct finding_report;
 struct incident_sources;
 
 struct fleet_config {
-	uint64_t alive_ns;     /* time after its last beat before a rank counts as gone */
-	uint64_t forget_ns;    /* time after its last beat before it is forgotten */
-	bool sysom;	       /* mean + k sigma instead of the robust comparison */
-	uint64_t hang_ns;      /* how long a collective may take; at least ten steps */
-	uint64_t waterline_ns; /* sliding window of the waterline */
-	bool pull;	       /* ask for windows */
+	uint64_t alive_ns;	  /* time after its last beat before a rank counts as gone */
+	uint64_t forget_ns;	  /* time after its last beat before it is forgotten */
+	bool sysom;		  /* mean + k sigma instead of the robust comparison */
+	uint64_t hang_ns;	  /* how long a collective may take; at least ten steps */
+	uint64_t waterline_ns;	  /* sliding window of the waterline */
+	bool pull;		  /* ask for windows */
 	uint64_t baseline_age_ns; /* how long an ended run is kept */
 };
 

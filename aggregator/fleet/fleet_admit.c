@@ -73,11 +73,13 @@ bool fleet_admit_heard(const struct fleet_node *n, uint64_t via)
 	return !via || (n && (n->via == via || n->via_before == via));
 }
 
-struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node)
+struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job,
+					 uint32_t node)
 {
 	uint32_t at = idmap_get(&job->by_node, node);
 
-	return at != IDMAP_NONE && job->parts[at].key == f->nodes[node].key ? &job->parts[at] : NULL;
+	return at != IDMAP_NONE && job->parts[at].key == f->nodes[node].key ? &job->parts[at]
+									    : NULL;
 }
 
 bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part)
@@ -125,8 +127,8 @@ void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t n
 	for (uint32_t i = 0; i < job->part_count; i++) {
 		struct fleet_part *p = &job->parts[i];
 
-		if (p->node == FLEET_NONE || (!fleet_is_forgotten(f, p->seen_ns, now_ns) &&
-					      p->key == f->nodes[p->node].key))
+		if (p->node == FLEET_NONE ||
+		    (!fleet_is_forgotten(f, p->seen_ns, now_ns) && p->key == f->nodes[p->node].key))
 			continue;
 		if (idmap_get(&job->by_node, p->node) == i)
 			idmap_remove(&job->by_node, p->node);
@@ -146,8 +148,8 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 		part = make_part(job, node);
 		if (!part)
 			return NULL;
-		*part = (struct fleet_part){
-		    .node = node, .key = f->nodes[node].key, .born_ns = now_ns};
+		*part =
+		    (struct fleet_part){.node = node, .key = f->nodes[node].key, .born_ns = now_ns};
 	}
 	if (first) {
 		found_anew(job);
@@ -165,8 +167,7 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 		const struct fleet_rank *r = &job->ranks[i];
 		const struct fleet_part *p;
 
-		if (!r->used || r->contested || r->rank < 0 ||
-		    !fleet_rank_is_alive(f, r, now_ns))
+		if (!r->used || r->contested || r->rank < 0 || !fleet_rank_is_alive(f, r, now_ns))
 			continue;
 		p = fleet_admit_find_part(f, job, r->node);
 		n += p && p->proven;

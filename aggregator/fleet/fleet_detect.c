@@ -51,8 +51,8 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 	if (compared) {
 		fleet_roles_comms(job, b);
 		fleet_roles_pace(job, r, b);
-		r->role = role_of(f, job,
-				  fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
+		r->role =
+		    role_of(f, job, fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
 	}
 	if (restarted) {
 		cross_restart(job->cross, slot);

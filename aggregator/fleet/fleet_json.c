@@ -51,7 +51,8 @@ uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
 /* ---- for diagnosis ---- */
 
 /* NULL: not known. The lock is held either way. */
-static struct fleet_rank *lock_rank(struct fleet *f, const char *name, int32_t rank, struct fleet_job **job)
+static struct fleet_rank *lock_rank(struct fleet *f, const char *name, int32_t rank,
+				    struct fleet_job **job)
 {
 	pthread_mutex_lock(&f->lock);
 	*job = fleet_find_job(f, name);
@@ -98,7 +99,8 @@ int fleet_baseline(struct fleet *f, const char *name, int32_t rank, struct sketc
 {
 	struct fleet_job *job;
 	const struct fleet_rank *r = lock_rank(f, name, rank, &job);
-	const struct fleet_role *role = r && r->role < job->role_count ? &job->roles[r->role] : NULL;
+	const struct fleet_role *role =
+	    r && r->role < job->role_count ? &job->roles[r->role] : NULL;
 	const struct sketch *base = role && role->has_base ? &role->base : NULL;
 	int err = base ? sketch_merge(&base, 1, out) : -ENOENT;
 
@@ -165,7 +167,8 @@ int fleet_waterline(struct fleet *f, const char *name, const int32_t *ranks, uin
 			except[n++] = (uint32_t)(r - job->ranks);
 	}
 	if (first && except)
-		err = waterline_rows(job->roles[first->role].waterline, now_ns, except, n, &rows, &n);
+		err =
+		    waterline_rows(job->roles[first->role].waterline, now_ns, except, n, &rows, &n);
 	out->sketches = err > 0 ? (uint32_t)err : 0;
 	err = err >= 0 ? copy_rows(rows, n, f->config.sysom, out) : err;
 	pthread_mutex_unlock(&f->lock);
@@ -191,10 +194,9 @@ static json_t *role_json(const struct cross *c, const struct cross_role *role)
 			json_array_append_new(suspects, json_integer(rank));
 	}
 	return json_pack("{s:s, s:i, s:o, s:i, s:f, s:f, s:I, s:o}", "role", role->role, "part",
-			 (int)role->part, "ranks", ranks, "steps_per_row",
-			 (int)role->steps_per_row, "step_ms", text_ms(role->step_ns), "self_ms",
-			 text_ms(role->self_ns), "last_step", (json_int_t)role->last_step,
-			 "suspects", suspects);
+			 (int)role->part, "ranks", ranks, "steps_per_row", (int)role->steps_per_row,
+			 "step_ms", text_ms(role->step_ns), "self_ms", text_ms(role->self_ns),
+			 "last_step", (json_int_t)role->last_step, "suspects", suspects);
 }
 
 static json_t *roles_json(const struct cross *c)
@@ -253,9 +255,9 @@ static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64
 		json_array_append_new(
 		    list,
 		    json_pack("{s:o, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "function",
-			      json_text(r->name), "kind", fleet_name_of(kinds, 3, r->kind), "sketches",
-			      (int)r->sketches, "mean", r->mean, "sigma", r->sigma, "line",
-			      r->mean + WATERLINE_SPREADS * r->sigma, "median", r->median,
+			      json_text(r->name), "kind", fleet_name_of(kinds, 3, r->kind),
+			      "sketches", (int)r->sketches, "mean", r->mean, "sigma", r->sigma,
+			      "line", r->mean + WATERLINE_SPREADS * r->sigma, "median", r->median,
 			      "spread", r->spread, "self_median", r->self_median, "highest",
 			      r->highest, "highest_rank", highest));
 	}
@@ -277,10 +279,10 @@ json_t *fleet_waterline_json(struct fleet *f, const char *name, const char *role
 		if (role && strcmp(job->roles[i].name, role))
 			continue;
 		list = waterline_json(job, job->roles[i].waterline, now_ns, &sketches);
-		out = json_pack("{s:s, s:s, s:i, s:I, s:o}", "job", name, "role", job->roles[i].name,
-				"sketches", sketches > 0 ? sketches : 0, "no_room",
-				(json_int_t)waterline_no_room(job->roles[i].waterline), "functions",
-				list);
+		out = json_pack("{s:s, s:s, s:i, s:I, s:o}", "job", name, "role",
+				job->roles[i].name, "sketches", sketches > 0 ? sketches : 0,
+				"no_room", (json_int_t)waterline_no_room(job->roles[i].waterline),
+				"functions", list);
 	}
 	pthread_mutex_unlock(&f->lock);
 	return out;

@@ -17,7 +17,7 @@
 struct row {
 	struct kinds_row sum; /* figures of all ranks added up */
 	uint32_t ranks;
-	int32_t rank; /* the first of them */
+	int32_t rank;	    /* the first of them */
 	json_t *is, *waits; /* lists of ranks */
 };
 
@@ -27,8 +27,9 @@ static bool is_place(const struct kinds_row *a, const struct kinds_row *b)
 
 	if (a->period != b->period || !a->period)
 		return a->period == b->period;
-	apart = (a->last_step > b->last_step ? a->last_step - b->last_step :
-					       b->last_step - a->last_step) % a->period;
+	apart = (a->last_step > b->last_step ? a->last_step - b->last_step
+					     : b->last_step - a->last_step) %
+		a->period;
 	return apart <= slack || a->period - apart <= slack;
 }
 
@@ -37,7 +38,8 @@ static bool is_wait(const struct kinds_row *k)
 	return !k->by_work && k->part == KINDS_WAIT;
 }
 
-static struct row *row_of(struct row *rows, uint32_t *count, const struct kinds_row *k, int32_t rank)
+static struct row *row_of(struct row *rows, uint32_t *count, const struct kinds_row *k,
+			  int32_t rank)
 {
 	for (uint32_t i = 0; i < *count; i++)
 		if (rows[i].sum.by_work == k->by_work && rows[i].sum.part == k->part &&
@@ -45,7 +47,8 @@ static struct row *row_of(struct row *rows, uint32_t *count, const struct kinds_
 			return &rows[i];
 	if (*count == ROWS_MAX)
 		return NULL;
-	rows[*count] = (struct row){ .sum = *k, .rank = rank, .is = json_array(), .waits = json_array() };
+	rows[*count] =
+	    (struct row){.sum = *k, .rank = rank, .is = json_array(), .waits = json_array()};
 	return &rows[(*count)++];
 }
 
@@ -81,7 +84,8 @@ static void fold_waits(struct row *rows, uint32_t count)
 static int by_share(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
-	double p = x->ranks ? x->sum.share / x->ranks : 0, q = y->ranks ? y->sum.share / y->ranks : 0;
+	double p = x->ranks ? x->sum.share / x->ranks : 0,
+	       q = y->ranks ? y->sum.share / y->ranks : 0;
 
 	return ORDER(q, p);
 }
@@ -93,11 +97,12 @@ static json_t *row_json(const struct row *r)
 
 	return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:b, s:i, s:O, s:O}",
 			 "account", k->by_work ? "work" : kinds_part_name(k->part), "period",
-			 (json_int_t)k->period, "count", (json_int_t)k->count, "steps", k->steps / n,
-			 "cost_ms", text_ms(k->cost_ns / n), "share", k->share / n, "first_step",
-			 (json_int_t)k->first_step, "last_step", (json_int_t)k->last_step, "launches",
-			 k->launches, "collectives", k->collectives, "grown", k->grown, "of_rank",
-			 (int)r->rank, "ranks", r->is, "waiting", r->waits);
+			 (json_int_t)k->period, "count", (json_int_t)k->count, "steps",
+			 k->steps / n, "cost_ms", text_ms(k->cost_ns / n), "share", k->share / n,
+			 "first_step", (json_int_t)k->first_step, "last_step",
+			 (json_int_t)k->last_step, "launches", k->launches, "collectives",
+			 k->collectives, "grown", k->grown, "of_rank", (int)r->rank, "ranks", r->is,
+			 "waiting", r->waits);
 }
 
 /* The ranks of the job; the caller frees. */

@@ -123,7 +123,7 @@ static int places_of(struct fleet *f, const char *name, struct place **out, uint
 		job = fleet_find_job(f, name);
 		for (; job && at < end && at < job->rank_count; at++)
 			if (job->ranks[at].used)
-				list[n++] = (struct place){ job->ranks[at].rank, at };
+				list[n++] = (struct place){job->ranks[at].rank, at};
 		more = job && at < job->rank_count;
 		unlock(f, SLICE_RANKS);
 	}
@@ -136,7 +136,7 @@ static int places_of(struct fleet *f, const char *name, struct place **out, uint
 static void copy_row(const struct fleet *f, const struct fleet_job *job, const struct fleet_rank *r,
 		     uint64_t now_ns, struct row *out)
 {
-	out->place = (struct place){ r->rank, (uint32_t)(r - job->ranks) };
+	out->place = (struct place){r->rank, (uint32_t)(r - job->ranks)};
 	out->world_size = r->world_size;
 	text_copy(out->node, sizeof(out->node), f->nodes[r->node].name);
 	text_copy(out->program, sizeof(out->program), r->program ? r->program : "");
@@ -155,8 +155,8 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 }
 
 /* Of these places those that still are the same rank's; at most SLICE_WHOLE. */
-static uint32_t copy_rows(struct fleet *f, const char *name, const struct place *list, uint32_t count,
-			  uint64_t now_ns, struct row *out)
+static uint32_t copy_rows(struct fleet *f, const char *name, const struct place *list,
+			  uint32_t count, uint64_t now_ns, struct row *out)
 {
 	struct fleet_job *job;
 	uint32_t n = 0;
@@ -192,16 +192,16 @@ static void put_times(struct buf *b, const struct fleet_stats *s)
 	buf_printf(b,
 		   ",\"latency_ms\":%.9g,\"self_ms\":%.9g,\"expected_ms\":%.9g,\"compute_ms\":%.9g,"
 		   "\"comm_ms\":%.9g,\"exposed_comm_ms\":%.9g,\"copy_ms\":%.9g,\"idle_ms\":%.9g",
-		   text_ms(s->latency_median_ns), text_ms(s->self_median_ns), text_ms(s->expected_ns),
-		   text_ms(s->compute_ns), text_ms(s->comm_ns), text_ms(s->exposed_comm_ns),
-		   text_ms(s->copy_ns), text_ms(s->idle_ns));
+		   text_ms(s->latency_median_ns), text_ms(s->self_median_ns),
+		   text_ms(s->expected_ns), text_ms(s->compute_ns), text_ms(s->comm_ns),
+		   text_ms(s->exposed_comm_ns), text_ms(s->copy_ns), text_ms(s->idle_ns));
 }
 
 static void put_row(struct buf *b, const char *job, const struct row *r)
 {
-	static const char *const traces[] = { "off", "on", "latched" };
-	static const char *const cuptis[] = { "none", "v2", "legacy", "yielded", "refused", "idle" };
-	static const char *const models[] = { "learning", "armed", "refused" };
+	static const char *const traces[] = {"off", "on", "latched"};
+	static const char *const cuptis[] = {"none", "v2", "legacy", "yielded", "refused", "idle"};
+	static const char *const models[] = {"learning", "armed", "refused"};
 	const struct fleet_stats *s = &r->stats;
 
 	uint32_t uid;
@@ -215,21 +215,24 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	put_text(b, ",\"job\":", job);
 	put_text(b, ",\"node\":", r->node);
 	put_text(b, ",\"program\":", r->program);
-	buf_printf(b, ",\"rank\":%d,\"world_size\":%d,\"alive\":%s,\"beat_age_ms\":%llu", r->place.rank,
-		   r->world_size, truth(r->alive), (unsigned long long)(r->age_ns / 1000000));
-	buf_printf(b, ",\"ended\":%s,\"hang_s\":%.3f,\"steps\":%llu,\"flagged\":%llu", truth(r->ended),
-		   (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
+	buf_printf(b, ",\"rank\":%d,\"world_size\":%d,\"alive\":%s,\"beat_age_ms\":%llu",
+		   r->place.rank, r->world_size, truth(r->alive),
+		   (unsigned long long)(r->age_ns / 1000000));
+	buf_printf(b, ",\"ended\":%s,\"hang_s\":%.3f,\"steps\":%llu,\"flagged\":%llu",
+		   truth(r->ended), (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
 		   (unsigned long long)s->flagged);
 	put_times(b, s);
 	buf_printf(b, ",\"role_self_ms\":%.9g", text_ms(r->role_self_ns));
-	buf_printf(b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
-		   (unsigned long long)s->events, (unsigned long long)s->lost,
-		   fleet_name_of(traces, 3, s->trace_state), fleet_name_of(cuptis, 6, s->cupti_state),
-		   fleet_name_of(models, 3, s->model_state));
+	buf_printf(
+	    b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
+	    (unsigned long long)s->events, (unsigned long long)s->lost,
+	    fleet_name_of(traces, 3, s->trace_state), fleet_name_of(cuptis, 6, s->cupti_state),
+	    fleet_name_of(models, 3, s->model_state));
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
 	put_text(b, ",\"role\":", r->role);
-	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect), truth(r->quarantined));
+	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect),
+		   truth(r->quarantined));
 }
 
 /* "RANK.SLOT.JOB": where the page before ended. */
@@ -265,7 +268,8 @@ static int put_job(struct fleet *f, const char *name, const struct place *after,
 		got = n - at < SLICE_WHOLE ? n - at : SLICE_WHOLE;
 		got = got < p->limit - p->count ? got : p->limit - p->count;
 		p->last = list[at + got - 1];
-		for (uint32_t i = 0, k = copy_rows(f, name, list + at, got, now_ns, p->rows); i < k; i++) {
+		for (uint32_t i = 0, k = copy_rows(f, name, list + at, got, now_ns, p->rows); i < k;
+		     i++) {
 			buf_puts(p->out, p->count++ ? "," : "");
 			put_row(p->out, name, &p->rows[i]);
 		}
@@ -279,7 +283,7 @@ static int put_job(struct fleet *f, const char *name, const struct place *after,
 
 static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct page *p)
 {
-	struct place after = { 0 };
+	struct place after = {0};
 	const char *first = NULL;
 	struct job_name *names;
 	uint32_t n, i;
@@ -291,8 +295,8 @@ static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 		return err;
 	buf_puts(p->out, "{\"ranks\":[");
 	for (i = 0; i < n && !err && p->count < p->limit; i++)
-		err = put_job(f, names[i].name, first && !strcmp(first, names[i].name) ? &after : NULL,
-			      now_ns, p);
+		err = put_job(f, names[i].name,
+			      first && !strcmp(first, names[i].name) ? &after : NULL, now_ns, p);
 	p->more |= i < n && p->count;
 	free(names);
 	buf_puts(p->out, "]");
@@ -308,7 +312,8 @@ static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 
 int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out)
 {
-	struct page p = { .out = out, .limit = q->limit, .rows = calloc(SLICE_WHOLE, sizeof(*p.rows)) };
+	struct page p = {
+	    .out = out, .limit = q->limit, .rows = calloc(SLICE_WHOLE, sizeof(*p.rows))};
 	int err = p.rows ? put_ranks(f, q, now_ns, &p) : -ENOMEM;
 
 	free(p.rows);
@@ -352,14 +357,15 @@ static const struct {
 	const char *name, *help;
 	void (*put)(struct buf *b, const char *job, const struct row *r);
 } series[] = {
-	{ "rank_info", "1; the node and role of a rank, to join on job_name and rank.", put_info },
-	{ "rank_suspect", "1 while a finding names the rank.", put_suspect },
-	{ "rank_self_excess_seconds", "Median self time of the rank above that of its role.", put_excess },
+    {"rank_info", "1; the node and role of a rank, to join on job_name and rank.", put_info},
+    {"rank_suspect", "1 while a finding names the rank.", put_suspect},
+    {"rank_self_excess_seconds", "Median self time of the rank above that of its role.",
+     put_excess},
 };
 
 /* A rank that two nodes claim is the first one's: the other row is contested. */
-static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, size_t k, struct row *rows,
-			   struct buf *out)
+static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, size_t k,
+			   struct row *rows, struct buf *out)
 {
 	struct place *list;
 	uint32_t n;
@@ -385,8 +391,8 @@ void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out)
 
 	if (rows && !names_of(f, NULL, NULL, &names, &n))
 		for (size_t k = 0; k < ARRAY_LEN(series); k++) {
-			buf_printf(out, "# HELP sysom_%s %s\n# TYPE sysom_%s gauge\n", series[k].name,
-				   series[k].help, series[k].name);
+			buf_printf(out, "# HELP sysom_%s %s\n# TYPE sysom_%s gauge\n",
+				   series[k].name, series[k].help, series[k].name);
 			for (uint32_t i = 0; i < n; i++)
 				put_job_series(f, names[i].name, now_ns, k, rows, out);
 		}
@@ -414,8 +420,8 @@ static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint6
 	lock(f);
 	job = fleet_find_job(f, name);
 	for (; job && *from < end && *from < job->rank_count; ++*from)
-		out->alive += job->ranks[*from].used &&
-			      fleet_rank_is_alive(f, &job->ranks[*from], now_ns);
+		out->alive +=
+		    job->ranks[*from].used && fleet_rank_is_alive(f, &job->ranks[*from], now_ns);
 	more = job && *from < job->rank_count;
 	unlock(f, SLICE_RANKS);
 	return more;
@@ -436,7 +442,8 @@ static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct 
 		out->refused = job->refused;
 		out->suspects = cross_suspects(job->cross);
 		out->alive = 0;
-		out->role_count = job->role_count < LIMIT_CROSS_ROLES ? job->role_count : LIMIT_CROSS_ROLES;
+		out->role_count =
+		    job->role_count < LIMIT_CROSS_ROLES ? job->role_count : LIMIT_CROSS_ROLES;
 		for (uint32_t k = 0; k < out->role_count; k++)
 			text_copy(out->roles[k], sizeof(*out->roles), job->roles[k].name);
 	}
@@ -449,17 +456,18 @@ static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct 
 static void put_job_row(struct buf *b, const char *name, const struct job_row *r)
 {
 	put_text(b, "{\"job\":", name);
-	buf_printf(b, ",\"world_size\":%d,\"ranks\":%u,\"alive\":%u,\"nodes\":%u", r->world, r->ranks,
-		   r->alive, r->nodes);
+	buf_printf(b, ",\"world_size\":%d,\"ranks\":%u,\"alive\":%u,\"nodes\":%u", r->world,
+		   r->ranks, r->alive, r->nodes);
 	buf_printf(b, ",\"run\":\"%016llx\",\"roles\":[", (unsigned long long)r->run);
 	for (uint32_t k = 0; k < r->role_count; k++)
 		put_text(b, k ? "," : "", r->roles[k]);
-	buf_printf(b, "],\"suspects\":%u,\"refused\":%llu}", r->suspects, (unsigned long long)r->refused);
+	buf_printf(b, "],\"suspects\":%u,\"refused\":%llu}", r->suspects,
+		   (unsigned long long)r->refused);
 }
 
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out)
 {
-	struct job_row row = { .roles = calloc(LIMIT_CROSS_ROLES, sizeof(*row.roles)) };
+	struct job_row row = {.roles = calloc(LIMIT_CROSS_ROLES, sizeof(*row.roles))};
 	struct job_name *names = NULL;
 	uint32_t n = 0, i = 0, count = 0;
 	int err = row.roles ? names_of(f, q->job, q->after, &names, &n) : -ENOMEM;

@@ -35,7 +35,8 @@ struct fleet_held {
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
-	uint32_t next; /* 1 + index of the place that was taken before this one; stays with the place */
+	uint32_t
+	    next; /* 1 + index of the place that was taken before this one; stays with the place */
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
 	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
@@ -50,15 +51,16 @@ struct fleet_node {
 	size_t held_room;
 };
 
-#define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
-#define FLEET_STATS_64(X)                                                                          \
-	X(steps)                                                                                   \
-	X(flagged) X(incomplete) X(events) X(lost) X(last_step_end_ns) X(kernels_joined)           \
-	    X(kernels_unmatched)
-#define FLEET_STATS_DOUBLE(X)                                                                      \
-	X(latency_median_ns)                                                                       \
-	X(latency_mad_ns) X(self_median_ns) X(expected_ns) X(compute_ns) X(comm_ns)                \
-	    X(exposed_comm_ns) X(copy_ns) X(idle_ns)
+/* clang-format off */
+#define FLEET_STATS_32(X) \
+	X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
+#define FLEET_STATS_64(X) \
+	X(steps) X(flagged) X(incomplete) X(events) X(lost) X(last_step_end_ns) \
+	X(kernels_joined) X(kernels_unmatched)
+#define FLEET_STATS_DOUBLE(X) \
+	X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns) X(compute_ns) \
+	X(comm_ns) X(exposed_comm_ns) X(copy_ns) X(idle_ns)
+/* clang-format on */
 
 struct fleet_stats {
 #define X(f) uint32_t f;
@@ -79,23 +81,26 @@ struct fleet_rank {
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
 	uint64_t key, start_time_ticks, seen_ns,
-	    window_ns;	       /* of this machine; when its last window came, or was asked for */
+	    window_ns; /* of this machine; when its last window came, or was asked for */
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
-	uint64_t peer_ns; /* when a window came, or was asked for, that others can be held against */
-	uint32_t node;	       /* index of the node; of a free place: 1 + the next free one */
-	uint32_t role;	       /* index into the job's roles */
-	char *program, *role_text, *before; /* owned; before: name of the node that had it, or NULL */
+	uint64_t
+	    peer_ns;   /* when a window came, or was asked for, that others can be held against */
+	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
+	uint32_t role; /* index into the job's roles */
+	char *program, *role_text,
+	    *before; /* owned; before: name of the node that had it, or NULL */
 	struct fleet_stats stats;
 	uint64_t stalled_ns; /* since when it hangs, on this machine's clock; 0: it does not */
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
 	uint64_t born_ns, signature;
-	struct roles_kernel *kernels; /* what it launches, where its role has to be learned */
-	uint32_t kernel_count, learned; /* 1 + role; 0: not yet */
-	uint32_t pace;		       /* 1 + index into the job's paces; 0: not known yet */
+	struct roles_kernel *kernels;	   /* what it launches, where its role has to be learned */
+	uint32_t kernel_count, learned;	   /* 1 + role; 0: not yet */
+	uint32_t pace;			   /* 1 + index into the job's paces; 0: not known yet */
 	uint64_t pace_kernels, pace_steps; /* at the first beat with steps */
-	double launched, launch_low, launch_high; /* since then: sum over steps, extremes of a group */
+	double launched, launch_low,
+	    launch_high; /* since then: sum over steps, extremes of a group */
 	uint64_t launch_steps;
-	void *sketch;			       /* as it came */
+	void *sketch; /* as it came */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;
 };
@@ -129,8 +134,8 @@ struct fleet_pull {
 struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
 	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
-	uint64_t sender; /* whose beat made it known */
-	int32_t world; /* 0: not known */
+	uint64_t sender;		     /* whose beat made it known */
+	int32_t world;			     /* 0: not known */
 	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
 	uint32_t rank_count, used;
@@ -150,8 +155,8 @@ struct fleet_job {
 	struct cross *cross;
 	struct hang *hang;
 	struct fleet_pull pull;
-	uint64_t run;	       /* identity of this run; 0: not known yet */
-	bool run_loaded;       /* baselines of earlier runs were looked for */
+	uint64_t run;			/* identity of this run; 0: not known yet */
+	bool run_loaded;		/* baselines of earlier runs were looked for */
 	float paces[LIMIT_FLEET_PACES]; /* kernels per step that ranks were seen to launch */
 	uint32_t pace_count;
 	bool partial;	  /* some communicator is of some ranks only */
@@ -174,8 +179,10 @@ struct fleet {
 	struct fleet_config config;
 	fleet_finding_fn fn;
 	void *arg;
-	struct fleet_node *nodes; /* LIMIT_FLEET_NODES; mapped, so that places never taken cost nothing */
-	uint32_t first_node; /* 1 + index of the latest place that was taken; places stay in the chain */
+	struct fleet_node
+	    *nodes; /* LIMIT_FLEET_NODES; mapped, so that places never taken cost nothing */
+	uint32_t
+	    first_node; /* 1 + index of the latest place that was taken; places stay in the chain */
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
@@ -222,7 +229,8 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 /* Those whose node is gone; its ranks were dropped. */
 void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 /* NULL: the node has none. */
-struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node);
+struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job,
+					 uint32_t node);
 /* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job that shares
  * much, or that is all there, is a stranger until proven otherwise. */
 bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part);
@@ -251,8 +259,8 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
  * differs by nature. */
 bool fleet_roles_uneven(const struct fleet_job *job);
 /* "": not known yet. out: for a learned one's name. */
-const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r, uint64_t now_ns,
-			     char *out, size_t bytes);
+const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r,
+			     uint64_t now_ns, char *out, size_t bytes);
 /* fleet_temporal.c */
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns);

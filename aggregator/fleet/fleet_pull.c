@@ -48,7 +48,8 @@ static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uin
 
 	if (!n->commands)
 		n->commands = malloc(LIMIT_FLEET_COMMANDS * sizeof(*n->commands));
-	if (!n->commands || n->command_count == LIMIT_FLEET_COMMANDS || far || end <= 0 || end <= begin) {
+	if (!n->commands || n->command_count == LIMIT_FLEET_COMMANDS || far || end <= 0 ||
+	    end <= begin) {
 		f->counts.commands_refused++;
 		return false;
 	}
@@ -81,7 +82,8 @@ static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
 }
 
 /* A window tells of the stretch, or will. */
-static void told(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t now_ns)
+static void told(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
+		 uint64_t now_ns)
 {
 	r->window_ns = now_ns;
 	r->window_begin_unix_ns = begin_unix_ns;

@@ -15,9 +15,9 @@
 /* A beat comes in the middle of a step: kernels counted over steps are off by up to so many steps. */
 #define PACE_OFF_STEPS 2.0
 /* Kernels per launch from which graphs are launched: then only kernels tell work apart. */
-#define PACE_GRAPHS 1.5
+#define PACE_GRAPHS  1.5
 #define KINDS_MAX    512u /* of work in one job */
-#define PER_STEP_MAX 1e9 /* launches; nobody has more */
+#define PER_STEP_MAX 1e9  /* launches; nobody has more */
 
 static int by_key(const void *a, const void *b)
 {
@@ -106,7 +106,8 @@ void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns)
 		const struct fleet_rank *r = &job->ranks[i];
 
 		if (!r->used || !r->compared || !r->kernel_count ||
-		    idmap_get(&seen, r->signature) != IDMAP_NONE || idmap_put(&seen, r->signature, n))
+		    idmap_get(&seen, r->signature) != IDMAP_NONE ||
+		    idmap_put(&seen, r->signature, n))
 			continue;
 		kinds[n++] = (struct roles_rank){
 		    .stage = -1, .kernel = r->kernels, .kernel_count = r->kernel_count};
@@ -153,8 +154,8 @@ static void count_launches(struct fleet_rank *r, const struct beat_rank *b)
 
 /* Kernels per step and how far that may be off, in kernels. Launches in whole steps are exact from the
  * first steps on; kernels in graphs show only where many steps are counted together. */
-static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint64_t kernels, double *pace,
-		    double *off)
+static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint64_t kernels,
+		    double *pace, double *off)
 {
 	double steps = (double)(b->steps - r->pace_steps);
 	double launches = r->launch_steps ? r->launched / (double)r->launch_steps : 0;
@@ -190,7 +191,8 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
 	count_launches(r, b);
 	if (kernels && !pace_of(r, b, kernels, &pace, &off))
 		return;
-	while (i < job->pace_count && fabs(pace - job->paces[i]) > thresholds.same.work * pace + off)
+	while (i < job->pace_count &&
+	       fabs(pace - job->paces[i]) > thresholds.same.work * pace + off)
 		i++;
 	if (i == job->pace_count) {
 		if (i == LIMIT_FLEET_PACES)

@@ -18,8 +18,8 @@ static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *rank
 	return fleet_peers(arg, job, rank, ranks, max);
 }
 
-static int waterline_of(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
-			struct diagnosis_group *out)
+static int waterline_of(void *arg, const char *job, const int32_t *ranks, uint32_t count,
+			bool *is_of, struct diagnosis_group *out)
 {
 	struct fleet *f = arg;
 	uint64_t now_ns;
@@ -32,5 +32,5 @@ static int waterline_of(void *arg, const char *job, const int32_t *ranks, uint32
 
 void fleet_sources(struct fleet *f, struct incident_sources *out)
 {
-	*out = (struct incident_sources){ f, sketch_of, baseline_of, peers_of, waterline_of };
+	*out = (struct incident_sources){f, sketch_of, baseline_of, peers_of, waterline_of};
 }

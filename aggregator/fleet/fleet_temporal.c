@@ -72,26 +72,26 @@ static struct temporal_sample sample_of(const struct fleet_rank *r)
 	uint64_t flagged = s->flagged >= r->flagged_before ? s->flagged - r->flagged_before : 0;
 
 	return (struct temporal_sample){
-		.latency_ns = s->latency_median_ns,
-		.self_ns = s->self_median_ns,
-		.compute_ns = s->compute_ns,
-		.comm_ns = s->comm_ns,
-		.exposed_comm_ns = s->exposed_comm_ns,
-		.copy_ns = s->copy_ns,
-		.idle_ns = s->idle_ns,
-		.ratio = s->model_state == 1 && s->expected_ns > 0 ?
-				 s->latency_median_ns / s->expected_ns :
-				 0,
-		.steps = (double)steps,
-		.flagged = steps ? (double)flagged / (double)steps : 0,
+	    .latency_ns = s->latency_median_ns,
+	    .self_ns = s->self_median_ns,
+	    .compute_ns = s->compute_ns,
+	    .comm_ns = s->comm_ns,
+	    .exposed_comm_ns = s->exposed_comm_ns,
+	    .copy_ns = s->copy_ns,
+	    .idle_ns = s->idle_ns,
+	    .ratio = s->model_state == 1 && s->expected_ns > 0
+			 ? s->latency_median_ns / s->expected_ns
+			 : 0,
+	    .steps = (double)steps,
+	    .flagged = steps ? (double)flagged / (double)steps : 0,
 	};
 }
 
 #define OF_SAMPLE(figure) offsetof(struct temporal_sample, figure)
-static const size_t figures[] = { OF_SAMPLE(latency_ns),      OF_SAMPLE(self_ns), OF_SAMPLE(compute_ns),
-				  OF_SAMPLE(comm_ns),	      OF_SAMPLE(exposed_comm_ns),
-				  OF_SAMPLE(copy_ns),	      OF_SAMPLE(idle_ns), OF_SAMPLE(ratio),
-				  OF_SAMPLE(steps),	      OF_SAMPLE(flagged) };
+static const size_t figures[] = {
+    OF_SAMPLE(latency_ns),	OF_SAMPLE(self_ns), OF_SAMPLE(compute_ns), OF_SAMPLE(comm_ns),
+    OF_SAMPLE(exposed_comm_ns), OF_SAMPLE(copy_ns), OF_SAMPLE(idle_ns),	   OF_SAMPLE(ratio),
+    OF_SAMPLE(steps),		OF_SAMPLE(flagged)};
 
 /* The medians of so many ranks' figures, and of self time the value that a tenth lies below. */
 static void take_medians(const struct temporal_sample *of, uint32_t n, double *v,
@@ -123,7 +123,8 @@ static void let_go(struct fleet_job *job, struct temporal *t)
 
 /* of, v: room for as many as the job has ranks. */
 static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
-			struct temporal_sample *of, double *v, uint64_t now_ns, uint64_t now_unix_ns)
+			struct temporal_sample *of, double *v, uint64_t now_ns,
+			uint64_t now_unix_ns)
 {
 	struct temporal_sample s = {.unix_ns = now_unix_ns};
 	uint32_t n = 0, members = 0;

@@ -18,8 +18,11 @@
 #define FIGURES(X)                                                                                 \
 	X(latency_ns)                                                                              \
 	X(latency_mad_ns)                                                                          \
-	X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) X(exposed_comm_ns) X(copy_ns)           \
-	    X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
+	X(self_ns)                                                                                 \
+	X(self_mad_ns)                                                                             \
+	X(compute_ns)                                                                              \
+	X(comm_ns)                                                                                 \
+	X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
 
 /* A function or kernel of one sketch. */
 struct named {
@@ -73,8 +76,8 @@ static int by_size(const void *x, const void *y)
 }
 
 /* What n sketches agree on, the largest first; the number left. */
-static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double *scratch, uint32_t most,
-			    uint32_t *cut)
+static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double *scratch,
+			    uint32_t most, uint32_t *cut)
 {
 	count = fold(v, count, n, scratch);
 	qsort(v, count, sizeof(*v), by_size);
@@ -85,8 +88,8 @@ static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double 
 }
 
 /* v: room for all of the sketches. False: no memory for names. */
-static bool merge_functions(const struct sketch *const *in, uint32_t n, struct named *v, double *scratch,
-			    struct sketch *out)
+static bool merge_functions(const struct sketch *const *in, uint32_t n, struct named *v,
+			    double *scratch, struct sketch *out)
 {
 	uint32_t count = 0;
 	bool all = true;
@@ -95,8 +98,8 @@ static bool merge_functions(const struct sketch *const *in, uint32_t n, struct n
 		for (uint32_t k = 0; k < in[i]->function_count; k++) {
 			const struct sketch_function *f = &in[i]->functions[k];
 
-			v[count++] = (struct named){ f->name, f->kind,
-						     { f->self_share, f->total_share, f->off_ns } };
+			v[count++] = (struct named){
+			    f->name, f->kind, {f->self_share, f->total_share, f->off_ns}};
 		}
 	count = merge_named(v, count, n, scratch, LIMIT_SKETCH_FUNCTIONS, &out->functions_cut);
 	for (uint32_t i = 0; i < count; i++) {
@@ -104,15 +107,15 @@ static bool merge_functions(const struct sketch *const *in, uint32_t n, struct n
 		char *name = strdup(v[i].name);
 
 		all &= name != NULL;
-		out->functions[i] = (struct sketch_function){ name, v[i].kind, figure[0], figure[1],
-							      figure[2] };
+		out->functions[i] =
+		    (struct sketch_function){name, v[i].kind, figure[0], figure[1], figure[2]};
 	}
 	out->function_count = count;
 	return all;
 }
 
-static bool merge_kernels(const struct sketch *const *in, uint32_t n, struct named *v, double *scratch,
-			  struct sketch *out)
+static bool merge_kernels(const struct sketch *const *in, uint32_t n, struct named *v,
+			  double *scratch, struct sketch *out)
 {
 	uint32_t count = 0;
 	bool all = true;
@@ -121,14 +124,14 @@ static bool merge_kernels(const struct sketch *const *in, uint32_t n, struct nam
 		for (uint32_t k = 0; k < in[i]->kernel_count; k++) {
 			const struct sketch_kernel *f = &in[i]->kernels[k];
 
-			v[count++] = (struct named){ f->name, 0, { f->per_step, f->ns_per_step, 0 } };
+			v[count++] = (struct named){f->name, 0, {f->per_step, f->ns_per_step, 0}};
 		}
 	count = merge_named(v, count, n, scratch, LIMIT_SKETCH_KERNELS, &out->kernels_cut);
 	for (uint32_t i = 0; i < count; i++) {
 		char *name = strdup(v[i].name);
 
 		all &= name != NULL;
-		out->kernels[i] = (struct sketch_kernel){ name, v[i].figure[0], v[i].figure[1] };
+		out->kernels[i] = (struct sketch_kernel){name, v[i].figure[0], v[i].figure[1]};
 	}
 	out->kernel_count = count;
 	return all;
@@ -209,8 +212,8 @@ int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 	out->f = 2 * known >= n ? median_of(scratch, known) : 0;
 	FIGURES(X)
 #undef X
-	all = all && merge_functions(in, n, v, scratch, out) && merge_kernels(in, n, v, scratch, out) &&
-	      merge_settings(in, n, out);
+	all = all && merge_functions(in, n, v, scratch, out) &&
+	      merge_kernels(in, n, v, scratch, out) && merge_settings(in, n, out);
 	free(v);
 	free(scratch);
 	if (!all)
@@ -295,7 +298,8 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 		    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)",
 		    n->name, 100 * n->total_share, 100 * before, 100 * self);
 		grown = more > grown ? more : grown;
-		if (more <= telling || function_class_cause(n->name, n->kind, true) == CAUSE_UNKNOWN)
+		if (more <= telling ||
+		    function_class_cause(n->name, n->kind, true) == CAUSE_UNKNOWN)
 			continue;
 		telling = more;
 		told = function_class_cause(n->name, n->kind, true);
@@ -333,7 +337,8 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 				    "kernel %.120s: new, %.1f a step, %.3f ms", n->name,
 				    n->per_step, n->ns_per_step / 1e6);
 			*changed += n->ns_per_step;
-		} else if (more > 0.05 * (n->ns_per_step - more) && more > 0.0005 * now->latency_ns) {
+		} else if (more > 0.05 * (n->ns_per_step - more) &&
+			   more > 0.0005 * now->latency_ns) {
 			/* that of a collective waits for its peers */
 			bool coll = record_is_coll_kernel(n->name);
 

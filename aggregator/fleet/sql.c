@@ -73,7 +73,7 @@ int64_t sql_number(struct sql *s, const char *text)
 
 struct sql_call sql_call(struct sql *s, int which, const char *what)
 {
-	struct sql_call c = { .sql = s, .what = what };
+	struct sql_call c = {.sql = s, .what = what};
 	int code = SQLITE_OK;
 
 	CHECK(which < SQL_STATEMENTS_MAX);

@@ -49,7 +49,8 @@ void sql_blob(struct sql_call *c, const void *data, size_t bytes);
 /* Whether there is a row, or one more. Not to be called again after it said false. */
 bool sql_next(struct sql_call *c);
 uint64_t sql_get_integer(const struct sql_call *c, int at);
-const char *sql_get_text(const struct sql_call *c, int at); /* never NULL; borrowed until the next row */
+const char *sql_get_text(const struct sql_call *c,
+			 int at); /* never NULL; borrowed until the next row */
 int sql_end(struct sql_call *c);
 /* Of a call without rows: its only step and its end. */
 int sql_run(struct sql_call *c);

@@ -14,8 +14,9 @@ json_t *finding_json_lines(const struct finding_line *lines, uint32_t count)
 
 	for (uint32_t k = 0; k < count; k++) {
 		const struct finding_line *l = &lines[k];
-		json_t *one = json_pack("{s:s, s:f, s:o}", "layer", finding_layer_name(l->layer),
-					"effect_ms", text_ms(l->effect_ns), "text", json_text(l->text));
+		json_t *one =
+		    json_pack("{s:s, s:f, s:o}", "layer", finding_layer_name(l->layer), "effect_ms",
+			      text_ms(l->effect_ns), "text", json_text(l->text));
 
 		if (l->rank != FINDING_NO_RANK)
 			json_object_set_new(one, "rank", json_integer(l->rank));
@@ -31,15 +32,14 @@ json_t *finding_json_make(const struct finding_report *f)
 
 	for (uint32_t k = 0; k < g->rank_count; k++)
 		json_array_append_new(ranks, json_integer(g->ranks[k]));
-	return json_pack("{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:b, s:o}", "kind",
-			 finding_kind_name(g->kind), "cause", finding_cause_id(g->cause), "ranks",
-			 ranks, "first_step", (json_int_t)g->first_step, "last_step",
-			 (json_int_t)g->last_step, "excess", text_finite(g->excess), "effect_ms",
-			 text_ms(g->effect_ns), "confidence", text_finite(g->confidence),
-			 "begin_unix_ns", (json_int_t)f->begin_unix_ns, "end_unix_ns",
-			 (json_int_t)f->end_unix_ns, "ended", f->ended, "earlier_runs",
-			 g->earlier_runs, "evidence",
-			 finding_json_lines(g->evidence, g->evidence_count));
+	return json_pack(
+	    "{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:b, s:o}", "kind",
+	    finding_kind_name(g->kind), "cause", finding_cause_id(g->cause), "ranks", ranks,
+	    "first_step", (json_int_t)g->first_step, "last_step", (json_int_t)g->last_step,
+	    "excess", text_finite(g->excess), "effect_ms", text_ms(g->effect_ns), "confidence",
+	    text_finite(g->confidence), "begin_unix_ns", (json_int_t)f->begin_unix_ns,
+	    "end_unix_ns", (json_int_t)f->end_unix_ns, "ended", f->ended, "earlier_runs",
+	    g->earlier_runs, "evidence", finding_json_lines(g->evidence, g->evidence_count));
 }
 
 int finding_json_parse(const json_t *j, struct finding_report *out)
@@ -65,8 +65,9 @@ int finding_json_parse(const json_t *j, struct finding_report *out)
 		v = json_array_get(lines, k);
 		rank = json_object_get(v, "rank");
 		l->rank = json_is_integer(rank) && json_integer_value(rank) >= INT32_MIN &&
-					  json_integer_value(rank) <= INT32_MAX ?
-				  (int32_t)json_integer_value(rank) : FINDING_NO_RANK;
+				  json_integer_value(rank) <= INT32_MAX
+			      ? (int32_t)json_integer_value(rank)
+			      : FINDING_NO_RANK;
 		l->layer = finding_layer_find(jsonget_text(v, "layer"));
 		l->effect_ns = jsonget_number(v, "effect_ms") * 1e6;
 		text_copy(l->text, sizeof(l->text), jsonget_text(v, "text"));

@@ -181,7 +181,7 @@ static struct member *member_of(struct incident *i, const struct wire_rank *who)
 	if (ROOM_FOR(i->members, i->member_room, i->member_count + 1))
 		return NULL;
 	m = &i->members[i->member_count++];
-	*m = (struct member){ .rank = who->rank, .world_size = who->world_size };
+	*m = (struct member){.rank = who->rank, .world_size = who->world_size};
 	text_copy(m->node, sizeof(m->node), who->node);
 	return m;
 }
@@ -221,9 +221,10 @@ static double new_part(const struct run *to, const struct run *from)
 {
 	if (from->member != to->member || !from->flagged || !to->flagged)
 		return 1;
-	return 1 - fmin(shared_part(from->first_step, from->last_step, to->first_step, to->last_step),
-			shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns,
-				    to->end_unix_ns));
+	return 1 -
+	       fmin(shared_part(from->first_step, from->last_step, to->first_step, to->last_step),
+		    shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns,
+				to->end_unix_ns));
 }
 
 void incident_run_merge(struct run *to, const struct run *from)
@@ -275,13 +276,13 @@ static void run_take(struct incident *i, struct run r)
 /* A summary has lost more than a window with events and stacks shows, and says less. */
 static double weight_of(const struct picture *p, double weight)
 {
-	return weight < OWN_WEIGHT ?
-		       weight :
-		       OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
+	return weight < OWN_WEIGHT ? weight
+				   : OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
 }
 
 /* What others are held against: the more steps, with kernels and stacks, the better. */
-static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m,
+			 struct picture *p)
 {
 	double weight = incident_views_worth(p, picture_steps(p, false));
 
@@ -293,8 +294,8 @@ static bool take_waiting(struct incident_set *s, struct incident *i, struct memb
 	return true;
 }
 
-static bool take_slow(struct incident_set *s, struct incident *i, struct member *m, struct picture *p,
-		      double weight)
+static bool take_slow(struct incident_set *s, struct incident *i, struct member *m,
+		      struct picture *p, double weight)
 {
 	double mine = weight_of(p, weight);
 
@@ -306,12 +307,14 @@ static bool take_slow(struct incident_set *s, struct incident *i, struct member 
 	return true;
 }
 
-static bool take_calm(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+static bool take_calm(struct incident_set *s, struct incident *i, struct member *m,
+		      struct picture *p)
 {
 	return !incident_views_is_calmer(p, m->calm) || incident_views_hold(s, i, m, &m->calm, p);
 }
 
-static bool take_open(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+static bool take_open(struct incident_set *s, struct incident *i, struct member *m,
+		      struct picture *p)
 {
 	return !incident_views_shows_more(p, m->open) || incident_views_hold(s, i, m, &m->open, p);
 }
@@ -452,14 +455,17 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
 			 uint64_t arrival_unix_ns)
 {
-	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
-			 .reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
-			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
-			 .flagged = d->flagged, .hinted = hinted_of(d),
-			 .self_excess_ns = d->self_excess_ns,
-			 .first_self_ns = d->first_self_ns, .first_ns = first_ns_of(d),
-			 .flagged_ns = flagged_ns_of(d),
-			 .slow_ns = slow_of(d) };
+	struct run r = {.member = incident_member_key(d->rank.rank, d->rank.node),
+			.reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
+			.begin_unix_ns = d->begin_unix_ns,
+			.end_unix_ns = d->end_unix_ns,
+			.flagged = d->flagged,
+			.hinted = hinted_of(d),
+			.self_excess_ns = d->self_excess_ns,
+			.first_self_ns = d->first_self_ns,
+			.first_ns = first_ns_of(d),
+			.flagged_ns = flagged_ns_of(d),
+			.slow_ns = slow_of(d)};
 	struct member *m = member_of(i, &d->rank);
 
 	if (m)
@@ -531,7 +537,7 @@ static void accuse(struct incident *i, const struct finding_report *told)
 	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
 		return;
 	for (uint32_t k = 0; k < f->rank_count; k++) {
-		struct wire_rank who = { .rank = f->ranks[k] };
+		struct wire_rank who = {.rank = f->ranks[k]};
 		struct member *m = who.rank >= 0 ? member_of(i, &who) : NULL;
 		/* worst first, also where nothing tells them apart */
 		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
@@ -560,7 +566,7 @@ static void accuse_all(struct incident *i)
 }
 
 static struct finding_report *find_finding(const struct incident_set *s, const struct incident *i,
-					     const struct finding_report *f)
+					   const struct finding_report *f)
 {
 	struct finding_report *earlier = NULL;
 
@@ -648,7 +654,8 @@ static void finding_take(const struct incident_set *s, struct incident *i,
 {
 	struct finding_report *to = find_finding(s, i, f);
 
-	if (to && is_new(s, to) && !is_new(s, f)) { /* of an incident that has become part of this one */
+	if (to && is_new(s, to) &&
+	    !is_new(s, f)) { /* of an incident that has become part of this one */
 		const struct finding_report now = *to;
 
 		*to = *f;
@@ -673,8 +680,8 @@ struct newcomer {
 	uint64_t begin_unix_ns, end_unix_ns;
 	const uint8_t *anomaly_id; /* NULL: none */
 	bool blameless;
-	bool waits;	 /* a window that accuses nobody: it tells of one fault, and makes no two one */
-	int32_t suspect; /* whom it accuses; -1 nobody */
+	bool waits; /* a window that accuses nobody: it tells of one fault, and makes no two one */
+	int32_t suspect;	    /* whom it accuses; -1 nobody */
 	const struct finding *told; /* NULL: a window */
 	uint64_t sender;	    /* who said so; 0: not known */
 	const char *node;
@@ -686,21 +693,29 @@ static struct newcomer of_window(const struct digest *d)
 	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
 	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
-	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
-				  asked || is_itself(d) ? d->anomaly_id : NULL,
-				  false,	 !accuses,	   accuses ? d->rank.rank : -1,
-				  NULL,		 d->sender,	   d->rank.node };
+	return (struct newcomer){d->rank.job,
+				 d->begin_unix_ns,
+				 d->end_unix_ns,
+				 asked || is_itself(d) ? d->anomaly_id : NULL,
+				 false,
+				 !accuses,
+				 accuses ? d->rank.rank : -1,
+				 NULL,
+				 d->sender,
+				 d->rank.node};
 }
 
 /* An open finding is sent again every two beats. Its end is sent later, when its rank has been well for a
  * while. A rank that becomes slow after this time has a fault of its own. */
 static uint64_t held_until(const struct finding_report *f)
 {
-	return f->end_unix_ns + thresholds.time.together_ns + (uint64_t)thresholds.time.lasting_ns / 2;
+	return f->end_unix_ns + thresholds.time.together_ns +
+	       (uint64_t)thresholds.time.lasting_ns / 2;
 }
 
 /* A slow or hanging rank that a finding holds to be so still; or what an earlier process told. */
-static bool is_held(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+static bool is_held(const struct incident_set *s, const struct incident *i,
+		    const struct newcomer *n)
 {
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		const struct finding_report *f = &i->findings[k];
@@ -806,18 +821,20 @@ static bool may_join(const struct incident *i, const struct newcomer *n)
 	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless;
 }
 
-static bool belongs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
+static bool belongs(const struct incident_set *s, const struct incident *i,
+		    const struct newcomer *n)
 {
 	return may_join(i, n) && (near(s, i, n) || goes_on(i, n));
 }
 
 /* Makes the two one. What waits is of one incident alone where faults have lasted, and of the one it
  * was asked for. */
-static bool connects(const struct incident_set *s, const struct incident *to, const struct incident *i,
-		     const struct newcomer *n)
+static bool connects(const struct incident_set *s, const struct incident *to,
+		     const struct incident *i, const struct newcomer *n)
 {
 	if (n->waits)
-		return may_join(i, n) && near(s, i, n) && !(last_fault_end(i) && last_fault_end(to));
+		return may_join(i, n) && near(s, i, n) &&
+		       !(last_fault_end(i) && last_fault_end(to));
 	return belongs(s, i, n);
 }
 
@@ -830,7 +847,8 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 }
 
 /* The oldest; for a window that accuses nobody, the one it was asked for or continues, else the nearest. */
-static bool fits_better(const struct incident *i, const struct incident *best, const struct newcomer *n)
+static bool fits_better(const struct incident *i, const struct incident *best,
+			const struct newcomer *n)
 {
 	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
 	bool same = continues(i, n->anomaly_id);
@@ -894,8 +912,8 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 static void incident_merge(struct incident_set *s, struct incident *to, struct incident *from)
 {
 	for (uint32_t k = 0; k < from->member_count; k++) {
-		struct wire_rank who = { .rank = from->members[k].rank,
-					 .world_size = from->members[k].world_size };
+		struct wire_rank who = {.rank = from->members[k].rank,
+					.world_size = from->members[k].world_size};
 		struct member *m;
 
 		text_copy(who.node, sizeof(who.node), from->members[k].node);
@@ -954,8 +972,8 @@ static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT
 static struct incident *found(struct incident_set *s, const struct newcomer *n, uint64_t seed,
 			      struct incident_change *out)
 {
-	struct incident_row row = { .open = true, .begin_unix_ns = n->begin_unix_ns,
-				    .end_unix_ns = n->end_unix_ns };
+	struct incident_row row = {
+	    .open = true, .begin_unix_ns = n->begin_unix_ns, .end_unix_ns = n->end_unix_ns};
 	struct incident *i;
 
 	text_copy(row.job, sizeof(row.job), n->job);
@@ -1005,11 +1023,17 @@ static bool is_sound(const struct finding_report *f)
 int incident_set_add_finding(struct incident_set *s, const struct finding_report *f,
 			     uint64_t arrival_unix_ns, struct incident_change *out)
 {
-	struct newcomer n = { f->job, f->begin_unix_ns, f->end_unix_ns, NULL,
-			      f->finding.kind == FINDING_IMBALANCE, false,
-			      f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ?
-				      f->finding.ranks[0] : -1,
-			      &f->finding, f->sender, "" };
+	struct newcomer n = {
+	    f->job,
+	    f->begin_unix_ns,
+	    f->end_unix_ns,
+	    NULL,
+	    f->finding.kind == FINDING_IMBALANCE,
+	    false,
+	    f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ? f->finding.ranks[0] : -1,
+	    &f->finding,
+	    f->sender,
+	    ""};
 	struct finding_report told = *f;
 	struct incident *i;
 
@@ -1024,7 +1048,8 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	if (!i) {
 		uint64_t seed = hash_bytes(HASH_SEED, f->job, strlen(f->job));
 
-		i = found(s, &n, hash_mix(seed ^ f->begin_unix_ns) + (uint64_t)f->finding.kind, out);
+		i = found(s, &n, hash_mix(seed ^ f->begin_unix_ns) + (uint64_t)f->finding.kind,
+			  out);
 		if (!i)
 			return -ENOMEM;
 	}
@@ -1183,9 +1208,8 @@ uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
 
 	while (i) {
 		struct incident *next = i->next;
-		uint64_t quiet_ns = now_unix_ns > i->row.arrival_unix_ns ?
-					    now_unix_ns - i->row.arrival_unix_ns :
-					    0;
+		uint64_t quiet_ns =
+		    now_unix_ns > i->row.arrival_unix_ns ? now_unix_ns - i->row.arrival_unix_ns : 0;
 
 		if (i->row.open && n < max &&
 		    quiet_ns > (has_unended(i) ? s->config.memory_ns : s->config.silence_ns)) {

@@ -19,8 +19,8 @@
 #include "analysis/cause/digest.h"
 #include "model/finding.h"
 
-#define INCIDENT_ID_BYTES    9 /* 8 hex digits and NUL */
-#define INCIDENT_ABSORB_MAX  16
+#define INCIDENT_ID_BYTES   9 /* 8 hex digits and NUL */
+#define INCIDENT_ABSORB_MAX 16
 
 struct incident_set;
 
@@ -35,15 +35,16 @@ struct incident_sources {
 	uint32_t (*peers)(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
 	/* functions' shares in the role of the first of these ranks, without these ranks'; is_of: which
 	 * of them are of that role; 0, -errno; out->function is the caller's (free). */
-	int (*waterline)(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
-			 struct diagnosis_group *out);
+	int (*waterline)(void *arg, const char *job, const int32_t *ranks, uint32_t count,
+			 bool *is_of, struct diagnosis_group *out);
 };
 
 struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
-	uint64_t teller;     /* of this process; a restored finding of another one is told again or ends */
+	uint64_t
+	    teller; /* of this process; a restored finding of another one is told again or ends */
 	uint64_t picture_bytes; /* room for all pictures; 0: LIMIT_INCIDENT_PICTURE_BYTES */
 	struct incident_sources sources;
 };

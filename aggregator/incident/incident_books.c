@@ -126,7 +126,8 @@ static void add_slow(const struct member *m, const struct coll_split *s, struct 
 			continue;
 		has_slow |= v->picture == m->slow;
 		add(v->picture, false,
-		    v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1, s, to);
+		    v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1, s,
+		    to);
 	}
 	if (!has_slow)
 		add(m->slow, false, 1, s, to);
@@ -174,8 +175,8 @@ double incident_books_enough_ns(double most_ns, double lost_ns)
 }
 
 /* Its healthy steps, of the windows whose healthy steps are healthy enough. slow_ns: of a slow step. */
-static void add_calm(const struct incident_judgement *j, const struct member *m, const struct coll_split *s,
-		     double slow_ns, double lost_ns, struct ledger *to)
+static void add_calm(const struct incident_judgement *j, const struct member *m,
+		     const struct coll_split *s, double slow_ns, double lost_ns, struct ledger *to)
 {
 	const struct picture *list[PICTURES];
 	double shown[PICTURES], most = -HUGE_VAL;
@@ -208,7 +209,7 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 }
 
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
-			  const struct member *m, struct incident_books *out)
+			 const struct member *m, struct incident_books *out)
 {
 	struct coll_split *split;
 	struct ledger peers;
@@ -236,9 +237,9 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	coll_split_close(split);
 	own = out->usual.steps >= thresholds.count.few;
 	others = peers.steps >= thresholds.count.few;
-	out->usual_is_own = own && (!others || slow_ns - step_ns(j, &out->usual) >=
-					      incident_books_enough_ns(slow_ns - step_ns(j, &peers),
-								       lost_ns));
+	out->usual_is_own =
+	    own && (!others || slow_ns - step_ns(j, &out->usual) >=
+				   incident_books_enough_ns(slow_ns - step_ns(j, &peers), lost_ns));
 	ledger_fini(out->usual_is_own ? &peers : &out->usual);
 	if (!out->usual_is_own)
 		out->usual = peers;

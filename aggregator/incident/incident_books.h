@@ -10,7 +10,7 @@
 
 struct incident_books {
 	struct ledger slow, usual;
-	bool flagged; /* slow is of the steps that the rank flagged; else of typical ones */
+	bool flagged;	   /* slow is of the steps that the rank flagged; else of typical ones */
 	bool usual_is_own; /* the rank's healthy steps; else steps of ranks that are no culprits */
 };
 
@@ -28,7 +28,7 @@ double incident_books_enough_ns(double most_ns, double lost_ns);
 /* Of a hang the "slow step" is the open interval, and usual may be empty.
  * false: too few steps are known on either side; *out is then empty. */
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
-			  const struct member *m, struct incident_books *out);
+			 const struct member *m, struct incident_books *out);
 void incident_books_close(struct incident_books *b);
 
 #endif

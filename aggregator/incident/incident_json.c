@@ -24,7 +24,8 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */
-static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j, bool culprits)
+static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j,
+			  bool culprits)
 {
 	int32_t ranks[NAMED_RANKS_MAX];
 	uint32_t n = 0;
@@ -35,7 +36,8 @@ static json_t *ranks_json(const struct incident *i, const struct incident_judgem
 	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
 		const struct member *m = &i->members[k];
 
-		if (culprits ? incident_is_culprit(i, j, m) && m != j->lead : incident_is_victim(i, j, m))
+		if (culprits ? incident_is_culprit(i, j, m) && m != j->lead
+			     : incident_is_victim(i, j, m))
 			ranks[n++] = m->rank;
 	}
 	if (n > 1 && !culprits)
@@ -76,8 +78,7 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 
 		if (json_array_size(who->ranks) && !is_named(i, j, who, m))
 			continue;
-		json_array_foreach(out, at, name)
-			seen |= !strcmp(json_string_value(name), m->node);
+		json_array_foreach(out, at, name) seen |= !strcmp(json_string_value(name), m->node);
 		if (!seen && m->node[0])
 			json_array_append_new(out, json_text(m->node));
 	}
@@ -94,11 +95,11 @@ static json_t *signal_json(const struct rank_signal *r)
 	const struct os_signal *s = &r->s;
 	char line[256];
 
-	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:o, s:f, s:b, s:o}", "rank", (int)r->rank, "name",
-			 json_text(s->name), "subject", json_text(s->subject), "unit",
+	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:o, s:f, s:b, s:o}", "rank", (int)r->rank,
+			 "name", json_text(s->name), "subject", json_text(s->subject), "unit",
 			 json_text(s->unit), "value", s->value, "usual",
-			 s->usual < 0 ? json_null() : json_real(s->usual), "weight_ms", s->weight_ms,
-			 "raised", (int)(s->flags & OS_SIGNAL_RAISED), "text",
+			 s->usual < 0 ? json_null() : json_real(s->usual), "weight_ms",
+			 s->weight_ms, "raised", (int)(s->flags & OS_SIGNAL_RAISED), "text",
 			 json_text(os_signal_text(s, line, sizeof(line))));
 }
 
@@ -118,7 +119,7 @@ static json_t *signals_json(const struct incident *i, const struct incident_judg
 
 		for (uint32_t q = 0; q < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; q++)
 			if (whole || (!blamed && m->signals[q].flags & OS_SIGNAL_RAISED))
-				all[n++] = (struct rank_signal){ m->signals[q], m->rank };
+				all[n++] = (struct rank_signal){m->signals[q], m->rank};
 	}
 	if (n)
 		qsort(all, n, sizeof(*all), os_signal_order);
@@ -152,7 +153,8 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	if (!j->reason && !j->finding)
 		say(out, "no rank lost self time: the cause is outside of what was observed");
 	else if (!j->culprits && j->reason)
-		say(out, "all ranks stopped at the same collective: not known which one stopped first");
+		say(out,
+		    "all ranks stopped at the same collective: not known which one stopped first");
 	else if (j->reason && j->lead && !j->lead->calm)
 		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -167,7 +169,9 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	if (i->ranks_dropped)
 		say(out, "windows of further ranks are left out");
 	if (i->pictures_dropped)
-		say(out, "kernels and stacks of %llu windows are not compared: there was no room for more",
+		say(out,
+		    "kernels and stacks of %llu windows are not compared: there was no room for "
+		    "more",
 		    (unsigned long long)i->pictures_dropped);
 	return out;
 }
@@ -175,7 +179,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 /* ---- what it costs ---- */
 
 struct cost {
-	double lost_ns; /* by the job */
+	double lost_ns;		     /* by the job */
 	double hours, hours_per_day; /* of GPUs */
 };
 
@@ -188,11 +192,11 @@ static void put_cost(json_t *out, const struct cost *c)
 
 /* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. most_ns: of
  * a step at most; 0: not known. */
-static struct cost cost_of(const struct incident_judgement *j, const struct run *steps, double most_ns,
-			   uint64_t duration_ns)
+static struct cost cost_of(const struct incident_judgement *j, const struct run *steps,
+			   double most_ns, uint64_t duration_ns)
 {
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
-	struct cost c = { 0, 0, 0 };
+	struct cost c = {0, 0, 0};
 
 	if (j->lead && j->lead->latency_ns > j->lead->expected_ns && j->lead->expected_ns > 0)
 		each_ns = j->lead->latency_ns - j->lead->expected_ns;
@@ -211,9 +215,9 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 	if (most_ns > 0)
 		each_ns = fmin(each_ns, most_ns);
 	/* what its flagged steps lost is known, one by one; of the others' each may have lost as much */
-	lost_ns = steps->flagged_ns > 0 ?
-			  steps->flagged_ns + each_ns * (count - (double)steps->flagged) :
-			  each_ns * count;
+	lost_ns = steps->flagged_ns > 0
+		      ? steps->flagged_ns + each_ns * (count - (double)steps->flagged)
+		      : each_ns * count;
 	if (most_ns > 0)
 		lost_ns = fmin(lost_ns, most_ns * count);
 	if (!strcmp(j->symptom, "stall")) /* all of them, all the time */
@@ -231,7 +235,8 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 /* Of a further verdict: by what its first rank lost, and when. One of nobody in particular is about the
  * same steps as the first. */
 static struct cost verdict_cost(const struct incident *i, const struct incident_judgement *j,
-				const struct verdict *v, const struct cost *first, uint64_t duration_ns)
+				const struct verdict *v, const struct cost *first,
+				uint64_t duration_ns)
 {
 	struct incident_judgement one = *j;
 	const struct member *m = v->rank_count ? incident_member(i, v->ranks[0]) : NULL;
@@ -279,21 +284,23 @@ static void put_verdicts(json_t *out, const struct incident *i, const struct inc
 		json_t *one = verdict_json(&v[k]);
 
 		put_cost(one, &its);
-		json_object_set_new(one, "ledger", ledger_json_make(i, j, v[k].rank_count ? v[k].ranks[0] :
-									  j->lead	  ? j->lead->rank :
-											    -1));
+		json_object_set_new(one, "ledger",
+				    ledger_json_make(i, j,
+						     v[k].rank_count ? v[k].ranks[0]
+						     : j->lead	     ? j->lead->rank
+								     : -1));
 		json_array_append_new(list, one);
 		for (uint32_t q = 0; k && q < v[k].rank_count; q++) {
 			size_t at;
 			bool known = false;
 
-			json_array_foreach(ranks, at, have)
-				known |= json_integer_value(have) == v[k].ranks[q];
+			json_array_foreach(ranks, at, have) known |=
+			    json_integer_value(have) == v[k].ranks[q];
 			if (!known)
 				json_array_append_new(ranks, json_integer(v[k].ranks[q]));
-			json_array_foreach(victims, at, have)
-				if (json_integer_value(have) == v[k].ranks[q])
-					json_array_remove(victims, at--);
+			json_array_foreach(victims, at,
+					   have) if (json_integer_value(have) == v[k].ranks[q])
+			    json_array_remove(victims, at--);
 		}
 	}
 	json_object_set(out, "diagnosis", n ? json_array_get(list, 0) : json_null());
@@ -320,15 +327,18 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	json_object_set_new(out, "last_step",
 			    json_integer((json_int_t)(seen ? steps->last_step : f->last_step)));
 	json_object_set_new(out, "flagged_steps", json_integer((json_int_t)steps->flagged));
-	json_object_set_new(out, "steps_to_flag",
-			    json_integer((json_int_t)(steps->flagged ?
-					 steps->first_step - steps->onset_step + 1 : 0)));
+	json_object_set_new(
+	    out, "steps_to_flag",
+	    json_integer(
+		(json_int_t)(steps->flagged ? steps->first_step - steps->onset_step + 1 : 0)));
 	json_object_set_new(out, "latency_ms", json_real(text_ms(m->latency_ns)));
 	json_object_set_new(out, "expected_ms", json_real(text_ms(m->expected_ns)));
-	json_object_set_new(out, "excess", json_real(is_known(m->expected_ns) ?
-						     m->latency_ns / m->expected_ns - 1 : told));
-	json_object_set_new(out, "self_excess", json_real(is_known(m->expected_self_ns) ?
-							  m->self_ns / m->expected_self_ns - 1 : told));
+	json_object_set_new(
+	    out, "excess",
+	    json_real(is_known(m->expected_ns) ? m->latency_ns / m->expected_ns - 1 : told));
+	json_object_set_new(
+	    out, "self_excess",
+	    json_real(is_known(m->expected_self_ns) ? m->self_ns / m->expected_self_ns - 1 : told));
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));
@@ -349,14 +359,15 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	incident_judge(i, job_ranks, &j);
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
-	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
+	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){.flagged = 0};
 	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
 	cost = cost_of(&j, &steps, 0, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
-			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
-			life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
-			(json_int_t)end_unix_ns, "duration_s", (double)duration_ns * 1e-9, "symptom",
-			j.symptom, "kind", finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
+			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
+			"life", life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns,
+			"end_unix_ns", (json_int_t)end_unix_ns, "duration_s",
+			(double)duration_ns * 1e-9, "symptom", j.symptom, "kind",
+			finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
 			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false));
 	if (!out)
 		goto done;

@@ -43,7 +43,8 @@ bool incident_is_moment(const struct incident_judgement *j, const struct member 
 		return false;
 	time_of(m, &begin, &end);
 	time_of(j->longest, &from, &to);
-	return thresholds.time.times * mine <= longest || (mine < longest && (end < from || begin > to));
+	return thresholds.time.times * mine <= longest ||
+	       (mine < longest && (end < from || begin > to));
 }
 
 /* Who was slow for longest; NULL where everybody hesitated, or stands still. */
@@ -70,7 +71,8 @@ static double stands_itself(const struct member *m)
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
-		if (ledger_is_own(l->account[k].kind) && l->account[k].what != LEDGER_HOST_COLLECTIVE)
+		if (ledger_is_own(l->account[k].kind) &&
+		    l->account[k].what != LEDGER_HOST_COLLECTIVE)
 			ns += (double)l->account[k].ns;
 	return l ? ns : -1;
 }
@@ -140,7 +142,8 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 		return false;
 	/* that it was slow before is no reason for the job to stand still */
 	if (j->reason == WINDOW_STALL && waits_for_others(m))
-		return j->finding && j->finding->kind == FINDING_HANG && finding_names(j->finding, m->rank);
+		return j->finding && j->finding->kind == FINDING_HANG &&
+		       finding_names(j->finding, m->rank);
 	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 
@@ -216,7 +219,7 @@ static bool is_hiccup(const struct incident *i)
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
 		    i->members[k].self_excess_ns - i->members[k].first_self_ns >=
-			    thresholds.time.hiccup_ns)
+			thresholds.time.hiccup_ns)
 			return false;
 	return true;
 }
@@ -227,15 +230,16 @@ static bool is_about_moments(const struct incident *i, const struct incident_jud
 {
 	for (uint32_t k = 0; k < f->rank_count && f->kind == FINDING_SLOW_RANK; k++)
 		for (uint32_t q = 0; q < i->member_count; q++)
-			if (i->members[q].rank == f->ranks[k] && !incident_is_moment(j, &i->members[q]))
+			if (i->members[q].rank == f->ranks[k] &&
+			    !incident_is_moment(j, &i->members[q]))
 				return false;
 	return f->rank_count && f->kind == FINDING_SLOW_RANK;
 }
 
 static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
-	static const enum finding_kind order[] = { FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
-						   FINDING_IMBALANCE };
+	static const enum finding_kind order[] = {FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
+						  FINDING_IMBALANCE};
 	const struct finding *best = NULL;
 
 	for (int o = 0; o < 4 && !best; o++)
@@ -250,7 +254,8 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 }
 
 /* Where all wait for long and one was slow itself for a moment, that moment is not what they wait for. */
-static bool has_windows(const struct incident *i, const struct incident_judgement *j, uint32_t reason)
+static bool has_windows(const struct incident *i, const struct incident_judgement *j,
+			uint32_t reason)
 {
 	double most = 0;
 
@@ -258,7 +263,8 @@ static bool has_windows(const struct incident *i, const struct incident_judgemen
 		most = fmax(most, i->members[k].flagged_ns);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		bool little = reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
+		bool little =
+		    reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
 
 		if (INCIDENT_REASON(m, reason) && !little && !incident_is_moment(j, m))
 			return true;
@@ -278,7 +284,8 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 		double b = reason && !incident_is_moment(j, m) ? blame(i, m, reason) : 0;
 
 		j->suspects += reason && INCIDENT_REASON(m, reason);
-		if (b > j->worst || (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
+		if (b > j->worst ||
+		    (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
 			j->worst = b;
 			j->worst_slow_ns = m->slow_ns;
 			j->lead = m;
@@ -289,7 +296,7 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 /* Windows first. A stall that blames no rank leaves the ranks to blame that were slow before it. */
 static void judge_windows(const struct incident *i, struct incident_judgement *j)
 {
-	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };
+	static const uint32_t order[] = {WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT};
 	bool hangs = j->finding && j->finding->kind == FINDING_HANG;
 	uint32_t first = 0;
 
@@ -339,8 +346,8 @@ static bool lost_little(const struct incident *i)
 	return true;
 }
 
-static const char *symptom_of(const struct incident *i, const struct incident_judgement *j, bool accused,
-			      bool most)
+static const char *symptom_of(const struct incident *i, const struct incident_judgement *j,
+			      bool accused, bool most)
 {
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
@@ -373,7 +380,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 	const struct member *accused = NULL;
 	bool most;
 
-	*j = (struct incident_judgement){ .ranks = job_ranks };
+	*j = (struct incident_judgement){.ranks = job_ranks};
 	if (!is_hiccup(i))
 		j->longest = longest_of(i);
 	j->finding = deciding(i, j);
@@ -431,7 +438,7 @@ static bool goes_on(const struct run *r, const struct run *next)
  * fault; others belong to it unless they are moments beside it. Into *all; their number. */
 static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
 {
-	struct run spell, longest = { .slow_ns = -1 };
+	struct run spell, longest = {.slow_ns = -1};
 	uint32_t kept = 0;
 
 	for (int pass = 0; pass < 2; pass++)
@@ -456,7 +463,7 @@ static bool spells(const struct incident *i, const uint64_t *keys, uint32_t coun
 	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
 	uint32_t n = 0, kept = 0;
 
-	*all = (struct run){ .begin_unix_ns = UINT64_MAX };
+	*all = (struct run){.begin_unix_ns = UINT64_MAX};
 	for (uint32_t k = 0; list && k < i->run_count; k++)
 		if (!incident_is_brief(&i->runs[k]) &&
 		    (!count || bsearch(&i->runs[k].member, keys, count, sizeof(*keys), by_key)))
@@ -482,12 +489,13 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (incident_is_culprit(i, j, &i->members[k]))
-			culprits[count++] = incident_member_key(i->members[k].rank, i->members[k].node);
+			culprits[count++] =
+			    incident_member_key(i->members[k].rank, i->members[k].node);
 	qsort(culprits, count, sizeof(*culprits), by_key);
 	found = spells(i, culprits, count, &all);
 	for (uint32_t k = 0; k < i->finding_count; k++) {
-		struct run r = { .begin_unix_ns = i->findings[k].begin_unix_ns,
-				 .end_unix_ns = i->findings[k].end_unix_ns };
+		struct run r = {.begin_unix_ns = i->findings[k].begin_unix_ns,
+				.end_unix_ns = i->findings[k].end_unix_ns};
 
 		if (is_about_moments(i, j, &i->findings[k].finding))
 			continue;
@@ -504,9 +512,11 @@ struct run incident_fault_steps(const struct incident *i, const struct member *m
 	struct run all;
 
 	if (!spells(i, &key, 1, &all) || !all.flagged)
-		all = (struct run){ .flagged = m->flagged, .flagged_ns = m->flagged_ns,
-				    .first_step = m->first_step,
-					.last_step = m->last_step, .onset_step = m->onset_step };
+		all = (struct run){.flagged = m->flagged,
+				   .flagged_ns = m->flagged_ns,
+				   .first_step = m->first_step,
+				   .last_step = m->last_step,
+				   .onset_step = m->onset_step};
 	return all;
 }
 

@@ -12,7 +12,7 @@
 #define INCIDENT_VIEWS_TELLING 3u
 #define INCIDENT_VIEWS	       6u
 struct view {
-	struct picture *picture; /* NULL: none */
+	struct picture *picture;  /* NULL: none */
 	enum finding_cause cause; /* UNKNOWN: none, or not surely */
 	double worth, lost_ns;
 	uint64_t begin_unix_ns;
@@ -28,7 +28,8 @@ struct member {
 	char node[WIRE_TEXT_BYTES];
 	int32_t world_size;
 	uint32_t reasons; /* bit per enum window_reason */
-	uint64_t hinted; /* of the flagged steps those that its node has told of once, as they began */
+	uint64_t
+	    hinted; /* of the flagged steps those that its node has told of once, as they began */
 	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
 	double self_excess_ns;
 	/* of flagged_ns and of it, of steps like which it had none before: they may be the last */
@@ -38,22 +39,26 @@ struct member {
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
 	uint32_t signal_count;
-	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */
+	struct picture *slow,
+	    *calm;	    /* of the window that says most, and of its healthy steps; or NULL */
 	double slow_weight; /* how much the picture `slow` says */
 	struct picture *waiting; /* the same of windows in which it was not slow itself; or NULL */
 	double waiting_weight;
-	struct picture *open; /* that shows most of the time in which its steps stand still; or NULL */
-	struct views views; /* of its own windows */
-	double accused_ns; /* lost by what findings and its node say; 0: neither names it */
+	struct picture
+	    *open; /* that shows most of the time in which its steps stand still; or NULL */
+	struct views views;	/* of its own windows */
+	double accused_ns;	/* lost by what findings and its node say; 0: neither names it */
 	double peer_accused_ns; /* the part of it that its node says */
-	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */
+	uint64_t accused_begin_unix_ns,
+	    accused_end_unix_ns;		     /* of the findings that name it; 0 none */
 	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
 	/* of those of them that tell of what it did itself, and of those of these that are no hiccups by
 	 * themselves; 0 none */
 	uint64_t itself_end_unix_ns, slow_end_unix_ns;
-	double slow_ns; /* how long it was slow itself: its own windows' flagged steps */
+	double slow_ns;	  /* how long it was slow itself: its own windows' flagged steps */
 	double stolen_ns; /* the same of what the hypervisor took, which is not in slow_ns */
-	double flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
+	double
+	    flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
 };
 
 struct anomaly {
@@ -68,9 +73,9 @@ struct run {
 	uint64_t flagged, first_step, last_step, onset_step;
 	uint64_t begin_unix_ns, end_unix_ns;
 	double self_excess_ns, first_ns, first_self_ns; /* as a member's */
-	uint64_t hinted; /* as a member's */
-	double flagged_ns; /* as a member's */
-	double slow_ns; /* as a member's */
+	uint64_t hinted;				/* as a member's */
+	double flagged_ns;				/* as a member's */
+	double slow_ns;					/* as a member's */
 };
 
 /* Who shares the room with others, from the outside in: who sent the window that founded an incident, its
@@ -103,10 +108,12 @@ struct incident {
 	size_t finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
 	uint64_t picture_bytes; /* of its members' pictures, each counted once */
-	uint32_t picture_member, picture_rank; /* where to look for one to let go of, and for which */
-	uint64_t pictures_dropped; /* windows whose pictures were let go, or not taken, for want of room */
-	uint64_t order; /* of creation */
-	bool blameless; /* imbalance: no window and no other finding joins it */
+	uint32_t picture_member,
+	    picture_rank; /* where to look for one to let go of, and for which */
+	uint64_t
+	    pictures_dropped; /* windows whose pictures were let go, or not taken, for want of room */
+	uint64_t order;	      /* of creation */
+	bool blameless;	      /* imbalance: no window and no other finding joins it */
 };
 
 struct incident_set {
@@ -122,12 +129,14 @@ struct incident_set {
 struct incident_judgement {
 	const char *symptom;
 	enum finding_kind kind;
-	bool by_count; /* that it is the job's is said by the number of culprits and by nothing else */
-	uint32_t reason; /* whose windows make ranks culprits; 0: no window does */
-	double worst;	 /* blame by windows */
+	bool
+	    by_count; /* that it is the job's is said by the number of culprits and by nothing else */
+	uint32_t reason;      /* whose windows make ranks culprits; 0: no window does */
+	double worst;	      /* blame by windows */
 	double worst_slow_ns; /* how long that rank was slow */
 	uint32_t culprits, suspects, ranks; /* ranks: of the job, as far as known */
-	const struct member *lead; /* the worst culprit, else the worst victim; NULL: nobody is known */
+	const struct member
+	    *lead; /* the worst culprit, else the worst victim; NULL: nobody is known */
 	const struct finding *finding; /* the one that says most; NULL none */
 	/* The culprits wait for each other, since segments get lost: who sends most of them again. It
 	 * alone is to blame then; NULL: nothing of the kind. */
@@ -163,7 +172,8 @@ bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
 			   uint32_t job_ranks);
 /* i is on the account of who sent this; sender 0: not known. False: no memory. */
-bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t sender, const char *node);
+bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t sender,
+			 const char *node);
 void incident_share_leave(struct incident_set *s, struct incident *i);
 /* Counts the open, or the closed, incidents of every share. */
 void incident_share_count(const struct incident_set *s, bool open);
@@ -182,8 +192,8 @@ uint64_t incident_member_key(int32_t rank, const char *node);
 
 /* A picture held by *to, one of the member's, in place of what it held. false: there is no room, and *to is
  * as before. */
-bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
-			 struct picture *p);
+bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
+			 struct picture **to, struct picture *p);
 void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m);
 /* Whether p shows more of the time in which the rank's steps stand still; either may be NULL. */
 bool incident_views_shows_more(const struct picture *p, const struct picture *than);

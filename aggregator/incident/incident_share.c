@@ -39,7 +39,8 @@ static void drop_unused(struct incident_set *s)
 	}
 }
 
-bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t sender, const char *node)
+bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t sender,
+			 const char *node)
 {
 	const struct keyed *k = keyed_process();
 	uint64_t key[SHARE_LEVELS], at = keyed_text(k, node);

@@ -60,7 +60,8 @@ static uint32_t rank_of_place(struct member *m, struct picture **to)
 	return rank_at(m, k);
 }
 
-static void drop(struct incident_set *s, struct incident *i, struct member *m, struct picture **from)
+static void drop(struct incident_set *s, struct incident *i, struct member *m,
+		 struct picture **from)
 {
 	struct picture *p = *from;
 
@@ -136,7 +137,8 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 
 static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank, size_t need)
 {
-	uint64_t room = s->config.picture_bytes ? s->config.picture_bytes : LIMIT_INCIDENT_PICTURE_BYTES;
+	uint64_t room =
+	    s->config.picture_bytes ? s->config.picture_bytes : LIMIT_INCIDENT_PICTURE_BYTES;
 
 	while (s->picture_bytes + need > room) {
 		struct incident *from = giver(s, to, need);
@@ -175,8 +177,8 @@ static void hold(struct incident_set *s, struct incident *i, struct member *m, s
 	*to = held;
 }
 
-bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
-			 struct picture *p)
+bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
+			 struct picture **to, struct picture *p)
 {
 	int64_t more = growth(m, to, p);
 
@@ -240,8 +242,8 @@ static void look(struct view *v)
 {
 	static struct diagnosis d;
 	struct diagnosis_rank slow, calm;
-	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = &slow,
-				      .suspect_count = 1 };
+	struct diagnosis_input in = {
+	    .kind = FINDING_SLOW_RANK, .suspect = &slow, .suspect_count = 1};
 
 	picture_rank(v->picture, false, &slow);
 	picture_rank(v->picture, true, &calm);
@@ -296,8 +298,9 @@ static void become(struct view *to, const struct view *v)
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d)
 {
-	struct view v = { .picture = d->picture, .begin_unix_ns = d->begin_unix_ns,
-			  .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1 };
+	struct view v = {.picture = d->picture,
+			 .begin_unix_ns = d->begin_unix_ns,
+			 .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1};
 	struct view *to;
 
 	if (!d->picture || !picture_steps(d->picture, false))

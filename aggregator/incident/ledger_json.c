@@ -64,11 +64,13 @@ static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct l
 	return ledger_explain(own, count, EXPLAIN_SHARE);
 }
 
-static json_t *both_json(const struct incident_books *b, struct ledger_row *rows, struct ledger_row *own)
+static json_t *both_json(const struct incident_books *b, struct ledger_row *rows,
+			 struct ledger_row *own)
 {
 	uint32_t n = ledger_subtract(&b->slow, &b->usual, rows), unobserved = 0;
 	double slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
-	double usual_ns = b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
+	double usual_ns =
+	    b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
 	struct ledger_row other = {.name = ""};
 	json_t *list, *causes = json_array();
 	uint32_t explain = explained_by(rows, n, own);
@@ -79,14 +81,15 @@ static json_t *both_json(const struct incident_books *b, struct ledger_row *rows
 	for (uint32_t k = 0; k < explain; k++)
 		json_array_append_new(causes, row_json(&own[k], slow_ns - usual_ns));
 	list = rows_json(rows, n, slow_ns, slow_ns - usual_ns, &other);
-	return json_pack(
-	    "{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}", "reference",
-	    b->usual_is_own ? "own" : "peers", "slow_steps", (json_int_t)b->slow.steps, "reference_steps",
-	    (json_int_t)b->usual.steps, "slow_ms", text_ms(slow_ns), "reference_ms",
-	    text_ms(usual_ns), "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
-	    unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list, "other_slow_ms",
-	    text_ms(other.slow_ns), "other_reference_ms", text_ms(other.reference_ns),
-	    "other_excess_ms", text_ms(other.excess_ns), "explained_by", causes);
+	return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}",
+			 "reference", b->usual_is_own ? "own" : "peers", "slow_steps",
+			 (json_int_t)b->slow.steps, "reference_steps", (json_int_t)b->usual.steps,
+			 "slow_ms", text_ms(slow_ns), "reference_ms", text_ms(usual_ns),
+			 "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
+			 unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list,
+			 "other_slow_ms", text_ms(other.slow_ns), "other_reference_ms",
+			 text_ms(other.reference_ns), "other_excess_ms", text_ms(other.excess_ns),
+			 "explained_by", causes);
 }
 
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)

@@ -42,7 +42,7 @@ struct verdict_inputs {
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
-	struct diagnosis_group group; /* the waterline of the first suspect's role */
+	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
 	struct incident_books ledger[LEDGERS_MAX];
 	uint32_t ledger_count;
 };
@@ -136,8 +136,8 @@ static int by_loss(const void *a, const void *b)
 }
 
 /* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
-static void suspect_add(struct rank_list *to, const struct incident *i, const struct incident_judgement *j,
-			const struct member *m)
+static void suspect_add(struct rank_list *to, const struct incident *i,
+			const struct incident_judgement *j, const struct member *m)
 {
 	const struct picture *p;
 	uint32_t at = to->count;
@@ -178,12 +178,12 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 
 /* As they are when they are not late themselves: a moment of a peer's own is not what the suspect is held
  * against, where there is anything else. */
-static void find_peers(const struct incident *i, const struct incident_judgement *j, struct rank_list *to)
+static void find_peers(const struct incident *i, const struct incident_judgement *j,
+		       struct rank_list *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct picture *p =
-		    m->waiting ? m->waiting : m->slow;
+		const struct picture *p = m->waiting ? m->waiting : m->slow;
 
 		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, m))
 			rank_list_add(to, m, p);
@@ -216,8 +216,10 @@ static void tell_waiting(const struct finding *f, struct diagnosis *d)
 {
 	size_t used = strlen(d->summary);
 
-	if (f->cause != d->cause && f->evidence_count && used + 40 < sizeof(d->summary)) /* worth cutting */
-		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s", f->evidence[0].text);
+	if (f->cause != d->cause && f->evidence_count &&
+	    used + 40 < sizeof(d->summary)) /* worth cutting */
+		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s",
+			 f->evidence[0].text);
 	d->effect_ns = f->effect_ns > d->effect_ns ? f->effect_ns : d->effect_ns;
 }
 
@@ -227,14 +229,16 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 {
 	struct diagnosis *d = &v->diagnosis;
 	/* that the host launches late is no reason against what it does meanwhile */
-	bool says_less = f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
+	bool says_less =
+	    f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
 	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
 		     d->cause == CAUSE_SW_SLOWER;
 
 	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
 	 * say less than the windows of the time itself. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
-	    (blind || (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
+	    (blind ||
+	     (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
 		enum finding_layer layer = finding_cause_layer(f->cause);
 
 		d->cause = f->cause;
@@ -285,7 +289,8 @@ static void conclude(const struct incident_judgement *j, const struct diagnosis_
 }
 
 static struct diagnosis_input input_of(const struct incident_judgement *j,
-				       const struct rank_list *suspects, const struct rank_list *peers,
+				       const struct rank_list *suspects,
+				       const struct rank_list *peers,
 				       const struct diagnosis_rank *before)
 {
 	struct diagnosis_input in = {.kind = j->kind,
@@ -317,8 +322,8 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 {
 	const struct diagnosis_rank *first = &who->rank[0],
 				    *own = who->count && with->own && with->own->rank == first->rank
-						   ? with->own
-						   : NULL;
+					       ? with->own
+					       : NULL;
 	struct diagnosis_rank list[3];
 	double most_ns = -HUGE_VAL;
 	uint32_t n = 0, k = 0;
@@ -356,8 +361,8 @@ struct seen {
 	double confidence, lost_ns, stands_for_ns;
 };
 
-static uint32_t see(struct verdict_inputs *with, const struct incident_judgement *j, const struct member *m,
-		    const struct diagnosis_rank *known, struct seen *out)
+static uint32_t see(struct verdict_inputs *with, const struct incident_judgement *j,
+		    const struct member *m, const struct diagnosis_rank *known, struct seen *out)
 {
 	struct diagnosis *d = malloc(sizeof(*d));
 	struct diagnosis_rank before;
@@ -381,8 +386,8 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
 				   .lost_ns = m->views.view[k].lost_ns,
-				   .stands_for_ns = incident_views_stands_for(
-					   &m->views, &m->views.view[k])};
+				   .stands_for_ns =
+				       incident_views_stands_for(&m->views, &m->views.view[k])};
 		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
 			most_ns = s->lost_ns;
 		n++;
@@ -480,7 +485,8 @@ static uint32_t costliest(const struct verdict_inputs *with, struct incident_jud
 }
 
 /* first: who shows the group's cause most. */
-static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g, uint32_t first)
+static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g,
+			  uint32_t first)
 {
 	with->part.count = 0;
 	if (first < with->all.count)
@@ -491,9 +497,11 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 }
 
 /* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
-static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j, struct verdict *out)
+static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j,
+			 struct verdict *out)
 {
-	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, shows[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
+	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, shows[LIMIT_VERDICT_RANKS] = {0}, groups = 1,
+		 n = 0;
 	struct part part[LIMIT_VERDICT_RANKS];
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
@@ -543,8 +551,7 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
 		    is_in(&with->all, m->rank) || !m->slow ||
 		    lost_ns >= (1 - thresholds.part.matters) * (lost_ns + m->self_excess_ns) ||
-		    !incident_is_lasting(i, m) ||
-		    incident_is_moment(j, m))
+		    !incident_is_lasting(i, m) || incident_is_moment(j, m))
 			continue;
 		with->part.count = 0;
 		rank_list_add(&with->part, m, m->slow);
@@ -578,8 +585,8 @@ static void more_peers(struct verdict_inputs *with, const struct incident *i,
 	uint32_t n = 0;
 
 	if (with->sources->peers && with->all.count && with->peers.count < 2)
-		n = with->sources->peers(with->sources->arg, with->job, with->all.rank[0].rank, ranks,
-				      PEER_SKETCHES);
+		n = with->sources->peers(with->sources->arg, with->job, with->all.rank[0].rank,
+					 ranks, PEER_SKETCHES);
 	for (uint32_t k = 0; k < n && k < PEER_SKETCHES; k++) {
 		const struct diagnosis_rank *r;
 
@@ -633,8 +640,10 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 	}
 	if (slow_rank)
 		more_peers(with, i, j);
-	room = with->sources->baseline && with->all.count ? verdict_sketch_room(&with->sketches) : NULL;
-	if (room && !with->sources->baseline(with->sources->arg, with->job, with->all.rank[0].rank, room))
+	room = with->sources->baseline && with->all.count ? verdict_sketch_room(&with->sketches)
+							  : NULL;
+	if (room &&
+	    !with->sources->baseline(with->sources->arg, with->job, with->all.rank[0].rank, room))
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
@@ -772,6 +781,6 @@ json_t *verdict_json(const struct verdict *v)
 			 text_finite(d->confidence), "effect_ms", text_ms(d->effect_ns),
 			 "begin_unix_ns", (json_int_t)v->begin_unix_ns, "evidence",
 			 finding_json_lines(d->evidence, d->evidence_count), "ruled_out",
-			 finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
-			 json_text(d->remedy));
+			 finding_json_lines(d->ruled_out, d->ruled_out_count), "missing", missing,
+			 "remedy", json_text(d->remedy));
 }

@@ -71,18 +71,18 @@ const struct diagnosis_rank *verdict_sketch_take(struct verdict_sketches *s)
 		return NULL;
 	figures(k, r);
 	for (uint32_t i = 0; i < k->function_count; i++)
-		f[i] = (struct diagnosis_function){
-		    .name = k->functions[i].name,
-		    .kind = (uint8_t)k->functions[i].kind,
-		    .self_ns = k->functions[i].self_share * k->cpu_ns,
-		    .total_ns = k->functions[i].total_share * k->cpu_ns,
-		    .off_ns = k->functions[i].off_ns};
+		f[i] =
+		    (struct diagnosis_function){.name = k->functions[i].name,
+						.kind = (uint8_t)k->functions[i].kind,
+						.self_ns = k->functions[i].self_share * k->cpu_ns,
+						.total_ns = k->functions[i].total_share * k->cpu_ns,
+						.off_ns = k->functions[i].off_ns};
 	for (uint32_t i = 0; i < k->kernel_count; i++)
-		d[i] = (struct diagnosis_kernel){
-		    .name = k->kernels[i].name,
-		    .count = k->kernels[i].per_step,
-		    .total_ns = k->kernels[i].ns_per_step,
-		    .collective = record_is_coll_kernel(k->kernels[i].name)};
+		d[i] = (struct diagnosis_kernel){.name = k->kernels[i].name,
+						 .count = k->kernels[i].per_step,
+						 .total_ns = k->kernels[i].ns_per_step,
+						 .collective =
+						     record_is_coll_kernel(k->kernels[i].name)};
 	for (uint32_t i = 0; i < k->setting_count; i++)
 		v[i] = (struct diagnosis_setting){k->settings[i].name, k->settings[i].value};
 	r->function = f;

@@ -117,11 +117,11 @@ int store_open(struct store **out, const char *dir)
 		err = open_db(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
 	if (!err)
 		err = sql_exec(&s->sql,
-			   "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL;"
-			   "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-			   "PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-16384;"
-			   "PRAGMA trusted_schema=OFF",
-			   "pragmas");
+			       "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL;"
+			       "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+			       "PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-16384;"
+			       "PRAGMA trusted_schema=OFF",
+			       "pragmas");
 	if (!err)
 		err = store_make_schema(s);
 	if (!err)
@@ -313,11 +313,11 @@ struct pages {
 static struct pages pages_of(struct store *s)
 {
 	struct sql_call c = sql_call(&s->sql, ST_PAGES, "pages");
-	struct pages p = { 0 };
+	struct pages p = {0};
 
 	if (sql_next(&c))
-		p = (struct pages){ sql_get_integer(&c, 0), sql_get_integer(&c, 1),
-				    sql_get_integer(&c, 2) };
+		p = (struct pages){sql_get_integer(&c, 0), sql_get_integer(&c, 1),
+				   sql_get_integer(&c, 2)};
 	sql_end(&c);
 	return p;
 }
@@ -414,7 +414,7 @@ int store_totals(struct store *s, struct store_totals *out)
 	struct pages p;
 	int err;
 
-	*out = (struct store_totals){ 0 };
+	*out = (struct store_totals){0};
 	if (sql_next(&c)) {
 		out->windows = sql_get_integer(&c, 0);
 		out->bodies = sql_get_integer(&c, 1);

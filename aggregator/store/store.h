@@ -60,7 +60,7 @@ json_t *store_findings(struct store *s, const char *incident);
 struct store_bounds {
 	uint64_t windows_before;   /* bodies received earlier are removed */
 	uint64_t incidents_before; /* so are earlier closed incidents and rows of windows */
-	uint64_t max_bytes;	   /* of the file; beyond it the oldest bodies are removed; 0: no bound */
+	uint64_t max_bytes; /* of the file; beyond it the oldest bodies are removed; 0: no bound */
 };
 /* At the end of a transaction: applies the bounds. It removes more than one transaction can add, so
  * that no rate of windows outruns it. Returns the number of bodies removed, or -errno. */

@@ -47,7 +47,7 @@ static int by_arrival(const void *a, const void *b)
 int store_each_incident(struct store *s, uint64_t since_unix_ns,
 			int (*fn)(void *arg, const struct incident_row *row), void *arg)
 {
-	struct rows rows = { calloc(LIMIT_INCIDENTS_LIVE, sizeof(struct incident_row)), 0 };
+	struct rows rows = {calloc(LIMIT_INCIDENTS_LIVE, sizeof(struct incident_row)), 0};
 	int err = rows.list ? take_rows(s, ST_RESTORE_OPEN, 0, &rows) : -ENOMEM;
 
 	if (!err)
@@ -131,9 +131,9 @@ static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTE
 /* The lists are one statement but for what they ask for: each has an index of its own. */
 static enum statement list_of(const struct store_list *q, bool one)
 {
-	return !q->job ? (q->state ? ST_LIST_STATE : ST_LIST) :
-	       one     ? (q->state ? ST_LIST_JOB_STATE : ST_LIST_JOB) :
-			 (q->state ? ST_LIST_NAME_STATE : ST_LIST_NAME);
+	return !q->job ? (q->state ? ST_LIST_STATE : ST_LIST)
+	       : one   ? (q->state ? ST_LIST_JOB_STATE : ST_LIST_JOB)
+		       : (q->state ? ST_LIST_NAME_STATE : ST_LIST_NAME);
 }
 
 /* Where a page ended: 16 hexadecimal digits of the last one's time, then its id. */
@@ -170,9 +170,10 @@ int store_list(struct store *s, const struct store_list *q, struct buf *out)
 			break;
 		}
 		buf_puts(out, n++ ? "," : "");
-		buf_append(out, sqlite3_column_text(c.st, 2), (size_t)sqlite3_column_bytes(c.st, 2));
-		snprintf(last, sizeof(last), "%016llx%s", (unsigned long long)sql_get_integer(&c, 0),
-			 sql_get_text(&c, 1));
+		buf_append(out, sqlite3_column_text(c.st, 2),
+			   (size_t)sqlite3_column_bytes(c.st, 2));
+		snprintf(last, sizeof(last), "%016llx%s",
+			 (unsigned long long)sql_get_integer(&c, 0), sql_get_text(&c, 1));
 	}
 	err = sql_end(&c);
 	buf_printf(out, *next ? "],\"next\":\"%s\"}\n" : "]%s}\n", next);
@@ -192,16 +193,16 @@ static json_t *windows_json(struct store *s, const char *incident)
 		if (sqlite3_column_bytes(c.st, 0) == 16)
 			text_hex(sqlite3_column_blob(c.st, 0), 16, id);
 		json_array_append_new(
-			list,
-			json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", id, "rank",
-				  sqlite3_column_int(c.st, 1), "node", sql_get_text(&c, 2), "reason",
-				  incident_reason_name((unsigned)sql_get_integer(&c, 3)),
-				  "begin_unix_ns", (json_int_t)sql_get_integer(&c, 4),
-				  "end_unix_ns", (json_int_t)sql_get_integer(&c, 5), "steps",
-				  (json_int_t)sql_get_integer(&c, 6), "records",
-				  (json_int_t)sql_get_integer(&c, 7), "bytes",
-				  (json_int_t)sql_get_integer(&c, 8), "summary_only",
-				  sqlite3_column_int(c.st, 9)));
+		    list,
+		    json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", id,
+			      "rank", sqlite3_column_int(c.st, 1), "node", sql_get_text(&c, 2),
+			      "reason", incident_reason_name((unsigned)sql_get_integer(&c, 3)),
+			      "begin_unix_ns", (json_int_t)sql_get_integer(&c, 4), "end_unix_ns",
+			      (json_int_t)sql_get_integer(&c, 5), "steps",
+			      (json_int_t)sql_get_integer(&c, 6), "records",
+			      (json_int_t)sql_get_integer(&c, 7), "bytes",
+			      (json_int_t)sql_get_integer(&c, 8), "summary_only",
+			      sqlite3_column_int(c.st, 9)));
 	}
 	sql_end(&c);
 	return list;
@@ -226,7 +227,8 @@ int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BY
 	struct sql_call c;
 	int err, found = 0;
 
-	if (!*begin || strlen(begin) >= INCIDENT_ID_BYTES || begin[strspn(begin, "0123456789abcdef")])
+	if (!*begin || strlen(begin) >= INCIDENT_ID_BYTES ||
+	    begin[strspn(begin, "0123456789abcdef")])
 		return -ENOENT;
 	snprintf(end, sizeof(end), "%sg", begin); /* behind every digit */
 	c = sql_call(&s->sql, ST_INCIDENT_ID, "incident");
@@ -303,7 +305,8 @@ int store_window_body(struct store *s, const uint8_t id[16], struct buf *out)
 	sql_blob(&c, id, 16);
 	found = sql_next(&c);
 	if (found)
-		buf_append(out, sqlite3_column_blob(c.st, 0), (size_t)sqlite3_column_bytes(c.st, 0));
+		buf_append(out, sqlite3_column_blob(c.st, 0),
+			   (size_t)sqlite3_column_bytes(c.st, 0));
 	err = sql_end(&c);
 	if (!err && !found)
 		err = is_known(s, id) ? -ESTALE : -ENOENT;

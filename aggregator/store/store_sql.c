@@ -17,133 +17,133 @@
 	"SELECT begin_ns,id,body FROM incidents WHERE " where "(begin_ns,id)<(?3,?4) "             \
 	"ORDER BY begin_ns DESC,id DESC LIMIT ?5"
 /* Bodies go in the order in which they came: what is older than the first of them has none. */
-#define FIRST_BODY   "COALESCE((SELECT MIN(seq) FROM bodies),9223372036854775807)"
-#define LAST_BEFORE  "(SELECT seq FROM windows WHERE received_ns<?1 ORDER BY received_ns DESC LIMIT 1)"
+#define FIRST_BODY "COALESCE((SELECT MIN(seq) FROM bodies),9223372036854775807)"
+#define LAST_BEFORE                                                                                \
+	"(SELECT seq FROM windows WHERE received_ns<?1 ORDER BY received_ns DESC LIMIT 1)"
 /* Of jobs of that name, whose user it may be (base/job_key.h); 'A' follows '@'. */
-#define OF_NAME	     "(job=?1 OR (job>?1||'@' AND job<?1||'A' AND rtrim(job,'0123456789')=?1||'@'))"
-#define RESTORED     "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents WHERE "
+#define OF_NAME	 "(job=?1 OR (job>?1||'@' AND job<?1||'A' AND rtrim(job,'0123456789')=?1||'@'))"
+#define RESTORED "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents WHERE "
 
 const char *const store_sql[ST_COUNT] = {
-	[ST_BEGIN] = "BEGIN IMMEDIATE",
-	[ST_COMMIT] = "COMMIT",
-	[ST_ROLLBACK] = "ROLLBACK",
-	[ST_PUT_WINDOW] =
-		"INSERT OR IGNORE INTO windows(id,received_ns,job,node,rank,reason,sequence,begin_ns,"
-		"end_ns,steps,records,bytes,raw_bytes,summary_only) "
-		"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
-	[ST_PUT_BODY] = "INSERT INTO bodies(seq,body) VALUES(?1,?2)",
-	[ST_SET_INCIDENT] = "UPDATE windows SET incident=?2 WHERE id=?1",
-	[ST_MOVE_WINDOWS] = "UPDATE windows SET incident=?1 WHERE incident=?2",
-	[ST_DROP_INCIDENT] = "DELETE FROM incidents WHERE id=?1",
-	[ST_PUT_MERGED] = "INSERT OR REPLACE INTO merged(id,successor,at_ns) VALUES(?1,?2,?3)",
-	[ST_MOVE_MERGED] = "UPDATE merged SET successor=?1 WHERE successor=?2",
-	[ST_SUCCESSOR] = "SELECT successor FROM merged WHERE id=?1",
-	[ST_PUT_FINDINGS] = "INSERT OR REPLACE INTO findings(incident,body) VALUES(?1,?2)",
-	[ST_DROP_FINDINGS] = "DELETE FROM findings WHERE incident=?1",
-	[ST_FINDINGS] = "SELECT body FROM findings WHERE incident=?1",
-	[ST_PUT_INCIDENT] =
-		"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns) "
-		"VALUES(?1,?2,?3,?4,?5,?6,?7,?8) ON CONFLICT(id) DO UPDATE SET "
-		"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
-	/* open ones first: who is not restored is never closed */
-	[ST_RESTORE_OPEN] = RESTORED "open=1 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
-	[ST_RESTORE_CLOSED] = RESTORED "open=0 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
-	[ST_EACH_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq "
-			 "WHERE w.incident=?1 ORDER BY w.seq",
-	[ST_EXPIRE_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
-			     "seq<=" LAST_BEFORE " ORDER BY seq LIMIT ?2)",
-	[ST_EXPIRE_WINDOWS] =
-		"DELETE FROM windows WHERE seq IN (SELECT seq FROM windows WHERE "
-		"seq<=" LAST_BEFORE " AND seq<" FIRST_BODY " ORDER BY seq LIMIT ?2)",
-	[ST_EXPIRE_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
-				"open=0 AND arrival_ns<?1 ORDER BY arrival_ns LIMIT ?2)",
-	[ST_EXPIRE_MERGED] = "DELETE FROM merged WHERE id IN (SELECT id FROM merged WHERE "
-			     "at_ns<?1 ORDER BY at_ns LIMIT ?2)",
-	[ST_OLDEST_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
-			     "seq>=0 ORDER BY seq LIMIT ?1)",
-	[ST_OLDEST_WINDOWS] = "DELETE FROM windows WHERE seq IN (SELECT seq FROM windows WHERE "
-			      "seq<" FIRST_BODY " ORDER BY seq LIMIT ?1)",
-	[ST_OLDEST_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
-				"open=0 ORDER BY arrival_ns LIMIT ?1)",
-	[ST_TOTALS] = "SELECT windows,bodies,incidents,open FROM totals WHERE id=1",
-	[ST_PAGES] = "SELECT page_count,freelist_count,page_size FROM pragma_page_count,"
-		     "pragma_freelist_count,pragma_page_size",
-	[ST_LIST] = LIST(""),
-	[ST_LIST_JOB] = LIST("job=?1 AND "),
-	[ST_LIST_STATE] = LIST("open=?2 AND "),
-	[ST_LIST_JOB_STATE] = LIST("job=?1 AND open=?2 AND "),
-	[ST_LIST_NAME] = LIST(OF_NAME " AND "),
-	[ST_LIST_NAME_STATE] = LIST(OF_NAME " AND open=?2 AND "),
-	[ST_NEXT_JOB] = "SELECT job FROM incidents WHERE job>=?1 AND job<?2 ORDER BY job LIMIT 1",
-	[ST_INCIDENT_ID] = "SELECT id FROM incidents WHERE id>=?1 AND id<?2 UNION ALL "
-			   "SELECT id FROM merged WHERE id>=?1 AND id<?2 LIMIT 2",
-	[ST_INCIDENT] = "SELECT body FROM incidents WHERE id=?1",
-	[ST_INCIDENT_WINDOWS] =
-		"SELECT id,rank,node,reason,begin_ns,end_ns,steps,records,bytes,summary_only "
-		"FROM windows WHERE incident=?1 ORDER BY begin_ns,seq LIMIT ?2",
-	[ST_FEED] = "SELECT updated_ns,body,NULL,id FROM incidents WHERE updated_ns>?1 UNION ALL "
-		    "SELECT at_ns,NULL,successor,id FROM merged WHERE at_ns>?1 ORDER BY 1 LIMIT ?2",
-	[ST_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq WHERE w.id=?1",
-	[ST_KNOWN] = "SELECT 1 FROM windows WHERE id=?1",
+    [ST_BEGIN] = "BEGIN IMMEDIATE",
+    [ST_COMMIT] = "COMMIT",
+    [ST_ROLLBACK] = "ROLLBACK",
+    [ST_PUT_WINDOW] =
+	"INSERT OR IGNORE INTO windows(id,received_ns,job,node,rank,reason,sequence,begin_ns,"
+	"end_ns,steps,records,bytes,raw_bytes,summary_only) "
+	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+    [ST_PUT_BODY] = "INSERT INTO bodies(seq,body) VALUES(?1,?2)",
+    [ST_SET_INCIDENT] = "UPDATE windows SET incident=?2 WHERE id=?1",
+    [ST_MOVE_WINDOWS] = "UPDATE windows SET incident=?1 WHERE incident=?2",
+    [ST_DROP_INCIDENT] = "DELETE FROM incidents WHERE id=?1",
+    [ST_PUT_MERGED] = "INSERT OR REPLACE INTO merged(id,successor,at_ns) VALUES(?1,?2,?3)",
+    [ST_MOVE_MERGED] = "UPDATE merged SET successor=?1 WHERE successor=?2",
+    [ST_SUCCESSOR] = "SELECT successor FROM merged WHERE id=?1",
+    [ST_PUT_FINDINGS] = "INSERT OR REPLACE INTO findings(incident,body) VALUES(?1,?2)",
+    [ST_DROP_FINDINGS] = "DELETE FROM findings WHERE incident=?1",
+    [ST_FINDINGS] = "SELECT body FROM findings WHERE incident=?1",
+    [ST_PUT_INCIDENT] =
+	"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns) "
+	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8) ON CONFLICT(id) DO UPDATE SET "
+	"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
+    /* open ones first: who is not restored is never closed */
+    [ST_RESTORE_OPEN] = RESTORED "open=1 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
+    [ST_RESTORE_CLOSED] = RESTORED "open=0 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
+    [ST_EACH_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq "
+		     "WHERE w.incident=?1 ORDER BY w.seq",
+    [ST_EXPIRE_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
+			 "seq<=" LAST_BEFORE " ORDER BY seq LIMIT ?2)",
+    [ST_EXPIRE_WINDOWS] = "DELETE FROM windows WHERE seq IN (SELECT seq FROM windows WHERE "
+			  "seq<=" LAST_BEFORE " AND seq<" FIRST_BODY " ORDER BY seq LIMIT ?2)",
+    [ST_EXPIRE_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
+			    "open=0 AND arrival_ns<?1 ORDER BY arrival_ns LIMIT ?2)",
+    [ST_EXPIRE_MERGED] = "DELETE FROM merged WHERE id IN (SELECT id FROM merged WHERE "
+			 "at_ns<?1 ORDER BY at_ns LIMIT ?2)",
+    [ST_OLDEST_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
+			 "seq>=0 ORDER BY seq LIMIT ?1)",
+    [ST_OLDEST_WINDOWS] = "DELETE FROM windows WHERE seq IN (SELECT seq FROM windows WHERE "
+			  "seq<" FIRST_BODY " ORDER BY seq LIMIT ?1)",
+    [ST_OLDEST_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
+			    "open=0 ORDER BY arrival_ns LIMIT ?1)",
+    [ST_TOTALS] = "SELECT windows,bodies,incidents,open FROM totals WHERE id=1",
+    [ST_PAGES] = "SELECT page_count,freelist_count,page_size FROM pragma_page_count,"
+		 "pragma_freelist_count,pragma_page_size",
+    [ST_LIST] = LIST(""),
+    [ST_LIST_JOB] = LIST("job=?1 AND "),
+    [ST_LIST_STATE] = LIST("open=?2 AND "),
+    [ST_LIST_JOB_STATE] = LIST("job=?1 AND open=?2 AND "),
+    [ST_LIST_NAME] = LIST(OF_NAME " AND "),
+    [ST_LIST_NAME_STATE] = LIST(OF_NAME " AND open=?2 AND "),
+    [ST_NEXT_JOB] = "SELECT job FROM incidents WHERE job>=?1 AND job<?2 ORDER BY job LIMIT 1",
+    [ST_INCIDENT_ID] = "SELECT id FROM incidents WHERE id>=?1 AND id<?2 UNION ALL "
+		       "SELECT id FROM merged WHERE id>=?1 AND id<?2 LIMIT 2",
+    [ST_INCIDENT] = "SELECT body FROM incidents WHERE id=?1",
+    [ST_INCIDENT_WINDOWS] =
+	"SELECT id,rank,node,reason,begin_ns,end_ns,steps,records,bytes,summary_only "
+	"FROM windows WHERE incident=?1 ORDER BY begin_ns,seq LIMIT ?2",
+    [ST_FEED] = "SELECT updated_ns,body,NULL,id FROM incidents WHERE updated_ns>?1 UNION ALL "
+		"SELECT at_ns,NULL,successor,id FROM merged WHERE at_ns>?1 ORDER BY 1 LIMIT ?2",
+    [ST_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq WHERE w.id=?1",
+    [ST_KNOWN] = "SELECT 1 FROM windows WHERE id=?1",
 };
 
 /* One entry per version: what it has beyond the one before. */
 static const char *const schemas[STORE_SCHEMA_VERSION] = {
-	"CREATE TABLE windows(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"
-	" received_ns INTEGER NOT NULL, job TEXT NOT NULL, node TEXT NOT NULL, rank INTEGER NOT NULL,"
-	" reason INTEGER NOT NULL, sequence INTEGER NOT NULL, begin_ns INTEGER NOT NULL,"
-	" end_ns INTEGER NOT NULL, steps INTEGER NOT NULL, records INTEGER NOT NULL,"
-	" bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, summary_only INTEGER NOT NULL,"
-	" incident TEXT);"
-	"CREATE INDEX windows_incident ON windows(incident) WHERE incident IS NOT NULL;"
-	"CREATE INDEX windows_received ON windows(received_ns);"
-	"CREATE TABLE bodies(seq INTEGER PRIMARY KEY, body BLOB NOT NULL);"
-	"CREATE TABLE incidents(id TEXT PRIMARY KEY, job TEXT NOT NULL, open INTEGER NOT NULL,"
-	" begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, arrival_ns INTEGER NOT NULL,"
-	" body TEXT NOT NULL) WITHOUT ROWID;"
-	"CREATE INDEX incidents_begin ON incidents(begin_ns);"
-	"CREATE TABLE ranks(job TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL,"
-	" world_size INTEGER NOT NULL, program TEXT NOT NULL, seen_ns INTEGER NOT NULL,"
-	" PRIMARY KEY(job,rank,node)) WITHOUT ROWID;",
+    "CREATE TABLE windows(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"
+    " received_ns INTEGER NOT NULL, job TEXT NOT NULL, node TEXT NOT NULL, rank INTEGER NOT NULL,"
+    " reason INTEGER NOT NULL, sequence INTEGER NOT NULL, begin_ns INTEGER NOT NULL,"
+    " end_ns INTEGER NOT NULL, steps INTEGER NOT NULL, records INTEGER NOT NULL,"
+    " bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, summary_only INTEGER NOT NULL,"
+    " incident TEXT);"
+    "CREATE INDEX windows_incident ON windows(incident) WHERE incident IS NOT NULL;"
+    "CREATE INDEX windows_received ON windows(received_ns);"
+    "CREATE TABLE bodies(seq INTEGER PRIMARY KEY, body BLOB NOT NULL);"
+    "CREATE TABLE incidents(id TEXT PRIMARY KEY, job TEXT NOT NULL, open INTEGER NOT NULL,"
+    " begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, arrival_ns INTEGER NOT NULL,"
+    " body TEXT NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX incidents_begin ON incidents(begin_ns);"
+    "CREATE TABLE ranks(job TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL,"
+    " world_size INTEGER NOT NULL, program TEXT NOT NULL, seen_ns INTEGER NOT NULL,"
+    " PRIMARY KEY(job,rank,node)) WITHOUT ROWID;",
 
-	"ALTER TABLE incidents ADD COLUMN updated_ns INTEGER NOT NULL DEFAULT 0;"
-	"CREATE INDEX incidents_updated ON incidents(updated_ns);"
-	"CREATE TABLE findings(incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
-	"CREATE TABLE merged(id TEXT PRIMARY KEY, successor TEXT NOT NULL, at_ns INTEGER NOT NULL)"
-	" WITHOUT ROWID;"
-	"CREATE INDEX merged_at ON merged(at_ns);"
-	"CREATE INDEX merged_successor ON merged(successor);",
+    "ALTER TABLE incidents ADD COLUMN updated_ns INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX incidents_updated ON incidents(updated_ns);"
+    "CREATE TABLE findings(incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE merged(id TEXT PRIMARY KEY, successor TEXT NOT NULL, at_ns INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
+    "CREATE INDEX merged_at ON merged(at_ns);"
+    "CREATE INDEX merged_successor ON merged(successor);",
 
-	/* nobody read `ranks`, and nothing bounded it */
-	"DROP TABLE ranks;"
-	"DROP INDEX incidents_begin;"
-	"CREATE INDEX incidents_begin ON incidents(begin_ns,id);"
-	"CREATE INDEX incidents_job ON incidents(job,begin_ns,id);"
-	"CREATE INDEX incidents_open ON incidents(open,begin_ns,id);"
-	"CREATE INDEX incidents_job_open ON incidents(job,open,begin_ns,id);"
-	"CREATE INDEX incidents_arrival ON incidents(open,arrival_ns);"
-	"DROP INDEX windows_incident;"
-	"CREATE INDEX windows_incident ON windows(incident,begin_ns) WHERE incident IS NOT NULL;"
-	"DELETE FROM findings WHERE incident NOT IN (SELECT id FROM incidents);"
-	"CREATE TABLE totals(id INTEGER PRIMARY KEY, windows INTEGER NOT NULL,"
-	" bodies INTEGER NOT NULL, incidents INTEGER NOT NULL, open INTEGER NOT NULL);"
-	"INSERT INTO totals SELECT 1,(SELECT COUNT(*) FROM windows),(SELECT COUNT(*) FROM bodies),"
-	" (SELECT COUNT(*) FROM incidents),(SELECT COUNT(*) FROM incidents WHERE open=1);"
-	"CREATE TRIGGER windows_in AFTER INSERT ON windows BEGIN"
-	" UPDATE totals SET windows=windows+1 WHERE id=1; END;"
-	"CREATE TRIGGER windows_out AFTER DELETE ON windows BEGIN"
-	" UPDATE totals SET windows=windows-1 WHERE id=1; END;"
-	"CREATE TRIGGER bodies_in AFTER INSERT ON bodies BEGIN"
-	" UPDATE totals SET bodies=bodies+1 WHERE id=1; END;"
-	"CREATE TRIGGER bodies_out AFTER DELETE ON bodies BEGIN"
-	" UPDATE totals SET bodies=bodies-1 WHERE id=1; END;"
-	"CREATE TRIGGER incidents_in AFTER INSERT ON incidents BEGIN"
-	" UPDATE totals SET incidents=incidents+1,open=open+NEW.open WHERE id=1; END;"
-	"CREATE TRIGGER incidents_turn AFTER UPDATE OF open ON incidents WHEN OLD.open<>NEW.open BEGIN"
-	" UPDATE totals SET open=open+NEW.open-OLD.open WHERE id=1; END;"
-	"CREATE TRIGGER incidents_out AFTER DELETE ON incidents BEGIN"
-	" UPDATE totals SET incidents=incidents-1,open=open-OLD.open WHERE id=1;"
-	" DELETE FROM findings WHERE incident=OLD.id; END;",
+    /* nobody read `ranks`, and nothing bounded it */
+    "DROP TABLE ranks;"
+    "DROP INDEX incidents_begin;"
+    "CREATE INDEX incidents_begin ON incidents(begin_ns,id);"
+    "CREATE INDEX incidents_job ON incidents(job,begin_ns,id);"
+    "CREATE INDEX incidents_open ON incidents(open,begin_ns,id);"
+    "CREATE INDEX incidents_job_open ON incidents(job,open,begin_ns,id);"
+    "CREATE INDEX incidents_arrival ON incidents(open,arrival_ns);"
+    "DROP INDEX windows_incident;"
+    "CREATE INDEX windows_incident ON windows(incident,begin_ns) WHERE incident IS NOT NULL;"
+    "DELETE FROM findings WHERE incident NOT IN (SELECT id FROM incidents);"
+    "CREATE TABLE totals(id INTEGER PRIMARY KEY, windows INTEGER NOT NULL,"
+    " bodies INTEGER NOT NULL, incidents INTEGER NOT NULL, open INTEGER NOT NULL);"
+    "INSERT INTO totals SELECT 1,(SELECT COUNT(*) FROM windows),(SELECT COUNT(*) FROM bodies),"
+    " (SELECT COUNT(*) FROM incidents),(SELECT COUNT(*) FROM incidents WHERE open=1);"
+    "CREATE TRIGGER windows_in AFTER INSERT ON windows BEGIN"
+    " UPDATE totals SET windows=windows+1 WHERE id=1; END;"
+    "CREATE TRIGGER windows_out AFTER DELETE ON windows BEGIN"
+    " UPDATE totals SET windows=windows-1 WHERE id=1; END;"
+    "CREATE TRIGGER bodies_in AFTER INSERT ON bodies BEGIN"
+    " UPDATE totals SET bodies=bodies+1 WHERE id=1; END;"
+    "CREATE TRIGGER bodies_out AFTER DELETE ON bodies BEGIN"
+    " UPDATE totals SET bodies=bodies-1 WHERE id=1; END;"
+    "CREATE TRIGGER incidents_in AFTER INSERT ON incidents BEGIN"
+    " UPDATE totals SET incidents=incidents+1,open=open+NEW.open WHERE id=1; END;"
+    "CREATE TRIGGER incidents_turn AFTER UPDATE OF open ON incidents WHEN OLD.open<>NEW.open BEGIN"
+    " UPDATE totals SET open=open+NEW.open-OLD.open WHERE id=1; END;"
+    "CREATE TRIGGER incidents_out AFTER DELETE ON incidents BEGIN"
+    " UPDATE totals SET incidents=incidents-1,open=open-OLD.open WHERE id=1;"
+    " DELETE FROM findings WHERE incident=OLD.id; END;",
 };
 
 int store_make_schema(struct store *s)
@@ -157,15 +157,15 @@ int store_make_schema(struct store *s)
 	if (ours && version == STORE_SCHEMA_VERSION)
 		return 0;
 	if (!fresh && !(ours && version >= 1 && version < STORE_SCHEMA_VERSION)) {
-		log_error("store", "why=\"not a store of this version\" dir=%s version=%lld", s->dir,
-			  (long long)version);
+		log_error("store", "why=\"not a store of this version\" dir=%s version=%lld",
+			  s->dir, (long long)version);
 		return -EPROTO;
 	}
 	err = sql_exec(&s->sql, "BEGIN IMMEDIATE", "begin");
 	for (int64_t v = version; v < STORE_SCHEMA_VERSION && !err; v++)
 		err = sql_exec(&s->sql, schemas[v], "schema");
-	snprintf(text, sizeof(text), "PRAGMA application_id=%d; PRAGMA user_version=%d", APPLICATION_ID,
-		 STORE_SCHEMA_VERSION);
+	snprintf(text, sizeof(text), "PRAGMA application_id=%d; PRAGMA user_version=%d",
+		 APPLICATION_ID, STORE_SCHEMA_VERSION);
 	if (!err)
 		err = sql_exec(&s->sql, text, "version");
 	if (!err)

@@ -137,7 +137,8 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
 	diagnosis_ledger_begin(v);
-	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
+	if (in->kind !=
+	    FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
 		diagnosis_gpu_look(v);
 	diagnosis_host_look(v);
 	diagnosis_os_look(v);
@@ -363,8 +364,9 @@ static const struct os_signal *signal_of(const struct diagnosis_view *v, enum os
 static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	const struct os_signal *wait = signal_of(v, OS_SIGNAL_RUN_WAIT);
-	double peers = wait && wait->flags & OS_SIGNAL_RAISED ?
-			       diagnosis_os_of_peers(v, OS_SIGNAL_RUN_WAIT, wait) : -1;
+	double peers = wait && wait->flags & OS_SIGNAL_RAISED
+			   ? diagnosis_os_of_peers(v, OS_SIGNAL_RUN_WAIT, wait)
+			   : -1;
 	struct diagnosis_number usual;
 	char theirs[48] = "";
 
@@ -376,7 +378,8 @@ static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 		rule_out(out, LAYER_OS,
 			 "no OS signal explains it; its threads waited %.0f "
 			 "ms/s%s for a CPU%s",
-			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)), theirs);
+			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)),
+			 theirs);
 	else
 		rule_out(out, LAYER_OS, "no OS signal explains it");
 }
@@ -505,8 +508,9 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
 			 lead->because);
 	else
-		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s: +%s per step",
-			 who, is, uniform ? "slower than before" : "slow", lead->because,
+		snprintf(out->summary, sizeof(out->summary),
+			 "%s %s %s because %.150s: +%s per step", who, is,
+			 uniform ? "slower than before" : "slow", lead->because,
 			 diagnosis_text_ms(out->effect_ns, &ms));
 }
 
@@ -520,15 +524,16 @@ static double clamp(double x, double low, double high)
 /* A mean or a median of few steps says little. */
 static double of_steps(uint64_t steps)
 {
-	return steps < thresholds.count.some ? 0.5 + 0.5 * (double)steps / thresholds.count.some : 1;
+	return steps < thresholds.count.some ? 0.5 + 0.5 * (double)steps / thresholds.count.some
+					     : 1;
 }
 
 /* How often verdicts of drawn faults were right (rank, layer and cause) whose product below was so much:
  * bench_verdict, seeds 1 and 2, 8,000 cases. It rises with the product, on lines between these points. */
 static const struct outcome {
 	double product, right;
-} outcomes[] = {{0, 0.08},    {0.25, 0.25}, {0.46, 0.40},  {0.49, 0.55}, {0.57, 0.75}, {0.65, 0.87},
-		{0.75, 0.90}, {0.86, 0.91}, {0.965, 0.95}, {1, 0.98}};
+} outcomes[] = {{0, 0.08},    {0.25, 0.25}, {0.46, 0.40}, {0.49, 0.55},	 {0.57, 0.75},
+		{0.65, 0.87}, {0.75, 0.90}, {0.86, 0.91}, {0.965, 0.95}, {1, 0.98}};
 
 static double calibrated(double product)
 {
@@ -536,13 +541,14 @@ static double calibrated(double product)
 
 	while (b < &outcomes[ARRAY_LEN(outcomes) - 1] && b->product < product)
 		b++;
-	return b[-1].right + (product - b[-1].product) * (b->right - b[-1].right) /
-				     (b->product - b[-1].product);
+	return b[-1].right +
+	       (product - b[-1].product) * (b->right - b[-1].right) / (b->product - b[-1].product);
 }
 
 /* The share of the excess that the cause explains, times how directly it was seen and how many suspects say
  * the same; less of few steps and of next to nothing. */
-static double confidence(const struct diagnosis_view *v, const struct diagnosis_share *s, uint32_t agreeing)
+static double confidence(const struct diagnosis_view *v, const struct diagnosis_share *s,
+			 uint32_t agreeing)
 {
 	double x = s->ns / v->excess_ns * s->sure;
 
@@ -625,7 +631,8 @@ static bool says_why(const struct diagnosis_view *v, const struct diagnosis_shar
 }
 
 /* The first candidate of a cause that explains no time. */
-static const struct diagnosis_candidate *hint(const struct diagnosis_view *v, enum finding_cause cause)
+static const struct diagnosis_candidate *hint(const struct diagnosis_view *v,
+					      enum finding_cause cause)
 {
 	for (uint32_t i = 0; i < v->count; i++)
 		if (v->list[i].cause == cause)
@@ -675,8 +682,9 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 					   ? "figures of earlier runs, to compare with"
 					   : "windows of healthy peers, to compare with");
 	if (in->kind == FINDING_HANG && !is_given(in->known))
-		diagnosis_missing(out, "who has not entered which collective: known once the others have "
-				       "waited long enough");
+		diagnosis_missing(
+		    out, "who has not entered which collective: known once the others have "
+			 "waited long enough");
 	if (in->suspect_count && !in->suspect[0].steps)
 		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
 }
@@ -756,8 +764,8 @@ static void leave_few(const struct alone *a, uint32_t count, bool *left)
 	} while (least < CAUSE_COUNT);
 }
 
-static uint32_t number_causes(const struct alone *a, uint32_t count, const bool *left, uint32_t *group,
-			      uint32_t *shows)
+static uint32_t number_causes(const struct alone *a, uint32_t count, const bool *left,
+			      uint32_t *group, uint32_t *shows)
 {
 	enum finding_cause causes[CAUSE_COUNT];
 	uint32_t n = 0;

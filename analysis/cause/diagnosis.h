@@ -13,16 +13,16 @@
 #include "model/window.h"
 
 struct diagnosis_kernel {
-	const char *name;	  /* mangled, as the GPU reports it */
-	double count, total_ns;   /* per step, medians */
+	const char *name;	/* mangled, as the GPU reports it */
+	double count, total_ns; /* per step, medians */
 	bool collective;
 };
 struct diagnosis_function {
 	const char *name;
-	uint8_t kind; /* enum function_kind */
+	uint8_t kind;		  /* enum function_kind */
 	double self_ns, total_ns; /* CPU time per step, of all threads of the rank */
-	double off_ns;		  /* blocked time per step with it on the stack, of the launch threads */
-	double launch_ns;	  /* the launch threads' part of total_ns; 0 everywhere: not known */
+	double off_ns;	  /* blocked time per step with it on the stack, of the launch threads */
+	double launch_ns; /* the launch threads' part of total_ns; 0 everywhere: not known */
 };
 struct diagnosis_setting { /* a version or setting: driver, library, environment */
 	const char *name, *value;
@@ -55,12 +55,12 @@ struct diagnosis_rank {
 	uint32_t kernel_count;
 	const struct diagnosis_function *function;
 	uint32_t function_count;
-	double cpu_ns, samples;	    /* on-CPU time per step of all its threads; number of samples */
-	double off_ns;		    /* blocked time per step of its launch threads */
-	double gil_wait_ns;	    /* time per step in which its launch threads wait for the GIL */
-	double late_gap_ns;	    /* time per step in which the GPU idles and waits for launches */
-	const char *launch_thread;  /* name of the thread that launches most; NULL unknown */
-	const char *gil_holder; /* "spin (train.py:12) in thread loader": who held it; or NULL */
+	double cpu_ns, samples;	   /* on-CPU time per step of all its threads; number of samples */
+	double off_ns;		   /* blocked time per step of its launch threads */
+	double gil_wait_ns;	   /* time per step in which its launch threads wait for the GIL */
+	double late_gap_ns;	   /* time per step in which the GPU idles and waits for launches */
+	const char *launch_thread; /* name of the thread that launches most; NULL unknown */
+	const char *gil_holder;	   /* "spin (train.py:12) in thread loader": who held it; or NULL */
 	const struct os_signal *signal; /* including GPU telemetry */
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;
@@ -69,9 +69,10 @@ struct diagnosis_rank {
 	 * or of its peers; NULL: not known */
 	const struct ledger *ledger, *usual;
 	bool usual_is_own;
-	double lost_ns; /* time lost per slow step, as detection measured it; 0: not known */
+	double lost_ns;	   /* time lost per slow step, as detection measured it; 0: not known */
 	const char *stuck; /* stack of the thread that hangs; "" or NULL: not known */
-	const struct diagnosis_group *group; /* a suspect's: its role without suspects; NULL: not known */
+	const struct diagnosis_group
+	    *group; /* a suspect's: its role without suspects; NULL: not known */
 };
 
 struct diagnosis_input {
@@ -83,7 +84,7 @@ struct diagnosis_input {
 	/* the suspects' role in earlier runs, or earlier in this one; NULL: not known */
 	const struct diagnosis_rank *before;
 	uint32_t job_ranks;
-	bool of_some; /* FINDING_UNIFORM: it concerns the suspects, not every rank */
+	bool of_some;		  /* FINDING_UNIFORM: it concerns the suspects, not every rank */
 	enum finding_cause known; /* by detection (hangs, imbalance); else UNKNOWN */
 };
 
@@ -93,7 +94,7 @@ struct diagnosis {
 	double confidence, effect_ns;
 	bool by_ledger; /* the accounts cover whole steps, not only some figures */
 	struct finding_line evidence[DIAGNOSIS_LINES_MAX]; /* the cause's first, then by effect */
-	struct finding_line ruled_out[LAYER_COUNT];	     /* one line per layer that is not the cause */
+	struct finding_line ruled_out[LAYER_COUNT]; /* one line per layer that is not the cause */
 	char missing[DIAGNOSIS_LINES_MAX][FINDING_TEXT_BYTES];
 	uint32_t evidence_count, ruled_out_count, missing_count;
 	char summary[FINDING_TEXT_BYTES]; /* "rank 5 is slow because ..." */

@@ -82,7 +82,7 @@ struct pair {
 	const char *name;
 	double count, total_ns; /* of the base */
 	double extra_ns;	/* beyond the typical ratio */
-	bool expected;		/* count and total_ns: what the base would take for launches of this size */
+	bool expected; /* count and total_ns: what the base would take for launches of this size */
 	bool paired;
 };
 
@@ -166,8 +166,8 @@ static double size_of(const char *name)
 	double size = at ? 1 : 0;
 	unsigned n[6];
 
-	if (!at || sscanf(at, "<<<%u,%u,%u, %u,%u,%u>>>", &n[0], &n[1], &n[2], &n[3], &n[4],
-			  &n[5]) != 6)
+	if (!at ||
+	    sscanf(at, "<<<%u,%u,%u, %u,%u,%u>>>", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5]) != 6)
 		return 0;
 	for (int i = 0; i < 6; i++)
 		size *= n[i];
@@ -194,7 +194,8 @@ static double time_for(const struct by_size *s, double size)
 	if (!(most > least) || log(size) < least - log(thresholds.same.factor) ||
 	    log(size) > most + log(thresholds.same.factor))
 		return 0;
-	b = regress_median_slope(s->size, s->ns, s->count, s->count, 0, slopes, SIZES_MAX * SIZES_MAX);
+	b = regress_median_slope(s->size, s->ns, s->count, s->count, 0, slopes,
+				 SIZES_MAX * SIZES_MAX);
 	for (uint32_t i = 0; i < s->count; i++)
 		rest[i] = s->ns[i] - b * s->size[i];
 	return exp(median_of(rest, s->count) + b * log(size));
@@ -228,7 +229,8 @@ static void expect_sizes(struct pair *p, uint32_t n)
 }
 
 /* The same by ledger: one pair for each kernel and launch configuration. k: room for the rank's own. */
-static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
+static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kernel *k,
+			  struct pair *p)
 {
 	uint32_t n = 0;
 
@@ -366,8 +368,8 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 }
 
 /* How directly slower kernels show what the GPU has: by its telemetry, without anything in it, unseen. */
-#define SURE_PLAIN   0.95
-#define SURE_BLIND   0.6
+#define SURE_PLAIN 0.95
+#define SURE_BLIND 0.6
 /* Slower kernels of which no names are known may be one kernel or all. */
 #define SURE_UNNAMED 0.5
 
@@ -433,7 +435,8 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
 									   p[i].mine->count * r
 					       : 0;
-		if (in_both(&p[i]) && ratio_of(&p[i]) > r + thresholds.same.work && p[i].extra_ns > 0)
+		if (in_both(&p[i]) && ratio_of(&p[i]) > r + thresholds.same.work &&
+		    p[i].extra_ns > 0)
 			all += p[i].extra_ns;
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -447,9 +450,8 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
 		    p[i].extra_ns, 1);
 		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
-		snprintf(c->text, sizeof(c->text),
-			 "kernel %.*s takes %.2f times as long %s", NAME_SHOWN, p[i].name,
-			 ratio_of(&p[i]), v->as);
+		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long %s",
+			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
 		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
 			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
 	}
@@ -460,7 +462,8 @@ static bool is_family(const char *a, const char *b)
 {
 	size_t n = strcspn(a, "#");
 
-	return n >= thresholds.count.some && a[n] && n == strcspn(b, "#") && b[n] && !strncmp(a, b, n);
+	return n >= thresholds.count.some && a[n] && n == strcspn(b, "#") && b[n] &&
+	       !strncmp(a, b, n);
 }
 
 /* The kernel that is gone and of which `fresh` is another variant: the same base name, else the
@@ -480,7 +483,8 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 			continue;
 		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
 		differ = fabs(fresh->mine->count - p[i].count);
-		if (!exact && !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
+		if (!exact &&
+		    !(is_family(mine, other) && differ <= thresholds.part.little * p[i].count))
 			continue;
 		if (!best || exact > best_exact ||
 		    (exact == best_exact && p[i].total_ns > best->total_ns)) {
@@ -620,8 +624,8 @@ static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, s
 }
 
 /* k, p: room for KERNELS_MAX. False: no kernel is known by its name on both sides. */
-static bool compare_pairs(struct diagnosis_view *v, const struct bases *b, struct diagnosis_kernel *k,
-			  struct pair *p)
+static bool compare_pairs(struct diagnosis_view *v, const struct bases *b,
+			  struct diagnosis_kernel *k, struct pair *p)
 {
 	double whole = 0;
 	uint32_t n;
@@ -685,8 +689,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 				  v->who->rank);
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
-		struct diagnosis_candidate *c =
-		    diagnosis_add(v, CAUSE_GPU_COPY, copy, 1);
+		struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_GPU_COPY, copy, 1);
 
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),

@@ -33,8 +33,8 @@ static bool is_sampled(const struct diagnosis_rank *r)
 	return r->samples > 0;
 }
 
-static void bases_that(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
-		       struct bases *b)
+static void bases_that(const struct diagnosis_view *v,
+		       bool (*serves)(const struct diagnosis_rank *r), struct bases *b)
 {
 	b->count = 0;
 	if (v->in->kind != FINDING_UNIFORM)
@@ -104,7 +104,8 @@ static double variance_of(double part_ns, double whole_ns, double samples)
 /* With nobody's profile to compare with: what is blocked for longer than all of the own time of the
  * others' steps is new, and held up no GPU of theirs for longer than those idled. Says nothing of what
  * ran. */
-static void at_most(const struct diagnosis_view *v, const struct diagnosis_function *f, struct growth *g)
+static void at_most(const struct diagnosis_view *v, const struct diagnosis_function *f,
+		    struct growth *g)
 {
 	bool is_new = v->base[FIGURE_SELF] >= 0 && f->off_ns > v->base[FIGURE_SELF];
 
@@ -214,8 +215,8 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 		c = blame(v, of_kernel[i], ns, 0.85, f->name); /* it does not say who it was */
 		snprintf(c->text, sizeof(c->text),
 			 "%s kernel function %.80s for %s more per step %s",
-			 off ? "its launch threads are blocked in" : "its threads run",
-			 f->name, diagnosis_text_ms(ns, &ms), v->than);
+			 off ? "its launch threads are blocked in" : "its threads run", f->name,
+			 diagnosis_text_ms(ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
 			 finding_cause_title(of_kernel[i]), f->name, diagnosis_text_ms(ns, &ms));
 	}
@@ -268,8 +269,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 			 "its launch threads are blocked in %.80s for %s more per step %s",
 			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because),
-			 "%s launch threads are blocked in reads (%.80s)", v->its,
-			 disk->off->name);
+			 "%s launch threads are blocked in reads (%.80s)", v->its, disk->off->name);
 	}
 	if (wait > 0) {
 		const struct diagnosis_function *f =
@@ -347,8 +347,8 @@ static bool is_at(const char *place, const char *name)
 /* A kernel lock that is asked for too often costs its waiters CPU time too: they spin for a while before
  * they sleep, and what the lock protects has to be looked at again. The function that calls the kernel
  * there does what it always did. */
-static bool grew_around_a_lock(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
-			       const struct growth *of)
+static bool grew_around_a_lock(const struct diagnosis_view *v, const struct bases *b,
+			       bool launch_only, const struct growth *of)
 {
 	const struct os_signal *lock = diagnosis_os_lock(v);
 	struct growth g;
@@ -396,17 +396,18 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 			  logs ? logging->on_ns : g->grown_ns,
 			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
 	c->by_profile = true;
-	c->told_only = holds_the_gil(v, name) || (!logs && grew_around_a_lock(v, b, launch_only, g));
+	c->told_only =
+	    holds_the_gil(v, name) || (!logs && grew_around_a_lock(v, b, launch_only, g));
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
-		snprintf(c->text, sizeof(c->text),
-			 "logging (%.100s) takes %s more CPU per step %s", name,
-			 diagnosis_text_ms(logging->on_ns, &mine), v->than);
+		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes %s more CPU per step %s",
+			 name, diagnosis_text_ms(logging->on_ns, &mine), v->than);
 	else
 		snprintf(c->text, sizeof(c->text),
 			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
-			 name, diagnosis_text_ms(g->mine_ns, &mine), diagnosis_text_ms(g->base_ns, &base),
-			 where, whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
+			 name, diagnosis_text_ms(g->mine_ns, &mine),
+			 diagnosis_text_ms(g->base_ns, &base), where,
+			 whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
 	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s longer per step %s",
 		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &mine), v->than);
 }
@@ -458,7 +459,7 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 
 /* ---- above the line of its group ---- */
 
-#define LINE_SURE	  0.45
+#define LINE_SURE 0.45
 
 static bool is_nameless(const char *name)
 {
@@ -499,8 +500,8 @@ static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis
 	usual_of(who->group, f, u);
 	over = share - u->line;
 	if (over <= PROFILE_DELTA || u->usual >= 1 ||
-	    over * who->cpu_ns <= thresholds.sure.errors *
-				      sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
+	    over * who->cpu_ns <=
+		thresholds.sure.errors * sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
 		return false;
 	if (launch_only)
 		held = f->launch_ns / f->total_ns;
@@ -549,22 +550,24 @@ static void above_line(struct diagnosis_view *v)
 	double share;
 
 	if (!group || group->sketches <= thresholds.count.few || v->in->kind != FINDING_SLOW_RANK ||
-	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
+	    v->who->samples < thresholds.count.many || !(v->who->cpu_ns > 0) ||
+	    !highest_above(v, &g))
 		return;
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
 	c = blame(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
 	for (uint32_t i = 0; i < v->in->peer_count; i++)
 		c->told_only |= has_profile(&v->in->peer[i]);
-	snprintf(c->text, sizeof(c->text),
-		 "%.100s has %.1f%% of its CPU time; in its group the %s is %.1f%% and the line %.1f%% "
-		 "(%s, %u sketches): %.1f points above",
-		 g.f->name, 100 * share, group->paper ? "mean" : "median", 100 * u.usual, 100 * u.line,
-		 group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
-		 100 * g.delta);
+	snprintf(
+	    c->text, sizeof(c->text),
+	    "%.100s has %.1f%% of its CPU time; in its group the %s is %.1f%% and the line %.1f%% "
+	    "(%s, %u sketches): %.1f points above",
+	    g.f->name, 100 * share, group->paper ? "mean" : "median", 100 * u.usual, 100 * u.line,
+	    group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
+	    100 * g.delta);
 	snprintf(c->because, sizeof(c->because),
-		 "%.100s has %.0f%% of %s CPU time, usually %.0f%% in %s role",
-		 g.f->name, 100 * share, v->its, 100 * u.usual, v->its);
+		 "%.100s has %.0f%% of %s CPU time, usually %.0f%% in %s role", g.f->name,
+		 100 * share, v->its, 100 * u.usual, v->its);
 }
 
 /* ---- blocked, by something that no rule knows ---- */
@@ -593,8 +596,8 @@ static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis
 /* The function whose callees block the launch threads for longer than elsewhere: of those that hold
  * most of it the one that holds least else, Python before native code. NULL: it explains less than half
  * of the gap. */
-static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v, const struct bases *b,
-						   double gap_ns, double *more_ns)
+static const struct diagnosis_function *
+blocked_in(const struct diagnosis_view *v, const struct bases *b, double gap_ns, double *more_ns)
 {
 	const struct diagnosis_function *f = v->who->function, *best = NULL;
 	uint32_t n = v->who->function_count;
@@ -624,12 +627,12 @@ static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_
 
 	if (b->count && has_profile(v->who) && v->who->off_ns >= 0)
 		f = blocked_in(v, b, gap_ns, &more);
-	snprintf(c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
-		 diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
-		 diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on the peers");
+	snprintf(
+	    c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
+	    diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
+	    diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on the peers");
 	if (!f) {
-		snprintf(c->because, sizeof(c->because),
-			 "%s; what delays the host was not seen",
+		snprintf(c->because, sizeof(c->because), "%s; what delays the host was not seen",
 			 finding_cause_title(CAUSE_CPU_HOST_GAP));
 		return;
 	}

@@ -44,7 +44,7 @@ struct sum {
 };
 
 struct share {
-	double ns, sure_ns; /* sure_ns: each part by how directly it was seen */
+	double ns, sure_ns;		/* sure_ns: each part by how directly it was seen */
 	struct diagnosis_candidate *by; /* NULL: an account is its own cause */
 	double by_ns;
 	const struct pattern *pattern; /* of the account that has most of it */
@@ -78,7 +78,8 @@ static enum finding_cause cause_of(const struct diagnosis_view *v, const struct 
 		return p->cause;
 	if (v->in->kind == FINDING_UNIFORM)
 		return CAUSE_SW_HOT_PATH;
-	return s->python_ns >= thresholds.part.half * s->slow_ns ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
+	return s->python_ns >= thresholds.part.half * s->slow_ns ? CAUSE_CPU_PYTHON
+								 : CAUSE_CPU_FUNCTION;
 }
 
 /* Functions of the rank's own code are one account together: what one of them calls more another one
@@ -130,7 +131,8 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 static double explained(const struct diagnosis_candidate *c, const struct pattern *p, double left,
 			double spent)
 {
-	return c->is_counted && p->kind != LEDGER_UNOBSERVED ? left : fmin(c->effect_ns - spent, left);
+	return c->is_counted && p->kind != LEDGER_UNOBSERVED ? left
+							     : fmin(c->effect_ns - spent, left);
 }
 
 /* The candidate that explains most of what is left of the account; NULL: none explains enough. */
@@ -145,8 +147,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 		double ns = explained(c, p, left, spent[i]);
 
 		if (c->told_only || !(p->explained_by >> c->cause & 1) ||
-		    ns < thresholds.part.little * excess ||
-		    !(ns > 0))
+		    ns < thresholds.part.little * excess || !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) > most) {
 			most = ns * diagnosis_weight(c);
@@ -213,9 +214,9 @@ static uint32_t asked_by(const struct sum *sums, uint32_t waits, double *ns)
 			who = k;
 		}
 	}
-	*ns = before > 0 ? fmin(sums[waits].reference_ns * (now / before - 1),
-				sums[waits].excess_ns)
-			 : 0;
+	*ns = before > 0
+		  ? fmin(sums[waits].reference_ns * (now / before - 1), sums[waits].excess_ns)
+		  : 0;
 	return *ns > 0 ? who : PATTERNS;
 }
 
@@ -223,7 +224,8 @@ static void move_waits(struct sum *sums)
 {
 	for (uint32_t k = 0; k < PATTERNS; k++) {
 		double ns = 0;
-		uint32_t who = patterns[k].kind == LEDGER_RUNNABLE ? asked_by(sums, k, &ns) : PATTERNS;
+		uint32_t who =
+		    patterns[k].kind == LEDGER_RUNNABLE ? asked_by(sums, k, &ns) : PATTERNS;
 
 		if (who == PATTERNS || !(sums[who].excess_ns > 0))
 			continue;
@@ -233,8 +235,8 @@ static void move_waits(struct sum *sums)
 }
 
 /* What is left of a time that nobody saw spent is no reason against what explains the rest of it. */
-static void trust(const struct diagnosis_view *v, const struct pattern *p, double left, const double *got,
-		  struct share *shares)
+static void trust(const struct diagnosis_view *v, const struct pattern *p, double left,
+		  const double *got, struct share *shares)
 {
 	double sum = 0;
 
@@ -250,8 +252,8 @@ static void trust(const struct diagnosis_view *v, const struct pattern *p, doubl
 	}
 }
 
-static void divide_account(struct diagnosis_view *v, uint32_t k, const struct sum *sum, double *spent,
-			   struct share *shares)
+static void divide_account(struct diagnosis_view *v, uint32_t k, const struct sum *sum,
+			   double *spent, struct share *shares)
 {
 	const struct pattern *p = &patterns[k];
 	double left = sum->excess_ns, got[DIAGNOSIS_CANDIDATES_MAX] = {0};
@@ -266,7 +268,8 @@ static void divide_account(struct diagnosis_view *v, uint32_t k, const struct su
 		give(v, &shares[c->cause], ns, c, p, sum);
 	}
 	trust(v, p, left, got, shares);
-	if (p->kind == LEDGER_UNOBSERVED) /* that the host was late is as unknown of what is hidden */
+	if (p->kind ==
+	    LEDGER_UNOBSERVED) /* that the host was late is as unknown of what is hidden */
 		left = fmax(left - v->hidden_ns, 0);
 	give(v, &shares[cause_of(v, p, sum)], left, NULL, p, sum);
 }
@@ -314,14 +317,15 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 
 	if (v->in->kind == FINDING_HANG) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
-		snprintf(c->because, sizeof(c->because), "%s code is still running in %.120s", v->its,
-			 r && *r->name ? r->name : "a function without a name");
+		snprintf(c->because, sizeof(c->because), "%s code is still running in %.120s",
+			 v->its, r && *r->name ? r->name : "a function without a name");
 		return;
 	}
 	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
 		snprintf(c->because, sizeof(c->because), "%.120s takes %s longer per step %s",
-			 *r->name ? r->name : "code without a name", diagnosis_text_ms(r->excess_ns, &ms),
+			 *r->name ? r->name : "code without a name",
+			 diagnosis_text_ms(r->excess_ns, &ms),
 			 v->past ? "than in healthy steps" : v->than);
 		return;
 	}
@@ -331,9 +335,10 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			hot = &v->list[i];
 	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
 	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
-	snprintf(c->because, sizeof(c->because), "%s code runs %s longer per step %s%s%.120s", v->its,
-		 diagnosis_text_ms(s->sum->excess_ns, &ms),
-		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "", subject);
+	snprintf(c->because, sizeof(c->because), "%s code runs %s longer per step %s%s%.120s",
+		 v->its, diagnosis_text_ms(s->sum->excess_ns, &ms),
+		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "",
+		 subject);
 }
 
 static void tell(struct diagnosis_view *v, const struct share *s, struct diagnosis_candidate *c)
@@ -359,7 +364,8 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 }
 
 /* One for each cause at most: nothing that was put forward has to go for it. */
-static struct diagnosis_candidate *add_own(struct diagnosis_view *v, enum finding_cause cause, double ns)
+static struct diagnosis_candidate *add_own(struct diagnosis_view *v, enum finding_cause cause,
+					   double ns)
 {
 	struct diagnosis_candidate *c = &v->list[v->count++];
 
@@ -381,7 +387,8 @@ static void put(struct diagnosis_view *v, enum finding_cause cause, const struct
 /* ---- the accounts ---- */
 
 /* A coarse ledger: what the medians of the steps' figures say, where no whole steps are known. */
-static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow_ns, double reference_ns)
+static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow_ns,
+		    double reference_ns)
 {
 	if (slow_ns < 0 || reference_ns < 0)
 		return;
@@ -405,7 +412,8 @@ static double own_of(const double *figure)
 static void figure_rows(struct diagnosis_view *v)
 {
 	const double *mine = v->mine, *base = v->base;
-	double slow = own_of(mine), reference = own_of(base), excess = slow - reference, rest = excess;
+	double slow = own_of(mine), reference = own_of(base), excess = slow - reference,
+	       rest = excess;
 
 	add_row(v, LEDGER_COMPUTE, mine[FIGURE_COMPUTE], base[FIGURE_COMPUTE]);
 	add_row(v, LEDGER_COPY, mine[FIGURE_COPY], base[FIGURE_COPY]);

@@ -17,7 +17,7 @@
 #define FAULT_MAJOR_NS	1e5
 #define PAGE_MIGRATE_NS 2e3
 #define MOVE_NS		5e4
-#define THREADS_MAX  32u
+#define THREADS_MAX	32u
 
 static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
 {
@@ -271,8 +271,8 @@ static void run_queue(struct diagnosis_view *v)
 	sure = by ? 0.9 : 0.75;
 	if (!is_softirq && waits_for_hypervisor(v, t.extra))
 		sure = 0.4;
-	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE,
-		per_step(v, t.extra), sure, t.most);
+	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, per_step(v, t.extra), sure,
+		t.most);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
 	thread_words(v, t.name, words, sizeof(words));
 	if (is_softirq)
@@ -322,8 +322,7 @@ static void cpu_limit(struct diagnosis_view *v)
 
 	if (!s)
 		return;
-	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
-		1, s);
+	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)), 1, s);
 	snprintf(c->because, sizeof(c->because),
 		 "the CPU limit of the cgroup throttles %s threads for %.0f ms a second", v->its,
 		 s->value);
@@ -342,14 +341,13 @@ static void locks(struct diagnosis_view *v)
 
 	if (gather(v, OS_SIGNAL_LOCK_PLACE, false, &t)) {
 		c = put(v, CAUSE_OS_LOCK, per_step(v, t.extra), 1, t.most);
-		snprintf(c->because, sizeof(c->because), "%s threads wait for a kernel lock at %.140s",
-			 v->its, t.most->subject);
+		snprintf(c->because, sizeof(c->because),
+			 "%s threads wait for a kernel lock at %.140s", v->its, t.most->subject);
 		return;
 	}
 	s = strongest(v, OS_SIGNAL_LOCK_WAIT);
 	if (s)
-		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)),
-		    0.8, s);
+		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)), 0.8, s);
 }
 
 /* Who holds it was looked at once a second: how long it waited, its switches say. */
@@ -445,15 +443,15 @@ static void storage(struct diagnosis_view *v)
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
 	/* the device was seen to answer, and answers as fast as ever */
-	held = limit ||
-	       (!own && !disk && latency_ms > 0 && latency_ms < fast_ms && all < fast_ms);
+	held = limit || (!own && !disk && latency_ms > 0 && latency_ms < fast_ms && all < fast_ms);
 	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra),
 		held ? 0.97 : 0.96, t.most);
 	if (limit) {
 		char text[160];
 
 		os_signal_text(limit, text, sizeof(text));
-		snprintf(c->because, sizeof(c->because), "%s reads are throttled: %s", v->its, text);
+		snprintf(c->because, sizeof(c->because), "%s reads are throttled: %s", v->its,
+			 text);
 	} else if (held)
 		snprintf(c->because, sizeof(c->because),
 			 "%s reads wait %.0f ms a second before they reach a disk that answers in "
@@ -495,7 +493,8 @@ static double late_spread(const struct diagnosis_view *v)
 
 static const struct diagnosis_rank *one_of_all(const struct diagnosis_view *v, uint32_t i)
 {
-	return i < v->in->suspect_count ? &v->in->suspect[i] : &v->in->peer[i - v->in->suspect_count];
+	return i < v->in->suspect_count ? &v->in->suspect[i]
+					: &v->in->peer[i - v->in->suspect_count];
 }
 
 /* Who waits for a transfer waits for both ends of a connection: what another rank sends again explains
@@ -557,18 +556,19 @@ static void network(struct diagnosis_view *v)
 	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
-	if (spread > thresholds.part.half * extra) /* somebody is late, and the others wait for it */
+	if (spread >
+	    thresholds.part.half * extra) /* somebody is late, and the others wait for it */
 		return;
 	/* slow transfers hold everybody up: whoever waits less than its peers do is waited for */
 	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
 	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
 		return;
 	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, spread >= 0 ? 0.9 : 0.6);
-	snprintf(
-	    c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s%s",
-	    diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
-	    diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), v->past ? "before" : "on the peers",
-	    spread >= 0 ? "; all ranks entered in time" : "");
+	snprintf(c->text, sizeof(c->text), "exposed communication takes %s per step, %s %s%s",
+		 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
+		 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b),
+		 v->past ? "before" : "on the peers",
+		 spread >= 0 ? "; all ranks entered in time" : "");
 	snprintf(c->because, sizeof(c->because), "transfers take %s longer per step%s",
 		 diagnosis_text_ms(extra, &a),
 		 spread >= 0 ? " although all ranks entered in time" : "");

@@ -28,16 +28,16 @@ enum diagnosis_figure {
 
 struct diagnosis_candidate {
 	enum finding_cause cause;
-	double effect_ns;		       /* per step, as measured; may exceed the excess */
-	double sure;			       /* 0 to 1: how directly the evidence shows it */
-	bool told_only; /* evidence that explains no account */
-	bool is_counted; /* a number of events, whose time is that of the account they lengthen */
-	bool by_profile; /* a function that takes more of the CPU */
-	uint32_t cpu;	 /* as a signal's */
+	double effect_ns; /* per step, as measured; may exceed the excess */
+	double sure;	  /* 0 to 1: how directly the evidence shows it */
+	bool told_only;	  /* evidence that explains no account */
+	bool is_counted;  /* a number of events, whose time is that of the account they lengthen */
+	bool by_profile;  /* a function that takes more of the CPU */
+	uint32_t cpu;	  /* as a signal's */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
-	char because[FINDING_TEXT_BYTES];      /* the summary's clause after "rank 5 is slow because",
+	char because[FINDING_TEXT_BYTES]; /* the summary's clause after "rank 5 is slow because",
 						* or, where the view has many, after "ranks 5 and 6
 						* are slow because" */
 };
@@ -54,18 +54,20 @@ struct diagnosis_view {
 	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
 	const char *than;			       /* "than on the peers", "than before" */
 	const char *as;				       /* "as on the peers", "as before" */
-	bool many;	 /* the summary is about several ranks, not one and not every rank */
-	const char *its; /* "its"; of many "their" */
+	bool many;		/* the summary is about several ranks, not one and not every rank */
+	const char *its;	/* "its"; of many "their" */
 	struct ledger_row *row; /* the slow steps' ledger less the usual one */
 	uint32_t row_count;
 	double excess_ns; /* per step, of all accounts that grew; 0: none */
 	double hidden_ns; /* of it, what the reference does not show of what was lost */
 	double shown;	  /* the part of what was lost that it shows; 1 where that is not known */
-	double compute_ns, host_ns, comm_ns; /* of it; host_ns without anything to compare with: a step */
-	double room_ns[CAUSE_COUNT];	     /* of it, what each cause could explain */
+	double compute_ns, host_ns,
+	    comm_ns;		     /* of it; host_ns without anything to compare with: a step */
+	double room_ns[CAUSE_COUNT]; /* of it, what each cause could explain */
 	struct diagnosis_share share[CAUSE_COUNT];
-	bool past;	  /* base is the rank's own past, as far as known */
-	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' own */
+	bool past; /* base is the rank's own past, as far as known */
+	struct diagnosis_candidate
+	    list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' own */
 	uint32_t count;
 	/* figures for the lines that rule a layer out */
 	double kernel_ratio;   /* typical kernel's time over its base; 0 not known */

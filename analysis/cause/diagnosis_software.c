@@ -105,8 +105,8 @@ void diagnosis_software_look(struct diagnosis_view *v)
 	for (uint32_t i = 0; first && v->who->setting_count && i < first->setting_count; i++) {
 		const char *name = first->setting[i].name;
 
-		if (!value_of(v->who, name) && is_told(name, NULL) && common(v, name, &theirs) && theirs &&
-		    is_told(name, theirs))
+		if (!value_of(v->who, name) && is_told(name, NULL) && common(v, name, &theirs) &&
+		    theirs && is_told(name, theirs))
 			differs(v, name, NULL, theirs);
 	}
 }

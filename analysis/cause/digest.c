@@ -51,7 +51,8 @@ static double step_median(const struct window *w, uint32_t flag, enum of_step wh
 		uint32_t is = w->steps[i].flags;
 		double value = value_of(&w->steps[i], what);
 
-		if ((flag ? is & flag : !(is & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT))) && value > 0)
+		if ((flag ? is & flag : !(is & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT))) &&
+		    value > 0)
 			scratch[n++] = value;
 	}
 	return median_of(scratch, n);
@@ -105,7 +106,8 @@ static void digest_steps(const struct window *w, struct digest *d)
 			d->last_step = s->step.index;
 		d->flagged++;
 		if (s->expected_ns > 0) {
-			double slow = fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
+			double slow =
+			    fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
 
 			d->flagged_ns += slow;
 			d->first_ns += s->flags & WINDOW_STEP_FIRST ? slow : 0;
@@ -136,7 +138,8 @@ bool digest_is_stolen(const struct digest *d)
 		if (d->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(d->signals[k].name, name))
 			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->flagged;
 	/* of a device's time a hypervisor takes nothing */
-	return d->reason == WINDOW_SELF && taken_ns > 0 && taken_ns >= STOLEN_SHARE * d->self_excess_ns &&
+	return d->reason == WINDOW_SELF && taken_ns > 0 &&
+	       taken_ns >= STOLEN_SHARE * d->self_excess_ns &&
 	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->self_excess_ns;
 }
 

@@ -21,11 +21,11 @@ struct digest {
 	bool summary_only;
 	/* Of the flagged steps; where none is flagged, of those that are out. */
 	uint32_t flagged;
-	double flagged_ns; /* their sum above what was expected of them */
+	double flagged_ns;		/* their sum above what was expected of them */
 	uint64_t first_step, last_step; /* indices */
 	uint64_t onset_step;		/* first step out of the run that led to first_step */
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians */
-	double self_excess_ns; /* own time above the expected, summed */
+	double self_excess_ns;		/* own time above the expected, summed */
 	double first_ns, first_self_ns; /* of flagged_ns, of it: of steps like none before */
 	double device_excess_ns; /* kernels and copies above those of its other steps, summed */
 	uint64_t lost;
@@ -34,7 +34,7 @@ struct digest {
 	uint64_t collectives;
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;
-	uint64_t sender; /* who sent it (rep.h), of who made the digest; 0: not known */
+	uint64_t sender;	 /* who sent it (rep.h), of who made the digest; 0: not known */
 	struct picture *picture; /* of who made the digest, which takes no part in it; NULL: none */
 };
 

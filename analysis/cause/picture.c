@@ -155,8 +155,8 @@ struct parts {
 /* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
  * the work: they are compared with nothing. */
 struct choice {
-	uint32_t slow;			   /* flag of the slow ones; 0: all are */
-	uint32_t kernels_min;		   /* launches of a whole step; of more there may be more work */
+	uint32_t slow;	      /* flag of the slow ones; 0: all are */
+	uint32_t kernels_min; /* launches of a whole step; of more there may be more work */
 	/* How far a healthy step may be beyond what was expected. Steps that nobody flagged may be slow
 	 * all the same, where the fault is about as large as the noise: those that are nearer to the
 	 * slow ones than to what was expected are no reference. */
@@ -183,7 +183,8 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 		return PART_NONE;
 	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
-	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) || window_step_lost_ns(s) > c->calm_max_ns)
+	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ||
+	    window_step_lost_ns(s) > c->calm_max_ns)
 		return PART_NONE;
 	return PART_CALM;
 }
@@ -206,8 +207,8 @@ static bool is_but_a_moment(const struct window *w, const struct choice *c)
 static uint32_t typical_kernels(const struct window *w, struct median_weighted *scratch)
 {
 	for (uint32_t i = 0; i < w->step_count; i++)
-		scratch[i] = (struct median_weighted){ -(double)w->steps[i].step.kernels,
-						       (double)(w->steps[i].step.latency_ns >> 10) };
+		scratch[i] = (struct median_weighted){-(double)w->steps[i].step.kernels,
+						      (double)(w->steps[i].step.latency_ns >> 10)};
 	return (uint32_t)-median_of_weighted(scratch, w->step_count, 0);
 }
 
@@ -332,9 +333,8 @@ static int by_weight(const void *a, const void *b)
 /* The step that holds t; step_count: none. */
 static uint32_t step_at(const struct window *w, uint64_t t)
 {
-	uint32_t at = w->step_count ?
-			      (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) :
-			      0;
+	uint32_t at =
+	    w->step_count ? (uint32_t)SORTED_ABOVE(w->steps, w->step_count, step.end_ns, t) : 0;
 
 	return at < w->step_count && w->steps[at].step.begin_ns <= t ? at : w->step_count;
 }
@@ -533,8 +533,8 @@ static unsigned kind_of(const struct stack_frame *f)
  * the interrupt takes is none of their time. (x86, arm64) */
 static bool is_interrupt_entry(const struct stack_batch *b, const struct stack_frame *f)
 {
-	static const char *const entries[] = { "asm_sysvec_", "asm_common_interrupt", "el0t_64_irq",
-					       "el1h_64_irq" };
+	static const char *const entries[] = {"asm_sysvec_", "asm_common_interrupt", "el0t_64_irq",
+					      "el1h_64_irq"};
 	const char *name = f->kind == STACK_FRAME_KERNEL ? stack_batch_text(b, f->object) : "";
 
 	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
@@ -725,7 +725,8 @@ static const char *ledger_frame(void *arg, uint32_t frame)
 /* "flock" of "__x64_sys_flock"; NULL: no system call's entry. */
 static const char *call_of(const char *kernel)
 {
-	static const char *const entries[] = {"__x64_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"};
+	static const char *const entries[] = {"__x64_sys_", "__arm64_sys_", "__se_sys_",
+					      "__do_sys_"};
 
 	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
 		if (!strncmp(kernel, entries[i], strlen(entries[i])))
@@ -744,8 +745,8 @@ static void stuck_add(struct picture *p, const char *name, unsigned line)
 		bytes--;
 	}
 	if (at + bytes + sizeof(number) + 4 < sizeof(p->stuck))
-		snprintf(p->stuck + at, sizeof(p->stuck) - at, "%s%.*s%s", at ? " < " : "", (int)bytes,
-			 name, number);
+		snprintf(p->stuck + at, sizeof(p->stuck) - at, "%s%.*s%s", at ? " < " : "",
+			 (int)bytes, name, number);
 }
 
 /* The system call, then Python's functions; without any, those of the libraries. */
@@ -867,11 +868,11 @@ static bool take_steps(struct picture *p, const struct window *w, struct parts *
 static bool named_init(struct named *n, const struct window *w, picture_name_fn name, void *arg)
 {
 	n->w = w;
-	n->names = (struct namer){.fn = name,
-				  .arg = arg,
-				  .known = calloc((size_t)w->stacks.frame_count + 1,
-						  sizeof(*n->names.known)),
-				  .misses = calloc((size_t)w->stacks.object_count + 1, 1)};
+	n->names = (struct namer){
+	    .fn = name,
+	    .arg = arg,
+	    .known = calloc((size_t)w->stacks.frame_count + 1, sizeof(*n->names.known)),
+	    .misses = calloc((size_t)w->stacks.object_count + 1, 1)};
 	return n->names.known && n->names.misses;
 }
 
@@ -883,7 +884,8 @@ static void named_fini(struct named *n)
 	free(n->names.misses);
 }
 
-static bool take_all(struct picture *p, const struct window *w, struct parts *parts, struct named *names)
+static bool take_all(struct picture *p, const struct window *w, struct parts *parts,
+		     struct named *names)
 {
 	pool_put(p, ""); /* so that no name has offset 0 */
 	if (!p->pool || !take_steps(p, w, parts))
@@ -905,7 +907,8 @@ struct picture *picture_make(const struct window *w, picture_name_fn name, void 
 	struct named names;
 	bool good = named_init(&names, w, name, arg) && parts.slow && parts.calm;
 
-	if (good && (w->step_count || w->signal_count || w->stacks.sample_count || w->open_since_ns))
+	if (good &&
+	    (w->step_count || w->signal_count || w->stacks.sample_count || w->open_since_ns))
 		p = calloc(1, sizeof(*p));
 	if (p) {
 		atomic_init(&p->holders, 1);

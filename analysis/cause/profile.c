@@ -64,8 +64,8 @@ void profile_close(struct profile *p)
 static uint32_t find(const struct profile *p, const char *name)
 {
 	PROBE_EACH(i, &p->by_name, keyed_text(&p->key, name))
-		if (!strcmp(p->function[i.number].name, name))
-			return i.number;
+	if (!strcmp(p->function[i.number].name, name))
+		return i.number;
 	return NO_FUNCTION;
 }
 
@@ -80,7 +80,7 @@ static int intern(struct profile *p, const char *name, uint32_t *out)
 		return -E2BIG;
 	if (ROOM_FOR(p->function, p->room, p->count + 1ull))
 		return -ENOMEM;
-	p->function[p->count] = (struct function){ .name = strdup(name) };
+	p->function[p->count] = (struct function){.name = strdup(name)};
 	if (!p->function[p->count].name ||
 	    probe_add(&p->by_name, keyed_text(&p->key, name), p->count)) {
 		free(p->function[p->count].name);
@@ -173,8 +173,8 @@ const struct profile_function *profile_functions(struct profile *p, uint32_t *co
 		return NULL;
 	p->sorted = s;
 	for (uint32_t i = 0; i < p->count; i++)
-		s[i] = (struct profile_function){ p->function[i].name, p->function[i].self,
-						  p->function[i].total };
+		s[i] = (struct profile_function){p->function[i].name, p->function[i].self,
+						 p->function[i].total};
 	qsort(s, p->count, sizeof(*s), by_total);
 	*count = p->count;
 	return s;
@@ -194,7 +194,7 @@ static int find_dilution(const struct profile_delta *d, uint32_t count, double *
 	for (uint32_t i = 0; i < count; i++) {
 		if (!(d[i].base_self > 0))
 			continue;
-		r[n++] = (struct median_weighted){ d[i].other_self / d[i].base_self, d[i].base_self };
+		r[n++] = (struct median_weighted){d[i].other_self / d[i].base_self, d[i].base_self};
 	}
 	*out = median_of_weighted(r, n, 1);
 	free(r);

@@ -54,7 +54,7 @@ uint64_t profile_dropped(const struct profile *p);
 const struct profile_function *profile_functions(struct profile *p, uint32_t *count);
 
 struct profile_delta {
-	const char *name; /* of one of the two profiles */
+	const char *name;	      /* of one of the two profiles */
 	double base, other;	      /* total share, 0..1 */
 	double base_self, other_self; /* self share */
 	double delta;		      /* other - base */

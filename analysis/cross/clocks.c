@@ -16,7 +16,7 @@
 #include "base/room.h"
 #include "model/thresholds.h"
 
-#define ENDS_MAX      256u /* nodes of one collective that are looked at; more tell nothing new */
+#define ENDS_MAX 256u /* nodes of one collective that are looked at; more tell nothing new */
 /* Between nearer samples their noise is all there is of a slope. */
 #define SLOPE_APART_NS 1e8
 #define SLOPES	       (CLOCKS_SAMPLES * CLOCKS_SAMPLES / 2)
@@ -66,7 +66,8 @@ static double slope_of(const struct node *n, uint32_t count, double sigma)
 	}
 	if (count < thresholds.count.some || last - first < 1e9)
 		return 0;
-	slope = regress_median_slope(t, n->residual_ns, count, count, SLOPE_APART_NS, slopes, SLOPES);
+	slope =
+	    regress_median_slope(t, n->residual_ns, count, count, SLOPE_APART_NS, slopes, SLOPES);
 	if (fabs(slope) > thresholds.clock.rate ||
 	    fabs(slope) <= thresholds.sure.errors * spread_of_slope(sigma, count, last - first))
 		return 0;
@@ -91,7 +92,8 @@ static void fit(struct node *n)
 		if (!pass)
 			n->drift = slope_of(n, count, sigma);
 	}
-	n->error_ns = thresholds.sure.errors * spread_of_median(sigma, count) + thresholds.clock.end_ns;
+	n->error_ns =
+	    thresholds.sure.errors * spread_of_median(sigma, count) + thresholds.clock.end_ns;
 }
 
 static double predicted(const struct node *n, int64_t at_ns)
@@ -144,8 +146,9 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 
 static const struct node *known(const struct clocks *c, uint32_t number)
 {
-	return number < c->count && c->nodes[number].pushed >= thresholds.count.few ? &c->nodes[number]
-									     : NULL;
+	return number < c->count && c->nodes[number].pushed >= thresholds.count.few
+		   ? &c->nodes[number]
+		   : NULL;
 }
 
 int64_t clocks_correction(const struct clocks *c, uint32_t node, int64_t at_ns)

@@ -485,20 +485,20 @@ bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out)
 	if (!co)
 		return false;
 	*out = (struct cross_role){
-		.role = c->roles[co->role],
-		.part = co->part,
-		.steps_per_row = co->steps,
-		.step_ns = co->step_ns,
-		.self_ns = co->self_typical_ns,
-		.last_step = co->next * co->steps,
-		.count = co->count,
-		.cohort = co,
+	    .role = c->roles[co->role],
+	    .part = co->part,
+	    .steps_per_row = co->steps,
+	    .step_ns = co->step_ns,
+	    .self_ns = co->self_typical_ns,
+	    .last_step = co->next * co->steps,
+	    .count = co->count,
+	    .cohort = co,
 	};
 	return true;
 }
 
-bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index, int32_t *rank,
-		       bool *suspect)
+bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index,
+		       int32_t *rank, bool *suspect)
 {
 	const struct cross_cohort *co = role->cohort;
 

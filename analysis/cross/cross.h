@@ -23,8 +23,8 @@
 
 #define CROSS_ROW_WAIT_NS 7500000000ull	 /* a beat's period and half of one */
 #define CROSS_ALIVE_NS	  12000000000ull /* rows wait no longer for a member without a beat */
-#define CROSS_SETTLE_NS	 6000000000ull	 /* how long a starting job's ranks are gathered */
-#define CROSS_REFRESH_NS 10000000000ull
+#define CROSS_SETTLE_NS	  6000000000ull	 /* how long a starting job's ranks are gathered */
+#define CROSS_REFRESH_NS  10000000000ull
 
 struct cross;
 struct cross_cohort;
@@ -36,11 +36,11 @@ struct cross_stats {
 	uint64_t bad;	       /* groups or collectives with impossible numbers */
 	uint64_t unplaced;     /* groups of ranks whose numbering is not known yet */
 	uint64_t no_room;      /* collectives dropped for want of room */
-	uint64_t thinned;      /* collectives of ranks that other ranks of the communicator represent */
-	uint64_t renumbered;   /* ranks whose numbering had moved */
-	uint64_t findings;     /* about ranks, opened */
-	uint64_t imbalances;   /* about roles, opened */
-	uint64_t bytes;	       /* memory in use */
+	uint64_t thinned; /* collectives of ranks that other ranks of the communicator represent */
+	uint64_t renumbered; /* ranks whose numbering had moved */
+	uint64_t findings;   /* about ranks, opened */
+	uint64_t imbalances; /* about roles, opened */
+	uint64_t bytes;	     /* memory in use */
 };
 
 /* 0, -ENOMEM. */
@@ -91,8 +91,8 @@ struct cross_role {
 /* The index-th; false: no more. */
 bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out);
 /* False: the place is empty. */
-bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index, int32_t *rank,
-		       bool *suspect);
+bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index,
+		       int32_t *rank, bool *suspect);
 /* A node's clock against the job's; false: not known. */
 bool cross_clock_state(const struct cross *c, uint32_t node, int64_t at_unix_ns, double *offset_ns,
 		       double *drift, double *error_ns);

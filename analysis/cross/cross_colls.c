@@ -183,8 +183,8 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 
 bool cross_colls_is_sane(const struct beat_coll *k)
 {
-	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
-	       k->end_ns < CROSS_TIME_MAX;
+	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX &&
+	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
 }
 
 void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
@@ -221,7 +221,8 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 			in->weak = !s->strong;
 			in->expected = comm_size(b, k->comm);
 			/* what one peer says of its communicator, but for more ranks than there are */
-			in->parts = parts_of(in->expected < c->slot_count ? in->expected : c->slot_count);
+			in->parts =
+			    parts_of(in->expected < c->slot_count ? in->expected : c->slot_count);
 			in->draw = draw_of(k);
 		} else if (in->weak && s->strong) {
 			in->weak = false;

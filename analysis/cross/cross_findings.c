@@ -10,7 +10,6 @@
 #include "base/room.h"
 #include "model/thresholds.h"
 
-
 static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot)
 {
 	for (uint32_t i = 0; i < f->count; i++)
@@ -146,7 +145,8 @@ void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct 
 	if (!f) {
 		if (flag->ended || taken)
 			return;
-		f = open_one(c, co, cross_findings_time(co, flag->first_step), flag->first_step, now_ns);
+		f = open_one(c, co, cross_findings_time(co, flag->first_step), flag->first_step,
+			     now_ns);
 		k = f ? add_culprit(c, f, slot) : NULL;
 		if (!k)
 			return;
@@ -248,20 +248,22 @@ static void say(const struct cross_finding *f, const struct cross_culprit *k, st
 	double effect = effect_of(k);
 
 	if (k->excess_ns > 0)
-		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
-			       "rank %d: self time of a step %.3f ms (%.2f%%) above the median of its "
-			       "role's %u ranks from step %llu on; detected over %u steps, at %.1f "
-			       "times the threshold",
-			       k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
-			       (unsigned long long)k->first_step, k->window, k->score);
+		finding_say_of(
+		    out, k->rank, LAYER_UNKNOWN, effect,
+		    "rank %d: self time of a step %.3f ms (%.2f%%) above the median of its "
+		    "role's %u ranks from step %llu on; detected over %u steps, at %.1f "
+		    "times the threshold",
+		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
+		    (unsigned long long)k->first_step, k->window, k->score);
 	if (k->late_excess_ns > 0)
-		finding_say_of(out, k->rank, LAYER_UNKNOWN, effect,
-			       "rank %d: enters collectives %.3f ms later than its role's typical rank",
-			       k->rank, k->late_excess_ns / 1e6);
+		finding_say_of(
+		    out, k->rank, LAYER_UNKNOWN, effect,
+		    "rank %d: enters collectives %.3f ms later than its role's typical rank",
+		    k->rank, k->late_excess_ns / 1e6);
 }
 
-void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,
-			  struct finding_report *out)
+void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns,
+			  bool ended, struct finding_report *out)
 {
 	memset(out, 0, sizeof(*out));
 	memcpy(out->job, c->job, sizeof(out->job));

@@ -9,10 +9,11 @@
 #include "analysis/slow/skew.h"
 #include "base/limits.h"
 
-#define CROSS_NONE  UINT32_MAX
-#define CROSS_TIMES 128u
+#define CROSS_NONE     UINT32_MAX
+#define CROSS_TIMES    128u
 #define CROSS_ROW_NONE UINT64_MAX
-#define CROSS_SKEW_ROWS 64u /* below the rows of a cohort's ring: flags change those that are in it */
+#define CROSS_SKEW_ROWS                                                                            \
+	64u /* below the rows of a cohort's ring: flags change those that are in it */
 /* Beyond these a number of a beat is nonsense: 2^48 steps are 9,000 years of a millisecond, 2^62 ns
  * 146. */
 #define CROSS_STEP_MAX	  (1ull << 48)
@@ -38,7 +39,8 @@ struct cross_slot {
 	uint32_t findings; /* open ones that name it */
 	uint32_t steps;	   /* of its latest group */
 	double latency_ns;
-	struct cross_unmatched *unmatched; /* LIMIT_CROSS_UNMATCHED; NULL: none, as of every placed rank */
+	struct cross_unmatched
+	    *unmatched; /* LIMIT_CROSS_UNMATCHED; NULL: none, as of every placed rank */
 	uint32_t unmatched_count;
 };
 
@@ -63,10 +65,11 @@ struct cross_member {
 	uint32_t slot;	 /* CROSS_NONE: gone */
 	uint32_t steps;	 /* per group, latest */
 	uint64_t passed; /* rows below are complete as far as it goes */
-	int64_t clock_ns; /* its node's realtime less this machine's clock, when its latest group came */
+	int64_t
+	    clock_ns; /* its node's realtime less this machine's clock, when its latest group came */
 	float latency_ns;
-	bool astray; /* its latest groups lie outside of the rows */
-	bool heavy; /* its own time is flagged now, whoever is told */
+	bool astray;		      /* its latest groups lie outside of the rows */
+	bool heavy;		      /* its own time is flagged now, whoever is told */
 	uint64_t high_from, high_end; /* rows of its latest stretch that was told */
 };
 
@@ -83,7 +86,7 @@ struct cross_cohort {
 	uint32_t steps, steps_next,
 	    steps_votes; /* per row; what most members send instead, since */
 	bool started;
-	uint64_t next; /* row */
+	uint64_t next;	  /* row */
 	int64_t clock_ns; /* of most members; 0: not known yet */
 	uint64_t lone_ns; /* since when rows have one member only; 0: they have more */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
@@ -104,7 +107,8 @@ struct cross_cohort {
 	/* Of the rows handed on last, by row: by the times, and by what there was to do. */
 	struct skew_step skew[CROSS_SKEW_ROWS], input[CROSS_SKEW_ROWS];
 	uint64_t skew_row[CROSS_SKEW_ROWS];
-	uint32_t skew_count, skew_folded; /* pushed since the columns were made; flags that it explains */
+	uint32_t skew_count,
+	    skew_folded; /* pushed since the columns were made; flags that it explains */
 	size_t bytes;
 };
 
@@ -199,8 +203,8 @@ bool cross_skew_next(struct cross *c, struct finding_report *out);
 /* When a step of the job's numbering ended, by the rows that were handed on. */
 int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step);
 /* *out with the job and the stretch, and nothing found yet; times before the epoch are 0. */
-void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,
-			  struct finding_report *out);
+void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns,
+			  bool ended, struct finding_report *out);
 void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *f,
 			 uint64_t now_ns);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);

@@ -487,8 +487,8 @@ static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_n
 	if (handed && co->peers)
 		cross_skew_tick(c, co, now_ns);
 	if (handed)
-		co->self_typical_ns = fmax(0, median_known(co->values[PEERS_SELF], co->count,
-							   co->values[PEERS_SELF]));
+		co->self_typical_ns = fmax(
+		    0, median_known(co->values[PEERS_SELF], co->count, co->values[PEERS_SELF]));
 	/* who is left alone is held against nobody: no flag's end would ever come */
 	if (co->lone_ns && now_ns - co->lone_ns >= thresholds.time.gone_ns)
 		forget(c, co, now_ns);

@@ -115,8 +115,8 @@ static void follow(struct cross *c, struct cross_cohort *co, struct cross_imbala
 	uint64_t first = co->skew_row[(co->skew_count > ROWS ? co->skew_count : 0) % ROWS];
 
 	if (!m->open) {
-		*m = (struct cross_imbalance){.open = true, .role = co->role,
-					      .first_step = first * co->steps};
+		*m = (struct cross_imbalance){
+		    .open = true, .role = co->role, .first_step = first * co->steps};
 		m->begin_unix_ns = cross_findings_time(co, m->first_step);
 		c->stats.imbalances++;
 	}
@@ -151,8 +151,8 @@ void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 	if (co->skew_count >= thresholds.count.many && co->time_count) {
 		k = latest(co, co->input);
 		/* what is said of a role needs most of its members */
-		if (k.steps >= thresholds.count.many && k.members >= thresholds.part.most * co->count &&
-		    skew_is_uneven(&k)) {
+		if (k.steps >= thresholds.count.many &&
+		    k.members >= thresholds.part.most * co->count && skew_is_uneven(&k)) {
 			follow(c, co, m, &k, now_ns);
 			return;
 		}
@@ -174,8 +174,7 @@ void cross_skew_orphans(struct cross *c, uint64_t now_ns)
 	}
 }
 
-static void fill(const struct cross *c, const struct cross_imbalance *m,
-		 struct finding_report *out)
+static void fill(const struct cross *c, const struct cross_imbalance *m, struct finding_report *out)
 {
 	struct finding *f = &out->finding;
 

@@ -14,7 +14,7 @@ struct judge {
 	struct judge_config config;
 	struct roofline_set *latency, *self;
 	struct kinds *kinds;
-	uint64_t model_key; /* of the latest judged step */
+	uint64_t model_key;		    /* of the latest judged step */
 	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
 	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
 	uint64_t hold_key;
@@ -29,16 +29,16 @@ struct judge {
 
 void judge_config_default(struct judge_config *c)
 {
-	*c = (struct judge_config){ .instant_ratio = thresholds.excess.instant,
-				    .step_min_ns = 200000,
-				    .host_stall_share = thresholds.part.shows };
+	*c = (struct judge_config){.instant_ratio = thresholds.excess.instant,
+				   .step_min_ns = 200000,
+				   .host_stall_share = thresholds.part.shows};
 	roofline_config_default(&c->roofline);
 	kinds_config_default(&c->kinds);
 }
 
 const char *judge_skip_name(unsigned skip)
 {
-	static const char *const names[] = { "used", "brief", "gap", "incomplete", "host_stall" };
+	static const char *const names[] = {"used", "brief", "gap", "incomplete", "host_stall"};
 
 	return skip < sizeof(names) / sizeof(names[0]) ? names[skip] : "unknown";
 }
@@ -47,7 +47,7 @@ const char *judge_skip_name(unsigned skip)
 static size_t lay_out(struct judge *j, void *memory, const struct judge_config *c)
 {
 	size_t models = roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS);
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 
 	carve_take(&at, 1, sizeof(*j));
 	j->kinds = carve_take(&at, 1, kinds_memory_bytes());
@@ -158,10 +158,10 @@ static void judge_kind(struct judge *j, const struct step *s, struct judge_verdi
 /* drift: both models' alarms are raised. */
 static struct judge_verdict judge(struct judge *j, const struct step *s, bool *drift)
 {
-	struct roofline_verdict lat, self = { 0 };
+	struct roofline_verdict lat, self = {0};
 	/* Launches without kernels: nobody saw what the GPU did. Neither: the step is all the host's. */
 	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
-	struct judge_verdict v = { .self_known = known };
+	struct judge_verdict v = {.self_known = known};
 
 	lat = roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count,
 			    (double)s->latency_ns);
@@ -179,8 +179,10 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
 	v.out = lat.out || self.out;
 	v.flagged = slow || v.self;
-	if (v.self && lat.state != ROOFLINE_ARMED) { /* but for what is known to be longer it is as usual */
-		v.expected_ns = fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
+	if (v.self &&
+	    lat.state != ROOFLINE_ARMED) { /* but for what is known to be longer it is as usual */
+		v.expected_ns =
+		    fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
 		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
 	}
 	judge_kind(j, s, &v);
@@ -206,7 +208,7 @@ static bool drift_stands_alone(const struct judge *j, const struct step *s)
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)
 {
 	enum judge_skip skip = skip_of(j, s, stalled_ns);
-	struct judge_verdict v = { .skip = skip };
+	struct judge_verdict v = {.skip = skip};
 	bool drift = false;
 
 	judge_settle(j);
@@ -230,7 +232,8 @@ void judge_restore(struct judge *j, const struct judge_sample *s)
 {
 	roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count, s->latency_ns);
 	if (s->known)
-		roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count, s->self_ns);
+		roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count,
+			      s->self_ns);
 	j->model_key = s->key;
 	j->restoring = true;
 	kinds_past_unknown(j->kinds);
@@ -255,7 +258,7 @@ void judge_settle(struct judge *j)
 
 void judge_model(const struct judge *j, struct roofline_summary *out)
 {
-	*out = (struct roofline_summary){ .state = ROOFLINE_LEARNING };
+	*out = (struct roofline_summary){.state = ROOFLINE_LEARNING};
 	for (uint32_t i = 0; i < roofline_set_count(j->latency); i++) {
 		uint64_t key;
 		struct roofline *m = roofline_set_at(j->latency, i, &key);

@@ -23,10 +23,11 @@
 
 #define LATENCY_LEAST_NS 1e-30
 #define LATENCY_MOST_NS	 1e30
-#define RECENT 256	  /* steps over which a fit gone bad is noticed */
-#define DRIFT_CLIP 1.5	  /* one step moves the CUSUM by no more, however slow */
-#define DRIFT_SLACK 0.5
-#define SUSTAIN_STEPS 16u /* a stretch of steps beyond the noise, though not beyond the tail, is out */
+#define RECENT		 256 /* steps over which a fit gone bad is noticed */
+#define DRIFT_CLIP	 1.5 /* one step moves the CUSUM by no more, however slow */
+#define DRIFT_SLACK	 0.5
+#define SUSTAIN_STEPS                                                                              \
+	16u /* a stretch of steps beyond the noise, though not beyond the tail, is out */
 
 struct roofline {
 	struct roofline_config c;
@@ -34,35 +35,35 @@ struct roofline {
 	uint32_t features, n, cap, next_fit, fresh_novel;
 	bool drift, drift_ever;
 	uint32_t refusals; /* fits in a row that were no good */
-	bool misled; /* armed on few steps once, and wrongly */
+	bool misled;	   /* armed on few steps once, and wrongly */
 	uint64_t steps, out, flagged, history, novel;
-	double slower, faster; /* CUSUM */
+	double slower, faster;		      /* CUSUM */
 	double few, reach_out, reach_instant; /* calibrated on the last fit */
 	bool may_sustain;		      /* likewise: healthy steps are slow one at a time */
-	uint32_t sustain;		      /* bit per step, the newest lowest: beyond the noise */
+	uint32_t sustain; /* bit per step, the newest lowest: beyond the noise */
 	uint64_t random;
 	float recent[RECENT];
 	uint32_t recent_count;
 	struct roofline_fit fit;
 	struct roofline_p99 p99;
-	void *scratch; /* shared within a set */
+	void *scratch;			     /* shared within a set */
 	struct roofline_fit_sample sample[]; /* cap */
 };
 
 void roofline_config_default(struct roofline_config *c)
 {
 	*c = (struct roofline_config){
-		.mode = ROOFLINE_ROBUST,
-		.learn_min = thresholds.count.many,
-		.learn_max = 2000,
-		.tail_mads = thresholds.fit.mads,
-		.floor_ratio = thresholds.excess.slower,
-		.persist_n = thresholds.count.few - 1,
-		.persist_m = thresholds.count.few,
-		.instant_mads = 0,
-		.refuse_spread = thresholds.fit.spread,
-		.p99_retrain = 500,
-		.seed = 1,
+	    .mode = ROOFLINE_ROBUST,
+	    .learn_min = thresholds.count.many,
+	    .learn_max = 2000,
+	    .tail_mads = thresholds.fit.mads,
+	    .floor_ratio = thresholds.excess.slower,
+	    .persist_n = thresholds.count.few - 1,
+	    .persist_m = thresholds.count.few,
+	    .instant_mads = 0,
+	    .refuse_spread = thresholds.fit.spread,
+	    .p99_retrain = 500,
+	    .seed = 1,
 	};
 }
 
@@ -77,7 +78,7 @@ int roofline_mode_parse(const char *text)
 
 const char *roofline_state_name(enum roofline_state s)
 {
-	static const char *const names[] = { "learning", "armed", "refused" };
+	static const char *const names[] = {"learning", "armed", "refused"};
 
 	return (unsigned)s <= ROOFLINE_REFUSED ? names[s] : "unknown";
 }
@@ -203,7 +204,8 @@ static bool fit_good(const struct roofline *m)
 {
 	const struct roofline_fit *f = &m->fit;
 	/* an armed model does not flap at the limit */
-	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1 + thresholds.fit.near : 1);
+	double limit =
+	    m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1 + thresholds.fit.near : 1);
 	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
 
 	if (f->mad > limit || f->out_share > thresholds.fit.near + doubt)
@@ -368,7 +370,8 @@ static void persist(struct roofline *m, struct roofline_verdict *v, bool instant
 	uint64_t mask = m->c.persist_m == 64 ? ~0ull : (1ull << m->c.persist_m) - 1;
 
 	m->history = m->history << 1 | v->out;
-	if (v->out && (instant || (uint32_t)__builtin_popcountll(m->history & mask) >= m->c.persist_n))
+	if (v->out &&
+	    (instant || (uint32_t)__builtin_popcountll(m->history & mask) >= m->c.persist_n))
 		v->flagged = true;
 	m->out += v->out;
 	m->flagged += v->flagged;
@@ -378,7 +381,8 @@ static void persist(struct roofline *m, struct roofline_verdict *v, bool instant
 static bool seen_once(const struct roofline *m, const struct roofline_fit_guess *g,
 		      const struct roofline_verdict *v)
 {
-	double alike = fmax(thresholds.excess.near, thresholds.sure.errors * MEDIAN_MAD_SIGMA * m->fit.mad);
+	double alike =
+	    fmax(thresholds.excess.near, thresholds.sure.errors * MEDIAN_MAD_SIGMA * m->fit.mad);
 
 	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
 }
@@ -386,7 +390,7 @@ static bool seen_once(const struct roofline *m, const struct roofline_fit_guess 
 static void push_robust(struct roofline *m, struct roofline_verdict *v, const float *work,
 			double latency_ns)
 {
-	struct roofline_fit_guess g = { 0 };
+	struct roofline_fit_guess g = {0};
 	bool novel = false;
 
 	if (m->fit.ready) {
@@ -408,10 +412,12 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 			bool stays;
 
 			m->sustain = m->sustain << 1 | (v->excess > base_of(m, &g) + g.second);
-			stays = m->may_sustain && (m->sustain & 1) &&
-				sustained(m->sustain) + 1 > thresholds.part.nearly_all * SUSTAIN_STEPS;
+			stays =
+			    m->may_sustain && (m->sustain & 1) &&
+			    sustained(m->sustain) + 1 > thresholds.part.nearly_all * SUSTAIN_STEPS;
 			v->out |= stays;
-			persist(m, v, stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
+			persist(m, v,
+				stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
 			watch_fit(m, v->excess, v->threshold);
 			/* where the curve is prolonged its own error would add up */
 			if (m->state == ROOFLINE_ARMED && !g.beyond)
@@ -444,17 +450,17 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	if (m->steps < m->next_fit)
 		return;
 	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
-	m->state = !m->p99.ready	    ? ROOFLINE_LEARNING :
-		   m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED :
-					      ROOFLINE_ARMED;
+	m->state = !m->p99.ready			 ? ROOFLINE_LEARNING
+		   : m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED
+							 : ROOFLINE_ARMED;
 	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
 }
 
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
 				      double latency_ns)
 {
-	struct roofline_verdict v = { .state = m->state, .drift = m->drift };
-	float w[ROOFLINE_WORK_MAX] = { 0 };
+	struct roofline_verdict v = {.state = m->state, .drift = m->drift};
+	float w[ROOFLINE_WORK_MAX] = {0};
 
 	/* samples are floats, and one below the least of them would be 0, of which there is no logarithm */
 	if (!isfinite(latency_ns) || latency_ns < LATENCY_LEAST_NS || latency_ns > LATENCY_MOST_NS)
@@ -488,15 +494,15 @@ void roofline_settle(struct roofline *m)
 
 void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 {
-	struct roofline_fit_guess typical = { .mad = m->fit.mad };
+	struct roofline_fit_guess typical = {.mad = m->fit.mad};
 
 	*out = (struct roofline_summary){
-		.state = m->state,
-		.steps = m->steps,
-		.out = m->out,
-		.flagged = m->flagged,
-		.drift = m->drift_ever,
-		.novel = m->novel,
+	    .state = m->state,
+	    .steps = m->steps,
+	    .out = m->out,
+	    .flagged = m->flagged,
+	    .drift = m->drift_ever,
+	    .novel = m->novel,
 	};
 	if (m->c.mode == ROOFLINE_P99) {
 		out->r2 = m->p99.r2;
@@ -531,13 +537,13 @@ struct roofline_set {
 static size_t lay_out(struct roofline_set *s, void *memory, const struct roofline_config *c,
 		      uint32_t models_max)
 {
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 
 	s->by_key.room = 4;
 	while (s->by_key.room < 2 * models_max)
 		s->by_key.room *= 2;
-	s->model_bytes = sizeof(struct roofline) +
-			 samples_max(c) * sizeof(struct roofline_fit_sample);
+	s->model_bytes =
+	    sizeof(struct roofline) + samples_max(c) * sizeof(struct roofline_fit_sample);
 	s->model_bytes = (s->model_bytes + 15) & ~(size_t)15;
 	carve_take(&at, 1, sizeof(*s));
 	s->entry = carve_take(&at, models_max, sizeof(*s->entry));
@@ -590,7 +596,8 @@ struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
 {
 	struct roofline *model;
 
-	PROBE_EACH(i, &s->by_key, hash_mix(key)) {
+	PROBE_EACH(i, &s->by_key, hash_mix(key))
+	{
 		struct set_entry *e = &s->entry[i.number];
 
 		if (e->key == key) {
@@ -598,10 +605,10 @@ struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
 			return e->model;
 		}
 	}
-	model = s->count < s->max ? (struct roofline *)(s->models + s->count * s->model_bytes) :
-				    set_evict(s);
+	model = s->count < s->max ? (struct roofline *)(s->models + s->count * s->model_bytes)
+				  : set_evict(s);
 	init(model, &s->c, s->c.seed ^ hash_mix(key), s->scratch);
-	s->entry[s->count] = (struct set_entry){ .key = key, .used = ++s->tick, .model = model };
+	s->entry[s->count] = (struct set_entry){.key = key, .used = ++s->tick, .model = model};
 	probe_add(&s->by_key, hash_mix(key), s->count++);
 	return model;
 }

@@ -43,7 +43,8 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 struct roofline_summary {
 	enum roofline_state state;
 	uint64_t steps, out, flagged, novel;
-	double r2, spread; /* of the learned line on its learning steps; MAD of relative residuals */
+	double r2,
+	    spread; /* of the learned line on its learning steps; MAD of relative residuals */
 	double threshold;
 	bool drift; /* was raised at any time */
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];

@@ -14,12 +14,12 @@
 #include "base/hash.h"
 #include "model/thresholds.h"
 
-#define LINE_SAMPLES 256  /* the line is fitted on an even subsample of this many */
-#define IRLS_ROUNDS 12
-#define IRLS_FLOOR 0.002  /* relative residual below which steps weigh alike */
-#define TAIL_PRIOR 0.08	  /* mean of the tail beyond the threshold, worth two steps */
+#define LINE_SAMPLES  256 /* the line is fitted on an even subsample of this many */
+#define IRLS_ROUNDS   12
+#define IRLS_FLOOR    0.002 /* relative residual below which steps weigh alike */
+#define TAIL_PRIOR    0.08  /* mean of the tail beyond the threshold, worth two steps */
 #define LEVEL_SAMPLES 512 /* with more steps, unseen levels are studied only where they are usual */
-#define EDGE 0.1
+#define EDGE	      0.1
 /* Twice what a fifth of bad steps, up to three times slow, leave beside a level */
 #define SECOND_SHARE (thresholds.part.matters * thresholds.part.shows)
 
@@ -47,9 +47,9 @@ static double cut_of(double mad)
 /* The bytes that it takes. */
 static size_t lay_out(struct fit_scratch *s, void *memory, uint32_t n)
 {
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 
-	*s = (struct fit_scratch){ .n = n };
+	*s = (struct fit_scratch){.n = n};
 	s->part = carve_take(&at, 1, sizeof(*s->part));
 	s->t = carve_take(&at, n, sizeof(*s->t));
 	s->q = carve_take(&at, n, sizeof(*s->q));
@@ -90,9 +90,10 @@ static void index_sort(struct fit_scratch *s, bool by_key)
 			uint32_t end = at + 2 * run < s->n ? at + 2 * run : s->n;
 
 			for (uint32_t k = at; k < end; k++)
-				to[k] = j == end || (i < mid && index_less(s, by_key, from[i],
-									   from[j])) ?
-						from[i++] : from[j++];
+				to[k] =
+				    j == end || (i < mid && index_less(s, by_key, from[i], from[j]))
+					? from[i++]
+					: from[j++];
 		}
 		swap = from;
 		from = to;
@@ -201,8 +202,8 @@ static void choose_form(struct line_form *form, const struct roofline_fit_sample
 	k = (uint32_t)__builtin_popcount(form->active);
 	terms = 1 + k + k * (k + 1) / 2;
 	if (k && n >= 4 * terms && loss > 0.003)
-		form->curved = fit_line(s, n, form->active, true, trial) <
-			       thresholds.part.nearly_all * loss;
+		form->curved =
+		    fit_line(s, n, form->active, true, trial) < thresholds.part.nearly_all * loss;
 }
 
 static void run_line(struct roofline_fit *f, const struct line_form *form,
@@ -292,8 +293,8 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 }
 
 /* Where the group that begins here ends: enough steps, or enough of a stretch; ties together. */
-static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t least, uint32_t most,
-			  double stretch)
+static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t least,
+			  uint32_t most, double stretch)
 {
 	uint32_t end = begin;
 	double first = x->u[x->index[begin]];
@@ -375,7 +376,8 @@ static void find_jumps(struct fit_scratch *x)
 		return;
 	for (uint32_t i = 1; i < x->n; i++)
 		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
-	least = fmax(thresholds.excess.slower, thresholds.fit.times * median_select(x->v, x->n - 1));
+	least =
+	    fmax(thresholds.excess.slower, thresholds.fit.times * median_select(x->v, x->n - 1));
 	run_low(x, side);
 	for (uint32_t i = 0; i < x->n; i++)
 		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
@@ -403,8 +405,8 @@ static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint3
 	for (uint32_t begin = 0, end; begin < x->n; begin = end) {
 		double mean = 0;
 
-		end = c->n + 1 == ROOFLINE_FIT_KNOTS ? x->n :
-						       group_end(x, begin, least, most, stretch);
+		end = c->n + 1 == ROOFLINE_FIT_KNOTS ? x->n
+						     : group_end(x, begin, least, most, stretch);
 		for (uint32_t i = begin; i < end; i++) {
 			x->v[i - begin] = x->q[x->index[i]];
 			mean += x->u[x->index[i]] / (end - begin);
@@ -414,8 +416,8 @@ static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint3
 		c->first[c->n] = (float)x->u[x->index[begin]];
 		c->last[c->n] = (float)x->u[x->index[end - 1]];
 		c->jump[c->n] = end < x->n && x->jump[end];
-		c->c[c->n++] = (float)(width > 0 ? median_centre(x->v, end - begin, width) :
-						   median_quantile(x->v, end - begin, 0.5));
+		c->c[c->n++] = (float)(width > 0 ? median_centre(x->v, end - begin, width)
+						 : median_quantile(x->v, end - begin, 0.5));
 	}
 }
 
@@ -578,9 +580,9 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 		double mean = 0, mad;
 
 		m = 0;
-		end = f->noise_n + 1 == ROOFLINE_FIT_NOISE_KNOTS ?
-			      x->n :
-			      group_end(x, begin, least, least, INFINITY);
+		end = f->noise_n + 1 == ROOFLINE_FIT_NOISE_KNOTS
+			  ? x->n
+			  : group_end(x, begin, least, least, INFINITY);
 		for (uint32_t i = begin; i < end; i++) {
 			uint32_t k = x->index[i];
 
@@ -739,7 +741,8 @@ static void take_cells(struct roofline_fit *f, const struct roofline_fit_sample 
 
 /* Everything but the noise; leaves log(line) in t and the residuals in q. */
 static void run_centres(struct roofline_fit *f, const struct line_form *form,
-			const struct roofline_fit_sample *s, struct fit_scratch *x, uint32_t features)
+			const struct roofline_fit_sample *s, struct fit_scratch *x,
+			uint32_t features)
 {
 	memset(f, 0, offsetof(struct roofline_fit, cell));
 	f->features = features;
@@ -764,7 +767,8 @@ static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_
 {
 	if (by_level)
 		return (uint32_t)(hash_mix(hash_bytes(HASH_SEED, s[i].work,
-						      features * sizeof(s->work[0]))) >> 32);
+						      features * sizeof(s->work[0]))) >>
+				  32);
 	return (uint32_t)hash_mix(i + 1);
 }
 
@@ -846,7 +850,7 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work)
 {
-	struct roofline_fit_guess g = { 0 };
+	struct roofline_fit_guess g = {0};
 	double line = line_at(f, work), t = log(line), log_ratio = curve_at(&f->curve, t);
 	const struct roofline_fit_cell *c = NULL;
 

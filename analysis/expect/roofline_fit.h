@@ -23,11 +23,11 @@
 
 #include "analysis/expect/roofline_config.h"
 
-#define ROOFLINE_FIT_TERMS 15 /* 1, 4 linear, 10 second-order */
-#define ROOFLINE_FIT_KNOTS 96
+#define ROOFLINE_FIT_TERMS	 15 /* 1, 4 linear, 10 second-order */
+#define ROOFLINE_FIT_KNOTS	 96
 #define ROOFLINE_FIT_NOISE_KNOTS 16
-#define ROOFLINE_FIT_CELLS 512 /* discrete work levels told apart; more are treated as continuous */
-#define ROOFLINE_FIT_SLOTS 1024 /* hash slots for the cells */
+#define ROOFLINE_FIT_CELLS	 512 /* discrete work levels told apart; more are treated as continuous */
+#define ROOFLINE_FIT_SLOTS	 1024 /* hash slots for the cells */
 
 struct roofline_fit_sample {
 	float work[ROOFLINE_WORK_MAX];
@@ -45,14 +45,14 @@ struct roofline_fit_curve {
 struct roofline_fit_cell {
 	uint64_t hash; /* 0 free */
 	float log_ratio;
-	float second; /* log excess of a second habit of this level, 0 none */
-	float once;   /* log excess of one step that nothing here confirms, 0 none */
+	float second;	       /* log excess of a second habit of this level, 0 none */
+	float once;	       /* log excess of one step that nothing here confirms, 0 none */
 	uint32_t count, agree; /* steps; those near the centre */
 };
 
 struct roofline_fit {
 	bool ready;
-	bool curved;	 /* the line has second-order terms */
+	bool curved;			    /* the line has second-order terms */
 	uint32_t features, active, samples; /* active: features of the line, a bit each */
 	double coef[ROOFLINE_FIT_TERMS];
 	double line_min_ns; /* the line never predicts less */
@@ -60,9 +60,9 @@ struct roofline_fit {
 	uint32_t noise_n;
 	float noise_t[ROOFLINE_FIT_NOISE_KNOTS], noise_mad[ROOFLINE_FIT_NOISE_KNOTS];
 	float lo[ROOFLINE_WORK_MAX], hi[ROOFLINE_WORK_MAX]; /* support of the learning steps */
-	bool discrete;	   /* work takes few values: cells are exact vectors, else log boxes */
-	double level_mad;  /* the same of sparse steps */
-	double mad;	   /* pooled, of relative residuals, slow learning steps put aside */
+	bool discrete;	  /* work takes few values: cells are exact vectors, else log boxes */
+	double level_mad; /* the same of sparse steps */
+	double mad;	  /* pooled, of relative residuals, slow learning steps put aside */
 	double tail_share, tail_mean; /* beyond max(floor, tail MADs): share and mean of the rest */
 	double out_share, fast_share; /* learning steps far above and far below the fit */
 	double r2, explained, work_spread, rho;
@@ -74,10 +74,10 @@ struct roofline_fit_guess {
 	double expected_ns;
 	double second; /* excess that this level shows now and then in health */
 	double once;   /* excess that this level has shown once, whatever the reason; 0 none */
-	double mad;  /* of one step about expected_ns, relative */
-	bool novel;  /* far outside the support */
-	bool beyond; /* outside of it at all: the curve is prolonged */
-	bool sparse; /* a level seen once at most, or few steps anywhere near */
+	double mad;    /* of one step about expected_ns, relative */
+	bool novel;    /* far outside the support */
+	bool beyond;   /* outside of it at all: the curve is prolonged */
+	bool sparse;   /* a level seen once at most, or few steps anywhere near */
 };
 
 size_t roofline_fit_scratch_bytes(uint32_t samples_max);

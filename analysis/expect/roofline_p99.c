@@ -8,8 +8,8 @@
 #include "base/hash.h"
 #include "model/thresholds.h"
 
-#define P99_BINS 32
-#define P99_ROUNDS 100
+#define P99_BINS	32
+#define P99_ROUNDS	100
 #define P99_BIN_SAMPLES 5 /* thinner bins have no 99th percentile worth the name */
 
 struct bins {
@@ -57,7 +57,7 @@ static void bins_fill(struct bins *b, const struct roofline_fit_sample *s, uint3
 /* Least squares over the bins that agree with (a, slope). */
 static void refit(const struct bins *b, double *a, double *slope)
 {
-	struct regress_sums sums = { 0 };
+	struct regress_sums sums = {0};
 
 	for (uint32_t i = 0; i < b->n; i++)
 		if (fabs(*a + *slope * b->x[i] - b->y[i]) <= thresholds.part.little * b->y[i])

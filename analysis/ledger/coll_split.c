@@ -41,11 +41,12 @@ static int make_room(struct coll_parts *c)
 {
 	while (c->count >= LIMIT_PICTURE_COLLECTIVES && c->shift < SHIFT_MAX)
 		thin(c);
-	return c->count < LIMIT_PICTURE_COLLECTIVES ? ROOM_FOR(c->part, c->room, c->count + 1) : -ENOSPC;
+	return c->count < LIMIT_PICTURE_COLLECTIVES ? ROOM_FOR(c->part, c->room, c->count + 1)
+						    : -ENOSPC;
 }
 
-int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns, uint64_t step_end_ns,
-		   bool calm)
+int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
+		   uint64_t step_end_ns, bool calm)
 {
 	const uint64_t what[3] = {r->key, r->func, r->seq};
 	uint64_t id = hash_bytes(HASH_SEED, what, sizeof(what));
@@ -90,7 +91,7 @@ void coll_parts_fini(struct coll_parts *c)
 
 /* ---- of all ranks ---- */
 
-struct entry { /* a collective, or a communicator */
+struct entry {		/* a collective, or a communicator */
 	uint32_t ranks; /* that have it */
 	uint32_t last;	/* the latest source of them */
 	float shortest_ns;
@@ -208,7 +209,8 @@ static void add_part(const struct coll_split *s, const struct coll_part *p, stru
 	const struct entry *e = find(&s->colls, p->id), *comm = find(&s->comms, p->comm);
 	bool all = e->ranks == comm->ranks && e->ranks > 1 && (s->shown || comm->ranks >= s->ranks);
 	/* at the end of the kernel, and so cut by the step's end first */
-	double last = fmin(fmax((double)e->shortest_ns - (double)p->after_ns, 0), (double)p->exposed_ns);
+	double last =
+	    fmin(fmax((double)e->shortest_ns - (double)p->after_ns, 0), (double)p->exposed_ns);
 
 	if (!e->ranks)
 		return;
@@ -221,8 +223,8 @@ static void add_part(const struct coll_split *s, const struct coll_part *p, stru
 	sum->count++;
 }
 
-void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm, double weight,
-		       struct ledger *l)
+void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm,
+		       double weight, struct ledger *l)
 {
 	struct sum sums[FUNCS] = {{0}};
 

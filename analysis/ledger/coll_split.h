@@ -23,9 +23,9 @@
 
 /* The part of a collective's kernel that lies in one step. */
 struct coll_part {
-	uint64_t id;   /* the same on all ranks of the communicator */
-	uint32_t comm; /* hash of the communicator */
-	float ns;      /* duration of the whole kernel */
+	uint64_t id;	  /* the same on all ranks of the communicator */
+	uint32_t comm;	  /* hash of the communicator */
+	float ns;	  /* duration of the whole kernel */
 	float exposed_ns; /* time of this part that no kernel or copy overlaps */
 	float after_ns;	  /* time of the kernel after the step's end */
 	uint8_t func;
@@ -40,8 +40,8 @@ struct coll_parts {
 };
 
 /* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
-int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns, uint64_t step_end_ns,
-		   bool calm);
+int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
+		   uint64_t step_end_ns, bool calm);
 /* After the last one. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
@@ -53,11 +53,12 @@ struct coll_source {
 };
 struct coll_split; /* opaque */
 /* ranks: size of the job. Borrows the parts. NULL: no memory, or nothing to divide. */
-struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count, uint32_t ranks);
+struct coll_split *coll_split_open(const struct coll_source *source, uint32_t count,
+				   uint32_t ranks);
 void coll_split_close(struct coll_split *s); /* NULL is a no-op */
 /* l contains the ledger of the parts' slow or healthy steps, times weight. Moves its undivided
  * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
-void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm, double weight,
-		       struct ledger *l);
+void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm,
+		       double weight, struct ledger *l);
 
 #endif

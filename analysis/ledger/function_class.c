@@ -176,10 +176,14 @@ static const struct name_rule user_off[] = {
 
 /* Collectives of the host: gloo's and MPI's. */
 static const struct name_rule collectives[] = {
-    {"*gloo::", CAUSE_NET_WAIT},		 {"*processgroupgloo", CAUSE_NET_WAIT},
-    {"*all_reduce", CAUSE_NET_WAIT},		 {"*all_gather", CAUSE_NET_WAIT},
-    {"*reduce_scatter", CAUSE_NET_WAIT},	 {"*all_to_all", CAUSE_NET_WAIT},
-    {"*broadcast (distributed", CAUSE_NET_WAIT}, {"*barrier (distributed", CAUSE_NET_WAIT},
+    {"*gloo::", CAUSE_NET_WAIT},
+    {"*processgroupgloo", CAUSE_NET_WAIT},
+    {"*all_reduce", CAUSE_NET_WAIT},
+    {"*all_gather", CAUSE_NET_WAIT},
+    {"*reduce_scatter", CAUSE_NET_WAIT},
+    {"*all_to_all", CAUSE_NET_WAIT},
+    {"*broadcast (distributed", CAUSE_NET_WAIT},
+    {"*barrier (distributed", CAUSE_NET_WAIT},
     {"MPI_", CAUSE_NET_WAIT},
 };
 

@@ -36,7 +36,7 @@ struct account {
 };
 static const struct account nothing = {LEDGER_NONE, ""};
 
-struct known { /* what a name says */
+struct known {	       /* what a name says */
 	uint64_t hash; /* 0: free */
 	enum ledger_what what;
 };
@@ -44,7 +44,7 @@ struct known { /* what a name says */
 
 /* What was taken of a thread's time on the CPU between two switches, as parts of that time. */
 struct taken {
-	bool known;	/* else its samples say */
+	bool known;			     /* else its samples say */
 	double part[STACK_TAKEN_KINDS], sum; /* of the host */
 	double touch; /* in user code that waits until the hypervisor has mapped a page */
 };
@@ -64,7 +64,7 @@ struct maker {
 	/* of a stack that slept, or ran; once made its name is not NULL */
 	struct account *blocked;
 	struct ledger_share *running;
-	struct known *known;			  /* KNOWN_NAMES */
+	struct known *known; /* KNOWN_NAMES */
 	/* of the thread's last sleep in each state */
 	struct account last[STACK_SWITCH_STATES];
 	uint32_t last_stack[STACK_SWITCH_STATES];
@@ -296,9 +296,12 @@ static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind 
 	if (begin >= end || t->segment_count >= SEGMENTS_MAX ||
 	    ROOM_FOR(t->segments, t->segment_room, t->segment_count + 1ull))
 		return; /* unobserved */
-	t->segments[t->segment_count++] = (struct ledger_segment){
-	    .begin_ns = begin, .end_ns = end, .kind = kind, .waker = waker, .what = a.what,
-	    .name = a.name};
+	t->segments[t->segment_count++] = (struct ledger_segment){.begin_ns = begin,
+								  .end_ns = end,
+								  .kind = kind,
+								  .waker = waker,
+								  .what = a.what,
+								  .name = a.name};
 }
 
 static uint32_t slice_of(const struct maker *m, uint64_t t)
@@ -319,7 +322,8 @@ static uint32_t slice_of(const struct maker *m, uint64_t t)
 /* From t to a sample of the thread; UINT64_MAX: i is another thread's, or beyond either end (0 - 1 too). */
 static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64_t t)
 {
-	const struct stack_sample *s = i < m->sample_count ? &m->w->stacks.samples[m->sample[i]] : NULL;
+	const struct stack_sample *s =
+	    i < m->sample_count ? &m->w->stacks.samples[m->sample[i]] : NULL;
 
 	if (!s || s->tid != tid)
 		return UINT64_MAX;
@@ -436,7 +440,8 @@ static uint32_t move_touch(const struct taken *k, struct ledger_share *list, uin
 	double user = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (list[i].kind == LEDGER_RUNNING && (all || has_faults(list, count, list[i].name)))
+		if (list[i].kind == LEDGER_RUNNING &&
+		    (all || has_faults(list, count, list[i].name)))
 			user += list[i].part;
 	for (uint32_t i = 0; i < count && user > 0 && k->touch > 0; i++) {
 		struct ledger_share *s = &list[i];
@@ -460,10 +465,10 @@ static const struct ledger_share *without_taken(struct maker *m, const struct le
 						uint32_t *count)
 {
 	static const enum ledger_what whats[STACK_TAKEN_KINDS] = {
-	    [STACK_TAKEN_DEVICE] = LEDGER_DEVICE, [STACK_TAKEN_TIMER] = LEDGER_TIMER,
-	    [STACK_TAKEN_NET_TX] = LEDGER_NET_TX, [STACK_TAKEN_NET_RX] = LEDGER_NET_RX,
+	    [STACK_TAKEN_DEVICE] = LEDGER_DEVICE,    [STACK_TAKEN_TIMER] = LEDGER_TIMER,
+	    [STACK_TAKEN_NET_TX] = LEDGER_NET_TX,    [STACK_TAKEN_NET_RX] = LEDGER_NET_RX,
 	    [STACK_TAKEN_BLOCK] = LEDGER_BLOCK_DONE, [STACK_TAKEN_TASKLET] = LEDGER_TASKLET,
-	    [STACK_TAKEN_SCHED] = LEDGER_SCHED, [STACK_TAKEN_RCU] = LEDGER_RCU,
+	    [STACK_TAKEN_SCHED] = LEDGER_SCHED,	     [STACK_TAKEN_RCU] = LEDGER_RCU,
 	    [STACK_TAKEN_STEAL] = LEDGER_STEAL};
 	const struct taken *k = &m->taken;
 	struct ledger_share *list;
@@ -484,8 +489,10 @@ static const struct ledger_share *without_taken(struct maker *m, const struct le
 		n = move_touch(k, list, n);
 	for (int i = 0; list && i < STACK_TAKEN_KINDS; i++)
 		if (k->part[i] > 0)
-			list[n++] = (struct ledger_share){
-			    .kind = LEDGER_STOLEN, .what = whats[i], .name = "", .part = k->part[i]};
+			list[n++] = (struct ledger_share){.kind = LEDGER_STOLEN,
+							  .what = whats[i],
+							  .name = "",
+							  .part = k->part[i]};
 	*count = n;
 	return list;
 }
@@ -596,14 +603,15 @@ static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
 	case STACK_SWITCH_UNKNOWN:
 		return LEDGER_UNOBSERVED;
 	default:
-		return what == LEDGER_SIGNAL || what == LEDGER_FROZEN ? LEDGER_STOPPED : LEDGER_BLOCKED;
+		return what == LEDGER_SIGNAL || what == LEDGER_FROZEN ? LEDGER_STOPPED
+								      : LEDGER_BLOCKED;
 	}
 }
 
 /* The time in a state that several switches share. The thread is taken to have slept where it slept when
  * a switch of its own was recorded last. */
-static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s, uint32_t state,
-					  double asleep_ns, double whole_ns)
+static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s,
+					  uint32_t state, double asleep_ns, double whole_ns)
 {
 	struct account a = m->last[state];
 	bool waits = kind_off(state, a.what) == LEDGER_RUNNABLE;
@@ -612,7 +620,8 @@ static struct ledger_share share_of_state(struct maker *m, const struct stack_sw
 				     .what = a.what,
 				     .name = a.name,
 				     .part = (double)s->ns[state] / whole_ns,
-				     .count = waits ? 0 : s->count * ((double)s->ns[state] / asleep_ns)};
+				     .count =
+					 waits ? 0 : s->count * ((double)s->ns[state] / asleep_ns)};
 }
 
 static double waited_ns(const struct stack_switch *s)
@@ -623,8 +632,8 @@ static double waited_ns(const struct stack_switch *s)
 /* Of the time in which it was runnable its cgroup's limit had a part. */
 static uint32_t split_throttled(const struct stack_switch *s, struct ledger_share *runnable)
 {
-	double part = runnable->part *
-		      fmin(1, (double)s->taken_ns[STACK_TAKEN_THROTTLED] / waited_ns(s));
+	double part =
+	    runnable->part * fmin(1, (double)s->taken_ns[STACK_TAKEN_THROTTLED] / waited_ns(s));
 
 	if (runnable->kind != LEDGER_RUNNABLE || !(part > 0))
 		return 0;
@@ -668,7 +677,8 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 }
 
 /* [from, s->in_ns), when it could have run: its cgroup's limit first, then others. */
-static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t from, struct account a)
+static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t from,
+			 struct account a)
 {
 	uint64_t limit = from + s->taken_ns[STACK_TAKEN_THROTTLED];
 

@@ -34,10 +34,11 @@ const char *ledger_kind_name(enum ledger_kind kind)
 	return kind < LEDGER_KINDS ? kinds[kind].name : "unknown";
 }
 
-void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out, size_t bytes)
+void ledger_account_text(enum ledger_kind kind, const char *what, const char *name, char *out,
+			 size_t bytes)
 {
-	snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what, *what ? ")" : "",
-		 *name ? kinds[kind].joint : "", name);
+	snprintf(out, bytes, "%s%s%s%s%s%s", kinds[kind].text, *what ? " (" : "", what,
+		 *what ? ")" : "", *name ? kinds[kind].joint : "", name);
 }
 
 static const struct {
@@ -89,7 +90,8 @@ size_t ledger_bytes(const struct ledger *l)
 	return l->room * sizeof(*l->account) + l->names_room;
 }
 
-static uint64_t hash_of(enum ledger_kind kind, enum ledger_what what, const char *name, size_t bytes)
+static uint64_t hash_of(enum ledger_kind kind, enum ledger_what what, const char *name,
+			size_t bytes)
 {
 	return hash_bytes(kind << 8 | what, name, bytes);
 }
@@ -201,8 +203,8 @@ static uint64_t at_most(double x, uint64_t most)
 	return !(x > 0) ? 0 : x < (double)most ? (uint64_t)x : most;
 }
 
-void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to, double ns,
-		 double busy_ns, double count)
+void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to,
+		 double ns, double busy_ns, double count)
 {
 	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
 	struct ledger_account *from, *into;
@@ -345,20 +347,23 @@ static bool is_outside(const struct ledger_segment *s)
 static const struct ledger_thread *helper_of(const struct hosts *h, const struct ledger_segment *s)
 {
 	const struct ledger_thread *t =
-	    s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 < h->count ? &h->thread[s->waker - 1]
-									    : NULL;
+	    s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 < h->count
+		? &h->thread[s->waker - 1]
+		: NULL;
 
 	return t && t->helper ? t : NULL;
 }
 
 /* Of [begin, end), which `wait` covers and a helper ended: what the helper, or whoever it waited for,
  * waited for outside. The rest is the wait that it is. Returns the time that was charged. */
-static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
-			       const struct ledger_thread *t, uint32_t followed)
+static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end,
+			       const struct hosts *h, const struct ledger_thread *t,
+			       uint32_t followed)
 {
 	uint64_t ns = 0;
 
-	for (uint32_t i = segment_after(t, begin); i < t->count && t->segment[i].begin_ns < end; i++) {
+	for (uint32_t i = segment_after(t, begin); i < t->count && t->segment[i].begin_ns < end;
+	     i++) {
 		const struct ledger_segment *s = &t->segment[i];
 		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
 		uint64_t to = s->end_ns < end ? s->end_ns : end;

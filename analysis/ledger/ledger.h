@@ -31,15 +31,15 @@ enum ledger_kind {
 	LEDGER_UNOBSERVED = 0, /* the GPU waits for the host, and nothing recorded what it did */
 	LEDGER_COMPUTE,	       /* kernels, by name and launch configuration */
 	LEDGER_COPY,	       /* copies and memsets that no kernel overlaps */
-	LEDGER_COLLECTIVE, /* collectives that no kernel or copy overlaps: LEDGER_LAST_RANK,
+	LEDGER_COLLECTIVE,     /* collectives that no kernel or copy overlaps: LEDGER_LAST_RANK,
 			    * LEDGER_TRANSFER, or neither if they could not be divided */
-	LEDGER_QUEUED,	   /* launched, but not begun by the GPU */
-	LEDGER_RUNNING,	   /* the launch thread runs user code; by function */
-	LEDGER_KERNEL_CODE, /* it runs kernel code; by function */
-	LEDGER_RUNNABLE,    /* it waits for a CPU; by the task that runs instead */
-	LEDGER_BLOCKED,	    /* it waits for something else; by what, and in which function */
-	LEDGER_STOLEN,	    /* an interrupt or the hypervisor has its CPU; by which */
-	LEDGER_STOPPED,	    /* a signal, a debugger or a frozen cgroup stopped it */
+	LEDGER_QUEUED,	       /* launched, but not begun by the GPU */
+	LEDGER_RUNNING,	       /* the launch thread runs user code; by function */
+	LEDGER_KERNEL_CODE,    /* it runs kernel code; by function */
+	LEDGER_RUNNABLE,       /* it waits for a CPU; by the task that runs instead */
+	LEDGER_BLOCKED,	       /* it waits for something else; by what, and in which function */
+	LEDGER_STOLEN,	       /* an interrupt or the hypervisor has its CPU; by which */
+	LEDGER_STOPPED,	       /* a signal, a debugger or a frozen cgroup stopped it */
 	LEDGER_KINDS
 };
 /* "compute" ...; static text. */
@@ -93,8 +93,8 @@ void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what wha
 		   uint64_t ns, uint64_t count);
 /* Moves time from the account (kind, LEDGER_NONE, name) to the account (kind, to, name): no more
  * than is there, and nothing if there is no room. The ledger's sum does not change. */
-void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to, double ns,
-		 double busy_ns, double count);
+void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to,
+		 double ns, double busy_ns, double count);
 /* Adds weight times `from` to `into`; weight: at least 0. */
 void ledger_add(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);

@@ -17,7 +17,10 @@ struct row {
 #define SYNC_CALLS                                                                                 \
 	{"vfs_fsync", LEDGER_FILE_SYNC}, {"do_fsync", LEDGER_FILE_SYNC},                           \
 	    {"__x64_sys_fsync", LEDGER_FILE_SYNC}, {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},      \
-	    {"__x64_sys_msync", LEDGER_FILE_SYNC}, {"__x64_sys_sync", LEDGER_FILE_SYNC}
+	    {"__x64_sys_msync", LEDGER_FILE_SYNC},                                                 \
+	{                                                                                          \
+		"__x64_sys_sync", LEDGER_FILE_SYNC                                                 \
+	}
 
 static const struct row waits[] = {
     {"do_signal_stop", LEDGER_SIGNAL},

@@ -17,7 +17,7 @@
 
 struct work { /* device records, as the ledger takes them */
 	struct ledger_busy *busy;
-	uint64_t *exposed_ns;	      /* of the device records, in the step that is added */
+	uint64_t *exposed_ns; /* of the device records, in the step that is added */
 	uint64_t *end_max_ns; /* the latest end of all records up to this one */
 	struct ledger_interval *scratch;
 	char *names; /* LEDGER_NAME_BYTES each */
@@ -61,7 +61,8 @@ static int by_config(const void *a, const void *b)
 	/* of every device record: a branch is faster than ORDER() */
 	if (x->name != y->name)
 		return x->name < y->name ? -1 : 1;
-	return memcmp(x->grid, y->grid, sizeof(x->grid)) ?: memcmp(x->block, y->block, sizeof(x->block));
+	return memcmp(x->grid, y->grid, sizeof(x->grid))
+		   ?: memcmp(x->block, y->block, sizeof(x->block));
 }
 
 static void config_name(const struct window *w, const struct record *r, char *out)
@@ -113,7 +114,8 @@ static int by_begin(const void *a, const void *b)
 static uint32_t thread_of(const struct window *w, const struct host_timeline *host,
 			  uint64_t launch_ns)
 {
-	size_t at = w->host ? SORTED_FROM(w->host, w->host_count, begin_ns, launch_ns) : w->host_count;
+	size_t at =
+	    w->host ? SORTED_FROM(w->host, w->host_count, begin_ns, launch_ns) : w->host_count;
 	uint32_t thread;
 
 	if (at == w->host_count || w->host[at].begin_ns != launch_ns)
@@ -125,8 +127,8 @@ static uint32_t thread_of(const struct window *w, const struct host_timeline *ho
 static void take_record(struct work *k, const struct window *w, const struct record *r,
 			const struct host_timeline *host, const char *kernel)
 {
-	struct ledger_busy b = {
-	    r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, 0, kernel, NULL};
+	struct ledger_busy b = {r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE,
+				0,	     kernel,	NULL};
 
 	if (r->end_ns < r->begin_ns)
 		return;
@@ -150,11 +152,11 @@ static bool work_init(struct work *k, const struct window *w, const struct host_
 	const char **text = calloc((size_t)w->device_count + 1, sizeof(*text));
 	uint64_t end_ns = 0;
 
-	*k = (struct work){.busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
-			   .exposed_ns = calloc((size_t)w->device_count + 1, sizeof(*k->exposed_ns)),
-			   .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
-			   .scratch =
-			       malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch))};
+	*k = (struct work){
+	    .busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
+	    .exposed_ns = calloc((size_t)w->device_count + 1, sizeof(*k->exposed_ns)),
+	    .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
+	    .scratch = malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch))};
 	if (!text || !k->busy || !k->exposed_ns || !k->end_max_ns || !k->scratch ||
 	    !name_kernels(w, k, text)) {
 		free(text);
@@ -211,8 +213,8 @@ static int add_step(struct work *k, const struct window *w, const struct step *s
 	last = begun_by(k, end);
 	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
 		first--;
-	ledger_step(calm ? &out->calm : &out->slow, begin, end, k->busy + first, last - first, host->thread,
-		    host->count, k->scratch);
+	ledger_step(calm ? &out->calm : &out->slow, begin, end, k->busy + first, last - first,
+		    host->thread, host->count, k->scratch);
 	return take_colls(k, w, first, last, end, calm, &out->colls);
 }
 
@@ -238,7 +240,8 @@ static uint64_t rests_since(const struct ledger_thread *t, struct ledger_interva
 		return 0;
 	since = t->segment[k - 1].end_ns;
 	for (; k && t->segment[k - 1].end_ns >= since; k--) {
-		if (t->segment[k - 1].kind != LEDGER_BLOCKED && t->segment[k - 1].kind != LEDGER_STOPPED)
+		if (t->segment[k - 1].kind != LEDGER_BLOCKED &&
+		    t->segment[k - 1].kind != LEDGER_STOPPED)
 			break;
 		since = t->segment[k - 1].begin_ns;
 	}
@@ -275,8 +278,8 @@ static void add_open(const struct window *w, const struct host_timeline *host, s
 		return;
 	if (w->unfinished.kind && w->unfinished.kind <= BEAT_UNFINISHED_GRAPH)
 		unfinished.kind = kinds[w->unfinished.kind];
-	ledger_open(l, open.begin_ns, open.end_ns, unfinished.kind ? &unfinished : NULL, host->thread,
-		    host->count, window_ledger_thread(host, open));
+	ledger_open(l, open.begin_ns, open.end_ns, unfinished.kind ? &unfinished : NULL,
+		    host->thread, host->count, window_ledger_thread(host, open));
 }
 
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,

@@ -88,10 +88,11 @@ void block_noise_renew(struct block_noise *no, const double *blocks, bool known)
 		 * a fault or two, begun and ended, are not it */
 		tail = n < 500 && !known ? 1.2 : n < 5000 ? 1.1 : 1;
 		if (n >= 500)
-			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.99) / median / GAUSS_99);
+			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.99) / median /
+					      GAUSS_99);
 		if (n >= 5000)
-			tail = fmax(tail,
-				    bin_quantile(no->bin[j], no->count[j], 0.999) / median / GAUSS_999);
+			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.999) / median /
+					      GAUSS_999);
 		no->tail[j] = tail;
 	}
 }

@@ -17,16 +17,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BLOCK_NOISE_SCALES 10u	/* blocks of 1 to 512 values */
-#define BLOCK_NOISE_BINS   200u /* 8 per octave */
+#define BLOCK_NOISE_SCALES 10u	      /* blocks of 1 to 512 values */
+#define BLOCK_NOISE_BINS   200u	      /* 8 per octave */
 #define BLOCK_NOISE_FORGET (1u << 20) /* counts are halved: some thousand steps of a large group */
-#define BLOCK_NOISE_PRIOR  60.0 /* blocks that the scale before it is worth */
+#define BLOCK_NOISE_PRIOR  60.0	      /* blocks that the scale before it is worth */
 
 struct block_noise {
-	uint32_t bin[BLOCK_NOISE_SCALES][BLOCK_NOISE_BINS]; /* |difference of neighbouring blocks| */
+	uint32_t bin[BLOCK_NOISE_SCALES]
+		    [BLOCK_NOISE_BINS]; /* |difference of neighbouring blocks| */
 	uint64_t count[BLOCK_NOISE_SCALES];
-	double scale[BLOCK_NOISE_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
-	double tail[BLOCK_NOISE_SCALES];  /* how much heavier than Gaussian its tail is; at least 1 */
+	double
+	    scale[BLOCK_NOISE_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
+	double
+	    tail[BLOCK_NOISE_SCALES]; /* how much heavier than Gaussian its tail is; at least 1 */
 };
 
 /* The bin that a magnitude belongs to. */

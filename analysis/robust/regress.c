@@ -6,10 +6,11 @@
 
 #include "analysis/robust/median.h"
 
-#define ROUNDS	  200
-#define CHANGE	  1e-7	/* of a round below which it is done */
-#define VARIES	  1e-12 /* part of the squares of x that is more than their rounding */
-#define DAMPING	  1e-9	/* part of a term by which it is held back: of two equal ones neither runs off */
+#define ROUNDS 200
+#define CHANGE 1e-7  /* of a round below which it is done */
+#define VARIES 1e-12 /* part of the squares of x that is more than their rounding */
+#define DAMPING                                                                                    \
+	1e-9 /* part of a term by which it is held back: of two equal ones neither runs off */
 
 void regress_add(struct regress_sums *s, double x, double y)
 {
@@ -39,8 +40,8 @@ double regress_correlation(const struct regress_sums *s)
 	return d > 0 ? (s->n * s->xy - s->x * s->y) / d : 0;
 }
 
-double regress_median_slope(const double *t, const double *y, uint32_t n, uint32_t ends, double apart,
-			    double *slopes, uint32_t room)
+double regress_median_slope(const double *t, const double *y, uint32_t n, uint32_t ends,
+			    double apart, double *slopes, uint32_t room)
 {
 	uint64_t pairs = ends < n ? (uint64_t)ends * ends : (uint64_t)n * n / 2, k = 0;
 	uint64_t step = pairs / (room ? room : 1) + 1;

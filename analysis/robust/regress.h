@@ -26,8 +26,8 @@ double regress_correlation(const struct regress_sums *s);
  * n / 3 gives about as good a slope of fewer pairs (the parts of Bartlett 1949, Fitting a
  * Straight Line when Both Variables are Subject to Error, Biometrics 5). slopes: [room]; of room
  * or more pairs evenly spread ones are taken. 0: there is no pair. */
-double regress_median_slope(const double *t, const double *y, uint32_t n, uint32_t ends, double apart,
-			    double *slopes, uint32_t room);
+double regress_median_slope(const double *t, const double *y, uint32_t n, uint32_t ends,
+			    double apart, double *slopes, uint32_t room);
 
 double regress_dot(const double *a, const double *b, uint32_t n); /* the sum of a[i] b[i] */
 /* min b'Gb / 2 - c'b over b >= 0, from the b that is given, one b after the other; each exactly,

@@ -25,9 +25,9 @@ struct slot {
 	uint64_t seen_ns, steps;
 	int64_t step;
 	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
-	bool ended;	   /* its process */
-	uint64_t kernels;  /* that ended */
-	uint64_t moved_ns; /* when its steps or its kernels last went on */
+	bool ended;		  /* its process */
+	uint64_t kernels;	  /* that ended */
+	uint64_t moved_ns;	  /* when its steps or its kernels last went on */
 	struct beat_unfinished unfinished;
 	struct beat_comm *comms;
 };
@@ -39,8 +39,8 @@ struct hang {
 	struct hang_stats stats;
 	bool open, changed, ended;
 	uint64_t told_ns;
-	int64_t since_ns; /* while open */
-	int64_t unix_ns; /* from this machine's clock to the job's realtime, while open */
+	int64_t since_ns;	   /* while open */
+	int64_t unix_ns;	   /* from this machine's clock to the job's realtime, while open */
 	struct finding_report now; /* while open */
 };
 
@@ -167,7 +167,8 @@ static bool is_longer(int64_t begin_ns, uint64_t heard_ns, uint64_t bound_ns)
 
 /* Its last collective was not seen to end, though earlier ones were: who never saw one end sees
  * none. */
-static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns, uint64_t now_ns)
+static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns,
+		  uint64_t now_ns)
 {
 	int64_t call = here(s, k->call_ns);
 
@@ -220,9 +221,9 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t a
 		const struct slot *s = &h->slots[i];
 
 		for (uint32_t k = 0; k < s->count; k++)
-			v[n++] = (struct seat){
-			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns),
-			    is_heard(s, alive_ns, now_ns)};
+			v[n++] =
+			    (struct seat){&s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns),
+					  is_heard(s, alive_ns, now_ns)};
 	}
 	qsort(v, n, sizeof(*v), by_comm);
 	*count = n;
@@ -244,11 +245,11 @@ struct verdict {
 	enum finding_cause cause;
 	const struct seat *seats;
 	uint32_t count, waiting, missing, odd, rooted, stuck;
-	uint32_t absent; /* missing ones whose GPU has nothing to do: their hosts are the cause */
-	uint64_t most; /* collectives entered by those that wait */
-	uint32_t ranks; /* of the communicator, as most of them say */
+	uint32_t absent;   /* missing ones whose GPU has nothing to do: their hosts are the cause */
+	uint64_t most;	   /* collectives entered by those that wait */
+	uint32_t ranks;	   /* of the communicator, as most of them say */
 	struct call usual; /* what most of them wait in */
-	int64_t since_ns; /* on this machine's clock */
+	int64_t since_ns;  /* on this machine's clock */
 };
 
 static struct call call_of(const struct beat_comm *k)
@@ -336,8 +337,7 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 		if (k->entered < out->most) {
 			out->missing++;
 			out->rooted += state[v[i].slot] != STATE_WAITS;
-			out->absent += !state[v[i].slot] &&
-				       !h->slots[v[i].slot].unfinished.kind;
+			out->absent += !state[v[i].slot] && !h->slots[v[i].slot].unfinished.kind;
 			continue;
 		}
 		out->waiting++;
@@ -401,7 +401,8 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	const struct beat_comm *k = seat->comm;
 
 	if (s->ended)
-		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: its process has ended",
+			       s->rank);
 	else if (!is_heard(s, alive_ns, now_ns))
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			       (double)(now_ns - s->seen_ns) / 1e9);
@@ -420,10 +421,11 @@ static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
 	const struct beat_unfinished *u = &s->unfinished;
 	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
 
-	finding_say_of(f, s->rank, LAYER_GPU, since,
-		       "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all earlier "
-		       "work of its GPU has",
-		       s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
+	finding_say_of(
+	    f, s->rank, LAYER_GPU, since,
+	    "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all earlier "
+	    "work of its GPU has",
+	    s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
 }
 
 static int64_t to_unix(const struct hang *h, int64_t here_ns)
@@ -439,7 +441,7 @@ static struct finding *begin_finding(struct hang *h, enum finding_cause cause, i
 	struct finding *f = &h->now.finding;
 
 	h->now = (struct finding_report){.begin_unix_ns = (uint64_t)to_unix(h, since_ns),
-					   .end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns)};
+					 .end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns)};
 	h->since_ns = since_ns;
 	memcpy(h->now.job, h->job, sizeof(h->job));
 	f->kind = FINDING_HANG;
@@ -581,7 +583,8 @@ static bool read_clock(struct hang *h)
 		if (h->slots[i].seen_ns)
 			v[n++] = (double)h->slots[i].unix_ns - (double)h->slots[i].here_ns;
 	if (n)
-		h->unix_ns = (int64_t)fmax(-(double)TIME_MAX, fmin(median_of(v, n), (double)TIME_MAX));
+		h->unix_ns =
+		    (int64_t)fmax(-(double)TIME_MAX, fmin(median_of(v, n), (double)TIME_MAX));
 	free(v);
 	return n > 0;
 }

@@ -15,13 +15,13 @@
 #include "base/limits.h"
 #include "model/thresholds.h"
 
-#define GROUPS 16u
-#define RING   512u /* steps of a member that wait for the others: 2.5 s of 5 ms */
-#define ROW_NS 40000000.0 /* of steps in one row */
+#define GROUPS	      16u
+#define RING	      512u	 /* steps of a member that wait for the others: 2.5 s of 5 ms */
+#define ROW_NS	      40000000.0 /* of steps in one row */
 #define ROW_STEPS_MAX 64u
-#define FLAGS 128u
-#define SKEW_ROWS 256u /* latest ones, in which uneven work is looked for */
-#define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
+#define FLAGS	      128u
+#define SKEW_ROWS     256u  /* latest ones, in which uneven work is looked for */
+#define ROW_TIMES     2048u /* rows whose time is remembered, for a flag's stretch */
 
 struct peer_step {
 	uint64_t end_ns;
@@ -52,7 +52,8 @@ struct group {
 	 * stretches that were told */
 	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
 	struct skew_step skew[SKEW_ROWS];
-	uint64_t high_from[LIMIT_NODE_PROCESSES], high_end[LIMIT_NODE_PROCESSES]; /* of the latest */
+	uint64_t high_from[LIMIT_NODE_PROCESSES],
+	    high_end[LIMIT_NODE_PROCESSES];		       /* of the latest */
 	double usual[LIMIT_NODE_PROCESSES][STEP_WORK_MAX + 1]; /* work of each member */
 	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
 };
@@ -179,8 +180,10 @@ static void take_flags(struct local_peers *l, struct group *g)
 	struct peers_flag f;
 
 	while (peers_next(g->peers, &f)) {
-		struct local_peers_flag out = { .slot = g->slot[f.member], .ended = f.ended,
-						.excess = f.excess, .excess_ns = f.excess_ns };
+		struct local_peers_flag out = {.slot = g->slot[f.member],
+					       .ended = f.ended,
+					       .excess = f.excess,
+					       .excess_ns = f.excess_ns};
 
 		if (f.measure != PEERS_SELF)
 			continue;
@@ -230,7 +233,7 @@ static void compare_anew(const struct local_peers *l, struct group *g)
 	peers_config_default(&c);
 	c.mode = l->mode;
 	c.changes_only = g->uneven; /* which nobody asks in the paper's mode */
-	free(g->memory); /* what is needed depends on c */
+	free(g->memory);	    /* what is needed depends on c */
 	g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
 }
@@ -325,8 +328,9 @@ static void judge_row(struct local_peers *l, struct group *g)
 
 	for (uint32_t i = 0; i < g->n; i++) {
 		/* half the steps at least */
-		self[i] = 2 * g->values[i] >= g->steps && g->values[i] ?
-				  median_of(g->value[i], g->values[i]) : NAN;
+		self[i] = 2 * g->values[i] >= g->steps && g->values[i]
+			      ? median_of(g->value[i], g->values[i])
+			      : NAN;
 		most = g->values[i] > most ? g->values[i] : most;
 		g->values[i] = 0;
 	}
@@ -445,8 +449,10 @@ static void push(struct local_peers *l, struct member *m, const struct step *s, 
 		m->head = m->count - RING;
 		l->stats.missing++;
 	}
-	*to = (struct peer_step){ .end_ns = s->end_ns, .latency_ns = (double)s->latency_ns,
-				  .self_ns = (double)s->self_ns, .used = used && s->kernels };
+	*to = (struct peer_step){.end_ns = s->end_ns,
+				 .latency_ns = (double)s->latency_ns,
+				 .self_ns = (double)s->self_ns,
+				 .used = used && s->kernels};
 	to->work[0] = s->launches;
 	/* whether a copy falls into this step or its neighbour is chance: where nobody says what a step's
 	 * work is, its launches, blocks and the bytes of its collectives are */

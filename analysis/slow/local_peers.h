@@ -29,7 +29,7 @@ struct local_peers_stats {
 struct local_peers; /* opaque */
 /* mode: PEERS_SYSOM is the paper's rule, over 100 steps and without regard to work. 0 or -ENOMEM. */
 int local_peers_open(struct local_peers **out, enum peers_mode mode);
-void local_peers_close(struct local_peers *l);	/* NULL is a no-op */
+void local_peers_close(struct local_peers *l); /* NULL is a no-op */
 /* The next step of the rank in that slot (below LIMIT_NODE_PROCESSES). Ranks with the same key are
  * peers. */
 void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const struct step *s,

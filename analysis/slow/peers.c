@@ -13,7 +13,7 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-#define FOLLOW_HABIT  0.01 /* and a habit, */
+#define FOLLOW_HABIT  0.01   /* and a habit, */
 #define FORGET	      0.0003 /* and by which the highest one is forgotten */
 #define RESIDUAL_MOST 15.0f
 #define STRETCH_LEAST 5
@@ -22,11 +22,11 @@
 
 void peers_config_default(struct peers_config *c)
 {
-	*c = (struct peers_config){ .mode = PEERS_ROBUST,
-				    .windows = { 3, 5, 10, 20, 50, 200, 1000 },
-				    .false_per_member_hour = thresholds.sure.false_per_hour,
-				    .k = 2,
-				    .w = 100 };
+	*c = (struct peers_config){.mode = PEERS_ROBUST,
+				   .windows = {3, 5, 10, 20, 50, 200, 1000},
+				   .false_per_member_hour = thresholds.sure.false_per_hour,
+				   .k = 2,
+				   .w = 100};
 }
 
 static uint32_t depth_of(const struct peers_config *c)
@@ -34,18 +34,22 @@ static uint32_t depth_of(const struct peers_config *c)
 	uint32_t longest = 5;
 
 	if (c->pushes)
-		return c->pushes > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : c->pushes < 20 ? 20 : c->pushes;
+		return c->pushes > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST
+		       : c->pushes < 20		     ? 20
+						     : c->pushes;
 	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
 		if (c->windows[i] > longest)
 			longest = c->windows[i];
 	/* the past that a window is held against lies in the ring too */
-	return longest < 50 ? 4 * longest : longest > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : longest + 100;
+	return longest < 50		     ? 4 * longest
+	       : longest > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST
+					     : longest + 100;
 }
 
 /* The bytes that it takes. */
 static size_t lay_out(struct peers *p, void *memory, const struct peers_config *c, size_t n)
 {
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 	size_t depth = depth_of(c), cells = depth * n;
 
 	carve_take(&at, 1, sizeof(*p));
@@ -68,7 +72,8 @@ static size_t lay_out(struct peers *p, void *memory, const struct peers_config *
 		s->reference = carve_take(&at, depth, sizeof(*s->reference));
 		s->member = carve_take(&at, n, sizeof(*s->member));
 		if (c->changes_only) {
-			s->first = carve_take(&at, thresholds.count.some * (size_t)n, sizeof(*s->first));
+			s->first =
+			    carve_take(&at, thresholds.count.some * (size_t)n, sizeof(*s->first));
 			s->high = carve_take(&at, cells, sizeof(*s->high));
 		}
 		if (c->mode == PEERS_SYSOM)
@@ -118,8 +123,8 @@ void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64
 		s->reference[peers_at(p, t)] = reference_of(p, s, t);
 }
 
-static double above(const struct peers *p, const struct peers_series *s, uint32_t member, double base,
-		    uint64_t push)
+static double above(const struct peers *p, const struct peers_series *s, uint32_t member,
+		    double base, uint64_t push)
 {
 	uint32_t at = peers_at(p, push);
 
@@ -176,7 +181,8 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 {
 	struct peers_series *s = &p->series[q];
 	struct peers_member *m = &s->member[member];
-	uint64_t end = m->last + 1, oldest = p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0;
+	uint64_t end = m->last + 1,
+		 oldest = p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0;
 	uint64_t begin = m->first > oldest ? m->first : oldest;
 	double excess = begin < end ? peers_excess(p, s, member, m->base, begin, end) : NAN;
 	double of_ns = q == PEERS_LATE ? p->step_ns : level_over(p, begin, end);
@@ -196,8 +202,8 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 
 /* One bad step has an echo of a few, each less than the one before, so a short stretch isn't told before
  * it is longer; unless it is level, and far beyond all noise. */
-static bool plain(struct peers *p, struct peers_series *s, uint32_t member, double base, uint64_t first,
-		  double threshold)
+static bool plain(struct peers *p, struct peers_series *s, uint32_t member, double base,
+		  uint64_t first, double threshold)
 {
 	double least = INFINITY, most = -INFINITY;
 
@@ -211,12 +217,13 @@ static bool plain(struct peers *p, struct peers_series *s, uint32_t member, doub
 	       least > thresholds.excess.work && least > 2 * threshold;
 }
 
-void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
-		double threshold)
+void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length,
+		double base, double threshold)
 {
 	struct peers_series *s = &p->series[q];
 	struct peers_member *m = &s->member[member];
-	uint64_t end = p->pushes + 1, oldest = end > p->depth ? end - p->depth : 0, first = end - length;
+	uint64_t end = p->pushes + 1, oldest = end > p->depth ? end - p->depth : 0,
+		 first = end - length;
 	double excess = peers_excess(p, s, member, base, end - length, end), steps = 0;
 	uint32_t n = 0, at;
 
@@ -245,10 +252,13 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 	m->last = p->pushes;
 	while (m->last > m->first && !(above(p, s, member, base, m->last) >= excess / 2))
 		m->last--;
-	m->flag = (struct peers_flag){ .member = member, .measure = q, .window = (uint32_t)steps,
-				       .first_step = p->step[peers_at(p, first)],
-				       .sure_step = p->step[peers_at(p, p->pushes)],
-				       .excess = excess, .score = excess / threshold };
+	m->flag = (struct peers_flag){.member = member,
+				      .measure = q,
+				      .window = (uint32_t)steps,
+				      .first_step = p->step[peers_at(p, first)],
+				      .sure_step = p->step[peers_at(p, p->pushes)],
+				      .excess = excess,
+				      .score = excess / threshold};
 	measure(p, q, member);
 	peers_tell(p, &m->flag);
 }
@@ -334,17 +344,18 @@ static double changes(struct peers *p, enum peers_measure q, const double *v, do
 	for (uint32_t i = 0; i < p->n; i++) {
 		double x = v && isfinite(v[i]) && (q == PEERS_LATE || v[i] > 0) ? v[i] : NAN;
 
-		out[i] = !knows_usual(p, s, i, x) ? NAN :
-			 q == PEERS_LATE	  ? x - s->member[i].usual :
-						    x / s->member[i].usual;
+		out[i] = !knows_usual(p, s, i, x) ? NAN
+			 : q == PEERS_LATE	  ? x - s->member[i].usual
+						  : x / s->member[i].usual;
 	}
 	common = median_known(out, p->n, p->scratch);
 	for (uint32_t i = 0; i < p->n; i++)
 		p->value[i] = s->member[i].seen >= thresholds.count.some ? s->member[i].usual : NAN;
 	s->middle = median_known(p->value, p->n, p->scratch);
 	for (uint32_t i = 0; i < p->n; i++)
-		out[i] = q == PEERS_LATE ? (out[i] - common) / p->step_ns :
-					   (out[i] - common) * s->member[i].usual / (common * s->middle);
+		out[i] = q == PEERS_LATE
+			     ? (out[i] - common) / p->step_ns
+			     : (out[i] - common) * s->member[i].usual / (common * s->middle);
 	return common * s->middle;
 }
 
@@ -377,8 +388,9 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 			y = q == PEERS_SELF ? log(x / v[1 - i]) : (x - v[1 - i]) / p->step_ns;
 			/* sums hold no large constants */
 			if (p->c.changes_only)
-				y = knows_usual(p, &p->series[q], i, y) ?
-					    y - p->series[q].member[i].usual : NAN;
+				y = knows_usual(p, &p->series[q], i, y)
+					? y - p->series[q].member[i].usual
+					: NAN;
 			if (q == PEERS_SELF)
 				p->own[2 * peers_at(p, p->pushes) + i] = (float)log(x);
 		} else {
@@ -455,7 +467,8 @@ static void quantiles(struct peers *p)
 		double looks = 3 * fmax(1, per_hour / p->c.windows[w]);
 		double chance = p->c.false_per_member_hour / p->windows / looks;
 
-		chance *= p->n > (double)thresholds.count.some ? (double)thresholds.count.some / p->n : 1;
+		chance *=
+		    p->n > (double)thresholds.count.some ? (double)thresholds.count.some / p->n : 1;
 		p->quantile[w] = chance_normal(chance);
 		p->evidence[w] = -log(chance);
 	}
@@ -464,7 +477,7 @@ static void quantiles(struct peers *p)
 void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,
 		double step_ns, uint32_t weight)
 {
-	const double *value[PEERS_MEASURES] = { self_ns, late_ns };
+	const double *value[PEERS_MEASURES] = {self_ns, late_ns};
 	uint32_t at = peers_at(p, p->pushes);
 
 	weight = weight ? weight : 1;
@@ -529,10 +542,11 @@ void peers_again(struct peers *p)
 		for (uint32_t i = 0; i < p->n; i++) {
 			struct peers_member *m = &s->member[i];
 
-			*m = (struct peers_member){ .usual = m->usual, .jitter = m->jitter,
-						    .seen = m->seen < thresholds.count.some ?
-								    m->seen :
-								    thresholds.count.some };
+			*m = (struct peers_member){.usual = m->usual,
+						   .jitter = m->jitter,
+						   .seen = m->seen < thresholds.count.some
+							       ? m->seen
+							       : thresholds.count.some};
 			s->sum[i] = 0;
 			s->valid[i] = 0;
 		}

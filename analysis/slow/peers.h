@@ -37,7 +37,8 @@
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
 enum peers_measure {
 	PEERS_SELF = 0, /* self time of the step, ns */
-	PEERS_LATE = 1, /* how much later it enters collectives than the role's typical member, ns */
+	PEERS_LATE =
+	    1, /* how much later it enters collectives than the role's typical member, ns */
 	PEERS_MEASURES
 };
 
@@ -45,9 +46,9 @@ struct peers_config {
 	enum peers_mode mode;
 	/* steps; ascending, 0 ends the list; default 3, 5, 10, 20, 50, 200, 1000 */
 	uint32_t windows[PEERS_WINDOWS];
-	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
-	double least[PEERS_MEASURES];	 /* smallest excess reported, share of a step; default 0 */
-	double k;			 /* sysom mode */
+	double false_per_member_hour; /* what the thresholds are corrected to; default 1e-3 */
+	double least[PEERS_MEASURES]; /* smallest excess reported, share of a step; default 0 */
+	double k;		      /* sysom mode */
 	uint32_t w;
 	/* How many to keep; 0: the longest window and its past. Fewer are enough where a push
 	 * stands for several steps; windows that do not fit are left out. */
@@ -66,12 +67,12 @@ void peers_config_default(struct peers_config *c);
 struct peers_flag {
 	uint32_t member;
 	enum peers_measure measure;
-	uint32_t window;	/* steps of the first window in which it was significant */
+	uint32_t window;		/* steps of the first window in which it was significant */
 	uint64_t first_step, last_step; /* where the excess begins; the latest step that shows it */
-	uint64_t sure_step;	/* the step after which it was known */
-	double excess;		/* median residual over the stretch, of the peers' median step */
+	uint64_t sure_step;		/* the step after which it was known */
+	double excess; /* median residual over the stretch, of the peers' median step */
 	double excess_ns;
-	double score;		/* median residual over its threshold: > 1 */
+	double score; /* median residual over its threshold: > 1 */
 	bool ended;
 };
 

@@ -101,9 +101,10 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 	double scale = block_noise_of(no, length, &j);
 
 	/* one more such error is enough where the rows to judge are those that it was measured of */
-	*widened = scale <= 0 ? 0 :
-		   scale * (1 + (p->learned ? 1 : 2) /
-				sqrt(independent(p, j, no->count[j]) + (j ? BLOCK_NOISE_PRIOR : 0)));
+	*widened = scale <= 0
+		       ? 0
+		       : scale * (1 + (p->learned ? 1 : 2) / sqrt(independent(p, j, no->count[j]) +
+								  (j ? BLOCK_NOISE_PRIOR : 0)));
 	return scale;
 }
 

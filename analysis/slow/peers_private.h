@@ -8,11 +8,11 @@
 #include "analysis/robust/median.h"
 #include "analysis/slow/peers.h"
 
-#define PEERS_UNIT	0x1p-20 /* of a clipped residual in a prefix sum */
-#define PEERS_CLIP	10.0  /* of the noise of neighbouring steps */
-#define PEERS_WARM	5u    /* pushes before the first look */
+#define PEERS_UNIT	  0x1p-20 /* of a clipped residual in a prefix sum */
+#define PEERS_CLIP	  10.0	  /* of the noise of neighbouring steps */
+#define PEERS_WARM	  5u	  /* pushes before the first look */
 #define PEERS_SYSOM_PARTS 10u
-#define PEERS_QUANTILES 64u
+#define PEERS_QUANTILES	  64u
 
 /* Residuals of single steps above their member's location, and how many steps were seen. */
 struct peers_single {
@@ -31,19 +31,19 @@ struct peers_member {
 	uint32_t seen;	/* number of its values, up to count.lots */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
-	double base;	   /* normal residual of an open member */
-	double height;	   /* its excess, in residuals */
-	double cusum;	   /* evidence that the open stretch is over */
-	uint64_t since;	   /* first push that belongs to no ended stretch */
+	double base;	      /* normal residual of an open member */
+	double height;	      /* its excess, in residuals */
+	double cusum;	      /* evidence that the open stretch is over */
+	uint64_t since;	      /* first push that belongs to no ended stretch */
 	uint64_t first, last; /* pushes of the open stretch */
 	struct peers_flag flag;
 };
 
-struct peers_series { /* one measure */
-	float *residual;   /* [depth][members]; NAN: not known */
-	int32_t *sum;	   /* [depth + 1][members]: of clipped residuals before this push, modulo 2^32 */
-	uint16_t *valid;   /* the same, number of known ones, modulo 2^16 */
-	float *reference;  /* [depth]: median residual of the members that are not open */
+struct peers_series {	 /* one measure */
+	float *residual; /* [depth][members]; NAN: not known */
+	int32_t *sum; /* [depth + 1][members]: of clipped residuals before this push, modulo 2^32 */
+	uint16_t *valid;  /* the same, number of known ones, modulo 2^16 */
+	float *reference; /* [depth]: median residual of the members that are not open */
 	struct peers_member *member;
 	struct block_noise noise; /* of all members, in parts of a step */
 	struct peers_single single;
@@ -52,23 +52,23 @@ struct peers_series { /* one measure */
 	double *first; /* changes_only: [count.some][members] first values */
 	float *high;   /* changes_only: [depth][members]; before that push */
 	double middle; /* changes_only: median of the members' usual values */
-	double *part;	   /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
+	double *part;  /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
 };
 
 struct peers {
 	struct peers_config c;
 	uint32_t n, depth, windows;
 	uint64_t pushes;
-	uint64_t learned; /* pushes before peers_again; 0: the first time */
-	double quantile_step_ns;	  /* the step that quantile[] was computed for */
-	double quantile[PEERS_WINDOWS];	  /* Gaussian, one-sided */
-	double evidence[PEERS_WINDOWS];	  /* log of the chance that it stands for, negated */
-	double student[PEERS_QUANTILES];  /* by degrees of freedom; 0: not made yet */
+	uint64_t learned;		 /* pushes before peers_again; 0: the first time */
+	double quantile_step_ns;	 /* the step that quantile[] was computed for */
+	double quantile[PEERS_WINDOWS];	 /* Gaussian, one-sided */
+	double evidence[PEERS_WINDOWS];	 /* log of the chance that it stands for, negated */
+	double student[PEERS_QUANTILES]; /* by degrees of freedom; 0: not made yet */
 	struct peers_series series[PEERS_MEASURES];
-	uint64_t *step;	   /* [depth] */
-	float *level_ns;   /* [depth]: the members' median self time */
-	float *weight;	   /* [depth] */
-	float *own;	   /* [depth][2]: log self times of a pair */
+	uint64_t *step;	 /* [depth] */
+	float *level_ns; /* [depth]: the members' median self time */
+	float *weight;	 /* [depth] */
+	float *own;	 /* [depth][2]: log self times of a pair */
 	double weight_mean;
 	double step_ns;
 	bool paced; /* step_ns is known */
@@ -106,8 +106,8 @@ double peers_test_mean(const struct peers *p, const struct peers_series *s, uint
 /* peers.c */
 void peers_tell(struct peers *p, const struct peers_flag *f);
 /* base: the member's normal residual above the others; threshold: what it had to exceed. */
-void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
-		double threshold);
+void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length,
+		double base, double threshold);
 /* Median residual above base and the others over [begin, end) pushes; NAN: none known. */
 double peers_excess(struct peers *p, const struct peers_series *s, uint32_t member, double base,
 		    uint64_t begin, uint64_t end);

@@ -49,8 +49,11 @@ static void judge(struct peers *p, enum peers_measure q, uint32_t member, const 
 		double whole = q == PEERS_SELF ? a->mean : p->step_ns;
 
 		if (!m->open)
-			m->flag = (struct peers_flag){ .member = member, .measure = q, .window = p->c.w,
-						       .first_step = first_step, .sure_step = step };
+			m->flag = (struct peers_flag){.member = member,
+						      .measure = q,
+						      .window = p->c.w,
+						      .first_step = first_step,
+						      .sure_step = step};
 		m->flag.last_step = step;
 		m->flag.excess_ns = p->value[member] - a->mean;
 		m->flag.excess = m->flag.excess_ns / whole;
@@ -85,5 +88,6 @@ void peers_sysom_push(struct peers *p, enum peers_measure q, const double *value
 	a = group_mean(p, s);
 	back = back > p->depth ? p->depth : back;
 	for (uint32_t i = 0; i < p->n; i++)
-		judge(p, q, i, &a, p->step[peers_at(p, done - back)], p->step[peers_at(p, p->pushes)]);
+		judge(p, q, i, &a, p->step[peers_at(p, done - back)],
+		      p->step[peers_at(p, p->pushes)]);
 }

@@ -21,8 +21,8 @@
 struct split {
 	const double *value; /* by member */
 	double noise, widened, z;
-	double usual; /* spread assumed of healthy members where they are too few to show it */
-	bool alike;   /* they have no spread: each is held against what is usual for it */
+	double usual;	/* spread assumed of healthy members where they are too few to show it */
+	bool alike;	/* they have no spread: each is held against what is usual for it */
 	uint32_t lower; /* result: members in the lower group, 0: no split */
 	double center, threshold;
 };
@@ -114,8 +114,8 @@ static bool split_at(struct peers *p, struct split *t, const uint32_t *order, ui
 	spread = t->alike ? 0 : fmax(0, variance - t->widened * t->widened);
 	z = student_of(p, freedom);
 	t->center = mean;
-	t->threshold = sqrt(t->z * t->z * t->widened * t->widened * (1 + 1.0 / count) +
-			    z * z * spread);
+	t->threshold =
+	    sqrt(t->z * t->z * t->widened * t->widened * (1 + 1.0 / count) + z * z * spread);
 	return t->value[order[lower]] - mean > t->threshold;
 }
 
@@ -148,8 +148,8 @@ static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 
 /* The window's mean; where most of it is cut off, what three quarters of it exceed: far out, how far
  * counts again, but a bad step and its echo don't. */
-static double typical(struct peers *p, const struct peers_series *s, uint32_t member, uint64_t begin,
-		      uint64_t end)
+static double typical(struct peers *p, const struct peers_series *s, uint32_t member,
+		      uint64_t begin, uint64_t end)
 {
 	double v = peers_test_mean(p, s, member, begin, end);
 	double cut = PEERS_CLIP * s->noise.scale[0], r;
@@ -239,8 +239,8 @@ static double nature(const struct peers *p, enum peers_measure q, uint32_t membe
 
 	if (!p->c.changes_only)
 		return 0;
-	return q == PEERS_LATE ? (s->member[member].usual - s->middle) / p->step_ns :
-				 s->member[member].usual / s->middle - 1;
+	return q == PEERS_LATE ? (s->member[member].usual - s->middle) / p->step_ns
+			       : s->member[member].usual / s->middle - 1;
 }
 
 /* By what part of its usual own time a member lies above that over the window. */
@@ -252,20 +252,22 @@ static double own_rise(struct peers *p, uint32_t member, uint64_t begin)
 	for (uint64_t t = begin; t <= p->pushes; t++) {
 		uint32_t at = peers_at(p, t);
 
-		p->scratch[n++] = p->n == 2 ? exp((double)p->own[2 * at + member]) :
-				  p->level_ns[at] * (1 + residual[(size_t)at * p->n + member]);
+		p->scratch[n++] =
+		    p->n == 2 ? exp((double)p->own[2 * at + member])
+			      : p->level_ns[at] * (1 + residual[(size_t)at * p->n + member]);
 	}
 	return median_known(p->scratch, n, p->scratch) / p->c.usual_ns - 1;
 }
 
 /* What it had been like for long, before the window: what is tested follows into it. */
-static double high(const struct peers *p, const struct peers_series *s, uint32_t member, uint32_t length)
+static double high(const struct peers *p, const struct peers_series *s, uint32_t member,
+		   uint32_t length)
 {
 	return s->high[(size_t)peers_at(p, p->pushes + 1 - length) * p->n + member];
 }
 
-static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w, uint32_t length,
-		   double base, double threshold)
+static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w,
+		   uint32_t length, double base, double threshold)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1;
@@ -331,7 +333,8 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 }
 
 /* What a member's residual was before: the median, since a clipped mean moves for a while after a jump. */
-static double usual(struct peers *p, struct peers_series *s, uint32_t member, uint64_t begin, uint64_t end)
+static double usual(struct peers *p, struct peers_series *s, uint32_t member, uint64_t begin,
+		    uint64_t end)
 {
 	double v = peers_excess(p, s, member, 0, begin, end);
 
@@ -340,8 +343,8 @@ static double usual(struct peers *p, struct peers_series *s, uint32_t member, ui
 
 /* A split was found: the upper group is slow, apart from what is open or not ready. past: pushes before
  * the window that say what a member's residual is without a fault; 0: what the lower group's is. */
-static void found(struct peers *p, enum peers_measure q, const struct split *t, uint32_t n, uint32_t w,
-		  uint32_t length, uint32_t past)
+static void found(struct peers *p, enum peers_measure q, const struct split *t, uint32_t n,
+		  uint32_t w, uint32_t length, uint32_t past)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t begin = p->pushes + 1 - length;
@@ -394,8 +397,9 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	uint64_t end = p->pushes + 1;
 	uint32_t past = past_of(p, length), n;
 	double *now = p->value, *base = p->value + p->n, *change = p->value + 2 * (size_t)p->n;
-	struct split t = { .value = now, .z = p->quantile[w],
-			   .usual = q == PEERS_SELF ? 0.005 : thresholds.excess.least };
+	struct split t = {.value = now,
+			  .z = p->quantile[w],
+			  .usual = q == PEERS_SELF ? 0.005 : thresholds.excess.least};
 
 	t.noise = peers_noise_of(p, s, length, &t.widened);
 	if (t.noise <= 0)
@@ -413,9 +417,9 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (!past)
 		return;
 	for (uint32_t i = 0; i < p->n; i++) {
-		base[i] = s->member[i].since > end - length - past ?
-				  NAN :
-				  peers_test_mean(p, s, i, end - length - past, end - length);
+		base[i] = s->member[i].since > end - length - past
+			      ? NAN
+			      : peers_test_mean(p, s, i, end - length - past, end - length);
 		change[i] = s->member[i].open ? NAN : now[i] - base[i];
 	}
 	t.value = change;

@@ -16,10 +16,11 @@ struct roles_kernel {
 	float count;  /* launches per step */
 };
 struct roles_rank {
-	int32_t stage; /* negative: not known */
+	int32_t stage;			   /* negative: not known */
 	const struct roles_kernel *kernel; /* ascending keys, each once */
 	uint32_t kernel_count;
-	const uint64_t *comm; /* communicators for collectives that not all ranks are in; ascending */
+	const uint64_t
+	    *comm; /* communicators for collectives that not all ranks are in; ascending */
 	uint32_t comm_count;
 };
 /* Key of a kernel name, mangled or not. Variants of one kernel have the same key: digits and

@@ -12,7 +12,8 @@
 #define SURE 0.8
 
 /* How far the member lies above the median of those of which the time is known. */
-static double above(const double *v, const double *value, uint32_t n, uint32_t member, double *scratch)
+static double above(const double *v, const double *value, uint32_t n, uint32_t member,
+		    double *scratch)
 {
 	uint32_t count = 0;
 
@@ -25,7 +26,7 @@ static double above(const double *v, const double *value, uint32_t n, uint32_t m
 struct skew_step skew_of_step(const double *v, const double *work, uint32_t n, double *scratch)
 {
 	const double *by = work ? work : v;
-	struct skew_step s = { 0 };
+	struct skew_step s = {0};
 	double most = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -46,7 +47,7 @@ struct skew_step skew_of_step(const double *v, const double *work, uint32_t n, d
 struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *times, uint32_t n,
 		    double *loss)
 {
-	struct skew k = { 0 };
+	struct skew k = {0};
 	double second = 0;
 
 	memset(times, 0, n * sizeof(*times));
@@ -78,7 +79,8 @@ bool skew_is_uneven(const struct skew *k)
 
 bool skew_covers(const struct skew *k, double excess)
 {
-	return excess <= fmax(thresholds.uneven.covers * k->loss, thresholds.uneven.covers_rare * k->rare);
+	return excess <=
+	       fmax(thresholds.uneven.covers * k->loss, thresholds.uneven.covers_rare * k->rare);
 }
 
 bool skew_explains(const struct skew *k, double excess)
@@ -94,7 +96,8 @@ void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_
 	f->effect_ns = effect_ns;
 	f->confidence = SURE;
 	finding_say(f, LAYER_SOFTWARE, effect_ns,
-		    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median one, and "
+		    "the heaviest of %" PRIu32
+		    " workers takes %.1f%% more than the median one, and "
 		    "changes: none is it in more than %.0f%% of the steps",
 		    k->members, 100 * k->loss, 100 * k->most);
 	if (folded)

@@ -95,8 +95,9 @@ static bool past(const struct temporal *t, uint32_t skip, struct reference *r)
 		r->self_ns = median_of(self, n);
 		r->ratio = 2 * ratios >= n ? median_of(ratio, ratios) : 0;
 		mad = median_mad(v, n, r->latency_ns);
-		r->threshold = fmax(thresholds.excess.slower,
-				    thresholds.sure.far_errors * MEDIAN_MAD_SIGMA * mad / r->latency_ns);
+		r->threshold =
+		    fmax(thresholds.excess.slower,
+			 thresholds.sure.far_errors * MEDIAN_MAD_SIGMA * mad / r->latency_ns);
 	}
 	free(v);
 	return n >= 2 * SURE_ALONE && steps >= TEMPORAL_STEPS_MIN && r->latency_ns > 0;

@@ -219,8 +219,8 @@ static void one_row(struct waterline_row *r, const struct share *all, const uint
 	row_fill(r, total, self, n, sketches);
 }
 
-int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except, uint32_t except_count,
-		   struct waterline_row **rows, uint32_t *count)
+int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
+		   uint32_t except_count, struct waterline_row **rows, uint32_t *count)
 {
 	bool is_in[LIMIT_WATERLINE_SKETCHES];
 	uint32_t n = 0, shares, *at = NULL, *slots;

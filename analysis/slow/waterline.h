@@ -33,8 +33,8 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 		    uint64_t now_ns);
 /* Rows by mean, largest first, without the sketches of the slots in except; the caller frees *rows.
  * Returns the number of sketches in the window, or -ENOMEM. */
-int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except, uint32_t except_count,
-		   struct waterline_row **rows, uint32_t *count);
+int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
+		   uint32_t except_count, struct waterline_row **rows, uint32_t *count);
 /* The line is this many spreads above the middle. */
 #define WATERLINE_SPREADS 2
 uint64_t waterline_no_room(const struct waterline *w); /* functions left out for want of room */

@@ -19,7 +19,7 @@ struct event {
 	uint64_t first, last; /* steps */
 	uint32_t part;
 	double first_ns, extra_ns; /* beyond expectation: of its first step, of all */
-	bool paired; /* it has founded a kind with one other */
+	bool paired;		   /* it has founded a kind with one other */
 };
 
 struct place {
@@ -46,8 +46,10 @@ struct kinds {
 	struct kinds_config config;
 	uint64_t start; /* the first step that was judged against an expectation */
 	bool past_unknown, is_open;
-	struct event open, over; /* over: of the open one, from where it grew on; first_ns 0: nowhere */
-	uint32_t of; /* the open stretch's kinds, a bit per place: several where they come together */
+	struct event open,
+	    over; /* over: of the open one, from where it grew on; first_ns 0: nowhere */
+	uint32_t
+	    of; /* the open stretch's kinds, a bit per place: several where they come together */
 	struct event event[KINDS_EVENTS];
 	uint64_t events; /* pushed so far */
 	struct place place[KINDS_PLACES];
@@ -60,17 +62,17 @@ struct kinds {
 
 void kinds_config_default(struct kinds_config *c)
 {
-	*c = (struct kinds_config){ .alike_ratio = thresholds.same.factor,
-				    .tail_mads = thresholds.fit.mads,
-				    .floor_ratio = thresholds.excess.instant,
-				    .few_ratio = thresholds.part.most,
-				    .jitter_share = thresholds.excess.near,
-				    .miss_max = thresholds.count.few - 1 };
+	*c = (struct kinds_config){.alike_ratio = thresholds.same.factor,
+				   .tail_mads = thresholds.fit.mads,
+				   .floor_ratio = thresholds.excess.instant,
+				   .few_ratio = thresholds.part.most,
+				   .jitter_share = thresholds.excess.near,
+				   .miss_max = thresholds.count.few - 1};
 }
 
 const char *kinds_part_name(unsigned part)
 {
-	static const char *const names[KINDS_PARTS] = { "host", "compute", "copy", "wait" };
+	static const char *const names[KINDS_PARTS] = {"host", "compute", "copy", "wait"};
 
 	return part < KINDS_PARTS ? names[part] : "unknown";
 }
@@ -168,11 +170,12 @@ static uint32_t event_count(const struct kinds *k)
 }
 
 /* The event like it at that step; NULL: none. */
-static const struct event *event_at(const struct kinds *k, uint64_t step, uint64_t most, uint32_t part,
-				    double first_ns)
+static const struct event *event_at(const struct kinds *k, uint64_t step, uint64_t most,
+				    uint32_t part, double first_ns)
 {
 	for (uint32_t i = 0; i < event_count(k); i++)
-		if (is_near(k->event[i].first, step, most) && is_alike(k, &k->event[i], part, first_ns))
+		if (is_near(k->event[i].first, step, most) &&
+		    is_alike(k, &k->event[i], part, first_ns))
 			return &k->event[i];
 	return NULL;
 }
@@ -256,7 +259,7 @@ static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double
 	if (pair)
 		pair->paired = true;
 	p = room(k);
-	*p = (struct place){ .used = true, .part = part, .period = period, .last = step };
+	*p = (struct place){.used = true, .part = part, .period = period, .last = step};
 	for (at = step; at >= period && at - period >= k->start;) {
 		const struct event *e = event_at(k, at - period, jitter(k, period), part, first_ns);
 
@@ -292,7 +295,8 @@ static void pass_places(struct kinds *k, uint64_t step, bool seen)
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
 
-		if (!p->used || k->of & 1u << i || step <= p->last + p->period + jitter(k, p->period))
+		if (!p->used || k->of & 1u << i ||
+		    step <= p->last + p->period + jitter(k, p->period))
 			continue;
 		p->last += p->period;
 		p->missed += seen;
@@ -351,9 +355,9 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double e
 	struct place *p;
 
 	close_stretch(k);
-	k->open = (struct event){ .first = step, .last = step, .part = part, .first_ns = extra_ns,
-				  .extra_ns = extra_ns };
-	k->over = (struct event){ 0 };
+	k->open = (struct event){
+	    .first = step, .last = step, .part = part, .first_ns = extra_ns, .extra_ns = extra_ns};
+	k->over = (struct event){0};
 	k->is_open = true;
 	p = kind_at(k, step, part);
 	if (!p)
@@ -394,9 +398,10 @@ static bool has_grown(struct kinds *k, uint64_t step, double *usual_ns)
 	return k->open.extra_ns > limit;
 }
 
-static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t part, double extra_ns)
+static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t part,
+				      double extra_ns)
 {
-	struct kinds_verdict v = { .part = part };
+	struct kinds_verdict v = {.part = part};
 	double before_ns = 0;
 
 	if (k->is_open && step == k->open.last + 1) {
@@ -414,7 +419,7 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	if (v.grown && !(k->over.first_ns > 0)) {
 		double over_ns = k->open.extra_ns - v.usual_ns;
 
-		k->over = (struct event){ .first = step, .part = part, .first_ns = over_ns };
+		k->over = (struct event){.first = step, .part = part, .first_ns = over_ns};
 	}
 	k->over.last = step;
 	k->over.extra_ns = k->open.extra_ns - v.usual_ns;
@@ -436,7 +441,7 @@ static void push_work(struct kinds *k, const struct step *s)
 	w = &k->work[i];
 	if (i == k->works) {
 		k->works++;
-		*w = (struct work){ .key = s->key, .first = s->index, .begin = s->index, .runs = 1 };
+		*w = (struct work){.key = s->key, .first = s->index, .begin = s->index, .runs = 1};
 	} else if (s->index > w->last + 1) {
 		w->gap_before = w->gap;
 		w->gap = s->index - w->begin;
@@ -453,7 +458,7 @@ static void push_work(struct kinds *k, const struct step *s)
 struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double expected_ns,
 				double expected_self_ns, bool slow)
 {
-	struct kinds_verdict v = { .part = KINDS_HOST };
+	struct kinds_verdict v = {.part = KINDS_HOST};
 	double own = (double)s->self_ns - expected_self_ns, extra;
 
 	push_work(k, s);
@@ -468,11 +473,12 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 		own = 0;
 	extra = fmax((double)s->latency_ns - expected_ns, own);
 	if (slow && extra > 0) {
-		v = push_slow(k, s->index, part_of(k, s, expected_ns, (double)s->self_ns - own), extra);
+		v = push_slow(k, s->index, part_of(k, s, expected_ns, (double)s->self_ns - own),
+			      extra);
 	} else {
 		close_stretch(k);
-		k->near[k->nears++ % KINDS_NEAR] = (struct near_step){
-			s->key, (double)s->compute_ns, (double)s->copy_ns };
+		k->near[k->nears++ % KINDS_NEAR] =
+		    (struct near_step){s->key, (double)s->compute_ns, (double)s->copy_ns};
 	}
 	pass_places(k, s->index, true);
 	return v;
@@ -491,23 +497,31 @@ static struct kinds_row row_of_work(const struct kinds *k, const struct work *w)
 {
 	double steps = (double)w->steps;
 
-	return (struct kinds_row){ .by_work = true, .period = regular_gap(k, w), .count = w->runs,
-				   .first_step = w->first, .last_step = w->begin,
-				   .steps = steps / (double)w->runs,
-				   .cost_ns = w->total_ns / (double)w->runs,
-				   .share = w->total_ns / k->total_ns,
-				   .launches = w->launches / steps,
-				   .collectives = w->collectives / steps };
+	return (struct kinds_row){.by_work = true,
+				  .period = regular_gap(k, w),
+				  .count = w->runs,
+				  .first_step = w->first,
+				  .last_step = w->begin,
+				  .steps = steps / (double)w->runs,
+				  .cost_ns = w->total_ns / (double)w->runs,
+				  .share = w->total_ns / k->total_ns,
+				  .launches = w->launches / steps,
+				  .collectives = w->collectives / steps};
 }
 
 static struct kinds_row row_of_place(const struct kinds *k, const struct place *p)
 {
 	double count = (double)p->count;
 
-	return (struct kinds_row){ .part = p->part, .period = p->period, .count = p->count,
-				   .first_step = p->first, .last_step = p->last,
-				   .steps = (double)p->steps / count, .cost_ns = p->total_ns / count,
-				   .share = p->total_ns / k->total_ns, .grown = p->grown };
+	return (struct kinds_row){.part = p->part,
+				  .period = p->period,
+				  .count = p->count,
+				  .first_step = p->first,
+				  .last_step = p->last,
+				  .steps = (double)p->steps / count,
+				  .cost_ns = p->total_ns / count,
+				  .share = p->total_ns / k->total_ns,
+				  .grown = p->grown};
 }
 
 static uint32_t put(struct kinds_row *out, uint32_t n, uint32_t max, const struct kinds_row *row)

@@ -40,10 +40,11 @@ const char *kinds_part_name(unsigned part);
 
 struct kinds_verdict {
 	bool of_kind;
-	bool grown;	 /* and longer than its kind */
-	bool first;	 /* of no kind, and unlike anything before */
-	uint32_t part;	 /* enum kinds_part */
-	double usual_ns; /* of_kind: what an occurrence usually adds, less what its earlier steps added */
+	bool grown;    /* and longer than its kind */
+	bool first;    /* of no kind, and unlike anything before */
+	uint32_t part; /* enum kinds_part */
+	double
+	    usual_ns; /* of_kind: what an occurrence usually adds, less what its earlier steps added */
 };
 
 struct kinds; /* opaque; lives in the caller's memory */

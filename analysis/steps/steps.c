@@ -17,8 +17,8 @@
 #define DETECT_FIRST_LAUNCHES 64
 /* Fewer launches than this are not looked at in parts. */
 #define PART_LAUNCHES_MIN 8192
-#define DETECT_GROWTH_NUM     3
-#define DETECT_GROWTH_DEN     2
+#define DETECT_GROWTH_NUM 3
+#define DETECT_GROWTH_DEN 2
 /* A period is looked for among rare launches when the ring holds fewer of it: in so many there are names
  * that came three times, which is what the finder asks of them. */
 #define NEAR_PERIODS 2
@@ -37,10 +37,10 @@
 void steps_config_default(struct steps_config *c)
 {
 	*c = (struct steps_config){
-		.launch_max = 65536,
-		.period_max_ns = 60000000000ull,
-		.max_wait_ns = 2000000000ull,
-		.lock_min_ns = 1000000000ull,
+	    .launch_max = 65536,
+	    .period_max_ns = 60000000000ull,
+	    .max_wait_ns = 2000000000ull,
+	    .lock_min_ns = 1000000000ull,
 	};
 }
 
@@ -70,7 +70,7 @@ size_t steps_scratch_bytes(const struct steps_config *c)
 /* The bytes that it takes. */
 static size_t lay_out(struct steps *s, void *memory, const struct steps_config *c)
 {
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 
 	s->items_mask = power_of_two(launches_of(c)) - 1;
 	s->pool_max = 2 * launches_of(c);
@@ -237,7 +237,8 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 		uint64_t begin = i->begin_ns;
 
 		if (s->in_explicit) {
-			begin = s->last_end_ns > s->explicit_begin_ns ? s->last_end_ns : i->begin_ns;
+			begin =
+			    s->last_end_ns > s->explicit_begin_ns ? s->last_end_ns : i->begin_ns;
 			close_step(s, seq, s->explicit_begin_ns, begin, STEP_SOURCE_EXPLICIT);
 		}
 		s->explicit_begin_ns = begin;
@@ -308,8 +309,7 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 		if (cuts_before(s, i))
 			s->since_match = 0;
 	}
-	if (seq > s->open_first && s->since_match >= s->pattern.launches_min &&
-	    cuts_before(s, i)) {
+	if (seq > s->open_first && s->since_match >= s->pattern.launches_min && cuts_before(s, i)) {
 		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
 		s->since_match = 0;
 		s->lock_head = 0;
@@ -402,7 +402,7 @@ static bool find_far(struct steps *s, struct steps_pattern *p)
 		return false;
 	span_ns = steps_at(s, s->head - 1)->begin_ns - steps_at(s, s->tail)->begin_ns;
 	return span_ns && (double)p->period_ns / (double)span_ns * (double)kept >
-				  (double)(s->items_mask + 1) / NEAR_PERIODS;
+			      (double)(s->items_mask + 1) / NEAR_PERIODS;
 }
 
 /* In all launches that wait for a pattern. A recording of so many steps that each of their launches
@@ -554,7 +554,7 @@ static struct steps_seen *find_seen(const struct steps *s, uint32_t name_token)
 	}
 	if (oldest->used && s->head - oldest->seq <= STEPS_AWAY(s))
 		return NULL;
-	*oldest = (struct steps_seen){ .name_token = name_token };
+	*oldest = (struct steps_seen){.name_token = name_token};
 	return oldest;
 }
 
@@ -589,7 +589,7 @@ static void tokens_of(const struct record *r, struct steps_item *i)
 	if (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH)
 		full += ((uint64_t)r->grid[0] << 32 | r->grid[1]) * 0xbf58476d1ce4e5b9ull +
 			((uint64_t)r->grid[2] << 32 | (uint32_t)r->block[0] << 16 | r->block[1]) *
-				0x94d049bb133111ebull;
+			    0x94d049bb133111ebull;
 	i->name_token = (uint32_t)name;
 	i->full_token = (uint32_t)hash_mix(full);
 }
@@ -652,7 +652,7 @@ static void push_mark(struct steps *s, struct steps_item *i, const struct step_m
 {
 	struct step_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
 
-	*slot = mark ? *mark : (struct step_mark){ .work_count = 0 };
+	*slot = mark ? *mark : (struct step_mark){.work_count = 0};
 	if (slot->work_count > STEP_WORK_MAX)
 		slot->work_count = STEP_WORK_MAX;
 	i->mark = (uint16_t)(s->marks_head++ % STEPS_MARKS_MAX);
@@ -826,13 +826,13 @@ static uint32_t pool_take(struct steps *s)
 static struct steps_device device_of(const struct record *r)
 {
 	return (struct steps_device){
-		.begin_ns = r->begin_ns,
-		.end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns,
-		.name = r->name,
-		.next = STEPS_NONE,
-		.bytes = r->bytes,
-		.kind = (uint8_t)r->kind,
-		.func = r->func,
+	    .begin_ns = r->begin_ns,
+	    .end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns,
+	    .name = r->name,
+	    .next = STEPS_NONE,
+	    .bytes = r->bytes,
+	    .kind = (uint8_t)r->kind,
+	    .func = r->func,
 	};
 }
 
@@ -886,7 +886,8 @@ void steps_push_device(struct steps *s, const struct record *r)
 	__builtin_prefetch(steps_at(s, seq + PUSH_AHEAD), 1);
 	if (s->pool_free != STEPS_NONE)
 		__builtin_prefetch(&s->pool[s->pool_free], 1);
-	if (!unmatched && (r->flags & RECORD_FLAG_OPTIMIZER)) /* live, the name comes with the kernel */
+	if (!unmatched &&
+	    (r->flags & RECORD_FLAG_OPTIMIZER)) /* live, the name comes with the kernel */
 		i->flags |= ITEM_OPTIMIZER;
 	if (waits_for_device(i)) {
 		struct steps_pending *p = pending_of(s, seq);

@@ -20,10 +20,10 @@
 #include "model/step.h"
 
 struct steps_config {
-	bool automatic_only;  /* ignore explicit marks (replay --marks ignore) */
-	uint32_t launch_max;  /* launches kept while the period is unknown; default 65536 */
+	bool automatic_only;	/* ignore explicit marks (replay --marks ignore) */
+	uint32_t launch_max;	/* launches kept while the period is unknown; default 65536 */
 	uint64_t period_max_ns; /* longest step to look for; default 60 s */
-	uint64_t max_wait_ns; /* default 2 s */
+	uint64_t max_wait_ns;	/* default 2 s */
 	/* No pattern is trusted before so much time was seen. The steps before it are found
 	 * afterwards, so none is lost. Default 1 s. */
 	uint64_t lock_min_ns;
@@ -60,10 +60,10 @@ uint64_t steps_key(uint32_t source, uint32_t phase);
 
 struct steps_stats {
 	uint64_t host_records, device_records, unmatched_device, late_device, boundaries, resyncs;
-	uint64_t period_ns; /* current estimate; 0 not locked */
+	uint64_t period_ns;   /* current estimate; 0 not locked */
 	uint64_t looked_back; /* items skipped to find the launches of device records */
-	uint32_t few;	    /* whole_first: the launches make fewer than three steps */
-	uint32_t locked;    /* the automatic detector follows a pattern */
+	uint32_t few;	      /* whole_first: the launches make fewer than three steps */
+	uint32_t locked;      /* the automatic detector follows a pattern */
 };
 void steps_stats(const struct steps *s, struct steps_stats *out);
 

@@ -81,8 +81,8 @@ static void sort_slots(const struct steps *s, uint32_t *slots, uint32_t *other, 
 			uint32_t a = from, b = mid, k = from;
 
 			while (a < mid && b < to)
-				other[k++] = device_before(s, slots[a], slots[b]) ? slots[a++]
-										  : slots[b++];
+				other[k++] =
+				    device_before(s, slots[a], slots[b]) ? slots[a++] : slots[b++];
 			while (a < mid)
 				other[k++] = slots[a++];
 			while (b < to)
@@ -139,7 +139,8 @@ static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count
 	uint64_t h = hash_mix((uint64_t)d->name << 16 | (uint64_t)d->kind << 8 | d->func);
 	uint32_t looks = 0;
 
-	PROBE_PLACES(at, h, NAMES_MAX) {
+	PROBE_PLACES(at, h, NAMES_MAX)
+	{
 		struct step_kernel *n = &names[at];
 
 		if (looks++ == NAMES_LOOK)
@@ -147,7 +148,8 @@ static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count
 		if (!n->count) {
 			if (*count >= NAMES_MAX / 2)
 				return;
-			*n = (struct step_kernel){ .name = d->name, .kind = d->kind, .func = d->func };
+			*n =
+			    (struct step_kernel){.name = d->name, .kind = d->kind, .func = d->func};
 			used[(*count)++] = at;
 		}
 		if (n->name != d->name || n->kind != d->kind || n->func != d->func)
@@ -299,7 +301,7 @@ uint64_t steps_key(uint32_t source, uint32_t phase)
 static void key_and_work(const struct steps_pending *p, struct step *out)
 {
 	out->work[STEP_WORK_KERNELS] =
-		(double)(out->kernels > out->launches ? out->kernels : out->launches);
+	    (double)(out->kernels > out->launches ? out->kernels : out->launches);
 	out->work_count = STEP_WORK_MAX;
 	out->blocks = out->work[STEP_WORK_BLOCKS];
 	if (p->source == STEP_SOURCE_EXPLICIT && p->mark.work_count) {
@@ -349,8 +351,12 @@ static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uin
 	for (uint32_t i = 0; i < n; i++) {
 		const struct steps_device *d = &s->pool[slots[i]];
 		uint64_t ns = d->end_ns - d->begin_ns;
-		struct step_kernel one = { .name = d->name, .kind = d->kind, .func = d->func,
-					   .count = 1, .total_ns = ns, .max_ns = ns };
+		struct step_kernel one = {.name = d->name,
+					  .kind = d->kind,
+					  .func = d->func,
+					  .count = 1,
+					  .total_ns = ns,
+					  .max_ns = ns};
 
 		device_add(f, d);
 		names_add(names, used, names_count, &one);
@@ -420,9 +426,9 @@ void steps_account_step(struct steps *s, const struct steps_pending *p, struct s
 	if (f->all.count)
 		out->idle_ns = f->covers.all.end_ns - out->device_begin_ns - f->covers.all.total_ns;
 	latencies(s, &f->covers.all, out);
-	if (f->all.count && (double)f->covers.all.total_ns <
-				    thresholds.part.most *
-					    (double)(f->covers.all.end_ns - out->device_begin_ns))
+	if (f->all.count &&
+	    (double)f->covers.all.total_ns <
+		thresholds.part.most * (double)(f->covers.all.end_ns - out->device_begin_ns))
 		out->flags |= STEP_FLAG_CPU_BOUND;
 	key_and_work(p, out);
 	names_out(names, used, names_count, &f->all, kernels, kernel_count);

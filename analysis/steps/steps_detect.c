@@ -32,7 +32,7 @@
 #define OUTER_RATIO_MAX 1024
 /* Launches that only the longer period has, at least. */
 #define NOVEL_COUNT_MIN 2
-#define CLIMBS_MAX 8
+#define CLIMBS_MAX	8
 /* A history of three whole steps has each name three times. Where more of the names come less often, it may
  * hold fewer, and what returns may be a part of a step: if little speaks for the place (real steps: 7 and
  * more, layers up to 6) and it returned no more often than a model has layers, or if it hardly returned. */
@@ -96,7 +96,7 @@ static uint32_t slots_of(uint32_t n)
 /* The bytes that it takes. */
 static size_t lay_out(struct finder *f, void *memory, uint32_t launch_max)
 {
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 	uint32_t n = slots_of(launch_max) / 2; /* >= launch_max, a power of two */
 
 	memset(f, 0, sizeof(*f));
@@ -131,9 +131,12 @@ static void finder_load(struct finder *f, const struct steps_item *items, uint64
 		if (!steps_is_symbol(i))
 			continue;
 		f->symbols[f->count++] = (struct symbol){
-			.name = i->name_token, .full = i->full_token, .gap_ns = i->gap_ns,
-			.kind = i->kind, .flags = i->flags,
-			.begin_ns = i->begin_ns,
+		    .name = i->name_token,
+		    .full = i->full_token,
+		    .gap_ns = i->gap_ns,
+		    .kind = i->kind,
+		    .flags = i->flags,
+		    .begin_ns = i->begin_ns,
 		};
 	}
 }
@@ -150,7 +153,8 @@ static uint64_t feature_key(const struct finder *f, int kind, uint32_t at)
 		return (uint64_t)f->symbols[at].full + 1;
 	default:
 		return hash_mix(((uint64_t)f->symbols[at].name << 32 | f->symbols[at + 1].name) +
-				1) | 1;
+				1) |
+		       1;
 	}
 }
 
@@ -172,7 +176,7 @@ static uint32_t u32_nth(const uint32_t *v, uint32_t n, uint32_t k)
 	while (shift && !(most >> shift))
 		shift -= 8;
 	for (;; shift -= 8) {
-		uint32_t count[256] = { 0 }, digit = 0;
+		uint32_t count[256] = {0}, digit = 0;
 
 		for (uint32_t i = 0; i < n; i++)
 			if ((uint64_t)v[i] >> (shift + 8) == prefix)
@@ -246,14 +250,15 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 	for (uint32_t i = 1; i < n; i++) {
 		uint32_t d = f->returns[i] - f->returns[i - 1];
 
-		if (d >= period * (1 - thresholds.find.near) && d <= period * (1 + thresholds.find.near))
+		if (d >= period * (1 - thresholds.find.near) &&
+		    d <= period * (1 + thresholds.find.near))
 			near += d;
 	}
 	if ((double)near < f->regular_min * (double)all)
 		return;
 	w = &f->witnesses[f->witness_count++];
-	*w = (struct witness){.first = slot->first, .count = n, .period = period,
-			      .kind = (uint8_t)kind};
+	*w = (struct witness){
+	    .first = slot->first, .count = n, .period = period, .kind = (uint8_t)kind};
 }
 
 /* Chains the returns of every feature of a kind; the slots of the features in order of their first
@@ -268,7 +273,8 @@ static uint32_t features_index(struct finder *f, int kind)
 
 		if (!key)
 			continue;
-		PROBE_PLACES(at, hash_mix(key), f->slots_room) {
+		PROBE_PLACES(at, hash_mix(key), f->slots_room)
+		{
 			struct slot *s = &f->slots[at];
 
 			if (s->key && s->key != key)
@@ -305,7 +311,8 @@ static void witnesses_find(struct finder *f)
 
 static bool same_period(uint32_t a, uint32_t b)
 {
-	return a <= b * (2 - thresholds.part.nearly_all) && b <= a * (2 - thresholds.part.nearly_all);
+	return a <= b * (2 - thresholds.part.nearly_all) &&
+	       b <= a * (2 - thresholds.part.nearly_all);
 }
 
 /* A name or a pair of names: shapes may change from step to step, so they only vote alone. */
@@ -429,7 +436,8 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 	double added = 0, novel = 0, beyond;
 	uint32_t from = 0, inner_count = 0;
 
-	if (segments < 3 || segments + 2 > f->count || outer->count * thresholds.find.longer > segments)
+	if (segments < 3 || segments + 2 > f->count ||
+	    outer->count * thresholds.find.longer > segments)
 		return false;
 	if (!steady(f, outer, &inner_count) ||
 	    novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
@@ -453,7 +461,8 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 	beyond = ((double)outer->period - (double)inner_count * inner) * outer->count;
 	if (beyond > 0 && beyond < added)
 		added = beyond;
-	return with && whole >= thresholds.part.most * with && novel >= thresholds.part.shows * added;
+	return with && whole >= thresholds.part.most * with &&
+	       novel >= thresholds.part.shows * added;
 }
 
 static const struct witness *period_choose(struct finder *f)
@@ -634,15 +643,17 @@ static void pattern_from(struct finder *f, const struct witness *w, bool after,
 	for (uint32_t i = 1; i < n; i++)
 		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
 	out->launches = median(f->sorted, m);
-	out->period_ns = n < 2 ? 0
-			       : (f->symbols[f->returns[n - 1]].begin_ns -
-				  f->symbols[f->returns[0]].begin_ns) / (n - 1);
+	out->period_ns =
+	    n < 2 ? 0
+		  : (f->symbols[f->returns[n - 1]].begin_ns - f->symbols[f->returns[0]].begin_ns) /
+			(n - 1);
 	out->rules[out->rule_count++] = rule_of(f, w, after);
 	n = places_of(f, &out->rules[0]);
 	before = usual_name(f, n, 1);
 	next = usual_name(f, n, 0);
 	for (int k = RULE_BEFORE; n && k <= RULE_BETWEEN; k++) {
-		struct steps_rule r = {.kind = (uint8_t)k, .a = k == RULE_BEFORE ? next : before,
+		struct steps_rule r = {.kind = (uint8_t)k,
+				       .a = k == RULE_BEFORE ? next : before,
 				       .b = k == RULE_BETWEEN ? next : 0};
 
 		if (rule_agrees(f, &r, n, (uint32_t)out->launches))
@@ -760,7 +771,7 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 	out->mature = mature(&f);
 	/* live, more is to come */
 	if (s->config.whole_first && is_part(&f, out, score)) {
-		*out = (struct steps_pattern){ .part = true };
+		*out = (struct steps_pattern){.part = true};
 		return false;
 	}
 	return out->period_ns <= s->config.period_max_ns;

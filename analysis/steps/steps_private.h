@@ -26,11 +26,11 @@
 /* A rank has 65,536 of them. */
 struct steps_item {
 	uint64_t begin_ns;
-	uint64_t amount;     /* blocks of a LAUNCH, bytes of anything else */
-	uint32_t host_ns;    /* from begin to end, the low bits */
-	uint32_t name_token; /* what: kind, function, name */
-	uint32_t full_token; /* and how: grid, block, bytes, stream */
-	uint32_t gap_ns;     /* host time since the item before, waits for the GPU left out */
+	uint64_t amount;       /* blocks of a LAUNCH, bytes of anything else */
+	uint32_t host_ns;      /* from begin to end, the low bits */
+	uint32_t name_token;   /* what: kind, function, name */
+	uint32_t full_token;   /* and how: grid, block, bytes, stream */
+	uint32_t gap_ns;       /* host time since the item before, waits for the GPU left out */
 	uint32_t first_device; /* chain into the pool, STEPS_NONE none */
 	uint8_t kind;	       /* enum record_kind: launches, COLL, COPY_CALL, STEP_* */
 	uint8_t flags;
@@ -145,16 +145,16 @@ struct steps {
 	 * lies that may be what a device record is looking for. Shortcuts, made longer as they are used. */
 	uint32_t *back;
 	uint64_t items_mask;
-	uint64_t head;	 /* next seq to be written */
-	uint64_t tail;	 /* oldest seq kept */
-	uint64_t follow; /* next seq the follower reads */
+	uint64_t head;	     /* next seq to be written */
+	uint64_t tail;	     /* oldest seq kept */
+	uint64_t follow;     /* next seq the follower reads */
 	uint64_t open_first; /* first seq of the open step */
 	uint64_t open_begin_ns;
 	uint32_t open_flags, open_folded;
-	uint64_t last_end_ns;  /* of the latest symbol followed */
+	uint64_t last_end_ns;	/* of the latest symbol followed */
 	uint64_t pushed_end_ns; /* of the latest item pushed */
-	uint64_t last_sync_ns; /* time in waits since then */
-	uint32_t next_flags;   /* for the next item */
+	uint64_t last_sync_ns;	/* time in waits since then */
+	uint32_t next_flags;	/* for the next item */
 	uint64_t now_ns, device_now_ns, device_launch_max_ns;
 	uint64_t device_end_last_ns; /* of the step handed out last */
 	uint64_t step_index;
@@ -164,17 +164,17 @@ struct steps {
 	struct step_mark explicit_mark;
 
 	struct steps_pattern pattern;
-	uint64_t detect_at; /* launches at which to look for a pattern next */
+	uint64_t detect_at;		   /* launches at which to look for a pattern next */
 	uint64_t launches_seen, locked_at; /* launches_seen when locked */
-	uint64_t lock_head; /* head when locked, until the pattern has cut once */
+	uint64_t lock_head;		   /* head when locked, until the pattern has cut once */
 	uint64_t first_ns;		   /* begin of the first launch */
-	uint32_t since_match;		/* symbols since the last cut */
+	uint32_t since_match;		   /* symbols since the last cut */
 	uint32_t before_name, before_full; /* tokens of the latest symbol followed */
-	struct steps_pattern candidate; /* of the attempt before */
+	struct steps_pattern candidate;	   /* of the attempt before */
 
-	struct steps_item *rare; /* ring of STEPS_RARE_MAX; unused in files */
-	uint64_t rare_head, rare_look; /* rare_head at which to look at them again */
-	struct steps_seen *seen; /* names by hash */
+	struct steps_item *rare;	/* ring of STEPS_RARE_MAX; unused in files */
+	uint64_t rare_head, rare_look;	/* rare_head at which to look at them again */
+	struct steps_seen *seen;	/* names by hash */
 	uint32_t seen_last, seen_guess; /* rows of the latest, and of what may be the next */
 	struct steps_fold *fold;
 	bool fold_used, open_folds; /* by a step; by the open one */

@@ -24,7 +24,7 @@
 /* Collectives looked at for a partner: within so short a time there are a few, unless stamps are coarse. */
 #define JOIN_LOOK_MAX 1024u
 /* Pairs looked at for the median slope. */
-#define SLOPE_PAIRS_MAX	 20000u
+#define SLOPE_PAIRS_MAX 20000u
 /* Ranks that one is tried against where the reference shares nothing with it. */
 #define CHAIN_TRIES 16u
 
@@ -140,7 +140,8 @@ static void place_try(const struct work *w, const struct align_rank *ref,
 static void place_settle(const struct work *w, const struct align_rank *ref,
 			 const struct align_rank *own, struct place *best)
 {
-	double enough = best->cost * thresholds.same.factor + thresholds.clock.end_ns * (best->length + 1);
+	double enough =
+	    best->cost * thresholds.same.factor + thresholds.clock.end_ns * (best->length + 1);
 	double nearest = INFINITY;
 	uint64_t end = own->coll[w->own[best->own]].end_ns;
 	struct place found = *best;
@@ -247,7 +248,8 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 			continue;
 		b->w->pair[j] = found;
 		b->w->used[found] = 1;
-		b->diff += thresholds.part.half * (apart(x->end_ns, b->ref->coll[found].end_ns) - b->diff);
+		b->diff +=
+		    thresholds.part.half * (apart(x->end_ns, b->ref->coll[found].end_ns) - b->diff);
 		b->at_ns = x->end_ns;
 	}
 }

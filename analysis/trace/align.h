@@ -39,7 +39,8 @@ struct align_rank {
 	bool known;	  /* the clock is */
 	double offset_ns; /* at zero_ns of struct align_job */
 	double drift;
-	double error_ns; /* of offset_ns: three robust standard errors and 1 us; of fewer than 8 common ones
+	double
+	    error_ns; /* of offset_ns: three robust standard errors and 1 us; of fewer than 8 common ones
 			  * Student's t times the standard error; INFINITY of one alone */
 	uint32_t common; /* collectives shared with the rank it was aligned to */
 };

@@ -36,7 +36,8 @@ bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s)
 
 /* Two faults at once are two findings: layers differ, or single kernels that are too short for the step to
  * show it. */
-static uint32_t kind_of(void *context, uint32_t worker, uint32_t series, uint64_t first, uint64_t last)
+static uint32_t kind_of(void *context, uint32_t worker, uint32_t series, uint64_t first,
+			uint64_t last)
 {
 	struct crossrank *c = context;
 	struct finding *f = series < SERIES_LEAD ? calloc(1, sizeof(*f)) : NULL;
@@ -68,7 +69,8 @@ static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32
 		uint32_t count)
 {
 	struct finding *f = &out->finding;
-	int rc = crossrank_cause(c, f, ranks, count, (uint32_t)f->first_step, (uint32_t)f->last_step);
+	int rc =
+	    crossrank_cause(c, f, ranks, count, (uint32_t)f->first_step, (uint32_t)f->last_step);
 
 	if (!rc)
 		c->take(c->to, out);
@@ -93,7 +95,8 @@ static void take_found(void *context, const struct workers_finding *w)
 	c->list[count++] = w->worst;
 	for (uint32_t i = 0; i < f->rank_count; i++)
 		for (uint32_t r = 0; r < c->ranks; r++)
-			if (c->steps->rank[r].rank == f->ranks[i] && r != w->worst && count < c->ranks)
+			if (c->steps->rank[r].rank == f->ranks[i] && r != w->worst &&
+			    count < c->ranks)
 				c->list[count++] = r;
 	c->rc = tell(c, &out, c->list, count);
 }
@@ -286,9 +289,10 @@ static void take_transfer(void *context, const struct peers_flag *flag)
 	f->excess = flag->excess / TRANSFER_UNIT;
 	f->effect_ns = f->excess * c->typical_ns;
 	f->confidence = 1 - 0.4 / (flag->score * flag->score);
-	finding_say(f, LAYER_NETWORK, f->effect_ns,
-		    "collectives take %.3f ms per step longer from the last rank's entry to their end",
-		    f->effect_ns / 1e6);
+	finding_say(
+	    f, LAYER_NETWORK, f->effect_ns,
+	    "collectives take %.3f ms per step longer from the last rank's entry to their end",
+	    f->effect_ns / 1e6);
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		if (r < FINDING_RANKS_MAX)
 			f->ranks[f->rank_count++] = c->steps->rank[r].rank;
@@ -314,7 +318,8 @@ static bool all_known(const struct crossrank *c, uint32_t s)
 /* The collectives themselves, from the last entry to the end. */
 static int tell_transfer(struct crossrank *c)
 {
-	double *v = malloc(2 * (size_t)c->n * sizeof(*v)), *scratch = v ? v + c->n : NULL, count, usual;
+	double *v = malloc(2 * (size_t)c->n * sizeof(*v)), *scratch = v ? v + c->n : NULL, count,
+	       usual;
 	uint64_t *step = malloc(c->n * sizeof(*step));
 	struct peers_config config;
 	uint32_t n = 0, known = 0;
@@ -327,8 +332,9 @@ static int tell_transfer(struct crossrank *c)
 	count = rc ? 0 : median_of(scratch, n);
 	for (uint32_t s = 0; s < c->n && !rc; s++) { /* as many as usual, or they tell nothing */
 		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - count) < 0.5 &&
-			       all_known(c, s) ?
-			       c->steps->transfer_ns[s] : NAN;
+			       all_known(c, s)
+			   ? c->steps->transfer_ns[s]
+			   : NAN;
 		step[s] = s;
 		if (!isnan(v[s]))
 			scratch[known++] = v[s];
@@ -391,7 +397,8 @@ int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
 
 	if (!c.ranks || !c.n)
 		return 0;
-	c.scratch = malloc(((size_t)c.ranks * c.n + 3 * (size_t)c.n + 3 * c.ranks) * sizeof(*c.scratch));
+	c.scratch =
+	    malloc(((size_t)c.ranks * c.n + 3 * (size_t)c.n + 3 * c.ranks) * sizeof(*c.scratch));
 	c.list = malloc(c.ranks * sizeof(*c.list));
 	if (c.scratch && c.list) {
 		c.typical_ns = usual_of(&c, JOBSTEPS_SELF);

@@ -10,7 +10,6 @@
 #include "analysis/robust/spread.h"
 #include "model/thresholds.h"
 
-
 struct middle {
 	double median, error;
 	uint32_t n;

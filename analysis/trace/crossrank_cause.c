@@ -131,7 +131,8 @@ static void take_diagnosis(struct finding *f, const struct diagnosis *d)
 	f->cause = d->cause;
 	for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
 		f->evidence[f->evidence_count++] = d->evidence[i];
-	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX;
+	     i++)
 		finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
 			    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
 }
@@ -173,7 +174,8 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 	quiet = quiet_run(c, ranks[0], first, last, &from);
 	if (!rc && quiet >= thresholds.count.few)
 		rc = side_fill(c, ranks[0], from, from + quiet - 1, &before);
-	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < thresholds.count.few && !rc; q++) {
+	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < thresholds.count.few && !rc;
+	     q++) {
 		bool suspect = false;
 
 		for (uint32_t i = 0; i < count; i++)
@@ -185,7 +187,8 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 		n++;
 	}
 	if (!rc && f->cause == CAUSE_UNKNOWN)
-		diagnose(f, &mine, quiet >= thresholds.count.few ? &before : NULL, list, n, c->ranks, d);
+		diagnose(f, &mine, quiet >= thresholds.count.few ? &before : NULL, list, n,
+			 c->ranks, d);
 	sides_free(&mine, 1);
 	sides_free(&before, 1);
 	sides_free(peers, n);

@@ -9,11 +9,11 @@ struct crossrank {
 	const struct crossrank_job *job;
 	const struct jobsteps *steps;
 	enum peers_mode mode;
-	uint32_t ranks, n;   /* number of ranks and of steps */
-	double typical_ns;   /* self time of a step, over steps and ranks */
-	double *scratch;     /* [ranks * n + n] */
-	bool *slow;	     /* [ranks][n]: in a stretch in which the rank is slow; NULL: none */
-	uint32_t *list;	     /* [ranks]: indices of a finding's ranks */
+	uint32_t ranks, n; /* number of ranks and of steps */
+	double typical_ns; /* self time of a step, over steps and ranks */
+	double *scratch;   /* [ranks * n + n] */
+	bool *slow;	   /* [ranks][n]: in a stretch in which the rank is slow; NULL: none */
+	uint32_t *list;	   /* [ranks]: indices of a finding's ranks */
 	void (*take)(void *to, const struct crossrank_finding *f);
 	void *to;
 	int rc;

@@ -111,9 +111,9 @@ static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t re
 	uint32_t step = k;
 
 	if (a->known && a->common)
-		step = own_at(&j->rank[ref],
-			      align_to_local(j->align, ref,
-					     align_to_reference(j->align, r, middle)));
+		step =
+		    own_at(&j->rank[ref],
+			   align_to_local(j->align, ref, align_to_reference(j->align, r, middle)));
 	return step < j->steps ? step : JOBSTEPS_NONE;
 }
 
@@ -125,7 +125,8 @@ static uint32_t number_of(const struct jobsteps *j, const uint32_t *of, uint32_t
 	uint32_t votes = 0, most = 0, run = 0, last = JOBSTEPS_NONE, number = JOBSTEPS_NONE;
 
 	for (; *at < a->count && a->coll[*at].end_ns <= j->rank[r].end_ns[k]; (*at)++) {
-		uint32_t i = a->coll[*at].instance, step = i < j->align->instances ? of[i] : JOBSTEPS_NONE;
+		uint32_t i = a->coll[*at].instance,
+			 step = i < j->align->instances ? of[i] : JOBSTEPS_NONE;
 
 		if (step == JOBSTEPS_NONE)
 			continue;
@@ -201,11 +202,11 @@ uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns)
 /* ---- what each kernel usually takes ---- */
 
 struct usual {
-	double *ns; /* [names]: median over a rank's steps of a kernel's mean time; 0: none */
-	double *total;	/* [names] */
-	double *share;	/* [names]: the most that it takes of some rank's time */
+	double *ns;    /* [names]: median over a rank's steps of a kernel's mean time; 0: none */
+	double *total; /* [names] */
+	double *share; /* [names]: the most that it takes of some rank's time */
 	uint64_t *count;
-	uint8_t *lead;	/* [names]: 1 + its place among the leads; 0 none */
+	uint8_t *lead; /* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
 	double *sample; /* of all names' means in the steps, of one rank */
 	void *memory;	/* that all of them lie in */
@@ -325,8 +326,9 @@ static double span_of(const struct jobsteps_rank *x, uint32_t k)
 {
 	const struct step *s = &x->step[k];
 
-	return s->device_latency_ns && !(s->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP)) ?
-		       (double)s->device_latency_ns : NAN;
+	return s->device_latency_ns && !(s->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP))
+		   ? (double)s->device_latency_ns
+		   : NAN;
 }
 
 static void kernels_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k,
@@ -363,7 +365,8 @@ static void row_forget(struct jobsteps *j, size_t at)
 }
 
 /* The rank's step k is all of the job's step, or a part of it. False: nothing is known of that. */
-static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k, double *lead_work)
+static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k,
+		     double *lead_work)
 {
 	const struct jobsteps_rank *x = &j->rank[r];
 	const struct step *own = &x->step[k];
@@ -397,7 +400,8 @@ static void row_set(struct jobsteps *j, const struct usual *u, uint32_t r, uint3
 		row_forget(j, at);
 		return;
 	}
-	v[JOBSTEPS_PACE][at] = v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
+	v[JOBSTEPS_PACE][at] =
+	    v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
 	for (uint32_t i = 0; i < j->leads; i++)
 		j->lead_pace[i][at] = lead_work[i] > 0 ? j->lead_pace[i][at] / lead_work[i] : NAN;
 }
@@ -523,7 +527,8 @@ static size_t lay_out(struct jobsteps *j)
 		j->value[m] = carve_take(&at, cells, sizeof(*j->value[m]));
 	for (uint32_t i = 0; i < j->leads; i++)
 		j->lead_pace[i] = carve_take(&at, cells, sizeof(*j->lead_pace[i]));
-	j->lead_ns = carve_take(&at, (size_t)j->rank_count * JOBSTEPS_LEADS_MAX, sizeof(*j->lead_ns));
+	j->lead_ns =
+	    carve_take(&at, (size_t)j->rank_count * JOBSTEPS_LEADS_MAX, sizeof(*j->lead_ns));
 	j->transfer_ns = carve_take(&at, j->steps, sizeof(*j->transfer_ns));
 	j->transfers = carve_take(&at, j->steps, sizeof(*j->transfers));
 	return at.bytes;

@@ -42,8 +42,9 @@ struct jobsteps_rank {
 	int32_t rank;
 	const struct step *step; /* in order */
 	uint32_t step_count;
-	const struct step_kernel *kernel; /* of all its steps; a name has the same id on every rank */
-	const uint32_t *kernel_at;	  /* [step_count + 1]: kernels of step k begin at kernel_at[k] */
+	const struct step_kernel
+	    *kernel;		   /* of all its steps; a name has the same id on every rank */
+	const uint32_t *kernel_at; /* [step_count + 1]: kernels of step k begin at kernel_at[k] */
 	uint64_t device_begin_ns, last_begin_ns; /* begin of its device's first and last record */
 	/* out */
 	uint64_t *end_ns; /* [step_count]: where they end on the device, never falling */

@@ -36,8 +36,8 @@ struct group {
 	uint32_t series;
 };
 
-static void push(struct peers *p, const struct workers_table *t, const struct group *g, uint32_t step,
-		 double *row, double *late)
+static void push(struct peers *p, const struct workers_table *t, const struct group *g,
+		 uint32_t step, double *row, double *late)
 {
 	for (uint32_t k = 0; k < g->count; k++) {
 		size_t at = workers_cell(t, g->member[k], step);
@@ -49,8 +49,8 @@ static void push(struct peers *p, const struct workers_table *t, const struct gr
 }
 
 /* The rows twice: what they are held against in the second pass was learned in the first one. */
-static int judge(const struct workers_table *t, const struct group *g, const struct peers_config *config,
-		 workers_stretch *take, void *context)
+static int judge(const struct workers_table *t, const struct group *g,
+		 const struct peers_config *config, workers_stretch *take, void *context)
 {
 	double *row = calloc(2 * (size_t)g->count + 1, sizeof(*row)), *late = row + g->count;
 	struct peers_config c = *config;
@@ -104,9 +104,11 @@ static void keep_one(void *context, const struct peers_flag *f)
 
 	if (k->w->t->uneven && !is_unusual(k->w->t, f))
 		return;
-	keep(k->w, &(struct workers_flag){ .flag = *f, .worker = k->g->member[f->member],
-					   .replica = k->g->replica, .series = k->g->series,
-					   .pair = k->g->count == 2 });
+	keep(k->w, &(struct workers_flag){.flag = *f,
+					  .worker = k->g->member[f->member],
+					  .replica = k->g->replica,
+					  .series = k->g->series,
+					  .pair = k->g->count == 2});
 }
 
 /* Of all members. */
@@ -118,7 +120,7 @@ static double hours(const struct workers_table *t, double step_ns)
 static int judge_group(struct workers *w, struct group *g)
 {
 	struct peers_config c = w->t->config;
-	struct keeping k = { w, g };
+	struct keeping k = {w, g};
 	int err;
 
 	g->step_ns = w->step_ns;
@@ -145,13 +147,17 @@ static void take_alone(void *context, const struct peers_flag *f)
 int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t steps,
 		  const double *value, double step_ns, workers_stretch *take, void *context)
 {
-	static const uint32_t members[] = { 0, 1 };
-	struct workers_table t = { .workers = 1, .steps = steps, .step = step };
+	static const uint32_t members[] = {0, 1};
+	struct workers_table t = {.workers = 1, .steps = steps, .step = step};
 	struct peers_config once = *c;
 	double *pair = malloc(2 * (size_t)steps * sizeof(*pair));
-	struct group g = { .member = members, .count = 2, .self = pair, .scale = step_ns,
-			   .step_ns = step_ns, .known = true };
-	struct alone a = { take, context };
+	struct group g = {.member = members,
+			  .count = 2,
+			  .self = pair,
+			  .scale = step_ns,
+			  .step_ns = step_ns,
+			  .known = true};
+	struct alone a = {take, context};
 	int err;
 
 	if (!pair)
@@ -198,8 +204,11 @@ static bool leave_out(struct workers *w)
 static int judge_uneven(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	struct group g = { .member = w->member, .count = t->workers, .self = w->self,
-			   .scale = w->step_ns, .known = true };
+	struct group g = {.member = w->member,
+			  .count = t->workers,
+			  .self = w->self,
+			  .scale = w->step_ns,
+			  .known = true};
 	int err;
 
 	for (uint32_t i = 0; i < t->workers; i++)
@@ -221,8 +230,8 @@ static int judge_uneven(struct workers *w)
 static int judge_all(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	struct group g = { .member = w->member, .self = w->self,
-			   .late = t->late_ns ? w->late : NULL };
+	struct group g = {
+	    .member = w->member, .self = w->self, .late = t->late_ns ? w->late : NULL};
 	uint32_t least = t->workers;
 	int err = 0;
 
@@ -255,8 +264,11 @@ static int judge_all(struct workers *w)
 static int judge_replicas(struct workers *w)
 {
 	const struct workers_table *t = w->t;
-	struct group g = { .member = w->member, .count = t->replicas,
-			   .self = w->input, .scale = w->step_ns, .replica = true };
+	struct group g = {.member = w->member,
+			  .count = t->replicas,
+			  .self = w->input,
+			  .scale = w->step_ns,
+			  .replica = true};
 
 	if (!t->replica || t->roles < 2 || t->replicas < 2 || t->replicas > PEERS_MEMBERS_MAX)
 		return 0;
@@ -281,7 +293,7 @@ static size_t lay_out(struct workers *w, void *memory)
 {
 	const struct workers_table *t = w->t;
 	size_t cells = (size_t)t->steps * t->workers, replicas = t->replica ? t->replicas : 0;
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 
 	w->self = carve_take(&at, cells, sizeof(*w->self));
 	w->late = carve_take(&at, t->late_ns ? cells : 0, sizeof(*w->late));
@@ -293,15 +305,15 @@ static size_t lay_out(struct workers *w, void *memory)
 	w->role_late = carve_take(&at, t->roles, sizeof(*w->role_late));
 	w->common = carve_take(&at, t->steps, sizeof(*w->common));
 	w->input = carve_take(&at, t->steps * replicas, sizeof(*w->input));
-	w->scratch = carve_take(&at, t->steps > t->workers ? t->steps : t->workers,
-				sizeof(*w->scratch));
+	w->scratch =
+	    carve_take(&at, t->steps > t->workers ? t->steps : t->workers, sizeof(*w->scratch));
 	w->member = carve_take(&at, t->workers + replicas, sizeof(*w->member));
 	return at.bytes;
 }
 
 int workers_find(const struct workers_table *t, workers_tell *tell, void *context)
 {
-	struct workers w = { .t = t };
+	struct workers w = {.t = t};
 	void *memory = calloc(1, lay_out(&w, NULL));
 	int err;
 

@@ -79,8 +79,9 @@ static void inputs(struct workers *w)
 			if (n > 2)
 				*input = median_lower(w->scratch, n, 0.5);
 			else if (n == 2 && (w->scratch[0] > 1) == (w->scratch[1] > 1))
-				*input = fabs(w->scratch[0] - 1) < fabs(w->scratch[1] - 1) ?
-						 w->scratch[0] : w->scratch[1];
+				*input = fabs(w->scratch[0] - 1) < fabs(w->scratch[1] - 1)
+					     ? w->scratch[0]
+					     : w->scratch[1];
 		}
 }
 
@@ -110,7 +111,7 @@ static void latenesses(struct workers *w)
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t i = 0; i < t->workers; i++)
 			w->late[workers_cell(t, i, s)] =
-				t->late_ns[workers_cell(t, i, s)] - w->role_late[t->role[i]];
+			    t->late_ns[workers_cell(t, i, s)] - w->role_late[t->role[i]];
 }
 
 /* The median of v without what lies above the most of it by more than noise: of a worker that is slow for
@@ -150,7 +151,8 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 
 /* What each worker's value differs by from what is usual for it, in parts of that: 1 where it is as
  * ever. small: in parts of the typical worker's, where its own is less than this part of it. */
-static void against_usual(struct workers *w, const double *value, double small, double *usual, double *out)
+static void against_usual(struct workers *w, const double *value, double small, double *usual,
+			  double *out)
 {
 	const struct workers_table *t = w->t;
 	uint32_t known = 0;
@@ -204,8 +206,8 @@ void workers_level(struct workers *w)
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t i = 0; i < t->workers; i++)
 			w->self[workers_cell(t, i, s)] =
-				own_part(w, s, i) /
-				(has_input ? w->input[workers_cell(t, t->replica[i], s)] : 1);
+			    own_part(w, s, i) /
+			    (has_input ? w->input[workers_cell(t, t->replica[i], s)] : 1);
 	for (uint32_t i = 0; i < t->workers; i++)
 		w->usual[i] = w->role_level[t->role[i]];
 	if (t->late_ns)

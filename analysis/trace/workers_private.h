@@ -14,8 +14,8 @@ struct workers_flag {
 	uint32_t series, also;
 	double own; /* excess as a share of its own step */
 	uint32_t kind;
-	bool replica;	 /* all ranks of a replica */
-	bool pair;	 /* one of two */
+	bool replica; /* all ranks of a replica */
+	bool pair;    /* one of two */
 	bool told;
 };
 
@@ -40,7 +40,8 @@ struct workers {
 	bool no_memory;
 };
 
-static inline bool workers_is_in(const struct workers_table *t, uint32_t step, const struct peers_flag *f)
+static inline bool workers_is_in(const struct workers_table *t, uint32_t step,
+				 const struct peers_flag *f)
 {
 	return t->step[step] >= f->first_step && t->step[step] <= f->last_step;
 }

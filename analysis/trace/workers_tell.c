@@ -37,14 +37,14 @@ static int earlier(const void *a, const void *b)
 
 static double overlap(const struct workers_flag *a, const struct workers_flag *b)
 {
-	double first = (double)(a->flag.first_step > b->flag.first_step ? a->flag.first_step :
-									   b->flag.first_step);
-	double last = (double)(a->flag.last_step < b->flag.last_step ? a->flag.last_step :
-									b->flag.last_step);
-	double begin = (double)(a->flag.first_step < b->flag.first_step ? a->flag.first_step :
-									    b->flag.first_step);
-	double end = (double)(a->flag.last_step > b->flag.last_step ? a->flag.last_step :
-								       b->flag.last_step);
+	double first = (double)(a->flag.first_step > b->flag.first_step ? a->flag.first_step
+									: b->flag.first_step);
+	double last =
+	    (double)(a->flag.last_step < b->flag.last_step ? a->flag.last_step : b->flag.last_step);
+	double begin = (double)(a->flag.first_step < b->flag.first_step ? a->flag.first_step
+									: b->flag.first_step);
+	double end =
+	    (double)(a->flag.last_step > b->flag.last_step ? a->flag.last_step : b->flag.last_step);
 
 	return last < first ? 0 : (last - first + 1) / (end - begin + 1);
 }
@@ -63,8 +63,8 @@ static void say_flag(const struct workers *w, struct finding *f, const struct wo
 	int32_t name = g->replica ? (int32_t)g->worker : w->t->rank[g->worker];
 
 	finding_say(f, LAYER_UNKNOWN, effect_ns(w, g),
-		    "%s %" PRId32 "%s %.2f%% (%.3f ms per step) above %s over steps %" PRIu64 " to %" PRIu64
-		    "; detected over %" PRIu32 " steps, at %.1f times the threshold",
+		    "%s %" PRId32 "%s %.2f%% (%.3f ms per step) above %s over steps %" PRIu64
+		    " to %" PRIu64 "; detected over %" PRIu32 " steps, at %.1f times the threshold",
 		    who, name, g->flag.measure == PEERS_LATE ? " is late by" : ": self time",
 		    100 * g->flag.excess, effect_ns(w, g) / 1e6,
 		    g->pair ? "its only peer, as it was before," : "its peers", g->flag.first_step,
@@ -91,10 +91,10 @@ static int worse(const void *a, const void *b)
 }
 
 /* Flags at the same time are one fault: the worst of them gives its steps. */
-static void tell_group(struct workers *w, struct workers_flag **group, uint32_t n, workers_tell *tell,
-		       void *context)
+static void tell_group(struct workers *w, struct workers_flag **group, uint32_t n,
+		       workers_tell *tell, void *context)
 {
-	struct workers_finding out = { .sure_step = 0 };
+	struct workers_finding out = {.sure_step = 0};
 	struct finding *f = &out.finding;
 	const struct workers_flag *worst;
 
@@ -114,17 +114,18 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 	out.measure = worst->flag.measure;
 	for (uint32_t k = 0; k < n; k++) {
 		f->confidence = fmax(f->confidence, confidence_of(group[k]));
-		out.sure_step = group[k]->flag.sure_step < out.sure_step ? group[k]->flag.sure_step :
-									    out.sure_step;
+		out.sure_step = group[k]->flag.sure_step < out.sure_step ? group[k]->flag.sure_step
+									 : out.sure_step;
 		add_ranks(w, f, group[k]);
 		if (!group[k]->series) /* what else there is the caller knows */
 			say_flag(w, f, group[k]);
 		group[k]->told = true;
 	}
 	if (worst->replica)
-		finding_say(f, LAYER_SOFTWARE, 0,
-			    "all stages of the replica take longer together: look at its input or at "
-			    "what its ranks share");
+		finding_say(
+		    f, LAYER_SOFTWARE, 0,
+		    "all stages of the replica take longer together: look at its input or at "
+		    "what its ranks share");
 	tell(context, &out);
 }
 
@@ -136,8 +137,8 @@ static void join_series(struct workers *w)
 		for (uint32_t k = 0; k < w->flags; k++) {
 			struct workers_flag *a = &w->flag[i], *b = &w->flag[k];
 
-			if (a->told || b->told || a->worker != b->worker || a->series >= b->series ||
-			    overlap(a, b) <= 0)
+			if (a->told || b->told || a->worker != b->worker ||
+			    a->series >= b->series || overlap(a, b) <= 0)
 				continue;
 			b->told = true;
 			a->also += 1 + b->also;
@@ -165,8 +166,8 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 		struct workers_flag *f = &w->flag[i];
 
 		if (!f->told)
-			f->kind = w->t->kind(w->t->context, f->worker, f->series, f->flag.first_step,
-					     f->flag.last_step);
+			f->kind = w->t->kind(w->t->context, f->worker, f->series,
+					     f->flag.first_step, f->flag.last_step);
 	}
 	for (uint32_t i = 0; i < w->flags; i++) {
 		uint32_t n = 0;
@@ -190,10 +191,10 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 
 /* ---- roles ---- */
 
-static void tell_stage(struct workers *w, uint32_t role, double excess, double others, workers_tell *tell,
-		       void *context)
+static void tell_stage(struct workers *w, uint32_t role, double excess, double others,
+		       workers_tell *tell, void *context)
 {
-	struct workers_finding out = { .sure_step = 0 };
+	struct workers_finding out = {.sure_step = 0};
 	struct finding *f = &out.finding;
 
 	f->kind = FINDING_IMBALANCE;
@@ -208,8 +209,8 @@ static void tell_stage(struct workers *w, uint32_t role, double excess, double o
 		if (w->t->role[i] == role)
 			f->ranks[f->rank_count++] = w->t->rank[i];
 	finding_say(f, LAYER_SOFTWARE, f->effect_ns,
-		    "stage %" PRIu32 " computes %.3f ms per step, the others a median of %.3f ms", role,
-		    w->role_level[role] / 1e6, others / 1e6);
+		    "stage %" PRIu32 " computes %.3f ms per step, the others a median of %.3f ms",
+		    role, w->role_level[role] / 1e6, others / 1e6);
 	tell(context, &out);
 }
 
@@ -268,7 +269,7 @@ struct skew_scratch {
 
 static size_t lay_out(const struct workers_table *t, void *memory, struct skew_scratch *x)
 {
-	struct carve at = { .memory = memory };
+	struct carve at = {.memory = memory};
 
 	x->step = carve_take(&at, t->steps, sizeof(*x->step));
 	x->times = carve_take(&at, t->workers, sizeof(*x->times));
@@ -279,8 +280,8 @@ static size_t lay_out(const struct workers_table *t, void *memory, struct skew_s
 }
 
 /* How uneven a role's steps are, and whether the heaviest worker changes. value: [workers][steps]. */
-static struct skew role_skew(struct workers *w, const double *value, uint32_t role, const bool *slow,
-			     struct skew_scratch *x)
+static struct skew role_skew(struct workers *w, const double *value, uint32_t role,
+			     const bool *slow, struct skew_scratch *x)
 {
 	const struct workers_table *t = w->t;
 
@@ -327,7 +328,7 @@ static void tell_skew(struct workers *w, const struct role_skew *skew, workers_t
 		      void *context)
 {
 	for (uint32_t r = 0; r < w->t->roles; r++) {
-		struct workers_finding out = { .sure_step = 0 };
+		struct workers_finding out = {.sure_step = 0};
 		struct finding *f = &out.finding;
 		const struct skew *k = &skew[r].k;
 
@@ -373,8 +374,9 @@ static void commons(struct workers *w, const bool *slow)
 			else
 				w->scratch[n++] = v;
 		}
-		w->common[s] = !n || away > n || (t->other_work && t->other_work[s]) ?
-				       NAN : median_of(w->scratch, n);
+		w->common[s] = !n || away > n || (t->other_work && t->other_work[s])
+				   ? NAN
+				   : median_of(w->scratch, n);
 	}
 	/* a part of a worker's own time may be hidden while it waits for a slow one */
 	for (uint32_t s = 0; s < t->steps; s++) {
@@ -429,7 +431,8 @@ static void add_risen(struct workers *w, struct finding *f, const struct peers_f
 	f->kind = stayed ? FINDING_SLOW_RANK : FINDING_UNIFORM;
 	finding_say(f, LAYER_UNKNOWN, f->effect_ns,
 		    "the median worker takes %.1f%% longer than usual; %" PRIu32 " of %" PRIu32
-		    " workers do not", 100 * f->excess, stayed, w->t->workers);
+		    " workers do not",
+		    100 * f->excess, stayed, w->t->workers);
 }
 
 struct rising {
@@ -443,7 +446,7 @@ static void take_rise(void *context, const struct peers_flag *c)
 {
 	struct rising *r = context;
 	struct workers *w = r->w;
-	struct workers_finding out = { .sure_step = 0 };
+	struct workers_finding out = {.sure_step = 0};
 	struct finding *f = &out.finding;
 	uint32_t before = 0;
 
@@ -459,23 +462,23 @@ static void take_rise(void *context, const struct peers_flag *c)
 	out.window = c->window;
 	f->excess = c->excess;
 	f->effect_ns = f->excess * w->step_ns;
-	f->confidence = confidence_of(&(struct workers_flag){ .flag = *c });
+	f->confidence = confidence_of(&(struct workers_flag){.flag = *c});
 	add_risen(w, f, c);
 	/* what it brings one worker more of than the others is no fault beside it */
 	for (uint32_t i = 0; i < w->flags && f->kind == FINDING_UNIFORM; i++)
 		w->flag[i].told |= w->flag[i].own < c->excess &&
-				   overlap(&w->flag[i],
-					   &(struct workers_flag){ .flag = *c }) >= thresholds.part.half;
+				   overlap(&w->flag[i], &(struct workers_flag){.flag = *c}) >=
+				       thresholds.part.half;
 	for (uint32_t i = 0; i < w->t->workers && f->rank_count; i++)
 		if (w->t->rank[i] == f->ranks[0])
 			out.worst = i;
 	r->tell(r->context, &out);
 }
 
-static int tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
-			void *context)
+static int tell_uniform(struct workers *w, const bool *slow, double uneven_input,
+			workers_tell *tell, void *context)
 {
-	struct rising r = { w, uneven_input, tell, context };
+	struct rising r = {w, uneven_input, tell, context};
 	struct peers_config c = w->t->config;
 
 	c.mode = PEERS_ROBUST;
@@ -493,14 +496,15 @@ static int tell_uniform(struct workers *w, const bool *slow, double uneven_input
 
 int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
-	bool *slow = w->t->slow ? w->t->slow : calloc((size_t)w->t->steps * w->t->workers, sizeof(*slow));
+	bool *slow =
+	    w->t->slow ? w->t->slow : calloc((size_t)w->t->steps * w->t->workers, sizeof(*slow));
 	struct role_skew *skew = calloc(w->t->roles, sizeof(*skew));
 	double input = 0;
 	int err = -ENOMEM;
 
 	for (uint32_t i = 0; i < w->flags; i++)
-		w->flag[i].own = w->flag[i].series ? own_excess(w, &w->flag[i]) :
-						     w->flag[i].flag.excess;
+		w->flag[i].own =
+		    w->flag[i].series ? own_excess(w, &w->flag[i]) : w->flag[i].flag.excess;
 	if (slow && skew) {
 		flagged_cells(w, slow);
 		err = find_skews(w, slow, skew);

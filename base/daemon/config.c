@@ -15,11 +15,11 @@
 
 #include "base/version.h"
 
-#define CONFIG_KEY_BYTES 128
+#define CONFIG_KEY_BYTES   128
 #define CONFIG_VALUE_BYTES 4096
 
 static int fail(char *why, size_t why_bytes, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 
 static int fail(char *why, size_t why_bytes, const char *fmt, ...)
 {
@@ -37,14 +37,14 @@ struct unit {
 };
 
 static const struct unit byte_units[] = {
-	{ "", 1 },	 { "B", 1 },	  { "KiB", 1024 },	{ "MiB", 1048576 },
-	{ "GiB", 1073741824.0 }, { "KB", 1e3 }, { "MB", 1e6 },	{ "GB", 1e9 }, { NULL, 0 },
+    {"", 1},	 {"B", 1},    {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824.0},
+    {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},   {NULL, 0},
 };
 static const struct unit time_units[] = {
-	{ "ns", 1 }, { "us", 1e3 },  { "ms", 1e6 },    { "s", 1e9 },
-	{ "m", 60e9 }, { "h", 3600e9 }, { "d", 86400e9 }, { NULL, 0 },
+    {"ns", 1},	 {"us", 1e3},	{"ms", 1e6},	{"s", 1e9},
+    {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}, {NULL, 0},
 };
-static const struct unit no_units[] = { { "", 1 }, { NULL, 0 } };
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
 
 /* Parses a finite, unsigned number with one of the units. */
 static int parse_number(const char *text, const struct unit *units, double *out, char *why,
@@ -68,17 +68,18 @@ static int parse_number(const char *text, const struct unit *units, double *out,
 		return fail(why, why_bytes, "\"%s\" needs a unit, as in \"%s%s\"", text, text,
 			    units == time_units ? "s" : "");
 	return fail(why, why_bytes, "\"%s\" is not a unit of %s", end,
-		    units == time_units ? "time: ns, us, ms, s, m, h or d" :
-		    units == byte_units ? "bytes: B, KiB, MiB, GiB, KB, MB or GB" :
-					  "this: it is a plain number");
+		    units == time_units	  ? "time: ns, us, ms, s, m, h or d"
+		    : units == byte_units ? "bytes: B, KiB, MiB, GiB, KB, MB or GB"
+					  : "this: it is a plain number");
 }
 
 static int check_range(const struct config_key *k, double v, const char *text, char *why,
 		       size_t why_bytes)
 {
 	if (k->type != CONFIG_DOUBLE && (v < 0 || v > 9007199254740992.0))
-		return fail(why, why_bytes, v < 0 ? "%s is out of range: below 0" :
-			    "%s is out of range: above 2^53", text);
+		return fail(
+		    why, why_bytes,
+		    v < 0 ? "%s is out of range: below 0" : "%s is out of range: above 2^53", text);
 	if ((k->min || k->max) && (v < k->min || v > k->max)) {
 		double scale = k->type == CONFIG_DURATION ? 1e9 : 1;
 
@@ -108,8 +109,8 @@ static int set_enum(int *out, const struct config_key *k, const char *text, char
 
 static int set_bool(bool *out, const char *text, char *why, size_t why_bytes)
 {
-	static const char *const yes[] = { "true", "yes", "on", "1" };
-	static const char *const no[] = { "false", "no", "off", "0" };
+	static const char *const yes[] = {"true", "yes", "on", "1"};
+	static const char *const no[] = {"false", "no", "off", "0"};
 
 	for (size_t i = 0; i < 4; i++) {
 		if (!strcasecmp(text, yes[i]) || !strcasecmp(text, no[i])) {
@@ -222,8 +223,10 @@ static void explain_unknown(const struct reader *r, const char *name, char *why,
 		unsigned d = distance(name, key);
 
 		if (!strncmp(key, name, n) && key[n] == '.') {
-			snprintf(why, why_bytes, "a section: its settings, such as \"%s: ...\", stand "
-				 "indented on lines below it", key + n + 1);
+			snprintf(why, why_bytes,
+				 "a section: its settings, such as \"%s: ...\", stand "
+				 "indented on lines below it",
+				 key + n + 1);
 			return;
 		}
 		if (d < best) {
@@ -254,7 +257,8 @@ static void assign(struct reader *r, const char *name, const char *value, size_t
 		complain(r, line, name, why);
 }
 
-int config_refuse(char *why, size_t why_bytes, const char *key, const char *value, const char *wrong)
+int config_refuse(char *why, size_t why_bytes, const char *key, const char *value,
+		  const char *wrong)
 {
 	snprintf(why, why_bytes, "%s: \"%.100s\" is %s", key, value, wrong);
 	return -EINVAL;
@@ -379,8 +383,8 @@ static void derive(const char *key, const char *prefix, bool upper, char *out, s
 	for (; *key && n + 1 < bytes; key++) {
 		bool joint = *key == '.' || *key == '_' || *key == '-';
 
-		out[n++] = joint ? (upper ? '_' : '-') :
-				   (char)(upper ? toupper((unsigned char)*key) : *key);
+		out[n++] = joint ? (upper ? '_' : '-')
+				 : (char)(upper ? toupper((unsigned char)*key) : *key);
 	}
 	out[n] = '\0';
 }
@@ -427,9 +431,9 @@ static void print_value(FILE *to, const void *values, const struct config_key *k
 		fprintf(to, "%.*s", (int)strcspn(p, "|"), p);
 		break;
 	default: {
-		const struct unit *units = k->type == CONFIG_BYTES    ? byte_units :
-					   k->type == CONFIG_DURATION ? time_units :
-									no_units;
+		const struct unit *units = k->type == CONFIG_BYTES	? byte_units
+					   : k->type == CONFIG_DURATION ? time_units
+									: no_units;
 		uint64_t v = *(const uint64_t *)at;
 		const struct unit *best = &units[0];
 
@@ -470,7 +474,8 @@ static void print_help(const struct config_key *keys, size_t n, const char *prog
 		       const char *about, const char *default_path, const void *initial)
 {
 	printf("usage: %s [--config FILE] [--SETTING VALUE]...\n%s\n\n", program, about);
-	printf("  --config FILE      settings in YAML (default %s, if it is there)\n", default_path);
+	printf("  --config FILE      settings in YAML (default %s, if it is there)\n",
+	       default_path);
 	printf("  --check-config     say whether the settings are good, and exit\n");
 	printf("  --print-config     print the settings in force, commented, and exit\n");
 	printf("  --version, --help\n\nsettings (file < environment SYSOM_... < flag):\n");
@@ -577,8 +582,8 @@ enum config_result config_load_checked(void *into, const struct config_key *keys
 				       const char *default_path, int argc, char **argv,
 				       config_check_fn check)
 {
-	struct switches s = { .path = default_path };
-	struct reader r = { .into = into, .keys = keys, .key_count = n };
+	struct switches s = {.path = default_path};
+	struct reader r = {.into = into, .keys = keys, .key_count = n};
 	enum config_result result;
 	bool help = false;
 	char why[256];
@@ -607,7 +612,8 @@ enum config_result config_load_checked(void *into, const struct config_key *keys
 	}
 	if (s.print) {
 		printf("# %s: every setting. Flags (--log-level) and environment (SYSOM_LOG_LEVEL) "
-		       "override this file.\n", program);
+		       "override this file.\n",
+		       program);
 		config_print(stdout, into, keys, n);
 		return CONFIG_EXIT_OK;
 	}

@@ -32,14 +32,17 @@ struct config_key {
 };
 
 #define CONFIG_KEY(strct, field, key_, type_, initial_, help_, ...)                                \
-	{ .key = (key_), .type = (type_), .offset = offsetof(strct, field),                        \
-	  .bytes = sizeof(((strct *)0)->field), .initial = (initial_), .help = (help_), __VA_ARGS__ }
+	{                                                                                          \
+		.key = (key_), .type = (type_), .offset = offsetof(strct, field),                  \
+		.bytes = sizeof(((strct *)0)->field), .initial = (initial_), .help = (help_),      \
+		__VA_ARGS__                                                                        \
+	}
 
 enum config_result {
-	CONFIG_RUN = 0,	      /* the program goes on */
-	CONFIG_EXIT_OK = 1,   /* --help, --version, --print-config, or --check-config of a valid
+	CONFIG_RUN = 0,	     /* the program goes on */
+	CONFIG_EXIT_OK = 1,  /* --help, --version, --print-config, or --check-config of a valid
 			       * file */
-	CONFIG_EXIT_BAD = 2,  /* the message is already on standard error; exit with 2 */
+	CONFIG_EXIT_BAD = 2, /* the message is already on standard error; exit with 2 */
 };
 
 /* Fills *into. Handles --config FILE, --check-config, --print-config, --help and --version itself.
@@ -57,7 +60,8 @@ enum config_result config_load_checked(void *into, const struct config_key *keys
 				       config_check_fn check);
 /* For such a check: writes into `why` what is wrong with key's value ("not ADDRESS:PORT").
  * -EINVAL. */
-int config_refuse(char *why, size_t why_bytes, const char *key, const char *value, const char *wrong);
+int config_refuse(char *why, size_t why_bytes, const char *key, const char *value,
+		  const char *wrong);
 /* tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH. HOST may be empty unless needs_host is set: a
  * listener then uses all addresses. */
 bool config_is_socket_url(const char *text, bool needs_host);

@@ -21,12 +21,13 @@ static void on_signal(int number)
 
 void foreign_begin(struct foreign *f)
 {
-	struct sigaction on = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2 };
-	struct itimerspec every = { { 0, FOREIGN_WAIT_NS }, { 0, FOREIGN_WAIT_NS } };
+	struct sigaction on = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2};
+	struct itimerspec every = {{0, FOREIGN_WAIT_NS}, {0, FOREIGN_WAIT_NS}};
 
 	event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
-	f->armed = !sigaction(SIGUSR2, &on, NULL) && !timer_create(CLOCK_MONOTONIC, &event, &f->timer);
+	f->armed =
+	    !sigaction(SIGUSR2, &on, NULL) && !timer_create(CLOCK_MONOTONIC, &event, &f->timer);
 	if (f->armed)
 		timer_settime(f->timer, 0, &every, NULL);
 }

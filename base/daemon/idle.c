@@ -51,7 +51,7 @@ void idle_add(struct idle *t, int fd, struct peer_key peer)
 		shut_one(t);
 	if (t->count == IDLE_PLACES_MAX)
 		return;
-	t->places[t->count++] = (struct idle_place){ .fd = fd, .peer = at, .since = ++t->serial };
+	t->places[t->count++] = (struct idle_place){.fd = fd, .peer = at, .since = ++t->serial};
 	t->open[at]++;
 }
 

@@ -14,7 +14,7 @@
 #include "base/daemon/peer.h"
 
 #define IDLE_PLACES_MAX 1024u
-#define IDLE_PEERS 1024u /* by a keyed hash; two peers with the same hash count as one */
+#define IDLE_PEERS	1024u /* by a keyed hash; two peers with the same hash count as one */
 
 struct idle {
 	uint32_t count, keep; /* beyond `keep`, each new connection shuts down an idle one */

@@ -14,7 +14,7 @@
 
 static const char *log_program = "sysom";
 static enum log_level log_threshold = LOG_INFO;
-static const char *const level_names[] = { "error", "warn", "info", "debug" };
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 void log_init(const char *program, enum log_level level)
 {

@@ -20,7 +20,7 @@ struct log_site {
 void log_init(const char *program, enum log_level level);
 /* site NULL: no rate limit. */
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+    __attribute__((format(printf, 4, 5)));
 
 /* log_info("attach", "pid=%d rank=%d", pid, rank) */
 #define LOG_AT(level, event, ...)                                                                  \

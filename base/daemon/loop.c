@@ -72,7 +72,7 @@ static int add(struct loop *l, enum source_kind kind, int fd, uint32_t events, l
 	       void *arg, struct loop_source **out)
 {
 	struct loop_source *s;
-	struct epoll_event ev = { .events = events };
+	struct epoll_event ev = {.events = events};
 	int err = -ENOMEM;
 
 	if (fd < 0)
@@ -80,7 +80,7 @@ static int add(struct loop *l, enum source_kind kind, int fd, uint32_t events, l
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		goto fail;
-	*s = (struct loop_source){ .loop = l, .kind = kind, .fd = fd, .fn = fn, .arg = arg };
+	*s = (struct loop_source){.loop = l, .kind = kind, .fd = fd, .fn = fn, .arg = arg};
 	ev.data.ptr = s;
 	if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, fd, &ev) < 0) {
 		err = -errno;
@@ -108,7 +108,7 @@ int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fn fn, void *arg,
 
 int loop_modify(struct loop_source *s, uint32_t events)
 {
-	struct epoll_event ev = { .events = events, .data.ptr = s };
+	struct epoll_event ev = {.events = events, .data.ptr = s};
 
 	return epoll_ctl(s->loop->epfd, EPOLL_CTL_MOD, s->fd, &ev) < 0 ? -errno : 0;
 }
@@ -116,8 +116,8 @@ int loop_modify(struct loop_source *s, uint32_t events)
 static int timer_set(int fd, uint32_t first_ms, uint32_t period_ms)
 {
 	struct itimerspec its = {
-		.it_value = { first_ms / 1000, (long)(first_ms % 1000) * 1000000 },
-		.it_interval = { period_ms / 1000, (long)(period_ms % 1000) * 1000000 },
+	    .it_value = {first_ms / 1000, (long)(first_ms % 1000) * 1000000},
+	    .it_interval = {period_ms / 1000, (long)(period_ms % 1000) * 1000000},
 	};
 
 	return timerfd_settime(fd, 0, &its, NULL) < 0 ? -errno : 0;

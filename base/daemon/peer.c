@@ -24,15 +24,18 @@ static void fill_end(const union peer_address *a, __be16 *port, __be32 to[4])
 	}
 }
 
-static bool ask(int netlink, const union peer_address *peer, const union peer_address *own, uid_t *uid)
+static bool ask(int netlink, const union peer_address *peer, const union peer_address *own,
+		uid_t *uid)
 {
 	struct {
 		struct nlmsghdr head;
 		struct inet_diag_req_v2 req;
-	} q = { .head = { .nlmsg_len = sizeof(q), .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			  .nlmsg_flags = NLM_F_REQUEST },
-		.req = { .sdiag_family = (__u8)peer->any.ss_family, .sdiag_protocol = IPPROTO_TCP,
-			 .idiag_states = 1u << TCP_ESTABLISHED } };
+	} q = {.head = {.nlmsg_len = sizeof(q),
+			.nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			.nlmsg_flags = NLM_F_REQUEST},
+	       .req = {.sdiag_family = (__u8)peer->any.ss_family,
+		       .sdiag_protocol = IPPROTO_TCP,
+		       .idiag_states = 1u << TCP_ESTABLISHED}};
 	union {
 		struct nlmsghdr head;
 		char bytes[4096];
@@ -72,7 +75,7 @@ static bool tcp_user(const union peer_address *peer, const union peer_address *o
 /* An IPv4 connection to a dual-stack socket. */
 static void unmap(union peer_address *a)
 {
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = a->v6.sin6_port };
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = a->v6.sin6_port};
 
 	if (a->any.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
 		return;
@@ -126,7 +129,8 @@ static void by_address(struct peer_key *k, const union peer_address *peer)
 	}
 }
 
-void peer_key_between(struct peer_key *k, const union peer_address *peer, const union peer_address *own)
+void peer_key_between(struct peer_key *k, const union peer_address *peer,
+		      const union peer_address *own)
 {
 	union peer_address theirs = *peer, ours = *own;
 	uid_t uid;
@@ -134,7 +138,7 @@ void peer_key_between(struct peer_key *k, const union peer_address *peer, const 
 	unmap(&theirs);
 	unmap(&ours);
 	if (tcp_user(&theirs, &ours, &uid))
-		*k = (struct peer_key){ PEER_USER, uid };
+		*k = (struct peer_key){PEER_USER, uid};
 	else
 		by_address(k, &theirs);
 }
@@ -145,9 +149,9 @@ void peer_key_of(struct peer_key *k, int sock)
 	uid_t uid;
 
 	if (peer_user(sock, &uid))
-		*k = (struct peer_key){ PEER_USER, uid };
+		*k = (struct peer_key){PEER_USER, uid};
 	else if (tcp_ends(sock, &peer, &own))
 		by_address(k, &peer);
 	else
-		*k = (struct peer_key){ AF_UNSPEC, 0 };
+		*k = (struct peer_key){AF_UNSPEC, 0};
 }

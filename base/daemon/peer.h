@@ -33,6 +33,7 @@ struct peer_key {
 
 void peer_key_of(struct peer_key *k, int sock);
 /* For a TCP connection: its other end and ours. */
-void peer_key_between(struct peer_key *k, const union peer_address *peer, const union peer_address *own);
+void peer_key_between(struct peer_key *k, const union peer_address *peer,
+		      const union peer_address *own);
 
 #endif

@@ -56,7 +56,7 @@ static bool is_fair(const struct quota *q, uint32_t at, uint64_t amount)
 {
 	uint64_t rest = q->capacity;
 	uint32_t users = q->user_count + (at == q->user_count), left = users;
-	bool counted[QUOTA_USERS + 1] = { false }, more = true;
+	bool counted[QUOTA_USERS + 1] = {false}, more = true;
 
 	while (more && left) {
 		uint64_t part = rest / left;

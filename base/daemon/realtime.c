@@ -6,7 +6,7 @@
 
 int realtime_thread(pthread_t *thread, int cpu, void *(*run)(void *), void *arg)
 {
-	struct sched_param p = { .sched_priority = sched_get_priority_max(SCHED_FIFO) };
+	struct sched_param p = {.sched_priority = sched_get_priority_max(SCHED_FIFO)};
 	size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
 	cpu_set_t *one = CPU_ALLOC(cpu + 1);
 	pthread_attr_t a;

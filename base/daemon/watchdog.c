@@ -20,7 +20,7 @@ static void on_alarm(int signum)
 
 void watchdog_arm(unsigned seconds, int code)
 {
-	struct sigaction sa = { .sa_handler = on_alarm };
+	struct sigaction sa = {.sa_handler = on_alarm};
 	sigset_t set;
 
 	watchdog_code = code;

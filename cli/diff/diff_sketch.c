@@ -26,20 +26,20 @@ static const struct {
 	size_t at;
 	double unit;
 } figures[] = {
-	{ "latency_ms", offsetof(struct sketch, latency_ns), 1e6 },
-	{ "latency_mad_ms", offsetof(struct sketch, latency_mad_ns), 1e6 },
-	{ "self_ms", offsetof(struct sketch, self_ns), 1e6 },
-	{ "self_mad_ms", offsetof(struct sketch, self_mad_ns), 1e6 },
-	{ "compute_ms", offsetof(struct sketch, compute_ns), 1e6 },
-	{ "comm_ms", offsetof(struct sketch, comm_ns), 1e6 },
-	{ "exposed_comm_ms", offsetof(struct sketch, exposed_comm_ns), 1e6 },
-	{ "copy_ms", offsetof(struct sketch, copy_ns), 1e6 },
-	{ "idle_ms", offsetof(struct sketch, idle_ns), 1e6 },
-	{ "launches", offsetof(struct sketch, launches), 1 },
-	{ "cpu_ms", offsetof(struct sketch, cpu_ns), 1e6 },
-	{ "samples", offsetof(struct sketch, samples), 1 },
-	{ "off_ms", offsetof(struct sketch, off_ns), 1e6 },
-	{ "gil_wait_ms", offsetof(struct sketch, gil_wait_ns), 1e6 },
+    {"latency_ms", offsetof(struct sketch, latency_ns), 1e6},
+    {"latency_mad_ms", offsetof(struct sketch, latency_mad_ns), 1e6},
+    {"self_ms", offsetof(struct sketch, self_ns), 1e6},
+    {"self_mad_ms", offsetof(struct sketch, self_mad_ns), 1e6},
+    {"compute_ms", offsetof(struct sketch, compute_ns), 1e6},
+    {"comm_ms", offsetof(struct sketch, comm_ns), 1e6},
+    {"exposed_comm_ms", offsetof(struct sketch, exposed_comm_ns), 1e6},
+    {"copy_ms", offsetof(struct sketch, copy_ns), 1e6},
+    {"idle_ms", offsetof(struct sketch, idle_ns), 1e6},
+    {"launches", offsetof(struct sketch, launches), 1},
+    {"cpu_ms", offsetof(struct sketch, cpu_ns), 1e6},
+    {"samples", offsetof(struct sketch, samples), 1},
+    {"off_ms", offsetof(struct sketch, off_ns), 1e6},
+    {"gil_wait_ms", offsetof(struct sketch, gil_wait_ns), 1e6},
 };
 
 /* At least 0; 0 where it is missing. */
@@ -219,7 +219,8 @@ static void list_known(const json_t *list, const char *key)
 }
 
 /* The newest of those that are meant, an earlier run before the present one; NULL: why is told. */
-static const json_t *choose(const json_t *answer, const char *arg, const char *role, const char *run)
+static const json_t *choose(const json_t *answer, const char *arg, const char *role,
+			    const char *run)
 {
 	const json_t *list = json_object_get(answer, "baselines"), *best = NULL;
 	const char *present = jsonget_text(answer, "present_run");
@@ -228,7 +229,8 @@ static const json_t *choose(const json_t *answer, const char *arg, const char *r
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *b = json_array_get(list, i);
 		const char *id = jsonget_text(b, "run");
-		bool now = !strcmp(id, present), best_now = !strcmp(jsonget_text(best, "run"), present);
+		bool now = !strcmp(id, present),
+		     best_now = !strcmp(jsonget_text(best, "run"), present);
 
 		if (*role && strcmp(role, jsonget_text(b, "role")))
 			continue;
@@ -238,17 +240,19 @@ static const json_t *choose(const json_t *answer, const char *arg, const char *r
 		several |= best && strcmp(jsonget_text(best, "role"), jsonget_text(b, "role"));
 		if (!best || (best_now && !now) ||
 		    (best_now == now && jsonget_unsigned(b, "updated_unix_ns") >
-						jsonget_unsigned(best, "updated_unix_ns")))
+					    jsonget_unsigned(best, "updated_unix_ns")))
 			best = b;
 	}
 	if (best && !several)
 		return best;
 	fprintf(stderr, "sysom diff: %s: ", term_safe(arg, 80));
 	if (!json_array_size(list)) {
-		fprintf(stderr, "no baseline of that job is kept; a run makes one with 200 healthy steps "
-				"and the first sketch of its ranks, which comes after a minute\n");
+		fprintf(stderr,
+			"no baseline of that job is kept; a run makes one with 200 healthy steps "
+			"and the first sketch of its ranks, which comes after a minute\n");
 	} else if (several || !of_role) {
-		fprintf(stderr, "%s: ", several ? "name one of its roles" : "no such role; there are");
+		fprintf(stderr,
+			"%s: ", several ? "name one of its roles" : "no such role; there are");
 		list_known(list, "role");
 	} else {
 		fprintf(stderr, "no such run; there are: ");
@@ -259,7 +263,8 @@ static const json_t *choose(const json_t *answer, const char *arg, const char *r
 
 static int open_baseline(struct diff_source *s, const char *arg, char part[][WIRE_TEXT_BYTES])
 {
-	char job[3 * WIRE_TEXT_BYTES], role[3 * WIRE_TEXT_BYTES], run[3 * RUN_CHARS + 1], path[1024];
+	char job[3 * WIRE_TEXT_BYTES], role[3 * WIRE_TEXT_BYTES], run[3 * RUN_CHARS + 1],
+	    path[1024];
 	json_t *all = NULL, *answer = NULL;
 	const json_t *found;
 	struct client_error e;
@@ -300,7 +305,8 @@ static int open_rank(struct diff_source *s, const char *arg, char part[][WIRE_TE
 	rc = take(s, arg, path, &answer);
 	if (rc == EXIT_OK)
 		snprintf(s->label, sizeof(s->label), "sketch of rank %s of %s, until %s", part[1],
-			 term_safe(part[0], 60), term_time(jsonget_unsigned(answer, "end_unix_ns")));
+			 term_safe(part[0], 60),
+			 term_time(jsonget_unsigned(answer, "end_unix_ns")));
 	json_decref(answer);
 	return rc;
 }
@@ -318,9 +324,9 @@ bool diff_sketch_is(const char *arg)
 int diff_sketch_open(struct diff_source *s, const struct options *o, const char *arg)
 {
 	bool baseline = is_baseline(arg);
-	const char *wanted = baseline ? "baseline:JOB[:ROLE[:RUN]], RUN of 16 hexadecimal digits" :
-					"sketch:JOB:RANK";
-	char part[3][WIRE_TEXT_BYTES] = { 0 };
+	const char *wanted = baseline ? "baseline:JOB[:ROLE[:RUN]], RUN of 16 hexadecimal digits"
+				      : "sketch:JOB:RANK";
+	char part[3][WIRE_TEXT_BYTES] = {0};
 	unsigned n = split(strchr(arg, ':') + 1, baseline ? 3 : 2, part);
 	size_t digits = strspn(part[1], "0123456789"), run = strspn(part[2], "0123456789abcdef");
 

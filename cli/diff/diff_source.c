@@ -30,7 +30,8 @@ static int add_functions(struct diff_source *s)
 		return 0;
 	err = incident_stacks_names(s->rank, &s->names);
 	if (!err)
-		err = incident_diff_profile(&s->functions, &s->rank->stacks, s->names, !s->as_sketch);
+		err =
+		    incident_diff_profile(&s->functions, &s->rank->stacks, s->names, !s->as_sketch);
 	if (!err && !(profile_total(s->functions) > 0)) { /* blocked all the time */
 		profile_close(s->functions);
 		s->functions = NULL;
@@ -53,8 +54,10 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 		return EXIT_USAGE;
 	}
 	n = (int)strcspn(arg, ":");
-	if (strspn(arg, "0123456789abcdefABCDEF") != (size_t)n && (n != 4 || strncmp(arg, "last", 4))) {
-		fprintf(stderr, "sysom diff: %s is neither a file, a baseline nor an incident's id\n",
+	if (strspn(arg, "0123456789abcdefABCDEF") != (size_t)n &&
+	    (n != 4 || strncmp(arg, "last", 4))) {
+		fprintf(stderr,
+			"sysom diff: %s is neither a file, a baseline nor an incident's id\n",
 			term_safe(arg, 80));
 		return EXIT_NOTHING;
 	}
@@ -70,8 +73,9 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 	if (n > 0 && !s->rank && s->model.rank_count)
 		s->rank = &s->model.ranks[0];
 	if (s->rank)
-		snprintf(s->label, sizeof(s->label), "rank %d of %s, incident %s", s->rank->who.rank,
-			 term_safe(s->rank->who.job, 60), term_safe(jsonget_text(in, "id"), 32));
+		snprintf(s->label, sizeof(s->label), "rank %d of %s, incident %s",
+			 s->rank->who.rank, term_safe(s->rank->who.job, 60),
+			 term_safe(jsonget_text(in, "id"), 32));
 	else
 		fprintf(stderr, "sysom diff: %s: %s%s\n", term_safe(arg, 80),
 			n < 0 ? strerror(-n) : "no data for this rank; available: ",
@@ -113,7 +117,8 @@ static int open_window(struct diff_source *s, const char *path)
 		err = add_functions(s);
 	}
 	if (err)
-		fprintf(stderr, "%s:0: no window of sysom's: %s\n", term_safe(path, 100), strerror(-err));
+		fprintf(stderr, "%s:0: no window of sysom's: %s\n", term_safe(path, 100),
+			strerror(-err));
 	return err ? EXIT_USAGE : EXIT_OK;
 }
 
@@ -144,9 +149,8 @@ static int open_trace(struct diff_source *s, const char *path)
 static const char *kind_of(const char *path)
 {
 	static const char *const endings[][2] = {
-		{ ".folded", "folded" }, { ".collapsed", "folded" },  { ".txt", "folded" },
-		{ ".pb", "pprof" },	 { ".pprof", "pprof" },	      { ".csv", "trace" },
-		{ ".json", "trace" },
+	    {".folded", "folded"}, {".collapsed", "folded"}, {".txt", "folded"}, {".pb", "pprof"},
+	    {".pprof", "pprof"},   {".csv", "trace"},	     {".json", "trace"},
 	};
 	char plain[4096], begin[64] = "";
 	struct trace_reader *r;
@@ -184,7 +188,8 @@ static int open_file(struct diff_source *s, const char *path)
 	return pprof_read_load(&s->functions, path, &s->skipped) ? EXIT_USAGE : EXIT_OK;
 }
 
-int diff_source_open(struct diff_source *s, const struct options *o, const char *arg, const char *beside)
+int diff_source_open(struct diff_source *s, const struct options *o, const char *arg,
+		     const char *beside)
 {
 	struct stat st;
 	int err;

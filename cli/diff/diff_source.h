@@ -15,21 +15,23 @@ struct profile_names;
 
 struct diff_source {
 	char label[200]; /* harmless */
-	const char *kind; /* "incident", "window", "trace", "folded", "pprof", "baseline", "sketch" */
+	const char
+	    *kind; /* "incident", "window", "trace", "folded", "pprof", "baseline", "sketch" */
 	struct trace_model model;
-	const struct trace_rank *rank;	 /* of it; NULL: no steps or records */
-	struct sketch sketch;		 /* functions named as those of `functions` */
-	bool has_sketch, baseline;	 /* baseline: over a role's ranks and a run's healthy minutes */
-	bool as_sketch;	   /* compared with one: Python functions go without their files */
-	struct profile *functions;	 /* NULL: no stacks */
-	uint64_t skipped;		 /* of what was read */
+	const struct trace_rank *rank; /* of it; NULL: no steps or records */
+	struct sketch sketch;	       /* functions named as those of `functions` */
+	bool has_sketch, baseline; /* baseline: over a role's ranks and a run's healthy minutes */
+	bool as_sketch;		   /* compared with one: Python functions go without their files */
+	struct profile *functions; /* NULL: no stacks */
+	uint64_t skipped;	   /* of what was read */
 	struct client client;
 	struct profile_names *names;
 };
 
 /* arg: a file, ID[:RANK], baseline:JOB[:ROLE[:RUN]] or sketch:JOB:RANK; beside: the other side's.
  * 0; or the command's exit status after a line on standard error. */
-int diff_source_open(struct diff_source *s, const struct options *o, const char *arg, const char *beside);
+int diff_source_open(struct diff_source *s, const struct options *o, const char *arg,
+		     const char *beside);
 void diff_source_close(struct diff_source *s);
 
 /* diff_trace.c: a trace file's rank, its steps found and judged as sysomd does. 0 or -errno, said. */

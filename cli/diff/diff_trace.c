@@ -26,7 +26,7 @@ struct finder {
 static void judge(struct finder *f, struct window_step *w)
 {
 	const struct step *s = &w->step;
-	struct roofline_verdict latency, self = { 0 };
+	struct roofline_verdict latency, self = {0};
 
 	if (s->flags & (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC))
 		return;
@@ -56,7 +56,7 @@ static int take(struct finder *f)
 			return -E2BIG;
 		if (ROOM_FOR(f->out, f->room, f->count + 1))
 			return -ENOMEM;
-		f->out[f->count] = (struct window_step){ .step = s, .flags = s.flags };
+		f->out[f->count] = (struct window_step){.step = s, .flags = s.flags};
 		judge(f, &f->out[f->count++]);
 	}
 	return 0;
@@ -111,9 +111,9 @@ static int find_steps(struct finder *f, const struct replay_trace *t)
 
 int diff_trace_load(struct trace_model *m, const char *path, uint64_t *skipped)
 {
-	struct replay_trace t = { .rank = 0 };
-	struct finder f = { 0 };
-	struct window w = { .rank = { .rank = -1, .world_size = -1, .local_rank = -1 } };
+	struct replay_trace t = {.rank = 0};
+	struct finder f = {0};
+	struct window w = {.rank = {.rank = -1, .world_size = -1, .local_rank = -1}};
 	int err = replay_load(&t, path);
 
 	if (err)

@@ -67,7 +67,8 @@ const struct trace_rank *incident_diff_peer(const json_t *in, const struct trace
 		const struct trace_rank *r = &m->ranks[i];
 		double score = common_ns(culprit, r) / 1e9;
 
-		if (r == culprit || accused(in, r->who.rank) || strcmp(r->who.job, culprit->who.job) ||
+		if (r == culprit || accused(in, r->who.rank) ||
+		    strcmp(r->who.job, culprit->who.job) ||
 		    strcmp(r->who.role, culprit->who.role) ||
 		    (!r->stacks.sample_count && !r->device_count))
 			continue;
@@ -87,7 +88,9 @@ const struct trace_rank *incident_diff_peer(const json_t *in, const struct trace
  * longer ones first. */
 static uint32_t *find_spans(const struct trace_rank *r)
 {
-	struct { uint32_t thread, depth, open[SPANS_DEEP]; } *t = calloc(THREADS, sizeof(*t));
+	struct {
+		uint32_t thread, depth, open[SPANS_DEEP];
+	} *t = calloc(THREADS, sizeof(*t));
 	uint32_t *in = calloc(r->host_count + 1, sizeof(*in)), threads = 0;
 
 	for (uint32_t i = 0; t && in && i < r->host_count; i++) {
@@ -127,7 +130,7 @@ struct gpu {
 	const struct trace_rank *r;
 	uint32_t *span;
 	const char **base, **full; /* per name of the model, made when first needed; the tree's */
-	bool phases; /* steps of several kinds are there */
+	bool phases;		   /* steps of several kinds are there */
 };
 
 static int name_kernel(struct gpu *g, uint32_t name)
@@ -137,7 +140,8 @@ static int name_kernel(struct gpu *g, uint32_t name)
 
 	if (g->base[name])
 		return 0;
-	err = kernel_name_parse(&k, *g->m->names.text[name] ? g->m->names.text[name] : "(name unknown)");
+	err = kernel_name_parse(&k, *g->m->names.text[name] ? g->m->names.text[name]
+							    : "(name unknown)");
 	if (err)
 		return err;
 	g->base[name] = k.base;
@@ -154,8 +158,9 @@ static const char *phase_name(const struct gpu *g, const struct step *s)
 {
 	if (s->source == STEP_SOURCE_EXPLICIT && s->phase && s->phase < g->m->names.count)
 		return g->m->names.text[s->phase];
-	return s->phase == 0 ? "steps, first kind" : s->phase == 1 ? "steps, second kind" :
-								       "steps, other kinds";
+	return s->phase == 0   ? "steps, first kind"
+	       : s->phase == 1 ? "steps, second kind"
+			       : "steps, other kinds";
 }
 
 static int add_kernel(struct gpu *g, const struct record *d, const struct step *s)
@@ -169,26 +174,28 @@ static int add_kernel(struct gpu *g, const struct record *d, const struct step *
 	if (err)
 		return err;
 	if (g->phases)
-		f[n++] = (struct profile_node){ .function = phase_name(g, s), .kind = PROFILE_GPU_PHASE };
+		f[n++] =
+		    (struct profile_node){.function = phase_name(g, s), .kind = PROFILE_GPU_PHASE};
 	for (uint32_t at = launch < 0 ? 0 : g->span[launch]; at && spans < SPANS_DEEP;
 	     at = g->span[at - 1])
 		chain[spans++] = at - 1;
 	while (spans--)
-		f[n++] = (struct profile_node){ .function = g->m->names.text[g->r->host[chain[spans]].name],
-						.kind = PROFILE_GPU_PHASE };
-	f[n++] = (struct profile_node){ .function = class_of(g->m, d), .kind = PROFILE_GPU_PHASE };
-	f[n++] = (struct profile_node){ .function = g->base[d->name], .kind = PROFILE_GPU_KERNEL };
+		f[n++] = (struct profile_node){.function =
+						   g->m->names.text[g->r->host[chain[spans]].name],
+					       .kind = PROFILE_GPU_PHASE};
+	f[n++] = (struct profile_node){.function = class_of(g->m, d), .kind = PROFILE_GPU_PHASE};
+	f[n++] = (struct profile_node){.function = g->base[d->name], .kind = PROFILE_GPU_KERNEL};
 	if (strcmp(g->full[d->name], g->base[d->name]))
-		f[n++] = (struct profile_node){ .function = g->full[d->name],
-						.kind = PROFILE_GPU_KERNEL };
+		f[n++] =
+		    (struct profile_node){.function = g->full[d->name], .kind = PROFILE_GPU_KERNEL};
 	return profile_tree_add_gpu(g->t, f, n, (double)(d->end_ns - d->begin_ns));
 }
 
 /* Its device time per step, of steps that are wholly there; *steps of them. */
-static int add_gpu(struct incident_diff *diff, const struct trace_model *m, const struct trace_rank *r,
-		   bool to_base)
+static int add_gpu(struct incident_diff *diff, const struct trace_model *m,
+		   const struct trace_rank *r, bool to_base)
 {
-	struct gpu g = { .t = &diff->tree, .m = m, .r = r };
+	struct gpu g = {.t = &diff->tree, .m = m, .r = r};
 	size_t slow = 0, normal = 0, *steps = &diff->gpu_steps[!to_base];
 	uint8_t *whole = report_kernels_whole(r, &slow, &normal);
 	bool only_slow = !to_base && slow;
@@ -232,8 +239,8 @@ static double covered_steps(const struct trace_rank *r)
 
 static int add_cpu(struct incident_diff *d)
 {
-	const struct trace_rank *r[2] = { d->base, d->other };
-	double steps[2] = { covered_steps(r[0]), covered_steps(r[1]) };
+	const struct trace_rank *r[2] = {d->base, d->other};
+	double steps[2] = {covered_steps(r[0]), covered_steps(r[1])};
 	int err = 0;
 
 	d->per_step = steps[0] > 0 && steps[1] > 0;
@@ -310,24 +317,27 @@ const char *incident_diff_name(const struct incident_diff *d, bool other)
 int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title, double share_min)
 {
 	char base[64], other[64], note[500];
-	const struct profile_flame page = { .title = title, .note = note, .share_min = share_min,
-					    .base = base, .other = other,
-					    .unit = d->per_step ? " per step" : " per second" };
+	const struct profile_flame page = {.title = title,
+					   .note = note,
+					   .share_min = share_min,
+					   .base = base,
+					   .other = other,
+					   .unit = d->per_step ? " per step" : " per second"};
 	int n = 0;
 
 	snprintf(base, sizeof(base), "%s", incident_diff_name(d, false));
 	snprintf(other, sizeof(other), "%s", incident_diff_name(d, true));
 	if (d->has_gpu)
-		n = snprintf(note, sizeof(note),
-			     "GPU: means of %zu steps of %s and %zu of %s. ", d->gpu_steps[0], base,
-			     d->gpu_steps[1], other);
+		n = snprintf(note, sizeof(note), "GPU: means of %zu steps of %s and %zu of %s. ",
+			     d->gpu_steps[0], base, d->gpu_steps[1], other);
 	if (d->has_cpu) {
-		uint64_t had[2] = { incident_diff_samples(d->base), incident_diff_samples(d->other) };
+		uint64_t had[2] = {incident_diff_samples(d->base), incident_diff_samples(d->other)};
 
 		n += snprintf(note + n, sizeof(note) - (size_t)n, "CPU: %s and %s samples%s. ",
 			      term_count((double)had[0]), term_count((double)had[1]),
-			      had[0] < SAMPLES_FEW || had[1] < SAMPLES_FEW ?
-				      ", so few that small differences are chance" : "");
+			      had[0] < SAMPLES_FEW || had[1] < SAMPLES_FEW
+				  ? ", so few that small differences are chance"
+				  : "");
 	}
 	snprintf(note + n, sizeof(note) - (size_t)n,
 		 "Red: %s takes more; blue, hatched: less. Grey: both take it.", other);

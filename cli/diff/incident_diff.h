@@ -37,7 +37,8 @@ uint64_t incident_diff_samples(const struct trace_rank *r);
 /* "rank 2 (healthy)" and the like for a page, one of term.h's texts. */
 const char *incident_diff_name(const struct incident_diff *d, bool other);
 /* One page with everything. 0 or -errno. */
-int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title, double share_min);
+int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title,
+		       double share_min);
 
 /* The functions of a rank's stacks on the CPU, names as folded stacks have them; files: Python functions
  * with theirs, else as a sketch tells them. *out is the caller's. 0, -ENOMEM. */

@@ -24,20 +24,20 @@ static const struct {
 	bool time, sampled;
 } fields[RUN_DIFF_METRICS] = {
 #define TIME(name, f) name, offsetof(struct step, f), offsetof(struct sketch, f)
-	{ TIME("step", latency_ns), offsetof(struct sketch, latency_mad_ns), true, false },
-	{ TIME("own", self_ns), offsetof(struct sketch, self_mad_ns), true, false },
-	{ TIME("compute", compute_ns), NONE, true, false },
-	{ TIME("communication", comm_ns), NONE, true, false },
-	{ TIME("exposed communication", exposed_comm_ns), NONE, true, false },
-	{ TIME("copies", copy_ns), NONE, true, false },
-	{ TIME("idle", idle_ns), NONE, true, false },
+    {TIME("step", latency_ns), offsetof(struct sketch, latency_mad_ns), true, false},
+    {TIME("own", self_ns), offsetof(struct sketch, self_mad_ns), true, false},
+    {TIME("compute", compute_ns), NONE, true, false},
+    {TIME("communication", comm_ns), NONE, true, false},
+    {TIME("exposed communication", exposed_comm_ns), NONE, true, false},
+    {TIME("copies", copy_ns), NONE, true, false},
+    {TIME("idle", idle_ns), NONE, true, false},
 #undef TIME
-	{ "kernels", offsetof(struct step, kernels), NONE, NONE, false, false },
-	{ "launches", offsetof(struct step, launches), offsetof(struct sketch, launches), NONE, false,
-	  false },
-	{ "on the CPU", NONE, offsetof(struct sketch, cpu_ns), NONE, true, true },
-	{ "blocked", NONE, offsetof(struct sketch, off_ns), NONE, true, true },
-	{ "waiting for the GIL", NONE, offsetof(struct sketch, gil_wait_ns), NONE, true, true },
+    {"kernels", offsetof(struct step, kernels), NONE, NONE, false, false},
+    {"launches", offsetof(struct step, launches), offsetof(struct sketch, launches), NONE, false,
+     false},
+    {"on the CPU", NONE, offsetof(struct sketch, cpu_ns), NONE, true, true},
+    {"blocked", NONE, offsetof(struct sketch, off_ns), NONE, true, true},
+    {"waiting for the GIL", NONE, offsetof(struct sketch, gil_wait_ns), NONE, true, true},
 };
 
 static double field(const struct step *s, unsigned m)
@@ -194,8 +194,8 @@ static int add_spans(struct run_diff *d, int side)
 	const struct trace_rank *r = d->side[side]->rank;
 	double steps = fmax(1, (double)(d->slow_steps[side] ? d->slow_steps[side] : r->step_count));
 	uint32_t *row = calloc(m->names.count + 1ull, sizeof(*row)); /* + 1 */
-	struct run_diff_span *p = realloc(d->spans, (d->span_count + m->names.count + 1) *
-						    sizeof(*p));
+	struct run_diff_span *p =
+	    realloc(d->spans, (d->span_count + m->names.count + 1) * sizeof(*p));
 
 	if (p)
 		d->spans = p;
@@ -215,7 +215,7 @@ static int add_spans(struct run_diff *d, int side)
 				continue;
 		}
 		if (!row[h->name]) {
-			p[d->span_count] = (struct run_diff_span){ .name = m->names.text[h->name] };
+			p[d->span_count] = (struct run_diff_span){.name = m->names.text[h->name]};
 			row[h->name] = (uint32_t)++d->span_count;
 		}
 		p[row[h->name] - 1].count[side] += 1 / steps;
@@ -290,8 +290,8 @@ static struct kernel_time *kernels_of(struct run_diff *d, int s, size_t *count)
 	out = *count ? calloc(*count, sizeof(*out)) : NULL;
 	d->kernel_steps[s] = *count ? k->steps : 0;
 	for (size_t i = 0; out && i < *count; i++) {
-		out[i] = (struct kernel_time){ k->kernels[i].name, k->kernels[i].per_step,
-					       k->kernels[i].ns_per_step };
+		out[i] = (struct kernel_time){k->kernels[i].name, k->kernels[i].per_step,
+					      k->kernels[i].ns_per_step};
 		if (!i || out[i].time_ns < d->kernels_from_ns[s])
 			d->kernels_from_ns[s] = out[i].time_ns;
 	}
@@ -341,7 +341,7 @@ static bool has_functions(const struct diff_source *a, const struct diff_source 
 static int compare_functions(struct run_diff *d)
 {
 	const struct diff_source *a = d->side[0], *b = d->side[1];
-	double least[2] = { least_share(a), least_share(b) };
+	double least[2] = {least_share(a), least_share(b)};
 	uint32_t n = 0;
 	int err = profile_compare(a->functions, b->functions, PROFILE_DELTA, &d->functions,
 				  &d->function_count);
@@ -366,11 +366,12 @@ static int compare_functions(struct run_diff *d)
 
 static int compare_blocked(struct run_diff *d)
 {
-	const struct sketch *s[2] = { &d->side[0]->sketch, &d->side[1]->sketch };
+	const struct sketch *s[2] = {&d->side[0]->sketch, &d->side[1]->sketch};
 
 	if (!(s[0]->samples > 0) || !(s[1]->samples > 0))
 		return 0;
-	d->blocked = calloc(s[0]->function_count + s[1]->function_count + 1ull, sizeof(*d->blocked));
+	d->blocked =
+	    calloc(s[0]->function_count + s[1]->function_count + 1ull, sizeof(*d->blocked));
 	if (!d->blocked)
 		return -ENOMEM;
 	for (int i = 0; i < 2; i++)
@@ -396,10 +397,10 @@ static int by_setting(const void *x, const void *y)
 
 static int compare_settings(struct run_diff *d)
 {
-	const struct sketch *s[2] = { &d->side[0]->sketch, &d->side[1]->sketch };
+	const struct sketch *s[2] = {&d->side[0]->sketch, &d->side[1]->sketch};
 	size_t n = 0, kept = 0;
 	struct run_diff_setting *v = d->settings =
-		calloc(s[0]->setting_count + s[1]->setting_count + 1ull, sizeof(*v));
+	    calloc(s[0]->setting_count + s[1]->setting_count + 1ull, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
@@ -416,8 +417,9 @@ static int compare_settings(struct run_diff *d)
 		for (int k = 0; k < 2 && pair; k++)
 			row.value[k] = row.value[k] ? row.value[k] : v[i + 1].value[k];
 		/* a version that is missing was not told yet (analysis/cause/diagnosis_software.c) */
-		if (pair ? strcmp(row.value[0] ? row.value[0] : "", row.value[1] ? row.value[1] : "") :
-			   !strncmp(row.name, "env:", 4))
+		if (pair
+			? strcmp(row.value[0] ? row.value[0] : "", row.value[1] ? row.value[1] : "")
+			: !strncmp(row.name, "env:", 4))
 			v[kept++] = row;
 		i += pair;
 	}

@@ -31,13 +31,14 @@ struct run_diff_metric {
 	const char *name; /* "step", "own", "compute", ... */
 	bool time;	  /* in nanoseconds, else a count */
 	bool known;	  /* of both */
-	bool mean;	  /* of samples: no step's own figure is known, median[] are means over the steps */
+	bool
+	    mean; /* of samples: no step's own figure is known, median[] are means over the steps */
 	double median[2], spread[2]; /* spread: 1.4826 MAD */
 	bool differs;
 };
 
 struct run_diff_span {
-	const char *name; /* borrowed from the sides */
+	const char *name;	     /* borrowed from the sides */
 	double count[2], time_ns[2]; /* means per step */
 };
 
@@ -56,12 +57,14 @@ struct run_diff {
 	size_t span_count;
 	struct kernel_diff kernels;
 	size_t kernel_steps[2]; /* whole ones, that kernels are means of */
-	double kernels_from_ns[2]; /* a kernel with less per step may be missing here, though it ran */
+	double
+	    kernels_from_ns[2]; /* a kernel with less per step may be missing here, though it ran */
 	struct profile_delta *functions;
 	uint32_t function_count;
 	double samples[2]; /* behind the functions; INFINITY: not known */
 	bool few_samples;  /* too few to tell: no function is flagged */
-	struct run_diff_span *blocked; /* of two sketches: functions and their blocked time, as spans */
+	struct run_diff_span
+	    *blocked; /* of two sketches: functions and their blocked time, as spans */
 	size_t blocked_count;
 	struct run_diff_setting *settings; /* of two sketches, those that differ, by name */
 	size_t setting_count;

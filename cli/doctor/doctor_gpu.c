@@ -17,13 +17,17 @@ struct library {
 };
 
 static const struct library libraries[] = {
-	{ "libcuda", "launches and contexts", "cuDriverGetVersion", { "libcuda.so.1" } },
-	{ "libcupti", "kernel and copy times", "cuptiGetVersion",
-	  { "libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so",
-	    "/usr/local/cuda/lib64/libcupti.so", "/usr/local/cuda/lib/libcupti.so",
-	    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so" } },
-	{ "libnccl", "collectives", "ncclGetVersion",
-	  { "libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2", "/usr/local/cuda/lib/libnccl.so.2" } },
+    {"libcuda", "launches and contexts", "cuDriverGetVersion", {"libcuda.so.1"}},
+    {"libcupti",
+     "kernel and copy times",
+     "cuptiGetVersion",
+     {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so",
+      "/usr/local/cuda/lib64/libcupti.so", "/usr/local/cuda/lib/libcupti.so",
+      "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so"}},
+    {"libnccl",
+     "collectives",
+     "ncclGetVersion",
+     {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2", "/usr/local/cuda/lib/libnccl.so.2"}},
 };
 
 static void load(void *arg, int fd)
@@ -59,10 +63,12 @@ static void check_library(struct doctor *d, const struct library *l)
 		doctor_add(d, l->name, d->gpu ? DOCTOR_WARN : DOCTOR_OK,
 			   "jobs usually bring their own (torch wheels); else add its directory to "
 			   "LD_LIBRARY_PATH",
-			   "%s (%s)", d->gpu ? "not found by the loader" : "absent, as is a GPU", l->use);
+			   "%s (%s)", d->gpu ? "not found by the loader" : "absent, as is a GPU",
+			   l->use);
 	else
 		doctor_add(d, l->name, DOCTOR_WARN, "it may not fit this machine's driver",
-			   "loading it ended with %s %d", r < 0 ? "signal" : "status", r < 0 ? -r : r);
+			   "loading it ended with %s %d", r < 0 ? "signal" : "status",
+			   r < 0 ? -r : r);
 }
 
 void doctor_gpu_check(struct doctor *d)
@@ -71,11 +77,13 @@ void doctor_gpu_check(struct doctor *d)
 
 	d->gpu = access(device, F_OK) == 0;
 	if (!d->gpu)
-		doctor_add(d, "GPU", DOCTOR_WARN, "none is needed for the simulated node; else load the "
-			   "NVIDIA driver, or give the container its devices", "%s is not there", device);
+		doctor_add(d, "GPU", DOCTOR_WARN,
+			   "none is needed for the simulated node; else load the "
+			   "NVIDIA driver, or give the container its devices",
+			   "%s is not there", device);
 	else if (access(device, R_OK | W_OK))
-		doctor_add(d, "GPU", DOCTOR_FAIL, "give this user access to /dev/nvidia*", "%s: %s", device,
-			   strerror(errno));
+		doctor_add(d, "GPU", DOCTOR_FAIL, "give this user access to /dev/nvidia*", "%s: %s",
+			   device, strerror(errno));
 	else
 		doctor_add(d, "GPU", DOCTOR_OK, "", "%s", device);
 	for (size_t i = 0; i < ARRAY_LEN(libraries); i++)

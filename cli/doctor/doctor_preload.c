@@ -76,7 +76,8 @@ static void list_needed(const struct elf *e, const Elf64_Ehdr *h, char *out, siz
 	for (size_t i = 0; dyn && i < count; i++)
 		if (dyn[i].d_tag == DT_STRTAB)
 			strings = file_offset(e, h, dyn[i].d_un.d_ptr);
-	for (size_t i = 0; dyn && strings != UINT64_MAX && i < count && dyn[i].d_tag != DT_NULL; i++) {
+	for (size_t i = 0; dyn && strings != UINT64_MAX && i < count && dyn[i].d_tag != DT_NULL;
+	     i++) {
 		const char *name;
 
 		if (dyn[i].d_tag != DT_NEEDED)
@@ -87,15 +88,15 @@ static void list_needed(const struct elf *e, const Elf64_Ehdr *h, char *out, siz
 		if (strncmp(name, "libc.so", 7) && strncmp(name, "ld-linux", 8))
 			*foreign = true;
 		if (used < out_bytes)
-			used += (size_t)snprintf(out + used, out_bytes - used, "%s%s", used ? ", " : "",
-						 term_safe(name, 60));
+			used += (size_t)snprintf(out + used, out_bytes - used, "%s%s",
+						 used ? ", " : "", term_safe(name, 60));
 	}
 }
 
 static void check_elf(struct doctor *d, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct elf e = { NULL, 0 };
+	struct elf e = {NULL, 0};
 	const Elf64_Ehdr *h;
 	char needed[256];
 	struct stat st;
@@ -114,10 +115,12 @@ static void check_elf(struct doctor *d, const char *path)
 			   "%s is not a shared object of this machine's kind", path);
 	} else {
 		list_needed(&e, h, needed, sizeof(needed), &foreign);
-		doctor_add(d, "preload format", foreign ? DOCTOR_WARN : DOCTOR_OK,
-			   foreign ? "it should need the C library alone: each further library is forced "
-				     "into every job" : "",
-			   "needs %s", *needed ? needed : "nothing");
+		doctor_add(
+		    d, "preload format", foreign ? DOCTOR_WARN : DOCTOR_OK,
+		    foreign ? "it should need the C library alone: each further library is forced "
+			      "into every job"
+			    : "",
+		    "needs %s", *needed ? needed : "nothing");
 	}
 	if (e.data)
 		munmap((void *)e.data, e.bytes);
@@ -142,26 +145,30 @@ void doctor_preload_check(struct doctor *d)
 	int r;
 
 	if (paths_preload(path, sizeof(path))) {
-		doctor_add(d, "preload library", DOCTOR_FAIL,
-			   "install libsysom_preload.so in ../lib beside sysom, or set SYSOM_PRELOAD",
-			   "%s is missing or can't be read", path);
+		doctor_add(
+		    d, "preload library", DOCTOR_FAIL,
+		    "install libsysom_preload.so in ../lib beside sysom, or set SYSOM_PRELOAD",
+		    "%s is missing or can't be read", path);
 		return;
 	}
 	doctor_add(d, "preload library", DOCTOR_OK, "", "%s", path);
 	if (strpbrk(path, ": "))
-		doctor_add(d, "preload path", DOCTOR_FAIL, "install it elsewhere or set SYSOM_PRELOAD",
+		doctor_add(d, "preload path", DOCTOR_FAIL,
+			   "install it elsewhere or set SYSOM_PRELOAD",
 			   "LD_PRELOAD can't hold a path with a colon or space");
 	check_elf(d, path);
 	r = doctor_child(run_true, path, out, sizeof(out));
 	if (r == 0 && !*out)
-		doctor_add(d, "preload loads", DOCTOR_OK, "", "/bin/true runs under it and prints nothing");
+		doctor_add(d, "preload loads", DOCTOR_OK, "",
+			   "/bin/true runs under it and prints nothing");
 	else
 		doctor_add(d, "preload loads", DOCTOR_FAIL, "rebuild it on this machine",
 			   "/bin/true under it: status %d %s", r, term_safe(out, 100));
 	if (disabled && *disabled && strcmp(disabled, "0"))
 		doctor_add(d, "switched off", DOCTOR_WARN, "unset SYSOM_DISABLE",
 			   "SYSOM_DISABLE is set: jobs start without tracing");
-	doctor_add(d, "setuid programs", DOCTOR_OK, "",
-		   "ld.so drops LD_PRELOAD for setuid programs and file capabilities: put sysom run "
-		   "behind sudo, not before it");
+	doctor_add(
+	    d, "setuid programs", DOCTOR_OK, "",
+	    "ld.so drops LD_PRELOAD for setuid programs and file capabilities: put sysom run "
+	    "behind sudo, not before it");
 }

@@ -16,7 +16,7 @@
 
 /* The recorder's files (1 GB) and the spool (500 MB), with air. */
 #define STATE_WANTED_BYTES 2e9
-#define STATE_LEAST_BYTES 1e8
+#define STATE_LEAST_BYTES  1e8
 /* sysomd holds a socket and a memfd per process, the aggregator a connection per node. */
 #define FILES_WANTED 4096
 
@@ -30,8 +30,8 @@ static void check_kernel(struct doctor *d)
 	if (major > 5 || (major == 5 && minor >= 4))
 		doctor_add(d, "kernel", DOCTOR_OK, "", "%s %s", u.release, u.machine);
 	else
-		doctor_add(d, "kernel", DOCTOR_WARN, "use Linux 5.4 or later", "%s is older than 5.4",
-			   u.release);
+		doctor_add(d, "kernel", DOCTOR_WARN, "use Linux 5.4 or later",
+			   "%s is older than 5.4", u.release);
 }
 
 static void check_memfd(struct doctor *d)
@@ -45,7 +45,8 @@ static void check_memfd(struct doctor *d)
 	} else if ((fcntl(fd, F_GET_SEALS) & seals) != seals || ftruncate(fd, 4096) == 0) {
 		doctor_add(d, "memfd seals", DOCTOR_FAIL, remedy, "seals are taken but not kept");
 	} else {
-		doctor_add(d, "memfd seals", DOCTOR_OK, "", "rings can be sealed against truncation");
+		doctor_add(d, "memfd seals", DOCTOR_OK, "",
+			   "rings can be sealed against truncation");
 	}
 	if (fd >= 0)
 		close(fd);
@@ -60,8 +61,8 @@ static void read_page(void *arg, int fd)
 
 static void check_wipe_on_fork(struct doctor *d)
 {
-	unsigned char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-				   0);
+	unsigned char *page =
+	    mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char out[16];
 
 	if (page == MAP_FAILED)
@@ -69,9 +70,11 @@ static void check_wipe_on_fork(struct doctor *d)
 	page[0] = 1;
 	if (madvise(page, 4096, MADV_WIPEONFORK) == 0 &&
 	    doctor_child(read_page, page, out, sizeof(out)) == 0 && strcmp(out, "0") == 0)
-		doctor_add(d, "wipe on fork", DOCTOR_OK, "", "forked children stop tracing by themselves");
+		doctor_add(d, "wipe on fork", DOCTOR_OK, "",
+			   "forked children stop tracing by themselves");
 	else
-		doctor_add(d, "wipe on fork", DOCTOR_WARN, "Linux 4.14 or later has MADV_WIPEONFORK",
+		doctor_add(d, "wipe on fork", DOCTOR_WARN,
+			   "Linux 4.14 or later has MADV_WIPEONFORK",
 			   "not there: forked children (DataLoader) are told apart by pid only");
 	munmap(page, 4096);
 }
@@ -117,8 +120,8 @@ static void check_state_dir(struct doctor *d, const char *dir)
 
 	if (stat(dir, &st))
 		doctor_add(d, "state directory", errno == ENOENT ? DOCTOR_WARN : DOCTOR_FAIL,
-			   "check the path (--state-dir); sysomd makes it when it starts", "%s: %s", dir,
-			   strerror(errno));
+			   "check the path (--state-dir); sysomd makes it when it starts", "%s: %s",
+			   dir, strerror(errno));
 	else if (!S_ISDIR(st.st_mode))
 		doctor_add(d, "state directory", DOCTOR_FAIL, "name a directory (--state-dir)",
 			   "%s is no directory", dir);
@@ -137,12 +140,14 @@ static void check_state_dir(struct doctor *d, const char *dir)
 	}
 	free_bytes = (double)v.f_bavail * (double)v.f_frsize;
 	if (free_bytes >= STATE_WANTED_BYTES)
-		doctor_add(d, "disk space", DOCTOR_OK, "", "%s free for %s", term_bytes(free_bytes), dir);
-	else
-		doctor_add(d, "disk space", free_bytes < STATE_LEAST_BYTES ? DOCTOR_FAIL : DOCTOR_WARN,
-			   "make room, or set the state directory to another disk (--state-dir)",
-			   "%s free for %s; the recorder and spool may take 1.5 GB", term_bytes(free_bytes),
+		doctor_add(d, "disk space", DOCTOR_OK, "", "%s free for %s", term_bytes(free_bytes),
 			   dir);
+	else
+		doctor_add(d, "disk space",
+			   free_bytes < STATE_LEAST_BYTES ? DOCTOR_FAIL : DOCTOR_WARN,
+			   "make room, or set the state directory to another disk (--state-dir)",
+			   "%s free for %s; the recorder and spool may take 1.5 GB",
+			   term_bytes(free_bytes), dir);
 }
 
 static void check_files(struct doctor *d)
@@ -155,7 +160,8 @@ static void check_files(struct doctor *d)
 		doctor_add(d, "open files", DOCTOR_OK, "", "%llu now, %llu at most",
 			   (unsigned long long)r.rlim_cur, (unsigned long long)r.rlim_max);
 	else
-		doctor_add(d, "open files", DOCTOR_WARN, "raise the hard limit (LimitNOFILE=, ulimit -Hn)",
+		doctor_add(d, "open files", DOCTOR_WARN,
+			   "raise the hard limit (LimitNOFILE=, ulimit -Hn)",
 			   "at most %llu; an aggregator of many nodes needs more than %d",
 			   (unsigned long long)r.rlim_max, FILES_WANTED);
 }

@@ -47,7 +47,7 @@ static int keep(struct folded *f, const char *stack, size_t bytes, double weight
 		to[i] = '\0';
 		count++;
 	}
-	f->lines[f->count++] = (struct folded_line){ f->bytes, count, weight };
+	f->lines[f->count++] = (struct folded_line){f->bytes, count, weight};
 	f->bytes += bytes + 1;
 	f->total += weight;
 	return 0;
@@ -81,7 +81,8 @@ static int take(struct folded *f, const char *path, uint64_t at, char *line, siz
 	if (!value || !number(value + 1, &weight))
 		return refuse(path, at, "no value behind the stack (root;...;leaf VALUE)");
 	if (weight > FOLDED_VALUE_MAX || (weight > 0 && weight < FOLDED_VALUE_MIN))
-		return refuse(path, at, "a value that is no count and no time (1e-9 to 2^64, or 0)");
+		return refuse(path, at,
+			      "a value that is no count and no time (1e-9 to 2^64, or 0)");
 	end = (size_t)(value - line);
 	while (end && line[end - 1] == ' ')
 		end--;
@@ -131,8 +132,8 @@ int folded_load(struct folded *f, const char *path, double sample_weight)
 
 		if (more == 0)
 			break;
-		err = more < 0 ? refuse(path, trace_reader_line_number(r), trace_reader_error(r)) :
-				 take(f, path, trace_reader_line_number(r), line, bytes);
+		err = more < 0 ? refuse(path, trace_reader_line_number(r), trace_reader_error(r))
+			       : take(f, path, trace_reader_line_number(r), line, bytes);
 		if (err)
 			break;
 	}

@@ -37,7 +37,8 @@ struct folded {
 	double total;
 	double sample_weight; /* 0: not known */
 	uint64_t rows;	      /* lines with a stack, those left out too */
-	uint64_t blank, deep; /* left out: nothing on the line; more than LIMIT_STACK_DEPTH frames */
+	uint64_t blank,
+	    deep; /* left out: nothing on the line; more than LIMIT_STACK_DEPTH frames */
 };
 
 /* sample_weight > 0: what one sample adds to a line, else as above. 0; or -errno after a line on

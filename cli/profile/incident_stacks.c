@@ -30,7 +30,8 @@ static const struct trace_rank *most(const json_t *ranks, const struct trace_mod
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
-		if ((rank >= 0 && r->who.rank != rank) || (ranks && !jsonget_has(ranks, r->who.rank)))
+		if ((rank >= 0 && r->who.rank != rank) ||
+		    (ranks && !jsonget_has(ranks, r->who.rank)))
 			continue;
 		if (samples_of(r) > (best ? samples_of(best) : 0))
 			best = r;
@@ -66,7 +67,7 @@ static int ask_aggregator(const struct trace_rank *r, struct profile_names *name
 
 int incident_stacks_names(const struct trace_rank *r, struct profile_names **names)
 {
-	struct symbol_resolver_options o = { .links = true };
+	struct symbol_resolver_options o = {.links = true};
 	struct symbol_resolver *resolver;
 	int err;
 
@@ -179,9 +180,10 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 		fprintf(to, "            %stoo few to tell which functions take the time%s\n",
 			term_style(TERM_YELLOW), term_style(TERM_PLAIN));
 	if (whole && !s->off_count)
-		fprintf(to,
-			"            its main thread: %s on the CPU, %s in a run queue or blocked\n",
-			term_percent(share(s->main_on_ns, whole)), term_percent(share(ready, whole)));
+		fprintf(
+		    to,
+		    "            its main thread: %s on the CPU, %s in a run queue or blocked\n",
+		    term_percent(share(s->main_on_ns, whole)), term_percent(share(ready, whole)));
 	else if (whole)
 		fprintf(to,
 			"            its main thread: %s on the CPU, %s blocked,\n"

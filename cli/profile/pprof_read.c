@@ -22,7 +22,7 @@ struct reader {
 	const profile_t *p;
 	location_t **location; /* by id */
 	function_t **function;
-	char **name; /* of function[i], as folded stacks have it */
+	char **name;	     /* of function[i], as folded stacks have it */
 	int weight, samples; /* indices of values; samples -1: none */
 };
 
@@ -103,7 +103,7 @@ static void choose_values(struct reader *r)
 
 static const char *function_name(const struct reader *r, uint64_t id)
 {
-	function_t key = { .id = id }, *k = &key, **found;
+	function_t key = {.id = id}, *k = &key, **found;
 
 	found = bsearch(&k, r->function, r->p->n_function, sizeof(*r->function), by_function);
 	return found ? r->name[found - r->function] : "[unknown]";
@@ -113,7 +113,7 @@ static const char *function_name(const struct reader *r, uint64_t id)
 static uint32_t put_frames(const struct reader *r, uint64_t id, const char **frame, uint32_t n,
 			   uint32_t room)
 {
-	location_t key = { .id = id }, *k = &key, **found;
+	location_t key = {.id = id}, *k = &key, **found;
 	const location_t *l;
 
 	found = bsearch(&k, r->location, r->p->n_location, sizeof(*r->location), by_location);
@@ -169,7 +169,8 @@ static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 	}
 	for (;;) {
 		if (*bytes == room)
-			*err = room == PPROF_READ_BYTES_MAX ? -EFBIG : ROOM_FOR(data, room, room + 1);
+			*err =
+			    room == PPROF_READ_BYTES_MAX ? -EFBIG : ROOM_FOR(data, room, room + 1);
 		if (*err)
 			break;
 		n = trace_reader_read(r, data + *bytes, room - *bytes);
@@ -181,8 +182,9 @@ static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 	}
 	if (*err) {
 		fprintf(stderr, "%s: %s\n", term_safe(path, 100),
-			*err == -EFBIG ? "too large" : *err == -ENOMEM ? "out of memory" :
-							trace_reader_error(r));
+			*err == -EFBIG	  ? "too large"
+			: *err == -ENOMEM ? "out of memory"
+					  : trace_reader_error(r));
 		*err = *err == -EFBIG ? -EBADMSG : *err;
 		free(data);
 		data = NULL;
@@ -193,7 +195,7 @@ static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 
 int pprof_read_load(struct profile **out, const char *path, uint64_t *skipped)
 {
-	struct reader r = { 0 };
+	struct reader r = {0};
 	size_t bytes;
 	int err;
 	uint8_t *data = read_whole(path, &bytes, &err);

@@ -24,8 +24,8 @@ enum { ON, OFF, GPU, BASE_ON, BASE_OFF, BASE_GPU, METRICS };
 struct page {
 	const struct profile_tree *t;
 	uint64_t *sum[METRICS]; /* with callees; then of the frame itself */
-	uint32_t *number;     /* node -> number on the page + 1; 0: left out */
-	uint32_t *node;	      /* number -> node */
+	uint32_t *number;	/* node -> number on the page + 1; 0: left out */
+	uint32_t *node;		/* number -> node */
 	uint32_t count, left_out;
 	struct intern names;
 	bool failed;
@@ -41,8 +41,8 @@ static uint64_t name_number(struct page *p, const char *s)
 
 static uint64_t metric(const struct profile_node *n, int m)
 {
-	const uint64_t all[METRICS] = { n->on_ns,      n->off_ns,      n->gpu_ns,
-					n->base_on_ns, n->base_off_ns, n->base_gpu_ns };
+	const uint64_t all[METRICS] = {n->on_ns,      n->off_ns,      n->gpu_ns,
+				       n->base_on_ns, n->base_off_ns, n->base_gpu_ns};
 
 	return all[m];
 }
@@ -93,14 +93,22 @@ static uint64_t value(struct page *p, unsigned column, uint32_t i)
 	const struct profile_node *n = &p->t->nodes[i];
 
 	switch (column) {
-	case PARENT: return i ? p->number[n->parent] - 1 : 0;
-	case NAME: return name_number(p, n->function);
-	case MODULE: return name_number(p, n->module);
-	case FILE_NAME: return name_number(p, n->file);
-	case LINE: return n->line;
-	case KIND: return n->kind;
-	case FLAGS: return n->flags;
-	default: return p->sum[column - FIRST_METRIC][i];
+	case PARENT:
+		return i ? p->number[n->parent] - 1 : 0;
+	case NAME:
+		return name_number(p, n->function);
+	case MODULE:
+		return name_number(p, n->module);
+	case FILE_NAME:
+		return name_number(p, n->file);
+	case LINE:
+		return n->line;
+	case KIND:
+		return n->kind;
+	case FLAGS:
+		return n->flags;
+	default:
+		return p->sum[column - FIRST_METRIC][i];
 	}
 }
 
@@ -114,9 +122,9 @@ static bool is_wanted(const struct page *p, unsigned column)
 
 static void put_data(struct page *p, FILE *to, const struct profile_flame *page)
 {
-	static const char *const label[] = { "parent", "name",	  "module",    "file",	  "line",
-					     "kind",   "flags",	  "on",	       "off",	  "gpu",
-					     "on_base", "off_base", "gpu_base" };
+	static const char *const label[] = {"parent",  "name",	   "module",  "file", "line",
+					    "kind",    "flags",	   "on",      "off",  "gpu",
+					    "on_base", "off_base", "gpu_base"};
 
 	name_number(p, "");
 	fputs("<script>\nconst DATA = {", to);
@@ -148,7 +156,7 @@ static void put_data(struct page *p, FILE *to, const struct profile_flame *page)
 
 static int page_init(struct page *p, const struct profile_tree *t)
 {
-	*p = (struct page){ .t = t };
+	*p = (struct page){.t = t};
 	p->number = calloc(t->count, sizeof(*p->number));
 	p->node = calloc(t->count, sizeof(*p->node));
 	for (int m = 0; m < METRICS; m++) {
@@ -177,14 +185,15 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 		choose(&p, page->share_min);
 		own_times(&p);
 		fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
-		      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
+		      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+		      to);
 		escape_html(to, page->title);
 		escape_around(to, " - sysom</title></head><body>\n<h1>", page->title,
 			      "</h1>\n<div class=\"dim\">");
 		escape_html(to, page->note);
 		if (p.left_out)
-			fprintf(to, " %u frames below %g%% are folded into their callers.", p.left_out,
-				page->share_min * 100);
+			fprintf(to, " %u frames below %g%% are folded into their callers.",
+				p.left_out, page->share_min * 100);
 		fputs("</div>\n", to);
 		put_data(&p, to, page);
 		fputs(profile_flame_page_text, to);
@@ -199,7 +208,7 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 int profile_flame_write(FILE *to, const struct profile_tree *t, const char *title, const char *note,
 			double share_min)
 {
-	const struct profile_flame page = { .title = title, .note = note, .share_min = share_min };
+	const struct profile_flame page = {.title = title, .note = note, .share_min = share_min};
 
 	return profile_flame_page(to, t, &page);
 }

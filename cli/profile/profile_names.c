@@ -25,10 +25,10 @@ struct profile_names {
 	struct symbol_reader *reader; /* of the resolver; NULL: none */
 	struct symbol_resolver *resolver;
 	char *proc_root;
-	uint32_t *pid_of; /* object -> a process that has it mapped; 0 none */
-	char **plain;	  /* object -> "[module]" */
+	uint32_t *pid_of;     /* object -> a process that has it mapped; 0 none */
+	char **plain;	      /* object -> "[module]" */
 	struct intern places; /* (object, address) */
-	struct slot *slot; /* [places.count] */
+	struct slot *slot;    /* [places.count] */
 	size_t room;
 };
 
@@ -54,7 +54,8 @@ static int make_plain(struct profile_names *n)
 		const char *module = naming_base(stack_batch_text(n->b, n->b->objects[i].path));
 
 		/* "[vdso]" has its brackets already */
-		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") < 0) {
+		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") <
+		    0) {
 			n->plain[i] = NULL;
 			return -ENOMEM;
 		}
@@ -113,7 +114,8 @@ void profile_names_close(struct profile_names *n)
 }
 
 /* The file as the sampled process sees it while that lives. */
-static int look_up(struct profile_names *n, uint32_t object, uint64_t address, struct symbol_name *name)
+static int look_up(struct profile_names *n, uint32_t object, uint64_t address,
+		   struct symbol_name *name)
 {
 	const struct stack_object *o = &n->b->objects[object];
 	const char *path = stack_batch_text(n->b, o->path);
@@ -128,7 +130,8 @@ static int look_up(struct profile_names *n, uint32_t object, uint64_t address, s
 	snprintf(rooted, sizeof(rooted), "%s%.4000s", root, path);
 	if (n->reader)
 		symbol_reader_root(n->reader, root, n->pid_of[object], true);
-	return symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted, address, name);
+	return symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted, address,
+				    name);
 }
 
 /* What another file with the same Build ID, or at the same path, calls it may be anybody's word. */
@@ -136,16 +139,16 @@ static void set_name(struct slot *s, const struct symbol_name *name)
 {
 	char *text;
 
-	s->function = name->proven			      ? strdup(name->function) :
-		      asprintf(&text, "%s [unproven]", name->function) < 0 ? NULL :
-									     text;
+	s->function = name->proven ? strdup(name->function)
+		      : asprintf(&text, "%s [unproven]", name->function) < 0 ? NULL
+									     : text;
 	s->raw = strcmp(name->raw, name->function) ? strdup(name->raw) : NULL;
 	s->resolved = !!s->function;
 }
 
 static struct slot *slot_of(struct profile_names *n, uint32_t object, uint64_t address)
 {
-	const uint64_t key[2] = { object, address };
+	const uint64_t key[2] = {object, address};
 	uint32_t before = n->places.count;
 	struct symbol_name name;
 	struct slot *s;
@@ -158,7 +161,7 @@ static struct slot *slot_of(struct profile_names *n, uint32_t object, uint64_t a
 		return NULL;
 	s = &n->slot[at];
 	if (at == before) {
-		*s = (struct slot){ .object = object, .address = address };
+		*s = (struct slot){.object = object, .address = address};
 		if (!look_up(n, object, address, &name))
 			set_name(s, &name);
 	}
@@ -171,7 +174,7 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 	struct symbol_name name;
 	int err = 0, named = 0;
 
-	*e = (struct client_error){ .remedy = "" };
+	*e = (struct client_error){.remedy = ""};
 	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
 		const struct stack_frame *f = &b->frames[i];
 
@@ -192,7 +195,8 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 		struct slot *s = &n->slot[i];
 		const struct stack_object *o = &b->objects[s->object];
 
-		if (s->resolved || symbol_client_find(c, o->build_id, o->build_id_bytes, s->address, &name))
+		if (s->resolved ||
+		    symbol_client_find(c, o->build_id, o->build_id_bytes, s->address, &name))
 			continue;
 		set_name(s, &name);
 		named++;
@@ -223,8 +227,12 @@ int profile_names_get(struct profile_names *n, uint32_t frame, struct profile_na
 	const struct stack_frame *f = &n->b->frames[frame];
 	const char *text;
 
-	*out = (struct profile_name){ .function = "[unknown]", .raw = "[unknown]", .module = "",
-				      .file = "", .kind = f->kind, .flags = f->flags };
+	*out = (struct profile_name){.function = "[unknown]",
+				     .raw = "[unknown]",
+				     .module = "",
+				     .file = "",
+				     .kind = f->kind,
+				     .flags = f->flags};
 	switch (f->kind) {
 	case STACK_FRAME_NATIVE:
 		return native(n, f, out);

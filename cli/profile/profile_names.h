@@ -25,8 +25,8 @@ struct profile_names;
  * a sampled process are found while it lives (PROC_ROOT/PID/root/PATH); NULL: paths as they are. 0,
  * -ENOMEM. */
 int profile_names_open(struct profile_names **out, const struct stack_batch *b,
-		       struct symbol_reader *reader,
-		       struct symbol_resolver *resolver, const char *proc_root);
+		       struct symbol_reader *reader, struct symbol_resolver *resolver,
+		       const char *proc_root);
 /* Asks the aggregator, in few requests, for every native frame of the batch that the resolver could not
  * name; what it says is used by profile_names_get from then on. The number of frames' addresses that it
  * named, or as symbol_client_fetch (the frames then keep what they had). */

@@ -79,9 +79,11 @@ static uint32_t location_number(struct writer *w, uint32_t frame)
 		return 0;
 	}
 	function = function_number(w, &n);
-	snprintf(key, sizeof(key), "%u %u %llx %u", function, object, (unsigned long long)address, n.line);
+	snprintf(key, sizeof(key), "%u %u %llx %u", function, object, (unsigned long long)address,
+		 n.line);
 	k = number(w, &w->locations, key);
-	w->failed |= ROOM_FOR(w->location, w->location_room, k) || ROOM_FOR(w->line, w->line_room, k);
+	w->failed |=
+	    ROOM_FOR(w->location, w->location_room, k) || ROOM_FOR(w->line, w->line_room, k);
 	if (!w->failed && k > before) {
 		Sysom__Pprof__Location *l = &w->location[k - 1];
 
@@ -147,7 +149,8 @@ static uint32_t main_object(const struct stack_batch *b)
 	if (b->object_count && is_library(stack_batch_text(b, b->objects[0].path)) && weight)
 		weight[0] = 0;
 	for (uint32_t i = 1; weight && i < b->object_count; i++)
-		if (!is_library(stack_batch_text(b, b->objects[i].path)) && weight[i] > weight[best])
+		if (!is_library(stack_batch_text(b, b->objects[i].path)) &&
+		    weight[i] > weight[best])
 			best = i;
 	free(weight);
 	return best;
@@ -208,11 +211,12 @@ static int make_samples(struct writer *w, struct samples *s)
 
 static int gzip_to(FILE *to, const uint8_t *data, size_t bytes)
 {
-	z_stream z = { .next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)bytes };
+	z_stream z = {.next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)bytes};
 	uint8_t out[16384];
 	int rc = Z_OK;
 
-	if (bytes > UINT32_MAX || deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+	if (bytes > UINT32_MAX ||
+	    deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
 	while (rc == Z_OK) {
 		z.next_out = out;
@@ -227,7 +231,8 @@ static int gzip_to(FILE *to, const uint8_t *data, size_t bytes)
 
 static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)
 {
-	uint32_t n = w->functions.count + w->locations.count + w->b->object_count + w->strings.count + 2;
+	uint32_t n =
+	    w->functions.count + w->locations.count + w->b->object_count + w->strings.count + 2;
 	void **lists = calloc(n, sizeof(*lists)), **at = lists;
 	static char empty[1];
 	uint8_t *data = NULL;
@@ -271,9 +276,11 @@ static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)
 static void set_types(struct writer *w, Sysom__Pprof__Profile *p, Sysom__Pprof__ValueType types[5],
 		      Sysom__Pprof__ValueType *list[4], uint64_t period_ns)
 {
-	static const char *const names[][2] = { { "samples", "count" }, { "cpu", "nanoseconds" },
-						{ "blocked", "count" }, { "off_cpu", "nanoseconds" },
-						{ "cpu", "nanoseconds" } };
+	static const char *const names[][2] = {{"samples", "count"},
+					       {"cpu", "nanoseconds"},
+					       {"blocked", "count"},
+					       {"off_cpu", "nanoseconds"},
+					       {"cpu", "nanoseconds"}};
 
 	for (int i = 0; i < 5; i++) {
 		sysom__pprof__value_type__init(&types[i]);
@@ -292,10 +299,10 @@ static void set_types(struct writer *w, Sysom__Pprof__Profile *p, Sysom__Pprof__
 int profile_pprof_write(FILE *to, const struct stack_batch *b, struct profile_names *names,
 			uint64_t realtime_ns, uint64_t period_ns)
 {
-	struct writer w = { .b = b, .names = names };
+	struct writer w = {.b = b, .names = names};
 	Sysom__Pprof__Profile p = SYSOM__PPROF__PROFILE__INIT;
 	Sysom__Pprof__ValueType types[5], *list[4];
-	struct samples s = { .sample = NULL };
+	struct samples s = {.sample = NULL};
 	int err;
 
 	set_types(&w, &p, types, list, period_ns);

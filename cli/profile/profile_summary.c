@@ -53,7 +53,7 @@ static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 		return NULL;
 	*fresh = at == before;
 	if (*fresh)
-		s->e[at] = (struct entry){ .kernel = "", .comm = "", .first = before };
+		s->e[at] = (struct entry){.kernel = "", .comm = "", .first = before};
 	return &s->e[at];
 }
 
@@ -188,8 +188,7 @@ static int add_block(struct sums *s, const struct stack_batch *b, struct profile
 	}
 	if (err || (from->tid != main_pid && !disk))
 		return err;
-	e = find(s, text_hash(text_hash(text_hash(0, place.function), place.file), kernel),
-		 &fresh);
+	e = find(s, text_hash(text_hash(text_hash(0, place.function), place.file), kernel), &fresh);
 	if (!e)
 		return -ENOMEM;
 	if (fresh) {
@@ -265,7 +264,7 @@ static int add_holder(struct sums *s, const struct stack_batch *b, struct profil
 
 static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct profile_names *names)
 {
-	struct sums threads = { .e = NULL }, holders = { .e = NULL };
+	struct sums threads = {.e = NULL}, holders = {.e = NULL};
 	int err = 0;
 
 	for (uint32_t i = 0; i < b->sample_count && !err; i++)
@@ -319,7 +318,7 @@ static void add_time(struct profile_summary *out, const struct stack_sample *s)
 int profile_summary_make(struct profile_summary *out, const struct stack_batch *b,
 			 struct profile_names *names, uint32_t main_pid)
 {
-	struct sums functions = { .e = NULL }, blocks = { .e = NULL };
+	struct sums functions = {.e = NULL}, blocks = {.e = NULL};
 	int err = 0;
 
 	memset(out, 0, sizeof(*out));

@@ -18,7 +18,7 @@ int profile_tree_init(struct profile_tree *t)
 	memset(t, 0, sizeof(*t));
 	if (ROOM_FOR(t->nodes, t->room, 1))
 		return -ENOMEM;
-	t->nodes[0] = (struct profile_node){ .function = "all", .module = "", .file = "" };
+	t->nodes[0] = (struct profile_node){.function = "all", .module = "", .file = ""};
 	t->count = 1;
 	return 0;
 }
@@ -54,11 +54,11 @@ static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n
 
 	n->parent = parent;
 	PROBE_EACH(i, &t->by_frame, key)
-		if (same(&t->nodes[i.number], n)) {
-			t->nodes[i.number].flags |= n->flags;
-			*out = i.number;
-			return 0;
-		}
+	if (same(&t->nodes[i.number], n)) {
+		t->nodes[i.number].flags |= n->flags;
+		*out = i.number;
+		return 0;
+	}
 	if (t->count >= LIMIT_STACK_FRAMES)
 		return -E2BIG;
 	if (ROOM_FOR(t->nodes, t->room, t->count + 1ull) || probe_add(&t->by_frame, key, t->count))
@@ -91,11 +91,11 @@ static uint64_t scaled(const struct profile_tree *t, double ns)
 	return v < 0x1p63 ? (uint64_t)v : (uint64_t)1 << 63;
 }
 
-static int thread_node(struct profile_tree *t, const struct stack_batch *b, const struct stack_sample *s,
-		       enum profile_group group, uint32_t *out)
+static int thread_node(struct profile_tree *t, const struct stack_batch *b,
+		       const struct stack_sample *s, enum profile_group group, uint32_t *out)
 {
 	const char *comm = stack_batch_text(b, s->comm);
-	struct profile_node n = { .module = "", .file = "", .function = *comm ? comm : "?" };
+	struct profile_node n = {.module = "", .file = "", .function = *comm ? comm : "?"};
 	uint32_t before = t->count;
 	char *text;
 	int err;
@@ -117,8 +117,9 @@ static int thread_node(struct profile_tree *t, const struct stack_batch *b, cons
 	return child(t, 0, &n, out);
 }
 
-static int add_sample(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
-		      const struct stack_sample *s, enum profile_group group)
+static int add_sample(struct profile_tree *t, const struct stack_batch *b,
+		      struct profile_names *names, const struct stack_sample *s,
+		      enum profile_group group)
 {
 	const struct stack *st = &b->stacks[s->stack];
 	struct profile_name name;
@@ -131,9 +132,12 @@ static int add_sample(struct profile_tree *t, const struct stack_batch *b, struc
 		err = profile_names_get(names, st->first + i, &name);
 		if (err)
 			break;
-		n = (struct profile_node){ .function = name.function, .module = name.module,
-					   .file = name.file, .line = name.line, .kind = name.kind,
-					   .flags = name.flags & ~STACK_FRAME_RETURN };
+		n = (struct profile_node){.function = name.function,
+					  .module = name.module,
+					  .file = name.file,
+					  .line = name.line,
+					  .kind = name.kind,
+					  .flags = name.flags & ~STACK_FRAME_RETURN};
 		err = child(t, at, &n, &at);
 	}
 	if (err)
@@ -141,9 +145,11 @@ static int add_sample(struct profile_tree *t, const struct stack_batch *b, struc
 	if (t->to_base) {
 		uint64_t ns = scaled(t, (double)s->weight_ns);
 
-		*(s->kind == STACK_OFF_CPU ? &t->nodes[at].base_off_ns : &t->nodes[at].base_on_ns) += ns;
+		*(s->kind == STACK_OFF_CPU ? &t->nodes[at].base_off_ns
+					   : &t->nodes[at].base_on_ns) += ns;
 	} else if (s->kind == STACK_OFF_CPU) {
-		t->nodes[at].off_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
+		t->nodes[at].off_ns +=
+		    t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
 		t->nodes[at].off_count += s->count;
 	} else {
 		t->nodes[at].on_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
@@ -152,8 +158,8 @@ static int add_sample(struct profile_tree *t, const struct stack_batch *b, struc
 	return 0;
 }
 
-int profile_tree_add(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
-		     enum profile_group group)
+int profile_tree_add(struct profile_tree *t, const struct stack_batch *b,
+		     struct profile_names *names, enum profile_group group)
 {
 	int err = 0;
 
@@ -182,14 +188,14 @@ int profile_tree_add_folded(struct profile_tree *t, const struct folded *f)
 		uint32_t count = folded_names(f, i, names), at = 0;
 
 		for (uint32_t k = 0; k < count && !err; k++) {
-			struct profile_node n = { .function = names[k], .module = "", .file = "" };
+			struct profile_node n = {.function = names[k], .module = "", .file = ""};
 
 			n.kind = k ? kind_of(names[k]) : 0;
 			err = child(t, at, &n, &at);
 		}
 		if (!err)
 			*(t->to_base ? &t->nodes[at].base_on_ns : &t->nodes[at].on_ns) +=
-				scaled(t, f->lines[i].weight);
+			    scaled(t, f->lines[i].weight);
 	}
 	return err;
 }
@@ -201,8 +207,10 @@ int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *fram
 	int err = 0;
 
 	for (uint32_t i = 0; i < count && !err; i++) {
-		struct profile_node n = { .function = frames[i].function, .module = "", .file = "",
-					  .kind = frames[i].kind };
+		struct profile_node n = {.function = frames[i].function,
+					 .module = "",
+					 .file = "",
+					 .kind = frames[i].kind};
 
 		err = child(t, at, &n, &at);
 	}
@@ -238,7 +246,7 @@ static void put_path(const struct profile_tree *t, uint32_t at, FILE *to)
 static int flatten_node(struct profile_tree *to, const struct profile_node *n, uint32_t parent,
 			uint32_t *out)
 {
-	struct profile_node copy = { .kind = n->kind, .module = "", .file = "" };
+	struct profile_node copy = {.kind = n->kind, .module = "", .file = ""};
 	uint32_t before = to->count;
 	char *text = NULL;
 	size_t bytes;

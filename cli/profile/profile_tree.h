@@ -14,21 +14,22 @@
 /* Of nodes that stand for no frame of a stack; beside enum stack_frame_kind. */
 enum profile_kind { PROFILE_GPU_PHASE = 16, PROFILE_GPU_KERNEL };
 
-enum profile_group { /* what stands below the root, outermost first */
-	PROFILE_BY_THREAD_NAME = 0, /* threads of one name together: "python3" */
-	PROFILE_BY_THREAD,	    /* process and thread: "python3 (pid 12/tid 34)" */
-	PROFILE_TOGETHER,	    /* nothing */
+enum profile_group {				 /* what stands below the root, outermost first */
+		     PROFILE_BY_THREAD_NAME = 0, /* threads of one name together: "python3" */
+		     PROFILE_BY_THREAD,		 /* process and thread: "python3 (pid 12/tid 34)" */
+		     PROFILE_TOGETHER,		 /* nothing */
 };
 
 struct profile_node {
 	const char *function, *module, *file;
-	uint32_t line;		/* Python: of the first stack that came here */
-	uint32_t parent;	/* index; the root is its own */
-	uint32_t first, next;	/* child, sibling; 0: none */
-	uint8_t kind, flags;	/* enum stack_frame_kind or profile_kind, 0 for the root and thread nodes */
+	uint32_t line;	      /* Python: of the first stack that came here */
+	uint32_t parent;      /* index; the root is its own */
+	uint32_t first, next; /* child, sibling; 0: none */
+	uint8_t kind,
+	    flags; /* enum stack_frame_kind or profile_kind, 0 for the root and thread nodes */
 	uint64_t on_ns, off_ns; /* of the stacks that end here */
 	uint64_t on_count, off_count;
-	uint64_t gpu_ns; /* device time of what ends here */
+	uint64_t gpu_ns;			       /* device time of what ends here */
 	uint64_t base_on_ns, base_off_ns, base_gpu_ns; /* what it is compared with */
 };
 
@@ -37,7 +38,7 @@ struct profile_tree {
 	uint32_t count;
 	size_t room;
 	struct probe by_frame; /* (parent, frame) -> node */
-	char **texts; /* names that were made here */
+	char **texts;	       /* names that were made here */
 	uint32_t text_count;
 	size_t text_room;
 	bool differs; /* base_ figures have a meaning */
@@ -48,8 +49,8 @@ struct profile_tree {
 int profile_tree_init(struct profile_tree *t);
 void profile_tree_fini(struct profile_tree *t);
 /* Adds all samples of the batch that names was opened on. 0, -ENOMEM, -E2BIG. */
-int profile_tree_add(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
-		     enum profile_group group);
+int profile_tree_add(struct profile_tree *t, const struct stack_batch *b,
+		     struct profile_names *names, enum profile_group group);
 /* Folded stacks, their values as time on the CPU; texts are borrowed from *f. "f_[k]" is a kernel
  * function, "f (x.py)" a Python one. 0, -ENOMEM, -E2BIG. */
 int profile_tree_add_folded(struct profile_tree *t, const struct folded *f);

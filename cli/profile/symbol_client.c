@@ -13,9 +13,9 @@
 #include "cli/text/intern.h"
 #include "symbol/symbol_content.h"
 
-#define ID_BYTES    SYMBOL_ID_MAX
-#define ADDRESSES   4096u /* of one request */
-#define OBJECTS	    LIMIT_API_SYMBOL_OBJECTS
+#define ID_BYTES  SYMBOL_ID_MAX
+#define ADDRESSES 4096u /* of one request */
+#define OBJECTS	  LIMIT_API_SYMBOL_OBJECTS
 
 enum state { WANTED, NAMED, NO_SYMBOL, NO_FILE };
 
@@ -67,7 +67,8 @@ struct key {
 };
 
 /* How many of its bytes count. */
-static size_t key_make(struct key *k, const uint8_t *build_id, size_t build_id_bytes, uint64_t address)
+static size_t key_make(struct key *k, const uint8_t *build_id, size_t build_id_bytes,
+		       uint64_t address)
 {
 	size_t id_bytes = symbol_content_cut(build_id_bytes);
 
@@ -88,7 +89,7 @@ int symbol_client_want(struct symbol_client *s, const uint8_t *build_id, size_t 
 	if (ROOM_FOR(s->places, s->room, s->keys.count + 1ull))
 		return -ENOMEM;
 	p = &s->places[s->keys.count];
-	*p = (struct place){ .address = address, .state = WANTED };
+	*p = (struct place){.address = address, .state = WANTED};
 	p->id_bytes = (uint8_t)symbol_content_cut(build_id_bytes);
 	memcpy(p->id, build_id, p->id_bytes);
 	at = intern_bytes(&s->keys, &k, key_make(&k, build_id, build_id_bytes, address),
@@ -96,8 +97,8 @@ int symbol_client_want(struct symbol_client *s, const uint8_t *build_id, size_t 
 	return at < 0 ? (int)at : 0;
 }
 
-int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, size_t build_id_bytes,
-		       uint64_t address, struct symbol_name *out)
+int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id,
+		       size_t build_id_bytes, uint64_t address, struct symbol_name *out)
 {
 	const struct place *p;
 	struct key k;
@@ -111,8 +112,8 @@ int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, s
 	p = &s->places[at];
 	if (p->state != NAMED)
 		return p->state == NO_SYMBOL ? -ENOENT : -ENODATA;
-	*out = (struct symbol_name){ p->function, p->raw ? p->raw : p->function, p->begin, p->size,
-				     p->proven };
+	*out = (struct symbol_name){p->function, p->raw ? p->raw : p->function, p->begin, p->size,
+				    p->proven};
 	return 0;
 }
 
@@ -151,8 +152,8 @@ static json_t *question(struct place *const *places, size_t count, size_t *asked
 				break;
 			hex(places[i], id);
 			addresses = json_array();
-			json_array_append_new(objects, json_pack("{s:s, s:o}", "build_id", id, "addresses",
-								 addresses));
+			json_array_append_new(objects, json_pack("{s:s, s:o}", "build_id", id,
+								 "addresses", addresses));
 		}
 		json_array_append_new(addresses, json_integer((json_int_t)places[i]->address));
 	}
@@ -222,7 +223,8 @@ static int take_answer(struct place *const *places, size_t count, const json_t *
 	json_t *object;
 	int settled = 0;
 
-	json_array_foreach(objects, i, object) {
+	json_array_foreach(objects, i, object)
+	{
 		size_t n = 0;
 		int done;
 
@@ -249,7 +251,8 @@ static int ask(struct symbol_client *s, struct place *const *places, size_t coun
 	err = take_answer(places, *asked, json_object_get(answer, "objects"));
 	json_decref(answer);
 	if (err == -EPROTO)
-		snprintf(e->why, sizeof(e->why), "%s: names that do not fit the question", s->client->url);
+		snprintf(e->why, sizeof(e->why), "%s: names that do not fit the question",
+			 s->client->url);
 	return err;
 }
 
@@ -259,7 +262,7 @@ int symbol_client_fetch(struct symbol_client *s, struct client_error *e)
 	size_t count, asked, settled;
 	int n = places ? 0 : -ENOMEM;
 
-	*e = (struct client_error){ .remedy = "" };
+	*e = (struct client_error){.remedy = ""};
 	do { /* again for what an answer had no room for */
 		count = settled = 0;
 		for (uint32_t i = 0; i < s->keys.count && n >= 0; i++)

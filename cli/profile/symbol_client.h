@@ -23,7 +23,7 @@ int symbol_client_want(struct symbol_client *s, const uint8_t *build_id, size_t 
 int symbol_client_fetch(struct symbol_client *s, struct client_error *e);
 /* 0 with texts that live until close; -ENOENT: no symbol covers the address; -ENODATA: the aggregator has
  * no file for it, or was not asked. */
-int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, size_t build_id_bytes,
-		       uint64_t address, struct symbol_name *out);
+int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id,
+		       size_t build_id_bytes, uint64_t address, struct symbol_name *out);
 
 #endif

@@ -13,17 +13,17 @@
 #include "base/limits.h"
 #include "node/windows.h"
 
-#define MEMORY_BYTES (256ull << 20) /* of the recorder; sysomd keeps more, in files */
-#define DEVICE_LAG_NS 300000000ull
-#define STEP_LAG_NS 1000000000ull
-#define TEND_NS 250000000ull
-#define BEAT_NS 5000000000ull
+#define MEMORY_BYTES	(256ull << 20) /* of the recorder; sysomd keeps more, in files */
+#define DEVICE_LAG_NS	300000000ull
+#define STEP_LAG_NS	1000000000ull
+#define TEND_NS		250000000ull
+#define BEAT_NS		5000000000ull
 #define BEAT_SUSPECT_NS 1000000000ull
-#define SKETCH_NS 60000000000ull
-#define WINDOW_NS 4000000000ull
-#define WINDOW_RECORDS 200000u
-#define TASKS 128u
-#define CLOCK_ERROR_NS 1000u
+#define SKETCH_NS	60000000000ull
+#define WINDOW_NS	4000000000ull
+#define WINDOW_RECORDS	200000u
+#define TASKS		128u
+#define CLOCK_ERROR_NS	1000u
 
 struct live_rank {
 	struct live_trace from;
@@ -64,10 +64,12 @@ static const char *name_of(void *arg, uint32_t id)
 	return id < r->from.trace->names.count ? r->from.trace->names.text[id] : "";
 }
 
-static int pack(struct live_node *n, struct live_rank *r, const struct windows_request *q, struct buf *out)
+static int pack(struct live_node *n, struct live_rank *r, const struct windows_request *q,
+		struct buf *out)
 {
-	struct window w = { .rank = r->id, .realtime_offset_ns = n->realtime_offset_ns,
-			    .clock_error_ns = CLOCK_ERROR_NS };
+	struct window w = {.rank = r->id,
+			   .realtime_offset_ns = n->realtime_offset_ns,
+			   .clock_error_ns = CLOCK_ERROR_NS};
 	int err;
 
 	stack_batch_init(&w.stacks, keyed_process());
@@ -119,7 +121,7 @@ static void ask(struct live_node *n, uint32_t slot, const struct wire_command *c
 
 		if (t->end_ns)
 			continue;
-		*t = (struct task){ .slot = slot, .begin_ns = c->begin_ns, .end_ns = c->end_ns };
+		*t = (struct task){.slot = slot, .begin_ns = c->begin_ns, .end_ns = c->end_ns};
 		memcpy(t->anomaly_id, c->anomaly_id, sizeof(t->anomaly_id));
 		return;
 	}
@@ -140,8 +142,8 @@ void live_node_command(struct live_node *n, const struct wire_command *c, uint64
 static void answer(struct live_node *n, struct task *t)
 {
 	static const uint8_t none[16];
-	struct windows_request q = { .reason = WINDOW_ASKED, .begin_ns = t->begin_ns,
-				     .end_ns = t->end_ns };
+	struct windows_request q = {
+	    .reason = WINDOW_ASKED, .begin_ns = t->begin_ns, .end_ns = t->end_ns};
 
 	if (memcmp(t->anomaly_id, none, sizeof(none)))
 		q.anomaly_id = t->anomaly_id;
@@ -157,8 +159,11 @@ static void answer(struct live_node *n, struct task *t)
 
 static void beat(struct live_node *n)
 {
-	struct beat b = { .sequence = n->sequence++, .now_ns = n->now_ns, .ranks = n->beat,
-			  .rank_count = n->count, .realtime_offset_ns = n->realtime_offset_ns };
+	struct beat b = {.sequence = n->sequence++,
+			 .now_ns = n->now_ns,
+			 .ranks = n->beat,
+			 .rank_count = n->count,
+			 .realtime_offset_ns = n->realtime_offset_ns};
 	uint64_t boot = hash_bytes(HASH_SEED, n->name, strlen(n->name));
 	struct beat got;
 	struct buf packed;
@@ -190,7 +195,7 @@ static void beat(struct live_node *n)
 
 static void sketch(struct live_node *n, struct live_rank *r)
 {
-	struct sketch s = { .rank = r->id, .realtime_offset_ns = n->realtime_offset_ns };
+	struct sketch s = {.rank = r->id, .realtime_offset_ns = n->realtime_offset_ns};
 	struct normal_when when;
 	struct buf packed;
 	uint64_t gone;
@@ -289,8 +294,8 @@ uint64_t live_node_next_ns(const struct live_node *n)
 		const struct live_rank *r = n->rank[i];
 		const struct replay_trace *t = r->from.trace;
 		uint64_t host = replay_cursor_ns(&r->host);
-		uint64_t device = r->device < t->device_count ? t->device[r->device].end_ns :
-								UINT64_MAX;
+		uint64_t device =
+		    r->device < t->device_count ? t->device[r->device].end_ns : UINT64_MAX;
 
 		next = host < next ? host : next;
 		next = device < next ? device : next;
@@ -317,11 +322,14 @@ int live_node_finish(struct live_node *n, uint64_t now_ns)
 int live_node_open(struct live_node **out, const char *name, int64_t realtime_offset_ns,
 		   enum peers_mode mode, const struct live_node_sink *sink)
 {
-	struct recorder_config rc = { .memory_bytes = MEMORY_BYTES,
-				      .ranks_max = LIMIT_NODE_PROCESSES };
+	struct recorder_config rc = {.memory_bytes = MEMORY_BYTES,
+				     .ranks_max = LIMIT_NODE_PROCESSES};
 	struct live_node *n = calloc(1, sizeof(*n));
-	struct windows_config wc = { .peers = true, .peers_mode = mode, .length_ns = WINDOW_NS,
-				     .now_ns = now_of, .ship = ship };
+	struct windows_config wc = {.peers = true,
+				    .peers_mode = mode,
+				    .length_ns = WINDOW_NS,
+				    .now_ns = now_of,
+				    .ship = ship};
 	int err;
 
 	if (!n)
@@ -370,7 +378,7 @@ int live_node_add(struct live_node *n, const struct live_trace *t, uint64_t now_
 	if (!r)
 		return -ENOMEM;
 	r->from = *t;
-	r->host = (struct replay_cursor){ .trace = t->trace, .marks = t->marks };
+	r->host = (struct replay_cursor){.trace = t->trace, .marks = t->marks};
 	snprintf(r->id.job, sizeof(r->id.job), "replay");
 	memcpy(r->id.node, n->name, sizeof(r->id.node));
 	r->id.rank = t->rank;

@@ -21,18 +21,19 @@
 #include "cli/text/pages.h"
 
 /* Files of an earlier run. */
-#define BEFORE_MAX    4096
-#define LAUNCHES_MAX  (1u << 20)
+#define BEFORE_MAX   4096
+#define LAUNCHES_MAX (1u << 20)
 
 struct replay_events {
 	bool json, marks, headed;
 	enum roofline_mode mode;
 	enum peers_mode peers;
 	struct replay_ranks *ranks, *before;
-	uint32_t ranks_per_node; /* 0: not live */
+	uint32_t ranks_per_node;  /* 0: not live */
 	struct replay_live *live; /* NULL: looks back */
-	bool in_before; /* what is read now is the earlier run: only its findings count */
-	uint64_t base_ns[2]; /* what times count from: of the first file of this run, and of the earlier */
+	bool in_before;		  /* what is read now is the earlier run: only its findings count */
+	uint64_t base_ns
+	    [2]; /* what times count from: of the first file of this run, and of the earlier */
 	const char *before_path[BEFORE_MAX];
 	int before_count;
 	struct replay_steps found; /* of the rank that is read */
@@ -44,22 +45,25 @@ struct replay_events {
 
 static int usage(FILE *to)
 {
-	fputs("usage: sysom replay events [options] FILE...\n\n"
-	      "Finds steps in kernel traces, one file per rank (rank from Kineto's distributedInfo,\n"
-	      "else from `rankN` in the name, else the order): Kineto JSON, or as CSV\n"
-	      "ts_ns,dur_ns,kind,device,stream,corr,bytes,name; plain, .gz or .zst, - is standard\n"
-	      "input.\n\n"
-	      "  --json             one JSON object per line\n"
-	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
-	      "  --live[=N]         findings as they would have been told while the job ran, N ranks\n"
-	      "                     to a node (default 8), instead of looking back over all steps\n"
-	      "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
-	      "  --mode robust|p99|sysom\n"
-	      "                     how steps are judged (default robust); sysom: ranks by the\n"
-	      "                     paper's mean + k sigma, for comparison\n\n"
-	      "example:\n"
-	      "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
-	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+	fputs(
+	    "usage: sysom replay events [options] FILE...\n\n"
+	    "Finds steps in kernel traces, one file per rank (rank from Kineto's distributedInfo,\n"
+	    "else from `rankN` in the name, else the order): Kineto JSON, or as CSV\n"
+	    "ts_ns,dur_ns,kind,device,stream,corr,bytes,name; plain, .gz or .zst, - is standard\n"
+	    "input.\n\n"
+	    "  --json             one JSON object per line\n"
+	    "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
+	    "  --live[=N]         findings as they would have been told while the job ran, N "
+	    "ranks\n"
+	    "                     to a node (default 8), instead of looking back over all steps\n"
+	    "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
+	    "  --mode robust|p99|sysom\n"
+	    "                     how steps are judged (default robust); sysom: ranks by the\n"
+	    "                     paper's mean + k sigma, for comparison\n\n"
+	    "example:\n"
+	    "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
+	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
+	    to);
 	return to == stdout ? 0 : 2;
 }
 
@@ -88,12 +92,13 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
 			     "    idle ms kernels phase");
 		ev->headed = true;
-		printf("%4d %6" PRIu64 " %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n",
+		printf("%4d %6" PRIu64
+		       " %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n",
 		       rank, st->index, (double)st->latency_ns / 1e6, (double)st->self_ns / 1e6,
 		       (double)st->compute_ns / 1e6, (double)st->comm_ns / 1e6,
 		       (double)st->exposed_comm_ns / 1e6, (double)st->idle_ns / 1e6, st->kernels,
-		       st->phase, v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
-		       hole ? " not-recorded" : "",
+		       st->phase, v->flagged ? "SLOW" : roofline_state_name(v->state),
+		       edge ? " edge" : "", hole ? " not-recorded" : "",
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
@@ -110,8 +115,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       "\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
 	       st->device_begin_ns, st->device_end_ns, st->launches, st->collectives, st->copies,
 	       st->phase, st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
-	       roofline_state_name(v->state),
-	       v->expected_ns, v->excess, word(v->self), word(edge),
+	       roofline_state_name(v->state), v->expected_ns, v->excess, word(v->self), word(edge),
 	       word(st->flags & STEP_FLAG_INCOMPLETE), word(st->flags & STEP_FLAG_CPU_BOUND),
 	       word(st->flags & STEP_FLAG_RESYNC), word(hole));
 }
@@ -199,8 +203,10 @@ static void tell_few(struct replay_events *ev, const struct replay_trace *t, con
 	if (!stats.few)
 		return;
 	ev->few++;
-	fprintf(stderr, "sysom replay events: %s: too few steps: one is told from the next where launches "
-			"return three times, so three whole steps are needed%s\n", path,
+	fprintf(stderr,
+		"sysom replay events: %s: too few steps: one is told from the next where launches "
+		"return three times, so three whole steps are needed%s\n",
+		path,
 		t->mark_count ? " (--marks use takes the file's own ProfilerStep marks)" : "");
 }
 
@@ -228,8 +234,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 		if (ev->no_memory)
 			rc = -ENOMEM;
 		else
-			rc = replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
-					      &ev->found);
+			rc =
+			    replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t, &ev->found);
 	} else {
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	}
@@ -248,8 +254,10 @@ static int on_one_base(struct replay_events *ev, struct replay_trace *t, const c
 		*base_ns = t->base_ns;
 	if (!t->base_ns || !replay_load_rebase(t, *base_ns))
 		return 0;
-	fprintf(stderr, "sysom replay events: %s: it began before the moment from which the first file "
-			"counts (baseTimeNanoseconds): name it first\n", path);
+	fprintf(stderr,
+		"sysom replay events: %s: it began before the moment from which the first file "
+		"counts (baseTimeNanoseconds): name it first\n",
+		path);
 	return -EBADMSG;
 }
 
@@ -260,12 +268,16 @@ static int tell_oddities(const struct replay_events *ev, const struct replay_tra
 	if (!t->rows)
 		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
 	else if (!t->device_count)
-		fprintf(stderr, "sysom replay events: %s: no kernels or copies in it: its steps have no "
-				"device time\n", path);
+		fprintf(stderr,
+			"sysom replay events: %s: no kernels or copies in it: its steps have no "
+			"device time\n",
+			path);
 	if (!t->holes || !ev->live || ev->in_before)
 		return 0;
-	fprintf(stderr, "sysom replay events: %s: --live takes a trace without holes; this one has %llu, "
-			"between the windows of an incident\n", path, (unsigned long long)t->holes);
+	fprintf(stderr,
+		"sysom replay events: %s: --live takes a trace without holes; this one has %llu, "
+		"between the windows of an incident\n",
+		path, (unsigned long long)t->holes);
 	return -EBADMSG;
 }
 
@@ -306,32 +318,35 @@ static void print_summary(const struct replay_events *ev)
 		       ",\"unknown_kind\":%" PRIu64 ",\"duplicate_marks\":%" PRIu64
 		       "},\"launch_proxies\":%" PRIu64 ",\"unmatched_device\":%" PRIu64
 		       ",\"holes\":%" PRIu64 ",\"steps\":%" PRIu64 ",\"steps_incomplete\":%" PRIu64
-		       ",\"too_few_steps\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"findings\":%" PRIu64 "}\n",
-		       ev->files, ev->rows, used, ev->api_other, ev->unknown_kind, ev->duplicate_marks,
-		       ev->proxies, ev->unmatched, ev->holes, ev->steps, ev->incomplete, ev->few,
-		       ev->flagged, ev->findings);
+		       ",\"too_few_steps\":%" PRIu64 ",\"flagged\":%" PRIu64
+		       ",\"findings\":%" PRIu64 "}\n",
+		       ev->files, ev->rows, used, ev->api_other, ev->unknown_kind,
+		       ev->duplicate_marks, ev->proxies, ev->unmatched, ev->holes, ev->steps,
+		       ev->incomplete, ev->few, ev->flagged, ev->findings);
 	else
 		printf("%s%" PRIu64 " file%s, %" PRIu64 " rows, %" PRIu64 " used; skipped: %" PRIu64
 		       " other API or operator calls, %" PRIu64 " of unknown kind, %" PRIu64
 		       " repeated marks; %" PRIu64 " launches taken from kernels, %" PRIu64
-		       " kernels without a launch; %" PRIu64 " step%s, %" PRIu64 " incomplete, %" PRIu64
-		       " slow; %" PRIu64 " file%s of too few steps; %" PRIu64 " finding%s\n",
+		       " kernels without a launch; %" PRIu64 " step%s, %" PRIu64
+		       " incomplete, %" PRIu64 " slow; %" PRIu64
+		       " file%s of too few steps; %" PRIu64 " finding%s\n",
 		       ev->headed ? "\n" : "", ev->files, ev->files == 1 ? "" : "s", ev->rows, used,
-		       ev->api_other, ev->unknown_kind, ev->duplicate_marks, ev->proxies, ev->unmatched,
-		       ev->steps, ev->steps == 1 ? "" : "s", ev->incomplete, ev->flagged, ev->few,
-		       ev->few == 1 ? "" : "s", ev->findings, ev->findings == 1 ? "" : "s");
+		       ev->api_other, ev->unknown_kind, ev->duplicate_marks, ev->proxies,
+		       ev->unmatched, ev->steps, ev->steps == 1 ? "" : "s", ev->incomplete,
+		       ev->flagged, ev->few, ev->few == 1 ? "" : "s", ev->findings,
+		       ev->findings == 1 ? "" : "s");
 }
 
 static int options(struct replay_events *ev, int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"marks", required_argument, NULL, 'm'},
-		{"mode", required_argument, NULL, 'o'},
-		{"before", required_argument, NULL, 'b'},
-		{"live", optional_argument, NULL, 'l'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+	    {"json", no_argument, NULL, 'j'},
+	    {"marks", required_argument, NULL, 'm'},
+	    {"mode", required_argument, NULL, 'o'},
+	    {"before", required_argument, NULL, 'b'},
+	    {"live", optional_argument, NULL, 'l'},
+	    {"help", no_argument, NULL, 'h'},
+	    {0},
 	};
 	int c, mode;
 
@@ -350,7 +365,8 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			break;
 		case 'o':
 			ev->peers = !strcmp(optarg, "sysom") ? PEERS_SYSOM : PEERS_ROBUST;
-			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST : roofline_mode_parse(optarg);
+			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST
+							: roofline_mode_parse(optarg);
 			if (mode < 0) {
 				fprintf(stderr, "sysom replay events: --mode robust|p99|sysom\n");
 				return 2;
@@ -398,12 +414,15 @@ static int run_live(struct replay_events *ev)
 	ev->findings = s.findings;
 	if (ev->json)
 		printf("{\"type\":\"live\",\"steps\":%" PRIu64 ",\"flagged\":%" PRIu64
-		       ",\"windows\":%" PRIu64 ",\"window_bytes\":%" PRIu64 ",\"incidents\":%" PRIu64 "}\n",
+		       ",\"windows\":%" PRIu64 ",\"window_bytes\":%" PRIu64
+		       ",\"incidents\":%" PRIu64 "}\n",
 		       s.steps, s.flagged, s.windows, s.window_bytes, s.incidents);
 	else
-		printf("live: %" PRIu64 " steps, %" PRIu64 " slow; %" PRIu64 " windows of %.1f KB; %" PRIu64
-		       " incidents\n", s.steps, s.flagged, s.windows,
-		       s.windows ? (double)s.window_bytes / 1000 / (double)s.windows : 0, s.incidents);
+		printf("live: %" PRIu64 " steps, %" PRIu64 " slow; %" PRIu64
+		       " windows of %.1f KB; %" PRIu64 " incidents\n",
+		       s.steps, s.flagged, s.windows,
+		       s.windows ? (double)s.window_bytes / 1000 / (double)s.windows : 0,
+		       s.incidents);
 	return 0;
 }
 

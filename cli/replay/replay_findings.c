@@ -15,17 +15,20 @@ static double number(double v)
 	return isfinite(v) ? v : 0;
 }
 
-void replay_findings_json(FILE *to, const struct finding *f, const struct replay_findings_extra *extra)
+void replay_findings_json(FILE *to, const struct finding *f,
+			  const struct replay_findings_extra *extra)
 {
 	fputs("{\"type\":\"finding\",\"ranks\":[", to);
 	for (uint32_t i = 0; i < f->rank_count; i++)
 		fprintf(to, "%s%" PRId32, i ? "," : "", f->ranks[i]);
-	fprintf(to, "],\"first_step\":%" PRIu64 ",\"last_step\":%" PRIu64
-		",\"kind\":\"%s\",\"layer\":\"%s\",\"cause\":\"%s\",\"excess\":%.6f,\"confidence\":%.3f"
-		",\"effect_ns\":%.1f,\"title\":",
-		f->first_step, f->last_step, finding_kind_name(f->kind),
-		finding_layer_name(finding_cause_layer(f->cause)), finding_cause_id(f->cause),
-		number(f->excess), number(f->confidence), number(f->effect_ns));
+	fprintf(
+	    to,
+	    "],\"first_step\":%" PRIu64 ",\"last_step\":%" PRIu64
+	    ",\"kind\":\"%s\",\"layer\":\"%s\",\"cause\":\"%s\",\"excess\":%.6f,\"confidence\":%.3f"
+	    ",\"effect_ns\":%.1f,\"title\":",
+	    f->first_step, f->last_step, finding_kind_name(f->kind),
+	    finding_layer_name(finding_cause_layer(f->cause)), finding_cause_id(f->cause),
+	    number(f->excess), number(f->confidence), number(f->effect_ns));
 	escape_json_exact(to, finding_cause_title(f->cause));
 	fputs(",\"remedy\":", to);
 	escape_json_exact(to, finding_cause_remedy(f->cause));
@@ -62,14 +65,16 @@ static void say_ranks(FILE *to, const struct finding *f)
 		fprintf(to, " and %" PRIu32 " more", f->rank_count - TEXT_RANKS);
 }
 
-void replay_findings_text(FILE *to, const struct finding *f, const struct replay_findings_extra *extra)
+void replay_findings_text(FILE *to, const struct finding *f,
+			  const struct replay_findings_extra *extra)
 {
-	static const char *const said[] = { "unknown", "slow", "slower than before", "hang",
-					    "imbalance (a role, not a faulty rank)" };
+	static const char *const said[] = {"unknown", "slow", "slower than before", "hang",
+					   "imbalance (a role, not a faulty rank)"};
 
 	say_ranks(to, f);
 	fprintf(to, ": %s, steps %" PRIu64 " to %" PRIu64,
-		said[(unsigned)f->kind <= FINDING_IMBALANCE ? f->kind : 0], f->first_step, f->last_step);
+		said[(unsigned)f->kind <= FINDING_IMBALANCE ? f->kind : 0], f->first_step,
+		f->last_step);
 	if (f->excess > 0)
 		fprintf(to, ", %+.2f%% (%.3f ms per step)", 100 * f->excess, f->effect_ns / 1e6);
 	fprintf(to, ", confidence %.2f\n", f->confidence);

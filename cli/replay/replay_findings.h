@@ -18,7 +18,9 @@ struct replay_findings_extra {
 };
 
 /* One line. extra may be NULL. */
-void replay_findings_json(FILE *to, const struct finding *f, const struct replay_findings_extra *extra);
+void replay_findings_json(FILE *to, const struct finding *f,
+			  const struct replay_findings_extra *extra);
 /* A line, then its evidence, indented, and the remedy. */
-void replay_findings_text(FILE *to, const struct finding *f, const struct replay_findings_extra *extra);
+void replay_findings_text(FILE *to, const struct finding *f,
+			  const struct replay_findings_extra *extra);
 #endif

@@ -17,8 +17,8 @@
 #include "wire/codec.h"
 
 /* As the aggregator's incident.gap and incident.silence are by default. */
-#define GAP_NS	   5000000000ull
-#define SILENCE_NS 30000000000ull
+#define GAP_NS	       5000000000ull
+#define SILENCE_NS     30000000000ull
 #define LINE_BYTES_MAX (64u << 10)
 
 struct replay_incident {
@@ -40,9 +40,9 @@ struct replay_incident {
 
 static int take_known(struct replay_incident *r, const json_t *in)
 {
-	struct incident_row row = { .open = !strcmp(jsonget_text(in, "state"), "open"),
-				    .begin_unix_ns = jsonget_unsigned(in, "begin_unix_ns"),
-				    .end_unix_ns = jsonget_unsigned(in, "end_unix_ns") };
+	struct incident_row row = {.open = !strcmp(jsonget_text(in, "state"), "open"),
+				   .begin_unix_ns = jsonget_unsigned(in, "begin_unix_ns"),
+				   .end_unix_ns = jsonget_unsigned(in, "end_unix_ns")};
 	struct finding_report *f = malloc(sizeof(*f));
 	const json_t *list = json_object_get(in, "findings"), *one;
 	size_t k;
@@ -54,7 +54,8 @@ static int take_known(struct replay_incident *r, const json_t *in)
 		err = -EINVAL;
 	if (!err)
 		err = incident_set_restore(r->set, &row);
-	json_array_foreach((json_t *)list, k, one) {
+	json_array_foreach((json_t *)list, k, one)
+	{
 		if (err)
 			break;
 		err = finding_json_parse(one, f);
@@ -73,8 +74,10 @@ static const struct incident_sources no_sources;
 int replay_incident_live(struct replay_incident **out, FILE *to, bool json,
 			 const struct incident_sources *sources, uint32_t job_ranks)
 {
-	const struct incident_config c = { .gap_ns = GAP_NS, .silence_ns = SILENCE_NS,
-					   .memory_ns = UINT64_MAX, .sources = *sources };
+	const struct incident_config c = {.gap_ns = GAP_NS,
+					  .silence_ns = SILENCE_NS,
+					  .memory_ns = UINT64_MAX,
+					  .sources = *sources};
 	struct replay_incident *r = calloc(1, sizeof(*r));
 	int err = r ? incident_set_open(&r->set, &c) : -ENOMEM;
 
@@ -156,8 +159,8 @@ static void note_change(struct replay_incident *r, const struct incident_change 
 }
 
 /* now_unix_ns 0: it comes as it ends. */
-static int add(struct replay_incident *r, const struct window *w, size_t bytes, uint64_t now_unix_ns,
-	       struct incident_change *change)
+static int add(struct replay_incident *r, const struct window *w, size_t bytes,
+	       uint64_t now_unix_ns, struct incident_change *change)
 {
 	struct digest *d = malloc(sizeof(*d));
 	int err;
@@ -170,7 +173,8 @@ static int add(struct replay_incident *r, const struct window *w, size_t bytes, 
 	if (r->known) {
 		err = incident_set_restore_window(r->set, r->ids[0], d);
 	} else {
-		err = incident_set_add(r->set, d, now_unix_ns ? now_unix_ns : d->end_unix_ns, change);
+		err =
+		    incident_set_add(r->set, d, now_unix_ns ? now_unix_ns : d->end_unix_ns, change);
 		if (!err)
 			note_change(r, change);
 	}
@@ -194,7 +198,7 @@ int replay_incident_take(struct replay_incident *r, const struct window *w, size
 int replay_incident_finding(struct replay_incident *r, const struct finding_report *f,
 			    uint64_t now_unix_ns, char id[INCIDENT_ID_BYTES])
 {
-	struct incident_change change = { .id = "" };
+	struct incident_change change = {.id = ""};
 	int err = incident_set_add_finding(r->set, f, now_unix_ns, &change);
 
 	if (!err && change.id[0])
@@ -208,7 +212,8 @@ void replay_incident_tick(struct replay_incident *r, uint64_t now_unix_ns)
 {
 	char closed[16][INCIDENT_ID_BYTES];
 
-	while (incident_set_tick(r->set, now_unix_ns, closed, ARRAY_LEN(closed)) == ARRAY_LEN(closed))
+	while (incident_set_tick(r->set, now_unix_ns, closed, ARRAY_LEN(closed)) ==
+	       ARRAY_LEN(closed))
 		;
 }
 
@@ -266,17 +271,17 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 	memset(f, 0, sizeof(*f));
 	f->kind = finding_kind_find(jsonget_text(in, "kind")) ?: FINDING_SLOW_RANK;
 	f->cause = finding_cause_find(jsonget_text(d, "cause"));
-	json_array_foreach(json_object_get(d, "ranks"), k, one)
-		if (f->rank_count < FINDING_RANKS_MAX)
-			f->ranks[f->rank_count++] = (int32_t)json_integer_value(one);
+	json_array_foreach(json_object_get(d, "ranks"), k,
+			   one) if (f->rank_count < FINDING_RANKS_MAX) f->ranks[f->rank_count++] =
+	    (int32_t)json_integer_value(one);
 	f->first_step = jsonget_unsigned(in, "first_step");
 	f->last_step = jsonget_unsigned(in, "last_step");
 	f->excess = jsonget_number(in, "excess");
 	f->effect_ns = jsonget_number(d, "effect_ms") * 1e6;
 	f->confidence = jsonget_number(d, "confidence");
 	json_array_foreach(json_object_get(d, "evidence"), k, one)
-		finding_say(f, finding_layer_find(jsonget_text(one, "layer")),
-			    jsonget_number(one, "effect_ms") * 1e6, "%s", jsonget_text(one, "text"));
+	    finding_say(f, finding_layer_find(jsonget_text(one, "layer")),
+			jsonget_number(one, "effect_ms") * 1e6, "%s", jsonget_text(one, "text"));
 }
 
 static int print_incident(struct replay_incident *r, const char *id)
@@ -287,7 +292,8 @@ static int print_incident(struct replay_incident *r, const char *id)
 	size_t k;
 	int err = in && f ? 0 : -ENOMEM;
 
-	json_array_foreach(json_object_get(in, "diagnoses"), k, one) {
+	json_array_foreach(json_object_get(in, "diagnoses"), k, one)
+	{
 		if (err)
 			break;
 		fill_finding(f, in, one);

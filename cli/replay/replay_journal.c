@@ -13,7 +13,7 @@
 #include "cli/text/pages.h"
 #include "model/finding.h"
 
-#define STEPS_KEPT 4096u /* of a rank: which steps a stretch of time holds */
+#define STEPS_KEPT     4096u /* of a rank: which steps a stretch of time holds */
 #define LINE_BYTES_MAX (64u << 10)
 
 struct kept_step {
@@ -26,7 +26,7 @@ struct side { /* a rank's steps as one of the two sides had them */
 };
 
 struct rank_run {
-	bool open;    /* steps may still come out of this turn */
+	bool open; /* steps may still come out of this turn */
 	struct journal_rank id;
 	void *steps_memory, *judge_memory;
 	uint64_t memory_bytes;
@@ -98,7 +98,7 @@ void replay_journal_close(struct replay_journal *j)
 static void tell(struct replay_journal *j, const struct step *step[2],
 		 const struct judge_verdict *verdict[2], int32_t rank)
 {
-	struct buf *line[2] = { &j->live, &j->here };
+	struct buf *line[2] = {&j->live, &j->here};
 	int which = j->said_live ? 0 : 1;
 
 	for (int i = 0; i < 2; i++) {
@@ -121,7 +121,7 @@ static void tell(struct replay_journal *j, const struct step *step[2],
 
 static void keep(struct side *s, const struct step *st)
 {
-	s->kept[s->count++ % STEPS_KEPT] = (struct kept_step){ st->index, st->end_ns };
+	s->kept[s->count++ % STEPS_KEPT] = (struct kept_step){st->index, st->end_ns};
 }
 
 /* A rank that is slow among its peers on the node; why is not looked at here. */
@@ -185,8 +185,8 @@ static void settle(struct replay_journal *j, struct rank_run *r)
 	while (r->open && steps_next(r->steps, &s, j->kernels, &kernels)) {
 		struct judge_verdict v = judge_push(r->judge, &s, 0);
 
-		tell(j, (const struct step *[2]){ NULL, &s },
-		     (const struct judge_verdict *[2]){ NULL, &v }, r->id.rank);
+		tell(j, (const struct step *[2]){NULL, &s},
+		     (const struct judge_verdict *[2]){NULL, &v}, r->id.rank);
 	}
 	r->open = false;
 }
@@ -194,7 +194,8 @@ static void settle(struct replay_journal *j, struct rank_run *r)
 static int begin_rank(struct replay_journal *j, uint32_t slot, const struct journal_rank *id)
 {
 	struct rank_run *r;
-	uint64_t bytes = sizeof(*r) + steps_memory_bytes(&id->steps) + judge_memory_bytes(&id->judge);
+	uint64_t bytes =
+	    sizeof(*r) + steps_memory_bytes(&id->steps) + judge_memory_bytes(&id->judge);
 
 	if (j->rank[slot])
 		settle(j, j->rank[slot]);
@@ -239,8 +240,8 @@ static void feed(struct replay_journal *j, struct rank_run *r, const struct reco
 
 static void take_step(struct replay_journal *j, struct rank_run *r, const struct journal_step *live)
 {
-	const struct step *step[2] = { &live->step, NULL };
-	const struct judge_verdict *verdict[2] = { &live->verdict, NULL };
+	const struct step *step[2] = {&live->step, NULL};
+	const struct judge_verdict *verdict[2] = {&live->verdict, NULL};
 	struct judge_verdict v;
 	uint32_t kernels;
 

@@ -49,7 +49,8 @@ static void put_step(struct buf *b, int32_t rank, const struct step *s, bool fla
 	put_count(b, "phase", s->phase);
 	buf_printf(b, ",\"key\":\"%016llx\",\"work\":[", (unsigned long long)s->key);
 	for (uint32_t i = 0; i < s->work_count && i < STEP_WORK_MAX; i++)
-		buf_printf(b, isfinite(s->work[i]) ? "%s%.17g" : "%snull", i ? "," : "", s->work[i]);
+		buf_printf(b, isfinite(s->work[i]) ? "%s%.17g" : "%snull", i ? "," : "",
+			   s->work[i]);
 	buf_printf(b, "],\"source\":\"%s\"", s->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto");
 	put_bool(b, "edge", s->flags & STEP_FLAG_EDGE);
 	put_bool(b, "gap", s->flags & STEP_FLAG_GAP);
@@ -92,7 +93,8 @@ void replay_line_window_json(struct buf *b, const struct window *w, const struct
 static void print_head(FILE *to, bool *headed)
 {
 	if (!*headed)
-		fputs("rank     step   latency ms  expected ms  excess %      self ms  self excess %\n",
+		fputs("rank     step   latency ms  expected ms  excess %      self ms  self excess "
+		      "%\n",
 		      to);
 	*headed = true;
 }
@@ -111,9 +113,10 @@ void replay_line_step_text(FILE *to, bool *headed, int32_t rank, const struct st
 	print_head(to, headed);
 	print_figures(to, rank, s, v->expected_ns, v->excess, v->self_excess);
 	fprintf(to, "%s%s%s%s\n",
-		v->skip != JUDGE_USED ? judge_skip_name(v->skip) :
-					roofline_state_name((enum roofline_state)v->state),
-		v->flagged ? " SLOW" : "", v->self ? " in self time" : "", v->drift ? " drift" : "");
+		v->skip != JUDGE_USED ? judge_skip_name(v->skip)
+				      : roofline_state_name((enum roofline_state)v->state),
+		v->flagged ? " SLOW" : "", v->self ? " in self time" : "",
+		v->drift ? " drift" : "");
 }
 
 void replay_line_window_text(FILE *to, bool *headed, const struct window *w,

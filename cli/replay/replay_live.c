@@ -28,7 +28,7 @@
 /* After the last record: what trails, and a few looks of the aggregator. */
 #define AFTER_NS (12 * SECOND_NS)
 /* Longer than so without any record: time goes on to shortly before the next one. */
-#define IDLE_NS (60 * SECOND_NS)
+#define IDLE_NS	 (60 * SECOND_NS)
 #define TOLD_MAX 4096u
 
 struct live_job_rank {
@@ -56,7 +56,7 @@ struct replay_live {
 	struct replay_incident *incidents;
 	struct told told[TOLD_MAX];
 	uint32_t told_count;
-	uint32_t turn_node;	/* whose turn it is */
+	uint32_t turn_node; /* whose turn it is */
 	struct replay_live_stats stats;
 	int failed;
 };
@@ -160,7 +160,8 @@ static int call_order(const void *pa, const void *pb)
 {
 	const struct record *a = pa, *b = pb;
 
-	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->kind, a->kind); /* born before it is used */
+	return ORDER(a->begin_ns, b->begin_ns)
+		   ?: ORDER(b->kind, a->kind); /* born before it is used */
 }
 
 /* Its number in the communicator is that of the lower ranks which are in it; few communicators. */
@@ -196,16 +197,23 @@ static int name_calls(struct replay_live *l, uint32_t r, const struct instance *
 		if (!device->launch_ns)
 			continue;
 		if (comms < COMMS_MAX && is_new(k->calls, k->call_count, in->comm)) {
-			k->calls[k->call_count++] = (struct record){
-			    .kind = RECORD_COMM, .begin_ns = device->launch_ns,
-			    .end_ns = device->launch_ns, .key = in->comm, .bytes = in->ranks,
-			    .peer = (int16_t)(r & INT16_MAX)};
+			k->calls[k->call_count++] =
+			    (struct record){.kind = RECORD_COMM,
+					    .begin_ns = device->launch_ns,
+					    .end_ns = device->launch_ns,
+					    .key = in->comm,
+					    .bytes = in->ranks,
+					    .peer = (int16_t)(r & INT16_MAX)};
 			comms++;
 		}
 		call = &k->calls[k->call_count++];
-		*call = (struct record){.kind = RECORD_COLL, .begin_ns = device->launch_ns,
-					.end_ns = device->launch_ns, .key = in->comm,
-					.seq = in->seq, .func = device->func, .peer = -1,
+		*call = (struct record){.kind = RECORD_COLL,
+					.begin_ns = device->launch_ns,
+					.end_ns = device->launch_ns,
+					.key = in->comm,
+					.seq = in->seq,
+					.func = device->func,
+					.peer = -1,
 					.bytes = device->bytes};
 	}
 	qsort(k->calls, k->call_count, sizeof(*k->calls), call_order);
@@ -246,8 +254,8 @@ static void span(const struct replay_live *l, uint64_t *begin_ns, uint64_t *end_
 						t->device_count ? &t->device[0] : NULL};
 
 		for (size_t i = 0; i < ARRAY_LEN(first); i++) {
-			uint64_t ns = first[i] ? align_to_reference(l->align, r, first[i]->begin_ns) :
-						 UINT64_MAX;
+			uint64_t ns = first[i] ? align_to_reference(l->align, r, first[i]->begin_ns)
+					       : UINT64_MAX;
 
 			*begin_ns = ns < *begin_ns ? ns : *begin_ns;
 		}
@@ -257,8 +265,8 @@ static void span(const struct replay_live *l, uint64_t *begin_ns, uint64_t *end_
 			*end_ns = ns > *end_ns ? ns : *end_ns;
 		}
 		if (t->host_count) {
-			uint64_t ns = align_to_reference(l->align, r,
-							 t->host[t->host_count - 1].end_ns);
+			uint64_t ns =
+			    align_to_reference(l->align, r, t->host[t->host_count - 1].end_ns);
 
 			*end_ns = ns > *end_ns ? ns : *end_ns;
 		}
@@ -298,10 +306,11 @@ static void say_ranks(const json_t *ranks)
 	size_t k;
 
 	json_array_foreach((json_t *)ranks, k, one)
-		printf("%s%d", k ? "," : "", (int)json_integer_value(one));
+	    printf("%s%d", k ? "," : "", (int)json_integer_value(one));
 }
 
-static void print_told(const struct replay_live *l, const char *id, const char *symptom, const json_t *d)
+static void print_told(const struct replay_live *l, const char *id, const char *symptom,
+		       const json_t *d)
 {
 	const char *layer = jsonget_text(d, "layer"), *cause = jsonget_text(d, "cause");
 	uint64_t at_ns = l->now_ns + l->base_ns;
@@ -334,8 +343,8 @@ static uint64_t what_of(const char *symptom, const json_t *d)
 
 	for (size_t i = 0; i < ARRAY_LEN(text); i++)
 		h = hash_mix(hash_bytes(h, text[i], strlen(text[i])));
-	json_array_foreach(json_object_get(d, "ranks"), k, one)
-		h = hash_mix(h + (uint64_t)json_integer_value(one));
+	json_array_foreach(json_object_get(d, "ranks"), k, one) h =
+	    hash_mix(h + (uint64_t)json_integer_value(one));
 	return h;
 }
 
@@ -359,9 +368,9 @@ static void tell(struct replay_live *l, const char *id)
 	const json_t *d;
 	size_t k;
 
-	json_array_foreach(json_object_get(in, "diagnoses"), k, d)
-		if (is_news(l, id, what_of(symptom, d)))
-			print_told(l, id, symptom, d);
+	json_array_foreach(json_object_get(in, "diagnoses"), k,
+			   d) if (is_news(l, id, what_of(symptom, d)))
+	    print_told(l, id, symptom, d);
 	json_decref(in);
 }
 
@@ -455,8 +464,9 @@ static int open_nodes(struct replay_live *l)
 	if (!l->node)
 		return -ENOMEM;
 	for (uint32_t r = 0; r < l->count && !err; r++) {
-		struct live_trace t = {&l->rank[r].trace, l->rank[r].calls, l->rank[r].call_count,
-				       l->rank[r].trace.rank, (int32_t)l->count, l->config.marks};
+		struct live_trace t = {&l->rank[r].trace,     l->rank[r].calls,
+				       l->rank[r].call_count, l->rank[r].trace.rank,
+				       (int32_t)l->count,     l->config.marks};
 		char name[32];
 
 		if (r % each == 0) {
@@ -474,7 +484,8 @@ static int open_nodes(struct replay_live *l)
 /* The node's clock at a time of the reference's. */
 static uint64_t node_now(const struct replay_live *l, uint32_t node, uint64_t now_ns)
 {
-	uint64_t ns = align_to_local(l->align, node * l->config.ranks_per_node, now_ns + l->base_ns);
+	uint64_t ns =
+	    align_to_local(l->align, node * l->config.ranks_per_node, now_ns + l->base_ns);
 
 	return ns > l->base_ns ? ns - l->base_ns : 1;
 }

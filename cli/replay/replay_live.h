@@ -21,7 +21,7 @@ struct replay_live_stats {
 	uint64_t steps, flagged, windows, window_bytes, findings, incidents;
 };
 
-struct replay_live; /* opaque */
+struct replay_live;								    /* opaque */
 int replay_live_open(struct replay_live **out, const struct replay_live_config *c); /* 0, -ENOMEM */
 void replay_live_close(struct replay_live *l); /* NULL is a no-op */
 /* Takes what is behind the trace, which is empty afterwards; each rank once. -ENOMEM. */

@@ -26,15 +26,30 @@
 
 /* What a row's kind and name make of it. */
 enum row_kind {
-	ROW_KERNEL, ROW_NCCL, ROW_MEMCPY, ROW_MEMSET, ROW_LAUNCH, ROW_GRAPH, ROW_COPY_CALL, ROW_SYNC,
-	ROW_HOLE, ROW_STEP, ROW_OTHER,
+	ROW_KERNEL,
+	ROW_NCCL,
+	ROW_MEMCPY,
+	ROW_MEMSET,
+	ROW_LAUNCH,
+	ROW_GRAPH,
+	ROW_COPY_CALL,
+	ROW_SYNC,
+	ROW_HOLE,
+	ROW_STEP,
+	ROW_OTHER,
 };
 
 static const uint8_t record_kinds[] = {
-	[ROW_KERNEL] = RECORD_KERNEL, [ROW_NCCL] = RECORD_COLL_KERNEL, [ROW_MEMCPY] = RECORD_COPY,
-	[ROW_MEMSET] = RECORD_MEMSET, [ROW_LAUNCH] = RECORD_LAUNCH,
-	[ROW_GRAPH] = RECORD_GRAPH_LAUNCH, [ROW_COPY_CALL] = RECORD_COPY_CALL,
-	[ROW_SYNC] = RECORD_SYNC, [ROW_HOLE] = RECORD_GAP, [ROW_STEP] = RECORD_STEP_BEGIN,
+    [ROW_KERNEL] = RECORD_KERNEL,
+    [ROW_NCCL] = RECORD_COLL_KERNEL,
+    [ROW_MEMCPY] = RECORD_COPY,
+    [ROW_MEMSET] = RECORD_MEMSET,
+    [ROW_LAUNCH] = RECORD_LAUNCH,
+    [ROW_GRAPH] = RECORD_GRAPH_LAUNCH,
+    [ROW_COPY_CALL] = RECORD_COPY_CALL,
+    [ROW_SYNC] = RECORD_SYNC,
+    [ROW_HOLE] = RECORD_GAP,
+    [ROW_STEP] = RECORD_STEP_BEGIN,
 };
 
 /* record.dtype while loading: the row names a correlation id. */
@@ -48,8 +63,8 @@ struct loader {
 	struct trace_reader *reader;
 	size_t host_room, device_room, mark_room;
 	uint64_t line;
-	const char *why; /* an event was refused */
-	uint64_t pid;	 /* of a Kineto file's launches; 0: none yet */
+	const char *why;	      /* an event was refused */
+	uint64_t pid;		      /* of a Kineto file's launches; 0: none yet */
 	uint32_t guess[NAME_GUESSES]; /* id of the latest name with these ends and length */
 };
 
@@ -80,12 +95,17 @@ static unsigned coll_of(const char *name)
 		const char *text;
 		unsigned func;
 	} known[] = {
-		{"AllReduce", RECORD_COLL_ALL_REDUCE}, {"ReduceScatter", RECORD_COLL_REDUCE_SCATTER},
-		{"AllGather", RECORD_COLL_ALL_GATHER}, {"Broadcast", RECORD_COLL_BROADCAST},
-		{"AllToAll", RECORD_COLL_ALL_TO_ALL}, {"SendRecv", RECORD_COLL_ALL_TO_ALL},
-		{"Reduce", RECORD_COLL_REDUCE}, {"Gather", RECORD_COLL_GATHER},
-		{"Scatter", RECORD_COLL_SCATTER}, {"Send", RECORD_COLL_SEND},
-		{"Recv", RECORD_COLL_RECV},
+	    {"AllReduce", RECORD_COLL_ALL_REDUCE},
+	    {"ReduceScatter", RECORD_COLL_REDUCE_SCATTER},
+	    {"AllGather", RECORD_COLL_ALL_GATHER},
+	    {"Broadcast", RECORD_COLL_BROADCAST},
+	    {"AllToAll", RECORD_COLL_ALL_TO_ALL},
+	    {"SendRecv", RECORD_COLL_ALL_TO_ALL},
+	    {"Reduce", RECORD_COLL_REDUCE},
+	    {"Gather", RECORD_COLL_GATHER},
+	    {"Scatter", RECORD_COLL_SCATTER},
+	    {"Send", RECORD_COLL_SEND},
+	    {"Recv", RECORD_COLL_RECV},
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
@@ -96,9 +116,10 @@ static unsigned coll_of(const char *name)
 
 static struct replay_name name_of(const char *text)
 {
-	return (struct replay_name){ .optimizer = record_is_optimizer(text),
-				     .coll = record_is_coll_kernel(text), .api = api_kind(text),
-				     .func = (uint8_t)coll_of(text) };
+	return (struct replay_name){.optimizer = record_is_optimizer(text),
+				    .coll = record_is_coll_kernel(text),
+				    .api = api_kind(text),
+				    .func = (uint8_t)coll_of(text)};
 }
 
 static bool name_equals(const char *have, const char *text, size_t bytes)
@@ -110,8 +131,9 @@ static bool name_equals(const char *have, const char *text, size_t bytes)
 static uint32_t names_find(struct replay_trace *t, const char *text, size_t bytes)
 {
 	uint32_t before = t->names.count;
-	int64_t id = ROOM_FOR(t->name, t->name_room, before + 1ull) ?
-			     -ENOMEM : intern_bytes(&t->names, text, bytes, REPLAY_LOAD_NAMES_MAX);
+	int64_t id = ROOM_FOR(t->name, t->name_room, before + 1ull)
+			 ? -ENOMEM
+			 : intern_bytes(&t->names, text, bytes, REPLAY_LOAD_NAMES_MAX);
 
 	if (id == before)
 		t->name[id] = name_of(t->names.text[id]);
@@ -122,7 +144,7 @@ static uint32_t names_find(struct replay_trace *t, const char *text, size_t byte
  * the ends, the middle and the length of an earlier one is compared with that one first. */
 static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 {
-	uint64_t part[3] = { 0 };
+	uint64_t part[3] = {0};
 	uint32_t at, id;
 
 	bytes = strnlen(text, bytes);
@@ -174,8 +196,11 @@ static bool row_classify(struct loader *l, struct record *r, const char *kind, c
 	static const struct {
 		const char *text;
 		uint8_t row;
-	} kinds[] = { { "nccl", ROW_NCCL }, { "memcpy", ROW_MEMCPY }, { "memset", ROW_MEMSET },
-		      { "step", ROW_STEP }, { "hole", ROW_HOLE } };
+	} kinds[] = {{"nccl", ROW_NCCL},
+		     {"memcpy", ROW_MEMCPY},
+		     {"memset", ROW_MEMSET},
+		     {"step", ROW_STEP},
+		     {"hole", ROW_HOLE}};
 	struct replay_trace *t = l->t;
 	struct replay_name what;
 	size_t at = 0;
@@ -228,10 +253,19 @@ static int row_keep(struct loader *l, const struct record *r)
 
 /* ---- CSV ---- */
 
-enum column { COL_TS, COL_DUR, COL_KIND, COL_DEVICE, COL_STREAM, COL_CORR, COL_BYTES, COL_NAME,
-	      COLUMNS };
+enum column {
+	COL_TS,
+	COL_DUR,
+	COL_KIND,
+	COL_DEVICE,
+	COL_STREAM,
+	COL_CORR,
+	COL_BYTES,
+	COL_NAME,
+	COLUMNS
+};
 static const char *const column_names[COLUMNS] = {
-	"ts_ns", "dur_ns", "kind", "device", "stream", "corr", "bytes", "name",
+    "ts_ns", "dur_ns", "kind", "device", "stream", "corr", "bytes", "name",
 };
 #define CSV_FIELDS_MAX 64
 
@@ -371,8 +405,8 @@ static const char *json_kind(const char *cat, const char *name)
 		return "memcpy";
 	if (!strcmp(cat, "gpu_memset") || !strcmp(cat, "Memset"))
 		return "memset";
-	if (!strcmp(cat, "cuda_runtime") || !strcmp(cat, "cuda_driver") || !strcmp(cat, "Runtime") ||
-	    !strcmp(cat, "hip_runtime") || !strcmp(cat, "hip_driver"))
+	if (!strcmp(cat, "cuda_runtime") || !strcmp(cat, "cuda_driver") ||
+	    !strcmp(cat, "Runtime") || !strcmp(cat, "hip_runtime") || !strcmp(cat, "hip_driver"))
 		return "api";
 	if (!strcmp(cat, TRACE_LABEL_HOLE_CATEGORY))
 		return "hole";
@@ -393,8 +427,8 @@ static int json_event(void *arg, const struct kineto_event *e)
 		return 0;
 	}
 	if (e->bad_time || !e->has_begin) {
-		l->why = e->bad_time ? "a ts or dur that is negative or no number" :
-				       "an event without ts";
+		l->why = e->bad_time ? "a ts or dur that is negative or no number"
+				     : "an event without ts";
 		return -EBADMSG;
 	}
 	/* correlations and clocks are each process's own */
@@ -458,15 +492,15 @@ static struct join_slot *join_at(const struct join *j, uint32_t corr)
 	if (j->dense)
 		return &j->slots[corr - j->base];
 	PROBE_PLACES(at, keyed_word(keyed_process(), corr), j->room)
-		if ((!j->slots[at].call && !j->slots[at].device) || j->slots[at].corr == corr)
-			return &j->slots[at];
+	if ((!j->slots[at].call && !j->slots[at].device) || j->slots[at].corr == corr)
+		return &j->slots[at];
 }
 
 /* NULL: the record takes no part. */
 static struct join_slot *join_of(const struct join *j, const struct record *r)
 {
-	return r->dtype == HAS_CORRELATION && r->kind != RECORD_SYNC ?
-		       join_at(j, r->correlation) : NULL;
+	return r->dtype == HAS_CORRELATION && r->kind != RECORD_SYNC ? join_at(j, r->correlation)
+								     : NULL;
 }
 
 static bool join_room(struct join *j, const struct replay_trace *t)
@@ -475,8 +509,8 @@ static bool join_room(struct join *j, const struct replay_trace *t)
 	uint32_t low = UINT32_MAX, high = 0;
 
 	for (size_t i = 0; i < rows; i++) {
-		const struct record *r = i < t->host_count ? &t->host[i] :
-							     &t->device[i - t->host_count];
+		const struct record *r =
+		    i < t->host_count ? &t->host[i] : &t->device[i - t->host_count];
 
 		if (r->dtype != HAS_CORRELATION)
 			continue;
@@ -553,9 +587,11 @@ static int proxy_add(struct loader *l, const struct record *device)
 
 	if (!x)
 		return -ENOMEM;
-	*x = (struct record){ .kind = kernel ? RECORD_LAUNCH : RECORD_COPY_CALL,
-			      .begin_ns = device->begin_ns, .end_ns = device->begin_ns,
-			      .name = device->name, .correlation = device->correlation };
+	*x = (struct record){.kind = kernel ? RECORD_LAUNCH : RECORD_COPY_CALL,
+			     .begin_ns = device->begin_ns,
+			     .end_ns = device->begin_ns,
+			     .name = device->name,
+			     .correlation = device->correlation};
 	host_finish(t, x, device, 1);
 	t->proxies++;
 	return 0;
@@ -592,10 +628,10 @@ static void marks_take(struct loader *l)
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->mark_count; i++)
-		t->marks[i] = (struct record){ .kind = RECORD_STEP_BEGIN,
-					       .begin_ns = t->marks[i].begin_ns,
-					       .end_ns = t->marks[i].end_ns,
-					       .name = t->marks[i].name };
+		t->marks[i] = (struct record){.kind = RECORD_STEP_BEGIN,
+					      .begin_ns = t->marks[i].begin_ns,
+					      .end_ns = t->marks[i].end_ns,
+					      .name = t->marks[i].name};
 	sort_records(t->marks, t->mark_count, host_order);
 	for (size_t i = 0; i < t->mark_count; i++) {
 		struct record *m = &t->marks[i];
@@ -657,7 +693,8 @@ static int records_finish(struct loader *l)
 	for (size_t i = 0; i < calls; i++) {
 		const struct join_slot *slot = join_of(&j, &t->host[i]);
 
-		host_finish(t, &t->host[i], slot && slot->device ? &t->device[slot->device - 1] : NULL,
+		host_finish(t, &t->host[i],
+			    slot && slot->device ? &t->device[slot->device - 1] : NULL,
 			    slot ? slot->devices : 0);
 	}
 	rc = devices_finish(l, &j);
@@ -704,7 +741,7 @@ int replay_load(struct replay_trace *t, const char *path)
 static bool shift(struct record *v, size_t count, int64_t by_ns)
 {
 	for (size_t i = 0; i < count; i++) {
-		uint64_t *at[] = { &v[i].begin_ns, &v[i].end_ns, &v[i].launch_ns };
+		uint64_t *at[] = {&v[i].begin_ns, &v[i].end_ns, &v[i].launch_ns};
 
 		for (size_t k = 0; k < ARRAY_LEN(at); k++) {
 			int64_t sum;
@@ -727,7 +764,9 @@ int replay_load_rebase(struct replay_trace *t, uint64_t base_ns)
 	if (!by_ns)
 		return 0;
 	return shift(t->host, t->host_count, by_ns) && shift(t->device, t->device_count, by_ns) &&
-	       shift(t->marks, t->mark_count, by_ns) ? 0 : -ERANGE;
+		       shift(t->marks, t->mark_count, by_ns)
+		   ? 0
+		   : -ERANGE;
 }
 
 static uint64_t next_mark_ns(const struct replay_cursor *c)

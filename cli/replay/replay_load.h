@@ -31,8 +31,8 @@ struct replay_name {
 };
 
 struct replay_trace {
-	int rank; /* what the caller set, unless the file itself says it */
-	struct intern names; /* [0] is "" */
+	int rank;		  /* what the caller set, unless the file itself says it */
+	struct intern names;	  /* [0] is "" */
 	struct replay_name *name; /* by number */
 	size_t name_room;
 	struct record *host, *device; /* sorted, canonical order */
@@ -40,8 +40,10 @@ struct replay_trace {
 	struct record *marks; /* ProfilerStep marks: begin_ns, end_ns, key = index */
 	size_t mark_count;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
-	uint64_t holes; /* RECORD_GAP among the host records: nothing was recorded from begin to end */
-	uint64_t base_ns; /* Kineto's baseTimeNanoseconds: what its times are relative to; 0: not said */
+	uint64_t
+	    holes; /* RECORD_GAP among the host records: nothing was recorded from begin to end */
+	uint64_t
+	    base_ns; /* Kineto's baseTimeNanoseconds: what its times are relative to; 0: not said */
 };
 
 /* 0; or -errno after a line on standard error that names the file and the line: then nothing is held. */

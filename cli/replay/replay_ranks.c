@@ -80,8 +80,8 @@ static int take_colls(const struct replay_trace *t, struct align_rank *out)
 }
 
 /* Their kernels' names become the job's. */
-static int take_names(struct replay_ranks *r, const struct replay_trace *t, struct step_kernel *kernel,
-		      uint32_t count)
+static int take_names(struct replay_ranks *r, const struct replay_trace *t,
+		      struct step_kernel *kernel, uint32_t count)
 {
 	uint32_t *ids = calloc(t->names.count ? t->names.count : 1, sizeof(*ids));
 
@@ -204,9 +204,9 @@ static int print_collectives(const struct replay_ranks *r)
 			const struct align_coll *c = &r->clock[k].coll[i];
 
 			if (c->instance != ALIGN_NONE)
-				v[n++] = (struct member){c->instance, k,
-							 align_to_reference(&r->align, k, c->begin_ns),
-							 (uint8_t)c->what};
+				v[n++] = (struct member){
+				    c->instance, k, align_to_reference(&r->align, k, c->begin_ns),
+				    (uint8_t)c->what};
 		}
 	qsort(v, n, sizeof(*v), member_order);
 	for (size_t i = 0; i < n;) {
@@ -240,7 +240,8 @@ static void print_clocks(const struct replay_ranks *r)
 		if (r->json)
 			puts("}");
 		else
-			printf(", by %u common collective%s\n", c->common, c->common == 1 ? "" : "s");
+			printf(", by %u common collective%s\n", c->common,
+			       c->common == 1 ? "" : "s");
 	}
 }
 

@@ -31,18 +31,20 @@ struct arguments {
 
 static int usage(FILE *to)
 {
-	fputs("usage: sysom replay stacks [options] BASE.folded OTHER.folded\n\n"
-	      "Per function its share of the time in two profiles of folded stacks\n"
-	      "(root;...;leaf VALUE), largest difference first. Shares are of all time with the\n"
-	      "function on the stack; _self: with it as the leaf. Flagged: the share changed by\n"
-	      "more than delta, beyond the mere dilution by what is new, and by more than\n"
-	      "sampling noise. Files may be .gz or .zst; - is standard input.\n\n"
-	      "  --json             one JSON object per line\n"
-	      "  --delta X          what difference matters, of the whole (0.005)\n"
-	      "  --sample-weight N  what one sample adds to a line (1; of times in nanoseconds the\n"
-	      "                     smallest value of the file)\n\n"
-	      "example:\n"
-	      "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n", to);
+	fputs(
+	    "usage: sysom replay stacks [options] BASE.folded OTHER.folded\n\n"
+	    "Per function its share of the time in two profiles of folded stacks\n"
+	    "(root;...;leaf VALUE), largest difference first. Shares are of all time with the\n"
+	    "function on the stack; _self: with it as the leaf. Flagged: the share changed by\n"
+	    "more than delta, beyond the mere dilution by what is new, and by more than\n"
+	    "sampling noise. Files may be .gz or .zst; - is standard input.\n\n"
+	    "  --json             one JSON object per line\n"
+	    "  --delta X          what difference matters, of the whole (0.005)\n"
+	    "  --sample-weight N  what one sample adds to a line (1; of times in nanoseconds the\n"
+	    "                     smallest value of the file)\n\n"
+	    "example:\n"
+	    "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n",
+	    to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
@@ -60,11 +62,11 @@ static int wrong(const char *what)
 /* -1: go on. */
 static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 {
-	static const struct option longs[] = { { "json", 0, NULL, 'j' },
-					       { "delta", 1, NULL, 'd' },
-					       { "sample-weight", 1, NULL, 'w' },
-					       { "help", 0, NULL, 'h' },
-					       { 0 } };
+	static const struct option longs[] = {{"json", 0, NULL, 'j'},
+					      {"delta", 1, NULL, 'd'},
+					      {"sample-weight", 1, NULL, 'w'},
+					      {"help", 0, NULL, 'h'},
+					      {0}};
 	int opt;
 
 	optind = 0;
@@ -132,7 +134,8 @@ static void print_json(const struct arguments *a, struct side *side, const struc
 	for (uint32_t i = 0; i < count; i++) {
 		fputs("{\"type\":\"delta\",\"function\":", stdout);
 		escape_json(stdout, d[i].name);
-		printf(",\"base\":%.9g,\"other\":%.9g,\"delta\":%.9g,\"flagged\":%s,\"base_self\":%.9g,"
+		printf(",\"base\":%.9g,\"other\":%.9g,\"delta\":%.9g,\"flagged\":%s,\"base_self\":%"
+		       ".9g,"
 		       "\"other_self\":%.9g,\"beyond\":%.9g,\"chance\":%.3g}\n",
 		       d[i].base, d[i].other, d[i].delta, d[i].flagged ? "true" : "false",
 		       d[i].base_self, d[i].other_self, d[i].beyond, d[i].chance);
@@ -144,8 +147,8 @@ static void print_json(const struct arguments *a, struct side *side, const struc
 	printf(",\"functions\":%u,\"flagged\":%u,\"threshold\":%.9g}\n", count, flagged, a->delta);
 }
 
-static void print_people(const struct arguments *a, struct side *side, const struct profile_delta *d,
-			 uint32_t count, uint32_t flagged)
+static void print_people(const struct arguments *a, struct side *side,
+			 const struct profile_delta *d, uint32_t count, uint32_t flagged)
 {
 	uint32_t shown = 0, functions;
 
@@ -156,7 +159,9 @@ static void print_people(const struct arguments *a, struct side *side, const str
 			break;
 		printf("%8.2f%% %8.2f%% %s%+8.2f%%%s %+8.2f%% %c%s\n", 100 * d[i].base,
 		       100 * d[i].other,
-		       term_style(!d[i].flagged ? TERM_DIM : d[i].delta > 0 ? TERM_RED : TERM_CYAN),
+		       term_style(!d[i].flagged	   ? TERM_DIM
+				  : d[i].delta > 0 ? TERM_RED
+						   : TERM_CYAN),
 		       100 * d[i].delta, term_style(TERM_PLAIN),
 		       100 * (d[i].other_self - d[i].base_self), d[i].flagged ? '!' : ' ',
 		       term_safe(d[i].name, term_columns() > 60 ? term_columns() - 42 : 40));
@@ -167,7 +172,8 @@ static void print_people(const struct arguments *a, struct side *side, const str
 		double samples = profile_samples(side[s].p);
 
 		profile_functions(side[s].p, &functions);
-		printf("%s: %s stacks of %s functions, %s; skipped: %s blank lines, %s stacks too deep, "
+		printf("%s: %s stacks of %s functions, %s; skipped: %s blank lines, %s stacks too "
+		       "deep, "
 		       "%s without room\n",
 		       term_safe(side[s].path, 80), term_count((double)side[s].f.rows),
 		       term_count(functions),
@@ -200,8 +206,8 @@ static int compare(const struct arguments *a, struct side *side)
 
 int replay_stacks_main(int argc, char **argv)
 {
-	struct arguments a = { .delta = PROFILE_DELTA };
-	struct side side[2] = { 0 };
+	struct arguments a = {.delta = PROFILE_DELTA};
+	struct side side[2] = {0};
 	int err = 0, rc = parse(&a, side, argc, argv);
 
 	if (rc >= 0)

@@ -18,15 +18,15 @@
 #include "cli/timings/replay_csv.h"
 #include "cli/timings/replay_unit.h"
 
-#define HELP (-1) /* of parse_arguments: nothing more to do */
+#define HELP		(-1) /* of parse_arguments: nothing more to do */
 #define KEY_COLUMNS_MAX 8
-#define KEY_BYTES_MAX 1024
-#define MODELS_MAX 4096 /* 60 KB each once used; the least recently used makes room */
-#define KEYS_MAX (1u << 20)
-#define PLOT_POINTS 4096
-#define PLOT_WIDTH 72
-#define PLOT_HEIGHT 18
-#define POOR_FIT "poor fit" /* why a model refuses */
+#define KEY_BYTES_MAX	1024
+#define MODELS_MAX	4096 /* 60 KB each once used; the least recently used makes room */
+#define KEYS_MAX	(1u << 20)
+#define PLOT_POINTS	4096
+#define PLOT_WIDTH	72
+#define PLOT_HEIGHT	18
+#define POOR_FIT	"poor fit" /* why a model refuses */
 
 enum skip { SKIP_NOT_POSITIVE, SKIP_COUNT };
 
@@ -64,21 +64,24 @@ struct replay {
 
 static void print_usage(FILE *to)
 {
-	fputs("usage: sysom replay steps F.csv --latency COL [options]\n\n"
-	      "Judges a CSV file's steps, a row each and in time order, against what their work takes.\n"
-	      "F.csv has a header row and may be gzipped or zstd-packed; - is standard input.\n\n"
-	      "  --latency COL         the step's time\n"
-	      "  --latency-unit UNIT   ns (default), us, ms or s\n"
-	      "  --work COL[,COL]      what the time depends on, up to 4 columns\n"
-	      "  --key COL[,COL]       a model per distinct value, up to 8 columns\n"
-	      "  --mode robust|p99     median curve with calibrated tail, or the P99 line\n"
-	      "  --learn-min N         steps before a model may judge (20)\n"
-	      "  --learn-max N         steps of the frozen baseline (2000)\n"
-	      "  --seed N              of the p99 mode's random choices (1)\n"
-	      "  --json                one JSON object per line\n\n"
-	      "example:\n"
-	      "  sysom replay steps s.csv --latency ms --latency-unit ms --work tokens --key gpu\n\n"
-	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+	fputs(
+	    "usage: sysom replay steps F.csv --latency COL [options]\n\n"
+	    "Judges a CSV file's steps, a row each and in time order, against what their work "
+	    "takes.\n"
+	    "F.csv has a header row and may be gzipped or zstd-packed; - is standard input.\n\n"
+	    "  --latency COL         the step's time\n"
+	    "  --latency-unit UNIT   ns (default), us, ms or s\n"
+	    "  --work COL[,COL]      what the time depends on, up to 4 columns\n"
+	    "  --key COL[,COL]       a model per distinct value, up to 8 columns\n"
+	    "  --mode robust|p99     median curve with calibrated tail, or the P99 line\n"
+	    "  --learn-min N         steps before a model may judge (20)\n"
+	    "  --learn-max N         steps of the frozen baseline (2000)\n"
+	    "  --seed N              of the p99 mode's random choices (1)\n"
+	    "  --json                one JSON object per line\n\n"
+	    "example:\n"
+	    "  sysom replay steps s.csv --latency ms --latency-unit ms --work tokens --key gpu\n\n"
+	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
+	    to);
 }
 
 static int usage(const char *what, const char *which)
@@ -129,8 +132,7 @@ static int parse_option(struct replay *r, int option, const char *arg)
 		r->unit_ns = unit->ns;
 		return 0;
 	case 's':
-		return parse_count(arg, UINT64_MAX, &r->config.seed) ? 0 :
-								       usage("not a seed", arg);
+		return parse_count(arg, UINT64_MAX, &r->config.seed) ? 0 : usage("not a seed", arg);
 	case 'a':
 	case 'b':
 		if (!parse_count(arg, 1000000, &n) || !n)
@@ -144,17 +146,17 @@ static int parse_option(struct replay *r, int option, const char *arg)
 static int parse_arguments(struct replay *r, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "latency", required_argument, NULL, 'l' },
-		{ "work", required_argument, NULL, 'w' },
-		{ "key", required_argument, NULL, 'k' },
-		{ "mode", required_argument, NULL, 'm' },
-		{ "latency-unit", required_argument, NULL, 'u' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "learn-min", required_argument, NULL, 'a' },
-		{ "learn-max", required_argument, NULL, 'b' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	    {"latency", required_argument, NULL, 'l'},
+	    {"work", required_argument, NULL, 'w'},
+	    {"key", required_argument, NULL, 'k'},
+	    {"mode", required_argument, NULL, 'm'},
+	    {"latency-unit", required_argument, NULL, 'u'},
+	    {"seed", required_argument, NULL, 's'},
+	    {"learn-min", required_argument, NULL, 'a'},
+	    {"learn-max", required_argument, NULL, 'b'},
+	    {"json", no_argument, NULL, 'j'},
+	    {"help", no_argument, NULL, 'h'},
+	    {NULL, 0, NULL, 0},
 	};
 	int option, rc;
 
@@ -185,8 +187,7 @@ static int bad_row(const struct replay *r, const struct replay_csv *c, const cha
 }
 
 static int find_column(const struct replay *r, const struct replay_csv *c,
-		       const struct trace_field *f, const char *name, size_t bytes,
-		       uint32_t *out)
+		       const struct trace_field *f, const char *name, size_t bytes, uint32_t *out)
 {
 	for (uint32_t i = 0; i < r->columns; i++)
 		if (f[i].bytes == bytes && !memcmp(f[i].text, name, bytes)) {
@@ -200,8 +201,8 @@ static int find_column(const struct replay *r, const struct replay_csv *c,
 
 /* A whole name first, since a column's name may hold a comma; else a list. */
 static int find_columns(const struct replay *r, const struct replay_csv *c,
-			const struct trace_field *f, const char *names, uint32_t *out,
-			uint32_t max, uint32_t *count)
+			const struct trace_field *f, const char *names, uint32_t *out, uint32_t max,
+			uint32_t *count)
 {
 	*count = 0;
 	if (!names)
@@ -241,8 +242,8 @@ static int read_header(struct replay *r, struct replay_csv *c)
 		rc = find_columns(r, c, f, r->work_names, r->work, ROOFLINE_WORK_MAX,
 				  &r->work_count);
 	if (!rc)
-		rc = find_columns(r, c, f, r->key_names, r->keys_of, KEY_COLUMNS_MAX,
-				  &r->key_count);
+		rc =
+		    find_columns(r, c, f, r->key_names, r->keys_of, KEY_COLUMNS_MAX, &r->key_count);
 	return rc;
 }
 
@@ -272,7 +273,7 @@ static int64_t key_find(struct replay *r, const char *text, size_t bytes)
 		return -ENOMEM;
 	at = intern_bytes(&r->keys, text, bytes, KEYS_MAX);
 	if (at == before) {
-		r->key[at] = (struct key){ .text = r->keys.text[at], .json = json_text(text) };
+		r->key[at] = (struct key){.text = r->keys.text[at], .json = json_text(text)};
 		if (!r->key[at].json)
 			return -ENOMEM;
 	}
@@ -316,7 +317,7 @@ static char *put_count(char *p, uint64_t v)
 /* Fixed decimals; what is too large for that goes through printf. At most 32 bytes. */
 static char *put_number(char *p, double v, unsigned decimals)
 {
-	static const double ten[] = { 1, 10, 100, 1e3, 1e4, 1e5, 1e6 };
+	static const double ten[] = {1, 10, 100, 1e3, 1e4, 1e5, 1e6};
 	uint64_t scale = (uint64_t)ten[decimals], n;
 
 	if (!(fabs(v) < 1e12))
@@ -335,8 +336,8 @@ static char *put_number(char *p, double v, unsigned decimals)
 	return p;
 }
 
-static void print_step(const struct replay *r, const struct key *k, const struct roofline_verdict *v,
-		       double latency_ns, bool skipped)
+static void print_step(const struct replay *r, const struct key *k,
+		       const struct roofline_verdict *v, double latency_ns, bool skipped)
 {
 	char line[512], *p;
 
@@ -375,12 +376,12 @@ static void plot_keep(struct replay *r, uint32_t key, double x, double y, bool f
 		r->points = PLOT_POINTS / 2;
 		r->point_stride *= 2;
 	}
-	r->point[r->points++] = (struct point){ key, (float)x, (float)y, flagged };
+	r->point[r->points++] = (struct point){key, (float)x, (float)y, flagged};
 }
 
 static int read_row(struct replay *r, struct replay_csv *c, const struct trace_field *f)
 {
-	double latency, work[ROOFLINE_WORK_MAX] = { 0 };
+	double latency, work[ROOFLINE_WORK_MAX] = {0};
 	struct roofline_verdict v;
 	int64_t key;
 	bool skip;
@@ -410,9 +411,9 @@ static int read_row(struct replay *r, struct replay_csv *c, const struct trace_f
 		print_step(r, &r->key[key], &v, latency, skip);
 	else if (!skip && (r->work_count < 2 || v.expected_ns > 0))
 		plot_keep(r, (uint32_t)key,
-			  r->work_count == 0 ? (double)r->rows :
-			  r->work_count == 1 ? work[0] :
-					       v.expected_ns / 1e6,
+			  r->work_count == 0   ? (double)r->rows
+			  : r->work_count == 1 ? work[0]
+					       : v.expected_ns / 1e6,
 			  latency, v.flagged);
 	r->rows++;
 	return 0;
@@ -426,8 +427,8 @@ static int read_rows(struct replay *r, struct replay_csv *c)
 
 	while ((n = replay_csv_next(c, &f)) > 0) {
 		if ((uint32_t)n != r->columns) {
-			snprintf(counts, sizeof(counts), "%d fields where the header has %" PRIu32, n,
-				 r->columns);
+			snprintf(counts, sizeof(counts), "%d fields where the header has %" PRIu32,
+				 n, r->columns);
 			return bad_row(r, c, counts, NULL);
 		}
 		rc = read_row(r, c, f);
@@ -455,7 +456,7 @@ static struct roofline **models_by_key(const struct replay *r)
 
 static void print_model_json(const struct key *k, const struct roofline *m, uint32_t work_count)
 {
-	struct roofline_summary s = { 0 };
+	struct roofline_summary s = {0};
 
 	if (m)
 		roofline_summary(m, &s);
@@ -474,10 +475,10 @@ static void print_model_json(const struct key *k, const struct roofline *m, uint
 
 static void print_json(const struct replay *r, struct roofline **model, const struct replay_csv *c)
 {
-	uint32_t states[3] = { 0 }, evicted = 0, drifts = 0;
+	uint32_t states[3] = {0}, evicted = 0, drifts = 0;
 
 	for (uint32_t i = 0; i < r->keys.count; i++) {
-		struct roofline_summary s = { 0 };
+		struct roofline_summary s = {0};
 
 		print_model_json(&r->key[i], model[i], r->work_count);
 		evicted += !model[i];
@@ -493,8 +494,8 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 	       ",\"refused\":%" PRIu32 ",\"evicted\":%" PRIu32 ",\"drift\":%" PRIu32
 	       ",\"out\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"novel\":%" PRIu64
 	       ",\"mode\":\"%s\",\"seed\":%" PRIu64 "}\n",
-	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys.count, states[0],
-	       states[1], states[2], evicted, drifts, r->out, r->flagged, r->novel,
+	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys.count,
+	       states[0], states[1], states[2], evicted, drifts, r->out, r->flagged, r->novel,
 	       r->config.mode == ROOFLINE_P99 ? "p99" : "robust", r->config.seed);
 }
 
@@ -502,11 +503,11 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 static void print_plot(const struct replay *r, uint32_t key)
 {
 	char cell[PLOT_HEIGHT][PLOT_WIDTH + 1];
-	double lo[2] = { INFINITY, INFINITY }, hi[2] = { -INFINITY, -INFINITY };
+	double lo[2] = {INFINITY, INFINITY}, hi[2] = {-INFINITY, -INFINITY};
 	bool log_axis[2];
 
 	for (uint32_t i = 0; i < r->points; i++) {
-		double v[2] = { r->point[i].x, r->point[i].y };
+		double v[2] = {r->point[i].x, r->point[i].y};
 
 		for (int a = 0; a < 2 && r->point[i].key == key; a++) {
 			lo[a] = v[a] < lo[a] ? v[a] : lo[a];
@@ -520,25 +521,27 @@ static void print_plot(const struct replay *r, uint32_t key)
 		log_axis[a] = lo[a] > 0 && hi[a] > 10 * lo[a] && (a || r->work_count);
 	for (uint32_t pass = 0; pass < 2 * r->points; pass++) {
 		const struct point *p = &r->point[pass % r->points];
-		double v[2] = { p->x, p->y }, at[2];
+		double v[2] = {p->x, p->y}, at[2];
 
 		/* flagged ones last, so that they are seen */
 		if (p->key != key || p->flagged != (pass >= r->points))
 			continue;
 		for (int a = 0; a < 2; a++) {
-			at[a] = hi[a] <= lo[a] ? 0.5 :
-				log_axis[a]    ? log(v[a] / lo[a]) / log(hi[a] / lo[a]) :
-						 (v[a] - lo[a]) / (hi[a] - lo[a]);
+			at[a] = hi[a] <= lo[a] ? 0.5
+				: log_axis[a]  ? log(v[a] / lo[a]) / log(hi[a] / lo[a])
+					       : (v[a] - lo[a]) / (hi[a] - lo[a]);
 			/* ratios of extremes overflow: such a point is drawn somewhere, not nowhere */
 			at[a] = at[a] >= 0 && at[a] <= 1 ? at[a] : 0.5;
 		}
 		cell[PLOT_HEIGHT - 1 - (int)(at[1] * (PLOT_HEIGHT - 1))]
 		    [(int)(at[0] * (PLOT_WIDTH - 1))] = p->flagged ? 'X' : '.';
 	}
-	printf("\nlatency%s against %s%s of \"%s\": . step, X flagged\n", log_axis[1] ? " (log)" : "",
-	       r->work_count == 0 ? "row" : r->work_count == 1 ? "work" : "expected ms",
-	       log_axis[0] ? " (log)" : "",
-	       term_safe(r->key[key].text, 60));
+	printf("\nlatency%s against %s%s of \"%s\": . step, X flagged\n",
+	       log_axis[1] ? " (log)" : "",
+	       r->work_count == 0   ? "row"
+	       : r->work_count == 1 ? "work"
+				    : "expected ms",
+	       log_axis[0] ? " (log)" : "", term_safe(r->key[key].text, 60));
 	for (int y = 0; y < PLOT_HEIGHT; y++) {
 		cell[y][PLOT_WIDTH] = '\0';
 		if (y == 0 || y == PLOT_HEIGHT - 1)
@@ -549,25 +552,25 @@ static void print_plot(const struct replay *r, uint32_t key)
 	printf("%12s +%-*.4g%*.4g\n", "ms", PLOT_WIDTH / 2, lo[0], PLOT_WIDTH / 2, hi[0]);
 }
 
-static void print_people(const struct replay *r, struct roofline **model, const struct replay_csv *c)
+static void print_people(const struct replay *r, struct roofline **model,
+			 const struct replay_csv *c)
 {
 	uint32_t shown = 0;
 
 	if (r->keys.count)
-		printf("%-40s %-17s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
-	       "spread", "threshold", "drift");
+		printf("%-40s %-17s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged",
+		       "r2", "spread", "threshold", "drift");
 	for (uint32_t i = 0; i < r->keys.count; i++) {
-		struct roofline_summary s = { 0 };
+		struct roofline_summary s = {0};
 
 		if (model[i])
 			roofline_summary(model[i], &s);
 		printf("%-40s %-17s %9" PRIu64 " %8" PRIu32 " %7.3f %7.2f%% %8.1f%% %s\n",
 		       r->key[i].text[0] ? term_safe(r->key[i].text, 40) : "(all)",
-		       !model[i]		       ? "evicted" :
-		       s.state == ROOFLINE_REFUSED ? "refused: " POOR_FIT :
-						     roofline_state_name(s.state),
-		       r->key[i].rows,
-		       r->key[i].flagged, s.r2, 100 * s.spread, 100 * s.threshold,
+		       !model[i]		     ? "evicted"
+		       : s.state == ROOFLINE_REFUSED ? "refused: " POOR_FIT
+						     : roofline_state_name(s.state),
+		       r->key[i].rows, r->key[i].flagged, s.r2, 100 * s.spread, 100 * s.threshold,
 		       s.drift ? "DRIFT" : "-");
 	}
 	for (uint32_t i = 0; i < r->keys.count && shown < 3; i++)
@@ -606,7 +609,7 @@ static int run(struct replay *r, struct replay_csv *c)
 
 int replay_steps_main(int argc, char **argv)
 {
-	struct replay r = { .unit_ns = 1, .point_stride = 1 };
+	struct replay r = {.unit_ns = 1, .point_stride = 1};
 	struct replay_csv *c = NULL;
 	int rc;
 

@@ -26,31 +26,36 @@ struct replay_window {
 
 static int usage(FILE *to)
 {
-	fputs("usage: sysom replay window [options] FILE...\n\n"
-	      "Runs the analysis of a live run again; plain, .gz or .zst, - is standard input:\n"
-	      "  what sysomd --record-analysis FILE wrote: steps are found, judged and compared with\n"
-	      "    their peers' from the same input, and laid beside the verdicts of then;\n"
-	      "  windows, as GET /api/v1/windows/ID gives them: their steps, and the incidents that\n"
-	      "    the aggregator makes of them, with their findings.\n\n"
-	      "  --json           one JSON object per line\n"
-	      "  --live           of a recording: print what was said live instead, in the same form\n"
-	      "  --compare        of a recording: exit 1 when a line is not the same, byte for byte\n"
-	      "  --incident FILE  of windows: the incident they belong to, as `sysom show --json` has\n"
-	      "                   it: what was found across ranks without any window is taken from it\n\n"
-	      "example:\n"
-	      "  sysom replay window --compare analysis.rec\n\n"
-	      "exit status: 0 read to the end, 1 lines differ (--compare), 2 bad arguments or\n"
-	      "malformed input\n", to);
+	fputs(
+	    "usage: sysom replay window [options] FILE...\n\n"
+	    "Runs the analysis of a live run again; plain, .gz or .zst, - is standard input:\n"
+	    "  what sysomd --record-analysis FILE wrote: steps are found, judged and compared "
+	    "with\n"
+	    "    their peers' from the same input, and laid beside the verdicts of then;\n"
+	    "  windows, as GET /api/v1/windows/ID gives them: their steps, and the incidents that\n"
+	    "    the aggregator makes of them, with their findings.\n\n"
+	    "  --json           one JSON object per line\n"
+	    "  --live           of a recording: print what was said live instead, in the same "
+	    "form\n"
+	    "  --compare        of a recording: exit 1 when a line is not the same, byte for byte\n"
+	    "  --incident FILE  of windows: the incident they belong to, as `sysom show --json` "
+	    "has\n"
+	    "                   it: what was found across ranks without any window is taken from "
+	    "it\n\n"
+	    "example:\n"
+	    "  sysom replay window --compare analysis.rec\n\n"
+	    "exit status: 0 read to the end, 1 lines differ (--compare), 2 bad arguments or\n"
+	    "malformed input\n",
+	    to);
 	return to == stdout ? 0 : 2;
 }
 
 static int options(struct replay_window *w, int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"json", no_argument, NULL, 'j'},    {"live", no_argument, NULL, 'l'},
-		{"compare", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'},
-		{"incident", required_argument, NULL, 'i'},
-		{0},
+	    {"json", no_argument, NULL, 'j'},		{"live", no_argument, NULL, 'l'},
+	    {"compare", no_argument, NULL, 'c'},	{"help", no_argument, NULL, 'h'},
+	    {"incident", required_argument, NULL, 'i'}, {0},
 	};
 	int c;
 
@@ -130,12 +135,13 @@ static void print_summary(const struct replay_window *w, const struct replay_jou
 	printf(w->json ? "{\"type\":\"summary\",\"blocks\":%" PRIu64 ",\"events\":%" PRIu64
 			 ",\"rows\":%" PRIu64 ",\"ranks\":%" PRIu64 ",\"steps\":%" PRIu64
 			 ",\"skipped\":{\"not_judged\":%" PRIu64 "},\"flagged\":%" PRIu64
-			 ",\"findings\":%" PRIu64 ",\"differ\":%" PRIu64 ",\"end\":\"%s\"}\n" :
-			 "\n%" PRIu64 " blocks, %" PRIu64 " events, %" PRIu64 " records of %" PRIu64
-			 " ranks; %" PRIu64 " steps, %" PRIu64 " not judged, %" PRIu64 " slow; %" PRIu64
-			 " findings; %" PRIu64 " lines differ from the live ones; end: %s\n",
-	       s.blocks, s.events, s.records, s.ranks, s.steps, s.steps - s.judged, s.flagged, s.findings,
-	       s.differ, s.ended ? journal_end_name(s.why) : "missing");
+			 ",\"findings\":%" PRIu64 ",\"differ\":%" PRIu64 ",\"end\":\"%s\"}\n"
+		       : "\n%" PRIu64 " blocks, %" PRIu64 " events, %" PRIu64 " records of %" PRIu64
+			 " ranks; %" PRIu64 " steps, %" PRIu64 " not judged, %" PRIu64
+			 " slow; %" PRIu64 " findings; %" PRIu64
+			 " lines differ from the live ones; end: %s\n",
+	       s.blocks, s.events, s.records, s.ranks, s.steps, s.steps - s.judged, s.flagged,
+	       s.findings, s.differ, s.ended ? journal_end_name(s.why) : "missing");
 }
 
 /* One block; 1 when there was one. */
@@ -190,8 +196,10 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 		replay_journal_stats_get(j, &s);
 		w->differ += s.differ;
 		if (!s.ended)
-			fprintf(stderr, "sysom replay window: %s: ends without its end: sysomd was "
-				"killed, or still writes\n", term_safe(path, 200));
+			fprintf(stderr,
+				"sysom replay window: %s: ends without its end: sysomd was "
+				"killed, or still writes\n",
+				term_safe(path, 200));
 	}
 	replay_journal_close(j);
 	free(body);
@@ -293,7 +301,8 @@ static int replay_file(struct replay_window *w, const char *path)
 	int rc = trace_reader_open(&in, path);
 
 	if (rc) {
-		fprintf(stderr, "sysom replay window: %s: %s\n", term_safe(path, 200), strerror(-rc));
+		fprintf(stderr, "sysom replay window: %s: %s\n", term_safe(path, 200),
+			strerror(-rc));
 		return 2;
 	}
 	have = read_all(in, begin, sizeof(begin));
@@ -320,10 +329,11 @@ static int finish_windows(struct replay_window *w)
 	replay_incident_stats_get(w->incident, &s);
 	printf(w->json ? "{\"type\":\"summary\",\"rows\":%" PRIu64 ",\"windows\":%" PRIu64
 			 ",\"skipped\":{\"duplicates\":%" PRIu64 "},\"windows_alone\":%" PRIu64
-			 ",\"flagged\":%" PRIu64 ",\"incidents\":%" PRIu64 ",\"findings\":%" PRIu64 "}\n" :
-			 "\n%" PRIu64 " steps of %" PRIu64 " windows, %" PRIu64 " of which came twice; %"
-			 PRIu64 " of no incident; %" PRIu64 " slow; %" PRIu64 " incidents, %" PRIu64
-			 " findings\n",
+			 ",\"flagged\":%" PRIu64 ",\"incidents\":%" PRIu64 ",\"findings\":%" PRIu64
+			 "}\n"
+		       : "\n%" PRIu64 " steps of %" PRIu64 " windows, %" PRIu64
+			 " of which came twice; %" PRIu64 " of no incident; %" PRIu64
+			 " slow; %" PRIu64 " incidents, %" PRIu64 " findings\n",
 	       s.steps, s.windows, s.duplicates, s.alone, s.flagged, s.incidents, s.findings);
 	return 0;
 }

@@ -161,16 +161,19 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 	if (!incident_ledger_is_known(d))
 		return;
 	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
-		hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
-		hang ? "hang" : "slow", "excess", "share",
-		term_style(TERM_PLAIN));
+		hang ? "ms" : "ms per step",
+		hang  ? "usual"
+		: own ? "healthy"
+		      : "peers",
+		hang ? "hang" : "slow", "excess", "share", term_style(TERM_PLAIN));
 	print_rows(to, l, width, whole);
 	fputs(term_style(TERM_BOLD), to);
 	print_row(to, "total", width, step, whole);
 	fputs(term_style(TERM_PLAIN), to);
 	if (hang) {
 		fprintf(to,
-			"            %s(hang: since its last step; usual: the mean of %s steps before)%s\n",
+			"            %s(hang: since its last step; usual: the mean of %s steps "
+			"before)%s\n",
 			term_style(TERM_DIM), term_count(jsonget_number(l, "reference_steps")),
 			term_style(TERM_PLAIN));
 		return;

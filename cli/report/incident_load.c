@@ -22,7 +22,8 @@ static bool is_named(const json_t *ranks, int32_t rank)
 }
 
 /* 1: read; 0: not had, said so; -ENOMEM. */
-static int load_one(const struct client *c, const char *id, const json_t *ranks, struct trace_model *m)
+static int load_one(const struct client *c, const char *id, const json_t *ranks,
+		    struct trace_model *m)
 {
 	struct client_error e;
 	struct window w;
@@ -61,7 +62,8 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 
 	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-	json_array_foreach((json_t *)windows, i, w) {
+	json_array_foreach((json_t *)windows, i, w)
+	{
 		const char *id = jsonget_text(w, "id");
 
 		if (rank >= 0 && jsonget_integer(w, "rank") != rank)
@@ -86,7 +88,9 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 	for (size_t k = 0; k < m->rank_count; k++)
 		m->ranks[k].aggregator = c;
 	if (m->left_out)
-		fprintf(stderr, "sysom: %s records are left out: too many for one file (try --rank) or "
-				"impossible times\n", term_count((double)m->left_out));
+		fprintf(stderr,
+			"sysom: %s records are left out: too many for one file (try --rank) or "
+			"impossible times\n",
+			term_count((double)m->left_out));
 	return count;
 }

@@ -11,8 +11,8 @@
 #include "cli/report/incident_verdict.h"
 #include "cli/text/term.h"
 
-#define RANKS_SHOWN 1024
-#define BAR_COLUMNS 30
+#define RANKS_SHOWN   1024
+#define BAR_COLUMNS   30
 #define SIGNALS_SHOWN 12
 
 unsigned incident_text_columns(void)
@@ -35,7 +35,8 @@ const char *incident_text_ranks(const json_t *ranks)
 	size_t n = 0, i;
 	json_t *v;
 
-	json_array_foreach((json_t *)ranks, i, v) {
+	json_array_foreach((json_t *)ranks, i, v)
+	{
 		json_int_t rank = json_integer_value(v);
 
 		if (n < RANKS_SHOWN && rank >= -1 && rank < INT32_MAX)
@@ -60,8 +61,10 @@ bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *unt
 	*since_unix_ns = jsonget_unsigned(in, "begin_unix_ns");
 	*until_unix_ns = jsonget_unsigned(in, "end_unix_ns");
 	/* other slow steps of the incident may lie before it */
-	json_array_foreach((json_t *)findings, i, f) {
-		if (strcmp(jsonget_text(f, "kind"), "hang") || !jsonget_unsigned(f, "begin_unix_ns"))
+	json_array_foreach((json_t *)findings, i, f)
+	{
+		if (strcmp(jsonget_text(f, "kind"), "hang") ||
+		    !jsonget_unsigned(f, "begin_unix_ns"))
 			continue;
 		*since_unix_ns = jsonget_unsigned(f, "begin_unix_ns");
 		*until_unix_ns = jsonget_unsigned(f, "end_unix_ns");
@@ -79,7 +82,8 @@ const char *incident_text_title(const json_t *in)
 	double flagged = jsonget_number(in, "flagged_steps");
 	char brief[64];
 
-	snprintf(brief, sizeof(brief), "%s slow for %s step%s", json_array_size(ranks) > 1 ? "were" : "was",
+	snprintf(brief, sizeof(brief), "%s slow for %s step%s",
+		 json_array_size(ranks) > 1 ? "were" : "was",
 		 flagged > 0 ? term_count(flagged) : "a", flagged > 1 ? "s" : "");
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, as is the whole job";
@@ -93,18 +97,19 @@ const char *incident_text_title(const json_t *in)
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
 		snprintf(out, sizeof(out), "the job %s",
-			 strcmp(symptom, "hiccup") == 0 ? what :
-			 strcmp(symptom, "stall") == 0	? "hangs" :
-							  "is slow; no rank is to blame");
+			 strcmp(symptom, "hiccup") == 0	 ? what
+			 : strcmp(symptom, "stall") == 0 ? "hangs"
+							 : "is slow; no rank is to blame");
 	else
-		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "", incident_text_ranks(ranks),
-			 what);
+		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "",
+			 incident_text_ranks(ranks), what);
 	return out;
 }
 
 static void print_when(FILE *to, const json_t *in)
 {
-	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"),
+		 end = jsonget_unsigned(in, "end_unix_ns");
 	bool open = incident_verdict_is_open(in);
 	double to_flag = jsonget_number(in, "steps_to_flag");
 	uint64_t since, until;
@@ -136,7 +141,8 @@ static void print_when(FILE *to, const json_t *in)
 
 static void print_how_slow(FILE *to, const json_t *in)
 {
-	double latency = jsonget_number(in, "latency_ms"), expected = jsonget_number(in, "expected_ms");
+	double latency = jsonget_number(in, "latency_ms"),
+	       expected = jsonget_number(in, "expected_ms");
 	double most = latency > expected ? latency : expected;
 
 	if (!(most > 0) || incident_verdict_is_hang(in))
@@ -162,7 +168,8 @@ static void print_signals(FILE *to, const json_t *in)
 	unsigned shown = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)signals, i, s) {
+	json_array_foreach((json_t *)signals, i, s)
+	{
 		char text[400], rank[24] = "", weight[40] = "";
 
 		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
@@ -170,12 +177,13 @@ static void print_signals(FILE *to, const json_t *in)
 		if (!shown++)
 			fprintf(to, "\n  OS signals:\n");
 		if (many)
-			snprintf(rank, sizeof(rank), "rank %lld: ", (long long)jsonget_integer(s, "rank"));
+			snprintf(rank, sizeof(rank),
+				 "rank %lld: ", (long long)jsonget_integer(s, "rank"));
 		if (jsonget_number(s, "weight_ms") >= 0.01)
 			snprintf(weight, sizeof(weight), ", %s per step",
 				 term_ms(jsonget_number(s, "weight_ms")));
-		snprintf(text, sizeof(text), "%s%s%s", rank, term_safe(jsonget_text(s, "text"), 160),
-			 weight);
+		snprintf(text, sizeof(text), "%s%s%s", rank,
+			 term_safe(jsonget_text(s, "text"), 160), weight);
 		term_wrap(to, 12, "", text, incident_text_columns());
 	}
 	if (!shown && json_array_size(signals))
@@ -188,21 +196,23 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 	json_t *v;
 
 	json_array_foreach((json_t *)array, i, v)
-		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
+	    fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
 }
 
 void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
-	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+	const json_t *nodes = json_object_get(in, "nodes"),
+		     *victims = json_object_get(in, "victims");
 	bool hang = incident_verdict_is_hang(in);
 	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
 
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
 		term_style(TERM_PLAIN), term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED),
-		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
+		term_safe(state, 16), term_style(TERM_PLAIN),
+		term_safe(jsonget_text(in, "job"), 60));
 	fprintf(to, "  %s%s%s\n\n", term_style(TERM_BOLD), incident_text_title(in),
 		term_style(TERM_PLAIN));
 	incident_verdict_print(to, in, incident_text_columns());
@@ -217,8 +227,8 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	fputc('\n', to);
 	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
 		fprintf(to, "  victims   %s %s: %s only because %s for the %s\n",
-			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
-			hang ? "hanging" : "slow",
+			json_array_size(victims) == 1 ? "rank" : "ranks",
+			incident_text_ranks(victims), hang ? "hanging" : "slow",
 			json_array_size(victims) == 1 ? "it waits" : "they wait",
 			hang ? "other one" : "slow one");
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
@@ -236,15 +246,15 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 }
 
 /* A narrow terminal gets no year, nor the two times whose excess is there. */
-#define ROW_WIDE 116
+#define ROW_WIDE	116
 #define ROW_BEFORE_PART 67 /* columns of the narrow form */
 
 void incident_text_head(FILE *to)
 {
 	bool wide = term_columns() >= ROW_WIDE;
 
-	fprintf(to, "%s%-8s %-6s %-*s %-14s %-12s", term_style(TERM_BOLD), "id", "state", wide ? 23 : 14,
-		wide ? "began" : "began (UTC)", "job", "ranks");
+	fprintf(to, "%s%-8s %-6s %-*s %-14s %-12s", term_style(TERM_BOLD), "id", "state",
+		wide ? 23 : 14, wide ? "began" : "began (UTC)", "job", "ranks");
 	if (wide)
 		fprintf(to, " %9s %9s", "observed", "expected");
 	fprintf(to, " %6s  %s%s\n", "excess", "cause", term_style(TERM_PLAIN));
@@ -275,5 +285,7 @@ void incident_text_row(FILE *to, const json_t *in)
 		fprintf(to, " %9s %9s", steps ? term_ms(jsonget_number(in, "latency_ms")) : "-",
 			steps ? term_ms(jsonget_number(in, "expected_ms")) : "-");
 	fprintf(to, " %6s  %s\n", steps ? term_excess(jsonget_number(in, "excess")) : "-",
-		room <= 3 ? "" : *title ? term_safe(title, room) : "not known");
+		room <= 3 ? ""
+		: *title  ? term_safe(title, room)
+			  : "not known");
 }

@@ -7,7 +7,7 @@
 #include "cli/report/incident_ledger.h"
 #include "cli/text/term.h"
 
-#define LABEL_COLUMNS 12u
+#define LABEL_COLUMNS  12u
 #define CONFIDENCE_BAR 10u
 #define VERDICTS_SHOWN 8u
 
@@ -43,9 +43,9 @@ const json_t *incident_verdict_at(const json_t *in, size_t k)
 {
 	const json_t *list = json_object_get(in, "diagnoses"), *d;
 
-	d = json_array_size(list) ? json_array_get(list, k) :
-	    k			  ? NULL :
-				    json_object_get(in, "diagnosis");
+	d = json_array_size(list) ? json_array_get(list, k)
+	    : k			  ? NULL
+				  : json_object_get(in, "diagnosis");
 	return json_is_object(d) && k < VERDICTS_SHOWN ? d : NULL;
 }
 
@@ -60,26 +60,30 @@ const char *incident_verdict_hours(double hours)
 }
 
 /* costs: an effect is one on each step; what hangs has no more steps. */
-static void print_lines(FILE *to, const char *label, const json_t *lines, bool costs, unsigned columns)
+static void print_lines(FILE *to, const char *label, const json_t *lines, bool costs,
+			unsigned columns)
 {
 	const json_t *v;
 	size_t i;
 
-	json_array_foreach((json_t *)lines, i, v) {
+	json_array_foreach((json_t *)lines, i, v)
+	{
 		const char *layer = incident_verdict_layer(v);
 		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		char text[600];
 
 		snprintf(text, sizeof(text), "%s%s%s%s%s%s", *layer ? term_safe(layer, 12) : "",
 			 *layer ? ": " : "", incident_verdict_line(v), effect_ms > 0 ? " (" : "",
-			 effect_ms > 0 ? term_ms(effect_ms) : "", effect_ms > 0 ? " per step)" : "");
+			 effect_ms > 0 ? term_ms(effect_ms) : "",
+			 effect_ms > 0 ? " per step)" : "");
 		term_wrap(to, LABEL_COLUMNS, i ? "" : label, text, columns);
 	}
 }
 
 static void print_cost(FILE *to, const json_t *d, bool open, bool hang)
 {
-	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
+	double lost = jsonget_number(d, "gpu_hours_lost"),
+	       per_day = jsonget_number(d, "gpu_hours_per_day");
 
 	if ((jsonget_number(d, "effect_ms") <= 0 || hang) && lost <= 0)
 		return;
@@ -140,5 +144,6 @@ void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
 	const json_t *d;
 
 	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++)
-		print_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in), columns);
+		print_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in),
+			  columns);
 }

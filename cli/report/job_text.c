@@ -27,10 +27,10 @@ static const char *account_text(const json_t *kind)
 	static const struct {
 		const char *account, *text;
 	} texts[] = {
-		{ "host", "the GPU waits for the host" },
-		{ "compute", "kernels take longer" },
-		{ "copy", "copies take longer" },
-		{ "wait", "waiting in collectives for other ranks" },
+	    {"host", "the GPU waits for the host"},
+	    {"compute", "kernels take longer"},
+	    {"copy", "copies take longer"},
+	    {"wait", "waiting in collectives for other ranks"},
 	};
 	const char *account = jsonget_text(kind, "account");
 	static char out[96];
@@ -45,22 +45,25 @@ static const char *account_text(const json_t *kind)
 
 static void print_kind(FILE *to, const json_t *kind)
 {
-	const json_t *ranks = json_object_get(kind, "ranks"), *waiting = json_object_get(kind, "waiting");
+	const json_t *ranks = json_object_get(kind, "ranks"),
+		     *waiting = json_object_get(kind, "waiting");
 	const char *cause = jsonget_text(kind, "cause");
 
 	fprintf(to, "  %-24s", job_text_often(kind));
 	fprintf(to, " %9s", term_ms(jsonget_number(kind, "cost_ms")));
 	fprintf(to, " %8s", term_percent(jsonget_number(kind, "share")));
 	fprintf(to, " %7s", term_count(jsonget_number(kind, "count")));
-	fprintf(to, "  rank%s %s%s\n", json_array_size(ranks) == 1 ? "" : "s", incident_text_ranks(ranks),
+	fprintf(to, "  rank%s %s%s\n", json_array_size(ranks) == 1 ? "" : "s",
+		incident_text_ranks(ranks),
 		jsonget_true(kind, "grown") ? ", the latest one longer than the others" : "");
 	fprintf(to, "      %s", account_text(kind));
 	if (*cause)
 		fprintf(to, ": %s", term_safe(cause, 200));
 	fputc('\n', to);
 	if (json_array_size(waiting))
-		fprintf(to, "      rank%s %s wait%s meanwhile\n", json_array_size(waiting) == 1 ? "" : "s",
-			incident_text_ranks(waiting), json_array_size(waiting) == 1 ? "s" : "");
+		fprintf(to, "      rank%s %s wait%s meanwhile\n",
+			json_array_size(waiting) == 1 ? "" : "s", incident_text_ranks(waiting),
+			json_array_size(waiting) == 1 ? "s" : "");
 }
 
 void job_text_print(FILE *to, const json_t *answer)
@@ -68,8 +71,8 @@ void job_text_print(FILE *to, const json_t *answer)
 	const json_t *kinds = json_object_get(answer, "kinds"), *kind;
 	size_t i;
 
-	fprintf(to, "%sjob %s%s: ", term_style(TERM_BOLD), term_safe(jsonget_text(answer, "job"), 100),
-		term_style(TERM_PLAIN));
+	fprintf(to, "%sjob %s%s: ", term_style(TERM_BOLD),
+		term_safe(jsonget_text(answer, "job"), 100), term_style(TERM_PLAIN));
 	fprintf(to, "%s rank%s\n", term_count(jsonget_number(answer, "ranks")),
 		jsonget_number(answer, "ranks") == 1 ? "" : "s");
 	if (!json_array_size(kinds)) {
@@ -77,8 +80,7 @@ void job_text_print(FILE *to, const json_t *answer)
 		return;
 	}
 	fputs("what it does besides its usual steps:\n", to);
-	fprintf(to, "  %s%-24s %9s %8s %7s  ranks%s\n", term_style(TERM_DIM), "when", "each", "of time",
-		"times", term_style(TERM_PLAIN));
-	json_array_foreach((json_t *)kinds, i, kind)
-		print_kind(to, kind);
+	fprintf(to, "  %s%-24s %9s %8s %7s  ranks%s\n", term_style(TERM_DIM), "when", "each",
+		"of time", "times", term_style(TERM_PLAIN));
+	json_array_foreach((json_t *)kinds, i, kind) print_kind(to, kind);
 }

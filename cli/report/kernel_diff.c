@@ -61,7 +61,7 @@ static char *changed_arguments(const struct kernel_name *a, const struct kernel_
 /* Rows of one base name, those of side 0 first, each by time. */
 static int put_row(struct kernel_diff_row *row, const struct item *v, size_t n)
 {
-	const struct item *lead[2] = { NULL, NULL };
+	const struct item *lead[2] = {NULL, NULL};
 
 	row->base = strdup(v->name.base);
 	if (!row->base)
@@ -91,14 +91,14 @@ int kernel_diff_make(struct kernel_diff *d, const struct kernel_time *a, size_t 
 	struct item *v = calloc(n + 1, sizeof(*v));
 	int err = 0;
 
-	*d = (struct kernel_diff){ .rows = calloc(n + 1, sizeof(*d->rows)) };
+	*d = (struct kernel_diff){.rows = calloc(n + 1, sizeof(*d->rows))};
 	if (!v || !d->rows)
 		err = -ENOMEM;
 	for (; made < n && !err; made++) {
 		const struct kernel_time *k = made < a_count ? &a[made] : &b[made - a_count];
 
-		v[made] = (struct item){ .count = k->count, .time_ns = k->time_ns,
-					 .side = made >= a_count };
+		v[made] = (struct item){
+		    .count = k->count, .time_ns = k->time_ns, .side = made >= a_count};
 		err = kernel_name_parse(&v[made].name, *k->name ? k->name : "(name unknown)");
 		if (err)
 			break;
@@ -150,8 +150,8 @@ struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struc
 			c += (double)k[i].normal_count;
 		}
 		if (c > 0)
-			out[n++] = (struct kernel_time){ m->names.text[k[i].name], c / (double)*steps,
-							 ns / (double)*steps };
+			out[n++] = (struct kernel_time){m->names.text[k[i].name],
+							c / (double)*steps, ns / (double)*steps};
 	}
 	free(k);
 	*count = n;

@@ -15,10 +15,10 @@ struct kernel_time {
 };
 
 struct kernel_diff_row {
-	char *base;		    /* without template arguments */
+	char *base;		     /* without template arguments */
 	double count[2], time_ns[2]; /* per step, of all variants */
-	char *main[2];	  /* the variant with the most time on each side; NULL: it has none */
-	char *changed;	  /* "argument 2: 128, now 64; ..."; NULL: the same variants lead */
+	char *main[2]; /* the variant with the most time on each side; NULL: it has none */
+	char *changed; /* "argument 2: 128, now 64; ..."; NULL: the same variants lead */
 };
 
 struct kernel_diff {

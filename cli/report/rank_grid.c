@@ -44,20 +44,20 @@ static void choose_ranks(struct rank_grid *g, const json_t *in, const struct tra
 static void add_steps(struct rank_grid *g, uint32_t rank)
 {
 	const struct trace_rank *r = g->rank[rank];
-	uint32_t n[RANK_GRID_COLUMNS_MAX] = { 0 };
-	double expected[RANK_GRID_COLUMNS_MAX] = { 0 };
+	uint32_t n[RANK_GRID_COLUMNS_MAX] = {0};
+	double expected[RANK_GRID_COLUMNS_MAX] = {0};
 
 	for (size_t i = 0; i < r->step_count; i++) {
 		const struct window_step *s = &r->steps[i];
-		ptrdiff_t c = column_at(g, s->step.begin_ns +
-						   (s->step.end_ns - s->step.begin_ns) / 2);
+		ptrdiff_t c =
+		    column_at(g, s->step.begin_ns + (s->step.end_ns - s->step.begin_ns) / 2);
 		struct rank_grid_cell *cell;
 
 		if (c < 0)
 			continue;
 		cell = &g->cell[rank * g->columns + c];
-		cell->self_ns = n[c] ? cell->self_ns + (double)s->step.self_ns :
-				       (double)s->step.self_ns;
+		cell->self_ns =
+		    n[c] ? cell->self_ns + (double)s->step.self_ns : (double)s->step.self_ns;
 		expected[c] += s->expected_self_ns > 0 ? s->expected_self_ns : NAN;
 		n[c]++;
 	}
@@ -93,7 +93,7 @@ static void compare(struct rank_grid *g)
 		for (uint32_t r = 0; r < g->rank_count; r++)
 			if (!strcmp(g->rank[r]->who.role, role))
 				g->cell[r * g->columns + c].excess =
-					rank_grid_at(g, r, c)->self_ns / median - 1;
+				    rank_grid_at(g, r, c)->self_ns / median - 1;
 	}
 }
 
@@ -126,12 +126,12 @@ static size_t collect(const struct trace_rank *r, uint32_t rank, struct entry *o
 
 	for (size_t i = 0; i < r->device_count; i++)
 		if (is_collective(&r->device[i], RECORD_COLL_KERNEL))
-			out[n++] = (struct entry){ r->device[i].key, r->device[i].begin_ns,
-						   r->device[i].seq, rank, r->device[i].func };
+			out[n++] = (struct entry){r->device[i].key, r->device[i].begin_ns,
+						  r->device[i].seq, rank, r->device[i].func};
 	for (size_t i = 0; !n && i < r->host_count; i++)
 		if (is_collective(&r->host[i], RECORD_COLL))
-			out[n++] = (struct entry){ r->host[i].key, r->host[i].begin_ns,
-						   r->host[i].seq, rank, r->host[i].func };
+			out[n++] = (struct entry){r->host[i].key, r->host[i].begin_ns,
+						  r->host[i].seq, rank, r->host[i].func};
 	return n;
 }
 
@@ -141,8 +141,8 @@ static void add_collective(struct rank_grid *g, const struct entry *e, size_t n)
 	uint64_t median = e[(n - 1) / 2].enter_ns;
 
 	for (size_t i = 0; i < n; i++) {
-		double late = e[i].enter_ns >= median ? (double)(e[i].enter_ns - median) :
-							-(double)(median - e[i].enter_ns);
+		double late = e[i].enter_ns >= median ? (double)(e[i].enter_ns - median)
+						      : -(double)(median - e[i].enter_ns);
 		/* the column of the collective, not of who came too late for it */
 		ptrdiff_t c = column_at(g, e[0].enter_ns);
 		struct rank_grid_cell *cell;
@@ -196,7 +196,7 @@ int rank_grid_make(struct rank_grid *g, const json_t *in, const struct trace_mod
 	if (!g->cell)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < g->rank_count * g->columns; i++)
-		g->cell[i] = (struct rank_grid_cell){ NAN, NAN, NAN };
+		g->cell[i] = (struct rank_grid_cell){NAN, NAN, NAN};
 	for (size_t i = 0; i < r->step_count; i++) {
 		if (i % g->per_column == 0)
 			g->first_step[i / g->per_column] = r->steps[i].step.index;
@@ -226,13 +226,15 @@ static double typical(const struct rank_grid *g, uint32_t rank, bool flagged, in
 		const struct rank_grid_cell *cell = rank_grid_at(g, rank, c);
 
 		if (g->flagged[c] == flagged)
-			v[n++] = field == 0 ? cell->self_ns : field == 1 ? cell->excess : cell->late_ns;
+			v[n++] = field == 0   ? cell->self_ns
+				 : field == 1 ? cell->excess
+					      : cell->late_ns;
 	}
 	return median_known(v, n, v);
 }
 
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)
 {
-	return (struct rank_grid_cell){ typical(g, rank, flagged, 0), typical(g, rank, flagged, 1),
-					typical(g, rank, flagged, 2) };
+	return (struct rank_grid_cell){typical(g, rank, flagged, 0), typical(g, rank, flagged, 1),
+				       typical(g, rank, flagged, 2)};
 }

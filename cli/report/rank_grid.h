@@ -26,12 +26,12 @@ struct rank_grid_cell {
 
 struct rank_grid {
 	const struct trace_rank *rank[RANK_GRID_RANKS_MAX]; /* by rank number */
-	uint32_t rank_count, left_out; /* ranks without room */
-	uint32_t columns, per_column;  /* steps in each */
+	uint32_t rank_count, left_out;			    /* ranks without room */
+	uint32_t columns, per_column;			    /* steps in each */
 	uint64_t first_step[RANK_GRID_COLUMNS_MAX]; /* of the column, by the culprit's count */
 	bool flagged[RANK_GRID_COLUMNS_MAX];	    /* a step of the culprit's in it is */
 	struct rank_grid_cell *cell;		    /* [rank][column] */
-	uint32_t culprit; /* index in rank */
+	uint32_t culprit;			    /* index in rank */
 };
 
 /* 0, -ENOMEM, -ENODATA (no steps). */

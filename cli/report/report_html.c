@@ -21,60 +21,61 @@
 #include "cli/trace/trace_label.h"
 
 #define KERNELS_SHOWN 25
-#define STEPS_SHOWN 500
+#define STEPS_SHOWN   500
 #define SIGNALS_SHOWN 64
-#define CHART_STEPS 1500 /* points per line: more than the pixels it has */
-#define CHART_RANKS 16
-#define CHART_W 960.0
-#define CHART_H 300.0
-#define CHART_LEFT 64.0
-#define CHART_RIGHT 12.0
-#define CHART_TOP 34.0 /* the legend stands there */
-#define CHART_BOTTOM 34.0
+#define CHART_STEPS   1500 /* points per line: more than the pixels it has */
+#define CHART_RANKS   16
+#define CHART_W	      960.0
+#define CHART_H	      300.0
+#define CHART_LEFT    64.0
+#define CHART_RIGHT   12.0
+#define CHART_TOP     34.0 /* the legend stands there */
+#define CHART_BOTTOM  34.0
 /* Points that the keyboard can reach, one by one; the table below the chart has them all. */
 #define CHART_FOCUS 40
 
 static const char style[] =
-	":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
-	"--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6}\n"
-	"@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
-	"--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff}}\n"
-	"body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
-	"max-width:1000px;padding:0 1em}\n"
-	"h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
-	".dim{color:var(--dim)}.bad{color:var(--bad)}.ok{color:var(--ok)}\n"
-	"table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
-	"border-bottom:1px solid var(--line);white-space:nowrap}\n"
-	"th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
-	"overflow-wrap:anywhere;min-width:7em}\n"
-	".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
-	"var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
-	".bar{display:inline-block;height:.7em;background:var(--bar);border-radius:2px}\n"
-	"svg{width:100%;height:auto}svg text{fill:var(--dim);font-size:12px}\n"
-	".hit{fill:transparent;stroke:none}.tip{visibility:hidden}svg .tip text{fill:var(--fg)}"
-	".tip rect{fill:var(--bg);stroke:var(--line)}.p:hover .tip,.p:focus .tip{visibility:visible}"
-	".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
-	"details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
-	".scroll{overflow-x:auto}\n"
-	"h3{font-size:.98em;margin:1.2em 0 .3em}section{margin:0}code{font-size:.85em;color:var(--dim)}\n"
-	".verdict{border:1px solid var(--line);border-left:5px solid var(--bad);border-radius:6px;"
-	"padding:.2em 1.2em .8em;margin:1.4em 0}.verdict h2{margin:.6em 0 0}\n"
-	".summary{font-size:1.15em;margin:.4em 0}.remedy{border-top:1px solid var(--line);"
-	"padding-top:.6em}ul{margin:.2em 0;padding-left:1.3em}li{overflow-wrap:anywhere}\n"
-	".layer{display:inline-block;border:1px solid var(--line);border-radius:4px;padding:0 .4em;"
-	"font-size:.85em;color:var(--dim)}.ruled-out{color:var(--dim)}\n"
-	".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
-	".cool{color:var(--cool)}\n"
-	".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
-	".unknown{fill:var(--bg)}"
-	".dot{fill:var(--other)}svg text.culprit{fill:var(--bad);font-weight:600}\n"
-	".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
-	".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
-	".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
-	"@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
-	"--bar:#b9770e;--other:#999;--cool:#1a56a8}body{margin:0;max-width:none;font-size:11px}"
-	"*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
-	"h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
+    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
+    "--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6}\n"
+    "@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
+    "--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff}}\n"
+    "body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
+    "max-width:1000px;padding:0 1em}\n"
+    "h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
+    ".dim{color:var(--dim)}.bad{color:var(--bad)}.ok{color:var(--ok)}\n"
+    "table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
+    "border-bottom:1px solid var(--line);white-space:nowrap}\n"
+    "th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
+    "overflow-wrap:anywhere;min-width:7em}\n"
+    ".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
+    "var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
+    ".bar{display:inline-block;height:.7em;background:var(--bar);border-radius:2px}\n"
+    "svg{width:100%;height:auto}svg text{fill:var(--dim);font-size:12px}\n"
+    ".hit{fill:transparent;stroke:none}.tip{visibility:hidden}svg .tip text{fill:var(--fg)}"
+    ".tip rect{fill:var(--bg);stroke:var(--line)}.p:hover .tip,.p:focus .tip{visibility:visible}"
+    ".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
+    "details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
+    ".scroll{overflow-x:auto}\n"
+    "h3{font-size:.98em;margin:1.2em 0 "
+    ".3em}section{margin:0}code{font-size:.85em;color:var(--dim)}\n"
+    ".verdict{border:1px solid var(--line);border-left:5px solid var(--bad);border-radius:6px;"
+    "padding:.2em 1.2em .8em;margin:1.4em 0}.verdict h2{margin:.6em 0 0}\n"
+    ".summary{font-size:1.15em;margin:.4em 0}.remedy{border-top:1px solid var(--line);"
+    "padding-top:.6em}ul{margin:.2em 0;padding-left:1.3em}li{overflow-wrap:anywhere}\n"
+    ".layer{display:inline-block;border:1px solid var(--line);border-radius:4px;padding:0 .4em;"
+    "font-size:.85em;color:var(--dim)}.ruled-out{color:var(--dim)}\n"
+    ".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
+    ".cool{color:var(--cool)}\n"
+    ".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
+    ".unknown{fill:var(--bg)}"
+    ".dot{fill:var(--other)}svg text.culprit{fill:var(--bad);font-weight:600}\n"
+    ".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
+    ".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
+    ".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
+    "@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
+    "--bar:#b9770e;--other:#999;--cool:#1a56a8}body{margin:0;max-width:none;font-size:11px}"
+    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
+    "h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
 
 static void cell(FILE *to, const char *text)
 {
@@ -90,13 +91,15 @@ static void fact(FILE *to, const char *label, const char *value, const char *cla
 
 static void put_head(FILE *to, const json_t *in)
 {
-	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"),
+		 end = jsonget_unsigned(in, "end_unix_ns");
 	const json_t *nodes = json_object_get(in, "nodes"), *v;
 	size_t i;
 
 	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
 	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>", to);
+	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+	      to);
 	escape_html(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
 	fputs(style, to);
@@ -105,7 +108,8 @@ static void put_head(FILE *to, const json_t *in)
 	escape_html(to, jsonget_text(in, "id"));
 	escape_around(to, ", ", jsonget_text(in, "state"), "; job ");
 	escape_html(to, jsonget_text(in, "job"));
-	json_array_foreach((json_t *)nodes, i, v) {
+	json_array_foreach((json_t *)nodes, i, v)
+	{
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
 		escape_html(to, json_is_string(v) ? json_string_value(v) : "?");
 	}
@@ -148,7 +152,8 @@ static void put_facts(FILE *to, const json_t *in)
 	if (json_array_size(json_object_get(in, "victims")) &&
 	    json_array_size(json_object_get(in, "ranks"))) {
 		fprintf(to, "<p>%s only because %s for it: rank%s ", hang ? "Hanging" : "Slow",
-			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits" : "they wait",
+			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits"
+									     : "they wait",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
 		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
 		fputs(".</p>\n", to);
@@ -166,7 +171,8 @@ static double chart_x(const struct chart *c, uint64_t index)
 {
 	double span = c->last > c->first ? (double)(c->last - c->first) : 1;
 
-	return CHART_LEFT + (double)(index - c->first) / span * (CHART_W - CHART_LEFT - CHART_RIGHT);
+	return CHART_LEFT +
+	       (double)(index - c->first) / span * (CHART_W - CHART_LEFT - CHART_RIGHT);
 }
 
 static double chart_y(const struct chart *c, double ms)
@@ -198,7 +204,8 @@ static void put_line(FILE *to, const struct chart *c, const struct trace_rank *r
 		if (expected && !(ms > 0))
 			continue;
 		if (gap)
-			fprintf(to, "%s<polyline class=\"%s\" points=\"", open ? "\"/>\n" : "", class);
+			fprintf(to, "%s<polyline class=\"%s\" points=\"", open ? "\"/>\n" : "",
+				class);
 		fprintf(to, "%.1f,%.1f ", chart_x(c, s->step.index), chart_y(c, ms));
 		before = s->step.index;
 		open = true;
@@ -216,10 +223,11 @@ static void put_tip(FILE *to, double x, double y, const char *text)
 	if (left + width > CHART_W - CHART_RIGHT)
 		left = CHART_W - CHART_RIGHT - width;
 	y = y < CHART_TOP + 36 ? y + 12 : y - 34;
-	fprintf(to,
-		"<g class=\"tip\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"22\" rx=\"4\"/>"
-		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text></g>",
-		left, y, width, left + width / 2, y + 15, text);
+	fprintf(
+	    to,
+	    "<g class=\"tip\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"22\" rx=\"4\"/>"
+	    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text></g>",
+	    left, y, width, left + width / 2, y + 15, text);
 }
 
 static size_t count_flagged(const struct trace_rank *r)
@@ -246,11 +254,14 @@ static void put_points(FILE *to, const struct chart *c, const struct trace_rank 
 			continue;
 		left--;
 		snprintf(text, sizeof(text), "rank %d, step %llu: %s instead of %s", r->who.rank,
-			 (unsigned long long)s->step.index, term_ms(ms), term_ms(s->expected_ns / 1e6));
-		fprintf(to,
-			"<g class=\"p\"%s role=\"img\" aria-label=\"%s\"><circle class=\"hit\" cx=\"%.1f\" "
-			"cy=\"%.1f\" r=\"8\"/><circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>",
-			focus ? " tabindex=\"0\"" : "", text, x, y, x, y);
+			 (unsigned long long)s->step.index, term_ms(ms),
+			 term_ms(s->expected_ns / 1e6));
+		fprintf(
+		    to,
+		    "<g class=\"p\"%s role=\"img\" aria-label=\"%s\"><circle class=\"hit\" "
+		    "cx=\"%.1f\" "
+		    "cy=\"%.1f\" r=\"8\"/><circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>",
+		    focus ? " tabindex=\"0\"" : "", text, x, y, x, y);
 		put_tip(to, x, y, text);
 		fputs("</g>\n", to);
 	}
@@ -262,7 +273,7 @@ static double nice_stride(double span, double most)
 	double least = span / most, unit = pow(10, floor(log10(least)));
 
 	for (int k = 0; k < 3; k++) {
-		static const double factors[] = { 1, 2, 5 };
+		static const double factors[] = {1, 2, 5};
 
 		if (unit * factors[k] >= least * (1 - 1e-9))
 			return unit * factors[k];
@@ -279,25 +290,31 @@ static void put_y_axis(FILE *to, const struct chart *c)
 	for (int k = 0; k * stride <= c->top_ms && k < 20; k++) {
 		double y = chart_y(c, k * stride);
 
-		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.6g %s</text>\n",
+		fprintf(to,
+			"<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+			"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.6g %s</text>\n",
 			CHART_LEFT, CHART_W - CHART_RIGHT, y, y, CHART_LEFT - 6, y + 4,
-			k * stride / unit_ms, seconds ? "s" : micro ? "us" : "ms");
+			k * stride / unit_ms,
+			seconds ? "s"
+			: micro ? "us"
+				: "ms");
 	}
 }
 
 /* Round step numbers, and none of them twice: indices are a peer's, so sums may overflow. */
 static void put_x_axis(FILE *to, const struct chart *c)
 {
-	uint64_t span = c->last - c->first, stride = (uint64_t)nice_stride(span ? (double)span : 1, 8), at;
+	uint64_t span = c->last - c->first,
+		 stride = (uint64_t)nice_stride(span ? (double)span : 1, 8), at;
 
 	stride = stride ? stride : 1;
 	at = (stride - c->first % stride) % stride;
 	for (; at <= span; at += stride) {
 		double x = chart_x(c, c->first + at);
 
-		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
+		fprintf(to,
+			"<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+			"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
 			x, x, CHART_H - CHART_BOTTOM, CHART_H - CHART_BOTTOM + 4, x, CHART_H - 16,
 			(unsigned long long)(c->first + at));
 		if (span - at < stride)
@@ -313,21 +330,22 @@ static void put_legend(FILE *to, bool others)
 		const char *class, *text;
 		double x;
 	} lines[] = {
-		{ "lat", "observed; dots: flagged steps", 0 },
-		{ "exp", "expected", 240 },
-		{ "oth", "other ranks", 350 },
+	    {"lat", "observed; dots: flagged steps", 0},
+	    {"exp", "expected", 240},
+	    {"oth", "other ranks", 350},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(lines) - !others; i++)
-		fprintf(to, "<line class=\"%s\" x1=\"%.0f\" x2=\"%.0f\" y1=\"14\" y2=\"14\"/>"
-			    "<text x=\"%.0f\" y=\"18\">%s</text>\n",
+		fprintf(to,
+			"<line class=\"%s\" x1=\"%.0f\" x2=\"%.0f\" y1=\"14\" y2=\"14\"/>"
+			"<text x=\"%.0f\" y=\"18\">%s</text>\n",
 			lines[i].class, CHART_LEFT + lines[i].x, CHART_LEFT + lines[i].x + 26,
 			CHART_LEFT + lines[i].x + 34, lines[i].text);
 }
 
 static bool chart_range(struct chart *c, const json_t *in, const struct trace_model *m)
 {
-	*c = (struct chart){ .first = UINT64_MAX };
+	*c = (struct chart){.first = UINT64_MAX};
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
@@ -361,16 +379,20 @@ static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	size_t left = STEPS_SHOWN, more = 0;
 
-	fputs("<details><summary>Flagged steps as a table</summary>\n<div class=\"scroll\"><table><tr>"
-	      "<th>rank</th><th>step</th><th>expected</th><th>observed</th><th>excess</th>"
-	      "<th>self time</th><th>in kernels</th><th>waiting in collectives</th><th>GPU idle</th>"
-	      "</tr>\n", to);
+	fputs(
+	    "<details><summary>Flagged steps as a table</summary>\n<div "
+	    "class=\"scroll\"><table><tr>"
+	    "<th>rank</th><th>step</th><th>expected</th><th>observed</th><th>excess</th>"
+	    "<th>self time</th><th>in kernels</th><th>waiting in collectives</th><th>GPU idle</th>"
+	    "</tr>\n",
+	    to);
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
 		for (size_t k = 0; is_culprit(in, r) && k < r->step_count; k++) {
 			const struct window_step *s = &r->steps[k];
-			double ms = (double)s->step.latency_ns / 1e6, expected_ms = s->expected_ns / 1e6;
+			double ms = (double)s->step.latency_ns / 1e6,
+			       expected_ms = s->expected_ns / 1e6;
 
 			if (!(s->flags & WINDOW_STEP_FLAGGED))
 				continue;
@@ -404,12 +426,14 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 
 	fputs("<h2>Steps</h2>\n", to);
 	if (!chart_range(&c, in, m)) {
-		fputs("<p class=\"dim\">No steps of this rank are at hand: its windows are gone or could "
-		      "not be read.</p>\n", to);
+		fputs("<p class=\"dim\">No steps of this rank are at hand: its windows are gone or "
+		      "could "
+		      "not be read.</p>\n",
+		      to);
 		return;
 	}
-	fprintf(to, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"step latency\">\n", CHART_W,
-		CHART_H);
+	fprintf(to, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"step latency\">\n",
+		CHART_W, CHART_H);
 	put_y_axis(to, &c);
 	put_x_axis(to, &c);
 	for (size_t i = 0; i < m->rank_count && drawn < CHART_RANKS; i++) {
@@ -460,15 +484,17 @@ static void put_signals(FILE *to, const json_t *in)
 		return;
 	fputs("<h2>OS signals</h2>\n<div class=\"scroll\"><table><tr><th>rank</th>"
 	      "<th class=\"t\">signal</th><th>observed</th><th>usual</th><th class=\"t\">unit</th>"
-	      "<th>per step</th></tr>\n", to);
-	json_array_foreach((json_t *)signals, i, s) {
+	      "<th>per step</th></tr>\n",
+	      to);
+	json_array_foreach((json_t *)signals, i, s)
+	{
 		bool raised = jsonget_true(s, "raised");
 		double weight_ms = jsonget_number(s, "weight_ms");
 
 		if (i == SIGNALS_SHOWN)
 			break;
-		fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">", (long long)jsonget_integer(s, "rank"),
-			raised ? " bad" : "");
+		fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">",
+			(long long)jsonget_integer(s, "rank"), raised ? " bad" : "");
 		escape_html(to, jsonget_text(s, raised ? "text" : "name"));
 		if (!raised && *jsonget_text(s, "subject")) {
 			fputs(": ", to);
@@ -494,15 +520,17 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		fputs("<p class=\"dim\">Its windows came as summaries, without records.</p>\n", to);
 		return;
 	}
-	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow %s against %zu %s of the same "
-		    "windows", slow, slow == 1 ? "step" : "steps", normal,
-		normal == 1 ? "other" : "others");
+	fprintf(to,
+		"<p class=\"dim\">Device time per step: %zu slow %s against %zu %s of the same "
+		"windows",
+		slow, slow == 1 ? "step" : "steps", normal, normal == 1 ? "other" : "others");
 	if (count > KERNELS_SHOWN)
 		fprintf(to, "; the %zu largest differences of %zu", (size_t)KERNELS_SHOWN, count);
 	fputs(".</p>\n", to);
 	fputs("<div class=\"scroll\"><table>"
 	      "<tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
-	      "<th>per slow step</th></tr>\n", to);
+	      "<th>per slow step</th></tr>\n",
+	      to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
 		const char *name = m->names.text[k[i].name];
 		struct kernel_name parsed;
@@ -520,7 +548,8 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		cell(to, normal ? term_ms(k[i].normal_ns / 1e6) : "-");
 		cell(to, slow ? term_ms(k[i].slow_ns / 1e6) : "-");
 		cell(to, slow && normal ? term_ms(difference) : "-");
-		snprintf(text, sizeof(text), "%.1f", slow ? (double)k[i].slow_count / (double)slow : 0);
+		snprintf(text, sizeof(text), "%.1f",
+			 slow ? (double)k[i].slow_count / (double)slow : 0);
 		cell(to, text);
 		fputs("</tr>\n", to);
 	}
@@ -535,20 +564,24 @@ static void put_windows(FILE *to, const json_t *in)
 
 	fputs("<h2>Evidence</h2>\n<div class=\"scroll\">"
 	      "<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
-	      "reason</th><th class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
+	      "reason</th><th "
+	      "class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
 	      to);
-	json_array_foreach((json_t *)windows, i, w) {
+	json_array_foreach((json_t *)windows, i, w)
+	{
 		if (i == 200) {
 			fprintf(to, "<tr><td class=\"t\" colspan=\"7\">and %zu more</td></tr>\n",
 				json_array_size(windows) - i);
 			break;
 		}
-		fprintf(to, "<tr><td>%lld</td><td class=\"t\">", (long long)jsonget_integer(w, "rank"));
+		fprintf(to, "<tr><td>%lld</td><td class=\"t\">",
+			(long long)jsonget_integer(w, "rank"));
 		escape_html(to, jsonget_text(w, "node"));
 		fputs("</td><td class=\"t\">", to);
 		escape_html(to, jsonget_text(w, "reason"));
-		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">" :
-							"</td><td class=\"t\">", to);
+		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">"
+						      : "</td><td class=\"t\">",
+		      to);
 		escape_html(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
 		fputs("</td>", to);
 		cell(to, term_count(jsonget_number(w, "steps")));
@@ -557,7 +590,8 @@ static void put_windows(FILE *to, const json_t *in)
 		fputs("</tr>\n", to);
 	}
 	fputs("</table></div>\n", to);
-	json_array_foreach(json_object_get(in, "missing"), i, w) {
+	json_array_foreach(json_object_get(in, "missing"), i, w)
+	{
 		escape_around(to, "<p class=\"bad\">Missing: ",
 			      json_is_string(w) ? json_string_value(w) : "?", "</p>\n");
 	}
@@ -567,20 +601,24 @@ static void put_windows(FILE *to, const json_t *in)
 static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
 		      const struct trace_rank *peer)
 {
-	struct kernel_diff d = { 0 };
+	struct kernel_diff d = {0};
 	size_t n[2], steps[2];
 	struct kernel_time *a = kernel_diff_of_rank(m, peer, false, &n[0], &steps[0]);
 	struct kernel_time *b = kernel_diff_of_rank(m, culprit, true, &n[1], &steps[1]);
 	int err = a && b ? kernel_diff_make(&d, a, n[0], b, n[1]) : 0;
 
 	if (!err && d.count) {
-		fprintf(to, "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">Device time per "
-			    "step, means of %zu and %zu steps; %zu of %zu by the difference.</p>\n"
-			    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
-			    "scope=\"col\">kernel</th>", culprit->who.rank, peer->who.rank, steps[1],
-			steps[0], d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count);
-		fprintf(to, "<th scope=\"col\">rank %d</th><th scope=\"col\">rank %d</th>"
-			    "<th scope=\"col\">difference</th><th scope=\"col\">per step</th></tr>\n",
+		fprintf(
+		    to,
+		    "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">Device time per "
+		    "step, means of %zu and %zu steps; %zu of %zu by the difference.</p>\n"
+		    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
+		    "scope=\"col\">kernel</th>",
+		    culprit->who.rank, peer->who.rank, steps[1], steps[0],
+		    d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count);
+		fprintf(to,
+			"<th scope=\"col\">rank %d</th><th scope=\"col\">rank %d</th>"
+			"<th scope=\"col\">difference</th><th scope=\"col\">per step</th></tr>\n",
 			peer->who.rank, culprit->who.rank);
 	}
 	for (size_t i = 0; i < d.count && i < KERNELS_SHOWN; i++) {

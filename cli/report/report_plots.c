@@ -16,10 +16,10 @@
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
-#define WIDTH  960.0
-#define LEFT   74.0
-#define RIGHT  12.0
-#define BOTTOM 34.0
+#define WIDTH	   960.0
+#define LEFT	   74.0
+#define RIGHT	   12.0
+#define BOTTOM	   34.0
 #define POINTS_MAX 2000u
 /* The colour is full where one of twenty cells has more, so that one odd step does not pale the rest. */
 #define FULL_QUANTILE 0.95
@@ -28,7 +28,7 @@
 
 struct heat {
 	const struct rank_grid *g;
-	bool late; /* else own time */
+	bool late;   /* else own time */
 	double full; /* the value that has the full colour */
 	double row;  /* height */
 };
@@ -76,9 +76,9 @@ static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
 	fprintf(to,
 		"<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
 		"fill-opacity=\"%.2f\"><title>rank %d, step %llu: %s</title></rect>\n",
-		v > 0 ? "hot" : "cold", LEFT + c * x, 4 + r * h->row, x > 2 ? x - 0.4 : x, h->row - 1.5,
-		strength, h->g->rank[r]->who.rank, (unsigned long long)h->g->first_step[c],
-		value_text(h, v));
+		v > 0 ? "hot" : "cold", LEFT + c * x, 4 + r * h->row, x > 2 ? x - 0.4 : x,
+		h->row - 1.5, strength, h->g->rank[r]->who.rank,
+		(unsigned long long)h->g->first_step[c], value_text(h, v));
 }
 
 /* What is not known must not look like what is usual. */
@@ -90,9 +90,10 @@ static void put_unknown(FILE *to, const struct heat *h, uint32_t r)
 		for (end = c; end < h->g->columns && !isfinite(value_of(h, r, end));)
 			end++;
 		if (end > c)
-			fprintf(to, "<rect class=\"unknown\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
-				    "height=\"%.1f\"/>\n", LEFT + c * x, 4 + r * h->row,
-				(end - c) * x, h->row - 1.5);
+			fprintf(to,
+				"<rect class=\"unknown\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				"height=\"%.1f\"/>\n",
+				LEFT + c * x, 4 + r * h->row, (end - c) * x, h->row - 1.5);
 	}
 }
 
@@ -104,30 +105,36 @@ static void put_heat_axis(FILE *to, const struct heat *h)
 
 	for (uint32_t c = 0; c < g->columns; c++)
 		if (g->flagged[c])
-			fprintf(to, "<rect class=\"pt\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
-				    "height=\"3\"/>\n", LEFT + c * x, y, x);
+			fprintf(to,
+				"<rect class=\"pt\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				"height=\"3\"/>\n",
+				LEFT + c * x, y, x);
 	for (uint32_t c = 0; c < g->columns; c += stride)
 		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\">%llu</text>\n", LEFT + c * x, y + 16,
 			(unsigned long long)g->first_step[c]);
-	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
+	fprintf(to,
+		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
 		WIDTH - RIGHT, y + 30, g->per_column > 1 ? "; several steps a column" : "");
 }
 
 static void put_heat_table(FILE *to, const struct rank_grid *g)
 {
-	fputs("<details><summary>Medians of each rank as a table</summary>\n<div class=\"scroll\"><table>"
+	fputs("<details><summary>Medians of each rank as a table</summary>\n<div "
+	      "class=\"scroll\"><table>"
 	      "<tr><th scope=\"col\">rank</th><th class=\"t\" scope=\"col\">node</th>"
 	      "<th scope=\"col\">self time, other steps</th><th scope=\"col\">flagged</th>"
 	      "<th scope=\"col\">above the peers, other steps</th><th scope=\"col\">flagged</th>"
-	      "<th scope=\"col\">late, other steps</th><th scope=\"col\">flagged</th></tr>\n", to);
+	      "<th scope=\"col\">late, other steps</th><th scope=\"col\">flagged</th></tr>\n",
+	      to);
 	for (uint32_t r = 0; r < g->rank_count; r++) {
 		struct rank_grid_cell a = rank_grid_typical(g, r, false);
 		struct rank_grid_cell b = rank_grid_typical(g, r, true);
 
 		fprintf(to, "<tr><td>%d</td><td class=\"t\">", g->rank[r]->who.rank);
 		escape_html(to, g->rank[r]->who.node);
-		fprintf(to, "</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
-			    "</tr>\n",
+		fprintf(to,
+			"</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>"
+			"</tr>\n",
 			isfinite(a.self_ns) ? term_ms(a.self_ns / 1e6) : "-",
 			isfinite(b.self_ns) ? term_ms(b.self_ns / 1e6) : "-",
 			isfinite(a.excess) ? term_excess(a.excess) : "-",
@@ -140,33 +147,39 @@ static void put_heat_table(FILE *to, const struct rank_grid *g)
 
 static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 {
-	struct heat h = { .g = g, .late = late, .row = g->rank_count > 32 ? 10 : 20 };
+	struct heat h = {.g = g, .late = late, .row = g->rank_count > 32 ? 10 : 20};
 	struct rank_grid_cell own = rank_grid_typical(g, g->culprit, true);
 	int err = find_full(&h);
 	double height = 4 + g->rank_count * h.row + BOTTOM;
 
 	if (err)
 		return err == -ENODATA ? 0 : err;
-	fprintf(to, "<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
+	fprintf(to,
+		"<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
 		"blank: not known.</p>\n",
-		late ? "How late each rank enters collectives" :
-		       "Own time of each rank against its peers",
-		late ? "Behind the median rank, the latest collective of each step." :
-		       "Step time without waiting in collectives.",
+		late ? "How late each rank enters collectives"
+		     : "Own time of each rank against its peers",
+		late ? "Behind the median rank, the latest collective of each step."
+		     : "Step time without waiting in collectives.",
 		value_text(&h, h.full), late ? "before the others" : "faster");
 	fprintf(to,
 		"<svg class=\"heat\" data-kind=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
 		"aria-label=\"Heat map of %s by rank and step; rank %d in flagged steps: %s in the "
-		"median\">\n", late ? "late" : "self", WIDTH, height, late ? "lateness" : "self time",
-		g->rank[g->culprit]->who.rank, value_text(&h, late ? own.late_ns / 1e6 : own.excess));
+		"median\">\n",
+		late ? "late" : "self", WIDTH, height, late ? "lateness" : "self time",
+		g->rank[g->culprit]->who.rank,
+		value_text(&h, late ? own.late_ns / 1e6 : own.excess));
 	for (uint32_t r = 0; r < g->rank_count; r++) {
-		fprintf(to, "<rect class=\"cellbg\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
-			    "height=\"%.1f\"/>\n", LEFT, 4 + r * h.row, WIDTH - LEFT - RIGHT,
-			h.row - 1.5);
+		fprintf(to,
+			"<rect class=\"cellbg\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+			"height=\"%.1f\"/>\n",
+			LEFT, 4 + r * h.row, WIDTH - LEFT - RIGHT, h.row - 1.5);
 		if (h.row >= 20 || r % 4 == 0 || r == g->culprit)
-			fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
-				LEFT - 8, 4 + (r + 0.5) * h.row + 4,
-				r == g->culprit ? " class=\"culprit\"" : "", g->rank[r]->who.rank);
+			fprintf(
+			    to,
+			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
+			    LEFT - 8, 4 + (r + 0.5) * h.row + 4,
+			    r == g->culprit ? " class=\"culprit\"" : "", g->rank[r]->who.rank);
 		put_unknown(to, &h, r);
 		for (uint32_t c = 0; c < g->columns; c++)
 			put_cell(to, &h, r, c);
@@ -221,7 +234,7 @@ static bool by_peers(const struct window_step *s)
  * which follows it whatever its work. */
 static double correlation(const struct trace_rank *r, int work)
 {
-	struct regress_sums sums = { 0 };
+	struct regress_sums sums = {0};
 
 	for (size_t i = 0; i < r->step_count; i++) {
 		double x = r->steps[i].step.work[work], y = r->steps[i].expected_ns;
@@ -262,9 +275,9 @@ static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 		    (s->work < 0 && by_peers(w)))
 			continue;
 		s->automatic = w->step.source == STEP_SOURCE_AUTO;
-		s->p[s->count++] = (struct point){ x, w->expected_ns / 1e6,
-						   (double)w->step.latency_ns / 1e6, w->step.index,
-						   flagged, by_peers(w) };
+		s->p[s->count++] = (struct point){
+		    x,	     w->expected_ns / 1e6, (double)w->step.latency_ns / 1e6, w->step.index,
+		    flagged, by_peers(w)};
 		s->on_line += !by_peers(w);
 	}
 	if (s->on_line < 3)
@@ -295,8 +308,8 @@ static double at_y(const struct scatter *s, double ms)
 
 static void put_scatter_axes(FILE *to, const struct scatter *s)
 {
-	static const char *const automatic[] = { "kernels launched", "thread blocks launched",
-						 "bytes in collectives", "bytes copied" };
+	static const char *const automatic[] = {"kernels launched", "thread blocks launched",
+						"bytes in collectives", "bytes copied"};
 	bool narrow = s->x_hi - s->x_lo < 0.02 * fabs(s->x_hi);
 	char work[40];
 
@@ -304,16 +317,19 @@ static void put_scatter_axes(FILE *to, const struct scatter *s)
 	for (int k = 0; k <= 4; k++) {
 		double ms = s->y_hi * k / 4, x = s->x_lo + (s->x_hi - s->x_lo) * k / 4;
 
-		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+		fprintf(to,
+			"<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+			"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 			LEFT, WIDTH - RIGHT, at_y(s, ms), at_y(s, ms), LEFT - 6, at_y(s, ms) + 4,
 			term_ms(ms));
 		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.*g</text>\n",
 			at_x(s, x), s->height - 18, narrow ? 7 : 4, x);
 	}
 	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", WIDTH - RIGHT,
-		s->height - 2, s->work < 0 ? "expected time of the step, ms" :
-		s->automatic ? automatic[s->work] : work);
+		s->height - 2,
+		s->work < 0    ? "expected time of the step, ms"
+		: s->automatic ? automatic[s->work]
+			       : work);
 }
 
 static void put_scatter(FILE *to, const struct scatter *s, const struct trace_rank *r)
@@ -322,10 +338,11 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 
 	for (size_t i = 0; i < s->count; i++)
 		flagged += s->p[i].flagged;
-	fprintf(to,
-		"<svg class=\"roofline\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Step time "
-		"against work of rank %d: %zu steps, %zu flagged, and the expected line\">\n",
-		WIDTH, s->height, r->who.rank, s->count, flagged);
+	fprintf(
+	    to,
+	    "<svg class=\"roofline\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Step time "
+	    "against work of rank %d: %zu steps, %zu flagged, and the expected line\">\n",
+	    WIDTH, s->height, r->who.rank, s->count, flagged);
 	put_scatter_axes(to, s);
 	fputs("<polyline class=\"exp\" points=\"", to);
 	for (size_t i = 0; i < s->count; i++)
@@ -338,9 +355,12 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 
 			if (p->flagged != pass)
 				continue;
-			fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>step "
-				    "%llu: %s", pass ? "pt" : "dot", at_x(s, p->x), at_y(s, p->ms),
-				(unsigned long long)p->step, term_ms(p->ms));
+			fprintf(
+			    to,
+			    "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>step "
+			    "%llu: %s",
+			    pass ? "pt" : "dot", at_x(s, p->x), at_y(s, p->ms),
+			    (unsigned long long)p->step, term_ms(p->ms));
 			fprintf(to, ", expected %s%s%s</title></circle>\n", term_ms(p->expected_ms),
 				p->by_peers ? " by its peers" : "", pass ? ", flagged" : "");
 		}
@@ -358,16 +378,20 @@ static bool any_by_peers(const struct trace_rank *r)
 void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	const struct trace_rank *r = incident_diff_culprit(in, m);
-	struct scatter s = { 0 };
+	struct scatter s = {0};
 
 	if (r && scatter_make(&s, r)) {
 		const struct trace_window *w = r->window_count ? &r->windows[0] : NULL;
 
-		fprintf(to, "<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
-			    "Time of each step against its work; the line is what was expected, red: "
-			    "flagged.%s", r->who.rank, any_by_peers(r) ?
-			    " Steps that only the other ranks of its node show to be slow have no part "
-			    "in the line: the model itself had come to expect them." : "");
+		fprintf(to,
+			"<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
+			"Time of each step against its work; the line is what was expected, red: "
+			"flagged.%s",
+			r->who.rank,
+			any_by_peers(r) ? " Steps that only the other ranks of its node show to be "
+					  "slow have no part "
+					  "in the line: the model itself had come to expect them."
+					: "");
 		if (w && w->model_state)
 			fprintf(to, " The model was %s%s", roofline_state_name(w->model_state),
 				w->model_r2 > 0 ? "" : ".");

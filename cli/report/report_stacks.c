@@ -48,8 +48,9 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 		"blocking waits (%s), of its process, its threads and children.%s</p>\n",
 		r->who.rank, term_count((double)s->on_count), term_span((double)s->on_ns * 1e-9),
 		term_count((double)s->off_count), term_span((double)s->off_ns * 1e-9),
-		s->on_count && s->on_count < PROFILE_SAMPLES_MIN ?
-			" The samples are too few to tell which functions take the time." : "");
+		s->on_count && s->on_count < PROFILE_SAMPLES_MIN
+		    ? " The samples are too few to tell which functions take the time."
+		    : "");
 	if (!incident_stacks_gil(s, gil, sizeof(gil)))
 		return;
 	escape_around(to, "<p class=\"bad\">", gil, "</p>\n");
@@ -57,20 +58,22 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 
 static void put_frame(FILE *to, const char *id, const char *title, const char *page)
 {
-	fprintf(to,
-		"<iframe id=\"%s\" title=\"%s\" class=\"flame\" sandbox=\"allow-scripts\" srcdoc=\"", id,
-		title);
+	fprintf(
+	    to,
+	    "<iframe id=\"%s\" title=\"%s\" class=\"flame\" sandbox=\"allow-scripts\" srcdoc=\"",
+	    id, title);
 	escape_page(to, page);
 	fputs("\"></iframe>\n", to);
 }
 
 static void put_delta(FILE *to, const struct profile_delta *d)
 {
-	double v[] = { d->base, d->other, d->delta, d->base_self, d->other_self };
+	double v[] = {d->base, d->other, d->delta, d->base_self, d->other_self};
 
 	fputs("<tr>", to);
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
-		fprintf(to, i == 2 ? "<td class=\"%s\">%+.1f %%</td>" : "<td class=\"%s\">%.1f %%</td>",
+		fprintf(to,
+			i == 2 ? "<td class=\"%s\">%+.1f %%</td>" : "<td class=\"%s\">%.1f %%</td>",
 			i == 2 ? (d->delta > 0 ? "bad" : "cool") : "", 100 * v[i]);
 	escape_around(to, "<td class=\"t\">", d->name, "</td></tr>\n");
 }
@@ -78,15 +81,16 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 /* Functions whose share of the CPU is surely another. */
 static int put_functions(FILE *to, const struct incident_diff *diff)
 {
-	uint64_t had[2] = { incident_diff_samples(diff->base), incident_diff_samples(diff->other) };
-	struct profile *p[2] = { NULL, NULL };
+	uint64_t had[2] = {incident_diff_samples(diff->base), incident_diff_samples(diff->other)};
+	struct profile *p[2] = {NULL, NULL};
 	struct profile_delta *d = NULL;
 	uint32_t count = 0, shown = 0;
 	int err = 0;
 
 	if (had[0] < PROFILE_SAMPLES_MIN || had[1] < PROFILE_SAMPLES_MIN) {
 		fprintf(to,
-			"<p class=\"dim\">%s and %s samples are too few to tell which functions' share of "
+			"<p class=\"dim\">%s and %s samples are too few to tell which functions' "
+			"share of "
 			"the CPU changed.</p>\n",
 			term_count((double)had[0]), term_count((double)had[1]));
 		return 0;
@@ -100,12 +104,13 @@ static int put_functions(FILE *to, const struct incident_diff *diff)
 		if (!d[i].flagged)
 			continue;
 		if (!shown++)
-			fprintf(to, "<h3>Functions whose share of the CPU changed</h3>\n"
-				    "<div class=\"scroll\"><table id=\"functions\"><tr>"
-				    "<th scope=\"col\">%s</th><th scope=\"col\">rank %d</th>"
-				    "<th scope=\"col\">change</th><th scope=\"col\">self</th>"
-				    "<th scope=\"col\">self, rank %d</th>"
-				    "<th class=\"t\" scope=\"col\">function</th></tr>\n",
+			fprintf(to,
+				"<h3>Functions whose share of the CPU changed</h3>\n"
+				"<div class=\"scroll\"><table id=\"functions\"><tr>"
+				"<th scope=\"col\">%s</th><th scope=\"col\">rank %d</th>"
+				"<th scope=\"col\">change</th><th scope=\"col\">self</th>"
+				"<th scope=\"col\">self, rank %d</th>"
+				"<th class=\"t\" scope=\"col\">function</th></tr>\n",
 				incident_diff_name(diff, false), diff->other->who.rank,
 				diff->other->who.rank);
 		put_delta(to, &d[i]);
@@ -113,8 +118,10 @@ static int put_functions(FILE *to, const struct incident_diff *diff)
 	if (shown)
 		fputs("</table></div>\n", to);
 	else if (!err)
-		fputs("<p class=\"dim\">No function's share of the CPU differs by 0.5 % of the whole and "
-		      "more than sampling noise.</p>\n", to);
+		fputs("<p class=\"dim\">No function's share of the CPU differs by 0.5 % of the "
+		      "whole and "
+		      "more than sampling noise.</p>\n",
+		      to);
 	free(d);
 	profile_close(p[0]);
 	profile_close(p[1]);

@@ -10,7 +10,8 @@
 #include "cli/text/term.h"
 
 /* costs: an effect is one on each step; what hangs has no more steps. */
-static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines, bool costs)
+static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines,
+		      bool costs)
 {
 	const json_t *v;
 	size_t i;
@@ -18,7 +19,8 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 	if (!json_array_size(lines))
 		return;
 	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
-	json_array_foreach((json_t *)lines, i, v) {
+	json_array_foreach((json_t *)lines, i, v)
+	{
 		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		const char *layer = incident_verdict_layer(v);
 
@@ -65,13 +67,15 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(
-	    to,
-	    "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
-	    "<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th>"
-	    "<th class=\"t\">of the excess</th></tr>\n",
-	    hang ? "ms" : "ms per step", hang ? "usual" : own ? "healthy" : "peers",
-	    hang ? "hang" : "slow");
+	fprintf(to,
+		"<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
+		"<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th>"
+		"<th class=\"t\">of the excess</th></tr>\n",
+		hang ? "ms" : "ms per step",
+		hang  ? "usual"
+		: own ? "healthy"
+		      : "peers",
+		hang ? "hang" : "slow");
 	json_array_foreach(json_object_get(l, "rows"), i, row)
 	    put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
 			"excess_ms", whole);
@@ -81,7 +85,8 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 	put_account(to, "total", l, "reference_ms", "slow_ms", "excess_ms", whole);
 	if (hang) {
 		fprintf(to,
-			"</table></div>\n<p class=\"dim\">Hang: since its last step; usual: the mean of %s "
+			"</table></div>\n<p class=\"dim\">Hang: since its last step; usual: the "
+			"mean of %s "
 			"steps before.</p>\n",
 			term_count(jsonget_number(l, "reference_steps")));
 		return;
@@ -101,9 +106,9 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	bool empty = incident_verdict_is_empty(d);
 
 	fputs("<p class=\"summary\">", to);
-	escape_html(to, empty ? "None: no evidence shows the cause" :
-			*jsonget_text(d, "summary") ? jsonget_text(d, "summary")
-						    : jsonget_text(d, "title"));
+	escape_html(to, empty			      ? "None: no evidence shows the cause"
+			: *jsonget_text(d, "summary") ? jsonget_text(d, "summary")
+						      : jsonget_text(d, "title"));
 	fputs("</p>\n", to);
 	if (!empty) {
 		escape_around(to, "<p>", jsonget_text(d, "title"), " <code>");
@@ -140,12 +145,14 @@ void report_verdict_put(FILE *to, const json_t *in)
 	size_t k;
 
 	for (k = 0; (d = incident_verdict_at(in, k)); k++) {
-		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n", k ? "" : " id=\"verdict\"",
-			k ? "Another fault" : "Verdict");
+		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n",
+			k ? "" : " id=\"verdict\"", k ? "Another fault" : "Verdict");
 		put_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in));
 		fputs("</section>\n", to);
 	}
 	if (!k)
-		fputs("<p class=\"dim\">No diagnosis: the aggregator has not made one of this incident."
-		      "</p>\n", to);
+		fputs("<p class=\"dim\">No diagnosis: the aggregator has not made one of this "
+		      "incident."
+		      "</p>\n",
+		      to);
 }

@@ -22,7 +22,7 @@ static void spark_make(struct spark *s, const struct trace_rank *r, unsigned roo
 {
 	size_t per;
 
-	*s = (struct spark){ .cells = 0 };
+	*s = (struct spark){.cells = 0};
 	room = room < SPARK_MAX ? room : SPARK_MAX;
 	per = (r->step_count + room - 1) / room;
 	for (size_t i = 0; i < r->step_count; i++) {
@@ -57,8 +57,8 @@ static void print_spark(FILE *to, const struct trace_rank *r, unsigned columns)
 	fprintf(to, "%s\n%*s", red ? term_style(TERM_PLAIN) : "", INDENT, "");
 	for (unsigned i = 0; i < s.cells; i++)
 		fputc(s.flagged[i] ? '^' : ' ', to);
-	fprintf(to, "\n%*s%s to %s, steps %llu to %llu of rank %d; ^ flagged\n", INDENT, "", term_ms(lo),
-		term_ms(hi), (unsigned long long)r->steps[0].step.index,
+	fprintf(to, "\n%*s%s to %s, steps %llu to %llu of rank %d; ^ flagged\n", INDENT, "",
+		term_ms(lo), term_ms(hi), (unsigned long long)r->steps[0].step.index,
 		(unsigned long long)r->steps[r->step_count - 1].step.index, r->who.rank);
 }
 
@@ -87,8 +87,7 @@ static void print_ranks(FILE *to, const struct rank_grid *g)
 		bool culprit = r == g->culprit;
 
 		/* room for the culprit is kept */
-		if (!isfinite(c.self_ns) ||
-		    (!culprit && shown >= RANKS_SHOWN - (r < g->culprit)))
+		if (!isfinite(c.self_ns) || (!culprit && shown >= RANKS_SHOWN - (r < g->culprit)))
 			continue;
 		shown++;
 		fprintf(to, "    rank %-3d%9s %s%s%s %8s %10s\n", g->rank[r]->who.rank,

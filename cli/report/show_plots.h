@@ -10,6 +10,7 @@
 
 /* Step times of the culprit with the flagged ones marked, and per rank own time and lateness in those;
  * nothing where the windows have no steps. */
-void show_plots_print(FILE *to, const json_t *incident, const struct trace_model *m, unsigned columns);
+void show_plots_print(FILE *to, const json_t *incident, const struct trace_model *m,
+		      unsigned columns);
 
 #endif

@@ -14,8 +14,8 @@ static uint64_t hash(const void *key, size_t bytes)
 int64_t intern_find(const struct intern *t, const void *key, size_t bytes)
 {
 	PROBE_EACH(i, &t->by_key, hash(key, bytes))
-		if (t->bytes[i.number] == bytes && !memcmp(t->text[i.number], key, bytes))
-			return i.number;
+	if (t->bytes[i.number] == bytes && !memcmp(t->text[i.number], key, bytes))
+		return i.number;
 	return -ENOENT;
 }
 
@@ -55,5 +55,5 @@ void intern_fini(struct intern *t)
 	free(t->text);
 	free(t->bytes);
 	probe_fini(&t->by_key);
-	*t = (struct intern){ 0 };
+	*t = (struct intern){0};
 }

@@ -18,7 +18,10 @@ struct scan {
 	const char *begin; /* of the name, behind a return type */
 	char base[LIMIT_NAME_BYTES + 1];
 	size_t base_bytes;
-	struct { const char *at; size_t bytes; } arg[KERNEL_NAME_ARGS_MAX];
+	struct {
+		const char *at;
+		size_t bytes;
+	} arg[KERNEL_NAME_ARGS_MAX];
 	uint32_t arg_count;
 };
 
@@ -37,7 +40,7 @@ static void put_arg(struct scan *s, const char *from, const char *to)
 		return;
 	if (s->arg_count == KERNEL_NAME_ARGS_MAX) { /* the rest in one */
 		s->arg[KERNEL_NAME_ARGS_MAX - 1].bytes =
-			(size_t)(to - s->arg[KERNEL_NAME_ARGS_MAX - 1].at);
+		    (size_t)(to - s->arg[KERNEL_NAME_ARGS_MAX - 1].at);
 		return;
 	}
 	s->arg[s->arg_count].at = from;
@@ -91,7 +94,7 @@ static bool scan_name(struct scan *s)
 			break; /* the parameters */
 		} else if (*s->at == ' ') {
 			if (s->at[1] == '[' || s->at[1] == '(')
-				break; /* " [clone .x]" */
+				break;	   /* " [clone .x]" */
 			s->base_bytes = 0; /* a return type */
 			s->arg_count = 0;
 			s->begin = ++s->at;
@@ -134,7 +137,8 @@ int kernel_name_parse(struct kernel_name *k, const char *raw)
 	if (!k->base || !k->full)
 		goto done;
 	for (; k->arg_count < s->arg_count; k->arg_count++) {
-		k->args[k->arg_count] = strndup(s->arg[k->arg_count].at, s->arg[k->arg_count].bytes);
+		k->args[k->arg_count] =
+		    strndup(s->arg[k->arg_count].at, s->arg[k->arg_count].bytes);
 		if (!k->args[k->arg_count])
 			goto done;
 	}

@@ -67,8 +67,8 @@ unsigned term_error_columns(void)
 
 const char *term_style(enum term_style s)
 {
-	static const char *const codes[] = { "\033[0m", "\033[1m", "\033[2m", "\033[31m",
-					     "\033[32m", "\033[33m", "\033[36m" };
+	static const char *const codes[] = {"\033[0m",	"\033[1m",  "\033[2m", "\033[31m",
+					    "\033[32m", "\033[33m", "\033[36m"};
 
 	return colour ? codes[s] : "";
 }
@@ -76,8 +76,11 @@ const char *term_style(enum term_style s)
 /* One character of well-formed UTF-8; its length, 0 for anything else. */
 static unsigned utf8_char(const unsigned char *p, uint32_t *out)
 {
-	unsigned n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 :
-		     p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+	unsigned n = p[0] < 0x80		   ? 1
+		     : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+		     : (p[0] & 0xf0) == 0xe0	   ? 3
+		     : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+						   : 0;
 	uint32_t c = n == 1 ? p[0] : n ? p[0] & (0xff >> (n + 1)) : 0;
 
 	for (unsigned i = 1; i < n; i++) {
@@ -94,8 +97,9 @@ static unsigned utf8_char(const unsigned char *p, uint32_t *out)
 
 static bool harmless(uint32_t c)
 {
-	return c >= 0x20 && c != 0x7f && !(c >= 0x80 && c < 0xa0) && !(c >= 0x200b && c <= 0x200f) &&
-	       !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2066 && c <= 0x2069) && c != 0xfeff;
+	return c >= 0x20 && c != 0x7f && !(c >= 0x80 && c < 0xa0) &&
+	       !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
+	       !(c >= 0x2066 && c <= 0x2069) && c != 0xfeff;
 }
 
 unsigned term_next_char(const char *text, bool *ok)
@@ -202,7 +206,7 @@ const char *term_ms(double ms)
 
 const char *term_bytes(double bytes)
 {
-	static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB" };
+	static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
 	unsigned u = 0;
 
 	if (!isfinite(bytes) || bytes < 0)
@@ -227,7 +231,11 @@ const char *term_percent(double share)
 
 	if (!isfinite(p))
 		return "?";
-	snprintf(out, TERM_TEXT_BYTES, "%.*f %%", p == 0 || p >= 10 ? 0 : p >= 1 ? 1 : p >= 0.1 ? 2 : 3,
+	snprintf(out, TERM_TEXT_BYTES, "%.*f %%",
+		 p == 0 || p >= 10 ? 0
+		 : p >= 1	   ? 1
+		 : p >= 0.1	   ? 2
+				   : 3,
 		 p);
 	return out;
 }
@@ -292,8 +300,8 @@ const char *term_time(uint64_t unix_ns)
 
 const char *term_bar(double fraction, unsigned width)
 {
-	static const char *const eighths[] = { "",	       "\u258f", "\u258e", "\u258d", "\u258c",
-					       "\u258b", "\u258a", "\u2589" };
+	static const char *const eighths[] = {"",	"\u258f", "\u258e", "\u258d",
+					      "\u258c", "\u258b", "\u258a", "\u2589"};
 	char *out = next_text(), *p = out;
 	unsigned cells, full;
 
@@ -351,9 +359,9 @@ void term_wrap(FILE *to, unsigned indent, const char *label, const char *text, u
 
 const char *term_level(double fraction)
 {
-	static const char *const blocks[] = { "\u2581", "\u2582", "\u2583", "\u2584",
-					      "\u2585", "\u2586", "\u2587", "\u2588" };
-	static const char *const plain[] = { ".", ":", "-", "=", "+", "*", "%", "#" };
+	static const char *const blocks[] = {"\u2581", "\u2582", "\u2583", "\u2584",
+					     "\u2585", "\u2586", "\u2587", "\u2588"};
+	static const char *const plain[] = {".", ":", "-", "=", "+", "*", "%", "#"};
 	int at = fraction > 0 ? (int)lround(fraction * 7) : 0;
 
 	at = at > 7 ? 7 : at;
@@ -375,7 +383,8 @@ const char *term_ranges(const int *values, size_t count)
 		}
 		p += snprintf(p, (size_t)(end - p), "%s%d", i ? ", " : "", values[i]);
 		if (j > i)
-			p += snprintf(p, (size_t)(end - p), "%s%d", j == i + 1 ? ", " : "-", values[j]);
+			p += snprintf(p, (size_t)(end - p), "%s%d", j == i + 1 ? ", " : "-",
+				      values[j]);
 		i = j + 1;
 	}
 	return out;

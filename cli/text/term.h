@@ -10,17 +10,17 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TERM_TEXTS 32
-#define TERM_TEXT_BYTES 1024
+#define TERM_TEXTS	 32
+#define TERM_TEXT_BYTES	 1024
 #define TERM_COLUMNS_MAX (TERM_TEXT_BYTES / 5)
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_CYAN };
 
 /* Looks at standard output, NO_COLOR, TERM and the locale. */
 void term_init(void);
-bool term_is_live(void); /* standard output is a terminal */
-unsigned term_columns(void);	  /* of standard output; 160 where it is no terminal */
-bool term_error_is_live(void);	  /* standard error is a terminal that can rewrite a line */
+bool term_is_live(void);	   /* standard output is a terminal */
+unsigned term_columns(void);	   /* of standard output; 160 where it is no terminal */
+bool term_error_is_live(void);	   /* standard error is a terminal that can rewrite a line */
 unsigned term_error_columns(void); /* of standard error; 80 */
 /* An escape sequence, or "" where colours are off. */
 const char *term_style(enum term_style s);
@@ -30,12 +30,12 @@ const char *term_safe(const char *text, unsigned max_columns);
 /* Bytes of the next character, at least 1; *ok: well-formed and harmless. text must not be at its
  * end. */
 unsigned term_next_char(const char *text, bool *ok);
-const char *term_ms(double ms);	       /* "27.5 ms", "1.24 s", "830 us" */
-const char *term_bytes(double bytes);  /* "1.2 MB" */
-const char *term_percent(double share); /* 0.123 -> "12.3 %" */
-const char *term_excess(double excess); /* 0.5 -> "+50 %", 48 -> "x49" */
-const char *term_count(double n);      /* "12,345" */
-const char *term_span(double seconds); /* "12.4 s", "3 min 5 s" */
+const char *term_ms(double ms);		 /* "27.5 ms", "1.24 s", "830 us" */
+const char *term_bytes(double bytes);	 /* "1.2 MB" */
+const char *term_percent(double share);	 /* 0.123 -> "12.3 %" */
+const char *term_excess(double excess);	 /* 0.5 -> "+50 %", 48 -> "x49" */
+const char *term_count(double n);	 /* "12,345" */
+const char *term_span(double seconds);	 /* "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
 /* fraction 0..1 of width cells, padded to them; eighth blocks where the locale can show them. */
 const char *term_bar(double fraction, unsigned width);

@@ -108,8 +108,8 @@ int replay_csv_next(struct replay_csv *c, struct trace_field **fields)
 			int rc;
 
 			if (c->bytes - c->at >= REPLAY_CSV_ROW_BYTES_MAX)
-				return bad(c, open_quote ? "a quote is never closed" :
-							   "the row is too long");
+				return bad(c, open_quote ? "a quote is never closed"
+							 : "the row is too long");
 			rc = text_fill(c);
 			if (rc)
 				return rc;
@@ -158,8 +158,8 @@ const char *replay_csv_error(const struct replay_csv *c)
 /* Up to 15 digits and a small exponent are exact in one multiplication or division. */
 static bool number_short(const char *p, double *out)
 {
-	static const double ten[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8,
-				      1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15 };
+	static const double ten[] = {1e0, 1e1, 1e2,  1e3,  1e4,	 1e5,  1e6,  1e7,
+				     1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
 	bool negative = *p == '-';
 	uint64_t v = 0;
 	unsigned digits = 0, decimals = 0;

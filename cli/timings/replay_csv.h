@@ -11,7 +11,7 @@
 
 #include "cli/trace/trace_reader.h"
 
-#define REPLAY_CSV_FIELDS_MAX 1024	   /* the widest metric files have some 150 columns */
+#define REPLAY_CSV_FIELDS_MAX	 1024	    /* the widest metric files have some 150 columns */
 #define REPLAY_CSV_ROW_BYTES_MAX (1u << 20) /* longer rows are an error, not a long wait */
 
 struct replay_csv;

@@ -25,13 +25,21 @@
 /* Ranks of one stage do a little more or less for ever: their part of the input, of the embedding. */
 #define SELF_LEAST 0.025
 
-enum column { COLUMN_DP, COLUMN_STAGE, COLUMN_RANK, COLUMN_STEP, COLUMN_TYPE, COLUMN_START,
-	      COLUMN_DURATION, COLUMNS };
-static const char *const names[COLUMNS] = { "dp_rank", "stage", "rank", "step", "optype", "start_ts",
-					    "duration" };
+enum column {
+	COLUMN_DP,
+	COLUMN_STAGE,
+	COLUMN_RANK,
+	COLUMN_STEP,
+	COLUMN_TYPE,
+	COLUMN_START,
+	COLUMN_DURATION,
+	COLUMNS
+};
+static const char *const names[COLUMNS] = {"dp_rank", "stage",	  "rank",    "step",
+					   "optype",  "start_ts", "duration"};
 enum type { TYPE_FORWARD, TYPE_BACKWARD, TYPE_COMPUTE, TYPE_TRANSFER, TYPE_COLLECTIVE, TYPE_OTHER };
-static const char *const collectives[] = { "reduce", "gather", "broadcast", "all-to-all", "barrier",
-					   "sync" };
+static const char *const collectives[] = {"reduce",	"gather",  "broadcast",
+					  "all-to-all", "barrier", "sync"};
 
 struct op {
 	uint32_t rank, step;
@@ -57,24 +65,26 @@ struct ops {
 	uint32_t *stage_of, *replica_of; /* [REPLAY_WORKERS_MAX] */
 	uint64_t moved;			 /* rows whose rank had another stage or replica before */
 	struct workers_table t;
-	uint64_t *step;	 /* ascending */
+	uint64_t *step;	   /* ascending */
 	uint32_t *members; /* [stages]: ranks */
-	uint32_t *order; /* steps in order of appearance to their place in time */
+	uint32_t *order;   /* steps in order of appearance to their place in time */
 	int32_t *rank;
 	double *self, *late, *part[2]; /* part: forward, backward; all behind self */
 };
 
 static const char usage[] =
-	"usage: sysom replay ops F.csv [options]\n\n"
-	"Finds slow ranks in the operations of a data and pipeline parallel job: columns dp_rank, stage,\n"
-	"rank, step, optype, start_ts and duration (seconds). *-compute is a rank's self time; all else\n"
-	"is a collective or a transfer. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
-	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
-	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
-	"  --json                one JSON object per line\n\n"
-	"example:\n"
-	"  sysom replay ops ops.csv.gz\n\n"
-	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
+    "usage: sysom replay ops F.csv [options]\n\n"
+    "Finds slow ranks in the operations of a data and pipeline parallel job: columns dp_rank, "
+    "stage,\n"
+    "rank, step, optype, start_ts and duration (seconds). *-compute is a rank's self time; all "
+    "else\n"
+    "is a collective or a transfer. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
+    "  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
+    "  --k N, --window N     of mode sysom: 2, 100 steps\n"
+    "  --json                one JSON object per line\n\n"
+    "example:\n"
+    "  sysom replay ops ops.csv.gz\n\n"
+    "exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
 static int read_header(struct ops *o, const struct replay_csv *c, const struct trace_field *f,
 		       uint32_t n, bool *is_header)
@@ -134,7 +144,8 @@ static int64_t place(struct ops *o, const int64_t *id)
 		o->stage_of[rank] = (uint32_t)stage;
 		o->replica_of[rank] = (uint32_t)replica;
 	}
-	o->moved += o->stage_of[rank] != (uint32_t)stage || o->replica_of[rank] != (uint32_t)replica;
+	o->moved +=
+	    o->stage_of[rank] != (uint32_t)stage || o->replica_of[rank] != (uint32_t)replica;
 	return rank;
 }
 
@@ -155,8 +166,10 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct trac
 		if (!integer(&f[o->column[k]], k == COLUMN_STEP ? 0x1p53 : INT32_MAX, &id[k]))
 			return replay_workers_bad(&o->r, c, names[k], f[o->column[k]].text);
 	if (!replay_csv_number(&f[o->column[COLUMN_START]], &start) || fabs(start) > 1e10)
-		return replay_workers_bad(&o->r, c, names[COLUMN_START], f[o->column[COLUMN_START]].text);
-	if (!replay_csv_number(&f[o->column[COLUMN_DURATION]], &duration) || duration < 0 || duration > 1e7)
+		return replay_workers_bad(&o->r, c, names[COLUMN_START],
+					  f[o->column[COLUMN_START]].text);
+	if (!replay_csv_number(&f[o->column[COLUMN_DURATION]], &duration) || duration < 0 ||
+	    duration > 1e7)
 		return replay_workers_bad(&o->r, c, names[COLUMN_DURATION],
 					  f[o->column[COLUMN_DURATION]].text);
 	rank = place(o, id);
@@ -166,11 +179,13 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct trac
 	op = rank < 0 || step < 0 ? NULL : op_new(o);
 	if (!op)
 		return replay_workers_bad(&o->r, c, "more rows than memory", NULL);
-	*op = (struct op){ .rank = (uint32_t)rank, .step = (uint32_t)step, .begin_ns = 1e9 * start,
-			   .end_ns = 1e9 * (start + duration),
-			   .type = type_of(f[o->column[COLUMN_TYPE]].text),
-			   .what = hash_bytes(HASH_SEED, f[o->column[COLUMN_TYPE]].text,
-					      strlen(f[o->column[COLUMN_TYPE]].text)) };
+	*op = (struct op){.rank = (uint32_t)rank,
+			  .step = (uint32_t)step,
+			  .begin_ns = 1e9 * start,
+			  .end_ns = 1e9 * (start + duration),
+			  .type = type_of(f[o->column[COLUMN_TYPE]].text),
+			  .what = hash_bytes(HASH_SEED, f[o->column[COLUMN_TYPE]].text,
+					     strlen(f[o->column[COLUMN_TYPE]].text))};
 	o->r.rows++;
 	return 0;
 }
@@ -190,7 +205,8 @@ static int read_all(struct ops *o, struct replay_csv *c)
 				continue;
 		}
 		if ((uint32_t)n != o->width)
-			return replay_workers_bad(&o->r, c, "another number of fields than before", NULL);
+			return replay_workers_bad(&o->r, c, "another number of fields than before",
+						  NULL);
 		rc = read_row(o, c, f);
 		if (rc)
 			return rc;
@@ -212,7 +228,7 @@ static int by_time(const void *a, const void *b)
 static void fill_cell(struct ops *o, size_t begin, size_t end)
 {
 	size_t at = workers_cell(&o->t, o->op[begin].rank, o->op[begin].step);
-	double covered = o->op[begin].begin_ns, gap = 0, self = 0, part[2] = { 0, 0 };
+	double covered = o->op[begin].begin_ns, gap = 0, self = 0, part[2] = {0, 0};
 
 	for (size_t i = begin; i < end; i++) {
 		struct op *op = &o->op[i];
@@ -262,9 +278,13 @@ static struct entry *entries_of(const struct ops *o, size_t *count)
 			continue;
 		for (size_t k = n; k > cell && !number; k--)
 			number = v[k - 1].what == op->what ? v[k - 1].number + 1 : 0;
-		v[n++] = (struct entry){ .stage = o->stage_of[op->rank], .step = op->step, .rank = op->rank,
-					 .number = number, .what = op->what,
-					 .in_ns = op->end_ns - op->begin_ns, .gap_ns = op->gap_ns };
+		v[n++] = (struct entry){.stage = o->stage_of[op->rank],
+					.step = op->step,
+					.rank = op->rank,
+					.number = number,
+					.what = op->what,
+					.in_ns = op->end_ns - op->begin_ns,
+					.gap_ns = op->gap_ns};
 	}
 	*count = n;
 	return v;
@@ -299,7 +319,8 @@ static void take_waits_off(struct ops *o, double *late, double *others)
 			uint32_t known = 0;
 
 			for (uint32_t k = 0; k < n; k++)
-				if (k != i && o->stage_of[k] == o->stage_of[i] && self[k * steps] > 0)
+				if (k != i && o->stage_of[k] == o->stage_of[i] &&
+				    self[k * steps] > 0)
 					others[known++] = self[k * steps];
 			late[i] = row[i * steps] > 0 ? row[i * steps] : 0;
 			if (known && self[i * steps] > 0)
@@ -312,7 +333,8 @@ static void take_waits_off(struct ops *o, double *late, double *others)
 				if (k != i && o->replica_of[k] == o->replica_of[i] &&
 				    o->stage_of[k] != o->stage_of[i])
 					most = fmax(most, late[k]);
-			row[i * steps] = isnan(row[i * steps]) ? NAN : fmax(0, row[i * steps] - most);
+			row[i * steps] =
+			    isnan(row[i * steps]) ? NAN : fmax(0, row[i * steps] - most);
 		}
 	}
 }
@@ -329,7 +351,8 @@ static int lateness(struct ops *o)
 	for (size_t i = 0, j; !err && i < count; i = j) {
 		/* all of the stage, or a row was lost */
 		for (j = i + 1; j < count && e[j].stage == e[i].stage && e[j].step == e[i].step &&
-				e[j].what == e[i].what && e[j].number == e[i].number; j++)
+				e[j].what == e[i].what && e[j].number == e[i].number;
+		     j++)
 			;
 		if (j - i == o->members[e[i].stage] && j - i > 1)
 			meet(o, &e[i], (uint32_t)(j - i), v);
@@ -369,9 +392,11 @@ static double step_time(struct ops *o)
  * nothing. */
 static int renumber(struct ops *o)
 {
-	uint32_t *rank = replay_workers_places(&o->r.rank), *stage = replay_workers_places(&o->stage);
+	uint32_t *rank = replay_workers_places(&o->r.rank),
+		 *stage = replay_workers_places(&o->stage);
 	uint32_t *replica = replay_workers_places(&o->replica);
-	uint32_t *role = calloc(o->t.workers, sizeof(*role)), *of = calloc(o->t.workers, sizeof(*of));
+	uint32_t *role = calloc(o->t.workers, sizeof(*role)),
+		 *of = calloc(o->t.workers, sizeof(*of));
 	int err = -ENOMEM;
 
 	o->order = replay_workers_places(&o->r.step);
@@ -422,7 +447,8 @@ static int fill(struct ops *o)
 	qsort(o->op, o->count, sizeof(*o->op), by_time);
 	for (size_t i = 0, j; i < o->count; i = j) {
 		for (j = i + 1; j < o->count && o->op[j].rank == o->op[i].rank &&
-				o->op[j].step == o->op[i].step; j++)
+				o->op[j].step == o->op[i].step;
+		     j++)
 			;
 		fill_cell(o, i, j);
 	}
@@ -444,11 +470,12 @@ static int fill(struct ops *o)
 
 /* How much one kind of compute of a worker grew against the others of its stage, from the steps outside
  * [first, last] to those inside; without others against itself. NAN: not known. */
-static double growth(const struct ops *o, const double *v, uint32_t worker, uint64_t first, uint64_t last)
+static double growth(const struct ops *o, const double *v, uint32_t worker, uint64_t first,
+		     uint64_t last)
 {
-	uint32_t n = o->t.workers, known[2] = { 0, 0 };
+	uint32_t n = o->t.workers, known[2] = {0, 0};
 	double *others = malloc((n + 2ull * o->t.steps) * sizeof(double)), out = NAN;
-	double *ratio[2] = { others + n, others + n + o->t.steps };
+	double *ratio[2] = {others + n, others + n + o->t.steps};
 
 	for (uint32_t s = 0; others && s < o->t.steps; s++) {
 		bool in = o->step[s] >= first && o->step[s] <= last;
@@ -481,8 +508,10 @@ static void refine(void *context, struct workers_finding *found)
 		return;
 	if (found->measure == PEERS_LATE) {
 		f->cause = CAUSE_CPU_HOST_GAP;
-		finding_say(f, LAYER_CPU, f->effect_ns, "the others of its stage waited for it in "
-			    "collectives; the time is in gaps in which it neither computes nor transfers");
+		finding_say(
+		    f, LAYER_CPU, f->effect_ns,
+		    "the others of its stage waited for it in "
+		    "collectives; the time is in gaps in which it neither computes nor transfers");
 		return;
 	}
 	while (worker < o->t.workers && o->rank[worker] != f->ranks[0])
@@ -492,10 +521,12 @@ static void refine(void *context, struct workers_finding *found)
 	if (isnan(forward) || isnan(backward))
 		return;
 	finding_say(f, LAYER_GPU, f->effect_ns,
-		    "rank %" PRId32 ": forward-compute %+.1f%%, backward-compute %+.1f%% against its "
-		    "stage's other ranks", f->ranks[0], 100 * forward, 100 * backward);
-	f->cause = fmin(forward, backward) > 0.4 * fmax(forward, backward) ? CAUSE_GPU_SLOW :
-									     CAUSE_GPU_KERNEL;
+		    "rank %" PRId32
+		    ": forward-compute %+.1f%%, backward-compute %+.1f%% against its "
+		    "stage's other ranks",
+		    f->ranks[0], 100 * forward, 100 * backward);
+	f->cause = fmin(forward, backward) > 0.4 * fmax(forward, backward) ? CAUSE_GPU_SLOW
+									   : CAUSE_GPU_KERNEL;
 }
 
 static void print_summary(const struct ops *o)
@@ -508,8 +539,8 @@ static void print_summary(const struct ops *o)
 		       o->r.rows, o->r.blank, o->moved, o->t.workers, o->t.roles, o->t.steps,
 		       o->r.findings, o->r.config.mode == PEERS_SYSOM ? "sysom" : "robust");
 	else
-		printf("\n%" PRIu64 " operations of %" PRIu32 " ranks in %" PRIu32 " stages, %" PRIu32
-		       " steps; skipped: %" PRIu64 " blank lines; %" PRIu64
+		printf("\n%" PRIu64 " operations of %" PRIu32 " ranks in %" PRIu32
+		       " stages, %" PRIu32 " steps; skipped: %" PRIu64 " blank lines; %" PRIu64
 		       " rows of a rank with another stage or replica than before\n",
 		       o->r.rows, o->t.workers, o->t.roles, o->t.steps, o->r.blank, o->moved);
 }
@@ -548,7 +579,7 @@ static int run(void *context, struct replay_csv *c)
 
 int replay_ops_main(int argc, char **argv)
 {
-	struct ops o = { .r = { .kind = "ops", .refine = refine, .context = &o } };
+	struct ops o = {.r = {.kind = "ops", .refine = refine, .context = &o}};
 	int rc = replay_workers_main(&o.r, argc, argv, usage, run);
 
 	replay_workers_forget(&o.stage);

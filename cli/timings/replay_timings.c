@@ -31,24 +31,25 @@ struct timings {
 };
 
 static const char usage[] =
-	"usage: sysom replay timings F.csv [options]\n\n"
-	"Finds slow workers in step times: a column per worker and a row per step, or rows of\n"
-	"worker,step,seconds; with a header or without. A header names what is a time: worker3, rank3_ms,\n"
-	"seconds, dur_us; what is none is refused. Empty and nan cells are not known. F.csv may be\n"
-	"gzipped or zstd-packed; - is standard input.\n\n"
-	"  --time COL[,COL]      the columns of times, whatever their names\n"
-	"  --unit ns|us|ms|s     of times whose name says none (s)\n"
-	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
-	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
-	"  --json                one JSON object per line\n\n"
-	"example:\n"
-	"  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n\n"
-	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
+    "usage: sysom replay timings F.csv [options]\n\n"
+    "Finds slow workers in step times: a column per worker and a row per step, or rows of\n"
+    "worker,step,seconds; with a header or without. A header names what is a time: worker3, "
+    "rank3_ms,\n"
+    "seconds, dur_us; what is none is refused. Empty and nan cells are not known. F.csv may be\n"
+    "gzipped or zstd-packed; - is standard input.\n\n"
+    "  --time COL[,COL]      the columns of times, whatever their names\n"
+    "  --unit ns|us|ms|s     of times whose name says none (s)\n"
+    "  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
+    "  --k N, --window N     of mode sysom: 2, 100 steps\n"
+    "  --json                one JSON object per line\n\n"
+    "example:\n"
+    "  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n\n"
+    "exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
 /* The workers of a table: by the numbers in their names where each has its own, else in order. */
 static int name_workers(struct timings *t)
 {
-	struct replay_workers_ids seen = { 0 };
+	struct replay_workers_ids seen = {0};
 	uint32_t workers = 0;
 	bool all = true;
 
@@ -60,8 +61,8 @@ static int name_workers(struct timings *t)
 
 		if (!c->is_time)
 			continue;
-		all = c->number >= 0 &&
-		      replay_workers_find(&seen, c->number, UINT32_MAX) == workers;
+		all =
+		    c->number >= 0 && replay_workers_find(&seen, c->number, UINT32_MAX) == workers;
 		if (all)
 			t->name[workers++] = (int32_t)c->number;
 	}
@@ -97,7 +98,7 @@ static int add(struct timings *t, const struct replay_csv *c, int64_t worker, in
 	v = value_new(t);
 	if (!v)
 		return replay_workers_bad(&t->r, c, "more values than memory", NULL);
-	*v = (struct value){ .worker = (uint32_t)w, .step = (uint32_t)s, .time = time };
+	*v = (struct value){.worker = (uint32_t)w, .step = (uint32_t)s, .time = time};
 	return 0;
 }
 
@@ -125,7 +126,8 @@ static int read_list_row(struct timings *t, const struct replay_csv *c, const st
 	return add(t, c, worker, step, &f[t->c.seconds]);
 }
 
-static int read_table_row(struct timings *t, const struct replay_csv *c, const struct trace_field *f)
+static int read_table_row(struct timings *t, const struct replay_csv *c,
+			  const struct trace_field *f)
 {
 	int64_t step = (int64_t)t->r.rows;
 	uint32_t worker = 0;
@@ -168,7 +170,8 @@ static int read_all(struct timings *t, struct replay_csv *c)
 				continue;
 		}
 		if ((uint32_t)n != t->c.width)
-			return replay_workers_bad(&t->r, c, "another number of fields than before", NULL);
+			return replay_workers_bad(&t->r, c, "another number of fields than before",
+						  NULL);
 		rc = t->c.list ? read_list_row(t, c, f) : read_table_row(t, c, f);
 		if (rc)
 			return rc;
@@ -247,7 +250,7 @@ static int reread(struct timings *t, bool list)
 			struct value *v = w < 0 || s < 0 ? NULL : value_new(t);
 
 			if (v)
-				*v = (struct value){ (uint32_t)w, (uint32_t)s, row[k].time };
+				*v = (struct value){(uint32_t)w, (uint32_t)s, row[k].time};
 			err = v ? 0 : w == -E2BIG || s == -E2BIG ? -E2BIG : -ENOMEM;
 		}
 	free(old);
@@ -272,8 +275,9 @@ static int check_unit(const struct timings *t)
 			named = &t->c.column[i];
 	fprintf(stderr, "%s: %s%s%sall values lie within 0 to 1 and nothing says their unit: %s\n",
 		t->r.path, named ? "column " : "", named ? term_safe(named->name, 80) : "",
-		named ? ": " : "", named || most == 1 ? "--unit s, if they are seconds" :
-							"taken for seconds (--unit s says so)");
+		named ? ": " : "",
+		named || most == 1 ? "--unit s, if they are seconds"
+				   : "taken for seconds (--unit s says so)");
 	return named || most == 1 ? 2 : 0;
 }
 
@@ -303,8 +307,8 @@ static int fill(struct timings *t, struct matrix *m)
 	if (!m->self || !m->step || !m->rank || !m->role || !m->to[0] || !m->to[1])
 		return -ENOMEM;
 	for (uint32_t i = 0; i < workers; i++)
-		m->rank[m->to[0][i]] = t->c.list || !t->name ? (int32_t)t->r.rank.id[i] :
-							     t->name[t->r.rank.id[i]];
+		m->rank[m->to[0][i]] =
+		    t->c.list || !t->name ? (int32_t)t->r.rank.id[i] : t->name[t->r.rank.id[i]];
 	for (uint32_t s = 0; s < steps; s++)
 		m->step[m->to[1][s]] = (uint64_t)t->r.step.id[s];
 	for (size_t i = 0; i < cells; i++)
@@ -318,8 +322,13 @@ static int fill(struct timings *t, struct matrix *m)
 		t->twice += known && !isnan(*at);
 		*at = known ? t->c.unit->ns * t->value[i].time : *at;
 	}
-	m->t = (struct workers_table){ .workers = workers, .steps = steps, .step = m->step,
-				       .rank = m->rank, .role = m->role, .roles = 1, .self_ns = m->self };
+	m->t = (struct workers_table){.workers = workers,
+				      .steps = steps,
+				      .step = m->step,
+				      .rank = m->rank,
+				      .role = m->role,
+				      .roles = 1,
+				      .self_ns = m->self};
 	return 0;
 }
 
@@ -330,9 +339,9 @@ static void print_summary(const struct timings *t, const struct matrix *m)
 	if (t->r.json) {
 		printf("{\"type\":\"summary\",\"kind\":\"timings\",\"rows\":%" PRIu64
 		       ",\"skipped\":{\"blank_line\":%" PRIu64 ",\"missing\":%" PRIu64
-		       ",\"not_positive\":%" PRIu64 ",\"overwritten\":%" PRIu64 "},\"workers\":%" PRIu32
-		       ",\"steps\":%" PRIu32 ",\"layout\":\"%s\",\"findings\":%" PRIu64
-		       ",\"mode\":\"%s\",",
+		       ",\"not_positive\":%" PRIu64 ",\"overwritten\":%" PRIu64
+		       "},\"workers\":%" PRIu32 ",\"steps\":%" PRIu32
+		       ",\"layout\":\"%s\",\"findings\":%" PRIu64 ",\"mode\":\"%s\",",
 		       t->r.rows, t->r.blank, t->missing, t->not_positive, t->twice, m->t.workers,
 		       m->t.steps, layout, t->r.findings,
 		       t->r.config.mode == PEERS_SYSOM ? "sysom" : "robust");
@@ -342,15 +351,16 @@ static void print_summary(const struct timings *t, const struct matrix *m)
 	}
 	putchar('\n');
 	timing_columns_text(&t->c, stdout);
-	printf("%" PRIu32 " workers, %" PRIu32 " steps (%s); skipped: %" PRIu64 " blank lines, %" PRIu64
-	       " missing, %" PRIu64 " zero, %" PRIu64 " overwritten by a later row\n",
+	printf("%" PRIu32 " workers, %" PRIu32 " steps (%s); skipped: %" PRIu64
+	       " blank lines, %" PRIu64 " missing, %" PRIu64 " zero, %" PRIu64
+	       " overwritten by a later row\n",
 	       m->t.workers, m->t.steps, layout, t->r.blank, t->missing, t->not_positive, t->twice);
 }
 
 static int run(void *context, struct replay_csv *c)
 {
 	struct timings *t = context;
-	struct matrix m = { 0 };
+	struct matrix m = {0};
 	int rc = read_all(t, c), err = 0;
 
 	if (rc)
@@ -387,7 +397,7 @@ static int run(void *context, struct replay_csv *c)
 
 int replay_timings_main(int argc, char **argv)
 {
-	struct timings t = { .r = { .kind = "timings", .has_times = true, .context = &t } };
+	struct timings t = {.r = {.kind = "timings", .has_times = true, .context = &t}};
 	int rc = replay_workers_main(&t.r, argc, argv, usage, run);
 
 	timing_columns_free(&t.c);

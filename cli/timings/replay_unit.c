@@ -8,14 +8,14 @@
 
 #include "base/check.h"
 
-static const struct replay_unit units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 } };
+static const struct replay_unit units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 
 /* [i]: of units[i]. */
 static const char *const words[][5] = {
-	{ "ns", "nsec", "nanos", "nanoseconds" },
-	{ "us", "usec", "micros", "microseconds", "\xc2\xb5s" },
-	{ "ms", "msec", "millis", "milliseconds" },
-	{ "s", "sec", "secs", "second", "seconds" },
+    {"ns", "nsec", "nanos", "nanoseconds"},
+    {"us", "usec", "micros", "microseconds", "\xc2\xb5s"},
+    {"ms", "msec", "millis", "milliseconds"},
+    {"s", "sec", "secs", "second", "seconds"},
 };
 
 const struct replay_unit *replay_unit_of(const char *name)

@@ -59,10 +59,10 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 static int parse(struct replay_workers *r, int argc, char **argv, const char *usage)
 {
 	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' }, { "mode", required_argument, NULL, 'm' },
-		{ "k", required_argument, NULL, 'k' }, { "window", required_argument, NULL, 'w' },
-		{ "help", no_argument, NULL, 'h' }, { "time", required_argument, NULL, 't' },
-		{ "unit", required_argument, NULL, 'u' }, { NULL, 0, NULL, 0 },
+	    {"json", no_argument, NULL, 'j'},	    {"mode", required_argument, NULL, 'm'},
+	    {"k", required_argument, NULL, 'k'},    {"window", required_argument, NULL, 'w'},
+	    {"help", no_argument, NULL, 'h'},	    {"time", required_argument, NULL, 't'},
+	    {"unit", required_argument, NULL, 'u'}, {NULL, 0, NULL, 0},
 	};
 	const char *of_sysom = NULL;
 	int option, rc;
@@ -142,17 +142,19 @@ void replay_workers_forget(struct replay_workers_ids *ids)
 {
 	free(ids->id);
 	idmap_fini(&ids->by_id);
-	*ids = (struct replay_workers_ids){ 0 };
+	*ids = (struct replay_workers_ids){0};
 }
 
 static void print(void *context, const struct workers_finding *found)
 {
 	struct replay_workers *r = context;
 	struct workers_finding f = *found;
-	struct replay_findings_extra extra = { .has_sure_step = true, .sure_step = f.sure_step,
-					       .window = f.window,
-					       .measure = f.finding.kind != FINDING_SLOW_RANK ? NULL :
-							  f.measure == PEERS_LATE ? "late" : "self" };
+	struct replay_findings_extra extra = {.has_sure_step = true,
+					      .sure_step = f.sure_step,
+					      .window = f.window,
+					      .measure = f.finding.kind != FINDING_SLOW_RANK ? NULL
+							 : f.measure == PEERS_LATE ? "late"
+										   : "self"};
 
 	if (r->refine)
 		r->refine(r->context, &f);

@@ -13,7 +13,7 @@
 #include "cli/timings/replay_csv.h"
 #include "cli/timings/replay_unit.h"
 
-#define REPLAY_WORKERS_MAX 65536u
+#define REPLAY_WORKERS_MAX	 65536u
 #define REPLAY_WORKERS_STEPS_MAX 10000000u
 /* 8 bytes in each of some six tables. */
 #define REPLAY_WORKERS_CELLS_MAX (1u << 24)

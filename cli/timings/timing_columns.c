@@ -14,20 +14,21 @@
 #define NO_MEMORY "out of memory"
 #define SHOWN_MAX 4 /* names in words */
 
-static const char *const step_words[] = { "step", "steps", "iteration", "iter", "index", "global_step",
-					  "step_id", "" };
-static const char *const worker_words[] = { "worker", "rank", "node", "host", "gpu", "device",
-					    "worker_id", "dp_rank", "process" };
+static const char *const step_words[] = {"step",  "steps",	 "iteration", "iter",
+					 "index", "global_step", "step_id",   ""};
+static const char *const worker_words[] = {"worker", "rank",	  "node",    "host",   "gpu",
+					   "device", "worker_id", "dp_rank", "process"};
 /* Of a time whose unit is not said. */
-static const char *const time_words[] = { "duration", "dur",	  "time",	   "step_time",
-					  "latency",  "elapsed",  "iteration_time", "iter_time",
-					  "step_duration" };
+static const char *const time_words[] = {"duration",	   "dur",	"time",
+					 "step_time",	   "latency",	"elapsed",
+					 "iteration_time", "iter_time", "step_duration"};
 /* In a name that may end like a worker or a unit and is neither: gpu_util0, tokens_per_s. */
 static const char *const other_words[] = {
-	"util",	 "utilization", "utilisation", "load",	"norm",	 "normalized", "normalised", "ratio",
-	"share", "percent",	"pct",	       "rate",	"per",	 "mem",	       "memory",     "bytes",
-	"tokens", "loss",	"temp",	       "temperature", "power", "clock", "mhz",	     "flops",
-	"tflops", "bandwidth",	"throughput",  "count", "score", "fraction",   "relative",   "speed",
+    "util",   "utilization", "utilisation", "load",   "norm",	   "normalized",  "normalised",
+    "ratio",  "share",	     "percent",	    "pct",    "rate",	   "per",	  "mem",
+    "memory", "bytes",	     "tokens",	    "loss",   "temp",	   "temperature", "power",
+    "clock",  "mhz",	     "flops",	    "tflops", "bandwidth", "throughput",  "count",
+    "score",  "fraction",    "relative",    "speed",
 };
 
 static bool is_one_of(const char *text, size_t bytes, const char *const *words, size_t count)
@@ -54,7 +55,7 @@ static bool has_other_word(const char *text)
 
 bool timing_columns_unknown(const struct trace_field *f)
 {
-	static const char *const words[] = { "", "nan", "na", "null", "none", "-" };
+	static const char *const words[] = {"", "nan", "na", "null", "none", "-"};
 	const char *p = f->text;
 
 	while (isspace((unsigned char)*p))
@@ -90,8 +91,8 @@ static enum meaning meaning_of(struct timing_column *c)
 		return MEANS_OTHER;
 	if (c->number >= 0)
 		return MEANS_WORKERS_TIME;
-	return unit || is_one_of(c->name, before, time_words, ARRAY_LEN(time_words)) ? MEANS_TIME :
-										       MEANS_OTHER;
+	return unit || is_one_of(c->name, before, time_words, ARRAY_LEN(time_words)) ? MEANS_TIME
+										     : MEANS_OTHER;
 }
 
 static const char *wrong(struct timing_columns *c, uint32_t column, const char *why)
@@ -133,9 +134,10 @@ static const char *table_find(struct timing_columns *c)
 		if (i == c->step)
 			continue;
 		if (m == MEANS_OTHER || (m == MEANS_TIME && most > 1))
-			return wrong(c, i, m == MEANS_OTHER ?
-				     "neither a time nor a worker by its name " OPTIONS :
-				     "a time of no worker: its name has no number " OPTIONS);
+			return wrong(c, i,
+				     m == MEANS_OTHER
+					 ? "neither a time nor a worker by its name " OPTIONS
+					 : "a time of no worker: its name has no number " OPTIONS);
 		c->column[i].is_time = true;
 	}
 	return NULL;
@@ -155,7 +157,8 @@ static const char *times_find(struct timing_columns *c, const char *times)
 		size_t bytes = strcspn(at, ",");
 		uint32_t i = 0;
 
-		while (i < c->width && (strncmp(c->column[i].name, at, bytes) || c->column[i].name[bytes]))
+		while (i < c->width &&
+		       (strncmp(c->column[i].name, at, bytes) || c->column[i].name[bytes]))
 			i++;
 		if (i == c->width) {
 			c->which = at;
@@ -170,7 +173,8 @@ static const char *times_find(struct timing_columns *c, const char *times)
 		if (!c->column[i].is_time)
 			continue;
 		if (i == c->step || i == c->worker)
-			return wrong(c, i, "a column of steps or workers, which --time takes for times");
+			return wrong(c, i,
+				     "a column of steps or workers, which --time takes for times");
 		if (c->list && c->seconds < c->width)
 			return wrong(c, i, "a list of workers and steps has one column of times");
 		c->seconds = i;
@@ -193,7 +197,8 @@ static const char *unit_find(struct timing_columns *c, const struct replay_unit 
 		if (option && u && u != option)
 			return wrong(c, i, "another unit in its name than --unit has");
 		if (!option && first < c->width && u != named)
-			return wrong(c, i, "another unit than that of the columns before it (--unit)");
+			return wrong(c, i,
+				     "another unit than that of the columns before it (--unit)");
 		named = u;
 		first = i;
 		c->times++;
@@ -248,7 +253,7 @@ const char *timing_columns_take(struct timing_columns *c, const struct trace_fie
 	if (times && !c->header)
 		return "no header, in which --time could find its columns";
 	for (uint32_t i = n; i--;) {
-		c->column[i] = (struct timing_column){ .is_time = !c->header, .number = -1 };
+		c->column[i] = (struct timing_column){.is_time = !c->header, .number = -1};
 		if (!c->header)
 			continue;
 		c->column[i].name = strdup(f[i].text);
@@ -318,10 +323,11 @@ void timing_columns_text(const struct timing_columns *c, FILE *to)
 {
 	uint32_t shown = 0;
 
-	fprintf(to, "%u column%s of times in %s (%s):", c->times, c->times == 1 ? "" : "s", c->unit->name,
-		strcmp(c->unit_from, "name") ? *c->unit_from == 'o' ? "as --unit says" :
-							      "which nothing says" :
-					       "as its name says");
+	fprintf(to, "%u column%s of times in %s (%s):", c->times, c->times == 1 ? "" : "s",
+		c->unit->name,
+		strcmp(c->unit_from, "name")
+		    ? *c->unit_from == 'o' ? "as --unit says" : "which nothing says"
+		    : "as its name says");
 	for (uint32_t i = 0; i < c->width && shown < SHOWN_MAX; i++) {
 		if (!c->column[i].is_time)
 			continue;

@@ -31,12 +31,19 @@ static const char *category(const struct trace_label *l)
 	static const struct {
 		const char *ours, *kineto;
 	} names[] = {
-		{ "kernel", "kernel" },	     { "collective", "kernel" }, { "graph", "kernel" },
-		{ "copy", "gpu_memcpy" },    { "memset", "gpu_memset" }, { "launch", "cuda_runtime" },
-		{ "sync", "cuda_runtime" },  { "memory", "cuda_runtime" }, { "host", "cuda_runtime" },
-		{ "nccl", "cpu_op" },	     { "span", "user_annotation" },
-		{ "step", "user_annotation" },
-		{ TRACE_LABEL_HOLE_CATEGORY, TRACE_LABEL_HOLE_CATEGORY },
+	    {"kernel", "kernel"},
+	    {"collective", "kernel"},
+	    {"graph", "kernel"},
+	    {"copy", "gpu_memcpy"},
+	    {"memset", "gpu_memset"},
+	    {"launch", "cuda_runtime"},
+	    {"sync", "cuda_runtime"},
+	    {"memory", "cuda_runtime"},
+	    {"host", "cuda_runtime"},
+	    {"nccl", "cpu_op"},
+	    {"span", "user_annotation"},
+	    {"step", "user_annotation"},
+	    {TRACE_LABEL_HOLE_CATEGORY, TRACE_LABEL_HOLE_CATEGORY},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
@@ -79,11 +86,11 @@ static void label_launch(struct trace_label *l, const struct record *h, uint32_t
 	bool graph = h->kind == RECORD_GRAPH_LAUNCH;
 
 	if (graph || h->kind == RECORD_LAUNCH)
-		snprintf(l->name, sizeof(l->name), "%s", graph ? "cuGraphLaunch" : "cuLaunchKernel");
+		snprintf(l->name, sizeof(l->name), "%s",
+			 graph ? "cuGraphLaunch" : "cuLaunchKernel");
 	if (correlation && !h->correlation && l->arg_count < TRACE_LABEL_ARGS)
-		l->args[l->arg_count++] = (struct trace_arg){ .key = "correlation",
-							      .type = TRACE_ARG_UINT,
-							      .u = correlation };
+		l->args[l->arg_count++] = (struct trace_arg){
+		    .key = "correlation", .type = TRACE_ARG_UINT, .u = correlation};
 }
 
 static void put_event(struct writer *w, const struct trace_label *l, unsigned long pid,
@@ -110,7 +117,8 @@ static void put_event(struct writer *w, const struct trace_label *l, unsigned lo
 static void put_flow(struct writer *w, char phase, uint64_t id, unsigned long pid, const char *tid,
 		     uint64_t ns)
 {
-	fprintf(w->to, ",\n{\"ph\": \"%c\", \"id\": %llu, \"pid\": %lu, \"tid\": %s, \"ts\": ", phase,
+	fprintf(w->to,
+		",\n{\"ph\": \"%c\", \"id\": %llu, \"pid\": %lu, \"tid\": %s, \"ts\": ", phase,
 		(unsigned long long)id, pid, tid);
 	put_us(w->to, ns - w->base_ns);
 	fprintf(w->to, ", \"cat\": \"ac2g\", \"name\": \"ac2g\"%s}",
@@ -120,8 +128,9 @@ static void put_flow(struct writer *w, char phase, uint64_t id, unsigned long pi
 static void put_name(struct writer *w, const char *what, unsigned long pid, const char *tid,
 		     const char *name, bool first)
 {
-	fprintf(w->to, "%s{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %lu, \"tid\": %s, \"ts\": 0, "
-		       "\"args\": {\"%s\": ",
+	fprintf(w->to,
+		"%s{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %lu, \"tid\": %s, \"ts\": 0, "
+		"\"args\": {\"%s\": ",
 		first ? "\n" : ",\n", what, pid, tid,
 		strcmp(what, "process_labels") ? "name" : "labels");
 	escape_json_file(w->to, name);
@@ -134,7 +143,7 @@ static void put_processes(struct writer *w)
 
 	for (size_t i = 0; i < w->model->rank_count; i++) {
 		const struct trace_rank *r = &w->model->ranks[i];
-		uint64_t seen[4] = { 0 }; /* devices 0..255 */
+		uint64_t seen[4] = {0}; /* devices 0..255 */
 		char text[4 * WIRE_TEXT_BYTES];
 
 		snprintf(text, sizeof(text), "rank %d %s on %s", r->who.rank, r->who.program,
@@ -164,8 +173,8 @@ struct launched {
 static void put_holes(struct writer *w, size_t index)
 {
 	const struct trace_rank *r = &w->model->ranks[index];
-	static const struct trace_label l = { .name = TRACE_LABEL_HOLE,
-					      .category = TRACE_LABEL_HOLE_CATEGORY };
+	static const struct trace_label l = {.name = TRACE_LABEL_HOLE,
+					     .category = TRACE_LABEL_HOLE_CATEGORY};
 	uint64_t until_ns = 0;
 
 	for (size_t i = 0; i < r->window_count; i++) {
@@ -247,12 +256,16 @@ static uint64_t earliest(const struct trace_model *m)
 int export_kineto_write(const struct trace_model *m, FILE *to, uint64_t *slices)
 {
 	uint64_t from_ns = earliest(m);
-	struct writer w = { .model = m, .to = to, .base_ns = from_ns - from_ns % BASE_NS,
-			    .several = m->rank_count > 1 };
+	struct writer w = {.model = m,
+			   .to = to,
+			   .base_ns = from_ns - from_ns % BASE_NS,
+			   .several = m->rank_count > 1};
 
-	fprintf(to, "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"baseTimeNanoseconds\": %llu, "
-		    "\"deviceProperties\": [],",
-		(unsigned long long)w.base_ns);
+	fprintf(
+	    to,
+	    "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"baseTimeNanoseconds\": %llu, "
+	    "\"deviceProperties\": [],",
+	    (unsigned long long)w.base_ns);
 	if (m->rank_count == 1)
 		fprintf(to,
 			"\n\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, "

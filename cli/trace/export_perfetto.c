@@ -66,11 +66,12 @@ static void put_clocks(struct writer *w)
 {
 	const struct trace_rank *r = w->model->rank_count ? &w->model->ranks[0] : NULL;
 	Perfetto__Protos__ClockSnapshot snapshot = PERFETTO__PROTOS__CLOCK_SNAPSHOT__INIT;
-	Perfetto__Protos__ClockSnapshot__Clock clocks[2] = {
-		PERFETTO__PROTOS__CLOCK_SNAPSHOT__CLOCK__INIT,
-		PERFETTO__PROTOS__CLOCK_SNAPSHOT__CLOCK__INIT
-	}, *both[2] = { &clocks[0], &clocks[1] };
-	Perfetto__Protos__TracePacketDefaults defaults = PERFETTO__PROTOS__TRACE_PACKET_DEFAULTS__INIT;
+	Perfetto__Protos__ClockSnapshot__Clock clocks[2] =
+	    {PERFETTO__PROTOS__CLOCK_SNAPSHOT__CLOCK__INIT,
+	     PERFETTO__PROTOS__CLOCK_SNAPSHOT__CLOCK__INIT},
+					       *both[2] = {&clocks[0], &clocks[1]};
+	Perfetto__Protos__TracePacketDefaults defaults =
+	    PERFETTO__PROTOS__TRACE_PACKET_DEFAULTS__INIT;
 	uint64_t now = r && r->window_count ? r->windows[0].begin_ns : 0;
 	packet_t p = PERFETTO__PROTOS__TRACE_PACKET__INIT;
 
@@ -89,7 +90,7 @@ static void put_clocks(struct writer *w)
 	p.has_first_packet_on_sequence = p.first_packet_on_sequence = 1;
 	p.has_sequence_flags = 1;
 	p.sequence_flags =
-		PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_INCREMENTAL_STATE_CLEARED;
+	    PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_INCREMENTAL_STATE_CLEARED;
 	defaults.has_timestamp_clock_id = 1;
 	defaults.timestamp_clock_id = PERFETTO__PROTOS__BUILTIN_CLOCK__BUILTIN_CLOCK_REALTIME;
 	p.trace_packet_defaults = &defaults;
@@ -177,9 +178,9 @@ static void intern_name(struct writer *w, struct interned *in, Perfetto__Protos_
 
 static uint64_t intern_category(struct writer *w, struct interned *in, const char *text)
 {
-	static const char *const known[] = { "step",   "window",     "gap",    "launch", "nccl",
-					     "sync",   "memory",     "span",   "host",	 "collective",
-					     "copy",   "memset",     "graph",  "kernel" };
+	static const char *const known[] = {"step", "window", "gap",   "launch", "nccl",
+					    "sync", "memory", "span",  "host",	 "collective",
+					    "copy", "memset", "graph", "kernel"};
 	uint64_t iid = (uint64_t)(naming_among(known, ARRAY_LEN(known), text) + 1);
 
 	if (!iid)
@@ -215,10 +216,10 @@ static size_t put_args(struct writer *w, struct interned *in, const struct trace
 			continue;
 		if (fresh) {
 			Perfetto__Protos__DebugAnnotationName *k =
-				&in->keys[in->data.n_debug_annotation_names];
+			    &in->keys[in->data.n_debug_annotation_names];
 
 			*k = (Perfetto__Protos__DebugAnnotationName)
-				PERFETTO__PROTOS__DEBUG_ANNOTATION_NAME__INIT;
+			    PERFETTO__PROTOS__DEBUG_ANNOTATION_NAME__INIT;
 			k->has_iid = 1;
 			k->iid = a->name_iid;
 			k->name = (char *)from->key;
@@ -237,15 +238,16 @@ static size_t put_args(struct writer *w, struct interned *in, const struct trace
 
 /* ---- slices ---- */
 
-static void put_event(struct writer *w, packet_t *p, Perfetto__Protos__TrackEvent *e, uint64_t track,
-		      uint64_t t)
+static void put_event(struct writer *w, packet_t *p, Perfetto__Protos__TrackEvent *e,
+		      uint64_t track, uint64_t t)
 {
 	e->has_type = e->has_track_uuid = 1;
 	e->track_uuid = track;
 	p->has_timestamp = p->has_sequence_flags = 1;
 	p->timestamp = t;
 	p->track_event = e;
-	p->sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
+	p->sequence_flags =
+	    PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
 	put_packet(w, p);
 }
 
@@ -287,7 +289,8 @@ static void put_end(struct writer *w, uint64_t track, uint64_t t)
 
 enum slice_of { OF_RECORD, OF_STEP, OF_WINDOW };
 
-static void put_slice(struct writer *w, const struct trace_slice *s, enum slice_of of, uint64_t track)
+static void put_slice(struct writer *w, const struct trace_slice *s, enum slice_of of,
+		      uint64_t track)
 {
 	const struct trace_rank *r = &w->model->ranks[w->rank];
 	static __thread struct trace_label l;
@@ -350,7 +353,8 @@ static void put_slices(struct writer *w, const struct track_plan *plan, struct t
 	unsigned lanes = trace_lanes_assign(s, n, plan->nest, &w->left_out);
 
 	for (unsigned lane = 0; lane < lanes; lane++) {
-		Perfetto__Protos__ThreadDescriptor thread = PERFETTO__PROTOS__THREAD_DESCRIPTOR__INIT;
+		Perfetto__Protos__ThreadDescriptor thread =
+		    PERFETTO__PROTOS__THREAD_DESCRIPTOR__INIT;
 		uint64_t id = track_id(w, plan->group, plan->member, lane);
 		track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
 
@@ -373,8 +377,15 @@ static void put_slices(struct writer *w, const struct track_plan *plan, struct t
 
 /* ---- a rank ---- */
 
-enum { GROUP_STEPS = 1, GROUP_WINDOWS, GROUP_GAPS, GROUP_THREAD, GROUP_SPANS, GROUP_STREAM,
-       GROUP_SAMPLED };
+enum {
+	GROUP_STEPS = 1,
+	GROUP_WINDOWS,
+	GROUP_GAPS,
+	GROUP_THREAD,
+	GROUP_SPANS,
+	GROUP_STREAM,
+	GROUP_SAMPLED
+};
 
 static unsigned group_of(const struct record *r)
 {
@@ -437,7 +448,7 @@ static void put_process(struct writer *w)
 	const char *part = w->model->ranks[w->rank].part;
 	Perfetto__Protos__ProcessDescriptor d = PERFETTO__PROTOS__PROCESS_DESCRIPTOR__INIT;
 	track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
-	char name[4 * WIRE_TEXT_BYTES], label[64], *labels[1] = { label };
+	char name[4 * WIRE_TEXT_BYTES], label[64], *labels[1] = {label};
 
 	snprintf(name, sizeof(name), "rank %d %s on %s%s%s%s", who->rank, who->program, who->node,
 		 part ? " (" : "", part ? part : "", part ? ")" : "");
@@ -456,12 +467,12 @@ static void put_process(struct writer *w)
 static void put_group(struct writer *w, const struct keyed_row *k, size_t n, struct trace_slice *s,
 		      unsigned thread_index)
 {
-	struct track_plan plan = { .group = (unsigned)k->group, .member = k->member, .tid = -1 };
+	struct track_plan plan = {.group = (unsigned)k->group, .member = k->member, .tid = -1};
 	bool real = one_node(w->model);
 	char name[96];
 
 	for (size_t i = 0; i < n; i++)
-		s[i] = (struct trace_slice){ k[i].r->begin_ns, k[i].r->end_ns, k[i].r, 0 };
+		s[i] = (struct trace_slice){k[i].r->begin_ns, k[i].r->end_ns, k[i].r, 0};
 	switch (plan.group) {
 	case GROUP_STREAM:
 		snprintf(name, sizeof(name), "GPU %u stream %u", k->r->thread, k->r->stream);
@@ -480,8 +491,9 @@ static void put_group(struct writer *w, const struct keyed_row *k, size_t n, str
 		snprintf(name, sizeof(name), "thread %u", k->r->thread);
 		plan.nest = true;
 		plan.pid = pid_of(w);
-		plan.tid = real && k->r->thread < INT32_MAX ? (int)k->r->thread :
-							      plan.pid + (int)(thread_index % 90000);
+		plan.tid = real && k->r->thread < INT32_MAX
+			       ? (int)k->r->thread
+			       : plan.pid + (int)(thread_index % 90000);
 		plan.order = 6;
 	}
 	plan.name = name;
@@ -508,12 +520,12 @@ static int put_records(struct writer *w, const struct trace_rank *r)
 			w->launched[launch] = 1;
 	}
 	for (size_t i = 0; i < total; i++) {
-		const struct record *rec = i < r->host_count ? &r->host[i] :
-							       &r->device[i - r->host_count];
+		const struct record *rec =
+		    i < r->host_count ? &r->host[i] : &r->device[i - r->host_count];
 		unsigned group = group_of(rec);
 
 		if (group)
-			k[n++] = (struct keyed_row){ group, member_of(rec, group), rec };
+			k[n++] = (struct keyed_row){group, member_of(rec, group), rec};
 	}
 	qsort(k, n, sizeof(*k), compare_keyed);
 	for (size_t i = 0, j; i < n; i = j) {
@@ -529,22 +541,22 @@ static int put_records(struct writer *w, const struct trace_rank *r)
 
 static int put_steps(struct writer *w, const struct trace_rank *r)
 {
-	struct track_plan steps = { .name = "steps", .group = GROUP_STEPS, .of = OF_STEP, .order = 1,
-				    .tid = -1 };
-	struct track_plan windows = { .name = "windows", .group = GROUP_WINDOWS, .of = OF_WINDOW,
-				      .order = 2, .tid = -1 };
+	struct track_plan steps = {
+	    .name = "steps", .group = GROUP_STEPS, .of = OF_STEP, .order = 1, .tid = -1};
+	struct track_plan windows = {
+	    .name = "windows", .group = GROUP_WINDOWS, .of = OF_WINDOW, .order = 2, .tid = -1};
 	size_t room = r->step_count > r->window_count ? r->step_count : r->window_count;
 	struct trace_slice *s = calloc(room + 1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
 	for (size_t i = 0; i < r->step_count; i++)
-		s[i] = (struct trace_slice){ r->steps[i].step.begin_ns, r->steps[i].step.end_ns,
-					     &r->steps[i], 0 };
+		s[i] = (struct trace_slice){r->steps[i].step.begin_ns, r->steps[i].step.end_ns,
+					    &r->steps[i], 0};
 	put_slices(w, &steps, s, r->step_count);
 	for (size_t i = 0; i < r->window_count; i++)
-		s[i] = (struct trace_slice){ r->windows[i].begin_ns, r->windows[i].end_ns,
-					     &r->windows[i], 0 };
+		s[i] = (struct trace_slice){r->windows[i].begin_ns, r->windows[i].end_ns,
+					    &r->windows[i], 0};
 	put_slices(w, &windows, s, r->window_count);
 	free(s);
 	return 0;
@@ -590,7 +602,8 @@ static int name_threads(struct writer *w, const struct trace_rank *r)
 		s[i] = &b->samples[i];
 	qsort(s, b->sample_count, sizeof(*s), by_thread);
 	for (uint32_t i = 0; i < b->sample_count; i++) {
-		Perfetto__Protos__ThreadDescriptor thread = PERFETTO__PROTOS__THREAD_DESCRIPTOR__INIT;
+		Perfetto__Protos__ThreadDescriptor thread =
+		    PERFETTO__PROTOS__THREAD_DESCRIPTOR__INIT;
 		track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
 
 		if ((i && s[i]->tid == s[i - 1]->tid) || !s[i]->comm)
@@ -623,8 +636,8 @@ static int put_stacks(struct writer *w, const struct trace_rank *r)
 
 int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uint64_t *left_out)
 {
-	struct writer w = { .model = m, .to = to,
-			    .stacks = { .put = put_stack_packet, .ids = shown_ids, .arg = &w } };
+	struct writer w = {
+	    .model = m, .to = to, .stacks = {.put = put_stack_packet, .ids = shown_ids, .arg = &w}};
 
 	buf_init(&w.out, 1u << 20);
 	put_clocks(&w);

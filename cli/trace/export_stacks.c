@@ -24,9 +24,9 @@ struct rank_writer {
 	/* Frames that look the same on the page are one: by function, mapping, address and line. */
 	struct intern functions, frames;
 	uint64_t first_function, first_frame; /* what the file had before */
-	uint64_t *stack_iid;   /* stack -> callstack; 0: not told yet */
-	uint64_t *mapping_iid; /* object, then kernel, Python, JIT */
-	uint64_t *frame_ids;   /* of the stack at hand, LIMIT_STACK_DEPTH */
+	uint64_t *stack_iid;		      /* stack -> callstack; 0: not told yet */
+	uint64_t *mapping_iid;		      /* object, then kernel, Python, JIT */
+	uint64_t *frame_ids;		      /* of the stack at hand, LIMIT_STACK_DEPTH */
 	/* what the packet at hand interns */
 	Perfetto__Protos__InternedData data;
 	string_t *strings, **string_list;
@@ -47,8 +47,8 @@ static void fill_string(string_t *s, uint64_t iid, const void *text, size_t byte
 }
 
 /* The id of a key after `first`; 0: no memory. *count: the highest one of the file. */
-static uint64_t iid_of(struct intern *t, const void *key, size_t bytes, uint64_t first, uint64_t *count,
-		       bool *fresh)
+static uint64_t iid_of(struct intern *t, const void *key, size_t bytes, uint64_t first,
+		       uint64_t *count, bool *fresh)
 {
 	uint32_t before = t->count;
 	int64_t at = intern_bytes(t, key, bytes, UINT32_MAX);
@@ -62,7 +62,8 @@ static uint64_t function_iid(struct rank_writer *w, const char *text)
 {
 	size_t n = w->data.n_function_names;
 	bool fresh;
-	uint64_t iid = iid_of(&w->functions, text, strlen(text), w->first_function, &w->e->strings, &fresh);
+	uint64_t iid =
+	    iid_of(&w->functions, text, strlen(text), w->first_function, &w->e->strings, &fresh);
 
 	if (!fresh)
 		return iid;
@@ -230,7 +231,10 @@ struct array {
 	void *at; /* of the pointer */
 	size_t count, bytes;
 };
-#define ARRAY(pointer, count) { &(pointer), (count), sizeof(*(pointer)) }
+#define ARRAY(pointer, count)                                                                      \
+	{                                                                                          \
+		&(pointer), (count), sizeof(*(pointer))                                            \
+	}
 
 /* All of them, or freed again. */
 static int arrays_make(const struct array *a, size_t count, bool make)
@@ -252,14 +256,22 @@ int export_stacks_put(struct export_stacks *e, const struct trace_rank *r,
 		      struct profile_names *names)
 {
 	size_t depth = LIMIT_STACK_DEPTH, maps = (size_t)r->stacks.object_count + OTHERS;
-	struct rank_writer w = {.e = e, .r = r, .names = names, .first_function = e->strings,
-				.first_frame = e->frames};
-	const struct array arrays[] = {
-	    ARRAY(w.stack_iid, r->stacks.stack_count + 1ull), ARRAY(w.frame_ids, depth),
-	    ARRAY(w.strings, depth), ARRAY(w.string_list, depth), ARRAY(w.frame, depth),
-	    ARRAY(w.frame_list, depth), ARRAY(w.mapping_iid, maps), ARRAY(w.mapping, maps),
-	    ARRAY(w.mapping_list, maps), ARRAY(w.paths, maps), ARRAY(w.path_list, maps),
-	    ARRAY(w.ids, maps), ARRAY(w.id_list, maps), ARRAY(w.path_iid, maps)};
+	struct rank_writer w = {
+	    .e = e, .r = r, .names = names, .first_function = e->strings, .first_frame = e->frames};
+	const struct array arrays[] = {ARRAY(w.stack_iid, r->stacks.stack_count + 1ull),
+				       ARRAY(w.frame_ids, depth),
+				       ARRAY(w.strings, depth),
+				       ARRAY(w.string_list, depth),
+				       ARRAY(w.frame, depth),
+				       ARRAY(w.frame_list, depth),
+				       ARRAY(w.mapping_iid, maps),
+				       ARRAY(w.mapping, maps),
+				       ARRAY(w.mapping_list, maps),
+				       ARRAY(w.paths, maps),
+				       ARRAY(w.path_list, maps),
+				       ARRAY(w.ids, maps),
+				       ARRAY(w.id_list, maps),
+				       ARRAY(w.path_iid, maps)};
 	int err = arrays_make(arrays, ARRAY_LEN(arrays), true);
 
 	for (uint32_t i = 0; i < r->stacks.sample_count && !err; i++)

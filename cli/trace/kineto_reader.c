@@ -16,9 +16,24 @@
 #define KINETO_PIECE_BYTES (256u << 10)
 
 enum field {
-	FIELD_NONE, FIELD_EVENTS, FIELD_BASE, FIELD_CATEGORY, FIELD_NAME, FIELD_PHASE, FIELD_BEGIN,
-	FIELD_DURATION, FIELD_ARGS, FIELD_CORRELATION, FIELD_BYTES, FIELD_DEVICE, FIELD_STREAM,
-	FIELD_GRID, FIELD_BLOCK, FIELD_JOB, FIELD_RANK, FIELD_PID,
+	FIELD_NONE,
+	FIELD_EVENTS,
+	FIELD_BASE,
+	FIELD_CATEGORY,
+	FIELD_NAME,
+	FIELD_PHASE,
+	FIELD_BEGIN,
+	FIELD_DURATION,
+	FIELD_ARGS,
+	FIELD_CORRELATION,
+	FIELD_BYTES,
+	FIELD_DEVICE,
+	FIELD_STREAM,
+	FIELD_GRID,
+	FIELD_BLOCK,
+	FIELD_JOB,
+	FIELD_RANK,
+	FIELD_PID,
 };
 
 /* Where a key counts: in the document itself, in its distributedInfo, in an event, in an event's args. */
@@ -28,17 +43,26 @@ static const struct key {
 	const char *text;
 	uint8_t bytes;
 	uint8_t field; /* enum field */
-} top_keys[] = { { "traceEvents", 11, FIELD_EVENTS }, { "baseTimeNanoseconds", 19, FIELD_BASE },
-		 { "distributedInfo", 15, FIELD_JOB }, {} },
-  job_keys[] = { { "rank", 4, FIELD_RANK }, {} },
-  event_keys[] = { { "ph", 2, FIELD_PHASE }, { "cat", 3, FIELD_CATEGORY }, { "name", 4, FIELD_NAME },
-		   { "ts", 2, FIELD_BEGIN }, { "dur", 3, FIELD_DURATION }, { "args", 4, FIELD_ARGS },
-		 { "pid", 3, FIELD_PID }, {} },
-  args_keys[] = { { "correlation", 11, FIELD_CORRELATION }, { "bytes", 5, FIELD_BYTES },
-		  { "device", 6, FIELD_DEVICE }, { "stream", 6, FIELD_STREAM },
-		  { "grid", 4, FIELD_GRID }, { "block", 5, FIELD_BLOCK }, {} };
-static const struct key *const place_keys[] = { [PLACE_TOP] = top_keys, [PLACE_JOB] = job_keys,
-						[PLACE_EVENT] = event_keys, [PLACE_ARGS] = args_keys };
+} top_keys[] = {{"traceEvents", 11, FIELD_EVENTS},
+		{"baseTimeNanoseconds", 19, FIELD_BASE},
+		{"distributedInfo", 15, FIELD_JOB},
+		{}},
+  job_keys[] = {{"rank", 4, FIELD_RANK}, {}},
+  event_keys[] = {{"ph", 2, FIELD_PHASE},     {"cat", 3, FIELD_CATEGORY},
+		  {"name", 4, FIELD_NAME},    {"ts", 2, FIELD_BEGIN},
+		  {"dur", 3, FIELD_DURATION}, {"args", 4, FIELD_ARGS},
+		  {"pid", 3, FIELD_PID},      {}},
+  args_keys[] = {{"correlation", 11, FIELD_CORRELATION},
+		 {"bytes", 5, FIELD_BYTES},
+		 {"device", 6, FIELD_DEVICE},
+		 {"stream", 6, FIELD_STREAM},
+		 {"grid", 4, FIELD_GRID},
+		 {"block", 5, FIELD_BLOCK},
+		 {}};
+static const struct key *const place_keys[] = {[PLACE_TOP] = top_keys,
+					       [PLACE_JOB] = job_keys,
+					       [PLACE_EVENT] = event_keys,
+					       [PLACE_ARGS] = args_keys};
 
 struct text {
 	char *at;
@@ -53,8 +77,8 @@ struct kineto_reader {
 	unsigned events_depth; /* of traceEvents while it is open, else 0 */
 	bool events_seen, top_done;
 	bool args_open, job_open;
-	enum field field;  /* of the latest key that counts */
-	enum field shape;  /* FIELD_GRID or FIELD_BLOCK while that array is open */
+	enum field field; /* of the latest key that counts */
+	enum field shape; /* FIELD_GRID or FIELD_BLOCK while that array is open */
 	unsigned shape_at;
 	struct kineto_event event;
 	struct text category, name, phase;
@@ -115,7 +139,7 @@ static bool is_time(const struct kineto_reader *k)
  * of no kind. */
 static int value_done(struct kineto_reader *k)
 {
-	static const struct kineto_event none = { .category = "", .name = "", .phase = "" };
+	static const struct kineto_event none = {.category = "", .name = "", .phase = ""};
 
 	k->field = FIELD_NONE;
 	if (!k->events_depth || k->depth != k->events_depth)
@@ -136,7 +160,7 @@ static int open_container(struct kineto_reader *k, bool array)
 		k->events_depth = k->depth;
 		k->events_seen = true;
 	} else if (!array && k->events_depth && k->depth == k->events_depth + 1) {
-		k->event = (struct kineto_event){ 0 };
+		k->event = (struct kineto_event){0};
 		k->category.bytes = k->name.bytes = k->phase.bytes = 0;
 	} else if (!array && place == PLACE_EVENT && k->field == FIELD_ARGS) {
 		k->args_open = true;
@@ -215,9 +239,10 @@ static int on_bool(void *ctx, int value)
 static int on_string(void *ctx, const unsigned char *text, size_t bytes)
 {
 	struct kineto_reader *k = ctx;
-	struct text *to = k->field == FIELD_CATEGORY ? &k->category :
-			  k->field == FIELD_NAME     ? &k->name :
-			  k->field == FIELD_PHASE    ? &k->phase : NULL;
+	struct text *to = k->field == FIELD_CATEGORY ? &k->category
+			  : k->field == FIELD_NAME   ? &k->name
+			  : k->field == FIELD_PHASE  ? &k->phase
+						     : NULL;
 
 	k->event.bad_time |= is_time(k);
 	if (to && bytes > KINETO_TEXT_BYTES_MAX)
@@ -339,7 +364,7 @@ static uint64_t lines_of(const unsigned char *text, size_t bytes)
 
 	for (; i + 8 <= bytes; i += 8) {
 		memcpy(&word, text + i, 8);
-		word ^= 0x0a0a0a0a0a0a0a0aull; /* a newline becomes 0 */
+		word ^= 0x0a0a0a0a0a0a0a0aull;			  /* a newline becomes 0 */
 		word = ~(((word & low) + low) | word | low) >> 7; /* and that a 1 */
 		n += word * 0x0101010101010101ull >> 56;
 	}
@@ -364,7 +389,8 @@ static void parse_error(yajl_handle y, const unsigned char *piece, size_t bytes,
 		yajl_free_error(y, text);
 }
 
-static int read_failed(struct kineto_reader *k, const struct trace_reader *reader, int rc, uint64_t lines)
+static int read_failed(struct kineto_reader *k, const struct trace_reader *reader, int rc,
+		       uint64_t lines)
 {
 	k->result->line = lines + 1;
 	stop(k, rc, trace_reader_error(reader));
@@ -410,14 +436,15 @@ static int read_all(struct kineto_reader *k, yajl_handle y, struct trace_reader 
 int kineto_reader_run(struct trace_reader *reader, kineto_event_fn fn, void *arg,
 		      struct kineto_result *result)
 {
-	static const yajl_callbacks callbacks = { on_null, on_bool, NULL, NULL, on_number, on_string,
-						  on_map, on_key, on_map_end, on_array, on_array_end };
-	struct kineto_reader k = { .fn = fn, .arg = arg, .result = result };
+	static const yajl_callbacks callbacks = {on_null,    on_bool,	NULL,	     NULL,
+						 on_number,  on_string, on_map,	     on_key,
+						 on_map_end, on_array,	on_array_end};
+	struct kineto_reader k = {.fn = fn, .arg = arg, .result = result};
 	unsigned char *piece = malloc(KINETO_PIECE_BYTES);
 	yajl_handle y = yajl_alloc(&callbacks, NULL, &k);
 	int rc = -ENOMEM;
 
-	*result = (struct kineto_result){ .rank = -1, .line = 1 };
+	*result = (struct kineto_result){.rank = -1, .line = 1};
 	if (!y || !piece)
 		goto out;
 	yajl_config(y, yajl_allow_trailing_garbage, 1);

@@ -32,12 +32,13 @@ static int collect(const struct trace_rank *r, struct align_rank *out)
 		return -ENOMEM;
 	for (size_t i = 0; i < r->device_count && out->count < n; i++) {
 		const struct record *d = &r->device[i];
-		const uint64_t id[3] = { d->key, d->func, d->seq };
+		const uint64_t id[3] = {d->key, d->func, d->seq};
 
 		if (is_common_end(d))
 			out->coll[out->count++] = (struct align_coll){
-				.begin_ns = d->begin_ns, .end_ns = d->end_ns,
-				.what = hash_mix(hash_bytes(HASH_SEED, id, sizeof(id))) };
+			    .begin_ns = d->begin_ns,
+			    .end_ns = d->end_ns,
+			    .what = hash_mix(hash_bytes(HASH_SEED, id, sizeof(id)))};
 	}
 	return 0;
 }
@@ -96,8 +97,8 @@ static void move_rank(const struct align_job *job, uint32_t rank, struct trace_r
 
 int trace_align_apply(struct trace_model *m)
 {
-	struct align_job job = { .rank = calloc(m->rank_count + 1, sizeof(*job.rank)),
-				 .rank_count = (uint32_t)m->rank_count };
+	struct align_job job = {.rank = calloc(m->rank_count + 1, sizeof(*job.rank)),
+				.rank_count = (uint32_t)m->rank_count};
 	int err = job.rank ? 0 : -ENOMEM;
 
 	/* an incident's windows are of one job; if not, its collectives have nothing in common */

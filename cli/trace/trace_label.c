@@ -50,9 +50,14 @@ static const char *name_of(const struct trace_model *m, uint32_t id)
 static const char *gap_cause(uint32_t cause)
 {
 	static const char *const texts[] = {
-		"tracing reduced",	 "switched off",     "another profiler has CUPTI",
-		"CUPTI refused",	 "governed for cost", "no sysomd",
-		"latched off: internal failure", "device records arrived late",
+	    "tracing reduced",
+	    "switched off",
+	    "another profiler has CUPTI",
+	    "CUPTI refused",
+	    "governed for cost",
+	    "no sysomd",
+	    "latched off: internal failure",
+	    "device records arrived late",
 	};
 
 	return texts[cause < ARRAY_LEN(texts) ? cause : 0];
@@ -60,12 +65,17 @@ static const char *gap_cause(uint32_t cause)
 
 static const char *copy_name(unsigned kind)
 {
-	static const char *const texts[] = { "copy",		"copy host to device",
-					     "copy device to host", "copy host to array",
-					     "copy array to host",  "copy array to array",
-					     "copy array to device", "copy device to array",
-					     "copy device to device", "copy host to host",
-					     "copy peer to peer" };
+	static const char *const texts[] = {"copy",
+					    "copy host to device",
+					    "copy device to host",
+					    "copy host to array",
+					    "copy array to host",
+					    "copy array to array",
+					    "copy array to device",
+					    "copy device to array",
+					    "copy device to device",
+					    "copy host to host",
+					    "copy peer to peer"};
 
 	return texts[kind < ARRAY_LEN(texts) ? kind : 0];
 }
@@ -112,9 +122,9 @@ static void label_host(struct trace_label *l, const struct record *r, const char
 	case RECORD_COLL:
 		start(l, "nccl");
 		snprintf(l->name, sizeof(l->name), "nccl%s",
-			 r->func == RECORD_COLL_GROUP_START ? "GroupStart" :
-			 r->func == RECORD_COLL_GROUP_END   ? "GroupEnd" :
-							      record_coll_name(r->func));
+			 r->func == RECORD_COLL_GROUP_START ? "GroupStart"
+			 : r->func == RECORD_COLL_GROUP_END ? "GroupEnd"
+							    : record_coll_name(r->func));
 		if (r->func < RECORD_COLL_GROUP_START)
 			put_collective(l, r);
 		break;
@@ -197,9 +207,9 @@ void trace_label_step(struct trace_label *l, const struct window_step *s)
 {
 	start(l, "step");
 	snprintf(l->name, sizeof(l->name), "step %llu%s", (unsigned long long)s->step.index,
-		 s->flags & WINDOW_STEP_FLAGGED ? " (flagged)" :
-		 s->flags & WINDOW_STEP_OUT	? " (slow)" :
-						  "");
+		 s->flags & WINDOW_STEP_FLAGGED ? " (flagged)"
+		 : s->flags & WINDOW_STEP_OUT	? " (slow)"
+						: "");
 	put_double(l, "latency_ms", (double)s->step.latency_ns / 1e6);
 	put_double(l, "expected_ms", s->expected_ns / 1e6);
 	put_double(l, "excess", s->excess);

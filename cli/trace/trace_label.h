@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "cli/trace/trace_model.h"
 
-#define TRACE_LABEL_ARGS 24
+#define TRACE_LABEL_ARGS  24
 #define TRACE_LABEL_BYTES (LIMIT_NAME_BYTES + 64)
 /* A wait of the host whose call is not known. */
 #define TRACE_LABEL_WAIT "wait for the GPU"

@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRACE_LANES_MAX 64  /* parallel graph branches, nested asynchronous spans: seldom above 8 */
+#define TRACE_LANES_MAX	  64 /* parallel graph branches, nested asynchronous spans: seldom above 8 */
 #define TRACE_LANES_DEPTH 64 /* of nesting on one lane */
-#define TRACE_LANES_NONE 0xff
+#define TRACE_LANES_NONE  0xff
 
 struct trace_slice {
 	uint64_t begin_ns, end_ns;

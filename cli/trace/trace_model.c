@@ -255,7 +255,7 @@ static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct 
 		err = stack_batch_merge(&r->stacks, &w->stacks, NULL, 0, begin_ns, until_ns);
 		begin_ns = until_ns;
 	}
-	r->covered[r->covered_count++] = (struct trace_span){ w->begin_ns, w->end_ns };
+	r->covered[r->covered_count++] = (struct trace_span){w->begin_ns, w->end_ns};
 	if (err == -E2BIG) {
 		m->left_out += w->stacks.sample_count;
 		return 0;
@@ -280,8 +280,8 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 	if (!err && w->steps)
 		err = add_steps(m, r, w, ids);
 	if (!err && w->host)
-		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host, w->host_count, w,
-				  offset_of(r, w), ids);
+		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host,
+				  w->host_count, w, offset_of(r, w), ids);
 	if (!err && w->device)
 		err = add_records(m, &r->device, &r->device_count, &r->device_room, w->device,
 				  w->device_count, w, offset_of(r, w), ids);
@@ -382,7 +382,7 @@ uint64_t trace_model_covered_ns(const struct trace_rank *r)
 
 	/* what each span has that none before it had */
 	for (size_t i = 0; i < r->covered_count; i++) {
-		struct trace_rank before = { .covered = r->covered, .covered_count = i };
+		struct trace_rank before = {.covered = r->covered, .covered_count = i};
 		uint64_t at = r->covered[i].begin_ns, until;
 
 		while (next_untold(&before, &at, r->covered[i].end_ns, &until)) {
@@ -395,8 +395,8 @@ uint64_t trace_model_covered_ns(const struct trace_rank *r)
 
 const char *trace_model_reason(unsigned reason)
 {
-	static const char *const texts[] = { "?",     "self",  "comm",	"drift",
-					     "stall", "asked", "manual", "peer" };
+	static const char *const texts[] = {"?",     "self",  "comm",	"drift",
+					    "stall", "asked", "manual", "peer"};
 
 	return texts[reason < sizeof(texts) / sizeof(texts[0]) ? reason : 0];
 }

@@ -15,8 +15,8 @@
 
 /* 4 M records of 96 bytes: 384 MB, and a Perfetto file of some 200 MB, which its page still opens. */
 #define TRACE_MODEL_RECORDS_MAX 4000000u
-#define TRACE_MODEL_RANKS_MAX 4096u
-#define TRACE_MODEL_NAMES_MAX 1000000u
+#define TRACE_MODEL_RANKS_MAX	4096u
+#define TRACE_MODEL_NAMES_MAX	1000000u
 
 struct client;
 
@@ -38,7 +38,7 @@ struct trace_span {
 
 struct trace_rank {
 	struct wire_rank who;
-	int64_t realtime_offset_ns; /* of the first window, used for all that agree with it */
+	int64_t realtime_offset_ns;   /* of the first window, used for all that agree with it */
 	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
 	size_t host_count, device_count, host_room, device_room;
 	struct window_step *steps; /* after finish: by begin, no duplicates */
@@ -51,7 +51,8 @@ struct trace_rank {
 	size_t covered_count, covered_room;
 	bool aligned; /* with the other ranks, by common collectives (trace_align_apply) */
 	double clock_offset_ns, clock_error_ns; /* what its clock was ahead of theirs */
-	const char *part; /* that it plays, for people: "slow", "healthy peer"; NULL: none. Static */
+	const char
+	    *part; /* that it plays, for people: "slow", "healthy peer"; NULL: none. Static */
 	const struct client *aggregator; /* to ask for names; borrowed; NULL: there is none */
 };
 
@@ -81,7 +82,8 @@ struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);
  * its times was shifted. 0, -ENOMEM. */
 int trace_align_apply(struct trace_model *m);
 /* Forgets all ranks but these two of it, in their order. */
-void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b);
+void trace_model_keep(struct trace_model *m, const struct trace_rank *a,
+		      const struct trace_rank *b);
 /* Index of the host record that launched a device record, or -1. */
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
 /* Index of the step on whose launch timeline t lies, or -1. Steps tile the timeline. After finish. */

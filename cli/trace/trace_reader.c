@@ -10,8 +10,8 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#define RAW_BYTES  (256u << 10)
-#define TEXT_BYTES (1u << 20)
+#define RAW_BYTES   (256u << 10)
+#define TEXT_BYTES  (1u << 20)
 #define MAGIC_BYTES 4 /* zstd's; gzip has two */
 
 /* 8 MiB, which every decoder has to have room for (RFC 8878, 3.1.1.1.2): eight bytes may ask for any. */
@@ -89,11 +89,13 @@ static int packing_find(struct trace_reader *r)
 		if (inflateInit2(&r->z, 15 + 16) != Z_OK)
 			return -ENOMEM;
 		r->z_live = true;
-	} else if (r->raw_bytes >= MAGIC_BYTES && !memcmp(r->raw, "\x28\xb5\x2f\xfd", MAGIC_BYTES)) {
+	} else if (r->raw_bytes >= MAGIC_BYTES &&
+		   !memcmp(r->raw, "\x28\xb5\x2f\xfd", MAGIC_BYTES)) {
 		r->packing = PACKING_ZSTD;
 		r->zstd = ZSTD_createDStream();
 		if (!r->zstd || ZSTD_isError(ZSTD_initDStream(r->zstd)) ||
-		    ZSTD_isError(ZSTD_DCtx_setParameter(r->zstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX)))
+		    ZSTD_isError(
+			ZSTD_DCtx_setParameter(r->zstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX)))
 			return -ENOMEM;
 	}
 	return 0;
@@ -140,10 +142,10 @@ static ssize_t zstd_step(struct trace_reader *r, char *to, size_t room)
 	size_t rc = ZSTD_decompressStream(r->zstd, &out, &in);
 
 	if (ZSTD_isError(rc))
-		return fail(r, ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge ?
-				       "zstd data with a window of more than 8 MiB "
-				       "(pack it without --ultra and --long)" :
-				       "damaged zstd data");
+		return fail(r, ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge
+				   ? "zstd data with a window of more than 8 MiB "
+				     "(pack it without --ultra and --long)"
+				   : "damaged zstd data");
 	r->raw_at = in.pos;
 	r->open_member = rc != 0;
 	return (ssize_t)out.pos;
@@ -171,8 +173,8 @@ static int unpack(struct trace_reader *r)
 		size_t room = TEXT_BYTES - r->bytes;
 		ssize_t n;
 		bool direct = r->packing == PACKING_NONE && r->raw_at == r->raw_bytes, starved;
-		int err = direct ? direct_fill(r, to, room < RAW_BYTES ? room : RAW_BYTES) :
-				   raw_fill(r);
+		int err =
+		    direct ? direct_fill(r, to, room < RAW_BYTES ? room : RAW_BYTES) : raw_fill(r);
 
 		if (err)
 			return err < 0 ? err : 1;
@@ -186,7 +188,8 @@ static int unpack(struct trace_reader *r)
 		} else if (r->packing == PACKING_ZSTD) {
 			n = zstd_step(r, to, room);
 		} else {
-			n = (ssize_t)(r->raw_bytes - r->raw_at < room ? r->raw_bytes - r->raw_at : room);
+			n = (ssize_t)(r->raw_bytes - r->raw_at < room ? r->raw_bytes - r->raw_at
+								      : room);
 			memcpy(to, r->raw + r->raw_at, (size_t)n);
 			r->raw_at += (size_t)n;
 		}
@@ -214,7 +217,7 @@ static int text_fill(struct trace_reader *r)
 /* A byte order mark, which is no part of a text. An error stays for the first who reads. */
 static void mark_skip(struct trace_reader *r)
 {
-	static const char mark[] = { '\xef', '\xbb', '\xbf' };
+	static const char mark[] = {'\xef', '\xbb', '\xbf'};
 
 	while (r->bytes < sizeof(mark) && text_fill(r) > 0)
 		;

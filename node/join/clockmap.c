@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define CLOCKMAP_TRIES	     5
+#define CLOCKMAP_TRIES	      5
 #define CLOCKMAP_RATE_ANCHORS 8
 
 void clockmap_read(struct clockmap_anchor *out)
@@ -31,9 +31,9 @@ void clockmap_read(struct clockmap_anchor *out)
 
 static double anchors_rate(const struct clockmap_anchor *a, const struct clockmap_anchor *b)
 {
-	return b->ticks > a->ticks ?
-		       (double)(b->monotonic_ns - a->monotonic_ns) / (double)(b->ticks - a->ticks) :
-		       1.0;
+	return b->ticks > a->ticks
+		   ? (double)(b->monotonic_ns - a->monotonic_ns) / (double)(b->ticks - a->ticks)
+		   : 1.0;
 }
 
 void clockmap_add(struct clockmap *m, const struct clockmap_anchor *a)
@@ -47,8 +47,8 @@ void clockmap_add(struct clockmap *m, const struct clockmap_anchor *a)
 			return;
 		if (m->count > 1) {
 			uint64_t guess = clockmap_ns(m, CLOCK_SOURCE_TSC, a->ticks);
-			uint64_t off = guess > a->monotonic_ns ? guess - a->monotonic_ns :
-								 a->monotonic_ns - guess;
+			uint64_t off = guess > a->monotonic_ns ? guess - a->monotonic_ns
+							       : a->monotonic_ns - guess;
 
 			m->error_ns -= m->error_ns / 8;
 			if (off + a->spread_ns > m->error_ns)
@@ -66,10 +66,10 @@ void clockmap_add(struct clockmap *m, const struct clockmap_anchor *a)
 
 void clockmap_init(struct clockmap *m)
 {
-	struct timespec pause = { 0, 10000000 };
+	struct timespec pause = {0, 10000000};
 	struct clockmap_anchor a;
 
-	*m = (struct clockmap){ .ns_per_tick = 1.0 };
+	*m = (struct clockmap){.ns_per_tick = 1.0};
 	clockmap_read(&a);
 	clockmap_add(m, &a);
 	nanosleep(&pause, NULL);

@@ -14,7 +14,7 @@
 
 static const char *const loss_names[] = {
 #define X(name, text) text,
-	JOIN_LOSSES(X)
+    JOIN_LOSSES(X)
 #undef X
 };
 
@@ -37,8 +37,8 @@ uint64_t join_watermark_ns(const struct join *j)
 
 static bool alloc_tables(struct join *j)
 {
-	uint32_t pending = JOIN_HOST_PENDING > JOIN_DEVICE_PENDING ? JOIN_HOST_PENDING :
-								     JOIN_DEVICE_PENDING;
+	uint32_t pending =
+	    JOIN_HOST_PENDING > JOIN_DEVICE_PENDING ? JOIN_HOST_PENDING : JOIN_DEVICE_PENDING;
 
 	/* Untouched pages of these cost no memory: most jobs use little of each. */
 	return (j->host = malloc(sizeof(*j->host) * JOIN_HOST_PENDING)) &&
@@ -109,7 +109,8 @@ void join_close(struct join *j)
 
 static struct join_comm *find_comm(struct join *j, uint64_t handle, bool create)
 {
-	PROBE_PLACES(i, keyed_word(keyed_process(), handle), JOIN_COMMS) {
+	PROBE_PLACES(i, keyed_word(keyed_process(), handle), JOIN_COMMS)
+	{
 		struct join_comm *c = &j->comms[i];
 
 		if (c->handle == handle && c->id)
@@ -136,7 +137,8 @@ static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t
 	if (j->stream_last < j->stream_count && s->handle == handle && s->scope == scope)
 		return s;
 	hash = keyed_words(keyed_process(), handle, scope);
-	PROBE_EACH(i, &j->stream_index, hash) {
+	PROBE_EACH(i, &j->stream_index, hash)
+	{
 		j->stream_last = i.number;
 		s = &j->streams[i.number];
 		if (s->handle == handle && s->scope == scope)
@@ -149,7 +151,7 @@ static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t
 		return NULL;
 	}
 	s = &j->streams[j->stream_count++];
-	*s = (struct join_stream){ .handle = handle, .scope = scope, .device_stream = -1 };
+	*s = (struct join_stream){.handle = handle, .scope = scope, .device_stream = -1};
 	return s;
 }
 
@@ -196,10 +198,10 @@ static void host_record(struct record *r, const struct join *j, const struct joi
 	static const struct {
 		uint16_t event, record;
 	} flags[] = {
-		{ EVENT_FLAG_FAILED, RECORD_FLAG_FAILED },
-		{ EVENT_FLAG_CAPTURED, RECORD_FLAG_CAPTURED },
-		{ EVENT_FLAG_EXPLICIT, RECORD_FLAG_EXPLICIT },
-		{ EVENT_FLAG_AGGREGATE, RECORD_FLAG_GROUPED },
+	    {EVENT_FLAG_FAILED, RECORD_FLAG_FAILED},
+	    {EVENT_FLAG_CAPTURED, RECORD_FLAG_CAPTURED},
+	    {EVENT_FLAG_EXPLICIT, RECORD_FLAG_EXPLICIT},
+	    {EVENT_FLAG_AGGREGATE, RECORD_FLAG_GROUPED},
 	};
 
 	memset(r, 0, sizeof(*r));
@@ -244,7 +246,7 @@ static struct join_template *find_template(struct join *j, uint64_t capture, boo
 		return NULL;
 	}
 	t = &j->templates[j->template_count++];
-	*t = (struct join_template){ .capture = capture };
+	*t = (struct join_template){.capture = capture};
 	return t;
 }
 
@@ -262,8 +264,11 @@ static uint32_t start_replay(struct join *j, const struct event_launch *e, uint6
 	if (!++j->replay_next)
 		j->replay_next = 1;
 	r = &j->replays[j->replay_next % JOIN_REPLAYS];
-	*r = (struct join_replay){ .number = j->replay_next, .t_ns = t_ns, .capture = capture,
-				   .nth = e->grid[0], .next_coll = t ? t->colls.head : 0 };
+	*r = (struct join_replay){.number = j->replay_next,
+				  .t_ns = t_ns,
+				  .capture = capture,
+				  .nth = e->grid[0],
+				  .next_coll = t ? t->colls.head : 0};
 	return r->number;
 }
 
@@ -331,8 +336,9 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	if (p->t_ns < j->gap_end_ns) {
 		join_count_gap(j, JOIN_LAUNCH_NO_KERNEL);
 		if (!graph && e->number && r.end_ns < j->gap_end_ns) {
-			join_align_left(j, s, 0, &(struct join_launch){ .number = e->number,
-									.end_ns = r.end_ns });
+			join_align_left(
+			    j, s, 0,
+			    &(struct join_launch){.number = e->number, .end_ns = r.end_ns});
 			join_align_over(s, j->gap_end_ns, j->gap_end_ns);
 		}
 		return;
@@ -361,7 +367,7 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 static uint64_t dtype_bytes(uint8_t dtype)
 {
 	/* ncclDataType_t: int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 fp8 fp8 */
-	static const uint8_t bytes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
+	static const uint8_t bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 	return dtype < sizeof(bytes) ? bytes[dtype] : 1;
 }
@@ -380,8 +386,11 @@ static void capture_coll(struct join *j, const struct event_coll *e, uint64_t by
 	}
 	node = j->template_coll_used++;
 	j->template_colls[node] = (struct join_template_coll){
-		.key = comm ? comm->id : 0, .bytes = bytes, .node = e->seq, .peer = e->peer,
-		.func = e->func,
+	    .key = comm ? comm->id : 0,
+	    .bytes = bytes,
+	    .node = e->seq,
+	    .peer = e->peer,
+	    .func = e->func,
 	};
 	if (t->colls.tail)
 		j->template_colls[t->colls.tail].next = node;
@@ -444,10 +453,16 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 		return;
 	}
 	c = &j->colls[node];
-	*c = (struct join_coll){ .begin_ns = r->begin_ns, .end_ns = r->end_ns,
-				 .call_ns = r->begin_ns, .key = r->key, .bytes = r->bytes,
-				 .tid = p->tid, .seq = r->seq, .peer = r->peer, .func = r->func,
-				 .stream = (uint32_t)(s - j->streams) };
+	*c = (struct join_coll){.begin_ns = r->begin_ns,
+				.end_ns = r->end_ns,
+				.call_ns = r->begin_ns,
+				.key = r->key,
+				.bytes = r->bytes,
+				.tid = p->tid,
+				.seq = r->seq,
+				.peer = r->peer,
+				.func = r->func,
+				.stream = (uint32_t)(s - j->streams)};
 	if (s->colls.tail)
 		j->colls[s->colls.tail].next = node;
 	else
@@ -512,8 +527,8 @@ static void on_comm(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_comm *e = &p->e.comm;
 	struct record r;
-	bool gone = e->action == COMM_DESTROY || e->action == COMM_ABORT ||
-		    e->action == COMM_FINALIZE;
+	bool gone =
+	    e->action == COMM_DESTROY || e->action == COMM_ABORT || e->action == COMM_FINALIZE;
 	struct join_comm *c = find_comm(j, e->comm, !gone && e->id);
 
 	host_record(&r, j, p, RECORD_COMM, e->duration);
@@ -554,8 +569,8 @@ static void on_stream(struct join *j, const struct join_host_pend *p)
 		moved = &j->streams[j->stream_count++]; /* in no hash slot: found by ids only */
 		*moved = *s;
 		join_match_stream_moved(j, s, moved);
-		*s = (struct join_stream){ .handle = moved->handle, .scope = moved->scope,
-					   .device_stream = -1 };
+		*s = (struct join_stream){
+		    .handle = moved->handle, .scope = moved->scope, .device_stream = -1};
 	}
 	s->known = true;
 	s->stream_id = e->stream_id;
@@ -589,7 +604,7 @@ static void on_graph(struct join *j, const struct event_graph *e)
 			capture = j->templates[i].capture;
 	x = find_exec(j, e->exec, true);
 	if (x)
-		*x = (struct join_exec){ .handle = e->exec, .graph = e->graph, .capture = capture };
+		*x = (struct join_exec){.handle = e->exec, .graph = e->graph, .capture = capture};
 }
 
 static void on_span(struct join *j, const struct join_host_pend *p)
@@ -606,8 +621,11 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 			return;
 		}
 		s = &lane->spans[lane->span_count++];
-		*s = (struct join_span){ .t_ns = p->t_ns, .span = e->span, .domain = e->domain,
-					 .name = e->name, .depth = lane->span_count - 1 };
+		*s = (struct join_span){.t_ns = p->t_ns,
+					.span = e->span,
+					.domain = e->domain,
+					.name = e->name,
+					.depth = lane->span_count - 1};
 		return;
 	}
 	for (i = lane->span_count; i-- > 0;)
@@ -633,7 +651,7 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 	const struct event_step *e = &p->e.step;
 	bool begin = e->head.kind == EVENT_STEP_BEGIN;
 	struct record r;
-	struct step_mark mark = { .phase = e->phase };
+	struct step_mark mark = {.phase = e->phase};
 
 	host_record(&r, j, p, begin ? RECORD_STEP_BEGIN : RECORD_STEP_END, 0);
 	r.key = e->index;
@@ -700,8 +718,8 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	 * of its beginning: launches of its last moments are still to come. */
 	if (e->to && gap_of_kernels(e->cause)) {
 		if (e->detail > 0)
-			j->gap = (struct join_gap){ j->gap.serial + 1, (uint8_t)e->detail, r.end_ns,
-						    clockmap_ns(j->clock, p->clock_source, e->on) };
+			j->gap = (struct join_gap){j->gap.serial + 1, (uint8_t)e->detail, r.end_ns,
+						   clockmap_ns(j->clock, p->clock_source, e->on)};
 		if (r.end_ns > j->gap_end_ns) {
 			j->gap_end_ns = r.end_ns;
 			j->gap_asked = e->cause == GAP_SWITCHED_OFF;
@@ -718,7 +736,7 @@ static void stream_waited(struct join_stream *s, uint64_t begin_ns, uint64_t end
 		return; /* of another thread, and over sooner: the later one says more */
 	if (s->sync_count == JOIN_SYNCS)
 		memmove(s->syncs, s->syncs + 1, sizeof(s->syncs[0]) * --s->sync_count);
-	s->syncs[s->sync_count++] = (struct join_sync){ begin_ns, end_ns };
+	s->syncs[s->sync_count++] = (struct join_sync){begin_ns, end_ns};
 }
 
 /* Waiting for a context ends the work of its streams; of which one they are is only sure where all
@@ -867,11 +885,12 @@ static void sort_order(struct join *j, uint32_t count, before_fn before)
 		while (at < count) {
 			uint32_t a = at, a_end, b, b_end;
 
-			for (a_end = a + 1; a_end < count && before(j, from[a_end - 1], from[a_end]);)
+			for (a_end = a + 1;
+			     a_end < count && before(j, from[a_end - 1], from[a_end]);)
 				a_end++;
 			b = a_end;
-			for (b_end = b + (b < count); b_end < count &&
-						      before(j, from[b_end - 1], from[b_end]);)
+			for (b_end = b + (b < count);
+			     b_end < count && before(j, from[b_end - 1], from[b_end]);)
 				b_end++;
 			while (a < a_end && b < b_end)
 				to[out++] = before(j, from[b], from[a]) ? from[b++] : from[a++];

@@ -150,8 +150,7 @@ void join_align_launched(struct join *j, struct join_stream *s)
 	uint32_t prev = join_launch_prev(j, s, s->launches.tail);
 	int32_t on = apart(l->number, a->last_launch);
 
-	if (a->launched &&
-	    (epoch_of(l->number) != a->launch_epoch || on < -(int32_t)JOIN_RACE)) {
+	if (a->launched && (epoch_of(l->number) != a->launch_epoch || on < -(int32_t)JOIN_RACE)) {
 		count_anew(j, s);
 		prev = 0;
 	}
@@ -180,8 +179,8 @@ static uint32_t after(const struct join *j, const struct join_stream *s, uint32_
 }
 
 /* By times: what was called after a kernel began is not its launch, nor is what is too old. */
-static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kernel, uint64_t begin_ns,
-			   uint32_t *steps)
+static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kernel,
+			   uint64_t begin_ns, uint32_t *steps)
 {
 	struct join_align *a = &s->align;
 	uint64_t error_ns = j->clock->error_ns;
@@ -322,7 +321,8 @@ static bool advance(struct join *j, struct join_stream *s, uint32_t number)
 	return found;
 }
 
-static void doubt(struct join *j, struct join_stream *s, const struct join_device_pend *p, bool raced)
+static void doubt(struct join *j, struct join_stream *s, const struct join_device_pend *p,
+		  bool raced)
 {
 	join_match_unmatched(j, p, JOIN_KERNEL_AMBIGUOUS);
 	if (!raced || ++s->align.misfits > JOIN_MISFITS)
@@ -389,8 +389,8 @@ void join_align_kernel(struct join *j, struct join_stream *s, const struct join_
 
 	if (!number || !a->launched) {
 		if (!join_match_meet_unseen_coll(j, s, p))
-			join_match_unmatched(j, p, number ? JOIN_KERNEL_NO_LAUNCH :
-							    JOIN_KERNEL_AMBIGUOUS);
+			join_match_unmatched(
+			    j, p, number ? JOIN_KERNEL_NO_LAUNCH : JOIN_KERNEL_AMBIGUOUS);
 		return;
 	}
 	if (!a->began || epoch_of(number) != a->kernel_epoch) {
@@ -414,7 +414,8 @@ void join_align_kernel(struct join *j, struct join_stream *s, const struct join_
 
 /* ---- streams of unknown ids ---- */
 
-static bool fits_number(struct join *j, const struct join_stream *s, const struct join_device_pend *p)
+static bool fits_number(struct join *j, const struct join_stream *s,
+			const struct join_device_pend *p)
 {
 	uint32_t near = 0, steps = JOIN_BIND_KERNELS;
 	uint32_t node = find_launch(j, s, &near, p->e.kernel.number, &steps);

@@ -68,8 +68,8 @@ uint32_t join_match_launch_push(struct join *j, struct join_stream *s, bool grap
 		s->launches.head = node;
 	s->launches.tail = node;
 	s->launches.count++;
-	j->launches[node] = (struct join_launch){ .type = graph ? JOIN_LAUNCH_GRAPH :
-								  JOIN_LAUNCH_KERNEL };
+	j->launches[node] =
+	    (struct join_launch){.type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL};
 	if (graph)
 		graph_push(j, s, node);
 	/* One stream may not starve the others. */
@@ -136,7 +136,8 @@ static struct join_func *search_func(struct join *j, uint64_t handle, bool creat
 {
 	uint32_t looks = 0;
 
-	PROBE_PLACES(at, keyed_place(j->key, handle, JOIN_FUNCS_BITS), JOIN_FUNCS) {
+	PROBE_PLACES(at, keyed_place(j->key, handle, JOIN_FUNCS_BITS), JOIN_FUNCS)
+	{
 		struct join_func *f = &j->funcs[at];
 
 		if (looks++ == JOIN_FUNCS_LOOK)
@@ -239,7 +240,8 @@ static struct join_device_stream *find_device_stream(struct join *j, const struc
 	if (j->device_stream_last < j->device_stream_count && is_device_stream(d, k))
 		return d;
 	hash = hash_mix((uint64_t)k->stream_id << 32 ^ (uint64_t)k->context_id << 8 ^ k->device);
-	PROBE_EACH(i, &j->device_index, hash) {
+	PROBE_EACH(i, &j->device_index, hash)
+	{
 		d = &j->device_streams[i.number];
 		if (!is_device_stream(d, k))
 			continue;
@@ -358,7 +360,8 @@ bool join_match_fits(const struct join *j, const struct join_launch *l,
 	if (l->type == JOIN_LAUNCH_GRAPH)
 		return false; /* by correlation, see on_graph_node */
 	return l->grid[0] == k->grid[0] && l->grid[1] == k->grid[1] && l->grid[2] == k->grid[2] &&
-	       l->block[0] == k->block[0] && l->block[1] == k->block[1] && l->block[2] == k->block[2];
+	       l->block[0] == k->block[0] && l->block[1] == k->block[1] &&
+	       l->block[2] == k->block[2];
 }
 
 static void learn_name(struct join *j, const struct join_launch *l, uint32_t name)
@@ -368,8 +371,8 @@ static void learn_name(struct join *j, const struct join_launch *l, uint32_t nam
 	if (!name)
 		return;
 	/* entries stay where they are */
-	f = l->type == JOIN_LAUNCH_KERNEL && l->func_at ? &j->funcs[l->func_at - 1] :
-							  join_match_func(j, l->func, true);
+	f = l->type == JOIN_LAUNCH_KERNEL && l->func_at ? &j->funcs[l->func_at - 1]
+							: join_match_func(j, l->func, true);
 	if (f && f->name != name)
 		f->name = name;
 }
@@ -542,9 +545,15 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 static void on_copy(struct join *j, const struct join_device_pend *p)
 {
 	const struct event_copy *c = &p->e.copy;
-	struct record r = { .begin_ns = p->begin_ns, .end_ns = p->end_ns, .kind = RECORD_COPY,
-			    .bytes = c->bytes, .thread = c->device, .stream = c->stream_id,
-			    .correlation = c->correlation, .func = c->copy_kind, .peer = -1 };
+	struct record r = {.begin_ns = p->begin_ns,
+			   .end_ns = p->end_ns,
+			   .kind = RECORD_COPY,
+			   .bytes = c->bytes,
+			   .thread = c->device,
+			   .stream = c->stream_id,
+			   .correlation = c->correlation,
+			   .func = c->copy_kind,
+			   .peer = -1};
 
 	if (c->graph_id || (c->head.flags & EVENT_FLAG_GRAPH_NODE)) {
 		struct join_replay *rp = find_replay(j, c->correlation);

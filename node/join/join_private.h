@@ -28,21 +28,21 @@
 #define JOIN_SPAN_DEPTH	    32u
 /* Launches of a stream that may wait for the GPU: hardware takes 1,024, then the call blocks. A greater
  * number only takes longer to learn with. */
-#define JOIN_PENDING	    2048u
-#define JOIN_LEARN_STEPS    64u /* looks at launches per kernel, while a difference is learned */
-#define JOIN_RACE	    16u /* calls on one stream at a time: so far numbers may fall */
-#define JOIN_MISFITS	    8u	/* of calls at the same time, before the difference is doubted */
-#define JOIN_BIND_KERNELS   32u /* first kernels of a stream of unknown ids that are looked at ... */
-#define JOIN_BIND_FITS	    8u	/* ... and how many must fit one host stream only, in a row */
-#define JOIN_SYNCS	    8u /* of a stream, not yet passed by its kernels */
+#define JOIN_PENDING	  2048u
+#define JOIN_LEARN_STEPS  64u /* looks at launches per kernel, while a difference is learned */
+#define JOIN_RACE	  16u /* calls on one stream at a time: so far numbers may fall */
+#define JOIN_MISFITS	  8u  /* of calls at the same time, before the difference is doubted */
+#define JOIN_BIND_KERNELS 32u /* first kernels of a stream of unknown ids that are looked at ... */
+#define JOIN_BIND_FITS	  8u  /* ... and how many must fit one host stream only, in a row */
+#define JOIN_SYNCS	  8u  /* of a stream, not yet passed by its kernels */
 
 /* Threads of a job differ by microseconds; a call that takes longer comes late and is handed out so. */
-#define JOIN_REORDER_NS	      20000000ull
+#define JOIN_REORDER_NS 20000000ull
 /* A launch without a kernel: longer than a collective may hang before others care. While the device ends
  * nothing at all, what it was given stays: a person may look at the hang for long. */
-#define JOIN_LAUNCH_AGE_NS    60000000000ull
-#define JOIN_HANG_AGE_NS      600000000000ull
-#define JOIN_FUTURE_NS	      1000000000ull
+#define JOIN_LAUNCH_AGE_NS 60000000000ull
+#define JOIN_HANG_AGE_NS   600000000000ull
+#define JOIN_FUTURE_NS	   1000000000ull
 
 struct join_host_pend {
 	uint64_t t_ns;
@@ -86,7 +86,7 @@ struct join_launch {
 	uint8_t type;
 	bool raced; /* another call on the stream ran meanwhile: which came first is not sure */
 	union {
-		uint32_t replay;   /* graph: number of the replay, from 1 */
+		uint32_t replay;  /* graph: number of the replay, from 1 */
 		uint32_t func_at; /* kernel: place of func in the table + 1; 0: not there yet */
 	};
 	uint32_t number;     /* kernel: RING_NUMBER */
@@ -96,13 +96,14 @@ struct join_launch {
 _Static_assert(sizeof(struct join_launch) == 64, "a launch is one cache line");
 
 struct join_coll {
-	uint64_t begin_ns, end_ns; /* during this its kernel is launched: the call or its group's end */
-	uint64_t call_ns;	   /* when it was called */
+	uint64_t begin_ns,
+	    end_ns;	  /* during this its kernel is launched: the call or its group's end */
+	uint64_t call_ns; /* when it was called */
 	uint64_t key, bytes;
 	uint64_t group; /* 0: alone */
 	uint32_t next;
 	uint32_t tid, seq;
-	uint32_t stream; /* host stream it lies on */
+	uint32_t stream;   /* host stream it lies on */
 	uint32_t launches; /* seen during it on its stream */
 	int16_t peer;
 	uint8_t func;
@@ -155,7 +156,7 @@ struct join_gap {
 struct join_stream {
 	uint64_t handle, scope; /* scope: context of a default stream, thread of a per-thread one */
 	uint32_t context_id, stream_id;
-	bool known;   /* the ids are */
+	bool known;	       /* the ids are */
 	int32_t device_stream; /* index, -1 not bound */
 	struct join_list launches, colls;
 	uint32_t graph_head, graph_tail; /* graph launches among them */
@@ -169,7 +170,8 @@ struct join_stream {
 struct join_device_stream {
 	uint32_t device, context_id, stream_id;
 	int32_t stream; /* index, -1 not bound */
-	uint32_t tried, guess, fits; /* not bound: kernels looked at, the stream they fit, how many */
+	uint32_t tried, guess,
+	    fits; /* not bound: kernels looked at, the stream they fit, how many */
 };
 
 struct join_comm {
@@ -203,7 +205,7 @@ struct join_exec {
 struct join_replay {
 	uint32_t number; /* from 1; tells a reused slot */
 	uint32_t correlation;
-	bool met; /* a device record has met it: correlation is set */
+	bool met;     /* a device record has met it: correlation is set */
 	uint32_t nth; /* replay of its graph */
 	uint64_t t_ns, capture;
 	uint32_t next_coll; /* of the template's list */
@@ -217,7 +219,7 @@ struct join_span {
 struct join_lane {
 	uint8_t generation;
 	uint64_t context;
-	uint32_t last_coll;	/* node of the latest call, to see launches inside it */
+	uint32_t last_coll; /* node of the latest call, to see launches inside it */
 	uint64_t last_coll_end_ns;
 	uint64_t group_id;
 	uint32_t group_colls[256];
@@ -261,19 +263,20 @@ struct join {
 	struct join_stream *streams;
 	uint32_t stream_count;
 	uint32_t stream_last; /* index of the one found last */
-	uint32_t graph_streams, graph_streams_sum; /* streams with graph launches, and their indices */
+	uint32_t graph_streams,
+	    graph_streams_sum;	   /* streams with graph launches, and their indices */
 	struct probe stream_index; /* by handle and scope */
 	struct join_device_stream *device_streams;
 	uint32_t device_stream_count;
 	uint32_t device_stream_last;
 	struct probe device_index; /* by the ids */
-	uint64_t context; /* the latest that was told: of threads that told none */
+	uint64_t context;	   /* the latest that was told: of threads that told none */
 
 	struct join_comm *comms;
 	uint32_t comm_count;
 	struct join_func *funcs;
 	uint32_t func_last, func_guess; /* places of the latest launched and what may be the next */
-	uint8_t *name_class; /* by name id: JOIN_NAME_*, 0 not asked yet */
+	uint8_t *name_class;		/* by name id: JOIN_NAME_*, 0 not asked yet */
 
 	struct join_template *templates;
 	uint32_t template_count;
@@ -314,8 +317,8 @@ static inline uint32_t join_launch_prev(const struct join *j, const struct join_
 {
 	if (node == s->launches.head)
 		return 0;
-	return node % JOIN_CHUNK ? node - 1 :
-				   j->chunk_prev[node / JOIN_CHUNK] * JOIN_CHUNK + JOIN_CHUNK - 1;
+	return node % JOIN_CHUNK ? node - 1
+				 : j->chunk_prev[node / JOIN_CHUNK] * JOIN_CHUNK + JOIN_CHUNK - 1;
 }
 
 /* join_match.c */

@@ -25,8 +25,10 @@ static void take_launch(struct join *j, const struct join_stream *s, const struc
 	const struct join_coll *c = coll_at(j, s, l->t_ns);
 	const struct join_func *f = join_match_func(j, l->func, false);
 
-	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_KERNEL, .launch_ns = l->t_ns,
-					 .stream = join_stream_number(j, s), .name = f ? f->name : 0 };
+	*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_KERNEL,
+					.launch_ns = l->t_ns,
+					.stream = join_stream_number(j, s),
+					.name = f ? f->name : 0};
 	if (l->type == JOIN_LAUNCH_GRAPH) {
 		out->kind = JOIN_UNFINISHED_GRAPH;
 		out->name = 0;
@@ -56,10 +58,10 @@ static void look_at_stream(struct join *j, const struct join_stream *s, uint64_t
 			j->colls[coll].call_ns < after_ns || j->colls[coll].end_ns < waited))
 		coll = j->colls[coll].next;
 	if (coll && is_older(out, j->colls[coll].call_ns))
-		*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_COLL,
-						 .launch_ns = j->colls[coll].call_ns,
-						 .stream = join_stream_number(j, s),
-						 .func = j->colls[coll].func };
+		*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_COLL,
+						.launch_ns = j->colls[coll].call_ns,
+						.stream = join_stream_number(j, s),
+						.func = j->colls[coll].func};
 }
 
 /* The host has waited for some stream since then. */
@@ -78,15 +80,15 @@ void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *
 {
 	const struct join_replay *graph = NULL, *last = &j->replays[j->replay_next % JOIN_REPLAYS];
 
-	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_NONE };
+	*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_NONE};
 	for (uint32_t i = 0; i < j->stream_count; i++)
 		look_at_stream(j, &j->streams[i], after_ns, out);
 	/* A graph's first record takes its launch off the stream; when its last one ends nobody knows,
 	 * unless there are collectives of it that have not ended. */
 	if (!out->kind && last->number && last->next_coll && last->t_ns >= after_ns &&
 	    !has_waited(j, last->t_ns))
-		*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_GRAPH,
-						 .launch_ns = last->t_ns };
+		*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_GRAPH,
+						.launch_ns = last->t_ns};
 	for (uint32_t i = 0; out->kind && i < JOIN_REPLAYS; i++) {
 		const struct join_replay *r = &j->replays[i];
 
@@ -95,6 +97,6 @@ void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *
 			graph = r;
 	}
 	if (graph)
-		*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_GRAPH,
-						 .launch_ns = graph->t_ns, .stream = out->stream };
+		*out = (struct join_unfinished){
+		    .kind = JOIN_UNFINISHED_GRAPH, .launch_ns = graph->t_ns, .stream = out->stream};
 }

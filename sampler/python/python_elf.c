@@ -18,12 +18,12 @@
 #define ELF_EVAL_BYTES_MAX (1u << 20)
 /* Jumps that must agree before a function counts as the loop's cold part; 400 were seen. */
 #define ELF_COLD_JUMPS_MIN 8u
-#define ELF_FDES_MAX (1u << 20)
+#define ELF_FDES_MAX	   (1u << 20)
 
 static const char EVAL_NAME[] = "_PyEval_EvalFrameDefault";
 static const char *const WAIT_NAMES[] = {
-	"take_gil",	      "PyEval_RestoreThread", "PyEval_AcquireThread",
-	"PyEval_AcquireLock", "_PyThreadState_Attach", "_PyEval_AcquireLock",
+    "take_gil",		  "PyEval_RestoreThread",  "PyEval_AcquireThread",
+    "PyEval_AcquireLock", "_PyThreadState_Attach", "_PyEval_AcquireLock",
 };
 
 static void range_add(struct python_range *list, uint32_t *count, uint32_t max, uint64_t begin,
@@ -34,7 +34,7 @@ static void range_add(struct python_range *list, uint32_t *count, uint32_t max, 
 			return;
 	}
 	if (*count < max && bytes && begin + bytes > begin)
-		list[(*count)++] = (struct python_range){ begin, begin + bytes };
+		list[(*count)++] = (struct python_range){begin, begin + bytes};
 }
 
 /* Whether name is base, or base with a compiler's suffix: .cold, .part.0, .localalias. */
@@ -111,8 +111,8 @@ bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *a
 }
 
 /* Bytes of the file at an ELF virtual address, owned; NULL if the file lacks some of them. */
-static void *address_read(const struct python_elf *out, const struct symbol_elf *e, uint64_t address,
-			  size_t bytes)
+static void *address_read(const struct python_elf *out, const struct symbol_elf *e,
+			  uint64_t address, size_t bytes)
 {
 	for (uint32_t i = 0; i < out->load_count; i++) {
 		uint64_t at = address - out->load[i].address, offset = out->load[i].offset + at;
@@ -237,7 +237,7 @@ static int segments_take(struct python_elf *out, const struct symbol_elf *e, Elf
 
 int python_elf_read(struct python_elf *out, int fd)
 {
-	Elf64_Phdr frames = { .p_type = PT_NULL };
+	Elf64_Phdr frames = {.p_type = PT_NULL};
 	struct symbol_elf e;
 	const char *why;
 	int err = symbol_elf_init(&e, fd, &why);

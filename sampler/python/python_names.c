@@ -32,7 +32,7 @@ struct code {
 	uint32_t lines_bytes;
 	const char *function, *file;
 	const uint8_t *lines;
-	bool good; /* false: there was no code object in that period */
+	bool good;   /* false: there was no code object in that period */
 	bool wanted; /* requested, or will be */
 };
 
@@ -96,8 +96,8 @@ void python_names_close(struct python_names *n)
 static struct code **slot_of(struct python_names *n, uint64_t address)
 {
 	PROBE_PLACES(i, keyed_word(keyed_process(), address), n->slots)
-		if (!n->slot[i] || n->slot[i]->address == address)
-			return &n->slot[i];
+	if (!n->slot[i] || n->slot[i]->address == address)
+		return &n->slot[i];
 }
 
 /* Moves the entries used in the last `periods` periods to a new table with `slots` slots. */
@@ -185,7 +185,7 @@ static size_t utf8_put(char *to, size_t room, uint32_t c)
 static bool text_read(const struct python_offsets *o, const struct read_user *memory,
 		      uint64_t address, char *to, size_t room)
 {
-	uint8_t head[144] = { 0 }, data[LIMIT_PYTHON_FILE_BYTES];
+	uint8_t head[144] = {0}, data[LIMIT_PYTHON_FILE_BYTES];
 	uint64_t length, at;
 	uint32_t state, kind, width;
 	size_t used = 0, count;
@@ -246,7 +246,7 @@ static bool lines_read(const struct python_offsets *o, const struct read_user *m
  * identify it. */
 static uint64_t code_hash(const struct python_offsets *o, const uint8_t *head)
 {
-	uint64_t h = 0xcbf29ce484222325ull, part[5] = { 0 };
+	uint64_t h = 0xcbf29ce484222325ull, part[5] = {0};
 
 	part[0] = word(head, o->object_type);
 	part[1] = word(head, o->code_filename);
@@ -282,14 +282,15 @@ static struct code *code_make(uint64_t address, const char *function, const char
 }
 
 /* Writes one code object into the answer. False: the answer is full. */
-static bool code_read(const struct ask *a, uint32_t i, const struct read_user *memory, struct buf *answer)
+static bool code_read(const struct ask *a, uint32_t i, const struct read_user *memory,
+		      struct buf *answer)
 {
 	const struct python_offsets *o = &a->offsets;
 	char function[LIMIT_PYTHON_NAME_BYTES], file[LIMIT_PYTHON_FILE_BYTES];
-	struct reply t = { .address = a->item[i].address, .state = NAMES_NONE };
+	struct reply t = {.address = a->item[i].address, .state = NAMES_NONE};
 	uint8_t head[264 + 8], *lines = NULL;
-	bool readable = o->code_bytes <= sizeof(head) - 8 &&
-			read_at(memory, head, o->code_bytes, t.address);
+	bool readable =
+	    o->code_bytes <= sizeof(head) - 8 && read_at(memory, head, o->code_bytes, t.address);
 
 	if (readable)
 		t.hash = code_hash(o, head);
@@ -391,8 +392,9 @@ static void code_reply(struct python_names *n, const struct reply *t, const char
 		code_none(n, t->address);
 		return;
 	}
-	fresh = code_make(t->address, text, text + t->function_bytes,
-			  (const uint8_t *)text + t->function_bytes + t->file_bytes, t->lines_bytes);
+	fresh =
+	    code_make(t->address, text, text + t->function_bytes,
+		      (const uint8_t *)text + t->function_bytes + t->file_bytes, t->lines_bytes);
 	if (!fresh)
 		return;
 	n->stats.objects++;
@@ -410,7 +412,8 @@ static bool reply_fits(const struct reply *t, const uint8_t *text, size_t left)
 	if (t->state != NAMES_READ)
 		return true;
 	return t->function_bytes && t->function_bytes <= LIMIT_PYTHON_NAME_BYTES && t->file_bytes &&
-	       t->file_bytes <= LIMIT_PYTHON_FILE_BYTES && t->lines_bytes <= LIMIT_PYTHON_LINES_BYTES &&
+	       t->file_bytes <= LIMIT_PYTHON_FILE_BYTES &&
+	       t->lines_bytes <= LIMIT_PYTHON_LINES_BYTES &&
 	       (size_t)t->function_bytes + t->file_bytes + t->lines_bytes <= left &&
 	       !text[t->function_bytes - 1] && !text[t->function_bytes + t->file_bytes - 1];
 }
@@ -504,9 +507,9 @@ static uint32_t line_3_10(const uint8_t *table, size_t bytes, uint32_t first, in
 			line += difference;
 		begin += table[i];
 		if (at < begin)
-			return difference == -128 || line <= 0 || line > NAMES_LINE_MAX ?
-				       0 :
-				       (uint32_t)line;
+			return difference == -128 || line <= 0 || line > NAMES_LINE_MAX
+				   ? 0
+				   : (uint32_t)line;
 	}
 	return 0;
 }
@@ -554,8 +557,8 @@ static uint32_t line_3_11(const uint8_t *table, size_t bytes, uint32_t first, in
 			i += 1;
 		}
 		if (at < end)
-			return code == 15 || line <= 0 || line > NAMES_LINE_MAX ? 0 :
-										  (uint32_t)line;
+			return code == 15 || line <= 0 || line > NAMES_LINE_MAX ? 0
+										: (uint32_t)line;
 	}
 	return 0;
 }
@@ -565,8 +568,8 @@ uint32_t python_names_line(uint32_t minor, const uint8_t *table, size_t bytes, u
 {
 	if (at < 0)
 		return first > NAMES_LINE_MAX ? 0 : first;
-	return minor <= 10 ? line_3_10(table, bytes, first, at) :
-			     line_3_11(table, bytes, first, at);
+	return minor <= 10 ? line_3_10(table, bytes, first, at)
+			   : line_3_11(table, bytes, first, at);
 }
 
 int python_names_find(struct python_names *n, const struct read_user *memory,

@@ -18,9 +18,9 @@
 #include "sampler/python/python_runtime.h"
 
 struct python_names_stats {
-	uint64_t objects;   /* code objects read, including repeated reads after a change */
-	uint64_t changed;   /* of these, addresses that held another object before */
-	uint64_t failed;    /* addresses without a code object */
+	uint64_t objects; /* code objects read, including repeated reads after a change */
+	uint64_t changed; /* of these, addresses that held another object before */
+	uint64_t failed;  /* addresses without a code object */
 	uint64_t evicted;
 };
 

@@ -14,31 +14,69 @@ struct debug_layout {
 	uint16_t tstate_next, tstate_interp, tstate_frame, tstate_thread_id;
 	uint16_t frame_previous, frame_code, frame_instr, frame_owner;
 	uint16_t code_size, code_filename, code_name, code_linetable, code_firstlineno,
-		code_instructions;
+	    code_instructions;
 	uint16_t object_type;
 	uint16_t bytes_size, bytes_data;
 	uint16_t unicode_state, unicode_length, unicode_ascii;
 };
 
 static const struct debug_layout DEBUG_LAYOUTS[] = {
-	{ .minor = 13, .interpreters_head = 40,
-	  .interp_next = 64, .threads_head = 72, .ceval_gil = 112, .gil = 120, .gil_locked = 136,
-	  .gil_holder = 144,
-	  .tstate_next = 168, .tstate_interp = 176, .tstate_frame = 184, .tstate_thread_id = 192,
-	  .frame_previous = 232, .frame_code = 240, .frame_instr = 248, .frame_owner = 264,
-	  .code_size = 272, .code_filename = 280, .code_name = 296, .code_linetable = 304,
-	  .code_firstlineno = 312, .code_instructions = 344,
-	  .object_type = 360, .bytes_size = 520, .bytes_data = 528,
-	  .unicode_state = 544, .unicode_length = 552, .unicode_ascii = 560 },
-	{ .minor = 14, .interpreters_head = 40,
-	  .interp_next = 64, .threads_head = 72, .ceval_gil = 120, .gil = 128, .gil_locked = 144,
-	  .gil_holder = 152,
-	  .tstate_next = 192, .tstate_interp = 200, .tstate_frame = 208, .tstate_thread_id = 216,
-	  .frame_previous = 256, .frame_code = 264, .frame_instr = 272, .frame_owner = 288,
-	  .code_size = 312, .code_filename = 320, .code_name = 336, .code_linetable = 344,
-	  .code_firstlineno = 352, .code_instructions = 384,
-	  .object_type = 408, .bytes_size = 600, .bytes_data = 608,
-	  .unicode_state = 624, .unicode_length = 632, .unicode_ascii = 640 },
+    {.minor = 13,
+     .interpreters_head = 40,
+     .interp_next = 64,
+     .threads_head = 72,
+     .ceval_gil = 112,
+     .gil = 120,
+     .gil_locked = 136,
+     .gil_holder = 144,
+     .tstate_next = 168,
+     .tstate_interp = 176,
+     .tstate_frame = 184,
+     .tstate_thread_id = 192,
+     .frame_previous = 232,
+     .frame_code = 240,
+     .frame_instr = 248,
+     .frame_owner = 264,
+     .code_size = 272,
+     .code_filename = 280,
+     .code_name = 296,
+     .code_linetable = 304,
+     .code_firstlineno = 312,
+     .code_instructions = 344,
+     .object_type = 360,
+     .bytes_size = 520,
+     .bytes_data = 528,
+     .unicode_state = 544,
+     .unicode_length = 552,
+     .unicode_ascii = 560},
+    {.minor = 14,
+     .interpreters_head = 40,
+     .interp_next = 64,
+     .threads_head = 72,
+     .ceval_gil = 120,
+     .gil = 128,
+     .gil_locked = 144,
+     .gil_holder = 152,
+     .tstate_next = 192,
+     .tstate_interp = 200,
+     .tstate_frame = 208,
+     .tstate_thread_id = 216,
+     .frame_previous = 256,
+     .frame_code = 264,
+     .frame_instr = 272,
+     .frame_owner = 288,
+     .code_size = 312,
+     .code_filename = 320,
+     .code_name = 336,
+     .code_linetable = 344,
+     .code_firstlineno = 352,
+     .code_instructions = 384,
+     .object_type = 408,
+     .bytes_size = 600,
+     .bytes_data = 608,
+     .unicode_state = 624,
+     .unicode_length = 632,
+     .unicode_ascii = 640},
 };
 
 static void version_3_10(struct python_offsets *o)
@@ -183,11 +221,10 @@ static bool take_process(struct python_process *p, const uint8_t *debug,
 			 const struct debug_layout *l)
 {
 	uint64_t head, gil, own, locked, holder, next, interp, frame, id, previous, code, instr,
-		owner;
+	    owner;
 
 	if (!take(debug, l->threads_head, 65536, 8, &head) ||
-	    !take(debug, l->ceval_gil, 65536, 8, &gil) ||
-	    !take(debug, l->gil, 65536, 8, &own) ||
+	    !take(debug, l->ceval_gil, 65536, 8, &gil) || !take(debug, l->gil, 65536, 8, &own) ||
 	    !take(debug, l->gil_locked, 65536, 4, &locked) ||
 	    !take(debug, l->gil_holder, 65536, 8, &holder) ||
 	    !take(debug, l->tstate_next, PYTHON_SCRATCH_BYTES - 8, 8, &next) ||
@@ -225,7 +262,7 @@ static bool take_objects(struct python_offsets *o, const uint8_t *debug,
 			 const struct debug_layout *l)
 {
 	uint64_t size, file, name, lines, first, instructions, type, bytes_size, bytes_data, state,
-		length, ascii, head, next;
+	    length, ascii, head, next;
 
 	if (!take(debug, l->interpreters_head, 1 << 20, 8, &head) ||
 	    !take(debug, l->interp_next, 1 << 20, 8, &next) ||

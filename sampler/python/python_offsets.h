@@ -22,9 +22,9 @@ struct python_offsets {
 	struct python_process process;
 	/* of _PyRuntime */
 	uint32_t interpreters_head;
-	uint32_t runtime_gil;     /* 3.10, 3.11: the GIL's struct */
+	uint32_t runtime_gil;	  /* 3.10, 3.11: the GIL's struct */
 	uint32_t runtime_current; /* 3.10, 3.11: the holder's thread state */
-	uint32_t runtime_tss;     /* Py_tss_t autoTSSkey; 0 unknown */
+	uint32_t runtime_tss;	  /* Py_tss_t autoTSSkey; 0 unknown */
 	/* of PyInterpreterState */
 	uint32_t interp_next;
 	/* of PyCodeObject */

@@ -20,8 +20,8 @@
 /* glibc's struct pthread, x86-64, since 2.12: it contains {sequence, value} of the first 32 keys,
  * then 32 pointers to blocks of 32 more. */
 #define TSD_FIRST_BLOCK 0x310
-#define TSD_BLOCKS 0x510
-#define TSD_KEYS 32u
+#define TSD_BLOCKS	0x510
+#define TSD_KEYS	32u
 
 /* Thread states that are compared. */
 #define RUNTIME_THREADS_MAX 64u
@@ -66,7 +66,7 @@ static long memory_read(void *owner, void *to, __u32 bytes, __u64 address)
 
 int python_memory_open(struct python_memory *m, struct reader_target *t)
 {
-	*m = (struct python_memory){ .fd = reader_target_open(t, READER_MEMORY, 0, 0, NULL) };
+	*m = (struct python_memory){.fd = reader_target_open(t, READER_MEMORY, 0, 0, NULL)};
 	return m->fd >= 0 ? 0 : m->fd == -ENOENT ? -ESRCH : m->fd;
 }
 
@@ -79,7 +79,7 @@ void python_memory_close(struct python_memory *m)
 
 struct read_user python_memory_reader(struct python_memory *m)
 {
-	return (struct read_user){ memory_read, m };
+	return (struct read_user){memory_read, m};
 }
 
 static bool read_at(const struct read_user *memory, void *to, uint32_t bytes, uint64_t address)
@@ -185,7 +185,7 @@ static uint32_t threads_list(const struct python_runtime *r, const struct read_u
 		return 0;
 	/* a list may be circular */
 	for (uint32_t i = 0; i < RUNTIME_THREADS_MAX && plausible(tstate); i++) {
-		struct thread_seen t = { .tstate = tstate };
+		struct thread_seen t = {.tstate = tstate};
 
 		if (!read_word(memory, tstate + p->tstate_thread_id, &t.thread) ||
 		    !read_word(memory, tstate + p->tstate_next, &tstate))
@@ -222,7 +222,7 @@ static void slot_find(struct python_runtime *r, const struct read_user *memory)
 {
 	struct thread_seen list[RUNTIME_THREADS_MAX];
 	uint32_t count = threads_list(r, memory, list), best = 0;
-	uint32_t key[2] = { 0, 0 };
+	uint32_t key[2] = {0, 0};
 	bool known = false;
 
 	if (!count)
@@ -233,7 +233,7 @@ static void slot_find(struct python_runtime *r, const struct read_user *memory)
 			key[0] == 1 && key[1] < TSD_KEYS * TSD_KEYS;
 	for (uint32_t b = 0; b < TSD_KEYS && best < count; b++) {
 		int64_t block = b ? TSD_BLOCKS + 8 * (int64_t)b : 0;
-		uint32_t good[TSD_KEYS] = { 0 };
+		uint32_t good[TSD_KEYS] = {0};
 
 		if (known && b != key[1] / TSD_KEYS)
 			continue;
@@ -256,7 +256,7 @@ static uint32_t ranges_move(struct python_range *out, const struct python_range 
 			    uint64_t bias)
 {
 	for (uint32_t i = 0; i < count; i++)
-		out[i] = (struct python_range){ in[i].begin + bias, in[i].end + bias };
+		out[i] = (struct python_range){in[i].begin + bias, in[i].end + bias};
 	return count;
 }
 
@@ -367,8 +367,8 @@ static bool mapping_parse(const char *line, struct mapping *m)
 	return true;
 }
 
-static int mapping_look(struct python_finder *f, struct python_runtime *out, struct reader_target *t,
-			const struct mapping *m)
+static int mapping_look(struct python_finder *f, struct python_runtime *out,
+			struct reader_target *t, const struct mapping *m)
 {
 	const struct python_elf *elf;
 	struct python_memory memory;
@@ -401,7 +401,8 @@ static bool may_be_python(const char *path, const char *exe)
 	return strstr(name ? name : path, "python") || !strcmp(path, exe);
 }
 
-int python_runtime_find(struct python_finder *f, struct python_runtime *out, struct reader_target *t)
+int python_runtime_find(struct python_finder *f, struct python_runtime *out,
+			struct reader_target *t)
 {
 	char exe[PATH_MAX], last[PATH_MAX] = "";
 	struct mapping m;

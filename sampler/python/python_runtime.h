@@ -26,7 +26,7 @@ struct python_runtime {
 	uint64_t runtime;   /* address of _PyRuntime */
 	uint64_t code_type; /* of PyCode_Type; 0 unknown */
 	uint64_t version;   /* of Py_Version; 0: it has none */
-	uint64_t bias;      /* address minus ELF virtual address of the interpreter's file */
+	uint64_t bias;	    /* address minus ELF virtual address of the interpreter's file */
 	struct python_range eval[PYTHON_ELF_EVAL_MAX]; /* addresses, not ELF virtual addresses */
 	struct python_range wait[PYTHON_ELF_WAIT_MAX];
 	uint32_t eval_count, wait_count;
@@ -37,8 +37,8 @@ struct python_runtime {
 /* The role of a native frame in the interpreter: python_runtime_mark. */
 enum python_mark {
 	PYTHON_MARK_NONE = 0,
-	PYTHON_MARK_EVAL, /* the interpreter loop: a run of Python frames replaces it */
-	PYTHON_MARK_WAIT, /* waits for the GIL, or takes it at once */
+	PYTHON_MARK_EVAL,   /* the interpreter loop: a run of Python frames replaces it */
+	PYTHON_MARK_WAIT,   /* waits for the GIL, or takes it at once */
 	PYTHON_MARK_SWITCH, /* of an extension that switches C stacks (stack_build.c) */
 };
 
@@ -49,7 +49,8 @@ void python_finder_close(struct python_finder *f); /* NULL is a no-op */
 /* Examines a process's mappings. Takes milliseconds for a new file. 0; -ENOENT: no interpreter
  * (yet); -EAGAIN: it has not started, ask again; -ENOTSUP: refused, out->what says why; -ESRCH,
  * -EACCES, -ENOMEM. Always sets out->what. */
-int python_runtime_find(struct python_finder *f, struct python_runtime *out, struct reader_target *t);
+int python_runtime_find(struct python_finder *f, struct python_runtime *out,
+			struct reader_target *t);
 /* The same for a file that was already read: e, mapped with this bias, at this path (which gives
  * the version for 3.10), in the memory that `memory` reads. */
 int python_runtime_probe(struct python_runtime *out, const struct python_elf *e, uint64_t bias,

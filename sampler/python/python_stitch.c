@@ -72,7 +72,7 @@ static bool in_a_switch(const struct python_stitch_in *in)
 enum python_stitch_result python_stitch(const struct python_stitch_in *in, struct stack_frame *out,
 					uint32_t room, uint32_t *count)
 {
-	struct stitch s = { .in = in, .out = out, .room = room };
+	struct stitch s = {.in = in, .out = out, .room = room};
 	uint32_t loops = 0, runs = 0, skip = 0, extra = 0;
 	uint32_t own = 0;
 	bool open = false; /* the last run is cut */
@@ -122,8 +122,8 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 	if (in->native_whole && in->python_whole)
 		return PYTHON_STITCH_MISMATCH;
 	/* a cut stack can only have had more */
-	return (in->native_whole ? loops >= runs : runs >= loops) ? PYTHON_STITCH_CUT :
-								    PYTHON_STITCH_MISMATCH;
+	return (in->native_whole ? loops >= runs : runs >= loops) ? PYTHON_STITCH_CUT
+								  : PYTHON_STITCH_MISMATCH;
 }
 
 enum stack_gil python_stitch_gil(enum stack_gil gil, const uint8_t *mark, uint32_t count)

@@ -16,10 +16,11 @@
 #include "model/stack.h"
 
 struct python_stitch_in {
-	const struct stack_frame *native; /* user frames, leaf first; STACK_FRAME_SHIM marks the loop's */
+	const struct stack_frame
+	    *native;	     /* user frames, leaf first; STACK_FRAME_SHIM marks the loop's */
 	const uint8_t *mark; /* enum python_mark of each native frame; NULL: none is relevant */
 	uint32_t native_count;
-	bool native_whole; /* the native stack reached its root */
+	bool native_whole;		   /* the native stack reached its root */
 	const struct python_frame *python; /* innermost first; code 0: a run without frames */
 	const struct stack_frame *named;   /* the same frames with names, parallel to python */
 	uint32_t python_count;
@@ -28,10 +29,10 @@ struct python_stitch_in {
 
 enum python_stitch_result {
 	PYTHON_STITCH_EXACT = 0, /* as many native loop frames as runs */
-	PYTHON_STITCH_CUT,       /* one of the stacks was cut, and the rest agrees */
-	PYTHON_STITCH_ROOT,      /* exact, up to the frame where an extension began this stack.
+	PYTHON_STITCH_CUT,	 /* one of the stacks was cut, and the rest agrees */
+	PYTHON_STITCH_ROOT,	 /* exact, up to the frame where an extension began this stack.
 				  * Native frames beyond belong to another stack and are left out */
-	PYTHON_STITCH_MISMATCH,  /* they disagree: the assignment of runs to loops is a guess */
+	PYTHON_STITCH_MISMATCH,	 /* they disagree: the assignment of runs to loops is a guess */
 };
 
 /* Fills out, leaf first, with at most room frames (native_count + python_count always suffice);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* Twice the size of the kernel's map of sleepers. */
 #define SLEEPER_SLOTS 32768u
 #define SLEEPER_MAX   (SLEEPER_SLOTS * 3 / 4)
@@ -35,8 +34,8 @@ struct sleepers {
 static struct sleeper *slot_of(struct sleeper *table, uint32_t tid, uint64_t since_ns)
 {
 	PROBE_PLACES(i, keyed_word(keyed_process(), tid), SLEEPER_SLOTS)
-		if (!table[i].since_ns || (table[i].tid == tid && table[i].since_ns == since_ns))
-			return &table[i];
+	if (!table[i].since_ns || (table[i].tid == tid && table[i].since_ns == since_ns))
+		return &table[i];
 }
 
 int sleepers_open(struct sleepers **out)
@@ -76,7 +75,8 @@ uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_
 {
 	if (k->kind != SAMPLER_OFF_CPU)
 		return weight_ns;
-	PROBE_PLACES(i, keyed_word(keyed_process(), k->tid), SLEEPER_SLOTS) {
+	PROBE_PLACES(i, keyed_word(keyed_process(), k->tid), SLEEPER_SLOTS)
+	{
 		struct sleeper *e = &s->now[i];
 		uint64_t paid = e->told_ns < weight_ns ? e->told_ns : weight_ns;
 

@@ -34,7 +34,7 @@ struct build {
 	struct stack_frame whole[SAMPLER_KERNEL_FRAME_MAX + USER_FRAMES_MAX];
 	uint8_t mark[UNWIND_FRAME_MAX];
 	uint32_t kernel_count, native_count, named_count, count;
-	bool early; /* a native frame's file had no table yet, but gets one */
+	bool early;   /* a native frame's file had no table yet, but gets one */
 	bool guessed; /* a frame was found without a rule, or perhaps with another file's */
 };
 
@@ -213,7 +213,7 @@ void stack_build_warm(struct stack_build *b, const struct sampler_stack *head)
 	b->batch = NULL;
 	w.named_count = 0;
 	python_frames(b, head, process, &w);
-	b->batch = batch; /* stacks also arrive while it is filled */
+	b->batch = batch;     /* stacks also arrive while it is filled */
 	b->unnamed = unnamed; /* counted when they are drained */
 }
 
@@ -263,7 +263,7 @@ static enum python_stitch_result join(struct build *w, const struct sampler_stac
 }
 
 static int make_stack(struct stack_build *b, const struct sampler_key *k,
-		       struct stack_build_memo *memo)
+		      struct stack_build_memo *memo)
 {
 	const struct sampler_stack *kernel =
 	    stack_of(b, k->kernel_hash, SAMPLER_STACK_KERNEL, &memo->missing);

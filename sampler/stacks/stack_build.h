@@ -19,13 +19,12 @@ struct stack_build {
 	struct stack_batch *batch;
 	uint64_t begin_ns, slice_ns;
 	struct stack_build_memo *memo;
-	uint64_t missing; /* samples whose stack never arrived from the kernel, since open */
-	uint64_t unnamed; /* Python frames without a name, since open */
-	uint64_t refused; /* samples beyond the batch's bounds, since open */
+	uint64_t missing;    /* samples whose stack never arrived from the kernel, since open */
+	uint64_t unnamed;    /* Python frames without a name, since open */
+	uint64_t refused;    /* samples beyond the batch's bounds, since open */
 	uint64_t mismatched; /* samples whose Python and native stacks disagree, since open */
 	uint64_t guessed;    /* samples with STACK_END_GUESSED, since open */
-	uint64_t
-	    early; /* samples taken before a file's table was ready, and ending at a root found
+	uint64_t early; /* samples taken before a file's table was ready, and ending at a root found
 		    * without it */
 };
 

@@ -137,8 +137,8 @@ void switches_resume(struct switches *s)
 		s->thread[i].begin_ns = 0;
 }
 
-bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uint32_t tid), void *arg,
-		   uint32_t *first_tid, uint32_t *tid)
+bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uint32_t tid),
+		   void *arg, uint32_t *first_tid, uint32_t *tid)
 {
 	for (uint32_t i = 0; i < SAMPLER_SWITCH_THREADS; i++) {
 		struct recorded *t = &s->thread[i];
@@ -382,8 +382,9 @@ static int drain_record(struct drain *d, struct recorded *t, const struct waitin
 	bool known = cut(t, r, &out.out_ns);
 	int err;
 
-	out.flags = (uint8_t)((w->open ? STACK_SWITCH_OPEN : 0) | (known ? STACK_SWITCH_CONTINUED : 0) |
-			      (r->out_ns == t->since_ns ? STACK_SWITCH_BEGUN : 0));
+	out.flags =
+	    (uint8_t)((w->open ? STACK_SWITCH_OPEN : 0) | (known ? STACK_SWITCH_CONTINUED : 0) |
+		      (r->out_ns == t->since_ns ? STACK_SWITCH_BEGUN : 0));
 	put_taken(&out, r, known);
 	split(r, out.out_ns, out.ns);
 	out.stack = stack_of(d, t, &r->stacks);
@@ -443,7 +444,8 @@ static uint64_t more(uint64_t now, uint64_t before)
 }
 
 /* Reports what the kernel's sums exceed the reported sums by; records may arrive out of order. */
-static int drain_skipped(struct drain *d, struct recorded *t, const struct sampler_switch_skipped *k)
+static int drain_skipped(struct drain *d, struct recorded *t,
+			 const struct sampler_switch_skipped *k)
 {
 	struct fold f = {.until_ns = k->until_ns};
 	uint64_t count[SAMPLER_SWITCH_CAUSES], any = 0;

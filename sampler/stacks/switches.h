@@ -42,8 +42,8 @@ typedef bool (*switches_stack_fn)(void *arg, const struct sampler_key *k, uint32
 int switches_drain(struct switches *s, struct stack_batch *b, switches_stack_fn stack, void *arg);
 /* After a drain: removes one thread that ended, was ended, or for which gone() returns true. False:
  * none. */
-bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uint32_t tid), void *arg,
-		   uint32_t *first_tid, uint32_t *tid);
+bool switches_gone(struct switches *s, bool (*gone)(void *arg, uint32_t pid, uint32_t tid),
+		   void *arg, uint32_t *first_tid, uint32_t *tid);
 
 struct switches_stats {
 	uint32_t threads;

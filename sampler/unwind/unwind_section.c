@@ -57,7 +57,8 @@ static int inflate_section(struct unwind_section *s, const char **why)
 		return -ENOMEM;
 	bytes = header.ch_size;
 	*why = "a compressed section is invalid";
-	if (uncompress(plain, &bytes, s->bytes + sizeof(header), s->count - sizeof(header)) != Z_OK ||
+	if (uncompress(plain, &bytes, s->bytes + sizeof(header), s->count - sizeof(header)) !=
+		Z_OK ||
 	    bytes != header.ch_size) {
 		free(plain);
 		return -EBADMSG;
@@ -108,7 +109,8 @@ static int read_by_segment(struct unwind_section *out, const struct symbol_elf *
 	bytes = load->p_vaddr + load->p_filesz - at;
 	out->address = at;
 	return read_bytes(out, e, load->p_offset + (at - load->p_vaddr),
-			  bytes < LIMIT_UNWIND_SECTION_BYTES ? bytes : LIMIT_UNWIND_SECTION_BYTES, why);
+			  bytes < LIMIT_UNWIND_SECTION_BYTES ? bytes : LIMIT_UNWIND_SECTION_BYTES,
+			  why);
 }
 
 int unwind_section_read(struct unwind_section *out, const struct symbol_elf *e, const char *name,

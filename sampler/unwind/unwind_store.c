@@ -14,8 +14,8 @@
 #include "base/limits.h"
 #include "base/room.h"
 
-#define ALIGN_WORDS   64u
-#define HASH_BUCKETS  4096u
+#define ALIGN_WORDS  64u
+#define HASH_BUCKETS 4096u
 
 /* The part of a total that one user may have. */
 #define SHARE(whole) ((whole) / 4 * 3)
@@ -224,8 +224,8 @@ static bool evict_one(struct unwind_store *s, bool tabled, const struct owner *o
 	for (uint32_t i = 1; i < s->file_count; i++) {
 		const struct file *f = &s->files[i], *g = &s->files[goes];
 
-		if (!f->used || f->refs || f->released_epoch >= s->epoch || (tabled && !f->tabled) ||
-		    (of && f->owner != of))
+		if (!f->used || f->refs || f->released_epoch >= s->epoch ||
+		    (tabled && !f->tabled) || (of && f->owner != of))
 			continue;
 		if (!goes || weight(f) > weight(g) ||
 		    (weight(f) == weight(g) && f->last_used < g->last_used))
@@ -286,7 +286,8 @@ static uint32_t rule_slot(const struct unwind_rule *r)
 }
 
 /* Takes a reference on the rule's id. 0, -ENOSPC or -EDQUOT. */
-static int take_rule(struct unwind_store *s, struct owner *o, const struct unwind_rule *r, uint32_t *id)
+static int take_rule(struct unwind_store *s, struct owner *o, const struct unwind_rule *r,
+		     uint32_t *id)
 {
 	uint32_t slot = rule_slot(r), i;
 
@@ -345,8 +346,7 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 /* First and last of the table's rows on each page, and the rule at the begin of the page. */
 struct page_rows {
 	uint32_t page, first, end;
-	uint32_t
-	    carried; /* the row in effect at the page's first byte; UINT32_MAX: none */
+	uint32_t carried; /* the row in effect at the page's first byte; UINT32_MAX: none */
 };
 
 static void next_page(const struct unwind_table *t, struct page_rows *p)
@@ -485,8 +485,7 @@ static int put_table(struct unwind_store *s, struct file *f, const struct unwind
 	if (!f->rules)
 		return -ENOMEM;
 	for (; f->rule_count < t->rule_count; f->rule_count++) {
-		rc = take_rule(s, f->owner, &t->rules[f->rule_count],
-			       &f->rules[f->rule_count]);
+		rc = take_rule(s, f->owner, &t->rules[f->rule_count], &f->rules[f->rule_count]);
 		if (rc)
 			goto fail;
 	}
@@ -613,9 +612,9 @@ int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *
 	if (!o)
 		return -ENOMEM;
 	o->files++; /* it stays while the user's other files make room */
-	rc = o->files > SHARE(LIMIT_UNWIND_FILES) && !evict_one(s, false, o) ?
-		     -EDQUOT :
-		     number_file(s, key, file);
+	rc = o->files > SHARE(LIMIT_UNWIND_FILES) && !evict_one(s, false, o)
+		 ? -EDQUOT
+		 : number_file(s, key, file);
 	if (!rc) {
 		s->files[*file].owner = o;
 		return 0;

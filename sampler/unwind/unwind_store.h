@@ -48,8 +48,8 @@ struct unwind_store_stats {
 	uint32_t full;			 /* tables or mappings without room, since open */
 	uint32_t rules;			 /* live */
 	uint32_t mapping_sets;		 /* published and not retired */
-	uint64_t bytes;	       /* used by live and cached tables, mappings and rules */
-	uint64_t bytes_backed; /* of all shards */
+	uint64_t bytes;			 /* used by live and cached tables, mappings and rules */
+	uint64_t bytes_backed;		 /* of all shards */
 };
 
 struct unwind_store;

@@ -95,8 +95,8 @@ static uint32_t intern(struct build *b, const struct unwind_rule *r)
 	uint64_t hash = keyed_bytes(keyed_process(), r, sizeof(*r));
 
 	PROBE_EACH(i, &b->by_rule, hash)
-		if (!memcmp(&b->rules[i.number], r, sizeof(*r)))
-			return i.number;
+	if (!memcmp(&b->rules[i.number], r, sizeof(*r)))
+		return i.number;
 	if (b->rule_count == LIMIT_UNWIND_FILE_RULES || probe_add(&b->by_rule, hash, b->rule_count))
 		return RULE_UNSUPPORTED;
 	b->rules[b->rule_count] = *r;
@@ -359,12 +359,12 @@ static void find_plt(struct build *b)
 		    symbol_elf_section_name(&b->elf, i, name))
 			continue;
 		for (unsigned k = 0; k < PLTS; k++) {
-			if (strcmp(name, names[k]) ||
-			    !symbol_elf_has(&b->elf, s->offset, s->bytes))
+			if (strcmp(name, names[k]) || !symbol_elf_has(&b->elf, s->offset, s->bytes))
 				continue;
 			b->plt[k].begin = s->address;
 			b->plt[k].end = s->address + s->bytes;
-			b->plt[k].step = k == 2 ? 8 : 16; /* .plt.got: 8 bytes, or 16 with endbr64 */
+			b->plt[k].step =
+			    k == 2 ? 8 : 16; /* .plt.got: 8 bytes, or 16 with endbr64 */
 		}
 	}
 }
@@ -473,7 +473,8 @@ static int string_rows(struct build *b, struct unwind_table *t)
 	if (t->end - t->begin > LIMIT_UNWIND_SPAN_BYTES)
 		return refuse(b, -E2BIG, "the functions lie too far apart");
 	for (unsigned k = 0; k < PLTS; k++)
-		plt_rows += b->plt[k].step ? (b->plt[k].end - b->plt[k].begin) / b->plt[k].step + 1 : 0;
+		plt_rows +=
+		    b->plt[k].step ? (b->plt[k].end - b->plt[k].begin) / b->plt[k].step + 1 : 0;
 	/* each function may add one gap row, and one more ends the table */
 	t->rows = malloc((b->row_count + plt_rows + b->fde_count + 1) * sizeof(*t->rows));
 	if (!t->rows)

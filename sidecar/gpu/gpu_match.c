@@ -46,8 +46,8 @@ static uint32_t by_number(uint32_t count, const char *visible)
 	return *visible >= '0' && *visible <= '9' && !*end && v < count ? (uint32_t)v : GPU_NONE;
 }
 
-uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid, const char *visible,
-		   int32_t local_rank, enum gpu_match_source *source)
+uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid,
+		   const char *visible, int32_t local_rank, enum gpu_match_source *source)
 {
 	uint32_t at = by_process(device, count, pid);
 

@@ -21,8 +21,8 @@ enum gpu_match_source {
  * only device on which NVML sees the process; a UUID that matches one device; a number; the local
  * rank.
  * Numbers are those of NVML. GPU_NONE: unknown, or several. */
-uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid, const char *visible,
-		   int32_t local_rank, enum gpu_match_source *source);
+uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid,
+		   const char *visible, int32_t local_rank, enum gpu_match_source *source);
 const char *gpu_match_source_name(enum gpu_match_source source); /* "process", "uuid", ... */
 
 #endif

@@ -22,19 +22,20 @@ static const struct {
 	uint64_t bit;
 	const char *name, *text;
 } reasons[] = {
-	{ NVML_THROTTLE_SW_POWER_CAP, "power_cap", "power cap" },
-	{ NVML_THROTTLE_HW_SLOWDOWN, "hw_slowdown", "hardware slowdown" },
-	{ NVML_THROTTLE_SYNC_BOOST, "sync_boost", "sync boost" },
-	{ NVML_THROTTLE_SW_THERMAL, "sw_thermal", "heat (software limit)" },
-	{ NVML_THROTTLE_HW_THERMAL, "hw_thermal", "heat (hardware limit)" },
-	{ NVML_THROTTLE_HW_POWER_BRAKE, "power_brake", "power brake" },
+    {NVML_THROTTLE_SW_POWER_CAP, "power_cap", "power cap"},
+    {NVML_THROTTLE_HW_SLOWDOWN, "hw_slowdown", "hardware slowdown"},
+    {NVML_THROTTLE_SYNC_BOOST, "sync_boost", "sync boost"},
+    {NVML_THROTTLE_SW_THERMAL, "sw_thermal", "heat (software limit)"},
+    {NVML_THROTTLE_HW_THERMAL, "hw_thermal", "heat (hardware limit)"},
+    {NVML_THROTTLE_HW_POWER_BRAKE, "power_brake", "power brake"},
 };
 
 struct gpu_node {
 	struct gpu_poll *poll;
 	struct gpu_poll_device device[GPU_DEVICES_MAX];
 	uint32_t count;
-	struct gpu_sample before[GPU_DEVICES_MAX]; /* the one before those to be fed; at_ns 0: none */
+	struct gpu_sample
+	    before[GPU_DEVICES_MAX]; /* the one before those to be fed; at_ns 0: none */
 	struct gpu_sample batch[GPU_POLL_SAMPLES];
 	bool told_open, told_hang;
 	char told_why[160];
@@ -103,7 +104,8 @@ static void level(const struct feed *f, const struct gpu_sample *s, enum gpu_fie
 			 (double)s->value[GPU_POWER_LIMIT] * 1e-3);
 	else
 		snprintf(subject, sizeof(subject), "GPU %u", f->device);
-	os_signals_level(f->n->os, f->pid, kind, f->device, (double)s->value[field] * unit, subject);
+	os_signals_level(f->n->os, f->pid, kind, f->device, (double)s->value[field] * unit,
+			 subject);
 }
 
 static void grown(const struct feed *f, const struct gpu_sample *s, const struct gpu_sample *before,
@@ -127,7 +129,8 @@ static double link_gbs(uint64_t generation, uint64_t lanes)
 	return generation < ARRAY_LEN(lane) ? lane[generation] * (double)lanes : 0;
 }
 
-static void feed_sample(const struct feed *f, const struct gpu_sample *s, const struct gpu_sample *before)
+static void feed_sample(const struct feed *f, const struct gpu_sample *s,
+			const struct gpu_sample *before)
 {
 	double ms = before->at_ns ? (double)(s->at_ns - before->at_ns) * 1e-6 : 0;
 	char subject[OS_SIGNAL_SUBJECT_BYTES];
@@ -141,7 +144,8 @@ static void feed_sample(const struct feed *f, const struct gpu_sample *s, const 
 	if (has(s, GPU_PCIE_GENERATION) && has(s, GPU_PCIE_WIDTH)) {
 		gbs = link_gbs(s->value[GPU_PCIE_GENERATION], s->value[GPU_PCIE_WIDTH]);
 		snprintf(subject, sizeof(subject), "GPU %u", f->device);
-		os_signals_level(f->n->os, f->pid, OS_SIGNAL_GPU_PCIE_LINK, f->device, gbs, subject);
+		os_signals_level(f->n->os, f->pid, OS_SIGNAL_GPU_PCIE_LINK, f->device, gbs,
+				 subject);
 	}
 	/* a reason that stands now is taken to have stood since the reading before */
 	for (size_t i = 0; has(s, GPU_THROTTLE) && i < ARRAY_LEN(reasons); i++) {
@@ -193,7 +197,8 @@ static void feed_xid(const struct feed *f, void *arg)
 	const struct gpu_poll_xid *x = arg;
 	char subject[OS_SIGNAL_SUBJECT_BYTES];
 
-	snprintf(subject, sizeof(subject), "XID %llu of GPU %u", (unsigned long long)x->xid, f->device);
+	snprintf(subject, sizeof(subject), "XID %llu of GPU %u", (unsigned long long)x->xid,
+		 f->device);
 	os_signals_count(f->n->os, f->pid, OS_SIGNAL_GPU_XID, x->xid << 8 | f->device, 1, subject);
 }
 
@@ -238,7 +243,8 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 	}
 	xids = gpu_poll_take_xids(g->poll, xid, GPU_POLL_XIDS);
 	for (uint32_t i = 0; i < xids; i++) {
-		log_warn("gpu", "xid=%llu device=%u", (unsigned long long)xid[i].xid, xid[i].device);
+		log_warn("gpu", "xid=%llu device=%u", (unsigned long long)xid[i].xid,
+			 xid[i].device);
 		if (n->os && xid[i].device < g->count)
 			each_rank(n, xid[i].device, feed_xid, &xid[i]);
 	}
@@ -251,22 +257,23 @@ static const struct {
 	const char *key, *metric, *type, *help;
 	double unit; /* of the metric */
 } values[] = {
-	{ GPU_SM_CLOCK, "sm_clock_mhz", "sysom_gpu_sm_clock_hertz", "gauge", "SM clock.", 1e6 },
-	{ GPU_MEM_CLOCK, "mem_clock_mhz", "sysom_gpu_memory_clock_hertz", "gauge", "Memory clock.", 1e6 },
-	{ GPU_POWER, "power_mw", "sysom_gpu_power_watts", "gauge", "Power drawn.", 1e-3 },
-	{ GPU_POWER_LIMIT, "power_limit_mw", "sysom_gpu_power_limit_watts", "gauge", "Power limit.", 1e-3 },
-	{ GPU_TEMPERATURE, "temperature_c", "sysom_gpu_temperature_celsius", "gauge", "Temperature.", 1 },
-	{ GPU_UTILISATION, "utilisation_percent", "sysom_gpu_busy_ratio", "gauge",
-	  "Share of time with a kernel running.", 1e-2 },
-	{ GPU_ECC_CORRECTED, "ecc_corrected", "sysom_gpu_ecc_corrected_total", "counter",
-	  "Memory errors corrected.", 1 },
-	{ GPU_ECC_UNCORRECTED, "ecc_uncorrected", "sysom_gpu_ecc_uncorrected_total", "counter",
-	  "Memory errors not corrected.", 1 },
-	{ GPU_PCIE_REPLAYS, "pcie_replays", "sysom_gpu_pcie_replays_total", "counter",
-	  "Packets sent again on the PCIe link.", 1 },
-	{ GPU_PCIE_GENERATION, "pcie_generation", "sysom_gpu_pcie_generation", "gauge",
-	  "PCIe generation of the link now.", 1 },
-	{ GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "gauge", "PCIe lanes now.", 1 },
+    {GPU_SM_CLOCK, "sm_clock_mhz", "sysom_gpu_sm_clock_hertz", "gauge", "SM clock.", 1e6},
+    {GPU_MEM_CLOCK, "mem_clock_mhz", "sysom_gpu_memory_clock_hertz", "gauge", "Memory clock.", 1e6},
+    {GPU_POWER, "power_mw", "sysom_gpu_power_watts", "gauge", "Power drawn.", 1e-3},
+    {GPU_POWER_LIMIT, "power_limit_mw", "sysom_gpu_power_limit_watts", "gauge", "Power limit.",
+     1e-3},
+    {GPU_TEMPERATURE, "temperature_c", "sysom_gpu_temperature_celsius", "gauge", "Temperature.", 1},
+    {GPU_UTILISATION, "utilisation_percent", "sysom_gpu_busy_ratio", "gauge",
+     "Share of time with a kernel running.", 1e-2},
+    {GPU_ECC_CORRECTED, "ecc_corrected", "sysom_gpu_ecc_corrected_total", "counter",
+     "Memory errors corrected.", 1},
+    {GPU_ECC_UNCORRECTED, "ecc_uncorrected", "sysom_gpu_ecc_uncorrected_total", "counter",
+     "Memory errors not corrected.", 1},
+    {GPU_PCIE_REPLAYS, "pcie_replays", "sysom_gpu_pcie_replays_total", "counter",
+     "Packets sent again on the PCIe link.", 1},
+    {GPU_PCIE_GENERATION, "pcie_generation", "sysom_gpu_pcie_generation", "gauge",
+     "PCIe generation of the link now.", 1},
+    {GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "gauge", "PCIe lanes now.", 1},
 };
 
 static void json_device(const struct node *n, uint32_t i, const struct viewer *v, struct buf *b)
@@ -304,8 +311,8 @@ static void json_device(const struct node *n, uint32_t i, const struct viewer *v
 		if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid) ||
 		    device_of(g, p, &source) != i)
 			continue;
-		buf_printf(b, "%s{\"rank\":%d,\"pid\":%d,\"by\":\"%s\"}", first ? "" : ",", p->id.rank,
-			   (int)p->pid, gpu_match_source_name(source));
+		buf_printf(b, "%s{\"rank\":%d,\"pid\":%d,\"by\":\"%s\"}", first ? "" : ",",
+			   p->id.rank, (int)p->pid, gpu_match_source_name(source));
 		first = false;
 	}
 	buf_puts(b, "]}");
@@ -341,8 +348,8 @@ static void head(struct buf *b, const char *name, const char *type, const char *
 	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void series(const struct gpu_node *g, uint32_t i, const char *name, const char *label, double v,
-		   struct buf *b)
+static void series(const struct gpu_node *g, uint32_t i, const char *name, const char *label,
+		   double v, struct buf *b)
 {
 	buf_printf(b, "%s{gpu=\"%u\",uuid=\"", name, i);
 	buf_json_text(b, g->device[i].id.uuid);
@@ -363,7 +370,8 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 	buf_printf(b, "sysom_gpu_polls_total %llu\n", (unsigned long long)st.polls);
 	head(b, "sysom_gpu_poll_seconds_total", "counter", "How long they took.");
 	buf_printf(b, "sysom_gpu_poll_seconds_total %.9f\n", (double)st.poll_ns * 1e-9);
-	head(b, "sysom_gpu_lost_total", "counter", "Readings and XIDs overwritten before they were used.");
+	head(b, "sysom_gpu_lost_total", "counter",
+	     "Readings and XIDs overwritten before they were used.");
 	buf_printf(b, "sysom_gpu_lost_total %llu\n", (unsigned long long)st.lost);
 	if (!g)
 		return;
@@ -372,12 +380,14 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 		for (uint32_t i = 0; i < g->count; i++)
 			if (has(&g->device[i].last, values[k].field))
 				series(g, i, values[k].metric, "",
-				       (double)g->device[i].last.value[values[k].field] * values[k].unit,
+				       (double)g->device[i].last.value[values[k].field] *
+					   values[k].unit,
 				       b);
 	}
 	head(b, "sysom_gpu_throttled", "gauge", "1 while this holds the clocks down.");
 	for (uint32_t i = 0; i < g->count; i++)
-		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons); k++) {
+		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
+		     k++) {
 			snprintf(label, sizeof(label), ",reason=\"%s\"", reasons[k].name);
 			series(g, i, "sysom_gpu_throttled", label,
 			       (g->device[i].last.value[GPU_THROTTLE] & reasons[k].bit) != 0, b);

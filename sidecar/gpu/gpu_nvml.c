@@ -19,15 +19,15 @@ static const struct {
 	enum { PLAIN, PLAIN_64, SELECTED } kind;
 	int which;
 } fields[] = {
-	{ GPU_SM_CLOCK, "nvmlDeviceGetClockInfo", SELECTED, NVML_CLOCK_SM },
-	{ GPU_MEM_CLOCK, "nvmlDeviceGetClockInfo", SELECTED, NVML_CLOCK_MEM },
-	{ GPU_THROTTLE, "nvmlDeviceGetCurrentClocksThrottleReasons", PLAIN_64, 0 },
-	{ GPU_POWER, "nvmlDeviceGetPowerUsage", PLAIN, 0 },
-	{ GPU_POWER_LIMIT, "nvmlDeviceGetEnforcedPowerLimit", PLAIN, 0 },
-	{ GPU_TEMPERATURE, "nvmlDeviceGetTemperature", SELECTED, NVML_TEMPERATURE_GPU },
-	{ GPU_PCIE_REPLAYS, "nvmlDeviceGetPcieReplayCounter", PLAIN, 0 },
-	{ GPU_PCIE_GENERATION, "nvmlDeviceGetCurrPcieLinkGeneration", PLAIN, 0 },
-	{ GPU_PCIE_WIDTH, "nvmlDeviceGetCurrPcieLinkWidth", PLAIN, 0 },
+    {GPU_SM_CLOCK, "nvmlDeviceGetClockInfo", SELECTED, NVML_CLOCK_SM},
+    {GPU_MEM_CLOCK, "nvmlDeviceGetClockInfo", SELECTED, NVML_CLOCK_MEM},
+    {GPU_THROTTLE, "nvmlDeviceGetCurrentClocksThrottleReasons", PLAIN_64, 0},
+    {GPU_POWER, "nvmlDeviceGetPowerUsage", PLAIN, 0},
+    {GPU_POWER_LIMIT, "nvmlDeviceGetEnforcedPowerLimit", PLAIN, 0},
+    {GPU_TEMPERATURE, "nvmlDeviceGetTemperature", SELECTED, NVML_TEMPERATURE_GPU},
+    {GPU_PCIE_REPLAYS, "nvmlDeviceGetPcieReplayCounter", PLAIN, 0},
+    {GPU_PCIE_GENERATION, "nvmlDeviceGetCurrPcieLinkGeneration", PLAIN, 0},
+    {GPU_PCIE_WIDTH, "nvmlDeviceGetCurrPcieLinkWidth", PLAIN, 0},
 };
 
 struct gpu_nvml {

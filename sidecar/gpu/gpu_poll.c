@@ -137,8 +137,8 @@ static void wait_until(struct gpu_poll *p, uint64_t until_ns)
 
 	while (p->nvml && !stopping(p) && (now_ns = clock_monotonic_ns()) < until_ns) {
 		uint64_t ms = (until_ns - now_ns) / 1000000 + 1;
-		int got =
-		    gpu_nvml_wait_xid(p->nvml, ms < PIECE_MS ? (uint32_t)ms : PIECE_MS, &device, &xid);
+		int got = gpu_nvml_wait_xid(p->nvml, ms < PIECE_MS ? (uint32_t)ms : PIECE_MS,
+					    &device, &xid);
 
 		pthread_mutex_lock(&p->lock);
 		p->state.xid_events = got >= 0;

@@ -15,8 +15,8 @@ struct gpu_poll;
 
 struct gpu_poll_device {
 	struct gpu_identity id;
-	struct gpu_sample last; /* at_ns 0: none yet */
-	uint64_t failed;	/* polls without an answer, in a row */
+	struct gpu_sample last;		    /* at_ns 0: none yet */
+	uint64_t failed;		    /* polls without an answer, in a row */
 	uint64_t xid, xid_at_ns, xid_count; /* the last one; 0: none */
 };
 
@@ -24,7 +24,7 @@ struct gpu_poll_state {
 	bool open;
 	char why[160]; /* not open: the reason */
 	char driver[GPU_TEXT_BYTES];
-	uint32_t count; /* devices */
+	uint32_t count;		 /* devices */
 	uint64_t polls, poll_ns; /* rounds over all devices, and their total time */
 	uint64_t busy_since_ns;	 /* start of the NVML call in progress; 0: none */
 	uint64_t lost;		 /* samples overwritten before gpu_poll_take read them */

@@ -60,7 +60,8 @@ static const struct {
 
 struct os_bpf {
 	struct os_programs *object;
-	struct bpf_link *link[PROGRAMS_MAX]; /* by the program's place in the object; NULL: not attached */
+	struct bpf_link
+	    *link[PROGRAMS_MAX]; /* by the program's place in the object; NULL: not attached */
 	uint32_t link_count;
 	bool by_storage;
 	int stats_fd; /* -1: the kernel does not count run times now */
@@ -139,11 +140,12 @@ static bool is_before_5_11(void)
 /* Of a tracepoint; 0: not known. */
 static uint32_t argument_count(const struct btf *kernel, const char *type)
 {
-	const struct btf_type *t =
-	    btf__type_by_id(kernel, (uint32_t)btf__find_by_name_kind(kernel, type, BTF_KIND_TYPEDEF));
+	const struct btf_type *t = btf__type_by_id(
+	    kernel, (uint32_t)btf__find_by_name_kind(kernel, type, BTF_KIND_TYPEDEF));
 
 	t = t ? btf__type_by_id(kernel, t->type) : NULL; /* a pointer */
-	t = t ? btf__type_by_id(kernel, t->type) : NULL; /* to a function, whose first is not ours */
+	t = t ? btf__type_by_id(kernel, t->type)
+	      : NULL; /* to a function, whose first is not ours */
 	return t && btf_is_func_proto(t) && btf_vlen(t) ? btf_vlen(t) - 1 : 0;
 }
 
@@ -189,8 +191,8 @@ static uint32_t pid_ns_level(void)
 
 static bool has_member(const struct btf *kernel, const char *type, const char *name)
 {
-	const struct btf_type *t =
-	    btf__type_by_id(kernel, (uint32_t)btf__find_by_name_kind(kernel, type, BTF_KIND_STRUCT));
+	const struct btf_type *t = btf__type_by_id(
+	    kernel, (uint32_t)btf__find_by_name_kind(kernel, type, BTF_KIND_STRUCT));
 
 	for (uint32_t i = 0; t && btf_is_composite(t) && i < btf_vlen(t); i++)
 		if (!strcmp(btf__name_by_offset(kernel, btf_members(t)[i].name_off), name))
@@ -245,7 +247,8 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 		bpf_map__set_max_entries(o->maps.os_threads, 1);
 	else
 		bpf_map__set_autocreate(o->maps.os_tasks, false);
-	memcpy((void *)(uintptr_t)o->rodata->os_node_of_cpu, s->node_of_cpu, sizeof(s->node_of_cpu));
+	memcpy((void *)(uintptr_t)o->rodata->os_node_of_cpu, s->node_of_cpu,
+	       sizeof(s->node_of_cpu));
 	err = os_programs__load(o);
 	if (err) {
 		os_programs__destroy(o);
@@ -283,8 +286,8 @@ static uint32_t try_each(struct os_signals *s, struct left_out *out, bool by_sto
 	return good;
 }
 
-static int load_mode(struct os_signals *s, const struct btf *kernel, const struct os_programs *names,
-		     bool by_storage, struct os_programs **object)
+static int load_mode(struct os_signals *s, const struct btf *kernel,
+		     const struct os_programs *names, bool by_storage, struct os_programs **object)
 {
 	struct left_out out = {{false}};
 	struct bpf_program *p;
@@ -326,7 +329,8 @@ static int load_most(struct os_signals *s, struct os_bpf *b)
 	b->by_storage = has_task_storage(s, kernel);
 	err = load_mode(s, kernel, names, b->by_storage, &b->object);
 	/* without the one that reads the rows the mode is no use */
-	if (b->by_storage && err != -EPERM && (err || bpf_program__fd(b->object->progs.os_tell) < 0)) {
+	if (b->by_storage && err != -EPERM &&
+	    (err || bpf_program__fd(b->object->progs.os_tell) < 0)) {
 		if (!err)
 			os_programs__destroy(b->object);
 		b->object = NULL;

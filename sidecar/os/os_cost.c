@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EVERY_NS	10000000000ull
-#define LENGTH_NS	500000000ull /* at least: the caller comes once a second */
-#define DOWN_FIRST_NS	60000000000ull
-#define DOWN_TIMES_MAX	6u /* doublings: an hour */
-#define LOOK_EVERY_NS	30000000000ull
-#define LOOK_MIN_NS	2000000000ull
-#define LOOK_MAX_NS	10000000000ull
-#define WELL_NS		600000000000ull /* after so long without trouble the next time is the first again */
+#define EVERY_NS       10000000000ull
+#define LENGTH_NS      500000000ull /* at least: the caller comes once a second */
+#define DOWN_FIRST_NS  60000000000ull
+#define DOWN_TIMES_MAX 6u /* doublings: an hour */
+#define LOOK_EVERY_NS  30000000000ull
+#define LOOK_MIN_NS    2000000000ull
+#define LOOK_MAX_NS    10000000000ull
+#define WELL_NS	       600000000000ull /* after so long without trouble the next time is the first again */
 
 void os_cost_init(struct os_cost *c, double budget, uint32_t cpus, uint64_t now_ns)
 {
@@ -62,7 +62,8 @@ static void let_go(struct os_cost *c, enum os_group g, uint64_t now_ns)
 	c->down[g].times += c->down[g].times < DOWN_TIMES_MAX;
 }
 
-bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns, enum os_group *down)
+bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns,
+		 enum os_group *down)
 {
 	double all_ns = (double)(now_ns - c->begin_ns) * c->cpus;
 	uint64_t runs = 0;
@@ -148,9 +149,8 @@ const char *os_cost_text(const struct os_cost *c, char *out, size_t bytes)
 	*out = '\0';
 	for (unsigned g = 0; g < OS_GROUP_COUNT && used < bytes; g++)
 		if (c->down[g].off)
-			used += (size_t)snprintf(out + used, bytes - used,
-						 "%s%s (%.2g%% of the CPUs' time)",
-						 used ? ", " : "", os_cost_group_name(g),
-						 100 * c->down[g].share);
+			used += (size_t)snprintf(
+			    out + used, bytes - used, "%s%s (%.2g%% of the CPUs' time)",
+			    used ? ", " : "", os_cost_group_name(g), 100 * c->down[g].share);
 	return out;
 }

@@ -40,8 +40,8 @@ struct os_cost {
 	struct {
 		bool off;
 		uint64_t until_ns;
-		uint32_t times; /* in a row */
-		double share;	/* when it was detached */
+		uint32_t times;		/* in a row */
+		double share;		/* when it was detached */
 		uint64_t look_until_ns; /* attached briefly until then; 0: it is not */
 		uint64_t look_again_ns;
 	} down[OS_GROUP_COUNT];
@@ -54,7 +54,8 @@ bool os_cost_due(const struct os_cost *c, uint64_t now_ns);
 void os_cost_begin(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns);
 /* True if it ended a measurement that was long enough. *down: the group to detach; OS_GROUP_COUNT:
  * none. */
-bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns, enum os_group *down);
+bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t now_ns,
+		 enum os_group *down);
 /* A group to attach again because its pause is over; OS_GROUP_COUNT: none. */
 enum os_group os_cost_again(struct os_cost *c, uint64_t now_ns);
 /* A group to attach briefly or, with *on false, to detach again; OS_GROUP_COUNT: none. wanted: a

@@ -44,11 +44,11 @@ int os_node_open(struct node *n)
 	o = calloc(1, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	o->options = (struct os_signals_options){ .proc_root = n->settings.proc_root,
-						  .sys_root = n->settings.sys_root,
-						  .canary = n->canary,
-						  .no_bpf = !n->settings.os_bpf,
-						  .bpf_budget = n->settings.os_bpf_budget / 100 };
+	o->options = (struct os_signals_options){.proc_root = n->settings.proc_root,
+						 .sys_root = n->settings.sys_root,
+						 .canary = n->canary,
+						 .no_bpf = !n->settings.os_bpf,
+						 .bpf_budget = n->settings.os_bpf_budget / 100};
 	err = pthread_create(&o->thread, NULL, open_signals, o);
 	if (err) {
 		free(o);
@@ -198,10 +198,11 @@ void os_node_fill(struct process *p, struct window *w)
 	stretch(w, &begin_ns, &end_ns);
 	os_signals_read(n->os, clock_monotonic_ns());
 	gpu_node_tend(n, clock_monotonic_ns());
-	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
-					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
-						w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
-					    w->signals, LIMIT_WINDOW_SIGNALS);
+	w->signal_count =
+	    os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
+			      w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
+				  w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
+			      w->signals, LIMIT_WINDOW_SIGNALS);
 	os_signals_stats(n->os, &st);
 	if (!st.bpf) /* nobody else tells who the others are */
 		cpu_stacks_neighbours(n, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w), w->signals,
@@ -215,8 +216,8 @@ void os_node_json(const struct node *n, struct buf *b)
 	struct os_signals_stats st;
 
 	if (!n->os) {
-		buf_puts(b, n->os_opening ? "\"os\":{\"mode\":\"starting\",\"why\":\"\"}," :
-					    "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
+		buf_puts(b, n->os_opening ? "\"os\":{\"mode\":\"starting\",\"why\":\"\"},"
+					  : "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
 		return;
 	}
 	os_signals_stats(n->os, &st);
@@ -225,7 +226,8 @@ void os_node_json(const struct node *n, struct buf *b)
 	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
 	    "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
 	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu},"
-	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f,\"turned_down\":\"%s\"}},",
+	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f,\"turned_down\":\"%s\"}"
+	    "},",
 	    st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
 	    (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
 	    (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
@@ -256,8 +258,8 @@ void os_node_metrics(const struct node *n, struct buf *b)
 	       "Time in these programs, as a share of the time of all CPUs, when last measured.",
 	       st.cost);
 	metric(b, "sysom_os_bpf_budget_ratio", "gauge", "What it may be; 0 no bound.", st.budget);
-	metric(b, "sysom_os_bpf_turned_down", "gauge", "1 while programs are let go for their cost.",
-	       *st.turned_down != 0);
+	metric(b, "sysom_os_bpf_turned_down", "gauge",
+	       "1 while programs are let go for their cost.", *st.turned_down != 0);
 	buf_printf(
 	    b,
 	    "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"

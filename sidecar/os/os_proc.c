@@ -414,8 +414,8 @@ int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, ui
 	return pressure(path, us);
 }
 
-static struct os_proc_io_limit *limit_of(struct os_proc_io_limit *out, uint32_t *count, uint32_t max,
-					 uint32_t device, bool write, uint32_t level)
+static struct os_proc_io_limit *limit_of(struct os_proc_io_limit *out, uint32_t *count,
+					 uint32_t max, uint32_t device, bool write, uint32_t level)
 {
 	for (uint32_t i = 0; i < *count; i++)
 		if (out[i].device == device && out[i].write == write && out[i].level == level)
@@ -480,7 +480,8 @@ static void v1_count(struct io_lines *a, uint32_t device, const char *rest)
 	unsigned long long v;
 	char what[16];
 
-	if (sscanf(rest, "%15s %llu", what, &v) != 2 || (strcmp(what, "Read") && strcmp(what, "Write")))
+	if (sscanf(rest, "%15s %llu", what, &v) != 2 ||
+	    (strcmp(what, "Read") && strcmp(what, "Write")))
 		return;
 	l = known_limit(a, device, !strcmp(what, "Write"));
 	if (l && a->ops)
@@ -551,7 +552,8 @@ static void v1_level(const char *dir, struct io_lines *a)
 		return;
 	for (int ops = 0; ops < 2; ops++) {
 		a->ops = ops;
-		each_line(dir, ops ? "blkio.throttle.io_serviced" : "blkio.throttle.io_service_bytes", a,
+		each_line(dir,
+			  ops ? "blkio.throttle.io_serviced" : "blkio.throttle.io_service_bytes", a,
 			  v1_count);
 		/* with the groups below it, where the kernel tells that */
 		each_line(dir,
@@ -561,7 +563,8 @@ static void v1_level(const char *dir, struct io_lines *a)
 	}
 }
 
-uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out, uint32_t max)
+uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out,
+			   uint32_t max)
 {
 	uint32_t count = 0;
 	struct io_lines a = {.out = out, .count = &count, .max = max};

@@ -72,7 +72,8 @@ struct os_proc_io_limit {
 	uint64_t bytes, ops;
 };
 /* Those that are set; their number, at most max. */
-uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out, uint32_t max);
+uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out,
+			   uint32_t max);
 
 /* The NUMA node of each CPU into table (OS_CPU_MAX bytes); the number of nodes. */
 uint32_t os_proc_numa(const char *sys, uint8_t *table);

@@ -105,7 +105,8 @@ static const char *netns_name(struct os_signals *s, uint32_t inode)
 			return s->netns[at].name;
 	at = s->netns_next++ % OS_NETNS_NAMES;
 	s->netns[at].inode = inode;
-	os_proc_netns_name(s->options.proc_root, inode, s->netns[at].name, sizeof(s->netns[at].name));
+	os_proc_netns_name(s->options.proc_root, inode, s->netns[at].name,
+			   sizeof(s->netns[at].name));
 	return s->netns[at].name;
 }
 
@@ -391,7 +392,8 @@ static void read_retransmits(struct os_signals *s)
 			      owner ? OS_SIGNAL_RETRANSMITS : OS_SIGNAL_RETRANSMITS_OTHER, key,
 			      (double)more, subject);
 		if (owner)
-			os_series_add(s->series, owner, OS_SIGNAL_RETRANSMIT_WAIT, key, ms, subject);
+			os_series_add(s->series, owner, OS_SIGNAL_RETRANSMIT_WAIT, key, ms,
+				      subject);
 	}
 }
 

@@ -32,7 +32,8 @@ struct os_series {
 
 static uint32_t slot_of(uint32_t owner, uint32_t kind, uint64_t key)
 {
-	return (uint32_t)(keyed_words(keyed_process(), key, (uint64_t)owner << 32 | kind) % HASH_SLOTS);
+	return (uint32_t)(keyed_words(keyed_process(), key, (uint64_t)owner << 32 | kind) %
+			  HASH_SLOTS);
 }
 
 int os_series_open(struct os_series **out, uint64_t now_ns)

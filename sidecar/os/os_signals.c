@@ -15,8 +15,8 @@
 #include "sidecar/os/first_touch.h"
 #include "sidecar/os/os_signals_private.h"
 
-#define CGROUP_AGAIN_NS	  2000000000ull	 /* a limit may be a group that it was just moved into */
-#define CHILDREN_AGAIN_NS 5000000000ull	 /* without BPF nobody tells of forks */
+#define CGROUP_AGAIN_NS	  2000000000ull /* a limit may be a group that it was just moved into */
+#define CHILDREN_AGAIN_NS 5000000000ull /* without BPF nobody tells of forks */
 #define CHILDREN_MAX	  256u
 #define PROGRAMS_MAX	  32u
 #define SHARERS_NAMED	  2u
@@ -36,12 +36,12 @@ enum {
 	FIELD_REFAULTS,
 	FIELD_STOPS
 };
-#define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
-#define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums up all CPUs for a reader */
-#define IO_LIMITS_MAX	  16u
+#define IO_LIMIT_AGAIN_NS    500000000ull /* shorter stretches say little about a rate */
+#define MEMORY_AGAIN_NS	     500000000ull /* the kernel sums up all CPUs for a reader */
+#define IO_LIMITS_MAX	     16u
 #define FIRST_TOUCH_AGAIN_NS 10000000000ull /* a millisecond of work where pages are dear */
-#define LEVELS_MAX	  64u
-#define LOCKS_MAX	  64u /* waits for file locks on the node */
+#define LEVELS_MAX	     64u
+#define LOCKS_MAX	     64u /* waits for file locks on the node */
 
 /* ---- counters ---- */
 
@@ -56,8 +56,8 @@ uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t by
 static struct os_counter_seen *seen_slot(struct os_counter_seen *table, uint64_t key)
 {
 	PROBE_PLACES(at, key, LIMIT_OS_COUNTERS)
-		if (!table[at].key || table[at].key == key)
-			return &table[at];
+	if (!table[at].key || table[at].key == key)
+		return &table[at];
 }
 
 /* Forgets the counters that the last reads did not see: threads and places that are gone. */
@@ -275,8 +275,8 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 		    os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_BYTES, id, sizeof(id)),
 				     l->bytes, OS_FIRST_IS_NOTHING);
 		uint64_t ops =
-		    os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_OPS, id, sizeof(id)), l->ops,
-				     OS_FIRST_IS_NOTHING);
+		    os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_OPS, id, sizeof(id)),
+				     l->ops, OS_FIRST_IS_NOTHING);
 		double used = 0;
 		char disk[32], subject[OS_SIGNAL_SUBJECT_BYTES];
 
@@ -328,8 +328,8 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 		r->cgroup_at_ns = s->now_ns;
 	}
 	if (os_proc_cgroup_throttled(&r->cgroup, &v))
-		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, group_id(r->cgroup.path[0]), v,
-			    1e-6, 0, NULL);
+		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED,
+			    group_id(r->cgroup.path[0]), v, 1e-6, 0, NULL);
 	for (uint32_t i = 0; i < PRESSURES; i++) {
 		char subject[OS_SIGNAL_SUBJECT_BYTES];
 
@@ -352,15 +352,17 @@ static void read_steal(struct os_signals *s)
 	if (!os_proc_steal(s->options.proc_root, &us)) {
 		/* it falls where the machine moves to another host, and says nothing of that time */
 		if (s->steal_at_ns && us > s->steal_us)
-			said_ms = (double)(us - s->steal_us) * 1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN);
+			said_ms = (double)(us - s->steal_us) * 1e-3 /
+				  (double)sysconf(_SC_NPROCESSORS_ONLN);
 		said_ms = said_ms < passed_ms ? said_ms : passed_ms;
 		s->steal_us = us;
 		s->steal_at_ns = s->now_ns;
 	}
-	seen_ms = (double)counter_delta(s, 0, FIELD_STOPS, 0, canary_stolen_ns(s->options.canary)) * 1e-6;
+	seen_ms =
+	    (double)counter_delta(s, 0, FIELD_STOPS, 0, canary_stolen_ns(s->options.canary)) * 1e-6;
 	if (said_ms > 0 || seen_ms > 0)
-		os_series_add(s->series, 0, OS_SIGNAL_STEAL, 0, said_ms > seen_ms ? said_ms : seen_ms,
-			      NULL);
+		os_series_add(s->series, 0, OS_SIGNAL_STEAL, 0,
+			      said_ms > seen_ms ? said_ms : seen_ms, NULL);
 }
 
 /* The same of all ranks, and for long. */
@@ -372,7 +374,8 @@ static void read_first_touch(struct os_signals *s)
 	}
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (s->ranks[i].pid)
-			os_signals_level(s, s->ranks[i].pid, OS_SIGNAL_FIRST_TOUCH, 0, s->touch_us, NULL);
+			os_signals_level(s, s->ranks[i].pid, OS_SIGNAL_FIRST_TOUCH, 0, s->touch_us,
+					 NULL);
 }
 
 static void read_locks(struct os_signals *s)
@@ -388,9 +391,11 @@ static void read_locks(struct os_signals *s)
 
 		if (!root || !(passed_ms > 0))
 			continue;
-		os_proc_name(s->options.proc_root, lock[i].holds, lock[i].holds, name, sizeof(name));
+		os_proc_name(s->options.proc_root, lock[i].holds, lock[i].holds, name,
+			     sizeof(name));
 		snprintf(subject, sizeof(subject), "%s (pid %u)", name, lock[i].holds);
-		os_series_add(s->series, root, OS_SIGNAL_FILE_LOCK, lock[i].holds, passed_ms, subject);
+		os_series_add(s->series, root, OS_SIGNAL_FILE_LOCK, lock[i].holds, passed_ms,
+			      subject);
 	}
 }
 
@@ -453,8 +458,8 @@ static void note_missed(struct os_signals *s, uint64_t before_ns)
 {
 	for (unsigned g = 0; g < OS_GROUP_COUNT; g++)
 		if (before_ns && !os_cost_is_attached(&s->cost, g))
-			os_series_add(s->series, 0, OS_ROW_MISSED, g, (double)(s->now_ns - before_ns),
-				      NULL);
+			os_series_add(s->series, 0, OS_ROW_MISSED, g,
+				      (double)(s->now_ns - before_ns), NULL);
 }
 
 void os_signals_closer(struct os_signals *s, bool closer)
@@ -596,8 +601,8 @@ static uint32_t cpu_of(enum os_signal_kind kind, uint64_t key)
 	}
 }
 
-static void take(struct pick *p, enum os_signal_kind kind, uint64_t key, const char *subject, double value,
-		 double usual)
+static void take(struct pick *p, enum os_signal_kind kind, uint64_t key, const char *subject,
+		 double value, double usual)
 {
 	struct os_signal sig;
 
@@ -673,7 +678,8 @@ static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_plac
 			continue;
 		if (u->pid == p->root && !u->tid)
 			continue;
-		while (at < n && (out[at].use->pid != u->pid || strcmp(out[at].use->comm, u->comm) != 0))
+		while (at < n &&
+		       (out[at].use->pid != u->pid || strcmp(out[at].use->comm, u->comm) != 0))
 			at++;
 		if (at == n) {
 			if (u->pid != p->root && os_signals_root(s, u->pid) == p->root)
@@ -687,13 +693,15 @@ static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_plac
 	return n;
 }
 
-static size_t sharer_name(const struct sharer *sharer, uint32_t root, bool next, char *out, size_t bytes)
+static size_t sharer_name(const struct sharer *sharer, uint32_t root, bool next, char *out,
+			  size_t bytes)
 {
 	const struct os_lock_use *u = sharer->use;
 	const char *joint = next ? ", " : ", which is shared with ";
 
-	return (size_t)(u->pid == root ? snprintf(out, bytes, "%sits thread %.16s", joint, u->comm)
-				       : snprintf(out, bytes, "%s%.16s (pid %u)", joint, u->comm, u->pid));
+	return (size_t)(u->pid == root
+			    ? snprintf(out, bytes, "%sits thread %.16s", joint, u->comm)
+			    : snprintf(out, bytes, "%s%.16s (pid %u)", joint, u->comm, u->pid));
 }
 
 /* Names of those that contend most for the same locks as the rank does there; what has no room is left
@@ -910,7 +918,8 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 	s->keys = malloc(OS_KEYS_BYTES);
 	s->values = malloc(OS_VALUES_BYTES);
 	s->threads = malloc(OS_THREAD_MAX * sizeof(*s->threads));
-	if (!s->seen || !s->keys || !s->values || !s->threads || os_series_open(&s->series, now_ns)) {
+	if (!s->seen || !s->keys || !s->values || !s->threads ||
+	    os_series_open(&s->series, now_ns)) {
 		os_signals_close(s);
 		return err;
 	}

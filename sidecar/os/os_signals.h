@@ -17,8 +17,8 @@ struct os_signals;
 
 struct os_signals_options {
 	const char *proc_root, *sys_root; /* NULL: /proc, /sys; borrowed */
-	struct canary *canary;		  /* what the machine's stops are seen by; borrowed, may be NULL */
-	bool no_bpf;			  /* /proc alone */
+	struct canary *canary; /* what the machine's stops are seen by; borrowed, may be NULL */
+	bool no_bpf;	       /* /proc alone */
 	/* programs to leave out, as if the kernel could not load them; task_storage: the rows of threads
 	 * in a hash; may be NULL */
 	const char *without;

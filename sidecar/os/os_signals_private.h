@@ -18,7 +18,7 @@ enum os_row_kind {
 	OS_ROW_DISK_NS, /* key: device << 1 | write */
 	OS_ROW_DISK_COUNT,
 	OS_ROW_READINGS, /* of a level; key: kind << 56 | the level's key */
-	OS_ROW_MISSED, /* ns in which a group of programs was not attached; key: enum os_group */
+	OS_ROW_MISSED,	 /* ns in which a group of programs was not attached; key: enum os_group */
 	OS_ROW_KINDS
 };
 
@@ -47,9 +47,9 @@ struct os_counter_seen {
 
 /* Who uses a lock in vain: for the names of those that share it with a rank. */
 struct os_lock_use {
-	uint64_t lock; /* its address, as a number to compare; 0: free */
+	uint64_t lock;	   /* its address, as a number to compare; 0: free */
 	uint32_t pid, tid; /* tid: of a watched process, other than its first thread; else 0 */
-	double ms; /* of late: halved each second */
+	double ms;	   /* of late: halved each second */
 	char comm[16];
 	uint64_t at_ns;
 };

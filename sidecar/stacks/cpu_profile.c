@@ -18,12 +18,12 @@
 
 /* A node of 8 ranks of PyTorch is sampled in some 10,000 places of 5,000 functions; past these all is
  * forgotten and begun anew. */
-#define ADDRESSES (1u << 17)
-#define FUNCTIONS (1u << 15)
+#define ADDRESSES   (1u << 17)
+#define FUNCTIONS   (1u << 15)
 #define CACHE_BYTES (8u << 20)
 #define INDEX_BYTES (1ull << 30)
-#define SHARE_MIN 0.001
-#define PAGE_MASK 0xfffull
+#define SHARE_MIN   0.001
+#define PAGE_MASK   0xfffull
 #define NO_FUNCTION UINT32_MAX
 
 struct function {
@@ -51,7 +51,7 @@ struct cpu_profile {
 	struct function *function;
 	uint32_t function_count;
 	struct probe by_name; /* functions, by kind and name */
-	uint64_t *stamp; /* per function: the stack that had it last */
+	uint64_t *stamp;      /* per function: the stack that had it last */
 	uint64_t stacks;
 	struct rank rank[LIMIT_NODE_PROCESSES];
 	uint32_t rank_count;
@@ -60,8 +60,9 @@ struct cpu_profile {
 
 int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options *o)
 {
-	struct symbol_resolver_options ro = { .index_dir = o->index_dir, .cache_bytes_max = CACHE_BYTES,
-					      .index_bytes_max = INDEX_BYTES };
+	struct symbol_resolver_options ro = {.index_dir = o->index_dir,
+					     .cache_bytes_max = CACHE_BYTES,
+					     .index_bytes_max = INDEX_BYTES};
 	struct cpu_profile *p = calloc(1, sizeof(*p));
 
 	if (!p)
@@ -137,13 +138,13 @@ static uint32_t intern(struct cpu_profile *p, uint8_t kind, const char *name)
 	struct function *f = &p->function[p->function_count];
 
 	PROBE_EACH(i, &p->by_name, h)
-		if (p->function[i.number].kind == kind && !strcmp(p->function[i.number].name, name))
-			return i.number;
+	if (p->function[i.number].kind == kind && !strcmp(p->function[i.number].name, name))
+		return i.number;
 	if (p->function_count == FUNCTIONS) {
 		p->stats.unnamed++;
 		return NO_FUNCTION;
 	}
-	*f = (struct function){ .name = strndup(name, LIMIT_NAME_BYTES - 1), .kind = kind };
+	*f = (struct function){.name = strndup(name, LIMIT_NAME_BYTES - 1), .kind = kind};
 	if (!f->name || probe_add(&p->by_name, h, p->function_count)) {
 		free(f->name);
 		return NO_FUNCTION;
@@ -160,8 +161,8 @@ static uint64_t thread_cpu_ns(void)
 }
 
 /* True with a name that lives until the next call. */
-static bool look_up(struct cpu_profile *p, const struct stack_batch *b, const struct stack_object *o,
-		    uint64_t address, uint32_t pid, const char **name)
+static bool look_up(struct cpu_profile *p, const struct stack_batch *b,
+		    const struct stack_object *o, uint64_t address, uint32_t pid, const char **name)
 {
 	const char *path = stack_batch_text(b, o->path);
 	struct symbol_name found;
@@ -194,16 +195,17 @@ static uint64_t object_key(const struct stack_batch *b, const struct stack_objec
 {
 	const char *path = stack_batch_text(b, o->path);
 
-	return o->build_id_bytes ? keyed_bytes(keyed_process(), o->build_id, o->build_id_bytes) :
-				   keyed_text(keyed_process(), path);
+	return o->build_id_bytes ? keyed_bytes(keyed_process(), o->build_id, o->build_id_bytes)
+				 : keyed_text(keyed_process(), path);
 }
 
-static uint32_t native(struct cpu_profile *p, const struct stack_batch *b, const struct stack_frame *f,
-		       uint64_t object, uint32_t pid)
+static uint32_t native(struct cpu_profile *p, const struct stack_batch *b,
+		       const struct stack_frame *f, uint64_t object, uint32_t pid)
 {
 	const struct stack_object *o = &b->objects[f->object];
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
-	uint64_t key = keyed_words(keyed_process(), object, address), spent_before = p->stats.over_budget;
+	uint64_t key = keyed_words(keyed_process(), object, address),
+		 spent_before = p->stats.over_budget;
 	uint32_t function;
 	const char *name, *path = stack_batch_text(b, o->path), *slash = strrchr(path, '/');
 	char text[300];
@@ -392,10 +394,11 @@ static uint32_t list_functions(const struct cpu_profile *p, const struct rank *r
 		    !(w->off > 0 && w->off >= SHARE_MIN * r->covered_ns))
 			continue;
 		out[n++] = (struct sketch_function){
-			.name = p->function[i].name, .kind = p->function[i].kind,
-			.self_share = r->cpu_ns > 0 ? fmin(w->self / r->cpu_ns, 1) : 0,
-			.total_share = r->cpu_ns > 0 ? fmin(w->total / r->cpu_ns, 1) : 0,
-			.off_ns = steps > 0 ? w->off / steps : 0 };
+		    .name = p->function[i].name,
+		    .kind = p->function[i].kind,
+		    .self_share = r->cpu_ns > 0 ? fmin(w->self / r->cpu_ns, 1) : 0,
+		    .total_share = r->cpu_ns > 0 ? fmin(w->total / r->cpu_ns, 1) : 0,
+		    .off_ns = steps > 0 ? w->off / steps : 0};
 	}
 	qsort(out, n, sizeof(*out), by_share);
 	return n;

@@ -20,7 +20,8 @@ struct cpu_profile_options {
 	const char *proc_root; /* borrowed */
 	const char *index_dir; /* of symbol indexes; NULL: a private one */
 	bool resolve;	       /* look symbols up at all */
-	struct symbol_reader *reader; /* reads the files, borrowed; NULL: this process does, for tests */
+	struct symbol_reader
+	    *reader; /* reads the files, borrowed; NULL: this process does, for tests */
 };
 
 struct cpu_profile_rank {

@@ -27,8 +27,8 @@
 
 #define PERIODS 256u
 /* Between drains while an anomaly is open: the count maps fill faster. */
-#define RAISED_NS     1000000000ull
-#define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
+#define RAISED_NS 1000000000ull
+#define LOWER_NS  10000000000ull /* all ticks for this long after the last anomaly closed */
 /* The whole node for so long at a time, and for a fifth of the time in the long run: what others do is
  * read from their own time. */
 #define WIDE_MAX_NS   60000000000ull
@@ -38,9 +38,9 @@
 #define ANCESTORS_MAX 32
 /* For the drain that completes a window; without it the window goes as it is. Rings fill meanwhile, so
  * after one wait in vain there is none for a while. */
-#define EXTRACT_WAIT_MS 40u
+#define EXTRACT_WAIT_MS	   40u
 #define EXTRACT_BACKOFF_NS 2000000000ull
-#define THREAD_NICE   5
+#define THREAD_NICE	   5
 /* As many as the sampler takes. */
 #define RECORDED_MAX 512u
 /* A thread that ends waits is recorded if these waits took this part of a period. At most so many are
@@ -58,7 +58,7 @@ struct period {
 
 struct member { /* a process seen in a batch: whose it is */
 	uint32_t pid, root;
-	uint64_t seen;	    /* drain number */
+	uint64_t seen;	   /* drain number */
 	uint64_t asked_of; /* serial of the roots when it belonged to none */
 };
 
@@ -253,7 +253,7 @@ static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 		at++;
 	if (at == RECORDED_MAX || is_recorded(s, pid, tid))
 		return;
-	s->recorded[at] = (struct recorded){ .pid = pid, .tid = tid };
+	s->recorded[at] = (struct recorded){.pid = pid, .tid = tid};
 	s->recorded_new = true;
 }
 
@@ -276,7 +276,8 @@ static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 		for (uint32_t i = 0; s->added[k] && i < b->switch_count; i++) {
 			const struct stack_switch *w = &b->switches[i];
 
-			if (w->pid != s->added[k] || !is_thread(w->waker_tid) || w->woken_ns <= w->out_ns)
+			if (w->pid != s->added[k] || !is_thread(w->waker_tid) ||
+			    w->woken_ns <= w->out_ns)
 				continue;
 			for (at = 0; at < n && list[at].tid != w->waker_tid; at++)
 				;
@@ -384,7 +385,7 @@ static void record_switches(struct cpu_stacks *s)
 		if (err == -EAGAIN) /* after the next drain */
 			s->recorded_new = true;
 		else if (err)
-			s->recorded[i] = (struct recorded){ 0 };
+			s->recorded[i] = (struct recorded){0};
 		else
 			s->recorded[i].on = true;
 	}
@@ -474,7 +475,7 @@ static bool turn(struct cpu_stacks *s)
 
 static bool open_sampler(struct cpu_stacks *s)
 {
-	struct sampler_stats st = { .mode = SAMPLER_OFF };
+	struct sampler_stats st = {.mode = SAMPLER_OFF};
 	int err = sampler_open(&s->sampler, &s->options);
 
 	if (err) {
@@ -497,7 +498,7 @@ static bool open_sampler(struct cpu_stacks *s)
 static void *work(void *arg)
 {
 	struct cpu_stacks *s = arg;
-	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN }, { .events = POLLIN } };
+	struct pollfd p[2] = {{.fd = s->wake, .events = POLLIN}, {.events = POLLIN}};
 	uint64_t count;
 	bool go_on = true;
 
@@ -598,7 +599,8 @@ void cpu_stacks_close(struct node *n)
 static void replace_root(struct cpu_stacks *s, uint32_t from, uint32_t to)
 {
 	pthread_mutex_lock(&s->lock);
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && !listed(s->root, to ? to : UINT32_MAX); i++) {
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && !listed(s->root, to ? to : UINT32_MAX);
+	     i++) {
 		if (s->root[i] != from)
 			continue;
 		s->root[i] = to;
@@ -625,7 +627,7 @@ void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t i = 0; i < RECORDED_MAX; i++)
 		if (s->recorded[i].pid == pid)
-			s->recorded[i] = (struct recorded){ 0 };
+			s->recorded[i] = (struct recorded){0};
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -655,7 +657,8 @@ static bool may_widen(struct cpu_stacks *s, bool raise, uint64_t now_ns)
 {
 	double passed_ns = s->wide_at_ns ? (double)(now_ns - s->wide_at_ns) : 0;
 
-	s->wide_left_ns = s->wide_at_ns ? s->wide_left_ns + passed_ns * WIDE_SHARE : (double)WIDE_MAX_NS;
+	s->wide_left_ns =
+	    s->wide_at_ns ? s->wide_left_ns + passed_ns * WIDE_SHARE : (double)WIDE_MAX_NS;
 	s->wide_at_ns = now_ns;
 	if (s->wide) {
 		s->wide_left_ns -= passed_ns;
@@ -783,7 +786,8 @@ void cpu_stacks_neighbours(const struct node *n, uint32_t pid, uint64_t begin_ns
 }
 
 /* Under lock. */
-static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, struct buf *out)
+static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns,
+			struct buf *out)
 {
 	int n = 0;
 
@@ -819,7 +823,7 @@ int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct b
 		count = copy_periods(s, begin_ns, end_ns, *out);
 		for (*family_count = 0; *family_count < s->member_count; (*family_count)++)
 			(*family)[*family_count] = (struct cpu_stacks_member){
-				s->member[*family_count].pid, s->member[*family_count].root };
+			    s->member[*family_count].pid, s->member[*family_count].root};
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (count < 0) {

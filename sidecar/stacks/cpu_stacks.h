@@ -22,11 +22,11 @@ struct cpu_stacks_stats {
 	uint64_t kept_bytes, kept_ns; /* packed periods in memory, and how far back they reach */
 	uint64_t strangers;   /* samples of processes whose rank is not known (they ended) */
 	uint64_t pack_failed; /* periods that were too large to be kept */
-	bool opening; /* being loaded: ranks are noted, nothing is sampled yet */
+	bool opening;	      /* being loaded: ranks are noted, nothing is sampled yet */
 	bool raised;	      /* all ticks, since an anomaly is open */
 	bool wide;	      /* and others' processes, by name and kernel stack */
 	uint64_t wide_ns, wide_begun, others; /* so far: time, times, samples of others */
-	uint64_t neighbours_lost; /* rows of them that found no room */
+	uint64_t neighbours_lost;	      /* rows of them that found no room */
 };
 
 /* Never fails for want of rights or BPF: the sampler then says SAMPLER_OFF and why. */

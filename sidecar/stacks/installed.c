@@ -18,19 +18,19 @@
 
 /* The kernel's own bound of all arguments and variables is a quarter of the stack; ours: one page each for
  * some tens that matter, and the large ones that may stand before them. */
-#define ENVIRON_BYTES (256u << 10)
-#define TEXT_BYTES    4096u
+#define ENVIRON_BYTES	(256u << 10)
+#define TEXT_BYTES	4096u
 #define BUILD_ID_DIGITS 16
-#define ANSWER_BYTES  (2ull * LIMIT_SKETCH_SETTINGS * (LIMIT_SKETCH_VALUE_BYTES + 1))
+#define ANSWER_BYTES	(2ull * LIMIT_SKETCH_SETTINGS * (LIMIT_SKETCH_VALUE_BYTES + 1))
 
-static const char *const env_prefixes[] = { "NCCL_", "CUDA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_",
-					    "PYTHON", "LD_" };
-static const char *const secrets[] = { "KEY", "TOKEN", "SECRET", "PASS", "CRED", "AUTH" };
+static const char *const env_prefixes[] = {"NCCL_", "CUDA_", "TORCH_", "PYTORCH_",
+					   "OMP_",  "MKL_",  "PYTHON", "LD_"};
+static const char *const secrets[] = {"KEY", "TOKEN", "SECRET", "PASS", "CRED", "AUTH"};
 static const char *const libraries[] = {
-	"libcuda.so.",	  "libcudart.so",     "libcublas.so",	"libcublasLt.so", "libcudnn.so",
-	"libnccl.so",	  "libnccl-net",      "libtorch.so",	"libtorch_cpu.so", "libtorch_cuda.so",
-	"libpython3.",	  "libc.so.",	      "libgomp",	"libiomp5.so",	  "libmkl_core.so",
-	"libopenblas",	  "libibverbs.so",    "libc10_cuda.so",
+    "libcuda.so.", "libcudart.so",  "libcublas.so",   "libcublasLt.so",	 "libcudnn.so",
+    "libnccl.so",  "libnccl-net",   "libtorch.so",    "libtorch_cpu.so", "libtorch_cuda.so",
+    "libpython3.", "libc.so.",	    "libgomp",	      "libiomp5.so",	 "libmkl_core.so",
+    "libopenblas", "libibverbs.so", "libc10_cuda.so",
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -77,7 +77,7 @@ static int add(struct sketch *s, const char *name, const char *value)
 	if (!to->name || !to->value) {
 		free(to->name);
 		free(to->value);
-		*to = (struct sketch_setting){ NULL, NULL };
+		*to = (struct sketch_setting){NULL, NULL};
 		return -ENOMEM;
 	}
 	s->setting_count++;
@@ -173,7 +173,8 @@ static int read_variables(struct reader_target *t, struct sketch *s)
 
 	if (!text)
 		return -ENOMEM;
-	bytes = read_all(reader_target_open(t, READER_ENVIRON, 0, 0, NULL), text, ENVIRON_BYTES + 1);
+	bytes =
+	    read_all(reader_target_open(t, READER_ENVIRON, 0, 0, NULL), text, ENVIRON_BYTES + 1);
 	while (!err && at < bytes) {
 		size_t n = strlen(text + at);
 
@@ -210,7 +211,9 @@ static int add_library(struct reader_target *t, const char *path, uint64_t inode
 /* "3.11" of "libpython3.11.so.1.0" or "python3.11". */
 static int add_python(const char *base, struct sketch *s)
 {
-	const char *p = starts(base, "libpython3.") ? base + 9 : starts(base, "python3.") ? base + 6 : NULL;
+	const char *p = starts(base, "libpython3.") ? base + 9
+			: starts(base, "python3.")  ? base + 6
+						    : NULL;
 	char version[16];
 
 	if (!p)
@@ -229,7 +232,8 @@ static int add_torch(struct reader_target *t, const char *path, struct sketch *s
 
 	if (n < sizeof(tail) || n >= TEXT_BYTES || strcmp(path + n - (sizeof(tail) - 1), tail))
 		return 0;
-	snprintf(file, sizeof(file), "%.*s/version.py", (int)(n - strlen("/lib/libtorch_cpu.so")), path);
+	snprintf(file, sizeof(file), "%.*s/version.py", (int)(n - strlen("/lib/libtorch_cpu.so")),
+		 path);
 	fd = reader_target_open(t, READER_PATH, 0, 0, file);
 	if (fd < 0)
 		return 0;
@@ -331,8 +335,8 @@ static int read_gpus(const char *proc_root, struct sketch *s)
 	while (d && (e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof(path), "%.2048s/driver/nvidia/gpus/%.255s/information", proc_root,
-			 e->d_name);
+		snprintf(path, sizeof(path), "%.2048s/driver/nvidia/gpus/%.255s/information",
+			 proc_root, e->d_name);
 		if (!read_file(path, text, sizeof(text)))
 			continue;
 		first_line(text, "Model:", model, sizeof(model));
@@ -368,7 +372,7 @@ static int add_libs(const char *libs, struct sketch *s)
 /* Its settings as texts: name, value, name, value. */
 static int run(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
 {
-	struct sketch s = { .setting_count = 0 };
+	struct sketch s = {.setting_count = 0};
 	int err = read_maps(t, &s);
 
 	(void)request;
@@ -386,8 +390,7 @@ static int run(struct reader_target *t, const void *request, size_t bytes, struc
 }
 
 /* Some twenty libraries, of whose headers a page each is read. */
-static const struct reader_op op_installed = { "installed", run,
-					       ANSWER_BYTES, 5, 5000, false };
+static const struct reader_op op_installed = {"installed", run, ANSWER_BYTES, 5, 5000, false};
 
 static int add_answer(struct sketch *s, const uint8_t *text, size_t bytes)
 {
@@ -413,7 +416,7 @@ static int add_answer(struct sketch *s, const uint8_t *text, size_t bytes)
 static int read_process(struct reader_queue *q, const atomic_bool *stop, const char *proc_root,
 			uint32_t pid, struct sketch *s)
 {
-	struct reader_job job = { .op = &op_installed, .pid = pid };
+	struct reader_job job = {.op = &op_installed, .pid = pid};
 	struct reader_target t;
 	struct buf b;
 	int err;
@@ -433,8 +436,8 @@ static int read_process(struct reader_queue *q, const atomic_bool *stop, const c
 	return err;
 }
 
-int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *proc_root, uint32_t pid,
-		   const char *libs, struct sketch *s)
+int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *proc_root,
+		   uint32_t pid, const char *libs, struct sketch *s)
 {
 	int err = add_libs(libs, s);
 

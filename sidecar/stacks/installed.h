@@ -17,7 +17,7 @@
  * "driver", "torch", "python". libs: what the process said at registration, "name=value name=value".
  * What can't be read is left out. q: waits at most 5 s for the process's answer, or until stop; NULL: reads
  * in this process, for tests. 0 or -ENOMEM. */
-int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *proc_root, uint32_t pid,
-		   const char *libs, struct sketch *s);
+int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *proc_root,
+		   uint32_t pid, const char *libs, struct sketch *s);
 
 #endif

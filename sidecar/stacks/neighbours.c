@@ -4,37 +4,37 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CPUS 1024u
+#define CPUS	      1024u
 #define OWN_CPU_SHARE 0.05
-#define NAMED_MAX 16u /* processes told of one rank */
+#define NAMED_MAX     16u /* processes told of one rank */
 
 enum lock_kind { LOCK_NONE = 0, LOCK_SPIN, LOCK_RWSEM, LOCK_MUTEX, LOCK_REF };
 
 static const struct {
-	const char *name; /* begin of it */
+	const char *name;    /* begin of it */
 	enum lock_kind kind; /* LOCK_NONE: on the way to one, says nothing alone */
 } lock_functions[] = {
-	{ "native_queued_spin_lock_slowpath", LOCK_SPIN },
-	{ "__pv_queued_spin_lock_slowpath", LOCK_SPIN },
-	{ "queued_spin_lock_slowpath", LOCK_SPIN },
-	{ "queued_read_lock_slowpath", LOCK_SPIN },
-	{ "queued_write_lock_slowpath", LOCK_SPIN },
-	{ "rwsem_", LOCK_RWSEM },
-	{ "lockref_", LOCK_REF },
-	{ "mutex_spin_on_owner", LOCK_MUTEX },
-	{ "__mutex_lock", LOCK_MUTEX },
-	{ "mutex_lock", LOCK_NONE },
-	{ "osq_lock", LOCK_NONE },
-	{ "_raw_", LOCK_NONE },
-	{ "down_read", LOCK_NONE },
-	{ "down_write", LOCK_NONE },
-	{ "__down_", LOCK_NONE },
-	{ "schedule", LOCK_NONE },
-	{ "__schedule", LOCK_NONE },
-	{ "preempt_schedule", LOCK_NONE },
-	{ "kvm_wait", LOCK_NONE },
-	{ "pv_wait", LOCK_NONE },
-	{ "dput", LOCK_NONE },
+    {"native_queued_spin_lock_slowpath", LOCK_SPIN},
+    {"__pv_queued_spin_lock_slowpath", LOCK_SPIN},
+    {"queued_spin_lock_slowpath", LOCK_SPIN},
+    {"queued_read_lock_slowpath", LOCK_SPIN},
+    {"queued_write_lock_slowpath", LOCK_SPIN},
+    {"rwsem_", LOCK_RWSEM},
+    {"lockref_", LOCK_REF},
+    {"mutex_spin_on_owner", LOCK_MUTEX},
+    {"__mutex_lock", LOCK_MUTEX},
+    {"mutex_lock", LOCK_NONE},
+    {"osq_lock", LOCK_NONE},
+    {"_raw_", LOCK_NONE},
+    {"down_read", LOCK_NONE},
+    {"down_write", LOCK_NONE},
+    {"__down_", LOCK_NONE},
+    {"schedule", LOCK_NONE},
+    {"__schedule", LOCK_NONE},
+    {"preempt_schedule", LOCK_NONE},
+    {"kvm_wait", LOCK_NONE},
+    {"pv_wait", LOCK_NONE},
+    {"dput", LOCK_NONE},
 };
 
 static const char *kernel_name(const struct stack_batch *b, const struct stack *s, uint32_t i)
@@ -93,8 +93,12 @@ void neighbours_add(struct neighbours *n, const struct stack_batch *b,
 
 	for (uint32_t i = 0; i < b->sample_count; i++) {
 		const struct stack_sample *s = &b->samples[i];
-		struct neighbours_row r = { .begin_ns = b->begin_ns, .end_ns = b->end_ns, .pid = s->pid,
-					    .root = root_of(arg, s->pid), .cpu = s->cpu }, *o;
+		struct neighbours_row r = {.begin_ns = b->begin_ns,
+					   .end_ns = b->end_ns,
+					   .pid = s->pid,
+					   .root = root_of(arg, s->pid),
+					   .cpu = s->cpu},
+				      *o;
 
 		r.lock = (uint16_t)lock_of(b, &b->stacks[s->stack], r.place);
 		if (s->kind != STACK_ON_CPU && !(r.lock && r.root))
@@ -126,7 +130,8 @@ struct other {
 
 struct view {
 	double own_ns, own_cpu_ns[CPUS], lock_ns[LOCK_REF + 1], seen_ns;
-	const struct neighbours_row *place[LOCK_REF + 1]; /* where the rank wants such a lock most */
+	const struct neighbours_row
+	    *place[LOCK_REF + 1]; /* where the rank wants such a lock most */
 	uint64_t place_ns[LOCK_REF + 1];
 	struct other other[NAMED_MAX];
 	uint32_t others;
@@ -161,7 +166,7 @@ static void see_other(struct view *v, const struct neighbours_row *r)
 			o = &v->other[i];
 	if (!o && v->others < NAMED_MAX) {
 		o = &v->other[v->others++];
-		*o = (struct other){ .row = r };
+		*o = (struct other){.row = r};
 	}
 	if (!o)
 		return;
@@ -196,8 +201,9 @@ static void put_locks(const struct view *v, double step_ms, struct os_signal *li
 			if (v->other[i].lock_ns[k] > (most ? most->lock_ns[k] : 0))
 				most = &v->other[i];
 		if (most)
-			snprintf(subject, sizeof(subject), "%.40s, which is shared with %.15s (pid %u)",
-				 v->place[k]->place, most->row->comm, most->row->pid);
+			snprintf(subject, sizeof(subject),
+				 "%.40s, which is shared with %.15s (pid %u)", v->place[k]->place,
+				 most->row->comm, most->row->pid);
 		else
 			snprintf(subject, sizeof(subject), "%s", v->place[k]->place);
 		put(list, count, max, OS_SIGNAL_LOCK_PLACE, subject,
@@ -205,8 +211,9 @@ static void put_locks(const struct view *v, double step_ms, struct os_signal *li
 	}
 }
 
-void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begin_ns, uint64_t end_ns,
-			double step_ms, struct os_signal *list, uint32_t *count, uint32_t max)
+void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begin_ns,
+			uint64_t end_ns, double step_ms, struct os_signal *list, uint32_t *count,
+			uint32_t max)
 {
 	static const struct view none;
 	struct view v = none;
@@ -233,8 +240,8 @@ void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begi
 	for (uint32_t i = 0; i < v.others; i++) {
 		snprintf(subject, sizeof(subject), "%.15s (pid %u)", v.other[i].row->comm,
 			 v.other[i].row->pid);
-		put(list, count, max, OS_SIGNAL_CPU_HOG, subject, v.other[i].cpu_ns / v.seen_ns * 1e3,
-		    step_ms);
+		put(list, count, max, OS_SIGNAL_CPU_HOG, subject,
+		    v.other[i].cpu_ns / v.seen_ns * 1e3, step_ms);
 	}
 	put_locks(&v, step_ms, list, count, max);
 }

@@ -10,7 +10,7 @@
 #include "model/os_signal.h"
 #include "model/stack.h"
 
-#define NEIGHBOURS_ROWS 2048u /* (period, process, CPU, lock): the oldest go */
+#define NEIGHBOURS_ROWS	       2048u /* (period, process, CPU, lock): the oldest go */
 #define NEIGHBOURS_PLACE_BYTES 64u
 
 struct neighbours_row {
@@ -31,7 +31,8 @@ struct neighbours {
 void neighbours_add(struct neighbours *n, const struct stack_batch *b,
 		    uint32_t (*root_of)(void *arg, uint32_t pid), void *arg);
 /* Of the rank with that process in [begin, end), into the list; means per second of what was seen. */
-void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begin_ns, uint64_t end_ns,
-			double step_ms, struct os_signal *list, uint32_t *count, uint32_t max);
+void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begin_ns,
+			uint64_t end_ns, double step_ms, struct os_signal *list, uint32_t *count,
+			uint32_t max);
 
 #endif

@@ -81,8 +81,8 @@ static void add_stacks(struct sketch_maker *k, struct item *items, uint32_t coun
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sketch *s = &items[i].s;
 
-		ranks[i] = (struct cpu_profile_rank){ items[i].pid, s->begin_ns, s->end_ns,
-						      &items[i].when };
+		ranks[i] =
+		    (struct cpu_profile_rank){items[i].pid, s->begin_ns, s->end_ns, &items[i].when};
 		begin_ns = s->begin_ns < begin_ns ? s->begin_ns : begin_ns;
 		end_ns = s->end_ns > end_ns ? s->end_ns : end_ns;
 	}
@@ -126,7 +126,8 @@ static void send(struct sketch_maker *k, struct item *it, uint32_t number)
 	if (err)
 		log_warn("sketch", "rank=%d: %s", it->s.rank.rank, strerror(-err));
 	else
-		log_debug("sketch", "rank=%d steps=%llu functions=%u kernels=%u settings=%u bytes=%zu",
+		log_debug("sketch",
+			  "rank=%d steps=%llu functions=%u kernels=%u settings=%u bytes=%zu",
 			  it->s.rank.rank, (unsigned long long)it->s.steps, it->s.function_count,
 			  it->s.kernel_count, it->s.setting_count, b.bytes);
 	pthread_mutex_lock(&k->lock);
@@ -185,8 +186,9 @@ int sketch_maker_open(struct node *n)
 {
 	struct sketch_maker *k = calloc(1, sizeof(*k));
 	char index[NODE_PATH_BYTES + 16];
-	struct cpu_profile_options o = { .proc_root = n->settings.proc_root, .index_dir = index,
-					 .resolve = n->settings.sketch_symbols };
+	struct cpu_profile_options o = {.proc_root = n->settings.proc_root,
+					.index_dir = index,
+					.resolve = n->settings.sketch_symbols};
 	int err;
 
 	if (!k)
@@ -242,7 +244,8 @@ static bool is_due(const struct process *p, uint64_t now_ns, double of_period)
 
 	if (p->id.rank < 0)
 		return false;
-	if (p->sketch_at_ns && (double)(now_ns - p->sketch_at_ns) < of_period * (double)s->sketch_ns)
+	if (p->sketch_at_ns &&
+	    (double)(now_ns - p->sketch_at_ns) < of_period * (double)s->sketch_ns)
 		return false;
 	return p->state != PROCESS_GONE && rank_has_sketch(p->rank);
 }

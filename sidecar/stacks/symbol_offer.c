@@ -22,15 +22,15 @@
 #include "symbol/symbol_content.h"
 #include "symbol/symbol_reader.h"
 
-#define ID_BYTES	SYMBOL_ID_MAX
-#define PROBES		32u /* of the table; beyond it a Build ID has no place */
-#define ASK_FILES	256u
-#define PERIOD_NS	10000000000ull
-#define CHUNK_BYTES	(8u << 20)
-#define DAY_NS		86400000000000ull
-#define AGAIN_NS	3600000000000ull /* asked, and not needed or uploaded */
-#define RETRY_NS	60000000000ull	 /* it failed */
-#define ANSWER_BYTES	(256u << 10)
+#define ID_BYTES     SYMBOL_ID_MAX
+#define PROBES	     32u /* of the table; beyond it a Build ID has no place */
+#define ASK_FILES    256u
+#define PERIOD_NS    10000000000ull
+#define CHUNK_BYTES  (8u << 20)
+#define DAY_NS	     86400000000000ull
+#define AGAIN_NS     3600000000000ull /* asked, and not needed or uploaded */
+#define RETRY_NS     60000000000ull   /* it failed */
+#define ANSWER_BYTES (256u << 10)
 
 struct note {
 	uint8_t id[ID_BYTES];
@@ -98,8 +98,8 @@ void symbol_offer_note(struct symbol_offer *o, const uint8_t *build_id, size_t b
 	size_t bytes = symbol_content_cut(build_id_bytes);
 	struct note *n;
 
-	if (!o || !symbol_content_proves(bytes) || !path ||
-	    *path != '/' || strlen(path) > LIMIT_OFFER_PATH_BYTES)
+	if (!o || !symbol_content_proves(bytes) || !path || *path != '/' ||
+	    strlen(path) > LIMIT_OFFER_PATH_BYTES)
 		return;
 	pthread_mutex_lock(&o->lock);
 	n = place(o, build_id, bytes);
@@ -197,8 +197,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 static long request(struct symbol_offer *o, const char *path, const char *text, struct body *body,
 		    json_t **out)
 {
-	const char *type = text ? "Content-Type: application/json" :
-				  "Content-Type: application/octet-stream";
+	const char *type =
+	    text ? "Content-Type: application/json" : "Content-Type: application/octet-stream";
 	struct curl_slist *headers = curl_slist_append(NULL, type);
 	char url[1024];
 	struct buf answer;
@@ -230,7 +230,8 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 		curl_easy_setopt(h, CURLOPT_READFUNCTION, on_body);
 		curl_easy_setopt(h, CURLOPT_READDATA, body);
 		curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body->left);
-		curl_easy_setopt(h, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t)o->config.bytes_per_s);
+		curl_easy_setopt(h, CURLOPT_MAX_SEND_SPEED_LARGE,
+				 (curl_off_t)o->config.bytes_per_s);
 	}
 	if (headers && curl_easy_perform(h) == CURLE_OK) {
 		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
@@ -253,7 +254,7 @@ static void hex(const struct note *n, char text[2 * ID_BYTES + 1])
  * Build ID could have any names. */
 static struct symbol_reader_file file_of(const struct note *n)
 {
-	return (struct symbol_reader_file){ n->id, n->id_bytes, n->path, n->pid };
+	return (struct symbol_reader_file){n->id, n->id_bytes, n->path, n->pid};
 }
 
 static int look_best(struct symbol_offer *o, const struct note *n, enum symbol_quality *quality,
@@ -292,9 +293,9 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 	long status = 0;
 
 	for (uint32_t tries = 0; tries < 3 && !atomic_load(&o->stop);) {
-		uint64_t n = bytes - offset < o->config.chunk_bytes ? bytes - offset :
-								     o->config.chunk_bytes;
-		struct body body = { NULL, 0, n };
+		uint64_t n =
+		    bytes - offset < o->config.chunk_bytes ? bytes - offset : o->config.chunk_bytes;
+		struct body body = {NULL, 0, n};
 		uint8_t *data;
 		json_t *j;
 		char path[128];
@@ -311,7 +312,8 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 		o->day_bytes += n - body.left;
 		if (status == 202 && n && number_in(j, "offset") == offset + n)
 			offset += n;
-		else if (status == 409 && json_object_get(j, "offset") && number_in(j, "offset") < bytes)
+		else if (status == 409 && json_object_get(j, "offset") &&
+			 number_in(j, "offset") < bytes)
 			offset = number_in(j, "offset");
 		else if (status)
 			tries = 3; /* it is there (201), or refused */
@@ -324,7 +326,7 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 static long upload(struct symbol_offer *o, const struct note *n, enum symbol_quality quality,
 		   uint64_t bytes)
 {
-	static const char *const qualities[] = { "none", "dynamic", "table", "debug" };
+	static const char *const qualities[] = {"none", "dynamic", "table", "debug"};
 	char text[256], id[2 * ID_BYTES + 1], session[17] = "";
 	const char *given;
 	json_t *j;
@@ -361,9 +363,11 @@ static void offer(struct symbol_offer *o, const struct note *n)
 			log_info("symbols", "path=%s uploaded=%llu", n->path,
 				 (unsigned long long)bytes);
 		if (!atomic_load(&o->stop))
-			count(o, status == 201 ? &o->stats.uploaded :
-				 status	       ? &o->stats.refused :
-						 &o->stats.failed, 1);
+			count(o,
+			      status == 201 ? &o->stats.uploaded
+			      : status	    ? &o->stats.refused
+					    : &o->stats.failed,
+			      1);
 		again_ns = status ? AGAIN_NS : RETRY_NS;
 	}
 	put_off(o, n, again_ns);
@@ -374,7 +378,7 @@ static void offer(struct symbol_offer *o, const struct note *n)
 /* The question about count notes; those without a file (qualities[i] SYMBOL_NONE) are left out. */
 static char *question(const struct note *notes, const uint8_t *quality, uint32_t n)
 {
-	static const char *const qualities[] = { "none", "dynamic", "table", "debug" };
+	static const char *const qualities[] = {"none", "dynamic", "table", "debug"};
 	json_t *files = json_array(), *j = json_pack("{s:o}", "files", files);
 	char *text;
 
@@ -383,8 +387,8 @@ static char *question(const struct note *notes, const uint8_t *quality, uint32_t
 
 		hex(&notes[i], id);
 		if (quality[i])
-			json_array_append_new(files, json_pack("{s:s, s:s}", "build_id", id, "quality",
-							       qualities[quality[i]]));
+			json_array_append_new(files, json_pack("{s:s, s:s}", "build_id", id,
+							       "quality", qualities[quality[i]]));
 	}
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
@@ -398,9 +402,8 @@ static bool is_named(const json_t *needed, const struct note *n)
 	size_t i;
 
 	hex(n, id);
-	json_array_foreach(needed, i, each)
-		if (json_is_string(each) && !strcmp(json_string_value(each), id))
-			return true;
+	json_array_foreach(needed, i, each) if (json_is_string(each) &&
+						!strcmp(json_string_value(each), id)) return true;
 	return false;
 }
 
@@ -423,7 +426,7 @@ static void look(struct symbol_offer *o, const struct note *notes, uint8_t *qual
 /* One question, and what it brings. */
 static void ask(struct symbol_offer *o, const struct note *notes, uint32_t n)
 {
-	uint8_t quality[ASK_FILES] = { 0 };
+	uint8_t quality[ASK_FILES] = {0};
 	json_t *j = NULL, *needed;
 	char *text;
 	long status = 0;
@@ -500,9 +503,10 @@ int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_confi
 	pthread_cond_init(&o->more, &clock);
 	pthread_condattr_destroy(&clock);
 	err = (size_t)snprintf(o->url, sizeof(o->url), "%s", c->url) < sizeof(o->url) &&
-	      (size_t)snprintf(o->proc_root, sizeof(o->proc_root), "%s",
-			       c->proc_root ? c->proc_root : "/proc") < sizeof(o->proc_root) ?
-		      0 : -EINVAL;
+		      (size_t)snprintf(o->proc_root, sizeof(o->proc_root), "%s",
+				       c->proc_root ? c->proc_root : "/proc") < sizeof(o->proc_root)
+		  ? 0
+		  : -EINVAL;
 	while (!err && *o->url && o->url[strlen(o->url) - 1] == '/')
 		o->url[strlen(o->url) - 1] = 0;
 	if (!err && !c->reader)

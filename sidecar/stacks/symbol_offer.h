@@ -15,24 +15,25 @@
 #include <stdint.h>
 
 struct symbol_offer_config {
-	const char *url;       /* of the aggregator's HTTP: http://HOST:PORT; borrowed until open returns */
-	const char *proc_root; /* "/proc" */
-	struct reader *reader; /* reads the files, borrowed; NULL: one of its own */
-	uint64_t bytes_per_s;  /* of uploads */
+	const char
+	    *url; /* of the aggregator's HTTP: http://HOST:PORT; borrowed until open returns */
+	const char *proc_root;	/* "/proc" */
+	struct reader *reader;	/* reads the files, borrowed; NULL: one of its own */
+	uint64_t bytes_per_s;	/* of uploads */
 	uint64_t bytes_per_day; /* 24 hours from the first byte on */
-	uint64_t period_ns;    /* between questions; 0: 10 s */
-	uint64_t chunk_bytes;  /* 0: 8 MiB */
+	uint64_t period_ns;	/* between questions; 0: 10 s */
+	uint64_t chunk_bytes;	/* 0: 8 MiB */
 };
 
 struct symbol_offer_stats {
-	uint64_t noted;	       /* Build IDs told of, each once */
-	uint64_t forgotten;    /* told of while there was no place for more */
+	uint64_t noted;		/* Build IDs told of, each once */
+	uint64_t forgotten;	/* told of while there was no place for more */
 	uint64_t asked, needed; /* by the aggregator's answers */
 	uint64_t uploaded, uploaded_bytes;
-	uint64_t no_file;      /* the process ended, or the file has no symbols or another Build ID */
-	uint64_t over_budget;  /* put off till the day's budget is renewed */
-	uint64_t refused;      /* by the aggregator, in the midst of it or at the end */
-	uint64_t failed;       /* no answer, or one that is none */
+	uint64_t no_file; /* the process ended, or the file has no symbols or another Build ID */
+	uint64_t over_budget; /* put off till the day's budget is renewed */
+	uint64_t refused;     /* by the aggregator, in the midst of it or at the end */
+	uint64_t failed;      /* no answer, or one that is none */
 };
 
 struct symbol_offer; /* opaque */

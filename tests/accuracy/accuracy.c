@@ -76,7 +76,8 @@ struct run {
 	struct names *names; /* NULL: names are not asked for */
 	const char *names_file;
 	uint64_t third_with_us, third_with_libdw, third_neither;
-	uint64_t unflagged; /* false, at the root, and no frame marked as found otherwise than by a rule */
+	uint64_t
+	    unflagged; /* false, at the root, and no frame marked as found otherwise than by a rule */
 	uint64_t enough;  /* samples; 0: as many as there are */
 	uint64_t skipped; /* disagreements that are a caller which libdw skipped */
 	uint64_t end[UNWIND_END_COUNT];
@@ -646,7 +647,8 @@ int main(int argc, char **argv)
 	report(&r);
 	exact = percent(r.score[BY_TABLE].exact, r.samples);
 	if (r.unflagged > a.unflagged_max) {
-		fprintf(stderr, "accuracy: %lu stacks are false and not flagged, at most %u may be\n",
+		fprintf(stderr,
+			"accuracy: %lu stacks are false and not flagged, at most %u may be\n",
 			r.unflagged, a.unflagged_max);
 		return 1;
 	}

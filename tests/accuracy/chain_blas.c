@@ -14,5 +14,6 @@ int main(void)
 	puts("ready");
 	fflush(stdout);
 	for (;;)
-		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, N, N, N, 1, a, N, b, N, 0, c, N);
+		cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, N, N, N, 1, a, N, b, N, 0, c,
+			    N);
 }

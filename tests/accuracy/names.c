@@ -120,7 +120,8 @@ static void write_one(struct names *n, const struct seen *s, FILE *f)
 				  &name);
 	for (size_t i = 0; i < symbol_content_note(s->build_id_bytes); i++)
 		fprintf(f, "%02x", s->build_id[i]);
-	fprintf(f, "\t%lx\t%lu\t%s\t%s\n", s->address, s->count, s->path, rc ? "-" : judged_name(&name));
+	fprintf(f, "\t%lx\t%lu\t%s\t%s\n", s->address, s->count, s->path,
+		rc ? "-" : judged_name(&name));
 }
 
 int names_write(struct names *n, const char *path)

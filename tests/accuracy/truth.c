@@ -244,8 +244,8 @@ void truth_libdw(struct truth *t, const struct snapshot_record *r, struct truth_
 	t->out = NULL;
 	if (rc < 0) {
 		snprintf(out->why, sizeof(out->why), "%s", dwfl_errmsg(-1));
-		out->silent = !has_rule(t, out->count ? out->pc[out->count - 1] : r->pc, &begin,
-					&signal);
+		out->silent =
+		    !has_rule(t, out->count ? out->pc[out->count - 1] : r->pc, &begin, &signal);
 	}
 }
 

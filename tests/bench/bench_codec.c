@@ -55,10 +55,11 @@ static size_t rows_bytes(const struct synth *s, double *mev)
 
 	CHECK(rows);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct record *r = i < s->host_count ? &s->host[i] : &s->device[i - s->host_count];
+		const struct record *r =
+		    i < s->host_count ? &s->host[i] : &s->device[i - s->host_count];
 
-		rows[i] = (struct row){ r->name, r->stream, r->correlation,
-					(uint32_t)(r->end_ns - r->begin_ns), r->begin_ns };
+		rows[i] = (struct row){r->name, r->stream, r->correlation,
+				       (uint32_t)(r->end_ns - r->begin_ns), r->begin_ns};
 	}
 	bytes = zstd_bytes(rows, n * sizeof(*rows), mev, n);
 	free(rows);
@@ -80,11 +81,11 @@ static void measure(const char *title, const struct synth *s)
 		uint64_t t0 = clock_monotonic_ns(), t1;
 
 		buf_clear(&b);
-		CHECK(!columns_pack(s->host, s->host_count, s->device, s->device_count,
-				    PACK_CLOSE, &b));
+		CHECK(!columns_pack(s->host, s->host_count, s->device, s->device_count, PACK_CLOSE,
+				    &b));
 		t1 = clock_monotonic_ns();
-		CHECK(!columns_unpack(b.data, b.bytes, LIMIT_WIRE_UNPACKED_BYTES, h, s->host_count, d,
-				      s->device_count));
+		CHECK(!columns_unpack(b.data, b.bytes, LIMIT_WIRE_UNPACKED_BYTES, h, s->host_count,
+				      d, s->device_count));
 		encode[i] = n / (double)(t1 - t0) * 1e3;
 		decode[i] = n / (double)(clock_monotonic_ns() - t1) * 1e3;
 	}
@@ -100,7 +101,8 @@ static void measure(const char *title, const struct synth *s)
 	       "(%.1f-%.1f) M events/s\n",
 	       title, n, (double)b.bytes / n, encode[RUNS / 2], encode[0], encode[RUNS - 1],
 	       decode[RUNS / 2], decode[0], decode[RUNS - 1]);
-	printf("    zstd-3: 96 B records %5.2f B/event (x%.1f) %5.1f M events/s; 24 B rows %5.2f B/event "
+	printf("    zstd-3: 96 B records %5.2f B/event (x%.1f) %5.1f M events/s; 24 B rows %5.2f "
+	       "B/event "
 	       "(x%.1f) %5.1f M events/s\n",
 	       (double)raw / n, (double)raw / (double)b.bytes, raw_mev, (double)rows / n,
 	       (double)rows / (double)b.bytes, rows_mev);
@@ -120,7 +122,7 @@ static bool host_first(const struct synth *s, uint32_t h, uint32_t d)
  * the median of the three; as long as the stream has so many events. */
 static void measure_sizes(const char *title, const struct synth *s)
 {
-	static const uint32_t sizes[] = { 200, 500, 1000, 4000, 20000 };
+	static const uint32_t sizes[] = {200, 500, 1000, 4000, 20000};
 	uint32_t all = s->host_count + s->device_count;
 
 	printf("%-34s", title);
@@ -151,9 +153,9 @@ static void measure_sizes(const char *title, const struct synth *s)
 
 static void measure_files(const char *root, void (*fn)(const char *, const struct synth *))
 {
-	static const char *const patterns[] = { "kineto-single/*.events.csv.gz",
-						"kineto-dataloader-ab/*.events.csv.gz",
-						"dlrm-8rank-v100/rank0.events.csv.gz" };
+	static const char *const patterns[] = {"kineto-single/*.events.csv.gz",
+					       "kineto-dataloader-ab/*.events.csv.gz",
+					       "dlrm-8rank-v100/rank0.events.csv.gz"};
 
 	for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
 		char pattern[512];
@@ -180,7 +182,7 @@ int main(void)
 	static const struct {
 		uint32_t events;
 		double jitter;
-	} cases[] = { { 1000, 0.012 }, { 10000, 0.012 }, { 100000, 0.012 }, { 100000, 0.05 } };
+	} cases[] = {{1000, 0.012}, {10000, 0.012}, {100000, 0.012}, {100000, 0.05}};
 	const char *data = getenv("SYSOM_DATA");
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

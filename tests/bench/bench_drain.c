@@ -15,14 +15,14 @@
 #include "sidecar/node.h"
 #include "tests/bench/ring_job.h"
 
-#define RANKS	      8u
-#define STEPS	      600u
-#define STEP_NS	      40000000ull /* 20,000 launches/s */
-#define SLOW_FROM     500u /* steps of rank 5 that are slow */
-#define SLOW_TO	      520u
-#define LOSS_EVERY    50u /* steps; the kernels of the first LOSS_STEPS of them are lost */
-#define LOSS_STEPS    5u
-#define WAIT_EVERY    10u /* steps: the host asks for the loss, as training does for its log */
+#define RANKS	   8u
+#define STEPS	   600u
+#define STEP_NS	   40000000ull /* 20,000 launches/s */
+#define SLOW_FROM  500u	       /* steps of rank 5 that are slow */
+#define SLOW_TO	   520u
+#define LOSS_EVERY 50u /* steps; the kernels of the first LOSS_STEPS of them are lost */
+#define LOSS_STEPS 5u
+#define WAIT_EVERY 10u /* steps: the host asks for the loss, as training does for its log */
 
 struct lane_set {
 	struct ring_job job;
@@ -63,7 +63,7 @@ static void on_window(void *arg, struct rank *r)
 
 static void rank_start(struct lane_set *s, uint32_t i)
 {
-	struct join_sink sink = { s, sink_host, sink_device, sink_name };
+	struct join_sink sink = {s, sink_host, sink_device, sink_name};
 	struct rank_config rc;
 
 	s->t_ns = 1000000000000ull;
@@ -84,8 +84,10 @@ static void rank_start(struct lane_set *s, uint32_t i)
 
 static void push_wait(struct lane_set *s, uint64_t stream)
 {
-	struct event_sync e = { .head = { .kind = EVENT_SYNC, .t = s->t_ns - 900000 },
-				.handle = stream, .duration = 100000, .scope = SYNC_STREAM };
+	struct event_sync e = {.head = {.kind = EVENT_SYNC, .t = s->t_ns - 900000},
+			       .handle = stream,
+			       .duration = 100000,
+			       .scope = SYNC_STREAM};
 
 	ring_writer_push(&s->job.host, &e);
 }
@@ -94,8 +96,9 @@ static void push_wait(struct lane_set *s, uint64_t stream)
 static void fill_step(struct lane_set *s, double slow, bool marks, bool lost)
 {
 	uint64_t pace = (uint64_t)((double)STEP_NS * slow) / (RING_JOB_LAUNCHES + 40);
-	struct event_step mark = { .head = { .kind = EVENT_STEP_BEGIN, .t = s->t_ns - 1000 },
-				   .work = { RING_JOB_LAUNCHES }, .work_count = 1 };
+	struct event_step mark = {.head = {.kind = EVENT_STEP_BEGIN, .t = s->t_ns - 1000},
+				  .work = {RING_JOB_LAUNCHES},
+				  .work_count = 1};
 
 	if (marks)
 		ring_writer_push(&s->job.host, &mark);
@@ -113,8 +116,8 @@ static void drain(struct lane_set *s)
 	size_t n;
 
 	for (uint32_t lane = 0; lane < ring_reader_lane_count(s->reader); lane++)
-		while ((n = ring_reader_drain_lane(s->reader, lane, batch, LIMIT_DRAIN_BATCH,
-						   &view))) {
+		while ((
+		    n = ring_reader_drain_lane(s->reader, lane, batch, LIMIT_DRAIN_BATCH, &view))) {
 			join_push(s->join, batch, n, &view, s->t_ns);
 			event_count += n;
 		}
@@ -145,7 +148,7 @@ static void rank_stop(struct lane_set *s)
 	rank_close(s->rank);
 	ring_reader_close(s->reader);
 	ring_writer_fini(&s->job.w);
-	*s = (struct lane_set){ 0 };
+	*s = (struct lane_set){0};
 }
 
 /* CPU time of all threads but this one. */
@@ -156,8 +159,8 @@ static uint64_t others_ns(void)
 
 static double run(struct lane_set *set, enum play play)
 {
-	static const char *const names[] = { "steps marked", "steps found by their pattern",
-					     "and 10% of the kernels lost" };
+	static const char *const names[] = {"steps marked", "steps found by their pattern",
+					    "and 10% of the kernels lost"};
 	uint64_t packing_ns = others_ns();
 	uint64_t joined = 0, unmatched = 0, steps = 0, flagged = 0, self = 0;
 
@@ -166,9 +169,11 @@ static double run(struct lane_set *set, enum play play)
 		rank_start(&set[i], i);
 	for (uint32_t k = 0; k < STEPS; k++)
 		for (uint32_t i = 0; i < RANKS; i++) {
-			fill_step(&set[i], i == 5 && k >= SLOW_FROM && k < SLOW_TO ? 1.5 :
-					   1 + (k * 2654435761u >> 20) % 100 * 1e-5, play == MARKED,
-				  play == LOSSES && k % LOSS_EVERY < LOSS_STEPS);
+			fill_step(&set[i],
+				  i == 5 && k >= SLOW_FROM && k < SLOW_TO
+				      ? 1.5
+				      : 1 + (k * 2654435761u >> 20) % 100 * 1e-5,
+				  play == MARKED, play == LOSSES && k % LOSS_EVERY < LOSS_STEPS);
 			for (uint64_t stream = RING_JOB_STREAM;
 			     play == LOSSES && !(k % WAIT_EVERY) &&
 			     stream < RING_JOB_STREAM + RING_JOB_STREAMS;
@@ -187,21 +192,24 @@ static double run(struct lane_set *set, enum play play)
 		CHECK(!ring_reader_stats(set[i].reader)->lost_lapped);
 	}
 	packing_ns = others_ns() - packing_ns;
-	printf("  drain to detect, %-32s %6.2f M events/s on one core (%.0f ns an event, and %.0f of "
-	       "the packing thread)\n", names[play], (double)event_count * 1e3 / (double)spent_ns,
-	       (double)spent_ns / (double)event_count, (double)packing_ns / (double)event_count);
-	printf("    events %llu, kernels joined %llu, unmatched %llu, steps %llu of %u, flagged %llu "
-	       "(self %llu; 20 were slow)\n",
-	       (unsigned long long)event_count, (unsigned long long)joined,
-	       (unsigned long long)unmatched, (unsigned long long)steps, RANKS * STEPS,
-	       (unsigned long long)flagged, (unsigned long long)self);
+	printf(
+	    "  drain to detect, %-32s %6.2f M events/s on one core (%.0f ns an event, and %.0f of "
+	    "the packing thread)\n",
+	    names[play], (double)event_count * 1e3 / (double)spent_ns,
+	    (double)spent_ns / (double)event_count, (double)packing_ns / (double)event_count);
+	printf(
+	    "    events %llu, kernels joined %llu, unmatched %llu, steps %llu of %u, flagged %llu "
+	    "(self %llu; 20 were slow)\n",
+	    (unsigned long long)event_count, (unsigned long long)joined,
+	    (unsigned long long)unmatched, (unsigned long long)steps, RANKS * STEPS,
+	    (unsigned long long)flagged, (unsigned long long)self);
 	return (double)spent_ns / (double)event_count;
 }
 
 int main(void)
 {
 	static struct lane_set set[RANKS];
-	struct recorder_config rc = { .memory_bytes = 32u << 20, .ranks_max = RANKS };
+	struct recorder_config rc = {.memory_bytes = 32u << 20, .ranks_max = RANKS};
 	struct recorder_stats rs;
 	struct recorder_extract none;
 	double found_ns;
@@ -222,7 +230,8 @@ int main(void)
 	found_ns = run(set, FOUND);
 	for (uint32_t i = 0; i < RANKS; i++)
 		rank_stop(&set[i]);
-	printf("  an event where kernels are lost costs             %6.2f times as much (budget 1.5)\n",
+	printf("  an event where kernels are lost costs             %6.2f times as much (budget "
+	       "1.5)\n",
 	       run(set, LOSSES) / found_ns);
 	return 0;
 }

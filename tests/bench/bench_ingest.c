@@ -28,9 +28,9 @@
 #include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
 
-#define RUNS	 3
-#define CLIENTS	 32
-#define RUN_NS	 1500000000ull
+#define RUNS	3
+#define CLIENTS 32
+#define RUN_NS	1500000000ull
 
 static char dir[256];
 static struct buf message;
@@ -67,7 +67,8 @@ static void drop_dir(void)
 /* A window of about `bytes`; its id is patched in place later. */
 static void make_message(size_t bytes)
 {
-	struct window w = { .reason = WINDOW_SELF, .id = "0123456789abcde", .begin_ns = 1, .end_ns = 2 };
+	struct window w = {
+	    .reason = WINDOW_SELF, .id = "0123456789abcde", .begin_ns = 1, .end_ns = 2};
 	char *names[SYNTH_NAMES + 2];
 	uint32_t n = (uint32_t)(bytes / 6);
 	struct synth s;
@@ -124,8 +125,9 @@ static void *client(void *url)
 static double aggregator_rate(bool verify, double *per_commit)
 {
 	char url[] = "ipc:///tmp/bench_ingest_XXXXXX";
-	struct commit_config c = { .incident = { 5000000000, 30000000000, 7200000000000 },
-				   .window_age_ns = UINT64_MAX, .incident_age_ns = UINT64_MAX };
+	struct commit_config c = {.incident = {5000000000, 30000000000, 7200000000000},
+				  .window_age_ns = UINT64_MAX,
+				  .incident_age_ns = UINT64_MAX};
 	pthread_t threads[CLIENTS];
 	struct commit_stats stats;
 	struct commit *commit;
@@ -178,7 +180,7 @@ static double sqlite_rate(void)
 	CHECK(sqlite3_prepare_v2(db, "INSERT INTO w VALUES(?1,?2)", -1, &st, NULL) == SQLITE_OK);
 	begun = clock_monotonic_ns();
 	while (clock_monotonic_ns() - begun < RUN_NS) {
-		uint64_t id[2] = { ++next_id, 0 };
+		uint64_t id[2] = {++next_id, 0};
 
 		sqlite3_bind_blob(st, 1, id, 16, SQLITE_STATIC);
 		sqlite3_bind_blob64(st, 2, message.data, message.bytes, SQLITE_STATIC);
@@ -222,10 +224,11 @@ struct server_report {
 /* The aggregator's process: until the parent closes its end. */
 static void serve(int port, int to_parent, int from_parent)
 {
-	struct commit_config c = { .incident = { 5000000000, 30000000000, 7200000000000 },
-				   .window_age_ns = UINT64_MAX, .incident_age_ns = UINT64_MAX };
-	struct pollfd p = { from_parent, POLLIN, 0 };
-	struct server_report report = { 0 };
+	struct commit_config c = {.incident = {5000000000, 30000000000, 7200000000000},
+				  .window_age_ns = UINT64_MAX,
+				  .incident_age_ns = UINT64_MAX};
+	struct pollfd p = {from_parent, POLLIN, 0};
+	struct server_report report = {0};
 	struct commit *commit;
 	struct ingest *ingest;
 	struct fleet *fleet;
@@ -250,7 +253,7 @@ static void serve(int port, int to_parent, int from_parent)
 
 static int free_port(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t bytes = sizeof(a);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -262,11 +265,12 @@ static int free_port(void)
 
 static void connect_peer(uint32_t i, int port, int epoll)
 {
-	struct sockaddr_in from = { .sin_family = AF_INET,
-				    .sin_addr.s_addr = htonl(0x7f010000u + i + 1) };
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct epoll_event e = { EPOLLIN, { .u32 = i } };
+	struct sockaddr_in from = {.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(0x7f010000u + i + 1)};
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct epoll_event e = {EPOLLIN, {.u32 = i}};
 	int on = 1;
 
 	peers[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -282,7 +286,7 @@ static void send_beat(uint32_t i, double now_s)
 {
 	static struct beat_rank ranks[NODE_RANKS];
 	static struct buf b;
-	uint8_t frame[12] = { [8] = 0x80 };
+	uint8_t frame[12] = {[8] = 0x80};
 	struct beat beat;
 
 	if (peers[i].sent_ns || !peers[i].greeted) {
@@ -308,8 +312,9 @@ static bool read_peer(struct peer *p)
 	uint8_t rest[65536];
 	bool head = p->got < 8;
 	ssize_t n = read(p->fd, head ? p->head + p->got : rest,
-			 head ? 8 - p->got : p->want - p->got < sizeof(rest) ? p->want - p->got :
-									      sizeof(rest));
+			 head				   ? 8 - p->got
+			 : p->want - p->got < sizeof(rest) ? p->want - p->got
+							   : sizeof(rest));
 
 	if (n <= 0)
 		return false;
@@ -392,11 +397,13 @@ static void beats(void)
 	CHECK(read(from[0], &report, sizeof(report)) == sizeof(report));
 	waitpid(pid, NULL, 0);
 	qsort(latency_ms, answered, sizeof(*latency_ms), by_value);
-	printf("%u connections, %u beats/s of 8 ranks asked for: %.0f/s answered (%u late, %u of %llu "
-	       "connections hung up on), p50 %.2f ms, p99 %.2f ms, %.0f%% of a core in the aggregator\n",
-	       NODES, BEATS_S, answered / took_s, missed, gone,
-	       (unsigned long long)report.stats.peers.accepted, latency_ms[answered / 2],
-	       latency_ms[answered - answered / 100 - 1], report.cpu_s / took_s * 100);
+	printf(
+	    "%u connections, %u beats/s of 8 ranks asked for: %.0f/s answered (%u late, %u of %llu "
+	    "connections hung up on), p50 %.2f ms, p99 %.2f ms, %.0f%% of a core in the "
+	    "aggregator\n",
+	    NODES, BEATS_S, answered / took_s, missed, gone,
+	    (unsigned long long)report.stats.peers.accepted, latency_ms[answered / 2],
+	    latency_ms[answered - answered / 100 - 1], report.cpu_s / took_s * 100);
 	for (uint32_t i = 0; i < NODES; i++)
 		close(peers[i].fd);
 	drop_dir();
@@ -404,7 +411,7 @@ static void beats(void)
 
 int main(void)
 {
-	static const size_t sizes[] = { 8 << 10, 64 << 10 };
+	static const size_t sizes[] = {8 << 10, 64 << 10};
 
 	log_init("bench_ingest", LOG_ERROR);
 	beats();
@@ -413,7 +420,8 @@ int main(void)
 		double full[RUNS], head[RUNS], plain[RUNS], batch = 0;
 
 		make_message(sizes[k]);
-		for (int i = 0; i < RUNS; i++) { /* in turn, so that a noisy minute hits all alike */
+		for (int i = 0; i < RUNS;
+		     i++) { /* in turn, so that a noisy minute hits all alike */
 			plain[i] = sqlite_rate();
 			full[i] = aggregator_rate(true, &batch);
 			head[i] = aggregator_rate(false, &batch);
@@ -421,12 +429,14 @@ int main(void)
 		qsort(full, RUNS, sizeof(*full), by_value);
 		qsort(head, RUNS, sizeof(*head), by_value);
 		qsort(plain, RUNS, sizeof(*plain), by_value);
-		printf("%2zu KiB windows: %.0f windows/s (%.0f-%.0f) with every record checked, %.0f "
-		       "(%.0f-%.0f) without; SQLite one by one %.0f (%.0f-%.0f): x%.1f and x%.1f; %.1f "
-		       "windows per commit\n",
-		       sizes[k] >> 10, full[RUNS / 2], full[0], full[RUNS - 1], head[RUNS / 2], head[0],
-		       head[RUNS - 1], plain[RUNS / 2], plain[0], plain[RUNS - 1],
-		       full[RUNS / 2] / plain[RUNS / 2], head[RUNS / 2] / plain[RUNS / 2], batch);
+		printf(
+		    "%2zu KiB windows: %.0f windows/s (%.0f-%.0f) with every record checked, %.0f "
+		    "(%.0f-%.0f) without; SQLite one by one %.0f (%.0f-%.0f): x%.1f and x%.1f; "
+		    "%.1f "
+		    "windows per commit\n",
+		    sizes[k] >> 10, full[RUNS / 2], full[0], full[RUNS - 1], head[RUNS / 2],
+		    head[0], head[RUNS - 1], plain[RUNS / 2], plain[0], plain[RUNS - 1],
+		    full[RUNS / 2] / plain[RUNS / 2], head[RUNS / 2] / plain[RUNS / 2], batch);
 		fflush(stdout);
 	}
 	buf_fini(&message);

@@ -72,13 +72,13 @@ static const struct {
 	void (*run)(void);
 	int minus; /* index of the variant to subtract, -1 none */
 } variants[] = {
-	{ "plain call of an empty launch", run_plain, -1 },
-	{ "launch wrapper, added", run_wrapped, 0 },
-	{ "launch wrapper on the default stream, added", run_wrapped_default, 0 },
-	{ "two clock_gettime and a 64 B store, added", run_two_clocks, 0 },
-	{ "one rdtsc", run_rdtsc, -1 },
-	{ "plain call of an empty ncclAllReduce", run_reduce_plain, -1 },
-	{ "ncclAllReduce wrapper, added", run_reduce_wrapped, 5 },
+    {"plain call of an empty launch", run_plain, -1},
+    {"launch wrapper, added", run_wrapped, 0},
+    {"launch wrapper on the default stream, added", run_wrapped_default, 0},
+    {"two clock_gettime and a 64 B store, added", run_two_clocks, 0},
+    {"one rdtsc", run_rdtsc, -1},
+    {"plain call of an empty ncclAllReduce", run_reduce_plain, -1},
+    {"ncclAllReduce wrapper, added", run_reduce_wrapped, 5},
 };
 #define VARIANTS (sizeof(variants) / sizeof(variants[0]))
 
@@ -120,7 +120,7 @@ static void again_preloaded(char **argv)
 static int set_up(void)
 {
 	void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *nccl = dlopen("libnccl.so.2", RTLD_NOW);
-	nccl_unique_id id = { "bench" };
+	nccl_unique_id id = {"bench"};
 	cu_result (*create)(cu_stream *, unsigned);
 	comm_init_fn init;
 

@@ -103,7 +103,7 @@ static void make_residuals(struct table *t)
 
 		for (int k = 0; k < STAGES * 2; k++)
 			residual[residuals++] =
-				t->sum[k / 2][k % 2][i] / level[k / 2][k % 2] / common - 1;
+			    t->sum[k / 2][k % 2][i] / level[k / 2][k % 2] / common - 1;
 	}
 }
 
@@ -112,14 +112,14 @@ static void make_residuals(struct table *t)
 enum noise { REAL, MADE };
 struct arm {
 	enum noise noise;
-	double scale;	 /* of the noise: 1 or 3 */
-	bool differ;	 /* healthy ranks differ by constants, as the real ones do */
+	double scale; /* of the noise: 1 or 3 */
+	bool differ;  /* healthy ranks differ by constants, as the real ones do */
 	uint32_t ranks, slow;
-	double factor;	 /* of the slow ranks' own time; or */
-	double add_ns;	 /* what they lose per step */
+	double factor; /* of the slow ranks' own time; or */
+	double add_ns; /* what they lose per step */
 	uint32_t before, steps, after;
 	enum peers_mode mode;
-	bool late;	 /* add_ns is lateness, not own time */
+	bool late; /* add_ns is lateness, not own time */
 };
 struct tally {
 	uint32_t trials, found, exact, wrong, at_ten;
@@ -148,7 +148,8 @@ static double noise_of(const struct arm *a, uint32_t rank)
 	return a->scale * lag[rank];
 }
 
-static void steps_of(const struct arm *a, struct peers *p, const uint32_t *slow, const double *level)
+static void steps_of(const struct arm *a, struct peers *p, const uint32_t *slow,
+		     const double *level)
 {
 	double self[RANKS_MAX], late[RANKS_MAX];
 
@@ -183,18 +184,21 @@ static bool is_slow(const struct arm *a, const uint32_t *slow, uint32_t member)
 static void score(const struct arm *a, struct peers *p, const uint32_t *slow, struct tally *y)
 {
 	uint64_t end = a->before + a->steps;
-	bool seen[RANKS_MAX] = { false }, wrong = false, ten = true;
+	bool seen[RANKS_MAX] = {false}, wrong = false, ten = true;
 	uint32_t found = 0;
 	struct peers_flag f;
 
 	while (peers_next(p, &f)) {
 		if (getenv("PEERS_TRACE"))
-			fprintf(stderr, "member %u measure %d window %u steps %lu-%lu sure %lu "
+			fprintf(stderr,
+				"member %u measure %d window %u steps %lu-%lu sure %lu "
 				"excess %.4f score %.2f %s%s\n",
 				f.member, f.measure, f.window, (unsigned long)f.first_step,
-				(unsigned long)f.last_step, (unsigned long)f.sure_step, f.excess, f.score,
-				f.ended ? "ended" : "open", is_slow(a, slow, f.member) ? "" : " WRONG");
-		if (!is_slow(a, slow, f.member) || f.first_step >= end || f.last_step + 3 < a->before) {
+				(unsigned long)f.last_step, (unsigned long)f.sure_step, f.excess,
+				f.score, f.ended ? "ended" : "open",
+				is_slow(a, slow, f.member) ? "" : " WRONG");
+		if (!is_slow(a, slow, f.member) || f.first_step >= end ||
+		    f.last_step + 3 < a->before) {
 			wrong |= true;
 			continue;
 		}
@@ -227,7 +231,7 @@ static void run(const struct arm *a, uint32_t trials, struct tally *y)
 	peers_config_default(&c);
 	c.mode = a->mode;
 	memory = aligned_alloc(16, (peers_memory_bytes(&c, a->ranks) + 15) & ~15ul);
-	*y = (struct tally){ .delay = calloc((size_t)trials * (a->slow + 1) * 8, sizeof(double)) };
+	*y = (struct tally){.delay = calloc((size_t)trials * (a->slow + 1) * 8, sizeof(double))};
 	CHECK(memory && y->delay);
 	for (uint32_t k = 0; k < trials; k++) {
 		struct peers *p = peers_init(memory, &c, a->ranks);
@@ -246,7 +250,8 @@ static void run(const struct arm *a, uint32_t trials, struct tally *y)
 		}
 		steps_of(a, p, slow, level);
 		score(a, p, slow, y);
-		y->member_hours += (double)a->ranks * (a->before + a->steps + a->after) * STEP_NS / 3600e9;
+		y->member_hours +=
+		    (double)a->ranks * (a->before + a->steps + a->after) * STEP_NS / 3600e9;
 	}
 	free(memory);
 }
@@ -262,29 +267,39 @@ static double median_delay(struct tally *y)
 
 static void faults(uint32_t trials)
 {
-	static const uint32_t ranks[] = { 2, 4, 8, 64, 1024 };
-	static const double factor[] = { 1.05, 1.1, 1.2, 1.5, 2 };
+	static const uint32_t ranks[] = {2, 4, 8, 64, 1024};
+	static const double factor[] = {1.05, 1.1, 1.2, 1.5, 2};
 
-	printf("One slow rank for 20 steps after 120 (100 ms steps). recall: found; <=10: in 10 steps;\n"
-	       "wrong: trials with a flag on a healthy rank or outside the fault; steps: median to\n"
-	       "detect; begin, end: mean error\n\n");
-	printf("%-22s %5s %6s | %7s %6s %6s %6s %6s %6s %7s\n", "noise", "ranks", "factor", "recall",
-	       "<=10", "wrong", "steps", "begin", "end", "excess");
+	printf(
+	    "One slow rank for 20 steps after 120 (100 ms steps). recall: found; <=10: in 10 "
+	    "steps;\n"
+	    "wrong: trials with a flag on a healthy rank or outside the fault; steps: median to\n"
+	    "detect; begin, end: mean error\n\n");
+	printf("%-22s %5s %6s | %7s %6s %6s %6s %6s %6s %7s\n", "noise", "ranks", "factor",
+	       "recall", "<=10", "wrong", "steps", "begin", "end", "excess");
 	for (int n = 0; n < 4; n++)
 		for (size_t r = 0; r < ARRAY_LEN(ranks); r++)
 			for (size_t x = 0; x < ARRAY_LEN(factor); x++) {
-				struct arm a = { .noise = n < 2 ? REAL : MADE, .scale = n % 2 ? 3 : 1,
-						 .differ = n < 2, .ranks = ranks[r], .slow = 1,
-						 .factor = factor[x], .before = 120, .steps = 20,
-						 .after = 60 };
+				struct arm a = {.noise = n < 2 ? REAL : MADE,
+						.scale = n % 2 ? 3 : 1,
+						.differ = n < 2,
+						.ranks = ranks[r],
+						.slow = 1,
+						.factor = factor[x],
+						.before = 120,
+						.steps = 20,
+						.after = 60};
 				uint32_t k = ranks[r] > 64 ? trials / 10 + 1 : trials;
 				struct tally y;
 
 				if (ranks[r] == 1024 && x > 1 && x < 4)
 					continue;
 				run(&a, k, &y);
-				printf("%-22s %5u %6.2f | %6.1f%% %5.1f%% %5.1f%%", n == 0 ? "real x1" :
-				       n == 1 ? "real x3" : n == 2 ? "t3, lag 0.6, 1%" : "t3, lag 0.6, 3%",
+				printf("%-22s %5u %6.2f | %6.1f%% %5.1f%% %5.1f%%",
+				       n == 0	? "real x1"
+				       : n == 1 ? "real x3"
+				       : n == 2 ? "t3, lag 0.6, 1%"
+						: "t3, lag 0.6, 3%",
 				       ranks[r], factor[x], 100.0 * y.found / y.trials,
 				       100.0 * y.at_ten / y.trials, 100.0 * y.wrong / y.trials);
 				printf(" %6.0f %6.1f %6.1f %6.1f%%\n", median_delay(&y),
@@ -297,19 +312,28 @@ static void faults(uint32_t trials)
 
 static void several(uint32_t trials)
 {
-	static const struct { uint32_t ranks, slow, before; } shape[] = {
-		{ 8, 2, 60 }, { 8, 2, 0 }, { 8, 3, 60 }, { 8, 4, 60 }, { 8, 4, 0 }, { 8, 5, 60 },
-		{ 8, 6, 60 }, { 8, 6, 0 }, { 64, 16, 60 }, { 64, 40, 60 },
+	static const struct {
+		uint32_t ranks, slow, before;
+	} shape[] = {
+	    {8, 2, 60}, {8, 2, 0},  {8, 3, 60}, {8, 4, 60},   {8, 4, 0},
+	    {8, 5, 60}, {8, 6, 60}, {8, 6, 0},	{64, 16, 60}, {64, 40, 60},
 	};
 
-	printf("\nSeveral slow ranks, x1.2 for 40 steps, real x1 and x3 with constant differences;\n"
-	       "the paper's mode has 400 steps\n\n");
-	printf("%5s %5s %7s | %8s %8s %7s | %s\n", "ranks", "slow", "from", "x1 all", "x3 all", "wrong",
-	       "sysom mode: all, wrong");
+	printf(
+	    "\nSeveral slow ranks, x1.2 for 40 steps, real x1 and x3 with constant differences;\n"
+	    "the paper's mode has 400 steps\n\n");
+	printf("%5s %5s %7s | %8s %8s %7s | %s\n", "ranks", "slow", "from", "x1 all", "x3 all",
+	       "wrong", "sysom mode: all, wrong");
 	for (size_t i = 0; i < ARRAY_LEN(shape); i++) {
-		struct arm a = { .noise = REAL, .scale = 1, .differ = true, .ranks = shape[i].ranks,
-				 .slow = shape[i].slow, .factor = 1.2, .before = shape[i].before,
-				 .steps = 40, .after = 20 };
+		struct arm a = {.noise = REAL,
+				.scale = 1,
+				.differ = true,
+				.ranks = shape[i].ranks,
+				.slow = shape[i].slow,
+				.factor = 1.2,
+				.before = shape[i].before,
+				.steps = 40,
+				.after = 20};
 		struct tally y[3];
 
 		run(&a, trials, &y[0]);
@@ -331,7 +355,7 @@ static void several(uint32_t trials)
 
 static void lateness(uint32_t trials)
 {
-	static const double ms[] = { 0.3, 0.4, 0.6 };
+	static const double ms[] = {0.3, 0.4, 0.6};
 
 	printf("\nConstant lateness of one of 8 ranks, 100 ms steps: median steps to detect\n"
 	       "(recall in 3,000)\n\n");
@@ -340,15 +364,22 @@ static void lateness(uint32_t trials)
 	for (size_t i = 0; i < ARRAY_LEN(ms); i++) {
 		printf("%6.1f |", ms[i]);
 		for (int k = 0; k < 3; k++) {
-			struct arm a = { .noise = REAL, .scale = k == 1 ? 3 : 1, .ranks = 8, .slow = 1,
-					 .factor = 1, .add_ns = ms[i] * 1e6, .before = 500, .steps = 3000,
-					 .late = k == 2 };
+			struct arm a = {.noise = REAL,
+					.scale = k == 1 ? 3 : 1,
+					.ranks = 8,
+					.slow = 1,
+					.factor = 1,
+					.add_ns = ms[i] * 1e6,
+					.before = 500,
+					.steps = 3000,
+					.late = k == 2};
 			struct tally y;
 			char text[40];
 
 			run(&a, trials, &y);
-			snprintf(text, sizeof(text), "%.0f (%.0f%%, %.0f%% wrong)", median_delay(&y),
-				 100.0 * y.found / trials, 100.0 * y.wrong / trials);
+			snprintf(text, sizeof(text), "%.0f (%.0f%%, %.0f%% wrong)",
+				 median_delay(&y), 100.0 * y.found / trials,
+				 100.0 * y.wrong / trials);
 			printf(" %-22s", text);
 			fflush(stdout);
 		}
@@ -358,24 +389,30 @@ static void lateness(uint32_t trials)
 
 static void healthy(uint32_t trials)
 {
-	static const char *const title[] = { "real x1", "real x3", "real x1, differing",
-					     "real x3, differing", "t3, lag 0.6, 1%", "t3, lag 0.6, 3%" };
-	static const uint32_t ranks[] = { 2, 4, 8, 64, 1024 };
+	static const char *const title[] = {
+	    "real x1",	       "real x3",	 "real x1, differing", "real x3, differing",
+	    "t3, lag 0.6, 1%", "t3, lag 0.6, 3%"};
+	static const uint32_t ranks[] = {2, 4, 8, 64, 1024};
 
 	printf("\nHealthy ranks: runs with a false flag, rank-hours, false flags' rate;\n"
 	       "runs with one in the paper's mode\n\n");
 	for (int n = 0; n < 6; n++)
 		for (size_t r = 0; r < ARRAY_LEN(ranks); r++) {
-			struct arm a = { .noise = n < 4 ? REAL : MADE, .scale = n % 2 ? 3 : 1,
-					 .differ = n / 2 == 1, .ranks = ranks[r], .before = 3000 };
-			uint32_t k = ranks[r] > 64 ? trials / 50 + 1 :
-				     ranks[r] > 8  ? trials / 10 + 1 : trials;
+			struct arm a = {.noise = n < 4 ? REAL : MADE,
+					.scale = n % 2 ? 3 : 1,
+					.differ = n / 2 == 1,
+					.ranks = ranks[r],
+					.before = 3000};
+			uint32_t k = ranks[r] > 64  ? trials / 50 + 1
+				     : ranks[r] > 8 ? trials / 10 + 1
+						    : trials;
 			struct tally y, z;
 
 			run(&a, k, &y);
 			a.mode = PEERS_SYSOM;
 			run(&a, k, &z);
-			printf("%-20s %5u ranks: %4u of %4u runs, %8.0f rank-hours, %.2g/h | sysom %u\n",
+			printf("%-20s %5u ranks: %4u of %4u runs, %8.0f rank-hours, %.2g/h | sysom "
+			       "%u\n",
 			       title[n], ranks[r], y.wrong, y.trials, y.member_hours,
 			       y.wrong / y.member_hours, z.wrong);
 			median_delay(&y);
@@ -386,7 +423,7 @@ static void healthy(uint32_t trials)
 
 static void speed(void)
 {
-	static const uint32_t ranks[] = { 8, 1024 };
+	static const uint32_t ranks[] = {8, 1024};
 
 	printf("\nSpeed, healthy ranks with constant differences:\n");
 	for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
@@ -410,7 +447,7 @@ static void speed(void)
 		clock_gettime(CLOCK_MONOTONIC, &b);
 		printf("  %4u members: %.1f million values a second, %.1f MB\n", n,
 		       (double)n * steps / 1e6 /
-			       ((double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9),
+			   ((double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9),
 		       (double)peers_memory_bytes(&c, n) / 1e6);
 		free(p);
 		free(v);

@@ -78,8 +78,9 @@ static void run_push_device(struct bench *b)
 
 static void run_intern(struct bench *b)
 {
-	static const char name[] = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEE"
-				   "EEviT0_T1_";
+	static const char name[] =
+	    "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEE"
+	    "EEviT0_T1_";
 
 	for (uint32_t i = 0; i < EVENTS; i++)
 		sink = ring_writer_intern(&b->w, name, sizeof(name) - 1);

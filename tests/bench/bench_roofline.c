@@ -16,11 +16,11 @@
 #include "base/hash.h"
 #include "cli/timings/replay_csv.h"
 
-#define ROWS_MAX 20000
-#define KEYS_MAX 64
+#define ROWS_MAX  20000
+#define KEYS_MAX  64
 #define STEPS_MAX 100000
-#define FACTORS 3
-#define VIDUR "vidur-profiles/"
+#define FACTORS	  3
+#define VIDUR	  "vidur-profiles/"
 
 struct row {
 	char key[96];
@@ -32,18 +32,19 @@ struct data {
 	struct row *row;
 	uint32_t rows, work_count;
 	bool ordered; /* a time series: not shuffled */
-	uint32_t resample; /* steps per key drawn from the rows, 1 % noise on top; 0: each row once */
+	uint32_t
+	    resample; /* steps per key drawn from the rows, 1 % noise on top; 0: each row once */
 };
 
 struct tally {
 	uint64_t injected[FACTORS], found[FACTORS], healthy, wrong, refused, judged;
 };
 
-static const double factor[FACTORS] = { 1.2, 1.5, 2.0 };
+static const double factor[FACTORS] = {1.2, 1.5, 2.0};
 static uint32_t seeds = 5;
-static bool tell_misses; /* every miss and false positive, for whoever works on the roofline */
+static bool tell_misses;  /* every miss and false positive, for whoever works on the roofline */
 static double bad_factor; /* of slow learning steps; 0: anything from 1.2 to 3 */
-static const double contamination[] = { 0, 0.02, 0.05, 0.10, 0.20 };
+static const double contamination[] = {0, 0.02, 0.05, 0.10, 0.20};
 
 static double uniform(uint64_t *state)
 {
@@ -86,8 +87,9 @@ static bool load(struct data *d, const char *dir, const char *file, const char *
 	while (at[5] >= 0 && replay_csv_next(c, &f) > 0 && d->rows < ROWS_MAX) {
 		struct row *r = &d->row[d->rows];
 
-		snprintf(r->key, sizeof(r->key), "%.30s %.20s %.20s", at[0] < 0 ? "" : f[at[0]].text,
-			 at[1] < 0 ? "" : f[at[1]].text, at[2] < 0 ? "" : f[at[2]].text);
+		snprintf(r->key, sizeof(r->key), "%.30s %.20s %.20s",
+			 at[0] < 0 ? "" : f[at[0]].text, at[1] < 0 ? "" : f[at[1]].text,
+			 at[2] < 0 ? "" : f[at[2]].text);
 		/* power-capped rows are scaled copies of others */
 		if (strstr(r->key, "pcap") || !replay_csv_number(&f[at[5]], &r->latency_ns))
 			continue;
@@ -104,7 +106,7 @@ static bool load(struct data *d, const char *dir, const char *file, const char *
 static bool load_steps(struct data *d, const char *dir)
 {
 	static double sum[STEPS_MAX][8];
-	char path[1024], stage[8] = { 0 };
+	char path[1024], stage[8] = {0};
 	struct replay_csv *c;
 	struct trace_field *f;
 	int n, rank, step, op, duration, place, last = 0;
@@ -178,7 +180,8 @@ static void synthesise(struct data *d, unsigned kind, uint64_t seed)
 
 /* One key's rows: 60 % to learn from, the rest to judge, one in twenty made slow. */
 static void run_key(const struct data *d, const struct row **rows, uint32_t n,
-		    const struct roofline_config *config, double bad, uint64_t seed, struct tally *t)
+		    const struct roofline_config *config, double bad, uint64_t seed,
+		    struct tally *t)
 {
 	void *memory = aligned_alloc(64, (roofline_set_memory_bytes(config, 1) + 63) & ~63ul);
 	struct roofline *m = roofline_set_get(roofline_set_init(memory, config, 1), 0);
@@ -202,11 +205,15 @@ static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 			continue;
 		if (tell_misses && config->mode == ROOFLINE_ROBUST && which != 0 &&
 		    (which > 0) != v.flagged)
-			printf("  %s seed %" PRIu64 " %s work %g %g latency %g expected %g excess %.3f "
+			printf("  %s seed %" PRIu64
+			       " %s work %g %g latency %g expected %g excess %.3f "
 			       "threshold %.3f %s%s\n",
 			       which >= 1 ? "MISS" : "FALSE", seed0, r->key, r->work[0], r->work[1],
 			       latency, v.expected_ns, v.excess, v.threshold,
-			       roofline_state_name(v.state), v.novel ? " novel" : v.out ? " out" : "");
+			       roofline_state_name(v.state),
+			       v.novel ? " novel"
+			       : v.out ? " out"
+				       : "");
 		t->judged++;
 		t->refused += v.state != ROOFLINE_ARMED;
 		if (which >= 0) {
@@ -263,9 +270,9 @@ static void report(const struct data *d, uint64_t seed)
 
 	snprintf(drawn, sizeof(drawn), "drawn to %" PRIu32 " per key with 1 %% noise", d->resample);
 	printf("\n%s: %" PRIu32 " rows, %s, seeds %" PRIu64 "..%" PRIu64 "\n", d->name, d->rows,
-	       d->resample ? drawn :
-	       d->ordered  ? "in time order" :
-			     "each once, shuffled",
+	       d->resample  ? drawn
+	       : d->ordered ? "in time order"
+			    : "each once, shuffled",
 	       seed, seed + seeds - 1);
 	printf("  bad    | robust: x1.2   x1.5     x2   false+  unarmed "
 	       "| p99: x1.2   x1.5     x2   false+\n");
@@ -305,7 +312,7 @@ static void speed(void)
 {
 	struct roofline_config config;
 	uint64_t random = 7;
-	double begin, best[2] = { 1e9, 1e9 }, learning = 0;
+	double begin, best[2] = {1e9, 1e9}, learning = 0;
 
 	for (int round = 0; round < 5; round++)
 		for (uint32_t mode = 0; mode < 2; mode++) {
@@ -315,11 +322,12 @@ static void speed(void)
 
 			roofline_config_default(&config);
 			config.mode = (enum roofline_mode)mode;
-			memory = aligned_alloc(64, (roofline_set_memory_bytes(&config, 1) + 63) & ~63ul);
+			memory =
+			    aligned_alloc(64, (roofline_set_memory_bytes(&config, 1) + 63) & ~63ul);
 			m = roofline_set_get(roofline_set_init(memory, &config, 1), 0);
 			begin = seconds();
 			for (uint32_t i = 0; i < 5000 + n; i++) {
-				double x = uniform(&random) * 4096, work[2] = { x, i % 64 };
+				double x = uniform(&random) * 4096, work[2] = {x, i % 64};
 
 				if (i == 5000) {
 					learning = mode ? learning : seconds() - begin;
@@ -331,9 +339,10 @@ static void speed(void)
 			best[mode] = begin < best[mode] ? begin : best[mode];
 			free(memory);
 		}
-	printf("\ncost: %.0f ns per decision (robust, two work values, armed and frozen; best of 5), "
-	       "%.1f ms in all for the first 5000 steps; p99 mode %.0f ns with its retraining\n",
-	       best[0], 1e3 * learning, best[1]);
+	printf(
+	    "\ncost: %.0f ns per decision (robust, two work values, armed and frozen; best of 5), "
+	    "%.1f ms in all for the first 5000 steps; p99 mode %.0f ns with its retraining\n",
+	    best[0], 1e3 * learning, best[1]);
 }
 
 static const char *data_dir(void)
@@ -345,20 +354,20 @@ static const char *data_dir(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const splitwise_work[] = { "prompt_size", "batch_size" };
-	static const char *const splitwise_key[] = { "model", "hardware", "tensor_parallel" };
-	static const char *const vidur_work[] = { "num_tokens", NULL };
-	static const char *const vidur_key[] = { "num_tensor_parallel_workers", NULL, NULL };
+	static const char *const splitwise_work[] = {"prompt_size", "batch_size"};
+	static const char *const splitwise_key[] = {"model", "hardware", "tensor_parallel"};
+	static const char *const vidur_work[] = {"num_tokens", NULL};
+	static const char *const vidur_key[] = {"num_tensor_parallel_workers", NULL, NULL};
 	static const char *const synthetic[] = {
-		"synthetic prefill curve, 1 % noise", "synthetic decode, skewed noise",
-		"synthetic constant work, heavy tails", "synthetic stairs, 1.5 % noise",
-		"synthetic two works, 5 % noise", "synthetic noise only: to be refused",
+	    "synthetic prefill curve, 1 % noise",   "synthetic decode, skewed noise",
+	    "synthetic constant work, heavy tails", "synthetic stairs, 1.5 % noise",
+	    "synthetic two works, 5 % noise",	    "synthetic noise only: to be refused",
 	};
 	const char *dir = data_dir();
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-	static const uint32_t drawn[] = { 400, 1000, 3000 };
+	static const uint32_t drawn[] = {400, 1000, 3000};
 	const char *only = argc > 3 ? argv[3] : NULL;
-	struct data d = { .row = calloc(ROWS_MAX, sizeof(struct row)) };
+	struct data d = {.row = calloc(ROWS_MAX, sizeof(struct row))};
 
 	CHECK(d.row);
 	seeds = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : seeds;
@@ -380,7 +389,7 @@ int main(int argc, char **argv)
 				d.resample = drawn[k];                                             \
 				report(&d, seed);                                                  \
 			}                                                                          \
-		} else                                                                               \
+		} else                                                                             \
 			printf("\n%s: no data under %s, skipped\n", label, dir);                   \
 	} while (0)
 	CASE("Splitwise prompt", load(&d, dir, "roofline-splitwise/perf_model.csv", "prompt_time",

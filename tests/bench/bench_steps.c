@@ -101,7 +101,7 @@ static void wait_gpu(struct trace *t, uint64_t ns)
 static void truth(struct trace *t)
 {
 	t->truth[t->truth_count < STEPS_MAX - 1 ? t->truth_count++ : t->truth_count] =
-		t->host[t->count - 1].end_ns;
+	    t->host[t->count - 1].end_ns;
 	if (t->sync == 1)
 		wait_gpu(t, t->launch_ns * 50);
 	t->now += jittered(t, t->step_gap_ns);
@@ -163,12 +163,12 @@ static void vary(struct trace *t, uint64_t seed)
 static struct shape shape_of(struct trace *t)
 {
 	return (struct shape){
-		.layers = 4 + (uint32_t)(next_random(t) % 28),
-		.fwd = 5 + (uint32_t)(next_random(t) % 12),
-		.bwd = 8 + (uint32_t)(next_random(t) % 12),
-		.bwd_colls = (uint32_t)(next_random(t) % 2),
-		.opt = 1 + (uint32_t)(next_random(t) % 60),
-		.grid = 16 + (uint32_t)(next_random(t) % 100),
+	    .layers = 4 + (uint32_t)(next_random(t) % 28),
+	    .fwd = 5 + (uint32_t)(next_random(t) % 12),
+	    .bwd = 8 + (uint32_t)(next_random(t) % 12),
+	    .bwd_colls = (uint32_t)(next_random(t) % 2),
+	    .opt = 1 + (uint32_t)(next_random(t) % 60),
+	    .grid = 16 + (uint32_t)(next_random(t) % 100),
 	};
 }
 
@@ -381,7 +381,8 @@ static void make_pipeline(struct trace *t, uint64_t seed)
 	micro = 4 + (uint32_t)(next_random(t) % 9);
 	for (int i = 0; i < 25; i++) {
 		for (uint32_t slot = 0; slot < 2 * micro; slot++) {
-			bool fwd = stage ? slot % 2 == 0 : !slot || (slot % 2 && slot < 2 * micro - 1);
+			bool fwd =
+			    stage ? slot % 2 == 0 : !slot || (slot % 2 && slot < 2 * micro - 1);
 
 			if (stage || !fwd)
 				point_to_point(t, RECORD_COLL_RECV, 95);
@@ -510,8 +511,8 @@ static void synthetic(struct trace *t, const char *name, void (*make)(struct tra
 			printf("  seed %llu: precision %.3f recall %.3f gap %.1f copy %d sync %u "
 			       "launches/step %zu\n",
 			       (unsigned long long)seed, s.precision, s.recall,
-			       (double)t->step_gap_ns / (double)t->launch_ns, t->input_copy, t->sync,
-			       t->count / t->truth_count);
+			       (double)t->step_gap_ns / (double)t->launch_ns, t->input_copy,
+			       t->sync, t->count / t->truth_count);
 	}
 	sum.precision = sum.predicted ? (double)sum.found / (double)sum.predicted : 0;
 	sum.recall = sum.known ? (double)sum.found / (double)sum.known : 0;
@@ -616,17 +617,17 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*make)(struct trace *, uint64_t);
 	} kinds[] = {
-		{"400 collectives per step", make_collectives},
-		{"gradient accumulation", make_accumulation},
-		{"evaluation in between", make_evaluation},
-		{"data-dependent graph", make_data_dependent},
-		{"decode with graphs", make_decode},
-		{"different first steps", make_warm_up},
-		{"engine with changing batches", make_engine},
-		{"mixture of experts", make_experts},
-		{"8 micro-batches", make_micro_8},
-		{"32 micro-batches", make_micro_32},
-		{"2-stage pipeline, one rank", make_pipeline},
+	    {"400 collectives per step", make_collectives},
+	    {"gradient accumulation", make_accumulation},
+	    {"evaluation in between", make_evaluation},
+	    {"data-dependent graph", make_data_dependent},
+	    {"decode with graphs", make_decode},
+	    {"different first steps", make_warm_up},
+	    {"engine with changing batches", make_engine},
+	    {"mixture of experts", make_experts},
+	    {"8 micro-batches", make_micro_8},
+	    {"32 micro-batches", make_micro_32},
+	    {"2-stage pipeline, one rank", make_pipeline},
 	};
 	static struct trace t;
 
@@ -634,7 +635,8 @@ int main(int argc, char **argv)
 	boundaries = malloc(STEPS_MAX * sizeof(*boundaries));
 	if (!t.host || !boundaries || !seeds)
 		return 1;
-	printf("boundaries within 5%% of a step time; seeds 1 to %llu\n", (unsigned long long)seeds);
+	printf("boundaries within 5%% of a step time; seeds 1 to %llu\n",
+	       (unsigned long long)seeds);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
 		for (int live = 0; live < 2; live++) {
 			char name[64];

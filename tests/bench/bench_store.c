@@ -40,9 +40,12 @@ static uint64_t cpu_ns(void)
 
 static void put_one(struct store *s, uint32_t k, char *body)
 {
-	struct incident_row row = { .open = k % 100 == 0, .begin_unix_ns = 1 + k, .end_unix_ns = 2 + k,
-				    .arrival_unix_ns = 1 + k, .updated_unix_ns = 2048ull * (k + 1) };
-	struct digest d = { .reason = WINDOW_SELF };
+	struct incident_row row = {.open = k % 100 == 0,
+				   .begin_unix_ns = 1 + k,
+				   .end_unix_ns = 2 + k,
+				   .arrival_unix_ns = 1 + k,
+				   .updated_unix_ns = 2048ull * (k + 1)};
+	struct digest d = {.reason = WINDOW_SELF};
 	int n;
 
 	snprintf(row.id, sizeof(row.id), "%08x", k);
@@ -52,7 +55,7 @@ static void put_one(struct store *s, uint32_t k, char *body)
 	memcpy(body + BODY - 3, "\"}", 3);
 	CHECK(!store_put_incident(s, &row, body));
 	for (uint32_t w = 0; w < WINDOWS; w++) {
-		uint32_t id[4] = { k, w };
+		uint32_t id[4] = {k, w};
 
 		memcpy(d.id, id, sizeof(d.id));
 		snprintf(d.rank.job, sizeof(d.rank.job), "%s", row.job);
@@ -101,12 +104,12 @@ static void measure(struct store *s, uint32_t count)
 	static const struct {
 		const char *what;
 		struct store_list q;
-	} all[] = { { "the newest", { .limit = 1000 } },
-		    { "of one job", { .job = "job7", .limit = 1000 } },
-		    { "open", { .state = "open", .limit = 1000 } },
-		    { "closed", { .state = "closed", .limit = 1000 } },
-		    { "closed of one job", { .job = "job7", .state = "closed", .limit = 1000 } },
-		    { "from the middle", { .limit = 1000, .after_ns = 50000, .after_id = "00000000" } } };
+	} all[] = {{"the newest", {.limit = 1000}},
+		   {"of one job", {.job = "job7", .limit = 1000}},
+		   {"open", {.state = "open", .limit = 1000}},
+		   {"closed", {.state = "closed", .limit = 1000}},
+		   {"closed of one job", {.job = "job7", .state = "closed", .limit = 1000}},
+		   {"from the middle", {.limit = 1000, .after_ns = 50000, .after_id = "00000000"}}};
 	struct store_totals t;
 	uint64_t begun;
 	uint32_t rows;
@@ -117,7 +120,8 @@ static void measure(struct store *s, uint32_t count)
 		printf("list %-18s %6.2f ms for %4u incidents: %s\n", all[k].what, ms, rows,
 		       ms < 50 ? "within 50 ms" : "TOO SLOW");
 	}
-	printf("feed                    %6.2f ms\n", longest(s, NULL, 2048ull * (count / 2), &rows));
+	printf("feed                    %6.2f ms\n",
+	       longest(s, NULL, 2048ull * (count / 2), &rows));
 	begun = cpu_ns();
 	CHECK(!store_totals(s, &t) && t.incidents == count);
 	printf("totals                  %6.3f ms: %llu windows, %llu incidents, %llu MB\n",
@@ -128,16 +132,17 @@ static void measure(struct store *s, uint32_t count)
 /* One request on a connection of its own; the bytes that came back. */
 static size_t ask(const char *path)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(PORT),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(PORT),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	char text[65536];
 	size_t bytes = 0;
 	ssize_t n;
 
 	CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)));
-	n = snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-		     path);
+	n = snprintf(text, sizeof(text),
+		     "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
 	CHECK(send(fd, text, (size_t)n, 0) == n);
 	while ((n = recv(fd, text, sizeof(text), 0)) > 0)
 		bytes += (size_t)n;
@@ -180,8 +185,8 @@ static void healthz(const char *beside)
 
 static void probe(const char *store_dir)
 {
-	const struct api_config config = { .listen = LISTEN, .hosts = "", .store_dir = store_dir };
-	const struct api_sources none = { 0 };
+	const struct api_config config = {.listen = LISTEN, .hosts = "", .store_dir = store_dir};
+	const struct api_sources none = {0};
 	pthread_t clients[CLIENTS];
 	struct api *api;
 	uint64_t begun;

@@ -22,13 +22,13 @@
 #include "symbol/symbol_resolver.h"
 #include "symbol/symbol_store.h"
 
-#define NAME_BYTES    76u
-#define FIRST	      0x10000u
-#define STRIDE	      64u
-#define SIZE	      48u
-#define TOUCHED	      10000u
-#define PEER_SECONDS  120
-#define PEER_NAMES    100u
+#define NAME_BYTES   76u
+#define FIRST	     0x10000u
+#define STRIDE	     64u
+#define SIZE	     48u
+#define TOUCHED	     10000u
+#define PEER_SECONDS 120
+#define PEER_NAMES   100u
 
 static char dir[256];
 
@@ -61,8 +61,9 @@ static void write_elf(const char *path, const uint8_t id[20], uint32_t count)
 		uint8_t id[20];
 		Elf64_Shdr s[6];
 		char names[sizeof(names)];
-	} h = { .gnu = "GNU" };
-	uint64_t table = (sizeof(h) + 7) & ~7ull, strings = table + (uint64_t)count * sizeof(Elf64_Sym),
+	} h = {.gnu = "GNU"};
+	uint64_t table = (sizeof(h) + 7) & ~7ull,
+		 strings = table + (uint64_t)count * sizeof(Elf64_Sym),
 		 strings_bytes = 1 + (uint64_t)count * NAME_BYTES;
 	char name[NAME_BYTES], pad[8] = "";
 	FILE *f = fopen(path, "wb");
@@ -80,30 +81,51 @@ static void write_elf(const char *path, const uint8_t id[20], uint32_t count)
 	h.e.e_shentsize = sizeof(h.s[0]);
 	h.e.e_shnum = 6;
 	h.e.e_shstrndx = 5;
-	h.n = (Elf64_Nhdr){ 4, 20, NT_GNU_BUILD_ID };
+	h.n = (Elf64_Nhdr){4, 20, NT_GNU_BUILD_ID};
 	memcpy(h.id, id, 20);
 	memcpy(h.names, names, sizeof(names));
-	h.p = (Elf64_Phdr){ .p_type = PT_NOTE, .p_offset = (uint64_t)((char *)&h.n - (char *)&h),
-			    .p_filesz = sizeof(h.n) + 24, .p_align = 4 };
-	h.load = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_filesz = sizeof(h),
-			       .p_memsz = FIRST + (uint64_t)count * STRIDE, .p_align = 4096 };
-	h.s[1] = (Elf64_Shdr){ .sh_name = 1, .sh_type = SHT_NOTE, .sh_offset = h.p.p_offset,
-			       .sh_size = h.p.p_filesz, .sh_addralign = 4 };
-	h.s[2] = (Elf64_Shdr){ .sh_name = 7, .sh_type = SHT_NOBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-			       .sh_addr = FIRST, .sh_size = (uint64_t)count * STRIDE };
-	h.s[3] = (Elf64_Shdr){ .sh_name = 13, .sh_type = SHT_SYMTAB, .sh_offset = table, .sh_link = 4,
-			       .sh_size = strings - table, .sh_entsize = sizeof(Elf64_Sym),
-			       .sh_addralign = 8 };
-	h.s[4] = (Elf64_Shdr){ .sh_name = 21, .sh_type = SHT_STRTAB, .sh_offset = strings,
-			       .sh_size = strings_bytes };
-	h.s[5] = (Elf64_Shdr){ .sh_name = 29, .sh_type = SHT_STRTAB,
-			       .sh_offset = (uint64_t)(h.names - (char *)&h), .sh_size = sizeof(names) };
+	h.p = (Elf64_Phdr){.p_type = PT_NOTE,
+			   .p_offset = (uint64_t)((char *)&h.n - (char *)&h),
+			   .p_filesz = sizeof(h.n) + 24,
+			   .p_align = 4};
+	h.load = (Elf64_Phdr){.p_type = PT_LOAD,
+			      .p_flags = PF_R | PF_X,
+			      .p_filesz = sizeof(h),
+			      .p_memsz = FIRST + (uint64_t)count * STRIDE,
+			      .p_align = 4096};
+	h.s[1] = (Elf64_Shdr){.sh_name = 1,
+			      .sh_type = SHT_NOTE,
+			      .sh_offset = h.p.p_offset,
+			      .sh_size = h.p.p_filesz,
+			      .sh_addralign = 4};
+	h.s[2] = (Elf64_Shdr){.sh_name = 7,
+			      .sh_type = SHT_NOBITS,
+			      .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			      .sh_addr = FIRST,
+			      .sh_size = (uint64_t)count * STRIDE};
+	h.s[3] = (Elf64_Shdr){.sh_name = 13,
+			      .sh_type = SHT_SYMTAB,
+			      .sh_offset = table,
+			      .sh_link = 4,
+			      .sh_size = strings - table,
+			      .sh_entsize = sizeof(Elf64_Sym),
+			      .sh_addralign = 8};
+	h.s[4] = (Elf64_Shdr){
+	    .sh_name = 21, .sh_type = SHT_STRTAB, .sh_offset = strings, .sh_size = strings_bytes};
+	h.s[5] = (Elf64_Shdr){.sh_name = 29,
+			      .sh_type = SHT_STRTAB,
+			      .sh_offset = (uint64_t)(h.names - (char *)&h),
+			      .sh_size = sizeof(names)};
 	CHECK(fwrite(&h, sizeof(h), 1, f) == 1);
 	CHECK(fwrite(pad, 1, table - sizeof(h), f) == table - sizeof(h));
 	for (uint32_t k = 0; k < count; k++) {
 		uint32_t i = scattered(k, count);
-		Elf64_Sym s = { 1 + i * NAME_BYTES, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, 2,
-				FIRST + (uint64_t)i * STRIDE, SIZE };
+		Elf64_Sym s = {1 + i * NAME_BYTES,
+			       ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+			       0,
+			       2,
+			       FIRST + (uint64_t)i * STRIDE,
+			       SIZE};
 
 		CHECK(fwrite(&s, sizeof(s), 1, f) == 1);
 	}
@@ -119,7 +141,8 @@ static void id_of(uint32_t i, uint8_t id[20])
 {
 	memset(id, 0, 20);
 	for (int k = 0; k < 4; k++)
-		id[3 - k] = (uint8_t)((i * 2654435761u) >> (8 * k)); /* spread over the directories */
+		id[3 - k] =
+		    (uint8_t)((i * 2654435761u) >> (8 * k)); /* spread over the directories */
 	memcpy(id + 16, &i, 4);
 }
 
@@ -175,8 +198,10 @@ static void apart(void (*fn)(uint32_t), uint32_t n)
 static struct symbol_resolver *resolver(const char *index)
 {
 	static char tree[300], path[300];
-	struct symbol_resolver_options o = { .directory = tree, .index_dir = path,
-					     .debug_root = "/nonexistent", .index_bytes_max = 16ull << 30 };
+	struct symbol_resolver_options o = {.directory = tree,
+					    .index_dir = path,
+					    .debug_root = "/nonexistent",
+					    .index_bytes_max = 16ull << 30};
 	struct symbol_resolver *r;
 
 	snprintf(tree, sizeof(tree), "%s/tree", dir);
@@ -210,7 +235,7 @@ static uint32_t next(uint64_t *state)
 static void build_large(uint32_t count)
 {
 	struct symbol_resolver *r = resolver("index");
-	uint8_t id[20] = { 0xff };
+	uint8_t id[20] = {0xff};
 	double t = seconds();
 
 	ask(r, id, count / 2, 5);
@@ -250,7 +275,7 @@ static void look_up_large(uint32_t count)
 {
 	struct symbol_resolver *r;
 	struct symbol_resolver_stats st;
-	uint8_t id[20] = { 0xff };
+	uint8_t id[20] = {0xff};
 	uint64_t state = 1;
 	uint32_t n = 2000;
 	char path[400];
@@ -321,7 +346,8 @@ static double peer_run(const char *command, uint32_t count, uint32_t symbols, do
 	f = fopen(addresses, "w");
 	CHECK(f);
 	for (uint32_t i = 0; i < count; i++)
-		fprintf(f, "0x%llx\n", FIRST + (unsigned long long)(next(&state) % symbols) * STRIDE + 7);
+		fprintf(f, "0x%llx\n",
+			FIRST + (unsigned long long)(next(&state) % symbols) * STRIDE + 7);
 	fclose(f);
 	snprintf(line, sizeof(line), "exec timeout %d %s <%s >%s/answers 2>/dev/null", PEER_SECONDS,
 		 command, addresses, dir);
@@ -338,10 +364,11 @@ static double peer_run(const char *command, uint32_t count, uint32_t symbols, do
 
 static void peers(uint32_t count)
 {
-	static const char *const tools[][2] = { { "addr2line", "-f -e" },
-						{ "eu-addr2line", "-f -e" },
-						{ "llvm-symbolizer", "--no-inlines --no-demangle -e" } };
-	uint8_t id[20] = { 0xff };
+	static const char *const tools[][2] = {
+	    {"addr2line", "-f -e"},
+	    {"eu-addr2line", "-f -e"},
+	    {"llvm-symbolizer", "--no-inlines --no-demangle -e"}};
+	uint8_t id[20] = {0xff};
 	char path[400], command[600], tree[300];
 
 	snprintf(tree, sizeof(tree), "%s/tree", dir);
@@ -361,7 +388,8 @@ static void peers(uint32_t count)
 			printf("  peer %-16s no answer in %d s; largest resident %.0f MiB\n",
 			       tools[i][0], PEER_SECONDS, mib);
 		else
-			printf("  peer %-16s %u names in %6.2f s (%u right); largest resident %.0f MiB\n",
+			printf("  peer %-16s %u names in %6.2f s (%u right); largest resident %.0f "
+			       "MiB\n",
 			       tools[i][0], PEER_NAMES, t, count_right(PEER_NAMES, count), mib);
 	}
 }
@@ -371,7 +399,7 @@ static void peers(uint32_t count)
 static void open_store(uint32_t files)
 {
 	char path[300];
-	struct symbol_store_options o = { .directory = path };
+	struct symbol_store_options o = {.directory = path};
 	struct symbol_store_stats st;
 	struct symbol_store *s;
 	uint8_t id[20];
@@ -383,8 +411,10 @@ static void open_store(uint32_t files)
 	CHECK(!symbol_store_open(&s, &o));
 	symbol_store_stats_get(s, &st);
 	CHECK(st.files == files + 1);
-	printf("  directory of %llu files: opened in           %7.2f s   table %.1f MiB, VmHWM %.1f MiB\n",
-	       (unsigned long long)st.files, seconds() - t, (double)st.memory_bytes / (1 << 20), hwm_mib());
+	printf("  directory of %llu files: opened in           %7.2f s   table %.1f MiB, VmHWM "
+	       "%.1f MiB\n",
+	       (unsigned long long)st.files, seconds() - t, (double)st.memory_bytes / (1 << 20),
+	       hwm_mib());
 	t = seconds();
 	for (uint32_t i = 0; i < n; i++) {
 		id_of(next(&state) % files, id);
@@ -439,7 +469,7 @@ int main(int argc, char **argv)
 	uint32_t count = argc > 1 ? (uint32_t)atoi(argv[1]) : 10000000,
 		 files = argc > 2 ? (uint32_t)atoi(argv[2]) : 170000;
 	const char *tmp = getenv("TMPDIR");
-	uint8_t id[20] = { 0xff };
+	uint8_t id[20] = {0xff};
 	struct statvfs fs;
 	char path[400], tree[300];
 

@@ -25,18 +25,31 @@
 #define PID(r)	(100u + (uint32_t)(r))
 
 enum what {
-	GPU_SLOW, GPU_CLOCKS, GPU_ONE, GPU_OTHER, COPY, SOFTIRQ, RUN_QUEUE,
-	CPU_LIMIT, LOCK, DISK, PYTHON, GIL, LOADER, NOT_SEEN, WHATS
+	GPU_SLOW,
+	GPU_CLOCKS,
+	GPU_ONE,
+	GPU_OTHER,
+	COPY,
+	SOFTIRQ,
+	RUN_QUEUE,
+	CPU_LIMIT,
+	LOCK,
+	DISK,
+	PYTHON,
+	GIL,
+	LOADER,
+	NOT_SEEN,
+	WHATS
 };
 
 static const enum finding_cause causes[WHATS] = {
-    [GPU_SLOW] = CAUSE_GPU_SLOW,     [GPU_CLOCKS] = CAUSE_GPU_CLOCKS,
-    [GPU_ONE] = CAUSE_GPU_KERNEL,    [GPU_OTHER] = CAUSE_GPU_VARIANT,
-    [COPY] = CAUSE_GPU_COPY,	     [SOFTIRQ] = CAUSE_OS_SOFTIRQ,
+    [GPU_SLOW] = CAUSE_GPU_SLOW,      [GPU_CLOCKS] = CAUSE_GPU_CLOCKS,
+    [GPU_ONE] = CAUSE_GPU_KERNEL,     [GPU_OTHER] = CAUSE_GPU_VARIANT,
+    [COPY] = CAUSE_GPU_COPY,	      [SOFTIRQ] = CAUSE_OS_SOFTIRQ,
     [RUN_QUEUE] = CAUSE_OS_RUN_QUEUE, [CPU_LIMIT] = CAUSE_OS_CPU_LIMIT,
-    [LOCK] = CAUSE_OS_LOCK,	     [DISK] = CAUSE_STORAGE_DISK,
-    [PYTHON] = CAUSE_CPU_PYTHON,     [GIL] = CAUSE_CPU_GIL,
-    [LOADER] = CAUSE_STORAGE_LOADER, [NOT_SEEN] = CAUSE_CPU_HOST_GAP,
+    [LOCK] = CAUSE_OS_LOCK,	      [DISK] = CAUSE_STORAGE_DISK,
+    [PYTHON] = CAUSE_CPU_PYTHON,      [GIL] = CAUSE_CPU_GIL,
+    [LOADER] = CAUSE_STORAGE_LOADER,  [NOT_SEEN] = CAUSE_CPU_HOST_GAP,
 };
 
 /* What is drawn for a job. */
@@ -48,9 +61,10 @@ struct job {
 	bool no_signals, no_stacks, no_kernels, no_peers, no_calm;
 	enum os_signal_kind other; /* goes on beside the fault, without costing it */
 	double other_ms;	   /* a second; 0: nothing */
-	double shown; /* what the measurement sees of what was lost; more where slack hides some of it */
-	bool other_code;	   /* a function of which its launch thread has more, for free */
-	double before; /* the part of the fault that its healthy steps have as well */
+	double
+	    shown; /* what the measurement sees of what was lost; more where slack hides some of it */
+	bool other_code; /* a function of which its launch thread has more, for free */
+	double before;	 /* the part of the fault that its healthy steps have as well */
 };
 
 struct made {
@@ -92,8 +106,9 @@ static double between(double low, double high)
 
 static void draw(struct job *j)
 {
-	static const enum os_signal_kind others[] = {OS_SIGNAL_SOFTIRQ_STOLEN, OS_SIGNAL_RUN_WAIT_THREAD,
-						     OS_SIGNAL_IO_WAIT_THREAD, OS_SIGNAL_LOCK_PLACE};
+	static const enum os_signal_kind others[] = {
+	    OS_SIGNAL_SOFTIRQ_STOLEN, OS_SIGNAL_RUN_WAIT_THREAD, OS_SIGNAL_IO_WAIT_THREAD,
+	    OS_SIGNAL_LOCK_PLACE};
 
 	*j = (struct job){.what = (enum what)(uniform() * WHATS),
 			  .culprit = (int)(uniform() * RANKS),
@@ -122,9 +137,9 @@ static const double kernel_ms[KERNELS] = {18, 12, 8, 6, 4, 2};
 
 static void name_kernels(bool other)
 {
-	static char names[KERNELS + 3][24] = {"",	 "_Z4gemmIfLi128EEvT_", "attention<128>", "norm",
-					      "softmax", "embed",		"adam",
-					      "ncclDevKernel_AllReduce", "_Z4gemmIfLi64EEvT_"};
+	static char names[KERNELS + 3][24] = {
+	    "",	    "_Z4gemmIfLi128EEvT_",     "attention<128>",    "norm", "softmax", "embed",
+	    "adam", "ncclDevKernel_AllReduce", "_Z4gemmIfLi64EEvT_"};
 
 	for (uint32_t k = 0; k < KERNELS + 3; k++)
 		made.names[k] = names[k];
@@ -149,9 +164,13 @@ static void add_record(const struct job *j, uint16_t kind, uint32_t name, uint64
 		       uint64_t begin_ns, double ns)
 {
 	if (!j->no_kernels)
-		made.device[made.w.device_count++] = (struct record){
-		    .kind = kind, .name = name, .launch_ns = launch_ns, .begin_ns = begin_ns,
-		    .end_ns = begin_ns + (uint64_t)ns, .peer = -1};
+		made.device[made.w.device_count++] =
+		    (struct record){.kind = kind,
+				    .name = name,
+				    .launch_ns = launch_ns,
+				    .begin_ns = begin_ns,
+				    .end_ns = begin_ns + (uint64_t)ns,
+				    .peer = -1};
 }
 
 /* Step i of the window from t on; lost_ms: of what the rank does itself. Returns its end. */
@@ -173,8 +192,11 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 		at += ns;
 	}
 	add_record(j, RECORD_COPY, 0, at - 1, at, (1 + copy) * MS);
-	made.host[made.w.host_count++] = (struct record){
-	    .kind = RECORD_LAUNCH, .begin_ns = t + 1, .end_ns = t + 2, .thread = PID(rank), .peer = -1};
+	made.host[made.w.host_count++] = (struct record){.kind = RECORD_LAUNCH,
+							 .begin_ns = t + 1,
+							 .end_ns = t + 2,
+							 .thread = PID(rank),
+							 .peer = -1};
 	own = own < -20 ? -20 : own;
 	s->step = (struct step){.index = 100 + i,
 				.begin_ns = t,
@@ -194,13 +216,17 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 	return s->step.end_ns;
 }
 
-static void sample(struct stack_batch *b, int rank, const char *function, uint32_t tid, unsigned kind,
-		   unsigned gil, double ms)
+static void sample(struct stack_batch *b, int rank, const char *function, uint32_t tid,
+		   unsigned kind, unsigned gil, double ms)
 {
 	struct stack_frame f = {.kind = STACK_FRAME_PYTHON};
 	uint32_t count = (uint32_t)(ms / 10 + uniform()); /* 100 Hz */
-	struct stack_sample s = {.time_ns = made.w.begin_ns, .weight_ns = count * 10 * (uint64_t)MS,
-				 .pid = PID(rank), .tid = tid, .count = count, .kind = (uint8_t)kind,
+	struct stack_sample s = {.time_ns = made.w.begin_ns,
+				 .weight_ns = count * 10 * (uint64_t)MS,
+				 .pid = PID(rank),
+				 .tid = tid,
+				 .count = count,
+				 .kind = (uint8_t)kind,
 				 .gil = (uint8_t)gil};
 
 	if (!count)
@@ -221,8 +247,10 @@ static void add_stacks(const struct job *j, int rank, bool of_fault, uint32_t sl
 
 	b->begin_ns = made.w.begin_ns;
 	b->end_ns = made.w.end_ns;
-	sample(b, rank, "forward", tid, STACK_ON_CPU, STACK_GIL_HOLDER, 30 * STEPS * (1 + 0.1 * normal()));
-	sample(b, rank, "backward", tid, STACK_ON_CPU, STACK_GIL_HOLDER, 10 * STEPS * (1 + 0.1 * normal()));
+	sample(b, rank, "forward", tid, STACK_ON_CPU, STACK_GIL_HOLDER,
+	       30 * STEPS * (1 + 0.1 * normal()));
+	sample(b, rank, "backward", tid, STACK_ON_CPU, STACK_GIL_HOLDER,
+	       10 * STEPS * (1 + 0.1 * normal()));
 	sample(b, rank, "prefetch", PID(rank) + 50, STACK_ON_CPU, STACK_GIL_RELEASED, 5 * STEPS);
 	if (of_fault && j->what == PYTHON)
 		sample(b, rank, "tokenize", tid, STACK_ON_CPU, STACK_GIL_HOLDER, lost);
@@ -233,18 +261,20 @@ static void add_stacks(const struct job *j, int rank, bool of_fault, uint32_t sl
 	if (of_fault && j->what == LOADER)
 		sample(b, rank, "_next_data", tid, STACK_OFF_CPU, STACK_GIL_RELEASED, lost);
 	if (rank == j->culprit && j->other_code)
-		sample(b, rank, "metrics", tid, STACK_ON_CPU, STACK_GIL_HOLDER, 3 * STEPS * uniform() * 2);
+		sample(b, rank, "metrics", tid, STACK_ON_CPU, STACK_GIL_HOLDER,
+		       3 * STEPS * uniform() * 2);
 }
 
 static void signal_of(enum os_signal_kind kind, const char *subject, double value, double usual)
 {
 	if (made.w.signal_count < 8)
-		os_signal_make(&made.signals[made.w.signal_count++], kind, subject, value, usual, 100);
+		os_signal_make(&made.signals[made.w.signal_count++], kind, subject, value, usual,
+			       100);
 }
 
 static void add_signal(enum os_signal_kind kind, double value)
 {
-	const char *subject = kind == OS_SIGNAL_SOFTIRQ_STOLEN	    ? "NET_RX from thread main on CPU 1"
+	const char *subject = kind == OS_SIGNAL_SOFTIRQ_STOLEN ? "NET_RX from thread main on CPU 1"
 			      : kind == OS_SIGNAL_LOCK_PLACE ? "d_alloc_parallel, also find (pid 7)"
 			      : kind == OS_SIGNAL_THROTTLED  ? ""
 							     : "main";
@@ -255,15 +285,17 @@ static void add_signal(enum os_signal_kind kind, double value)
 
 static void add_signals(const struct job *j, int rank, bool of_fault, uint32_t slow)
 {
-	static const enum os_signal_kind kinds[WHATS] = {
-	    [SOFTIRQ] = OS_SIGNAL_SOFTIRQ_STOLEN, [RUN_QUEUE] = OS_SIGNAL_RUN_WAIT_THREAD,
-	    [CPU_LIMIT] = OS_SIGNAL_THROTTLED,	  [LOCK] = OS_SIGNAL_LOCK_PLACE,
-	    [DISK] = OS_SIGNAL_IO_WAIT_THREAD};
+	static const enum os_signal_kind kinds[WHATS] = {[SOFTIRQ] = OS_SIGNAL_SOFTIRQ_STOLEN,
+							 [RUN_QUEUE] = OS_SIGNAL_RUN_WAIT_THREAD,
+							 [CPU_LIMIT] = OS_SIGNAL_THROTTLED,
+							 [LOCK] = OS_SIGNAL_LOCK_PLACE,
+							 [DISK] = OS_SIGNAL_IO_WAIT_THREAD};
 	double seconds = (double)(made.w.end_ns - made.w.begin_ns) * 1e-9;
 	double lost = j->lost_ms * slow * j->shown / seconds;
 
 	signal_of(OS_SIGNAL_RUN_WAIT, "", 8, 7);
-	signal_of(OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", of_fault && j->what == GPU_CLOCKS ? 1400 : 1980, 1980);
+	signal_of(OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", of_fault && j->what == GPU_CLOCKS ? 1400 : 1980,
+		  1980);
 	if (of_fault && (kinds[j->what] != OS_SIGNAL_SOFTIRQ_STOLEN || j->what == SOFTIRQ))
 		add_signal(kinds[j->what], lost);
 	if (of_fault && j->what == SOFTIRQ) /* and who is not running waits */
@@ -279,9 +311,15 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 	uint32_t calm = !of_fault ? 8 : j->no_calm ? 0 : 4 + (uint32_t)(uniform() * 8), slow = 0;
 
 	memset(&made, 0, sizeof(made));
-	made.w = (struct window){.begin_ns = t, .realtime_offset_ns = (int64_t)T0, .reason = reason,
-				 .steps = made.steps, .step_count = STEPS, .device = made.device,
-				 .host = made.host, .signals = made.signals, .raw_bytes = 50000};
+	made.w = (struct window){.begin_ns = t,
+				 .realtime_offset_ns = (int64_t)T0,
+				 .reason = reason,
+				 .steps = made.steps,
+				 .step_count = STEPS,
+				 .device = made.device,
+				 .host = made.host,
+				 .signals = made.signals,
+				 .raw_bytes = 50000};
 	next_id++;
 	memcpy(made.w.id, &next_id, sizeof(next_id));
 	memset(made.w.anomaly_id, rank + 1, 16);
@@ -298,9 +336,9 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 		double wait = reason == WINDOW_COMM && hit ? j->lost_ms : 0;
 
 		t = add_step(j, rank, i, t, lost, wait, of_fault);
-		made.steps[i].flags = moment || (hit && (of_fault || reason == WINDOW_COMM)) ?
-					      WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
-					      WINDOW_STEP_MARGIN;
+		made.steps[i].flags = moment || (hit && (of_fault || reason == WINDOW_COMM))
+					  ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
+					  : WINDOW_STEP_MARGIN;
 		slow += hit && of_fault;
 	}
 	made.w.end_ns = t;
@@ -365,9 +403,8 @@ static void play(const struct job *j)
 	in = incident_set_json(set, c.id, RANKS, NULL);
 	d = json_object_get(in, "diagnosis");
 	printf("%.4f %d %s %s missing=%zu before=%.2f\n",
-	       json_number_value(json_object_get(d, "confidence")),
-	       is_right(j, in), finding_cause_id(causes[j->what]),
-	       json_string_value(json_object_get(d, "cause")),
+	       json_number_value(json_object_get(d, "confidence")), is_right(j, in),
+	       finding_cause_id(causes[j->what]), json_string_value(json_object_get(d, "cause")),
 	       json_array_size(json_object_get(d, "missing")), j->before);
 	json_decref(in);
 	incident_set_close(set);

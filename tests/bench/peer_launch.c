@@ -18,9 +18,8 @@
 int peer_driver_launch(void *func, unsigned gx, unsigned gy, unsigned gz, void *stream);
 
 /* Its own frame and a push first, as compiled drivers have. */
-__attribute__((noinline, visibility("default"))) int peer_driver_launch(void *func, unsigned gx,
-									 unsigned gy, unsigned gz,
-									 void *stream)
+__attribute__((noinline, visibility("default"))) int
+peer_driver_launch(void *func, unsigned gx, unsigned gy, unsigned gz, void *stream)
 {
 	static volatile uint64_t sink;
 
@@ -39,8 +38,8 @@ static int by_value(const void *a, const void *b)
 static double slice_ns(int lttng)
 {
 	uint64_t begin = clock_monotonic_ns();
-	uint32_t grid[3] = { 64, 1, 1 };
-	uint16_t block[3] = { 256, 1, 1 };
+	uint32_t grid[3] = {64, 1, 1};
+	uint16_t block[3] = {256, 1, 1};
 
 	for (int i = 0; i < CALLS; i++) {
 		if (lttng) {

@@ -7,8 +7,8 @@
 
 #include "ring/ring_writer.h"
 
-#define RING_JOB_LAUNCHES 800u /* of a step */
-#define RING_JOB_EVENTS	  (2 * RING_JOB_LAUNCHES + RING_JOB_LAUNCHES / RING_JOB_COLL_EVERY)
+#define RING_JOB_LAUNCHES   800u /* of a step */
+#define RING_JOB_EVENTS	    (2 * RING_JOB_LAUNCHES + RING_JOB_LAUNCHES / RING_JOB_COLL_EVERY)
 #define RING_JOB_COLL_EVERY 20u
 #define RING_JOB_STREAMS    2u
 #define RING_JOB_STREAM	    0x50u /* handle of the first */

@@ -18,8 +18,8 @@
 #include "ring/attach.h"
 #include "tests/bench/ring_job.h"
 
-#define TICK_NS	   5000000ull
-#define FLUSH_NS   100000000ull
+#define TICK_NS	      5000000ull
+#define FLUSH_NS      100000000ull
 #define KERNEL_LAG_NS 15000u /* from launch to start */
 /* Whoever got no CPU for so long leaves that time out: a burst of it would be no load but a loss. */
 #define LATE_MAX_NS 200000000ull
@@ -39,7 +39,7 @@ static void tend_socket(struct load *l, const char *path)
 	struct attach_command c;
 
 	if (l->sock < 0)
-		l->sock = attach_connect(path, &l->hello, (int[]){ l->job.w.fd, l->job.w.page_fd });
+		l->sock = attach_connect(path, &l->hello, (int[]){l->job.w.fd, l->job.w.page_fd});
 	if (l->sock >= 0 && recv(l->sock, &c, sizeof(c), MSG_DONTWAIT) == 0) {
 		close(l->sock);
 		l->sock = -1;
@@ -48,19 +48,22 @@ static void tend_socket(struct load *l, const char *path)
 
 static uint64_t launch_time(const struct load *l, uint64_t n)
 {
-	return l->begin_ns + n / RING_JOB_LAUNCHES * l->step_ns + n % RING_JOB_LAUNCHES * l->pace_ns;
+	return l->begin_ns + n / RING_JOB_LAUNCHES * l->step_ns +
+	       n % RING_JOB_LAUNCHES * l->pace_ns;
 }
 
 static void write_due(struct load *l, uint64_t now_ns, bool deliver)
 {
 	while (launch_time(l, l->launched) < now_ns) {
-		ring_job_launch(&l->job, l->launched % RING_JOB_LAUNCHES, launch_time(l, l->launched));
+		ring_job_launch(&l->job, l->launched % RING_JOB_LAUNCHES,
+				launch_time(l, l->launched));
 		l->launched++;
 	}
 	while (deliver && launch_time(l, l->delivered) + KERNEL_LAG_NS + l->pace_ns < now_ns &&
 	       l->delivered < l->launched) {
 		ring_job_kernel(&l->job, l->delivered % RING_JOB_LAUNCHES,
-				launch_time(l, l->delivered) + KERNEL_LAG_NS, l->pace_ns * 3 / 4, false);
+				launch_time(l, l->delivered) + KERNEL_LAG_NS, l->pace_ns * 3 / 4,
+				false);
 		l->delivered++;
 	}
 }

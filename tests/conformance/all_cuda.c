@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define NOTES 1024
+#define NOTES  1024
 
 static struct note {
 	char name[64];
@@ -26,7 +26,8 @@ static int in_preload(const void *address)
 {
 	Dl_info info;
 
-	return dladdr(address, &info) && info.dli_fname && strstr(info.dli_fname, "libsysom_preload");
+	return dladdr(address, &info) && info.dli_fname &&
+	       strstr(info.dli_fname, "libsysom_preload");
 }
 
 static int stub(void)
@@ -34,21 +35,29 @@ static int stub(void)
 	return 0;
 }
 /* distinct functions, so that a mix-up would show */
-#define FN(n) static int stub_##n(void) { return n; }
-FN(0) FN(1) FN(2) FN(3) FN(4) FN(5) FN(6) FN(7)
-static const struct {
+#define FN(n)                                                                                      \
+	static int stub_##n(void)                                                                  \
+	{                                                                                          \
+		return n;                                                                          \
+	}
+FN(0) FN(1) FN(2) FN(3) FN(4) FN(5) FN(6) FN(7) static const struct {
 	const char *name;
 	uint64_t flags;
 	int (*fn)(void);
 } launches[] = {
-	{ "cuLaunchKernel", 0, stub_0 },	    { "cuLaunchKernel", 2, stub_1 },
-	{ "cuLaunchKernelEx", 0, stub_2 },	    { "cuLaunchKernelEx", 2, stub_3 },
-	{ "cuLaunchCooperativeKernel", 0, stub_4 }, { "cuLaunchCooperativeKernel", 2, stub_5 },
-	{ "cuGraphLaunch", 0, stub_6 },		    { "cuGraphLaunch", 2, stub_7 },
+    {"cuLaunchKernel", 0, stub_0},
+    {"cuLaunchKernel", 2, stub_1},
+    {"cuLaunchKernelEx", 0, stub_2},
+    {"cuLaunchKernelEx", 2, stub_3},
+    {"cuLaunchCooperativeKernel", 0, stub_4},
+    {"cuLaunchCooperativeKernel", 2, stub_5},
+    {"cuGraphLaunch", 0, stub_6},
+    {"cuGraphLaunch", 2, stub_7},
 };
 
 EXPORT int cuGetProcAddress(const char *name, void **fn, int version, uint64_t flags);
-EXPORT int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags, int *query);
+EXPORT int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags,
+			       int *query);
 
 static int version_fn(int *v)
 {
@@ -135,7 +144,8 @@ void all_cuda_report(void)
 	printf("lookups=%u through=%u first=%s tables=%u\n", note_count, through,
 	       note_count && !notes[0].name[0] ? "empty" : "other", table_count);
 	for (unsigned i = 0; i < note_count; i++)
-		if (!strncmp(notes[i].name, "cuLaunch", 8) || !strcmp(notes[i].name, "cuGraphLaunch") ||
+		if (!strncmp(notes[i].name, "cuLaunch", 8) ||
+		    !strcmp(notes[i].name, "cuGraphLaunch") ||
 		    !strcmp(notes[i].name, "cuGetProcAddress"))
 			printf("slot %s version=%d flags=%d wrapped=%d\n", notes[i].name,
 			       notes[i].version, (int)notes[i].flags, in_preload(*notes[i].where));

@@ -13,7 +13,7 @@
 #include "foreign/nccl.h"
 #include "foreign/nvtx.h"
 
-#define SAME(a, b) _Static_assert((long)(a) == (long)(b), #a " is not " #b)
+#define SAME(a, b)		    _Static_assert((long)(a) == (long)(b), #a " is not " #b)
 #define FIELD(ours, of, theirs, tf) SAME(offsetof(ours, of), offsetof(theirs, tf))
 
 /* driver */
@@ -106,10 +106,10 @@ FIELD(cupti_memcpy, graph_id, CUpti_ActivityMemcpy6, graphId);
 /* the functions, by assignment: a wrong signature does not compile */
 static cupti_result (*const check_register)(CUpti_BuffersCallbackRequestFunc,
 					    CUpti_BuffersCallbackCompleteFunc) =
-	(cupti_result(*)(CUpti_BuffersCallbackRequestFunc,
-			 CUpti_BuffersCallbackCompleteFunc))cuptiActivityRegisterCallbacks;
-static void (*const check_requested)(uint8_t **, size_t *, size_t *) =
-	(CUpti_BuffersCallbackRequestFunc)0;
+    (cupti_result(*)(CUpti_BuffersCallbackRequestFunc,
+		     CUpti_BuffersCallbackCompleteFunc))cuptiActivityRegisterCallbacks;
+static void (*const check_requested)(uint8_t **, size_t *,
+				     size_t *) = (CUpti_BuffersCallbackRequestFunc)0;
 SAME(sizeof(CUpti_ActivityKind), sizeof(uint32_t));
 SAME(sizeof(CUpti_ActivityAttribute), sizeof(uint32_t));
 SAME(sizeof(CUptiResult), sizeof(cupti_result));

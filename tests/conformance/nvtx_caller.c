@@ -7,10 +7,10 @@
 int main(void)
 {
 	void (*begin)(const double *, unsigned) =
-		(void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
-	struct timespec pause = { 0, 150000000 };
+	    (void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
+	struct timespec pause = {0, 150000000};
 	nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
-	nvtxEventAttributes_t a = { 0 };
+	nvtxEventAttributes_t a = {0};
 	nvtxRangeId_t range;
 
 	if (begin)

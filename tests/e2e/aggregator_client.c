@@ -100,10 +100,13 @@ static void encode_one(struct flood *f, uint32_t i, struct buf *out, uint8_t id[
 	char *names[SYNTH_NAMES + 2];
 	char text[SYNTH_NAMES + 2][16];
 	uint32_t offset = i * 97 % (f->synth.host_count - f->records + 1);
-	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1000000000ull * i,
-			    .end_ns = 1000000000ull * i + 500000000 + f->longer_ns, .names = names,
-			    .name_count = SYNTH_NAMES + 2, .raw_bytes = f->records * 128ull };
-	struct window_step steps[4] = { 0 };
+	struct window w = {.reason = WINDOW_SELF,
+			   .begin_ns = 1000000000ull * i,
+			   .end_ns = 1000000000ull * i + 500000000 + f->longer_ns,
+			   .names = names,
+			   .name_count = SYNTH_NAMES + 2,
+			   .raw_bytes = f->records * 128ull};
+	struct window_step steps[4] = {0};
 
 	for (int k = 0; k < SYNTH_NAMES + 2; k++) {
 		if (k)
@@ -208,8 +211,8 @@ static int flood(char **argv)
 	for (uint32_t i = 0; i < f.threads; i++)
 		pthread_join(threads[i], NULL);
 	fclose(f.acked);
-	printf("ok=%u duplicate=%u retry=%u reject=%u lost=%u\n", f.ok, f.duplicate, f.retry, f.reject,
-	       f.lost);
+	printf("ok=%u duplicate=%u retry=%u reject=%u lost=%u\n", f.ok, f.duplicate, f.retry,
+	       f.reject, f.lost);
 	return f.reject || f.lost ? 1 : 0;
 }
 
@@ -231,8 +234,8 @@ static void fault_steps(struct window_step *steps, uint32_t n, uint64_t first, b
 		s->expected_self_ns = 80000000;
 		s->excess = out ? 0.3 : 0;
 		s->self_excess = out && self ? 0.375 : 0;
-		s->flags = out ? WINDOW_STEP_OUT | (k > 3 ? WINDOW_STEP_FLAGGED : 0) :
-				 WINDOW_STEP_MARGIN;
+		s->flags =
+		    out ? WINDOW_STEP_OUT | (k > 3 ? WINDOW_STEP_FLAGGED : 0) : WINDOW_STEP_MARGIN;
 	}
 }
 
@@ -241,15 +244,19 @@ static struct synth fault_records; /* none, but for wide */
 
 static void fault_window(struct buf *b, const char *job, int rank, int ranks, bool self, int part)
 {
-	static char *names[SYNTH_NAMES + 2] = { "", "gemm_kernel", "ncclDevKernel_AllReduce" };
+	static char *names[SYNTH_NAMES + 2] = {"", "gemm_kernel", "ncclDevKernel_AllReduce"};
 	struct window_step steps[12];
-	struct window w = { .reason = self ? WINDOW_SELF : WINDOW_COMM,
-			    .sequence = (uint32_t)part, .names = names,
-			    .name_count = 3, .steps = steps, .step_count = 12,
-			    .summary_only = !self && !fault_records.host_count,
-			    .host = fault_records.host, .host_count = fault_records.host_count,
-			    .device = fault_records.device,
-			    .device_count = fault_records.device_count };
+	struct window w = {.reason = self ? WINDOW_SELF : WINDOW_COMM,
+			   .sequence = (uint32_t)part,
+			   .names = names,
+			   .name_count = 3,
+			   .steps = steps,
+			   .step_count = 12,
+			   .summary_only = !self && !fault_records.host_count,
+			   .host = fault_records.host,
+			   .host_count = fault_records.host_count,
+			   .device = fault_records.device,
+			   .device_count = fault_records.device_count};
 
 	make_id(w.id, 77, (uint64_t)(part * 1000 + rank));
 	memset(w.anomaly_id, rank + 1, 16);
@@ -279,9 +286,9 @@ static int send_beat(nng_socket s, const struct beat *bt, struct buf *b, struct 
 /* Of a node of four ranks; run: of its sysomd. */
 static int node_beat(nng_socket s, const char *job, int node, int ranks, uint8_t run, struct buf *b)
 {
-	struct beat_rank list[NODE_RANKS] = { 0 };
-	struct beat bt = { .boot_id = { run }, .sequence = clock_monotonic_ns(), .now_ns = 5,
-			   .ranks = list };
+	struct beat_rank list[NODE_RANKS] = {0};
+	struct beat bt = {
+	    .boot_id = {run}, .sequence = clock_monotonic_ns(), .now_ns = 5, .ranks = list};
 	struct wire_reply r;
 
 	for (int i = node * NODE_RANKS; i < ranks && i < (node + 1) * NODE_RANKS; i++) {
@@ -310,13 +317,15 @@ static int fault(char **argv)
 	}
 	for (int part = 0; part < 2; part++) {
 		for (int k = 0; k < ranks; k++) {
-			int rank = (k * 5 + part) % ranks; /* mixed order; ranks is no multiple of 5 */
+			int rank =
+			    (k * 5 + part) % ranks; /* mixed order; ranks is no multiple of 5 */
 			struct wire_reply r;
 
 			if (ranks % 5 == 0)
 				rank = k;
 			fault_window(&b, argv[1], rank, ranks, rank == culprit, part);
-			bad += ask(s[rank / NODE_RANKS], b.data, b.bytes, &r) || r.status != WIRE_OK;
+			bad +=
+			    ask(s[rank / NODE_RANKS], b.data, b.bytes, &r) || r.status != WIRE_OK;
 			bad += ask(s[rank / NODE_RANKS], b.data, b.bytes, &r) ||
 			       r.status != WIRE_DUPLICATE;
 		}
@@ -391,7 +400,7 @@ static int impostor(char **argv)
  * on; every command that comes back is a line. */
 static int job(char **argv)
 {
-	nng_socket s[] = { dial(argv[0]), dial(argv[0]) };
+	nng_socket s[] = {dial(argv[0]), dial(argv[0])};
 	int ranks = atoi(argv[2]), culprit = atoi(argv[3]), seconds = atoi(argv[4]);
 	struct timespec began, now;
 	struct beat_rank list[16];
@@ -412,7 +421,8 @@ static int job(char **argv)
 		double at;
 
 		clock_gettime(CLOCK_REALTIME, &now);
-		at = (double)(now.tv_sec - began.tv_sec) + (double)(now.tv_nsec - began.tv_nsec) / 1e9;
+		at = (double)(now.tv_sec - began.tv_sec) +
+		     (double)(now.tv_nsec - began.tv_nsec) / 1e9;
 		for (uint32_t n = 0; n < 2; n++) {
 			if (t % 2 != (int)n || !fs_beat(&j, n, at, list, &bt))
 				continue;
@@ -470,7 +480,7 @@ static int garbage(char **argv)
 		default: /* bent in the packed fields */
 			for (int k = 0; k < 8; k++)
 				p[bytes / 2 + synth_random(&random) % (bytes / 2)] ^=
-					(uint8_t)(1 + synth_random(&random) % 255);
+				    (uint8_t)(1 + synth_random(&random) % 255);
 		}
 		if (bytes > good.bytes)
 			bytes = good.bytes;
@@ -509,7 +519,7 @@ static void without_padding(struct buf *b)
 
 	CHECK(e && e->window->padding.len);
 	free(e->window->padding.data);
-	e->window->padding = (ProtobufCBinaryData){ 0, NULL };
+	e->window->padding = (ProtobufCBinaryData){0, NULL};
 	b->bytes = sysom__wire__envelope__pack(e, b->data);
 	sysom__wire__envelope__free_unpacked(e, NULL);
 }
@@ -517,7 +527,7 @@ static void without_padding(struct buf *b)
 static void dense_window(struct buf *b, uint32_t i, uint32_t count)
 {
 	static struct record *rows;
-	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2 };
+	struct window w = {.reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2};
 
 	if (!rows)
 		rows = calloc(count, sizeof(*rows));
@@ -565,11 +575,10 @@ int main(int argc, char **argv)
 		const char *name;
 		int arguments;
 		int (*run)(char **argv);
-	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault },
-		{ "wide", 5, wide }, { "beat", 3, beat }, { "job", 5, job },
-		      { "impostor", 2, impostor },
-		      { "garbage", 3, garbage }, { "oversize", 1, oversize },
-		      { "write", 3, write_messages } };
+	} modes[] = {
+	    {"flood", 6, flood},     {"fault", 4, fault},	{"wide", 5, wide},
+	    {"beat", 3, beat},	     {"job", 5, job},		{"impostor", 2, impostor},
+	    {"garbage", 3, garbage}, {"oversize", 1, oversize}, {"write", 3, write_messages}};
 
 	for (size_t i = 0; i < ARRAY_LEN(modes); i++)
 		if (argc == 2 + modes[i].arguments && !strcmp(argv[1], modes[i].name))

@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static struct sockaddr_un to = { .sun_family = AF_UNIX };
+static struct sockaddr_un to = {.sun_family = AF_UNIX};
 
 static void *flood(void *arg)
 {

@@ -18,7 +18,7 @@ static void on_signal(int sig)
 
 int main(int argc, char **argv)
 {
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = {.sa_handler = on_signal};
 	time_t end = time(NULL) + (argc > 2 ? atol(argv[2]) : 3600);
 	int dir;
 

@@ -46,7 +46,7 @@ static void map_sparse(const char *dir, int number, uint64_t names_bytes, uint32
 int main(int argc, char **argv)
 {
 	void (*begin)(const double *, unsigned) =
-		(void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
+	    (void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
 	void (*end)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "sysom_step_end");
 	uid_t uid = argc > 3 ? (uid_t)atoi(argv[2]) : 0;
 	time_t until = time(NULL) + (argc > 3 ? atoi(argv[3]) : 0);

@@ -43,8 +43,10 @@ static void put_incidents(struct store *s)
 {
 	CHECK(!store_begin(s));
 	for (uint32_t k = 0; k < INCIDENTS; k++) {
-		struct incident_row row = { .open = k % 4 == 0, .begin_unix_ns = 1000 + k / 2,
-					    .arrival_unix_ns = k, .updated_unix_ns = 4096 * k };
+		struct incident_row row = {.open = k % 4 == 0,
+					   .begin_unix_ns = 1000 + k / 2,
+					   .arrival_unix_ns = k,
+					   .updated_unix_ns = 4096 * k};
 		char body[256];
 
 		snprintf(row.id, sizeof(row.id), "%08x", k);
@@ -64,7 +66,7 @@ static void put_job(struct fleet *f)
 	fs_init(&j, "job0", RANKS, 8, 1);
 	for (uint32_t n = 0; n < RANKS / 8; n++)
 		if (fs_beat(&j, n, 5, ranks, &b))
-			fleet_beat(f, &b, (struct fleet_via){ 0 }, clock_monotonic_ns());
+			fleet_beat(f, &b, (struct fleet_via){0}, clock_monotonic_ns());
 	fs_fini(&j);
 }
 

@@ -57,7 +57,7 @@ static void check_text(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct attach_hello hello;
-	int pair[2], fds[ATTACH_FDS] = { -1, -1 }, before, rc;
+	int pair[2], fds[ATTACH_FDS] = {-1, -1}, before, rc;
 
 	if (bytes < 1 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return 0;

@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static const struct baseline_id id = { 1234, 1000, 5678, 9 };
+static const struct baseline_id id = {1234, 1000, 5678, 9};
 static char dir[64];
 static int dir_fd = -1;
 
@@ -37,7 +37,7 @@ static void init(void)
 
 static void put_file(const uint8_t *data, size_t bytes)
 {
-	struct judge_sample none = { 0 };
+	struct judge_sample none = {0};
 	char name[64];
 	int fd;
 
@@ -58,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		init();
 	if (!bytes)
 		return 0;
-	count = (bytes - 1) / sizeof(in[0]) < SAMPLES_MAX ? (bytes - 1) / sizeof(in[0]) : SAMPLES_MAX;
+	count =
+	    (bytes - 1) / sizeof(in[0]) < SAMPLES_MAX ? (bytes - 1) / sizeof(in[0]) : SAMPLES_MAX;
 	if (data[0]) {
 		memcpy(in, data + 1, count * sizeof(in[0]));
 		CHECK(!baseline_save(dir_fd, &id, in, (uint32_t)count));
@@ -68,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	got = baseline_load(dir_fd, &id, out, SAMPLES_MAX / 2);
 	CHECK(got <= (int)SAMPLES_MAX / 2);
 	for (int i = 0; i < got; i++)
-		CHECK(isfinite(out[i].latency_ns) && out[i].latency_ns > 0 && isfinite(out[i].self_ns) &&
-		      out[i].self_ns >= 0 && out[i].work_count <= STEP_WORK_MAX);
+		CHECK(isfinite(out[i].latency_ns) && out[i].latency_ns > 0 &&
+		      isfinite(out[i].self_ns) && out[i].self_ns >= 0 &&
+		      out[i].work_count <= STEP_WORK_MAX);
 	return 0;
 }

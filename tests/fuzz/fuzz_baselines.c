@@ -34,7 +34,7 @@ static void end(void)
 
 static void clean(void)
 {
-	static const char *const names[] = { "", "-wal", "-shm", "-journal", ".damaged" };
+	static const char *const names[] = {"", "-wal", "-shm", "-journal", ".damaged"};
 	char name[128];
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -45,8 +45,12 @@ static void clean(void)
 
 static void put(struct baselines *b, uint64_t run)
 {
-	const struct baselines_run r = { .run = run, .updated_unix_ns = run, .steps = 300,
-					 .latency_ns = 1e8, .self_ns = 9e7, .mad_ns = 1e5 };
+	const struct baselines_run r = {.run = run,
+					.updated_unix_ns = run,
+					.steps = 300,
+					.latency_ns = 1e8,
+					.self_ns = 9e7,
+					.mad_ns = 1e5};
 
 	baselines_put(b, "job", "role", &r, "", 0);
 }
@@ -120,7 +124,8 @@ static size_t bind(sqlite3_stmt *st, int column, const uint8_t *p, size_t left)
 		sqlite3_bind_double(st, column, real);
 		break;
 	case 2:
-		sqlite3_bind_blob64(st, column, p + 1, p[0] < left ? p[0] : left - 1, SQLITE_STATIC);
+		sqlite3_bind_blob64(st, column, p + 1, p[0] < left ? p[0] : left - 1,
+				    SQLITE_STATIC);
 		return 1 + (p[0] < left ? p[0] : left - 1);
 	default:
 		sqlite3_bind_text64(st, column, (const char *)p + 1, 8, SQLITE_STATIC, SQLITE_UTF8);
@@ -168,8 +173,9 @@ static void use(void)
 		return;
 	n = baselines_runs(b, "job", "role", 0, out, LIMIT_BASELINE_RUNS, &newest);
 	for (int i = 0; i < n; i++)
-		CHECK(isfinite(out[i].latency_ns) && isfinite(out[i].self_ns) && isfinite(out[i].mad_ns) &&
-		      out[i].latency_ns >= 0 && out[i].self_ns >= 0 && out[i].mad_ns >= 0);
+		CHECK(isfinite(out[i].latency_ns) && isfinite(out[i].self_ns) &&
+		      isfinite(out[i].mad_ns) && out[i].latency_ns >= 0 && out[i].self_ns >= 0 &&
+		      out[i].mad_ns >= 0);
 	if (n >= 0)
 		wire_sketch_free(&newest);
 	if (!baselines_get(b, "job", "role", 1, &updated, &newest))

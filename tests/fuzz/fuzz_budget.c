@@ -128,7 +128,7 @@ void fuzz_budget_check_end(void)
 
 /* ---- every input as a whole ---- */
 
-#define TRIES 3
+#define TRIES	   3
 #define CPU_FACTOR 10 /* sanitizers, and a machine that is slow just now */
 
 __attribute__((weak)) struct fuzz_bounds fuzz_bounds = {

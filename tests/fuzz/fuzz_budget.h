@@ -21,7 +21,8 @@ extern struct fuzz_bounds fuzz_bounds;
 void fuzz_budget_begin(void);
 /* Aborts if since begin more was moved (pread, write) or allocated (the sum, freed or not) than its fixed
  * part and the factor times input_bytes. */
-void fuzz_budget_end(size_t input_bytes, uint64_t moved_fixed, uint64_t allocated_fixed, uint64_t factor);
+void fuzz_budget_end(size_t input_bytes, uint64_t moved_fixed, uint64_t allocated_fixed,
+		     uint64_t factor);
 /* Around what the fuzzer itself does to check what came out: it counts for nothing. */
 void fuzz_budget_check_begin(void);
 void fuzz_budget_check_end(void);

@@ -27,19 +27,19 @@ struct values {
 #define KEY(field, key, type, initial, ...)                                                        \
 	CONFIG_KEY(struct values, field, key, type, initial, "help", __VA_ARGS__)
 static const struct config_key keys[] = {
-	KEY(text, "a.text", CONFIG_STRING, "x"),
-	KEY(flag, "a.flag", CONFIG_BOOL, "true"),
-	KEY(count, "a.count", CONFIG_UINT, "3", .min = 1, .max = 100),
-	KEY(size, "b.size", CONFIG_BYTES, "1MB", .min = 1000, .max = 1e9),
-	KEY(duration_ns, "b.duration", CONFIG_DURATION, "5s", .min = 1e6, .max = 1e12),
-	KEY(ratio, "b.ratio", CONFIG_DOUBLE, "0.5", .min = 0, .max = 2),
-	KEY(choice, "single", CONFIG_ENUM, "one", .choices = "one|two|three"),
+    KEY(text, "a.text", CONFIG_STRING, "x"),
+    KEY(flag, "a.flag", CONFIG_BOOL, "true"),
+    KEY(count, "a.count", CONFIG_UINT, "3", .min = 1, .max = 100),
+    KEY(size, "b.size", CONFIG_BYTES, "1MB", .min = 1000, .max = 1e9),
+    KEY(duration_ns, "b.duration", CONFIG_DURATION, "5s", .min = 1e6, .max = 1e12),
+    KEY(ratio, "b.ratio", CONFIG_DOUBLE, "0.5", .min = 0, .max = 2),
+    KEY(choice, "single", CONFIG_ENUM, "one", .choices = "one|two|three"),
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	char path[64], *argv[] = { "fuzz", "--config", path, NULL };
-	struct values v = { .guard = 0x5afe };
+	char path[64], *argv[] = {"fuzz", "--config", path, NULL};
+	struct values v = {.guard = 0x5afe};
 	enum config_result result;
 	int fd = fuzz_budget_file(data, bytes, 0);
 

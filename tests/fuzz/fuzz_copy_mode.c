@@ -138,7 +138,8 @@ bool processes_publish(struct processes *p, struct process *of)
 					     of->mappings[i].end, of->mappings[i].load_bias, &m[i]);
 		unwind_store_retire(store, &of->published);
 		unwind_store_quiesce(store);
-		of->dirty = of->count && unwind_store_publish(store, m, of->count, &of->published, NULL);
+		of->dirty =
+		    of->count && unwind_store_publish(store, m, of->count, &of->published, NULL);
 	}
 	return !of->dirty && of->published.mapping_count;
 }
@@ -194,8 +195,8 @@ static void file_make(void)
 	at += bytes;
 	left -= bytes;
 	for (; t.rule_count < bytes / sizeof(*rules); t.rule_count++) {
-		rows[t.rule_count] =
-		    (struct unwind_table_row){.address = t.rule_count * RULE_CODE, .rule = t.rule_count};
+		rows[t.rule_count] = (struct unwind_table_row){.address = t.rule_count * RULE_CODE,
+							       .rule = t.rule_count};
 		if (UNWIND_RULE_CFA(&rules[t.rule_count]) >= UNWIND_CFA_COUNT)
 			rules[t.rule_count] = (struct unwind_rule){0};
 	}

@@ -19,14 +19,16 @@ static void show(struct incident_set *set, const char *id)
 
 	CHECK(j && text);
 	free(text);
-	json_array_foreach(again, k, one) {
+	json_array_foreach(again, k, one)
+	{
 		struct finding_report f, same;
 		json_t *written;
 
 		CHECK(!finding_json_parse(one, &f));
 		written = finding_json_make(&f);
 		CHECK(written && !finding_json_parse(written, &same));
-		CHECK(f.finding.kind == same.finding.kind && f.begin_unix_ns == same.begin_unix_ns &&
+		CHECK(f.finding.kind == same.finding.kind &&
+		      f.begin_unix_ns == same.begin_unix_ns &&
 		      f.finding.rank_count == same.finding.rank_count && f.ended == same.ended);
 		json_decref(written);
 	}
@@ -36,10 +38,10 @@ static void show(struct incident_set *set, const char *id)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	const struct incident_config config = { .gap_ns = 5000000000, .silence_ns = 30000000000,
-						.memory_ns = 3600000000000 };
-	const struct incident_row row = { .id = "00000001", .job = "job", .open = true,
-					  .begin_unix_ns = 1, .end_unix_ns = 2 };
+	const struct incident_config config = {
+	    .gap_ns = 5000000000, .silence_ns = 30000000000, .memory_ns = 3600000000000};
+	const struct incident_row row = {
+	    .id = "00000001", .job = "job", .open = true, .begin_unix_ns = 1, .end_unix_ns = 2};
 	json_t *list = json_loadb((const char *)data, bytes, 0, NULL), *one;
 	struct incident_set *set;
 	struct finding_report f;
@@ -49,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		return 0;
 	CHECK(!incident_set_open(&set, &config));
 	CHECK(!incident_set_restore(set, &row));
-	json_array_foreach(list, k, one) {
+	json_array_foreach(list, k, one)
+	{
 		if (finding_json_parse(one, &f))
 			continue;
 		memcpy(f.job, row.job, sizeof(f.job));

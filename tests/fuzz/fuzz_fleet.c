@@ -13,11 +13,11 @@
 #include "base/check.h"
 #include "tests/fleet_synth.h"
 
-#define RANKS 4u
-#define OPS_MAX 10
-#define TURN_S	5 /* a beat's period */
-#define STEP_NS 5e8 /* 10 steps a beat: the work is the strangers', not the healthy job's */
-#define NODES 4u /* of strangers */
+#define RANKS	       4u
+#define OPS_MAX	       10
+#define TURN_S	       5   /* a beat's period */
+#define STEP_NS	       5e8 /* 10 steps a beat: the work is the strangers', not the healthy job's */
+#define NODES	       4u  /* of strangers */
 #define OWN_CONNECTION 1u
 
 struct input {
@@ -139,24 +139,39 @@ static void rows(struct input *in, struct beat_rank *b)
 {
 	b->group_count = byte(in) % 8;
 	for (uint32_t i = 0; i < b->group_count; i++)
-		b->groups[i] = (struct beat_group){.first_step = number(in), .end_ns = number(in),
-						   .count = byte(in), .used = byte(in),
-						   .flagged = byte(in), .latency_ns = real(in),
-						   .self_ns = real(in), .self_mad_ns = real(in),
+		b->groups[i] = (struct beat_group){.first_step = number(in),
+						   .end_ns = number(in),
+						   .count = byte(in),
+						   .used = byte(in),
+						   .flagged = byte(in),
+						   .latency_ns = real(in),
+						   .self_ns = real(in),
+						   .self_mad_ns = real(in),
 						   .kernels = real(in)};
 	b->coll_count = byte(in) % 4;
 	for (uint32_t i = 0; i < b->coll_count; i++)
-		b->colls[i] = (struct beat_coll){.comm = byte(in), .func = byte(in), .seq = byte(in),
-						 .step = number(in), .call_ns = number(in),
-						 .begin_ns = number(in), .end_ns = number(in)};
+		b->colls[i] = (struct beat_coll){.comm = byte(in),
+						 .func = byte(in),
+						 .seq = byte(in),
+						 .step = number(in),
+						 .call_ns = number(in),
+						 .begin_ns = number(in),
+						 .end_ns = number(in)};
 	b->comm_count = byte(in) % 4;
 	for (uint32_t i = 0; i < b->comm_count; i++)
-		b->comms[i] = (struct beat_comm){.comm = byte(in), .ranks = (uint32_t)number(in),
-						 .rank = (uint32_t)number(in), .entered = number(in),
-						 .ended = number(in), .func = byte(in), .seq = byte(in),
-						 .bytes = number(in), .call_ns = number(in),
-						 .done_ns = number(in), .open_func = byte(in),
-						 .open_seq = byte(in), .open_bytes = number(in)};
+		b->comms[i] = (struct beat_comm){.comm = byte(in),
+						 .ranks = (uint32_t)number(in),
+						 .rank = (uint32_t)number(in),
+						 .entered = number(in),
+						 .ended = number(in),
+						 .func = byte(in),
+						 .seq = byte(in),
+						 .bytes = number(in),
+						 .call_ns = number(in),
+						 .done_ns = number(in),
+						 .open_func = byte(in),
+						 .open_seq = byte(in),
+						 .open_bytes = number(in)};
 }
 
 static void beat(struct world *w, struct input *in)
@@ -164,7 +179,9 @@ static void beat(struct world *w, struct input *in)
 	static struct beat_rank ranks[4];
 	uint8_t node = byte(in) % NODES;
 	struct wire_command commands[64];
-	struct beat b = {.sequence = ++w->sequence, .now_ns = mono(w), .ranks = ranks,
+	struct beat b = {.sequence = ++w->sequence,
+			 .now_ns = mono(w),
+			 .ranks = ranks,
 			 .realtime_offset_ns = (int64_t)(unix_of(w) - mono(w))};
 
 	node_name(in, b.node, sizeof(b.node), node);
@@ -239,8 +256,8 @@ static void own_window(struct world *w, struct input *in)
 	d.end_unix_ns = unix_of(w);
 	d.begin_unix_ns = d.end_unix_ns - byte(in) * 100000000ull;
 	fits = d.rank.world_size <= 0 || d.rank.world_size == RANKS;
-	CHECK(fleet_window(w->fleet, &d, (struct fleet_via){.connection = OWN_CONNECTION}, mono(w)) ==
-	      (fits ? FLEET_TAKEN : FLEET_REFUSED));
+	CHECK(fleet_window(w->fleet, &d, (struct fleet_via){.connection = OWN_CONNECTION},
+			   mono(w)) == (fits ? FLEET_TAKEN : FLEET_REFUSED));
 }
 
 static void sketch(struct world *w, struct input *in)
@@ -248,9 +265,15 @@ static void sketch(struct world *w, struct input *in)
 	char name[] = "gemm", other[] = "main";
 	struct sketch_kernel kernel = {name, real(in), real(in)};
 	struct sketch_function function = {other, 0, real(in), real(in), real(in)};
-	struct sketch s = {.begin_ns = number(in), .end_ns = number(in), .steps = number(in),
-			   .latency_ns = real(in), .self_ns = real(in), .samples = real(in),
-			   .kernels = &kernel, .kernel_count = 1, .functions = &function,
+	struct sketch s = {.begin_ns = number(in),
+			   .end_ns = number(in),
+			   .steps = number(in),
+			   .latency_ns = real(in),
+			   .self_ns = real(in),
+			   .samples = real(in),
+			   .kernels = &kernel,
+			   .kernel_count = 1,
+			   .functions = &function,
 			   .function_count = 1};
 	uint8_t node = byte(in) % NODES;
 	bool taken;
@@ -279,8 +302,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct input in = {data, bytes};
-	const struct incident_config config = {.gap_ns = 5000000000, .silence_ns = 30000000000,
-					       .memory_ns = 3600000000000};
+	const struct incident_config config = {
+	    .gap_ns = 5000000000, .silence_ns = 30000000000, .memory_ns = 3600000000000};
 	char node[WIRE_TEXT_BYTES];
 	struct fleet_config c;
 	struct world w = {.connection = {2, 3, 4, 5}, .connections = 5};

@@ -19,12 +19,12 @@ struct counts {
 
 /* The state of a join and of what it tells to. */
 struct fuzz_bounds fuzz_bounds = {
-	.moved = 1u << 20,
-	.moved_per_byte = 1024,
-	.allocated = 32u << 20,
-	.allocated_per_byte = 1024,
-	.cpu_us = 20000,
-	.cpu_ns_per_byte = 10000,
+    .moved = 1u << 20,
+    .moved_per_byte = 1024,
+    .allocated = 32u << 20,
+    .allocated_per_byte = 1024,
+    .cpu_us = 20000,
+    .cpu_ns_per_byte = 10000,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -51,13 +51,16 @@ static void got_device(void *arg, const struct record *r)
 
 static const char *name_of(void *arg, uint32_t id)
 {
-	return id == 1 ? "ncclDevKernel_AllReduce" : id == 2 ? "adam_kernel" : id == 3 ? "gemm" : "";
+	return id == 1	 ? "ncclDevKernel_AllReduce"
+	       : id == 2 ? "adam_kernel"
+	       : id == 3 ? "gemm"
+			 : "";
 }
 
 static void make_event(union ring_event *e, uint8_t head, uint32_t n, uint32_t *number)
 {
-	static const uint8_t host[] = { 1, 1, 1, 3, 3, 4, 2, 11, 12, 13, 14, 18, 7, 8, 9, 10 };
-	static const uint8_t device[] = { 32, 32, 32, 33, 34, 32, 32, 32 };
+	static const uint8_t host[] = {1, 1, 1, 3, 3, 4, 2, 11, 12, 13, 14, 18, 7, 8, 9, 10};
+	static const uint8_t device[] = {32, 32, 32, 33, 34, 32, 32, 32};
 	bool dev = head & 0x80;
 
 	memset(e, 0, sizeof(*e));
@@ -79,19 +82,20 @@ static void make_event(union ring_event *e, uint8_t head, uint32_t n, uint32_t *
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	struct clockmap clock = { .count = 1, .ns_per_tick = 1, .anchors = { { 1, 1, 1, 0 } } };
-	struct counts c = { 0 };
-	struct join_sink sink = { &c, got_host, got_device, name_of };
+	struct clockmap clock = {.count = 1, .ns_per_tick = 1, .anchors = {{1, 1, 1, 0}}};
+	struct counts c = {0};
+	struct join_sink sink = {&c, got_host, got_device, name_of};
 	uint64_t now_ns = 1100 * MS, copies;
 	const struct join_stats *st;
 	struct join *j;
-	uint32_t n = 0, number[2] = { 0 }; /* of launches and kernels */
+	uint32_t n = 0, number[2] = {0}; /* of launches and kernels */
 
 	CHECK(!join_open(&j, &sink, &clock, 4));
 	for (size_t at = 0; at + 2 <= bytes; n++) {
-		struct ring_lane_view v = { .lane = data[at] & 3, .tid = data[at] & 1,
-					    .clock_source = CLOCK_SOURCE_MONOTONIC,
-					    .generation = data[at] >> 6 };
+		struct ring_lane_view v = {.lane = data[at] & 3,
+					   .tid = data[at] & 1,
+					   .clock_source = CLOCK_SOURCE_MONOTONIC,
+					   .generation = data[at] >> 6};
 		size_t take = data[at + 1] >> 3 & 0x18;
 		union ring_event e;
 

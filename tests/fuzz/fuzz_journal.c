@@ -19,19 +19,19 @@
  * at most, as its settings say: all together LIMIT_JOURNAL_MODEL_BYTES, and LIMIT_JOURNAL_WORK per byte,
  * zeroed at 3 GB/s. Incidents are restored, judged and drawn anew for each event. */
 struct fuzz_bounds fuzz_bounds = {
-	.moved = 1u << 20,
-	.moved_per_byte = 1024,
-	.allocated = LIMIT_JOURNAL_MODEL_BYTES + (4u << 20),
-	.allocated_per_byte = LIMIT_JOURNAL_WORK + 4096,
-	.cpu_us = 500000,
-	.cpu_ns_per_byte = 20000,
+    .moved = 1u << 20,
+    .moved_per_byte = 1024,
+    .allocated = LIMIT_JOURNAL_MODEL_BYTES + (4u << 20),
+    .allocated_per_byte = LIMIT_JOURNAL_WORK + 4096,
+    .cpu_us = 500000,
+    .cpu_ns_per_byte = 20000,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* A RANK event takes 60 bytes and models of megabytes: more of them take long and show no more. */
 #define BYTES_MAX 16384u
-#define RECORDS 64u
+#define RECORDS	  64u
 
 static FILE *sink;
 
@@ -61,7 +61,7 @@ static void put_le(struct buf *b, uint64_t v, int bytes)
 /* The bytes as events, and records that the first bytes choose. */
 static void run_events(const uint8_t *data, size_t bytes)
 {
-	struct pack_part part = { data, bytes };
+	struct pack_part part = {data, bytes};
 	struct buf one, body, block;
 	struct record r[RECORDS];
 
@@ -70,11 +70,16 @@ static void run_events(const uint8_t *data, size_t bytes)
 	buf_init(&block, LIMIT_JOURNAL_BLOCK_BYTES);
 	memset(r, 0, sizeof(r));
 	for (uint32_t i = 0; i < RECORDS; i++)
-		r[i] = (struct record){ .kind = data[i % bytes] % 40, .begin_ns = i * 1000000ull,
-					.end_ns = i * 1000000ull + data[(i + 7) % bytes] * 4096ull,
-					.launch_ns = i * 1000000ull, .thread = i % 2, .peer = -1,
-					.correlation = i / 2, .stream = data[(i + 3) % bytes] % 4,
-					.func = data[(i + 5) % bytes], .seq = i };
+		r[i] = (struct record){.kind = data[i % bytes] % 40,
+				       .begin_ns = i * 1000000ull,
+				       .end_ns = i * 1000000ull + data[(i + 7) % bytes] * 4096ull,
+				       .launch_ns = i * 1000000ull,
+				       .thread = i % 2,
+				       .peer = -1,
+				       .correlation = i / 2,
+				       .stream = data[(i + 3) % bytes] % 4,
+				       .func = data[(i + 5) % bytes],
+				       .seq = i};
 	CHECK(!pack_write(&part, 1, PACK_QUICK, &one));
 	buf_varint(&body, one.bytes);
 	buf_append(&body, one.data, one.bytes);

@@ -21,7 +21,7 @@
 #define TURNS		4
 
 static struct node *node;
-static struct sockaddr_un address = { .sun_family = AF_UNIX };
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static char dir[] = "/tmp/fuzz_node_XXXXXX";
 static struct loop_source *turn;
 static int client, turns;

@@ -19,8 +19,8 @@
 #include "sidecar/os/os_proc.h"
 #include "sidecar/stacks/installed.h"
 
-#define WORK_NS	      20000000ull
-#define WORK_NS_BYTE  100000ull /* a line of maps opens a file */
+#define WORK_NS	     20000000ull
+#define WORK_NS_BYTE 100000ull /* a line of maps opens a file */
 
 static char dir[64];
 
@@ -48,8 +48,8 @@ static void remove_tree(void)
 
 static void make_tree(void)
 {
-	static const char *const names[] = { "7", "7/root", "7/root/lib", "7/task", "7/task/7", "7/net",
-					     "7/map_files", "7/fd" };
+	static const char *const names[] = {"7",	"7/root", "7/root/lib",	 "7/task",
+					    "7/task/7", "7/net",  "7/map_files", "7/fd"};
 	char path[128];
 
 	snprintf(dir, sizeof(dir), "/tmp/fuzz_proc-XXXXXX");
@@ -78,14 +78,15 @@ static void read_process(void)
 {
 	static struct python_runtime runtime;
 	struct python_finder *finder;
-	struct sketch s = { .setting_count = 0 };
+	struct sketch s = {.setting_count = 0};
 	struct reader_target t;
 	struct mapping_scan scan;
 
 	reader_target_direct(&t, dir, 7);
 	if (!mapping_scan_read(&scan, &t)) {
 		for (uint32_t i = 0; i < scan.count; i++)
-			CHECK(scan.mappings[i].begin < scan.mappings[i].end && scan.mappings[i].path);
+			CHECK(scan.mappings[i].begin < scan.mappings[i].end &&
+			      scan.mappings[i].path);
 		mapping_scan_fini(&scan);
 	}
 	CHECK(!python_finder_open(&finder));
@@ -102,7 +103,7 @@ static void read_system(void)
 {
 	static struct os_proc_cgroup cgroup;
 	struct os_proc_io_limit io[8];
-	struct os_connection c = { .family = 2 };
+	struct os_connection c = {.family = 2};
 	struct os_proc_stat st;
 	uint32_t pids[16], pid = 7;
 	struct os_proc_memory memory;
@@ -129,8 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
  * what the kernel tells. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	static const char *const texts[] = { "7/stat", "7/cgroup", "7/net/tcp", "7/task/7/schedstat",
-					     "7/task/7/comm", "stat" };
+	static const char *const texts[] = {
+	    "7/stat", "7/cgroup", "7/net/tcp", "7/task/7/schedstat", "7/task/7/comm", "stat"};
 	uint64_t begin_ns;
 	size_t maps;
 

@@ -46,7 +46,8 @@ static void draw(const struct folded *f)
 		profile_flame_write(to, &t, "t", "n", 0);
 		fclose(to);
 		script = memmem(text, bytes, "const DATA", 10);
-		if (!script || memmem(script, (size_t)(strstr(script, "</script>") - script), "<", 1))
+		if (!script ||
+		    memmem(script, (size_t)(strstr(script, "</script>") - script), "<", 1))
 			abort();
 	} else if (to) {
 		fclose(to);

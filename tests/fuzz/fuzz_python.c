@@ -16,7 +16,7 @@
 #include "sampler/python/python_runtime.h"
 #include "sampler/python/python_stitch.h"
 
-#define PIECE 64u
+#define PIECE	  64u
 #define READS_MAX 200000u
 
 struct image {
@@ -93,12 +93,12 @@ static void name_all(const struct python_runtime *r, const struct read_user *rea
 
 static void once(const uint8_t *data, size_t bytes)
 {
-	static const char *const PATHS[] = { "python3.10", "python3.11", "python3.12" };
+	static const char *const PATHS[] = {"python3.10", "python3.11", "python3.12"};
 	static struct python_state state;
-	struct python_elf elf = { 0 };
+	struct python_elf elf = {0};
 	struct python_runtime r;
-	struct image m = { .data = data, .bytes = bytes };
-	struct read_user reader = { image_read, &m };
+	struct image m = {.data = data, .bytes = bytes};
+	struct read_user reader = {image_read, &m};
 	uint16_t pieces;
 
 	if (bytes < 28)
@@ -133,8 +133,9 @@ static void once(const uint8_t *data, size_t bytes)
 
 /* Two walks of 256 frames, each named twice: a name, a file and a table of lines may be read for each,
  * whatever the input's size. Nothing else is allocated. */
-#define ALLOCATED_BYTES (4ull * PYTHON_FRAME_MAX * \
-			 (LIMIT_PYTHON_NAME_BYTES + LIMIT_PYTHON_FILE_BYTES + 2 * LIMIT_PYTHON_LINES_BYTES))
+#define ALLOCATED_BYTES                                                                            \
+	(4ull * PYTHON_FRAME_MAX *                                                                 \
+	 (LIMIT_PYTHON_NAME_BYTES + LIMIT_PYTHON_FILE_BYTES + 2 * LIMIT_PYTHON_LINES_BYTES))
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

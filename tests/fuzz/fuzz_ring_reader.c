@@ -16,8 +16,8 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-#define BATCH 64
-#define ROUNDS 2
+#define BATCH	  64
+#define ROUNDS	  2
 #define TURNS_MAX 8
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -94,7 +94,8 @@ static void use_once(struct ring_reader *r)
 
 		CHECK(n <= BATCH);
 		for (size_t i = 0; i < n; i++)
-			CHECK((out[i].head.kind >= EVENT_KERNEL) == (view.kind == RING_LANE_DEVICE));
+			CHECK((out[i].head.kind >= EVENT_KERNEL) ==
+			      (view.kind == RING_LANE_DEVICE));
 	}
 	ring_reader_poll_names(r);
 	for (uint32_t id = 0; id <= ring_reader_name_count(r) + 1; id++)

@@ -32,7 +32,7 @@ static bool message(struct sp *s, struct seen *seen)
 
 static struct seen feed(const uint8_t *data, size_t bytes, bool ipc, size_t piece)
 {
-	struct seen seen = { .hash = HASH_SEED };
+	struct seen seen = {.hash = HASH_SEED};
 	size_t of_message = 0, calls = 0;
 	struct sp s;
 

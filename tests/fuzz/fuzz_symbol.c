@@ -15,12 +15,12 @@
 
 /* Twice what one file may. */
 struct fuzz_bounds fuzz_bounds = {
-	.moved = 1u << 20,
-	.moved_per_byte = 1024,
-	.allocated = 160u << 20,
-	.allocated_per_byte = 2048,
-	.cpu_us = 20000,
-	.cpu_ns_per_byte = 10000,
+    .moved = 1u << 20,
+    .moved_per_byte = 1024,
+    .allocated = 160u << 20,
+    .allocated_per_byte = 2048,
+    .cpu_us = 20000,
+    .cpu_ns_per_byte = 10000,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

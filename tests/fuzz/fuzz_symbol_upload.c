@@ -29,7 +29,7 @@ static void remove_all(void)
 
 static void open_once(void)
 {
-	struct symbol_store_options o = { .directory = dir, .bytes_max = 4 << 20, .evict = true };
+	struct symbol_store_options o = {.directory = dir, .bytes_max = 4 << 20, .evict = true};
 
 	if (store)
 		return;

@@ -30,8 +30,11 @@ static void remove_all(void)
 /* This program itself is in the directory, so that some addresses have names. */
 static void open_once(void)
 {
-	struct symbols_config c = { .dir = dir, .upload = true, .evict = true, .max_bytes = 1ull << 30,
-				    .index_max_bytes = 1ull << 30 };
+	struct symbols_config c = {.dir = dir,
+				   .upload = true,
+				   .evict = true,
+				   .max_bytes = 1ull << 30,
+				   .index_max_bytes = 1ull << 30};
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	char command[512];
 	int fd, n;
@@ -46,9 +49,10 @@ static void open_once(void)
 		snprintf(own_id + 2 * i, 3, "%02x", id[i]);
 	strcpy(dir, "/tmp/sysom-fuzz-symbolize-XXXXXX");
 	CHECK(mkdtemp(dir));
-	snprintf(command, sizeof(command),
-		 "mkdir -p %s/tree/.build-id/%.2s && cp /proc/%d/exe %s/tree/.build-id/%.2s/%s.debug", dir,
-		 own_id, getpid(), dir, own_id, own_id + 2);
+	snprintf(
+	    command, sizeof(command),
+	    "mkdir -p %s/tree/.build-id/%.2s && cp /proc/%d/exe %s/tree/.build-id/%.2s/%s.debug",
+	    dir, own_id, getpid(), dir, own_id, own_id + 2);
 	CHECK(!system(command) && !symbols_open(&symbols, &c));
 	atexit(remove_all);
 }
@@ -92,11 +96,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	body = with_own_id(data, bytes, &bytes);
 	for (int kind = 0; kind < 3; kind++) {
 		buf_init(&out, 32u << 20);
-		status = kind == 0 ? symbols_needed(symbols, body, bytes, &out) :
-			 kind == 1 ? symbols_begin(symbols, body, bytes, &out) :
-				     symbols_symbolize(symbols, body, bytes, &out);
-		CHECK(status == 200 || status == 201 || status == 400 || status == 409 || status == 413 ||
-		      status == 507);
+		status = kind == 0   ? symbols_needed(symbols, body, bytes, &out)
+			 : kind == 1 ? symbols_begin(symbols, body, bytes, &out)
+				     : symbols_symbolize(symbols, body, bytes, &out);
+		CHECK(status == 200 || status == 201 || status == 400 || status == 409 ||
+		      status == 413 || status == 507);
 		j = json_loadb((const char *)out.data, out.bytes, 0, NULL);
 		CHECK(json_is_object(j));
 		json_decref(j);

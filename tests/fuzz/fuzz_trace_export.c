@@ -17,7 +17,7 @@
 static void check_perfetto(const char *text, size_t bytes)
 {
 	Perfetto__Protos__Trace *t =
-		perfetto__protos__trace__unpack(NULL, bytes, (const uint8_t *)text);
+	    perfetto__protos__trace__unpack(NULL, bytes, (const uint8_t *)text);
 	int64_t open = 0;
 
 	if (!t)
@@ -25,9 +25,9 @@ static void check_perfetto(const char *text, size_t bytes)
 	for (size_t i = 0; i < t->n_packet; i++)
 		if (t->packet[i]->track_event)
 			open += t->packet[i]->track_event->type ==
-						PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN ?
-					1 :
-					-1;
+					PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN
+				    ? 1
+				    : -1;
 	if (open)
 		abort();
 	perfetto__protos__trace__free_unpacked(t, NULL);
@@ -97,7 +97,7 @@ static void from_raw(const uint8_t *data, size_t bytes)
 {
 	static struct window_step steps[8];
 	static struct record records[64], host[64], device[64];
-	static char *names[] = { (char *)"", (char *)"a\"b", (char *)"\xff\x01" };
+	static char *names[] = {(char *)"", (char *)"a\"b", (char *)"\xff\x01"};
 	struct window w;
 
 	memset(&w, 0, sizeof(w));
@@ -128,17 +128,17 @@ static void from_raw(const uint8_t *data, size_t bytes)
 
 /* A window unpacks to 1 MiB and 256 bytes for each of its own, in records of 96. Each is there twice and
  * stands in three texts, which take 4 KiB as they grow, and 3 us. */
-#define WINDOW_BYTES	(1u << 20)
-#define PER_BYTE	256u
+#define WINDOW_BYTES	 (1u << 20)
+#define PER_BYTE	 256u
 #define ALLOCATED(bytes) ((bytes) / 96 * 4096)
 #define CPU_NS(bytes)	 ((bytes) / 96 * 3000)
 struct fuzz_bounds fuzz_bounds = {
-	.moved = 1u << 20,
-	.moved_per_byte = 0,
-	.allocated = ALLOCATED(WINDOW_BYTES) + (4u << 20),
-	.allocated_per_byte = ALLOCATED(PER_BYTE) + 4096,
-	.cpu_us = CPU_NS(WINDOW_BYTES) / 1000,
-	.cpu_ns_per_byte = CPU_NS(PER_BYTE) + 3000,
+    .moved = 1u << 20,
+    .moved_per_byte = 0,
+    .allocated = ALLOCATED(WINDOW_BYTES) + (4u << 20),
+    .allocated_per_byte = ALLOCATED(PER_BYTE) + 4096,
+    .cpu_us = CPU_NS(WINDOW_BYTES) / 1000,
+    .cpu_ns_per_byte = CPU_NS(PER_BYTE) + 3000,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

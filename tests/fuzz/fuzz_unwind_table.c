@@ -16,12 +16,12 @@
 
 /* Two stores of 8 MiB, and 64 walks in each mode. */
 struct fuzz_bounds fuzz_bounds = {
-	.moved = 1u << 20,
-	.moved_per_byte = 1024,
-	.allocated = 48u << 20,
-	.allocated_per_byte = 1024,
-	.cpu_us = 200000,
-	.cpu_ns_per_byte = 10000,
+    .moved = 1u << 20,
+    .moved_per_byte = 1024,
+    .allocated = 48u << 20,
+    .allocated_per_byte = 1024,
+    .cpu_us = 200000,
+    .cpu_ns_per_byte = 10000,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

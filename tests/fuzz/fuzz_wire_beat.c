@@ -19,7 +19,8 @@ static void check_rows(const struct beat_rank *a, const struct beat_rank *b)
 	CHECK(a->coll_count <= BEAT_COLLS_MAX && a->coll_count == b->coll_count);
 	for (uint32_t i = 0; i < a->group_count; i++) {
 		CHECK(a->groups[i].first_step == b->groups[i].first_step);
-		CHECK(a->groups[i].count == b->groups[i].count && a->groups[i].used <= a->groups[i].count);
+		CHECK(a->groups[i].count == b->groups[i].count &&
+		      a->groups[i].used <= a->groups[i].count);
 	}
 	CHECK(!memcmp(a->comms, b->comms, a->comm_count * sizeof(a->comms[0])));
 	CHECK(!memcmp(a->colls, b->colls, a->coll_count * sizeof(a->colls[0])));

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
  * mutation would pass), or the input as records. */
 static void check_columns(const uint8_t *data, size_t bytes, uint32_t rows)
 {
-	struct pack_part part = { data, bytes };
+	struct pack_part part = {data, bytes};
 	struct record host[64], device[64];
 	uint32_t hosts = rows < 64 ? rows : 64, devices = rows - hosts < 64 ? rows - hosts : 64;
 	struct buf b;
@@ -33,7 +33,7 @@ static void check_columns(const uint8_t *data, size_t bytes, uint32_t rows)
 
 static void check_steps(const uint8_t *data, size_t bytes, uint32_t rows)
 {
-	struct pack_part part = { data, bytes };
+	struct pack_part part = {data, bytes};
 	struct window_step steps[32];
 	struct buf b;
 

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	stack_batch_init(&b, keyed_process());
 	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
 	if (data[0] % 4) {
-		struct pack_part part = { data + 1, bytes - 1 };
+		struct pack_part part = {data + 1, bytes - 1};
 
 		CHECK(!pack_write(&part, 1, PACK_CLOSE, &packed));
 		err = stacks_unpack(packed.data, packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);

@@ -32,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			CHECK(!memcmp(again.device, w.device, w.device_count * sizeof(*w.device)));
 		CHECK(again.signal_count == w.signal_count);
 		if (w.signal_count)
-			CHECK(!memcmp(again.signals, w.signals, w.signal_count * sizeof(*w.signals)));
+			CHECK(
+			    !memcmp(again.signals, w.signals, w.signal_count * sizeof(*w.signals)));
 		wire_window_free(&again);
 	}
 	buf_fini(&b);

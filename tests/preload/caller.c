@@ -23,7 +23,7 @@ static int errno_changed;
 
 static void sleep_ms(unsigned ms)
 {
-	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
 
 	nanosleep(&t, NULL);
 }
@@ -45,8 +45,8 @@ static void launch_by(cu_launch_kernel_fn fn, unsigned n)
 					     (cu_stream)0x30, (void **)0x40, (void **)0x50);
 		errno_changed += errno != (i % 2 ? EXDEV : EDOM);
 	}
-	results += 1000ul * (unsigned long)fn((cu_function)0xbad, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
-					      NULL);
+	results +=
+	    1000ul * (unsigned long)fn((cu_function)0xbad, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
 static void report(void)
@@ -58,7 +58,7 @@ static void report(void)
 
 static void mode_linked(unsigned n)
 {
-	cu_launch_config c = { 9, 8, 7, 6, 5, 4, 3, (cu_stream)0x30, NULL, 0 };
+	cu_launch_config c = {9, 8, 7, 6, 5, 4, 3, (cu_stream)0x30, NULL, 0};
 	cu_deviceptr p = 0;
 
 	context();
@@ -88,7 +88,8 @@ static void mode_dlsym(unsigned n)
 static void mode_gpa(unsigned n)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_LAZY), *fn = NULL, *v1 = NULL, *v2 = NULL;
-	cu_get_proc_address_v2_fn get = (cu_get_proc_address_v2_fn)dlsym(lib, "cuGetProcAddress_v2");
+	cu_get_proc_address_v2_fn get =
+	    (cu_get_proc_address_v2_fn)dlsym(lib, "cuGetProcAddress_v2");
 	int query = -1;
 
 	printf("empty=%d query=%d\n", get("", &fn, 13000, 0, &query), query);
@@ -99,8 +100,8 @@ static void mode_gpa(unsigned n)
 	((cu_get_proc_address_v1_fn)v1)("cuLaunchKernel", &fn, 7000, 0);
 	launch_by((cu_launch_kernel_fn)fn, n);
 	((cu_get_proc_address_v2_fn)v2)("cuMemAlloc", &fn, 2000, 0, &query);
-	results += (unsigned long)((cu_result(*)(cu_deviceptr *, unsigned))fn)(
-		&(cu_deviceptr){ 0 }, 5);
+	results +=
+	    (unsigned long)((cu_result(*)(cu_deviceptr *, unsigned))fn)(&(cu_deviceptr){0}, 5);
 	report();
 }
 
@@ -202,9 +203,9 @@ static void mode_steady(unsigned ms)
 
 static void mode_nccl(unsigned n)
 {
-	nccl_unique_id id = { "one" }, other = { "two" }, grown = { "grown" };
+	nccl_unique_id id = {"one"}, other = {"two"}, grown = {"grown"};
 	nccl_comm world, pair, left, right, unknown;
-	int exclude[2] = { 3, 1 };
+	int exclude[2] = {3, 1};
 	cu_graph graph;
 	cu_graph_exec exec;
 
@@ -246,13 +247,14 @@ static void mode_nccl(unsigned n)
 static void mode_steps(unsigned n)
 {
 	void (*begin)(const double *, unsigned) =
-		(void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
+	    (void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
 	void (*end)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "sysom_step_end");
-	void (*span)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "sysom_span_begin");
+	void (*span)(const char *) =
+	    (void (*)(const char *))dlsym(RTLD_DEFAULT, "sysom_span_begin");
 	void (*span_end)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "sysom_span_end");
 
 	for (unsigned i = 0; begin && i < n; i++) {
-		begin((double[]){ i, 2.5 }, 2);
+		begin((double[]){i, 2.5}, 2);
 		span("outer");
 		span("inner");
 		span_end();
@@ -277,9 +279,10 @@ static void *storm_main(void *arg)
 
 	pthread_barrier_wait(s->start);
 	for (unsigned i = 0; i < s->launches; i++) {
-		cuLaunchKernel((cu_function)(0x100ul + i % 8), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		cuLaunchKernel((cu_function)(0x100ul + i % 8), 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+			       NULL);
 		if (s->pause_us && rand_r(&s->seed) % 8 == 0)
-			nanosleep(&(struct timespec){ 0, (long)s->pause_us * 1000 }, NULL);
+			nanosleep(&(struct timespec){0, (long)s->pause_us * 1000}, NULL);
 	}
 	return NULL;
 }
@@ -300,8 +303,8 @@ static void mode_storm(unsigned seed)
 
 		pthread_barrier_init(&start, NULL, count);
 		for (unsigned i = 0; i < count; i++) {
-			storms[i] = (struct storm){ &start, seed + i, rand_r(&seed) % 200,
-						    rand_r(&seed) % 2 ? rand_r(&seed) % 3000 : 0 };
+			storms[i] = (struct storm){&start, seed + i, rand_r(&seed) % 200,
+						   rand_r(&seed) % 2 ? rand_r(&seed) % 3000 : 0};
 			launched += storms[i].launches;
 			if (pthread_create(&threads[i], NULL, storm_main, &storms[i]))
 				exit(3);
@@ -320,8 +323,8 @@ static void *hammer_main(void *arg)
 	unsigned long bad = 0;
 
 	for (unsigned i = 0; i < 30000; i++) {
-		bad += cuLaunchKernel((cu_function)(0x100ul + i % 64), 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
-				      NULL) != CU_OK;
+		bad += cuLaunchKernel((cu_function)(0x100ul + i % 64), 1, 1, 1, 1, 1, 1, 0, NULL,
+				      NULL, NULL) != CU_OK;
 		if (i % 50 == 0) {
 			cuStreamSynchronize(NULL);
 			sleep_ms(3);
@@ -397,13 +400,12 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(unsigned);
-	} modes[] = { { "linked", mode_linked }, { "dlsym", mode_dlsym }, { "gpa", mode_gpa },
-		      { "deepbind", mode_deepbind }, { "fork", mode_fork },
-		      { "defaults", mode_defaults },
-		      { "threads", mode_threads }, { "steady", mode_steady }, { "nccl", mode_nccl },
-		      { "steps", mode_steps }, { "quiet", mode_quiet },
-		      { "closefds", mode_closefds }, { "hammer", mode_hammer },
-		      { "storm", mode_storm } };
+	} modes[] = {
+	    {"linked", mode_linked},	 {"dlsym", mode_dlsym},	  {"gpa", mode_gpa},
+	    {"deepbind", mode_deepbind}, {"fork", mode_fork},	  {"defaults", mode_defaults},
+	    {"threads", mode_threads},	 {"steady", mode_steady}, {"nccl", mode_nccl},
+	    {"steps", mode_steps},	 {"quiet", mode_quiet},	  {"closefds", mode_closefds},
+	    {"hammer", mode_hammer},	 {"storm", mode_storm}};
 	unsigned n = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
 
 	for (unsigned i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++) {

@@ -57,4 +57,4 @@ __attribute__((destructor)) static void report(void)
 }
 
 extern const struct nccl_profiler_table ncclProfiler_v5;
-const struct nccl_profiler_table ncclProfiler_v5 = { "other", init, start, stop, record, finalize };
+const struct nccl_profiler_table ncclProfiler_v5 = {"other", init, start, stop, record, finalize};

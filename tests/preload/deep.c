@@ -7,8 +7,8 @@
 __attribute__((visibility("default"))) void deep_launch(unsigned n);
 void deep_launch(unsigned n)
 {
-	cu_launch_kernel_fn found = (cu_launch_kernel_fn)dlsym(dlopen("libcuda.so.1", RTLD_LAZY),
-							       "cuLaunchKernel");
+	cu_launch_kernel_fn found =
+	    (cu_launch_kernel_fn)dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuLaunchKernel");
 
 	for (unsigned i = 0; i < n; i++) {
 		cuLaunchKernel((cu_function)0x1, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);

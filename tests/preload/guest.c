@@ -30,7 +30,7 @@ static volatile sig_atomic_t from_signal;
 
 static void sleep_ms(long ms)
 {
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
 	while (nanosleep(&t, &t) && errno == EINTR)
 		;
@@ -41,7 +41,8 @@ static void launch(unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		errno = EDOM;
 		bad += cuLaunchKernel((cu_function)0x100, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) !=
-			       CU_OK || errno != EDOM;
+			   CU_OK ||
+		       errno != EDOM;
 	}
 }
 
@@ -143,8 +144,8 @@ static void on_signal(int signum)
 
 static void mode_signals(void)
 {
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
-	struct itimerval tick = { { 0, 500 }, { 0, 500 } };
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct itimerval tick = {{0, 500}, {0, 500}};
 
 	begin();
 	sigaction(SIGALRM, &sa, NULL);
@@ -175,7 +176,7 @@ static void mode_sigwait(void)
 
 static void mode_vfork(void)
 {
-	char *argv[] = { "true", NULL };
+	char *argv[] = {"true", NULL};
 	int status;
 	pid_t pid;
 
@@ -256,7 +257,7 @@ static void mode_quick_exit(void)
 
 static void mode_abort(void)
 {
-	struct rlimit none = { 0, 0 };
+	struct rlimit none = {0, 0};
 
 	begin();
 	setrlimit(RLIMIT_CORE, &none);
@@ -292,7 +293,7 @@ static void mode_exit(void)
 
 static void limit(int what, rlim_t value)
 {
-	struct rlimit l = { value, value };
+	struct rlimit l = {value, value};
 
 	bad += setrlimit(what, &l) != 0;
 }
@@ -335,7 +336,7 @@ static void mode_setuid(void)
 /* Nobody runs in real time but who asked for it. */
 static void mode_realtime(void)
 {
-	struct sched_param first = { .sched_priority = 1 };
+	struct sched_param first = {.sched_priority = 1};
 	struct dirent *e;
 	int realtime = 0;
 	DIR *tasks;
@@ -346,7 +347,8 @@ static void mode_realtime(void)
 	sleep_ms(250);
 	tasks = opendir("/proc/self/task");
 	while (tasks && (e = readdir(tasks)))
-		realtime += e->d_name[0] != '.' && sched_getscheduler(atoi(e->d_name)) == SCHED_FIFO;
+		realtime +=
+		    e->d_name[0] != '.' && sched_getscheduler(atoi(e->d_name)) == SCHED_FIFO;
 	printf("realtime=%d\n", realtime);
 }
 
@@ -392,15 +394,24 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = { { "crowd", mode_crowd }, { "destructor", mode_destructor },
-		      { "cancel", mode_cancel }, { "signals", mode_signals },
-		      { "sigwait", mode_sigwait }, { "vfork", mode_vfork }, { "clone", mode_clone },
-		      { "forks", mode_forks }, { "quick_exit", mode_quick_exit },
-		      { "abort", mode_abort }, { "exit", mode_exit }, { "nofile", mode_nofile },
-		      { "memory", mode_memory }, { "fsize", mode_fsize },
-		      { "setuid", mode_setuid }, { "realtime", mode_realtime },
-		      { "lowfd", mode_lowfd },
-		      { "environment", mode_environment } };
+	} modes[] = {{"crowd", mode_crowd},
+		     {"destructor", mode_destructor},
+		     {"cancel", mode_cancel},
+		     {"signals", mode_signals},
+		     {"sigwait", mode_sigwait},
+		     {"vfork", mode_vfork},
+		     {"clone", mode_clone},
+		     {"forks", mode_forks},
+		     {"quick_exit", mode_quick_exit},
+		     {"abort", mode_abort},
+		     {"exit", mode_exit},
+		     {"nofile", mode_nofile},
+		     {"memory", mode_memory},
+		     {"fsize", mode_fsize},
+		     {"setuid", mode_setuid},
+		     {"realtime", mode_realtime},
+		     {"lowfd", mode_lowfd},
+		     {"environment", mode_environment}};
 
 	for (unsigned i = 0; argc == 2 && i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (strcmp(argv[1], modes[i].name))

@@ -12,7 +12,8 @@ extern int null_errno;
 cu_result cuDevicePrimaryCtxRetain(cu_context *c, cu_device d);
 cu_result cuCtxSetCurrent(cu_context c);
 cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-			 unsigned by, unsigned bz, unsigned shared, cu_stream s, void **a, void **e);
+			 unsigned by, unsigned bz, unsigned shared, cu_stream s, void **a,
+			 void **e);
 cu_result cuLaunchKernel_ptsz(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 			      unsigned by, unsigned bz, unsigned shared, cu_stream s, void **a,
 			      void **e);
@@ -34,8 +35,8 @@ nccl_result ncclCommInitRank(nccl_comm *out, int nranks, nccl_unique_id id, int 
 nccl_result ncclCommSplit(nccl_comm c, int color, int key, nccl_comm *out, void *config);
 nccl_result ncclCommShrink(nccl_comm c, int *ranks, int count, nccl_comm *out, void *config,
 			   int flags);
-nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank, nccl_comm *out,
-			 void *config);
+nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank,
+			 nccl_comm *out, void *config);
 nccl_result ncclCommDestroy(nccl_comm c);
 nccl_result ncclGroupStart(void);
 nccl_result ncclGroupEnd(void);

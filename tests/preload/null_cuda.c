@@ -36,9 +36,11 @@ static cu_result note(uint64_t sum)
 	cu_result name(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,          \
 		       unsigned by, unsigned bz, unsigned shared, cu_stream s, void **a, void **e) \
 	{                                                                                          \
-		return P(f) == 0xbad ? note(1), CU_INVALID_HANDLE :                                \
-				       note(salt + P(f) + gx + 2 * gy + 3 * gz + 4 * bx + 5 * by + \
-					    6 * bz + 7 * shared + 8 * P(s) + 9 * P(a) + 10 * P(e)); \
+		return P(f) == 0xbad                                                               \
+		       ? note(1),                                                                  \
+		       CU_INVALID_HANDLE                                                           \
+		       : note(salt + P(f) + gx + 2 * gy + 3 * gz + 4 * bx + 5 * by + 6 * bz +      \
+			      7 * shared + 8 * P(s) + 9 * P(a) + 10 * P(e));                       \
 	}
 LAUNCH(cuLaunchKernel, 0)
 LAUNCH(cuLaunchKernel_ptsz, 1000)

@@ -33,8 +33,8 @@ nccl_result ncclCommSplit(nccl_comm c, int color, int key, nccl_comm *out, void 
 }
 EXPORT nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank,
 				nccl_comm *out, void *config);
-nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank, nccl_comm *out,
-			 void *config)
+nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank,
+			 nccl_comm *out, void *config)
 {
 	return make(out, nranks, c ? c->rank : rank);
 }

@@ -48,10 +48,11 @@ static void print_launch(const struct event_launch *e)
 
 static void print_coll(const struct event_coll *e)
 {
-	printf("comm=%llx func=%u stream=%llx count=%llu capture=%llu seq=%d peer=%d dtype=%u dur=%u",
-	       (unsigned long long)e->comm, e->func, (unsigned long long)e->stream,
-	       (unsigned long long)e->count, (unsigned long long)e->capture, (int)e->seq, e->peer,
-	       e->dtype, e->duration);
+	printf(
+	    "comm=%llx func=%u stream=%llx count=%llu capture=%llu seq=%d peer=%d dtype=%u dur=%u",
+	    (unsigned long long)e->comm, e->func, (unsigned long long)e->stream,
+	    (unsigned long long)e->count, (unsigned long long)e->capture, (int)e->seq, e->peer,
+	    e->dtype, e->duration);
 }
 
 static void print_kernel(const struct ring_reader *r, const struct event_kernel *e)
@@ -72,9 +73,8 @@ static void print_plugin(const struct event_plugin *e)
 
 static void print_graph(const struct event_graph *e)
 {
-	printf("graph=%llx exec=%llx capture=%llu action=%u nodes=%u",
-	       (unsigned long long)e->graph, (unsigned long long)e->exec,
-	       (unsigned long long)e->capture, e->action, e->nodes);
+	printf("graph=%llx exec=%llx capture=%llu action=%u nodes=%u", (unsigned long long)e->graph,
+	       (unsigned long long)e->exec, (unsigned long long)e->capture, e->action, e->nodes);
 }
 
 static void print_comm(const struct event_comm *e)
@@ -93,16 +93,25 @@ static void print_stream(const struct event_stream *e)
 
 static const char *name_of_kind(unsigned kind)
 {
-	static const char *const names[] = {
-		[EVENT_LAUNCH] = "launch", [EVENT_GRAPH_LAUNCH] = "graph_launch",
-		[EVENT_COLL] = "coll", [EVENT_COMM] = "comm", [EVENT_MEM] = "mem",
-		[EVENT_SYNC] = "sync", [EVENT_STEP_BEGIN] = "step_begin",
-		[EVENT_STEP_END] = "step_end", [EVENT_SPAN_BEGIN] = "span_begin",
-		[EVENT_SPAN_END] = "span_end", [EVENT_STREAM] = "stream",
-		[EVENT_CONTEXT] = "context", [EVENT_GAP] = "gap",
-		[EVENT_PLUGIN] = "plugin", [EVENT_ANCHOR] = "anchor", [EVENT_GRAPH] = "graph",
-		[EVENT_KERNEL] = "kernel", [EVENT_COPY] = "copy",
-		[EVENT_GRAPH_EXEC] = "graph_exec" };
+	static const char *const names[] = {[EVENT_LAUNCH] = "launch",
+					    [EVENT_GRAPH_LAUNCH] = "graph_launch",
+					    [EVENT_COLL] = "coll",
+					    [EVENT_COMM] = "comm",
+					    [EVENT_MEM] = "mem",
+					    [EVENT_SYNC] = "sync",
+					    [EVENT_STEP_BEGIN] = "step_begin",
+					    [EVENT_STEP_END] = "step_end",
+					    [EVENT_SPAN_BEGIN] = "span_begin",
+					    [EVENT_SPAN_END] = "span_end",
+					    [EVENT_STREAM] = "stream",
+					    [EVENT_CONTEXT] = "context",
+					    [EVENT_GAP] = "gap",
+					    [EVENT_PLUGIN] = "plugin",
+					    [EVENT_ANCHOR] = "anchor",
+					    [EVENT_GRAPH] = "graph",
+					    [EVENT_KERNEL] = "kernel",
+					    [EVENT_COPY] = "copy",
+					    [EVENT_GRAPH_EXEC] = "graph_exec"};
 
 	return kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "?";
 }
@@ -112,8 +121,8 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 {
 	unsigned kind = e->head.kind;
 
-	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane, name_of_kind(kind), e->head.flags,
-	       (unsigned long long)e->head.t, v->clock_source);
+	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane, name_of_kind(kind),
+	       e->head.flags, (unsigned long long)e->head.t, v->clock_source);
 	switch (kind) {
 	case EVENT_LAUNCH:
 	case EVENT_GRAPH_LAUNCH:
@@ -192,9 +201,9 @@ static const char *joined_name(void *arg, uint32_t id)
 
 static void start_join(struct peer_ring *p)
 {
-	static const struct clockmap clock = { .anchors[0] = { 1, 1, 1, 0 }, .count = 1,
-					       .ns_per_tick = 1 };
-	const struct join_sink sink = { p, joined_host, joined_device, joined_name };
+	static const struct clockmap clock = {
+	    .anchors[0] = {1, 1, 1, 0}, .count = 1, .ns_per_tick = 1};
+	const struct join_sink sink = {p, joined_host, joined_device, joined_name};
 
 	if (join_open(&p->join, &sink, &clock, ring_reader_lane_count(p->reader)))
 		exit(97);
@@ -209,8 +218,7 @@ static void drain(struct peer_ring *p)
 	if (!p->reader)
 		return;
 	for (uint32_t lane = 0; lane < ring_reader_lane_count(p->reader); lane++)
-		while ((n = ring_reader_drain_lane(p->reader, lane, events, 512, &view)))
-		{
+		while ((n = ring_reader_drain_lane(p->reader, lane, events, 512, &view))) {
 			for (size_t i = 0; i < n; i++)
 				print_event(p, &events[i], &view);
 			if (p->join)
@@ -225,7 +233,7 @@ static void print_counters(struct peer_ring *p)
 {
 	static const char *const names[] = {
 #define X(name, text) text,
-		RING_DROP_CAUSES(X)
+	    RING_DROP_CAUSES (X)
 #undef X
 	};
 	struct ring_counters c;
@@ -242,7 +250,7 @@ static void print_counters(struct peer_ring *p)
 
 static int listen_on(const char *path)
 {
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	strncpy(a.sun_path, path, sizeof(a.sun_path) - 1);
@@ -255,7 +263,7 @@ static int listen_on(const char *path)
 
 static void command(struct peer_ring *p, uint32_t kind, uint32_t serial)
 {
-	struct attach_command c = { ATTACH_MAGIC, kind, 0, serial };
+	struct attach_command c = {ATTACH_MAGIC, kind, 0, serial};
 
 	send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -266,7 +274,7 @@ static void accept_one(int listener)
 	struct peer_ring *p = &rings[ring_count];
 	int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err;
 	int fds[ATTACH_FDS];
-	struct pollfd pf = { .fd = sock, .events = POLLIN };
+	struct pollfd pf = {.fd = sock, .events = POLLIN};
 
 	if (sock < 0 || ring_count == PEER_RINGS)
 		return;
@@ -397,7 +405,7 @@ int main(int argc, char **argv)
 		if (listener < 0 && clock_monotonic_ns() - begin >= late_ms * 1000000ull)
 			listener = listen_on(socket_path);
 		if (listener >= 0) {
-			struct pollfd pf = { .fd = listener, .events = POLLIN };
+			struct pollfd pf = {.fd = listener, .events = POLLIN};
 
 			if (poll(&pf, 1, 10) > 0)
 				accept_one(listener);

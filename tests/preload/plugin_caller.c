@@ -72,7 +72,7 @@ static void *proxy_main(void *coll)
 		e.p2p.count = 50;                                                                  \
 		e.p2p.peer = 2;                                                                    \
 		((nccl_profiler_v##v##_start_fn)table->start)(context, &p2p, &e);                  \
-		expect(p2p && p2p != coll, "another handle");                                      \
+		expect(p2p &&p2p != coll, "another handle");                                       \
 		table->stop(p2p);                                                                  \
 		table->stop(coll);                                                                 \
 		/* late, as NCCL does with kernel channels */                                      \
@@ -92,7 +92,7 @@ DRIVE(6)
 	do {                                                                                       \
 		if (find("ncclProfiler_v" #v)) {                                                   \
 			((nccl_profiler_v##v##_init_fn)table->init)(&context, &mask);              \
-			expect(context && mask, "init");                                           \
+			expect(context &&mask, "init");                                            \
 			drive_v##v(context);                                                       \
 			table->finalize(context);                                                  \
 		}                                                                                  \
@@ -102,14 +102,14 @@ DRIVE(6)
 		if (find("ncclProfiler_v" #v)) {                                                   \
 			((nccl_profiler_v##v##_init_fn)table->init)(&context, 0xc0 + v, &mask,     \
 								    "name", 1, 8, 3, NULL);        \
-			expect(context && mask, "init");                                           \
+			expect(context &&mask, "init");                                            \
 			drive_v##v(context);                                                       \
 		}                                                                                  \
 	} while (0)
 
 int main(void)
 {
-	struct timespec pause = { 0, 150000000 };
+	struct timespec pause = {0, 150000000};
 	struct nccl_profiler_v5_event e;
 	void *context = NULL, *coll = NULL, *foreign = NULL;
 	pthread_t proxy;

@@ -84,8 +84,10 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} modes[] = { { "absent", mode_absent }, { "local", mode_local },
-		      { "global", mode_global }, { "reload", mode_reload } };
+	} modes[] = {{"absent", mode_absent},
+		     {"local", mode_local},
+		     {"global", mode_global},
+		     {"reload", mode_reload}};
 
 	for (unsigned i = 0; argc == 2 && i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (!strcmp(argv[1], "list"))

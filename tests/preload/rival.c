@@ -28,7 +28,7 @@ static bool versioned;
 
 static void sleep_ms(unsigned ms)
 {
-	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
 
 	nanosleep(&t, NULL);
 }
@@ -55,8 +55,8 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t by
 	if (i == given)
 		foreign_buffers++;
 	back++;
-	while ((versioned ? next_record_v2(subscriber, buffer, valid, &record) :
-			    next_record(buffer, valid, &record)) == CUPTI_OK) {
+	while ((versioned ? next_record_v2(subscriber, buffer, valid, &record)
+			  : next_record(buffer, valid, &record)) == CUPTI_OK) {
 		const cupti_kernel *k = record;
 
 		seen++;
@@ -81,7 +81,7 @@ static void completed_v2(uint8_t *buffer, size_t bytes, size_t valid, void *info
 static void run(cu_function f, unsigned n)
 {
 	uint64_t ns = 20000;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 
 	for (unsigned i = 0; i < n; i++)
 		launch(f, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
@@ -118,27 +118,27 @@ static cu_function start_cuda(void)
 	((cu_result(*)(cu_context))get(cuda, "cuCtxSetCurrent"))(context);
 	((cu_result(*)(cu_module *, const char *))get(cuda, "cuModuleLoadData"))(&module, "image");
 	((cu_result(*)(cu_function *, cu_module, const char *))get(cuda, "cuModuleGetFunction"))(
-		&f, module, "test_kernel");
+	    &f, module, "test_kernel");
 	return f;
 }
 
 static void profile_versioned(cu_function f, unsigned n, bool share, cupti_result *res)
 {
-	cupti_subscriber_params params = { .struct_bytes = sizeof(params), .share = share };
+	cupti_subscriber_params params = {.struct_bytes = sizeof(params), .share = share};
 
 	versioned = true;
-	next_record_v2 = (cupti_activity_next_record_v2_fn)get(cupti_lib,
-							       "cuptiActivityGetNextRecord_v2");
+	next_record_v2 =
+	    (cupti_activity_next_record_v2_fn)get(cupti_lib, "cuptiActivityGetNextRecord_v2");
 	res[0] = ((cupti_subscribe_v2_fn)get(cupti_lib, "cuptiSubscribe_v2"))(&subscriber, NULL,
 									      NULL, &params);
 	res[1] = ((cupti_activity_register_callbacks_v2_fn)get(
-		cupti_lib, "cuptiActivityRegisterCallbacks_v2"))(subscriber, requested_v2,
-								 completed_v2);
+	    cupti_lib, "cuptiActivityRegisterCallbacks_v2"))(subscriber, requested_v2,
+							     completed_v2);
 	res[2] = ((cupti_activity_enable_v2_fn)get(cupti_lib, "cuptiActivityEnable_v2"))(
-		subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
+	    subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
 	run(f, n);
 	res[3] = ((cupti_activity_disable_v2_fn)get(cupti_lib, "cuptiActivityDisable_v2"))(
-		subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
+	    subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
 	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
 	/* longer than it takes us to come back after kinds went off */
 	sleep_ms(1500);
@@ -151,12 +151,12 @@ static void profile(cu_function f, unsigned n, cupti_result *res)
 
 	res[0] = ((cupti_subscribe_fn)get(cupti_lib, "cuptiSubscribe"))(&s, NULL, NULL);
 	res[1] = ((cupti_activity_register_callbacks_fn)get(
-		cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
+	    cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
 	res[2] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
-		CUPTI_KIND_CONCURRENT_KERNEL);
+	    CUPTI_KIND_CONCURRENT_KERNEL);
 	run(f, n);
 	res[3] = ((cupti_activity_disable_fn)get(cupti_lib, "cuptiActivityDisable"))(
-		CUPTI_KIND_CONCURRENT_KERNEL);
+	    CUPTI_KIND_CONCURRENT_KERNEL);
 	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
 	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(s);
 }
@@ -169,7 +169,7 @@ static unsigned busy_done;
 static void *busy(void *arg)
 {
 	uint64_t ns = 200000;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 
 	((cu_result(*)(cu_context))get(cuda, "cuCtxSetCurrent"))(busy_context);
 	for (unsigned i = 0; !__atomic_load_n(&busy_done, __ATOMIC_RELAXED); i++) {
@@ -206,7 +206,7 @@ static void until_kinds_on(unsigned before)
 /* Its kernels are in the way of the counting: what the profiler saw is not told. */
 static int profile_busy(cu_function f, bool alone)
 {
-	cupti_result res[3] = { CUPTI_OK, CUPTI_OK, CUPTI_OK };
+	cupti_result res[3] = {CUPTI_OK, CUPTI_OK, CUPTI_OK};
 	unsigned before;
 	pthread_t thread;
 
@@ -218,13 +218,13 @@ static int profile_busy(cu_function f, bool alone)
 		if (alone)
 			continue;
 		res[0] = ((cupti_activity_register_callbacks_fn)get(
-			cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
+		    cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
 		res[1] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
-			CUPTI_KIND_CONCURRENT_KERNEL);
+		    CUPTI_KIND_CONCURRENT_KERNEL);
 		sleep_ms(300);
 		before = kinds_on();
 		res[2] = ((cupti_activity_disable_fn)get(cupti_lib, "cuptiActivityDisable"))(
-			CUPTI_KIND_CONCURRENT_KERNEL);
+		    CUPTI_KIND_CONCURRENT_KERNEL);
 		((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
 		until_kinds_on(before);
 	}

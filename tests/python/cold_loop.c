@@ -5,9 +5,9 @@ extern void rare(int) __attribute__((cold));
 extern int _PyEval_EvalFrameDefault(const unsigned char *code, int n);
 extern void PyEval_RestoreThread(void *tstate);
 
-__attribute__((section(".PyRuntime"))) char _PyRuntime[64] = { 1 };
+__attribute__((section(".PyRuntime"))) char _PyRuntime[64] = {1};
 const unsigned long Py_Version = 0x030b07f0;
-char PyCode_Type[64] = { 1 };
+char PyCode_Type[64] = {1};
 volatile int sink;
 
 __attribute__((noinline)) void rare(int x)
@@ -23,7 +23,7 @@ void PyEval_RestoreThread(void *tstate)
 #define OP(k)                                                                                      \
 	if (code[i] == (k)) {                                                                      \
 		x += sink;                                                                         \
-		if (__builtin_expect(x == (k) * 7, 0))                                             \
+		if (__builtin_expect(x == (k)*7, 0))                                               \
 			rare(x + (k));                                                             \
 	}
 #define OPS(k) OP(k) OP((k) + 1) OP((k) + 2) OP((k) + 3) OP((k) + 4) OP((k) + 5) OP((k) + 6)

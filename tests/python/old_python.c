@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-__attribute__((section(".PyRuntime"))) char _PyRuntime[512] = { 1 };
+__attribute__((section(".PyRuntime"))) char _PyRuntime[512] = {1};
 const unsigned long Py_Version = 0x030907f0;
 
 int main(void)

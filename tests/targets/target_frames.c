@@ -88,12 +88,13 @@ static TARGET_NOINLINE uint64_t f0(uint64_t x)
 		target_sink += r;                                                                  \
 		return r ^ x;                                                                      \
 	}
-F(1, f0)
-F(2, f1) F(3, f2) F(4, f3) F(5, f4) F(6, f5) F(7, f6) F(8, f7) F(9, f8) F(10, f9) F(11, f10)
-    F(12, f11) F(13, f12) F(14, f13) F(15, f14) F(16, f15) F(17, f16) F(18, f17) F(19, f18)
-	F(20, f19)
+/* clang-format off */
+F(1, f0) F(2, f1) F(3, f2) F(4, f3) F(5, f4) F(6, f5) F(7, f6)
+F(8, f7) F(9, f8) F(10, f9) F(11, f10) F(12, f11) F(13, f12) F(14, f13)
+F(15, f14) F(16, f15) F(17, f16) F(18, f17) F(19, f18) F(20, f19)
+    /* clang-format on */
 
-	    static int compare(const void *a, const void *b)
+    static int compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 

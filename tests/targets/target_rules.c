@@ -15,18 +15,23 @@ __asm__(".text\n"
 	".type rules_deep, @function\n"
 	"rules_deep:\n"
 	".cfi_startproc\n"
-	"sub $" TEXT(RULES_FRAME) ", %rsp\n"
-	".cfi_adjust_cfa_offset " TEXT(RULES_FRAME) "\n"
-	"dec %edi\n"
-	"jz 1f\n"
-	"call rules_deep@PLT\n"
-	"jmp 2f\n"
-	"1: call *%rsi\n"
-	"2: add $" TEXT(RULES_FRAME) ", %rsp\n"
-	".cfi_adjust_cfa_offset -" TEXT(RULES_FRAME) "\n"
-	"ret\n"
-	".cfi_endproc\n"
-	".size rules_deep, . - rules_deep\n");
+	"sub $" TEXT(
+	    RULES_FRAME) ", %rsp\n"
+			 ".cfi_adjust_cfa_offset " TEXT(
+			     RULES_FRAME) "\n"
+					  "dec %edi\n"
+					  "jz 1f\n"
+					  "call rules_deep@PLT\n"
+					  "jmp 2f\n"
+					  "1: call *%rsi\n"
+					  "2: add $" TEXT(
+					      RULES_FRAME) ", %rsp\n"
+							   ".cfi_adjust_cfa_offset -" TEXT(
+							       RULES_FRAME) "\n"
+									    "ret\n"
+									    ".cfi_endproc\n"
+									    ".size rules_deep, . - "
+									    "rules_deep\n");
 
 #ifndef RULES_LIBRARY
 #include <dlfcn.h>

@@ -11,7 +11,8 @@
 
 #include "tests/targets/target.h"
 
-#define STACK_WORDS 16384 /* the upper half; below it the alternate stack: who goes by rbp gets across */
+#define STACK_WORDS                                                                                \
+	16384 /* the upper half; below it the alternate stack: who goes by rbp gets across */
 
 /* The kernel's struct sigaction. */
 struct action {
@@ -85,11 +86,12 @@ static void handler(int number)
 int main(void)
 {
 	static uint64_t stack[STACK_WORDS] __attribute__((aligned(16)));
-	const struct action action = {handler, SA_ONSTACK | SA_RESTART | 0x04000000 /* SA_RESTORER */,
-				      runtime_restorer, 0};
+	const struct action action = {
+	    handler, SA_ONSTACK | SA_RESTART | 0x04000000 /* SA_RESTORER */, runtime_restorer, 0};
 	const struct itimerval every = {{0, 2000}, {0, 2000}};
 	stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack) / 2};
-	uint64_t *bottom = &stack[STACK_WORDS - 7]; /* 8 beyond a multiple of 16, as behind a call */
+	uint64_t *bottom =
+	    &stack[STACK_WORDS - 7]; /* 8 beyond a multiple of 16, as behind a call */
 
 	if (sigaltstack(&other, NULL) || syscall(SYS_rt_sigaction, SIGALRM, &action, NULL, 8))
 		return 1;

@@ -11,27 +11,36 @@
 
 #include "model/window.h"
 
-#define CLI_INCIDENT_RANKS 4
-#define CLI_INCIDENT_STEPS 40
+#define CLI_INCIDENT_RANKS     4
+#define CLI_INCIDENT_STEPS     40
 #define CLI_INCIDENT_SLOW_FROM 16
-#define CLI_INCIDENT_CULPRIT 2
-#define CLI_INCIDENT_LATE_NS 5000000ull
-#define CLI_INCIDENT_SKEW_NS 3000000ll /* of the second node's CLOCK_REALTIME */
-#define CLI_INCIDENT_BEGIN_NS 7000000000ull
-#define CLI_INCIDENT_REAL_NS 1795229400000000000ll
+#define CLI_INCIDENT_CULPRIT   2
+#define CLI_INCIDENT_LATE_NS   5000000ull
+#define CLI_INCIDENT_SKEW_NS   3000000ll /* of the second node's CLOCK_REALTIME */
+#define CLI_INCIDENT_BEGIN_NS  7000000000ull
+#define CLI_INCIDENT_REAL_NS   1795229400000000000ll
 
-enum { CLI_GEMM = 1, CLI_GEMM_OTHER, CLI_RELU, CLI_EVIL, CLI_ADAM, CLI_NCCL, CLI_FORWARD, CLI_BACKWARD,
-       CLI_NAMES };
+enum {
+	CLI_GEMM = 1,
+	CLI_GEMM_OTHER,
+	CLI_RELU,
+	CLI_EVIL,
+	CLI_ADAM,
+	CLI_NCCL,
+	CLI_FORWARD,
+	CLI_BACKWARD,
+	CLI_NAMES
+};
 static char *cli_incident_names[CLI_NAMES] = {
-	(char *)"",
-	(char *)"_Z4gemmIfLi128ELb1EEvPT_",
-	(char *)"_Z4gemmIfLi64ELb1EEvPT_",
-	(char *)"void at::native::vectorized_elementwise_kernel<4, Relu>(int, Relu)",
-	(char *)"</script><img src=x onerror=\"document.title='owned'\">",
-	(char *)"void multi_tensor_apply_kernel<Adam>(Adam)",
-	(char *)"ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-	(char *)"forward",
-	(char *)"backward<script>document.title='owned'</script>",
+    (char *)"",
+    (char *)"_Z4gemmIfLi128ELb1EEvPT_",
+    (char *)"_Z4gemmIfLi64ELb1EEvPT_",
+    (char *)"void at::native::vectorized_elementwise_kernel<4, Relu>(int, Relu)",
+    (char *)"</script><img src=x onerror=\"document.title='owned'\">",
+    (char *)"void multi_tensor_apply_kernel<Adam>(Adam)",
+    (char *)"ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    (char *)"forward",
+    (char *)"backward<script>document.title='owned'</script>",
 };
 
 struct cli_incident {
@@ -47,8 +56,12 @@ static inline struct record *cli_incident_host(struct window *w, unsigned kind, 
 {
 	struct record *r = &w->host[w->host_count++];
 
-	*r = (struct record){ .kind = (uint16_t)kind, .begin_ns = begin_ns, .end_ns = end_ns,
-			      .name = name, .thread = w->rank.pid, .peer = -1 };
+	*r = (struct record){.kind = (uint16_t)kind,
+			     .begin_ns = begin_ns,
+			     .end_ns = end_ns,
+			     .name = name,
+			     .thread = w->rank.pid,
+			     .peer = -1};
 	return r;
 }
 
@@ -59,9 +72,15 @@ static inline uint64_t cli_incident_kernel(struct window *w, uint64_t launch_ns,
 	struct record *d = &w->device[w->device_count++];
 	struct record *h = cli_incident_host(w, RECORD_LAUNCH, launch_ns, launch_ns + 4000, name);
 
-	*d = (struct record){ .kind = RECORD_KERNEL, .begin_ns = begin_ns, .end_ns = begin_ns + ns,
-			      .launch_ns = launch_ns, .name = name, .stream = 7, .peer = -1,
-			      .grid = { 64, 1, 1 }, .block = { 128, 1, 1 } };
+	*d = (struct record){.kind = RECORD_KERNEL,
+			     .begin_ns = begin_ns,
+			     .end_ns = begin_ns + ns,
+			     .launch_ns = launch_ns,
+			     .name = name,
+			     .stream = 7,
+			     .peer = -1,
+			     .grid = {64, 1, 1},
+			     .block = {128, 1, 1}};
 	h->correlation = d->correlation = w->device_count;
 	h->stream = 7;
 	return d->end_ns;
@@ -87,10 +106,17 @@ static inline uint64_t cli_incident_step(struct window *w, uint64_t t, uint64_t 
 	at = cli_incident_kernel(w, t + 2700000, at, 300000, CLI_EVIL);
 	h = cli_incident_host(w, RECORD_COLL, t + 3000000, t + 3010000, 0);
 	d = &w->device[w->device_count++];
-	*d = (struct record){ .kind = RECORD_COLL_KERNEL, .begin_ns = at, .end_ns = end_ns - 1000000,
-			      .launch_ns = h->begin_ns, .name = CLI_NCCL, .stream = 8, .peer = -1,
-			      .func = RECORD_COLL_ALL_REDUCE, .key = 0xfeed, .seq = index,
-			      .bytes = 1 << 20 };
+	*d = (struct record){.kind = RECORD_COLL_KERNEL,
+			     .begin_ns = at,
+			     .end_ns = end_ns - 1000000,
+			     .launch_ns = h->begin_ns,
+			     .name = CLI_NCCL,
+			     .stream = 8,
+			     .peer = -1,
+			     .func = RECORD_COLL_ALL_REDUCE,
+			     .key = 0xfeed,
+			     .seq = index,
+			     .bytes = 1 << 20};
 	h->func = d->func;
 	h->key = d->key;
 	h->seq = d->seq;
@@ -112,9 +138,13 @@ static inline void cli_incident_sample(struct stack_batch *b, uint32_t pid, uint
 				       const char *const *names, uint32_t count, uint32_t kernel,
 				       uint32_t samples, enum stack_sample_kind kind)
 {
-	struct stack_frame f[8] = { { 0 } };
-	struct stack_sample s = { .time_ns = t, .pid = pid, .tid = pid, .count = samples,
-				  .weight_ns = samples * 1010101ull, .kind = (uint8_t)kind };
+	struct stack_frame f[8] = {{0}};
+	struct stack_sample s = {.time_ns = t,
+				 .pid = pid,
+				 .tid = pid,
+				 .count = samples,
+				 .weight_ns = samples * 1010101ull,
+				 .kind = (uint8_t)kind};
 
 	for (uint32_t i = 0; i < count; i++) {
 		f[i].kind = i < kernel ? STACK_FRAME_KERNEL : STACK_FRAME_PYTHON;
@@ -129,12 +159,12 @@ static inline void cli_incident_sample(struct stack_batch *b, uint32_t pid, uint
 
 static inline void cli_incident_stacks(struct window *w)
 {
-	static const char *const compute[] = { "launch_all", "train_step", "main" };
-	static const char *const load[] = { "copy_user_generic", "read_batch", "train_step", "main" };
-	static const char *const evil[] = { "\"><svg onload=alert(1)>", "train_step", "main" };
-	static const char *const wait[] = { "schedule", "synchronize", "train_step", "main" };
-	static const char *const irq[] = { "tcp_v4_rcv", "net_rx_action", "__do_softirq",
-					   "launch_all", "train_step", "main" };
+	static const char *const compute[] = {"launch_all", "train_step", "main"};
+	static const char *const load[] = {"copy_user_generic", "read_batch", "train_step", "main"};
+	static const char *const evil[] = {"\"><svg onload=alert(1)>", "train_step", "main"};
+	static const char *const wait[] = {"schedule", "synchronize", "train_step", "main"};
+	static const char *const irq[] = {"tcp_v4_rcv", "net_rx_action", "__do_softirq",
+					  "launch_all", "train_step",	 "main"};
 	bool culprit = w->rank.rank == CLI_INCIDENT_CULPRIT;
 
 	stack_batch_init(&w->stacks, keyed_process());
@@ -147,7 +177,8 @@ static inline void cli_incident_stacks(struct window *w)
 		cli_incident_sample(&w->stacks, w->rank.pid, t, wait, 4, 1, culprit ? 5 : 20,
 				    STACK_OFF_CPU);
 		if (culprit)
-			cli_incident_sample(&w->stacks, w->rank.pid, t, irq, 6, 3, 15, STACK_ON_CPU);
+			cli_incident_sample(&w->stacks, w->rank.pid, t, irq, 6, 3, 15,
+					    STACK_ON_CPU);
 	}
 }
 
@@ -179,25 +210,32 @@ static inline void cli_incident_rank(struct cli_incident *c, int rank)
 	w->signal_count = culprit;
 	for (uint32_t i = 0; i < CLI_INCIDENT_STEPS; i++) {
 		bool slow = i >= CLI_INCIDENT_SLOW_FROM;
-		uint64_t ns = 20000000 + (slow ? CLI_INCIDENT_LATE_NS : 0) + (i * 7919 % 13) * 20000;
-		uint64_t done = cli_incident_step(w, t, culprit && slow ? CLI_INCIDENT_LATE_NS : 0,
-						  t + ns, i);
+		uint64_t ns =
+		    20000000 + (slow ? CLI_INCIDENT_LATE_NS : 0) + (i * 7919 % 13) * 20000;
+		uint64_t done =
+		    cli_incident_step(w, t, culprit && slow ? CLI_INCIDENT_LATE_NS : 0, t + ns, i);
 		struct window_step *s = &w->steps[w->step_count++];
 
 		memset(s, 0, sizeof(*s));
-		s->step = (struct step){ .index = 100 + i, .begin_ns = t, .end_ns = t + ns,
-					 .latency_ns = ns, .self_ns = done - t + 1000000,
-					 .compute_ns = culprit ? 11200000 : 9600000,
-					 .exposed_comm_ns = t + ns - 1000000 - done,
-					 .idle_ns = culprit && slow ? CLI_INCIDENT_LATE_NS : 400000,
-					 .kernels = 12, .launches = 12, .source = STEP_SOURCE_AUTO,
-					 .work = { 900 + i * 7919 % 13 * 20 }, .work_count = 1 };
+		s->step = (struct step){.index = 100 + i,
+					.begin_ns = t,
+					.end_ns = t + ns,
+					.latency_ns = ns,
+					.self_ns = done - t + 1000000,
+					.compute_ns = culprit ? 11200000 : 9600000,
+					.exposed_comm_ns = t + ns - 1000000 - done,
+					.idle_ns = culprit && slow ? CLI_INCIDENT_LATE_NS : 400000,
+					.kernels = 12,
+					.launches = 12,
+					.source = STEP_SOURCE_AUTO,
+					.work = {900 + i * 7919 % 13 * 20},
+					.work_count = 1};
 		s->expected_ns = 20000000 + (i * 7919 % 13) * 20000;
 		s->expected_self_ns = culprit ? 13000000 : 11000000;
 		s->excess = (double)ns / s->expected_ns - 1;
 		s->self_excess = (double)s->step.self_ns / s->expected_self_ns - 1;
-		s->flags = slow && culprit ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
-					     WINDOW_STEP_MARGIN;
+		s->flags =
+		    slow && culprit ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED : WINDOW_STEP_MARGIN;
 		t += ns;
 	}
 	w->end_ns = t;

@@ -10,10 +10,10 @@
 
 #include "model/window.h"
 
-#define CLI_WINDOWS 3
-#define CLI_WINDOWS_STEPS 6
-#define CLI_WINDOWS_STEP_NS 10000000ull
-#define CLI_WINDOWS_BEGIN_NS 5000000000ull
+#define CLI_WINDOWS	      3
+#define CLI_WINDOWS_STEPS     6
+#define CLI_WINDOWS_STEP_NS   10000000ull
+#define CLI_WINDOWS_BEGIN_NS  5000000000ull
 #define CLI_WINDOWS_OFFSET_NS 1795229400000000000ll
 
 struct cli_windows {
@@ -22,9 +22,9 @@ struct cli_windows {
 	struct record host[CLI_WINDOWS][256], device[CLI_WINDOWS][256];
 };
 
-static char *cli_windows_names[] = { (char *)"", (char *)"gemm<float, \"128x64\">\\n",
-				     (char *)"ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-				     (char *)"forward", (char *)"graph branch" };
+static char *cli_windows_names[] = {(char *)"", (char *)"gemm<float, \"128x64\">\\n",
+				    (char *)"ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+				    (char *)"forward", (char *)"graph branch"};
 
 static inline struct record *cli_windows_add(struct record *a, uint32_t *count, unsigned kind,
 					     uint64_t begin_ns, uint64_t end_ns, uint32_t name,
@@ -53,8 +53,8 @@ static inline void cli_windows_step(struct cli_windows *c, struct window *w, int
 	cli_windows_add(host, hc, RECORD_SPAN, t, t + 4000000, 3, tid, 0);
 	cli_windows_add(host, hc, RECORD_SPAN, t + 2000000, t + 6000000, 3, tid, 0);
 	for (unsigned i = 0; i < 4; i++) {
-		r = cli_windows_add(host, hc, RECORD_LAUNCH, t + i * 100000, t + i * 100000 + 5000, 1,
-				    tid, 7); /* no correlation: sysomd's have none */
+		r = cli_windows_add(host, hc, RECORD_LAUNCH, t + i * 100000, t + i * 100000 + 5000,
+				    1, tid, 7); /* no correlation: sysomd's have none */
 		r->grid[0] = 64;
 		r->grid[1] = r->grid[2] = 1;
 		r = cli_windows_add(device, dc, RECORD_KERNEL, t + 500000 + i * 1000000,
@@ -123,8 +123,8 @@ static inline void cli_windows_fill(struct cli_windows *c, int which, int rank, 
 		s->step.source = STEP_SOURCE_AUTO;
 		s->expected_ns = 6000000;
 		s->excess = 0.6667;
-		s->flags = rank && index >= 2 && index < 6 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
-							     WINDOW_STEP_MARGIN;
+		s->flags = rank && index >= 2 && index < 6 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
+							   : WINDOW_STEP_MARGIN;
 		cli_windows_step(c, w, which, s->step.begin_ns, index);
 	}
 }

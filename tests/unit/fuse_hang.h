@@ -30,19 +30,23 @@ struct fuse_hang {
 };
 
 /* By inode number. */
-static const char *const fuse_hang_name[] = { "", "", "open", "read", "good", "flush" };
+static const char *const fuse_hang_name[] = {"", "", "open", "read", "good", "flush"};
 
 static void fuse_hang_attr(struct fuse_attr *a, uint64_t ino)
 {
-	*a = (struct fuse_attr){ .ino = ino, .size = ino == 1 ? 0 : 4096, .blocks = 8, .nlink = 1,
-				 .mode = ino == 1 ? S_IFDIR | 0755 : S_IFREG | 0777, .blksize = 4096 };
+	*a = (struct fuse_attr){.ino = ino,
+				.size = ino == 1 ? 0 : 4096,
+				.blocks = 8,
+				.nlink = 1,
+				.mode = ino == 1 ? S_IFDIR | 0755 : S_IFREG | 0777,
+				.blksize = 4096};
 }
 
 static void fuse_hang_reply(int fd, uint64_t unique, int err, const void *data, size_t bytes)
 {
 	char room[sizeof(struct fuse_out_header) + 4096];
-	struct fuse_out_header h = { .len = (uint32_t)(sizeof(h) + bytes), .error = -err,
-				     .unique = unique };
+	struct fuse_out_header h = {
+	    .len = (uint32_t)(sizeof(h) + bytes), .error = -err, .unique = unique};
 
 	memcpy(room, &h, sizeof(h));
 	if (bytes)
@@ -53,7 +57,7 @@ static void fuse_hang_reply(int fd, uint64_t unique, int err, const void *data, 
 
 static void fuse_hang_lookup(int fd, const struct fuse_in_header *in, const char *name)
 {
-	struct fuse_entry_out e = { .attr_valid = 1, .entry_valid = 1 };
+	struct fuse_entry_out e = {.attr_valid = 1, .entry_valid = 1};
 
 	for (uint64_t i = 2; i <= 5; i++) {
 		if (strcmp(name, fuse_hang_name[i]))
@@ -69,10 +73,14 @@ static void fuse_hang_lookup(int fd, const struct fuse_in_header *in, const char
 static void fuse_hang_serve_one(int fd, const struct fuse_in_header *in, const void *rest)
 {
 	static const char zeros[4096];
-	struct fuse_init_out init = { .major = 7, .minor = 31, .max_write = 4096, .max_readahead = 4096,
-				      .flags = FUSE_WRITEBACK_CACHE, .max_background = 16 };
-	struct fuse_attr_out attr = { .attr_valid = 1 };
-	struct fuse_open_out open_out = { .fh = in->nodeid };
+	struct fuse_init_out init = {.major = 7,
+				     .minor = 31,
+				     .max_write = 4096,
+				     .max_readahead = 4096,
+				     .flags = FUSE_WRITEBACK_CACHE,
+				     .max_background = 16};
+	struct fuse_attr_out attr = {.attr_valid = 1};
+	struct fuse_open_out open_out = {.fh = in->nodeid};
 
 	switch (in->opcode) {
 	case FUSE_INIT:
@@ -124,7 +132,8 @@ static int fuse_hang_open(struct fuse_hang *f, const char *dir)
 	snprintf(f->dir, sizeof(f->dir), "%.127s", dir);
 	if (fd < 0)
 		return -errno;
-	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+		 fd);
 	if (mkdir(dir, 0755) || mount("hang", dir, "fuse", 0, options)) {
 		int err = -errno;
 

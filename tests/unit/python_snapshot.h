@@ -14,11 +14,12 @@
 #define SNAPSHOT_PIECE 64u
 
 enum snapshot_kind {
-	SNAPSHOT_ELF = 1, /* value: bias; payload: runtime, code_type, version, loop's begin and end */
-	SNAPSHOT_PATH,    /* payload: of the interpreter's file */
-	SNAPSHOT_THREAD,  /* value: tid; payload: fsbase, futex */
-	SNAPSHOT_FRAME,   /* value: line; payload: function, tab, file; of the last thread */
-	SNAPSHOT_MEMORY,  /* value: address; payload: a piece */
+	SNAPSHOT_ELF =
+	    1,	       /* value: bias; payload: runtime, code_type, version, loop's begin and end */
+	SNAPSHOT_PATH, /* payload: of the interpreter's file */
+	SNAPSHOT_THREAD, /* value: tid; payload: fsbase, futex */
+	SNAPSHOT_FRAME,	 /* value: line; payload: function, tab, file; of the last thread */
+	SNAPSHOT_MEMORY, /* value: address; payload: a piece */
 };
 
 struct snapshot_head {
@@ -66,9 +67,9 @@ static inline long snapshot_read(void *owner, void *to, __u32 bytes, __u64 addre
 	uint8_t *out = to;
 
 	while (bytes) {
-		struct snapshot_piece key = { .address = address & ~(uint64_t)(SNAPSHOT_PIECE - 1) };
-		struct snapshot_piece *p = bsearch(&key, s->piece, s->count, sizeof(*s->piece),
-						   snapshot_compare);
+		struct snapshot_piece key = {.address = address & ~(uint64_t)(SNAPSHOT_PIECE - 1)};
+		struct snapshot_piece *p =
+		    bsearch(&key, s->piece, s->count, sizeof(*s->piece), snapshot_compare);
 		uint32_t at = (uint32_t)(address - key.address), n = SNAPSHOT_PIECE - at;
 
 		if (!p)
@@ -102,7 +103,7 @@ static inline long snapshot_record(void *owner, void *to, __u32 bytes, __u64 add
 static inline void snapshot_put(gzFile f, uint32_t kind, uint64_t value, const void *payload,
 				uint32_t bytes)
 {
-	struct snapshot_head h = { kind, bytes, value };
+	struct snapshot_head h = {kind, bytes, value};
 
 	CHECK(gzwrite(f, &h, sizeof(h)) == sizeof(h));
 	CHECK(gzwrite(f, payload, bytes) == (int)bytes);
@@ -111,15 +112,15 @@ static inline void snapshot_put(gzFile f, uint32_t kind, uint64_t value, const v
 static inline void snapshot_write(struct snapshot *s, const char *path)
 {
 	gzFile f = gzopen(path, "wb9");
-	uint64_t elf[5] = { s->elf.runtime, s->elf.code_type, s->elf.version, s->elf.eval[0].begin,
-			    s->elf.eval[0].end };
+	uint64_t elf[5] = {s->elf.runtime, s->elf.code_type, s->elf.version, s->elf.eval[0].begin,
+			   s->elf.eval[0].end};
 
 	CHECK(f);
 	snapshot_put(f, SNAPSHOT_ELF, s->bias, elf, sizeof(elf));
 	snapshot_put(f, SNAPSHOT_PATH, 0, s->path, (uint32_t)strlen(s->path));
 	for (unsigned int i = 0; i < s->truth.count; i++) {
 		const struct truth_thread *t = &s->truth.thread[i];
-		uint64_t registers[2] = { s->fsbase[i], s->futex[i] };
+		uint64_t registers[2] = {s->fsbase[i], s->futex[i]};
 
 		snapshot_put(f, SNAPSHOT_THREAD, (uint64_t)t->tid, registers, sizeof(registers));
 		for (unsigned int k = 0; k < t->count; k++) {
@@ -152,7 +153,7 @@ static inline void snapshot_take(struct snapshot *s, const struct snapshot_head 
 		s->elf.runtime = word[0];
 		s->elf.code_type = word[1];
 		s->elf.version = word[2];
-		s->elf.eval[0] = (struct python_range){ word[3], word[4] };
+		s->elf.eval[0] = (struct python_range){word[3], word[4]};
 		s->elf.eval_count = 1;
 		break;
 	case SNAPSHOT_PATH:

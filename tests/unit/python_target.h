@@ -22,7 +22,7 @@
 #include "base/check.h"
 
 #define TARGET_THREADS_MAX 64
-#define TARGET_FRAMES_MAX 1024
+#define TARGET_FRAMES_MAX  1024
 
 struct truth_frame {
 	unsigned int line;
@@ -56,8 +56,10 @@ static inline unsigned int target_interpreters(char path[][512], unsigned int ma
 
 	snprintf(pattern[0], 512, "/usr/bin/python3.1[0-4]");
 	snprintf(pattern[1], 512, "/usr/local/bin/python3.1[0-4]");
-	snprintf(pattern[2], 512, "%s/versions/3.*/bin/python3.1[0-4]", pyenv ? pyenv : "/nonexistent");
-	snprintf(pattern[3], 512, "%s/.pyenv/versions/3.*/bin/python3.1[0-4]", home ? home : "/root");
+	snprintf(pattern[2], 512, "%s/versions/3.*/bin/python3.1[0-4]",
+		 pyenv ? pyenv : "/nonexistent");
+	snprintf(pattern[3], 512, "%s/.pyenv/versions/3.*/bin/python3.1[0-4]",
+		 home ? home : "/root");
 	for (int i = 0; i < 4; i++) {
 		glob_t g;
 
@@ -129,7 +131,8 @@ static inline bool truth_read(struct truth *out, FILE *f)
 			CHECK(out->count < TARGET_THREADS_MAX);
 			out->thread[out->count++].tid = atoi(line + 2);
 		} else if (line[0] == 'F' && t) {
-			char *tab = strchr(line, '\t'), *second = tab ? strchr(tab + 1, '\t') : NULL;
+			char *tab = strchr(line, '\t'),
+			     *second = tab ? strchr(tab + 1, '\t') : NULL;
 
 			CHECK(second && t->count < TARGET_FRAMES_MAX);
 			*second = 0;

@@ -88,11 +88,11 @@ static inline void sim_cuda_open(struct sim_cuda *c, int device)
 {
 	c->lib = sim_library("libcuda.so.1");
 	EXPECT(SIM_CALL(c->lib, cu_result(*)(unsigned), "cuInit")(0) == 0);
-	EXPECT(SIM_CALL(c->lib, cu_result(*)(cu_context *, int), "cuDevicePrimaryCtxRetain")(
-		       &c->context, device) == 0);
+	EXPECT(SIM_CALL(c->lib, cu_result(*)(cu_context *, int),
+			"cuDevicePrimaryCtxRetain")(&c->context, device) == 0);
 	EXPECT(SIM_CALL(c->lib, cu_result(*)(cu_context), "cuCtxSetCurrent")(c->context) == 0);
-	EXPECT(SIM_CALL(c->lib, cu_result(*)(cu_module *, const void *), "cuModuleLoadData")(
-		       &c->module, "image") == 0);
+	EXPECT(SIM_CALL(c->lib, cu_result(*)(cu_module *, const void *),
+			"cuModuleLoadData")(&c->module, "image") == 0);
 	*(void **)&c->launch = sim_symbol(c->lib, "cuLaunchKernel");
 	*(void **)&c->launch_ptsz = sim_symbol(c->lib, "cuLaunchKernel_ptsz");
 	*(void **)&c->stream_create = sim_symbol(c->lib, "cuStreamCreate");
@@ -117,7 +117,7 @@ static inline cu_function sim_kernel(struct sim_cuda *c, const char *name)
 
 static inline void sim_launch(struct sim_cuda *c, cu_function f, uint64_t ns, cu_stream s)
 {
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 
 	EXPECT(c->launch(f, 3, 2, 1, 128, 1, 1, 64, s, params, NULL) == 0);
 }

@@ -14,8 +14,8 @@ static struct alert *alert;
 static int setup(void **unused)
 {
 	/* nobody listens there: what fires stays */
-	const struct alert_config c = { .url = "http://127.0.0.1:1/", .link = "",
-					.repeat_ns = 3600000000000 };
+	const struct alert_config c = {
+	    .url = "http://127.0.0.1:1/", .link = "", .repeat_ns = 3600000000000};
 
 	return alert_open(&alert, &c);
 }
@@ -28,8 +28,8 @@ static int teardown(void **unused)
 
 static uint32_t push(const char *id, const char *symptom, const char *state)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i}", "id", id, "job", "job", "symptom", symptom,
-			      "state", state, "begin_unix_ns", 1000, "end_unix_ns", 2000);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i}", "id", id, "job", "job", "symptom",
+			      symptom, "state", state, "begin_unix_ns", 1000, "end_unix_ns", 2000);
 	struct alert_stats stats;
 
 	alert_push(alert, j);
@@ -58,8 +58,9 @@ static void what_turns_out_to_be_a_hiccup_fires_no_more(void **unused)
 
 static void says_what_it_costs(void **unused)
 {
-	json_t *incident = json_pack("{s:s, s:s, s:s, s:f, s:f}", "id", "aaaaaaaa", "symptom", "slow_rank",
-				     "state", "open", "gpu_hours_lost", 0.42, "gpu_hours_per_day", 19.2);
+	json_t *incident =
+	    json_pack("{s:s, s:s, s:s, s:f, s:f}", "id", "aaaaaaaa", "symptom", "slow_rank",
+		      "state", "open", "gpu_hours_lost", 0.42, "gpu_hours_per_day", 19.2);
 	json_t *j = alert_json(incident, "", 0), *said = json_object_get(j, "annotations");
 
 	assert_string_equal(json_string_value(json_object_get(said, "gpu_hours_lost")), "0.42");
@@ -73,9 +74,9 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(fires_until_it_is_closed),
-		CASE(what_turns_out_to_be_a_hiccup_fires_no_more),
-		CASE(says_what_it_costs),
+	    CASE(fires_until_it_is_closed),
+	    CASE(what_turns_out_to_be_a_hiccup_fires_no_more),
+	    CASE(says_what_it_costs),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -241,20 +241,20 @@ static void takes_any_numbers(void **state)
 /* Stamps so coarse that all is of one time, or of a few. */
 static void collectives_of_one_time_cost_no_square_of_their_number(void **state)
 {
-	static const uint32_t times[] = { 1, 3, 100 };
+	static const uint32_t times[] = {1, 3, 100};
 	const uint32_t n = 50000;
 	struct align_coll *coll = malloc(2 * n * sizeof(*coll));
 
 	for (size_t k = 0; k < sizeof(times) / sizeof(times[0]); k++)
 		for (uint32_t strange = 0; strange < 2; strange++) {
-			struct align_rank rank[2] = { { .coll = coll, .count = n },
-						      { .coll = coll + n, .count = n } };
-			struct align_job job = { .rank = rank, .rank_count = 2 };
+			struct align_rank rank[2] = {{.coll = coll, .count = n},
+						     {.coll = coll + n, .count = n}};
+			struct align_job job = {.rank = rank, .rank_count = 2};
 
 			for (uint32_t i = 0; i < 2 * n; i++) {
 				uint64_t end = ZERO + i % n / (n / times[k]) * 1000000;
 
-				coll[i] = (struct align_coll){ end - 10, end, 1 + i % 5, i % n, 0 };
+				coll[i] = (struct align_coll){end - 10, end, 1 + i % 5, i % n, 0};
 				/* half of one rank's have no partner */
 				if (strange && i >= n && i % 2)
 					coll[i].what += 100;
@@ -280,7 +280,7 @@ int main(void)
 	    cmocka_unit_test(few_common_ones_own_up_to_their_error),
 	    cmocka_unit_test(one_common_one_says_nothing_of_its_error),
 	    cmocka_unit_test(takes_any_numbers),
-		cmocka_unit_test(collectives_of_one_time_cost_no_square_of_their_number),
+	    cmocka_unit_test(collectives_of_one_time_cost_no_square_of_their_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

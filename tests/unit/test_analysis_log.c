@@ -43,7 +43,7 @@ struct found {
 static struct found read_back(void)
 {
 	static uint8_t body[LIMIT_JOURNAL_BLOCK_BYTES];
-	struct found f = { .in_order = true };
+	struct found f = {.in_order = true};
 	uint8_t head[JOURNAL_HEAD_BYTES];
 	FILE *in = fopen(path, "rb");
 	struct journal_event e;
@@ -63,7 +63,8 @@ static struct found read_back(void)
 			f.runs += e.kind == JOURNAL_RUN;
 			f.ended = e.kind == JOURNAL_END;
 			f.why = f.ended ? e.as.end : 0;
-			for (uint32_t i = 0; e.kind == JOURNAL_RECORDS && i < e.as.records.count; i++)
+			for (uint32_t i = 0; e.kind == JOURNAL_RECORDS && i < e.as.records.count;
+			     i++)
 				f.in_order &= e.as.records.first[i].correlation == f.records++;
 		}
 		journal_block_close(b);
@@ -76,7 +77,7 @@ static struct found read_back(void)
 /* Records that hardly pack, one turn to a hundred. */
 static void push(struct analysis_log *l, uint32_t first, uint32_t count)
 {
-	struct record r = { .kind = RECORD_LAUNCH, .peer = -1 };
+	struct record r = {.kind = RECORD_LAUNCH, .peer = -1};
 
 	for (uint32_t i = first; i < first + count; i++) {
 		r.begin_ns = i * 0x9e3779b97f4a7c15ull;
@@ -109,7 +110,7 @@ static void what_is_pushed_is_in_the_file(void **unused)
 /* However fast the pusher is: what is there is a beginning without holes, and nothing is uncounted. */
 static void a_full_file_ends_and_says_so(void **unused)
 {
-	struct analysis_log_stats st = { 0 };
+	struct analysis_log_stats st = {0};
 	struct analysis_log *l;
 	uint32_t pushed = 0;
 	struct found f;
@@ -158,10 +159,10 @@ static void without_a_recording_nothing_happens(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_is_pushed_is_in_the_file, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_full_file_ends_and_says_so, setup, teardown),
-		cmocka_unit_test_setup_teardown(no_file_is_written_through_a_link, setup, teardown),
-		cmocka_unit_test(without_a_recording_nothing_happens),
+	    cmocka_unit_test_setup_teardown(what_is_pushed_is_in_the_file, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_full_file_ends_and_says_so, setup, teardown),
+	    cmocka_unit_test_setup_teardown(no_file_is_written_through_a_link, setup, teardown),
+	    cmocka_unit_test(without_a_recording_nothing_happens),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

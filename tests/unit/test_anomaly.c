@@ -38,9 +38,9 @@ static int teardown(void **state)
 
 static bool push(struct rig *g, bool flagged, bool self)
 {
-	struct window_step s = { .step = { .index = g->k, .begin_ns = g->k * STEP_NS,
-					   .end_ns = (g->k + 1) * STEP_NS },
-				 .flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0 };
+	struct window_step s = {
+	    .step = {.index = g->k, .begin_ns = g->k * STEP_NS, .end_ns = (g->k + 1) * STEP_NS},
+	    .flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0};
 	uint8_t id[16];
 	bool closed;
 
@@ -81,10 +81,13 @@ static void a_window_has_margins_on_both_sides(void **state)
 
 static bool push_lasting(struct rig *g, uint64_t latency_ns, bool flagged)
 {
-	struct window_step s = { .step = { .index = g->k, .begin_ns = g->k * STEP_NS,
-					   .end_ns = (g->k + 1) * STEP_NS, .latency_ns = latency_ns },
-				 .expected_ns = 100, .flags = flagged ? WINDOW_STEP_FLAGGED : 0 };
-	const uint8_t id[16] = { 1 };
+	struct window_step s = {.step = {.index = g->k,
+					 .begin_ns = g->k * STEP_NS,
+					 .end_ns = (g->k + 1) * STEP_NS,
+					 .latency_ns = latency_ns},
+				.expected_ns = 100,
+				.flags = flagged ? WINDOW_STEP_FLAGGED : 0};
+	const uint8_t id[16] = {1};
 
 	g->k++;
 	return anomaly_push(&g->a, &s, true, id, g->k * STEP_NS);
@@ -192,7 +195,7 @@ static void an_open_window_can_be_closed_at_the_end(void **state)
 static void a_storm_gets_full_windows_then_summaries_then_nothing(void **state)
 {
 	struct rig *g = *state;
-	unsigned got[3] = { 0 };
+	unsigned got[3] = {0};
 
 	for (int i = 0; i < 1000; i++)
 		got[anomaly_grant(&g->a, true, 1)]++;
@@ -226,11 +229,14 @@ static uint32_t reason_of_steps(struct rig *g, uint64_t own_ns)
 	uint8_t id[16] = {0};
 
 	for (int i = 0; i < 10; i++, g->k++) {
-		struct window_step s = { .step = { .index = g->k, .begin_ns = g->k * STEP_NS,
-						   .end_ns = (g->k + 1) * STEP_NS,
-						   .latency_ns = 90000000, .self_ns = 60000000 + own_ns },
-					 .expected_ns = 70000000, .expected_self_ns = 60000000,
-					 .flags = WINDOW_STEP_FLAGGED };
+		struct window_step s = {.step = {.index = g->k,
+						 .begin_ns = g->k * STEP_NS,
+						 .end_ns = (g->k + 1) * STEP_NS,
+						 .latency_ns = 90000000,
+						 .self_ns = 60000000 + own_ns},
+					.expected_ns = 70000000,
+					.expected_self_ns = 60000000,
+					.flags = WINDOW_STEP_FLAGGED};
 
 		anomaly_push(&g->a, &s, false, id, g->k * STEP_NS);
 	}
@@ -264,19 +270,19 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(healthy_steps_open_nothing),
-		T(a_window_has_margins_on_both_sides),
-		T(a_margin_is_of_healthy_steps),
-		T(without_healthy_steps_the_margin_is_the_latest),
-		T(a_rank_that_waits_for_others_is_no_suspect),
-		T(one_hiccup_amid_anothers_fault_makes_no_suspect),
-		T(a_long_anomaly_comes_in_pieces_that_share_an_id),
-		T(a_later_anomaly_is_another_one),
-		T(an_open_window_can_be_closed_at_the_end),
-		T(a_storm_gets_full_windows_then_summaries_then_nothing),
-		T(tokens_come_back_with_time),
-		T(a_rank_that_loses_half_itself_does_not_only_wait),
-		T(a_turn_of_a_rank_is_a_window_of_its_own),
+	    T(healthy_steps_open_nothing),
+	    T(a_window_has_margins_on_both_sides),
+	    T(a_margin_is_of_healthy_steps),
+	    T(without_healthy_steps_the_margin_is_the_latest),
+	    T(a_rank_that_waits_for_others_is_no_suspect),
+	    T(one_hiccup_amid_anothers_fault_makes_no_suspect),
+	    T(a_long_anomaly_comes_in_pieces_that_share_an_id),
+	    T(a_later_anomaly_is_another_one),
+	    T(an_open_window_can_be_closed_at_the_end),
+	    T(a_storm_gets_full_windows_then_summaries_then_nothing),
+	    T(tokens_come_back_with_time),
+	    T(a_rank_that_loses_half_itself_does_not_only_wait),
+	    T(a_turn_of_a_rank_is_a_window_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

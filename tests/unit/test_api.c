@@ -47,17 +47,18 @@ void __wrap_MHD_resume_connection(struct MHD_Connection *c)
 
 static struct sockaddr_in here(void)
 {
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port),
-				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	return (struct sockaddr_in){.sin_family = AF_INET,
+				    .sin_port = htons(port),
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 static struct api *serve(const char *dir)
 {
-	const struct api_sources none = { 0 };
+	const struct api_sources none = {0};
 	struct sockaddr_in any = here();
 	socklen_t bytes = sizeof(any);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct api_config config = { .hosts = "", .store_dir = dir };
+	struct api_config config = {.hosts = "", .store_dir = dir};
 	struct store *s;
 	struct api *api;
 	char listen[32];
@@ -108,7 +109,7 @@ static uint32_t answers(uint32_t count, const char *status)
 
 static void of_many_requests_256_wait_and_the_others_are_refused(void **state)
 {
-	const struct rlimit files = { 1024, 1024 };
+	const struct rlimit files = {1024, 1024};
 	char dir[] = "/tmp/sysom-test-api-XXXXXX", command[64];
 	uint32_t refused = 0, answered = 0;
 	struct api *api;
@@ -139,7 +140,7 @@ static void of_many_requests_256_wait_and_the_others_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(of_many_requests_256_wait_and_the_others_are_refused),
+	    cmocka_unit_test(of_many_requests_256_wait_and_the_others_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

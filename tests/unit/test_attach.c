@@ -22,12 +22,32 @@
 #include "tests/unit/skip.h"
 
 static const char *const variables[] = {
-	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS",
-	"SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-	"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE",
-	"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SYSOM_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
-	"PBS_JOBID", "LSB_JOBID", "SYSOM_ROLE", "POD_NAME", "POD_NAMESPACE", "CUDA_VISIBLE_DEVICES",
-	"SYSOM_SOCKET_PATH",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS_PER_NODE",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "SYSOM_JOB",
+    "TORCHELASTIC_RUN_ID",
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "SYSOM_ROLE",
+    "POD_NAME",
+    "POD_NAMESPACE",
+    "CUDA_VISIBLE_DEVICES",
+    "SYSOM_SOCKET_PATH",
 };
 
 static int clean_environment(void **state)
@@ -93,10 +113,14 @@ static void role_is_what_the_launcher_named(void **state)
 	static const struct {
 		const char *name, *value, *role;
 	} cases[] = {
-		{ "ROLE_NAME", "trainer", "trainer" }, { "ROLE_NAME", "default", "" },
-		{ "PP_RANK", "3", "pp3" },	       { "PIPELINE_STAGE", "12", "pp12" },
-		{ "PP_RANK", "", "" },		       { "PP_RANK", "1x", "" },
-		{ "PP_RANK", "123456", "" },	       { "MY_PP_RANK", "1", "" },
+	    {"ROLE_NAME", "trainer", "trainer"},
+	    {"ROLE_NAME", "default", ""},
+	    {"PP_RANK", "3", "pp3"},
+	    {"PIPELINE_STAGE", "12", "pp12"},
+	    {"PP_RANK", "", ""},
+	    {"PP_RANK", "1x", ""},
+	    {"PP_RANK", "123456", ""},
+	    {"MY_PP_RANK", "1", ""},
 	};
 	struct attach_hello h;
 
@@ -201,8 +225,8 @@ static void assert_program(const char *const *args, const char *want)
 
 static void program_is_the_script_and_not_the_interpreter(void **state)
 {
-	static const char *const script[] = {"/usr/bin/python3", "-u", "-X", "dev", "/srv/train.py",
-					     "--lr", "1", NULL};
+	static const char *const script[] = {"/usr/bin/python3", "-u",	 "-X", "dev",
+					     "/srv/train.py",	 "--lr", "1",  NULL};
 	static const char *const module[] = {"python3.11", "-m", "vllm.serve", "--x", NULL};
 	static const char *const code[] = {"python", "-c", "print(1)", NULL};
 	static const char *const alone[] = {"python3", NULL};
@@ -437,20 +461,20 @@ static void messages_that_are_no_hello_are_refused_without_a_leak(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(unknown_is_minus_one_and_empty, clean_environment),
-		cmocka_unit_test_setup(torchrun_environment_is_understood, clean_environment),
-		cmocka_unit_test_setup(role_is_what_the_launcher_named, clean_environment),
-		cmocka_unit_test_setup(slurm_and_open_mpi_environments_are_understood,
-				       clean_environment),
-		cmocka_unit_test_setup(odd_environment_is_unknown_or_cut, clean_environment),
-		cmocka_unit_test_setup(program_is_the_script_and_not_the_interpreter,
-				       clean_environment),
-		cmocka_unit_test_setup(socket_path_comes_from_the_environment, clean_environment),
-		cmocka_unit_test(hello_and_ring_arrive),
-		cmocka_unit_test(absent_or_dead_daemon_is_an_error_code),
-		cmocka_unit_test(full_backlog_does_not_block),
-		cmocka_unit_test(daemon_of_another_user_gets_nothing),
-		cmocka_unit_test(messages_that_are_no_hello_are_refused_without_a_leak),
+	    cmocka_unit_test_setup(unknown_is_minus_one_and_empty, clean_environment),
+	    cmocka_unit_test_setup(torchrun_environment_is_understood, clean_environment),
+	    cmocka_unit_test_setup(role_is_what_the_launcher_named, clean_environment),
+	    cmocka_unit_test_setup(slurm_and_open_mpi_environments_are_understood,
+				   clean_environment),
+	    cmocka_unit_test_setup(odd_environment_is_unknown_or_cut, clean_environment),
+	    cmocka_unit_test_setup(program_is_the_script_and_not_the_interpreter,
+				   clean_environment),
+	    cmocka_unit_test_setup(socket_path_comes_from_the_environment, clean_environment),
+	    cmocka_unit_test(hello_and_ring_arrive),
+	    cmocka_unit_test(absent_or_dead_daemon_is_an_error_code),
+	    cmocka_unit_test(full_backlog_does_not_block),
+	    cmocka_unit_test(daemon_of_another_user_gets_nothing),
+	    cmocka_unit_test(messages_that_are_no_hello_are_refused_without_a_leak),
 	};
 
 	if (getenv("TEST_ATTACH_PRINT")) {

@@ -14,7 +14,7 @@
 
 #include "sidecar/baseline.h"
 
-static const struct baseline_id id = { 1, 1000, 77, 9 }; /* pid 1 is alive */
+static const struct baseline_id id = {1, 1000, 77, 9}; /* pid 1 is alive */
 static struct judge_sample samples[RANK_LEARNED], back[RANK_LEARNED];
 static char dir[64];
 static int dirfd;
@@ -23,10 +23,12 @@ static int dirfd;
 static void fill(uint32_t count, uint32_t phase)
 {
 	for (uint32_t i = 0; i < count; i++)
-		samples[i] = (struct judge_sample){
-			.key = steps_key(STEP_SOURCE_AUTO, phase), .work = { 100, 6400 },
-			.latency_ns = 10e6 + 1e4 * (i * 7 % 11), .self_ns = 9e6 + 1e4 * (i * 5 % 7),
-			.work_count = 2, .known = 1 };
+		samples[i] = (struct judge_sample){.key = steps_key(STEP_SOURCE_AUTO, phase),
+						   .work = {100, 6400},
+						   .latency_ns = 10e6 + 1e4 * (i * 7 % 11),
+						   .self_ns = 9e6 + 1e4 * (i * 5 % 7),
+						   .work_count = 2,
+						   .known = 1};
 }
 
 static int setup(void **state)
@@ -109,7 +111,7 @@ static void refuses_every_bent_byte_and_every_cut(void **state)
 /* A right checksum over values that no step has. */
 static void refuses_values_that_no_step_has(void **state)
 {
-	const double bad[] = { NAN, INFINITY, -1, 1e300 };
+	const double bad[] = {NAN, INFINITY, -1, 1e300};
 
 	for (size_t i = 0; i < 4; i++) {
 		fill(4, 0);
@@ -129,7 +131,7 @@ static void refuses_values_that_no_step_has(void **state)
 
 static void keeps_the_living_and_sweeps_the_rest(void **state)
 {
-	const struct baseline_id gone = { INT32_MAX, 0, 5, 9 }, earlier = { 1, 1000, 77, 8 };
+	const struct baseline_id gone = {INT32_MAX, 0, 5, 9}, earlier = {1, 1000, 77, 8};
 
 	assert_int_equal(baseline_save(dirfd, &id, samples, 20), 0);
 	assert_int_equal(baseline_save(dirfd, &gone, samples, 20), 0);
@@ -144,7 +146,7 @@ static void keeps_the_living_and_sweeps_the_rest(void **state)
 
 static struct rank *fresh(struct recorder **rec)
 {
-	const struct recorder_config rc = { .memory_bytes = 1 << 20, .ranks_max = 1 };
+	const struct recorder_config rc = {.memory_bytes = 1 << 20, .ranks_max = 1};
 	struct rank_config c;
 	struct rank *r;
 
@@ -223,15 +225,15 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(gives_back_what_was_saved),
-		T(is_for_that_very_process_alone),
-		T(refuses_every_bent_byte_and_every_cut),
-		T(refuses_values_that_no_step_has),
-		T(keeps_the_living_and_sweeps_the_rest),
-		T(a_restored_model_is_armed_at_once),
-		T(a_restored_model_does_not_wait_for_its_next_fit),
-		T(patterns_whose_numbers_may_have_changed_are_learned_anew),
-		T(a_stray_first_step_does_not_cost_what_was_learned),
+	    T(gives_back_what_was_saved),
+	    T(is_for_that_very_process_alone),
+	    T(refuses_every_bent_byte_and_every_cut),
+	    T(refuses_values_that_no_step_has),
+	    T(keeps_the_living_and_sweeps_the_rest),
+	    T(a_restored_model_is_armed_at_once),
+	    T(a_restored_model_does_not_wait_for_its_next_fit),
+	    T(patterns_whose_numbers_may_have_changed_are_learned_anew),
+	    T(a_stray_first_step_does_not_cost_what_was_learned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

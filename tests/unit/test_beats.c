@@ -14,7 +14,7 @@
 #include "node/beats.h"
 #include "wire/codec.h"
 
-#define S 1000000000ull
+#define S  1000000000ull
 #define MS 1000000ull
 #define T0 (1000 * S)
 
@@ -43,7 +43,7 @@ static int teardown(void **state)
 
 static void step(struct job *j, uint64_t latency_ns, uint64_t self_ns, bool used, bool flagged)
 {
-	struct window_step ws = { .flags = flagged ? WINDOW_STEP_FLAGGED : 0 };
+	struct window_step ws = {.flags = flagged ? WINDOW_STEP_FLAGGED : 0};
 	struct step *s = &ws.step;
 
 	s->index = j->index++;
@@ -59,24 +59,36 @@ static void step(struct job *j, uint64_t latency_ns, uint64_t self_ns, bool used
 
 static void coll(struct job *j, uint64_t comm, uint8_t func, uint32_t seq, uint64_t at_ns)
 {
-	struct record r = { .kind = RECORD_COLL, .key = comm, .func = func, .seq = seq, .bytes = 4096,
-			    .begin_ns = at_ns, .end_ns = at_ns + 1000, .peer = -1 };
+	struct record r = {.kind = RECORD_COLL,
+			   .key = comm,
+			   .func = func,
+			   .seq = seq,
+			   .bytes = 4096,
+			   .begin_ns = at_ns,
+			   .end_ns = at_ns + 1000,
+			   .peer = -1};
 
 	beats_host(j->b, &r);
 }
 
 static void kernel(struct job *j, uint64_t comm, uint8_t func, uint32_t seq, uint64_t at_ns)
 {
-	struct record r = { .kind = RECORD_COLL_KERNEL, .key = comm, .func = func, .seq = seq,
-			    .begin_ns = at_ns, .end_ns = at_ns + 500000, .launch_ns = at_ns - 9,
-			    .peer = -1 };
+	struct record r = {.kind = RECORD_COLL_KERNEL,
+			   .key = comm,
+			   .func = func,
+			   .seq = seq,
+			   .begin_ns = at_ns,
+			   .end_ns = at_ns + 500000,
+			   .launch_ns = at_ns - 9,
+			   .peer = -1};
 
 	beats_device(j->b, &r);
 }
 
 static void comm_born(struct job *j, uint64_t comm, uint32_t ranks, int16_t rank)
 {
-	struct record r = { .kind = RECORD_COMM, .key = comm, .seq = 1, .bytes = ranks, .peer = rank };
+	struct record r = {
+	    .kind = RECORD_COMM, .key = comm, .seq = 1, .bytes = ranks, .peer = rank};
 
 	beats_host(j->b, &r);
 }
@@ -127,7 +139,8 @@ static void a_slow_job_has_a_group_per_step(void **state)
 		assert_int_equal(g->used, 1);
 		assert_int_equal(g->flagged, i == 4);
 		assert_int_equal(g->end_ns, T0 + (i + 1) * 500 * MS);
-		assert_true(g->latency_ns == 500e6 && g->self_ns == 400e6 + i && g->self_mad_ns == 0);
+		assert_true(g->latency_ns == 500e6 && g->self_ns == 400e6 + i &&
+			    g->self_mad_ns == 0);
 		assert_true(g->exposed_comm_ns == 100e6 - i && g->kernels == 40);
 	}
 	assert_int_equal(fill(j, j->t)->group_count, 0);
@@ -162,10 +175,10 @@ static void groups_hold_medians_spread_and_counts(void **state)
 
 static void fast_jobs_have_groups_of_a_power_of_two_at_its_multiples(void **state)
 {
-	static const uint64_t latencies_ns[] = { 300000, 7 * MS, 12 * MS, 100 * MS, 180 * MS, 7 * S };
+	static const uint64_t latencies_ns[] = {300000, 7 * MS, 12 * MS, 100 * MS, 180 * MS, 7 * S};
 
 	for (size_t k = 0; k < sizeof(latencies_ns) / sizeof(latencies_ns[0]); k++) {
-		struct job own = { .t = T0, .index = 37 }, *j = &own;
+		struct job own = {.t = T0, .index = 37}, *j = &own;
 		uint64_t next = 0;
 
 		assert_int_equal(beats_open(&j->b, 5 * S), 0);
@@ -199,7 +212,7 @@ static void fast_jobs_have_groups_of_a_power_of_two_at_its_multiples(void **stat
 /* Two ranks of one pace, one of which began 13 steps earlier. */
 static void ranks_of_one_pace_group_alike(void **state)
 {
-	struct job a = { .t = T0 }, b = { .t = T0, .index = 13 };
+	struct job a = {.t = T0}, b = {.t = T0, .index = 13};
 	uint32_t count = 0;
 
 	assert_int_equal(beats_open(&a.b, 5 * S), 0);
@@ -284,7 +297,7 @@ struct key {
 /* One rank: `comms` communicators, each with `per_step` all-reduces a step. What it sent, at most max. */
 static uint32_t sent_by(uint32_t comms, uint32_t per_step, struct key *out, uint32_t max)
 {
-	struct job own = { .t = T0 }, *j = &own;
+	struct job own = {.t = T0}, *j = &own;
 	uint32_t n = 0, seq = 0;
 
 	assert_int_equal(beats_open(&j->b, 5 * S), 0);
@@ -294,7 +307,8 @@ static uint32_t sent_by(uint32_t comms, uint32_t per_step, struct key *out, uint
 		for (int i = 0; i < 50; i++) {
 			for (uint32_t k = 0; k < per_step; k++, seq++)
 				for (uint32_t c = 0; c < comms; c++) {
-					coll(j, 1000 + c, RECORD_COLL_ALL_REDUCE, seq, j->t + k * 1000);
+					coll(j, 1000 + c, RECORD_COLL_ALL_REDUCE, seq,
+					     j->t + k * 1000);
 					kernel(j, 1000 + c, RECORD_COLL_ALL_REDUCE, seq,
 					       j->t + k * 1000 + 500);
 				}
@@ -305,7 +319,8 @@ static uint32_t sent_by(uint32_t comms, uint32_t per_step, struct key *out, uint
 		if (beat >= 2)
 			assert_true(r->coll_count > 0);
 		for (uint32_t i = 0; i < r->coll_count && beat >= 4 && n < max; i++)
-			out[n++] = (struct key){ r->colls[i].comm, r->colls[i].func, r->colls[i].seq };
+			out[n++] =
+			    (struct key){r->colls[i].comm, r->colls[i].func, r->colls[i].seq};
 	}
 	beats_close(j->b);
 	return n;
@@ -323,14 +338,15 @@ static bool has(const struct key *list, uint32_t n, const struct key *k)
 static void ranks_with_other_loads_sample_nested_sets(void **state)
 {
 	static struct key few[1024], many[1024];
-	uint32_t n = sent_by(1, 20, few, 1024), m = sent_by(9, 20, many, 1024), common = 0, of_first = 0;
+	uint32_t n = sent_by(1, 20, few, 1024), m = sent_by(9, 20, many, 1024), common = 0,
+		 of_first = 0;
 
 	for (uint32_t i = 0; i < m; i++) {
 		of_first += many[i].comm == 1000;
 		common += has(few, n, &many[i]);
 	}
-	print_message("# %u and %u sampled, %u of the common communicator, all of them with both\n", n,
-		      m, of_first);
+	print_message("# %u and %u sampled, %u of the common communicator, all of them with both\n",
+		      n, m, of_first);
 	assert_true(n > 20 && m > 20 && of_first > 0);
 	assert_int_equal(common, of_first);
 }
@@ -448,9 +464,15 @@ static void calls_that_were_not_recorded_are_entered(void **state)
 static void what_a_graph_replays_is_entered_by_its_kernel(void **state)
 {
 	struct job *j = *state;
-	struct record r = { .kind = RECORD_COLL_KERNEL, .flags = RECORD_FLAG_GRAPH, .key = 8,
-			    .func = RECORD_COLL_ALL_REDUCE, .seq = 0x80001234, .begin_ns = T0 + 10 * MS,
-			    .end_ns = T0 + 11 * MS, .launch_ns = T0 + MS, .peer = -1 };
+	struct record r = {.kind = RECORD_COLL_KERNEL,
+			   .flags = RECORD_FLAG_GRAPH,
+			   .key = 8,
+			   .func = RECORD_COLL_ALL_REDUCE,
+			   .seq = 0x80001234,
+			   .begin_ns = T0 + 10 * MS,
+			   .end_ns = T0 + 11 * MS,
+			   .launch_ns = T0 + MS,
+			   .peer = -1};
 	struct beat_rank *out;
 
 	beats_device(j->b, &r);
@@ -468,7 +490,8 @@ static void what_a_graph_replays_is_entered_by_its_kernel(void **state)
 static void what_is_no_collective_of_ours_is_passed_over(void **state)
 {
 	struct job *j = *state;
-	struct record r = { .kind = RECORD_COLL, .key = 8, .func = RECORD_COLL_GROUP_START, .peer = -1 };
+	struct record r = {
+	    .kind = RECORD_COLL, .key = 8, .func = RECORD_COLL_GROUP_START, .peer = -1};
 	struct beat_rank *out;
 
 	beats_host(j->b, &r);
@@ -502,7 +525,7 @@ static void a_million_communicators_take_no_more_room(void **state)
 	beats_stats_get(j->b, &st);
 	assert_true(st.comms_forgotten > 999000);
 	for (uint32_t i = 0; i < 1000000; i++) {
-		struct record gone = { .kind = RECORD_COMM, .key = 1 + i, .seq = 4, .peer = -1 };
+		struct record gone = {.kind = RECORD_COMM, .key = 1 + i, .seq = 4, .peer = -1};
 
 		beats_host(j->b, &gone);
 	}
@@ -534,8 +557,8 @@ static void a_rank_with_long_texts_still_fits(void **state)
 	r.latency_median_ns = r.latency_mad_ns = r.self_median_ns = r.expected_ns = 1.5;
 	r.compute_ns = r.comm_ns = r.exposed_comm_ns = r.copy_ns = r.idle_ns = 2.5;
 	r.events = r.ring_bytes = r.steps = r.last_step_end_ns = UINT64_MAX;
-	r.unfinished = (struct beat_unfinished){ .kind = BEAT_UNFINISHED_KERNEL,
-						 .stream = UINT32_MAX, .launch_ns = UINT64_MAX };
+	r.unfinished = (struct beat_unfinished){
+	    .kind = BEAT_UNFINISHED_KERNEL, .stream = UINT32_MAX, .launch_ns = UINT64_MAX};
 	memset(r.unfinished.name, 'k', WIRE_TEXT_BYTES - 1);
 	beats_fill(j->b, &r, j->t + 10 * S);
 	groups = r.group_count;
@@ -549,21 +572,21 @@ static void a_rank_with_long_texts_still_fits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_slow_job_has_a_group_per_step),
-		CASE(short_first_steps_make_no_large_group),
-		CASE(groups_hold_medians_spread_and_counts),
-		CASE(fast_jobs_have_groups_of_a_power_of_two_at_its_multiples),
-		CASE(ranks_of_one_pace_group_alike),
-		CASE(merges_what_a_beat_has_no_room_for),
-		CASE(a_sampled_collective_has_its_kernel_and_its_step),
-		CASE(ranks_with_other_loads_sample_nested_sets),
-		CASE(a_steady_rate_keeps_its_threshold),
-		CASE(a_hang_shows_in_the_communicators),
-		CASE(calls_that_were_not_recorded_are_entered),
-		CASE(what_a_graph_replays_is_entered_by_its_kernel),
-		CASE(what_is_no_collective_of_ours_is_passed_over),
-		CASE(a_million_communicators_take_no_more_room),
-		CASE(a_rank_with_long_texts_still_fits),
+	    CASE(a_slow_job_has_a_group_per_step),
+	    CASE(short_first_steps_make_no_large_group),
+	    CASE(groups_hold_medians_spread_and_counts),
+	    CASE(fast_jobs_have_groups_of_a_power_of_two_at_its_multiples),
+	    CASE(ranks_of_one_pace_group_alike),
+	    CASE(merges_what_a_beat_has_no_room_for),
+	    CASE(a_sampled_collective_has_its_kernel_and_its_step),
+	    CASE(ranks_with_other_loads_sample_nested_sets),
+	    CASE(a_steady_rate_keeps_its_threshold),
+	    CASE(a_hang_shows_in_the_communicators),
+	    CASE(calls_that_were_not_recorded_are_entered),
+	    CASE(what_a_graph_replays_is_entered_by_its_kernel),
+	    CASE(what_is_no_collective_of_ours_is_passed_over),
+	    CASE(a_million_communicators_take_no_more_room),
+	    CASE(a_rank_with_long_texts_still_fits),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

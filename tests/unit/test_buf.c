@@ -12,9 +12,9 @@
 
 static void varints_round_trip_and_match_leb128(void **state)
 {
-	static const uint64_t v[] = { 0, 1, 127, 128, 300, UINT32_MAX, UINT64_MAX, 1ull << 63 };
-	static const int64_t s[] = { 0, -1, 1, INT64_MIN, INT64_MAX, -64, 64 };
-	static const uint8_t golden_300[] = { 0xac, 0x02 };
+	static const uint64_t v[] = {0, 1, 127, 128, 300, UINT32_MAX, UINT64_MAX, 1ull << 63};
+	static const int64_t s[] = {0, -1, 1, INT64_MIN, INT64_MAX, -64, 64};
+	static const uint8_t golden_300[] = {0xac, 0x02};
 	struct buf b;
 	size_t pos = 0;
 	uint64_t u;
@@ -77,9 +77,9 @@ static void stops_at_the_ceiling_and_says_so_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(varints_round_trip_and_match_leb128),
-		cmocka_unit_test(rejects_varints_that_do_not_end_or_overflow),
-		cmocka_unit_test(stops_at_the_ceiling_and_says_so_once),
+	    cmocka_unit_test(varints_round_trip_and_match_leb128),
+	    cmocka_unit_test(rejects_varints_that_do_not_end_or_overflow),
+	    cmocka_unit_test(stops_at_the_ceiling_and_says_so_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

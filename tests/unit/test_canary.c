@@ -188,10 +188,10 @@ static void sleeps_until_it_is_to_run(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sees_the_machine_stand_still),
-		cmocka_unit_test(an_ordinary_thread_says_nothing_of_the_hypervisor),
-		cmocka_unit_test(sleeps_until_it_is_to_run),
-		cmocka_unit_test(counts_what_all_were_late_in),
+	    cmocka_unit_test(sees_the_machine_stand_still),
+	    cmocka_unit_test(an_ordinary_thread_says_nothing_of_the_hypervisor),
+	    cmocka_unit_test(sleeps_until_it_is_to_run),
+	    cmocka_unit_test(counts_what_all_were_late_in),
 	};
 
 	return cmocka_run_group_tests_name("canary", tests, NULL, NULL);

@@ -15,12 +15,13 @@ static int64_t distance(uint64_t a, uint64_t b)
 /* A counter of 2.5 GHz against a monotonic clock, an anchor a second. */
 static void fill(struct clockmap *m, unsigned anchors, double ppm)
 {
-	*m = (struct clockmap){ .ns_per_tick = 1 };
+	*m = (struct clockmap){.ns_per_tick = 1};
 	for (unsigned i = 0; i < anchors; i++) {
 		struct clockmap_anchor a = {
-			.ticks = 1000000 + i * 2500000000ull,
-			.monotonic_ns = 5000000000ull + (uint64_t)(i * 1e9 * (1 + ppm * 1e-6)),
-			.realtime_ns = 1700000000000000000ull + i * 1000000000ull, .spread_ns = 50 };
+		    .ticks = 1000000 + i * 2500000000ull,
+		    .monotonic_ns = 5000000000ull + (uint64_t)(i * 1e9 * (1 + ppm * 1e-6)),
+		    .realtime_ns = 1700000000000000000ull + i * 1000000000ull,
+		    .spread_ns = 50};
 
 		clockmap_add(m, &a);
 	}
@@ -32,10 +33,12 @@ static void converts_within_the_error_bound(void **state)
 
 	fill(&m, 20, 0);
 	/* between anchors, after the last, before the first */
-	assert_in_range(distance(clockmap_ns(&m, CLOCK_SOURCE_TSC, 1000000 + 3750000000ull),
-				 6500000000ull), 0, 10);
+	assert_in_range(
+	    distance(clockmap_ns(&m, CLOCK_SOURCE_TSC, 1000000 + 3750000000ull), 6500000000ull), 0,
+	    10);
 	assert_in_range(distance(clockmap_ns(&m, CLOCK_SOURCE_TSC, 1000000 + 20 * 2500000000ull),
-				 25000000000ull), 0, 10);
+				 25000000000ull),
+			0, 10);
 	assert_in_range(distance(clockmap_ns(&m, CLOCK_SOURCE_TSC, 500000), 4999800000ull), 0, 10);
 	assert_true(m.error_ns >= 50);
 	assert_true(m.error_ns < 200);
@@ -48,7 +51,8 @@ static void follows_a_clock_that_is_slewed(void **state)
 	fill(&m, 30, 400);
 	assert_in_range(distance(clockmap_ns(&m, CLOCK_SOURCE_TSC,
 					     1000000 + 29 * 2500000000ull + 1250000000ull),
-				 5000000000ull + (uint64_t)(29.5e9 * 1.0004)), 0, 1000);
+				 5000000000ull + (uint64_t)(29.5e9 * 1.0004)),
+			0, 1000);
 }
 
 static void never_runs_backwards_over_an_anchor(void **state)
@@ -72,12 +76,13 @@ static void keeps_a_bounded_history(void **state)
 	fill(&m, 1000, 0);
 	assert_int_equal(m.count, CLOCKMAP_ANCHORS);
 	assert_in_range(distance(clockmap_ns(&m, CLOCK_SOURCE_TSC, 1000000 + 990 * 2500000000ull),
-				 995000000000ull), 0, 10);
+				 995000000000ull),
+			0, 10);
 }
 
 static void ignores_an_anchor_that_goes_back(void **state)
 {
-	struct clockmap_anchor a = { .ticks = 5, .monotonic_ns = 5, .realtime_ns = 5 };
+	struct clockmap_anchor a = {.ticks = 5, .monotonic_ns = 5, .realtime_ns = 5};
 	struct clockmap m;
 
 	fill(&m, 5, 0);
@@ -124,14 +129,14 @@ static void reads_this_machines_clocks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(converts_within_the_error_bound),
-		cmocka_unit_test(follows_a_clock_that_is_slewed),
-		cmocka_unit_test(never_runs_backwards_over_an_anchor),
-		cmocka_unit_test(keeps_a_bounded_history),
-		cmocka_unit_test(ignores_an_anchor_that_goes_back),
-		cmocka_unit_test(converts_the_real_time_clock),
-		cmocka_unit_test(takes_any_stamp),
-		cmocka_unit_test(reads_this_machines_clocks),
+	    cmocka_unit_test(converts_within_the_error_bound),
+	    cmocka_unit_test(follows_a_clock_that_is_slewed),
+	    cmocka_unit_test(never_runs_backwards_over_an_anchor),
+	    cmocka_unit_test(keeps_a_bounded_history),
+	    cmocka_unit_test(ignores_an_anchor_that_goes_back),
+	    cmocka_unit_test(converts_the_real_time_clock),
+	    cmocka_unit_test(takes_any_stamp),
+	    cmocka_unit_test(reads_this_machines_clocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,8 @@ static void make(struct rank *ranks, uint64_t late_ns, uint64_t transfer_ns)
 			uint64_t last = clock_ns[r] + (k + 1) * 100 * MS;
 			uint64_t begin = last - (r == 2 ? 0 : late_ns);
 
-			put(&ranks[r], WORLD, k, begin, last + transfer_ns, last + transfer_ns - begin);
+			put(&ranks[r], WORLD, k, begin, last + transfer_ns,
+			    last + transfer_ns - begin);
 		}
 }
 
@@ -227,7 +228,8 @@ static void a_collective_in_two_steps_transfers_at_its_end(void **unused)
 	s = coll_split_open(source, 2, 2);
 	for (int calm = 0; calm < 2; calm++) {
 		ledger_init(&l);
-		ledger_charge(&l, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce", calm ? 10 * MS : 20 * MS, 1);
+		ledger_charge(&l, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce",
+			      calm ? 10 * MS : 20 * MS, 1);
 		coll_split_divide(s, &two, calm, 1, &l);
 		assert_float_equal(ms(&l, LEDGER_LAST_RANK), calm ? 0 : 15, 0.01);
 		assert_float_equal(ms(&l, LEDGER_TRANSFER), calm ? 10 : 5, 0.01);
@@ -302,7 +304,8 @@ static void many_collectives_are_thinned_alike(void **unused)
 
 static void what_is_no_collective_of_several_ranks_is_left_out(void **unused)
 {
-	struct record r = {.kind = RECORD_COLL_KERNEL, .func = RECORD_COLL_SEND, .key = 1, .end_ns = 5};
+	struct record r = {
+	    .kind = RECORD_COLL_KERNEL, .func = RECORD_COLL_SEND, .key = 1, .end_ns = 5};
 	struct coll_parts c = {0};
 
 	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);

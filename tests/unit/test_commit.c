@@ -23,10 +23,12 @@ static struct commit *commit;
 
 static int setup(void **unused)
 {
-	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
-				   .max_bytes = 1ull << 30,
-				   .incident = { .gap_ns = 5 * S, .silence_ns = 600 * S,
-						 .memory_ns = 3600 * S } };
+	struct commit_config c = {
+	    .dir = dir,
+	    .window_age_ns = 3600 * S,
+	    .incident_age_ns = 3600 * S,
+	    .max_bytes = 1ull << 30,
+	    .incident = {.gap_ns = 5 * S, .silence_ns = 600 * S, .memory_ns = 3600 * S}};
 
 	strcpy(dir, "/tmp/test_commit_XXXXXX");
 	if (!mkdtemp(dir) || fleet_open(&fleet, 60 * S, 3600 * S))
@@ -51,7 +53,7 @@ static void on_done(struct commit_item *item, enum wire_status status, const cha
 
 static struct store_totals stored(void)
 {
-	struct store_totals t = { 0 };
+	struct store_totals t = {0};
 	struct store *s;
 
 	assert_int_equal(store_open_reader(&s, dir), 0);
@@ -64,7 +66,7 @@ static struct store_totals stored(void)
 static void every_finding_of_a_burst_is_stored(void **unused)
 {
 	const uint32_t count = LIMIT_COMMIT_FINDINGS - 24;
-	struct finding_report f = { .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
+	struct finding_report f = {.finding = {.kind = FINDING_SLOW_RANK, .rank_count = 1}};
 	struct commit_stats stats;
 
 	f.begin_unix_ns = clock_realtime_ns() - 9 * S;
@@ -112,12 +114,16 @@ static void what_has_no_room_is_closed_in_the_store_and_counted(void **unused)
 /* The next one has half a second to tell it again; it knows the job. */
 static void told_before_a_restart(const struct finding_report *f)
 {
-	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
-				   .max_bytes = 1ull << 30, .retell_ns = S / 2,
-				   .incident = { .gap_ns = 1, .silence_ns = S / 10,
-						 .memory_ns = 3600 * S } };
-	struct beat_rank rank = { .rank = { .job = "job", .node = "n0", .world_size = 8 } };
-	struct beat beat = { .node = "n0", .sequence = 1, .now_ns = S, .ranks = &rank, .rank_count = 1 };
+	struct commit_config c = {
+	    .dir = dir,
+	    .window_age_ns = 3600 * S,
+	    .incident_age_ns = 3600 * S,
+	    .max_bytes = 1ull << 30,
+	    .retell_ns = S / 2,
+	    .incident = {.gap_ns = 1, .silence_ns = S / 10, .memory_ns = 3600 * S}};
+	struct beat_rank rank = {.rank = {.job = "job", .node = "n0", .world_size = 8}};
+	struct beat beat = {
+	    .node = "n0", .sequence = 1, .now_ns = S, .ranks = &rank, .rank_count = 1};
 
 	assert_int_equal(commit_push_finding(commit, f), 0);
 	commit_stop(commit);
@@ -125,15 +131,15 @@ static void told_before_a_restart(const struct finding_report *f)
 	assert_int_equal(stored().open_incidents, 1);
 	assert_int_equal(commit_open(&commit, &c, fleet), 0);
 	/* before anybody looks at what is silent */
-	fleet_beat(fleet, &beat, (struct fleet_via){ .connection = 1 }, clock_monotonic_ns());
+	fleet_beat(fleet, &beat, (struct fleet_via){.connection = 1}, clock_monotonic_ns());
 }
 
 /* Nobody would tell its end: who told it is gone. */
 static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **unused)
 {
-	struct finding_report f = { .job = "job",
-				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
-	const struct timespec pause = { .tv_nsec = 20000000 };
+	struct finding_report f = {.job = "job",
+				   .finding = {.kind = FINDING_SLOW_RANK, .rank_count = 1}};
+	const struct timespec pause = {.tv_nsec = 20000000};
 
 	f.begin_unix_ns = clock_realtime_ns() - 9 * S;
 	f.end_unix_ns = f.begin_unix_ns + 9 * S;
@@ -148,11 +154,13 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 /* The fault goes on, and whoever looks anew sees it begin when it began to look. */
 static void what_is_told_again_after_a_restart_is_the_same_incident(void **unused)
 {
-	struct finding_report f = { .job = "job",
-				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 2,
-						   .ranks = { 5, 3 }, .first_step = 100,
-						   .last_step = 200 } };
-	const struct timespec pause = { .tv_nsec = 800000000 };
+	struct finding_report f = {.job = "job",
+				   .finding = {.kind = FINDING_SLOW_RANK,
+					       .rank_count = 2,
+					       .ranks = {5, 3},
+					       .first_step = 100,
+					       .last_step = 200}};
+	const struct timespec pause = {.tv_nsec = 800000000};
 
 	f.begin_unix_ns = clock_realtime_ns() - 60 * S;
 	f.end_unix_ns = f.begin_unix_ns + 20 * S;
@@ -187,8 +195,8 @@ static void what_is_told_again_after_a_restart_is_the_same_incident(void **unuse
 
 static _Atomic uint32_t files_of_names;
 
-static bool name_it(void *arg, const uint8_t *build_id, size_t build_id_bytes, uint64_t address, char *out,
-		    size_t out_bytes)
+static bool name_it(void *arg, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+		    char *out, size_t out_bytes)
 {
 	if (files_of_names)
 		snprintf(out, out_bytes, "function_at_%u", (unsigned)(address / 1000));
@@ -207,42 +215,60 @@ static void is_done(struct commit_item *item, enum wire_status status, const cha
 /* 20 steps of 100 ms, of the slow rank 130, of which its launching thread runs so much in one function. */
 static void stacked(struct commit_item *item, struct buf *b, int32_t rank, bool slow)
 {
-	static const uint8_t build_id[2] = { 1, 2 };
+	static const uint8_t build_id[2] = {1, 2};
 	static struct window_step steps[STEPS];
-	struct stack_frame frame = { .kind = STACK_FRAME_NATIVE, .address = slow ? 1000 : 2000 };
-	struct record launch = { .kind = RECORD_LAUNCH, .begin_ns = S + 1, .end_ns = S + 2, .thread = 7 };
+	struct stack_frame frame = {.kind = STACK_FRAME_NATIVE, .address = slow ? 1000 : 2000};
+	struct record launch = {
+	    .kind = RECORD_LAUNCH, .begin_ns = S + 1, .end_ns = S + 2, .thread = 7};
 	uint64_t more = slow ? 30 * MS : 0, t = S, cpu = 10 * MS + more;
-	struct window w = { .begin_ns = t, .reason = slow ? WINDOW_SELF : WINDOW_ASKED, .steps = steps,
-			    .step_count = STEPS, .host = &launch, .host_count = 1, .raw_bytes = 5000,
-			    .realtime_offset_ns = (int64_t)(clock_realtime_ns() - 4 * S),
-			    .rank = { .job = "job", .node = "n0", .rank = rank, .world_size = 8,
-				      .pid = 7 } };
+	struct window w = {
+	    .begin_ns = t,
+	    .reason = slow ? WINDOW_SELF : WINDOW_ASKED,
+	    .steps = steps,
+	    .step_count = STEPS,
+	    .host = &launch,
+	    .host_count = 1,
+	    .raw_bytes = 5000,
+	    .realtime_offset_ns = (int64_t)(clock_realtime_ns() - 4 * S),
+	    .rank = {.job = "job", .node = "n0", .rank = rank, .world_size = 8, .pid = 7}};
 
 	memcpy(w.id, &rank, sizeof(rank));
 	memset(w.anomaly_id, 1, sizeof(w.anomaly_id));
 	for (uint32_t k = 0; k < STEPS; k++, t += 100 * MS + more) {
 		steps[k] = (struct window_step){
-			.step = { .index = k, .begin_ns = t, .end_ns = t + 100 * MS + more, .kernels = 3,
-				  .latency_ns = 100 * MS + more, .self_ns = 90 * MS + more,
-				  .compute_ns = 50 * MS, .idle_ns = 40 * MS + more },
-			.expected_ns = 100 * MS, .expected_self_ns = 90 * MS,
-			.flags = slow ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED : WINDOW_STEP_MARGIN };
+		    .step = {.index = k,
+			     .begin_ns = t,
+			     .end_ns = t + 100 * MS + more,
+			     .kernels = 3,
+			     .latency_ns = 100 * MS + more,
+			     .self_ns = 90 * MS + more,
+			     .compute_ns = 50 * MS,
+			     .idle_ns = 40 * MS + more},
+		    .expected_ns = 100 * MS,
+		    .expected_self_ns = 90 * MS,
+		    .flags = slow ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED : WINDOW_STEP_MARGIN};
 	}
 	w.end_ns = t;
 	stack_batch_init(&w.stacks, keyed_process());
 	w.stacks.begin_ns = w.begin_ns;
 	w.stacks.end_ns = w.end_ns;
-	assert_int_equal(stack_batch_object(&w.stacks, build_id, 2, "/lib/libx.so", &frame.object), 0);
+	assert_int_equal(stack_batch_object(&w.stacks, build_id, 2, "/lib/libx.so", &frame.object),
+			 0);
 	for (uint32_t k = 0; k < 100; k++) {
-		struct stack_sample s = { .weight_ns = cpu * STEPS / 100, .pid = 7, .tid = 7, .count = 1,
-					  .kind = STACK_ON_CPU, .time_ns = w.begin_ns + k };
+		struct stack_sample s = {.weight_ns = cpu * STEPS / 100,
+					 .pid = 7,
+					 .tid = 7,
+					 .count = 1,
+					 .kind = STACK_ON_CPU,
+					 .time_ns = w.begin_ns + k};
 
-		assert_int_equal(stack_batch_stack(&w.stacks, &frame, 1, 0, STACK_END_ROOT, &s.stack), 0);
+		assert_int_equal(
+		    stack_batch_stack(&w.stacks, &frame, 1, 0, STACK_END_ROOT, &s.stack), 0);
 		assert_int_equal(stack_batch_sample(&w.stacks, &s), 0);
 	}
 	buf_init(b, 1 << 20);
 	assert_int_equal(wire_window_encode(&w, b), 0);
-	*item = (struct commit_item){ .body = b->data, .bytes = b->bytes, .done = is_done };
+	*item = (struct commit_item){.body = b->data, .bytes = b->bytes, .done = is_done};
 	digest_make(&w, b->bytes, &item->digest);
 	item->digest.picture = picture_make(&w, name_it, NULL);
 	stack_batch_fini(&w.stacks);
@@ -256,7 +282,7 @@ static bool incident_says(const char *word)
 
 	assert_int_equal(store_open_reader(&s, dir), 0);
 	buf_init(&list, 1 << 20);
-	assert_int_equal(store_list(s, &(struct store_list){ .job = "job", .limit = 10 }, &list), 0);
+	assert_int_equal(store_list(s, &(struct store_list){.job = "job", .limit = 10}, &list), 0);
 	buf_append(&list, "", 1);
 	says = strstr((char *)list.data, word);
 	buf_fini(&list);
@@ -266,7 +292,7 @@ static bool incident_says(const char *word)
 
 static void wait_for(const char *word)
 {
-	const struct timespec pause = { .tv_nsec = 20000000 };
+	const struct timespec pause = {.tv_nsec = 20000000};
 
 	for (int k = 0; k < 500 && !incident_says(word); k++)
 		nanosleep(&pause, NULL);
@@ -275,10 +301,14 @@ static void wait_for(const char *word)
 
 static void windows_that_came_before_the_symbols_get_names(void **unused)
 {
-	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
-				   .max_bytes = 1ull << 30, .name = name_it, .named = files,
-				   .incident = { .gap_ns = 5 * S, .silence_ns = 600 * S,
-						 .memory_ns = 3600 * S } };
+	struct commit_config c = {
+	    .dir = dir,
+	    .window_age_ns = 3600 * S,
+	    .incident_age_ns = 3600 * S,
+	    .max_bytes = 1ull << 30,
+	    .name = name_it,
+	    .named = files,
+	    .incident = {.gap_ns = 5 * S, .silence_ns = 600 * S, .memory_ns = 3600 * S}};
 	struct commit_item item[6];
 	struct commit_stats stats;
 	struct buf b[6];
@@ -312,15 +342,15 @@ static void windows_that_came_before_the_symbols_get_names(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(every_finding_of_a_burst_is_stored, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_has_no_room_is_closed_in_the_store_and_counted, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(windows_that_came_before_the_symbols_get_names, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_is_told_again_after_a_restart_is_the_same_incident,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(what_was_told_before_a_restart_ends_unless_it_is_told_again,
-						setup, teardown),
+	    cmocka_unit_test_setup_teardown(every_finding_of_a_burst_is_stored, setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_has_no_room_is_closed_in_the_store_and_counted,
+					    setup, teardown),
+	    cmocka_unit_test_setup_teardown(windows_that_came_before_the_symbols_get_names, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(what_is_told_again_after_a_restart_is_the_same_incident,
+					    setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		what_was_told_before_a_restart_ends_unless_it_is_told_again, setup, teardown),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -22,13 +22,14 @@ struct settings {
 };
 
 static const struct config_key keys[] = {
-	CONFIG_KEY(struct settings, path, "file.path", CONFIG_STRING, "/tmp/x", "where"),
-	CONFIG_KEY(struct settings, on, "file.on", CONFIG_BOOL, "false", "whether"),
-	CONFIG_KEY(struct settings, count, "count", CONFIG_UINT, "3", "how many", .min = 1, .max = 9),
-	CONFIG_KEY(struct settings, bytes, "file.max_bytes", CONFIG_BYTES, "32 MiB", "how much"),
-	CONFIG_KEY(struct settings, period_ns, "period", CONFIG_DURATION, "5s", "how often"),
-	CONFIG_KEY(struct settings, ratio, "ratio", CONFIG_DOUBLE, "0.5", "share", .min = 0, .max = 1),
-	CONFIG_KEY(struct settings, mode, "mode", CONFIG_ENUM, "robust", "how", .choices = "robust|p99"),
+    CONFIG_KEY(struct settings, path, "file.path", CONFIG_STRING, "/tmp/x", "where"),
+    CONFIG_KEY(struct settings, on, "file.on", CONFIG_BOOL, "false", "whether"),
+    CONFIG_KEY(struct settings, count, "count", CONFIG_UINT, "3", "how many", .min = 1, .max = 9),
+    CONFIG_KEY(struct settings, bytes, "file.max_bytes", CONFIG_BYTES, "32 MiB", "how much"),
+    CONFIG_KEY(struct settings, period_ns, "period", CONFIG_DURATION, "5s", "how often"),
+    CONFIG_KEY(struct settings, ratio, "ratio", CONFIG_DOUBLE, "0.5", "share", .min = 0, .max = 1),
+    CONFIG_KEY(struct settings, mode, "mode", CONFIG_ENUM, "robust", "how",
+	       .choices = "robust|p99"),
 };
 
 static char path[64], err_path[64];
@@ -60,11 +61,13 @@ static enum config_result load(struct settings *s, const char *text, char *err, 
 static void reads_sections_and_units(void **state)
 {
 	struct settings s;
-	char err[512], *argv[] = { "t", NULL };
+	char err[512], *argv[] = {"t", NULL};
 
-	assert_int_equal(load(&s, "file:\n  path: /a b\n  on: yes\n  max_bytes: 2 KiB\n"
-				  "count: 7\nperiod: 250ms\nmode: p99\n",
-			      err, sizeof(err), 1, argv), CONFIG_RUN);
+	assert_int_equal(load(&s,
+			      "file:\n  path: /a b\n  on: yes\n  max_bytes: 2 KiB\n"
+			      "count: 7\nperiod: 250ms\nmode: p99\n",
+			      err, sizeof(err), 1, argv),
+			 CONFIG_RUN);
 	assert_string_equal(s.path, "/a b");
 	assert_true(s.on);
 	assert_int_equal(s.bytes, 2048);
@@ -77,7 +80,7 @@ static void reads_sections_and_units(void **state)
 static void flags_override_environment_which_overrides_the_file(void **state)
 {
 	struct settings s;
-	char err[512], *argv[] = { "t", "--count", "9", "--file-on", NULL };
+	char err[512], *argv[] = {"t", "--count", "9", "--file-on", NULL};
 
 	setenv("SYSOM_COUNT", "8", 1);
 	setenv("SYSOM_FILE_MAX_BYTES", "1MB", 1);
@@ -92,7 +95,7 @@ static void flags_override_environment_which_overrides_the_file(void **state)
 static void expect_error(const char *text, const char *part)
 {
 	struct settings s;
-	char err[1024], *argv[] = { "t", NULL };
+	char err[1024], *argv[] = {"t", NULL};
 
 	assert_int_equal(load(&s, text, err, sizeof(err), 1, argv), CONFIG_EXIT_BAD);
 	if (!strstr(err, part))
@@ -118,7 +121,7 @@ static void names_the_line_of_each_mistake(void **state)
 static void rejects_unknown_and_empty_flags(void **state)
 {
 	struct settings s;
-	char err[512], *bad[] = { "t", "--cuont", "9", NULL }, *empty[] = { "t", "--count", NULL };
+	char err[512], *bad[] = {"t", "--cuont", "9", NULL}, *empty[] = {"t", "--count", NULL};
 
 	assert_int_equal(load(&s, "", err, sizeof(err), 3, bad), CONFIG_EXIT_BAD);
 	assert_non_null(strstr(err, "--cuont"));
@@ -129,7 +132,7 @@ static void rejects_unknown_and_empty_flags(void **state)
 static void printed_settings_read_back_the_same(void **state)
 {
 	struct settings a, b;
-	char err[512], *text = NULL, *argv[] = { "t", "--period", "90s", "--file-path", "/q", NULL };
+	char err[512], *text = NULL, *argv[] = {"t", "--period", "90s", "--file-path", "/q", NULL};
 	size_t bytes;
 	FILE *f = open_memstream(&text, &bytes);
 
@@ -148,11 +151,11 @@ static void printed_settings_read_back_the_same(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_sections_and_units),
-		cmocka_unit_test(flags_override_environment_which_overrides_the_file),
-		cmocka_unit_test(names_the_line_of_each_mistake),
-		cmocka_unit_test(rejects_unknown_and_empty_flags),
-		cmocka_unit_test(printed_settings_read_back_the_same),
+	    cmocka_unit_test(reads_sections_and_units),
+	    cmocka_unit_test(flags_override_environment_which_overrides_the_file),
+	    cmocka_unit_test(names_the_line_of_each_mistake),
+	    cmocka_unit_test(rejects_unknown_and_empty_flags),
+	    cmocka_unit_test(printed_settings_read_back_the_same),
 	};
 
 	snprintf(path, sizeof(path), "/tmp/test_config.%d.yaml", getpid());

@@ -16,7 +16,7 @@
 #include "base/limits.h"
 #include "sidecar/stacks/cpu_profile.h"
 
-#define S 1000000000ull
+#define S  1000000000ull
 #define MS 1000000ull
 #define T0 (5000 * S)
 
@@ -30,9 +30,14 @@ static void add_stack(struct stack_batch *b, uint64_t t, uint32_t pid, uint32_t 
 		      uint8_t gil, uint64_t weight_ns, uint32_t count, const struct frame *frames,
 		      uint32_t n)
 {
-	struct stack_frame f[16] = { { 0 } };
-	struct stack_sample s = { .time_ns = t, .weight_ns = weight_ns, .pid = pid, .tid = tid,
-				  .count = count, .kind = kind, .gil = gil };
+	struct stack_frame f[16] = {{0}};
+	struct stack_sample s = {.time_ns = t,
+				 .weight_ns = weight_ns,
+				 .pid = pid,
+				 .tid = tid,
+				 .count = count,
+				 .kind = kind,
+				 .gil = gil};
 	uint32_t kernel = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -62,23 +67,44 @@ static const struct sketch_function *find(const struct sketch *s, uint32_t kind,
 }
 
 #define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-9)
-#define MAIN   { STACK_FRAME_NATIVE, "/usr/bin/train", 0x1010 }
-#define LOOP   { STACK_FRAME_PYTHON, "train_loop", 0 }
-#define FWD    { STACK_FRAME_PYTHON, "forward", 0 }
-#define GEMM   { STACK_FRAME_NATIVE, "/lib/libblas.so", 0x20ff }
-#define GEMM2  { STACK_FRAME_NATIVE, "/lib/libblas.so", 0x2abc } /* the same page */
-#define WAIT   { STACK_FRAME_KERNEL, "futex_wait", 0 }
+#define MAIN                                                                                       \
+	{                                                                                          \
+		STACK_FRAME_NATIVE, "/usr/bin/train", 0x1010                                       \
+	}
+#define LOOP                                                                                       \
+	{                                                                                          \
+		STACK_FRAME_PYTHON, "train_loop", 0                                                \
+	}
+#define FWD                                                                                        \
+	{                                                                                          \
+		STACK_FRAME_PYTHON, "forward", 0                                                   \
+	}
+#define GEMM                                                                                       \
+	{                                                                                          \
+		STACK_FRAME_NATIVE, "/lib/libblas.so", 0x20ff                                      \
+	}
+#define GEMM2                                                                                      \
+	{                                                                                          \
+		STACK_FRAME_NATIVE, "/lib/libblas.so", 0x2abc                                      \
+	} /* the same page */
+#define WAIT                                                                                       \
+	{                                                                                          \
+		STACK_FRAME_KERNEL, "futex_wait", 0                                                \
+	}
 
 static void shares_are_of_the_ranks_time(void **unused)
 {
-	static const struct frame busy[] = { GEMM, FWD, LOOP, MAIN }, other[] = { GEMM2, LOOP, MAIN },
-				  again[] = { FWD, FWD, FWD, LOOP, MAIN }, asleep[] = { WAIT, LOOP, MAIN };
-	struct normal_when when = { .threads = { 11 }, .thread_count = 1,
-				    .spans = { { T0 + 5 * S, T0 + 6 * S } }, .span_count = 1 };
-	struct cpu_profile_rank ranks[] = { { 100, T0, T0 + 10 * S, &when },
-					    { 200, T0, T0 + 10 * S, &when } };
-	struct cpu_profile_options o = { .proc_root = "/proc" };
-	struct sketch s = { .latency_ns = 90e6 }; /* 9 s of healthy time: 100 steps */
+	static const struct frame busy[] = {GEMM, FWD, LOOP, MAIN}, other[] = {GEMM2, LOOP, MAIN},
+				  again[] = {FWD, FWD, FWD, LOOP, MAIN},
+				  asleep[] = {WAIT, LOOP, MAIN};
+	struct normal_when when = {.threads = {11},
+				   .thread_count = 1,
+				   .spans = {{T0 + 5 * S, T0 + 6 * S}},
+				   .span_count = 1};
+	struct cpu_profile_rank ranks[] = {{100, T0, T0 + 10 * S, &when},
+					   {200, T0, T0 + 10 * S, &when}};
+	struct cpu_profile_options o = {.proc_root = "/proc"};
+	struct sketch s = {.latency_ns = 90e6}; /* 9 s of healthy time: 100 steps */
 	const struct sketch_function *f;
 	struct cpu_profile *p;
 	struct stack_batch b;
@@ -90,10 +116,11 @@ static void shares_are_of_the_ranks_time(void **unused)
 	add_stack(&b, T0 + S, 101, 12, STACK_ON_CPU, 0, 300 * MS, 30, other, 3); /* its child */
 	add_stack(&b, T0 + 2 * S, 100, 11, STACK_ON_CPU, STACK_GIL_WAITER, 100 * MS, 10, again, 5);
 	add_stack(&b, T0 + 2 * S, 100, 11, STACK_OFF_CPU, STACK_GIL_WAITER, 500 * MS, 1, asleep, 3);
-	add_stack(&b, T0 + 2 * S, 100, 99, STACK_OFF_CPU, 0, 900 * MS, 1, asleep, 3); /* launches nothing */
+	add_stack(&b, T0 + 2 * S, 100, 99, STACK_OFF_CPU, 0, 900 * MS, 1, asleep,
+		  3); /* launches nothing */
 	add_stack(&b, T0 + 5 * S + 1, 100, 11, STACK_ON_CPU, 0, S, 100, busy, 4); /* flagged then */
 	add_stack(&b, T0 - S, 100, 11, STACK_ON_CPU, 0, S, 100, busy, 4);	  /* before it */
-	add_stack(&b, T0 + S, 300, 31, STACK_ON_CPU, 0, S, 100, busy, 4);	  /* somebody else */
+	add_stack(&b, T0 + S, 300, 31, STACK_ON_CPU, 0, S, 100, busy, 4); /* somebody else */
 	assert_int_equal(cpu_profile_open(&p, &o), 0);
 	assert_int_equal(cpu_profile_begin(p, ranks, 2), 0);
 	assert_int_equal(cpu_profile_add(p, &b, root_of, NULL), 0);
@@ -134,13 +161,15 @@ static __attribute__((noinline)) int named_function(int x)
 /* The address of a function of this program, as its file has it. */
 static uint64_t own_address(char *path, size_t bytes)
 {
-	unsigned long long begin, end, offset, want = (unsigned long long)(uintptr_t)&named_function;
+	unsigned long long begin, end, offset,
+	    want = (unsigned long long)(uintptr_t)&named_function;
 	char line[512], file[400];
 	FILE *f = fopen("/proc/self/maps", "re");
 	uint64_t found = 0;
 
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%llx-%llx %*s %llx %*s %*s %399s", &begin, &end, &offset, file) == 4 &&
+		if (sscanf(line, "%llx-%llx %*s %llx %*s %*s %399s", &begin, &end, &offset, file) ==
+			4 &&
 		    want >= begin && want < end) {
 			found = want - begin + offset;
 			snprintf(path, bytes, "%s", file);
@@ -157,11 +186,11 @@ static uint32_t own_root(void *arg, uint32_t pid)
 
 static void names_a_native_function_by_its_file(void **unused)
 {
-	struct normal_when when = { 0 };
-	struct cpu_profile_rank rank = { (uint32_t)getpid(), T0, T0 + S, &when };
-	struct cpu_profile_options o = { .proc_root = "/proc", .resolve = true };
+	struct normal_when when = {0};
+	struct cpu_profile_rank rank = {(uint32_t)getpid(), T0, T0 + S, &when};
+	struct cpu_profile_options o = {.proc_root = "/proc", .resolve = true};
 	struct cpu_profile_stats st;
-	struct frame frame = { STACK_FRAME_NATIVE, NULL, 0 };
+	struct frame frame = {STACK_FRAME_NATIVE, NULL, 0};
 	char path[512] = "";
 	struct cpu_profile *p;
 	struct stack_batch b;
@@ -172,7 +201,7 @@ static void names_a_native_function_by_its_file(void **unused)
 	assert_true(frame.address > 0);
 	assert_int_equal(cpu_profile_open(&p, &o), 0);
 	for (int round = 0; round < 2; round++) {
-		struct sketch s = { .latency_ns = 1e6 };
+		struct sketch s = {.latency_ns = 1e6};
 
 		stack_batch_init(&b, keyed_process());
 		b.begin_ns = T0;
@@ -196,29 +225,36 @@ static void names_a_native_function_by_its_file(void **unused)
 
 static const char *name_of(void *arg, uint32_t id)
 {
-	static const char *const names[] = { "", "gemm", "ncclDevKernel_AllReduce", "relu" };
+	static const char *const names[] = {"", "gemm", "ncclDevKernel_AllReduce", "relu"};
 
 	return id < 4 ? names[id] : "";
 }
 
 static void push(struct normal *n, uint64_t i, uint64_t latency_ns, uint32_t flags, bool used)
 {
-	struct window_step ws = { .flags = flags };
-	struct step_kernel k[] = { { .name = 1, .count = 4, .total_ns = 4000 + i % 2 },
-				   { .name = 2, .count = 1, .total_ns = 9000 },
-				   { .name = 0, .count = 9, .total_ns = 99999 } };
+	struct window_step ws = {.flags = flags};
+	struct step_kernel k[] = {{.name = 1, .count = 4, .total_ns = 4000 + i % 2},
+				  {.name = 2, .count = 1, .total_ns = 9000},
+				  {.name = 0, .count = 9, .total_ns = 99999}};
 
-	ws.step = (struct step){ .index = i, .begin_ns = T0 + i * 100 * MS,
-				 .end_ns = T0 + (i + 1) * 100 * MS, .latency_ns = latency_ns,
-				 .self_ns = latency_ns / 2, .compute_ns = 7, .comm_ns = 6,
-				 .exposed_comm_ns = 5, .copy_ns = 4, .idle_ns = 3, .launches = 14 };
+	ws.step = (struct step){.index = i,
+				.begin_ns = T0 + i * 100 * MS,
+				.end_ns = T0 + (i + 1) * 100 * MS,
+				.latency_ns = latency_ns,
+				.self_ns = latency_ns / 2,
+				.compute_ns = 7,
+				.comm_ns = 6,
+				.exposed_comm_ns = 5,
+				.copy_ns = 4,
+				.idle_ns = 3,
+				.launches = 14};
 	normal_step(n, &ws, used, k, 3);
 }
 
 static void tells_medians_of_healthy_steps_and_when_they_were_not(void **unused)
 {
 	struct normal_when when;
-	struct sketch s = { 0 };
+	struct sketch s = {0};
 	struct normal *n;
 
 	assert_int_equal(normal_open(&n), 0);
@@ -230,7 +266,7 @@ static void tells_medians_of_healthy_steps_and_when_they_were_not(void **unused)
 	push(n, 25, 1000000, 0, false);
 	push(n, 26, 1000000, WINDOW_STEP_FLAGGED, false);
 	for (uint32_t i = 0; i < 100; i++) {
-		struct record r = { .kind = RECORD_LAUNCH, .thread = i < 80 ? 7 : i < 92 ? 8 : 9 };
+		struct record r = {.kind = RECORD_LAUNCH, .thread = i < 80 ? 7 : i < 92 ? 8 : 9};
 
 		normal_host(n, &r);
 	}
@@ -270,13 +306,14 @@ static void tells_medians_of_healthy_steps_and_when_they_were_not(void **unused)
 static void many_steps_and_kernels_stay_within_their_room(void **unused)
 {
 	struct normal_when when;
-	struct sketch s = { 0 };
+	struct sketch s = {0};
 	struct normal *n;
 
 	assert_int_equal(normal_open(&n), 0);
 	for (uint64_t i = 0; i < 100001; i++) {
-		struct window_step ws = { .flags = i % 3 ? 0 : WINDOW_STEP_FLAGGED };
-		struct step_kernel k = { .name = 4 + (uint32_t)(i % 5000), .count = 1, .total_ns = 10 };
+		struct window_step ws = {.flags = i % 3 ? 0 : WINDOW_STEP_FLAGGED};
+		struct step_kernel k = {
+		    .name = 4 + (uint32_t)(i % 5000), .count = 1, .total_ns = 10};
 
 		ws.step.begin_ns = T0 + i * 1000;
 		ws.step.end_ns = ws.step.begin_ns + 500;
@@ -295,10 +332,10 @@ static void many_steps_and_kernels_stay_within_their_room(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shares_are_of_the_ranks_time),
-		cmocka_unit_test(names_a_native_function_by_its_file),
-		cmocka_unit_test(tells_medians_of_healthy_steps_and_when_they_were_not),
-		cmocka_unit_test(many_steps_and_kernels_stay_within_their_room),
+	    cmocka_unit_test(shares_are_of_the_ranks_time),
+	    cmocka_unit_test(names_a_native_function_by_its_file),
+	    cmocka_unit_test(tells_medians_of_healthy_steps_and_when_they_were_not),
+	    cmocka_unit_test(many_steps_and_kernels_stay_within_their_room),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

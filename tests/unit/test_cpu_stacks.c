@@ -28,7 +28,8 @@ struct sampler {
 	uint32_t pids[4], pid_count; /* each gives a sample at the next drain */
 	uint64_t time_ns;
 	bool wide, paused;
-	uint32_t recorded[8], recorded_count, refused; /* refused: of it the next call says -EAGAIN */
+	uint32_t recorded[8], recorded_count,
+	    refused; /* refused: of it the next call says -EAGAIN */
 };
 
 static struct sampler fake;
@@ -121,9 +122,11 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 		assert_int_equal(stack_batch_sample(b, &sample), 0);
 	}
 	for (uint32_t i = 0; i < s->recorded_count; i++) { /* off for 1 ms, and for 1 us */
-		struct stack_switch w = { .out_ns = s->time_ns, .in_ns = s->time_ns + 1000000,
-					  .pid = s->recorded[0],
-					  .tid = s->recorded[i], .stack = STACK_SWITCH_NO_STACK };
+		struct stack_switch w = {.out_ns = s->time_ns,
+					 .in_ns = s->time_ns + 1000000,
+					 .pid = s->recorded[0],
+					 .tid = s->recorded[i],
+					 .stack = STACK_SWITCH_NO_STACK};
 
 		assert_int_equal(stack_batch_switch(b, &w), 0);
 		w.out_ns = w.in_ns + 1000;
@@ -252,7 +255,7 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 
 static void threads_that_launch_are_recorded_once_and_end_with_their_process(void **state)
 {
-	static const uint32_t tids[] = { 77, 79, 80 }, more[] = { 79, 0, 81 };
+	static const uint32_t tids[] = {77, 79, 80}, more[] = {79, 0, 81};
 	struct node *n = open_node();
 	uint64_t now_ns = clock_monotonic_ns();
 	struct stack_batch b;

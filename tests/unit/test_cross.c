@@ -29,8 +29,11 @@ static int setup(void **unused)
 	memset(slots, 0, sizeof(slots));
 	memset(members, 0, sizeof(members));
 	for (uint32_t k = 0; k < RANKS; k++) {
-		slots[k] = (struct cross_slot){ .used = true, .placed = true, .rank = (int32_t)k,
-						.node = k, .cohort = CROSS_NONE };
+		slots[k] = (struct cross_slot){.used = true,
+					       .placed = true,
+					       .rank = (int32_t)k,
+					       .node = k,
+					       .cohort = CROSS_NONE};
 		members[k].slot = k;
 	}
 	cohort.used = true;
@@ -54,9 +57,15 @@ static int teardown(void **unused)
 
 static void flag_of(uint32_t member, uint64_t first_step, uint64_t last_step, bool ended)
 {
-	const struct peers_flag f = { .member = member, .measure = PEERS_SELF, .ended = ended,
-				      .first_step = first_step, .last_step = last_step,
-				      .excess = 0.1, .excess_ns = 1e6, .score = 2, .window = 8 };
+	const struct peers_flag f = {.member = member,
+				     .measure = PEERS_SELF,
+				     .ended = ended,
+				     .first_step = first_step,
+				     .last_step = last_step,
+				     .excess = 0.1,
+				     .excess_ns = 1e6,
+				     .score = 2,
+				     .window = 8};
 
 	cross_findings_flag(cross, &cohort, &f, 100 * S);
 }
@@ -120,7 +129,7 @@ static void take(uint32_t slot, int64_t offset_ns)
 	struct beat_rank *b = calloc(1, sizeof(*b));
 
 	b->coll_count = 1;
-	b->colls[0] = (struct beat_coll){ .comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1 };
+	b->colls[0] = (struct beat_coll){.comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1};
 	cross_colls_take(cross, slot, b, offset_ns, 100 * S);
 	free(b);
 }
@@ -151,19 +160,24 @@ static void each_rank_of_a_large_job_keeps_some_collectives(void **unused)
 	cross->slot_room = cross->slot_count = MANY;
 	b->coll_count = COLLS;
 	b->comm_count = 1;
-	b->comms[0] = (struct beat_comm){ .comm = 7, .ranks = MANY };
+	b->comms[0] = (struct beat_comm){.comm = 7, .ranks = MANY};
 	for (uint32_t k = 0; k < MANY; k++)
-		many[k] = (struct cross_slot){ .used = true, .placed = true, .rank = (int32_t)k,
-					       .cohort = CROSS_NONE }; /* all on one node */
+		many[k] = (struct cross_slot){.used = true,
+					      .placed = true,
+					      .rank = (int32_t)k,
+					      .cohort = CROSS_NONE}; /* all on one node */
 	for (uint32_t beat = 0; beat < BEATS; beat++) {
 		for (uint32_t i = 0; i < COLLS; i++)
-			b->colls[i] = (struct beat_coll){ .comm = 7, .func = 1, .seq = beat * 2048 + i * 16,
-							  .step = 5, .call_ns = 1000 };
+			b->colls[i] = (struct beat_coll){.comm = 7,
+							 .func = 1,
+							 .seq = beat * 2048 + i * 16,
+							 .step = 5,
+							 .call_ns = 1000};
 		for (uint32_t k = 0; k < MANY; k++)
 			cross_colls_take(cross, k, b, 0, 100 * S);
 		for (uint32_t i = 0; i < COLLS; i++) {
 			struct cross_instance *in =
-				cross_colls_find(cross, 7, 1, beat * 2048 + i * 16);
+			    cross_colls_find(cross, 7, 1, beat * 2048 + i * 16);
 
 			assert_in_range(in->count, LIMIT_CROSS_ENTRIES / 2, LIMIT_CROSS_ENTRIES);
 			for (uint32_t e = 0; e < in->count; e++)
@@ -192,8 +206,8 @@ static void a_communicator_is_no_larger_than_its_job(void **unused)
 	struct beat_rank *b = calloc(1, sizeof(*b));
 
 	b->coll_count = b->comm_count = 1;
-	b->comms[0] = (struct beat_comm){ .comm = 7, .ranks = UINT32_MAX };
-	b->colls[0] = (struct beat_coll){ .comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1 };
+	b->comms[0] = (struct beat_comm){.comm = 7, .ranks = UINT32_MAX};
+	b->colls[0] = (struct beat_coll){.comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1};
 	for (uint32_t k = 0; k < RANKS; k++)
 		cross_colls_take(cross, k, b, 0, 100 * S);
 	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, RANKS);
@@ -204,8 +218,12 @@ static void a_communicator_is_no_larger_than_its_job(void **unused)
 
 static bool takes(uint32_t member, bool ended, uint64_t first, uint64_t last, double excess)
 {
-	const struct peers_flag f = { .member = member, .measure = PEERS_SELF, .ended = ended,
-				      .first_step = first, .last_step = last, .excess = excess };
+	const struct peers_flag f = {.member = member,
+				     .measure = PEERS_SELF,
+				     .ended = ended,
+				     .first_step = first,
+				     .last_step = last,
+				     .excess = excess};
 
 	return cross_skew_takes(&cohort, &f);
 }
@@ -230,7 +248,7 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 		for (uint32_t k = 0; k < SKEW_ROWS_PUSHED; k++) {
 			bool slow = k >= 10 && k < 30;
 
-			cohort.rows[k] = (struct cross_row){ .index = k, .live = true };
+			cohort.rows[k] = (struct cross_row){.index = k, .live = true};
 			for (uint32_t i = 0; i < RANKS; i++) {
 				size_t at = cross_rows_cell(&cohort, k, i);
 
@@ -252,16 +270,17 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_rank_that_comes_and_goes_is_named_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(each_rank_has_its_own_beginning, setup, teardown),
-		cmocka_unit_test_setup_teardown(clocks_that_stand_anywhere_are_not_compared, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(each_rank_of_a_large_job_keeps_some_collectives, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_communicator_is_no_larger_than_its_job, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_is_done_while_one_is_waited_for_is_no_skew, setup,
-						teardown),
+	    cmocka_unit_test_setup_teardown(a_rank_that_comes_and_goes_is_named_once, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(each_rank_has_its_own_beginning, setup, teardown),
+	    cmocka_unit_test_setup_teardown(clocks_that_stand_anywhere_are_not_compared, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(each_rank_of_a_large_job_keeps_some_collectives, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(a_communicator_is_no_larger_than_its_job, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(what_is_done_while_one_is_waited_for_is_no_skew, setup,
+					    teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

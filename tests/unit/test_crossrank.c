@@ -68,11 +68,8 @@ static double noisy(struct job *j)
 static void event_add(struct job *j, uint32_t r, double begin, double end, uint32_t name,
 		      unsigned kind)
 {
-	j->event[r][j->events[r]++] =
-	    (struct jobsteps_event){1000000000ull + (uint64_t)begin,
-				    1000000000ull + (uint64_t)end,
-				    name,
-				    (uint16_t)kind};
+	j->event[r][j->events[r]++] = (struct jobsteps_event){
+	    1000000000ull + (uint64_t)begin, 1000000000ull + (uint64_t)end, name, (uint16_t)kind};
 }
 
 /* The rank's kernels of one step; when it is done with them. */
@@ -118,9 +115,9 @@ static void step_add(struct job *j, uint32_t ranks, uint32_t step, const struct 
 	for (uint32_t r = 0; r < ranks; r++) {
 		double mine = end + 4e3 * uniform(j);
 
-		j->coll[r][j->clock[r].count++] = (struct align_coll){
-		    1000000000ull + (uint64_t)enter[r], 1000000000ull + (uint64_t)mine, 5,
-		    j->events[r], 0};
+		j->coll[r][j->clock[r].count++] =
+		    (struct align_coll){1000000000ull + (uint64_t)enter[r],
+					1000000000ull + (uint64_t)mine, 5, j->events[r], 0};
 		event_add(j, r, enter[r], mine, NAME_NCCL, RECORD_COLL_KERNEL);
 		event_add(j, r, mine + 2e4, mine + 3e5, NAME_AFTER, RECORD_KERNEL);
 		j->at[r] = mine + 3e5 + 1e5;
@@ -147,10 +144,8 @@ static struct job *job_new(uint64_t seed, uint32_t ranks)
 		j->scale[r] = 1;
 	}
 	j->align = (struct align_job){.rank = j->clock, .rank_count = ranks};
-	j->steps = (struct jobsteps){.rank = j->rank,
-				     .rank_count = ranks,
-				     .align = &j->align,
-				     .name_count = NAMES};
+	j->steps = (struct jobsteps){
+	    .rank = j->rank, .rank_count = ranks, .align = &j->align, .name_count = NAMES};
 	return j;
 }
 
@@ -380,9 +375,9 @@ static void tells_who_is_missing_in_a_hang(void **state)
 
 		if (r == 2)
 			continue;
-		j->coll[r][j->clock[r].count++] = (struct align_coll){
-		    1000000000ull + (uint64_t)enter, 1000000000ull + (uint64_t)end, 5,
-		    j->events[r], 0};
+		j->coll[r][j->clock[r].count++] =
+		    (struct align_coll){1000000000ull + (uint64_t)enter,
+					1000000000ull + (uint64_t)end, 5, j->events[r], 0};
 		event_add(j, r, enter, end, NAME_NCCL, RECORD_COLL_KERNEL);
 	}
 	job_find(j, PEERS_ROBUST);

@@ -9,18 +9,28 @@
 
 #include "cupti/cupti_decode.h"
 
-static const size_t kernel_bytes[] = { CUPTI_KERNEL5_BYTES, CUPTI_KERNEL6_BYTES,
-				       CUPTI_KERNEL7_BYTES, CUPTI_KERNEL8_BYTES,
-				       CUPTI_KERNEL9_BYTES, CUPTI_KERNEL10_BYTES };
+static const size_t kernel_bytes[] = {CUPTI_KERNEL5_BYTES, CUPTI_KERNEL6_BYTES,
+				      CUPTI_KERNEL7_BYTES, CUPTI_KERNEL8_BYTES,
+				      CUPTI_KERNEL9_BYTES, CUPTI_KERNEL10_BYTES};
 
 /* A record of any version: the common part, then bytes that must not be looked at. */
 static void make_kernel(uint8_t *record, size_t bytes, uint64_t start, uint64_t end)
 {
-	cupti_kernel k = { .kind = CUPTI_KIND_CONCURRENT_KERNEL, .registers = 64, .start = start,
-			   .end = end, .device = 3, .context = 4, .stream = 7, .grid = { 10, 20, 30 },
-			   .block = { 256, 2, 1 }, .shared_static_bytes = 100,
-			   .shared_dynamic_bytes = 200, .correlation = 99, .name = "gemm",
-			   .graph_node_id = 5, .graph_id = 6 };
+	cupti_kernel k = {.kind = CUPTI_KIND_CONCURRENT_KERNEL,
+			  .registers = 64,
+			  .start = start,
+			  .end = end,
+			  .device = 3,
+			  .context = 4,
+			  .stream = 7,
+			  .grid = {10, 20, 30},
+			  .block = {256, 2, 1},
+			  .shared_static_bytes = 100,
+			  .shared_dynamic_bytes = 200,
+			  .correlation = 99,
+			  .name = "gemm",
+			  .graph_node_id = 5,
+			  .graph_id = 6};
 
 	memset(record, 0xee, bytes);
 	memcpy(record, &k, sizeof(k));
@@ -57,9 +67,14 @@ static void decodes_kernel_records_of_every_version_alike(void **state)
 static void decodes_a_whole_graph_launch_of_both_versions(void **state)
 {
 	for (size_t bytes = 48; bytes <= 56; bytes += 8) {
-		cupti_graph_trace g = { .kind = CUPTI_KIND_GRAPH_TRACE, .correlation = 7,
-					.start = 1000, .end = 5000, .device = 1, .graph_id = 3,
-					.context = 4, .stream = 9 };
+		cupti_graph_trace g = {.kind = CUPTI_KIND_GRAPH_TRACE,
+				       .correlation = 7,
+				       .start = 1000,
+				       .end = 5000,
+				       .device = 1,
+				       .graph_id = 3,
+				       .context = 4,
+				       .stream = 9};
 		union cupti_decode_event e;
 		uint8_t record[56];
 		const char *name;
@@ -102,9 +117,17 @@ static void names_the_cause_of_a_useless_stamp(void **state)
 
 static void decodes_copies(void **state)
 {
-	cupti_memcpy m = { .kind = CUPTI_KIND_MEMCPY, .copy_kind = 1, .src_kind = 2, .dst_kind = 3,
-			   .bytes = 1 << 20, .start = 7, .end = 9, .device = 1, .context = 2,
-			   .stream = 3, .correlation = 4 };
+	cupti_memcpy m = {.kind = CUPTI_KIND_MEMCPY,
+			  .copy_kind = 1,
+			  .src_kind = 2,
+			  .dst_kind = 3,
+			  .bytes = 1 << 20,
+			  .start = 7,
+			  .end = 9,
+			  .device = 1,
+			  .context = 2,
+			  .stream = 3,
+			  .correlation = 4};
 	union cupti_decode_event e;
 	const char *name = "x";
 
@@ -120,7 +143,7 @@ static void decodes_copies(void **state)
 
 static void refuses_kinds_that_it_does_not_know(void **state)
 {
-	uint64_t record[32] = { CUPTI_KIND_MEMSET };
+	uint64_t record[32] = {CUPTI_KIND_MEMSET};
 	union cupti_decode_event e;
 	const char *name;
 
@@ -132,11 +155,11 @@ static void refuses_kinds_that_it_does_not_know(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(decodes_kernel_records_of_every_version_alike),
-		cmocka_unit_test(decodes_a_whole_graph_launch_of_both_versions),
-		cmocka_unit_test(names_the_cause_of_a_useless_stamp),
-		cmocka_unit_test(decodes_copies),
-		cmocka_unit_test(refuses_kinds_that_it_does_not_know),
+	    cmocka_unit_test(decodes_kernel_records_of_every_version_alike),
+	    cmocka_unit_test(decodes_a_whole_graph_launch_of_both_versions),
+	    cmocka_unit_test(names_the_cause_of_a_useless_stamp),
+	    cmocka_unit_test(decodes_copies),
+	    cmocka_unit_test(refuses_kinds_that_it_does_not_know),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

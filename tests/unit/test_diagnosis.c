@@ -47,13 +47,13 @@ static void signal_add(struct fake *f, enum os_signal_kind kind, const char *sub
 }
 
 /* As other parts add signals that the table may not have. */
-static void other_signal(struct fake *f, const char *name, const char *subject, double value, double usual,
-		       bool raised)
+static void other_signal(struct fake *f, const char *name, const char *subject, double value,
+			 double usual, bool raised)
 {
 	struct os_signal *s = &f->signal[f->r.signal_count++];
 
-	*s = (struct os_signal){ .value = value, .usual = usual,
-				 .flags = raised ? OS_SIGNAL_RAISED : OS_SIGNAL_TOTAL };
+	*s = (struct os_signal){
+	    .value = value, .usual = usual, .flags = raised ? OS_SIGNAL_RAISED : OS_SIGNAL_TOTAL};
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	snprintf(s->subject, sizeof(s->subject), "%s", subject);
 }
@@ -61,7 +61,7 @@ static void other_signal(struct fake *f, const char *name, const char *subject, 
 static void kernel(struct fake *f, const char *name, double count, double ms, double scale)
 {
 	f->kernel[f->r.kernel_count++] =
-	    (struct diagnosis_kernel){ name, count, ms * MS * scale, strstr(name, "nccl") != NULL };
+	    (struct diagnosis_kernel){name, count, ms * MS * scale, strstr(name, "nccl") != NULL};
 }
 
 static struct diagnosis_function *function(struct fake *f, const char *name, unsigned kind,
@@ -69,9 +69,11 @@ static struct diagnosis_function *function(struct fake *f, const char *name, uns
 {
 	struct diagnosis_function *x = &f->function[f->r.function_count++];
 
-	*x = (struct diagnosis_function){ .name = name, .kind = (uint8_t)kind,
-					  .self_ns = self_ms * MS, .total_ns = total_ms * MS,
-					  .launch_ns = launch_ms * MS };
+	*x = (struct diagnosis_function){.name = name,
+					 .kind = (uint8_t)kind,
+					 .self_ns = self_ms * MS,
+					 .total_ns = total_ms * MS,
+					 .launch_ns = launch_ms * MS};
 	return x;
 }
 
@@ -92,12 +94,28 @@ static void healthy(struct fake *f, int rank, double noise)
 
 	memset(f, 0, sizeof(*f));
 	f->r = (struct diagnosis_rank){
-		.rank = rank, .node = "node-1", .steps = 40, .step_ns = 100 * MS, .self_ns = 92 * MS * k,
-		.compute_ns = 60 * MS * k, .comm_ns = 12 * MS, .exposed_comm_ns = 8 * MS,
-		.copy_ns = 2 * MS, .idle_ns = 30 * MS * k, .late_ns = 0.1 * MS, .kernels = 400,
-		.kernel = f->kernel, .function = f->function, .signal = f->signal,
-		.setting = f->setting, .cpu_ns = 80 * MS, .samples = 400, .off_ns = 15 * MS,
-		.gil_wait_ns = 0.2 * MS, .late_gap_ns = -1, .launch_thread = "python3",
+	    .rank = rank,
+	    .node = "node-1",
+	    .steps = 40,
+	    .step_ns = 100 * MS,
+	    .self_ns = 92 * MS * k,
+	    .compute_ns = 60 * MS * k,
+	    .comm_ns = 12 * MS,
+	    .exposed_comm_ns = 8 * MS,
+	    .copy_ns = 2 * MS,
+	    .idle_ns = 30 * MS * k,
+	    .late_ns = 0.1 * MS,
+	    .kernels = 400,
+	    .kernel = f->kernel,
+	    .function = f->function,
+	    .signal = f->signal,
+	    .setting = f->setting,
+	    .cpu_ns = 80 * MS,
+	    .samples = 400,
+	    .off_ns = 15 * MS,
+	    .gil_wait_ns = 0.2 * MS,
+	    .late_gap_ns = -1,
+	    .launch_thread = "python3",
 	};
 	kernel(f, "_ZN7cutlass6KernelI4GemmILi128ELi128EEEEvT_", 100, 30, k);
 	kernel(f, "_ZN5flash9attentionILi64ELi2EEEvPf", 50, 20, k);
@@ -117,10 +135,10 @@ static void healthy(struct fake *f, int rank, double noise)
 	signal_add(f, OS_SIGNAL_LOCK_WAIT, "", 0, 0);
 	signal_add(f, OS_SIGNAL_FAULTS, "", 300, 300);
 	signal_add(f, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1410, 1410);
-	f->setting[f->r.setting_count++] = (struct diagnosis_setting){ "NCCL_ALGO", "Ring" };
-	f->setting[f->r.setting_count++] = (struct diagnosis_setting){ "torch", "2.6.0" };
+	f->setting[f->r.setting_count++] = (struct diagnosis_setting){"NCCL_ALGO", "Ring"};
+	f->setting[f->r.setting_count++] = (struct diagnosis_setting){"torch", "2.6.0"};
 	f->setting[f->r.setting_count++] =
-	    (struct diagnosis_setting){ "RANK", rank % 3 ? rank % 3 == 1 ? "1" : "2" : "0" };
+	    (struct diagnosis_setting){"RANK", rank % 3 ? rank % 3 == 1 ? "1" : "2" : "0"};
 }
 
 static void build(struct world *w)
@@ -137,12 +155,15 @@ static void build(struct world *w)
 
 static void judge(struct world *w)
 {
-	struct diagnosis_rank suspects[2] = { w->sick.r, w->second.r }, peers[PEERS];
-	struct diagnosis_input in = { .kind = w->kind, .suspect = suspects,
-				      .suspect_count = w->suspects, .peer = peers,
-				      .peer_count = w->without_peers ? 0 : PEERS, .job_ranks = 8,
-				      .before = w->with_before ? &w->before.r : NULL,
-				      .known = w->known };
+	struct diagnosis_rank suspects[2] = {w->sick.r, w->second.r}, peers[PEERS];
+	struct diagnosis_input in = {.kind = w->kind,
+				     .suspect = suspects,
+				     .suspect_count = w->suspects,
+				     .peer = peers,
+				     .peer_count = w->without_peers ? 0 : PEERS,
+				     .job_ranks = 8,
+				     .before = w->with_before ? &w->before.r : NULL,
+				     .known = w->known};
 
 	for (int i = 0; i < PEERS; i++)
 		peers[i] = w->peer[i].r;
@@ -301,7 +322,8 @@ static void cpu_host_gap(struct world *w)
 static void os_softirq(struct world *w)
 {
 	late(&w->sick, 20);
-	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180, 1);
+	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180,
+		   1);
 	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 190, 8);
 }
 
@@ -452,8 +474,8 @@ static void os_numa_in_stacks(struct world *w)
 static void os_lock(struct world *w)
 {
 	late(&w->sick, 20);
-	signal_add(&w->sick, OS_SIGNAL_LOCK_PLACE, "d_alloc_parallel in lookup_open, also find (pid 7)",
-		   160, 0);
+	signal_add(&w->sick, OS_SIGNAL_LOCK_PLACE,
+		   "d_alloc_parallel in lookup_open, also find (pid 7)", 160, 0);
 	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 60, 8);
 }
 
@@ -536,7 +558,7 @@ static void os_memory_bandwidth_in_copies(struct world *w)
 /* All ranks wait longer, nobody is late. */
 static void slow_transfer(struct world *w, double ms)
 {
-	struct fake *all[] = { &w->sick, &w->peer[0], &w->peer[1], &w->peer[2] };
+	struct fake *all[] = {&w->sick, &w->peer[0], &w->peer[1], &w->peer[2]};
 
 	w->kind = FINDING_UNIFORM;
 	w->with_before = true;
@@ -718,69 +740,69 @@ static const struct fault {
 	void (*make)(struct world *w);
 	const char *named; /* stands in the summary or the first line of evidence */
 } faults[] = {
-	{ CAUSE_GPU_SLOW, gpu_slow, "1.30 times" },
-	{ CAUSE_GPU_CLOCKS, gpu_clocks, "SM clock" },
-	{ CAUSE_GPU_CLOCKS, gpu_clocks_since_ever, "1080" },
-	{ CAUSE_GPU_THERMAL, gpu_thermal, "heat" },
-	{ CAUSE_GPU_POWER, gpu_power, "power cap" },
-	{ CAUSE_GPU_ECC, gpu_ecc, "memory errors" },
-	{ CAUSE_GPU_KERNEL, gpu_kernel, "_ZN5flash9attention" },
-	{ CAUSE_GPU_VARIANT, gpu_variant, "ILi64ELi64E" },
-	{ CAUSE_GPU_VARIANT, gpu_variant_by_plain_name, "32x32" },
-	{ CAUSE_GPU_VARIANT, gpu_variant_of_one_family, "64x64_sliced1x2" },
-	{ CAUSE_GPU_COPY, gpu_copy, "11.0 ms" },
-	{ CAUSE_CPU_FUNCTION, cpu_function, "hash_weights" },
-	{ CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)" },
-	{ CAUSE_CPU_GIL, cpu_gil, "gil_hog" },
-	{ CAUSE_CPU_GIL, cpu_gil_for_a_part, "gil_hog" },
-	{ CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq_on_a_busy_node, "veth1" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks, "net_rx_action" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks_and_signals, "veth1" },
-	{ CAUSE_OS_IRQ, os_irq, "virtio0-input.0" },
-	{ CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)" },
-	{ CAUSE_OS_CPU_LIMIT, os_cpu_limit, "CPU limit" },
-	{ CAUSE_OS_NUMA, os_numa, "NUMA" },
-	{ CAUSE_OS_NUMA, os_numa_in_stacks, "do_numa_page" },
-	{ CAUSE_OS_LOCK, os_lock, "find (pid 7)" },
-	{ CAUSE_OS_LOCK, os_lock_that_is_spun_for, "find (pid 7)" },
-	{ CAUSE_CPU_FUNCTION, a_function_beside_a_lock, "access" },
-	{ CAUSE_OS_FAULTS, os_faults, "page faults" },
-	{ CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages" },
-	{ CAUSE_OS_MEMORY, os_memory_in_faults, "try_to_free_mem_cgroup_pages" },
-	{ CAUSE_OS_MEMORY, os_memory_beside_busy_peers, "some task of its cgroup waits for memory" },
-	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth, "stream (pid 9)" },
-	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth_in_copies, "stream (pid 9)" },
-	{ CAUSE_OS_STOPPED, os_stopped, "do_signal_stop" },
-	{ CAUSE_OS_STEAL, os_steal, "hypervisor" },
-	{ CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)" },
-	{ CAUSE_OS_STEAL, os_steal_alone, "hypervisor" },
-	{ CAUSE_OS_STEAL, os_steal_of_job, "hypervisor" },
-	{ CAUSE_OS_STEAL, a_function_in_few_steps_of_steal, "hypervisor" },
-	{ CAUSE_CPU_FUNCTION, a_function_in_many_steps_of_steal, "share" },
-	{ CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)" },
-	{ CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time" },
-	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
-	{ CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time" },
-	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },
-	{ CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms" },
-	{ CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "I/O limit" },
-	{ CAUSE_STORAGE_LOADER, storage_loader, "DataLoader.__next__" },
-	{ CAUSE_STORAGE_CLIENT, storage_client, "BZ2_bzDecompress" },
-	{ CAUSE_SW_HOT_PATH, sw_hot_path, "validate_batch (train.py)" },
-	{ CAUSE_SW_LOGGING, sw_logging, "Logger.info" },
-	{ CAUSE_SW_KERNELS, sw_kernels, "cutlass" },
-	{ CAUSE_SW_SLOWER, sw_slower, "" },
-	{ CAUSE_SW_ENVIRONMENT, sw_environment, "torch" },
-	{ CAUSE_SW_ENVIRONMENT, sw_environment_by_kernels, "_ZN5extra6kernel" },
-	{ CAUSE_IMBALANCE_INPUT, imbalance_input, "480 compute kernels|more of the same" },
-	{ CAUSE_IMBALANCE_STAGE, imbalance_stage, "" },
-	{ CAUSE_HANG_MISSING, hang_missing, "" },
-	{ CAUSE_HANG_MISMATCH, hang_mismatch, "" },
-	{ CAUSE_HANG_KERNEL, hang_kernel, "" },
-	{ CAUSE_HANG_TRANSFER, hang_transfer, "" },
+    {CAUSE_GPU_SLOW, gpu_slow, "1.30 times"},
+    {CAUSE_GPU_CLOCKS, gpu_clocks, "SM clock"},
+    {CAUSE_GPU_CLOCKS, gpu_clocks_since_ever, "1080"},
+    {CAUSE_GPU_THERMAL, gpu_thermal, "heat"},
+    {CAUSE_GPU_POWER, gpu_power, "power cap"},
+    {CAUSE_GPU_ECC, gpu_ecc, "memory errors"},
+    {CAUSE_GPU_KERNEL, gpu_kernel, "_ZN5flash9attention"},
+    {CAUSE_GPU_VARIANT, gpu_variant, "ILi64ELi64E"},
+    {CAUSE_GPU_VARIANT, gpu_variant_by_plain_name, "32x32"},
+    {CAUSE_GPU_VARIANT, gpu_variant_of_one_family, "64x64_sliced1x2"},
+    {CAUSE_GPU_COPY, gpu_copy, "11.0 ms"},
+    {CAUSE_CPU_FUNCTION, cpu_function, "hash_weights"},
+    {CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)"},
+    {CAUSE_CPU_GIL, cpu_gil, "gil_hog"},
+    {CAUSE_CPU_GIL, cpu_gil_for_a_part, "gil_hog"},
+    {CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late"},
+    {CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX"},
+    {CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1"},
+    {CAUSE_OS_SOFTIRQ, os_softirq_on_a_busy_node, "veth1"},
+    {CAUSE_OS_SOFTIRQ, os_softirq_in_stacks, "net_rx_action"},
+    {CAUSE_OS_SOFTIRQ, os_softirq_in_stacks_and_signals, "veth1"},
+    {CAUSE_OS_IRQ, os_irq, "virtio0-input.0"},
+    {CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)"},
+    {CAUSE_OS_CPU_LIMIT, os_cpu_limit, "CPU limit"},
+    {CAUSE_OS_NUMA, os_numa, "NUMA"},
+    {CAUSE_OS_NUMA, os_numa_in_stacks, "do_numa_page"},
+    {CAUSE_OS_LOCK, os_lock, "find (pid 7)"},
+    {CAUSE_OS_LOCK, os_lock_that_is_spun_for, "find (pid 7)"},
+    {CAUSE_CPU_FUNCTION, a_function_beside_a_lock, "access"},
+    {CAUSE_OS_FAULTS, os_faults, "page faults"},
+    {CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages"},
+    {CAUSE_OS_MEMORY, os_memory_in_faults, "try_to_free_mem_cgroup_pages"},
+    {CAUSE_OS_MEMORY, os_memory_beside_busy_peers, "some task of its cgroup waits for memory"},
+    {CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth, "stream (pid 9)"},
+    {CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth_in_copies, "stream (pid 9)"},
+    {CAUSE_OS_STOPPED, os_stopped, "do_signal_stop"},
+    {CAUSE_OS_STEAL, os_steal, "hypervisor"},
+    {CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)"},
+    {CAUSE_OS_STEAL, os_steal_alone, "hypervisor"},
+    {CAUSE_OS_STEAL, os_steal_of_job, "hypervisor"},
+    {CAUSE_OS_STEAL, a_function_in_few_steps_of_steal, "hypervisor"},
+    {CAUSE_CPU_FUNCTION, a_function_in_many_steps_of_steal, "share"},
+    {CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)"},
+    {CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time"},
+    {CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600"},
+    {CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time"},
+    {CAUSE_STORAGE_DISK, storage_disk, "vda"},
+    {CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms"},
+    {CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "I/O limit"},
+    {CAUSE_STORAGE_LOADER, storage_loader, "DataLoader.__next__"},
+    {CAUSE_STORAGE_CLIENT, storage_client, "BZ2_bzDecompress"},
+    {CAUSE_SW_HOT_PATH, sw_hot_path, "validate_batch (train.py)"},
+    {CAUSE_SW_LOGGING, sw_logging, "Logger.info"},
+    {CAUSE_SW_KERNELS, sw_kernels, "cutlass"},
+    {CAUSE_SW_SLOWER, sw_slower, ""},
+    {CAUSE_SW_ENVIRONMENT, sw_environment, "torch"},
+    {CAUSE_SW_ENVIRONMENT, sw_environment_by_kernels, "_ZN5extra6kernel"},
+    {CAUSE_IMBALANCE_INPUT, imbalance_input, "480 compute kernels|more of the same"},
+    {CAUSE_IMBALANCE_STAGE, imbalance_stage, ""},
+    {CAUSE_HANG_MISSING, hang_missing, ""},
+    {CAUSE_HANG_MISMATCH, hang_mismatch, ""},
+    {CAUSE_HANG_KERNEL, hang_kernel, ""},
+    {CAUSE_HANG_TRANSFER, hang_transfer, ""},
 };
 
 static bool is_named(const char *word)
@@ -789,7 +811,8 @@ static bool is_named(const char *word)
 	char first[64];
 
 	snprintf(first, sizeof(first), "%.*s", (int)n, word);
-	if (strstr(out.summary, first) || (out.evidence_count && strstr(out.evidence[0].text, first)))
+	if (strstr(out.summary, first) ||
+	    (out.evidence_count && strstr(out.evidence[0].text, first)))
 		return true;
 	return word[n] && is_named(word + n + 1);
 }
@@ -816,9 +839,9 @@ static void names_every_cause_where_it_is(void **unused)
 }
 
 /* Causes that only a ledger shows: test_diagnosis_ledger has them. */
-static const enum finding_cause by_ledger[] = { CAUSE_GPU_QUEUE, CAUSE_CPU_LOCK, CAUSE_CPU_PROCESS,
-						CAUSE_CPU_SLEEP, CAUSE_NET_WAIT, CAUSE_STORAGE_SYNC,
-						CAUSE_SW_OUTPUT };
+static const enum finding_cause by_ledger[] = {CAUSE_GPU_QUEUE, CAUSE_CPU_LOCK, CAUSE_CPU_PROCESS,
+					       CAUSE_CPU_SLEEP, CAUSE_NET_WAIT, CAUSE_STORAGE_SYNC,
+					       CAUSE_SW_OUTPUT};
 
 /* Every cause of the catalogue but "unknown" has a fault above. */
 static void every_cause_of_the_catalogue_has_its_fault(void **unused)
@@ -847,7 +870,8 @@ static void names_no_cause_where_none_is(void **unused)
 		twin.kind = w.kind;
 		twin.with_before = w.with_before;
 		judge(&twin);
-		if (out.cause != CAUSE_UNKNOWN && out.cause != CAUSE_SW_SLOWER && out.confidence > 0.3)
+		if (out.cause != CAUSE_UNKNOWN && out.cause != CAUSE_SW_SLOWER &&
+		    out.confidence > 0.3)
 			fail_msg("twin of %s: %s, %s", finding_cause_id(faults[i].cause),
 				 finding_cause_id(out.cause), out.summary);
 		if (out.cause == faults[i].cause && faults[i].cause != CAUSE_SW_SLOWER)
@@ -862,10 +886,11 @@ static void what_peers_have_too_is_not_the_cause(void **unused)
 
 	build(&w);
 	late(&w.sick, 20);
-	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180, 1);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180,
+		   1);
 	for (int i = 0; i < PEERS; i++)
-		signal_add(&w.peer[i], OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 2",
-			   175, 1);
+		signal_add(&w.peer[i], OS_SIGNAL_SOFTIRQ_STOLEN,
+			   "NET_RX from thread python3 on CPU 2", 175, 1);
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 }
@@ -893,20 +918,21 @@ static const struct memory_signal {
 	const char *subject, *evidence, *remedy;
 	double usual, each_ns;
 } memory_signals[] = {
-	{ OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, "", "page faults: ", "huge pages", 300, 1e3 },
-	{ OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, "", "read from storage", "file-backed", 0, 1e5 },
-	{ OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, "", "between NUMA nodes", "NUMA balancing", 0, 2e3 },
-	{ OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, "", "by NUMA balancing", "GPU's node", 0, 5e4 },
-	{ OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, "", "another NUMA node", "GPU's node", 0, 5e4 },
-	{ OS_SIGNAL_PRESSURE, CAUSE_OS_MEMORY, "memory in its cgroup", "for memory in its cgroup",
-	  "memory limit", 0, 1e6 },
-	{ OS_SIGNAL_PRESSURE, CAUSE_OS_MEMORY, "memory", "some task waited for memory", "free memory", 0,
-	  1e6 },
+    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, "", "page faults: ", "huge pages", 300, 1e3},
+    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, "", "read from storage", "file-backed", 0, 1e5},
+    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, "", "between NUMA nodes", "NUMA balancing", 0, 2e3},
+    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, "", "by NUMA balancing", "GPU's node", 0, 5e4},
+    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, "", "another NUMA node", "GPU's node", 0, 5e4},
+    {OS_SIGNAL_PRESSURE, CAUSE_OS_MEMORY, "memory in its cgroup", "for memory in its cgroup",
+     "memory limit", 0, 1e6},
+    {OS_SIGNAL_PRESSURE, CAUSE_OS_MEMORY, "memory", "some task waited for memory", "free memory", 0,
+     1e6},
 };
 #define MEMORY_SIGNALS (sizeof(memory_signals) / sizeof(*memory_signals))
 
 /* The rank is late by so much, of which the signal explains so much; share: what its peers have of it. */
-static void judge_memory(const struct memory_signal *m, double late_ms, double explained_ms, double share)
+static void judge_memory(const struct memory_signal *m, double late_ms, double explained_ms,
+			 double share)
 {
 	static struct world w;
 	double value;
@@ -972,7 +998,8 @@ static void what_peers_wait_for_as_long_is_ruled_out_with_their_figure(void **un
 	judge(&w);
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
 		said |= strstr(out.ruled_out[i].text,
-			       "waited 500 ms/s (usually 22) for a CPU, those of its peers 480") != NULL;
+			       "waited 500 ms/s (usually 22) for a CPU, those of its peers 480") !=
+			NULL;
 	assert_true(said);
 }
 
@@ -996,7 +1023,8 @@ static void a_signal_is_no_cause_where_nothing_was_lost(void **unused)
 
 	build(&w);
 	late(&w.sick, -1);
-	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180, 1);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180,
+		   1);
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_UNKNOWN);
 	assert_false(shows(LAYER_OS));
@@ -1008,7 +1036,7 @@ static void two_causes_share_the_excess_of_figures(void **unused)
 	static struct world w;
 
 	build(&w);
-	gpu_copy(&w); /* 9 ms */
+	gpu_copy(&w);	  /* 9 ms */
 	os_run_queue(&w); /* 20 ms; the signal measures more */
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
@@ -1065,7 +1093,8 @@ static void a_rank_that_stands_still_is_not_explained_by_its_last_steps(void **u
 	assert_int_equal(out.evidence_count, 0);
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
 		assert_true(out.ruled_out[i].layer != LAYER_NETWORK &&
-			    out.ruled_out[i].layer != LAYER_GPU && out.ruled_out[i].layer != LAYER_CPU);
+			    out.ruled_out[i].layer != LAYER_GPU &&
+			    out.ruled_out[i].layer != LAYER_CPU);
 	assert_non_null(strstr(out.missing[0], "entered which collective"));
 }
 
@@ -1097,7 +1126,8 @@ static void a_threads_name_redirects_no_remedy(void **unused)
 
 	build(&w);
 	late(&w.sick, 20);
-	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread a on CPU 9 on CPU 1", 180, 1);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread a on CPU 9 on CPU 1", 180,
+		   1);
 	w.sick.signal[w.sick.r.signal_count - 1].cpu = 2;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
@@ -1126,8 +1156,8 @@ static void names_the_device_of_a_storm_in_the_remedy(void **unused)
 static void names_who_to_stop_for_a_lock(void **unused)
 {
 	static const char *const subjects[] = {
-		"d_alloc_parallel in lookup_open, also find (pid 7)",
-		"d_alloc_parallel in lookup_open, which is shared with find (pid 7)",
+	    "d_alloc_parallel in lookup_open, also find (pid 7)",
+	    "d_alloc_parallel in lookup_open, which is shared with find (pid 7)",
 	};
 	static struct world w;
 
@@ -1137,7 +1167,8 @@ static void names_who_to_stop_for_a_lock(void **unused)
 		signal_add(&w.sick, OS_SIGNAL_LOCK_PLACE, subjects[i], 160, 0);
 		judge(&w);
 		assert_int_equal(out.cause, CAUSE_OS_LOCK);
-		assert_string_equal(out.remedy, "stop or move find (pid 7), which takes the same lock");
+		assert_string_equal(out.remedy,
+				    "stop or move find (pid 7), which takes the same lock");
 	}
 }
 
@@ -1169,8 +1200,9 @@ static void says_what_is_missing_and_is_less_sure(void **unused)
 /* Nothing but zeros and "not known" must be handled, too. */
 static void knows_nothing_of_nothing(void **unused)
 {
-	struct diagnosis_rank empty = { .rank = 3 };
-	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = &empty, .suspect_count = 1 };
+	struct diagnosis_rank empty = {.rank = 3};
+	struct diagnosis_input in = {
+	    .kind = FINDING_SLOW_RANK, .suspect = &empty, .suspect_count = 1};
 
 	diagnosis_make(&in, &out);
 	assert_int_equal(out.cause, CAUSE_UNKNOWN);
@@ -1184,8 +1216,11 @@ static void tells_two_faults_at_once_apart(void **unused)
 {
 	static struct world w;
 	struct diagnosis_rank suspects[2], peers[PEERS];
-	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = suspects,
-				      .suspect_count = 2, .peer = peers, .peer_count = PEERS };
+	struct diagnosis_input in = {.kind = FINDING_SLOW_RANK,
+				     .suspect = suspects,
+				     .suspect_count = 2,
+				     .peer = peers,
+				     .peer_count = PEERS};
 	uint32_t group[2], shows[2];
 
 	build(&w);
@@ -1205,7 +1240,8 @@ static void tells_two_faults_at_once_apart(void **unused)
 	build(&w);
 	os_softirq(&w);
 	late(&w.second, 20);
-	signal_add(&w.second, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 3", 180, 1);
+	signal_add(&w.second, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 3", 180,
+		   1);
 	suspects[0] = w.sick.r;
 	suspects[1] = w.second.r;
 	in.suspect = suspects;
@@ -1221,7 +1257,8 @@ static void names_as_many_ranks_as_there_is_room_for(void **unused)
 {
 	static struct world w;
 	struct diagnosis_rank suspects[8];
-	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = suspects, .suspect_count = 8 };
+	struct diagnosis_input in = {
+	    .kind = FINDING_SLOW_RANK, .suspect = suspects, .suspect_count = 8};
 
 	build(&w);
 	for (int k = 0; k < 8; k++) {
@@ -1229,7 +1266,8 @@ static void names_as_many_ranks_as_there_is_room_for(void **unused)
 		suspects[k].rank = 131064 + k;
 	}
 	diagnosis_make(&in, &out);
-	assert_non_null(strstr(out.summary, "131065, 131066, 131067, 131068, 131069 and 2 more are"));
+	assert_non_null(
+	    strstr(out.summary, "131065, 131066, 131067, 131068, 131069 and 2 more are"));
 	for (int k = 0; k < 8; k++)
 		suspects[k].rank = INT32_MIN + k;
 	diagnosis_make(&in, &out);
@@ -1247,7 +1285,8 @@ static void speaks_of_several_ranks_in_the_plural(void **unused)
 		faults[i].make(&w);
 		w.suspects = 2;
 		judge(&w);
-		if (w.kind == FINDING_UNIFORM || strstr(out.summary, finding_cause_title(out.cause)))
+		if (w.kind == FINDING_UNIFORM ||
+		    strstr(out.summary, finding_cause_title(out.cause)))
 			continue;
 		out.summary[strcspn(out.summary, ":")] = '\0';
 		if (!strstr(out.summary, "ranks 5 and 2 ") || strstr(out.summary, " it ") ||
@@ -1258,8 +1297,9 @@ static void speaks_of_several_ranks_in_the_plural(void **unused)
 	os_run_queue(&w);
 	w.suspects = 2;
 	judge(&w);
-	assert_non_null(strstr(out.summary, "ranks 5 and 2 are slow because their launch threads python3 "
-					    "wait for a CPU taken by backup (pid 77)"));
+	assert_non_null(strstr(out.summary,
+			       "ranks 5 and 2 are slow because their launch threads python3 "
+			       "wait for a CPU taken by backup (pid 77)"));
 }
 
 /* No rule knows what it is, but where it blocks says more than that it is late. */
@@ -1274,16 +1314,19 @@ static void says_what_blocks_a_late_host(void **unused)
 	function(&w.sick, "do_nanosleep", FUNCTION_KERNEL, 0, 0.1, 0.1)->off_ns = 10 * MS;
 	function(&w.sick, "fit (train.py)", FUNCTION_PYTHON, 0, 60, 60)->off_ns = 20 * MS;
 	for (int i = 0; i < PEERS; i++)
-		function(&w.peer[i], "fit (train.py)", FUNCTION_PYTHON, 0, 60, 60)->off_ns = 10 * MS;
+		function(&w.peer[i], "fit (train.py)", FUNCTION_PYTHON, 0, 60, 60)->off_ns =
+		    10 * MS;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
-	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms more per step"));
+	assert_non_null(
+	    strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms more per step"));
 	/* peers wait elsewhere meanwhile: more than the gap it does not cost */
 	build(&w);
 	late(&w.sick, 10);
 	function(&w.sick, "acquire (quota.py)", FUNCTION_PYTHON, 0, 0.1, 0.1)->off_ns = 25 * MS;
 	judge(&w);
-	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms more per step"));
+	assert_non_null(
+	    strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms more per step"));
 	/* too little to hold it up */
 	build(&w);
 	late(&w.sick, 10);
@@ -1330,12 +1373,13 @@ static void bears_long_names(void **unused)
 static void a_version_that_nobody_told_is_no_difference(void **unused)
 {
 	static struct world w;
-	struct fake *all[] = { &w.sick, &w.peer[0], &w.peer[1], &w.peer[2] };
+	struct fake *all[] = {&w.sick, &w.peer[0], &w.peer[1], &w.peer[2]};
 
 	build(&w);
 	late(&w.sick, 10);
 	for (int i = 1; i < PEERS + 1; i++)
-		all[i]->setting[all[i]->r.setting_count++] = (struct diagnosis_setting){ "cuda", "12.4" };
+		all[i]->setting[all[i]->r.setting_count++] =
+		    (struct diagnosis_setting){"cuda", "12.4"};
 	judge(&w);
 	assert_int_not_equal(out.cause, CAUSE_SW_ENVIRONMENT);
 	for (uint32_t i = 0; i < out.evidence_count; i++)
@@ -1343,14 +1387,14 @@ static void a_version_that_nobody_told_is_no_difference(void **unused)
 	/* nor the other way round */
 	build(&w);
 	late(&w.sick, 10);
-	w.sick.setting[w.sick.r.setting_count++] = (struct diagnosis_setting){ "cuda", "12.4" };
+	w.sick.setting[w.sick.r.setting_count++] = (struct diagnosis_setting){"cuda", "12.4"};
 	judge(&w);
 	assert_int_not_equal(out.cause, CAUSE_SW_ENVIRONMENT);
 	/* a variable that is not there is not set */
 	build(&w);
 	w.sick.r.self_ns += 5 * MS;
 	w.sick.r.step_ns += 5 * MS;
-	w.sick.setting[w.sick.r.setting_count++] = (struct diagnosis_setting){ "NCCL_DEBUG", "INFO" };
+	w.sick.setting[w.sick.r.setting_count++] = (struct diagnosis_setting){"NCCL_DEBUG", "INFO"};
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_SW_ENVIRONMENT);
 }
@@ -1359,7 +1403,7 @@ static void a_version_that_nobody_told_is_no_difference(void **unused)
 static void blocked_time_needs_no_samples(void **unused)
 {
 	static struct world w;
-	struct fake *all[PEERS + 1] = { &w.peer[0], &w.peer[1], &w.peer[2], &w.before };
+	struct fake *all[PEERS + 1] = {&w.peer[0], &w.peer[1], &w.peer[2], &w.before};
 
 	build(&w);
 	late(&w.sick, 110);
@@ -1391,22 +1435,23 @@ static void blocked_time_needs_no_samples(void **unused)
 static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 {
 	static const char *const pairs[][2] = {
-		{ "_ZN7cutlass6KernelI4GemmILi128EEEEvT_", "cutlass::Kernel" },
-		{ "_ZN2at6native29vectorized_elementwise_kernelILi4EfEEvi",
-		  "at::native::vectorized_elementwise_kernel" },
-		{ "_Z6kernelPf", "kernel" },
-		{ "void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel" },
-		{ "volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn" },
-		{ "ampere_gemm_64x3_tn(qkv)", "ampere_gemm_#x#_tn" },
-		{ "ampere_fp16_256x128_tn(up)", "ampere_fp#_#x#_tn" },
-		{ "", "" },
-		{ "_ZN", "_ZN" },
-		{ "_Z9999999999999999999x", "_Z#x" },
+	    {"_ZN7cutlass6KernelI4GemmILi128EEEEvT_", "cutlass::Kernel"},
+	    {"_ZN2at6native29vectorized_elementwise_kernelILi4EfEEvi",
+	     "at::native::vectorized_elementwise_kernel"},
+	    {"_Z6kernelPf", "kernel"},
+	    {"void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel"},
+	    {"volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn"},
+	    {"ampere_gemm_64x3_tn(qkv)", "ampere_gemm_#x#_tn"},
+	    {"ampere_fp16_256x128_tn(up)", "ampere_fp#_#x#_tn"},
+	    {"", ""},
+	    {"_ZN", "_ZN"},
+	    {"_Z9999999999999999999x", "_Z#x"},
 	};
 	char base[256], tiny[4];
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
-		assert_string_equal(diagnosis_kernel_base(pairs[i][0], base, sizeof(base)), pairs[i][1]);
+		assert_string_equal(diagnosis_kernel_base(pairs[i][0], base, sizeof(base)),
+				    pairs[i][1]);
 	diagnosis_kernel_base("_ZN7cutlass6KernelE", tiny, sizeof(tiny));
 	assert_true(strlen(tiny) < sizeof(tiny));
 }
@@ -1424,7 +1469,8 @@ static void remedies_compare_with_what_is_kept_of_earlier_runs(void **unused)
 	for (int c = CAUSE_SW_HOT_PATH; c <= CAUSE_SW_SLOWER; c++) {
 		const char *remedy = finding_cause_remedy((enum finding_cause)c);
 
-		assert_true(!strstr(remedy, "sysom diff") || strstr(remedy, "sysom diff baseline:JOB "));
+		assert_true(!strstr(remedy, "sysom diff") ||
+			    strstr(remedy, "sysom diff baseline:JOB "));
 	}
 	build(&w);
 	w.kind = FINDING_UNIFORM;
@@ -1440,13 +1486,15 @@ static void remedies_compare_with_what_is_kept_of_earlier_runs(void **unused)
 
 /* Ten sketches of the role, in which "Layer.forward" has 44% of the CPU time and nobody spins. */
 static const struct diagnosis_usual usuals[] = {
-	{ "train_step", FUNCTION_PYTHON, .75, .78 }, { "Layer.forward", FUNCTION_PYTHON, .44, .46 },
-	{ "cuLaunchKernel", FUNCTION_NATIVE, .19, .21 }, { "spin", FUNCTION_PYTHON, .02, .03 },
-	{ "DataLoader.__next__", FUNCTION_PYTHON, .012, .014 },
-	{ "Logger.info", FUNCTION_PYTHON, .006, .008 },
-	{ "BZ2_bzDecompress", FUNCTION_NATIVE, .025, .03 },
+    {"train_step", FUNCTION_PYTHON, .75, .78},
+    {"Layer.forward", FUNCTION_PYTHON, .44, .46},
+    {"cuLaunchKernel", FUNCTION_NATIVE, .19, .21},
+    {"spin", FUNCTION_PYTHON, .02, .03},
+    {"DataLoader.__next__", FUNCTION_PYTHON, .012, .014},
+    {"Logger.info", FUNCTION_PYTHON, .006, .008},
+    {"BZ2_bzDecompress", FUNCTION_NATIVE, .025, .03},
 };
-static struct diagnosis_group group = { .function = usuals, .function_count = 7, .sketches = 10 };
+static struct diagnosis_group group = {.function = usuals, .function_count = 7, .sketches = 10};
 
 /* 30 of 110 ms of CPU time per step. */
 static void spins(struct world *w)
@@ -1481,8 +1529,9 @@ static void a_share_above_the_groups_line_is_evidence(void **unused)
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
 	assert_float_equal(out.confidence, sure, 1e-9);
-	l = line_that_says("spin (train.py) has 27.3% of its CPU time; in its group the median is 2.0% "
-			   "and the line 3.0% (median + 2 x 1.4826 MAD, 10 sketches): 24.3 points above");
+	l = line_that_says(
+	    "spin (train.py) has 27.3% of its CPU time; in its group the median is 2.0% "
+	    "and the line 3.0% (median + 2 x 1.4826 MAD, 10 sketches): 24.3 points above");
 	assert_non_null(l);
 	assert_ptr_not_equal(l, &out.evidence[0]);
 	assert_int_equal(l->layer, LAYER_CPU);
@@ -1491,12 +1540,13 @@ static void a_share_above_the_groups_line_is_evidence(void **unused)
 	group.paper = true;
 	judge(&w);
 	group.paper = false;
-	assert_non_null(line_that_says("in its group the mean is 2.0% and the line 3.0% (mean + 2 sigma"));
+	assert_non_null(
+	    line_that_says("in its group the mean is 2.0% and the line 3.0% (mean + 2 sigma"));
 }
 
 static void the_groups_line_outweighs_no_other_cause(void **unused)
 {
-	static void (*const others[])(struct world *) = { gpu_clocks, os_run_queue, os_lock };
+	static void (*const others[])(struct world *) = {gpu_clocks, os_run_queue, os_lock};
 	enum finding_cause cause;
 	struct world w;
 
@@ -1551,7 +1601,7 @@ static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unus
 
 static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 {
-	struct diagnosis_usual nameless[] = { { "libwork.so+0x1000", FUNCTION_NATIVE, .3, .35 } };
+	struct diagnosis_usual nameless[] = {{"libwork.so+0x1000", FUNCTION_NATIVE, .3, .35}};
 	struct diagnosis_group other = group;
 	struct world w;
 
@@ -1574,11 +1624,11 @@ static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 	spins(&w);
 	w.sick.r.function_count = 0;
 	function(&w.sick, "work", FUNCTION_NATIVE, 30, 30, 30);
-	other = (struct diagnosis_group){ .function = nameless, .function_count = 1, .sketches = 10 };
+	other = (struct diagnosis_group){.function = nameless, .function_count = 1, .sketches = 10};
 	w.sick.r.group = &other;
 	judge(&w);
 	assert_null(line_that_says("in its group"));
-	nameless[0] = (struct diagnosis_usual){ "libwork.so+0x1000", FUNCTION_NATIVE, .08, .1 };
+	nameless[0] = (struct diagnosis_usual){"libwork.so+0x1000", FUNCTION_NATIVE, .08, .1};
 	judge(&w);
 	assert_non_null(line_that_says("in its group"));
 }
@@ -1586,40 +1636,40 @@ static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_every_cause_where_it_is),
-		cmocka_unit_test(every_cause_of_the_catalogue_has_its_fault),
-		cmocka_unit_test(names_no_cause_where_none_is),
-		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
-		cmocka_unit_test(memory_is_the_cause_where_it_explains_the_loss),
-		cmocka_unit_test(memory_that_peers_lack_as_much_is_not_the_cause),
-		cmocka_unit_test(memory_that_explains_far_less_is_not_the_cause),
-		cmocka_unit_test(what_peers_wait_for_as_long_is_ruled_out_with_their_figure),
-		cmocka_unit_test(a_signal_explains_no_slow_kernels),
-		cmocka_unit_test(a_signal_is_no_cause_where_nothing_was_lost),
-		cmocka_unit_test(two_causes_share_the_excess_of_figures),
-		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
-		cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
-		cmocka_unit_test(rules_out_the_other_layers_with_figures),
-		cmocka_unit_test(a_threads_name_redirects_no_remedy),
-		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
-		cmocka_unit_test(names_who_to_stop_for_a_lock),
-		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
-		cmocka_unit_test(knows_nothing_of_nothing),
-		cmocka_unit_test(tells_two_faults_at_once_apart),
-		cmocka_unit_test(names_as_many_ranks_as_there_is_room_for),
-		cmocka_unit_test(speaks_of_several_ranks_in_the_plural),
-		cmocka_unit_test(says_what_blocks_a_late_host),
-		cmocka_unit_test(knows_a_function_with_and_without_its_file),
-		cmocka_unit_test(bears_long_names),
-		cmocka_unit_test(the_catalogue_is_documented),
-		cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
-		cmocka_unit_test(blocked_time_needs_no_samples),
-		cmocka_unit_test(remedies_compare_with_what_is_kept_of_earlier_runs),
-		cmocka_unit_test(a_share_above_the_groups_line_is_evidence),
-		cmocka_unit_test(the_groups_line_outweighs_no_other_cause),
-		cmocka_unit_test(where_nobody_else_tells_the_groups_line_may_be_the_cause),
-		cmocka_unit_test(what_is_below_the_line_or_may_be_noise_is_no_evidence),
-		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
+	    cmocka_unit_test(names_every_cause_where_it_is),
+	    cmocka_unit_test(every_cause_of_the_catalogue_has_its_fault),
+	    cmocka_unit_test(names_no_cause_where_none_is),
+	    cmocka_unit_test(what_peers_have_too_is_not_the_cause),
+	    cmocka_unit_test(memory_is_the_cause_where_it_explains_the_loss),
+	    cmocka_unit_test(memory_that_peers_lack_as_much_is_not_the_cause),
+	    cmocka_unit_test(memory_that_explains_far_less_is_not_the_cause),
+	    cmocka_unit_test(what_peers_wait_for_as_long_is_ruled_out_with_their_figure),
+	    cmocka_unit_test(a_signal_explains_no_slow_kernels),
+	    cmocka_unit_test(a_signal_is_no_cause_where_nothing_was_lost),
+	    cmocka_unit_test(two_causes_share_the_excess_of_figures),
+	    cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
+	    cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
+	    cmocka_unit_test(rules_out_the_other_layers_with_figures),
+	    cmocka_unit_test(a_threads_name_redirects_no_remedy),
+	    cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
+	    cmocka_unit_test(names_who_to_stop_for_a_lock),
+	    cmocka_unit_test(says_what_is_missing_and_is_less_sure),
+	    cmocka_unit_test(knows_nothing_of_nothing),
+	    cmocka_unit_test(tells_two_faults_at_once_apart),
+	    cmocka_unit_test(names_as_many_ranks_as_there_is_room_for),
+	    cmocka_unit_test(speaks_of_several_ranks_in_the_plural),
+	    cmocka_unit_test(says_what_blocks_a_late_host),
+	    cmocka_unit_test(knows_a_function_with_and_without_its_file),
+	    cmocka_unit_test(bears_long_names),
+	    cmocka_unit_test(the_catalogue_is_documented),
+	    cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
+	    cmocka_unit_test(blocked_time_needs_no_samples),
+	    cmocka_unit_test(remedies_compare_with_what_is_kept_of_earlier_runs),
+	    cmocka_unit_test(a_share_above_the_groups_line_is_evidence),
+	    cmocka_unit_test(the_groups_line_outweighs_no_other_cause),
+	    cmocka_unit_test(where_nobody_else_tells_the_groups_line_may_be_the_cause),
+	    cmocka_unit_test(what_is_below_the_line_or_may_be_noise_is_no_evidence),
+	    cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -42,7 +42,8 @@ static void both(struct world *w, enum ledger_kind kind, enum ledger_what what, 
 /* Steps of 100 ms: 50 of kernels, 10 of a collective, 40 of a host that runs and waits a little. */
 static void healthy(struct world *w)
 {
-	static const char *const gemm[] = {"gemm_a<<<8,1,1, 256,1,1>>>", "gemm_b<<<8,1,1, 256,1,1>>>",
+	static const char *const gemm[] = {"gemm_a<<<8,1,1, 256,1,1>>>",
+					   "gemm_b<<<8,1,1, 256,1,1>>>",
 					   "norm<<<64,1,1, 256,1,1>>>"};
 
 	both(w, LEDGER_COLLECTIVE, 0, "AllReduce", 10, 10, 2, 2);
@@ -77,14 +78,20 @@ static void judge_all(struct world *w, uint32_t suspects)
 {
 	const double step_ns = (double)ledger_sum(&w->slow) / STEPS;
 	struct diagnosis_rank who[2];
-	struct diagnosis_input in = {.kind = w->kind, .suspect = who, .suspect_count = suspects,
-				     .job_ranks = 8, .known = w->known};
+	struct diagnosis_input in = {.kind = w->kind,
+				     .suspect = who,
+				     .suspect_count = suspects,
+				     .job_ranks = 8,
+				     .known = w->known};
 	struct diagnosis_rank before = {.steps = STEPS,
 					.step_ns = (100 + w->before_ms) * 1e6 * w->scale,
 					.self_ns = (90 + w->before_ms) * 1e6 * w->scale,
 					.compute_ns = 50e6 * w->scale,
-					.idle_ns = 40e6 * w->scale, .late_ns = -1, .late_gap_ns = -1,
-					.off_ns = -1, .gil_wait_ns = -1};
+					.idle_ns = 40e6 * w->scale,
+					.late_ns = -1,
+					.late_gap_ns = -1,
+					.off_ns = -1,
+					.gil_wait_ns = -1};
 
 	w->rank.rank = 5;
 	w->rank.steps = STEPS;
@@ -135,8 +142,8 @@ static const struct fault {
      "augment (train.py)"},
     {LEDGER_RUNNING, LEDGER_LOGGING, "Logger.debug (__init__.py)", CAUSE_SW_LOGGING,
      CAUSE_SW_LOGGING, "it writes logs in Logger.debug"},
-    {LEDGER_RUNNING, LEDGER_LOADER, "next_batch (d.py)", CAUSE_STORAGE_LOADER,
-     CAUSE_STORAGE_LOADER, "next_batch"},
+    {LEDGER_RUNNING, LEDGER_LOADER, "next_batch (d.py)", CAUSE_STORAGE_LOADER, CAUSE_STORAGE_LOADER,
+     "next_batch"},
     {LEDGER_RUNNING, LEDGER_STORAGE_CLIENT, "BZ2_bzDecompress", CAUSE_STORAGE_CLIENT,
      CAUSE_STORAGE_CLIENT, "BZ2_bzDecompress"},
     {LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "touch (train.py)", CAUSE_OS_FAULTS, CAUSE_OS_FAULTS,
@@ -199,7 +206,8 @@ static void an_account_that_grew_is_the_cause(void **unused)
 				fail_msg("fault %zu: %s (%.1f ms), not %s: %s", i,
 					 finding_cause_id(out.cause), out.effect_ns / 1e6,
 					 finding_cause_id(cause), out.summary);
-			if (cause == CAUSE_CPU_HOST_GAP ? out.confidence > 0.8 : out.confidence < 0.9)
+			if (cause == CAUSE_CPU_HOST_GAP ? out.confidence > 0.8
+							: out.confidence < 0.9)
 				fail_msg("fault %zu: confidence %.2f: %s", i, out.confidence,
 					 out.summary);
 			end(&w);
@@ -235,8 +243,10 @@ static bool has_any(const char *text, const char *const *words)
 /* Of all accounts, those too that no fault above lengthens. */
 static void every_account_is_told_in_both_numbers(void **unused)
 {
-	static const char *const singular[] = {" it ", " its ", " it:", NULL},
-				 *const plural[] = {" they ", " their ", " them", NULL};
+	static const char *const singular[] = {" it ", " its ", " it:", NULL}, *const plural[] = {
+										   " they ",
+										   " their ",
+										   " them", NULL};
 	static const char *const of[][2] = {
 #define ACCOUNT(kind, first, last, cause, by, one, many, joint) {" " one ":", " " many ":"},
 #include "analysis/cause/accounts.def"
@@ -282,8 +292,8 @@ static void a_signal_explains_the_account_that_it_lengthens(void **unused)
 	    {OS_SIGNAL_THROTTLED, "", LEDGER_BLOCKED, 0, CAUSE_OS_CPU_LIMIT, CAUSE_CPU_HOST_GAP},
 	    {OS_SIGNAL_REFAULTS, "64 MB", LEDGER_BLOCKED, LEDGER_FILE_FAULT, CAUSE_OS_MEMORY,
 	     CAUSE_STORAGE_DISK},
-	    {OS_SIGNAL_FILE_LOCK, "download (pid 900)", LEDGER_BLOCKED, LEDGER_FILE_LOCK, CAUSE_CPU_LOCK,
-	     CAUSE_CPU_LOCK},
+	    {OS_SIGNAL_FILE_LOCK, "download (pid 900)", LEDGER_BLOCKED, LEDGER_FILE_LOCK,
+	     CAUSE_CPU_LOCK, CAUSE_CPU_LOCK},
 	    {OS_SIGNAL_REFAULTS, "64 MB", LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, CAUSE_OS_MEMORY,
 	     CAUSE_OS_FAULTS},
 	    {OS_SIGNAL_REFAULTS, "64 MB", LEDGER_BLOCKED, LEDGER_SLEEP, CAUSE_CPU_SLEEP,
@@ -511,8 +521,8 @@ static void preemptions_belong_to_what_runs_longer(void **unused)
 }
 
 /* One open interval of 30 s beside healthy steps. */
-static void hangs_in(struct world *w, enum ledger_kind kind, enum ledger_what what, const char *name,
-		     enum finding_cause known)
+static void hangs_in(struct world *w, enum ledger_kind kind, enum ledger_what what,
+		     const char *name, enum finding_cause known)
 {
 	begin(w);
 	ledger_fini(&w->slow);
@@ -535,7 +545,8 @@ static void a_rank_hangs_in_what_its_open_interval_is_in(void **unused)
 	} hangs[] = {
 	    {LEDGER_BLOCKED, LEDGER_FILE_LOCK, "save (train.py)", CAUSE_CPU_LOCK,
 	     "rank 5 hangs because it waits for a file lock in save (train.py)"},
-	    {LEDGER_BLOCKED, LEDGER_LOCK, "step (train.py)", CAUSE_CPU_LOCK, "a lock or another thread"},
+	    {LEDGER_BLOCKED, LEDGER_LOCK, "step (train.py)", CAUSE_CPU_LOCK,
+	     "a lock or another thread"},
 	    {LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)", CAUSE_CPU_PROCESS, "at a pipe"},
 	    {LEDGER_BLOCKED, LEDGER_SOCKET, "ask (train.py)", CAUSE_NET_WAIT, "a peer at a socket"},
 	    {LEDGER_BLOCKED, LEDGER_NETWORK_FILE, "read (train.py)", CAUSE_STORAGE_DISK, "storage"},
@@ -553,7 +564,8 @@ static void a_rank_hangs_in_what_its_open_interval_is_in(void **unused)
 			hangs_in(&w, hangs[i].kind, hangs[i].what, hangs[i].name,
 				 known ? CAUSE_HANG_MISSING : CAUSE_UNKNOWN);
 			if (out.cause != hangs[i].cause || !strstr(out.summary, hangs[i].said))
-				fail_msg("hang %zu: %s: %s", i, finding_cause_id(out.cause), out.summary);
+				fail_msg("hang %zu: %s: %s", i, finding_cause_id(out.cause),
+					 out.summary);
 			assert_true(out.by_ledger && out.confidence > 0.9);
 			assert_float_equal(out.effect_ns, 30e9, 0.1e9);
 			assert_null(strstr(out.evidence[0].text, "per step"));
@@ -651,22 +663,22 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 		uint32_t groups, shows;
 		enum finding_cause cause; /* of the first group */
 	} cases[] = {
-		/* which one is larger differs */
-		{{12, 9}, {9, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
-		{{5, 10}, {6, 0}, 0, 1, 1, CAUSE_CPU_PYTHON},
-		/* the second rank has one of them alone */
-		{{20, 0}, {5, 12}, 0, 2, 0, CAUSE_CPU_PYTHON},
-		/* neither cause explains most of both */
-		{{20, 10}, {4, 20}, 0, 2, 0, CAUSE_CPU_PYTHON},
-		/* of the first rank nothing is known, and it takes nobody's cause */
-		{{0.05, 12}, {0, 0}, 20, 2, 0, CAUSE_UNKNOWN},
+	    /* which one is larger differs */
+	    {{12, 9}, {9, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
+	    {{5, 10}, {6, 0}, 0, 1, 1, CAUSE_CPU_PYTHON},
+	    /* the second rank has one of them alone */
+	    {{20, 0}, {5, 12}, 0, 2, 0, CAUSE_CPU_PYTHON},
+	    /* neither cause explains most of both */
+	    {{20, 10}, {4, 20}, 0, 2, 0, CAUSE_CPU_PYTHON},
+	    /* of the first rank nothing is known, and it takes nobody's cause */
+	    {{0.05, 12}, {0, 0}, 20, 2, 0, CAUSE_UNKNOWN},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct world w[2];
 		struct diagnosis_rank who[2];
-		struct diagnosis_input in = {.kind = FINDING_SLOW_RANK, .suspect = who,
-					     .suspect_count = 2, .job_ranks = 8};
+		struct diagnosis_input in = {
+		    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 2, .job_ranks = 8};
 		uint32_t group[2], shows[2];
 
 		for (int k = 0; k < 2; k++) {

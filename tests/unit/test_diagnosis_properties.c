@@ -65,7 +65,8 @@ static void draw_case(struct drawn *d, uint64_t seed)
 		struct entry *e = &d->entry[i];
 
 		e->kind = i ? (enum ledger_kind)(1 + draw(LEDGER_KINDS - 1)) : LEDGER_UNOBSERVED;
-		e->what = e->kind >= LEDGER_RUNNING ? (enum ledger_what)draw(LEDGER_WHATS) : LEDGER_NONE;
+		e->what =
+		    e->kind >= LEDGER_RUNNING ? (enum ledger_what)draw(LEDGER_WHATS) : LEDGER_NONE;
 		snprintf(e->name, sizeof(e->name), "name_%u", draw(5));
 		e->usual_ns = draw(20) * MS;
 		e->slow_ns = e->usual_ns + (draw(3) ? 0 : draw(40) * MS);
@@ -84,10 +85,19 @@ static void draw_case(struct drawn *d, uint64_t seed)
 
 static struct diagnosis_rank figures(int rank, double step_ns, double self_ns, double scale)
 {
-	return (struct diagnosis_rank){.rank = rank, .steps = STEPS, .step_ns = step_ns * scale,
-				       .self_ns = self_ns * scale, .late_ns = -1, .gil_wait_ns = -1,
-				       .late_gap_ns = -1, .off_ns = -1, .exposed_comm_ns = -1,
-				       .comm_ns = -1, .copy_ns = -1, .compute_ns = -1, .idle_ns = -1};
+	return (struct diagnosis_rank){.rank = rank,
+				       .steps = STEPS,
+				       .step_ns = step_ns * scale,
+				       .self_ns = self_ns * scale,
+				       .late_ns = -1,
+				       .gil_wait_ns = -1,
+				       .late_gap_ns = -1,
+				       .off_ns = -1,
+				       .exposed_comm_ns = -1,
+				       .comm_ns = -1,
+				       .copy_ns = -1,
+				       .compute_ns = -1,
+				       .idle_ns = -1};
 }
 
 static void judge(const struct drawn *d, struct diagnosis *out)
@@ -95,8 +105,12 @@ static void judge(const struct drawn *d, struct diagnosis *out)
 	struct ledger slow, usual;
 	struct diagnosis_rank suspect, peer[PEERS + 1];
 	struct os_signal signal[SIGNALS];
-	struct diagnosis_input in = {.kind = FINDING_SLOW_RANK, .suspect = &suspect, .suspect_count = 1,
-				     .peer = peer, .peer_count = d->peers, .job_ranks = 8};
+	struct diagnosis_input in = {.kind = FINDING_SLOW_RANK,
+				     .suspect = &suspect,
+				     .suspect_count = 1,
+				     .peer = peer,
+				     .peer_count = d->peers,
+				     .job_ranks = 8};
 	double slow_ns = 0, usual_ns = 0, slow_own_ns = 0, usual_own_ns = 0;
 
 	ledger_init(&slow);
@@ -192,12 +206,13 @@ static void no_cause_explains_more_than_what_grew(void **unused)
 		draw_case(&d, seed);
 		judge(&d, &out);
 		for (uint32_t i = 0; i < d.entries; i++)
-			if (ledger_is_own(d.entry[i].kind) && d.entry[i].slow_ns > d.entry[i].usual_ns)
+			if (ledger_is_own(d.entry[i].kind) &&
+			    d.entry[i].slow_ns > d.entry[i].usual_ns)
 				excess += (double)(d.entry[i].slow_ns - d.entry[i].usual_ns);
 		if (out.effect_ns > excess + 1e3 || out.confidence < 0 || out.confidence > 1)
 			fail_msg("draw %llu: %s explains %f of %f ns, confidence %f",
-				 (unsigned long long)seed, finding_cause_id(out.cause), out.effect_ns,
-				 excess, out.confidence);
+				 (unsigned long long)seed, finding_cause_id(out.cause),
+				 out.effect_ns, excess, out.confidence);
 	}
 }
 

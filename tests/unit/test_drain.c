@@ -82,7 +82,7 @@ size_t __wrap_ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union
 {
 	struct process *p = (struct process *)(void *)r;
 
-	*view = (struct ring_lane_view){ .slots = LIMIT_DRAIN_BATCH };
+	*view = (struct ring_lane_view){.slots = LIMIT_DRAIN_BATCH};
 	if (!left[p->slot])
 		return 0;
 	left[p->slot]--;
@@ -106,8 +106,8 @@ const struct ring_stats *__wrap_ring_reader_stats(const struct ring_reader *r)
 	return &none;
 }
 
-void __wrap_join_push(struct join *j, const union ring_event *e, size_t n, const struct ring_lane_view *v,
-		      uint64_t now_ns)
+void __wrap_join_push(struct join *j, const union ring_event *e, size_t n,
+		      const struct ring_lane_view *v, uint64_t now_ns)
 {
 }
 
@@ -134,7 +134,7 @@ static void a_round_serves_each_user_once_however_many_processes(void **state)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = &crowd[i];
 
-		*p = (struct process){ .node = n, .slot = i, .uid = i == 40 ? BOB : ALICE };
+		*p = (struct process){.node = n, .slot = i, .uid = i == 40 ? BOB : ALICE};
 		p->reader = (struct ring_reader *)(void *)p;
 		p->join = (struct join *)(void *)p;
 		p->lane_kind[0] = RING_LANE_HOST;
@@ -155,10 +155,10 @@ static void a_round_serves_each_user_once_however_many_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(turns_get_rarer_while_lanes_stay_empty),
-		cmocka_unit_test(one_full_lane_makes_them_frequent_at_once),
-		cmocka_unit_test(a_burst_every_second_keeps_them_frequent),
-		cmocka_unit_test(a_round_serves_each_user_once_however_many_processes),
+	    cmocka_unit_test(turns_get_rarer_while_lanes_stay_empty),
+	    cmocka_unit_test(one_full_lane_makes_them_frequent_at_once),
+	    cmocka_unit_test(a_burst_every_second_keeps_them_frequent),
+	    cmocka_unit_test(a_round_serves_each_user_once_however_many_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

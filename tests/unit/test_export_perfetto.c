@@ -134,7 +134,7 @@ static struct open_track *track(struct open_track *t, size_t *n, uint64_t uuid)
 		if (t[i].uuid == uuid)
 			return &t[i];
 	assert_true(*n < 256);
-	t[*n] = (struct open_track){ .uuid = uuid };
+	t[*n] = (struct open_track){.uuid = uuid};
 	return &t[(*n)++];
 }
 
@@ -165,21 +165,23 @@ static void every_slice_ends_and_nests_on_a_described_track(void **state)
 		packet_t *p = f->trace->packet[i];
 
 		if (p->track_descriptor) {
-			struct open_track *t = track(tracks, &track_count, p->track_descriptor->uuid);
+			struct open_track *t =
+			    track(tracks, &track_count, p->track_descriptor->uuid);
 
 			assert_false(t->described);
 			t->described = true;
 			processes += p->track_descriptor->process != NULL;
 			threads += p->track_descriptor->thread != NULL;
 			if (p->track_descriptor->has_parent_uuid)
-				assert_true(track(tracks, &track_count,
-						  p->track_descriptor->parent_uuid)->described);
+				assert_true(
+				    track(tracks, &track_count, p->track_descriptor->parent_uuid)
+					->described);
 		}
 		if (!p->track_event)
 			continue;
 		/* a descriptor comes before the events of its track */
 		assert_true(track(tracks, &track_count, p->track_event->track_uuid)->described);
-		events[n] = (struct timed){ p->timestamp, i, p->track_event };
+		events[n] = (struct timed){p->timestamp, i, p->track_event};
 		n++;
 	}
 	qsort(events, n, sizeof(*events), by_time);
@@ -299,7 +301,8 @@ static void kineto_is_json_with_the_usual_fields(void **state)
 	fclose(to);
 	j = json_loadb(f->text, f->bytes, 0, NULL);
 	assert_non_null(j);
-	json_array_foreach(json_object_get(j, "traceEvents"), i, e) {
+	json_array_foreach(json_object_get(j, "traceEvents"), i, e)
+	{
 		const char *cat = json_string_value(json_object_get(e, "cat"));
 		const char *ph = json_string_value(json_object_get(e, "ph"));
 
@@ -349,7 +352,8 @@ static void kineto_says_where_nothing_was_kept(void **state)
 	j = json_loadb(f->text, f->bytes, 0, NULL);
 	assert_non_null(j);
 	base_ns = (uint64_t)json_integer_value(json_object_get(j, "baseTimeNanoseconds"));
-	json_array_foreach(json_object_get(j, "traceEvents"), i, e) {
+	json_array_foreach(json_object_get(j, "traceEvents"), i, e)
+	{
 		const char *cat = json_string_value(json_object_get(e, "cat"));
 		double ts_us = json_number_value(json_object_get(e, "ts"));
 
@@ -423,20 +427,21 @@ static int write_windows(const char *dir)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(merges_windows_of_a_rank_without_duplicates, load,
-						teardown),
-		cmocka_unit_test(counts_records_with_impossible_times),
-		cmocka_unit_test_setup_teardown(starts_with_clocks_and_cleared_state, setup, teardown),
-		cmocka_unit_test_setup_teardown(every_slice_ends_and_nests_on_a_described_track, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(interns_every_name_once_before_its_use, setup, teardown),
-		cmocka_unit_test_setup_teardown(joins_launches_with_kernels_and_collectives_across_ranks,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(steps_carry_expected_and_observed, setup, teardown),
-		cmocka_unit_test_setup_teardown(kineto_is_json_with_the_usual_fields, load, teardown),
-		cmocka_unit_test_setup_teardown(kineto_says_where_nothing_was_kept, load, teardown),
-		cmocka_unit_test(writes_an_empty_model),
-		cmocka_unit_test_setup_teardown(tells_a_file_that_is_full, load, teardown),
+	    cmocka_unit_test_setup_teardown(merges_windows_of_a_rank_without_duplicates, load,
+					    teardown),
+	    cmocka_unit_test(counts_records_with_impossible_times),
+	    cmocka_unit_test_setup_teardown(starts_with_clocks_and_cleared_state, setup, teardown),
+	    cmocka_unit_test_setup_teardown(every_slice_ends_and_nests_on_a_described_track, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(interns_every_name_once_before_its_use, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(
+		joins_launches_with_kernels_and_collectives_across_ranks, setup, teardown),
+	    cmocka_unit_test_setup_teardown(steps_carry_expected_and_observed, setup, teardown),
+	    cmocka_unit_test_setup_teardown(kineto_is_json_with_the_usual_fields, load, teardown),
+	    cmocka_unit_test_setup_teardown(kineto_says_where_nothing_was_kept, load, teardown),
+	    cmocka_unit_test(writes_an_empty_model),
+	    cmocka_unit_test_setup_teardown(tells_a_file_that_is_full, load, teardown),
 	};
 
 	if (argc == 3 && strcmp(argv[1], "--write-windows") == 0)

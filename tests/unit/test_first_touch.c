@@ -35,7 +35,8 @@ static double touch_us(volatile uint8_t *at)
 /* Coarse clocks, other guests and other sizes: no more than a factor of four is asked for. */
 static void costs_what_user_code_loses_on_fresh_pages(void **state)
 {
-	uint8_t *at = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *at =
+	    mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	double fresh, again, told = (double)first_touch_ns() * 1e-3;
 
 	assert_true(at != MAP_FAILED);
@@ -43,7 +44,8 @@ static void costs_what_user_code_loses_on_fresh_pages(void **state)
 	fresh = touch_us(at);
 	again = touch_us(at);
 	munmap(at, PAGES * 4096);
-	print_message("# first touch %.2f us; user code: %.2f us a page, %.2f again\n", told, fresh, again);
+	print_message("# first touch %.2f us; user code: %.2f us a page, %.2f again\n", told, fresh,
+		      again);
 	assert_true(told <= 4 * fresh + 1);
 	assert_true(4 * told + 1 >= fresh - again);
 }

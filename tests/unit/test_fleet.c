@@ -284,7 +284,8 @@ static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
 	send_spinning(j, r, kernel, 0);
 }
 
-static void send_kinds(const struct fs_job *j, uint32_t r, const struct kinds_row *kinds, uint32_t count)
+static void send_kinds(const struct fs_job *j, uint32_t r, const struct kinds_row *kinds,
+		       uint32_t count)
 {
 	struct sketch s = {.steps = 600, .latency_ns = 1e8, .kind_count = count};
 	struct buf b;
@@ -310,12 +311,31 @@ static void tells_what_a_job_does_as_one_row_each(void **unused)
 	run(&j, 10);
 	for (uint32_t r = 0; r < 4; r++) {
 		const struct kinds_row kinds[] = {
-		    {.part = r ? KINDS_WAIT : KINDS_HOST, .period = 50, .count = 10, .first_step = 49 + r,
-		     .last_step = 499 + r, .steps = 1, .cost_ns = 2e9, .share = 0.4},
-		    {.by_work = true, .period = 60, .count = 9, .first_step = 48, .last_step = 528,
-		     .steps = 12, .cost_ns = 1e8 * (r + 1), .share = 0.01 * (r + 1), .launches = 40},
-		    {.part = KINDS_HOST, .period = 100, .count = 5, .first_step = 10 + 20 * r,
-		     .last_step = 410 + 20 * r, .steps = 1, .cost_ns = 5e7, .share = 0.001},
+		    {.part = r ? KINDS_WAIT : KINDS_HOST,
+		     .period = 50,
+		     .count = 10,
+		     .first_step = 49 + r,
+		     .last_step = 499 + r,
+		     .steps = 1,
+		     .cost_ns = 2e9,
+		     .share = 0.4},
+		    {.by_work = true,
+		     .period = 60,
+		     .count = 9,
+		     .first_step = 48,
+		     .last_step = 528,
+		     .steps = 12,
+		     .cost_ns = 1e8 * (r + 1),
+		     .share = 0.01 * (r + 1),
+		     .launches = 40},
+		    {.part = KINDS_HOST,
+		     .period = 100,
+		     .count = 5,
+		     .first_step = 10 + 20 * r,
+		     .last_step = 410 + 20 * r,
+		     .steps = 1,
+		     .cost_ns = 5e7,
+		     .share = 0.001},
 		};
 
 		send_kinds(&j, r, kinds, 3);
@@ -335,7 +355,8 @@ static void tells_what_a_job_does_as_one_row_each(void **unused)
 	assert_float_equal(json_real_value(json_object_get(row, "cost_ms")), 250, 1e-6);
 	assert_float_equal(json_real_value(json_object_get(row, "share")), 0.025, 1e-6);
 	for (size_t i = 2; i < 6; i++)
-		assert_int_equal(json_array_size(json_object_get(json_array_get(list, i), "ranks")), 1);
+		assert_int_equal(json_array_size(json_object_get(json_array_get(list, i), "ranks")),
+				 1);
 	json_decref(all);
 	assert_null(fleet_kinds_json(fleet, "no-such-job"));
 	fs_fini(&j);
@@ -364,8 +385,9 @@ static void tells_what_is_usual_in_a_role_without_the_suspects(void **unused)
 	assert_float_equal(g.function[0].line, 0.1, 1e-6);
 	assert_false(g.paper);
 	free((void *)g.function);
-	assert_int_equal(fleet_waterline(fleet, "usual", (const int32_t[]){99}, 1, mono(now_s), is_of, &g),
-			 -ENOENT);
+	assert_int_equal(
+	    fleet_waterline(fleet, "usual", (const int32_t[]){99}, 1, mono(now_s), is_of, &g),
+	    -ENOENT);
 	assert_null(g.function);
 	fs_fini(&j);
 }
@@ -378,7 +400,8 @@ static void a_small_role_of_a_large_job_has_a_waterline(void **unused)
 	struct fs_job j;
 	bool is_of[1];
 
-	for (uint32_t every = 1; every <= 32; every *= 32) { /* side by side, or spread over the job */
+	for (uint32_t every = 1; every <= 32;
+	     every *= 32) { /* side by side, or spread over the job */
 		teardown(NULL);
 		setup(NULL);
 		fs_init(&j, "large", 320, 16, 6);
@@ -387,11 +410,13 @@ static void a_small_role_of_a_large_job_has_a_waterline(void **unused)
 		run(&j, 20);
 		for (uint32_t r = 0; r < 320; r++)
 			send_spinning(&j, r, "gelu", 0.1);
-		assert_int_equal(fleet_waterline(fleet, "large", suspect, 1, mono(now_s), is_of, &g), 0);
+		assert_int_equal(
+		    fleet_waterline(fleet, "large", suspect, 1, mono(now_s), is_of, &g), 0);
 		assert_int_equal(g.sketches, 9);
 		free((void *)g.function);
-		assert_int_equal(fleet_waterline(fleet, "large", (const int32_t[]){0}, 1, mono(now_s),
-						 is_of, &g), 0);
+		assert_int_equal(fleet_waterline(fleet, "large", (const int32_t[]){0}, 1,
+						 mono(now_s), is_of, &g),
+				 0);
 		assert_in_range(g.sketches, 30, 100); /* of 310 every fifth */
 		free((void *)g.function);
 		fs_fini(&j);
@@ -721,9 +746,9 @@ static json_t *row_of(const char *job, int rank)
 	json_t *j = page(true, job, NULL, 1000), *row, *found = NULL;
 	size_t i;
 
-	json_array_foreach(json_object_get(j, "ranks"), i, row)
-		if (json_integer_value(json_object_get(row, "rank")) == rank)
-			found = json_incref(row);
+	json_array_foreach(json_object_get(j, "ranks"), i,
+			   row) if (json_integer_value(json_object_get(row, "rank")) == rank)
+	    found = json_incref(row);
 	json_decref(j);
 	assert_non_null(found);
 	return found;
@@ -1049,7 +1074,8 @@ static void a_job_of_one_node_needs_nobody_else(void **unused)
 	run(&j, 20);
 	for (int i = 0; i < 100; i++) {
 		one_rank_beat(&evil, "evil", i % 2 ? -1 : i % 16, r, &b);
-		r[0].unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_KERNEL, .launch_ns = 1};
+		r[0].unfinished =
+		    (struct beat_unfinished){.kind = BEAT_UNFINISHED_KERNEL, .launch_ns = 1};
 		send_beat(&b);
 		run(&j, now_s + 1);
 	}
@@ -1109,8 +1135,8 @@ static enum fleet_word window_by(const char *node, int rank, uint64_t connection
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
-	return fleet_window(fleet, &d,
-			    (struct fleet_via){connection, mono(now_s - age_s), 0}, mono(now_s));
+	return fleet_window(fleet, &d, (struct fleet_via){connection, mono(now_s - age_s), 0},
+			    mono(now_s));
 }
 
 static bool sketch_by(const char *node, int rank, uint64_t connection)
@@ -1382,7 +1408,9 @@ static void flood(const char *node, uint32_t number, const char *job)
 {
 	static struct beat_rank r[LIMIT_NODE_PROCESSES];
 	static uint64_t sequence;
-	struct beat b = {.ranks = r, .rank_count = LIMIT_NODE_PROCESSES, .sequence = ++sequence,
+	struct beat b = {.ranks = r,
+			 .rank_count = LIMIT_NODE_PROCESSES,
+			 .sequence = ++sequence,
 			 .now_ns = mono(now_s)};
 
 	snprintf(b.node, sizeof(b.node), "%s-%u", node, number);
@@ -1390,7 +1418,8 @@ static void flood(const char *node, uint32_t number, const char *job)
 		if (job)
 			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "%s", job);
 		else
-			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u", (uint32_t)sequence, k);
+			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u",
+				 (uint32_t)sequence, k);
 		memcpy(r[k].rank.node, b.node, sizeof(b.node));
 		r[k].rank.rank = -1;
 		r[k].rank.pid = (uint32_t)sequence * LIMIT_NODE_PROCESSES + k;
@@ -1494,12 +1523,13 @@ static void silent_nodes_make_room(void **unused)
 
 static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit)
 {
-	const struct fleet_page q = { .job = job, .after = after, .limit = limit };
+	const struct fleet_page q = {.job = job, .after = after, .limit = limit};
 	struct buf b;
 	json_t *j;
 
 	buf_init(&b, 64 << 20);
-	assert_int_equal((ranks ? fleet_ranks_page : fleet_jobs_page)(fleet, &q, mono(now_s), &b), 0);
+	assert_int_equal((ranks ? fleet_ranks_page : fleet_jobs_page)(fleet, &q, mono(now_s), &b),
+			 0);
 	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
 	assert_non_null(j);
 	buf_fini(&b);
@@ -1518,10 +1548,12 @@ static uint32_t walk_ranks(const char *job, uint32_t limit)
 		size_t i;
 
 		assert_true(json_array_size(json_object_get(j, "ranks")) <= limit);
-		json_array_foreach(json_object_get(j, "ranks"), i, one) {
+		json_array_foreach(json_object_get(j, "ranks"), i, one)
+		{
 			char at[300];
 
-			snprintf(at, sizeof(at), "%s %08d", json_string_value(json_object_get(one, "job")),
+			snprintf(at, sizeof(at), "%s %08d",
+				 json_string_value(json_object_get(one, "job")),
 				 (int)json_integer_value(json_object_get(one, "rank")));
 			assert_true(strcmp(at, before) > 0);
 			strcpy(before, at);
@@ -1563,8 +1595,9 @@ static void pages_have_each_rank_once_and_never_hold_the_lock_for_long(void **un
 	assert_null(json_object_get(j, "next"));
 	json_decref(j);
 	buf_init(&b, 1 << 20);
-	assert_int_equal(fleet_ranks_page(fleet, &(struct fleet_page){ .after = "x", .limit = 5 },
-					  mono(now_s), &b), -EINVAL);
+	assert_int_equal(fleet_ranks_page(fleet, &(struct fleet_page){.after = "x", .limit = 5},
+					  mono(now_s), &b),
+			 -EINVAL);
 	buf_fini(&b);
 	assert_in_range(totals().slice_most, 128, 1024);
 	assert_int_equal(totals().ranks, 4096 + 160);
@@ -1579,9 +1612,9 @@ static json_int_t nodes_of(const char *name)
 	json_int_t nodes = -1;
 	size_t i;
 
-	json_array_foreach(json_object_get(jobs, "jobs"), i, job)
-		if (!strcmp(json_string_value(json_object_get(job, "job")), name))
-			nodes = json_integer_value(json_object_get(job, "nodes"));
+	json_array_foreach(json_object_get(jobs, "jobs"), i,
+			   job) if (!strcmp(json_string_value(json_object_get(job, "job")), name))
+	    nodes = json_integer_value(json_object_get(job, "nodes"));
 	json_decref(jobs);
 	return nodes;
 }
@@ -1767,7 +1800,8 @@ static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 		run(&j, 110);
 		for (uint32_t i = 0; i < command_count; i++)
-			of_suspect += commands[i].kind == WIRE_COMMAND_WINDOW && commands[i].rank == 5;
+			of_suspect +=
+			    commands[i].kind == WIRE_COMMAND_WINDOW && commands[i].rank == 5;
 		assert_int_equal(of_suspect, summary < 2);
 		fs_fini(&j);
 	}
@@ -1827,7 +1861,8 @@ static void run_slower(struct fs_job *j, double until)
 
 	for (; now_s < until; now_s += 0.1) {
 		if (beat_due(j, 0) && fs_beat(j, 0, now_s, ranks, &b)) {
-			for (uint32_t i = 0; i < b.rank_count && now_s >= 150 + 10 * (i >= 4); i++) {
+			for (uint32_t i = 0; i < b.rank_count && now_s >= 150 + 10 * (i >= 4);
+			     i++) {
 				bool slow = i >= 4 || now_s < 210;
 
 				ranks[i].latency_median_ns *= slow ? 1.3 : 1;
@@ -1974,7 +2009,8 @@ static void run_first(struct fs_job *j, uint32_t node, uint64_t lie, bool colls,
 			if (!beat_due(j, n) || (n != node && now_s < 6) ||
 			    !fs_beat(j, n, now_s, ranks, &b))
 				continue;
-			for (uint32_t g = 0; n == node && now_s < 30 && g < ranks[0].group_count; g++)
+			for (uint32_t g = 0; n == node && now_s < 30 && g < ranks[0].group_count;
+			     g++)
 				ranks[0].groups[g].first_step += lie;
 			ranks[0].coll_count *= colls;
 			send_beat(&b);
@@ -2022,7 +2058,8 @@ int main(void)
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(ranks_that_differ_a_little_are_told_apart_at_once),
 	    T(a_rank_that_has_more_to_do_later_keeps_its_peers),
-	    T(numbers_steps_through_collectives), T(numbers_ranks_that_come_before_the_first_known_one),
+	    T(numbers_steps_through_collectives),
+	    T(numbers_ranks_that_come_before_the_first_known_one),
 	    T(recovers_the_clocks_of_the_nodes),
 	    T(the_paper_mode_misses_two_of_eight),
 	    T(finds_it_again_after_a_restart),
@@ -2044,10 +2081,10 @@ int main(void)
 	    T(a_job_of_one_node_needs_nobody_else),
 	    T(windows_of_a_size_that_the_job_never_had_do_not_count),
 	    T(windows_of_a_job_of_unknown_size_count),
-    T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
-    T(a_job_that_moves_is_believed_where_it_goes),
-    T(an_impossible_number_of_steps_mixes_no_roles),
-    T(a_million_communicators_cost_one_beat_each),
+	    T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
+	    T(a_job_that_moves_is_believed_where_it_goes),
+	    T(an_impossible_number_of_steps_mixes_no_roles),
+	    T(a_million_communicators_cost_one_beat_each),
 	    T(made_up_jobs_find_an_end),
 	    T(a_node_has_no_more_ranks_than_processes),
 	    T(who_is_silent_makes_room_in_a_full_table),

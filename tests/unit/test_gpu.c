@@ -72,7 +72,8 @@ static void reads_what_the_device_says(void **state)
 	assert_int_equal(s.has, (1u << GPU_FIELDS) - 1);
 	assert_int_equal(s.value[GPU_SM_CLOCK], 1335);
 	assert_int_equal(s.value[GPU_MEM_CLOCK], 2619);
-	assert_int_equal(s.value[GPU_THROTTLE], NVML_THROTTLE_SW_THERMAL | NVML_THROTTLE_HW_THERMAL);
+	assert_int_equal(s.value[GPU_THROTTLE],
+			 NVML_THROTTLE_SW_THERMAL | NVML_THROTTLE_HW_THERMAL);
 	assert_int_equal(s.value[GPU_POWER], 412000);
 	assert_int_equal(s.value[GPU_TEMPERATURE], 91);
 	assert_int_equal(s.value[GPU_UTILISATION], 55);
@@ -94,7 +95,8 @@ static void a_library_that_is_not_there_is_a_reason(void **state)
 	struct gpu_nvml *n = NULL;
 	char why[160] = "";
 
-	assert_int_equal(gpu_nvml_open(&n, "/nowhere/libnvidia-ml.so.1", why, sizeof(why)), -ENOENT);
+	assert_int_equal(gpu_nvml_open(&n, "/nowhere/libnvidia-ml.so.1", why, sizeof(why)),
+			 -ENOENT);
 	assert_non_null(strstr(why, "/nowhere/libnvidia-ml.so.1"));
 	assert_null(n);
 	/* a library, but another one */
@@ -304,13 +306,15 @@ static void a_rank_has_the_gpu_that_it_computes_on(void **state)
 	assert_int_equal(matched(77, "0", 1, GPU_MATCH_PROCESS), 2);
 	devices[3].last.pid[0] = 77;
 	devices[3].last.pid_count = 1;
-	assert_int_equal(matched(77, "GPU-bbbb0000-0000-0000-0000-000000000000", 1, GPU_MATCH_UUID), 2);
+	assert_int_equal(matched(77, "GPU-bbbb0000-0000-0000-0000-000000000000", 1, GPU_MATCH_UUID),
+			 2);
 }
 
 static void else_the_one_that_its_environment_names(void **state)
 {
 	devices_make();
-	assert_int_equal(matched(1, "GPU-cccc0000-0000-0000-0000-000000000000", 0, GPU_MATCH_UUID), 3);
+	assert_int_equal(matched(1, "GPU-cccc0000-0000-0000-0000-000000000000", 0, GPU_MATCH_UUID),
+			 3);
 	assert_int_equal(matched(1, "GPU-bbbb", 0, GPU_MATCH_UUID), 2);
 	assert_int_equal(matched(1, "gpu-AAAA2", 0, GPU_MATCH_UUID), 1);
 	assert_int_equal(matched(1, "3", 0, GPU_MATCH_INDEX), 3);

@@ -61,8 +61,9 @@ static void push(uint32_t rank, uint64_t steps, const struct beat_comm *comms, u
 	b.steps = steps;
 	memcpy(b.comms, comms, count * sizeof(*comms));
 	b.comm_count = count;
-	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, (int64_t)UNIX + skew_s * (int64_t)S,
-				   now_s * S, now_s * S), 0);
+	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1,
+				   (int64_t)UNIX + skew_s * (int64_t)S, now_s * S, now_s * S),
+			 0);
 }
 
 static void tick(void)
@@ -88,8 +89,9 @@ static void push_unfinished(uint32_t rank, uint64_t steps, const struct beat_com
 	b.unfinished.launch_ns = launch_s * S;
 	b.unfinished.stream = 13;
 	snprintf(b.unfinished.name, sizeof(b.unfinished.name), "%s", name);
-	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, (int64_t)UNIX + skew_s * (int64_t)S,
-				   now_s * S, now_s * S), 0);
+	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1,
+				   (int64_t)UNIX + skew_s * (int64_t)S, now_s * S, now_s * S),
+			 0);
 }
 
 /* Everybody says the same for `seconds`, every 5 s. */
@@ -172,8 +174,9 @@ static void who_ends_kernels_has_lost_a_record_of_one(void **unused)
 			b = (struct beat_rank){.rank.rank = r, .steps = 50, .comm_count = 1};
 			b.comms[0] = c;
 			b.kernels_joined = 1000 + i;
-			assert_int_equal(hang_push(hang, (uint32_t)r, &b, 49, (int64_t)UNIX, now_s * S,
-						   now_s * S), 0);
+			assert_int_equal(hang_push(hang, (uint32_t)r, &b, 49, (int64_t)UNIX,
+						   now_s * S, now_s * S),
+					 0);
 		}
 		tick();
 	}
@@ -187,7 +190,8 @@ static void tells_of_a_rank_whose_process_has_ended(void **unused)
 	hang_end(hang, 5);
 	for (uint32_t i = 0; i < 15; i++, now_s++) {
 		for (uint32_t r = 0; r < 8; r++) {
-			struct beat_comm c = comm(1, 8, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+			struct beat_comm c =
+			    comm(1, 8, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
 
 			if (r != 5)
 				push(r, 50, &c, 1);
@@ -677,20 +681,26 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    T(who_ends_kernels_has_lost_a_record_of_one),
 	    T(tells_of_a_rank_whose_process_has_ended),
-	    T(names_the_rank_that_has_not_entered),  T(ends_when_the_job_goes_on),
-	    T(tells_it_again_while_it_lasts),	     T(names_the_rank_whose_call_differs),
-	    T(blames_nobody_when_all_are_in),	     T(follows_who_waits_for_whom_to_the_root),
-	    T(calls_a_circle_of_waiting_a_mismatch), T(says_that_the_missing_rank_is_silent),
+	    T(names_the_rank_that_has_not_entered),
+	    T(ends_when_the_job_goes_on),
+	    T(tells_it_again_while_it_lasts),
+	    T(names_the_rank_whose_call_differs),
+	    T(blames_nobody_when_all_are_in),
+	    T(follows_who_waits_for_whom_to_the_root),
+	    T(calls_a_circle_of_waiting_a_mismatch),
+	    T(says_that_the_missing_rank_is_silent),
 	    T(names_the_kernel_that_does_not_end),
 	    T(looks_at_the_first_call_that_did_not_end),
 	    T(a_stuck_kernel_explains_every_communicator_of_its_rank),
 	    T(who_stays_away_with_an_idle_gpu_is_the_cause),
 	    T(a_job_of_one_rank_has_stuck_kernels_too),
-	    T(a_job_that_ends_does_not_hang),	     T(a_hang_ends_with_its_job),
-	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
+	    T(a_job_that_ends_does_not_hang),
+	    T(a_hang_ends_with_its_job),
+	    T(stays_silent_where_nothing_hangs),
+	    T(refuses_impossible_numbers),
 	    T(a_job_that_ended_does_not_hang),
 	    T(clocks_that_stand_apart_tell_the_same),
-};
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,9 @@
 static void names_of_this_machine_and_addresses_are_good(void **unused)
 {
 	static const char *const good[] = {
-		"localhost",	 "localhost:9472", "LocalHost.", "a.localhost:1", "127.0.0.1",
-		"127.0.0.1:80",	 "[::1]",	   "[::1]:9472", "10.0.0.7:9472", "[fe80::1]:1",
-		"node7:9470",	 "NODE7",
+	    "localhost",     "localhost:9472", "LocalHost.", "a.localhost:1",
+	    "127.0.0.1",     "127.0.0.1:80",   "[::1]",	     "[::1]:9472",
+	    "10.0.0.7:9472", "[fe80::1]:1",    "node7:9470", "NODE7",
 	};
 	struct http_hosts h;
 
@@ -30,10 +30,22 @@ static void names_of_this_machine_and_addresses_are_good(void **unused)
 static void other_names_are_refused(void **unused)
 {
 	static const char *const bad[] = {
-		"evil.example",	  "evil.example:9472", "localhost.evil.example", "notlocalhost", "",
-		":9472",	  "localhost:x",       "[::1",			 "[::1]x",	 "[]",
-		"127.0.0.1.evil", "node7.evil",	       "localhost@evil",	 "a b",		 "node70",
-		".",
+	    "evil.example",
+	    "evil.example:9472",
+	    "localhost.evil.example",
+	    "notlocalhost",
+	    "",
+	    ":9472",
+	    "localhost:x",
+	    "[::1",
+	    "[::1]x",
+	    "[]",
+	    "127.0.0.1.evil",
+	    "node7.evil",
+	    "localhost@evil",
+	    "a b",
+	    "node70",
+	    ".",
 	};
 	struct http_hosts h;
 	char longest[600];
@@ -88,8 +100,14 @@ static void keeps_a_path_and_its_arguments(void **unused)
 
 static void numbers_do_not_wrap(void **unused)
 {
-	static const char *const bad[] = { "18446744073709551616", "99999999999999999999999", "-1", "+1",
-					   " 1", "1 ", "0x1", "1e3" };
+	static const char *const bad[] = {"18446744073709551616",
+					  "99999999999999999999999",
+					  "-1",
+					  "+1",
+					  " 1",
+					  "1 ",
+					  "0x1",
+					  "1e3"};
 	struct http_query q;
 	uint64_t n;
 
@@ -127,12 +145,12 @@ static void what_is_too_much_is_cut_and_says_so(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_of_this_machine_and_addresses_are_good),
-		cmocka_unit_test(other_names_are_refused),
-		cmocka_unit_test(further_names_are_settings),
-		cmocka_unit_test(keeps_a_path_and_its_arguments),
-		cmocka_unit_test(numbers_do_not_wrap),
-		cmocka_unit_test(what_is_too_much_is_cut_and_says_so),
+	    cmocka_unit_test(names_of_this_machine_and_addresses_are_good),
+	    cmocka_unit_test(other_names_are_refused),
+	    cmocka_unit_test(further_names_are_settings),
+	    cmocka_unit_test(keeps_a_path_and_its_arguments),
+	    cmocka_unit_test(numbers_do_not_wrap),
+	    cmocka_unit_test(what_is_too_much_is_cut_and_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,8 +10,8 @@
 
 #include "base/daemon/idle.h"
 
-#define ALICE ((struct peer_key){ PEER_USER, 1000 })
-#define MALLORY ((struct peer_key){ PEER_USER, 1001 })
+#define ALICE	((struct peer_key){PEER_USER, 1000})
+#define MALLORY ((struct peer_key){PEER_USER, 1001})
 
 static struct idle t;
 static int ours[8], theirs[8];
@@ -107,10 +107,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(a_newcomer_takes_the_place_of_the_oldest_idle_one),
-		T(one_with_a_request_is_kept),
-		T(a_place_that_is_free_again_is_used),
-		T(who_has_most_connections_loses_one_first),
+	    T(a_newcomer_takes_the_place_of_the_oldest_idle_one),
+	    T(one_with_a_request_is_kept),
+	    T(a_place_that_is_free_again_is_used),
+	    T(who_has_most_connections_loses_one_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "model/thresholds.h"
 
-#define S 1000000000ull
+#define S  1000000000ull
 #define T0 (1700000000 * S)
 
 static struct incident_set *set;
@@ -22,7 +22,8 @@ static uint32_t next_id;
 
 static int setup(void **unused)
 {
-	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S };
+	const struct incident_config c = {
+	    .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S};
 
 	next_id = 0;
 	return incident_set_open(&set, &c);
@@ -34,13 +35,22 @@ static int teardown(void **unused)
 	return 0;
 }
 
-static struct digest window(const char *job, int rank, uint32_t reason, double begin_s, double end_s)
+static struct digest window(const char *job, int rank, uint32_t reason, double begin_s,
+			    double end_s)
 {
-	struct digest d = { .reason = reason, .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
-			    .end_unix_ns = T0 + (uint64_t)(end_s * 1e9), .bytes = 1000,
-			    .raw_bytes = 50000, .flagged = 5, .first_step = 20, .last_step = 30,
-			    .onset_step = 19, .latency_ns = 52e7, .expected_ns = 4e8,
-			    .self_ns = 32e7, .expected_self_ns = 32e7 };
+	struct digest d = {.reason = reason,
+			   .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
+			   .end_unix_ns = T0 + (uint64_t)(end_s * 1e9),
+			   .bytes = 1000,
+			   .raw_bytes = 50000,
+			   .flagged = 5,
+			   .first_step = 20,
+			   .last_step = 30,
+			   .onset_step = 19,
+			   .latency_ns = 52e7,
+			   .expected_ns = 4e8,
+			   .self_ns = 32e7,
+			   .expected_self_ns = 32e7};
 
 	next_id++;
 	memcpy(d.id, &next_id, sizeof(next_id));
@@ -85,8 +95,8 @@ static const char *ranks_of(json_t *j, const char *key)
 
 	text[0] = '\0';
 	json_array_foreach(json_object_get(j, key), i, v)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "," : "",
-			 (int)json_integer_value(v));
+	    snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "," : "",
+		     (int)json_integer_value(v));
 	return text;
 }
 
@@ -105,7 +115,8 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	assert_string_equal(ranks_of(j, "ranks"), "6");
 	assert_string_equal(ranks_of(j, "victims"), "0,1,2,3,4,5,7");
-	assert_string_equal(json_string_value(json_array_get(json_object_get(j, "nodes"), 0)), "node-1");
+	assert_string_equal(json_string_value(json_array_get(json_object_get(j, "nodes"), 0)),
+			    "node-1");
 	assert_int_equal(json_integer_value(json_object_get(j, "first_step")), 20);
 	assert_int_equal(json_integer_value(json_object_get(j, "steps_to_flag")), 2);
 	assert_float_equal(json_real_value(json_object_get(j, "excess")), 0.3, 1e-9);
@@ -341,7 +352,8 @@ static void a_long_first_step_does_not_make_small_ones_large(void **unused)
 
 static void names_several_stragglers_worst_first_but_no_echo(void **unused)
 {
-	struct digest a = window("job", 2, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 0, 1),
+	struct digest a = window("job", 2, WINDOW_SELF, 0, 1),
+		      b = window("job", 5, WINDOW_SELF, 0, 1),
 		      echo = window("job", 1, WINDOW_SELF, 0, 1);
 	json_t *j;
 
@@ -370,12 +382,13 @@ static void calls_it_the_job_when_most_ranks_are_slow(void **unused)
 
 static json_int_t seconds_of(json_t *j, const char *key)
 {
-	return (json_int_t)((uint64_t)json_integer_value(json_object_get(j, key)) - T0) / (json_int_t)S;
+	return (json_int_t)((uint64_t)json_integer_value(json_object_get(j, key)) - T0) /
+	       (json_int_t)S;
 }
 
 static void hiccups_near_a_fault_do_not_stretch_its_time(void **unused)
 {
-	static const int orders[2][5] = { { 0, 1, 2, 3, 4 }, { 4, 2, 0, 3, 1 } };
+	static const int orders[2][5] = {{0, 1, 2, 3, 4}, {4, 2, 0, 3, 1}};
 
 	for (int o = 0; o < 2; o++) {
 		struct digest d[5];
@@ -413,7 +426,8 @@ static void hiccups_near_a_fault_do_not_stretch_its_time(void **unused)
 static void slow_for(int rank, double begin_s, double end_s, uint64_t first_step)
 {
 	for (double t = begin_s; t < end_s; t += 2) {
-		struct digest d = window("job", rank, WINDOW_SELF, t, t + 2 < end_s ? t + 2 : end_s);
+		struct digest d =
+		    window("job", rank, WINDOW_SELF, t, t + 2 < end_s ? t + 2 : end_s);
 
 		d.flagged = (uint32_t)((double)(d.end_unix_ns - d.begin_unix_ns) / 13e7);
 		d.first_step = d.onset_step = first_step + (uint64_t)((t - begin_s) / 0.13);
@@ -443,12 +457,19 @@ static void waits_in_between(double begin_s, double end_s)
 
 static struct finding_report accusing(int a, int b, double begin_s, double end_s)
 {
-	struct finding_report f = { .job = "job", .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
-				      .end_unix_ns = T0 + (uint64_t)(end_s * 1e9), .ended = true };
+	struct finding_report f = {.job = "job",
+				   .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
+				   .end_unix_ns = T0 + (uint64_t)(end_s * 1e9),
+				   .ended = true};
 
-	f.finding = (struct finding){ .kind = FINDING_SLOW_RANK, .cause = CAUSE_CPU_HOST_GAP,
-				      .first_step = 490, .last_step = 500, .effect_ns = 4e8,
-				      .confidence = 0.9, .ranks = { a, b }, .rank_count = b < 0 ? 1 : 2 };
+	f.finding = (struct finding){.kind = FINDING_SLOW_RANK,
+				     .cause = CAUSE_CPU_HOST_GAP,
+				     .first_step = 490,
+				     .last_step = 500,
+				     .effect_ns = 4e8,
+				     .confidence = 0.9,
+				     .ranks = {a, b},
+				     .rank_count = b < 0 ? 1 : 2};
 	return f;
 }
 
@@ -462,7 +483,7 @@ static void tell(struct finding_report f)
 /* Whoever saw it: the rank itself, its node among its ranks, or the cluster. */
 static void a_moment_on_other_ranks_is_no_part_of_a_fault(void **unused)
 {
-	static const double moments[] = { 2, 18 }; /* long before the fault; while it lasts */
+	static const double moments[] = {2, 18}; /* long before the fault; while it lasts */
 
 	for (int k = 0; k < 6; k++) {
 		double at = moments[k % 2];
@@ -588,7 +609,8 @@ static void what_the_hypervisor_takes_is_no_fault_of_a_rank(void **unused)
 		for (int rank = 1; rank < 6; rank++)
 			b = stolen(rank, t);
 	j = incident_set_json(set, b.id, 8, NULL);
-	assert_int_equal(json_array_size(json_object_get(j, "ranks")), 5); /* so far it is all there is */
+	assert_int_equal(json_array_size(json_object_get(j, "ranks")),
+			 5); /* so far it is all there is */
 	json_decref(j);
 	slow_for(5, 25, 50, 500);
 	b = add(window("job", 1, WINDOW_COMM, 46, 50));
@@ -709,7 +731,8 @@ static void seconds_in_which_all_only_waited_are_a_hiccup(void **unused)
 /* The rank's own window and its node's tell of the same steps. */
 static void a_step_of_two_windows_counts_once(void **unused)
 {
-	struct digest own = window("job", 5, WINDOW_SELF, 0, 2), node = window("job", 5, WINDOW_PEER, 0, 2);
+	struct digest own = window("job", 5, WINDOW_SELF, 0, 2),
+		      node = window("job", 5, WINDOW_PEER, 0, 2);
 	json_t *j;
 
 	own.flagged = node.flagged = 14;
@@ -791,7 +814,8 @@ static void a_hang_that_accuses_another_rank_is_the_same_hang(void **unused)
 
 static void hiccups_alone_have_their_own_time(void **unused)
 {
-	struct digest a = window("job", 3, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 4, 5);
+	struct digest a = window("job", 3, WINDOW_SELF, 0, 1),
+		      b = window("job", 5, WINDOW_SELF, 4, 5);
 	json_t *j;
 
 	a.flagged = b.flagged = 1;
@@ -907,7 +931,8 @@ static void joins_what_a_late_window_connects(void **unused)
 
 static void follows_an_anomaly_over_any_gap(void **unused)
 {
-	struct digest a = window("job", 1, WINDOW_SELF, 0, 1), b = window("job", 1, WINDOW_SELF, 200, 201);
+	struct digest a = window("job", 1, WINDOW_SELF, 0, 1),
+		      b = window("job", 1, WINDOW_SELF, 200, 201);
 
 	memcpy(b.anomaly_id, a.anomaly_id, 16);
 	assert_string_equal(add(a).id, add(b).id);
@@ -915,8 +940,8 @@ static void follows_an_anomaly_over_any_gap(void **unused)
 
 static void the_order_of_arrival_does_not_matter(void **unused)
 {
-	static const int orders[3][6] = { { 0, 1, 2, 3, 4, 5 }, { 5, 4, 3, 2, 1, 0 },
-					  { 3, 0, 5, 1, 4, 2 } };
+	static const int orders[3][6] = {
+	    {0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {3, 0, 5, 1, 4, 2}};
 	char *texts[3];
 
 	for (int o = 0; o < 3; o++) {
@@ -970,7 +995,8 @@ static void a_storm_is_one_incident_and_bounded(void **unused)
 	json_t *j;
 
 	for (int i = 0; i < 20000; i++)
-		add(window("job", i % 6000, i % 3 ? WINDOW_COMM : WINDOW_SELF, i * 0.001, i * 0.001 + 1));
+		add(window("job", i % 6000, i % 3 ? WINDOW_COMM : WINDOW_SELF, i * 0.001,
+			   i * 0.001 + 1));
 	j = only();
 	assert_int_equal(json_integer_value(json_object_get(j, "window_count")), 20001);
 	assert_true(json_array_size(json_object_get(j, "ranks")) <= 256);
@@ -1052,9 +1078,13 @@ static void made_up_jobs_of_one_sender_take_the_place_of_no_other_senders(void *
 
 static void digests_flagged_steps_and_their_onset(void **unused)
 {
-	struct window_step steps[10] = { 0 };
-	struct window w = { .reason = WINDOW_SELF, .steps = steps, .step_count = 10, .begin_ns = 5,
-			    .end_ns = 9, .realtime_offset_ns = 100 };
+	struct window_step steps[10] = {0};
+	struct window w = {.reason = WINDOW_SELF,
+			   .steps = steps,
+			   .step_count = 10,
+			   .begin_ns = 5,
+			   .end_ns = 9,
+			   .realtime_offset_ns = 100};
 	struct digest d;
 
 	for (uint32_t i = 0; i < 10; i++) {
@@ -1063,9 +1093,9 @@ static void digests_flagged_steps_and_their_onset(void **unused)
 		steps[i].step.self_ns = 90;
 		steps[i].expected_ns = 80;
 		steps[i].expected_self_ns = 60;
-		steps[i].flags = i == 0 || i == 5 ? WINDOW_STEP_OUT :
-				 i == 6 || i == 8 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
-						    WINDOW_STEP_MARGIN;
+		steps[i].flags = i == 0 || i == 5   ? WINDOW_STEP_OUT
+				 : i == 6 || i == 8 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
+						    : WINDOW_STEP_MARGIN;
 	}
 	digest_make(&w, 123, &d);
 	assert_int_equal(d.flagged, 2);
@@ -1084,9 +1114,13 @@ static void digests_flagged_steps_and_their_onset(void **unused)
 static void what_flagged_steps_lost_is_their_sum(void **unused)
 {
 	struct window_step steps[5];
-	struct window w = { .reason = WINDOW_SELF, .begin_ns = 100 * S, .end_ns = 105 * S,
-			    .realtime_offset_ns = (int64_t)T0, .rank = { .rank = 3, .world_size = 8 },
-			    .steps = steps, .step_count = 5 };
+	struct window w = {.reason = WINDOW_SELF,
+			   .begin_ns = 100 * S,
+			   .end_ns = 105 * S,
+			   .realtime_offset_ns = (int64_t)T0,
+			   .rank = {.rank = 3, .world_size = 8},
+			   .steps = steps,
+			   .step_count = 5};
 	struct digest d;
 	json_t *j;
 
@@ -1107,15 +1141,19 @@ static void what_flagged_steps_lost_is_their_sum(void **unused)
 	add(d);
 	j = only();
 	assert_float_equal(json_real_value(json_object_get(j, "lost_ms")), 1916, 1e-6);
-	assert_float_equal(json_real_value(json_object_get(j, "gpu_hours_lost")), 1.916 * 8 / 3600, 1e-9);
+	assert_float_equal(json_real_value(json_object_get(j, "gpu_hours_lost")), 1.916 * 8 / 3600,
+			   1e-9);
 	json_decref(j);
 }
 
-static bool is_sound(uint64_t begin_ns, uint64_t end_ns, int64_t offset_ns, int rank, int world_size)
+static bool is_sound(uint64_t begin_ns, uint64_t end_ns, int64_t offset_ns, int rank,
+		     int world_size)
 {
-	const struct window w = { .reason = WINDOW_SELF, .begin_ns = begin_ns, .end_ns = end_ns,
-				  .realtime_offset_ns = offset_ns,
-				  .rank = { .rank = rank, .world_size = world_size } };
+	const struct window w = {.reason = WINDOW_SELF,
+				 .begin_ns = begin_ns,
+				 .end_ns = end_ns,
+				 .realtime_offset_ns = offset_ns,
+				 .rank = {.rank = rank, .world_size = world_size}};
 
 	return digest_is_sound(&w);
 }
@@ -1142,11 +1180,16 @@ static void a_window_of_impossible_times_or_rank_is_not_sound(void **unused)
 
 static void a_window_of_impossible_steps_is_not_sound(void **unused)
 {
-	const struct window_step good = { .step = { .index = 7, .latency_ns = S, .self_ns = S },
-					  .expected_ns = 1e9, .expected_self_ns = -1 };
+	const struct window_step good = {.step = {.index = 7, .latency_ns = S, .self_ns = S},
+					 .expected_ns = 1e9,
+					 .expected_self_ns = -1};
 	struct window_step s = good;
-	const struct window w = { .reason = WINDOW_SELF, .begin_ns = T0, .end_ns = T0 + S, .steps = &s,
-				  .step_count = 1, .rank = { .world_size = 8 } };
+	const struct window w = {.reason = WINDOW_SELF,
+				 .begin_ns = T0,
+				 .end_ns = T0 + S,
+				 .steps = &s,
+				 .step_count = 1,
+				 .rank = {.world_size = 8}};
 
 	assert_true(digest_is_sound(&w));
 	s.step.index = 1ull << 62;
@@ -1172,55 +1215,55 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(blames_the_rank_that_lost_its_own_time),
-		CASE(an_expectation_of_nothing_leaves_no_figure_out),
-		CASE(tells_a_hiccup_from_a_fault),
-		CASE(costs_what_all_windows_lost),
-		CASE(single_slow_steps_are_hiccups_unless_they_cost_much),
-		CASE(single_slow_steps_far_apart_stay_hiccups),
-		CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
-		CASE(a_moment_of_one_is_not_what_all_waited_for),
-		CASE(measures_a_culprit_by_what_it_did_itself),
-		CASE(one_step_that_costs_a_second_is_no_hiccup),
-		CASE(a_long_step_is_a_hiccup_until_another_one_comes),
-		CASE(a_long_first_step_does_not_make_small_ones_large),
-		CASE(names_several_stragglers_worst_first_but_no_echo),
-		CASE(calls_it_the_job_when_most_ranks_are_slow),
-		CASE(hiccups_near_a_fault_do_not_stretch_its_time),
-		CASE(a_moment_on_other_ranks_is_no_part_of_a_fault),
-		CASE(a_moment_long_before_a_fault_is_not_its_begin),
-		CASE(a_fault_that_comes_and_goes_has_all_its_time),
-		CASE(a_second_fault_is_named_although_it_began_later),
-		CASE(two_faults_in_turn_are_both_named),
-		CASE(a_fault_after_the_end_of_another_is_another_incident),
-		CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
-		CASE(what_the_hypervisor_takes_is_no_moment_beside_one_step),
-		CASE(what_a_node_tells_of_is_a_hiccup_until_it_costs_much),
-		CASE(seconds_in_which_all_only_waited_are_a_hiccup),
-		CASE(a_step_of_two_windows_counts_once),
-		CASE(a_moment_does_not_carry_a_fault_on_to_another),
-		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
-		CASE(a_hang_that_accuses_another_rank_is_the_same_hang),
-		CASE(hiccups_alone_have_their_own_time),
-		CASE(blames_nobody_without_evidence),
-		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
-		CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
-		CASE(a_stall_that_tells_nobody_apart_forgets_nothing),
-		CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
-		CASE(what_flagged_steps_lost_is_their_sum),
-		CASE(keeps_jobs_and_distant_times_apart),
-		CASE(joins_what_a_late_window_connects),
-		CASE(follows_an_anomaly_over_any_gap),
-		CASE(the_order_of_arrival_does_not_matter),
-		CASE(closes_after_silence_and_takes_late_windows_back_in),
-		CASE(asked_windows_found_nothing),
-		CASE(a_storm_is_one_incident_and_bounded),
-		CASE(a_flood_of_jobs_is_bounded),
-		CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
-		CASE(made_up_jobs_of_one_sender_take_the_place_of_no_other_senders),
-		CASE(digests_flagged_steps_and_their_onset),
-		CASE(a_window_of_impossible_times_or_rank_is_not_sound),
-		CASE(a_window_of_impossible_steps_is_not_sound),
+	    CASE(blames_the_rank_that_lost_its_own_time),
+	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
+	    CASE(tells_a_hiccup_from_a_fault),
+	    CASE(costs_what_all_windows_lost),
+	    CASE(single_slow_steps_are_hiccups_unless_they_cost_much),
+	    CASE(single_slow_steps_far_apart_stay_hiccups),
+	    CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
+	    CASE(a_moment_of_one_is_not_what_all_waited_for),
+	    CASE(measures_a_culprit_by_what_it_did_itself),
+	    CASE(one_step_that_costs_a_second_is_no_hiccup),
+	    CASE(a_long_step_is_a_hiccup_until_another_one_comes),
+	    CASE(a_long_first_step_does_not_make_small_ones_large),
+	    CASE(names_several_stragglers_worst_first_but_no_echo),
+	    CASE(calls_it_the_job_when_most_ranks_are_slow),
+	    CASE(hiccups_near_a_fault_do_not_stretch_its_time),
+	    CASE(a_moment_on_other_ranks_is_no_part_of_a_fault),
+	    CASE(a_moment_long_before_a_fault_is_not_its_begin),
+	    CASE(a_fault_that_comes_and_goes_has_all_its_time),
+	    CASE(a_second_fault_is_named_although_it_began_later),
+	    CASE(two_faults_in_turn_are_both_named),
+	    CASE(a_fault_after_the_end_of_another_is_another_incident),
+	    CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
+	    CASE(what_the_hypervisor_takes_is_no_moment_beside_one_step),
+	    CASE(what_a_node_tells_of_is_a_hiccup_until_it_costs_much),
+	    CASE(seconds_in_which_all_only_waited_are_a_hiccup),
+	    CASE(a_step_of_two_windows_counts_once),
+	    CASE(a_moment_does_not_carry_a_fault_on_to_another),
+	    CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
+	    CASE(a_hang_that_accuses_another_rank_is_the_same_hang),
+	    CASE(hiccups_alone_have_their_own_time),
+	    CASE(blames_nobody_without_evidence),
+	    CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
+	    CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
+	    CASE(a_stall_that_tells_nobody_apart_forgets_nothing),
+	    CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
+	    CASE(what_flagged_steps_lost_is_their_sum),
+	    CASE(keeps_jobs_and_distant_times_apart),
+	    CASE(joins_what_a_late_window_connects),
+	    CASE(follows_an_anomaly_over_any_gap),
+	    CASE(the_order_of_arrival_does_not_matter),
+	    CASE(closes_after_silence_and_takes_late_windows_back_in),
+	    CASE(asked_windows_found_nothing),
+	    CASE(a_storm_is_one_incident_and_bounded),
+	    CASE(a_flood_of_jobs_is_bounded),
+	    CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
+	    CASE(made_up_jobs_of_one_sender_take_the_place_of_no_other_senders),
+	    CASE(digests_flagged_steps_and_their_onset),
+	    CASE(a_window_of_impossible_times_or_rank_is_not_sound),
+	    CASE(a_window_of_impossible_steps_is_not_sound),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -108,18 +108,20 @@ static void without_stacks_the_kernels_are_there(void **state)
 
 static void few_samples_are_too_few_to_tell(void **state)
 {
-	struct trace_rank rank = { .who = { .rank = 2 } };
+	struct trace_rank rank = {.who = {.rank = 2}};
 
 	(void)state;
-	for (unsigned samples = 3; samples <= PROFILE_SAMPLES_MIN; samples += PROFILE_SAMPLES_MIN - 3) {
-		struct profile_summary s = { .on_ns = 1000000ull * samples,
-					     .main_on_ns = 1000000ull * samples, .on_count = samples,
-					     .row_count = 1 };
+	for (unsigned samples = 3; samples <= PROFILE_SAMPLES_MIN;
+	     samples += PROFILE_SAMPLES_MIN - 3) {
+		struct profile_summary s = {.on_ns = 1000000ull * samples,
+					    .main_on_ns = 1000000ull * samples,
+					    .on_count = samples,
+					    .row_count = 1};
 		char *text = NULL;
 		size_t bytes;
 		FILE *to = open_memstream(&text, &bytes);
 
-		s.rows[0] = (struct profile_row){ .self_ns = 1000000, .total_ns = 1000000 };
+		s.rows[0] = (struct profile_row){.self_ns = 1000000, .total_ns = 1000000};
 		s.rows[0].name.function = "spin";
 		s.rows[0].name.file = s.rows[0].name.module = "";
 		incident_stacks_print(to, &rank, &s);
@@ -159,9 +161,9 @@ static int write_windows(const char *dir)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(puts_the_culprit_beside_a_healthy_rank, load, unload),
-		cmocka_unit_test_setup_teardown(without_stacks_the_kernels_are_there, load, unload),
-		cmocka_unit_test(few_samples_are_too_few_to_tell),
+	    cmocka_unit_test_setup_teardown(puts_the_culprit_beside_a_healthy_rank, load, unload),
+	    cmocka_unit_test_setup_teardown(without_stacks_the_kernels_are_there, load, unload),
+	    cmocka_unit_test(few_samples_are_too_few_to_tell),
 	};
 
 	if (argc == 3 && strcmp(argv[1], "--write-windows") == 0)

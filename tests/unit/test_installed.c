@@ -110,9 +110,12 @@ static void tells_the_host_and_what_the_process_said(void **state)
 	put_text(t, "sys/kernel/osrelease", "6.1.0-18-amd64\n");
 	put_text(t, "cpuinfo",
 		 "processor\t: 0\nmodel name\t: AMD EPYC 9654\nflags : x\nmodel name\t: other\n");
-	put_text(t, "driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64  550.54.15\nGCC x\n");
-	put_text(t, "driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 4\n");
-	put_text(t, "driver/nvidia/gpus/0000:02:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 5\n");
+	put_text(t, "driver/nvidia/version",
+		 "NVRM version: NVIDIA UNIX x86_64  550.54.15\nGCC x\n");
+	put_text(t, "driver/nvidia/gpus/0000:01:00.0/information",
+		 "Model: \t\t NVIDIA H200\nIRQ: 4\n");
+	put_text(t, "driver/nvidia/gpus/0000:02:00.0/information",
+		 "Model: \t\t NVIDIA H200\nIRQ: 5\n");
 	s = read_all(t, "cuda=12040 cupti=130001 nccl=22105 nonsense");
 	assert_string_equal(value(s, "kernel"), "6.1.0-18-amd64");
 	assert_string_equal(value(s, "cpu"), "AMD EPYC 9654");
@@ -127,13 +130,14 @@ static void tells_the_host_and_what_the_process_said(void **state)
 
 static void takes_the_variables_that_steer_and_never_a_secret(void **state)
 {
-	static const char environment[] = "HOME=/root\0NCCL_ALGO=Ring\0CUDA_VISIBLE_DEVICES=0,1\0"
-					  "OMP_NUM_THREADS=8\0LD_PRELOAD=/x.so\0PYTHONPATH=/a:/b\0"
-					  "TORCH_API_TOKEN=hunter2\0NCCL_SECRET_X=hunter2\0"
-					  "CUDA_key_file=hunter2\0PYTHON_PASSWORD=hunter2\0"
-					  "MKL_PROXY=http://user:hunter2@host/\0NCCL_AUTH=hunter2\0"
-					  "WANDB_API_KEY=hunter2\0AWS=hunter2\0NCCL_EMPTY=\0NCCL_NOTHING\0"
-					  "NCCL_ALGO=Tree";
+	static const char environment[] =
+	    "HOME=/root\0NCCL_ALGO=Ring\0CUDA_VISIBLE_DEVICES=0,1\0"
+	    "OMP_NUM_THREADS=8\0LD_PRELOAD=/x.so\0PYTHONPATH=/a:/b\0"
+	    "TORCH_API_TOKEN=hunter2\0NCCL_SECRET_X=hunter2\0"
+	    "CUDA_key_file=hunter2\0PYTHON_PASSWORD=hunter2\0"
+	    "MKL_PROXY=http://user:hunter2@host/\0NCCL_AUTH=hunter2\0"
+	    "WANDB_API_KEY=hunter2\0AWS=hunter2\0NCCL_EMPTY=\0NCCL_NOTHING\0"
+	    "NCCL_ALGO=Tree";
 	struct tree *t = *state;
 	struct sketch *s;
 
@@ -193,7 +197,8 @@ static void names_libraries_by_their_build(void **state)
 	fclose(f);
 	put(t, "7/root/opt/lib/libnccl.so.2.21.5", exe, bytes);
 	put(t, "7/root/site/torch/lib/libtorch_cpu.so", exe, bytes);
-	put_text(t, "7/root/site/torch/version.py", "# x\n__version__ = '2.3.0+cu121'\ndebug = False\n");
+	put_text(t, "7/root/site/torch/version.py",
+		 "# x\n__version__ = '2.3.0+cu121'\ndebug = False\n");
 	put_text(t, "7/root/usr/lib/libcuda.so.550.54.15", "not an ELF file");
 	snprintf(maps, sizeof(maps),
 		 "00400000-00500000 r-xp 00000000 08:01 %llu   /opt/lib/libnccl.so.2.21.5\n"
@@ -230,7 +235,8 @@ static void does_without_what_cannot_be_read(void **state)
 	struct sketch *s = read_all(t, "");
 
 	assert_true(s->setting_count <= 1); /* the kernel's release, by uname */
-	put_text(t, "7/maps", "\n/\n-\nxxxxx r-xp 0 0 12 relative/libnccl.so\n 1 2 3 4 5 /libnccl.so.2");
+	put_text(t, "7/maps",
+		 "\n/\n-\nxxxxx r-xp 0 0 12 relative/libnccl.so\n 1 2 3 4 5 /libnccl.so.2");
 	read_all(t, "");
 	wire_sketch_free(s);
 }
@@ -240,11 +246,11 @@ static void does_without_what_cannot_be_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(tells_the_host_and_what_the_process_said),
-		CASE(takes_the_variables_that_steer_and_never_a_secret),
-		CASE(bounds_what_a_process_can_make_it_read),
-		CASE(names_libraries_by_their_build),
-		CASE(does_without_what_cannot_be_read),
+	    CASE(tells_the_host_and_what_the_process_said),
+	    CASE(takes_the_variables_that_steer_and_never_a_secret),
+	    CASE(bounds_what_a_process_can_make_it_read),
+	    CASE(names_libraries_by_their_build),
+	    CASE(does_without_what_cannot_be_read),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -29,10 +29,10 @@ static void tells_when_how_much_who_and_what(void **unused)
 				       "account", "host", "period", 50, "count", 10, "steps", 1.0,
 				       "cost_ms", 1900.0, "share", 0.42, "grown", 1, "ranks", 0,
 				       "waiting", 1, 2, 3, "cause", "it sleeps in save");
-	json_t *evaluation = json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:[i,i], s:[]}", "account",
-				       "work", "period", 60, "count", 9, "steps", 12.0, "cost_ms", 320.0,
-				       "share", 0.08, "launches", 37.0, "collectives", 0.0, "ranks", 0, 1,
-				       "waiting");
+	json_t *evaluation =
+	    json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:[i,i], s:[]}", "account", "work",
+		      "period", 60, "count", 9, "steps", 12.0, "cost_ms", 320.0, "share", 0.08,
+		      "launches", 37.0, "collectives", 0.0, "ranks", 0, 1, "waiting");
 	json_t *answer = json_pack("{s:s, s:i, s:[o,o]}", "job", "train@0", "ranks", 4, "kinds",
 				   checkpoint, evaluation);
 	char *text;
@@ -54,8 +54,8 @@ static void tells_when_how_much_who_and_what(void **unused)
 
 static void survives_an_answer_of_another_shape(void **unused)
 {
-	json_t *odd = json_loads("{\"job\": 3, \"kinds\": [4, {\"ranks\": \"x\", \"period\": \"a\"}]}", 0,
-				 NULL);
+	json_t *odd = json_loads(
+	    "{\"job\": 3, \"kinds\": [4, {\"ranks\": \"x\", \"period\": \"a\"}]}", 0, NULL);
 	char *text = printed(odd);
 
 	assert_non_null(strstr(text, "now and then"));
@@ -66,8 +66,8 @@ static void survives_an_answer_of_another_shape(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tells_when_how_much_who_and_what),
-		cmocka_unit_test(survives_an_answer_of_another_shape),
+	    cmocka_unit_test(tells_when_how_much_who_and_what),
+	    cmocka_unit_test(survives_an_answer_of_another_shape),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,23 +37,31 @@ static void build(const uint64_t (*hole)[2], uint32_t holes)
 			uint64_t t = T0 + k * STEP;
 			struct jobsteps_event *e = &events[r][k * NAMES];
 
-			e[0] = (struct jobsteps_event){ .begin_ns = t + MS, .end_ns = t + 41 * MS,
-							.name = NAME_GEMM, .kind = RECORD_KERNEL };
-			e[1] = (struct jobsteps_event){ .begin_ns = t + 50 * MS, .end_ns = t + 60 * MS,
-							.name = NAME_NORM, .kind = RECORD_KERNEL };
-			e[2] = (struct jobsteps_event){ .begin_ns = t + 80 * MS, .end_ns = t + STEP,
-							.name = NAME_REDUCE, .kind = RECORD_COLL_KERNEL };
-			colls[r][k] = (struct align_coll){ .begin_ns = e[2].begin_ns, .end_ns = e[2].end_ns,
-							   .what = 7, .order = k * NAMES + 2 };
+			e[0] = (struct jobsteps_event){.begin_ns = t + MS,
+						       .end_ns = t + 41 * MS,
+						       .name = NAME_GEMM,
+						       .kind = RECORD_KERNEL};
+			e[1] = (struct jobsteps_event){.begin_ns = t + 50 * MS,
+						       .end_ns = t + 60 * MS,
+						       .name = NAME_NORM,
+						       .kind = RECORD_KERNEL};
+			e[2] = (struct jobsteps_event){.begin_ns = t + 80 * MS,
+						       .end_ns = t + STEP,
+						       .name = NAME_REDUCE,
+						       .kind = RECORD_COLL_KERNEL};
+			colls[r][k] = (struct align_coll){.begin_ns = e[2].begin_ns,
+							  .end_ns = e[2].end_ns,
+							  .what = 7,
+							  .order = k * NAMES + 2};
 		}
-		aligned[r] = (struct align_rank){ .coll = colls[r], .count = STEPS };
+		aligned[r] = (struct align_rank){.coll = colls[r], .count = STEPS};
 		ranks[r].rank = (int32_t)r;
 		jobsteps_synth_steps(&ranks[r], events[r], STEPS * NAMES, hole, r == 1 ? holes : 0);
 	}
-	align = (struct align_job){ .rank = aligned, .rank_count = RANKS };
+	align = (struct align_job){.rank = aligned, .rank_count = RANKS};
 	assert_int_equal(align_job(&align), 0);
-	job = (struct jobsteps){ .rank = ranks, .rank_count = RANKS, .align = &align,
-				 .name_count = NAMES };
+	job = (struct jobsteps){
+	    .rank = ranks, .rank_count = RANKS, .align = &align, .name_count = NAMES};
 }
 
 static void drop(void)
@@ -86,13 +94,13 @@ static void a_hole_of_one_rank_is_no_idle_device(void **state)
 	/* in one step; over the end of one, all of whose kernels are there; two holes in one step; from a
 	 * step's begin to its end */
 	static const uint64_t holes[][2] = {
-		{ T0 + 5 * STEP + 42 * MS, T0 + 5 * STEP + 49 * MS },
-		{ T0 + 9 * STEP + 95 * MS, T0 + 10 * STEP + MS / 2 },
-		{ T0 + 13 * STEP + 42 * MS, T0 + 13 * STEP + 43 * MS },
-		{ T0 + 13 * STEP + 62 * MS, T0 + 13 * STEP + 63 * MS },
-		{ T0 + 17 * STEP, T0 + 18 * STEP },
+	    {T0 + 5 * STEP + 42 * MS, T0 + 5 * STEP + 49 * MS},
+	    {T0 + 9 * STEP + 95 * MS, T0 + 10 * STEP + MS / 2},
+	    {T0 + 13 * STEP + 42 * MS, T0 + 13 * STEP + 43 * MS},
+	    {T0 + 13 * STEP + 62 * MS, T0 + 13 * STEP + 63 * MS},
+	    {T0 + 17 * STEP, T0 + 18 * STEP},
 	};
-	static const uint32_t unknown[] = { 5, 10, 13, 17 };
+	static const uint32_t unknown[] = {5, 10, 13, 17};
 	uint32_t first;
 
 	(void)state;
@@ -128,7 +136,8 @@ static void parts_of_a_step_add_up(void **state)
 	for (k = 0; k < whole.step_count; k++) {
 		struct step a = whole.step[k], b = a;
 
-		a.device_end_ns = a.device_begin_ns + 60 * MS; /* the kernels; then the collective */
+		a.device_end_ns =
+		    a.device_begin_ns + 60 * MS; /* the kernels; then the collective */
 		a.device_latency_ns = a.device_latency_ns ? 60 * MS : 0;
 		a.comm_ns = a.exposed_comm_ns = 0;
 		b.device_begin_ns = a.device_end_ns;
@@ -164,9 +173,9 @@ static void parts_of_a_step_add_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(says_where_the_time_went),
-		cmocka_unit_test(a_hole_of_one_rank_is_no_idle_device),
-		cmocka_unit_test(parts_of_a_step_add_up),
+	    cmocka_unit_test(says_where_the_time_went),
+	    cmocka_unit_test(a_hole_of_one_rank_is_no_idle_device),
+	    cmocka_unit_test(parts_of_a_step_add_up),
 	};
 
 	return cmocka_run_group_tests_name("jobsteps", tests, NULL, NULL);

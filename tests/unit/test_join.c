@@ -10,9 +10,9 @@
 
 #include "node/join/join.h"
 
-#define MS 1000000ull
-#define T0 (1000 * MS)
-#define CTX 0xc0de0000ull
+#define MS     1000000ull
+#define T0     (1000 * MS)
+#define CTX    0xc0de0000ull
 #define CTX_ID 3u
 
 enum { NAME_GEMM = 1, NAME_RELU, NAME_NCCL };
@@ -48,7 +48,7 @@ static void got_device(void *arg, const struct record *r)
 
 static const char *name_of(void *arg, uint32_t id)
 {
-	static const char *const names[] = { "", "gemm", "relu", "ncclDevKernel_AllReduce_Sum_f32" };
+	static const char *const names[] = {"", "gemm", "relu", "ncclDevKernel_AllReduce_Sum_f32"};
 
 	return id < 4 ? names[id] : "";
 }
@@ -56,9 +56,9 @@ static const char *name_of(void *arg, uint32_t id)
 static int setup(void **state)
 {
 	struct rig *g = calloc(1, sizeof(*g));
-	struct join_sink sink = { g, got_host, got_device, name_of };
+	struct join_sink sink = {g, got_host, got_device, name_of};
 
-	g->clock.anchors[0] = (struct clockmap_anchor){ 1, 1, 1, 0 };
+	g->clock.anchors[0] = (struct clockmap_anchor){1, 1, 1, 0};
 	g->clock.count = 1;
 	g->clock.ns_per_tick = 1;
 	g->now_ns = T0;
@@ -77,10 +77,12 @@ static int teardown(void **state)
 
 static void push(struct rig *g, unsigned lane, const void *event, size_t bytes, bool device)
 {
-	struct ring_lane_view v = { .lane = lane, .tid = 100 + lane, .generation = 1,
-				    .kind = device ? RING_LANE_DEVICE : RING_LANE_HOST,
-				    .clock_source = CLOCK_SOURCE_MONOTONIC };
-	union ring_event e = { 0 };
+	struct ring_lane_view v = {.lane = lane,
+				   .tid = 100 + lane,
+				   .generation = 1,
+				   .kind = device ? RING_LANE_DEVICE : RING_LANE_HOST,
+				   .clock_source = CLOCK_SOURCE_MONOTONIC};
+	union ring_event e = {0};
 
 	memcpy(&e, event, bytes);
 	join_push(g->j, &e, 1, &v, g->now_ns);
@@ -97,19 +99,24 @@ static void settle(struct rig *g)
 
 static void tell_stream(struct rig *g, uint64_t stream, uint32_t id)
 {
-	struct event_stream e = { .head = { .kind = EVENT_STREAM, .t = T0 - 100 * MS },
-				  .stream = stream, .context = CTX, .stream_id = id,
-				  .context_id = CTX_ID };
+	struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = T0 - 100 * MS},
+				 .stream = stream,
+				 .context = CTX,
+				 .stream_id = id,
+				 .context_id = CTX_ID};
 
 	push(g, 0, &e, sizeof(e), false);
 }
 
 static void launch(struct rig *g, unsigned lane, uint64_t t, uint64_t stream, uint32_t grid)
 {
-	struct event_launch e = { .head = { .kind = EVENT_LAUNCH, .t = t }, .func = 0x1000 + grid,
-				  .stream = stream, .grid = { grid, 1, 1 }, .block = { 128, 1, 1 },
-				  .duration = 5000,
-				  .number = RING_NUMBER(0, ++g->launched[stream & 255]) };
+	struct event_launch e = {.head = {.kind = EVENT_LAUNCH, .t = t},
+				 .func = 0x1000 + grid,
+				 .stream = stream,
+				 .grid = {grid, 1, 1},
+				 .block = {128, 1, 1},
+				 .duration = 5000,
+				 .number = RING_NUMBER(0, ++g->launched[stream & 255])};
 
 	push(g, lane, &e, sizeof(e), false);
 }
@@ -117,11 +124,15 @@ static void launch(struct rig *g, unsigned lane, uint64_t t, uint64_t stream, ui
 static void kernel_named(struct rig *g, uint64_t t, uint32_t stream_id, uint32_t grid,
 			 uint32_t correlation, uint32_t name)
 {
-	struct event_kernel e = { .head = { .kind = EVENT_KERNEL, .t = t }, .end = t + 10000,
-				  .correlation = correlation, .context_id = CTX_ID,
-				  .stream_id = stream_id, .name = name, .grid = { grid, 1, 1 },
-				  .block = { 128, 1, 1 },
-				  .number = RING_NUMBER(g->kernel_epoch, ++g->ran[stream_id & 255]) };
+	struct event_kernel e = {.head = {.kind = EVENT_KERNEL, .t = t},
+				 .end = t + 10000,
+				 .correlation = correlation,
+				 .context_id = CTX_ID,
+				 .stream_id = stream_id,
+				 .name = name,
+				 .grid = {grid, 1, 1},
+				 .block = {128, 1, 1},
+				 .number = RING_NUMBER(g->kernel_epoch, ++g->ran[stream_id & 255])};
 
 	push(g, 7, &e, sizeof(e), true);
 }
@@ -319,8 +330,8 @@ static void learns_a_stream_whose_ids_nobody_told(void **state)
 /* Launches whose kernels were lost to the gap, on a stream where all kernels look alike. */
 static void a_gap_of(struct rig *g, uint16_t cause)
 {
-	struct event_gap gap = { .head = { .kind = EVENT_GAP, .t = T0 + 4 * MS },
-				 .to = T0 + 50 * MS, .cause = cause };
+	struct event_gap gap = {
+	    .head = {.kind = EVENT_GAP, .t = T0 + 4 * MS}, .to = T0 + 50 * MS, .cause = cause};
 
 	tell_stream(g, 0x51, 7);
 	for (uint32_t i = 0; i < 4; i++)
@@ -350,8 +361,8 @@ static void a_gap_of(struct rig *g, uint16_t cause)
 
 static void a_gap_shifts_nothing_after_it(void **state)
 {
-	static const uint16_t causes[] = { GAP_SWITCHED_OFF, GAP_CUPTI_YIELDED, GAP_GOVERNED,
-					   GAP_NO_READER };
+	static const uint16_t causes[] = {GAP_SWITCHED_OFF, GAP_CUPTI_YIELDED, GAP_GOVERNED,
+					  GAP_NO_READER};
 
 	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
 		a_gap_of(*state, causes[i]);
@@ -362,8 +373,10 @@ static void a_gap_shifts_nothing_after_it(void **state)
 
 static void wait_for(struct rig *g, uint64_t t, uint64_t ns, uint64_t handle, uint16_t scope)
 {
-	struct event_sync e = { .head = { .kind = EVENT_SYNC, .t = t }, .handle = handle,
-				.scope = scope, .duration = (uint32_t)ns };
+	struct event_sync e = {.head = {.kind = EVENT_SYNC, .t = t},
+			       .handle = handle,
+			       .scope = scope,
+			       .duration = (uint32_t)ns};
 
 	push(g, 1, &e, sizeof(e), false);
 }
@@ -371,7 +384,7 @@ static void wait_for(struct rig *g, uint64_t t, uint64_t ns, uint64_t handle, ui
 /* A record too few on a stream where all look alike, counted by nobody: until the host waits. */
 static void a_shift_ends_where_the_host_waits(void **state)
 {
-	static const uint16_t scopes[] = { SYNC_STREAM, SYNC_CONTEXT };
+	static const uint16_t scopes[] = {SYNC_STREAM, SYNC_CONTEXT};
 
 	for (size_t k = 0; k < 2; k++) {
 		struct rig *g = *state;
@@ -401,9 +414,11 @@ static void a_shift_ends_where_the_host_waits(void **state)
 static void other_waits_drop_nothing(void **state)
 {
 	struct rig *g = *state;
-	struct event_sync failed = { .head = { .kind = EVENT_SYNC, .flags = EVENT_FLAG_FAILED,
-					       .t = T0 + 6 * MS }, .handle = 0x51,
-				     .scope = SYNC_STREAM, .duration = 1000 };
+	struct event_sync failed = {
+	    .head = {.kind = EVENT_SYNC, .flags = EVENT_FLAG_FAILED, .t = T0 + 6 * MS},
+	    .handle = 0x51,
+	    .scope = SYNC_STREAM,
+	    .duration = 1000};
 
 	tell_stream(g, 0x51, 7);
 	tell_stream(g, 0x52, 8);
@@ -424,18 +439,23 @@ static void other_waits_drop_nothing(void **state)
 static void joins_whole_graph_launches_and_tells_their_time(void **state)
 {
 	struct rig *g = *state;
-	struct event_gap gap = { .head = { .kind = EVENT_GAP, .t = T0 - MS }, .to = T0 + 50 * MS,
-				 .cause = GAP_GRAPH_NODES };
+	struct event_gap gap = {.head = {.kind = EVENT_GAP, .t = T0 - MS},
+				.to = T0 + 50 * MS,
+				.cause = GAP_GRAPH_NODES};
 
 	tell_stream(g, 0x51, 7);
 	for (uint32_t i = 0; i < 3; i++) {
-		struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH, .t = T0 + i * MS },
-					  .func = 0x9000, .stream = 0x51, .duration = 5000 };
-		struct event_kernel whole = { .head = { .kind = EVENT_GRAPH_EXEC,
-							.t = T0 + 10 * MS + i * MS },
-					      .end = T0 + 10 * MS + i * MS + 500000,
-					      .correlation = 30 + i, .context_id = CTX_ID,
-					      .stream_id = 7, .graph_id = 4 };
+		struct event_launch e = {.head = {.kind = EVENT_GRAPH_LAUNCH, .t = T0 + i * MS},
+					 .func = 0x9000,
+					 .stream = 0x51,
+					 .duration = 5000};
+		struct event_kernel whole = {
+		    .head = {.kind = EVENT_GRAPH_EXEC, .t = T0 + 10 * MS + i * MS},
+		    .end = T0 + 10 * MS + i * MS + 500000,
+		    .correlation = 30 + i,
+		    .context_id = CTX_ID,
+		    .stream_id = 7,
+		    .graph_id = 4};
 
 		push(g, 1, &e, sizeof(e), false);
 		push(g, 7, &whole, sizeof(whole), true);
@@ -456,9 +476,11 @@ static void joins_whole_graph_launches_and_tells_their_time(void **state)
 static void follows_a_stream_handle_that_is_used_again(void **state)
 {
 	struct rig *g = *state;
-	struct event_stream e = { .head = { .kind = EVENT_STREAM, .t = T0 + 50 * MS },
-				  .stream = 0x50, .context = CTX, .stream_id = 8,
-				  .context_id = CTX_ID };
+	struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = T0 + 50 * MS},
+				 .stream = 0x50,
+				 .context = CTX,
+				 .stream_id = 8,
+				 .context_id = CTX_ID};
 
 	tell_stream(g, 0x50, 7);
 	launch(g, 0, T0, 0x50, 1);
@@ -475,12 +497,13 @@ static void follows_a_stream_handle_that_is_used_again(void **state)
 static void tells_default_streams_of_threads_apart(void **state)
 {
 	struct rig *g = *state;
-	struct event_launch e = { .head = { .kind = EVENT_LAUNCH, .flags = EVENT_FLAG_PTSZ },
-				  .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct event_launch e = {.head = {.kind = EVENT_LAUNCH, .flags = EVENT_FLAG_PTSZ},
+				 .grid = {1, 1, 1},
+				 .block = {1, 1, 1}};
 	struct event_context_like {
 		struct event_stream s;
-	} c = { { .head = { .kind = EVENT_CONTEXT, .t = T0 - MS }, .context = CTX,
-		  .context_id = CTX_ID } };
+	} c = {
+	    {.head = {.kind = EVENT_CONTEXT, .t = T0 - MS}, .context = CTX, .context_id = CTX_ID}};
 
 	push(g, 0, &c, sizeof(c), false);
 	push(g, 1, &c, sizeof(c), false);
@@ -497,8 +520,12 @@ static void tells_default_streams_of_threads_apart(void **state)
 
 static void tell_comm(struct rig *g, uint64_t handle, uint64_t id)
 {
-	struct event_comm e = { .head = { .kind = EVENT_COMM, .t = T0 - 90 * MS }, .comm = handle,
-				.id = id, .nranks = 8, .rank = 1, .action = COMM_INIT };
+	struct event_comm e = {.head = {.kind = EVENT_COMM, .t = T0 - 90 * MS},
+			       .comm = handle,
+			       .id = id,
+			       .nranks = 8,
+			       .rank = 1,
+			       .action = COMM_INIT};
 
 	push(g, 0, &e, sizeof(e), false);
 }
@@ -506,10 +533,16 @@ static void tell_comm(struct rig *g, uint64_t handle, uint64_t id)
 static void coll(struct rig *g, uint64_t t, uint64_t comm, uint8_t func, uint32_t seq,
 		 uint16_t flags, uint64_t capture)
 {
-	struct event_coll e = { .head = { .kind = EVENT_COLL, .flags = flags, .t = t },
-				.comm = comm, .stream = 0x60, .count = 1000, .capture = capture,
-				.seq = seq, .peer = -1, .func = func, .dtype = 7,
-				.duration = 500000 };
+	struct event_coll e = {.head = {.kind = EVENT_COLL, .flags = flags, .t = t},
+			       .comm = comm,
+			       .stream = 0x60,
+			       .count = 1000,
+			       .capture = capture,
+			       .seq = seq,
+			       .peer = -1,
+			       .func = func,
+			       .dtype = 7,
+			       .duration = 500000};
 
 	push(g, 0, &e, sizeof(e), false);
 }
@@ -559,8 +592,8 @@ static void gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen(void
 static void one_kernel_may_stand_for_a_whole_group(void **state)
 {
 	struct rig *g = *state;
-	struct event_coll group = { .head = { .kind = EVENT_COLL, .t = T0 }, .peer = -1,
-				    .func = COLL_GROUP_START };
+	struct event_coll group = {
+	    .head = {.kind = EVENT_COLL, .t = T0}, .peer = -1, .func = COLL_GROUP_START};
 
 	tell_stream(g, 0x60, 9);
 	tell_comm(g, 0xabc, 0x1234);
@@ -585,8 +618,8 @@ static void one_kernel_may_stand_for_a_whole_group(void **state)
 
 static void group_call(struct rig *g, uint64_t t, uint8_t func)
 {
-	struct event_coll e = { .head = { .kind = EVENT_COLL, .t = t }, .peer = -1, .func = func,
-				.duration = 100000 };
+	struct event_coll e = {
+	    .head = {.kind = EVENT_COLL, .t = t}, .peer = -1, .func = func, .duration = 100000};
 
 	push(g, 0, &e, sizeof(e), false);
 }
@@ -621,9 +654,11 @@ static void a_lost_end_of_a_group_costs_that_group_only(void **state)
 static void replays_of_a_graph_take_the_captured_collectives(void **state)
 {
 	struct rig *g = *state;
-	struct event_graph graph = { .head = { .kind = EVENT_GRAPH, .t = T0 + 2 * MS },
-				     .graph = 0x700, .exec = 0x800, .capture = 5,
-				     .action = GRAPH_INSTANTIATE };
+	struct event_graph graph = {.head = {.kind = EVENT_GRAPH, .t = T0 + 2 * MS},
+				    .graph = 0x700,
+				    .exec = 0x800,
+				    .capture = 5,
+				    .action = GRAPH_INSTANTIATE};
 	uint32_t seqs[4], n = 0;
 
 	tell_stream(g, 0x60, 9);
@@ -632,18 +667,24 @@ static void replays_of_a_graph_take_the_captured_collectives(void **state)
 	coll(g, T0 + MS, 0xabc, COLL_ALL_GATHER, 1, EVENT_FLAG_CAPTURED, 5);
 	push(g, 0, &graph, sizeof(graph), false);
 	for (uint32_t i = 0; i < 2; i++) {
-		struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH,
-						    .t = T0 + (10 + i) * MS },
-					  .func = 0x800, .stream = 0x60, .grid = { i, 5, 0 } };
+		struct event_launch e = {
+		    .head = {.kind = EVENT_GRAPH_LAUNCH, .t = T0 + (10 + i) * MS},
+		    .func = 0x800,
+		    .stream = 0x60,
+		    .grid = {i, 5, 0}};
 
 		push(g, 0, &e, sizeof(e), false);
 		for (unsigned k = 0; k < 4; k++) {
 			struct event_kernel node = {
-				.head = { .kind = EVENT_KERNEL, .flags = EVENT_FLAG_GRAPH_NODE,
-					  .t = T0 + (10 + i) * MS + 100000 + k * 20000 },
-				.end = T0 + (10 + i) * MS + 110000 + k * 20000,
-				.correlation = 50 + i, .context_id = CTX_ID, .stream_id = 9,
-				.graph_id = 1, .name = k % 2 ? NAME_NCCL : NAME_GEMM };
+			    .head = {.kind = EVENT_KERNEL,
+				     .flags = EVENT_FLAG_GRAPH_NODE,
+				     .t = T0 + (10 + i) * MS + 100000 + k * 20000},
+			    .end = T0 + (10 + i) * MS + 110000 + k * 20000,
+			    .correlation = 50 + i,
+			    .context_id = CTX_ID,
+			    .stream_id = 9,
+			    .graph_id = 1,
+			    .name = k % 2 ? NAME_NCCL : NAME_GEMM};
 
 			push(g, 7, &node, sizeof(node), true);
 		}
@@ -682,8 +723,10 @@ static void drops_times_that_cannot_be(void **state)
 static void passes_step_marks_with_their_work(void **state)
 {
 	struct rig *g = *state;
-	struct event_step e = { .head = { .kind = EVENT_STEP_BEGIN, .t = T0 },
-				.work = { 1.5, 2.5, 0, 0 }, .work_count = 2, .index = 9 };
+	struct event_step e = {.head = {.kind = EVENT_STEP_BEGIN, .t = T0},
+			       .work = {1.5, 2.5, 0, 0},
+			       .work_count = 2,
+			       .index = 9};
 
 	push(g, 0, &e, sizeof(e), false);
 	e.work_count = 4000000000u; /* a hostile count */
@@ -776,13 +819,19 @@ static void a_stuck_kernel_is_told_for_minutes(void **state)
 static void of_a_graph_it_is_not_told_which_kernel(void **state)
 {
 	struct rig *g = *state;
-	struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH, .t = T0 }, .func = 0x99,
-				  .stream = 0x50, .duration = 5000 };
-	struct event_kernel k = { .head = { .kind = EVENT_KERNEL, .t = T0 + MS,
-					    .flags = EVENT_FLAG_GRAPH_NODE },
-				  .end = T0 + MS + 1000, .correlation = 7, .context_id = CTX_ID,
-				  .stream_id = 13, .name = NAME_GEMM, .grid = { 1, 1, 1 },
-				  .block = { 32, 1, 1 } };
+	struct event_launch e = {.head = {.kind = EVENT_GRAPH_LAUNCH, .t = T0},
+				 .func = 0x99,
+				 .stream = 0x50,
+				 .duration = 5000};
+	struct event_kernel k = {
+	    .head = {.kind = EVENT_KERNEL, .t = T0 + MS, .flags = EVENT_FLAG_GRAPH_NODE},
+	    .end = T0 + MS + 1000,
+	    .correlation = 7,
+	    .context_id = CTX_ID,
+	    .stream_id = 13,
+	    .name = NAME_GEMM,
+	    .grid = {1, 1, 1},
+	    .block = {32, 1, 1}};
 
 	tell_stream(g, 0x50, 13);
 	push(g, 0, &e, sizeof(e), false);
@@ -801,15 +850,23 @@ static void of_a_graph_it_is_not_told_which_kernel(void **state)
 static void a_graph_whose_collectives_have_not_ended_is_told(void **state)
 {
 	struct rig *g = *state;
-	struct event_graph graph = { .head = { .kind = EVENT_GRAPH, .t = T0 + 2 * MS },
-				     .graph = 0x700, .exec = 0x800, .capture = 5,
-				     .action = GRAPH_INSTANTIATE };
-	struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH, .t = T0 + 10 * MS },
-				  .func = 0x800, .stream = 0x60, .grid = { 0, 5, 0 } };
-	struct event_kernel node = { .head = { .kind = EVENT_KERNEL, .flags = EVENT_FLAG_GRAPH_NODE,
-					       .t = T0 + 11 * MS },
-				     .end = T0 + 12 * MS, .correlation = 50, .context_id = CTX_ID,
-				     .stream_id = 9, .graph_id = 1, .name = NAME_GEMM };
+	struct event_graph graph = {.head = {.kind = EVENT_GRAPH, .t = T0 + 2 * MS},
+				    .graph = 0x700,
+				    .exec = 0x800,
+				    .capture = 5,
+				    .action = GRAPH_INSTANTIATE};
+	struct event_launch e = {.head = {.kind = EVENT_GRAPH_LAUNCH, .t = T0 + 10 * MS},
+				 .func = 0x800,
+				 .stream = 0x60,
+				 .grid = {0, 5, 0}};
+	struct event_kernel node = {
+	    .head = {.kind = EVENT_KERNEL, .flags = EVENT_FLAG_GRAPH_NODE, .t = T0 + 11 * MS},
+	    .end = T0 + 12 * MS,
+	    .correlation = 50,
+	    .context_id = CTX_ID,
+	    .stream_id = 9,
+	    .graph_id = 1,
+	    .name = NAME_GEMM};
 
 	tell_stream(g, 0x60, 9);
 	tell_comm(g, 0xabc, 0x1234);
@@ -872,34 +929,34 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(joins_kernels_to_launches_in_order),
-		T(a_graph_whose_collectives_have_not_ended_is_told),
-		T(merges_lanes_by_time),
-		T(hands_out_a_late_event_and_says_so),
-		T(keeps_streams_apart),
-		T(a_lost_kernel_costs_its_launch_only),
-		T(a_lost_launch_costs_its_kernel_only),
-		T(a_gap_shifts_nothing_after_it),
-		T(a_shift_ends_where_the_host_waits),
-		T(other_waits_drop_nothing),
-		T(joins_whole_graph_launches_and_tells_their_time),
-		T(never_joins_a_kernel_to_a_later_launch),
-		T(counts_an_ambiguous_alignment_and_joins_nothing),
-		T(learns_a_stream_whose_ids_nobody_told),
-		T(follows_a_stream_handle_that_is_used_again),
-		T(tells_default_streams_of_threads_apart),
-		T(gives_a_nccl_kernel_its_collective),
-		T(gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen),
-		T(one_kernel_may_stand_for_a_whole_group),
-		T(a_lost_end_of_a_group_costs_that_group_only),
-		T(replays_of_a_graph_take_the_captured_collectives),
-		T(drops_times_that_cannot_be),
-		T(passes_step_marks_with_their_work),
-		T(tells_the_oldest_launch_that_has_not_ended),
-		T(what_the_host_has_waited_for_has_ended),
-		T(a_stuck_kernel_is_told_for_minutes),
-		T(of_a_graph_it_is_not_told_which_kernel),
-		T(survives_any_bytes),
+	    T(joins_kernels_to_launches_in_order),
+	    T(a_graph_whose_collectives_have_not_ended_is_told),
+	    T(merges_lanes_by_time),
+	    T(hands_out_a_late_event_and_says_so),
+	    T(keeps_streams_apart),
+	    T(a_lost_kernel_costs_its_launch_only),
+	    T(a_lost_launch_costs_its_kernel_only),
+	    T(a_gap_shifts_nothing_after_it),
+	    T(a_shift_ends_where_the_host_waits),
+	    T(other_waits_drop_nothing),
+	    T(joins_whole_graph_launches_and_tells_their_time),
+	    T(never_joins_a_kernel_to_a_later_launch),
+	    T(counts_an_ambiguous_alignment_and_joins_nothing),
+	    T(learns_a_stream_whose_ids_nobody_told),
+	    T(follows_a_stream_handle_that_is_used_again),
+	    T(tells_default_streams_of_threads_apart),
+	    T(gives_a_nccl_kernel_its_collective),
+	    T(gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen),
+	    T(one_kernel_may_stand_for_a_whole_group),
+	    T(a_lost_end_of_a_group_costs_that_group_only),
+	    T(replays_of_a_graph_take_the_captured_collectives),
+	    T(drops_times_that_cannot_be),
+	    T(passes_step_marks_with_their_work),
+	    T(tells_the_oldest_launch_that_has_not_ended),
+	    T(what_the_host_has_waited_for_has_ended),
+	    T(a_stuck_kernel_is_told_for_minutes),
+	    T(of_a_graph_it_is_not_told_which_kernel),
+	    T(survives_any_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,12 +10,12 @@
 
 #include "node/join/join.h"
 
-#define MS	 1000000ull
-#define T0	 (1000 * MS)
-#define PERIOD	 10000ull /* between launches: 100,000 of them a second */
-#define BATCH	 500u
-#define STEP	 400u /* launches, the last of them of shapes that no layer has */
-#define LAYER	 12u
+#define MS     1000000ull
+#define T0     (1000 * MS)
+#define PERIOD 10000ull /* between launches: 100,000 of them a second */
+#define BATCH  500u
+#define STEP   400u /* launches, the last of them of shapes that no layer has */
+#define LAYER  12u
 /* Looks at launches, kernels and runs, per event: what an alignment may cost at any loss. */
 #define WORK_MAX 8u
 
@@ -50,10 +50,12 @@ static const char *name_of(void *arg, uint32_t id)
 
 static void push(struct rig *g, const void *event, size_t bytes, bool device)
 {
-	struct ring_lane_view v = { .lane = device, .tid = 100, .generation = 1,
-				    .kind = device ? RING_LANE_DEVICE : RING_LANE_HOST,
-				    .clock_source = CLOCK_SOURCE_MONOTONIC };
-	union ring_event e = { 0 };
+	struct ring_lane_view v = {.lane = device,
+				   .tid = 100,
+				   .generation = 1,
+				   .kind = device ? RING_LANE_DEVICE : RING_LANE_HOST,
+				   .clock_source = CLOCK_SOURCE_MONOTONIC};
+	union ring_event e = {0};
 
 	memcpy(&e, event, bytes);
 	join_push(g->j, &e, 1, &v, g->now_ns);
@@ -63,12 +65,14 @@ static void push(struct rig *g, const void *event, size_t bytes, bool device)
 static int setup(void **state)
 {
 	struct rig *g = calloc(1, sizeof(*g));
-	struct join_sink sink = { g, got_host, got_device, name_of };
-	struct event_stream e = { .head = { .kind = EVENT_STREAM, .t = T0 - 100 * MS },
-				  .stream = 0x50, .context = 0xc0de, .stream_id = 7,
-				  .context_id = 3 };
+	struct join_sink sink = {g, got_host, got_device, name_of};
+	struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = T0 - 100 * MS},
+				 .stream = 0x50,
+				 .context = 0xc0de,
+				 .stream_id = 7,
+				 .context_id = 3};
 
-	g->clock.anchors[0] = (struct clockmap_anchor){ 1, 1, 1, 0 };
+	g->clock.anchors[0] = (struct clockmap_anchor){1, 1, 1, 0};
 	g->clock.count = 1;
 	g->clock.ns_per_tick = 1;
 	g->now_ns = T0;
@@ -119,16 +123,23 @@ static void play(struct rig *g, uint32_t n, uint32_t (*shape)(uint32_t), const s
 {
 	for (uint32_t i = 0; i < n + BATCH; i++) {
 		uint64_t t = T0 + i * PERIOD, t_kernel = t - BATCH * PERIOD + 4000;
-		struct event_launch l = { .head = { .kind = EVENT_LAUNCH, .t = t }, .func = 0x1000,
-					  .stream = 0x50, .grid = { shape(i), 1, 1 },
-					  .block = { 128, 1, 1 }, .duration = 3000,
-					  .number = RING_NUMBER(0, i + 1) };
+		struct event_launch l = {.head = {.kind = EVENT_LAUNCH, .t = t},
+					 .func = 0x1000,
+					 .stream = 0x50,
+					 .grid = {shape(i), 1, 1},
+					 .block = {128, 1, 1},
+					 .duration = 3000,
+					 .number = RING_NUMBER(0, i + 1)};
 		uint32_t k = i - BATCH;
-		struct event_kernel e = { .head = { .kind = EVENT_KERNEL, .t = t_kernel },
-					  .end = t_kernel + 5000, .correlation = k,
-					  .context_id = 3, .stream_id = 7, .name = 1,
-					  .grid = { shape(k), 1, 1 }, .block = { 128, 1, 1 },
-					  .number = RING_NUMBER(0, k + 1) };
+		struct event_kernel e = {.head = {.kind = EVENT_KERNEL, .t = t_kernel},
+					 .end = t_kernel + 5000,
+					 .correlation = k,
+					 .context_id = 3,
+					 .stream_id = 7,
+					 .name = 1,
+					 .grid = {shape(k), 1, 1},
+					 .block = {128, 1, 1},
+					 .number = RING_NUMBER(0, k + 1)};
 
 		g->now_ns = t;
 		if (i < n && !is_lost(lost, lost_count, i, false)) {
@@ -161,7 +172,7 @@ static void assert_bounded_and_counted(const struct rig *g)
 
 static void goes_on_after_thousands_of_lost_kernels(void **state)
 {
-	static const struct lost lost[] = { { 2000, 9000, true } };
+	static const struct lost lost[] = {{2000, 9000, true}};
 	struct rig *g = *state;
 
 	g->joined_from = 9000;
@@ -174,7 +185,7 @@ static void goes_on_after_thousands_of_lost_kernels(void **state)
 
 static void goes_on_after_thousands_of_lost_launches(void **state)
 {
-	static const struct lost lost[] = { { 2000, 9000, false } };
+	static const struct lost lost[] = {{2000, 9000, false}};
 	struct rig *g = *state;
 
 	g->joined_from = 9000;
@@ -212,7 +223,7 @@ static void work_per_event_is_bounded_whatever_is_lost(void **state)
 /* Kernels whose launches never come: the costliest a stream can be. */
 static void a_stream_without_any_match_costs_little(void **state)
 {
-	static const struct lost lost[] = { { 1000, 60000, false } };
+	static const struct lost lost[] = {{1000, 60000, false}};
 	struct rig *g = *state;
 
 	play(g, 60000, layers, lost, 1);
@@ -227,7 +238,7 @@ static uint32_t all_alike(uint32_t i)
 
 static void streams_of_equal_kernels_cost_little(void **state)
 {
-	static const struct lost lost[] = { { 1000, 4000, true }, { 9000, 12000, false } };
+	static const struct lost lost[] = {{1000, 4000, true}, {9000, 12000, false}};
 	struct rig *g = *state;
 
 	play(g, 40000, all_alike, lost, 2);
@@ -238,11 +249,11 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(goes_on_after_thousands_of_lost_kernels),
-		T(goes_on_after_thousands_of_lost_launches),
-		T(work_per_event_is_bounded_whatever_is_lost),
-		T(a_stream_without_any_match_costs_little),
-		T(streams_of_equal_kernels_cost_little),
+	    T(goes_on_after_thousands_of_lost_kernels),
+	    T(goes_on_after_thousands_of_lost_launches),
+	    T(work_per_event_is_bounded_whatever_is_lost),
+	    T(a_stream_without_any_match_costs_little),
+	    T(streams_of_equal_kernels_cost_little),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

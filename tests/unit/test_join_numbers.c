@@ -28,7 +28,7 @@
 enum { COMPUTE, COMM, STREAMS };
 
 struct play {
-	uint32_t steps, wait_every; /* 0: the host never waits */
+	uint32_t steps, wait_every;  /* 0: the host never waits */
 	uint64_t pace_ns, kernel_ns; /* between launches; of a kernel, about */
 	uint32_t laps, lap_max;	     /* stretches that rings lose, and their longest, in events */
 	uint32_t gaps;		     /* the kinds are off, so often */
@@ -59,7 +59,7 @@ struct world {
 	uint64_t random, t_ns;
 	struct timed *events;
 	uint32_t count, pairs, lane_events[4];
-	uint64_t *launch_of;  /* by correlation */
+	uint64_t *launch_of; /* by correlation */
 	bool *kernel_seen;
 	struct stream stream[STREAMS];
 	uint32_t epoch, gap_epoch, unnumbered, dropping;
@@ -83,17 +83,18 @@ static void put(struct world *w, uint64_t at_ns, uint32_t lane, const void *even
 	struct timed *t = &w->events[w->count];
 
 	assert_true(w->count < EVENTS_MAX);
-	*t = (struct timed){ .at_ns = at_ns, .order = w->count++, .lane = lane,
-			    .pair = w->pairs };
+	*t = (struct timed){.at_ns = at_ns, .order = w->count++, .lane = lane, .pair = w->pairs};
 	memcpy(&t->e, event, bytes);
 }
 
 static void tell_streams(struct world *w)
 {
 	for (uint32_t k = 0; k < STREAMS; k++) {
-		struct event_stream e = { .head = { .kind = EVENT_STREAM, .t = w->t_ns },
-					  .stream = 0x50 + k, .context = 0xc0de, .stream_id = 7 + k,
-					  .context_id = 3 };
+		struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = w->t_ns},
+					 .stream = 0x50 + k,
+					 .context = 0xc0de,
+					 .stream_id = 7 + k,
+					 .context_id = 3};
 
 		put(w, w->t_ns, 0, &e, sizeof(e));
 	}
@@ -108,9 +109,14 @@ static uint64_t told_at(uint64_t end_ns)
 static void run_kernel(struct world *w, uint32_t k, uint32_t shape, uint64_t begin_ns,
 		       uint64_t end_ns, bool recorded)
 {
-	struct event_kernel e = { .head = { .kind = EVENT_KERNEL, .t = begin_ns }, .end = end_ns,
-				  .correlation = w->pairs, .context_id = 3, .stream_id = 7 + k,
-				  .name = 1, .grid = { shape, 1, 1 }, .block = { 128, 1, 1 } };
+	struct event_kernel e = {.head = {.kind = EVENT_KERNEL, .t = begin_ns},
+				 .end = end_ns,
+				 .correlation = w->pairs,
+				 .context_id = 3,
+				 .stream_id = 7 + k,
+				 .name = 1,
+				 .grid = {shape, 1, 1},
+				 .block = {128, 1, 1}};
 
 	if (!recorded)
 		return;
@@ -132,15 +138,17 @@ static void run_kernel(struct world *w, uint32_t k, uint32_t shape, uint64_t beg
 }
 
 /* One launch by the thread of `lane`, and its kernel; returns when the call has ended. */
-static uint64_t launch(struct world *w, const struct play *p, uint32_t k, uint32_t lane, uint64_t t_ns,
-		       uint32_t shape)
+static uint64_t launch(struct world *w, const struct play *p, uint32_t k, uint32_t lane,
+		       uint64_t t_ns, uint32_t shape)
 {
 	struct stream *s = &w->stream[k];
 	uint64_t end_ns = t_ns + 2 * US + below(w, 2 * US), begin_ns;
 	uint64_t oldest_ns = s->end_ns[s->queued % QUEUED_MAX];
-	struct event_launch e = { .head = { .kind = EVENT_LAUNCH, .t = t_ns }, .func = 0x1000 + shape,
-				  .stream = 0x50 + k, .grid = { shape, 1, 1 },
-				  .block = { 128, 1, 1 } };
+	struct event_launch e = {.head = {.kind = EVENT_LAUNCH, .t = t_ns},
+				 .func = 0x1000 + shape,
+				 .stream = 0x50 + k,
+				 .grid = {shape, 1, 1},
+				 .block = {128, 1, 1}};
 	bool off;
 
 	assert_true(w->pairs < PAIRS_MAX);
@@ -164,8 +172,8 @@ static uint64_t launch(struct world *w, const struct play *p, uint32_t k, uint32
 static void wait_for_compute(struct world *w)
 {
 	uint64_t free_ns = w->stream[COMPUTE].free_ns + 5 * US;
-	struct event_sync e = { .head = { .kind = EVENT_SYNC, .t = w->t_ns }, .handle = 0x50,
-				.scope = SYNC_STREAM };
+	struct event_sync e = {
+	    .head = {.kind = EVENT_SYNC, .t = w->t_ns}, .handle = 0x50, .scope = SYNC_STREAM};
 
 	if (free_ns > w->t_ns)
 		w->t_ns = free_ns;
@@ -187,9 +195,11 @@ static void open_gap(struct world *w)
 
 static void close_gap(struct world *w)
 {
-	struct event_gap e = { .head = { .kind = EVENT_GAP, .t = w->gap_from_ns }, .to = w->gap_to_ns,
-			       .on = w->gap_on_ns, .cause = GAP_GOVERNED,
-			       .detail = (int32_t)w->gap_epoch };
+	struct event_gap e = {.head = {.kind = EVENT_GAP, .t = w->gap_from_ns},
+			      .to = w->gap_to_ns,
+			      .on = w->gap_on_ns,
+			      .cause = GAP_GOVERNED,
+			      .detail = (int32_t)w->gap_epoch};
 
 	put(w, e.on, 0, &e, sizeof(e));
 	w->gap_from_ns = UINT64_MAX;
@@ -277,17 +287,18 @@ static const char *name_of(void *arg, uint32_t id)
 
 static void feed(struct world *w)
 {
-	struct join_sink sink = { w, got_host, got_device, name_of };
+	struct join_sink sink = {w, got_host, got_device, name_of};
 	uint64_t ran_ns = w->events[0].at_ns;
 
-	w->clock = (struct clockmap){ .count = 1, .ns_per_tick = 1, .anchors = { { 1, 1, 1, 0 } } };
+	w->clock = (struct clockmap){.count = 1, .ns_per_tick = 1, .anchors = {{1, 1, 1, 0}}};
 	assert_int_equal(join_open(&w->j, &sink, &w->clock, 4), 0);
 	for (uint32_t i = 0; i < w->count; i++) {
 		struct timed *t = &w->events[i];
-		struct ring_lane_view v = { .lane = t->lane, .tid = 100 + t->lane, .generation = 1,
-					    .kind = t->lane == 3 ? RING_LANE_DEVICE :
-								   RING_LANE_HOST,
-					    .clock_source = CLOCK_SOURCE_MONOTONIC };
+		struct ring_lane_view v = {.lane = t->lane,
+					   .tid = 100 + t->lane,
+					   .generation = 1,
+					   .kind = t->lane == 3 ? RING_LANE_DEVICE : RING_LANE_HOST,
+					   .clock_source = CLOCK_SOURCE_MONOTONIC};
 
 		for (; ran_ns + 5 * MS < t->at_ns; ran_ns += 5 * MS)
 			join_run(w->j, ran_ns + 5 * MS);
@@ -359,10 +370,11 @@ static void play(const struct play *p, uint32_t least_percent)
 		lap(w, p);
 		count_both(w);
 		feed(w);
-		printf("seed %u: %llu kernels, %llu wrong, %llu of %llu joined, %llu learned anew\n", seed,
-		       (unsigned long long)w->kernels, (unsigned long long)w->wrong,
-		       (unsigned long long)w->joined, (unsigned long long)w->both,
-		       (unsigned long long)join_stats(w->j)->resyncs);
+		printf(
+		    "seed %u: %llu kernels, %llu wrong, %llu of %llu joined, %llu learned anew\n",
+		    seed, (unsigned long long)w->kernels, (unsigned long long)w->wrong,
+		    (unsigned long long)w->joined, (unsigned long long)w->both,
+		    (unsigned long long)join_stats(w->j)->resyncs);
 		assert_int_equal(w->wrong, 0);
 		assert_true(w->joined * 100 >= w->both * least_percent);
 		assert_true(join_stats(w->j)->align_steps <= 8 * (uint64_t)w->count);
@@ -373,10 +385,18 @@ static void play(const struct play *p, uint32_t least_percent)
 /* What rings lose is counted: all others are joined. */
 static void losses_in_the_ring_cost_themselves_only(void **state)
 {
-	static const struct play bound_by_host = { .steps = 150, .wait_every = 1, .pace_ns = 10 * US,
-						   .kernel_ns = 6 * US, .laps = 60, .lap_max = 60 };
-	static const struct play far = { .steps = 150, .wait_every = 3, .pace_ns = 10 * US,
-					 .kernel_ns = 6 * US, .laps = 30, .lap_max = 4000 };
+	static const struct play bound_by_host = {.steps = 150,
+						  .wait_every = 1,
+						  .pace_ns = 10 * US,
+						  .kernel_ns = 6 * US,
+						  .laps = 60,
+						  .lap_max = 60};
+	static const struct play far = {.steps = 150,
+					.wait_every = 3,
+					.pace_ns = 10 * US,
+					.kernel_ns = 6 * US,
+					.laps = 30,
+					.lap_max = 4000};
 
 	(void)state;
 	play(&bound_by_host, 100);
@@ -385,10 +405,14 @@ static void losses_in_the_ring_cost_themselves_only(void **state)
 
 static void a_deep_queue_without_waits_loses_nothing_more(void **state)
 {
-	static const struct play deep = { .steps = 150, .pace_ns = 5 * US, .kernel_ns = 12 * US,
-					  .laps = 60, .lap_max = 600 };
-	static const struct play alike = { .steps = 150, .pace_ns = 5 * US, .kernel_ns = 12 * US,
-					   .laps = 60, .lap_max = 600, .alike = true };
+	static const struct play deep = {
+	    .steps = 150, .pace_ns = 5 * US, .kernel_ns = 12 * US, .laps = 60, .lap_max = 600};
+	static const struct play alike = {.steps = 150,
+					  .pace_ns = 5 * US,
+					  .kernel_ns = 12 * US,
+					  .laps = 60,
+					  .lap_max = 600,
+					  .alike = true};
 
 	(void)state;
 	play(&deep, 100);
@@ -398,15 +422,31 @@ static void a_deep_queue_without_waits_loses_nothing_more(void **state)
 /* The kinds are off, or CUPTI drops records: the difference is learned again. */
 static void after_uncounted_losses_nothing_is_guessed(void **state)
 {
-	static const struct play waits = { .steps = 450, .wait_every = 1, .pace_ns = 10 * US,
-					   .kernel_ns = 6 * US, .laps = 40, .lap_max = 300,
-					   .gaps = 8, .drops = 6 };
-	static const struct play deep = { .steps = 450, .wait_every = 10, .pace_ns = 5 * US,
-					  .kernel_ns = 12 * US, .laps = 40, .lap_max = 300,
-					  .gaps = 8, .drops = 6 };
-	static const struct play alike = { .steps = 450, .wait_every = 4, .pace_ns = 8 * US,
-					   .kernel_ns = 8 * US, .laps = 40, .lap_max = 300,
-					   .gaps = 8, .drops = 6, .alike = true };
+	static const struct play waits = {.steps = 450,
+					  .wait_every = 1,
+					  .pace_ns = 10 * US,
+					  .kernel_ns = 6 * US,
+					  .laps = 40,
+					  .lap_max = 300,
+					  .gaps = 8,
+					  .drops = 6};
+	static const struct play deep = {.steps = 450,
+					 .wait_every = 10,
+					 .pace_ns = 5 * US,
+					 .kernel_ns = 12 * US,
+					 .laps = 40,
+					 .lap_max = 300,
+					 .gaps = 8,
+					 .drops = 6};
+	static const struct play alike = {.steps = 450,
+					  .wait_every = 4,
+					  .pace_ns = 8 * US,
+					  .kernel_ns = 8 * US,
+					  .laps = 40,
+					  .lap_max = 300,
+					  .gaps = 8,
+					  .drops = 6,
+					  .alike = true};
 
 	(void)state;
 	play(&waits, 95);
@@ -417,9 +457,13 @@ static void after_uncounted_losses_nothing_is_guessed(void **state)
 /* Of two calls at the same time on one stream one is first. */
 static void launches_that_race_are_numbered_in_order(void **state)
 {
-	static const struct play race = { .steps = 100, .wait_every = 2, .pace_ns = 10 * US,
-					  .kernel_ns = 6 * US, .laps = 30, .lap_max = 300,
-					  .race = true };
+	static const struct play race = {.steps = 100,
+					 .wait_every = 2,
+					 .pace_ns = 10 * US,
+					 .kernel_ns = 6 * US,
+					 .laps = 30,
+					 .lap_max = 300,
+					 .race = true};
 
 	(void)state;
 	play(&race, 99);
@@ -427,9 +471,13 @@ static void launches_that_race_are_numbered_in_order(void **state)
 
 static void a_sysomd_that_comes_late_joins_what_comes(void **state)
 {
-	static const struct play late = { .steps = 150, .wait_every = 5, .pace_ns = 5 * US,
-					  .kernel_ns = 12 * US, .laps = 20, .lap_max = 300,
-					  .late = true };
+	static const struct play late = {.steps = 150,
+					 .wait_every = 5,
+					 .pace_ns = 5 * US,
+					 .kernel_ns = 12 * US,
+					 .laps = 20,
+					 .lap_max = 300,
+					 .late = true};
 
 	(void)state;
 	play(&late, 100);
@@ -438,11 +486,11 @@ static void a_sysomd_that_comes_late_joins_what_comes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(losses_in_the_ring_cost_themselves_only),
-		cmocka_unit_test(a_deep_queue_without_waits_loses_nothing_more),
-		cmocka_unit_test(after_uncounted_losses_nothing_is_guessed),
-		cmocka_unit_test(launches_that_race_are_numbered_in_order),
-		cmocka_unit_test(a_sysomd_that_comes_late_joins_what_comes),
+	    cmocka_unit_test(losses_in_the_ring_cost_themselves_only),
+	    cmocka_unit_test(a_deep_queue_without_waits_loses_nothing_more),
+	    cmocka_unit_test(after_uncounted_losses_nothing_is_guessed),
+	    cmocka_unit_test(launches_that_race_are_numbered_in_order),
+	    cmocka_unit_test(a_sysomd_that_comes_late_joins_what_comes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static int teardown(void **unused)
 
 static struct journal_event rank_event(uint32_t slot)
 {
-	struct journal_event e = { .kind = JOURNAL_RANK, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_RANK, .slot = slot};
 
 	strcpy(e.as.rank.job, "llama");
 	strcpy(e.as.rank.role, "pp1");
@@ -47,21 +47,43 @@ static struct journal_event rank_event(uint32_t slot)
 /* Every field another value. */
 static struct journal_event step_event(uint32_t slot)
 {
-	struct journal_event e = { .kind = JOURNAL_STEP, .slot = slot };
+	struct journal_event e = {.kind = JOURNAL_STEP, .slot = slot};
 	struct step *s = &e.as.step.step;
 
-	*s = (struct step){ .index = 1, .begin_ns = 2, .end_ns = UINT64_MAX, .device_begin_ns = 4,
-			    .device_end_ns = 5, .latency_ns = 6, .self_ns = 7, .compute_ns = 8,
-			    .comm_ns = 9, .exposed_comm_ns = 10, .copy_ns = 11, .idle_ns = 12,
-			    .launch_gap_max_ns = 13, .kernels = 14, .launches = 15, .collectives = 16,
-			    .copies = 17, .unmatched = UINT32_MAX, .phase = 19, .key = 20,
-			    .work = { 0.1, -0.0, INFINITY, 5e-324 }, .work_count = 4,
-			    .source = STEP_SOURCE_AUTO, .flags = 23, .device_latency_ns = 24 };
+	*s = (struct step){.index = 1,
+			   .begin_ns = 2,
+			   .end_ns = UINT64_MAX,
+			   .device_begin_ns = 4,
+			   .device_end_ns = 5,
+			   .latency_ns = 6,
+			   .self_ns = 7,
+			   .compute_ns = 8,
+			   .comm_ns = 9,
+			   .exposed_comm_ns = 10,
+			   .copy_ns = 11,
+			   .idle_ns = 12,
+			   .launch_gap_max_ns = 13,
+			   .kernels = 14,
+			   .launches = 15,
+			   .collectives = 16,
+			   .copies = 17,
+			   .unmatched = UINT32_MAX,
+			   .phase = 19,
+			   .key = 20,
+			   .work = {0.1, -0.0, INFINITY, 5e-324},
+			   .work_count = 4,
+			   .source = STEP_SOURCE_AUTO,
+			   .flags = 23,
+			   .device_latency_ns = 24};
 	e.as.step.stalled_ns = 25;
-	e.as.step.verdict = (struct judge_verdict){ .skip = JUDGE_GAP, .state = ROOFLINE_REFUSED,
-						    .expected_ns = 1.0 / 3, .expected_self_ns = 2.0 / 3,
-						    .excess = 1e-300, .self_excess = -1e300,
-						    .out = true, .self = true };
+	e.as.step.verdict = (struct judge_verdict){.skip = JUDGE_GAP,
+						   .state = ROOFLINE_REFUSED,
+						   .expected_ns = 1.0 / 3,
+						   .expected_self_ns = 2.0 / 3,
+						   .excess = 1e-300,
+						   .self_excess = -1e300,
+						   .out = true,
+						   .self = true};
 	return e;
 }
 
@@ -74,7 +96,8 @@ static struct journal_block *reopen(void)
 	assert_int_equal(journal_writer_pack(&w, &packed), 0);
 	assert_int_equal(journal_block_bytes(packed.data, &bytes), 0);
 	assert_int_equal(bytes, packed.bytes - JOURNAL_HEAD_BYTES);
-	assert_int_equal(journal_block_open(&b, packed.data, packed.data + JOURNAL_HEAD_BYTES, bytes), 0);
+	assert_int_equal(
+	    journal_block_open(&b, packed.data, packed.data + JOURNAL_HEAD_BYTES, bytes), 0);
 	return b;
 }
 
@@ -97,13 +120,16 @@ static void every_kind_comes_back_in_its_order(void **unused)
 {
 	struct journal_event rank = rank_event(63), step = step_event(63), e, one;
 	struct record r[5];
-	struct step_mark mark = { .work = { 1, 2.5 }, .work_count = 2, .phase = 7 };
+	struct step_mark mark = {.work = {1, 2.5}, .work_count = 2, .phase = 7};
 	struct journal_block *b;
 
 	memset(r, 0, sizeof(r));
 	for (int i = 0; i < 5; i++)
-		r[i] = (struct record){ .begin_ns = 1000u + (uint64_t)i, .end_ns = 2000, .peer = -1,
-					.kind = i % 2 ? RECORD_KERNEL : RECORD_LAUNCH, .name = 3 };
+		r[i] = (struct record){.begin_ns = 1000u + (uint64_t)i,
+				       .end_ns = 2000,
+				       .peer = -1,
+				       .kind = i % 2 ? RECORD_KERNEL : RECORD_LAUNCH,
+				       .name = 3};
 	r[4].kind = RECORD_STEP_BEGIN;
 	journal_writer_event(&w, &rank);
 	journal_writer_record(&w, 63, &r[0], NULL);
@@ -111,11 +137,11 @@ static void every_kind_comes_back_in_its_order(void **unused)
 	journal_writer_record(&w, 2, &r[2], NULL);
 	journal_writer_record(&w, 63, &r[3], NULL);
 	journal_writer_record(&w, 63, &r[4], &mark);
-	one = (struct journal_event){ .kind = JOURNAL_RUN, .slot = 63, .as.device_ns = UINT64_MAX };
+	one = (struct journal_event){.kind = JOURNAL_RUN, .slot = 63, .as.device_ns = UINT64_MAX};
 	journal_writer_event(&w, &one);
 	journal_writer_event(&w, &step);
-	one = (struct journal_event){ .kind = JOURNAL_FLAG, .slot = 5 };
-	one.as.flag = (struct local_peers_flag){ 5, true, 10, 20, 0.1, 1e6 };
+	one = (struct journal_event){.kind = JOURNAL_FLAG, .slot = 5};
+	one.as.flag = (struct local_peers_flag){5, true, 10, 20, 0.1, 1e6};
 	journal_writer_event(&w, &one);
 	b = reopen();
 	assert_int_equal(journal_block_next(b, &e), 1);
@@ -155,7 +181,7 @@ static void every_kind_comes_back_in_its_order(void **unused)
 static void a_writer_is_full_before_anything_is_lost(void **unused)
 {
 	struct journal_event step = step_event(1), e;
-	struct record r = { .kind = RECORD_LAUNCH, .peer = -1 };
+	struct record r = {.kind = RECORD_LAUNCH, .peer = -1};
 	struct journal_block *b;
 	uint32_t steps = 0, records = 0;
 
@@ -231,7 +257,7 @@ static void settings_that_no_sysomd_has_are_refused(void **unused)
 
 static void bent_bytes_are_told(void **unused)
 {
-	struct journal_event step = step_event(1), e = { .kind = JOURNAL_FINISH, .slot = 64 };
+	struct journal_event step = step_event(1), e = {.kind = JOURNAL_FINISH, .slot = 64};
 	struct journal_block *b;
 	uint32_t bytes;
 
@@ -239,8 +265,8 @@ static void bent_bytes_are_told(void **unused)
 	assert_int_equal(journal_writer_pack(&w, &packed), 0);
 	bytes = (uint32_t)(packed.bytes - JOURNAL_HEAD_BYTES);
 	packed.data[JOURNAL_HEAD_BYTES + bytes / 2] ^= 1;
-	assert_int_equal(journal_block_open(&b, packed.data, packed.data + JOURNAL_HEAD_BYTES, bytes),
-			 -EBADMSG);
+	assert_int_equal(
+	    journal_block_open(&b, packed.data, packed.data + JOURNAL_HEAD_BYTES, bytes), -EBADMSG);
 	packed.data[0] ^= 1;
 	assert_int_equal(journal_block_bytes(packed.data, &bytes), -EPROTO);
 	/* a slot beyond the last one */
@@ -255,11 +281,13 @@ static void bent_bytes_are_told(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(every_kind_comes_back_in_its_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_writer_is_full_before_anything_is_lost, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_full_load_of_records_fits, setup, teardown),
-		cmocka_unit_test_setup_teardown(settings_that_no_sysomd_has_are_refused, setup, teardown),
-		cmocka_unit_test_setup_teardown(bent_bytes_are_told, setup, teardown),
+	    cmocka_unit_test_setup_teardown(every_kind_comes_back_in_its_order, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_writer_is_full_before_anything_is_lost, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(a_full_load_of_records_fits, setup, teardown),
+	    cmocka_unit_test_setup_teardown(settings_that_no_sysomd_has_are_refused, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(bent_bytes_are_told, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

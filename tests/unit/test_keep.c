@@ -13,7 +13,7 @@
 
 #include "sidecar/node.h"
 
-#define MS 1000000ull
+#define MS	  1000000ull
 #define LEARN_MIN 50
 
 /* A rank of its own, fed with steps that are marked. */
@@ -28,7 +28,7 @@ static char dir[64];
 
 static int setup(void **state)
 {
-	node = (struct node){ .baseline_fd = -1 };
+	node = (struct node){.baseline_fd = -1};
 	snprintf(dir, sizeof(dir), "/tmp/test_keep.XXXXXX");
 	if (!mkdtemp(dir))
 		return -1;
@@ -50,7 +50,7 @@ static int teardown(void **state)
 /* As if the node had just met the process: with what an earlier one kept of it. */
 static struct life *born(int pid)
 {
-	const struct recorder_config rc = { .memory_bytes = 1 << 20, .ranks_max = 1 };
+	const struct recorder_config rc = {.memory_bytes = 1 << 20, .ranks_max = 1};
 	struct life *l = calloc(1, sizeof(*l));
 	struct rank_config c;
 
@@ -58,8 +58,11 @@ static struct life *born(int pid)
 	c.judge.roofline.learn_min = LEARN_MIN;
 	assert_int_equal(recorder_open(&l->recorder, &rc), 0);
 	assert_int_equal(recorder_add_rank(l->recorder, 0, 1), 0);
-	l->process = (struct process){ .node = &node, .pid = pid, .uid = 1000,
-				       .id.start_time_ticks = 77, .state = PROCESS_ATTACHED };
+	l->process = (struct process){.node = &node,
+				      .pid = pid,
+				      .uid = 1000,
+				      .id.start_time_ticks = 77,
+				      .state = PROCESS_ATTACHED};
 	assert_int_equal(rank_open(&l->process.rank, &c, l->recorder, 0, NULL, 1, 1), 0);
 	l->at_ns = clock_monotonic_ns(); /* keep.c notes when it restored */
 	node.processes[0] = &l->process;
@@ -78,9 +81,14 @@ static void killed(struct life *l)
 
 static void host(struct life *l, uint16_t kind, uint64_t begin_ns, uint64_t end_ns, bool marked)
 {
-	const struct step_mark mark = { .work = { 100 }, .work_count = 1 };
-	struct record r = { .begin_ns = begin_ns, .end_ns = end_ns, .kind = kind, .thread = 1,
-			    .key = l->index, .func = kind == RECORD_COLL, .peer = -1 };
+	const struct step_mark mark = {.work = {100}, .work_count = 1};
+	struct record r = {.begin_ns = begin_ns,
+			   .end_ns = end_ns,
+			   .kind = kind,
+			   .thread = 1,
+			   .key = l->index,
+			   .func = kind == RECORD_COLL,
+			   .peer = -1};
 
 	rank_host(l->process.rank, &r, marked ? &mark : NULL, false);
 }
@@ -88,8 +96,12 @@ static void host(struct life *l, uint16_t kind, uint64_t begin_ns, uint64_t end_
 static void device(struct life *l, uint16_t kind, uint64_t launch_ns, uint64_t begin_ns,
 		   uint64_t end_ns)
 {
-	struct record r = { .begin_ns = begin_ns, .end_ns = end_ns, .launch_ns = launch_ns,
-			    .kind = kind, .func = kind == RECORD_COLL_KERNEL, .peer = -1 };
+	struct record r = {.begin_ns = begin_ns,
+			   .end_ns = end_ns,
+			   .launch_ns = launch_ns,
+			   .kind = kind,
+			   .func = kind == RECORD_COLL_KERNEL,
+			   .peer = -1};
 
 	rank_device(l->process.rank, &r);
 }
@@ -206,10 +218,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(a_model_is_on_the_disk_as_soon_as_it_is_armed),
-		T(a_successor_is_armed_with_the_steps_that_armed_a_late_model),
-		T(a_step_that_is_out_of_an_armed_model_is_kept_from_a_successor),
-		T(nothing_is_due_of_a_process_that_can_not_be_known_again),
+	    T(a_model_is_on_the_disk_as_soon_as_it_is_armed),
+	    T(a_successor_is_armed_with_the_steps_that_armed_a_late_model),
+	    T(a_step_that_is_out_of_an_armed_model_is_kept_from_a_successor),
+	    T(nothing_is_due_of_a_process_that_can_not_be_known_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

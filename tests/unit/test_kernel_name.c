@@ -31,15 +31,17 @@ static void takes_demangled_names_apart(void **state)
 {
 	(void)state;
 	expect("ampere_sgemm_128x64_nn", "ampere_sgemm_128x64_nn", "");
-	expect("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
-	       "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>)",
-	       "at::native::vectorized_elementwise_kernel",
-	       "4|at::native::CUDAFunctor_add<float>|at::detail::Array<char*, 3>");
+	expect(
+	    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+	    "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>)",
+	    "at::native::vectorized_elementwise_kernel",
+	    "4|at::native::CUDAFunctor_add<float>|at::detail::Array<char*, 3>");
 	expect("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x64_32x6_nn_align4>(Params)",
 	       "cutlass::Kernel", "cutlass_80_tensorop_s1688gemm_128x64_32x6_nn_align4");
 	expect("void at::(anonymous namespace)::fill<float>(float*, (anonymous namespace)::X)",
 	       "at::(anonymous namespace)::fill", "float");
-	expect("unsigned long ns::Class<int, 3>::run<bool>() const", "ns::Class::run", "int|3|bool");
+	expect("unsigned long ns::Class<int, 3>::run<bool>() const", "ns::Class::run",
+	       "int|3|bool");
 	expect("void f<(lambda(int)#1)>(int)", "f", "(lambda(int)#1)");
 	/* cut, as traces do with long names */
 	expect("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<bool, at::na",
@@ -84,9 +86,9 @@ static void odd_names_stay_whole(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(takes_demangled_names_apart),
-		cmocka_unit_test(takes_mangled_names_apart),
-		cmocka_unit_test(odd_names_stay_whole),
+	    cmocka_unit_test(takes_demangled_names_apart),
+	    cmocka_unit_test(takes_mangled_names_apart),
+	    cmocka_unit_test(odd_names_stay_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

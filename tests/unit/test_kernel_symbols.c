@@ -122,10 +122,10 @@ static void another_file_is_read_for_itself(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(finds_the_symbol_that_an_address_lies_in, remove_file),
-		cmocka_unit_test_teardown(hidden_addresses_have_no_names, remove_file),
-		cmocka_unit_test_teardown(what_one_read_another_uses, remove_file),
-		cmocka_unit_test_teardown(another_file_is_read_for_itself, remove_file),
+	    cmocka_unit_test_teardown(finds_the_symbol_that_an_address_lies_in, remove_file),
+	    cmocka_unit_test_teardown(hidden_addresses_have_no_names, remove_file),
+	    cmocka_unit_test_teardown(what_one_read_another_uses, remove_file),
+	    cmocka_unit_test_teardown(another_file_is_read_for_itself, remove_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

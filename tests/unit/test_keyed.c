@@ -10,8 +10,8 @@
 
 static void the_length_and_every_byte_count(void **state)
 {
-	static const struct keyed k = { { 1, 2 } };
-	uint8_t text[64] = { 0 };
+	static const struct keyed k = {{1, 2}};
+	uint8_t text[64] = {0};
 
 	(void)state;
 	for (size_t n = 0; n < sizeof(text); n++) {
@@ -28,7 +28,7 @@ static void the_length_and_every_byte_count(void **state)
 
 static void another_key_gives_another_hash(void **state)
 {
-	static const struct keyed k[] = { { { 1, 2 } }, { { 2, 2 } }, { { 1, 3 } } };
+	static const struct keyed k[] = {{{1, 2}}, {{2, 2}}, {{1, 3}}};
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
@@ -42,7 +42,7 @@ static void another_key_gives_another_hash(void **state)
 /* Of one bit more or less in the word, each bit of the hash is another one half of the time. */
 static void a_bit_of_the_word_moves_half_of_the_hash(void **state)
 {
-	static const struct keyed k = { { 0x0123456789abcdefull, 0xfedcba9876543210ull } };
+	static const struct keyed k = {{0x0123456789abcdefull, 0xfedcba9876543210ull}};
 	unsigned flips = 0, total = 0;
 
 	(void)state;
@@ -65,10 +65,10 @@ static void a_process_keeps_its_key(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_length_and_every_byte_count),
-		cmocka_unit_test(another_key_gives_another_hash),
-		cmocka_unit_test(a_bit_of_the_word_moves_half_of_the_hash),
-		cmocka_unit_test(a_process_keeps_its_key),
+	    cmocka_unit_test(the_length_and_every_byte_count),
+	    cmocka_unit_test(another_key_gives_another_hash),
+	    cmocka_unit_test(a_bit_of_the_word_moves_half_of_the_hash),
+	    cmocka_unit_test(a_process_keeps_its_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static double normal(struct job *j)
 
 static struct job job_of(uint32_t seed)
 {
-	struct job j = { .seed = seed };
+	struct job j = {.seed = seed};
 	struct judge_config c;
 
 	judge_config_default(&c);
@@ -53,13 +53,18 @@ static void end(struct job *j)
 /* A step with so much more in each part. phase 1: evaluation, of other kernels. */
 static void push(struct job *j, uint32_t phase, const double extra_ms[KINDS_PARTS])
 {
-	double compute = (phase ? 15 : 30) * MS * (1 + 0.005 * normal(j)) + extra_ms[KINDS_COMPUTE] * MS,
+	double compute =
+		   (phase ? 15 : 30) * MS * (1 + 0.005 * normal(j)) + extra_ms[KINDS_COMPUTE] * MS,
 	       wait = (phase ? 0 : 8) * MS * (1 + 0.02 * normal(j)) + extra_ms[KINDS_WAIT] * MS,
 	       copy = 2 * MS + extra_ms[KINDS_COPY] * MS,
 	       idle = 10 * MS * (1 + 0.01 * normal(j)) + extra_ms[KINDS_HOST] * MS;
-	struct step s = { .index = j->step++, .source = STEP_SOURCE_AUTO, .phase = phase,
-			  .kernels = 10, .launches = phase ? 4 : 10, .collectives = phase ? 0 : 4,
-			  .work_count = 1 };
+	struct step s = {.index = j->step++,
+			 .source = STEP_SOURCE_AUTO,
+			 .phase = phase,
+			 .kernels = 10,
+			 .launches = phase ? 4 : 10,
+			 .collectives = phase ? 0 : 4,
+			 .work_count = 1};
 
 	s.key = steps_key(s.source, phase);
 	s.work[0] = s.launches;
@@ -82,7 +87,7 @@ static void push(struct job *j, uint32_t phase, const double extra_ms[KINDS_PART
 
 static void slower(struct job *j, uint32_t part, double ms)
 {
-	double extra[KINDS_PARTS] = { 0 };
+	double extra[KINDS_PARTS] = {0};
 
 	extra[part] = ms;
 	push(j, 0, extra);
@@ -103,7 +108,7 @@ static void recurs(struct job *j, uint64_t until, uint32_t period, uint32_t part
 
 static void a_checkpoint_is_known_from_its_second_occurrence_on(void **unused)
 {
-	static const uint32_t parts[] = { KINDS_HOST, KINDS_WAIT, KINDS_COPY, KINDS_COMPUTE };
+	static const uint32_t parts[] = {KINDS_HOST, KINDS_WAIT, KINDS_COPY, KINDS_COMPUTE};
 
 	for (uint32_t i = 0; i < 4 * 8; i++) {
 		struct job j = job_of(i + 1);
@@ -119,7 +124,8 @@ static void a_checkpoint_is_known_from_its_second_occurrence_on(void **unused)
 		assert_in_range(row.count, 19, 20);
 		assert_float_equal(row.cost_ns, 2000 * MS, 100 * MS);
 		assert_float_equal(row.steps, 1, 0);
-		assert_float_equal(row.share, (double)row.count * 2000 / (20 * 2000 + 1000 * 50), 0.01);
+		assert_float_equal(row.share, (double)row.count * 2000 / (20 * 2000 + 1000 * 50),
+				   0.01);
 		assert_false(row.grown);
 		end(&j);
 	}
@@ -135,7 +141,7 @@ static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 		struct kinds_row row;
 
 		while (j.step < 1500) {
-			double extra[KINDS_PARTS] = { 0 };
+			double extra[KINDS_PARTS] = {0};
 
 			extra[KINDS_WAIT] = 200 * uniform(&j) * uniform(&j);
 			extra[KINDS_HOST] = j.step % 50 == 49 ? 2000 * (1 + 0.05 * normal(&j)) : 0;
@@ -174,7 +180,7 @@ static void a_kind_that_grows_is_flagged_and_told_by_how_much(void **unused)
 
 static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
 {
-	static const uint32_t periods[] = { 2, 3, 5, 10, 20, 37, 60 };
+	static const uint32_t periods[] = {2, 3, 5, 10, 20, 37, 60};
 
 	for (uint32_t i = 0; i < 7 * 8; i++) {
 		struct job j = job_of(i + 1);
@@ -275,7 +281,7 @@ static void an_evaluation_is_told_by_its_work(void **unused)
 {
 	struct job j = job_of(17);
 	struct kinds_row row[2];
-	double nothing[KINDS_PARTS] = { 0 };
+	double nothing[KINDS_PARTS] = {0};
 
 	while (j.step < 900)
 		push(&j, j.step % 60 >= 48, nothing);
@@ -294,13 +300,13 @@ static void an_evaluation_is_told_by_its_work(void **unused)
 static void a_step_after_an_evaluation_is_a_kind_too(void **unused)
 {
 	struct job j = job_of(19);
-	double late[KINDS_PARTS] = { 0 };
+	double late[KINDS_PARTS] = {0};
 
 	late[KINDS_HOST] = 500;
 	while (j.step < 1200) {
 		/* an evaluation is not found in the same number of steps each time */
 		uint32_t more = (uint32_t)(uniform(&j) * 3);
-		double nothing[KINDS_PARTS] = { 0 };
+		double nothing[KINDS_PARTS] = {0};
 
 		for (uint32_t i = 0; i < 87 + more; i++)
 			push(&j, 0, nothing);
@@ -327,8 +333,8 @@ static void a_kind_that_ends_is_told_no_more(void **unused)
 static void what_was_there_before_the_watch_is_no_kind(void **unused)
 {
 	struct job j = job_of(29);
-	struct judge_sample l = { .key = steps_key(STEP_SOURCE_AUTO, 0), .work = { 10 },
-				  .work_count = 1, .known = 1 };
+	struct judge_sample l = {
+	    .key = steps_key(STEP_SOURCE_AUTO, 0), .work = {10}, .work_count = 1, .known = 1};
 
 	for (int i = 0; i < 200; i++) {
 		l.self_ns = 42 * MS * (1 + 0.005 * normal(&j));
@@ -360,8 +366,11 @@ static void scaling_time_changes_no_verdict(void **unused)
 		for (int i = 0; i < 2; i++) {
 			uint64_t unit = i ? 7000 : 1000;
 			uint64_t extra = slow ? 10 + (seed >> 20) % 1000 : 0;
-			struct step s = { .index = step, .key = 1, .latency_ns = unit * (50 + extra),
-					  .self_ns = unit * (42 + extra), .compute_ns = unit * 30 };
+			struct step s = {.index = step,
+					 .key = 1,
+					 .latency_ns = unit * (50 + extra),
+					 .self_ns = unit * (42 + extra),
+					 .compute_ns = unit * 30};
 
 			v[i] = kinds_push(k[i], &s, 50.0 * (double)unit, 42.0 * (double)unit, slow);
 		}
@@ -377,20 +386,20 @@ static void scaling_time_changes_no_verdict(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
-		cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
-		cmocka_unit_test(a_kind_that_grows_is_flagged_and_told_by_how_much),
-		cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
-		cmocka_unit_test(a_fault_beside_a_checkpoint_is_told),
-		cmocka_unit_test(an_early_hiccup_founds_no_kind_with_a_fault),
-		cmocka_unit_test(slowness_that_stays_is_no_kind),
-		cmocka_unit_test(phases_are_told_apart_where_they_meet),
-		cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
-		cmocka_unit_test(an_evaluation_is_told_by_its_work),
-		cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
-		cmocka_unit_test(a_kind_that_ends_is_told_no_more),
-		cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
-		cmocka_unit_test(scaling_time_changes_no_verdict),
+	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
+	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
+	    cmocka_unit_test(a_kind_that_grows_is_flagged_and_told_by_how_much),
+	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
+	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_told),
+	    cmocka_unit_test(an_early_hiccup_founds_no_kind_with_a_fault),
+	    cmocka_unit_test(slowness_that_stays_is_no_kind),
+	    cmocka_unit_test(phases_are_told_apart_where_they_meet),
+	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
+	    cmocka_unit_test(an_evaluation_is_told_by_its_work),
+	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
+	    cmocka_unit_test(a_kind_that_ends_is_told_no_more),
+	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
+	    cmocka_unit_test(scaling_time_changes_no_verdict),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

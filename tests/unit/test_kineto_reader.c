@@ -57,14 +57,17 @@ static void reads_the_fields_that_count(void **state)
 {
 	struct kineto_result result;
 
-	assert_int_equal(run("{\"a\":{\"traceEvents\":[1]},\"traceEvents\":[\n"
-			     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"f\\u0041\\\"\","
-			     "\"ts\":12.5,\"dur\":3,"
-			     "\"x\":{\"args\":{\"bytes\":9}},\"args\":{\"correlation\":7,"
-			     "\"bytes\":8,\"device\":1,"
-			     "\"stream\":20,\"grid\":[1,2,3,4],\"block\":[5,6,7],\"y\":{\"stream\":99}}}],"
-			     "\"distributedInfo\":{\"x\":{\"rank\":5},\"rank\":3,\"y\":[{\"rank\":4}]},"
-			     "\"rank\":9,\"baseTimeNanoseconds\":1234567}", &result), 0);
+	assert_int_equal(
+	    run("{\"a\":{\"traceEvents\":[1]},\"traceEvents\":[\n"
+		"{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"f\\u0041\\\"\","
+		"\"ts\":12.5,\"dur\":3,"
+		"\"x\":{\"args\":{\"bytes\":9}},\"args\":{\"correlation\":7,"
+		"\"bytes\":8,\"device\":1,"
+		"\"stream\":20,\"grid\":[1,2,3,4],\"block\":[5,6,7],\"y\":{\"stream\":99}}}],"
+		"\"distributedInfo\":{\"x\":{\"rank\":5},\"rank\":3,\"y\":[{\"rank\":4}]},"
+		"\"rank\":9,\"baseTimeNanoseconds\":1234567}",
+		&result),
+	    0);
 	assert_int_equal(seen.count, 1);
 	assert_string_equal(seen.category, "kernel");
 	assert_string_equal(seen.name, "fA\"");
@@ -89,9 +92,11 @@ static void one_event_leaves_nothing_to_the_next(void **state)
 {
 	struct kineto_result result;
 
-	assert_int_equal(run("[{\"name\":\"a\",\"cat\":\"c\",\"ph\":\"X\",\"ts\":1,\"dur\":2,"
-			     "\"args\":{\"correlation\":3,\"grid\":[4]}},{},5,[6,[7]],\"z\",null,true]",
-			     &result), 0);
+	assert_int_equal(
+	    run("[{\"name\":\"a\",\"cat\":\"c\",\"ph\":\"X\",\"ts\":1,\"dur\":2,"
+		"\"args\":{\"correlation\":3,\"grid\":[4]}},{},5,[6,[7]],\"z\",null,true]",
+		&result),
+	    0);
 	assert_int_equal(seen.count, 7);
 	assert_int_equal(seen.last.begin_ns + seen.last.correlation + seen.last.grid[0], 0);
 	assert_int_equal(result.rank, -1);
@@ -105,10 +110,17 @@ static void times_are_exact_to_the_nanosecond(void **state)
 		const char *us;
 		uint64_t ns;
 	} times[] = {
-		{ "1694128201545123.457", 1694128201545123457 }, { "0.0015", 2 }, { "0.0014", 1 },
-		{ "1e3", 1000000 }, { "2.5E1", 25000 }, { "-4", 0 }, { "1e300", 0 },
-		{ "3999999999999999.999", 3999999999999999999 }, { "99999999999999999999", 0 },
-		{ "0.9999", 1000 }, { "7.", 0 },
+	    {"1694128201545123.457", 1694128201545123457},
+	    {"0.0015", 2},
+	    {"0.0014", 1},
+	    {"1e3", 1000000},
+	    {"2.5E1", 25000},
+	    {"-4", 0},
+	    {"1e300", 0},
+	    {"3999999999999999.999", 3999999999999999999},
+	    {"99999999999999999999", 0},
+	    {"0.9999", 1000},
+	    {"7.", 0},
 	};
 	struct kineto_result result;
 	char text[128];
@@ -127,13 +139,13 @@ static void a_time_that_is_none_is_told(void **state)
 		const char *fields;
 		bool bad;
 	} events[] = {
-		{ "\"ts\":1,\"dur\":2", false },	{ "\"ts\":0,\"dur\":0.0", false },
-		{ "\"ts\":1,\"dur\":null", false }, { "\"ts\":1,\"args\":{\"dur\":-1}", false },
-		{ "\"ts\":1,\"dur\":-1", true },	{ "\"ts\":1,\"dur\":-0.001", true },
-		{ "\"ts\":1,\"dur\":\"2\"", true }, { "\"ts\":1,\"dur\":\"long\"", true },
-		{ "\"ts\":1,\"dur\":true", true },	{ "\"ts\":1,\"dur\":[2]", true },
-		{ "\"ts\":1,\"dur\":{}", true },	{ "\"ts\":1,\"dur\":1e300", true },
-		{ "\"ts\":-1,\"dur\":2", true },	{ "\"ts\":\"1\",\"dur\":2", true },
+	    {"\"ts\":1,\"dur\":2", false},    {"\"ts\":0,\"dur\":0.0", false},
+	    {"\"ts\":1,\"dur\":null", false}, {"\"ts\":1,\"args\":{\"dur\":-1}", false},
+	    {"\"ts\":1,\"dur\":-1", true},    {"\"ts\":1,\"dur\":-0.001", true},
+	    {"\"ts\":1,\"dur\":\"2\"", true}, {"\"ts\":1,\"dur\":\"long\"", true},
+	    {"\"ts\":1,\"dur\":true", true},  {"\"ts\":1,\"dur\":[2]", true},
+	    {"\"ts\":1,\"dur\":{}", true},    {"\"ts\":1,\"dur\":1e300", true},
+	    {"\"ts\":-1,\"dur\":2", true},    {"\"ts\":\"1\",\"dur\":2", true},
 	};
 	struct kineto_result result;
 	char text[128];
@@ -149,8 +161,10 @@ static void a_time_that_is_none_is_told(void **state)
 static void a_packed_file_is_read_to_its_end(void **state)
 {
 	unsigned char packed[256];
-	z_stream z = { .next_in = (unsigned char *)(uintptr_t)"[{}]", .avail_in = 4,
-		       .next_out = packed, .avail_out = sizeof(packed) };
+	z_stream z = {.next_in = (unsigned char *)(uintptr_t) "[{}]",
+		      .avail_in = 4,
+		      .next_out = packed,
+		      .avail_out = sizeof(packed)};
 	struct kineto_result result;
 
 	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -244,15 +258,15 @@ static void bounds_nesting_and_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_the_fields_that_count),
-		cmocka_unit_test(one_event_leaves_nothing_to_the_next),
-		cmocka_unit_test(times_are_exact_to_the_nanosecond),
-		cmocka_unit_test(a_time_that_is_none_is_told),
-		cmocka_unit_test(a_packed_file_is_read_to_its_end),
-		cmocka_unit_test(many_short_values_take_no_memory),
-		cmocka_unit_test(names_the_line_of_what_is_wrong),
-		cmocka_unit_test(the_callback_ends_the_reading),
-		cmocka_unit_test(bounds_nesting_and_names),
+	    cmocka_unit_test(reads_the_fields_that_count),
+	    cmocka_unit_test(one_event_leaves_nothing_to_the_next),
+	    cmocka_unit_test(times_are_exact_to_the_nanosecond),
+	    cmocka_unit_test(a_time_that_is_none_is_told),
+	    cmocka_unit_test(a_packed_file_is_read_to_its_end),
+	    cmocka_unit_test(many_short_values_take_no_memory),
+	    cmocka_unit_test(names_the_line_of_what_is_wrong),
+	    cmocka_unit_test(the_callback_ends_the_reading),
+	    cmocka_unit_test(bounds_nesting_and_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,9 +214,10 @@ static void excesses_add_up_to_the_slowdown(void **state)
 				struct picture p;
 
 				draw_picture(&p);
-				ledger_step(&l[k], p.begin, p.end, p.busy, p.busy_count,
-					    &(struct ledger_thread){p.segment, p.segment_count, false}, 1,
-					    scratch);
+				ledger_step(
+				    &l[k], p.begin, p.end, p.busy, p.busy_count,
+				    &(struct ledger_thread){p.segment, p.segment_count, false}, 1,
+				    scratch);
 			}
 		}
 		n = ledger_subtract(&l[0], &l[1], rows);
@@ -383,11 +384,12 @@ static void an_open_interval_adds_up(void **unused)
 
 		draw_picture(&p);
 		struct ledger_thread host = {p.segment, p.segment_count, false};
-		struct ledger_busy unfinished = {.launch_ns = draw(2 * TIMELINE), .kind = LEDGER_COMPUTE,
-						 .name = "endless"};
+		struct ledger_busy unfinished = {
+		    .launch_ns = draw(2 * TIMELINE), .kind = LEDGER_COMPUTE, .name = "endless"};
 
 		ledger_init(&l);
-		ledger_open(&l, p.begin, p.end, i % 3 ? &unfinished : NULL, &host, i % 5 != 0, i % 2);
+		ledger_open(&l, p.begin, p.end, i % 3 ? &unfinished : NULL, &host, i % 5 != 0,
+			    i % 2);
 		assert_int_equal(ledger_sum(&l), p.end > p.begin ? p.end - p.begin : 0);
 		assert_int_equal(l.total_ns, ledger_sum(&l));
 		ledger_fini(&l);

@@ -15,18 +15,19 @@
 #include "analysis/slow/local_peers.h"
 #include "tests/wire_synth.h"
 
-#define RANKS 8
+#define RANKS	8
 #define STEP_NS 100e6
 
 struct job {
 	struct local_peers *l;
 	uint64_t random, end_ns[RANKS], index;
 	double extra_ns[RANKS]; /* per step, of the rank's own time */
-	double noise; /* relative, per step */
-	double unlike; /* share by which work and time of a step vary from rank to rank */
+	double noise;		/* relative, per step */
+	double unlike;		/* share by which work and time of a step vary from rank to rank */
 	uint64_t key[RANKS];
 	bool gone[RANKS];
-	double skew, input[RANKS]; /* times differ by so much (deviation), drawn anew every `turn` steps */
+	double skew,
+	    input[RANKS]; /* times differ by so much (deviation), drawn anew every `turn` steps */
 	uint32_t turn;
 	uint32_t more; /* launches that the last rank has above the others' */
 	/* what was told */
@@ -76,16 +77,21 @@ static void job_steps(struct job *j, uint32_t count)
 		for (int i = 0; i < RANKS; i++) {
 			if (j->turn && j->index % j->turn == 0)
 				j->input[i] = exp(j->skew * synth_normal(&j->random));
-			work[i] = 1 + j->unlike * ((double)(synth_random(&j->random) % 1000) / 500 - 1);
-			own[i] = 0.8 * STEP_NS * work[i] * (1 + j->noise * synth_normal(&j->random)) +
-				 j->extra_ns[i];
+			work[i] =
+			    1 + j->unlike * ((double)(synth_random(&j->random) % 1000) / 500 - 1);
+			own[i] =
+			    0.8 * STEP_NS * work[i] * (1 + j->noise * synth_normal(&j->random)) +
+			    j->extra_ns[i];
 			own[i] *= j->turn ? j->input[i] : 1;
 			longest = fmax(longest, j->gone[i] ? 0 : own[i]);
 		}
 		for (int i = 0; i < RANKS; i++) {
-			struct step s = { .index = j->index, .begin_ns = j->end_ns[i], .kernels = 100,
-					  .launches = 100, .work_count = 2,
-					  .work = { 100, round(1e6 * work[i]) } };
+			struct step s = {.index = j->index,
+					 .begin_ns = j->end_ns[i],
+					 .kernels = 100,
+					 .launches = 100,
+					 .work_count = 2,
+					 .work = {100, round(1e6 * work[i])}};
 
 			s.launches += i == RANKS - 1 ? j->more : 0;
 
@@ -192,7 +198,7 @@ static void the_papers_mode_finds_one_and_is_blind_to_two(void **unused)
  * that is slow. */
 static void uneven_work_accuses_nobody(void **unused)
 {
-	static const uint32_t turns[] = { 1, 2, 4, 8 };
+	static const uint32_t turns[] = {1, 2, 4, 8};
 	struct local_peers_stats st;
 	static struct job j;
 	uint64_t explained = 0;
@@ -203,8 +209,8 @@ static void uneven_work_accuses_nobody(void **unused)
 		j.skew = 0.15;
 		job_steps(&j, 6000);
 		local_peers_stats_get(j.l, &st);
-		print_message("# turns of %u: %u told, %u explained\n", turns[k], (uint32_t)st.flags,
-			      (uint32_t)st.skewed);
+		print_message("# turns of %u: %u told, %u explained\n", turns[k],
+			      (uint32_t)st.flags, (uint32_t)st.skewed);
 		/* the rarest draws of all are beyond what the latest rows show */
 		assert_true(10 * st.flags <= st.skewed);
 		explained += st.skewed;
@@ -239,7 +245,7 @@ static void healthy_ranks_are_left_alone(void **unused)
 /* A rank that is late by so much in every step from the first on: its own model calls it normal. */
 static void a_small_constant_lateness_is_found(void **unused)
 {
-	static const double late_ms[] = { 0.4, 0.6, 2, 10 };
+	static const double late_ms[] = {0.4, 0.6, 2, 10};
 	static struct job j;
 
 	for (size_t k = 0; k < sizeof(late_ms) / sizeof(late_ms[0]); k++) {
@@ -252,7 +258,8 @@ static void a_small_constant_lateness_is_found(void **unused)
 		assert_true(j.flags[5] > 0);
 		assert_int_equal(flags_of_others(&j, 5), 0);
 		assert_int_equal(j.last.slot, 5);
-		assert_true(fabs(j.last.excess_ns - late_ms[k] * 1e6) < 0.3 * late_ms[k] * 1e6 + 1e5);
+		assert_true(fabs(j.last.excess_ns - late_ms[k] * 1e6) <
+			    0.3 * late_ms[k] * 1e6 + 1e5);
 		assert_true(j.last.begin_ns < j.last.end_ns);
 		local_peers_close(j.l);
 	}
@@ -380,8 +387,12 @@ static void fast_steps_make_rows_of_many(void **unused)
 	for (uint32_t k = 0; k < 60000; k++) {
 		t += 5000000;
 		for (uint32_t i = 0; i < 4; i++) {
-			struct step s = { .index = k, .begin_ns = t - 5000000, .end_ns = t + i * 40000,
-					  .latency_ns = 5000000, .launches = 10, .kernels = 10 };
+			struct step s = {.index = k,
+					 .begin_ns = t - 5000000,
+					 .end_ns = t + i * 40000,
+					 .latency_ns = 5000000,
+					 .launches = 10,
+					 .kernels = 10};
 
 			s.self_ns = (uint64_t)(4e6 * (1 + 0.02 * synth_normal(&state)) +
 					       (i == 3 && k > 30000 ? 400000 : 0));
@@ -401,19 +412,19 @@ static void fast_steps_make_rows_of_many(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(uneven_work_accuses_nobody),
-		cmocka_unit_test(healthy_ranks_are_left_alone),
-		cmocka_unit_test(where_ranks_differ_by_nature_only_changes_are_told),
-		cmocka_unit_test(what_is_done_while_one_is_waited_for_is_no_skew),
-		cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
-		cmocka_unit_test(a_small_constant_lateness_is_found),
-		cmocka_unit_test(a_fault_opens_and_ends_a_flag),
-		cmocka_unit_test(two_of_eight_are_found),
-		cmocka_unit_test(differing_work_is_no_fault),
-		cmocka_unit_test(ranks_of_another_role_are_not_compared),
-		cmocka_unit_test(the_others_go_on_without_one_that_is_gone),
-		cmocka_unit_test(one_that_stands_still_is_not_waited_for),
-		cmocka_unit_test(fast_steps_make_rows_of_many),
+	    cmocka_unit_test(uneven_work_accuses_nobody),
+	    cmocka_unit_test(healthy_ranks_are_left_alone),
+	    cmocka_unit_test(where_ranks_differ_by_nature_only_changes_are_told),
+	    cmocka_unit_test(what_is_done_while_one_is_waited_for_is_no_skew),
+	    cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
+	    cmocka_unit_test(a_small_constant_lateness_is_found),
+	    cmocka_unit_test(a_fault_opens_and_ends_a_flag),
+	    cmocka_unit_test(two_of_eight_are_found),
+	    cmocka_unit_test(differing_work_is_no_fault),
+	    cmocka_unit_test(ranks_of_another_role_are_not_compared),
+	    cmocka_unit_test(the_others_go_on_without_one_that_is_gone),
+	    cmocka_unit_test(one_that_stands_still_is_not_waited_for),
+	    cmocka_unit_test(fast_steps_make_rows_of_many),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -108,7 +108,11 @@ static void a_full_table_of_sharers_is_read_whole(void **state)
 	struct os_signals *s = waiting(pid);
 
 	for (uint32_t i = 0; i < OS_SHARERS; i++)
-		used(s, i % 2 ? 0x10 : 0x20, 1000000 + i, "one", i == 255 ? 9 : i == 254 ? 8 : 1, NOW);
+		used(s, i % 2 ? 0x10 : 0x20, 1000000 + i, "one",
+		     i == 255	? 9
+		     : i == 254 ? 8
+				: 1,
+		     NOW);
 	expect(s, pid, "take in work, which is shared with one (pid 1000255), one (pid 1000254)");
 	os_signals_close(s);
 }
@@ -135,11 +139,11 @@ static void a_name_without_room_is_left_out_whole(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_the_two_that_wait_longest_in_all),
-		cmocka_unit_test(its_own_threads_are_named),
-		cmocka_unit_test(nobody_else_is_nobody),
-		cmocka_unit_test(a_name_without_room_is_left_out_whole),
-		cmocka_unit_test(a_full_table_of_sharers_is_read_whole),
+	    cmocka_unit_test(names_the_two_that_wait_longest_in_all),
+	    cmocka_unit_test(its_own_threads_are_named),
+	    cmocka_unit_test(nobody_else_is_nobody),
+	    cmocka_unit_test(a_name_without_room_is_left_out_whole),
+	    cmocka_unit_test(a_full_table_of_sharers_is_read_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

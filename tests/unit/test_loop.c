@@ -62,7 +62,7 @@ static void *waker(void *arg)
 
 static void timers_signals_and_wakeups_arrive(void **state)
 {
-	struct fixture f = { 0 };
+	struct fixture f = {0};
 	struct loop_source *timer;
 	pthread_t t;
 
@@ -85,7 +85,7 @@ static void timers_signals_and_wakeups_arrive(void **state)
 
 static void a_source_closed_in_the_same_batch_is_not_called(void **state)
 {
-	struct fixture f = { 0 };
+	struct fixture f = {0};
 	int second[2];
 
 	assert_int_equal(pipe(f.fds), 0);
@@ -103,8 +103,8 @@ static void a_source_closed_in_the_same_batch_is_not_called(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(timers_signals_and_wakeups_arrive),
-		cmocka_unit_test(a_source_closed_in_the_same_batch_is_not_called),
+	    cmocka_unit_test(timers_signals_and_wakeups_arrive),
+	    cmocka_unit_test(a_source_closed_in_the_same_batch_is_not_called),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,16 +14,21 @@
 #include "base/limits.h"
 #include "sidecar/stacks/neighbours.h"
 
-#define S 1000000000ull
+#define S  1000000000ull
 #define MS 1000000ull
 #define T0 (5000 * S)
 
 static void add(struct stack_batch *b, uint32_t pid, const char *comm, uint16_t cpu, uint8_t kind,
 		uint64_t weight_ns, const char *const *kernel, uint32_t n)
 {
-	struct stack_frame f[8] = { { 0 } };
-	struct stack_sample s = { .time_ns = b->begin_ns, .weight_ns = weight_ns, .pid = pid, .tid = pid,
-				  .count = 1, .kind = kind, .cpu = cpu };
+	struct stack_frame f[8] = {{0}};
+	struct stack_sample s = {.time_ns = b->begin_ns,
+				 .weight_ns = weight_ns,
+				 .pid = pid,
+				 .tid = pid,
+				 .count = 1,
+				 .kind = kind,
+				 .cpu = cpu};
 
 	for (uint32_t i = 0; i < n; i++) {
 		f[i].kind = STACK_FRAME_KERNEL;
@@ -86,21 +91,23 @@ static void names_who_ran_on_the_ranks_cpus(void **unused)
 	neighbours_signals(&n, 100, T0, T0 + 4 * S, 100, list, &count, LIMIT_WINDOW_SIGNALS);
 	assert_true(fabs(find(list, count, "cpu_hog", "stress")->value - 200) < 1e-6);
 	count = 0; /* when it no longer ran */
-	neighbours_signals(&n, 100, T0 + 2 * S, T0 + 4 * S, 100, list, &count, LIMIT_WINDOW_SIGNALS);
+	neighbours_signals(&n, 100, T0 + 2 * S, T0 + 4 * S, 100, list, &count,
+			   LIMIT_WINDOW_SIGNALS);
 	assert_int_equal(count, 0);
 	count = 0; /* a time of which nothing is known */
-	neighbours_signals(&n, 100, T0 - 9 * S, T0 - 5 * S, 100, list, &count, LIMIT_WINDOW_SIGNALS);
+	neighbours_signals(&n, 100, T0 - 9 * S, T0 - 5 * S, 100, list, &count,
+			   LIMIT_WINDOW_SIGNALS);
 	assert_int_equal(count, 0);
 }
 
 static void names_who_shares_a_lock(void **unused)
 {
-	static const char *const mine[] = { "native_queued_spin_lock_slowpath", "_raw_spin_lock",
-					    "d_alloc_parallel", "lookup_open", "do_sys_open" };
-	static const char *const theirs[] = { "native_queued_spin_lock_slowpath", "_raw_spin_lock",
-					      "d_walk", "shrink_dcache" };
-	static const char *const slept[] = { "schedule", "rwsem_down_read_slowpath", "down_read",
-					     "walk_component", "path_lookupat" };
+	static const char *const mine[] = {"native_queued_spin_lock_slowpath", "_raw_spin_lock",
+					   "d_alloc_parallel", "lookup_open", "do_sys_open"};
+	static const char *const theirs[] = {"native_queued_spin_lock_slowpath", "_raw_spin_lock",
+					     "d_walk", "shrink_dcache"};
+	static const char *const slept[] = {"schedule", "rwsem_down_read_slowpath", "down_read",
+					    "walk_component", "path_lookupat"};
 	static struct neighbours n;
 	struct os_signal list[LIMIT_WINDOW_SIGNALS];
 	const struct os_signal *s;
@@ -158,9 +165,9 @@ static void a_node_of_thousands_keeps_its_latest_rows(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_who_ran_on_the_ranks_cpus),
-		cmocka_unit_test(names_who_shares_a_lock),
-		cmocka_unit_test(a_node_of_thousands_keeps_its_latest_rows),
+	    cmocka_unit_test(names_who_ran_on_the_ranks_cpus),
+	    cmocka_unit_test(names_who_shares_a_lock),
+	    cmocka_unit_test(a_node_of_thousands_keeps_its_latest_rows),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -69,7 +69,8 @@ static void measures_a_share_of_all_cpus(void **state)
 	run(&n, 30);
 	assert_true(n.cost.measurements >= 2);
 	assert_true(n.cost.total > 0.00749 && n.cost.total < 0.00751);
-	assert_true(n.cost.share[OS_GROUP_LOCKS] > 0.00249 && n.cost.share[OS_GROUP_LOCKS] < 0.00251);
+	assert_true(n.cost.share[OS_GROUP_LOCKS] > 0.00249 &&
+		    n.cost.share[OS_GROUP_LOCKS] < 0.00251);
 	assert_true(n.cost.runs_per_s > 7999 && n.cost.runs_per_s < 8001);
 }
 
@@ -109,7 +110,8 @@ static void lets_the_costliest_group_go_and_says_so(void **state)
 	run(&n, 20);
 	assert_false(n.attached[OS_GROUP_LOCKS]);
 	assert_true(n.attached[OS_GROUP_CPU]);
-	assert_string_equal(os_cost_text(&n.cost, text, sizeof(text)), "locks (1% of the CPUs' time)");
+	assert_string_equal(os_cost_text(&n.cost, text, sizeof(text)),
+			    "locks (1% of the CPUs' time)");
 }
 
 static void one_measurement_over_the_budget_is_no_reason(void **state)
@@ -189,9 +191,11 @@ static void a_suspect_is_looked_at_within_the_budget_of_half_a_minute(void **sta
 		node_second(&n);
 		seen += n.attached[OS_GROUP_LOCKS];
 		first += i == 0 && n.attached[OS_GROUP_LOCKS];
-		assert_int_equal(n.attached[OS_GROUP_LOCKS], os_cost_is_attached(&n.cost, OS_GROUP_LOCKS));
-		assert_true(n.attached[OS_GROUP_CPU]);	    /* it is no reason to let others go */
-		assert_false(n.attached[OS_GROUP_STORAGE]); /* two looks a minute would be too much */
+		assert_int_equal(n.attached[OS_GROUP_LOCKS],
+				 os_cost_is_attached(&n.cost, OS_GROUP_LOCKS));
+		assert_true(n.attached[OS_GROUP_CPU]); /* it is no reason to let others go */
+		assert_false(
+		    n.attached[OS_GROUP_STORAGE]); /* two looks a minute would be too much */
 	}
 	assert_int_equal(first, 1);
 	assert_true(seen == 4 || seen == 5); /* 30 s of 0.3% in seconds of 2% */

@@ -174,8 +174,9 @@ static int make_tree(void **state)
 	file("sys/fs/cgroup/pod/train/memory.high", "max\n");
 	file("sys/fs/cgroup/pod/memory.max", "80000000\n");
 	file("sys/fs/cgroup/pod/memory.high", "64000000\n");
-	file("sys/fs/cgroup/pod/memory.stat", "anon 5\nworkingset_nodes 9\nworkingset_refault_anon 7\n"
-					      "workingset_refault_file 100\nworkingset_activate_file 3\n");
+	file("sys/fs/cgroup/pod/memory.stat",
+	     "anon 5\nworkingset_nodes 9\nworkingset_refault_anon 7\n"
+	     "workingset_refault_file 100\nworkingset_activate_file 3\n");
 	file("proc/14/cgroup", "9:memory:/small\n6:blkio:/slow\n4:cpu,cpuacct:/\n0::/system\n");
 	file("hybrid/fs/cgroup/memory/small/memory.limit_in_bytes", "32000000\n");
 	file("hybrid/fs/cgroup/memory/small/memory.stat",
@@ -186,7 +187,8 @@ static int make_tree(void **state)
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.read_bps_device", "254:16 300000\n");
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.write_iops_device", "254:16 50\n");
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.io_service_bytes",
-	     "254:16 Read 1000\n254:16 Write 2000\n254:16 Sync 3000\n254:16 Total 3000\nTotal 3000\n");
+	     "254:16 Read 1000\n254:16 Write 2000\n254:16 Sync 3000\n254:16 Total 3000\nTotal "
+	     "3000\n");
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.io_serviced_recursive",
 	     "254:16 Read 10\n254:16 Write 20\n254:0 Write 7\nTotal 37\n");
 	file("sys/devices/system/node/node0/cpulist", "0-3,8\n");

@@ -94,7 +94,7 @@ static void a_temperature_is_raised_where_it_rises(void **state)
 	assert_true(raised(OS_SIGNAL_GPU_TEMPERATURE, 72, 61));
 	assert_false(raised(OS_SIGNAL_GPU_TEMPERATURE, 65, 61));
 	assert_false(raised(OS_SIGNAL_GPU_TEMPERATURE, 90, -1)); /* some GPUs always are */
-	assert_false(raised(OS_SIGNAL_GPU_POWER, 700, 100));	  /* work, not a fault */
+	assert_false(raised(OS_SIGNAL_GPU_POWER, 700, 100));	 /* work, not a fault */
 }
 
 static void an_error_that_cannot_be_corrected_is_always_raised(void **state)

@@ -600,8 +600,8 @@ struct tight_group {
 
 static struct tight_group tight;
 
-#define TIGHT_BYTES	  (64 << 20)
-#define TIGHT_LIMIT	  "8388608"
+#define TIGHT_BYTES	 (64 << 20)
+#define TIGHT_LIMIT	 "8388608"
 #define TIGHT_STALLED_MS 400.0
 
 static bool tight_group_make(struct tight_group *t)
@@ -613,8 +613,8 @@ static bool tight_group_make(struct tight_group *t)
 
 	snprintf(t->pressure, sizeof(t->pressure), "/sys/fs/cgroup/%ssysom-test-%d",
 		 hybrid ? "unified/" : "", (int)getpid());
-	snprintf(t->limits, sizeof(t->limits), "/sys/fs/cgroup/%ssysom-test-%d", hybrid ? "memory/" : "",
-		 (int)getpid());
+	snprintf(t->limits, sizeof(t->limits), "/sys/fs/cgroup/%ssysom-test-%d",
+		 hybrid ? "memory/" : "", (int)getpid());
 	snprintf(t->file, sizeof(t->file), "test_os_signals.%d", (int)getpid());
 	t->limit = hybrid ? "memory.limit_in_bytes" : "memory.high";
 	t->exceeded = hybrid ? "memory.failcnt" : "memory.events";
@@ -981,7 +981,8 @@ static void tells_rates_of_the_time_in_which_somebody_counted(void **state)
 	v.count = os_signals_window(v.os, (uint32_t)v.pid, v.begin_ns, at_ns, 10, false, v.list,
 				    LIMIT_WINDOW_SIGNALS);
 	part = sum_of(&v, "lock_wait", "");
-	print_message("# lock_wait %g, and %g where a quarter of the time was counted\n", whole, part);
+	print_message("# lock_wait %g, and %g where a quarter of the time was counted\n", whole,
+		      part);
 	assert_true(whole > 0.2);
 	assert_near(part, whole, 0.02, 0.01);
 	victim_end(&v);
@@ -999,8 +1000,9 @@ static void network_remove(void)
 	if (!*network[0])
 		return;
 	/* the devices go with them */
-	snprintf(command, sizeof(command), "ip netns del %s 2>/dev/null; ip netns del %s 2>/dev/null",
-		 network[0], network[1]);
+	snprintf(command, sizeof(command),
+		 "ip netns del %s 2>/dev/null; ip netns del %s 2>/dev/null", network[0],
+		 network[1]);
 	if (system(command))
 		print_message("# of %s and %s something is left\n", network[0], network[1]);
 	*network[0] = '\0';
@@ -1178,7 +1180,8 @@ static void *answer_late(void *arg)
 static double ask_late(void *arg)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0),
+	    fd = socket(AF_INET, SOCK_STREAM, 0);
 	struct tcp_info info = {.tcpi_state = 0};
 	socklen_t bytes = sizeof(at);
 	pthread_t server;
@@ -1191,7 +1194,8 @@ static double ask_late(void *arg)
 		return -1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	for (int i = 0; i < 150; i++)
-		if (send(fd, "1", 1, 0) != 1 || send(fd, "2", 1, 0) != 1 || recv(fd, &answer, 1, 0) != 1)
+		if (send(fd, "1", 1, 0) != 1 || send(fd, "2", 1, 0) != 1 ||
+		    recv(fd, &answer, 1, 0) != 1)
 			return -1;
 	bytes = sizeof(info);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
@@ -1300,11 +1304,13 @@ static void record_second(unsigned t)
 	record("sys/fs/cgroup/pod/io.stat", "254:0 rbytes=%u wbytes=0 rios=%u wios=0\n",
 	       good * 400000 + bad * 970000, t);
 	/* 300 ms a second */
-	record("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled %u\nthrottled_usec %u\n", bad,
-	       bad * 300000);
+	record("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled %u\nthrottled_usec %u\n",
+	       bad, bad * 300000);
 	record("sys/fs/cgroup/pod/memory.pressure", "some avg10=0.00 total=%u\n", bad * 450000);
-	record("sys/fs/cgroup/pod/memory.stat", "anon 7\nworkingset_refault_anon %u\n"
-	       "workingset_refault_file %u\n", bad * 400, bad * 500);
+	record("sys/fs/cgroup/pod/memory.stat",
+	       "anon 7\nworkingset_refault_anon %u\n"
+	       "workingset_refault_file %u\n",
+	       bad * 400, bad * 500);
 	record("proc/pressure/io", "some avg10=0.00 total=%u\n", bad * 250000);
 	/* a quarter of every CPU */
 	record("proc/stat", "cpu  1 2 3 4 5 6 7 %ld 0 0\n",
@@ -1332,8 +1338,8 @@ static void tells_limits_and_pressure_from_a_recorded_host(void **state)
 		record_second(t);
 		os_signals_read(v.os, begin_ns + t * 1000000000ull);
 	}
-	v.count = os_signals_window(v.os, 77, begin_ns + 10000000000ull, begin_ns + 15000000000ull, 100,
-				    true, v.list, LIMIT_WINDOW_SIGNALS);
+	v.count = os_signals_window(v.os, 77, begin_ns + 10000000000ull, begin_ns + 15000000000ull,
+				    100, true, v.list, LIMIT_WINDOW_SIGNALS);
 	s = signal_of(&v, "io_limit", "reads of disk 254:0 (1 MB/s)");
 	assert_non_null(s);
 	assert_true(s->flags & OS_SIGNAL_RAISED);
@@ -1367,7 +1373,7 @@ static void tells_limits_and_pressure_from_a_recorded_host(void **state)
  * than a second was taken. */
 static void a_steal_counter_that_falls_or_leaps_is_no_flood(void **state)
 {
-	static const long ticks[] = { 360000, 359999, 359999, 900000 };
+	static const long ticks[] = {360000, 359999, 359999, 900000};
 	char proc[64], sys[64];
 	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
 	const uint64_t begin_ns = 1000000000000ull;
@@ -1382,8 +1388,8 @@ static void a_steal_counter_that_falls_or_leaps_is_no_flood(void **state)
 	for (unsigned t = 0; t < 4; t++) {
 		record("proc/stat", "cpu  1 2 3 4 5 6 7 %ld 0 0\n", ticks[t]);
 		os_signals_read(v.os, begin_ns + t * 1000000000ull);
-		v.count = os_signals_window(v.os, 77, begin_ns, begin_ns + t * 1000000000ull, 100, true,
-					    v.list, LIMIT_WINDOW_SIGNALS);
+		v.count = os_signals_window(v.os, 77, begin_ns, begin_ns + t * 1000000000ull, 100,
+					    true, v.list, LIMIT_WINDOW_SIGNALS);
 		s = signal_of(&v, "cpu_steal", "");
 		if (t < 3)
 			assert_true(!s || !(s->value > 0));
@@ -1405,7 +1411,8 @@ static void a_move_to_another_group_is_no_throttling(void **state)
 	snprintf(proc, sizeof(proc), "%s/proc", tree);
 	snprintf(sys, sizeof(sys), "%s/sys", tree);
 	record_second(0);
-	record("sys/fs/cgroup/old/cpu.stat", "usage_usec 1\nnr_throttled 9\nthrottled_usec 900000000\n");
+	record("sys/fs/cgroup/old/cpu.stat",
+	       "usage_usec 1\nnr_throttled 9\nthrottled_usec 900000000\n");
 	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
 	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
 	for (unsigned t = 0; t <= 12; t++) {
@@ -1413,8 +1420,8 @@ static void a_move_to_another_group_is_no_throttling(void **state)
 			record("proc/77/cgroup", "0::/old\n");
 		os_signals_read(v.os, begin_ns + t * 1000000000ull);
 	}
-	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull, 100,
-				    false, v.list, LIMIT_WINDOW_SIGNALS);
+	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull,
+				    100, false, v.list, LIMIT_WINDOW_SIGNALS);
 	s = signal_of(&v, "cpu_throttled", "");
 	assert_non_null(s);
 	assert_true(s->value < 0.001);
@@ -1443,11 +1450,12 @@ static void a_lower_limit_above_is_no_refault(void **state)
 		if (t == 6)
 			record("nested/sys/fs/cgroup/pod/memory.max", "32000000\n");
 		if (t == 10) /* its own: 2,200 in these 11 s */
-			record("nested/sys/fs/cgroup/pod/memory.stat", "workingset_refault_file 902200\n");
+			record("nested/sys/fs/cgroup/pod/memory.stat",
+			       "workingset_refault_file 902200\n");
 		os_signals_read(v.os, begin_ns + t * 1000000000ull);
 	}
-	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull, 100,
-				    false, v.list, LIMIT_WINDOW_SIGNALS);
+	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull,
+				    100, false, v.list, LIMIT_WINDOW_SIGNALS);
 	assert_near(sum_of(&v, "refaults", "32 MB"), 200, 0.02, 0);
 	assert_null(signal_of(&v, "refaults", "64 MB"));
 	os_signals_close(v.os);
@@ -1467,7 +1475,8 @@ static void a_move_to_another_group_is_no_pressure(void **state)
 	record("hybrid/proc/77/cgroup", "4:cpu:/job\n0::/a\n");
 	record("hybrid/sys/fs/cgroup/cpu/job/cpu.stat", "nr_throttled 0\nthrottled_time 0\n");
 	record("hybrid/sys/fs/cgroup/unified/a/memory.pressure", "some avg10=0.00 total=5\n");
-	record("hybrid/sys/fs/cgroup/unified/b/memory.pressure", "some avg10=0.00 total=900000000\n");
+	record("hybrid/sys/fs/cgroup/unified/b/memory.pressure",
+	       "some avg10=0.00 total=900000000\n");
 	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
 	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
 	for (unsigned t = 0; t <= 12; t++) {
@@ -1478,8 +1487,8 @@ static void a_move_to_another_group_is_no_pressure(void **state)
 			       "some avg10=0.00 total=900550000\n");
 		os_signals_read(v.os, begin_ns + t * 1000000000ull);
 	}
-	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull, 100,
-				    false, v.list, LIMIT_WINDOW_SIGNALS);
+	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull,
+				    100, false, v.list, LIMIT_WINDOW_SIGNALS);
 	assert_near(sum_of(&v, "pressure", "memory in its cgroup"), 50, 0.02, 0);
 	os_signals_close(v.os);
 }
@@ -1532,7 +1541,8 @@ static void the_kernel_tells_who_holds_a_file_lock(void **state)
 		uint32_t n = os_proc_locks("/proc", lock, 64);
 
 		for (uint32_t i = 0; i < n; i++)
-			found |= lock[i].waits == (uint32_t)child && lock[i].holds == (uint32_t)getpid();
+			found |=
+			    lock[i].waits == (uint32_t)child && lock[i].holds == (uint32_t)getpid();
 	}
 	unlink(path);
 	close(fd);

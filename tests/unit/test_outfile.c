@@ -29,7 +29,7 @@ static void tells_why_a_write_failed_whatever_was_called_since(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tells_why_a_write_failed_whatever_was_called_since),
+	    cmocka_unit_test(tells_why_a_write_failed_whatever_was_called_since),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

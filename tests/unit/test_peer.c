@@ -12,7 +12,7 @@
 
 static union peer_address v4(const char *text)
 {
-	union peer_address a = { .v4 = { .sin_family = AF_INET, .sin_port = htons(1) } };
+	union peer_address a = {.v4 = {.sin_family = AF_INET, .sin_port = htons(1)}};
 
 	assert_int_equal(inet_pton(AF_INET, text, &a.v4.sin_addr), 1);
 	return a;
@@ -20,7 +20,7 @@ static union peer_address v4(const char *text)
 
 static union peer_address v6(const char *text)
 {
-	union peer_address a = { .v6 = { .sin6_family = AF_INET6, .sin6_port = htons(1) } };
+	union peer_address a = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(1)}};
 
 	assert_int_equal(inet_pton(AF_INET6, text, &a.v6.sin6_addr), 1);
 	return a;
@@ -95,7 +95,8 @@ static void connections_of_a_user_are_one_peer_whatever_address_they_come_from(v
 static void a_connection_that_is_over_is_one_of_loopback(void **state)
 {
 	union peer_address to = v4("127.0.0.1"), from = v4("127.0.0.7");
-	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), sock;
+	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0),
+	    sock;
 	socklen_t bytes = sizeof(to);
 	struct peer_key k;
 
@@ -120,7 +121,7 @@ static void a_unix_socket_has_its_user(void **state)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	peer_key_of(&k, pair[0]);
-	assert_true(same(k, (struct peer_key){ PEER_USER, getuid() }));
+	assert_true(same(k, (struct peer_key){PEER_USER, getuid()}));
 	close(pair[0]);
 	close(pair[1]);
 }
@@ -128,12 +129,12 @@ static void a_unix_socket_has_its_user(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loopback_addresses_are_one_peer),
-		cmocka_unit_test(addresses_of_one_machine_are_one_peer),
-		cmocka_unit_test(ipv4_over_ipv6_is_ipv4),
-		cmocka_unit_test(connections_of_a_user_are_one_peer_whatever_address_they_come_from),
-		cmocka_unit_test(a_connection_that_is_over_is_one_of_loopback),
-		cmocka_unit_test(a_unix_socket_has_its_user),
+	    cmocka_unit_test(loopback_addresses_are_one_peer),
+	    cmocka_unit_test(addresses_of_one_machine_are_one_peer),
+	    cmocka_unit_test(ipv4_over_ipv6_is_ipv4),
+	    cmocka_unit_test(connections_of_a_user_are_one_peer_whatever_address_they_come_from),
+	    cmocka_unit_test(a_connection_that_is_over_is_one_of_loopback),
+	    cmocka_unit_test(a_unix_socket_has_its_user),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,9 +13,9 @@
 
 #include "analysis/slow/peers_private.h"
 
-#define STEP_NS 100e6
+#define STEP_NS	    100e6
 #define MEMBERS_MAX 64u
-#define FLAGS_MAX 256u
+#define FLAGS_MAX   256u
 
 static uint64_t seed, rng;
 
@@ -34,20 +34,21 @@ static double gauss(void)
 
 struct run {
 	uint32_t members, steps;
-	double noise;	       /* standard deviation, of a step */
-	uint64_t slow;	       /* bits of members */
-	uint32_t first, last;  /* of the fault */
+	double noise;	      /* standard deviation, of a step */
+	uint64_t slow;	      /* bits of members */
+	uint32_t first, last; /* of the fault */
 	double factor;
-	double late_ns;	       /* lateness of the slow ones instead */
-	double missing;	       /* chance of a value */
-	double skew;	       /* each step another member has so much more */
+	double late_ns; /* lateness of the slow ones instead */
+	double missing; /* chance of a value */
+	double skew;	/* each step another member has so much more */
 	uint32_t weight;
 	/* member i's values are given as those of i * stride + shift; stride 0: of i + shift */
 	uint32_t stride, shift;
 	enum peers_mode mode;
 	bool changes_only;
 	double uneven; /* member i's steps are longer by so much times i */
-	uint64_t hidden; /* bits of members of whose own time a quarter is hidden during the fault */
+	uint64_t
+	    hidden; /* bits of members of whose own time a quarter is hidden during the fault */
 };
 
 static struct peers_flag flag[FLAGS_MAX];
@@ -80,7 +81,9 @@ static void run(const struct run *r)
 
 			v *= on && r->hidden >> i & 1 ? 0.75 : 1;
 			v *= (i == heavy ? 1 + r->skew : 1) * (1 + r->uneven * i);
-			self[at] = uniform() < r->missing ? NAN : v * (slow && !r->late_ns ? r->factor : 1);
+			self[at] = uniform() < r->missing
+				       ? NAN
+				       : v * (slow && !r->late_ns ? r->factor : 1);
 			late[at] = 0.1e6 * fabs(gauss()) + (slow ? r->late_ns : 0);
 		}
 		if (t < r->steps)
@@ -115,13 +118,17 @@ static void expect(const struct run *r, uint32_t edge)
 
 static void finds_one_slow_member_of_any_group_with_its_steps(void **state)
 {
-	static const uint32_t members[] = { 2, 3, 4, 8, 16, 64 };
+	static const uint32_t members[] = {2, 3, 4, 8, 16, 64};
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
 		for (uint32_t who = 0; who < 2; who++) {
-			struct run r = { .members = members[i], .steps = 200, .noise = 0.005,
-					 .slow = 1ull << (who ? members[i] - 1 : 0), .first = 100,
-					 .last = 119, .factor = 1.1 };
+			struct run r = {.members = members[i],
+					.steps = 200,
+					.noise = 0.005,
+					.slow = 1ull << (who ? members[i] - 1 : 0),
+					.first = 100,
+					.last = 119,
+					.factor = 1.1};
 
 			run(&r);
 			expect(&r, 1);
@@ -134,8 +141,13 @@ static void finds_one_slow_member_of_any_group_with_its_steps(void **state)
 /* The median of the two is not what the other one takes. */
 static void the_excess_of_one_of_a_pair_is_above_the_other(void **state)
 {
-	struct run r = { .members = 2, .steps = 300, .noise = 0.01, .slow = 2, .first = 150, .last = 199,
-			 .factor = 1.8 };
+	struct run r = {.members = 2,
+			.steps = 300,
+			.noise = 0.01,
+			.slow = 2,
+			.first = 150,
+			.last = 199,
+			.factor = 1.8};
 
 	run(&r);
 	expect(&r, 1);
@@ -145,12 +157,17 @@ static void the_excess_of_one_of_a_pair_is_above_the_other(void **state)
 
 static void finds_several_and_most(void **state)
 {
-	static const uint64_t slow[] = { 0x03, 0x21, 0x70, 0x0f, 0x1f, 0x3f };
+	static const uint64_t slow[] = {0x03, 0x21, 0x70, 0x0f, 0x1f, 0x3f};
 
 	for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++)
 		for (uint32_t first = 0; first < 120; first += 60) {
-			struct run r = { .members = 8, .steps = 160, .noise = 0.01, .slow = slow[i],
-					 .first = first, .last = first + 59, .factor = 1.2 };
+			struct run r = {.members = 8,
+					.steps = 160,
+					.noise = 0.01,
+					.slow = slow[i],
+					.first = first,
+					.last = first + 59,
+					.factor = 1.2};
 
 			run(&r);
 			expect(&r, 2);
@@ -159,8 +176,13 @@ static void finds_several_and_most(void **state)
 
 static void finds_small_constant_lateness_in_long_windows(void **state)
 {
-	struct run r = { .members = 8, .steps = 1500, .slow = 4, .first = 300, .last = 1499,
-			 .noise = 0.003, .late_ns = 0.3e6 };
+	struct run r = {.members = 8,
+			.steps = 1500,
+			.slow = 4,
+			.first = 300,
+			.last = 1499,
+			.noise = 0.003,
+			.late_ns = 0.3e6};
 
 	run(&r);
 	expect(&r, 15);
@@ -170,8 +192,13 @@ static void finds_small_constant_lateness_in_long_windows(void **state)
 
 static void finds_small_constant_slowness(void **state)
 {
-	struct run r = { .members = 8, .steps = 2500, .slow = 16, .first = 500, .last = 2499,
-			 .noise = 0.003, .factor = 1.004 };
+	struct run r = {.members = 8,
+			.steps = 2500,
+			.slow = 16,
+			.first = 500,
+			.last = 2499,
+			.noise = 0.003,
+			.factor = 1.004};
 
 	run(&r);
 	expect(&r, 60);
@@ -179,12 +206,15 @@ static void finds_small_constant_slowness(void **state)
 
 static void healthy_members_are_never_told(void **state)
 {
-	static const uint32_t members[] = { 2, 3, 4, 8, 64 };
+	static const uint32_t members[] = {2, 3, 4, 8, 64};
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
 		for (int k = 0; k < 3; k++) {
-			struct run r = { .members = members[i], .steps = 2000,
-					 .noise = k == 0 ? 0.002 : k == 1 ? 0.02 : 0.1 };
+			struct run r = {.members = members[i],
+					.steps = 2000,
+					.noise = k == 0	  ? 0.002
+						 : k == 1 ? 0.02
+							  : 0.1};
 
 			run(&r);
 			expect(&r, 0);
@@ -193,7 +223,7 @@ static void healthy_members_are_never_told(void **state)
 
 static void uneven_input_that_moves_is_no_fault(void **state)
 {
-	struct run r = { .members = 8, .steps = 2000, .noise = 0.01, .skew = 0.5 };
+	struct run r = {.members = 8, .steps = 2000, .noise = 0.01, .skew = 0.5};
 
 	run(&r);
 	expect(&r, 0);
@@ -201,8 +231,14 @@ static void uneven_input_that_moves_is_no_fault(void **state)
 
 static void missing_values_are_borne(void **state)
 {
-	struct run r = { .members = 8, .steps = 300, .noise = 0.01, .slow = 2, .first = 150, .last = 189,
-			 .factor = 1.15, .missing = 0.2 };
+	struct run r = {.members = 8,
+			.steps = 300,
+			.noise = 0.01,
+			.slow = 2,
+			.first = 150,
+			.last = 189,
+			.factor = 1.15,
+			.missing = 0.2};
 
 	run(&r);
 	expect(&r, 5);
@@ -262,14 +298,18 @@ static void check_order(struct run *r)
 
 static void the_order_of_members_changes_nothing(void **state)
 {
-	static const uint32_t members[] = { 5, 7, 11, 17 }; /* primes: each stride names all */
+	static const uint32_t members[] = {5, 7, 11, 17}; /* primes: each stride names all */
 	uint64_t first = seed;
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
 		for (seed = first; seed < first + 5; seed++) {
-			struct run r = { .members = members[i], .steps = 300, .noise = 0.02,
-					 .slow = 1ull << seed * 7 % members[i], .first = 90, .last = 140,
-					 .factor = 1.12 };
+			struct run r = {.members = members[i],
+					.steps = 300,
+					.noise = 0.02,
+					.slow = 1ull << seed * 7 % members[i],
+					.first = 90,
+					.last = 140,
+					.factor = 1.12};
 
 			if (members[i] > 10)
 				r.slow |= 1ull << seed * 3 % members[i];
@@ -285,9 +325,13 @@ static void a_healthy_member_more_accuses_nobody(void **state)
 	uint64_t first = seed;
 
 	for (seed = first; seed < first + 60; seed++) {
-		struct run r = { .members = 4 + (uint32_t)(seed % 9), .steps = 300, .noise = 0.02,
-				 .slow = seed % 3 ? 1ull << seed % 4 : 0, .first = 90, .last = 140,
-				 .factor = 1.12 };
+		struct run r = {.members = 4 + (uint32_t)(seed % 9),
+				.steps = 300,
+				.noise = 0.02,
+				.slow = seed % 3 ? 1ull << seed % 4 : 0,
+				.first = 90,
+				.last = 140,
+				.factor = 1.12};
 
 		run(&r);
 		expect(&r, 4);
@@ -316,7 +360,8 @@ static void of_two_the_one_that_changed_is_told(void **state)
 		p = peers_init(memory, &c, 2);
 		for (uint32_t t = 0; t < 300; t++) {
 			v[0] = STEP_NS * (1 + 0.01 * gauss()) * (kind && t >= 150 ? 0.8 : 1);
-			v[1] = 1.05 * STEP_NS * (1 + 0.01 * gauss()) * (!kind && t >= 150 ? 1.2 : 1);
+			v[1] =
+			    1.05 * STEP_NS * (1 + 0.01 * gauss()) * (!kind && t >= 150 ? 1.2 : 1);
 			peers_push(p, t, v, NULL, STEP_NS, 1);
 		}
 		peers_finish(p);
@@ -347,7 +392,8 @@ static void a_flag_is_told_when_it_opens_and_when_it_ends(void **state)
 	p = peers_init(memory, &c, 8);
 	for (int t = 0; t < 120; t++) {
 		for (int i = 0; i < 8; i++)
-			v[i] = STEP_NS * (1 + 0.005 * gauss()) * (i == 3 && t >= 60 && t < 80 ? 1.3 : 1);
+			v[i] = STEP_NS * (1 + 0.005 * gauss()) *
+			       (i == 3 && t >= 60 && t < 80 ? 1.3 : 1);
 		peers_push(p, (uint64_t)t, v, NULL, STEP_NS, 1);
 		while (peers_next(p, &f)) {
 			assert_int_equal(f.member, 3);
@@ -365,8 +411,14 @@ static void a_flag_is_told_when_it_opens_and_when_it_ends(void **state)
 
 static void groups_of_steps_count_as_their_steps(void **state)
 {
-	struct run r = { .members = 8, .steps = 200, .noise = 0.003, .slow = 32, .first = 100, .last = 199,
-			 .factor = 1.02, .weight = 10 };
+	struct run r = {.members = 8,
+			.steps = 200,
+			.noise = 0.003,
+			.slow = 32,
+			.first = 100,
+			.last = 199,
+			.factor = 1.02,
+			.weight = 10};
 
 	run(&r);
 	expect(&r, 3);
@@ -377,8 +429,12 @@ static void groups_of_steps_count_as_their_steps(void **state)
 /* Ranks that do different work differ from the first step on; one that changes is news all the same. */
 static void of_uneven_members_only_a_change_is_told(void **state)
 {
-	struct run r = { .members = 8, .steps = 1500, .noise = 0.01, .slow = 1u << 3, .last = 1500,
-			 .factor = 1.1 };
+	struct run r = {.members = 8,
+			.steps = 1500,
+			.noise = 0.01,
+			.slow = 1u << 3,
+			.last = 1500,
+			.factor = 1.1};
 
 	for (seed = 1; seed <= 3; seed++) {
 		r.changes_only = false;
@@ -401,13 +457,21 @@ static void of_uneven_members_only_a_change_is_told(void **state)
  * all its own, in size too, and nobody else's. */
 static void the_median_moves_with_no_uneven_member(void **state)
 {
-	struct run r = { .members = 4, .steps = 600, .noise = 0.003, .slow = 1, .first = 300, .last = 599,
-			 .factor = 1.25, .uneven = 0.1, .changes_only = true };
+	struct run r = {.members = 4,
+			.steps = 600,
+			.noise = 0.003,
+			.slow = 1,
+			.first = 300,
+			.last = 599,
+			.factor = 1.25,
+			.uneven = 0.1,
+			.changes_only = true};
 
 	for (seed = 1; seed <= 5; seed++)
 		for (uint32_t k = 0; k < 4; k++)
 			for (r.members = 3; r.members <= 8; r.members++) {
-				double own = 1 + r.uneven * k, more = (r.factor - 1) * own * STEP_NS;
+				double own = 1 + r.uneven * k,
+				       more = (r.factor - 1) * own * STEP_NS;
 				double middle = 1 + r.uneven * (r.members - 1) / 2;
 
 				if (k >= r.members)
@@ -418,7 +482,8 @@ static void the_median_moves_with_no_uneven_member(void **state)
 					assert_int_equal(flags, 0);
 				} else if (own * r.factor > 1.08 * middle) {
 					expect(&r, 3);
-					assert_in_range(flag[0].excess_ns, 0.95 * more, 1.05 * more);
+					assert_in_range(flag[0].excess_ns, 0.95 * more,
+							1.05 * more);
 				}
 			}
 }
@@ -427,8 +492,14 @@ static void the_median_moves_with_no_uneven_member(void **state)
  * of their own, and does again when the fault is over. */
 static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 {
-	struct run r = { .members = 8, .steps = 900, .noise = 0.005, .slow = 1u << 5, .first = 300,
-			 .factor = 2.2, .uneven = 0.05, .changes_only = true };
+	struct run r = {.members = 8,
+			.steps = 900,
+			.noise = 0.005,
+			.slow = 1u << 5,
+			.first = 300,
+			.factor = 2.2,
+			.uneven = 0.05,
+			.changes_only = true};
 
 	for (seed = 1; seed <= 5; seed++)
 		for (uint32_t steps = 60; steps <= 240; steps += 60) {
@@ -445,8 +516,12 @@ static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 /* Nor where nobody could be told for it: a rank waits for one of another node, or all others are slow. */
 static void who_is_as_before_what_was_not_told_is_not_told(void **unused)
 {
-	struct run r = { .members = 8, .steps = 2000, .first = 300, .factor = 1.3, .uneven = 0.05,
-			 .changes_only = true };
+	struct run r = {.members = 8,
+			.steps = 2000,
+			.first = 300,
+			.factor = 1.3,
+			.uneven = 0.05,
+			.changes_only = true};
 
 	for (seed = 1; seed <= 3; seed++)
 		for (uint32_t steps = 50; steps <= 800; steps *= 4) {
@@ -456,10 +531,11 @@ static void who_is_as_before_what_was_not_told_is_not_told(void **unused)
 			r.hidden = 1u << 7 | 1u << 2;
 			run(&r);
 			for (uint32_t k = 0; k < flags; k++)
-				fail_msg("seed %llu, %u steps: member %u, steps %u to %u, excess %f",
-					 (unsigned long long)seed, steps, flag[k].member,
-					 (unsigned)flag[k].first_step, (unsigned)flag[k].last_step,
-					 flag[k].excess);
+				fail_msg(
+				    "seed %llu, %u steps: member %u, steps %u to %u, excess %f",
+				    (unsigned long long)seed, steps, flag[k].member,
+				    (unsigned)flag[k].first_step, (unsigned)flag[k].last_step,
+				    flag[k].excess);
 			r.noise = 0.005;
 			r.slow = 0x7f;
 			r.hidden = 0;
@@ -472,7 +548,8 @@ static void who_is_as_before_what_was_not_told_is_not_told(void **unused)
 /* Two of which one has four times as much to do: nothing of it is news, a change of either is. */
 static void two_that_differ_by_much_are_compared(void **unused)
 {
-	struct run r = { .members = 2, .noise = 0.01, .factor = 1.3, .uneven = 3, .changes_only = true };
+	struct run r = {
+	    .members = 2, .noise = 0.01, .factor = 1.3, .uneven = 3, .changes_only = true};
 
 	for (seed = 1; seed <= 3; seed++) {
 		r.steps = 5000;
@@ -492,8 +569,15 @@ static void two_that_differ_by_much_are_compared(void **unused)
 /* What is small and lasts is found among them, too, and is not taken for a habit. */
 static void small_changes_of_uneven_members_are_found(void **unused)
 {
-	struct run r = { .members = 8, .steps = 4000, .noise = 0.01, .slow = 1u << 6, .first = 1500,
-			 .last = 3999, .factor = 1.015, .uneven = 0.05, .changes_only = true };
+	struct run r = {.members = 8,
+			.steps = 4000,
+			.noise = 0.01,
+			.slow = 1u << 6,
+			.first = 1500,
+			.last = 3999,
+			.factor = 1.015,
+			.uneven = 0.05,
+			.changes_only = true};
 
 	for (seed = 1; seed <= 3; seed++) {
 		run(&r);
@@ -533,8 +617,14 @@ static void noise_is_not_learned_by_a_length_that_is_not_known(void **state)
 
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 {
-	struct run r = { .members = 8, .steps = 400, .noise = 0.001, .slow = 2, .first = 0, .last = 399,
-			 .factor = 1.5, .mode = PEERS_SYSOM };
+	struct run r = {.members = 8,
+			.steps = 400,
+			.noise = 0.001,
+			.slow = 2,
+			.first = 0,
+			.last = 399,
+			.factor = 1.5,
+			.mode = PEERS_SYSOM};
 
 	run(&r);
 	assert_true(flags >= 1 && flag[0].member == 1 && flag[0].window == 100);
@@ -573,7 +663,9 @@ static uint64_t told_of(uint32_t n, double first, double others, bool twice, uin
 
 			for (uint32_t i = 0; i < n; i++)
 				self[i] = STEP_NS * (1 + 0.01 * gauss()) *
-					  (!on ? 1 : i == 0 ? first : others);
+					  (!on	    ? 1
+					   : i == 0 ? first
+						    : others);
 			peers_push(p, t, self, NULL, STEP_NS, 1);
 		}
 	}
@@ -610,30 +702,30 @@ static void rows_that_come_again_are_judged_by_what_they_taught(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds_one_slow_member_of_any_group_with_its_steps),
-		cmocka_unit_test(the_excess_of_one_of_a_pair_is_above_the_other),
-		cmocka_unit_test(finds_several_and_most),
-		cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
-		cmocka_unit_test(finds_small_constant_slowness),
-		cmocka_unit_test(of_uneven_members_only_a_change_is_told),
-		cmocka_unit_test(the_median_moves_with_no_uneven_member),
-		cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_told),
-		cmocka_unit_test(who_is_as_before_what_was_not_told_is_not_told),
-		cmocka_unit_test(two_that_differ_by_much_are_compared),
-		cmocka_unit_test(small_changes_of_uneven_members_are_found),
-		cmocka_unit_test(healthy_members_are_never_told),
-		cmocka_unit_test(uneven_input_that_moves_is_no_fault),
-		cmocka_unit_test(missing_values_are_borne),
-		cmocka_unit_test(a_member_that_vanishes_is_no_fault_of_others),
-		cmocka_unit_test(the_order_of_members_changes_nothing),
-		cmocka_unit_test(a_healthy_member_more_accuses_nobody),
-		cmocka_unit_test(of_two_the_one_that_changed_is_told),
-		cmocka_unit_test(a_flag_is_told_when_it_opens_and_when_it_ends),
-		cmocka_unit_test(groups_of_steps_count_as_their_steps),
-		cmocka_unit_test(noise_is_not_learned_by_a_length_that_is_not_known),
-		cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
-		cmocka_unit_test(who_is_as_usual_is_not_slow),
-		cmocka_unit_test(rows_that_come_again_are_judged_by_what_they_taught),
+	    cmocka_unit_test(finds_one_slow_member_of_any_group_with_its_steps),
+	    cmocka_unit_test(the_excess_of_one_of_a_pair_is_above_the_other),
+	    cmocka_unit_test(finds_several_and_most),
+	    cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
+	    cmocka_unit_test(finds_small_constant_slowness),
+	    cmocka_unit_test(of_uneven_members_only_a_change_is_told),
+	    cmocka_unit_test(the_median_moves_with_no_uneven_member),
+	    cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_told),
+	    cmocka_unit_test(who_is_as_before_what_was_not_told_is_not_told),
+	    cmocka_unit_test(two_that_differ_by_much_are_compared),
+	    cmocka_unit_test(small_changes_of_uneven_members_are_found),
+	    cmocka_unit_test(healthy_members_are_never_told),
+	    cmocka_unit_test(uneven_input_that_moves_is_no_fault),
+	    cmocka_unit_test(missing_values_are_borne),
+	    cmocka_unit_test(a_member_that_vanishes_is_no_fault_of_others),
+	    cmocka_unit_test(the_order_of_members_changes_nothing),
+	    cmocka_unit_test(a_healthy_member_more_accuses_nobody),
+	    cmocka_unit_test(of_two_the_one_that_changed_is_told),
+	    cmocka_unit_test(a_flag_is_told_when_it_opens_and_when_it_ends),
+	    cmocka_unit_test(groups_of_steps_count_as_their_steps),
+	    cmocka_unit_test(noise_is_not_learned_by_a_length_that_is_not_known),
+	    cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
+	    cmocka_unit_test(who_is_as_usual_is_not_slow),
+	    cmocka_unit_test(rows_that_come_again_are_judged_by_what_they_taught),
 	};
 
 	seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 1;

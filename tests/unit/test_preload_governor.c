@@ -35,10 +35,10 @@ struct tally {
 /* A load that costs `nodes` with a record per node, `coarse` without, nothing when off. */
 static struct tally run_graphs(struct governor *g, unsigned seconds, double nodes, double coarse)
 {
-	const double cost[] = { [GOVERNOR_ALL] = nodes, [GOVERNOR_COARSE] = coarse,
-				[GOVERNOR_NONE] = 0 };
+	const double cost[] = {
+	    [GOVERNOR_ALL] = nodes, [GOVERNOR_COARSE] = coarse, [GOVERNOR_NONE] = 0};
 	enum governor_records now = GOVERNOR_ALL;
-	struct tally t = { { 0 } };
+	struct tally t = {{0}};
 
 	for (unsigned i = 0; i < seconds * 10; i++) {
 		load.now_ns += SECOND / 10;
@@ -53,21 +53,21 @@ static struct tally run_graphs(struct governor *g, unsigned seconds, double node
 
 static int start(void **state)
 {
-	load = (struct governor_load){ .now_ns = 5 * SECOND, .can_coarsen = true };
+	load = (struct governor_load){.now_ns = 5 * SECOND, .can_coarsen = true};
 	with_graphs = false;
 	return 0;
 }
 
 static void lets_a_light_load_run(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 
 	assert_false(run(&g, 1000, GOVERNOR_SHARE * 0.9));
 }
 
 static void forgives_a_burst(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 
 	run(&g, 15, 0.01);
 	assert_false(run(&g, 15, 0.9));
@@ -76,7 +76,7 @@ static void forgives_a_burst(void **state)
 
 static void turns_a_lasting_load_off_and_on_again(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 
 	assert_true(run(&g, 45, 0.2));
 	assert_int_equal(governor_step(&g, &load), GOVERNOR_NONE);
@@ -87,7 +87,7 @@ static void turns_a_lasting_load_off_and_on_again(void **state)
 
 static void pauses_longer_when_it_happens_again(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 
 	run(&g, 45, 0.2);
 	assert_int_equal(g.off_for_ns, (GOVERNOR_OFF_MIN * GOVERNOR_WINDOW_NS));
@@ -104,7 +104,7 @@ static void pauses_longer_when_it_happens_again(void **state)
 
 static void turns_graphs_to_a_duty_cycle_before_anything_goes_off(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 	struct tally t;
 
 	t = run_graphs(&g, 600, 0.2, 0.01);
@@ -119,7 +119,7 @@ static void turns_graphs_to_a_duty_cycle_before_anything_goes_off(void **state)
 
 static void keeps_looking_into_graphs_however_dear(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 	struct tally t;
 
 	run_graphs(&g, 100, 0.9, 0.001);
@@ -130,7 +130,7 @@ static void keeps_looking_into_graphs_however_dear(void **state)
 
 static void records_every_node_again_when_the_load_has_gone(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 	struct tally t;
 
 	run_graphs(&g, 100, 0.2, 0.01);
@@ -143,7 +143,7 @@ static void records_every_node_again_when_the_load_has_gone(void **state)
 
 static void turns_off_where_coarse_graphs_are_no_help(void **state)
 {
-	struct governor g = { 0 };
+	struct governor g = {0};
 	struct tally t;
 
 	/* too dear even so */
@@ -156,11 +156,11 @@ static void turns_off_where_coarse_graphs_are_no_help(void **state)
 		run_graphs(&g, 1, 0.0, 0.0);
 	assert_true(g.graphs);
 	/* graphs are the lesser part of it */
-	g = (struct governor){ 0 };
+	g = (struct governor){0};
 	assert_true(run(&g, 45, 0.2));
 	assert_false(g.graphs);
 	/* not to be had */
-	g = (struct governor){ 0 };
+	g = (struct governor){0};
 	load.can_coarsen = false;
 	with_graphs = true;
 	assert_true(run(&g, 45, 0.2));
@@ -170,14 +170,14 @@ static void turns_off_where_coarse_graphs_are_no_help(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(lets_a_light_load_run, start),
-		cmocka_unit_test_setup(forgives_a_burst, start),
-		cmocka_unit_test_setup(turns_a_lasting_load_off_and_on_again, start),
-		cmocka_unit_test_setup(pauses_longer_when_it_happens_again, start),
-		cmocka_unit_test_setup(turns_graphs_to_a_duty_cycle_before_anything_goes_off, start),
-		cmocka_unit_test_setup(keeps_looking_into_graphs_however_dear, start),
-		cmocka_unit_test_setup(records_every_node_again_when_the_load_has_gone, start),
-		cmocka_unit_test_setup(turns_off_where_coarse_graphs_are_no_help, start),
+	    cmocka_unit_test_setup(lets_a_light_load_run, start),
+	    cmocka_unit_test_setup(forgives_a_burst, start),
+	    cmocka_unit_test_setup(turns_a_lasting_load_off_and_on_again, start),
+	    cmocka_unit_test_setup(pauses_longer_when_it_happens_again, start),
+	    cmocka_unit_test_setup(turns_graphs_to_a_duty_cycle_before_anything_goes_off, start),
+	    cmocka_unit_test_setup(keeps_looking_into_graphs_however_dear, start),
+	    cmocka_unit_test_setup(records_every_node_again_when_the_load_has_gone, start),
+	    cmocka_unit_test_setup(turns_off_where_coarse_graphs_are_no_help, start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,8 @@
 static uint32_t find(const struct probe *t, const uint64_t *key, uint64_t hash, uint64_t wanted)
 {
 	PROBE_EACH(i, t, hash)
-		if (key[i.number] == wanted)
-			return i.number;
+	if (key[i.number] == wanted)
+		return i.number;
 	return UINT32_MAX;
 }
 
@@ -55,7 +55,8 @@ static void what_stays_is_found_after_others_are_taken_out(void **state)
 		assert_int_equal(t.count, N - 1 - gone);
 		key[g] = UINT64_MAX;
 		for (uint32_t i = 0; i < N; i++)
-			assert_int_equal(find(&t, key, (i % 37) * 31, i), key[i] == i ? i : UINT32_MAX);
+			assert_int_equal(find(&t, key, (i % 37) * 31, i),
+					 key[i] == i ? i : UINT32_MAX);
 	}
 	for (uint32_t i = 0; i < t.room; i++)
 		assert_true(!t.slot[i]);
@@ -105,10 +106,10 @@ static void a_map_keeps_its_bound_and_what_is_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers_of_one_hash_are_told_apart_by_the_caller),
-		cmocka_unit_test(what_stays_is_found_after_others_are_taken_out),
-		cmocka_unit_test(memory_of_the_caller_serves_up_to_half_of_it),
-		cmocka_unit_test(a_map_keeps_its_bound_and_what_is_left),
+	    cmocka_unit_test(numbers_of_one_hash_are_told_apart_by_the_caller),
+	    cmocka_unit_test(what_stays_is_found_after_others_are_taken_out),
+	    cmocka_unit_test(memory_of_the_caller_serves_up_to_half_of_it),
+	    cmocka_unit_test(a_map_keeps_its_bound_and_what_is_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,11 +41,13 @@ static uint32_t text(struct stack_batch *b, const char *s)
 /* main -> (train.py) step -> { matmul | sys_read in the kernel }, and one blocked in lock. */
 static void fill(struct stack_batch *b)
 {
-	static const uint8_t id[20] = { 0xde, 0xad };
-	struct stack_frame f[4] = { { .kind = STACK_FRAME_KERNEL }, { .kind = STACK_FRAME_NATIVE },
-				    { .kind = STACK_FRAME_PYTHON }, { .kind = STACK_FRAME_NATIVE } };
-	struct stack_sample s = { .pid = 10, .tid = 11, .count = 3, .weight_ns = 30000000,
-				  .kind = STACK_ON_CPU };
+	static const uint8_t id[20] = {0xde, 0xad};
+	struct stack_frame f[4] = {{.kind = STACK_FRAME_KERNEL},
+				   {.kind = STACK_FRAME_NATIVE},
+				   {.kind = STACK_FRAME_PYTHON},
+				   {.kind = STACK_FRAME_NATIVE}};
+	struct stack_sample s = {
+	    .pid = 10, .tid = 11, .count = 3, .weight_ns = 30000000, .kind = STACK_ON_CPU};
 	uint32_t libtorch, python;
 
 	b->begin_ns = 5;
@@ -107,9 +109,10 @@ static void folded_stacks_run_from_the_root_and_mark_kernel_and_python(void **st
 
 	assert_int_equal(profile_tree_folded(&x->tree, false, f), 2);
 	fclose(f);
-	assert_string_equal(out,
-		"python3;[python3];Trainer.step:x (train.py);[libtorch.so] 30000000\n"
-		"python3;[python3];Trainer.step:x (train.py);[libtorch.so];ksys_read_[k] 10000000\n");
+	assert_string_equal(
+	    out,
+	    "python3;[python3];Trainer.step:x (train.py);[libtorch.so] 30000000\n"
+	    "python3;[python3];Trainer.step:x (train.py);[libtorch.so];ksys_read_[k] 10000000\n");
 	free(out);
 	f = open_memstream(&out, &bytes);
 	assert_int_equal(profile_tree_folded(&x->tree, true, f), 1);
@@ -124,10 +127,11 @@ static Sysom__Pprof__Profile *read_pprof(struct fixture *x)
 	char *out;
 	size_t bytes;
 	FILE *f = open_memstream(&out, &bytes);
-	z_stream z = { .next_out = plain, .avail_out = sizeof(plain) };
+	z_stream z = {.next_out = plain, .avail_out = sizeof(plain)};
 	Sysom__Pprof__Profile *p;
 
-	assert_int_equal(profile_pprof_write(f, &x->b, x->names, 1700000000000000000ull, 10101010), 0);
+	assert_int_equal(profile_pprof_write(f, &x->b, x->names, 1700000000000000000ull, 10101010),
+			 0);
 	fclose(f);
 	z.next_in = (Bytef *)out;
 	z.avail_in = (uInt)bytes;
@@ -184,7 +188,8 @@ static void the_flame_page_is_safe_and_complete(void **state)
 	size_t bytes;
 	FILE *f = open_memstream(&out, &bytes);
 
-	assert_int_equal(profile_flame_write(f, &x->tree, "<b>job & co</b>", "note </script>", 0), 0);
+	assert_int_equal(profile_flame_write(f, &x->tree, "<b>job & co</b>", "note </script>", 0),
+			 0);
 	fclose(f);
 	assert_non_null(strstr(out, "&lt;b&gt;job &amp; co"));
 	assert_null(strstr(out, "<b>job"));
@@ -214,9 +219,9 @@ static void small_frames_are_folded_into_their_callers(void **state)
 /* proc_root: where the files of process 1 are looked for first. */
 static void named_main(const char *proc_root)
 {
-	struct symbol_resolver_options o = { .directory = NULL };
-	struct stack_frame f = { .kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN };
-	struct stack_sample sample = { .pid = 1, .count = 1 };
+	struct symbol_resolver_options o = {.directory = NULL};
+	struct stack_frame f = {.kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN};
+	struct stack_sample sample = {.pid = 1, .count = 1};
 	struct profile_names *names;
 	struct symbol_resolver *r;
 	struct profile_name n;
@@ -299,7 +304,7 @@ static void folded_sums_are_the_samples_time(void **state)
 {
 	struct fixture *x = *state;
 	char path[] = "/tmp/test_profile.XXXXXX";
-	struct profile_out o = { .path = path, .format = PROFILE_FOLDED };
+	struct profile_out o = {.path = path, .format = PROFILE_FOLDED};
 	struct profile_counts n;
 	FILE *to;
 
@@ -323,10 +328,15 @@ static void folded_sums_are_the_samples_time(void **state)
  * reads a disk, another thread merely idles. */
 static void fill_hog(struct stack_batch *b)
 {
-	struct stack_frame f[3] = { { .kind = STACK_FRAME_KERNEL }, { .kind = STACK_FRAME_KERNEL },
-				    { .kind = STACK_FRAME_PYTHON } };
-	struct stack_sample s = { .pid = 10, .tid = 10, .count = 40, .weight_ns = 400000000,
-				  .kind = STACK_ON_CPU, .gil = STACK_GIL_HOLDER };
+	struct stack_frame f[3] = {{.kind = STACK_FRAME_KERNEL},
+				   {.kind = STACK_FRAME_KERNEL},
+				   {.kind = STACK_FRAME_PYTHON}};
+	struct stack_sample s = {.pid = 10,
+				 .tid = 10,
+				 .count = 40,
+				 .weight_ns = 400000000,
+				 .kind = STACK_ON_CPU,
+				 .gil = STACK_GIL_HOLDER};
 
 	s.comm = text(b, "python3");
 	f[2].object = text(b, "train");
@@ -399,9 +409,11 @@ static void the_summary_tells_who_holds_the_gil_and_where_threads_sleep(void **s
 
 static void recursion_counts_once(void **state)
 {
-	struct stack_frame f[3] = { { .kind = STACK_FRAME_PYTHON }, { .kind = STACK_FRAME_PYTHON },
-				    { .kind = STACK_FRAME_PYTHON } };
-	struct stack_sample s = { .pid = 1, .tid = 1, .count = 1, .weight_ns = 10, .kind = STACK_ON_CPU };
+	struct stack_frame f[3] = {{.kind = STACK_FRAME_PYTHON},
+				   {.kind = STACK_FRAME_PYTHON},
+				   {.kind = STACK_FRAME_PYTHON}};
+	struct stack_sample s = {
+	    .pid = 1, .tid = 1, .count = 1, .weight_ns = 10, .kind = STACK_ON_CPU};
 	struct profile_summary sum;
 	struct profile_names *names;
 	struct stack_batch b;
@@ -424,9 +436,12 @@ static void recursion_counts_once(void **state)
 /* A plain profile, in a field that nobody knows so many zeros, as a hole. */
 static int load_padded(struct fixture *x, uint32_t zeros)
 {
-	const uint8_t field[] = { 15 << 3 | 2, (uint8_t)(zeros | 0x80), (uint8_t)(zeros >> 7 | 0x80),
-				  (uint8_t)(zeros >> 14 | 0x80), (uint8_t)(zeros >> 21 | 0x80),
-				  (uint8_t)(zeros >> 28) };
+	const uint8_t field[] = {15 << 3 | 2,
+				 (uint8_t)(zeros | 0x80),
+				 (uint8_t)(zeros >> 7 | 0x80),
+				 (uint8_t)(zeros >> 14 | 0x80),
+				 (uint8_t)(zeros >> 21 | 0x80),
+				 (uint8_t)(zeros >> 28)};
 	Sysom__Pprof__Profile *p = read_pprof(x);
 	size_t bytes = sysom__pprof__profile__get_packed_size(p);
 	uint8_t *packed = malloc(bytes);
@@ -457,17 +472,17 @@ static void a_pprof_file_of_more_than_256_MiB_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(folded_stacks_run_from_the_root_and_mark_kernel_and_python),
-		cmocka_unit_test(pprof_keeps_values_labels_addresses_and_build_ids),
-		cmocka_unit_test(the_flame_page_is_safe_and_complete),
-		cmocka_unit_test(small_frames_are_folded_into_their_callers),
-		cmocka_unit_test(native_frames_are_named_from_the_file_with_that_build_id),
-		cmocka_unit_test(files_of_an_ended_process_are_found_at_their_own_path),
-		cmocka_unit_test(the_format_follows_the_files_ending),
-		cmocka_unit_test(folded_sums_are_the_samples_time),
-		cmocka_unit_test(the_summary_tells_who_holds_the_gil_and_where_threads_sleep),
-		cmocka_unit_test(recursion_counts_once),
-		cmocka_unit_test(a_pprof_file_of_more_than_256_MiB_is_refused),
+	    cmocka_unit_test(folded_stacks_run_from_the_root_and_mark_kernel_and_python),
+	    cmocka_unit_test(pprof_keeps_values_labels_addresses_and_build_ids),
+	    cmocka_unit_test(the_flame_page_is_safe_and_complete),
+	    cmocka_unit_test(small_frames_are_folded_into_their_callers),
+	    cmocka_unit_test(native_frames_are_named_from_the_file_with_that_build_id),
+	    cmocka_unit_test(files_of_an_ended_process_are_found_at_their_own_path),
+	    cmocka_unit_test(the_format_follows_the_files_ending),
+	    cmocka_unit_test(folded_sums_are_the_samples_time),
+	    cmocka_unit_test(the_summary_tells_who_holds_the_gil_and_where_threads_sleep),
+	    cmocka_unit_test(recursion_counts_once),
+	    cmocka_unit_test(a_pprof_file_of_more_than_256_MiB_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -93,12 +93,13 @@ static void flags_what_is_new_and_not_what_it_dilutes(void **state)
 	}
 	add(b, "softirq;net_rx_action", 170);
 	assert_int_equal(profile_compare(a, b, PROFILE_DELTA, &d, &n), 0);
-	assert_string_equal(d[0].name, "main"); /* the largest, of the three with 170 of 1170 by name */
+	assert_string_equal(d[0].name,
+			    "main"); /* the largest, of the three with 170 of 1170 by name */
 	assert_true(fabs(find(d, n, "main")->delta + 170.0 / 1170) < 1e-9);
 	assert_true(fabs(find(d, n, "main")->beyond) < 1e-9);
 	for (uint32_t i = 0; i < n; i++)
 		assert_int_equal(d[i].flagged, !strcmp(d[i].name, "net_rx_action") ||
-					       !strcmp(d[i].name, "softirq"));
+						   !strcmp(d[i].name, "softirq"));
 	for (uint32_t i = 1; i < n; i++)
 		assert_true(fabs(d[i - 1].delta) >= fabs(d[i].delta));
 	free(d);
@@ -106,7 +107,7 @@ static void flags_what_is_new_and_not_what_it_dilutes(void **state)
 	assert_int_equal(profile_compare(b, a, PROFILE_DELTA, &d, &n), 0);
 	for (uint32_t i = 0; i < n; i++)
 		assert_int_equal(d[i].flagged, find(d, n, d[i].name)->base_self * 1170 == 170 ||
-					       !strcmp(d[i].name, "softirq"));
+						   !strcmp(d[i].name, "softirq"));
 	free(d);
 	profile_close(a);
 	profile_close(b);
@@ -153,7 +154,8 @@ static void one_sample_flags_nothing(void **state)
 	add(b, "main;step;matmul", 5000);
 	add(b, "main;step;norm", 5000);
 	for (int turned = 0; turned < 2; turned++) {
-		assert_int_equal(profile_compare(turned ? b : a, turned ? a : b, PROFILE_DELTA, &d, &n), 0);
+		assert_int_equal(
+		    profile_compare(turned ? b : a, turned ? a : b, PROFILE_DELTA, &d, &n), 0);
 		for (uint32_t i = 0; i < n; i++)
 			assert_false(d[i].flagged);
 		free(d);
@@ -198,7 +200,7 @@ static void two_samplings_of_one_process_seldom_differ(void **state)
 	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	for (uint32_t t = 0; t < comparisons; t++) {
-		struct profile *p[2] = { fresh(), fresh() };
+		struct profile *p[2] = {fresh(), fresh()};
 		uint32_t n, flagged = 0, samples = t % 2 ? 200 : 1500;
 		struct profile_delta *d;
 
@@ -208,8 +210,8 @@ static void two_samplings_of_one_process_seldom_differ(void **state)
 				int b = (int)(10 * pow(uniform(&seed), 2));
 				char name[64];
 
-				snprintf(name, sizeof(name), "main;a%d;a%d_b%d;a%d_b%d_c%d", a, a, b, a,
-					 b, (int)(5 * uniform(&seed)));
+				snprintf(name, sizeof(name), "main;a%d;a%d_b%d;a%d_b%d_c%d", a, a,
+					 b, a, b, (int)(5 * uniform(&seed)));
 				add(p[i], name, 1);
 			}
 		assert_int_equal(profile_compare(p[0], p[1], PROFILE_DELTA, &d, &n), 0);
@@ -284,7 +286,8 @@ static void functions_without_stacks_compare_like_stacks(void **unused)
 		const struct profile_delta *k = find(b, m, a[i].name);
 
 		assert_int_equal(k->flagged, a[i].flagged);
-		assert_true(fabs(k->delta - a[i].delta) + fabs(k->other_self - a[i].other_self) < 1e-12);
+		assert_true(fabs(k->delta - a[i].delta) + fabs(k->other_self - a[i].other_self) <
+			    1e-12);
 		assert_true(fabs(k->chance - a[i].chance) < 1e-12);
 	}
 	assert_true(find(b, m, "spin")->flagged && !find(b, m, "main")->flagged);
@@ -298,15 +301,15 @@ static void functions_without_stacks_compare_like_stacks(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts_a_recursive_function_once_per_stack),
-		cmocka_unit_test(effective_samples_count_unequal_weights),
-		cmocka_unit_test(flags_what_is_new_and_not_what_it_dilutes),
-		cmocka_unit_test(few_samples_are_noise),
-		cmocka_unit_test(one_sample_flags_nothing),
-		cmocka_unit_test(a_small_share_is_below_delta_however_sure),
-		cmocka_unit_test(two_samplings_of_one_process_seldom_differ),
-		cmocka_unit_test(functions_without_stacks_compare_like_stacks),
-		cmocka_unit_test(refuses_what_it_has_no_room_for_and_counts_it),
+	    cmocka_unit_test(counts_a_recursive_function_once_per_stack),
+	    cmocka_unit_test(effective_samples_count_unequal_weights),
+	    cmocka_unit_test(flags_what_is_new_and_not_what_it_dilutes),
+	    cmocka_unit_test(few_samples_are_noise),
+	    cmocka_unit_test(one_sample_flags_nothing),
+	    cmocka_unit_test(a_small_share_is_below_delta_however_sure),
+	    cmocka_unit_test(two_samplings_of_one_process_seldom_differ),
+	    cmocka_unit_test(functions_without_stacks_compare_like_stacks),
+	    cmocka_unit_test(refuses_what_it_has_no_room_for_and_counts_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,8 @@ static void symbol(const char *name, uint64_t *address, uint64_t *bytes)
 	FILE *f;
 
 	snprintf(command, sizeof(command),
-		 "readelf -sW '%scold_loop.so' | awk '$8 == \"%s\" {print $2, $3}'", directory, name);
+		 "readelf -sW '%scold_loop.so' | awk '$8 == \"%s\" {print $2, $3}'", directory,
+		 name);
 	f = popen(command, "r");
 	assert_non_null(f);
 	assert_int_equal(fscanf(f, "%llx %li", &a, (long *)&b), 2);
@@ -94,9 +95,9 @@ static void files_without_an_interpreter(void **unused)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(symbols_as_readelf_has_them),
-		cmocka_unit_test(the_cold_part_without_its_symbol),
-		cmocka_unit_test(files_without_an_interpreter),
+	    cmocka_unit_test(symbols_as_readelf_has_them),
+	    cmocka_unit_test(the_cold_part_without_its_symbol),
+	    cmocka_unit_test(files_without_an_interpreter),
 	};
 	const char *build = getenv("B");
 

@@ -92,10 +92,10 @@ int main(void)
 	unsigned int count = target_interpreters(path, 16);
 
 	for (unsigned int i = 0; i < count; i++) {
-		snprintf(names[i], sizeof(names[i]), "lines_as_the_interpreter_reads_them of %.500s",
-			 path[i]);
-		tests[i] = (struct CMUnitTest){ names[i], lines_as_the_interpreter_reads_them, choose,
-						NULL, path[i] };
+		snprintf(names[i], sizeof(names[i]),
+			 "lines_as_the_interpreter_reads_them of %.500s", path[i]);
+		tests[i] = (struct CMUnitTest){names[i], lines_as_the_interpreter_reads_them,
+					       choose, NULL, path[i]};
 	}
 	tests[count] = (struct CMUnitTest)cmocka_unit_test(hostile_tables_end);
 	return _cmocka_run_group_tests("test_python_names", tests, count + 1, NULL, NULL);

@@ -30,8 +30,8 @@ struct subject {
 static const char *python; /* of the running case */
 
 static const Dwfl_Callbacks CALLBACKS = {
-	.find_elf = dwfl_linux_proc_find_elf,
-	.find_debuginfo = dwfl_standard_find_debuginfo,
+    .find_elf = dwfl_linux_proc_find_elf,
+    .find_debuginfo = dwfl_standard_find_debuginfo,
 };
 
 static void subject_attach(struct subject *s, pid_t pid)
@@ -110,9 +110,9 @@ static int native_frame(Dwfl_Frame *f, void *arg)
 	n->symbol[n->count] = strdup(symbol ? symbol : "?");
 	n->mark[n->count] = (uint8_t)python_runtime_mark(n->runtime, pc);
 	n->frame[n->count] = (struct stack_frame){
-		.kind = STACK_FRAME_NATIVE,
-		.flags = n->mark[n->count] == PYTHON_MARK_EVAL ? STACK_FRAME_SHIM : 0,
-		.address = pc,
+	    .kind = STACK_FRAME_NATIVE,
+	    .flags = n->mark[n->count] == PYTHON_MARK_EVAL ? STACK_FRAME_SHIM : 0,
+	    .address = pc,
 	};
 	n->count++;
 	return DWARF_CB_OK;
@@ -144,7 +144,8 @@ static void check_frames(struct subject *s, const struct truth_thread *t,
 
 		if (!state->frame[i].code)
 			continue;
-		assert_int_equal(python_names_find(s->names, &s->reader, &state->frame[i], &name), 0);
+		assert_int_equal(python_names_find(s->names, &s->reader, &state->frame[i], &name),
+				 0);
 		assert_true(k < t->count);
 		assert_string_equal(name.function, t->frame[k].function);
 		assert_string_equal(name.file, t->frame[k].file);
@@ -166,7 +167,7 @@ static void check_native(struct subject *s, pid_t tid, const struct python_state
 	static struct native n;
 	static struct stack_frame named[PYTHON_FRAME_MAX], out[4096];
 	unsigned int loops = 0, entries = 0, kept = 0;
-	struct python_stitch_in in = { 0 };
+	struct python_stitch_in in = {0};
 	uint32_t count;
 
 	native_walk(s, tid, &n);
@@ -180,7 +181,7 @@ static void check_native(struct subject *s, pid_t tid, const struct python_state
 	}
 	for (unsigned int i = 0; i < state->count; i++) {
 		entries += state->frame[i].flags & PYTHON_FRAME_ENTRY;
-		named[i] = (struct stack_frame){ .kind = STACK_FRAME_PYTHON, .object = i };
+		named[i] = (struct stack_frame){.kind = STACK_FRAME_PYTHON, .object = i};
 	}
 	if (state->end == PYTHON_END_ROOT)
 		assert_int_equal(loops, entries);
@@ -318,8 +319,8 @@ static void one_holder_and_the_others_wait(void **unused)
 		threads_go(&s.stopped);
 		usleep(3000);
 	}
-	print_message("# %s: %u holders, %u waiters, %u released in 20 stops of 4 threads\n", python,
-		      holders, waiters, released);
+	print_message("# %s: %u holders, %u waiters, %u released in 20 stops of 4 threads\n",
+		      python, holders, waiters, released);
 	assert_true(holders >= 10);
 	assert_true(waiters >= 20);
 	/* the thread in a long system call */
@@ -340,11 +341,11 @@ int main(void)
 		const char *name;
 		CMUnitTestFunction f;
 	} CASES[] = {
-		{ "frames_of_every_thread", frames_of_every_thread },
-		{ "frames_of_the_main_thread", frames_of_the_main_thread },
-		{ "frames_of_a_forked_child", frames_of_a_forked_child },
-		{ "frames_of_a_spawned_child", frames_of_a_spawned_child },
-		{ "one_holder_and_the_others_wait", one_holder_and_the_others_wait },
+	    {"frames_of_every_thread", frames_of_every_thread},
+	    {"frames_of_the_main_thread", frames_of_the_main_thread},
+	    {"frames_of_a_forked_child", frames_of_a_forked_child},
+	    {"frames_of_a_spawned_child", frames_of_a_spawned_child},
+	    {"one_holder_and_the_others_wait", one_holder_and_the_others_wait},
 	};
 	static char path[16][512], names[16 * ARRAY_LEN(CASES)][640];
 	struct CMUnitTest tests[16 * ARRAY_LEN(CASES)];
@@ -354,7 +355,7 @@ int main(void)
 		for (size_t k = 0; k < ARRAY_LEN(CASES); k++) {
 			snprintf(names[n], sizeof(names[n]), "%s of %.500s", CASES[k].name,
 				 path[i]);
-			tests[n] = (struct CMUnitTest){ names[n], CASES[k].f, choose, NULL, path[i] };
+			tests[n] = (struct CMUnitTest){names[n], CASES[k].f, choose, NULL, path[i]};
 			n++;
 		}
 	}

@@ -16,10 +16,10 @@
  * Gives the joined stack in the same letters. */
 static enum python_stitch_result stitch(const char *native, const char *python, char *out)
 {
-	struct stack_frame n[64] = { 0 }, named[64] = { 0 }, joined[128];
-	struct python_frame p[64] = { 0 };
-	uint8_t mark[64] = { 0 };
-	struct python_stitch_in in = { .native = n, .mark = mark, .python = p, .named = named };
+	struct stack_frame n[64] = {0}, named[64] = {0}, joined[128];
+	struct python_frame p[64] = {0};
+	uint8_t mark[64] = {0};
+	struct python_stitch_in in = {.native = n, .mark = mark, .python = p, .named = named};
 	enum python_stitch_result result;
 	uint32_t count, i;
 
@@ -114,9 +114,9 @@ static void a_stack_that_was_switched_ends_where_it_began(void **unused)
 
 static void no_more_than_the_room(void **unused)
 {
-	struct stack_frame n[4] = { { .flags = STACK_FRAME_SHIM } }, named[4] = { 0 }, out[2];
-	struct python_frame p[4] = { { 4096, 0, 0 }, { 4096, 0, 0 }, { 4096, 0, 0 }, { 4096, 0, 1 } };
-	struct python_stitch_in in = { n, NULL, 4, true, p, named, 4, true };
+	struct stack_frame n[4] = {{.flags = STACK_FRAME_SHIM}}, named[4] = {0}, out[2];
+	struct python_frame p[4] = {{4096, 0, 0}, {4096, 0, 0}, {4096, 0, 0}, {4096, 0, 1}};
+	struct python_stitch_in in = {n, NULL, 4, true, p, named, 4, true};
 	uint32_t count;
 
 	assert_int_equal(python_stitch(&in, out, 2, &count), PYTHON_STITCH_EXACT);
@@ -125,8 +125,8 @@ static void no_more_than_the_room(void **unused)
 
 static void who_takes_the_gil_waits(void **unused)
 {
-	const uint8_t waits[] = { 0, PYTHON_MARK_WAIT, 0, PYTHON_MARK_EVAL };
-	const uint8_t works[] = { 0, 0, PYTHON_MARK_EVAL, PYTHON_MARK_WAIT };
+	const uint8_t waits[] = {0, PYTHON_MARK_WAIT, 0, PYTHON_MARK_EVAL};
+	const uint8_t works[] = {0, 0, PYTHON_MARK_EVAL, PYTHON_MARK_WAIT};
 
 	assert_int_equal(python_stitch_gil(STACK_GIL_RELEASED, waits, 4), STACK_GIL_WAITER);
 	assert_int_equal(python_stitch_gil(STACK_GIL_RELEASED, works, 4), STACK_GIL_RELEASED);
@@ -137,13 +137,13 @@ static void who_takes_the_gil_waits(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_run_takes_the_place_of_its_loop),
-		cmocka_unit_test(a_loop_without_frames_stays),
-		cmocka_unit_test(whole_stacks_that_disagree_are_aligned_at_the_root),
-		cmocka_unit_test(cut_stacks_are_aligned_at_the_leaf),
-		cmocka_unit_test(a_stack_that_was_switched_ends_where_it_began),
-		cmocka_unit_test(no_more_than_the_room),
-		cmocka_unit_test(who_takes_the_gil_waits),
+	    cmocka_unit_test(a_run_takes_the_place_of_its_loop),
+	    cmocka_unit_test(a_loop_without_frames_stays),
+	    cmocka_unit_test(whole_stacks_that_disagree_are_aligned_at_the_root),
+	    cmocka_unit_test(cut_stacks_are_aligned_at_the_leaf),
+	    cmocka_unit_test(a_stack_that_was_switched_ends_where_it_began),
+	    cmocka_unit_test(no_more_than_the_room),
+	    cmocka_unit_test(who_takes_the_gil_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static void frames_of_a_recording(void **state)
 {
 	const char *version = *state;
 	struct snapshot *s = malloc(sizeof(*s));
-	struct read_user reader = { snapshot_read, s };
+	struct read_user reader = {snapshot_read, s};
 	struct python_runtime r;
 	char path[512];
 
@@ -89,16 +89,16 @@ static void frames_of_a_recording(void **state)
 
 /* ---- an interpreter made here ---- */
 
-#define MADE_BASE 0x7f1200000000ull
-#define MADE_FSBASE (MADE_BASE + 0x8000)
-#define MADE_KEY 5u
-#define MADE_INTERP (MADE_BASE + 0x2000)
-#define MADE_GIL (MADE_BASE + 0x3000)
-#define MADE_TSTATE (MADE_BASE + 0x4000)
-#define MADE_FRAMES (MADE_BASE + 0x10000)
-#define MADE_OBJECTS (MADE_BASE + 0x80000)
+#define MADE_BASE      0x7f1200000000ull
+#define MADE_FSBASE    (MADE_BASE + 0x8000)
+#define MADE_KEY       5u
+#define MADE_INTERP    (MADE_BASE + 0x2000)
+#define MADE_GIL       (MADE_BASE + 0x3000)
+#define MADE_TSTATE    (MADE_BASE + 0x4000)
+#define MADE_FRAMES    (MADE_BASE + 0x10000)
+#define MADE_OBJECTS   (MADE_BASE + 0x80000)
 #define MADE_CODE_TYPE (MADE_BASE + 0x1000)
-#define MADE_NONE (MADE_BASE + 0x1100)
+#define MADE_NONE      (MADE_BASE + 0x1100)
 
 struct made {
 	uint8_t byte[1 << 20];
@@ -153,7 +153,7 @@ static uint64_t made_code(struct made *m, const char *function, uint32_t first, 
 {
 	uint64_t at = made_object(m, 208 + units * 2), table = made_object(m, 32 + units * 2 + 2);
 	/* head {1, 13 no columns, 1 unit} and a line difference of +1, zigzag 2; the first 0 */
-	uint8_t entry[2] = { 0x80 | 13 << 3 | 0, 2 };
+	uint8_t entry[2] = {0x80 | 13 << 3 | 0, 2};
 
 	put64(m, table + 16, units * 2);
 	for (unsigned int i = 0; i < units; i++) {
@@ -188,27 +188,93 @@ static void made_call(struct made *m, const char *function, uint32_t first, unsi
 	struct truth_frame *f = &m->truth.frame[m->truth.count++];
 
 	made_frame(m, made_code(m, function, first, unit + 3), unit, 0);
-	*f = (struct truth_frame){ first + unit, strdup(function), strdup("/srv/made.py") };
+	*f = (struct truth_frame){first + unit, strdup(function), strdup("/srv/made.py")};
 }
 
 /* _Py_DebugOffsets as 3.14 publishes it: its members in their order. */
 static void made_offsets(struct made *m, uint64_t version, uint64_t free_threaded)
 {
 	const uint64_t words[] = {
-		version, free_threaded,
-		/* runtime_state */ 4096, 8, 0x340,
-		/* interpreter_state */ 4096, 8, 0x10, 0x20, 0x28, 0x40, 0x48, 0x50, 0x58, 0x60, 0x100,
-		0, 0x110, 0x108, 0x200, 0x208,
-		/* thread_state */ 400, 0, 8, 16, 72, 152, 160, 200, 24,
-		/* interpreter_frame */ 88, 8, 0, 56, 80, 74, 64, 0,
-		/* code_object */ 216, 112, 120, 128, 136, 68, 52, 96, 104, 208, 0,
-		/* pyobject */ 16, 8,
-		/* type_object */ 408, 24, 88, 168,
-		/* tuple, list */ 32, 24, 16, 40, 24, 16,
-		/* set */ 200, 24, 32, 40,
-		/* dict, float, long */ 48, 32, 40, 24, 16, 32, 16, 24,
-		/* bytes */ 40, 16, 32,
-		/* unicode */ 64, 32, 16, 40,
+	    version,
+	    free_threaded,
+	    /* runtime_state */ 4096,
+	    8,
+	    0x340,
+	    /* interpreter_state */ 4096,
+	    8,
+	    0x10,
+	    0x20,
+	    0x28,
+	    0x40,
+	    0x48,
+	    0x50,
+	    0x58,
+	    0x60,
+	    0x100,
+	    0,
+	    0x110,
+	    0x108,
+	    0x200,
+	    0x208,
+	    /* thread_state */ 400,
+	    0,
+	    8,
+	    16,
+	    72,
+	    152,
+	    160,
+	    200,
+	    24,
+	    /* interpreter_frame */ 88,
+	    8,
+	    0,
+	    56,
+	    80,
+	    74,
+	    64,
+	    0,
+	    /* code_object */ 216,
+	    112,
+	    120,
+	    128,
+	    136,
+	    68,
+	    52,
+	    96,
+	    104,
+	    208,
+	    0,
+	    /* pyobject */ 16,
+	    8,
+	    /* type_object */ 408,
+	    24,
+	    88,
+	    168,
+	    /* tuple, list */ 32,
+	    24,
+	    16,
+	    40,
+	    24,
+	    16,
+	    /* set */ 200,
+	    24,
+	    32,
+	    40,
+	    /* dict, float, long */ 48,
+	    32,
+	    40,
+	    24,
+	    16,
+	    32,
+	    16,
+	    24,
+	    /* bytes */ 40,
+	    16,
+	    32,
+	    /* unicode */ 64,
+	    32,
+	    16,
+	    40,
 	};
 
 	put_bytes(m, MADE_BASE, "xdebugpy", 8);
@@ -244,8 +310,8 @@ static void made_end(struct made *m)
 
 static int made_probe(struct made *m, struct python_runtime *r)
 {
-	struct python_elf elf = { .runtime = 0, .code_type = MADE_CODE_TYPE - MADE_BASE };
-	struct read_user reader = { made_read, m };
+	struct python_elf elf = {.runtime = 0, .code_type = MADE_CODE_TYPE - MADE_BASE};
+	struct read_user reader = {made_read, m};
 
 	return python_runtime_probe(r, &elf, MADE_BASE, "/opt/embedder", &reader);
 }
@@ -255,14 +321,14 @@ static void made_walk(struct made *m, const struct python_runtime *r, struct pyt
 	memset(state, 0xee, sizeof(*state));
 	state->fsbase = MADE_FSBASE;
 	state->futex = 0;
-	read_user_source = (struct read_user){ made_read, m };
+	read_user_source = (struct read_user){made_read, m};
 	python_walk(state, &r->process);
 }
 
 static void frames_by_the_layout_of_3_14(void **unused)
 {
 	struct made *m = made_start();
-	struct read_user reader = { made_read, m };
+	struct read_user reader = {made_read, m};
 	static struct python_state state;
 	struct python_runtime r;
 	struct python_names *names;
@@ -310,7 +376,7 @@ static void gil_by_holder_and_futex(void **unused)
 	assert_int_equal(state.gil, PYTHON_GIL_RELEASED);
 	assert_int_equal(state.holder, MADE_TSTATE + 0x400);
 	state.futex = MADE_GIL + 40;
-	read_user_source = (struct read_user){ made_read, m };
+	read_user_source = (struct read_user){made_read, m};
 	python_walk(&state, &r.process);
 	assert_int_equal(state.gil, PYTHON_GIL_WAITER);
 	made_end(m);
@@ -409,12 +475,12 @@ static void garbage_ends_the_walk(void **unused)
 static void a_new_code_object_at_an_old_address(void **unused)
 {
 	struct made *m = made_start();
-	struct read_user reader = { made_read, m };
+	struct read_user reader = {made_read, m};
 	struct python_names_stats stats;
 	struct python_runtime r;
 	struct python_names *names;
 	struct python_name name;
-	struct python_frame f = { .code = made_code(m, "first", 5, 4) };
+	struct python_frame f = {.code = made_code(m, "first", 5, 4)};
 
 	assert_int_equal(made_probe(m, &r), 0);
 	assert_int_equal(python_names_open(&names, &r), 0);
@@ -443,7 +509,7 @@ static void a_new_code_object_at_an_old_address(void **unused)
 static void names_are_bounded_and_forgotten(void **unused)
 {
 	struct made *m = made_start();
-	struct read_user reader = { made_read, m };
+	struct read_user reader = {made_read, m};
 	struct python_names_stats stats;
 	struct python_runtime r;
 	struct python_names *names;
@@ -455,14 +521,16 @@ static void names_are_bounded_and_forgotten(void **unused)
 	assert_int_equal(python_names_open(&names, &r), 0);
 	memcpy(head, m->byte + (code - MADE_BASE), sizeof(head));
 	for (unsigned int i = 0; i < LIMIT_PYTHON_CODES + 8; i++) {
-		struct python_frame f = { .code = MADE_FRAMES + (i % 2000) * 224, .instr = 208 };
+		struct python_frame f = {.code = MADE_FRAMES + (i % 2000) * 224, .instr = 208};
 
 		/* as many good ones as the memory has room for, then addresses that hold none */
 		put_bytes(m, f.code, head, sizeof(head));
 		if (i >= 2000)
 			f.code = MADE_BASE + sizeof(m->byte) + i * 16;
 		assert_int_equal(python_names_find(names, &reader, &f, &name),
-				 i < 2000 ? 0 : i < LIMIT_PYTHON_CODES ? -ENOENT : -ENOSPC);
+				 i < 2000		  ? 0
+				 : i < LIMIT_PYTHON_CODES ? -ENOENT
+							  : -ENOSPC);
 	}
 	python_names_begin(names);
 	for (int i = 0; i < 60; i++)
@@ -480,7 +548,7 @@ static void requests_and_answers_are_bounded_and_all_names_come(void **unused)
 {
 	enum { LINES = LIMIT_PYTHON_LINES_BYTES - 1, CODES = 2048 };
 	struct made *m = made_start();
-	struct read_user reader = { made_read, m };
+	struct read_user reader = {made_read, m};
 	uint64_t code = made_code(m, "f", 5, 4), table = made_object(m, 32 + LINES);
 	uint32_t named = 0, rounds = 0;
 	struct python_runtime r;
@@ -500,7 +568,7 @@ static void requests_and_answers_are_bounded_and_all_names_come(void **unused)
 
 		named = 0;
 		for (uint32_t i = 0; i < CODES; i++) {
-			struct python_frame f = { .code = MADE_FRAMES + i * 216, .instr = 208 };
+			struct python_frame f = {.code = MADE_FRAMES + i * 216, .instr = 208};
 
 			put_bytes(m, f.code, head, sizeof(head));
 			named += !python_names_find(names, NULL, &f, &name);
@@ -529,7 +597,7 @@ static int record(const char *directory)
 
 	for (unsigned int i = 0; i < count; i++) {
 		struct snapshot *s = calloc(1, sizeof(*s));
-		struct read_user reader = { snapshot_record, s };
+		struct read_user reader = {snapshot_record, s};
 		struct python_finder *finder;
 		struct python_memory memory;
 		struct reader_target t;
@@ -580,19 +648,19 @@ static int record(const char *directory)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		{ "frames of 3.10.13", frames_of_a_recording, NULL, NULL, "3.10.13" },
-		{ "frames of 3.11.2, static", frames_of_a_recording, NULL, NULL, "3.11.2" },
-		{ "frames of 3.11.7", frames_of_a_recording, NULL, NULL, "3.11.7" },
-		{ "frames of 3.12.1", frames_of_a_recording, NULL, NULL, "3.12.1" },
-		{ "frames of 3.13.0", frames_of_a_recording, NULL, NULL, "3.13.0" },
-		cmocka_unit_test(frames_by_the_layout_of_3_14),
-		cmocka_unit_test(gil_by_holder_and_futex),
-		cmocka_unit_test(refuses_what_it_does_not_know),
-		cmocka_unit_test(refuses_versions_by_number),
-		cmocka_unit_test(garbage_ends_the_walk),
-		cmocka_unit_test(a_new_code_object_at_an_old_address),
-		cmocka_unit_test(names_are_bounded_and_forgotten),
-		cmocka_unit_test(requests_and_answers_are_bounded_and_all_names_come),
+	    {"frames of 3.10.13", frames_of_a_recording, NULL, NULL, "3.10.13"},
+	    {"frames of 3.11.2, static", frames_of_a_recording, NULL, NULL, "3.11.2"},
+	    {"frames of 3.11.7", frames_of_a_recording, NULL, NULL, "3.11.7"},
+	    {"frames of 3.12.1", frames_of_a_recording, NULL, NULL, "3.12.1"},
+	    {"frames of 3.13.0", frames_of_a_recording, NULL, NULL, "3.13.0"},
+	    cmocka_unit_test(frames_by_the_layout_of_3_14),
+	    cmocka_unit_test(gil_by_holder_and_futex),
+	    cmocka_unit_test(refuses_what_it_does_not_know),
+	    cmocka_unit_test(refuses_versions_by_number),
+	    cmocka_unit_test(garbage_ends_the_walk),
+	    cmocka_unit_test(a_new_code_object_at_an_old_address),
+	    cmocka_unit_test(names_are_bounded_and_forgotten),
+	    cmocka_unit_test(requests_and_answers_are_bounded_and_all_names_come),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "--record"))

@@ -104,7 +104,7 @@ static void work_fades_and_its_sum_is_bounded(void **state)
 {
 	const uint64_t second = 1000000000, capacity = 100000000;
 	uint64_t now = 5 * second, most = 0;
-	unsigned done[4] = { 0 };
+	unsigned done[4] = {0};
 	struct quota q;
 
 	quota_init(&q, capacity, second);
@@ -142,12 +142,12 @@ static void a_clock_that_steps_back_and_a_huge_amount_do_no_harm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_user_may_have_all_while_nobody_else_asks),
-		cmocka_unit_test(who_has_most_gives_way_down_to_the_fair_share),
-		cmocka_unit_test(nobody_below_the_share_is_refused_in_any_order),
-		cmocka_unit_test(more_users_than_are_remembered_are_refused_or_the_least_forgotten),
-		cmocka_unit_test(work_fades_and_its_sum_is_bounded),
-		cmocka_unit_test(a_clock_that_steps_back_and_a_huge_amount_do_no_harm),
+	    cmocka_unit_test(one_user_may_have_all_while_nobody_else_asks),
+	    cmocka_unit_test(who_has_most_gives_way_down_to_the_fair_share),
+	    cmocka_unit_test(nobody_below_the_share_is_refused_in_any_order),
+	    cmocka_unit_test(more_users_than_are_remembered_are_refused_or_the_least_forgotten),
+	    cmocka_unit_test(work_fades_and_its_sum_is_bounded),
+	    cmocka_unit_test(a_clock_that_steps_back_and_a_huge_amount_do_no_harm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,9 @@ static void shows_own_time_and_lateness_on_one_clock(void **state)
 	for (uint32_t r = 0; r < g.rank_count; r++)
 		for (uint32_t c = 0; c < g.columns; c++) {
 			const struct rank_grid_cell *cell = rank_grid_at(&g, r, c);
-			double late = r != g.culprit ? 0 : c < CLI_INCIDENT_SLOW_FROM ? 1.6e6 : 6.6e6;
+			double late = r != g.culprit		   ? 0
+				      : c < CLI_INCIDENT_SLOW_FROM ? 1.6e6
+								   : 6.6e6;
 
 			assert_true(fabs(cell->late_ns - late) < 2000);
 			assert_int_equal(cell->excess > 0.1, r == g.culprit);
@@ -111,9 +113,9 @@ static void puts_many_steps_into_the_columns_it_has(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(shows_own_time_and_lateness_on_one_clock, unload),
-		cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
-		cmocka_unit_test_teardown(puts_many_steps_into_the_columns_it_has, unload),
+	    cmocka_unit_test_teardown(shows_own_time_and_lateness_on_one_clock, unload),
+	    cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
+	    cmocka_unit_test_teardown(puts_many_steps_into_the_columns_it_has, unload),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,7 +92,8 @@ static int op_many(struct reader_target *t, const void *request, size_t bytes, s
 }
 
 /* What a parser remembers. */
-static int op_remember(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+static int op_remember(struct reader_target *t, const void *request, size_t bytes,
+		       struct buf *answer)
 {
 	static int calls;
 
@@ -126,7 +127,8 @@ static int op_memory(struct reader_target *t, const void *request, size_t bytes,
 	return 0;
 }
 
-static int op_environ(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+static int op_environ(struct reader_target *t, const void *request, size_t bytes,
+		      struct buf *answer)
 {
 	int fd = reader_target_open(t, READER_ENVIRON, 0, 0, NULL);
 	char byte;
@@ -161,16 +163,16 @@ static int op_large(struct reader_target *t, const void *request, size_t bytes, 
 /* Bit i: attempt i succeeded. */
 static int op_escape(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
 {
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct data[2] = { { .effective = 1 } };
+	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct data[2] = {{.effective = 1}};
 	uint32_t done = 0;
 
 	done |= (uint32_t)(open("/etc/passwd", O_RDONLY) >= 0) << 0;
 	done |= (uint32_t)(socket(AF_INET, SOCK_STREAM, 0) >= 0) << 1;
 	done |= (uint32_t)(fork() >= 0) << 2;
 	done |= (uint32_t)!kill(getppid(), 0) << 3;
-	done |= (uint32_t)(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
-			   MAP_FAILED)
+	done |= (uint32_t)(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				0) != MAP_FAILED)
 		<< 4;
 	done |= (uint32_t)!unlink("/tmp/nothing-of-the-kind") << 5;
 	done |= (uint32_t)!syscall(SYS_capget, &head, data) << 6;
@@ -179,20 +181,20 @@ static int op_escape(struct reader_target *t, const void *request, size_t bytes,
 	return 0;
 }
 
-static const struct reader_op maps = { "maps", op_maps, 1 << 20, 2, 20000, false };
-static const struct reader_op small = { "small", op_maps, 64, 2, 20000, false };
-static const struct reader_op path = { "path", op_open, 4096, 2, 20000, false };
-static const struct reader_op slow_path = { "path", op_open, 4096, 2, 300, false };
-static const struct reader_op spin = { "spin", op_spin, 64, 1, 60000, false };
-static const struct reader_op many = { "many", op_many, 64, 1, 3000, false };
-static const struct reader_op remember = { "remember", op_remember, 64, 5, 60000, false };
-static const struct reader_op wait_op = { "wait", op_wait, 64, 5, 60000, false };
-static const struct reader_op memory = { "memory", op_memory, 64, 2, 300, true };
-static const struct reader_op environ_op = { "environ", op_environ, 64, 2, 300, false };
-static const struct reader_op hog = { "hog", op_hog, 64, 5, 20000, false };
-static const struct reader_op crash = { "crash", op_crash, 64, 2, 20000, false };
-static const struct reader_op large = { "large", op_large, 8 << 20, 2, 20000, false };
-static const struct reader_op escape = { "escape", op_escape, 64, 2, 20000, false };
+static const struct reader_op maps = {"maps", op_maps, 1 << 20, 2, 20000, false};
+static const struct reader_op small = {"small", op_maps, 64, 2, 20000, false};
+static const struct reader_op path = {"path", op_open, 4096, 2, 20000, false};
+static const struct reader_op slow_path = {"path", op_open, 4096, 2, 300, false};
+static const struct reader_op spin = {"spin", op_spin, 64, 1, 60000, false};
+static const struct reader_op many = {"many", op_many, 64, 1, 3000, false};
+static const struct reader_op remember = {"remember", op_remember, 64, 5, 60000, false};
+static const struct reader_op wait_op = {"wait", op_wait, 64, 5, 60000, false};
+static const struct reader_op memory = {"memory", op_memory, 64, 2, 300, true};
+static const struct reader_op environ_op = {"environ", op_environ, 64, 2, 300, false};
+static const struct reader_op hog = {"hog", op_hog, 64, 5, 20000, false};
+static const struct reader_op crash = {"crash", op_crash, 64, 2, 20000, false};
+static const struct reader_op large = {"large", op_large, 8 << 20, 2, 20000, false};
+static const struct reader_op escape = {"escape", op_escape, 64, 2, 20000, false};
 
 /* ---- targets ---- */
 
@@ -230,7 +232,7 @@ static void end(pid_t pid)
 static int call(struct reader_job *job, const struct reader_op *op, pid_t pid, const void *request,
 		size_t bytes)
 {
-	*job = (struct reader_job){ .op = op, .pid = (uint32_t)pid, .bytes = bytes };
+	*job = (struct reader_job){.op = op, .pid = (uint32_t)pid, .bytes = bytes};
 	job->request = malloc(bytes + 1);
 	memcpy(job->request, request ? request : "", bytes);
 	return reader_queue_call(queue, job, NULL);
@@ -250,8 +252,8 @@ static struct reader_job *push_bytes(const struct reader_op *op, pid_t pid, cons
 {
 	struct reader_job *job = calloc(1, sizeof(*job));
 
-	*job = (struct reader_job){ .op = op, .pid = (uint32_t)pid, .request = malloc(bytes + 1),
-				    .bytes = bytes };
+	*job = (struct reader_job){
+	    .op = op, .pid = (uint32_t)pid, .request = malloc(bytes + 1), .bytes = bytes};
 	memcpy(job->request, request, bytes);
 	reader_queue_push(queue, job);
 	return job;
@@ -267,7 +269,7 @@ static struct reader_job *wait_any(void)
 	struct reader_job *job;
 
 	while (!(job = reader_queue_next(queue))) {
-		struct pollfd p = { .fd = reader_queue_fd(queue), .events = POLLIN };
+		struct pollfd p = {.fd = reader_queue_fd(queue), .events = POLLIN};
 
 		assert_true(poll(&p, 1, 60000) >= 0);
 	}
@@ -376,7 +378,8 @@ static void opens_only_regular_files_of_the_processes_root(void **state)
 	assert_int_equal(call_once(&path, pid, "/fifo"), -EINVAL);
 	assert_int_equal(call_once(&path, pid, "/device"), -EINVAL);
 	end(pid);
-	for (const char *const *n = (const char *const[]){ "inside", "fifo", "up", "link", "device", NULL };
+	for (const char *const *n =
+		 (const char *const[]){"inside", "fifo", "up", "link", "device", NULL};
 	     *n; n++) {
 		snprintf(name, sizeof(name), "%s/%s", root, *n);
 		unlink(name);
@@ -492,7 +495,8 @@ static void file_system_that_hangs_keeps_only_its_user_waiting(void **state)
 	assert_int_equal(call_once(&path, one, name), 0);
 	snprintf(shared, sizeof(shared), "%s/shared", dir);
 	put(shared, "everybody's");
-	assert_int_equal(call_once(&path, one, shared), 0); /* opened last, before the one that hangs */
+	assert_int_equal(call_once(&path, one, shared),
+			 0);	      /* opened last, before the one that hangs */
 	for (int i = 0; i < 2; i++) { /* the parser waits for data, then the opener for the file */
 		snprintf(name, sizeof(name), "%s/%s", mount, i ? "open" : "read");
 		stuck = push(&slow_path, i ? other : one, name);
@@ -689,7 +693,7 @@ static void opener_that_others_kill_makes_nobody_wait(void **state)
 
 static bool hung_up(int sock)
 {
-	struct pollfd p = { .fd = sock, .events = POLLIN };
+	struct pollfd p = {.fd = sock, .events = POLLIN};
 
 	return poll(&p, 1, 200) > 0 && (p.revents & (POLLHUP | POLLIN));
 }
@@ -722,20 +726,20 @@ static void keeper_that_was_stopped_mixes_no_pairs_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_what_belongs_to_a_process),
-		cmocka_unit_test(gives_large_answers_and_none_past_the_bound),
-		cmocka_unit_test(parser_can_do_nothing_else),
-		cmocka_unit_test(opens_only_regular_files_of_the_processes_root),
-		cmocka_unit_test(file_that_takes_too_long_is_refused_and_its_user_waits),
-		cmocka_unit_test(files_without_end_end_with_the_wall_time),
-		cmocka_unit_test(what_a_parser_remembers_of_one_user_is_for_no_other),
-		cmocka_unit_test(memory_and_crashes_end_the_parser_alone),
-		cmocka_unit_test(file_system_that_hangs_keeps_only_its_user_waiting),
-		cmocka_unit_test(so_many_abandoned_ones_of_a_user_and_no_more),
-		cmocka_unit_test(memory_that_never_comes_blocks_nobody),
-		cmocka_unit_test(parser_that_others_kill_is_not_its_files_fault),
-		cmocka_unit_test(opener_that_others_kill_makes_nobody_wait),
-		cmocka_unit_test(keeper_that_was_stopped_mixes_no_pairs_up),
+	    cmocka_unit_test(reads_what_belongs_to_a_process),
+	    cmocka_unit_test(gives_large_answers_and_none_past_the_bound),
+	    cmocka_unit_test(parser_can_do_nothing_else),
+	    cmocka_unit_test(opens_only_regular_files_of_the_processes_root),
+	    cmocka_unit_test(file_that_takes_too_long_is_refused_and_its_user_waits),
+	    cmocka_unit_test(files_without_end_end_with_the_wall_time),
+	    cmocka_unit_test(what_a_parser_remembers_of_one_user_is_for_no_other),
+	    cmocka_unit_test(memory_and_crashes_end_the_parser_alone),
+	    cmocka_unit_test(file_system_that_hangs_keeps_only_its_user_waiting),
+	    cmocka_unit_test(so_many_abandoned_ones_of_a_user_and_no_more),
+	    cmocka_unit_test(memory_that_never_comes_blocks_nobody),
+	    cmocka_unit_test(parser_that_others_kill_is_not_its_files_fault),
+	    cmocka_unit_test(opener_that_others_kill_makes_nobody_wait),
+	    cmocka_unit_test(keeper_that_was_stopped_mixes_no_pairs_up),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -30,8 +30,8 @@ static int setup(void **state)
 	strcpy(g->dir, "/tmp/test_recorder.XXXXXX");
 	if (!mkdtemp(g->dir))
 		return -1;
-	g->c = (struct recorder_config){ .memory_bytes = 1 << 20, .file_bytes = 64 << 20,
-					 .dir = g->dir, .ranks_max = 4 };
+	g->c = (struct recorder_config){
+	    .memory_bytes = 1 << 20, .file_bytes = 64 << 20, .dir = g->dir, .ranks_max = 4};
 	*state = g;
 	return recorder_open(&g->r, &g->c) || recorder_add_rank(g->r, 0, 100) ||
 	       recorder_add_rank(g->r, 1, 101);
@@ -51,9 +51,12 @@ static int teardown(void **state)
 /* Noise in the columns, so that blocks are large. */
 static struct record record_of(uint64_t n, bool device)
 {
-	struct record r = { .begin_ns = (n + 1) * MS + hash_mix(n) % 1000,
-			    .kind = device ? RECORD_KERNEL : RECORD_LAUNCH, .bytes = hash_mix(n),
-			    .key = hash_mix(n ^ 77), .name = (uint32_t)(n % 50), .peer = -1 };
+	struct record r = {.begin_ns = (n + 1) * MS + hash_mix(n) % 1000,
+			   .kind = device ? RECORD_KERNEL : RECORD_LAUNCH,
+			   .bytes = hash_mix(n),
+			   .key = hash_mix(n ^ 77),
+			   .name = (uint32_t)(n % 50),
+			   .peer = -1};
 
 	r.end_ns = r.begin_ns + hash_mix(n) % 100000;
 	r.launch_ns = device ? r.begin_ns - 5000 : 0;
@@ -74,8 +77,8 @@ static void expect(struct rig *g, uint32_t slot, uint64_t from, uint64_t to)
 {
 	struct recorder_extract x;
 
-	assert_int_equal(recorder_extract(g->r, slot, (from + 1) * MS, to * MS + MS - 1, 1000000,
-					  &x), 0);
+	assert_int_equal(
+	    recorder_extract(g->r, slot, (from + 1) * MS, to * MS + MS - 1, 1000000, &x), 0);
 	assert_int_equal(x.host_count, to - from);
 	assert_int_equal(x.device_count, to - from);
 	assert_int_equal(x.until_ns, UINT64_MAX);
@@ -200,7 +203,7 @@ static void full_blocks_go_into_memory_that_is_there(void **state)
 	long before = 0, pages = (long)(block * sizeof(struct record) / 4096);
 
 	for (uint64_t n = 0; n < rounds * block; n++) {
-		struct record h = { .begin_ns = n + 1, .kind = RECORD_LAUNCH }, d = h;
+		struct record h = {.begin_ns = n + 1, .kind = RECORD_LAUNCH}, d = h;
 
 		if (n == rounds / 2 * block)
 			before = page_faults();
@@ -217,13 +220,13 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(gives_back_exactly_what_was_recorded),
-		T(keeps_ranks_apart),
-		T(memory_falls_into_files_and_files_into_oblivion),
-		T(works_in_memory_alone),
-		T(cuts_an_extract_at_its_bound_and_says_so),
-		T(removes_the_files_of_an_earlier_run),
-		T(full_blocks_go_into_memory_that_is_there),
+	    T(gives_back_exactly_what_was_recorded),
+	    T(keeps_ranks_apart),
+	    T(memory_falls_into_files_and_files_into_oblivion),
+	    T(works_in_memory_alone),
+	    T(cuts_an_extract_at_its_bound_and_says_so),
+	    T(removes_the_files_of_an_earlier_run),
+	    T(full_blocks_go_into_memory_that_is_there),
 	};
 
 	mallopt(M_MMAP_THRESHOLD, 128 << 10); /* sysomd's */

@@ -15,7 +15,7 @@
 #include "cli/replay/replay_journal.h"
 #include "tests/journal_synth.h"
 
-#define STEPS 300u
+#define STEPS	  300u
 #define SLOW_FROM 150u
 
 struct outcome {
@@ -28,7 +28,7 @@ struct outcome {
 /* Live as `bend` would have it, then again. */
 static struct outcome run(void (*bend)(struct journal_event *, uint32_t), bool live)
 {
-	struct outcome o = { 0 };
+	struct outcome o = {0};
 	struct replay_journal *r;
 	struct journal_synth j;
 	struct buf b;
@@ -102,7 +102,8 @@ static void bend_peer(struct journal_event *e, uint32_t nth)
 
 static void a_last_bit_is_a_difference(void **unused)
 {
-	void (*const bends[])(struct journal_event *, uint32_t) = { bend_one_bit, bend_flag, bend_step };
+	void (*const bends[])(struct journal_event *, uint32_t) = {bend_one_bit, bend_flag,
+								   bend_step};
 
 	for (size_t i = 0; i < sizeof(bends) / sizeof(bends[0]); i++) {
 		struct outcome o = run(bends[i], false);
@@ -154,7 +155,7 @@ static void a_rank_without_its_settings_is_refused(void **unused)
 /* Each of them 100 bytes and 120 MB. */
 static void ranks_that_come_and_go_without_end_are_refused(void **unused)
 {
-	struct journal_event e = { .kind = JOURNAL_RANK };
+	struct journal_event e = {.kind = JOURNAL_RANK};
 	struct replay_journal *r;
 	struct journal_writer w;
 	FILE *to = fopen("/dev/null", "w");
@@ -182,12 +183,12 @@ static void ranks_that_come_and_go_without_end_are_refused(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_same_input_gives_the_same_lines),
-		cmocka_unit_test(a_last_bit_is_a_difference),
-		cmocka_unit_test(so_is_what_the_peers_said),
-		cmocka_unit_test(a_step_that_nobody_saw_live_is_told),
-		cmocka_unit_test(a_rank_without_its_settings_is_refused),
-		cmocka_unit_test(ranks_that_come_and_go_without_end_are_refused),
+	    cmocka_unit_test(the_same_input_gives_the_same_lines),
+	    cmocka_unit_test(a_last_bit_is_a_difference),
+	    cmocka_unit_test(so_is_what_the_peers_said),
+	    cmocka_unit_test(a_step_that_nobody_saw_live_is_told),
+	    cmocka_unit_test(a_rank_without_its_settings_is_refused),
+	    cmocka_unit_test(ranks_that_come_and_go_without_end_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

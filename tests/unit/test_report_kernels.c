@@ -57,8 +57,8 @@ static void says_nothing_without_records(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(compares_slow_steps_with_the_others),
-		cmocka_unit_test(says_nothing_without_records),
+	    cmocka_unit_test(compares_slow_steps_with_the_others),
+	    cmocka_unit_test(says_nothing_without_records),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

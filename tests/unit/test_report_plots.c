@@ -29,8 +29,8 @@ static char *roofline_of(uint32_t reason, uint32_t work_count)
 		struct window_step *s = &w->steps[i];
 
 		s->step.work_count = work_count;
-		s->flags = i < CLI_INCIDENT_SLOW_FROM ? WINDOW_STEP_MARGIN :
-							WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+		s->flags = i < CLI_INCIDENT_SLOW_FROM ? WINDOW_STEP_MARGIN
+						      : WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
 		/* as long as the step whatever its work */
 		if (reason == WINDOW_PEER && i >= CLI_INCIDENT_SLOW_FROM)
 			s->expected_ns = (double)s->step.latency_ns - 5e6 + i % 7 * 3e5;
@@ -100,8 +100,8 @@ static void what_the_peers_show_is_no_part_of_the_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_line_is_what_the_model_expected),
-		cmocka_unit_test(what_the_peers_show_is_no_part_of_the_line),
+	    cmocka_unit_test(the_line_is_what_the_model_expected),
+	    cmocka_unit_test(what_the_peers_show_is_no_part_of_the_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,8 +38,10 @@ static void fill(struct ring_writer *w)
 	struct event_launch launch = {.head = {.kind = EVENT_LAUNCH, .flags = 1, .t = 1000},
 				      .func = 0xabc,
 				      .grid = {1, 2, 3}};
-	struct event_step step = {.head = {.kind = EVENT_STEP_BEGIN, .t = 2000}, .work = {1.5, 0.0 / 0.0},
-				  .work_count = 2, .index = 9};
+	struct event_step step = {.head = {.kind = EVENT_STEP_BEGIN, .t = 2000},
+				  .work = {1.5, 0.0 / 0.0},
+				  .work_count = 2,
+				  .index = 9};
 	struct event_kernel kernel = {.head = {.kind = EVENT_KERNEL, .t = 3000}, .end = 3500};
 	struct ring_lane_writer host, device;
 	struct ring_geometry g;
@@ -71,12 +73,15 @@ static void prints_text_of_a_live_ring(void **state)
 	assert_non_null(strstr(out, " pacing=3 "));
 	assert_non_null(strstr(out, "events=22"));
 	assert_non_null(strstr(out, "name 1 say \"hi\\\"?<int>\n"));
-	assert_non_null(strstr(out, "  0     321         20                 1000 launch       flags=0x1 "
-				    "func=0xabc stream=0x0 grid=1,2,3 block=0,0,0 api=0 "
-				    "duration=0 number=0\n"));
+	assert_non_null(strstr(out,
+			       "  0     321         20                 1000 launch       flags=0x1 "
+			       "func=0xabc stream=0x0 grid=1,2,3 block=0,0,0 api=0 "
+			       "duration=0 number=0\n"));
 	assert_non_null(strstr(out, "step_begin   flags=0x0 index=9 work_count=2 work=1.5,"));
-	assert_non_null(strstr(out, "kernel       flags=0x0 end=3500 name=\"say \\\"hi\\\\\\\"?<int>\""));
-	assert_non_null(strstr(out, "read events=17 overwritten=5 torn=0 bad_kind=0 broken=false\n"));
+	assert_non_null(
+	    strstr(out, "kernel       flags=0x0 end=3500 name=\"say \\\"hi\\\\\\\"?<int>\""));
+	assert_non_null(
+	    strstr(out, "read events=17 overwritten=5 torn=0 bad_kind=0 broken=false\n"));
 	free(out);
 	ring_writer_fini(&w);
 }
@@ -95,10 +100,10 @@ static void prints_one_json_document(void **state)
 	assert_int_equal(status, 0);
 	root = json_loads(out, JSON_REJECT_DUPLICATES, &error);
 	assert_non_null(root);
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "header"), "pid")),
-			 getpid());
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "drops"), "pacing")),
-			 3);
+	assert_int_equal(
+	    json_integer_value(json_object_get(json_object_get(root, "header"), "pid")), getpid());
+	assert_int_equal(
+	    json_integer_value(json_object_get(json_object_get(root, "drops"), "pacing")), 3);
 	events = json_object_get(root, "events");
 	assert_int_equal(json_array_size(events), 17);
 	e = json_array_get(events, 15);
@@ -162,8 +167,8 @@ static void reads_a_file_and_tells_when_it_is_broken(void **state)
 
 static void wrong_use_is_status_2(void **state)
 {
-	static const char *const wrong[] = {"", "a b", "--lane x f", "--limit 0 f", "--pid", "--pid 1 f",
-					    "--nonsense f", "--lane 511 f"};
+	static const char *const wrong[] = {"",	     "a b",	  "--lane x f",	  "--limit 0 f",
+					    "--pid", "--pid 1 f", "--nonsense f", "--lane 511 f"};
 	int status;
 
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
@@ -181,11 +186,11 @@ static void wrong_use_is_status_2(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(prints_text_of_a_live_ring),
-		cmocka_unit_test(prints_one_json_document),
-		cmocka_unit_test(limits_what_it_prints),
-		cmocka_unit_test(reads_a_file_and_tells_when_it_is_broken),
-		cmocka_unit_test(wrong_use_is_status_2),
+	    cmocka_unit_test(prints_text_of_a_live_ring),
+	    cmocka_unit_test(prints_one_json_document),
+	    cmocka_unit_test(limits_what_it_prints),
+	    cmocka_unit_test(reads_a_file_and_tells_when_it_is_broken),
+	    cmocka_unit_test(wrong_use_is_status_2),
 	};
 	ssize_t n = readlink("/proc/self/exe", tool, sizeof(tool) - 64);
 	char *slash;

@@ -23,11 +23,11 @@
 #include "ring/ring_reader.h"
 #include "ring/ring_writer.h"
 
-#define LANES	   5
-#define BATCH	   64
-#define LIVE_TURNS 30000
+#define LANES	       5
+#define BATCH	       64
+#define LIVE_TURNS     30000
 #define LIVE_TURNS_MAX 3000000 /* where the scribbler gets little of the machine */
-#define STEP_TURNS 20000
+#define STEP_TURNS     20000
 
 static uint64_t seed_state;
 
@@ -60,8 +60,8 @@ static void init(struct ring_writer *w, struct ring_lane_writer *lw)
 	assert_int_equal(ring_writer_init(w, &g), 0);
 	assert_int_equal(ring_writer_fill(w), 0);
 	for (int i = 0; i < 3; i++) {
-		assert_true(ring_writer_claim(w, i < 2 ? RING_LANE_HOST : RING_LANE_DEVICE, 7,
-					      &lw[i]));
+		assert_true(
+		    ring_writer_claim(w, i < 2 ? RING_LANE_HOST : RING_LANE_DEVICE, 7, &lw[i]));
 		for (int n = 0; n < 20; n++) {
 			union ring_event e = {.head.kind = i < 2 ? EVENT_LAUNCH : EVENT_KERNEL};
 
@@ -76,18 +76,30 @@ static void init(struct ring_writer *w, struct ring_lane_writer *lw)
 static uint64_t extreme(uint64_t near)
 {
 	switch (rnd() % 12) {
-	case 0: return 0;
-	case 1: return UINT64_MAX;
-	case 2: return UINT32_MAX;
-	case 3: return 1ull << 63;
-	case 4: return 1ull << 31;
-	case 5: return near + 1;
-	case 6: return near - 1;
-	case 7: return near + 31 + rnd() % 3;
-	case 8: return near - 31 - rnd() % 3;
-	case 9: return near + (1ull << 40) + rnd() % 3 - 1;
-	case 10: return rnd() % 65536;
-	default: return rnd();
+	case 0:
+		return 0;
+	case 1:
+		return UINT64_MAX;
+	case 2:
+		return UINT32_MAX;
+	case 3:
+		return 1ull << 63;
+	case 4:
+		return 1ull << 31;
+	case 5:
+		return near + 1;
+	case 6:
+		return near - 1;
+	case 7:
+		return near + 31 + rnd() % 3;
+	case 8:
+		return near - 31 - rnd() % 3;
+	case 9:
+		return near + (1ull << 40) + rnd() % 3 - 1;
+	case 10:
+		return rnd() % 65536;
+	default:
+		return rnd();
 	}
 }
 
@@ -339,7 +351,8 @@ static void scribble(const struct ring_writer *w, const struct ring_header *h, c
 
 			if (!ftruncate(w->fd, 0) || !ftruncate(w->fd, 1 << 22) ||
 			    !fcntl(w->fd, F_ADD_SEALS, F_SEAL_WRITE) ||
-			    !fallocate(w->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 4096) ||
+			    !fallocate(w->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
+				       4096) ||
 			    !madvise(base + at, 4096, MADV_REMOVE))
 				_exit(1);
 		}
@@ -403,8 +416,8 @@ static void survives_a_process_that_scribbles_at_any_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(survives_every_field_set_to_anything_between_calls),
-		cmocka_unit_test(survives_a_process_that_scribbles_at_any_time),
+	    cmocka_unit_test(survives_every_field_set_to_anything_between_calls),
+	    cmocka_unit_test(survives_a_process_that_scribbles_at_any_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,7 +115,8 @@ static void delivers_events_in_order_and_intact(void **state)
 
 static void delivers_device_events_of_128_bytes(void **state)
 {
-	struct event_kernel k = {.head = {.kind = EVENT_KERNEL, .t = 5}, .end = 9, .reserved[3] = 77};
+	struct event_kernel k = {
+	    .head = {.kind = EVENT_KERNEL, .t = 5}, .end = 9, .reserved[3] = 77};
 	union ring_event out[4];
 	struct ring_lane_view view;
 	struct ring_lane_writer lw;
@@ -307,8 +308,12 @@ static int memfd_like(const struct ring_writer *w, int seals)
 
 static void refuses_a_memfd_that_is_not_sealed_in_full(void **state)
 {
-	static const int seals[] = {0, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SHRINK | F_SEAL_GROW,
-				    F_SEAL_SHRINK | F_SEAL_SEAL, F_SEAL_GROW | F_SEAL_SEAL,
+	static const int seals[] = {0,
+				    F_SEAL_SHRINK,
+				    F_SEAL_GROW,
+				    F_SEAL_SHRINK | F_SEAL_GROW,
+				    F_SEAL_SHRINK | F_SEAL_SEAL,
+				    F_SEAL_GROW | F_SEAL_SEAL,
 				    F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL};
 	struct ring_reader *r;
 	struct ends e;
@@ -448,26 +453,47 @@ struct patch {
 };
 
 #define PATCH_HEADER(f, v)                                                                         \
-	{#f, offsetof(struct ring_header, f), sizeof(((struct ring_header *)0)->f), (v)}
+	{                                                                                          \
+#f, offsetof(struct ring_header, f), sizeof(((struct ring_header *)0)->f), (v)     \
+	}
 #define PATCH_LANE(f, v)                                                                           \
-	{#f, 12288 + offsetof(struct ring_lane, f), sizeof(((struct ring_lane *)0)->f), (v)}
+	{                                                                                          \
+#f, 12288 + offsetof(struct ring_lane, f), sizeof(((struct ring_lane *)0)->f), (v) \
+	}
 
 static void refuses_every_impossible_layout(void **state)
 {
 	static const struct patch patches[] = {
-		PATCH_HEADER(magic, 1), PATCH_HEADER(version, 2), PATCH_HEADER(header_bytes, 1),
-		PATCH_HEADER(total_bytes, 1), PATCH_HEADER(clock_source, 0),
-		PATCH_HEADER(clock_source, 99), PATCH_HEADER(lane_count, 0),
-		PATCH_HEADER(lane_count, 512), PATCH_HEADER(lane_count, UINT32_MAX),
-		PATCH_HEADER(lanes_offset, 0), PATCH_HEADER(lanes_offset, 12289),
-		PATCH_HEADER(lanes_offset, UINT64_MAX - 63), PATCH_HEADER(lanes_offset, 8u << 20),
-		PATCH_HEADER(names_offset, 4), PATCH_HEADER(names_offset, UINT64_MAX - 7),
-		PATCH_HEADER(names_bytes, UINT64_MAX - 7), PATCH_HEADER(names_bytes, 12),
-		PATCH_LANE(offset, 0), PATCH_LANE(offset, 12320), PATCH_LANE(offset, UINT64_MAX - 63),
-		PATCH_LANE(slots, 0), PATCH_LANE(slots, 1), PATCH_LANE(slots, 48),
-		PATCH_LANE(slots, 1u << 31), PATCH_LANE(slot_bytes, 128), PATCH_LANE(slot_bytes, 0),
-		PATCH_LANE(kind, 0), PATCH_LANE(kind, 2), PATCH_LANE(kind, 255),
-		PATCH_LANE(clock_source, 0),
+	    PATCH_HEADER(magic, 1),
+	    PATCH_HEADER(version, 2),
+	    PATCH_HEADER(header_bytes, 1),
+	    PATCH_HEADER(total_bytes, 1),
+	    PATCH_HEADER(clock_source, 0),
+	    PATCH_HEADER(clock_source, 99),
+	    PATCH_HEADER(lane_count, 0),
+	    PATCH_HEADER(lane_count, 512),
+	    PATCH_HEADER(lane_count, UINT32_MAX),
+	    PATCH_HEADER(lanes_offset, 0),
+	    PATCH_HEADER(lanes_offset, 12289),
+	    PATCH_HEADER(lanes_offset, UINT64_MAX - 63),
+	    PATCH_HEADER(lanes_offset, 8u << 20),
+	    PATCH_HEADER(names_offset, 4),
+	    PATCH_HEADER(names_offset, UINT64_MAX - 7),
+	    PATCH_HEADER(names_bytes, UINT64_MAX - 7),
+	    PATCH_HEADER(names_bytes, 12),
+	    PATCH_LANE(offset, 0),
+	    PATCH_LANE(offset, 12320),
+	    PATCH_LANE(offset, UINT64_MAX - 63),
+	    PATCH_LANE(slots, 0),
+	    PATCH_LANE(slots, 1),
+	    PATCH_LANE(slots, 48),
+	    PATCH_LANE(slots, 1u << 31),
+	    PATCH_LANE(slot_bytes, 128),
+	    PATCH_LANE(slot_bytes, 0),
+	    PATCH_LANE(kind, 0),
+	    PATCH_LANE(kind, 2),
+	    PATCH_LANE(kind, 255),
+	    PATCH_LANE(clock_source, 0),
 	};
 	struct ring_reader *r;
 	struct ends e;
@@ -541,7 +567,9 @@ static void ignores_later_changes_of_the_layout(void **state)
 
 static void makes_names_valid_utf8(void **state)
 {
-	static const char bad[] = "a\xff" "b\x01\xc3\xa9\xe2\x82\xed\xa0\x80" "z";
+	static const char bad[] = "a\xff"
+				  "b\x01\xc3\xa9\xe2\x82\xed\xa0\x80"
+				  "z";
 	struct ends e;
 
 	ends_init(&e, 16);
@@ -780,31 +808,31 @@ static void closing_nothing_is_harmless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(delivers_events_in_order_and_intact),
-		cmocka_unit_test(delivers_device_events_of_128_bytes),
-		cmocka_unit_test(counts_laps_exactly),
-		cmocka_unit_test(counts_a_slot_that_is_being_overwritten_as_lapped),
-		cmocka_unit_test(counts_a_garbled_sequence_as_torn_and_goes_on),
-		cmocka_unit_test(counts_kinds_that_do_not_fit_the_lane),
-		cmocka_unit_test(attributes_events_to_the_owner_that_pushed_them),
-		cmocka_unit_test(takes_over_where_the_reader_before_had_published),
-		cmocka_unit_test(reads_a_ring_from_a_file),
-		cmocka_unit_test(refuses_a_memfd_that_is_not_sealed_in_full),
-		cmocka_unit_test(a_ring_with_a_hole_anywhere_is_refused_and_costs_no_page),
-		cmocka_unit_test(rings_of_many_processes_are_charged_to_their_owners),
-		cmocka_unit_test(refuses_a_reader_page_that_is_not_one),
-		cmocka_unit_test(refuses_files_that_are_short_long_or_no_files),
-		cmocka_unit_test(refuses_every_impossible_layout),
-		cmocka_unit_test(detaches_when_a_head_goes_back_or_leaps),
-		cmocka_unit_test(ignores_later_changes_of_the_layout),
-		cmocka_unit_test(makes_names_valid_utf8),
-		cmocka_unit_test(waits_for_a_name_that_is_still_being_written),
-		cmocka_unit_test(detaches_from_a_broken_name_arena),
-		cmocka_unit_test(copies_the_counters),
-		cmocka_unit_test(accounts_for_every_event_under_load),
-		cmocka_unit_test(snapshots_of_a_busy_ring_hold_only_whole_events),
-		cmocka_unit_test(reads_on_after_the_writer_was_killed),
-		cmocka_unit_test(closing_nothing_is_harmless),
+	    cmocka_unit_test(delivers_events_in_order_and_intact),
+	    cmocka_unit_test(delivers_device_events_of_128_bytes),
+	    cmocka_unit_test(counts_laps_exactly),
+	    cmocka_unit_test(counts_a_slot_that_is_being_overwritten_as_lapped),
+	    cmocka_unit_test(counts_a_garbled_sequence_as_torn_and_goes_on),
+	    cmocka_unit_test(counts_kinds_that_do_not_fit_the_lane),
+	    cmocka_unit_test(attributes_events_to_the_owner_that_pushed_them),
+	    cmocka_unit_test(takes_over_where_the_reader_before_had_published),
+	    cmocka_unit_test(reads_a_ring_from_a_file),
+	    cmocka_unit_test(refuses_a_memfd_that_is_not_sealed_in_full),
+	    cmocka_unit_test(a_ring_with_a_hole_anywhere_is_refused_and_costs_no_page),
+	    cmocka_unit_test(rings_of_many_processes_are_charged_to_their_owners),
+	    cmocka_unit_test(refuses_a_reader_page_that_is_not_one),
+	    cmocka_unit_test(refuses_files_that_are_short_long_or_no_files),
+	    cmocka_unit_test(refuses_every_impossible_layout),
+	    cmocka_unit_test(detaches_when_a_head_goes_back_or_leaps),
+	    cmocka_unit_test(ignores_later_changes_of_the_layout),
+	    cmocka_unit_test(makes_names_valid_utf8),
+	    cmocka_unit_test(waits_for_a_name_that_is_still_being_written),
+	    cmocka_unit_test(detaches_from_a_broken_name_arena),
+	    cmocka_unit_test(copies_the_counters),
+	    cmocka_unit_test(accounts_for_every_event_under_load),
+	    cmocka_unit_test(snapshots_of_a_busy_ring_hold_only_whole_events),
+	    cmocka_unit_test(reads_on_after_the_writer_was_killed),
+	    cmocka_unit_test(closing_nothing_is_harmless),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

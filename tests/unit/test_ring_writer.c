@@ -76,42 +76,44 @@ static void layout_is_the_documented_bytes(void **state)
 {
 	static const uint8_t magic[8] = "YSOMRING";
 	static const uint8_t event[64] = {
-		3,    0,    0,	  0,	1,    0,    0x01, 0x00, 8,	7,    6,    5,	  4,
-		3,    2,    1,	  0xf8, 0xf7, 0xf6, 0xf5, 0xf4, 0xf3,	0xf2, 0xf1, 0x18, 0x17,
-		0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 2,	  0,	0,	0,    3,    0,	  0,
-		0,    4,    0,	  0,	0,    0x05, 0x01, 0x06, 0x01,	0x07, 0x01, 0x09, 0x01,
-		0xd4, 0xd3, 0xd2, 0xd1, 0,	  0,	0,    0,	3,    0,    0,	  0};
+	    3,	  0,	0,    0,    1,	  0,	0x01, 0x00, 8,	  7,	6,    5,    4,
+	    3,	  2,	1,    0xf8, 0xf7, 0xf6, 0xf5, 0xf4, 0xf3, 0xf2, 0xf1, 0x18, 0x17,
+	    0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 2,    0,    0,	  0,	3,    0,    0,
+	    0,	  4,	0,    0,    0,	  0x05, 0x01, 0x06, 0x01, 0x07, 0x01, 0x09, 0x01,
+	    0xd4, 0xd3, 0xd2, 0xd1, 0,	  0,	0,    0,    3,	  0,	0,    0};
 	struct event_launch e = {
-		.head = {.seq_begin = 99, .kind = EVENT_LAUNCH, .flags = EVENT_FLAG_PTSZ,
-			 .t = 0x0102030405060708},
-		.func = 0xf1f2f3f4f5f6f7f8,
-		.stream = 0x1112131415161718,
-		.grid = {2, 3, 4},
-		.block = {0x105, 0x106, 0x107},
-		.api = 0x109,
-		.duration = 0xd1d2d3d4,
-		.seq_end = 99,
+	    .head = {.seq_begin = 99,
+		     .kind = EVENT_LAUNCH,
+		     .flags = EVENT_FLAG_PTSZ,
+		     .t = 0x0102030405060708},
+	    .func = 0xf1f2f3f4f5f6f7f8,
+	    .stream = 0x1112131415161718,
+	    .grid = {2, 3, 4},
+	    .block = {0x105, 0x106, 0x107},
+	    .api = 0x109,
+	    .duration = 0xd1d2d3d4,
+	    .seq_end = 99,
 	};
 	struct ring_lane_writer lw;
 	struct ring_writer w;
 
 	small_init(&w);
 	assert_memory_equal(w.base, magic, 8);
-	assert_int_equal(*(uint32_t *)(w.base + 8), 1);		 /* version */
-	assert_int_equal(*(uint32_t *)(w.base + 12), 4096);	 /* header_bytes */
+	assert_int_equal(*(uint32_t *)(w.base + 8), 1);	    /* version */
+	assert_int_equal(*(uint32_t *)(w.base + 12), 4096); /* header_bytes */
 	assert_int_equal(*(uint64_t *)(w.base + 16), 12288 + 4096 + 4096 + 5 * 4096);
 	assert_int_equal(*(uint32_t *)(w.base + 24), CLOCK_SOURCE_TSC);
-	assert_int_equal(*(uint32_t *)(w.base + 28), 5);	 /* lane_count */
-	assert_int_equal(*(uint64_t *)(w.base + 32), 12288);	 /* lanes_offset */
-	assert_int_equal(*(uint64_t *)(w.base + 40), 16384);	 /* names_offset */
-	assert_int_equal(*(uint64_t *)(w.base + 48), 4096);	 /* names_bytes */
+	assert_int_equal(*(uint32_t *)(w.base + 28), 5);     /* lane_count */
+	assert_int_equal(*(uint64_t *)(w.base + 32), 12288); /* lanes_offset */
+	assert_int_equal(*(uint64_t *)(w.base + 40), 16384); /* names_offset */
+	assert_int_equal(*(uint64_t *)(w.base + 48), 4096);  /* names_bytes */
 	assert_int_equal(*(uint32_t *)(w.base + 80), getpid());
 	assert_int_equal(*(uint64_t *)(w.base + 88), ring_writer_start_time());
 	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 0x1234, &lw));
 	for (int i = 0; i < 3; i++)
 		ring_writer_push(&lw, &e);
 	assert_memory_equal(w.base + 20480 + 2 * 64, event, 64);
-	assert_int_equal(*(uint64_t *)(w.base + 12288), 3);	 /* head */
+	assert_int_equal(*(uint64_t *)(w.base + 12288), 3); /* head */
 	assert_int_equal(*(uint32_t *)(w.base + 12296), RING_LANE_CLAIMED);
 	assert_int_equal(*(uint32_t *)(w.base + 12300), 0x1234); /* tid */
 	assert_int_equal(*(uint64_t *)(w.base + 12304), 20480);	 /* offset */
@@ -119,7 +121,7 @@ static void layout_is_the_documented_bytes(void **state)
 	assert_int_equal(*(uint16_t *)(w.base + 12316), 64);	 /* slot_bytes */
 	assert_int_equal(w.base[12318], RING_LANE_HOST);
 	assert_int_equal(w.base[12319], CLOCK_SOURCE_TSC);
-	assert_int_equal(*(uint32_t *)(w.base + 12320), 1);	 /* generation */
+	assert_int_equal(*(uint32_t *)(w.base + 12320), 1); /* generation */
 	assert_int_equal(ring_writer_intern(&w, "abc", 3), 1);
 	assert_memory_equal(w.base + 16384, "\1\0\0\0\3\0\0\0abc\0\0\0\0\0", 16);
 	assert_int_equal(*(uint64_t *)(w.base + 4096 + 264), 16); /* names_tail */
@@ -140,10 +142,12 @@ static void every_page_of_the_ring_is_there_and_stays(void **state)
 	bytes = w.header->total_bytes;
 	assert_int_equal(fstat(w.fd, &before), 0);
 	assert_int_equal(lseek(w.fd, 0, SEEK_HOLE), bytes);
-	assert_int_equal(fallocate(w.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 65536), -1);
+	assert_int_equal(fallocate(w.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 65536),
+			 -1);
 	assert_int_equal(errno, EPERM);
 	assert_int_equal(madvise(w.base + 65536, 65536, MADV_REMOVE), -1);
-	assert_ptr_equal(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w.fd, 0), MAP_FAILED);
+	assert_ptr_equal(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w.fd, 0),
+			 MAP_FAILED);
 	assert_int_equal(madvise(w.base, bytes, MADV_DONTNEED), 0);
 	assert_int_equal(fstat(w.fd, &after), 0);
 	assert_int_equal(before.st_blocks, after.st_blocks);
@@ -158,7 +162,8 @@ static void memfd_is_sealed_against_resizing(void **state)
 	small_init(&w);
 	assert_int_equal(fcntl(w.fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-	assert_int_equal(fcntl(w.page_fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+	assert_int_equal(fcntl(w.page_fd, F_GET_SEALS) &
+			     (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	assert_int_equal(ftruncate(w.fd, 0), -1);
 	assert_int_equal(errno, EPERM);
@@ -362,7 +367,7 @@ static void backlog_is_what_a_live_reader_has_not_consumed(void **state)
 	w.reader->tail[0] = 7;
 	assert_int_equal(ring_writer_backlog(&lw, 6 * S), 3);
 	assert_int_equal(ring_writer_backlog(&lw, 6 * S + 1), 0); /* reader gone */
-	w.reader->heartbeat_ns = UINT64_MAX;			   /* hostile values */
+	w.reader->heartbeat_ns = UINT64_MAX;			  /* hostile values */
 	assert_int_equal(ring_writer_backlog(&lw, 6 * S), 0);
 	w.reader->heartbeat_ns = 6 * S + 5; /* beat after now was read */
 	assert_int_equal(ring_writer_backlog(&lw, 6 * S), 3);
@@ -417,7 +422,7 @@ static void full_arena_is_counted(void **state)
 	assert_int_equal(w.counters->drops[RING_DROP_NAMES_FULL], 2); /* every call counts */
 	assert_int_equal(ring_writer_intern(&w, "00000000", 8), RING_NAME_NONE);
 	assert_int_equal(w.counters->drops[RING_DROP_NAMES_FULL], 3);
-	ring_writer_count_drop(&w, (enum ring_drop)77, 1);		 /* no such cause: ignored */
+	ring_writer_count_drop(&w, (enum ring_drop)77, 1); /* no such cause: ignored */
 	ring_writer_fini(&w);
 }
 
@@ -611,12 +616,12 @@ static void small_file_size_limit_is_an_error_and_no_signal(void **state)
 static void refuse_populate(void)
 {
 	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_madvise, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_madvise, 0, 3),
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
 
@@ -646,8 +651,7 @@ static void older_kernels_fault_lanes_in_by_fallocate(void **state)
 		if (ring_writer_init(&w, &g))
 			_exit(2);
 		close(w.fd);
-		if (ring_writer_fill(&w) != -EBADF ||
-		    ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
+		if (ring_writer_fill(&w) != -EBADF || ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
 			_exit(3);
 		_exit(0);
 	}
@@ -716,29 +720,29 @@ static void garbled_mapping_never_harms_the_writer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(default_ring_fits_its_limit),
-		cmocka_unit_test(layout_is_the_documented_bytes),
-		cmocka_unit_test(memfd_is_sealed_against_resizing),
-		cmocka_unit_test(every_page_of_the_ring_is_there_and_stays),
-		cmocka_unit_test(refuses_impossible_geometry),
-		cmocka_unit_test(keeps_errno),
-		cmocka_unit_test(claims_touch_their_lane_and_fill_touches_all),
-		cmocka_unit_test(threads_beyond_the_large_lanes_get_small_ones),
-		cmocka_unit_test(lanes_used_never_falls_and_never_exceeds_the_ring),
-		cmocka_unit_test(lane_is_reclaimed_once_the_reader_has_consumed_it),
-		cmocka_unit_test(lane_is_reclaimed_after_two_seconds_without_a_reader),
-		cmocka_unit_test(totals_are_refreshed_by_reclaim),
-		cmocka_unit_test(backlog_is_what_a_live_reader_has_not_consumed),
-		cmocka_unit_test(same_name_has_one_id),
-		cmocka_unit_test(full_arena_is_counted),
-		cmocka_unit_test(number_of_names_is_bounded),
-		cmocka_unit_test(threads_that_intern_together_agree_on_ids),
-		cmocka_unit_test(threads_that_claim_together_get_lanes_of_their_own),
-		cmocka_unit_test(forked_child_changes_nothing),
-		cmocka_unit_test(small_file_size_limit_is_an_error_and_no_signal),
-		cmocka_unit_test(older_kernels_fault_lanes_in_by_fallocate),
-		cmocka_unit_test(descriptor_that_the_program_closed_is_left_alone),
-		cmocka_unit_test(garbled_mapping_never_harms_the_writer),
+	    cmocka_unit_test(default_ring_fits_its_limit),
+	    cmocka_unit_test(layout_is_the_documented_bytes),
+	    cmocka_unit_test(memfd_is_sealed_against_resizing),
+	    cmocka_unit_test(every_page_of_the_ring_is_there_and_stays),
+	    cmocka_unit_test(refuses_impossible_geometry),
+	    cmocka_unit_test(keeps_errno),
+	    cmocka_unit_test(claims_touch_their_lane_and_fill_touches_all),
+	    cmocka_unit_test(threads_beyond_the_large_lanes_get_small_ones),
+	    cmocka_unit_test(lanes_used_never_falls_and_never_exceeds_the_ring),
+	    cmocka_unit_test(lane_is_reclaimed_once_the_reader_has_consumed_it),
+	    cmocka_unit_test(lane_is_reclaimed_after_two_seconds_without_a_reader),
+	    cmocka_unit_test(totals_are_refreshed_by_reclaim),
+	    cmocka_unit_test(backlog_is_what_a_live_reader_has_not_consumed),
+	    cmocka_unit_test(same_name_has_one_id),
+	    cmocka_unit_test(full_arena_is_counted),
+	    cmocka_unit_test(number_of_names_is_bounded),
+	    cmocka_unit_test(threads_that_intern_together_agree_on_ids),
+	    cmocka_unit_test(threads_that_claim_together_get_lanes_of_their_own),
+	    cmocka_unit_test(forked_child_changes_nothing),
+	    cmocka_unit_test(small_file_size_limit_is_an_error_and_no_signal),
+	    cmocka_unit_test(older_kernels_fault_lanes_in_by_fallocate),
+	    cmocka_unit_test(descriptor_that_the_program_closed_is_left_alone),
+	    cmocka_unit_test(garbled_mapping_never_harms_the_writer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

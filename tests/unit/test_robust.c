@@ -334,8 +334,8 @@ static void a_cusum_is_that_of_the_handbook(void **unused)
 	static const double v[] = {324.925, 324.675, 324.725, 324.350, 325.350, 325.225, 324.125,
 				   324.525, 325.225, 324.600, 324.625, 325.150, 328.325, 327.250,
 				   327.825, 328.500, 326.675, 327.775, 326.875, 328.350};
-	static const double want[] = {0, 0, 0, 0, 0.03, 0, 0, 0, 0, 0, 0, 0, 3.01, 4.94, 7.45, 10.63, 11.99,
-				      14.44, 16.00, 19.04};
+	static const double want[] = {0, 0, 0,	  0,	0.03, 0,     0,	    0,	   0,	  0,
+				      0, 0, 3.01, 4.94, 7.45, 10.63, 11.99, 14.44, 16.00, 19.04};
 	double sum = 0;
 
 	for (uint32_t i = 0; i < COUNT(v); i++) {
@@ -369,8 +369,9 @@ static void add_blocks(struct block_noise *no, const double *v, uint32_t n, doub
 		for (uint32_t at = 0; at + 2 * length <= n; at += length) {
 			double ignored;
 
-			block_noise_add(no, j, spread_mean(v + at + length, length, &ignored) -
-						       spread_mean(v + at, length, &ignored));
+			block_noise_add(no, j,
+					spread_mean(v + at + length, length, &ignored) -
+					    spread_mean(v + at, length, &ignored));
 		}
 		blocks[j] = (double)no->count[j];
 	}
@@ -426,25 +427,25 @@ static void block_noise_of_next_to_nothing(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sorts_and_selects_as_qsort_does),
-		cmocka_unit_test(a_nan_ends_no_sort_and_loses_no_value),
-		cmocka_unit_test(medians_and_quantiles_are_pythons),
-		cmocka_unit_test(medians_of_next_to_nothing),
-		cmocka_unit_test(what_is_not_known_has_no_part_in_the_median),
-		cmocka_unit_test(the_centre_is_where_most_values_are),
-		cmocka_unit_test(half_of_the_weight_lies_up_to_the_weighted_median),
-		cmocka_unit_test(normal_deviations_are_pythons),
-		cmocka_unit_test(student_deviations_are_the_tables),
-		cmocka_unit_test(the_cut_is_that_of_the_papers_example),
-		cmocka_unit_test(spreads_are_pythons_and_the_books),
-		cmocka_unit_test(lines_are_those_of_the_book_and_of_python),
-		cmocka_unit_test(lines_through_too_few_points),
-		cmocka_unit_test(the_median_slope_bears_wild_points),
-		cmocka_unit_test(sums_of_non_negative_terms),
-		cmocka_unit_test(a_cusum_is_that_of_the_handbook),
-		cmocka_unit_test(an_onset_is_where_the_level_rose),
-		cmocka_unit_test(block_noise_is_the_allan_deviation_of_white_noise),
-		cmocka_unit_test(block_noise_of_next_to_nothing),
+	    cmocka_unit_test(sorts_and_selects_as_qsort_does),
+	    cmocka_unit_test(a_nan_ends_no_sort_and_loses_no_value),
+	    cmocka_unit_test(medians_and_quantiles_are_pythons),
+	    cmocka_unit_test(medians_of_next_to_nothing),
+	    cmocka_unit_test(what_is_not_known_has_no_part_in_the_median),
+	    cmocka_unit_test(the_centre_is_where_most_values_are),
+	    cmocka_unit_test(half_of_the_weight_lies_up_to_the_weighted_median),
+	    cmocka_unit_test(normal_deviations_are_pythons),
+	    cmocka_unit_test(student_deviations_are_the_tables),
+	    cmocka_unit_test(the_cut_is_that_of_the_papers_example),
+	    cmocka_unit_test(spreads_are_pythons_and_the_books),
+	    cmocka_unit_test(lines_are_those_of_the_book_and_of_python),
+	    cmocka_unit_test(lines_through_too_few_points),
+	    cmocka_unit_test(the_median_slope_bears_wild_points),
+	    cmocka_unit_test(sums_of_non_negative_terms),
+	    cmocka_unit_test(a_cusum_is_that_of_the_handbook),
+	    cmocka_unit_test(an_onset_is_where_the_level_rose),
+	    cmocka_unit_test(block_noise_is_the_allan_deviation_of_white_noise),
+	    cmocka_unit_test(block_noise_of_next_to_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

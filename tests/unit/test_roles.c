@@ -9,12 +9,15 @@
 
 #include "analysis/slow/roles.h"
 
-#define UNKNOWN { .stage = -1 }
+#define UNKNOWN                                                                                    \
+	{                                                                                          \
+		.stage = -1                                                                        \
+	}
 
 static void the_stage_is_the_role_where_it_is_known(void **state)
 {
-	struct roles_rank r[6] = { { .stage = 1 }, { .stage = 0 }, { .stage = 1 },
-				   { .stage = 3 }, { .stage = 0 }, { .stage = 3 } };
+	struct roles_rank r[6] = {{.stage = 1}, {.stage = 0}, {.stage = 1},
+				  {.stage = 3}, {.stage = 0}, {.stage = 3}};
 	uint32_t role[6];
 
 	assert_int_equal(roles_learn(r, 6, role), 3);
@@ -28,15 +31,18 @@ static void the_stage_is_the_role_where_it_is_known(void **state)
 
 static void kernels_tell_stages_apart_whatever_the_order(void **state)
 {
-	struct roles_kernel first[] = { { 10, 24 }, { 20, 24 }, { 30, 1 } };
-	struct roles_kernel middle[] = { { 10, 24 }, { 20, 24 }, { 40, 48 } };
-	struct roles_kernel last[] = { { 10, 12 }, { 50, 30 }, { 60, 3 } };
+	struct roles_kernel first[] = {{10, 24}, {20, 24}, {30, 1}};
+	struct roles_kernel middle[] = {{10, 24}, {20, 24}, {40, 48}};
+	struct roles_kernel last[] = {{10, 12}, {50, 30}, {60, 3}};
 	struct roles_rank r[6];
 	uint32_t role[6];
 
 	for (int i = 0; i < 6; i++)
-		r[i] = (struct roles_rank){ .stage = -1, .kernel_count = 3,
-					    .kernel = i % 3 == 0 ? first : i % 3 == 1 ? middle : last };
+		r[i] = (struct roles_rank){.stage = -1,
+					   .kernel_count = 3,
+					   .kernel = i % 3 == 0	  ? first
+						     : i % 3 == 1 ? middle
+								  : last};
 	assert_int_equal(roles_learn(r, 6, role), 3);
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(role[i], i % 3);
@@ -44,15 +50,18 @@ static void kernels_tell_stages_apart_whatever_the_order(void **state)
 
 static void a_slow_rank_or_one_with_another_variant_stays_among_its_peers(void **state)
 {
-	struct roles_kernel usual[] = { { 10, 100 }, { 20, 50 } };
-	struct roles_kernel variant[] = { { 10, 100 }, { 20, 20 }, { 25, 30 } };
-	uint64_t comm[] = { 7 };
+	struct roles_kernel usual[] = {{10, 100}, {20, 50}};
+	struct roles_kernel variant[] = {{10, 100}, {20, 20}, {25, 30}};
+	uint64_t comm[] = {7};
 	struct roles_rank r[4];
 	uint32_t role[4];
 
 	for (int i = 0; i < 4; i++)
-		r[i] = (struct roles_rank){ .stage = -1, .kernel = i == 2 ? variant : usual,
-					    .kernel_count = i == 2 ? 3 : 2, .comm = comm, .comm_count = 1 };
+		r[i] = (struct roles_rank){.stage = -1,
+					   .kernel = i == 2 ? variant : usual,
+					   .kernel_count = i == 2 ? 3 : 2,
+					   .comm = comm,
+					   .comm_count = 1};
 	assert_int_equal(roles_learn(r, 4, role), 1);
 	/* without anything in common it is only what it launches */
 	r[2].comm_count = 0;
@@ -61,7 +70,7 @@ static void a_slow_rank_or_one_with_another_variant_stays_among_its_peers(void *
 
 static void nothing_known_is_one_role(void **state)
 {
-	struct roles_rank r[3] = { UNKNOWN, UNKNOWN, UNKNOWN };
+	struct roles_rank r[3] = {UNKNOWN, UNKNOWN, UNKNOWN};
 	uint32_t role[3];
 
 	assert_int_equal(roles_learn(r, 3, role), 1);
@@ -71,15 +80,17 @@ static void nothing_known_is_one_role(void **state)
 static void variants_of_a_kernel_have_one_key(void **state)
 {
 	assert_true(roles_key("ampere_sgemm_128x64_nn") == roles_key("ampere_sgemm_32x32_nn"));
-	assert_true(roles_key("void gemm<float, 128>(float*)") == roles_key("void gemm<half, 64>(float*)"));
+	assert_true(roles_key("void gemm<float, 128>(float*)") ==
+		    roles_key("void gemm<half, 64>(float*)"));
 	assert_true(roles_key("softmax_kernel") != roles_key("layernorm_kernel"));
 	assert_true(roles_key("") == roles_key(""));
 }
 
 static void likeness_is_the_shared_part_of_the_launches(void **state)
 {
-	struct roles_kernel a[] = { { 1, 6 }, { 2, 4 } }, b[] = { { 2, 8 }, { 3, 2 } };
-	struct roles_rank x = { .kernel = a, .kernel_count = 2 }, y = { .kernel = b, .kernel_count = 2 };
+	struct roles_kernel a[] = {{1, 6}, {2, 4}}, b[] = {{2, 8}, {3, 2}};
+	struct roles_rank x = {.kernel = a, .kernel_count = 2},
+			  y = {.kernel = b, .kernel_count = 2};
 
 	/* min: 4; max: 6 + 8 + 2 */
 	assert_true(roles_alike(&x, &y) == 4.0 / 16);
@@ -89,12 +100,12 @@ static void likeness_is_the_shared_part_of_the_launches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_stage_is_the_role_where_it_is_known),
-		cmocka_unit_test(kernels_tell_stages_apart_whatever_the_order),
-		cmocka_unit_test(a_slow_rank_or_one_with_another_variant_stays_among_its_peers),
-		cmocka_unit_test(nothing_known_is_one_role),
-		cmocka_unit_test(variants_of_a_kernel_have_one_key),
-		cmocka_unit_test(likeness_is_the_shared_part_of_the_launches),
+	    cmocka_unit_test(the_stage_is_the_role_where_it_is_known),
+	    cmocka_unit_test(kernels_tell_stages_apart_whatever_the_order),
+	    cmocka_unit_test(a_slow_rank_or_one_with_another_variant_stays_among_its_peers),
+	    cmocka_unit_test(nothing_known_is_one_role),
+	    cmocka_unit_test(variants_of_a_kernel_have_one_key),
+	    cmocka_unit_test(likeness_is_the_shared_part_of_the_launches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,10 +71,10 @@ static void golden_line_of_two_features(void **state)
 
 	for (int i = 0; i < 200; i++) {
 		double x = floor(uniform() * 1000) + 1, b = floor(uniform() * 32) + 1;
-		double work[2] = { x, b };
+		double work[2] = {x, b};
 
-		roofline_push(m, work, 2, 1e6 * (3 + 0.02 * x + 0.25 * b) *
-					  (1 + 0.04 * (uniform() - 0.5)));
+		roofline_push(m, work, 2,
+			      1e6 * (3 + 0.02 * x + 0.25 * b) * (1 + 0.04 * (uniform() - 0.5)));
 	}
 	s = summary(m);
 	assert_int_equal(s.state, ROOFLINE_ARMED);
@@ -90,7 +90,7 @@ static void golden_line_of_two_features(void **state)
 static void golden_spread_without_work(void **state)
 {
 	struct roofline *m = model();
-	struct roofline_verdict v = { 0 };
+	struct roofline_verdict v = {0};
 
 	for (int i = 0; i < 200; i++)
 		v = roofline_push(m, NULL, 0, 1e6 * 100 * (1 + 0.04 * (uniform() - 0.5)));
@@ -137,8 +137,9 @@ static void a_fifth_of_bad_learning_steps_costs_no_recall(void **state)
 
 	for (int i = 0; i < 6000; i++) {
 		double x = floor(exp(uniform() * 7)), b = floor(uniform() * 32) + 1;
-		double work[2] = { x, b };
-		double latency = fmax(15e6, 4e6 + 1e5 * x) * (1 + 0.002 * b) * (1 + 0.01 * normal());
+		double work[2] = {x, b};
+		double latency =
+		    fmax(15e6, 4e6 + 1e5 * x) * (1 + 0.002 * b) * (1 + 0.01 * normal());
 		bool bad = uniform() < (i < 2000 ? 0.2 : 0.02);
 		struct roofline_verdict v;
 
@@ -161,10 +162,10 @@ static void constant_and_collinear_work_do_no_harm(void **state)
 {
 	struct roofline *m = model();
 	uint32_t wrong = 0;
-	struct roofline_verdict v = { 0 };
+	struct roofline_verdict v = {0};
 
 	for (int i = 0; i < 1000; i++) {
-		double x = floor(uniform() * 64) + 1, work[4] = { 512, x, 2 * x + 3, 0 };
+		double x = floor(uniform() * 64) + 1, work[4] = {512, x, 2 * x + 3, 0};
 
 		v = roofline_push(m, work, 4, (5 + 0.5 * x) * 1e6 * (1 + 0.01 * normal()));
 		wrong += v.flagged;
@@ -202,7 +203,7 @@ static void two_of_three_flag_what_one_alone_does_not(void **state)
 static void refuses_what_work_does_not_explain_and_recovers(void **state)
 {
 	struct roofline *m = model();
-	struct roofline_verdict v = { 0 };
+	struct roofline_verdict v = {0};
 	uint32_t flagged = 0;
 
 	for (int i = 0; i < 1500; i++) {
@@ -226,7 +227,7 @@ static void refuses_what_work_does_not_explain_and_recovers(void **state)
 static void sustained_slowdown_below_the_threshold_raises_drift_and_stays(void **state)
 {
 	struct roofline *m = model();
-	struct roofline_verdict v = { 0 };
+	struct roofline_verdict v = {0};
 	int raised = -1;
 
 	for (int i = 0; i < 3000; i++)
@@ -274,7 +275,7 @@ static void slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture(void **
 {
 	for (uint32_t seed = 1; seed <= 10; seed++) {
 		struct roofline *m = model();
-		struct roofline_verdict v = { 0 };
+		struct roofline_verdict v = {0};
 
 		random_state = seed * 7919;
 		for (int i = 0; i < 2500; i++)
@@ -323,7 +324,7 @@ static void wandering_healthy_noise_is_no_drift(void **state)
 static void lasting_speed_up_becomes_the_new_baseline(void **state)
 {
 	struct roofline *m = model();
-	struct roofline_verdict v = { 0 };
+	struct roofline_verdict v = {0};
 
 	for (int i = 0; i < 1000; i++)
 		push_flat(m, 0.01, 1);
@@ -344,7 +345,8 @@ static void stairs_are_followed_on_both_sides_of_a_jump(void **state)
 		double work = floor(uniform() * 2000) + 1;
 		double latency = 5e6 * pow(1.4, floor(work / 250)) * (1 + 0.01 * normal());
 		bool bad = i > 2000 && i % 20 == 0;
-		struct roofline_verdict v = roofline_push(m, &work, 1, bad ? 1.3 * latency : latency);
+		struct roofline_verdict v =
+		    roofline_push(m, &work, 1, bad ? 1.3 * latency : latency);
 
 		slow += bad;
 		missed += bad && !v.flagged;
@@ -396,7 +398,7 @@ static void a_habit_of_a_level_is_no_anomaly(void **state)
 		double work = 64 * (1 + floor(uniform() * 4));
 		double habit = uniform() < 0.1 ? 1.2 : 1;
 		struct roofline_verdict v =
-			roofline_push(m, &work, 1, 1e5 * (50 + work) * habit * (1 + 0.01 * normal()));
+		    roofline_push(m, &work, 1, 1e5 * (50 + work) * habit * (1 + 0.01 * normal()));
 
 		wrong += i > 2000 && v.flagged;
 	}
@@ -422,7 +424,7 @@ static void heavy_tails_to_both_sides_without_relation_are_refused(void **state)
 static void work_never_seen_is_learned_before_it_is_judged(void **state)
 {
 	struct roofline *m = model();
-	struct roofline_verdict v = { 0 };
+	struct roofline_verdict v = {0};
 	double work = 4;
 
 	for (int i = 0; i < 3000; i++)
@@ -456,7 +458,7 @@ static void a_step_of_next_to_no_time_is_ignored(void **state)
 static void impossible_input_is_ignored(void **state)
 {
 	struct roofline *m = model();
-	double work[5] = { NAN, INFINITY, -3, 1e300, 1 };
+	double work[5] = {NAN, INFINITY, -3, 1e300, 1};
 
 	for (int i = 0; i < 100; i++) {
 		roofline_push(m, work, 5, 5e6);
@@ -493,7 +495,7 @@ static void the_same_input_gives_the_same_output(void **state)
 static void p99_mode_collapses_on_bad_learning_steps_as_published(void **state)
 {
 	struct roofline_config c;
-	uint32_t found[2] = { 0 };
+	uint32_t found[2] = {0};
 
 	roofline_config_default(&c);
 	c.mode = ROOFLINE_P99;
@@ -521,7 +523,7 @@ static void p99_mode_absorbs_a_sustained_slowdown_when_it_retrains(void **state)
 {
 	struct roofline_config c;
 	struct roofline *m;
-	uint32_t flagged[2] = { 0 };
+	uint32_t flagged[2] = {0};
 
 	roofline_config_default(&c);
 	c.mode = ROOFLINE_P99;
@@ -576,14 +578,16 @@ static void a_set_keeps_models_apart_and_forgets_the_least_used(void **state)
 	uint64_t key;
 
 	roofline_config_default(&c);
-	s = roofline_set_init(aligned_alloc(64, (roofline_set_memory_bytes(&c, 3) + 63) & ~63ul), &c, 3);
+	s = roofline_set_init(aligned_alloc(64, (roofline_set_memory_bytes(&c, 3) + 63) & ~63ul),
+			      &c, 3);
 	random_state = 7;
 	for (int i = 0; i < 100; i++)
 		for (uint64_t k = 1; k <= 3; k++)
 			roofline_push(roofline_set_get(s, k), NULL, 0,
 				      (double)k * 1e6 * (1 + 0.01 * normal()));
 	assert_int_equal(roofline_set_count(s), 3);
-	assert_float_equal(roofline_push(roofline_set_get(s, 2), NULL, 0, 2e6).expected_ns, 2e6, 2e4);
+	assert_float_equal(roofline_push(roofline_set_get(s, 2), NULL, 0, 2e6).expected_ns, 2e6,
+			   2e4);
 	roofline_set_get(s, 1);
 	roofline_set_get(s, 99); /* 3 is the least recently used */
 	assert_int_equal(roofline_set_count(s), 3);
@@ -609,33 +613,34 @@ static void names_of_modes_and_states_are_stable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_line_of_two_features),
-		cmocka_unit_test(golden_spread_without_work),
-		cmocka_unit_test(says_learning_first_and_then_armed),
-		cmocka_unit_test(one_slow_step_is_flagged_at_once_and_its_neighbours_are_not),
-		cmocka_unit_test(a_fifth_of_bad_learning_steps_costs_no_recall),
-		cmocka_unit_test(constant_and_collinear_work_do_no_harm),
-		cmocka_unit_test(two_of_three_flag_what_one_alone_does_not),
-		cmocka_unit_test(refuses_what_work_does_not_explain_and_recovers),
-		cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
-		cmocka_unit_test(slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none),
-		cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
-		cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
-		cmocka_unit_test(wandering_healthy_noise_is_no_drift),
-		cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
-		cmocka_unit_test(stairs_are_followed_on_both_sides_of_a_jump),
-		cmocka_unit_test(levels_seen_seldom_are_judged_by_themselves_and_their_neighbours),
-		cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
-		cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
-		cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),
-		cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
-		cmocka_unit_test(impossible_input_is_ignored),
-		cmocka_unit_test(the_same_input_gives_the_same_output),
-		cmocka_unit_test(p99_mode_collapses_on_bad_learning_steps_as_published),
-		cmocka_unit_test(p99_mode_absorbs_a_sustained_slowdown_when_it_retrains),
-		cmocka_unit_test(p99_mode_refuses_a_line_that_is_worse_than_the_mean),
-		cmocka_unit_test(a_set_keeps_models_apart_and_forgets_the_least_used),
-		cmocka_unit_test(names_of_modes_and_states_are_stable),
+	    cmocka_unit_test(golden_line_of_two_features),
+	    cmocka_unit_test(golden_spread_without_work),
+	    cmocka_unit_test(says_learning_first_and_then_armed),
+	    cmocka_unit_test(one_slow_step_is_flagged_at_once_and_its_neighbours_are_not),
+	    cmocka_unit_test(a_fifth_of_bad_learning_steps_costs_no_recall),
+	    cmocka_unit_test(constant_and_collinear_work_do_no_harm),
+	    cmocka_unit_test(two_of_three_flag_what_one_alone_does_not),
+	    cmocka_unit_test(refuses_what_work_does_not_explain_and_recovers),
+	    cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
+	    cmocka_unit_test(
+		slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none),
+	    cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
+	    cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
+	    cmocka_unit_test(wandering_healthy_noise_is_no_drift),
+	    cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
+	    cmocka_unit_test(stairs_are_followed_on_both_sides_of_a_jump),
+	    cmocka_unit_test(levels_seen_seldom_are_judged_by_themselves_and_their_neighbours),
+	    cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
+	    cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
+	    cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),
+	    cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
+	    cmocka_unit_test(impossible_input_is_ignored),
+	    cmocka_unit_test(the_same_input_gives_the_same_output),
+	    cmocka_unit_test(p99_mode_collapses_on_bad_learning_steps_as_published),
+	    cmocka_unit_test(p99_mode_absorbs_a_sustained_slowdown_when_it_retrains),
+	    cmocka_unit_test(p99_mode_refuses_a_line_that_is_worse_than_the_mean),
+	    cmocka_unit_test(a_set_keeps_models_apart_and_forgets_the_least_used),
+	    cmocka_unit_test(names_of_modes_and_states_are_stable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

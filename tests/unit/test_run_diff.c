@@ -34,7 +34,7 @@ static void two_ranks(uint32_t slow, const uint32_t flags[2])
 			x->self_ns = is_slow && s ? 16 * MS : 10 * MS;
 			steps[s][i].flags = is_slow ? flags[s] : 0;
 		}
-		ranks[s] = (struct trace_rank){ .steps = steps[s], .step_count = STEPS };
+		ranks[s] = (struct trace_rank){.steps = steps[s], .step_count = STEPS};
 		sides[s].kind = "incident";
 		sides[s].rank = &ranks[s];
 	}
@@ -42,7 +42,7 @@ static void two_ranks(uint32_t slow, const uint32_t flags[2])
 
 static void few_slow_steps_are_not_hidden_by_healthy_ones(void **state)
 {
-	static const uint32_t flags[2] = { 0, WINDOW_STEP_FLAGGED };
+	static const uint32_t flags[2] = {0, WINDOW_STEP_FLAGGED};
 	struct run_diff d;
 
 	two_ranks(9, flags);
@@ -60,7 +60,7 @@ static void few_slow_steps_are_not_hidden_by_healthy_ones(void **state)
 /* A victim's steps are out, too, since it waits: slow ones stand beside slow ones. */
 static void slow_steps_of_both_are_compared(void **state)
 {
-	static const uint32_t flags[2] = { WINDOW_STEP_OUT, WINDOW_STEP_FLAGGED };
+	static const uint32_t flags[2] = {WINDOW_STEP_OUT, WINDOW_STEP_FLAGGED};
 	struct run_diff d;
 
 	two_ranks(9, flags);
@@ -73,7 +73,7 @@ static void slow_steps_of_both_are_compared(void **state)
 
 static void one_slow_step_speaks_for_no_rank(void **state)
 {
-	static const uint32_t flags[2] = { 0, WINDOW_STEP_FLAGGED };
+	static const uint32_t flags[2] = {0, WINDOW_STEP_FLAGGED};
 	struct run_diff d;
 
 	two_ranks(1, flags);
@@ -86,9 +86,9 @@ static void one_slow_step_speaks_for_no_rank(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(few_slow_steps_are_not_hidden_by_healthy_ones),
-		cmocka_unit_test(slow_steps_of_both_are_compared),
-		cmocka_unit_test(one_slow_step_speaks_for_no_rank),
+	    cmocka_unit_test(few_slow_steps_are_not_hidden_by_healthy_ones),
+	    cmocka_unit_test(slow_steps_of_both_are_compared),
+	    cmocka_unit_test(one_slow_step_speaks_for_no_rank),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -118,7 +118,8 @@ static void target_jit(void)
 				       0xff, 0xd7,	       /* call *%rdi */
 				       0x48, 0x83, 0xc4, 0x28, /* add $40, %rsp */
 				       0xc3};
-	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+			-1, 0);
 	void (*jit)(void (*)(void)) = NULL;
 
 	memcpy(at, code, sizeof(code));
@@ -475,8 +476,8 @@ static void a_guessed_stack_does_not_count_as_whole(void **state)
 		other += k->end != STACK_END_ROOT && k->end != STACK_END_GUESSED ? x->count : 0;
 	}
 	sampler_stats_get(s, &after);
-	print_message("# through code without rules: %lu guessed, %lu cut, %lu whole\n", guessed, other,
-		      whole);
+	print_message("# through code without rules: %lu guessed, %lu cut, %lu whole\n", guessed,
+		      other, whole);
 	assert_int_equal(whole, 0);
 	/* a copy of the stack shows no code, and ends there */
 	assert_true((mode_wanted == SAMPLER_COPY ? other : guessed) > 20);
@@ -742,8 +743,9 @@ static void shows_kernel_stacks(void **state)
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, iter_chain, &iter);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, inside, &in);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, iter_inside, &iter_in);
-	print_message("# read: %lu samples, %lu in the kernel, %lu in the read, %lu with the chain\n",
-		      t.samples, t.kernel, in.chained + iter_in.chained, t.chained + iter.chained);
+	print_message(
+	    "# read: %lu samples, %lu in the kernel, %lu in the read, %lu with the chain\n",
+	    t.samples, t.kernel, in.chained + iter_in.chained, t.chained + iter.chained);
 	assert_true(t.kernel >= 20);
 	assert_true((in.chained + iter_in.chained) * 2 >= t.kernel);
 	assert_true((t.chained + iter.chained) * 100 >= (in.chained + iter_in.chained) * 95);
@@ -1085,9 +1087,10 @@ static int as_nobody(void)
 	stop_target(pid);
 	stack_batch_fini(&b);
 	sampler_close(s);
-	return t.samples >= 20 && t.chained * 100 >= t.samples * 95 && t.rooted * 100 >= t.samples * 99
-		       ? 0
-		       : 7;
+	return t.samples >= 20 && t.chained * 100 >= t.samples * 95 &&
+		       t.rooted * 100 >= t.samples * 99
+		   ? 0
+		   : 7;
 }
 
 static void gives_an_ordinary_user_copied_stacks(void **state)

@@ -52,7 +52,7 @@ static bool run_start(struct run *r, const char *script, enum sampler_mode mode,
 	assert_int_equal(sampler_add(r->sampler, (uint32_t)r->truth.pid, true), 0);
 	end = clock_monotonic_ns() + 60000000000ull;
 	while (clock_monotonic_ns() < end && r->stats.samples - before < samples) {
-		struct pollfd p = { .fd = sampler_fd(r->sampler), .events = POLLIN };
+		struct pollfd p = {.fd = sampler_fd(r->sampler), .events = POLLIN};
 
 		poll(&p, 1, 50);
 		sampler_poll(r->sampler);
@@ -92,9 +92,9 @@ static bool is(const struct run *r, const struct stack_frame *f, const char *nam
 static bool chain_is_right(const struct run *r, const struct stack *k)
 {
 	const struct stack_frame *f = &r->batch.frames[k->first];
-	static const char *const OUTER[] = { "<module>", "main",    "recurse", "recurse", "recurse",
-					     "recurse",	 "recurse", "recurse", "recurse", "recurse",
-					     "recurse",	 "recurse", "recurse", "spread" };
+	static const char *const OUTER[] = {"<module>", "main",	   "recurse", "recurse", "recurse",
+					    "recurse",	"recurse", "recurse", "recurse", "recurse",
+					    "recurse",	"recurse", "recurse", "spread"};
 	unsigned int next = 0, natives = 0;
 	int order = -1;
 
@@ -131,7 +131,8 @@ static void chain_print(const struct run *r, const struct stack *k)
 	print_message("#");
 	for (uint32_t i = k->count; i-- > 0;) {
 		if (f[i].kind == STACK_FRAME_PYTHON)
-			print_message(" %s:%u", stack_batch_text(&r->batch, f[i].object), f[i].line);
+			print_message(" %s:%u", stack_batch_text(&r->batch, f[i].object),
+				      f[i].line);
 		else
 			print_message(" .");
 	}
@@ -170,10 +171,11 @@ static void joined(enum sampler_mode mode)
 		else if (++printed <= 3)
 			chain_print(&r, k);
 	}
-	print_message("# %s, %s: %lu samples, %lu to the root by tables, %lu with the right chain, "
-		      "%lu with a loop left over, %lu with the GIL; %lu Python frames, %lu failed\n",
-		      python, sampler_mode_name(mode), samples, whole, right, shims, gil,
-		      r.stats.python_frames, r.stats.python_failed);
+	print_message(
+	    "# %s, %s: %lu samples, %lu to the root by tables, %lu with the right chain, "
+	    "%lu with a loop left over, %lu with the GIL; %lu Python frames, %lu failed\n",
+	    python, sampler_mode_name(mode), samples, whole, right, shims, gil,
+	    r.stats.python_frames, r.stats.python_failed);
 	assert_true(whole > 30);
 	assert_true(right * 100 >= whole * 98);
 	assert_true(shims * 100 <= samples * 2);
@@ -267,7 +269,7 @@ static char greenlet_of(const struct run *r, const struct stack *k)
 
 static void switched_stacks_are_right_or_flagged(void **unused)
 {
-	uint64_t right[128] = { 0 }, wrong = 0, flagged = 0, samples = 0;
+	uint64_t right[128] = {0}, wrong = 0, flagged = 0, samples = 0;
 	char command[640];
 	struct run r;
 
@@ -297,10 +299,11 @@ static void switched_stacks_are_right_or_flagged(void **unused)
 			chain_print(&r, k);
 		}
 	}
-	print_message("# %s: %lu samples, right: %lu of the first stack, %lu and %lu of the others; "
-		      "%lu wrong, %lu flagged (%lu mismatches)\n",
-		      python, samples, right['m'], right['a'], right['b'], wrong, flagged,
-		      r.stats.python_mismatch);
+	print_message(
+	    "# %s: %lu samples, right: %lu of the first stack, %lu and %lu of the others; "
+	    "%lu wrong, %lu flagged (%lu mismatches)\n",
+	    python, samples, right['m'], right['a'], right['b'], wrong, flagged,
+	    r.stats.python_mismatch);
 	assert_int_equal(wrong, 0);
 	assert_true(right['m'] > 10 && right['a'] > 10 && right['b'] > 10);
 	assert_true(flagged * 50 <= samples);
@@ -313,9 +316,11 @@ static void second_interpreters_are_right_or_flagged(void **unused)
 	char command[640];
 	struct run r;
 
-	snprintf(command, sizeof(command),
-		 "%.500s -c 'try: import _interpreters\nexcept ImportError: import _xxsubinterpreters' "
-		 "2>/dev/null", python);
+	snprintf(
+	    command, sizeof(command),
+	    "%.500s -c 'try: import _interpreters\nexcept ImportError: import _xxsubinterpreters' "
+	    "2>/dev/null",
+	    python);
 	if (system(command)) {
 		snprintf(command, sizeof(command), "module:_xxsubinterpreters@%.500s", python);
 		skip_needs(command);
@@ -350,7 +355,7 @@ static void second_interpreters_are_right_or_flagged(void **unused)
 
 static void holder_and_waiters(void **unused)
 {
-	uint64_t on[5] = { 0 }, off[5] = { 0 }, off_ns[5] = { 0 };
+	uint64_t on[5] = {0}, off[5] = {0}, off_ns[5] = {0};
 	struct run r;
 
 	if (!run_start(&r, "tests/python/gil.py", SAMPLER_BPF_LOOP, 400)) {
@@ -368,11 +373,12 @@ static void holder_and_waiters(void **unused)
 			off_ns[s->gil] += s->weight_ns;
 		}
 	}
-	print_message("# %s: on a CPU %lu holder, %lu waiter, %lu released, %lu none; off it %lu waiter "
-		      "(%lu ms), %lu holder, %lu released\n",
-		      python, on[STACK_GIL_HOLDER], on[STACK_GIL_WAITER], on[STACK_GIL_RELEASED],
-		      on[STACK_GIL_NONE], off[STACK_GIL_WAITER], off_ns[STACK_GIL_WAITER] / 1000000,
-		      off[STACK_GIL_HOLDER], off[STACK_GIL_RELEASED]);
+	print_message(
+	    "# %s: on a CPU %lu holder, %lu waiter, %lu released, %lu none; off it %lu waiter "
+	    "(%lu ms), %lu holder, %lu released\n",
+	    python, on[STACK_GIL_HOLDER], on[STACK_GIL_WAITER], on[STACK_GIL_RELEASED],
+	    on[STACK_GIL_NONE], off[STACK_GIL_WAITER], off_ns[STACK_GIL_WAITER] / 1000000,
+	    off[STACK_GIL_HOLDER], off[STACK_GIL_RELEASED]);
 	assert_true(on[STACK_GIL_HOLDER] > 20);
 	/* one of three spins: the others are off the CPU as waiters */
 	assert_true(on[STACK_GIL_HOLDER] > on[STACK_GIL_WAITER] + on[STACK_GIL_RELEASED]);
@@ -412,7 +418,7 @@ static void a_refused_interpreter_is_told(void **unused)
 
 static void every_process_may_have_an_interpreter(void **unused)
 {
-	struct python_process p = { .minor = 11 };
+	struct python_process p = {.minor = 11};
 	char why[160] = "", missing[160] = "";
 	struct sampler_options o;
 	struct sampler_maps *m;
@@ -444,13 +450,12 @@ int main(int argc, char **argv)
 		const char *name;
 		CMUnitTestFunction f;
 	} CASES[] = {
-		{ "joined_by_loop", joined_by_loop },
-		{ "joined_by_tail_calls", joined_by_tail_calls },
-		{ "who_sleeps_on_keeps_its_names", who_sleeps_on_keeps_its_names },
-		{ "holder_and_waiters", holder_and_waiters },
-		{ "switched_stacks_are_right_or_flagged", switched_stacks_are_right_or_flagged },
-		{ "second_interpreters_are_right_or_flagged",
-		  second_interpreters_are_right_or_flagged },
+	    {"joined_by_loop", joined_by_loop},
+	    {"joined_by_tail_calls", joined_by_tail_calls},
+	    {"who_sleeps_on_keeps_its_names", who_sleeps_on_keeps_its_names},
+	    {"holder_and_waiters", holder_and_waiters},
+	    {"switched_stacks_are_right_or_flagged", switched_stacks_are_right_or_flagged},
+	    {"second_interpreters_are_right_or_flagged", second_interpreters_are_right_or_flagged},
 	};
 	static char path[16][512], names[16 * ARRAY_LEN(CASES)][640];
 	struct CMUnitTest tests[16 * ARRAY_LEN(CASES) + 2];
@@ -465,7 +470,7 @@ int main(int argc, char **argv)
 				continue;
 			snprintf(names[n], sizeof(names[n]), "%s of %.500s", CASES[k].name,
 				 path[i]);
-			tests[n] = (struct CMUnitTest){ names[n], CASES[k].f, choose, NULL, path[i] };
+			tests[n] = (struct CMUnitTest){names[n], CASES[k].f, choose, NULL, path[i]};
 			n++;
 		}
 	}

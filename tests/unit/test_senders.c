@@ -15,7 +15,7 @@ static struct seat seats[512];
 
 static struct peer_key address(uint64_t value)
 {
-	return (struct peer_key){ 1, value };
+	return (struct peer_key){1, value};
 }
 
 static void sit(uint32_t i, uint64_t from)
@@ -53,7 +53,7 @@ static uint32_t serve(int lane, uint64_t cost_ns)
 
 static void a_sender_with_many_connections_gets_no_more_than_one_with_one(void **state)
 {
-	uint64_t spent[2] = { 0 };
+	uint64_t spent[2] = {0};
 
 	(void)state;
 	for (uint32_t i = 0; i < 100; i++) {
@@ -74,7 +74,7 @@ static void a_sender_with_many_connections_gets_no_more_than_one_with_one(void *
 
 static void connections_of_one_sender_take_turns(void **state)
 {
-	uint32_t turns[4] = { 0 };
+	uint32_t turns[4] = {0};
 
 	(void)state;
 	for (uint32_t i = 0; i < 4; i++) {
@@ -133,8 +133,8 @@ static void one_lane_waits_for_no_other(void **state)
 
 static void who_has_most_is_known_whatever_comes_and_goes(void **state)
 {
-	uint64_t random = 1, bytes[8] = { 0 };
-	uint32_t count[8] = { 0 };
+	uint64_t random = 1, bytes[8] = {0};
+	uint32_t count[8] = {0};
 
 	(void)state;
 	for (int turn = 0; turn < 20000; turn++) {
@@ -175,12 +175,12 @@ int main(void)
 {
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(a_sender_with_many_connections_gets_no_more_than_one_with_one),
-		CASE(connections_of_one_sender_take_turns),
-		CASE(who_comes_late_has_no_credit_and_is_next),
-		CASE(hanging_up_pays_no_debt),
-		CASE(one_lane_waits_for_no_other),
-		CASE(who_has_most_is_known_whatever_comes_and_goes),
+	    CASE(a_sender_with_many_connections_gets_no_more_than_one_with_one),
+	    CASE(connections_of_one_sender_take_turns),
+	    CASE(who_comes_late_has_no_credit_and_is_next),
+	    CASE(hanging_up_pays_no_debt),
+	    CASE(one_lane_waits_for_no_other),
+	    CASE(who_has_most_is_known_whatever_comes_and_goes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

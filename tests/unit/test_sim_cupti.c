@@ -167,7 +167,7 @@ static void copies_share_the_correlation_sequence(void *arg)
 
 static void layout_has_the_size(void *arg)
 {
-	static const size_t sizes[] = { 160, 168, 176, 200, 208, 216 };
+	static const size_t sizes[] = {160, 168, 176, 200, 208, 216};
 	int version = *(int *)arg;
 	char text[8];
 
@@ -202,8 +202,8 @@ static size_t dropped(void)
 {
 	size_t n = 0;
 
-	EXPECT(SIM_CALL(t.lib, cupti_activity_dropped_fn, "cuptiActivityGetNumDroppedRecords")(
-		       NULL, 0, &n) == 0);
+	EXPECT(SIM_CALL(t.lib, cupti_activity_dropped_fn,
+			"cuptiActivityGetNumDroppedRecords")(NULL, 0, &n) == 0);
 	return n;
 }
 
@@ -234,7 +234,7 @@ static void small_buffers_come_full(void *arg)
 
 static void forced_flush(void *arg)
 {
-	struct timespec ms = { .tv_nsec = 5000000 };
+	struct timespec ms = {.tv_nsec = 5000000};
 	cu_function f;
 
 	begin("libcupti.so.13");
@@ -320,7 +320,7 @@ static void the_older_library(void *arg)
 
 static void delivered_without_a_flush(void *arg)
 {
-	struct timespec ms = { .tv_nsec = 2000000 };
+	struct timespec ms = {.tv_nsec = 2000000};
 
 	begin("libcupti.so.13");
 	t.buffer_bytes = 1024;
@@ -356,17 +356,17 @@ static void every_record_layout_has_its_size(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kernel_records_come_in_stream_order),
-		cmocka_unit_test(kernels_and_copies_share_one_correlation_sequence),
-		cmocka_unit_test(every_record_layout_has_its_size),
-		cmocka_unit_test(zeroed_and_reversed_stamps_come_as_often_as_asked),
-		cmocka_unit_test(refused_buffers_count_as_dropped_records),
-		cmocka_unit_test(full_buffers_are_delivered_and_replaced),
-		cmocka_unit_test(a_forced_flush_gives_running_kernels_once_with_end_zero),
-		cmocka_unit_test(a_graph_gives_a_record_per_node_or_one_per_launch),
-		cmocka_unit_test(a_second_subscriber_gets_error_39),
-		cmocka_unit_test(the_older_library_lacks_newer_symbols),
-		cmocka_unit_test(a_worker_delivers_without_a_flush),
+	    cmocka_unit_test(kernel_records_come_in_stream_order),
+	    cmocka_unit_test(kernels_and_copies_share_one_correlation_sequence),
+	    cmocka_unit_test(every_record_layout_has_its_size),
+	    cmocka_unit_test(zeroed_and_reversed_stamps_come_as_often_as_asked),
+	    cmocka_unit_test(refused_buffers_count_as_dropped_records),
+	    cmocka_unit_test(full_buffers_are_delivered_and_replaced),
+	    cmocka_unit_test(a_forced_flush_gives_running_kernels_once_with_end_zero),
+	    cmocka_unit_test(a_graph_gives_a_record_per_node_or_one_per_launch),
+	    cmocka_unit_test(a_second_subscriber_gets_error_39),
+	    cmocka_unit_test(the_older_library_lacks_newer_symbols),
+	    cmocka_unit_test(a_worker_delivers_without_a_flush),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

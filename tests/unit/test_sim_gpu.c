@@ -71,7 +71,7 @@ static void two_streams(void *arg)
 	EXPECT(cuda.wait_event(t, b, 0) == 0);
 	sim_launch(&cuda, kernel, 3 * MS, t);
 	d = mark(t);
-	EXPECT(between(c, b) > 0); /* side by side */
+	EXPECT(between(c, b) > 0);	/* side by side */
 	EXPECT(between(b, d) >= 2.99f); /* after the event */
 }
 
@@ -92,7 +92,7 @@ static void legacy_stream(void *arg)
 	d = mark(blocking);
 	EXPECT(between(a, b) >= 201.9f); /* the default stream waits for blocking ones */
 	EXPECT(between(c, b) > 0);	 /* but others do not wait for it */
-	EXPECT(between(b, d) >= 0.99f); /* and they wait for it */
+	EXPECT(between(b, d) >= 0.99f);	 /* and they wait for it */
 }
 
 static cu_event per_thread_mark(void)
@@ -114,7 +114,7 @@ static void *thread_main(void *arg)
 {
 	struct thread_marks *m = arg;
 	uint64_t ns = 10 * MS;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 
 	EXPECT(SIM_CALL(cuda.lib, cu_result(*)(cu_context), "cuCtxSetCurrent")(cuda.context) == 0);
 	m->first = per_thread_mark();
@@ -194,7 +194,7 @@ static void host_function(void *arg)
 static void host_functions(void *arg)
 {
 	cu_result (*host)(cu_stream, void (*)(void *), void *);
-	static int order[3] = { 0, 1, 2 };
+	static int order[3] = {0, 1, 2};
 	cu_stream s;
 
 	begin();
@@ -219,7 +219,7 @@ static void forked(void *arg)
 	pid = fork();
 	if (pid == 0) {
 		uint64_t ns = 1;
-		void *params[] = { &ns };
+		void *params[] = {&ns};
 
 		_exit(cuda.launch(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) !=
 		      CU_NOT_INITIALIZED);
@@ -231,17 +231,18 @@ static void forked(void *arg)
 static void misuse(void *arg)
 {
 	uint64_t ns = 1;
-	void *params[] = { &ns };
+	void *params[] = {&ns};
 	const char *name;
 	const void *table;
 
 	begin();
 	EXPECT(cuda.launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CU_INVALID_HANDLE);
 	EXPECT(cuda.launch(kernel, 0, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CU_INVALID_VALUE);
-	EXPECT(SIM_CALL(cuda.lib, cu_result(*)(const void **, const void *), "cuGetExportTable")(
-		       &table, "0123456789abcdef") == CU_NOT_FOUND);
-	EXPECT(SIM_CALL(cuda.lib, cu_result(*)(const char **, cu_function), "cuFuncGetName")(
-		       &name, kernel) == 0 && !strcmp(name, "kernel"));
+	EXPECT(SIM_CALL(cuda.lib, cu_result(*)(const void **, const void *),
+			"cuGetExportTable")(&table, "0123456789abcdef") == CU_NOT_FOUND);
+	EXPECT(SIM_CALL(cuda.lib, cu_result(*)(const char **, cu_function),
+			"cuFuncGetName")(&name, kernel) == 0 &&
+	       !strcmp(name, "kernel"));
 	EXPECT(SIM_CALL(cuda.lib, cu_result(*)(cu_context), "cuCtxSetCurrent")(NULL) == 0);
 	EXPECT(cuda.launch(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL) == CU_INVALID_CONTEXT);
 }
@@ -249,7 +250,7 @@ static void misuse(void *arg)
 static void nvml_file(void *arg)
 {
 	char path[] = "/tmp/sim_nvml_XXXXXX", uuid[96];
-	struct timespec ms = { .tv_nsec = 20000000 };
+	struct timespec ms = {.tv_nsec = 20000000};
 	cu_result (*handle)(unsigned, void **), (*init)(void);
 	cu_result (*clock_of)(void *, int, unsigned *);
 	cu_result (*why)(void *, unsigned long long *);
@@ -282,7 +283,7 @@ static void nvml_file(void *arg)
 static void clock_down(void *arg)
 {
 	char path[] = "/tmp/sim_clock_XXXXXX";
-	struct timespec ms = { .tv_nsec = 80000000 };
+	struct timespec ms = {.tv_nsec = 80000000};
 	int fd = mkstemp(path);
 	cu_event a, b, c, d;
 	cu_stream s;
@@ -324,17 +325,17 @@ CASE(a_clock_that_is_down_slows_kernels, clock_down)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_stream_runs_its_work_in_order),
-		cmocka_unit_test(streams_run_side_by_side_unless_an_event_orders_them),
-		cmocka_unit_test(the_legacy_stream_waits_for_blocking_streams_both_ways),
-		cmocka_unit_test(per_thread_streams_belong_to_their_threads),
-		cmocka_unit_test(look_ups_follow_version_flags_and_absence),
-		cmocka_unit_test(a_launch_blocks_on_a_full_queue),
-		cmocka_unit_test(host_functions_run_in_stream_order),
-		cmocka_unit_test(a_forked_child_has_no_gpu),
-		cmocka_unit_test(misuse_returns_the_drivers_errors),
-		cmocka_unit_test(nvml_follows_its_file),
-		cmocka_unit_test(a_clock_that_is_down_slows_kernels),
+	    cmocka_unit_test(a_stream_runs_its_work_in_order),
+	    cmocka_unit_test(streams_run_side_by_side_unless_an_event_orders_them),
+	    cmocka_unit_test(the_legacy_stream_waits_for_blocking_streams_both_ways),
+	    cmocka_unit_test(per_thread_streams_belong_to_their_threads),
+	    cmocka_unit_test(look_ups_follow_version_flags_and_absence),
+	    cmocka_unit_test(a_launch_blocks_on_a_full_queue),
+	    cmocka_unit_test(host_functions_run_in_stream_order),
+	    cmocka_unit_test(a_forked_child_has_no_gpu),
+	    cmocka_unit_test(misuse_returns_the_drivers_errors),
+	    cmocka_unit_test(nvml_follows_its_file),
+	    cmocka_unit_test(a_clock_that_is_down_slows_kernels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

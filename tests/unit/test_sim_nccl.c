@@ -63,7 +63,7 @@ static uint64_t monotonic(void)
 
 static void pause_ms(unsigned ms)
 {
-	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
 
 	nanosleep(&ts, NULL);
 }
@@ -105,10 +105,10 @@ static void join(int rank)
 	cupti = sim_library("libcupti.so.13");
 	*(void **)&r.next = sim_symbol(cupti, "cuptiActivityGetNextRecord");
 	*(void **)&r.flush = sim_symbol(cupti, "cuptiActivityFlushAll");
-	SIM_CALL(cupti, cupti_activity_register_callbacks_fn, "cuptiActivityRegisterCallbacks")(
-		requested, completed);
-	SIM_CALL(cupti, cupti_timestamp_callback_fn,
-		 "cuptiActivityRegisterTimestampCallback")(monotonic);
+	SIM_CALL(cupti, cupti_activity_register_callbacks_fn, "cuptiActivityRegisterCallbacks")
+	(requested, completed);
+	SIM_CALL(cupti, cupti_timestamp_callback_fn, "cuptiActivityRegisterTimestampCallback")
+	(monotonic);
 	SIM_CALL(cupti, cupti_activity_enable_fn, "cuptiActivityEnable")(10);
 	*(void **)&init = sim_symbol(r.nccl, "ncclCommInitRank");
 	*(void **)&r.all_reduce = sim_symbol(r.nccl, "pncclAllReduce");
@@ -119,8 +119,8 @@ static void join(int rank)
 	*(void **)&r.split = sim_symbol(r.nccl, "ncclCommSplit");
 	*(void **)&r.abort = sim_symbol(r.nccl, "ncclCommAbort");
 	if (rank == 0) {
-		EXPECT(SIM_CALL(r.nccl, nccl_result(*)(nccl_unique_id *), "ncclGetUniqueId")(
-			       &shared->id) == 0);
+		EXPECT(SIM_CALL(r.nccl, nccl_result(*)(nccl_unique_id *),
+				"ncclGetUniqueId")(&shared->id) == 0);
 		__atomic_store_n(&shared->ready, 1, __ATOMIC_RELEASE);
 	}
 	while (!__atomic_load_n(&shared->ready, __ATOMIC_ACQUIRE))
@@ -233,7 +233,8 @@ static void captured_collectives_meet_at_every_replay(void **state)
 		assert_int_equal(shared->span_count[i], 11);
 	for (int k = 0; k < 11; k++)
 		for (int i = 1; i < RANKS; i++) {
-			int64_t apart = (int64_t)(shared->spans[i][k].end - shared->spans[0][k].end);
+			int64_t apart =
+			    (int64_t)(shared->spans[i][k].end - shared->spans[0][k].end);
 
 			assert_true(apart > -100000 && apart < 100000);
 		}
@@ -275,7 +276,8 @@ static void split(int rank)
 	*(void **)&count = sim_symbol(r.nccl, "ncclCommCount");
 	*(void **)&user = sim_symbol(r.nccl, "ncclCommUserRank");
 	/* Even and odd ranks, in reverse order; rank 3 stays out. */
-	EXPECT(r.split(r.comm, rank == 3 ? NCCL_SPLIT_NO_COLOR : rank % 2, -rank, &half, NULL) == 0);
+	EXPECT(r.split(r.comm, rank == 3 ? NCCL_SPLIT_NO_COLOR : rank % 2, -rank, &half, NULL) ==
+	       0);
 	EXPECT((half == NULL) == (rank == 3));
 	if (!half)
 		return;
@@ -300,7 +302,7 @@ static void shrink(int rank)
 {
 	nccl_result (*less)(nccl_comm, int *, int, nccl_comm *, void *, int);
 	nccl_result (*count)(nccl_comm, int *), (*user)(nccl_comm, int *);
-	int gone[] = { 1 };
+	int gone[] = {1};
 	nccl_comm rest = NULL;
 
 	*(void **)&less = sim_symbol(r.nccl, "ncclCommShrink");
@@ -400,8 +402,8 @@ static struct {
 	bool proxy_elsewhere;
 } plugin;
 
-static nccl_result plugin_init(void **context, int *mask, const char *name, uint64_t hash, int nodes,
-			       int ranks, int rank, void *log)
+static nccl_result plugin_init(void **context, int *mask, const char *name, uint64_t hash,
+			       int nodes, int ranks, int rank, void *log)
 {
 	EXPECT(ranks == RANKS && nodes == 1 && hash);
 	plugin.inits++;
@@ -449,8 +451,7 @@ static nccl_result plugin_final(void *context)
 
 extern struct nccl_profiler_table ncclProfiler_v4;
 __attribute__((visibility("default"))) struct nccl_profiler_table ncclProfiler_v4 = {
-	"test", plugin_init, plugin_start, plugin_stop, plugin_state, plugin_final
-};
+    "test", plugin_init, plugin_start, plugin_stop, plugin_state, plugin_final};
 
 static void profiled(int rank)
 {
@@ -493,7 +494,8 @@ static void every_device(void *arg)
 	for (int i = 0; i < 4; i++) {
 		EXPECT(SIM_CALL(r.cuda.lib, cu_result(*)(cu_context *, int),
 				"cuDevicePrimaryCtxRetain")(&c[i], i) == 0);
-		EXPECT(SIM_CALL(r.cuda.lib, cu_result(*)(cu_context), "cuCtxSetCurrent")(c[i]) == 0);
+		EXPECT(SIM_CALL(r.cuda.lib, cu_result(*)(cu_context), "cuCtxSetCurrent")(c[i]) ==
+		       0);
 		EXPECT(r.cuda.stream_create(&s[i], 1) == 0);
 	}
 	EXPECT(start() == 0);
@@ -512,22 +514,22 @@ static void one_process_may_hold_every_rank(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			a_collective_ends_everywhere_at_once_and_is_shortest_for_the_last),
-		cmocka_unit_test(captured_collectives_meet_at_every_replay),
-		cmocka_unit_test(messages_pair_up_and_a_group_is_one_kernel),
-		cmocka_unit_test(a_split_groups_by_color_and_orders_by_key),
-		cmocka_unit_test(a_shrink_closes_the_ranks_up),
-		cmocka_unit_test(a_rank_that_never_arrives_holds_the_others),
-		cmocka_unit_test(ranks_that_call_different_functions_never_end),
-		cmocka_unit_test(an_abort_frees_ranks_whose_peer_died),
-		cmocka_unit_test(one_process_may_hold_every_rank),
-		cmocka_unit_test(a_profiler_plugin_hears_of_operations_and_kernels),
+	    cmocka_unit_test(a_collective_ends_everywhere_at_once_and_is_shortest_for_the_last),
+	    cmocka_unit_test(captured_collectives_meet_at_every_replay),
+	    cmocka_unit_test(messages_pair_up_and_a_group_is_one_kernel),
+	    cmocka_unit_test(a_split_groups_by_color_and_orders_by_key),
+	    cmocka_unit_test(a_shrink_closes_the_ranks_up),
+	    cmocka_unit_test(a_rank_that_never_arrives_holds_the_others),
+	    cmocka_unit_test(ranks_that_call_different_functions_never_end),
+	    cmocka_unit_test(an_abort_frees_ranks_whose_peer_died),
+	    cmocka_unit_test(one_process_may_hold_every_rank),
+	    cmocka_unit_test(a_profiler_plugin_hears_of_operations_and_kernels),
 	};
 
 	setenv("NCCL_PROFILER_PLUGIN", "none", 1);
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ static struct skew all(void)
 
 static void a_step_tells_the_heaviest_and_its_excess(void **unused)
 {
-	const double v[N] = { 10, 12, NAN, 15, 0 }, one[N] = { NAN, 7, NAN, 0, -3 };
+	const double v[N] = {10, 12, NAN, 15, 0}, one[N] = {NAN, 7, NAN, 0, -3};
 	struct skew_step s = skew_of_step(v, NULL, N, scratch);
 
 	assert_int_equal(s.members, 3); /* of what is not known nothing is told */
@@ -40,8 +40,8 @@ static void a_step_tells_the_heaviest_and_its_excess(void **unused)
 /* Who has most to do is the heaviest, whoever takes longest; and by no more than it has to do. */
 static void with_the_work_known_times_alone_are_no_skew(void **unused)
 {
-	const double v[N] = { 150, 100, 120, 100, 100 }, even[N] = { 9, 9, 9, 9, 9 },
-		     third[N] = { 9, 9, 12, 9, 9 }, some[N] = { NAN, 9, 9.9, 9, 0 };
+	const double v[N] = {150, 100, 120, 100, 100}, even[N] = {9, 9, 9, 9, 9},
+		     third[N] = {9, 9, 12, 9, 9}, some[N] = {NAN, 9, 9.9, 9, 0};
 	struct skew_step s = skew_of_step(v, even, N, scratch);
 
 	assert_int_equal(s.members, N);
@@ -58,7 +58,7 @@ static void with_the_work_known_times_alone_are_no_skew(void **unused)
 static void turns(uint32_t turn, double more)
 {
 	for (uint32_t s = 0; s < STEPS; s++) {
-		double v[N] = { 100, 100, 100, 100, 100 };
+		double v[N] = {100, 100, 100, 100, 100};
 
 		v[s % turn] *= 1 + more;
 		step[s] = skew_of_step(v, NULL, N, scratch);
@@ -78,7 +78,7 @@ static void who_takes_turns_is_uneven_and_who_does_not_is_slow(void **unused)
 	assert_true(skew_is_uneven(&k));
 	assert_true(skew_explains(&k, 0.7));   /* 2.5 times 0.3 */
 	assert_false(skew_explains(&k, 0.80)); /* beyond that it is the member's own */
-	turns(1, 0.3); /* always the same one */
+	turns(1, 0.3);			       /* always the same one */
 	k = all();
 	assert_true(fabs(k.most - 1) < 1e-12);
 	assert_false(skew_is_uneven(&k));
@@ -101,7 +101,7 @@ static void a_pair_and_few_steps_need_their_own_measure(void **unused)
 	struct skew k;
 
 	for (uint32_t s = 0; s < STEPS; s++) {
-		double v[2] = { 100, 100 };
+		double v[2] = {100, 100};
 
 		v[s % 2] *= 1.2; /* the median of two lies between them */
 		step[s] = skew_of_step(v, NULL, 2, scratch);
@@ -118,7 +118,7 @@ static void a_pair_and_few_steps_need_their_own_measure(void **unused)
 
 static void it_is_said_with_its_figures(void **unused)
 {
-	struct finding f = { .kind = FINDING_IMBALANCE };
+	struct finding f = {.kind = FINDING_IMBALANCE};
 	struct skew k;
 
 	turns(N, 0.3);
@@ -133,11 +133,11 @@ static void it_is_said_with_its_figures(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_step_tells_the_heaviest_and_its_excess),
-		cmocka_unit_test(with_the_work_known_times_alone_are_no_skew),
-		cmocka_unit_test(who_takes_turns_is_uneven_and_who_does_not_is_slow),
-		cmocka_unit_test(a_pair_and_few_steps_need_their_own_measure),
-		cmocka_unit_test(it_is_said_with_its_figures),
+	    cmocka_unit_test(a_step_tells_the_heaviest_and_its_excess),
+	    cmocka_unit_test(with_the_work_known_times_alone_are_no_skew),
+	    cmocka_unit_test(who_takes_turns_is_uneven_and_who_does_not_is_slow),
+	    cmocka_unit_test(a_pair_and_few_steps_need_their_own_measure),
+	    cmocka_unit_test(it_is_said_with_its_figures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

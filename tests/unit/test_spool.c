@@ -40,7 +40,7 @@ static int setup(void **state)
 	if (!mkdtemp(g->dir))
 		return -1;
 	snprintf(g->spool, sizeof(g->spool), "%s/spool", g->dir);
-	g->c = (struct spool_config){ g->spool, 1 << 20, 3600 * SECOND, 7 };
+	g->c = (struct spool_config){g->spool, 1 << 20, 3600 * SECOND, 7};
 	*state = g;
 	return spool_open(&g->s, &g->c, SECOND);
 }
@@ -59,9 +59,12 @@ static int teardown(void **state)
 /* A window message; n is its first step count byte's worth of difference. */
 static void message(struct buf *b, int rank)
 {
-	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2, .rank = { .rank = rank },
-			    .summary_only = true };
-	char *names[1] = { "" };
+	struct window w = {.reason = WINDOW_SELF,
+			   .begin_ns = 1,
+			   .end_ns = 2,
+			   .rank = {.rank = rank},
+			   .summary_only = true};
+	char *names[1] = {""};
 
 	w.names = names;
 	w.name_count = 1;
@@ -327,17 +330,17 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(gives_back_in_order_what_was_put),
-		T(survives_a_restart),
-		T(drops_the_oldest_beyond_its_bytes),
-		T(drops_what_is_too_old),
-		T(what_another_boot_left_ages_from_when_it_is_found),
-		T(a_clock_that_runs_backwards_drops_nothing_and_keeps_the_order),
-		T(takes_up_the_files_of_an_earlier_version),
-		T(ignores_and_clears_what_is_not_its_own),
-		T(waits_in_memory_while_the_disk_is_full),
-		T(works_without_a_directory),
-		T(refuses_what_is_too_large),
+	    T(gives_back_in_order_what_was_put),
+	    T(survives_a_restart),
+	    T(drops_the_oldest_beyond_its_bytes),
+	    T(drops_what_is_too_old),
+	    T(what_another_boot_left_ages_from_when_it_is_found),
+	    T(a_clock_that_runs_backwards_drops_nothing_and_keeps_the_order),
+	    T(takes_up_the_files_of_an_earlier_version),
+	    T(ignores_and_clears_what_is_not_its_own),
+	    T(waits_in_memory_while_the_disk_is_full),
+	    T(works_without_a_directory),
+	    T(refuses_what_is_too_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

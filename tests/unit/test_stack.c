@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "model/stack.h"
 
-static const uint8_t id_a[20] = { 1, 2, 3 }, id_b[20] = { 9, 8, 7 };
+static const uint8_t id_a[20] = {1, 2, 3}, id_b[20] = {9, 8, 7};
 
 static void equal_content_gives_equal_indices(void **state)
 {
@@ -58,8 +58,13 @@ static uint32_t push_stack(struct stack_batch *b, uint32_t seed, uint32_t depth)
 
 static void push_sample(struct stack_batch *b, uint32_t pid, uint64_t time_ns, uint32_t stack)
 {
-	struct stack_sample s = { .time_ns = time_ns, .weight_ns = 10, .pid = pid, .tid = pid,
-				  .stack = stack, .count = 1, .kind = STACK_ON_CPU };
+	struct stack_sample s = {.time_ns = time_ns,
+				 .weight_ns = 10,
+				 .pid = pid,
+				 .tid = pid,
+				 .stack = stack,
+				 .count = 1,
+				 .kind = STACK_ON_CPU};
 
 	assert_int_equal(stack_batch_sample(b, &s), 0);
 }
@@ -90,9 +95,9 @@ static void equal_samples_add_up_and_thousands_stay_apart(void **state)
 
 static void merge_takes_the_named_processes_and_the_time_asked_for(void **state)
 {
-	struct stack_frame f = { .kind = STACK_FRAME_PYTHON, .line = 12 };
+	struct stack_frame f = {.kind = STACK_FRAME_PYTHON, .line = 12};
 	struct stack_batch from, into;
-	uint32_t pids[] = { 7 }, unused, python;
+	uint32_t pids[] = {7}, unused, python;
 
 	stack_batch_init(&from, keyed_process());
 	stack_batch_init(&into, keyed_process());
@@ -169,7 +174,8 @@ static uint64_t plain_hash(const struct stack_frame *f, uint32_t count)
 
 static double seconds_of(bool prepared)
 {
-	struct stack_frame f[2] = { { .kind = STACK_FRAME_ANONYMOUS }, { .kind = STACK_FRAME_ANONYMOUS } };
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_ANONYMOUS},
+				   {.kind = STACK_FRAME_ANONYMOUS}};
 	clock_t begun = clock();
 	struct stack_batch b;
 	uint64_t want = 0;
@@ -180,7 +186,8 @@ static double seconds_of(bool prepared)
 		f[0].address = i;
 		f[1].address = 7 * i;
 		if (prepared) { /* the second address takes back what the first one changed */
-			f[1].address = (hash_mix(HASH_SEED ^ i) + (STACK_FRAME_ANONYMOUS << 8)) ^ 4711;
+			f[1].address =
+			    (hash_mix(HASH_SEED ^ i) + (STACK_FRAME_ANONYMOUS << 8)) ^ 4711;
 			want = want ? want : plain_hash(f, 2);
 			assert_true(plain_hash(f, 2) == want);
 		}
@@ -204,10 +211,17 @@ static void stacks_prepared_against_a_known_hash_share_no_chain(void **state)
 static void short_times_off_the_cpu_pass_on_what_was_taken(void **state)
 {
 	static const struct stack_switch made[] = {
-	    {.tid = 1, .out_ns = 10, .in_ns = 20, .faults = 3,
+	    {.tid = 1,
+	     .out_ns = 10,
+	     .in_ns = 20,
+	     .faults = 3,
 	     .taken_ns = {7, [STACK_TAKEN_THROTTLED] = 9}},
 	    {.tid = 1, .out_ns = 30, .in_ns = 35, .faults = UINT32_MAX - 1, .taken_ns = {1}},
-	    {.tid = 1, .out_ns = 100, .in_ns = 900, .faults = 2, .taken_ns = {[STACK_TAKEN_THROTTLED] = 4}},
+	    {.tid = 1,
+	     .out_ns = 100,
+	     .in_ns = 900,
+	     .faults = 2,
+	     .taken_ns = {[STACK_TAKEN_THROTTLED] = 4}},
 	    {.tid = 1, .out_ns = 950, .in_ns = 951, .taken_ns = {5}},
 	    {.tid = 2, .out_ns = 40, .in_ns = 41, .flags = STACK_SWITCH_FOLDED, .faults = 1},
 	    {.tid = 2, .out_ns = 50, .in_ns = 51, .faults = 8},
@@ -234,13 +248,13 @@ static void short_times_off_the_cpu_pass_on_what_was_taken(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equal_content_gives_equal_indices),
-		cmocka_unit_test(equal_samples_add_up_and_thousands_stay_apart),
-		cmocka_unit_test(merge_takes_the_named_processes_and_the_time_asked_for),
-		cmocka_unit_test(a_batch_with_an_index_out_of_range_is_invalid),
-		cmocka_unit_test(frameless_stacks_are_found_again),
-		cmocka_unit_test(stacks_prepared_against_a_known_hash_share_no_chain),
-		cmocka_unit_test(short_times_off_the_cpu_pass_on_what_was_taken),
+	    cmocka_unit_test(equal_content_gives_equal_indices),
+	    cmocka_unit_test(equal_samples_add_up_and_thousands_stay_apart),
+	    cmocka_unit_test(merge_takes_the_named_processes_and_the_time_asked_for),
+	    cmocka_unit_test(a_batch_with_an_index_out_of_range_is_invalid),
+	    cmocka_unit_test(frameless_stacks_are_found_again),
+	    cmocka_unit_test(stacks_prepared_against_a_known_hash_share_no_chain),
+	    cmocka_unit_test(short_times_off_the_cpu_pass_on_what_was_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

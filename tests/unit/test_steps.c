@@ -42,8 +42,7 @@ static void rig_free(struct rig *r)
 
 static void drain(struct rig *r)
 {
-	while (r->count < 4096 &&
-	       steps_next(r->s, &r->got[r->count], r->kernels, &r->kernel_count))
+	while (r->count < 4096 && steps_next(r->s, &r->got[r->count], r->kernels, &r->kernel_count))
 		r->count++;
 }
 
@@ -55,8 +54,8 @@ static void finish(struct rig *r)
 
 static uint64_t launch(struct rig *r, uint32_t name, uint64_t gap, uint64_t dur)
 {
-	struct record x = {.kind = RECORD_LAUNCH, .name = name, .grid = {1, 1, 1},
-			   .block = {32, 1, 1}};
+	struct record x = {
+	    .kind = RECORD_LAUNCH, .name = name, .grid = {1, 1, 1}, .block = {32, 1, 1}};
 
 	r->now += gap;
 	x.begin_ns = r->now;
@@ -70,8 +69,11 @@ static uint64_t launch(struct rig *r, uint32_t name, uint64_t gap, uint64_t dur)
 static void device(struct rig *r, unsigned kind, uint64_t launch_ns, uint64_t begin, uint64_t end,
 		   uint32_t name)
 {
-	struct record x = {.kind = (uint16_t)kind, .launch_ns = launch_ns, .begin_ns = begin,
-			   .end_ns = end, .name = name};
+	struct record x = {.kind = (uint16_t)kind,
+			   .launch_ns = launch_ns,
+			   .begin_ns = begin,
+			   .end_ns = end,
+			   .name = name};
 
 	steps_push_device(r->s, &x);
 	drain(r);
@@ -161,7 +163,7 @@ static void file_step(struct rig *r, uint32_t launches)
 /* Of a file: nothing comes that would show its end. */
 static void the_last_step_of_a_file_is_there(void **state)
 {
-	static const uint32_t last[] = { 30, 29, 1 };
+	static const uint32_t last[] = {30, 29, 1};
 	struct steps_config c;
 
 	steps_config_default(&c);
@@ -190,7 +192,7 @@ static void the_last_step_of_a_file_is_there(void **state)
 /* A step of 24 layers, forth and back, with what it has once around them. */
 static void deep_step(struct rig *r)
 {
-	static const uint32_t once[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+	static const uint32_t once[2][3] = {{1, 2, 3}, {4, 5, 6}};
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (int k = 0; k < 3; k++)
@@ -271,7 +273,7 @@ static void the_late_rank_has_the_self_time(void **state)
 static void a_step_has_one_interval_on_host_and_device(void **state)
 {
 	enum { STEPS = 200, KERNELS = 30, LOAD_SLOW = 120, KERNEL_SLOW = 150, COPY_SLOW = 180 };
-	static const int slow[] = { LOAD_SLOW, KERNEL_SLOW, COPY_SLOW };
+	static const int slow[] = {LOAD_SLOW, KERNEL_SLOW, COPY_SLOW};
 	const uint64_t load = 5000000, copy = 1000000, extra = 30000000;
 	struct rig *r = rig_new(NULL);
 
@@ -312,7 +314,8 @@ static void a_step_has_one_interval_on_host_and_device(void **state)
 		assert_in_range(p->latency_ns, 51000000, 52000000);
 		assert_in_range(p->self_ns, 51000000, 52000000);
 		assert_in_range(p->copy_ns, copy, copy + 2000 + (slow[i] == COPY_SLOW ? extra : 0));
-		assert_int_equal(p->compute_ns, KERNELS * 500000u + (slow[i] == KERNEL_SLOW ? extra : 0));
+		assert_int_equal(p->compute_ns,
+				 KERNELS * 500000u + (slow[i] == KERNEL_SLOW ? extra : 0));
 	}
 	rig_free(r);
 }
@@ -372,7 +375,7 @@ static uint64_t looked_back(uint32_t launches, uint32_t times, uint32_t mark_eve
 
 static void launches_of_one_time_cost_no_square_of_their_number(void **state)
 {
-	static const uint32_t times[] = { 1, 2, 7, 1000 };
+	static const uint32_t times[] = {1, 2, 7, 1000};
 	const uint32_t n = 100000;
 
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
@@ -642,8 +645,8 @@ static void steps_may_share_their_scratch(void **state)
 	assert_true(steps_scratch_bytes(&c) > 0);
 	c.scratch = aligned_alloc(16, steps_scratch_bytes(&c));
 	assert_non_null(c.scratch);
-	assert_true(steps_memory_bytes(&c) + steps_scratch_bytes(&c) <= steps_memory_bytes(
-		&(struct steps_config){.launch_max = c.launch_max}) + 64);
+	assert_true(steps_memory_bytes(&c) + steps_scratch_bytes(&c) <=
+		    steps_memory_bytes(&(struct steps_config){.launch_max = c.launch_max}) + 64);
 	memset(c.scratch, 0x5a, steps_scratch_bytes(&c));
 	steps_scratch_init(c.scratch);
 	for (int k = 0; k < 2; k++)
@@ -699,7 +702,8 @@ static void names_beyond_the_table_add_up_under_name_0(void **state)
 		at[i] = launch(r, 1 + i, 10, 5);
 	mark(r, RECORD_STEP_END);
 	for (uint32_t i = 0; i < 500; i++)
-		device(r, RECORD_KERNEL, at[i], 2000000 + i * 1000, 2000000 + i * 1000 + 1 + i, 1 + i);
+		device(r, RECORD_KERNEL, at[i], 2000000 + i * 1000, 2000000 + i * 1000 + 1 + i,
+		       1 + i);
 	assert_int_equal(r->count, 1);
 	assert_int_equal(r->kernel_count, STEP_KERNELS_MAX);
 	for (uint32_t i = 0; i < r->kernel_count; i++)
@@ -773,7 +777,7 @@ static void steps_longer_than_the_room_for_launches_are_whole(void **state)
 /* The ring holds more than two of the steps: they are found there, and what is rare says nothing else. */
 static void steps_that_the_room_holds_twice_are_found_there(void **state)
 {
-	static const uint32_t shapes[][2] = { { 4, 7 }, { 2, 17 } };
+	static const uint32_t shapes[][2] = {{4, 7}, {2, 17}};
 	struct steps_config c;
 
 	(void)state;
@@ -793,31 +797,31 @@ static void steps_that_the_room_holds_twice_are_found_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(accounts_an_explicit_step),
-		cmocka_unit_test(finds_steps_without_marks),
-		cmocka_unit_test(the_last_step_of_a_file_is_there),
-		cmocka_unit_test(fewer_than_three_steps_are_no_steps_rather_than_their_layers),
-		cmocka_unit_test(the_late_rank_has_the_self_time),
-		cmocka_unit_test(a_step_has_one_interval_on_host_and_device),
-		cmocka_unit_test(launches_of_one_nanosecond_have_a_kernel_each),
-		cmocka_unit_test(launches_of_one_time_cost_no_square_of_their_number),
-		cmocka_unit_test(marks_in_a_row_are_passed_over_at_once),
-		cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
-		cmocka_unit_test(a_gap_in_recording_is_told),
-		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
-		cmocka_unit_test(a_launch_may_block_for_seconds),
-		cmocka_unit_test(automatic_only_never_reads_marks),
-		cmocka_unit_test(hands_a_step_out_with_the_next_launch),
-		cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
-		cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
-		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
-		cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
-		cmocka_unit_test(the_same_input_gives_the_same_steps),
-		cmocka_unit_test(steps_longer_than_the_room_for_launches_are_whole),
-		cmocka_unit_test(steps_that_the_room_holds_twice_are_found_there),
-		cmocka_unit_test(steps_may_share_their_scratch),
-		cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
-		cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),
+	    cmocka_unit_test(accounts_an_explicit_step),
+	    cmocka_unit_test(finds_steps_without_marks),
+	    cmocka_unit_test(the_last_step_of_a_file_is_there),
+	    cmocka_unit_test(fewer_than_three_steps_are_no_steps_rather_than_their_layers),
+	    cmocka_unit_test(the_late_rank_has_the_self_time),
+	    cmocka_unit_test(a_step_has_one_interval_on_host_and_device),
+	    cmocka_unit_test(launches_of_one_nanosecond_have_a_kernel_each),
+	    cmocka_unit_test(launches_of_one_time_cost_no_square_of_their_number),
+	    cmocka_unit_test(marks_in_a_row_are_passed_over_at_once),
+	    cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
+	    cmocka_unit_test(a_gap_in_recording_is_told),
+	    cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
+	    cmocka_unit_test(a_launch_may_block_for_seconds),
+	    cmocka_unit_test(automatic_only_never_reads_marks),
+	    cmocka_unit_test(hands_a_step_out_with_the_next_launch),
+	    cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
+	    cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
+	    cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
+	    cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
+	    cmocka_unit_test(the_same_input_gives_the_same_steps),
+	    cmocka_unit_test(steps_longer_than_the_room_for_launches_are_whole),
+	    cmocka_unit_test(steps_that_the_room_holds_twice_are_found_there),
+	    cmocka_unit_test(steps_may_share_their_scratch),
+	    cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
+	    cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,8 @@ static int teardown(void **unused)
 
 static struct digest digest(uint8_t id)
 {
-	struct digest d = { .id = { id }, .reason = WINDOW_SELF, .begin_unix_ns = 100, .end_unix_ns = 200 };
+	struct digest d = {
+	    .id = {id}, .reason = WINDOW_SELF, .begin_unix_ns = 100, .end_unix_ns = 200};
 
 	strcpy(d.rank.job, "it's a job");
 	strcpy(d.rank.node, "node");
@@ -60,7 +61,7 @@ static int put(uint8_t id, uint64_t received, size_t bytes)
 
 static int body_of(struct store *s, uint8_t id, size_t *bytes)
 {
-	uint8_t key[16] = { id };
+	uint8_t key[16] = {id};
 	struct buf b;
 	int err;
 
@@ -75,7 +76,7 @@ static int body_of(struct store *s, uint8_t id, size_t *bytes)
 
 static json_t *list(const char *job, const char *state, uint32_t limit, const char *after)
 {
-	struct store_list q = { .job = job, .state = state, .limit = limit };
+	struct store_list q = {.job = job, .state = state, .limit = limit};
 	struct buf b;
 	json_t *j;
 
@@ -142,9 +143,9 @@ static void refuses_a_second_writer_and_foreign_files(void **unused)
 
 static void keeps_everything_over_a_reopen(void **unused)
 {
-	struct incident_row row = { .open = true, .begin_unix_ns = 5, .end_unix_ns = 6,
-				    .arrival_unix_ns = 7 };
-	uint8_t id[16] = { 3 };
+	struct incident_row row = {
+	    .open = true, .begin_unix_ns = 5, .end_unix_ns = 6, .arrival_unix_ns = 7};
+	uint8_t id[16] = {3};
 	json_t *j;
 	size_t n;
 
@@ -186,13 +187,13 @@ static int count_open(void *arg, const struct incident_row *row)
 /* However many closed ones are younger. */
 static void an_open_incident_is_among_those_to_restore(void **unused)
 {
-	struct incident_row row = { .id = "00000000", .open = true, .arrival_unix_ns = 1 };
+	struct incident_row row = {.id = "00000000", .open = true, .arrival_unix_ns = 1};
 	uint32_t open = 0;
 
 	assert_int_equal(store_begin(store), 0);
 	for (uint32_t k = 0; k <= LIMIT_INCIDENTS_LIVE; k++) {
 		assert_int_equal(store_put_incident(store, &row, "{}"), 0);
-		row = (struct incident_row){ .arrival_unix_ns = 100 };
+		row = (struct incident_row){.arrival_unix_ns = 100};
 		snprintf(row.id, sizeof(row.id), "%08x", k + 1);
 	}
 	assert_int_equal(store_commit(store), 0);
@@ -202,9 +203,9 @@ static void an_open_incident_is_among_those_to_restore(void **unused)
 
 static void merges_incidents(void **unused)
 {
-	struct incident_row a = { .id = "aaaaaaaa", .open = true, .arrival_unix_ns = 9 },
-			    b = { .id = "bbbbbbbb", .open = true, .arrival_unix_ns = 9 };
-	uint8_t id[16] = { 3 };
+	struct incident_row a = {.id = "aaaaaaaa", .open = true, .arrival_unix_ns = 9},
+			    b = {.id = "bbbbbbbb", .open = true, .arrival_unix_ns = 9};
+	uint8_t id[16] = {3};
 	int rows = 0;
 	json_t *j;
 
@@ -231,7 +232,7 @@ static void merges_incidents(void **unused)
 static void an_id_may_be_as_short_as_is_unique(void **unused)
 {
 	struct incident_row rows[4] = {
-		{ .id = "0123abcd" }, { .id = "0123abff" }, { .id = "f9999999" }, { .id = "ffffffff" } };
+	    {.id = "0123abcd"}, {.id = "0123abff"}, {.id = "f9999999"}, {.id = "ffffffff"}};
 	char id[INCIDENT_ID_BYTES];
 
 	assert_int_equal(store_begin(store), 0);
@@ -257,12 +258,13 @@ static void an_id_may_be_as_short_as_is_unique(void **unused)
 
 static void follows_an_incident_that_was_merged_twice(void **unused)
 {
-	struct incident_row rows[3] = { { .id = "aaaaaaaa" }, { .id = "bbbbbbbb" }, { .id = "cccccccc" } };
+	struct incident_row rows[3] = {{.id = "aaaaaaaa"}, {.id = "bbbbbbbb"}, {.id = "cccccccc"}};
 	json_t *j;
 
 	assert_int_equal(store_begin(store), 0);
 	for (int k = 0; k < 3; k++)
-		assert_int_equal(store_put_incident(store, &rows[k], k ? "{}" : "{\"id\":\"a\"}"), 0);
+		assert_int_equal(store_put_incident(store, &rows[k], k ? "{}" : "{\"id\":\"a\"}"),
+				 0);
 	assert_int_equal(store_merge_incident(store, "bbbbbbbb", "cccccccc"), 0);
 	assert_int_equal(store_merge_incident(store, "aaaaaaaa", "bbbbbbbb"), 0);
 	assert_int_equal(store_commit(store), 0);
@@ -273,7 +275,7 @@ static void follows_an_incident_that_was_merged_twice(void **unused)
 
 static void keeps_findings_with_their_incident(void **unused)
 {
-	struct incident_row row = { .id = "aaaaaaaa" };
+	struct incident_row row = {.id = "aaaaaaaa"};
 	json_t *list;
 
 	assert_int_equal(store_begin(store), 0);
@@ -293,8 +295,8 @@ static void keeps_findings_with_their_incident(void **unused)
 
 static void the_feed_tells_each_write_once_and_in_order(void **unused)
 {
-	struct incident_row a = { .id = "aaaaaaaa", .updated_unix_ns = 1 << 20 },
-			    b = { .id = "bbbbbbbb", .updated_unix_ns = 1 << 21 };
+	struct incident_row a = {.id = "aaaaaaaa", .updated_unix_ns = 1 << 20},
+			    b = {.id = "bbbbbbbb", .updated_unix_ns = 1 << 21};
 	struct buf out;
 
 	assert_int_equal(store_begin(store), 0);
@@ -321,7 +323,7 @@ static void assert_totals_are_right(void);
 /* A store as an earlier version made it: what it holds is still there, and new things find their place. */
 static void take_over(int version)
 {
-	struct incident_row row = { .id = "bbbbbbbb", .updated_unix_ns = 5 };
+	struct incident_row row = {.id = "bbbbbbbb", .updated_unix_ns = 5};
 	char command[512];
 	json_t *j;
 	size_t n;
@@ -329,7 +331,8 @@ static void take_over(int version)
 	store_close(store);
 	store = NULL;
 	snprintf(command, sizeof(command),
-		 "rm -f %s/store.db* && python3 tests/unit/store_old.py %d %s/store.db", dir, version, dir);
+		 "rm -f %s/store.db* && python3 tests/unit/store_old.py %d %s/store.db", dir,
+		 version, dir);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(store_open(&store, dir), 0);
 	assert_totals_are_right();
@@ -370,7 +373,7 @@ static void takes_over_a_store_of_version_2(void **unused)
 
 static int expire(uint64_t windows_before, uint64_t incidents_before, uint64_t max_bytes)
 {
-	const struct store_bounds b = { windows_before, incidents_before, max_bytes };
+	const struct store_bounds b = {windows_before, incidents_before, max_bytes};
 
 	return store_expire(store, &b);
 }
@@ -432,7 +435,7 @@ static void put_batch(uint32_t first, uint32_t count, size_t bytes)
 /* Windows that come as fast as they can: each transaction makes room for what it brought. */
 static void the_file_keeps_its_bound_at_any_rate(void **unused)
 {
-	const struct store_bounds b = { .max_bytes = 8 << 20 };
+	const struct store_bounds b = {.max_bytes = 8 << 20};
 	struct store_totals t;
 
 	for (uint32_t k = 0; k < 40; k++) {
@@ -452,7 +455,7 @@ static void the_file_keeps_its_bound_at_any_rate(void **unused)
 /* Nor do the rows of windows whose evidence is gone fill the file. */
 static void rows_without_evidence_have_a_part_of_the_file(void **unused)
 {
-	const struct store_bounds b = { .max_bytes = 2 << 20 };
+	const struct store_bounds b = {.max_bytes = 2 << 20};
 	struct store_totals t;
 
 	for (uint32_t k = 0; k < 200; k++) {
@@ -479,7 +482,8 @@ static void closed_incidents_go_when_nothing_else_is_left(void **unused)
 	strcpy(body + 19999, "}");
 	assert_int_equal(store_begin(store), 0);
 	for (uint32_t k = 0; k < 100; k++) {
-		struct incident_row row = { .open = k == 0, .arrival_unix_ns = k, .begin_unix_ns = k };
+		struct incident_row row = {
+		    .open = k == 0, .arrival_unix_ns = k, .begin_unix_ns = k};
 
 		snprintf(row.id, sizeof(row.id), "%08x", k);
 		assert_int_equal(store_put_incident(store, &row, body), 0);
@@ -538,8 +542,10 @@ static void put_incidents(uint32_t first, uint32_t count)
 {
 	assert_int_equal(store_begin(store), 0);
 	for (uint32_t k = first; k < first + count; k++) {
-		struct incident_row row = { .open = k % 100 == 0, .begin_unix_ns = 1000 + k / 3,
-					    .arrival_unix_ns = 1000 + k, .updated_unix_ns = 2048 * k };
+		struct incident_row row = {.open = k % 100 == 0,
+					   .begin_unix_ns = 1000 + k / 3,
+					   .arrival_unix_ns = 1000 + k,
+					   .updated_unix_ns = 2048 * k};
 		char body[64];
 
 		snprintf(row.id, sizeof(row.id), "%08x", k);
@@ -561,13 +567,13 @@ static size_t listed(const char *job)
 
 static void a_name_lists_the_jobs_of_all_users_and_a_key_one(void **unused)
 {
-	static const char *const jobs[] = { "train@0",	"train@1000", "train",	   "train@x@7",
-					    "train2@0", "trains@0",   "other@1000" };
+	static const char *const jobs[] = {"train@0",  "train@1000", "train",	  "train@x@7",
+					   "train2@0", "trains@0",   "other@1000"};
 
 	assert_int_equal(store_begin(store), 0);
 	for (unsigned k = 0; k < ARRAY_LEN(jobs); k++) {
-		struct incident_row row = { .begin_unix_ns = 1 + k, .arrival_unix_ns = 1 + k,
-					    .updated_unix_ns = 1 + k };
+		struct incident_row row = {
+		    .begin_unix_ns = 1 + k, .arrival_unix_ns = 1 + k, .updated_unix_ns = 1 + k};
 
 		snprintf(row.id, sizeof(row.id), "%08x", k);
 		snprintf(row.job, sizeof(row.job), "%s", jobs[k]);
@@ -599,11 +605,11 @@ static void lists_and_totals_cost_the_same_however_large_the_store_is(void **unu
 	static const struct {
 		enum statement which;
 		const char *job, *state;
-	} lists[] = { { ST_LIST, NULL, NULL },
-		      { ST_LIST_JOB, "job7", NULL },
-		      { ST_LIST_STATE, NULL, "closed" },
-		      { ST_LIST_STATE, NULL, "open" },
-		      { ST_LIST_JOB_STATE, "job7", "closed" } };
+	} lists[] = {{ST_LIST, NULL, NULL},
+		     {ST_LIST_JOB, "job7", NULL},
+		     {ST_LIST_STATE, NULL, "closed"},
+		     {ST_LIST_STATE, NULL, "open"},
+		     {ST_LIST_JOB_STATE, "job7", "closed"}};
 	int small[ARRAY_LEN(lists)], totals;
 	struct store_totals t;
 
@@ -617,8 +623,9 @@ static void lists_and_totals_cost_the_same_however_large_the_store_is(void **unu
 		assert_in_range(steps_of(lists[k].which, lists[k].job, lists[k].state), 1,
 				small[k] + 50);
 	assert_int_equal(store_totals(store, &t), 0);
-	assert_int_equal(sqlite3_stmt_status(store->sql.statement[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1),
-			 totals);
+	assert_int_equal(
+	    sqlite3_stmt_status(store->sql.statement[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1),
+	    totals);
 	assert_int_equal(t.incidents, 20000);
 	assert_int_equal(t.open_incidents, 200);
 }
@@ -633,7 +640,8 @@ static uint32_t walk(const char *job, const char *state, uint32_t limit)
 		const char *more;
 		size_t k;
 
-		json_array_foreach(json_object_get(j, "incidents"), k, one) {
+		json_array_foreach(json_object_get(j, "incidents"), k, one)
+		{
 			char at[64];
 			uint32_t number = (uint32_t)json_integer_value(json_object_get(one, "n"));
 
@@ -652,7 +660,7 @@ static uint32_t walk(const char *job, const char *state, uint32_t limit)
 
 static void pages_have_each_incident_once_and_in_order(void **unused)
 {
-	struct store_list q = { 0 };
+	struct store_list q = {0};
 
 	put_incidents(0, 1000);
 	assert_int_equal(walk(NULL, NULL, 7), 1000);
@@ -677,7 +685,7 @@ static void a_page_ends_where_it_is_large(void **unused)
 	strcpy(body + bytes - 1, "}");
 	assert_int_equal(store_begin(store), 0);
 	for (uint32_t k = 0; k < 10; k++) {
-		struct incident_row row = { .begin_unix_ns = k };
+		struct incident_row row = {.begin_unix_ns = k};
 
 		snprintf(row.id, sizeof(row.id), "%08x", k);
 		assert_int_equal(store_put_incident(store, &row, body), 0);
@@ -715,7 +723,7 @@ static void assert_totals_are_right(void)
 
 static void totals_are_kept_whatever_happens(void **unused)
 {
-	struct incident_row row = { .id = "00000003", .open = true };
+	struct incident_row row = {.id = "00000003", .open = true};
 
 	put_incidents(0, 300);
 	for (uint8_t k = 1; k < 20; k++)
@@ -762,30 +770,30 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(stores_a_window_once),
-		CASE(a_reader_sees_what_was_committed_and_nothing_else),
-		CASE(refuses_a_second_writer_and_foreign_files),
-		CASE(keeps_everything_over_a_reopen),
-		CASE(an_open_incident_is_among_those_to_restore),
-		CASE(merges_incidents),
-		CASE(an_id_may_be_as_short_as_is_unique),
-		CASE(follows_an_incident_that_was_merged_twice),
-		CASE(keeps_findings_with_their_incident),
-		CASE(the_feed_tells_each_write_once_and_in_order),
-		CASE(takes_over_a_store_of_version_1),
-		CASE(takes_over_a_store_of_version_2),
-		CASE(the_file_keeps_its_bound_at_any_rate),
-		CASE(rows_without_evidence_have_a_part_of_the_file),
-		CASE(closed_incidents_go_when_nothing_else_is_left),
-		CASE(no_statement_reads_a_whole_table),
-		CASE(a_name_lists_the_jobs_of_all_users_and_a_key_one),
-		CASE(lists_and_totals_cost_the_same_however_large_the_store_is),
-		CASE(pages_have_each_incident_once_and_in_order),
-		CASE(a_page_ends_where_it_is_large),
-		CASE(totals_are_kept_whatever_happens),
-		CASE(expires_evidence_by_age_but_remembers_ids),
-		CASE(expires_the_oldest_evidence_by_size),
-		CASE(a_store_that_was_moved_takes_nothing),
+	    CASE(stores_a_window_once),
+	    CASE(a_reader_sees_what_was_committed_and_nothing_else),
+	    CASE(refuses_a_second_writer_and_foreign_files),
+	    CASE(keeps_everything_over_a_reopen),
+	    CASE(an_open_incident_is_among_those_to_restore),
+	    CASE(merges_incidents),
+	    CASE(an_id_may_be_as_short_as_is_unique),
+	    CASE(follows_an_incident_that_was_merged_twice),
+	    CASE(keeps_findings_with_their_incident),
+	    CASE(the_feed_tells_each_write_once_and_in_order),
+	    CASE(takes_over_a_store_of_version_1),
+	    CASE(takes_over_a_store_of_version_2),
+	    CASE(the_file_keeps_its_bound_at_any_rate),
+	    CASE(rows_without_evidence_have_a_part_of_the_file),
+	    CASE(closed_incidents_go_when_nothing_else_is_left),
+	    CASE(no_statement_reads_a_whole_table),
+	    CASE(a_name_lists_the_jobs_of_all_users_and_a_key_one),
+	    CASE(lists_and_totals_cost_the_same_however_large_the_store_is),
+	    CASE(pages_have_each_incident_once_and_in_order),
+	    CASE(a_page_ends_where_it_is_large),
+	    CASE(totals_are_kept_whatever_happens),
+	    CASE(expires_evidence_by_age_but_remembers_ids),
+	    CASE(expires_the_oldest_evidence_by_size),
+	    CASE(a_store_that_was_moved_takes_nothing),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -34,17 +34,17 @@
 #include "sampler/stacks/switches.h"
 #include "tests/unit/skip.h"
 
-#define SLEEPS	 25
-#define READS 100
-#define SENDS 300
-#define SLEEP_NS 20000000ull
-#define WAKES	 30
-#define DOZES 300
-#define STALLS	 6
+#define SLEEPS	    25
+#define READS	    100
+#define SENDS	    300
+#define SLEEP_NS    20000000ull
+#define WAKES	    30
+#define DOZES	    300
+#define STALLS	    6
 #define STALL_EVERY 7 /* sleeps, of which one is long */
-#define FLOOD	 60000
-#define RATE	 1000u
-#define SLACK_NS 5000000ull
+#define FLOOD	    60000
+#define RATE	    1000u
+#define SLACK_NS    5000000ull
 /* Of each of these `near` allows 3%. */
 #define SWITCH_SLACK_NS 20000ull
 
@@ -60,7 +60,8 @@ static struct sampler_switch made(uint32_t tid, uint64_t out_ns, uint64_t in_ns)
 				       .woken_ns = in_ns - 1};
 }
 
-static struct sampler_switch_thread row_of(uint32_t pid, uint32_t tid, uint32_t phase, uint64_t out_ns)
+static struct sampler_switch_thread row_of(uint32_t pid, uint32_t tid, uint32_t phase,
+					   uint64_t out_ns)
 {
 	return (struct sampler_switch_thread){
 	    .tid = tid,
@@ -172,9 +173,8 @@ static void tells_what_was_taken_once(void **state)
 
 	r.state = SAMPLER_SWITCH_RUNNABLE;
 	r.woken_ns = 0;
-	r.taken = (struct sampler_switch_taken){.ns = {[SAMPLER_TAKEN_NET_RX] = 40,
-						       [SAMPLER_TAKEN_THROTTLED] = 600},
-						.faults = 3};
+	r.taken = (struct sampler_switch_taken){
+	    .ns = {[SAMPLER_TAKEN_NET_RX] = 40, [SAMPLER_TAKEN_THROTTLED] = 600}, .faults = 3};
 	row.taken = r.taken;
 	row.taken.ns[SAMPLER_TAKEN_THROTTLED] = 0;
 	row.state = SAMPLER_SWITCH_RUNNABLE;
@@ -202,7 +202,7 @@ static void tells_what_was_taken_once(void **state)
 		faults += b.switches[i].faults;
 	}
 	assert_int_equal(soft, 40ull + UINT32_MAX); /* as much as fits */
-	assert_int_equal(throttled, 200);	    /* 100 to 700, of which 500 to 700 was not told yet */
+	assert_int_equal(throttled, 200); /* 100 to 700, of which 500 to 700 was not told yet */
 	assert_int_equal(faults, 7);
 	stack_batch_fini(&b);
 	switches_close(s);
@@ -260,7 +260,9 @@ static void has_room_for_so_many_threads_and_no_more(void **state)
 	/* whatever bytes come */
 	for (size_t i = 0; i < 200000; i++) {
 		for (size_t k = 0; k < sizeof(noise); k++)
-			noise[k] = (uint8_t)(k < 4 ? (k ? 0 : i) : k == 4 ? 1 + i % 3 : (size_t)rand());
+			noise[k] = (uint8_t)(k < 4    ? (k ? 0 : i)
+					     : k == 4 ? 1 + i % 3
+						      : (size_t)rand());
 		switches_put(s, noise, i % (sizeof(noise) + 1));
 	}
 	assert_int_equal(switches_drain(s, &b, no_stack, NULL), 0);
@@ -281,7 +283,7 @@ struct page { /* shared with a child */
 
 static struct sampler *shared; /* by all cases of a group */
 static struct page *page;
-static int go[2]; /* a byte lets the child go on */
+static int go[2];	     /* a byte lets the child go on */
 static int ping[2], pong[2]; /* to a thread that answers */
 static pid_t children[4];
 static uint32_t child_count;
@@ -523,8 +525,8 @@ static void child_faults_and_sends(void)
 	wait_go();
 	getrusage(RUSAGE_SELF, &before);
 	for (int i = 0; i < SENDS; i++) {
-		volatile char *at = mmap(NULL, 40960, PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		volatile char *at =
+		    mmap(NULL, 40960, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		for (int k = 0; k < 10; k++)
 			at[k * 4096] = 1;
@@ -742,13 +744,13 @@ static void check_sums(const struct told *t, const struct figures *a, const stru
 		 waited_ns = t->ns[STACK_SWITCH_RUNNABLE] + t->ns[STACK_SWITCH_WOKEN];
 
 	if (t->missed || t->count != b->switches - a->switches)
-		print_message("# missed %lu, told %lu, the kernel's switches %lu\n", t->missed, t->count,
-			      b->switches - a->switches);
-	print_message("# %lu switches in %lu records; off the CPU %lu us, by the kernel %lu; runnable "
-		      "%lu us, by the kernel %lu; paced %lu, ring full %lu\n",
-		      t->count, t->records, t->off_ns / 1000, (wall_ns - cpu_ns) / 1000,
-		      waited_ns / 1000, (b->run_delay_ns - a->run_delay_ns) / 1000,
-		      t->paced, t->ring_full);
+		print_message("# missed %lu, told %lu, the kernel's switches %lu\n", t->missed,
+			      t->count, b->switches - a->switches);
+	print_message(
+	    "# %lu switches in %lu records; off the CPU %lu us, by the kernel %lu; runnable "
+	    "%lu us, by the kernel %lu; paced %lu, ring full %lu\n",
+	    t->count, t->records, t->off_ns / 1000, (wall_ns - cpu_ns) / 1000, waited_ns / 1000,
+	    (b->run_delay_ns - a->run_delay_ns) / 1000, t->paced, t->ring_full);
 	/* now and then the kernel tells nobody of a switch, and its own time may be all that is known */
 	assert_true(t->missed <= 1 + t->count / 10000);
 	assert_int_equal(t->count + t->missed, b->switches - a->switches);
@@ -817,7 +819,8 @@ static void tells_each_sleep_and_its_length(void **state)
 				untold++;
 				continue;
 			}
-			assert_int_equal(s->ns[STACK_SWITCH_INTERRUPTIBLE], s->woken_ns - s->out_ns);
+			assert_int_equal(s->ns[STACK_SWITCH_INTERRUPTIBLE],
+					 s->woken_ns - s->out_ns);
 			assert_int_equal(s->ns[STACK_SWITCH_WOKEN], s->in_ns - s->woken_ns);
 		}
 	}
@@ -850,17 +853,18 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
 		const struct stack_switch *s = &t.batch.switches[i];
 
-		if (s->state != STACK_SWITCH_INTERRUPTIBLE || !s->count || s->in_ns - s->out_ns < 3000000 ||
-		    s->flags & STACK_SWITCH_BEGUN)
+		if (s->state != STACK_SWITCH_INTERRUPTIBLE || !s->count ||
+		    s->in_ns - s->out_ns < 3000000 || s->flags & STACK_SWITCH_BEGUN)
 			continue;
 		waits++;
 		right += s->waker_tid == page->tid[1];
 		other += s->waker_tid && s->waker_tid != page->tid[1];
-		stacks += s->stack != STACK_SWITCH_NO_STACK &&
-			  t.batch.stacks[s->stack].kernel_count > 0;
+		stacks +=
+		    s->stack != STACK_SWITCH_NO_STACK && t.batch.stacks[s->stack].kernel_count > 0;
 	}
-	print_message("# %lu waits, %lu woken by the thread that did, %lu by another; %lu with stacks\n",
-		      waits, right, other, stacks);
+	print_message(
+	    "# %lu waits, %lu woken by the thread that did, %lu by another; %lu with stacks\n",
+	    waits, right, other, stacks);
 	assert_true(waits >= WAKES / 2);
 	/* on a busy machine another wakeup comes between now and then */
 	assert_true(right * 10 >= waits * 9);
@@ -886,7 +890,8 @@ static void knows_what_ended_a_poll(void **state)
 
 		for (int k = 0; k < SLEEPS; k++) {
 			if (s->out_ns < page->begin_ns[k] || s->in_ns > page->end_ns[k] ||
-			    s->state != STACK_SWITCH_INTERRUPTIBLE || s->in_ns - s->out_ns < 3000000)
+			    s->state != STACK_SWITCH_INTERRUPTIBLE ||
+			    s->in_ns - s->out_ns < 3000000)
 				continue;
 			polls++;
 			right += s->waker_tid == (k % 3 == 2 ? page->tid[1] : STACK_WAKER_TIMER);
@@ -924,8 +929,8 @@ static struct slept sleeps_of(void (*child)(void), uint64_t least_ns)
 		    s->flags & STACK_SWITCH_BEGUN)
 			continue;
 		n.sleeps++;
-		n.stacks += s->stack != STACK_SWITCH_NO_STACK &&
-			    t.batch.stacks[s->stack].kernel_count > 0;
+		n.stacks +=
+		    s->stack != STACK_SWITCH_NO_STACK && t.batch.stacks[s->stack].kernel_count > 0;
 	}
 	n.missed = t.missed;
 	sampler_remove(shared, (uint32_t)pid);
@@ -984,9 +989,10 @@ static void knows_who_had_the_cpu_instead(void **state)
 		by_hog++;
 		hogged += s->in_ns - s->out_ns;
 	}
-	print_message("# preempted %lu times for %lu us, %lu us of that by the hog; run queue %lu us\n",
-		      times, runnable / 1000, hogged / 1000,
-		      (after.run_delay_ns - before.run_delay_ns) / 1000);
+	print_message(
+	    "# preempted %lu times for %lu us, %lu us of that by the hog; run queue %lu us\n",
+	    times, runnable / 1000, hogged / 1000,
+	    (after.run_delay_ns - before.run_delay_ns) / 1000);
 	/* others of this CPU may be first, and the hog after them */
 	assert_true(times > 10 && by_hog > 0);
 	/* a switch that the kernel does not tell of makes a wait of a run: on a busy machine some */
@@ -1029,7 +1035,8 @@ static void knows_that_it_was_throttled(void **state)
 	snprintf(dir, sizeof(dir), "/sys/fs/cgroup/cpu/sysom-test-%d", (int)getpid());
 	if (mkdir(dir, 0755))
 		skip_needs("file:/sys/fs/cgroup/cpu/cgroup.procs");
-	if (put_text(dir, "cpu.cfs_period_us", "50000") && put_text(dir, "cpu.cfs_quota_us", "10000")) {
+	if (put_text(dir, "cpu.cfs_period_us", "50000") &&
+	    put_text(dir, "cpu.cfs_quota_us", "10000")) {
 		pid = start(child_spins);
 		while (!page->ready)
 			let_run(10);
@@ -1057,8 +1064,9 @@ static void knows_that_it_was_throttled(void **state)
 		stop(pid);
 	}
 	rmdir(dir);
-	print_message("# throttled %lu times, %lu us of %lu us runnable; by the group's count %lu us\n",
-		      times, throttled / 1000, runnable / 1000, group_ns / 1000);
+	print_message(
+	    "# throttled %lu times, %lu us of %lu us runnable; by the group's count %lu us\n",
+	    times, throttled / 1000, runnable / 1000, group_ns / 1000);
 	assert_true(times >= 10);
 	/* at both ends one period may be cut */
 	assert_true(throttled + 100000000 >= group_ns && throttled <= group_ns + 100000000);
@@ -1086,14 +1094,16 @@ static void knows_its_page_faults_and_soft_interrupts(void **state)
 			taken[k] += s->taken_ns[k];
 	}
 	on_ns = t.end_ns - t.begin_ns - t.off_ns;
-	print_message("# %lu page faults, %lu by the kernel's count; soft interrupts of %lu us on the CPU:"
-		      " NET_RX %lu us, TIMER %lu, SCHED %lu, RCU %lu; devices %lu us\n",
-		      faults, page->begin_ns[0], on_ns / 1000, taken[STACK_TAKEN_NET_RX] / 1000,
-		      taken[STACK_TAKEN_TIMER] / 1000, taken[STACK_TAKEN_SCHED] / 1000,
-		      taken[STACK_TAKEN_RCU] / 1000, taken[STACK_TAKEN_DEVICE] / 1000);
+	print_message(
+	    "# %lu page faults, %lu by the kernel's count; soft interrupts of %lu us on the CPU:"
+	    " NET_RX %lu us, TIMER %lu, SCHED %lu, RCU %lu; devices %lu us\n",
+	    faults, page->begin_ns[0], on_ns / 1000, taken[STACK_TAKEN_NET_RX] / 1000,
+	    taken[STACK_TAKEN_TIMER] / 1000, taken[STACK_TAKEN_SCHED] / 1000,
+	    taken[STACK_TAKEN_RCU] / 1000, taken[STACK_TAKEN_DEVICE] / 1000);
 	/* a few more on its way to where it sleeps; a missed switch loses those of one stretch */
 	assert_true(page->begin_ns[0] >= 10 * SENDS);
-	assert_true(faults + 100 * t.missed >= page->begin_ns[0] && faults <= page->begin_ns[0] + 200);
+	assert_true(faults + 100 * t.missed >= page->begin_ns[0] &&
+		    faults <= page->begin_ns[0] + 200);
 	assert_true(taken[STACK_TAKEN_NET_RX] > 20 * SENDS * 100ull);
 	assert_true(taken[STACK_TAKEN_NET_RX] < on_ns);
 	record_end(pid, &t);
@@ -1128,7 +1138,8 @@ static void knows_that_it_was_stopped(void **state)
 		assert_true(s->out_ns >= stop_ns && s->woken_ns >= cont_ns);
 		assert_int_equal(s->waker_tid, (uint32_t)syscall(SYS_gettid));
 	}
-	print_message("# stopped %lu us of at most %lu\n", stopped_ns / 1000, (cont_ns - stop_ns) / 1000);
+	print_message("# stopped %lu us of at most %lu\n", stopped_ns / 1000,
+		      (cont_ns - stop_ns) / 1000);
 	assert_int_equal(times, 1);
 	assert_true(stopped_ns >= 200000000);
 	record_end(pid, &t);
@@ -1404,8 +1415,8 @@ static int as_tail(void **state)
 #define CASES                                                                                      \
 	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
-	    CASE(knows_what_ended_a_poll),                                                         \
-	    CASE(knows_where_a_rare_long_sleep_was), CASE(knows_what_short_sleeps_are_for),        \
+	    CASE(knows_what_ended_a_poll), CASE(knows_where_a_rare_long_sleep_was),                \
+	    CASE(knows_what_short_sleeps_are_for),                                                 \
 	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
 	    CASE(knows_that_it_was_stopped), CASE(knows_that_it_was_frozen),                       \
 	    CASE(paces_a_flood_and_counts_all), CASE(counts_what_the_ring_has_no_room_for),        \
@@ -1434,6 +1445,7 @@ int main(void)
 		return failed;
 	failed += cmocka_run_group_tests_name("switches in a namespace", root, NULL, NULL);
 	failed += cmocka_run_group_tests_name("switches with bpf_loop", loop, as_loop, close_mode);
-	failed += cmocka_run_group_tests_name("switches with tail calls", tail, as_tail, close_mode);
+	failed +=
+	    cmocka_run_group_tests_name("switches with tail calls", tail, as_tail, close_mode);
 	return failed;
 }

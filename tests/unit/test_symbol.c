@@ -85,8 +85,8 @@ static size_t build_id_of(const char *path, uint8_t id[SYMBOL_BUILD_ID_MAX])
 
 static struct symbol_resolver *resolver(const char *directory)
 {
-	struct symbol_resolver_options o = { .directory = directory, .debug_root = dir,
-					     .links = true };
+	struct symbol_resolver_options o = {
+	    .directory = directory, .debug_root = dir, .links = true};
 	struct symbol_resolver *r;
 
 	assert_int_equal(symbol_resolver_open(&r, &o), 0);
@@ -102,7 +102,8 @@ static void build_id_is_what_readelf_prints(void **state)
 
 	for (size_t i = 0; i < n; i++)
 		sprintf(hex + 2 * i, "%02x", id[i]);
-	snprintf(line, sizeof(line), "readelf -n /proc/%d/exe | sed -n 's/.*Build ID: //p'", getpid());
+	snprintf(line, sizeof(line), "readelf -n /proc/%d/exe | sed -n 's/.*Build ID: //p'",
+		 getpid());
 	f = popen(line, "r");
 	assert_non_null(f);
 	assert_non_null(fgets(line, sizeof(line), f));
@@ -128,7 +129,7 @@ static size_t id_of_section(const char *section, const char *note, uint8_t id[SY
 
 static void build_id_of_a_section_without_a_segment(void **state)
 {
-	static const uint8_t want[] = { 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe };
+	static const uint8_t want[] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	size_t n = id_of_section(".note.gnu.build-id",
 				 "\\004\\0\\0\\0\\010\\0\\0\\0\\003\\0\\0\\0GNU\\0"
@@ -205,9 +206,9 @@ static void check_against_nm(const char *path, const char *nm_options, struct ta
 
 static void every_function_of_real_files_is_found_as_nm_lists_it(void **state)
 {
-	static const char *const files[] = { "/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3",
-					     "/usr/lib/x86_64-linux-gnu/libstdc++.so.6" };
-	struct tally t = { 0 };
+	static const char *const files[] = {"/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3",
+					    "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"};
+	struct tally t = {0};
 	char self[256];
 
 	for (size_t i = 0; i < 3; i++)
@@ -240,7 +241,8 @@ static void a_sparse_table_names_nothing_rather_than_the_neighbour(void **state)
 	snprintf(full, sizeof(full), "%s/libsparse.so", dir);
 	snprintf(stripped, sizeof(stripped), "%s/stripped/libsparse.so", dir);
 	sh("cd %s && mkdir -p stripped tree && gcc -O2 -g -fno-toplevel-reorder -fPIC -shared "
-	   "-Wl,--build-id -o libsparse.so sparse.c && strip -o stripped/libsparse.so libsparse.so", dir);
+	   "-Wl,--build-id -o libsparse.so sparse.c && strip -o stripped/libsparse.so libsparse.so",
+	   dir);
 	snprintf(line, sizeof(line), "nm %s | grep ' t hot'", full);
 	f = popen(line, "r");
 	assert_non_null(f);
@@ -255,7 +257,8 @@ static void a_sparse_table_names_nothing_rather_than_the_neighbour(void **state)
 	/* with the real file in the Build-ID directory it has its own name */
 	sh("cd %s && id=$(readelf -n libsparse.so | sed -n 's/.*Build ID: //p') && "
 	   "sub=tree/.build-id/$(echo $id | cut -c1-2) && mkdir -p $sub && "
-	   "cp libsparse.so $sub/$(echo $id | cut -c3-).debug", dir);
+	   "cp libsparse.so $sub/$(echo $id | cut -c3-).debug",
+	   dir);
 	snprintf(line, sizeof(line), "%s/tree", dir);
 	r = resolver(line);
 	assert_int_equal(symbol_resolver_find(r, id, bytes, stripped, hot + 4, &n), 0);
@@ -275,7 +278,8 @@ static void a_debug_link_is_followed_and_a_foreign_build_id_is_not(void **state)
 	sh("cd %s && mkdir -p link other && "
 	   "gcc -O1 -g -fPIC -shared -Wl,--build-id -o link/liba.so sparse.c && "
 	   "objcopy --only-keep-debug link/liba.so link/liba.so.debug && strip link/liba.so && "
-	   "objcopy --add-gnu-debuglink=link/liba.so.debug link/liba.so && cp link/liba.so other/", dir);
+	   "objcopy --add-gnu-debuglink=link/liba.so.debug link/liba.so && cp link/liba.so other/",
+	   dir);
 	snprintf(path, sizeof(path), "%s/link/liba.so", dir);
 	bytes = build_id_of(path, id);
 	/* the static function lies between the exported ones; walk all code and see it come up */
@@ -295,11 +299,12 @@ static void a_forged_build_id_does_not_name_the_other_file(void **state)
 	char path[2][256];
 	uint8_t id[2][SYMBOL_ID_MAX];
 	struct symbol_name n;
-	unsigned seen[2] = { 0 };
+	unsigned seen[2] = {0};
 
 	sh("cd %s && mkdir -p forged && o='-O1 -fPIC -shared -Wl,--build-id=0x1122334455667788' && "
 	   "gcc $o -o forged/a.so sparse.c && "
-	   "gcc $o -Dexported_first=forged_first -o forged/b.so sparse.c", dir);
+	   "gcc $o -Dexported_first=forged_first -o forged/b.so sparse.c",
+	   dir);
 	for (int i = 0; i < 2; i++) {
 		int fd;
 
@@ -352,15 +357,15 @@ static void mangled_names_are_shown_demangled(void **state)
 static void rust_names_are_shown_demangled(void **state)
 {
 	static const char *const names[][2] = {
-		{ "_RINvNtCs2OpA4fNwd7R_1r3net5applyNCNvB4_2go0EB4_",
-		  "r::net::apply::<r::go::{closure#0}>" },
-		{ "_RNvXNtCs2OpA4fNwd7R_1r3netINtB2_5LayerINtNtCslNYArtu3iFV_5alloc3vec3VechEENtB2_"
-		  "7Forward7forward",
-		  "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward" },
-		{ "_ZN1r3net5apply17h0627c4441a261ab2E", "r::net::apply" },
-		{ "_ZN82_$LT$r..net..Layer$LT$alloc..vec..Vec$LT$u8$GT$$GT$$u20$as$u20$r..net.."
-		  "Forward$GT$7forward17ha6f4046915dcc7deE",
-		  "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward" },
+	    {"_RINvNtCs2OpA4fNwd7R_1r3net5applyNCNvB4_2go0EB4_",
+	     "r::net::apply::<r::go::{closure#0}>"},
+	    {"_RNvXNtCs2OpA4fNwd7R_1r3netINtB2_5LayerINtNtCslNYArtu3iFV_5alloc3vec3VechEENtB2_"
+	     "7Forward7forward",
+	     "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward"},
+	    {"_ZN1r3net5apply17h0627c4441a261ab2E", "r::net::apply"},
+	    {"_ZN82_$LT$r..net..Layer$LT$alloc..vec..Vec$LT$u8$GT$$GT$$u20$as$u20$r..net.."
+	     "Forward$GT$7forward17ha6f4046915dcc7deE",
+	     "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward"},
 	};
 	struct symbol_resolver *r = resolver(NULL);
 	char path[256], text[2048] = ".text\n";
@@ -370,7 +375,8 @@ static void rust_names_are_shown_demangled(void **state)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text),
-			 ".globl \"%s\"\n.type \"%s\",@function\n\"%s\": nop\nret\n.size \"%s\",.-\"%s\"\n",
+			 ".globl \"%s\"\n.type \"%s\",@function\n\"%s\": nop\nret\n.size "
+			 "\"%s\",.-\"%s\"\n",
 			 names[i][0], names[i][0], names[i][0], names[i][0], names[i][0]);
 	write_text("rust.s", text);
 	sh("cd %s && gcc -shared -nostdlib -o librust.so rust.s", dir);
@@ -404,9 +410,12 @@ static void small_symbol_files_inside_stripped_ones_are_read(void **state)
 	   "objcopy -S --keep-symbols=keep full.so small && "
 	   "objcopy --only-keep-debug small small.debug && xz -kf small.debug && "
 	   "strip -o stripped.so full.so && "
-	   "objcopy --add-section .gnu_debugdata=small.debug.xz stripped.so libmini.so", dir);
-	snprintf(line, sizeof(line), "nm %s/mini/full.so | sed -n 's/ t hot$//p; "
-		 "s/ T exported_first$//p' | sort -r", dir);
+	   "objcopy --add-section .gnu_debugdata=small.debug.xz stripped.so libmini.so",
+	   dir);
+	snprintf(line, sizeof(line),
+		 "nm %s/mini/full.so | sed -n 's/ t hot$//p; "
+		 "s/ T exported_first$//p' | sort -r",
+		 dir);
 	f = popen(line, "r");
 	assert_non_null(f);
 	assert_int_equal(fscanf(f, "%llx %llx", &hot, &first), 2);
@@ -428,7 +437,8 @@ static void what_is_no_symbol_file_is_refused_with_a_reason(void **state)
 	struct symbol_name n;
 	char path[256];
 
-	write_text("text.so", "not an ELF file at all, but long enough to be read as a header of one.....");
+	write_text("text.so",
+		   "not an ELF file at all, but long enough to be read as a header of one.....");
 	snprintf(path, sizeof(path), "%s/text.so", dir);
 	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, 1, &n), -EBADMSG);
 	assert_string_equal(symbol_resolver_why(r), "not an ELF file for x86-64");
@@ -468,15 +478,19 @@ static void content_is_told_apart_behind_one_build_id(void **state)
 	   "gcc %s -Dhot=cold -o other.so sparse.c",
 	   dir, same, same);
 	sh("cd %s && cp one.so frames.so && "
-	   "at=$(readelf -SW frames.so | sed 's/\\[ */[/' | awk '$2 == \".eh_frame\" {print $5}') && "
-	   "printf x | dd of=frames.so bs=1 seek=$((0x$at + 40)) conv=notrunc 2>/dev/null", dir);
+	   "at=$(readelf -SW frames.so | sed 's/\\[ */[/' | awk '$2 == \".eh_frame\" {print $5}') "
+	   "&& "
+	   "printf x | dd of=frames.so bs=1 seek=$((0x$at + 40)) conv=notrunc 2>/dev/null",
+	   dir);
 	/* e_shentsize, e_shnum, e_shstrndx */
 	sh("cd %s && cp one.so bare.so && "
-	   "head -c 6 /dev/zero | dd of=bare.so bs=1 seek=58 conv=notrunc 2>/dev/null", dir);
+	   "head -c 6 /dev/zero | dd of=bare.so bs=1 seek=58 conv=notrunc 2>/dev/null",
+	   dir);
 	assert_int_equal(content_of("one.so", a), 0);
 	assert_int_equal(content_of("copy.so", b), 0);
 	assert_memory_equal(a, b, sizeof(a));
-	assert_int_equal(content_of("other.so", b), 0); /* one static function is called otherwise */
+	assert_int_equal(content_of("other.so", b),
+			 0); /* one static function is called otherwise */
 	assert_memory_not_equal(a, b, sizeof(a));
 	assert_int_equal(content_of("frames.so", b), 0);
 	assert_memory_not_equal(a, b, sizeof(a));
@@ -568,8 +582,8 @@ static void tables_in_a_hole_of_a_sparse_file_are_none(void **state)
 static enum symbol_quality linked(uint64_t link_bytes_max, bool stopped)
 {
 	const atomic_bool stop = stopped;
-	struct symbol_source s = { .debug_root = dir, .links = true, .stop = &stop,
-				   .link_bytes_max = link_bytes_max };
+	struct symbol_source s = {
+	    .debug_root = dir, .links = true, .stop = &stop, .link_bytes_max = link_bytes_max};
 	enum symbol_quality quality;
 	struct symbol_elf e;
 	const char *why;
@@ -592,7 +606,8 @@ static void a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large(void 
 	sh("cd %s && mkdir -p crc && "
 	   "gcc -O1 -g -fPIC -shared -Wl,--build-id=none -o crc/libb.so sparse.c && "
 	   "objcopy --only-keep-debug crc/libb.so crc/libb.debug && strip crc/libb.so && "
-	   "objcopy --add-gnu-debuglink=crc/libb.debug crc/libb.so", dir);
+	   "objcopy --add-gnu-debuglink=crc/libb.debug crc/libb.so",
+	   dir);
 	snprintf(path, sizeof(path), "%s/crc/libb.debug", dir);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(linked(0, false), SYMBOL_DEBUG); /* the link's, with the right checksum */
@@ -606,13 +621,14 @@ static void a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large(void 
 /* dir/NAME.xz as .gnu_debugdata. What unpacking says, and how much it wrote. */
 static int unpack_mini(const char *name, off_t *written, uint64_t *packed)
 {
-	struct symbol_elf e, mini = { .fd = -1 };
+	struct symbol_elf e, mini = {.fd = -1};
 	const char *why;
 	char path[256];
 	int fd, scratch, err;
 
 	sh("cd %s && gcc -O1 -fPIC -shared -s -o packed.so sparse.c && "
-	   "objcopy --add-section .gnu_debugdata=%s.xz packed.so", dir, name);
+	   "objcopy --add-section .gnu_debugdata=%s.xz packed.so",
+	   dir, name);
 	snprintf(path, sizeof(path), "%s/packed.so", dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	snprintf(path, sizeof(path), "%s/scratch", dir);
@@ -642,7 +658,8 @@ static void small_symbols_that_unpack_to_much_are_refused(void **state)
 	for (int mib = 60; mib <= 70; mib += 10) {
 		sh("cd %s && gcc -O1 -fPIC -shared -o whole.so sparse.c && "
 		   "head -c 2000000 /dev/urandom >>whole.so && truncate -s %dM whole.so && "
-		   "xz -0 <whole.so >whole.xz", dir, mib);
+		   "xz -0 <whole.so >whole.xz",
+		   dir, mib);
 		assert_int_equal(unpack_mini("whole", &written, &packed), mib == 60 ? 0 : -EBADMSG);
 		assert_true(64 * (off_t)packed > 70 << 20);
 		assert_true(written <= 64 << 20);
@@ -656,14 +673,15 @@ static void symbols_that_need_a_large_window_are_refused(void **state)
 
 	sh("cd %s && gcc -O1 -fPIC -shared -o whole.so sparse.c && "
 	   "xz --lzma2=preset=0,dict=32MiB <whole.so >small.xz && "
-	   "xz --lzma2=preset=0,dict=64MiB <whole.so >large.xz", dir);
+	   "xz --lzma2=preset=0,dict=64MiB <whole.so >large.xz",
+	   dir);
 	assert_int_equal(unpack_mini("small", &written, &packed), 0);
 	assert_int_equal(unpack_mini("large", &written, &packed), -EBADMSG);
 }
 
 static void a_small_cache_evicts_and_opens_again(void **state)
 {
-	struct symbol_resolver_options o = { .debug_root = dir, .cache_bytes_max = 1, .links = true };
+	struct symbol_resolver_options o = {.debug_root = dir, .cache_bytes_max = 1, .links = true};
 	struct symbol_resolver_stats st;
 	struct symbol_resolver *r;
 	struct symbol_name n;
@@ -689,24 +707,24 @@ static void a_small_cache_evicts_and_opens_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(build_id_is_what_readelf_prints),
-		cmocka_unit_test(build_id_of_a_section_without_a_segment),
-		cmocka_unit_test(go_build_id_where_there_is_no_other),
-		cmocka_unit_test(every_function_of_real_files_is_found_as_nm_lists_it),
-		cmocka_unit_test(a_sparse_table_names_nothing_rather_than_the_neighbour),
-		cmocka_unit_test(a_debug_link_is_followed_and_a_foreign_build_id_is_not),
-		cmocka_unit_test(a_forged_build_id_does_not_name_the_other_file),
-		cmocka_unit_test(mangled_names_are_shown_demangled),
-		cmocka_unit_test(rust_names_are_shown_demangled),
-		cmocka_unit_test(small_symbol_files_inside_stripped_ones_are_read),
-		cmocka_unit_test(what_is_no_symbol_file_is_refused_with_a_reason),
-		cmocka_unit_test(content_is_told_apart_behind_one_build_id),
-		cmocka_unit_test(content_of_overlapping_sections_is_refused),
-		cmocka_unit_test(tables_in_a_hole_of_a_sparse_file_are_none),
-		cmocka_unit_test(a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large),
-		cmocka_unit_test(small_symbols_that_unpack_to_much_are_refused),
-		cmocka_unit_test(symbols_that_need_a_large_window_are_refused),
-		cmocka_unit_test(a_small_cache_evicts_and_opens_again),
+	    cmocka_unit_test(build_id_is_what_readelf_prints),
+	    cmocka_unit_test(build_id_of_a_section_without_a_segment),
+	    cmocka_unit_test(go_build_id_where_there_is_no_other),
+	    cmocka_unit_test(every_function_of_real_files_is_found_as_nm_lists_it),
+	    cmocka_unit_test(a_sparse_table_names_nothing_rather_than_the_neighbour),
+	    cmocka_unit_test(a_debug_link_is_followed_and_a_foreign_build_id_is_not),
+	    cmocka_unit_test(a_forged_build_id_does_not_name_the_other_file),
+	    cmocka_unit_test(mangled_names_are_shown_demangled),
+	    cmocka_unit_test(rust_names_are_shown_demangled),
+	    cmocka_unit_test(small_symbol_files_inside_stripped_ones_are_read),
+	    cmocka_unit_test(what_is_no_symbol_file_is_refused_with_a_reason),
+	    cmocka_unit_test(content_is_told_apart_behind_one_build_id),
+	    cmocka_unit_test(content_of_overlapping_sections_is_refused),
+	    cmocka_unit_test(tables_in_a_hole_of_a_sparse_file_are_none),
+	    cmocka_unit_test(a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large),
+	    cmocka_unit_test(small_symbols_that_unpack_to_much_are_refused),
+	    cmocka_unit_test(symbols_that_need_a_large_window_are_refused),
+	    cmocka_unit_test(a_small_cache_evicts_and_opens_again),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -57,7 +57,7 @@ static void write_text(const char *name, const char *text)
 
 static int free_port(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t n = sizeof(a);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
@@ -109,28 +109,30 @@ static int set_up(void **state)
 		   "__attribute__((noinline)) void exported_first(long n) { while (n--) sink++; }\n"
 		   "static __attribute__((noinline)) void hot(long n) { while (n--) sink += 3; }\n"
 		   "__attribute__((noinline)) void exported_last(long n) { hot(n); sink = 0; }\n");
-	write_text("job.c",
-		   "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <signal.h>\n#include <stdio.h>\n"
-		   "#include <sys/time.h>\n#include <ucontext.h>\n#include <unistd.h>\n"
-		   "void exported_first(long), exported_last(long);\n"
-		   "static unsigned long pc[400]; static volatile int n;\n"
-		   "static void tick(int s, siginfo_t *i, void *u) { if (n < 400)\n"
-		   "  pc[n++] = ((ucontext_t *)u)->uc_mcontext.gregs[REG_RIP]; }\n"
-		   "int main(void) { Dl_info d; struct sigaction a = { .sa_sigaction = tick,\n"
-		   "  .sa_flags = SA_SIGINFO | SA_RESTART };\n"
-		   "  struct itimerval t = { { 0, 2000 }, { 0, 2000 } };\n"
-		   "  dladdr((void *)exported_first, &d); sigaction(SIGPROF, &a, 0);\n"
-		   "  setitimer(ITIMER_PROF, &t, 0);\n"
-		   "  while (n < 400) { exported_first(100000); exported_last(100000); }\n"
-		   "  t.it_value.tv_usec = 0; setitimer(ITIMER_PROF, &t, 0);\n"
-		   "  for (int i = 0; i < 400; i++)\n"
-		   "    printf(\"%lx\\n\", pc[i] - (unsigned long)d.dli_fbase);\n"
-		   "  fflush(stdout); pause(); return 0; }\n");
+	write_text(
+	    "job.c",
+	    "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <signal.h>\n#include <stdio.h>\n"
+	    "#include <sys/time.h>\n#include <ucontext.h>\n#include <unistd.h>\n"
+	    "void exported_first(long), exported_last(long);\n"
+	    "static unsigned long pc[400]; static volatile int n;\n"
+	    "static void tick(int s, siginfo_t *i, void *u) { if (n < 400)\n"
+	    "  pc[n++] = ((ucontext_t *)u)->uc_mcontext.gregs[REG_RIP]; }\n"
+	    "int main(void) { Dl_info d; struct sigaction a = { .sa_sigaction = tick,\n"
+	    "  .sa_flags = SA_SIGINFO | SA_RESTART };\n"
+	    "  struct itimerval t = { { 0, 2000 }, { 0, 2000 } };\n"
+	    "  dladdr((void *)exported_first, &d); sigaction(SIGPROF, &a, 0);\n"
+	    "  setitimer(ITIMER_PROF, &t, 0);\n"
+	    "  while (n < 400) { exported_first(100000); exported_last(100000); }\n"
+	    "  t.it_value.tv_usec = 0; setitimer(ITIMER_PROF, &t, 0);\n"
+	    "  for (int i = 0; i < 400; i++)\n"
+	    "    printf(\"%lx\\n\", pc[i] - (unsigned long)d.dli_fbase);\n"
+	    "  fflush(stdout); pause(); return 0; }\n");
 	sh("cd %s && mkdir lib && gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id "
 	   "-o full.so sparse.c && objcopy --only-keep-debug full.so libsparse.debug && "
 	   "strip -o lib/libsparse.so full.so && "
 	   "(cd lib && objcopy --add-gnu-debuglink=../libsparse.debug libsparse.so) && "
-	   "gcc -O1 -o job job.c -Llib -lsparse -Wl,-rpath,%s/lib -ldl", dir, dir);
+	   "gcc -O1 -o job job.c -Llib -lsparse -Wl,-rpath,%s/lib -ldl",
+	   dir, dir);
 	start_aggregator();
 	return 0;
 }
@@ -178,10 +180,11 @@ static void start_job(struct job *j)
 	assert_int_equal(j->id_bytes, SYMBOL_ID_MAX);
 	stack_batch_init(&j->b, keyed_process());
 	for (int i = 0; i < SAMPLES; i++) {
-		struct stack_frame f = { .kind = STACK_FRAME_NATIVE, .address = j->address[i] };
-		struct stack_sample s = { .pid = (uint32_t)j->pid, .kind = STACK_ON_CPU, .count = 1 };
+		struct stack_frame f = {.kind = STACK_FRAME_NATIVE, .address = j->address[i]};
+		struct stack_sample s = {.pid = (uint32_t)j->pid, .kind = STACK_ON_CPU, .count = 1};
 
-		assert_int_equal(stack_batch_object(&j->b, j->id, j->id_bytes, j->lib, &f.object), 0);
+		assert_int_equal(stack_batch_object(&j->b, j->id, j->id_bytes, j->lib, &f.object),
+				 0);
 		assert_int_equal(stack_batch_stack(&j->b, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
 		assert_int_equal(stack_batch_sample(&j->b, &s), 0);
 	}
@@ -232,7 +235,8 @@ static unsigned nearest_lower(const struct job *j)
 }
 
 /* Samples by the name that they get through the aggregator. */
-static void tally(struct job *j, const char *hot_name, unsigned *first, unsigned *hot, unsigned *unnamed)
+static void tally(struct job *j, const char *hot_name, unsigned *first, unsigned *hot,
+		  unsigned *unnamed)
 {
 	struct client c;
 	struct client_error e;
@@ -260,9 +264,12 @@ static void tally(struct job *j, const char *hot_name, unsigned *first, unsigned
 
 static void offer_config(struct symbol_offer_config *c)
 {
-	*c = (struct symbol_offer_config){ .url = url, .proc_root = "/proc", .bytes_per_s = 1 << 30,
-					   .bytes_per_day = 1 << 30, .period_ns = 50000000,
-					   .chunk_bytes = 3000 };
+	*c = (struct symbol_offer_config){.url = url,
+					  .proc_root = "/proc",
+					  .bytes_per_s = 1 << 30,
+					  .bytes_per_day = 1 << 30,
+					  .period_ns = 50000000,
+					  .chunk_bytes = 3000};
 }
 
 /* Offers the library until one of the counters moves; what they are then. */
@@ -301,12 +308,14 @@ static long upload(const uint8_t *id, size_t bytes, const char *name)
 
 	hex_of(id, bytes, hex);
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	snprintf(command, sizeof(command),
-		 "s=$(curl -s -H 'Content-Type: application/json' %s/api/v1/symbols/uploads -d "
-		 "'{\"build_id\":\"%s\",\"quality\":\"debug\",\"bytes\":'$(stat -c %%s %s)'}' | "
-		 "sed 's/.*session\": *\"//; s/\".*//') && curl -s -o /dev/null -w '%%{http_code}' -T %s "
-		 "-H 'Content-Type: application/octet-stream' %s/api/v1/symbols/uploads/$s?offset=0",
-		 url, hex, path, path, url);
+	snprintf(
+	    command, sizeof(command),
+	    "s=$(curl -s -H 'Content-Type: application/json' %s/api/v1/symbols/uploads -d "
+	    "'{\"build_id\":\"%s\",\"quality\":\"debug\",\"bytes\":'$(stat -c %%s %s)'}' | "
+	    "sed 's/.*session\": *\"//; s/\".*//') && curl -s -o /dev/null -w '%%{http_code}' -T "
+	    "%s "
+	    "-H 'Content-Type: application/octet-stream' %s/api/v1/symbols/uploads/$s?offset=0",
+	    url, hex, path, path, url);
 	f = popen(command, "r");
 	assert_non_null(f);
 	assert_int_equal(fscanf(f, "%ld", &status), 1);
@@ -325,8 +334,10 @@ static void samples_get_no_name_until_the_real_file_is_there_and_then_the_right_
 	start_job(&j);
 	in_first = within(&j, "exported_first");
 	in_hot = within(&j, "hot");
-	print_message("of %d samples %u in exported_first, %u in hot; by the nearest lower name %u in "
-		      "exported_first\n", SAMPLES, in_first, in_hot, nearest_lower(&j));
+	print_message(
+	    "of %d samples %u in exported_first, %u in hot; by the nearest lower name %u in "
+	    "exported_first\n",
+	    SAMPLES, in_first, in_hot, nearest_lower(&j));
 	assert_true(in_hot > SAMPLES / 5 && in_first > SAMPLES / 5);
 	assert_int_equal(nearest_lower(&j), in_first + in_hot);
 	tally(&j, "hot", &first, &hot, &unnamed);
@@ -369,7 +380,8 @@ static void a_forged_build_id_gives_nobody_else_s_program_names(void **state)
 
 	sh("cd %s && sed -i 's/volatile long sink/long unused; volatile long sink/' sparse.c && "
 	   "gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id -o full.so sparse.c && "
-	   "strip -o lib/libsparse.so full.so && cp lib/libsparse.so aside", dir);
+	   "strip -o lib/libsparse.so full.so && cp lib/libsparse.so aside",
+	   dir);
 	start_job(&j);
 	in_first = within(&j, "exported_first");
 	in_hot = within(&j, "hot");
@@ -377,7 +389,8 @@ static void a_forged_build_id_gives_nobody_else_s_program_names(void **state)
 	sh("cd %s && sed 's/exported_first/forged_first/; s/hot(long n) {/forged_hot(long n) {/; "
 	   "s/ hot(n)/ forged_hot(n)/' sparse.c >forged.c && "
 	   "echo 'void exported_first(long n) { forged_first(n); }' >>forged.c && "
-	   "gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id=0x%s -o forged.so forged.c",
+	   "gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id=0x%s -o forged.so "
+	   "forged.c",
 	   dir, hex);
 	/* a user runs it, and root's daemon offers it */
 	sh("cp %s/forged.so %s/lib/libsparse.so", dir, dir);
@@ -439,7 +452,8 @@ static void a_day_has_its_bytes(void **state)
 
 	start_job(&j);
 	sh("cd %s && printf 'int fresh(void) { return 4; }' | "
-	   "gcc -xc -g -shared -fPIC -Wl,--build-id -o lib/libfresh.so -", dir);
+	   "gcc -xc -g -shared -fPIC -Wl,--build-id -o lib/libfresh.so -",
+	   dir);
 	snprintf(j.lib, sizeof(j.lib), "%s/lib/libfresh.so", dir);
 	int fd = open(j.lib, O_RDONLY);
 	j.id_bytes = (size_t)symbol_content_id(fd, j.id);
@@ -470,11 +484,12 @@ static void the_address_is_the_uplink_s_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_address_is_the_uplink_s_host),
-		cmocka_unit_test(samples_get_no_name_until_the_real_file_is_there_and_then_the_right_one),
-		cmocka_unit_test(a_forged_build_id_gives_nobody_else_s_program_names),
-		cmocka_unit_test(a_budget_puts_off_and_what_does_not_work_is_counted),
-		cmocka_unit_test(a_day_has_its_bytes),
+	    cmocka_unit_test(the_address_is_the_uplink_s_host),
+	    cmocka_unit_test(
+		samples_get_no_name_until_the_real_file_is_there_and_then_the_right_one),
+	    cmocka_unit_test(a_forged_build_id_gives_nobody_else_s_program_names),
+	    cmocka_unit_test(a_budget_puts_off_and_what_does_not_work_is_counted),
+	    cmocka_unit_test(a_day_has_its_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

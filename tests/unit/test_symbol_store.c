@@ -57,12 +57,15 @@ static int set_up(void **state)
 {
 	if (!mkdtemp(dir))
 		return -1;
-	sh("cd %s && printf 'int shown(int a) { return a; } static __attribute__((noinline,used)) int "
+	sh("cd %s && printf 'int shown(int a) { return a; } static __attribute__((noinline,used)) "
+	   "int "
 	   "hidden(int a) { return shown(a) + 1; }' >a.c && "
-	   "gcc -O1 -g -fPIC -shared -Wl,--build-id -o full.so a.c && strip -o stripped.so full.so && "
+	   "gcc -O1 -g -fPIC -shared -Wl,--build-id -o full.so a.c && strip -o stripped.so full.so "
+	   "&& "
 	   "strip -g -o table.so full.so && objcopy --only-keep-debug full.so debug.so && "
 	   "printf 'int other;' | gcc -xc -g -fPIC -shared -Wl,--build-id -o other.so - && "
-	   "gcc -g -fPIC -shared -Wl,--build-id=none -o anonymous.so a.c", dir);
+	   "gcc -g -fPIC -shared -Wl,--build-id=none -o anonymous.so a.c",
+	   dir);
 	id_bytes = build_id_of("full.so", id);
 	other_bytes = build_id_of("other.so", other_id);
 	return id_bytes == 20 && other_bytes == 20 ? 0 : -1;
@@ -91,7 +94,7 @@ static char *read_file(const char *name, size_t *bytes)
 static struct symbol_store *open_store(const char *name, uint64_t bytes_max, bool evict)
 {
 	char path[256];
-	struct symbol_store_options o = { .directory = path, .bytes_max = bytes_max, .evict = evict };
+	struct symbol_store_options o = {.directory = path, .bytes_max = bytes_max, .evict = evict};
 	struct symbol_store *s;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
@@ -100,8 +103,8 @@ static struct symbol_store *open_store(const char *name, uint64_t bytes_max, boo
 }
 
 /* Uploads a file in pieces of step bytes; what finishing says. */
-static int upload(struct symbol_store *s, const char *name, const uint8_t *as, enum symbol_quality q,
-		  size_t step)
+static int upload(struct symbol_store *s, const char *name, const uint8_t *as,
+		  enum symbol_quality q, size_t step)
 {
 	uint8_t got[SYMBOL_BUILD_ID_MAX];
 	const char *why;
@@ -115,7 +118,8 @@ static int upload(struct symbol_store *s, const char *name, const uint8_t *as, e
 	for (size_t at = 0; at < bytes; at += step) {
 		assert_int_equal(symbol_store_finish(s, session, got, &got_bytes, &why), -EAGAIN);
 		assert_int_equal(symbol_store_append(s, session, at, data + at,
-						     bytes - at < step ? bytes - at : step, SECOND), 0);
+						     bytes - at < step ? bytes - at : step, SECOND),
+				 0);
 	}
 	err = symbol_store_finish(s, session, got, &got_bytes, &why);
 	if (!err) {
@@ -139,7 +143,8 @@ static void a_file_uploaded_in_pieces_is_whole_and_where_gdb_looks(void **state)
 	assert_int_equal(upload(s, "full.so", id, SYMBOL_DEBUG, 1000), 0);
 	sh("cmp %s/full.so %s/whole/tree/.build-id/%.2s/%s.debug", dir, dir, hex, hex + 2);
 	sh("gdb -nx -batch -ex 'set debug-file-directory %s/whole/tree' -ex 'file %s/stripped.so' "
-	   "-ex 'info line hidden' 2>&1 | grep -q 'a.c'", dir, dir);
+	   "-ex 'info line hidden' 2>&1 | grep -q 'a.c'",
+	   dir, dir);
 	sh("test -z \"$(ls %s/whole/upload)\"", dir);
 	assert_false(symbol_store_needed(s, id, 20, SYMBOL_DEBUG, SECOND));
 	symbol_store_stats_get(s, &st);
@@ -155,7 +160,8 @@ static void what_was_stored_is_known_after_a_restart_and_what_was_half_is_gone(v
 	uint64_t session, have, bytes;
 
 	assert_int_equal(upload(s, "table.so", id, SYMBOL_TABLE, 5000), 0);
-	assert_int_equal(symbol_store_begin(s, other_id, 20, 100000, SYMBOL_DEBUG, SECOND, &session), 0);
+	assert_int_equal(
+	    symbol_store_begin(s, other_id, 20, 100000, SYMBOL_DEBUG, SECOND, &session), 0);
 	assert_int_equal(symbol_store_append(s, session, 0, "abc", 3, SECOND), 0);
 	sh("cp -r %s/restart %s/crashed", dir, dir); /* what a kill would leave */
 	symbol_store_close(s);
@@ -219,7 +225,8 @@ static void chunks_that_do_not_follow_are_refused_and_the_upload_goes_on(void **
 	assert_int_equal(symbol_store_begin(s, id, 20, bytes, SYMBOL_DEBUG, SECOND, &session), 0);
 	assert_int_equal(symbol_store_append(s, session, 10, data, 10, SECOND), -ERANGE);
 	assert_int_equal(symbol_store_append(s, session, 0, data, 100, SECOND), 0);
-	assert_int_equal(symbol_store_append(s, session, 0, data, 100, SECOND), -ERANGE); /* twice */
+	assert_int_equal(symbol_store_append(s, session, 0, data, 100, SECOND),
+			 -ERANGE); /* twice */
 	assert_int_equal(symbol_store_append(s, session + 1, 100, data, 100, SECOND), -ENOENT);
 	assert_int_equal(symbol_store_append(s, session, 100, data, bytes, SECOND), -EFBIG);
 	assert_int_equal(symbol_store_progress(s, session, &have, &all), 0);
@@ -233,23 +240,25 @@ static void chunks_that_do_not_follow_are_refused_and_the_upload_goes_on(void **
 static void uploads_are_bounded_and_the_idle_give_way(void **state)
 {
 	struct symbol_store *s = open_store("many", 0, true);
-	uint8_t many[20] = { 1 };
+	uint8_t many[20] = {1};
 	struct symbol_store_stats st;
 	uint64_t session, first;
 
 	assert_int_equal(symbol_store_begin(s, id, 20, 1000, SYMBOL_DEBUG, SECOND, &first), 0);
-	assert_int_equal(symbol_store_begin(s, id, 20, 1000, SYMBOL_DEBUG, SECOND, &session), -EBUSY);
+	assert_int_equal(symbol_store_begin(s, id, 20, 1000, SYMBOL_DEBUG, SECOND, &session),
+			 -EBUSY);
 	assert_false(symbol_store_needed(s, id, 20, SYMBOL_DEBUG, SECOND));
 	for (uint8_t i = 1; i < 64; i++) {
 		many[1] = i;
-		assert_int_equal(symbol_store_begin(s, many, 20, 1000, SYMBOL_DEBUG, 2 * SECOND, &session),
-				 0);
+		assert_int_equal(
+		    symbol_store_begin(s, many, 20, 1000, SYMBOL_DEBUG, 2 * SECOND, &session), 0);
 	}
 	many[1] = 64;
 	assert_int_equal(symbol_store_begin(s, many, 20, 1000, SYMBOL_DEBUG, 5 * SECOND, &session),
 			 -EMFILE);
 	/* the one that stood still longest */
-	assert_int_equal(symbol_store_begin(s, many, 20, 1000, SYMBOL_DEBUG, 12 * SECOND, &session), 0);
+	assert_int_equal(symbol_store_begin(s, many, 20, 1000, SYMBOL_DEBUG, 12 * SECOND, &session),
+			 0);
 	assert_int_equal(symbol_store_append(s, first, 0, "x", 1, 12 * SECOND), -ENOENT);
 	symbol_store_tend(s, 1000 * SECOND);
 	symbol_store_stats_get(s, &st);
@@ -273,7 +282,8 @@ static void a_full_directory_refuses_or_lets_the_longest_unused_go(void **state)
 	s = open_store("full", both - 1, false);
 	assert_int_equal(upload(s, "full.so", id, SYMBOL_DEBUG, 4096), 0);
 	assert_int_equal(upload(s, "other.so", other_id, SYMBOL_DEBUG, 4096), -ENOSPC);
-	assert_int_equal(symbol_store_begin(s, other_id, 20, both, SYMBOL_DEBUG, SECOND, &session), -EFBIG);
+	assert_int_equal(symbol_store_begin(s, other_id, 20, both, SYMBOL_DEBUG, SECOND, &session),
+			 -EFBIG);
 	symbol_store_close(s);
 	sh("touch -a -d '2 days ago' %s/full/tree/.build-id/*/*.debug", dir);
 	s = open_store("full", both - 1, true);
@@ -291,7 +301,7 @@ static void a_full_directory_refuses_or_lets_the_longest_unused_go(void **state)
 static void a_name_comes_with_the_file_and_not_before(void **state)
 {
 	struct symbol_store *s = open_store("late", 0, true);
-	struct symbol_resolver_options o = { .directory = symbol_store_tree(s), .debug_root = dir };
+	struct symbol_resolver_options o = {.directory = symbol_store_tree(s), .debug_root = dir};
 	struct symbol_resolver *r;
 	struct symbol_name n;
 	unsigned long long at;
@@ -363,15 +373,15 @@ static void the_table_of_files_finds_what_it_was_told_under_any_order(void **sta
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_uploaded_in_pieces_is_whole_and_where_gdb_looks),
-		cmocka_unit_test(what_was_stored_is_known_after_a_restart_and_what_was_half_is_gone),
-		cmocka_unit_test(a_better_file_replaces_and_a_poorer_one_never),
-		cmocka_unit_test(a_file_under_a_name_that_is_not_its_own_is_refused),
-		cmocka_unit_test(chunks_that_do_not_follow_are_refused_and_the_upload_goes_on),
-		cmocka_unit_test(uploads_are_bounded_and_the_idle_give_way),
-		cmocka_unit_test(a_full_directory_refuses_or_lets_the_longest_unused_go),
-		cmocka_unit_test(a_name_comes_with_the_file_and_not_before),
-		cmocka_unit_test(the_table_of_files_finds_what_it_was_told_under_any_order),
+	    cmocka_unit_test(a_file_uploaded_in_pieces_is_whole_and_where_gdb_looks),
+	    cmocka_unit_test(what_was_stored_is_known_after_a_restart_and_what_was_half_is_gone),
+	    cmocka_unit_test(a_better_file_replaces_and_a_poorer_one_never),
+	    cmocka_unit_test(a_file_under_a_name_that_is_not_its_own_is_refused),
+	    cmocka_unit_test(chunks_that_do_not_follow_are_refused_and_the_upload_goes_on),
+	    cmocka_unit_test(uploads_are_bounded_and_the_idle_give_way),
+	    cmocka_unit_test(a_full_directory_refuses_or_lets_the_longest_unused_go),
+	    cmocka_unit_test(a_name_comes_with_the_file_and_not_before),
+	    cmocka_unit_test(the_table_of_files_finds_what_it_was_told_under_any_order),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -35,11 +35,11 @@
 #include "tests/unit/skip.h"
 #include "wire/codec.h"
 
-#define MS 1000000ull
-#define STEP_NS (20 * MS)
+#define MS	     1000000ull
+#define STEP_NS	     (20 * MS)
 #define STEP_KERNELS 10u
-#define WINDOWS_MAX 64
-#define PATIENCE_MS 20000
+#define WINDOWS_MAX  64
+#define PATIENCE_MS  20000
 
 /* ---- the aggregator ---- */
 
@@ -60,7 +60,7 @@ struct sink {
 	uint32_t coll_count, comm_count, beat_flags;
 	unsigned sketch_count;
 	struct sketch sketch; /* the first */
-	uint64_t again; /* begin of the latest one after it */
+	uint64_t again;	      /* begin of the latest one after it */
 	unsigned beats_before_again;
 	struct wire_command command; /* rides in the next reply when kind is set */
 };
@@ -136,7 +136,7 @@ static void *sink_thread(void *arg)
 	nng_msg *m;
 
 	while (!__atomic_load_n(&s->stopping, __ATOMIC_RELAXED)) {
-		struct wire_reply r = { 0 };
+		struct wire_reply r = {0};
 		struct buf out;
 
 		if (nng_recvmsg(s->socket, &m, 0))
@@ -193,7 +193,7 @@ struct rig {
 
 static int free_port(void)
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t bytes = sizeof(sa);
 	int fd = socket(AF_INET, SOCK_STREAM, 0), port;
 
@@ -216,7 +216,7 @@ static bool until(bool (*done)(struct rig *g), struct rig *g)
 
 static bool listens(struct rig *g)
 {
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	bool ok;
 
@@ -236,9 +236,9 @@ static void daemon_start(struct rig *g)
 		dup2(fd, 1);
 		dup2(fd, 2);
 		execl(g->program, g->program, "--socket-path", g->attach, "--control-path",
-		      g->control, "--state-dir", g->state, "--http-listen", g->http,
-		      "--uplink-url", g->url, "--stall-after", "1h", "--beat-period", "200ms",
-		      "--node-name", "testnode", NULL);
+		      g->control, "--state-dir", g->state, "--http-listen", g->http, "--uplink-url",
+		      g->url, "--stall-after", "1h", "--beat-period", "200ms", "--node-name",
+		      "testnode", NULL);
 		_exit(127);
 	}
 	assert_true(until(listens, g));
@@ -265,8 +265,9 @@ static bool accepted(struct rig *g)
 	struct pollfd p;
 
 	if (g->sock < 0)
-		g->sock = attach_connect(g->attach, &g->hello, (int[]){ g->ring.fd, g->ring.page_fd });
-	p = (struct pollfd){ g->sock, POLLIN, 0 };
+		g->sock =
+		    attach_connect(g->attach, &g->hello, (int[]){g->ring.fd, g->ring.page_fd});
+	p = (struct pollfd){g->sock, POLLIN, 0};
 	if (g->sock < 0 || poll(&p, 1, 100) != 1)
 		return false;
 	if (recv(g->sock, &c, sizeof(c), MSG_DONTWAIT) == (ssize_t)sizeof(c) &&
@@ -288,8 +289,11 @@ static void job_attach(struct rig *g)
 static void job_start(struct rig *g)
 {
 	struct ring_geometry geo;
-	struct event_stream e = { .head = { .kind = EVENT_STREAM }, .stream = 0x50, .context = 0x70,
-				  .stream_id = 7, .context_id = 1 };
+	struct event_stream e = {.head = {.kind = EVENT_STREAM},
+				 .stream = 0x50,
+				 .context = 0x70,
+				 .stream_id = 7,
+				 .context_id = 1};
 
 	ring_geometry_default(&geo);
 	geo.host_clock = geo.device_clock = CLOCK_SOURCE_MONOTONIC;
@@ -326,20 +330,24 @@ static bool drained(struct rig *g)
 /* One step: ten launches, the kernels as long as `slow` says, host and device in time. */
 static void job_step(struct rig *g, double slow)
 {
-	struct event_step mark = { .head = { .kind = EVENT_STEP_BEGIN, .flags = EVENT_FLAG_EXPLICIT,
-					     .t = g->t },
-				   .work = { 100 }, .work_count = 1, .index = g->step++ };
+	struct event_step mark = {
+	    .head = {.kind = EVENT_STEP_BEGIN, .flags = EVENT_FLAG_EXPLICIT, .t = g->t},
+	    .work = {100},
+	    .work_count = 1,
+	    .index = g->step++};
 	uint64_t kernel_ns = (uint64_t)(1.8 * MS * slow);
 	uint64_t step_ns = (uint64_t)(STEP_NS * slow) + g->step % 7 * 20000;
 
 	ring_writer_push(&g->host, &mark);
 	for (uint32_t i = 0; i < STEP_KERNELS; i++) {
-		struct event_launch l = { .head = { .kind = EVENT_LAUNCH,
-						    .t = g->t + i * kernel_ns + 1000 },
-					  .func = 0x100 + i % 2, .stream = 0x50,
-					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 },
-					  .duration = 5000,
-					  .number = RING_NUMBER(0, ++g->launched) };
+		struct event_launch l = {
+		    .head = {.kind = EVENT_LAUNCH, .t = g->t + i * kernel_ns + 1000},
+		    .func = 0x100 + i % 2,
+		    .stream = 0x50,
+		    .grid = {1 + i, 1, 1},
+		    .block = {64, 1, 1},
+		    .duration = 5000,
+		    .number = RING_NUMBER(0, ++g->launched)};
 
 		ring_writer_push(&g->host, &l);
 	}
@@ -348,12 +356,15 @@ static void job_step(struct rig *g, double slow)
 	ring_writer_push(&g->host, &mark);
 	for (uint32_t i = 0; i < STEP_KERNELS; i++) {
 		uint64_t from = g->t + i * kernel_ns + 20000;
-		struct event_kernel k = { .head = { .kind = EVENT_KERNEL, .t = from },
-					  .end = from + kernel_ns - 30000,
-					  .correlation = ++g->correlation, .context_id = 1,
-					  .stream_id = 7, .name = i % 2 ? g->relu : g->gemm,
-					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 },
-					  .number = RING_NUMBER(0, g->correlation) };
+		struct event_kernel k = {.head = {.kind = EVENT_KERNEL, .t = from},
+					 .end = from + kernel_ns - 30000,
+					 .correlation = ++g->correlation,
+					 .context_id = 1,
+					 .stream_id = 7,
+					 .name = i % 2 ? g->relu : g->gemm,
+					 .grid = {1 + i, 1, 1},
+					 .block = {64, 1, 1},
+					 .number = RING_NUMBER(0, g->correlation)};
 
 		ring_writer_push(&g->device, &k);
 	}
@@ -384,22 +395,23 @@ static void job_end(struct rig *g)
 static int http_as(struct rig *g, const char *host, bool control, const char *request, char *out,
 		   size_t out_bytes)
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)g->http_port),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	struct sockaddr_in in = {.sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)g->http_port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(control ? AF_UNIX : AF_INET, SOCK_STREAM, 0), code = 0;
 	size_t n = 0;
 	char text[256];
 
 	strcpy(un.sun_path, g->control);
-	if (control ? connect(fd, (struct sockaddr *)&un, sizeof(un)) :
-		      connect(fd, (struct sockaddr *)&in, sizeof(in))) {
+	if (control ? connect(fd, (struct sockaddr *)&un, sizeof(un))
+		    : connect(fd, (struct sockaddr *)&in, sizeof(in))) {
 		close(fd);
 		return -errno;
 	}
 	snprintf(text, sizeof(text),
-		 "%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", request,
-		 host);
+		 "%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+		 request, host);
 	assert_int_equal(send(fd, text, strlen(text), 0), strlen(text));
 	for (ssize_t got; n + 1 < out_bytes && (got = recv(fd, out + n, out_bytes - 1 - n, 0)) > 0;)
 		n += (size_t)got;
@@ -487,7 +499,6 @@ static bool has_window(struct rig *g)
 {
 	return windows(g) > 0;
 }
-
 
 /* All but the last steps have been judged, and so the anomaly's window is closed. */
 static bool has_judged(struct rig *g)
@@ -799,8 +810,8 @@ static void a_refused_window_is_dropped_and_one_to_retry_comes_again(void **stat
 	g->sink.status = WIRE_RETRY;
 	pthread_mutex_unlock(&g->sink.lock);
 	usleep(300000);
-	assert_int_equal(http(g, true, "POST /api/v1/capture?rank=3&seconds=100", text,
-			      sizeof(text)), 200);
+	assert_int_equal(
+	    http(g, true, "POST /api/v1/capture?rank=3&seconds=100", text, sizeof(text)), 200);
 	usleep(300000);
 	assert_int_equal(windows(g), 0);
 	pthread_mutex_lock(&g->sink.lock);
@@ -823,9 +834,10 @@ static void a_command_in_a_reply_is_answered_with_the_window(void **state)
 	job_attach(g);
 	job_steps(g, 100, 1);
 	pthread_mutex_lock(&g->sink.lock);
-	g->sink.command = (struct wire_command){ .kind = 1, .rank = 3,
-						 .begin_ns = begin_ns + 10 * STEP_NS,
-						 .end_ns = begin_ns + 20 * STEP_NS };
+	g->sink.command = (struct wire_command){.kind = 1,
+						.rank = 3,
+						.begin_ns = begin_ns + 10 * STEP_NS,
+						.end_ns = begin_ns + 20 * STEP_NS};
 	strcpy(g->sink.command.job, "flow \"job\"");
 	pthread_mutex_unlock(&g->sink.lock);
 	assert_true(until(has_window, g));
@@ -861,8 +873,8 @@ static void order(struct rig *g, uint32_t kind, int32_t rank, uint64_t begin_ns,
 {
 	assert_true(until(command_gone, g));
 	pthread_mutex_lock(&g->sink.lock);
-	g->sink.command = (struct wire_command){ .kind = kind, .rank = rank, .begin_ns = begin_ns,
-						 .end_ns = end_ns };
+	g->sink.command = (struct wire_command){
+	    .kind = kind, .rank = rank, .begin_ns = begin_ns, .end_ns = end_ns};
 	strcpy(g->sink.command.job, "flow \"job\"");
 	memcpy(g->sink.command.anomaly_id, id, strlen(id));
 	pthread_mutex_unlock(&g->sink.lock);
@@ -909,8 +921,8 @@ static void commands_are_bounded_and_counted(void **state)
 	assert_int_equal(status_number(g, "unknown"), 1);
 	assert_int_equal(status_number(g, "bad"), 2);
 	for (uint64_t i = 0; i < 9; i++)
-		order(g, WIRE_COMMAND_WINDOW, 3, begin_ns + i * STEP_NS, begin_ns + (i + 5) * STEP_NS,
-		      "the asker's own");
+		order(g, WIRE_COMMAND_WINDOW, 3, begin_ns + i * STEP_NS,
+		      begin_ns + (i + 5) * STEP_NS, "the asker's own");
 	assert_true(until(all_taken, g));
 	granted = status_number(g, "windows");
 	assert_in_range(granted, 4, 6); /* the bucket fills by one every ten seconds */
@@ -958,16 +970,15 @@ static void a_held_stretch_outlives_what_is_remembered(void **state)
 /* One message from sysomd; attach_connect leaves the socket non-blocking. */
 static bool receive(int sock, struct attach_command *c)
 {
-	struct pollfd p = { sock, POLLIN, 0 };
+	struct pollfd p = {sock, POLLIN, 0};
 
-	return poll(&p, 1, PATIENCE_MS) == 1 &&
-	       recv(sock, c, sizeof(*c), 0) == (ssize_t)sizeof(*c);
+	return poll(&p, 1, PATIENCE_MS) == 1 && recv(sock, c, sizeof(*c), 0) == (ssize_t)sizeof(*c);
 }
 
 /* Asks for it, is the process that does so, and waits for the answer. */
 static void switch_off(struct rig *g, const char *answer)
 {
-	struct attach_state st = { .magic = ATTACH_MAGIC, .trace_state = RING_TRACE_OFF };
+	struct attach_state st = {.magic = ATTACH_MAGIC, .trace_state = RING_TRACE_OFF};
 	struct attach_command c;
 	char text[4096];
 	int status;
@@ -1047,8 +1058,9 @@ static void a_process_that_is_refused_again_and_again_is_told_of_once(void **sta
 	job_start(g);
 	g->hello.version = 1; /* of an old libsysom_preload */
 	for (int i = 0; i < 5; i++) {
-		struct attach_command c = { 0 };
-		int sock = attach_connect(g->attach, &g->hello, (int[]){ g->ring.fd, g->ring.page_fd });
+		struct attach_command c = {0};
+		int sock =
+		    attach_connect(g->attach, &g->hello, (int[]){g->ring.fd, g->ring.page_fd});
 
 		assert_true(receive(sock, &c));
 		assert_int_equal(c.kind, ATTACH_REFUSE);
@@ -1071,10 +1083,13 @@ static void a_name_of_another_site_is_refused(void **state)
 	char text[65536];
 
 	daemon_start(g);
-	assert_int_equal(http_as(g, "evil.example", false, "GET /api/v1/status", text, sizeof(text)), 421);
+	assert_int_equal(
+	    http_as(g, "evil.example", false, "GET /api/v1/status", text, sizeof(text)), 421);
 	assert_null(strstr(text, "\"node\""));
-	assert_int_equal(http_as(g, "127.0.0.1", false, "GET /api/v1/status", text, sizeof(text)), 200);
-	assert_int_equal(http_as(g, "evil.example", true, "GET /api/v1/status", text, sizeof(text)), 200);
+	assert_int_equal(http_as(g, "127.0.0.1", false, "GET /api/v1/status", text, sizeof(text)),
+			 200);
+	assert_int_equal(http_as(g, "evil.example", true, "GET /api/v1/status", text, sizeof(text)),
+			 200);
 	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
 	assert_non_null(strstr(text, "sysom_http_foreign_host_total 1\n"));
 }
@@ -1083,7 +1098,7 @@ static void a_name_of_another_site_is_refused(void **state)
 
 static int dial(struct rig *g)
 {
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	strcpy(sa.sun_path, g->attach);
@@ -1099,9 +1114,9 @@ static bool send_with_fds(int sock, const void *data, size_t bytes, const int *f
 	union {
 		struct cmsghdr h;
 		char bytes[CMSG_SPACE(sizeof(int) * 8)];
-	} c = { 0 };
-	struct iovec iov = { (void *)(uintptr_t)data, bytes };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	} c = {0};
+	struct iovec iov = {(void *)(uintptr_t)data, bytes};
+	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
 
 	if (n) {
 		m.msg_control = &c;
@@ -1117,7 +1132,7 @@ static bool send_with_fds(int sock, const void *data, size_t bytes, const int *f
 /* The peer must not stay: refused by a message or closed. */
 static void assert_refused(int sock)
 {
-	struct pollfd p = { sock, POLLIN, 0 };
+	struct pollfd p = {sock, POLLIN, 0};
 	struct attach_command c;
 	ssize_t n;
 
@@ -1189,7 +1204,7 @@ static void a_process_that_sends_nonsense_later_is_cut_off(void **state)
 	job_start(g);
 	job_attach(g);
 	send(g->sock, c, sizeof(c), 0);
-	p = (struct pollfd){ g->sock, POLLIN, 0 };
+	p = (struct pollfd){g->sock, POLLIN, 0};
 	assert_int_equal(poll(&p, 1, 10000), 1);
 	assert_int_equal(recv(g->sock, c, sizeof(c), 0), 0);
 }
@@ -1197,16 +1212,16 @@ static void a_process_that_sends_nonsense_later_is_cut_off(void **state)
 /* Attaches and tells whether it was refused by its status, when told to end. */
 static void attach_and_wait(struct rig *g, const struct ring_writer *w, int tell)
 {
-	struct attach_command c = { .arg = EBUSY };
+	struct attach_command c = {.arg = EBUSY};
 	char refused;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* As the helper thread does: dial again when hung up on, or told that it was too much at once. */
 	for (int i = 0; c.arg == EBUSY && i < PATIENCE_MS / 20; i++) {
-		int sock = attach_connect(g->attach, &g->hello, (int[]){ w->fd, w->page_fd });
+		int sock = attach_connect(g->attach, &g->hello, (int[]){w->fd, w->page_fd});
 
 		if (sock < 0 || !receive(sock, &c))
-			c = (struct attach_command){ .arg = EBUSY };
+			c = (struct attach_command){.arg = EBUSY};
 		if (c.arg == EBUSY) {
 			close(sock);
 			usleep(20000);
@@ -1221,8 +1236,8 @@ static void attach_and_wait(struct rig *g, const struct ring_writer *w, int tell
 static void there_is_room_for_so_many_processes(void **state)
 {
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
-				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
 	pid_t children[LIMIT_NODE_PROCESSES + 1];
 	struct ring_writer w;
 	unsigned refused = 0;
@@ -1312,8 +1327,8 @@ static uint64_t metric(struct rig *g, const char *name)
 static void who_fills_the_node_gives_way_to_others_down_to_the_fair_share(void **state)
 {
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
-				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
 	pid_t children[2 * LIMIT_NODE_PROCESSES];
 	static char text[1 << 18];
 	struct ring_writer w;
@@ -1342,7 +1357,8 @@ static void who_fills_the_node_gives_way_to_others_down_to_the_fair_share(void *
 }
 
 /* What that user is shown; over TCP the kernel names the user as well. */
-static void see_as(struct rig *g, uid_t uid, bool control, const char *what, char *text, size_t bytes)
+static void see_as(struct rig *g, uid_t uid, bool control, const char *what, char *text,
+		   size_t bytes)
 {
 	int pipes[2], status;
 	size_t n = 0;
@@ -1370,10 +1386,10 @@ static void see_as(struct rig *g, uid_t uid, bool control, const char *what, cha
 
 static void users_see_their_own_ranks_and_root_all(void **state)
 {
-	static const char *const what[] = { "GET /api/v1/status", "GET /metrics" };
+	static const char *const what[] = {"GET /api/v1/status", "GET /metrics"};
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
-				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
 	static char text[1 << 18];
 	struct ring_writer w;
 	pid_t children[2];
@@ -1409,12 +1425,12 @@ static void users_see_their_own_ranks_and_root_all(void **state)
 
 static void a_name_of_two_users_jobs_touches_neither(void **state)
 {
-	static const char *const what[] = { "POST /api/v1/trace?state=off&job=train",
-					    "POST /api/v1/trace?state=on&rank=0&job=train",
-					    "POST /api/v1/capture?rank=0&job=train" };
+	static const char *const what[] = {"POST /api/v1/trace?state=off&job=train",
+					   "POST /api/v1/trace?state=on&rank=0&job=train",
+					   "POST /api/v1/capture?rank=0&job=train"};
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
-				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
 	struct ring_writer w;
 	pid_t children[2];
 	char text[4096];
@@ -1434,8 +1450,9 @@ static void a_name_of_two_users_jobs_touches_neither(void **state)
 		assert_non_null(strstr(text, "train@64002"));
 	}
 	/* a key is one job's: it is asked, though it does not answer here */
-	assert_int_equal(http(g, true, "POST /api/v1/trace?state=off&job=train%4064002", text,
-			      sizeof(text)), 504);
+	assert_int_equal(
+	    http(g, true, "POST /api/v1/trace?state=off&job=train%4064002", text, sizeof(text)),
+	    504);
 	assert_non_null(strstr(text, "1 of 1 processes"));
 	end_all(children, 2);
 	ring_writer_fini(&w);
@@ -1445,8 +1462,8 @@ static void a_name_of_two_users_jobs_touches_neither(void **state)
 static void who_connects_without_end_keeps_nobody_out(void **state)
 {
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
-				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
 	pid_t children[3], mallory = -1;
 	struct ring_writer w;
 	unsigned accepted = 0;
@@ -1486,11 +1503,11 @@ static void who_connects_without_end_keeps_nobody_out(void **state)
 static void a_longer_hello_is_accepted(void **state)
 {
 	struct rig *g = *state;
-	struct attach_command c = { 0 };
+	struct attach_command c = {0};
 	struct {
 		struct attach_hello hello;
 		uint8_t later[64];
-	} m = { .later = { 1 } };
+	} m = {.later = {1}};
 	int sock;
 
 	daemon_start(g);
@@ -1498,7 +1515,7 @@ static void a_longer_hello_is_accepted(void **state)
 	m.hello = g->hello;
 	m.hello.bytes = sizeof(m);
 	sock = dial(g);
-	assert_true(send_with_fds(sock, &m, sizeof(m), (int[]){ g->ring.fd, g->ring.page_fd }, 2));
+	assert_true(send_with_fds(sock, &m, sizeof(m), (int[]){g->ring.fd, g->ring.page_fd}, 2));
 	assert_true(receive(sock, &c));
 	assert_int_equal(c.kind, ATTACH_ACCEPT);
 	close(sock);
@@ -1508,8 +1525,8 @@ static void a_longer_hello_is_accepted(void **state)
  * who has the last reference of the one closes the other. */
 static int lingering(void)
 {
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct linger day = { 1, 86400 };
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct linger day = {1, 86400};
 	socklen_t bytes = sizeof(in);
 	static char text[65536];
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), outer[2];
@@ -1605,8 +1622,8 @@ static void a_file_whose_server_never_answers_stops_nobody(void **state)
 static void a_process_that_lies_about_its_start_takes_one_slot(void **state)
 {
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
-				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_geometry geo = {
+	    1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC, CLOCK_SOURCE_MONOTONIC};
 	int socks[2 * LIMIT_NODE_PROCESSES];
 	struct ring_writer w;
 
@@ -1615,11 +1632,11 @@ static void a_process_that_lies_about_its_start_takes_one_slot(void **state)
 	assert_int_equal(ring_writer_fill(&w), 0);
 	attach_hello_fill(&g->hello);
 	for (unsigned i = 0; i < 2 * LIMIT_NODE_PROCESSES; i++) {
-		struct attach_command c = { 0 };
+		struct attach_command c = {0};
 
 		g->hello.start_time_ticks = 1000 + i;
 		for (int k = 0; k < PATIENCE_MS / 20; k++) {
-			socks[i] = attach_connect(g->attach, &g->hello, (int[]){ w.fd, w.page_fd });
+			socks[i] = attach_connect(g->attach, &g->hello, (int[]){w.fd, w.page_fd});
 			if (socks[i] >= 0 && receive(socks[i], &c) && c.arg != EBUSY)
 				break;
 			close(socks[i]); /* too often */
@@ -1672,8 +1689,10 @@ static void a_bad_configuration_is_told_with_its_line(void **state)
 	assert_true(fread(text, 1, sizeof(text) - 1, f) > 0);
 	assert_int_equal(WEXITSTATUS(pclose(f)), 2);
 	assert_non_null(strstr(text, "bad.yaml:4"));
-	snprintf(command, sizeof(command), "%s --print-config > %s && %s --check-config --config %s "
-		 "> %s.out 2>&1", g->program, path, g->program, path, path);
+	snprintf(command, sizeof(command),
+		 "%s --print-config > %s && %s --check-config --config %s "
+		 "> %s.out 2>&1",
+		 g->program, path, g->program, path, path);
 	assert_int_equal(system(command), 0);
 }
 
@@ -1681,35 +1700,35 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
-		T(beats_and_sketches_tell_the_jobs_figures),
-		T(a_new_aggregator_is_told_the_latest_sketch),
-		T(a_process_without_a_rank_has_no_sketch),
-		T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
-		T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
-		T(a_job_is_picked_up_again_after_kill_9),
-		T(a_process_that_dials_again_keeps_its_models),
-		T(a_refused_window_is_dropped_and_one_to_retry_comes_again),
-		T(a_command_in_a_reply_is_answered_with_the_window),
-		T(commands_are_bounded_and_counted),
-		T(a_held_stretch_outlives_what_is_remembered),
-		T(tracing_is_switched_and_the_answer_waits_for_the_process),
-		T(what_was_switched_off_is_not_lost),
-		T(a_process_that_is_refused_again_and_again_is_told_of_once),
-		T(a_name_of_another_site_is_refused),
-		T(hostile_peers_are_refused_and_others_still_served),
-		T(a_process_that_sends_nonsense_later_is_cut_off),
-		T(there_is_room_for_so_many_processes),
-		T(who_fills_the_node_gives_way_to_others_down_to_the_fair_share),
-		T(users_see_their_own_ranks_and_root_all),
-		T(a_name_of_two_users_jobs_touches_neither),
-		T(who_connects_without_end_keeps_nobody_out),
-		T(a_longer_hello_is_accepted),
-		T(a_descriptor_that_is_slow_to_close_stops_nobody),
-		T(a_file_whose_server_never_answers_stops_nobody),
-		T(a_process_that_lies_about_its_start_takes_one_slot),
-		T(a_second_sysomd_does_not_take_the_socket),
-		T(a_bad_configuration_is_told_with_its_line),
+	    T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
+	    T(beats_and_sketches_tell_the_jobs_figures),
+	    T(a_new_aggregator_is_told_the_latest_sketch),
+	    T(a_process_without_a_rank_has_no_sketch),
+	    T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
+	    T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
+	    T(a_job_is_picked_up_again_after_kill_9),
+	    T(a_process_that_dials_again_keeps_its_models),
+	    T(a_refused_window_is_dropped_and_one_to_retry_comes_again),
+	    T(a_command_in_a_reply_is_answered_with_the_window),
+	    T(commands_are_bounded_and_counted),
+	    T(a_held_stretch_outlives_what_is_remembered),
+	    T(tracing_is_switched_and_the_answer_waits_for_the_process),
+	    T(what_was_switched_off_is_not_lost),
+	    T(a_process_that_is_refused_again_and_again_is_told_of_once),
+	    T(a_name_of_another_site_is_refused),
+	    T(hostile_peers_are_refused_and_others_still_served),
+	    T(a_process_that_sends_nonsense_later_is_cut_off),
+	    T(there_is_room_for_so_many_processes),
+	    T(who_fills_the_node_gives_way_to_others_down_to_the_fair_share),
+	    T(users_see_their_own_ranks_and_root_all),
+	    T(a_name_of_two_users_jobs_touches_neither),
+	    T(who_connects_without_end_keeps_nobody_out),
+	    T(a_longer_hello_is_accepted),
+	    T(a_descriptor_that_is_slow_to_close_stops_nobody),
+	    T(a_file_whose_server_never_answers_stops_nobody),
+	    T(a_process_that_lies_about_its_start_takes_one_slot),
+	    T(a_second_sysomd_does_not_take_the_socket),
+	    T(a_bad_configuration_is_told_with_its_line),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

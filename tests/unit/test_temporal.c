@@ -363,7 +363,7 @@ static void draws_the_line_of_the_paper_and_a_robust_one(void **unused)
 	assert_true(seen);
 	free(rows);
 	/* the others' */
-	assert_int_equal(waterline_rows(w, 200 * S, (const uint32_t[]){ 3, 5 }, 2, &rows, &n), 6);
+	assert_int_equal(waterline_rows(w, 200 * S, (const uint32_t[]){3, 5}, 2, &rows, &n), 6);
 	for (uint32_t i = 0; i < n; i++)
 		assert_true(strcmp(rows[i].name, "log (log.py)") ||
 			    fabs(rows[i].mean - 0.02) + rows[i].sigma < 1e-6);
@@ -523,7 +523,8 @@ static void gives_a_kept_run_whole(void **unused)
 	list = json_object_get(j, "functions");
 	assert_int_equal(json_array_size(list), 3);
 	first = json_array_get(list, 0);
-	assert_string_equal(json_string_value(json_object_get(first, "function")), "train_step (train.py)");
+	assert_string_equal(json_string_value(json_object_get(first, "function")),
+			    "train_step (train.py)");
 	assert_string_equal(json_string_value(json_object_get(first, "kind")), "python");
 	assert_true(fabs(json_real_value(json_object_get(first, "total")) - 0.8) < 1e-6);
 	assert_true(fabs(json_real_value(json_object_get(first, "self")) - 0.05) < 1e-6);

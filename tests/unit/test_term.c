@@ -20,12 +20,19 @@ static void safe_text_replaces_control_and_escape(void **state)
 {
 	assert_string_equal(term_safe("a\033[31mb\r\n\x7f", 40), "a?[31mb???");
 	/* C1, right-to-left override, byte order mark */
-	assert_string_equal(term_safe("\xc2\x9b" "x\xe2\x80\xae" "y\xef\xbb\xbf", 40), "?x?y?");
+	assert_string_equal(term_safe("\xc2\x9b"
+				      "x\xe2\x80\xae"
+				      "y\xef\xbb\xbf",
+				      40),
+			    "?x?y?");
 }
 
 static void safe_text_replaces_malformed_utf8(void **state)
 {
-	assert_string_equal(term_safe("a\xff" "b\xc3", 40), "a?b?");
+	assert_string_equal(term_safe("a\xff"
+				      "b\xc3",
+				      40),
+			    "a?b?");
 	assert_string_equal(term_safe("\xe2\x82", 40), "??");
 	assert_string_equal(term_safe("\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", 40), "?????????");
 }
@@ -73,7 +80,7 @@ static void numbers_take_fitting_units(void **state)
 
 static void ranges_join_neighbours(void **state)
 {
-	const int some[] = { 0, 1, 2, 3, 4, 6, 7, 9 };
+	const int some[] = {0, 1, 2, 3, 4, 6, 7, 9};
 	int many[1000];
 
 	assert_string_equal(term_ranges(some, 8), "0-4, 6, 7, 9");
@@ -95,14 +102,14 @@ static void bars_fill_their_cells(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(safe_text_keeps_what_is_harmless),
-		cmocka_unit_test(safe_text_replaces_control_and_escape),
-		cmocka_unit_test(safe_text_replaces_malformed_utf8),
-		cmocka_unit_test(safe_text_cuts_in_the_middle),
-		cmocka_unit_test(safe_text_of_any_length_fits),
-		cmocka_unit_test(numbers_take_fitting_units),
-		cmocka_unit_test(ranges_join_neighbours),
-		cmocka_unit_test(bars_fill_their_cells),
+	    cmocka_unit_test(safe_text_keeps_what_is_harmless),
+	    cmocka_unit_test(safe_text_replaces_control_and_escape),
+	    cmocka_unit_test(safe_text_replaces_malformed_utf8),
+	    cmocka_unit_test(safe_text_cuts_in_the_middle),
+	    cmocka_unit_test(safe_text_of_any_length_fits),
+	    cmocka_unit_test(numbers_take_fitting_units),
+	    cmocka_unit_test(ranges_join_neighbours),
+	    cmocka_unit_test(bars_fill_their_cells),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,8 +11,8 @@
 
 static void slices_that_follow_each_other_share_a_lane(void **state)
 {
-	struct trace_slice s[] = { { 0, 10, NULL, 9 }, { 10, 20, NULL, 9 }, { 20, 20, NULL, 9 },
-				   { 20, 30, NULL, 9 } };
+	struct trace_slice s[] = {
+	    {0, 10, NULL, 9}, {10, 20, NULL, 9}, {20, 20, NULL, 9}, {20, 30, NULL, 9}};
 	uint64_t left_out = 0;
 
 	/* the one without length ends before the next begins */
@@ -22,7 +22,7 @@ static void slices_that_follow_each_other_share_a_lane(void **state)
 
 static void slices_that_overlap_take_another_lane(void **state)
 {
-	struct trace_slice s[] = { { 0, 10, NULL, 9 }, { 5, 15, NULL, 9 }, { 10, 20, NULL, 9 } };
+	struct trace_slice s[] = {{0, 10, NULL, 9}, {5, 15, NULL, 9}, {10, 20, NULL, 9}};
 	uint64_t left_out = 0;
 
 	assert_int_equal(trace_lanes_assign(s, 3, true, &left_out), 2);
@@ -32,7 +32,7 @@ static void slices_that_overlap_take_another_lane(void **state)
 
 static void slices_inside_others_nest_only_where_asked(void **state)
 {
-	struct trace_slice s[] = { { 0, 10, NULL, 9 }, { 0, 5, NULL, 9 }, { 5, 10, NULL, 9 } };
+	struct trace_slice s[] = {{0, 10, NULL, 9}, {0, 5, NULL, 9}, {5, 10, NULL, 9}};
 	uint64_t left_out = 0;
 
 	assert_int_equal(trace_lanes_assign(s, 3, true, &left_out), 1);
@@ -45,8 +45,9 @@ static void slices_beyond_all_lanes_are_counted(void **state)
 	uint64_t left_out = 0;
 
 	for (size_t i = 0; i < TRACE_LANES_MAX + 5; i++)
-		s[i] = (struct trace_slice){ i, i + 1000, NULL, 0 };
-	assert_int_equal(trace_lanes_assign(s, TRACE_LANES_MAX + 5, false, &left_out), TRACE_LANES_MAX);
+		s[i] = (struct trace_slice){i, i + 1000, NULL, 0};
+	assert_int_equal(trace_lanes_assign(s, TRACE_LANES_MAX + 5, false, &left_out),
+			 TRACE_LANES_MAX);
 	assert_int_equal(left_out, 5);
 	assert_int_equal(s[TRACE_LANES_MAX].lane, TRACE_LANES_NONE);
 }
@@ -93,11 +94,11 @@ static void random_slices_never_cross_on_a_lane(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(slices_that_follow_each_other_share_a_lane),
-		cmocka_unit_test(slices_that_overlap_take_another_lane),
-		cmocka_unit_test(slices_inside_others_nest_only_where_asked),
-		cmocka_unit_test(slices_beyond_all_lanes_are_counted),
-		cmocka_unit_test(random_slices_never_cross_on_a_lane),
+	    cmocka_unit_test(slices_that_follow_each_other_share_a_lane),
+	    cmocka_unit_test(slices_that_overlap_take_another_lane),
+	    cmocka_unit_test(slices_inside_others_nest_only_where_asked),
+	    cmocka_unit_test(slices_beyond_all_lanes_are_counted),
+	    cmocka_unit_test(random_slices_never_cross_on_a_lane),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

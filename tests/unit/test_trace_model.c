@@ -59,8 +59,9 @@ static void an_offset_at_the_edge_of_numbers_is_survived(void **state)
 /* Two windows that share 0.1 s; every tenth of a second has a sample. */
 static void add_samples(struct window *w, uint64_t begin_ns, uint64_t end_ns)
 {
-	struct stack_frame f = { .kind = STACK_FRAME_ANONYMOUS, .address = 1 };
-	struct stack_sample s = { .pid = 1, .tid = 1, .count = 1, .weight_ns = 10, .kind = STACK_ON_CPU };
+	struct stack_frame f = {.kind = STACK_FRAME_ANONYMOUS, .address = 1};
+	struct stack_sample s = {
+	    .pid = 1, .tid = 1, .count = 1, .weight_ns = 10, .kind = STACK_ON_CPU};
 
 	w->begin_ns = begin_ns;
 	w->end_ns = end_ns;
@@ -94,10 +95,10 @@ static void a_stack_in_two_windows_is_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_record_in_two_windows_is_one_whatever_the_clocks_jitter),
-		cmocka_unit_test(a_clock_that_was_set_keeps_its_windows_apart),
-		cmocka_unit_test(a_stack_in_two_windows_is_one),
-		cmocka_unit_test(an_offset_at_the_edge_of_numbers_is_survived),
+	    cmocka_unit_test(a_record_in_two_windows_is_one_whatever_the_clocks_jitter),
+	    cmocka_unit_test(a_clock_that_was_set_keeps_its_windows_apart),
+	    cmocka_unit_test(a_stack_in_two_windows_is_one),
+	    cmocka_unit_test(an_offset_at_the_edge_of_numbers_is_survived),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

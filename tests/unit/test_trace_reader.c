@@ -59,8 +59,10 @@ static void reads_plain_lines_with_either_ending(void **state)
 
 static size_t gzip(unsigned char *to, size_t room, const char *text)
 {
-	z_stream z = {.next_in = (unsigned char *)(uintptr_t)text, .avail_in = (uInt)strlen(text),
-		      .next_out = to, .avail_out = (uInt)room};
+	z_stream z = {.next_in = (unsigned char *)(uintptr_t)text,
+		      .avail_in = (uInt)strlen(text),
+		      .next_out = to,
+		      .avail_out = (uInt)room};
 
 	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
 	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
@@ -168,12 +170,16 @@ static void passes_over_a_byte_order_mark(void **state)
 {
 	static const char *const twice[] = {"\xef\xbb\xbf", NULL};
 	unsigned char packed[512];
-	size_t n = gzip(packed, sizeof(packed), "\xef\xbb\xbf" "a,b\n\nlast");
+	size_t n = gzip(packed, sizeof(packed),
+			"\xef\xbb\xbf"
+			"a,b\n\nlast");
 	struct trace_reader *r;
 	char path[64], byte;
 	int fd = file_of("\xef\xbb\xbf[", 4, path, sizeof(path));
 
-	expect_lines("\xef\xbb\xbf" "a,b\n\nlast", 12, three, 0);
+	expect_lines("\xef\xbb\xbf"
+		     "a,b\n\nlast",
+		     12, three, 0);
 	expect_lines(packed, n, three, 0);
 	expect_lines("\xef\xbb\xbf\xef\xbb\xbf", 6, twice, 0);
 	assert_int_equal(trace_reader_open(&r, path), 0);
@@ -266,9 +272,15 @@ static void reads_numbers_whole_or_not_at_all(void **state)
 		bool good;
 		uint64_t value;
 	} cases[] = {
-		{"0", true, 0}, {"1712195495502094500", true, 1712195495502094500ull},
-		{"12.75", true, 12}, {"", false, 0}, {"-1", false, 0}, {"1x", false, 0},
-		{" 1", false, 0}, {".5", false, 0}, {"99999999999999999999", false, 0},
+	    {"0", true, 0},
+	    {"1712195495502094500", true, 1712195495502094500ull},
+	    {"12.75", true, 12},
+	    {"", false, 0},
+	    {"-1", false, 0},
+	    {"1x", false, 0},
+	    {" 1", false, 0},
+	    {".5", false, 0},
+	    {"99999999999999999999", false, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -303,21 +315,21 @@ static void peeks_past_white_space(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_plain_lines_with_either_ending),
-		cmocka_unit_test(reads_gzip_of_several_members),
-		cmocka_unit_test(reads_zstd),
-		cmocka_unit_test(refuses_zstd_with_a_large_window),
-		cmocka_unit_test(tells_data_that_ends_early),
-		cmocka_unit_test(an_error_stays),
-		cmocka_unit_test(reads_zstd_whose_end_has_no_room_at_first),
-		cmocka_unit_test(passes_over_a_byte_order_mark),
-		cmocka_unit_test(tells_the_packing_from_a_pipe_that_trickles),
-		cmocka_unit_test(refuses_a_line_past_its_bound),
-		cmocka_unit_test(splits_quoted_fields),
-		cmocka_unit_test(refuses_unbalanced_quotes),
-		cmocka_unit_test(counts_fields_beyond_the_room),
-		cmocka_unit_test(reads_numbers_whole_or_not_at_all),
-		cmocka_unit_test(peeks_past_white_space),
+	    cmocka_unit_test(reads_plain_lines_with_either_ending),
+	    cmocka_unit_test(reads_gzip_of_several_members),
+	    cmocka_unit_test(reads_zstd),
+	    cmocka_unit_test(refuses_zstd_with_a_large_window),
+	    cmocka_unit_test(tells_data_that_ends_early),
+	    cmocka_unit_test(an_error_stays),
+	    cmocka_unit_test(reads_zstd_whose_end_has_no_room_at_first),
+	    cmocka_unit_test(passes_over_a_byte_order_mark),
+	    cmocka_unit_test(tells_the_packing_from_a_pipe_that_trickles),
+	    cmocka_unit_test(refuses_a_line_past_its_bound),
+	    cmocka_unit_test(splits_quoted_fields),
+	    cmocka_unit_test(refuses_unbalanced_quotes),
+	    cmocka_unit_test(counts_fields_beyond_the_room),
+	    cmocka_unit_test(reads_numbers_whole_or_not_at_all),
+	    cmocka_unit_test(peeks_past_white_space),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@
 #include "sampler/unwind/unwind_replay.h"
 #include "sampler/unwind/unwind_store.h"
 
-#define ALICE 1000u
+#define ALICE	1000u
 #define MALLORY 1001u
 
 static struct unwind_store_key key_of(uint32_t n)
@@ -518,9 +518,9 @@ static void rules_are_left_for_another(void **state)
 
 		t.rule_count = 51 + more;
 		for (uint32_t i = 0; i < more; i++)
-			t.rules[51 + i] = (struct unwind_rule){
-			    .cfa = UNWIND_CFA_REGISTER | UNWIND_RSP << 4,
-			    .offset = (int32_t)(8 * (n * 4000 + i + 1000))};
+			t.rules[51 + i] =
+			    (struct unwind_rule){.cfa = UNWIND_CFA_REGISTER | UNWIND_RSP << 4,
+						 .offset = (int32_t)(8 * (n * 4000 + i + 1000))};
 	} while (!(rc = bring(s, n, MALLORY, &t, &file)) && ++n);
 	assert_int_equal(rc, -EDQUOT);
 	for (uint32_t i = 1; i <= 50; i++)

@@ -304,8 +304,7 @@ static void a_leaf_keeps_its_function(void **state)
 	assert_int_equal(unwind_store_add(store, &key, &t, &file), 0);
 	unwind_store_mapping(store, file, t.begin, (t.end + 4095) & ~4095ull, 0, &m);
 	assert_int_equal(unwind_store_publish(store, &m, 1, &s.process, NULL), 0);
-	assert_int_equal(
-	    unwind_replay_open(&replay, store, UNWIND_MODE_TABLE, no_memory, NULL), 0);
+	assert_int_equal(unwind_replay_open(&replay, store, UNWIND_MODE_TABLE, no_memory, NULL), 0);
 	s.pc = at + 1;
 	unwind_replay_walk(replay, &s);
 	assert_int_equal(s.leaf_row, at);
@@ -353,8 +352,8 @@ static void jit_walk(struct unwind_state *s, uint64_t rbp)
 
 	assert_int_equal(unwind_store_open(&store, &unwind_store_memory, 8u << 20), 0);
 	assert_int_equal(unwind_store_publish(store, m, 2, &s->process, NULL), 0);
-	assert_int_equal(
-	    unwind_replay_open(&replay, store, UNWIND_MODE_TABLE, jit_memory, NULL), 0);
+	assert_int_equal(unwind_replay_open(&replay, store, UNWIND_MODE_TABLE, jit_memory, NULL),
+			 0);
 	s->pc = JIT_CALLEE;
 	s->reg[UNWIND_RSP] = JIT_STACK;
 	s->reg[UNWIND_RBP] = rbp;
@@ -369,7 +368,8 @@ static void a_tail_call_leaves_the_frame_pointer_right(void **state)
 
 	memset(jit_stack, 0, sizeof(jit_stack));
 	jit_stack[JIT_FRAME] = JIT_STACK + 8 * 32;
-	jit_stack[JIT_FRAME + 1] = JIT_RETURN; /* the call there leads to 0x20100, not to the callee */
+	jit_stack[JIT_FRAME + 1] =
+	    JIT_RETURN; /* the call there leads to 0x20100, not to the callee */
 	jit_walk(&s, JIT_STACK + 8 * JIT_FRAME);
 	assert_true(s.count >= 2);
 	assert_int_equal(s.frame[1], JIT_RETURN | UNWIND_FRAME_RETURN | UNWIND_FRAME_FP);
@@ -416,7 +416,8 @@ static void entries_of_a_plt_begin_a_row_each(void **state)
 
 	compile_path(&t, "/proc/self/exe");
 	for (int i = 0; i < eh->e_shnum; i++) {
-		if (strcmp(names + sh[i].sh_name, ".plt") && strcmp(names + sh[i].sh_name, ".plt.sec"))
+		if (strcmp(names + sh[i].sh_name, ".plt") &&
+		    strcmp(names + sh[i].sh_name, ".plt.sec"))
 			continue;
 		for (uint64_t at = 0; at < sh[i].sh_size; at += 16, entries++) {
 			if (unwind_table_find(&t, sh[i].sh_addr + at))
@@ -473,10 +474,12 @@ static void thrash_fill(struct thrash *f, bool nested)
 	f->eh.e_phoff = offsetof(struct thrash, ph);
 	f->eh.e_phentsize = sizeof(f->ph[0]);
 	f->eh.e_phnum = 2;
-	f->ph[0] = (Elf64_Phdr){.p_type = PT_LOAD, .p_flags = PF_R | PF_X,
-				.p_filesz = sizeof(*f), .p_memsz = sizeof(*f)};
-	f->ph[1] = (Elf64_Phdr){.p_type = PT_GNU_EH_FRAME,
-				.p_vaddr = offsetof(struct thrash, header)};
+	f->ph[0] = (Elf64_Phdr){.p_type = PT_LOAD,
+				.p_flags = PF_R | PF_X,
+				.p_filesz = sizeof(*f),
+				.p_memsz = sizeof(*f)};
+	f->ph[1] =
+	    (Elf64_Phdr){.p_type = PT_GNU_EH_FRAME, .p_vaddr = offsetof(struct thrash, header)};
 	f->header[0] = 1;
 	f->header[1] = 0x1b; /* pc-relative, 4 bytes */
 	*(uint32_t *)(void *)(f->header + 4) =

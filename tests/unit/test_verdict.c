@@ -31,8 +31,11 @@ static uint32_t next_id;
 
 static int open_set(uint64_t teller, uint64_t picture_bytes)
 {
-	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
-					   .teller = teller, .picture_bytes = picture_bytes };
+	const struct incident_config c = {.gap_ns = 5 * S,
+					  .silence_ns = 30 * S,
+					  .memory_ns = 3600 * S,
+					  .teller = teller,
+					  .picture_bytes = picture_bytes};
 
 	return incident_set_open(&set, &c);
 }
@@ -62,7 +65,8 @@ struct made {
 /* Steps of 100 ms: gemm 40 ms, norm 10 ms, an all-reduce; the slow ones last slow_ms longer. */
 static void make(struct made *m, int rank, uint32_t reason, double begin_s, double slow_ms)
 {
-	static char empty[] = "", gemm[] = "gemm", norm[] = "norm", reduce[] = "ncclDevKernel_AllReduce";
+	static char empty[] = "", gemm[] = "gemm", norm[] = "norm",
+		    reduce[] = "ncclDevKernel_AllReduce";
 	uint64_t t = (uint64_t)(begin_s * 1e9);
 
 	memset(m, 0, sizeof(*m));
@@ -70,10 +74,17 @@ static void make(struct made *m, int rank, uint32_t reason, double begin_s, doub
 	m->names[1] = gemm;
 	m->names[2] = norm;
 	m->names[3] = reduce;
-	m->w = (struct window){ .begin_ns = t, .realtime_offset_ns = (int64_t)T0, .reason = reason,
-				.steps = m->steps, .step_count = STEPS, .device = m->device,
-				.host = m->host, .names = m->names, .name_count = 4,
-				.signals = m->signals, .raw_bytes = 50000 };
+	m->w = (struct window){.begin_ns = t,
+			       .realtime_offset_ns = (int64_t)T0,
+			       .reason = reason,
+			       .steps = m->steps,
+			       .step_count = STEPS,
+			       .device = m->device,
+			       .host = m->host,
+			       .names = m->names,
+			       .name_count = 4,
+			       .signals = m->signals,
+			       .raw_bytes = 50000};
 	next_id++;
 	memcpy(m->w.id, &next_id, sizeof(next_id));
 	memset(m->w.anomaly_id, rank + 1, 16);
@@ -87,11 +98,16 @@ static void make(struct made *m, int rank, uint32_t reason, double begin_s, doub
 		bool slow = i >= CALM && slow_ms > 0;
 		uint64_t extra = slow ? (uint64_t)(slow_ms * 1e6) : 0;
 
-		s->step = (struct step){ .index = 100 + i, .begin_ns = t, .end_ns = t + 100 * MS + extra,
-					 .latency_ns = 100 * MS + extra, .self_ns = 90 * MS + extra,
-					 .compute_ns = 50 * MS, .comm_ns = 10 * MS,
-					 .exposed_comm_ns = 10 * MS, .idle_ns = 40 * MS + extra,
-					 .kernels = 3 };
+		s->step = (struct step){.index = 100 + i,
+					.begin_ns = t,
+					.end_ns = t + 100 * MS + extra,
+					.latency_ns = 100 * MS + extra,
+					.self_ns = 90 * MS + extra,
+					.compute_ns = 50 * MS,
+					.comm_ns = 10 * MS,
+					.exposed_comm_ns = 10 * MS,
+					.idle_ns = 40 * MS + extra,
+					.kernels = 3};
 		if (reason == WINDOW_COMM) { /* it waits for somebody else */
 			s->step.self_ns -= extra;
 			s->step.idle_ns -= extra;
@@ -99,16 +115,19 @@ static void make(struct made *m, int rank, uint32_t reason, double begin_s, doub
 		}
 		s->expected_ns = 100 * MS;
 		s->expected_self_ns = 90 * MS;
-		s->flags = slow && reason != WINDOW_ASKED ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
-							    WINDOW_STEP_MARGIN;
+		s->flags = slow && reason != WINDOW_ASKED ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
+							  : WINDOW_STEP_MARGIN;
 		for (uint32_t k = 0; k < 3; k++)
-			m->device[m->w.device_count++] = (struct record){
-				.kind = k == 2 ? RECORD_COLL_KERNEL : RECORD_KERNEL, .name = k + 1,
-				.launch_ns = t + 1 + k, .begin_ns = t + 10 * MS + k,
-				.end_ns = t + 10 * MS + k + (k == 0 ? 40 : 10) * MS };
-		m->host[m->w.host_count++] =
-			(struct record){ .kind = RECORD_LAUNCH, .begin_ns = t + 1, .end_ns = t + 2,
-					 .thread = 100 + (uint32_t)rank };
+			m->device[m->w.device_count++] =
+			    (struct record){.kind = k == 2 ? RECORD_COLL_KERNEL : RECORD_KERNEL,
+					    .name = k + 1,
+					    .launch_ns = t + 1 + k,
+					    .begin_ns = t + 10 * MS + k,
+					    .end_ns = t + 10 * MS + k + (k == 0 ? 40 : 10) * MS};
+		m->host[m->w.host_count++] = (struct record){.kind = RECORD_LAUNCH,
+							     .begin_ns = t + 1,
+							     .end_ns = t + 2,
+							     .thread = 100 + (uint32_t)rank};
 		t = s->step.end_ns;
 	}
 	m->w.end_ns = t;
@@ -179,9 +198,8 @@ static const char *ranks_of(const json_t *j)
 	json_t *v;
 
 	out[0] = '\0';
-	json_array_foreach(json_object_get(j, "ranks"), k, v)
-		snprintf(out + strlen(out), 128 - strlen(out), "%s%d", k ? "," : "",
-			 (int)json_integer_value(v));
+	json_array_foreach(json_object_get(j, "ranks"), k, v) snprintf(
+	    out + strlen(out), 128 - strlen(out), "%s%d", k ? "," : "", (int)json_integer_value(v));
 	return out;
 }
 
@@ -201,12 +219,16 @@ static const char *cause_of(const json_t *j)
 
 static struct finding_report finding(enum finding_kind kind, enum finding_cause cause, int rank)
 {
-	struct finding_report f = { .job = "job", .begin_unix_ns = T0 + 1 * S,
-				      .end_unix_ns = T0 + 4 * S };
+	struct finding_report f = {
+	    .job = "job", .begin_unix_ns = T0 + 1 * S, .end_unix_ns = T0 + 4 * S};
 
-	f.finding = (struct finding){ .kind = kind, .cause = cause, .first_step = 100,
-				      .last_step = 139, .excess = 0.05, .effect_ns = 5e6,
-				      .confidence = 0.7 };
+	f.finding = (struct finding){.kind = kind,
+				     .cause = cause,
+				     .first_step = 100,
+				     .last_step = 139,
+				     .excess = 0.05,
+				     .effect_ns = 5e6,
+				     .confidence = 0.7};
 	if (rank >= 0)
 		f.finding.ranks[f.finding.rank_count++] = rank;
 	finding_say(&f.finding, LAYER_SOFTWARE, 5e6, "found across ranks, %d", rank);
@@ -343,20 +365,25 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
 		       unsigned gil, uint64_t ms)
 {
-	struct stack_frame f = { .kind = STACK_FRAME_PYTHON };
-	struct stack_sample s = { .time_ns = S, .weight_ns = ms * MS, .pid = 105, .tid = tid,
-				  .count = (uint32_t)ms / 10, .kind = (uint8_t)kind,
-				  .gil = (uint8_t)gil };
+	struct stack_frame f = {.kind = STACK_FRAME_PYTHON};
+	struct stack_sample s = {.time_ns = S,
+				 .weight_ns = ms * MS,
+				 .pid = 105,
+				 .tid = tid,
+				 .count = (uint32_t)ms / 10,
+				 .kind = (uint8_t)kind,
+				 .gil = (uint8_t)gil};
 
 	assert_int_equal(stack_batch_string(b, python, strlen(python), &f.object), 0);
 	assert_int_equal(stack_batch_string(b, "/a/train.py", 11, &f.file), 0);
-	assert_int_equal(stack_batch_string(b, tid == 105 ? "main" : "hog", tid == 105 ? 4 : 3, &s.comm),
-			 0);
+	assert_int_equal(
+	    stack_batch_string(b, tid == 105 ? "main" : "hog", tid == 105 ? 4 : 3, &s.comm), 0);
 	assert_int_equal(stack_batch_stack(b, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
 	assert_int_equal(stack_batch_sample(b, &s), 0);
 }
 
-static const struct diagnosis_function *function_of(const struct diagnosis_rank *r, const char *name)
+static const struct diagnosis_function *function_of(const struct diagnosis_rank *r,
+						    const char *name)
 {
 	for (uint32_t i = 0; i < r->function_count; i++)
 		if (!strcmp(r->function[i].name, name))
@@ -397,7 +424,8 @@ static void gives_functions_in_time_per_step(void **unused)
 	assert_float_equal(f->launch_ns, 0, 0);
 	assert_float_equal(f->total_ns, 30e6, 1);
 	assert_float_equal(function_of(&r, "read (train.py)")->off_ns, 10e6, 1);
-	for (uint32_t i = 0; i < r.function_count; i++) /* what other threads sleep in is of no concern */
+	for (uint32_t i = 0; i < r.function_count;
+	     i++) /* what other threads sleep in is of no concern */
 		assert_string_not_equal(r.function[i].name, "idle (train.py)");
 	picture_drop(p);
 }
@@ -405,12 +433,16 @@ static void gives_functions_in_time_per_step(void **unused)
 /* The packets of others come in while it runs: 200 ms beside 200 of its own. */
 static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unused)
 {
-	static const char *const inner[] = { "__napi_poll", "handle_softirqs",
-					     "sysvec_call_function_single",
-					     "asm_sysvec_call_function_single", "vfs_read" };
-	struct stack_sample s = { .time_ns = S, .weight_ns = 200 * MS, .pid = 105, .tid = 105, .count = 20,
-				  .kind = STACK_ON_CPU };
-	struct stack_frame f[6] = { [5] = { .kind = STACK_FRAME_PYTHON } };
+	static const char *const inner[] = {"__napi_poll", "handle_softirqs",
+					    "sysvec_call_function_single",
+					    "asm_sysvec_call_function_single", "vfs_read"};
+	struct stack_sample s = {.time_ns = S,
+				 .weight_ns = 200 * MS,
+				 .pid = 105,
+				 .tid = 105,
+				 .count = 20,
+				 .kind = STACK_ON_CPU};
+	struct stack_frame f[6] = {[5] = {.kind = STACK_FRAME_PYTHON}};
 	static struct made m;
 	struct diagnosis_rank r;
 	struct picture *p;
@@ -421,8 +453,8 @@ static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unus
 	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 200);
 	for (uint32_t i = 0; i < 5; i++) {
 		f[i].kind = STACK_FRAME_KERNEL;
-		assert_int_equal(stack_batch_string(&m.w.stacks, inner[i], strlen(inner[i]),
-						    &f[i].object), 0);
+		assert_int_equal(
+		    stack_batch_string(&m.w.stacks, inner[i], strlen(inner[i]), &f[i].object), 0);
 	}
 	assert_int_equal(stack_batch_string(&m.w.stacks, "step", 4, &f[5].object), 0);
 	assert_int_equal(stack_batch_string(&m.w.stacks, "/a/train.py", 11, &f[5].file), 0);
@@ -440,7 +472,8 @@ static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unus
 	picture_drop(p);
 }
 
-static bool names_it(void *arg, const uint8_t *id, size_t bytes, uint64_t address, char *out, size_t room)
+static bool names_it(void *arg, const uint8_t *id, size_t bytes, uint64_t address, char *out,
+		     size_t room)
 {
 	++*(uint32_t *)arg;
 	snprintf(out, room, "f%llu", (unsigned long long)address);
@@ -449,7 +482,7 @@ static bool names_it(void *arg, const uint8_t *id, size_t bytes, uint64_t addres
 
 static void names_native_functions_and_gives_up_on_files_without_symbols(void **unused)
 {
-	static const uint8_t good[2] = { 7, 7 }, bad[2] = { 8, 8 };
+	static const uint8_t good[2] = {7, 7}, bad[2] = {8, 8};
 	static struct made m;
 	struct diagnosis_rank r;
 	struct picture *p;
@@ -459,14 +492,16 @@ static void names_native_functions_and_gives_up_on_files_without_symbols(void **
 	m.w.stacks.begin_ns = m.w.begin_ns;
 	m.w.stacks.end_ns = m.w.end_ns;
 	for (uint32_t i = 0; i < 200; i++) {
-		struct stack_frame f = { .kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN,
-					 .address = 50 + i / 2 };
-		struct stack_sample s = { .weight_ns = MS, .pid = 105, .tid = 105, .count = 1,
-					  .kind = STACK_ON_CPU };
+		struct stack_frame f = {
+		    .kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN, .address = 50 + i / 2};
+		struct stack_sample s = {
+		    .weight_ns = MS, .pid = 105, .tid = 105, .count = 1, .kind = STACK_ON_CPU};
 
-		assert_int_equal(stack_batch_object(&m.w.stacks, i % 2 ? good : bad, 2, "/lib/libx.so",
-						    &f.object), 0);
-		assert_int_equal(stack_batch_stack(&m.w.stacks, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
+		assert_int_equal(stack_batch_object(&m.w.stacks, i % 2 ? good : bad, 2,
+						    "/lib/libx.so", &f.object),
+				 0);
+		assert_int_equal(stack_batch_stack(&m.w.stacks, &f, 1, 0, STACK_END_ROOT, &s.stack),
+				 0);
 		assert_int_equal(stack_batch_sample(&m.w.stacks, &s), 0);
 	}
 	p = picture_make(&m.w, names_it, &asked);
@@ -559,8 +594,10 @@ static void names_the_cause_of_the_culprit(void **unused)
 	j = json_of(softirq(5, 20));
 	assert_string_equal(cause_of(j), "os-softirq");
 	assert_string_equal(text_of(json_object_get(j, "diagnosis"), "layer"), "os");
-	assert_true(json_array_size(json_object_get(json_object_get(j, "diagnosis"), "evidence")) > 0);
-	assert_true(json_array_size(json_object_get(json_object_get(j, "diagnosis"), "ruled_out")) > 0);
+	assert_true(json_array_size(json_object_get(json_object_get(j, "diagnosis"), "evidence")) >
+		    0);
+	assert_true(json_array_size(json_object_get(json_object_get(j, "diagnosis"), "ruled_out")) >
+		    0);
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
 	json_decref(j);
 }
@@ -570,10 +607,10 @@ static const struct {
 	const char *subject, *cause, *evidence, *remedy;
 	double value;
 } of_memory[] = {
-	{ OS_SIGNAL_PAGES_MIGRATED, "", "os-numa", "between NUMA nodes", "NUMA balancing", 80000 },
-	{ OS_SIGNAL_FAULTS, "", "os-faults", "page faults: 160000", "huge pages", 160000 },
-	{ OS_SIGNAL_PRESSURE, "memory in its cgroup", "os-memory", "memory in its cgroup 220",
-	  "memory limit", 220 },
+    {OS_SIGNAL_PAGES_MIGRATED, "", "os-numa", "between NUMA nodes", "NUMA balancing", 80000},
+    {OS_SIGNAL_FAULTS, "", "os-faults", "page faults: 160000", "huge pages", 160000},
+    {OS_SIGNAL_PRESSURE, "memory in its cgroup", "os-memory", "memory in its cgroup 220",
+     "memory limit", 220},
 };
 
 static struct incident_change with_signal(int rank, uint32_t reason, double slow_ms, size_t i,
@@ -649,7 +686,7 @@ static void any_order_of_windows_gives_the_same_verdict(void **unused)
 	uint32_t orders = 0;
 
 	for (uint32_t code = 0; code < 720; code += 7) { /* 103 of the 720 orders */
-		int left[MANY] = { 0, 1, 2, 3, 4, 5 }, room = MANY;
+		int left[MANY] = {0, 1, 2, 3, 4, 5}, room = MANY;
 		struct incident_change c;
 		uint32_t rest = code;
 		char *text;
@@ -814,7 +851,7 @@ static void what_is_closed_gives_room_first(void **unused)
 /* By the member's places, each picture once. */
 static uint64_t bytes_of_member(const struct member *m)
 {
-	const struct picture *p[INCIDENT_VIEWS + 4] = { m->slow, m->calm, m->waiting, m->open };
+	const struct picture *p[INCIDENT_VIEWS + 4] = {m->slow, m->calm, m->waiting, m->open};
 	uint64_t bytes = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
@@ -831,8 +868,8 @@ static uint64_t bytes_of_member(const struct member *m)
 
 static void room_is_counted_right_whatever_comes(void **unused)
 {
-	static const uint32_t reasons[] = { WINDOW_SELF, WINDOW_COMM, WINDOW_COMM, WINDOW_ASKED,
-					    WINDOW_PEER };
+	static const uint32_t reasons[] = {WINDOW_SELF, WINDOW_COMM, WINDOW_COMM, WINDOW_ASKED,
+					   WINDOW_PEER};
 	const uint64_t room = 20 * one_picture();
 	char closed[4][INCIDENT_ID_BYTES];
 	char job[8];
@@ -846,8 +883,8 @@ static void room_is_counted_right_whatever_comes(void **unused)
 		window_of(job, (int)(synth_random(&state) % 6), reason,
 			  (double)(synth_random(&state) % 60));
 		if (n % 50 == 49)
-			incident_set_tick(set, T0 + (uint64_t)(synth_random(&state) % 120) * S, closed,
-					  4);
+			incident_set_tick(set, T0 + (uint64_t)(synth_random(&state) % 120) * S,
+					  closed, 4);
 		for (const struct incident *i = set->first; i; i = i->next) {
 			uint64_t bytes = 0;
 
@@ -896,20 +933,27 @@ static struct incident_change at_socket(int rank, uint32_t reason, double slow_m
 	uint32_t pid = 100 + (uint32_t)rank, stack;
 
 	make(&m, rank, reason, 1, slow_ms);
-	struct stack_frame f[2] = { { .kind = STACK_FRAME_KERNEL, .object = text_in(b, "tcp_recvmsg") },
-				    { .kind = STACK_FRAME_PYTHON, .object = text_in(b, "all_reduce"),
-				      .file = text_in(b, "/job/train.py"), .line = 7 } };
-	struct stack_switch_thread t = { .begin_ns = m.w.begin_ns, .end_ns = m.w.end_ns, .pid = pid,
-					 .tid = pid };
+	struct stack_frame f[2] = {
+	    {.kind = STACK_FRAME_KERNEL, .object = text_in(b, "tcp_recvmsg")},
+	    {.kind = STACK_FRAME_PYTHON,
+	     .object = text_in(b, "all_reduce"),
+	     .file = text_in(b, "/job/train.py"),
+	     .line = 7}};
+	struct stack_switch_thread t = {
+	    .begin_ns = m.w.begin_ns, .end_ns = m.w.end_ns, .pid = pid, .tid = pid};
 
 	b->begin_ns = m.w.begin_ns;
 	b->end_ns = m.w.end_ns;
 	assert_int_equal(stack_batch_stack(b, f, 2, 1, STACK_END_ROOT, &stack), 0);
 	assert_int_equal(stack_batch_switch_thread(b, &t), 0);
 	for (uint32_t i = 0; i < STEPS; i++) {
-		struct stack_switch s = { .out_ns = m.steps[i].step.begin_ns + 51 * MS,
-					  .in_ns = m.steps[i].step.end_ns, .pid = pid, .tid = pid,
-					  .stack = stack, .state = STACK_SWITCH_INTERRUPTIBLE, .count = 1 };
+		struct stack_switch s = {.out_ns = m.steps[i].step.begin_ns + 51 * MS,
+					 .in_ns = m.steps[i].step.end_ns,
+					 .pid = pid,
+					 .tid = pid,
+					 .stack = stack,
+					 .state = STACK_SWITCH_INTERRUPTIBLE,
+					 .count = 1};
 
 		assert_int_equal(stack_batch_switch(b, &s), 0);
 	}
@@ -980,9 +1024,11 @@ static double ledger_ms(const json_t *incident, const char *what)
 	const json_t *d = json_object_get(incident, "diagnosis"), *row;
 	size_t k;
 
-	json_array_foreach(json_object_get(json_object_get(d, "ledger"), "rows"), k, row)
-		if (!strcmp(text_of(row, "account"), "collective") && !strcmp(text_of(row, "what"), what))
-			return json_number_value(json_object_get(row, "slow_ms"));
+	json_array_foreach(
+	    json_object_get(json_object_get(d, "ledger"), "rows"), k,
+	    row) if (!strcmp(text_of(row, "account"), "collective") &&
+		     !strcmp(text_of(row, "what"),
+			     what)) return json_number_value(json_object_get(row, "slow_ms"));
 	return 0;
 }
 
@@ -1030,7 +1076,8 @@ static void the_cause_of_most_of_what_was_lost_is_told(void **unused)
 	for (int n = 0; n < 12; n++) {
 		make(&m, 5, WINDOW_SELF, 4 + 2.5 * n, n == 0 ? 90 : 20);
 		if (n == 0)
-			signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 900);
+			signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1",
+				   900);
 		else
 			slow_gemm(&m, 1.5);
 		c = send(&m);
@@ -1122,8 +1169,8 @@ static struct incident_change waits_in_small(int32_t ranks, int rank)
 	return send(&m);
 }
 
-static json_t *small_json(struct incident_change c, uint32_t ranks, const char *symptom, const char *kind,
-			  size_t diagnoses)
+static json_t *small_json(struct incident_change c, uint32_t ranks, const char *symptom,
+			  const char *kind, size_t diagnoses)
 {
 	json_t *j = incident_set_json(set, c.id, ranks, NULL);
 
@@ -1145,7 +1192,8 @@ static void faults_of_most_of_a_small_job_have_a_verdict_each(void **unused)
 		if (ranks == 3)
 			waits_in_small(ranks, 2);
 		of_small(ranks, 0, false);
-		j = small_json(of_small(ranks, 1, true), (uint32_t)ranks, "slow_rank", "slow_rank", 2);
+		j = small_json(of_small(ranks, 1, true), (uint32_t)ranks, "slow_rank", "slow_rank",
+			       2);
 		list = json_object_get(j, "diagnoses");
 		assert_string_equal(ranks_of(j), "0,1");
 		assert_int_equal(json_array_size(json_object_get(j, "victims")), ranks == 3);
@@ -1173,7 +1221,8 @@ static void every_rank_is_said_only_of_all(void **unused)
 	d = json_object_get(j, "diagnosis");
 	assert_string_equal(cause_of(j), "os-softirq");
 	assert_string_equal(ranks_of(d), "0,1");
-	assert_non_null(strstr(text_of(d, "summary"), "ranks 0 and 1 are slower than before because"));
+	assert_non_null(
+	    strstr(text_of(d, "summary"), "ranks 0 and 1 are slower than before because"));
 	json_decref(j);
 
 	j = small_json(waits_in_small(3, 2), 3, "slow_rank", "slow_rank", 1);
@@ -1194,8 +1243,8 @@ static void every_rank_is_said_only_of_all(void **unused)
 /* In a window of two seconds and what was lost, in each of eight ranks. */
 static void costs(const json_t *d, double lost_s)
 {
-	assert_float_equal(json_number_value(json_object_get(d, "gpu_hours_lost")), lost_s * 8 / 3600,
-			   1e-9);
+	assert_float_equal(json_number_value(json_object_get(d, "gpu_hours_lost")),
+			   lost_s * 8 / 3600, 1e-9);
 	assert_float_equal(json_number_value(json_object_get(d, "gpu_hours_per_day")),
 			   lost_s / (2 + lost_s) * 8 * 24, 1e-6);
 }
@@ -1250,10 +1299,9 @@ static bool is_signal_of(const json_t *j, int rank, const char *name)
 	size_t k;
 	json_t *v;
 
-	json_array_foreach(json_object_get(j, "signals"), k, v)
-		if (json_integer_value(json_object_get(v, "rank")) == rank &&
-		    !strcmp(text_of(v, "name"), name))
-			return true;
+	json_array_foreach(json_object_get(j, "signals"), k,
+			   v) if (json_integer_value(json_object_get(v, "rank")) == rank &&
+				  !strcmp(text_of(v, "name"), name)) return true;
 	return false;
 }
 
@@ -1352,9 +1400,9 @@ static void counts_what_it_costs(void **unused)
 
 	assert_float_equal(json_number_value(json_object_get(j, "gpu_hours_lost")),
 			   14 * 0.020 * 8 / 3600, 1e-9);
-	assert_float_equal(json_number_value(json_object_get(json_object_get(j, "diagnosis"),
-							     "gpu_hours_lost")),
-			   14 * 0.020 * 8 / 3600, 1e-9);
+	assert_float_equal(
+	    json_number_value(json_object_get(json_object_get(j, "diagnosis"), "gpu_hours_lost")),
+	    14 * 0.020 * 8 / 3600, 1e-9);
 	json_decref(j);
 }
 
@@ -1400,11 +1448,12 @@ static int fake_sketch(void *arg, const char *job, int32_t rank, struct sketch *
 	out->cpu_ns = 60e6;
 	out->samples = 1000;
 	out->settings = calloc(1, sizeof(*out->settings));
-	out->settings[0] = (struct sketch_setting){ strdup("torch"), strdup(rank == 5 ? "2.4" : "2.6") };
+	out->settings[0] =
+	    (struct sketch_setting){strdup("torch"), strdup(rank == 5 ? "2.4" : "2.6")};
 	out->setting_count = 1;
 	out->functions = calloc(1, sizeof(*out->functions));
-	out->functions[0] = (struct sketch_function){ .name = strdup("step"), .kind = FUNCTION_PYTHON,
-						      .total_share = 40.0 / 60 };
+	out->functions[0] = (struct sketch_function){
+	    .name = strdup("step"), .kind = FUNCTION_PYTHON, .total_share = 40.0 / 60};
 	out->function_count = 1;
 	return 0;
 }
@@ -1423,7 +1472,8 @@ static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **
 	uint32_t asked = 0;
 	json_t *j, *d;
 
-	set->config.sources = (struct incident_sources){ &asked, fake_sketch, NULL, fake_peers, NULL };
+	set->config.sources =
+	    (struct incident_sources){&asked, fake_sketch, NULL, fake_peers, NULL};
 	make(&m, 5, WINDOW_SELF, 1, 20);
 	m.w.stacks.begin_ns = m.w.begin_ns;
 	m.w.stacks.end_ns = m.w.end_ns;
@@ -1442,14 +1492,14 @@ static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **
 /* Of nobody else a sketch is left, but of the role's last minutes the waterline. */
 static uint32_t asked_without;
 
-static int fake_waterline(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
-			  struct diagnosis_group *out)
+static int fake_waterline(void *arg, const char *job, const int32_t *ranks, uint32_t count,
+			  bool *is_of, struct diagnosis_group *out)
 {
 	struct diagnosis_usual *list = calloc(1, sizeof(*list));
 
 	assert_string_equal(job, "job");
-	*list = (struct diagnosis_usual){ "step", FUNCTION_PYTHON, .9, .92 };
-	*out = (struct diagnosis_group){ .function = list, .function_count = 1, .sketches = 40 };
+	*list = (struct diagnosis_usual){"step", FUNCTION_PYTHON, .9, .92};
+	*out = (struct diagnosis_group){.function = list, .function_count = 1, .sketches = 40};
 	for (uint32_t i = 0; i < count; i++) {
 		asked_without |= 1u << ranks[i];
 		is_of[i] = ranks[i] >= 4;
@@ -1475,7 +1525,7 @@ static void a_suspects_functions_are_held_against_its_roles_waterline(void **unu
 	json_t *j, *d;
 
 	asked_without = 0;
-	set->config.sources = (struct incident_sources){ .waterline = fake_waterline };
+	set->config.sources = (struct incident_sources){.waterline = fake_waterline};
 	send_spinning(5);
 	j = json_of(tell(gap)); /* 0.7 sure that the host is late */
 	d = json_object_get(j, "diagnosis");
@@ -1510,8 +1560,7 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 		teardown(NULL);
 		setup(NULL);
 		set->config.sources =
-			(struct incident_sources){ &asked, fake_sketch, fake_baseline, fake_peers,
-						     NULL };
+		    (struct incident_sources){&asked, fake_sketch, fake_baseline, fake_peers, NULL};
 		make(&m, 5, WINDOW_SELF, 1, 1);
 		for (uint32_t i = 0; i < STEPS; i++) {
 			m.steps[i].step.idle_ns += 20 * MS;
@@ -1541,7 +1590,7 @@ static void moment_of(enum finding_kind kind, int rank, const char *cause)
 	json_t *j;
 
 	set->config.sources =
-		(struct incident_sources){ &asked, fake_sketch, fake_baseline, fake_peers, NULL };
+	    (struct incident_sources){&asked, fake_sketch, fake_baseline, fake_peers, NULL};
 	for (int k = 0; k < 2; k++) {
 		make_moment(&m, k ? WINDOW_ASKED : WINDOW_SELF);
 		for (uint32_t i = 0; i < STEPS; i++) {
@@ -1743,9 +1792,12 @@ static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
 static struct incident_change stands_still(int rank, const char *main)
 {
 	static struct made m;
-	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL}, {.kind = STACK_FRAME_PYTHON, .line = 88}};
-	struct stack_switch s = {.pid = 100 + (uint32_t)rank, .tid = 100 + (uint32_t)rank,
-				 .state = STACK_SWITCH_INTERRUPTIBLE, .flags = STACK_SWITCH_OPEN};
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL},
+				   {.kind = STACK_FRAME_PYTHON, .line = 88}};
+	struct stack_switch s = {.pid = 100 + (uint32_t)rank,
+				 .tid = 100 + (uint32_t)rank,
+				 .state = STACK_SWITCH_INTERRUPTIBLE,
+				 .flags = STACK_SWITCH_OPEN};
 	struct stack_switch_thread t = {.pid = s.pid, .tid = s.tid};
 	struct stack_batch *b = &m.w.stacks;
 
@@ -1790,9 +1842,10 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 	d = json_object_get(j, "diagnosis");
 	assert_string_equal(ranks_of(j), "2");
 	assert_string_equal(cause_of(j), "cpu-lock");
-	assert_string_equal(text_of(d, "summary"),
-			    "rank 2 hangs because it waits for a file lock in save (train.py); 3 of 4 "
-			    "ranks wait in AllReduce 7");
+	assert_string_equal(
+	    text_of(d, "summary"),
+	    "rank 2 hangs because it waits for a file lock in save (train.py); 3 of 4 "
+	    "ranks wait in AllReduce 7");
 	assert_true(is_said(d, "rank 2 is in flock < save (train.py:88)"));
 	assert_true(json_number_value(json_object_get(d, "effect_ms")) >= 8000);
 	d = json_array_get(json_object_get(json_object_get(d, "ledger"), "rows"), 0);
@@ -1874,10 +1927,13 @@ static void start_anew(void)
 	assert_int_equal(open_set(2, 0), 0);
 }
 
-static void restore_row(const char *id, const char *job, bool open, uint64_t begin_s, uint64_t end_s)
+static void restore_row(const char *id, const char *job, bool open, uint64_t begin_s,
+			uint64_t end_s)
 {
-	struct incident_row row = { .open = open, .begin_unix_ns = T0 + begin_s * S,
-				    .end_unix_ns = T0 + end_s * S, .arrival_unix_ns = T0 + end_s * S };
+	struct incident_row row = {.open = open,
+				   .begin_unix_ns = T0 + begin_s * S,
+				   .end_unix_ns = T0 + end_s * S,
+				   .arrival_unix_ns = T0 + end_s * S};
 
 	snprintf(row.id, sizeof(row.id), "%s", id);
 	snprintf(row.job, sizeof(row.job), "%s", job);
@@ -1914,8 +1970,8 @@ static struct incident_change seen_anew(enum finding_kind kind, int rank, uint64
 
 static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unused)
 {
-	static const enum finding_kind kinds[] = { FINDING_SLOW_RANK, FINDING_HANG, FINDING_UNIFORM,
-						   FINDING_IMBALANCE };
+	static const enum finding_kind kinds[] = {FINDING_SLOW_RANK, FINDING_HANG, FINDING_UNIFORM,
+						  FINDING_IMBALANCE};
 	char closed[4][INCIDENT_ID_BYTES];
 
 	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
@@ -1964,9 +2020,9 @@ static const char *findings_of(const char *id)
 
 	text[0] = '\0';
 	json_array_foreach(list, k, one)
-		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %llu%s; ", ranks_of(one),
-			 (json_integer_value(json_object_get(one, "begin_unix_ns")) - T0) / S,
-			 json_is_true(json_object_get(one, "ended")) ? " ended" : "");
+	    snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %llu%s; ", ranks_of(one),
+		     (json_integer_value(json_object_get(one, "begin_unix_ns")) - T0) / S,
+		     json_is_true(json_object_get(one, "ended")) ? " ended" : "");
 	json_decref(list);
 	return text;
 }
@@ -2123,7 +2179,8 @@ static void findings_survive_a_restart(void **unused)
 	teardown(NULL);
 	setup(NULL);
 	assert_int_equal(incident_set_restore(set, &row), 0);
-	json_array_foreach(list, k, one) {
+	json_array_foreach(list, k, one)
+	{
 		assert_int_equal(finding_json_parse(one, &back), 0);
 		snprintf(back.job, sizeof(back.job), "job");
 		assert_int_equal(incident_set_restore_finding(set, c.id, &back), 0);
@@ -2168,68 +2225,73 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
-		CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
-		CASE(slow_steps_that_nobody_flagged_are_no_reference),
-		CASE(leaves_out_steps_that_were_cut_in_two),
-		CASE(gives_functions_in_time_per_step),
-		CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
-		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
-		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
-		CASE(names_the_cause_of_the_culprit),
-		CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
-		CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
-		CASE(any_order_of_windows_gives_the_same_verdict),
-		CASE(a_picture_in_several_places_counts_once),
-		CASE(a_job_of_many_pictures_takes_the_verdict_of_no_other),
-		CASE(what_is_closed_gives_room_first),
-		CASE(in_a_full_incident_the_culprit_has_room),
-		CASE(room_is_counted_right_whatever_comes),
-		CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
-		CASE(collectives_are_divided_once_all_ranks_are_known),
-		CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
-		CASE(the_cause_of_most_of_what_was_lost_is_told),
-		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
-		CASE(names_no_cause_where_none_shows),
-		CASE(two_faults_at_once_have_a_verdict_each),
-		CASE(what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault),
-		CASE(a_second_fault_that_costs_less_is_told_too),
-		CASE(what_costs_little_beside_a_fault_is_none),
-		CASE(who_lost_little_beside_a_fault_is_not_accused),
-		CASE(the_second_of_two_faults_has_its_node_and_signals),
-		CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
-		CASE(every_rank_is_said_only_of_all),
-		CASE(a_moment_is_no_second_fault), CASE(moments_of_its_peers_hide_no_fault),
-		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
-		CASE(counts_what_it_costs), CASE(has_a_life),
-		CASE(a_suspects_functions_are_held_against_its_roles_waterline),
-		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
-		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
-		CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
-		CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
-		CASE(what_was_asked_for_too_late_is_not_what_was_slow),
-		CASE(a_finding_alone_is_an_incident), CASE(refuses_findings_that_make_no_sense),
-		CASE(windows_join_the_finding_of_their_fault_and_say_why),
-		CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
-		CASE(a_finding_holds_its_incident_open_until_it_ends),
-		CASE(a_job_that_is_gone_ends_its_findings),
-		CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
-		CASE(the_same_finding_told_again_is_one),
-		CASE(uniform_degradation_accuses_no_rank),
-		CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
-		CASE(a_rank_hangs_in_what_its_own_window_shows),
-		CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
-		CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
-		CASE(imbalance_accuses_nobody_and_takes_no_windows),
-		CASE(findings_survive_a_restart), CASE(what_is_restored_is_as_it_was_told),
-		CASE(a_line_is_stored_with_its_rank), CASE(who_was_well_again_has_begun_anew),
-		CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
-		CASE(what_an_earlier_process_told_of_another_rank_ends),
-		CASE(ranks_that_are_told_again_one_by_one_stay_one_incident),
-		CASE(what_is_told_now_outlasts_what_an_earlier_process_told),
-		CASE(what_is_closed_takes_no_room_from_what_is_newer),
-		CASE(what_is_built_anew_has_the_room_it_had),
-		CASE(findings_of_one_job_touch_no_other),
+	    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+	    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
+	    CASE(slow_steps_that_nobody_flagged_are_no_reference),
+	    CASE(leaves_out_steps_that_were_cut_in_two),
+	    CASE(gives_functions_in_time_per_step),
+	    CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
+	    CASE(names_native_functions_and_gives_up_on_files_without_symbols),
+	    CASE(victims_are_the_peers_that_a_cause_is_seen_against),
+	    CASE(names_the_cause_of_the_culprit),
+	    CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
+	    CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
+	    CASE(any_order_of_windows_gives_the_same_verdict),
+	    CASE(a_picture_in_several_places_counts_once),
+	    CASE(a_job_of_many_pictures_takes_the_verdict_of_no_other),
+	    CASE(what_is_closed_gives_room_first),
+	    CASE(in_a_full_incident_the_culprit_has_room),
+	    CASE(room_is_counted_right_whatever_comes),
+	    CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
+	    CASE(collectives_are_divided_once_all_ranks_are_known),
+	    CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
+	    CASE(the_cause_of_most_of_what_was_lost_is_told),
+	    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
+	    CASE(names_no_cause_where_none_shows),
+	    CASE(two_faults_at_once_have_a_verdict_each),
+	    CASE(what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault),
+	    CASE(a_second_fault_that_costs_less_is_told_too),
+	    CASE(what_costs_little_beside_a_fault_is_none),
+	    CASE(who_lost_little_beside_a_fault_is_not_accused),
+	    CASE(the_second_of_two_faults_has_its_node_and_signals),
+	    CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
+	    CASE(every_rank_is_said_only_of_all),
+	    CASE(a_moment_is_no_second_fault),
+	    CASE(moments_of_its_peers_hide_no_fault),
+	    CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
+	    CASE(counts_what_it_costs),
+	    CASE(has_a_life),
+	    CASE(a_suspects_functions_are_held_against_its_roles_waterline),
+	    CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
+	    CASE(what_is_slower_than_earlier_runs_is_held_against_those),
+	    CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
+	    CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
+	    CASE(what_was_asked_for_too_late_is_not_what_was_slow),
+	    CASE(a_finding_alone_is_an_incident),
+	    CASE(refuses_findings_that_make_no_sense),
+	    CASE(windows_join_the_finding_of_their_fault_and_say_why),
+	    CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
+	    CASE(a_finding_holds_its_incident_open_until_it_ends),
+	    CASE(a_job_that_is_gone_ends_its_findings),
+	    CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
+	    CASE(the_same_finding_told_again_is_one),
+	    CASE(uniform_degradation_accuses_no_rank),
+	    CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
+	    CASE(a_rank_hangs_in_what_its_own_window_shows),
+	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
+	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
+	    CASE(imbalance_accuses_nobody_and_takes_no_windows),
+	    CASE(findings_survive_a_restart),
+	    CASE(what_is_restored_is_as_it_was_told),
+	    CASE(a_line_is_stored_with_its_rank),
+	    CASE(who_was_well_again_has_begun_anew),
+	    CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
+	    CASE(what_an_earlier_process_told_of_another_rank_ends),
+	    CASE(ranks_that_are_told_again_one_by_one_stay_one_incident),
+	    CASE(what_is_told_now_outlasts_what_an_earlier_process_told),
+	    CASE(what_is_closed_takes_no_room_from_what_is_newer),
+	    CASE(what_is_built_anew_has_the_room_it_had),
+	    CASE(findings_of_one_job_touch_no_other),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

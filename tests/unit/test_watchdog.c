@@ -77,9 +77,9 @@ static void leaves_alone_who_ends_in_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ends_a_process_that_hangs),
-		cmocka_unit_test(the_newer_bound_holds),
-		cmocka_unit_test(leaves_alone_who_ends_in_time),
+	    cmocka_unit_test(ends_a_process_that_hangs),
+	    cmocka_unit_test(the_newer_bound_holds),
+	    cmocka_unit_test(leaves_alone_who_ends_in_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

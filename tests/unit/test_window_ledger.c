@@ -321,8 +321,9 @@ static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 	recorded(&m, MAIN, 0, STEPS * 100 * MS);
 	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
 		for (uint32_t k = 0; k < 3; k++)
-			off(&m, MAIN, t + 10 * k * MS, t + (10 * k + 5) * MS, STACK_SWITCH_UNINTERRUPTIBLE,
-			    0, t || k ? STACK_SWITCH_NO_STACK : read, 0);
+			off(&m, MAIN, t + 10 * k * MS, t + (10 * k + 5) * MS,
+			    STACK_SWITCH_UNINTERRUPTIBLE, 0, t || k ? STACK_SWITCH_NO_STACK : read,
+			    0);
 	p = picture_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 15);
 	picture_drop(p);
@@ -343,12 +344,14 @@ static void a_poll_is_a_wait_for_what_ended_it(void **state)
 	recorded(&m, MAIN, 0, STEPS * 100 * MS);
 	recorded(&m, BACKWARD, 0, STEPS * 100 * MS);
 	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
-		off(&m, MAIN, t, t + 10 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll, STACK_WAKER_TIMER);
+		off(&m, MAIN, t, t + 10 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll,
+		    STACK_WAKER_TIMER);
 		off(&m, MAIN, t + 12 * MS, t + 16 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
 		    STACK_SWITCH_NO_STACK, STACK_WAKER_TIMER);
 		off(&m, MAIN, t + 20 * MS, t + 27 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
 		    STACK_SWITCH_NO_STACK, 0);
-		off(&m, MAIN, t + 30 * MS, t + 50 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, BACKWARD);
+		off(&m, MAIN, t + 30 * MS, t + 50 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait,
+		    BACKWARD);
 		off(&m, MAIN, t + 51 * MS, t + 55 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, lookup,
 		    STACK_WAKER_TIMER);
 		off(&m, BACKWARD, t + 30 * MS, t + 40 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll,
@@ -449,7 +452,8 @@ static void what_was_taken_is_in_accounts_of_its_own(void **state)
 	p = picture_of(&m);
 	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_NET_RX, "") - 8) < 1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_STEAL, "") - 2) < 1e-3);
-	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 28) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 28) <
+		    1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_THROTTLED, "") - 15) < 1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") - 5) < 1e-3);
 	picture_drop(p);
@@ -511,12 +515,15 @@ static void first_touches_are_of_the_function_that_has_the_faults(void **state)
 		on(&m, MAIN, t, 1 * MS, fault);
 	}
 	p = picture_of(&m);
-	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 10) < 1e-3);
-	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "allocate (train.py)") - 10) < 1e-3);
-	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_FIRST_TOUCH, "allocate (train.py)") - 10) <
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 10) <
 		    1e-3);
-	assert_true(fabs(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "allocate (train.py)") - 10) <
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "allocate (train.py)") - 10) <
 		    1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_FIRST_TOUCH, "allocate (train.py)") -
+			 10) < 1e-3);
+	assert_true(
+	    fabs(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "allocate (train.py)") - 10) <
+	    1e-3);
 	picture_drop(p);
 }
 
@@ -569,7 +576,8 @@ static void a_wait_is_named_by_the_users_code(void **state)
 		for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
 			off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, 0);
 		p = picture_of(&m);
-		assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "Pool.compress (pool.py)") == 30);
+		assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "Pool.compress (pool.py)") ==
+			    30);
 		picture_drop(p);
 	}
 }
@@ -587,7 +595,8 @@ static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
 	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
 		off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, 0);
 	p = picture_of(&m);
-	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (train.py)") == 30);
+	assert_true(
+	    ms_of_what(p, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (train.py)") == 30);
 	picture_drop(p);
 }
 
@@ -704,7 +713,8 @@ static void it_hangs_in_the_thread_that_came_to_rest_last(void **state)
 		sleeps_on(&m, backward ? BACKWARD : MAIN, m.w.open_since_ns + 50 * MS, lock,
 			  STACK_SWITCH_INTERRUPTIBLE);
 		p = picture_of_hang(&m);
-		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)"), 850);
+		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)"),
+				 850);
 		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_LOCK, "wait (train.py)"), 0);
 		assert_string_equal(picture_stuck(p), "ask (train.py:7)");
 		picture_drop(p);
@@ -746,7 +756,8 @@ static void that_it_is_stopped_comes_before_what_its_gpu_has_not_ended(void **st
 	m.w.unfinished.kind = BEAT_UNFINISHED_KERNEL;
 	m.w.unfinished.launch_ns = m.w.open_since_ns - 10 * MS;
 	recorded(&m, MAIN, 0, m.w.end_ns);
-	sleeps_on(&m, MAIN, m.w.open_since_ns + 100 * MS, STACK_SWITCH_NO_STACK, STACK_SWITCH_STOPPED);
+	sleeps_on(&m, MAIN, m.w.open_since_ns + 100 * MS, STACK_SWITCH_NO_STACK,
+		  STACK_SWITCH_STOPPED);
 	p = picture_of_hang(&m);
 	assert_int_equal(open_ms(p, LEDGER_STOPPED, LEDGER_NONE, ""), 800);
 	assert_int_equal(open_ms(p, LEDGER_COMPUTE, LEDGER_NONE, ""), 100);

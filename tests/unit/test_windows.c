@@ -37,26 +37,39 @@ static void ship(void *arg, uint32_t slot, const struct windows_request *q)
 
 static void give(struct rank *r, uint64_t at_ns)
 {
-	struct record launch = { .begin_ns = at_ns, .end_ns = at_ns + 1000, .kind = RECORD_LAUNCH,
-				 .name = 1, .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .peer = -1 };
+	struct record launch = {.begin_ns = at_ns,
+				.end_ns = at_ns + 1000,
+				.kind = RECORD_LAUNCH,
+				.name = 1,
+				.grid = {1, 1, 1},
+				.block = {32, 1, 1},
+				.peer = -1};
 
 	rank_host(r, &launch, NULL, false);
 }
 
 static void end(struct rank *r, uint64_t launch_ns, uint64_t at_ns)
 {
-	struct record kernel = { .begin_ns = launch_ns + 2000, .end_ns = at_ns, .launch_ns = launch_ns,
-				 .kind = RECORD_KERNEL, .name = 1, .grid = { 1, 1, 1 },
-				 .block = { 32, 1, 1 }, .peer = -1 };
+	struct record kernel = {.begin_ns = launch_ns + 2000,
+				.end_ns = at_ns,
+				.launch_ns = launch_ns,
+				.kind = RECORD_KERNEL,
+				.name = 1,
+				.grid = {1, 1, 1},
+				.block = {32, 1, 1},
+				.peer = -1};
 
 	rank_device(r, &kernel);
 }
 
 static void step(struct rank *r, uint64_t begin_ns, uint64_t index)
 {
-	struct record mark = { .begin_ns = begin_ns, .end_ns = begin_ns, .kind = RECORD_STEP_BEGIN,
-			       .key = index, .peer = -1 };
-	struct step_mark work = { .work_count = 0 };
+	struct record mark = {.begin_ns = begin_ns,
+			      .end_ns = begin_ns,
+			      .kind = RECORD_STEP_BEGIN,
+			      .key = index,
+			      .peer = -1};
+	struct step_mark work = {.work_count = 0};
 
 	rank_host(r, &mark, &work, false);
 	give(r, begin_ns + 1000);
@@ -69,8 +82,8 @@ static void step(struct rank *r, uint64_t begin_ns, uint64_t index)
 
 static int setup(void **state)
 {
-	struct recorder_config rc = { .memory_bytes = 1 << 20, .ranks_max = RANKS };
-	struct windows_config wc = { .now_ns = now_of, .ship = ship };
+	struct recorder_config rc = {.memory_bytes = 1 << 20, .ranks_max = RANKS};
+	struct windows_config wc = {.now_ns = now_of, .ship = ship};
 	struct rig *g = calloc(1, sizeof(*g));
 	struct rank_config c;
 
@@ -80,7 +93,8 @@ static int setup(void **state)
 	assert_int_equal(recorder_open(&g->recorder, &rc), 0);
 	assert_int_equal(windows_open(&g->windows, &wc), 0);
 	for (uint32_t i = 0; i < RANKS; i++) {
-		g->id[i] = (struct wire_rank){ .job = "job", .rank = (int32_t)i, .world_size = RANKS };
+		g->id[i] =
+		    (struct wire_rank){.job = "job", .rank = (int32_t)i, .world_size = RANKS};
 		assert_int_equal(recorder_add_rank(g->recorder, i, i + 1), 0);
 		assert_int_equal(rank_open(&g->rank[i], &c, g->recorder, i, NULL, 1 + i, S), 0);
 		windows_add(g->windows, i, &g->id[i], g->rank[i]);
@@ -108,7 +122,7 @@ static int teardown(void **state)
 /* As sysomd looks, some times a second. */
 static void look(struct rig *g, bool unfinished0, bool unfinished1)
 {
-	const bool unfinished[RANKS] = { unfinished0, unfinished1 };
+	const bool unfinished[RANKS] = {unfinished0, unfinished1};
 
 	for (uint32_t i = 0; i < RANKS; i++)
 		if (rank_is_still(g->rank[i], g->now_ns))
@@ -222,8 +236,8 @@ static void one_suspicion_lasts_a_minute_at_most(void **state)
 static void steps_for_whose_records_there_is_no_room_are_marked(void **state)
 {
 	struct rig *g = *state;
-	struct windows_request q = { .reason = WINDOW_ASKED, .begin_ns = S, .end_ns = g->now_ns };
-	struct window w = { .rank = g->id[0] };
+	struct windows_request q = {.reason = WINDOW_ASKED, .begin_ns = S, .end_ns = g->now_ns};
+	struct window w = {.rank = g->id[0]};
 
 	stack_batch_init(&w.stacks, keyed_process());
 	assert_int_equal(windows_steps(&q, g->rank[0]), 0);
@@ -239,8 +253,8 @@ static void steps_for_whose_records_there_is_no_room_are_marked(void **state)
 static void what_a_window_that_is_too_large_leaves_behind_is_said(void **state)
 {
 	struct rig *g = *state;
-	struct windows_request q = { .reason = WINDOW_ASKED, .begin_ns = S, .end_ns = g->now_ns };
-	struct window w = { .rank = g->id[0], .realtime_offset_ns = 1 }, got;
+	struct windows_request q = {.reason = WINDOW_ASKED, .begin_ns = S, .end_ns = g->now_ns};
+	struct window w = {.rank = g->id[0], .realtime_offset_ns = 1}, got;
 	uint32_t n = 400000;
 	struct buf out;
 
@@ -254,9 +268,11 @@ static void what_a_window_that_is_too_large_leaves_behind_is_said(void **state)
 	for (uint32_t i = 0; i < n; i++) { /* that nothing compresses */
 		uint64_t h = hash_mix(i + 1);
 
-		w.host[i] = (struct record){ .kind = RECORD_LAUNCH, .bytes = hash_mix(h),
-					     .begin_ns = S + i * 20000ull + h % 20000,
-					     .key = hash_mix(h + 1), .peer = -1 };
+		w.host[i] = (struct record){.kind = RECORD_LAUNCH,
+					    .bytes = hash_mix(h),
+					    .begin_ns = S + i * 20000ull + h % 20000,
+					    .key = hash_mix(h + 1),
+					    .peer = -1};
 		w.host[i].end_ns = w.host[i].begin_ns + hash_mix(h + 2) % 100000;
 		w.host[i].shared_bytes = (uint32_t)hash_mix(h + 3);
 	}
@@ -278,14 +294,15 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(a_server_without_requests_does_not_hang),
-		T(who_launches_does_not_hang_though_no_step_is_found),
-		T(work_that_does_not_end_is_a_hang_from_the_last_work_on),
-		T(a_rank_that_others_wait_for_hangs_with_them),
-		T(another_jobs_hang_is_none_of_its_business),
-		T(a_beat_says_since_when_a_rank_hangs), T(one_suspicion_lasts_a_minute_at_most),
-		T(steps_for_whose_records_there_is_no_room_are_marked),
-		T(what_a_window_that_is_too_large_leaves_behind_is_said),
+	    T(a_server_without_requests_does_not_hang),
+	    T(who_launches_does_not_hang_though_no_step_is_found),
+	    T(work_that_does_not_end_is_a_hang_from_the_last_work_on),
+	    T(a_rank_that_others_wait_for_hangs_with_them),
+	    T(another_jobs_hang_is_none_of_its_business),
+	    T(a_beat_says_since_when_a_rank_hangs),
+	    T(one_suspicion_lasts_a_minute_at_most),
+	    T(steps_for_whose_records_there_is_no_room_are_marked),
+	    T(what_a_window_that_is_too_large_leaves_behind_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

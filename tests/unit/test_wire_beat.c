@@ -38,8 +38,9 @@ static void steady_rank(struct beat_rank *r, uint32_t groups, uint32_t count, do
 		struct beat_group *g = &r->groups[i];
 
 		g->first_step = 4096 + (uint64_t)i * count;
-		g->end_ns = 86400ull * 1000000000ull +
-			    (uint64_t)(step_ns * count * (i + 1) + step_ns * 0.02 * synth_normal(state));
+		g->end_ns =
+		    86400ull * 1000000000ull +
+		    (uint64_t)(step_ns * count * (i + 1) + step_ns * 0.02 * synth_normal(state));
 		g->count = count;
 		g->used = count - (i % 7 == 3);
 		g->flagged = i % 11 == 5;
@@ -61,17 +62,27 @@ static void add_collectives(struct beat_rank *r, uint32_t comms, uint32_t colls,
 	uint64_t t = 86400ull * 1000000000ull;
 
 	for (uint32_t i = 0; i < comms; i++)
-		r->comms[i] = (struct beat_comm){ .comm = synth_random(state), .ranks = 64, .rank = i,
-						  .entered = 1000000 + i, .ended = 999999, .func = 1,
-						  .seq = 999999 + i, .bytes = 33554432,
-						  .call_ns = t + i * 1000003ull,
-						  .done_ns = i % 2 ? 0 : t + i * 1000003ull + 777777 };
+		r->comms[i] =
+		    (struct beat_comm){.comm = synth_random(state),
+				       .ranks = 64,
+				       .rank = i,
+				       .entered = 1000000 + i,
+				       .ended = 999999,
+				       .func = 1,
+				       .seq = 999999 + i,
+				       .bytes = 33554432,
+				       .call_ns = t + i * 1000003ull,
+				       .done_ns = i % 2 ? 0 : t + i * 1000003ull + 777777};
 	for (uint32_t i = 0; i < colls; i++) {
 		t += 200000000ull + synth_random(state) % 9999999;
-		r->colls[i] = (struct beat_coll){
-			.comm = comms && i % 5 ? r->comms[i % comms].comm : synth_random(state),
-			.func = 1 + i % 4, .seq = 999000 + i * 8, .step = 4096 + i / 2, .call_ns = t,
-			.begin_ns = i % 3 ? t + 150000 : 0, .end_ns = i % 3 ? t + 1150001 : 0 };
+		r->colls[i] = (struct beat_coll){.comm = comms && i % 5 ? r->comms[i % comms].comm
+									: synth_random(state),
+						 .func = 1 + i % 4,
+						 .seq = 999000 + i * 8,
+						 .step = 4096 + i / 2,
+						 .call_ns = t,
+						 .begin_ns = i % 3 ? t + 150000 : 0,
+						 .end_ns = i % 3 ? t + 1150001 : 0};
 	}
 	r->comm_count = comms;
 	r->coll_count = colls;
@@ -79,7 +90,7 @@ static void add_collectives(struct beat_rank *r, uint32_t comms, uint32_t colls,
 
 static struct beat_rank *round_trip(struct beat_rank *r, size_t *bytes, struct beat *got)
 {
-	struct beat b = { .ranks = r, .rank_count = 1 };
+	struct beat b = {.ranks = r, .rank_count = 1};
 	struct buf out;
 
 	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
@@ -94,7 +105,7 @@ static struct beat_rank *round_trip(struct beat_rank *r, size_t *bytes, struct b
 
 static void round_trips_groups_to_their_stated_fineness(void **unused)
 {
-	static const double steps_ns[] = { 900, 12e6, 100e6, 40e9 };
+	static const double steps_ns[] = {900, 12e6, 100e6, 40e9};
 	uint64_t state = 20261122;
 
 	for (size_t k = 0; k < sizeof(steps_ns) / sizeof(steps_ns[0]); k++) {
@@ -152,7 +163,8 @@ static void round_trips_collectives_that_do_not_end(void **unused)
 	wire_beat_free(&got);
 	/* rows that name none of the rank's communicators, or one twice */
 	for (int k = 0; k < 3; k++) {
-		uint8_t rows[] = { 2, 0, 1, 2, 3, 4, (uint8_t)(k == 0 ? BEAT_COMMS_MAX : 0), 1, 2, 3, 4 };
+		uint8_t rows[] = {2, 0, 1, 2, 3, 4, (uint8_t)(k == 0 ? BEAT_COMMS_MAX : 0),
+				  1, 2, 3, 4};
 
 		full = r;
 		if (k == 2) {
@@ -162,7 +174,7 @@ static void round_trips_collectives_that_do_not_end(void **unused)
 		assert_int_equal(beat_columns_opens_unpack(rows, sizeof(rows), &full), -EPROTO);
 	}
 	full.comm_count = 0;
-	assert_int_equal(beat_columns_opens_unpack((const uint8_t[]){ 1, 0, 1, 2, 3, 4 }, 6, &full),
+	assert_int_equal(beat_columns_opens_unpack((const uint8_t[]){1, 0, 1, 2, 3, 4}, 6, &full),
 			 -EPROTO);
 }
 
@@ -173,8 +185,10 @@ static void round_trips_what_a_gpu_does_not_end(void **unused)
 	size_t bytes;
 
 	memset(&r, 0, sizeof(r));
-	r.unfinished = (struct beat_unfinished){ .kind = BEAT_UNFINISHED_KERNEL, .stream = 13,
-						 .launch_ns = 86400000000123, .name = "gemm_bf16" };
+	r.unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_KERNEL,
+						.stream = 13,
+						.launch_ns = 86400000000123,
+						.name = "gemm_bf16"};
 	r.stalled_since_ns = 86400000000456;
 	struct beat_rank *g = round_trip(&r, &bytes, &got);
 
@@ -239,7 +253,7 @@ static void fits_a_full_rank_of_a_steady_job(void **unused)
 static void refuses_a_rank_above_its_bytes(void **unused)
 {
 	static struct beat_rank r;
-	struct beat b = { .ranks = &r, .rank_count = 1 };
+	struct beat b = {.ranks = &r, .rank_count = 1};
 	uint64_t state = 6;
 	struct buf out;
 
@@ -329,8 +343,8 @@ static void rejects_group_rows_out_of_bounds(void **unused)
 
 	buf_init(&b, 4096);
 	/* count, shift, then log, skip, unused, flagged, end, eight figures */
-	put(&b, 15, U(1), U(0), U(3), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
-	    U(2));
+	put(&b, 15, U(1), U(0), U(3), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
+	    U(2), U(2));
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), 0);
 	for (size_t n = 1; n < b.bytes; n++) {
 		struct buf cut = b;
@@ -344,20 +358,20 @@ static void rejects_group_rows_out_of_bounds(void **unused)
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
 	put(&b, 2, U(1) << 63, U(0));
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
-	put(&b, 15, U(1), U(64), U(3), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
-	    U(2)); /* shift */
+	put(&b, 15, U(1), U(64), U(3), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
+	    U(2), U(2)); /* shift */
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
-	put(&b, 15, U(1), U(0), U(3), U(1), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
-	    U(2)); /* 1 is no multiple of 8 */
+	put(&b, 15, U(1), U(0), U(3), U(1), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
+	    U(2), U(2)); /* 1 is no multiple of 8 */
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
-	put(&b, 15, U(1), U(0), U(3), U(0), U(9), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
-	    U(2)); /* unused */
+	put(&b, 15, U(1), U(0), U(3), U(0), U(9), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
+	    U(2), U(2)); /* unused */
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
-	put(&b, 15, U(1), U(0), U(21), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
-	    U(2)); /* log */
+	put(&b, 15, U(1), U(0), U(21), U(0), U(0), U(0), U(2), U(2), U(2), U(2), U(2), U(2), U(2),
+	    U(2), U(2)); /* log */
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
-	put(&b, 15, U(1), U(0), U(3), U(0), U(0), U(0), U(2), U(1), U(2), U(2), U(2), U(2), U(2), U(2),
-	    U(2)); /* a latency of -1 */
+	put(&b, 15, U(1), U(0), U(3), U(0), U(0), U(0), U(2), U(1), U(2), U(2), U(2), U(2), U(2),
+	    U(2), U(2)); /* a latency of -1 */
 	assert_int_equal(unpack(&b, beat_columns_groups_unpack), -EPROTO);
 	buf_fini(&b);
 }
@@ -382,7 +396,7 @@ static void rejects_collective_rows_out_of_bounds(void **unused)
 static void survives_any_flip_of_a_full_beat(void **unused)
 {
 	static struct beat_rank r;
-	struct beat b = { .ranks = &r, .rank_count = 1 };
+	struct beat b = {.ranks = &r, .rank_count = 1};
 	uint64_t state = 9;
 	struct buf out;
 
@@ -412,11 +426,11 @@ static void survives_any_flip_of_a_full_beat(void **unused)
 /* A beat of one rank as the first version wrote it (protoc --encode, of that version's sysom.proto):
  * without rows, flags and shift. */
 static const uint8_t first_version[] = {
-	0x08, 0x01, 0x10, 0x02, 0x22, 0x45, 0x0a, 0x03, 0x6e, 0x6f, 0x64, 0x12, 0x10, 0x01, 0x02,
-	0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x18,
-	0x07, 0x20, 0x80, 0x94, 0xeb, 0xdc, 0x03, 0x7a, 0x24, 0x0a, 0x0b, 0x0a, 0x03, 0x6a, 0x6f,
-	0x62, 0x38, 0x06, 0x40, 0x10, 0x50, 0x63, 0x10, 0x01, 0x20, 0x02, 0x30, 0xe8, 0x07, 0x49,
-	0x00, 0x00, 0x00, 0x00, 0x84, 0xd7, 0x97, 0x41, 0xa8, 0x01, 0xd0, 0x0f, 0xb0, 0x01, 0x05,
+    0x08, 0x01, 0x10, 0x02, 0x22, 0x45, 0x0a, 0x03, 0x6e, 0x6f, 0x64, 0x12, 0x10, 0x01, 0x02,
+    0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10, 0x18,
+    0x07, 0x20, 0x80, 0x94, 0xeb, 0xdc, 0x03, 0x7a, 0x24, 0x0a, 0x0b, 0x0a, 0x03, 0x6a, 0x6f,
+    0x62, 0x38, 0x06, 0x40, 0x10, 0x50, 0x63, 0x10, 0x01, 0x20, 0x02, 0x30, 0xe8, 0x07, 0x49,
+    0x00, 0x00, 0x00, 0x00, 0x84, 0xd7, 0x97, 0x41, 0xa8, 0x01, 0xd0, 0x0f, 0xb0, 0x01, 0x05,
 };
 
 static void reads_a_beat_of_the_first_version(void **unused)
@@ -444,29 +458,86 @@ static void reads_a_beat_of_the_first_version(void **unused)
 
 /* By hand, from docs/wire-format.md. */
 static const uint8_t golden_groups[] = {
-	/* two rows, times in units of 2^12 ns */
-	2, 12,
-	/* 4 steps from 8 on, one not used, none flagged, end 500,000 units = 2.048 s */
-	2, 8, 1, 0, 0xc0, 0x84, 0x3d,
-	/* latency 20,000 units, self 16,000, MAD 10, exposed 4,000, compute 15,000, idle 0, copy 0, 9
+    /* two rows, times in units of 2^12 ns */
+    2,
+    12,
+    /* 4 steps from 8 on, one not used, none flagged, end 500,000 units = 2.048 s */
+    2,
+    8,
+    1,
+    0,
+    0xc0,
+    0x84,
+    0x3d,
+    /* latency 20,000 units, self 16,000, MAD 10, exposed 4,000, compute 15,000, idle 0, copy 0, 9
 	 * launches */
-	0xc0, 0xb8, 0x02, 0x80, 0xfa, 0x01, 0x14, 0xc0, 0x3e, 0xb0, 0xea, 0x01, 0, 0, 0x12,
-	/* the next 4, all used, two flagged, 80,000 units later; latency 1 unit more, self 1 less */
-	2, 0, 0, 2, 0x80, 0xe2, 0x09, 2, 1, 0, 0, 0, 0, 0, 0,
+    0xc0,
+    0xb8,
+    0x02,
+    0x80,
+    0xfa,
+    0x01,
+    0x14,
+    0xc0,
+    0x3e,
+    0xb0,
+    0xea,
+    0x01,
+    0,
+    0,
+    0x12,
+    /* the next 4, all used, two flagged, 80,000 units later; latency 1 unit more, self 1 less */
+    2,
+    0,
+    0,
+    2,
+    0x80,
+    0xe2,
+    0x09,
+    2,
+    1,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
 };
 static const uint8_t golden_comms[] = {
-	1, 0xef, 0xbe, 0xad, 0xde, 0, 0, 0, 0x80, /* id */
-	8, 3,					    /* of 8 ranks the 3rd */
-	0xac, 2, 1,				    /* 300 entered, one of them open */
-	1, 0xab, 2, 0x80, 8,			    /* all-reduce 299 of 1,024 bytes */
-	1, 0xd0, 0x0f,				    /* called at 1,000, no end seen */
+    1,	  0xef, 0xbe, 0xad, 0xde, 0, 0, 0, 0x80, /* id */
+    8,	  3,					 /* of 8 ranks the 3rd */
+    0xac, 2,	1,				 /* 300 entered, one of them open */
+    1,	  0xab, 2,    0x80, 8,			 /* all-reduce 299 of 1,024 bytes */
+    1,	  0xd0, 0x0f,				 /* called at 1,000, no end seen */
 };
 static const uint8_t golden_colls[] = {
-	2,
-	/* of communicator 1: reduce-scatter 5, in step 10, called at 1,000; no kernel */
-	1, 5, 10, 20, 1, 0xd0, 0x0f,
-	/* of one that is in no list: broadcast 4, in step 11, called at 900, 950 to 970 */
-	0, 1, 2, 3, 4, 5, 6, 7, 8, 2, 1, 2, 7, 0xc7, 1, 0x64, 0x28,
+    2,
+    /* of communicator 1: reduce-scatter 5, in step 10, called at 1,000; no kernel */
+    1,
+    5,
+    10,
+    20,
+    1,
+    0xd0,
+    0x0f,
+    /* of one that is in no list: broadcast 4, in step 11, called at 900, 950 to 970 */
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    2,
+    1,
+    2,
+    7,
+    0xc7,
+    1,
+    0x64,
+    0x28,
 };
 
 static void golden_rank(struct beat_rank *r)
@@ -474,27 +545,44 @@ static void golden_rank(struct beat_rank *r)
 	memset(r, 0, sizeof(*r));
 	r->group_count = 2;
 	for (int i = 0; i < 2; i++)
-		r->groups[i] = (struct beat_group){
-			.first_step = i ? 12 : 8, .end_ns = i ? 580000ull * 4096 : 500000ull * 4096,
-			.count = 4, .used = i ? 4 : 3, .flagged = i ? 2 : 0,
-			.latency_ns = (20000 + i) * 4096.0, .self_ns = (16000 - i) * 4096.0,
-			.self_mad_ns = 10 * 4096.0, .exposed_comm_ns = 4000 * 4096.0,
-			.compute_ns = 15000 * 4096.0, .kernels = 9 };
+		r->groups[i] =
+		    (struct beat_group){.first_step = i ? 12 : 8,
+					.end_ns = i ? 580000ull * 4096 : 500000ull * 4096,
+					.count = 4,
+					.used = i ? 4 : 3,
+					.flagged = i ? 2 : 0,
+					.latency_ns = (20000 + i) * 4096.0,
+					.self_ns = (16000 - i) * 4096.0,
+					.self_mad_ns = 10 * 4096.0,
+					.exposed_comm_ns = 4000 * 4096.0,
+					.compute_ns = 15000 * 4096.0,
+					.kernels = 9};
 	r->comm_count = 1;
-	r->comms[0] = (struct beat_comm){ .comm = 0x80000000deadbeef, .ranks = 8, .rank = 3,
-					  .entered = 300, .ended = 299, .func = 1, .seq = 299,
-					  .bytes = 1024, .call_ns = 1000 };
+	r->comms[0] = (struct beat_comm){.comm = 0x80000000deadbeef,
+					 .ranks = 8,
+					 .rank = 3,
+					 .entered = 300,
+					 .ended = 299,
+					 .func = 1,
+					 .seq = 299,
+					 .bytes = 1024,
+					 .call_ns = 1000};
 	r->coll_count = 2;
-	r->colls[0] = (struct beat_coll){ .comm = 0x80000000deadbeef, .func = 5, .seq = 5, .step = 10,
-					  .call_ns = 1000 };
-	r->colls[1] = (struct beat_coll){ .comm = 0x0807060504030201, .func = 2, .seq = 4, .step = 11,
-					  .call_ns = 900, .begin_ns = 950, .end_ns = 970 };
+	r->colls[0] = (struct beat_coll){
+	    .comm = 0x80000000deadbeef, .func = 5, .seq = 5, .step = 10, .call_ns = 1000};
+	r->colls[1] = (struct beat_coll){.comm = 0x0807060504030201,
+					 .func = 2,
+					 .seq = 4,
+					 .step = 11,
+					 .call_ns = 900,
+					 .begin_ns = 950,
+					 .end_ns = 970};
 }
 
 /* One number per group: none may be missing, left over or out of range. */
 static void blocks_are_as_many_as_groups(void **unused)
 {
-	static const uint8_t bytes[] = { 4, 1, 4, 3, 0x80 };
+	static const uint8_t bytes[] = {4, 1, 4, 3, 0x80};
 	static struct beat_rank r;
 
 	r.group_count = 2;
@@ -535,14 +623,15 @@ static void reads_and_writes_the_golden_rows(void **unused)
 
 static void samples_sets_that_hold_one_another(void **unused)
 {
-	uint32_t count[12] = { 0 };
+	uint32_t count[12] = {0};
 
 	for (uint32_t comm = 0; comm < 4; comm++)
 		for (uint32_t seq = 0; seq < 1u << 16; seq++) {
 			bool before = true;
 
 			for (uint32_t shift = 0; shift < 12; shift++) {
-				bool now = beat_sample(0x1234567800000000ull + comm, 1 + comm, seq, shift);
+				bool now =
+				    beat_sample(0x1234567800000000ull + comm, 1 + comm, seq, shift);
 
 				assert_true(before || !now);
 				count[shift] += now;
@@ -561,21 +650,21 @@ static void samples_sets_that_hold_one_another(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trips_groups_to_their_stated_fineness),
-		cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
-		cmocka_unit_test(round_trips_collectives_that_do_not_end),
-		cmocka_unit_test(round_trips_collectives_exactly),
-		cmocka_unit_test(fits_a_full_rank_of_a_steady_job),
-		cmocka_unit_test(refuses_a_rank_above_its_bytes),
-		cmocka_unit_test(refuses_groups_that_are_none),
-		cmocka_unit_test(keeps_figures_that_are_no_numbers_out),
-		cmocka_unit_test(rejects_group_rows_out_of_bounds),
-		cmocka_unit_test(rejects_collective_rows_out_of_bounds),
-		cmocka_unit_test(survives_any_flip_of_a_full_beat),
-		cmocka_unit_test(reads_a_beat_of_the_first_version),
-		cmocka_unit_test(blocks_are_as_many_as_groups),
-		cmocka_unit_test(reads_and_writes_the_golden_rows),
-		cmocka_unit_test(samples_sets_that_hold_one_another),
+	    cmocka_unit_test(round_trips_groups_to_their_stated_fineness),
+	    cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
+	    cmocka_unit_test(round_trips_collectives_that_do_not_end),
+	    cmocka_unit_test(round_trips_collectives_exactly),
+	    cmocka_unit_test(fits_a_full_rank_of_a_steady_job),
+	    cmocka_unit_test(refuses_a_rank_above_its_bytes),
+	    cmocka_unit_test(refuses_groups_that_are_none),
+	    cmocka_unit_test(keeps_figures_that_are_no_numbers_out),
+	    cmocka_unit_test(rejects_group_rows_out_of_bounds),
+	    cmocka_unit_test(rejects_collective_rows_out_of_bounds),
+	    cmocka_unit_test(survives_any_flip_of_a_full_beat),
+	    cmocka_unit_test(reads_a_beat_of_the_first_version),
+	    cmocka_unit_test(blocks_are_as_many_as_groups),
+	    cmocka_unit_test(reads_and_writes_the_golden_rows),
+	    cmocka_unit_test(samples_sets_that_hold_one_another),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -14,7 +14,7 @@
 #include "wire/codec_internal.h"
 
 #define NAMES 5
-static char *names[NAMES] = { "", "gemm<float>", "ncclDevKernel_AllReduce", "a", "\xff\xfe raw" };
+static char *names[NAMES] = {"", "gemm<float>", "ncclDevKernel_AllReduce", "a", "\xff\xfe raw"};
 
 static void random_bytes(void *to, size_t bytes, uint64_t *state)
 {
@@ -64,8 +64,8 @@ static void random_records(struct record *r, uint32_t n, bool device, uint64_t *
 			r[i].flags &= 3;
 		if (i && synth_random(state) % 2)
 			r[i] = r[i - 1];
-		r[i].kind = (uint16_t)(device ? 32 + synth_random(state) % 1000 :
-						synth_random(state) % 32);
+		r[i].kind =
+		    (uint16_t)(device ? 32 + synth_random(state) % 1000 : synth_random(state) % 32);
 		r[i].name = (uint32_t)(synth_random(state) % NAMES);
 		if (synth_random(state) % 5 == 0)
 			r[i].launch_ns = 0;
@@ -192,7 +192,8 @@ static void assert_same_head(const struct window *a, const struct window *b)
 	assert_int_equal(a->loss_count, b->loss_count);
 	assert_memory_equal(a->losses, b->losses, a->loss_count * sizeof(a->losses[0]));
 	assert_int_equal(a->signal_count, b->signal_count);
-	assert_memory_equal(a->signals ? a->signals : (void *)"", b->signals ? b->signals : (void *)"",
+	assert_memory_equal(a->signals ? a->signals : (void *)"",
+			    b->signals ? b->signals : (void *)"",
 			    a->signal_count * sizeof(*a->signals));
 	assert_int_equal(a->host_count, b->host_count);
 	assert_int_equal(a->device_count, b->device_count);
@@ -258,7 +259,7 @@ static void round_trips_any_records(void **unused)
 static void stores_a_kernel_stream_in_three_bytes_per_event(void **unused)
 {
 	struct synth s;
-	struct window w = { .reason = WINDOW_SELF };
+	struct window w = {.reason = WINDOW_SELF};
 	struct buf b;
 
 	synth_init(&s, 10000, 5);
@@ -304,12 +305,12 @@ static void divides_out_the_unit_of_coarse_clocks(void **unused)
 
 static struct window small_window(void)
 {
-	return (struct window){ .reason = WINDOW_COMM, .names = names, .name_count = NAMES };
+	return (struct window){.reason = WINDOW_COMM, .names = names, .name_count = NAMES};
 }
 
 static void refuses_to_encode_what_the_reader_would_reject(void **unused)
 {
-	struct record host = { .kind = RECORD_KERNEL }, device = { .kind = RECORD_LAUNCH };
+	struct record host = {.kind = RECORD_KERNEL}, device = {.kind = RECORD_LAUNCH};
 	struct window w = small_window();
 	struct buf b;
 
@@ -321,7 +322,7 @@ static void refuses_to_encode_what_the_reader_would_reject(void **unused)
 	w.device = &device;
 	w.device_count = 1;
 	assert_int_equal(wire_window_encode(&w, &b), -EINVAL);
-	device = (struct record){ .kind = RECORD_KERNEL, .name = NAMES };
+	device = (struct record){.kind = RECORD_KERNEL, .name = NAMES};
 	assert_int_equal(wire_window_encode(&w, &b), -EINVAL);
 	w = small_window();
 	w.step_count = LIMIT_WINDOW_STEPS + 1;
@@ -437,8 +438,8 @@ static void cleans_texts_that_are_not_utf8(void **unused)
 /* Encodes an envelope whose window the caller bends first. */
 static int decode_bent(void (*bend)(Sysom__Wire__Window *w))
 {
-	struct record rows[3] = { { .kind = RECORD_LAUNCH }, { .kind = RECORD_LAUNCH },
-				  { .kind = RECORD_LAUNCH } };
+	struct record rows[3] = {
+	    {.kind = RECORD_LAUNCH}, {.kind = RECORD_LAUNCH}, {.kind = RECORD_LAUNCH}};
 	struct window w = small_window(), got;
 	Sysom__Wire__Envelope *e;
 	uint8_t out[4096];
@@ -564,8 +565,13 @@ static void survives_every_single_cut_and_any_flip(void **unused)
 static void round_trips_a_full_beat_within_its_limit(void **unused)
 {
 	static struct beat_rank ranks[LIMIT_NODE_PROCESSES];
-	struct beat b = { .ranks = ranks, .rank_count = LIMIT_NODE_PROCESSES, .sequence = 9,
-			  .realtime_offset_ns = -5, .cpu_share = 0.25, .retention_ns = 1 }, got;
+	struct beat b = {.ranks = ranks,
+			 .rank_count = LIMIT_NODE_PROCESSES,
+			 .sequence = 9,
+			 .realtime_offset_ns = -5,
+			 .cpu_share = 0.25,
+			 .retention_ns = 1},
+		    got;
 	uint64_t state = 8;
 	struct buf out;
 
@@ -625,8 +631,8 @@ static void round_trips_replies_with_commands(void **unused)
 	strcpy(r.message, "disk full");
 	r.command_count = WIRE_COMMANDS_MAX;
 	for (int i = 0; i < WIRE_COMMANDS_MAX; i++) {
-		r.commands[i] = (struct wire_command){ .kind = 1, .rank = i - 1, .begin_ns = UINT64_MAX,
-						       .end_ns = (uint64_t)i };
+		r.commands[i] = (struct wire_command){
+		    .kind = 1, .rank = i - 1, .begin_ns = UINT64_MAX, .end_ns = (uint64_t)i};
 		snprintf(r.commands[i].job, sizeof(r.commands[i].job), "job %d", i);
 		if (i % 2) /* the others leave it to the sidecar */
 			memset(r.commands[i].anomaly_id, i, sizeof(r.commands[i].anomaly_id));
@@ -642,7 +648,7 @@ static void round_trips_replies_with_commands(void **unused)
 
 static void refuses_records_of_another_version_or_too_many(void **unused)
 {
-	struct record r[2] = { { .kind = 1 }, { .kind = 33 } }, *got;
+	struct record r[2] = {{.kind = 1}, {.kind = 33}}, *got;
 	uint32_t count;
 	struct buf b;
 
@@ -665,7 +671,7 @@ static void without_padding(const struct buf *from, struct buf *to)
 	assert_non_null(e);
 	assert_true(e->window->padding.len > 0);
 	free(e->window->padding.data);
-	e->window->padding = (ProtobufCBinaryData){ 0, NULL };
+	e->window->padding = (ProtobufCBinaryData){0, NULL};
 	buf_clear(to);
 	to->bytes = sysom__wire__envelope__get_packed_size(e);
 	assert_non_null(buf_reserve(to, to->bytes));
@@ -688,13 +694,15 @@ static void a_window_is_as_long_as_the_work_it_makes(void **unused)
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&bare, LIMIT_WIRE_MESSAGE_BYTES);
 	assert_int_equal(wire_window_encode(&w, &b), 0);
-	assert_true(b.bytes * LIMIT_WIRE_WORK_PER_BYTE + LIMIT_WIRE_WORK_BYTES >= n * sizeof(*w.host));
+	assert_true(b.bytes * LIMIT_WIRE_WORK_PER_BYTE + LIMIT_WIRE_WORK_BYTES >=
+		    n * sizeof(*w.host));
 	assert_int_equal(wire_window_decode_admitted(b.data, b.bytes, true, &back), 0);
 	assert_int_equal(back.host_count, n);
 	wire_window_free(&back);
 	without_padding(&b, &bare);
 	assert_true(bare.bytes < 4096);
-	assert_int_equal(wire_window_decode_admitted(bare.data, bare.bytes, true, &back), -EMSGSIZE);
+	assert_int_equal(wire_window_decode_admitted(bare.data, bare.bytes, true, &back),
+			 -EMSGSIZE);
 	/* what is in the store and in files is taken as it is */
 	assert_int_equal(wire_window_decode(bare.data, bare.bytes, &back), 0);
 	wire_window_free(&back);
@@ -706,23 +714,23 @@ static void a_window_is_as_long_as_the_work_it_makes(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_window_is_as_long_as_the_work_it_makes),
-		cmocka_unit_test(round_trips_any_window),
-		cmocka_unit_test(round_trips_any_records),
-		cmocka_unit_test(stores_a_kernel_stream_in_three_bytes_per_event),
-		cmocka_unit_test(divides_out_the_unit_of_coarse_clocks),
-		cmocka_unit_test(refuses_to_encode_what_the_reader_would_reject),
-		cmocka_unit_test(refuses_a_window_above_the_message_limit),
-		cmocka_unit_test(cleans_texts_that_are_not_utf8),
-		cmocka_unit_test(rejects_counts_that_its_columns_do_not_hold),
-		cmocka_unit_test(survives_every_single_cut_and_any_flip),
-		cmocka_unit_test(round_trips_a_full_beat_within_its_limit),
-		cmocka_unit_test(bounds_the_memory_of_a_beat_of_empty_ranks),
-		cmocka_unit_test(a_jobs_user_is_the_one_that_its_node_vouches_for),
-		cmocka_unit_test(a_key_keeps_its_uid_however_long_the_name),
-		cmocka_unit_test(a_claimed_name_never_stands_for_another_users_key),
-		cmocka_unit_test(round_trips_replies_with_commands),
-		cmocka_unit_test(refuses_records_of_another_version_or_too_many),
+	    cmocka_unit_test(a_window_is_as_long_as_the_work_it_makes),
+	    cmocka_unit_test(round_trips_any_window),
+	    cmocka_unit_test(round_trips_any_records),
+	    cmocka_unit_test(stores_a_kernel_stream_in_three_bytes_per_event),
+	    cmocka_unit_test(divides_out_the_unit_of_coarse_clocks),
+	    cmocka_unit_test(refuses_to_encode_what_the_reader_would_reject),
+	    cmocka_unit_test(refuses_a_window_above_the_message_limit),
+	    cmocka_unit_test(cleans_texts_that_are_not_utf8),
+	    cmocka_unit_test(rejects_counts_that_its_columns_do_not_hold),
+	    cmocka_unit_test(survives_every_single_cut_and_any_flip),
+	    cmocka_unit_test(round_trips_a_full_beat_within_its_limit),
+	    cmocka_unit_test(bounds_the_memory_of_a_beat_of_empty_ranks),
+	    cmocka_unit_test(a_jobs_user_is_the_one_that_its_node_vouches_for),
+	    cmocka_unit_test(a_key_keeps_its_uid_however_long_the_name),
+	    cmocka_unit_test(a_claimed_name_never_stands_for_another_users_key),
+	    cmocka_unit_test(round_trips_replies_with_commands),
+	    cmocka_unit_test(refuses_records_of_another_version_or_too_many),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

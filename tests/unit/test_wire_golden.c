@@ -23,7 +23,7 @@ static const uint8_t golden[] = {
 #define ROWS 6
 static struct record host[ROWS], device[ROWS];
 static struct window_step steps[2];
-static char *names[] = { "", "gemm", "ncclDevKernel_AllReduce_Sum_f32" };
+static char *names[] = {"", "gemm", "ncclDevKernel_AllReduce_Sum_f32"};
 
 static void fill_rows(void)
 {
@@ -63,16 +63,30 @@ static void fill_rows(void)
 
 static void fill_window(struct window *w)
 {
-	*w = (struct window){ .id = "golden window 1", .anomaly_id = "golden anomaly ",
-			      .begin_ns = 5000000000000, .end_ns = 5000000100000,
-			      .realtime_offset_ns = 1700000000000000000,
-			      .clock_error_ns = 50, .reason = WINDOW_SELF, .sequence = 3, .model_state = 1,
-			      .model_r2 = 0.99, .model_spread = 0.01, .raw_bytes = 4096, .steps = steps,
-			      .step_count = 2, .host = host,
-			      .device = device, .host_count = ROWS, .device_count = ROWS,
-			      .names = names, .name_count = 3, .loss_count = 1 };
+	*w = (struct window){.id = "golden window 1",
+			     .anomaly_id = "golden anomaly ",
+			     .begin_ns = 5000000000000,
+			     .end_ns = 5000000100000,
+			     .realtime_offset_ns = 1700000000000000000,
+			     .clock_error_ns = 50,
+			     .reason = WINDOW_SELF,
+			     .sequence = 3,
+			     .model_state = 1,
+			     .model_r2 = 0.99,
+			     .model_spread = 0.01,
+			     .raw_bytes = 4096,
+			     .steps = steps,
+			     .step_count = 2,
+			     .host = host,
+			     .device = device,
+			     .host_count = ROWS,
+			     .device_count = ROWS,
+			     .names = names,
+			     .name_count = 3,
+			     .loss_count = 1};
 	strcpy(w->rank.job, "job-1");
-	strcpy(w->rank.node, "n\xc3\xb6" "de");
+	strcpy(w->rank.node, "n\xc3\xb6"
+			     "de");
 	w->rank.rank = 3;
 	w->rank.world_size = 8;
 	w->rank.local_rank = -1;
@@ -81,10 +95,15 @@ static void fill_window(struct window *w)
 	w->losses[0].count = 12;
 	memset(steps, 0, sizeof(steps));
 	for (uint32_t i = 0; i < 2; i++) {
-		steps[i].step = (struct step){ .index = 10 + i, .begin_ns = 5000000000000 + 50000 * i,
-					       .end_ns = 5000000050000 + 50000 * i, .latency_ns = 50000,
-					       .self_ns = 40000, .kernels = 6, .work = { 6, 768 },
-					       .work_count = 2, .source = STEP_SOURCE_AUTO };
+		steps[i].step = (struct step){.index = 10 + i,
+					      .begin_ns = 5000000000000 + 50000 * i,
+					      .end_ns = 5000000050000 + 50000 * i,
+					      .latency_ns = 50000,
+					      .self_ns = 40000,
+					      .kernels = 6,
+					      .work = {6, 768},
+					      .work_count = 2,
+					      .source = STEP_SOURCE_AUTO};
 		steps[i].expected_ns = 33333.25;
 		steps[i].flags = WINDOW_STEP_OUT | (i ? WINDOW_STEP_FLAGGED : 0);
 	}
@@ -156,10 +175,10 @@ static void writes_the_golden_window(void **state)
 
 static void writes_the_golden_reply(void **state)
 {
-	static const uint8_t bytes[] = { 0x08, 0x01, 0x10, 0x03, 0x2a, 0x1c, 0x08, 0x02, 0x12, 0x10,
-					 1,    1,    1,	   1,	 1,    1,    1,	   1,	 1,    1,
-					 1,    1,    1,	   1,	 1,    1,    0x1a, 0x06, 'n',  'o',
-					 't',  ' ',  'y',  'o' };
+	static const uint8_t bytes[] = {0x08, 0x01, 0x10, 0x03, 0x2a, 0x1c, 0x08, 0x02, 0x12,
+					0x10, 1,    1,	  1,	1,    1,    1,	  1,	1,
+					1,    1,    1,	  1,	1,    1,    1,	  1,	0x1a,
+					0x06, 'n',  'o',  't',	' ',  'y',  'o'};
 	static struct wire_reply r;
 	struct buf b;
 
@@ -176,9 +195,9 @@ static void writes_the_golden_reply(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_the_golden_window),
-		cmocka_unit_test(writes_the_golden_window),
-		cmocka_unit_test(writes_the_golden_reply),
+	    cmocka_unit_test(reads_the_golden_window),
+	    cmocka_unit_test(writes_the_golden_window),
+	    cmocka_unit_test(writes_the_golden_reply),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -26,12 +26,13 @@ struct fixture {
 	struct sketch_function functions[LIMIT_SKETCH_FUNCTIONS + 1];
 	struct sketch_kernel kernels[LIMIT_SKETCH_KERNELS + 1];
 	struct sketch_setting settings[LIMIT_SKETCH_SETTINGS + 1];
-	char text[LIMIT_SKETCH_FUNCTIONS + LIMIT_SKETCH_KERNELS + 2 * LIMIT_SKETCH_SETTINGS + 4][256];
+	char text[LIMIT_SKETCH_FUNCTIONS + LIMIT_SKETCH_KERNELS + 2 * LIMIT_SKETCH_SETTINGS + 4]
+		 [256];
 };
 
-static const char *const words[] = { "at::native::", "torch::autograd::", "vectorized_",
-				     "elementwise_", "kernel_impl", "engine_", "dispatch", "forward",
-				     "backward", "cublasLt", "gemm_", "allocate" };
+static const char *const words[] = {
+    "at::native::", "torch::autograd::", "vectorized_", "elementwise_", "kernel_impl", "engine_",
+    "dispatch",	    "forward",		 "backward",	"cublasLt",	"gemm_",       "allocate"};
 
 static char *make_text(struct fixture *f, uint32_t at, uint64_t *state)
 {
@@ -80,11 +81,11 @@ static void make_sketch(struct fixture *f, uint32_t functions, uint32_t kernels,
 	s->kernel_count = kernels;
 	s->setting_count = settings;
 	for (uint32_t i = 0; i < functions; i++)
-		f->functions[i] = (struct sketch_function){ make_text(f, at++, state), i % 3,
-							    0.5 / (i + 2), 1.0 / (i + 1), 1000.0 * i };
+		f->functions[i] = (struct sketch_function){
+		    make_text(f, at++, state), i % 3, 0.5 / (i + 2), 1.0 / (i + 1), 1000.0 * i};
 	for (uint32_t i = 0; i < kernels; i++)
-		f->kernels[i] = (struct sketch_kernel){ make_text(f, at++, state), 0.125 * i,
-							1e6 * (i + 1) };
+		f->kernels[i] =
+		    (struct sketch_kernel){make_text(f, at++, state), 0.125 * i, 1e6 * (i + 1)};
 	for (uint32_t i = 0; i < settings; i++) {
 		f->settings[i].name = make_text(f, at++, state);
 		f->settings[i].value = make_text(f, at++, state);
@@ -142,10 +143,25 @@ static void round_trips_a_sketch(void **unused)
 }
 
 static const struct kinds_row two_kinds[] = {
-	{ .part = KINDS_HOST, .period = 50, .count = 20, .first_step = 49, .last_step = 999, .steps = 1,
-	  .cost_ns = 1.9e9, .share = 0.42, .grown = true },
-	{ .by_work = true, .period = 60, .count = 15, .first_step = 48, .last_step = 888, .steps = 12,
-	  .cost_ns = 3.24e8, .share = 0.075, .launches = 37.5, .collectives = 0.25 },
+    {.part = KINDS_HOST,
+     .period = 50,
+     .count = 20,
+     .first_step = 49,
+     .last_step = 999,
+     .steps = 1,
+     .cost_ns = 1.9e9,
+     .share = 0.42,
+     .grown = true},
+    {.by_work = true,
+     .period = 60,
+     .count = 15,
+     .first_step = 48,
+     .last_step = 888,
+     .steps = 12,
+     .cost_ns = 3.24e8,
+     .share = 0.075,
+     .launches = 37.5,
+     .collectives = 0.25},
 };
 
 static void round_trips_kinds_of_steps(void **unused)
@@ -189,7 +205,8 @@ static void refuses_what_is_too_large_or_absurd(void **unused)
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	make_sketch(&f, LIMIT_SKETCH_FUNCTIONS, LIMIT_SKETCH_KERNELS, LIMIT_SKETCH_SETTINGS, &state);
+	make_sketch(&f, LIMIT_SKETCH_FUNCTIONS, LIMIT_SKETCH_KERNELS, LIMIT_SKETCH_SETTINGS,
+		    &state);
 	assert_int_equal(wire_sketch_encode(&f.s, &b), -EMSGSIZE);
 	f.s.function_count = LIMIT_SKETCH_FUNCTIONS + 1;
 	assert_int_equal(wire_sketch_encode(&f.s, &b), -EMSGSIZE);
@@ -246,10 +263,10 @@ static int decode_bent(void (*bend)(Sysom__Wire__Sketch *s), const struct buf *b
 	e = sysom__wire__envelope__unpack(NULL, b.bytes, b.data);
 	assert_non_null(e);
 	if (body) {
-		part = (struct pack_part){ body->data, body->bytes };
+		part = (struct pack_part){body->data, body->bytes};
 		assert_int_equal(pack_write(&part, 1, PACK_CLOSE, &packed), 0);
 		own = e->sketch->body.data;
-		e->sketch->body = (ProtobufCBinaryData){ packed.bytes, packed.data };
+		e->sketch->body = (ProtobufCBinaryData){packed.bytes, packed.data};
 	}
 	if (bend)
 		bend(e->sketch);
@@ -259,7 +276,7 @@ static int decode_bent(void (*bend)(Sysom__Wire__Sketch *s), const struct buf *b
 	if (!err)
 		wire_sketch_free(&got);
 	if (own)
-		e->sketch->body = (ProtobufCBinaryData){ 1, own };
+		e->sketch->body = (ProtobufCBinaryData){1, own};
 	sysom__wire__envelope__free_unpacked(e, NULL);
 	buf_fini(&packed);
 	buf_fini(&b);
@@ -315,15 +332,15 @@ static void bend_one_function(Sysom__Wire__Sketch *s)
 
 static void rejects_a_body_that_holds_something_else(void **unused)
 {
-	static const uint8_t good[] = { 1, 'f', 2, 10, 0xc0, 0x84, 0x3d, 5 };
+	static const uint8_t good[] = {1, 'f', 2, 10, 0xc0, 0x84, 0x3d, 5};
 	static const struct {
 		uint8_t at, value;
 	} bad[] = {
-		{ 0, 100 },  /* longer than there is */
-		{ 1, 0 },    /* NUL in a name */
-		{ 1, 0xff }, /* no UTF-8 */
-		{ 2, 3 },    /* a kind that is none */
-		{ 4, 0xc1 }, /* a share above 1 */
+	    {0, 100},  /* longer than there is */
+	    {1, 0},    /* NUL in a name */
+	    {1, 0xff}, /* no UTF-8 */
+	    {2, 3},    /* a kind that is none */
+	    {4, 0xc1}, /* a share above 1 */
 	};
 	struct buf b;
 
@@ -371,11 +388,11 @@ static void survives_every_cut_and_any_flip(void **unused)
 /* The envelope by protoc --encode, the body by hand as one stored zstd block: 1 'f', kind 2, shares of
  * 10 and 1,000,000 millionths, 5 ns off the CPU. */
 static const uint8_t golden[] = {
-	0x08, 0x01, 0x10, 0x04, 0x32, 0x40, 0x0a, 0x0c, 0x0a, 0x01, 0x6a, 0x12, 0x01, 0x6e, 0x38,
-	0x0a, 0x40, 0x10, 0x50, 0x07, 0x10, 0xe8, 0x07, 0x18, 0xd0, 0x0f, 0x20, 0x03, 0x28, 0x0a,
-	0x30, 0x01, 0x39, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x59, 0x40, 0xa8, 0x01, 0x01, 0xb8,
-	0x01, 0x02, 0xc8, 0x01, 0x01, 0xe2, 0x01, 0x11, 0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x08, 0x41,
-	0x00, 0x00, 0x01, 0x66, 0x02, 0x0a, 0xc0, 0x84, 0x3d, 0x05,
+    0x08, 0x01, 0x10, 0x04, 0x32, 0x40, 0x0a, 0x0c, 0x0a, 0x01, 0x6a, 0x12, 0x01, 0x6e,
+    0x38, 0x0a, 0x40, 0x10, 0x50, 0x07, 0x10, 0xe8, 0x07, 0x18, 0xd0, 0x0f, 0x20, 0x03,
+    0x28, 0x0a, 0x30, 0x01, 0x39, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x59, 0x40, 0xa8,
+    0x01, 0x01, 0xb8, 0x01, 0x02, 0xc8, 0x01, 0x01, 0xe2, 0x01, 0x11, 0x28, 0xb5, 0x2f,
+    0xfd, 0x20, 0x08, 0x41, 0x00, 0x00, 0x01, 0x66, 0x02, 0x0a, 0xc0, 0x84, 0x3d, 0x05,
 };
 
 static void reads_the_golden_sketch(void **unused)
@@ -407,14 +424,14 @@ static void reads_the_golden_sketch(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trips_a_sketch),
-		cmocka_unit_test(round_trips_kinds_of_steps),
-		cmocka_unit_test(refuses_what_is_too_large_or_absurd),
-		cmocka_unit_test(cleans_names_and_figures_that_are_none),
-		cmocka_unit_test(rejects_counts_and_figures_that_cannot_be),
-		cmocka_unit_test(rejects_a_body_that_holds_something_else),
-		cmocka_unit_test(survives_every_cut_and_any_flip),
-		cmocka_unit_test(reads_the_golden_sketch),
+	    cmocka_unit_test(round_trips_a_sketch),
+	    cmocka_unit_test(round_trips_kinds_of_steps),
+	    cmocka_unit_test(refuses_what_is_too_large_or_absurd),
+	    cmocka_unit_test(cleans_names_and_figures_that_are_none),
+	    cmocka_unit_test(rejects_counts_and_figures_that_cannot_be),
+	    cmocka_unit_test(rejects_a_body_that_holds_something_else),
+	    cmocka_unit_test(survives_every_cut_and_any_flip),
+	    cmocka_unit_test(reads_the_golden_sketch),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

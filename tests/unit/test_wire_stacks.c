@@ -38,9 +38,9 @@ static void add_sums(struct stack_switch *w, uint32_t k)
 /* A few threads that share their outer frames, of all kinds. */
 static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 {
-	static const uint8_t id[20] = { 0xab, 0xcd, 3 };
+	static const uint8_t id[20] = {0xab, 0xcd, 3};
 	uint32_t objects[3], strings[40], stack;
-	struct stack_switch w = { .out_ns = 2000, .pid = 100 };
+	struct stack_switch w = {.out_ns = 2000, .pid = 100};
 	struct stack_switch_thread t;
 	char text[32];
 
@@ -49,7 +49,8 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 	b->lost_samples = 3;
 	for (int i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text), "/usr/lib/lib%d.so", i);
-		assert_int_equal(stack_batch_object(b, id, i ? 20 - (size_t)i : 0, text, &objects[i]), 0);
+		assert_int_equal(
+		    stack_batch_object(b, id, i ? 20 - (size_t)i : 0, text, &objects[i]), 0);
 	}
 	for (int i = 0; i < 40; i++) {
 		snprintf(text, sizeof(text), "function_%d", i);
@@ -59,11 +60,15 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		struct stack_frame f[60];
 		uint32_t n = 0, kernel = (uint32_t)rand_r(&seed) % 4;
 		uint32_t depth = 30 + (uint32_t)rand_r(&seed) % 20;
-		struct stack_sample s = { .time_ns = 1000 + k * 10000ull, .weight_ns = 10101010,
-					  .pid = 100, .tid = 100 + k % 3, .count = 1,
-					  .kind = k % 7 ? STACK_ON_CPU : STACK_OFF_CPU,
-					  .gil = (uint8_t)(k % 5), .cpu = (uint16_t)(k % 2),
-					  .comm = strings[k % 3] };
+		struct stack_sample s = {.time_ns = 1000 + k * 10000ull,
+					 .weight_ns = 10101010,
+					 .pid = 100,
+					 .tid = 100 + k % 3,
+					 .count = 1,
+					 .kind = k % 7 ? STACK_ON_CPU : STACK_OFF_CPU,
+					 .gil = (uint8_t)(k % 5),
+					 .cpu = (uint16_t)(k % 2),
+					 .comm = strings[k % 3]};
 
 		if (!(k % 7)) {
 			s.waker_tid = 55;
@@ -71,21 +76,22 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		}
 		memset(f, 0, sizeof(f));
 		for (; n < kernel; n++)
-			f[n] = (struct stack_frame){ .kind = STACK_FRAME_KERNEL, .object = strings[n],
-						     .address = n };
+			f[n] = (struct stack_frame){
+			    .kind = STACK_FRAME_KERNEL, .object = strings[n], .address = n};
 		for (; n < kernel + depth; n++) {
 			uint32_t at = depth + kernel - n; /* outer frames are the same for all */
 
-			f[n] = (struct stack_frame){ .kind = STACK_FRAME_NATIVE,
-						     .object = objects[at % 3],
-						     .flags = STACK_FRAME_RETURN,
-						     .address = 0x400000 + at * 100 };
+			f[n] = (struct stack_frame){.kind = STACK_FRAME_NATIVE,
+						    .object = objects[at % 3],
+						    .flags = STACK_FRAME_RETURN,
+						    .address = 0x400000 + at * 100};
 			if (at > 28)
 				f[n].address += k % 50;
 			if (at % 5 == 0)
-				f[n] = (struct stack_frame){ .kind = STACK_FRAME_PYTHON,
-							     .object = strings[at % 40],
-							     .file = strings[1], .line = at };
+				f[n] = (struct stack_frame){.kind = STACK_FRAME_PYTHON,
+							    .object = strings[at % 40],
+							    .file = strings[1],
+							    .line = at};
 		}
 		assert_int_equal(stack_batch_stack(b, f, n, kernel, STACK_END_ROOT, &stack), 0);
 		s.stack = stack;
@@ -102,8 +108,11 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		add_sums(&w, k);
 		add_taken(&w, k);
 		assert_int_equal(stack_batch_switch(b, &w), 0);
-		t = (struct stack_switch_thread){ .begin_ns = 900 + k, .end_ns = 5000 + 2 * k,
-						  .missed = k % 3, .pid = 100, .tid = k };
+		t = (struct stack_switch_thread){.begin_ns = 900 + k,
+						 .end_ns = 5000 + 2 * k,
+						 .missed = k % 3,
+						 .pid = 100,
+						 .tid = k};
 		if (k % 10 == 0)
 			assert_int_equal(stack_batch_switch_thread(b, &t), 0);
 	}
@@ -135,7 +144,7 @@ static void assert_equal_batches(const struct stack_batch *a, const struct stack
 
 static int unpack_plain(const struct buf *plain)
 {
-	struct pack_part part = { plain->data, plain->bytes };
+	struct pack_part part = {plain->data, plain->bytes};
 	struct stack_batch b;
 	struct buf packed;
 	int err;
@@ -153,9 +162,12 @@ static int unpack_plain(const struct buf *plain)
  * next, the set of bits, the count. */
 static void refuses_kinds_and_numbers_that_do_not_exist(void **state)
 {
-	static const uint8_t counted[] = { 0x80, 0x80, 1, 0, 0, 0x80, 8, 77 };
-	struct stack_switch s = { .out_ns = 10, .in_ns = 20, .flags = STACK_SWITCH_COUNTED,
-				  .faults = 77, .stack = STACK_SWITCH_NO_STACK };
+	static const uint8_t counted[] = {0x80, 0x80, 1, 0, 0, 0x80, 8, 77};
+	struct stack_switch s = {.out_ns = 10,
+				 .in_ns = 20,
+				 .flags = STACK_SWITCH_COUNTED,
+				 .faults = 77,
+				 .stack = STACK_SWITCH_NO_STACK};
 	struct buf out, plain;
 	struct stack_batch b;
 	uint8_t *raw, *end;
@@ -166,7 +178,8 @@ static void refuses_kinds_and_numbers_that_do_not_exist(void **state)
 	buf_init(&plain, LIMIT_WIRE_MESSAGE_BYTES);
 	assert_int_equal(stack_batch_switch(&b, &s), 0);
 	assert_int_equal(stacks_pack(&b, &out), 0);
-	assert_int_equal(pack_read(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &raw, &bytes), 0);
+	assert_int_equal(pack_read(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &raw, &bytes),
+			 0);
 	buf_append(&plain, raw, bytes);
 	buf_append(&plain, "\xff\xff\xff\x7f", 4); /* there is room for them */
 	plain.bytes -= 4;
@@ -201,7 +214,8 @@ static void a_batch_comes_back_as_it_was(void **state)
 		buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
 		fill(&a, samples, 7);
 		assert_int_equal(stacks_pack(&a, &out), 0);
-		assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b), 0);
+		assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b),
+				 0);
 		assert_equal_batches(&a, &b);
 		assert_true(stack_batch_valid(&b));
 		stack_batch_fini(&a);
@@ -257,7 +271,7 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 
 static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **state)
 {
-	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2 }, out;
+	struct window w = {.reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2}, out;
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
@@ -278,7 +292,7 @@ static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **s
 static void a_stack_that_was_there_before_is_work_too(void **unused)
 {
 	uint32_t depth = 1000, stacks = 20000;
-	const uint64_t head[] = { 0, 1, 0, 1, 0, 1, depth, stacks, 0 };
+	const uint64_t head[] = {0, 1, 0, 1, 0, 1, depth, stacks, 0};
 	struct stack_batch b;
 	struct pack_part part;
 	struct buf plain, out;
@@ -300,11 +314,12 @@ static void a_stack_that_was_there_before_is_work_too(void **unused)
 		buf_varint(&plain, depth);
 		buf_varint(&plain, 0);
 	}
-	part = (struct pack_part){ plain.data, plain.bytes };
+	part = (struct pack_part){plain.data, plain.bytes};
 	assert_int_equal(pack_write(&part, 1, PACK_CLOSE, &out), 0);
 	assert_true(out.bytes < 1000);
 	stack_batch_init(&b, keyed_process());
-	assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b), -EMSGSIZE);
+	assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b),
+			 -EMSGSIZE);
 	stack_batch_fini(&b);
 	buf_fini(&plain);
 	buf_fini(&out);
@@ -313,12 +328,12 @@ static void a_stack_that_was_there_before_is_work_too(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_stack_that_was_there_before_is_work_too),
-		cmocka_unit_test(a_window_carries_its_stacks_and_its_head_does_not_need_them),
-		cmocka_unit_test(a_batch_comes_back_as_it_was),
-		cmocka_unit_test(refuses_kinds_and_numbers_that_do_not_exist),
-		cmocka_unit_test(shared_callers_are_stored_once),
-		cmocka_unit_test(damaged_blocks_are_refused_or_valid),
+	    cmocka_unit_test(a_stack_that_was_there_before_is_work_too),
+	    cmocka_unit_test(a_window_carries_its_stacks_and_its_head_does_not_need_them),
+	    cmocka_unit_test(a_batch_comes_back_as_it_was),
+	    cmocka_unit_test(refuses_kinds_and_numbers_that_do_not_exist),
+	    cmocka_unit_test(shared_callers_are_stored_once),
+	    cmocka_unit_test(damaged_blocks_are_refused_or_valid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ static struct worker_job *wait_job(void)
 	struct worker_job *job;
 
 	while (!(job = worker_next(worker))) {
-		struct pollfd p = { .fd = worker_fd(worker), .events = POLLIN };
+		struct pollfd p = {.fd = worker_fd(worker), .events = POLLIN};
 
 		assert_true(poll(&p, 1, 120000) >= 0);
 	}
@@ -75,7 +75,8 @@ static struct worker_job *table(const struct mapping *m)
 
 /* A shared object of 12 KiB on the disk whose section names, or whatever else, have terabytes. Its name
  * says python, so that the interpreter is looked for, too. */
-static void *map_sparse(char name[64], uint64_t names_bytes, uint32_t sections, uint64_t symbols_bytes)
+static void *map_sparse(char name[64], uint64_t names_bytes, uint32_t sections,
+			uint64_t symbols_bytes)
 {
 	int fd;
 	void *at;
@@ -104,8 +105,10 @@ static void sparse_files_cost_this_process_nothing(void **state)
 		uint64_t names, symbols;
 		uint32_t sections;
 	} cases[] = {
-		{ 1ull << 42, 4096, 3 }, { 4096, 1ull << 42, 3 }, { 4096, 4096, 60000 },
-		{ 4096, 4096, 0x7fffffff },
+	    {1ull << 42, 4096, 3},
+	    {4096, 1ull << 42, 3},
+	    {4096, 4096, 60000},
+	    {4096, 4096, 0x7fffffff},
 	};
 	struct rusage before, after;
 
@@ -142,8 +145,8 @@ static void sparse_files_cost_this_process_nothing(void **state)
 static void names_in_memory_that_never_comes_end(void **state)
 {
 	struct worker_job *job = calloc(1, sizeof(*job));
-	struct python_runtime r = { .offsets.code_bytes = 200 };
-	struct python_frame frame = { 0 };
+	struct python_runtime r = {.offsets.code_bytes = 200};
+	struct python_frame frame = {0};
 	char dir[] = "/tmp/test_worker-XXXXXX", mount[64], file[96];
 	struct python_names *names;
 	struct python_name name;
@@ -181,8 +184,8 @@ static void names_in_memory_that_never_comes_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sparse_files_cost_this_process_nothing),
-		cmocka_unit_test(names_in_memory_that_never_comes_end),
+	    cmocka_unit_test(sparse_files_cost_this_process_nothing),
+	    cmocka_unit_test(names_in_memory_that_never_comes_end),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

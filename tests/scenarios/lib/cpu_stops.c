@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/daemon/realtime.h"
 
-#define PERIOD_NS  10000000ull
-#define LATE_NS	   500000ull /* less is the usual waking up */
-#define LINE_NS	   250000000ull
-#define CPUS_MAX   64
+#define PERIOD_NS 10000000ull
+#define LATE_NS	  500000ull /* less is the usual waking up */
+#define LINE_NS	  250000000ull
+#define CPUS_MAX  64
 
 static uint64_t late_ns; /* of all CPUs, since the last line */
 
