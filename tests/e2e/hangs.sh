@@ -55,7 +55,7 @@ for name in endless mismatch; do
 done
 # since when, in what people look at first
 ok "status says that all ranks hang" is "$("$BIN/sysom" status | grep -c "hangs for")" 6
-ok "top too" is "$("$BIN/sysom" top | grep -cE "^(endless|mismatch)@.* hangs for [0-9]+")" 6
+ok "top too" is "$("$BIN/sysom" top | grep -cE "^[! ] (endless|mismatch)@.* hangs [0-9]+")" 6
 ok "and the cluster counts the jobs" bash -c '"$0" status | grep -q "2 jobs (2 hang)"' "$BIN/sysom"
 # a wait is no time of a step
 "$BIN/sysom" show "$(incident mismatch)" | grep -m 1 "^  cost" >"$WORK/cost"
