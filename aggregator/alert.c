@@ -75,8 +75,7 @@ static void put_list(json_t *to, const char *key, const json_t *list)
 	size_t used = 0, k;
 	json_t *v;
 
-	json_array_foreach((json_t *)list, k, v)
-	{
+	json_array_foreach ((json_t *)list, k, v) {
 		int n = json_is_integer(v)
 			    ? snprintf(text + used, sizeof(text) - used, "%s%lld", k ? ", " : "",
 				       (long long)json_integer_value(v))

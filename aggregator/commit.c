@@ -98,8 +98,7 @@ static void restore_findings(struct commit *c, const struct incident_row *row)
 	struct finding_report *f = malloc(sizeof(*f));
 	size_t k;
 
-	json_array_foreach(list, k, one)
-	{
+	json_array_foreach (list, k, one) {
 		if (!f || finding_json_parse(one, f))
 			continue;
 		text_copy(f->job, sizeof(f->job), row->job);

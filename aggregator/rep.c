@@ -159,12 +159,12 @@ static struct connection *pop_dead(struct rep *r)
 {
 	struct connection *c;
 
-	LIST_FOREACH(c, &r->dead, next)
-	if (!c->busy) {
-		LIST_REMOVE(c, next);
-		senders_leave(r->senders, &c->seat);
-		return c;
-	}
+	LIST_FOREACH (c, &r->dead, next)
+		if (!c->busy) {
+			LIST_REMOVE(c, next);
+			senders_leave(r->senders, &c->seat);
+			return c;
+		}
 	return NULL;
 }
 
@@ -219,8 +219,7 @@ static void make_place(struct rep *r, const struct sender *newcomer)
 
 	if (!most)
 		return;
-	TAILQ_FOREACH(s, &most->by_age, next)
-	{
+	TAILQ_FOREACH (s, &most->by_age, next) {
 		struct connection *c = connection_of(s);
 
 		if (!busy_too && now_ns - c->since_ns < IDLE_NS)
@@ -241,10 +240,10 @@ static bool make_room(struct connection *c)
 		struct sender *most = senders_most_bytes(r->senders);
 		struct seat *s;
 
-		TAILQ_FOREACH(s, &most->by_age, next)
-		if (s->bytes &&
-		    (connection_of(s)->state == READ || connection_of(s)->state == WAIT))
-			break;
+		TAILQ_FOREACH (s, &most->by_age, next)
+			if (s->bytes &&
+			    (connection_of(s)->state == READ || connection_of(s)->state == WAIT))
+				break;
 		if (!s || connection_of(s) == c) {
 			r->stats.evicted++;
 			return false;

@@ -204,8 +204,8 @@ void senders_each(struct senders *s, void (*fn)(struct seat *seat))
 
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (struct sender *x = s->bucket[i]; x; x = x->next)
-			TAILQ_FOREACH(seat, &x->by_age, next)
-	fn(seat);
+			TAILQ_FOREACH (seat, &x->by_age, next)
+				fn(seat);
 }
 
 struct sender *senders_most_seats(struct senders *s)

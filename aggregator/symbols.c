@@ -164,8 +164,9 @@ unsigned symbols_needed(struct symbols *s, const void *body, size_t bytes, struc
 		return refuse(out, 400, "files: a list of at most 4096 {build_id, quality}");
 	}
 	needed = json_array();
-	json_array_foreach(files, i, file) if (is_needed(s, file, &bad))
-	    json_array_append(needed, json_object_get(file, "build_id"));
+	json_array_foreach (files, i, file)
+		if (is_needed(s, file, &bad))
+			json_array_append(needed, json_object_get(file, "build_id"));
 	if (!bad) {
 		pthread_mutex_lock(&s->lock);
 		s->stats.asked_files += json_array_size(files);
@@ -324,8 +325,7 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 	struct symbol_name name;
 	json_t *j;
 
-	json_array_foreach(addresses, i, address)
-	{
+	json_array_foreach (addresses, i, address) {
 		int err;
 
 		if (*room < 2 * NAME_BYTES || atomic_load(&s->stop)) {
@@ -361,17 +361,16 @@ static int check_objects(const json_t *objects)
 
 	if (!json_is_array(objects) || json_array_size(objects) > LIMIT_API_SYMBOL_OBJECTS)
 		return -EINVAL;
-	json_array_foreach(objects, i, object)
-	{
+	json_array_foreach (objects, i, object) {
 		const json_t *addresses = json_object_get(object, "addresses");
 
 		total += json_array_size(addresses);
 		if (!parse_build_id(json_object_get(object, "build_id"), id) ||
 		    !json_is_array(addresses) || total > LIMIT_API_SYMBOL_ADDRESSES)
 			return -EINVAL;
-		json_array_foreach(addresses, k,
-				   address) if (!json_is_integer(address) ||
-						json_integer_value(address) < 0) return -EINVAL;
+		json_array_foreach (addresses, k, address)
+			if (!json_is_integer(address) || json_integer_value(address) < 0)
+				return -EINVAL;
 	}
 	return 0;
 }
@@ -389,8 +388,7 @@ unsigned symbols_symbolize(struct symbols *s, const void *body, size_t bytes, st
 			      "addresses together");
 	}
 	list = json_array();
-	json_array_foreach(objects, i, object)
-	{
+	json_array_foreach (objects, i, object) {
 		asked += json_array_size(json_object_get(object, "addresses"));
 		json_array_append_new(list, object_json(s, object, &room, &named));
 	}

@@ -25,9 +25,9 @@ void idmap_clear(struct idmap *m)
 /* NULL: not present. */
 static struct idmap_pair *find(const struct idmap *m, uint64_t key)
 {
-	PROBE_EACH(i, &m->by_key, hash(key))
-	if (m->pair[i.number].key == key)
-		return &m->pair[i.number];
+	PROBE_EACH (i, &m->by_key, hash(key))
+		if (m->pair[i.number].key == key)
+			return &m->pair[i.number];
 	return NULL;
 }
 

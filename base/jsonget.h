@@ -45,8 +45,9 @@ static inline int jsonget_has(const json_t *list, int64_t wanted)
 	const json_t *v;
 	size_t i;
 
-	json_array_foreach((json_t *)list, i,
-			   v) if (json_is_integer(v) && json_integer_value(v) == wanted) return 1;
+	json_array_foreach ((json_t *)list, i, v)
+		if (json_is_integer(v) && json_integer_value(v) == wanted)
+			return 1;
 	return 0;
 }
 

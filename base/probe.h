@@ -67,12 +67,12 @@ static inline bool probe_next(const struct probe *t, struct probe_walk *w)
 
 static inline void probe_put(struct probe *t, uint64_t slot)
 {
-	PROBE_PLACES(at, slot >> 32, t->room)
-	if (!t->slot[at]) {
-		t->slot[at] = slot;
-		t->count++;
-		return;
-	}
+	PROBE_PLACES (at, slot >> 32, t->room)
+		if (!t->slot[at]) {
+			t->slot[at] = slot;
+			t->count++;
+			return;
+		}
 }
 
 /* Memory for so many numbers at once. 0, -ENOMEM. */
@@ -117,8 +117,7 @@ static inline void probe_remove(struct probe *t, uint64_t hash, uint32_t number)
 	for (hole &= mask; t->slot[hole] != gone; hole = (hole + 1) & mask)
 		if (!t->slot[hole])
 			return;
-	PROBE_PLACES(at, hole + 1, t->room)
-	{
+	PROBE_PLACES (at, hole + 1, t->room) {
 		uint32_t home = (uint32_t)(t->slot[at] >> 32);
 
 		if (!t->slot[at])

@@ -34,8 +34,7 @@ int cmd_incidents_list(const struct options *o)
 	if (o->json) {
 		commands_print_json(j);
 	} else {
-		json_array_foreach((json_t *)list, i, in)
-		{
+		json_array_foreach ((json_t *)list, i, in) {
 			if (!o->all && incident_text_is_hiccup(in))
 				continue;
 			if (!shown++)
@@ -63,7 +62,8 @@ static int rank_to_load(const json_t *in)
 	double bytes = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)windows, i, w) bytes += jsonget_number(w, "bytes");
+	json_array_foreach ((json_t *)windows, i, w)
+		bytes += jsonget_number(w, "bytes");
 	if (bytes <= SHOW_BYTES_MAX || json_array_size(ranks) != 1)
 		return -1;
 	return (int)json_integer_value(json_array_get(ranks, 0));

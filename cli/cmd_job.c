@@ -19,11 +19,11 @@ static const json_t *incident_of(const json_t *incidents, const json_t *kind)
 	const json_t *in;
 	size_t i;
 
-	json_array_foreach(
-	    (json_t *)incidents, i,
-	    in) if (jsonget_has(json_object_get(in, "ranks"), jsonget_integer(kind, "of_rank")) &&
+	json_array_foreach ((json_t *)incidents, i, in)
+		if (jsonget_has(json_object_get(in, "ranks"), jsonget_integer(kind, "of_rank")) &&
 		    jsonget_unsigned(in, "first_step") <= first &&
-		    first <= jsonget_unsigned(in, "last_step")) return in;
+		    first <= jsonget_unsigned(in, "last_step"))
+			return in;
 	return NULL;
 }
 
@@ -68,8 +68,8 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d&job=%s", INCIDENTS_MAX, name);
 	if (json_array_size(json_object_get(j, "kinds")) &&
 	    !commands_list(c, path, "incidents", INCIDENTS_MAX, &list, &e)) {
-		json_array_foreach(json_object_get(j, "kinds"), i, kind)
-		    explain(c, json_object_get(list, "incidents"), kind);
+		json_array_foreach (json_object_get(j, "kinds"), i, kind)
+			explain(c, json_object_get(list, "incidents"), kind);
 		json_decref(list);
 	}
 	if (o->json)

@@ -348,8 +348,7 @@ static int find_rank(struct record_args *a)
 		commands_complain("record", &e);
 		return -ENOENT;
 	}
-	json_array_foreach(json_object_get(n, "ranks"), i, r)
-	{
+	json_array_foreach (json_object_get(n, "ranks"), i, r) {
 		if (jsonget_integer(r, "rank") != a->rank ||
 		    !strcmp(jsonget_text(r, "state"), "gone") ||
 		    (a->client.job && !job_key_matches(jsonget_text(r, "job"), a->client.job)))

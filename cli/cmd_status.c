@@ -22,9 +22,11 @@ static void print_lost(const json_t *rank)
 	const json_t *lost = json_object_get(rank, "lost"), *v;
 	const char *cause;
 
-	json_object_foreach((json_t *)lost, cause, v) if (json_number_value(v) > 0)
-	    printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW), term_safe(cause, 32),
-		   term_count(json_number_value(v)), term_style(TERM_PLAIN));
+	json_object_foreach ((json_t *)lost, cause, v)
+		if (json_number_value(v) > 0)
+			printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW),
+			       term_safe(cause, 32), term_count(json_number_value(v)),
+			       term_style(TERM_PLAIN));
 	if (jsonget_number(rank, "switched_off") > 0)
 		printf("      not recorded while tracing was off: %s\n",
 		       term_count(jsonget_number(rank, "switched_off")));
@@ -139,9 +141,11 @@ static void print_sampler(const json_t *s)
 
 	if (!json_is_object(s))
 		return; /* an older sysomd */
-	json_object_foreach((json_t *)ends, cause, v) if (strcmp(cause, "root")) truncated +=
-	    json_number_value(v);
-	json_object_foreach((json_t *)lost, cause, v) lost_count += json_number_value(v);
+	json_object_foreach ((json_t *)ends, cause, v)
+		if (strcmp(cause, "root"))
+			truncated += json_number_value(v);
+	json_object_foreach ((json_t *)lost, cause, v)
+		lost_count += json_number_value(v);
 	if (*jsonget_text(s, "why"))
 		printf("            %s%s%s\n", term_style(TERM_YELLOW),
 		       term_safe(jsonget_text(s, "why"), 160), term_style(TERM_PLAIN));
@@ -170,8 +174,7 @@ static void print_mode(const json_t *mode, const json_t *sampler)
 	const json_t *v;
 	const char *key;
 
-	json_object_foreach((json_t *)mode, key, v)
-	{
+	json_object_foreach ((json_t *)mode, key, v) {
 		char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 		const char *value = json_is_string(v)  ? json_string_value(v)
 				    : json_is_true(v)  ? "on"
@@ -245,8 +248,8 @@ static void print_device(const json_t *d)
 	if (!json_array_size(ranks) && answers && !json_array_size(throttle) && xids <= 0)
 		return;
 	printf("  %-9s GPU %.0f", "", jsonget_number(d, "index"));
-	json_array_foreach((json_t *)ranks, i, v)
-	    printf("%s%.0f", i ? ", " : " of rank ", jsonget_number(v, "rank"));
+	json_array_foreach ((json_t *)ranks, i, v)
+		printf("%s%.0f", i ? ", " : " of rank ", jsonget_number(v, "rank"));
 	if (!answers) {
 		printf(": %sgives no answer%s\n", term_style(TERM_RED), term_style(TERM_PLAIN));
 		return;
@@ -254,10 +257,10 @@ static void print_device(const json_t *d)
 	printf(": %.0f of %.0f MHz, %.0f C, %.0f W", jsonget_number(d, "sm_clock_mhz"),
 	       jsonget_number(d, "sm_clock_max_mhz"), jsonget_number(d, "temperature_c"),
 	       jsonget_number(d, "power_mw") * 1e-3);
-	json_array_foreach((json_t *)throttle, i, v)
-	    printf("%s%s%s%s", i ? ", " : "; clocks held down by ", term_style(TERM_YELLOW),
-		   reason_text(json_string_value(v) ? term_safe(json_string_value(v), 20) : ""),
-		   term_style(TERM_PLAIN));
+	json_array_foreach ((json_t *)throttle, i, v)
+		printf("%s%s%s%s", i ? ", " : "; clocks held down by ", term_style(TERM_YELLOW),
+		       reason_text(json_string_value(v) ? term_safe(json_string_value(v), 20) : ""),
+		       term_style(TERM_PLAIN));
 	if (jsonget_number(d, "ecc_uncorrected") > 0)
 		printf("; %s memory errors not corrected",
 		       term_count(jsonget_number(d, "ecc_uncorrected")));
@@ -284,7 +287,8 @@ static void print_gpu(const json_t *g)
 		printf("; %sno answer for %s%s", term_style(TERM_RED),
 		       term_span(jsonget_number(g, "hangs_s")), term_style(TERM_PLAIN));
 	putchar('\n');
-	json_array_foreach((json_t *)devices, i, d) print_device(d);
+	json_array_foreach ((json_t *)devices, i, d)
+		print_device(d);
 }
 
 static void print_node(const json_t *n)

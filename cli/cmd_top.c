@@ -43,7 +43,8 @@ static double lost_count(const json_t *rank)
 	const char *cause;
 	double sum = json_number_value(lost);
 
-	json_object_foreach((json_t *)lost, cause, v) sum += json_number_value(v);
+	json_object_foreach ((json_t *)lost, cause, v)
+		sum += json_number_value(v);
 	return sum;
 }
 
@@ -355,12 +356,10 @@ static bool find_incident(struct screen *s, char id[33])
 		snprintf(s->note, sizeof(s->note), "%s", term_safe(e.why, 150));
 		return false;
 	}
-	json_array_foreach(json_object_get(list, "incidents"), i, in)
-	{
+	json_array_foreach (json_object_get(list, "incidents"), i, in) {
 		if (!*id)
 			snprintf(id, 33, "%s", jsonget_text(in, "id"));
-		json_array_foreach(json_object_get(in, "ranks"), k, rank)
-		{
+		json_array_foreach (json_object_get(in, "ranks"), k, rank) {
 			if (json_integer_value(rank) == s->rank) {
 				snprintf(id, 33, "%s", jsonget_text(in, "id"));
 				json_decref(list);

@@ -75,8 +75,7 @@ static void show_progress(struct progress *p, const struct client *c, const char
 
 	snprintf(line, sizeof(line), "/api/v1/ranks%s%s", *job ? "?job=" : "", job);
 	commands_list(c, line, "ranks", LIMIT_FLEET_RANKS, &j, &e);
-	json_array_foreach(json_object_get(j, "ranks"), i, r)
-	{
+	json_array_foreach (json_object_get(j, "ranks"), i, r) {
 		steps += jsonget_number(r, "steps");
 		flagged += jsonget_number(r, "flagged");
 		alive += !json_is_false(json_object_get(r, "alive"));
@@ -128,8 +127,7 @@ static void learn_old(struct old *old, const json_t *list)
 
 	if (!old->known)
 		old->ids = calloc(json_array_size(list) + 1, sizeof(*old->ids));
-	json_array_foreach((json_t *)list, i, in)
-	{
+	json_array_foreach ((json_t *)list, i, in) {
 		const char *id = jsonget_text(in, "id");
 
 		if (is_open(in))
@@ -160,8 +158,7 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	if (old)
 		learn_old(old, list);
 	open_id[0] = '\0';
-	json_array_foreach((json_t *)list, i, in)
-	{
+	json_array_foreach ((json_t *)list, i, in) {
 		if (incident_text_is_hiccup(in) ||
 		    (old && place_of(old, jsonget_text(in, "id")) < old->count))
 			continue;
@@ -216,8 +213,10 @@ static bool is_ambiguous(const struct client *c, const char *job)
 	if (many)
 		fputs("sysom wait-incident: several users have a job of that name; name one of",
 		      stderr);
-	json_array_foreach((json_t *)jobs, i, one) if (many)
-	    fprintf(stderr, "%s %s", i ? "," : "", term_safe(jsonget_text(one, "job"), 127));
+	json_array_foreach ((json_t *)jobs, i, one)
+		if (many)
+			fprintf(stderr, "%s %s", i ? "," : "",
+				term_safe(jsonget_text(one, "job"), 127));
 	if (many)
 		fputc('\n', stderr);
 	json_decref(j);

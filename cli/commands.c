@@ -161,8 +161,7 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 		return;
 	}
 	list = json_object_get(j, "incidents");
-	json_array_foreach((json_t *)list, i, in)
-	{
+	json_array_foreach ((json_t *)list, i, in) {
 		if (!incident_text_is_hiccup(in)) {
 			snprintf(id, 33, "%s", jsonget_text(in, "id"));
 			break;
@@ -205,7 +204,8 @@ const char *commands_window_ranks(const json_t *incident)
 
 	if (!ranks)
 		return "not known";
-	json_array_foreach((json_t *)windows, i, w) ranks[n++] = (int)jsonget_integer(w, "rank");
+	json_array_foreach ((json_t *)windows, i, w)
+		ranks[n++] = (int)jsonget_integer(w, "rank");
 	qsort(ranks, n, sizeof(*ranks), by_value);
 	for (i = 0; i < n; i++)
 		if (!kept || ranks[kept - 1] != ranks[i])

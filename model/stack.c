@@ -155,8 +155,7 @@ int stack_batch_string(struct stack_batch *b, const char *s, size_t bytes, uint3
 		return -ENOMEM;
 	if (nul)
 		bytes = (size_t)(nul - s);
-	PROBE_EACH(i, &x->strings, key_string(&b->key, s, bytes))
-	{
+	PROBE_EACH (i, &x->strings, key_string(&b->key, s, bytes)) {
 		const char *have = b->strings + b->string_offset[i.number];
 
 		if (!strncmp(have, s, bytes) && !have[bytes]) {
@@ -189,11 +188,11 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 		memcpy(o.build_id, build_id, build_id_bytes);
 	o.build_id_bytes = (uint8_t)build_id_bytes;
 	key = key_object(&b->key, &o);
-	PROBE_EACH(i, &x->objects, key)
-	if (!memcmp(&b->objects[i.number], &o, sizeof(o))) {
-		*out = i.number;
-		return 0;
-	}
+	PROBE_EACH (i, &x->objects, key)
+		if (!memcmp(&b->objects[i.number], &o, sizeof(o))) {
+			*out = i.number;
+			return 0;
+		}
 	rc = ROOM_OF(b->objects, b->object_room, b->object_count, LIMIT_STACK_OBJECTS);
 	if (!rc)
 		rc = probe_add(&x->objects, key, b->object_count);
@@ -226,8 +225,7 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 		return -ENOMEM;
 	if (count > LIMIT_STACK_DEPTH)
 		return -E2BIG;
-	PROBE_EACH(i, &x->stacks, key)
-	{
+	PROBE_EACH (i, &x->stacks, key) {
 		const struct stack *s = &b->stacks[i.number];
 
 		if (s->count == count && s->kernel_count == kernel_count && s->end == end &&
@@ -271,8 +269,7 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 
 	if (!x)
 		return -ENOMEM;
-	PROBE_EACH(i, &x->samples, key)
-	{
+	PROBE_EACH (i, &x->samples, key) {
 		struct stack_sample *have = &b->samples[i.number];
 
 		if (sample_same(have, s)) {

@@ -80,8 +80,7 @@ static void add_kernel(struct normal *n, const struct step_kernel *k)
 {
 	if (!k->name)
 		return;
-	PROBE_PLACES(at, hash_mix(k->name), 2 * NORMAL_KERNELS_MAX)
-	{
+	PROBE_PLACES (at, hash_mix(k->name), 2 * NORMAL_KERNELS_MAX) {
 		struct kernel *have = &n->kernel[at];
 
 		if (have->name && have->name != k->name)

@@ -47,9 +47,9 @@ struct processes {
 
 static uint32_t slot_of(const struct processes *p, uint32_t pid)
 {
-	PROBE_PLACES(i, keyed_word(keyed_process(), pid), PROCESS_SLOTS)
-	if (!p->slot[i] || p->slot[i]->pid == pid)
-		return i;
+	PROBE_PLACES (i, keyed_word(keyed_process(), pid), PROCESS_SLOTS)
+		if (!p->slot[i] || p->slot[i]->pid == pid)
+			return i;
 }
 
 struct process *processes_find(struct processes *p, uint32_t pid)
@@ -60,8 +60,7 @@ struct process *processes_find(struct processes *p, uint32_t pid)
 static void slot_clear(struct processes *p, uint32_t i)
 {
 	p->slot[i] = NULL;
-	PROBE_PLACES(j, i + 1, PROCESS_SLOTS)
-	{
+	PROBE_PLACES (j, i + 1, PROCESS_SLOTS) {
 		struct process *moved = p->slot[j];
 
 		if (!moved)

@@ -198,8 +198,7 @@ static int parse_json(struct trace *t, const char *path, size_t bytes)
 		return 2;
 	}
 	events = json_is_array(t->json) ? t->json : json_object_get(t->json, "traceEvents");
-	json_array_foreach(events, i, one)
-	{
+	json_array_foreach (events, i, one) {
 		const char *cat = json_string_value(json_object_get(one, "cat"));
 		const char *name = json_string_value(json_object_get(one, "name"));
 		const char *ph = json_string_value(json_object_get(one, "ph"));

@@ -176,8 +176,7 @@ struct symbol_files_item *symbol_files_find(struct symbol_files *s, const uint8_
 	if (id_bytes < 2)
 		return NULL;
 	id_bytes = symbol_content_cut(id_bytes);
-	PROBE_EACH(i, &s->by_id, hash(id, id_bytes))
-	{
+	PROBE_EACH (i, &s->by_id, hash(id, id_bytes)) {
 		struct symbol_files_item *have = &s->item[i.number];
 
 		if (have->id_bytes == id_bytes && !memcmp(have->id, id, id_bytes))

@@ -44,9 +44,9 @@ static uint32_t intern_frame(struct packer *p, uint32_t i)
 	keyed_add(&hash, (uint64_t)f->object << 32 | (uint32_t)f->kind << 8 | f->flags);
 	keyed_add(&hash, (uint64_t)f->file << 32 | f->line);
 	h = keyed_end(&hash);
-	PROBE_EACH(k, &p->frames, h)
-	if (frame_same(&p->b->frames[p->frame_of[k.number]], f))
-		return k.number;
+	PROBE_EACH (k, &p->frames, h)
+		if (frame_same(&p->b->frames[p->frame_of[k.number]], f))
+			return k.number;
 	p->frame_of[p->frames.count] = i;
 	probe_add(&p->frames, h, p->frames.count);
 	return p->frames.count - 1;
@@ -56,9 +56,9 @@ static uint32_t intern_node(struct packer *p, uint32_t parent, uint32_t frame)
 {
 	uint64_t h = keyed_word(&p->b->key, (uint64_t)parent << 32 | frame);
 
-	PROBE_EACH(k, &p->nodes, h)
-	if (p->node[k.number].parent == parent && p->node[k.number].frame == frame)
-		return k.number + 1;
+	PROBE_EACH (k, &p->nodes, h)
+		if (p->node[k.number].parent == parent && p->node[k.number].frame == frame)
+			return k.number + 1;
 	p->node[p->nodes.count] = (struct node){parent, frame};
 	probe_add(&p->nodes, h, p->nodes.count);
 	return p->nodes.count;

@@ -78,7 +78,8 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 
 		if (json_array_size(who->ranks) && !is_named(i, j, who, m))
 			continue;
-		json_array_foreach(out, at, name) seen |= !strcmp(json_string_value(name), m->node);
+		json_array_foreach (out, at, name)
+			seen |= !strcmp(json_string_value(name), m->node);
 		if (!seen && m->node[0])
 			json_array_append_new(out, json_text(m->node));
 	}
@@ -294,13 +295,13 @@ static void put_verdicts(json_t *out, const struct incident *i, const struct inc
 			size_t at;
 			bool known = false;
 
-			json_array_foreach(ranks, at, have) known |=
-			    json_integer_value(have) == v[k].ranks[q];
+			json_array_foreach (ranks, at, have)
+				known |= json_integer_value(have) == v[k].ranks[q];
 			if (!known)
 				json_array_append_new(ranks, json_integer(v[k].ranks[q]));
-			json_array_foreach(victims, at,
-					   have) if (json_integer_value(have) == v[k].ranks[q])
-			    json_array_remove(victims, at--);
+			json_array_foreach (victims, at, have)
+				if (json_integer_value(have) == v[k].ranks[q])
+					json_array_remove(victims, at--);
 		}
 	}
 	json_object_set(out, "diagnosis", n ? json_array_get(list, 0) : json_null());

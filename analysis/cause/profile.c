@@ -63,9 +63,9 @@ void profile_close(struct profile *p)
 
 static uint32_t find(const struct profile *p, const char *name)
 {
-	PROBE_EACH(i, &p->by_name, keyed_text(&p->key, name))
-	if (!strcmp(p->function[i.number].name, name))
-		return i.number;
+	PROBE_EACH (i, &p->by_name, keyed_text(&p->key, name))
+		if (!strcmp(p->function[i.number].name, name))
+			return i.number;
 	return NO_FUNCTION;
 }
 

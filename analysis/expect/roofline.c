@@ -596,8 +596,7 @@ struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
 {
 	struct roofline *model;
 
-	PROBE_EACH(i, &s->by_key, hash_mix(key))
-	{
+	PROBE_EACH (i, &s->by_key, hash_mix(key)) {
 		struct set_entry *e = &s->entry[i.number];
 
 		if (e->key == key) {

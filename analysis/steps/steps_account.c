@@ -139,8 +139,7 @@ static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count
 	uint64_t h = hash_mix((uint64_t)d->name << 16 | (uint64_t)d->kind << 8 | d->func);
 	uint32_t looks = 0;
 
-	PROBE_PLACES(at, h, NAMES_MAX)
-	{
+	PROBE_PLACES (at, h, NAMES_MAX) {
 		struct step_kernel *n = &names[at];
 
 		if (looks++ == NAMES_LOOK)

@@ -273,8 +273,7 @@ static uint32_t features_index(struct finder *f, int kind)
 
 		if (!key)
 			continue;
-		PROBE_PLACES(at, hash_mix(key), f->slots_room)
-		{
+		PROBE_PLACES (at, hash_mix(key), f->slots_room) {
 			struct slot *s = &f->slots[at];
 
 			if (s->key && s->key != key)

@@ -53,12 +53,12 @@ static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n
 	uint64_t key = key_of(parent, n);
 
 	n->parent = parent;
-	PROBE_EACH(i, &t->by_frame, key)
-	if (same(&t->nodes[i.number], n)) {
-		t->nodes[i.number].flags |= n->flags;
-		*out = i.number;
-		return 0;
-	}
+	PROBE_EACH (i, &t->by_frame, key)
+		if (same(&t->nodes[i.number], n)) {
+			t->nodes[i.number].flags |= n->flags;
+			*out = i.number;
+			return 0;
+		}
 	if (t->count >= LIMIT_STACK_FRAMES)
 		return -E2BIG;
 	if (ROOM_FOR(t->nodes, t->room, t->count + 1ull) || probe_add(&t->by_frame, key, t->count))

@@ -223,8 +223,7 @@ static int take_answer(struct place *const *places, size_t count, const json_t *
 	json_t *object;
 	int settled = 0;
 
-	json_array_foreach(objects, i, object)
-	{
+	json_array_foreach (objects, i, object) {
 		size_t n = 0;
 		int done;
 

@@ -54,8 +54,7 @@ static int take_known(struct replay_incident *r, const json_t *in)
 		err = -EINVAL;
 	if (!err)
 		err = incident_set_restore(r->set, &row);
-	json_array_foreach((json_t *)list, k, one)
-	{
+	json_array_foreach ((json_t *)list, k, one) {
 		if (err)
 			break;
 		err = finding_json_parse(one, f);
@@ -271,17 +270,18 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 	memset(f, 0, sizeof(*f));
 	f->kind = finding_kind_find(jsonget_text(in, "kind")) ?: FINDING_SLOW_RANK;
 	f->cause = finding_cause_find(jsonget_text(d, "cause"));
-	json_array_foreach(json_object_get(d, "ranks"), k,
-			   one) if (f->rank_count < FINDING_RANKS_MAX) f->ranks[f->rank_count++] =
-	    (int32_t)json_integer_value(one);
+	json_array_foreach (json_object_get(d, "ranks"), k, one)
+		if (f->rank_count < FINDING_RANKS_MAX)
+			f->ranks[f->rank_count++] = (int32_t)json_integer_value(one);
 	f->first_step = jsonget_unsigned(in, "first_step");
 	f->last_step = jsonget_unsigned(in, "last_step");
 	f->excess = jsonget_number(in, "excess");
 	f->effect_ns = jsonget_number(d, "effect_ms") * 1e6;
 	f->confidence = jsonget_number(d, "confidence");
-	json_array_foreach(json_object_get(d, "evidence"), k, one)
-	    finding_say(f, finding_layer_find(jsonget_text(one, "layer")),
-			jsonget_number(one, "effect_ms") * 1e6, "%s", jsonget_text(one, "text"));
+	json_array_foreach (json_object_get(d, "evidence"), k, one)
+		finding_say(f, finding_layer_find(jsonget_text(one, "layer")),
+			    jsonget_number(one, "effect_ms") * 1e6, "%s",
+			    jsonget_text(one, "text"));
 }
 
 static int print_incident(struct replay_incident *r, const char *id)
@@ -292,8 +292,7 @@ static int print_incident(struct replay_incident *r, const char *id)
 	size_t k;
 	int err = in && f ? 0 : -ENOMEM;
 
-	json_array_foreach(json_object_get(in, "diagnoses"), k, one)
-	{
+	json_array_foreach (json_object_get(in, "diagnoses"), k, one) {
 		if (err)
 			break;
 		fill_finding(f, in, one);

@@ -305,8 +305,8 @@ static void say_ranks(const json_t *ranks)
 	const json_t *one;
 	size_t k;
 
-	json_array_foreach((json_t *)ranks, k, one)
-	    printf("%s%d", k ? "," : "", (int)json_integer_value(one));
+	json_array_foreach ((json_t *)ranks, k, one)
+		printf("%s%d", k ? "," : "", (int)json_integer_value(one));
 }
 
 static void print_told(const struct replay_live *l, const char *id, const char *symptom,
@@ -343,8 +343,8 @@ static uint64_t what_of(const char *symptom, const json_t *d)
 
 	for (size_t i = 0; i < ARRAY_LEN(text); i++)
 		h = hash_mix(hash_bytes(h, text[i], strlen(text[i])));
-	json_array_foreach(json_object_get(d, "ranks"), k, one) h =
-	    hash_mix(h + (uint64_t)json_integer_value(one));
+	json_array_foreach (json_object_get(d, "ranks"), k, one)
+		h = hash_mix(h + (uint64_t)json_integer_value(one));
 	return h;
 }
 
@@ -368,9 +368,9 @@ static void tell(struct replay_live *l, const char *id)
 	const json_t *d;
 	size_t k;
 
-	json_array_foreach(json_object_get(in, "diagnoses"), k,
-			   d) if (is_news(l, id, what_of(symptom, d)))
-	    print_told(l, id, symptom, d);
+	json_array_foreach (json_object_get(in, "diagnoses"), k, d)
+		if (is_news(l, id, what_of(symptom, d)))
+			print_told(l, id, symptom, d);
 	json_decref(in);
 }
 

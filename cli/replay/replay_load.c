@@ -491,9 +491,9 @@ static struct join_slot *join_at(const struct join *j, uint32_t corr)
 {
 	if (j->dense)
 		return &j->slots[corr - j->base];
-	PROBE_PLACES(at, keyed_word(keyed_process(), corr), j->room)
-	if ((!j->slots[at].call && !j->slots[at].device) || j->slots[at].corr == corr)
-		return &j->slots[at];
+	PROBE_PLACES (at, keyed_word(keyed_process(), corr), j->room)
+		if ((!j->slots[at].call && !j->slots[at].device) || j->slots[at].corr == corr)
+			return &j->slots[at];
 }
 
 /* NULL: the record takes no part. */

@@ -129,10 +129,9 @@ static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
 	double changes = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)rows, i, row) changes +=
-	    fabs(jsonget_number(row, "excess_ms"));
-	json_array_foreach((json_t *)rows, i, row)
-	{
+	json_array_foreach ((json_t *)rows, i, row)
+		changes += fabs(jsonget_number(row, "excess_ms"));
+	json_array_foreach ((json_t *)rows, i, row) {
 		struct figures f = figures_of(row);
 
 		if (i && fabs(f.excess) < ROW_SHARE_MIN * changes) {

@@ -62,8 +62,7 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 
 	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
 	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
-	json_array_foreach((json_t *)windows, i, w)
-	{
+	json_array_foreach ((json_t *)windows, i, w) {
 		const char *id = jsonget_text(w, "id");
 
 		if (rank >= 0 && jsonget_integer(w, "rank") != rank)

@@ -35,8 +35,7 @@ const char *incident_text_ranks(const json_t *ranks)
 	size_t n = 0, i;
 	json_t *v;
 
-	json_array_foreach((json_t *)ranks, i, v)
-	{
+	json_array_foreach ((json_t *)ranks, i, v) {
 		json_int_t rank = json_integer_value(v);
 
 		if (n < RANKS_SHOWN && rank >= -1 && rank < INT32_MAX)
@@ -61,8 +60,7 @@ bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *unt
 	*since_unix_ns = jsonget_unsigned(in, "begin_unix_ns");
 	*until_unix_ns = jsonget_unsigned(in, "end_unix_ns");
 	/* other slow steps of the incident may lie before it */
-	json_array_foreach((json_t *)findings, i, f)
-	{
+	json_array_foreach ((json_t *)findings, i, f) {
 		if (strcmp(jsonget_text(f, "kind"), "hang") ||
 		    !jsonget_unsigned(f, "begin_unix_ns"))
 			continue;
@@ -168,8 +166,7 @@ static void print_signals(FILE *to, const json_t *in)
 	unsigned shown = 0;
 	size_t i;
 
-	json_array_foreach((json_t *)signals, i, s)
-	{
+	json_array_foreach ((json_t *)signals, i, s) {
 		char text[400], rank[24] = "", weight[40] = "";
 
 		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
@@ -195,8 +192,8 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 	size_t i;
 	json_t *v;
 
-	json_array_foreach((json_t *)array, i, v)
-	    fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
+	json_array_foreach ((json_t *)array, i, v)
+		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
 }
 
 void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)

@@ -66,8 +66,7 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, bool c
 	const json_t *v;
 	size_t i;
 
-	json_array_foreach((json_t *)lines, i, v)
-	{
+	json_array_foreach ((json_t *)lines, i, v) {
 		const char *layer = incident_verdict_layer(v);
 		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		char text[600];

@@ -82,5 +82,6 @@ void job_text_print(FILE *to, const json_t *answer)
 	fputs("what it does besides its usual steps:\n", to);
 	fprintf(to, "  %s%-24s %9s %8s %7s  ranks%s\n", term_style(TERM_DIM), "when", "each",
 		"of time", "times", term_style(TERM_PLAIN));
-	json_array_foreach((json_t *)kinds, i, kind) print_kind(to, kind);
+	json_array_foreach ((json_t *)kinds, i, kind)
+		print_kind(to, kind);
 }

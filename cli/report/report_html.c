@@ -108,8 +108,7 @@ static void put_head(FILE *to, const json_t *in)
 	escape_html(to, jsonget_text(in, "id"));
 	escape_around(to, ", ", jsonget_text(in, "state"), "; job ");
 	escape_html(to, jsonget_text(in, "job"));
-	json_array_foreach((json_t *)nodes, i, v)
-	{
+	json_array_foreach ((json_t *)nodes, i, v) {
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
 		escape_html(to, json_is_string(v) ? json_string_value(v) : "?");
 	}
@@ -486,8 +485,7 @@ static void put_signals(FILE *to, const json_t *in)
 	      "<th class=\"t\">signal</th><th>observed</th><th>usual</th><th class=\"t\">unit</th>"
 	      "<th>per step</th></tr>\n",
 	      to);
-	json_array_foreach((json_t *)signals, i, s)
-	{
+	json_array_foreach ((json_t *)signals, i, s) {
 		bool raised = jsonget_true(s, "raised");
 		double weight_ms = jsonget_number(s, "weight_ms");
 
@@ -567,8 +565,7 @@ static void put_windows(FILE *to, const json_t *in)
 	      "reason</th><th "
 	      "class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
 	      to);
-	json_array_foreach((json_t *)windows, i, w)
-	{
+	json_array_foreach ((json_t *)windows, i, w) {
 		if (i == 200) {
 			fprintf(to, "<tr><td class=\"t\" colspan=\"7\">and %zu more</td></tr>\n",
 				json_array_size(windows) - i);
@@ -590,8 +587,7 @@ static void put_windows(FILE *to, const json_t *in)
 		fputs("</tr>\n", to);
 	}
 	fputs("</table></div>\n", to);
-	json_array_foreach(json_object_get(in, "missing"), i, w)
-	{
+	json_array_foreach (json_object_get(in, "missing"), i, w) {
 		escape_around(to, "<p class=\"bad\">Missing: ",
 			      json_is_string(w) ? json_string_value(w) : "?", "</p>\n");
 	}

@@ -19,8 +19,7 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 	if (!json_array_size(lines))
 		return;
 	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
-	json_array_foreach((json_t *)lines, i, v)
-	{
+	json_array_foreach ((json_t *)lines, i, v) {
 		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		const char *layer = incident_verdict_layer(v);
 
@@ -76,9 +75,9 @@ static void put_ledger(FILE *to, const json_t *d, bool hang)
 		: own ? "healthy"
 		      : "peers",
 		hang ? "hang" : "slow");
-	json_array_foreach(json_object_get(l, "rows"), i, row)
-	    put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
-			"excess_ms", whole);
+	json_array_foreach (json_object_get(l, "rows"), i, row)
+		put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
+			    "excess_ms", whole);
 	if (jsonget_number(l, "other_slow_ms") > 0 || jsonget_number(l, "other_reference_ms") > 0)
 		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms",
 			    "other_excess_ms", whole);

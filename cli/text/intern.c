@@ -13,9 +13,9 @@ static uint64_t hash(const void *key, size_t bytes)
 
 int64_t intern_find(const struct intern *t, const void *key, size_t bytes)
 {
-	PROBE_EACH(i, &t->by_key, hash(key, bytes))
-	if (t->bytes[i.number] == bytes && !memcmp(t->text[i.number], key, bytes))
-		return i.number;
+	PROBE_EACH (i, &t->by_key, hash(key, bytes))
+		if (t->bytes[i.number] == bytes && !memcmp(t->text[i.number], key, bytes))
+			return i.number;
 	return -ENOENT;
 }
 

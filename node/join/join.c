@@ -109,8 +109,7 @@ void join_close(struct join *j)
 
 static struct join_comm *find_comm(struct join *j, uint64_t handle, bool create)
 {
-	PROBE_PLACES(i, keyed_word(keyed_process(), handle), JOIN_COMMS)
-	{
+	PROBE_PLACES (i, keyed_word(keyed_process(), handle), JOIN_COMMS) {
 		struct join_comm *c = &j->comms[i];
 
 		if (c->handle == handle && c->id)
@@ -137,8 +136,7 @@ static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t
 	if (j->stream_last < j->stream_count && s->handle == handle && s->scope == scope)
 		return s;
 	hash = keyed_words(keyed_process(), handle, scope);
-	PROBE_EACH(i, &j->stream_index, hash)
-	{
+	PROBE_EACH (i, &j->stream_index, hash) {
 		j->stream_last = i.number;
 		s = &j->streams[i.number];
 		if (s->handle == handle && s->scope == scope)

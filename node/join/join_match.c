@@ -136,8 +136,7 @@ static struct join_func *search_func(struct join *j, uint64_t handle, bool creat
 {
 	uint32_t looks = 0;
 
-	PROBE_PLACES(at, keyed_place(j->key, handle, JOIN_FUNCS_BITS), JOIN_FUNCS)
-	{
+	PROBE_PLACES (at, keyed_place(j->key, handle, JOIN_FUNCS_BITS), JOIN_FUNCS) {
 		struct join_func *f = &j->funcs[at];
 
 		if (looks++ == JOIN_FUNCS_LOOK)
@@ -240,8 +239,7 @@ static struct join_device_stream *find_device_stream(struct join *j, const struc
 	if (j->device_stream_last < j->device_stream_count && is_device_stream(d, k))
 		return d;
 	hash = hash_mix((uint64_t)k->stream_id << 32 ^ (uint64_t)k->context_id << 8 ^ k->device);
-	PROBE_EACH(i, &j->device_index, hash)
-	{
+	PROBE_EACH (i, &j->device_index, hash) {
 		d = &j->device_streams[i.number];
 		if (!is_device_stream(d, k))
 			continue;

@@ -95,9 +95,9 @@ void python_names_close(struct python_names *n)
 
 static struct code **slot_of(struct python_names *n, uint64_t address)
 {
-	PROBE_PLACES(i, keyed_word(keyed_process(), address), n->slots)
-	if (!n->slot[i] || n->slot[i]->address == address)
-		return &n->slot[i];
+	PROBE_PLACES (i, keyed_word(keyed_process(), address), n->slots)
+		if (!n->slot[i] || n->slot[i]->address == address)
+			return &n->slot[i];
 }
 
 /* Moves the entries used in the last `periods` periods to a new table with `slots` slots. */

@@ -33,9 +33,9 @@ struct sleepers {
 /* The slot of that sleep, or the free one after the thread's other sleeps. */
 static struct sleeper *slot_of(struct sleeper *table, uint32_t tid, uint64_t since_ns)
 {
-	PROBE_PLACES(i, keyed_word(keyed_process(), tid), SLEEPER_SLOTS)
-	if (!table[i].since_ns || (table[i].tid == tid && table[i].since_ns == since_ns))
-		return &table[i];
+	PROBE_PLACES (i, keyed_word(keyed_process(), tid), SLEEPER_SLOTS)
+		if (!table[i].since_ns || (table[i].tid == tid && table[i].since_ns == since_ns))
+			return &table[i];
 }
 
 int sleepers_open(struct sleepers **out)
@@ -75,8 +75,7 @@ uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_
 {
 	if (k->kind != SAMPLER_OFF_CPU)
 		return weight_ns;
-	PROBE_PLACES(i, keyed_word(keyed_process(), k->tid), SLEEPER_SLOTS)
-	{
+	PROBE_PLACES (i, keyed_word(keyed_process(), k->tid), SLEEPER_SLOTS) {
 		struct sleeper *e = &s->now[i];
 		uint64_t paid = e->told_ns < weight_ns ? e->told_ns : weight_ns;
 

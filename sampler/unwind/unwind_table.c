@@ -94,9 +94,9 @@ static uint32_t intern(struct build *b, const struct unwind_rule *r)
 {
 	uint64_t hash = keyed_bytes(keyed_process(), r, sizeof(*r));
 
-	PROBE_EACH(i, &b->by_rule, hash)
-	if (!memcmp(&b->rules[i.number], r, sizeof(*r)))
-		return i.number;
+	PROBE_EACH (i, &b->by_rule, hash)
+		if (!memcmp(&b->rules[i.number], r, sizeof(*r)))
+			return i.number;
 	if (b->rule_count == LIMIT_UNWIND_FILE_RULES || probe_add(&b->by_rule, hash, b->rule_count))
 		return RULE_UNSUPPORTED;
 	b->rules[b->rule_count] = *r;

@@ -55,9 +55,9 @@ uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t by
 
 static struct os_counter_seen *seen_slot(struct os_counter_seen *table, uint64_t key)
 {
-	PROBE_PLACES(at, key, LIMIT_OS_COUNTERS)
-	if (!table[at].key || table[at].key == key)
-		return &table[at];
+	PROBE_PLACES (at, key, LIMIT_OS_COUNTERS)
+		if (!table[at].key || table[at].key == key)
+			return &table[at];
 }
 
 /* Forgets the counters that the last reads did not see: threads and places that are gone. */

@@ -137,9 +137,9 @@ static uint32_t intern(struct cpu_profile *p, uint8_t kind, const char *name)
 	uint64_t h = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind);
 	struct function *f = &p->function[p->function_count];
 
-	PROBE_EACH(i, &p->by_name, h)
-	if (p->function[i.number].kind == kind && !strcmp(p->function[i.number].name, name))
-		return i.number;
+	PROBE_EACH (i, &p->by_name, h)
+		if (p->function[i.number].kind == kind && !strcmp(p->function[i.number].name, name))
+			return i.number;
 	if (p->function_count == FUNCTIONS) {
 		p->stats.unnamed++;
 		return NO_FUNCTION;

@@ -402,8 +402,9 @@ static bool is_named(const json_t *needed, const struct note *n)
 	size_t i;
 
 	hex(n, id);
-	json_array_foreach(needed, i, each) if (json_is_string(each) &&
-						!strcmp(json_string_value(each), id)) return true;
+	json_array_foreach (needed, i, each)
+		if (json_is_string(each) && !strcmp(json_string_value(each), id))
+			return true;
 	return false;
 }
 

@@ -19,8 +19,7 @@ static void show(struct incident_set *set, const char *id)
 
 	CHECK(j && text);
 	free(text);
-	json_array_foreach(again, k, one)
-	{
+	json_array_foreach (again, k, one) {
 		struct finding_report f, same;
 		json_t *written;
 
@@ -51,8 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		return 0;
 	CHECK(!incident_set_open(&set, &config));
 	CHECK(!incident_set_restore(set, &row));
-	json_array_foreach(list, k, one)
-	{
+	json_array_foreach (list, k, one) {
 		if (finding_json_parse(one, &f))
 			continue;
 		memcpy(f.job, row.job, sizeof(f.job));

@@ -301,8 +301,7 @@ static void kineto_is_json_with_the_usual_fields(void **state)
 	fclose(to);
 	j = json_loadb(f->text, f->bytes, 0, NULL);
 	assert_non_null(j);
-	json_array_foreach(json_object_get(j, "traceEvents"), i, e)
-	{
+	json_array_foreach (json_object_get(j, "traceEvents"), i, e) {
 		const char *cat = json_string_value(json_object_get(e, "cat"));
 		const char *ph = json_string_value(json_object_get(e, "ph"));
 
@@ -352,8 +351,7 @@ static void kineto_says_where_nothing_was_kept(void **state)
 	j = json_loadb(f->text, f->bytes, 0, NULL);
 	assert_non_null(j);
 	base_ns = (uint64_t)json_integer_value(json_object_get(j, "baseTimeNanoseconds"));
-	json_array_foreach(json_object_get(j, "traceEvents"), i, e)
-	{
+	json_array_foreach (json_object_get(j, "traceEvents"), i, e) {
 		const char *cat = json_string_value(json_object_get(e, "cat"));
 		double ts_us = json_number_value(json_object_get(e, "ts"));
 

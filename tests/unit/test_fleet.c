@@ -658,8 +658,7 @@ static void recovers_the_clocks_of_the_nodes(void **unused)
 	run(&j, 120);
 	roles = fleet_roles_json(fleet, "job", FS_UNIX + (uint64_t)(now_s * 1e9));
 	assert_int_equal(json_array_size(json_object_get(roles, "clocks")), 4);
-	json_array_foreach(json_object_get(roles, "clocks"), i, clock)
-	{
+	json_array_foreach (json_object_get(roles, "clocks"), i, clock) {
 		int n = json_string_value(json_object_get(clock, "node"))[1] - '0';
 
 		got[n] = json_real_value(json_object_get(clock, "offset_us"));
@@ -746,9 +745,9 @@ static json_t *row_of(const char *job, int rank)
 	json_t *j = page(true, job, NULL, 1000), *row, *found = NULL;
 	size_t i;
 
-	json_array_foreach(json_object_get(j, "ranks"), i,
-			   row) if (json_integer_value(json_object_get(row, "rank")) == rank)
-	    found = json_incref(row);
+	json_array_foreach (json_object_get(j, "ranks"), i, row)
+		if (json_integer_value(json_object_get(row, "rank")) == rank)
+			found = json_incref(row);
 	json_decref(j);
 	assert_non_null(found);
 	return found;
@@ -824,8 +823,7 @@ static uint32_t rows_of(const char *job, int rank, const char *node, bool *quara
 	uint32_t n = 0;
 	size_t i;
 
-	json_array_foreach(json_object_get(j, "ranks"), i, row)
-	{
+	json_array_foreach (json_object_get(j, "ranks"), i, row) {
 		if (json_integer_value(json_object_get(row, "rank")) != rank)
 			continue;
 		n++;
@@ -1548,8 +1546,7 @@ static uint32_t walk_ranks(const char *job, uint32_t limit)
 		size_t i;
 
 		assert_true(json_array_size(json_object_get(j, "ranks")) <= limit);
-		json_array_foreach(json_object_get(j, "ranks"), i, one)
-		{
+		json_array_foreach (json_object_get(j, "ranks"), i, one) {
 			char at[300];
 
 			snprintf(at, sizeof(at), "%s %08d",
@@ -1612,9 +1609,9 @@ static json_int_t nodes_of(const char *name)
 	json_int_t nodes = -1;
 	size_t i;
 
-	json_array_foreach(json_object_get(jobs, "jobs"), i,
-			   job) if (!strcmp(json_string_value(json_object_get(job, "job")), name))
-	    nodes = json_integer_value(json_object_get(job, "nodes"));
+	json_array_foreach (json_object_get(jobs, "jobs"), i, job)
+		if (!strcmp(json_string_value(json_object_get(job, "job")), name))
+			nodes = json_integer_value(json_object_get(job, "nodes"));
 	json_decref(jobs);
 	return nodes;
 }

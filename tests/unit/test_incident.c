@@ -94,9 +94,9 @@ static const char *ranks_of(json_t *j, const char *key)
 	json_t *v;
 
 	text[0] = '\0';
-	json_array_foreach(json_object_get(j, key), i, v)
-	    snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "," : "",
-		     (int)json_integer_value(v));
+	json_array_foreach (json_object_get(j, key), i, v)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "," : "",
+			 (int)json_integer_value(v));
 	return text;
 }
 

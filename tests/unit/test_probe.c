@@ -11,9 +11,9 @@
 
 static uint32_t find(const struct probe *t, const uint64_t *key, uint64_t hash, uint64_t wanted)
 {
-	PROBE_EACH(i, t, hash)
-	if (key[i.number] == wanted)
-		return i.number;
+	PROBE_EACH (i, t, hash)
+		if (key[i.number] == wanted)
+			return i.number;
 	return UINT32_MAX;
 }
 

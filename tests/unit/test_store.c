@@ -640,8 +640,7 @@ static uint32_t walk(const char *job, const char *state, uint32_t limit)
 		const char *more;
 		size_t k;
 
-		json_array_foreach(json_object_get(j, "incidents"), k, one)
-		{
+		json_array_foreach (json_object_get(j, "incidents"), k, one) {
 			char at[64];
 			uint32_t number = (uint32_t)json_integer_value(json_object_get(one, "n"));
 

@@ -198,8 +198,9 @@ static const char *ranks_of(const json_t *j)
 	json_t *v;
 
 	out[0] = '\0';
-	json_array_foreach(json_object_get(j, "ranks"), k, v) snprintf(
-	    out + strlen(out), 128 - strlen(out), "%s%d", k ? "," : "", (int)json_integer_value(v));
+	json_array_foreach (json_object_get(j, "ranks"), k, v)
+		snprintf(out + strlen(out), 128 - strlen(out), "%s%d", k ? "," : "",
+			 (int)json_integer_value(v));
 	return out;
 }
 
@@ -1024,11 +1025,10 @@ static double ledger_ms(const json_t *incident, const char *what)
 	const json_t *d = json_object_get(incident, "diagnosis"), *row;
 	size_t k;
 
-	json_array_foreach(
-	    json_object_get(json_object_get(d, "ledger"), "rows"), k,
-	    row) if (!strcmp(text_of(row, "account"), "collective") &&
-		     !strcmp(text_of(row, "what"),
-			     what)) return json_number_value(json_object_get(row, "slow_ms"));
+	json_array_foreach (json_object_get(json_object_get(d, "ledger"), "rows"), k, row)
+		if (!strcmp(text_of(row, "account"), "collective") &&
+		    !strcmp(text_of(row, "what"), what))
+			return json_number_value(json_object_get(row, "slow_ms"));
 	return 0;
 }
 
@@ -1299,9 +1299,10 @@ static bool is_signal_of(const json_t *j, int rank, const char *name)
 	size_t k;
 	json_t *v;
 
-	json_array_foreach(json_object_get(j, "signals"), k,
-			   v) if (json_integer_value(json_object_get(v, "rank")) == rank &&
-				  !strcmp(text_of(v, "name"), name)) return true;
+	json_array_foreach (json_object_get(j, "signals"), k, v)
+		if (json_integer_value(json_object_get(v, "rank")) == rank &&
+		    !strcmp(text_of(v, "name"), name))
+			return true;
 	return false;
 }
 
@@ -2019,10 +2020,11 @@ static const char *findings_of(const char *id)
 	size_t k;
 
 	text[0] = '\0';
-	json_array_foreach(list, k, one)
-	    snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %llu%s; ", ranks_of(one),
-		     (json_integer_value(json_object_get(one, "begin_unix_ns")) - T0) / S,
-		     json_is_true(json_object_get(one, "ended")) ? " ended" : "");
+	json_array_foreach (list, k, one)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %llu%s; ",
+			 ranks_of(one),
+			 (json_integer_value(json_object_get(one, "begin_unix_ns")) - T0) / S,
+			 json_is_true(json_object_get(one, "ended")) ? " ended" : "");
 	json_decref(list);
 	return text;
 }
@@ -2179,8 +2181,7 @@ static void findings_survive_a_restart(void **unused)
 	teardown(NULL);
 	setup(NULL);
 	assert_int_equal(incident_set_restore(set, &row), 0);
-	json_array_foreach(list, k, one)
-	{
+	json_array_foreach (list, k, one) {
 		assert_int_equal(finding_json_parse(one, &back), 0);
 		snprintf(back.job, sizeof(back.job), "job");
 		assert_int_equal(incident_set_restore_finding(set, c.id, &back), 0);
