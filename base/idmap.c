@@ -57,12 +57,12 @@ int idmap_put(struct idmap *m, uint64_t key, uint32_t value)
 
 void idmap_remove(struct idmap *m, uint64_t key)
 {
-	struct idmap_pair *have = find(m, key), *last = m->pair + m->count - 1;
+	struct idmap_pair *have = find(m, key), *last;
 
 	if (!have)
 		return;
 	probe_remove(&m->by_key, hash(key), (uint32_t)(have - m->pair));
-	m->count--;
+	last = &m->pair[--m->count];
 	if (have == last)
 		return;
 	probe_remove(&m->by_key, hash(last->key), m->count);
