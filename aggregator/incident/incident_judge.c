@@ -47,19 +47,14 @@ bool incident_is_moment(const struct incident_judgement *j, const struct member 
 	       (mine < longest && (end < from || begin > to));
 }
 
-/* Who was slow for longest; NULL where everybody hesitated, or stands still. */
+/* The rank that was slow for longest. */
 static const struct member *longest_of(const struct incident *i)
 {
 	const struct member *best = NULL;
 
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-
-		if (INCIDENT_REASON(m, WINDOW_STALL))
-			return NULL;
-		if (!best || incident_slow_ns(m) > incident_slow_ns(best))
-			best = m;
-	}
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (!best || incident_slow_ns(&i->members[k]) > incident_slow_ns(best))
+			best = &i->members[k];
 	return best;
 }
 
@@ -224,7 +219,6 @@ static bool is_hiccup(const struct incident *i)
 	return true;
 }
 
-/* The finding that decides the kind: a hang before a slow rank before what concerns everybody. */
 static bool is_about_moments(const struct incident *i, const struct incident_judgement *j,
 			     const struct finding *f)
 {
@@ -236,6 +230,18 @@ static bool is_about_moments(const struct incident *i, const struct incident_jud
 	return f->rank_count && f->kind == FINDING_SLOW_RANK;
 }
 
+/* What one rank lost of its own time, or others found that it lost. */
+static double most_lost_ns(const struct incident *i)
+{
+	double most = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		most = fmax(most, fmax(i->members[k].self_excess_ns, i->members[k].accused_ns));
+	return most;
+}
+
+/* The finding that decides the kind: a hang before a slow rank before what concerns everybody. A
+ * hang that names nobody explains no more than the time it took. */
 static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
 	static const enum finding_kind order[] = {FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
@@ -247,7 +253,8 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 			const struct finding *f = &i->findings[k].finding;
 
 			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns) &&
-			    !is_about_moments(i, j, f))
+			    !is_about_moments(i, j, f) &&
+			    (o || f->rank_count || f->effect_ns >= most_lost_ns(i)))
 				best = f;
 		}
 	return best;
@@ -293,22 +300,42 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 	}
 }
 
-/* Windows first. A stall that blames no rank leaves the ranks to blame that were slow before it. */
+/* Blames some of those that stand still, not all or none. */
+static bool tells_apart(const struct incident *i, const struct incident_judgement *j)
+{
+	uint32_t blamed = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		blamed += by_windows(i, j, &i->members[k]);
+	return blamed && (blamed < j->suspects || j->suspects == 1);
+}
+
+/* Whether it is the stall that the incident is about, whatever was slow before: a hang, or a stall that
+ * tells ranks apart or costs more than all that one rank lost before. */
+static bool judge_stall(const struct incident *i, struct incident_judgement *j)
+{
+	if (!has_windows(i, j, WINDOW_STALL))
+		return false;
+	blame_for(i, j, WINDOW_STALL);
+	return (j->finding && j->finding->kind == FINDING_HANG) || tells_apart(i, j) ||
+	       (j->worst > 0 && j->worst >= most_lost_ns(i));
+}
+
+/* A hang is no moment, however short it is so far. */
 static void judge_windows(const struct incident *i, struct incident_judgement *j)
 {
-	static const uint32_t order[] = {WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT};
-	bool hangs = j->finding && j->finding->kind == FINDING_HANG;
-	uint32_t first = 0;
+	const struct member *longest = j->longest;
 
-	for (int o = 0; o < 3 && !(hangs && first); o++) {
-		if (!has_windows(i, j, order[o]))
-			continue;
-		blame_for(i, j, order[o]);
-		if (j->worst > 0)
-			return;
-		first = first ? first : order[o];
-	}
-	blame_for(i, j, first);
+	j->longest = NULL;
+	if (judge_stall(i, j))
+		return;
+	j->longest = longest;
+	if (has_windows(i, j, WINDOW_SELF))
+		blame_for(i, j, WINDOW_SELF);
+	else if (has_windows(i, j, WINDOW_DRIFT))
+		blame_for(i, j, WINDOW_DRIFT);
+	else
+		blame_for(i, j, has_windows(i, j, WINDOW_STALL) ? WINDOW_STALL : 0);
 }
 
 static bool found_uniform(const struct incident *i)
@@ -384,6 +411,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 	if (!is_hiccup(i))
 		j->longest = longest_of(i);
 	j->finding = deciding(i, j);
+	judge_windows(i, j);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 
@@ -393,7 +421,6 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		    (!accused || m->accused_ns > accused->accused_ns))
 			accused = m;
 	}
-	judge_windows(i, j);
 	/* what lasted a moment is no fault beside what was found among ranks */
 	if (accused && j->reason == WINDOW_SELF && is_hiccup(i))
 		j->worst = 0;

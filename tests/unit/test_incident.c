@@ -870,18 +870,46 @@ static void blames_nobody_for_a_stall_that_looks_the_same_everywhere(void **unus
 	json_decref(j);
 }
 
+static void add_slow_then_stalled(void)
+{
+	for (int n = 0; n < 17; n++)
+		add(window("job", 2, WINDOW_SELF, 3 * n, 3 * n + 2));
+	for (int r = 0; r < 4; r++)
+		add(window("job", r, WINDOW_STALL, 51, 52));
+}
+
 /* Steps so slow that waiting for one counts as a stall: the windows before it say who is slow. */
 static void a_stall_that_tells_nobody_apart_forgets_nothing(void **unused)
 {
 	json_t *j;
 
-	for (int n = 0; n < 17; n++)
-		add(window("job", 2, WINDOW_SELF, 3 * n, 3 * n + 2));
-	for (int r = 0; r < 4; r++)
-		add(window("job", r, WINDOW_STALL, 51, 52));
+	add_slow_then_stalled();
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	assert_string_equal(ranks_of(j, "ranks"), "2");
+	json_decref(j);
+}
+
+/* 17 times 0.6 s. */
+static void a_hang_that_names_nobody_is_weighed_by_the_time_it_took(void **unused)
+{
+	struct finding_report f = accusing(2, -1, 51, 54);
+	json_t *j;
+
+	add_slow_then_stalled();
+	f.finding.kind = FINDING_HANG;
+	f.finding.rank_count = 0;
+	f.finding.effect_ns = 3e9;
+	tell(f);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j, "ranks"), "2");
+	json_decref(j);
+	f.finding.effect_ns = 30e9;
+	tell(f);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j, "ranks"), "");
 	json_decref(j);
 }
 
@@ -1249,6 +1277,7 @@ int main(void)
 	    CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 	    CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
 	    CASE(a_stall_that_tells_nobody_apart_forgets_nothing),
+	    CASE(a_hang_that_names_nobody_is_weighed_by_the_time_it_took),
 	    CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
 	    CASE(what_flagged_steps_lost_is_their_sum),
 	    CASE(keeps_jobs_and_distant_times_apart),

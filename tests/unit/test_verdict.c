@@ -1822,6 +1822,40 @@ static struct incident_change stands_still(int rank, const char *main)
 	return send(&m);
 }
 
+/* The job ends: all ranks sleep for 8 s, and none waits for another. */
+static void what_stops_all_alike_hides_no_rank_that_cost_more(void **unused)
+{
+	struct incident_change c = {0};
+	json_t *j;
+
+	for (int n = 0; n < 8; n++) {
+		static struct made m;
+
+		make(&m, 2, WINDOW_SELF, 1 + 3 * n, 300);
+		slow_gemm(&m, 8);
+		c = send(&m);
+	}
+	for (int r = 0; r < 4; r++)
+		c = stands_still(r, "do_nanosleep");
+	j = json_of(c);
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j), "2");
+	json_decref(j);
+}
+
+static void what_stops_all_alike_is_a_stall_by_itself(void **unused)
+{
+	struct incident_change c = {0};
+	json_t *j;
+
+	for (int r = 0; r < 4; r++)
+		c = stands_still(r, "do_nanosleep");
+	j = json_of(c);
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j), "0,1,2,3");
+	json_decref(j);
+}
+
 /* Before anybody knows who has entered which collective, and after. */
 static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 {
@@ -2278,6 +2312,8 @@ int main(void)
 	    CASE(the_same_finding_told_again_is_one),
 	    CASE(uniform_degradation_accuses_no_rank),
 	    CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
+	    CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
+	    CASE(what_stops_all_alike_is_a_stall_by_itself),
 	    CASE(a_rank_hangs_in_what_its_own_window_shows),
 	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
