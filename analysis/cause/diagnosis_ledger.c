@@ -168,14 +168,16 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 	return by ? by->sure * pow(without, v->out->missing_count) * (0.5 + 0.5 * v->shown) : 0;
 }
 
+/* by_ns: what that candidate explains of this cause so far, over all accounts. */
 static void give(const struct diagnosis_view *v, struct share *s, double ns,
-		 struct diagnosis_candidate *by, const struct pattern *p, const struct sum *sum)
+		 struct diagnosis_candidate *by, double by_ns, const struct pattern *p,
+		 const struct sum *sum)
 {
 	s->ns += ns;
 	s->sure_ns += ns * sure_of(v, p, by);
-	if (by && ns > s->by_ns) {
+	if (by_ns > s->by_ns) {
 		s->by = by;
-		s->by_ns = ns;
+		s->by_ns = by_ns;
 	}
 	if (ns > s->account_ns) {
 		s->account_ns = ns;
@@ -265,13 +267,13 @@ static void divide_account(struct diagnosis_view *v, uint32_t k, const struct su
 		spent[c - v->list] += ns;
 		got[c - v->list] += ns;
 		left -= ns;
-		give(v, &shares[c->cause], ns, c, p, sum);
+		give(v, &shares[c->cause], ns, c, spent[c - v->list], p, sum);
 	}
 	trust(v, p, left, got, shares);
 	if (p->kind ==
 	    LEDGER_UNOBSERVED) /* that the host was late is as unknown of what is hidden */
 		left = fmax(left - v->hidden_ns, 0);
-	give(v, &shares[cause_of(v, p, sum)], left, NULL, p, sum);
+	give(v, &shares[cause_of(v, p, sum)], left, NULL, 0, p, sum);
 }
 
 static void divide(struct diagnosis_view *v, struct sum *sums, struct share *shares)

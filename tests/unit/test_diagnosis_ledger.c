@@ -656,6 +656,24 @@ static void what_the_reference_lost_as_well_is_explained_by_what_else_is_known(v
 	assert_true(sure[2] < sure[0] - 0.05);
 }
 
+/* No single account holds half of what it explains. */
+static void a_signal_that_explains_several_accounts_leads(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_BLOCKED, LEDGER_KERNEL_LOCK, "", 0, 12, 0, 9);
+	both(&w, LEDGER_KERNEL_CODE, LEDGER_KERNEL_LOCK, "", 0, 10, 0, 0);
+	both(&w, LEDGER_RUNNING, 0, "access", 10, 18, 0, 0);
+	signal_add(&w, OS_SIGNAL_LOCK_PLACE, "walk_component, which is shared with dir_churn (pid 7)", 220, 0);
+	w.signal[0].weight_ms = 28;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_LOCK);
+	assert_non_null(strstr(out.summary, "walk_component"));
+	assert_non_null(strstr(out.remedy, "dir_churn"));
+	end(&w);
+}
+
 static void ranks_with_both_accounts_have_one_cause(void **unused)
 {
 	static const struct {
@@ -721,6 +739,7 @@ int main(void)
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
 	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
 	    cmocka_unit_test(what_the_reference_lost_as_well_is_explained_by_what_else_is_known),
+	    cmocka_unit_test(a_signal_that_explains_several_accounts_leads),
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
 	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
