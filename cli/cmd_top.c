@@ -72,43 +72,11 @@ static const char *text_node(const json_t *r)
 {
 	return term_safe(jsonget_text(r, "node"), 12);
 }
-static const char *text_self(const json_t *r)
-{
-	return commands_ms(jsonget_number(r, "self_ms"));
-}
 static const char *text_excess(const json_t *r)
 {
 	double self = jsonget_number(r, "self_ms"), typical = jsonget_number(r, "role_self_ms");
 
 	return self > 0 && typical > 0 ? term_excess(self / typical - 1) : "-";
-}
-static const char *text_latency(const json_t *r)
-{
-	return commands_ms(jsonget_number(r, "latency_ms"));
-}
-static const char *text_expected(const json_t *r)
-{
-	return commands_ms(jsonget_number(r, "expected_ms"));
-}
-static const char *text_compute(const json_t *r)
-{
-	return term_ms(jsonget_number(r, "compute_ms"));
-}
-static const char *text_comm(const json_t *r)
-{
-	return term_ms(jsonget_number(r, "exposed_comm_ms"));
-}
-static const char *text_idle(const json_t *r)
-{
-	return term_ms(jsonget_number(r, "idle_ms"));
-}
-static const char *text_steps(const json_t *r)
-{
-	return term_count(jsonget_number(r, "steps"));
-}
-static const char *text_flagged(const json_t *r)
-{
-	return term_count(jsonget_number(r, "flagged"));
 }
 static const char *text_state(const json_t *r)
 {
@@ -129,23 +97,31 @@ static const struct column {
 	const char *head;
 	int width; /* negative: flush left */
 	unsigned from;
-	const char *(*text)(const json_t *r);
+	const char *(*text)(const json_t *r); /* or a number and how it reads */
+	const char *key, *(*number)(double v);
 } table[] = {
-    {"", -1, 0, text_mark},
-    {"job", -12, 0, text_job},
-    {"rank", 5, 0, text_rank},
-    {"node", -12, 100, text_node},
-    {"self", 9, 0, text_self},
-    {"excess", 6, 0, text_excess},
-    {"latency", 9, 0, text_latency},
-    {"expected", 9, 80, text_expected},
-    {"compute", 9, 132, text_compute},
-    {"comm", 9, 132, text_comm},
-    {"idle", 9, 132, text_idle},
-    {"steps", 8, 100, text_steps},
-    {"flag", 6, 80, text_flagged},
-    {"state", -12, 0, text_state},
+    {"", -1, 0, .text = text_mark},
+    {"job", -12, 0, .text = text_job},
+    {"rank", 5, 0, .text = text_rank},
+    {"node", -12, 100, .text = text_node},
+    {"self", 9, 0, .key = "self_ms", .number = commands_ms},
+    {"excess", 6, 0, .text = text_excess},
+    {"latency", 9, 0, .key = "latency_ms", .number = commands_ms},
+    {"expected", 9, 80, .key = "expected_ms", .number = commands_ms},
+    {"compute", 9, 132, .key = "compute_ms", .number = term_ms},
+    {"comm", 9, 132, .key = "exposed_comm_ms", .number = term_ms},
+    {"idle", 9, 132, .key = "idle_ms", .number = term_ms},
+    {"steps", 8, 100, .key = "steps", .number = term_count},
+    {"flag", 6, 80, .key = "flagged", .number = term_count},
+    {"state", -12, 0, .text = text_state},
 };
+
+static const char *cell(const struct column *c, const json_t *r)
+{
+	if (!r)
+		return c->head;
+	return c->text ? c->text(r) : c->number(jsonget_number(r, c->key));
+}
 
 /* A line of the table without its end; r NULL: the heads. */
 static void put_line(char *out, size_t room, const json_t *r, unsigned columns)
@@ -158,7 +134,7 @@ static void put_line(char *out, size_t room, const json_t *r, unsigned columns)
 
 		if (c->from <= columns)
 			n += (size_t)snprintf(out + n, room - n, "%s%*s", i ? " " : "", c->width,
-					      r ? c->text(r) : c->head);
+					      cell(c, r));
 	}
 }
 

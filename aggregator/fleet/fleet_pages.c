@@ -363,9 +363,10 @@ static const struct {
      put_excess},
 };
 
-/* A rank that two nodes claim is the first one's: the other row is contested. */
-static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, size_t k,
-			   struct row *rows, struct buf *out)
+/* Of each family in a buffer of its own, since its series stand together. A rank that two nodes claim is
+ * the first one's: the other row is contested. */
+static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
+			   struct buf part[ARRAY_LEN(series)])
 {
 	struct place *list;
 	uint32_t n;
@@ -376,9 +377,12 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, si
 		uint32_t got = n - at < SLICE_WHOLE ? n - at : SLICE_WHOLE;
 
 		got = copy_rows(f, job, list + at, got, now_ns, rows);
-		for (uint32_t i = 0; i < got; i++)
-			if (rows[i].alive && rows[i].place.rank >= 0 && !rows[i].contested)
-				series[k].put(out, job, &rows[i]);
+		for (uint32_t i = 0; i < got; i++) {
+			if (!rows[i].alive || rows[i].place.rank < 0 || rows[i].contested)
+				continue;
+			for (size_t k = 0; k < ARRAY_LEN(series); k++)
+				series[k].put(&part[k], job, &rows[i]);
+		}
 	}
 	free(list);
 }
@@ -386,16 +390,23 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, si
 void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out)
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
+	struct buf part[ARRAY_LEN(series)];
 	struct job_name *names = NULL;
 	uint32_t n = 0;
 
+	for (size_t k = 0; k < ARRAY_LEN(series); k++) {
+		buf_init(&part[k], out->max_bytes);
+		buf_printf(&part[k], "# HELP sysom_%s %s\n# TYPE sysom_%s gauge\n", series[k].name,
+			   series[k].help, series[k].name);
+	}
 	if (rows && !names_of(f, NULL, NULL, &names, &n))
-		for (size_t k = 0; k < ARRAY_LEN(series); k++) {
-			buf_printf(out, "# HELP sysom_%s %s\n# TYPE sysom_%s gauge\n",
-				   series[k].name, series[k].help, series[k].name);
-			for (uint32_t i = 0; i < n; i++)
-				put_job_series(f, names[i].name, now_ns, k, rows, out);
-		}
+		for (uint32_t i = 0; i < n; i++)
+			put_job_series(f, names[i].name, now_ns, rows, part);
+	for (size_t k = 0; k < ARRAY_LEN(series); k++) {
+		out->failed |= part[k].failed;
+		buf_append(out, part[k].data, part[k].bytes);
+		buf_fini(&part[k]);
+	}
 	free(names);
 	free(rows);
 }

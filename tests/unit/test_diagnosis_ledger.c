@@ -665,7 +665,8 @@ static void a_signal_that_explains_several_accounts_leads(void **unused)
 	both(&w, LEDGER_BLOCKED, LEDGER_KERNEL_LOCK, "", 0, 12, 0, 9);
 	both(&w, LEDGER_KERNEL_CODE, LEDGER_KERNEL_LOCK, "", 0, 10, 0, 0);
 	both(&w, LEDGER_RUNNING, 0, "access", 10, 18, 0, 0);
-	signal_add(&w, OS_SIGNAL_LOCK_PLACE, "walk_component, which is shared with dir_churn (pid 7)", 220, 0);
+	signal_add(&w, OS_SIGNAL_LOCK_PLACE,
+		   "walk_component, which is shared with dir_churn (pid 7)", 220, 0);
 	w.signal[0].weight_ms = 28;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_LOCK);
