@@ -19,8 +19,8 @@ struct alert;
 struct alert_config {
 	const char *url;  /* of the endpoint: http://alertmanager:9093/api/v2/alerts */
 	const char *link; /* what people open: LINK/api/v1/incidents/ID; "" none */
-	uint64_t
-	    repeat_ns; /* how often firing alerts are sent again, since they expire at the receiver */
+	/* how often firing alerts are sent again, since they expire at the receiver */
+	uint64_t repeat_ns;
 };
 
 struct alert_stats {

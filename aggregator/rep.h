@@ -32,8 +32,8 @@ typedef int (*rep_lane_fn)(void *arg, const void *body, size_t bytes);
 typedef void (*rep_gone_fn)(void *arg, uint64_t connection);
 
 struct rep_lane {
-	uint32_t
-	    slots; /* requests handled at the same time; further ones wait for their sender's turn */
+	/* requests handled at the same time; further ones wait for their sender's turn */
+	uint32_t slots;
 	uint32_t threads; /* that run the request function */
 	int nice;	  /* of these threads, added to the process's */
 };

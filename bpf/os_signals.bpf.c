@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * os_signals.bpf.c - what the operating system does to the threads of watched processes, counted where
- * it happens: interrupts that take their CPU, waits for a CPU and who had it, moves between CPUs and
- * NUMA nodes, page faults, block requests, TCP retransmits, contended kernel locks.
- * Most events of a node concern nobody who is watched, so they must cost next to nothing. Where the
- * kernel has task storage for tracing (5.12), a watched thread's row hangs at its task: one load tells
- * whether there is any. What the scheduler counts itself (waits, faults, migrations) is then not counted
- * again at each event but read from the task once a second by os_tell, and times come from the run
- * queue's clock, which the scheduler has just set. Before that kernel, rows are in a hash and a table of
- * marks says quickly who is not watched (os_by_storage is false).
- * Typed tracepoints only (5.5); user space leaves out the programs that a kernel cannot load. */
+ * os_signals.bpf.c - what the operating system does to the threads of watched processes, counted
+ * where it happens: interrupts that take their CPU, waits for a CPU and who had it, moves between
+ * CPUs and NUMA nodes, page faults, block requests, TCP retransmits, contended kernel locks. Most
+ * events of a node concern nobody who is watched, so they must cost next to nothing. Where the
+ * kernel has task storage for tracing (5.12), a watched thread's row hangs at its task: one load
+ * tells whether there is any. What the scheduler counts itself (waits, faults, migrations) is then
+ * not counted again at each event but read from the task once a second by os_tell, and times come
+ * from the run queue's clock, which the scheduler has just set. Before that kernel, rows are in a
+ * hash and a table of marks says quickly who is not watched (os_by_storage is false). Typed
+ * tracepoints only (5.5); user space leaves out the programs that a kernel cannot load. */
 #include "bpf/kernel_types.h"
 
 #include <bpf/bpf_helpers.h>
@@ -357,8 +357,8 @@ static __always_inline __u32 cpu_of(struct task_struct *task)
 	return old->cpu;
 }
 
-/* Gives threads of watched processes their row, and tells the rows: once a second, and when a process
- * comes to be watched. */
+/* Gives threads of watched processes their row, and tells the rows: once a second, and when a
+ * process comes to be watched. */
 SEC("iter/task")
 int os_tell(struct bpf_iter__task *ctx)
 {
@@ -530,7 +530,8 @@ static __always_inline void io_waited(struct os_thread *t, __u64 until_ns)
 	io_add(t, watched(t->pid), ns);
 }
 
-/* With task storage. A switch may be missed; where more than one was, nobody knows how long it slept. */
+/* With task storage. A switch may be missed; where more than one was, nobody knows how long it
+ * slept. */
 static __always_inline void io_ended(struct task_struct *task, struct os_thread *t,
 				     __u64 arrives_ns)
 {
@@ -631,8 +632,8 @@ static __always_inline void arrives(struct task_struct *next, struct task_struct
 		blame_all(t->pid, l, queued_ns, prev);
 }
 
-/* With task storage. A thread that nobody watches costs two loads here, and so does a watched one that
- * did not wait for long. */
+/* With task storage. A thread that nobody watches costs two loads here, and so does a watched one
+ * that did not wait for long. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -859,8 +860,8 @@ int BPF_PROG(os_move_numa, struct task_struct *task, int from, int to)
  * others make room (compaction), or take memory out of use. */
 #define TO_WHERE_IT_IS_USED(reason) ((reason) >= 3 && (reason) <= 5)
 
-/* Why is the last of its arguments: the fourth, from 5.9 on the seventh, later the eighth. What is not
- * the kernel's number is pruned before the verifier looks. */
+/* Why is the last of its arguments: the fourth, from 5.9 on the seventh, later the eighth. What is
+ * not the kernel's number is pruned before the verifier looks. */
 static __always_inline __s32 migrate_reason(__u64 *ctx)
 {
 	__u64 reason;
@@ -958,8 +959,8 @@ int BPF_PROG(os_block_complete, struct request *request, int error, unsigned int
 
 /* What a retransmission was for. */
 struct again {
-	bool
-	    probe; /* of a tail that was not answered: whether anything was lost is not known yet */
+	/* of a tail that was not answered: whether anything was lost is not known yet */
+	bool probe;
 	__u64 waited_ns; /* by the sender, for what it now sends again */
 };
 
@@ -978,8 +979,8 @@ static __always_inline bool timer_fired(struct sock *sk)
 	return (__s64)(bpf_jiffies64() - expires) >= 0;
 }
 
-/* A timeout waits for itself. A loss that acknowledgements show costs a round trip; a probe of several
- * segments comes after two. */
+/* A timeout waits for itself. A loss that acknowledgements show costs a round trip; a probe of
+ * several segments comes after two. */
 static __always_inline void again_read(struct sock *sk, struct again *a)
 {
 	struct inet_connection_sock *k = (void *)sk;
@@ -995,8 +996,8 @@ static __always_inline void again_read(struct sock *sk, struct again *a)
 		a->waited_ns = state != TCP_RECOVERY && timer_fired(sk) ? timeout_ns : round_ns;
 }
 
-/* Of what was sent again the receiver says which it had already (duplicate SACK): nothing was lost there.
- * Whether it had the last probe it says later. */
+/* Of what was sent again the receiver says which it had already (duplicate SACK): nothing was lost
+ * there. Whether it had the last probe it says later. */
 static __always_inline void again_count(struct sock *sk, struct os_retransmits *r,
 					const struct again *a)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * python_format.h - what the kernel is told about a CPython process, and the frames it brings back.
  * User space finds the interpreter, checks its layout and fills struct python_process
- * (sampler/python/python_runtime.h); python.h walks; sampler/python/python_stitch.h joins and names. */
+ * (sampler/python/python_runtime.h); python.h walks; sampler/python/python_stitch.h joins and
+ * names. */
 #ifndef SYSOM_BPF_PYTHON_FORMAT_H
 #define SYSOM_BPF_PYTHON_FORMAT_H
 
 #include <linux/types.h>
 
-/* Python frames per stack. Native stacks end at 512; an interpreter before 3.11 needs one or more native
- * frames for each of its own, and PyTorch models nest 30 to 100. 16 bytes each: 4 KiB per CPU. */
+/* Python frames per stack. Native stacks end at 512; an interpreter before 3.11 needs one or more
+ * native frames for each of its own, and PyTorch models nest 30 to 100. 16 bytes each: 4 KiB per
+ * CPU. */
 #define PYTHON_FRAME_MAX 256u
-/* Frames looked at for them. From 3.12 on each entry from C brings a frame that is none; a PyTorch module
- * calls the next one with one such and three real frames. */
+/* Frames looked at for them. From 3.12 on each entry from C brings a frame that is none; a PyTorch
+ * module calls the next one with one such and three real frames. */
 #define PYTHON_STEP_MAX 384u
 /* Thread states looked at where the thread's own can't be had from its thread-specific data. */
 #define PYTHON_THREAD_MAX 128u
@@ -26,7 +28,8 @@ enum python_layout {
 	PYTHON_LAYOUT_SHIM,  /* 3.12 and later: a frame that the C stack owns stands between */
 };
 
-/* One process with an interpreter, map value by pid. Offsets are in bytes; addresses in the process. */
+/* One process with an interpreter, map value by pid. Offsets are in bytes; addresses in the
+ * process. */
 struct python_process {
 	__u64 interp;  /* the main interpreter's state */
 	__u64 gil;     /* the GIL that it uses */
@@ -40,8 +43,8 @@ struct python_process {
 	__u16 gil_bytes, gil_holder, gil_locked;
 	__u16 tstate_bytes, tstate_next, tstate_interp, tstate_thread_id;
 	__u16 tstate_frame; /* of a thread state: its innermost frame */
-	__u16
-	    cframe_bytes; /* 3.11, 3.12: tstate_frame names a struct of so many bytes; 0: the frame */
+	/* 3.11, 3.12: tstate_frame names a struct of so many bytes; 0: the frame */
+	__u16 cframe_bytes;
 	__u16 cframe_frame; /* of that struct: the frame */
 	__u16 frame_bytes, frame_code, frame_previous, frame_instr, frame_owner;
 	__u8 layout;	 /* enum python_layout */
@@ -56,10 +59,10 @@ enum python_frame_flags {
 };
 
 struct python_frame {
-	__u64
-	    code; /* address of the code object; 0: an interpreter that runs no Python frame (yet) */
-	__u32
-	    instr; /* 3.11 on: bytes from the code object to the instruction. 3.10: f_lasti; ~0: none */
+	/* address of the code object; 0: an interpreter that runs no Python frame (yet) */
+	__u64 code;
+	/* 3.11 on: bytes from the code object to the instruction. 3.10: f_lasti; ~0: none */
+	__u32 instr;
 	__u32 flags; /* enum python_frame_flags */
 };
 

@@ -190,9 +190,9 @@ struct unwind_state {
 	__u64 rbp_at,
 	    rbx_at;	 /* 0: the value is in reg; 1: lost; else the address where it is saved */
 	__u64 signal_sp; /* rsp of the last frame that a signal interrupted; 0: none */
-	__u64
-	    leaf_row; /* where the row that covers the first pc begins, in the same function; the pc
-			  * itself in code without rules */
+	/* where the row that covers the first pc begins, in the same function; the pc itself in
+	 * code without rules */
+	__u64 leaf_row;
 	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is
 					      reached */
 	__u64 owner; /* who runs anonymous code: the process, for the keys of markers */

@@ -2,8 +2,8 @@
  * Both tiers are rings of whole blocks in order of writing, so that making room is always dropping
  * the oldest and no free list or compaction is needed.
  *
- * Packing and files take a third of what a record costs, and a disk may block: a thread of its own does
- * both. A full block's memory goes to the thread as it is, and comes back when it is packed. */
+ * Packing and files take a third of what a record costs, and a disk may block: a thread of its own
+ * does both. A full block's memory goes to the thread as it is, and comes back when it is packed. */
 #include "node/recorder.h"
 
 #include <dirent.h>
@@ -488,8 +488,8 @@ struct gather {
 	struct record *records;
 	uint32_t count, max;
 	size_t room;
-	uint64_t begin_ns, end_ns,
-	    cut_ns; /* cut_ns: begin of what had no room; UINT64_MAX: nothing */
+	/* cut_ns: begin of what had no room; UINT64_MAX: nothing */
+	uint64_t begin_ns, end_ns, cut_ns;
 };
 
 static int gather_add(struct gather *g, const struct record *rec, uint32_t count)

@@ -42,8 +42,8 @@ struct windows_peer {
 struct windows_config {
 	bool peers; /* compare the ranks of a job on this node */
 	enum peers_mode peers_mode;
-	uint64_t
-	    length_ns; /* length of a window about a rank that is slow compared with its peers */
+	/* length of a window about a rank that is slow compared with its peers */
+	uint64_t length_ns;
 	struct analysis_log *log;  /* borrowed; NULL: no recording */
 	uint64_t *closer_until_ns; /* borrowed; raised when a rank is found slow. Until then
 				    * beats come faster and every tick is sampled */

@@ -59,8 +59,8 @@ struct process {
 struct process_file {
 	struct mapping_elf elf;
 	char *path;
-	uint64_t base_bare,
-	    base_table; /* ELF virtual address of unwind_mapping.bias, by page_count */
+	/* ELF virtual address of unwind_mapping.bias, by page_count */
+	uint64_t base_bare, base_table;
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;

@@ -35,8 +35,8 @@ struct fleet_held {
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
-	uint32_t
-	    next; /* 1 + index of the place that was taken before this one; stays with the place */
+	/* 1 + index of the place that was taken before this one; stays with the place */
+	uint32_t next;
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
 	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
@@ -80,8 +80,8 @@ struct fleet_rank {
 	bool contested; /* another node has the rank: shown, counted, compared with nobody */
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
-	uint64_t key, start_time_ticks, seen_ns,
-	    window_ns; /* of this machine; when its last window came, or was asked for */
+	/* of this machine; when its last window came, or was asked for */
+	uint64_t key, start_time_ticks, seen_ns, window_ns;
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
 	uint64_t
 	    peer_ns;   /* when a window came, or was asked for, that others can be held against */
@@ -97,8 +97,8 @@ struct fleet_rank {
 	uint32_t kernel_count, learned;	   /* 1 + role; 0: not yet */
 	uint32_t pace;			   /* 1 + index into the job's paces; 0: not known yet */
 	uint64_t pace_kernels, pace_steps; /* at the first beat with steps */
-	double launched, launch_low,
-	    launch_high; /* since then: sum over steps, extremes of a group */
+	/* since then: sum over steps, extremes of a group */
+	double launched, launch_low, launch_high;
 	uint64_t launch_steps;
 	void *sketch; /* as it came */
 	uint32_t sketch_bytes;
@@ -181,8 +181,8 @@ struct fleet {
 	void *arg;
 	struct fleet_node
 	    *nodes; /* LIMIT_FLEET_NODES; mapped, so that places never taken cost nothing */
-	uint32_t
-	    first_node; /* 1 + index of the latest place that was taken; places stay in the chain */
+	/* 1 + index of the latest place that was taken; places stay in the chain */
+	uint32_t first_node;
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
@@ -231,8 +231,8 @@ void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t n
 /* NULL: the node has none. */
 struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job,
 					 uint32_t node);
-/* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job that shares
- * much, or that is all there, is a stranger until proven otherwise. */
+/* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job
+ * that shares much, or that is all there, is a stranger until proven otherwise. */
 bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part);
 void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 /* Whether this node may speak for the rank, which no other node has. Counts refusals. */
@@ -255,8 +255,8 @@ void fleet_roles_restart(struct fleet_rank *r);
 void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns);
 void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b);
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b);
-/* All ranks are known, and they launch different numbers of kernels in no regular pattern: their work
- * differs by nature. */
+/* All ranks are known, and they launch different numbers of kernels in no regular pattern: their
+ * work differs by nature. */
 bool fleet_roles_uneven(const struct fleet_job *job);
 /* "": not known yet. out: for a learned one's name. */
 const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident.h - the windows of one fault, across ranks, as one thing that a person reads.
  *
- * A window joins the incident of its job whose time it overlaps or nearly touches (gap_ns), else the
- * one that holds earlier windows of the same anomaly, else it founds one. A window that closes the
- * gap between two incidents makes them one; the older keeps its id. Order of arrival does not matter.
- * Once a rank has been slow for seconds, only what nearly touches the time of ranks that were slow
- * themselves joins: a fault that begins after that is another incident, whatever waits in between.
- * Culprits are the ranks that lost most of their own time; ranks that only waited are victims.
+ * A window joins the incident of its job whose time it overlaps or nearly touches (gap_ns), else
+ * the one that holds earlier windows of the same anomaly, else it founds one. A window that closes
+ * the gap between two incidents makes them one; the older keeps its id. Order of arrival does not
+ * matter. Once a rank has been slow for seconds, only what nearly touches the time of ranks that
+ * were slow themselves joins: a fault that begins after that is another incident, whatever waits in
+ * between. Culprits are the ranks that lost most of their own time; ranks that only waited are
+ * victims.
  *
  * Owns its incidents. Threads: one caller. Pure but for memory: time is an argument. Bounded by
  * LIMIT_INCIDENTS_LIVE and LIMIT_INCIDENT_RANKS. */
@@ -24,8 +25,8 @@
 
 struct incident_set;
 
-/* What else is known of a job's ranks, from sketches; any member may be NULL. Called while a verdict is
- * made; results are the caller's (wire_sketch_free). */
+/* What else is known of a job's ranks, from sketches; any member may be NULL. Called while a
+ * verdict is made; results are the caller's (wire_sketch_free). */
 struct incident_sources {
 	void *arg;
 	int (*sketch)(void *arg, const char *job, int32_t rank, struct sketch *out); /* 0, -errno */
@@ -33,8 +34,8 @@ struct incident_sources {
 	int (*baseline)(void *arg, const char *job, int32_t rank, struct sketch *out);
 	/* healthy ranks of its role; their number */
 	uint32_t (*peers)(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
-	/* functions' shares in the role of the first of these ranks, without these ranks'; is_of: which
-	 * of them are of that role; 0, -errno; out->function is the caller's (free). */
+	/* functions' shares in the role of the first of these ranks, without these ranks'; is_of:
+	 * which of them are of that role; 0, -errno; out->function is the caller's (free). */
 	int (*waterline)(void *arg, const char *job, const int32_t *ranks, uint32_t count,
 			 bool *is_of, struct diagnosis_group *out);
 };
@@ -43,8 +44,8 @@ struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
-	uint64_t
-	    teller; /* of this process; a restored finding of another one is told again or ends */
+	/* of this process; a restored finding of another one is told again or ends */
+	uint64_t teller;
 	uint64_t picture_bytes; /* room for all pictures; 0: LIMIT_INCIDENT_PICTURE_BYTES */
 	struct incident_sources sources;
 };
@@ -54,8 +55,8 @@ struct incident_change {
 	bool opened;
 	uint32_t absorbed_count; /* incidents that became part of id */
 	char absorbed[INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES];
-	/* An open incident that was closed for want of room; "" none. Its row and JSON are there until the
-	 * next incident is opened; no window joins it any more. */
+	/* An open incident that was closed for want of room; "" none. Its row and JSON are there
+	 * until the next incident is opened; no window joins it any more. */
 	char evicted[INCIDENT_ID_BYTES];
 };
 
@@ -73,8 +74,8 @@ void incident_set_close(struct incident_set *s); /* NULL is a no-op */
  * 0, -ENOMEM (nothing changed). */
 int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t arrival_unix_ns,
 		     struct incident_change *out);
-/* A finding joins the incident of its job as a window does; one about imbalance joins only its like,
- * since it blames nobody. 0, -ENOMEM, -EINVAL (no job, impossible kind or counts). */
+/* A finding joins the incident of its job as a window does; one about imbalance joins only its
+ * like, since it blames nobody. 0, -ENOMEM, -EINVAL (no job, impossible kind or counts). */
 int incident_set_add_finding(struct incident_set *s, const struct finding_report *f,
 			     uint64_t arrival_unix_ns, struct incident_change *out);
 /* As stored earlier: an incident without its windows, then its windows. -EEXIST, -ENOENT. */
@@ -85,18 +86,18 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 /* Open incidents whose pictures lack names of functions and that have no more windows than that. */
 uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,
 			      char ids[][INCIDENT_ID_BYTES], uint32_t max);
-/* To build one anew from the store: takes it out, for the restore functions to put it in again; then keep
- * the new one, or put the old one back. NULL: no such. keep: false, and the old one is back, where the
- * store has fewer windows than it had. */
+/* To build one anew from the store: takes it out, for the restore functions to put it in again;
+ * then keep the new one, or put the old one back. NULL: no such. keep: false, and the old one is
+ * back, where the store has fewer windows than it had. */
 struct incident *incident_set_take_out(struct incident_set *s, const char *id);
 bool incident_set_keep(struct incident_set *s, struct incident *old);
 void incident_set_put_back(struct incident_set *s, struct incident *old);
-/* A finding that has not ended holds its incident open for memory_ns at most, or until its job is told
- * to be gone. The index-th job with such a finding (jobs may come twice); false: no more. */
+/* A finding that has not ended holds its incident open for memory_ns at most, or until its job is
+ * told to be gone. The index-th job with such a finding (jobs may come twice); false: no more. */
 bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES]);
 void incident_set_job_ended(struct incident_set *s, const char *job);
-/* What an earlier process told holds its incident like a finding of this one, which takes its place if it
- * is of the same kind and names one of its ranks. Those that nobody has told again end. */
+/* What an earlier process told holds its incident like a finding of this one, which takes its place
+ * if it is of the same kind and names one of its ranks. Those that nobody has told again end. */
 void incident_set_end_earlier(struct incident_set *s);
 /* Closes what is silent and forgets what is old; the ids of the newly closed. */
 uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,

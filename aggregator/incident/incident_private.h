@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_private.h - what an incident is made of, for the files that add to it (incident.c), judge it
- * (incident_judge.c), diagnose it (verdict.c) and write it (incident_json.c). */
+ * incident_private.h - what an incident is made of, for the files that add to it (incident.c),
+ * judge it (incident_judge.c), diagnose it (verdict.c) and write it (incident_json.c). */
 #ifndef SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
 #define SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
 
@@ -28,8 +28,8 @@ struct member {
 	char node[WIRE_TEXT_BYTES];
 	int32_t world_size;
 	uint32_t reasons; /* bit per enum window_reason */
-	uint64_t
-	    hinted; /* of the flagged steps those that its node has told of once, as they began */
+	/* flagged steps that its node had announced as transients when they began */
+	uint64_t hinted;
 	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
 	double self_excess_ns;
 	/* of flagged_ns and of it, of steps like which it had none before: they may be the last */
@@ -52,13 +52,13 @@ struct member {
 	uint64_t accused_begin_unix_ns,
 	    accused_end_unix_ns;		     /* of the findings that name it; 0 none */
 	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
-	/* of those of them that tell of what it did itself, and of those of these that are no hiccups by
-	 * themselves; 0 none */
+	/* of those of them that tell of what it did itself, and of those of these that are no
+	 * hiccups by themselves; 0 none */
 	uint64_t itself_end_unix_ns, slow_end_unix_ns;
 	double slow_ns;	  /* how long it was slow itself: its own windows' flagged steps */
 	double stolen_ns; /* the same of what the hypervisor took, which is not in slow_ns */
-	double
-	    flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
+	/* its flagged steps above what was expected of them, whoever slowed them */
+	double flagged_ns;
 };
 
 struct anomaly {
@@ -78,8 +78,8 @@ struct run {
 	double slow_ns;					/* as a member's */
 };
 
-/* Who shares the room with others, from the outside in: who sent the window that founded an incident, its
- * node, its job. */
+/* Who shares the room with others, from the outside in: who sent the window that founded an
+ * incident, its node, its job. */
 enum { SHARE_SENDER, SHARE_NODE, SHARE_JOB, SHARE_LEVELS };
 
 struct share {
@@ -108,12 +108,12 @@ struct incident {
 	size_t finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
 	uint64_t picture_bytes; /* of its members' pictures, each counted once */
-	uint32_t picture_member,
-	    picture_rank; /* where to look for one to let go of, and for which */
-	uint64_t
-	    pictures_dropped; /* windows whose pictures were let go, or not taken, for want of room */
-	uint64_t order;	      /* of creation */
-	bool blameless;	      /* imbalance: no window and no other finding joins it */
+	/* where to look for one to let go of, and for which */
+	uint32_t picture_member, picture_rank;
+	/* windows whose pictures were let go, or not taken, for want of room */
+	uint64_t pictures_dropped;
+	uint64_t order; /* of creation */
+	bool blameless; /* imbalance: no window and no other finding joins it */
 };
 
 struct incident_set {
@@ -129,8 +129,8 @@ struct incident_set {
 struct incident_judgement {
 	const char *symptom;
 	enum finding_kind kind;
-	bool
-	    by_count; /* that it is the job's is said by the number of culprits and by nothing else */
+	/* that it is the job's is said by the number of culprits and by nothing else */
+	bool by_count;
 	uint32_t reason;      /* whose windows make ranks culprits; 0: no window does */
 	double worst;	      /* blame by windows */
 	double worst_slow_ns; /* how long that rank was slow */
@@ -138,11 +138,12 @@ struct incident_judgement {
 	const struct member
 	    *lead; /* the worst culprit, else the worst victim; NULL: nobody is known */
 	const struct finding *finding; /* the one that says most; NULL none */
-	/* The culprits wait for each other, since segments get lost: who sends most of them again. It
-	 * alone is to blame then; NULL: nothing of the kind. */
+	/* The culprits wait for each other, since segments get lost: who sends most of them again.
+	 * It alone is to blame then; NULL: nothing of the kind. */
 	const struct member *lossy;
 	const struct member *longest; /* slow for longest: beside it moments don't count; or NULL */
-	/* Their own causes cost little of the incident, so they are not accused; set by verdict_make. */
+	/* Their own causes cost little of the incident, so they are not accused; set by
+	 * verdict_make. */
 	const struct member *minor[LIMIT_VERDICT_RANKS];
 	uint32_t minor_count;
 };
@@ -157,8 +158,8 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 bool incident_is_victim(const struct incident *i, const struct incident_judgement *j,
 			const struct member *m);
 /* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
- * than hiccups and no moments far from the rank's longest spell; where all are hiccups, the incident's
- * own time. */
+ * than hiccups and no moments far from the rank's longest spell; where all are hiccups, the
+ * incident's own time. */
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
 /* Its steps that were slow, by the same rule. */
@@ -177,7 +178,8 @@ bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t se
 void incident_share_leave(struct incident_set *s, struct incident *i);
 /* Counts the open, or the closed, incidents of every share. */
 void incident_share_count(const struct incident_set *s, bool open);
-/* Of two the one whose sender, node or job was counted more often: above 0 a, below 0 b; 0: neither. */
+/* Of two the one whose sender, node or job was counted more often: above 0 a, below 0 b; 0:
+ * neither. */
 int incident_share_compare(const struct incident *a, const struct incident *b);
 /* Sums up the pictures of every share. */
 void incident_share_weigh(const struct incident_set *s);
@@ -186,32 +188,32 @@ void incident_run_merge(struct run *to, const struct run *from);
 const struct member *incident_member(const struct incident *i, int32_t rank);
 uint64_t incident_member_key(int32_t rank, const char *node);
 
-/* ---- incident_views.c: the few windows of a rank that its verdict is made from, whatever comes later ----
- * A member's pictures are counted once in the picture_bytes of its incident and of the set, and bounded by
- * the set's. Without room, what matters least goes. */
+/* ---- incident_views.c: the few windows of a rank that its verdict is made from, whatever comes
+ * later ---- A member's pictures are counted once in the picture_bytes of its incident and of the
+ * set, and bounded by the set's. Without room, what matters least goes. */
 
-/* A picture held by *to, one of the member's, in place of what it held. false: there is no room, and *to is
- * as before. */
+/* A picture held by *to, one of the member's, in place of what it held. false: there is no room,
+ * and *to is as before. */
 bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
 			 struct picture **to, struct picture *p);
 void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m);
 /* Whether p shows more of the time in which the rank's steps stand still; either may be NULL. */
 bool incident_views_shows_more(const struct picture *p, const struct picture *than);
-/* Whether the healthy steps of p are the better reference: from before the fault, then more of them,
- * with kernels and stacks, then the earlier ones. than may be NULL. */
+/* Whether the healthy steps of p are the better reference: from before the fault, then more of
+ * them, with kernels and stacks, then the earlier ones. than may be NULL. */
 bool incident_views_is_calmer(const struct picture *p, const struct picture *than);
 /* How much a picture can say: time lost, more with kernels and with stacks. */
 double incident_views_worth(const struct picture *p, double lost_ns);
-/* An own window of the rank; kept if it says more than another, which then goes. The order of the calls
- * does not matter while there is room. false: there was none. */
+/* An own window of the rank; kept if it says more than another, which then goes. The order of the
+ * calls does not matter while there is room. false: there was none. */
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d);
-/* Those pictures of `from`, a member of an incident that is about to be freed, that say more than its
- * own. */
+/* Those pictures of `from`, a member of an incident that is about to be freed, that say more than
+ * its own. */
 void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
 			  const struct member *from);
-/* Time lost that this kept window stands for, ns: its own, and its part of what windows lost that said
- * the same and are not kept. */
+/* Time lost that this kept window stands for, ns: its own, and its part of what windows lost that
+ * said the same and are not kept. */
 double incident_views_stands_for(const struct views *views, const struct view *v);
 
 #define INCIDENT_REASON(m, r) ((m)->reasons >> (r)&1)

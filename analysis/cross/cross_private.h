@@ -65,8 +65,8 @@ struct cross_member {
 	uint32_t slot;	 /* CROSS_NONE: gone */
 	uint32_t steps;	 /* per group, latest */
 	uint64_t passed; /* rows below are complete as far as it goes */
-	int64_t
-	    clock_ns; /* its node's realtime less this machine's clock, when its latest group came */
+	/* its node's realtime less this machine's clock, when its latest group came */
+	int64_t clock_ns;
 	float latency_ns;
 	bool astray;		      /* its latest groups lie outside of the rows */
 	bool heavy;		      /* its own time is flagged now, whoever is told */
@@ -83,8 +83,8 @@ struct cross_cohort {
 	bool used, uneven; /* uneven: its members are compared with their own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
-	uint32_t steps, steps_next,
-	    steps_votes; /* per row; what most members send instead, since */
+	/* per row; what most members send instead, since */
+	uint32_t steps, steps_next, steps_votes;
 	bool started;
 	uint64_t next;	  /* row */
 	int64_t clock_ns; /* of most members; 0: not known yet */
@@ -107,8 +107,8 @@ struct cross_cohort {
 	/* Of the rows handed on last, by row: by the times, and by what there was to do. */
 	struct skew_step skew[CROSS_SKEW_ROWS], input[CROSS_SKEW_ROWS];
 	uint64_t skew_row[CROSS_SKEW_ROWS];
-	uint32_t skew_count,
-	    skew_folded; /* pushed since the columns were made; flags that it explains */
+	/* pushed since the columns were made; flags that it explains */
+	uint32_t skew_count, skew_folded;
 	size_t bytes;
 };
 

@@ -22,8 +22,8 @@ struct judge_config {
 	struct kinds_config kinds;
 	double instant_ratio; /* a single slow step among normal ones needs this excess */
 	uint64_t step_min_ns; /* shorter patterns are no steps of a job: not judged */
-	double
-	    host_stall_share; /* stalls of the whole host below this share of a step are ignored */
+	/* stalls of the whole host below this share of a step are ignored */
+	double host_stall_share;
 };
 void judge_config_default(struct judge_config *c);
 

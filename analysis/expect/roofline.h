@@ -2,11 +2,10 @@
  * roofline.h - expected step latency from the step's work, and whether a step is slow against it.
  *
  * robust (default): a median line (weighted Theil-Sen / median regression over work bins), the tail
- * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift alarm.
- * p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically; refused
- * where the bins' mean describes them better than the line.
- * What it flags moves no centre: far out it is thrown away, else it tells the tail. Refuses (and
- * says so) where the fit is poor.
+ * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift
+ * alarm. p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically;
+ * refused where the bins' mean describes them better than the line. What it flags moves no centre:
+ * far out it is thrown away, else it tells the tail. Refuses (and says so) where the fit is poor.
  *
  * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's. */
 #ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_H
@@ -36,15 +35,15 @@ struct roofline_verdict {
 };
 
 struct roofline; /* one model; opaque */
-/* Judges one step, then learns from it (from what was out, the tail at most). work_count 0: latency alone.
- * latency_ns beyond 1e-30 to 1e30 or not finite: ignored, verdict with state only. */
+/* Judges one step, then learns from it (from what was out, the tail at most). work_count 0: latency
+ * alone. latency_ns beyond 1e-30 to 1e30 or not finite: ignored, verdict with state only. */
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
 				      double latency_ns);
 struct roofline_summary {
 	enum roofline_state state;
 	uint64_t steps, out, flagged, novel;
-	double r2,
-	    spread; /* of the learned line on its learning steps; MAD of relative residuals */
+	/* of the learned line on its learning steps; MAD of relative residuals */
+	double r2, spread;
 	double threshold;
 	bool drift; /* was raised at any time */
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];

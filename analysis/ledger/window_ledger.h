@@ -13,8 +13,8 @@
 struct window_ledger {
 	struct ledger slow, calm;
 	struct coll_parts colls; /* of both */
-	struct ledger
-	    open; /* the open interval of a rank that hangs, as one step; empty: there is none */
+	/* the open interval of a rank that hangs, as one step; empty: there is none */
+	struct ledger open;
 };
 /* The open interval of a window; false: it has none. */
 bool window_ledger_interval(const struct window *w, struct ledger_interval *out);

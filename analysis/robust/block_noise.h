@@ -5,11 +5,11 @@
  * much. So the noise is measured at each dyadic length by the difference of neighbouring blocks
  * (Allan's deviation: constant differences between members fall out, and a fault is two of many
  * differences), by its median, so that slow members and outliers don't count. Allan 1966,
- * Statistics of Atomic Frequency Standards, Proceedings of the IEEE 54 (2). Histograms of
- * integers: the order of members changes nothing.
+ * Statistics of Atomic Frequency Standards, Proceedings of the IEEE 54 (2). Histograms of integers:
+ * the order of members changes nothing.
  *
- * Values have any one unit; the histograms cover 2^-21 to 2^4 of it. Memory: the caller's, all zero at
- * first; nothing is allocated. Errors: none; NAN counts as the most. Threads: one at a time per
+ * Values have any one unit; the histograms cover 2^-21 to 2^4 of it. Memory: the caller's, all zero
+ * at first; nothing is allocated. Errors: none; NAN counts as the most. Threads: one at a time per
  * struct. */
 #ifndef SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
 #define SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
@@ -26,10 +26,10 @@ struct block_noise {
 	uint32_t bin[BLOCK_NOISE_SCALES]
 		    [BLOCK_NOISE_BINS]; /* |difference of neighbouring blocks| */
 	uint64_t count[BLOCK_NOISE_SCALES];
-	double
-	    scale[BLOCK_NOISE_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
-	double
-	    tail[BLOCK_NOISE_SCALES]; /* how much heavier than Gaussian its tail is; at least 1 */
+	/* standard deviation of a block mean; 0: too few blocks */
+	double scale[BLOCK_NOISE_SCALES];
+	/* how much heavier than Gaussian its tail is; at least 1 */
+	double tail[BLOCK_NOISE_SCALES];
 };
 
 /* The bin that a magnitude belongs to. */

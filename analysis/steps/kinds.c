@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow stretch is a run of slow steps. It founds a kind when earlier stretches like it lie at equal
- * distances before it, down to the first judged step, and no stretch like them lies elsewhere that does
- * not come again at this distance too. Two of them say little: the first vouches for one other only, so
- * that a hiccup hides no more than a fault's first step, and the third confirms the kind or it is gone. A
- * stretch that has grown holds the kind's
- * place and teaches it nothing; what is too much is a stretch of its own, perhaps of another kind. */
+ * A slow stretch is a run of slow steps. It founds a kind when earlier stretches like it lie at
+ * equal distances before it, down to the first judged step, and no stretch like them lies elsewhere
+ * that does not come again at this distance too. Two of them say little: the first vouches for one
+ * other only, so that a hiccup hides no more than a fault's first step, and the third confirms the
+ * kind or it is gone. A stretch that has grown holds the kind's place and teaches it nothing; what
+ * is too much is a stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
 
 #include <math.h>
@@ -46,10 +46,10 @@ struct kinds {
 	struct kinds_config config;
 	uint64_t start; /* the first step that was judged against an expectation */
 	bool past_unknown, is_open;
-	struct event open,
-	    over; /* over: of the open one, from where it grew on; first_ns 0: nowhere */
-	uint32_t
-	    of; /* the open stretch's kinds, a bit per place: several where they come together */
+	/* over: of the open one, from where it grew on; first_ns 0: nowhere */
+	struct event open, over;
+	/* the open stretch's kinds, a bit per place: several where they come together */
+	uint32_t of;
 	struct event event[KINDS_EVENTS];
 	uint64_t events; /* pushed so far */
 	struct place place[KINDS_PLACES];
@@ -198,8 +198,8 @@ static uint32_t chain(const struct kinds *k, uint64_t step, uint64_t period, uin
 	return n;
 }
 
-/* Whether stretches like it come again at this distance, all of them but those of the first period: else
- * it is one of many distances that a fault's steps have, and they were not there all along. */
+/* Whether stretches like it come again at this distance, all of them but those of the first period:
+ * else it is one of many distances that a fault's steps have, and they were not there all along. */
 static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 		    double first_ns)
 {

@@ -43,8 +43,8 @@ struct kinds_verdict {
 	bool grown;    /* and longer than its kind */
 	bool first;    /* of no kind, and unlike anything before */
 	uint32_t part; /* enum kinds_part */
-	double
-	    usual_ns; /* of_kind: what an occurrence usually adds, less what its earlier steps added */
+	/* of_kind: what an occurrence usually adds, less what its earlier steps added */
+	double usual_ns;
 };
 
 struct kinds; /* opaque; lives in the caller's memory */

@@ -28,8 +28,8 @@ struct align_coll {
 	uint64_t begin_ns, end_ns; /* on the rank's clock, below 2^62 */
 	uint64_t what;	/* the same on all ranks of one collective: operation, kernel name, bytes */
 	uint32_t order; /* the caller's: kept */
-	uint32_t
-	    instance; /* out: the same number on all ranks of one collective, ALIGN_NONE: alone */
+	/* out: the same number on all ranks of one collective, ALIGN_NONE: alone */
+	uint32_t instance;
 };
 
 struct align_rank {
@@ -39,9 +39,9 @@ struct align_rank {
 	bool known;	  /* the clock is */
 	double offset_ns; /* at zero_ns of struct align_job */
 	double drift;
-	double
-	    error_ns; /* of offset_ns: three robust standard errors and 1 us; of fewer than 8 common ones
-			  * Student's t times the standard error; INFINITY of one alone */
+	/* of offset_ns: three robust standard errors and 1 us; of fewer than 8 common ones
+	 * Student's t times the standard error; INFINITY of one alone */
+	double error_ns;
 	uint32_t common; /* collectives shared with the rank it was aligned to */
 };
 

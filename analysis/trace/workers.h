@@ -38,8 +38,8 @@ struct workers_table {
 	uint32_t (*kind)(void *context, uint32_t worker, uint32_t series, uint64_t first_step,
 			 uint64_t last_step);
 	void *context;
-	bool *
-	    slow; /* out, initially all false, [workers][steps]: slow in any series; NULL: not wanted */
+	/* out, initially all false, [workers][steps]: slow in any series; NULL: not wanted */
+	bool *slow;
 };
 
 static inline size_t workers_cell(const struct workers_table *t, uint32_t worker, uint32_t step)

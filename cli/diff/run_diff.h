@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * run_diff.h - two sides of `sysom diff` compared: steps, rates of anomalies, spans, kernels, functions,
- * settings.
- * Owns: its rows; the sides are borrowed for its life. Threads: one caller.
+ * run_diff.h - two sides of `sysom diff` compared: steps, rates of anomalies, spans, kernels,
+ * functions, settings. Owns: its rows; the sides are borrowed for its life. Threads: one caller.
  *
- * A step figure differs when its medians do by more than RUN_DIFF_SHARE of the step and by more than
- * four standard errors of the difference (of medians: 1.2533 sigma / sqrt(n), sigma from the MAD). Rates
- * differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_EDGE, _GAP, _RESYNC) don't count.
- * Functions: analysis/cause/profile.h.
+ * A step figure differs when its medians do by more than RUN_DIFF_SHARE of the step and by more
+ * than four standard errors of the difference (of medians: 1.2533 sigma / sqrt(n), sigma from the
+ * MAD). Rates differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_EDGE, _GAP,
+ * _RESYNC) don't count. Functions: analysis/cause/profile.h.
  *
- * Of a side with RUN_DIFF_SLOW_MIN slow steps (out or flagged) steps, spans and kernels are of these alone:
- * a window has healthy steps around those it was made for, which would hide them in medians and means.
+ * Of a side with RUN_DIFF_SLOW_MIN slow steps (out or flagged) steps, spans and kernels are of
+ * these alone: a window has healthy steps around those it was made for, which would hide them in
+ * medians and means.
  *
  * A sketch has medians without their steps, so beside one a figure has to differ by more than
- * RUN_DIFF_SHARE_RUNS of the step, as much as healthy runs may (analysis/slow/temporal.c), and by more than
- * four standard errors of what spread it tells: of the steps, or of a baseline's samples of 5 s, which are
- * not independent and count as one. What its lists leave out is at most as much as their last item. */
+ * RUN_DIFF_SHARE_RUNS of the step, as much as healthy runs may (analysis/slow/temporal.c), and by
+ * more than four standard errors of what spread it tells: of the steps, or of a baseline's samples
+ * of 5 s, which are not independent and count as one. What its lists leave out is at most as much
+ * as their last item. */
 #ifndef SYSOM_CLI_DIFF_RUN_DIFF_H
 #define SYSOM_CLI_DIFF_RUN_DIFF_H
 
@@ -31,8 +32,8 @@ struct run_diff_metric {
 	const char *name; /* "step", "own", "compute", ... */
 	bool time;	  /* in nanoseconds, else a count */
 	bool known;	  /* of both */
-	bool
-	    mean; /* of samples: no step's own figure is known, median[] are means over the steps */
+	/* of samples: no step's own figure is known, median[] are means over the steps */
+	bool mean;
 	double median[2], spread[2]; /* spread: 1.4826 MAD */
 	bool differs;
 };
@@ -57,8 +58,8 @@ struct run_diff {
 	size_t span_count;
 	struct kernel_diff kernels;
 	size_t kernel_steps[2]; /* whole ones, that kernels are means of */
-	double
-	    kernels_from_ns[2]; /* a kernel with less per step may be missing here, though it ran */
+	/* a kernel with less per step may be missing here, though it ran */
+	double kernels_from_ns[2];
 	struct profile_delta *functions;
 	uint32_t function_count;
 	double samples[2]; /* behind the functions; INFINITY: not known */

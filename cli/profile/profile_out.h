@@ -14,8 +14,8 @@ struct profile_out {
 	enum profile_group group;
 	bool blocked; /* folded stacks: time off the CPU, not on it */
 	const char *title, *note;
-	uint64_t realtime_ns,
-	    period_ns; /* of pprof: the batch's begin; between a thread's samples */
+	/* of pprof: the batch's begin; between a thread's samples */
+	uint64_t realtime_ns, period_ns;
 };
 
 /* What is counted of a batch for people and checks. */

@@ -39,8 +39,8 @@ struct profile_summary {
 	uint64_t main_on_ns, main_off_ns; /* of the thread that began the process main_pid */
 	uint32_t main_pid;
 	struct profile_row rows[PROFILE_SUMMARY_ROWS]; /* on the CPU, by self time */
-	struct profile_row
-	    calls[PROFILE_SUMMARY_ROWS]; /* on the CPU, Python functions by total time */
+	/* on the CPU, Python functions by total time */
+	struct profile_row calls[PROFILE_SUMMARY_ROWS];
 	struct profile_block blocks[PROFILE_SUMMARY_ROWS];
 	uint32_t row_count, call_count, block_count;
 	struct profile_gil gil;

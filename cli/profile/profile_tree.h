@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_tree.h - stacks merged into a call tree by the names of their frames: what folded stacks and
- * flame graphs are written from.
- * Owns: its nodes; texts are borrowed from profile_names.  Threads: one caller. */
+ * profile_tree.h - stacks merged into a call tree by the names of their frames: what folded stacks
+ * and flame graphs are written from. Owns: its nodes; texts are borrowed from profile_names.
+ * Threads: one caller. */
 #ifndef SYSOM_CLI_PROFILE_PROFILE_TREE_H
 #define SYSOM_CLI_PROFILE_PROFILE_TREE_H
 
@@ -25,8 +25,8 @@ struct profile_node {
 	uint32_t line;	      /* Python: of the first stack that came here */
 	uint32_t parent;      /* index; the root is its own */
 	uint32_t first, next; /* child, sibling; 0: none */
-	uint8_t kind,
-	    flags; /* enum stack_frame_kind or profile_kind, 0 for the root and thread nodes */
+	/* enum stack_frame_kind or profile_kind, 0 for the root and thread nodes */
+	uint8_t kind, flags;
 	uint64_t on_ns, off_ns; /* of the stacks that end here */
 	uint64_t on_count, off_count;
 	uint64_t gpu_ns;			       /* device time of what ends here */
@@ -57,8 +57,8 @@ int profile_tree_add_folded(struct profile_tree *t, const struct folded *f);
 /* Device time below frames (function, kind; root first), texts borrowed. 0, -ENOMEM, -E2BIG. */
 int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *frames, uint32_t count,
 			 double ns);
-/* Adds another tree with its names as folded stacks have them, so that it meets one that was read from
- * a file. 0, -ENOMEM, -E2BIG. */
+/* Adds another tree with its names as folded stacks have them, so that it meets one that was read
+ * from a file. 0, -ENOMEM, -E2BIG. */
 int profile_tree_flatten(struct profile_tree *to, const struct profile_tree *from);
 /* Takes a text that nodes refer to. -ENOMEM frees it. */
 int profile_tree_keep(struct profile_tree *t, char *text);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_load.h - one rank's trace file (flat CSV or Kineto JSON) as the records that analysis/
- * speaks: what the live join makes of ring events, made of a file.
- * Owns: everything behind struct replay_trace. Threads: one caller. Trust: the file is hostile.
+ * speaks: what the live join makes of ring events, made of a file. Owns: everything behind struct
+ * replay_trace. Threads: one caller. Trust: the file is hostile.
  *
- * A launch takes the name, shape, stream and bytes of the kernel that its correlation id names.
- * A hole in the recording (the time between two windows of an incident, in `sysom trace --format kineto`;
- * kind "hole" in CSV) is a RECORD_GAP among the host records.
+ * A launch takes the name, shape, stream and bytes of the kernel that its correlation id names. A
+ * hole in the recording (the time between two windows of an incident, in `sysom trace --format
+ * kineto`; kind "hole" in CSV) is a RECORD_GAP among the host records.
  *
  * Device rows without a launch in the file: when most have one, they stay unmatched (their launch
  * lies before the trace); else their own start stands for the launch. */
@@ -40,13 +40,14 @@ struct replay_trace {
 	struct record *marks; /* ProfilerStep marks: begin_ns, end_ns, key = index */
 	size_t mark_count;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
-	uint64_t
-	    holes; /* RECORD_GAP among the host records: nothing was recorded from begin to end */
-	uint64_t
-	    base_ns; /* Kineto's baseTimeNanoseconds: what its times are relative to; 0: not said */
+	/* RECORD_GAP among the host records: nothing was recorded from begin to end */
+	uint64_t holes;
+	/* Kineto's baseTimeNanoseconds: what its times are relative to; 0: not said */
+	uint64_t base_ns;
 };
 
-/* 0; or -errno after a line on standard error that names the file and the line: then nothing is held. */
+/* 0; or -errno after a line on standard error that names the file and the line: then nothing is
+ * held. */
 int replay_load(struct replay_trace *t, const char *path);
 /* Its times count from base_ns from now on, not from its own base. -ERANGE: it began before that. */
 int replay_load_rebase(struct replay_trace *t, uint64_t base_ns);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * join_private.h - what join.c (host side, order) and join_match.c (device side, matching) share.
- * Nodes live in pools made at open; lists link them by index, 0 ends a list. A stream's launches lie side
- * by side in chunks. Every table is bounded; what does not fit is counted as JOIN_TABLE_FULL. */
+ * Nodes live in pools made at open; lists link them by index, 0 ends a list. A stream's launches
+ * lie side by side in chunks. Every table is bounded; what does not fit is counted as
+ * JOIN_TABLE_FULL. */
 #ifndef SYSOM_NODE_JOIN_JOIN_PRIVATE_H
 #define SYSOM_NODE_JOIN_JOIN_PRIVATE_H
 
@@ -26,8 +27,8 @@
 #define JOIN_EXECS	    1024u
 #define JOIN_REPLAYS	    1024u /* graph launches whose nodes may still come */
 #define JOIN_SPAN_DEPTH	    32u
-/* Launches of a stream that may wait for the GPU: hardware takes 1,024, then the call blocks. A greater
- * number only takes longer to learn with. */
+/* Launches of a stream that may wait for the GPU: hardware takes 1,024, then the call blocks. A
+ * greater number only takes longer to learn with. */
 #define JOIN_PENDING	  2048u
 #define JOIN_LEARN_STEPS  64u /* looks at launches per kernel, while a difference is learned */
 #define JOIN_RACE	  16u /* calls on one stream at a time: so far numbers may fall */
@@ -36,10 +37,11 @@
 #define JOIN_BIND_FITS	  8u  /* ... and how many must fit one host stream only, in a row */
 #define JOIN_SYNCS	  8u  /* of a stream, not yet passed by its kernels */
 
-/* Threads of a job differ by microseconds; a call that takes longer comes late and is handed out so. */
+/* Threads of a job differ by microseconds; a call that takes longer comes late and is handed out
+ * so. */
 #define JOIN_REORDER_NS 20000000ull
-/* A launch without a kernel: longer than a collective may hang before others care. While the device ends
- * nothing at all, what it was given stays: a person may look at the hang for long. */
+/* A launch without a kernel: longer than a collective may hang before others care. While the device
+ * ends nothing at all, what it was given stays: a person may look at the hang for long. */
 #define JOIN_LAUNCH_AGE_NS 60000000000ull
 #define JOIN_HANG_AGE_NS   600000000000ull
 #define JOIN_FUTURE_NS	   1000000000ull
@@ -135,9 +137,11 @@ struct join_align {
 	uint32_t last_launch, last_kernel, last_met;
 	uint64_t calls_end_ns;	/* of the latest to end */
 	uint64_t last_begin_ns; /* of last_kernel */
-	/* Newest launch that left the list; whatever begins after floor_ns has at least number floor. */
+	/* Newest launch that left the list; whatever begins after floor_ns has at least number
+	 * floor. */
 	uint32_t gone, floor;
-	/* At the end of the gap of that serial: the first launch that may have a record, that has one. */
+	/* At the end of the gap of that serial: the first launch that may have a record, that has
+	 * one. */
 	uint32_t gap, gap_floor, sure;
 	uint64_t gone_end_ns, floor_ns;
 	/* While it is learned: the newest launch called before last_kernel began; the launches that
@@ -170,8 +174,8 @@ struct join_stream {
 struct join_device_stream {
 	uint32_t device, context_id, stream_id;
 	int32_t stream; /* index, -1 not bound */
-	uint32_t tried, guess,
-	    fits; /* not bound: kernels looked at, the stream they fit, how many */
+	/* not bound: kernels looked at, the stream they fit, how many */
+	uint32_t tried, guess, fits;
 };
 
 struct join_comm {
@@ -335,8 +339,8 @@ void join_match_device(struct join *j, const struct join_device_pend *p);
 struct join_func *join_match_func(struct join *j, uint64_t handle, bool create);
 /* JOIN_NAME_* of a name; 0 where its text is not known (yet). */
 uint8_t join_match_name_class(struct join *j, uint32_t name);
-/* For join_align.c: does the kernel fit the launch; the stream's oldest launch, or a collective whose
- * launch nobody saw, meets it; it goes without a launch. */
+/* For join_align.c: does the kernel fit the launch; the stream's oldest launch, or a collective
+ * whose launch nobody saw, meets it; it goes without a launch. */
 bool join_match_fits(const struct join *j, const struct join_launch *l,
 		     const struct join_device_pend *p);
 void join_match_meet(struct join *j, struct join_stream *s, const struct join_device_pend *p);

@@ -24,8 +24,8 @@ struct python_elf {
 			     * interpreter */
 	uint64_t code_type; /* of PyCode_Type, 0 unknown */
 	uint64_t version;   /* of Py_Version (3.11 and later), 0 unknown */
-	struct python_range
-	    eval[PYTHON_ELF_EVAL_MAX]; /* _PyEval_EvalFrameDefault and its cold parts */
+	/* _PyEval_EvalFrameDefault and its cold parts */
+	struct python_range eval[PYTHON_ELF_EVAL_MAX];
 	struct python_range wait[PYTHON_ELF_WAIT_MAX]; /* functions that take the GIL */
 	uint32_t eval_count, wait_count;
 	struct { /* PT_LOAD */

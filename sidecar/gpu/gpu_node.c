@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The daemon's side of GPU telemetry: which rank a GPU is of, its readings as signals of that rank, what is
- * told of it. The loop never calls NVML itself. */
+ * The daemon's side of GPU telemetry: which rank a GPU is of, its readings as signals of that rank,
+ * what is told of it. The loop never calls NVML itself. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +34,8 @@ struct gpu_node {
 	struct gpu_poll *poll;
 	struct gpu_poll_device device[GPU_DEVICES_MAX];
 	uint32_t count;
-	struct gpu_sample
-	    before[GPU_DEVICES_MAX]; /* the one before those to be fed; at_ns 0: none */
+	/* the one before those to be fed; at_ns 0: none */
+	struct gpu_sample before[GPU_DEVICES_MAX];
 	struct gpu_sample batch[GPU_POLL_SAMPLES];
 	bool told_open, told_hang;
 	char told_why[160];

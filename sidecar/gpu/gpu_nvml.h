@@ -39,10 +39,11 @@ enum gpu_field {
 struct gpu_sample {
 	uint64_t at_ns;
 	uint32_t has; /* 1 << enum gpu_field: the device reports this field */
-	/* MHz, NVML_THROTTLE_* bits, mW, degrees Celsius, percent, counts since the driver was loaded */
+	/* MHz, NVML_THROTTLE_* bits, mW, degrees Celsius, percent, counts since the driver was
+	 * loaded */
 	uint64_t value[GPU_FIELDS];
-	uint32_t
-	    pid[GPU_PROCESSES_MAX]; /* processes that compute on it, in the initial PID namespace */
+	/* processes that compute on it, in the initial PID namespace */
+	uint32_t pid[GPU_PROCESSES_MAX];
 	uint32_t pid_count;
 };
 

@@ -2,21 +2,16 @@
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with
  * bpf/snapshot.bpf.c (the sampler's own unwind.h), unwinds each very sample with libdw and, where
  * they disagree, with libunwind, and scores the walk in the kernel beside frame pointers alone and
- * the paper's Algorithm 1. usage: accuracy [OPTION...] PID
- *   -t        the build with tail calls
- *   -n NAME   of the line that is printed
- *   -s N      seconds
- *   -r HZ     samples per second and CPU
- *   -v N      show that many disagreements
- *   -w FILE   write one exact sample as a snapshot
- *   -B TEXT   treat files whose path has TEXT in it as if they had no unwind information (libdw
+ * the paper's Algorithm 1. usage: accuracy [OPTION...] PID -t        the build with tail calls -n
+ * NAME   of the line that is printed -s N      seconds -r HZ     samples per second and CPU -v N
+ * show that many disagreements -w FILE   write one exact sample as a snapshot -B TEXT   treat files
+ * whose path has TEXT in it as if they had no unwind information (libdw
  *             still sees it): what becomes of stripped code, with a truth to compare with
- *   -D DIR    name the frames from DIR/.build-id (and the files themselves) ...
- *   -N FILE   ... and write the names there (names.h)
- *   -e N      end after so many samples, before the seconds are over
- *   -u N      exit 1 if more than N stacks are false though they reached the root without a marked frame
- *   -m N,P    exit 1 if there are fewer than N samples or fewer than P % of the stacks are exact
- */
+ * -D DIR    name the frames from DIR/.build-id (and the files themselves) ... -N FILE   ... and
+ * write the names there (names.h) -e N      end after so many samples, before the seconds are over
+ * -u N      exit 1 if more than N stacks are false though they reached the root without a marked
+ * frame -m N,P    exit 1 if there are fewer than N samples or fewer than P % of the stacks are
+ * exact */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -76,8 +71,8 @@ struct run {
 	struct names *names; /* NULL: names are not asked for */
 	const char *names_file;
 	uint64_t third_with_us, third_with_libdw, third_neither;
-	uint64_t
-	    unflagged; /* false, at the root, and no frame marked as found otherwise than by a rule */
+	/* false, at the root, and no frame marked as found otherwise than by a rule */
+	uint64_t unflagged;
 	uint64_t enough;  /* samples; 0: as many as there are */
 	uint64_t skipped; /* disagreements that are a caller which libdw skipped */
 	uint64_t end[UNWIND_END_COUNT];

@@ -32,8 +32,8 @@ struct data {
 	struct row *row;
 	uint32_t rows, work_count;
 	bool ordered; /* a time series: not shuffled */
-	uint32_t
-	    resample; /* steps per key drawn from the rows, 1 % noise on top; 0: each row once */
+	/* steps per key drawn from the rows, 1 % noise on top; 0: each row once */
+	uint32_t resample;
 };
 
 struct tally {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * bench_verdict - is a confidence of 80% right in 80 of 100 cases? Jobs of eight ranks, one of which
- * has a fault by construction: windows of the culprit, of ranks that wait for it, of healthy peers,
- * and of ranks with a moment of their own, through the aggregator's incident to its verdict. Strength,
- * noise, what else goes on and which evidence is missing are drawn. One line per job: the confidence,
- * whether rank, layer and cause are right (1 or 0), the fault and what the verdict said; reliability.py
- * makes the table. usage: bench_verdict [SEED [JOBS]] */
+ * bench_verdict - is a confidence of 80% right in 80 of 100 cases? Jobs of eight ranks, one of
+ * which has a fault by construction: windows of the culprit, of ranks that wait for it, of healthy
+ * peers, and of ranks with a moment of their own, through the aggregator's incident to its verdict.
+ * Strength, noise, what else goes on and which evidence is missing are drawn. One line per job: the
+ * confidence, whether rank, layer and cause are right (1 or 0), the fault and what the verdict
+ * said; reliability.py makes the table. usage: bench_verdict [SEED [JOBS]] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ struct job {
 	bool no_signals, no_stacks, no_kernels, no_peers, no_calm;
 	enum os_signal_kind other; /* goes on beside the fault, without costing it */
 	double other_ms;	   /* a second; 0: nothing */
-	double
-	    shown; /* what the measurement sees of what was lost; more where slack hides some of it */
+	/* what the measurement sees of what was lost; more where slack hides some of it */
+	double shown;
 	bool other_code; /* a function of which its launch thread has more, for free */
 	double before;	 /* the part of the fault that its healthy steps have as well */
 };

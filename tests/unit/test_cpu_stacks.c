@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sidecar/stacks/cpu_stacks.c on a sampler that this file plays: it hands out the samples that a test
- * prepared. */
+ * sidecar/stacks/cpu_stacks.c on a sampler that this file plays: it hands out the samples that a
+ * test prepared. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ struct sampler {
 	uint32_t pids[4], pid_count; /* each gives a sample at the next drain */
 	uint64_t time_ns;
 	bool wide, paused;
-	uint32_t recorded[8], recorded_count,
-	    refused; /* refused: of it the next call says -EAGAIN */
+	/* refused: of it the next call says -EAGAIN */
+	uint32_t recorded[8], recorded_count, refused;
 };
 
 static struct sampler fake;

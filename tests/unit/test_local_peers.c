@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Synthetic ranks in step with one another: what each needs for itself is drawn, all leave the collective
- * when the last one has come. */
+ * Synthetic ranks in step with one another: what each needs for itself is drawn, all leave the
+ * collective when the last one has come. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,8 +26,8 @@ struct job {
 	double unlike;		/* share by which work and time of a step vary from rank to rank */
 	uint64_t key[RANKS];
 	bool gone[RANKS];
-	double skew,
-	    input[RANKS]; /* times differ by so much (deviation), drawn anew every `turn` steps */
+	/* times differ by so much (deviation), drawn anew every `turn` steps */
+	double skew, input[RANKS];
 	uint32_t turn;
 	uint32_t more; /* launches that the last rank has above the others' */
 	/* what was told */
@@ -115,8 +115,8 @@ static uint32_t flags_of_others(const struct job *j, int rank)
 	return n;
 }
 
-/* One rank launches more than the others, so they are no copies of one another: what another of them
- * always needed more is its work, what it needs more than before is not. */
+/* One rank launches more than the others, so they are no copies of one another: what another of
+ * them always needed more is its work, what it needs more than before is not. */
 static void where_ranks_differ_by_nature_only_changes_are_told(void **unused)
 {
 	static struct job j;
@@ -148,8 +148,8 @@ static void where_ranks_differ_by_nature_only_changes_are_told(void **unused)
 	local_peers_close(j.l);
 }
 
-/* Where ranks differ by nature: while one is slow the others, who wait for it, do now more and now less.
- * That is no unevenness of the work, which would explain what another one shows afterwards. */
+/* Where ranks differ by nature: while one is slow the others, who wait for it, do now more and now
+ * less. That is no unevenness of the work, which would explain what another one shows afterwards. */
 static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 {
 	static struct job j;
@@ -175,7 +175,8 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 	local_peers_close(j.l);
 }
 
-/* Mean + 2 sigma over 100 steps: of eight it finds one and none of two, whose own rise is what sigma is. */
+/* Mean + 2 sigma over 100 steps: of eight it finds one and none of two, whose own rise is what
+ * sigma is. */
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **unused)
 {
 	static struct job j;
@@ -194,8 +195,8 @@ static void the_papers_mode_finds_one_and_is_blind_to_two(void **unused)
 		}
 }
 
-/* Experts or sequence lengths: the same launches, other times, for some steps in a row. What is slow above
- * that is slow. */
+/* Experts or sequence lengths: the same launches, other times, for some steps in a row. What is
+ * slow above that is slow. */
 static void uneven_work_accuses_nobody(void **unused)
 {
 	static const uint32_t turns[] = {1, 2, 4, 8};

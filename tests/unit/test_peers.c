@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Slow members by construction: which, from when to when and by how much is what the test put there. */
+ * Slow members by construction: which, from when to when and by how much is what the test put
+ * there. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,8 +48,8 @@ struct run {
 	enum peers_mode mode;
 	bool changes_only;
 	double uneven; /* member i's steps are longer by so much times i */
-	uint64_t
-	    hidden; /* bits of members of whose own time a quarter is hidden during the fault */
+	/* bits of members of whose own time a quarter is hidden during the fault */
+	uint64_t hidden;
 };
 
 static struct peers_flag flag[FLAGS_MAX];
@@ -426,7 +427,8 @@ static void groups_of_steps_count_as_their_steps(void **state)
 }
 
 /* The arithmetic of mean + 2 sigma: two equal stragglers of eight have z = sqrt(6 / 2) at most. */
-/* Ranks that do different work differ from the first step on; one that changes is news all the same. */
+/* Ranks that do different work differ from the first step on; one that changes is news all the
+ * same. */
 static void of_uneven_members_only_a_change_is_told(void **state)
 {
 	struct run r = {.members = 8,
@@ -488,8 +490,8 @@ static void the_median_moves_with_no_uneven_member(void **state)
 			}
 }
 
-/* While one is slow, others do a part of their own work while they wait for it: it shows no more as time
- * of their own, and does again when the fault is over. */
+/* While one is slow, others do a part of their own work while they wait for it: it shows no more as
+ * time of their own, and does again when the fault is over. */
 static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 {
 	struct run r = {.members = 8,
@@ -513,7 +515,8 @@ static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 		}
 }
 
-/* Nor where nobody could be told for it: a rank waits for one of another node, or all others are slow. */
+/* Nor where nobody could be told for it: a rank waits for one of another node, or all others are
+ * slow. */
 static void who_is_as_before_what_was_not_told_is_not_told(void **unused)
 {
 	struct run r = {.members = 8,
@@ -588,8 +591,9 @@ static void small_changes_of_uneven_members_are_found(void **unused)
 	}
 }
 
-/* The first rows of a job come before anybody has said how long its steps are. Lateness is told in parts
- * of a step: one that is learned by a wrong length is a wrong noise, and ordinary lateness is far out. */
+/* The first rows of a job come before anybody has said how long its steps are. Lateness is told in
+ * parts of a step: one that is learned by a wrong length is a wrong noise, and ordinary lateness is
+ * far out. */
 static void noise_is_not_learned_by_a_length_that_is_not_known(void **state)
 {
 	struct peers_config c;
@@ -636,8 +640,8 @@ static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 	expect(&r, 1);
 }
 
-/* Members over 40 steps: what becomes of the first one's own time in steps 8 to 13, and of the others'.
- * Those told in the last pass, as bits. */
+/* Members over 40 steps: what becomes of the first one's own time in steps 8 to 13, and of the
+ * others'. Those told in the last pass, as bits. */
 static uint64_t told_of(uint32_t n, double first, double others, bool twice, uint64_t *sure)
 {
 	struct peers_config c;
