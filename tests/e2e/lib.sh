@@ -27,6 +27,16 @@ skip() { # text why, which begins with "needs NAME" of tests/needs.py
 	tap_count=$((tap_count + 1))
 	echo "ok $tap_count - $1 # SKIP $2"
 }
+metrics_are_sound() { # text command... : which prints metrics, for a strict reader of Prometheus' text
+	local text=$1
+	shift
+	if /usr/bin/python3 tests/needs.py module:prometheus_client >/dev/null; then
+		"$@" >"$WORK/metrics.txt"
+		ok "$text" /usr/bin/python3 tests/e2e/prometheus.py <"$WORK/metrics.txt"
+	else
+		skip "$text" "needs module:prometheus_client"
+	fi
+}
 finish() {
 	stack_stop
 	if [ $tap_failed != 0 ]; then

@@ -3,12 +3,15 @@
 # sysom top on terminals of several widths, and the metrics of ranks, of a job with one slow rank.
 . "$(dirname "$0")/lib.sh"
 slow=5
-screen() { tmux -L "top$$" capture-pane -p -t top; }
+# A server of its own for each terminal: one that has just lost its last session takes no new one.
+terminal() { tmux -L "top$$-$columns" "$@"; }
+screen() { terminal capture-pane -p -t top; }
 stack_start "$WORK/stack" || { ok "the daemons start" false; finish; }
 "$BIN/sysom" run --job demo -- "$BIN/simjob" --ranks 8 --seconds 90 \
 	--fault "slow:rank=$slow:start=15s:steps=100000:size=1.5" >"$WORK/job.log" 2>&1 &
 job=$!
-trap 'kill $job 2>/dev/null; tmux -L top$$ kill-server 2>/dev/null' EXIT
+trap 'kill $job 2>/dev/null; terminal kill-server 2>/dev/null' EXIT
+columns=60
 suspects() { api ranks '[.ranks[] | select(.suspect) | .rank] | join(" ")'; }
 named() { [ "$(suspects)" = $slow ] && api ranks ".ranks[$slow] | .self_ms > 1.2 * .role_self_ms" | grep -q true; }
 ok "the slow rank becomes a suspect, and its median self time stands out" stack_wait 12 named
@@ -31,14 +34,10 @@ metrics_name() {
 		is "$(awk '/^sysom_rank_self_excess_seconds/ && $2 > 0.01' "$WORK/metrics" | grep -o 'rank="[0-9]"')" "rank=\"$slow\""
 }
 ok "the aggregator's metrics name the slow rank alone" metrics_name
-if /usr/bin/python3 tests/needs.py module:prometheus_client >/dev/null; then
-	ok "the aggregator's metrics are sound" eval 'aggregator_metrics | /usr/bin/python3 tests/e2e/prometheus.py'
-	ok "sysomd's are" eval 'node_metrics | /usr/bin/python3 tests/e2e/prometheus.py'
-else
-	skip "metrics are sound" "needs module:prometheus_client"
-fi
+metrics_are_sound "the aggregator's metrics are sound" aggregator_metrics
+metrics_are_sound "sysomd's are" node_metrics
 live() { # COLUMNS
-	tmux -L "top$$" new-session -d -s top -x "$1" -y 24 "'$BIN/sysom' top" || return
+	terminal new-session -d -s top -x "$1" -y 24 "'$BIN/sysom' top" || return
 	stack_wait 5 eval 'screen | grep -q "^! demo"'
 	screen >"$WORK/screen"
 	only_the_slow "$WORK/screen" && [ "$(wc -L <"$WORK/screen")" -le "$1" ] &&
@@ -48,20 +47,20 @@ if command -v tmux >/dev/null; then
 	for columns in 60 80 100 132 200; do
 		ok "in $columns columns top names the slow rank alone, no row wraps" live $columns
 		sed 's/^/# /' "$WORK/screen" | head -n 4
-		[ $columns = 200 ] || tmux -L "top$$" kill-session -t top
+		[ $columns = 200 ] || terminal kill-server
 	done
-	press() { tmux -L "top$$" send-keys -t top "$1"; stack_wait 2 eval "screen | grep -qE '$2'"; }
+	press() { terminal send-keys -t top "$1"; stack_wait 2 eval "screen | grep -qE '$2'"; }
 	ok "s sorts" press s 'sort: self time'
 	press s 'sort: latency'
 	ok "by rank, too" press s 'sort: rank'
 	ok "/ filters" eval 'press / "^/" && press 3 "^/3" && stack_wait 2 eval "[ \$(screen | grep -c \"^[ !] demo\") = 1 ]"'
 	press Escape 'filter  Enter'
 	press s 'sort: suspects'
-	tmux -L "top$$" send-keys -t top Up Up Up Up Up Up Up Up
+	terminal send-keys -t top Up Up Up Up Up Up Up Up
 	ok "Enter shows the incident of the selected rank" press Enter 'Press Enter to return'
 	ok "and goes back" press Enter '^! demo'
-	tmux -L "top$$" send-keys -t top q
-	ok "q quits" stack_wait 2 eval '! tmux -L top$$ has-session -t top 2>/dev/null'
+	terminal send-keys -t top q
+	ok "q quits" stack_wait 2 eval '! terminal has-session -t top 2>/dev/null'
 else
 	skip "top on a terminal" "needs command:tmux"
 fi
