@@ -84,10 +84,10 @@ static int restore_window(void *arg, const void *body, size_t bytes)
 		return 0;
 	}
 	digest_make(&w, bytes, &d);
-	d.picture = picture_make(&w, r->c->config.name, r->c->config.name_arg);
+	d.excerpt = excerpt_make(&w, r->c->config.name, r->c->config.name_arg);
 	wire_window_free(&w);
 	err = incident_set_restore_window(r->c->set, r->id, &d);
-	picture_drop(d.picture);
+	excerpt_drop(d.excerpt);
 	return err;
 }
 

@@ -10,12 +10,12 @@
 #include "aggregator/fleet/fleet.h"
 #include "aggregator/incident/incident.h"
 #include "aggregator/store/store.h"
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 #include "wire/codec.h"
 
 struct commit;
 
-/* Embedded in the caller's request. The caller keeps it, with the digest's picture and the body,
+/* Embedded in the caller's request. The caller keeps it, with the digest's excerpt and the body,
  * until done. */
 struct commit_item {
 	struct commit_item *next;
@@ -38,7 +38,7 @@ struct commit_config {
 	/* name: names of native functions, from any thread; NULL: they stay without names. opened:
 	 * called once the store belongs to this process, before the first name is needed; may be
 	 * NULL. */
-	picture_name_fn name;
+	excerpt_name_fn name;
 	void (*opened)(void *arg);
 	/* Number of symbol files so far. When it grows, open incidents with functions without names
 	 * are rebuilt. Called on the committer's thread; may be NULL. */

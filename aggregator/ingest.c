@@ -41,7 +41,7 @@ struct ingest {
 	struct commit *commit;
 	struct fleet *fleet;
 	bool verify;
-	picture_name_fn name;
+	excerpt_name_fn name;
 	void *name_arg;
 	int stopping; /* atomic; a hint, no data hangs on it */
 	pthread_mutex_t lock;
@@ -102,7 +102,7 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 	count(g, status == WIRE_OK	    ? &g->stats.windows_ok
 		 : status == WIRE_DUPLICATE ? &g->stats.windows_duplicate
 					    : &g->stats.windows_retry);
-	picture_drop(item->digest.picture);
+	excerpt_drop(item->digest.excerpt);
 	x->request->cost_ns = item->cost_ns;
 	reply(x, status, item->digest.id, why);
 }
@@ -138,7 +138,7 @@ static void handle_window(struct context *x)
 	}
 	if (!err) {
 		digest_make(&w, bytes, &x->item.digest);
-		x->item.digest.picture = picture_make(&w, g->name, g->name_arg);
+		x->item.digest.excerpt = excerpt_make(&w, g->name, g->name_arg);
 		x->item.digest.sender = x->request->sender;
 		wire_window_free(&w);
 	}
@@ -278,7 +278,7 @@ static uint32_t connection_max(void)
 }
 
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg)
+		struct commit *commit, struct fleet *fleet, excerpt_name_fn name, void *name_arg)
 {
 	uint32_t slots = contexts + BEAT_THREADS;
 	struct ingest *g = calloc(1, sizeof(*g) + slots * sizeof(g->contexts[0]));

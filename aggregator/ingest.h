@@ -22,11 +22,11 @@ struct ingest_stats {
 	struct rep_stats peers;
 };
 
-/* name: for the functions of stacks (analysis/cause/picture.h), NULL: none.
+/* name: for the functions of stacks (analysis/cause/excerpt.h), NULL: none.
  * verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),
  * -ENOMEM, -EIO. */
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg);
+		struct commit *commit, struct fleet *fleet, excerpt_name_fn name, void *name_arg);
 /* From now on replies ask nodes to send windows again later; replies under way still go out. */
 void ingest_stop(struct ingest *g);
 /* After commit_stop, when the committer has no item any more. Lets replies go out, then waits for

@@ -13,7 +13,7 @@ analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regr
 	$(call in,analysis/ledger,coll_split function_class host_timeline ledger wait_class \
 		window_ledger) \
 	$(call in,analysis/cause,diagnosis diagnosis_gpu diagnosis_host diagnosis_ledger \
-		diagnosis_os diagnosis_software diagnosis_text digest picture profile)
+		diagnosis_os diagnosis_software diagnosis_text digest excerpt profile)
 analysis_NEEDS := model
 
 $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \

@@ -209,17 +209,17 @@
 #define LIMIT_ALERTS 1024u
 /* Findings per incident: a few slow ranks, found one by one. */
 #define LIMIT_INCIDENT_FINDINGS 32u
-/* Window summaries (analysis/cause/picture.h), some 50 KB each, of all live incidents. */
-#define LIMIT_INCIDENT_PICTURE_BYTES (200u << 20)
+/* Window summaries (analysis/cause/excerpt.h), some 50 KB each, of all live incidents. */
+#define LIMIT_INCIDENT_EXCERPT_BYTES (200u << 20)
 /* Ranks per incident that a diagnosis examines: this many suspects, and this many peers. */
 #define LIMIT_VERDICT_RANKS 32u
 /* What a window summary keeps: the largest by time. Longer mangled names are cut. */
-#define LIMIT_PICTURE_FUNCTIONS	 256u
-#define LIMIT_PICTURE_KERNELS	 192u
-#define LIMIT_PICTURE_NAME_BYTES 1024u
-#define LIMIT_PICTURE_POOL_BYTES (512u << 10)
+#define LIMIT_EXCERPT_FUNCTIONS	 256u
+#define LIMIT_EXCERPT_KERNELS	 192u
+#define LIMIT_EXCERPT_NAME_BYTES 1024u
+#define LIMIT_EXCERPT_POOL_BYTES (512u << 10)
 /* Collectives per window summary, 32 bytes each. If there are more, it keeps one in 2, 4, 8 ... */
-#define LIMIT_PICTURE_COLLECTIVES 1024u
+#define LIMIT_EXCERPT_COLLECTIVES 1024u
 /* Collectives of all window summaries that split one ledger's communication: some milliseconds of
  * work. */
 #define LIMIT_COLL_SPLIT 65536u

@@ -274,7 +274,7 @@ static void run_take(struct incident *i, struct run r)
 }
 
 /* A summary has lost more than a window with events and stacks shows, and says less. */
-static double weight_of(const struct picture *p, double weight)
+static double weight_of(const struct excerpt *p, double weight)
 {
 	return weight < OWN_WEIGHT ? weight
 				   : OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
@@ -282,9 +282,9 @@ static double weight_of(const struct picture *p, double weight)
 
 /* What others are held against: the more steps, with kernels and stacks, the better. */
 static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m,
-			 struct picture *p)
+			 struct excerpt *p)
 {
-	double weight = incident_views_worth(p, picture_steps(p, false));
+	double weight = incident_views_worth(p, excerpt_steps(p, false));
 
 	if (!(weight > 0) || (m->waiting && weight <= m->waiting_weight))
 		return true;
@@ -295,7 +295,7 @@ static bool take_waiting(struct incident_set *s, struct incident *i, struct memb
 }
 
 static bool take_slow(struct incident_set *s, struct incident *i, struct member *m,
-		      struct picture *p, double weight)
+		      struct excerpt *p, double weight)
 {
 	double mine = weight_of(p, weight);
 
@@ -307,34 +307,35 @@ static bool take_slow(struct incident_set *s, struct incident *i, struct member 
 	return true;
 }
 
-static bool take_calm(struct incident_set *s, struct incident *i, struct member *m,
-		      struct picture *p)
+static bool take_healthy(struct incident_set *s, struct incident *i, struct member *m,
+			 struct excerpt *p)
 {
-	return !incident_views_is_calmer(p, m->calm) || incident_views_hold(s, i, m, &m->calm, p);
+	return !incident_views_is_healthier(p, m->healthy) ||
+	       incident_views_hold(s, i, m, &m->healthy, p);
 }
 
 static bool take_open(struct incident_set *s, struct incident *i, struct member *m,
-		      struct picture *p)
+		      struct excerpt *p)
 {
 	return !incident_views_shows_more(p, m->open) || incident_views_hold(s, i, m, &m->open, p);
 }
 
 /* What matters most first. */
-static void take_picture(struct incident_set *s, struct incident *i, struct member *m,
+static void take_excerpt(struct incident_set *s, struct incident *i, struct member *m,
 			 const struct digest *d, double weight)
 {
-	bool room = take_open(s, i, m, d->picture);
+	bool room = take_open(s, i, m, d->excerpt);
 
-	room &= take_slow(s, i, m, d->picture, weight);
+	room &= take_slow(s, i, m, d->excerpt, weight);
 	if (digest_is_own(d))
 		room &= incident_views_add(s, i, m, d);
 	else
-		room &= take_waiting(s, i, m, d->picture);
-	room &= take_calm(s, i, m, d->picture);
-	i->pictures_dropped += !room;
+		room &= take_waiting(s, i, m, d->excerpt);
+	room &= take_healthy(s, i, m, d->excerpt);
+	i->excerpts_dropped += !room;
 }
 
-/* Medians and picture are those of the window that says most: what the rank did itself
+/* Medians and excerpt are those of the window that says most: what the rank did itself
  * before what it waited for, then the most time lost, by flagged steps where none is known. */
 static void take_better(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d)
@@ -343,8 +344,8 @@ static void take_better(struct incident_set *s, struct incident *i, struct membe
 	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
 			(digest_is_own(d) ? OWN_WEIGHT : 0);
 
-	if (d->picture)
-		take_picture(s, i, m, d, weight);
+	if (d->excerpt)
+		take_excerpt(s, i, m, d, weight);
 	if (m->windows && weight <= m->weight)
 		return;
 	m->weight = weight;
@@ -868,7 +869,7 @@ static struct incident *match_of(const struct incident_set *s, const struct newc
 	return best;
 }
 
-/* Sums of one member of `i` into the other's; pictures change hands. */
+/* Sums of one member of `i` into the other's; excerpts change hands. */
 static void member_merge(struct incident_set *s, struct incident *i, struct member *to,
 			 struct member *from)
 {
@@ -931,7 +932,7 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
-	to->pictures_dropped += from->pictures_dropped;
+	to->excerpts_dropped += from->excerpts_dropped;
 	to->ranks_dropped += from->ranks_dropped;
 	to->findings_dropped += from->findings_dropped;
 	widen(&to->row.begin_unix_ns, &to->row.end_unix_ns, from->row.begin_unix_ns,
@@ -1098,15 +1099,15 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 	return 0;
 }
 
-static bool is_unnamed(const struct picture *p)
+static bool is_unnamed(const struct excerpt *p)
 {
-	return p && picture_unnamed(p);
+	return p && excerpt_unnamed(p);
 }
 
 static bool member_is_unnamed(const struct member *m)
 {
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (is_unnamed(m->views.view[k].picture))
+		if (is_unnamed(m->views.view[k].excerpt))
 			return true;
 	return is_unnamed(m->slow) || is_unnamed(m->waiting) || is_unnamed(m->open);
 }
@@ -1134,7 +1135,7 @@ struct incident *incident_set_take_out(struct incident_set *s, const char *id)
 	if (!i || i == s->evicted)
 		return NULL;
 	unlink_incident(s, i);
-	s->picture_bytes -= i->picture_bytes;
+	s->excerpt_bytes -= i->excerpt_bytes;
 	return i;
 }
 
@@ -1147,7 +1148,7 @@ bool incident_set_keep(struct incident_set *s, struct incident *old)
 		return false;
 	}
 	i->order = old->order;
-	s->picture_bytes += old->picture_bytes;
+	s->excerpt_bytes += old->excerpt_bytes;
 	incident_free(s, old);
 	return true;
 }
@@ -1157,10 +1158,10 @@ void incident_set_put_back(struct incident_set *s, struct incident *old)
 	struct incident *half = incident_set_take_out(s, old->row.id);
 
 	if (half) {
-		s->picture_bytes += half->picture_bytes;
+		s->excerpt_bytes += half->excerpt_bytes;
 		incident_free(s, half);
 	}
-	s->picture_bytes += old->picture_bytes;
+	s->excerpt_bytes += old->excerpt_bytes;
 	old->next = s->first;
 	s->first = old;
 	s->count++;

@@ -46,7 +46,7 @@ struct incident_config {
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
 	/* of this process; a restored finding of another one is told again or ends */
 	uint64_t teller;
-	uint64_t picture_bytes; /* room for all pictures; 0: LIMIT_INCIDENT_PICTURE_BYTES */
+	uint64_t excerpt_bytes; /* room for all excerpts; 0: LIMIT_INCIDENT_EXCERPT_BYTES */
 	struct incident_sources sources;
 };
 
@@ -83,7 +83,7 @@ int incident_set_restore(struct incident_set *s, const struct incident_row *row)
 int incident_set_restore_window(struct incident_set *s, const char *id, const struct digest *d);
 int incident_set_restore_finding(struct incident_set *s, const char *id,
 				 const struct finding_report *f);
-/* Open incidents whose pictures lack names of functions and that have no more windows than that. */
+/* Open incidents whose excerpts lack names of functions and that have no more windows than that. */
 uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,
 			      char ids[][INCIDENT_ID_BYTES], uint32_t max);
 /* To build one anew from the store: takes it out, for the restore functions to put it in again;

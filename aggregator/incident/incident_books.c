@@ -8,21 +8,21 @@
 #include "aggregator/incident/incident_private.h"
 #include "model/thresholds.h"
 
-#define PICTURES (INCIDENT_VIEWS + 3)
+#define EXCERPTS (INCIDENT_VIEWS + 3)
 
-/* What a member holds, each picture once; the number of them. waited: with steps in which it waited for
+/* What a member holds, each excerpt once; the number of them. waited: with steps in which it waited for
  * others. */
-static uint32_t pictures_of(const struct member *m, bool waited, const struct picture **out)
+static uint32_t excerpts_of(const struct member *m, bool waited, const struct excerpt **out)
 {
-	const struct picture *list[PICTURES];
+	const struct excerpt *list[EXCERPTS];
 	uint32_t n = 0, k;
 
 	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
-		list[v] = m->views.view[v].picture;
+		list[v] = m->views.view[v].excerpt;
 	list[INCIDENT_VIEWS] = m->slow;
-	list[INCIDENT_VIEWS + 1] = m->calm;
+	list[INCIDENT_VIEWS + 1] = m->healthy;
 	list[INCIDENT_VIEWS + 2] = waited ? m->waiting : NULL;
-	for (uint32_t q = 0; q < PICTURES; q++) {
+	for (uint32_t q = 0; q < EXCERPTS; q++) {
 		for (k = 0; k < n && out[k] != list[q]; k++)
 			;
 		if (list[q] && k == n)
@@ -34,25 +34,25 @@ static uint32_t pictures_of(const struct member *m, bool waited, const struct pi
 /* NULL: nothing to divide by. */
 static struct coll_split *split_of(const struct incident *i, const struct incident_judgement *j)
 {
-	struct coll_source *list = calloc((size_t)i->member_count * PICTURES + 1, sizeof(*list));
-	const struct picture *p[PICTURES];
+	struct coll_source *list = calloc((size_t)i->member_count * EXCERPTS + 1, sizeof(*list));
+	const struct excerpt *p[EXCERPTS];
 	struct coll_split *s = NULL;
 	uint32_t n = 0;
 
 	for (uint32_t k = 0; list && k < i->member_count; k++)
-		for (uint32_t q = pictures_of(&i->members[k], true, p); q-- > 0;)
-			list[n++] = (struct coll_source){k, picture_colls(p[q])};
+		for (uint32_t q = excerpts_of(&i->members[k], true, p); q-- > 0;)
+			list[n++] = (struct coll_source){k, excerpt_colls(p[q])};
 	if (n)
 		s = coll_split_open(list, n, j->ranks);
 	free(list);
 	return s;
 }
 
-static void add(const struct picture *p, bool calm, double weight, const struct coll_split *s,
+static void add(const struct excerpt *p, bool healthy, double weight, const struct coll_split *s,
 		struct ledger *to)
 {
-	ledger_add(to, picture_ledger(p, calm), weight);
-	coll_split_divide(s, picture_colls(p), calm, weight, to);
+	ledger_add(to, excerpt_ledger(p, healthy), weight);
+	coll_split_divide(s, excerpt_colls(p), healthy, weight, to);
 }
 
 /* Its peers or earlier runs show more of its loss than its own flagged steps do. */
@@ -62,16 +62,16 @@ static bool is_slow_throughout(const struct incident_judgement *j, const struct 
 }
 
 /* As it is when it is not late itself. */
-static const struct picture *peer_picture(const struct member *m)
+static const struct excerpt *peer_excerpt(const struct member *m)
 {
 	return m->waiting ? m->waiting : m->slow;
 }
 
-static double self_ns(const struct picture *p)
+static double self_ns(const struct excerpt *p)
 {
 	struct diagnosis_rank r;
 
-	picture_rank(p, false, &r);
+	excerpt_rank(p, false, &r);
 	return r.steps ? fmax(r.self_ns, 0) : 0;
 }
 
@@ -82,9 +82,9 @@ static double healthy_ns(const struct incident *i, const struct incident_judgeme
 	uint32_t n = 0;
 
 	for (uint32_t k = 0; k < i->member_count && j->kind != FINDING_UNIFORM; k++) {
-		const struct picture *p = peer_picture(&i->members[k]);
+		const struct excerpt *p = peer_excerpt(&i->members[k]);
 
-		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, &i->members[k])) {
+		if (p && excerpt_steps(p, false) && !incident_is_culprit(i, j, &i->members[k])) {
 			sum += self_ns(p);
 			n++;
 		}
@@ -92,15 +92,15 @@ static double healthy_ns(const struct incident *i, const struct incident_judgeme
 	return n ? sum / n : 0;
 }
 
-/* What a picture shows of what the rank lost. */
-static double shown_ns(const struct picture *p, double healthy)
+/* What a excerpt shows of what the rank lost. */
+static double shown_ns(const struct excerpt *p, double healthy)
 {
-	return picture_steps(p, false) * (self_ns(p) - healthy);
+	return excerpt_steps(p, false) * (self_ns(p) - healthy);
 }
 
 /* A requested window has more typical steps than the windows that the rank sent for its flagged ones, but
  * may be of a time in which the fault was over. */
-const struct picture *incident_books_picture(const struct incident *i,
+const struct excerpt *incident_books_excerpt(const struct incident *i,
 					     const struct incident_judgement *j,
 					     const struct member *m)
 {
@@ -114,7 +114,7 @@ const struct picture *incident_books_picture(const struct incident *i,
 	return shown_ns(m->waiting, healthy) > shown_ns(m->slow, healthy) ? m->waiting : m->slow;
 }
 
-/* Every picture of the member once; one that is kept stands for others that said the same. */
+/* Every excerpt of the member once; one that is kept stands for others that said the same. */
 static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
 {
 	bool has_slow = !m->slow;
@@ -122,10 +122,10 @@ static void add_slow(const struct member *m, const struct coll_split *s, struct 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
 		const struct view *v = &m->views.view[k];
 
-		if (!v->picture)
+		if (!v->excerpt)
 			continue;
-		has_slow |= v->picture == m->slow;
-		add(v->picture, false,
+		has_slow |= v->excerpt == m->slow;
+		add(v->excerpt, false,
 		    v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1, s,
 		    to);
 	}
@@ -138,7 +138,7 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct picture *p = peer_picture(m);
+		const struct excerpt *p = peer_excerpt(m);
 
 		if (p && !incident_is_culprit(i, j, m))
 			add(p, false, 1, s, to);
@@ -164,7 +164,7 @@ double incident_books_lost_ns(const struct incident *i, const struct incident_ju
 
 	if (j->kind == FINDING_HANG)
 		return 0;
-	if (m->flagged && incident_books_picture(i, j, m) == m->slow)
+	if (m->flagged && incident_books_excerpt(i, j, m) == m->slow)
 		return lost_ns / (double)m->flagged;
 	return j->finding ? j->finding->effect_ns : 0;
 }
@@ -175,15 +175,16 @@ double incident_books_enough_ns(double most_ns, double lost_ns)
 }
 
 /* Its healthy steps, of the windows whose healthy steps are healthy enough. slow_ns: of a slow step. */
-static void add_calm(const struct incident_judgement *j, const struct member *m,
-		     const struct coll_split *s, double slow_ns, double lost_ns, struct ledger *to)
+static void add_healthy(const struct incident_judgement *j, const struct member *m,
+			const struct coll_split *s, double slow_ns, double lost_ns,
+			struct ledger *to)
 {
-	const struct picture *list[PICTURES];
-	double shown[PICTURES], most = -HUGE_VAL;
-	uint32_t n = pictures_of(m, false, list);
+	const struct excerpt *list[EXCERPTS];
+	double shown[EXCERPTS], most = -HUGE_VAL;
+	uint32_t n = excerpts_of(m, false, list);
 
 	for (uint32_t q = 0; q < n; q++) {
-		const struct ledger *l = picture_ledger(list[q], true);
+		const struct ledger *l = excerpt_ledger(list[q], true);
 
 		shown[q] = l->steps ? slow_ns - step_ns(j, l) : -HUGE_VAL;
 		most = l->steps >= thresholds.count.few ? fmax(most, shown[q]) : most;
@@ -200,10 +201,10 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 {
 	if (!m->open)
 		return false;
-	ledger_add(&out->slow, picture_open(m->open), 1);
-	ledger_add(&out->usual, picture_ledger(m->open, true), 1);
+	ledger_add(&out->slow, excerpt_open(m->open), 1);
+	ledger_add(&out->usual, excerpt_ledger(m->open, true), 1);
 	if (!out->usual.steps)
-		add_calm(j, m, NULL, 0, 0, &out->usual);
+		add_healthy(j, m, NULL, 0, 0, &out->usual);
 	out->usual_is_own = true;
 	return true;
 }
@@ -216,7 +217,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	double slow_ns, lost_ns = incident_books_lost_ns(i, j, m);
 	bool own, others;
 
-	out->flagged = incident_books_picture(i, j, m) == m->slow;
+	out->flagged = incident_books_excerpt(i, j, m) == m->slow;
 	ledger_init(&out->slow);
 	ledger_init(&out->usual);
 	ledger_init(&peers);
@@ -231,7 +232,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	else
 		add(m->waiting, false, 1, split, &out->slow);
 	slow_ns = step_ns(j, &out->slow);
-	add_calm(j, m, split, slow_ns, lost_ns, &out->usual);
+	add_healthy(j, m, split, slow_ns, lost_ns, &out->usual);
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, split, &peers);
 	coll_split_close(split);

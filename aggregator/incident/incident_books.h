@@ -16,7 +16,7 @@ struct incident_books {
 
 /* The steps that show best why a culprit is slow: its flagged ones, or typical ones where it is slow
  * throughout. NULL: none are known. */
-const struct picture *incident_books_picture(const struct incident *i,
+const struct excerpt *incident_books_excerpt(const struct incident *i,
 					     const struct incident_judgement *j,
 					     const struct member *m);
 /* By how much each of these steps is too slow, as detection measured it; 0: not known. */

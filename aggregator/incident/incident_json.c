@@ -156,7 +156,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	else if (!j->culprits && j->reason)
 		say(out,
 		    "all ranks stopped at the same collective: not known which one stopped first");
-	else if (j->reason && j->lead && !j->lead->calm)
+	else if (j->reason && j->lead && !j->lead->healthy)
 		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
@@ -169,11 +169,11 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	}
 	if (i->ranks_dropped)
 		say(out, "windows of further ranks are left out");
-	if (i->pictures_dropped)
+	if (i->excerpts_dropped)
 		say(out,
 		    "kernels and stacks of %llu windows are not compared: there was no room for "
 		    "more",
-		    (unsigned long long)i->pictures_dropped);
+		    (unsigned long long)i->excerpts_dropped);
 	return out;
 }
 

@@ -62,7 +62,7 @@ static const struct member *longest_of(const struct incident *i)
  * known. */
 static double stands_itself(const struct member *m)
 {
-	const struct ledger *l = m->open ? picture_open(m->open) : NULL;
+	const struct ledger *l = m->open ? excerpt_open(m->open) : NULL;
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
@@ -77,7 +77,7 @@ static bool waits_for_others(const struct member *m)
 {
 	double own = stands_itself(m);
 
-	return own >= 0 && own < thresholds.part.half * (double)picture_open(m->open)->total_ns;
+	return own >= 0 && own < thresholds.part.half * (double)excerpt_open(m->open)->total_ns;
 }
 
 /* What a rank is to blame for; 0: nothing. */

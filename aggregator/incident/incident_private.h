@@ -5,14 +5,14 @@
 #define SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
 
 #include "aggregator/incident/incident.h"
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 #include "base/limits.h"
 
 /* A window of a rank's own and what it says by itself. */
 #define INCIDENT_VIEWS_TELLING 3u
 #define INCIDENT_VIEWS	       6u
 struct view {
-	struct picture *picture;  /* NULL: none */
+	struct excerpt *excerpt;  /* NULL: none */
 	enum finding_cause cause; /* UNKNOWN: none, or not surely */
 	double worth, lost_ns;
 	uint64_t begin_unix_ns;
@@ -39,12 +39,12 @@ struct member {
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
 	uint32_t signal_count;
-	struct picture *slow,
-	    *calm;	    /* of the window that says most, and of its healthy steps; or NULL */
-	double slow_weight; /* how much the picture `slow` says */
-	struct picture *waiting; /* the same of windows in which it was not slow itself; or NULL */
+	struct excerpt *slow,
+	    *healthy;	    /* of the window that says most, and of its healthy steps; or NULL */
+	double slow_weight; /* how much the excerpt `slow` says */
+	struct excerpt *waiting; /* the same of windows in which it was not slow itself; or NULL */
 	double waiting_weight;
-	struct picture
+	struct excerpt
 	    *open; /* that shows most of the time in which its steps stand still; or NULL */
 	struct views views;	/* of its own windows */
 	double accused_ns;	/* lost by what findings and its node say; 0: neither names it */
@@ -87,7 +87,7 @@ struct share {
 	uint64_t key;
 	uint32_t incidents; /* that point here */
 	uint32_t counted;   /* of those that are compared for room */
-	uint64_t bytes;	    /* of their pictures */
+	uint64_t bytes;	    /* of their excerpts */
 };
 
 struct incident {
@@ -107,11 +107,11 @@ struct incident {
 	uint32_t finding_count;
 	size_t finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
-	uint64_t picture_bytes; /* of its members' pictures, each counted once */
+	uint64_t excerpt_bytes; /* of its members' excerpts, each counted once */
 	/* where to look for one to let go of, and for which */
-	uint32_t picture_member, picture_rank;
-	/* windows whose pictures were let go, or not taken, for want of room */
-	uint64_t pictures_dropped;
+	uint32_t excerpt_member, excerpt_rank;
+	/* windows whose excerpts were let go, or not taken, for want of room */
+	uint64_t excerpts_dropped;
 	uint64_t order; /* of creation */
 	bool blameless; /* imbalance: no window and no other finding joins it */
 };
@@ -122,7 +122,7 @@ struct incident_set {
 	uint32_t count;
 	struct incident *evicted; /* none of `first`; see incident_change */
 	struct share *shares;
-	uint64_t orders, picture_bytes;
+	uint64_t orders, excerpt_bytes;
 };
 
 /* Who is to blame, and for what. */
@@ -181,7 +181,7 @@ void incident_share_count(const struct incident_set *s, bool open);
 /* Of two the one whose sender, node or job was counted more often: above 0 a, below 0 b; 0:
  * neither. */
 int incident_share_compare(const struct incident *a, const struct incident *b);
-/* Sums up the pictures of every share. */
+/* Sums up the excerpts of every share. */
 void incident_share_weigh(const struct incident_set *s);
 void incident_run_merge(struct run *to, const struct run *from);
 /* The first of that rank; NULL: none. */
@@ -189,26 +189,26 @@ const struct member *incident_member(const struct incident *i, int32_t rank);
 uint64_t incident_member_key(int32_t rank, const char *node);
 
 /* ---- incident_views.c: the few windows of a rank that its verdict is made from, whatever comes
- * later ---- A member's pictures are counted once in the picture_bytes of its incident and of the
+ * later ---- A member's excerpts are counted once in the excerpt_bytes of its incident and of the
  * set, and bounded by the set's. Without room, what matters least goes. */
 
-/* A picture held by *to, one of the member's, in place of what it held. false: there is no room,
+/* A excerpt held by *to, one of the member's, in place of what it held. false: there is no room,
  * and *to is as before. */
 bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
-			 struct picture **to, struct picture *p);
+			 struct excerpt **to, struct excerpt *p);
 void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m);
 /* Whether p shows more of the time in which the rank's steps stand still; either may be NULL. */
-bool incident_views_shows_more(const struct picture *p, const struct picture *than);
+bool incident_views_shows_more(const struct excerpt *p, const struct excerpt *than);
 /* Whether the healthy steps of p are the better reference: from before the fault, then more of
  * them, with kernels and stacks, then the earlier ones. than may be NULL. */
-bool incident_views_is_calmer(const struct picture *p, const struct picture *than);
-/* How much a picture can say: time lost, more with kernels and with stacks. */
-double incident_views_worth(const struct picture *p, double lost_ns);
+bool incident_views_is_healthier(const struct excerpt *p, const struct excerpt *than);
+/* How much a excerpt can say: time lost, more with kernels and with stacks. */
+double incident_views_worth(const struct excerpt *p, double lost_ns);
 /* An own window of the rank; kept if it says more than another, which then goes. The order of the
  * calls does not matter while there is room. false: there was none. */
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d);
-/* Those pictures of `from`, a member of an incident that is about to be freed, that say more than
+/* Those excerpts of `from`, a member of an incident that is about to be freed, that say more than
  * its own. */
 void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
 			  const struct member *from);

@@ -88,7 +88,7 @@ void incident_share_weigh(const struct incident_set *s)
 	for (const struct incident *i = s->first; i; i = i->next)
 		for (int n = 0; n < SHARE_LEVELS; n++)
 			if (i->share[n])
-				i->share[n]->bytes += i->picture_bytes;
+				i->share[n]->bytes += i->excerpt_bytes;
 }
 
 int incident_share_compare(const struct incident *a, const struct incident *b)

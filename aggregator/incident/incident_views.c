@@ -17,23 +17,23 @@
 #include "base/limits.h"
 #include "model/thresholds.h"
 
-/* Where a member holds pictures. */
+/* Where a member holds excerpts. */
 #define PLACES (INCIDENT_VIEWS + 4)
 
 /* ---- room ---- */
 
 /* The k-th place, the more important ones later. */
-static struct picture **place(struct member *m, uint32_t k)
+static struct excerpt **place(struct member *m, uint32_t k)
 {
 	if (k == 0)
 		return &m->waiting;
 	if (k == 1)
-		return &m->calm;
+		return &m->healthy;
 	if (k == PLACES - 2)
 		return &m->slow;
 	if (k == PLACES - 1)
 		return &m->open;
-	return &m->views.view[INCIDENT_VIEWS + 1 - k].picture;
+	return &m->views.view[INCIDENT_VIEWS + 1 - k].excerpt;
 }
 
 /* How important what is in the k-th place is; of ranks that only waited there are many. */
@@ -43,7 +43,7 @@ static uint32_t rank_at(const struct member *m, uint32_t k)
 }
 
 /* Of the most important place that holds it; 0: none. */
-static uint32_t rank_of(struct member *m, const struct picture *p)
+static uint32_t rank_of(struct member *m, const struct excerpt *p)
 {
 	for (uint32_t k = PLACES; k-- > 0;)
 		if (*place(m, k) == p)
@@ -51,7 +51,7 @@ static uint32_t rank_of(struct member *m, const struct picture *p)
 	return 0;
 }
 
-static uint32_t rank_of_place(struct member *m, struct picture **to)
+static uint32_t rank_of_place(struct member *m, struct excerpt **to)
 {
 	uint32_t k = 0;
 
@@ -61,48 +61,48 @@ static uint32_t rank_of_place(struct member *m, struct picture **to)
 }
 
 static void drop(struct incident_set *s, struct incident *i, struct member *m,
-		 struct picture **from)
+		 struct excerpt **from)
 {
-	struct picture *p = *from;
+	struct excerpt *p = *from;
 
 	*from = NULL;
 	if (p && !rank_of(m, p)) {
-		s->picture_bytes -= picture_bytes(p);
-		i->picture_bytes -= picture_bytes(p);
+		s->excerpt_bytes -= excerpt_bytes(p);
+		i->excerpt_bytes -= excerpt_bytes(p);
 	}
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
-/* Lets go of a picture that is less important than `below`; false: it has none. The search goes on where
+/* Lets go of a excerpt that is less important than `below`; false: it has none. The search goes on where
  * the last one ended, and ends at one that is no more important than the last one was. */
 static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
 {
 	struct member *least = NULL;
-	struct picture *p = NULL;
-	uint32_t rank = below, from = i->picture_member;
+	struct excerpt *p = NULL;
+	uint32_t rank = below, from = i->excerpt_member;
 
-	if (below <= i->picture_rank)
+	if (below <= i->excerpt_rank)
 		return false;
-	for (uint32_t n = 0; n < i->member_count && (!least || rank > i->picture_rank); n++) {
+	for (uint32_t n = 0; n < i->member_count && (!least || rank > i->excerpt_rank); n++) {
 		uint32_t at = (from + n) % i->member_count;
 
 		for (uint32_t k = 0; k < PLACES; k++) {
-			struct picture *have = *place(&i->members[at], k);
+			struct excerpt *have = *place(&i->members[at], k);
 			uint32_t its = have ? rank_of(&i->members[at], have) : rank;
 
 			if (its < rank) {
 				least = &i->members[at];
 				rank = its;
 				p = have;
-				i->picture_member = at;
+				i->excerpt_member = at;
 			}
 		}
 	}
-	i->picture_rank = rank;
+	i->excerpt_rank = rank;
 	for (uint32_t k = 0; least && k < PLACES; k++)
 		if (*place(least, k) == p)
 			drop(s, i, least, place(least, k));
-	i->pictures_dropped += least != NULL;
+	i->excerpts_dropped += least != NULL;
 	return least != NULL;
 }
 
@@ -113,7 +113,7 @@ static bool has_more(const struct incident *a, const struct incident *b, size_t 
 	for (int n = 0; n < SHARE_LEVELS; n++)
 		if (a->share[n] != b->share[n])
 			return a->share[n]->bytes > b->share[n]->bytes + need;
-	return a->picture_bytes > b->picture_bytes + need;
+	return a->excerpt_bytes > b->excerpt_bytes + need;
 }
 
 static struct incident *giver(const struct incident_set *s, struct incident *to, size_t need)
@@ -123,9 +123,9 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 	incident_share_weigh(s);
 	/* what is closed is restored last, and comes late: it takes nothing from what is open */
 	for (struct incident *i = s->first; i; i = i->next) {
-		if (to->row.open && i->picture_bytes && has_more(i, most, 0))
+		if (to->row.open && i->excerpt_bytes && has_more(i, most, 0))
 			most = i;
-		if (i != to && !i->row.open && i->picture_bytes &&
+		if (i != to && !i->row.open && i->excerpt_bytes &&
 		    (to->row.open || i->row.arrival_unix_ns < to->row.arrival_unix_ns) &&
 		    (!closed || i->row.arrival_unix_ns < closed->row.arrival_unix_ns))
 			closed = i;
@@ -138,9 +138,9 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank, size_t need)
 {
 	uint64_t room =
-	    s->config.picture_bytes ? s->config.picture_bytes : LIMIT_INCIDENT_PICTURE_BYTES;
+	    s->config.excerpt_bytes ? s->config.excerpt_bytes : LIMIT_INCIDENT_EXCERPT_BYTES;
 
-	while (s->picture_bytes + need > room) {
+	while (s->excerpt_bytes + need > room) {
 		struct incident *from = giver(s, to, need);
 
 		if (!let_go(s, from, from == to ? rank : UINT32_MAX))
@@ -150,35 +150,35 @@ static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank
 }
 
 /* What the member would hold more than before. */
-static int64_t growth(struct member *m, struct picture **to, struct picture *p)
+static int64_t growth(struct member *m, struct excerpt **to, struct excerpt *p)
 {
-	struct picture *old = *to;
-	int64_t more = rank_of(m, p) ? 0 : (int64_t)picture_bytes(p);
+	struct excerpt *old = *to;
+	int64_t more = rank_of(m, p) ? 0 : (int64_t)excerpt_bytes(p);
 
 	*to = NULL;
 	if (old && old != p && !rank_of(m, old))
-		more -= (int64_t)picture_bytes(old);
+		more -= (int64_t)excerpt_bytes(old);
 	*to = old;
 	return more;
 }
 
-static void hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
-		 struct picture *p)
+static void hold(struct incident_set *s, struct incident *i, struct member *m, struct excerpt **to,
+		 struct excerpt *p)
 {
-	struct picture *held = picture_hold(p);
+	struct excerpt *held = excerpt_hold(p);
 
 	drop(s, i, m, to);
-	if (rank_of_place(m, to) < i->picture_rank)
-		i->picture_rank = rank_of_place(m, to);
+	if (rank_of_place(m, to) < i->excerpt_rank)
+		i->excerpt_rank = rank_of_place(m, to);
 	if (!rank_of(m, held)) {
-		s->picture_bytes += picture_bytes(held);
-		i->picture_bytes += picture_bytes(held);
+		s->excerpt_bytes += excerpt_bytes(held);
+		i->excerpt_bytes += excerpt_bytes(held);
 	}
 	*to = held;
 }
 
 bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m,
-			 struct picture **to, struct picture *p)
+			 struct excerpt **to, struct excerpt *p)
 {
 	int64_t more = growth(m, to, p);
 
@@ -196,29 +196,29 @@ void incident_views_clear(struct incident_set *s, struct incident *i, struct mem
 
 /* ---- what a window says ---- */
 
-static double worth_of(const struct picture *p, bool calm, double weight)
+static double worth_of(const struct excerpt *p, bool healthy, double weight)
 {
 	struct diagnosis_rank r;
 
-	picture_rank(p, calm, &r);
+	excerpt_rank(p, healthy, &r);
 	return weight * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
 }
 
-double incident_views_worth(const struct picture *p, double lost_ns)
+double incident_views_worth(const struct excerpt *p, double lost_ns)
 {
 	return worth_of(p, false, lost_ns);
 }
 
-bool incident_views_is_calmer(const struct picture *p, const struct picture *than)
+bool incident_views_is_healthier(const struct excerpt *p, const struct excerpt *than)
 {
-	double worth = worth_of(p, true, picture_steps(p, true)), had;
+	double worth = worth_of(p, true, excerpt_steps(p, true)), had;
 
 	if (!than || !(worth > 0))
 		return worth > 0;
-	if (picture_calm_is_before(p) != picture_calm_is_before(than))
-		return picture_calm_is_before(p);
-	had = worth_of(than, true, picture_steps(than, true));
-	return worth > had || (!(worth < had) && picture_begin(p) < picture_begin(than));
+	if (excerpt_healthy_is_before(p) != excerpt_healthy_is_before(than))
+		return excerpt_healthy_is_before(p);
+	had = worth_of(than, true, excerpt_steps(than, true));
+	return worth > had || (!(worth < had) && excerpt_begin(p) < excerpt_begin(than));
 }
 
 /* Of a ledger, that somebody saw. */
@@ -231,29 +231,29 @@ static uint64_t seen_ns(const struct ledger *l)
 	return ns;
 }
 
-bool incident_views_shows_more(const struct picture *p, const struct picture *than)
+bool incident_views_shows_more(const struct excerpt *p, const struct excerpt *than)
 {
-	return p && picture_open(p)->steps &&
-	       (!than || seen_ns(picture_open(p)) > seen_ns(picture_open(than)));
+	return p && excerpt_open(p)->steps &&
+	       (!than || seen_ns(excerpt_open(p)) > seen_ns(excerpt_open(than)));
 }
 
 /* What the window says by itself. */
 static void look(struct view *v)
 {
 	static struct diagnosis d;
-	struct diagnosis_rank slow, calm;
+	struct diagnosis_rank slow, healthy;
 	struct diagnosis_input in = {
 	    .kind = FINDING_SLOW_RANK, .suspect = &slow, .suspect_count = 1};
 
-	picture_rank(v->picture, false, &slow);
-	picture_rank(v->picture, true, &calm);
-	in.before = calm.steps ? &calm : NULL;
-	slow.ledger = picture_ledger(v->picture, false);
-	slow.usual = picture_ledger(v->picture, true);
+	excerpt_rank(v->excerpt, false, &slow);
+	excerpt_rank(v->excerpt, true, &healthy);
+	in.before = healthy.steps ? &healthy : NULL;
+	slow.ledger = excerpt_ledger(v->excerpt, false);
+	slow.usual = excerpt_ledger(v->excerpt, true);
 	slow.usual_is_own = true;
 	diagnosis_make(&in, &d);
 	v->cause = CAUSE_UNKNOWN;
-	v->worth = incident_views_worth(v->picture, v->lost_ns);
+	v->worth = incident_views_worth(v->excerpt, v->lost_ns);
 	if (d.cause == CAUSE_UNKNOWN || d.cause == CAUSE_CPU_HOST_GAP ||
 	    d.confidence < thresholds.sure.told)
 		return;
@@ -276,10 +276,10 @@ static struct view *place_of(struct views *views, const struct view *v)
 	uint32_t count = tells ? INCIDENT_VIEWS_TELLING : INCIDENT_VIEWS - INCIDENT_VIEWS_TELLING;
 
 	for (uint32_t k = 0; tells && k < count; k++)
-		if (from[k].picture && from[k].cause == v->cause)
+		if (from[k].excerpt && from[k].cause == v->cause)
 			return is_better(v, &from[k]) ? &from[k] : NULL;
 	for (uint32_t k = 0; k < count; k++) {
-		if (!from[k].picture)
+		if (!from[k].excerpt)
 			return &from[k];
 		if (!least || is_better(least, &from[k]))
 			least = &from[k];
@@ -289,28 +289,28 @@ static struct view *place_of(struct views *views, const struct view *v)
 
 static void become(struct view *to, const struct view *v)
 {
-	struct picture *held = to->picture;
+	struct excerpt *held = to->excerpt;
 
 	*to = *v;
-	to->picture = held;
+	to->excerpt = held;
 }
 
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d)
 {
-	struct view v = {.picture = d->picture,
+	struct view v = {.excerpt = d->excerpt,
 			 .begin_unix_ns = d->begin_unix_ns,
 			 .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1};
 	struct view *to;
 
-	if (!d->picture || !picture_steps(d->picture, false))
+	if (!d->excerpt || !excerpt_steps(d->excerpt, false))
 		return true;
 	look(&v);
 	m->views.lost_ns[v.cause] += v.lost_ns;
 	to = place_of(&m->views, &v);
 	if (!to)
 		return true;
-	if (!incident_views_hold(s, i, m, &to->picture, v.picture))
+	if (!incident_views_hold(s, i, m, &to->excerpt, v.excerpt))
 		return false;
 	become(to, &v);
 	return true;
@@ -323,17 +323,17 @@ void incident_views_merge(struct incident_set *s, struct incident *i, struct mem
 		to->views.lost_ns[k] += from->views.lost_ns[k];
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
 		const struct view *v = &from->views.view[k];
-		struct view *at = v->picture ? place_of(&to->views, v) : NULL;
+		struct view *at = v->excerpt ? place_of(&to->views, v) : NULL;
 
 		if (!at)
 			continue;
-		hold(s, i, to, &at->picture, v->picture);
+		hold(s, i, to, &at->excerpt, v->excerpt);
 		become(at, v);
 	}
 	if (incident_views_shows_more(from->open, to->open))
 		hold(s, i, to, &to->open, from->open);
-	if (from->calm && incident_views_is_calmer(from->calm, to->calm))
-		hold(s, i, to, &to->calm, from->calm);
+	if (from->healthy && incident_views_is_healthier(from->healthy, to->healthy))
+		hold(s, i, to, &to->healthy, from->healthy);
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
 		hold(s, i, to, &to->slow, from->slow);
 		to->slow_weight = from->slow_weight;
@@ -349,7 +349,7 @@ double incident_views_stands_for(const struct views *views, const struct view *v
 	double kept_ns = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (views->view[k].picture && views->view[k].cause == v->cause)
+		if (views->view[k].excerpt && views->view[k].cause == v->cause)
 			kept_ns += views->view[k].lost_ns;
 	return v->lost_ns * (views->lost_ns[v->cause] / kept_ns);
 }

@@ -59,14 +59,14 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
-	out->stuck = j->kind == FINDING_HANG ? picture_stuck(m->open) : "";
+	out->stuck = j->kind == FINDING_HANG ? excerpt_stuck(m->open) : "";
 }
 
 /* The slow steps of one window, with the signals of all. */
-static void slow_view(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
+static void slow_view(const struct member *m, const struct excerpt *p, struct diagnosis_rank *out)
 {
 	if (p)
-		picture_rank(p, false, out);
+		excerpt_rank(p, false, out);
 	else
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
@@ -80,16 +80,16 @@ static void slow_view(const struct member *m, const struct picture *p, struct di
 }
 
 /* A part of one window with what that window has, and nothing of others. */
-static void plain_view(const struct member *m, const struct picture *p, bool calm,
+static void plain_view(const struct member *m, const struct excerpt *p, bool healthy,
 		       struct diagnosis_rank *out)
 {
-	picture_rank(p, calm, out);
+	excerpt_rank(p, healthy, out);
 	out->rank = m->rank;
 	out->node = m->node;
 }
 
 /* Another window of the same rank; its settings and its group stay. */
-static void show(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
+static void show(const struct member *m, const struct excerpt *p, struct diagnosis_rank *out)
 {
 	struct diagnosis_rank had = *out;
 
@@ -104,7 +104,7 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->lost_ns = had.lost_ns;
 }
 
-static void rank_list_add(struct rank_list *to, const struct member *m, const struct picture *p)
+static void rank_list_add(struct rank_list *to, const struct member *m, const struct excerpt *p)
 {
 	if (to->count == LIMIT_VERDICT_RANKS)
 		return;
@@ -139,12 +139,12 @@ static int by_loss(const void *a, const void *b)
 static void suspect_add(struct rank_list *to, const struct incident *i,
 			const struct incident_judgement *j, const struct member *m)
 {
-	const struct picture *p;
+	const struct excerpt *p;
 	uint32_t at = to->count;
 
 	if (at == LIMIT_VERDICT_RANKS)
 		return;
-	p = incident_books_picture(i, j, m);
+	p = incident_books_excerpt(i, j, m);
 	rank_list_add(to, m, p);
 	if (p != m->slow)
 		plain_view(m, p, false, &to->rank[at]);
@@ -183,9 +183,9 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct picture *p = m->waiting ? m->waiting : m->slow;
+		const struct excerpt *p = m->waiting ? m->waiting : m->slow;
 
-		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, m))
+		if (p && excerpt_steps(p, false) && !incident_is_culprit(i, j, m))
 			rank_list_add(to, m, p);
 	}
 }
@@ -329,8 +329,8 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 	uint32_t n = 0, k = 0;
 
 	for (uint32_t q = 0; q < who->count && !n; q++)
-		if (who->member[q]->calm && picture_steps(who->member[q]->calm, true))
-			plain_view(who->member[q], who->member[q]->calm, true, &list[n++]);
+		if (who->member[q]->healthy && excerpt_steps(who->member[q]->healthy, true))
+			plain_view(who->member[q], who->member[q]->healthy, true, &list[n++]);
 	if (own && own->steps)
 		list[n++] = *own;
 	if (with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
@@ -373,12 +373,12 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
 		struct seen *s = &out[n];
 
-		if (!m->views.view[k].picture)
+		if (!m->views.view[k].excerpt)
 			continue;
 		with->one.count = 1;
 		with->one.member[0] = m;
 		with->one.rank[0] = *known;
-		show(m, m->views.view[k].picture, &with->one.rank[0]);
+		show(m, m->views.view[k].excerpt, &with->one.rank[0]);
 		before_of(with, j, &with->one, &before);
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
@@ -667,7 +667,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(with);
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
-		if (incident_books_picture(i, j, with->all.member[k]) == with->all.member[k]->slow)
+		if (incident_books_excerpt(i, j, with->all.member[k]) == with->all.member[k]->slow)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);

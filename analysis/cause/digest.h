@@ -9,7 +9,7 @@
 /* The strongest; a window may have more. */
 #define DIGEST_SIGNALS_MAX 32
 
-struct picture;
+struct excerpt;
 
 struct digest {
 	uint8_t id[16], anomaly_id[16];
@@ -35,7 +35,7 @@ struct digest {
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;
 	uint64_t sender;	 /* who sent it (rep.h), of who made the digest; 0: not known */
-	struct picture *picture; /* of who made the digest, which takes no part in it; NULL: none */
+	struct excerpt *excerpt; /* of who made the digest, which takes no part in it; NULL: none */
 };
 
 /* It tells of what the rank did itself, not of what it waited for or somebody asked for. */

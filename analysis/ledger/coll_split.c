@@ -39,14 +39,14 @@ static void thin(struct coll_parts *c)
 
 static int make_room(struct coll_parts *c)
 {
-	while (c->count >= LIMIT_PICTURE_COLLECTIVES && c->shift < SHIFT_MAX)
+	while (c->count >= LIMIT_EXCERPT_COLLECTIVES && c->shift < SHIFT_MAX)
 		thin(c);
-	return c->count < LIMIT_PICTURE_COLLECTIVES ? ROOM_FOR(c->part, c->room, c->count + 1)
+	return c->count < LIMIT_EXCERPT_COLLECTIVES ? ROOM_FOR(c->part, c->room, c->count + 1)
 						    : -ENOSPC;
 }
 
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, bool calm)
+		   uint64_t step_end_ns, bool healthy)
 {
 	const uint64_t what[3] = {r->key, r->func, r->seq};
 	uint64_t id = hash_bytes(HASH_SEED, what, sizeof(what));
@@ -66,7 +66,7 @@ int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t expose
 	    .exposed_ns = (float)exposed_ns,
 	    .after_ns = r->end_ns > step_end_ns ? (float)(r->end_ns - step_end_ns) : 0,
 	    .func = r->func,
-	    .calm = calm};
+	    .healthy = healthy};
 	return 0;
 }
 
@@ -223,7 +223,7 @@ static void add_part(const struct coll_split *s, const struct coll_part *p, stru
 	sum->count++;
 }
 
-void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm,
+void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool healthy,
 		       double weight, struct ledger *l)
 {
 	struct sum sums[FUNCS] = {{0}};
@@ -232,7 +232,7 @@ void coll_split_divide(const struct coll_split *s, const struct coll_parts *part
 		return;
 	weight = ldexp(weight, (int)s->shift);
 	for (uint32_t k = 0; k < parts->count; k++)
-		if (parts->part[k].calm == calm && is_kept(parts->part[k].id, s->shift))
+		if (parts->part[k].healthy == healthy && is_kept(parts->part[k].id, s->shift))
 			add_part(s, &parts->part[k], &sums[parts->part[k].func]);
 	for (unsigned f = 0; f < FUNCS; f++) {
 		const struct sum *q = &sums[f];

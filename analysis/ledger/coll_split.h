@@ -29,7 +29,7 @@ struct coll_part {
 	float exposed_ns; /* time of this part that no kernel or copy overlaps */
 	float after_ns;	  /* time of the kernel after the step's end */
 	uint8_t func;
-	bool calm; /* the step is a healthy one; else a slow one */
+	bool healthy; /* the step is a healthy one; else a slow one */
 };
 /* The parts of a window. If there are too many, it keeps one of 2^shift collectives, chosen by id,
  * so that of two ranks' sets the larger contains the smaller. */
@@ -41,7 +41,7 @@ struct coll_parts {
 
 /* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
-		   uint64_t step_end_ns, bool calm);
+		   uint64_t step_end_ns, bool healthy);
 /* After the last one. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
@@ -58,7 +58,7 @@ struct coll_split *coll_split_open(const struct coll_source *source, uint32_t co
 void coll_split_close(struct coll_split *s); /* NULL is a no-op */
 /* l contains the ledger of the parts' slow or healthy steps, times weight. Moves its undivided
  * collectives to waiting and transfer, as far as known. Sums do not change. s NULL: a no-op. */
-void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool calm,
+void coll_split_divide(const struct coll_split *s, const struct coll_parts *parts, bool healthy,
 		       double weight, struct ledger *l);
 
 #endif

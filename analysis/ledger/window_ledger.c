@@ -183,7 +183,7 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 
 /* The collectives of the step that was added; those of the next one begin at 0. */
 static int take_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
-		      uint64_t end_ns, bool calm, struct coll_parts *colls)
+		      uint64_t end_ns, bool healthy, struct coll_parts *colls)
 {
 	int err = 0;
 
@@ -194,14 +194,14 @@ static int take_colls(struct work *k, const struct window *w, uint32_t first, ui
 			continue;
 		if (!err)
 			err = coll_parts_add(colls, &w->device[exposed_ns - k->exposed_ns],
-					     *exposed_ns, end_ns, calm);
+					     *exposed_ns, end_ns, healthy);
 		*exposed_ns = 0;
 	}
 	return err;
 }
 
 static int add_step(struct work *k, const struct window *w, const struct step *s,
-		    const struct host_timeline *host, bool calm, struct window_ledger *out)
+		    const struct host_timeline *host, bool healthy, struct window_ledger *out)
 {
 	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
 		 begin = end - s->latency_ns;
@@ -213,9 +213,9 @@ static int add_step(struct work *k, const struct window *w, const struct step *s
 	last = begun_by(k, end);
 	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
 		first--;
-	ledger_step(calm ? &out->calm : &out->slow, begin, end, k->busy + first, last - first,
+	ledger_step(healthy ? &out->healthy : &out->slow, begin, end, k->busy + first, last - first,
 		    host->thread, host->count, k->scratch);
-	return take_colls(k, w, first, last, end, calm, &out->colls);
+	return take_colls(k, w, first, last, end, healthy, &out->colls);
 }
 
 /* ---- what does not end ---- */
@@ -282,7 +282,7 @@ static void add_open(const struct window *w, const struct host_timeline *host, s
 		    host->thread, host->count, window_ledger_thread(host, open));
 }
 
-bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
+bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
 		       const struct host_timeline *host, struct window_ledger *out)
 {
 	struct work k;
@@ -296,7 +296,7 @@ bool window_ledger_add(const struct window *w, const bool *slow, const bool *cal
 	for (uint32_t i = 0; i < w->step_count && !err; i++) {
 		if (slow[i])
 			err = add_step(&k, w, &w->steps[i].step, host, false, out);
-		if (calm[i] && !err)
+		if (healthy[i] && !err)
 			err = add_step(&k, w, &w->steps[i].step, host, true, out);
 	}
 	coll_parts_finish(&out->colls);

@@ -11,7 +11,7 @@
 #include "model/window.h"
 
 struct window_ledger {
-	struct ledger slow, calm;
+	struct ledger slow, healthy;
 	struct coll_parts colls; /* of both */
 	/* the open interval of a rank that hangs, as one step; empty: there is none */
 	struct ledger open;
@@ -21,9 +21,9 @@ bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
 /* The thread in which the rank hangs, by its index in the timeline: the launch thread that blocked
  * last. The others wait for it, or have nothing to do. */
 uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open);
-/* Adds to *out. slow[], calm[]: for each step of the window, whether it counts as slow or as
+/* Adds to *out. slow[], healthy[]: for each step of the window, whether it counts as slow or as
  * healthy. false: no memory. */
-bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
+bool window_ledger_add(const struct window *w, const bool *slow, const bool *healthy,
 		       const struct host_timeline *host, struct window_ledger *out);
 
 #endif

@@ -25,7 +25,7 @@ struct temporal {
 	double healthy_steps;
 	struct temporal_base base;
 	struct temporal_change now;
-	uint32_t calm; /* samples since it was last seen, while open */
+	uint32_t below; /* samples since it was last seen, while open */
 };
 
 int temporal_open(struct temporal **out)
@@ -181,7 +181,7 @@ static void open_change(struct temporal *t, const struct reference *r, bool agai
 	t->now.begin_unix_ns = back(t, n - 1)->s.unix_ns - TEMPORAL_PERIOD_NS;
 	t->now.latency_ns = median_of(v, n);
 	t->now.excess = t->now.latency_ns / r->latency_ns - 1;
-	t->calm = 0;
+	t->below = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct kept *k = &t->ring[(t->pushed - 1 - i) % TEMPORAL_SAMPLES];
 
@@ -198,8 +198,8 @@ static void tend_change(struct temporal *t, const struct temporal_sample *s)
 
 	t->now.steps += s->steps;
 	t->now.end_unix_ns = s->unix_ns;
-	t->calm = over(s, &r) < t->now.threshold / 2 ? t->calm + 1 : 0;
-	if (t->calm < thresholds.count.few)
+	t->below = over(s, &r) < t->now.threshold / 2 ? t->below + 1 : 0;
+	if (t->below < thresholds.count.few)
 		return;
 	t->now.open = false;
 	t->now.ended = true;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "aggregator/incident/finding_json.h"
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 #include "base/check.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
@@ -168,7 +168,7 @@ static int add(struct replay_incident *r, const struct window *w, size_t bytes,
 	if (!d)
 		return -ENOMEM;
 	digest_make(w, bytes, d);
-	d->picture = picture_make(w, NULL, NULL);
+	d->excerpt = excerpt_make(w, NULL, NULL);
 	if (r->known) {
 		err = incident_set_restore_window(r->set, r->ids[0], d);
 	} else {
@@ -177,7 +177,7 @@ static int add(struct replay_incident *r, const struct window *w, size_t bytes,
 		if (!err)
 			note_change(r, change);
 	}
-	picture_drop(d->picture);
+	excerpt_drop(d->excerpt);
 	free(d);
 	return err;
 }

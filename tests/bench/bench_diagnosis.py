@@ -553,14 +553,14 @@ def judge(b, rows, healthy, clocks, live):
     if clocks:
         say(max(w for _, w in clocks) < 20_000, f"clocks within {max(w for _, w in clocks) / 1e3:.1f} us "
                                                 "(aim 20)")
-    hard, calm = live
+    hard, healthy = live
     if hard.of:
         say(hard.found >= 0.99 * hard.of, f"live: right rank {100 * hard.found / hard.of:.1f}% of {hard.of} that cost "
                                           f"{100 * live_jobs.COSTS:.0f}% of a step and more, noise 1x (aim 99%)")
         say(hard.wrong == 0, f"live: {hard.wrong} that accuse the wrong one (aim 0)")
-    if calm.runs:
-        say(calm.wrong == 0, f"live: {calm.wrong} false incidents in {calm.rank_hours:.2f} healthy rank-hours "
-                             f"(aim 0; {calm.hiccups} hiccups noted, {calm.long} of them steps drawn long)")
+    if healthy.runs:
+        say(healthy.wrong == 0, f"live: {healthy.wrong} false incidents in {healthy.rank_hours:.2f} healthy rank-hours "
+                             f"(aim 0; {healthy.hiccups} hiccups noted, {healthy.long} of them steps drawn long)")
 
 
 def main():

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "aggregator/incident/incident_private.h"
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 #include "base/check.h"
 #include "base/daemon/log.h"
 #include "model/stack.h"
@@ -58,7 +58,7 @@ struct job {
 	int culprit, windows, moments;
 	double lost_ms, noise_ms, kernel_noise; /* of a step of 100 ms */
 	double bias_ms[RANKS];
-	bool no_signals, no_stacks, no_kernels, no_peers, no_calm;
+	bool no_signals, no_stacks, no_kernels, no_peers, no_healthy;
 	enum os_signal_kind other; /* goes on beside the fault, without costing it */
 	double other_ms;	   /* a second; 0: nothing */
 	/* what the measurement sees of what was lost; more where slack hides some of it */
@@ -121,7 +121,7 @@ static void draw(struct job *j)
 			  .no_stacks = chance(0.2),
 			  .no_kernels = chance(0.1),
 			  .no_peers = chance(0.25),
-			  .no_calm = chance(0.25),
+			  .no_healthy = chance(0.25),
 			  .other = others[(int)(uniform() * 4)],
 			  .other_ms = chance(0.4) ? between(5, 200) : 0,
 			  .shown = between(0.4, 3),
@@ -308,7 +308,10 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 {
 	uint64_t t = (uint64_t)(begin_s * 1e9);
 	bool of_fault = rank == j->culprit && reason == WINDOW_SELF;
-	uint32_t calm = !of_fault ? 8 : j->no_calm ? 0 : 4 + (uint32_t)(uniform() * 8), slow = 0;
+	uint32_t healthy = !of_fault	   ? 8
+			   : j->no_healthy ? 0
+					   : 4 + (uint32_t)(uniform() * 8),
+		 slow = 0;
 
 	memset(&made, 0, sizeof(made));
 	made.w = (struct window){.begin_ns = t,
@@ -331,7 +334,7 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 	name_kernels(of_fault && j->what == GPU_OTHER);
 	for (uint32_t i = 0; i < STEPS; i++) {
 		bool moment = reason == WINDOW_SELF && !of_fault && i >= 8 && i < 11;
-		bool hit = i >= calm && reason != WINDOW_ASKED;
+		bool hit = i >= healthy && reason != WINDOW_ASKED;
 		double lost = moment ? 60 : of_fault ? j->lost_ms * (hit ? 1 : j->before) : 0;
 		double wait = reason == WINDOW_COMM && hit ? j->lost_ms : 0;
 
@@ -355,9 +358,9 @@ static struct incident_change send(struct incident_set *set)
 	struct digest d;
 
 	digest_make(&made.w, 1000, &d);
-	d.picture = picture_make(&made.w, NULL, NULL);
+	d.excerpt = excerpt_make(&made.w, NULL, NULL);
 	CHECK(!incident_set_add(set, &d, d.end_unix_ns, &c));
-	picture_drop(d.picture);
+	excerpt_drop(d.excerpt);
 	stack_batch_fini(&made.w.stacks);
 	return c;
 }

@@ -226,13 +226,13 @@ static void a_collective_in_two_steps_transfers_at_its_end(void **unused)
 	coll.begin_ns = 15 * MS;
 	assert_int_equal(coll_parts_add(&last, &coll, 15 * MS, 50 * MS, false), 0);
 	s = coll_split_open(source, 2, 2);
-	for (int calm = 0; calm < 2; calm++) {
+	for (int healthy = 0; healthy < 2; healthy++) {
 		ledger_init(&l);
 		ledger_charge(&l, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce",
-			      calm ? 10 * MS : 20 * MS, 1);
-		coll_split_divide(s, &two, calm, 1, &l);
-		assert_float_equal(ms(&l, LEDGER_LAST_RANK), calm ? 0 : 15, 0.01);
-		assert_float_equal(ms(&l, LEDGER_TRANSFER), calm ? 10 : 5, 0.01);
+			      healthy ? 10 * MS : 20 * MS, 1);
+		coll_split_divide(s, &two, healthy, 1, &l);
+		assert_float_equal(ms(&l, LEDGER_LAST_RANK), healthy ? 0 : 15, 0.01);
+		assert_float_equal(ms(&l, LEDGER_TRANSFER), healthy ? 10 : 5, 0.01);
 		ledger_fini(&l);
 	}
 	coll_split_close(s);
@@ -281,12 +281,12 @@ static void ranks_in_another_order_and_one_more_healthy_rank_change_nothing(void
 	}
 }
 
-/* More than a picture keeps, on ranks that keep different parts: what is kept stands for the rest. */
+/* More than a excerpt keeps, on ranks that keep different parts: what is kept stands for the rest. */
 static void many_collectives_are_thinned_alike(void **unused)
 {
 	static struct rank ranks[2];
 	struct ledger l[2];
-	uint32_t many = 5 * LIMIT_PICTURE_COLLECTIVES;
+	uint32_t many = 5 * LIMIT_EXCERPT_COLLECTIVES;
 
 	memset(ranks, 0, sizeof(ranks));
 	for (uint32_t k = 0; k < many; k++) {
@@ -294,7 +294,7 @@ static void many_collectives_are_thinned_alike(void **unused)
 		if (k < many / 3)
 			put(&ranks[1], WORLD, k, 0, 1 * MS, 1 * MS);
 	}
-	assert_true(ranks[0].parts.count <= LIMIT_PICTURE_COLLECTIVES);
+	assert_true(ranks[0].parts.count <= LIMIT_EXCERPT_COLLECTIVES);
 	assert_true(ranks[0].parts.shift > ranks[1].parts.shift);
 	divide(ranks, in_order, 2, 2, l);
 	assert_in_range(ms(&l[0], LEDGER_LAST_RANK), many / 3 * 2 * 0.85, many / 3 * 2 * 1.15);
@@ -323,9 +323,9 @@ static void what_is_no_collective_of_several_ranks_is_left_out(void **unused)
 	assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
 	assert_int_equal(c.count, 0);
 	r.begin_ns = 0;
-	for (uint32_t k = 0; k < 3 * LIMIT_PICTURE_COLLECTIVES; k++) /* all the same one */
+	for (uint32_t k = 0; k < 3 * LIMIT_EXCERPT_COLLECTIVES; k++) /* all the same one */
 		assert_int_equal(coll_parts_add(&c, &r, 5, 5, false), 0);
-	assert_true(c.count <= LIMIT_PICTURE_COLLECTIVES);
+	assert_true(c.count <= LIMIT_EXCERPT_COLLECTIVES);
 	coll_parts_fini(&c);
 }
 

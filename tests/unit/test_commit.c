@@ -270,7 +270,7 @@ static void stacked(struct commit_item *item, struct buf *b, int32_t rank, bool 
 	assert_int_equal(wire_window_encode(&w, b), 0);
 	*item = (struct commit_item){.body = b->data, .bytes = b->bytes, .done = is_done};
 	digest_make(&w, b->bytes, &item->digest);
-	item->digest.picture = picture_make(&w, name_it, NULL);
+	item->digest.excerpt = excerpt_make(&w, name_it, NULL);
 	stack_batch_fini(&w.stacks);
 }
 
@@ -334,7 +334,7 @@ static void windows_that_came_before_the_symbols_get_names(void **unused)
 	assert_true(incident_says("\"window_count\":6") && incident_says("\"flagged_steps\":20"));
 	assert_int_equal(stored().incidents, 1);
 	for (int32_t k = 0; k < 6; k++) {
-		picture_drop(item[k].digest.picture);
+		excerpt_drop(item[k].digest.excerpt);
 		buf_fini(&b[k]);
 	}
 }

@@ -49,14 +49,14 @@ static int by_begin(const void *a, const void *b)
 	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
-struct picture {
+struct excerpt {
 	struct ledger_busy busy[BUSY_MAX];
 	struct ledger_segment segment[SEGMENTS_MAX];
 	uint32_t busy_count, segment_count;
 	uint64_t begin, end;
 };
 
-static void draw_picture(struct picture *p)
+static void draw_excerpt(struct excerpt *p)
 {
 	static const char *const names[] = {"a", "b", "c"};
 	uint64_t at = draw(40);
@@ -90,7 +90,7 @@ static void draw_picture(struct picture *p)
 }
 
 /* Who is on the GPU at a moment: the first of a kind that runs then, kinds in their order. */
-static const struct ledger_busy *busy_at(const struct picture *p, uint64_t t)
+static const struct ledger_busy *busy_at(const struct excerpt *p, uint64_t t)
 {
 	const struct ledger_busy *best = NULL;
 
@@ -103,7 +103,7 @@ static const struct ledger_busy *busy_at(const struct picture *p, uint64_t t)
 	return best;
 }
 
-static void paint(const struct picture *p, struct ledger *l)
+static void paint(const struct excerpt *p, struct ledger *l)
 {
 	for (uint64_t t = p->begin; t < p->end; t++) {
 		const struct ledger_busy *b = busy_at(p, t), *next = NULL;
@@ -150,10 +150,10 @@ static void every_nanosecond_is_charged_once_and_to_the_right_account(void **sta
 
 	for (int round = 0; round < 20000; round++) {
 		struct ledger made, truth;
-		struct picture p;
+		struct excerpt p;
 		uint64_t began = seed;
 
-		draw_picture(&p);
+		draw_excerpt(&p);
 		ledger_init(&made);
 		ledger_init(&truth);
 		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count,
@@ -178,9 +178,9 @@ static void a_sum_of_ledgers_is_the_ledger_of_all_steps(void **state)
 	for (int k = 0; k < 2; k++)
 		ledger_init(&part[k]);
 	for (int round = 0; round < 200; round++) {
-		struct picture p;
+		struct excerpt p;
 
-		draw_picture(&p);
+		draw_excerpt(&p);
 		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count,
 			    &(struct ledger_thread){p.segment, p.segment_count, false}, 1, scratch);
 		ledger_step(&part[round & 1], p.begin, p.end, p.busy, p.busy_count,
@@ -211,9 +211,9 @@ static void excesses_add_up_to_the_slowdown(void **state)
 		for (int k = 0; k < 2; k++) {
 			ledger_init(&l[k]);
 			for (int s = 0; s < 5; s++) {
-				struct picture p;
+				struct excerpt p;
 
-				draw_picture(&p);
+				draw_excerpt(&p);
 				ledger_step(
 				    &l[k], p.begin, p.end, p.busy, p.busy_count,
 				    &(struct ledger_thread){p.segment, p.segment_count, false}, 1,
@@ -241,9 +241,9 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 
 	for (int round = 0; round < 500; round++) {
 		struct ledger one, ten;
-		struct picture p;
+		struct excerpt p;
 
-		draw_picture(&p);
+		draw_excerpt(&p);
 		ledger_init(&one);
 		ledger_init(&ten);
 		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count,
@@ -379,10 +379,10 @@ static void names_without_end_go_to_their_kinds_rest(void **state)
 static void an_open_interval_adds_up(void **unused)
 {
 	for (int i = 0; i < 3000; i++) {
-		struct picture p;
+		struct excerpt p;
 		struct ledger l;
 
-		draw_picture(&p);
+		draw_excerpt(&p);
 		struct ledger_thread host = {p.segment, p.segment_count, false};
 		struct ledger_busy unfinished = {
 		    .launch_ns = draw(2 * TIMELINE), .kind = LEDGER_COMPUTE, .name = "endless"};

@@ -14,28 +14,28 @@
 
 #include "aggregator/incident/finding_json.h"
 #include "aggregator/incident/incident_private.h"
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 #include "base/check.h"
 #include "base/limits.h"
 #include "model/stack.h"
 #include "tests/wire_synth.h"
 
-#define S     1000000000ull
-#define MS    1000000ull
-#define T0    (1700000000 * S)
-#define STEPS 20u
-#define CALM  6u /* the first ones are healthy */
+#define S	1000000000ull
+#define MS	1000000ull
+#define T0	(1700000000 * S)
+#define STEPS	20u
+#define HEALTHY 6u /* the first ones are healthy */
 
 static struct incident_set *set;
 static uint32_t next_id;
 
-static int open_set(uint64_t teller, uint64_t picture_bytes)
+static int open_set(uint64_t teller, uint64_t excerpt_bytes)
 {
 	const struct incident_config c = {.gap_ns = 5 * S,
 					  .silence_ns = 30 * S,
 					  .memory_ns = 3600 * S,
 					  .teller = teller,
-					  .picture_bytes = picture_bytes};
+					  .excerpt_bytes = excerpt_bytes};
 
 	return incident_set_open(&set, &c);
 }
@@ -95,7 +95,7 @@ static void make(struct made *m, int rank, uint32_t reason, double begin_s, doub
 	m->w.rank.pid = 100 + (uint32_t)rank;
 	for (uint32_t i = 0; i < STEPS; i++) {
 		struct window_step *s = &m->steps[i];
-		bool slow = i >= CALM && slow_ms > 0;
+		bool slow = i >= HEALTHY && slow_ms > 0;
 		uint64_t extra = slow ? (uint64_t)(slow_ms * 1e6) : 0;
 
 		s->step = (struct step){.index = 100 + i,
@@ -145,9 +145,9 @@ static void slow_gemm(struct made *m, double ratio)
 	uint64_t extra = (uint64_t)(40 * MS * (ratio - 1));
 
 	for (uint32_t i = 0; i < m->w.device_count; i++)
-		if (m->device[i].name == 1 && i >= 3 * CALM)
+		if (m->device[i].name == 1 && i >= 3 * HEALTHY)
 			m->device[i].end_ns += extra;
-	for (uint32_t i = CALM; i < STEPS; i++) {
+	for (uint32_t i = HEALTHY; i < STEPS; i++) {
 		m->steps[i].step.compute_ns += extra;
 		m->steps[i].step.idle_ns -= extra;
 	}
@@ -159,9 +159,9 @@ static struct incident_change send(struct made *m)
 	struct digest d;
 
 	digest_make(&m->w, 1000, &d);
-	d.picture = picture_make(&m->w, NULL, NULL);
+	d.excerpt = excerpt_make(&m->w, NULL, NULL);
 	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
-	picture_drop(d.picture);
+	excerpt_drop(d.excerpt);
 	stack_batch_fini(&m->w.stacks);
 	return c;
 }
@@ -244,31 +244,31 @@ static struct incident_change tell(struct finding_report f)
 	return c;
 }
 
-/* ---- pictures ---- */
+/* ---- excerpts ---- */
 
 static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
 {
 	static struct made m;
 	struct diagnosis_rank r;
-	struct picture *p;
+	struct excerpt *p;
 
 	make(&m, 5, WINDOW_SELF, 1, 20);
 	slow_gemm(&m, 1.5);
-	p = picture_make(&m.w, NULL, NULL);
-	assert_int_equal(picture_steps(p, false), STEPS - CALM);
-	assert_int_equal(picture_steps(p, true), CALM);
-	picture_rank(p, false, &r);
+	p = excerpt_make(&m.w, NULL, NULL);
+	assert_int_equal(excerpt_steps(p, false), STEPS - HEALTHY);
+	assert_int_equal(excerpt_steps(p, true), HEALTHY);
+	excerpt_rank(p, false, &r);
 	assert_int_equal(r.kernel_count, 3);
 	assert_string_equal(r.kernel[0].name, "gemm");
 	assert_float_equal(r.kernel[0].total_ns, 60e6, 1);
 	assert_float_equal(r.kernel[0].count, 1, 1e-9);
 	assert_float_equal(r.step_ns, 120e6, 1);
 	assert_false(r.kernel[0].collective);
-	picture_rank(p, true, &r);
+	excerpt_rank(p, true, &r);
 	assert_float_equal(r.kernel[0].total_ns, 40e6, 1);
 	assert_float_equal(r.step_ns, 100e6, 1);
 	assert_int_equal(r.function_count, 0);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* Two steps of twenty, for which the disk was slow. */
@@ -286,30 +286,30 @@ static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 {
 	static struct made m;
 	struct diagnosis_rank r;
-	struct picture *p;
+	struct excerpt *p;
 
 	make_moment(&m, WINDOW_ASKED);
-	p = picture_make(&m.w, NULL, NULL);
-	assert_int_equal(picture_steps(p, false), STEPS);
-	assert_int_equal(picture_steps(p, true), STEPS - 2);
-	for (int calm = 0; calm < 2; calm++) {
-		picture_rank(p, calm, &r);
+	p = excerpt_make(&m.w, NULL, NULL);
+	assert_int_equal(excerpt_steps(p, false), STEPS);
+	assert_int_equal(excerpt_steps(p, true), STEPS - 2);
+	for (int healthy = 0; healthy < 2; healthy++) {
+		excerpt_rank(p, healthy, &r);
 		assert_float_equal(r.step_ns, 100e6, 1);
 		assert_int_equal(r.kernel_count, 3);
 		assert_float_equal(r.kernel[0].count, 1, 1e-9);
 		assert_float_equal(r.kernel[0].total_ns, 40e6, 1);
 	}
-	picture_drop(p);
+	excerpt_drop(p);
 	m.steps[15].flags = WINDOW_STEP_OUT; /* neither slow nor healthy: of all steps */
-	p = picture_make(&m.w, NULL, NULL);
-	picture_rank(p, false, &r);
+	p = excerpt_make(&m.w, NULL, NULL);
+	excerpt_rank(p, false, &r);
 	assert_int_equal(r.steps, STEPS);
 	assert_float_equal(r.kernel[0].count, 1, 1e-9);
-	picture_drop(p);
+	excerpt_drop(p);
 	make_moment(&m, WINDOW_SELF);
-	p = picture_make(&m.w, NULL, NULL);
-	assert_int_equal(picture_steps(p, false), 2);
-	picture_drop(p);
+	p = excerpt_make(&m.w, NULL, NULL);
+	assert_int_equal(excerpt_steps(p, false), 2);
+	excerpt_drop(p);
 }
 
 /* The detector cut every third step in two: halves are no reference, and no evidence. */
@@ -317,19 +317,19 @@ static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 static void slow_steps_that_nobody_flagged_are_no_reference(void **unused)
 {
 	static struct made m;
-	struct diagnosis_rank calm;
-	struct picture *p;
+	struct diagnosis_rank healthy;
+	struct excerpt *p;
 
 	make(&m, 2, WINDOW_SELF, 1, 20);
 	slow_gemm(&m, 1.5);
-	for (uint32_t i = CALM; i < STEPS; i += 2)
+	for (uint32_t i = HEALTHY; i < STEPS; i += 2)
 		m.steps[i].flags = WINDOW_STEP_MARGIN;
-	p = picture_make(&m.w, NULL, NULL);
-	assert_int_equal(picture_steps(p, true), CALM);
-	picture_rank(p, true, &calm);
-	assert_true(fabs(calm.step_ns - 100e6) < 1);
-	assert_int_equal(picture_ledger(p, true)->steps, CALM);
-	picture_drop(p);
+	p = excerpt_make(&m.w, NULL, NULL);
+	assert_int_equal(excerpt_steps(p, true), HEALTHY);
+	excerpt_rank(p, true, &healthy);
+	assert_true(fabs(healthy.step_ns - 100e6) < 1);
+	assert_int_equal(excerpt_ledger(p, true)->steps, HEALTHY);
+	excerpt_drop(p);
 	stack_batch_fini(&m.w.stacks);
 }
 
@@ -337,7 +337,7 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 {
 	static struct made m;
 	struct diagnosis_rank r;
-	struct picture *p;
+	struct excerpt *p;
 
 	make(&m, 5, WINDOW_SELF, 1, 20);
 	for (uint32_t i = 1; i < STEPS; i += 3) {
@@ -345,22 +345,22 @@ static void leaves_out_steps_that_were_cut_in_two(void **unused)
 		m.steps[i].step.latency_ns = m.steps[i].step.self_ns = 30 * MS;
 		m.steps[i].step.compute_ns = 20 * MS;
 	}
-	p = picture_make(&m.w, NULL, NULL);
-	picture_rank(p, false, &r);
+	p = excerpt_make(&m.w, NULL, NULL);
+	excerpt_rank(p, false, &r);
 	assert_int_equal(r.steps, 9);
 	assert_float_equal(r.step_ns, 120e6, 1);
 	assert_float_equal(r.compute_ns, 50e6, 1);
-	picture_rank(p, true, &r);
+	excerpt_rank(p, true, &r);
 	assert_int_equal(r.steps, 4);
 	assert_float_equal(r.compute_ns, 50e6, 1);
-	picture_drop(p);
+	excerpt_drop(p);
 	/* more launches are more work, and no part of a step */
 	make(&m, 5, WINDOW_SELF, 1, 20);
-	for (uint32_t i = CALM; i < STEPS; i += 2)
+	for (uint32_t i = HEALTHY; i < STEPS; i += 2)
 		m.steps[i].step.kernels = 5;
-	p = picture_make(&m.w, NULL, NULL);
-	assert_int_equal(picture_steps(p, false), STEPS - CALM);
-	picture_drop(p);
+	p = excerpt_make(&m.w, NULL, NULL);
+	assert_int_equal(excerpt_steps(p, false), STEPS - HEALTHY);
+	excerpt_drop(p);
 }
 
 static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
@@ -399,7 +399,7 @@ static void gives_functions_in_time_per_step(void **unused)
 	static struct made m;
 	const struct diagnosis_function *f;
 	struct diagnosis_rank r;
-	struct picture *p;
+	struct excerpt *p;
 
 	make(&m, 5, WINDOW_ASKED, 1, 0);
 	m.w.stacks.begin_ns = m.w.begin_ns;
@@ -409,9 +409,9 @@ static void gives_functions_in_time_per_step(void **unused)
 	add_sample(&m.w.stacks, "wait", 105, STACK_OFF_CPU, STACK_GIL_WAITER, 100);
 	add_sample(&m.w.stacks, "spin", 300, STACK_ON_CPU, STACK_GIL_HOLDER, 600);
 	add_sample(&m.w.stacks, "idle", 300, STACK_OFF_CPU, STACK_GIL_RELEASED, 900);
-	p = picture_make(&m.w, NULL, NULL);
+	p = excerpt_make(&m.w, NULL, NULL);
 	stack_batch_fini(&m.w.stacks);
-	picture_rank(p, false, &r);
+	excerpt_rank(p, false, &r);
 	assert_float_equal(r.cpu_ns, 50e6, 1);
 	assert_float_equal(r.off_ns, 15e6, 1);
 	assert_float_equal(r.gil_wait_ns, 5e6, 1);
@@ -428,7 +428,7 @@ static void gives_functions_in_time_per_step(void **unused)
 	for (uint32_t i = 0; i < r.function_count;
 	     i++) /* what other threads sleep in is of no concern */
 		assert_string_not_equal(r.function[i].name, "idle (train.py)");
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* The packets of others come in while it runs: 200 ms beside 200 of its own. */
@@ -446,7 +446,7 @@ static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unus
 	struct stack_frame f[6] = {[5] = {.kind = STACK_FRAME_PYTHON}};
 	static struct made m;
 	struct diagnosis_rank r;
-	struct picture *p;
+	struct excerpt *p;
 
 	make(&m, 5, WINDOW_ASKED, 1, 0);
 	m.w.stacks.begin_ns = m.w.begin_ns;
@@ -461,16 +461,16 @@ static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unus
 	assert_int_equal(stack_batch_string(&m.w.stacks, "/a/train.py", 11, &f[5].file), 0);
 	assert_int_equal(stack_batch_stack(&m.w.stacks, f, 6, 0, STACK_END_ROOT, &s.stack), 0);
 	assert_int_equal(stack_batch_sample(&m.w.stacks, &s), 0);
-	p = picture_make(&m.w, NULL, NULL);
+	p = excerpt_make(&m.w, NULL, NULL);
 	stack_batch_fini(&m.w.stacks);
-	picture_rank(p, false, &r);
+	excerpt_rank(p, false, &r);
 	assert_float_equal(r.cpu_ns, 20e6, 1);
 	assert_float_equal(function_of(&r, "step (train.py)")->launch_ns, 10e6, 1);
 	assert_float_equal(function_of(&r, "step (train.py)")->total_ns, 10e6, 1);
 	assert_float_equal(function_of(&r, "__napi_poll")->launch_ns, 10e6, 1);
 	for (uint32_t i = 0; i < r.function_count; i++)
 		assert_string_not_equal(r.function[i].name, "vfs_read");
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 static bool names_it(void *arg, const uint8_t *id, size_t bytes, uint64_t address, char *out,
@@ -486,7 +486,7 @@ static void names_native_functions_and_gives_up_on_files_without_symbols(void **
 	static const uint8_t good[2] = {7, 7}, bad[2] = {8, 8};
 	static struct made m;
 	struct diagnosis_rank r;
-	struct picture *p;
+	struct excerpt *p;
 	uint32_t asked = 0;
 
 	make(&m, 5, WINDOW_ASKED, 1, 0);
@@ -505,13 +505,13 @@ static void names_native_functions_and_gives_up_on_files_without_symbols(void **
 				 0);
 		assert_int_equal(stack_batch_sample(&m.w.stacks, &s), 0);
 	}
-	p = picture_make(&m.w, names_it, &asked);
+	p = excerpt_make(&m.w, names_it, &asked);
 	stack_batch_fini(&m.w.stacks);
-	picture_rank(p, false, &r);
+	excerpt_rank(p, false, &r);
 	function_of(&r, "f49"); /* a return address belongs to the call before it */
 	function_of(&r, "[libx.so]");
 	assert_true(asked < 100);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* ---- verdicts ---- */
@@ -572,7 +572,7 @@ static void a_little_steal_does_not_take_the_blame_of_slow_kernels(void **unused
 		send(&m);
 	}
 	make(&m, 6, WINDOW_SELF, 3, 80);
-	for (uint32_t i = CALM + 1; i < STEPS; i++)
+	for (uint32_t i = HEALTHY + 1; i < STEPS; i++)
 		m.steps[i].flags = WINDOW_STEP_MARGIN;
 	send(&m);
 	healthy_peers();
@@ -673,10 +673,10 @@ static struct incident_change of_many(int n)
 	if (n == 1)
 		m.w.device_count = m.w.host_count = 0;
 	if (n == 3)
-		for (uint32_t i = 0; i < CALM; i++)
-			m.steps[i] = m.steps[CALM];
+		for (uint32_t i = 0; i < HEALTHY; i++)
+			m.steps[i] = m.steps[HEALTHY];
 	if (n == 5)
-		for (uint32_t i = CALM + 1; i < STEPS; i++)
+		for (uint32_t i = HEALTHY + 1; i < STEPS; i++)
 			m.steps[i].flags = WINDOW_STEP_MARGIN;
 	return send(&m);
 }
@@ -734,12 +734,12 @@ static void what_was_shown_once_is_not_lost_to_windows_that_say_less(void **unus
 	}
 	j = json_of(c);
 	assert_string_equal(cause_of(j), "gpu-kernel");
-	assert_true(set->picture_bytes < 10 * 64 * 1024);
-	assert_int_equal(set->picture_bytes, set->first->picture_bytes);
+	assert_true(set->excerpt_bytes < 10 * 64 * 1024);
+	assert_int_equal(set->excerpt_bytes, set->first->excerpt_bytes);
 	json_decref(j);
 }
 
-/* ---- room for pictures ---- */
+/* ---- room for excerpts ---- */
 
 static void room_for(uint64_t bytes)
 {
@@ -747,17 +747,17 @@ static void room_for(uint64_t bytes)
 	assert_int_equal(open_set(0, bytes), 0);
 }
 
-/* Bytes of a picture of make(). */
-static uint64_t one_picture(void)
+/* Bytes of a excerpt of make(). */
+static uint64_t one_excerpt(void)
 {
 	static struct made m;
-	struct picture *p;
+	struct excerpt *p;
 	uint64_t bytes;
 
 	make(&m, 5, WINDOW_SELF, 1, 20);
-	p = picture_make(&m.w, NULL, NULL);
-	bytes = picture_bytes(p);
-	picture_drop(p);
+	p = excerpt_make(&m.w, NULL, NULL);
+	bytes = excerpt_bytes(p);
+	excerpt_drop(p);
 	stack_batch_fini(&m.w.stacks);
 	return bytes;
 }
@@ -778,29 +778,29 @@ static uint64_t bytes_held(void)
 	uint64_t bytes = 0;
 
 	for (const struct incident *i = set->first; i; i = i->next)
-		bytes += i->picture_bytes;
-	assert_int_equal(bytes, set->picture_bytes);
+		bytes += i->excerpt_bytes;
+	assert_int_equal(bytes, set->excerpt_bytes);
 	return bytes;
 }
 
-static void a_picture_in_several_places_counts_once(void **unused)
+static void a_excerpt_in_several_places_counts_once(void **unused)
 {
 	window(5, WINDOW_SELF, 20);
-	assert_int_equal(bytes_held(), one_picture());
+	assert_int_equal(bytes_held(), one_excerpt());
 	window(6, WINDOW_COMM, 20);
-	assert_true(bytes_held() > one_picture() && bytes_held() <= 2 * one_picture() + 4096);
+	assert_true(bytes_held() > one_excerpt() && bytes_held() <= 2 * one_excerpt() + 4096);
 	/* another incident of the job, and a window that makes the two one */
 	window_of("job", 7, WINDOW_SELF, 12);
 	assert_int_equal(incident_set_count(set, true), 2);
 	window_of("job", 2, WINDOW_SELF, 7);
 	assert_int_equal(incident_set_count(set, true), 1);
-	assert_true(bytes_held() > one_picture());
+	assert_true(bytes_held() > one_excerpt());
 }
 
 /* All ranks of one job, all kinds of windows: there is no room left when another job has its fault. */
-static void a_job_of_many_pictures_takes_the_verdict_of_no_other(void **unused)
+static void a_job_of_many_excerpts_takes_the_verdict_of_no_other(void **unused)
 {
-	const uint64_t room = 8 * one_picture();
+	const uint64_t room = 8 * one_excerpt();
 	struct incident_change big, small;
 	json_t *j;
 
@@ -809,7 +809,7 @@ static void a_job_of_many_pictures_takes_the_verdict_of_no_other(void **unused)
 		for (int rank = 0; rank < 8; rank++)
 			big = window_of("big", rank, rank == 3 ? WINDOW_SELF : WINDOW_COMM, 1 + n);
 	assert_true(bytes_held() <= room);
-	assert_true(bytes_held() > room - 2 * one_picture());
+	assert_true(bytes_held() > room - 2 * one_excerpt());
 	for (int rank = 0; rank < 3; rank++)
 		window_of("small", rank, WINDOW_COMM, 2);
 	small = window_of("small", 5, WINDOW_SELF, 2);
@@ -827,7 +827,7 @@ static void a_job_of_many_pictures_takes_the_verdict_of_no_other(void **unused)
 
 static void what_is_closed_gives_room_first(void **unused)
 {
-	const uint64_t room = 8 * one_picture();
+	const uint64_t room = 8 * one_excerpt();
 	char closed[4][INCIDENT_ID_BYTES];
 	struct incident_change old, open;
 	json_t *j;
@@ -849,20 +849,20 @@ static void what_is_closed_gives_room_first(void **unused)
 	json_decref(j);
 }
 
-/* By the member's places, each picture once. */
+/* By the member's places, each excerpt once. */
 static uint64_t bytes_of_member(const struct member *m)
 {
-	const struct picture *p[INCIDENT_VIEWS + 4] = {m->slow, m->calm, m->waiting, m->open};
+	const struct excerpt *p[INCIDENT_VIEWS + 4] = {m->slow, m->healthy, m->waiting, m->open};
 	uint64_t bytes = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		p[4 + k] = m->views.view[k].picture;
+		p[4 + k] = m->views.view[k].excerpt;
 	for (size_t k = 0; k < ARRAY_LEN(p); k++) {
 		bool again = false;
 
 		for (size_t q = 0; q < k; q++)
 			again |= p[q] == p[k];
-		bytes += p[k] && !again ? picture_bytes(p[k]) : 0;
+		bytes += p[k] && !again ? excerpt_bytes(p[k]) : 0;
 	}
 	return bytes;
 }
@@ -871,7 +871,7 @@ static void room_is_counted_right_whatever_comes(void **unused)
 {
 	static const uint32_t reasons[] = {WINDOW_SELF, WINDOW_COMM, WINDOW_COMM, WINDOW_ASKED,
 					   WINDOW_PEER};
-	const uint64_t room = 20 * one_picture();
+	const uint64_t room = 20 * one_excerpt();
 	char closed[4][INCIDENT_ID_BYTES];
 	char job[8];
 	uint64_t state = 1;
@@ -891,7 +891,7 @@ static void room_is_counted_right_whatever_comes(void **unused)
 
 			for (uint32_t k = 0; k < i->member_count; k++)
 				bytes += bytes_of_member(&i->members[k]);
-			assert_int_equal(bytes, i->picture_bytes);
+			assert_int_equal(bytes, i->excerpt_bytes);
 		}
 		assert_true(bytes_held() <= room);
 	}
@@ -900,7 +900,7 @@ static void room_is_counted_right_whatever_comes(void **unused)
 /* Those of ranks that only waited go first. */
 static void in_a_full_incident_the_culprit_has_room(void **unused)
 {
-	const uint64_t room = 6 * one_picture();
+	const uint64_t room = 6 * one_excerpt();
 	struct incident_change c;
 	json_t *j;
 
@@ -1347,7 +1347,7 @@ static void a_moment_is_no_second_fault(void **unused)
 	healthy_peers();
 	make(&m, 6, WINDOW_SELF, 3, 80);
 	slow_gemm(&m, 3);
-	for (uint32_t i = CALM + 3; i < STEPS; i++)
+	for (uint32_t i = HEALTHY + 3; i < STEPS; i++)
 		m.steps[i].flags = WINDOW_STEP_MARGIN;
 	j = json_of(send(&m));
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
@@ -1364,15 +1364,15 @@ static void moments_of_its_peers_hide_no_fault(void **unused)
 	for (int n = 0; n < 4; n++) {
 		make(&m, 5, WINDOW_SELF, 1 + 2.5 * n, 20);
 		slow_gemm(&m, 1.5);
-		m.w.steps += CALM; /* it was never better */
-		m.w.step_count -= CALM;
+		m.w.steps += HEALTHY; /* it was never better */
+		m.w.step_count -= HEALTHY;
 		send(&m);
 	}
 	healthy_peers();
 	for (int r = 0; r < 4; r++) {
 		make(&m, r, WINDOW_SELF, 3 + r, 80);
 		slow_gemm(&m, 3);
-		for (uint32_t i = CALM + 3; i < STEPS; i++)
+		for (uint32_t i = HEALTHY + 3; i < STEPS; i++)
 			m.steps[i].flags = WINDOW_STEP_MARGIN;
 		j = json_of(send(&m));
 		assert_string_equal(ranks_of(j), "5");
@@ -2134,34 +2134,34 @@ static void restore_windows(const char *id, const char *job, uint32_t ranks)
 		make(&m, (int)rank, WINDOW_SELF, 1, 20);
 		snprintf(m.w.rank.job, WIRE_TEXT_BYTES, "%s", job);
 		digest_make(&m.w, 1000, &d);
-		d.picture = picture_make(&m.w, NULL, NULL);
+		d.excerpt = excerpt_make(&m.w, NULL, NULL);
 		assert_int_equal(incident_set_restore_window(set, id, &d), 0);
-		picture_drop(d.picture);
+		excerpt_drop(d.excerpt);
 		stack_batch_fini(&m.w.stacks);
 	}
 }
 
-static uint64_t pictures_of(const char *job)
+static uint64_t excerpts_of(const char *job)
 {
 	for (const struct incident *i = set->first; i; i = i->next)
 		if (!strcmp(i->row.job, job))
-			return i->picture_bytes / one_picture();
+			return i->excerpt_bytes / one_excerpt();
 	return 0;
 }
 
 /* The newest comes back first. */
 static void what_is_closed_takes_no_room_from_what_is_newer(void **unused)
 {
-	room_for(8 * one_picture() + 4096);
+	room_for(8 * one_excerpt() + 4096);
 	restore_row("0000000a", "A", true, 1, 100);
 	restore_windows("0000000a", "A", 6);
 	restore_row("0000000b", "B", false, 1, 50);
 	restore_windows("0000000b", "B", 6);
 	restore_row("0000000c", "C", false, 1, 20);
 	restore_windows("0000000c", "C", 6);
-	assert_int_equal(pictures_of("A"), 6);
-	assert_int_equal(pictures_of("B"), 2);
-	assert_int_equal(pictures_of("C"), 0);
+	assert_int_equal(excerpts_of("A"), 6);
+	assert_int_equal(excerpts_of("B"), 2);
+	assert_int_equal(excerpts_of("C"), 0);
 }
 
 static void what_is_built_anew_has_the_room_it_had(void **unused)
@@ -2169,7 +2169,7 @@ static void what_is_built_anew_has_the_room_it_had(void **unused)
 	struct incident_row row;
 	struct incident *old;
 
-	room_for(8 * one_picture() + 4096);
+	room_for(8 * one_excerpt() + 4096);
 	restore_row("0000000a", "A", true, 1, 100);
 	restore_windows("0000000a", "A", 4);
 	restore_row("0000000b", "B", true, 1, 100);
@@ -2180,8 +2180,8 @@ static void what_is_built_anew_has_the_room_it_had(void **unused)
 		assert_int_equal(incident_set_restore(set, &row), 0);
 		restore_windows("0000000a", "A", good ? 4 : 2);
 		assert_int_equal(incident_set_keep(set, old), good);
-		assert_int_equal(pictures_of("A"), 4);
-		assert_int_equal(pictures_of("B"), 4);
+		assert_int_equal(excerpts_of("A"), 4);
+		assert_int_equal(excerpts_of("B"), 4);
 		bytes_held();
 	}
 }
@@ -2272,8 +2272,8 @@ int main(void)
 	    CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
 	    CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
 	    CASE(any_order_of_windows_gives_the_same_verdict),
-	    CASE(a_picture_in_several_places_counts_once),
-	    CASE(a_job_of_many_pictures_takes_the_verdict_of_no_other),
+	    CASE(a_excerpt_in_several_places_counts_once),
+	    CASE(a_job_of_many_excerpts_takes_the_verdict_of_no_other),
 	    CASE(what_is_closed_gives_room_first),
 	    CASE(in_a_full_incident_the_culprit_has_room),
 	    CASE(room_is_counted_right_whatever_comes),

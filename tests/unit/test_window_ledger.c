@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 #include "analysis/ledger/wait_class.h"
 #include "base/keyed.h"
 
@@ -140,10 +140,10 @@ static struct stack_switch *last_switch(struct made *m)
 	return &m->w.stacks.switches[m->w.stacks.switch_count - 1];
 }
 
-static double ms_of_what(const struct picture *p, enum ledger_kind kind, enum ledger_what what,
+static double ms_of_what(const struct excerpt *p, enum ledger_kind kind, enum ledger_what what,
 			 const char *name)
 {
-	const struct ledger *l = picture_ledger(p, false);
+	const struct ledger *l = excerpt_ledger(p, false);
 
 	for (uint32_t i = 0; i < l->count; i++)
 		if (l->account[i].kind == kind && l->account[i].what == what &&
@@ -152,18 +152,18 @@ static double ms_of_what(const struct picture *p, enum ledger_kind kind, enum le
 	return 0;
 }
 
-static double ms_of(const struct picture *p, enum ledger_kind kind, const char *name)
+static double ms_of(const struct excerpt *p, enum ledger_kind kind, const char *name)
 {
 	return ms_of_what(p, kind, LEDGER_NONE, name);
 }
 
-static struct picture *picture_of(struct made *m)
+static struct excerpt *excerpt_of(struct made *m)
 {
-	struct picture *p = picture_make(&m->w, NULL, NULL);
+	struct excerpt *p = excerpt_make(&m->w, NULL, NULL);
 
 	assert_non_null(p);
-	assert_int_equal(picture_ledger(p, false)->steps, STEPS);
-	assert_int_equal(ledger_sum(picture_ledger(p, false)), STEPS * 100 * MS);
+	assert_int_equal(excerpt_ledger(p, false)->steps, STEPS);
+	assert_int_equal(ledger_sum(excerpt_ledger(p, false)), STEPS * 100 * MS);
 	stack_batch_fini(&m->w.stacks);
 	return p;
 }
@@ -171,40 +171,40 @@ static struct picture *picture_of(struct made *m)
 static void what_nobody_saw_is_unobserved(void **state)
 {
 	struct made m;
-	struct picture *p;
+	struct excerpt *p;
 
 	make(&m, MAIN);
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of(p, LEDGER_COMPUTE, "gemm<<<8,1,1, 256,1,1>>>") == 40);
 	assert_true(ms_of(p, LEDGER_QUEUED, "") == 2);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 58);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* The window lacks their kernels: it must not look as though the GPU had idled. */
 static void steps_without_all_their_records_are_in_no_account(void **state)
 {
 	struct made m;
-	struct picture *p;
+	struct excerpt *p;
 
 	make(&m, MAIN);
 	for (uint32_t i = STEPS / 2; i < STEPS; i++) {
 		m.steps[i].flags |= WINDOW_STEP_CUT;
 		m.w.device_count--;
 	}
-	p = picture_make(&m.w, NULL, NULL);
+	p = excerpt_make(&m.w, NULL, NULL);
 	assert_non_null(p);
-	assert_int_equal(picture_ledger(p, false)->steps, STEPS / 2);
+	assert_int_equal(excerpt_ledger(p, false)->steps, STEPS / 2);
 	assert_true(ms_of(p, LEDGER_COMPUTE, "gemm<<<8,1,1, 256,1,1>>>") == 40);
 	stack_batch_fini(&m.w.stacks);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 {
 	uint32_t load, lock, work, fault;
 	struct stack_batch *b;
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -225,7 +225,7 @@ static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 		on(&m, MAIN, t, 1 * MS, fault);
 		on(&m, HOG, t, 1 * MS, work);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "acquire (train.py)") == 9);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 1);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "hog") == 5);
@@ -235,13 +235,13 @@ static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 	assert_true(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "allocate (train.py)") ==
 		    7.5);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* autograd's thread launches, and sleeps until main has read its batch and calls it. */
 static void a_launching_thread_that_waits_for_another_is_followed(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 	uint32_t wait, read;
 
@@ -256,17 +256,17 @@ static void a_launching_thread_that_waits_for_another_is_followed(void **state)
 		off(&m, MAIN, t + 58 * MS, t + 100 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait,
 		    BACKWARD);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 57);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "wait (train.py)") == 0);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* Of the first step 10 ms are folded, 20 ms were not recorded, and a record lies within another
  * one. */
 static void what_was_not_recorded_is_unobserved_and_disorder_harms_nobody(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -275,12 +275,12 @@ static void what_was_not_recorded_is_unobserved_and_disorder_harms_nobody(void *
 	m.w.stacks.switches[0].flags = STACK_SWITCH_FOLDED;
 	off(&m, MAIN, 35 * MS, 45 * MS, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
 	off(&m, MAIN, 36 * MS, 40 * MS, STACK_SWITCH_STOPPED, 0, STACK_SWITCH_NO_STACK, 0);
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") == 10.0 / STEPS);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 18.0 / STEPS);
 	assert_true(ms_of(p, LEDGER_STOPPED, "") == 0);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 58 - 28.0 / STEPS);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* The process is killed at 250 ms, in a sleep that began 20 ms before; the sleep before it ends before it
@@ -294,7 +294,7 @@ static void a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on(void **state)
 				    .count = 1,
 				    .stack = STACK_SWITCH_NO_STACK,
 				    .state = STACK_SWITCH_INTERRUPTIBLE};
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -302,17 +302,17 @@ static void a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on(void **state)
 	assert_int_equal(stack_batch_switch(&m.w.stacks, &back), 0);
 	off(&m, MAIN, 230 * MS, 250 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, STACK_SWITCH_NO_STACK, 0);
 	last_switch(&m)->flags = STACK_SWITCH_OPEN;
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of(p, LEDGER_BLOCKED, "") == 20.0 / STEPS);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == (58 + 58 + 30.0) / STEPS);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == (8 + 58.0) / STEPS);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* The second and third read are not walked: they are of the place where the thread slept before. */
 static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 	uint32_t read;
 
@@ -324,16 +324,16 @@ static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 			off(&m, MAIN, t + 10 * k * MS, t + (10 * k + 5) * MS,
 			    STACK_SWITCH_UNINTERRUPTIBLE, 0, t || k ? STACK_SWITCH_NO_STACK : read,
 			    0);
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 15);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* An event loop: in each step it waits out two timeouts, of the second without a stack, and then for a
  * peer; its helper's timeouts are one wait for peers. And a peer that does not answer in time. */
 static void a_poll_is_a_wait_for_what_ended_it(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 	uint32_t poll, wait, lookup;
 
@@ -358,17 +358,17 @@ static void a_poll_is_a_wait_for_what_ended_it(void **state)
 		    STACK_WAKER_TIMER);
 		off(&m, BACKWARD, t + 40 * MS, t + 50 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll, 0);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_SLEEP, "select (train.py)") == 14);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_POLL, "select (train.py)") == 27);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_POLL, "getaddrinfo (train.py)") == 4);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* In each step a read, and then 40 ms of more such reads and waits for a CPU that share one record. */
 static void folded_times_are_divided_by_their_states(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct stack_switch *s;
 	struct made m;
 	uint32_t read;
@@ -387,20 +387,20 @@ static void folded_times_are_divided_by_their_states(void **state)
 		s->ns[STACK_SWITCH_WOKEN] = 4 * MS;
 		s->ns[STACK_SWITCH_RUNNABLE] = 2 * MS;
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 5 + 24);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 4);
 	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") == 2);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 5 + 10 + 8);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* 38 ms on the CPU, of which 18 ms are in slices in which only another thread was sampled. */
 static void the_nearest_samples_speak_where_a_slice_has_none(void **state)
 {
 	uint32_t prepare, load;
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -415,11 +415,11 @@ static void the_nearest_samples_speak_where_a_slice_has_none(void **state)
 		on(&m, MAIN, t + 20 * MS, 10 * MS, load);
 		on(&m, MAIN + 1, t + 30 * MS, 10 * MS, prepare);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "prepare (train.py)") == 10);
 	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "load (train.py)") == 28);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 0);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* In each step 38 ms on the CPU, of which 8 ms were soft interrupts and 2 ms the hypervisor's; a sample
@@ -428,7 +428,7 @@ static void the_nearest_samples_speak_where_a_slice_has_none(void **state)
 static void what_was_taken_is_in_accounts_of_its_own(void **state)
 {
 	uint32_t work, interrupt;
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -449,21 +449,21 @@ static void what_was_taken_is_in_accounts_of_its_own(void **state)
 		on(&m, MAIN, t, 1 * MS, work);
 		on(&m, MAIN, t, 3 * MS, interrupt);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_NET_RX, "") - 8) < 1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_STEAL, "") - 2) < 1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 28) <
 		    1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_THROTTLED, "") - 15) < 1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") - 5) < 1e-3);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
-/* More than there was is cut to it, and the accounts still add up (picture_of). */
+/* More than there was is cut to it, and the accounts still add up (excerpt_of). */
 static void absurd_takings_take_no_more_than_the_time(void **state)
 {
 	struct os_signal touch;
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -483,9 +483,9 @@ static void absurd_takings_take_no_more_than_the_time(void **state)
 			last_switch(&m)->taken_ns[k] = UINT32_MAX;
 		last_switch(&m)->faults = UINT32_MAX;
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_THROTTLED, "") - 20) < 1e-3);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* 1,000 page faults a step in allocate(); the hypervisor maps a page at its first touch, in 10 us. */
@@ -493,7 +493,7 @@ static void first_touches_are_of_the_function_that_has_the_faults(void **state)
 {
 	uint32_t work, user, fault;
 	struct os_signal touch;
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -514,7 +514,7 @@ static void first_touches_are_of_the_function_that_has_the_faults(void **state)
 		on(&m, MAIN, t, 2 * MS, user);
 		on(&m, MAIN, t, 1 * MS, fault);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 10) <
 		    1e-3);
 	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "allocate (train.py)") - 10) <
@@ -524,13 +524,13 @@ static void first_touches_are_of_the_function_that_has_the_faults(void **state)
 	assert_true(
 	    fabs(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "allocate (train.py)") - 10) <
 	    1e-3);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* Short sleeps are not walked: of those for storage the kernel says so itself. */
 static void a_sleep_for_storage_needs_no_stack(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	make(&m, MAIN);
@@ -540,10 +540,10 @@ static void a_sleep_for_storage_needs_no_stack(void **state)
 		off(&m, MAIN, t + 10 * MS, t + 13 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0,
 		    STACK_SWITCH_NO_STACK, 0);
 	}
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_STORAGE, "") == 5);
 	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_NONE, "") == 3);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* Condition.wait of the standard library, called by a package of the user's, called by the script. */
@@ -554,7 +554,7 @@ static void a_wait_is_named_by_the_users_code(void **state)
 					       "/job/pool.py"};
 
 	for (size_t i = 0; i < sizeof(packages) / sizeof(packages[0]); i++) {
-		struct picture *p;
+		struct excerpt *p;
 		struct made m;
 		uint32_t wait;
 
@@ -575,17 +575,17 @@ static void a_wait_is_named_by_the_users_code(void **state)
 		assert_int_equal(stack_batch_stack(&m.w.stacks, f, 4, 1, STACK_END_ROOT, &wait), 0);
 		for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
 			off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, 0);
-		p = picture_of(&m);
+		p = excerpt_of(&m);
 		assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "Pool.compress (pool.py)") ==
 			    30);
-		picture_drop(p);
+		excerpt_drop(p);
 	}
 }
 
 /* A futex says how a collective of the host waits; its function says what for. */
 static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 	uint32_t wait;
 
@@ -594,10 +594,10 @@ static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
 	recorded(&m, MAIN, 0, STEPS * 100 * MS);
 	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
 		off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, 0);
-	p = picture_of(&m);
+	p = excerpt_of(&m);
 	assert_true(
 	    ms_of_what(p, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (train.py)") == 30);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 static void special_waits_stand_before_general_ones(void **state)
@@ -653,10 +653,10 @@ static void hang(struct made *m, uint32_t thread)
 		m->steps[i].flags = WINDOW_STEP_MARGIN;
 }
 
-static uint64_t open_ms(const struct picture *p, enum ledger_kind kind, enum ledger_what what,
+static uint64_t open_ms(const struct excerpt *p, enum ledger_kind kind, enum ledger_what what,
 			const char *name)
 {
-	const struct ledger *l = picture_open(p);
+	const struct ledger *l = excerpt_open(p);
 	uint64_t ns = 0;
 
 	for (uint32_t i = 0; i < l->count; i++)
@@ -666,19 +666,19 @@ static uint64_t open_ms(const struct picture *p, enum ledger_kind kind, enum led
 	return ns / MS;
 }
 
-static struct picture *picture_of_hang(struct made *m)
+static struct excerpt *excerpt_of_hang(struct made *m)
 {
-	struct picture *p = picture_of(m);
+	struct excerpt *p = excerpt_of(m);
 
-	assert_int_equal(picture_open(p)->steps, 1);
-	assert_int_equal(ledger_sum(picture_open(p)), picture_open(p)->total_ns);
-	assert_int_equal(picture_open(p)->total_ns, 900 * MS);
+	assert_int_equal(excerpt_open(p)->steps, 1);
+	assert_int_equal(ledger_sum(excerpt_open(p)), excerpt_open(p)->total_ns);
+	assert_int_equal(excerpt_open(p)->total_ns, 900 * MS);
 	return p;
 }
 
 static void a_sleep_that_does_not_end_is_in_the_accounts(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 	uint32_t lock;
 
@@ -686,19 +686,19 @@ static void a_sleep_that_does_not_end_is_in_the_accounts(void **state)
 	lock = stack(&m.w.stacks, "__x64_sys_flock", "save");
 	recorded(&m, MAIN, 0, m.w.end_ns);
 	sleeps_on(&m, MAIN, m.w.open_since_ns + 20 * MS, lock, STACK_SWITCH_INTERRUPTIBLE);
-	p = picture_of_hang(&m);
+	p = excerpt_of_hang(&m);
 	assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_FILE_LOCK, "save (train.py)"), 880);
 	assert_int_equal(open_ms(p, LEDGER_RUNNING, LEDGER_NONE, ""), 20);
-	assert_string_equal(picture_stuck(p), "flock < save (train.py:7)");
+	assert_string_equal(excerpt_stuck(p), "flock < save (train.py:7)");
 	/* the steps before are what is usual of it */
-	assert_int_equal(picture_ledger(p, true)->steps, STEPS);
-	picture_drop(p);
+	assert_int_equal(excerpt_ledger(p, true)->steps, STEPS);
+	excerpt_drop(p);
 }
 
 /* autograd's thread launches most, and waits for work since it had done the last. */
 static void it_hangs_in_the_thread_that_came_to_rest_last(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 	uint32_t idle, lock;
 
@@ -712,12 +712,12 @@ static void it_hangs_in_the_thread_that_came_to_rest_last(void **state)
 			  STACK_SWITCH_INTERRUPTIBLE);
 		sleeps_on(&m, backward ? BACKWARD : MAIN, m.w.open_since_ns + 50 * MS, lock,
 			  STACK_SWITCH_INTERRUPTIBLE);
-		p = picture_of_hang(&m);
+		p = excerpt_of_hang(&m);
 		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)"),
 				 850);
 		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_LOCK, "wait (train.py)"), 0);
-		assert_string_equal(picture_stuck(p), "ask (train.py:7)");
-		picture_drop(p);
+		assert_string_equal(excerpt_stuck(p), "ask (train.py:7)");
+		excerpt_drop(p);
 	}
 }
 
@@ -730,7 +730,7 @@ static void what_the_gpu_does_not_end_is_the_gpus_time(void **state)
 	} works[] = {{BEAT_UNFINISHED_COLLECTIVE, LEDGER_COLLECTIVE},
 		     {BEAT_UNFINISHED_KERNEL, LEDGER_COMPUTE},
 		     {BEAT_UNFINISHED_GRAPH, LEDGER_COLLECTIVE}};
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	for (size_t i = 0; i < 3; i++) {
@@ -739,17 +739,17 @@ static void what_the_gpu_does_not_end_is_the_gpus_time(void **state)
 		m.w.unfinished.launch_ns = m.w.open_since_ns + 100 * MS;
 		snprintf(m.w.unfinished.name, sizeof(m.w.unfinished.name), "work");
 		recorded(&m, MAIN, 0, m.w.end_ns);
-		p = picture_of_hang(&m);
+		p = excerpt_of_hang(&m);
 		assert_int_equal(open_ms(p, works[i].kind, LEDGER_NONE, "work"), 800);
 		assert_int_equal(open_ms(p, LEDGER_RUNNING, LEDGER_NONE, ""), 100);
-		picture_drop(p);
+		excerpt_drop(p);
 	}
 }
 
 /* Its GPU may have ended all: nobody is there to say so. */
 static void that_it_is_stopped_comes_before_what_its_gpu_has_not_ended(void **state)
 {
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	hang(&m, MAIN);
@@ -758,36 +758,36 @@ static void that_it_is_stopped_comes_before_what_its_gpu_has_not_ended(void **st
 	recorded(&m, MAIN, 0, m.w.end_ns);
 	sleeps_on(&m, MAIN, m.w.open_since_ns + 100 * MS, STACK_SWITCH_NO_STACK,
 		  STACK_SWITCH_STOPPED);
-	p = picture_of_hang(&m);
+	p = excerpt_of_hang(&m);
 	assert_int_equal(open_ms(p, LEDGER_STOPPED, LEDGER_NONE, ""), 800);
 	assert_int_equal(open_ms(p, LEDGER_COMPUTE, LEDGER_NONE, ""), 100);
-	picture_drop(p);
+	excerpt_drop(p);
 }
 
 /* A node may say anything. */
 static void impossible_open_intervals_are_none(void **state)
 {
 	static const uint64_t since[] = {0, STEPS * 100 * MS + 900 * MS, UINT64_MAX};
-	struct picture *p;
+	struct excerpt *p;
 	struct made m;
 
 	for (size_t i = 0; i < 3; i++) {
 		hang(&m, MAIN);
 		m.w.open_since_ns = since[i];
-		p = picture_of(&m);
-		assert_int_equal(picture_open(p)->steps, 0);
-		assert_string_equal(picture_stuck(p), "");
-		picture_drop(p);
+		p = excerpt_of(&m);
+		assert_int_equal(excerpt_open(p)->steps, 0);
+		assert_string_equal(excerpt_stuck(p), "");
+		excerpt_drop(p);
 	}
 	/* since before it began: of its own time */
 	hang(&m, MAIN);
 	m.w.begin_ns = m.w.end_ns - 200 * MS;
 	m.w.unfinished.kind = BEAT_UNFINISHED_KERNEL;
 	m.w.unfinished.launch_ns = UINT64_MAX;
-	p = picture_of(&m);
-	assert_int_equal(picture_open(p)->total_ns, 200 * MS);
-	assert_int_equal(ledger_sum(picture_open(p)), 200 * MS);
-	picture_drop(p);
+	p = excerpt_of(&m);
+	assert_int_equal(excerpt_open(p)->total_ns, 200 * MS);
+	assert_int_equal(ledger_sum(excerpt_open(p)), 200 * MS);
+	excerpt_drop(p);
 }
 
 int main(void)

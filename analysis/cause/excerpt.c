@@ -3,7 +3,7 @@
  * Means over the steps, not medians: kernels of one name may run in some steps only. CPU samples
  * have the time of their slice, which is longer than a step: they are spread over the whole window.
  */
-#include "analysis/cause/picture.h"
+#include "analysis/cause/excerpt.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #include "base/sorted.h"
 #include "base/text.h"
 
-#define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
+#define NAME_BYTES LIMIT_EXCERPT_NAME_BYTES
 /* Of the stack that a rank hangs in: a line of evidence has room for it. */
 #define STUCK_BYTES  200u
 #define STUCK_FRAMES 6u
@@ -37,13 +37,13 @@
 #define TABLE_MAX  2048u /* names of one table */
 
 struct part {
-	struct diagnosis_rank rank; /* its arrays are the picture's */
+	struct diagnosis_rank rank; /* its arrays are the excerpt's */
 	struct diagnosis_kernel *kernels;
 };
 
-struct picture {
+struct excerpt {
 	atomic_uint holders;
-	struct part slow, calm;
+	struct part slow, healthy;
 	struct diagnosis_function *functions;
 	uint32_t function_count;
 	char *pool; /* all names */
@@ -51,91 +51,91 @@ struct picture {
 	struct os_signal *signals;
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
-	bool unnamed, calm_is_before;
+	bool unnamed, healthy_is_before;
 	int64_t begin_unix_ns;
 };
 
-struct picture *picture_hold(struct picture *p)
+struct excerpt *excerpt_hold(struct excerpt *p)
 {
 	if (p)
 		atomic_fetch_add_explicit(&p->holders, 1, memory_order_relaxed);
 	return p;
 }
 
-void picture_drop(struct picture *p)
+void excerpt_drop(struct excerpt *p)
 {
 	/* acq_rel: pairs with the other holders' drops, so that the last one sees their reads done
 	 */
 	if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
 		return;
 	free(p->slow.kernels);
-	free(p->calm.kernels);
+	free(p->healthy.kernels);
 	free(p->functions);
 	free(p->signals);
 	ledger_fini(&p->ledger.slow);
-	ledger_fini(&p->ledger.calm);
+	ledger_fini(&p->ledger.healthy);
 	coll_parts_fini(&p->ledger.colls);
 	ledger_fini(&p->ledger.open);
 	free(p->pool);
 	free(p);
 }
 
-size_t picture_bytes(const struct picture *p)
+size_t excerpt_bytes(const struct excerpt *p)
 {
 	return p->bytes;
 }
 
-int64_t picture_begin(const struct picture *p)
+int64_t excerpt_begin(const struct excerpt *p)
 {
 	return p->begin_unix_ns;
 }
 
-uint32_t picture_steps(const struct picture *p, bool calm)
+uint32_t excerpt_steps(const struct excerpt *p, bool healthy)
 {
-	return (calm ? &p->calm : &p->slow)->rank.steps;
+	return (healthy ? &p->healthy : &p->slow)->rank.steps;
 }
 
-bool picture_unnamed(const struct picture *p)
+bool excerpt_unnamed(const struct excerpt *p)
 {
 	return p->unnamed;
 }
 
-void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out)
+void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *out)
 {
-	*out = (calm ? &p->calm : &p->slow)->rank;
+	*out = (healthy ? &p->healthy : &p->slow)->rank;
 }
 
-bool picture_calm_is_before(const struct picture *p)
+bool excerpt_healthy_is_before(const struct excerpt *p)
 {
-	return p->calm_is_before;
+	return p->healthy_is_before;
 }
 
-const struct ledger *picture_ledger(const struct picture *p, bool calm)
+const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy)
 {
-	return calm ? &p->ledger.calm : &p->ledger.slow;
+	return healthy ? &p->ledger.healthy : &p->ledger.slow;
 }
 
-const struct coll_parts *picture_colls(const struct picture *p)
+const struct coll_parts *excerpt_colls(const struct excerpt *p)
 {
 	return &p->ledger.colls;
 }
 
-const struct ledger *picture_open(const struct picture *p)
+const struct ledger *excerpt_open(const struct excerpt *p)
 {
 	return &p->ledger.open;
 }
 
-const char *picture_stuck(const struct picture *p)
+const char *excerpt_stuck(const struct excerpt *p)
 {
 	return p->stuck;
 }
 
 /* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
-static size_t pool_put(struct picture *p, const char *text)
+static size_t pool_put(struct excerpt *p, const char *text)
 {
 	size_t n = strnlen(text, NAME_BYTES - 1), at = p->pool_bytes;
 
-	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES || ROOM_FOR(p->pool, p->pool_room, at + n + 1))
+	if (at + n + 1 > LIMIT_EXCERPT_POOL_BYTES || ROOM_FOR(p->pool, p->pool_room, at + n + 1))
 		return 0;
 	memcpy(p->pool + at, text, n);
 	p->pool[at + n] = '\0';
@@ -145,11 +145,11 @@ static size_t pool_put(struct picture *p, const char *text)
 
 /* ---- steps ---- */
 
-enum part_of { PART_NONE, PART_SLOW, PART_CALM };
+enum part_of { PART_NONE, PART_SLOW, PART_HEALTHY };
 
 /* Of which steps each part has every record. */
 struct parts {
-	bool *slow, *calm;
+	bool *slow, *healthy;
 };
 
 /* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
@@ -160,7 +160,7 @@ struct choice {
 	/* How far a healthy step may be beyond what was expected. Steps that nobody flagged may be slow
 	 * all the same, where the fault is about as large as the noise: those that are nearer to the
 	 * slow ones than to what was expected are no reference. */
-	double calm_max_ns;
+	double healthy_max_ns;
 };
 
 /* A window that was asked for tells what is typical: where only a moment of it was slow, all of it stands
@@ -184,22 +184,22 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
 	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ||
-	    window_step_lost_ns(s) > c->calm_max_ns)
+	    window_step_lost_ns(s) > c->healthy_max_ns)
 		return PART_NONE;
-	return PART_CALM;
+	return PART_HEALTHY;
 }
 
 static bool is_but_a_moment(const struct window *w, const struct choice *c)
 {
-	uint32_t slow = 0, calm = 0;
+	uint32_t slow = 0, healthy = 0;
 
 	if (w->reason != WINDOW_ASKED)
 		return false;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		slow += part_of(&w->steps[i], c) == PART_SLOW;
-		calm += part_of(&w->steps[i], c) == PART_CALM;
+		healthy += part_of(&w->steps[i], c) == PART_HEALTHY;
 	}
-	return calm && slow * MOMENT_SHARE < slow + calm;
+	return healthy && slow * MOMENT_SHARE < slow + healthy;
 }
 
 /* Launches of the typical step, each step counted by its time: halves take less of it. Where two share
@@ -213,7 +213,7 @@ static uint32_t typical_kernels(const struct window *w, struct median_weighted *
 }
 
 /* Half of what the slow ones are beyond it, as a mean. */
-static double calm_max_ns(const struct window *w, const struct choice *c)
+static double healthy_max_ns(const struct window *w, const struct choice *c)
 {
 	double sum_ns = 0;
 	uint32_t n = 0;
@@ -245,7 +245,7 @@ static struct choice choose(const struct window *w)
 {
 	struct choice c = choose_alike(w);
 
-	c.calm_max_ns = calm_max_ns(w, &c);
+	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
 }
 
@@ -303,7 +303,7 @@ static void table_fini(struct table *t)
 }
 
 /* NULL: no room. Holds until the next one. */
-static struct entry *find(struct picture *p, struct table *t, unsigned kind, const char *name)
+static struct entry *find(struct excerpt *p, struct table *t, unsigned kind, const char *name)
 {
 	uint64_t key = keyed_text(keyed_process(), name) + kind;
 	uint32_t at = idmap_get(&t->by_name, key);
@@ -348,8 +348,8 @@ static void kernel_add(struct entry *e, const struct record *r)
 	e->collective |= r->kind == RECORD_COLL_KERNEL;
 }
 
-static void take_kernels(struct picture *p, const struct window *w, const struct parts *parts,
-			 struct table *slow, struct table *calm)
+static void take_kernels(struct excerpt *p, const struct window *w, const struct parts *parts,
+			 struct table *slow, struct table *healthy)
 {
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
@@ -361,14 +361,14 @@ static void take_kernels(struct picture *p, const struct window *w, const struct
 			continue;
 		if (parts->slow[step])
 			kernel_add(find(p, slow, 0, w->names[r->name]), r);
-		if (parts->calm[step])
-			kernel_add(find(p, calm, 0, w->names[r->name]), r);
+		if (parts->healthy[step])
+			kernel_add(find(p, healthy, 0, w->names[r->name]), r);
 	}
 }
 
 static void keep_kernels(struct table *t, const bool *steps, uint32_t step_count, struct part *part)
 {
-	uint32_t n = t->count < LIMIT_PICTURE_KERNELS ? t->count : LIMIT_PICTURE_KERNELS, whole = 0;
+	uint32_t n = t->count < LIMIT_EXCERPT_KERNELS ? t->count : LIMIT_EXCERPT_KERNELS, whole = 0;
 
 	for (uint32_t i = 0; i < step_count; i++)
 		whole += steps[i];
@@ -443,7 +443,7 @@ static bool launches(const struct threads *t, uint32_t tid)
 /* ---- functions ---- */
 
 struct namer {
-	picture_name_fn fn; /* NULL: none */
+	excerpt_name_fn fn; /* NULL: none */
 	void *arg;
 	char **known; /* by frame */
 	uint8_t
@@ -543,7 +543,7 @@ static bool is_interrupt_entry(const struct stack_batch *b, const struct stack_f
 	return false;
 }
 
-static void take_sample(struct picture *p, const struct window *w, const struct threads *t,
+static void take_sample(struct excerpt *p, const struct window *w, const struct threads *t,
 			struct namer *names, struct table *functions, uint32_t sample)
 {
 	const struct stack_batch *b = &w->stacks;
@@ -575,7 +575,7 @@ static void take_sample(struct picture *p, const struct window *w, const struct 
 }
 
 /* Who has the GIL while launching threads wait: the function and thread of most samples. */
-static void find_holder(struct picture *p, const struct window *w, const struct threads *t,
+static void find_holder(struct excerpt *p, const struct window *w, const struct threads *t,
 			struct namer *names)
 {
 	const struct stack_batch *b = &w->stacks;
@@ -609,7 +609,7 @@ static void find_holder(struct picture *p, const struct window *w, const struct 
 	table_fini(&holders);
 }
 
-static void take_threads(struct picture *p, const struct window *w, const struct threads *t,
+static void take_threads(struct excerpt *p, const struct window *w, const struct threads *t,
 			 struct diagnosis_rank *r)
 {
 	const struct stack_batch *b = &w->stacks;
@@ -633,9 +633,9 @@ static void take_threads(struct picture *p, const struct window *w, const struct
 	}
 }
 
-static void keep_functions(struct picture *p, struct table *t, double scale)
+static void keep_functions(struct excerpt *p, struct table *t, double scale)
 {
-	uint32_t n = t->count < LIMIT_PICTURE_FUNCTIONS ? t->count : LIMIT_PICTURE_FUNCTIONS;
+	uint32_t n = t->count < LIMIT_EXCERPT_FUNCTIONS ? t->count : LIMIT_EXCERPT_FUNCTIONS;
 
 	if (n)
 		qsort(t->e, t->count, sizeof(*t->e), by_weight);
@@ -650,7 +650,7 @@ static void keep_functions(struct picture *p, struct table *t, double scale)
 						.launch_ns = t->e[i].launch * scale};
 }
 
-static void take_stacks(struct picture *p, const struct window *w, struct namer *names)
+static void take_stacks(struct excerpt *p, const struct window *w, struct namer *names)
 {
 	const struct stack_batch *b = &w->stacks;
 	struct diagnosis_rank *r = &p->slow.rank;
@@ -679,9 +679,9 @@ static void take_stacks(struct picture *p, const struct window *w, struct namer 
 /* ---- all together ---- */
 
 /* Offsets become pointers: the pool does not move any more. */
-static void finish(struct picture *p)
+static void finish(struct excerpt *p)
 {
-	struct part *const parts[] = {&p->slow, &p->calm};
+	struct part *const parts[] = {&p->slow, &p->healthy};
 
 	for (uint32_t i = 0; i < p->function_count; i++)
 		p->functions[i].name = p->pool + (size_t)p->functions[i].name;
@@ -696,12 +696,12 @@ static void finish(struct picture *p)
 	p->slow.rank.function_count = p->function_count;
 	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
 	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
-	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.calm) +
+	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.healthy) +
 		    ledger_bytes(&p->ledger.open) + p->ledger.colls.room * sizeof(struct coll_part);
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
 }
 
-static void take_signals(struct picture *p, const struct window *w)
+static void take_signals(struct excerpt *p, const struct window *w)
 {
 	uint32_t n = 0;
 
@@ -734,7 +734,7 @@ static const char *call_of(const char *kernel)
 	return NULL;
 }
 
-static void stuck_add(struct picture *p, const char *name, unsigned line)
+static void stuck_add(struct excerpt *p, const char *name, unsigned line)
 {
 	size_t at = strlen(p->stuck), bytes = strlen(name);
 	char number[16] = "";
@@ -750,7 +750,7 @@ static void stuck_add(struct picture *p, const char *name, unsigned line)
 }
 
 /* The system call, then Python's functions; without any, those of the libraries. */
-static void tell_stack(struct picture *p, struct named *n, const struct stack *st)
+static void tell_stack(struct excerpt *p, struct named *n, const struct stack *st)
 {
 	const struct stack_batch *b = &n->w->stacks;
 	bool python = false;
@@ -774,7 +774,7 @@ static void tell_stack(struct picture *p, struct named *n, const struct stack *s
 }
 
 /* Where the thread slept last, or what it ran most lately where it did not sleep since. */
-static void take_stuck(struct picture *p, struct named *n, const struct host_timeline *host)
+static void take_stuck(struct excerpt *p, struct named *n, const struct host_timeline *host)
 {
 	const struct stack_batch *b = &n->w->stacks;
 	uint32_t tid, stack = STACK_SWITCH_NO_STACK;
@@ -806,12 +806,12 @@ static void take_stuck(struct picture *p, struct named *n, const struct host_tim
 		tell_stack(p, n, &b->stacks[stack]);
 }
 
-static bool take_ledgers(struct picture *p, const struct window *w, const struct parts *parts,
+static bool take_ledgers(struct excerpt *p, const struct window *w, const struct parts *parts,
 			 struct named *names)
 {
 	struct host_timeline host;
 	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
-		    window_ledger_add(w, parts->slow, parts->calm, &host, &p->ledger);
+		    window_ledger_add(w, parts->slow, parts->healthy, &host, &p->ledger);
 
 	if (good)
 		take_stuck(p, names, &host);
@@ -821,23 +821,23 @@ static bool take_ledgers(struct picture *p, const struct window *w, const struct
 
 /* Healthy steps between slow ones may have less of the same fault: those before it are the reference,
  * where there are enough of them. */
-static bool only_before(const struct window *w, bool *calm)
+static bool only_before(const struct window *w, bool *healthy)
 {
 	uint32_t first = 0, before = 0;
 
 	while (first < w->step_count &&
 	       !(w->steps[first].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)))
-		before += calm[first++];
+		before += healthy[first++];
 	if (before < ALIKE_MIN || first == w->step_count)
 		return false;
-	memset(calm + first, 0, (w->step_count - first) * sizeof(*calm));
+	memset(healthy + first, 0, (w->step_count - first) * sizeof(*healthy));
 	return true;
 }
 
-static bool take_steps(struct picture *p, const struct window *w, struct parts *parts)
+static bool take_steps(struct excerpt *p, const struct window *w, struct parts *parts)
 {
 	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	struct table slow = {0}, calm = {0};
+	struct table slow = {0}, healthy = {0};
 	struct choice c = choose(w), of_slow = c;
 
 	if (!scratch)
@@ -848,24 +848,24 @@ static bool take_steps(struct picture *p, const struct window *w, struct parts *
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
 
 		parts->slow[i] = whole && part_of(&w->steps[i], &of_slow) == PART_SLOW;
-		parts->calm[i] = whole && part_of(&w->steps[i], &c) == PART_CALM;
+		parts->healthy[i] = whole && part_of(&w->steps[i], &c) == PART_HEALTHY;
 	}
 	sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
-	sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
+	sum_up(w, &c, PART_HEALTHY, scratch, &p->healthy.rank);
 	free(scratch);
-	take_kernels(p, w, parts, &slow, &calm);
+	take_kernels(p, w, parts, &slow, &healthy);
 	keep_kernels(&slow, parts->slow, w->step_count, &p->slow);
-	keep_kernels(&calm, parts->calm, w->step_count, &p->calm);
+	keep_kernels(&healthy, parts->healthy, w->step_count, &p->healthy);
 	table_fini(&slow);
-	table_fini(&calm);
-	p->calm_is_before = only_before(w, parts->calm);
+	table_fini(&healthy);
+	p->healthy_is_before = only_before(w, parts->healthy);
 	/* what came before a hang was as ever, unless it was flagged */
 	for (uint32_t i = 0; w->open_since_ns && !of_slow.slow && i < w->step_count; i++)
-		parts->calm[i] |= parts->slow[i];
+		parts->healthy[i] |= parts->slow[i];
 	return true;
 }
 
-static bool named_init(struct named *n, const struct window *w, picture_name_fn name, void *arg)
+static bool named_init(struct named *n, const struct window *w, excerpt_name_fn name, void *arg)
 {
 	n->w = w;
 	n->names = (struct namer){
@@ -884,7 +884,7 @@ static void named_fini(struct named *n)
 	free(n->names.misses);
 }
 
-static bool take_all(struct picture *p, const struct window *w, struct parts *parts,
+static bool take_all(struct excerpt *p, const struct window *w, struct parts *parts,
 		     struct named *names)
 {
 	pool_put(p, ""); /* so that no name has offset 0 */
@@ -899,13 +899,13 @@ static bool take_all(struct picture *p, const struct window *w, struct parts *pa
 	return true;
 }
 
-struct picture *picture_make(const struct window *w, picture_name_fn name, void *arg)
+struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void *arg)
 {
 	struct parts parts = {calloc((size_t)w->step_count + 1, sizeof(bool)),
 			      calloc((size_t)w->step_count + 1, sizeof(bool))};
-	struct picture *p = NULL;
+	struct excerpt *p = NULL;
 	struct named names;
-	bool good = named_init(&names, w, name, arg) && parts.slow && parts.calm;
+	bool good = named_init(&names, w, name, arg) && parts.slow && parts.healthy;
 
 	if (good &&
 	    (w->step_count || w->signal_count || w->stacks.sample_count || w->open_since_ns))
@@ -917,12 +917,12 @@ struct picture *picture_make(const struct window *w, picture_name_fn name, void 
 		if (take_all(p, w, &parts, &names)) {
 			finish(p);
 		} else {
-			picture_drop(p);
+			excerpt_drop(p);
 			p = NULL;
 		}
 	}
 	named_fini(&names);
 	free(parts.slow);
-	free(parts.calm);
+	free(parts.healthy);
 	return p;
 }
