@@ -589,6 +589,8 @@ int journal_block_next(struct journal_block *b, struct journal_event *e)
 	e->slot = (uint32_t)slot;
 	if (e->kind == JOURNAL_RECORDS)
 		return get_records(b, e) ? 1 : -EPROTO;
+	if (e->kind == JOURNAL_RANK)
+		judge_config_default(&e->as.rank.judge); /* of what no setting changes */
 	l = layout_of(e, &at);
 	for (size_t i = 0; i < l.count; i++)
 		if (!get_field(b, &l.fields[i], at))

@@ -27,7 +27,8 @@ struct place {
 	uint32_t part, missed; /* missed: places in a row */
 	uint64_t period, first, last;
 	uint64_t count, steps;
-	double total_ns, extra[KINDS_EXTRAS];
+	/* first_ns: what the first step of the latest occurrence added */
+	double total_ns, first_ns, extra[KINDS_EXTRAS];
 	uint32_t extras; /* pushed so far */
 };
 
@@ -42,9 +43,17 @@ struct near_step {
 	double compute_ns, copy_ns;
 };
 
+struct interval {
+	uint64_t first, last; /* steps */
+};
+
 struct kinds {
 	struct kinds_config config;
 	uint64_t start; /* the first step that was judged against an expectation */
+	uint64_t next;	/* the step after the latest one */
+	/* Later steps that were not judged: nothing was expected of them, or they were left out. */
+	struct interval unseen[KINDS_UNSEEN];
+	uint64_t unseens; /* pushed so far */
 	bool past_unknown, is_open;
 	/* over: of the open one, from where it grew on; first_ns 0: nowhere */
 	struct event open, over;
@@ -180,22 +189,53 @@ static const struct event *event_at(const struct kinds *k, uint64_t step, uint64
 	return NULL;
 }
 
+static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
+{
+	struct interval *i = &k->unseen[(k->unseens + KINDS_UNSEEN - 1) % KINDS_UNSEEN];
+
+	if (k->unseens && i->last + 1 == first)
+		i->last = last;
+	else
+		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct interval){first, last};
+}
+
+static bool is_unseen(const struct kinds *k, uint64_t step, uint64_t most)
+{
+	for (uint32_t i = 0; i < KINDS_UNSEEN && i < k->unseens; i++)
+		if (k->unseen[i].first <= step + most && step <= k->unseen[i].last + most)
+			return true;
+	return false;
+}
+
+/* The occurrence before *at at this distance, and its place in *at. NULL: its place was before the first
+ * judged step, or *is_empty. A place of which no step was judged is passed over. */
+static const struct event *one_before(const struct kinds *k, uint64_t *at, uint64_t period,
+				      uint32_t part, double first_ns, bool *is_empty)
+{
+	uint64_t most = jitter(k, period);
+
+	*is_empty = false;
+	while (*at >= period && *at - period >= k->start) {
+		const struct event *e = event_at(k, *at - period, most, part, first_ns);
+
+		*at = e ? e->first : *at - period;
+		*is_empty = !e && !is_unseen(k, *at, most);
+		if (e || *is_empty)
+			return e;
+	}
+	return NULL;
+}
+
 /* Occurrences at this distance, the one at `step` among them, where no place is empty; else 0. */
 static uint32_t chain(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 		      double first_ns)
 {
-	uint64_t most = jitter(k, period), at = step;
+	bool is_empty = false;
 	uint32_t n = 1;
 
-	while (at >= period && at - period >= k->start) {
-		const struct event *e = event_at(k, at - period, most, part, first_ns);
-
-		if (!e)
-			return 0;
-		at = e->first;
+	while (one_before(k, &step, period, part, first_ns, &is_empty))
 		n++;
-	}
-	return n;
+	return is_empty ? 0 : n;
 }
 
 /* Whether stretches like it come again at this distance, all of them but those of the first period:
@@ -206,9 +246,13 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 	for (uint32_t i = 0; i < event_count(k); i++) {
 		const struct event *e = &k->event[i];
 
-		if (is_alike(k, e, part, first_ns) && e->first >= k->start + period &&
-		    e->first + 1 < step &&
-		    !event_at(k, e->first - period, jitter(k, period), part, first_ns))
+		uint64_t at = e->first;
+		bool is_empty;
+
+		if (!is_alike(k, e, part, first_ns) || e->first + 1 >= step)
+			continue;
+		one_before(k, &at, period, part, first_ns, &is_empty);
+		if (is_empty)
 			return false;
 	}
 	return true;
@@ -236,9 +280,11 @@ static struct place *room(struct kinds *k)
 static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
 {
 	struct event *pair = NULL;
-	uint64_t period = 0, at;
+	const struct event *before;
+	uint64_t period = 0, at = step;
 	struct place *p;
 	uint32_t best = 0;
+	bool is_empty;
 
 	for (uint32_t i = 0; i < event_count(k) && !k->past_unknown; i++) {
 		struct event *e = &k->event[i];
@@ -259,28 +305,27 @@ static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double
 	if (pair)
 		pair->paired = true;
 	p = room(k);
-	*p = (struct place){.used = true, .part = part, .period = period, .last = step};
-	for (at = step; at >= period && at - period >= k->start;) {
-		const struct event *e = event_at(k, at - period, jitter(k, period), part, first_ns);
-
-		if (!e)
-			break; /* chain() has found it */
-		at = p->first = e->first;
+	*p = (struct place){
+	    .used = true, .part = part, .period = period, .last = step, .first_ns = first_ns};
+	while ((before = one_before(k, &at, period, part, first_ns, &is_empty))) {
+		p->first = before->first;
 		p->count++;
-		p->steps += e->last + 1 - e->first;
-		p->total_ns += e->extra_ns;
-		teach(p, e->extra_ns);
+		p->steps += before->last + 1 - before->first;
+		p->total_ns += before->extra_ns;
+		teach(p, before->extra_ns);
 	}
 	return p;
 }
 
-/* A kind that is due; NULL: none. part KINDS_PARTS: any. */
-static struct place *kind_at(struct kinds *k, uint64_t step, uint32_t part)
+/* A kind that is due and adds no more than twice this, so that a little slowness near its place doesn't
+ * count as the occurrence; NULL: none. part KINDS_PARTS: any. */
+static struct place *kind_at(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
 		struct place *p = &k->place[i];
 
 		if (p->used && !(k->of & 1u << i) && (p->part == part || part == KINDS_PARTS) &&
+		    p->first_ns <= k->config.alike_ratio * first_ns &&
 		    is_near(step, p->last + p->period, jitter(k, p->period))) {
 			p->last = step;
 			return p;
@@ -329,8 +374,10 @@ static void close_stretch(struct kinds *k)
 		p->missed = 0;
 		p->steps += one ? k->open.last + 1 - k->open.first : 1;
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
-		if (one && !p->grown)
+		if (one && !p->grown) {
 			teach(p, k->open.extra_ns);
+			p->first_ns = k->open.first_ns;
+		}
 		confirmed |= p->count >= thresholds.count.few;
 	}
 	if (!confirmed)
@@ -350,6 +397,12 @@ static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 	return false;
 }
 
+static struct place *drop(struct place *p)
+{
+	p->used = false;
+	return NULL;
+}
+
 static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double extra_ns)
 {
 	struct place *p;
@@ -359,7 +412,10 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double e
 	    .first = step, .last = step, .part = part, .first_ns = extra_ns, .extra_ns = extra_ns};
 	k->over = (struct event){0};
 	k->is_open = true;
-	p = kind_at(k, step, part);
+	p = kind_at(k, step, part, extra_ns);
+	/* Two that lie apart by chance may be at the distance of a later fault's steps. */
+	if (p && p->count < thresholds.count.few && !repeats(k, step, p->period, part, extra_ns))
+		p = drop(p);
 	if (!p)
 		p = found(k, step, part, extra_ns);
 	if (p)
@@ -388,7 +444,7 @@ static bool has_grown(struct kinds *k, uint64_t step, double *usual_ns)
 	double limit;
 
 	*usual_ns = usual_of_all(k, &limit);
-	while (k->open.extra_ns > limit && (p = kind_at(k, step, KINDS_PARTS))) {
+	while (k->open.extra_ns > limit && (p = kind_at(k, step, KINDS_PARTS, k->open.first_ns))) {
 		k->of |= 1u << (p - k->place);
 		*usual_ns = usual_of_all(k, &limit);
 	}
@@ -404,7 +460,8 @@ static struct kinds_verdict push_slow(struct kinds *k, uint64_t step, uint32_t p
 	struct kinds_verdict v = {.part = part};
 	double before_ns = 0;
 
-	if (k->is_open && step == k->open.last + 1) {
+	if (k->is_open && step == k->open.last + 1 &&
+	    extra_ns <= k->config.alike_ratio * k->open.first_ns) {
 		before_ns = k->open.extra_ns;
 		k->open.last = step;
 		k->open.extra_ns += extra_ns;
@@ -463,6 +520,9 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 
 	push_work(k, s);
 	k->total_ns += (double)s->latency_ns;
+	if (k->start != NO_STEP && (!(expected_ns > 0) || s->index > k->next))
+		pass_unseen(k, k->next, expected_ns > 0 ? s->index - 1 : s->index);
+	k->next = s->index + 1;
 	if (!(expected_ns > 0)) {
 		pass_places(k, s->index, false);
 		return v;

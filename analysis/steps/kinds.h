@@ -17,6 +17,7 @@
 #define KINDS_PLACES 8u	 /* kinds by place; the cheapest makes room */
 #define KINDS_WORKS  16u /* kinds by work: one per model */
 #define KINDS_EVENTS 64u /* remembered slow stretches of no kind */
+#define KINDS_UNSEEN 64u /* remembered stretches of steps that were not judged */
 #define KINDS_EXTRAS 16u /* latest occurrences in a reference */
 #define KINDS_NEAR   16u /* latest usual steps, to find a slow step's account */
 

@@ -151,6 +151,9 @@ static void every_kind_comes_back_in_its_order(void **unused)
 	assert_int_equal(e.as.rank.rank, -1);
 	assert_true(e.as.rank.judge.roofline.seed == UINT64_MAX && e.as.rank.world_size == 2048);
 	assert_same_event(&e, &rank);
+	/* what no setting changes is not recorded */
+	assert_true(e.as.rank.judge.kinds.alike_ratio == rank.as.rank.judge.kinds.alike_ratio &&
+		    e.as.rank.judge.kinds.miss_max == rank.as.rank.judge.kinds.miss_max);
 	assert_int_equal(journal_block_next(b, &e), 1);
 	assert_int_equal(e.kind, JOURNAL_RECORDS);
 	assert_int_equal(e.as.records.count, 2);

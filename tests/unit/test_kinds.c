@@ -347,6 +347,69 @@ static void what_was_there_before_the_watch_is_no_kind(void **unused)
 	end(&j);
 }
 
+/* Evaluation has a model of its own, which is still learning when the first checkpoint falls into it. */
+static void a_checkpoint_within_an_evaluation_is_the_same_kind(void **unused)
+{
+	struct job j = job_of(21);
+
+	while (j.step < 3000) {
+		double extra[KINDS_PARTS] = {0};
+
+		extra[KINDS_HOST] = j.step % 100 == 99 ? 500 : 0;
+		push(&j, j.step % 150 >= 147, extra);
+	}
+	assert_in_range(j.flagged, 1, 3);
+	end(&j);
+}
+
+/* The machine has other work: some steps take longer, by times like the checkpoint's or less. */
+static void chance_slow_steps_hide_no_checkpoint(void **unused)
+{
+	uint32_t of_checkpoints = 0, late = 0;
+
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 4000) {
+			bool checkpoint = j.step % 100 == 99, chance = uniform(&j) < 0.01;
+			double more = chance ? 20 * exp(3 * uniform(&j)) : 0;
+
+			slower(&j, KINDS_HOST, more + (checkpoint ? 500 : 0));
+			if (!checkpoint)
+				continue;
+			of_checkpoints += j.v.flagged;
+			late += j.v.flagged && j.step > 1000;
+		}
+		end(&j);
+	}
+	print_message("of 800 checkpoints %u were flagged, %u after step 1000\n", of_checkpoints,
+		      late);
+	assert_in_range(of_checkpoints, 20, 100);
+	assert_in_range(late, 0, 20);
+}
+
+/* The same with a fault that began later, in every 20th step. */
+static void chance_slow_steps_hide_no_fault(void **unused)
+{
+	uint32_t steps = 0, flagged = 0;
+
+	for (uint32_t seed = 1; seed <= 20; seed++) {
+		struct job j = job_of(seed);
+
+		while (j.step < 3000) {
+			bool fault = j.step > 500 + seed && j.step % 20 == 7;
+			double more = uniform(&j) < 0.01 ? 20 * exp(3 * uniform(&j)) : 0;
+
+			slower(&j, KINDS_HOST, more + (fault ? 200 : 0));
+			steps += fault;
+			flagged += fault && j.v.flagged;
+		}
+		end(&j);
+	}
+	print_message("of %u slow steps %u were flagged\n", steps, flagged);
+	assert_true(flagged > 0.97 * steps);
+}
+
 /* Times in another unit: the same verdicts. */
 static void scaling_time_changes_no_verdict(void **unused)
 {
@@ -397,6 +460,9 @@ int main(void)
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
 	    cmocka_unit_test(an_evaluation_is_told_by_its_work),
 	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
+	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
+	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),
+	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
 	    cmocka_unit_test(a_kind_that_ends_is_told_no_more),
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
 	    cmocka_unit_test(scaling_time_changes_no_verdict),
