@@ -1,6 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_private.h - what an incident is made of, for the files that add to it (incident.c),
- * judge it (incident_judge.c), diagnose it (verdict.c) and write it (incident_json.c). */
+ * judge it (incident_judge.c), diagnose it (verdict.c) and write it (incident_json.c).
+ *
+ *   incident                        of one job
+ *    +- row                         id, job, time: its row in the store
+ *    +- members[]                   one per rank: sums of its windows, never the windows
+ *    |   +- steps                   its slow steps and what they lost
+ *    |   +- sent                    counts of its windows and losses
+ *    |   +- median                  of the window that says most
+ *    |   +- own, accused            when it was slow itself; what findings say of it
+ *    |   +- signals
+ *    |   +- excerpts                the few windows that its verdict is made from
+ *    |       +- slow, healthy, waiting, open
+ *    |       +- views[]             per cause the window that shows it best
+ *    +- runs[]                      slow steps of one member in a row, with their own `steps`
+ *    +- anomalies[]                 ids, for windows that arrive far apart
+ *    +- findings[]                  what detection reported
+ *    +- share[]                     whose room its excerpts take: sender, node, job
+ *
+ * A judgement is made from members, runs and findings; a verdict from a judgement and the excerpts. */
 #ifndef SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
 #define SYSOM_AGGREGATOR_INCIDENT_INCIDENT_PRIVATE_H
 
@@ -8,9 +26,10 @@
 #include "analysis/cause/excerpt.h"
 #include "base/limits.h"
 
+/* The first ones of a rank's views have a cause, each another one. */
+#define INCIDENT_VIEWS_CAUSE 3u
+#define INCIDENT_VIEWS	     6u
 /* A window of a rank's own and what it says by itself. */
-#define INCIDENT_VIEWS_TELLING 3u
-#define INCIDENT_VIEWS	       6u
 struct view {
 	struct excerpt *excerpt;  /* NULL: none */
 	enum finding_cause cause; /* UNKNOWN: none, or not surely */
@@ -19,46 +38,76 @@ struct view {
 };
 
 struct views {
-	struct view view[INCIDENT_VIEWS]; /* the causes first, each one once */
+	struct view view[INCIDENT_VIEWS];
 	double lost_ns[CAUSE_COUNT]; /* of all windows that say so by themselves, kept or not */
+};
+
+/* Slow steps of a rank and what they lost. Times are sums over the steps, in ns. Steps of windows
+ * that somebody asked for are not counted, as other windows have them. */
+struct slow_steps {
+	uint32_t reasons; /* bit per enum window_reason of their windows */
+	uint64_t flagged; /* their number */
+	uint64_t hinted;  /* of these, announced as a transient by the node when they began */
+	uint64_t first_step, last_step, onset_step;
+	double flagged_ns;     /* latency above what was expected, whoever slowed them */
+	double first_ns;       /* part of it in the first steps of their kind: the last, maybe */
+	double self_excess_ns; /* self time above what was expected */
+	double first_self_ns;  /* part of it in the first steps of their kind */
+	double slow_ns;	       /* how long the rank was slow itself */
+};
+
+/* What its windows count. */
+struct sent {
+	uint64_t windows, summaries; /* summaries: of the windows, those without events */
+	uint64_t collectives;	     /* entered so far, by the window that knows of most */
+	uint64_t lost;		     /* events, in the window that lost most */
+	char lost_cause[32];	     /* most of them */
+};
+
+/* Medians of the steps of one window, the one that says most. */
+struct medians {
+	double weight; /* how much it says */
+	double latency_ns, expected_ns, self_ns, expected_self_ns;
+};
+
+/* The excerpts that a rank's verdict is made from; incident_views.c holds them. NULL: none. */
+struct excerpts {
+	struct excerpt *slow; /* of the window that says most */
+	double slow_weight;   /* how much it says */
+	struct excerpt *healthy;
+	struct excerpt *waiting; /* of windows in which the rank was not slow itself */
+	double waiting_weight;
+	struct excerpt *open; /* shows most of the time in which its steps stand still */
+	struct views views;   /* of its own windows */
+};
+
+/* What others say that the rank lost. */
+struct accused {
+	double ns;			     /* by findings and by its node; 0: neither names it */
+	double by_node_ns;		     /* part of it by its node, which compares its ranks */
+	uint64_t begin_unix_ns, end_unix_ns; /* of the findings that name it; 0: none */
+};
+
+/* When the rank was slow by its own windows; 0: never. */
+struct own_time {
+	uint64_t begin_unix_ns, end_unix_ns; /* of these windows */
+	uint64_t itself_end_unix_ns;	     /* of those in which nothing was stolen */
+	uint64_t slow_end_unix_ns;	     /* of these, those that are no transients */
+	double stolen_ns; /* slow, but the hypervisor took the CPU: not in slow_ns */
 };
 
 struct member {
 	int32_t rank;
 	char node[WIRE_TEXT_BYTES];
 	int32_t world_size;
-	uint32_t reasons; /* bit per enum window_reason */
-	/* flagged steps that its node had announced as transients when they began */
-	uint64_t hinted;
-	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
-	double self_excess_ns;
-	/* of flagged_ns and of it, of steps like which it had none before: they may be the last */
-	double first_ns, first_self_ns;
-	char lost_cause[32];
-	double weight; /* of the window that the medians below come from */
-	double latency_ns, expected_ns, self_ns, expected_self_ns;
+	struct slow_steps steps;
+	struct sent sent;
+	struct medians median;
+	struct own_time own;
+	struct accused accused;
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
 	uint32_t signal_count;
-	struct excerpt *slow,
-	    *healthy;	    /* of the window that says most, and of its healthy steps; or NULL */
-	double slow_weight; /* how much the excerpt `slow` says */
-	struct excerpt *waiting; /* the same of windows in which it was not slow itself; or NULL */
-	double waiting_weight;
-	struct excerpt
-	    *open; /* that shows most of the time in which its steps stand still; or NULL */
-	struct views views;	/* of its own windows */
-	double accused_ns;	/* lost by what findings and its node say; 0: neither names it */
-	double peer_accused_ns; /* the part of it that its node says */
-	uint64_t accused_begin_unix_ns,
-	    accused_end_unix_ns;		     /* of the findings that name it; 0 none */
-	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
-	/* of those of them that tell of what it did itself, and of those of these that are no
-	 * hiccups by themselves; 0 none */
-	uint64_t itself_end_unix_ns, slow_end_unix_ns;
-	double slow_ns;	  /* how long it was slow itself: its own windows' flagged steps */
-	double stolen_ns; /* the same of what the hypervisor took, which is not in slow_ns */
-	/* its flagged steps above what was expected of them, whoever slowed them */
-	double flagged_ns;
+	struct excerpts excerpts;
 };
 
 struct anomaly {
@@ -68,14 +117,9 @@ struct anomaly {
 /* Slow steps of one rank without healthy ones between: windows that go on where another ends. (An
  * anomaly also holds what comes seconds later.) */
 struct run {
-	uint64_t member; /* member_key() */
-	uint32_t reasons;
-	uint64_t flagged, first_step, last_step, onset_step;
+	uint64_t member; /* incident_member_key() */
 	uint64_t begin_unix_ns, end_unix_ns;
-	double self_excess_ns, first_ns, first_self_ns; /* as a member's */
-	uint64_t hinted;				/* as a member's */
-	double flagged_ns;				/* as a member's */
-	double slow_ns;					/* as a member's */
+	struct slow_steps steps;
 };
 
 /* Who shares the room with others, from the outside in: who sent the window that founded an
@@ -163,7 +207,7 @@ bool incident_is_victim(const struct incident *i, const struct incident_judgemen
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
 /* Its steps that were slow, by the same rule. */
-struct run incident_fault_steps(const struct incident *i, const struct member *m);
+struct slow_steps incident_fault_steps(const struct incident *i, const struct member *m);
 /* Slow for a moment, beside a rank that was slow for long. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
 /* What a host does now and then. */
@@ -216,6 +260,6 @@ void incident_views_merge(struct incident_set *s, struct incident *i, struct mem
  * said the same and are not kept. */
 double incident_views_stands_for(const struct views *views, const struct view *v);
 
-#define INCIDENT_REASON(m, r) ((m)->reasons >> (r)&1)
+#define INCIDENT_REASON(m, r) ((m)->steps.reasons >> (r)&1)
 
 #endif

@@ -59,7 +59,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
-	out->stuck = j->kind == FINDING_HANG ? excerpt_stuck(m->open) : "";
+	out->stuck = j->kind == FINDING_HANG ? excerpt_stuck(m->excerpts.open) : "";
 }
 
 /* The slow steps of one window, with the signals of all. */
@@ -71,8 +71,9 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
-	if (m->flagged > out->steps && out->steps) /* more windows say the same */
-		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
+	if (m->steps.flagged > out->steps && out->steps) /* more windows say the same */
+		out->steps =
+		    m->steps.flagged < UINT32_MAX ? (uint32_t)m->steps.flagged : UINT32_MAX;
 	if (m->signal_count) {
 		out->signal = m->signals;
 		out->signal_count = m->signal_count;
@@ -114,7 +115,7 @@ static void rank_list_add(struct rank_list *to, const struct member *m, const st
 
 static double loss_of(const struct member *m)
 {
-	return m->accused_ns > m->self_excess_ns ? m->accused_ns : m->self_excess_ns;
+	return m->accused.ns > m->steps.self_excess_ns ? m->accused.ns : m->steps.self_excess_ns;
 }
 
 static double lost_by(const struct rank_list *of)
@@ -146,7 +147,7 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 		return;
 	p = incident_books_excerpt(i, j, m);
 	rank_list_add(to, m, p);
-	if (p != m->slow)
+	if (p != m->excerpts.slow)
 		plain_view(m, p, false, &to->rank[at]);
 	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
 }
@@ -164,7 +165,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 			list[n++] = &i->members[k];
 	if (list && !n && j->kind == FINDING_UNIFORM)
 		for (uint32_t k = 0; k < i->member_count; k++)
-			if (i->members[k].slow)
+			if (i->members[k].excerpts.slow)
 				list[n++] = &i->members[k];
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
@@ -183,7 +184,8 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct excerpt *p = m->waiting ? m->waiting : m->slow;
+		const struct excerpt *p =
+		    m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
 
 		if (p && excerpt_steps(p, false) && !incident_is_culprit(i, j, m))
 			rank_list_add(to, m, p);
@@ -279,7 +281,7 @@ static void conclude(const struct incident_judgement *j, const struct diagnosis_
 	v->rank_count = 0;
 	v->begin_unix_ns = 0;
 	for (uint32_t k = 0; k < who->count; k++) {
-		uint64_t begin = who->member[k]->own_begin_unix_ns;
+		uint64_t begin = who->member[k]->own.begin_unix_ns;
 
 		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
 			v->begin_unix_ns = begin;
@@ -329,8 +331,10 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 	uint32_t n = 0, k = 0;
 
 	for (uint32_t q = 0; q < who->count && !n; q++)
-		if (who->member[q]->healthy && excerpt_steps(who->member[q]->healthy, true))
-			plain_view(who->member[q], who->member[q]->healthy, true, &list[n++]);
+		if (who->member[q]->excerpts.healthy &&
+		    excerpt_steps(who->member[q]->excerpts.healthy, true))
+			plain_view(who->member[q], who->member[q]->excerpts.healthy, true,
+				   &list[n++]);
 	if (own && own->steps)
 		list[n++] = *own;
 	if (with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
@@ -373,21 +377,21 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
 		struct seen *s = &out[n];
 
-		if (!m->views.view[k].excerpt)
+		if (!m->excerpts.views.view[k].excerpt)
 			continue;
 		with->one.count = 1;
 		with->one.member[0] = m;
 		with->one.rank[0] = *known;
-		show(m, m->views.view[k].excerpt, &with->one.rank[0]);
+		show(m, m->excerpts.views.view[k].excerpt, &with->one.rank[0]);
 		before_of(with, j, &with->one, &before);
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
 		*s = (struct seen){.rank = with->one.rank[0],
 				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
-				   .lost_ns = m->views.view[k].lost_ns,
-				   .stands_for_ns =
-				       incident_views_stands_for(&m->views, &m->views.view[k])};
+				   .lost_ns = m->excerpts.views.view[k].lost_ns,
+				   .stands_for_ns = incident_views_stands_for(
+				       &m->excerpts.views, &m->excerpts.views.view[k])};
 		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
 			most_ns = s->lost_ns;
 		n++;
@@ -549,12 +553,13 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
-		    is_in(&with->all, m->rank) || !m->slow ||
-		    lost_ns >= (1 - thresholds.part.matters) * (lost_ns + m->self_excess_ns) ||
+		    is_in(&with->all, m->rank) || !m->excerpts.slow ||
+		    lost_ns >=
+			(1 - thresholds.part.matters) * (lost_ns + m->steps.self_excess_ns) ||
 		    !incident_is_lasting(i, m) || incident_is_moment(j, m))
 			continue;
 		with->part.count = 0;
-		rank_list_add(&with->part, m, m->slow);
+		rank_list_add(&with->part, m, m->excerpts.slow);
 		choose_view(with, j, m, &with->part.rank[0]);
 		add_ledger(with, i, j, m, &with->part.rank[0]);
 		judge_part(with, j, &with->part, &out[n]);
@@ -667,7 +672,8 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(with);
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
-		if (incident_books_excerpt(i, j, with->all.member[k]) == with->all.member[k]->slow)
+		if (incident_books_excerpt(i, j, with->all.member[k]) ==
+		    with->all.member[k]->excerpts.slow)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);

@@ -852,11 +852,12 @@ static void what_is_closed_gives_room_first(void **unused)
 /* By the member's places, each excerpt once. */
 static uint64_t bytes_of_member(const struct member *m)
 {
-	const struct excerpt *p[INCIDENT_VIEWS + 4] = {m->slow, m->healthy, m->waiting, m->open};
+	const struct excerpts *e = &m->excerpts;
+	const struct excerpt *p[INCIDENT_VIEWS + 4] = {e->slow, e->healthy, e->waiting, e->open};
 	uint64_t bytes = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		p[4 + k] = m->views.view[k].excerpt;
+		p[4 + k] = e->views.view[k].excerpt;
 	for (size_t k = 0; k < ARRAY_LEN(p); k++) {
 		bool again = false;
 
