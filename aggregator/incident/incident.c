@@ -508,17 +508,17 @@ static bool is_same(const struct finding_report *a, const struct finding_report 
 {
 	return a->finding.kind == b->finding.kind &&
 	       ((is_of_the_job(a->finding.kind) && !a->ended) ||
-		a->told_begin_unix_ns == b->begin_unix_ns ||
+		a->reported_begin_unix_ns == b->begin_unix_ns ||
 		(a->finding.rank_count && b->finding.rank_count &&
 		 a->finding.ranks[0] == b->finding.ranks[0]));
 }
 
 static bool is_new(const struct incident_set *s, const struct finding_report *f)
 {
-	return f->teller == s->config.teller;
+	return f->reporter == s->config.reporter;
 }
 
-/* Told by an earlier process, and since then neither told again nor ended. */
+/* Reported by an earlier process, and since then neither reported again nor ended. */
 static bool is_earlier(const struct incident_set *s, const struct finding_report *f)
 {
 	return !is_new(s, f) && !f->ended;
@@ -535,9 +535,9 @@ static bool is_like(const struct finding *a, const struct finding *b)
 }
 
 /* Its ranks become members, and culprits where it accuses. */
-static void accuse(struct incident *i, const struct finding_report *told)
+static void accuse(struct incident *i, const struct finding_report *report)
 {
-	const struct finding *f = &told->finding;
+	const struct finding *f = &report->finding;
 	double steps = (double)(f->last_step - f->first_step) + 1;
 
 	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
@@ -552,8 +552,8 @@ static void accuse(struct incident *i, const struct finding_report *told)
 			continue;
 		if (m->accused.by_node_ns + ns > m->accused.ns)
 			m->accused.ns = m->accused.by_node_ns + ns;
-		widen(&m->accused.begin_unix_ns, &m->accused.end_unix_ns, told->begin_unix_ns,
-		      told->end_unix_ns);
+		widen(&m->accused.begin_unix_ns, &m->accused.end_unix_ns, report->begin_unix_ns,
+		      report->end_unix_ns);
 	}
 }
 
@@ -594,8 +594,9 @@ static void replace(const struct incident_set *s, struct finding_report *to,
 {
 	const struct finding_report was = *to;
 	/* who was told to be well again, and is slow anew, has begun anew */
-	bool same = !was.ended || was.told_begin_unix_ns == f->begin_unix_ns;
-	bool carried = is_earlier(s, &was) || (same && was.told_begin_unix_ns > was.begin_unix_ns);
+	bool same = !was.ended || was.reported_begin_unix_ns == f->begin_unix_ns;
+	bool carried =
+	    is_earlier(s, &was) || (same && was.reported_begin_unix_ns > was.begin_unix_ns);
 
 	*to = *f;
 	if (!carried || was.begin_unix_ns >= f->begin_unix_ns)
@@ -687,9 +688,9 @@ struct newcomer {
 	const uint8_t *anomaly_id; /* NULL: none */
 	bool blameless;
 	bool waits; /* a window that accuses nobody: it tells of one fault, and makes no two one */
-	int32_t suspect;	    /* whom it accuses; -1 nobody */
-	const struct finding *told; /* NULL: a window */
-	uint64_t sender;	    /* who said so; 0: not known */
+	int32_t suspect;	       /* whom it accuses; -1 nobody */
+	const struct finding *finding; /* NULL: a window */
+	uint64_t sender;	       /* who said so; 0: not known */
 	const char *node;
 };
 
@@ -726,7 +727,7 @@ static bool is_held(const struct incident_set *s, const struct incident *i,
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		const struct finding_report *f = &i->findings[k];
 
-		if (n->told && is_earlier(s, f) && is_like(&f->finding, n->told))
+		if (n->finding && is_earlier(s, f) && is_like(&f->finding, n->finding))
 			return true;
 		if (f->ended ||
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
@@ -751,11 +752,11 @@ static bool is_long(const struct member *m)
 /* Until when it was slow for long, apart from what a host does now and then; 0: it was not. */
 static uint64_t fault_end(const struct member *m)
 {
-	uint64_t own = m->own.slow_end_unix_ns, told = m->accused.end_unix_ns;
+	uint64_t own = m->own.slow_end_unix_ns, accused = m->accused.end_unix_ns;
 
 	if (!is_long(m))
 		return 0;
-	return own > told ? own : told;
+	return own > accused ? own : accused;
 }
 
 /* The latest of all ranks; 0: none was slow for long, it is no fault so far. */
@@ -1023,7 +1024,7 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    &f->finding,
 	    f->sender,
 	    ""};
-	struct finding_report told = *f;
+	struct finding_report report = *f;
 	struct incident *i;
 
 	memset(out, 0, sizeof(*out));
@@ -1042,9 +1043,9 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 		if (!i)
 			return -ENOMEM;
 	}
-	told.teller = s->config.teller;
-	told.told_begin_unix_ns = f->begin_unix_ns;
-	finding_take(s, i, &told);
+	report.reporter = s->config.reporter;
+	report.reported_begin_unix_ns = f->begin_unix_ns;
+	finding_take(s, i, &report);
 	accuse_all(i);
 	i->row.open |= !f->ended;
 	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);
@@ -1251,9 +1252,9 @@ json_t *incident_set_findings(const struct incident_set *s, const char *id)
 		const struct finding_report *f = &i->findings[k];
 		json_t *one = finding_json_make(f);
 
-		json_object_set_new(one, "teller", json_integer((json_int_t)f->teller));
+		json_object_set_new(one, "teller", json_integer((json_int_t)f->reporter));
 		json_object_set_new(one, "told_begin_unix_ns",
-				    json_integer((json_int_t)f->told_begin_unix_ns));
+				    json_integer((json_int_t)f->reported_begin_unix_ns));
 		json_array_append_new(list, one);
 	}
 	return list;

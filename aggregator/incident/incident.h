@@ -44,8 +44,8 @@ struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
-	/* of this process; a restored finding of another one is told again or ends */
-	uint64_t teller;
+	/* of this process; a restored finding of another one is reported again, or it ends */
+	uint64_t reporter;
 	uint64_t excerpt_bytes; /* room for all excerpts; 0: LIMIT_INCIDENT_EXCERPT_BYTES */
 	struct incident_sources sources;
 };
@@ -93,7 +93,7 @@ struct incident *incident_set_take_out(struct incident_set *s, const char *id);
 bool incident_set_keep(struct incident_set *s, struct incident *old);
 void incident_set_put_back(struct incident_set *s, struct incident *old);
 /* A finding that has not ended holds its incident open for memory_ns at most, or until its job is
- * told to be gone. The index-th job with such a finding (jobs may come twice); false: no more. */
+ * reported gone. The index-th job with such a finding (jobs may come twice); false: no more. */
 bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES]);
 void incident_set_job_ended(struct incident_set *s, const char *job);
 /* What an earlier process told holds its incident like a finding of this one, which takes its place

@@ -15,9 +15,9 @@
 
 double incident_slow_ns(const struct member *m)
 {
-	double told = (double)(m->accused.end_unix_ns - m->accused.begin_unix_ns);
+	double accused_ns = (double)(m->accused.end_unix_ns - m->accused.begin_unix_ns);
 
-	return m->steps.slow_ns > told ? m->steps.slow_ns : told;
+	return m->steps.slow_ns > accused_ns ? m->steps.slow_ns : accused_ns;
 }
 
 static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
@@ -306,7 +306,7 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 }
 
 /* Blames some of those that stand still, not all or none. */
-static bool tells_apart(const struct incident *i, const struct incident_judgement *j)
+static bool blames_some(const struct incident *i, const struct incident_judgement *j)
 {
 	uint32_t blamed = 0;
 
@@ -322,7 +322,7 @@ static bool judge_stall(const struct incident *i, struct incident_judgement *j)
 	if (!has_windows(i, j, WINDOW_STALL))
 		return false;
 	blame_for(i, j, WINDOW_STALL);
-	return (j->finding && j->finding->kind == FINDING_HANG) || tells_apart(i, j) ||
+	return (j->finding && j->finding->kind == FINDING_HANG) || blames_some(i, j) ||
 	       (j->worst > 0 && j->worst >= most_lost_ns(i));
 }
 

@@ -271,11 +271,11 @@ static bool is_better(const struct view *a, const struct view *b)
 /* The place that v may take: free, of its own cause, or of the least; NULL: all others say more. */
 static struct view *place_of(struct views *views, const struct view *v)
 {
-	bool tells = v->cause != CAUSE_UNKNOWN;
-	struct view *from = views->view + (tells ? 0 : INCIDENT_VIEWS_CAUSE), *least = NULL;
-	uint32_t count = tells ? INCIDENT_VIEWS_CAUSE : INCIDENT_VIEWS - INCIDENT_VIEWS_CAUSE;
+	bool has_cause = v->cause != CAUSE_UNKNOWN;
+	struct view *from = views->view + (has_cause ? 0 : INCIDENT_VIEWS_CAUSE), *least = NULL;
+	uint32_t count = has_cause ? INCIDENT_VIEWS_CAUSE : INCIDENT_VIEWS - INCIDENT_VIEWS_CAUSE;
 
-	for (uint32_t k = 0; tells && k < count; k++)
+	for (uint32_t k = 0; has_cause && k < count; k++)
 		if (from[k].excerpt && from[k].cause == v->cause)
 			return is_better(v, &from[k]) ? &from[k] : NULL;
 	for (uint32_t k = 0; k < count; k++) {

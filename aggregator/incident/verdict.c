@@ -204,7 +204,8 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 }
 
 /* Which of the verdicts a line is about: the one of its rank, else the first. */
-static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
+static struct diagnosis *verdict_of_line(const struct finding_line *line, struct verdict *v,
+					 uint32_t n)
 {
 	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
 		for (uint32_t q = 0; q < v[k].rank_count; q++)
@@ -214,7 +215,7 @@ static struct diagnosis *told_of(const struct finding_line *line, struct verdict
 }
 
 /* What the rank is stuck in, its window shows; who waits for it meanwhile, detection knows. */
-static void tell_waiting(const struct finding *f, struct diagnosis *d)
+static void add_waiting(const struct finding *f, struct diagnosis *d)
 {
 	size_t used = strlen(d->summary);
 
@@ -255,14 +256,14 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	if (!(d->effect_ns > 0))
 		d->effect_ns = f->effect_ns;
 	if (f->kind == FINDING_HANG && d->by_ledger)
-		tell_waiting(f, d);
+		add_waiting(f, d);
 	for (uint32_t k = 0; k < f->evidence_count; k++)
-		add_line(told_of(&f->evidence[k], v, n), &f->evidence[k]);
+		add_line(verdict_of_line(&f->evidence[k], v, n), &f->evidence[k]);
 }
 
 /* ---- verdicts ---- */
 
-static bool is_telling(const struct diagnosis *d)
+static bool names_cause(const struct diagnosis *d)
 {
 	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
 	       d->confidence >= thresholds.sure.told;
@@ -387,7 +388,7 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
 		*s = (struct seen){.rank = with->one.rank[0],
-				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
+				   .cause = names_cause(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
 				   .lost_ns = m->excerpts.views.view[k].lost_ns,
 				   .stands_for_ns = incident_views_stands_for(
@@ -519,7 +520,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 		if (n + 1 < VERDICTS_MAX) {
 			part_of_group(with, group, part[g].group, shows[part[g].group]);
 			judge_part(with, j, &with->part, &out[n + 1]);
-			if (is_telling(&out[n + 1].diagnosis)) {
+			if (names_cause(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}
@@ -565,7 +566,7 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		judge_part(with, j, &with->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
-		if (same == n && is_telling(&out[n].diagnosis))
+		if (same == n && names_cause(&out[n].diagnosis))
 			n++;
 	}
 	return n;
@@ -652,14 +653,14 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
-/* telling: how many of the verdicts tell a cause. */
+/* named: how many of the verdicts name a cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
-		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
+		     struct incident_judgement *j, struct verdict *out, uint32_t *named)
 {
 	struct verdict_inputs *with = calloc(1, sizeof(*with));
 	uint32_t n;
 
-	*telling = 0;
+	*named = 0;
 	if (!with)
 		return 0;
 	verdict_sketch_init(&with->sketches);
@@ -681,7 +682,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(with, i, j, out, n);
 	for (uint32_t k = 0; k < n; k++)
-		*telling += is_telling(&out[k].diagnosis);
+		*named += names_cause(&out[k].diagnosis);
 	if (j->finding)
 		take_finding(j->finding, out, n);
 	verdict_sketch_fini(&with->sketches);
@@ -721,15 +722,15 @@ static void blame_lossy(const struct incident *i, struct incident_judgement *j, 
 	v->rank_count = 1;
 }
 
-/* Most ranks are slow, by count: the verdict on them as ranks. telling: see make(). 0: no memory. */
+/* Most ranks are slow, by count: the verdict on them as ranks. named: see make(). 0: no memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
-			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
+			   struct incident_judgement *apart, struct verdict *out, uint32_t *named)
 {
 	apart->kind = FINDING_SLOW_RANK;
 	apart->by_count = false;
 	if (!strcmp(apart->symptom, "slow_job"))
 		apart->symptom = "slow_rank";
-	return make(s, i, apart, out, telling);
+	return make(s, i, apart, out, named);
 }
 
 /* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
@@ -739,16 +740,16 @@ static uint32_t make_best(const struct incident_set *s, const struct incident *i
 {
 	struct incident_judgement apart = *j;
 	struct verdict *job;
-	uint32_t n = 0, of_job, telling = 0;
+	uint32_t n = 0, of_job, named = 0;
 
 	if (j->by_count)
-		n = make_apart(s, i, &apart, out, &telling);
-	if (telling > 1 || (telling && 2 * apart.culprits <= apart.ranks)) {
+		n = make_apart(s, i, &apart, out, &named);
+	if (named > 1 || (named && 2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}
-	job = telling && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
-	of_job = make(s, i, j, job ? job : out, &telling);
+	job = named && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
+	of_job = make(s, i, j, job ? job : out, &named);
 	if (job && (!of_job || !job[0].diagnosis.by_ledger)) {
 		*j = apart;
 		of_job = n;
