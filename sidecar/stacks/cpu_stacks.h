@@ -15,7 +15,8 @@
 
 struct reader;
 struct settings;
-struct cpu_stacks; /* opaque; NULL where one is taken: a no-op, or nothing there */
+/* Opaque. NULL is accepted everywhere: a no-op, zeros, or -ENOSYS. */
+struct cpu_stacks;
 
 struct cpu_stacks_stats {
 	uint64_t drains, drain_ns, drain_max_ns;
