@@ -645,7 +645,7 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 	if (!c)
 		return -ENOMEM;
 	c->config = *config;
-	c->config.incident.teller = clock_realtime_ns();
+	c->config.incident.reporter = clock_realtime_ns();
 	c->opened_ns = clock_monotonic_ns();
 	c->fleet = fleet;
 	fleet_sources(fleet, &c->config.incident.sources);

@@ -29,7 +29,7 @@ struct commit_item {
 
 struct commit_config {
 	const char *dir;
-	struct incident_config incident; /* teller: set here */
+	struct incident_config incident; /* reporter: set here */
 	/* Findings of an earlier process end unless they are reported again within this time after
 	 * the start. */
 	uint64_t retell_ns;

@@ -74,9 +74,9 @@ struct finding_report {
 	struct finding finding;
 	bool ended;
 	uint64_t sender; /* the node whose beats reported the job; 0: unknown */
-	/* Set by the incident set, not by the reporter: who reported it last, and since when, if
-	 * someone else reported it earlier. */
-	uint64_t teller, told_begin_unix_ns;
+	/* Set by the incident set, not by the caller: which process reported it last, and since
+	 * when, if another one reported it earlier. */
+	uint64_t reporter, reported_begin_unix_ns;
 };
 
 const char *

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Turns of at most LIMIT_DRAIN_BATCH events per user, round after round, so that a user whose processes
  * write as fast as they can takes no time from the others, however many they are. */
+#include "sidecar/drain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
 #include "sidecar/node.h"
 
 /* A turn may take this long before the loop has its say; rings hold 0.2 s and more. */
@@ -11,28 +16,60 @@
  * the same place of every step, or of every few. */
 #define DRAIN_CALM_NS 5000000000ull
 
+struct drain {
+	struct drain_pace pace;
+	uint32_t first;	 /* slot that the next round begins with */
+	double fill;	 /* of this turn: the fullest lane, by what was in it */
+	uint64_t behind; /* turns that ended with events left */
+	union ring_event batch[LIMIT_DRAIN_BATCH];
+};
+
+int drain_open(struct drain **out)
+{
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	(*out)->pace.ms = DRAIN_MS;
+	return 0;
+}
+
+void drain_close(struct drain *d)
+{
+	free(d);
+}
+
+uint32_t drain_ms(const struct drain *d)
+{
+	return d->pace.ms;
+}
+
+uint64_t drain_behind(const struct drain *d)
+{
+	return d->behind;
+}
+
 /* Lanes of one kind, while there is room in the batch. */
 static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint64_t now_ns)
 {
-	struct node *n = p->node;
-	uint32_t lanes = ring_reader_lanes_used(p->reader), first = p->lane_next;
+	struct drain *d = p->node->drain;
+	uint32_t lanes = ring_reader_lanes_used(p->reader), first = p->lanes.next;
 
 	for (uint32_t i = 0; i < lanes && left; i++) {
 		uint32_t lane = (first + i) % lanes;
 		struct ring_lane_view view;
 		size_t got;
 
-		if (p->lane_kind[lane] != kind)
+		if (p->lanes.kind[lane] != kind)
 			continue;
-		got = ring_reader_drain_lane(p->reader, lane, n->batch, left, &view);
+		got = ring_reader_drain_lane(p->reader, lane, d->batch, left, &view);
 		if (!got)
 			continue;
-		if ((double)got > n->drain_fill * view.slots)
-			n->drain_fill = (double)got / view.slots;
-		join_push(p->join, n->batch, got, &view, now_ns);
+		if ((double)got > d->fill * view.slots)
+			d->fill = (double)got / view.slots;
+		join_push(p->join, d->batch, got, &view, now_ns);
 		left -= (uint32_t)got;
 		if (!left)
-			p->lane_next = lane; /* goes on where it was cut off */
+			p->lanes.next = lane; /* goes on where it was cut off */
 	}
 	return left;
 }
@@ -54,11 +91,12 @@ void drain_prepare(struct process *p)
 	for (uint32_t lane = 0; lane < ring_reader_lane_count(p->reader); lane++) {
 		struct ring_lane_view view = {0};
 
-		ring_reader_drain_lane(p->reader, lane, p->node->batch, 0, &view);
-		p->lane_kind[lane] =
+		ring_reader_drain_lane(p->reader, lane, p->node->drain->batch, 0, &view);
+		p->lanes.kind[lane] =
 		    view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE : RING_LANE_HOST;
 	}
-	drain_pace(p->node, 1, clock_monotonic_ns()); /* nothing is known of its bursts */
+	drain_pace(&p->node->drain->pace, 1,
+		   clock_monotonic_ns()); /* nothing is known of its bursts */
 	/* From here on the process sees a reader that is alive, and may pace itself by it. */
 	ring_reader_publish(p->reader, clock_monotonic_ns());
 }
@@ -67,17 +105,17 @@ void drain_prepare(struct process *p)
 static void note_lapped(struct process *p, uint64_t now_ns)
 {
 	uint64_t lapped = ring_reader_stats(p->reader)->lost_lapped;
-	struct record r = {.begin_ns = p->drained_ns ? p->drained_ns : now_ns,
+	struct record r = {.begin_ns = p->lanes.drained_ns ? p->lanes.drained_ns : now_ns,
 			   .end_ns = now_ns,
 			   .kind = RECORD_GAP,
-			   .seq = NODE_GAP_LAPPED,
+			   .seq = DRAIN_GAP_LAPPED,
 			   .peer = -1};
 
-	if (lapped != p->lapped_seen) {
-		p->lapped_seen = lapped;
+	if (lapped != p->lanes.lapped_seen) {
+		p->lanes.lapped_seen = lapped;
 		rank_host(p->rank, &r, NULL, true);
 	}
-	p->drained_ns = now_ns;
+	p->lanes.drained_ns = now_ns;
 }
 
 static void digest(struct process *p, uint64_t now_ns)
@@ -90,16 +128,16 @@ static void digest(struct process *p, uint64_t now_ns)
 	rank_run(p->rank, mark > 1000000000ull ? mark - 1000000000ull : 0, now_ns);
 }
 
-void drain_pace(struct node *n, double fill, uint64_t now_ns)
+void drain_pace(struct drain_pace *p, double fill, uint64_t now_ns)
 {
-	if (!n->drain_ms || fill > DRAIN_FILL_MAX)
-		n->drain_ms = NODE_DRAIN_MS;
-	if (fill * 2 > DRAIN_FILL_MAX || !n->drain_calm_ns)
-		n->drain_calm_ns = now_ns;
-	if (now_ns - n->drain_calm_ns < DRAIN_CALM_NS || n->drain_ms >= NODE_DRAIN_MAX_MS)
+	if (!p->ms || fill > DRAIN_FILL_MAX)
+		p->ms = DRAIN_MS;
+	if (fill * 2 > DRAIN_FILL_MAX || !p->calm_ns)
+		p->calm_ns = now_ns;
+	if (now_ns - p->calm_ns < DRAIN_CALM_NS || p->ms >= DRAIN_MAX_MS)
 		return;
-	n->drain_ms *= 2;
-	n->drain_calm_ns = now_ns;
+	p->ms *= 2;
+	p->calm_ns = now_ns;
 }
 
 /* True the first time that it is asked for a user in this round. */
@@ -114,47 +152,47 @@ static bool has_turn(uid_t *served, uint32_t *count, uid_t uid)
 
 void drain_turn(struct node *n)
 {
+	struct drain *d = n->drain;
 	uint64_t begin_ns = clock_monotonic_ns();
 	uid_t served[LIMIT_NODE_PROCESSES];
 	bool more = true;
 
-	n->stats.drain_turns++;
-	n->drain_fill = 0;
+	d->fill = 0;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
-			n->processes[i]->backlog = n->processes[i]->join;
+			n->processes[i]->lanes.backlog = n->processes[i]->join;
 	while (more) {
-		uint32_t first = n->drain_first++, count = 0;
+		uint32_t first = d->first++, count = 0;
 
 		more = false;
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			struct process *p = n->processes[(first + i) % LIMIT_NODE_PROCESSES];
 
-			if (!p || !p->backlog)
+			if (!p || !p->lanes.backlog)
 				continue;
 			if (!has_turn(served, &count, p->uid)) {
 				more = true;
 				continue;
 			}
-			p->backlog = drain_batch(p, clock_monotonic_ns());
-			more |= p->backlog;
+			p->lanes.backlog = drain_batch(p, clock_monotonic_ns());
+			more |= p->lanes.backlog;
 			/* At once, while what was read is still in the cache. With events left
 			 * unread, time has not come as far as the clock. */
-			if (!p->backlog) {
+			if (!p->lanes.backlog) {
 				note_lapped(p, begin_ns);
 				digest(p, begin_ns);
 			}
 		}
 		if (more && clock_monotonic_ns() - begin_ns > DRAIN_TURN_NS) {
-			n->stats.drain_behind++;
-			n->drain_fill = 1;
+			d->behind++;
+			d->fill = 1;
 			break;
 		}
 	}
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (n->processes[i] && n->processes[i]->backlog)
+		if (n->processes[i] && n->processes[i]->lanes.backlog)
 			note_lapped(n->processes[i], begin_ns);
-	drain_pace(n, n->drain_fill, begin_ns);
+	drain_pace(&d->pace, d->fill, begin_ns);
 }
 
 void drain_last(struct process *p)
@@ -169,7 +207,7 @@ void drain_last(struct process *p)
 	join_finish(p->join);
 	rank_run(p->rank, UINT64_MAX, now_ns);
 	rank_finish(p->rank, now_ns);
-	p->last_join = *join_stats(p->join); /* what it lost is told as long as the process is */
+	p->past.join = *join_stats(p->join); /* what it lost is told as long as the process is */
 	join_close(p->join);
 	p->join = NULL;
 }

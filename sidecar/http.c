@@ -2,6 +2,8 @@
  * HTTP on the loop's own thread: libmicrohttpd's epoll descriptor is one more source of the loop, so
  * that handlers see a consistent node and need no lock. Two listeners: TCP for reading, and a Unix
  * socket, which only who may attach as us can open, for what changes something. */
+#include "sidecar/http.h"
+
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -19,6 +21,9 @@
 #include "base/daemon/peer.h"
 #include "base/daemon/service.h"
 #include "sidecar/node.h"
+#include "sidecar/process.h"
+#include "sidecar/ship.h"
+#include "sidecar/status.h"
 #include "sidecar/viewer.h"
 
 #define HTTP_BODY_BYTES (4u << 20)
@@ -180,7 +185,7 @@ static bool has_acked(struct node *n, const struct waiting *w, uint32_t i, bool 
 	struct process *p = find_process(n, w->of[i].process);
 
 	*gone = !p || p->state != PROCESS_ATTACHED;
-	return !*gone && (int32_t)(p->acked_serial - w->of[i].serial) >= 0;
+	return !*gone && (int32_t)(p->link.acked_serial - w->of[i].serial) >= 0;
 }
 
 static bool is_settled(struct node *n, const struct waiting *w)
@@ -196,8 +201,8 @@ static bool is_settled(struct node *n, const struct waiting *w)
 /* Latched is off for good. */
 static bool is_state(const struct process *p, uint32_t wanted)
 {
-	return p->trace_state == wanted ||
-	       (wanted == RING_TRACE_OFF && p->trace_state == RING_TRACE_LATCHED);
+	return p->link.trace_state == wanted ||
+	       (wanted == RING_TRACE_OFF && p->link.trace_state == RING_TRACE_LATCHED);
 }
 
 /* changed: were in another state and are in the wanted one now. already: were in it before. The rest
@@ -217,7 +222,7 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 		if (!has_acked(n, w, i, &gone))
 			continue;
 		done++;
-		if (p->trace_state != w->wanted)
+		if (p->link.trace_state != w->wanted)
 			continue;
 		already += w->of[i].was;
 		if (!w->of[i].was)
@@ -317,12 +322,28 @@ static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
 
 /* ---- requests ---- */
 
+static void counter(struct buf *b, const char *name, const char *help, uint64_t v)
+{
+	buf_printf(b, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", name, help, name, name,
+		   (unsigned long long)v);
+}
+
+static void metrics(struct node *n, const struct viewer *v, struct buf *b)
+{
+	status_metrics(n, v, b);
+	counter(b, "sysom_http_foreign_host_total",
+		"HTTP requests refused since the name they came by is not this server's.",
+		n->http->foreign_host);
+	counter(b, "sysom_http_evicted_total", "Connections ended to make room for others.",
+		n->http->tcp.idle.evicted + n->http->control.idle.evicted);
+}
+
 static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const char *url)
 {
 	if (!strcmp(url, "/healthz"))
 		return answer_text(c, 200, "ok\n");
 	if (!strcmp(url, "/metrics"))
-		return answer_with(n, c, "text/plain; version=0.0.4", status_metrics);
+		return answer_with(n, c, "text/plain; version=0.0.4", metrics);
 	if (!strcmp(url, "/api/v1/status"))
 		return answer_with(n, c, "application/json", status_json);
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
@@ -583,16 +604,6 @@ int http_open(struct node *n)
 			      ? "; does another sysomd run here? --control-path names another"
 			      : "");
 	return err;
-}
-
-uint64_t http_foreign(const struct node *n)
-{
-	return n->http ? n->http->foreign_host : 0;
-}
-
-uint64_t http_evicted(const struct node *n)
-{
-	return n->http ? n->http->tcp.idle.evicted + n->http->control.idle.evicted : 0;
 }
 
 void http_close(struct node *n)

@@ -2,6 +2,8 @@
  * When the baselines are written: at twice the steps of the last time while a model learns, as soon as
  * one is armed (with a step less a successor might not be), then now and then, since an armed model
  * hardly changes; one process a turn, so that the drain has its own. */
+#include "sidecar/keep.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,74 +20,83 @@
 /* Fewer say nothing. */
 #define KEEP_STEPS_MIN 16u
 
-static bool identify(const struct process *p, struct baseline_id *id)
+struct keep {
+	int dir;       /* -1: nothing is kept */
+	uint32_t boot; /* spool_boot() */
+	uint32_t next; /* slot that is looked at first */
+	struct keep_stats stats;
+	struct judge_sample samples[RANK_LEARNED]; /* scratch */
+};
+
+static bool identify(const struct keep *k, const struct process *p, struct baseline_id *id)
 {
 	*id = (struct baseline_id){.pid = (uint64_t)p->pid,
 				   .uid = p->uid,
 				   .start_ticks = p->id.start_time_ticks,
-				   .boot = p->node->boot};
+				   .boot = k->boot};
 	/* Not visible from here: a number that anybody could claim. */
-	return p->node->baseline_fd >= 0 && p->pid > 0;
+	return k->dir >= 0 && p->pid > 0;
 }
 
-void keep_open(struct node *n)
+int keep_open(struct keep **out, const char *state_dir)
 {
+	struct keep *k = *out = calloc(1, sizeof(*k));
 	char dir[NODE_PATH_BYTES + 16];
 
-	n->baseline_fd = -1;
-	n->boot = spool_boot();
-	n->samples = calloc(RANK_LEARNED, sizeof(*n->samples));
-	snprintf(dir, sizeof(dir), "%s/baseline", n->settings.state_dir);
-	if (n->samples && (!mkdir(dir, 0700) || errno == EEXIST))
-		n->baseline_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (n->baseline_fd < 0)
+	if (!k)
+		return -ENOMEM;
+	k->dir = -1;
+	k->boot = spool_boot();
+	snprintf(dir, sizeof(dir), "%s/baseline", state_dir);
+	if (!mkdir(dir, 0700) || errno == EEXIST)
+		k->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (k->dir < 0)
 		log_warn("baseline", "%s: %s", dir, strerror(errno));
 	else
-		baseline_sweep(n->baseline_fd, n->boot);
+		baseline_sweep(k->dir, k->boot);
+	return 0;
 }
 
-void keep_restore(struct process *p)
+void keep_restore(struct keep *k, struct process *p)
 {
-	struct node *n = p->node;
 	struct baseline_id id;
 	int got;
 
-	if (!identify(p, &id))
+	if (!identify(k, p, &id))
 		return;
-	got = baseline_load(n->baseline_fd, &id, n->samples, RANK_LEARNED);
+	got = baseline_load(k->dir, &id, k->samples, RANK_LEARNED);
 	if (got == -ENOENT)
 		return;
 	if (got < 0) {
-		n->stats.baselines_bad++;
+		k->stats.bad++;
 		log_warn("baseline", "pid=%d rank=%d: %s", (int)p->pid, p->id.rank, strerror(-got));
-		baseline_remove(n->baseline_fd, &id);
+		baseline_remove(k->dir, &id);
 		return;
 	}
-	got = (int)rank_restore(p->rank, n->samples, (uint32_t)got);
-	p->baseline_total = p->rank->learned_total;
-	p->baseline_armed = judge_armed_count(p->rank->judge);
-	p->baseline_at_ns = clock_monotonic_ns();
-	n->stats.baselines_restored++;
-	n->stats.baselines_armed += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
-	n->stats.baseline_steps_restored += (uint64_t)got;
+	got = (int)rank_restore(p->rank, k->samples, (uint32_t)got);
+	p->kept.total = p->rank->learned_total;
+	p->kept.ready = judge_armed_count(p->rank->judge);
+	p->kept.at_ns = clock_monotonic_ns();
+	k->stats.restored++;
+	k->stats.ready += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
+	k->stats.steps += (uint64_t)got;
 	log_info("baseline", "pid=%d rank=%d steps=%d", (int)p->pid, p->id.rank, got);
 }
 
-static void save(struct process *p, uint64_t now_ns)
+static void save(struct keep *k, struct process *p, uint64_t now_ns)
 {
-	struct node *n = p->node;
 	struct baseline_id id;
 	int err;
 
-	if (!identify(p, &id))
+	if (!identify(k, p, &id))
 		return;
-	p->baseline_total = p->rank->learned_total;
-	p->baseline_armed = judge_armed_count(p->rank->judge);
-	p->baseline_at_ns = now_ns;
-	err = baseline_save(n->baseline_fd, &id, n->samples, rank_learned(p->rank, n->samples));
+	p->kept.total = p->rank->learned_total;
+	p->kept.ready = judge_armed_count(p->rank->judge);
+	p->kept.at_ns = now_ns;
+	err = baseline_save(k->dir, &id, k->samples, rank_learned(p->rank, k->samples));
 	if (!err)
 		return;
-	n->stats.baseline_errors++;
+	k->stats.errors++;
 	log_warn("baseline", "pid=%d rank=%d: %s", (int)p->pid, p->id.rank, strerror(-err));
 }
 
@@ -94,13 +105,13 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 	uint64_t total = p->rank->learned_total;
 
 	if (p->state == PROCESS_GONE || p->pid <= 0 || total < KEEP_STEPS_MIN ||
-	    total == p->baseline_total)
+	    total == p->kept.total)
 		return false;
-	if (total >= 2 * p->baseline_total && p->baseline_total < RANK_LEARNED)
+	if (total >= 2 * p->kept.total && p->kept.total < RANK_LEARNED)
 		return true;
-	if (judge_armed_count(p->rank->judge) > p->baseline_armed)
+	if (judge_armed_count(p->rank->judge) > p->kept.ready)
 		return true;
-	return now_ns - p->baseline_at_ns >= KEEP_AGAIN_NS;
+	return now_ns - p->kept.at_ns >= KEEP_AGAIN_NS;
 }
 
 /* A model that went back to learning is saved again when it is armed again. */
@@ -108,52 +119,59 @@ static void note_unarmed(struct process *p)
 {
 	uint32_t armed = judge_armed_count(p->rank->judge);
 
-	if (armed < p->baseline_armed)
-		p->baseline_armed = armed;
+	if (armed < p->kept.ready)
+		p->kept.ready = armed;
 }
 
-uint32_t keep_due(const struct node *n, uint64_t now_ns)
+uint32_t keep_due(const struct keep *k, struct process *const *processes, uint64_t now_ns)
 {
 	uint32_t due = 0;
 
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && n->baseline_fd >= 0; i++)
-		due += n->processes[i] && is_due(n->processes[i], now_ns);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && k->dir >= 0; i++)
+		due += processes[i] && is_due(processes[i], now_ns);
 	return due;
 }
 
-void keep_tend(struct node *n, uint64_t now_ns)
+void keep_tend(struct keep *k, struct process *const *processes, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		uint32_t at = (n->baseline_next + i) % LIMIT_NODE_PROCESSES;
+		uint32_t at = (k->next + i) % LIMIT_NODE_PROCESSES;
 
-		if (!n->processes[at])
+		if (!processes[at])
 			continue;
-		note_unarmed(n->processes[at]);
-		if (!is_due(n->processes[at], now_ns))
+		note_unarmed(processes[at]);
+		if (!is_due(processes[at], now_ns))
 			continue;
-		save(n->processes[at], now_ns);
-		n->baseline_next = at + 1;
+		save(k, processes[at], now_ns);
+		k->next = at + 1;
 		return;
 	}
 }
 
-void keep_forget(struct process *p)
+void keep_forget(struct keep *k, struct process *p)
 {
 	struct baseline_id id;
 
-	if (identify(p, &id))
-		baseline_remove(p->node->baseline_fd, &id);
+	if (identify(k, p, &id))
+		baseline_remove(k->dir, &id);
 }
 
-void keep_close(struct node *n)
+void keep_all(struct keep *k, struct process *const *processes, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && n->baseline_fd >= 0; i++)
-		if (n->processes[i] && n->processes[i]->state != PROCESS_GONE &&
-		    n->processes[i]->rank->learned_total >= KEEP_STEPS_MIN)
-			save(n->processes[i], clock_monotonic_ns());
-	if (n->baseline_fd >= 0)
-		close(n->baseline_fd);
-	n->baseline_fd = -1;
-	free(n->samples);
-	n->samples = NULL;
+	for (uint32_t i = 0; k && i < LIMIT_NODE_PROCESSES; i++)
+		if (processes[i] && processes[i]->state != PROCESS_GONE &&
+		    processes[i]->rank->learned_total >= KEEP_STEPS_MIN)
+			save(k, processes[i], now_ns);
+}
+
+void keep_close(struct keep *k)
+{
+	if (k && k->dir >= 0)
+		close(k->dir);
+	free(k);
+}
+
+void keep_stats_get(const struct keep *k, struct keep_stats *out)
+{
+	*out = k->stats;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A process is known by (pid, start time): when it dials again, its ring and its models go on. Its
  * end shows by the pidfd; a closed socket alone may be a helper thread that starts anew. */
+#include "sidecar/process.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,7 +18,8 @@
 #include "base/hash.h"
 #include "base/job_key.h"
 #include "ring/ring_text.h"
-#include "sidecar/node.h"
+#include "sidecar/drain.h"
+#include "sidecar/keep.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
 /* A process whose socket closed dials again within 2 s (attach.h). */
@@ -78,10 +81,10 @@ static const char *sink_name(void *arg, uint32_t id)
 
 static void drop_socket(struct process *p)
 {
-	loop_source_close(p->sock_source);
-	p->sock_source = NULL;
-	foreign_close(p->sock);
-	p->sock = -1;
+	loop_source_close(p->link.sock_source);
+	p->link.sock_source = NULL;
+	foreign_close(p->link.sock);
+	p->link.sock = -1;
 }
 
 static void leave(struct process *p, enum process_state state)
@@ -92,10 +95,10 @@ static void leave(struct process *p, enum process_state state)
 	p->left_ns = clock_monotonic_ns();
 	drop_socket(p);
 	if (state == PROCESS_GONE) {
-		windows_end(p->node->windows, p->slot);
-		keep_forget(p);
+		windows_end(p->node->analysis.windows, p->slot);
+		keep_forget(p->node->keep, p);
 		if (p->pid > 0)
-			cpu_stacks_unwatch(p->node, (uint32_t)p->pid);
+			cpu_stacks_unwatch(p->node->stacks, (uint32_t)p->pid);
 	}
 	if (state == PROCESS_DETACHED)
 		log_info("detach", "pid=%u rank=%d", p->id.pid, p->id.rank);
@@ -111,7 +114,7 @@ static void on_socket(void *arg, uint32_t events)
 		ssize_t n;
 
 		foreign_begin(&f); /* no descriptor belongs to a state, but one may come with it */
-		n = recv(p->sock, &st, sizeof(st), MSG_DONTWAIT | MSG_TRUNC);
+		n = recv(p->link.sock, &st, sizeof(st), MSG_DONTWAIT | MSG_TRUNC);
 		foreign_end(&f);
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -120,16 +123,16 @@ static void on_socket(void *arg, uint32_t events)
 			if (n > 0)
 				log_warn("detach", "pid=%u sent what is no state", p->id.pid);
 			/* No pid to watch: the closed socket is all there is to know. */
-			leave(p, p->pidfd >= 0 ? PROCESS_DETACHED : PROCESS_GONE);
+			leave(p, p->link.pidfd >= 0 ? PROCESS_DETACHED : PROCESS_GONE);
 			return;
 		}
-		if (st.trace_state == RING_TRACE_ON && p->trace_state != RING_TRACE_ON)
+		if (st.trace_state == RING_TRACE_ON && p->link.trace_state != RING_TRACE_ON)
 			rank_watch(p->rank, clock_monotonic_ns());
-		p->trace_state = st.trace_state;
-		p->cupti_state = st.cupti_state;
-		if ((int32_t)(st.serial - p->acked_serial) > 0 &&
-		    (int32_t)(st.serial - p->command_serial) <= 0)
-			p->acked_serial = st.serial;
+		p->link.trace_state = st.trace_state;
+		p->link.cupti_state = st.cupti_state;
+		if ((int32_t)(st.serial - p->link.acked_serial) > 0 &&
+		    (int32_t)(st.serial - p->link.command_serial) <= 0)
+			p->link.acked_serial = st.serial;
 	}
 }
 
@@ -137,41 +140,59 @@ static void on_pid(void *arg, uint32_t events)
 {
 	struct process *p = arg;
 
-	loop_source_close(p->pid_source);
-	p->pid_source = NULL;
+	loop_source_close(p->link.pid_source);
+	p->link.pid_source = NULL;
 	leave(p, PROCESS_GONE);
 }
 
 int64_t process_command(struct process *p, uint32_t kind)
 {
 	struct attach_command c = {
-	    .magic = ATTACH_MAGIC, .kind = kind, .serial = p->command_serial + 1};
+	    .magic = ATTACH_MAGIC, .kind = kind, .serial = p->link.command_serial + 1};
 
-	if (p->sock < 0)
+	if (p->link.sock < 0)
 		return -ENOTCONN;
-	if (send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(c))
+	if (send(p->link.sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(c))
 		return -errno;
-	return p->command_serial = c.serial;
+	return p->link.command_serial = c.serial;
 }
 
 static int watch(struct process *p)
 {
 	struct node *n = p->node;
-	int err = loop_add_fd(n->loop, p->sock, EPOLLIN, on_socket, p, &p->sock_source);
+	int err = loop_add_fd(n->loop, p->link.sock, EPOLLIN, on_socket, p, &p->link.sock_source);
 
-	if (err || p->pid_source || p->pid <= 0)
+	if (err || p->link.pid_source || p->pid <= 0)
 		return err;
 	/* Kernels before 5.3 have no pidfd: the socket has to do. */
-	if (p->pidfd < 0)
-		p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	if (p->pidfd >= 0 && loop_add_fd(n->loop, p->pidfd, EPOLLIN, on_pid, p, &p->pid_source)) {
-		close(p->pidfd);
-		p->pidfd = -1;
+	if (p->link.pidfd < 0)
+		p->link.pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	if (p->link.pidfd >= 0 &&
+	    loop_add_fd(n->loop, p->link.pidfd, EPOLLIN, on_pid, p, &p->link.pid_source)) {
+		close(p->link.pidfd);
+		p->link.pidfd = -1;
 	}
 	return 0;
 }
 
 /* ---- attach ---- */
+
+static void slow_down(struct loop_source *timer, uint32_t period_ms)
+{
+	if (timer)
+		loop_timer_period(timer, period_ms);
+}
+
+/* Idle, nothing looks at the machine: no canary, no BPF program, hardly a timer. */
+static void set_idle(struct node *n, bool idle)
+{
+	if (n->run.idle == idle)
+		return;
+	n->run.idle = idle;
+	canary_run(n->analysis.canary, !idle);
+	slow_down(n->run.drain_timer, idle ? NODE_IDLE_MS : DRAIN_MS);
+	slow_down(n->run.tend_timer, idle ? NODE_IDLE_MS : NODE_TEND_MS);
+}
 
 static struct process *find_same(struct node *n, const struct attach_hello *h, pid_t pid)
 {
@@ -195,13 +216,13 @@ static void supersede(struct node *n, pid_t pid)
 
 		if (!p || p->pid != pid || pid <= 0 || p->state == PROCESS_GONE)
 			continue;
-		ended.fd = p->pidfd;
-		if (p->pidfd < 0 || poll(&ended, 1, 0) == 1) {
+		ended.fd = p->link.pidfd;
+		if (p->link.pidfd < 0 || poll(&ended, 1, 0) == 1) {
 			leave(p, PROCESS_GONE);
 			continue;
 		}
 		log_warn("attach", "pid=%d alive says that it is another process", (int)pid);
-		n->stats.refused_bad++;
+		n->admission.refused_bad++;
 		process_forget(p);
 	}
 }
@@ -231,16 +252,16 @@ static int free_slot(struct node *n, uid_t uid)
 	struct process *p;
 	uid_t heaviest = uid;
 
-	if (!quota_may(&n->process_quota, uid, 1, 0)) {
+	if (!quota_may(&n->admission.quota, uid, 1, 0)) {
 		p = least_needed(n, uid, true);
 		if (!p)
 			return -EDQUOT;
 		process_forget(p);
-	} else if (quota_is_full(&n->process_quota, 1) &&
-		   quota_heaviest(&n->process_quota, &heaviest)) {
+	} else if (quota_is_full(&n->admission.quota, 1) &&
+		   quota_heaviest(&n->admission.quota, &heaviest)) {
 		p = least_needed(n, heaviest, false);
 		if (p->state != PROCESS_GONE) {
-			n->stats.gave_way++;
+			n->admission.gave_way++;
 			log_warn("detach",
 				 "pid=%u uid=%u rank=%d: its user has most processes and gives "
 				 "way to uid=%u",
@@ -258,10 +279,10 @@ static void count_reader(struct process *p)
 {
 	const struct ring_stats *st = ring_reader_stats(p->reader);
 
-	p->earlier_events += st->events;
-	p->earlier_lost += st->lost_lapped + st->lost_torn + st->lost_bad_kind;
-	p->earlier_bytes += st->bytes;
-	p->lapped_seen = 0;
+	p->past.events += st->events;
+	p->past.lost += st->lost_lapped + st->lost_torn + st->lost_bad_kind;
+	p->past.bytes += st->bytes;
+	p->lanes.lapped_seen = 0;
 }
 
 static int reattach(struct process *p, int sock, struct ring_reader *reader)
@@ -273,10 +294,10 @@ static int reattach(struct process *p, int sock, struct ring_reader *reader)
 	p->reader = reader;
 	ring_reader_poll_names(reader);
 	drop_socket(p);
-	p->sock = sock;
+	p->link.sock = sock;
 	p->state = PROCESS_ATTACHED;
 	rank_watch(p->rank, clock_monotonic_ns());
-	p->node->stats.reattached++;
+	p->node->admission.reattached++;
 	log_info("reattach", "pid=%u rank=%d", p->id.pid, p->id.rank);
 	return watch(p);
 }
@@ -292,48 +313,48 @@ static void record(struct process *p)
 	copy_text(r.job, sizeof(r.job), p->id.job);
 	copy_text(r.role, sizeof(r.role), p->id.role);
 	copy_text(r.node, sizeof(r.node), p->id.node);
-	p->rank->log = p->node->log;
-	analysis_log_rank(p->node->log, p->slot, &r);
+	p->rank->log = p->node->analysis.log;
+	analysis_log_rank(p->node->analysis.log, p->slot, &r);
 }
 
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
 	struct join_sink sink = {p, sink_host, sink_device, sink_name};
-	struct rank_config c = n->rank_config;
-	uint64_t seed = hash_mix(n->process_serial ^ hash_bytes(HASH_SEED, n->boot_id, 16));
+	struct rank_config c = n->analysis.rank;
+	uint64_t seed = hash_mix(n->admission.serial ^ hash_bytes(HASH_SEED, n->run.boot_id, 16));
 	int err;
 
 	/* Ids and seeds: nothing that must be secret, but the same in no two runs. */
-	err = recorder_add_rank(n->recorder, p->slot, p->serial);
+	err = recorder_add_rank(n->analysis.recorder, p->slot, p->serial);
 	if (!err)
-		err = rank_open(&p->rank, &c, n->recorder, p->slot, n->canary, seed,
-				clock_monotonic_ns());
+		err = rank_open(&p->rank, &c, n->analysis.recorder, p->slot, n->analysis.canary,
+				seed, clock_monotonic_ns());
 	if (!err)
 		err = join_open(&p->join, &sink, &n->clock, ring_reader_lane_count(reader));
 	if (err)
 		return err;
-	windows_add(n->windows, p->slot, &p->id, p->rank);
+	windows_add(n->analysis.windows, p->slot, &p->id, p->rank);
 	record(p);
-	keep_restore(p);
+	keep_restore(n->keep, p);
 	if (p->pid > 0)
-		cpu_stacks_watch(n, (uint32_t)p->pid);
+		cpu_stacks_watch(n->stacks, (uint32_t)p->pid);
 	return watch(p);
 }
 
 static void release(struct process *p)
 {
 	drop_socket(p);
-	loop_source_close(p->pid_source);
-	if (p->pidfd >= 0)
-		close(p->pidfd);
+	loop_source_close(p->link.pid_source);
+	if (p->link.pidfd >= 0)
+		close(p->link.pidfd);
 	join_close(p->join);
-	windows_drop(p->node->windows, p->slot);
+	windows_drop(p->node->analysis.windows, p->slot);
 	rank_close(p->rank);
-	recorder_drop_rank(p->node->recorder, p->slot);
+	recorder_drop_rank(p->node->analysis.recorder, p->slot);
 	ring_reader_close(p->reader);
 	p->node->processes[p->slot] = NULL;
-	quota_give(&p->node->process_quota, p->uid, 1);
+	quota_give(&p->node->admission.quota, p->uid, 1);
 	free(p);
 }
 
@@ -342,7 +363,7 @@ static void accept_process(struct process *p)
 	struct attach_command c = {.magic = ATTACH_MAGIC, .kind = ATTACH_ACCEPT};
 
 	drain_prepare(p);
-	if (send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+	if (send(p->link.sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug("attach", "pid=%u accept not sent: %s", p->id.pid, strerror(errno));
 }
 
@@ -398,18 +419,16 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 	}
 	*p = (struct process){.node = n,
 			      .slot = (uint32_t)slot,
-			      .serial = ++n->process_serial,
+			      .serial = ++n->admission.serial,
 			      .state = PROCESS_ATTACHED,
-			      .sock = sock,
-			      .pidfd = -1,
 			      .pid = pid,
 			      .uid = uid,
 			      .reader = reader,
 			      .attached_ns = clock_monotonic_ns(),
-			      .trace_state = RING_TRACE_ON};
+			      .link = {.sock = sock, .pidfd = -1, .trace_state = RING_TRACE_ON}};
 	n->processes[slot] = p;
-	quota_take(&n->process_quota, uid, 1, 0);
-	process_idle(n, false);
+	quota_take(&n->admission.quota, uid, 1, 0);
+	set_idle(n, false);
 	identify(p, h);
 	err = start(p, reader);
 	if (err) {
@@ -417,7 +436,7 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 		release(p);
 		return 0;
 	}
-	n->stats.attached++;
+	n->admission.attached++;
 	log_info("attach", "pid=%u uid=%u rank=%d world=%d job=%s program=%s libs=\"%s\"",
 		 p->id.pid, (unsigned)uid, p->id.rank, p->id.world_size, p->id.job, p->id.program,
 		 p->libs);
@@ -429,26 +448,10 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 
 void process_forget(struct process *p)
 {
-	p->node->stats.raw_bytes_gone += process_raw_bytes(p);
+	p->node->admission.raw_bytes_gone += process_raw_bytes(p);
 	if (p->pid > 0 && p->state != PROCESS_GONE)
-		cpu_stacks_unwatch(p->node, (uint32_t)p->pid);
+		cpu_stacks_unwatch(p->node->stacks, (uint32_t)p->pid);
 	release(p);
-}
-
-static void slow_down(struct loop_source *timer, uint32_t period_ms)
-{
-	if (timer)
-		loop_timer_period(timer, period_ms);
-}
-
-void process_idle(struct node *n, bool idle)
-{
-	if (n->idle == idle)
-		return;
-	n->idle = idle;
-	canary_run(n->canary, !idle);
-	slow_down(n->drain_timer, idle ? NODE_IDLE_MS : NODE_DRAIN_MS);
-	slow_down(n->tend_timer, idle ? NODE_IDLE_MS : NODE_TEND_MS);
 }
 
 void process_tend(struct node *n, uint64_t now_ns)
@@ -466,14 +469,13 @@ void process_tend(struct node *n, uint64_t now_ns)
 			leave(p, PROCESS_GONE);
 		if (p->state == PROCESS_ATTACHED && ring_reader_stats(p->reader)->detach_reason) {
 			log_warn("detach", "pid=%u: its ring breaks the rules", p->id.pid);
-			n->stats.refused_bad++;
+			n->admission.refused_bad++;
 			leave(p, PROCESS_GONE);
 		}
 		if (p->state != PROCESS_GONE)
 			continue;
 		if (p->join) { /* gone just now */
 			drain_last(p);
-			n->stats.ended++;
 			log_info("end", "pid=%u rank=%d steps=%llu flagged=%llu", p->id.pid,
 				 p->id.rank, (unsigned long long)p->rank->stats.steps,
 				 (unsigned long long)p->rank->stats.flagged);
@@ -481,26 +483,26 @@ void process_tend(struct node *n, uint64_t now_ns)
 			process_forget(p);
 		}
 	}
-	process_idle(n, !any);
+	set_idle(n, !any);
 }
 
 /* ---- counts ---- */
 
 uint64_t process_events(const struct process *p)
 {
-	return p->earlier_events + ring_reader_stats(p->reader)->events;
+	return p->past.events + ring_reader_stats(p->reader)->events;
 }
 
 uint64_t process_raw_bytes(const struct process *p)
 {
 	const struct ring_stats *st = ring_reader_stats(p->reader);
 
-	return p->earlier_bytes + st->bytes;
+	return p->past.bytes + st->bytes;
 }
 
 const struct join_stats *process_join_stats(const struct process *p)
 {
-	return p->join ? join_stats(p->join) : &p->last_join;
+	return p->join ? join_stats(p->join) : &p->past.join;
 }
 
 void process_losses(const struct process *p,
@@ -518,7 +520,7 @@ void process_losses(const struct process *p,
 	fn(arg, "lapped", st->lost_lapped);
 	fn(arg, "torn", st->lost_torn);
 	fn(arg, "bad_kind", st->lost_bad_kind);
-	fn(arg, "before_reattach", p->earlier_lost);
+	fn(arg, "before_reattach", p->past.lost);
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
 		if (i != RING_DROP_SWITCHED_OFF) /* as was asked for */
@@ -538,7 +540,7 @@ static void add_lost(void *arg, const char *cause, uint64_t count)
 uint64_t process_lost(const struct process *p)
 {
 	const struct ring_stats *st = ring_reader_stats(p->reader);
-	uint64_t sum = p->earlier_lost + st->lost_lapped + st->lost_torn + st->lost_bad_kind;
+	uint64_t sum = p->past.lost + st->lost_lapped + st->lost_torn + st->lost_bad_kind;
 	struct ring_counters c;
 
 	ring_reader_counters(p->reader, &c);
@@ -560,7 +562,7 @@ uint64_t process_switched_off(const struct process *p)
 
 bool process_any_anomaly(const struct node *n, uint64_t now_ns)
 {
-	if (now_ns < n->closer_until_ns)
+	if (now_ns < n->analysis.closer_until_ns)
 		return true;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)

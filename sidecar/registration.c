@@ -5,6 +5,8 @@
  * The message brings descriptors, and to close one of a FUSE file waits for the file's server, which no
  * signal ends. So a parser (reader/) takes the message, closes what is no memory file, and passes the
  * rest on. */
+#include "sidecar/registration.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,7 +22,7 @@
 #include "base/daemon/service.h"
 #include "base/daemon/foreign.h"
 #include "reader/reader_queue.h"
-#include "sidecar/node.h"
+#include "sidecar/process.h"
 
 #define REGISTRATION_HELLO_NS 2000000000ull
 /* A process says hello at once; who has been silent this long makes room for others. */
@@ -40,7 +42,7 @@
 struct asked;
 
 struct pending {
-	struct node *node;
+	struct registration *registration;
 	int sock; /* -1: free */
 	struct ucred peer;
 	uint64_t since_ns;
@@ -68,6 +70,7 @@ struct refused {
 };
 
 struct registration {
+	struct node *node;
 	int listen_fd;
 	ino_t inode; /* 0: the socket's file is not ours to remove */
 	struct loop_source *source;
@@ -118,7 +121,7 @@ static uint64_t cpu_ns(void)
 
 static void drop_pending(struct pending *p, bool close_sock)
 {
-	quota_give(&p->node->registration->places, p->peer.uid, 1);
+	quota_give(&p->registration->places, p->peer.uid, 1);
 	loop_source_close(p->source);
 	if (close_sock)
 		foreign_close(p->sock);
@@ -197,7 +200,8 @@ static void on_hello(void *arg, uint32_t events);
 static void finish_hello(struct pending *p, const struct attach_hello *h, int fds[ATTACH_FDS],
 			 int err)
 {
-	struct node *n = p->node;
+	struct registration *r = p->registration;
+	struct node *n = r->node;
 	struct ucred peer = p->peer;
 	int sock = p->sock, no = 0;
 
@@ -210,17 +214,17 @@ static void finish_hello(struct pending *p, const struct attach_hello *h, int fd
 	if (!err)
 		return;
 	if (err == -EDQUOT)
-		n->stats.refused_full++;
+		n->admission.refused_full++;
 	else
-		n->stats.refused_bad++;
-	if (!was_refused(n->registration, &peer, err, clock_monotonic_ns()))
+		n->admission.refused_bad++;
+	if (!was_refused(r, &peer, err, clock_monotonic_ns()))
 		log_warn("attach", "pid=%d uid=%u refused: %s", (int)peer.pid, (unsigned)peer.uid,
 			 why_not(err));
 	refuse(sock, -err);
 	foreign_close(sock);
 }
 
-static void answered(struct node *n, struct asked *a)
+static void answered(struct registration *r, struct asked *a)
 {
 	struct pending *p = a->pending;
 	uint64_t begin_ns = cpu_ns();
@@ -237,21 +241,21 @@ static void answered(struct node *n, struct asked *a)
 		close(fds[0]);
 		close(fds[1]);
 	} else if (p && err == -EAGAIN) { /* somebody else took it */
-		if (loop_add_fd(n->loop, p->sock, EPOLLIN, on_hello, p, &p->source))
+		if (loop_add_fd(r->node->loop, p->sock, EPOLLIN, on_hello, p, &p->source))
 			drop_pending(p, true);
 	} else if (p) {
 		finish_hello(p, &h, fds, err);
 	}
-	quota_take(&n->registration->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
+	quota_take(&r->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
 }
 
 static void on_answers(void *arg, uint32_t events)
 {
-	struct node *n = arg;
+	struct registration *r = arg;
 	struct reader_job *job;
 
-	while ((job = reader_queue_next(n->registration->readers))) {
-		answered(n, job->arg);
+	while ((job = reader_queue_next(r->readers))) {
+		answered(r, job->arg);
 		reader_job_fini(job);
 		free(job);
 	}
@@ -280,14 +284,14 @@ static bool ask(struct pending *p)
 	loop_source_close(p->source);
 	p->source = NULL;
 	p->asked = a;
-	reader_queue_push_as(p->node->registration->readers, &a->job, p->peer.uid);
+	reader_queue_push_as(p->registration->readers, &a->job, p->peer.uid);
 	return true;
 }
 
 static void on_hello(void *arg, uint32_t events)
 {
 	struct pending *p = arg;
-	struct node *n = p->node;
+	struct registration *r = p->registration;
 	uint64_t begin_ns = cpu_ns();
 	uid_t uid = p->peer.uid;
 	char byte;
@@ -296,12 +300,12 @@ static void on_hello(void *arg, uint32_t events)
 	if (got > 0 && !ask(p))
 		drop_pending(p, true);
 	else if (got == 0 || (got < 0 && (events & (EPOLLHUP | EPOLLERR)))) {
-		n->stats.refused_bad++;
+		r->node->admission.refused_bad++;
 		drop_pending(p, true);
 	}
-	quota_take(&n->registration->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
+	quota_take(&r->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
 	/* some may be answered at once */
-	on_answers(n, 0);
+	on_answers(r, 0);
 }
 
 /* Of this user: the one that has been silent for longest. */
@@ -320,9 +324,8 @@ static struct pending *oldest_of(struct registration *r, uid_t uid)
 }
 
 /* NULL: the user has to wait. */
-static struct pending *free_pending(struct node *n, uid_t uid, uint64_t now_ns)
+static struct pending *free_pending(struct registration *r, uid_t uid, uint64_t now_ns)
 {
-	struct registration *r = n->registration;
 	struct pending *p;
 	uid_t heaviest = uid;
 
@@ -331,10 +334,10 @@ static struct pending *free_pending(struct node *n, uid_t uid, uint64_t now_ns)
 		if (!p || now_ns - p->since_ns < REGISTRATION_SILENT_NS)
 			return NULL;
 		drop_pending(p, true);
-		n->stats.refused_busy++;
+		r->node->admission.refused_busy++;
 	} else if (quota_is_full(&r->places, 1) && quota_heaviest(&r->places, &heaviest)) {
 		drop_pending(oldest_of(r, heaviest), true);
-		n->stats.refused_busy++;
+		r->node->admission.refused_busy++;
 	}
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
 		if (r->pending[k].sock < 0)
@@ -343,15 +346,15 @@ static struct pending *free_pending(struct node *n, uid_t uid, uint64_t now_ns)
 }
 
 /* Takes sock. False: refused. */
-static bool take_connection(struct node *n, int sock, const struct ucred *peer, uint64_t now_ns)
+static bool take_connection(struct registration *r, int sock, const struct ucred *peer,
+			    uint64_t now_ns)
 {
-	struct registration *r = n->registration;
 	struct pending *p = NULL;
 
 	if (peer->uid != (uid_t)-1 && quota_may(&r->work, peer->uid, 0, now_ns))
-		p = free_pending(n, peer->uid, now_ns);
+		p = free_pending(r, peer->uid, now_ns);
 	if (!p) {
-		n->stats.refused_busy++;
+		r->node->admission.refused_busy++;
 		refuse(sock, EBUSY);
 		close(sock);
 		return false;
@@ -360,15 +363,14 @@ static bool take_connection(struct node *n, int sock, const struct ucred *peer, 
 	p->sock = sock;
 	p->peer = *peer;
 	p->since_ns = now_ns;
-	if (loop_add_fd(n->loop, sock, EPOLLIN, on_hello, p, &p->source))
+	if (loop_add_fd(r->node->loop, sock, EPOLLIN, on_hello, p, &p->source))
 		drop_pending(p, true);
 	return true;
 }
 
 static void on_rested(void *arg, uint32_t count)
 {
-	struct node *n = arg;
-	struct registration *r = n->registration;
+	struct registration *r = arg;
 
 	loop_source_close(r->rest);
 	r->rest = NULL;
@@ -376,23 +378,21 @@ static void on_rested(void *arg, uint32_t count)
 }
 
 /* spent_ns: of CPU time, on refusals. Without a timer there is no rest. */
-static void rest(struct node *n, uint64_t spent_ns)
+static void rest(struct registration *r, uint64_t spent_ns)
 {
-	struct registration *r = n->registration;
 	uint32_t ms = (uint32_t)(spent_ns * REGISTRATION_REST / 1000000) + 1;
 
 	if (loop_modify(r->source, 0))
 		return;
-	if (loop_add_timer(n->loop, ms, 0, on_rested, n, &r->rest))
+	if (loop_add_timer(r->node->loop, ms, 0, on_rested, r, &r->rest))
 		loop_modify(r->source, EPOLLIN);
 	else
-		n->stats.attach_rests++;
+		r->node->admission.rests++;
 }
 
 static void on_connection(void *arg, uint32_t events)
 {
-	struct node *n = arg;
-	struct registration *r = n->registration;
+	struct registration *r = arg;
 	uint64_t refused_ns = 0, begin_ns = cpu_ns();
 	struct foreign f;
 
@@ -409,7 +409,7 @@ static void on_connection(void *arg, uint32_t events)
 			break;
 		if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes))
 			peer.uid = (uid_t)-1;
-		taken = take_connection(n, sock, &peer, now_ns);
+		taken = take_connection(r, sock, &peer, now_ns);
 		end_ns = cpu_ns();
 		quota_take(&r->work, peer.uid, end_ns - begin_ns, now_ns);
 		refused_ns += taken ? 0 : end_ns - begin_ns;
@@ -417,16 +417,16 @@ static void on_connection(void *arg, uint32_t events)
 	}
 	foreign_end(&f);
 	if (refused_ns)
-		rest(n, refused_ns);
+		rest(r, refused_ns);
 }
 
-void registration_tend(struct node *n, uint64_t now_ns)
+void registration_tend(struct registration *r, uint64_t now_ns)
 {
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++) {
-		struct pending *p = &n->registration->pending[k];
+		struct pending *p = &r->pending[k];
 
 		if (p->sock >= 0 && !p->asked && now_ns - p->since_ns > REGISTRATION_HELLO_NS) {
-			n->stats.refused_bad++;
+			r->node->admission.refused_bad++;
 			drop_pending(p, true);
 		}
 	}
@@ -476,7 +476,7 @@ static int listen_at(struct registration *r, const char *path)
 	return err;
 }
 
-int registration_open(struct node *n)
+int registration_open(struct registration **out, struct node *n)
 {
 	struct registration *r;
 	int err;
@@ -487,32 +487,32 @@ int registration_open(struct node *n)
 	quota_init(&r->places, LIMIT_ATTACH_PENDING, 0);
 	quota_init(&r->work, LIMIT_ATTACH_WORK_NS, 1000000000ull);
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
-		r->pending[k] = (struct pending){.node = n, .sock = -1};
+		r->pending[k] = (struct pending){.registration = r, .sock = -1};
 	/* systemd's is root's, whoever we run as: jobs of all users trust it. */
 	r->listen_fd = service_listener(n->settings.socket_path, SOCK_SEQPACKET);
 	err = r->listen_fd >= 0 ? 0 : listen_at(r, n->settings.socket_path);
-	n->registration = r;
+	r->node = n;
 	if (!err)
 		err = reader_queue_open(&r->readers, n->reader, asked_fini);
 	if (!err)
-		err = loop_add_fd(n->loop, reader_queue_fd(r->readers), EPOLLIN, on_answers, n,
+		err = loop_add_fd(n->loop, reader_queue_fd(r->readers), EPOLLIN, on_answers, r,
 				  &r->answers);
 	if (!err)
-		err = loop_add_fd(n->loop, r->listen_fd, EPOLLIN, on_connection, n, &r->source);
+		err = loop_add_fd(n->loop, r->listen_fd, EPOLLIN, on_connection, r, &r->source);
 	if (err) {
 		loop_source_close(r->answers);
 		reader_queue_close(r->readers);
 		if (r->listen_fd >= 0)
 			close(r->listen_fd);
 		free(r);
-		n->registration = NULL;
+	} else {
+		*out = r;
 	}
 	return err;
 }
 
-void registration_close(struct node *n)
+void registration_close(struct registration *r)
 {
-	struct registration *r = n->registration;
 	struct stat st;
 
 	if (!r)
@@ -526,8 +526,7 @@ void registration_close(struct node *n)
 	loop_source_close(r->source);
 	foreign_close(r->listen_fd); /* connections wait in it, with what was sent over them */
 	/* Not the socket of a successor. */
-	if (!stat(n->settings.socket_path, &st) && st.st_ino == r->inode)
-		unlink(n->settings.socket_path);
+	if (!stat(r->node->settings.socket_path, &st) && st.st_ino == r->inode)
+		unlink(r->node->settings.socket_path);
 	free(r);
-	n->registration = NULL;
 }

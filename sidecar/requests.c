@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "base/daemon/log.h"
-#include "sidecar/node.h"
+#include "sidecar/process.h"
+#include "sidecar/ship.h"
 
 #define TASKS 128u
 /* A stretch longer than this is the last part of it: more does not fit into a window. */
@@ -105,7 +106,7 @@ static void suspect(struct node *n, uint64_t end_ns, uint64_t now_ns)
 	if (end_ns <= now_ns)
 		return;
 	n->requests->stats.suspects++;
-	windows_suspect(n->windows, end_ns, now_ns);
+	windows_suspect(n->analysis.windows, end_ns, now_ns);
 }
 
 /* An earlier run's process has nothing to say of this one's time. */
@@ -157,7 +158,7 @@ static uint64_t oldest_record_ns(const struct node *n)
 {
 	struct recorder_stats rs;
 
-	recorder_stats(n->recorder, &rs);
+	recorder_stats(n->analysis.recorder, &rs);
 	return rs.oldest_ns;
 }
 

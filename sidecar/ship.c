@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From a window that windows.c asks for to a message, and the beats. INV-10: this is all that leaves
  * the node. */
+#include "sidecar/ship.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +11,23 @@
 
 #include "base/daemon/log.h"
 #include "base/hash.h"
-#include "sidecar/node.h"
+#include "sidecar/drain.h"
+#include "sidecar/gpu/gpu_node.h"
+#include "sidecar/os/os_node.h"
+#include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/symbol_offer.h"
+#include "sidecar/status.h"
 
 /* With nothing done for so long, a beat tells what the GPU does not end. */
 #define SHIP_STILL_NS	 3000000000ull
 #define SHIP_ENDED_NS	 15000000000ull
 #define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
+
+struct ship {
+	uint64_t beat_sequence;
+	uint32_t names[LIMIT_NAME_COUNT + 1]; /* scratch of windows_names */
+};
 
 /* ---- one window ---- */
 
@@ -54,8 +65,8 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 
 	if (q->summary_only && q->reason == WINDOW_COMM)
 		return 0;
-	err = cpu_stacks_extract(p->node, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns, q->end_ns,
-				 &w->stacks);
+	err = cpu_stacks_extract(p->node->stacks, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns,
+				 q->end_ns, &w->stacks);
 	if (err == -ENOMEM)
 		return err;
 	if (err && err != -ENOSYS)
@@ -140,12 +151,15 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	if (err)
 		return err;
 	fill_open(p, w);
-	os_node_fill(p, w);
+	if (os_node_read(p)) {
+		gpu_node_tend(n, clock_monotonic_ns()); /* after the read, into the same second */
+		os_node_fill(p, w);
+	}
 	if (!q->summary_only)
 		err = windows_records(w, q, p->rank, (uint32_t)n->settings.window_records);
 	if (!err)
 		err = fill_stacks(p, w, q);
-	return err ? err : windows_names(w, n->name_map, name_of, p);
+	return err ? err : windows_names(w, n->ship->names, name_of, p);
 }
 
 /* The message, into an empty buffer that is the caller's to free. */
@@ -159,7 +173,6 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 	if (!err)
 		err = windows_encode(&w, out);
 	if (err) {
-		p->node->stats.window_failed++;
 		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
 		buf_fini(out);
 	} else {
@@ -201,13 +214,22 @@ int ship_open(struct node *n)
 	struct windows_config c = {.peers = n->settings.node_peers,
 				   .peers_mode = (enum peers_mode)n->settings.peers_mode,
 				   .length_ns = n->settings.window_length_ns,
-				   .log = n->log,
-				   .closer_until_ns = &n->closer_until_ns,
+				   .log = n->analysis.log,
+				   .closer_until_ns = &n->analysis.closer_until_ns,
 				   .now_ns = now_of,
 				   .ship = on_request,
 				   .arg = n};
 
-	return windows_open(&n->windows, &c);
+	n->ship = calloc(1, sizeof(*n->ship));
+	if (!n->ship)
+		return -ENOMEM;
+	return windows_open(&n->analysis.windows, &c);
+}
+
+void ship_close(struct node *n)
+{
+	windows_close(n->analysis.windows);
+	free(n->ship);
 }
 
 static void look_at_stall(const struct process *p, uint64_t now_ns)
@@ -219,17 +241,17 @@ static void look_at_stall(const struct process *p, uint64_t now_ns)
 		return;
 	rank_medians(p->rank, &m);
 	find_unfinished(p, m.latency_ns, &u);
-	windows_still(p->node->windows, p->slot, u.kind != JOIN_UNFINISHED_NONE, now_ns);
+	windows_still(p->node->analysis.windows, p->slot, u.kind != JOIN_UNFINISHED_NONE, now_ns);
 }
 
 void ship_tend(struct node *n, uint64_t now_ns)
 {
-	windows_tend(n->windows, now_ns);
+	windows_tend(n->analysis.windows, now_ns);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
 
-		if (p && p->state == PROCESS_ATTACHED && p->trace_state == RING_TRACE_ON &&
-		    !p->backlog)
+		if (p && p->state == PROCESS_ATTACHED && p->link.trace_state == RING_TRACE_ON &&
+		    !p->lanes.backlog)
 			look_at_stall(p, now_ns);
 	}
 }
@@ -242,7 +264,7 @@ void ship_flush(struct node *n)
 		if (p && p->join)
 			drain_last(p);
 		if (p)
-			windows_flush(n->windows, i, clock_monotonic_ns());
+			windows_flush(n->analysis.windows, i, clock_monotonic_ns());
 	}
 }
 
@@ -276,8 +298,8 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 {
 	rank_beat(p->rank, b);
 	b->rank = p->id;
-	b->trace_state = p->trace_state;
-	b->cupti_state = p->cupti_state;
+	b->trace_state = p->link.trace_state;
+	b->cupti_state = p->link.cupti_state;
 	b->events = process_events(p);
 	b->lost = process_lost(p);
 	b->ring_bytes = process_raw_bytes(p);
@@ -288,8 +310,8 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 		b->stalled_since_ns = 0;
 		return;
 	}
-	b->flags = windows_flags(p->node->windows, p->slot, now_ns) |
-		   (cpu_stacks_raised(p->node) ? BEAT_RANK_WIDE : 0);
+	b->flags = windows_flags(p->node->analysis.windows, p->slot, now_ns) |
+		   (cpu_stacks_raised(p->node->stacks) ? BEAT_RANK_WIDE : 0);
 	fill_unfinished(p, b->latency_median_ns, &b->unfinished, now_ns);
 	beats_fill(p->rank->beats, b, now_ns);
 }
@@ -316,17 +338,17 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 	struct recorder_stats rs;
 	struct uplink_stats us;
 
-	*b = (struct beat){.sequence = n->beat_sequence++,
+	*b = (struct beat){.sequence = n->ship->beat_sequence++,
 			   .now_ns = now_ns,
 			   .ranks = ranks,
-			   .cpu_share = n->stats.cpu_share,
+			   .cpu_share = n->run.cpu_share,
 			   .rss_bytes = status_rss_bytes(),
 			   .retention_ns = status_retention_ns(n, now_ns),
-			   .raw_bytes = n->stats.raw_bytes_gone};
+			   .raw_bytes = n->admission.raw_bytes_gone};
 	memcpy(b->node, n->settings.node_name, sizeof(b->node));
-	memcpy(b->boot_id, n->boot_id, sizeof(b->boot_id));
+	memcpy(b->boot_id, n->run.boot_id, sizeof(b->boot_id));
 	b->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
-	recorder_stats(n->recorder, &rs);
+	recorder_stats(n->analysis.recorder, &rs);
 	uplink_stats(n->uplink, &us);
 	b->recorder_bytes = rs.memory_bytes + rs.file_bytes;
 	b->spool_bytes = us.spool.bytes;
@@ -359,7 +381,6 @@ void ship_beat(struct node *n, uint64_t now_ns)
 	if (!err && out.bytes > (size_t)LIMIT_BEAT_BYTES_PER_RANK * (b.rank_count + 1))
 		err = -EMSGSIZE;
 	if (err) {
-		n->stats.beat_oversize++;
 		log_warn("beat", "not sent: %s", strerror(-err));
 		buf_fini(&out);
 	} else {

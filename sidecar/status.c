@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/status.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/version.h"
-#include "sidecar/node.h"
+#include "sidecar/drain.h"
+#include "sidecar/gpu/gpu_node.h"
+#include "sidecar/keep.h"
+#include "sidecar/os/os_node.h"
+#include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/symbol_offer.h"
 #include "sidecar/viewer.h"
 
-const char *status_trace_name(uint32_t state)
+static const char *trace_name(uint32_t state)
 {
 	switch (state) {
 	case RING_TRACE_OFF:
@@ -23,7 +29,7 @@ const char *status_trace_name(uint32_t state)
 	return "unknown";
 }
 
-const char *status_cupti_name(uint32_t state)
+static const char *cupti_name(uint32_t state)
 {
 	static const char *const names[] = {"none", "v2", "legacy", "yielded", "refused", "idle"};
 
@@ -48,7 +54,7 @@ uint64_t status_retention_ns(const struct node *n, uint64_t now_ns)
 	struct recorder_stats rs;
 	uint64_t since = now_ns, attached = now_ns;
 
-	recorder_stats(n->recorder, &rs);
+	recorder_stats(n->analysis.recorder, &rs);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->attached_ns < attached)
 			attached = n->processes[i]->attached_ns;
@@ -70,7 +76,7 @@ static void json_rank(struct buf *b, const struct process *p)
 {
 	const struct rank_stats *st = &p->rank->stats;
 	const struct join_stats *js = process_join_stats(p);
-	const struct windows_peer *peer = windows_peer(p->node->windows, p->slot);
+	const struct windows_peer *peer = windows_peer(p->node->analysis.windows, p->slot);
 	uint64_t now_ns = clock_monotonic_ns(), hangs = rank_stalled_since(p->rank);
 	struct rank_medians m;
 
@@ -90,7 +96,7 @@ static void json_rank(struct buf *b, const struct process *p)
 	    p->state == PROCESS_ATTACHED   ? "attached"
 	    : p->state == PROCESS_DETACHED ? "detached"
 					   : "gone",
-	    status_trace_name(p->trace_state), status_cupti_name(p->cupti_state),
+	    trace_name(p->link.trace_state), cupti_name(p->link.cupti_state),
 	    roofline_state_name(rank_model(p->rank, NULL, NULL)), (unsigned long long)st->steps,
 	    (unsigned long long)st->flagged, (unsigned long long)st->flagged_self,
 	    (unsigned long long)st->incomplete, (unsigned long long)st->host_stall,
@@ -108,7 +114,7 @@ static void json_rank(struct buf *b, const struct process *p)
 
 static uint64_t raw_bytes(const struct node *n)
 {
-	uint64_t sum = n->stats.raw_bytes_gone;
+	uint64_t sum = n->admission.raw_bytes_gone;
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
@@ -121,7 +127,7 @@ static const char *stacks_mode(const struct node *n)
 	struct cpu_stacks_stats st;
 	struct sampler_stats ss;
 
-	cpu_stacks_stats_get(n, &st, &ss);
+	cpu_stacks_stats_get(n->stacks, &st, &ss);
 	return st.opening		? "starting"
 	       : ss.mode == SAMPLER_OFF ? "none"
 					: sampler_mode_name(ss.mode);
@@ -235,7 +241,7 @@ static void json_sampler(const struct node *n, struct buf *b)
 	struct cpu_stacks_stats st;
 	struct sampler_stats s;
 
-	cpu_stacks_stats_get(n, &st, &s);
+	cpu_stacks_stats_get(n->stacks, &st, &s);
 	buf_puts(b, "\"sampler\":{\"why\":\"");
 	buf_json_text(b, s.why);
 	buf_puts(b, "\",\"missing\":\"");
@@ -277,7 +283,7 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 	bool first = true;
 
 	uplink_stats(n->uplink, &us);
-	recorder_stats(n->recorder, &rs);
+	recorder_stats(n->analysis.recorder, &rs);
 	buf_puts(b, "{\"node\":\"");
 	buf_json_text(b, n->settings.node_name);
 	buf_puts(b, "\",\"state_dir\":\"");
@@ -286,7 +292,8 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"stops\":\"%s\",\"spool\":\"%s\"},\"ranks\":[",
 		   SYSOM_VERSION, stacks_mode(n), n->settings.roofline_mode ? "p99" : "robust",
-		   n->canary ? "true" : "false", canary_is_realtime(n->canary) ? "seen" : "unseen",
+		   n->analysis.canary ? "true" : "false",
+		   canary_is_realtime(n->analysis.canary) ? "seen" : "unseen",
 		   us.spool.disk_error ? "memory" : "disk");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		if (!n->processes[i])
@@ -316,7 +323,7 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
 		   "\"retention_s\":%.3f}}\n",
-		   n->stats.cpu_share, (unsigned long long)status_rss_bytes(),
+		   n->run.cpu_share, (unsigned long long)status_rss_bytes(),
 		   (unsigned long long)(rs.memory_bytes + rs.file_bytes),
 		   (double)status_retention_ns(n, clock_monotonic_ns()) * 1e-9);
 }
@@ -398,7 +405,7 @@ static double value_expected(const struct process *p)
 }
 static double value_trace(const struct process *p)
 {
-	return p->trace_state == RING_TRACE_ON;
+	return p->link.trace_state == RING_TRACE_ON;
 }
 static double value_model(const struct process *p)
 {
@@ -406,7 +413,7 @@ static double value_model(const struct process *p)
 }
 static double value_peer(const struct process *p)
 {
-	const struct windows_peer *peer = windows_peer(p->node->windows, p->slot);
+	const struct windows_peer *peer = windows_peer(p->node->analysis.windows, p->slot);
 
 	return peer->slow ? peer->excess_ns * 1e-9 : 0;
 }
@@ -559,7 +566,7 @@ static void sampler_series(struct node *n, struct buf *b)
 	struct cpu_stacks_stats st;
 	struct sampler_stats s;
 
-	cpu_stacks_stats_get(n, &st, &s);
+	cpu_stacks_stats_get(n->stacks, &st, &s);
 	one(b, "sysom_sampler_mode", "gauge",
 	    "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
 	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
@@ -592,20 +599,22 @@ static void sampler_series(struct node *n, struct buf *b)
 
 static void attach_series(struct node *n, struct buf *b)
 {
-	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
+	one(b, "sysom_attached_total", "counter", "Processes attached.",
+	    (double)n->admission.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
-	    (double)n->stats.reattached);
+	    (double)n->admission.reattached);
 	one(b, "sysom_attach_refused_full_total", "counter",
 	    "Refused: the node is full and the user has the fair share of it.",
-	    (double)n->stats.refused_full);
+	    (double)n->admission.refused_full);
 	one(b, "sysom_gave_way_total", "counter",
-	    "Processes put out for a user who had less of a full node.", (double)n->stats.gave_way);
+	    "Processes put out for a user who had less of a full node.",
+	    (double)n->admission.gave_way);
 	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
-	    (double)n->stats.refused_bad);
+	    (double)n->admission.refused_bad);
 	one(b, "sysom_attach_refused_busy_total", "counter",
-	    "Refused: too many at once, or too often.", (double)n->stats.refused_busy);
+	    "Refused: too many at once, or too often.", (double)n->admission.refused_busy);
 	one(b, "sysom_attach_rests_total", "counter",
-	    "Rests after refusals, so that they take little time.", (double)n->stats.attach_rests);
+	    "Rests after refusals, so that they take little time.", (double)n->admission.rests);
 }
 
 void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
@@ -613,16 +622,13 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
 	struct recorder_stats rs;
 	struct analysis_log_stats ls;
+	struct keep_stats ks;
 
-	recorder_stats(n->recorder, &rs);
-	canary_totals(n->canary, &stalls, &stalled_ns);
+	recorder_stats(n->analysis.recorder, &rs);
+	keep_stats_get(n->keep, &ks);
+	canary_totals(n->analysis.canary, &stalls, &stalled_ns);
 	rank_series(n, v, b);
 	uplink_series(n, b);
-	one(b, "sysom_http_foreign_host_total", "counter",
-	    "HTTP requests refused since the name they came by is not this server's.",
-	    (double)http_foreign(n));
-	one(b, "sysom_http_evicted_total", "counter", "Connections ended to make room for others.",
-	    (double)http_evicted(n));
 	offer_series(n, b);
 	sampler_series(n, b);
 	reader_series(n, b);
@@ -631,21 +637,20 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	status_compare_metrics(n, b);
 	attach_series(n, b);
 	one(b, "sysom_baselines_restored_total", "counter",
-	    "Processes whose usual steps were known from an earlier sysomd.",
-	    (double)n->stats.baselines_restored);
+	    "Processes whose usual steps were known from an earlier sysomd.", (double)ks.restored);
 	one(b, "sysom_baselines_armed_total", "counter",
-	    "Of them, those judged from their first step on.", (double)n->stats.baselines_armed);
+	    "Of them, those judged from their first step on.", (double)ks.ready);
 	one(b, "sysom_baseline_restored_steps_total", "counter", "Steps that they had learned.",
-	    (double)n->stats.baseline_steps_restored);
+	    (double)ks.steps);
 	one(b, "sysom_baselines_due", "gauge",
 	    "Processes whose learned steps are yet to be written.",
-	    keep_due(n, clock_monotonic_ns()));
+	    keep_due(n->keep, n->processes, clock_monotonic_ns()));
 	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
-	    (double)n->stats.baselines_bad);
+	    (double)ks.bad);
 	one(b, "sysom_baseline_errors_total", "counter",
-	    "Baseline files that could not be written.", (double)n->stats.baseline_errors);
+	    "Baseline files that could not be written.", (double)ks.errors);
 	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
-	    (double)n->stats.drain_behind);
+	    (double)drain_behind(n->drain));
 	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);
 	one(b, "sysom_recorder_stored_bytes_total", "counter", "Bytes they took.",
 	    (double)rs.stored_bytes);
@@ -655,8 +660,8 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	    (double)rs.lost_records);
 	one(b, "sysom_recorder_retention_seconds", "gauge", "How far back records go.",
 	    (double)status_retention_ns(n, now_ns) * 1e-9);
-	if (n->log) {
-		analysis_log_stats(n->log, &ls);
+	if (n->analysis.log) {
+		analysis_log_stats(n->analysis.log, &ls);
 		one(b, "sysom_analysis_recorded_bytes", "gauge", "Size of record.analysis.",
 		    (double)ls.bytes);
 		one(b, "sysom_analysis_unrecorded_events_total", "counter",
@@ -668,10 +673,10 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	    (double)stalled_ns * 1e-9);
 	one(b, "sysom_host_stolen_seconds_total", "counter",
 	    "An estimate of it, also of short stops; 0 without real-time threads.",
-	    (double)canary_stolen_ns(n->canary) * 1e-9);
+	    (double)canary_stolen_ns(n->analysis.canary) * 1e-9);
 	one(b, "sysom_clock_error_seconds", "gauge", "Bound of the clock conversion's error.",
 	    (double)n->clock.error_ns * 1e-9);
-	one(b, "sysom_own_cpu_share", "gauge", "sysomd's own use of one core.", n->stats.cpu_share);
+	one(b, "sysom_own_cpu_share", "gauge", "sysomd's own use of one core.", n->run.cpu_share);
 	one(b, "sysom_own_resident_bytes", "gauge", "sysomd's own memory.",
 	    (double)status_rss_bytes());
 }

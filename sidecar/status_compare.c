@@ -8,6 +8,7 @@
 #include "sidecar/node.h"
 #include "sidecar/requests.h"
 #include "sidecar/stacks/sketch_maker.h"
+#include "sidecar/status.h"
 
 struct compare {
 	struct beats_stats beats; /* of all ranks that are here */
@@ -103,7 +104,7 @@ static void collect(struct node *n, struct compare *c)
 	}
 	sketch_maker_stats_get(n, &c->sketches);
 	requests_stats_get(n, &c->requests);
-	windows_peers_stats(n->windows, &c->peers);
+	windows_peers_stats(n->analysis.windows, &c->peers);
 	uplink_stats(n->uplink, &c->uplink);
 }
 

@@ -24,8 +24,15 @@
 #include "base/daemon/log.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
-#include "sidecar/node.h"
+#include "sidecar/drain.h"
+#include "sidecar/gpu/gpu_node.h"
+#include "sidecar/http.h"
+#include "sidecar/keep.h"
+#include "sidecar/os/os_node.h"
+#include "sidecar/process.h"
+#include "sidecar/registration.h"
 #include "sidecar/requests.h"
+#include "sidecar/ship.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/sketch_maker.h"
 #include "sidecar/stacks/symbol_offer.h"
@@ -196,6 +203,16 @@ static const char about[] =
     "sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
     "steps, judges them, and sends the anomalous ones to sysom-aggregator.";
 
+/* What main alone needs beside the node. */
+struct daemon {
+	struct node node;
+	struct registration *registration;
+	int lock_fd; /* on state.dir; -1: could not be made */
+	int failed;  /* -errno: why the loop was ended, other than on request */
+	uint64_t beat_at_ns;
+	uint64_t cpu_ns, cpu_at_ns; /* CPU time used by then; 0: not measured yet */
+};
+
 /* ---- paths ---- */
 
 /* Makes the directory (one level) if need be; true when it can be written, and by nobody else: who may
@@ -286,24 +303,25 @@ static int default_paths(struct settings *s)
 
 /* Two daemons on one directory would send each other's windows and overwrite each other's files. The
  * kernel lets the lock go when its holder ends, however it does. -EBUSY: another one has it. */
-static int take_lock(struct node *n)
+static int take_lock(struct daemon *d)
 {
+	const char *dir = d->node.settings.state_dir;
 	char path[NODE_PATH_BYTES + 8];
 
-	snprintf(path, sizeof(path), "%s/lock", n->settings.state_dir);
-	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (n->lock_fd < 0) {
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (d->lock_fd < 0) {
 		/* A disk that can't be written: nothing of ours can be there to spoil. */
 		log_warn("state", "%s: %s", path, strerror(errno));
 		return 0;
 	}
-	if (!flock(n->lock_fd, LOCK_EX | LOCK_NB))
+	if (!flock(d->lock_fd, LOCK_EX | LOCK_NB))
 		return 0;
 	if (errno != EWOULDBLOCK) {
 		log_warn("state", "%s: %s", path, strerror(errno));
 		return 0;
 	}
-	log_error("state", "%s: another sysomd uses this state.dir", n->settings.state_dir);
+	log_error("state", "%s: another sysomd uses this state.dir", dir);
 	return -EBUSY;
 }
 
@@ -312,44 +330,45 @@ static int take_lock(struct node *n)
 static void on_drain(void *arg, uint32_t count)
 {
 	struct node *n = arg;
-	uint32_t before_ms = n->drain_ms;
+	uint32_t before_ms = drain_ms(n->drain);
 	uint64_t now_ns;
 
 	drain_turn(n);
-	if (n->drain_ms != before_ms && !n->idle)
-		loop_timer_period(n->drain_timer, n->drain_ms);
+	if (drain_ms(n->drain) != before_ms && !n->run.idle)
+		loop_timer_period(n->run.drain_timer, drain_ms(n->drain));
 	now_ns = clock_monotonic_ns();
 	process_tend(n, now_ns);
 	http_tend(n, now_ns);
 }
 
-static void measure_own(struct node *n, uint64_t now_ns)
+static void measure_own(struct daemon *d, uint64_t now_ns)
 {
 	struct timespec ts;
 	uint64_t cpu_ns;
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
 	cpu_ns = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-	if (now_ns - n->stats.cpu_at_ns < 5000000000ull && n->stats.cpu_at_ns)
+	if (now_ns - d->cpu_at_ns < 5000000000ull && d->cpu_at_ns)
 		return;
-	if (n->stats.cpu_at_ns)
-		n->stats.cpu_share = (double)(cpu_ns - n->stats.cpu_ns_before) /
-				     (double)(now_ns - n->stats.cpu_at_ns);
-	n->stats.cpu_ns_before = cpu_ns;
-	n->stats.cpu_at_ns = now_ns;
+	if (d->cpu_at_ns)
+		d->node.run.cpu_share =
+		    (double)(cpu_ns - d->cpu_ns) / (double)(now_ns - d->cpu_at_ns);
+	d->cpu_ns = cpu_ns;
+	d->cpu_at_ns = now_ns;
 }
 
 static void on_second(void *arg, uint32_t count)
 {
-	struct node *n = arg;
+	struct daemon *d = arg;
+	struct node *n = &d->node;
 	struct clockmap_anchor a;
 
 	clockmap_read(&a);
 	clockmap_add(&n->clock, &a);
-	registration_tend(n, clock_monotonic_ns());
+	registration_tend(d->registration, clock_monotonic_ns());
 	os_node_tend(n, clock_monotonic_ns());
 	gpu_node_tend(n, clock_monotonic_ns());
-	measure_own(n, clock_monotonic_ns());
+	measure_own(d, clock_monotonic_ns());
 	service_alive();
 }
 
@@ -364,27 +383,29 @@ static void record_launchers(struct node *n)
 		if (!l || l->serial == p->launchers_seen || p->pid <= 0)
 			continue;
 		p->launchers_seen = l->serial;
-		cpu_stacks_record_threads(n, (uint32_t)p->pid, l->tid, JOIN_LAUNCHERS);
+		cpu_stacks_record_threads(n->stacks, (uint32_t)p->pid, l->tid, JOIN_LAUNCHERS);
 	}
 }
 
 static void on_tend(void *arg, uint32_t count)
 {
-	struct node *n = arg;
+	struct daemon *d = arg;
+	struct node *n = &d->node;
 	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t period = windows_is_close(n->windows, now_ns) ? n->settings.beat_suspect_ns
-							       : n->settings.beat_ns;
+	uint64_t period = windows_is_close(n->analysis.windows, now_ns)
+			      ? n->settings.beat_suspect_ns
+			      : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
-	analysis_log_tend(n->log, now_ns);
+	analysis_log_tend(n->analysis.log, now_ns);
 	requests_tend(n, now_ns);
-	keep_tend(n, now_ns);
+	keep_tend(n->keep, n->processes, now_ns);
 	record_launchers(n);
-	cpu_stacks_tend(n, now_ns);
+	cpu_stacks_tend(n->stacks, process_any_anomaly(n, now_ns), now_ns);
 	sketch_maker_tend(n, now_ns);
-	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
+	if (d->beat_at_ns && now_ns - d->beat_at_ns < period)
 		return;
-	n->beat_at_ns = now_ns;
+	d->beat_at_ns = now_ns;
 	ship_beat(n, now_ns);
 }
 
@@ -401,21 +422,22 @@ static void on_signal(void *arg, uint32_t signum)
  * anew, and rings, spool and baselines are taken up. */
 static void on_keeper_gone(void *arg, uint32_t events)
 {
-	struct node *n = arg;
+	struct daemon *d = arg;
 
 	log_error("reader",
 		  "the keeper of the reader processes died; sysomd ends to be started again");
-	n->failed = -ECHILD;
+	d->failed = -ECHILD;
 	watchdog_arm(STOP_S, 1);
-	loop_stop(n->loop);
+	loop_stop(d->node.loop);
 }
 
 /* ---- start and end ---- */
 
-static void fill_rank_config(struct node *n)
+/* One scratch for all ranks: one thread judges them. -ENOMEM */
+static int fill_rank_config(struct node *n)
 {
 	const struct settings *s = &n->settings;
-	struct rank_config *c = &n->rank_config;
+	struct rank_config *c = &n->analysis.rank;
 
 	rank_config_default(c);
 	c->judge.roofline.mode = s->roofline_mode ? ROOFLINE_P99 : ROOFLINE_ROBUST;
@@ -436,6 +458,11 @@ static void fill_rank_config(struct node *n)
 	c->anomaly.summary_per_s = 4 * s->window_per_minute / 60;
 	c->stall_ns = s->stall_ns;
 	c->beat_ns = s->beat_ns;
+	c->steps.scratch = aligned_alloc(16, steps_scratch_bytes(&c->steps));
+	if (!c->steps.scratch)
+		return -ENOMEM;
+	steps_scratch_init(c->steps.scratch);
+	return 0;
 }
 
 static int open_stores(struct node *n)
@@ -447,14 +474,14 @@ static int open_stores(struct node *n)
 				     .ranks_max = LIMIT_NODE_PROCESSES};
 	struct uplink_config uc = {
 	    .url = n->settings.uplink_url,
-	    .spool = {spool, n->settings.spool_bytes, n->settings.spool_age_ns, n->boot}};
+	    .spool = {spool, n->settings.spool_bytes, n->settings.spool_age_ns, spool_boot()}};
 	int err;
 
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
 	snprintf(files, sizeof(files), "%s/recorder", n->settings.state_dir);
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
 		rc.file_bytes = 0; /* memory alone; retention tells */
-	err = recorder_open(&n->recorder, &rc);
+	err = recorder_open(&n->analysis.recorder, &rc);
 	return err ? err : uplink_open(&n->uplink, &uc, n->loop, requests_take, n);
 }
 
@@ -482,17 +509,18 @@ static void open_offer(struct node *n)
 static int open_log(struct node *n)
 {
 	const struct settings *s = &n->settings;
-	int err = !*s->record_analysis
-		      ? 0
-		      : analysis_log_open(&n->log, s->record_analysis, s->record_analysis_bytes);
+	int err = !*s->record_analysis ? 0
+				       : analysis_log_open(&n->analysis.log, s->record_analysis,
+							   s->record_analysis_bytes);
 
 	if (err)
 		log_error("record", "%s: %s", s->record_analysis, strerror(-err));
 	return err;
 }
 
-static int node_open(struct node *n)
+static int daemon_open(struct daemon *d)
 {
+	struct node *n = &d->node;
 	int err = reader_open(&n->reader, n->settings.proc_root); /* before any thread */
 
 	if (!err)
@@ -504,24 +532,20 @@ static int node_open(struct node *n)
 	signal(SIGPIPE, SIG_IGN);
 	if ((err = loop_add_signal(n->loop, SIGTERM, on_signal, n, NULL)) ||
 	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)) ||
-	    (err = loop_add_fd(n->loop, reader_fd(n->reader), 0, on_keeper_gone, n, NULL)))
+	    (err = loop_add_fd(n->loop, reader_fd(n->reader), 0, on_keeper_gone, d, NULL)))
 		return err;
-	n->started_ns = clock_monotonic_ns();
-	if (getrandom(n->boot_id, sizeof(n->boot_id), GRND_NONBLOCK) < 0)
-		memcpy(n->boot_id, &n->started_ns, sizeof(n->started_ns));
+	if (getrandom(n->run.boot_id, sizeof(n->run.boot_id), GRND_NONBLOCK) < 0)
+		memcpy(n->run.boot_id, &(uint64_t){clock_monotonic_ns()}, sizeof(uint64_t));
 	clockmap_init(&n->clock);
-	quota_init(&n->process_quota, LIMIT_NODE_PROCESSES, 0);
-	fill_rank_config(n);
-	keep_open(n);
-	n->drain_ms = NODE_DRAIN_MS;
-	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
-	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
-	n->steps_scratch = aligned_alloc(16, steps_scratch_bytes(&n->rank_config.steps));
-	if (!n->batch || !n->name_map || !n->steps_scratch)
-		return -ENOMEM;
-	steps_scratch_init(n->steps_scratch);
-	n->rank_config.steps.scratch = n->steps_scratch;
-	if (n->settings.canary && (err = canary_open(&n->canary, n->settings.canary_realtime)))
+	quota_init(&n->admission.quota, LIMIT_NODE_PROCESSES, 0);
+	err = fill_rank_config(n);
+	if (!err)
+		err = keep_open(&n->keep, n->settings.state_dir);
+	if (!err)
+		err = drain_open(&n->drain);
+	if (!err && n->settings.canary)
+		err = canary_open(&n->analysis.canary, n->settings.canary_realtime);
+	if (err)
 		return err;
 	err = requests_open(n);
 	if (!err)
@@ -529,14 +553,14 @@ static int node_open(struct node *n)
 	if (!err)
 		err = ship_open(n);
 	if (!err)
-		err = cpu_stacks_open(n);
+		err = cpu_stacks_open(&n->stacks, &n->settings, n->reader);
 	if (!err)
 		err = os_node_open(n);
 	if (!err)
 		err = gpu_node_open(n);
 	if (err)
 		return err;
-	err = registration_open(n);
+	err = registration_open(&d->registration, n);
 	if (err) {
 		log_error("socket", "%s: %s%s", n->settings.socket_path, strerror(-err),
 			  err == -EADDRINUSE
@@ -545,49 +569,52 @@ static int node_open(struct node *n)
 		return err;
 	}
 	if ((err = open_stores(n)) || (err = http_open(n)) ||
-	    (err = loop_add_timer(n->loop, 0, n->drain_ms, on_drain, n, &n->drain_timer)) ||
-	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
+	    (err = loop_add_timer(n->loop, 0, drain_ms(n->drain), on_drain, n,
+				  &n->run.drain_timer)) ||
+	    (err = loop_add_timer(n->loop, 0, 1000, on_second, d, NULL)))
 		return err;
 	open_offer(n);
 	err = sketch_maker_open(n);
 	if (err)
 		return err;
-	return loop_add_timer(n->loop, 50, NODE_TEND_MS, on_tend, n, &n->tend_timer);
+	return loop_add_timer(n->loop, 50, NODE_TEND_MS, on_tend, d, &n->run.tend_timer);
 }
 
 /* `code` is what the process will end with. */
-static void node_close(struct node *n, int code)
+static void daemon_close(struct daemon *d, int code)
 {
+	struct node *n = &d->node;
+
 	if (n->uplink) {
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
 	sketch_maker_close(n);
 	http_close(n);
-	keep_close(n);
+	keep_all(n->keep, n->processes, clock_monotonic_ns());
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
-	analysis_log_close(n->log);
-	cpu_stacks_close(n);
-	registration_close(n);
+	analysis_log_close(n->analysis.log);
+	cpu_stacks_close(n->stacks);
+	registration_close(d->registration);
 	requests_close(n);
-	windows_close(n->windows);
+	ship_close(n);
+	keep_close(n->keep);
+	drain_close(n->drain);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
-	recorder_close(n->recorder);
+	recorder_close(n->analysis.recorder);
 	gpu_node_close(n);
 	os_node_close(n);
-	canary_close(n->canary);
+	canary_close(n->analysis.canary);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);
-	free(n->batch);
-	free(n->name_map);
-	free(n->steps_scratch);
+	free(n->analysis.rank.steps.scratch);
 	reader_close(n->reader);
 	loop_close(n->loop);
-	if (n->lock_fd >= 0)
-		close(n->lock_fd);
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
 }
 
 static bool is_listen_address(const char *text)
@@ -642,14 +669,15 @@ static void bound_malloc(void)
 
 int main(int argc, char **argv)
 {
-	static struct node node = {.baseline_fd = -1, .lock_fd = -1};
+	static struct daemon d = {.lock_fd = -1};
+	struct settings *s = &d.node.settings;
 	int err;
 
 	service_init();
 	bound_malloc();
 	log_init("sysomd", LOG_INFO);
-	switch (config_load_checked(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about,
-				    DEFAULT_CONFIG, argc, argv, check_settings)) {
+	switch (config_load_checked(s, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG, argc,
+				    argv, check_settings)) {
 	case CONFIG_EXIT_OK:
 		return 0;
 	case CONFIG_EXIT_BAD:
@@ -657,26 +685,24 @@ int main(int argc, char **argv)
 	case CONFIG_RUN:
 		break;
 	}
-	log_init("sysomd", (enum log_level)node.settings.log_level);
-	err = default_paths(&node.settings);
+	log_init("sysomd", (enum log_level)s->log_level);
+	err = default_paths(s);
 	if (!err)
-		err = take_lock(&node);
+		err = take_lock(&d);
 	if (!err)
-		err = node_open(&node);
+		err = daemon_open(&d);
 	if (!err) {
-		log_info("start", "socket=%s control=%s http=%s uplink=%s state=%s",
-			 node.settings.socket_path, node.settings.control_path,
-			 node.settings.http_listen, node.settings.uplink_url,
-			 node.settings.state_dir);
+		log_info("start", "socket=%s control=%s http=%s uplink=%s state=%s", s->socket_path,
+			 s->control_path, s->http_listen, s->uplink_url, s->state_dir);
 		service_ready();
-		err = loop_run(node.loop);
+		err = loop_run(d.node.loop);
 		if (!err)
-			err = node.failed;
+			err = d.failed;
 	}
 	service_stopping();
 	if (err)
 		log_error("end", "%s", strerror(-err));
-	node_close(&node, err ? 1 : 0);
+	daemon_close(&d, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;
 }

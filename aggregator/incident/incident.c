@@ -219,24 +219,22 @@ static double shared_part(uint64_t first, uint64_t last, uint64_t from, uint64_t
  * tell of the same. */
 static double new_part(const struct run *to, const struct run *from)
 {
-	if (from->member != to->member || !from->flagged || !to->flagged)
+	if (from->member != to->member || !from->steps.flagged || !to->steps.flagged)
 		return 1;
-	return 1 -
-	       fmin(shared_part(from->first_step, from->last_step, to->first_step, to->last_step),
-		    shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns,
-				to->end_unix_ns));
+	return 1 - fmin(shared_part(from->steps.first_step, from->steps.last_step,
+				    to->steps.first_step, to->steps.last_step),
+			shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns,
+				    to->end_unix_ns));
 }
 
-void incident_run_merge(struct run *to, const struct run *from)
+/* part: of the flagged steps of `from`, those that `to` does not have. */
+static void steps_add(struct slow_steps *to, const struct slow_steps *from, double part)
 {
-	double part = new_part(to, from);
-
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
 	}
 	raise_to(&to->last_step, from->last_step);
-	widen(&to->begin_unix_ns, &to->end_unix_ns, from->begin_unix_ns, from->end_unix_ns);
 	to->reasons |= from->reasons;
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
@@ -245,6 +243,12 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->first_ns += part * from->first_ns;
 	to->flagged_ns += part * from->flagged_ns;
 	to->slow_ns += from->slow_ns;
+}
+
+void incident_run_merge(struct run *to, const struct run *from)
+{
+	steps_add(&to->steps, &from->steps, new_part(to, from));
+	widen(&to->begin_unix_ns, &to->end_unix_ns, from->begin_unix_ns, from->end_unix_ns);
 }
 
 static bool touches(const struct run *a, const struct run *b)
@@ -286,11 +290,11 @@ static bool take_waiting(struct incident_set *s, struct incident *i, struct memb
 {
 	double weight = incident_views_worth(p, excerpt_steps(p, false));
 
-	if (!(weight > 0) || (m->waiting && weight <= m->waiting_weight))
+	if (!(weight > 0) || (m->excerpts.waiting && weight <= m->excerpts.waiting_weight))
 		return true;
-	if (!incident_views_hold(s, i, m, &m->waiting, p))
+	if (!incident_views_hold(s, i, m, &m->excerpts.waiting, p))
 		return false;
-	m->waiting_weight = weight;
+	m->excerpts.waiting_weight = weight;
 	return true;
 }
 
@@ -299,25 +303,26 @@ static bool take_slow(struct incident_set *s, struct incident *i, struct member 
 {
 	double mine = weight_of(p, weight);
 
-	if (m->slow && mine <= m->slow_weight)
+	if (m->excerpts.slow && mine <= m->excerpts.slow_weight)
 		return true;
-	if (!incident_views_hold(s, i, m, &m->slow, p))
+	if (!incident_views_hold(s, i, m, &m->excerpts.slow, p))
 		return false;
-	m->slow_weight = mine;
+	m->excerpts.slow_weight = mine;
 	return true;
 }
 
 static bool take_healthy(struct incident_set *s, struct incident *i, struct member *m,
 			 struct excerpt *p)
 {
-	return !incident_views_is_healthier(p, m->healthy) ||
-	       incident_views_hold(s, i, m, &m->healthy, p);
+	return !incident_views_is_healthier(p, m->excerpts.healthy) ||
+	       incident_views_hold(s, i, m, &m->excerpts.healthy, p);
 }
 
 static bool take_open(struct incident_set *s, struct incident *i, struct member *m,
 		      struct excerpt *p)
 {
-	return !incident_views_shows_more(p, m->open) || incident_views_hold(s, i, m, &m->open, p);
+	return !incident_views_shows_more(p, m->excerpts.open) ||
+	       incident_views_hold(s, i, m, &m->excerpts.open, p);
 }
 
 /* What matters most first. */
@@ -346,13 +351,13 @@ static void take_better(struct incident_set *s, struct incident *i, struct membe
 
 	if (d->excerpt)
 		take_excerpt(s, i, m, d, weight);
-	if (m->windows && weight <= m->weight)
+	if (m->sent.windows && weight <= m->median.weight)
 		return;
-	m->weight = weight;
-	m->latency_ns = d->latency_ns;
-	m->expected_ns = d->expected_ns;
-	m->self_ns = d->self_ns;
-	m->expected_self_ns = d->expected_self_ns;
+	m->median.weight = weight;
+	m->median.latency_ns = d->latency_ns;
+	m->median.expected_ns = d->expected_ns;
+	m->median.self_ns = d->self_ns;
+	m->median.expected_self_ns = d->expected_self_ns;
 }
 
 /* Without memory they are left out: they explain, and decide nothing. */
@@ -412,44 +417,44 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	/* What somebody asked for repeats steps that other windows have told of. */
 	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
-	m->reasons |= 1u << d->reason; /* first: what it is decides about room */
+	m->steps.reasons |= 1u << d->reason; /* first: what it is decides about room */
 	take_better(s, i, m, d);
 	if (!repeats || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
 	if (d->flagged && !repeats) {
-		if (!m->flagged || d->first_step < m->first_step) {
-			m->first_step = d->first_step;
-			m->onset_step = d->onset_step;
+		if (!m->steps.flagged || d->first_step < m->steps.first_step) {
+			m->steps.first_step = d->first_step;
+			m->steps.onset_step = d->onset_step;
 		}
-		raise_to(&m->last_step, d->last_step);
+		raise_to(&m->steps.last_step, d->last_step);
 	}
-	m->windows++;
-	m->summaries += d->summary_only;
-	m->flagged += repeats ? 0 : d->flagged;
-	m->hinted += hinted_of(d);
-	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
-	m->first_ns += repeats ? 0 : first_ns_of(d);
+	m->sent.windows++;
+	m->sent.summaries += d->summary_only;
+	m->steps.flagged += repeats ? 0 : d->flagged;
+	m->steps.hinted += hinted_of(d);
+	m->steps.flagged_ns += repeats ? 0 : flagged_ns_of(d);
+	m->steps.first_ns += repeats ? 0 : first_ns_of(d);
 	if (digest_is_own(d)) {
-		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
-		m->self_excess_ns += d->self_excess_ns;
-		m->first_self_ns += d->first_self_ns;
-		m->slow_ns += slow_of(d);
-		m->stolen_ns += stolen_of(d);
+		widen(&m->own.begin_unix_ns, &m->own.end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
+		m->steps.self_excess_ns += d->self_excess_ns;
+		m->steps.first_self_ns += d->first_self_ns;
+		m->steps.slow_ns += slow_of(d);
+		m->own.stolen_ns += stolen_of(d);
 	}
 	if (d->reason == WINDOW_PEER)
-		m->reasons |= 1u << WINDOW_SELF;
+		m->steps.reasons |= 1u << WINDOW_SELF;
 	if (d->reason == WINDOW_PEER && !hinted_of(d)) { /* as good as a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
 		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
 		       (d->flagged ? d->flagged : d->steps + 1.0);
-		m->peer_accused_ns += each;
-		m->accused_ns += each;
+		m->accused.by_node_ns += each;
+		m->accused.ns += each;
 	}
-	raise_to(&m->collectives, d->collectives);
-	if (d->lost > m->lost) {
-		m->lost = d->lost;
-		text_copy(m->lost_cause, sizeof(m->lost_cause), d->lost_cause);
+	raise_to(&m->sent.collectives, d->collectives);
+	if (d->lost > m->sent.lost) {
+		m->sent.lost = d->lost;
+		text_copy(m->sent.lost_cause, sizeof(m->sent.lost_cause), d->lost_cause);
 	}
 }
 
@@ -457,28 +462,28 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 uint64_t arrival_unix_ns)
 {
 	struct run r = {.member = incident_member_key(d->rank.rank, d->rank.node),
-			.reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
 			.begin_unix_ns = d->begin_unix_ns,
 			.end_unix_ns = d->end_unix_ns,
-			.flagged = d->flagged,
-			.hinted = hinted_of(d),
-			.self_excess_ns = d->self_excess_ns,
-			.first_self_ns = d->first_self_ns,
-			.first_ns = first_ns_of(d),
-			.flagged_ns = flagged_ns_of(d),
-			.slow_ns = slow_of(d)};
+			.steps = {.reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
+				  .flagged = d->flagged,
+				  .hinted = hinted_of(d),
+				  .self_excess_ns = d->self_excess_ns,
+				  .first_self_ns = d->first_self_ns,
+				  .first_ns = first_ns_of(d),
+				  .flagged_ns = flagged_ns_of(d),
+				  .slow_ns = slow_of(d)}};
 	struct member *m = member_of(i, &d->rank);
 
 	if (m)
 		member_add(s, i, m, d);
 	if (m && is_itself(d))
-		raise_to(&m->itself_end_unix_ns, d->end_unix_ns);
+		raise_to(&m->own.itself_end_unix_ns, d->end_unix_ns);
 	if (m && is_itself(d) && !incident_is_brief(&r))
-		raise_to(&m->slow_end_unix_ns, d->end_unix_ns);
+		raise_to(&m->own.slow_end_unix_ns, d->end_unix_ns);
 	if (d->flagged) {
-		r.first_step = d->first_step;
-		r.last_step = d->last_step;
-		r.onset_step = d->onset_step;
+		r.steps.first_step = d->first_step;
+		r.steps.last_step = d->last_step;
+		r.steps.onset_step = d->onset_step;
 	}
 	anomaly_take(i, d->anomaly_id);
 	/* what somebody asked for is no slowness of its own */
@@ -503,17 +508,17 @@ static bool is_same(const struct finding_report *a, const struct finding_report 
 {
 	return a->finding.kind == b->finding.kind &&
 	       ((is_of_the_job(a->finding.kind) && !a->ended) ||
-		a->told_begin_unix_ns == b->begin_unix_ns ||
+		a->reported_begin_unix_ns == b->begin_unix_ns ||
 		(a->finding.rank_count && b->finding.rank_count &&
 		 a->finding.ranks[0] == b->finding.ranks[0]));
 }
 
 static bool is_new(const struct incident_set *s, const struct finding_report *f)
 {
-	return f->teller == s->config.teller;
+	return f->reporter == s->config.reporter;
 }
 
-/* Told by an earlier process, and since then neither told again nor ended. */
+/* Reported by an earlier process, and since then neither reported again nor ended. */
 static bool is_earlier(const struct incident_set *s, const struct finding_report *f)
 {
 	return !is_new(s, f) && !f->ended;
@@ -530,9 +535,9 @@ static bool is_like(const struct finding *a, const struct finding *b)
 }
 
 /* Its ranks become members, and culprits where it accuses. */
-static void accuse(struct incident *i, const struct finding_report *told)
+static void accuse(struct incident *i, const struct finding_report *report)
 {
-	const struct finding *f = &told->finding;
+	const struct finding *f = &report->finding;
 	double steps = (double)(f->last_step - f->first_step) + 1;
 
 	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
@@ -545,10 +550,10 @@ static void accuse(struct incident *i, const struct finding_report *told)
 
 		if (!m)
 			continue;
-		if (m->peer_accused_ns + ns > m->accused_ns)
-			m->accused_ns = m->peer_accused_ns + ns;
-		widen(&m->accused_begin_unix_ns, &m->accused_end_unix_ns, told->begin_unix_ns,
-		      told->end_unix_ns);
+		if (m->accused.by_node_ns + ns > m->accused.ns)
+			m->accused.ns = m->accused.by_node_ns + ns;
+		widen(&m->accused.begin_unix_ns, &m->accused.end_unix_ns, report->begin_unix_ns,
+		      report->end_unix_ns);
 	}
 }
 
@@ -559,8 +564,8 @@ static void accuse_all(struct incident *i)
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		struct member *m = &i->members[k];
 
-		m->accused_ns = m->peer_accused_ns;
-		m->accused_begin_unix_ns = m->accused_end_unix_ns = 0;
+		m->accused.ns = m->accused.by_node_ns;
+		m->accused.begin_unix_ns = m->accused.end_unix_ns = 0;
 	}
 	for (uint32_t k = 0; k < i->finding_count; k++)
 		accuse(i, &i->findings[k]);
@@ -589,8 +594,9 @@ static void replace(const struct incident_set *s, struct finding_report *to,
 {
 	const struct finding_report was = *to;
 	/* who was told to be well again, and is slow anew, has begun anew */
-	bool same = !was.ended || was.told_begin_unix_ns == f->begin_unix_ns;
-	bool carried = is_earlier(s, &was) || (same && was.told_begin_unix_ns > was.begin_unix_ns);
+	bool same = !was.ended || was.reported_begin_unix_ns == f->begin_unix_ns;
+	bool carried =
+	    is_earlier(s, &was) || (same && was.reported_begin_unix_ns > was.begin_unix_ns);
 
 	*to = *f;
 	if (!carried || was.begin_unix_ns >= f->begin_unix_ns)
@@ -682,9 +688,9 @@ struct newcomer {
 	const uint8_t *anomaly_id; /* NULL: none */
 	bool blameless;
 	bool waits; /* a window that accuses nobody: it tells of one fault, and makes no two one */
-	int32_t suspect;	    /* whom it accuses; -1 nobody */
-	const struct finding *told; /* NULL: a window */
-	uint64_t sender;	    /* who said so; 0: not known */
+	int32_t suspect;	       /* whom it accuses; -1 nobody */
+	const struct finding *finding; /* NULL: a window */
+	uint64_t sender;	       /* who said so; 0: not known */
 	const char *node;
 };
 
@@ -721,7 +727,7 @@ static bool is_held(const struct incident_set *s, const struct incident *i,
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		const struct finding_report *f = &i->findings[k];
 
-		if (n->told && is_earlier(s, f) && is_like(&f->finding, n->told))
+		if (n->finding && is_earlier(s, f) && is_like(&f->finding, n->finding))
 			return true;
 		if (f->ended ||
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
@@ -746,11 +752,11 @@ static bool is_long(const struct member *m)
 /* Until when it was slow for long, apart from what a host does now and then; 0: it was not. */
 static uint64_t fault_end(const struct member *m)
 {
-	uint64_t own = m->slow_end_unix_ns, told = m->accused_end_unix_ns;
+	uint64_t own = m->own.slow_end_unix_ns, accused = m->accused.end_unix_ns;
 
 	if (!is_long(m))
 		return 0;
-	return own > told ? own : told;
+	return own > accused ? own : accused;
 }
 
 /* The latest of all ranks; 0: none was slow for long, it is no fault so far. */
@@ -778,7 +784,7 @@ static uint64_t slow_until(const struct incident *i, int32_t rank)
 
 	if (!m)
 		return 0;
-	return is_long(m) ? fault_end(m) : m->itself_end_unix_ns;
+	return is_long(m) ? fault_end(m) : m->own.itself_end_unix_ns;
 }
 
 /* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
@@ -874,39 +880,22 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 			 struct member *from)
 {
 	incident_views_merge(s, i, to, from);
-	to->peer_accused_ns += from->peer_accused_ns;
-	to->flagged_ns += from->flagged_ns;
-	widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
-	      from->own_end_unix_ns);
-	to->slow_ns += from->slow_ns;
-	to->stolen_ns += from->stolen_ns;
-	raise_to(&to->itself_end_unix_ns, from->itself_end_unix_ns);
-	raise_to(&to->slow_end_unix_ns, from->slow_end_unix_ns);
-	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
-		to->first_step = from->first_step;
-		to->onset_step = from->onset_step;
-	}
-	raise_to(&to->last_step, from->last_step);
-	if (from->weight > to->weight) {
-		to->weight = from->weight;
-		to->latency_ns = from->latency_ns;
-		to->expected_ns = from->expected_ns;
-		to->self_ns = from->self_ns;
-		to->expected_self_ns = from->expected_self_ns;
-	}
+	steps_add(&to->steps, &from->steps, 1);
+	to->accused.by_node_ns += from->accused.by_node_ns;
+	widen(&to->own.begin_unix_ns, &to->own.end_unix_ns, from->own.begin_unix_ns,
+	      from->own.end_unix_ns);
+	to->own.stolen_ns += from->own.stolen_ns;
+	raise_to(&to->own.itself_end_unix_ns, from->own.itself_end_unix_ns);
+	raise_to(&to->own.slow_end_unix_ns, from->own.slow_end_unix_ns);
+	if (from->median.weight > to->median.weight)
+		to->median = from->median;
 	take_signals(to, from->signals, from->signal_count);
-	to->windows += from->windows;
-	to->summaries += from->summaries;
-	to->flagged += from->flagged;
-	to->hinted += from->hinted;
-	to->reasons |= from->reasons;
-	to->self_excess_ns += from->self_excess_ns;
-	to->first_ns += from->first_ns;
-	to->first_self_ns += from->first_self_ns;
-	raise_to(&to->collectives, from->collectives);
-	if (from->lost > to->lost) {
-		to->lost = from->lost;
-		memcpy(to->lost_cause, from->lost_cause, sizeof(to->lost_cause));
+	to->sent.windows += from->sent.windows;
+	to->sent.summaries += from->sent.summaries;
+	raise_to(&to->sent.collectives, from->sent.collectives);
+	if (from->sent.lost > to->sent.lost) {
+		to->sent.lost = from->sent.lost;
+		memcpy(to->sent.lost_cause, from->sent.lost_cause, sizeof(to->sent.lost_cause));
 	}
 }
 
@@ -1035,7 +1024,7 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    &f->finding,
 	    f->sender,
 	    ""};
-	struct finding_report told = *f;
+	struct finding_report report = *f;
 	struct incident *i;
 
 	memset(out, 0, sizeof(*out));
@@ -1054,9 +1043,9 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 		if (!i)
 			return -ENOMEM;
 	}
-	told.teller = s->config.teller;
-	told.told_begin_unix_ns = f->begin_unix_ns;
-	finding_take(s, i, &told);
+	report.reporter = s->config.reporter;
+	report.reported_begin_unix_ns = f->begin_unix_ns;
+	finding_take(s, i, &report);
 	accuse_all(i);
 	i->row.open |= !f->ended;
 	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);
@@ -1107,9 +1096,10 @@ static bool is_unnamed(const struct excerpt *p)
 static bool member_is_unnamed(const struct member *m)
 {
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (is_unnamed(m->views.view[k].excerpt))
+		if (is_unnamed(m->excerpts.views.view[k].excerpt))
 			return true;
-	return is_unnamed(m->slow) || is_unnamed(m->waiting) || is_unnamed(m->open);
+	return is_unnamed(m->excerpts.slow) || is_unnamed(m->excerpts.waiting) ||
+	       is_unnamed(m->excerpts.open);
 }
 
 uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,
@@ -1262,9 +1252,9 @@ json_t *incident_set_findings(const struct incident_set *s, const char *id)
 		const struct finding_report *f = &i->findings[k];
 		json_t *one = finding_json_make(f);
 
-		json_object_set_new(one, "teller", json_integer((json_int_t)f->teller));
+		json_object_set_new(one, "teller", json_integer((json_int_t)f->reporter));
 		json_object_set_new(one, "told_begin_unix_ns",
-				    json_integer((json_int_t)f->told_begin_unix_ns));
+				    json_integer((json_int_t)f->reported_begin_unix_ns));
 		json_array_append_new(list, one);
 	}
 	return list;

@@ -44,8 +44,8 @@ struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
-	/* of this process; a restored finding of another one is told again or ends */
-	uint64_t teller;
+	/* of this process; a restored finding of another one is reported again, or it ends */
+	uint64_t reporter;
 	uint64_t excerpt_bytes; /* room for all excerpts; 0: LIMIT_INCIDENT_EXCERPT_BYTES */
 	struct incident_sources sources;
 };
@@ -93,11 +93,12 @@ struct incident *incident_set_take_out(struct incident_set *s, const char *id);
 bool incident_set_keep(struct incident_set *s, struct incident *old);
 void incident_set_put_back(struct incident_set *s, struct incident *old);
 /* A finding that has not ended holds its incident open for memory_ns at most, or until its job is
- * told to be gone. The index-th job with such a finding (jobs may come twice); false: no more. */
+ * reported gone. Names the index-th job with such a finding; a job may come twice. False: no more. */
 bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES]);
 void incident_set_job_ended(struct incident_set *s, const char *job);
-/* What an earlier process told holds its incident like a finding of this one, which takes its place
- * if it is of the same kind and names one of its ranks. Those that nobody has told again end. */
+/* A finding that an earlier process reported holds its incident open like one of this process. One
+ * of this process takes its place if it is of the same kind and names one of its ranks. Ends those
+ * that this process has not reported again. */
 void incident_set_end_earlier(struct incident_set *s);
 /* Closes what is silent and forgets what is old; the ids of the newly closed. */
 uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,

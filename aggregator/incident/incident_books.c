@@ -18,10 +18,10 @@ static uint32_t excerpts_of(const struct member *m, bool waited, const struct ex
 	uint32_t n = 0, k;
 
 	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
-		list[v] = m->views.view[v].excerpt;
-	list[INCIDENT_VIEWS] = m->slow;
-	list[INCIDENT_VIEWS + 1] = m->healthy;
-	list[INCIDENT_VIEWS + 2] = waited ? m->waiting : NULL;
+		list[v] = m->excerpts.views.view[v].excerpt;
+	list[INCIDENT_VIEWS] = m->excerpts.slow;
+	list[INCIDENT_VIEWS + 1] = m->excerpts.healthy;
+	list[INCIDENT_VIEWS + 2] = waited ? m->excerpts.waiting : NULL;
 	for (uint32_t q = 0; q < EXCERPTS; q++) {
 		for (k = 0; k < n && out[k] != list[q]; k++)
 			;
@@ -58,13 +58,14 @@ static void add(const struct excerpt *p, bool healthy, double weight, const stru
 /* Its peers or earlier runs show more of its loss than its own flagged steps do. */
 static bool is_slow_throughout(const struct incident_judgement *j, const struct member *m)
 {
-	return j->finding && (j->kind == FINDING_UNIFORM || m->accused_ns > m->self_excess_ns);
+	return j->finding &&
+	       (j->kind == FINDING_UNIFORM || m->accused.ns > m->steps.self_excess_ns);
 }
 
 /* As it is when it is not late itself. */
 static const struct excerpt *peer_excerpt(const struct member *m)
 {
-	return m->waiting ? m->waiting : m->slow;
+	return m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
 }
 
 static double self_ns(const struct excerpt *p)
@@ -106,31 +107,34 @@ const struct excerpt *incident_books_excerpt(const struct incident *i,
 {
 	double healthy;
 
-	if (!is_slow_throughout(j, m) || !m->waiting)
-		return m->slow;
-	if (!m->slow)
-		return m->waiting;
+	if (!is_slow_throughout(j, m) || !m->excerpts.waiting)
+		return m->excerpts.slow;
+	if (!m->excerpts.slow)
+		return m->excerpts.waiting;
 	healthy = healthy_ns(i, j);
-	return shown_ns(m->waiting, healthy) > shown_ns(m->slow, healthy) ? m->waiting : m->slow;
+	return shown_ns(m->excerpts.waiting, healthy) > shown_ns(m->excerpts.slow, healthy)
+		   ? m->excerpts.waiting
+		   : m->excerpts.slow;
 }
 
 /* Every excerpt of the member once; one that is kept stands for others that said the same. */
 static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
 {
-	bool has_slow = !m->slow;
+	bool has_slow = !m->excerpts.slow;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
-		const struct view *v = &m->views.view[k];
+		const struct view *v = &m->excerpts.views.view[k];
 
 		if (!v->excerpt)
 			continue;
-		has_slow |= v->excerpt == m->slow;
+		has_slow |= v->excerpt == m->excerpts.slow;
 		add(v->excerpt, false,
-		    v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1, s,
-		    to);
+		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts.views, v) / v->lost_ns
+				   : 1,
+		    s, to);
 	}
 	if (!has_slow)
-		add(m->slow, false, 1, s, to);
+		add(m->excerpts.slow, false, 1, s, to);
 }
 
 static void add_peers(const struct incident *i, const struct incident_judgement *j,
@@ -159,13 +163,14 @@ static double step_ns(const struct incident_judgement *j, const struct ledger *l
 double incident_books_lost_ns(const struct incident *i, const struct incident_judgement *j,
 			      const struct member *m)
 {
-	double lost_ns = j->kind == FINDING_UNIFORM ? m->flagged_ns - m->first_ns
-						    : m->self_excess_ns - m->first_self_ns;
+	double lost_ns = j->kind == FINDING_UNIFORM
+			     ? m->steps.flagged_ns - m->steps.first_ns
+			     : m->steps.self_excess_ns - m->steps.first_self_ns;
 
 	if (j->kind == FINDING_HANG)
 		return 0;
-	if (m->flagged && incident_books_excerpt(i, j, m) == m->slow)
-		return lost_ns / (double)m->flagged;
+	if (m->steps.flagged && incident_books_excerpt(i, j, m) == m->excerpts.slow)
+		return lost_ns / (double)m->steps.flagged;
 	return j->finding ? j->finding->effect_ns : 0;
 }
 
@@ -199,10 +204,10 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_books *out)
 {
-	if (!m->open)
+	if (!m->excerpts.open)
 		return false;
-	ledger_add(&out->slow, excerpt_open(m->open), 1);
-	ledger_add(&out->usual, excerpt_ledger(m->open, true), 1);
+	ledger_add(&out->slow, excerpt_open(m->excerpts.open), 1);
+	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
 	if (!out->usual.steps)
 		add_healthy(j, m, NULL, 0, 0, &out->usual);
 	out->usual_is_own = true;
@@ -217,7 +222,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	double slow_ns, lost_ns = incident_books_lost_ns(i, j, m);
 	bool own, others;
 
-	out->flagged = incident_books_excerpt(i, j, m) == m->slow;
+	out->flagged = incident_books_excerpt(i, j, m) == m->excerpts.slow;
 	ledger_init(&out->slow);
 	ledger_init(&out->usual);
 	ledger_init(&peers);
@@ -230,7 +235,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	if (out->flagged)
 		add_slow(m, split, &out->slow);
 	else
-		add(m->waiting, false, 1, split, &out->slow);
+		add(m->excerpts.waiting, false, 1, split, &out->slow);
 	slow_ns = step_ns(j, &out->slow);
 	add_healthy(j, m, split, slow_ns, lost_ns, &out->usual);
 	if (j->kind != FINDING_UNIFORM)

@@ -156,16 +156,17 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	else if (!j->culprits && j->reason)
 		say(out,
 		    "all ranks stopped at the same collective: not known which one stopped first");
-	else if (j->reason && j->lead && !j->lead->healthy)
+	else if (j->reason && j->lead && !j->lead->excerpts.healthy)
 		say(out, "rank %d: no healthy steps of its own to compare with", j->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 
-		if (is_named(i, j, who, m) && m->windows && m->summaries == m->windows)
+		if (is_named(i, j, who, m) && m->sent.windows &&
+		    m->sent.summaries == m->sent.windows)
 			say(out, "rank %d: summaries only, no events", m->rank);
-		if (m->lost)
+		if (m->sent.lost)
 			say(out, "rank %d: %llu events lost (mostly %s)", m->rank,
-			    (unsigned long long)m->lost, m->lost_cause);
+			    (unsigned long long)m->sent.lost, m->sent.lost_cause);
 	}
 	if (i->ranks_dropped)
 		say(out, "windows of further ranks are left out");
@@ -193,17 +194,18 @@ static void put_cost(json_t *out, const struct cost *c)
 
 /* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. most_ns: of
  * a step at most; 0: not known. */
-static struct cost cost_of(const struct incident_judgement *j, const struct run *steps,
+static struct cost cost_of(const struct incident_judgement *j, const struct slow_steps *steps,
 			   double most_ns, uint64_t duration_ns)
 {
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
 	struct cost c = {0, 0, 0};
 
-	if (j->lead && j->lead->latency_ns > j->lead->expected_ns && j->lead->expected_ns > 0)
-		each_ns = j->lead->latency_ns - j->lead->expected_ns;
+	if (j->lead && j->lead->median.latency_ns > j->lead->median.expected_ns &&
+	    j->lead->median.expected_ns > 0)
+		each_ns = j->lead->median.latency_ns - j->lead->median.expected_ns;
 	/* that is of the window that says most: a step of all of them may have lost less */
-	if (j->lead && j->lead->flagged && j->lead->flagged_ns > 0)
-		each_ns = fmin(each_ns, j->lead->flagged_ns / (double)j->lead->flagged);
+	if (j->lead && j->lead->steps.flagged && j->lead->steps.flagged_ns > 0)
+		each_ns = fmin(each_ns, j->lead->steps.flagged_ns / (double)j->lead->steps.flagged);
 	if (j->finding) {
 		const struct finding *f = j->finding;
 
@@ -241,7 +243,7 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 {
 	struct incident_judgement one = *j;
 	const struct member *m = v->rank_count ? incident_member(i, v->ranks[0]) : NULL;
-	struct run steps;
+	struct slow_steps steps;
 
 	if (!m)
 		return *first;
@@ -250,8 +252,8 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 	for (uint32_t k = 0; k < i->finding_count && !one.finding; k++)
 		if (i->findings[k].finding.rank_count && i->findings[k].finding.ranks[0] == m->rank)
 			one.finding = &i->findings[k].finding;
-	if (m->own_end_unix_ns > m->own_begin_unix_ns)
-		duration_ns = m->own_end_unix_ns - m->own_begin_unix_ns;
+	if (m->own.end_unix_ns > m->own.begin_unix_ns)
+		duration_ns = m->own.end_unix_ns - m->own.begin_unix_ns;
 	steps = incident_fault_steps(i, m);
 	return cost_of(&one, &steps, v->diagnosis.effect_ns, duration_ns);
 }
@@ -315,13 +317,13 @@ static bool is_known(double expected_ns)
 }
 
 static void put_figures(json_t *out, const struct incident *i, const struct incident_judgement *j,
-			const struct run *steps)
+			const struct slow_steps *steps)
 {
 	static const struct member nobody;
 	const struct member *m = j->lead ? j->lead : &nobody;
 	const struct finding *f = j->finding;
 	bool seen = steps->flagged > 0 || !f;
-	double told = f ? text_finite(f->excess) : 0;
+	double reported = f ? text_finite(f->excess) : 0;
 
 	json_object_set_new(out, "first_step",
 			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
@@ -332,14 +334,16 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	    out, "steps_to_flag",
 	    json_integer(
 		(json_int_t)(steps->flagged ? steps->first_step - steps->onset_step + 1 : 0)));
-	json_object_set_new(out, "latency_ms", json_real(text_ms(m->latency_ns)));
-	json_object_set_new(out, "expected_ms", json_real(text_ms(m->expected_ns)));
-	json_object_set_new(
-	    out, "excess",
-	    json_real(is_known(m->expected_ns) ? m->latency_ns / m->expected_ns - 1 : told));
-	json_object_set_new(
-	    out, "self_excess",
-	    json_real(is_known(m->expected_self_ns) ? m->self_ns / m->expected_self_ns - 1 : told));
+	json_object_set_new(out, "latency_ms", json_real(text_ms(m->median.latency_ns)));
+	json_object_set_new(out, "expected_ms", json_real(text_ms(m->median.expected_ns)));
+	json_object_set_new(out, "excess",
+			    json_real(is_known(m->median.expected_ns)
+					  ? m->median.latency_ns / m->median.expected_ns - 1
+					  : reported));
+	json_object_set_new(out, "self_excess",
+			    json_real(is_known(m->median.expected_self_ns)
+					  ? m->median.self_ns / m->median.expected_self_ns - 1
+					  : reported));
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));
@@ -354,13 +358,13 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	struct named who;
 	uint32_t n;
 	struct cost cost;
-	struct run steps;
+	struct slow_steps steps;
 	json_t *out;
 
 	incident_judge(i, job_ranks, &j);
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
-	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){.flagged = 0};
+	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct slow_steps){0};
 	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
 	cost = cost_of(&j, &steps, 0, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o}", "id",

@@ -15,19 +15,19 @@
 
 double incident_slow_ns(const struct member *m)
 {
-	double told = (double)(m->accused_end_unix_ns - m->accused_begin_unix_ns);
+	double accused_ns = (double)(m->accused.end_unix_ns - m->accused.begin_unix_ns);
 
-	return m->slow_ns > told ? m->slow_ns : told;
+	return m->steps.slow_ns > accused_ns ? m->steps.slow_ns : accused_ns;
 }
 
 static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
 {
-	*begin = m->own_begin_unix_ns;
-	*end = m->own_end_unix_ns;
-	if (m->accused_begin_unix_ns && (!*begin || m->accused_begin_unix_ns < *begin))
-		*begin = m->accused_begin_unix_ns;
-	if (m->accused_end_unix_ns > *end)
-		*end = m->accused_end_unix_ns;
+	*begin = m->own.begin_unix_ns;
+	*end = m->own.end_unix_ns;
+	if (m->accused.begin_unix_ns && (!*begin || m->accused.begin_unix_ns < *begin))
+		*begin = m->accused.begin_unix_ns;
+	if (m->accused.end_unix_ns > *end)
+		*end = m->accused.end_unix_ns;
 }
 
 /* What is no longer than a beat is a moment beside what took several times as long, or beside anything
@@ -39,7 +39,8 @@ bool incident_is_moment(const struct incident_judgement *j, const struct member 
 
 	if (!(longest > 0) || m == j->longest || mine >= thresholds.time.lasting_ns)
 		return false;
-	if (longest < thresholds.time.lasting_ns && m->stolen_ns > thresholds.time.times * longest)
+	if (longest < thresholds.time.lasting_ns &&
+	    m->own.stolen_ns > thresholds.time.times * longest)
 		return false;
 	time_of(m, &begin, &end);
 	time_of(j->longest, &from, &to);
@@ -62,7 +63,7 @@ static const struct member *longest_of(const struct incident *i)
  * known. */
 static double stands_itself(const struct member *m)
 {
-	const struct ledger *l = m->open ? excerpt_open(m->open) : NULL;
+	const struct ledger *l = m->excerpts.open ? excerpt_open(m->excerpts.open) : NULL;
 	double ns = 0;
 
 	for (uint32_t k = 0; l && k < l->count; k++)
@@ -77,7 +78,8 @@ static bool waits_for_others(const struct member *m)
 {
 	double own = stands_itself(m);
 
-	return own >= 0 && own < thresholds.part.half * (double)excerpt_open(m->open)->total_ns;
+	return own >= 0 &&
+	       own < thresholds.part.half * (double)excerpt_open(m->excerpts.open)->total_ns;
 }
 
 /* What a rank is to blame for; 0: nothing. */
@@ -88,8 +90,8 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 	if (!INCIDENT_REASON(m, reason))
 		return 0;
 	if (reason != WINDOW_STALL)
-		return m->self_excess_ns > 0 ? m->self_excess_ns : 1;
-	if (m->open)
+		return m->steps.self_excess_ns > 0 ? m->steps.self_excess_ns : 1;
+	if (m->excerpts.open)
 		return waits_for_others(m) ? 0 : stands_itself(m);
 	/* Of a node that does not tell of open intervals. Everybody stops when one is stuck: it is the one
 	 * that entered the fewest collectives. Where all entered the same, nobody is blamed, unless the job
@@ -98,10 +100,10 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 		if (!INCIDENT_REASON(&i->members[k], WINDOW_STALL))
 			continue;
 		stalled++;
-		if (i->members[k].collectives > most)
-			most = i->members[k].collectives;
+		if (i->members[k].sent.collectives > most)
+			most = i->members[k].sent.collectives;
 	}
-	return (double)(most - m->collectives) + (stalled == 1 && m->world_size <= 1);
+	return (double)(most - m->sent.collectives) + (stalled == 1 && m->world_size <= 1);
 }
 
 /* Several stragglers of one fault lose alike, echoes of a fault lose little. */
@@ -115,9 +117,9 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 	if (b >= thresholds.part.half * j->worst)
 		return true;
 	/* what began later has cost less so far: it is as bad where as much is lost while it lasts */
-	return j->reason == WINDOW_SELF && m->slow_ns >= thresholds.time.lasting_ns &&
+	return j->reason == WINDOW_SELF && m->steps.slow_ns >= thresholds.time.lasting_ns &&
 	       j->worst_slow_ns > 0 &&
-	       b / m->slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
+	       b / m->steps.slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
 }
 
 static bool is_minor(const struct incident_judgement *j, const struct member *m)
@@ -139,7 +141,7 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 	if (j->reason == WINDOW_STALL && waits_for_others(m))
 		return j->finding && j->finding->kind == FINDING_HANG &&
 		       finding_names(j->finding, m->rank);
-	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
+	return !incident_is_moment(j, m) && (m->accused.ns > 0 || by_windows(i, j, m));
 }
 
 bool incident_is_victim(const struct incident *i, const struct incident_judgement *j,
@@ -151,7 +153,7 @@ bool incident_is_victim(const struct incident *i, const struct incident_judgemen
 
 static double excess_of(const struct member *m)
 {
-	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
+	return m->median.expected_ns > 0 ? m->median.latency_ns / m->median.expected_ns - 1 : 0;
 }
 
 /* What the node has told of once it will tell of again in seconds if it lasts. */
@@ -173,29 +175,31 @@ static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
  * comes again. */
 bool incident_is_brief(const struct run *r)
 {
-	uint64_t flagged = unhinted(r->flagged, r->hinted);
+	uint64_t flagged = unhinted(r->steps.flagged, r->steps.hinted);
 
-	if (is_short_wait(r->reasons, r->flagged_ns, (double)(r->end_unix_ns - r->begin_unix_ns)))
+	if (is_short_wait(r->steps.reasons, r->steps.flagged_ns,
+			  (double)(r->end_unix_ns - r->begin_unix_ns)))
 		return true;
-	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
+	return !(r->steps.reasons &
+		 (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (flagged < thresholds.count.few ||
 		(flagged <= thresholds.count.some &&
-		 r->flagged_ns - r->first_ns < thresholds.time.hiccup_ns / 2)) &&
-	       r->self_excess_ns - r->first_self_ns < thresholds.time.hiccup_ns;
+		 r->steps.flagged_ns - r->steps.first_ns < thresholds.time.hiccup_ns / 2)) &&
+	       r->steps.self_excess_ns - r->steps.first_self_ns < thresholds.time.hiccup_ns;
 }
 
 /* A rank that is slow now and then, with healthy steps between. */
 static bool is_often(const struct member *m, double lasted_ns)
 {
-	uint64_t flagged = unhinted(m->flagged, m->hinted);
-	double steps_ns = (double)flagged * m->expected_ns;
+	uint64_t flagged = unhinted(m->steps.flagged, m->steps.hinted);
+	double steps_ns = (double)flagged * m->median.expected_ns;
 
 	if ((flagged <= thresholds.count.some &&
-	     m->flagged_ns - m->first_ns < thresholds.time.hiccup_ns / 2) ||
-	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
+	     m->steps.flagged_ns - m->steps.first_ns < thresholds.time.hiccup_ns / 2) ||
+	    is_short_wait(m->steps.reasons & ~(1u << WINDOW_ASKED), m->steps.flagged_ns, lasted_ns))
 		return false;
 	return flagged > thresholds.count.few &&
-	       (m->expected_ns <= 0 || steps_ns >= thresholds.part.told * lasted_ns);
+	       (m->median.expected_ns <= 0 || steps_ns >= thresholds.part.told * lasted_ns);
 }
 
 /* Nobody was slow for longer than a moment, and nobody often. */
@@ -213,7 +217,7 @@ static bool is_hiccup(const struct incident *i)
 	}
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
-		    i->members[k].self_excess_ns - i->members[k].first_self_ns >=
+		    i->members[k].steps.self_excess_ns - i->members[k].steps.first_self_ns >=
 			thresholds.time.hiccup_ns)
 			return false;
 	return true;
@@ -236,7 +240,8 @@ static double most_lost_ns(const struct incident *i)
 	double most = 0;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
-		most = fmax(most, fmax(i->members[k].self_excess_ns, i->members[k].accused_ns));
+		most =
+		    fmax(most, fmax(i->members[k].steps.self_excess_ns, i->members[k].accused.ns));
 	return most;
 }
 
@@ -267,11 +272,11 @@ static bool has_windows(const struct incident *i, const struct incident_judgemen
 	double most = 0;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
-		most = fmax(most, i->members[k].flagged_ns);
+		most = fmax(most, i->members[k].steps.flagged_ns);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		bool little =
-		    reason == WINDOW_SELF && m->self_excess_ns < thresholds.part.little * most;
+		bool little = reason == WINDOW_SELF &&
+			      m->steps.self_excess_ns < thresholds.part.little * most;
 
 		if (INCIDENT_REASON(m, reason) && !little && !incident_is_moment(j, m))
 			return true;
@@ -294,14 +299,14 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 		if (b > j->worst ||
 		    (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
 			j->worst = b;
-			j->worst_slow_ns = m->slow_ns;
+			j->worst_slow_ns = m->steps.slow_ns;
 			j->lead = m;
 		}
 	}
 }
 
 /* Blames some of those that stand still, not all or none. */
-static bool tells_apart(const struct incident *i, const struct incident_judgement *j)
+static bool blames_some(const struct incident *i, const struct incident_judgement *j)
 {
 	uint32_t blamed = 0;
 
@@ -317,7 +322,7 @@ static bool judge_stall(const struct incident *i, struct incident_judgement *j)
 	if (!has_windows(i, j, WINDOW_STALL))
 		return false;
 	blame_for(i, j, WINDOW_STALL);
-	return (j->finding && j->finding->kind == FINDING_HANG) || tells_apart(i, j) ||
+	return (j->finding && j->finding->kind == FINDING_HANG) || blames_some(i, j) ||
 	       (j->worst > 0 && j->worst >= most_lost_ns(i));
 }
 
@@ -362,9 +367,11 @@ static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		double step_ns = m->expected_ns > 0 ? m->expected_ns : m->latency_ns;
-		double lost_ns = fmax(m->accused_ns, fmax(m->self_excess_ns - m->first_self_ns,
-							  m->flagged_ns - m->first_ns));
+		double step_ns =
+		    m->median.expected_ns > 0 ? m->median.expected_ns : m->median.latency_ns;
+		double lost_ns =
+		    fmax(m->accused.ns, fmax(m->steps.self_excess_ns - m->steps.first_self_ns,
+					     m->steps.flagged_ns - m->steps.first_ns));
 
 		if (lost_ns >= thresholds.time.hiccup_ns / 2 ||
 		    (step_ns > 0 && lost_ns >= thresholds.count.few * step_ns))
@@ -417,14 +424,14 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 
 		if (m->world_size > 0 && (uint32_t)m->world_size > j->ranks)
 			j->ranks = (uint32_t)m->world_size;
-		if (m->accused_ns > 0 && !incident_is_moment(j, m) &&
-		    (!accused || m->accused_ns > accused->accused_ns))
+		if (m->accused.ns > 0 && !incident_is_moment(j, m) &&
+		    (!accused || m->accused.ns > accused->accused.ns))
 			accused = m;
 	}
 	/* what lasted a moment is no fault beside what was found among ranks */
 	if (accused && j->reason == WINDOW_SELF && is_hiccup(i))
 		j->worst = 0;
-	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused_ns <= 0))
+	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))
 		j->lead = accused;
 	for (uint32_t k = 0; k < i->member_count; k++)
 		j->culprits += incident_is_culprit(i, j, &i->members[k]);
@@ -465,7 +472,7 @@ static bool goes_on(const struct run *r, const struct run *next)
  * fault; others belong to it unless they are moments beside it. Into *all; their number. */
 static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
 {
-	struct run spell, longest = {.slow_ns = -1};
+	struct run spell, longest = {.steps.slow_ns = -1};
 	uint32_t kept = 0;
 
 	for (int pass = 0; pass < 2; pass++)
@@ -473,10 +480,11 @@ static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *a
 			spell = r[k++];
 			while (k < count && goes_on(&spell, &r[k]))
 				incident_run_merge(&spell, &r[k++]);
-			if (!pass && spell.slow_ns > longest.slow_ns)
+			if (!pass && spell.steps.slow_ns > longest.steps.slow_ns)
 				longest = spell;
-			if (pass && (spell.slow_ns >= thresholds.time.lasting_ns ||
-				     thresholds.time.times * spell.slow_ns >= longest.slow_ns)) {
+			if (pass && (spell.steps.slow_ns >= thresholds.time.lasting_ns ||
+				     thresholds.time.times * spell.steps.slow_ns >=
+					 longest.steps.slow_ns)) {
 				incident_run_merge(all, &spell);
 				kept++;
 			}
@@ -533,18 +541,12 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 	*end_unix_ns = found ? all.end_unix_ns : i->row.end_unix_ns;
 }
 
-struct run incident_fault_steps(const struct incident *i, const struct member *m)
+struct slow_steps incident_fault_steps(const struct incident *i, const struct member *m)
 {
 	uint64_t key = incident_member_key(m->rank, m->node);
 	struct run all;
 
-	if (!spells(i, &key, 1, &all) || !all.flagged)
-		all = (struct run){.flagged = m->flagged,
-				   .flagged_ns = m->flagged_ns,
-				   .first_step = m->first_step,
-				   .last_step = m->last_step,
-				   .onset_step = m->onset_step};
-	return all;
+	return spells(i, &key, 1, &all) && all.steps.flagged ? all.steps : m->steps;
 }
 
 bool incident_is_lasting(const struct incident *i, const struct member *m)

@@ -26,20 +26,20 @@
 static struct excerpt **place(struct member *m, uint32_t k)
 {
 	if (k == 0)
-		return &m->waiting;
+		return &m->excerpts.waiting;
 	if (k == 1)
-		return &m->healthy;
+		return &m->excerpts.healthy;
 	if (k == PLACES - 2)
-		return &m->slow;
+		return &m->excerpts.slow;
 	if (k == PLACES - 1)
-		return &m->open;
-	return &m->views.view[INCIDENT_VIEWS + 1 - k].excerpt;
+		return &m->excerpts.open;
+	return &m->excerpts.views.view[INCIDENT_VIEWS + 1 - k].excerpt;
 }
 
 /* How important what is in the k-th place is; of ranks that only waited there are many. */
 static uint32_t rank_at(const struct member *m, uint32_t k)
 {
-	return m->reasons & ~(1u << WINDOW_COMM) ? k + 2 : 1;
+	return m->steps.reasons & ~(1u << WINDOW_COMM) ? k + 2 : 1;
 }
 
 /* Of the most important place that holds it; 0: none. */
@@ -271,11 +271,11 @@ static bool is_better(const struct view *a, const struct view *b)
 /* The place that v may take: free, of its own cause, or of the least; NULL: all others say more. */
 static struct view *place_of(struct views *views, const struct view *v)
 {
-	bool tells = v->cause != CAUSE_UNKNOWN;
-	struct view *from = views->view + (tells ? 0 : INCIDENT_VIEWS_TELLING), *least = NULL;
-	uint32_t count = tells ? INCIDENT_VIEWS_TELLING : INCIDENT_VIEWS - INCIDENT_VIEWS_TELLING;
+	bool has_cause = v->cause != CAUSE_UNKNOWN;
+	struct view *from = views->view + (has_cause ? 0 : INCIDENT_VIEWS_CAUSE), *least = NULL;
+	uint32_t count = has_cause ? INCIDENT_VIEWS_CAUSE : INCIDENT_VIEWS - INCIDENT_VIEWS_CAUSE;
 
-	for (uint32_t k = 0; tells && k < count; k++)
+	for (uint32_t k = 0; has_cause && k < count; k++)
 		if (from[k].excerpt && from[k].cause == v->cause)
 			return is_better(v, &from[k]) ? &from[k] : NULL;
 	for (uint32_t k = 0; k < count; k++) {
@@ -306,8 +306,8 @@ bool incident_views_add(struct incident_set *s, struct incident *i, struct membe
 	if (!d->excerpt || !excerpt_steps(d->excerpt, false))
 		return true;
 	look(&v);
-	m->views.lost_ns[v.cause] += v.lost_ns;
-	to = place_of(&m->views, &v);
+	m->excerpts.views.lost_ns[v.cause] += v.lost_ns;
+	to = place_of(&m->excerpts.views, &v);
 	if (!to)
 		return true;
 	if (!incident_views_hold(s, i, m, &to->excerpt, v.excerpt))
@@ -320,27 +320,30 @@ void incident_views_merge(struct incident_set *s, struct incident *i, struct mem
 			  const struct member *from)
 {
 	for (uint32_t k = 0; k < CAUSE_COUNT; k++)
-		to->views.lost_ns[k] += from->views.lost_ns[k];
+		to->excerpts.views.lost_ns[k] += from->excerpts.views.lost_ns[k];
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
-		const struct view *v = &from->views.view[k];
-		struct view *at = v->excerpt ? place_of(&to->views, v) : NULL;
+		const struct view *v = &from->excerpts.views.view[k];
+		struct view *at = v->excerpt ? place_of(&to->excerpts.views, v) : NULL;
 
 		if (!at)
 			continue;
 		hold(s, i, to, &at->excerpt, v->excerpt);
 		become(at, v);
 	}
-	if (incident_views_shows_more(from->open, to->open))
-		hold(s, i, to, &to->open, from->open);
-	if (from->healthy && incident_views_is_healthier(from->healthy, to->healthy))
-		hold(s, i, to, &to->healthy, from->healthy);
-	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
-		hold(s, i, to, &to->slow, from->slow);
-		to->slow_weight = from->slow_weight;
+	if (incident_views_shows_more(from->excerpts.open, to->excerpts.open))
+		hold(s, i, to, &to->excerpts.open, from->excerpts.open);
+	if (from->excerpts.healthy &&
+	    incident_views_is_healthier(from->excerpts.healthy, to->excerpts.healthy))
+		hold(s, i, to, &to->excerpts.healthy, from->excerpts.healthy);
+	if (from->excerpts.slow &&
+	    (!to->excerpts.slow || from->excerpts.slow_weight > to->excerpts.slow_weight)) {
+		hold(s, i, to, &to->excerpts.slow, from->excerpts.slow);
+		to->excerpts.slow_weight = from->excerpts.slow_weight;
 	}
-	if (from->waiting && (!to->waiting || from->waiting_weight > to->waiting_weight)) {
-		hold(s, i, to, &to->waiting, from->waiting);
-		to->waiting_weight = from->waiting_weight;
+	if (from->excerpts.waiting && (!to->excerpts.waiting || from->excerpts.waiting_weight >
+								    to->excerpts.waiting_weight)) {
+		hold(s, i, to, &to->excerpts.waiting, from->excerpts.waiting);
+		to->excerpts.waiting_weight = from->excerpts.waiting_weight;
 	}
 }
 

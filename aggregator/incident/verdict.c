@@ -59,7 +59,7 @@ static void add_ledger(struct verdict_inputs *with, const struct incident *i,
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
-	out->stuck = j->kind == FINDING_HANG ? excerpt_stuck(m->open) : "";
+	out->stuck = j->kind == FINDING_HANG ? excerpt_stuck(m->excerpts.open) : "";
 }
 
 /* The slow steps of one window, with the signals of all. */
@@ -71,8 +71,9 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
-	if (m->flagged > out->steps && out->steps) /* more windows say the same */
-		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
+	if (m->steps.flagged > out->steps && out->steps) /* more windows say the same */
+		out->steps =
+		    m->steps.flagged < UINT32_MAX ? (uint32_t)m->steps.flagged : UINT32_MAX;
 	if (m->signal_count) {
 		out->signal = m->signals;
 		out->signal_count = m->signal_count;
@@ -114,7 +115,7 @@ static void rank_list_add(struct rank_list *to, const struct member *m, const st
 
 static double loss_of(const struct member *m)
 {
-	return m->accused_ns > m->self_excess_ns ? m->accused_ns : m->self_excess_ns;
+	return m->accused.ns > m->steps.self_excess_ns ? m->accused.ns : m->steps.self_excess_ns;
 }
 
 static double lost_by(const struct rank_list *of)
@@ -146,7 +147,7 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 		return;
 	p = incident_books_excerpt(i, j, m);
 	rank_list_add(to, m, p);
-	if (p != m->slow)
+	if (p != m->excerpts.slow)
 		plain_view(m, p, false, &to->rank[at]);
 	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
 }
@@ -164,7 +165,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 			list[n++] = &i->members[k];
 	if (list && !n && j->kind == FINDING_UNIFORM)
 		for (uint32_t k = 0; k < i->member_count; k++)
-			if (i->members[k].slow)
+			if (i->members[k].excerpts.slow)
 				list[n++] = &i->members[k];
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
@@ -183,7 +184,8 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		const struct excerpt *p = m->waiting ? m->waiting : m->slow;
+		const struct excerpt *p =
+		    m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
 
 		if (p && excerpt_steps(p, false) && !incident_is_culprit(i, j, m))
 			rank_list_add(to, m, p);
@@ -202,7 +204,8 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 }
 
 /* Which of the verdicts a line is about: the one of its rank, else the first. */
-static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
+static struct diagnosis *verdict_of_line(const struct finding_line *line, struct verdict *v,
+					 uint32_t n)
 {
 	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
 		for (uint32_t q = 0; q < v[k].rank_count; q++)
@@ -212,7 +215,7 @@ static struct diagnosis *told_of(const struct finding_line *line, struct verdict
 }
 
 /* What the rank is stuck in, its window shows; who waits for it meanwhile, detection knows. */
-static void tell_waiting(const struct finding *f, struct diagnosis *d)
+static void add_waiting(const struct finding *f, struct diagnosis *d)
 {
 	size_t used = strlen(d->summary);
 
@@ -253,14 +256,14 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	if (!(d->effect_ns > 0))
 		d->effect_ns = f->effect_ns;
 	if (f->kind == FINDING_HANG && d->by_ledger)
-		tell_waiting(f, d);
+		add_waiting(f, d);
 	for (uint32_t k = 0; k < f->evidence_count; k++)
-		add_line(told_of(&f->evidence[k], v, n), &f->evidence[k]);
+		add_line(verdict_of_line(&f->evidence[k], v, n), &f->evidence[k]);
 }
 
 /* ---- verdicts ---- */
 
-static bool is_telling(const struct diagnosis *d)
+static bool names_cause(const struct diagnosis *d)
 {
 	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
 	       d->confidence >= thresholds.sure.told;
@@ -279,7 +282,7 @@ static void conclude(const struct incident_judgement *j, const struct diagnosis_
 	v->rank_count = 0;
 	v->begin_unix_ns = 0;
 	for (uint32_t k = 0; k < who->count; k++) {
-		uint64_t begin = who->member[k]->own_begin_unix_ns;
+		uint64_t begin = who->member[k]->own.begin_unix_ns;
 
 		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
 			v->begin_unix_ns = begin;
@@ -329,8 +332,10 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 	uint32_t n = 0, k = 0;
 
 	for (uint32_t q = 0; q < who->count && !n; q++)
-		if (who->member[q]->healthy && excerpt_steps(who->member[q]->healthy, true))
-			plain_view(who->member[q], who->member[q]->healthy, true, &list[n++]);
+		if (who->member[q]->excerpts.healthy &&
+		    excerpt_steps(who->member[q]->excerpts.healthy, true))
+			plain_view(who->member[q], who->member[q]->excerpts.healthy, true,
+				   &list[n++]);
 	if (own && own->steps)
 		list[n++] = *own;
 	if (with->baseline && (j->kind == FINDING_UNIFORM || !with->peers.count))
@@ -373,21 +378,21 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
 		struct seen *s = &out[n];
 
-		if (!m->views.view[k].excerpt)
+		if (!m->excerpts.views.view[k].excerpt)
 			continue;
 		with->one.count = 1;
 		with->one.member[0] = m;
 		with->one.rank[0] = *known;
-		show(m, m->views.view[k].excerpt, &with->one.rank[0]);
+		show(m, m->excerpts.views.view[k].excerpt, &with->one.rank[0]);
 		before_of(with, j, &with->one, &before);
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
 		*s = (struct seen){.rank = with->one.rank[0],
-				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
+				   .cause = names_cause(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
-				   .lost_ns = m->views.view[k].lost_ns,
-				   .stands_for_ns =
-				       incident_views_stands_for(&m->views, &m->views.view[k])};
+				   .lost_ns = m->excerpts.views.view[k].lost_ns,
+				   .stands_for_ns = incident_views_stands_for(
+				       &m->excerpts.views, &m->excerpts.views.view[k])};
 		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
 			most_ns = s->lost_ns;
 		n++;
@@ -515,7 +520,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 		if (n + 1 < VERDICTS_MAX) {
 			part_of_group(with, group, part[g].group, shows[part[g].group]);
 			judge_part(with, j, &with->part, &out[n + 1]);
-			if (is_telling(&out[n + 1].diagnosis)) {
+			if (names_cause(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}
@@ -549,18 +554,19 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
-		    is_in(&with->all, m->rank) || !m->slow ||
-		    lost_ns >= (1 - thresholds.part.matters) * (lost_ns + m->self_excess_ns) ||
+		    is_in(&with->all, m->rank) || !m->excerpts.slow ||
+		    lost_ns >=
+			(1 - thresholds.part.matters) * (lost_ns + m->steps.self_excess_ns) ||
 		    !incident_is_lasting(i, m) || incident_is_moment(j, m))
 			continue;
 		with->part.count = 0;
-		rank_list_add(&with->part, m, m->slow);
+		rank_list_add(&with->part, m, m->excerpts.slow);
 		choose_view(with, j, m, &with->part.rank[0]);
 		add_ledger(with, i, j, m, &with->part.rank[0]);
 		judge_part(with, j, &with->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
-		if (same == n && is_telling(&out[n].diagnosis))
+		if (same == n && names_cause(&out[n].diagnosis))
 			n++;
 	}
 	return n;
@@ -647,14 +653,14 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
-/* telling: how many of the verdicts tell a cause. */
+/* named: how many of the verdicts name a cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
-		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
+		     struct incident_judgement *j, struct verdict *out, uint32_t *named)
 {
 	struct verdict_inputs *with = calloc(1, sizeof(*with));
 	uint32_t n;
 
-	*telling = 0;
+	*named = 0;
 	if (!with)
 		return 0;
 	verdict_sketch_init(&with->sketches);
@@ -667,7 +673,8 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(with);
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECTS_VIEWED; k++)
-		if (incident_books_excerpt(i, j, with->all.member[k]) == with->all.member[k]->slow)
+		if (incident_books_excerpt(i, j, with->all.member[k]) ==
+		    with->all.member[k]->excerpts.slow)
 			choose_view(with, j, with->all.member[k], &with->all.rank[k]);
 	for (uint32_t k = 0; k < with->all.count; k++)
 		add_ledger(with, i, j, with->all.member[k], &with->all.rank[k]);
@@ -675,7 +682,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(with, i, j, out, n);
 	for (uint32_t k = 0; k < n; k++)
-		*telling += is_telling(&out[k].diagnosis);
+		*named += names_cause(&out[k].diagnosis);
 	if (j->finding)
 		take_finding(j->finding, out, n);
 	verdict_sketch_fini(&with->sketches);
@@ -715,15 +722,15 @@ static void blame_lossy(const struct incident *i, struct incident_judgement *j, 
 	v->rank_count = 1;
 }
 
-/* Most ranks are slow, by count: the verdict on them as ranks. telling: see make(). 0: no memory. */
+/* Most ranks are slow, by count: the verdict on them as ranks. named: see make(). 0: no memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
-			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
+			   struct incident_judgement *apart, struct verdict *out, uint32_t *named)
 {
 	apart->kind = FINDING_SLOW_RANK;
 	apart->by_count = false;
 	if (!strcmp(apart->symptom, "slow_job"))
 		apart->symptom = "slow_rank";
-	return make(s, i, apart, out, telling);
+	return make(s, i, apart, out, named);
 }
 
 /* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
@@ -733,16 +740,16 @@ static uint32_t make_best(const struct incident_set *s, const struct incident *i
 {
 	struct incident_judgement apart = *j;
 	struct verdict *job;
-	uint32_t n = 0, of_job, telling = 0;
+	uint32_t n = 0, of_job, named = 0;
 
 	if (j->by_count)
-		n = make_apart(s, i, &apart, out, &telling);
-	if (telling > 1 || (telling && 2 * apart.culprits <= apart.ranks)) {
+		n = make_apart(s, i, &apart, out, &named);
+	if (named > 1 || (named && 2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}
-	job = telling && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
-	of_job = make(s, i, j, job ? job : out, &telling);
+	job = named && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
+	of_job = make(s, i, j, job ? job : out, &named);
 	if (job && (!of_job || !job[0].diagnosis.by_ledger)) {
 		*j = apart;
 		of_job = n;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The daemon's side of GPU telemetry: which rank a GPU is of, its readings as signals of that rank,
  * what is told of it. The loop never calls NVML itself. */
+#include "sidecar/gpu/gpu_node.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,9 @@
 #include "base/daemon/log.h"
 #include "foreign/nvml.h"
 #include "sidecar/gpu/gpu_match.h"
+#include "sidecar/gpu/gpu_poll.h"
 #include "sidecar/node.h"
+#include "sidecar/os/os_node.h"
 #include "sidecar/os/os_signals.h"
 #include "sidecar/viewer.h"
 
@@ -79,7 +83,7 @@ static uint32_t device_of(const struct gpu_node *g, const struct process *p,
 /* ---- readings as signals ---- */
 
 struct feed {
-	struct node *n;
+	struct os_signals *os;
 	uint32_t device, pid; /* of the rank's process */
 	const struct gpu_identity *id;
 };
@@ -104,8 +108,7 @@ static void level(const struct feed *f, const struct gpu_sample *s, enum gpu_fie
 			 (double)s->value[GPU_POWER_LIMIT] * 1e-3);
 	else
 		snprintf(subject, sizeof(subject), "GPU %u", f->device);
-	os_signals_level(f->n->os, f->pid, kind, f->device, (double)s->value[field] * unit,
-			 subject);
+	os_signals_level(f->os, f->pid, kind, f->device, (double)s->value[field] * unit, subject);
 }
 
 static void grown(const struct feed *f, const struct gpu_sample *s, const struct gpu_sample *before,
@@ -117,7 +120,7 @@ static void grown(const struct feed *f, const struct gpu_sample *s, const struct
 	if (!has(s, field) || !has(before, field) || s->value[field] <= before->value[field])
 		return;
 	snprintf(subject, sizeof(subject), "GPU %u", f->device);
-	os_signals_count(f->n->os, f->pid, kind, f->device,
+	os_signals_count(f->os, f->pid, kind, f->device,
 			 (double)(s->value[field] - before->value[field]), subject);
 }
 
@@ -144,15 +147,14 @@ static void feed_sample(const struct feed *f, const struct gpu_sample *s,
 	if (has(s, GPU_PCIE_GENERATION) && has(s, GPU_PCIE_WIDTH)) {
 		gbs = link_gbs(s->value[GPU_PCIE_GENERATION], s->value[GPU_PCIE_WIDTH]);
 		snprintf(subject, sizeof(subject), "GPU %u", f->device);
-		os_signals_level(f->n->os, f->pid, OS_SIGNAL_GPU_PCIE_LINK, f->device, gbs,
-				 subject);
+		os_signals_level(f->os, f->pid, OS_SIGNAL_GPU_PCIE_LINK, f->device, gbs, subject);
 	}
 	/* a reason that stands now is taken to have stood since the reading before */
 	for (size_t i = 0; has(s, GPU_THROTTLE) && i < ARRAY_LEN(reasons); i++) {
 		if (!(s->value[GPU_THROTTLE] & reasons[i].bit))
 			continue;
 		snprintf(subject, sizeof(subject), "%s of GPU %u", reasons[i].text, f->device);
-		os_signals_count(f->n->os, f->pid, OS_SIGNAL_GPU_THROTTLE,
+		os_signals_count(f->os, f->pid, OS_SIGNAL_GPU_THROTTLE,
 				 (uint64_t)f->device << 8 | i, ms, subject);
 	}
 	grown(f, s, before, GPU_ECC_CORRECTED, OS_SIGNAL_GPU_ECC);
@@ -169,7 +171,7 @@ static void each_rank(struct node *n, uint32_t device, void (*fn)(const struct f
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
-		struct feed f = {n, device, 0, &g->device[device].id};
+		struct feed f = {os_node_signals(n), device, 0, &g->device[device].id};
 
 		if (!p || p->pid <= 0 || p->state == PROCESS_GONE ||
 		    device_of(g, p, &source) != device)
@@ -199,7 +201,7 @@ static void feed_xid(const struct feed *f, void *arg)
 
 	snprintf(subject, sizeof(subject), "XID %llu of GPU %u", (unsigned long long)x->xid,
 		 f->device);
-	os_signals_count(f->n->os, f->pid, OS_SIGNAL_GPU_XID, x->xid << 8 | f->device, 1, subject);
+	os_signals_count(f->os, f->pid, OS_SIGNAL_GPU_XID, x->xid << 8 | f->device, 1, subject);
 }
 
 static void tell_changes(struct gpu_node *g, const struct gpu_poll_state *st, uint64_t now_ns)
@@ -237,7 +239,7 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 		b.count = gpu_poll_take(g->poll, i, g->batch, GPU_POLL_SAMPLES);
 		if (!b.count)
 			continue;
-		if (n->os)
+		if (os_node_signals(n))
 			each_rank(n, i, feed_batch, &b);
 		g->before[i] = g->batch[b.count - 1];
 	}
@@ -245,7 +247,7 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 	for (uint32_t i = 0; i < xids; i++) {
 		log_warn("gpu", "xid=%llu device=%u", (unsigned long long)xid[i].xid,
 			 xid[i].device);
-		if (n->os && xid[i].device < g->count)
+		if (os_node_signals(n) && xid[i].device < g->count)
 			each_rank(n, xid[i].device, feed_xid, &xid[i]);
 	}
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The daemon's side of the OS signals: which processes, what goes into a window, what is told of
  * them. */
+#include "sidecar/os/os_node.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -10,13 +12,13 @@
 
 #include "analysis/robust/median.h"
 #include "base/daemon/log.h"
-#include "sidecar/node.h"
 #include "sidecar/os/os_signals.h"
+#include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
 /* Loading the programs takes the kernel's verifier half a second, in which the jobs' rings would not
  * be read: a thread does it, and the loop takes what it made. */
-struct os_opening {
+struct opening {
 	pthread_t thread;
 	struct os_signals_options options;
 	struct os_signals *os;
@@ -24,9 +26,15 @@ struct os_opening {
 	bool done;
 };
 
+struct os_node {
+	struct os_signals *signals; /* NULL: being loaded, or it failed */
+	struct opening *opening;    /* NULL: not being loaded */
+	bool paused;
+};
+
 static void *open_signals(void *arg)
 {
-	struct os_opening *o = arg;
+	struct opening *o = arg;
 
 	o->err = os_signals_open(&o->os, &o->options, clock_monotonic_ns());
 	/* release: pairs with the acquire in take_opened */
@@ -36,17 +44,20 @@ static void *open_signals(void *arg)
 
 int os_node_open(struct node *n)
 {
-	struct os_opening *o;
+	struct opening *o;
 	int err;
 
 	if (!n->settings.os_signals)
 		return 0;
+	n->os = calloc(1, sizeof(*n->os));
 	o = calloc(1, sizeof(*o));
-	if (!o)
+	if (!n->os || !o) {
+		free(o);
 		return -ENOMEM;
+	}
 	o->options = (struct os_signals_options){.proc_root = n->settings.proc_root,
 						 .sys_root = n->settings.sys_root,
-						 .canary = n->canary,
+						 .canary = n->analysis.canary,
 						 .no_bpf = !n->settings.os_bpf,
 						 .bpf_budget = n->settings.os_bpf_budget / 100};
 	err = pthread_create(&o->thread, NULL, open_signals, o);
@@ -54,27 +65,27 @@ int os_node_open(struct node *n)
 		free(o);
 		return -err;
 	}
-	n->os_opening = o;
+	n->os->opening = o;
 	return 0;
 }
 
 /* With wait: whatever it takes. */
-static void take_opened(struct node *n, bool wait)
+static void take_opened(struct os_node *k, bool wait)
 {
-	struct os_opening *o = n->os_opening;
+	struct opening *o = k->opening;
 	struct os_signals_stats st;
 
 	/* acquire: pairs with the release in open_signals */
 	if (!o || (!wait && !__atomic_load_n(&o->done, __ATOMIC_ACQUIRE)))
 		return;
 	pthread_join(o->thread, NULL);
-	n->os = o->os;
-	n->os_opening = NULL;
+	k->signals = o->os;
+	k->opening = NULL;
 	malloc_trim(0); /* loading the programs took megabytes for a while */
 	if (o->err) {
 		log_warn("os_signals", "not opened: %s", strerror(-o->err));
 	} else {
-		os_signals_stats(n->os, &st);
+		os_signals_stats(k->signals, &st);
 		log_info("os_signals", "bpf=%d why=\"%s\" missing=\"%s\" map_bytes=%llu", st.bpf,
 			 st.why, st.missing, (unsigned long long)st.map_bytes);
 	}
@@ -83,8 +94,12 @@ static void take_opened(struct node *n, bool wait)
 
 void os_node_close(struct node *n)
 {
-	take_opened(n, true);
-	os_signals_close(n->os);
+	if (!n->os)
+		return;
+	take_opened(n->os, true);
+	os_signals_close(n->os->signals);
+	free(n->os);
+	n->os = NULL;
 }
 
 static bool is_alive(const struct node *n, uint32_t pid)
@@ -117,34 +132,37 @@ static void tell_turned_down(const struct os_signals *os)
 
 void os_node_tend(struct node *n, uint64_t now_ns)
 {
+	struct os_signals *os;
 	uint32_t pid;
 
-	take_opened(n, false);
-	if (!n->os)
+	if (n->os)
+		take_opened(n->os, false);
+	os = os_node_signals(n);
+	if (!os)
 		return;
-	if (n->os_paused != n->idle) {
-		n->os_paused = n->idle;
-		os_signals_pause(n->os, n->idle);
-		if (!n->idle) /* what was counted until now is of no rank */
-			os_signals_read(n->os, now_ns);
+	if (n->os->paused != n->run.idle) {
+		n->os->paused = n->run.idle;
+		os_signals_pause(os, n->run.idle);
+		if (!n->run.idle) /* what was counted until now is of no rank */
+			os_signals_read(os, now_ns);
 	}
-	if (n->idle)
+	if (n->run.idle)
 		return;
 	/* those that ended are kept until the process is forgotten: their last windows want them */
-	for (uint32_t i = 0; (pid = os_signals_rank(n->os, i));)
+	for (uint32_t i = 0; (pid = os_signals_rank(os, i));)
 		if (is_alive(n, pid))
 			i++;
 		else
-			os_signals_unwatch(n->os, pid);
+			os_signals_unwatch(os, pid);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
 
 		if (p && p->pid > 0 && p->state != PROCESS_GONE)
-			os_signals_watch(n->os, (uint32_t)p->pid, now_ns);
+			os_signals_watch(os, (uint32_t)p->pid, now_ns);
 	}
-	os_signals_closer(n->os, process_any_anomaly(n, now_ns));
-	os_signals_read(n->os, now_ns);
-	tell_turned_down(n->os);
+	os_signals_closer(os, process_any_anomaly(n, now_ns));
+	os_signals_read(os, now_ns);
+	tell_turned_down(os);
 }
 
 /* Median length of the flagged steps, of all where none is. */
@@ -184,43 +202,57 @@ static void stretch(const struct window *w, uint64_t *begin_ns, uint64_t *end_ns
 	}
 }
 
+bool os_node_read(struct process *p)
+{
+	struct os_signals *os = os_node_signals(p->node);
+
+	if (!os || p->pid <= 0 || !os_signals_watches(os, (uint32_t)p->pid))
+		return false;
+	os_signals_read(os, clock_monotonic_ns());
+	return true;
+}
+
 void os_node_fill(struct process *p, struct window *w)
 {
-	struct node *n = p->node;
+	struct os_signals *os = os_node_signals(p->node);
 	uint64_t begin_ns, end_ns;
 	struct os_signals_stats st;
 
-	if (!n->os || p->pid <= 0 || !os_signals_watches(n->os, (uint32_t)p->pid))
-		return;
 	w->signals = calloc(LIMIT_WINDOW_SIGNALS, sizeof(*w->signals));
 	if (!w->signals)
 		return;
 	stretch(w, &begin_ns, &end_ns);
-	os_signals_read(n->os, clock_monotonic_ns());
-	gpu_node_tend(n, clock_monotonic_ns());
 	w->signal_count =
-	    os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
+	    os_signals_window(os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
 			      w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
 				  w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
 			      w->signals, LIMIT_WINDOW_SIGNALS);
-	os_signals_stats(n->os, &st);
+	os_signals_stats(os, &st);
 	if (!st.bpf) /* nobody else tells who the others are */
-		cpu_stacks_neighbours(n, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w), w->signals,
-				      &w->signal_count, LIMIT_WINDOW_SIGNALS);
+		cpu_stacks_neighbours(p->node->stacks, (uint32_t)p->pid, begin_ns, end_ns,
+				      step_ms(w), w->signals, &w->signal_count,
+				      LIMIT_WINDOW_SIGNALS);
 }
 
-/* ---- what is told ---- */
+struct os_signals *os_node_signals(const struct node *n)
+{
+	return n->os ? n->os->signals : NULL;
+}
+
+/* ---- status ---- */
 
 void os_node_json(const struct node *n, struct buf *b)
 {
+	const struct os_signals *os = os_node_signals(n);
 	struct os_signals_stats st;
 
-	if (!n->os) {
-		buf_puts(b, n->os_opening ? "\"os\":{\"mode\":\"starting\",\"why\":\"\"},"
-					  : "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
+	if (!os) {
+		buf_puts(b, n->os && n->os->opening
+				? "\"os\":{\"mode\":\"starting\",\"why\":\"\"},"
+				: "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
 		return;
 	}
-	os_signals_stats(n->os, &st);
+	os_signals_stats(os, &st);
 	buf_printf(
 	    b,
 	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
@@ -243,10 +275,11 @@ static void metric(struct buf *b, const char *name, const char *type, const char
 
 void os_node_metrics(const struct node *n, struct buf *b)
 {
+	const struct os_signals *os = os_node_signals(n);
 	struct os_signals_stats st = {.bpf = false};
 
-	if (n->os)
-		os_signals_stats(n->os, &st);
+	if (os)
+		os_signals_stats(os, &st);
 	metric(b, "sysom_os_bpf", "gauge", "1 while OS signals come from BPF.", st.bpf);
 	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.",
 	       st.processes);

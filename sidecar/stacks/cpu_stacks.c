@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
-#include "sidecar/node.h"
+#include "sidecar/settings.h"
 #include "sidecar/stacks/neighbours.h"
 #include "wire/stacks.h"
 
@@ -74,6 +74,7 @@ struct cpu_stacks {
 	pthread_cond_t turned;
 	int wake; /* eventfd: a turn was asked for, or the end */
 	bool thread_runs;
+	const struct settings *settings;
 	/* The loop's. */
 	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
 	bool raising;
@@ -545,7 +546,7 @@ static void fill_options(struct sampler_options *o, const struct settings *set)
 	o->all_processes = set->sampler_all;
 }
 
-int cpu_stacks_open(struct node *n)
+int cpu_stacks_open(struct cpu_stacks **out, const struct settings *set, struct reader *reader)
 {
 	struct cpu_stacks *s = calloc(1, sizeof(*s));
 	pthread_condattr_t attr;
@@ -558,10 +559,11 @@ int cpu_stacks_open(struct node *n)
 		free(s);
 		return -errno;
 	}
-	n->stacks = s;
+	*out = s;
+	s->settings = set;
 	s->drained_ns = s->drain_asked_ns = clock_monotonic_ns();
-	fill_options(&s->options, &n->settings);
-	s->options.reader = n->reader;
+	fill_options(&s->options, set);
+	s->options.reader = reader;
 	s->stats.opening = true;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -573,10 +575,8 @@ int cpu_stacks_open(struct node *n)
 	return -err;
 }
 
-void cpu_stacks_close(struct node *n)
+void cpu_stacks_close(struct cpu_stacks *s)
 {
-	struct cpu_stacks *s = n->stacks;
-
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -592,7 +592,6 @@ void cpu_stacks_close(struct node *n)
 	pthread_mutex_destroy(&s->lock);
 	close(s->wake);
 	free(s);
-	n->stacks = NULL;
 }
 
 /* Replaces the first `from` among the roots. */
@@ -611,16 +610,14 @@ static void replace_root(struct cpu_stacks *s, uint32_t from, uint32_t to)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void cpu_stacks_watch(struct node *n, uint32_t pid)
+void cpu_stacks_watch(struct cpu_stacks *s, uint32_t pid)
 {
-	if (n->stacks && pid)
-		replace_root(n->stacks, 0, pid);
+	if (s && pid)
+		replace_root(s, 0, pid);
 }
 
-void cpu_stacks_unwatch(struct node *n, uint32_t pid)
+void cpu_stacks_unwatch(struct cpu_stacks *s, uint32_t pid)
 {
-	struct cpu_stacks *s = n->stacks;
-
 	if (!s || !pid)
 		return;
 	replace_root(s, pid, 0);
@@ -631,10 +628,9 @@ void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void cpu_stacks_record_threads(struct node *n, uint32_t pid, const uint32_t *tids, uint32_t count)
+void cpu_stacks_record_threads(struct cpu_stacks *s, uint32_t pid, const uint32_t *tids,
+			       uint32_t count)
 {
-	struct cpu_stacks *s = n->stacks;
-
 	if (!s || !pid)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -647,9 +643,9 @@ void cpu_stacks_record_threads(struct node *n, uint32_t pid, const uint32_t *tid
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool cpu_stacks_raised(const struct node *n)
+bool cpu_stacks_raised(const struct cpu_stacks *s)
 {
-	return n->stacks && n->stacks->raising;
+	return s && s->raising;
 }
 
 /* Whether the node may be sampled as a whole now. Under lock. */
@@ -669,22 +665,21 @@ static bool may_widen(struct cpu_stacks *s, bool raise, uint64_t now_ns)
 	return raise && s->wide_left_ns > (s->wide ? 0.0 : (double)WIDE_MIN_NS);
 }
 
-void cpu_stacks_tend(struct node *n, uint64_t now_ns)
+void cpu_stacks_tend(struct cpu_stacks *s, bool closer, uint64_t now_ns)
 {
-	struct cpu_stacks *s = n->stacks;
 	bool raise, wide;
 
 	if (!s)
 		return;
-	if (process_any_anomaly(n, now_ns))
+	if (closer)
 		s->anomaly_ns = now_ns;
 	raise = s->raising = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
 	pthread_mutex_lock(&s->lock);
 	if (s->sampling) {
 		bool due = now_ns - s->drain_asked_ns >=
-			   (raise ? RAISED_NS : n->settings.sampler_period_ns);
+			   (raise ? RAISED_NS : s->settings->sampler_period_ns);
 
-		wide = n->settings.sampler_wide && may_widen(s, raise, now_ns);
+		wide = s->settings->sampler_wide && may_widen(s, raise, now_ns);
 		if (due || raise != s->raise || wide != s->wide) {
 			s->drain_asked_ns = now_ns;
 			s->drain |= due;
@@ -708,14 +703,14 @@ static bool settle(struct cpu_stacks *s, uint32_t wait_ms)
 	return s->sampling;
 }
 
-bool cpu_stacks_settle(struct node *n, uint32_t wait_ms)
+bool cpu_stacks_settle(struct cpu_stacks *s, uint32_t wait_ms)
 {
 	bool done = false;
 
-	if (n->stacks) {
-		pthread_mutex_lock(&n->stacks->lock);
-		done = settle(n->stacks, wait_ms);
-		pthread_mutex_unlock(&n->stacks->lock);
+	if (s) {
+		pthread_mutex_lock(&s->lock);
+		done = settle(s, wait_ms);
+		pthread_mutex_unlock(&s->lock);
 	}
 	return done;
 }
@@ -743,10 +738,9 @@ static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count,
 	return err == -E2BIG ? 0 : err; /* as many as a window may hold */
 }
 
-int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+int cpu_stacks_extract(struct cpu_stacks *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 		       struct stack_batch *out)
 {
-	struct cpu_stacks *s = n->stacks;
 	uint32_t pids[FAMILY_MAX];
 	uint64_t now_ns = clock_monotonic_ns();
 	size_t pid_count = 0;
@@ -772,11 +766,9 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 	return err;
 }
 
-void cpu_stacks_neighbours(const struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+void cpu_stacks_neighbours(struct cpu_stacks *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 			   double step_ms, struct os_signal *list, uint32_t *count, uint32_t max)
 {
-	struct cpu_stacks *s = n->stacks;
-
 	if (!s || !pid)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -803,10 +795,9 @@ static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t 
 	return n;
 }
 
-int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
+int cpu_stacks_copy(struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
 		    struct cpu_stacks_member **family, uint32_t *family_count)
 {
-	struct cpu_stacks *s = n->stacks;
 	int count = -ENOSYS;
 
 	if (!s)
@@ -833,11 +824,9 @@ int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct b
 	return count;
 }
 
-void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
+void cpu_stacks_stats_get(struct cpu_stacks *s, struct cpu_stacks_stats *out,
 			  struct sampler_stats *sampler)
 {
-	struct cpu_stacks *s = n->stacks;
-
 	memset(out, 0, sizeof(*out));
 	memset(sampler, 0, sizeof(*sampler));
 	if (!s)

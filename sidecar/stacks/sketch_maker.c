@@ -88,7 +88,8 @@ static void add_stacks(struct sketch_maker *k, struct item *items, uint32_t coun
 	}
 	if (cpu_profile_begin(k->profile, ranks, count))
 		return;
-	n = cpu_stacks_copy(k->node, begin_ns, end_ns, &periods, &k->family, &k->family_count);
+	n = cpu_stacks_copy(k->node->stacks, begin_ns, end_ns, &periods, &k->family,
+			    &k->family_count);
 	if (n < 0)
 		return;
 	for (int i = 0; i < n; i++) {

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/daemon/log.h"
+#include "sidecar/http.h"
 #include "sidecar/node.h"
 #include "tests/fuzz/fuzz_budget.h"
 

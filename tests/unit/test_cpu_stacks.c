@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "sidecar/node.h"
+#include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
 #define SECOND 1000000000ull
@@ -146,24 +146,25 @@ static struct node *open_node(void)
 	n->settings.sampler_fraction = 10;
 	n->settings.sampler_period_ns = 5 * SECOND;
 	n->settings.sampler_wide = true;
-	assert_int_equal(cpu_stacks_open(n), 0);
+	assert_int_equal(cpu_stacks_open(&n->stacks, &n->settings, NULL), 0);
 	do {
 		usleep(1000);
-		cpu_stacks_tend(n, clock_monotonic_ns());
-		cpu_stacks_stats_get(n, &st, &ss);
+		cpu_stacks_tend(n->stacks, process_any_anomaly(n, clock_monotonic_ns()),
+				clock_monotonic_ns());
+		cpu_stacks_stats_get(n->stacks, &st, &ss);
 	} while (st.opening);
 	return n;
 }
 
 static void tend(struct node *n, uint64_t now_ns)
 {
-	cpu_stacks_tend(n, now_ns);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_tend(n->stacks, process_any_anomaly(n, now_ns), now_ns);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 }
 
 static void close_node(struct node *n)
 {
-	cpu_stacks_close(n);
+	cpu_stacks_close(n->stacks);
 	free(n);
 }
 
@@ -173,7 +174,7 @@ static uint32_t count_of(struct node *n, uint32_t pid, uint64_t begin_ns, uint64
 	uint32_t count;
 
 	stack_batch_init(&b, keyed_process());
-	assert_int_equal(cpu_stacks_extract(n, pid, begin_ns, end_ns, &b), 0);
+	assert_int_equal(cpu_stacks_extract(n->stacks, pid, begin_ns, end_ns, &b), 0);
 	count = b.sample_count;
 	for (uint32_t i = 0; i < count; i++)
 		assert_true(b.samples[i].time_ns >= begin_ns && b.samples[i].time_ns < end_ns);
@@ -186,16 +187,16 @@ static void nothing_is_sampled_without_a_rank(void **state)
 	struct node *n = open_node();
 	uint64_t now_ns = clock_monotonic_ns();
 
-	cpu_stacks_watch(n, 77);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_watch(n->stacks, 77);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_false(fake.paused);
-	cpu_stacks_unwatch(n, 77);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_unwatch(n->stacks, 77);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_true(fake.paused);
 	assert_int_equal(fake.drains, 1); /* the last of its samples */
 	tend(n, now_ns + 6 * SECOND);
 	assert_int_equal(fake.drains, 1);
-	cpu_stacks_watch(n, 78);
+	cpu_stacks_watch(n->stacks, 78);
 	tend(n, now_ns + 12 * SECOND);
 	assert_false(fake.paused);
 	assert_int_equal(fake.drains, 2);
@@ -206,13 +207,13 @@ static void a_rank_is_watched_once_with_its_children(void **state)
 {
 	struct node *n = open_node();
 
-	cpu_stacks_watch(n, 77);
-	cpu_stacks_watch(n, 77);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_watch(n->stacks, 77);
+	cpu_stacks_watch(n->stacks, 77);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_int_equal(fake.added_count, 1);
-	cpu_stacks_unwatch(n, 77);
-	cpu_stacks_unwatch(n, 77);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_unwatch(n->stacks, 77);
+	cpu_stacks_unwatch(n->stacks, 77);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_int_equal(fake.removed_count, 1);
 	close_node(n);
 }
@@ -229,7 +230,7 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 		pause();
 		_exit(0);
 	}
-	cpu_stacks_watch(n, (uint32_t)getpid());
+	cpu_stacks_watch(n->stacks, (uint32_t)getpid());
 	fake.pids[0] = (uint32_t)getpid();
 	fake.pids[1] = (uint32_t)child;
 	fake.pids[2] = 1;
@@ -248,7 +249,7 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 	waitpid(child, NULL, 0);
 	/* the processes have ended, what is known of them stays */
 	fake.pid_count = 0;
-	cpu_stacks_unwatch(n, (uint32_t)getpid());
+	cpu_stacks_unwatch(n->stacks, (uint32_t)getpid());
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 20 * SECOND, now_ns), 4);
 	close_node(n);
 }
@@ -260,30 +261,30 @@ static void threads_that_launch_are_recorded_once_and_end_with_their_process(voi
 	uint64_t now_ns = clock_monotonic_ns();
 	struct stack_batch b;
 
-	cpu_stacks_watch(n, 77);
+	cpu_stacks_watch(n->stacks, 77);
 	fake.refused = 80;
 	fake.pids[fake.pid_count++] = 77;
 	fake.time_ns = now_ns;
-	cpu_stacks_record_threads(n, 77, tids, 3);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_record_threads(n->stacks, 77, tids, 3);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_int_equal(fake.recorded_count, 2); /* the process itself and 79 */
 	tend(n, now_ns + 6 * SECOND);
 	assert_int_equal(fake.recorded_count, 3); /* 80, which had to wait for a drain */
 	assert_int_equal(fake.recorded[2], 80);
-	cpu_stacks_record_threads(n, 77, more, 3);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_record_threads(n->stacks, 77, more, 3);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_int_equal(fake.recorded_count, 4);
 	stack_batch_init(&b, keyed_process());
-	assert_int_equal(cpu_stacks_extract(n, 77, now_ns, now_ns + SECOND, &b), 0);
+	assert_int_equal(cpu_stacks_extract(n->stacks, 77, now_ns, now_ns + SECOND, &b), 0);
 	assert_int_equal(fake.drains, 2); /* of two and of four threads */
 	assert_int_equal(b.switch_count, 6);
 	for (uint32_t i = 0; i < b.switch_count; i++) /* short ones are left out */
 		assert_int_equal(b.switches[i].in_ns - b.switches[i].out_ns, 1000000);
 	stack_batch_fini(&b);
-	cpu_stacks_unwatch(n, 77);
-	cpu_stacks_watch(n, 77); /* another process with that number */
-	cpu_stacks_record_threads(n, 77, tids, 1);
-	assert_true(cpu_stacks_settle(n, 10000));
+	cpu_stacks_unwatch(n->stacks, 77);
+	cpu_stacks_watch(n->stacks, 77); /* another process with that number */
+	cpu_stacks_record_threads(n->stacks, 77, tids, 1);
+	assert_true(cpu_stacks_settle(n->stacks, 10000));
 	assert_int_equal(fake.recorded_count, 5);
 	close_node(n);
 }
@@ -294,12 +295,12 @@ static void strangers_are_counted(void **state)
 	struct sampler_stats ss;
 	struct node *n = open_node();
 
-	cpu_stacks_watch(n, (uint32_t)getpid());
+	cpu_stacks_watch(n->stacks, (uint32_t)getpid());
 	fake.pids[0] = 1;
 	fake.pid_count = 1;
 	fake.time_ns = clock_monotonic_ns();
 	tend(n, fake.time_ns + 6 * SECOND);
-	cpu_stacks_stats_get(n, &st, &ss);
+	cpu_stacks_stats_get(n->stacks, &st, &ss);
 	assert_int_equal(st.strangers, 1);
 	assert_int_equal(st.drains, 1);
 	assert_true(st.kept_bytes > 0);
@@ -315,7 +316,7 @@ static void an_open_anomaly_takes_all_ticks_and_some_time_after(void **state)
 
 	p->rank = r;
 	n->processes[0] = p;
-	cpu_stacks_watch(n, (uint32_t)getpid());
+	cpu_stacks_watch(n->stacks, (uint32_t)getpid());
 	tend(n, now_ns + SECOND);
 	assert_int_equal(fake.fraction, 10);
 	r->anomaly.state = ANOMALY_OPEN;
@@ -345,16 +346,16 @@ static void the_whole_node_is_sampled_for_a_bounded_time(void **state)
 	assert_false(fake.wide);
 	fake.pids[0] = (uint32_t)getpid();
 	fake.pids[1] = (uint32_t)getppid();
-	cpu_stacks_watch(n, (uint32_t)getpid());
-	n->closer_until_ns = now_ns + 100000 * SECOND;
+	cpu_stacks_watch(n->stacks, (uint32_t)getpid());
+	n->analysis.closer_until_ns = now_ns + 100000 * SECOND;
 	for (uint64_t t = 2; t < 60; t++) {
 		fake.time_ns = now_ns + t * SECOND;
 		tend(n, now_ns + t * SECOND);
 		assert_true(fake.wide);
-		assert_true(cpu_stacks_raised(n));
+		assert_true(cpu_stacks_raised(n->stacks));
 		fake.pid_count = 2; /* the other one shows once the node is sampled as a whole */
 	}
-	cpu_stacks_stats_get(n, &st, &ss);
+	cpu_stacks_stats_get(n->stacks, &st, &ss);
 	assert_true(st.wide);
 	assert_int_equal(st.wide_begun, 1);
 	assert_in_range(st.others, 50, 60); /* a sample of one other process a drain */
@@ -364,10 +365,10 @@ static void the_whole_node_is_sampled_for_a_bounded_time(void **state)
 		wide += t >= 1000 && fake.wide;
 	}
 	assert_in_range(wide, 4000 * 15 / 100, 4000 * 25 / 100);
-	n->closer_until_ns = 0;
+	n->analysis.closer_until_ns = 0;
 	tend(n, now_ns + 6000 * SECOND);
 	assert_false(fake.wide);
-	assert_false(cpu_stacks_raised(n));
+	assert_false(cpu_stacks_raised(n->stacks));
 	close_node(n);
 }
 

@@ -7,54 +7,52 @@
 
 #include <cmocka.h>
 
+#include "sidecar/drain.h"
 #include "sidecar/node.h"
 
 #define MS 1000000ull
 
 /* Turns of one fill for so long; the time after them. */
-static uint64_t turns(struct node *n, double fill, uint64_t from_ns, uint64_t length_ns)
+static uint64_t turns(struct drain_pace *p, double fill, uint64_t from_ns, uint64_t length_ns)
 {
 	uint64_t t = from_ns;
 
-	for (; t < from_ns + length_ns; t += n->drain_ms * MS)
-		drain_pace(n, fill, t);
+	for (; t < from_ns + length_ns; t += p->ms * MS)
+		drain_pace(p, fill, t);
 	return t;
 }
 
 static void turns_get_rarer_while_lanes_stay_empty(void **state)
 {
-	struct node *n = calloc(1, sizeof(*n));
-	uint64_t t = turns(n, 0.1, 1, 4000 * MS);
+	struct drain_pace p = {0};
+	uint64_t t = turns(&p, 0.1, 1, 4000 * MS);
 
-	assert_int_equal(n->drain_ms, NODE_DRAIN_MS);
-	t = turns(n, 0.1, t, 3000 * MS);
-	assert_int_equal(n->drain_ms, 2 * NODE_DRAIN_MS);
-	turns(n, 0.1, t, 60000 * MS);
-	assert_int_equal(n->drain_ms, NODE_DRAIN_MAX_MS);
-	free(n);
+	assert_int_equal(p.ms, DRAIN_MS);
+	t = turns(&p, 0.1, t, 3000 * MS);
+	assert_int_equal(p.ms, 2 * DRAIN_MS);
+	turns(&p, 0.1, t, 60000 * MS);
+	assert_int_equal(p.ms, DRAIN_MAX_MS);
 }
 
 static void one_full_lane_makes_them_frequent_at_once(void **state)
 {
-	struct node *n = calloc(1, sizeof(*n));
-	uint64_t t = turns(n, 0, 1, 60000 * MS);
+	struct drain_pace p = {0};
+	uint64_t t = turns(&p, 0, 1, 60000 * MS);
 
-	drain_pace(n, 0.6, t);
-	assert_int_equal(n->drain_ms, NODE_DRAIN_MS);
-	free(n);
+	drain_pace(&p, 0.6, t);
+	assert_int_equal(p.ms, DRAIN_MS);
 }
 
 static void a_burst_every_second_keeps_them_frequent(void **state)
 {
-	struct node *n = calloc(1, sizeof(*n));
+	struct drain_pace p = {0};
 	uint64_t t = 1;
 
 	for (int i = 0; i < 60; i++) {
-		t = turns(n, 0.05, t, 1000 * MS);
-		drain_pace(n, 0.3, t);
-		assert_int_equal(n->drain_ms, NODE_DRAIN_MS);
+		t = turns(&p, 0.05, t, 1000 * MS);
+		drain_pace(&p, 0.3, t);
+		assert_int_equal(p.ms, DRAIN_MS);
 	}
-	free(n);
 }
 
 /* ---- rounds: rings that only count, and nobody behind them ---- */
@@ -130,6 +128,7 @@ static void a_round_serves_each_user_once_however_many_processes(void **state)
 	struct node *n = calloc(1, sizeof(*n));
 	uint32_t of_alice = 0, of_bob = 0;
 
+	assert_int_equal(drain_open(&n->drain), 0);
 	crowd = calloc(LIMIT_NODE_PROCESSES, sizeof(*crowd));
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = &crowd[i];
@@ -137,7 +136,7 @@ static void a_round_serves_each_user_once_however_many_processes(void **state)
 		*p = (struct process){.node = n, .slot = i, .uid = i == 40 ? BOB : ALICE};
 		p->reader = (struct ring_reader *)(void *)p;
 		p->join = (struct join *)(void *)p;
-		p->lane_kind[0] = RING_LANE_HOST;
+		p->lanes.kind[0] = RING_LANE_HOST;
 		left[i] = i == 40 ? 10 : 2;
 		n->processes[i] = p;
 	}
@@ -149,6 +148,7 @@ static void a_round_serves_each_user_once_however_many_processes(void **state)
 		assert_in_range(of_alice, of_bob - (of_bob > 0), of_bob + 1);
 	}
 	free(crowd);
+	drain_close(n->drain);
 	free(n);
 }
 

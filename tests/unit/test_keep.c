@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "sidecar/keep.h"
 #include "sidecar/node.h"
 
 #define MS	  1000000ull
@@ -28,21 +29,17 @@ static char dir[64];
 
 static int setup(void **state)
 {
-	node = (struct node){.baseline_fd = -1};
 	snprintf(dir, sizeof(dir), "/tmp/test_keep.XXXXXX");
 	if (!mkdtemp(dir))
 		return -1;
-	snprintf(node.settings.state_dir, sizeof(node.settings.state_dir), "%s", dir);
-	keep_open(&node);
-	return node.baseline_fd < 0;
+	return keep_open(&node.keep, dir);
 }
 
 static int teardown(void **state)
 {
 	char command[128];
 
-	close(node.baseline_fd);
-	free(node.samples);
+	keep_close(node.keep);
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	return system(command);
 }
@@ -66,7 +63,7 @@ static struct life *born(int pid)
 	assert_int_equal(rank_open(&l->process.rank, &c, l->recorder, 0, NULL, 1, 1), 0);
 	l->at_ns = clock_monotonic_ns(); /* keep.c notes when it restored */
 	node.processes[0] = &l->process;
-	keep_restore(&l->process);
+	keep_restore(node.keep, &l->process);
 	return l;
 }
 
@@ -137,26 +134,29 @@ static bool is_armed(const struct life *l)
 static void a_model_is_on_the_disk_as_soon_as_it_is_armed(void **state)
 {
 	struct life *l = born(getpid());
+	struct keep_stats st;
 
 	steady(l, 34);
-	keep_tend(&node, l->at_ns);
+	keep_tend(node.keep, node.processes, l->at_ns);
 	while (!is_armed(l)) {
-		keep_tend(&node, l->at_ns); /* too few more to be worth a file */
+		keep_tend(node.keep, node.processes,
+			  l->at_ns); /* too few more to be worth a file */
 		steady(l, 1);
 	}
 	assert_in_range(l->process.rank->learned_total, LEARN_MIN, 67);
-	assert_int_equal(keep_due(&node, l->at_ns), 1);
-	keep_tend(&node, l->at_ns);
-	assert_int_equal(keep_due(&node, l->at_ns), 0);
+	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 1);
+	keep_tend(node.keep, node.processes, l->at_ns);
+	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 0);
 	killed(l);
 
 	l = born(getpid());
-	assert_int_equal(node.stats.baselines_restored, 1);
+	keep_stats_get(node.keep, &st);
+	assert_int_equal(st.restored, 1);
 	assert_true(is_armed(l));
 	/* and is not written again for every step */
-	assert_int_equal(keep_due(&node, l->at_ns), 0);
+	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 0);
 	steady(l, 3);
-	assert_int_equal(keep_due(&node, l->at_ns), 0);
+	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 0);
 	killed(l);
 }
 
@@ -176,10 +176,10 @@ static void a_successor_is_armed_with_the_steps_that_armed_a_late_model(void **s
 		step(l, 100 * MS, 95 * MS);
 	while (!is_armed(l)) {
 		assert_true(l->index < 200);
-		keep_tend(&node, l->at_ns);
+		keep_tend(node.keep, node.processes, l->at_ns);
 		steady(l, 1);
 	}
-	keep_tend(&node, l->at_ns);
+	keep_tend(node.keep, node.processes, l->at_ns);
 	assert_int_equal(l->process.rank->learned_total, l->process.rank->stats.judged);
 	killed(l);
 
@@ -210,7 +210,7 @@ static void nothing_is_due_of_a_process_that_can_not_be_known_again(void **state
 
 	steady(l, 80);
 	assert_true(is_armed(l));
-	assert_int_equal(keep_due(&node, l->at_ns), 0);
+	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 0);
 	killed(l);
 }
 

@@ -29,12 +29,12 @@
 static struct incident_set *set;
 static uint32_t next_id;
 
-static int open_set(uint64_t teller, uint64_t excerpt_bytes)
+static int open_set(uint64_t reporter, uint64_t excerpt_bytes)
 {
 	const struct incident_config c = {.gap_ns = 5 * S,
 					  .silence_ns = 30 * S,
 					  .memory_ns = 3600 * S,
-					  .teller = teller,
+					  .reporter = reporter,
 					  .excerpt_bytes = excerpt_bytes};
 
 	return incident_set_open(&set, &c);
@@ -852,11 +852,12 @@ static void what_is_closed_gives_room_first(void **unused)
 /* By the member's places, each excerpt once. */
 static uint64_t bytes_of_member(const struct member *m)
 {
-	const struct excerpt *p[INCIDENT_VIEWS + 4] = {m->slow, m->healthy, m->waiting, m->open};
+	const struct excerpts *e = &m->excerpts;
+	const struct excerpt *p[INCIDENT_VIEWS + 4] = {e->slow, e->healthy, e->waiting, e->open};
 	uint64_t bytes = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		p[4 + k] = m->views.view[k].excerpt;
+		p[4 + k] = e->views.view[k].excerpt;
 	for (size_t k = 0; k < ARRAY_LEN(p); k++) {
 		bool again = false;
 
@@ -1986,8 +1987,8 @@ static void restored(enum finding_kind kind, int rank)
 
 	start_anew();
 	restore_row("0badcafe", "job", true, 1, 4);
-	f.teller = 1;
-	f.told_begin_unix_ns = f.begin_unix_ns;
+	f.reporter = 1;
+	f.reported_begin_unix_ns = f.begin_unix_ns;
 	restore_told("0badcafe", f);
 }
 
@@ -2037,12 +2038,12 @@ static struct finding_report told_of(int a, int b, uint64_t begin_s, uint64_t en
 
 	if (b >= 0)
 		f.finding.ranks[f.finding.rank_count++] = b;
-	f.begin_unix_ns = f.told_begin_unix_ns = T0 + begin_s * S;
+	f.begin_unix_ns = f.reported_begin_unix_ns = T0 + begin_s * S;
 	f.end_unix_ns = T0 + end_s * S;
 	f.finding.first_step = 10 * begin_s;
 	f.finding.last_step = 10 * end_s;
 	f.ended = ended;
-	f.teller = 1;
+	f.reporter = 1;
 	return f;
 }
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * gpu_node.h - GPU telemetry of the node's ranks: readings become signals of the rank that uses
+ * the GPU.
+ * Owns: the poller (gpu_poll.h).  Threads: the loop's, which never calls NVML itself. */
+#ifndef SYSOM_SIDECAR_GPU_GPU_NODE_H
+#define SYSOM_SIDECAR_GPU_GPU_NODE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct node;
+struct gpu_node; /* opaque */
+struct viewer;
+
+int gpu_node_open(struct node *n);
+void gpu_node_close(struct node *n);
+/* New readings become signals of the ranks. Once a second, and before a window is made: after
+ * os_node_tend and os_node_read. */
+void gpu_node_tend(struct node *n, uint64_t now_ns);
+void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *out);
+void gpu_node_metrics(const struct node *n, struct buf *out);
+
+#endif

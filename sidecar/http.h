@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http.h - /metrics, /healthz, status and control, over TCP and the control socket.
+ * Owns: both listeners and their connections.  Threads: the loop's.
+ * Trust: clients are hostile: hosts, sizes, connections and waiting times are bounded. */
+#ifndef SYSOM_SIDECAR_HTTP_H
+#define SYSOM_SIDECAR_HTTP_H
+
+#include <stdint.h>
+
+struct node;
+struct http; /* opaque */
+
+int http_open(struct node *n);
+void http_close(struct node *n);
+void http_tend(struct node *n, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * keep.h - what the ranks' models learned, on disk for a successor of this sysomd.
+ * Owns: the files below state.dir/baseline (baseline.h).  Threads: the loop's. */
+#ifndef SYSOM_SIDECAR_KEEP_H
+#define SYSOM_SIDECAR_KEEP_H
+
+#include <stdint.h>
+
+struct keep; /* opaque */
+struct process;
+
+struct keep_stats {
+	uint64_t restored, ready, steps; /* processes; those judged at once; steps they had */
+	uint64_t bad, errors;		 /* files refused; files that could not be written */
+};
+
+/* A directory that can't be used is logged, and nothing is kept. -ENOMEM. */
+int keep_open(struct keep **out, const char *state_dir);
+/* Keeps the files. NULL is a no-op. */
+void keep_close(struct keep *k);
+/* Before the process's first record. */
+void keep_restore(struct keep *k, struct process *p);
+/* Saves the next process that has learned enough since its last save; at most one per call.
+ * processes: LIMIT_NODE_PROCESSES, NULL where free. */
+void keep_tend(struct keep *k, struct process *const *processes, uint64_t now_ns);
+/* Saves all that live. NULL k is a no-op. */
+void keep_all(struct keep *k, struct process *const *processes, uint64_t now_ns);
+/* Processes whose successor would not know yet what they know. */
+uint32_t keep_due(const struct keep *k, struct process *const *processes, uint64_t now_ns);
+void keep_forget(struct keep *k, struct process *p); /* the process has ended */
+void keep_stats_get(const struct keep *k, struct keep_stats *out);
+
+#endif

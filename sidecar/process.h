@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * process.h - one process's life: attach, detach, end; its counts and its commands.
+ * Owns: the slots of node.processes.  Threads: the loop's.
+ * Trust: the process is hostile; its hello and its states are bounded and checked. */
+#ifndef SYSOM_SIDECAR_PROCESS_H
+#define SYSOM_SIDECAR_PROCESS_H
+
+#include "ring/attach.h"
+#include "sidecar/node.h"
+
+/* Takes fds, and on success sock. -EDQUOT, -EPROTO and what ring_reader_open says. */
+int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
+		   const int fds[ATTACH_FDS]);
+void process_forget(struct process *p);
+/* Ends processes that are gone, forgets those gone for long; without any the node is idle. */
+void process_tend(struct node *n, uint64_t now_ns);
+/* enum attach_command_kind; the serial, or -errno. */
+int64_t process_command(struct process *p, uint32_t kind);
+uint64_t process_lost(const struct process *p);
+/* Calls, launches and collectives that were not recorded since tracing was switched off: no loss. */
+uint64_t process_switched_off(const struct process *p);
+uint64_t process_raw_bytes(const struct process *p);
+uint64_t process_events(const struct process *p);
+/* Of the kernels and launches so far, also of a process that is gone; never NULL. */
+const struct join_stats *process_join_stats(const struct process *p);
+/* Losses by cause, through fn. */
+void process_losses(const struct process *p,
+		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
+/* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
+bool process_matches(const struct process *p, const char *job, int32_t rank);
+/* A rank is in an anomaly, or somebody asked for a closer look. */
+bool process_any_anomaly(const struct node *n, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * registration.h - the attach socket: takes connections, has a parser read their hello, and
+ * attaches the processes.
+ * Owns: the socket, its file, and connections until they are attached.  Threads: the loop's.
+ * Trust: any local user may connect; places and work are bounded per user. */
+#ifndef SYSOM_SIDECAR_REGISTRATION_H
+#define SYSOM_SIDECAR_REGISTRATION_H
+
+#include <stdint.h>
+
+struct node;
+struct registration; /* opaque */
+
+/* Borrows n. -EADDRINUSE: somebody answers at settings.socket_path. */
+int registration_open(struct registration **out, struct node *n);
+/* Sends no command: the jobs run on. NULL is a no-op. */
+void registration_close(struct registration *r);
+/* Drops connections that never said hello. */
+void registration_tend(struct registration *r, uint64_t now_ns);
+
+#endif
