@@ -36,9 +36,9 @@ void cross_close(struct cross *c)
 {
 	if (!c)
 		return;
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		cross_rows_free(&c->cohorts[i]);
-	free(c->cohorts);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		cross_rows_free(&c->role_parts[i]);
+	free(c->role_parts);
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
 		free(c->findings[i].culprits);
 	cross_colls_free(c);
@@ -99,9 +99,9 @@ static void touch(struct cross *c, uint64_t now_ns)
 
 static void leave(struct cross *c, struct cross_slot *s)
 {
-	if (s->cohort != CROSS_NONE && s->cohort < c->cohort_count)
-		c->cohorts[s->cohort].members[s->member].slot = CROSS_NONE;
-	s->cohort = s->member = CROSS_NONE;
+	if (s->role_part != CROSS_NONE && s->role_part < c->role_part_count)
+		c->role_parts[s->role_part].members[s->member].slot = CROSS_NONE;
+	s->role_part = s->member = CROSS_NONE;
 }
 
 int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const char *role,
@@ -119,7 +119,7 @@ int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const
 	if (!s->used) {
 		*s = (struct cross_slot){.used = true,
 					 .role = CROSS_NONE,
-					 .cohort = CROSS_NONE,
+					 .role_part = CROSS_NONE,
 					 .member = CROSS_NONE,
 					 .seen_ns = now_ns};
 		c->slot_count++;
@@ -339,7 +339,7 @@ static void take_groups(struct cross *c, struct cross_slot *s, const struct beat
 			c->time_latency_ns = g->latency_ns;
 			c->time_seen_ns = now_ns;
 		}
-		if (s->cohort != CROSS_NONE)
+		if (s->role_part != CROSS_NONE)
 			cross_rows_put(c, s, g, (int64_t)g->end_ns + offset_ns, now_ns);
 	}
 }
@@ -372,7 +372,7 @@ static bool is_complete(const struct cross *c)
 {
 	uint32_t n = 0;
 
-	if (c->cohort_count || !c->expected)
+	if (c->role_part_count || !c->expected)
 		return false;
 	for (uint32_t i = 0; i < c->slot_room; i++)
 		n += c->slots[i].used && c->slots[i].role != CROSS_NONE;
@@ -400,8 +400,8 @@ void cross_stats(const struct cross *c, struct cross_stats *out)
 	*out = c->stats;
 	out->bytes = sizeof(*c) + c->slot_room * sizeof(*c->slots) +
 		     c->instance_room * sizeof(*c->instances);
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		out->bytes += c->cohorts[i].bytes + sizeof(c->cohorts[i]);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		out->bytes += c->role_parts[i].bytes + sizeof(c->role_parts[i]);
 	for (uint32_t i = 0; i < c->instance_room; i++)
 		out->bytes += c->instances[i].room * sizeof(struct cross_entry);
 }
@@ -415,7 +415,9 @@ double cross_role_self_ns(const struct cross *c, uint32_t slot)
 {
 	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
 
-	return s && s->used && s->cohort != CROSS_NONE ? c->cohorts[s->cohort].self_typical_ns : 0;
+	return s && s->used && s->role_part != CROSS_NONE
+		   ? c->role_parts[s->role_part].self_typical_ns
+		   : 0;
 }
 
 uint32_t cross_suspects(const struct cross *c)
@@ -431,20 +433,20 @@ uint32_t cross_suspects(const struct cross *c)
 uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slots, uint32_t max)
 {
 	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
-	const struct cross_cohort *co;
+	const struct cross_role_part *rp;
 	uint32_t n = 0;
 
-	if (!s || !s->used || s->cohort == CROSS_NONE)
+	if (!s || !s->used || s->role_part == CROSS_NONE)
 		return 0;
-	co = &c->cohorts[s->cohort];
+	rp = &c->role_parts[s->role_part];
 	/* Members are sorted by rank: outwards from the rank itself. */
-	for (uint32_t d = 1; d < co->count && n < max; d++) {
+	for (uint32_t d = 1; d < rp->count && n < max; d++) {
 		for (int side = 0; side < 2 && n < max; side++) {
 			uint32_t at = side ? s->member + d : s->member - d, other;
 
-			if (at >= co->count)
+			if (at >= rp->count)
 				continue;
-			other = co->members[at].slot;
+			other = rp->members[at].slot;
 			if (other != CROSS_NONE && !c->slots[other].findings)
 				slots[n++] = other;
 		}
@@ -477,22 +479,22 @@ int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step)
 
 bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out)
 {
-	const struct cross_cohort *co = NULL;
+	const struct cross_role_part *rp = NULL;
 
-	for (uint32_t i = 0; i < c->cohort_count && !co; i++)
-		if (c->cohorts[i].used && !index--)
-			co = &c->cohorts[i];
-	if (!co)
+	for (uint32_t i = 0; i < c->role_part_count && !rp; i++)
+		if (c->role_parts[i].used && !index--)
+			rp = &c->role_parts[i];
+	if (!rp)
 		return false;
 	*out = (struct cross_role){
-	    .role = c->roles[co->role],
-	    .part = co->part,
-	    .steps_per_row = co->steps,
-	    .step_ns = co->step_ns,
-	    .self_ns = co->self_typical_ns,
-	    .last_step = co->next * co->steps,
-	    .count = co->count,
-	    .cohort = co,
+	    .role = c->roles[rp->role],
+	    .part = rp->part,
+	    .steps_per_row = rp->steps,
+	    .step_ns = rp->step_ns,
+	    .self_ns = rp->self_typical_ns,
+	    .last_step = rp->next * rp->steps,
+	    .count = rp->count,
+	    .role_part = rp,
 	};
 	return true;
 }
@@ -500,11 +502,11 @@ bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out)
 bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index,
 		       int32_t *rank, bool *suspect)
 {
-	const struct cross_cohort *co = role->cohort;
+	const struct cross_role_part *rp = role->role_part;
 
-	if (co->members[index].slot == CROSS_NONE)
+	if (rp->members[index].slot == CROSS_NONE)
 		return false;
-	*rank = c->slots[co->members[index].slot].rank;
-	*suspect = c->slots[co->members[index].slot].findings != 0;
+	*rank = c->slots[rp->members[index].slot].rank;
+	*suspect = c->slots[rp->members[index].slot].findings != 0;
 	return true;
 }

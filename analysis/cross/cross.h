@@ -27,7 +27,7 @@
 #define CROSS_REFRESH_NS  10000000000ull
 
 struct cross;
-struct cross_cohort;
+struct cross_role_part;
 
 struct cross_stats {
 	uint64_t rows, groups; /* compared; taken from beats */
@@ -86,7 +86,7 @@ struct cross_role {
 	uint32_t part, steps_per_row, count; /* count: of members */
 	double step_ns, self_ns;
 	uint64_t last_step;
-	const struct cross_cohort *cohort;
+	const struct cross_role_part *role_part;
 };
 /* The index-th; false: no more. */
 bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out);

@@ -235,17 +235,17 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 
 /* ---- settling ---- */
 
-/* An entry with its clock corrected, sorted by cohort. */
+/* An entry with its clock corrected, sorted by role_part. */
 struct sorted {
-	uint32_t cohort, slot, node;
+	uint32_t role_part, slot, node;
 	double enter_ns, end_ns;
 };
 
-static int by_cohort(const void *a, const void *b)
+static int by_role_part(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return ORDER(x->cohort, y->cohort) ?: ORDER(x->enter_ns, y->enter_ns);
+	return ORDER(x->role_part, y->role_part) ?: ORDER(x->enter_ns, y->enter_ns);
 }
 
 static int by_node(const void *a, const void *b)
@@ -285,21 +285,21 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 		/* Nobody is compared across clocks that are not known yet. */
 		known = cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error);
 		if (nodes && (!known || error > thresholds.clock.error_ns))
-			v[i].cohort = CROSS_NONE;
+			v[i].role_part = CROSS_NONE;
 		else if (nodes)
 			v[i].enter_ns -= offset;
 	}
-	qsort(v, n, sizeof(*v), by_cohort);
+	qsort(v, n, sizeof(*v), by_role_part);
 	while (begin < n) {
 		uint32_t end = begin, count;
 		double typical;
 
-		while (end < n && v[end].cohort == v[begin].cohort)
+		while (end < n && v[end].role_part == v[begin].role_part)
 			end++;
 		count = end - begin;
 		/* A pair of a larger role says nothing of which one is late. */
-		if (v[begin].cohort != CROSS_NONE &&
-		    (count > 2 || (count == 2 && c->cohorts[v[begin].cohort].count == 2))) {
+		if (v[begin].role_part != CROSS_NONE &&
+		    (count > 2 || (count == 2 && c->role_parts[v[begin].role_part].count == 2))) {
 			typical = count % 2 ? v[begin + count / 2].enter_ns
 					    : (v[begin + count / 2 - 1].enter_ns +
 					       v[begin + count / 2].enter_ns) /
@@ -329,7 +329,7 @@ static void settle(struct cross *c, struct cross_instance *in)
 		if (!s->used)
 			continue;
 		nodes |= n && v[0].node != s->node;
-		v[n++] = (struct sorted){s->cohort, e->slot, s->node, e->enter_ns, e->end_ns};
+		v[n++] = (struct sorted){s->role_part, e->slot, s->node, e->enter_ns, e->end_ns};
 	}
 	if (n > 1 && nodes)
 		tell_clocks(c, in, v, n);
@@ -347,26 +347,26 @@ static bool is_due(const struct cross *c, const struct cross_instance *in, const
 		   uint64_t now_ns)
 {
 	const struct cross_slot *s = in->count ? &c->slots[in->entries[0].slot] : NULL;
-	const struct cross_cohort *co;
+	const struct cross_role_part *rp;
 
 	if (in->expected && in->seen >= in->expected)
 		return true;
 	if (now_ns - in->born_ns > CROSS_ROW_WAIT_NS - 500000000)
 		return true;
-	if (!s || !s->used || s->cohort == CROSS_NONE || in->step < 0)
+	if (!s || !s->used || s->role_part == CROSS_NONE || in->step < 0)
 		return false;
-	co = &c->cohorts[s->cohort];
-	return co->steps && (uint64_t)in->step / co->steps < limits[s->cohort];
+	rp = &c->role_parts[s->role_part];
+	return rp->steps && (uint64_t)in->step / rp->steps < limits[s->role_part];
 }
 
 void cross_colls_tick(struct cross *c, uint64_t now_ns)
 {
-	uint64_t *limits = calloc(c->cohort_count + 1, sizeof(*limits));
+	uint64_t *limits = calloc(c->role_part_count + 1, sizeof(*limits));
 
 	if (!limits)
 		return;
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		limits[i] = cross_rows_limit(c, &c->cohorts[i], now_ns);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		limits[i] = cross_rows_limit(c, &c->role_parts[i], now_ns);
 	for (uint32_t i = 0; i < c->instance_room; i++) {
 		struct cross_instance *in = &c->instances[i];
 

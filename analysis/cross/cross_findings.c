@@ -30,28 +30,28 @@ static struct cross_finding *holder(struct cross *c, uint32_t slot, struct cross
 	return NULL;
 }
 
-int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step)
+int64_t cross_findings_time(const struct cross_role_part *rp, uint64_t step)
 {
-	uint32_t n = co->time_count < CROSS_TIMES ? co->time_count : CROSS_TIMES;
+	uint32_t n = rp->time_count < CROSS_TIMES ? rp->time_count : CROSS_TIMES;
 	int64_t best = 0;
 	uint64_t best_step = 0, newest = 0;
 	int64_t newest_ns = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t s = co->times[i].step;
+		uint64_t s = rp->times[i].step;
 
 		if (s <= step && (!best || s >= best_step)) {
-			best = co->times[i].end_unix_ns;
+			best = rp->times[i].end_unix_ns;
 			best_step = s;
 		}
 		if (s >= newest) {
 			newest = s;
-			newest_ns = co->times[i].end_unix_ns;
+			newest_ns = rp->times[i].end_unix_ns;
 		}
 	}
 	/* Longer ago than is remembered: by the pace of now. */
 	if (!best)
-		return newest_ns - (int64_t)((double)(newest - step) * co->step_ns);
+		return newest_ns - (int64_t)((double)(newest - step) * rp->step_ns);
 	return best;
 }
 
@@ -88,7 +88,7 @@ static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *
 	return &f->culprits[f->count++];
 }
 
-static struct cross_finding *open_one(struct cross *c, const struct cross_cohort *co,
+static struct cross_finding *open_one(struct cross *c, const struct cross_role_part *rp,
 				      int64_t begin_ns, uint64_t first_step, uint64_t now_ns)
 {
 	struct cross_finding *room = NULL;
@@ -98,7 +98,7 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 
 		if (!f->used)
 			room = room ? room : f;
-		else if (!f->ended && f->role == co->role &&
+		else if (!f->ended && f->role == rp->role &&
 			 llabs(f->begin_unix_ns - begin_ns) <= (int64_t)thresholds.time.together_ns)
 			return f;
 	}
@@ -108,7 +108,7 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 	}
 	free(room->culprits);
 	*room = (struct cross_finding){.used = true,
-				       .role = co->role,
+				       .role = rp->role,
 				       .first_step = first_step,
 				       .begin_unix_ns = begin_ns,
 				       .opened_ns = now_ns};
@@ -133,30 +133,30 @@ static void finish_culprit(struct cross *c, struct cross_finding *f, struct cros
 			f->last_step = f->culprits[i].last_step;
 }
 
-void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *flag,
+void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *flag,
 			 uint64_t now_ns)
 {
-	uint32_t slot = co->members[flag->member].slot, bit = 1u << flag->measure;
+	uint32_t slot = rp->members[flag->member].slot, bit = 1u << flag->measure;
 	struct cross_culprit *k;
 	struct cross_finding *f = holder(c, slot, &k);
-	uint64_t last = flag->last_step + co->steps - 1;
-	bool taken = cross_skew_takes(co, flag) && c->config.mode == PEERS_ROBUST;
+	uint64_t last = flag->last_step + rp->steps - 1;
+	bool taken = cross_skew_takes(rp, flag) && c->config.mode == PEERS_ROBUST;
 
 	if (!f) {
 		if (flag->ended || taken)
 			return;
-		f = open_one(c, co, cross_findings_time(co, flag->first_step), flag->first_step,
+		f = open_one(c, rp, cross_findings_time(rp, flag->first_step), flag->first_step,
 			     now_ns);
 		k = f ? add_culprit(c, f, slot) : NULL;
 		if (!k)
 			return;
 	}
-	f->peers = co->count;
+	f->peers = rp->count;
 	f->changed = true;
 	k->orphan_ns = 0;
 	if (flag->first_step < f->first_step) {
 		f->first_step = flag->first_step;
-		f->begin_unix_ns = cross_findings_time(co, flag->first_step);
+		f->begin_unix_ns = cross_findings_time(rp, flag->first_step);
 	}
 	if (flag->first_step < k->first_step || !k->last_step)
 		k->first_step = flag->first_step;
@@ -164,7 +164,7 @@ void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct 
 		k->last_step = last;
 	if (last > f->last_step)
 		f->last_step = last;
-	f->end_unix_ns = cross_findings_time(co, flag->last_step);
+	f->end_unix_ns = cross_findings_time(rp, flag->last_step);
 	if (flag->measure == PEERS_SELF) {
 		k->excess = flag->excess;
 		k->excess_ns = flag->excess_ns;
@@ -205,13 +205,13 @@ static void tend(struct cross *c, struct cross_finding *f, uint64_t now_ns)
 			continue;
 		}
 		lasts = true;
-		if (s->cohort != CROSS_NONE && c->cohorts[s->cohort].role == f->role &&
-		    c->cohorts[s->cohort].time_count && !k->orphan_ns) {
-			const struct cross_cohort *co = &c->cohorts[s->cohort];
-			uint32_t newest = (co->time_count - 1) % CROSS_TIMES;
+		if (s->role_part != CROSS_NONE && c->role_parts[s->role_part].role == f->role &&
+		    c->role_parts[s->role_part].time_count && !k->orphan_ns) {
+			const struct cross_role_part *rp = &c->role_parts[s->role_part];
+			uint32_t newest = (rp->time_count - 1) % CROSS_TIMES;
 
-			f->last_step = co->times[newest].step + co->steps - 1;
-			f->end_unix_ns = co->times[newest].end_unix_ns;
+			f->last_step = rp->times[newest].step + rp->steps - 1;
+			f->end_unix_ns = rp->times[newest].end_unix_ns;
 		}
 	}
 	if (lasts && now_ns - f->told_ns >= CROSS_REFRESH_NS)

@@ -32,7 +32,7 @@ struct cross_slot {
 	bool strong; /* by collectives, not by time */
 	bool begun;  /* it has sent groups */
 	int32_t rank;
-	uint32_t node, role, cohort, member;
+	uint32_t node, role, role_part, member;
 	uint64_t seen_ns, unplaced_ns, next_own, last_end_ns;
 	int64_t offset, other; /* job's step = own step + offset */
 	uint32_t agree, disagree;
@@ -79,7 +79,7 @@ struct cross_row {
 	bool live;
 };
 
-struct cross_cohort {
+struct cross_role_part {
 	bool used, uneven; /* uneven: its members are compared with their own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
@@ -152,8 +152,8 @@ struct cross {
 	uint32_t role_count;
 	struct cross_instance *instances;
 	uint32_t instance_room;
-	struct cross_cohort *cohorts;
-	uint32_t cohort_count;
+	struct cross_role_part *role_parts;
+	uint32_t role_part_count;
 	uint32_t expected; /* ranks of the job; 0: not known */
 	bool dirty;
 	uint64_t dirty_ns, dirty_last_ns;
@@ -184,28 +184,28 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 		    int64_t end_unix_ns, uint64_t now_ns);
 void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, double late_ns);
 /* Rows that are complete but for late members; what is below may be settled. */
-uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, uint64_t now_ns);
+uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *rp, uint64_t now_ns);
 void cross_rows_tick(struct cross *c, uint64_t now_ns);
-void cross_rows_free(struct cross_cohort *co);
-size_t cross_rows_cell(const struct cross_cohort *co, uint64_t index, uint32_t member);
+void cross_rows_free(struct cross_role_part *rp);
+size_t cross_rows_cell(const struct cross_role_part *rp, uint64_t index, uint32_t member);
 /* cross_skew.c */
 /* A row was handed on. */
-void cross_skew_push(struct cross_cohort *co, uint64_t index);
+void cross_skew_push(struct cross_role_part *rp, uint64_t index);
 /* The columns or rows begin anew. */
-void cross_skew_reset(struct cross_cohort *co);
+void cross_skew_reset(struct cross_role_part *rp);
 /* Whether the flag is a part of what the role's work differs by, and accuses nobody. */
-bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f);
-void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns);
+bool cross_skew_takes(struct cross_role_part *rp, const struct peers_flag *f);
+void cross_skew_tick(struct cross *c, struct cross_role_part *rp, uint64_t now_ns);
 /* Roles that nobody has any more, or one rank alone, are told of as even. */
 void cross_skew_orphans(struct cross *c, uint64_t now_ns);
 bool cross_skew_next(struct cross *c, struct finding_report *out);
 /* cross_findings.c */
 /* When a step of the job's numbering ended, by the rows that were handed on. */
-int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step);
+int64_t cross_findings_time(const struct cross_role_part *rp, uint64_t step);
 /* *out with the job and the stretch, and nothing found yet; times before the epoch are 0. */
 void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns,
 			  bool ended, struct finding_report *out);
-void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *f,
+void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *f,
 			 uint64_t now_ns);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);
 void cross_findings_tick(struct cross *c, uint64_t now_ns);
