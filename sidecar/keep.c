@@ -63,10 +63,10 @@ void keep_restore(struct process *p)
 	}
 	got = (int)rank_restore(p->rank, n->samples, (uint32_t)got);
 	p->baseline_total = p->rank->learned_total;
-	p->baseline_armed = judge_armed_count(p->rank->judge);
+	p->baseline_armed = judge_ready_count(p->rank->judge);
 	p->baseline_at_ns = clock_monotonic_ns();
 	n->stats.baselines_restored++;
-	n->stats.baselines_armed += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
+	n->stats.baselines_armed += rank_model(p->rank, NULL, NULL) == ROOFLINE_READY;
 	n->stats.baseline_steps_restored += (uint64_t)got;
 	log_info("baseline", "pid=%d rank=%d steps=%d", (int)p->pid, p->id.rank, got);
 }
@@ -80,7 +80,7 @@ static void save(struct process *p, uint64_t now_ns)
 	if (!identify(p, &id))
 		return;
 	p->baseline_total = p->rank->learned_total;
-	p->baseline_armed = judge_armed_count(p->rank->judge);
+	p->baseline_armed = judge_ready_count(p->rank->judge);
 	p->baseline_at_ns = now_ns;
 	err = baseline_save(n->baseline_fd, &id, n->samples, rank_learned(p->rank, n->samples));
 	if (!err)
@@ -98,7 +98,7 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 		return false;
 	if (total >= 2 * p->baseline_total && p->baseline_total < RANK_LEARNED)
 		return true;
-	if (judge_armed_count(p->rank->judge) > p->baseline_armed)
+	if (judge_ready_count(p->rank->judge) > p->baseline_armed)
 		return true;
 	return now_ns - p->baseline_at_ns >= KEEP_AGAIN_NS;
 }
@@ -106,7 +106,7 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 /* A model that went back to learning is saved again when it is armed again. */
 static void note_unarmed(struct process *p)
 {
-	uint32_t armed = judge_armed_count(p->rank->judge);
+	uint32_t armed = judge_ready_count(p->rank->judge);
 
 	if (armed < p->baseline_armed)
 		p->baseline_armed = armed;

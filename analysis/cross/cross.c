@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbering is settled before anything is compared: a group that falls into the wrong row costs
- * little (rows are medians of several steps), a collective that is taken for another one costs
- * everything, so the key of a collective is its communicator, function and sequence and nothing
- * that looks alike. */
+ * A rank's numbering is settled before its steps are compared. A group in the wrong row costs
+ * little, since rows are medians of several steps. A collective that is mistaken for another one
+ * shifts every later row of the rank. So the key of a collective is exactly its communicator,
+ * function and sequence number; similar collectives are never matched. */
 #include "analysis/cross/cross.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ bool cross_alive(const struct cross_slot *s, uint64_t now_ns)
 	       (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
 }
 
-/* ---- who is there ---- */
+/* ---- members ---- */
 
 static uint32_t role_of(struct cross *c, const char *role)
 {
@@ -173,7 +173,7 @@ void cross_forget_node(struct cross *c, uint32_t node)
 
 /* ---- numbering ---- */
 
-/* One collective's word on how far this rank's numbering stands from the job's. */
+/* One collective votes for an offset between this rank's numbering and the job's. */
 static void vote(struct cross_slot *s, const struct cross_instance *in, uint64_t step)
 {
 	int64_t delta = in->step - (int64_t)step;
@@ -186,7 +186,9 @@ static void vote(struct cross_slot *s, const struct cross_instance *in, uint64_t
 		s->other = delta;
 		s->disagree++;
 	} else {
-		s->disagree--; /* majority vote: what is left stands for more than half */
+		/* majority vote (Boyer-Moore): `other` survives only with more than half of the
+		 * votes */
+		s->disagree--;
 	}
 	if (!in->weak && s->placed && delta == s->offset)
 		s->strong = true;
@@ -215,7 +217,8 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 			  int64_t offset_ns, uint64_t now_ns)
 {
 	const struct beat_group *g = NULL;
-	bool lost; /* nobody is there whose numbering could be told from collectives */
+	/* no rank sends groups any more from whose collectives the numbering could be derived */
+	bool lost;
 	double steps, since;
 
 	for (uint32_t i = 0; i < b->group_count; i++)
@@ -234,9 +237,11 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 	lost = now_ns - c->time_seen_ns > thresholds.time.together_ns;
 	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
 		c->time_latency_ns;
-	/* a clock that is far off the others': by when the two came here */
+	/* The steps between the arrivals of the two groups. They replace the steps between the
+	 * groups' own times where the node's clock is far off. */
 	since = (double)(now_ns - c->time_seen_ns) / c->time_latency_ns;
-	/* two beats tell of the same moment at times that differ by less */
+	/* Beats arrive within this time of the steps that they report. A larger difference is the
+	 * clock's. */
 	if (fabs(steps - since) * c->time_latency_ns > (double)thresholds.time.together_ns)
 		steps = since;
 	if (fabs(steps) < 1e9)
@@ -244,8 +249,9 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 		      lost);
 }
 
-/* Beats of one interval tell the same collectives, and the ranks that come before the first whose
- * numbering is known find none of theirs: they look again in the next beat. */
+/* The beats of one interval report the same collectives. A rank whose beat arrives before that of
+ * the first numbered rank finds none of its collectives known, so it looks again at its next
+ * beat. */
 static uint32_t vote_again(struct cross *c, struct cross_slot *s)
 {
 	uint32_t strong = 0;
@@ -262,7 +268,8 @@ static uint32_t vote_again(struct cross *c, struct cross_slot *s)
 	return strong;
 }
 
-/* The last ones of the beat. Without memory they are left out: the next beat may do. */
+/* The last collectives of the beat. Without memory they are dropped; the next beat brings
+ * others. */
 static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 {
 	uint32_t n = 0;
@@ -279,8 +286,8 @@ static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 	s->unmatched_count = n ? n : s->unmatched_count;
 }
 
-static void number(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
-		   int64_t offset_ns, uint64_t now_ns)
+static void renumber(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
+		     int64_t offset_ns, uint64_t now_ns)
 {
 	uint32_t strong = vote_again(c, s);
 
@@ -308,7 +315,7 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 
 /* ---- groups ---- */
 
-static void take_groups(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
+static void push_groups(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 			int64_t offset_ns, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < b->group_count; i++) {
@@ -357,9 +364,9 @@ void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64
 		c->stats.bad++;
 		return;
 	}
-	number(c, s, b, offset_ns, now_ns);
-	cross_colls_take(c, slot, b, offset_ns, now_ns);
-	take_groups(c, s, b, offset_ns, now_ns);
+	renumber(c, s, b, offset_ns, now_ns);
+	cross_colls_push(c, slot, b, offset_ns, now_ns);
+	push_groups(c, s, b, offset_ns, now_ns);
 }
 
 void cross_expect(struct cross *c, uint32_t ranks)
@@ -367,7 +374,7 @@ void cross_expect(struct cross *c, uint32_t ranks)
 	c->expected = ranks;
 }
 
-/* Nobody is compared yet, and everybody is there. */
+/* No rank is compared yet, and all ranks of the job are here. */
 static bool is_complete(const struct cross *c)
 {
 	uint32_t n = 0;
@@ -381,7 +388,7 @@ static bool is_complete(const struct cross *c)
 
 void cross_tick(struct cross *c, uint64_t now_ns)
 {
-	/* A starting job's ranks come within a beat; later ones are not waited for. */
+	/* The ranks of a starting job arrive within one beat. Later ranks are not waited for. */
 	if (c->dirty && (is_complete(c) || now_ns - c->dirty_last_ns >= CROSS_SETTLE_NS ||
 			 now_ns - c->dirty_ns >= 2 * CROSS_SETTLE_NS)) {
 		cross_rows_regroup(c, now_ns);
@@ -393,7 +400,7 @@ void cross_tick(struct cross *c, uint64_t now_ns)
 	cross_findings_tick(c, now_ns);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 void cross_stats(const struct cross *c, struct cross_stats *out)
 {
@@ -439,7 +446,7 @@ uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slo
 	if (!s || !s->used || s->role_part == CROSS_NONE)
 		return 0;
 	rp = &c->role_parts[s->role_part];
-	/* Members are sorted by rank: outwards from the rank itself. */
+	/* Members are sorted by rank. Search outwards from the rank itself. */
 	for (uint32_t d = 1; d < rp->count && n < max; d++) {
 		for (int side = 0; side < 2 && n < max; side++) {
 			uint32_t at = side ? s->member + d : s->member - d, other;

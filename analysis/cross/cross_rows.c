@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of steps, one column per member of a role. What most members send decides how many steps a
- * row has, so that one that sends nonsense moves nobody else's rows; in the same way the rows go on
- * only where most are. */
+ * Rows of steps, one column per member of a role. The majority of the members decides how many
+ * steps a row has, and which rows are current. So a single member that sends nonsense cannot move
+ * the rows of the others. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -31,10 +31,10 @@ void cross_rows_free(struct cross_role_part *rp)
 	*rp = (struct cross_role_part){0};
 }
 
-/* ---- who is compared with whom ---- */
+/* ---- which ranks are compared ---- */
 
-/* Steps of a row: as many as most of the members' groups have. Of a large role more, so that a beat
- * makes some eight rows: what lasts long is seen as well with fewer of them, at less memory and
+/* Steps per row: as many as most members' groups have. A large role has more per row, about eight
+ * rows per beat: lasting faults are found as well with fewer rows, which cost less memory and
  * time. */
 static uint32_t steps_of(const struct cross_role_part *rp, uint32_t group, double step_ns)
 {
@@ -46,8 +46,8 @@ static uint32_t steps_of(const struct cross_role_part *rp, uint32_t group, doubl
 	return steps;
 }
 
-/* The comparison begins anew with rows of rp->steps. */
-static int compare_anew(struct cross *c, struct cross_role_part *rp)
+/* Restarts the comparison with rows of rp->steps. */
+static int init_peers(struct cross *c, struct cross_role_part *rp)
 {
 	struct peers_config config = c->config;
 	uint32_t longest = 0;
@@ -55,7 +55,7 @@ static int compare_anew(struct cross *c, struct cross_role_part *rp)
 
 	for (uint32_t i = 0; i < PEERS_WINDOWS && config.windows[i]; i++)
 		longest = config.windows[i];
-	/* and the past that the longest window is held against */
+	/* room for the past with which the longest window is compared */
 	config.pushes = (longest + rp->steps - 1) / rp->steps + 100;
 	if (config.pushes < 200)
 		config.pushes = 200;
@@ -103,7 +103,7 @@ static int fill_role_part(struct cross *c, struct cross_role_part *rp, uint32_t 
 	while (most < 31 && 2 * (seen + sizes[most]) < count)
 		seen += sizes[most++];
 	rp->steps = steps_of(rp, 1u << most, median_of(rp->values[0], count));
-	if (!compare_anew(c, rp))
+	if (!init_peers(c, rp))
 		return 0;
 fail:
 	cross_rows_free(rp);
@@ -117,7 +117,7 @@ static bool same_members(const struct cross_role_part *rp, uint32_t role, const 
 
 	if (!rp->used || rp->role != role)
 		return false;
-	/* Gone members leave their columns empty. */
+	/* A member that has gone leaves its column empty. */
 	for (uint32_t i = 0; i < rp->count; i++) {
 		if (rp->members[i].slot == CROSS_NONE)
 			continue;
@@ -140,10 +140,10 @@ static int by_role_and_rank(const void *a, const void *b)
 	return ORDER(x->role, y->role) ?: ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
 }
 
-/* One cohort of these, kept as it was where nothing changed. */
-static void group_up(struct cross *c, struct cross_role_part *to, struct cross_role_part *old,
-		     uint32_t old_count, uint32_t part, const struct wanted *w, uint32_t count,
-		     uint32_t *slots, uint64_t now_ns)
+/* A role part of these ranks. It keeps its rows and comparison if its members are unchanged. */
+static void make_role_part(struct cross *c, struct cross_role_part *to, struct cross_role_part *old,
+			   uint32_t old_count, uint32_t part, const struct wanted *w,
+			   uint32_t count, uint32_t *slots, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < count; i++)
 		slots[i] = w[i].slot;
@@ -200,8 +200,8 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns)
 			uint32_t share = (end - at) / (parts - part);
 
 			if (share > 1 && made < room)
-				group_up(c, &list[made++], c->role_parts, c->role_part_count, part,
-					 &w[at], share, slots, now_ns);
+				make_role_part(c, &list[made++], c->role_parts, c->role_part_count,
+					       part, &w[at], share, slots, now_ns);
 			at += share;
 		}
 		at = end;
@@ -276,7 +276,7 @@ static void put(struct cross *c, struct cross_role_part *rp, uint32_t member, ui
 	r = row_at(rp, index, now_ns);
 	if (end_unix_ns > r->end_unix_ns)
 		r->end_unix_ns = end_unix_ns;
-	if (!(g->latency_ns > 0)) /* nothing of it was judged */
+	if (!(g->latency_ns > 0)) /* no step of the group was judged */
 		return;
 	at = cross_rows_cell(rp, index, member);
 	covered = rp->cover[at];
@@ -301,13 +301,13 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	}
 	m->steps = g->count;
 	m->clock_ns = end_unix_ns - (int64_t)now_ns;
-	/* a group is told no later than this after its end where clocks agree */
+	/* where clocks agree, a group arrives no later than this after its end */
 	if (rp->clock_ns &&
 	    fabs((double)m->clock_ns - (double)rp->clock_ns) > 2 * (double)thresholds.time.gone_ns)
-		end_unix_ns = 0; /* the others say when it was */
+		end_unix_ns = 0; /* unknown: the other members' groups give the time of the row */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
-	/* A numbering that is off by part of a row: where most of the group lies. */
+	/* If the numbering is off by part of a row, use the row that holds most of the group. */
 	first = ((uint64_t)step + (g->count <= rp->steps ? g->count / 2 : 0)) / rp->steps;
 	if (!rp->started) {
 		rp->started = true;
@@ -340,7 +340,7 @@ void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, 
 	rp->late_n[at]++;
 }
 
-/* ---- handing on ---- */
+/* ---- comparing ---- */
 
 uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *rp, uint64_t now_ns)
 {
@@ -370,8 +370,8 @@ uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *r
 	return limit;
 }
 
-static void hand_on(struct cross *c, struct cross_role_part *rp, const struct cross_row *r,
-		    uint64_t now_ns)
+static void push_row(struct cross *c, struct cross_role_part *rp, const struct cross_row *r,
+		     uint64_t now_ns)
 {
 	double *self = rp->values[PEERS_SELF], *late = rp->values[PEERS_LATE];
 	uint32_t known = 0;
@@ -402,19 +402,20 @@ static void hand_on(struct cross *c, struct cross_role_part *rp, const struct cr
 	cross_skew_push(rp, r->index);
 }
 
-/* The comparison begins anew; whom the one before had flagged is let off unless this one does, too. */
-static void forget(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
+/* Restarts the comparison. A flag that the old comparison raised is dropped unless the new one
+ * raises it too. */
+static void restart_comparison(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
 	restart(rp);
-	compare_anew(c, rp);
+	init_peers(c, rp);
 	rp->lone_ns = 0;
 	for (uint32_t i = 0; i < rp->count; i++)
 		if (rp->members[i].slot != CROSS_NONE)
 			cross_findings_orphan(c, rp->members[i].slot, now_ns);
 }
 
-/* What most living members send, and what is typical of them now. */
-static void look_around(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
+/* Updates what most living members send, and the role's typical step time and clock. */
+static void update_typical(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
 	uint32_t sizes[32] = {0}, alive = 0, astray = 0, n = 0, seen = 0, most, steps;
 
@@ -432,7 +433,7 @@ static void look_around(struct cross *c, struct cross_role_part *rp, uint64_t no
 	}
 	if (!alive)
 		return;
-	/* one of them, not the mean of two */
+	/* an existing value, not the mean of two */
 	rp->clock_ns = (int64_t)median_nth(rp->values[1], alive, (alive - 1) / 2);
 	rp->step_ns = median_of(rp->values[0], n);
 	if (2 * astray > alive)
@@ -440,7 +441,7 @@ static void look_around(struct cross *c, struct cross_role_part *rp, uint64_t no
 	for (most = 0; most < 31 && 2 * (seen + sizes[most]) < alive; most++)
 		seen += sizes[most];
 	steps = steps_of(rp, 1u << most, rp->step_ns);
-	/* A pace that hovers between two sizes stays with the one it has. */
+	/* A step time that varies between two row sizes keeps the present one. */
 	if (steps == rp->steps ||
 	    (rp->steps >= 1u << most && (2 * steps == rp->steps || steps == 2 * rp->steps))) {
 		rp->steps_votes = 0;
@@ -448,11 +449,11 @@ static void look_around(struct cross *c, struct cross_role_part *rp, uint64_t no
 	}
 	rp->steps_votes = rp->steps_next == steps ? rp->steps_votes + 1 : 1;
 	rp->steps_next = steps;
-	if (rp->steps_votes < 6) /* a beat's period, so that everybody has spoken */
+	if (rp->steps_votes < 6) /* about one beat period, so that every member has sent a group */
 		return;
 	rp->steps = steps;
 	rp->steps_votes = 0;
-	forget(c, rp, now_ns);
+	restart_comparison(c, rp, now_ns);
 }
 
 void cross_uneven(struct cross *c, uint64_t now_ns)
@@ -464,7 +465,7 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 		struct cross_role_part *rp = &c->role_parts[k];
 
 		if (rp->used && rp->peers)
-			forget(c, rp, now_ns);
+			restart_comparison(c, rp, now_ns);
 	}
 }
 
@@ -477,23 +478,23 @@ static void tick_role_part(struct cross *c, struct cross_role_part *rp, uint64_t
 		struct cross_row *r = &rp->rows[rp->next % ROWS];
 
 		if (r->live && r->index == rp->next) {
-			hand_on(c, rp, r, now_ns);
+			push_row(c, rp, r, now_ns);
 			r->live = false;
 			handed = true;
 		}
 		rp->next++;
 	}
-	if (rp->next < limit) /* nobody has anything for the rows between */
+	if (rp->next < limit) /* no member has data for the rows between */
 		rp->next = limit;
 	if (handed && rp->peers)
 		cross_skew_tick(c, rp, now_ns);
 	if (handed)
 		rp->self_typical_ns = fmax(
 		    0, median_known(rp->values[PEERS_SELF], rp->count, rp->values[PEERS_SELF]));
-	/* who is left alone is held against nobody: no flag's end would ever come */
+	/* A member without peers is not compared, so its flags would never end. */
 	if (rp->lone_ns && now_ns - rp->lone_ns >= thresholds.time.gone_ns)
-		forget(c, rp, now_ns);
-	look_around(c, rp, now_ns);
+		restart_comparison(c, rp, now_ns);
+	update_typical(c, rp, now_ns);
 }
 
 void cross_rows_tick(struct cross *c, uint64_t now_ns)

@@ -130,7 +130,7 @@ static void take(uint32_t slot, int64_t offset_ns)
 
 	b->coll_count = 1;
 	b->colls[0] = (struct beat_coll){.comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1};
-	cross_colls_take(cross, slot, b, offset_ns, 100 * S);
+	cross_colls_push(cross, slot, b, offset_ns, 100 * S);
 	free(b);
 }
 
@@ -174,7 +174,7 @@ static void each_rank_of_a_large_job_keeps_some_collectives(void **unused)
 							 .step = 5,
 							 .call_ns = 1000};
 		for (uint32_t k = 0; k < MANY; k++)
-			cross_colls_take(cross, k, b, 0, 100 * S);
+			cross_colls_push(cross, k, b, 0, 100 * S);
 		for (uint32_t i = 0; i < COLLS; i++) {
 			struct cross_instance *in =
 			    cross_colls_find(cross, 7, 1, beat * 2048 + i * 16);
@@ -209,7 +209,7 @@ static void a_communicator_is_no_larger_than_its_job(void **unused)
 	b->comms[0] = (struct beat_comm){.comm = 7, .ranks = UINT32_MAX};
 	b->colls[0] = (struct beat_coll){.comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1};
 	for (uint32_t k = 0; k < RANKS; k++)
-		cross_colls_take(cross, k, b, 0, 100 * S);
+		cross_colls_push(cross, k, b, 0, 100 * S);
 	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, RANKS);
 	free(b);
 }
@@ -225,7 +225,7 @@ static bool takes(uint32_t member, bool ended, uint64_t first, uint64_t last, do
 				     .last_step = last,
 				     .excess = excess};
 
-	return cross_skew_takes(&role_part, &f);
+	return cross_skew_explains(&role_part, &f);
 }
 
 /* Ranks that differ by nature: from row 10 to 29 member 3 is slow, and the others, who wait for it, do now

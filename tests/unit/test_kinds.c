@@ -146,7 +146,7 @@ static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 			extra[KINDS_WAIT] = 200 * uniform(&j) * uniform(&j);
 			extra[KINDS_HOST] = j.step % 50 == 49 ? 2000 * (1 + 0.05 * normal(&j)) : 0;
 			push(&j, 0, extra);
-			unknown += extra[KINDS_HOST] > 0 && j.v.state != ROOFLINE_ARMED;
+			unknown += extra[KINDS_HOST] > 0 && j.v.state != ROOFLINE_READY;
 		}
 		assert_in_range(j.flagged, 0, 2);
 		if (j.flagged)
