@@ -3,8 +3,7 @@
  *
  * Layers, each the median correction of the ones before, all in relative terms:
  *   line   a + sum b_i x_i (+ second-order terms if they improve it), non-negative least absolute
- *          deviations by iterated reweighting, so that collinear and constant features do
- *          no harm;
+ *          deviations by iterated reweighting, so that collinear and constant features do no harm;
  *   curve  piecewise linear in log(line), then in the log of each feature, one knot per group of
  *          learning steps: floors, staircases, bends;
  *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
