@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crossrank.h - compares all ranks of recorded traces: who is slow, since when, and why as far as
- * device traces show it.
+ * crossrank.h - compares all ranks of recorded traces: which one is slow, since when, and why as
+ * far as device traces show it.
  *
  * For each rank and step it takes the self time, the pace of all kernels, and the pace of the
  * leading kernels (jobsteps.h), each relative to the rank's usual value. So neither ranks nor steps
@@ -20,21 +20,21 @@
 
 struct crossrank_job {
 	const struct jobsteps *steps;
-	const char *const *name; /* [steps->name_count], of kernels */
+	const char *const *name; /* [steps->name_count], names of kernels */
 };
 
 struct crossrank_finding {
 	struct finding finding;
-	uint64_t sure_step; /* the step after which it was significant */
+	uint64_t sure_step; /* the step at which it became significant */
 };
 
 /* mode PEERS_SYSOM: slow ranks only, by mean + k sigma. 0, -ENOMEM. */
 int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
-		   void (*take)(void *to, const struct crossrank_finding *f), void *to);
+		   void (*report)(void *to, const struct crossrank_finding *f), void *to);
 
 /* Compares every rank with the same rank of an earlier run, by the self times of all steps. If all
  * common ranks are slower, the finding is uniform; otherwise it names the slower ones. 0, -ENOMEM. */
 int crossrank_compare(const struct crossrank_job *job, const struct crossrank_job *earlier,
-		      void (*take)(void *to, const struct crossrank_finding *f), void *to);
+		      void (*report)(void *to, const struct crossrank_finding *f), void *to);
 
 #endif
