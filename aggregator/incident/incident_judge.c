@@ -195,7 +195,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
 		return false;
 	return flagged > thresholds.count.few &&
-	       (m->expected_ns <= 0 || steps_ns >= thresholds.part.told * lasted_ns);
+	       (m->expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);
 }
 
 /* Nobody was slow for longer than a moment, and nobody often. */

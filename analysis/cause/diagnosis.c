@@ -274,7 +274,7 @@ static double shown_ns(const struct diagnosis_view *v, const struct diagnosis_ca
 static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
 	return !(c->effect_ns > 0) ||
-	       shown_ns(v, c) >= fmax(thresholds.part.told * v->excess_ns, 1);
+	       shown_ns(v, c) >= fmax(thresholds.part.named * v->excess_ns, 1);
 }
 
 static void put_evidence(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
@@ -348,7 +348,7 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
-	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.told)
+	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.named)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no share of the launch threads' CPU time "
 			 "grew by more than %.1f points%s%.90s",

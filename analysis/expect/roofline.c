@@ -218,7 +218,7 @@ static bool fit_good(const struct roofline *m)
 	/* The work varies, and the latency varies or has a long tail, but the work does not explain
 	 * the latency. */
 	if (f->work_spread > 1.5 && f->explained < thresholds.part.matters)
-		return f->mad < limit / 3 && f->fast_share < thresholds.part.told &&
+		return f->mad < limit / 3 && f->fast_share < thresholds.part.named &&
 		       (f->mad < limit / 6 || f->out_share < thresholds.fit.near / 5);
 	return true;
 }

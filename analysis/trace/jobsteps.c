@@ -289,7 +289,7 @@ static void leads_find(struct jobsteps *j, struct usual *u)
 		for (uint32_t name = 1; name < u->names; name++)
 			if (!u->lead[name] && u->share[name] > (best ? u->share[best] : 0))
 				best = name;
-		if (!best || u->share[best] < thresholds.part.told)
+		if (!best || u->share[best] < thresholds.part.named)
 			break;
 		j->lead[j->leads] = best;
 		u->lead[best] = (uint8_t)(j->leads + 1);
