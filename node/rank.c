@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * A record goes to the recorder before the steps are found from it, so a window never lacks a
+ * record that its steps were found from. */
 #include "node/rank.h"
 
 #include <errno.h>

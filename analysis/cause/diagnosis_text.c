@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Writes numbers and remedies. The catalogue's remedies are general. If a signal names an
+ * interrupt, a process or a lock, the remedy names it too, so that nobody has to search for it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Latencies are medians, so that one extreme step does not stand for the window. Losses are sums,
+ * because an incident adds them up over its windows. */
 #include "analysis/cause/digest.h"
 
 #include <math.h>

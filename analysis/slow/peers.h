@@ -5,17 +5,17 @@
  * - Each step gives one value per member and measure. A residual is that value less the median of
  *   the role's members.
  * - At each of several window lengths the largest gap splits the members into a lower and an upper
- *   group. The upper group is slow if all of it lies above the lower group by more than the noise
- *   and the lower group's own spread, and if most of the window agrees. The threshold is corrected
- *   for the number of windows, looks and members. So one, several and most slow members are the
- *   same case. If most are slow, the role's own level must also have risen, where its past is
+ *   group. The upper group is slow if all of it lies far enough above the lower group: beyond the
+ *   noise and the lower group's own spread. Most of the window must agree. The threshold is
+ *   corrected for the number of windows, tests and members. So one, several and most slow members
+ *   are the same case. If most are slow, the role's own level must have risen too, if its past is
  *   known.
- * - The same test runs on changes against each member's own past.
+ * - The same test runs on each member's change against its own past.
  * - The noise at each length is measured from the data (peers_noise.c), so autocorrelation and
  *   heavy tails raise the threshold. Short windows have a floor: 4% at 10 steps, 0.8% at 50, 0.1%
  *   at the longest (0.3 ms of 100 ms must be found).
- * - Of two members, each one's history decides who changed. Without a history the slower one is
- *   reported from a difference of 10% on.
+ * - With two members, each one's past decides which of them changed. Without a past, the slower
+ *   one is reported from a difference of 10% on.
  *
  * Mode sysom is SysOM-AI 3.1, kept for comparison: mean + k sigma of the members' averages over W
  * steps (W = 100, k = 2).

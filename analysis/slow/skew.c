@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * If the work is known, the loss of a step is the smaller of the heaviest member's extra time and
+ * extra work. Extra time alone may be a busy CPU, and extra work alone may cost nothing. */
 #include "analysis/slow/skew.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Healthy samples are the reference. When a change opens, its samples stop being healthy, so a
+ * slow stretch cannot become the reference for itself. */
 #include "analysis/slow/temporal.h"
 
 #include <errno.h>

@@ -2,11 +2,11 @@
  * kinds.h - kinds of steps that a job has on purpose now and then: a checkpoint every 50 steps,
  * evaluation, garbage collection. Each kind has its own reference from its second occurrence on.
  *
- * By work: steps with a model key of their own (another mix of kernels, another graph). By place:
- * steps of the usual work that take longer, in the same account, at equal distances in the job's
- * own count of steps, without a gap from the first judged step on. A fault in every tenth step also
- * keeps its distance, but it begins after a stretch without it, so it never becomes a kind. Equal
- * distances in seconds make no kind: the job counts steps, its neighbours do not.
+ * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
+ * place has the usual work and takes longer in the same account. It recurs at equal distances in
+ * steps, without a gap since the first judged step. A fault in every tenth step also keeps its
+ * distance, but it begins after a stretch without it, so it never becomes a kind. Equal distances
+ * in seconds make no kind: the job counts steps, but other processes on the node do not.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_STEPS_KINDS_H

@@ -6,9 +6,9 @@
  * leading kernels (jobsteps.h), each relative to the rank's usual value. So neither ranks nor steps
  * with other work are blamed. analysis/slow/peers judges these rows as it does live (workers.h). If
  * the heaviest rank changes from step to step (skew.h), the finding is about all ranks, and
- * stretches that skew explains blame nobody. A difference from the first step to the last is a slow
- * GPU, and not other work, only if the kernels have the same names and counts and each is slower by
- * the same ratio. diagnosis.h decides the layer.
+ * stretches that skew explains blame nobody. A difference from the first step to the last may be
+ * other work. It is a slow GPU only if the kernels have the same names and counts, and each is
+ * slower by the same ratio. diagnosis.h decides the layer.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_TRACE_CROSSRANK_H

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank's steps are numbered by the collectives that they share with the reference, not by
+ * counting. A trace may lack steps or split one in two, and counting would then shift all later
+ * steps. */
 #include "analysis/trace/jobsteps.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * The job as a whole is reported first, because a common rise explains smaller rises of single
+ * workers. Slow workers follow, then roles and skew. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
