@@ -69,7 +69,7 @@ static uint64_t put_end(struct analysis_log *l, struct journal_writer *w, uint32
 	journal_writer_event(w, &e);
 	if (!put_block(l, w, 0))
 		return l->packed.bytes;
-	log_warn("record", "the end of the recording was not written");
+	log_warn("record", "cannot write the end of the recording");
 	return 0;
 }
 
@@ -87,10 +87,12 @@ static void write_block(struct analysis_log *l, struct block *b)
 		bytes = l->packed.bytes;
 	if (err && !closed) {
 		why = err == -ENOSPC ? JOURNAL_END_FULL : JOURNAL_END_BUSY;
-		log_warn("record", "ended: %s", err == -ENOSPC ? "full" : strerror(-err));
+		log_warn("record", "recording ended: %s",
+			 err == -ENOSPC ? "size limit reached" : strerror(-err));
 		/* Remove the part of the block that was written. */
 		if (ftruncate(l->fd, (off_t)l->bytes) || lseek(l->fd, 0, SEEK_END) < 0)
-			log_warn("record", "a part of a block stays: %s", strerror(errno));
+			log_warn("record", "cannot remove a partly written block: %s",
+				 strerror(errno));
 		bytes = put_end(l, &b->writer, why);
 	}
 	pthread_mutex_lock(&l->lock);
@@ -180,7 +182,7 @@ static void queue_block(struct analysis_log *l)
 	l->since_ns = 0;
 	if (!l->refused)
 		return;
-	log_warn("record", "ended: %s", journal_end_name(l->why));
+	log_warn("record", "recording ended: %s", journal_end_name(l->why));
 	journal_writer_clear(&l->block[l->fill].writer);
 	l->block[l->fill].events = 0;
 }

@@ -355,7 +355,7 @@ static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 	struct windows_request q = {.reason = WINDOW_STALL, .steps = last, .end_ns = now_ns};
 	enum anomaly_grant grant = anomaly_grant(&s->rank->anomaly, true, now_ns);
 
-	log_warn("stall", "rank=%d nothing done for %.1f s", s->id->rank,
+	log_warn("stall", "rank=%d the GPU got and finished no work for %.1f s", s->id->rank,
 		 (double)(now_ns - since) * 1e-9);
 	if (grant == ANOMALY_COUNT_ONLY) {
 		s->rank->stats.windows_counted++;
