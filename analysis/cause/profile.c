@@ -181,9 +181,9 @@ const struct profile_function *profile_functions(struct profile *p, uint32_t *co
 	return s;
 }
 
-/* The factor by which an unchanged share of base shrank because other functions were added. */
+/* ---- two profiles ---- */
 
-/* What became of a share of base that did not change but for what came to its side. */
+/* The factor by which an unchanged share of base shrank because other functions were added. */
 static int find_dilution(const struct profile_delta *d, uint32_t count, double *out)
 {
 	struct median_weighted *r = calloc(count + 1ull, sizeof(*r));
