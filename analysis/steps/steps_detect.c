@@ -201,7 +201,7 @@ static void u32_sort_few(uint32_t *v, uint32_t n)
 	}
 }
 
-/* Of fewer than SORT_FEW_MAX values: sorts v. */
+/* Of at most SORT_FEW_MAX values: sorts v. */
 static uint32_t median(uint32_t *v, uint32_t n)
 {
 	if (n > SORT_FEW_MAX)
