@@ -13,10 +13,10 @@
 #include "model/window.h"
 
 enum finding_kind {
-	FINDING_SLOW_RANK = 1, /* ranks are slow compared with peers of their role */
+	FINDING_SLOW_RANK = 1, /* ranks are slow compared with the peers of their role */
 	FINDING_UNIFORM = 2,   /* all ranks are slower than before */
 	FINDING_HANG = 3,
-	FINDING_IMBALANCE = 4, /* about a role, never blames a rank */
+	FINDING_IMBALANCE = 4, /* about a role; never blames a rank */
 };
 enum finding_layer {
 	LAYER_UNKNOWN = 0,
@@ -55,7 +55,8 @@ struct finding {
 	int32_t ranks[FINDING_RANKS_MAX]; /* worst first */
 	uint32_t rank_count;
 	uint64_t first_step, last_step; /* in the job's common numbering; inclusive */
-	double excess;	   /* of the median step's self time over the peers', 0.1: 10% */
+	/* excess self time of the median step, relative to the peers'; 0.1: 10% */
+	double excess;
 	double effect_ns;  /* the same, per step */
 	double confidence; /* 0 to 1 */
 	bool earlier_runs; /* the reference is earlier runs of the job */

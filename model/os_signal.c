@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Thresholds are shares of a rank's time: 10 ms/s is 1 %, which a roofline can just detect. Counts
- * are raised from the number that costs about as much: a migration some 50 us of cold caches, a
- * page fault 1 us. */
+ * Thresholds are shares of a rank's time: 10 ms/s is 1%, which a roofline can just detect. A count
+ * is raised from the number that costs about as much: a migration costs some 50 us of cold caches,
+ * a page fault 1 us. */
 #include "model/os_signal.h"
 #include "model/thresholds.h"
 
@@ -41,7 +41,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_IO_WAIT_THREAD] = {"io_wait_thread", "ms/s", 1, 10, false, true,
 				  "thread %s waited %v for storage"},
     [OS_SIGNAL_IO_LATENCY] = {"io_latency", "ms", 0.5, 5, false, false,
-			      "a block request of its own took %v"},
+			      "its own block requests took %v each"},
     [OS_SIGNAL_DISK_LATENCY] = {"disk_latency", "ms", 1, 10, false, false, "%s took %v each"},
     [OS_SIGNAL_RETRANSMITS] = {"tcp_retransmits", "1/s", 0.1, 2, false, false,
 			       "TCP segments lost and retransmitted on its connection %s: %v"},
@@ -76,7 +76,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_GPU_MEM_CLOCK] = {"gpu_mem_clock", "MHz", HUGE_VAL, 0.05, false, false,
 				 "memory clock of %s: %v", OS_SIGNAL_FALLS, true},
     [OS_SIGNAL_GPU_THROTTLE] = {"gpu_throttle", "ms/s", 1, 50, false, false,
-				"%s held its clocks down for %v"},
+				"%s lowered its clocks for %v"},
     [OS_SIGNAL_GPU_TEMPERATURE] = {"gpu_temperature", "C", HUGE_VAL, 10, true, false,
 				   "temperature of %s: %v", OS_SIGNAL_RISES, true},
     [OS_SIGNAL_GPU_POWER] = {"gpu_power", "W", HUGE_VAL, HUGE_VAL, true, false, "power of %s: %v",
@@ -91,7 +91,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_GPU_PCIE_REPLAYS] = {"gpu_pcie_replays", "1/s", 0.1, 1, false, false,
 				    "packets replayed on the PCIe link of %s: %v"},
     [OS_SIGNAL_GPU_PCIE_LINK] = {"gpu_pcie_link", "GB/s", HUGE_VAL, 0.4, false, false,
-				 "what the PCIe link of %s can carry: %v", OS_SIGNAL_FALLS, true},
+				 "bandwidth of the PCIe link of %s: %v", OS_SIGNAL_FALLS, true},
     [OS_SIGNAL_GPU_XID] = {"gpu_xid", "1/s", 1e-6, 0, false, false, "the driver reported %s: %v",
 			   OS_SIGNAL_EVER},
 };
@@ -152,7 +152,7 @@ bool os_signal_is_notable(const struct os_signal *s)
 	return s->flags || kind == OS_SIGNAL_KINDS || s->value >= table[kind].notable;
 }
 
-/* How far it is above the usual value, in units of `raised`: the order of importance. */
+/* How far it is above the usual value, in units of `raised`. Signals are sorted by this. */
 static double strength(const struct os_signal *s)
 {
 	enum os_signal_kind kind = os_signal_find(s->name);
@@ -161,13 +161,13 @@ static double strength(const struct os_signal *s)
 	if (kind == OS_SIGNAL_KINDS)
 		return s->value > usual ? s->value - usual : 0;
 	switch (table[kind].rule) {
-	case OS_SIGNAL_EVER: /* not comparable with the others */
+	case OS_SIGNAL_EVER: /* not comparable with the other rules */
 		return s->value > 0 ? UNKNOWN_RATIO + s->value : 0;
 	case OS_SIGNAL_FALLS:
 		return usual > 0 ? (usual - s->value) / (usual * table[kind].raised) : 0;
 	case OS_SIGNAL_RISES:
 		return s->usual >= 0 ? (s->value - usual) / table[kind].raised : 0;
-	case OS_SIGNAL_REACHES: /* five times as much if nothing was used before */
+	case OS_SIGNAL_REACHES: /* from 0 to the limit counts as five times `raised` */
 		return UNKNOWN_RATIO * (s->value - usual) / table[kind].raised;
 	case OS_SIGNAL_GROWS:
 		break;
@@ -199,7 +199,7 @@ void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const 
 				list[i] = *s;
 			return;
 		}
-		/* totals stay */
+		/* totals are never dropped */
 		if (!(list[i].flags & OS_SIGNAL_TOTAL) &&
 		    (weakest == *count || os_signal_order(&list[weakest], &list[i]) < 0))
 			weakest = i;

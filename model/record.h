@@ -2,9 +2,9 @@
  * record.h - the normalised record: the common input of analysis/, the recorder, wire/ and replay.
  * node/join/join makes records from ring events, and cli/replay from trace files. All use one clock
  * of the node, in nanoseconds (CLOCK_MONOTONIC live, the trace's clock in replay). Names are ids in
- * a per-rank name table that travels with the records.
- * Canonical order (INV-7): host records by (begin_ns, thread, arrival); device records by
- * (begin_ns, stream, correlation). The two sequences are passed on separately, as they arrive. */
+ * a per-rank name table that travels with the records. Canonical order: host records by (begin_ns,
+ * thread, arrival); device records by (begin_ns, stream, correlation). The two sequences are passed
+ * on separately, as they arrive. */
 #ifndef SYSOM_MODEL_RECORD_H
 #define SYSOM_MODEL_RECORD_H
 
@@ -25,7 +25,7 @@ enum record_kind {
 	RECORD_STEP_BEGIN =
 	    8, /* explicit; begin_ns == end_ns; work in `work` of struct step_mark */
 	RECORD_STEP_END = 9,
-	RECORD_GAP = 10,       /* nothing, or less, was recorded; seq = cause */
+	RECORD_GAP = 10,       /* nothing was recorded, or less; seq = cause */
 	RECORD_COPY_CALL = 11, /* replay only: a host copy call (cudaMemcpyAsync ...) */
 	RECORD_API = 12,       /* replay only: any other host API call */
 	/* device: actions of a GPU */

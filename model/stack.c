@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack.c - see stack.h.
- * One hash index per table, with the table's own content as the key. A batch holds tens of thousands
- * of stacks, which share the same few hundred objects and names. The indexes are separate from the
- * arrays, so a batch read from the wire has none. */
+ * stack.c - see stack.h. Each table has a hash index whose key is the content of an entry. A batch
+ * holds tens of thousands of stacks, which share the same few hundred objects and names. The
+ * indexes are separate from the arrays, so a batch read from the wire has none. */
 #include "model/stack.h"
 
 #include <errno.h>
@@ -64,7 +63,7 @@ void stack_batch_clear(struct stack_batch *b)
 	b->string_bytes = 0;
 }
 
-/* Room for one more, up to max. */
+/* Makes room for one more entry, up to max. */
 #define ROOM_OF(array, room, count, max)                                                           \
 	((count) >= (max) ? -E2BIG : ROOM_FOR(array, room, (size_t)(count) + 1))
 
@@ -113,7 +112,7 @@ static const struct stack_frame *frames_of(const struct stack_batch *b, const st
 
 static int string_append(struct stack_batch *b, struct stack_index *x, const char *s, size_t bytes);
 
-/* The builder's tables, with string 0 in them. */
+/* The builder's tables; string 0 exists. */
 static struct stack_index *index_of(struct stack_batch *b)
 {
 	if (!b->index)
@@ -324,7 +323,8 @@ static uint32_t sum_of(uint32_t a, uint32_t b)
 	return a < UINT32_MAX - b ? a + b : UINT32_MAX;
 }
 
-/* Only on-CPU time: a throttled thread was off the CPU. */
+/* Moves the taken time of a dropped interval to the thread's next one. Only on-CPU time: a
+ * throttled thread was off the CPU. */
 static void pass_on(const struct stack_switch *from, struct stack_switch *to)
 {
 	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
@@ -375,7 +375,7 @@ static int merge_string(struct stack_batch *into, const struct stack_batch *from
 	return stack_batch_string(into, s, strlen(s), out);
 }
 
-/* Translates one frame into the other batch. */
+/* Converts one frame's indices to the other batch. */
 static int merge_frame(struct stack_batch *into, const struct stack_batch *from,
 		       struct stack_frame *f)
 {
@@ -460,8 +460,8 @@ static int merge_switches(struct stack_batch *into, const struct stack_batch *fr
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from,
 		      const uint32_t *pids, size_t pid_count, uint64_t begin_ns, uint64_t end_ns)
 {
-	uint32_t *stacks =
-	    calloc(from->stack_count ? from->stack_count : 1, sizeof(*stacks)); /* + 1 */
+	/* index + 1; 0: not merged yet */
+	uint32_t *stacks = calloc(from->stack_count ? from->stack_count : 1, sizeof(*stacks));
 	int rc = stacks ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < from->sample_count && !rc; i++) {

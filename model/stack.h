@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack.h - CPU stacks as normalised records: the sampler's output, and everybody else's input. A
- * batch is one drained period of one node. Names are resolved as late as possible. Python and
- * kernel names are strings, because only the node can read them; native frames stay (Build ID,
- * offset) until a symbol resolver names them.
- * Owns: stack_batch_fini releases what a builder added; readers borrow.  Threads: one caller. */
+ * stack.h - CPU stacks as normalised records: the sampler's output, and the input of everything
+ * else. A batch is one drained period of one node. Names are resolved as late as possible. Python
+ * and kernel names are strings, because only the node can read them; native frames stay (Build ID,
+ * offset) until a symbol resolver names them. Owns: stack_batch_fini releases what a builder added;
+ * readers borrow.  Threads: one caller. */
 #ifndef SYSOM_MODEL_STACK_H
 #define SYSOM_MODEL_STACK_H
 
@@ -109,8 +109,8 @@ struct stack_object {
 enum stack_switch_state {
 	STACK_SWITCH_RUNNABLE = 0,    /* runnable, but another thread had the CPU */
 	STACK_SWITCH_INTERRUPTIBLE,   /* asleep; a signal would wake it */
-	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually waiting for a kernel lock or memory */
-	STACK_SWITCH_STOPPED,	      /* by a signal or a debugger */
+	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually for a kernel lock or memory */
+	STACK_SWITCH_STOPPED,	      /* stopped by a signal or a debugger */
 	STACK_SWITCH_UNKNOWN,	      /* asleep, in a state that was not observed */
 	STACK_SWITCH_IO,	      /* uninterruptible, and the kernel says that it waits for
 				       * storage */
@@ -120,7 +120,7 @@ enum stack_switch_state {
 };
 
 enum stack_switch_flags {
-	STACK_SWITCH_OPEN = 1,	    /* still off the CPU at in_ns, when we looked */
+	STACK_SWITCH_OPEN = 1,	    /* still off the CPU when the batch was drained, at in_ns */
 	STACK_SWITCH_CONTINUED = 2, /* continues a record of an earlier batch with OPEN */
 	STACK_SWITCH_FOLDED = 4,    /* several off-CPU intervals, with on-CPU time between them */
 	STACK_SWITCH_BEGUN = 8,	    /* already off the CPU when recording began */
@@ -145,7 +145,7 @@ enum stack_taken {
 /* Why several intervals were folded into one record. */
 enum stack_switch_cause {
 	STACK_SWITCH_PACED = 0, /* the thread exceeded its rate of records */
-	STACK_SWITCH_RING_FULL, /* the kernel's */
+	STACK_SWITCH_RING_FULL, /* the kernel's ring was full */
 	STACK_SWITCH_NO_ROOM,	/* more records than fit into a batch */
 	STACK_SWITCH_CAUSES
 };
@@ -160,8 +160,8 @@ enum stack_switch_cause {
  * CLOCK_MONOTONIC. */
 struct stack_switch {
 	uint64_t out_ns, in_ns;
-	uint64_t woken_ns; /* runnable from then on; 0: it did not sleep, or nobody saw the
-			    * wake-up */
+	/* runnable from then on; 0: it did not sleep, or the wake-up was not recorded */
+	uint64_t woken_ns;
 	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; for a sleep, the time from woken_ns
 					   * on is WOKEN */
 	/* With COUNTED: what was taken of its on-CPU time before out_ns (folded: also between the
@@ -170,7 +170,7 @@ struct stack_switch {
 	uint32_t faults; /* page faults, on the CPU before out_ns */
 	uint32_t pid, tid;
 	uint32_t count;	    /* intervals that ended here: 1, 0 (OPEN), or the number folded */
-	uint32_t stack;	    /* where it went to sleep; STACK_SWITCH_NO_STACK: no stack was taken */
+	uint32_t stack;	    /* where it went to sleep; STACK_SWITCH_NO_STACK: not recorded */
 	uint32_t next_tid;  /* the thread that got the CPU next; 0: none */
 	uint32_t waker_tid; /* 0: an interrupt, or unknown; or STACK_WAKER_TIMER */
 	uint16_t cpu;	    /* the CPU that it left */
@@ -187,8 +187,7 @@ struct stack_switch_thread {
 	uint64_t records;		      /* not folded, and ended */
 	uint64_t folded[STACK_SWITCH_CAUSES]; /* off-CPU intervals */
 	uint64_t folded_ns;
-	uint64_t missed; /* switches that were not seen: something between begin_ns and end_ns is
-			  * wrong */
+	uint64_t missed; /* switches that were not recorded: part of begin_ns to end_ns is wrong */
 	uint32_t pid, tid;
 	bool ended; /* the thread has ended */
 };
@@ -204,13 +203,13 @@ struct stack_batch {
 	uint32_t object_count, frame_count, stack_count, sample_count, string_count;
 	size_t string_bytes;
 	size_t object_room, frame_room, stack_room, sample_room, string_room, string_bytes_room;
-	uint64_t lost_samples; /* in this period, all causes */
+	uint64_t lost_samples; /* in this period, for all reasons */
 	/* Per thread in order of time. */
 	struct stack_switch *switches;
 	struct stack_switch_thread *switch_threads;
 	uint32_t switch_count, switch_thread_count;
 	size_t switch_room, switch_thread_room;
-	struct keyed key; /* of the builder's hash tables */
+	struct keyed key; /* key of the builder's hash tables */
 	void *index;	  /* the builder's hash tables; NULL in a batch that is only read */
 };
 

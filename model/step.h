@@ -9,14 +9,12 @@
 enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_AUTO = 2 };
 
 #define STEP_FLAG_INCOMPLETE 0x01 /* some of its kernels were not seen */
-#define STEP_FLAG_CPU_BOUND                                                                        \
-	0x02		     /* the GPU waited for launches, judged by the density of
-				   * kernels */
-#define STEP_FLAG_GAP	0x04 /* tracing was off or reduced during it: not judged */
-#define STEP_FLAG_FIRST 0x08 /* at the edge: its begin is not a boundary; not judged */
-#define STEP_FLAG_LAST                                                                             \
-	0x20 /* at the edge: its end is the file's, not a boundary; not
-				   * judged */
+/* the GPU waited for launches, judged by the density of kernels */
+#define STEP_FLAG_CPU_BOUND 0x02
+#define STEP_FLAG_GAP	    0x04 /* tracing was off or reduced during it: not judged */
+#define STEP_FLAG_FIRST	    0x08 /* at the edge: its begin is not a boundary; not judged */
+/* at the edge: its end is the file's, not a boundary; not judged */
+#define STEP_FLAG_LAST	 0x20
 #define STEP_FLAG_EDGE	 (STEP_FLAG_FIRST | STEP_FLAG_LAST)
 #define STEP_FLAG_RESYNC 0x10 /* the pattern was lost and found again at its end; also FIRST */
 
@@ -32,15 +30,17 @@ struct step {
 	uint64_t index;		   /* counts this process's steps from 0 */
 	uint64_t begin_ns, end_ns; /* host launch timeline */
 	uint64_t device_begin_ns,
-	    device_end_ns;   /* first kernel's start, last kernel's end; 0 none */
-	uint64_t latency_ns; /* found steps: device_latency_ns if known; else end_ns - begin_ns */
+	    device_end_ns; /* first kernel's start, last kernel's end; 0 none */
+	/* automatic steps: device_latency_ns if known; else end_ns - begin_ns */
+	uint64_t latency_ns;
 	uint64_t self_ns;    /* device_latency_ns, or else latency_ns, minus exposed communication:
 			      * what this rank alone decides */
 	uint64_t compute_ns; /* union of compute kernels' time */
 	uint64_t comm_ns;    /* union of communication kernels' time */
-	uint64_t exposed_comm_ns;   /* communication not overlapped by compute or copies */
-	uint64_t copy_ns;	    /* union of copies */
-	uint64_t idle_ns;	    /* no kernel or copy ran, within the step's device span */
+	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */
+	uint64_t copy_ns;	  /* union of copies */
+	/* time within the step's device span without a kernel or copy */
+	uint64_t idle_ns;
 	uint64_t launch_gap_max_ns; /* longest host time between two launches of the step */
 	uint32_t kernels, launches, collectives, copies, unmatched;
 	uint32_t phase; /* class of steps with the same pattern (training, evaluation, ...), from 0;
@@ -65,9 +65,9 @@ struct step_kernel {
 	uint16_t func; /* COLL_KERNEL */
 	uint32_t reserved;
 };
-#define STEP_KERNELS_MAX 192 /* names kept per step, by time; the others add up under name 0 */
+#define STEP_KERNELS_MAX 192 /* names stored per step, by time; the others add up under name 0 */
 
-enum kinds_part {		  /* the account that grows */
+enum kinds_part {		  /* the account that is longer */
 		  KINDS_HOST = 0, /* the GPU waits for the host */
 		  KINDS_COMPUTE = 1,
 		  KINDS_COPY = 2,
@@ -84,10 +84,10 @@ struct kinds_row {
 	uint64_t count;	 /* occurrences */
 	uint64_t first_step, last_step; /* first steps of the first and of the latest occurrence */
 	double steps;			/* per occurrence, mean */
-	double cost_ns;		      /* per occurrence, mean: the extra time, or by work all of its
-				 * time */
-	double share;		      /* part of the time of all judged steps */
+	/* per occurrence, mean: the extra time; by work: the whole time */
+	double cost_ns;
+	double share;		      /* share of the time of all judged steps */
 	double launches, collectives; /* by work: per step, mean */
-	bool grown;		      /* the latest occurrence */
+	bool grown;		      /* the latest occurrence was longer than usual */
 };
 #endif

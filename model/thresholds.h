@@ -2,8 +2,8 @@
  * thresholds.h - the numbers that decide what is detected, blamed or explained, in one table
  * (thresholds.def): value, unit, why this value, and what happens when it is wrong. `sysom doctor
  * --thresholds` prints it. Sizes, bounds against hostile input and constants of a formula are not
- * thresholds: they stay where they are used.
- * Constant: the same in every program, so that live and replay judge alike. Threads: any. */
+ * thresholds: they stay where they are used. Constant: the same in every program, so that live and
+ * replay judge alike. Threads: any. */
 #ifndef SYSOM_MODEL_THRESHOLDS_H
 #define SYSOM_MODEL_THRESHOLDS_H
 

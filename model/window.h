@@ -34,9 +34,9 @@ struct wire_rank {
 enum function_kind { FUNCTION_NATIVE, FUNCTION_KERNEL, FUNCTION_PYTHON };
 
 enum window_reason {
-	WINDOW_SELF = 1,  /* the rank's self time is in excess: a suspect */
+	WINDOW_SELF = 1,  /* the rank's self time exceeds the expected one: a suspect */
 	WINDOW_COMM = 2,  /* slow, but its self time is as expected: it waits for others */
-	WINDOW_DRIFT = 3, /* sustained change against the frozen baseline */
+	WINDOW_DRIFT = 3, /* a lasting change against the frozen baseline */
 	WINDOW_STALL = 4, /* no step for many times the expected latency: it hangs or has
 			     * stopped */
 	WINDOW_ASKED = 5, /* the aggregator asked for it */
@@ -49,7 +49,7 @@ enum window_reason {
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
 #define WINDOW_STEP_FIRST   0x0800 /* the rank's first step of this kind (judge_verdict.first) */
-#define WINDOW_STEP_CUT	    0x1000 /* some of its records did not fit, or are forgotten */
+#define WINDOW_STEP_CUT	    0x1000 /* some of its records had no room, or are no longer stored */
 
 struct window_step {
 	struct step step;
@@ -95,8 +95,8 @@ struct window {
 	uint32_t model_state;	/* enum roofline_state of the latency model */
 	double model_r2, model_spread;
 	uint64_t raw_bytes; /* ring bytes from which the window's records were made */
-	/* The rank has made no steps since then, at least until end_ns; 0: it does make steps.
-	 * unfinished: set meanwhile, without its stream. */
+	/* The rank has made no steps since then, at least until end_ns; 0: it makes steps.
+	 * unfinished: set in that case, without its stream. */
 	uint64_t open_since_ns;
 	struct beat_unfinished unfinished;
 	/* Arrays, owned by whoever made the window (see wire_window_free). */
@@ -129,8 +129,8 @@ struct beat_group {
 	uint64_t first_step;
 	uint64_t end_ns; /* of its last step */
 	uint32_t count;
-	uint32_t used;	  /* steps behind the figures: complete, without host stall */
-	uint32_t flagged; /* of these, by the roofline */
+	uint32_t used;	  /* steps behind the figures: complete, without a host stall */
+	uint32_t flagged; /* of these, flagged by the roofline */
 	/* Medians of the used steps, and the spread (MAD) of self time; 0: unknown. The wire keeps
 	 * times to 1/16,384 of the shortest latency of the beat's groups (docs/wire-format.md). */
 	double latency_ns, self_ns, self_mad_ns;
@@ -156,7 +156,7 @@ struct beat_comm {
 	uint64_t comm;
 	uint32_t ranks, rank; /* size, and own number in it; ranks 0: unknown */
 	uint64_t entered;     /* collectives entered since the communicator was made */
-	uint64_t ended;	      /* of these, up to the last one whose kernel was seen to end */
+	uint64_t ended;	      /* of these, all up to the last one whose kernel was seen to end */
 	uint32_t func, seq;   /* the last one entered */
 	uint64_t bytes;
 	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen */
@@ -168,9 +168,8 @@ struct beat_comm {
 };
 
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
-#define BEAT_RANK_SUSPECT                                                                          \
-	0x02		       /* because of its self time, or compared with its peers on the
-			        * node */
+/* because of its self time, or compared with its peers on the node */
+#define BEAT_RANK_SUSPECT 0x02
 #define BEAT_RANK_PEER	  0x04 /* slow compared with its peers on the node */
 #define BEAT_RANK_STALLED 0x08 /* it hangs */
 #define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
@@ -197,8 +196,8 @@ struct beat_rank {
 	struct beat_unfinished unfinished; /* kind 0: none */
 };
 
-/* What is usual for one rank, at most LIMIT_SKETCH_BYTES_PER_RANK per minute (DESIGN.md 1). Texts
- * are valid UTF-8, owned by whoever made the sketch. */
+/* What is usual for one rank, at most LIMIT_SKETCH_BYTES_PER_RANK per minute. Texts are valid
+ * UTF-8, owned by whoever made the sketch. */
 struct sketch_function {
 	char *name;			/* as shown to people; "file+0x..." without a symbol */
 	uint32_t kind;			/* enum function_kind */

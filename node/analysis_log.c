@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The loop fills one block while the thread packs and writes those before it; a block that finds no free
- * successor ends the recording, since a hole would make all that follows worthless. */
+ * The loop fills one block while the thread packs and writes the earlier ones. If no block is free,
+ * the recording ends, because a replay needs every event: after a hole the rest would be
+ * worthless. */
 #include "node/analysis_log.h"
 
 #include <errno.h>
@@ -13,9 +14,9 @@
 #include "base/daemon/log.h"
 #include "base/write_all.h"
 
-#define BLOCKS	 5u /* one is filled, four wait at most */
+#define BLOCKS	 5u /* one is being filled, at most four wait */
 #define FLUSH_NS 1000000000ull
-/* Kept free for the block that says why the recording ended. */
+/* Reserved for the block that says why the recording ended. */
 #define END_BYTES 512u
 
 struct block {
@@ -25,26 +26,26 @@ struct block {
 
 struct analysis_log {
 	struct block block[BLOCKS];
-	uint32_t fill;	   /* the loop's; the thread's are those from `next` to it */
-	uint64_t since_ns; /* of the oldest event in it, as tend saw it; 0 none */
-	bool refused;	   /* the loop's: ended, as far as it knows */
-	uint64_t lost;	   /* the loop's own */
+	uint32_t fill;	   /* the loop's; the thread owns the blocks from `next` to it */
+	uint64_t since_ns; /* when analysis_log_tend first saw an event in it; 0: not yet */
+	bool refused;	   /* the loop's: the recording has ended */
+	uint64_t lost;	   /* the loop's */
 	int fd;
 	uint64_t bytes_max;
 	struct buf packed; /* the thread's */
 	pthread_t thread;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t wake;
 	uint32_t next;
 	bool stopping, ended;
-	bool closed; /* the end is written, or can't be */
+	bool closed; /* the end is written, or cannot be written */
 	uint32_t why;
 	uint64_t bytes, events, lost_blocks;
 };
 
 /* ---- the thread ---- */
 
-/* 0; -ENOSPC past the size that was asked for. */
+/* 0; -ENOSPC beyond the size limit; -errno. */
 static int put_block(struct analysis_log *l, struct journal_writer *w, uint64_t spare)
 {
 	int err;
@@ -58,7 +59,7 @@ static int put_block(struct analysis_log *l, struct journal_writer *w, uint64_t 
 	return err;
 }
 
-/* The last block; w: any that is free. What it took. */
+/* Writes the last block. w: any free writer. Returns the bytes written. */
 static uint64_t put_end(struct analysis_log *l, struct journal_writer *w, uint32_t why)
 {
 	struct journal_event e = {.kind = JOURNAL_END};
@@ -68,12 +69,12 @@ static uint64_t put_end(struct analysis_log *l, struct journal_writer *w, uint32
 	journal_writer_event(w, &e);
 	if (!put_block(l, w, 0))
 		return l->packed.bytes;
-	log_warn("record", "the end of the recording was not written");
+	log_warn("record", "cannot write the end of the recording");
 	return 0;
 }
 
-/* With the lock held, but not while it writes. */
-static void take_block(struct analysis_log *l, struct block *b)
+/* Called with the lock, which it releases while it writes. */
+static void write_block(struct analysis_log *l, struct block *b)
 {
 	bool closed = l->closed;
 	uint64_t bytes = 0;
@@ -86,10 +87,12 @@ static void take_block(struct analysis_log *l, struct block *b)
 		bytes = l->packed.bytes;
 	if (err && !closed) {
 		why = err == -ENOSPC ? JOURNAL_END_FULL : JOURNAL_END_BUSY;
-		log_warn("record", "ended: %s", err == -ENOSPC ? "full" : strerror(-err));
-		/* of a block that was written in part nothing stays */
+		log_warn("record", "recording ended: %s",
+			 err == -ENOSPC ? "size limit reached" : strerror(-err));
+		/* Remove the part of the block that was written. */
 		if (ftruncate(l->fd, (off_t)l->bytes) || lseek(l->fd, 0, SEEK_END) < 0)
-			log_warn("record", "a part of a block stays: %s", strerror(errno));
+			log_warn("record", "cannot remove a partly written block: %s",
+				 strerror(errno));
 		bytes = put_end(l, &b->writer, why);
 	}
 	pthread_mutex_lock(&l->lock);
@@ -114,7 +117,7 @@ static void *analysis_log_thread(void *arg)
 			pthread_cond_wait(&l->wake, &l->lock);
 		if (l->next == l->fill)
 			break;
-		take_block(l, &l->block[l->next]);
+		write_block(l, &l->block[l->next]);
 		l->next = (l->next + 1) % BLOCKS;
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -158,8 +161,8 @@ int analysis_log_open(struct analysis_log **out, const char *path, uint64_t byte
 	return err;
 }
 
-/* Hands the block over; the recording ends when there is no other one. */
-static void hand_over(struct analysis_log *l)
+/* Passes the full block to the thread. The recording ends if there is no free block. */
+static void queue_block(struct analysis_log *l)
 {
 	uint32_t after = (l->fill + 1) % BLOCKS;
 
@@ -179,16 +182,16 @@ static void hand_over(struct analysis_log *l)
 	l->since_ns = 0;
 	if (!l->refused)
 		return;
-	log_warn("record", "ended: %s", journal_end_name(l->why));
+	log_warn("record", "recording ended: %s", journal_end_name(l->why));
 	journal_writer_clear(&l->block[l->fill].writer);
 	l->block[l->fill].events = 0;
 }
 
-/* The block that the next event goes into; NULL: into none. */
-static struct journal_writer *take(struct analysis_log *l)
+/* The writer for the next event; NULL: the recording has ended. */
+static struct journal_writer *next_writer(struct analysis_log *l)
 {
 	if (!l->refused && journal_writer_full(&l->block[l->fill].writer))
-		hand_over(l);
+		queue_block(l);
 	if (l->refused) {
 		l->lost++;
 		return NULL;
@@ -199,7 +202,7 @@ static struct journal_writer *take(struct analysis_log *l)
 
 static void put(struct analysis_log *l, const struct journal_event *e)
 {
-	struct journal_writer *w = take(l);
+	struct journal_writer *w = next_writer(l);
 
 	if (w)
 		journal_writer_event(w, e);
@@ -215,10 +218,11 @@ void analysis_log_close(struct analysis_log *l)
 	pthread_mutex_unlock(&l->lock);
 	pthread_join(l->thread, NULL);
 	pthread_mutex_lock(&l->lock);
-	if (l->block[l->fill].events) /* here there is time to wait for the disk */
-		take_block(l, &l->block[l->fill]);
+	if (l->block[l->fill].events) /* here the caller may wait for the disk */
+		write_block(l, &l->block[l->fill]);
 	pthread_mutex_unlock(&l->lock);
-	/* What ended at its size has its end already; a disk that was too slow has caught up by now. */
+	/* A recording that ended at its size limit has its end. One that ended because of a slow
+	 * disk gets it now. */
 	if (!l->closed)
 		l->bytes +=
 		    put_end(l, &l->block[l->fill].writer, l->ended ? l->why : JOURNAL_END_CLEAN);
@@ -254,7 +258,7 @@ void analysis_log_sample(struct analysis_log *l, uint32_t slot, const struct jud
 void analysis_log_record(struct analysis_log *l, uint32_t slot, const struct record *r,
 			 const struct step_mark *mark)
 {
-	struct journal_writer *w = l ? take(l) : NULL;
+	struct journal_writer *w = l ? next_writer(l) : NULL;
 
 	if (w)
 		journal_writer_record(w, slot, r, mark);
@@ -321,7 +325,7 @@ void analysis_log_tend(struct analysis_log *l, uint64_t now_ns)
 	if (!l->since_ns)
 		l->since_ns = now_ns;
 	else if (now_ns - l->since_ns >= FLUSH_NS)
-		hand_over(l);
+		queue_block(l);
 }
 
 void analysis_log_stats(struct analysis_log *l, struct analysis_log_stats *out)

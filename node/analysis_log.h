@@ -30,11 +30,11 @@ void analysis_log_run(struct analysis_log *l, uint32_t slot, uint64_t device_ns)
 void analysis_log_finish(struct analysis_log *l, uint32_t slot);
 void analysis_log_step(struct analysis_log *l, uint32_t slot, const struct step *s,
 		       uint64_t stalled_ns, const struct judge_verdict *v);
-/* Record one call each of local_peers_step, local_peers_forget and local_peers_next. */
+/* Each records one call of local_peers_step, local_peers_forget or local_peers_next. */
 void analysis_log_compare(struct analysis_log *l, uint32_t slot, uint64_t key, bool used);
 void analysis_log_forget(struct analysis_log *l, uint32_t slot);
 void analysis_log_flag(struct analysis_log *l, const struct local_peers_flag *f);
-/* Call regularly: hands events that are a second old to the writer. */
+/* Call regularly: passes events that are a second old to the writing thread. */
 void analysis_log_tend(struct analysis_log *l, uint64_t now_ns);
 void analysis_log_stats(struct analysis_log *l, struct analysis_log_stats *out);
 

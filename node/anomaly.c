@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A window closes on its length too, since a person waits for the first one while the anomaly may
- * last for hours. */
+ * A window has a length limit too, because an anomaly may last for hours, and people wait for the
+ * first window. */
 #include "node/anomaly.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static void remember(struct anomaly *a, const struct window_step *s)
 	a->history_count += a->history_count < ANOMALY_HISTORY_MAX;
 }
 
-/* 1: the latest. */
+/* The step so many steps ago; 1: the latest. */
 static const struct window_step *earlier(const struct anomaly *a, uint32_t steps)
 {
 	return &a->history[(a->history_next + ANOMALY_HISTORY_MAX - steps) % ANOMALY_HISTORY_MAX];
@@ -79,7 +79,7 @@ static void open_window(struct anomaly *a, const struct window_step *first,
 	}
 	a->step_count = 0;
 	for (uint32_t i = margin_of(a, first); i > 0; i--) {
-		/* A window that goes on where the last one ended repeats nothing of it. */
+		/* A window that continues the last one does not repeat its steps. */
 		if (goes_on && earlier(a, i)->step.begin_ns < a->last_end_ns)
 			continue;
 		a->steps[a->step_count] = *earlier(a, i);
@@ -105,20 +105,20 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns)
 	return true;
 }
 
-/* At least half of what the step lost it lost itself. */
-static bool is_own(const struct window_step *s)
+/* Whether the rank itself caused at least half of the step's loss. */
+static bool is_self(const struct window_step *s)
 {
-	double own = (double)s->step.self_ns - s->expected_self_ns, lost = window_step_lost_ns(s);
+	double self = (double)s->step.self_ns - s->expected_self_ns, lost = window_step_lost_ns(s);
 
-	return s->expected_self_ns > 0 && lost > 0 && 2 * own >= lost;
+	return s->expected_self_ns > 0 && lost > 0 && 2 * self >= lost;
 }
 
-/* A window is of one reason: it ends where the rank's turn to be slow itself begins or ends. */
-static void count_flagged(struct anomaly *a, bool own)
+/* A window has one reason. It ends when the reason changes for long enough. */
+static void count_flagged(struct anomaly *a, bool self)
 {
 	a->flagged_count++;
-	a->self_count += own;
-	a->turned = own == (anomaly_reason(a) == WINDOW_SELF) ? 0 : a->turned + 1;
+	a->self_count += self;
+	a->turned = self == (anomaly_reason(a) == WINDOW_SELF) ? 0 : a->turned + 1;
 }
 
 bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
@@ -134,7 +134,7 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		a->steps[a->step_count++] = *s;
 		a->healthy = flagged ? 0 : a->healthy + 1;
 		if (flagged)
-			count_flagged(a, self || is_own(s));
+			count_flagged(a, self || is_self(s));
 		if (a->healthy >= enough || a->turned >= enough ||
 		    a->step_count >= a->config.steps_max ||
 		    s->step.end_ns - a->onset_ns >= a->config.length_max_ns)
@@ -155,7 +155,7 @@ uint32_t anomaly_reason(const struct anomaly *a)
 	return a->self_count && a->self_count * 2 >= a->flagged_count ? WINDOW_SELF : WINDOW_COMM;
 }
 
-static bool take(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
+static bool take_token(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
 {
 	if (now_ns > b->at_ns) {
 		b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * per_s;
@@ -173,9 +173,9 @@ enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now
 {
 	const struct anomaly_config *c = &a->config;
 
-	if (want_full && take(&a->full, c->full_burst, c->full_per_s, now_ns))
+	if (want_full && take_token(&a->full, c->full_burst, c->full_per_s, now_ns))
 		return ANOMALY_FULL;
-	if (take(&a->summary, c->summary_burst, c->summary_per_s, now_ns))
+	if (take_token(&a->summary, c->summary_burst, c->summary_per_s, now_ns))
 		return ANOMALY_SUMMARY;
 	return ANOMALY_COUNT_ONLY;
 }

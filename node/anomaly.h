@@ -18,7 +18,8 @@ struct anomaly_config {
 	uint32_t margin_steps;	/* healthy steps before the first flagged step and after the last */
 	uint32_t steps_max;	/* per window */
 	uint64_t length_max_ns; /* from the first flagged step on */
-	uint64_t continue_ns;	/* a window that opens this soon after the last continues it */
+	/* a window that opens within this time after the last one continues it */
+	uint64_t continue_ns;
 	double full_burst, full_per_s, summary_burst, summary_per_s;
 };
 void anomaly_config_default(struct anomaly_config *c);
@@ -39,12 +40,12 @@ struct anomaly {
 	struct window_step steps[ANOMALY_STEPS_MAX];
 	uint32_t step_count, healthy;
 	uint32_t flagged_count, self_count;
-	uint32_t turned; /* flagged steps since one that agreed with the window's reason */
+	uint32_t turned; /* consecutive flagged steps that disagree with the window's reason */
 	uint8_t id[16];
 	uint32_t sequence;
 	uint64_t onset_ns;    /* begin of the first flagged step */
 	uint64_t last_end_ns; /* of the last window */
-	uint64_t closed_ns;   /* when it was closed, by the caller's clock */
+	uint64_t closed_ns;   /* when it closed, by the caller's clock */
 	struct anomaly_bucket full, summary;
 };
 
@@ -57,13 +58,13 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 /* Closes an open window now, at shutdown or when the rank is gone. True if there is a window to
  * take. */
 bool anomaly_close(struct anomaly *a, uint64_t now_ns);
-/* Call when the closed window was taken or discarded. */
+/* Call after the closed window was taken or discarded. */
 void anomaly_reset(struct anomaly *a);
-/* The window's enum window_reason. WINDOW_SELF: self time is flagged, or explains at least half of
- * the loss, in at least half of the flagged steps. So a transient of this rank during another
+/* The window's enum window_reason. WINDOW_SELF: in at least half of the flagged steps the self time
+ * is flagged, or explains at least half of the loss. So a transient of this rank during another
  * rank's fault makes no suspect. */
 uint32_t anomaly_reason(const struct anomaly *a);
-/* Takes a token. want_full false: from the summary bucket only. */
+/* Takes a token. want_full false: only from the bucket for summaries. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);
 
 #endif

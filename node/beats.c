@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A group's medians are made when it is whole, and kept until the next beat; what came too late for one
- * beat goes with the next. A sampled collective waits until its kernel and its step are known, both of
- * which trail the call by up to seconds. */
+ * A group's medians are computed when its last step arrives, and are stored until the next beat. A
+ * sampled collective waits until its kernel and its step are known, up to seconds after the call.
+ * So a beat may report a collective of the beat before. */
 #include "node/beats.h"
 
 #include <errno.h>
@@ -15,18 +15,21 @@
 #include "wire/codec.h"
 
 #define VALUES 8
-#define KEPT_MAX                                                                                   \
-	1024u /* steps of a group whose values are kept; of more, every second, fourth ... */
-#define QUEUE	      128u /* groups that wait for a beat */
-#define PENDING	      64u  /* collectives that wait for their kernel */
-#define COMMS	      32u
-#define ENTERED	      512u /* latest collectives of a communicator whose kernels are looked for; 8 KB */
+/* Stored values per group; of a longer group every second, fourth ... step is stored. */
+#define KEPT_MAX 1024u
+#define QUEUE	 128u /* groups waiting for a beat */
+#define PENDING	 64u  /* collectives waiting for their kernel */
+#define COMMS	 32u
+/* latest collectives of a communicator whose kernels are awaited; 8 KB */
+#define ENTERED	      512u
 #define SHIFT_MAX     40u
 #define COUNT_LOG_MAX 20u
-/* A collective without a kernel or step goes as it is after so long: device records trail by less. */
+/* After this time a collective is sent without its kernel or step; device records arrive
+ * earlier. */
 #define PENDING_NS   4000000000ull
 #define STEP_UNKNOWN UINT64_MAX
-/* A communicator in which nothing was entered for so long tells its first collective that did not end. */
+/* If a communicator enters nothing for so long, the beat also reports its first unfinished
+ * collective. */
 #define STILL_NS 3000000000ull
 
 struct entered {
@@ -35,30 +38,31 @@ struct entered {
 	uint8_t func, dtype;
 };
 
-#define FUNCS	  16u	      /* collectives' numbers lie below */
-#define GRAPH_SEQ 0x80000000u /* a numbering apart from the calls' (node/join/join_match.c) */
+#define FUNCS 16u /* above all collectives' function numbers */
+/* from here on: sequence numbers of graph replays (node/join/join_match.c) */
+#define GRAPH_SEQ 0x80000000u
 
 struct comm {
 	struct beat_comm row;
-	uint32_t next[FUNCS];	      /* sequence of the next call of each function */
-	struct entered ring[ENTERED]; /* number n is at (n - 1) % ENTERED */
+	uint32_t next[FUNCS];	      /* per function: sequence number of the next call */
+	struct entered ring[ENTERED]; /* the n-th collective is at (n - 1) % ENTERED */
 	uint64_t used_ns;
 };
 
 struct beats {
 	uint64_t period_ns;
 	struct beats_stats stats;
-	/* the open group */
+	/* The open group. */
 	struct beat_group open;
 	double value[VALUES][KEPT_MAX];
 	uint32_t kept, stride_log;
 	bool is_open;
-	double pace_ns; /* latency of a step, smoothed */
+	double pace_ns; /* smoothed latency of a step */
 	uint32_t count_log;
 	struct beat_group queue[QUEUE];
 	uint32_t queued;
-	/* collectives */
-	struct beat_coll pending[PENDING]; /* by call */
+	/* Collectives. */
+	struct beat_coll pending[PENDING]; /* in order of their calls */
 	uint32_t pending_count;
 	uint32_t shift, low_periods;
 	uint64_t entered_in_period, period_begin_ns;
@@ -84,20 +88,20 @@ void beats_close(struct beats *b)
 
 /* ---- step groups ---- */
 
-/* Groups of 2^log steps in a period. */
+/* The number of groups of 2^log steps in a period. */
 static double groups_at(const struct beats *b, uint32_t log)
 {
 	return (double)b->period_ns / (b->pace_ns * (double)(1ull << log));
 }
 
-static void follow_pace(struct beats *b, uint64_t first_step)
+static void adapt_group_size(struct beats *b, uint64_t first_step)
 {
 	uint32_t want = b->count_log;
 
 	if (!(b->pace_ns > 0))
 		return;
-	/* one size at a time: a job's first steps say little about its pace, and a large group keeps what
-	 * it holds for as long as it takes */
+	/* Grow one size at a time. A job's first steps say little about its pace, and a large group
+	 * delays its values. */
 	if (want < COUNT_LOG_MAX && groups_at(b, want) > BEATS_GROUPS_HIGH)
 		want++;
 	while (want && groups_at(b, want - 1) <= BEATS_GROUPS_LOW)
@@ -117,7 +121,8 @@ static void keep_values(struct beats *b, const struct step *s)
 
 	if ((b->open.used++ & ((1u << b->stride_log) - 1)) != 0)
 		return;
-	if (b->kept == KEPT_MAX) { /* every second of those that are there, and of those to come */
+	/* full: store every second value, and every second step from now on */
+	if (b->kept == KEPT_MAX) {
 		for (int i = 0; i < VALUES; i++)
 			for (uint32_t k = 0; k < KEPT_MAX / 2; k++)
 				b->value[i][k] = b->value[i][2 * k];
@@ -129,8 +134,8 @@ static void keep_values(struct beats *b, const struct step *s)
 	b->kept++;
 }
 
-/* Neighbours of one size that make up one of twice that. Medians of medians, weighted by their steps:
- * exact enough where the alternative is to send neither. */
+/* Merges two neighbours of equal size into one of twice the size. Uses means of medians, weighted
+ * by steps. This is exact enough, since otherwise neither could be sent. */
 static bool merge(struct beat_group *a, const struct beat_group *b)
 {
 	double wa, wb;
@@ -158,7 +163,7 @@ static bool merge(struct beat_group *a, const struct beat_group *b)
 	return true;
 }
 
-/* Fewer rows about as many steps; false when nothing could be merged. */
+/* Halves the number of groups over the same steps. False: nothing could be merged. */
 static bool merge_all(struct beat_group *g, uint32_t *count, uint64_t *merged)
 {
 	uint32_t kept = 0, before = *count;
@@ -207,7 +212,7 @@ static void close_group(struct beats *b)
 
 static void open_group(struct beats *b, uint64_t index)
 {
-	follow_pace(b, index);
+	adapt_group_size(b, index);
 	b->open = (struct beat_group){.count = 1u << b->count_log,
 				      .first_step = index >> b->count_log << b->count_log};
 	b->kept = b->stride_log = 0;
@@ -278,9 +283,9 @@ static void forget_comm(struct beats *b, uint64_t id)
 		}
 }
 
-/* Calls that were not recorded (tracing was off, sysomd came later, a full ring) are in the sequence and
- * are entered as well: else the numbers of the ranks, which are compared, were never the same again.
- * False: entered already, as one of these. */
+/* Also enters the calls before r that were not recorded (tracing was off, sysomd started later, a
+ * full ring), by their sequence numbers. Otherwise the ranks' counts, which are compared, would
+ * differ forever. False: r itself was already entered in this way. */
 static bool catch_up(struct comm *c, const struct record *r)
 {
 	uint64_t missed;
@@ -291,7 +296,7 @@ static bool catch_up(struct comm *c, const struct record *r)
 		return false;
 	missed = r->seq > c->next[r->func] ? r->seq - c->next[r->func] : 0;
 	c->next[r->func] = r->seq + 1;
-	/* nothing is known of them */
+	/* unknown calls */
 	for (uint64_t i = 0; i < missed && i < ENTERED; i++)
 		c->ring[(c->row.entered + missed - 1 - i) % ENTERED] = (struct entered){0};
 	c->row.entered += missed;
@@ -312,7 +317,7 @@ static void enter(struct comm *c, const struct record *r, uint64_t call_ns)
 	c->used_ns = call_ns;
 }
 
-/* Kernels of a communicator end in the order of their calls. */
+/* Notes the end of a kernel; kernels of a communicator end in the order of their calls. */
 static void end_of(struct comm *c, const struct record *r)
 {
 	uint64_t first = c->row.ended;
@@ -340,8 +345,8 @@ static bool is_collective(const struct record *r)
 		r->func == RECORD_COLL_BCAST);
 }
 
-/* Those that the present threshold leaves out. */
-static void thin(struct beats *b)
+/* Drops the waiting collectives that the raised threshold excludes. */
+static void drop_unsampled(struct beats *b)
 {
 	uint32_t kept = 0;
 
@@ -355,14 +360,14 @@ static void thin(struct beats *b)
 	b->pending_count = kept;
 }
 
-static void pend(struct beats *b, const struct record *r, uint64_t call_ns, uint64_t begin_ns,
-		 uint64_t end_ns)
+static void sample(struct beats *b, const struct record *r, uint64_t call_ns, uint64_t begin_ns,
+		   uint64_t end_ns)
 {
 	if (!beat_sample(r->key, r->func, r->seq, b->shift))
 		return;
 	while (b->pending_count == PENDING && b->shift < SHIFT_MAX) {
 		b->shift++;
-		thin(b);
+		drop_unsampled(b);
 	}
 	if (b->pending_count == PENDING || !beat_sample(r->key, r->func, r->seq, b->shift)) {
 		b->stats.colls_thinned++;
@@ -377,8 +382,9 @@ static void pend(struct beats *b, const struct record *r, uint64_t call_ns, uint
 							    .end_ns = end_ns};
 }
 
-/* One look a period: more than fit raise the threshold at once, few lower it after three in a row. */
-static void follow_rate(struct beats *b, uint64_t now_ns)
+/* Adapts the threshold once per period: raised at once if too many were sampled, lowered after
+ * three periods with few. */
+static void adapt_threshold(struct beats *b, uint64_t now_ns)
 {
 	uint64_t sampled;
 
@@ -407,7 +413,7 @@ void beats_host(struct beats *b, const struct record *r)
 	if (r->kind != RECORD_COLL && r->kind != RECORD_COMM)
 		return;
 	if (r->kind == RECORD_COMM) {
-		/* born: the number of ranks is told; gone: 0 */
+		/* bytes: number of ranks when created; 0 when destroyed */
 		if (r->key && r->bytes) {
 			c = find_comm(b, r->key, r->begin_ns);
 			c->row.ranks = r->bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)r->bytes;
@@ -417,12 +423,12 @@ void beats_host(struct beats *b, const struct record *r)
 		}
 		return;
 	}
-	/* one that is captured runs when the graph does, and is seen by its kernel */
+	/* A captured call runs with its graph, and its kernel is recorded then. */
 	if (!is_collective(r) || r->flags & RECORD_FLAG_CAPTURED)
 		return;
 	enter(find_comm(b, r->key, r->begin_ns), r, r->begin_ns);
 	b->entered_in_period++;
-	pend(b, r, r->begin_ns, 0, 0);
+	sample(b, r, r->begin_ns, 0, 0);
 }
 
 void beats_device(struct beats *b, const struct record *r)
@@ -435,7 +441,7 @@ void beats_device(struct beats *b, const struct record *r)
 	if (r->flags & RECORD_FLAG_GRAPH) {
 		enter(c, r, r->launch_ns ? r->launch_ns : r->begin_ns);
 		b->entered_in_period++;
-		pend(b, r, r->launch_ns, r->begin_ns, r->end_ns);
+		sample(b, r, r->launch_ns, r->begin_ns, r->end_ns);
 	}
 	end_of(c, r);
 	if (!beat_sample(r->key, r->func, r->seq, b->shift))
@@ -516,7 +522,7 @@ static void fill_comms(const struct beats *b, struct beat_rank *out, uint64_t no
 	memcpy(out->comms, all, sizeof(all[0]) * out->comm_count);
 }
 
-/* Half the collectives, by the threshold that every rank would take next. */
+/* Drops half of the collectives, by the next threshold, which is the same on every rank. */
 static bool fewer_colls(struct beats *b, struct beat_rank *r)
 {
 	uint32_t kept = 0;
@@ -532,7 +538,8 @@ static bool fewer_colls(struct beats *b, struct beat_rank *r)
 	return true;
 }
 
-/* Collectives go first, for there are more to come; then groups grow; then old communicators go. */
+/* Shrinks the beat to its limit: first fewer collectives, since more follow; then larger groups;
+ * then fewer communicators. */
 static void fit(struct beats *b, struct beat_rank *r)
 {
 	while (wire_beat_rank_bytes(r) > LIMIT_BEAT_BYTES_PER_RANK) {
@@ -556,7 +563,7 @@ static void fit(struct beats *b, struct beat_rank *r)
 
 void beats_fill(struct beats *b, struct beat_rank *out, uint64_t now_ns)
 {
-	follow_rate(b, now_ns);
+	adapt_threshold(b, now_ns);
 	fill_groups(b, out);
 	fill_colls(b, out, now_ns);
 	fill_comms(b, out, now_ns);

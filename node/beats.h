@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * beats.h - collect the step groups, sampled collectives and communicators of a rank's beat
- * (model/window.h; DESIGN.md 1, beat).
- * Groups: their size is a power of two. It doubles when a beat period would have more than
- * BEATS_GROUPS_HIGH groups. It halves when half the size would give at most BEATS_GROUPS_LOW
- * groups.
- * Collectives: model/beat_sample.h chooses them; the threshold follows their rate with hysteresis.
- * Owns: its memory, allocated at open.  Threads: one caller.  Pure otherwise: time is an argument.
- * Trust: communicators and sequences come from the job. Every table is bounded, and entries without
- * room are counted. */
+ * (model/window.h). Groups: their size is a power of two. It doubles when a beat period would have
+ * more than BEATS_GROUPS_HIGH groups. It halves when half the size would give at most
+ * BEATS_GROUPS_LOW groups. Collectives: model/beat_sample.h chooses them; the threshold follows
+ * their rate with hysteresis. Owns: its memory, allocated at open.  Threads: one caller.  Pure
+ * otherwise: time is an argument. Trust: communicators and sequences come from the job. Every table
+ * is bounded, and entries without room are counted. */
 #ifndef SYSOM_NODE_BEATS_H
 #define SYSOM_NODE_BEATS_H
 
@@ -18,9 +16,9 @@
 #define BEATS_COLLS_AIM	  16u
 
 struct beats_stats {
-	uint64_t groups_merged, groups_lost; /* for lack of room in a beat */
+	uint64_t groups_merged, groups_lost; /* because a beat was full */
 	uint64_t colls_thinned;	  /* sampled, then dropped because the rate was too high */
-	uint64_t comms_forgotten; /* the least recently used, evicted for a new one */
+	uint64_t comms_forgotten; /* least recently used communicators that were replaced */
 };
 
 struct beats; /* opaque */

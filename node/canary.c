@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * All threads wait for the same points in time. So the time in which the whole machine stood still
+ * is the intersection of their late stretches, without any exchange between them. */
 #include "node/canary.h"
 
 #include <errno.h>
@@ -18,18 +20,18 @@ struct stretch {
 
 struct canary {
 	pthread_t thread[CANARY_CPUS];
-	struct stretch late[CANARY_CPUS]; /* the last of each */
-	unsigned watched;		  /* CPUs; 1: no real-time threads */
-	unsigned threads, started;	  /* the latter: gives each its number */
+	struct stretch late[CANARY_CPUS]; /* the latest one of each thread */
+	unsigned watched;		  /* number of CPUs; 1: no real-time threads */
+	unsigned threads, started;	  /* started: numbers the threads */
 	uint64_t late_ns;
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* stopping or running */
+	pthread_cond_t changed; /* stopping or running changed */
 	bool stopping, running;
-	struct stretch stalls[CANARY_STALLS]; /* a ring */
+	struct stretch stalls[CANARY_STALLS]; /* ring */
 	uint64_t count, total_ns, points;
 };
 
-/* False: to end. */
+/* False: the thread must end. */
 static bool wait_to_run(struct canary *c)
 {
 	bool go_on;
@@ -45,7 +47,7 @@ static bool wait_to_run(struct canary *c)
 	return go_on;
 }
 
-/* All wait for the same moments: multiples of the period. */
+/* All threads wait for the same points in time, multiples of the period. */
 static void *canary_thread(void *arg)
 {
 	struct canary *c = arg;
@@ -86,7 +88,7 @@ static void join(struct canary *c)
 	c->started = 0;
 }
 
-/* The CPUs that the process may use, at even distances. */
+/* CPUs that the process may use, spread evenly. */
 static uint32_t choose_cpus(int *cpu)
 {
 	cpu_set_t *set = CPU_ALLOC(CPUS_MAX);

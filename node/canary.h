@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * canary.h - detect stalls of the whole machine with threads that only sleep and measure how late
- * they wake, so that no rank is blamed for such a stall.
- * Real-time threads, if allowed and with two CPUs or more: one is pinned to each of up to
- * CANARY_CPUS CPUs. The machine stood still while all were late at once. No job's thread delays
- * them, and an interrupt on one CPU does not count. This finds time that a hypervisor takes and
- * /proc/stat omits.
- * Otherwise one ordinary thread. If it is late by more than CANARY_LATE_NS, all CPUs were busy or
- * the machine stood still; steps of that time are no evidence against a rank.
- * Owns: the threads. Threads: any may call. */
+ * they wake, so that no rank is blamed for such a stall. Real-time threads, if allowed and with two
+ * CPUs or more: one is pinned to each of up to CANARY_CPUS CPUs. The machine stood still while all
+ * of them were late. No job's thread delays them, and an interrupt on one CPU does not count. This
+ * finds time that a hypervisor takes and /proc/stat omits. Otherwise one ordinary thread. If it is
+ * late by more than CANARY_LATE_NS, all CPUs were busy or the machine stood still; steps of that
+ * time are no evidence against a rank. Owns: the threads. Threads: any may call. */
 #ifndef SYSOM_NODE_CANARY_H
 #define SYSOM_NODE_CANARY_H
 

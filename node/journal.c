@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbers are varints, real numbers their eight bytes: a verdict is compared bit for bit. One table per
- * struct lists its fields, and both directions walk over it. */
+ * Integers are varints. Real numbers are eight raw bytes, because verdicts are compared bit for
+ * bit. One table per struct lists its fields, and reader and writer both use it, so they cannot
+ * differ. */
 #include "node/journal.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "wire/codec.h"
 #include "wire/pack.h"
 
-/* An event's longest form: JOURNAL_RANK with three texts; a step has 45 numbers. */
+/* The longest event: JOURNAL_RANK with three texts; a step has 45 numbers. */
 #define EVENT_BYTES_MAX 2048u
 #define BLOCK_MAGIC	0x4b4c424au /* "JBLK" */
 
@@ -34,7 +35,7 @@ struct layout {
 		FIELD_##type, offsetof(struct strct, member)                                       \
 	}
 
-/* The order is the format; a field is only ever added at the end, with a new version. */
+/* The order is the file format: a new field goes to the end, with a new version. */
 static const struct field rank_fields[] = {
     F(TEXT, journal_rank, job),
     F(TEXT, journal_rank, role),
@@ -131,7 +132,8 @@ static const struct field compare_fields[] = {F(U64, journal_event, as.compare.k
 					      F(BOOL, journal_event, as.compare.used)};
 static const struct field end_fields[] = {F(U32, journal_event, as.end)};
 
-/* The fields of an event and where they are; RECORDS has a count of its own. */
+/* The fields of an event and the struct that holds them. RECORDS has only a count, handled
+ * separately. */
 static struct layout layout_of(struct journal_event *e, void **at)
 {
 	static const struct layout rank = LAYOUT(rank_fields), sample = LAYOUT(sample_fields),
@@ -298,7 +300,8 @@ void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct
 	w->slots[w->count++] = (uint8_t)slot;
 }
 
-/* A rank's records, packed by themselves: the columns live on a rank's own rhythm. */
+/* Packs one rank's records separately, because the column codec predicts from the rank's own
+ * previous records. */
 static int pack_slot(const struct journal_writer *w, uint32_t slot, struct record *scratch,
 		     struct buf *one, struct buf *body)
 {
@@ -387,7 +390,7 @@ int journal_block_bytes(const uint8_t head[JOURNAL_HEAD_BYTES], uint32_t *body_b
 	return 0;
 }
 
-/* A part of the body: its length and where it begins. */
+/* Reads the length of a part; *pos is then its begin. */
 static int get_part(const uint8_t *p, size_t bytes, size_t *pos, size_t *part_bytes)
 {
 	uint64_t n;
@@ -526,7 +529,7 @@ static bool get_field(struct journal_block *b, const struct field *f, void *to)
 	return false;
 }
 
-/* What the analysis takes for granted, since its own settings are checked where they are read. */
+/* Bounds that the analysis assumes; the daemon checks its own settings when it reads them. */
 static bool is_sane_rank(const struct journal_rank *r)
 {
 	const struct roofline_config *c = &r->judge.roofline;

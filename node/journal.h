@@ -13,22 +13,22 @@
 #include "base/buf.h"
 #include "base/limits.h"
 
-#define JOURNAL_MAGIC	    "SYSOMJ\r\n" /* a text-mode transfer breaks it */
+#define JOURNAL_MAGIC	    "SYSOMJ\r\n" /* a transfer in text mode damages it */
 #define JOURNAL_MAGIC_BYTES 8u
 #define JOURNAL_VERSION	    1u
-/* The head of a block: see journal_block_bytes. */
+/* The size of a block's head; see journal_block_bytes. */
 #define JOURNAL_HEAD_BYTES 16u
 #define JOURNAL_TEXT_BYTES 128u
 
 enum journal_kind {
-	JOURNAL_RANK = 1,    /* a rank begins in the slot, with these settings */
+	JOURNAL_RANK = 1,    /* a rank starts in the slot, with these settings */
 	JOURNAL_SAMPLE = 2,  /* judge_restore */
-	JOURNAL_RECORDS = 3, /* its next records: steps_push_host, steps_push_device */
-	JOURNAL_MARK = 4,    /* of the slot's next host record */
+	JOURNAL_RECORDS = 3, /* the slot's next records: steps_push_host, steps_push_device */
+	JOURNAL_MARK = 4,    /* the mark of the slot's next host record */
 	JOURNAL_RUN = 5,     /* steps_advance */
 	JOURNAL_FINISH = 6,  /* steps_finish */
 	JOURNAL_STEP = 7,    /* a step from steps_next, with judge_push's verdict */
-	JOURNAL_COMPARE = 8, /* local_peers_step of the slot's latest step */
+	JOURNAL_COMPARE = 8, /* local_peers_step with the slot's latest step */
 	JOURNAL_FORGET = 9,  /* local_peers_forget */
 	JOURNAL_FLAG = 10,   /* a flag from local_peers_next */
 	JOURNAL_END = 11,    /* nothing follows */
@@ -56,7 +56,7 @@ struct journal_step {
 
 struct journal_event {
 	enum journal_kind kind;
-	uint32_t slot; /* below LIMIT_NODE_PROCESSES; of FLAG: flag.slot too; of END: none */
+	uint32_t slot; /* below LIMIT_NODE_PROCESSES; of FLAG: equal to flag.slot; of END: none */
 	union {
 		struct journal_rank rank;
 		struct judge_sample sample;
@@ -81,14 +81,14 @@ struct journal_event {
 struct journal_writer {
 	struct buf events;
 	struct record *records; /* of all slots, in order */
-	uint8_t *slots;		/* of each record */
+	uint8_t *slots;		/* slot of each record */
 	uint32_t count;
-	uint32_t open_slot, open_count; /* records not yet covered by an event */
+	uint32_t open_slot, open_count; /* latest records that no event covers yet */
 };
 int journal_writer_init(struct journal_writer *w); /* 0 or -ENOMEM */
 void journal_writer_fini(struct journal_writer *w);
 void journal_writer_clear(struct journal_writer *w);
-/* True if an event of some kind may not fit. */
+/* True if the next event may not fit. */
 bool journal_writer_full(const struct journal_writer *w);
 /* Must not be full. mark: for RECORD_STEP_BEGIN, else NULL. */
 void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct record *r,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Medians of all steps of a minute would take a buffer for 60,000 of them; every n-th step tells the
- * same, n doubling as the buffer fills. Kernels are summed over all healthy steps. */
+ * A buffer for all steps of a minute would need 60,000 entries. Every n-th step gives the same
+ * medians, and n doubles as the buffer fills. Kernels are summed over all healthy steps. */
 #include "node/normal.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ void normal_host(struct normal *n, const struct record *r)
 	for (i = 0; i < n->thread_count && n->thread[i].tid != r->thread; i++)
 		;
 	if (i == NORMAL_THREADS_MAX)
-		return; /* one of so many is no thread that launches a tenth */
+		return; /* with so many threads, a further one does not launch a tenth */
 	n->thread_count += i == n->thread_count;
 	n->thread[i].tid = r->thread;
 	n->thread[i].launches++;
@@ -124,7 +124,7 @@ static void keep_values(struct normal *n, const struct step *s)
 	n->kept++;
 }
 
-/* Of more stretches than there is room for, the last ones become one. */
+/* If there is no room, extends the last span. */
 static void add_span(struct normal *n, uint64_t begin_ns, uint64_t end_ns)
 {
 	struct normal_span *last = n->span_count ? &n->span[n->span_count - 1] : NULL;

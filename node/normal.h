@@ -18,11 +18,12 @@ struct normal_span {
 
 /* Threads and times for the code that adds stacks to a sketch. */
 struct normal_when {
-	uint32_t threads[NORMAL_THREADS_MAX];	    /* each made at least a tenth of all launches */
+	/* threads with at least a tenth of all launches */
+	uint32_t threads[NORMAL_THREADS_MAX];
 	struct normal_span spans[NORMAL_SPANS_MAX]; /* of flagged steps, in order */
 	uint32_t thread_count, span_count;
 	uint64_t healthy;    /* steps */
-	uint64_t healthy_ns; /* their length together */
+	uint64_t healthy_ns; /* their total length */
 };
 
 struct normal;			      /* opaque */
@@ -32,7 +33,7 @@ void normal_close(struct normal *n);  /* NULL is a no-op */
 void normal_host(struct normal *n, const struct record *r);
 void normal_step(struct normal *n, const struct window_step *ws, bool used,
 		 const struct step_kernel *kernels, uint32_t kernel_count);
-uint64_t normal_steps(const struct normal *n); /* since the last take */
+uint64_t normal_steps(const struct normal *n); /* since the last normal_take */
 /* Fills times, figures and kernels of a zeroed sketch, then starts a new period. Kernels come
  * largest first, at most LIMIT_SKETCH_KERNELS; kernels_cut counts the rest. name: text of a name
  * id, "" unknown; kernels without a name are omitted. 0, or -ENOMEM, which keeps the data. */

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * A record goes to the recorder before the steps are found from it, so a window never lacks a
+ * record that its steps were found from. */
 #include "node/rank.h"
 
 #include <errno.h>
@@ -80,7 +82,7 @@ static void note_active(struct rank *r, uint64_t at_ns)
 void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark, bool late)
 {
 	recorder_push(r->recorder, r->slot, rec);
-	/* A span is complete at its end only; steps are found from what lies in order. */
+	/* A span is complete only at its end, so it is out of order; steps need ordered records. */
 	if (rec->kind == RECORD_SPAN)
 		return;
 	r->stats.host_late += late;
@@ -160,7 +162,7 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	if (flagged) {
 		r->stats.flagged++;
 		r->stats.self_excess = ws->self_excess;
-		/* The last window waits for its arbitration: it has to go now. */
+		/* The last window still waits for a suspect. Ship it before the next one begins. */
 		if (r->anomaly.state == ANOMALY_CLOSED)
 			r->on_window(r->arg, r);
 		if (r->anomaly.state == ANOMALY_IDLE)
@@ -173,13 +175,13 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	rank_fresh_id(r, id);
 	if (anomaly_push(&r->anomaly, ws, self, id, now_ns)) {
 		r->stats.windows_closed++;
-		/* A suspect's window needs no arbitration. */
+		/* A suspect's window does not wait. */
 		if (anomaly_reason(&r->anomaly) == WINDOW_SELF)
 			r->on_window(r->arg, r);
 	}
 }
 
-static void take_step(struct rank *r, const struct step *s, uint32_t kernel_count, uint64_t now_ns)
+static void add_step(struct rank *r, const struct step *s, uint32_t kernel_count, uint64_t now_ns)
 {
 	uint64_t stalled_ns = canary_stalled_ns(r->canary, s->begin_ns, s->end_ns);
 	struct judge_verdict v = judge_push(r->judge, s, stalled_ns);
@@ -192,7 +194,8 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	count_skip(&r->stats, v.skip);
 	if (used) {
 		r->stats.judged++;
-		/* A latency model that learns has taken it: its successor arms with the same steps. */
+		/* A model that is still learning has learned this step, so it is kept for the next
+		 * sysomd. */
 		if (!v.out || v.state == ROOFLINE_LEARNING)
 			note_learned(r, s, v.self_known);
 		on_judged(r, &ws, v.self, now_ns);
@@ -217,7 +220,7 @@ void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns)
 	analysis_log_run(r->log, r->slot, device_ns);
 	steps_advance(r->steps, device_ns);
 	while (steps_next(r->steps, &s, r->kernels, &kernel_count))
-		take_step(r, &s, kernel_count, now_ns);
+		add_step(r, &s, kernel_count, now_ns);
 }
 
 void rank_finish(struct rank *r, uint64_t now_ns)
@@ -228,7 +231,7 @@ void rank_finish(struct rank *r, uint64_t now_ns)
 	analysis_log_finish(r->log, r->slot);
 	steps_finish(r->steps);
 	while (steps_next(r->steps, &s, r->kernels, &kernel_count))
-		take_step(r, &s, kernel_count, now_ns);
+		add_step(r, &s, kernel_count, now_ns);
 	if (anomaly_close(&r->anomaly, now_ns))
 		r->on_window(r->arg, r);
 }
@@ -390,7 +393,7 @@ uint32_t rank_learned(const struct rank *r, struct judge_sample *out)
 	return (uint32_t)n;
 }
 
-/* The phase of an automatic key; JUDGE_MODELS: of another kind. */
+/* The phase of an automatic key; JUDGE_MODELS: the key is not automatic. */
 static uint32_t automatic_phase(uint64_t key)
 {
 	uint32_t phase = 0;
@@ -400,7 +403,7 @@ static uint32_t automatic_phase(uint64_t key)
 	return phase;
 }
 
-/* The automatic phase of all steps but strays; JUDGE_MODELS: there are several, or none. */
+/* The only automatic phase, apart from a few other steps; JUDGE_MODELS: none, or several. */
 static uint32_t only_phase(const struct judge_sample *samples, uint32_t count)
 {
 	uint32_t of[JUDGE_MODELS + 1] = {0}, best = 0, total = 0;
@@ -417,7 +420,7 @@ static uint32_t only_phase(const struct judge_sample *samples, uint32_t count)
 
 uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count)
 {
-	uint32_t only = only_phase(samples, count), taken = 0;
+	uint32_t only = only_phase(samples, count), learned = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct judge_sample s = samples[i];
@@ -430,10 +433,10 @@ uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32
 		analysis_log_sample(r->log, r->slot, &s);
 		judge_restore(r->judge, &s);
 		r->learned[r->learned_total++ % RANK_LEARNED] = s;
-		taken++;
+		learned++;
 	}
 	judge_settle(r->judge);
-	return taken;
+	return learned;
 }
 
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,

@@ -15,18 +15,21 @@
 #include "node/normal.h"
 #include "node/recorder.h"
 
-#define RANK_RECENT  512u /* judged steps kept for requested windows */
-#define RANK_LEARNED 512u /* healthy steps kept for the next sysomd; a model is ready long before */
-#define RANK_STRAYS  2u	  /* learned steps of other patterns to ignore: a pattern takes three */
-#define RANK_PERIOD  128u /* steps in the medians of a beat */
+#define RANK_RECENT 512u /* judged steps kept for requested windows */
+/* healthy steps stored for the next sysomd; a model is ready long before */
+#define RANK_LEARNED 512u
+/* other patterns' steps that rank_restore ignores; a pattern needs three */
+#define RANK_STRAYS 2u
+#define RANK_PERIOD 128u /* steps in the medians of a beat */
 
 struct rank_config {
 	struct judge_config judge;
 	struct steps_config steps;
 	struct anomaly_config anomaly;
-	uint64_t stall_ns; /* a rank is still after this long, and stall_latencies expected steps */
+	/* a rank stands still after this time and after stall_latencies expected steps */
+	uint64_t stall_ns;
 	double stall_latencies;
-	uint64_t beat_ns; /* between beats, as they usually come */
+	uint64_t beat_ns; /* usual time between beats */
 };
 void rank_config_default(struct rank_config *c);
 
@@ -61,17 +64,18 @@ struct rank {
 	uint32_t recent_next, recent_count;
 	struct judge_sample *learned; /* ring of RANK_LEARNED */
 	uint64_t learned_total;
-	uint64_t watched_ns;   /* start of unbroken tracing: attached, or switched on */
+	uint64_t watched_ns;   /* start of uninterrupted tracing: attached, or switched on */
 	uint64_t active_ns;    /* time of the GPU's latest work: submitted or finished */
 	uint64_t stalled_ns;   /* start of the last reported stall; 0: never */
 	uint64_t full_comm_ns; /* end of the last WINDOW_COMM window sent with records */
 	uint64_t random;
 	struct step_kernel kernels[STEP_KERNELS_MAX];
-	/* Called when a window has closed, or must be taken because the next begins. */
+	/* Called when a window has closed, or before the next one begins. */
 	void (*on_window)(void *arg, struct rank *r);
-	/* A sustained change against the frozen baseline. */
+	/* Called for a lasting change against the frozen baseline. */
 	void (*on_drift)(void *arg, struct rank *r);
-	/* Each step. used: valid for judging the rank. Its kernels are in r->kernels. May be NULL. */
+	/* Called for each step. used: valid for judging the rank. Its kernels are in r->kernels.
+	 * May be NULL. */
 	void (*on_step)(void *arg, struct rank *r, const struct window_step *ws, bool used,
 			uint32_t kernel_count);
 	void *arg;
@@ -91,7 +95,7 @@ void rank_watch(struct rank *r, uint64_t now_ns);
 /* Since when the GPU has neither received nor finished work, as far as traced; 0: no step has ended
  * yet. */
 uint64_t rank_still_since(const struct rank *r);
-/* Whether that has lasted too long. The rank may hang or may be idle. */
+/* Whether that has lasted too long: the rank hangs, or is idle. */
 bool rank_is_still(const struct rank *r, uint64_t now_ns);
 /* Marks the rank as hung. */
 void rank_stall(struct rank *r);
@@ -100,7 +104,7 @@ uint64_t rank_stalled_since(const struct rank *r);
 /* Fills the fields that come from steps and zeroes the others. beats_fill adds groups and
  * collectives. */
 void rank_beat(const struct rank *r, struct beat_rank *out);
-/* The model is ready and there are healthy steps since the last sketch. */
+/* Whether the model is ready or refused, and there were steps since the last sketch. */
 bool rank_has_sketch(const struct rank *r);
 /* Fills a zeroed sketch with the healthy steps since the last one (normal_take). The caller sets
  * the rank's identity. 0 or -ENOMEM. */
@@ -116,11 +120,10 @@ enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)
  * RANK_LEARNED. */
 uint32_t rank_learned(const struct rank *r, struct judge_sample *out);
 /* Learns the samples as if they had just happened, without judging them. Call before the first
- * record.
- * Automatic steps are numbered by the order in which their patterns were found. With several
- * patterns the old numbers mean nothing now, so none of these samples is learned. A single pattern
- * becomes number 0; up to RANK_STRAYS other steps are ignored (the first of a history may lack
- * names and be number 0). Returns the number of samples learned. */
+ * record. Automatic steps are numbered by the order in which their patterns were found. With
+ * several patterns the old numbers mean nothing now, so none of these samples is learned. A single
+ * pattern becomes number 0; up to RANK_STRAYS other steps are ignored (the first step of a history
+ * may lack names and be number 0). Returns the number of samples learned. */
 uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count);
 /* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Both tiers are rings of whole blocks in order of writing, so that making room is always dropping
- * the oldest and no free list or compaction is needed.
+ * Both tiers are rings of whole blocks in the order of writing. To make room, the oldest block is
+ * dropped, so there is no free list and no compaction.
  *
- * Packing and files take a third of what a record costs, and a disk may block: a thread of its own
- * does both. A full block's memory goes to the thread as it is, and comes back when it is packed. */
+ * Packing and writing take a third of a record's cost, and a disk may block, so a thread does both.
+ * The caller passes it the memory of a full block, and gets that memory back after packing. */
 #include "node/recorder.h"
 
 #include <dirent.h>
@@ -25,13 +25,13 @@
 #define RECORDER_MEMORY_BLOCKS 32768u
 #define RECORDER_FILE_BLOCKS   131072u
 #define RECORDER_SEGMENTS      16u
-/* Incompressible records: 96 bytes and the columns' own overhead. */
+/* For incompressible records: 96 bytes, and the overhead of the columns. */
 #define RECORDER_BLOCK_BYTES (RECORDER_BLOCK_RECORDS * 128u)
 #define RECORDER_PATH_BYTES  512
-#define PUSH_AHEAD	     3u /* records: what is worked on between two of them hides the fetch */
+#define PUSH_AHEAD	     3u /* records; the prefetch takes as long as about three pushes */
 
 struct block {
-	uint64_t owner, begin_ns, end_ns; /* of the first and last begin */
+	uint64_t owner, begin_ns, end_ns; /* times of the first and the last begin */
 	uint64_t at;			  /* offset in the arena or in the segment */
 	uint32_t bytes, segment;
 	uint8_t device;
@@ -62,30 +62,32 @@ struct full_block {
 
 struct recorder {
 	uint64_t records; /* pushed */
-	/* Between caller and thread. */
+	/* Shared between caller and thread. */
 	pthread_t thread;
 	pthread_mutex_t queue_lock;
-	pthread_cond_t filled, packed; /* a block waits, or the end; one is packed */
+	/* filled: a block waits, or stop; packed: a block was packed */
+	pthread_cond_t filled, packed;
 	struct full_block queue[RECORDER_QUEUE];
 	uint32_t queue_head, queue_count; /* the head stays until it is packed */
 	struct record *spare[RECORDER_SPARES];
 	uint32_t spare_count;
 	bool thread_runs, stopping;
 
-	/* What follows is the thread's; others take it when the queue is empty, or under this lock. */
+	/* The thread owns what follows. Others use it with this lock, or while the queue is
+	 * empty. */
 	pthread_mutex_t store_lock;
 	struct recorder_stats stats;
 	uint8_t *arena;
-	uint64_t arena_bytes, arena_head; /* head: where the next block goes */
+	uint64_t arena_bytes, arena_head; /* arena_head: where the next block goes */
 	struct block_ring memory, file;
 	char dir[RECORDER_PATH_BYTES];
 	uint64_t segment_max_bytes, segment_bytes;
-	uint32_t segment; /* number of the one being written */
+	uint32_t segment; /* number of the segment being written */
 	int fds[RECORDER_SEGMENTS];
 	uint64_t segment_size[RECORDER_SEGMENTS];
 	struct rank_place *places;
 	uint32_t place_count;
-	uint64_t gone_ns; /* end of the latest block that is forgotten */
+	uint64_t gone_ns; /* end of the latest block that was lost or dropped */
 	struct buf scratch;
 };
 
@@ -183,7 +185,7 @@ fail:
 	return -ENOMEM;
 }
 
-/* After all that waits is packed. */
+/* Packs all waiting blocks first. */
 static void stop_thread(struct recorder *r)
 {
 	if (!r->thread_runs)
@@ -285,8 +287,8 @@ static int next_segment(struct recorder *r)
 	return 0;
 }
 
-/* A block that falls out of memory. */
-static int file_take(struct recorder *r, const struct block *b)
+/* Writes a block that leaves memory. */
+static int file_put(struct recorder *r, const struct block *b)
 {
 	uint32_t i;
 	ssize_t n;
@@ -321,7 +323,7 @@ static int file_take(struct recorder *r, const struct block *b)
 static void evict(struct recorder *r)
 {
 	const struct block *b = ring_at(&r->memory, 0);
-	int err = file_take(r, b);
+	int err = file_put(r, b);
 
 	if (err)
 		forget(r, b->end_ns);
@@ -331,11 +333,11 @@ static void evict(struct recorder *r)
 	ring_drop(&r->memory);
 }
 
-/* Room for bytes at arena_head: blocks lie in the order of the ring, so the oldest are in the way. */
+/* Makes room at arena_head. Blocks lie in ring order, so only the oldest are in the way. */
 static void make_room(struct recorder *r, uint32_t bytes)
 {
 	if (r->arena_head + bytes > r->arena_bytes) {
-		/* The rest of the arena is too short: what lies there goes, then start over. */
+		/* The rest of the arena is too short: evict the blocks in it, and start over. */
 		while (r->memory.count && ring_at(&r->memory, 0)->at >= r->arena_head)
 			evict(r);
 		r->arena_head = 0;
@@ -419,8 +421,8 @@ static void *pack_blocks(void *arg)
 	return NULL;
 }
 
-/* Until nothing waits: what was pushed and is not in an open block can be found. */
-static void settle(struct recorder *r)
+/* Waits until the queue is empty. Then all records are in packed or open blocks. */
+static void wait_packed(struct recorder *r)
 {
 	pthread_mutex_lock(&r->queue_lock);
 	while (r->queue_count)
@@ -428,9 +430,9 @@ static void settle(struct recorder *r)
 	pthread_mutex_unlock(&r->queue_lock);
 }
 
-/* ---- intake ---- */
+/* ---- input ---- */
 
-/* Hands the open block's memory on and takes other. */
+/* Passes the open block to the thread, and gets other memory. */
 static void close_block(struct recorder *r, struct rank_place *p, bool device)
 {
 	struct open_block *o = &p->open[device];
@@ -474,7 +476,7 @@ void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec)
 	if (!o->count || rec->begin_ns > o->end_ns)
 		o->end_ns = rec->begin_ns;
 	o->records[o->count++] = *rec;
-	/* A block is left alone for longer than the caches keep it. */
+	/* The block is used so rarely that it leaves the caches. */
 	__builtin_prefetch(&o->records[o->count + PUSH_AHEAD], 1);
 	__builtin_prefetch((const char *)&o->records[o->count + PUSH_AHEAD] + 64, 1);
 	r->records++;
@@ -488,7 +490,7 @@ struct gather {
 	struct record *records;
 	uint32_t count, max;
 	size_t room;
-	/* cut_ns: begin of what had no room; UINT64_MAX: nothing */
+	/* cut_ns: begin of the first record without room; UINT64_MAX: all had room. */
 	uint64_t begin_ns, end_ns, cut_ns;
 };
 
@@ -585,7 +587,7 @@ int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint6
 	struct rank_place *p = &r->places[slot];
 
 	*out = (struct recorder_extract){0};
-	settle(r); /* nobody but the caller pushes: from here on the store is ours */
+	wait_packed(r); /* only the caller pushes, so the thread is idle from here on */
 	for (int i = 0; i < 2; i++) {
 		if (p->owner && gather_all(r, p, i, &g[i])) {
 			free(g[0].records);

@@ -24,12 +24,12 @@ struct recorder_config {
 
 struct recorder_stats {
 	uint64_t records, blocks, stored_bytes; /* since open */
-	uint64_t memory_bytes, file_bytes;	/* held now */
+	uint64_t memory_bytes, file_bytes;	/* stored now */
 	uint64_t lost_records;			/* in blocks that neither tier could store */
 	uint64_t oldest_ns;			/* begin of the oldest stored block; 0: none */
 };
 
-/* Full blocks that may wait for the thread; beyond that a push waits. */
+/* Full blocks that may wait for the thread; then a push waits. */
 #define RECORDER_QUEUE 8u
 /* Blocks whose memory is reused: ranks of one job fill theirs at the same time. */
 #define RECORDER_SPARES RECORDER_QUEUE

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * INV-10: what is asked for here is all that leaves the node beside beats and sketches. */
+ * Besides beats and sketches, only the windows requested here leave the node. So the token buckets
+ * and the arbitration between ranks bound here what the node sends. */
 #include "node/windows.h"
 
 #include <errno.h>
@@ -13,31 +14,31 @@
 #include "ring/ring_format.h"
 #include "wire/codec.h"
 
-/* How long a waiting rank's window waits for a suspect to show up. */
+/* How long a victim's window waits for a suspect to appear. */
 #define ARBITRATION_NS 1000000000ull
 /* A suspect's flags count this long before and after the window. */
 #define SUSPECT_SLACK_NS 3000000000ull
 #define PEER_STEPS	 64u
 #define STALL_STEPS	 8u
-/* While a rank stays slow among its peers, a window so often: an aggregator closes an incident of which it
- * has heard nothing for 30 s. */
+/* Interval of windows while a rank stays slow among its peers. An aggregator closes an incident
+ * after 30 s without news. */
 #define PEER_AGAIN_NS 20000000000ull
-/* The second one sooner: by then all ticks have been sampled for a while. */
+/* The second window comes sooner: by then every tick has been sampled for a while. */
 #define PEER_SECOND_NS 6000000000ull
-/* And beats at a suspect's pace, all ticks sampled, for so long from when it is found. */
+/* How long after that beats are fast and every tick is sampled. */
 #define PEER_SUSPECT_NS 30000000000ull
-/* A suspicion that the aggregator sent expires after this time, unless it is renewed. */
+/* A suspicion from the aggregator expires after this time, unless it is renewed. */
 #define SUSPECT_MAX_NS 60000000000ull
-/* A suspect's flags of so long ago still count: steps are judged up to two seconds after their end. */
+/* A suspect's flag counts for so long: steps are judged up to two seconds after their end. */
 #define SUSPECT_NS 5000000000ull
-/* The device runs behind the host, by so much at most. */
+/* The device runs at most so far behind the host. */
 #define DEVICE_BEHIND_NS 60000000000ull
 
 struct slot {
 	struct windows *all;
 	uint32_t number;
 	bool ended;
-	bool unfinished; /* its GPU had not ended its work when it was last found still */
+	bool unfinished;	    /* its GPU had unfinished work when it last stood still */
 	const struct wire_rank *id; /* NULL: free */
 	struct rank *rank;
 	struct windows_peer peer;
@@ -71,8 +72,8 @@ void windows_close(struct windows *w)
 
 /* ---- anomalies ---- */
 
-/* Another rank of the job here shows more, or as much: it is a suspect, or waited in the same time and
- * its window went with all records. */
+/* Whether another rank of the job on this node shows as much or more: a suspect, or a victim of the
+ * same time whose window was sent with all records. */
 static bool shown_elsewhere(const struct slot *s, uint64_t begin_ns, uint64_t end_ns)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -137,7 +138,7 @@ static void on_window(void *arg, struct rank *r)
 	ship_anomaly(arg, now_of(arg));
 }
 
-/* The steps are all that is known, or all of a stretch. */
+/* Ships a window that covers exactly its steps. */
 static void ship_steps(struct slot *s, struct windows_request *q)
 {
 	if (!q->step_count)
@@ -169,8 +170,8 @@ static void on_drift(void *arg, struct rank *r)
 
 /* ---- slow among its peers on the node ---- */
 
-/* A rank of a job of several, and the only one of that number here: two jobs of one name, or replicas
- * that have no ranks, do not go in step. */
+/* Whether the rank can be compared: its job has several ranks, and its number is unique here. Two
+ * jobs with one name, or replicas without ranks, do not run in step. */
 static bool has_peers(const struct slot *s)
 {
 	if (s->id->rank < 0 || s->id->world_size < 2)
@@ -198,7 +199,8 @@ static void on_step(void *arg, struct rank *r, const struct window_step *ws, boo
 	local_peers_step(s->all->peers, s->number, key, &ws->step, used);
 }
 
-/* What the rank's own model calls usual is what the peers show to be slow. */
+/* Marks the slow steps. The rank's own model finds them usual; the comparison with its peers does
+ * not. */
 static void mark_steps(const struct windows_peer *p, struct window_step *steps, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -216,13 +218,13 @@ static void mark_steps(const struct windows_peer *p, struct window_step *steps, 
 	}
 }
 
-/* The latest steps; the full records while the bucket has some. */
+/* Ships the latest steps, with full records while the bucket allows. */
 static void ship_peer(struct slot *s, uint64_t now_ns)
 {
 	uint64_t length_ns = s->all->config.length_ns;
 	struct rank *r = s->rank;
 	struct window_step *steps = malloc(sizeof(*steps) * PEER_STEPS);
-	/* the first two tell what there is to tell */
+	/* the first two windows show everything */
 	enum anomaly_grant grant = anomaly_grant(&r->anomaly, s->peer.sequence < 2, now_ns);
 	struct windows_request q = {.reason = WINDOW_PEER,
 				    .summary_only = grant == ANOMALY_SUMMARY,
@@ -245,7 +247,7 @@ static void ship_peer(struct slot *s, uint64_t now_ns)
 	free(steps);
 }
 
-static void take_peer_flag(struct slot *s, const struct local_peers_flag *f, uint64_t now_ns)
+static void apply_peer_flag(struct slot *s, const struct local_peers_flag *f, uint64_t now_ns)
 {
 	uint64_t *closer = s->all->config.closer_until_ns;
 	struct windows_peer *p = &s->peer;
@@ -270,9 +272,9 @@ static void take_peer_flag(struct slot *s, const struct local_peers_flag *f, uin
 	p->since_ns = f->begin_ns;
 }
 
-/* A window when it is found, and again now and then while it lasts; none where the rank's own model has
- * just sent one that shows the same. */
-static void tend_peer(struct slot *s, uint64_t now_ns)
+/* Ships a window when the rank is found slow, and regularly while that lasts; none if the rank's
+ * own model has just sent one about the same. */
+static void update_peer(struct slot *s, uint64_t now_ns)
 {
 	struct windows_peer *p = &s->peer;
 	uint64_t flag_ns = s->rank->stats.last_self_flag_ns;
@@ -286,18 +288,18 @@ static void tend_peer(struct slot *s, uint64_t now_ns)
 		ship_peer(s, now_ns);
 }
 
-static void tend_peers(struct windows *w, uint64_t now_ns)
+static void update_peers(struct windows *w, uint64_t now_ns)
 {
 	struct local_peers_flag f;
 
 	while (w->peers && local_peers_next(w->peers, &f)) {
 		analysis_log_flag(w->config.log, &f);
 		if (w->slot[f.slot].id)
-			take_peer_flag(&w->slot[f.slot], &f, now_ns);
+			apply_peer_flag(&w->slot[f.slot], &f, now_ns);
 	}
 }
 
-/* ---- a rank's life ---- */
+/* ---- ranks ---- */
 
 void windows_add(struct windows *w, uint32_t slot, const struct wire_rank *id, struct rank *r)
 {
@@ -326,13 +328,13 @@ void windows_drop(struct windows *w, uint32_t slot)
 
 void windows_tend(struct windows *w, uint64_t now_ns)
 {
-	tend_peers(w, now_ns);
+	update_peers(w, now_ns);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct slot *s = &w->slot[i];
 
 		if (!s->id)
 			continue;
-		tend_peer(s, now_ns);
+		update_peer(s, now_ns);
 		if (s->rank->anomaly.state == ANOMALY_CLOSED &&
 		    now_ns - s->rank->anomaly.closed_ns >= ARBITRATION_NS)
 			ship_anomaly(s, now_ns);
@@ -353,7 +355,7 @@ static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 	struct windows_request q = {.reason = WINDOW_STALL, .steps = last, .end_ns = now_ns};
 	enum anomaly_grant grant = anomaly_grant(&s->rank->anomaly, true, now_ns);
 
-	log_warn("stall", "rank=%d nothing done for %.1f s", s->id->rank,
+	log_warn("stall", "rank=%d the GPU got and finished no work for %.1f s", s->id->rank,
 		 (double)(now_ns - since) * 1e-9);
 	if (grant == ANOMALY_COUNT_ONLY) {
 		s->rank->stats.windows_counted++;
@@ -435,7 +437,7 @@ void windows_peers_stats(const struct windows *w, struct local_peers_stats *out)
 		local_peers_stats_get(w->peers, out);
 }
 
-/* ---- what a window holds ---- */
+/* ---- contents of a window ---- */
 
 void windows_loss(struct window *out, const char *cause, uint64_t count)
 {

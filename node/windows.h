@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * windows.h - decide which windows a node makes of its ranks, and when. sysomd uses it live, and
- * `sysom replay events --live` uses it on traces (INV-7).
+ * `sysom replay events --live` uses it on traces.
  *
  * Each closed anomaly becomes a window. A victim's window waits a second for a suspect of the same
  * job on this node. If there is one, the victim's window goes without records, because the
@@ -44,9 +44,10 @@ struct windows_config {
 	enum peers_mode peers_mode;
 	/* length of a window about a rank that is slow compared with its peers */
 	uint64_t length_ns;
-	struct analysis_log *log;  /* borrowed; NULL: no recording */
-	uint64_t *closer_until_ns; /* borrowed; raised when a rank is found slow. Until then
-				    * beats come faster and every tick is sampled */
+	struct analysis_log *log; /* borrowed; NULL: no recording */
+	/* Borrowed; raised when a rank is found slow. Until that time beats are faster and every
+	 * tick is sampled. */
+	uint64_t *closer_until_ns;
 	uint64_t (*now_ns)(void *arg);
 	/* Steps are borrowed for the call. */
 	void (*ship)(void *arg, uint32_t slot, const struct windows_request *q);

@@ -75,10 +75,10 @@ void keep_restore(struct keep *k, struct process *p)
 	}
 	got = (int)rank_restore(p->rank, k->samples, (uint32_t)got);
 	p->kept.total = p->rank->learned_total;
-	p->kept.ready = judge_armed_count(p->rank->judge);
+	p->kept.ready = judge_ready_count(p->rank->judge);
 	p->kept.at_ns = clock_monotonic_ns();
 	k->stats.restored++;
-	k->stats.ready += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
+	k->stats.ready += rank_model(p->rank, NULL, NULL) == ROOFLINE_READY;
 	k->stats.steps += (uint64_t)got;
 	log_info("baseline", "pid=%d rank=%d steps=%d", (int)p->pid, p->id.rank, got);
 }
@@ -91,7 +91,7 @@ static void save(struct keep *k, struct process *p, uint64_t now_ns)
 	if (!identify(k, p, &id))
 		return;
 	p->kept.total = p->rank->learned_total;
-	p->kept.ready = judge_armed_count(p->rank->judge);
+	p->kept.ready = judge_ready_count(p->rank->judge);
 	p->kept.at_ns = now_ns;
 	err = baseline_save(k->dir, &id, k->samples, rank_learned(p->rank, k->samples));
 	if (!err)
@@ -109,7 +109,7 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 		return false;
 	if (total >= 2 * p->kept.total && p->kept.total < RANK_LEARNED)
 		return true;
-	if (judge_armed_count(p->rank->judge) > p->kept.ready)
+	if (judge_ready_count(p->rank->judge) > p->kept.ready)
 		return true;
 	return now_ns - p->kept.at_ns >= KEEP_AGAIN_NS;
 }
@@ -117,7 +117,7 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 /* A model that went back to learning is saved again when it is armed again. */
 static void note_unarmed(struct process *p)
 {
-	uint32_t armed = judge_armed_count(p->rank->judge);
+	uint32_t armed = judge_ready_count(p->rank->judge);
 
 	if (armed < p->kept.ready)
 		p->kept.ready = armed;

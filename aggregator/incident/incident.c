@@ -408,7 +408,7 @@ static uint64_t hinted_of(const struct digest *d)
 	double lost_ns = (d->self_ns - d->expected_self_ns) * d->flagged;
 	bool first = d->reason == WINDOW_PEER && !d->sequence && d->flagged < d->steps;
 
-	return first && lost_ns < thresholds.time.hiccup_ns / 2 ? d->flagged : 0;
+	return first && lost_ns < thresholds.time.transient_ns / 2 ? d->flagged : 0;
 }
 
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,

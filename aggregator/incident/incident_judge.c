@@ -165,7 +165,7 @@ static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
 /* Seconds in which ranks waited and none was slow itself. */
 static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
 {
-	return reasons == 1u << WINDOW_COMM && flagged_ns < thresholds.time.hiccup_ns / 2 &&
+	return reasons == 1u << WINDOW_COMM && flagged_ns < thresholds.time.transient_ns / 2 &&
 	       lasted_ns < thresholds.time.lasting_ns;
 }
 
@@ -184,8 +184,8 @@ bool incident_is_brief(const struct run *r)
 		 (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (flagged < thresholds.count.few ||
 		(flagged <= thresholds.count.some &&
-		 r->steps.flagged_ns - r->steps.first_ns < thresholds.time.hiccup_ns / 2)) &&
-	       r->steps.self_excess_ns - r->steps.first_self_ns < thresholds.time.hiccup_ns;
+		 r->steps.flagged_ns - r->steps.first_ns < thresholds.time.transient_ns / 2)) &&
+	       r->steps.self_excess_ns - r->steps.first_self_ns < thresholds.time.transient_ns;
 }
 
 /* A rank that is slow now and then, with healthy steps between. */
@@ -195,15 +195,15 @@ static bool is_often(const struct member *m, double lasted_ns)
 	double steps_ns = (double)flagged * m->median.expected_ns;
 
 	if ((flagged <= thresholds.count.some &&
-	     m->steps.flagged_ns - m->steps.first_ns < thresholds.time.hiccup_ns / 2) ||
+	     m->steps.flagged_ns - m->steps.first_ns < thresholds.time.transient_ns / 2) ||
 	    is_short_wait(m->steps.reasons & ~(1u << WINDOW_ASKED), m->steps.flagged_ns, lasted_ns))
 		return false;
 	return flagged > thresholds.count.few &&
-	       (m->median.expected_ns <= 0 || steps_ns >= thresholds.part.told * lasted_ns);
+	       (m->median.expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);
 }
 
 /* Nobody was slow for longer than a moment, and nobody often. */
-static bool is_hiccup(const struct incident *i)
+static bool is_transient(const struct incident *i)
 {
 	uint64_t begin = UINT64_MAX, end = 0;
 
@@ -218,7 +218,7 @@ static bool is_hiccup(const struct incident *i)
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
 		    i->members[k].steps.self_excess_ns - i->members[k].steps.first_self_ns >=
-			thresholds.time.hiccup_ns)
+			thresholds.time.transient_ns)
 			return false;
 	return true;
 }
@@ -373,7 +373,7 @@ static bool lost_little(const struct incident *i)
 		    fmax(m->accused.ns, fmax(m->steps.self_excess_ns - m->steps.first_self_ns,
 					     m->steps.flagged_ns - m->steps.first_ns));
 
-		if (lost_ns >= thresholds.time.hiccup_ns / 2 ||
+		if (lost_ns >= thresholds.time.transient_ns / 2 ||
 		    (step_ns > 0 && lost_ns >= thresholds.count.few * step_ns))
 			return false;
 	}
@@ -393,7 +393,7 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 		return "drift";
 	if (j->finding)
 		return j->finding->kind == FINDING_IMBALANCE ? "imbalance" : "slow_job";
-	if (is_hiccup(i))
+	if (is_transient(i))
 		return "hiccup";
 	return j->reason == WINDOW_SELF && !most ? "slow_rank" : "slow_job";
 }
@@ -415,7 +415,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 	bool most;
 
 	*j = (struct incident_judgement){.ranks = job_ranks};
-	if (!is_hiccup(i))
+	if (!is_transient(i))
 		j->longest = longest_of(i);
 	j->finding = deciding(i, j);
 	judge_windows(i, j);
@@ -429,7 +429,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 			accused = m;
 	}
 	/* what lasted a moment is no fault beside what was found among ranks */
-	if (accused && j->reason == WINDOW_SELF && is_hiccup(i))
+	if (accused && j->reason == WINDOW_SELF && is_transient(i))
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))
 		j->lead = accused;

@@ -255,7 +255,7 @@ static void look(struct view *v)
 	v->cause = CAUSE_UNKNOWN;
 	v->worth = incident_views_worth(v->excerpt, v->lost_ns);
 	if (d.cause == CAUSE_UNKNOWN || d.cause == CAUSE_CPU_HOST_GAP ||
-	    d.confidence < thresholds.sure.told)
+	    d.confidence < thresholds.sure.separate)
 		return;
 	v->cause = d.cause;
 	v->worth = d.confidence * v->lost_ns;

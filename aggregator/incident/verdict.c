@@ -266,7 +266,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 static bool names_cause(const struct diagnosis *d)
 {
 	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
-	       d->confidence >= thresholds.sure.told;
+	       d->confidence >= thresholds.sure.separate;
 }
 
 /* Most ranks, and not all of them. */

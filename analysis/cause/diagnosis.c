@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is known of the slow steps and of what they are compared with are two ledgers, of whole steps or of
- * a few figures. Each layer puts forward what can have lengthened an account, with a measured time, and
- * diagnosis_ledger.c gives the excess away. The cause with the largest part is the verdict. */
+ * Two ledgers are compared: of the slow steps and of their reference. They cover whole steps or
+ * only a few figures. Each layer adds candidates: what may have lengthened an account, with a
+ * measured time. diagnosis_ledger.c divides the excess among them. The cause with the largest part
+ * is the verdict. */
 #include "analysis/cause/diagnosis.h"
 
 #include <float.h>
@@ -17,8 +18,8 @@
 #include "model/thresholds.h"
 
 #define PEERS_LOOKED 256u
-/* Shorter blocking in reads would be printed as 0.00 ms. */
-#define READS_TOLD_NS 5e3
+/* A shorter time would be printed as 0.00 ms. */
+#define READS_SHOWN_NS 5e3
 
 static const double depths[CAUSE_COUNT] = {
 #define CAUSE(symbol, layer, id, title, depth, ...) depth,
@@ -84,9 +85,9 @@ static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figu
 	return n ? median_of(list, n) : -1;
 }
 
-/* The rank's own past where it shows the excess, since it did the same work with the same habits;
- * peers where it does not (a rank that was always slow). Then one reference for all figures, and
- * the other for what it does not know. */
+/* Whether the base is the rank's own past. It is if the past shows the excess, because it had the
+ * same work and habits. Otherwise (a rank that was always slow) the peers are the base. One base
+ * serves all figures; the other fills in what it lacks. */
 static bool is_past(const struct diagnosis_view *v)
 {
 	const struct diagnosis_input *in = v->in;
@@ -121,8 +122,8 @@ static bool known(const struct diagnosis_view *v, enum diagnosis_figure f)
 	return v->mine[f] >= 0 && v->base[f] >= 0;
 }
 
-static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
-		 const struct diagnosis_rank *who, struct diagnosis *out)
+static void examine(struct diagnosis_view *v, const struct diagnosis_input *in,
+		    const struct diagnosis_rank *who, struct diagnosis *out)
 {
 	memset(v, 0, sizeof(*v));
 	v->in = in;
@@ -137,8 +138,8 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
 	diagnosis_ledger_begin(v);
-	if (in->kind !=
-	    FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
+	/* The last steps before a hang were healthy, so they do not show why it stopped. */
+	if (in->kind != FINDING_HANG)
 		diagnosis_gpu_look(v);
 	diagnosis_host_look(v);
 	diagnosis_os_look(v);
@@ -146,7 +147,7 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	diagnosis_ledger_look(v);
 }
 
-static void look_done(struct diagnosis_view *v)
+static void examine_done(struct diagnosis_view *v)
 {
 	free(v->row);
 	v->row = NULL;
@@ -184,7 +185,7 @@ void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
 		diagnosis_text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
 }
 
-/* Half of how far healthy peers lie apart: a difference within it is theirs too. */
+/* Half of the range of the healthy peers' self times. A smaller difference may be normal. */
 static double noise_of(const struct diagnosis_view *v)
 {
 	double least = DBL_MAX, most = 0;
@@ -202,16 +203,16 @@ static double noise_of(const struct diagnosis_view *v)
 	return n >= thresholds.count.few ? (most - least) / 2 : 0;
 }
 
-/* Detection may know better: it saw more steps. But a difference that is no larger than the peers'
- * own is a weak reason. */
+/* Whether the excess is no larger than the differences between healthy peers. Such a difference is
+ * a weak reason, even if detection is right because it saw more steps. */
 static bool is_within_noise(const struct diagnosis_view *v)
 {
 	return v->row_count && !v->past && v->excess_ns <= noise_of(v);
 }
 
-/* NULL: no cause explains enough. What nobody saw is no cause beside what was seen, nor where it may be
- * noise. */
-static const struct diagnosis_share *choose(const struct diagnosis_view *v)
+/* The cause with the largest part; NULL: none explains enough. An unobserved host gap is only
+ * chosen if nothing observed explains enough, and if the excess is more than noise. */
+static const struct diagnosis_share *choose_cause(const struct diagnosis_view *v)
 {
 	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
 	double least = thresholds.part.matters * v->excess_ns;
@@ -229,12 +230,12 @@ static const struct diagnosis_share *choose(const struct diagnosis_view *v)
 
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
-	const struct diagnosis_share *s = choose(v);
+	const struct diagnosis_share *s = choose_cause(v);
 
 	return s ? s->lead->cause : CAUSE_UNKNOWN;
 }
 
-/* ---- the text ---- */
+/* ---- text ---- */
 
 static void say(struct diagnosis *out, enum finding_layer layer, double effect_ns, const char *text)
 {
@@ -260,18 +261,20 @@ static int stronger(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* No more than was lost where it would show. */
-static double told_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
+/* The effect to print, at most what was lost in the accounts that the cause can lengthen. */
+static double shown_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
 	const struct diagnosis_share *s = &v->share[c->cause];
 
 	return s->lead == c ? s->ns : fmin(c->effect_ns, v->room_ns[c->cause]);
 }
 
-/* What has a figure that does not matter is no evidence; what has none is told (a setting). */
+/* A candidate whose effect does not matter is left out. One without an effect (a setting) is
+ * kept. */
 static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
-	return !(c->effect_ns > 0) || told_ns(v, c) >= fmax(thresholds.part.told * v->excess_ns, 1);
+	return !(c->effect_ns > 0) ||
+	       shown_ns(v, c) >= fmax(thresholds.part.named * v->excess_ns, 1);
 }
 
 static void put_evidence(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
@@ -284,14 +287,14 @@ static void put_evidence(const struct diagnosis_view *v, const struct diagnosis_
 		order[i] = &v->list[i];
 	qsort(order, v->count, sizeof(*order), stronger);
 	if (lead)
-		say(out, layer, told_ns(v, lead), lead->text);
-	for (int pass = 0; pass < 2; pass++) /* of the cause's layer, then of the others */
+		say(out, layer, shown_ns(v, lead), lead->text);
+	for (int pass = 0; pass < 2; pass++) /* lines of the cause's layer first */
 		for (uint32_t i = 0; i < v->count; i++) {
 			enum finding_layer own = finding_cause_layer(order[i]->cause);
 
 			if (order[i] != lead && (own == layer) == !pass &&
 			    is_worth_a_line(v, order[i]))
-				say(out, own, told_ns(v, order[i]), order[i]->text);
+				say(out, own, shown_ns(v, order[i]), order[i]->text);
 		}
 }
 
@@ -345,7 +348,7 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
-	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.told)
+	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.named)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no share of the launch threads' CPU time "
 			 "grew by more than %.1f points%s%.90s",
@@ -399,7 +402,7 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 	const struct os_signal *wait = signal_of(v, OS_SIGNAL_IO_WAIT);
 	struct diagnosis_number a;
 
-	if (v->storage_ns >= 0 && v->storage_ns < READS_TOLD_NS) {
+	if (v->storage_ns >= 0 && v->storage_ns < READS_SHOWN_NS) {
 		rule_out(out, LAYER_STORAGE,
 			 "its launch threads are blocked in reads for no longer %s, "
 			 "within 0.01 ms per step",
@@ -424,23 +427,23 @@ static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *
 			 v->settings_equal, v->as);
 }
 
-/* Whether a layer has a candidate that explains something. */
+/* Whether the layer has a candidate that explains a part that matters. */
 static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 {
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct diagnosis_candidate *c = &v->list[i];
-		double got = told_ns(v, c);
+		double got = shown_ns(v, c);
 
 		if (finding_cause_layer(c->cause) == layer && got > 0 &&
 		    got >= thresholds.part.matters * v->excess_ns &&
-		    c->cause != CAUSE_CPU_HOST_GAP && !c->told_only)
+		    c->cause != CAUSE_CPU_HOST_GAP && !c->evidence_only)
 			return true;
 	}
 	return false;
 }
 
-/* What a layer shows stands in the evidence, also where it explains too little to be the cause. That the
- * host is late is what is to be explained, and no word against its CPU. */
+/* Whether the evidence has a line of the layer, which then is not ruled out. The CPU is an
+ * exception: its line may only say that the host is late, which is the symptom. */
 static bool is_shown(const struct diagnosis *out, enum finding_layer layer)
 {
 	for (uint32_t i = 0; i < out->evidence_count && layer != LAYER_CPU; i++)
@@ -468,7 +471,7 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 	}
 }
 
-/* " and -2147483648", " and 4294967295 more" */
+/* length of " and -2147483648" or " and 4294967295 more", with room */
 #define WHO_ONE_BYTES 36u
 
 /* "rank 5", "ranks 2 and 5", "ranks 2, 5, 1, 0, 7, 4 and 3 more", "every rank" */
@@ -483,7 +486,7 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 	}
 	snprintf(out, bytes, "rank%s %d", in->suspect_count > 1 ? "s" : "", in->suspect[0].rank);
 	used = strlen(out);
-	/* a rank may be any number, and the rest has to fit in after it */
+	/* leave room for the longest rank number, and for the count of the rest */
 	for (; named < in->suspect_count && named < 6 && used + WHO_ONE_BYTES < bytes; named++)
 		used += (size_t)snprintf(out + used, bytes - used, "%s%d",
 					 named + 1 == in->suspect_count ? " and " : ", ",
@@ -521,15 +524,15 @@ static double clamp(double x, double low, double high)
 	return x < low ? low : x > high ? high : x;
 }
 
-/* A mean or a median of few steps says little. */
+/* Few steps give an uncertain mean or median. */
 static double of_steps(uint64_t steps)
 {
 	return steps < thresholds.count.some ? 0.5 + 0.5 * (double)steps / thresholds.count.some
 					     : 1;
 }
 
-/* How often verdicts of drawn faults were right (rank, layer and cause) whose product below was so much:
- * bench_verdict, seeds 1 and 2, 8,000 cases. It rises with the product, on lines between these points. */
+/* How often verdicts with this product were right (rank, layer and cause) for injected faults:
+ * bench_verdict, seeds 1 and 2, 8,000 cases. Interpolated linearly between the points. */
 static const struct outcome {
 	double product, right;
 } outcomes[] = {{0, 0.08},    {0.25, 0.25}, {0.46, 0.40}, {0.49, 0.55},	 {0.57, 0.75},
@@ -545,8 +548,8 @@ static double calibrated(double product)
 	       (product - b[-1].product) * (b->right - b[-1].right) / (b->product - b[-1].product);
 }
 
-/* The share of the excess that the cause explains, times how directly it was seen and how many suspects say
- * the same; less of few steps and of next to nothing. */
+/* The share of the excess that the cause explains, times how directly it was seen, times how many
+ * suspects agree. Reduced for few steps, and if the effect is negligible. */
 static double confidence(const struct diagnosis_view *v, const struct diagnosis_share *s,
 			 uint32_t agreeing)
 {
@@ -560,7 +563,7 @@ static double confidence(const struct diagnosis_view *v, const struct diagnosis_
 	return calibrated(clamp(x, 0, 1));
 }
 
-/* ---- all together ---- */
+/* ---- conclusion ---- */
 
 static bool is_given(enum finding_cause c)
 {
@@ -569,24 +572,24 @@ static bool is_given(enum finding_cause c)
 	       c == CAUSE_HANG_TRANSFER;
 }
 
-/* What each cause explains of one suspect's excess when it is looked at alone; the one that it has. */
+/* For one suspect examined alone: what each cause explains of its excess, and its verdict. */
 struct alone {
 	double ns[CAUSE_COUNT];
 	enum finding_cause most;
 };
 
-static void look_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
-		       struct diagnosis *scratch, struct alone *out)
+static void examine_alone(const struct diagnosis_input *in, uint32_t i, struct diagnosis_view *v,
+			  struct diagnosis *scratch, struct alone *out)
 {
 	scratch->missing_count = 0;
-	look(v, in, &in->suspect[i], scratch);
+	examine(v, in, &in->suspect[i], scratch);
 	for (int c = 0; c < CAUSE_COUNT; c++)
 		out->ns[c] = v->share[c].lead ? v->share[c].ns : 0;
 	out->most = cause_alone(v);
-	look_done(v);
+	examine_done(v);
 }
 
-/* Whether the cause explains at least half of what the suspect's own does. */
+/* Whether the cause explains at least half of what the suspect's own verdict explains. */
 static bool is_covered(const struct alone *a, enum finding_cause cause)
 {
 	if (cause == a->most || a->most == CAUSE_UNKNOWN)
@@ -594,7 +597,7 @@ static bool is_covered(const struct alone *a, enum finding_cause cause)
 	return a->ns[cause] > 0 && a->ns[cause] >= thresholds.part.half * a->ns[a->most];
 }
 
-/* How many of the suspects show it as well when each is looked at alone. */
+/* The number of suspects that show the cause when each is examined alone. */
 static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause cause)
 {
 	struct diagnosis_view *v = malloc(sizeof(*v));
@@ -603,7 +606,7 @@ static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause c
 	uint32_t n = 1;
 
 	for (uint32_t i = 1; v && scratch && i < in->suspect_count; i++) {
-		look_alone(in, i, v, scratch, &a);
+		examine_alone(in, i, v, scratch, &a);
 		n += is_covered(&a, cause);
 	}
 	free(v);
@@ -611,7 +614,7 @@ static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause c
 	return n;
 }
 
-/* Nothing was found: what can still be said. */
+/* The cause if nothing explains enough. */
 static enum finding_cause fallback(const struct diagnosis_view *v)
 {
 	if (is_given(v->in->known))
@@ -621,16 +624,16 @@ static enum finding_cause fallback(const struct diagnosis_view *v)
 	return v->in->kind == FINDING_UNIFORM ? CAUSE_SW_SLOWER : CAUSE_UNKNOWN;
 }
 
-/* What detection knows stands, but that a rank is missing, or has not told that its kernel ended, is what
- * most of its open interval's ledger says the reason of. */
-static bool says_why(const struct diagnosis_view *v, const struct diagnosis_share *s)
+/* Detection knows that a rank is missing or that its kernel does not end. Whether the ledger of its
+ * open interval shows the reason for that. */
+static bool explains_hang(const struct diagnosis_view *v, const struct diagnosis_share *s)
 {
 	return v->out->by_ledger && s->ns >= thresholds.part.half * v->excess_ns &&
 	       s->lead->cause != CAUSE_CPU_HOST_GAP &&
 	       (v->in->known == CAUSE_HANG_MISSING || v->in->known == CAUSE_HANG_KERNEL);
 }
 
-/* The first candidate of a cause that explains no time. */
+/* The first candidate of the cause; it may explain no time. */
 static const struct diagnosis_candidate *hint(const struct diagnosis_view *v,
 					      enum finding_cause cause)
 {
@@ -642,7 +645,7 @@ static const struct diagnosis_candidate *hint(const struct diagnosis_view *v,
 
 static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 {
-	const struct diagnosis_share *s = choose(v);
+	const struct diagnosis_share *s = choose_cause(v);
 	const struct diagnosis_candidate *lead = NULL;
 
 	if (is_within_noise(v) && !is_given(v->in->known))
@@ -650,7 +653,7 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 				  "a clear difference: in these steps rank %d is slower by no "
 				  "more than its peers differ among themselves",
 				  v->who->rank);
-	if (s && (!is_given(v->in->known) || says_why(v, s))) {
+	if (s && (!is_given(v->in->known) || explains_hang(v, s))) {
 		lead = s->lead;
 		out->cause = lead->cause;
 		out->effect_ns = s->ns;
@@ -705,13 +708,13 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 				    finding_cause_remedy(out->cause));
 		return;
 	}
-	look(v, in, &in->suspect[0], out);
+	examine(v, in, &in->suspect[0], out);
 	conclude(v, out);
-	look_done(v);
+	examine_done(v);
 	free(v);
 }
 
-/* Of the causes left the one that explains most of a suspect's excess. */
+/* The remaining cause that explains most of a suspect's excess. */
 static enum finding_cause cause_left(const struct alone *a, const bool *left)
 {
 	enum finding_cause best = a->most;
@@ -722,7 +725,8 @@ static enum finding_cause cause_left(const struct alone *a, const bool *left)
 	return best;
 }
 
-/* What the causes left explain of all suspects; negative: one of them is not covered. */
+/* The time that the remaining causes explain, over all suspects; negative: a suspect is not
+ * covered. */
 static double explained_by(const struct alone *a, uint32_t count, const bool *left)
 {
 	double sum = 0;
@@ -737,8 +741,8 @@ static double explained_by(const struct alone *a, uint32_t count, const bool *le
 	return sum;
 }
 
-/* The fewest causes that explain nearly as much as each suspect's own. */
-static void leave_few(const struct alone *a, uint32_t count, bool *left)
+/* Removes causes while the rest explains nearly as much as each suspect's own verdict. */
+static void minimise_causes(const struct alone *a, uint32_t count, bool *left)
 {
 	double whole = explained_by(a, count, left), most;
 	int least;
@@ -800,10 +804,10 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group, uint
 	*shows = 0;
 	if (v && scratch && a) {
 		for (uint32_t i = 0; i < in->suspect_count; i++) {
-			look_alone(in, i, v, scratch, &a[i]);
+			examine_alone(in, i, v, scratch, &a[i]);
 			left[a[i].most] = true;
 		}
-		leave_few(a, in->suspect_count, left);
+		minimise_causes(a, in->suspect_count, left);
 		n = number_causes(a, in->suspect_count, left, group, shows);
 	}
 	free(v);

@@ -2,8 +2,8 @@
  * diagnosis.h - makes a verdict from the suspects, their healthy peers and the baseline. It looks
  * at each layer (SysOM-AI 3.1 and 5.4): GPU, CPU, OS, network, storage, software. A layer either
  * gives evidence, with its effect in time per step, or is ruled out by a figure. Missing data is
- * named and lowers the confidence (INV-9). Pure: no I/O, clock, threads or globals (INV-7). All
- * pointers are borrowed for the call. */
+ * named and lowers the confidence. Pure: no I/O, clock, threads or globals. All pointers are
+ * borrowed for the call. */
 #ifndef SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_H
 #define SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_H
 
@@ -14,7 +14,7 @@
 
 struct diagnosis_kernel {
 	const char *name;	/* mangled, as the GPU reports it */
-	double count, total_ns; /* per step, medians */
+	double count, total_ns; /* medians per step */
 	bool collective;
 };
 struct diagnosis_function {
@@ -37,11 +37,11 @@ struct diagnosis_usual {
 };
 struct diagnosis_group {
 	const struct diagnosis_usual *function;
-	uint32_t function_count, sketches; /* sketches: how many it is made of */
+	uint32_t function_count, sketches; /* sketches: the number that it was computed from */
 	bool paper; /* mean and mean + 2 sigma; else median and median + 2 x 1.4826 MAD */
 };
 
-/* One rank over one stretch of steps, or a stored baseline of its role. Times are medians per step;
+/* One rank over a range of steps, or a stored baseline of its role. Times are medians per step;
  * negative: not known. Profiles (cpu_ns, gil_wait_ns, functions) are known if samples > 0; off_ns,
  * and a function's off_ns, also if there are functions without samples; kernels, settings and
  * signals if their count is not 0 (signals that are totals are always there). */
@@ -59,20 +59,20 @@ struct diagnosis_rank {
 	double off_ns;		   /* blocked time per step of its launch threads */
 	double gil_wait_ns;	   /* time per step in which its launch threads wait for the GIL */
 	double late_gap_ns;	   /* time per step in which the GPU idles and waits for launches */
-	const char *launch_thread; /* name of the thread that launches most; NULL unknown */
-	const char *gil_holder;	   /* "spin (train.py:12) in thread loader": who held it; or NULL */
+	const char *launch_thread; /* name of the thread that launches most; NULL: not known */
+	const char *gil_holder;	   /* "spin (train.py:12) in thread loader": the holder; or NULL */
 	const struct os_signal *signal; /* including GPU telemetry */
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;
 	uint32_t setting_count;
-	/* ledger: of its slow steps; usual: its reference, of its own healthy steps (usual_is_own)
-	 * or of its peers; NULL: not known */
+	/* ledger: of its slow steps; usual: the reference, from its own healthy steps
+	 * (usual_is_own) or from its peers; NULL: not known */
 	const struct ledger *ledger, *usual;
 	bool usual_is_own;
 	double lost_ns;	   /* time lost per slow step, as detection measured it; 0: not known */
 	const char *stuck; /* stack of the thread that hangs; "" or NULL: not known */
 	const struct diagnosis_group
-	    *group; /* a suspect's: its role without suspects; NULL: not known */
+	    *group; /* a suspect's: its role, without the suspects; NULL: not known */
 };
 
 struct diagnosis_input {
@@ -84,8 +84,8 @@ struct diagnosis_input {
 	/* the suspects' role in earlier runs, or earlier in this one; NULL: not known */
 	const struct diagnosis_rank *before;
 	uint32_t job_ranks;
-	bool of_some;		  /* FINDING_UNIFORM: it concerns the suspects, not every rank */
-	enum finding_cause known; /* by detection (hangs, imbalance); else UNKNOWN */
+	bool of_some;		  /* FINDING_UNIFORM: it is about the suspects, not every rank */
+	enum finding_cause known; /* what detection found (hangs, imbalance); else UNKNOWN */
 };
 
 #define DIAGNOSIS_LINES_MAX 24u
@@ -93,7 +93,8 @@ struct diagnosis {
 	enum finding_cause cause;
 	double confidence, effect_ns;
 	bool by_ledger; /* the accounts cover whole steps, not only some figures */
-	struct finding_line evidence[DIAGNOSIS_LINES_MAX]; /* the cause's first, then by effect */
+	/* lines of the cause's layer first, then by effect */
+	struct finding_line evidence[DIAGNOSIS_LINES_MAX];
 	struct finding_line ruled_out[LAYER_COUNT]; /* one line per layer that is not the cause */
 	char missing[DIAGNOSIS_LINES_MAX][FINDING_TEXT_BYTES];
 	uint32_t evidence_count, ruled_out_count, missing_count;
@@ -102,7 +103,7 @@ struct diagnosis {
 };
 /* The first suspect's figures decide the cause; those of the others confirm or contradict it. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
-/* Groups suspects by cause: as few causes as explain nearly as much as each suspect's own.
+/* Groups suspects by cause: as few causes as explain nearly as much as each suspect's own verdict.
  * group[i]: the group of suspect i; groups are numbered from 0 in the order of the suspects.
  * shows[g]: the suspect that shows the cause of group g best, to be the first one in
  * diagnosis_make. Returns the number of groups. Both need room for suspect_count entries, and at

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels are compared by their time per launch, name by name. The typical ratio over the names
- * (each counts once) tells a slow GPU from a slow kernel: one kernel that takes half of the time
- * may not decide what is typical. What goes beyond the typical ratio belongs to single kernels. */
+ * Kernels are compared by their time per launch, name by name. The typical ratio over all names
+ * distinguishes a slow GPU from a slow kernel. Each name counts once, because one kernel with half
+ * of the time must not decide what is typical. Single kernels are charged with what exceeds the
+ * typical ratio. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static size_t digits(const char **p)
 	return n;
 }
 
-/* _ZN2at6native6kernelILi4EfEEvT_: its identifiers up to the first template argument. */
+/* _ZN2at6native6kernelILi4EfEEvT_: writes its identifiers before the first template argument. */
 static bool base_of_mangled(const char *name, char *out, size_t bytes)
 {
 	const char *p = name + 2, *end = name + strlen(name);
@@ -78,11 +79,12 @@ const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
 /* ---- kernels against their base ---- */
 
 struct pair {
-	const struct diagnosis_kernel *mine; /* NULL: gone */
+	const struct diagnosis_kernel *mine; /* NULL: the slow steps do not have it */
 	const char *name;
 	double count, total_ns; /* of the base */
 	double extra_ns;	/* beyond the typical ratio */
-	bool expected; /* count and total_ns: what the base would take for launches of this size */
+	/* count and total_ns: estimated, as the base's time for launches of this size */
+	bool expected;
 	bool paired;
 };
 
@@ -124,8 +126,8 @@ static void base_of(const struct bases *b, const char *name, double *count, doub
 	*total = median_of(totals, b->count);
 }
 
-/* Compute kernels of both sides; their number. */
-static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, struct pair *p)
+/* Pairs the compute kernels of both sides by name. Returns their number. */
+static uint32_t pair_by_name(const struct diagnosis_view *v, const struct bases *b, struct pair *p)
 {
 	const struct diagnosis_rank *first = b->rank[0];
 	uint32_t n = 0;
@@ -151,7 +153,7 @@ static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, s
 	return n;
 }
 
-/* Two launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
+/* Whether both are launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
 static bool is_configuration(const char *a, const char *b)
 {
 	const char *x = strstr(a, "<<<"), *y = strstr(b, "<<<");
@@ -159,7 +161,7 @@ static bool is_configuration(const char *a, const char *b)
 	return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a));
 }
 
-/* Threads of a launch; 0: not known. */
+/* Threads per launch; 0: not known. */
 static double size_of(const char *name)
 {
 	const char *at = strstr(name, "<<<");
@@ -176,8 +178,8 @@ static double size_of(const char *name)
 
 #define SIZES_MAX 48u
 
-/* Launches of one kernel in several sizes: t = a size^b, by the median slope (Sen 1968) and the median of
- * the rests, in logarithms. */
+/* Launches of one kernel in several sizes. The fit is t = a size^b, with the median slope (Sen
+ * 1968) and the median residual, on logarithms. */
 struct by_size {
 	double size[SIZES_MAX], ns[SIZES_MAX]; /* logarithms */
 	uint32_t count;
@@ -201,7 +203,7 @@ static double time_for(const struct by_size *s, double size)
 	return exp(median_of(rest, s->count) + b * log(size));
 }
 
-/* Gives a size that only the slow steps launched the time that it would have taken at the base's speed. */
+/* For a size that only the slow steps launched, estimates its time at the base's speed. */
 static void expect_sizes(struct pair *p, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -228,9 +230,10 @@ static void expect_sizes(struct pair *p, uint32_t n)
 	}
 }
 
-/* The same by ledger: one pair for each kernel and launch configuration. k: room for the rank's own. */
-static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kernel *k,
-			  struct pair *p)
+/* Pairs by ledger row: one pair per kernel and launch configuration. k: scratch for the rank's
+ * kernels. */
+static uint32_t pair_by_row(const struct diagnosis_view *v, struct diagnosis_kernel *k,
+			    struct pair *p)
 {
 	uint32_t n = 0;
 
@@ -252,8 +255,8 @@ static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kerne
 	return n;
 }
 
-/* The kernel itself runs on both sides, in other configurations. Of more threads in all it does more work;
- * of no more it is another variant. A kernel with a fitted time per size does other work. */
+/* Whether the kernel runs on both sides in other configurations because of other work. More threads
+ * in all, or a fitted time per size, means more work. Otherwise it is another variant. */
 static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t n)
 {
 	double mine = 0, others = 0;
@@ -283,14 +286,14 @@ static bool in_both(const struct pair *p)
 	return p->mine && p->total_ns > 0 && p->count > 0 && p->mine->count > 0;
 }
 
-/* Of both sides' compute time. */
+/* Whether the kernel's share of the compute time matters. */
 static bool matters(const struct pair *p, double whole)
 {
 	return in_both(p) && p->total_ns >= thresholds.excess.least * whole;
 }
 
-/* The typical ratio of the kernels that matter; with fewer than three names the smallest, so that
- * one slow kernel is not taken for the GPU. 0: none. */
+/* The typical ratio of the kernels that matter. With fewer than three names it is the smallest
+ * ratio, so that one slow kernel does not look like a slow GPU. 0: none. */
 static double typical(const struct diagnosis_view *v, const struct pair *p, uint32_t n,
 		      double whole, double *spread)
 {
@@ -320,7 +323,8 @@ static bool has_word(const struct os_signal *s, const char *word)
 	return strstr(s->name, word) || strstr(s->subject, word);
 }
 
-/* A clock that was low from the beginning is as usual, but not as the peers'. */
+/* Compares the clock with the peers', because a clock that was always low is not below its usual
+ * value. */
 static bool is_low(const struct diagnosis_view *v, const struct os_signal *s)
 {
 	const struct os_signal_info *clock = os_signal_info(OS_SIGNAL_GPU_SM_CLOCK);
@@ -336,7 +340,7 @@ static bool is_low(const struct diagnosis_view *v, const struct os_signal *s)
 	return n && s->value < median_of(list, n) * (1 - clock->raised);
 }
 
-/* The raised telemetry that names why a GPU is slow, by weight of what it says. */
+/* The raised telemetry signal that explains a slow GPU best. *known: there is telemetry. */
 static const struct os_signal *telemetry(const struct diagnosis_view *v, enum finding_cause *cause,
 					 bool *known)
 {
@@ -367,10 +371,11 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 	return NULL;
 }
 
-/* How directly slower kernels show what the GPU has: by its telemetry, without anything in it, unseen. */
+/* How directly slower kernels show a slow GPU: with telemetry that shows nothing, and without
+ * telemetry. */
 #define SURE_PLAIN 0.95
 #define SURE_BLIND 0.6
-/* Slower kernels of which no names are known may be one kernel or all. */
+/* Without kernel names, one kernel may be slow or all. */
 #define SURE_UNNAMED 0.5
 
 static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const char *how)
@@ -457,7 +462,7 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 	}
 }
 
-/* Of one family: plain names that begin alike up to their first figure ("ampere_sgemm_"). */
+/* Whether plain names agree up to their first number ("ampere_sgemm_"). */
 static bool is_family(const char *a, const char *b)
 {
 	size_t n = strcspn(a, "#");
@@ -466,8 +471,8 @@ static bool is_family(const char *a, const char *b)
 	       !strncmp(a, b, n);
 }
 
-/* The kernel that is gone and of which `fresh` is another variant: the same base name, else the
- * same family launched as often; of several the one of most time. */
+/* The missing kernel that `fresh` replaces: with the same base name, else of the same family and
+ * launched as often; of several the one with most time. */
 static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n)
 {
 	char mine[256], other[256];
@@ -495,8 +500,7 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 	return best;
 }
 
-/* The part of a variant's name that differs from the other's: mangled names are long and begin
- * alike. */
+/* Skips the common begin of a variant's name, because mangled names are long and begin alike. */
 static const char *from_difference(const char *name, const char *other)
 {
 	size_t same = 0;
@@ -523,7 +527,8 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 		 v->than);
 }
 
-/* New names and those that are gone, by variants first; what has no partner is another set. */
+/* Compares kernels that only one side has. Variants of the same kernel are paired first; those left
+ * are a different set of kernels. */
 static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
 {
 	double fresh_ns = 0, gone_ns = 0;
@@ -561,7 +566,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	snprintf(c->because, sizeof(c->because), "%s", c->text);
 }
 
-/* The same kernels in launch configurations that the other side does not have. */
+/* The extra time in launch configurations that the other side does not have. */
 static double other_work(const struct pair *p, uint32_t n)
 {
 	double ns = 0;
@@ -576,7 +581,7 @@ static double other_work(const struct pair *p, uint32_t n)
 	return ns;
 }
 
-/* More launches of the same kernels, or larger ones: more work, not slower work. */
+/* More or larger launches of the same kernels are more work, not slowness. */
 static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
 {
 	double larger = other_work(p, n), extra = larger, mine = 0, base = 0;
@@ -590,8 +595,8 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		}
 	if ((mine <= base && larger <= 0) || extra < thresholds.excess.least * whole)
 		return;
-	/* a few steps of a window may have kernels of their neighbours; the steps' own count
-	 * decides */
+	/* A window of few steps may contain kernels of neighbouring steps, so the steps' own count
+	 * decides. */
 	if (larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
 	    v->mine[FIGURE_KERNELS] < (1 + thresholds.same.work) * v->base[FIGURE_KERNELS])
 		return;
@@ -609,10 +614,11 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		 c->text);
 }
 
-/* By name a kernel that has more to do looks slower: launch configurations tell. */
+/* Whether the kernels have more work. By name they would look slower; the launch configurations
+ * show it. */
 static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
 {
-	uint32_t n = pair_rows(v, k, p);
+	uint32_t n = pair_by_row(v, k, p);
 	double whole = 0;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -623,14 +629,14 @@ static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, s
 	return true;
 }
 
-/* k, p: room for KERNELS_MAX. False: no kernel is known by its name on both sides. */
+/* k, p: room for KERNELS_MAX. False: there are no kernels to compare. */
 static bool compare_pairs(struct diagnosis_view *v, const struct bases *b,
 			  struct diagnosis_kernel *k, struct pair *p)
 {
 	double whole = 0;
 	uint32_t n;
 
-	n = b->count && v->who->kernel_count ? pair_up(v, b, p) : pair_rows(v, k, p);
+	n = b->count && v->who->kernel_count ? pair_by_name(v, b, p) : pair_by_row(v, k, p);
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
 	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
@@ -652,7 +658,7 @@ static bool compare_kernels(struct diagnosis_view *v, const struct bases *b)
 	return known;
 }
 
-/* A link that has become narrower or slower, or sends again, is why copies take longer. */
+/* Adds the PCIe signal that explains why copies take longer. */
 static void pcie(const struct diagnosis_view *v, struct diagnosis_candidate *c)
 {
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {

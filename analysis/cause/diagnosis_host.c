@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Profiles against their base, in time per step and not in shares alone: when everything on the
- * host takes longer (a stolen CPU), no share changes. Only the launch threads' time holds the
- * GPU up, so where it is told apart it decides; a storage client's threads are the exception. A
- * function's time has its callees', so of one kind of cause the largest counts and never the sum.
- */
+ * Compares profiles in time per step, not only in shares: if everything on the host takes longer (a
+ * stolen CPU), no share changes. Only the launch threads delay the GPU, so their time decides if it
+ * is known separately; the threads of a storage client are the exception. A function's time
+ * includes its callees', so per class of names the largest function counts, not the sum. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +21,7 @@ struct bases {
 	uint32_t count;
 };
 
-/* Blocked time is known of ranks that hardly ran, too. */
+/* Blocked time is known even of ranks that hardly ran. */
 static bool has_profile(const struct diagnosis_rank *r)
 {
 	return r->samples > 0 || (r->off_ns >= 0 && r->function_count);
@@ -45,7 +44,7 @@ static void bases_that(const struct diagnosis_view *v,
 		b->rank[b->count++] = v->in->before;
 }
 
-/* Those that were seen to run; where there are none, those of which blocked time is known. */
+/* Ranks with samples; without any, ranks whose blocked time is known. */
 static void bases_of(const struct diagnosis_view *v, struct bases *b)
 {
 	bases_that(v, is_sampled, b);
@@ -53,7 +52,7 @@ static void bases_of(const struct diagnosis_view *v, struct bases *b)
 		bases_that(v, has_profile, b);
 }
 
-static bool is_told_apart(const struct diagnosis_rank *r)
+static bool has_launch_times(const struct diagnosis_rank *r)
 {
 	for (uint32_t i = 0; i < r->function_count; i++)
 		if (r->function[i].launch_ns > 0)
@@ -65,13 +64,13 @@ static bool is_told_apart(const struct diagnosis_rank *r)
 struct growth {
 	const struct diagnosis_function *f;
 	double mine_ns, base_ns, base_off_ns, base_total_ns, base_self_ns;
-	double grown_ns;   /* of what holds the GPU up; 0 where it may be noise */
-	double delta;	   /* of the share of all CPU time */
-	double held_delta; /* the same of what holds the GPU up */
+	double grown_ns;   /* in the threads that delay the GPU; 0 if it may be noise */
+	double delta;	   /* change of its share of all CPU time */
+	double held_delta; /* the same, in the threads that delay the GPU */
 	bool sure;
 };
 
-/* Sketches name Python functions without their file: "forward" is "forward (model.py)". */
+/* Sketches name Python functions without their file: "forward" equals "forward (model.py)". */
 static bool is_same(const struct diagnosis_function *a, const struct diagnosis_function *b)
 {
 	size_t n, m;
@@ -101,11 +100,11 @@ static double variance_of(double part_ns, double whole_ns, double samples)
 	return samples > 0 ? spread_of_share(share, samples, 1) * whole_ns * whole_ns : 0;
 }
 
-/* With nobody's profile to compare with: what is blocked for longer than all of the own time of the
- * others' steps is new, and held up no GPU of theirs for longer than those idled. Says nothing of what
- * ran. */
-static void at_most(const struct diagnosis_view *v, const struct diagnosis_function *f,
-		    struct growth *g)
+/* Without any profile to compare with. A function that is blocked for longer than the whole self
+ * time of the others' steps must be new. On the others it blocked at most as long as their GPUs
+ * idled. Nothing can be said about running time. */
+static void assume_new_blocking(const struct diagnosis_view *v, const struct diagnosis_function *f,
+				struct growth *g)
 {
 	bool is_new = v->base[FIGURE_SELF] >= 0 && f->off_ns > v->base[FIGURE_SELF];
 
@@ -134,7 +133,7 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 		samples += b->rank[i]->samples;
 	}
 	if (!b->count) {
-		at_most(v, f, g);
+		assume_new_blocking(v, f, g);
 		return;
 	}
 	whole = median_of(cpu, b->count);
@@ -151,21 +150,21 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
 		     variance_of(g->base_ns, whole, samples));
 	g->grown_ns = g->mine_ns - g->base_ns;
-	/* what ran is known by samples alone */
+	/* running time is known from samples only */
 	if (!(samples > 0) || !(v->who->samples > 0))
 		g->delta = g->held_delta = 0;
 	g->sure = g->grown_ns > thresholds.sure.errors * noise && g->delta > PROFILE_DELTA;
 }
 
-/* ---- what the names say ---- */
+/* ---- classes of names ---- */
 
 struct class_sum {
-	double on_ns, off_ns; /* the largest function's growth */
-	double on_all_ns;     /* the same of all threads */
+	double on_ns, off_ns; /* growth of the function that grew most */
+	double on_all_ns;     /* the same, over all threads */
 	const struct diagnosis_function *on, *off, *on_all;
 };
 
-static void take_class(struct class_sum *sums, const struct growth *g, bool launch_only)
+static void add_class(struct class_sum *sums, const struct growth *g, bool launch_only)
 {
 	const struct diagnosis_function *f = g->f;
 	enum finding_cause on = function_class_cause(f->name, f->kind, true);
@@ -186,8 +185,8 @@ static void take_class(struct class_sum *sums, const struct growth *g, bool laun
 	}
 }
 
-static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_cause cause,
-					 double ns, double sure, const char *name)
+static struct diagnosis_candidate *add_named(struct diagnosis_view *v, enum finding_cause cause,
+					     double ns, double sure, const char *name)
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
 
@@ -195,7 +194,7 @@ static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_
 	return c;
 }
 
-/* What the kernel did on the rank's own threads. */
+/* Time of the rank's own threads in classes of kernel functions. */
 static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 {
 	static const enum finding_cause of_kernel[] = {
@@ -212,7 +211,8 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 
 		if (!f || !(ns > 0))
 			continue;
-		c = blame(v, of_kernel[i], ns, 0.85, f->name); /* it does not say who it was */
+		/* the function does not show who caused it */
+		c = add_named(v, of_kernel[i], ns, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
 			 "%s kernel function %.80s for %s more per step %s",
 			 off ? "its launch threads are blocked in" : "its threads run", f->name,
@@ -233,9 +233,9 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 
 	if (s->off_ns > wait)
 		wait = s->off_ns;
-	if (wait <= thresholds.part.told * v->mine[FIGURE_STEP] || !(wait > 0))
+	if (wait <= thresholds.part.named * v->mine[FIGURE_STEP] || !(wait > 0))
 		return;
-	c = blame(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
+	c = add_named(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
 	snprintf(c->text, sizeof(c->text),
 		 "its launch threads wait for the GIL %s longer per step %s%s%.110s",
 		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
@@ -244,7 +244,8 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 		 v->its, holder ? ", held by " : "", holder ? holder : "");
 }
 
-/* The launch threads blocked in reads, or waiting for data that somebody else fetches. */
+/* Time in which the launch threads are blocked in reads, or wait for data that another thread
+ * fetches. */
 static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool compared)
 {
 	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
@@ -257,14 +258,14 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 
 	v->storage_ns = compared || disk->off_ns > 0 ? disk->off_ns : -1;
 	if (limit->off_ns > 0) {
-		c = blame(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
+		c = add_named(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
 		snprintf(c->text, sizeof(c->text),
 			 "an I/O limit throttles its launch threads in %.80s: +%s per step",
 			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
 		snprintf(c->because, sizeof(c->because), "an I/O limit throttles %s reads", v->its);
 	}
 	if (disk->off_ns > 0) {
-		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
+		c = add_named(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
 		snprintf(c->text, sizeof(c->text),
 			 "its launch threads are blocked in %.80s for %s more per step %s",
 			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
@@ -275,20 +276,20 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 		const struct diagnosis_function *f =
 		    loader->off_ns > loader->on_ns ? loader->off : loader->on;
 
-		c = blame(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
+		c = add_named(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
 			 "its launch threads spend %s more per step in %.110s %s",
 			 diagnosis_text_ms(wait, &ms), f->name, v->than);
 		snprintf(c->because, sizeof(c->because),
 			 "%s launch threads wait for the data loader (%.110s)", v->its, f->name);
 	}
-	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
-	 * explained */
+	/* The client's threads take more than a tenth of a step of CPU time. The effect is what the
+	 * launch threads lose by it, if that is known. */
 	if (client->on_all_ns > thresholds.part.little * v->mine[FIGURE_STEP] && client->on_all) {
 		double held = client->on_ns > wait ? client->on_ns : wait;
 
-		c = blame(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
-			  client->on_all->name);
+		c = add_named(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
+			      client->on_all->name);
 		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
 			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
 			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
@@ -305,9 +306,9 @@ struct hottest {
 	double any_ns, python_ns;
 };
 
-/* The function nearest to the growth: of those that hold most of it, the one that does least else.
- */
-static void take_hottest(struct growth *best, const struct growth *g, double most_ns)
+/* Keeps the function nearest to the growth: of those that contain most of it, the one with the
+ * least total time. */
+static void keep_nearest(struct growth *best, const struct growth *g, double most_ns)
 {
 	if (g->grown_ns < (1 - thresholds.part.matters) * most_ns)
 		return;
@@ -324,8 +325,8 @@ static enum finding_cause function_cause(const struct diagnosis_view *v,
 	return f->kind == FUNCTION_PYTHON ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
 }
 
-/* It had most of the CPU time before, and has hardly more of it: the same work takes longer, and why is to
- * be looked for elsewhere. */
+/* Whether the function had most of the CPU time before and its share hardly grew. Then the same
+ * work takes longer, for a reason elsewhere. */
 static bool is_the_same_work(const struct diagnosis_view *v, const struct growth *g)
 {
 	double share = v->who->cpu_ns > 0 ? g->f->total_ns / v->who->cpu_ns : 0;
@@ -334,7 +335,8 @@ static bool is_the_same_work(const struct diagnosis_view *v, const struct growth
 	       g->delta < thresholds.part.little;
 }
 
-/* "walk_component in path_lookupat, which is shared with X (pid 7)": the kernel's functions alone. */
+/* Whether the lock's place, as in "walk_component in path_lookupat, which is shared with X (pid
+ * 7)", contains the kernel function. */
 static bool is_at(const char *place, const char *name)
 {
 	size_t n = strlen(name), room = strcspn(place, ",");
@@ -344,9 +346,8 @@ static bool is_at(const char *place, const char *name)
 	       (at[n] == '\0' || at[n] == ' ' || at[n] == ',');
 }
 
-/* A kernel lock that is asked for too often costs its waiters CPU time too: they spin for a while before
- * they sleep, and what the lock protects has to be looked at again. The function that calls the kernel
- * there does what it always did. */
+/* Whether a contended kernel lock explains the growth. Its waiters spin before they sleep, and
+ * repeat the lookup that the lock protects. The function that calls the kernel did not change. */
 static bool grew_around_a_lock(const struct diagnosis_view *v, const struct bases *b,
 			       bool launch_only, const struct growth *of)
 {
@@ -365,8 +366,8 @@ static bool grew_around_a_lock(const struct diagnosis_view *v, const struct base
 	return false;
 }
 
-/* What a function in another thread computes costs the launch threads nothing but their wait for the
- * GIL that it holds. */
+/* Whether the function holds the GIL in another thread. Its computation costs the launch threads
+ * only their wait for the GIL. */
 static bool holds_the_gil(const struct diagnosis_view *v, const char *name)
 {
 	for (uint32_t i = 0; i < v->count; i++)
@@ -396,7 +397,7 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 			  logs ? logging->on_ns : g->grown_ns,
 			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
 	c->by_profile = true;
-	c->told_only =
+	c->evidence_only =
 	    holds_the_gil(v, name) || (!logs && grew_around_a_lock(v, b, launch_only, g));
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
@@ -412,9 +413,9 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &mine), v->than);
 }
 
-static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
+static void compare_functions(struct diagnosis_view *v, const struct bases *b)
 {
-	bool launch_only = b->count && is_told_apart(v->who) && is_told_apart(b->rank[0]);
+	bool launch_only = b->count && has_launch_times(v->who) && has_launch_times(b->rank[0]);
 	struct class_sum sums[CAUSE_COUNT] = {{0}};
 	struct hottest h = {.any_ns = 0};
 	struct growth g;
@@ -425,7 +426,7 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 		const struct diagnosis_function *f = &v->who->function[i];
 
 		grow(v, b, launch_only, f, &g);
-		take_class(sums, &g, launch_only);
+		add_class(sums, &g, launch_only);
 		if (function_class_is_plumbing(f->name, f->kind))
 			continue;
 		if (f->kind != FUNCTION_KERNEL && g.held_delta > v->function_delta) {
@@ -447,9 +448,9 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 		grow(v, b, launch_only, f, &g);
 		if (!g.sure)
 			continue;
-		take_hottest(&h.any, &g, h.any_ns);
+		keep_nearest(&h.any, &g, h.any_ns);
 		if (f->kind == FUNCTION_PYTHON)
-			take_hottest(&h.python, &g, h.python_ns);
+			keep_nearest(&h.python, &g, h.python_ns);
 	}
 	kernel_time(v, sums);
 	gil(v, sums);
@@ -457,7 +458,7 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 	hot_function(v, b, launch_only, &h, sums);
 }
 
-/* ---- above the line of its group ---- */
+/* ---- functions above the usual share of their role ---- */
 
 #define LINE_SURE 0.45
 
@@ -466,7 +467,8 @@ static bool is_nameless(const char *name)
 	return strstr(name, "+0x") != NULL;
 }
 
-/* Native code that nobody names in the group may be what has no name there. */
+/* The function's usual share in its role. A native function that the role lacks may have no name
+ * there, so the largest share without a name is used. */
 static void usual_of(const struct diagnosis_group *g, const struct diagnosis_function *f,
 		     struct diagnosis_usual *out)
 {
@@ -486,8 +488,8 @@ static void usual_of(const struct diagnosis_group *g, const struct diagnosis_fun
 	}
 }
 
-/* grown_ns: how much longer it takes the launch threads, if all else takes as long as in the
- * group; delta: above the line. False: it is not above it. */
+/* grown_ns: how much longer it takes the launch threads, if everything else takes as long as in the
+ * role; delta: how far it is above the line. False: it is not above the line. */
 static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis_function *f,
 			  bool launch_only, struct diagnosis_usual *u, struct growth *g)
 {
@@ -510,10 +512,11 @@ static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis
 	return true;
 }
 
-/* The function nearest to what is unusual; Python before the native code below it. */
+/* The function nearest to what is unusual; Python functions are preferred to the native code below
+ * them. */
 static bool highest_above(const struct diagnosis_view *v, struct growth *best)
 {
-	bool launch_only = is_told_apart(v->who);
+	bool launch_only = has_launch_times(v->who);
 	struct hottest h = {.any_ns = 0};
 	struct diagnosis_usual u;
 	struct growth g;
@@ -525,13 +528,13 @@ static bool highest_above(const struct diagnosis_view *v, struct growth *best)
 			if (!is_above_line(v, f, launch_only, &u, &g))
 				continue;
 			if (pass)
-				take_hottest(&h.any, &g, h.any_ns);
+				keep_nearest(&h.any, &g, h.any_ns);
 			else
 				h.any_ns = fmax(h.any_ns, g.grown_ns);
 			if (f->kind != FUNCTION_PYTHON)
 				continue;
 			if (pass)
-				take_hottest(&h.python, &g, h.python_ns);
+				keep_nearest(&h.python, &g, h.python_ns);
 			else
 				h.python_ns = fmax(h.python_ns, g.grown_ns);
 		}
@@ -539,8 +542,8 @@ static bool highest_above(const struct diagnosis_view *v, struct growth *best)
 	return best->f;
 }
 
-/* Evidence beside what the peers' profiles say; where no profile of anybody else is there, an explanation.
- */
+/* Adds the function that is most above its usual share. It explains time only if no peer has a
+ * profile; otherwise it is evidence. */
 static void above_line(struct diagnosis_view *v)
 {
 	const struct diagnosis_group *group = v->who->group;
@@ -555,9 +558,9 @@ static void above_line(struct diagnosis_view *v)
 		return;
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
-	c = blame(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
+	c = add_named(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
 	for (uint32_t i = 0; i < v->in->peer_count; i++)
-		c->told_only |= has_profile(&v->in->peer[i]);
+		c->evidence_only |= has_profile(&v->in->peer[i]);
 	snprintf(
 	    c->text, sizeof(c->text),
 	    "%.100s has %.1f%% of its CPU time; in its group the %s is %.1f%% and the line %.1f%% "
@@ -570,9 +573,9 @@ static void above_line(struct diagnosis_view *v)
 		 100 * share, v->its, 100 * u.usual, v->its);
 }
 
-/* ---- blocked, by something that no rule knows ---- */
+/* ---- blocked without a known class ---- */
 
-/* For how much longer the launch threads are blocked in it; 0 for what says nothing. */
+/* How much longer the launch threads are blocked in it; 0 if the name says nothing. */
 static double blocked_more(const struct diagnosis_view *v, const struct bases *b,
 			   const struct diagnosis_function *f)
 {
@@ -593,9 +596,9 @@ static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis
 	return f->off_ns < than->off_ns;
 }
 
-/* The function whose callees block the launch threads for longer than elsewhere: of those that hold
- * most of it the one that holds least else, Python before native code. NULL: it explains less than half
- * of the gap. */
+/* The function in which the launch threads are blocked for longer than on the base. Of those that
+ * contain most of the growth, the one with the least blocked time; Python is preferred. NULL: no
+ * function explains half of the gap. */
 static const struct diagnosis_function *
 blocked_in(const struct diagnosis_view *v, const struct bases *b, double gap_ns, double *more_ns)
 {
@@ -618,7 +621,7 @@ blocked_in(const struct diagnosis_view *v, const struct bases *b, double gap_ns,
 	return best;
 }
 
-static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)
+static void add_host_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
 	const struct diagnosis_function *f = NULL;
@@ -637,7 +640,8 @@ static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
-	/* peers that wait elsewhere meanwhile make the difference larger than what it costs */
+	/* Peers that wait elsewhere meanwhile make the difference larger than its cost, so it is
+	 * limited. */
 	snprintf(c->because, sizeof(c->because),
 		 "%s launch threads are blocked in %.110s for %s more per step %s", v->its, f->name,
 		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);
@@ -651,7 +655,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 	v->function_delta = v->storage_ns = -1;
 	bases_of(v, &bases);
 	if (has_profile(v->who))
-		look_at_functions(v, &bases);
+		compare_functions(v, &bases);
 	above_line(v);
 	if (v->host_ns > 0 && !has_profile(v->who))
 		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
@@ -663,5 +667,5 @@ void diagnosis_host_look(struct diagnosis_view *v)
 		    v->who->rank);
 	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0 &&
 	    v->in->kind != FINDING_HANG)
-		say_gap(v, &bases, gap);
+		add_host_gap(v, &bases, gap);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A cause is an account, or what explains it. Every excess of the ledger goes to one row of
- * accounts.def. What else is known (signals, profiles, kernels) has put candidates forward, each with
- * a time per step of its own: they explain the accounts that they can have lengthened, no more than
- * their own time (events that are only counted: all of it) and no more than the excess. What none of
- * them explains is the account's own. So the times of all causes add up to the excess, and a signal
- * without an account is no cause. */
+ * Divides the excess among causes. Every excess of the ledger belongs to one row of accounts.def,
+ * which has a default cause. Candidates from signals, profiles and kernels have a time of their
+ * own. They explain the accounts that they can lengthen, up to that time and up to the excess;
+ * events that are only counted have no time and explain a whole account. The rest of an account
+ * goes to its default cause. So the times of all causes add up to the excess, and a signal that
+ * lengthens no account is no cause. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 #define BIT(c) (1ull << CAUSE_##c)
 _Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
 
-/* Of a time that nobody saw spent, each kind of evidence that is missing could have shown another cause;
- * and if nothing shows one, it is likely to be there. */
+/* Of unobserved time, each kind of missing evidence could have shown another cause, so each lowers
+ * the certainty. It lowers it more if nothing observed shows a cause. */
 #define WITHOUT_ONE	 0.95
 #define WITHOUT_ONE_SEEN 0.4
 
@@ -27,7 +27,7 @@ static const struct pattern {
 	enum ledger_what first, last;
 	enum finding_cause cause;
 	uint64_t explained_by;
-	const char *because[2], *joint; /* because: of one rank, of many */
+	const char *because[2], *joint; /* because: for one rank, for several */
 } patterns[] = {
 #define ACCOUNT(kind, first, last, cause, by, one, many, joint)                                    \
 	{LEDGER_##kind, LEDGER_##first, LEDGER_##last, CAUSE_##cause, by, {one, many}, joint},
@@ -36,18 +36,18 @@ static const struct pattern {
 };
 #define PATTERNS ARRAY_LEN(patterns)
 
-/* One pattern's accounts. */
+/* The sum of one pattern's accounts. */
 struct sum {
 	double excess_ns, slow_ns, reference_ns, python_ns;
 	double slow_count, reference_count;
-	const struct ledger_row *most; /* of most excess; NULL: none grew */
+	const struct ledger_row *most; /* the row with the largest excess; NULL: none grew */
 };
 
 struct share {
-	double ns, sure_ns;		/* sure_ns: each part by how directly it was seen */
-	struct diagnosis_candidate *by; /* NULL: an account is its own cause */
+	double ns, sure_ns;		/* sure_ns: parts weighted by how directly they were seen */
+	struct diagnosis_candidate *by; /* NULL: the account's default cause */
 	double by_ns;
-	const struct pattern *pattern; /* of the account that has most of it */
+	const struct pattern *pattern; /* of the account with the largest part */
 	const struct sum *sum;
 	double account_ns;
 };
@@ -62,8 +62,8 @@ static uint32_t pattern_of(const struct ledger_row *r)
 	return k;
 }
 
-/* Where everybody is slow, waiting in collectives counts as well. */
-static bool is_own(enum finding_kind finding, enum ledger_kind kind)
+/* Whether the account counts as loss. If every rank is slow, waiting in collectives counts too. */
+static bool counts(enum finding_kind finding, enum ledger_kind kind)
 {
 	return ledger_is_own(kind) || finding == FINDING_UNIFORM;
 }
@@ -71,7 +71,7 @@ static bool is_own(enum finding_kind finding, enum ledger_kind kind)
 static enum finding_cause cause_of(const struct diagnosis_view *v, const struct pattern *p,
 				   const struct sum *s)
 {
-	/* the GPU works, and comes to no end */
+	/* a kernel that does not end */
 	if (p->kind == LEDGER_COMPUTE && v->in->kind == FINDING_HANG)
 		return CAUSE_HANG_KERNEL;
 	if (p->cause != CAUSE_CPU_FUNCTION)
@@ -82,8 +82,7 @@ static enum finding_cause cause_of(const struct diagnosis_view *v, const struct 
 								 : CAUSE_CPU_FUNCTION;
 }
 
-/* Functions of the rank's own code are one account together: what one of them calls more another one
- * may call less. */
+/* Functions of the rank's own code form one account, because work may move between them. */
 static uint32_t group_of(uint32_t pattern)
 {
 	for (uint32_t k = 0; patterns[pattern].cause == CAUSE_CPU_FUNCTION && k < PATTERNS; k++)
@@ -98,7 +97,8 @@ static bool waits_for_storage(const struct ledger_row *r)
 	       r->what <= LEDGER_DISK_LIMIT;
 }
 
-/* What a function does in system calls between its waits for storage is part of its I/O. */
+/* The pattern that a row belongs to. System calls between a function's waits for storage are part
+ * of its I/O. */
 static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
 {
 	if (r->kind == LEDGER_KERNEL_CODE && *r->name &&
@@ -126,8 +126,8 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 	}
 }
 
-/* No more than its own time; what is only counted has none, and explains as a whole what is known to be
- * of its kind. */
+/* How much of the rest of an account the candidate explains: at most its own remaining time. A
+ * counted candidate has no time, and explains all of an observed account. */
 static double explained(const struct diagnosis_candidate *c, const struct pattern *p, double left,
 			double spent)
 {
@@ -135,7 +135,7 @@ static double explained(const struct diagnosis_candidate *c, const struct patter
 							     : fmin(c->effect_ns - spent, left);
 }
 
-/* The candidate that explains most of what is left of the account; NULL: none explains enough. */
+/* The candidate that explains most of the rest of the account; NULL: none explains enough. */
 static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const struct pattern *p,
 					       double left, double excess, const double *spent)
 {
@@ -146,7 +146,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 		struct diagnosis_candidate *c = &v->list[i];
 		double ns = explained(c, p, left, spent[i]);
 
-		if (c->told_only || !(p->explained_by >> c->cause & 1) ||
+		if (c->evidence_only || !(p->explained_by >> c->cause & 1) ||
 		    ns < thresholds.part.little * excess || !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) > most) {
@@ -157,7 +157,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 	return best;
 }
 
-/* How directly it was seen that an account's time has this cause. */
+/* How directly the account's time shows this cause. */
 static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 		      const struct diagnosis_candidate *by)
 {
@@ -168,10 +168,11 @@ static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
 	return by ? by->sure * pow(without, v->out->missing_count) * (0.5 + 0.5 * v->shown) : 0;
 }
 
-/* by_ns: what that candidate explains of this cause so far, over all accounts. */
-static void give(const struct diagnosis_view *v, struct share *s, double ns,
-		 struct diagnosis_candidate *by, double by_ns, const struct pattern *p,
-		 const struct sum *sum)
+/* Credits ns of an account to a cause. by_ns: what that candidate has explained of this cause so
+ * far, over all accounts. */
+static void credit(const struct diagnosis_view *v, struct share *s, double ns,
+		   struct diagnosis_candidate *by, double by_ns, const struct pattern *p,
+		   const struct sum *sum)
 {
 	s->ns += ns;
 	s->sure_ns += ns * sure_of(v, p, by);
@@ -186,8 +187,8 @@ static void give(const struct diagnosis_view *v, struct share *s, double ns,
 	}
 }
 
-/* How often the thread asked for a CPU: it waits for one after each sleep, and the longer it runs the
- * more often it is preempted. */
+/* How often the thread needs a CPU. It waits for one after each sleep, and is preempted more often
+ * the longer it runs. */
 static double demand(enum ledger_what waits, const struct pattern *of, double ns, double count)
 {
 	bool sleeps = of->kind == LEDGER_BLOCKED,
@@ -196,8 +197,8 @@ static double demand(enum ledger_what waits, const struct pattern *of, double ns
 	return waits == LEDGER_WOKEN ? (sleeps ? count : 0) : runs ? ns : 0;
 }
 
-/* The part of longer waits for a CPU that comes from asking more often is a matter of what asks. ns: of
- * it; the pattern that asks for most more, PATTERNS where it does not ask more often. */
+/* Finds the part (*ns) of a longer wait for a CPU that comes from needing one more often. Returns
+ * the pattern whose demand grew most; PATTERNS: demand did not grow. */
 static uint32_t asked_by(const struct sum *sums, uint32_t waits, double *ns)
 {
 	enum ledger_what what = patterns[waits].first;
@@ -236,9 +237,10 @@ static void move_waits(struct sum *sums)
 	}
 }
 
-/* What is left of a time that nobody saw spent is no reason against what explains the rest of it. */
-static void trust(const struct diagnosis_view *v, const struct pattern *p, double left,
-		  const double *got, struct share *shares)
+/* An unobserved rest does not contradict the causes that explain most of the account, so it raises
+ * their certainty. */
+static void raise_sure(const struct diagnosis_view *v, const struct pattern *p, double left,
+		       const double *got, struct share *shares)
 {
 	double sum = 0;
 
@@ -267,13 +269,13 @@ static void divide_account(struct diagnosis_view *v, uint32_t k, const struct su
 		spent[c - v->list] += ns;
 		got[c - v->list] += ns;
 		left -= ns;
-		give(v, &shares[c->cause], ns, c, spent[c - v->list], p, sum);
+		credit(v, &shares[c->cause], ns, c, spent[c - v->list], p, sum);
 	}
-	trust(v, p, left, got, shares);
+	raise_sure(v, p, left, got, shares);
 	if (p->kind ==
-	    LEDGER_UNOBSERVED) /* that the host was late is as unknown of what is hidden */
+	    LEDGER_UNOBSERVED) /* whether the host was late in the hidden part is unknown too */
 		left = fmax(left - v->hidden_ns, 0);
-	give(v, &shares[cause_of(v, p, sum)], left, NULL, 0, p, sum);
+	credit(v, &shares[cause_of(v, p, sum)], left, NULL, 0, p, sum);
 }
 
 static void divide(struct diagnosis_view *v, struct sum *sums, struct share *shares)
@@ -282,11 +284,11 @@ static void divide(struct diagnosis_view *v, struct sum *sums, struct share *sha
 
 	move_waits(sums);
 	for (uint32_t k = 0; k < PATTERNS; k++)
-		if (is_own(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0)
+		if (counts(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0)
 			divide_account(v, k, &sums[k], spent, shares);
 }
 
-/* ---- the text ---- */
+/* ---- text ---- */
 
 static void account_text(const struct diagnosis_view *v, const struct ledger_row *r, char *out,
 			 size_t bytes)
@@ -331,7 +333,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			 v->past ? "than in healthy steps" : v->than);
 		return;
 	}
-	/* many functions below one: the profile knows which */
+	/* Many functions grew a little. The profile knows the function that calls them. */
 	for (uint32_t i = 0; i < v->count && !hot; i++)
 		if (v->list[i].by_profile)
 			hot = &v->list[i];
@@ -343,7 +345,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 		 subject);
 }
 
-static void tell(struct diagnosis_view *v, const struct share *s, struct diagnosis_candidate *c)
+static void describe(struct diagnosis_view *v, const struct share *s, struct diagnosis_candidate *c)
 {
 	const struct ledger_row *r = s->sum->most;
 	const struct pattern *p = s->pattern;
@@ -365,7 +367,8 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 		 *name ? p->joint : "", name);
 }
 
-/* One for each cause at most: nothing that was put forward has to go for it. */
+/* Adds an account's default cause. There is reserved room for one per cause, so no candidate is
+ * replaced. */
 static struct diagnosis_candidate *add_own(struct diagnosis_view *v, enum finding_cause cause,
 					   double ns)
 {
@@ -381,14 +384,14 @@ static void put(struct diagnosis_view *v, enum finding_cause cause, const struct
 
 	if (!c || s->by_ns < thresholds.part.half * s->ns) {
 		c = add_own(v, cause, s->ns);
-		tell(v, s, c);
+		describe(v, s, c);
 	}
 	v->share[cause] = (struct diagnosis_share){c, s->ns, s->sure_ns / s->ns};
 }
 
-/* ---- the accounts ---- */
+/* ---- accounts ---- */
 
-/* A coarse ledger: what the medians of the steps' figures say, where no whole steps are known. */
+/* Adds a row to a coarse ledger of the steps' median figures, for steps without full records. */
 static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow_ns,
 		    double reference_ns)
 {
@@ -402,19 +405,19 @@ static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow
 						     .speed_ns = slow_ns - reference_ns};
 }
 
-/* Its own time; without waiting in collectives, where that is known. */
-static double own_of(const double *figure)
+/* The self time; without it the step time minus exposed communication. */
+static double self_of(const double *figure)
 {
 	if (figure[FIGURE_SELF] >= 0 || figure[FIGURE_STEP] < 0)
 		return figure[FIGURE_SELF];
 	return figure[FIGURE_STEP] - fmax(figure[FIGURE_EXPOSED], 0);
 }
 
-#define FIGURE_ROWS 5u /* and what no figure shows */
+#define FIGURE_ROWS 5u /* and one for the rest that no figure shows */
 static void figure_rows(struct diagnosis_view *v)
 {
 	const double *mine = v->mine, *base = v->base;
-	double slow = own_of(mine), reference = own_of(base), excess = slow - reference,
+	double slow = self_of(mine), reference = self_of(base), excess = slow - reference,
 	       rest = excess;
 
 	add_row(v, LEDGER_COMPUTE, mine[FIGURE_COMPUTE], base[FIGURE_COMPUTE]);
@@ -442,18 +445,18 @@ static void set_sums(struct diagnosis_view *v)
 		if (patterns[k].kind == LEDGER_COMPUTE)
 			v->compute_ns += ns;
 		else if (patterns[k].kind == LEDGER_COLLECTIVE)
-			/* how long others make it wait is no matter of the transfers */
+			/* waiting for the last rank is not a slow transfer */
 			v->comm_ns += patterns[k].first == LEDGER_LAST_RANK ? 0 : ns;
 		else if (patterns[k].kind != LEDGER_COPY)
 			v->host_ns += ns;
-		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
+		if (counts(v->in->kind, patterns[k].kind) && ns > 0)
 			whole += ns;
 	}
 	v->excess_ns = fmax(v->excess_ns, whole);
 }
 
-/* What was lost and the subtraction does not show, the reference lost as well: nobody saw on what.
- * What else is known may explain it. */
+/* Adds the time that detection measured as lost but the subtraction does not show. The reference
+ * lost it too, so it is unobserved, and other evidence may explain it. */
 static void add_not_shown(struct diagnosis_view *v)
 {
 	double ns = v->who->lost_ns - v->excess_ns;
@@ -474,16 +477,17 @@ static void add_not_shown(struct diagnosis_view *v)
 	v->hidden_ns = ns;
 }
 
-/* The ledger's reference was about as slow itself, and that of the figures was not. */
-static bool hides_it(const struct diagnosis_view *v)
+/* Whether the ledger's reference is about as slow as the slow steps, while the figures' reference
+ * is not. */
+static bool is_reference_slow(const struct diagnosis_view *v)
 {
 	enum diagnosis_figure step = FIGURE_STEP;
 	bool uniform = v->in->kind == FINDING_UNIFORM;
-	double slow = uniform ? v->mine[step] : own_of(v->mine),
-	       reference = uniform ? v->base[step] : own_of(v->base), shown = 0;
+	double slow = uniform ? v->mine[step] : self_of(v->mine),
+	       reference = uniform ? v->base[step] : self_of(v->base), shown = 0;
 
 	for (uint32_t i = 0; i < v->row_count; i++)
-		shown += is_own(v->in->kind, v->row[i].kind) ? v->row[i].excess_ns : 0;
+		shown += counts(v->in->kind, v->row[i].kind) ? v->row[i].excess_ns : 0;
 	return shown < thresholds.part.half * v->who->lost_ns && slow >= 0 && reference >= 0 &&
 	       fmin(slow - reference, v->who->lost_ns) >= thresholds.same.factor * fmax(shown, 0);
 }
@@ -501,13 +505,13 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 		return;
 	if (steps)
 		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
-	if (steps && !hang && hides_it(v)) {
+	if (steps && !hang && is_reference_slow(v)) {
 		v->out->by_ledger = steps = false;
 		v->row_count = 0;
 	}
 	if (steps) {
 		v->past = who->usual_is_own;
-	} else if (!hang) { /* the last steps of a rank that hangs were as ever */
+	} else if (!hang) { /* the last steps before a hang were healthy */
 		figure_rows(v);
 	}
 	set_sums(v);
@@ -516,7 +520,7 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 		v->host_ns = fmax(v->mine[FIGURE_STEP], 0);
 }
 
-/* With nothing to compare with, as much was lost as what was seen explains. */
+/* Without a reference, assumes that the strongest candidate's effect was lost. */
 static void open_account(struct diagnosis_view *v)
 {
 	const struct diagnosis_candidate *most = NULL;
@@ -526,7 +530,8 @@ static void open_account(struct diagnosis_view *v)
 
 		double worth = c->effect_ns * diagnosis_weight(c);
 
-		if (!c->told_only && worth > (most ? most->effect_ns * diagnosis_weight(most) : 0))
+		if (!c->evidence_only &&
+		    worth > (most ? most->effect_ns * diagnosis_weight(most) : 0))
 			most = c;
 	}
 	if (!most)
@@ -539,7 +544,7 @@ static void set_room(struct diagnosis_view *v, const struct sum *sums)
 {
 	for (uint32_t k = 0; k < PATTERNS; k++)
 		for (int c = 0; c < CAUSE_COUNT; c++)
-			if (is_own(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0 &&
+			if (counts(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0 &&
 			    patterns[k].explained_by >> c & 1)
 				v->room_ns[c] += sums[k].excess_ns;
 }

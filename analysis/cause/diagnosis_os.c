@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A signal counts where it is above its usual value and above the peers' (their busiest figure of
- * the same kind): a node that is busy for everybody is no reason for one rank to be slow. Its
- * effect is the time of one thread: threads wait beside each other, so over threads the largest
- * counts, and over CPUs and lock places of one thread the sum. */
+ * A signal counts if it is above its usual value and above the peers' busiest signal of the same
+ * kind. A node that is busy for every rank does not explain one slow rank. The effect is the time
+ * of one thread. Threads wait in parallel, so the largest thread counts, while CPUs and lock places
+ * of one thread add up. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "analysis/robust/median.h"
 #include "model/thresholds.h"
 
-/* Rough costs where a signal has counts and no time, for the order of magnitude of an effect. */
+/* Rough costs of signals that are counts, to estimate an effect. */
 #define FAULT_NS	1e3
 #define FAULT_MAJOR_NS	1e5
 #define PAGE_MIGRATE_NS 2e3
@@ -24,14 +24,14 @@ static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
 	return !strcmp(s->name, os_signal_info(kind)->name);
 }
 
-/* Pressure is of the CPU, of memory or of storage, each its own matter. */
+/* Pressure on the CPU, memory and storage are compared separately. */
 static bool is_alike(const struct os_signal *a, const struct os_signal *b)
 {
 	return strcmp(a->name, os_signal_info(OS_SIGNAL_PRESSURE)->name) != 0 ||
 	       !strcmp(a->subject, b->subject);
 }
 
-/* than: of those alone that are like it; NULL: of all. */
+/* than: only signals that are comparable with it; NULL: all. */
 static double busiest(const struct diagnosis_rank *r, enum os_signal_kind kind,
 		      const struct os_signal *than)
 {
@@ -58,15 +58,15 @@ double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind
 	return n ? median_of(list, n) : -1;
 }
 
-/* What goes on around the rank's threads, each with a subject of its own: what peers on other CPUs
- * have says nothing about it. */
+/* Whether the signal describes the CPU around the rank's threads. Peers run on other CPUs, so their
+ * signals are not comparable. */
 static bool is_context(enum os_signal_kind kind)
 {
 	return kind == OS_SIGNAL_CPU_HOG || kind == OS_SIGNAL_SOFTIRQ_CPU ||
 	       kind == OS_SIGNAL_IRQ_LINE;
 }
 
-/* Above what is normal, in the signal's unit; 0: not above. */
+/* How far the signal is above normal, in its unit; 0: it is not. */
 static double extra_of(const struct diagnosis_view *v, const struct os_signal *s,
 		       enum os_signal_kind kind)
 {
@@ -81,7 +81,7 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 	return s->value - normal;
 }
 
-/* ms/s of a thread to time per step. */
+/* Converts ms/s of a thread to ns per step. */
 static double per_step(const struct diagnosis_view *v, double ms_per_s)
 {
 	return v->mine[FIGURE_STEP] > 0 ? ms_per_s * 1e-3 * v->mine[FIGURE_STEP] : 0;
@@ -91,11 +91,12 @@ static double per_step(const struct diagnosis_view *v, double ms_per_s)
 
 struct thread_time {
 	char name[OS_SIGNAL_SUBJECT_BYTES];
-	double extra; /* ms/s, summed */
+	double extra; /* ms/s, sum */
 	const struct os_signal *most;
 };
 
-/* "NET_RX from thread NAME on CPU 1" and "NAME": whose. A thread may have any name. */
+/* The thread's name: "NAME" in "NET_RX from thread NAME on CPU 1", or the whole subject. A name may
+ * be any text. */
 static void thread_of(const struct os_signal *s, char *out, size_t bytes)
 {
 	const char *from = strstr(s->subject, "from thread ");
@@ -141,7 +142,7 @@ static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, boo
 		    v->who->launch_thread && !strcmp(list[k].name, v->who->launch_thread);
 		bool led = v->who->launch_thread && !strcmp(best->name, v->who->launch_thread);
 
-		/* the launching thread before others that lose as much */
+		/* the launch thread wins unless another one lost much more */
 		if (list[k].extra * (launches ? thresholds.same.factor : 1) >
 		    best->extra * (led ? thresholds.same.factor : 1))
 			*best = list[k];
@@ -164,7 +165,7 @@ static const char *thread_words(const struct diagnosis_view *v, const char *name
 	return out;
 }
 
-/* The raised signal of a kind that stands out most; NULL: none. */
+/* The signal of a kind that is most above normal; NULL: none. */
 static const struct os_signal *strongest(const struct diagnosis_view *v, enum os_signal_kind kind)
 {
 	const struct os_signal *best = NULL;
@@ -191,7 +192,8 @@ static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_ca
 	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
 	c->cpu = s->cpu;
 	os_signal_text(s, text, sizeof(text));
-	snprintf(c->text, sizeof(c->text), "%s", text); /* the line has its effect beside it */
+	/* without the effect, which the line shows separately */
+	snprintf(c->text, sizeof(c->text), "%s", text);
 	snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause), text);
 	return c;
 }
@@ -228,8 +230,8 @@ static void interrupts(struct diagnosis_view *v)
 	}
 }
 
-/* A thread waits for its CPU because of soft interrupts where ksoftirqd runs there meanwhile, or
- * where they take more of that CPU than any process does. */
+/* Whether a thread waits for its CPU because of soft interrupts: ksoftirqd runs there, or soft
+ * interrupts take more of that CPU than any process. */
 static bool waits_for_softirq(const struct os_signal *hog, const struct os_signal *soft,
 			      double waits)
 {
@@ -238,7 +240,8 @@ static bool waits_for_softirq(const struct os_signal *hog, const struct os_signa
 	return soft && soft->value > (hog ? hog->value : thresholds.part.half * waits);
 }
 
-/* Where the machine's CPUs are taken away, all that share them wait longer, and nobody new is there. */
+/* Whether a thread waits for its CPU because the hypervisor takes CPUs away and no new task
+ * appeared. */
 static bool waits_for_hypervisor(const struct diagnosis_view *v, double waits)
 {
 	double newcomers = 0;
@@ -290,9 +293,9 @@ static void run_queue(struct diagnosis_view *v)
 	}
 }
 
-/* Whatever runs, runs for so much less of each second. The ranks of a machine share it, but not evenly in
- * a few steps: whom it meets while it launches is late. So it is a reason where peers had as much, if a
- * weaker one; in few steps, of which it took more than the rank lost, nothing else is needed. */
+/* All ranks of a machine share the stolen time, but in a few steps it is not spread evenly. A rank
+ * that is hit while it launches is late. So stolen time counts even if the peers had as much, with
+ * less certainty. If it exceeds the loss of a few steps, no other explanation is needed. */
 static void hypervisor(struct diagnosis_view *v)
 {
 	const struct os_signal *s = NULL;
@@ -350,7 +353,8 @@ static void locks(struct diagnosis_view *v)
 		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)), 0.8, s);
 }
 
-/* Who holds it was looked at once a second: how long it waited, its switches say. */
+/* The holder of the lock is sampled once a second. The length of the wait comes from the switches,
+ * so this has no time. */
 static void file_lock(struct diagnosis_view *v)
 {
 	const struct os_signal *s = strongest(v, OS_SIGNAL_FILE_LOCK);
@@ -404,9 +408,8 @@ static void memory(struct diagnosis_view *v)
 	}
 }
 
-/* Bandwidth that somebody else takes is seen by counters of the memory controllers, where a node
- * has them ("memory_bandwidth"), together with more cycles for the same work: the functions that copy take
- * longer, which is what it does and not why. */
+/* Some nodes have counters of the memory controllers ("memory_bandwidth"). Without them, the
+ * functions that copy take longer, and nothing shows why. */
 static void memory_bandwidth(struct diagnosis_view *v)
 {
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
@@ -417,7 +420,7 @@ static void memory_bandwidth(struct diagnosis_view *v)
 	}
 }
 
-/* The cgroup's own count of how far its I/O limit is used. */
+/* The cgroup's counter of how much of its I/O limit is used. */
 static const struct os_signal *io_limit(const struct diagnosis_view *v)
 {
 	for (uint32_t i = 0; i < v->who->signal_count; i++)
@@ -442,7 +445,7 @@ static void storage(struct diagnosis_view *v)
 	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
-	/* the device was seen to answer, and answers as fast as ever */
+	/* the device was seen to answer as fast as usual */
 	held = limit || (!own && !disk && latency_ms > 0 && latency_ms < fast_ms && all < fast_ms);
 	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra),
 		held ? 0.97 : 0.96, t.most);
@@ -497,8 +500,8 @@ static const struct diagnosis_rank *one_of_all(const struct diagnosis_view *v, u
 					: &v->in->peer[i - v->in->suspect_count];
 }
 
-/* Who waits for a transfer waits for both ends of a connection: what another rank sends again explains
- * it as well. *rank: whose it is. */
+/* The strongest retransmit signal of any rank, because a transfer waits for both ends of a
+ * connection. *rank: whose it is. */
 static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_t *rank)
 {
 	const struct os_signal *best = strongest(v, OS_SIGNAL_RETRANSMITS);
@@ -521,8 +524,8 @@ static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_
 	return best;
 }
 
-/* ms/s that connections waited for what they had to send again, one after the other: at most so much of a
- * transfer's time was lost. */
+/* The time, in ms/s, that connections waited to retransmit, summed over all ranks. A transfer lost
+ * at most that much. */
 static double waited_again(const struct diagnosis_view *v)
 {
 	double sum = 0;
@@ -551,15 +554,14 @@ static void network(struct diagnosis_view *v)
 			 "rank %d retransmits %.0f TCP segments a second, %.110s", (int)rank,
 			 again->value, again->subject);
 	}
-	/* a rank that is slow by what it does itself is no matter of the network, and of the steps before
-	 * it stopped nothing is */
+	/* Self time is not the network's. Nor does the network slow the steps before a hang. */
 	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
-	if (spread >
-	    thresholds.part.half * extra) /* somebody is late, and the others wait for it */
+	if (spread > thresholds.part.half * extra) /* a rank is late, and the others wait for it */
 		return;
-	/* slow transfers hold everybody up: whoever waits less than its peers do is waited for */
+	/* Slow transfers delay all ranks. A rank that waits less than its peers is the one waited
+	 * for. */
 	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
 	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
 		return;

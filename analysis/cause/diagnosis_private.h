@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * diagnosis_private.h - what the parts of the diagnosis share: one suspect seen against its base,
- * and the candidates that the layers put forward. */
+ * diagnosis_private.h - what the files of the diagnosis share: one suspect compared with its base,
+ * and the candidates of the layers. */
 #ifndef SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_PRIVATE_H
 #define SYSOM_ANALYSIS_CAUSE_DIAGNOSIS_PRIVATE_H
 
@@ -28,23 +28,22 @@ enum diagnosis_figure {
 
 struct diagnosis_candidate {
 	enum finding_cause cause;
-	double effect_ns; /* per step, as measured; may exceed the excess */
-	double sure;	  /* 0 to 1: how directly the evidence shows it */
-	bool told_only;	  /* evidence that explains no account */
-	bool is_counted;  /* a number of events, whose time is that of the account they lengthen */
-	bool by_profile;  /* a function that takes more of the CPU */
-	uint32_t cpu;	  /* as a signal's */
-	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
-						*/
+	double effect_ns;		       /* per step, as measured; may exceed the excess */
+	double sure;			       /* how directly the evidence shows it, 0 to 1 */
+	bool evidence_only;		       /* evidence that explains no account */
+	bool is_counted;		       /* a number of events, without a time of their own */
+	bool by_profile;		       /* a function that takes more of the CPU */
+	uint32_t cpu;			       /* as in os_signal */
+	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* the process, function or kernel to blame */
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
-	char because[FINDING_TEXT_BYTES]; /* the summary's clause after "rank 5 is slow because",
-						* or, where the view has many, after "ranks 5 and 6
-						* are slow because" */
+	/* Clause after "rank 5 is slow because", or, if view.many, after "ranks 5 and 6 are slow
+	 * because". */
+	char because[FINDING_TEXT_BYTES];
 };
 
 /* A cause's part of the excess. */
 struct diagnosis_share {
-	const struct diagnosis_candidate *lead; /* explains most of it; NULL: no part */
+	const struct diagnosis_candidate *lead; /* explains most of that part; NULL: no part */
 	double ns, sure;
 };
 
@@ -54,23 +53,24 @@ struct diagnosis_view {
 	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
 	const char *than;			       /* "than on the peers", "than before" */
 	const char *as;				       /* "as on the peers", "as before" */
-	bool many;		/* the summary is about several ranks, not one and not every rank */
-	const char *its;	/* "its"; of many "their" */
-	struct ledger_row *row; /* the slow steps' ledger less the usual one */
+	bool many;		/* the summary is about several ranks, but not every rank */
+	const char *its;	/* "its"; if many, "their" */
+	struct ledger_row *row; /* the slow steps' ledger minus the reference */
 	uint32_t row_count;
 	double excess_ns; /* per step, of all accounts that grew; 0: none */
-	double hidden_ns; /* of it, what the reference does not show of what was lost */
-	double shown;	  /* the part of what was lost that it shows; 1 where that is not known */
+	double hidden_ns; /* the part of it that was lost but that the reference hides */
+	double shown;	  /* the share of the loss that the reference shows; 1: not known */
 	double compute_ns, host_ns,
-	    comm_ns;		     /* of it; host_ns without anything to compare with: a step */
-	double room_ns[CAUSE_COUNT]; /* of it, what each cause could explain */
+	    /* parts of it; host_ns is a whole step if there is no reference */
+	    comm_ns;
+	double room_ns[CAUSE_COUNT]; /* the part of it that each cause could explain */
 	struct diagnosis_share share[CAUSE_COUNT];
 	bool past; /* base is the rank's own past, as far as known */
 	struct diagnosis_candidate
-	    list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' own */
+	    list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' default causes */
 	uint32_t count;
-	/* figures for the lines that rule a layer out */
-	double kernel_ratio;   /* typical kernel's time over its base; 0 not known */
+	/* Figures for the lines that rule a layer out. */
+	double kernel_ratio;   /* typical kernel's time over its base; 0: not known */
 	double kernel_spread;  /* largest deviation of a kernel that matters from kernel_ratio */
 	double function_delta; /* largest change of a function's share; negative: not known */
 	char function_name[DIAGNOSIS_SUBJECT_BYTES];
@@ -79,7 +79,7 @@ struct diagnosis_view {
 	struct diagnosis *out;
 };
 
-/* Adds an empty one, or takes the place of the weakest; never NULL. */
+/* Adds an empty candidate, or replaces the weakest; never NULL. */
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
 					  double effect_ns, double sure);
 void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
@@ -89,31 +89,31 @@ void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
 struct diagnosis_number {
 	char text[32];
 };
-/* "3.2 ms"; the text is in *t. */
+/* "3.2 ms"; the text is stored in *t. */
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
-/* " on CPU 1" and what follows it in the subject of an interrupt's signal; cpu: as the signal's. A thread's
- * name stands before it, and may be anything. "": it names no CPU. */
+/* " on CPU 1" and the rest of an interrupt signal's subject; cpu: as in the signal. A thread's name
+ * comes before it, and may be any text. "": no CPU is named. */
 const char *diagnosis_text_cpu(const char *subject, uint32_t cpu);
 void diagnosis_text_copy(char *to, size_t bytes, const char *from);
-/* What the candidate's cause asks for, made concrete. */
+/* The remedy of the candidate's cause, with names filled in. */
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);
 
-/* Directness times depth. */
+/* How directly it was seen times the depth of its cause. */
 double diagnosis_weight(const struct diagnosis_candidate *c);
 
-/* diagnosis_ledger.c: rows and their sums, before anybody looks; and the causes' shares, when all
- * candidates are there. */
+/* diagnosis_ledger.c. begin: rows and sums, before the layers run. look: the causes' shares, after
+ * all candidates were added. */
 void diagnosis_ledger_begin(struct diagnosis_view *v);
 void diagnosis_ledger_look(struct diagnosis_view *v);
 
 void diagnosis_gpu_look(struct diagnosis_view *v);
 void diagnosis_host_look(struct diagnosis_view *v); /* profiles: functions, GIL, blocked time */
 void diagnosis_os_look(struct diagnosis_view *v);   /* signals: OS, network, storage */
-/* The peers' value of what is like it; negative: no peer has signals. */
+/* The peers' busiest comparable signal, as a median; negative: no peer has signals. */
 double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
 			     const struct os_signal *than);
-/* The place of the kernel lock that it waits for longer than is normal; NULL: none. */
+/* The kernel lock that its threads wait for longest above normal; NULL: none. */
 const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v);
 void diagnosis_software_look(struct diagnosis_view *v);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Settings: one that all peers share and the suspect has otherwise. What differs from rank to rank
- * anyway (RANK, a port, a host's name) is left out by that rule, so two peers are needed. A setting
- * is a hint at why kernels or functions differ; alone it explains no time. */
+ * Finds settings that all peers share and that the suspect has otherwise. Settings that differ
+ * between all ranks (RANK, a port, a host name) are thus left out, and two peers are needed. A
+ * setting only suggests why kernels or functions differ; alone it explains no time. */
 #include <stdio.h>
 #include <string.h>
 
 #include "analysis/cause/diagnosis_private.h"
 
-#define DIFFERENT_TOLD 4u
+#define DIFFERENT_MAX 4u
 
 static bool is_version(const char *name)
 {
@@ -19,9 +19,9 @@ static bool is_version(const char *name)
 	return false;
 }
 
-/* A variable that nobody set (NULL) is known to be unset. A version that is not there, or 0, is one that
- * the process has not told yet. */
-static bool is_told(const char *name, const char *value)
+/* Whether the value is known. An environment variable without a value is unset. A version that is
+ * missing or 0 was not reported yet. */
+static bool is_known(const char *name, const char *value)
 {
 	if (!value)
 		return !is_version(name);
@@ -43,7 +43,7 @@ static bool equal(const char *a, const char *b)
 	return a == b || (a && b && !strcmp(a, b));
 }
 
-/* What all ranks of the base have; false: they differ among themselves, or are too few. */
+/* The value that all ranks of the base share. False: they differ, or they are too few. */
 static bool common(const struct diagnosis_view *v, const char *name, const char **value)
 {
 	uint32_t ranks = 0;
@@ -72,7 +72,7 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 {
 	struct diagnosis_candidate *c;
 
-	if (v->settings_differ++ >= DIFFERENT_TOLD)
+	if (v->settings_differ++ >= DIFFERENT_MAX)
 		return;
 	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, 0, 0.2);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
@@ -94,8 +94,8 @@ void diagnosis_software_look(struct diagnosis_view *v)
 	for (uint32_t i = 0; i < v->who->setting_count; i++) {
 		const struct diagnosis_setting *s = &v->who->setting[i];
 
-		if (!is_told(s->name, s->value) || !common(v, s->name, &theirs) ||
-		    !is_told(s->name, theirs))
+		if (!is_known(s->name, s->value) || !common(v, s->name, &theirs) ||
+		    !is_known(s->name, theirs))
 			continue;
 		if (equal(s->value, theirs))
 			v->settings_equal++;
@@ -105,8 +105,8 @@ void diagnosis_software_look(struct diagnosis_view *v)
 	for (uint32_t i = 0; first && v->who->setting_count && i < first->setting_count; i++) {
 		const char *name = first->setting[i].name;
 
-		if (!value_of(v->who, name) && is_told(name, NULL) && common(v, name, &theirs) &&
-		    theirs && is_told(name, theirs))
+		if (!value_of(v->who, name) && is_known(name, NULL) && common(v, name, &theirs) &&
+		    theirs && is_known(name, theirs))
 			differs(v, name, NULL, theirs);
 	}
 }

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Writes numbers and remedies. The catalogue's remedies are general. If a signal names an
+ * interrupt, a process or a lock, the remedy names it too, so that nobody has to search for it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +61,7 @@ static void interrupt(const struct diagnosis_view *v, const struct diagnosis_can
 		      char *out, size_t bytes)
 {
 	const struct os_signal *line = line_of(v);
-	/* the device of a NET_RX storm */
+	/* the device whose packets cause NET_RX */
 	const char *from = strstr(diagnosis_text_cpu(c->subject, c->cpu), PACKETS_OF);
 	int n = line ? (int)strspn(line->subject, "0123456789") : 0;
 
@@ -131,7 +133,7 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 			 "sysom diff",
 			 c->subject);
 		return;
-	case CAUSE_SW_HOT_PATH: /* of a healthy earlier run no window is stored, but its baseline */
+	case CAUSE_SW_HOT_PATH: /* A healthy earlier run has no window, only a baseline. */
 		if (!c->subject[0])
 			break;
 		snprintf(out, bytes,

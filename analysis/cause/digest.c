@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Latencies are medians, so that one extreme step does not stand for the window. Losses are sums,
+ * because an incident adds them up over its windows. */
 #include "analysis/cause/digest.h"
 
 #include <math.h>
@@ -11,11 +13,11 @@
 
 /* Out steps further apart than this belong to different runs; the detector looks at three steps. */
 #define RUN_GAP_STEPS 3
-/* Of the own time above the expected one. */
+/* Share of the excess self time. */
 #define STOLEN_SHARE 0.6
-/* 146 years: the sum of two such times has room in an int64_t. */
+/* 146 years: the sum of two such times fits into an int64_t. */
 #define TIME_MAX (1ll << 62)
-/* Steps are counted from 0: nobody has as many, and the difference of two has room in an int64_t. */
+/* No job has as many steps, and the difference of two such numbers fits into an int64_t. */
 #define STEP_MAX (1ull << 62)
 
 static uint64_t to_unix(const struct window *w, uint64_t t)
@@ -42,7 +44,7 @@ static double value_of(const struct window_step *s, enum of_step what)
 	return 0;
 }
 
-/* Of the steps with the flag; 0: of those that are neither flagged nor out. */
+/* flag 0: of the steps that are neither flagged nor out. */
 static double step_median(const struct window *w, uint32_t flag, enum of_step what, double *scratch)
 {
 	uint32_t n = 0;
@@ -58,7 +60,7 @@ static double step_median(const struct window *w, uint32_t flag, enum of_step wh
 	return median_of(scratch, n);
 }
 
-/* 0: it is not, or there is nothing to hold it against. */
+/* 0: there is no excess, or nothing to compare with. */
 static double device_excess(const struct window *w, uint32_t flag, double *scratch)
 {
 	double mine = step_median(w, flag, OF_DEVICE, scratch);
@@ -67,7 +69,7 @@ static double device_excess(const struct window *w, uint32_t flag, double *scrat
 	return usual > 0 && mine > usual ? mine - usual : 0;
 }
 
-/* Walks back from the first flagged step over the out steps close before it. */
+/* The first step of the run of out steps that leads to the first flagged one. */
 static uint64_t onset(const struct window *w, uint32_t first)
 {
 	uint64_t at = w->steps[first].step.index;
@@ -137,7 +139,7 @@ bool digest_is_stolen(const struct digest *d)
 	for (uint32_t k = 0; k < d->signal_count; k++)
 		if (d->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(d->signals[k].name, name))
 			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->flagged;
-	/* of a device's time a hypervisor takes nothing */
+	/* the hypervisor takes no time from a GPU */
 	return d->reason == WINDOW_SELF && taken_ns > 0 &&
 	       taken_ns >= STOLEN_SHARE * d->self_excess_ns &&
 	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->self_excess_ns;
@@ -148,7 +150,7 @@ static bool is_sound_step(const struct window_step *s)
 	return s->step.index < STEP_MAX && s->step.latency_ns <= LIMIT_WINDOW_NS &&
 	       s->step.self_ns <= LIMIT_WINDOW_NS && s->step.compute_ns <= LIMIT_WINDOW_NS &&
 	       s->step.copy_ns <= LIMIT_WINDOW_NS &&
-	       fabs(s->expected_ns) <= (double)LIMIT_WINDOW_NS && /* NaN is not */
+	       fabs(s->expected_ns) <= (double)LIMIT_WINDOW_NS && /* false for NaN */
 	       fabs(s->expected_self_ns) <= (double)LIMIT_WINDOW_NS;
 }
 

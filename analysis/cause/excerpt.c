@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels are given to the step in whose span their launch lies, since the device trails the host.
- * Means over the steps, not medians: kernels of one name may run in some steps only. CPU samples
- * have the time of their slice, which is longer than a step: they are spread over the whole window.
- */
+ * A kernel belongs to the step in which it was launched, because the device runs behind the host.
+ * Values are means over the steps, not medians, because a kernel may run in some steps only. CPU
+ * samples have the time of their slice, which is longer than a step, so they are spread over the
+ * whole window. */
 #include "analysis/cause/excerpt.h"
 
 #include <math.h>
@@ -22,22 +22,23 @@
 #include "base/text.h"
 
 #define NAME_BYTES LIMIT_EXCERPT_NAME_BYTES
-/* Of the stack that a rank hangs in: a line of evidence has room for it. */
+/* For the stack of a hang; a line of evidence has room for it. */
 #define STUCK_BYTES  200u
 #define STUCK_FRAMES 6u
-/* Threads that launch less than this share of the most are helpers. */
+/* Threads that launch less than this share of the busiest thread are helpers. */
 #define LAUNCHES_SHARE 0.2
 #define LAUNCH_THREADS 8u
 #define THREADS_MAX    64u
-/* A file that so many addresses in a row are not found in has no symbols. */
+/* After so many consecutive addresses that were not found, a file is taken to have no symbols. */
 #define MISSES_MAX 16u
-/* Steps with a tenth less launches than the typical one are parts of a step, if so many are whole. */
+/* Steps with a tenth fewer launches than the typical one are parts of a step, if so many others are
+ * whole. */
 #define ALIKE_PART 10u
 #define ALIKE_MIN  3u
-#define TABLE_MAX  2048u /* names of one table */
+#define TABLE_MAX  2048u /* names per table */
 
 struct part {
-	struct diagnosis_rank rank; /* its arrays are the excerpt's */
+	struct diagnosis_rank rank; /* its arrays belong to the excerpt */
 	struct diagnosis_kernel *kernels;
 };
 
@@ -64,8 +65,7 @@ struct excerpt *excerpt_hold(struct excerpt *p)
 
 void excerpt_drop(struct excerpt *p)
 {
-	/* acq_rel: pairs with the other holders' drops, so that the last one sees their reads done
-	 */
+	/* acq_rel: pairs with the other holders' drops, so the last one sees their reads done */
 	if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
 		return;
 	free(p->slow.kernels);
@@ -130,7 +130,7 @@ const char *excerpt_stuck(const struct excerpt *p)
 	return p->stuck;
 }
 
-/* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
+/* Returns an offset, because the pool may move; finish() makes pointers of them. 0: no room. */
 static size_t pool_put(struct excerpt *p, const char *text)
 {
 	size_t n = strnlen(text, NAME_BYTES - 1), at = p->pool_bytes;
@@ -147,25 +147,25 @@ static size_t pool_put(struct excerpt *p, const char *text)
 
 enum part_of { PART_NONE, PART_SLOW, PART_HEALTHY };
 
-/* Of which steps each part has every record. */
+/* The steps of each part that have all their records. */
 struct parts {
 	bool *slow, *healthy;
 };
 
-/* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
- * the work: they are compared with nothing. */
+/* Which steps are used. Sometimes a detector cuts a step in two; such halves have less work and are
+ * left out. */
 struct choice {
-	uint32_t slow;	      /* flag of the slow ones; 0: all are */
-	uint32_t kernels_min; /* launches of a whole step; of more there may be more work */
-	/* How far a healthy step may be beyond what was expected. Steps that nobody flagged may be slow
-	 * all the same, where the fault is about as large as the noise: those that are nearer to the
-	 * slow ones than to what was expected are no reference. */
+	uint32_t slow;	      /* flag of the slow steps; 0: all are slow */
+	uint32_t kernels_min; /* fewest launches of a whole step */
+	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
+	 * the noise, some slow steps are not flagged. Steps nearer to the slow steps than to the
+	 * expected latency are no reference. */
 	double healthy_max_ns;
 };
 
-/* A window that was asked for tells what is typical: where only a moment of it was slow, all of it stands
- * for the slow part, and the healthy part is what it is. */
-#define MOMENT_SHARE 8u
+/* A requested window shows what is typical. If less than this part of it is slow, the whole window
+ * is the slow part. */
+#define SLOW_PART 8u
 
 static uint32_t slow_flag(const struct window *w)
 {
@@ -189,7 +189,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	return PART_HEALTHY;
 }
 
-static bool is_but_a_moment(const struct window *w, const struct choice *c)
+static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 {
 	uint32_t slow = 0, healthy = 0;
 
@@ -199,11 +199,11 @@ static bool is_but_a_moment(const struct window *w, const struct choice *c)
 		slow += part_of(&w->steps[i], c) == PART_SLOW;
 		healthy += part_of(&w->steps[i], c) == PART_HEALTHY;
 	}
-	return healthy && slow * MOMENT_SHARE < slow + healthy;
+	return healthy && slow * SLOW_PART < slow + healthy;
 }
 
-/* Launches of the typical step, each step counted by its time: halves take less of it. Where two share
- * the time, of the one that has more. */
+/* The launches of the typical step, weighted by time, because halves take less of it. If two counts
+ * share the time, the larger one. */
 static uint32_t typical_kernels(const struct window *w, struct median_weighted *scratch)
 {
 	for (uint32_t i = 0; i < w->step_count; i++)
@@ -212,7 +212,7 @@ static uint32_t typical_kernels(const struct window *w, struct median_weighted *
 	return (uint32_t)-median_of_weighted(scratch, w->step_count, 0);
 }
 
-/* Half of what the slow ones are beyond it, as a mean. */
+/* Half of the mean excess of the slow steps. */
 static double healthy_max_ns(const struct window *w, const struct choice *c)
 {
 	double sum_ns = 0;
@@ -282,8 +282,8 @@ static void sum_up(const struct window *w, const struct choice *c, enum part_of 
 /* ---- sums by name ---- */
 
 struct entry {
-	size_t name;			 /* in the pool */
-	double self, total, off, launch; /* kernels: total and count in total, self */
+	size_t name;			 /* offset in the pool */
+	double self, total, off, launch; /* for kernels, total is the time and self the count */
 	uint32_t seen;
 	uint8_t kind;
 	bool collective;
@@ -302,7 +302,7 @@ static void table_fini(struct table *t)
 	idmap_fini(&t->by_name);
 }
 
-/* NULL: no room. Holds until the next one. */
+/* NULL: no room. The result is valid until the next call. */
 static struct entry *find(struct excerpt *p, struct table *t, unsigned kind, const char *name)
 {
 	uint64_t key = keyed_text(keyed_process(), name) + kind;
@@ -325,7 +325,7 @@ static int by_weight(const void *a, const void *b)
 	const struct entry *x = a, *y = b;
 	double p = x->total > x->off ? x->total : x->off, q = y->total > y->off ? y->total : y->off;
 
-	return ORDER(q, p) ?: ORDER(x->name, y->name); /* which came first */
+	return ORDER(q, p) ?: ORDER(x->name, y->name); /* the first to appear */
 }
 
 /* ---- kernels ---- */
@@ -348,8 +348,8 @@ static void kernel_add(struct entry *e, const struct record *r)
 	e->collective |= r->kind == RECORD_COLL_KERNEL;
 }
 
-static void take_kernels(struct excerpt *p, const struct window *w, const struct parts *parts,
-			 struct table *slow, struct table *healthy)
+static void add_kernels(struct excerpt *p, const struct window *w, const struct parts *parts,
+			struct table *slow, struct table *healthy)
 {
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
@@ -378,7 +378,7 @@ static void keep_kernels(struct table *t, const bool *steps, uint32_t step_count
 	for (uint32_t i = 0; part->kernels && i < n; i++) {
 		struct diagnosis_kernel *k = &part->kernels[part->rank.kernel_count++];
 
-		k->name = (const char *)t->e[i].name; /* an offset until the pool is done */
+		k->name = (const char *)t->e[i].name; /* an offset until finish() */
 		k->count = t->e[i].self / whole;
 		k->total_ns = t->e[i].total / whole;
 		k->collective = t->e[i].collective;
@@ -427,7 +427,7 @@ static void find_threads(const struct window *w, struct threads *t)
 	for (k = 0; k < t->count && t->launching_count < LAUNCH_THREADS; k++)
 		if (t->launches[k] >= LAUNCHES_SHARE * most && has_samples(w, t->tid[k]))
 			t->launching[t->launching_count++] = t->tid[k];
-	/* without records, or in another PID namespace: the thread that the process began with */
+	/* without host records, or in another PID namespace: the process's main thread */
 	if (!t->launching_count && w->rank.pid)
 		t->launching[t->launching_count++] = w->rank.pid;
 }
@@ -443,11 +443,10 @@ static bool launches(const struct threads *t, uint32_t tid)
 /* ---- functions ---- */
 
 struct namer {
-	excerpt_name_fn fn; /* NULL: none */
+	excerpt_name_fn fn; /* NULL: no resolver */
 	void *arg;
-	char **known; /* by frame */
-	uint8_t
-	    *misses; /* by object: names in a row that were not found; then nobody asks any more */
+	char **known;	 /* by frame */
+	uint8_t *misses; /* per object: consecutive names that were not found */
 	bool missed;
 };
 
@@ -529,8 +528,8 @@ static unsigned kind_of(const struct stack_frame *f)
 					       : FUNCTION_NATIVE;
 }
 
-/* Where the CPU left what it ran for a device or another CPU: the frames outside were interrupted, and what
- * the interrupt takes is none of their time. (x86, arm64) */
+/* Whether an interrupt entered the kernel here. The frames outside of it were interrupted, and do
+ * not own the interrupt's time. (x86, arm64) */
 static bool is_interrupt_entry(const struct stack_batch *b, const struct stack_frame *f)
 {
 	static const char *const entries[] = {"asm_sysvec_", "asm_common_interrupt", "el0t_64_irq",
@@ -543,8 +542,8 @@ static bool is_interrupt_entry(const struct stack_batch *b, const struct stack_f
 	return false;
 }
 
-static void take_sample(struct excerpt *p, const struct window *w, const struct threads *t,
-			struct namer *names, struct table *functions, uint32_t sample)
+static void add_sample(struct excerpt *p, const struct window *w, const struct threads *t,
+		       struct namer *names, struct table *functions, uint32_t sample)
 {
 	const struct stack_batch *b = &w->stacks;
 	const struct stack_sample *s = &b->samples[sample];
@@ -574,7 +573,7 @@ static void take_sample(struct excerpt *p, const struct window *w, const struct 
 	}
 }
 
-/* Who has the GIL while launching threads wait: the function and thread of most samples. */
+/* The function and thread that held the GIL in most samples while launch threads waited for it. */
 static void find_holder(struct excerpt *p, const struct window *w, const struct threads *t,
 			struct namer *names)
 {
@@ -609,8 +608,8 @@ static void find_holder(struct excerpt *p, const struct window *w, const struct 
 	table_fini(&holders);
 }
 
-static void take_threads(struct excerpt *p, const struct window *w, const struct threads *t,
-			 struct diagnosis_rank *r)
+static void add_threads(struct excerpt *p, const struct window *w, const struct threads *t,
+			struct diagnosis_rank *r)
 {
 	const struct stack_batch *b = &w->stacks;
 
@@ -650,7 +649,7 @@ static void keep_functions(struct excerpt *p, struct table *t, double scale)
 						.launch_ns = t->e[i].launch * scale};
 }
 
-static void take_stacks(struct excerpt *p, const struct window *w, struct namer *names)
+static void add_stacks(struct excerpt *p, const struct window *w, struct namer *names)
 {
 	const struct stack_batch *b = &w->stacks;
 	struct diagnosis_rank *r = &p->slow.rank;
@@ -665,8 +664,8 @@ static void take_stacks(struct excerpt *p, const struct window *w, struct namer 
 	scale = r->step_ns / (double)(end - begin);
 	find_threads(w, &t);
 	for (uint32_t i = 0; i < b->sample_count; i++)
-		take_sample(p, w, &t, names, &functions, i);
-	take_threads(p, w, &t, r);
+		add_sample(p, w, &t, names, &functions, i);
+	add_threads(p, w, &t, r);
 	if (r->gil_wait_ns > 0)
 		find_holder(p, w, &t, names);
 	r->cpu_ns *= scale;
@@ -676,9 +675,9 @@ static void take_stacks(struct excerpt *p, const struct window *w, struct namer 
 	table_fini(&functions);
 }
 
-/* ---- all together ---- */
+/* ---- the excerpt ---- */
 
-/* Offsets become pointers: the pool does not move any more. */
+/* Turns offsets into pointers, since the pool no longer moves. */
 static void finish(struct excerpt *p)
 {
 	struct part *const parts[] = {&p->slow, &p->healthy};
@@ -701,7 +700,7 @@ static void finish(struct excerpt *p)
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
 }
 
-static void take_signals(struct excerpt *p, const struct window *w)
+static void add_signals(struct excerpt *p, const struct window *w)
 {
 	uint32_t n = 0;
 
@@ -720,9 +719,9 @@ static const char *ledger_frame(void *arg, uint32_t frame)
 	return frame_name(n->w, &n->names, frame, n->room);
 }
 
-/* ---- where it hangs ---- */
+/* ---- hangs ---- */
 
-/* "flock" of "__x64_sys_flock"; NULL: no system call's entry. */
+/* "flock" of "__x64_sys_flock"; NULL: not the entry of a system call. */
 static const char *call_of(const char *kernel)
 {
 	static const char *const entries[] = {"__x64_sys_", "__arm64_sys_", "__se_sys_",
@@ -739,7 +738,7 @@ static void stuck_add(struct excerpt *p, const char *name, unsigned line)
 	size_t at = strlen(p->stuck), bytes = strlen(name);
 	char number[16] = "";
 
-	/* "wait_for (train.py)": the line stands in the brackets */
+	/* "wait_for (train.py)": the line goes into the brackets */
 	if (line && bytes && name[bytes - 1] == ')') {
 		snprintf(number, sizeof(number), ":%u)", line);
 		bytes--;
@@ -749,32 +748,32 @@ static void stuck_add(struct excerpt *p, const char *name, unsigned line)
 			 (int)bytes, name, number);
 }
 
-/* The system call, then Python's functions; without any, those of the libraries. */
-static void tell_stack(struct excerpt *p, struct named *n, const struct stack *st)
+/* Writes the system call, then the Python functions; without Python, the native ones. */
+static void write_stack(struct excerpt *p, struct named *n, const struct stack *st)
 {
 	const struct stack_batch *b = &n->w->stacks;
 	bool python = false;
-	uint32_t told = 0;
+	uint32_t written = 0;
 
 	for (uint32_t i = 0; i < st->count; i++)
 		python |= b->frames[st->first + i].kind == STACK_FRAME_PYTHON;
-	for (uint32_t i = 0; i < st->count && told < STUCK_FRAMES; i++) {
+	for (uint32_t i = 0; i < st->count && written < STUCK_FRAMES; i++) {
 		const struct stack_frame *f = &b->frames[st->first + i];
 		const char *name = frame_name(n->w, &n->names, st->first + i, n->room);
 
 		if (i < st->kernel_count)
-			name = told ? NULL : call_of(name);
+			name = written ? NULL : call_of(name);
 		else if (python && f->kind != STACK_FRAME_PYTHON)
 			name = NULL;
 		if (!name)
 			continue;
 		stuck_add(p, name, f->kind == STACK_FRAME_PYTHON ? f->line : 0);
-		told++;
+		written++;
 	}
 }
 
-/* Where the thread slept last, or what it ran most lately where it did not sleep since. */
-static void take_stuck(struct excerpt *p, struct named *n, const struct host_timeline *host)
+/* Finds where the thread last slept in the open interval, or what it ran after that. */
+static void find_stuck(struct excerpt *p, struct named *n, const struct host_timeline *host)
 {
 	const struct stack_batch *b = &n->w->stacks;
 	uint32_t tid, stack = STACK_SWITCH_NO_STACK;
@@ -803,24 +802,24 @@ static void take_stuck(struct excerpt *p, struct named *n, const struct host_tim
 		}
 	}
 	if (stack != STACK_SWITCH_NO_STACK)
-		tell_stack(p, n, &b->stacks[stack]);
+		write_stack(p, n, &b->stacks[stack]);
 }
 
-static bool take_ledgers(struct excerpt *p, const struct window *w, const struct parts *parts,
-			 struct named *names)
+static bool add_ledgers(struct excerpt *p, const struct window *w, const struct parts *parts,
+			struct named *names)
 {
 	struct host_timeline host;
 	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
 		    window_ledger_add(w, parts->slow, parts->healthy, &host, &p->ledger);
 
 	if (good)
-		take_stuck(p, names, &host);
+		find_stuck(p, names, &host);
 	host_timeline_fini(&host);
 	return good;
 }
 
-/* Healthy steps between slow ones may have less of the same fault: those before it are the reference,
- * where there are enough of them. */
+/* Healthy steps between slow ones may have a weaker form of the fault. If enough healthy steps
+ * precede it, only those are the reference. */
 static bool only_before(const struct window *w, bool *healthy)
 {
 	uint32_t first = 0, before = 0;
@@ -834,7 +833,7 @@ static bool only_before(const struct window *w, bool *healthy)
 	return true;
 }
 
-static bool take_steps(struct excerpt *p, const struct window *w, struct parts *parts)
+static bool add_steps(struct excerpt *p, const struct window *w, struct parts *parts)
 {
 	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	struct table slow = {0}, healthy = {0};
@@ -842,8 +841,8 @@ static bool take_steps(struct excerpt *p, const struct window *w, struct parts *
 
 	if (!scratch)
 		return false;
-	if (is_but_a_moment(w, &c))
-		of_slow.slow = 0; /* all */
+	if (is_mostly_healthy(w, &c))
+		of_slow.slow = 0; /* all steps */
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
 
@@ -853,13 +852,13 @@ static bool take_steps(struct excerpt *p, const struct window *w, struct parts *
 	sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
 	sum_up(w, &c, PART_HEALTHY, scratch, &p->healthy.rank);
 	free(scratch);
-	take_kernels(p, w, parts, &slow, &healthy);
+	add_kernels(p, w, parts, &slow, &healthy);
 	keep_kernels(&slow, parts->slow, w->step_count, &p->slow);
 	keep_kernels(&healthy, parts->healthy, w->step_count, &p->healthy);
 	table_fini(&slow);
 	table_fini(&healthy);
 	p->healthy_is_before = only_before(w, parts->healthy);
-	/* what came before a hang was as ever, unless it was flagged */
+	/* before a hang, steps that are not flagged are healthy */
 	for (uint32_t i = 0; w->open_since_ns && !of_slow.slow && i < w->step_count; i++)
 		parts->healthy[i] |= parts->slow[i];
 	return true;
@@ -884,16 +883,16 @@ static void named_fini(struct named *n)
 	free(n->names.misses);
 }
 
-static bool take_all(struct excerpt *p, const struct window *w, struct parts *parts,
-		     struct named *names)
+static bool add_all(struct excerpt *p, const struct window *w, struct parts *parts,
+		    struct named *names)
 {
 	pool_put(p, ""); /* so that no name has offset 0 */
-	if (!p->pool || !take_steps(p, w, parts))
+	if (!p->pool || !add_steps(p, w, parts))
 		return false;
 	if (w->stacks.sample_count)
-		take_stacks(p, w, &names->names);
-	take_signals(p, w);
-	if (!take_ledgers(p, w, parts, names))
+		add_stacks(p, w, &names->names);
+	add_signals(p, w);
+	if (!add_ledgers(p, w, parts, names))
 		return false;
 	p->unnamed = names->names.missed;
 	return true;
@@ -914,7 +913,7 @@ struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void 
 		atomic_init(&p->holders, 1);
 		text_copy(p->node, sizeof(p->node), w->rank.node);
 		p->begin_unix_ns = (int64_t)w->begin_ns + w->realtime_offset_ns;
-		if (take_all(p, w, &parts, &names)) {
+		if (add_all(p, w, &parts, &names)) {
 			finish(p);
 		} else {
 			excerpt_drop(p);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * excerpt.h - what a diagnosis needs to know of one window: where its slow steps went and its
- * healthy ones, by kernel name, and what its threads did meanwhile, by function. Some 50 KB of some
- * 100 KB to 8 MB; bounded by LIMIT_EXCERPT_*. Names: Python and kernel functions as the window has
- * them, native ones through the caller's resolver, else "[libx.so]". Kernels by mangled name. Owns:
- * its memory, by count of holders. Threads: any; it does not change. Trust: the window was decoded,
- * its numbers are checked here. */
+ * excerpt.h - what a diagnosis needs to know about one window: where the time of its slow and of
+ * its healthy steps went, by kernel name, and what its threads did meanwhile, by function. Some 50
+ * KB instead of 100 KB to 8 MB; bounded by LIMIT_EXCERPT_*. Names: Python and kernel functions as
+ * the window has them, native ones through the caller's resolver, else "[libx.so]". Kernels by
+ * mangled name. Owns: its memory, by reference count. Threads: any; it does not change. Trust: the
+ * window was decoded; its numbers are checked here. */
 #ifndef SYSOM_ANALYSIS_CAUSE_EXCERPT_H
 #define SYSOM_ANALYSIS_CAUSE_EXCERPT_H
 
@@ -15,11 +15,11 @@
 
 struct excerpt; /* opaque */
 
-/* Puts the name of the function at an ELF address of a file into out; false: not known. */
+/* Writes the name of the function at an ELF address of a file to out; false: not known. */
 typedef bool (*excerpt_name_fn)(void *arg, const uint8_t *build_id, size_t build_id_bytes,
 				uint64_t address, char *out, size_t out_bytes);
 
-/* name NULL: native functions stay without names. NULL: nothing to tell, or no memory. */
+/* name NULL: native functions stay without names. NULL: the window is empty, or no memory. */
 struct excerpt *excerpt_make(const struct window *w, excerpt_name_fn name, void *arg);
 struct excerpt *excerpt_hold(struct excerpt *p);
 void excerpt_drop(struct excerpt *p); /* NULL is a no-op */
@@ -31,22 +31,22 @@ int64_t excerpt_begin(const struct excerpt *p);
  * steps. Healthy: neither out nor flagged, and closer to the expected latency than to the slow
  * steps. */
 uint32_t excerpt_steps(const struct excerpt *p, bool healthy);
-/* Some functions have no name yet, but their file has a Build-ID: a name may arrive later. */
+/* Whether functions of a file with a Build-ID have no name yet: their names may arrive later. */
 bool excerpt_unnamed(const struct excerpt *p);
 /* Fills out; its pointers are valid as long as p. The healthy part has no functions, since samples
  * are not split by step. */
 void excerpt_rank(const struct excerpt *p, bool healthy, struct diagnosis_rank *out);
-/* Where the time of the slow or of the healthy steps went; borrowed. */
+/* The ledger of the slow or of the healthy steps; borrowed. */
 const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy);
 /* The collectives of both, for coll_split.h; borrowed. */
 const struct coll_parts *excerpt_colls(const struct excerpt *p);
-/* Where the time went while the rank stood still; 0 steps: it did not. Borrowed. */
+/* The ledger of the time in which the rank hung; 0 steps: it did not hang. Borrowed. */
 const struct ledger *excerpt_open(const struct excerpt *p);
-/* The stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)"; "": not
- * known. */
+/* The stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)"; "":
+ * not known. */
 const char *excerpt_stuck(const struct excerpt *p);
 
-/* All healthy steps of the ledger are earlier than the first slow step. */
+/* Whether all healthy steps of the ledger are earlier than the first slow step. */
 bool excerpt_healthy_is_before(const struct excerpt *p);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile.c - see profile.h. */
+ * Compares CPU profiles by function. Testing shares one by one would flag all functions once one
+ * new function takes time from them, so the test allows for dilution. */
 #include "analysis/cause/profile.h"
 
 #include <errno.h>
@@ -23,11 +24,11 @@
 struct function {
 	char *name;
 	double self, total;
-	uint64_t seen; /* number of the last stack that had it */
+	uint64_t seen; /* number of the latest stack that contained it */
 };
 
 struct profile {
-	struct keyed key; /* of by_name */
+	struct keyed key; /* key of by_name */
 	struct function *function;
 	uint32_t count;
 	size_t room;
@@ -35,7 +36,7 @@ struct profile {
 	struct profile_function *sorted;
 	uint64_t stacks, dropped;
 	size_t name_bytes;
-	double total, squares; /* sum over samples of their squared weights */
+	double total, squares; /* sum of the squared weights of the samples */
 };
 
 int profile_open(struct profile **out, const struct keyed *key)
@@ -182,7 +183,7 @@ const struct profile_function *profile_functions(struct profile *p, uint32_t *co
 
 /* ---- two profiles ---- */
 
-/* What became of a share of base that did not change but for what came to its side. */
+/* The factor by which an unchanged share of base shrank because other functions were added. */
 static int find_dilution(const struct profile_delta *d, uint32_t count, double *out)
 {
 	struct median_weighted *r = calloc(count + 1ull, sizeof(*r));
@@ -203,7 +204,7 @@ static int find_dilution(const struct profile_delta *d, uint32_t count, double *
 	return 0;
 }
 
-/* Two-sided, of other against base as dilution leaves it. */
+/* Two-sided chance that sampling alone makes other differ from base times dilution. */
 static double chance(const struct profile_delta *d, double dilution, double base_samples,
 		     double other_samples)
 {
@@ -232,7 +233,7 @@ static bool has_share(const struct profile_delta *d, double delta)
 	return d->base >= delta || d->other >= delta;
 }
 
-/* The largest chance that is still told apart from noise; below 0: none is. */
+/* The largest chance that is still significant; below 0: none is. */
 static int find_cut(const struct profile_delta *d, uint32_t count, double delta, double *out)
 {
 	double *p = calloc(count + 1ull, sizeof(*p));
@@ -255,7 +256,7 @@ static int by_delta(const void *x, const void *y)
 	return ORDER(fabs(b->delta), fabs(a->delta)) ?: strcmp(a->name, b->name);
 }
 
-/* Functions of base in its order, then those of other alone. */
+/* The functions of base in its order, then those that only other has. */
 static struct profile_delta *join(const struct profile *base, const struct profile *other,
 				  uint32_t *count)
 {
@@ -299,7 +300,7 @@ int profile_compare(struct profile *base, struct profile *other, double delta,
 	for (uint32_t i = 0; i < *count; i++) {
 		d[i].delta = d[i].other - d[i].base;
 		d[i].beyond = d[i].other - dilution * d[i].base;
-		/* the dilution is an estimate: it may excuse a difference, never make one */
+		/* the dilution is an estimate: it may excuse a difference, but not create one */
 		d[i].chance = fmax(chance(&d[i], 1, base_samples, other_samples),
 				   chance(&d[i], dilution, base_samples, other_samples));
 	}

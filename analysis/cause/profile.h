@@ -4,8 +4,8 @@
  * Shares are of the profile's total: `self` counts stacks in which the function is the leaf,
  * `total` all stacks that contain it. A difference is flagged if all of these hold:
  * - The total share changed by more than delta (0.5% of the whole, SysOM-AI 5.4).
- * - It also did beyond dilution. New functions take their share from all others in proportion,
- *   which is no change of those. The factor is the median of other/base over the functions of both,
+ * - It also did beyond dilution. New functions reduce the shares of all others in proportion, which
+ *   is no change of those. The factor is the median of other/base over the functions of both,
  *   weighted by self share; it is 1 if more than half of the profile are other functions.
  * - Sampling noise does not explain it, with and without dilution: a binomial test on the effective
  *   samples of both (Kish: weight^2 / sum of squared weights) over all functions with at least
@@ -13,7 +13,7 @@
  *   Benjamini and Hochberg 1995).
  *
  * A profile of fewer than PROFILE_SAMPLES_MIN effective samples shows no difference. Pure. Names
- * are copied, told apart by their text. Memory: malloc inside open/close objects, bounded by
+ * are copied, and compared by their text. Memory: malloc inside open/close objects, bounded by
  * LIMIT_PROFILE_FUNCTIONS and LIMIT_PROFILE_NAME_BYTES. Threads: one caller each. */
 #ifndef SYSOM_ANALYSIS_CAUSE_PROFILE_H
 #define SYSOM_ANALYSIS_CAUSE_PROFILE_H
@@ -25,7 +25,7 @@
 #include "base/keyed.h"
 #include "model/thresholds.h"
 
-#define PROFILE_DELTA	    0.005 /* `--delta` says otherwise */
+#define PROFILE_DELTA	    0.005 /* default of `--delta` */
 #define PROFILE_SAMPLES_MIN thresholds.count.many
 
 struct profile_function {
@@ -54,15 +54,15 @@ uint64_t profile_dropped(const struct profile *p);
 const struct profile_function *profile_functions(struct profile *p, uint32_t *count);
 
 struct profile_delta {
-	const char *name;	      /* of one of the two profiles */
+	const char *name;	      /* owned by one of the two profiles */
 	double base, other;	      /* total share, 0..1 */
 	double base_self, other_self; /* self share */
 	double delta;		      /* other - base */
 	double beyond;		      /* the part of delta that dilution does not explain */
-	double chance;		      /* of such a difference by sampling alone; 0..1 */
+	double chance;		      /* chance of such a difference by sampling alone; 0..1 */
 	bool flagged;
 };
-/* Every function of either, |delta| falling, then by name. *out is malloc'ed, the caller's.
+/* Every function of either, largest |delta| first, then by name. *out is malloc'ed, the caller's.
  * 0, -ENOMEM, -EINVAL (a profile without weight). */
 int profile_compare(struct profile *base, struct profile *other, double delta,
 		    struct profile_delta **out, uint32_t *count);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The reference of a collective is the median of its ends after correction: a node that is far off
- * moves it by nothing, and a job whose communicators overlap only in chains settles within
- * minutes, and tells a large error until then. */
+ * The reference of a collective is the median of the nodes' corrected ends, not one chosen node: a
+ * node whose clock is far off does not move a median. Some jobs have communicators that overlap
+ * only in a chain. Their offsets settle within minutes, and the reported error is large until
+ * then. */
 #include "analysis/cross/clocks.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 #include "base/room.h"
 #include "model/thresholds.h"
 
-#define ENDS_MAX 256u /* nodes of one collective that are looked at; more tell nothing new */
-/* Between nearer samples their noise is all there is of a slope. */
+#define ENDS_MAX 256u /* nodes that are used of one collective; more would not improve the median */
+/* Samples closer together than this give slopes of noise. */
 #define SLOPE_APART_NS 1e8
 #define SLOPES	       (CLOCKS_SAMPLES * CLOCKS_SAMPLES / 2)
 
@@ -54,7 +55,7 @@ static uint32_t held(const struct node *n)
 	return n->pushed < CLOCKS_SAMPLES ? n->pushed : CLOCKS_SAMPLES;
 }
 
-/* The median slope, and 0 where three standard errors reach it. */
+/* The median slope, or 0 if it is not larger than three of its standard errors. */
 static double slope_of(const struct node *n, uint32_t count, double sigma)
 {
 	double slopes[SLOPES], t[CLOCKS_SAMPLES], slope, first = 0, last = 0;
@@ -80,7 +81,8 @@ static void fit(struct node *n)
 	double v[CLOCKS_SAMPLES], dev[CLOCKS_SAMPLES], flat, sigma = 0;
 
 	n->zero_ns = n->at_ns[(n->pushed - 1) % CLOCKS_SAMPLES];
-	/* Twice: the scatter about the line says whether there is a drift, and is less with it. */
+	/* Two passes. The first measures the scatter without a drift, which decides whether there
+	 * is a drift. The second measures the scatter about the drift, which is smaller. */
 	n->drift = 0;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < count; i++)
@@ -138,7 +140,7 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 		at->residual_ns[at->pushed % CLOCKS_SAMPLES] =
 		    (double)(end_ns[i] - base) - reference;
 		at->pushed++;
-		/* Often at first, then with every quarter of new samples. */
+		/* Fit after every sample at first, then once per 8 samples. */
 		if (at->pushed >= thresholds.count.few && (at->pushed < 8 || at->pushed % 8 == 0))
 			fit(at);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbering is settled before anything is compared: a group that falls into the wrong row costs
- * little (rows are medians of several steps), a collective that is taken for another one costs
- * everything, so the key of a collective is its communicator, function and sequence and nothing
- * that looks alike. */
+ * A rank's numbering is settled before its steps are compared. A group in the wrong row costs
+ * little, since rows are medians of several steps. A collective that is mistaken for another one
+ * shifts every later row of the rank. So the key of a collective is exactly its communicator,
+ * function and sequence number; similar collectives are never matched. */
 #include "analysis/cross/cross.h"
 
 #include <errno.h>
@@ -36,9 +36,9 @@ void cross_close(struct cross *c)
 {
 	if (!c)
 		return;
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		cross_rows_free(&c->cohorts[i]);
-	free(c->cohorts);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		cross_rows_free(&c->role_parts[i]);
+	free(c->role_parts);
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
 		free(c->findings[i].culprits);
 	cross_colls_free(c);
@@ -57,7 +57,7 @@ bool cross_alive(const struct cross_slot *s, uint64_t now_ns)
 	       (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
 }
 
-/* ---- who is there ---- */
+/* ---- members ---- */
 
 static uint32_t role_of(struct cross *c, const char *role)
 {
@@ -99,9 +99,9 @@ static void touch(struct cross *c, uint64_t now_ns)
 
 static void leave(struct cross *c, struct cross_slot *s)
 {
-	if (s->cohort != CROSS_NONE && s->cohort < c->cohort_count)
-		c->cohorts[s->cohort].members[s->member].slot = CROSS_NONE;
-	s->cohort = s->member = CROSS_NONE;
+	if (s->role_part != CROSS_NONE && s->role_part < c->role_part_count)
+		c->role_parts[s->role_part].members[s->member].slot = CROSS_NONE;
+	s->role_part = s->member = CROSS_NONE;
 }
 
 int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const char *role,
@@ -119,7 +119,7 @@ int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const
 	if (!s->used) {
 		*s = (struct cross_slot){.used = true,
 					 .role = CROSS_NONE,
-					 .cohort = CROSS_NONE,
+					 .role_part = CROSS_NONE,
 					 .member = CROSS_NONE,
 					 .seen_ns = now_ns};
 		c->slot_count++;
@@ -173,7 +173,7 @@ void cross_forget_node(struct cross *c, uint32_t node)
 
 /* ---- numbering ---- */
 
-/* One collective's word on how far this rank's numbering stands from the job's. */
+/* One collective votes for an offset between this rank's numbering and the job's. */
 static void vote(struct cross_slot *s, const struct cross_instance *in, uint64_t step)
 {
 	int64_t delta = in->step - (int64_t)step;
@@ -186,7 +186,9 @@ static void vote(struct cross_slot *s, const struct cross_instance *in, uint64_t
 		s->other = delta;
 		s->disagree++;
 	} else {
-		s->disagree--; /* majority vote: what is left stands for more than half */
+		/* majority vote (Boyer-Moore): `other` survives only with more than half of the
+		 * votes */
+		s->disagree--;
 	}
 	if (!in->weak && s->placed && delta == s->offset)
 		s->strong = true;
@@ -215,7 +217,8 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 			  int64_t offset_ns, uint64_t now_ns)
 {
 	const struct beat_group *g = NULL;
-	bool lost; /* nobody is there whose numbering could be told from collectives */
+	/* no rank sends groups any more from whose collectives the numbering could be derived */
+	bool lost;
 	double steps, since;
 
 	for (uint32_t i = 0; i < b->group_count; i++)
@@ -234,9 +237,11 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 	lost = now_ns - c->time_seen_ns > thresholds.time.together_ns;
 	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
 		c->time_latency_ns;
-	/* a clock that is far off the others': by when the two came here */
+	/* The steps between the arrivals of the two groups. They replace the steps between the
+	 * groups' own times where the node's clock is far off. */
 	since = (double)(now_ns - c->time_seen_ns) / c->time_latency_ns;
-	/* two beats tell of the same moment at times that differ by less */
+	/* Beats arrive within this time of the steps that they report. A larger difference is the
+	 * clock's. */
 	if (fabs(steps - since) * c->time_latency_ns > (double)thresholds.time.together_ns)
 		steps = since;
 	if (fabs(steps) < 1e9)
@@ -244,8 +249,9 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 		      lost);
 }
 
-/* Beats of one interval tell the same collectives, and the ranks that come before the first whose
- * numbering is known find none of theirs: they look again in the next beat. */
+/* The beats of one interval report the same collectives. A rank whose beat arrives before that of
+ * the first numbered rank finds none of its collectives known, so it looks again at its next
+ * beat. */
 static uint32_t vote_again(struct cross *c, struct cross_slot *s)
 {
 	uint32_t strong = 0;
@@ -262,7 +268,8 @@ static uint32_t vote_again(struct cross *c, struct cross_slot *s)
 	return strong;
 }
 
-/* The last ones of the beat. Without memory they are left out: the next beat may do. */
+/* The last collectives of the beat. Without memory they are dropped; the next beat brings
+ * others. */
 static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 {
 	uint32_t n = 0;
@@ -279,8 +286,8 @@ static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
 	s->unmatched_count = n ? n : s->unmatched_count;
 }
 
-static void number(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
-		   int64_t offset_ns, uint64_t now_ns)
+static void renumber(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
+		     int64_t offset_ns, uint64_t now_ns)
 {
 	uint32_t strong = vote_again(c, s);
 
@@ -308,7 +315,7 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 
 /* ---- groups ---- */
 
-static void take_groups(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
+static void push_groups(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 			int64_t offset_ns, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < b->group_count; i++) {
@@ -339,7 +346,7 @@ static void take_groups(struct cross *c, struct cross_slot *s, const struct beat
 			c->time_latency_ns = g->latency_ns;
 			c->time_seen_ns = now_ns;
 		}
-		if (s->cohort != CROSS_NONE)
+		if (s->role_part != CROSS_NONE)
 			cross_rows_put(c, s, g, (int64_t)g->end_ns + offset_ns, now_ns);
 	}
 }
@@ -357,9 +364,9 @@ void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64
 		c->stats.bad++;
 		return;
 	}
-	number(c, s, b, offset_ns, now_ns);
-	cross_colls_take(c, slot, b, offset_ns, now_ns);
-	take_groups(c, s, b, offset_ns, now_ns);
+	renumber(c, s, b, offset_ns, now_ns);
+	cross_colls_push(c, slot, b, offset_ns, now_ns);
+	push_groups(c, s, b, offset_ns, now_ns);
 }
 
 void cross_expect(struct cross *c, uint32_t ranks)
@@ -367,12 +374,12 @@ void cross_expect(struct cross *c, uint32_t ranks)
 	c->expected = ranks;
 }
 
-/* Nobody is compared yet, and everybody is there. */
+/* No rank is compared yet, and all ranks of the job are here. */
 static bool is_complete(const struct cross *c)
 {
 	uint32_t n = 0;
 
-	if (c->cohort_count || !c->expected)
+	if (c->role_part_count || !c->expected)
 		return false;
 	for (uint32_t i = 0; i < c->slot_room; i++)
 		n += c->slots[i].used && c->slots[i].role != CROSS_NONE;
@@ -381,7 +388,7 @@ static bool is_complete(const struct cross *c)
 
 void cross_tick(struct cross *c, uint64_t now_ns)
 {
-	/* A starting job's ranks come within a beat; later ones are not waited for. */
+	/* The ranks of a starting job arrive within one beat. Later ranks are not waited for. */
 	if (c->dirty && (is_complete(c) || now_ns - c->dirty_last_ns >= CROSS_SETTLE_NS ||
 			 now_ns - c->dirty_ns >= 2 * CROSS_SETTLE_NS)) {
 		cross_rows_regroup(c, now_ns);
@@ -393,15 +400,15 @@ void cross_tick(struct cross *c, uint64_t now_ns)
 	cross_findings_tick(c, now_ns);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 void cross_stats(const struct cross *c, struct cross_stats *out)
 {
 	*out = c->stats;
 	out->bytes = sizeof(*c) + c->slot_room * sizeof(*c->slots) +
 		     c->instance_room * sizeof(*c->instances);
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		out->bytes += c->cohorts[i].bytes + sizeof(c->cohorts[i]);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		out->bytes += c->role_parts[i].bytes + sizeof(c->role_parts[i]);
 	for (uint32_t i = 0; i < c->instance_room; i++)
 		out->bytes += c->instances[i].room * sizeof(struct cross_entry);
 }
@@ -415,7 +422,9 @@ double cross_role_self_ns(const struct cross *c, uint32_t slot)
 {
 	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
 
-	return s && s->used && s->cohort != CROSS_NONE ? c->cohorts[s->cohort].self_typical_ns : 0;
+	return s && s->used && s->role_part != CROSS_NONE
+		   ? c->role_parts[s->role_part].self_typical_ns
+		   : 0;
 }
 
 uint32_t cross_suspects(const struct cross *c)
@@ -431,20 +440,20 @@ uint32_t cross_suspects(const struct cross *c)
 uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slots, uint32_t max)
 {
 	const struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
-	const struct cross_cohort *co;
+	const struct cross_role_part *rp;
 	uint32_t n = 0;
 
-	if (!s || !s->used || s->cohort == CROSS_NONE)
+	if (!s || !s->used || s->role_part == CROSS_NONE)
 		return 0;
-	co = &c->cohorts[s->cohort];
-	/* Members are sorted by rank: outwards from the rank itself. */
-	for (uint32_t d = 1; d < co->count && n < max; d++) {
+	rp = &c->role_parts[s->role_part];
+	/* Members are sorted by rank. Search outwards from the rank itself. */
+	for (uint32_t d = 1; d < rp->count && n < max; d++) {
 		for (int side = 0; side < 2 && n < max; side++) {
 			uint32_t at = side ? s->member + d : s->member - d, other;
 
-			if (at >= co->count)
+			if (at >= rp->count)
 				continue;
-			other = co->members[at].slot;
+			other = rp->members[at].slot;
 			if (other != CROSS_NONE && !c->slots[other].findings)
 				slots[n++] = other;
 		}
@@ -477,22 +486,22 @@ int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step)
 
 bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out)
 {
-	const struct cross_cohort *co = NULL;
+	const struct cross_role_part *rp = NULL;
 
-	for (uint32_t i = 0; i < c->cohort_count && !co; i++)
-		if (c->cohorts[i].used && !index--)
-			co = &c->cohorts[i];
-	if (!co)
+	for (uint32_t i = 0; i < c->role_part_count && !rp; i++)
+		if (c->role_parts[i].used && !index--)
+			rp = &c->role_parts[i];
+	if (!rp)
 		return false;
 	*out = (struct cross_role){
-	    .role = c->roles[co->role],
-	    .part = co->part,
-	    .steps_per_row = co->steps,
-	    .step_ns = co->step_ns,
-	    .self_ns = co->self_typical_ns,
-	    .last_step = co->next * co->steps,
-	    .count = co->count,
-	    .cohort = co,
+	    .role = c->roles[rp->role],
+	    .part = rp->part,
+	    .steps_per_row = rp->steps,
+	    .step_ns = rp->step_ns,
+	    .self_ns = rp->self_typical_ns,
+	    .last_step = rp->next * rp->steps,
+	    .count = rp->count,
+	    .role_part = rp,
 	};
 	return true;
 }
@@ -500,11 +509,11 @@ bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out)
 bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index,
 		       int32_t *rank, bool *suspect)
 {
-	const struct cross_cohort *co = role->cohort;
+	const struct cross_role_part *rp = role->role_part;
 
-	if (co->members[index].slot == CROSS_NONE)
+	if (rp->members[index].slot == CROSS_NONE)
 		return false;
-	*rank = c->slots[co->members[index].slot].rank;
-	*suspect = c->slots[co->members[index].slot].findings != 0;
+	*rank = c->slots[rp->members[index].slot].rank;
+	*suspect = c->slots[rp->members[index].slot].findings != 0;
 	return true;
 }

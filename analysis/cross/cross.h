@@ -3,11 +3,11 @@
  * collectives of their beats to findings about slow ranks.
  *
  * Every rank numbers its own steps. A sampled collective is the same event on all its ranks, so two
- * ranks that report it show the difference of their numberings. Ranks that share none are chained
+ * ranks that report it show the difference of their numberings. Ranks that share none are linked
  * through others; ranks without any link are placed by time. Groups then fall into rows of the
  * job's common numbering, with one column per member of a role. A row is complete once every living
- * member has passed it, or after CROSS_ROW_WAIT_NS. Entry lateness is a member's entry into a
- * sampled collective less the median of the role's members, on clocks aligned by the ends
+ * member has passed it, or after CROSS_ROW_WAIT_NS. Entry lateness is the time of a member's entry
+ * into a sampled collective minus the median of the role's members, on clocks aligned by the ends
  * (clocks.h). Complete rows go to analysis/slow/peers; its flags become findings. A finding is
  * reported once it is significant, every CROSS_REFRESH_NS while it lasts, and when it ends.
  *
@@ -21,25 +21,26 @@
 #include "model/finding.h"
 #include "model/window.h"
 
-#define CROSS_ROW_WAIT_NS 7500000000ull	 /* a beat's period and half of one */
-#define CROSS_ALIVE_NS	  12000000000ull /* rows wait no longer for a member without a beat */
-#define CROSS_SETTLE_NS	  6000000000ull	 /* how long a starting job's ranks are gathered */
-#define CROSS_REFRESH_NS  10000000000ull
+#define CROSS_ROW_WAIT_NS 7500000000ull /* one and a half beat periods */
+/* without a beat for so long, a member no longer holds up rows */
+#define CROSS_ALIVE_NS	 12000000000ull
+#define CROSS_SETTLE_NS	 6000000000ull /* how long to wait for more ranks of a starting job */
+#define CROSS_REFRESH_NS 10000000000ull
 
 struct cross;
-struct cross_cohort;
+struct cross_role_part;
 
 struct cross_stats {
-	uint64_t rows, groups; /* compared; taken from beats */
+	uint64_t rows, groups; /* rows compared; groups accepted from beats */
 	uint64_t stale;	       /* groups that came twice, or too late for their row */
-	uint64_t ahead;	       /* groups far ahead of the others' */
+	uint64_t ahead;	       /* groups too far ahead of the other ranks' */
 	uint64_t bad;	       /* groups or collectives with impossible numbers */
 	uint64_t unplaced;     /* groups of ranks whose numbering is not known yet */
-	uint64_t no_room;      /* collectives dropped for want of room */
-	uint64_t thinned; /* collectives of ranks that other ranks of the communicator represent */
-	uint64_t renumbered; /* ranks whose numbering had moved */
-	uint64_t findings;   /* about ranks, opened */
-	uint64_t imbalances; /* about roles, opened */
+	uint64_t no_room;      /* collectives dropped because a table was full */
+	uint64_t thinned; /* collectives of ranks that were not sampled in a large communicator */
+	uint64_t renumbered; /* ranks whose numbering was corrected */
+	uint64_t findings;   /* opened, about ranks */
+	uint64_t imbalances; /* opened, about roles */
 	uint64_t bytes;	     /* memory in use */
 };
 
@@ -58,42 +59,43 @@ void cross_restart(struct cross *c, uint32_t slot);
 void cross_drop(struct cross *c, uint32_t slot, uint64_t now_ns);
 /* The node is gone and its ranks were dropped: the number will be reused. */
 void cross_forget_node(struct cross *c, uint32_t node);
-/* A rank's part of a beat. offset_ns: the node's realtime less its monotonic clock. */
+/* A rank's part of a beat. offset_ns: the node's CLOCK_REALTIME minus its CLOCK_MONOTONIC. */
 void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		uint64_t now_ns);
-/* The number of ranks in the job, 0: not known. When all have a role, no more are waited for. */
+/* The number of ranks in the job, 0: not known. Once so many have a role, cross waits for no
+ * more. */
 void cross_expect(struct cross *c, uint32_t ranks);
-/* Once a second or so: settles, compares. */
+/* Call about once a second: settles collectives and compares complete rows. */
 void cross_tick(struct cross *c, uint64_t now_ns);
-/* The next report of the last tick; false: none. */
+/* The next report of the last tick; false: no more. */
 bool cross_next(struct cross *c, struct finding_report *out);
 void cross_stats(const struct cross *c, struct cross_stats *out);
 
 /* Whether an open finding names the rank. */
 bool cross_is_suspect(const struct cross *c, uint32_t slot);
-/* The median self time of those that this rank is compared with; 0: not known. */
+/* The median self time of the ranks that this rank is compared with; 0: not known. */
 double cross_role_self_ns(const struct cross *c, uint32_t slot);
 uint32_t cross_suspects(const struct cross *c);
 /* Other members of the same role that no finding names, nearest rank numbers first. Returns how
- * many were written. */
+ * many it wrote. */
 uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slots, uint32_t max);
 /* A rank's own step in the job's common numbering; -1: not known. */
 int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step);
-/* The ranks of one role that are compared with each other; borrowed until the next call that
- * changes c. */
+/* The ranks of one role that are compared with each other: the whole role, or one part of a large
+ * role. Borrowed until the next call that changes c. */
 struct cross_role {
 	const char *role;
-	uint32_t part, steps_per_row, count; /* count: of members */
+	uint32_t part, steps_per_row, count; /* count: members */
 	double step_ns, self_ns;
 	uint64_t last_step;
-	const struct cross_cohort *cohort;
+	const struct cross_role_part *role_part;
 };
 /* The index-th; false: no more. */
 bool cross_role(const struct cross *c, uint32_t index, struct cross_role *out);
-/* False: the place is empty. */
+/* False: the member is gone. */
 bool cross_role_member(const struct cross *c, const struct cross_role *role, uint32_t index,
 		       int32_t *rank, bool *suspect);
-/* A node's clock against the job's; false: not known. */
+/* The state of a node's clock against the job's; false: not known. */
 bool cross_clock_state(const struct cross *c, uint32_t node, int64_t at_unix_ns, double *offset_ns,
 		       double *drift, double *error_ns);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sampled collectives. One table per job, sized by its ranks: an instance is born with its first
- * rank's report, settled when all ranks of its communicator have reported or their beats must have
- * come, and kept without its entries for a while, since it still tells a late joiner its number. */
+ * Sampled collectives, in one table per job whose size follows the number of ranks. The first rank
+ * that reports a collective creates an instance. The instance is settled when all ranks of its
+ * communicator have reported it, or when their beats are overdue. A settled instance loses its
+ * entries but stays in the table for a while, because a rank that joins late still derives its
+ * numbering from it. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +34,7 @@ void cross_colls_free(struct cross *c)
 	c->instance_room = 0;
 }
 
-/* What was there is known again within a beat; moving it would cost more than it saves. */
+/* Instances that find no place in the new table are dropped: the next beat reports newer ones. */
 int cross_colls_resize(struct cross *c, uint32_t ranks)
 {
 	uint32_t room = 256;
@@ -78,7 +80,7 @@ struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t
 	return find(c, key_of(comm, func, seq));
 }
 
-/* A free place, or that of the oldest settled one. */
+/* A free place, or the place of the oldest settled instance. */
 static struct cross_instance *make(struct cross *c, uint64_t key, uint64_t now_ns)
 {
 	struct cross_instance *best = NULL;
@@ -108,7 +110,7 @@ static uint32_t comm_size(const struct beat_rank *b, uint64_t comm)
 	return 0;
 }
 
-/* Clocks of peers may stand anywhere: the difference of two times need not have room. */
+/* Peers' clocks may show any time, so the difference of two times may overflow. */
 static bool is_far(int64_t a_ns, int64_t b_ns)
 {
 	int64_t apart_ns;
@@ -117,8 +119,9 @@ static bool is_far(int64_t a_ns, int64_t b_ns)
 	       fabs((double)apart_ns) > (double)thresholds.time.gone_ns;
 }
 
-/* How many parts the ranks of a communicator fall into, so that one has room. The parts are drawn, and
- * differ in size by the square root of it: an eighth is left for that. */
+/* Into how many parts to split the ranks of a communicator, so that one part fits into an instance.
+ * A hash assigns the ranks, so the parts differ in size by about the square root of it. An eighth
+ * of the room is reserved for that. */
 static uint32_t parts_of(uint32_t ranks)
 {
 	uint32_t room = LIMIT_CROSS_ENTRIES - LIMIT_CROSS_ENTRIES / 8;
@@ -126,7 +129,7 @@ static uint32_t parts_of(uint32_t ranks)
 	return ranks <= LIMIT_CROSS_ENTRIES ? 1 : ranks / room + 1;
 }
 
-/* The same in each run: what is compared must not depend on chance. */
+/* A hash, not a random number: equal input must give equal results in every run. */
 static uint64_t draw_of(const struct beat_coll *k)
 {
 	const uint64_t what[3] = {k->comm, k->func, k->seq};
@@ -134,10 +137,10 @@ static uint64_t draw_of(const struct beat_coll *k)
 	return hash_mix(hash_bytes(HASH_SEED, what, sizeof(what)));
 }
 
-/* Whether the rank is of the part that this collective takes. Which part that is differs from collective to
- * collective, and so every rank is in some: one that always came too late for a place would never be
+/* Whether this collective samples the rank. Each collective samples another part, so every rank has
+ * its turn. Otherwise ranks that always report after the instance is full would never be
  * compared. */
-static bool is_taken(const struct cross_instance *in, uint32_t slot)
+static bool is_sampled(const struct cross_instance *in, uint32_t slot)
 {
 	return in->parts < 2 || (hash_mix(slot + 1ull) ^ in->draw) % in->parts == 0;
 }
@@ -150,7 +153,7 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 	struct cross_entry *e;
 
 	in->seen++;
-	if (!is_taken(in, slot)) {
+	if (!is_sampled(in, slot)) {
 		c->stats.thinned++;
 		return;
 	}
@@ -187,12 +190,12 @@ bool cross_colls_is_sane(const struct beat_coll *k)
 	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
 }
 
-void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
+void cross_colls_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		      uint64_t now_ns)
 {
 	const struct cross_slot *s = &c->slots[slot];
 
-	/* Made when there is a use for it: a job of one rank has none. */
+	/* A job of one rank never needs the table. */
 	if (b->coll_count && s->placed && !c->instance_room &&
 	    cross_colls_resize(c, c->slot_room)) {
 		c->stats.no_room += b->coll_count;
@@ -220,7 +223,7 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 			in->step = (int64_t)k->step + s->offset;
 			in->weak = !s->strong;
 			in->expected = comm_size(b, k->comm);
-			/* what one peer says of its communicator, but for more ranks than there are */
+			/* The size is what one peer claims, so it is capped at the known ranks. */
 			in->parts =
 			    parts_of(in->expected < c->slot_count ? in->expected : c->slot_count);
 			in->draw = draw_of(k);
@@ -235,17 +238,17 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 
 /* ---- settling ---- */
 
-/* An entry with its clock corrected, sorted by cohort. */
+/* An entry with its clock corrected; sorted by role part. */
 struct sorted {
-	uint32_t cohort, slot, node;
+	uint32_t role_part, slot, node;
 	double enter_ns, end_ns;
 };
 
-static int by_cohort(const void *a, const void *b)
+static int by_role_part(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return ORDER(x->cohort, y->cohort) ?: ORDER(x->enter_ns, y->enter_ns);
+	return ORDER(x->role_part, y->role_part) ?: ORDER(x->enter_ns, y->enter_ns);
 }
 
 static int by_node(const void *a, const void *b)
@@ -255,8 +258,8 @@ static int by_node(const void *a, const void *b)
 	return ORDER(x->node, y->node);
 }
 
-/* The ends of one collective, one per node, tell the clocks apart. */
-static void tell_clocks(struct cross *c, const struct cross_instance *in, struct sorted *v,
+/* The ends of one collective, one per node, show the offsets between the nodes' clocks. */
+static void push_clocks(struct cross *c, const struct cross_instance *in, struct sorted *v,
 			uint32_t n)
 {
 	uint32_t nodes[256], k = 0;
@@ -273,7 +276,7 @@ static void tell_clocks(struct cross *c, const struct cross_instance *in, struct
 		clocks_push(c->clocks, nodes, ends, k);
 }
 
-static void tell_lateness(struct cross *c, const struct cross_instance *in, struct sorted *v,
+static void push_lateness(struct cross *c, const struct cross_instance *in, struct sorted *v,
 			  uint32_t n, bool nodes)
 {
 	uint32_t begin = 0;
@@ -282,24 +285,24 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 		double offset, drift, error;
 		bool known;
 
-		/* Nobody is compared across clocks that are not known yet. */
+		/* Ranks are not compared across nodes whose clock offset is not known yet. */
 		known = cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error);
 		if (nodes && (!known || error > thresholds.clock.error_ns))
-			v[i].cohort = CROSS_NONE;
+			v[i].role_part = CROSS_NONE;
 		else if (nodes)
 			v[i].enter_ns -= offset;
 	}
-	qsort(v, n, sizeof(*v), by_cohort);
+	qsort(v, n, sizeof(*v), by_role_part);
 	while (begin < n) {
 		uint32_t end = begin, count;
 		double typical;
 
-		while (end < n && v[end].cohort == v[begin].cohort)
+		while (end < n && v[end].role_part == v[begin].role_part)
 			end++;
 		count = end - begin;
-		/* A pair of a larger role says nothing of which one is late. */
-		if (v[begin].cohort != CROSS_NONE &&
-		    (count > 2 || (count == 2 && c->cohorts[v[begin].cohort].count == 2))) {
+		/* Two ranks of a larger role do not show which of them is late. */
+		if (v[begin].role_part != CROSS_NONE &&
+		    (count > 2 || (count == 2 && c->role_parts[v[begin].role_part].count == 2))) {
 			typical = count % 2 ? v[begin + count / 2].enter_ns
 					    : (v[begin + count / 2 - 1].enter_ns +
 					       v[begin + count / 2].enter_ns) /
@@ -307,7 +310,8 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 			for (uint32_t i = begin; i < end; i++) {
 				double late = v[i].enter_ns - typical;
 
-				/* not of a rank that attached in the middle, nor of a clock that was set */
+				/* excludes ranks that attached during the collective, and clocks
+				 * that were set */
 				if (fabs(late) < (double)thresholds.time.gone_ns)
 					cross_rows_late(c, &c->slots[v[i].slot], in->step, late);
 			}
@@ -329,12 +333,12 @@ static void settle(struct cross *c, struct cross_instance *in)
 		if (!s->used)
 			continue;
 		nodes |= n && v[0].node != s->node;
-		v[n++] = (struct sorted){s->cohort, e->slot, s->node, e->enter_ns, e->end_ns};
+		v[n++] = (struct sorted){s->role_part, e->slot, s->node, e->enter_ns, e->end_ns};
 	}
 	if (n > 1 && nodes)
-		tell_clocks(c, in, v, n);
+		push_clocks(c, in, v, n);
 	if (n > 1)
-		tell_lateness(c, in, v, n, nodes);
+		push_lateness(c, in, v, n, nodes);
 	free(v);
 	free(in->entries);
 	in->entries = NULL;
@@ -342,31 +346,32 @@ static void settle(struct cross *c, struct cross_instance *in)
 	in->settled = true;
 }
 
-/* Before any row of its step goes, everybody who is waited for has reported it. */
+/* Whether all ranks that are waited for have reported. Collectives must settle before the rows of
+ * their step are compared. */
 static bool is_due(const struct cross *c, const struct cross_instance *in, const uint64_t *limits,
 		   uint64_t now_ns)
 {
 	const struct cross_slot *s = in->count ? &c->slots[in->entries[0].slot] : NULL;
-	const struct cross_cohort *co;
+	const struct cross_role_part *rp;
 
 	if (in->expected && in->seen >= in->expected)
 		return true;
 	if (now_ns - in->born_ns > CROSS_ROW_WAIT_NS - 500000000)
 		return true;
-	if (!s || !s->used || s->cohort == CROSS_NONE || in->step < 0)
+	if (!s || !s->used || s->role_part == CROSS_NONE || in->step < 0)
 		return false;
-	co = &c->cohorts[s->cohort];
-	return co->steps && (uint64_t)in->step / co->steps < limits[s->cohort];
+	rp = &c->role_parts[s->role_part];
+	return rp->steps && (uint64_t)in->step / rp->steps < limits[s->role_part];
 }
 
 void cross_colls_tick(struct cross *c, uint64_t now_ns)
 {
-	uint64_t *limits = calloc(c->cohort_count + 1, sizeof(*limits));
+	uint64_t *limits = calloc(c->role_part_count + 1, sizeof(*limits));
 
 	if (!limits)
 		return;
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		limits[i] = cross_rows_limit(c, &c->cohorts[i], now_ns);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		limits[i] = cross_rows_limit(c, &c->role_parts[i], now_ns);
 	for (uint32_t i = 0; i < c->instance_room; i++) {
 		struct cross_instance *in = &c->instances[i];
 

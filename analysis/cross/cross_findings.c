@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From flags of single members to findings: ranks of one role whose trouble began together are one
- * finding, ranks that began at another time are another one, since one fault is one incident. */
+ * Joins flags of single members into findings. Ranks of one role whose slowness began at the same
+ * time share a finding, since one fault is one incident. Ranks whose slowness began at another time
+ * get a finding of their own. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot
 	return NULL;
 }
 
-static struct cross_finding *holder(struct cross *c, uint32_t slot, struct cross_culprit **culprit)
+static struct cross_finding *open_finding_of(struct cross *c, uint32_t slot,
+					     struct cross_culprit **culprit)
 {
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++) {
 		struct cross_finding *f = &c->findings[i];
@@ -30,32 +32,32 @@ static struct cross_finding *holder(struct cross *c, uint32_t slot, struct cross
 	return NULL;
 }
 
-int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step)
+int64_t cross_findings_time(const struct cross_role_part *rp, uint64_t step)
 {
-	uint32_t n = co->time_count < CROSS_TIMES ? co->time_count : CROSS_TIMES;
+	uint32_t n = rp->time_count < CROSS_TIMES ? rp->time_count : CROSS_TIMES;
 	int64_t best = 0;
 	uint64_t best_step = 0, newest = 0;
 	int64_t newest_ns = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t s = co->times[i].step;
+		uint64_t s = rp->times[i].step;
 
 		if (s <= step && (!best || s >= best_step)) {
-			best = co->times[i].end_unix_ns;
+			best = rp->times[i].end_unix_ns;
 			best_step = s;
 		}
 		if (s >= newest) {
 			newest = s;
-			newest_ns = co->times[i].end_unix_ns;
+			newest_ns = rp->times[i].end_unix_ns;
 		}
 	}
-	/* Longer ago than is remembered: by the pace of now. */
+	/* The step is older than the stored times. Extrapolate with the present step time. */
 	if (!best)
-		return newest_ns - (int64_t)((double)(newest - step) * co->step_ns);
+		return newest_ns - (int64_t)((double)(newest - step) * rp->step_ns);
 	return best;
 }
 
-/* A rank that was done with, or came back in another slot, is the same culprit again. */
+/* A rank that had recovered, or that returned in another slot, is the same culprit again. */
 static struct cross_culprit *known_culprit(struct cross *c, struct cross_finding *f, uint32_t slot)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
@@ -88,7 +90,7 @@ static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *
 	return &f->culprits[f->count++];
 }
 
-static struct cross_finding *open_one(struct cross *c, const struct cross_cohort *co,
+static struct cross_finding *open_one(struct cross *c, const struct cross_role_part *rp,
 				      int64_t begin_ns, uint64_t first_step, uint64_t now_ns)
 {
 	struct cross_finding *room = NULL;
@@ -98,7 +100,7 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 
 		if (!f->used)
 			room = room ? room : f;
-		else if (!f->ended && f->role == co->role &&
+		else if (!f->ended && f->role == rp->role &&
 			 llabs(f->begin_unix_ns - begin_ns) <= (int64_t)thresholds.time.together_ns)
 			return f;
 	}
@@ -108,7 +110,7 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 	}
 	free(room->culprits);
 	*room = (struct cross_finding){.used = true,
-				       .role = co->role,
+				       .role = rp->role,
 				       .first_step = first_step,
 				       .begin_unix_ns = begin_ns,
 				       .opened_ns = now_ns};
@@ -127,36 +129,37 @@ static void finish_culprit(struct cross *c, struct cross_finding *f, struct cros
 			return;
 	f->ended = true;
 	f->changed = true;
-	f->last_step = f->first_step; /* while it lasted it reached to the newest step */
+	/* While the finding lasted, last_step followed the newest step of the job. */
+	f->last_step = f->first_step;
 	for (uint32_t i = 0; i < f->count; i++)
 		if (f->culprits[i].last_step > f->last_step)
 			f->last_step = f->culprits[i].last_step;
 }
 
-void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *flag,
+void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *flag,
 			 uint64_t now_ns)
 {
-	uint32_t slot = co->members[flag->member].slot, bit = 1u << flag->measure;
+	uint32_t slot = rp->members[flag->member].slot, bit = 1u << flag->measure;
 	struct cross_culprit *k;
-	struct cross_finding *f = holder(c, slot, &k);
-	uint64_t last = flag->last_step + co->steps - 1;
-	bool taken = cross_skew_takes(co, flag) && c->config.mode == PEERS_ROBUST;
+	struct cross_finding *f = open_finding_of(c, slot, &k);
+	uint64_t last = flag->last_step + rp->steps - 1;
+	bool explained = cross_skew_explains(rp, flag) && c->config.mode == PEERS_ROBUST;
 
 	if (!f) {
-		if (flag->ended || taken)
+		if (flag->ended || explained)
 			return;
-		f = open_one(c, co, cross_findings_time(co, flag->first_step), flag->first_step,
+		f = open_one(c, rp, cross_findings_time(rp, flag->first_step), flag->first_step,
 			     now_ns);
 		k = f ? add_culprit(c, f, slot) : NULL;
 		if (!k)
 			return;
 	}
-	f->peers = co->count;
+	f->peers = rp->count;
 	f->changed = true;
 	k->orphan_ns = 0;
 	if (flag->first_step < f->first_step) {
 		f->first_step = flag->first_step;
-		f->begin_unix_ns = cross_findings_time(co, flag->first_step);
+		f->begin_unix_ns = cross_findings_time(rp, flag->first_step);
 	}
 	if (flag->first_step < k->first_step || !k->last_step)
 		k->first_step = flag->first_step;
@@ -164,7 +167,7 @@ void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct 
 		k->last_step = last;
 	if (last > f->last_step)
 		f->last_step = last;
-	f->end_unix_ns = cross_findings_time(co, flag->last_step);
+	f->end_unix_ns = cross_findings_time(rp, flag->last_step);
 	if (flag->measure == PEERS_SELF) {
 		k->excess = flag->excess;
 		k->excess_ns = flag->excess_ns;
@@ -183,11 +186,11 @@ void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns)
 {
 	struct cross_culprit *k;
 
-	if (holder(c, slot, &k) && !k->orphan_ns)
+	if (open_finding_of(c, slot, &k) && !k->orphan_ns)
 		k->orphan_ns = now_ns;
 }
 
-static void tend(struct cross *c, struct cross_finding *f, uint64_t now_ns)
+static void update_finding(struct cross *c, struct cross_finding *f, uint64_t now_ns)
 {
 	bool lasts = false;
 
@@ -199,22 +202,23 @@ static void tend(struct cross *c, struct cross_finding *f, uint64_t now_ns)
 			continue;
 		if (!cross_alive(s, now_ns) && !k->orphan_ns)
 			k->orphan_ns = now_ns;
-		/* its columns were made anew, or it sends nothing any more: nobody tells its flag's end */
+		/* The rank's comparison was restarted, or the rank sends nothing any more, so its
+		 * flag never ends by itself. */
 		if (k->orphan_ns && now_ns - k->orphan_ns >= 2 * thresholds.time.gone_ns) {
 			finish_culprit(c, f, k);
 			continue;
 		}
 		lasts = true;
-		if (s->cohort != CROSS_NONE && c->cohorts[s->cohort].role == f->role &&
-		    c->cohorts[s->cohort].time_count && !k->orphan_ns) {
-			const struct cross_cohort *co = &c->cohorts[s->cohort];
-			uint32_t newest = (co->time_count - 1) % CROSS_TIMES;
+		if (s->role_part != CROSS_NONE && c->role_parts[s->role_part].role == f->role &&
+		    c->role_parts[s->role_part].time_count && !k->orphan_ns) {
+			const struct cross_role_part *rp = &c->role_parts[s->role_part];
+			uint32_t newest = (rp->time_count - 1) % CROSS_TIMES;
 
-			f->last_step = co->times[newest].step + co->steps - 1;
-			f->end_unix_ns = co->times[newest].end_unix_ns;
+			f->last_step = rp->times[newest].step + rp->steps - 1;
+			f->end_unix_ns = rp->times[newest].end_unix_ns;
 		}
 	}
-	if (lasts && now_ns - f->told_ns >= CROSS_REFRESH_NS)
+	if (lasts && now_ns - f->reported_ns >= CROSS_REFRESH_NS)
 		f->changed = true;
 }
 
@@ -222,17 +226,18 @@ void cross_findings_tick(struct cross *c, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
 		if (c->findings[i].used && !c->findings[i].ended)
-			tend(c, &c->findings[i], now_ns);
+			update_finding(c, &c->findings[i], now_ns);
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
 		if (c->findings[i].changed)
-			c->findings[i].told_ns = now_ns;
+			c->findings[i].reported_ns = now_ns;
 }
 
-/* ---- telling ---- */
+/* ---- reports ---- */
 
 static double effect_of(const struct cross_culprit *k)
 {
-	/* The same delay shows in both; the own time is what the rank alone decides. */
+	/* A delay shows both in self time and in lateness. Self time is the part that this rank
+	 * alone decides. */
 	return k->excess_ns > 0 ? k->excess_ns : k->late_excess_ns;
 }
 
@@ -243,7 +248,8 @@ static int worst_first(const void *a, const void *b)
 	return ORDER(effect_of(y), effect_of(x)) ?: ORDER(x->rank, y->rank);
 }
 
-static void say(const struct cross_finding *f, const struct cross_culprit *k, struct finding *out)
+static void add_evidence(const struct cross_finding *f, const struct cross_culprit *k,
+			 struct finding *out)
 {
 	double effect = effect_of(k);
 
@@ -290,12 +296,12 @@ static void fill(const struct cross *c, struct cross_finding *f, struct finding_
 		excess = k->excess > excess ? k->excess : excess;
 		score = k->score > score ? k->score : score;
 		if (i < FINDING_EVIDENCE_MAX / 2)
-			say(f, k, to);
+			add_evidence(f, k, to);
 	}
 	to->effect_ns = f->count ? effect_of(&f->culprits[0]) : 0;
 	to->excess = excess;
-	/* At the threshold one look in a thousand errs at most; three times above it nobody doubts.
-	 */
+	/* At the threshold one in a thousand tests errs. At three times the threshold hardly any
+	 * does. */
 	to->confidence = score > 1 ? fmin(0.99, 0.6 + 0.2 * (score - 1)) : 0.6;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cross_private.h - what the parts of cross share: slots (ranks), instances (sampled collectives),
- * cohorts (members of one role, rows of steps), findings that have not ended. */
+ * cross_private.h - what the files of cross share: slots (ranks), instances (sampled collectives),
+ * role parts (members of one role, with rows of steps), and findings that have not ended. */
 #ifndef SYSOM_ANALYSIS_CROSS_CROSS_PRIVATE_H
 #define SYSOM_ANALYSIS_CROSS_CROSS_PRIVATE_H
 
@@ -12,65 +12,65 @@
 #define CROSS_NONE     UINT32_MAX
 #define CROSS_TIMES    128u
 #define CROSS_ROW_NONE UINT64_MAX
-#define CROSS_SKEW_ROWS                                                                            \
-	64u /* below the rows of a cohort's ring: flags change those that are in it */
-/* Beyond these a number of a beat is nonsense: 2^48 steps are 9,000 years of a millisecond, 2^62 ns
- * 146. */
+/* Less than LIMIT_CROSS_ROWS: a flag changes the skew of rows that must still exist. */
+#define CROSS_SKEW_ROWS 64u
+/* Larger numbers in a beat are nonsense: 2^48 steps of 1 ms last 9,000 years, 2^62 ns last 146. */
 #define CROSS_STEP_MAX	  (1ull << 48)
 #define CROSS_TIME_MAX	  (1ull << 62)
 #define CROSS_LATENCY_MAX 3.6e12
 
-/* A collective that an unplaced rank told before any rank whose numbering is known did. */
+/* A collective that an unplaced rank reported before any rank with a known numbering did. */
 struct cross_unmatched {
-	uint64_t comm, step; /* the rank's own numbering */
+	uint64_t comm, step; /* in the rank's own numbering */
 	uint32_t func, seq;
 };
 
 struct cross_slot {
 	bool used;
 	bool placed; /* offset is known */
-	bool strong; /* by collectives, not by time */
+	bool strong; /* the offset comes from collectives, not from time */
 	bool begun;  /* it has sent groups */
 	int32_t rank;
-	uint32_t node, role, cohort, member;
+	uint32_t node, role, role_part, member;
 	uint64_t seen_ns, unplaced_ns, next_own, last_end_ns;
 	int64_t offset, other; /* job's step = own step + offset */
 	uint32_t agree, disagree;
-	uint32_t findings; /* open ones that name it */
-	uint32_t steps;	   /* of its latest group */
+	uint32_t findings; /* open findings that name it */
+	uint32_t steps;	   /* per group, in its latest one */
 	double latency_ns;
 	struct cross_unmatched
-	    *unmatched; /* LIMIT_CROSS_UNMATCHED; NULL: none, as of every placed rank */
+	    *unmatched; /* [LIMIT_CROSS_UNMATCHED]; NULL: none. A placed rank has none. */
 	uint32_t unmatched_count;
 };
 
 struct cross_entry {
 	uint32_t slot;
-	float enter_ns, end_ns; /* after the instance's base; NAN not seen */
+	float enter_ns, end_ns; /* since base_unix_ns; NAN: not seen */
 };
 
 struct cross_instance {
 	uint64_t key; /* 0: free */
 	uint64_t comm, born_ns;
-	uint64_t draw; /* which part of the ranks it takes */
+	uint64_t draw; /* selects the part of the ranks that it samples */
 	int64_t step, base_unix_ns;
 	struct cross_entry *entries;
 	uint32_t count, room, expected;
-	uint32_t seen;	/* ranks that reported it, taken or not */
-	uint32_t parts; /* of the ranks, it takes one part in so many; 1: all */
+	uint32_t seen;	/* ranks that reported it, sampled or not */
+	uint32_t parts; /* it samples one of so many parts of its ranks; 1: all */
 	bool settled, weak;
 };
 
 struct cross_member {
 	uint32_t slot;	 /* CROSS_NONE: gone */
-	uint32_t steps;	 /* per group, latest */
-	uint64_t passed; /* rows below are complete as far as it goes */
-	/* its node's realtime less this machine's clock, when its latest group came */
+	uint32_t steps;	 /* per group, in its latest one */
+	uint64_t passed; /* the member will send nothing more for rows below this one */
+	/* Its node's CLOCK_REALTIME minus this machine's clock, when its latest group arrived. */
 	int64_t clock_ns;
 	float latency_ns;
-	bool astray;		      /* its latest groups lie outside of the rows */
-	bool heavy;		      /* its own time is flagged now, whoever is told */
-	uint64_t high_from, high_end; /* rows of its latest stretch that was told */
+	bool astray; /* its latest groups lie outside the stored rows */
+	/* its self time is flagged now, even if the finding blames nobody */
+	bool heavy;
+	uint64_t high_from, high_end; /* rows of its latest flagged stretch */
 };
 
 struct cross_row {
@@ -79,18 +79,19 @@ struct cross_row {
 	bool live;
 };
 
-struct cross_cohort {
-	bool used, uneven; /* uneven: its members are compared with their own past only */
+struct cross_role_part {
+	bool used, uneven; /* uneven: each member is compared with its own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
-	/* per row; what most members send instead, since */
+	/* Per row. steps_next: what most members send instead, for steps_votes ticks so far. */
 	uint32_t steps, steps_next, steps_votes;
 	bool started;
-	uint64_t next;	  /* row */
-	int64_t clock_ns; /* of most members; 0: not known yet */
-	uint64_t lone_ns; /* since when rows have one member only; 0: they have more */
+	uint64_t next;	  /* the lowest row that was not pushed yet */
+	int64_t clock_ns; /* of the median member; 0: not known yet */
+	uint64_t lone_ns; /* since when rows have only one member; 0: they have more */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
-	/* [row][member]: means over cover steps; sum over late_n. blocks 0: not known */
+	/* [row][member]: means over `cover` steps; late_ns is the sum of late_n values. blocks 0:
+	 * not known. */
 	float *self_ns, *blocks, *late_ns;
 	uint16_t *cover;
 	uint8_t *late_n;
@@ -103,39 +104,42 @@ struct cross_cohort {
 	void *memory;
 	struct peers *peers;
 	double *values[PEERS_MEASURES];
-	double *row; /* [3 * count], of cross_skew.c */
-	/* Of the rows handed on last, by row: by the times, and by what there was to do. */
+	double *row; /* [3 * count], scratch of cross_skew.c */
+	/* Of the latest pushed rows: the skew of the times, and the skew of the work that the ranks
+	 * had. */
 	struct skew_step skew[CROSS_SKEW_ROWS], input[CROSS_SKEW_ROWS];
 	uint64_t skew_row[CROSS_SKEW_ROWS];
-	/* pushed since the columns were made; flags that it explains */
+	/* Rows since the comparison started. skew_folded: flags that the skew explained. */
 	uint32_t skew_count, skew_folded;
 	size_t bytes;
 };
 
-/* Of a role: its members' work differs from step to step. */
+/* Of a role: its members have unequal work from step to step. */
 struct cross_imbalance {
 	bool open, changed, ended;
 	uint32_t role, members, folded;
-	uint64_t first_step, last_step, told_ns, even_ns; /* even: since when it is not seen */
+	/* even_ns: since when the imbalance is not seen */
+	uint64_t first_step, last_step, reported_ns, even_ns;
 	int64_t begin_unix_ns, end_unix_ns;
 	struct skew skew;
 	double effect_ns;
 };
 
 struct cross_culprit {
-	uint32_t slot, measures; /* bits of those flagged now */
+	uint32_t slot, measures; /* one bit per measure that is flagged now */
 	int32_t rank;
 	uint32_t window;
-	uint64_t first_step, last_step; /* its own excess, as told */
+	uint64_t first_step, last_step; /* of its own excess, as reported */
 	double excess, excess_ns, late_excess_ns, score;
-	uint64_t orphan_ns; /* since when nobody would tell its end; 0: somebody does */
+	/* since when no comparison will report the end of its flag; 0: one will */
+	uint64_t orphan_ns;
 	bool done;
 };
 
 struct cross_finding {
 	bool used, changed, ended;
 	uint32_t role;
-	uint64_t first_step, last_step, opened_ns, told_ns;
+	uint64_t first_step, last_step, opened_ns, reported_ns;
 	int64_t begin_unix_ns, end_unix_ns;
 	struct cross_culprit *culprits;
 	uint32_t count, peers;
@@ -147,18 +151,18 @@ struct cross {
 	struct peers_config config;
 	struct cross_slot *slots;
 	size_t slot_room;
-	uint32_t slot_count; /* used ones */
+	uint32_t slot_count; /* slots in use */
 	char (*roles)[WIRE_TEXT_BYTES];
 	uint32_t role_count;
 	struct cross_instance *instances;
 	uint32_t instance_room;
-	struct cross_cohort *cohorts;
-	uint32_t cohort_count;
+	struct cross_role_part *role_parts;
+	uint32_t role_part_count;
 	uint32_t expected; /* ranks of the job; 0: not known */
 	bool dirty;
 	uint64_t dirty_ns, dirty_last_ns;
-	bool referenced;		 /* somebody is placed */
-	int64_t time_step, time_unix_ns; /* a step of the job's and when it ended */
+	bool referenced;		 /* at least one rank is placed */
+	int64_t time_step, time_unix_ns; /* The latest known step of the job, and when it ended. */
 	double time_latency_ns;
 	uint64_t time_seen_ns;
 	struct clocks *clocks;
@@ -173,7 +177,7 @@ bool cross_alive(const struct cross_slot *s, uint64_t now_ns);
 bool cross_colls_is_sane(const struct beat_coll *k);
 struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t func,
 					uint32_t seq);
-void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
+void cross_colls_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		      uint64_t now_ns);
 void cross_colls_tick(struct cross *c, uint64_t now_ns);
 int cross_colls_resize(struct cross *c, uint32_t ranks);
@@ -183,29 +187,30 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns);
 void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_group *g,
 		    int64_t end_unix_ns, uint64_t now_ns);
 void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, double late_ns);
-/* Rows that are complete but for late members; what is below may be settled. */
-uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, uint64_t now_ns);
+/* Below this row all living members have passed, or the row waited too long. Collectives of these
+ * rows may be settled. */
+uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *rp, uint64_t now_ns);
 void cross_rows_tick(struct cross *c, uint64_t now_ns);
-void cross_rows_free(struct cross_cohort *co);
-size_t cross_rows_cell(const struct cross_cohort *co, uint64_t index, uint32_t member);
+void cross_rows_free(struct cross_role_part *rp);
+size_t cross_rows_cell(const struct cross_role_part *rp, uint64_t index, uint32_t member);
 /* cross_skew.c */
-/* A row was handed on. */
-void cross_skew_push(struct cross_cohort *co, uint64_t index);
-/* The columns or rows begin anew. */
-void cross_skew_reset(struct cross_cohort *co);
-/* Whether the flag is a part of what the role's work differs by, and accuses nobody. */
-bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f);
-void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns);
-/* Roles that nobody has any more, or one rank alone, are told of as even. */
+/* After each row that was pushed to peers. */
+void cross_skew_push(struct cross_role_part *rp, uint64_t index);
+/* When the comparison restarts. */
+void cross_skew_reset(struct cross_role_part *rp);
+/* Whether the role's unequal work explains the flag, so that it blames nobody. */
+bool cross_skew_explains(struct cross_role_part *rp, const struct peers_flag *f);
+void cross_skew_tick(struct cross *c, struct cross_role_part *rp, uint64_t now_ns);
+/* Ends the imbalance of roles that have no members left to compare. */
 void cross_skew_orphans(struct cross *c, uint64_t now_ns);
 bool cross_skew_next(struct cross *c, struct finding_report *out);
 /* cross_findings.c */
-/* When a step of the job's numbering ended, by the rows that were handed on. */
-int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step);
-/* *out with the job and the stretch, and nothing found yet; times before the epoch are 0. */
+/* When a step of the job's numbering ended, by the rows that were pushed. */
+int64_t cross_findings_time(const struct cross_role_part *rp, uint64_t step);
+/* Fills *out with the job and the period, and no finding yet. Times before the epoch become 0. */
 void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns,
 			  bool ended, struct finding_report *out);
-void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *f,
+void cross_findings_flag(struct cross *c, struct cross_role_part *rp, const struct peers_flag *f,
 			 uint64_t now_ns);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);
 void cross_findings_tick(struct cross *c, uint64_t now_ns);

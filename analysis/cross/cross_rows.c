@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of steps, one column per member of a role. What most members send decides how many steps a
- * row has, so that one that sends nonsense moves nobody else's rows; in the same way the rows go on
- * only where most are. */
+ * Rows of steps, one column per member of a role. The majority of the members decides how many
+ * steps a row has, and which rows are current. So a single member that sends nonsense cannot move
+ * the rows of the others. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,38 +16,38 @@
 #define LARGE	64u
 #define BEAT_NS 5e9
 
-void cross_rows_free(struct cross_cohort *co)
+void cross_rows_free(struct cross_role_part *rp)
 {
-	free(co->members);
-	free(co->self_ns);
-	free(co->blocks);
-	free(co->late_ns);
-	free(co->cover);
-	free(co->late_n);
-	free(co->memory);
+	free(rp->members);
+	free(rp->self_ns);
+	free(rp->blocks);
+	free(rp->late_ns);
+	free(rp->cover);
+	free(rp->late_n);
+	free(rp->memory);
 	for (int m = 0; m < PEERS_MEASURES; m++)
-		free(co->values[m]);
-	free(co->row);
-	*co = (struct cross_cohort){0};
+		free(rp->values[m]);
+	free(rp->row);
+	*rp = (struct cross_role_part){0};
 }
 
-/* ---- who is compared with whom ---- */
+/* ---- which ranks are compared ---- */
 
-/* Steps of a row: as many as most of the members' groups have. Of a large role more, so that a beat
- * makes some eight rows: what lasts long is seen as well with fewer of them, at less memory and
+/* Steps per row: as many as most members' groups have. A large role has more per row, about eight
+ * rows per beat: lasting faults are found as well with fewer rows, which cost less memory and
  * time. */
-static uint32_t steps_of(const struct cross_cohort *co, uint32_t group, double step_ns)
+static uint32_t steps_of(const struct cross_role_part *rp, uint32_t group, double step_ns)
 {
 	uint32_t steps = group ? group : 1;
 
-	while (co->count > LARGE && step_ns > 0 && 2 * steps * step_ns <= BEAT_NS / 8 &&
+	while (rp->count > LARGE && step_ns > 0 && 2 * steps * step_ns <= BEAT_NS / 8 &&
 	       steps < LIMIT_CROSS_GROUP_STEPS / 2)
 		steps *= 2;
 	return steps;
 }
 
-/* The comparison begins anew with rows of co->steps. */
-static int compare_anew(struct cross *c, struct cross_cohort *co)
+/* Restarts the comparison with rows of rp->steps. */
+static int init_peers(struct cross *c, struct cross_role_part *rp)
 {
 	struct peers_config config = c->config;
 	uint32_t longest = 0;
@@ -55,73 +55,73 @@ static int compare_anew(struct cross *c, struct cross_cohort *co)
 
 	for (uint32_t i = 0; i < PEERS_WINDOWS && config.windows[i]; i++)
 		longest = config.windows[i];
-	/* and the past that the longest window is held against */
-	config.pushes = (longest + co->steps - 1) / co->steps + 100;
+	/* room for the past with which the longest window is compared */
+	config.pushes = (longest + rp->steps - 1) / rp->steps + 100;
 	if (config.pushes < 200)
 		config.pushes = 200;
-	bytes = peers_memory_bytes(&config, co->count);
-	free(co->memory);
-	co->peers = NULL;
-	co->bytes = co->count * (ROWS * 15 + sizeof(*co->members) + 4 * sizeof(double));
-	co->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
-	if (!co->memory)
+	bytes = peers_memory_bytes(&config, rp->count);
+	free(rp->memory);
+	rp->peers = NULL;
+	rp->bytes = rp->count * (ROWS * 15 + sizeof(*rp->members) + 4 * sizeof(double));
+	rp->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
+	if (!rp->memory)
 		return -ENOMEM;
-	co->bytes += bytes;
-	co->peers = peers_init(co->memory, &config, co->count);
-	co->uneven = config.changes_only;
-	co->time_count = 0;
-	cross_skew_reset(co);
+	rp->bytes += bytes;
+	rp->peers = peers_init(rp->memory, &config, rp->count);
+	rp->uneven = config.changes_only;
+	rp->time_count = 0;
+	cross_skew_reset(rp);
 	return 0;
 }
 
-static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, uint32_t part,
-		       const uint32_t *slots, uint32_t count)
+static int fill_role_part(struct cross *c, struct cross_role_part *rp, uint32_t role, uint32_t part,
+			  const uint32_t *slots, uint32_t count)
 {
 	size_t cells = (size_t)count * ROWS;
 	uint32_t sizes[32] = {0}, most = 0, seen = 0;
 
-	*co = (struct cross_cohort){.used = true, .role = role, .part = part, .count = count};
-	co->members = calloc(count, sizeof(*co->members));
-	co->self_ns = calloc(cells, sizeof(*co->self_ns));
-	co->blocks = calloc(cells, sizeof(*co->blocks));
-	co->late_ns = calloc(cells, sizeof(*co->late_ns));
-	co->cover = calloc(cells, sizeof(*co->cover));
-	co->late_n = calloc(cells, sizeof(*co->late_n));
+	*rp = (struct cross_role_part){.used = true, .role = role, .part = part, .count = count};
+	rp->members = calloc(count, sizeof(*rp->members));
+	rp->self_ns = calloc(cells, sizeof(*rp->self_ns));
+	rp->blocks = calloc(cells, sizeof(*rp->blocks));
+	rp->late_ns = calloc(cells, sizeof(*rp->late_ns));
+	rp->cover = calloc(cells, sizeof(*rp->cover));
+	rp->late_n = calloc(cells, sizeof(*rp->late_n));
 	for (int m = 0; m < PEERS_MEASURES; m++)
-		co->values[m] = calloc(count, sizeof(double));
-	co->row = calloc(3 * (size_t)count, sizeof(*co->row));
-	if (!co->members || !co->row || !co->self_ns || !co->blocks || !co->late_ns || !co->cover ||
-	    !co->late_n || !co->values[0] || !co->values[1])
+		rp->values[m] = calloc(count, sizeof(double));
+	rp->row = calloc(3 * (size_t)count, sizeof(*rp->row));
+	if (!rp->members || !rp->row || !rp->self_ns || !rp->blocks || !rp->late_ns || !rp->cover ||
+	    !rp->late_n || !rp->values[0] || !rp->values[1])
 		goto fail;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct cross_slot *s = &c->slots[slots[i]];
 
-		co->members[i] = (struct cross_member){.slot = slots[i]};
-		co->values[0][i] = s->latency_ns;
+		rp->members[i] = (struct cross_member){.slot = slots[i]};
+		rp->values[0][i] = s->latency_ns;
 		sizes[s->steps ? __builtin_ctz(s->steps) : 0]++;
 	}
 	while (most < 31 && 2 * (seen + sizes[most]) < count)
 		seen += sizes[most++];
-	co->steps = steps_of(co, 1u << most, median_of(co->values[0], count));
-	if (!compare_anew(c, co))
+	rp->steps = steps_of(rp, 1u << most, median_of(rp->values[0], count));
+	if (!init_peers(c, rp))
 		return 0;
 fail:
-	cross_rows_free(co);
+	cross_rows_free(rp);
 	return -ENOMEM;
 }
 
-static bool same_members(const struct cross_cohort *co, uint32_t role, const uint32_t *slots,
+static bool same_members(const struct cross_role_part *rp, uint32_t role, const uint32_t *slots,
 			 uint32_t count)
 {
 	uint32_t at = 0;
 
-	if (!co->used || co->role != role)
+	if (!rp->used || rp->role != role)
 		return false;
-	/* Gone members leave their columns empty. */
-	for (uint32_t i = 0; i < co->count; i++) {
-		if (co->members[i].slot == CROSS_NONE)
+	/* A member that has gone leaves its column empty. */
+	for (uint32_t i = 0; i < rp->count; i++) {
+		if (rp->members[i].slot == CROSS_NONE)
 			continue;
-		if (at == count || co->members[i].slot != slots[at])
+		if (at == count || rp->members[i].slot != slots[at])
 			return false;
 		at++;
 	}
@@ -140,10 +140,10 @@ static int by_role_and_rank(const void *a, const void *b)
 	return ORDER(x->role, y->role) ?: ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
 }
 
-/* One cohort of these, kept as it was where nothing changed. */
-static void group_up(struct cross *c, struct cross_cohort *to, struct cross_cohort *old,
-		     uint32_t old_count, uint32_t part, const struct wanted *w, uint32_t count,
-		     uint32_t *slots, uint64_t now_ns)
+/* A role part of these ranks. It keeps its rows and comparison if its members are unchanged. */
+static void make_role_part(struct cross *c, struct cross_role_part *to, struct cross_role_part *old,
+			   uint32_t old_count, uint32_t part, const struct wanted *w,
+			   uint32_t count, uint32_t *slots, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < count; i++)
 		slots[i] = w[i].slot;
@@ -153,7 +153,7 @@ static void group_up(struct cross *c, struct cross_cohort *to, struct cross_coho
 			old[i].used = false;
 			return;
 		}
-	if (cohort_fill(c, to, w->role, part, slots, count))
+	if (fill_role_part(c, to, w->role, part, slots, count))
 		return;
 	for (uint32_t i = 0; i < count; i++)
 		cross_findings_orphan(c, slots[i], now_ns);
@@ -162,14 +162,14 @@ static void group_up(struct cross *c, struct cross_cohort *to, struct cross_coho
 static void assign(struct cross *c)
 {
 	for (uint32_t i = 0; i < c->slot_room; i++)
-		c->slots[i].cohort = c->slots[i].member = CROSS_NONE;
-	for (uint32_t k = 0; k < c->cohort_count; k++)
-		for (uint32_t m = 0; m < c->cohorts[k].count; m++) {
-			uint32_t slot = c->cohorts[k].members[m].slot;
+		c->slots[i].role_part = c->slots[i].member = CROSS_NONE;
+	for (uint32_t k = 0; k < c->role_part_count; k++)
+		for (uint32_t m = 0; m < c->role_parts[k].count; m++) {
+			uint32_t slot = c->role_parts[k].members[m].slot;
 
 			if (slot == CROSS_NONE)
 				continue;
-			c->slots[slot].cohort = k;
+			c->slots[slot].role_part = k;
 			c->slots[slot].member = m;
 		}
 }
@@ -179,7 +179,7 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns)
 	struct wanted *w = malloc((c->slot_count + 1) * sizeof(*w));
 	uint32_t *slots = malloc(PEERS_MEMBERS_MAX * sizeof(*slots)), n = 0, made = 0, at = 0;
 	uint32_t room = c->role_count + c->slot_count / PEERS_MEMBERS_MAX + 1;
-	struct cross_cohort *list = calloc(room, sizeof(*list));
+	struct cross_role_part *list = calloc(room, sizeof(*list));
 
 	if (!w || !slots || !list) {
 		free(list);
@@ -200,18 +200,18 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns)
 			uint32_t share = (end - at) / (parts - part);
 
 			if (share > 1 && made < room)
-				group_up(c, &list[made++], c->cohorts, c->cohort_count, part,
-					 &w[at], share, slots, now_ns);
+				make_role_part(c, &list[made++], c->role_parts, c->role_part_count,
+					       part, &w[at], share, slots, now_ns);
 			at += share;
 		}
 		at = end;
 	}
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		if (c->cohorts[i].used)
-			cross_rows_free(&c->cohorts[i]);
-	free(c->cohorts);
-	c->cohorts = list;
-	c->cohort_count = made;
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		if (c->role_parts[i].used)
+			cross_rows_free(&c->role_parts[i]);
+	free(c->role_parts);
+	c->role_parts = list;
+	c->role_part_count = made;
 	assign(c);
 out:
 	free(w);
@@ -220,34 +220,34 @@ out:
 
 /* ---- filling ---- */
 
-size_t cross_rows_cell(const struct cross_cohort *co, uint64_t row, uint32_t member)
+size_t cross_rows_cell(const struct cross_role_part *rp, uint64_t row, uint32_t member)
 {
-	return (size_t)(row % ROWS) * co->count + member;
+	return (size_t)(row % ROWS) * rp->count + member;
 }
 
-static struct cross_row *row_at(struct cross_cohort *co, uint64_t index, uint64_t now_ns)
+static struct cross_row *row_at(struct cross_role_part *rp, uint64_t index, uint64_t now_ns)
 {
-	struct cross_row *r = &co->rows[index % ROWS];
-	size_t at = cross_rows_cell(co, index, 0);
+	struct cross_row *r = &rp->rows[index % ROWS];
+	size_t at = cross_rows_cell(rp, index, 0);
 
 	if (r->live && r->index == index)
 		return r;
 	*r = (struct cross_row){.index = index, .born_ns = now_ns, .live = true};
-	memset(co->cover + at, 0, co->count * sizeof(*co->cover));
-	memset(co->late_n + at, 0, co->count * sizeof(*co->late_n));
-	memset(co->late_ns + at, 0, co->count * sizeof(*co->late_ns));
+	memset(rp->cover + at, 0, rp->count * sizeof(*rp->cover));
+	memset(rp->late_n + at, 0, rp->count * sizeof(*rp->late_n));
+	memset(rp->late_ns + at, 0, rp->count * sizeof(*rp->late_ns));
 	return r;
 }
 
-static void restart(struct cross_cohort *co)
+static void restart(struct cross_role_part *rp)
 {
-	co->started = false;
-	cross_skew_reset(co);
+	rp->started = false;
+	cross_skew_reset(rp);
 	for (uint32_t i = 0; i < ROWS; i++)
-		co->rows[i].live = false;
-	for (uint32_t i = 0; i < co->count; i++) {
-		co->members[i].astray = false;
-		co->members[i].passed = 0;
+		rp->rows[i].live = false;
+	for (uint32_t i = 0; i < rp->count; i++) {
+		rp->members[i].astray = false;
+		rp->members[i].passed = 0;
 	}
 }
 
@@ -257,41 +257,41 @@ static float mean(float before, uint32_t covered, double value, uint32_t more)
 		       : (float)value;
 }
 
-static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint64_t index,
+static void put(struct cross *c, struct cross_role_part *rp, uint32_t member, uint64_t index,
 		const struct beat_group *g, int64_t end_unix_ns, uint64_t now_ns)
 {
 	struct cross_row *r;
-	uint32_t covered, more = g->count < co->steps ? g->count : co->steps;
+	uint32_t covered, more = g->count < rp->steps ? g->count : rp->steps;
 	size_t at;
 
-	co->members[member].astray = index < co->next || index - co->next >= ROWS;
-	if (index < co->next) {
+	rp->members[member].astray = index < rp->next || index - rp->next >= ROWS;
+	if (index < rp->next) {
 		c->stats.stale++;
 		return;
 	}
-	if (index - co->next >= ROWS) {
+	if (index - rp->next >= ROWS) {
 		c->stats.ahead++;
 		return;
 	}
-	r = row_at(co, index, now_ns);
+	r = row_at(rp, index, now_ns);
 	if (end_unix_ns > r->end_unix_ns)
 		r->end_unix_ns = end_unix_ns;
-	if (!(g->latency_ns > 0)) /* nothing of it was judged */
+	if (!(g->latency_ns > 0)) /* no step of the group was judged */
 		return;
-	at = cross_rows_cell(co, index, member);
-	covered = co->cover[at];
+	at = cross_rows_cell(rp, index, member);
+	covered = rp->cover[at];
 	if (covered + more > UINT16_MAX)
 		return;
-	co->self_ns[at] = mean(co->self_ns[at], covered, g->self_ns, more);
-	co->blocks[at] = mean(co->blocks[at], covered, g->blocks, more);
-	co->cover[at] = (uint16_t)(covered + more);
+	rp->self_ns[at] = mean(rp->self_ns[at], covered, g->self_ns, more);
+	rp->blocks[at] = mean(rp->blocks[at], covered, g->blocks, more);
+	rp->cover[at] = (uint16_t)(covered + more);
 }
 
 void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_group *g,
 		    int64_t end_unix_ns, uint64_t now_ns)
 {
-	struct cross_cohort *co = &c->cohorts[s->cohort];
-	struct cross_member *m = &co->members[s->member];
+	struct cross_role_part *rp = &c->role_parts[s->role_part];
+	struct cross_member *m = &rp->members[s->member];
 	int64_t step = (int64_t)g->first_step + s->offset;
 	uint64_t first, passed;
 
@@ -301,55 +301,56 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	}
 	m->steps = g->count;
 	m->clock_ns = end_unix_ns - (int64_t)now_ns;
-	/* a group is told no later than this after its end where clocks agree */
-	if (co->clock_ns &&
-	    fabs((double)m->clock_ns - (double)co->clock_ns) > 2 * (double)thresholds.time.gone_ns)
-		end_unix_ns = 0; /* the others say when it was */
+	/* where clocks agree, a group arrives no later than this after its end */
+	if (rp->clock_ns &&
+	    fabs((double)m->clock_ns - (double)rp->clock_ns) > 2 * (double)thresholds.time.gone_ns)
+		end_unix_ns = 0; /* unknown: the other members' groups give the time of the row */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
-	/* A numbering that is off by part of a row: where most of the group lies. */
-	first = ((uint64_t)step + (g->count <= co->steps ? g->count / 2 : 0)) / co->steps;
-	if (!co->started) {
-		co->started = true;
-		co->next = first;
+	/* If the numbering is off by part of a row, use the row that holds most of the group. */
+	first = ((uint64_t)step + (g->count <= rp->steps ? g->count / 2 : 0)) / rp->steps;
+	if (!rp->started) {
+		rp->started = true;
+		rp->next = first;
 	}
-	for (uint64_t k = 0; k == 0 || (k < ROWS && k < g->count / co->steps); k++)
-		put(c, co, s->member, first + k, g, end_unix_ns, now_ns);
+	for (uint64_t k = 0; k == 0 || (k < ROWS && k < g->count / rp->steps); k++)
+		put(c, rp, s->member, first + k, g, end_unix_ns, now_ns);
 	passed =
-	    ((uint64_t)step + g->count + (g->count <= co->steps ? g->count / 2 : 0)) / co->steps;
+	    ((uint64_t)step + g->count + (g->count <= rp->steps ? g->count / 2 : 0)) / rp->steps;
 	m->passed = passed;
 }
 
 void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, double late_ns)
 {
-	struct cross_cohort *co = s->cohort == CROSS_NONE ? NULL : &c->cohorts[s->cohort];
+	struct cross_role_part *rp =
+	    s->role_part == CROSS_NONE ? NULL : &c->role_parts[s->role_part];
 	uint64_t index;
 	size_t at;
 
-	if (!co || !co->started || step < 0)
+	if (!rp || !rp->started || step < 0)
 		return;
-	index = (uint64_t)step / co->steps;
-	if (index < co->next || index - co->next >= ROWS || !co->rows[index % ROWS].live ||
-	    co->rows[index % ROWS].index != index)
+	index = (uint64_t)step / rp->steps;
+	if (index < rp->next || index - rp->next >= ROWS || !rp->rows[index % ROWS].live ||
+	    rp->rows[index % ROWS].index != index)
 		return;
-	at = cross_rows_cell(co, index, s->member);
-	if (co->late_n[at] == UINT8_MAX)
+	at = cross_rows_cell(rp, index, s->member);
+	if (rp->late_n[at] == UINT8_MAX)
 		return;
-	co->late_ns[at] += (float)late_ns;
-	co->late_n[at]++;
+	rp->late_ns[at] += (float)late_ns;
+	rp->late_n[at]++;
 }
 
-/* ---- handing on ---- */
+/* ---- comparing ---- */
 
-uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, uint64_t now_ns)
+uint64_t cross_rows_limit(const struct cross *c, const struct cross_role_part *rp, uint64_t now_ns)
 {
 	uint64_t limit = UINT64_MAX;
 	bool any = false;
 
-	if (!co->used || !co->started)
+	if (!rp->used || !rp->started)
 		return 0;
-	for (uint32_t i = 0; i < co->count; i++) {
-		const struct cross_member *m = &co->members[i];
+	for (uint32_t i = 0; i < rp->count; i++) {
+		const struct cross_member *m = &rp->members[i];
 
 		if (m->slot == CROSS_NONE || !cross_alive(&c->slots[m->slot], now_ns) ||
 		    !c->slots[m->slot].placed)
@@ -360,65 +361,66 @@ uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, 
 	if (!any)
 		limit = 0;
 	for (uint64_t k = 0; k < ROWS; k++) {
-		const struct cross_row *r = &co->rows[(co->next + k) % ROWS];
+		const struct cross_row *r = &rp->rows[(rp->next + k) % ROWS];
 
-		if (r->live && r->index == co->next + k &&
+		if (r->live && r->index == rp->next + k &&
 		    now_ns - r->born_ns >= CROSS_ROW_WAIT_NS && r->index + 1 > limit)
 			limit = r->index + 1;
 	}
 	return limit;
 }
 
-static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross_row *r,
-		    uint64_t now_ns)
+static void push_row(struct cross *c, struct cross_role_part *rp, const struct cross_row *r,
+		     uint64_t now_ns)
 {
-	double *self = co->values[PEERS_SELF], *late = co->values[PEERS_LATE];
+	double *self = rp->values[PEERS_SELF], *late = rp->values[PEERS_LATE];
 	uint32_t known = 0;
 	struct peers_flag f;
 
-	if (!co->peers)
+	if (!rp->peers)
 		return;
-	for (uint32_t i = 0; i < co->count; i++) {
-		size_t at = cross_rows_cell(co, r->index, i);
-		bool have = co->cover[at] && 2u * co->cover[at] >= co->steps &&
-			    co->members[i].slot != CROSS_NONE;
+	for (uint32_t i = 0; i < rp->count; i++) {
+		size_t at = cross_rows_cell(rp, r->index, i);
+		bool have = rp->cover[at] && 2u * rp->cover[at] >= rp->steps &&
+			    rp->members[i].slot != CROSS_NONE;
 
-		self[i] = have ? (double)co->self_ns[at] : NAN;
-		late[i] = have && co->late_n[at] ? (double)co->late_ns[at] / co->late_n[at] : NAN;
+		self[i] = have ? (double)rp->self_ns[at] : NAN;
+		late[i] = have && rp->late_n[at] ? (double)rp->late_ns[at] / rp->late_n[at] : NAN;
 		known += have;
 	}
-	co->lone_ns = known > 1 ? 0 : co->lone_ns ? co->lone_ns : now_ns;
+	rp->lone_ns = known > 1 ? 0 : rp->lone_ns ? rp->lone_ns : now_ns;
 	if (known < 2)
 		return;
 	c->stats.rows++;
-	co->times[co->time_count % CROSS_TIMES].step = r->index * co->steps;
-	co->times[co->time_count++ % CROSS_TIMES].end_unix_ns =
-	    r->end_unix_ns ? r->end_unix_ns : (int64_t)now_ns + co->clock_ns;
-	peers_push(co->peers, r->index * co->steps, self, late, co->step_ns, co->steps);
-	while (peers_next(co->peers, &f))
-		if (f.member < co->count && co->members[f.member].slot != CROSS_NONE)
-			cross_findings_flag(c, co, &f, now_ns);
-	cross_skew_push(co, r->index);
+	rp->times[rp->time_count % CROSS_TIMES].step = r->index * rp->steps;
+	rp->times[rp->time_count++ % CROSS_TIMES].end_unix_ns =
+	    r->end_unix_ns ? r->end_unix_ns : (int64_t)now_ns + rp->clock_ns;
+	peers_push(rp->peers, r->index * rp->steps, self, late, rp->step_ns, rp->steps);
+	while (peers_next(rp->peers, &f))
+		if (f.member < rp->count && rp->members[f.member].slot != CROSS_NONE)
+			cross_findings_flag(c, rp, &f, now_ns);
+	cross_skew_push(rp, r->index);
 }
 
-/* The comparison begins anew; whom the one before had flagged is let off unless this one does, too. */
-static void forget(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
+/* Restarts the comparison. A flag that the old comparison raised is dropped unless the new one
+ * raises it too. */
+static void restart_comparison(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
-	restart(co);
-	compare_anew(c, co);
-	co->lone_ns = 0;
-	for (uint32_t i = 0; i < co->count; i++)
-		if (co->members[i].slot != CROSS_NONE)
-			cross_findings_orphan(c, co->members[i].slot, now_ns);
+	restart(rp);
+	init_peers(c, rp);
+	rp->lone_ns = 0;
+	for (uint32_t i = 0; i < rp->count; i++)
+		if (rp->members[i].slot != CROSS_NONE)
+			cross_findings_orphan(c, rp->members[i].slot, now_ns);
 }
 
-/* What most living members send, and what is typical of them now. */
-static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
+/* Updates what most living members send, and the role's typical step time and clock. */
+static void update_typical(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
 	uint32_t sizes[32] = {0}, alive = 0, astray = 0, n = 0, seen = 0, most, steps;
 
-	for (uint32_t i = 0; i < co->count; i++) {
-		const struct cross_member *m = &co->members[i];
+	for (uint32_t i = 0; i < rp->count; i++) {
+		const struct cross_member *m = &rp->members[i];
 
 		if (m->slot == CROSS_NONE || !cross_alive(&c->slots[m->slot], now_ns) || !m->steps)
 			continue;
@@ -426,32 +428,32 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		astray += m->astray;
 		sizes[__builtin_ctz(m->steps)]++;
 		if (m->latency_ns > 0)
-			co->values[0][n++] = (double)m->latency_ns;
-		co->values[1][alive - 1] = (double)m->clock_ns;
+			rp->values[0][n++] = (double)m->latency_ns;
+		rp->values[1][alive - 1] = (double)m->clock_ns;
 	}
 	if (!alive)
 		return;
-	/* one of them, not the mean of two */
-	co->clock_ns = (int64_t)median_nth(co->values[1], alive, (alive - 1) / 2);
-	co->step_ns = median_of(co->values[0], n);
+	/* an existing value, not the mean of two */
+	rp->clock_ns = (int64_t)median_nth(rp->values[1], alive, (alive - 1) / 2);
+	rp->step_ns = median_of(rp->values[0], n);
 	if (2 * astray > alive)
-		restart(co);
+		restart(rp);
 	for (most = 0; most < 31 && 2 * (seen + sizes[most]) < alive; most++)
 		seen += sizes[most];
-	steps = steps_of(co, 1u << most, co->step_ns);
-	/* A pace that hovers between two sizes stays with the one it has. */
-	if (steps == co->steps ||
-	    (co->steps >= 1u << most && (2 * steps == co->steps || steps == 2 * co->steps))) {
-		co->steps_votes = 0;
+	steps = steps_of(rp, 1u << most, rp->step_ns);
+	/* A step time that varies between two row sizes keeps the present one. */
+	if (steps == rp->steps ||
+	    (rp->steps >= 1u << most && (2 * steps == rp->steps || steps == 2 * rp->steps))) {
+		rp->steps_votes = 0;
 		return;
 	}
-	co->steps_votes = co->steps_next == steps ? co->steps_votes + 1 : 1;
-	co->steps_next = steps;
-	if (co->steps_votes < 6) /* a beat's period, so that everybody has spoken */
+	rp->steps_votes = rp->steps_next == steps ? rp->steps_votes + 1 : 1;
+	rp->steps_next = steps;
+	if (rp->steps_votes < 6) /* about one beat period, so that every member has sent a group */
 		return;
-	co->steps = steps;
-	co->steps_votes = 0;
-	forget(c, co, now_ns);
+	rp->steps = steps;
+	rp->steps_votes = 0;
+	restart_comparison(c, rp, now_ns);
 }
 
 void cross_uneven(struct cross *c, uint64_t now_ns)
@@ -459,45 +461,45 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	if (c->config.changes_only)
 		return;
 	c->config.changes_only = true;
-	for (uint32_t k = 0; k < c->cohort_count; k++) {
-		struct cross_cohort *co = &c->cohorts[k];
+	for (uint32_t k = 0; k < c->role_part_count; k++) {
+		struct cross_role_part *rp = &c->role_parts[k];
 
-		if (co->used && co->peers)
-			forget(c, co, now_ns);
+		if (rp->used && rp->peers)
+			restart_comparison(c, rp, now_ns);
 	}
 }
 
-static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
+static void tick_role_part(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
-	uint64_t limit = cross_rows_limit(c, co, now_ns);
+	uint64_t limit = cross_rows_limit(c, rp, now_ns);
 	bool handed = false;
 
-	for (uint32_t k = 0; k < ROWS && co->next < limit; k++) {
-		struct cross_row *r = &co->rows[co->next % ROWS];
+	for (uint32_t k = 0; k < ROWS && rp->next < limit; k++) {
+		struct cross_row *r = &rp->rows[rp->next % ROWS];
 
-		if (r->live && r->index == co->next) {
-			hand_on(c, co, r, now_ns);
+		if (r->live && r->index == rp->next) {
+			push_row(c, rp, r, now_ns);
 			r->live = false;
 			handed = true;
 		}
-		co->next++;
+		rp->next++;
 	}
-	if (co->next < limit) /* nobody has anything for the rows between */
-		co->next = limit;
-	if (handed && co->peers)
-		cross_skew_tick(c, co, now_ns);
+	if (rp->next < limit) /* no member has data for the rows between */
+		rp->next = limit;
+	if (handed && rp->peers)
+		cross_skew_tick(c, rp, now_ns);
 	if (handed)
-		co->self_typical_ns = fmax(
-		    0, median_known(co->values[PEERS_SELF], co->count, co->values[PEERS_SELF]));
-	/* who is left alone is held against nobody: no flag's end would ever come */
-	if (co->lone_ns && now_ns - co->lone_ns >= thresholds.time.gone_ns)
-		forget(c, co, now_ns);
-	look_around(c, co, now_ns);
+		rp->self_typical_ns = fmax(
+		    0, median_known(rp->values[PEERS_SELF], rp->count, rp->values[PEERS_SELF]));
+	/* A member without peers is not compared, so its flags would never end. */
+	if (rp->lone_ns && now_ns - rp->lone_ns >= thresholds.time.gone_ns)
+		restart_comparison(c, rp, now_ns);
+	update_typical(c, rp, now_ns);
 }
 
 void cross_rows_tick(struct cross *c, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < c->cohort_count; i++)
-		if (c->cohorts[i].used)
-			cohort_tick(c, &c->cohorts[i], now_ns);
+	for (uint32_t i = 0; i < c->role_part_count; i++)
+		if (c->role_parts[i].used)
+			tick_role_part(c, &c->role_parts[i], now_ns);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Roles whose work differs from step to step (analysis/slow/skew.h), live: of the latest rows, without
- * stretches in which a member was flagged, so that a slow rank makes no skew. Times that differ now for
- * this member and now for that one accuse nobody, whatever makes them differ. Where the member that takes
- * longer is the one that has more to do (thread blocks launched), the role is told of, while it lasts: a
- * busy CPU makes no uneven input. Rows are medians of a few steps: work that
- * changes from one step to the next within a row evens out in them, and accuses nobody either. */
+ * Live detection of roles with unequal work (analysis/slow/skew.h), on the latest rows. Stretches
+ * in which a member was flagged are excluded, so a slow rank causes no skew. If the slowest member
+ * changes from row to row, nobody is blamed, whatever the cause. An imbalance is reported, while it
+ * lasts, only if the members that take longer also have more work (thread blocks launched), because
+ * a busy CPU also delays varying ranks. Rows are medians of a few steps: work that changes from
+ * step to step within a row averages out, and blames nobody either. */
 #include <math.h>
 #include <string.h>
 
@@ -18,72 +18,72 @@ static bool is_high(const struct cross_member *m, uint64_t row)
 	return row >= m->high_from && row < m->high_end;
 }
 
-/* A row in the ring: own times in co->row, and behind them what there was to do; times that say nothing are
- * NAN. Of ranks that differ by
- * nature all are while one is slow: what the others do while they wait for it is no time of their own. */
-static void look_at_row(struct cross_cohort *co, uint64_t index, uint32_t to)
+/* Computes the skew of one stored row: self times in rp->row, the work after them; NAN: no value.
+ * In a job whose ranks differ by nature, the whole row is excluded while one rank is flagged,
+ * because the others' self times then contain their waiting. */
+static void load_row(struct cross_role_part *rp, uint64_t index, uint32_t to)
 {
-	double *work = co->row + co->count;
+	double *work = rp->row + rp->count;
 	bool away = false;
 
-	for (uint32_t i = 0; i < co->count; i++)
-		away |= co->uneven && is_high(&co->members[i], index);
-	for (uint32_t i = 0; i < co->count; i++) {
-		size_t at = cross_rows_cell(co, index, i);
-		bool have = !away && co->cover[at] && 2u * co->cover[at] >= co->steps &&
-			    co->members[i].slot != CROSS_NONE && !is_high(&co->members[i], index);
+	for (uint32_t i = 0; i < rp->count; i++)
+		away |= rp->uneven && is_high(&rp->members[i], index);
+	for (uint32_t i = 0; i < rp->count; i++) {
+		size_t at = cross_rows_cell(rp, index, i);
+		bool have = !away && rp->cover[at] && 2u * rp->cover[at] >= rp->steps &&
+			    rp->members[i].slot != CROSS_NONE && !is_high(&rp->members[i], index);
 
-		co->row[i] = have ? (double)co->self_ns[at] : NAN;
-		work[i] = (double)co->blocks[at];
+		rp->row[i] = have ? (double)rp->self_ns[at] : NAN;
+		work[i] = (double)rp->blocks[at];
 	}
-	co->skew[to] = skew_of_step(co->row, NULL, co->count, work + co->count);
-	co->input[to] = skew_of_step(co->row, work, co->count, work + co->count);
+	rp->skew[to] = skew_of_step(rp->row, NULL, rp->count, work + rp->count);
+	rp->input[to] = skew_of_step(rp->row, work, rp->count, work + rp->count);
 }
 
-void cross_skew_reset(struct cross_cohort *co)
+void cross_skew_reset(struct cross_role_part *rp)
 {
-	co->skew_count = co->skew_folded = 0;
-	for (uint32_t i = 0; i < co->count; i++) {
-		co->members[i].heavy = false;
-		co->members[i].high_from = co->members[i].high_end = 0;
+	rp->skew_count = rp->skew_folded = 0;
+	for (uint32_t i = 0; i < rp->count; i++) {
+		rp->members[i].heavy = false;
+		rp->members[i].high_from = rp->members[i].high_end = 0;
 	}
 }
 
-void cross_skew_push(struct cross_cohort *co, uint64_t index)
+void cross_skew_push(struct cross_role_part *rp, uint64_t index)
 {
-	uint32_t at = co->skew_count++ % ROWS;
+	uint32_t at = rp->skew_count++ % ROWS;
 
-	look_at_row(co, index, at);
-	co->skew_row[at] = index;
+	load_row(rp, index, at);
+	rp->skew_row[at] = index;
 }
 
-/* A stretch of the member is left out of the rows that are still in the ring. */
-static void leave_out(struct cross_cohort *co, struct cross_member *m, uint64_t from, uint64_t end)
+/* Excludes rows from..end of the member, and computes the stored rows again. */
+static void exclude(struct cross_role_part *rp, struct cross_member *m, uint64_t from, uint64_t end)
 {
-	uint32_t n = co->skew_count < ROWS ? co->skew_count : ROWS;
+	uint32_t n = rp->skew_count < ROWS ? rp->skew_count : ROWS;
 
 	m->high_from = from;
 	m->high_end = end;
 	for (uint32_t k = 0; k < n; k++) {
-		uint64_t row = co->skew_row[k];
+		uint64_t row = rp->skew_row[k];
 
-		if (co->rows[row % LIMIT_CROSS_ROWS].index != row)
+		if (rp->rows[row % LIMIT_CROSS_ROWS].index != row)
 			continue;
-		look_at_row(co, row, k);
+		load_row(rp, row, k);
 	}
 }
 
-static struct skew latest(const struct cross_cohort *co, const struct skew_step *step)
+static struct skew latest(const struct cross_role_part *rp, const struct skew_step *step)
 {
-	uint32_t times[PEERS_MEMBERS_MAX], n = co->skew_count < ROWS ? co->skew_count : ROWS;
+	uint32_t times[PEERS_MEMBERS_MAX], n = rp->skew_count < ROWS ? rp->skew_count : ROWS;
 	double loss[ROWS];
 
-	return skew_of(step, n, times, co->count, loss);
+	return skew_of(step, n, times, rp->count, loss);
 }
 
-bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f)
+bool cross_skew_explains(struct cross_role_part *rp, const struct peers_flag *f)
 {
-	struct cross_member *m = &co->members[f->member];
+	struct cross_member *m = &rp->members[f->member];
 	bool self = f->measure == PEERS_SELF;
 	struct skew k;
 
@@ -91,49 +91,50 @@ bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f)
 		m->heavy = !f->ended;
 	if (f->ended) {
 		if (self && m->high_end == CROSS_ROW_NONE)
-			leave_out(co, m, m->high_from, f->last_step / co->steps + 1);
+			exclude(rp, m, m->high_from, f->last_step / rp->steps + 1);
 		return false;
 	}
-	/* who has more to do also comes later; who only comes later has another trouble */
+	/* More work makes a rank enter collectives later too. A rank that is only late has another
+	 * fault. */
 	if (!self && !m->heavy)
 		return false;
 	if (self)
-		leave_out(co, m, f->first_step / co->steps, CROSS_ROW_NONE);
-	k = latest(co, co->skew);
+		exclude(rp, m, f->first_step / rp->steps, CROSS_ROW_NONE);
+	k = latest(rp, rp->skew);
 	if (!skew_explains(&k, f->excess))
 		return false;
 	if (self)
-		leave_out(co, m, 0, 0);
-	co->skew_folded++;
+		exclude(rp, m, 0, 0);
+	rp->skew_folded++;
 	return true;
 }
 
-static void follow(struct cross *c, struct cross_cohort *co, struct cross_imbalance *m,
-		   const struct skew *k, uint64_t now_ns)
+static void update_imbalance(struct cross *c, struct cross_role_part *rp, struct cross_imbalance *m,
+			     const struct skew *k, uint64_t now_ns)
 {
-	uint32_t newest = (co->time_count - 1) % CROSS_TIMES;
-	uint64_t first = co->skew_row[(co->skew_count > ROWS ? co->skew_count : 0) % ROWS];
+	uint32_t newest = (rp->time_count - 1) % CROSS_TIMES;
+	uint64_t first = rp->skew_row[(rp->skew_count > ROWS ? rp->skew_count : 0) % ROWS];
 
 	if (!m->open) {
 		*m = (struct cross_imbalance){
-		    .open = true, .role = co->role, .first_step = first * co->steps};
-		m->begin_unix_ns = cross_findings_time(co, m->first_step);
+		    .open = true, .role = rp->role, .first_step = first * rp->steps};
+		m->begin_unix_ns = cross_findings_time(rp, m->first_step);
 		c->stats.imbalances++;
 	}
 	m->even_ns = 0;
-	m->last_step = co->times[newest].step + co->steps - 1;
-	m->end_unix_ns = co->times[newest].end_unix_ns;
+	m->last_step = rp->times[newest].step + rp->steps - 1;
+	m->end_unix_ns = rp->times[newest].end_unix_ns;
 	m->skew = *k;
-	m->members = co->count;
-	m->folded = co->skew_folded;
-	m->effect_ns = k->loss * co->self_typical_ns;
-	if (!m->told_ns || now_ns - m->told_ns >= CROSS_REFRESH_NS) {
-		m->told_ns = now_ns;
+	m->members = rp->count;
+	m->folded = rp->skew_folded;
+	m->effect_ns = k->loss * rp->self_typical_ns;
+	if (!m->reported_ns || now_ns - m->reported_ns >= CROSS_REFRESH_NS) {
+		m->reported_ns = now_ns;
 		m->changed = true;
 	}
 }
 
-static void not_seen(struct cross_imbalance *m, uint64_t now_ns)
+static void note_even(struct cross_imbalance *m, uint64_t now_ns)
 {
 	if (!m->even_ns)
 		m->even_ns = now_ns;
@@ -143,23 +144,23 @@ static void not_seen(struct cross_imbalance *m, uint64_t now_ns)
 	m->ended = m->changed = true;
 }
 
-void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
+void cross_skew_tick(struct cross *c, struct cross_role_part *rp, uint64_t now_ns)
 {
-	struct cross_imbalance *m = &c->imbalances[co->role];
+	struct cross_imbalance *m = &c->imbalances[rp->role];
 	struct skew k;
 
-	if (co->skew_count >= thresholds.count.many && co->time_count) {
-		k = latest(co, co->input);
-		/* what is said of a role needs most of its members */
+	if (rp->skew_count >= thresholds.count.many && rp->time_count) {
+		k = latest(rp, rp->input);
+		/* a statement about a role needs most of its members */
 		if (k.steps >= thresholds.count.many &&
-		    k.members >= thresholds.part.most * co->count && skew_is_uneven(&k)) {
-			follow(c, co, m, &k, now_ns);
+		    k.members >= thresholds.part.most * rp->count && skew_is_uneven(&k)) {
+			update_imbalance(c, rp, m, &k, now_ns);
 			return;
 		}
 	}
-	/* one of a large role's parts is not the role */
-	if (m->open && !co->part)
-		not_seen(m, now_ns);
+	/* one part of a large role does not speak for the role */
+	if (m->open && !rp->part)
+		note_even(m, now_ns);
 }
 
 void cross_skew_orphans(struct cross *c, uint64_t now_ns)
@@ -167,10 +168,10 @@ void cross_skew_orphans(struct cross *c, uint64_t now_ns)
 	for (uint32_t i = 0; i < c->role_count; i++) {
 		bool compared = false;
 
-		for (uint32_t k = 0; k < c->cohort_count && c->imbalances[i].open; k++)
-			compared |= c->cohorts[k].used && c->cohorts[k].role == i;
+		for (uint32_t k = 0; k < c->role_part_count && c->imbalances[i].open; k++)
+			compared |= c->role_parts[k].used && c->role_parts[k].role == i;
 		if (c->imbalances[i].open && !compared)
-			not_seen(&c->imbalances[i], now_ns);
+			note_even(&c->imbalances[i], now_ns);
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank is a suspect only for its own time: a fault anywhere makes every rank's steps longer through
- * the collectives, and the culprit is the one that waits least. */
+ * A rank is a suspect only for its self time. A fault on any rank makes the steps of all ranks
+ * longer, because they wait in collectives, and the culprit waits least. */
 #include "analysis/expect/judge.h"
 
 #include <math.h>
@@ -15,16 +15,16 @@ struct judge {
 	struct roofline_set *latency, *self;
 	struct kinds *kinds;
 	uint64_t model_key;		    /* of the latest judged step */
-	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
-	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
+	uint64_t out_history, self_history; /* one bit per judged step, the latest lowest */
+	/* The thresholds of an anomaly that still lasts. A new fit must not raise them. */
 	uint64_t hold_key;
 	double hold_latency, hold_self;
-	uint32_t hold_steps; /* judged steps it is still in force for */
+	uint32_t hold_steps; /* judged steps for which they still apply */
 	uint64_t last_flag_ns;
-	double self_excess[JUDGE_PERIOD]; /* ring: of the last steps that were not brief */
+	double self_excess[JUDGE_PERIOD]; /* ring: of the latest steps that were not brief */
 	uint32_t next, count;
 	bool drift_raised;
-	bool restoring; /* samples came since the models were last settled */
+	bool restoring; /* samples were restored since the models were last settled */
 };
 
 void judge_config_default(struct judge_config *c)
@@ -43,7 +43,6 @@ const char *judge_skip_name(unsigned skip)
 	return skip < sizeof(names) / sizeof(names[0]) ? names[skip] : "unknown";
 }
 
-/* The bytes that it takes. */
 static size_t lay_out(struct judge *j, void *memory, const struct judge_config *c)
 {
 	size_t models = roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS);
@@ -76,14 +75,14 @@ struct judge *judge_init(void *memory, const struct judge_config *c)
 	return j;
 }
 
-/* Whether the step says anything about the rank. */
+/* Why the step says nothing about the rank, or JUDGE_USED. */
 static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint64_t stalled_ns)
 {
 	if (s->latency_ns < j->config.step_min_ns)
 		return JUDGE_BRIEF;
 	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_EDGE))
 		return JUDGE_GAP;
-	/* With so many kernels missing self time is not what it seems. */
+	/* If so many kernels are missing, the self time is wrong. */
 	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels &&
 	    s->unmatched > thresholds.same.other_work * s->launches)
 		return JUDGE_INCOMPLETE;
@@ -92,9 +91,11 @@ static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint
 	return JUDGE_USED;
 }
 
-/* On a job whose steps differ by a thousandth, one hiccup of the machine is far beyond the tail; it
- * is noted as out, but a person wants to hear of it only when it lasts or is large. */
-static bool stands(const struct judge *j, const struct roofline_verdict *v, uint64_t *history)
+/* Whether to flag the step. If steps differ by a thousandth, one small delay of the machine is far
+ * beyond the threshold. Such a step counts as out, but is flagged only if it persists or the excess
+ * is large. */
+static bool is_reportable(const struct judge *j, const struct roofline_verdict *v,
+			  uint64_t *history)
 {
 	const struct roofline_config *c = &j->config.roofline;
 	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
@@ -104,8 +105,8 @@ static bool stands(const struct judge *j, const struct roofline_verdict *v, uint
 			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
 }
 
-/* A model that is fitted again in the middle of a fault has its steps among its samples, and may
- * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
+/* A model that is fitted during a fault has slow steps among its samples, which may raise its
+ * thresholds. So the thresholds that opened the anomaly stay in force until it is over. */
 static void apply_hold(struct judge *j, uint64_t key, struct roofline_verdict *lat,
 		       struct roofline_verdict *self)
 {
@@ -131,12 +132,12 @@ static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *l
 	j->hold_steps = JUDGE_HOLD;
 }
 
-/* A step is held against its kind: the usual ones of it are no news, and one that has grown is slower than
- * they are, not than the steps around it. */
+/* Compares a step with its kind. A usual step of a kind is not flagged. A step longer than its kind
+ * is slower than the kind's usual steps, and its excess is relative to them. */
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
-	bool armed = v->state == ROOFLINE_ARMED, own = v->expected_self_ns > 0;
-	struct kinds_verdict k = kinds_push(j->kinds, s, armed || v->self ? v->expected_ns : 0,
+	bool ready = v->state == ROOFLINE_READY, self = v->expected_self_ns > 0;
+	struct kinds_verdict k = kinds_push(j->kinds, s, ready || v->self ? v->expected_ns : 0,
 					    v->expected_self_ns, v->out);
 
 	v->first = k.first;
@@ -149,17 +150,18 @@ static void judge_kind(struct judge *j, const struct step *s, struct judge_verdi
 	}
 	v->expected_ns += k.usual_ns;
 	v->excess = (double)s->latency_ns / v->expected_ns - 1;
-	if (own && k.part != KINDS_WAIT) {
+	if (self && k.part != KINDS_WAIT) {
 		v->expected_self_ns += k.usual_ns;
 		v->self_excess = (double)s->self_ns / v->expected_self_ns - 1;
 	}
 }
 
-/* drift: both models' alarms are raised. */
+/* drift: whether the alarms of both models are raised. */
 static struct judge_verdict judge(struct judge *j, const struct step *s, bool *drift)
 {
 	struct roofline_verdict lat, self = {0};
-	/* Launches without kernels: nobody saw what the GPU did. Neither: the step is all the host's. */
+	/* With launches but no kernels, the GPU's work is unknown. With neither, the step is all
+	 * host time. */
 	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
 	struct judge_verdict v = {.self_known = known};
 
@@ -174,13 +176,14 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.expected_self_ns = self.expected_ns;
 	v.excess = lat.excess;
 	v.self_excess = self.excess;
-	/* More self time in a step that is not slow is slack that nobody waited for. */
-	slow = stands(j, &lat, &j->out_history);
-	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
+	/* More self time in a step that is not slow was hidden: no rank waited for it. */
+	slow = is_reportable(j, &lat, &j->out_history);
+	v.self =
+	    is_reportable(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_READY);
 	v.out = lat.out || self.out;
 	v.flagged = slow || v.self;
-	if (v.self &&
-	    lat.state != ROOFLINE_ARMED) { /* but for what is known to be longer it is as usual */
+	/* No latency is expected yet. Assume the usual latency without the excess self time. */
+	if (v.self && lat.state != ROOFLINE_READY) {
 		v.expected_ns =
 		    fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
 		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
@@ -192,9 +195,9 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	return v;
 }
 
-/* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
- * alarm, which sums up what they added, must find the rank still slow once they are past: by what hosts
- * don't differ from their own past without a fault. */
+/* A drift is slowness that no flagged step shows. While steps are flagged, their windows report it.
+ * The alarm also sums those steps, so after them the rank must still be slower than hosts usually
+ * differ from their own past. */
 static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {
 	double v[JUDGE_PERIOD];
@@ -278,21 +281,21 @@ uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max)
 	return kinds_rows(j->kinds, out, max);
 }
 
-static uint32_t armed_of(struct roofline_set *set)
+static uint32_t ready_of(struct roofline_set *set)
 {
-	uint32_t armed = 0;
+	uint32_t ready = 0;
 
 	for (uint32_t i = 0; i < roofline_set_count(set); i++) {
 		struct roofline_summary s;
 		uint64_t key;
 
 		roofline_summary(roofline_set_at(set, i, &key), &s);
-		armed += s.state == ROOFLINE_ARMED;
+		ready += s.state == ROOFLINE_READY;
 	}
-	return armed;
+	return ready;
 }
 
-uint32_t judge_armed_count(const struct judge *j)
+uint32_t judge_ready_count(const struct judge *j)
 {
-	return armed_of(j->latency) + armed_of(j->self);
+	return ready_of(j->latency) + ready_of(j->self);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * judge.h - judges the steps of one rank, one after the other, against what they should have taken.
- * Each step is judged twice: by its latency (is it slow?) and by its self time (does this rank make
- * it slow?). A step of a kind is judged against its kind (kinds.h). sysomd runs it live, and `sysom
+ * judge.h - judges the steps of one rank, one after the other, against their expected latency. Each
+ * step is judged twice: by its latency (is it slow?) and by its self time (does this rank make it
+ * slow?). A step of a kind is judged against its kind (kinds.h). sysomd runs it live, and `sysom
  * replay window` on the recording of a live run: the same input gives the same verdicts, bit for
- * bit (INV-7).
+ * bit.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_EXPECT_JUDGE_H
@@ -14,15 +14,15 @@
 #include "analysis/steps/steps.h"
 
 #define JUDGE_MODELS 16u  /* phases and graph buckets of one rank with a model each */
-#define JUDGE_HOLD   64u  /* an anomaly's thresholds last until so many healthy steps */
+#define JUDGE_HOLD   64u  /* an anomaly's thresholds stay in force for so many healthy steps */
 #define JUDGE_PERIOD 128u /* a drift must show in the median self time of so many steps */
 
 struct judge_config {
 	struct roofline_config roofline;
 	struct kinds_config kinds;
 	double instant_ratio; /* a single slow step among normal ones needs this excess */
-	uint64_t step_min_ns; /* shorter patterns are no steps of a job: not judged */
-	/* stalls of the whole host below this share of a step are ignored */
+	uint64_t step_min_ns; /* shorter patterns are not steps of a job, and are not judged */
+	/* a step is ignored if the whole host stalled for a larger share of it */
 	double host_stall_share;
 };
 void judge_config_default(struct judge_config *c);
@@ -31,8 +31,9 @@ void judge_config_default(struct judge_config *c);
 enum judge_skip {
 	JUDGE_USED = 0,
 	JUDGE_BRIEF = 1,
-	JUDGE_GAP = 2,	      /* tracing was off in it, or an outer edge */
-	JUDGE_INCOMPLETE = 3, /* one kernel in twenty is missing */
+	/* tracing was off during a part of it, or it is at the edge of a recording */
+	JUDGE_GAP = 2,
+	JUDGE_INCOMPLETE = 3, /* more than one kernel in twenty is missing */
 	JUDGE_HOST_STALL = 4,
 };
 /* "used", "brief", ... Static text. */
@@ -43,13 +44,13 @@ struct judge_verdict {
 	uint32_t state; /* enum roofline_state of the latency model */
 	double expected_ns, expected_self_ns; /* 0: not known */
 	double excess, self_excess;
-	bool self_known; /* its self time is meaningful */
+	bool self_known; /* the self time is meaningful */
 	bool out;	 /* beyond the threshold of latency or self time */
-	bool flagged;	 /* and persistent, or far enough out */
+	bool flagged;	 /* out, and persistent or far enough out */
 	bool self;	 /* flagged for its self time */
-	bool of_kind;	 /* as long as its kind; flagged if longer */
-	bool first;	 /* of no kind, and further out than any step before */
-	bool drift;	 /* with this step, a sustained change against the frozen baseline shows */
+	bool of_kind;	 /* as long as its kind; flagged only if longer */
+	bool first;	 /* of no kind, and longer than any step before */
+	bool drift;	 /* with this step the drift alarm is raised */
 };
 
 /* A healthy step as the models saw it. Also a file format (sidecar/baseline.c). */
@@ -65,10 +66,10 @@ struct judge; /* opaque; lives in the caller's memory */
 size_t judge_memory_bytes(const struct judge_config *c);
 /* memory: 64-byte aligned, judge_memory_bytes(c) long, borrowed until the caller drops it. */
 struct judge *judge_init(void *memory, const struct judge_config *c);
-/* The next step. stalled_ns: the part of it in which the whole host stood still. */
+/* The next step. stalled_ns: how long the whole host stood still during it. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
 /* Before the first step: learns a step that an earlier judge of the same rank found healthy. Kinds
- * of steps are not restored, and none will be learned by place. */
+ * of steps are not restored. */
 void judge_restore(struct judge *j, const struct judge_sample *s);
 /* After the last restored step: fits the models now, since the next regular fit may be many steps
  * away. Otherwise the next step does it. */
@@ -79,6 +80,6 @@ uint32_t judge_model_count(const struct judge *j);
 /* The kinds of steps, most expensive first; returns their count. */
 uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max);
 /* Number of models, of latency and of self time, that are ready to judge. */
-uint32_t judge_armed_count(const struct judge *j);
+uint32_t judge_ready_count(const struct judge *j);
 
 #endif

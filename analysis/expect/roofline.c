@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
- * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
- * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
- * usual and stay; what is still far out is thrown away. (To drop them at once would keep a fit wrong
- * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a
- * sustained slowdown, so drift is watched by a CUSUM against the baseline, and while it is raised
- * nothing is learned. */
+ * The life of a model. It collects steps, fits (roofline_fit.c), becomes ready or refused, and goes
+ * on learning until learn_max. Then the baseline is frozen, except for work that was never seen.
+ * Steps that were out stay in the samples as suspects until the next fit. If the fit was wrong, the
+ * next one finds them usual; otherwise they are dropped. Dropping them at once would preserve a
+ * wrong fit, which would never see the steps that disprove it. A line that follows recent steps
+ * would absorb a lasting slowdown. So a CUSUM against the baseline detects drift, and while its
+ * alarm is raised nothing is learned. */
 #include "analysis/expect/roofline.h"
 
 #include <errno.h>
@@ -23,31 +23,32 @@
 
 #define LATENCY_LEAST_NS 1e-30
 #define LATENCY_MOST_NS	 1e30
-#define RECENT		 256 /* steps over which a fit gone bad is noticed */
-#define DRIFT_CLIP	 1.5 /* one step moves the CUSUM by no more, however slow */
+#define RECENT		 256 /* steps over which a bad fit is noticed */
+#define DRIFT_CLIP	 1.5 /* the most that one step adds to the CUSUM */
 #define DRIFT_SLACK	 0.5
-#define SUSTAIN_STEPS                                                                              \
-	16u /* a stretch of steps beyond the noise, though not beyond the tail, is out */
+/* A run of so many steps beyond the noise is out, even if no single one is beyond the tail. */
+#define SUSTAIN_STEPS 16u
 
 struct roofline {
 	struct roofline_config c;
 	enum roofline_state state;
 	uint32_t features, n, cap, next_fit, fresh_novel;
 	bool drift, drift_ever;
-	uint32_t refusals; /* fits in a row that were no good */
-	bool misled;	   /* armed on few steps once, and wrongly */
+	uint32_t refusals; /* consecutive bad fits */
+	bool misled;	   /* a fit on few steps was good, and turned out wrong */
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster;		      /* CUSUM */
-	double few, reach_out, reach_instant; /* calibrated on the last fit */
-	bool may_sustain;		      /* likewise: healthy steps are slow one at a time */
-	uint32_t sustain; /* bit per step, the newest lowest: beyond the noise */
+	double few, reach_out, reach_instant; /* computed from the last fit */
+	/* also from the last fit: healthy steps are not slow in runs */
+	bool may_sustain;
+	uint32_t sustain; /* one bit per step, the newest lowest: beyond the noise */
 	uint64_t random;
 	float recent[RECENT];
 	uint32_t recent_count;
 	struct roofline_fit fit;
 	struct roofline_p99 p99;
 	void *scratch;			     /* shared within a set */
-	struct roofline_fit_sample sample[]; /* cap */
+	struct roofline_fit_sample sample[]; /* [cap] */
 };
 
 void roofline_config_default(struct roofline_config *c)
@@ -102,7 +103,7 @@ static struct roofline_config sane(const struct roofline_config *c)
 	return s;
 }
 
-/* A quarter more than the frozen baseline, for work that shows up later. */
+/* A quarter more than the frozen baseline, as room for work that appears later. */
 static uint32_t samples_max(const struct roofline_config *c)
 {
 	return sane(c).learn_max + sane(c).learn_max / 4;
@@ -118,7 +119,7 @@ static void init(struct roofline *m, const struct roofline_config *c, uint64_t s
 	m->scratch = scratch;
 }
 
-static void learn_anew(struct roofline *m, enum roofline_state state)
+static void restart_learning(struct roofline *m, enum roofline_state state)
 {
 	m->state = state;
 	m->n = 0;
@@ -131,7 +132,7 @@ static void learn_anew(struct roofline *m, enum roofline_state state)
 	m->fresh_novel = 0;
 }
 
-/* How far beyond the threshold the healthy tail still reaches once in 1/rate steps. */
+/* The excess beyond the threshold that one healthy step in 1/rate exceeds. */
 static double tail_reach(const struct roofline *m, double rate)
 {
 	double share = m->fit.tail_share;
@@ -139,7 +140,7 @@ static double tail_reach(const struct roofline *m, double rate)
 	return share > rate ? m->fit.tail_mean * log(share / rate) : 0;
 }
 
-/* Few learning steps know little of the noise: wider by 40 % at 20 steps, 16 % at 50. */
+/* With few learning steps the noise is uncertain: widen it by 40% at 20 steps, 16% at 50. */
 static void calibrate(struct roofline *m)
 {
 	m->few = 1 + 8.0 / m->fit.samples;
@@ -147,7 +148,7 @@ static void calibrate(struct roofline *m)
 	m->reach_instant = tail_reach(m, thresholds.fit.instant_rate);
 }
 
-/* Beyond the noise, and beyond the noise about the level's second habit. */
+/* The excess that noise explains. */
 static double base_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
@@ -158,9 +159,9 @@ static uint32_t sustained(uint32_t bits)
 	return (uint32_t)__builtin_popcount(bits & ((1u << SUSTAIN_STEPS) - 1));
 }
 
-/* The tail of a host that is busy with other things comes step by step; a rank that got slower stays
- * so, and is found below what a single step may reach. Where learning steps come in slow stretches
- * too, that tells nothing. */
+/* A busy host makes single steps slow. A rank that became slower stays slow, so a run of steps is
+ * found at an excess that a single step may have. If healthy steps are slow in runs too, a run
+ * shows nothing. */
 static bool may_sustain(const struct roofline *m)
 {
 	uint32_t bits = 0;
@@ -178,7 +179,8 @@ static bool may_sustain(const struct roofline *m)
 	return true;
 }
 
-/* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
+/* The largest excess that the tail may explain. Slow learning steps hide the tail, so it is partly
+ * a guess, which must not hide a step that takes half as long again. */
 static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
 {
 	return fmax(base_of(m, g), thresholds.fit.cap - 4 * g->mad);
@@ -203,25 +205,26 @@ static double instant_of(const struct roofline *m, const struct roofline_fit_gue
 static bool fit_good(const struct roofline *m)
 {
 	const struct roofline_fit *f = &m->fit;
-	/* an armed model does not flap at the limit */
+	/* a ready model must not flip between ready and refused */
 	double limit =
-	    m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1 + thresholds.fit.near : 1);
+	    m->c.refuse_spread * (m->state == ROOFLINE_READY ? 1 + thresholds.fit.near : 1);
 	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
 
 	if (f->mad > limit || f->out_share > thresholds.fit.near + doubt)
 		return false;
-	/* a curve takes more steps than a few levels */
+	/* a continuous curve needs more steps than a few levels */
 	if (!f->discrete && f->samples < thresholds.fit.curve * m->c.learn_min)
 		return false;
-	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
+	/* The work varies, and the latency varies or has a long tail, but the work does not explain
+	 * the latency. */
 	if (f->work_spread > 1.5 && f->explained < thresholds.part.matters)
-		return f->mad < limit / 3 && f->fast_share < thresholds.part.told &&
+		return f->mad < limit / 3 && f->fast_share < thresholds.part.named &&
 		       (f->mad < limit / 6 || f->out_share < thresholds.fit.near / 5);
 	return true;
 }
 
-/* Suspects that the new fit still finds out are not part of the baseline, except that mild ones tell
- * how far healthy steps reach; no centre follows them. */
+/* Drops the suspects that are still out in the new fit. Mild ones stay, because they show how far
+ * the healthy tail reaches; the fit's centres ignore them. */
 static void drop_suspects(struct roofline *m)
 {
 	double keep = m->fit.discrete ? thresholds.fit.habit : thresholds.fit.tail;
@@ -243,7 +246,7 @@ static void drop_suspects(struct roofline *m)
 	m->n = kept;
 }
 
-/* Whether the samples from there on make a good fit; then those before go. */
+/* Fits the samples from `first` on. If the fit is good, drops the earlier samples. */
 static bool fit_from(struct roofline *m, uint32_t first)
 {
 	roofline_fit_run(&m->fit, m->sample + first, m->n - first, m->features, &m->c, m->scratch);
@@ -261,26 +264,26 @@ static void refit(struct roofline *m)
 	bool good;
 
 	m->fresh_novel = 0;
-	if (hopeless) { /* the newer half alone tells when it gets better */
+	if (hopeless) { /* try the newer half only */
 		good = fit_from(m, half);
 	} else {
 		good = fit_from(m, 0);
-		/* the newer half may be good already: recover without waiting for the ring to turn */
-		if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+		/* The newer half alone may already give a good fit. */
+		if (!good && m->state != ROOFLINE_READY && half >= m->c.learn_min) {
 			good = fit_from(m, half);
 			if (!good)
 				fit_from(m, 0);
 		}
 	}
 	m->refusals = good ? 0 : m->refusals + (m->refusals < thresholds.count.some);
-	if (good && m->state != ROOFLINE_ARMED) {
+	if (good && m->state != ROOFLINE_READY) {
 		m->slower = m->faster = 0;
 		m->recent_count = 0;
 		m->history = 0;
 	}
 	if (good)
-		m->state = ROOFLINE_ARMED;
-	else if (m->state == ROOFLINE_ARMED || m->n >= thresholds.fit.curve * m->c.learn_min)
+		m->state = ROOFLINE_READY;
+	else if (m->state == ROOFLINE_READY || m->n >= thresholds.fit.curve * m->c.learn_min)
 		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
 	m->sustain = 0;
@@ -296,10 +299,10 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 {
 	struct roofline_fit_sample *s;
 
-	if (m->state == ROOFLINE_ARMED && m->n >= (novel ? m->cap : m->c.learn_max))
+	if (m->state == ROOFLINE_READY && m->n >= (novel ? m->cap : m->c.learn_max))
 		return; /* frozen */
-	if (m->n >= m->c.learn_max && m->state != ROOFLINE_ARMED) {
-		/* refused: forget the older half, go on looking */
+	if (m->n >= m->c.learn_max && m->state != ROOFLINE_READY) {
+		/* refused: drop the older half and continue */
 		m->n = m->c.learn_max / 2;
 		memmove(m->sample, m->sample + m->c.learn_max - m->n, m->n * sizeof(*s));
 		m->next_fit = m->n + (m->refusals < thresholds.count.some ? m->n / 4 : m->n / 2);
@@ -313,7 +316,8 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 		refit(m);
 }
 
-/* Noise with memory wanders: the unit grows with its lag-1 correlation. */
+/* The CUSUM needs independent steps. If neighbours are correlated, its unit grows with the lag-1
+ * correlation. */
 static void watch_drift(struct roofline *m, double excess, double mad)
 {
 	double rho = m->fit.rho > 0.9 ? 0.9 : m->fit.rho > 0 ? m->fit.rho : 0;
@@ -330,12 +334,12 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 		m->drift = false;
 	m->faster = change_cusum(m->faster, -excess / fast, DRIFT_CLIP, DRIFT_SLACK);
 	if (m->faster > thresholds.fit.alarm)
-		learn_anew(m, ROOFLINE_LEARNING);
+		restart_learning(m, ROOFLINE_LEARNING);
 }
 
-/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. Or, while
- * the baseline is young, slow steps are so many and so mixed with the others (a fault comes in
- * stretches) that there are two kinds of steps, which work does not tell apart. */
+/* Notices that the fit no longer describes the steps: many lie far beyond the threshold on both
+ * sides. Or, while the baseline is young, slow and healthy steps alternate so often that there are
+ * two kinds of steps with the same work; a fault would come in longer stretches. */
 static void watch_fit(struct roofline *m, double excess, double threshold)
 {
 	uint32_t over = 0, under = 0, changes = 0;
@@ -347,17 +351,17 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 	for (uint32_t i = 0; i < RECENT; i++) {
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
-		/* steps that are all near the threshold are of one kind */
+		/* a step just below the threshold continues a slow stretch */
 		now = m->recent[i] > 1 || (slow && m->recent[i] > thresholds.part.half);
 		changes += i && now != slow;
 		slow = now;
 	}
 	if (over >= thresholds.part.little * RECENT && under >= thresholds.part.little * RECENT &&
 	    over + under > RECENT * thresholds.fit.habit)
-		learn_anew(m, ROOFLINE_REFUSED);
+		restart_learning(m, ROOFLINE_REFUSED);
 	else if (m->n < m->c.learn_max && over > RECENT * thresholds.part.shows &&
 		 changes > RECENT * thresholds.part.shows)
-		learn_anew(m, ROOFLINE_REFUSED);
+		restart_learning(m, ROOFLINE_REFUSED);
 	if (m->state != ROOFLINE_REFUSED)
 		return;
 	m->misled = true;
@@ -377,7 +381,8 @@ static void persist(struct roofline *m, struct roofline_verdict *v, bool instant
 	m->flagged += v->flagged;
 }
 
-/* A level's only step may have been slow, or the level is: the second like it decides, not at once. */
+/* The level has one learning step, which was this slow too. Either the level is slow or that step
+ * was, so this step is not flagged at once. */
 static bool seen_once(const struct roofline *m, const struct roofline_fit_guess *g,
 		      const struct roofline_verdict *v)
 {
@@ -398,10 +403,10 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
 		v->threshold = threshold_of(m, &g);
-		/* of a level never seen the other levels say nothing */
+		/* other levels do not predict a level that was never seen */
 		g.novel |= g.sparse && m->fit.level_mad > m->c.refuse_spread;
 	}
-	if (m->state == ROOFLINE_ARMED) {
+	if (m->state == ROOFLINE_READY) {
 		v->out = v->excess > v->threshold;
 		v->novel = g.novel;
 		novel = g.novel || g.sparse || g.beyond;
@@ -419,8 +424,8 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 			persist(m, v,
 				stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
 			watch_fit(m, v->excess, v->threshold);
-			/* where the curve is prolonged its own error would add up */
-			if (m->state == ROOFLINE_ARMED && !g.beyond)
+			/* beyond the learned work the curve's own error would add up */
+			if (m->state == ROOFLINE_READY && !g.beyond)
 				watch_drift(m, v->excess, g.mad);
 		}
 	}
@@ -437,11 +442,11 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	if (m->p99.ready) {
 		v->expected_ns = m->p99.intercept_ns + m->p99.slope_ns * work[0];
 		v->excess = v->expected_ns > 0 ? latency_ns / v->expected_ns - 1 : 0;
-		v->out = v->flagged = m->state == ROOFLINE_ARMED && v->excess > 0;
+		v->out = v->flagged = m->state == ROOFLINE_READY && v->excess > 0;
 		m->out += v->out;
 		m->flagged += v->flagged;
 	}
-	/* the last learn_max steps, good and bad, as the paper's retraining takes them */
+	/* All of the last learn_max steps, slow ones too, as the paper's retraining does. */
 	s = &m->sample[(m->steps - 1) % m->c.learn_max];
 	memcpy(s->work, work, sizeof(s->work));
 	s->latency_ns = (float)latency_ns;
@@ -452,7 +457,7 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
 	m->state = !m->p99.ready			 ? ROOFLINE_LEARNING
 		   : m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED
-							 : ROOFLINE_ARMED;
+							 : ROOFLINE_READY;
 	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
 }
 
@@ -462,7 +467,7 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 	struct roofline_verdict v = {.state = m->state, .drift = m->drift};
 	float w[ROOFLINE_WORK_MAX] = {0};
 
-	/* samples are floats, and one below the least of them would be 0, of which there is no logarithm */
+	/* Samples are floats: smaller values would become 0, which has no logarithm. */
 	if (!isfinite(latency_ns) || latency_ns < LATENCY_LEAST_NS || latency_ns > LATENCY_MOST_NS)
 		return v;
 	if (work_count > ROOFLINE_WORK_MAX)
@@ -483,10 +488,10 @@ void roofline_settle(struct roofline *m)
 {
 	uint32_t next = m->next_fit, refusals = m->refusals;
 
-	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_ARMED || m->n < m->c.learn_min)
+	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_READY || m->n < m->c.learn_min)
 		return;
 	refit(m);
-	if (m->state == ROOFLINE_ARMED)
+	if (m->state == ROOFLINE_READY)
 		return;
 	m->next_fit = next;
 	m->refusals = refusals;
@@ -527,13 +532,12 @@ struct roofline_set {
 	uint32_t max, count;
 	uint64_t tick;
 	struct set_entry *entry; /* in order of first use */
-	struct probe by_key;	 /* entries */
+	struct probe by_key;	 /* entries by key */
 	char *models;
 	size_t model_bytes;
 	void *scratch;
 };
 
-/* The bytes that it takes. */
 static size_t lay_out(struct roofline_set *s, void *memory, const struct roofline_config *c,
 		      uint32_t models_max)
 {
@@ -573,7 +577,7 @@ struct roofline_set *roofline_set_init(void *memory, const struct roofline_confi
 	return s;
 }
 
-/* Takes the least recently used model out; returns its memory. */
+/* Removes the least recently used model; returns its memory. */
 static struct roofline *set_evict(struct roofline_set *s)
 {
 	uint32_t oldest = 0;

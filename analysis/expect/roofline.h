@@ -4,8 +4,8 @@
  * robust (default): a median line (weighted Theil-Sen / median regression over work bins), the tail
  * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift
  * alarm. p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically;
- * refused where the bins' mean describes them better than the line. What it flags moves no centre:
- * far out it is thrown away, else it tells the tail. Refuses (and says so) where the fit is poor.
+ * refused if the bins' mean describes them better than the line. Flagged steps never move a centre:
+ * far outliers are dropped, mild ones only calibrate the tail. A model with a poor fit is refused.
  *
  * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's. */
 #ifndef SYSOM_ANALYSIS_EXPECT_ROOFLINE_H
@@ -17,7 +17,7 @@
 
 #include "analysis/expect/roofline_config.h"
 
-enum roofline_state { ROOFLINE_LEARNING = 0, ROOFLINE_ARMED = 1, ROOFLINE_REFUSED = 2 };
+enum roofline_state { ROOFLINE_LEARNING = 0, ROOFLINE_READY = 1, ROOFLINE_REFUSED = 2 };
 void roofline_config_default(struct roofline_config *c);
 /* "robust" or "p99"; -EINVAL. */
 int roofline_mode_parse(const char *text);
@@ -25,34 +25,36 @@ const char *roofline_state_name(enum roofline_state s);
 
 struct roofline_verdict {
 	enum roofline_state state;
-	double expected_ns; /* 0 while learning has too little */
+	double expected_ns; /* 0 until enough was learned */
 	double excess;	    /* latency / expected - 1 */
 	double threshold;   /* excess from which a step is out */
 	bool out;	    /* this step alone lies beyond the threshold */
 	bool flagged;	    /* out, and persistent or far enough out */
 	bool drift;	    /* the drift alarm is raised */
-	bool novel;	    /* work outside what was learned: not judged, learned */
+	bool novel;	    /* work outside of what was learned: learned, but not judged */
 };
 
 struct roofline; /* one model; opaque */
-/* Judges one step, then learns from it (from what was out, the tail at most). work_count 0: latency
- * alone. latency_ns beyond 1e-30 to 1e30 or not finite: ignored, verdict with state only. */
+/* Judges one step, then learns from it (a step that is out calibrates at most the tail). work_count
+ * 0: judge by latency alone. latency_ns beyond 1e-30 to 1e30 or not finite: ignored, verdict with
+ * state only. */
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
 				      double latency_ns);
 struct roofline_summary {
 	enum roofline_state state;
 	uint64_t steps, out, flagged, novel;
-	/* of the learned line on its learning steps; MAD of relative residuals */
+	/* r2: of the learned line on its learning steps; spread: MAD of relative residuals */
 	double r2, spread;
 	double threshold;
 	bool drift; /* was raised at any time */
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];
 };
-/* Fits what a model that is not armed has learned, without waiting for more: it is a predecessor's. */
+/* Fits a model that is not ready yet with the steps it has. Call after restoring a predecessor's
+ * steps. */
 void roofline_settle(struct roofline *m);
 void roofline_summary(const struct roofline *m, struct roofline_summary *out);
 
-/* Models by key; the least recently used one makes room. */
+/* Models by key; the least recently used one is replaced. */
 struct roofline_set;
 size_t roofline_set_memory_bytes(const struct roofline_config *c, uint32_t models_max);
 struct roofline_set *roofline_set_init(void *memory, const struct roofline_config *c,

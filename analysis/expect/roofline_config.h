@@ -11,14 +11,16 @@ enum roofline_mode { ROOFLINE_ROBUST = 0, ROOFLINE_P99 = 1 };
 
 struct roofline_config {
 	enum roofline_mode mode;
-	uint32_t learn_min; /* steps before it may arm; default 20; few steps widen the tail */
+	/* steps before it may become ready; default 20; few steps widen the tail */
+	uint32_t learn_min;
 	uint32_t learn_max; /* steps of the frozen baseline; default 2000 */
 	double tail_mads;   /* default 7 */
-	double floor_ratio; /* smallest excess ever flagged; default 0.05 */
+	double floor_ratio; /* no smaller excess is flagged; default 0.05 */
 	uint32_t persist_n,
-	    persist_m;	      /* flagged when n of the last m steps are out; default 2 of 3 */
-	double instant_mads;  /* one step this far out is flagged at once; default 0: where the
-				 * healthy tail, measured while learning, leaves 1 in 2000 */
+	    persist_m; /* flagged when n of the last m steps are out; default 2 of 3 */
+	/* One step this far out is flagged at once. Default 0: the point that 1 healthy step in
+	 * 2000 exceeds, as measured while learning. */
+	double instant_mads;
 	double refuse_spread; /* refuse when the residuals' MAD exceeds this; default 0.12 */
 	uint32_t p99_retrain; /* p99: steps between trainings; default 500 */
 	uint64_t seed;

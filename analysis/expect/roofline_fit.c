@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Why not one robust line: real curves have floors (small prefill), stairs (tile quantisation) and
- * levels (batch sizes, graph buckets). A line alone leaves residuals of 5 to 30 % there, and the
- * threshold, a multiple of the residuals, would then miss a step that is half as slow again. */
+ * One robust line is not enough. Real latency curves have floors (small prefill), stairs (tile
+ * quantisation) and levels (batch sizes, graph buckets). A line leaves residuals of 5 to 30% there.
+ * The threshold is a multiple of the residuals, so it would miss a step that takes half as long
+ * again. */
 #include "analysis/expect/roofline_fit.h"
 
 #include <math.h>
@@ -14,37 +15,40 @@
 #include "base/hash.h"
 #include "model/thresholds.h"
 
-#define LINE_SAMPLES  256 /* the line is fitted on an even subsample of this many */
-#define IRLS_ROUNDS   12
-#define IRLS_FLOOR    0.002 /* relative residual below which steps weigh alike */
-#define TAIL_PRIOR    0.08  /* mean of the tail beyond the threshold, worth two steps */
-#define LEVEL_SAMPLES 512 /* with more steps, unseen levels are studied only where they are usual */
+#define LINE_SAMPLES 256 /* the line is fitted on an even subsample of this many */
+#define IRLS_ROUNDS  12
+#define IRLS_FLOOR   0.002 /* smaller relative residuals have equal weight */
+#define TAIL_PRIOR   0.08  /* prior mean of the tail beyond the threshold; counts as two steps */
+/* with more steps, unseen levels are studied only if new levels are frequent */
+#define LEVEL_SAMPLES 512
 #define EDGE	      0.1
-/* Twice what a fifth of bad steps, up to three times slow, leave beside a level */
+/* Share of a level's steps that may be slow without a habit: twice what a fifth of bad steps, up to
+ * three times as slow, leaves there. */
 #define SECOND_SHARE (thresholds.part.matters * thresholds.part.shows)
 
 struct fit_scratch {
-	double *t, *q, *v; /* log line, log ratio to the prediction so far, work area */
-	double *u;	   /* what the index is sorted by */
-	double *low;	   /* low quantiles along the index */
-	double *held;	   /* log ratio to a fit without this step; NAN outside its support */
-	bool *sparse;	   /* the held-out step's level was not in that fit */
-	bool *jump;	   /* by position in the index: the curve jumps before it */
+	/* log of the line, log ratio of latency to the prediction so far, scratch */
+	double *t, *q, *v;
+	double *u;   /* sort key of the index */
+	double *low; /* low quantiles along the index */
+	/* log ratio to a fit without this step; NAN: outside of that fit's support */
+	double *held;
+	bool *sparse; /* the held-out step's level was not in that fit */
+	bool *jump;   /* by position in the index: the curve jumps before it */
 	struct roofline_fit *part;
 	struct roofline_fit_sample *copy;
 	uint64_t *key;
 	uint32_t *index;
 	uint32_t n;
-	double level_mad; /* scatter of unseen levels, 0 while not known */
+	double level_mad; /* scatter of unseen levels; 0: not known yet */
 };
 
-/* Residuals beyond it are no noise. */
+/* A larger residual is not noise. */
 static double cut_of(double mad)
 {
 	return fmax(thresholds.fit.mads * mad, thresholds.same.work / 2);
 }
 
-/* The bytes that it takes. */
 static size_t lay_out(struct fit_scratch *s, void *memory, uint32_t n)
 {
 	struct carve at = {.memory = memory};
@@ -77,7 +81,8 @@ static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uin
 	return by_key ? s->key[a] <= s->key[b] : s->u[a] <= s->u[b];
 }
 
-/* The same on an index, by u or by hash, equals in order of time: mergesort, bottom up. */
+/* Sorts the index by u or by hash, equal ones by time. A bottom-up mergesort: stable, without
+ * recursion. */
 static void index_sort(struct fit_scratch *s, bool by_key)
 {
 	uint32_t *from = s->index, *to = (uint32_t *)s->low, *swap;
@@ -120,7 +125,7 @@ static uint32_t terms_of(double *phi, const float *work, uint32_t active, bool s
 	return p;
 }
 
-/* Least absolute relative deviations; returns the mean of |residual|, capped at 1. */
+/* Fits least absolute relative deviations. Returns the mean |residual|, each at most 1. */
 static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t active,
 		       bool second, double *coef)
 {
@@ -169,11 +174,11 @@ static double line_at(const struct roofline_fit *f, const float *work)
 	return y > f->line_min_ns ? y : f->line_min_ns;
 }
 
-/* What the line is made of; chosen once, on all steps. */
+/* The terms of the line. They are chosen once, on all steps. */
 struct line_form {
-	uint32_t active; /* features that vary and that the line can't do without */
+	uint32_t active; /* features that vary and improve the line */
 	bool curved;
-	double plain[ROOFLINE_FIT_TERMS]; /* without second-order terms */
+	double plain[ROOFLINE_FIT_TERMS]; /* coefficients without second-order terms */
 };
 
 static void choose_form(struct line_form *form, const struct roofline_fit_sample *s, uint32_t n,
@@ -260,8 +265,9 @@ static double slope_between(const struct roofline_fit_curve *c, uint32_t i)
 	return fmax(-1, fmin(1, slope));
 }
 
-/* Beyond the outer knots, and up to a jump, their slope goes on for a little: half of the outer
- * groups lies there. Inside a jump either side may be right; the slower one accuses nobody. */
+/* Half of an outer group lies beyond its knot, so the outer slope continues a little; the same
+ * holds up to a jump. Inside a jump either side may be right. The slower side is used, because it
+ * accuses nobody. */
 static double curve_at(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i;
@@ -281,7 +287,7 @@ static double curve_at(const struct roofline_fit_curve *c, double t)
 	return t >= c->first[i + 1] ? above : fmax(below, above);
 }
 
-/* Whether learning steps lie far apart here. */
+/* Whether learning steps are sparse around t. */
 static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
@@ -292,7 +298,8 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 	       fabs(t - c->t[i]) > fmax(thresholds.fit.near, c->t[j] - c->t[i]);
 }
 
-/* Where the group that begins here ends: enough steps, or enough of a stretch; ties together. */
+/* The end of the group that begins here. A group has enough steps, or covers enough of the axis.
+ * Equal values stay together. */
 static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t least,
 			  uint32_t most, double stretch)
 {
@@ -315,8 +322,8 @@ static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t 
 	return x->n - end < least / 2 ? x->n : end;
 }
 
-/* At each place of the index a low quantile of this many neighbours from there on: slow learning steps
- * don't reach it. A sorted window slides along. */
+/* For each position of the index, a low quantile of the next n steps, which slow learning steps do
+ * not reach. Keeps a sorted window. */
 static void run_low(struct fit_scratch *x, uint32_t n)
 {
 	double *window = x->v;
@@ -342,7 +349,8 @@ static void run_low(struct fit_scratch *x, uint32_t n)
 	}
 }
 
-/* Where exactly between these neighbours: what fits the sides best. 0: between equals in u. */
+/* The position near `at` that fits both sides best. 0: all positions there lie between equal values
+ * of u. */
 static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t side)
 {
 	double below = x->low[at - side], above = x->low[at], size = fabs(above - below);
@@ -362,14 +370,14 @@ static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t si
 	return place;
 }
 
-/* Kernels change with the size of their work: the curve has stairs, and a line from one stair to the
- * next is wrong on both. A jump is where neighbours on both sides differ by more than noise lets
- * them. The index is sorted by u. */
+/* A GPU library uses other kernels for other sizes, so the curve has steps, and a line across one
+ * is wrong on both sides. A jump is where both sides differ by more than the noise allows. The
+ * index must be sorted by u. */
 static void find_jumps(struct fit_scratch *x)
 {
 	uint32_t side = x->n / 64 < thresholds.count.few ? thresholds.count.few : x->n / 64;
 	uint32_t last = 0, place;
-	double *size = (double *)x->key, least; /* v is run_low's */
+	double *size = (double *)x->key, least; /* key is free here; v is run_low's scratch */
 
 	memset(x->jump, 0, x->n * sizeof(*x->jump));
 	if (x->n < 8 * side)
@@ -394,7 +402,7 @@ static void find_jumps(struct fit_scratch *x)
 	}
 }
 
-/* Groups of neighbours in u; width 0: plain medians. The index is sorted by u. */
+/* Groups of neighbours in u; width 0: plain medians. The index must be sorted by u. */
 static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint32_t least,
 		      double stretch, double width)
 {
@@ -426,7 +434,7 @@ static double feature_log(const struct roofline_fit *f, uint32_t i, float work)
 	return log(work + 1e-4 * f->hi[i]);
 }
 
-/* MAD of the residuals left in q, slow ones put aside by two rounds of trimming at 7 MADs. */
+/* MAD of the residuals. Two rounds of trimming at 7 MADs remove slow steps. */
 static double trimmed_mad(const double *q, double *v, uint32_t n, double skip_below)
 {
 	double cut = INFINITY, mad = 0;
@@ -453,7 +461,7 @@ static uint64_t cell_hash(const struct roofline_fit *f, const float *work)
 	if (f->discrete) {
 		h = hash_mix(hash_bytes(HASH_SEED, work, f->features * sizeof(*work)));
 	} else {
-		/* half octaves */
+		/* boxes of half an octave */
 		for (uint32_t i = 0; i < f->features; i++)
 			box[i] = work[i] > 0 ? (int32_t)floorf(2 * log2f(work[i])) : -1000;
 		h = hash_mix(hash_bytes(HASH_SEED, box, f->features * sizeof(*box)));
@@ -461,7 +469,7 @@ static uint64_t cell_hash(const struct roofline_fit *f, const float *work)
 	return h ? h : 1;
 }
 
-/* The cell, or the free one where it belongs. There are twice as many as are ever used. */
+/* The cell with this hash, or the free slot for it. There are always free slots. */
 static struct roofline_fit_cell *cell_slot(struct roofline_fit *f, uint64_t hash)
 {
 	uint64_t at = hash;
@@ -494,7 +502,8 @@ static uint32_t hash_all(struct roofline_fit *f, const struct roofline_fit_sampl
 	return distinct;
 }
 
-/* The cells' centres about the curves, then shrunk: noise against the scatter of the levels. */
+/* The centre of each cell's residuals, then shrunk towards 0 by its standard error against the
+ * scatter of the cells. */
 static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
 		      struct fit_scratch *x, double mad)
 {
@@ -549,7 +558,7 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 	}
 }
 
-/* Of held-out steps with nothing like them in the fit. */
+/* The scatter of held-out steps whose level the fit did not contain. */
 static double scatter_of_unseen(struct fit_scratch *x)
 {
 	double *r = (double *)x->key;
@@ -561,8 +570,8 @@ static double scatter_of_unseen(struct fit_scratch *x)
 	return m >= thresholds.count.some ? trimmed_mad(r, x->v, m, 0) : thresholds.part.little;
 }
 
-/* Noise along log(line) from the held-out steps, pulled towards the pooled one. The index is sorted
- * by u, the line's log. */
+/* The noise along log(line), from held-out steps, shrunk towards the pooled noise. The index must
+ * be sorted by u, the log of the line. */
 static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 {
 	uint32_t least = x->n / (ROOFLINE_FIT_NOISE_KNOTS - 1) + 1, m = 0;
@@ -597,8 +606,9 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 	}
 }
 
-/* The healthy tail beyond the threshold, seen below the longest one: what lies above may be slow
- * learning steps. Exponential beyond the threshold; one and a half steps of doubt are added. */
+/* The healthy tail beyond the threshold. Only excesses up to fit.tail_seen count, because larger
+ * ones may be slow learning steps. Assumes an exponential tail, and adds one and a half steps as a
+ * margin. */
 static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct roofline_config *c)
 {
 	double beyond = 0, sum = 2 * TAIL_PRIOR, length = thresholds.fit.tail_seen - c->floor_ratio;
@@ -677,11 +687,12 @@ static void run_support(struct roofline_fit *f, const struct roofline_fit_sample
 	}
 }
 
-/* One curve, taken out of q: plain medians first, to learn how wide the densest window has to be. */
-static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint32_t least,
-		       double stretch)
+/* Fits one curve and subtracts it from q. The first pass with plain medians gives the noise, which
+ * sets the width of the densest window in the second. */
+static void subtract_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint32_t least,
+			   double stretch)
 {
-	double *rest = (double *)x->key, mad; /* v is the work area of the sort */
+	double *rest = (double *)x->key, mad; /* key is free here; v is the scratch of the sort */
 
 	index_sort(x, false);
 	find_jumps(x);
@@ -694,10 +705,11 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 		x->q[i] -= curve_at(c, x->u[i]);
 }
 
-/* Some levels have two habits: one step in eight writes a checkpoint, one batch in five takes the
- * slower kernel. Faults scatter over the levels and farther, or come in stretches; a habit is
- * many of one level's steps, now and then. The index is sorted by key and time, q holds the residuals. */
-static void find_second(struct roofline_fit *f, struct fit_scratch *x, double mad)
+/* Some levels have two habits: one step in eight writes a checkpoint, or one batch in five uses a
+ * slower kernel. Slow steps of a fault are spread over all levels, vary more, or come in stretches.
+ * A habit covers many steps of one level, at intervals. The index must be sorted by key and time; q
+ * holds the residuals. */
+static void find_second_habit(struct roofline_fit *f, struct fit_scratch *x, double mad)
 {
 	double least = fmax(thresholds.excess.slower, thresholds.fit.mads * mad);
 
@@ -724,8 +736,8 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 	}
 }
 
-static void take_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
-		       struct fit_scratch *x)
+static void subtract_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
+			   struct fit_scratch *x)
 {
 	double mad = trimmed_mad(x->q, x->v, x->n, 0);
 
@@ -736,10 +748,10 @@ static void take_cells(struct roofline_fit *f, const struct roofline_fit_sample 
 		x->q[i] -= c ? c->log_ratio : 0;
 	}
 	if (f->discrete)
-		find_second(f, x, mad);
+		find_second_habit(f, x, mad);
 }
 
-/* Everything but the noise; leaves log(line) in t and the residuals in q. */
+/* Fits everything but the noise. Leaves log(line) in t and the residuals in q. */
 static void run_centres(struct roofline_fit *f, const struct line_form *form,
 			const struct roofline_fit_sample *s, struct fit_scratch *x,
 			uint32_t features)
@@ -750,18 +762,19 @@ static void run_centres(struct roofline_fit *f, const struct line_form *form,
 	run_support(f, s, x->n);
 	run_line(f, form, s, x);
 	memcpy(x->u, x->t, x->n * sizeof(*x->u));
-	take_curve(&f->curve, x, 8, 0.05);
+	subtract_curve(&f->curve, x, 8, 0.05);
 	for (uint32_t j = 0; j < features; j++) {
 		if (!(f->hi[j] > f->lo[j]))
 			continue;
 		for (uint32_t i = 0; i < x->n; i++)
 			x->u[i] = feature_log(f, j, s[i].work[j]);
-		take_curve(&f->feature[j], x, 16, 0.2);
+		subtract_curve(&f->feature[j], x, 16, 0.2);
 	}
-	take_cells(f, s, x);
+	subtract_cells(f, s, x);
 }
 
-/* Folds by hash, since steps may alternate between kinds of work; or whole levels held out. */
+/* The fold in which a step is held out. By hash, because steps may alternate between kinds of work.
+ * by_level: all steps of a level share a fold. */
 static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_t features,
 			bool by_level)
 {
@@ -806,7 +819,7 @@ static void run_held_out(const struct line_form *form, const struct roofline_fit
 	}
 }
 
-/* Levels go on turning up that were never seen. */
+/* Whether levels keep appearing that were never seen before. */
 static bool levels_are_sparse(const struct roofline_fit_sample *s, struct fit_scratch *x,
 			      uint32_t features)
 {

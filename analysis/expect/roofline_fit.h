@@ -2,15 +2,15 @@
  * roofline_fit.h - the robust curve behind a roofline: latency from a small work vector.
  *
  * Layers, each the median correction of the ones before, all in relative terms:
- *   line   a + sum b_i x_i (+ second-order terms where they pay), non-negative least absolute
+ *   line   a + sum b_i x_i (+ second-order terms if they improve it), non-negative least absolute
  *          deviations by iterated reweighting, so that collinear and constant features do no harm;
- *   curve  piecewise linear in log(line), then in the log of each feature, a knot per group of
+ *   curve  piecewise linear in log(line), then in the log of each feature, one knot per group of
  *          learning steps: floors, staircases, bends;
  *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
  * A group's centre is the median inside its densest window: slow learning steps scatter, healthy
- * ones gather. The noise is a MAD along log(line), pulled towards the pooled one; the tail beyond
- * seven of those is measured too, as far as slow learning steps leave it visible. Both are taken
- * from held-out steps: fits on part of them judge the others, so that what the fit can't follow
+ * ones gather. The noise is a MAD along log(line), shrunk towards the pooled one. The tail beyond
+ * seven MADs is measured too, as far as slow learning steps leave it visible. Both come from
+ * held-out steps: fits on a part of the steps predict the others, so what the fit cannot follow
  * counts as noise.
  *
  * Pure: no I/O, clock, threads, globals or allocation. */
@@ -26,58 +26,63 @@
 #define ROOFLINE_FIT_TERMS	 15 /* 1, 4 linear, 10 second-order */
 #define ROOFLINE_FIT_KNOTS	 96
 #define ROOFLINE_FIT_NOISE_KNOTS 16
-#define ROOFLINE_FIT_CELLS	 512 /* discrete work levels told apart; more are treated as continuous */
-#define ROOFLINE_FIT_SLOTS	 1024 /* hash slots for the cells */
+/* largest number of discrete work levels; with more, work is continuous */
+#define ROOFLINE_FIT_CELLS 512
+#define ROOFLINE_FIT_SLOTS 1024 /* hash slots for the cells */
 
 struct roofline_fit_sample {
 	float work[ROOFLINE_WORK_MAX];
 	float latency_ns;
-	uint32_t suspect; /* the caller's mark */
+	uint32_t suspect; /* set by the caller */
 };
 
 struct roofline_fit_curve {
 	uint32_t n;
 	float t[ROOFLINE_FIT_KNOTS], c[ROOFLINE_FIT_KNOTS];
-	float first[ROOFLINE_FIT_KNOTS], last[ROOFLINE_FIT_KNOTS]; /* of the knot's group, in t */
+	/* range of the knot's group, in t */
+	float first[ROOFLINE_FIT_KNOTS], last[ROOFLINE_FIT_KNOTS];
 	bool jump[ROOFLINE_FIT_KNOTS]; /* between this knot's group and the next */
 };
 
 struct roofline_fit_cell {
-	uint64_t hash; /* 0 free */
+	uint64_t hash; /* 0: free */
 	float log_ratio;
-	float second;	       /* log excess of a second habit of this level, 0 none */
-	float once;	       /* log excess of one step that nothing here confirms, 0 none */
-	uint32_t count, agree; /* steps; those near the centre */
+	float second; /* log excess of a second habit of this level; 0: none */
+	/* log excess of a single step that no other step confirms; 0: none */
+	float once;
+	uint32_t count, agree; /* steps; steps near the centre */
 };
 
 struct roofline_fit {
 	bool ready;
 	bool curved;			    /* the line has second-order terms */
-	uint32_t features, active, samples; /* active: features of the line, a bit each */
+	uint32_t features, active, samples; /* active: one bit per feature of the line */
 	double coef[ROOFLINE_FIT_TERMS];
 	double line_min_ns; /* the line never predicts less */
 	struct roofline_fit_curve curve, feature[ROOFLINE_WORK_MAX];
 	uint32_t noise_n;
 	float noise_t[ROOFLINE_FIT_NOISE_KNOTS], noise_mad[ROOFLINE_FIT_NOISE_KNOTS];
-	float lo[ROOFLINE_WORK_MAX], hi[ROOFLINE_WORK_MAX]; /* support of the learning steps */
-	bool discrete;	  /* work takes few values: cells are exact vectors, else log boxes */
-	double level_mad; /* the same of sparse steps */
-	double mad;	  /* pooled, of relative residuals, slow learning steps put aside */
-	double tail_share, tail_mean; /* beyond max(floor, tail MADs): share and mean of the rest */
+	float lo[ROOFLINE_WORK_MAX], hi[ROOFLINE_WORK_MAX]; /* range of the learning steps */
+	bool discrete;	  /* work has few values: a cell is an exact vector, else a log box */
+	double level_mad; /* the same, of sparse steps */
+	double mad;	  /* pooled, of relative residuals, without slow learning steps */
+	/* beyond max(floor, tail MADs): share of steps, and their mean excess */
+	double tail_share, tail_mean;
 	double out_share, fast_share; /* learning steps far above and far below the fit */
 	double r2, explained, work_spread, rho;
-	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX]; /* the plain line, for people */
+	/* the line without second-order terms, to print */
+	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];
 	struct roofline_fit_cell cell[ROOFLINE_FIT_SLOTS];
 };
 
 struct roofline_fit_guess {
 	double expected_ns;
-	double second; /* excess that this level shows now and then in health */
-	double once;   /* excess that this level has shown once, whatever the reason; 0 none */
-	double mad;    /* of one step about expected_ns, relative */
-	bool novel;    /* far outside the support */
-	bool beyond;   /* outside of it at all: the curve is prolonged */
-	bool sparse;   /* a level seen once at most, or few steps anywhere near */
+	double second; /* excess that some healthy steps of this level have */
+	double once;   /* excess that this level has shown once, for whatever reason; 0: none */
+	double mad;    /* relative, of one step about expected_ns */
+	bool novel;    /* far outside the learned work */
+	bool beyond;   /* outside the learned work: extrapolated */
+	bool sparse;   /* a level seen once at most, or few learning steps nearby */
 };
 
 size_t roofline_fit_scratch_bytes(uint32_t samples_max);

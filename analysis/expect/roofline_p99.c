@@ -10,7 +10,7 @@
 
 #define P99_BINS	32
 #define P99_ROUNDS	100
-#define P99_BIN_SAMPLES 5 /* thinner bins have no 99th percentile worth the name */
+#define P99_BIN_SAMPLES 5 /* a bin with fewer has no meaningful 99th percentile */
 
 struct bins {
 	double x[P99_BINS], y[P99_BINS];
@@ -54,7 +54,7 @@ static void bins_fill(struct bins *b, const struct roofline_fit_sample *s, uint3
 	}
 }
 
-/* Least squares over the bins that agree with (a, slope). */
+/* Least squares over the bins that agree with the line (a, slope). */
 static void refit(const struct bins *b, double *a, double *slope)
 {
 	struct regress_sums sums = {0};

@@ -11,11 +11,11 @@
 
 struct roofline_p99 {
 	bool ready;
-	double intercept_ns, slope_ns; /* against the first work value */
+	double intercept_ns, slope_ns; /* in the first work value */
 	double r2;		       /* of the line on the bins' percentiles */
 };
 
-/* scratch as for roofline_fit_run. */
+/* scratch: as for roofline_fit_run. */
 void roofline_p99_run(struct roofline_p99 *p, const struct roofline_fit_sample *s, uint32_t n,
 		      uint64_t *random, void *scratch);
 

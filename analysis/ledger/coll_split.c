@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What overlaps a collective runs at its beginning, before it runs out of work: of a part that is exposed
- * for less than it lasts, the transfer is exposed first. */
+ * A collective overlaps with other work at its begin, because the compute work runs out before it
+ * ends. So if a part is exposed for less than it lasts, the exposed time is at its end, and counts
+ * as transfer first. */
 #include "analysis/ledger/coll_split.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 #define FUNCS (RECORD_COLL_OTHER + 1u)
 
-/* ---- of a window ---- */
+/* ---- parts of a window ---- */
 
 static bool is_kept(uint64_t id, uint32_t shift)
 {
@@ -34,7 +35,7 @@ static void thin(struct coll_parts *c)
 	c->count = n;
 }
 
-/* Ids that are still too many then are all the same. */
+/* After so many halvings, the ids that are left are all equal. */
 #define SHIFT_MAX 31u
 
 static int make_room(struct coll_parts *c)
@@ -89,11 +90,11 @@ void coll_parts_fini(struct coll_parts *c)
 	*c = (struct coll_parts){0};
 }
 
-/* ---- of all ranks ---- */
+/* ---- all ranks ---- */
 
 struct entry {		/* a collective, or a communicator */
-	uint32_t ranks; /* that have it */
-	uint32_t last;	/* the latest source of them */
+	uint32_t ranks; /* ranks that have it */
+	uint32_t last;	/* the latest of them */
 	float shortest_ns;
 };
 struct table {
@@ -105,7 +106,7 @@ struct table {
 struct coll_split {
 	struct table colls, comms;
 	uint32_t shift, ranks;
-	bool shown; /* each rank of the job has shown its collectives */
+	bool shown; /* every rank of the job has shown its collectives */
 };
 
 static const struct entry *find(const struct table *t, uint64_t id)
@@ -134,7 +135,7 @@ static struct entry *count_rank(struct table *t, uint64_t id, uint32_t rank)
 	return e;
 }
 
-static bool take(struct coll_split *s, const struct coll_source *from)
+static bool count_source(struct coll_split *s, const struct coll_source *from)
 {
 	for (uint32_t k = 0; k < from->parts->count; k++) {
 		const struct coll_part *p = &from->parts->part[k];
@@ -150,7 +151,8 @@ static bool take(struct coll_split *s, const struct coll_source *from)
 	return true;
 }
 
-/* As thin as the thinnest, and so that all have room. False: nothing is left. */
+/* The largest shift of the sources, or a larger one if the parts do not fit. False: no part is
+ * left. */
 static bool choose_shift(struct coll_split *s, const struct coll_source *source, uint32_t count)
 {
 	uint64_t all = 0;
@@ -176,7 +178,7 @@ struct coll_split *coll_split_open(const struct coll_source *source, uint32_t co
 
 	for (uint32_t i = 0; i < count && good; i++) {
 		shown += source[i].parts->count && (!i || source[i - 1].rank != source[i].rank);
-		good = take(s, &source[i]);
+		good = count_source(s, &source[i]);
 	}
 	if (!good) {
 		coll_split_close(s);
@@ -198,7 +200,7 @@ void coll_split_close(struct coll_split *s)
 	free(s);
 }
 
-/* ---- the division ---- */
+/* ---- division ---- */
 
 struct sum {
 	double wait_ns, transfer_ns, wait_busy_ns, transfer_busy_ns, count;
@@ -208,7 +210,8 @@ static void add_part(const struct coll_split *s, const struct coll_part *p, stru
 {
 	const struct entry *e = find(&s->colls, p->id), *comm = find(&s->comms, p->comm);
 	bool all = e->ranks == comm->ranks && e->ranks > 1 && (s->shown || comm->ranks >= s->ranks);
-	/* at the end of the kernel, and so cut by the step's end first */
+	/* the transfer is at the end of the kernel, so the part after the step's end is cut from
+	 * it */
 	double last =
 	    fmin(fmax((double)e->shortest_ns - (double)p->after_ns, 0), (double)p->exposed_ns);
 

@@ -3,18 +3,20 @@
  *
  * On every rank, the kernel of a collective runs from the rank's own entry to the end of the
  * transfer. The last rank to enter waits for nobody, so its kernel takes as long as the transfer.
- * What another rank's kernel takes longer is waiting. Only durations of the same collective are
- * compared, so clocks do not matter.
+ * The time that another rank's kernel takes longer is waiting. Only durations of the same
+ * collective are compared, so clocks do not matter.
  *
- * rank 0  |---- waits ----|== transfer ==|   30 ms: waits for 20 rank 1          |-waits-|==
- * transfer ==|   15 ms: waits for 5 rank 2                  |== transfer ==|   10 ms: the last one
+ *   rank 0  |---- waits ----|== transfer ==|   30 ms: waits for 20
+ *   rank 1          |-waits-|== transfer ==|   15 ms: waits for 5
+ *   rank 2                  |== transfer ==|   10 ms: the last one
  *
  * If a participating rank's kernel is missing, the shortest of the others may include waiting as
- * well. What a rank has beyond it is certainly waiting; the rest stays undivided. A communicator is
- * complete if it has as many ranks as the job, or if every rank of the job has shown its
- * collectives.
+ * well. The time that a rank has beyond it is certainly waiting; the rest stays undivided. A
+ * communicator is complete if it has as many ranks as the job, or if every rank of the job has
+ * shown its collectives.
  *
- * Owns: its memory. Threads: one caller. Trust: durations and ids may be anything; work is bounded. */
+ * Owns: its memory. Threads: one caller. Trust: durations and ids may be anything; work is
+ * bounded. */
 #ifndef SYSOM_ANALYSIS_LEDGER_COLL_SPLIT_H
 #define SYSOM_ANALYSIS_LEDGER_COLL_SPLIT_H
 
@@ -23,13 +25,13 @@
 
 /* The part of a collective's kernel that lies in one step. */
 struct coll_part {
-	uint64_t id;	  /* the same on all ranks of the communicator */
+	uint64_t id;	  /* equal on all ranks of the communicator */
 	uint32_t comm;	  /* hash of the communicator */
 	float ns;	  /* duration of the whole kernel */
 	float exposed_ns; /* time of this part that no kernel or copy overlaps */
 	float after_ns;	  /* time of the kernel after the step's end */
 	uint8_t func;
-	bool healthy; /* the step is a healthy one; else a slow one */
+	bool healthy; /* of a healthy step; else of a slow one */
 };
 /* The parts of a window. If there are too many, it keeps one of 2^shift collectives, chosen by id,
  * so that of two ranks' sets the larger contains the smaller. */
@@ -42,7 +44,7 @@ struct coll_parts {
 /* Sends, receives and kernels without a known call are left out. 0, -ENOMEM. */
 int coll_parts_add(struct coll_parts *c, const struct record *r, uint64_t exposed_ns,
 		   uint64_t step_end_ns, bool healthy);
-/* After the last one. */
+/* Call after the last coll_parts_add. */
 void coll_parts_finish(struct coll_parts *c);
 void coll_parts_fini(struct coll_parts *c);
 

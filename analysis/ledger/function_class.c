@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Functions of the kernel are matched by what they are called in Linux 5.4 to 6.18, those of user
- * space by words that storage clients, data loaders and loggers use in their names. A word that
- * also stands in names of numeric code (log, read, hash) is not in the list. */
+ * Classifies by name, since a symbol table has nothing else. Kernel functions are matched by their
+ * names in Linux 5.4 to 6.18, user functions by words that storage clients, data loaders and
+ * loggers use. A word that numeric code also uses (log, read, hash) is not in the list. */
 #include "analysis/ledger/function_class.h"
 
 #include <ctype.h>
@@ -10,8 +10,7 @@
 #include "model/window.h"
 
 struct name_rule {
-	const char
-	    *text; /* "=x": the whole name; "x": it begins so; "*x": stands in it, any case */
+	const char *text; /* "=x": the whole name; "x": a prefix; "*x": contained, in any case */
 	enum finding_cause cause;
 };
 
@@ -101,9 +100,9 @@ static const struct name_rule kernel_off[] = {
     {"p9_client_", CAUSE_STORAGE_DISK},
 };
 
-/* Of user space, native and Python. */
+/* User space: native and Python. */
 static const struct name_rule user_on[] = {
-    {"*isenabledfor", CAUSE_UNKNOWN}, /* asks for the level, and writes nothing */
+    {"*isenabledfor", CAUSE_UNKNOWN}, /* only asks for the log level */
     {"*logging", CAUSE_SW_LOGGING},
     {"*logger", CAUSE_SW_LOGGING},
     {"*loguru", CAUSE_SW_LOGGING},
@@ -174,7 +173,7 @@ static const struct name_rule user_off[] = {
     {"*prefetch", CAUSE_STORAGE_LOADER},
 };
 
-/* Collectives of the host: gloo's and MPI's. */
+/* Collectives of the host: gloo and MPI. */
 static const struct name_rule collectives[] = {
     {"*gloo::", CAUSE_NET_WAIT},
     {"*processgroupgloo", CAUSE_NET_WAIT},
@@ -225,7 +224,7 @@ static const struct name_rule plumbing[] = {
     {"Thread.run ", 0},
     {"syscall_exit_", 0},
     {"exit_to_user_mode", 0},
-    /* waiting for the GPU or for others by polling: the consequence of slowness, not its cause */
+    /* polling for the GPU or for other ranks: a consequence of slowness, not its cause */
     {"*synchronize", 0},
     {"*streamquery", 0},
     {"*eventquery", 0},

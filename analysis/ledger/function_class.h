@@ -7,13 +7,13 @@
 #include "analysis/ledger/ledger.h"
 #include "model/finding.h"
 
-/* The cause that a rank's time in this function speaks for; CAUSE_UNKNOWN for most. kind: enum
+/* The cause that a rank's time in this function suggests; CAUSE_UNKNOWN for most. kind: enum
  * function_kind. on_cpu: it runs, else it is blocked. */
 enum finding_cause function_class_cause(const char *name, unsigned kind, bool on_cpu);
-/* What the code is for: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT, LEDGER_HOST_COLLECTIVE;
- * LEDGER_NONE for most. */
+/* The purpose of the code: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT,
+ * LEDGER_HOST_COLLECTIVE; LEDGER_NONE for most. */
 enum ledger_what function_class_what(const char *name);
-/* Names that say nothing: the interpreter's loop, the thread's start, waiting by polling. */
+/* Whether the name explains nothing: the interpreter's loop, the start of a thread, polling. */
 bool function_class_is_plumbing(const char *name, unsigned kind);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernel says when a thread was off the CPU; samples only say how the time between is divided.
- * They have the time of their slice: a stretch on the CPU is divided like the samples of the slices
- * that it lies in, and where there are none it has no name. */
+ * Switch records say exactly when a thread was off the CPU. Samples only say how its time on the
+ * CPU is divided. A sample has the time of its slice, so a stretch on the CPU is divided by the
+ * samples of its slice or the nearest one. Without samples it has no name. */
 #include "analysis/ledger/host_timeline.h"
 
 #include <math.h>
@@ -16,17 +16,17 @@
 #include "base/hash.h"
 #include "base/room.h"
 
-/* Segments of one window; what comes later is unobserved. */
+/* Most segments of one window; the rest is unobserved. */
 #define SEGMENTS_MAX (1u << 17)
-/* Samples of one slice and thread that are told apart. */
+/* Most samples that are used of one slice and thread. */
 #define SLICE_SAMPLES_MAX 64u
-/* Shares of one window; stretches on the CPU beyond them have no names. */
+/* Most shares of one window; later stretches on the CPU have no names. */
 #define SHARES_MAX (1u << 20)
-/* A thread's samples speak for what it ran so long before and after them. */
+/* Samples are used for stretches of the same thread up to this far away. */
 #define NEAREST_NS 100000000ull
-/* More than this is no time that a page takes. */
+/* A first touch that takes longer is a measuring error. */
 #define FIRST_TOUCH_MAX_US 1e4
-/* Threads that ran instead, whose names are looked for among the samples. */
+/* Most threads whose names are searched in the samples. */
 #define NAMES_LOOKED_MAX 256u
 
 /* An account of the host, without its kind. */
@@ -36,47 +36,48 @@ struct account {
 };
 static const struct account nothing = {LEDGER_NONE, ""};
 
-struct known {	       /* what a name says */
+struct known {	       /* the classification of a name */
 	uint64_t hash; /* 0: free */
 	enum ledger_what what;
 };
 #define KNOWN_NAMES 1024u
 
-/* What was taken of a thread's time on the CPU between two switches, as parts of that time. */
-struct taken {
-	bool known;			     /* else its samples say */
-	double part[STACK_TAKEN_KINDS], sum; /* of the host */
-	double touch; /* in user code that waits until the hypervisor has mapped a page */
+/* Time that interrupts and the hypervisor stole from a thread on the CPU between two switches, as
+ * shares. */
+struct stolen {
+	bool known;			     /* else use the samples */
+	double part[STACK_TAKEN_KINDS], sum; /* by kind; sum of all kinds */
+	double touch; /* share of user code that waited while the hypervisor mapped pages */
 };
 
 struct maker {
 	const struct window *w;
-	struct taken taken; /* of the stretch that is being put */
-	double touch_ns;    /* a page's first touch */
+	struct stolen stolen; /* of the stretch that is being added */
+	double touch_ns;      /* the time of a page's first touch */
 	uint32_t share_sum;
 	struct host_timeline *t;
 	host_frame_fn name;
 	void *arg;
-	uint64_t *slice; /* the slices' beginnings, ascending */
+	uint64_t *slice; /* begins of the slices, ascending */
 	uint32_t slice_count;
-	uint32_t *sample; /* on-CPU samples of the threads, by thread and time */
+	uint32_t *sample; /* on-CPU samples of the threads, sorted by thread and time */
 	uint32_t sample_count;
-	/* of a stack that slept, or ran; once made its name is not NULL */
+	/* Per stack, when blocked and when running; the name is NULL until it is computed. */
 	struct account *blocked;
 	struct ledger_share *running;
-	struct known *known; /* KNOWN_NAMES */
-	/* of the thread's last sleep in each state */
+	struct known *known; /* [KNOWN_NAMES] */
+	/* Of the thread's last sleep in each state. */
 	struct account last[STACK_SWITCH_STATES];
 	uint32_t last_stack[STACK_SWITCH_STATES];
 	bool helper;
-	/* when the thread's switches were recorded, in order of time; at: the first that may still
-	 * matter */
+	/* When the thread's switches were recorded, in order. cover_at: the first that may still
+	 * overlap. */
 	struct ledger_interval *cover;
 	uint32_t cover_count, cover_at;
-	uint32_t next_tid; /* of the last answer of ran_instead */
+	uint32_t next_tid; /* the last answer of ran_instead */
 	const char *next_name;
-	uint32_t next_looked; /* names looked for so far */
-	/* the last answer of shares_of */
+	uint32_t next_looked; /* names searched so far */
+	/* The last answer of shares_of. */
 	uint32_t shares_tid, shares_count;
 	uint64_t shares_slice_ns;
 	const struct ledger_share *shares;
@@ -105,9 +106,9 @@ void host_timeline_fini(struct host_timeline *t)
 
 /* ---- names ---- */
 
-/* A text that lives as long as the timeline; "" without memory. */
-__attribute__((format(printf, 2, 3))) static const char *keep(struct maker *m, const char *format,
-							      ...)
+/* A copy that lives as long as the timeline; "" without memory. */
+__attribute__((format(printf, 2, 3))) static const char *keep_text(struct maker *m,
+								   const char *format, ...)
 {
 	struct host_timeline *t = m->t;
 	char text[LEDGER_NAME_BYTES], *copy;
@@ -125,7 +126,7 @@ __attribute__((format(printf, 2, 3))) static const char *keep(struct maker *m, c
 	return copy;
 }
 
-/* Libraries whose functions say how something waits, not what for. */
+/* Libraries whose functions show how a thread waits, not for what. */
 static bool is_c_runtime(const struct stack_batch *b, const struct stack_frame *f)
 {
 	static const char *const names[] = {"libc.",	"libc-",     "libpthread",
@@ -141,7 +142,7 @@ static bool is_c_runtime(const struct stack_batch *b, const struct stack_frame *
 	return false;
 }
 
-/* Of Python's standard library: threading, queue, concurrent.futures, ... */
+/* Python's standard library: threading, queue, concurrent.futures, ... */
 static bool is_stdlib(const struct stack_batch *b, const struct stack_frame *f)
 {
 	const char *file = stack_batch_text(b, f->file);
@@ -158,33 +159,33 @@ static bool is_python(const struct stack_batch *b, const struct stack *st)
 	return false;
 }
 
-/* How much a function says of what the thread is at: code of a runtime is called for everything. */
-#define TELLING_MOST 3
-static int telling(const struct stack_batch *b, const struct stack_frame *f)
+/* How much a function says about what the thread does: every program calls the runtime's code. */
+#define INFORMATIVE_MOST 3
+static int informative(const struct stack_batch *b, const struct stack_frame *f)
 {
 	if (f->kind == STACK_FRAME_PYTHON)
-		return is_stdlib(b, f) ? 2 : TELLING_MOST;
+		return is_stdlib(b, f) ? 2 : INFORMATIVE_MOST;
 	return is_c_runtime(b, f) ? 0 : 1;
 }
 
-/* The innermost of those that say most; "" where all are of the C runtime. */
+/* The most informative function, innermost first; "" if all are of the C runtime. */
 static const char *function_of(struct maker *m, const struct stack *st)
 {
 	uint32_t best = st->count;
 	int most = 0;
 
-	for (uint32_t i = st->kernel_count; i < st->count && most < TELLING_MOST; i++) {
-		int tells = telling(&m->w->stacks, &m->w->stacks.frames[st->first + i]);
+	for (uint32_t i = st->kernel_count; i < st->count && most < INFORMATIVE_MOST; i++) {
+		int value = informative(&m->w->stacks, &m->w->stacks.frames[st->first + i]);
 
-		if (tells > most) {
-			most = tells;
+		if (value > most) {
+			most = value;
 			best = i;
 		}
 	}
-	return best < st->count ? keep(m, "%s", m->name(m->arg, st->first + best)) : "";
+	return best < st->count ? keep_text(m, "%s", m->name(m->arg, st->first + best)) : "";
 }
 
-/* Stacks have many frames and few names. */
+/* Cached, because stacks repeat few names in many frames. */
 static enum ledger_what what_of(struct maker *m, const char *name)
 {
 	uint64_t hash = hash_bytes(0, name, strlen(name)) | 1;
@@ -195,8 +196,8 @@ static enum ledger_what what_of(struct maker *m, const char *name)
 	return k->what;
 }
 
-/* Who waits there or runs: where a frame's name says what the code is for, the innermost such frame;
- * else the function that was called last. */
+/* The account of user code: the innermost frame whose name has a class, else the most informative
+ * function. */
 static struct account user_account(struct maker *m, const struct stack *st)
 {
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
@@ -204,12 +205,12 @@ static struct account user_account(struct maker *m, const struct stack *st)
 		enum ledger_what what = what_of(m, name);
 
 		if (what)
-			return (struct account){what, keep(m, "%s", name)};
+			return (struct account){what, keep_text(m, "%s", name)};
 	}
 	return (struct account){LEDGER_NONE, function_of(m, st)};
 }
 
-/* Waits that say nothing of what is behind them. */
+/* Whether the wait does not show what is waited for. */
 static bool is_for_others(enum ledger_what what)
 {
 	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
@@ -238,12 +239,12 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 	return *known;
 }
 
-/* An event loop that a timer wakes has slept until its next turn; but a helper goes on to wait for its
- * peers. */
+/* An event loop that a timer woke has slept until its next turn. A helper waits for its peers
+ * instead. */
 static struct account slept_account(struct maker *m, const struct stack_switch *s)
 {
 	const struct stack_batch *b = &m->w->stacks;
-	/* a place where it sleeps again and again is not walked every time */
+	/* stacks of a repeated sleep are not recorded again; use the last one */
 	uint32_t stack = s->stack < b->stack_count ? s->stack : m->last_stack[s->state];
 	struct account a = blocked_account(m, s, stack);
 
@@ -258,7 +259,7 @@ static struct account slept_account(struct maker *m, const struct stack_switch *
 }
 
 /* The account of a stack on the CPU. */
-static void sort_running(struct maker *m, const struct stack *st, struct ledger_share *out)
+static void classify_running(struct maker *m, const struct stack *st, struct ledger_share *out)
 {
 	const struct stack_batch *b = &m->w->stacks;
 	struct account a = {wait_class_interrupt(b, st), ""};
@@ -282,7 +283,7 @@ static const struct ledger_share *running_account(struct maker *m, uint32_t stac
 	struct ledger_share *known = &m->running[stack];
 
 	if (!known->name)
-		sort_running(m, &m->w->stacks.stacks[stack], known);
+		classify_running(m, &m->w->stacks.stacks[stack], known);
 	return known;
 }
 
@@ -295,7 +296,7 @@ static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind 
 
 	if (begin >= end || t->segment_count >= SEGMENTS_MAX ||
 	    ROOM_FOR(t->segments, t->segment_room, t->segment_count + 1ull))
-		return; /* unobserved */
+		return; /* stays unobserved */
 	t->segments[t->segment_count++] = (struct ledger_segment){.begin_ns = begin,
 								  .end_ns = end,
 								  .kind = kind,
@@ -319,7 +320,8 @@ static uint32_t slice_of(const struct maker *m, uint64_t t)
 	return low; /* 0: before the first; else index + 1 */
 }
 
-/* From t to a sample of the thread; UINT64_MAX: i is another thread's, or beyond either end (0 - 1 too). */
+/* The time from t to sample i. UINT64_MAX: another thread's sample, or i is out of range (also 0 -
+ * 1). */
 static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64_t t)
 {
 	const struct stack_sample *s =
@@ -330,8 +332,8 @@ static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64
 	return s->time_ns < t ? t - s->time_ns : s->time_ns - t;
 }
 
-/* The thread's samples of a slice, else of the nearest one that has some: the first one's place in
- * m->sample, and how many. */
+/* The thread's samples of a slice, or of the nearest slice that has some. Returns the index of the
+ * first in m->sample. */
 static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_ns, uint32_t *count)
 {
 	const struct stack_sample *all = m->w->stacks.samples;
@@ -363,7 +365,7 @@ static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_n
 	return low;
 }
 
-/* A list that lives as long as the timeline; NULL: no memory, or too many. */
+/* A list that lives as long as the timeline. NULL: no memory, or too many shares. */
 static struct ledger_share *shares_make(struct maker *m, uint32_t count)
 {
 	struct host_timeline *t = m->t;
@@ -378,7 +380,7 @@ static struct ledger_share *shares_make(struct maker *m, uint32_t count)
 	return t->shares[t->share_count++];
 }
 
-/* How the thread's time on the CPU is divided in a slice; NULL: no samples, or no memory. */
+/* How the thread's time on the CPU is divided in a slice. NULL: no samples, or no memory. */
 static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint64_t slice_ns,
 					    uint32_t *count)
 {
@@ -409,7 +411,7 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 	return list;
 }
 
-/* share NULL: it is not divided, and of that kind. */
+/* share NULL: the whole segment is of that kind. */
 static void put_divided(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind kind,
 			const struct ledger_share *share, uint32_t count)
 {
@@ -431,9 +433,9 @@ static bool has_faults(const struct ledger_share *list, uint32_t count, const ch
 	return false;
 }
 
-/* User time of functions that had page faults goes to the hypervisor, as far as that took it; where no
- * sample shows faults, of all functions. */
-static uint32_t move_touch(const struct taken *k, struct ledger_share *list, uint32_t count)
+/* Moves user time to the hypervisor, as much as first touches took: from functions with page faults
+ * in their samples, or from all functions if no sample shows a fault. */
+static uint32_t steal_first_touch(const struct stolen *k, struct ledger_share *list, uint32_t count)
 {
 	bool all = !has_faults(list, count, NULL);
 	uint32_t n = count;
@@ -460,9 +462,10 @@ static uint32_t move_touch(const struct taken *k, struct ledger_share *list, uin
 
 static const struct ledger_share nameless = {.kind = LEDGER_RUNNING, .name = "", .part = 1};
 
-/* The kernel has counted what interrupts took; samples in them were left out, and divide the rest. */
-static const struct ledger_share *without_taken(struct maker *m, const struct ledger_share *from,
-						uint32_t *count)
+/* The kernel counted the stolen time exactly, so samples of interrupts were left out. The other
+ * samples divide the rest. */
+static const struct ledger_share *subtract_stolen(struct maker *m, const struct ledger_share *from,
+						  uint32_t *count)
 {
 	static const enum ledger_what whats[STACK_TAKEN_KINDS] = {
 	    [STACK_TAKEN_DEVICE] = LEDGER_DEVICE,    [STACK_TAKEN_TIMER] = LEDGER_TIMER,
@@ -470,7 +473,7 @@ static const struct ledger_share *without_taken(struct maker *m, const struct le
 	    [STACK_TAKEN_BLOCK] = LEDGER_BLOCK_DONE, [STACK_TAKEN_TASKLET] = LEDGER_TASKLET,
 	    [STACK_TAKEN_SCHED] = LEDGER_SCHED,	     [STACK_TAKEN_RCU] = LEDGER_RCU,
 	    [STACK_TAKEN_STEAL] = LEDGER_STEAL};
-	const struct taken *k = &m->taken;
+	const struct stolen *k = &m->stolen;
 	struct ledger_share *list;
 	uint32_t n = 0;
 
@@ -486,7 +489,7 @@ static const struct ledger_share *without_taken(struct maker *m, const struct le
 		list[n++].part *= 1 - k->sum;
 	}
 	if (list)
-		n = move_touch(k, list, n);
+		n = steal_first_touch(k, list, n);
 	for (int i = 0; list && i < STACK_TAKEN_KINDS; i++)
 		if (k->part[i] > 0)
 			list[n++] = (struct ledger_share){.kind = LEDGER_STOLEN,
@@ -497,13 +500,13 @@ static const struct ledger_share *without_taken(struct maker *m, const struct le
 	return list;
 }
 
-/* on_ns: of the time on the CPU that the record tells of. */
-static void taken_of(struct maker *m, const struct stack_switch *s, double on_ns)
+/* on_ns: time on the CPU that the switch record covers. */
+static void set_stolen(struct maker *m, const struct stack_switch *s, double on_ns)
 {
-	struct taken *k = &m->taken;
+	struct stolen *k = &m->stolen;
 	double all_ns = 0;
 
-	*k = (struct taken){.known = s->flags & STACK_SWITCH_COUNTED && on_ns > 0};
+	*k = (struct stolen){.known = s->flags & STACK_SWITCH_COUNTED && on_ns > 0};
 	if (!k->known)
 		return;
 	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
@@ -514,14 +517,14 @@ static void taken_of(struct maker *m, const struct stack_switch *s, double on_ns
 	k->touch = fmin(s->faults * m->touch_ns / on_ns, 1 - k->sum);
 }
 
-/* [begin, end) on the CPU, within one slice. */
+/* [begin, end) is on the CPU, within one slice. */
 static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
 		      uint64_t slice_ns)
 {
 	uint32_t count;
 	const struct ledger_share *shares = shares_of(m, tid, slice_ns, &count);
 
-	shares = without_taken(m, shares, &count);
+	shares = subtract_stolen(m, shares, &count);
 	put_divided(m, begin, end, LEDGER_RUNNING, shares, shares ? count : 0);
 }
 
@@ -540,7 +543,7 @@ static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t 
 	}
 }
 
-/* The i-th stretch from cover_at on, cut to [begin, end); false: there is no more. */
+/* The i-th recorded interval after cover_at, clipped to [begin, end). False: no more. */
 static bool covered(const struct maker *m, uint32_t i, uint64_t begin, uint64_t end, uint64_t *from,
 		    uint64_t *to)
 {
@@ -551,8 +554,9 @@ static bool covered(const struct maker *m, uint32_t i, uint64_t begin, uint64_t 
 	return true;
 }
 
-/* What of [begin, end) was recorded and no time off the CPU; `next` ends it, NULL: nobody has seen that. Of
- * the thread's first stretch the begin is not known, so that its samples must do. */
+/* Adds the recorded parts of [begin, end) as time on the CPU. next: the switch that ends it; NULL:
+ * not recorded. The thread's first stretch has no known begin, so its stolen time comes from
+ * samples. */
 static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
 			const struct stack_switch *next)
 {
@@ -563,15 +567,15 @@ static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t 
 		m->cover_at++;
 	for (uint32_t i = m->cover_at; covered(m, i, begin, end, &from, &to); i++)
 		on_ns += from < to ? (double)(to - from) : 0;
-	m->taken = (struct taken){.known = false};
+	m->stolen = (struct stolen){.known = false};
 	if (next && begin && !(next->flags & STACK_SWITCH_FOLDED))
-		taken_of(m, next, on_ns);
+		set_stolen(m, next, on_ns);
 	for (uint32_t i = m->cover_at; covered(m, i, begin, end, &from, &to); i++)
 		if (from < to)
 			put_running(m, tid, from, to);
 }
 
-/* The name of a thread, where a sample of it has one. */
+/* The name of a thread from its samples; "": none. */
 static const char *comm_of(const struct stack_batch *b, uint32_t tid)
 {
 	for (uint32_t i = 0; tid && i < b->sample_count; i++)
@@ -587,7 +591,7 @@ static const char *ran_instead(struct maker *m, uint32_t tid)
 		    m->next_looked++ < NAMES_LOOKED_MAX ? comm_of(&m->w->stacks, tid) : "";
 
 		m->next_tid = tid;
-		m->next_name = *comm ? keep(m, "%s", comm) : "";
+		m->next_name = *comm ? keep_text(m, "%s", comm) : "";
 	}
 	return m->next_name;
 }
@@ -608,8 +612,8 @@ static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
 	}
 }
 
-/* The time in a state that several switches share. The thread is taken to have slept where it slept when
- * a switch of its own was recorded last. */
+/* The share of one state in a record of several switches. Assumes that the thread slept at the same
+ * place as at its last separate switch. */
 static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s,
 					  uint32_t state, double asleep_ns, double whole_ns)
 {
@@ -629,7 +633,8 @@ static double waited_ns(const struct stack_switch *s)
 	return (double)s->ns[STACK_SWITCH_RUNNABLE] + (double)s->ns[STACK_SWITCH_WOKEN];
 }
 
-/* Of the time in which it was runnable its cgroup's limit had a part. */
+/* Splits off the runnable time that the CPU limit of the cgroup caused. Returns the number of added
+ * shares. */
 static uint32_t split_throttled(const struct stack_switch *s, struct ledger_share *runnable)
 {
 	double part =
@@ -643,8 +648,8 @@ static uint32_t split_throttled(const struct stack_switch *s, struct ledger_shar
 	return 1;
 }
 
-/* A record of several switches has their time by state. What is left of it the thread ran: divided like
- * the samples of its slice. */
+/* Adds a record of several switches, which has the time per state. The rest of its time the thread
+ * ran; the samples of the slice divide it. */
 static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint32_t slice = slice_of(m, begin), n = 0, count;
@@ -656,13 +661,13 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
 		off_ns += (double)s->ns[k];
 	whole_ns = fmax((double)(s->in_ns - s->out_ns), off_ns);
-	taken_of(m, s, whole_ns - off_ns);
+	set_stolen(m, s, whole_ns - off_ns);
 	if (!count) {
 		on = &nameless;
 		count = 1;
 	}
-	on = without_taken(m, on, &count);
-	if (off_ns > 0 && on) /* else an earlier node sent it, without its times */
+	on = subtract_stolen(m, on, &count);
+	if (off_ns > 0 && on) /* an older node sends no times */
 		list = shares_make(m, STACK_SWITCH_STATES + 2 + count);
 	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
 		if (s->ns[k]) {
@@ -676,7 +681,8 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 	put_divided(m, begin, s->in_ns, LEDGER_UNOBSERVED, list, n);
 }
 
-/* [from, s->in_ns), when it could have run: its cgroup's limit first, then others. */
+/* Adds [from, s->in_ns) as runnable: first the part due to the cgroup's CPU limit, then the
+ * rest. */
 static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t from,
 			 struct account a)
 {
@@ -710,7 +716,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 		woken = begin;
 	a = slept_account(m, s);
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
-		waker = UINT32_MAX; /* + 1: nobody */
+		waker = UINT32_MAX; /* + 1 gives 0: unknown */
 	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
 	put_runnable(m, s, woken, (struct account){LEDGER_WOKEN, ""});
 }
@@ -768,7 +774,7 @@ static bool find_samples(struct maker *m)
 	return true;
 }
 
-/* Threads with switches, by launches. */
+/* Selects threads with switches, most launches first. */
 static void find_threads(struct maker *m)
 {
 	const struct window *w = m->w;
@@ -807,7 +813,7 @@ static int by_begin(const void *a, const void *b)
 	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
-/* Where switches were missed nothing is known. */
+/* Intervals with missed switches are unobserved. */
 static void find_cover(struct maker *m, uint32_t tid)
 {
 	const struct stack_batch *b = &m->w->stacks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Accounts are kept in order of their hash: a binary search finds one, and two ledgers merge like
- * sorted lists. A step is charged layer by layer: what a layer covers, later ones can't be charged
- * with. */
+ * Accounts are sorted by hash, so a binary search finds one, and two ledgers are compared like
+ * sorted lists. A step is charged in layers: compute, copies, collectives, then the host. Each
+ * layer gets only the time that no earlier layer covers. */
 #include "analysis/ledger/ledger.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/sorted.h"
 
 static const struct {
-	const char *name, *text, *joint; /* joint: before a name */
+	const char *name, *text, *joint; /* joint: goes before the name */
 } kinds[LEDGER_KINDS] = {
     [LEDGER_UNOBSERVED] = {"unobserved", "host: not observed", " in "},
     [LEDGER_COMPUTE] = {"compute", "kernel", " "},
@@ -108,7 +108,7 @@ static int order(uint64_t hash, const char *name, size_t bytes, const struct led
 	return c ? c : -(other[bytes] != '\0');
 }
 
-/* Where the account is (*found), or belongs. */
+/* The index of the account, or (*found false) where to insert it. */
 static uint32_t find(const struct ledger *l, uint64_t hash, const char *name, size_t bytes,
 		     bool *found)
 {
@@ -144,7 +144,7 @@ static uint32_t put_name(struct ledger *l, const char *name, size_t bytes)
 	return at;
 }
 
-/* NULL: no room. The accounts without a name keep room among LEDGER_ACCOUNTS_MAX. */
+/* NULL: no room. Some room is reserved for the accounts without a name. */
 static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind,
 					 enum ledger_what what, const char *name)
 {
@@ -178,7 +178,7 @@ static void charge(struct ledger *l, enum ledger_kind kind, enum ledger_what wha
 	if (!a)
 		a = account_of(l, kind, LEDGER_NONE, "");
 	if (!a)
-		return; /* no memory: the sum says so */
+		return; /* no memory: the sum is then less than total_ns */
 	a->ns += ns;
 	a->busy_ns += busy_ns;
 	a->count += count;
@@ -190,7 +190,7 @@ void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what wha
 	charge(l, kind, what, name, ns, ns, count);
 }
 
-/* Bounded, so that sums of what a peer sent stay finite. */
+/* Limited, so that sums of untrusted numbers stay finite. */
 static uint64_t weighed(uint64_t x, double weight)
 {
 	double y = (double)x * weight;
@@ -242,7 +242,7 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 
 /* ---- a step ---- */
 
-/* Disjoint intervals in order; what touches the last one lengthens it. */
+/* Appends an interval, merged with the last one if they touch. Intervals come in order. */
 static void push(struct ledger_interval *list, uint32_t *count, struct ledger_interval i)
 {
 	struct ledger_interval *last = *count ? &list[*count - 1] : NULL;
@@ -253,8 +253,8 @@ static void push(struct ledger_interval *list, uint32_t *count, struct ledger_in
 		last->end_ns = i.end_ns;
 }
 
-/* How much of [begin, end) is not covered; *at: the first interval that may matter to it or later
- * ones. */
+/* The time in [begin, end) that is not covered. Advances *at to the first interval that ends
+ * later. */
 static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, uint32_t *at,
 			  uint64_t begin, uint64_t end)
 {
@@ -272,8 +272,8 @@ static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, u
 	return ns;
 }
 
-/* Charges one kind with what no earlier kind covers; the cover with it is in out, its number
- * returned. */
+/* Charges one kind with the time that no earlier kind covers. Writes the cover including this kind
+ * to out. Returns its length. */
 static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct ledger_interval step,
 			     const struct ledger_busy *busy, uint32_t busy_count,
 			     const struct ledger_interval *cover, uint32_t count,
@@ -284,26 +284,26 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 
 	for (uint32_t k = 0; k < busy_count; k++) {
 		const struct ledger_busy *b = &busy[k];
-		struct ledger_interval own = {b->begin_ns > covered ? b->begin_ns : covered,
-					      b->end_ns < step.end_ns ? b->end_ns : step.end_ns};
+		struct ledger_interval span = {b->begin_ns > covered ? b->begin_ns : covered,
+					       b->end_ns < step.end_ns ? b->end_ns : step.end_ns};
 		bool begins = b->begin_ns >= step.begin_ns && b->begin_ns < step.end_ns;
 		uint64_t from = b->begin_ns > step.begin_ns ? b->begin_ns : step.begin_ns,
-			 busy_ns = own.end_ns > from ? own.end_ns - from : 0;
+			 busy_ns = span.end_ns > from ? span.end_ns - from : 0;
 
 		if (b->kind != kind)
 			continue;
-		if (own.begin_ns >= own.end_ns) {
+		if (span.begin_ns >= span.end_ns) {
 			charge(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
 			continue;
 		}
-		covered = own.end_ns;
-		exposed_ns = uncovered(cover, count, &at, own.begin_ns, own.end_ns);
+		covered = span.end_ns;
+		exposed_ns = uncovered(cover, count, &at, span.begin_ns, span.end_ns);
 		charge(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
 		if (b->exposed_ns)
 			*b->exposed_ns += exposed_ns;
-		while (next < count && cover[next].begin_ns <= own.begin_ns)
+		while (next < count && cover[next].begin_ns <= span.begin_ns)
 			push(out, &n, cover[next++]);
-		push(out, &n, own);
+		push(out, &n, span);
 	}
 	while (next < count)
 		push(out, &n, cover[next++]);
@@ -354,8 +354,9 @@ static const struct ledger_thread *helper_of(const struct hosts *h, const struct
 	return t && t->helper ? t : NULL;
 }
 
-/* Of [begin, end), which `wait` covers and a helper ended: what the helper, or whoever it waited for,
- * waited for outside. The rest is the wait that it is. Returns the time that was charged. */
+/* A helper ended the wait in [begin, end). Charges what that helper, or the helper that it waited
+ * for in turn, waited for outside the process. Returns the charged time; the caller charges the
+ * rest as the wait. */
 static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end,
 			       const struct hosts *h, const struct ledger_thread *t,
 			       uint32_t followed)
@@ -382,7 +383,7 @@ static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end,
 	return ns;
 }
 
-/* What the thread did in [begin, end). */
+/* Charges what the thread did in [begin, end). */
 static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
 			uint32_t thread, uint32_t followed)
 {
@@ -460,7 +461,7 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 	}
 }
 
-/* How long of [begin, end) the thread is stopped; charges it. */
+/* Charges the time in [begin, end) that the thread was stopped, and returns it. */
 static uint64_t charge_stopped(struct ledger *l, uint64_t begin, uint64_t end,
 			       const struct ledger_thread *t)
 {
@@ -501,7 +502,7 @@ void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 			      1);
 }
 
-/* ---- a subtraction ---- */
+/* ---- subtraction ---- */
 
 static void row_of(struct ledger_row *r, const struct ledger *slow, const struct ledger_account *s,
 		   const struct ledger *reference, const struct ledger_account *f)

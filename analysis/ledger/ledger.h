@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ledger.h - where the wall time of a rank's steps went, in accounts that add up (INV-12).
+ * ledger.h - where the wall time of a rank's steps went, in accounts that add up.
  *
- * a step of 50 ms                        reference, 40 ms a step    excess compute    gemm <128x1 x
- * 256>  30 ms   30 ms                         0 collective AllReduce            4 ms    8 ms
- * -4 blocked    futex in lock (a.py) 14 ms   0 ms                       +14   <- explains the 10 ms
- * unobserved                       2 ms   2 ms                         0
+ *   a step of 50 ms                        reference, 40 ms a step    excess
+ *   compute    gemm <128x1 x 256>  30 ms   30 ms                         0
+ *   collective AllReduce            4 ms    8 ms                        -4
+ *   blocked    futex in lock (a.py) 14 ms   0 ms                       +14   <- explains 10 ms
+ *   unobserved                       2 ms   2 ms                         0
  *
- * At every moment of a step exactly one account is charged.
+ * Each moment of a step is charged to exactly one account.
  * - While the GPU works: compute kernels before copies before collectives, so that a collective is
  *   charged with its exposed time alone. Of two kernels of one kind, the one that began first.
  * - While the GPU idles: the time from a launch to the begin of its kernel is LEDGER_QUEUED. The
@@ -125,45 +126,46 @@ struct ledger_segment {
 	uint64_t begin_ns, end_ns;
 	enum ledger_kind kind; /* RUNNING and later ones, or UNOBSERVED */
 	enum ledger_what what;
-	/* BLOCKED: the thread that ended the wait, as index + 1; 0: not known. What that thread did
+	/* BLOCKED: index + 1 of the thread that ended the wait; 0: not known. What that thread did
 	 * meanwhile is charged instead. */
 	uint32_t waker;
 	const char *name;
-	const struct ledger_share *share; /* divides the time, instead of kind and name */
-	uint32_t share_count;		  /* 0: not divided */
+	/* if set, it divides the time; kind and name do not apply */
+	const struct ledger_share *share;
+	uint32_t share_count; /* 0: not divided */
 };
 struct ledger_thread {
 	const struct ledger_segment *segment;
 	uint32_t count;
-	/* A helper thread: if it ended a wait, only its own waits for files and sockets are charged
-	 * instead. */
+	/* A helper thread: only its own waits for files and sockets are charged instead of a wait
+	 * that it ended. */
 	bool helper;
 };
-/* How far chains of threads that wait for each other are followed. */
+/* How far a chain of threads that wait for each other is followed. */
 #define LEDGER_WAKERS_MAX 4u
 struct ledger_interval {
 	uint64_t begin_ns, end_ns;
 };
 /* Adds a step from begin_ns to end_ns. busy: ordered by begin; parts outside the step are left out.
- * threads[0] stands for an unknown launch thread. scratch: room for 2 * busy_count intervals.
+ * threads[0] is used for an unknown launch thread. scratch: room for 2 * busy_count intervals.
  * Linear in busy_count, apart from lookups. */
 void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 		 const struct ledger_busy *busy, uint32_t busy_count,
 		 const struct ledger_thread *threads, uint32_t thread_count,
 		 struct ledger_interval *scratch);
 
-/* Adds the open interval of a rank that hangs, as one step: unfinished work of its GPU from the
- * launch on (NULL: there is none), and what the thread did before. A stopped process cannot report
- * what its GPU has finished, so LEDGER_STOPPED takes precedence. */
+/* Adds the open interval of a rank that hangs, as one step: the unfinished work of its GPU from the
+ * launch on (NULL: none), and what the thread did before. A stopped process cannot report that its
+ * GPU has finished, so LEDGER_STOPPED takes precedence. */
 void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 		 const struct ledger_busy *unfinished, const struct ledger_thread *threads,
 		 uint32_t thread_count, uint32_t thread);
 
 /* ---- a subtraction ---- */
 
-/* Slow less reference, per step. excess_ns = work_ns + speed_ns. Of counted accounts, work is the
- * change of count times the reference's mean duration, and speed is the rest; of others all is
- * speed. */
+/* Slow minus reference, per step. excess_ns = work_ns + speed_ns. For accounts with a count, work
+ * is the change of the count times the reference's mean duration, and speed is the rest. For others
+ * all is speed. */
 struct ledger_row {
 	enum ledger_kind kind;
 	enum ledger_what what;

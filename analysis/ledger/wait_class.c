@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows are tried in order over the whole kernel stack, so what is special (a sync that waits for a
- * page) stands before what is general (waiting for a page). Function names of Linux 5.4 to 6.18,
- * x86-64. */
+ * The first row that matches any function of the kernel stack decides, so special rows (a sync that
+ * waits for a page) stand before general ones (a wait for a page). Function names of Linux 5.4 to
+ * 6.18, x86-64. */
 #include "analysis/ledger/wait_class.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ struct row {
 	enum ledger_what what;
 };
 
-/* Whether the thread sleeps or runs below them. */
+/* The same whether the thread sleeps or runs in them. */
 #define SYNC_CALLS                                                                                 \
 	{"vfs_fsync", LEDGER_FILE_SYNC}, {"do_fsync", LEDGER_FILE_SYNC},                           \
 	    {"__x64_sys_fsync", LEDGER_FILE_SYNC}, {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},      \
@@ -107,8 +107,8 @@ static const struct row waits[] = {
     {"submit_bio_wait", LEDGER_STORAGE},
 };
 
-/* What a call to poll waits for, its caller named just then. In an event loop all is that goes on, and its
- * timeout is the next thing to do. */
+/* Event loops. They wait for everything at once, so a timeout is the next thing that the thread
+ * does. */
 static const struct row loops[] = {{"do_epoll_wait", LEDGER_POLL}, {"ep_poll", LEDGER_POLL}};
 
 static const struct row entries[] = {

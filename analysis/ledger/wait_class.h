@@ -14,7 +14,7 @@ bool wait_class_loop(const struct stack_batch *b, const struct stack *st);
 /* What a running thread does in the kernel: LEDGER_PAGE_FAULT, LEDGER_NETWORK ...;
  * LEDGER_SYSCALL: something else. */
 enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st);
-/* The interrupt that has its CPU: LEDGER_NET_RX ...; LEDGER_NONE: none. */
+/* The interrupt that occupies its CPU: LEDGER_NET_RX ...; LEDGER_NONE: none. */
 enum ledger_what wait_class_interrupt(const struct stack_batch *b, const struct stack *st);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels of one name and launch configuration share one text: records are sorted by both, and each
- * run of equal ones gets it. */
+ * Kernels with one name and launch configuration share one text. Records are sorted by both, and
+ * each run of equal ones gets one text, so a window needs few allocations. */
 #include "analysis/ledger/window_ledger.h"
 
 #include <stdio.h>
@@ -11,16 +11,15 @@
 #include "base/order.h"
 #include "base/sorted.h"
 
-/* Work of the steps before that may reach into a step; a record that began before these is left
- * out. */
+/* Records before a step that are checked for reaching into it; earlier ones are ignored. */
 #define REACH_MAX 64u
 
 struct work { /* device records, as the ledger takes them */
 	struct ledger_busy *busy;
-	uint64_t *exposed_ns; /* of the device records, in the step that is added */
+	uint64_t *exposed_ns; /* exposed time per device record, in the step that is being added */
 	uint64_t *end_max_ns; /* the latest end of all records up to this one */
 	struct ledger_interval *scratch;
-	char *names; /* LEDGER_NAME_BYTES each */
+	char *names; /* [LEDGER_NAME_BYTES] each */
 	uint32_t count;
 };
 
@@ -58,7 +57,7 @@ static int by_config(const void *a, const void *b)
 	const struct record *x = *(const struct record *const *)a,
 			    *y = *(const struct record *const *)b;
 
-	/* of every device record: a branch is faster than ORDER() */
+	/* runs for every device record: a branch is faster than ORDER() */
 	if (x->name != y->name)
 		return x->name < y->name ? -1 : 1;
 	return memcmp(x->grid, y->grid, sizeof(x->grid))
@@ -77,7 +76,7 @@ static bool is_kernel(const struct record *r)
 	return r->kind == RECORD_KERNEL || r->kind == RECORD_GRAPH_EXEC;
 }
 
-/* One text for each configuration; text[i] is of record i, where it is a kernel. */
+/* Makes one text per configuration. text[i] is set if record i is a kernel. */
 static bool name_kernels(const struct window *w, struct work *k, const char **text)
 {
 	const struct record **list = malloc((w->device_count + 1) * sizeof(*list));
@@ -100,7 +99,7 @@ static bool name_kernels(const struct window *w, struct work *k, const char **te
 	return k->names != NULL;
 }
 
-/* ---- what the GPU did ---- */
+/* ---- work of the GPU ---- */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -110,7 +109,7 @@ static int by_begin(const void *a, const void *b)
 	       strcmp(x->name, y->name);
 }
 
-/* The thread that launched at that time, as the timeline numbers it; 0 where nobody knows. */
+/* The index of the thread that launched at that time; 0: not known. */
 static uint32_t thread_of(const struct window *w, const struct host_timeline *host,
 			  uint64_t launch_ns)
 {
@@ -124,8 +123,8 @@ static uint32_t thread_of(const struct window *w, const struct host_timeline *ho
 	return thread < host->count ? thread : 0;
 }
 
-static void take_record(struct work *k, const struct window *w, const struct record *r,
-			const struct host_timeline *host, const char *kernel)
+static void add_record(struct work *k, const struct window *w, const struct record *r,
+		       const struct host_timeline *host, const char *kernel)
 {
 	struct ledger_busy b = {r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE,
 				0,	     kernel,	NULL};
@@ -164,7 +163,7 @@ static bool work_init(struct work *k, const struct window *w, const struct host_
 		return false;
 	}
 	for (uint32_t i = 0; i < w->device_count; i++)
-		take_record(k, w, &w->device[i], host, text[i]);
+		add_record(k, w, &w->device[i], host, text[i]);
 	free(text);
 	qsort(k->busy, k->count, sizeof(*k->busy), by_begin);
 	for (uint32_t i = 0; i < k->count; i++) {
@@ -181,9 +180,9 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 	return (uint32_t)SORTED_FROM(k->busy, k->count, begin_ns, t);
 }
 
-/* The collectives of the step that was added; those of the next one begin at 0. */
-static int take_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
-		      uint64_t end_ns, bool healthy, struct coll_parts *colls)
+/* Adds the collectives of the step just added, and resets their exposed time for the next step. */
+static int add_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
+		     uint64_t end_ns, bool healthy, struct coll_parts *colls)
 {
 	int err = 0;
 
@@ -215,10 +214,10 @@ static int add_step(struct work *k, const struct window *w, const struct step *s
 		first--;
 	ledger_step(healthy ? &out->healthy : &out->slow, begin, end, k->busy + first, last - first,
 		    host->thread, host->count, k->scratch);
-	return take_colls(k, w, first, last, end, healthy, &out->colls);
+	return add_colls(k, w, first, last, end, healthy, &out->colls);
 }
 
-/* ---- what does not end ---- */
+/* ---- hangs ---- */
 
 bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
 {
@@ -227,9 +226,9 @@ bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
 	return w->open_since_ns && out->begin_ns < out->end_ns;
 }
 
-/* When the thread began the wait that it is in at the end; 0: nothing is known of it then. A wait comes in
- * pieces, one of each drain. */
-static uint64_t rests_since(const struct ledger_thread *t, struct ledger_interval open)
+/* When the thread's present wait began; 0: its state at the end is not known. Each drain makes one
+ * segment of a long wait. */
+static uint64_t waiting_since(const struct ledger_thread *t, struct ledger_interval open)
 {
 	uint32_t k = t->count;
 	uint64_t since;
@@ -254,7 +253,7 @@ uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_in
 	uint64_t latest = 0;
 
 	for (uint32_t k = 0; k < host->count; k++) {
-		uint64_t since = host->thread[k].helper ? 0 : rests_since(&host->thread[k], open);
+		uint64_t since = host->thread[k].helper ? 0 : waiting_since(&host->thread[k], open);
 
 		if (since > latest) {
 			latest = since;
@@ -266,7 +265,7 @@ uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_in
 
 static void add_open(const struct window *w, const struct host_timeline *host, struct ledger *l)
 {
-	/* a graph's launch may wait in a collective that was captured: it accuses nobody */
+	/* A graph may contain a collective that waits, so an unfinished graph blames nobody. */
 	static const enum ledger_kind kinds[] = {[BEAT_UNFINISHED_KERNEL] = LEDGER_COMPUTE,
 						 [BEAT_UNFINISHED_COLLECTIVE] = LEDGER_COLLECTIVE,
 						 [BEAT_UNFINISHED_GRAPH] = LEDGER_COLLECTIVE};

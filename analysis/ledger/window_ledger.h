@@ -12,14 +12,14 @@
 
 struct window_ledger {
 	struct ledger slow, healthy;
-	struct coll_parts colls; /* of both */
-	/* the open interval of a rank that hangs, as one step; empty: there is none */
+	struct coll_parts colls; /* of slow and healthy steps */
+	/* the open interval of a rank that hangs, as one step; empty: no hang */
 	struct ledger open;
 };
 /* The open interval of a window; false: it has none. */
 bool window_ledger_interval(const struct window *w, struct ledger_interval *out);
-/* The thread in which the rank hangs, by its index in the timeline: the launch thread that blocked
- * last. The others wait for it, or have nothing to do. */
+/* The index of the thread in which the rank hangs: the launch thread that blocked last. The others
+ * wait for it, or have nothing to do. */
 uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open);
 /* Adds to *out. slow[], healthy[]: for each step of the window, whether it counts as slow or as
  * healthy. false: no memory. */

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of |z|: its median, and its quantiles in medians. */
+/* Quantiles of |z|: the median, then others in units of the median. */
 #define GAUSS_MEDIAN  0.67448975
 #define GAUSS_99      3.819
 #define GAUSS_999     4.879
@@ -53,8 +53,8 @@ void block_noise_add(struct block_noise *no, uint32_t scale, double difference)
 		no->count[scale] += no->bin[scale][i] /= 2;
 }
 
-/* By how much, in powers of two, the noise of a mean falls when its length doubles: a half
- * without lag. */
+/* The exponent by which the noise of a mean falls with its length: 0.5 if the values are
+ * independent. */
 static double slope_of(const struct block_noise *no, uint32_t j)
 {
 	double slope = j ? log2(no->scale[j - 1] / no->scale[j]) : 0.5;
@@ -62,8 +62,8 @@ static double slope_of(const struct block_noise *no, uint32_t j)
 	return slope < 0.2 ? 0.2 : slope > 0.5 ? 0.5 : slope;
 }
 
-/* A few blocks say little by themselves: what the shorter ones promise counts as some more of
- * them. */
+/* Few blocks say little. The noise that the next shorter scale predicts counts as BLOCK_NOISE_PRIOR
+ * more blocks. */
 static double shrink(const struct block_noise *no, uint32_t j, double seen, double n)
 {
 	double promised;
@@ -84,8 +84,9 @@ void block_noise_renew(struct block_noise *no, const double *blocks, bool known)
 			break;
 		median = bin_quantile(no->bin[j], no->count[j], 0.5);
 		no->scale[j] = shrink(no, j, median / GAUSS_MEDIAN / sqrt(2), n);
-		/* tails that cannot be seen yet are not taken for Gaussian; a quantile is used only where
-		 * a fault or two, begun and ended, are not it */
+		/* A tail that cannot be measured yet is assumed heavier than Gaussian. A quantile
+		 * is used only if a fault or two, with a begin and an end each, cannot decide
+		 * it. */
 		tail = n < 500 && !known ? 1.2 : n < 5000 ? 1.1 : 1;
 		if (n >= 500)
 			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.99) / median /
@@ -110,7 +111,7 @@ double block_noise_of(const struct block_noise *no, uint32_t length, uint32_t *f
 	*from = j;
 	ratio = (double)length / (double)(1u << j);
 	scale = no->scale[j] * pow(ratio, -slope_of(no, j));
-	/* anticorrelated noise is not taken for more than a little */
+	/* Limits how much lower than independent noise the result may be. */
 	white = 0.7 * no->scale[0] / sqrt(length);
 	scale = scale > white ? scale : white;
 	return scale * (1 + (no->tail[j] - 1) / sqrt(ratio));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * block_noise.h - how far the mean of a window strays without a fault, at every length.
+ * block_noise.h - how much the mean of a window varies without a fault, at every length.
  *
- * Real step times have heavy tails and lag: the square root of the window's length promises too
- * much. So the noise is measured at each dyadic length by the difference of neighbouring blocks
- * (Allan's deviation: constant differences between members fall out, and a fault is two of many
- * differences), by its median, so that slow members and outliers don't count. Allan 1966,
+ * Real step times have heavy tails and are correlated, so dividing by the square root of the
+ * window's length is too optimistic. The noise is measured at each dyadic length by the difference
+ * of neighbouring blocks (Allan's deviation): constant differences between members cancel, and a
+ * fault affects two of many differences. Its median ignores slow members and outliers. Allan 1966,
  * Statistics of Atomic Frequency Standards, Proceedings of the IEEE 54 (2). Histograms of integers:
  * the order of members changes nothing.
  *
  * Values have any one unit; the histograms cover 2^-21 to 2^4 of it. Memory: the caller's, all zero
- * at first; nothing is allocated. Errors: none; NAN counts as the most. Threads: one at a time per
- * struct. */
+ * at first; nothing is allocated. Errors: none; NAN counts as the largest value. Threads: one at a
+ * time per struct. */
 #ifndef SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
 #define SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
 
@@ -20,7 +20,8 @@
 #define BLOCK_NOISE_SCALES 10u	      /* blocks of 1 to 512 values */
 #define BLOCK_NOISE_BINS   200u	      /* 8 per octave */
 #define BLOCK_NOISE_FORGET (1u << 20) /* counts are halved: some thousand steps of a large group */
-#define BLOCK_NOISE_PRIOR  60.0	      /* blocks that the scale before it is worth */
+/* blocks that the prediction of the next shorter scale is worth */
+#define BLOCK_NOISE_PRIOR 60.0
 
 struct block_noise {
 	uint32_t bin[BLOCK_NOISE_SCALES]
@@ -36,12 +37,12 @@ struct block_noise {
 uint32_t block_noise_bin(float v);
 /* difference: of the means of two neighbouring blocks of 2^scale values. */
 void block_noise_add(struct block_noise *no, uint32_t scale, double difference);
-/* Makes scale and tail. blocks: [BLOCK_NOISE_SCALES], what each count is worth in independent
- * differences. known: what will be judged is what was added; of few blocks less of a tail is
- * assumed then. */
+/* Computes scale and tail. blocks: [BLOCK_NOISE_SCALES], how many independent differences each
+ * count is worth. known: the values that will be judged are the ones added, so a lighter tail is
+ * assumed for few blocks. */
 void block_noise_renew(struct block_noise *no, const double *blocks, bool known);
-/* Standard deviation of the mean of so many values, with heavy tails: that of the Gaussian which
- * reaches as far. *from: the scale that it was taken from. 0: not known yet. */
+/* Standard deviation of the mean of so many values; with heavy tails, that of the Gaussian with the
+ * same reach. *from: the scale that it was derived from. 0: not known yet. */
 double block_noise_of(const struct block_noise *no, uint32_t length, uint32_t *from);
 
 #endif

@@ -33,7 +33,7 @@ static double student_tails(double t, uint32_t freedom)
 	return 1 - sin(angle) * sum;
 }
 
-/* freedom 0: normal. */
+/* freedom 0: the normal distribution. */
 static double deviation(double chance, uint32_t freedom, double most)
 {
 	double lo = 0, hi = most;

@@ -7,13 +7,13 @@
 
 #include <stdint.h>
 
-/* The next cumulative sum, never below 0: it rises while z stays above slack. No z counts for
- * more than `clip` (0 or more) either way. The first sum is 0. Page 1954, Continuous Inspection
- * Schemes, Biometrika 41. */
+/* The next cumulative sum, never below 0: it rises while z stays above slack. A z counts for at
+ * most `clip` (0 or more) either way. The first sum is 0. Page 1954, Continuous Inspection Schemes,
+ * Biometrika 41. */
 double change_cusum(double sum, double z, double clip, double slack);
-/* Where v[n], which ends above `level`, begins to lie above it: the place from which the sum of v
- * - level, no value for more than `clip` either way, is largest; of several the first. NAN is
- * passed over. n: no such place. Hinkley 1971, Inference about the Change-Point from Cumulative
+/* Where v[n], which ends above `level`, begins to lie above it: the position from which the sum of
+ * v - level is largest, with each value limited to `clip` either way; of equal ones the first. NAN
+ * is skipped. n: no such position. Hinkley 1971, Inference about the Change-Point from Cumulative
  * Sum Tests, Biometrika 58. */
 uint32_t change_onset(const double *v, uint32_t n, double level, double clip);
 

@@ -61,7 +61,8 @@ double median_of(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* The k-th smallest, everything before it no larger: quickselect, middle of three as the pivot. */
+/* The k-th smallest; everything before it is no larger. Quickselect with the median of three as
+ * pivot. */
 double median_nth(double *v, uint32_t n, uint32_t k)
 {
 	uint32_t lo = 0, hi = n - 1;
@@ -82,7 +83,7 @@ double median_nth(double *v, uint32_t n, uint32_t k)
 			v[i++] = v[j];
 			v[j--] = a;
 		}
-		/* [lo, j] <= pivot <= [j + 1, hi]; j == hi only where v[hi] is the pivot itself */
+		/* [lo, j] <= pivot <= [j + 1, hi]; j == hi only if v[hi] is the pivot itself */
 		if (j == hi)
 			j--;
 		if (k <= j)

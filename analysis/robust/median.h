@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * median.h - order statistics of doubles: sorting, medians, quantiles, MAD.
- * v: n values of any one unit, which results share. Memory: the caller's, nothing is allocated
- * unless a line says so. Errors: none; n = 0 gives 0 unless a line says otherwise. NAN: what
- * sorts puts it anywhere, so filter it first, as median_known does. Threads: any. Nothing
- * recurses. */
+ * median.h - order statistics of doubles: sorting, medians, quantiles, MAD. v: n values of any one
+ * unit, which results share. Memory: the caller's, nothing is allocated unless a line says so.
+ * Errors: none; n = 0 gives 0 unless a line says otherwise. NAN: sorting puts it anywhere, so
+ * filter it first, as median_known does. Threads: any. Nothing recurses. */
 #ifndef SYSOM_ANALYSIS_ROBUST_MEDIAN_H
 #define SYSOM_ANALYSIS_ROBUST_MEDIAN_H
 
@@ -21,7 +20,7 @@ double median_of(double *v, uint32_t n);
  * No NAN. Quickselect: Hoare 1961, Algorithm 65, Communications of the ACM 4 (7). */
 double median_nth(double *v, uint32_t n, uint32_t k);
 double median_select(double *v, uint32_t n);
-/* Of those that are finite; NAN: none is. Linear time. scratch: [n], may be v. */
+/* The median of the finite values; NAN: none is finite. Linear time. scratch: [n], may be v. */
 double median_known(const double *v, uint32_t n, double *scratch);
 /* Median of |v - middle|, the MAD where middle is the median. Leaves those distances in v,
  * sorted. Times MEDIAN_MAD_SIGMA: the standard deviation of a normal. */
@@ -29,9 +28,9 @@ double median_mad(double *v, uint32_t n, double middle);
 /* Between sorted values, linear: Hyndman and Fan 1996, Sample Quantiles in Statistical Packages,
  * The American Statistician 50 (4), definition 7. p: 0 to 1. */
 double median_quantile(const double *sorted, uint32_t n, double p);
-/* The value at or below that place: one of v. Sorts v. NAN: n is 0. */
+/* The value at or below that quantile: one of v. Sorts v. NAN: n is 0. */
 double median_lower(double *v, uint32_t n, double p);
-/* Median of the values in the densest window of this width; of windows as dense the lowest. After
+/* Median of the values in the densest window of this width; of equally dense ones the lowest. After
  * Robertson and Cryer 1974, An Iterative Procedure for Estimating the Mode, JASA 69. */
 double median_centre(const double *sorted, uint32_t n, double width);
 
@@ -39,8 +38,8 @@ struct median_weighted {
 	double value, weight;
 };
 
-/* The least value up to which half of all weight lies: Cormen and others, Introduction to
- * Algorithms, problem 9-2. Sorts v; qsort may allocate. none: the result where no weight is. */
+/* The smallest value up to which half of all weight lies: Cormen and others, Introduction to
+ * Algorithms, problem 9-2. Sorts v; qsort may allocate. none: the result if no value has weight. */
 double median_of_weighted(struct median_weighted *v, uint32_t n, double none);
 
 #endif

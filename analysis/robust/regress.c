@@ -6,11 +6,10 @@
 
 #include "analysis/robust/median.h"
 
-#define ROUNDS 200
-#define CHANGE 1e-7  /* of a round below which it is done */
-#define VARIES 1e-12 /* part of the squares of x that is more than their rounding */
-#define DAMPING                                                                                    \
-	1e-9 /* part of a term by which it is held back: of two equal ones neither runs off */
+#define ROUNDS	200
+#define CHANGE	1e-7  /* relative change of a round at which the iteration stops */
+#define VARIES	1e-12 /* x varies if more than this part of its squares is left */
+#define DAMPING 1e-9  /* damping, as a part of a term: keeps two equal terms from diverging */
 
 void regress_add(struct regress_sums *s, double x, double y)
 {

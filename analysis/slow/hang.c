@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Nothing is looked up per beat: a job is examined only while one of its ranks has waited too long,
- * and then all of it, sorted by communicator. */
+ * A beat only replaces a rank's stored state. A job is examined only while one of its ranks has
+ * waited too long. Then all its communicators are examined, because the rank that waits is not the
+ * cause. */
 #include "analysis/slow/hang.h"
 
 #include <errno.h>
@@ -24,10 +25,11 @@ struct slot {
 	uint32_t count;
 	uint64_t seen_ns, steps;
 	int64_t step;
-	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
-	bool ended;		  /* its process */
-	uint64_t kernels;	  /* that ended */
-	uint64_t moved_ns;	  /* when its steps or its kernels last went on */
+	/* added to a time of the node's clock: this machine's clock, the node's CLOCK_REALTIME */
+	int64_t here_ns, unix_ns;
+	bool ended;	   /* its process has ended */
+	uint64_t kernels;  /* kernels that have ended */
+	uint64_t moved_ns; /* when a step or a kernel last ended */
 	struct beat_unfinished unfinished;
 	struct beat_comm *comms;
 };
@@ -38,17 +40,18 @@ struct hang {
 	size_t slot_count;
 	struct hang_stats stats;
 	bool open, changed, ended;
-	uint64_t told_ns;
-	int64_t since_ns;	   /* while open */
-	int64_t unix_ns;	   /* from this machine's clock to the job's realtime, while open */
+	uint64_t reported_ns;
+	int64_t since_ns; /* while open */
+	/* added to this machine's clock: the job's realtime; while open */
+	int64_t unix_ns;
 	struct finding_report now; /* while open */
 };
 
-/* A rank in a communicator, for one examination. */
-struct seat {
+/* A rank's membership in a communicator, for one examination. */
+struct member {
 	const struct beat_comm *comm;
 	uint32_t slot;
-	bool waits, heard; /* heard: its beats come */
+	bool waits, heard; /* heard: the rank still sends beats */
 };
 
 int hang_open(struct hang **out, const char *job)
@@ -142,7 +145,7 @@ void hang_end(struct hang *h, uint32_t slot)
 		h->slots[slot].ended = true;
 }
 
-/* ---- one examination ---- */
+/* ---- examination ---- */
 
 static bool is_p2p(uint32_t func)
 {
@@ -150,14 +153,14 @@ static bool is_p2p(uint32_t func)
 	       func >= RECORD_COLL_GROUP_START;
 }
 
-/* A time of its node on this machine's monotonic clock, as its last beat has the two: their realtime
- * clocks may stand hours apart. */
+/* Converts a time of the rank's node to this machine's monotonic clock, with the pair in its last
+ * beat. The realtime clocks cannot be compared; they may be hours apart. */
 static int64_t here(const struct slot *s, uint64_t node_ns)
 {
 	return (int64_t)node_ns + s->here_ns;
 }
 
-/* Until it was last heard of: what it did since, ended perhaps, is not known. */
+/* The wait is counted up to the last beat, because what happened since is unknown. */
 static bool is_longer(int64_t begin_ns, uint64_t heard_ns, uint64_t bound_ns)
 {
 	int64_t took_ns = (int64_t)heard_ns - begin_ns;
@@ -165,19 +168,19 @@ static bool is_longer(int64_t begin_ns, uint64_t heard_ns, uint64_t bound_ns)
 	return took_ns > 0 && (uint64_t)took_ns > bound_ns;
 }
 
-/* Its last collective was not seen to end, though earlier ones were: who never saw one end sees
- * none. */
+/* The rank's last collective has not ended, though earlier ones were seen to end. If none was ever
+ * seen to end, their kernels are not recorded. */
 static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns,
 		  uint64_t now_ns)
 {
 	int64_t call = here(s, k->call_ns);
 
-	/* Who goes on has only lost the record of that kernel. */
+	/* A rank that makes progress has only lost the record of that kernel. */
 	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
 	       k->ended < k->entered && !is_p2p(k->func) && is_longer(call, s->seen_ns, bound_ns);
 }
 
-/* Its GPU has not ended a kernel that waits for nobody for so long, and its steps stand still. */
+/* A kernel of the rank's own has not ended for so long, and the rank makes no progress. */
 static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns)
 {
 	int64_t launch = here(s, s->unfinished.launch_ns);
@@ -188,23 +191,23 @@ static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns)
 
 static int by_comm(const void *a, const void *b)
 {
-	const struct seat *x = a, *y = b;
+	const struct member *x = a, *y = b;
 
 	return ORDER(x->comm->comm, y->comm->comm) ?: ORDER(x->slot, y->slot);
 }
 
-/* Where all are silent, the job may have ended in the middle of what the last beats tell, or nobody's
- * beats get here. */
+/* A hang is reported only while waiting ranks still send beats. If all are silent, the job may have
+ * ended, or the network to the aggregator is down. */
 static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
 {
 	return !s->ended && (now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns);
 }
 
-/* All seats, by communicator; NULL: nobody waits. */
-static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t alive_ns,
-			     uint64_t now_ns, uint32_t *count)
+/* All members, sorted by communicator; NULL: no rank waits. */
+static struct member *members_of(const struct hang *h, uint64_t bound_ns, uint64_t alive_ns,
+				 uint64_t now_ns, uint32_t *count)
 {
-	struct seat *v;
+	struct member *v;
 	uint32_t total = 0, n = 0, waiting = 0;
 
 	for (uint32_t i = 0; i < h->slot_count; i++) {
@@ -221,34 +224,35 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t a
 		const struct slot *s = &h->slots[i];
 
 		for (uint32_t k = 0; k < s->count; k++)
-			v[n++] =
-			    (struct seat){&s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns),
-					  is_heard(s, alive_ns, now_ns)};
+			v[n++] = (struct member){&s->comms[k], i,
+						 waits(s, &s->comms[k], bound_ns, now_ns),
+						 is_heard(s, alive_ns, now_ns)};
 	}
 	qsort(v, n, sizeof(*v), by_comm);
 	*count = n;
 	return v;
 }
 
-/* Of a slot, for one examination. */
+/* The state of a slot, for one examination. */
 #define STATE_WAITS 0x01 /* for other ranks, in some communicator */
-#define STATE_STUCK 0x02 /* its own kernel does not end; what it has entered lies behind that */
+/* its own kernel does not end; its entered collectives are queued behind that kernel */
+#define STATE_STUCK 0x02
 
-/* A rank's call that did not end: the first one where it tells that, else its last one. */
+/* A rank's unfinished call: the first one if the rank reports it, else the last one. */
 struct call {
 	uint64_t number, bytes; /* number: in the communicator, from 1 */
 	uint32_t func, seq, dtype;
 };
 
-/* What one communicator says. */
+/* What the examination of one communicator found. */
 struct verdict {
 	enum finding_cause cause;
-	const struct seat *seats;
+	const struct member *members;
 	uint32_t count, waiting, missing, odd, rooted, stuck;
-	uint32_t absent;   /* missing ones whose GPU has nothing to do: their hosts are the cause */
-	uint64_t most;	   /* collectives entered by those that wait */
-	uint32_t ranks;	   /* of the communicator, as most of them say */
-	struct call usual; /* what most of them wait in */
+	uint32_t absent;   /* missing ranks with an idle GPU: their hosts are the cause */
+	uint64_t most;	   /* collectives that the waiting ranks have entered */
+	uint32_t ranks;	   /* size of the communicator, as most members report it */
+	struct call usual; /* the call in which most of them wait */
 	int64_t since_ns;  /* on this machine's clock */
 };
 
@@ -264,10 +268,10 @@ static struct call call_of(const struct beat_comm *k)
 	    .number = k->entered, .bytes = k->bytes, .func = k->func, .seq = k->seq};
 }
 
-/* Two calls that should be the same and are not. */
+/* Two calls with the same number must be equal. These are not. */
 static bool differs(const struct call *a, const struct call *b)
 {
-	/* Gathers and broadcasts may have another size at their root. */
+	/* The root of a gather or broadcast may have another size. */
 	bool same_bytes = a->func == RECORD_COLL_ALL_REDUCE || a->func == RECORD_COLL_ALL_GATHER ||
 			  a->func == RECORD_COLL_REDUCE_SCATTER;
 
@@ -283,8 +287,8 @@ static bool is_odd(const struct verdict *v, const struct beat_comm *k)
 	return differs(&c, &v->usual);
 }
 
-/* Among those that wait in the last one: what most of them called. */
-static void find_usual(const struct seat *v, uint32_t n, struct verdict *out)
+/* The majority call among the ranks that entered most collectives. */
+static void find_usual(const struct member *v, uint32_t n, struct verdict *out)
 {
 	int votes = 0;
 
@@ -313,12 +317,12 @@ static enum finding_cause cause_of(const struct verdict *v)
 }
 
 /* Whether this communicator hangs, and how. */
-static bool examine(const struct hang *h, const struct seat *v, uint32_t n, const uint8_t *state,
+static bool examine(const struct hang *h, const struct member *v, uint32_t n, const uint8_t *state,
 		    struct verdict *out)
 {
 	bool heard = false;
 
-	*out = (struct verdict){.seats = v, .count = n, .since_ns = INT64_MAX};
+	*out = (struct verdict){.members = v, .count = n, .since_ns = INT64_MAX};
 	for (uint32_t i = 0; i < n; i++) {
 		if (is_p2p(v[i].comm->func))
 			return false;
@@ -332,7 +336,8 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 		const struct beat_comm *k = v[i].comm;
 
 		if (k->entered > out->most || (k->entered == out->most && !v[i].waits))
-			return false; /* one is through, or has only just come: it goes on */
+			/* a rank has finished it, or has only just entered: no hang */
+			return false;
 		out->stuck += state[v[i].slot] == STATE_STUCK;
 		if (k->entered < out->most) {
 			out->missing++;
@@ -348,19 +353,20 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 	for (uint32_t i = 0; i < n; i++)
 		out->odd += is_odd(out, v[i].comm);
 	out->cause = cause_of(out);
-	/* One that is alone in telling may have lost its records. */
+	/* A single waiting rank may just have lost its records. */
 	return out->odd || out->stuck || out->missing ||
 	       (out->waiting > 1 && out->ranks <= out->waiting);
 }
 
-/* A difference, then a kernel that does not end, then missing ranks that wait for nobody. */
+/* A mismatch explains most, then a kernel that does not end, then a missing rank that waits nowhere
+ * else. */
 static uint32_t weight_of(const struct verdict *v)
 {
 	return (v->odd > 0) * 8u + (v->cause == CAUSE_HANG_KERNEL) * 4u + (v->rooted > 0) * 2u +
 	       (v->missing > 0);
 }
 
-/* The better explanation of the two. */
+/* Whether a explains more than b; if equal, whether a is older. */
 static bool explains_more(const struct verdict *a, const struct verdict *b)
 {
 	uint32_t x = weight_of(a), y = weight_of(b);
@@ -368,7 +374,7 @@ static bool explains_more(const struct verdict *a, const struct verdict *b)
 	return x != y ? x > y : a->since_ns < b->since_ns;
 }
 
-/* ---- telling ---- */
+/* ---- reports ---- */
 
 /* "AllReduce of 4096 bytes (float32)" */
 static const char *call_text(const struct call *c, char *out, size_t bytes)
@@ -380,8 +386,8 @@ static const char *call_text(const struct call *c, char *out, size_t bytes)
 	return out;
 }
 
-static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
-		    const struct beat_comm *k)
+static void add_mismatch(struct finding *f, const struct verdict *v, int32_t rank,
+			 const struct beat_comm *k)
 {
 	struct call c = call_of(k);
 	char mine[96], others[96];
@@ -394,11 +400,11 @@ static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
 		       (unsigned long long)k->comm);
 }
 
-static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
-		     const struct seat *seat, uint64_t alive_ns, uint64_t now_ns)
+static void add_culprit(struct hang *h, struct finding *f, const struct verdict *v,
+			const struct member *member, uint64_t alive_ns, uint64_t now_ns)
 {
-	const struct slot *s = &h->slots[seat->slot];
-	const struct beat_comm *k = seat->comm;
+	const struct slot *s = &h->slots[member->slot];
+	const struct beat_comm *k = member->comm;
 
 	if (s->ended)
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: its process has ended",
@@ -407,7 +413,7 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			       (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
-		say_odd(f, v, s->rank, k);
+		add_mismatch(f, v, s->rank, k);
 	else
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0,
 			       "rank %d has entered %llu collectives of communicator %016llx, the "
@@ -416,7 +422,7 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 			       (unsigned long long)v->most, record_coll_name(k->func), k->seq);
 }
 
-static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
+static void add_stuck_kernel(struct finding *f, const struct slot *s, uint64_t now_ns)
 {
 	const struct beat_unfinished *u = &s->unfinished;
 	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
@@ -450,23 +456,23 @@ static struct finding *begin_finding(struct hang *h, enum finding_cause cause, i
 	return f;
 }
 
-/* Whom a communicator's verdict is about. */
-static bool is_guilty(const struct hang *h, const struct verdict *v, const struct seat *seat,
-		      const uint8_t *state)
+/* Whether the verdict blames this rank. */
+static bool is_culprit(const struct hang *h, const struct verdict *v, const struct member *member,
+		       const uint8_t *state)
 {
-	bool behind = seat->comm->entered < v->most;
+	bool behind = member->comm->entered < v->most;
 
 	if (v->odd)
-		return is_odd(v, seat->comm);
+		return is_odd(v, member->comm);
 	if (v->cause == CAUSE_HANG_KERNEL)
-		return state[seat->slot] == STATE_STUCK;
+		return state[member->slot] == STATE_STUCK;
 	if (v->absent)
-		return behind && !state[seat->slot] && !h->slots[seat->slot].unfinished.kind;
-	return behind && (!v->rooted || state[seat->slot] != STATE_WAITS);
+		return behind && !state[member->slot] && !h->slots[member->slot].unfinished.kind;
+	return behind && (!v->rooted || state[member->slot] != STATE_WAITS);
 }
 
-static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, uint64_t alive_ns,
-		 uint64_t now_ns)
+static void report_hang(struct hang *h, const struct verdict *v, const uint8_t *state,
+			uint64_t alive_ns, uint64_t now_ns)
 {
 	struct finding *f = begin_finding(h, v->cause, v->since_ns, now_ns);
 	double waited = f->effect_ns;
@@ -477,32 +483,32 @@ static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, 
 		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
 		    v->waiting, v->ranks > v->count ? v->ranks : v->count,
 		    record_coll_name(v->usual.func), v->usual.seq,
-		    (unsigned long long)v->usual.bytes, (unsigned long long)v->seats->comm->comm,
+		    (unsigned long long)v->usual.bytes, (unsigned long long)v->members->comm->comm,
 		    waited / 1e9);
 	if (v->ranks > v->count)
 		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
 			    v->ranks - v->count);
 	for (uint32_t i = 0; i < v->count; i++) {
-		const struct seat *seat = &v->seats[i];
+		const struct member *member = &v->members[i];
 
-		if (h->slots[seat->slot].step > step)
-			step = h->slots[seat->slot].step;
-		if (f->rank_count == FINDING_RANKS_MAX || !is_guilty(h, v, seat, state))
+		if (h->slots[member->slot].step > step)
+			step = h->slots[member->slot].step;
+		if (f->rank_count == FINDING_RANKS_MAX || !is_culprit(h, v, member, state))
 			continue;
-		silent |= !seat->heard;
-		f->ranks[f->rank_count++] = h->slots[seat->slot].rank;
+		silent |= !member->heard;
+		f->ranks[f->rank_count++] = h->slots[member->slot].rank;
 		if (v->cause == CAUSE_HANG_KERNEL)
-			say_stuck(f, &h->slots[seat->slot], now_ns);
+			add_stuck_kernel(f, &h->slots[member->slot], now_ns);
 		else
-			say_seat(h, f, v, seat, alive_ns, now_ns);
+			add_culprit(h, f, v, member, alive_ns, now_ns);
 	}
 	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
 	f->confidence = v->cause == CAUSE_HANG_TRANSFER ? 0.6 : silent ? 0.8 : 0.95;
 }
 
-/* Kernels that do not end where nobody waits in a collective: a job of one rank, or of ranks that
- * meet point to point. */
-static void tell_stuck(struct hang *h, const uint8_t *state, uint64_t now_ns)
+/* Reports kernels that do not end while no rank waits in a collective, in a job of one rank or of
+ * ranks that only use point-to-point calls. */
+static void report_stuck(struct hang *h, const uint8_t *state, uint64_t now_ns)
 {
 	int64_t since = (int64_t)now_ns;
 	struct finding *f;
@@ -520,13 +526,13 @@ static void tell_stuck(struct hang *h, const uint8_t *state, uint64_t now_ns)
 			continue;
 		step = h->slots[i].step > step ? h->slots[i].step : step;
 		f->ranks[f->rank_count++] = h->slots[i].rank;
-		say_stuck(f, &h->slots[i], now_ns);
+		add_stuck_kernel(f, &h->slots[i], now_ns);
 	}
 	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
 	f->confidence = 0.7;
 }
 
-static void close_one(struct hang *h, uint64_t now_ns)
+static void close_hang(struct hang *h, uint64_t now_ns)
 {
 	if (!h->open)
 		return;
@@ -537,8 +543,8 @@ static void close_one(struct hang *h, uint64_t now_ns)
 }
 
 /* The communicator that explains most; false: none hangs. */
-static bool choose(const struct hang *h, const struct seat *all, uint32_t count,
-		   const uint8_t *state, struct verdict *best)
+static bool choose_communicator(const struct hang *h, const struct member *all, uint32_t count,
+				const uint8_t *state, struct verdict *best)
 {
 	bool found = false;
 	struct verdict v;
@@ -555,8 +561,9 @@ static bool choose(const struct hang *h, const struct seat *all, uint32_t count,
 	return found;
 }
 
-/* STATE_* of every slot; the number of those that are stuck for longer than the bound. */
-static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t count,
+/* Fills STATE_* of every slot. Returns the number of slots that are stuck for longer than the
+ * bound. */
+static uint32_t states_of(const struct hang *h, const struct member *all, uint32_t count,
 			  uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns, uint8_t *state)
 {
 	uint32_t stuck = 0;
@@ -573,7 +580,7 @@ static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t
 	return stuck;
 }
 
-/* The job's realtime clock is that of most of its nodes. False: no memory. */
+/* The job's realtime clock is the median of its nodes' clocks. False: no memory. */
 static bool read_clock(struct hang *h)
 {
 	double *v = malloc((h->slot_count + 1) * sizeof(*v));
@@ -593,25 +600,26 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 {
 	struct verdict best = {0};
 	uint32_t count = 0, stuck = 0;
-	struct seat *all = seats_of(h, bound_ns, alive_ns, now_ns, &count);
+	struct member *all = members_of(h, bound_ns, alive_ns, now_ns, &count);
 	uint8_t *state = calloc(h->slot_count + 1, sizeof(*state));
 	bool found = false;
 
 	if (state)
 		stuck = states_of(h, all, count, bound_ns, alive_ns, now_ns, state);
 	if (state && all)
-		found = choose(h, all, count, state, &best);
+		found = choose_communicator(h, all, count, state, &best);
 	if (!found && !stuck) {
-		close_one(h, now_ns);
-	} else if (h->open ? now_ns - h->told_ns >= thresholds.time.together_ns : read_clock(h)) {
+		close_hang(h, now_ns);
+	} else if (h->open ? now_ns - h->reported_ns >= thresholds.time.together_ns
+			   : read_clock(h)) {
 		h->stats.findings += !h->open;
 		h->open = h->changed = true;
 		h->ended = false;
-		h->told_ns = now_ns;
+		h->reported_ns = now_ns;
 		if (found)
-			tell(h, &best, state, alive_ns, now_ns);
+			report_hang(h, &best, state, alive_ns, now_ns);
 		else
-			tell_stuck(h, state, now_ns);
+			report_stuck(h, state, now_ns);
 	}
 	free(state);
 	free(all);

@@ -27,26 +27,26 @@
 struct hang;
 
 struct hang_stats {
-	uint64_t comms, bad; /* kept now, over all ranks; refused, with impossible numbers */
+	uint64_t comms, bad; /* stored now, over all ranks; refused because of impossible numbers */
 	uint64_t findings;   /* opened */
 };
 
 /* 0, -ENOMEM. */
 int hang_open(struct hang **out, const char *job);
 void hang_close(struct hang *h); /* NULL is a no-op */
-/* The communicators of a rank's beat replace its earlier ones. step: its last step in the job's
- * common numbering, -1: not known. offset_ns: the node's realtime less its monotonic clock;
- * beat_ns: when the node sent the beat, by the latter. 0, -ENOMEM. */
+/* Replaces the rank's communicators by those of its beat. step: its last step in the job's common
+ * numbering, -1: not known. offset_ns: the node's CLOCK_REALTIME minus its CLOCK_MONOTONIC;
+ * beat_ns: when the node sent the beat, in CLOCK_MONOTONIC. 0, -ENOMEM. */
 int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
 	      int64_t offset_ns, uint64_t beat_ns, uint64_t now_ns);
 void hang_drop(struct hang *h, uint32_t slot);
-/* Its process has ended: its last beat still counts, but it no longer waits. */
+/* The rank's process has ended: its last beat still counts, but it no longer waits. */
 void hang_end(struct hang *h, uint32_t slot);
-/* bound_ns: from this wait on it is a hang. alive_ns: a rank whose last beat is older is reported
- * as silent. A waiting rank must still send beats; otherwise the job may simply have ended. */
+/* bound_ns: a longer wait is a hang. alive_ns: a rank whose last beat is older is reported as
+ * silent. A waiting rank must still send beats; otherwise the job may simply have ended. */
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns);
 bool hang_next(struct hang *h, struct finding_report *out);
-/* Whether a hang is under way: then windows of all ranks are wanted. */
+/* Whether a hang is under way. The caller then requests windows of all ranks. */
 bool hang_is_open(const struct hang *h);
 /* When it began, on this machine's clock; 0: none is under way. */
 uint64_t hang_since_ns(const struct hang *h);

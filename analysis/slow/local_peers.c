@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A round is one step of the group's first member and, of each other member, the step whose end is
- * nearest. It is judged when every member has gone past it, or when one has not for too long: then that
- * one's value is missing. */
+ * Steps are matched in rounds. A round is one step of the group's first member and, of every other
+ * member, the step with the nearest end. A round is judged when every member has passed it. A
+ * member that falls far behind is not waited for; its value is missing. */
 #include "analysis/slow/local_peers.h"
 
 #include <errno.h>
@@ -15,13 +15,14 @@
 #include "base/limits.h"
 #include "model/thresholds.h"
 
-#define GROUPS	      16u
-#define RING	      512u	 /* steps of a member that wait for the others: 2.5 s of 5 ms */
-#define ROW_NS	      40000000.0 /* of steps in one row */
+#define GROUPS 16u
+/* steps of a member that wait for the other members: 2.5 s of 5 ms steps */
+#define RING	      512u
+#define ROW_NS	      40000000.0 /* duration of a row */
 #define ROW_STEPS_MAX 64u
 #define FLAGS	      128u
-#define SKEW_ROWS     256u  /* latest ones, in which uneven work is looked for */
-#define ROW_TIMES     2048u /* rows whose time is remembered, for a flag's stretch */
+#define SKEW_ROWS     256u  /* latest rows, in which uneven work is looked for */
+#define ROW_TIMES     2048u /* rows whose end times are kept, for the begin of a flag */
 
 struct peer_step {
 	uint64_t end_ns;
@@ -34,28 +35,28 @@ struct member {
 	bool known;
 	uint64_t key;
 	struct peer_step ring[RING];
-	uint64_t head, count; /* next to be matched, and pushed so far: count - head are there */
+	uint64_t head, count; /* next to match; pushed so far. The ring holds those between. */
 };
 
 struct group {
-	uint64_t key; /* with no members: free */
+	uint64_t key; /* n == 0: free */
 	uint32_t slot[LIMIT_NODE_PROCESSES], n;
 	struct peers *peers;
 	void *memory;
 	double pace_ns;
-	uint32_t log; /* 2^log steps to a row */
+	uint32_t log; /* a row has 2^log steps */
 	double value[LIMIT_NODE_PROCESSES][ROW_STEPS_MAX];
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
 	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* of the first rounds */
-	/* what the members' work differs by (analysis/slow/skew.h): rows, without
-	 * stretches that were told */
+	/* Skew of the members' work (analysis/slow/skew.h) per row, without flagged stretches. */
 	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
 	struct skew_step skew[SKEW_ROWS];
 	uint64_t high_from[LIMIT_NODE_PROCESSES],
-	    high_end[LIMIT_NODE_PROCESSES];		       /* of the latest */
-	double usual[LIMIT_NODE_PROCESSES][STEP_WORK_MAX + 1]; /* work of each member */
-	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
+	    /* rows of the latest flagged stretch */
+	    high_end[LIMIT_NODE_PROCESSES];
+	double usual[LIMIT_NODE_PROCESSES][STEP_WORK_MAX + 1]; /* usual work of each member */
+	bool uneven, known; /* known: the first rounds were examined; nothing is compared before */
 };
 
 struct local_peers {
@@ -94,7 +95,7 @@ void local_peers_close(struct local_peers *l)
 
 /* ---- flags ---- */
 
-static void tell(struct local_peers *l, const struct local_peers_flag *f)
+static void queue_flag(struct local_peers *l, const struct local_peers_flag *f)
 {
 	if (l->flag_count == FLAGS) {
 		l->stats.flags_lost++;
@@ -125,12 +126,13 @@ static bool is_high(const struct group *g, uint32_t member, uint64_t row)
 	return row >= g->high_from[member] && row < g->high_end[member];
 }
 
-static void look_at_row(struct group *g, uint64_t row)
+static void compute_skew(struct group *g, uint64_t row)
 {
 	double v[LIMIT_NODE_PROCESSES], scratch[LIMIT_NODE_PROCESSES];
 	bool away = false;
 
-	/* of ranks that differ by nature, what others do while they wait for one is no time of theirs */
+	/* If the ranks differ by nature, the others' self times contain their waiting for the slow
+	 * one. */
 	for (uint32_t i = 0; i < g->n; i++)
 		away |= g->uneven && is_high(g, i, row);
 	for (uint32_t i = 0; i < g->n; i++)
@@ -141,21 +143,21 @@ static void look_at_row(struct group *g, uint64_t row)
 static void skew_push(struct group *g, uint64_t row, const double *self)
 {
 	memcpy(g->skew_row[row % SKEW_ROWS], self, g->n * sizeof(*self));
-	look_at_row(g, row);
+	compute_skew(g, row);
 }
 
-/* The member's stretch is left out of what its work is held against. */
-static void leave_out(struct group *g, uint32_t member, uint64_t from, uint64_t end)
+/* Excludes the member's stretch from the skew, and computes the skew again. */
+static void exclude(struct group *g, uint32_t member, uint64_t from, uint64_t end)
 {
 	uint64_t first = g->row < SKEW_ROWS ? 0 : g->row - SKEW_ROWS;
 
 	g->high_from[member] = from;
 	g->high_end[member] = end;
 	for (uint64_t row = first; row < g->row; row++)
-		look_at_row(g, row);
+		compute_skew(g, row);
 }
 
-/* Whether the work of all is so uneven that a stretch like this one is a part of it. */
+/* Whether uneven work explains the flag. */
 static bool is_skew(struct group *g, const struct peers_flag *f)
 {
 	uint32_t times[LIMIT_NODE_PROCESSES], n = g->row < SKEW_ROWS ? (uint32_t)g->row : SKEW_ROWS;
@@ -164,18 +166,18 @@ static bool is_skew(struct group *g, const struct peers_flag *f)
 
 	if (f->ended) {
 		if (g->high_end[f->member] == UINT64_MAX)
-			leave_out(g, f->member, g->high_from[f->member], f->last_step + 1);
+			exclude(g, f->member, g->high_from[f->member], f->last_step + 1);
 		return false;
 	}
-	leave_out(g, f->member, f->first_step, UINT64_MAX);
+	exclude(g, f->member, f->first_step, UINT64_MAX);
 	k = skew_of(g->skew, n, times, g->n, loss);
 	if (!skew_explains(&k, f->excess))
 		return false;
-	leave_out(g, f->member, 0, 0);
+	exclude(g, f->member, 0, 0);
 	return true;
 }
 
-static void take_flags(struct local_peers *l, struct group *g)
+static void drain_flags(struct local_peers *l, struct group *g)
 {
 	struct peers_flag f;
 
@@ -194,16 +196,16 @@ static void take_flags(struct local_peers *l, struct group *g)
 		l->stats.flags += !f.ended;
 		out.begin_ns = row_time(g, f.first_step ? f.first_step - 1 : 0);
 		out.end_ns = row_time(g, f.last_step);
-		tell(l, &out);
+		queue_flag(l, &out);
 	}
 }
 
-/* Open flags end with the group: its members are no longer what they were. */
+/* Ends the open flags: the members change, so their comparison does too. */
 static void end_group(struct local_peers *l, struct group *g)
 {
 	if (g->peers) {
 		peers_finish(g->peers);
-		take_flags(l, g);
+		drain_flags(l, g);
 	}
 	drop_group(g);
 }
@@ -226,19 +228,20 @@ static bool is_in(const struct group *g, uint32_t slot)
 	return false;
 }
 
-static void compare_anew(const struct local_peers *l, struct group *g)
+static void init_peers(const struct local_peers *l, struct group *g)
 {
 	struct peers_config c;
 
 	peers_config_default(&c);
 	c.mode = l->mode;
-	c.changes_only = g->uneven; /* which nobody asks in the paper's mode */
-	free(g->memory);	    /* what is needed depends on c */
+	c.changes_only = g->uneven; /* never set in the paper's mode */
+	free(g->memory);	    /* the size depends on c */
 	g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
 }
 
-/* The members of one key that are ready, anew: the first steps of a job are like no other. */
+/* Groups the members of a key that have enough steps. A member's first steps are discarded, because
+ * the first steps of a job are slow. */
 static void make_group(struct local_peers *l, uint64_t key)
 {
 	struct group *g = find_group(l, key);
@@ -260,7 +263,7 @@ static void make_group(struct local_peers *l, uint64_t key)
 	}
 	g->key = key;
 	g->known = l->mode == PEERS_SYSOM;
-	compare_anew(l, g);
+	init_peers(l, g);
 	for (uint32_t i = 0; i < g->n; i++)
 		l->member[g->slot[i]]->head = l->member[g->slot[i]]->count;
 }
@@ -272,7 +275,8 @@ static const struct peer_step *at(const struct member *m, uint64_t number)
 	return &m->ring[number % RING];
 }
 
-/* The step nearest to end_ns within half a pace; those before it are passed. NULL: none. */
+/* The member's step whose end is nearest to end_ns, within half a step; earlier ones are dropped.
+ * NULL: none. */
 static const struct peer_step *match(struct local_peers *l, struct member *m, uint64_t end_ns,
 				     double pace_ns)
 {
@@ -295,7 +299,8 @@ static bool alike(const struct peer_step *a, const double *middle)
 	return true;
 }
 
-/* Where ranks do other work for good, a step is like the rank's own others: it is held against them. */
+/* Members whose work differs by nature are compared with themselves: whether the step is like the
+ * member's own usual work. */
 static bool alike_own(struct group *g, uint32_t i, const struct peer_step *s)
 {
 	double share =
@@ -327,7 +332,7 @@ static void judge_row(struct local_peers *l, struct group *g)
 	uint32_t most = 0;
 
 	for (uint32_t i = 0; i < g->n; i++) {
-		/* half the steps at least */
+		/* needs half of the steps */
 		self[i] = 2 * g->values[i] >= g->steps && g->values[i]
 			      ? median_of(g->value[i], g->values[i])
 			      : NAN;
@@ -337,12 +342,12 @@ static void judge_row(struct local_peers *l, struct group *g)
 	skew_push(g, g->row, self);
 	peers_push(g->peers, g->row++, self, NULL, g->pace_ns, most ? most : g->steps);
 	g->steps = 0;
-	take_flags(l, g);
+	drain_flags(l, g);
 }
 
-/* A member whose steps are most often other work shows that the job's ranks differ by nature: then only a
- * change of one is news. */
-static void watch_work(struct local_peers *l, struct group *g)
+/* If most steps of one member have other work than the median, the ranks differ by nature. From
+ * then on only changes against a member's own past are reported. */
+static void learn_uneven(struct local_peers *l, struct group *g)
 {
 	uint32_t most = 0;
 
@@ -359,14 +364,14 @@ static void watch_work(struct local_peers *l, struct group *g)
 		return;
 	}
 	peers_finish(g->peers);
-	take_flags(l, g);
+	drain_flags(l, g);
 	g->uneven = true;
 	g->rounds = 0;
-	compare_anew(l, g);
+	init_peers(l, g);
 }
 
-static void round_of(struct local_peers *l, struct group *g, const struct peer_step *const *steps,
-		     uint64_t end_ns)
+static void judge_round(struct local_peers *l, struct group *g,
+			const struct peer_step *const *steps, uint64_t end_ns)
 {
 	double middle[STEP_WORK_MAX + 1];
 
@@ -384,7 +389,7 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 		}
 	}
 	if (l->mode == PEERS_ROBUST)
-		watch_work(l, g);
+		learn_uneven(l, g);
 	g->row_end_ns[g->row % ROW_TIMES] = end_ns;
 	if (!g->known) {
 		memset(g->values, 0, sizeof(g->values));
@@ -393,7 +398,8 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 	if (++g->steps < 1u << g->log)
 		return;
 	judge_row(l, g);
-	/* a row's length changes between rows, and by the pace's factor of two */
+	/* Adapt the row length between rows, and only when the step time has changed by more than
+	 * two. */
 	if (l->mode == PEERS_SYSOM) /* its windows count steps */
 		return;
 	while (g->log < 6 && g->pace_ns * (double)(1u << g->log) < ROW_NS)
@@ -402,7 +408,7 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 		g->log--;
 }
 
-/* Whether every member has gone past that time; one that is far behind is not waited for. */
+/* Whether every member has passed that time. A member that is far behind is not waited for. */
 static bool all_past(const struct local_peers *l, const struct group *g, uint64_t t_ns)
 {
 	uint64_t newest = 0;
@@ -434,7 +440,7 @@ static void advance(struct local_peers *l, struct group *g)
 		steps[0] = lead;
 		for (uint32_t i = 1; i < g->n; i++)
 			steps[i] = match(l, l->member[g->slot[i]], end_ns, g->pace_ns);
-		round_of(l, g, steps, end_ns);
+		judge_round(l, g, steps, end_ns);
 	}
 }
 
@@ -454,8 +460,8 @@ static void push(struct local_peers *l, struct member *m, const struct step *s, 
 				 .self_ns = (double)s->self_ns,
 				 .used = used && s->kernels};
 	to->work[0] = s->launches;
-	/* whether a copy falls into this step or its neighbour is chance: where nobody says what a step's
-	 * work is, its launches, blocks and the bytes of its collectives are */
+	/* Whether a copy falls into this step or the next is chance. So without explicit steps,
+	 * work is compared by launches, blocks and collective bytes only. */
 	if (s->source != STEP_SOURCE_EXPLICIT && n > STEP_WORK_COPY_BYTES)
 		n = STEP_WORK_COPY_BYTES;
 	for (uint32_t i = 0; i < STEP_WORK_MAX; i++)
@@ -482,7 +488,7 @@ void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const 
 		make_group(l, key);
 		g = find_group(l, key);
 	}
-	/* those that wait in no group wait for nothing */
+	/* a member without a group keeps no steps */
 	if (!g || !is_in(g, slot))
 		m->head = m->count;
 	else if (g->peers)

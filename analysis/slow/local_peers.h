@@ -14,20 +14,20 @@
 struct local_peers_flag {
 	uint32_t slot;
 	bool ended;
-	uint64_t begin_ns, end_ns; /* of the slow stretch, by the members' step ends */
+	uint64_t begin_ns, end_ns; /* of the slow stretch, by the ends of the members' steps */
 	double excess, excess_ns;  /* of self time per step, above the peers' */
 };
 
 struct local_peers_stats {
 	uint64_t rounds, missing; /* missing: steps without a matching step of a peer */
-	uint64_t unlike;	  /* rounds left out because the member's work differed */
+	uint64_t unlike;	  /* steps left out because the member's work differed */
 	uint64_t flags, flags_lost;
 	uint64_t skewed; /* flags not reported, because uneven work explains them */
 	uint32_t groups;
 };
 
 struct local_peers; /* opaque */
-/* mode: PEERS_SYSOM is the paper's rule, over 100 steps and without regard to work. 0 or -ENOMEM. */
+/* mode: PEERS_SYSOM is the paper's rule, over 100 steps, and ignores work. 0, -ENOMEM. */
 int local_peers_open(struct local_peers **out, enum peers_mode mode);
 void local_peers_close(struct local_peers *l); /* NULL is a no-op */
 /* The next step of the rank in that slot (below LIMIT_NODE_PROCESSES). Ranks with the same key are

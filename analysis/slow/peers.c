@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Residuals, what is kept of them, and the life of a flag. Every window reads the same prefix sums of
- * clipped residuals, so a step costs a member a few additions per window, whatever its length. Sums are
- * integers: no order of adding, and no length of run, changes them. Where a stretch begins and ends is
- * found by a cumulative sum against half its excess: windows are too coarse for that. */
+ * Computes residuals, their prefix sums, and the life of a flag. All windows read the same prefix
+ * sums of clipped residuals, so a step costs a few additions per member and window, whatever the
+ * window's length. The sums are integers, so neither the order of additions nor the length of a run
+ * changes them. A window is too coarse to say where a slow stretch begins and ends. A cumulative
+ * sum against half the excess finds it. */
 #include "analysis/slow/peers_private.h"
 
 #include <math.h>
@@ -13,11 +14,11 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-#define FOLLOW_HABIT  0.01   /* and a habit, */
-#define FORGET	      0.0003 /* and by which the highest one is forgotten */
+#define FOLLOW_HABIT  0.01   /* share by which m->habit follows the residual */
+#define FORGET	      0.0003 /* share of the noise by which m->high decays per step */
 #define RESIDUAL_MOST 15.0f
 #define STRETCH_LEAST 5
-/* For the number of looks in an hour, while nobody knows. */
+/* Assumed step time while it is unknown, for the number of tests per hour. */
 #define UNKNOWN_STEP_NS 1e9
 
 void peers_config_default(struct peers_config *c)
@@ -40,13 +41,13 @@ static uint32_t depth_of(const struct peers_config *c)
 	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
 		if (c->windows[i] > longest)
 			longest = c->windows[i];
-	/* the past that a window is held against lies in the ring too */
+	/* plus room for the past with which a window is compared */
 	return longest < 50		     ? 4 * longest
 	       : longest > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST
 					     : longest + 100;
 }
 
-/* The bytes that it takes. */
+/* Returns the number of bytes. With memory NULL the pointers are not usable. */
 static size_t lay_out(struct peers *p, void *memory, const struct peers_config *c, size_t n)
 {
 	struct carve at = {.memory = memory};
@@ -103,7 +104,8 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
 	return p;
 }
 
-/* Over the members that are not open: the median of all of them is the slow ones' when most are. */
+/* The median of the members that are not flagged. If most members are slow, the median of all
+ * members would be a slow one. */
 static float reference_of(struct peers *p, const struct peers_series *s, uint64_t push)
 {
 	const float *r = s->residual + (size_t)peers_at(p, push) * p->n;
@@ -117,7 +119,7 @@ static float reference_of(struct peers *p, const struct peers_series *s, uint64_
 	return n ? (float)median_select(p->scratch, n) : 0;
 }
 
-void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end)
+void peers_update_reference(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end)
 {
 	for (uint64_t t = begin; t < end; t++)
 		s->reference[peers_at(p, t)] = reference_of(p, s, t);
@@ -141,7 +143,7 @@ double peers_excess(struct peers *p, const struct peers_series *s, uint32_t memb
 	return median_known(p->scratch, n, p->scratch);
 }
 
-void peers_tell(struct peers *p, const struct peers_flag *f)
+void peers_queue_flag(struct peers *p, const struct peers_flag *f)
 {
 	if (p->queue_count == p->queue_room) {
 		p->queue_head = (p->queue_head + 1) % p->queue_room;
@@ -176,7 +178,7 @@ static double level_over(struct peers *p, uint64_t begin, uint64_t end)
 	return n ? median_select(p->scratch, n) : 0;
 }
 
-/* Of the stretch as far as the ring holds it. */
+/* Measures the excess over the part of the stretch that is still stored. */
 static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 {
 	struct peers_series *s = &p->series[q];
@@ -190,20 +192,21 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 	if (!isnan(excess)) {
 		m->flag.score *= excess / m->height;
 		m->height = excess;
-		/* the residuals of a pair are logarithms */
+		/* residuals of a pair are logarithms */
 		m->flag.excess = p->n == 2 && q == PEERS_SELF ? expm1(excess) : excess;
 	}
-	/* a pair's level is the mean of both, and the excess is above the other one */
+	/* The level of a pair is the mean of both members, but the excess is relative to the other
+	 * one. */
 	if (p->n == 2 && q == PEERS_SELF && m->flag.excess > 0)
 		of_ns *= 2 / (2 + m->flag.excess);
 	m->flag.excess_ns = m->flag.excess * of_ns;
 	m->flag.last_step = p->step[peers_at(p, m->last)];
 }
 
-/* One bad step has an echo of a few, each less than the one before, so a short stretch isn't told before
- * it is longer; unless it is level, and far beyond all noise. */
-static bool plain(struct peers *p, struct peers_series *s, uint32_t member, double base,
-		  uint64_t first, double threshold)
+/* One bad step is followed by a few slower ones that fade out. So a short stretch is flagged only
+ * if it is level, and far beyond the noise. */
+static bool is_clear(struct peers *p, struct peers_series *s, uint32_t member, double base,
+		     uint64_t first, double threshold)
 {
 	double least = INFINITY, most = -INFINITY;
 
@@ -233,7 +236,7 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 	at = change_onset(p->scratch, n, excess / 2, excess);
 	first = at < n ? oldest + at : first;
 	if ((length < STRETCH_LEAST || end - first < STRETCH_LEAST) &&
-	    !plain(p, s, member, base, end - length > first ? end - length : first, threshold))
+	    !is_clear(p, s, member, base, end - length > first ? end - length : first, threshold))
 		return;
 	for (uint64_t t = end - length; t < end; t++)
 		steps += p->weight[peers_at(p, t)];
@@ -260,7 +263,7 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 				      .excess = excess,
 				      .score = excess / threshold};
 	measure(p, q, member);
-	peers_tell(p, &m->flag);
+	peers_queue_flag(p, &m->flag);
 }
 
 static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
@@ -273,12 +276,13 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	m->flag.ended = true;
 	m->open = false;
 	m->since = m->last + 1;
-	/* nor is that time a past of others, a part of whose own time it hid */
+	/* While this member was slow, the others' self times contained waiting, so that time is no
+	 * past for them. */
 	for (uint32_t i = 0; p->c.changes_only && i < p->n; i++)
 		if (s->member[i].since < m->since)
 			s->member[i].since = m->since;
 	s->open--;
-	peers_tell(p, &m->flag);
+	peers_queue_flag(p, &m->flag);
 }
 
 static float bounded(double y)
@@ -286,8 +290,9 @@ static float bounded(double y)
 	return isfinite(y) ? fmaxf(-RESIDUAL_MOST, fminf(RESIDUAL_MOST, (float)y)) : NAN;
 }
 
-/* Evidence that an open stretch is over: healthy against slow by its excess, per step. */
-static void follow(struct peers *p, enum peers_measure q)
+/* Sums the evidence that a flagged stretch is over: the log odds of healthy against slow, per
+ * step. */
+static void update_open_flags(struct peers *p, enum peers_measure q)
 {
 	struct peers_series *s = &p->series[q];
 	double noise = s->noise.scale[0] > 1e-5 ? s->noise.scale[0] : 1e-5;
@@ -302,7 +307,7 @@ static void follow(struct peers *p, enum peers_measure q)
 		if (isnan(v))
 			continue;
 		v = (e / 2 - v) * e / (noise * noise);
-		/* no stretch ends by one good step */
+		/* bounded, so that one good step cannot end a stretch */
 		m->cusum = change_cusum(m->cusum, v,
 					thresholds.sure.stretch_over / thresholds.count.few, 0);
 		if (m->cusum <= 0) {
@@ -314,7 +319,8 @@ static void follow(struct peers *p, enum peers_measure q)
 	}
 }
 
-/* What a member's first values were like, known after thresholds.count.some of them: true from then on. */
+/* Learns the member's usual value from its first thresholds.count.some values. True once it is
+ * known. */
 static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, double x)
 {
 	struct peers_member *m = &s->member[i];
@@ -332,10 +338,10 @@ static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, dou
 	return false;
 }
 
-/* Members that do different work: each one's value against its own usual one, times (lateness: plus)
- * what all have changed by. Against the median itself, a member that grows past it and becomes it, or
- * takes its place, would hide a part of its own change. In out: [members]; the return: the median
- * member's level, as ever. */
+/* Residuals of members that do different work: each value relative to the member's own usual value,
+ * less the median change of all members. Residuals against the plain median would be too small when
+ * the changed member itself becomes the median. out: [members]. Returns the median member's
+ * level. */
 static double changes(struct peers *p, enum peers_measure q, const double *v, double *out)
 {
 	struct peers_series *s = &p->series[q];
@@ -386,7 +392,7 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 		}
 		if (p->n == 2) {
 			y = q == PEERS_SELF ? log(x / v[1 - i]) : (x - v[1 - i]) / p->step_ns;
-			/* sums hold no large constants */
+			/* prefix sums must not grow by a constant difference */
 			if (p->c.changes_only)
 				y = knows_usual(p, &p->series[q], i, y)
 					? y - p->series[q].member[i].usual
@@ -400,9 +406,9 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 	}
 }
 
-/* The location about which a member's outliers are clipped starts at the median of its first steps and
- * follows slowly: constant differences of healthy members are no outliers. */
-static double locate(struct peers *p, struct peers_series *s, uint32_t i, double r)
+/* Clips the member's residual around its location. The location starts at the median of the first
+ * steps and follows slowly, so a constant difference of a healthy member is not an outlier. */
+static double clip(struct peers *p, struct peers_series *s, uint32_t i, double r)
 {
 	struct peers_member *m = &s->member[i];
 	double noise = s->noise.scale[0], away;
@@ -446,7 +452,7 @@ static void accumulate(struct peers *p, struct peers_series *s)
 
 		if (s->high)
 			s->high[(size_t)peers_at(p, p->pushes) * p->n + i] = s->member[i].high;
-		v = known ? locate(p, s, i, r[i]) : 0;
+		v = known ? clip(p, s, i, r[i]) : 0;
 
 		v = v > 1 ? 1 : v < -1 ? -1 : v;
 		s->sum[to + i] = (int32_t)((uint32_t)s->sum[from + i] +
@@ -455,9 +461,9 @@ static void accumulate(struct peers *p, struct peers_series *s)
 	}
 }
 
-/* How sure a look must be: false flags per member and hour are shared by the windows, and by the members
- * of a group that is larger than a node; neighbouring
- * looks share most of their steps, so that a window's length is worth some three. */
+/* The quantile of each window. The allowed false flags per member and hour are divided among the
+ * windows, and among the members of a group that is larger than a node. Neighbouring tests share
+ * most of their steps, so tests over one window length count as three independent ones. */
 static void quantiles(struct peers *p)
 {
 	double per_hour = 3600e9 / p->step_ns;
@@ -485,8 +491,8 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 		p->step_ns = p->paced ? p->step_ns + (step_ns - p->step_ns) / 16 : step_ns;
 		p->paced = true;
 	}
-	/* Lateness is told in parts of a step: by a length that is not known yet it would have no scale,
-	 * and the noise that is learned from it would be another one than what comes. */
+	/* Lateness is relative to the step time. Before the step time is known, its noise cannot be
+	 * learned. */
 	if (!p->paced) {
 		p->step_ns = UNKNOWN_STEP_NS;
 		value[PEERS_LATE] = NULL;
@@ -512,15 +518,15 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 		accumulate(p, s);
 		s->reference[at] = reference_of(p, s, p->pushes);
 		peers_noise_push(p, s);
-		follow(p, (enum peers_measure)q);
+		update_open_flags(p, (enum peers_measure)q);
 		if (value[q])
 			peers_test_windows(p, (enum peers_measure)q);
 	}
 	p->pushes++;
 }
 
-/* The noise is measured from single high steps. Steps that turned out to belong to a slow stretch are not
- * noise: take them out of the histogram again. */
+/* The noise is measured from single high steps. Steps that belong to a slow stretch are not noise,
+ * so this removes them from the histogram. */
 static void forget_stretches(struct peers_single *no)
 {
 	for (uint32_t i = 0; i < BLOCK_NOISE_BINS; i++) {
@@ -561,7 +567,7 @@ void peers_finish(struct peers *p)
 {
 	if (!p->pushes)
 		return;
-	p->pushes--; /* close_flag speaks of the latest push */
+	p->pushes--; /* close_flag reads the latest push */
 	for (int q = 0; q < PEERS_MEASURES; q++)
 		for (uint32_t i = 0; i < p->n; i++)
 			if (p->series[q].member[i].open)

@@ -5,17 +5,17 @@
  * - Each step gives one value per member and measure. A residual is that value less the median of
  *   the role's members.
  * - At each of several window lengths the largest gap splits the members into a lower and an upper
- *   group. The upper group is slow if all of it lies above the lower group by more than the noise
- *   and the lower group's own spread, and if most of the window agrees. The threshold is corrected
- *   for the number of windows, looks and members. So one, several and most slow members are the
- *   same case. If most are slow, the role's own level must also have risen, where its past is
+ *   group. The upper group is slow if all of it lies far enough above the lower group: beyond the
+ *   noise and the lower group's own spread. Most of the window must agree. The threshold is
+ *   corrected for the number of windows, tests and members. So one, several and most slow members
+ *   are the same case. If most are slow, the role's own level must have risen too, if its past is
  *   known.
- * - The same test runs on changes against each member's own past.
+ * - The same test runs on each member's change against its own past.
  * - The noise at each length is measured from the data (peers_noise.c), so autocorrelation and
  *   heavy tails raise the threshold. Short windows have a floor: 4% at 10 steps, 0.8% at 50, 0.1%
  *   at the longest (0.3 ms of 100 ms must be found).
- * - Of two members, each one's history decides who changed. Without a history the slower one is
- *   reported from a difference of 10% on.
+ * - With two members, each one's past decides which of them changed. Without a past, the slower
+ *   one is reported from a difference of 10% on.
  *
  * Mode sysom is SysOM-AI 3.1, kept for comparison: mean + k sigma of the members' averages over W
  * steps (W = 100, k = 2).
@@ -32,7 +32,7 @@
 
 #define PEERS_MEMBERS_MAX 1024u
 #define PEERS_WINDOWS	  7u
-#define PEERS_WINDOW_MOST 1100u /* pushes kept per member: 20 bytes each, 28 with changes_only */
+#define PEERS_WINDOW_MOST 1100u /* pushes stored per member: 20 bytes each, 28 with changes_only */
 
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
 enum peers_measure {
@@ -46,12 +46,12 @@ struct peers_config {
 	enum peers_mode mode;
 	/* steps; ascending, 0 ends the list; default 3, 5, 10, 20, 50, 200, 1000 */
 	uint32_t windows[PEERS_WINDOWS];
-	double false_per_member_hour; /* what the thresholds are corrected to; default 1e-3 */
+	double false_per_member_hour; /* target of the threshold correction; default 1e-3 */
 	double least[PEERS_MEASURES]; /* smallest excess reported, share of a step; default 0 */
 	double k;		      /* sysom mode */
 	uint32_t w;
-	/* How many to keep; 0: the longest window and its past. Fewer are enough where a push
-	 * stands for several steps; windows that do not fit are left out. */
+	/* Pushes to store; 0: the longest window and its past. Fewer are enough if a push stands
+	 * for several steps; windows that do not fit are left out. */
 	uint32_t pushes;
 	/* The members do different work: report only changes against a member's own past, measured
 	 * from its usual value (the median of its first 8). */
@@ -69,8 +69,8 @@ struct peers_flag {
 	enum peers_measure measure;
 	uint32_t window;		/* steps of the first window in which it was significant */
 	uint64_t first_step, last_step; /* where the excess begins; the latest step that shows it */
-	uint64_t sure_step;		/* the step after which it was known */
-	double excess; /* median residual over the stretch, of the peers' median step */
+	uint64_t sure_step;		/* the step at which it became significant */
+	double excess; /* median residual over the stretch, relative to the peers' median step */
 	double excess_ns;
 	double score; /* median residual over its threshold: > 1 */
 	bool ended;
@@ -89,8 +89,8 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 bool peers_next(struct peers *p, struct peers_flag *out);
 /* Flags dropped because the caller did not fetch them with peers_next. */
 uint64_t peers_lost(const struct peers *p);
-/* The caller will push the same rows again, to judge them by everything learned from them: noise
- * and pace are kept, the rows and their flags are forgotten. */
+/* The caller will push the same rows again, to judge them with the noise and step time that were
+ * learned from them. Drops the rows and their flags. */
 void peers_again(struct peers *p);
 /* The input ends: open flags are reported once more, as ended. */
 void peers_finish(struct peers *p);

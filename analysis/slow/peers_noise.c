@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which differences of neighbouring blocks count as noise of a group: of members that are not slow, about
- * their own location. Their measure, over members and time, is block_noise's. */
+ * Noise is measured from differences of neighbouring blocks, because a plain standard deviation
+ * would include the slow members. Only blocks near the member's own location count, and only of
+ * members that are not flagged. block_noise combines them over members and time. */
 #include "analysis/slow/peers_private.h"
 #include "model/thresholds.h"
 
 #include <math.h>
 
-#define SMALL	16u /* members */
+#define SMALL	16u /* members; smaller groups use overlapping blocks */
 #define OVERLAP 4u
 
-/* Pushes between two blocks' differences. Small groups have few, so theirs overlap. */
+/* Pushes between two differences. Small groups have few blocks, so theirs overlap. */
 static uint32_t every(const struct peers *p, uint32_t scale)
 {
 	uint32_t length = 1u << scale;
@@ -19,12 +20,13 @@ static uint32_t every(const struct peers *p, uint32_t scale)
 	return length > OVERLAP ? length / OVERLAP : 1;
 }
 
-/* Members of a group are measured against each other: a pair is one series, not two. */
+/* The number of independent differences. Residuals are relative to the group: a pair has one
+ * series, not two. */
 static double independent(const struct peers *p, uint32_t scale, uint64_t count)
 {
 	double overlap = (double)(1u << scale) / every(p, scale);
 
-	/* four overlapping ones tell as much as two apart */
+	/* Four overlapping differences are worth two independent ones. */
 	return (double)count * (p->n - 1) / p->n / sqrt(overlap);
 }
 
@@ -41,7 +43,7 @@ static void renew(struct peers *p, struct peers_series *s)
 	block_noise_renew(no, worth, p->learned);
 }
 
-/* Scale 0 takes plain residuals: clipping by its own result would feed back. */
+/* Scale 0 uses unclipped residuals. The clip limit is derived from it and would feed back. */
 static void single(struct peers *p, struct peers_series *s)
 {
 	const float *now = s->residual + (size_t)peers_at(p, p->pushes) * p->n;
@@ -78,7 +80,7 @@ static void block(struct peers *p, struct peers_series *s, uint32_t j)
 	}
 }
 
-/* After the residuals and prefix sums of push p->pushes are written. */
+/* Call after the residuals and prefix sums of push p->pushes are written. */
 void peers_noise_push(struct peers *p, struct peers_series *s)
 {
 	uint64_t done = p->pushes + 1;
@@ -100,7 +102,7 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 	uint32_t j;
 	double scale = block_noise_of(no, length, &j);
 
-	/* one more such error is enough where the rows to judge are those that it was measured of */
+	/* One standard error is enough if the noise was learned from the rows that are judged. */
 	*widened = scale <= 0
 		       ? 0
 		       : scale * (1 + (p->learned ? 1 : 2) / sqrt(independent(p, j, no->count[j]) +

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The paper's rule (SysOM-AI 3.1): each member's average over W steps; slow is who lies above the
- * members' mean by more than k standard deviations. Kept for comparison. The window slides by a tenth. */
+ * The rule of SysOM-AI 3.1, kept for comparison. A member is slow if its mean over W steps lies
+ * above the members' mean by more than k standard deviations. The window slides by a tenth of its
+ * length. */
 #include "analysis/slow/peers_private.h"
 
 #include <math.h>
@@ -63,7 +64,7 @@ static void judge(struct peers *p, enum peers_measure q, uint32_t member, const 
 		return;
 	m->flag.ended = !slow;
 	m->open = slow;
-	peers_tell(p, &m->flag);
+	peers_queue_flag(p, &m->flag);
 }
 
 void peers_sysom_push(struct peers *p, enum peers_measure q, const double *value)

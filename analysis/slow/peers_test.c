@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One look at a window. Members are sorted by their mean residual; a split into a lower and an upper
- * group is accepted when even the least of the upper group lies above the lower group by more than
- * noise (by z) and the spread that the lower group has anyway (Student's t: healthy GPUs differ a
- * little, for ever). Of several the one with the largest gap is taken: one, some and most ranks slow
- * are one case, and no mean or deviation includes the outliers that it is to find. The same is done
- * for the change against each one's own past, where differences from before don't hide a new one. */
+ * Tests one window. Members are sorted by their mean residual. A split into a lower and an upper
+ * group is accepted if the lowest of the upper group lies above the lower group by more than two
+ * allowances: the noise (a Gaussian quantile) and the lower group's own spread (Student's t),
+ * because healthy GPUs also differ a little. Among several splits the largest gap wins. So one,
+ * some and most slow ranks are the same case, and no mean or deviation includes the outliers that
+ * it must find. The same test then runs on each member's change against its own past, where
+ * constant differences cannot hide a new one. */
 #include "analysis/slow/peers_private.h"
 
 #include <math.h>
@@ -13,21 +14,22 @@
 #include "analysis/robust/chance.h"
 #include "model/thresholds.h"
 
-/* Pushes before a window that are no past yet. */
+/* With fewer pushes before a window, there is no past. */
 #define PAST_LEAST 10u
-/* Of a window's length: the past that it is held against, at most. */
+/* The past is at most so many times as long as the window. */
 #define PAST_TIMES 4u
 
 struct split {
 	const double *value; /* by member */
 	double noise, widened, z;
-	double usual;	/* spread assumed of healthy members where they are too few to show it */
-	bool alike;	/* they have no spread: each is held against what is usual for it */
-	uint32_t lower; /* result: members in the lower group, 0: no split */
+	double usual;	/* assumed spread of healthy members, if there are too few to measure it */
+	bool alike;	/* assume no spread: each member is compared with its own usual value */
+	uint32_t lower; /* result: members in the lower group; 0: no split */
 	double center, threshold;
 };
 
-/* Ascending; equal values by index. Three passes by 11 bits of a key that orders as the float does. */
+/* Ascending; equal values by index. Radix sort in three passes of 11 bits: the key orders as the
+ * float does. */
 static void sort(const struct peers *p, const double *value, uint32_t *order, uint32_t n)
 {
 	uint32_t *key = p->key, *from = order, *to = p->order + p->n, first[2048];
@@ -82,7 +84,7 @@ double peers_test_mean(const struct peers *p, const struct peers_series *s, uint
 	return sum * PEERS_UNIT / known;
 }
 
-/* Made when first asked for: few of them ever are, and a group that comes and goes makes them anew. */
+/* Computed on first use: most are never needed. */
 static double student_of(struct peers *p, uint32_t freedom)
 {
 	double *z = &p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
@@ -93,14 +95,16 @@ static double student_of(struct peers *p, uint32_t freedom)
 	return *z;
 }
 
-/* The lower group's center and threshold when it has the first `lower` of order. */
+/* Computes center and threshold for the first `lower` members of order. True: the split is
+ * accepted. */
 static bool split_at(struct peers *p, struct split *t, const uint32_t *order, uint32_t lower,
 		     double sum, double squares)
 {
 	uint32_t count = lower, freedom, assumed;
 	double least = t->value[order[0]], mean, variance, spread, z;
 
-	if (lower >= 5) { /* one rank that is faster than all is not their spread */
+	/* The fastest member is left out: a single fast rank must not widen the spread. */
+	if (lower >= 5) {
 		count--;
 		sum -= least;
 		squares -= least * least;
@@ -119,7 +123,7 @@ static bool split_at(struct peers *p, struct split *t, const uint32_t *order, ui
 	return t->value[order[lower]] - mean > t->threshold;
 }
 
-/* Fills lower, center, threshold; orders p->order. n of the members have a value. */
+/* Finds the best split: fills lower, center and threshold. n members have a value. */
 static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 {
 	double sum = 0, squares = 0, gap = 0, center = 0, threshold = 0;
@@ -146,8 +150,8 @@ static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 	t->threshold = threshold;
 }
 
-/* The window's mean; where most of it is cut off, what three quarters of it exceed: far out, how far
- * counts again, but a bad step and its echo don't. */
+/* The window's mean. If most of it is clipped, the quartile nearer to zero instead: far out, the
+ * distance matters again, but a single bad step and those that follow it must not decide. */
 static double typical(struct peers *p, const struct peers_series *s, uint32_t member,
 		      uint64_t begin, uint64_t end)
 {
@@ -165,7 +169,7 @@ static double typical(struct peers *p, const struct peers_series *s, uint32_t me
 	return median_nth(p->scratch, n, v > s->member[member].location ? n / 4 : n - 1 - n / 4);
 }
 
-/* Which members have a value, and whether they lie far enough apart to look closer. */
+/* Sorts the members that have a value. Returns 0 if they lie too near to each other to be split. */
 static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 {
 	double lo = INFINITY, hi = -INFINITY;
@@ -186,8 +190,9 @@ static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 	return n;
 }
 
-/* A part of the step below which a window of so many steps says nothing: it may hold a burst that healthy
- * ranks have. A thousandth of a step for a long time is still worth telling. */
+/* The smallest excess that a window of so many steps can show, as a part of the step. A shorter
+ * excess may be a burst that healthy ranks have. A long window may report a thousandth of a
+ * step. */
 static double floor_of(enum peers_measure q, double steps)
 {
 	double burst = q == PEERS_LATE ? thresholds.excess.late_burst : thresholds.excess.burst;
@@ -196,7 +201,7 @@ static double floor_of(enum peers_measure q, double steps)
 	return fmax(thresholds.excess.least, fmin(most, burst / steps));
 }
 
-/* Most of the window agrees: most of 10 blocks lie above the base by a part of the excess. */
+/* Whether most of 10 blocks of the window lie above the base by a part of the excess. */
 static bool persists(struct peers *p, struct peers_series *s, uint32_t member, double base,
 		     uint32_t length, double excess)
 {
@@ -211,7 +216,7 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 	}
 	if (agree < thresholds.part.most * blocks)
 		return false;
-	/* what dies out by itself was one bad step and its echo */
+	/* An excess that fades out was one bad step and the few after it. */
 	begin = end - (length < 10 ? 2 : length / 5);
 	if (length < 10 &&
 	    !(peers_excess(p, s, member, base, end - 1, end) > thresholds.part.half * excess))
@@ -219,8 +224,8 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 	return peers_excess(p, s, member, base, begin, end) > thresholds.part.half * excess;
 }
 
-/* So many steps that high don't come together by chance, where single ones come as often as they did:
- * input that is heavy for another member each step is heavy for one several times in a row. */
+/* Whether chance explains so many high steps, given how often single high steps occur. Uneven input
+ * makes one member high several times in a row now and then. */
 static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, uint32_t w,
 		      double base, uint32_t length, double excess)
 {
@@ -232,8 +237,8 @@ static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, 
 	return high * -log(peers_noise_share(&s->single, excess / 2, high)) < p->evidence[w];
 }
 
-/* How far a member that does work of its own is from the median member without a fault, as a residual. */
-static double nature(const struct peers *p, enum peers_measure q, uint32_t member)
+/* The residual of a member with other work when there is no fault. */
+static double usual_distance(const struct peers *p, enum peers_measure q, uint32_t member)
 {
 	const struct peers_series *s = &p->series[q];
 
@@ -243,8 +248,8 @@ static double nature(const struct peers *p, enum peers_measure q, uint32_t membe
 			       : s->member[member].usual / s->middle - 1;
 }
 
-/* By what part of its usual own time a member lies above that over the window. */
-static double own_rise(struct peers *p, uint32_t member, uint64_t begin)
+/* The member's self time over the window, relative to its usual self time, minus 1. */
+static double self_rise(struct peers *p, uint32_t member, uint64_t begin)
 {
 	const float *residual = p->series[PEERS_SELF].residual;
 	uint32_t n = 0;
@@ -259,35 +264,37 @@ static double own_rise(struct peers *p, uint32_t member, uint64_t begin)
 	return median_known(p->scratch, n, p->scratch) / p->c.usual_ns - 1;
 }
 
-/* What it had been like for long, before the window: what is tested follows into it. */
-static double high(const struct peers *p, const struct peers_series *s, uint32_t member,
-		   uint32_t length)
+/* Its highest habit before the window. The present one already contains the tested steps. */
+static double highest_habit(const struct peers *p, const struct peers_series *s, uint32_t member,
+			    uint32_t length)
 {
 	return s->high[(size_t)peers_at(p, p->pushes + 1 - length) * p->n + member];
 }
 
-static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w,
-		   uint32_t length, double base, double threshold)
+static void raise_flag(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w,
+		       uint32_t length, double base, double threshold)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1;
 	double least = floor_of(q, length * p->weight_mean), excess;
 
-	/* Of members that differ, who was ahead of itself is as usual again, not slow: what one does while
-	 * it waits for another that is slow is no time of its own, and is again when that is over. */
+	/* If members differ by nature, a member that was faster than usual for a while is not slow
+	 * when it returns. Its self time had been reduced while another member was slow. */
 	if (p->n > 2 && p->c.changes_only)
-		base = fmax(base, high(p, s, member, length));
+		base = fmax(base, highest_habit(p, s, member, length));
 	excess = peers_excess(p, s, member, base, end - length, end);
 	least = least > p->c.least[q] ? least : p->c.least[q];
-	/* who was ahead of the others and no longer is, is not slow */
-	if (p->n > 2 && !(excess + base + nature(p, q, member) > thresholds.part.shows * excess))
+	/* A member that was faster than the others, and no longer is, is not slow. */
+	if (p->n > 2 &&
+	    !(excess + base + usual_distance(p, q, member) > thresholds.part.shows * excess))
 		return;
-	/* nor is who has a few very long steps: the median must carry what the mean says */
+	/* A few very long steps are not enough: the median must confirm the mean. */
 	if (!(excess > least) || excess < (length < 50 ? thresholds.part.most : 1) * threshold)
 		return;
-	/* nor who stayed as it is while the others became faster, or while waiting hid their idle time */
+	/* Its own self time must have risen. Otherwise the others became faster, or waiting hid
+	 * their idle time. */
 	if (q == PEERS_SELF && p->c.usual_ns > 0 &&
-	    !(own_rise(p, member, end - length) > thresholds.part.shows * excess))
+	    !(self_rise(p, member, end - length) > thresholds.part.shows * excess))
 		return;
 	if (!persists(p, s, member, base, length, excess) ||
 	    coincides(p, s, member, w, base, length, excess))
@@ -295,7 +302,7 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	peers_open(p, q, member, length, base, threshold > least ? threshold : least);
 }
 
-/* A member noisier than the others must be further out. */
+/* A member that is noisier than the others has a higher threshold. */
 static double own_threshold(const struct peers_series *s, uint32_t member, double threshold)
 {
 	double usual_jitter = s->jitter > s->noise.scale[0] ? s->jitter : s->noise.scale[0];
@@ -304,7 +311,7 @@ static double own_threshold(const struct peers_series *s, uint32_t member, doubl
 	return threshold * (ratio < 1 ? 1 : ratio);
 }
 
-/* Pushes before a window, as many as are kept, four times its length at most. */
+/* The number of stored pushes before a window, at most PAST_TIMES its length. */
 static uint32_t before_of(const struct peers *p, uint32_t length)
 {
 	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
@@ -313,8 +320,8 @@ static uint32_t before_of(const struct peers *p, uint32_t length)
 	return before < PAST_TIMES * length ? (uint32_t)before : PAST_TIMES * length;
 }
 
-/* The median self time rose with the split, or nothing is known of before: then the upper group is the
- * slow one even where it is the larger. */
+/* Whether the median self time rose together with the split, or there is no past. Only then the
+ * upper group may be the slow one although it is larger. */
 static bool level_rose(struct peers *p, uint32_t length, double gap)
 {
 	uint64_t end = p->pushes + 1;
@@ -332,7 +339,8 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	return now > before * (1 + gap / 2);
 }
 
-/* What a member's residual was before: the median, since a clipped mean moves for a while after a jump. */
+/* A member's residual before the window. Uses the median: a clipped mean moves for a while after a
+ * jump. */
 static double usual(struct peers *p, struct peers_series *s, uint32_t member, uint64_t begin,
 		    uint64_t end)
 {
@@ -341,30 +349,30 @@ static double usual(struct peers *p, struct peers_series *s, uint32_t member, ui
 	return isnan(v) ? 0 : v;
 }
 
-/* A split was found: the upper group is slow, apart from what is open or not ready. past: pushes before
- * the window that say what a member's residual is without a fault; 0: what the lower group's is. */
-static void found(struct peers *p, enum peers_measure q, const struct split *t, uint32_t n,
-		  uint32_t w, uint32_t length, uint32_t past)
+/* Flags the members of the upper group that are not flagged yet. past: number of pushes before the
+ * window that give a member's residual without a fault; 0: use the lower group's. */
+static void flag_upper_group(struct peers *p, enum peers_measure q, const struct split *t,
+			     uint32_t n, uint32_t w, uint32_t length, uint32_t past)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t begin = p->pushes + 1 - length;
 	bool most = 2 * t->lower < n;
 	uint32_t marked = 0;
 
-	/* by about as much as they lie above the others, who else have become faster */
+	/* If it did not rise, the others became faster. */
 	if (most && !level_rose(p, length, t->value[p->order[t->lower]] - t->center))
 		return;
-	/* for the reference, all of the upper group count as open */
+	/* Count the whole upper group as open while the reference is computed. */
 	for (uint32_t i = t->lower; i < n && most; i++)
 		if (!s->member[p->order[i]].open) {
 			s->member[p->order[i]].open = true;
-			s->member[p->order[i]].flag.score = -1; /* only for now */
+			s->member[p->order[i]].flag.score = -1; /* marks a temporary flag */
 			marked++;
 		}
 	s->open += marked;
 	if (marked)
-		peers_refer(p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0,
-			    p->pushes + 1);
+		peers_update_reference(
+		    p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0, p->pushes + 1);
 	for (uint32_t i = n; i-- > t->lower;) {
 		struct peers_member *m = &s->member[p->order[i]];
 		double threshold = own_threshold(s, p->order[i], t->threshold);
@@ -375,15 +383,15 @@ static void found(struct peers *p, enum peers_measure q, const struct split *t, 
 		}
 		if (m->open || m->since > begin || t->value[p->order[i]] - t->center <= threshold)
 			continue;
-		accuse(p, q, p->order[i], w, length,
-		       past ? usual(p, s, p->order[i], begin - past, begin) : 0, threshold);
+		raise_flag(p, q, p->order[i], w, length,
+			   past ? usual(p, s, p->order[i], begin - past, begin) : 0, threshold);
 	}
 	if (marked)
-		peers_refer(p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0,
-			    p->pushes + 1);
+		peers_update_reference(
+		    p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0, p->pushes + 1);
 }
 
-/* Past of a window; 0: too short. */
+/* The number of pushes to compare a window with; 0: too few. */
 static uint32_t past_of(const struct peers *p, uint32_t length)
 {
 	uint32_t past = before_of(p, length);
@@ -391,7 +399,7 @@ static uint32_t past_of(const struct peers *p, uint32_t length)
 	return past >= PAST_LEAST && past >= length ? past : 0;
 }
 
-static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
+static void test_window(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1;
@@ -405,7 +413,8 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (t.noise <= 0)
 		return;
 	t.alike = q == PEERS_SELF && p->c.usual_ns > 0;
-	if (t.alike && p->learned) /* what is usual is known from so many steps only */
+	/* the usual value has an error too, since it is known from few steps */
+	if (t.alike && p->learned)
 		t.widened *= sqrt(1 + (double)length / p->learned);
 	for (uint32_t i = 0; i < p->n; i++)
 		now[i] = typical(p, s, i, end - length, end);
@@ -413,7 +422,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (n)
 		split(p, &t, p->order, n);
 	if (n && t.lower)
-		found(p, q, &t, n, w, length, 0);
+		flag_upper_group(p, q, &t, n, w, length, 0);
 	if (!past)
 		return;
 	for (uint32_t i = 0; i < p->n; i++) {
@@ -431,12 +440,13 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (n > 2)
 		split(p, &t, p->order, n);
 	if (n > 2 && t.lower)
-		found(p, q, &t, n, w, length, past);
+		flag_upper_group(p, q, &t, n, w, length, past);
 }
 
-/* Two members: each one's own past says which of them moved; without a past the slower is told when
- * it is slower than two healthy ones are. */
-static double own_change(struct peers *p, uint32_t member, uint32_t length, uint32_t past)
+/* How far a member of a pair moved from its own past. Of two members only their own past says which
+ * one changed. Without a past, the slower one is flagged if it exceeds what two healthy ranks
+ * differ by. */
+static double self_change(struct peers *p, uint32_t member, uint32_t length, uint32_t past)
 {
 	uint64_t end = p->pushes + 1;
 	double now;
@@ -449,7 +459,7 @@ static double own_change(struct peers *p, uint32_t member, uint32_t length, uint
 	return now - median_known(p->scratch, past, p->scratch);
 }
 
-static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
+static void test_window_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1, begin = end - length;
@@ -464,7 +474,7 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 	threshold = fmax(p->quantile[w] * widened, known ? 0 : thresholds.excess.work);
 	if ((known || (!p->c.changes_only && begin < PAST_LEAST && length >= 10 && length <= 50)) &&
 	    fabs(now) > threshold && s->member[slow].since <= begin) {
-		accuse(p, q, slow, w, length, 0, threshold);
+		raise_flag(p, q, slow, w, length, 0, threshold);
 		return;
 	}
 	before = past ? peers_test_mean(p, s, 1, begin - past, begin) : NAN;
@@ -473,13 +483,13 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 		return;
 	slow = now > before;
 	if (s->member[0].since > begin - past || s->member[1].since > begin - past)
-		return; /* the past must be free of what was told already */
+		return; /* the past must contain no flagged stretch */
 	if (q == PEERS_SELF) {
-		moved = own_change(p, 0, length, past) + own_change(p, 1, length, past);
-		if (!(moved >= 0)) /* the other one became faster */
+		moved = self_change(p, 0, length, past) + self_change(p, 1, length, past);
+		if (!(moved >= 0)) /* the other member became faster */
 			return;
 	}
-	accuse(p, q, slow, w, length, usual(p, s, slow, begin - past, begin), threshold);
+	raise_flag(p, q, slow, w, length, usual(p, s, slow, begin - past, begin), threshold);
 }
 
 void peers_test_windows(struct peers *p, enum peers_measure q)
@@ -498,8 +508,8 @@ void peers_test_windows(struct peers *p, enum peers_measure q)
 		if (done % stride)
 			continue;
 		if (p->n == 2)
-			look_pair(p, q, w, length);
+			test_window_pair(p, q, w, length);
 		else
-			look(p, q, w, length);
+			test_window(p, q, w, length);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Alike is not transitive, so roles are the connected sets of alike ranks: whichever rank comes first,
- * the sets are the same. */
+ * Similarity is not transitive, so a role is a connected set of similar ranks. The sets do not
+ * depend on the order of the ranks. */
 #include "analysis/slow/roles.h"
 #include "model/thresholds.h"
 
@@ -13,10 +13,9 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* The Itanium mangling puts template arguments in I...E; readable names in <...>. Only readable ones are
- * cut at their brackets; of mangled ones the part before the first I after the name's end would need a
- * parser, so their digits go, in which tile sizes and types' lengths live, and all behind the first
- * argument. */
+/* Readable names are cut at their <...>. Mangled names have template arguments in I...E, and to
+ * find their end would need a parser. So everything after the first argument's begin is dropped,
+ * and all digits, because tile sizes and the lengths of type names are digits. */
 uint64_t roles_key(const char *name)
 {
 	uint64_t h = HASH_SEED;
@@ -57,7 +56,7 @@ double roles_alike(const struct roles_rank *a, const struct roles_rank *b)
 		less += x < y ? x : y;
 		more += x < y ? y : x;
 	}
-	/* too few to tell roles by */
+	/* too few launches to compare */
 	return more < thresholds.count.few ? 1 : less / more;
 }
 
@@ -96,8 +95,8 @@ uint32_t roles_learn(const struct roles_rank *rank, uint32_t n, uint32_t *role)
 {
 	uint32_t count = 0;
 
-	/* Each set's root is its lowest rank; a rank is compared with every member until one fits, and
-	 * joins all the sets that fit. */
+	/* Union-find: the root of a set is its lowest rank. A rank joins all sets that it is
+	 * similar to. */
 	for (uint32_t i = 0; i < n; i++) {
 		role[i] = i;
 		for (uint32_t j = 0; j < i; j++) {
@@ -110,7 +109,7 @@ uint32_t roles_learn(const struct roles_rank *rank, uint32_t n, uint32_t *role)
 	}
 	for (uint32_t i = 0; i < n; i++)
 		role[i] = root_of(role, i);
-	/* roots come before their members: number them in place */
+	/* A root comes before its members, so roles can be numbered in place. */
 	for (uint32_t i = 0; i < n; i++)
 		role[i] = role[i] == i ? count++ : role[role[i]];
 	return count;

@@ -23,7 +23,7 @@ struct roles_rank {
 	    *comm; /* communicators for collectives that not all ranks are in; ascending */
 	uint32_t comm_count;
 };
-/* Key of a kernel name, mangled or not. Variants of one kernel have the same key: digits and
+/* Key of a kernel name, mangled or not. Variants of one kernel have the same key, since digits and
  * template arguments are left out. */
 uint64_t roles_key(const char *name);
 /* Similarity of two ranks' launches, 0 to 1: the sum of the smaller counts over the sum of the

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * If the work is known, the loss of a step is the smaller of the heaviest member's extra time and
+ * extra work. Extra time alone may be a busy CPU, and extra work alone may cost nothing. */
 #include "analysis/slow/skew.h"
 
 #include <inttypes.h>
@@ -8,10 +10,10 @@
 #include "analysis/robust/median.h"
 #include "model/thresholds.h"
 
-/* Of the finding. */
+/* confidence of the finding */
 #define SURE 0.8
 
-/* How far the member lies above the median of those of which the time is known. */
+/* How far the member lies above the median, over the members whose time is known. */
 static double above(const double *v, const double *value, uint32_t n, uint32_t member,
 		    double *scratch)
 {
@@ -62,7 +64,7 @@ struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *time
 		second = fmax(second, fmin(times[i], k.most));
 		k.most = fmax(k.most, times[i]);
 	}
-	k.loss = median_of(loss, k.steps); /* sorts */
+	k.loss = median_of(loss, k.steps); /* sorts loss */
 	k.rare = k.steps ? loss[k.steps - 1 - k.steps / 100] : 0;
 	k.most /= k.steps ? k.steps : 1;
 	k.two = k.most + second / (k.steps ? k.steps : 1);
@@ -96,13 +98,13 @@ void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_
 	f->effect_ns = effect_ns;
 	f->confidence = SURE;
 	finding_say(f, LAYER_SOFTWARE, effect_ns,
-		    "the heaviest of %" PRIu32
-		    " workers takes %.1f%% more than the median one, and "
-		    "changes: none is it in more than %.0f%% of the steps",
+		    "the heaviest of %" PRIu32 " ranks takes %.1f%% more than the median one, and "
+		    "changes: no rank is the heaviest in more than %.0f%% of the steps",
 		    k->members, 100 * k->loss, 100 * k->most);
 	if (folded)
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "%" PRIu32 " stretches in which one worker was heavy for longer are a "
-			    "part of it",
+			    "%" PRIu32
+			    " stretches in which one rank had more work for longer belong "
+			    "to it",
 			    folded);
 }

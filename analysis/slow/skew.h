@@ -13,32 +13,32 @@ struct skew_step {
 	 * its extra work; 0: that member is not slower. */
 	double loss;
 	uint32_t heaviest; /* index */
-	uint32_t members;  /* known; below 2 the step says nothing */
+	uint32_t members;  /* with a known time; below 2 the step is left out */
 };
 /* v: self times of a role's n members; NAN, 0 and below: not known. work: the work of each, in any
- * unit; NULL: the times stand for it. scratch: [n]. */
+ * unit; NULL: use the times instead. scratch: [n]. */
 struct skew_step skew_of_step(const double *v, const double *work, uint32_t n, double *scratch);
 
 struct skew {
 	double loss; /* median over the steps */
 	double rare; /* its 99th percentile */
 	double most; /* share of steps in which the most frequent heaviest member is the heaviest */
-	double two;  /* the same for the two most frequent ones */
+	double two;  /* the same for the two most frequent ones together */
 	uint32_t members, steps;
 };
-/* times: [n] of the members, scratch; loss: [count], scratch. */
+/* times: [n], scratch; loss: [count], scratch. */
 struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *times, uint32_t n,
 		    double *loss);
-/* The heaviest member changes, and costs enough: 10% of the median member (of two members: half
- * their difference). Of four and more, the heaviest is not always one of the same two, which could
- * both be slow. */
+/* Whether the heaviest member changes and costs enough: 10% of the median member (of two members:
+ * half their difference). With four or more members, the heaviest must not always be one of the
+ * same two, which could both be slow. */
 bool skew_is_uneven(const struct skew *k);
-/* A member with this excess for a while does not stand out from the skew. */
+/* Whether the skew is large enough to hide this excess of a member. */
 bool skew_covers(const struct skew *k, double excess);
-/* And the work is uneven: the skew explains the member's excess. */
+/* Whether the work is uneven and the skew covers the excess, so that nobody is slow. */
 bool skew_explains(const struct skew *k, double excess);
-/* Fills a finding's kind, effect and confidence; ranks and steps are left to the caller. folded:
- * number of stretches of single members that the skew explains. */
+/* Fills a finding's kind, effect and confidence; the caller fills ranks and steps. folded: number
+ * of stretches of single members that the skew explains. */
 void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded);
 
 #endif

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Healthy samples are the reference. When a change opens, its samples stop being healthy, so a
+ * slow stretch cannot become the reference for itself. */
 #include "analysis/slow/temporal.h"
 
 #include <errno.h>
@@ -10,8 +12,8 @@
 #include "analysis/robust/median.h"
 #include "model/thresholds.h"
 
-/* Samples that settle it where no rank's own time rose: a network, or somebody not yet singled out. And
- * of a run that compiles and fills caches before it is warm. */
+/* Samples needed if no rank's self time rose: the network is slow, or a slow rank is not found yet.
+ * A new run also needs so many to warm up (compilation, caches). */
 #define SURE_ALONE (2 * thresholds.count.few)
 
 struct kept {
@@ -21,11 +23,11 @@ struct kept {
 
 struct temporal {
 	struct kept ring[TEMPORAL_SAMPLES];
-	uint32_t pushed, healthy; /* healthy: in the ring */
+	uint32_t pushed, healthy; /* healthy: number in the ring */
 	double healthy_steps;
 	struct temporal_base base;
 	struct temporal_change now;
-	uint32_t below; /* samples since it was last seen, while open */
+	uint32_t below; /* consecutive samples below half the threshold, while open */
 };
 
 int temporal_open(struct temporal **out)
@@ -65,13 +67,13 @@ static uint32_t held(const struct temporal *t)
 	return t->pushed < TEMPORAL_SAMPLES ? t->pushed : TEMPORAL_SAMPLES;
 }
 
-/* What the latest samples are held against. */
+/* What the latest samples are compared with. */
 struct reference {
 	double latency_ns, self_ns, ratio, threshold;
 };
 
-/* The healthy samples but for the latest `skip`. */
-static bool past(const struct temporal *t, uint32_t skip, struct reference *r)
+/* The reference from this run: its healthy samples without the latest `skip`. */
+static bool past_reference(const struct temporal *t, uint32_t skip, struct reference *r)
 {
 	double *v = malloc(3 * TEMPORAL_SAMPLES * sizeof(*v)), *self = v + TEMPORAL_SAMPLES,
 	       *ratio = self + TEMPORAL_SAMPLES, steps = 0, mad;
@@ -103,7 +105,7 @@ static bool past(const struct temporal *t, uint32_t skip, struct reference *r)
 	return n >= 2 * SURE_ALONE && steps >= TEMPORAL_STEPS_MIN && r->latency_ns > 0;
 }
 
-/* A run that warms up becomes faster. */
+/* A run that still warms up becomes faster from sample to sample. */
 static bool is_warm(const struct temporal *t)
 {
 	double low, high;
@@ -118,7 +120,7 @@ static bool is_warm(const struct temporal *t)
 	return high <= low * (1 + thresholds.excess.slower);
 }
 
-static bool runs(const struct temporal *t, struct reference *r)
+static bool runs_reference(const struct temporal *t, struct reference *r)
 {
 	const struct temporal_base *b = &t->base;
 
@@ -137,7 +139,7 @@ static double over(const struct temporal_sample *s, const struct reference *r)
 	return s->latency_ns / r->latency_ns - 1;
 }
 
-/* Whether the latest samples say that all of the role is slower than the reference. */
+/* Whether the latest samples show that the whole role is slower than the reference. */
 static bool is_slower(const struct temporal *t, const struct reference *r)
 {
 	uint32_t own = 0, n = 0;
@@ -149,7 +151,7 @@ static bool is_slower(const struct temporal *t, const struct reference *r)
 		if (over(s, r) <= r->threshold || s->suspects)
 			break;
 		if (r->ratio > 0 && s->ratio > 0 && s->ratio / r->ratio - 1 < r->threshold / 2)
-			break; /* the work grew */
+			break; /* the work grew too */
 		if (r->self_ns > 0)
 			own += s->self_low_ns / r->self_ns - 1 > r->threshold / 2;
 		steps += s->steps;
@@ -177,7 +179,7 @@ static void open_change(struct temporal *t, const struct reference *r, bool agai
 					  .before_ns = r->latency_ns,
 					  .threshold = r->threshold,
 					  .steps = steps};
-	/* A sample tells of the period before it. */
+	/* A sample covers the period before its time. */
 	t->now.begin_unix_ns = back(t, n - 1)->s.unix_ns - TEMPORAL_PERIOD_NS;
 	t->now.latency_ns = median_of(v, n);
 	t->now.excess = t->now.latency_ns / r->latency_ns - 1;
@@ -192,7 +194,7 @@ static void open_change(struct temporal *t, const struct reference *r, bool agai
 	free(v);
 }
 
-static void tend_change(struct temporal *t, const struct temporal_sample *s)
+static void update_change(struct temporal *t, const struct temporal_sample *s)
 {
 	struct reference r = {.latency_ns = t->now.before_ns};
 
@@ -211,7 +213,7 @@ void temporal_push(struct temporal *t, const struct temporal_sample *s)
 	struct reference r = {0};
 
 	if (!(s->latency_ns > 0) || !(s->steps > 0))
-		return; /* a job that stands still is not slower */
+		return; /* a job that makes no steps is not slower */
 	t->now.ended = false;
 	k->s = *s;
 	k->healthy = !t->now.open && !s->suspects && s->flagged < thresholds.excess.work &&
@@ -220,10 +222,10 @@ void temporal_push(struct temporal *t, const struct temporal_sample *s)
 	if (k->healthy)
 		t->healthy_steps += s->steps;
 	if (t->now.open)
-		tend_change(t, s);
-	else if (runs(t, &r) && is_slower(t, &r))
+		update_change(t, s);
+	else if (runs_reference(t, &r) && is_slower(t, &r))
 		open_change(t, &r, true);
-	else if (past(t, SURE_ALONE, &r) && is_slower(t, &r))
+	else if (past_reference(t, SURE_ALONE, &r) && is_slower(t, &r))
 		open_change(t, &r, false);
 	if (t->now.open)
 		t->now.end_unix_ns = s->unix_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shares are kept as they came and summed up when somebody asks: nobody does so for most roles, and
- * what slides out of the window needs no undoing. */
+ * Shares are stored as they arrive and summed up only on request. Most roles are never asked about,
+ * and sketches that leave the window need no subtraction. */
 #include "analysis/slow/waterline.h"
 
 #include <errno.h>
@@ -107,16 +107,17 @@ static uint32_t function_of(struct waterline *w, const struct sketch_function *f
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns)
 {
-	/* Four sketches of a rank have room where there are that few. */
+	/* A small role has room for four sketches per rank. A larger one stores those of every n-th
+	 * rank. */
 	uint32_t stride = 1 + ranks * 4 / LIMIT_WATERLINE_SKETCHES;
 	struct kept *k = &w->kept[w->next % LIMIT_WATERLINE_SKETCHES];
 	struct share *shares;
 	uint32_t n = 0;
 
-	/* a role's ranks may be every n-th of the job's themselves */
+	/* by hash, because a role's ranks may themselves be every n-th of the job's */
 	if (hash_mix(slot) % stride || !s->function_count)
 		return;
-	/* New names without end: all start anew, once what they were of is gone. */
+	/* The table of names is full: drop everything and start again. */
 	if (w->function_count >= LIMIT_WATERLINE_FUNCTIONS) {
 		for (uint32_t i = 0; i < LIMIT_WATERLINE_SKETCHES; i++)
 			drop(w, &w->kept[i]);
@@ -161,7 +162,7 @@ static int by_mean(const void *a, const void *b)
 	return ORDER(y->mean, x->mean) ?: strcmp(x->name, y->name);
 }
 
-/* Which of the kept sketches are asked about. */
+/* Selects the sketches in the window, without those of excepted slots. */
 static uint32_t choose(const struct waterline *w, uint64_t now_ns, const uint32_t *except,
 		       uint32_t except_count, bool *is_in, uint32_t *shares)
 {
@@ -180,8 +181,7 @@ static uint32_t choose(const struct waterline *w, uint64_t now_ns, const uint32_
 	return n;
 }
 
-/* The shares of all functions, one function's after another: at[f] is where f's begin, at[count]
- * the end. */
+/* Sorts all shares by function: those of f are at[f] to at[f + 1]. */
 static uint32_t *transpose(const struct waterline *w, const bool *is_in, struct share *all,
 			   uint32_t *slots)
 {
@@ -205,7 +205,7 @@ static uint32_t *transpose(const struct waterline *w, const bool *is_in, struct 
 static void one_row(struct waterline_row *r, const struct share *all, const uint32_t *slots,
 		    uint32_t n, uint32_t sketches, double *total, double *self)
 {
-	/* A sketch that names a function twice was made by nobody of ours. */
+	/* Our own sketches never name a function twice; a hostile one may. */
 	n = n < sketches ? n : sketches;
 	for (uint32_t i = 0; i < n; i++) {
 		total[i] = (double)all[i].total;

@@ -17,10 +17,10 @@
 struct waterline;
 
 struct waterline_row {
-	const char *name;	 /* the waterline's, until the next push */
+	const char *name;	 /* owned by the waterline, valid until the next push */
 	uint32_t kind, sketches; /* sketches: those in the window that name it */
 	double mean, sigma;	 /* of the total share, 0 to 1 */
-	double median, spread;	 /* the same, robust; spread 1.4826 MAD */
+	double median, spread;	 /* the same, robust; spread is 1.4826 MAD */
 	double self_mean, self_median;
 	double highest;
 	uint32_t highest_slot;
@@ -28,7 +28,7 @@ struct waterline_row {
 
 int waterline_open(struct waterline **out, uint64_t window_ns); /* 0, -ENOMEM */
 void waterline_close(struct waterline *w);			/* NULL is a no-op */
-/* slot: the rank; ranks: size of the role, which decides whose sketches are kept. */
+/* slot: the rank; ranks: size of the role, which decides whose sketches are stored. */
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns);
 /* Rows by mean, largest first, without the sketches of the slots in except; the caller frees *rows.
@@ -37,7 +37,8 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except,
 		   uint32_t except_count, struct waterline_row **rows, uint32_t *count);
 /* The line is this many spreads above the middle. */
 #define WATERLINE_SPREADS 2
-uint64_t waterline_no_room(const struct waterline *w); /* functions left out for want of room */
+/* functions dropped because the table was full */
+uint64_t waterline_no_room(const struct waterline *w);
 uint64_t waterline_bytes(const struct waterline *w);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A slow stretch is a run of slow steps. It founds a kind when earlier stretches like it lie at
- * equal distances before it, down to the first judged step, and no stretch like them lies elsewhere
- * that does not come again at this distance too. Two of them say little: the first vouches for one
- * other only, so that a hiccup hides no more than a fault's first step, and the third confirms the
- * kind or it is gone. A stretch that has grown holds the kind's place and teaches it nothing; what
- * is too much is a stretch of its own, perhaps of another kind. */
+ * A slow stretch is a run of consecutive slow steps. It founds a kind under two conditions. First,
+ * similar stretches lie before it at equal distances, down to the first judged step. Second, no
+ * similar stretch lies elsewhere that does not also recur at this distance. Two stretches prove
+ * little, so the first one may found a kind with only one other. Thus a transient hides at most the
+ * first step of a fault. The third stretch confirms the kind, or the kind is dropped. A stretch
+ * that grew longer than its kind keeps the kind alive but does not change its usual length. The
+ * part that is too much counts as a stretch of its own, perhaps of another kind. */
 #include "analysis/steps/kinds.h"
 
 #include <math.h>
@@ -16,15 +17,16 @@
 #define NO_STEP UINT64_MAX
 
 struct event {
-	uint64_t first, last; /* steps */
+	uint64_t first, last; /* step numbers */
 	uint32_t part;
-	double first_ns, extra_ns; /* beyond expectation: of its first step, of all */
-	bool paired;		   /* it has founded a kind with one other */
+	/* beyond the expected latency: of its first step, of all its steps */
+	double first_ns, extra_ns;
+	bool paired; /* it founded a kind together with one other */
 };
 
 struct place {
 	bool used, grown;
-	uint32_t part, missed; /* missed: places in a row */
+	uint32_t part, missed; /* missed: consecutive missing occurrences */
 	uint64_t period, first, last;
 	uint64_t count, steps;
 	/* first_ns: what the first step of the latest occurrence added */
@@ -49,15 +51,16 @@ struct interval {
 
 struct kinds {
 	struct kinds_config config;
-	uint64_t start; /* the first step that was judged against an expectation */
+	uint64_t start; /* the first step that had an expected latency */
 	uint64_t next;	/* the step after the latest one */
-	/* Later steps that were not judged: nothing was expected of them, or they were left out. */
+	/* Later steps that were not judged: without an expected latency, or skipped. */
 	struct interval unseen[KINDS_UNSEEN];
 	uint64_t unseens; /* pushed so far */
 	bool past_unknown, is_open;
-	/* over: of the open one, from where it grew on; first_ns 0: nowhere */
+	/* over: the excess part of the open stretch, from the step where it grew; first_ns 0:
+	 * none */
 	struct event open, over;
-	/* the open stretch's kinds, a bit per place: several where they come together */
+	/* Kinds of the open stretch, one bit per entry of place[]; several if they coincide. */
 	uint32_t of;
 	struct event event[KINDS_EVENTS];
 	uint64_t events; /* pushed so far */
@@ -106,7 +109,7 @@ void kinds_past_unknown(struct kinds *k)
 	k->past_unknown = true;
 }
 
-/* ---- which account is longer ---- */
+/* ---- which account grew ---- */
 
 static double usual_of(const struct kinds *k, uint64_t key, bool copies)
 {
@@ -119,18 +122,18 @@ static double usual_of(const struct kinds *k, uint64_t key, bool copies)
 	return median_of(v, n);
 }
 
-/* part_ns: by how much each part is longer. */
+/* The account that is longest beyond its usual time. */
 static uint32_t part_of(const struct kinds *k, const struct step *s, double expected_ns,
 			double expected_self_ns)
 {
-	double own = (double)s->self_ns - expected_self_ns, most;
+	double self = (double)s->self_ns - expected_self_ns, most;
 	double part_ns[KINDS_PARTS];
 	uint32_t part = KINDS_HOST;
 
-	part_ns[KINDS_WAIT] = (double)s->latency_ns - expected_ns - own;
+	part_ns[KINDS_WAIT] = (double)s->latency_ns - expected_ns - self;
 	part_ns[KINDS_COMPUTE] = (double)s->compute_ns - usual_of(k, s->key, false);
 	part_ns[KINDS_COPY] = (double)s->copy_ns - usual_of(k, s->key, true);
-	part_ns[KINDS_HOST] = own - part_ns[KINDS_COMPUTE] - part_ns[KINDS_COPY];
+	part_ns[KINDS_HOST] = self - part_ns[KINDS_COMPUTE] - part_ns[KINDS_COPY];
 	most = part_ns[part];
 	for (uint32_t i = 1; i < KINDS_PARTS; i++)
 		if (part_ns[i] > most) {
@@ -158,7 +161,7 @@ static bool is_alike(const struct kinds *k, const struct event *e, uint32_t part
 	       first_ns <= k->config.alike_ratio * e->first_ns;
 }
 
-/* What an occurrence adds as a rule, and from when on it has grown. */
+/* What an occurrence usually adds. *limit: an occurrence that adds more has grown. */
 static double usual_extra(const struct kinds *k, const struct place *p, double *limit)
 {
 	uint32_t n = p->extras < KINDS_EXTRAS ? p->extras : KINDS_EXTRAS;
@@ -178,7 +181,7 @@ static uint32_t event_count(const struct kinds *k)
 	return k->events < KINDS_EVENTS ? (uint32_t)k->events : KINDS_EVENTS;
 }
 
-/* The event like it at that step; NULL: none. */
+/* A similar stretch at that step; NULL: none. */
 static const struct event *event_at(const struct kinds *k, uint64_t step, uint64_t most,
 				    uint32_t part, double first_ns)
 {
@@ -207,8 +210,9 @@ static bool is_unseen(const struct kinds *k, uint64_t step, uint64_t most)
 	return false;
 }
 
-/* The occurrence before *at at this distance, and its place in *at. NULL: its place was before the first
- * judged step, or *is_empty. A place of which no step was judged is passed over. */
+/* The occurrence at this distance before *at; *at becomes its step. Places without a judged step are
+ * passed over. NULL: no place is left after the first judged step, or, with *is_empty, a place has no
+ * occurrence. */
 static const struct event *one_before(const struct kinds *k, uint64_t *at, uint64_t period,
 				      uint32_t part, double first_ns, bool *is_empty)
 {
@@ -226,9 +230,10 @@ static const struct event *one_before(const struct kinds *k, uint64_t *at, uint6
 	return NULL;
 }
 
-/* Occurrences at this distance, the one at `step` among them, where no place is empty; else 0. */
-static uint32_t chain(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
-		      double first_ns)
+/* The number of similar stretches at this distance down to the first judged step, including the one
+ * at `step`; 0 if one is missing. */
+static uint32_t chain_length(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
+			     double first_ns)
 {
 	bool is_empty = false;
 	uint32_t n = 1;
@@ -238,8 +243,8 @@ static uint32_t chain(const struct kinds *k, uint64_t step, uint64_t period, uin
 	return is_empty ? 0 : n;
 }
 
-/* Whether stretches like it come again at this distance, all of them but those of the first period:
- * else it is one of many distances that a fault's steps have, and they were not there all along. */
+/* Whether all similar stretches, except in the first period, have one before them at this distance.
+ * Otherwise the distance is one of many between the steps of a fault. */
 static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
 		    double first_ns)
 {
@@ -258,12 +263,12 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 	return true;
 }
 
-static void teach(struct place *p, double extra_ns)
+static void learn_extra(struct place *p, double extra_ns)
 {
 	p->extra[p->extras++ % KINDS_EXTRAS] = extra_ns;
 }
 
-static struct place *room(struct kinds *k)
+static struct place *free_place(struct kinds *k)
 {
 	struct place *least = &k->place[0];
 
@@ -276,8 +281,8 @@ static struct place *room(struct kinds *k)
 	return least;
 }
 
-/* The kind of which the stretch that begins with this step is the latest occurrence; NULL: of none. */
-static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
+/* The kind that the stretch at this step founds with earlier ones; NULL: none. */
+static struct place *find_kind(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
 {
 	struct event *pair = NULL;
 	const struct event *before;
@@ -292,7 +297,7 @@ static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double
 		uint32_t n = 0;
 
 		if (e->last + 1 < step && is_alike(k, e, part, first_ns))
-			n = chain(k, step, distance, part, first_ns);
+			n = chain_length(k, step, distance, part, first_ns);
 		if (n > best && (n > 2 || (n == 2 && !e->paired)) &&
 		    repeats(k, step, distance, part, first_ns)) {
 			best = n;
@@ -304,7 +309,7 @@ static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double
 		return NULL;
 	if (pair)
 		pair->paired = true;
-	p = room(k);
+	p = free_place(k);
 	*p = (struct place){
 	    .used = true, .part = part, .period = period, .last = step, .first_ns = first_ns};
 	while ((before = one_before(k, &at, period, part, first_ns, &is_empty))) {
@@ -312,13 +317,13 @@ static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double
 		p->count++;
 		p->steps += before->last + 1 - before->first;
 		p->total_ns += before->extra_ns;
-		teach(p, before->extra_ns);
+		learn_extra(p, before->extra_ns);
 	}
 	return p;
 }
 
-/* A kind that is due and adds no more than twice this, so that a little slowness near its place doesn't
- * count as the occurrence; NULL: none. part KINDS_PARTS: any. */
+/* A kind that is due at this step; NULL: none. part KINDS_PARTS: any. Its occurrences add at most
+ * twice as much as this one, so that a small delay near its place is no occurrence. */
 static struct place *kind_at(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
@@ -334,7 +339,8 @@ static struct place *kind_at(struct kinds *k, uint64_t step, uint32_t part, doub
 	return NULL;
 }
 
-/* Places that were passed without an occurrence, or unseen as nothing was expected there. */
+/* Handles due occurrences that did not come. seen false: the step had no expected latency, so an
+ * occurrence could not be seen. */
 static void pass_places(struct kinds *k, uint64_t step, bool seen)
 {
 	for (uint32_t i = 0; i < KINDS_PLACES; i++) {
@@ -357,7 +363,7 @@ static void remember(struct kinds *k, const struct event *e)
 	k->event[k->events++ % KINDS_EVENTS] = *e;
 }
 
-/* Of several kinds that came together each is believed to have taken what it usually does. */
+/* If several kinds coincide, each is charged its usual time. */
 static void close_stretch(struct kinds *k)
 {
 	bool confirmed = false, one = !(k->of & (k->of - 1));
@@ -375,7 +381,7 @@ static void close_stretch(struct kinds *k)
 		p->steps += one ? k->open.last + 1 - k->open.first : 1;
 		p->total_ns += one ? k->open.extra_ns : usual_extra(k, p, &limit);
 		if (one && !p->grown) {
-			teach(p, k->open.extra_ns);
+			learn_extra(p, k->open.extra_ns);
 			p->first_ns = k->open.first_ns;
 		}
 		confirmed |= p->count >= thresholds.count.few;
@@ -413,16 +419,16 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double e
 	k->over = (struct event){0};
 	k->is_open = true;
 	p = kind_at(k, step, part, extra_ns);
-	/* Two that lie apart by chance may be at the distance of a later fault's steps. */
+	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
 	if (p && p->count < thresholds.count.few && !repeats(k, step, p->period, part, extra_ns))
 		p = drop(p);
 	if (!p)
-		p = found(k, step, part, extra_ns);
+		p = find_kind(k, step, part, extra_ns);
 	if (p)
 		k->of = 1u << (p - k->place);
 }
 
-/* What the open stretch's kinds add as a rule, and from when on it has grown. */
+/* What the kinds of the open stretch usually add, and from when on it has grown. */
 static double usual_of_all(const struct kinds *k, double *limit)
 {
 	double usual = 0, each;
@@ -437,7 +443,8 @@ static double usual_of_all(const struct kinds *k, double *limit)
 	return usual;
 }
 
-/* Whether the open stretch is longer than its kinds, and those that are due beside them, explain. */
+/* Whether the open stretch is longer than its kinds explain, together with the kinds that are
+ * due. */
 static bool has_grown(struct kinds *k, uint64_t step, double *usual_ns)
 {
 	struct place *p;
@@ -516,7 +523,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 				double expected_self_ns, bool slow)
 {
 	struct kinds_verdict v = {.part = KINDS_HOST};
-	double own = (double)s->self_ns - expected_self_ns, extra;
+	double self = (double)s->self_ns - expected_self_ns, extra;
 
 	push_work(k, s);
 	k->total_ns += (double)s->latency_ns;
@@ -530,10 +537,10 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	if (k->start == NO_STEP)
 		k->start = s->index;
 	if (!(expected_self_ns > 0))
-		own = 0;
-	extra = fmax((double)s->latency_ns - expected_ns, own);
+		self = 0;
+	extra = fmax((double)s->latency_ns - expected_ns, self);
 	if (slow && extra > 0) {
-		v = push_slow(k, s->index, part_of(k, s, expected_ns, (double)s->self_ns - own),
+		v = push_slow(k, s->index, part_of(k, s, expected_ns, (double)s->self_ns - self),
 			      extra);
 	} else {
 		close_stretch(k);
@@ -544,7 +551,7 @@ struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double ex
 	return v;
 }
 
-/* ---- what is told ---- */
+/* ---- report ---- */
 
 static uint64_t regular_gap(const struct kinds *k, const struct work *w)
 {

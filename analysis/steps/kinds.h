@@ -2,11 +2,11 @@
  * kinds.h - kinds of steps that a job has on purpose now and then: a checkpoint every 50 steps,
  * evaluation, garbage collection. Each kind has its own reference from its second occurrence on.
  *
- * By work: steps with a model key of their own (another mix of kernels, another graph). By place:
- * steps of the usual work that take longer, in the same account, at equal distances in the job's
- * own count of steps, without a gap from the first judged step on. A fault in every tenth step also
- * keeps its distance, but it begins after a stretch without it, so it never becomes a kind. Equal
- * distances in seconds make no kind: the job counts steps, its neighbours do not.
+ * A kind by work has a model key of its own (another mix of kernels, another graph). A kind by
+ * place has the usual work and takes longer in the same account. It recurs at equal distances in
+ * steps, without a gap since the first judged step. A fault in every tenth step also keeps its
+ * distance, but it begins after a stretch without it, so it never becomes a kind. Equal distances
+ * in seconds make no kind: the job counts steps, but other processes on the node do not.
  *
  * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_STEPS_KINDS_H
@@ -14,7 +14,7 @@
 
 #include "analysis/steps/steps.h"
 
-#define KINDS_PLACES 8u	 /* kinds by place; the cheapest makes room */
+#define KINDS_PLACES 8u	 /* kinds by place; a new one replaces the cheapest */
 #define KINDS_WORKS  16u /* kinds by work: one per model */
 #define KINDS_EVENTS 64u /* remembered slow stretches of no kind */
 #define KINDS_UNSEEN 64u /* remembered stretches of steps that were not judged */
@@ -22,17 +22,17 @@
 #define KINDS_NEAR   16u /* latest usual steps, to find a slow step's account */
 
 struct kinds_config {
-	/* By how much two occurrences of a kind may differ in time before more are known. Smaller:
-	 * a checkpoint on busy storage is no kind. Larger: unrelated slow steps become one. */
+	/* By how much two occurrences of a kind may differ in time while few are known. Smaller: a
+	 * checkpoint on busy storage is no kind. Larger: unrelated slow steps become one. */
 	double alike_ratio;
 	/* An occurrence has grown if its extra time is more than the usual one times
 	 * max(exp(tail_mads * sigma), 1 + floor_ratio) * (1 + few_ratio / count); sigma: robust, of
 	 * the logarithm. */
 	double tail_mads, floor_ratio, few_ratio;
-	/* How far from its place an occurrence may be, as a share of the distance, because the
+	/* By how much an occurrence may miss its place, as a share of the distance, because the
 	 * number of steps found in an evaluation varies. Distances below 32 must be exact. */
 	double jitter_share;
-	uint32_t miss_max; /* the kind is over after so many missing occurrences in a row */
+	uint32_t miss_max; /* the kind ends after so many consecutive missing occurrences */
 };
 void kinds_config_default(struct kinds_config *c);
 
@@ -41,10 +41,10 @@ const char *kinds_part_name(unsigned part);
 
 struct kinds_verdict {
 	bool of_kind;
-	bool grown;    /* and longer than its kind */
+	bool grown;    /* longer than its kind */
 	bool first;    /* of no kind, and unlike anything before */
 	uint32_t part; /* enum kinds_part */
-	/* of_kind: what an occurrence usually adds, less what its earlier steps added */
+	/* of_kind: what an occurrence usually adds, minus what its earlier steps added */
 	double usual_ns;
 };
 
@@ -52,11 +52,11 @@ struct kinds; /* opaque; lives in the caller's memory */
 size_t kinds_memory_bytes(void);
 struct kinds *kinds_init(void *memory, const struct kinds_config *c);
 /* The next judged step. expected_ns, expected_self_ns: its expected latency and self time, 0: not
- * known yet; slow: it is beyond its model's threshold. */
+ * known yet; slow: beyond its model's threshold. */
 struct kinds_verdict kinds_push(struct kinds *k, const struct step *s, double expected_ns,
 				double expected_self_ns, bool slow);
-/* An earlier process judged the steps before. Slow steps that now come all along may be a fault
- * that was already there, so no kind by place is learned. */
+/* An earlier process judged the steps before. Slow steps that recur from now on may belong to a
+ * fault that was already there, so no kind by place is learned. */
 void kinds_past_unknown(struct kinds *k);
 
 /* Kinds with at least two occurrences by work or three by place, most expensive first; returns

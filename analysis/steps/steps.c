@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The front of the step finder: intake, the follower that cuts, the join of device records, and the
- * queue of bounded steps.
+ * The step finder: takes records in, cuts the launches into steps, joins device records, and queues
+ * finished steps.
  *
- * One ring of launches serves all: the history in which a pattern is looked for, the open step and
- * the bounded steps that still wait for kernels. So nothing is copied when a pattern is found late:
- * the follower starts over at the oldest launch kept, and steps in the past come out first. */
+ * One ring holds all launches: the history in which a pattern is searched, the open step, and the
+ * finished steps that wait for kernels. So nothing is copied when a pattern is found late. The
+ * follower starts again at the oldest stored launch, and the past steps come out first. */
 #include "analysis/steps/steps_private.h"
 #include "model/thresholds.h"
 
@@ -13,25 +13,25 @@
 
 #include <string.h>
 
-/* First attempt at a pattern, and how much more must be seen before the next. */
+/* Launches before the first search for a pattern, and the growth until the next search. */
 #define DETECT_FIRST_LAUNCHES 64
-/* Fewer launches than this are not looked at in parts. */
+/* A history with fewer launches is not searched in parts. */
 #define PART_LAUNCHES_MIN 8192
 #define DETECT_GROWTH_NUM 3
 #define DETECT_GROWTH_DEN 2
-/* A period is looked for among rare launches when the ring holds fewer of it: in so many there are names
- * that came three times, which is what the finder asks of them. */
+/* A period is searched among rare launches if the ring holds fewer than this many of them. In more,
+ * names occur three times, which the finder needs. */
 #define NEAR_PERIODS 2
-/* Rare launches at the first look at them, and how many more until the next. */
+/* Rare launches before the first search among them, and the growth until the next. */
 #define RARE_FIRST	16
 #define RARE_GROWTH_NUM 5
 #define RARE_GROWTH_DEN 4
-/* Rows of names where a name may be. */
+/* Rows of the name table that are tried for a name. */
 #define SEEN_WAYS 8u
-/* Launches that are added up at a time when the ring has no room for the open step. */
+/* The share of the ring that is added up at once when the open step fills the ring. */
 #define FOLD_SHARE 16
-/* Items fetched ahead of the launch that takes their place, and of the kernel that joins them: the ring
- * of a rank outgrows the nearer caches. */
+/* Prefetch distance, in items, for the next launch and its kernel: a rank's ring is larger than the
+ * inner caches. */
 #define PUSH_AHEAD 8
 
 void steps_config_default(struct steps_config *c)
@@ -67,7 +67,6 @@ size_t steps_scratch_bytes(const struct steps_config *c)
 	return steps_account_scratch_bytes(2 * n) + steps_detect_scratch_bytes(n);
 }
 
-/* The bytes that it takes. */
 static size_t lay_out(struct steps *s, void *memory, const struct steps_config *c)
 {
 	struct carve at = {.memory = memory};
@@ -118,7 +117,7 @@ struct steps *steps_init(void *memory, const struct steps_config *c)
 	return s;
 }
 
-/* ---- bounded steps ---- */
+/* ---- finished steps ---- */
 
 static bool waits_for_device(const struct steps_item *i)
 {
@@ -152,7 +151,7 @@ static struct steps_pending *pending_of(struct steps *s, uint64_t seq)
 	return pending_at(s, low);
 }
 
-/* The class of steps with this mix of launches. */
+/* The class of steps with this mix of launches; a new class if none is similar. */
 static uint32_t class_of(struct steps *s, uint64_t first, uint64_t last)
 {
 	uint32_t sketch[STEPS_SKETCH] = {0};
@@ -184,7 +183,7 @@ static uint32_t class_of(struct steps *s, uint64_t first, uint64_t last)
 	return s->class_count++;
 }
 
-/* How many launches of [first, last) have not met their kernel; *flags: what they do to their step. */
+/* The number of launches in [first, last) without a kernel yet. Sets the gap flag in *flags. */
 static uint32_t missing_in(const struct steps *s, uint64_t first, uint64_t last, uint32_t *flags)
 {
 	uint32_t missing = 0;
@@ -197,7 +196,7 @@ static uint32_t missing_in(const struct steps *s, uint64_t first, uint64_t last,
 	return missing;
 }
 
-/* Cuts the open step before item `last`. */
+/* Closes the open step before item `last`. */
 static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64_t end_ns,
 		       uint32_t source)
 {
@@ -271,15 +270,16 @@ static void pattern_lost(struct steps *s)
 	s->stats.resyncs++;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
-	/* it may come to hold several steps: not judged */
+	/* the open step may become several steps; it is not judged */
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 	s->detect_at = 0;
 	memset(&s->candidate, 0, sizeof(s->candidate));
 }
 
-/* A history may begin without the pattern that was found in it: launches whose names nobody knew yet.
- * To give the pattern up there would be to find it in the same history again, and to lose it again. */
-static void no_cut(struct steps *s)
+/* The begin of a history may lack the pattern that was found in it, because the names of its first
+ * launches were not known. Dropping the pattern would find and lose it again in the same
+ * history. */
+static void cut_overdue(struct steps *s)
 {
 	if (s->follow < s->lock_head)
 		s->since_match = (uint32_t)s->pattern.launches_min;
@@ -305,7 +305,7 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 	}
 	if (!s->open_begin_ns) {
 		s->open_begin_ns = i->begin_ns;
-		/* a trace that begins with a step: what follows at once is no cut */
+		/* If the recording begins at a cut, a second cut right after it is wrong. */
 		if (cuts_before(s, i))
 			s->since_match = 0;
 	}
@@ -322,14 +322,14 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 
 static bool is_overdue(const struct steps *s, const struct steps_item *i)
 {
-	/* rare launches may have become so rare that none comes */
+	/* Rare launches may stop, so the count of launches alone may never become overdue. */
 	if (s->pattern.far && s->open_begin_ns && i->begin_ns > s->open_begin_ns &&
 	    i->begin_ns - s->open_begin_ns > thresholds.count.some * s->pattern.period_ns)
 		return true;
 	return s->since_match > thresholds.count.some * s->pattern.launches + 64;
 }
 
-/* Walks the items that the follower has not seen, as far as the queue has room. */
+/* Follows all new items while the queue of finished steps has room. */
 static void follow(struct steps *s)
 {
 	while (s->follow < s->head && !pending_full(s)) {
@@ -344,14 +344,14 @@ static void follow(struct steps *s)
 				return;
 			follow_auto(s, i, s->follow);
 			if (is_overdue(s, i))
-				no_cut(s);
+				cut_overdue(s);
 		}
 		s->follow++;
 	}
 }
 
-/* The launches behind the last boundary of a file: a step, if as many as the one before of its class had;
- * else a part of one, or more than one. */
+/* The launches after the last boundary of a file. They are a step if the step before of the same
+ * class had as many. Otherwise they are a part of a step, or more than one. */
 static void follow_end(struct steps *s)
 {
 	uint32_t phase;
@@ -388,12 +388,13 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
 	s->before_name = s->before_full = 0;
-	/* the first cut may come at once: what lies before it is no whole step */
+	/* In a first step the first cut may come at once, because what lies before it is no whole
+	 * step. */
 	s->since_match = s->open_flags & STEP_FLAG_FIRST ? (uint32_t)p->launches_min : 0;
 	s->follow = s->open_first;
 }
 
-/* A period too long for the ring, among the rare launches. */
+/* Searches a period that is too long for the ring among the rare launches. */
 static bool find_far(struct steps *s, struct steps_pattern *p)
 {
 	uint64_t kept = s->head - s->tail, span_ns;
@@ -405,8 +406,8 @@ static bool find_far(struct steps *s, struct steps_pattern *p)
 			      (double)(s->items_mask + 1) / NEAR_PERIODS;
 }
 
-/* In all launches that wait for a pattern. A recording of so many steps that each of their launches
- * returns more often than the finder counts shows none as a whole, but its later part does. */
+/* Searches all launches that have no pattern yet. In a long recording each launch may recur more
+ * often than the finder counts, so halves are tried from the end. */
 static bool find_in_open(struct steps *s, struct steps_pattern *p)
 {
 	uint64_t first = s->open_first;
@@ -421,7 +422,7 @@ static bool find_in_open(struct steps *s, struct steps_pattern *p)
 	return true;
 }
 
-/* Looks for a pattern; locks when two attempts agree, or at once where there will be no other. */
+/* Searches a pattern. Locks when two searches agree, or at once if there will be no other. */
 static void detect(struct steps *s, bool last_chance)
 {
 	struct steps_pattern p;
@@ -440,22 +441,22 @@ static void detect(struct steps *s, bool last_chance)
 	s->candidate = p;
 }
 
-/* Follows another pattern from here on. */
+/* Follows another pattern from now on. */
 static void pattern_replace(struct steps *s, const struct steps_pattern *p)
 {
-	if (p->far != s->pattern.far) { /* other launches count */
+	if (p->far != s->pattern.far) { /* the new pattern counts other launches */
 		s->since_match = 0;
 		s->before_name = s->before_full = 0;
 	}
 	s->pattern = *p;
 	s->stats.period_ns = p->period_ns;
 	s->stats.resyncs++;
-	/* the open step began where the old pattern said */
+	/* the open step began where the old pattern cut */
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 }
 
-/* Looks at the rare launches, the more rarely the more there were. */
-static void look_far(struct steps *s)
+/* Searches the rare launches, at growing intervals. */
+static void detect_far(struct steps *s)
 {
 	struct steps_pattern p;
 
@@ -464,9 +465,9 @@ static void look_far(struct steps *s)
 		pattern_replace(s, &p);
 }
 
-/* Looks again, over all that is still in memory: what was taken for a step early may have been a
- * layer or a micro-batch. Ever more rarely while it holds. */
-static void reconsider(struct steps *s)
+/* Searches again in all stored launches, because the pattern that was found early may be a layer or
+ * a micro-batch. The intervals grow while the pattern is confirmed. */
+static void detect_again(struct steps *s)
 {
 	uint64_t size = s->config.launch_max < s->items_mask ? s->config.launch_max : s->items_mask;
 	uint64_t first = s->head > size ? s->head - size : 0;
@@ -481,16 +482,16 @@ static void reconsider(struct steps *s)
 		s->detect_at = s->launches_seen * 2;
 		return;
 	}
-	/* so few returns of the pattern lie in memory that a part of it would be taken for the whole */
+	/* Too few periods are stored, so a part of one could be mistaken for the whole. */
 	if (!p.far && 2 * p.launches < s->pattern.launches &&
 	    s->head - first < thresholds.count.few * s->pattern.launches)
 		return;
 	pattern_replace(s, &p);
 }
 
-/* ---- intake ---- */
+/* ---- input ---- */
 
-/* The oldest item makes room. */
+/* Drops the oldest item to make room. */
 static void drop_oldest(struct steps *s)
 {
 	struct steps_item *i = steps_at(s, s->tail);
@@ -524,8 +525,8 @@ static void drop_oldest(struct steps *s)
 	s->tail++;
 }
 
-/* The open step is longer than the ring: the oldest launches are added up, which leaves it whole.
- * False: not so, or another step's are not handed out yet. */
+/* The open step is longer than the ring. Adds up its oldest launches, so that the step stays whole.
+ * False: the oldest launches belong to another step, or the step has no boundary yet. */
 static bool fold_oldest(struct steps *s)
 {
 	uint64_t first = s->open_first, last = first + (s->items_mask + 1) / FOLD_SHARE;
@@ -540,7 +541,8 @@ static bool fold_oldest(struct steps *s)
 	return true;
 }
 
-/* The name's row; NULL: it has none, and all where it may be are of names that came of late. */
+/* The name's row, perhaps a new one. NULL: all possible rows belong to names that were seen
+ * recently. */
 static struct steps_seen *find_seen(const struct steps *s, uint32_t name_token)
 {
 	struct steps_seen *row = &s->seen[name_token % (STEPS_NAMES_SEEN / SEEN_WAYS) * SEEN_WAYS];
@@ -558,8 +560,8 @@ static struct steps_seen *find_seen(const struct steps *s, uint32_t name_token)
 	return oldest;
 }
 
-/* Whether the name was away for long, or is new. Names come in the same order again: what followed the last
- * time is looked at first, and fetched while the launch before it is worked on. */
+/* Whether the name was absent for long, or is new. Names recur in the same order, so the row that
+ * followed last time is tried first, and was prefetched. */
 static bool note_seen(struct steps *s, uint32_t name_token)
 {
 	struct steps_seen *row = &s->seen[s->seen_guess];
@@ -579,7 +581,7 @@ static bool note_seen(struct steps *s, uint32_t name_token)
 	return away;
 }
 
-/* Words apart and odd factors: the products don't wait for each other, as a chain of hashes would. */
+/* Adds products with odd factors, because a chain of hashes would wait for each result. */
 static void tokens_of(const struct record *r, struct steps_item *i)
 {
 	uint64_t name = hash_mix(((uint64_t)r->kind << 40) ^ ((uint64_t)r->func << 32) ^ r->name);
@@ -664,7 +666,7 @@ static uint32_t *back_of(struct steps *s, uint64_t seq)
 	return &s->back[seq & s->items_mask];
 }
 
-/* Sets back of the item that is being pushed, where it has one. */
+/* Sets the item's entry in s->back. The item is not in the ring yet. */
 static void push_back(struct steps *s, const struct steps_item *i)
 {
 	const struct steps_item *before = s->head > s->tail ? steps_at(s, s->head - 1) : NULL;
@@ -680,8 +682,9 @@ static void push_back(struct steps *s, const struct steps_item *i)
 	}
 }
 
-/* From automatic to explicit: what was followed stays; the rest is read again for marks. */
-static void explicit_begins(struct steps *s)
+/* Switches from automatic to explicit steps. Steps that were cut stay; later items are cut at marks
+ * only. */
+static void switch_to_explicit(struct steps *s)
 {
 	s->explicit_seen = true;
 	s->pattern.rule_count = 0;
@@ -711,7 +714,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	if (s->head - s->tail > s->items_mask && !fold_oldest(s))
 		drop_oldest(s);
 	if (!s->explicit_seen && (r->kind == RECORD_STEP_BEGIN || r->kind == RECORD_STEP_END))
-		explicit_begins(s);
+		switch_to_explicit(s);
 	i = steps_at(s, s->head);
 	__builtin_prefetch(steps_at(s, s->head + PUSH_AHEAD), 1);
 	item_fill(s, i, r);
@@ -727,17 +730,17 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 		s->first_ns = r->begin_ns;
 	if (!s->explicit_seen && s->launches_seen >= s->detect_at) {
 		if (s->pattern.rule_count)
-			reconsider(s);
+			detect_again(s);
 		else
 			detect(s, false);
 	}
 	if (!s->explicit_seen && s->rare_head >= s->rare_look)
-		look_far(s);
+		detect_far(s);
 	follow(s);
 }
 
-/* Where back leads from an item of this time; itself: to none of this time. */
-static uint64_t one_back(struct steps *s, uint64_t seq, uint64_t ns)
+/* The next item to try from `seq` among those that began at `ns`; `seq` itself: no more. */
+static uint64_t next_back(struct steps *s, uint64_t seq, uint64_t ns)
 {
 	uint32_t back;
 
@@ -748,23 +751,24 @@ static uint64_t one_back(struct steps *s, uint64_t seq, uint64_t ns)
 	return back <= seq - s->tail && steps_at(s, seq - back)->begin_ns == ns ? seq - back : seq;
 }
 
-/* Threads may launch in the same nanosecond: of those launches the one that still waits for its kernel.
- * None that has met one waits again, so that what was passed over is never looked at again. */
-static uint64_t one_of_a_time(struct steps *s, uint64_t found)
+/* Threads may launch in the same nanosecond. Of such launches, finds one that still waits for its
+ * kernel. A launch that has its kernel never waits again, so the shortcut past it stays valid. */
+static uint64_t find_waiting(struct steps *s, uint64_t found)
 {
 	uint64_t ns = steps_at(s, found)->begin_ns, end = found, next;
 
-	while (!waits_for_device(steps_at(s, end)) && (next = one_back(s, end, ns)) != end)
+	while (!waits_for_device(steps_at(s, end)) && (next = next_back(s, end, ns)) != end)
 		end = next;
 	for (uint64_t k = found; k != end; k = next) {
 		next = k - *back_of(s, k);
-		if (steps_is_symbol(steps_at(s, k))) /* a mark's leads to the symbol before it */
+		/* a mark's entry points to the symbol before it */
+		if (steps_is_symbol(steps_at(s, k)))
 			*back_of(s, k) = (uint32_t)(k - end);
 	}
 	return waits_for_device(steps_at(s, end)) ? end : found;
 }
 
-/* The symbol at or before an item. */
+/* The last symbol at or before an item. */
 static uint64_t symbol_at(struct steps *s, uint64_t seq)
 {
 	if (steps_is_symbol(steps_at(s, seq)))
@@ -773,7 +777,8 @@ static uint64_t symbol_at(struct steps *s, uint64_t seq)
 	return *back_of(s, seq) < seq - s->tail ? seq - *back_of(s, seq) : s->tail;
 }
 
-/* The item whose launch began at launch_ns, or the latest one before it; STEPS_NONE as -1. */
+/* The item whose launch began at launch_ns, or the latest one before it. False: it is no longer
+ * stored. */
 static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 {
 	uint64_t low, high, step = 1;
@@ -803,11 +808,11 @@ static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 	}
 	low = symbol_at(s, low);
 	s->find_seq = low;
-	*out = one_of_a_time(s, low);
+	*out = find_waiting(s, low);
 	return true;
 }
 
-static uint32_t pool_take(struct steps *s)
+static uint32_t pool_alloc(struct steps *s)
 {
 	uint32_t slot = s->pool_free;
 
@@ -817,8 +822,8 @@ static uint32_t pool_take(struct steps *s)
 	}
 	if (s->pool_used < s->pool_max)
 		return s->pool_used++;
-	/* no step has taken the oldest copy for long */
-	slot = steps_account_take_copy(s);
+	/* The pool is full: reuse the oldest copy, which no step has claimed. */
+	slot = steps_account_pop_copy(s);
 	s->stats.late_device += slot != STEPS_NONE;
 	return slot;
 }
@@ -838,7 +843,7 @@ static struct steps_device device_of(const struct record *r)
 
 static void push_copy(struct steps *s, const struct record *r)
 {
-	uint32_t slot = pool_take(s);
+	uint32_t slot = pool_alloc(s);
 
 	if (slot == STEPS_NONE) {
 		s->stats.late_device++;
@@ -876,18 +881,18 @@ void steps_push_device(struct steps *s, const struct record *r)
 		s->stats.late_device++;
 		return;
 	}
-	slot = pool_take(s);
+	slot = pool_alloc(s);
 	if (slot == STEPS_NONE) {
 		s->stats.late_device++;
 		return;
 	}
 	i = steps_at(s, seq);
-	/* the next record's, most likely: launches and kernels come in the same order */
+	/* Probably the next record's: launches and kernels come in the same order. */
 	__builtin_prefetch(steps_at(s, seq + PUSH_AHEAD), 1);
 	if (s->pool_free != STEPS_NONE)
 		__builtin_prefetch(&s->pool[s->pool_free], 1);
-	if (!unmatched &&
-	    (r->flags & RECORD_FLAG_OPTIMIZER)) /* live, the name comes with the kernel */
+	/* In a live process the name becomes known with the kernel. */
+	if (!unmatched && (r->flags & RECORD_FLAG_OPTIMIZER))
 		i->flags |= ITEM_OPTIMIZER;
 	if (waits_for_device(i)) {
 		struct steps_pending *p = pending_of(s, seq);
@@ -927,7 +932,7 @@ static bool pending_ready(const struct steps *s, const struct steps_pending *p)
 		return true;
 	if (s->now_ns > p->end_ns && s->now_ns - p->end_ns > s->config.max_wait_ns)
 		return true;
-	/* later launches already ran, and everything up to now is known */
+	/* later launches have already run, and all records up to now are known */
 	return s->device_launch_max_ns > p->end_ns && s->device_now_ns > p->end_ns &&
 	       s->device_launch_max_ns < s->device_now_ns;
 }

@@ -6,7 +6,7 @@
  * explicit marks, if there are any, else the periodic pattern of launches and collectives.
  *
  * Usage: pass host records in canonical order to steps_push_host, and device records to
- * steps_push_device as they become known (they may trail their launches by seconds). steps_next
+ * steps_push_device as they become known (they may arrive seconds after their launches). steps_next
  * returns a step once both of its boundaries are known and one of these holds: every launch has met
  * its kernel; steps_advance says that device time has passed it; max_wait_ns of record time went by
  * (then STEP_FLAG_INCOMPLETE). A launch whose kernel will never be known (RECORD_FLAG_UNMATCHED) is
@@ -24,11 +24,11 @@ struct steps_config {
 	uint32_t launch_max;	/* launches kept while the period is unknown; default 65536 */
 	uint64_t period_max_ns; /* longest step to look for; default 60 s */
 	uint64_t max_wait_ns;	/* default 2 s */
-	/* No pattern is trusted before so much time was seen. The steps before it are found
-	 * afterwards, so none is lost. Default 1 s. */
+	/* No pattern is trusted before so much time was seen. Earlier steps are found afterwards,
+	 * so none is lost. Default 1 s. */
 	uint64_t lock_min_ns;
-	/* For files: look for the pattern only once launch_max launches are there, or at the end of
-	 * the input, and hand out the open step at the end. */
+	/* For files: search the pattern only once launch_max launches are there, or at the end of
+	 * the input, and return the open step at the end. */
 	bool whole_first;
 	/* Borrowed: steps_scratch_bytes(c) long, 16-byte aligned, initialised by
 	 * steps_scratch_init. Used only within a call, so all detectors of one thread may share it.
@@ -48,10 +48,10 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 void steps_push_device(struct steps *s, const struct record *r);
 /* Every device record that began before device_ns has been pushed. */
 void steps_advance(struct steps *s, uint64_t device_ns);
-/* No more input: the remaining steps are handed out; the open one, an outer edge, only with
- * whole_first. */
+/* No more input: steps_next returns the remaining steps; the open one only with whole_first, marked
+ * as an outer edge. */
 void steps_finish(struct steps *s);
-/* The next complete step in order; kernels[] (room for STEP_KERNELS_MAX) and its count. */
+/* The next complete step in order; kernels has room for STEP_KERNELS_MAX. */
 bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 		uint32_t *kernel_count);
 
@@ -60,8 +60,8 @@ uint64_t steps_key(uint32_t source, uint32_t phase);
 
 struct steps_stats {
 	uint64_t host_records, device_records, unmatched_device, late_device, boundaries, resyncs;
-	uint64_t period_ns;   /* current estimate; 0 not locked */
-	uint64_t looked_back; /* items skipped to find the launches of device records */
+	uint64_t period_ns;   /* current estimate; 0: no pattern */
+	uint64_t looked_back; /* items visited to find the launches of device records */
 	uint32_t few;	      /* whole_first: the launches make fewer than three steps */
 	uint32_t locked;      /* the automatic detector follows a pattern */
 };

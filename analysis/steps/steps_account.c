@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where a bounded step's time went: unions of intervals, kernels by name, work, key.
+ * Accounts a finished step: unions of intervals, kernels by name, work, key.
  *
- * All of a step's device records are sorted by begin once; every union is then one running end.
- * Exposed communication is |everything| - |everything but communication|: no interval lists. */
+ * All of a step's device records are sorted by begin once; each union then needs only one running
+ * end. Exposed communication is |everything| - |everything but communication|, so no interval lists
+ * are needed. */
 #include "analysis/steps/steps_private.h"
 #include "model/thresholds.h"
 
@@ -15,10 +16,11 @@
 #include "base/order.h"
 #include "base/probe.h"
 
-/* Names of one step told apart before the rest goes under name 0; a power of two. */
-#define NAMES_MAX  4096
-#define NAMES_LOOK 64u /* names are a peer's: one that finds no place is left out */
-/* Device records lie where there was room: fetched so many launches ahead of their use. */
+/* Largest number of names per step; more are counted under name 0. A power of two. */
+#define NAMES_MAX 4096
+/* names are untrusted: one that finds no place after so many tries is left out */
+#define NAMES_LOOK 64u
+/* Prefetch distance in launches: device records are scattered in the pool. */
 #define GATHER_AHEAD 4
 
 size_t steps_account_scratch_bytes(uint32_t devices_max)
@@ -29,7 +31,7 @@ size_t steps_account_scratch_bytes(uint32_t devices_max)
 	return (bytes + 15) & ~(size_t)15;
 }
 
-/* Every step leaves the table of names empty, so that the next need not clear it. */
+/* Each step leaves the table of names empty, so it is cleared only here. */
 void steps_account_init(void *account)
 {
 	memset(account, 0, NAMES_MAX * sizeof(struct step_kernel));
@@ -51,7 +53,7 @@ void steps_account_free(struct steps *s, struct steps_item *i)
 	}
 }
 
-uint32_t steps_account_take_copy(struct steps *s)
+uint32_t steps_account_pop_copy(struct steps *s)
 {
 	uint32_t slot = s->copies_first;
 
@@ -65,7 +67,7 @@ static bool device_before(const struct steps *s, uint32_t a, uint32_t b)
 	return s->pool[a].begin_ns <= s->pool[b].begin_ns;
 }
 
-/* Merge sort of slots by begin; nearly sorted input costs one pass. */
+/* Merge sort of slots by begin; sorted input costs one pass. */
 static void sort_slots(const struct steps *s, uint32_t *slots, uint32_t *other, uint32_t n)
 {
 	bool sorted = true;
@@ -92,15 +94,15 @@ static void sort_slots(const struct steps *s, uint32_t *slots, uint32_t *other, 
 	}
 }
 
-/* The copies that begin before `until`, behind the n sorted slots and in order with them; their new
- * number. What ended before this step's time is late. */
+/* Merges the copies that begin before `until` into the n sorted slots. Returns the new count. A
+ * copy that ended before the step is dropped as late. */
 static uint32_t gather_copies(struct steps *s, uint32_t *slots, uint32_t *other, uint32_t n,
 			      uint64_t until)
 {
 	uint32_t count = 0;
 
 	while (s->copies_first != STEPS_NONE && s->pool[s->copies_first].begin_ns < until) {
-		uint32_t slot = steps_account_take_copy(s);
+		uint32_t slot = steps_account_pop_copy(s);
 		struct steps_device *d = &s->pool[slot];
 
 		if (d->end_ns <= s->device_end_last_ns) {
@@ -132,7 +134,7 @@ static void cover_add(struct cover *c, uint64_t begin, uint64_t end)
 	}
 }
 
-/* count 0: the place is free. */
+/* An entry with count 0 is free. */
 static void names_add(struct step_kernel *names, uint32_t *used, uint32_t *count,
 		      const struct step_kernel *d)
 {
@@ -179,7 +181,7 @@ static void kernel_offer(struct step_kernel *kernels, uint32_t *count, const str
 		kernels[(*count)++] = *k;
 		return;
 	}
-	/* full: the smallest goes to the rest */
+	/* full: the smallest entry joins the rest */
 	for (uint32_t i = 0; i < *count; i++)
 		if (kernel_order(&kernels[i], out) > 0) {
 			out = &kernels[i];
@@ -197,26 +199,27 @@ static void names_out(struct step_kernel *names, const uint32_t *used, uint32_t 
 		      const struct step_kernel *all, struct step_kernel *kernels, uint32_t *count)
 {
 	struct step_kernel rest = {.kind = RECORD_KERNEL};
-	uint64_t told_count = 0, told_ns = 0;
+	uint64_t named_count = 0, named_ns = 0;
 
 	*count = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct step_kernel *k = &names[used[i]];
 
-		told_count += k->count;
-		told_ns += k->total_ns;
+		named_count += k->count;
+		named_ns += k->total_ns;
 		kernel_offer(kernels, count, k, &rest);
 		k->count = 0;
 	}
-	/* names beyond the table */
-	rest.count += (uint32_t)(all->count - told_count);
-	rest.total_ns += all->total_ns - told_ns;
+	/* names that found no place in the table */
+	rest.count += (uint32_t)(all->count - named_count);
+	rest.total_ns += all->total_ns - named_ns;
 	qsort(kernels, *count, sizeof(*kernels), kernel_order);
 	if (rest.count)
 		kernels[(*count)++] = rest;
 }
 
-/* Hangs every device record of [first, last) into slots[]; adds up what the host side tells. */
+/* Collects the device records of [first, last) in slots[], and adds up the host side. Returns their
+ * count. */
 static uint32_t gather(struct steps *s, uint64_t first, uint64_t last, struct step *out,
 		       uint32_t *slots)
 {
@@ -248,7 +251,7 @@ static uint32_t gather(struct steps *s, uint64_t first, uint64_t last, struct st
 		blocks += i->kind == RECORD_LAUNCH ? i->amount : 0;
 		for (uint32_t d = i->first_device; d != STEPS_NONE; d = s->pool[d].next)
 			slots[n++] = d;
-		/* chains are newest first */
+		/* A chain has the newest record first. */
 		for (uint32_t a = from, b = n; a + 1 < b; a++, b--) {
 			uint32_t t = slots[a];
 
@@ -311,9 +314,9 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 	out->key = steps_key(p->source, p->phase);
 }
 
-/* A step that was found takes the time from the end of the GPU's work for the step before to the end of
- * its own, whoever was ahead; one that the job marks takes what the job says. */
-static void latencies(struct steps *s, const struct cover *all, struct step *out)
+/* An automatic step lasts from the end of the GPU's work for the step before to the end of its own,
+ * because the host may run ahead. A marked step lasts from mark to mark. */
+static void set_latencies(struct steps *s, const struct cover *all, struct step *out)
 {
 	if (all->end_ns) {
 		out->device_end_ns = all->end_ns;
@@ -329,7 +332,7 @@ static void latencies(struct steps *s, const struct cover *all, struct step *out
 	out->self_ns -= out->exposed_comm_ns < out->self_ns ? out->exposed_comm_ns : out->self_ns;
 }
 
-/* Adds what the device did for [first, last), and the copies among it; where there is no kernel, those
+/* Adds the device work of [first, last) and the copies during it; without a kernel, the copies
  * before end_ns. */
 static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uint64_t last,
 		      uint64_t end_ns, struct step_kernel *names, uint32_t *used,
@@ -368,7 +371,8 @@ static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uin
 		steps_account_free(s, steps_at(s, q));
 }
 
-/* Intervals of one part begin after those of the part before, but for what streams overlap there. */
+/* Adds up a part of a step. Apart from overlaps of streams, intervals of a part begin after those
+ * of the part before. */
 void steps_account_fold(struct steps *s, uint64_t first, uint64_t last)
 {
 	struct steps_fold *f = s->fold;
@@ -383,7 +387,7 @@ void steps_account_fold(struct steps *s, uint64_t first, uint64_t last)
 	add_range(s, f, first, last, 0, names, used, &names_count);
 	f->kernel_count = 0;
 	for (uint32_t i = 0; i < names_count; i++) {
-		/* what finds no room is in f->all, and will go under name 0 */
+		/* A name without room is still in f->all, and ends under name 0. */
 		if (f->kernel_count < STEPS_FOLD_NAMES)
 			f->kernels[f->kernel_count++] = names[used[i]];
 		names[used[i]].count = 0;
@@ -402,7 +406,7 @@ void steps_account_step(struct steps *s, const struct steps_pending *p, struct s
 		s->fold_used = false;
 		for (uint32_t i = 0; i < f->kernel_count; i++)
 			names_add(names, used, &names_count, &f->kernels[i]);
-	} else { /* all but the names, which are not used */
+	} else { /* The names are not used, so they are not cleared. */
 		memset(f, 0, offsetof(struct steps_fold, kernels));
 	}
 	add_range(s, f, p->first, p->last, p->end_ns, names, used, &names_count);
@@ -424,7 +428,7 @@ void steps_account_step(struct steps *s, const struct steps_pending *p, struct s
 	out->exposed_comm_ns = f->covers.all.total_ns - f->covers.work.total_ns;
 	if (f->all.count)
 		out->idle_ns = f->covers.all.end_ns - out->device_begin_ns - f->covers.all.total_ns;
-	latencies(s, &f->covers.all, out);
+	set_latencies(s, &f->covers.all, out);
 	if (f->all.count &&
 	    (double)f->covers.all.total_ns <
 		thresholds.part.most * (double)(f->covers.all.end_ns - out->device_begin_ns))

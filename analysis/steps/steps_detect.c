@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the period of a launch timeline and where in it a step ends.
  *
- * Not by autocorrelation: layers repeat more often and more exactly than steps, and one inserted
- * launch shifts the rest. Instead every token is asked how regularly it returns. A feature (a name,
- * a name with its shape, two names in a row, a pause of the host) that returns at even distances
- * over the whole history is a witness for a period. The period with most witnesses is where it
- * begins; it may still be a layer or a micro-batch. So it climbs: as long as kernels come back with
- * a longer period, on top of an otherwise whole shorter one, and are new (found nowhere else), the
- * longer one is the step: an optimizer after several micro-batches, a head after several layers.
- * Evaluation in between does not pass: what it adds repeats kernels of the training step.
+ * Autocorrelation fails here: layers repeat more often and more exactly than steps, and one
+ * inserted launch shifts all that follow. Instead, every feature is checked for how regularly it
+ * returns. A feature is a name, a name with its shape, two names in a row, or a pause of the host.
+ * A feature that returns at even distances over the whole history is a witness for a period. The
+ * search starts with the period that has most witnesses, which may still be a layer or a
+ * micro-batch. It moves to a longer period if that consists of whole shorter ones plus kernels
+ * found nowhere else: an optimizer after several micro-batches, a head after several layers. An
+ * evaluation adds only kernels of the training step, so it is not mistaken.
  *
- * Among the features that come once per period the cut is the one where the host pauses longest,
- * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that
- * returns most often (so that it also cuts evaluation steps). Cost: O(launches), plus a sort per
- * feature and a pass per longer period tried. */
+ * Of the features that come once per period, the step is cut where the host pauses longest. Next
+ * best is where input is copied in, the GPU was waited for or an optimizer ended; then the feature
+ * that returns most often, because it also cuts evaluation steps. Cost: O(launches), plus a sort
+ * per feature and a pass per longer period tried. */
 #include "analysis/steps/steps_private.h"
 #include "model/thresholds.h"
 
@@ -28,20 +28,21 @@
 #include "base/probe.h"
 
 #define WITNESSES_MAX 4096
-/* A longer period is at most so much longer. */
+/* A longer period is at most so many times as long. */
 #define OUTER_RATIO_MAX 1024
-/* Launches that only the longer period has, at least. */
+/* A longer period adds at least so many launches that the shorter one lacks. */
 #define NOVEL_COUNT_MIN 2
 #define CLIMBS_MAX	8
-/* A history of three whole steps has each name three times. Where more of the names come less often, it may
- * hold fewer, and what returns may be a part of a step: if little speaks for the place (real steps: 7 and
- * more, layers up to 6) and it returned no more often than a model has layers, or if it hardly returned. */
+/* A history of three whole steps has each name three times. If many names occur less often, it may
+ * hold fewer steps, and the period may be a part of a step. It is taken for a part if the cut's
+ * score is low (real steps: 7 and more, layers: up to 6) and it returned no more often than a model
+ * has layers, or if it hardly returned. */
 #define PART_LAYERS_MAX 512
-/* So soon after a place it is the same cut. */
+/* A match so soon after a cut is the same cut. */
 #define RULE_EDGE 3
-/* Returns of one witness looked at. */
+/* Returns of one witness that are examined. */
 #define RETURNS_MAX 4096
-/* So few numbers are sorted by insertion. */
+/* Up to so many numbers are sorted by insertion. */
 #define SORT_FEW_MAX 32
 
 enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEATURE_KINDS };
@@ -54,13 +55,13 @@ struct symbol {
 };
 
 struct slot {
-	uint64_t key; /* 0 free */
+	uint64_t key; /* 0: free */
 	uint32_t first, last, count;
 };
 
 struct witness {
 	uint32_t first, count;
-	uint32_t period; /* launches, median */
+	uint32_t period; /* median, in launches */
 	uint8_t kind;
 };
 
@@ -73,14 +74,15 @@ struct finder {
 	struct witness *witnesses;
 	uint32_t witness_count;
 	uint32_t *returns, *sorted;
-	uint32_t *segment;    /* of each symbol */
-	uint32_t *places;     /* cuts of one rule; shares memory with segment */
-	uint32_t *novel;      /* per segment */
-	uint8_t *near;	      /* per segment: the longer period's witness is not far */
-	uint32_t *name_count; /* at the first symbol of a name: how often it returns, else 0 */
+	uint32_t *segment; /* number of each symbol's segment */
+	uint32_t *places;  /* cuts of one rule; shares memory with segment */
+	uint32_t *novel;   /* per segment: launches that only the longer period has */
+	/* per segment: whether the longer period's witness lies in it or next to it */
+	uint8_t *near;
+	uint32_t *name_count; /* at the first symbol of a name: how often the name occurs; else 0 */
 	bool only_full;
-	uint32_t gap_ns;   /* typical */
-	uint32_t pause_ns; /* a gap of this much is a pause */
+	uint32_t gap_ns;   /* median gap */
+	uint32_t pause_ns; /* a gap at least as long is a pause */
 	double regular_min;
 };
 
@@ -93,7 +95,6 @@ static uint32_t slots_of(uint32_t n)
 	return size;
 }
 
-/* The bytes that it takes. */
 static size_t lay_out(struct finder *f, void *memory, uint32_t launch_max)
 {
 	struct carve at = {.memory = memory};
@@ -141,7 +142,7 @@ static void finder_load(struct finder *f, const struct steps_item *items, uint64
 	}
 }
 
-/* 0: none of this kind here. */
+/* 0: the symbol has no feature of this kind. */
 static uint64_t feature_key(const struct finder *f, int kind, uint32_t at)
 {
 	switch (kind) {
@@ -165,7 +166,7 @@ static int u32_order(const void *a, const void *b)
 	return ORDER(x, y);
 }
 
-/* What would be v[k] after sorting, k < n: digit by digit from the top, so that no input is slow. */
+/* The k-th smallest, k < n. A radix selection, so that no input is slow. */
 static uint32_t u32_nth(const uint32_t *v, uint32_t n, uint32_t k)
 {
 	uint32_t prefix = 0, most = 0;
@@ -200,7 +201,7 @@ static void u32_sort_few(uint32_t *v, uint32_t n)
 	}
 }
 
-/* May change the order of v. */
+/* Of at most SORT_FEW_MAX values: sorts v. */
 static uint32_t median(uint32_t *v, uint32_t n)
 {
 	if (n > SORT_FEW_MAX)
@@ -218,7 +219,7 @@ static uint32_t gap_typical(struct finder *f)
 	return median(f->sorted, m);
 }
 
-/* Reads the returns of a feature into f->returns; their number. */
+/* Lists the returns of a feature in f->returns. Returns their number. */
 static uint32_t returns_of(struct finder *f, int kind, uint32_t first, uint32_t count)
 {
 	uint32_t n = 0;
@@ -239,7 +240,8 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 		return;
 	n = returns_of(f, kind, slot->first, slot->count);
 	all = f->returns[n - 1] - f->returns[0];
-	/* no period is longer than all of them: most features end here, unsorted */
+	/* The witness must cover a quarter of the history. Most features fail here, before the
+	 * sort. */
 	if (4 * all < f->count)
 		return;
 	for (uint32_t i = 1; i < n; i++)
@@ -261,8 +263,8 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 	    .first = slot->first, .count = n, .period = period, .kind = (uint8_t)kind};
 }
 
-/* Chains the returns of every feature of a kind; the slots of the features in order of their first
- * returns go to f->segment, which nobody uses yet. Their number. */
+/* Chains the returns of every feature of a kind. Lists the features' slots in f->segment, which is
+ * free here, in order of first occurrence. Returns their number. */
 static uint32_t features_index(struct finder *f, int kind)
 {
 	uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count, features = 0;
@@ -314,13 +316,14 @@ static bool same_period(uint32_t a, uint32_t b)
 	       b <= a * (2 - thresholds.part.nearly_all);
 }
 
-/* A name or a pair of names: shapes may change from step to step, so they only vote alone. */
+/* Names and pairs of names vote. Shapes may change from step to step, so they vote only if nothing
+ * else can. */
 static bool votes(const struct finder *f, const struct witness *w)
 {
 	return w->kind != FEATURE_PAUSE && (w->kind != FEATURE_FULL || f->only_full);
 }
 
-/* The witness in the middle of the period that most of them share; NULL none. */
+/* The witness in the middle of the period that has most witnesses; NULL: none. */
 static const struct witness *base_choose(struct finder *f)
 {
 	const struct witness *best = NULL;
@@ -352,7 +355,7 @@ static const struct witness *base_choose(struct finder *f)
 	return best;
 }
 
-/* Numbers the stretches between the returns of w; their median length. */
+/* Numbers the segments between the returns of w. Returns their median length. */
 static uint32_t segments_of(struct finder *f, const struct witness *w, uint32_t *count)
 {
 	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, at = 0;
@@ -368,8 +371,8 @@ static uint32_t segments_of(struct finder *f, const struct witness *w, uint32_t 
 	return median(f->sorted, m);
 }
 
-/* Marks in f->novel the launches per segment that only the longer period brings, those that come
- * with its witness; their number. */
+/* Counts in f->novel, per segment, the launches that occur only near the returns of w. Returns
+ * their sum. */
 static uint32_t novel_find(struct finder *f, uint32_t segments, const struct witness *w)
 {
 	uint32_t total = 0, outer = w->count;
@@ -405,13 +408,13 @@ static uint32_t novel_find(struct finder *f, uint32_t segments, const struct wit
 	return total;
 }
 
-/* Whether the longer period holds the same number of shorter ones again and again, and how many. */
-static bool steady(struct finder *f, const struct witness *outer, uint32_t *inner_count)
+/* Whether each longer period holds the same number of shorter ones, and how many. */
+static bool is_steady(struct finder *f, const struct witness *outer, uint32_t *inner_count)
 {
 	uint32_t n = returns_of(f, outer->kind, outer->first, outer->count), m = 0, mid;
 	uint32_t exact = 0, near = 0;
 
-	/* none in between: another class of steps, without the shorter period */
+	/* Two returns in one segment: another class of steps, without the shorter period. */
 	for (uint32_t i = 1; i < n; i++)
 		if (f->segment[f->returns[i]] != f->segment[f->returns[i - 1]])
 			f->sorted[m++] = f->segment[f->returns[i]] - f->segment[f->returns[i - 1]];
@@ -428,7 +431,7 @@ static bool steady(struct finder *f, const struct witness *outer, uint32_t *inne
 	       (n >= thresholds.count.some && near >= thresholds.part.most * m);
 }
 
-/* Whether the period of `outer` is the step rather than that of `base`. */
+/* Whether the step is the period of `outer`, not that of `base`. */
 static bool climbs(struct finder *f, const struct witness *base, const struct witness *outer)
 {
 	uint32_t segments, whole = 0, with = 0, inner = segments_of(f, base, &segments);
@@ -438,7 +441,7 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 	if (segments < 3 || segments + 2 > f->count ||
 	    outer->count * thresholds.find.longer > segments)
 		return false;
-	if (!steady(f, outer, &inner_count) ||
+	if (!is_steady(f, outer, &inner_count) ||
 	    novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
 		return false;
 	for (uint32_t i = 1; i <= f->count; i++) {
@@ -456,7 +459,8 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 		if (length > inner)
 			added += length - inner;
 	}
-	/* a pipeline's fill and drain only move launches from one shorter period to another */
+	/* The fill and drain of a pipeline only move launches from one shorter period to
+	 * another. */
 	beyond = ((double)outer->period - (double)inner_count * inner) * outer->count;
 	if (beyond > 0 && beyond < added)
 		added = beyond;
@@ -475,7 +479,7 @@ static const struct witness *period_choose(struct finder *f)
 		while (!found) {
 			const struct witness *next = NULL;
 
-			/* the next longer period, by its most frequent witness */
+			/* the next longer period, by the witness found first */
 			for (uint32_t i = 0; i < f->witness_count; i++) {
 				const struct witness *w = &f->witnesses[i];
 
@@ -503,7 +507,7 @@ struct cut {
 	uint32_t gap_ns;
 };
 
-/* How much like the end of a step the place before or after the witness looks. */
+/* How much the position before or after the witness resembles the end of a step. */
 static double cut_score(struct finder *f, const struct witness *w, bool after, uint32_t typical_ns,
 			uint32_t most)
 {
@@ -560,7 +564,7 @@ static struct steps_rule rule_of(const struct finder *f, const struct witness *w
 	return r;
 }
 
-/* The places where the rule cuts, into f->places; their number. */
+/* Lists the positions where the rule cuts in f->places. Returns their number. */
 static uint32_t places_of(struct finder *f, const struct steps_rule *r)
 {
 	uint32_t n = 0;
@@ -571,7 +575,7 @@ static uint32_t places_of(struct finder *f, const struct steps_rule *r)
 	return n;
 }
 
-/* Whether the rule, another view of the n places, cuts nothing that the places keep whole. */
+/* Whether the rule, derived from the n places, makes no further cuts between them. */
 static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint32_t n,
 			uint32_t typical)
 {
@@ -581,7 +585,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 		fit += fits(f, r, f->places[i]);
 	for (uint32_t i = 1; i < n; i++) {
 		uint32_t from = f->places[i - 1], to = f->places[i];
-		/* near a place it is the same cut */
+		/* a match near a place is the same cut */
 		uint32_t edge = RULE_EDGE;
 		bool cut = false;
 
@@ -595,7 +599,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 	return 2 * fit >= n && misfit <= (1 - thresholds.part.nearly_all) * whole;
 }
 
-/* The token that most of the places have at offset 0 (after the cut) or 1 (before it). */
+/* The most frequent name at the places, offset 0 (after the cut) or 1 (before it). */
 static uint32_t usual_name(struct finder *f, uint32_t n, uint32_t offset)
 {
 	uint32_t best = 0, most = 0, run = 0, m = 0;
@@ -613,7 +617,7 @@ static uint32_t usual_name(struct finder *f, uint32_t n, uint32_t offset)
 	return best;
 }
 
-/* Shortest distance of cuts that counts, from all rules together. */
+/* The shortest distance between cuts of all rules that is a step. */
 static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
 {
 	uint32_t m = 0, last = 0, least;
@@ -661,7 +665,7 @@ static void pattern_from(struct finder *f, const struct witness *w, bool after,
 	out->launches_min = launches_min_of(f, out);
 }
 
-/* The best cut in the period; its score. */
+/* The best cut for the period. Returns its score. */
 static double cut_choose(struct finder *f, const struct witness *period, struct steps_pattern *out)
 {
 	uint32_t most = 1;
@@ -697,9 +701,9 @@ static double cut_choose(struct finder *f, const struct witness *period, struct 
 	return best_score;
 }
 
-/* Equal layers and nothing else: no kernel tells where a step ends, but the host does. Only where
- * the period found has no good place for a cut: a wait every tenth step does not make ten steps
- * one. */
+/* If all layers are equal, no kernel shows where a step ends, but a pause of the host does. It is
+ * used only if the period has no good cut otherwise: a wait every tenth step must not join ten
+ * steps. */
 static const struct witness *pause_choose(struct finder *f, const struct witness *base)
 {
 	const struct witness *pause = NULL;
@@ -714,10 +718,10 @@ static const struct witness *pause_choose(struct finder *f, const struct witness
 	    cut_choose(f, base, NULL) >= thresholds.find.sign)
 		return base;
 	segments_of(f, base, &segments);
-	return steady(f, pause, &inner_count) ? pause : base;
+	return is_steady(f, pause, &inner_count) ? pause : base;
 }
 
-/* Whether the names that stay had all come by the middle of the history. */
+/* Whether all frequent names had appeared by the middle of the history. */
 static bool mature(const struct finder *f)
 {
 	for (uint32_t i = f->count / 2; i < f->count; i++)
@@ -752,7 +756,7 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 
 	if (f.count < 4)
 		return false;
-	f.slots_room = slots_of(f.count); /* of what there is room for */
+	f.slots_room = slots_of(f.count); /* smaller than the room, to clear less */
 	f.gap_ns = gap_typical(&f);
 	f.pause_ns = (uint32_t)fmin(UINT32_MAX, (f.gap_ns + 1.0) * thresholds.find.pause);
 	f.regular_min = thresholds.part.mostly;
@@ -768,7 +772,7 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 		return false;
 	score = cut_choose(&f, period, out);
 	out->mature = mature(&f);
-	/* live, more is to come */
+	/* In a live process more launches will come. */
 	if (s->config.whole_first && is_part(&f, out, score)) {
 		*out = (struct steps_pattern){.part = true};
 		return false;

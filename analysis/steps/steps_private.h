@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * steps_private.h - what steps.c, steps_detect.c and steps_account.c share; not for others.
+ * steps_private.h - what steps.c, steps_detect.c and steps_account.c share.
  *
- * Launches live in a ring of items, numbered from 0 for ever (seq). The follower walks them once,
- * behind the newest, and cuts steps off; device records hang as chains on the item that launched
- * them, taken from a pool that is used from its hot end. */
+ * Launches live in a ring of items. Each has a sequence number (seq) that never repeats. The
+ * follower visits every item once and cuts steps. Device records are chained to the item that
+ * launched them. They come from a pool that reuses the slot freed last, because it is still in the
+ * cache. */
 #ifndef SYSOM_ANALYSIS_STEPS_STEPS_PRIVATE_H
 #define SYSOM_ANALYSIS_STEPS_STEPS_PRIVATE_H
 
 #include "analysis/steps/steps.h"
 
 #define STEPS_NONE UINT32_MAX
-/* Bounded steps that wait for their kernels or for steps_next. */
+/* Finished steps that wait for their kernels or for steps_next. */
 #define STEPS_PENDING_MAX 1024
-/* Explicit marks not followed yet. */
+/* Explicit marks that were not followed yet. */
 #define STEPS_MARKS_MAX 2048
 /* Classes of steps (training, evaluation, ...). */
 #define STEPS_CLASSES_MAX 8
@@ -21,17 +22,17 @@
 #define ITEM_GAP_BEFORE	 0x02 /* a RECORD_GAP lies before it */
 #define ITEM_EXPECTS	 0x04 /* causes at least one device record */
 #define ITEM_OPTIMIZER	 0x08
-#define ITEM_RARE	 0x10 /* its name was away for an eighth of the ring: STEPS_AWAY */
+#define ITEM_RARE	 0x10 /* its name had not occurred for STEPS_AWAY items */
 
-/* A rank has 65,536 of them. */
+/* A rank has 65,536 of them, so keep it small. */
 struct steps_item {
 	uint64_t begin_ns;
-	uint64_t amount;       /* blocks of a LAUNCH, bytes of anything else */
-	uint32_t host_ns;      /* from begin to end, the low bits */
-	uint32_t name_token;   /* what: kind, function, name */
-	uint32_t full_token;   /* and how: grid, block, bytes, stream */
-	uint32_t gap_ns;       /* host time since the item before, waits for the GPU left out */
-	uint32_t first_device; /* chain into the pool, STEPS_NONE none */
+	uint64_t amount;       /* blocks of a LAUNCH, bytes of all others */
+	uint32_t host_ns;      /* duration, the low 32 bits */
+	uint32_t name_token;   /* hash of kind, function and name */
+	uint32_t full_token;   /* hash of the name and grid, block, bytes, stream */
+	uint32_t gap_ns;       /* host time since the item before, without waits for the GPU */
+	uint32_t first_device; /* head of its chain in the pool; STEPS_NONE: none */
 	uint8_t kind;	       /* enum record_kind: launches, COLL, COPY_CALL, STEP_* */
 	uint8_t flags;
 	uint16_t mark; /* STEP_*: slot of its mark; symbols: the high bits of host_ns */
@@ -39,15 +40,15 @@ struct steps_item {
 _Static_assert(sizeof(struct steps_item) == 40, "steps_item");
 #define STEPS_HOST_NS_MAX ((1ull << 48) - 1)
 
-/* The rare launches, in order: a step may be longer than the ring of all launches, and what tells one from
- * the next are names that come back after long. */
+/* The rare launches, in order. They find steps that are longer than the ring: names that recur
+ * after a long time separate such steps. */
 #define STEPS_RARE_MAX	 2048u
 #define STEPS_NAMES_SEEN 4096u
 #define STEPS_AWAY(s)	 (((s)->items_mask + 1) / 8)
 struct steps_seen {
 	uint32_t name_token;
 	bool used;
-	uint16_t next; /* row of what came after it the last time */
+	uint16_t next; /* row of the name that came after it last time */
 	uint64_t seq;  /* of its latest launch */
 };
 
@@ -57,38 +58,40 @@ struct steps_device {
 	uint64_t bytes;
 	uint8_t kind, func;
 	uint8_t unmatched;
-	uint8_t listed; /* a copy without a launch: on the list of copies, and on no item's chain */
+	uint8_t listed; /* a copy without a launch: on the list of copies, not on an item's chain */
 };
 
-/* A bounded step: items [first, last). */
+/* A finished step: items [first, last). */
 struct steps_pending {
 	uint64_t first, last;
 	uint64_t begin_ns, end_ns;
 	uint32_t flags, phase, source;
-	uint32_t folded_launches; /* of items that the ring had to drop */
+	uint32_t folded_launches; /* launches that the ring had to drop */
 	uint32_t missing;	  /* launches whose kernel was not seen yet */
-	bool folded;		  /* its beginning is in s->fold */
+	bool folded;		  /* its begin is in s->fold */
 	struct step_mark mark;
 };
 
-/* Where to cut: before a symbol that one of the rules fits. All rules name the same place in the
- * period by other neighbours, so that an inserted or missing launch costs no cut. */
+/* Cut before a symbol that matches one of the rules. All rules name the same position in the period
+ * by different neighbours, so an inserted or missing launch does not prevent a cut. */
 enum rule_kind { RULE_BEFORE = 1, RULE_AFTER, RULE_BETWEEN, RULE_PAUSE };
 struct steps_rule {
 	uint8_t kind;
-	bool full;     /* compares full tokens, else name tokens */
-	uint32_t a, b; /* BETWEEN: a then b; PAUSE: after a wait or a gap of a ns; else a */
+	bool full; /* compare full tokens, else name tokens */
+	/* BETWEEN: a, then b; PAUSE: after a wait or a gap of at least a ns; else a */
+	uint32_t a, b;
 };
 #define STEPS_RULES_MAX 4
 struct steps_pattern {
 	struct steps_rule rules[STEPS_RULES_MAX];
 	uint32_t rule_count;   /* 0: no pattern */
 	uint64_t launches;     /* median per step */
-	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
+	uint64_t launches_min; /* a match nearer to the last cut is no cut */
 	uint64_t period_ns;
-	bool far;    /* of rare launches: all counts are of those, and no other is a cut */
-	bool part;   /* of a step: the history holds fewer than three, and rule_count is 0 */
-	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
+	bool far; /* found among rare launches: it counts only those and cuts only at those */
+	/* a part of a step: the history holds fewer than three steps, and rule_count is 0 */
+	bool part;
+	bool mature; /* no new frequent name appeared in the second half of the history */
 };
 
 static inline bool steps_pauses(uint32_t flags, uint32_t gap_ns, uint32_t least_ns)
@@ -96,7 +99,7 @@ static inline bool steps_pauses(uint32_t flags, uint32_t gap_ns, uint32_t least_
 	return (flags & ITEM_SYNC_BEFORE) || gap_ns >= least_ns;
 }
 
-/* Of all rules but PAUSE. */
+/* All rules but PAUSE. */
 static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_name,
 				   uint32_t before_full, uint32_t name, uint32_t full)
 {
@@ -114,7 +117,7 @@ static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_n
 
 #define STEPS_SKETCH 32
 struct steps_class {
-	uint32_t sketch[STEPS_SKETCH]; /* launches by hashed name token, of its first step */
+	uint32_t sketch[STEPS_SKETCH]; /* of its first step: launches by hashed name token */
 	uint64_t launches;	       /* of its latest step; 0: none yet */
 };
 
@@ -126,7 +129,7 @@ struct covers {
 	struct cover compute, comm, copy, work, all;
 };
 
-/* What is added up of the first launches of a step that the ring has no room for. */
+/* The sum of the first launches of a step that does not fit into the ring. */
 #define STEPS_FOLD_NAMES 512u
 struct steps_fold {
 	struct step out; /* counts and work */
@@ -141,43 +144,44 @@ struct steps {
 	struct steps_stats stats;
 
 	struct steps_item *items; /* [items_mask + 1] */
-	/* Of each item that is a mark or begins when the one before it does: how far back the next one
-	 * lies that may be what a device record is looking for. Shortcuts, made longer as they are used. */
+	/* For an item that is a mark, or that begins at the same time as the one before: the
+	 * distance back to the next item that a device record may belong to. Later searches extend
+	 * it. */
 	uint32_t *back;
 	uint64_t items_mask;
 	uint64_t head;	     /* next seq to be written */
-	uint64_t tail;	     /* oldest seq kept */
-	uint64_t follow;     /* next seq the follower reads */
+	uint64_t tail;	     /* oldest seq stored */
+	uint64_t follow;     /* next seq to follow */
 	uint64_t open_first; /* first seq of the open step */
 	uint64_t open_begin_ns;
 	uint32_t open_flags, open_folded;
-	uint64_t last_end_ns;	/* of the latest symbol followed */
-	uint64_t pushed_end_ns; /* of the latest item pushed */
-	uint64_t last_sync_ns;	/* time in waits since then */
+	uint64_t last_end_ns;	/* of the latest followed symbol */
+	uint64_t pushed_end_ns; /* of the latest pushed item */
+	uint64_t last_sync_ns;	/* time in waits since the latest pushed item */
 	uint32_t next_flags;	/* for the next item */
 	uint64_t now_ns, device_now_ns, device_launch_max_ns;
-	uint64_t device_end_last_ns; /* of the step handed out last */
+	uint64_t device_end_last_ns; /* end of the GPU's work of the latest returned step */
 	uint64_t step_index;
-	uint64_t find_seq; /* cursor of the join of device records */
+	uint64_t find_seq; /* where the search for a launch begins */
 	bool explicit_seen, in_explicit, finished;
 	uint64_t explicit_begin_ns;
 	struct step_mark explicit_mark;
 
 	struct steps_pattern pattern;
-	uint64_t detect_at;		   /* launches at which to look for a pattern next */
-	uint64_t launches_seen, locked_at; /* launches_seen when locked */
-	uint64_t lock_head;		   /* head when locked, until the pattern has cut once */
+	uint64_t detect_at;		   /* launches_seen at which to search a pattern next */
+	uint64_t launches_seen, locked_at; /* launches_seen when the pattern was locked */
+	uint64_t lock_head;		   /* head when locked; 0 once the pattern has cut */
 	uint64_t first_ns;		   /* begin of the first launch */
 	uint32_t since_match;		   /* symbols since the last cut */
-	uint32_t before_name, before_full; /* tokens of the latest symbol followed */
-	struct steps_pattern candidate;	   /* of the attempt before */
+	uint32_t before_name, before_full; /* tokens of the latest followed symbol */
+	struct steps_pattern candidate;	   /* the pattern of the previous search */
 
-	struct steps_item *rare;	/* ring of STEPS_RARE_MAX; unused in files */
-	uint64_t rare_head, rare_look;	/* rare_head at which to look at them again */
-	struct steps_seen *seen;	/* names by hash */
-	uint32_t seen_last, seen_guess; /* rows of the latest, and of what may be the next */
+	struct steps_item *rare;	/* ring of STEPS_RARE_MAX; unused for files */
+	uint64_t rare_head, rare_look;	/* rare_head at which to search them again */
+	struct steps_seen *seen;	/* hash table of names */
+	uint32_t seen_last, seen_guess; /* rows of the latest name, and of the name expected next */
 	struct steps_fold *fold;
-	bool fold_used, open_folds; /* by a step; by the open one */
+	bool fold_used, open_folds; /* fold is in use by any step; by the open one */
 
 	struct steps_pending *pending; /* ring */
 	uint32_t pending_head, pending_count;
@@ -187,15 +191,15 @@ struct steps {
 
 	struct steps_device *pool;
 	uint32_t pool_free, pool_used, pool_max;
-	/* Copies, which have no launch, as they came: a step's are those that begin before its last
-	 * kernel ends. */
+	/* The list of copies, which have no launch, in order of arrival. A step's copies begin
+	 * before its last kernel ends. */
 	uint32_t copies_first, copies_last;
 
 	struct steps_class classes[STEPS_CLASSES_MAX];
 	uint32_t class_count;
 
-	void *scratch; /* for steps_detect_find */
-	void *account; /* for steps_account_step */
+	void *scratch; /* of steps_detect_find */
+	void *account; /* of steps_account_step */
 };
 
 static inline struct steps_item *steps_at(const struct steps *s, uint64_t seq)
@@ -208,21 +212,23 @@ static inline bool steps_is_symbol(const struct steps_item *i)
 	return i->kind != RECORD_STEP_BEGIN && i->kind != RECORD_STEP_END;
 }
 
-/* steps_detect.c: the pattern of the symbols in [first, last), at most launch_max of them. */
+/* steps_detect.c: finds the pattern of the symbols in [first, last), at most the last
+ * launch_max. */
 size_t steps_detect_scratch_bytes(uint32_t launch_max);
 bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out);
-/* The same of the rare launches. */
+/* The same among the rare launches. */
 bool steps_detect_find_far(struct steps *s, struct steps_pattern *out);
 
-/* steps_account.c: fills out and kernels from the pending step and frees its device records. */
+/* steps_account.c: fills out and kernels from the finished step, and frees its device records. */
 size_t steps_account_scratch_bytes(uint32_t devices_max);
 void steps_account_init(void *account);
 void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
 			struct step_kernel *kernels, uint32_t *kernel_count);
-/* Adds items [first, last) to s->fold and frees their device records. */
+/* Adds items [first, last) to s->fold, and frees their device records. */
 void steps_account_fold(struct steps *s, uint64_t first, uint64_t last);
 void steps_account_free(struct steps *s, struct steps_item *i);
-/* Takes the oldest copy off the list; its slot is the caller's. STEPS_NONE: there is none. */
-uint32_t steps_account_take_copy(struct steps *s);
+/* Removes the oldest copy from the list. The caller owns its slot. STEPS_NONE: the list is
+ * empty. */
+uint32_t steps_account_pop_copy(struct steps *s);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Not by index: one missing kernel would shift all the rest. Not by absolute time: clocks may stand
- * apart by more than a step. So: times between ends first, then a join by time that follows the
- * clock. */
+ * Collectives are not paired by index, because one missing kernel would shift all others. They are
+ * not paired by absolute time either, because clocks may differ by more than a step. Instead, a
+ * stretch of one rank is found in the other by the times between ends. From there both are joined
+ * by time, which follows the clock. */
 #include "analysis/trace/align.h"
 
 #include <errno.h>
@@ -17,25 +18,26 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
-/* Intervals of the stretch that is looked for, and how many stretches are tried. */
+/* Intervals of the stretch that is searched, and the number of stretches that are tried. */
 #define ANCHOR_LENGTH 64u
 #define ANCHOR_SHORT  8u
 #define ANCHORS	      7u
-/* Collectives looked at for a partner: within so short a time there are a few, unless stamps are coarse. */
+/* Most collectives that are examined for one partner. Only coarse time stamps give more
+ * candidates. */
 #define JOIN_LOOK_MAX 1024u
-/* Pairs looked at for the median slope. */
+/* Pairs of points used for the median slope. */
 #define SLOPE_PAIRS_MAX 20000u
-/* Ranks that one is tried against where the reference shares nothing with it. */
+/* Ranks that are tried if a rank shares no collective with the reference. */
 #define CHAIN_TRIES 16u
 
 struct work {
-	uint32_t *own, *ref; /* what both have, as indices in order of time */
+	uint32_t *own, *ref; /* indices of the shared collectives, in order of time */
 	uint32_t own_count, ref_count;
 	uint64_t *whats;
-	uint8_t *used;		 /* of ref */
-	double *t, *y, *scratch; /* most, most, max(2 most, SLOPE_PAIRS_MAX) */
-	uint32_t *pair;		 /* of own's colls: ref's, ALIGN_NONE */
-	void *memory;		 /* that all of them lie in */
+	uint8_t *used;		 /* one per ref's collective */
+	double *t, *y, *scratch; /* [most], [most], [max(2 most, SLOPE_PAIRS_MAX)] */
+	uint32_t *pair;		 /* per own collective: the index of ref's; ALIGN_NONE: unpaired */
+	void *memory;		 /* holds all of these arrays */
 };
 
 struct fit {
@@ -63,9 +65,9 @@ static double apart(uint64_t a, uint64_t b)
 	return a > b ? (double)(a - b) : -(double)(b - a);
 }
 
-/* ---- where a stretch of one lies in the other ---- */
+/* ---- finding a stretch in the other rank ---- */
 
-/* Indices of those colls of r whose `what` is in list. */
+/* Indices of the collectives of r whose `what` is in list. */
 static uint32_t keep_shared(const struct align_rank *r, const uint64_t *list, uint32_t n,
 			    uint32_t *out)
 {
@@ -96,8 +98,8 @@ static void share(struct work *w, const struct align_rank *ref, const struct ali
 	w->ref_count = keep_shared(ref, w->whats, whats_of(own, w->whats), w->ref);
 }
 
-/* How badly own's stretch from j fits ref's from p; *most: the worst there could be. Ends early
- * above `enough`. */
+/* The mismatch between own's stretch from j and ref's from p; *most: the largest possible value.
+ * Stops early above `enough`. */
 static double stretch_cost(const struct work *w, const struct align_rank *ref,
 			   const struct align_rank *own, uint32_t j, uint32_t p, uint32_t length,
 			   double enough, double *most)
@@ -120,7 +122,8 @@ static double stretch_cost(const struct work *w, const struct align_rank *ref,
 }
 
 struct place {
-	uint32_t own, ref, length; /* from own->own[own], ref->ref[ref], length + 1 of each */
+	/* starts at own->own[own] and ref->ref[ref]; length + 1 collectives each */
+	uint32_t own, ref, length;
 	double cost, most;
 };
 
@@ -135,8 +138,8 @@ static void place_try(const struct work *w, const struct align_rank *ref,
 	}
 }
 
-/* Of all places that fit own's stretch as well as the best: equal counts begin together, else the
- * clocks stand as near as may be. */
+/* Among all places that fit about as well: if the counts are equal, the same index wins, else the
+ * place with the smallest clock offset. */
 static void place_settle(const struct work *w, const struct align_rank *ref,
 			 const struct align_rank *own, struct place *best)
 {
@@ -162,7 +165,7 @@ static void place_settle(const struct work *w, const struct align_rank *ref,
 	best->ref = found.ref;
 }
 
-/* The best place of any stretch of `length` intervals. */
+/* The best place of any tried stretch of `length` intervals. */
 static bool place_of_length(const struct work *w, const struct align_rank *ref,
 			    const struct align_rank *own, uint32_t length, uint32_t anchors,
 			    struct place *out)
@@ -172,7 +175,7 @@ static bool place_of_length(const struct work *w, const struct align_rank *ref,
 	*out = (struct place){.cost = INFINITY};
 	for (uint32_t a = 0; a < anchors && a <= room; a++)
 		place_try(w, ref, own, (uint32_t)((uint64_t)room * a / (anchors - 1)), length, out);
-	/* of the most it could differ by */
+	/* a good fit, relative to the largest possible mismatch */
 	return out->cost <= thresholds.part.shows * out->most;
 }
 
@@ -184,7 +187,7 @@ static bool place_find(const struct work *w, const struct align_rank *ref,
 
 	if (!few)
 		return false;
-	/* what one of them misses breaks a long stretch */
+	/* A collective that one rank misses breaks a long stretch, so shorter ones are tried. */
 	while (!place_of_length(w, ref, own, length, anchors, out)) {
 		if (length <= ANCHOR_SHORT)
 			return false;
@@ -195,17 +198,18 @@ static bool place_find(const struct work *w, const struct align_rank *ref,
 	return true;
 }
 
-/* ---- both joined by time ---- */
+/* ---- joining by time ---- */
 
 struct joiner {
 	const struct align_rank *ref, *own;
 	struct work *w;
-	double diff, tol; /* own less ref, now; how much a pair may differ from it */
-	uint64_t at_ns;	  /* own time of the latest pair */
-	uint64_t looked;  /* at ref's colls */
+	/* present clock difference own - ref; how far a pair may deviate from it */
+	double diff, tol;
+	uint64_t at_ns;	 /* own's time of the latest pair */
+	uint64_t looked; /* number of ref's collectives examined */
 };
 
-/* The best partner of own->coll[j] near ref index i; the first of equals. */
+/* The best partner of own->coll[j] from ref index i on; the first of equal ones. */
 static uint32_t join_one(struct joiner *b, uint32_t j, int64_t i, int dir)
 {
 	const struct align_coll *x = &b->own->coll[j];
@@ -227,7 +231,7 @@ static uint32_t join_one(struct joiner *b, uint32_t j, int64_t i, int dir)
 	return best;
 }
 
-/* From own's coll `from` in one direction. */
+/* Joins from own's collective `from` in one direction. */
 static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 {
 	int64_t i = ref_from;
@@ -254,7 +258,7 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 	}
 }
 
-/* pair[] of own's colls. */
+/* Fills pair[] for own's collectives. */
 static void join_all(struct joiner *b, const struct place *at)
 {
 	const struct work *w = b->w;
@@ -271,7 +275,7 @@ static void join_all(struct joiner *b, const struct place *at)
 	if (n > 1)
 		b->tol = thresholds.fit.mads * median_of(w->y, n - 1);
 	b->tol = thresholds.clock.near_ns + fmin(b->tol, thresholds.clock.other_ns);
-	n = n < 5 ? n : 5; /* of where both directions begin */
+	n = n < 5 ? n : 5; /* of the begin, where both directions start */
 	diff = median_of(v, n);
 	for (uint32_t j = 0; j < b->own->count; j++)
 		b->w->pair[j] = ALIGN_NONE;
@@ -302,8 +306,8 @@ static void offset_of(const double *t, const double *y, uint32_t n, struct fit *
 	f->offset_ns = median_of(scratch, n);
 }
 
-/* Too few for a spread by medians: by squares, and Student's t for as sure as the errors of many. One alone
- * is contradicted by nothing, and shows nothing. */
+/* With few points a median gives no useful spread. So this uses the standard deviation and
+ * Student's t, with the same confidence as with many points. One point alone has no known error. */
 static double error_of_few(const double *t, const double *y, uint32_t n, const struct fit *f)
 {
 	double squares = 0;
@@ -328,7 +332,7 @@ static struct fit clock_fit(const double *t, const double *y, uint32_t n, double
 	if (n >= thresholds.count.some && span > 0) {
 		f.drift = regress_median_slope(t, y, n, n / 3, 0, scratch, SLOPE_PAIRS_MAX);
 		offset_of(t, y, n, &f, scratch);
-		/* of a least-squares line, and a quarter more for medians */
+		/* a least-squares line's error, plus a quarter for the median slope */
 		slope_error = 1.25 * spread_of_slope(spread_of(t, y, n, &f, scratch) +
 							 thresholds.clock.end_ns / 2,
 						     n, span);
@@ -387,8 +391,8 @@ static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, 
 	return true;
 }
 
-/* The reference, where that gives nothing some of the others. */
-static bool align_somehow(struct align_job *job, uint32_t root, uint32_t r, struct work *w)
+/* Tries the reference, then some other ranks. */
+static bool align_or_chain(struct align_job *job, uint32_t root, uint32_t r, struct work *w)
 {
 	uint32_t tries = 1;
 
@@ -404,23 +408,24 @@ static bool align_somehow(struct align_job *job, uint32_t root, uint32_t r, stru
 	return false;
 }
 
-struct loose {
+struct unpaired {
 	uint64_t what, end_ns; /* on the reference's clock */
 	struct align_coll *coll;
 	uint32_t rank;
 };
 
-static int loose_order(const void *pa, const void *pb)
+static int unpaired_order(const void *pa, const void *pb)
 {
-	const struct loose *a = pa, *b = pb;
+	const struct unpaired *a = pa, *b = pb;
 
 	return ORDER(a->what, b->what) ?: ORDER(a->end_ns, b->end_ns) ?: ORDER(a->rank, b->rank);
 }
 
-/* What neither the reference nor the rank that one was chained to took part in: by time. */
-static int group_loose(struct align_job *job, uint64_t total)
+/* Groups by time the collectives that are still unpaired: neither the reference nor the rank that
+ * theirs was chained to took part in them. */
+static int group_unpaired(struct align_job *job, uint64_t total)
 {
-	struct loose *v = malloc((total ? total : 1) * sizeof(*v));
+	struct unpaired *v = malloc((total ? total : 1) * sizeof(*v));
 	uint32_t *seen = calloc(job->rank_count, sizeof(*seen));
 	uint32_t n = 0, group = 0;
 
@@ -434,10 +439,10 @@ static int group_loose(struct align_job *job, uint64_t total)
 			struct align_coll *c = &job->rank[r].coll[i];
 
 			if (c->instance == ALIGN_NONE)
-				v[n++] = (struct loose){
+				v[n++] = (struct unpaired){
 				    c->what, align_to_reference(job, r, c->end_ns), c, r};
 		}
-	qsort(v, n, sizeof(*v), loose_order);
+	qsort(v, n, sizeof(*v), unpaired_order);
 	for (uint32_t i = 0, from = 0; i < n; i++) {
 		double tol = thresholds.clock.near_ns + job->rank[v[i].rank].error_ns;
 
@@ -473,7 +478,7 @@ static int numbered_order(const void *pa, const void *pb)
 	return (a->old > b->old) - (a->old < b->old);
 }
 
-/* Numbers instances of two members and more in order of time. */
+/* Numbers the instances of two or more members in order of time. */
 static int renumber(struct align_job *job)
 {
 	uint32_t n = job->instances, kept = 0;
@@ -528,7 +533,7 @@ static size_t lay_out(struct work *w, uint32_t most)
 	return at.bytes;
 }
 
-/* Sorts, empties, finds the reference; its index. */
+/* Sorts the collectives, clears the results. Returns the index of the reference. */
 static uint32_t job_begin(struct align_job *job, uint32_t *most, uint64_t *total)
 {
 	uint32_t root = 0;
@@ -578,17 +583,17 @@ int align_job(struct align_job *job)
 		more = false;
 		for (uint32_t r = 0; r < job->rank_count; r++)
 			if (!job->rank[r].known && job->rank[r].count)
-				more |= align_somehow(job, root, r, &w);
+				more |= align_or_chain(job, root, r, &w);
 	}
 	if (!rc)
-		rc = group_loose(job, total);
+		rc = group_unpaired(job, total);
 	if (!rc)
 		rc = renumber(job);
 	free(w.memory);
 	return rc;
 }
 
-static bool stands_apart(const struct align_rank *x)
+static bool has_offset(const struct align_rank *x)
 {
 	return x->known && (fabs(x->offset_ns) > x->error_ns || x->drift != 0);
 }
@@ -598,7 +603,7 @@ uint64_t align_to_reference(const struct align_job *job, uint32_t r, uint64_t lo
 	const struct align_rank *x = &job->rank[r];
 	double off;
 
-	if (!stands_apart(x))
+	if (!has_offset(x))
 		return local_ns;
 	off = x->offset_ns + x->drift * (apart(local_ns, job->zero_ns) - x->offset_ns);
 	return (uint64_t)((int64_t)local_ns - (int64_t)llround(off));
@@ -609,7 +614,7 @@ uint64_t align_to_local(const struct align_job *job, uint32_t r, uint64_t refere
 	const struct align_rank *x = &job->rank[r];
 	double off;
 
-	if (!stands_apart(x))
+	if (!has_offset(x))
 		return reference_ns;
 	off = x->offset_ns + x->drift * apart(reference_ns, job->zero_ns);
 	return (uint64_t)((int64_t)reference_ns + (int64_t)llround(off));

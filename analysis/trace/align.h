@@ -26,8 +26,8 @@
 
 struct align_coll {
 	uint64_t begin_ns, end_ns; /* on the rank's clock, below 2^62 */
-	uint64_t what;	/* the same on all ranks of one collective: operation, kernel name, bytes */
-	uint32_t order; /* the caller's: kept */
+	uint64_t what;	/* equal on all ranks of one collective: operation, kernel name, bytes */
+	uint32_t order; /* the caller's; not changed */
 	/* out: the same number on all ranks of one collective, ALIGN_NONE: alone */
 	uint32_t instance;
 };
@@ -36,11 +36,11 @@ struct align_rank {
 	struct align_coll *coll; /* any order; sorted by end on return */
 	uint32_t count;
 	/* out */
-	bool known;	  /* the clock is */
+	bool known;	  /* whether the clock is known */
 	double offset_ns; /* at zero_ns of struct align_job */
 	double drift;
-	/* of offset_ns: three robust standard errors and 1 us; of fewer than 8 common ones
-	 * Student's t times the standard error; INFINITY of one alone */
+	/* of offset_ns: three robust standard errors and 1 us; with fewer than 8 common ones
+	 * Student's t times the standard error; with one INFINITY */
 	double error_ns;
 	uint32_t common; /* collectives shared with the rank it was aligned to */
 };
@@ -51,14 +51,14 @@ struct align_job {
 	/* out */
 	uint64_t zero_ns; /* end of the first common collective on the reference's clock */
 	uint32_t instances;
-	uint64_t looked; /* collectives that were looked at to pair others with them */
+	uint64_t looked; /* collectives examined while pairing */
 };
 
 /* 0, -ENOMEM. */
 int align_job(struct align_job *job);
-/* A time of rank r on the reference's clock. Offsets that may be 0 are taken for 0. */
+/* Converts a time of rank r to the reference's clock. An offset within its error counts as 0. */
 uint64_t align_to_reference(const struct align_job *job, uint32_t r, uint64_t local_ns);
-/* And back. */
+/* The inverse. */
 uint64_t align_to_local(const struct align_job *job, uint32_t r, uint64_t reference_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What workers.h finds in the tables of jobsteps.h, and what only traces tell beside it. */
+ * Runs workers.h on the tables of jobsteps.h, and adds the checks that only traces allow. */
 #include "analysis/trace/crossrank.h"
 
 #include <errno.h>
@@ -13,12 +13,13 @@
 #include "base/carve.h"
 #include "model/thresholds.h"
 
-/* What all wait for together has neither a host's bursts nor other work in it, which the floors of
- * own times are for: a change is reported from a quarter of them on. */
+/* All ranks wait for a transfer together, so it has neither bursts of a single host nor other work,
+ * for which the thresholds of self time have floors. Scaling lowers the threshold to a quarter of
+ * those floors. */
 #define TRANSFER_UNIT 4.0
-/* Of a finding about all steps. */
+/* Confidence of a finding about all steps. */
 #define CONSTANT_SURE 0.7
-/* Of workers_table.more: the pace of all kernels, then those of the leading ones. */
+/* Series in workers_table.more: the pace of all kernels, then the pace of each leading kernel. */
 #define SERIES_LEAD 2u
 #define SERIES_MAX  (1 + JOBSTEPS_LEADS_MAX)
 
@@ -34,8 +35,8 @@ bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s)
 
 /* ---- findings ---- */
 
-/* Two faults at once are two findings: layers differ, or single kernels that are too short for the step to
- * show it. */
+/* Two simultaneous faults are two findings: of different layers, or of single kernels whose
+ * slowness is too small to show in the step. */
 static uint32_t kind_of(void *context, uint32_t worker, uint32_t series, uint64_t first,
 			uint64_t last)
 {
@@ -52,7 +53,8 @@ static uint32_t kind_of(void *context, uint32_t worker, uint32_t series, uint64_
 	return kind;
 }
 
-static void say_lead(const struct crossrank *c, struct finding *f, const struct workers_finding *w)
+static void add_lead_evidence(const struct crossrank *c, struct finding *f,
+			      const struct workers_finding *w)
 {
 	uint32_t lead = w->series - SERIES_LEAD;
 	double ns = crossrank_median(c->steps->lead_pace[lead] + (size_t)w->worst * c->n,
@@ -65,19 +67,19 @@ static void say_lead(const struct crossrank *c, struct finding *f, const struct 
 		finding_say(f, LAYER_GPU, 0, "and so do %u other kernels", w->also);
 }
 
-static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks,
-		uint32_t count)
+static int report_finding(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks,
+			  uint32_t count)
 {
 	struct finding *f = &out->finding;
 	int rc =
 	    crossrank_cause(c, f, ranks, count, (uint32_t)f->first_step, (uint32_t)f->last_step);
 
 	if (!rc)
-		c->take(c->to, out);
+		c->report(c->to, out);
 	return rc;
 }
 
-static void take_found(void *context, const struct workers_finding *w)
+static void report_found(void *context, const struct workers_finding *w)
 {
 	struct crossrank_finding out = {.finding = w->finding, .sure_step = w->sure_step};
 	struct crossrank *c = context;
@@ -87,18 +89,18 @@ static void take_found(void *context, const struct workers_finding *w)
 	if (c->rc || (c->mode == PEERS_SYSOM && f->kind != FINDING_SLOW_RANK))
 		return;
 	if (f->kind == FINDING_IMBALANCE) {
-		c->take(c->to, &out);
+		c->report(c->to, &out);
 		return;
 	}
 	if (w->series >= SERIES_LEAD)
-		say_lead(c, f, w);
+		add_lead_evidence(c, f, w);
 	c->list[count++] = w->worst;
 	for (uint32_t i = 0; i < f->rank_count; i++)
 		for (uint32_t r = 0; r < c->ranks; r++)
 			if (c->steps->rank[r].rank == f->ranks[i] && r != w->worst &&
 			    count < c->ranks)
 				c->list[count++] = r;
-	c->rc = tell(c, &out, c->list, count);
+	c->rc = report_finding(c, &out, c->list, count);
 }
 
 /* ---- tables ---- */
@@ -124,7 +126,7 @@ static size_t lay_out(const struct crossrank *c, struct tables *x)
 	return at.bytes;
 }
 
-/* Steps with other work on most ranks tell nothing of the job as a whole. */
+/* Steps with other work on most ranks say nothing about the job as a whole. */
 static void other_work(const struct crossrank *c, bool *out)
 {
 	const double *work = c->steps->value[JOBSTEPS_WORK];
@@ -190,12 +192,12 @@ static int find_in_tables(struct crossrank *c)
 	int rc = tables_make(c, &x);
 
 	if (!rc)
-		rc = workers_find(&x.t, take_found, c);
+		rc = workers_find(&x.t, report_found, c);
 	free(x.memory);
 	return rc ? rc : c->rc;
 }
 
-static bool told_already(const struct crossrank *c, uint32_t r)
+static bool is_reported(const struct crossrank *c, uint32_t r)
 {
 	for (uint32_t s = 0; s < c->n; s++)
 		if (crossrank_slow_in(c, r, s))
@@ -203,10 +205,10 @@ static bool told_already(const struct crossrank *c, uint32_t r)
 	return false;
 }
 
-/* ---- slow from the first step to the last ---- */
+/* ---- slow in all steps ---- */
 
-/* The typical ratio of rank r's kernels to those of the others; agree: share of the names that show
- * at least half of it. 0: too few names. */
+/* The typical ratio of rank r's kernels to those of the other ranks. *agree: share of the kernels
+ * that show at least half of the excess. 0: too few kernels. */
 static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 {
 	double ratio[JOBSTEPS_LEADS_MAX], sorted[JOBSTEPS_LEADS_MAX], typical;
@@ -233,8 +235,9 @@ static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 	return typical;
 }
 
-/* Ranks whose kernels all take longer than on their peers, by one ratio that stands out. */
-static int tell_constant(struct crossrank *c)
+/* Reports ranks whose kernels all take longer than their peers', by a common ratio that is an
+ * outlier. */
+static int report_constant(struct crossrank *c)
 {
 	double *ratio = malloc(3 * c->ranks * sizeof(*ratio)),
 	       *agree = ratio ? ratio + c->ranks : NULL;
@@ -254,7 +257,7 @@ static int tell_constant(struct crossrank *c)
 
 		if (!(ratio[r] >
 		      usual + fmax(thresholds.excess.work, thresholds.sure.far_errors * spread)) ||
-		    agree[r] < thresholds.part.most || told_already(c, r))
+		    agree[r] < thresholds.part.most || is_reported(c, r))
 			continue;
 		f->kind = FINDING_SLOW_RANK;
 		f->cause = CAUSE_GPU_SLOW;
@@ -266,7 +269,7 @@ static int tell_constant(struct crossrank *c)
 			    "%.0f%% of the names alike",
 			    ratio[r], 100 * agree[r]);
 		f->ranks[f->rank_count++] = c->steps->rank[r].rank;
-		rc = tell(c, &out, &r, 1);
+		rc = report_finding(c, &out, &r, 1);
 	}
 	free(ratio);
 	return rc;
@@ -274,7 +277,7 @@ static int tell_constant(struct crossrank *c)
 
 /* ---- transfers ---- */
 
-static void take_transfer(void *context, const struct peers_flag *flag)
+static void report_transfer_flag(void *context, const struct peers_flag *flag)
 {
 	struct crossrank_finding out = {.sure_step = flag->sure_step};
 	struct crossrank *c = context;
@@ -298,10 +301,11 @@ static void take_transfer(void *context, const struct peers_flag *flag)
 			f->ranks[f->rank_count++] = c->steps->rank[r].rank;
 		c->list[r] = r;
 	}
-	c->rc = tell(c, &out, c->list, c->ranks);
+	c->rc = report_finding(c, &out, c->list, c->ranks);
 }
 
-/* Every rank that is known at all is so at step s: else who entered last may be missing. */
+/* Whether all ranks with data have data in step s. Otherwise the last rank to enter may be
+ * missing. */
 static bool all_known(const struct crossrank *c, uint32_t s)
 {
 	const double *kernels = c->steps->value[JOBSTEPS_KERNELS];
@@ -315,8 +319,8 @@ static bool all_known(const struct crossrank *c, uint32_t s)
 	return true;
 }
 
-/* The collectives themselves, from the last entry to the end. */
-static int tell_transfer(struct crossrank *c)
+/* Reports slower transfers: from the last entry to the end of a collective. */
+static int report_transfer(struct crossrank *c)
 {
 	double *v = malloc(2 * (size_t)c->n * sizeof(*v)), *scratch = v ? v + c->n : NULL, count,
 	       usual;
@@ -330,7 +334,8 @@ static int tell_transfer(struct crossrank *c)
 		if (c->steps->transfers[s])
 			scratch[n++] = c->steps->transfers[s];
 	count = rc ? 0 : median_of(scratch, n);
-	for (uint32_t s = 0; s < c->n && !rc; s++) { /* as many as usual, or they tell nothing */
+	/* A step with another number of collectives is not comparable. */
+	for (uint32_t s = 0; s < c->n && !rc; s++) {
 		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - count) < 0.5 &&
 			       all_known(c, s)
 			   ? c->steps->transfer_ns[s]
@@ -343,21 +348,21 @@ static int tell_transfer(struct crossrank *c)
 	for (uint32_t s = 0; s < c->n && !rc; s++)
 		v[s] = 1 + TRANSFER_UNIT * (v[s] - usual) / c->typical_ns;
 	if (!rc)
-		rc = workers_alone(&config, step, c->n, v, c->typical_ns, take_transfer, c);
+		rc = workers_alone(&config, step, c->n, v, c->typical_ns, report_transfer_flag, c);
 	free(v);
 	free(step);
 	return rc ? rc : c->rc;
 }
 
-/* ---- all ---- */
+/* ---- entry point ---- */
 
-/* A measure over all steps and ranks. */
+/* The median of a measure over all steps and ranks. */
 static double usual_of(struct crossrank *c, enum jobsteps_measure m)
 {
 	return crossrank_median(c->steps->value[m], 0, c->ranks * c->n - 1, c->scratch);
 }
 
-static int tell_hang(struct crossrank *c)
+static int report_hang(struct crossrank *c)
 {
 	uint32_t *members = calloc(c->steps->align->instances + 1u, sizeof(*members));
 
@@ -368,30 +373,30 @@ static int tell_hang(struct crossrank *c)
 	return 0;
 }
 
-static int tell_all(struct crossrank *c)
+static int report_all(struct crossrank *c)
 {
 	int rc = c->typical_ns > 0 ? find_in_tables(c) : 0;
 
 	if (c->mode == PEERS_SYSOM)
 		return rc;
 	if (!rc && c->ranks > 2)
-		rc = tell_constant(c);
+		rc = report_constant(c);
 	if (!rc && c->ranks > 1 && c->typical_ns > 0)
-		rc = tell_transfer(c);
+		rc = report_transfer(c);
 	if (!rc && c->ranks > 1)
-		rc = tell_hang(c);
+		rc = report_hang(c);
 	return rc;
 }
 
 int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
-		   void (*take)(void *to, const struct crossrank_finding *f), void *to)
+		   void (*report)(void *to, const struct crossrank_finding *f), void *to)
 {
 	struct crossrank c = {.job = job,
 			      .steps = job->steps,
 			      .mode = mode,
 			      .ranks = job->steps->rank_count,
 			      .n = job->steps->steps,
-			      .take = take,
+			      .report = report,
 			      .to = to};
 	int rc = -ENOMEM;
 
@@ -402,7 +407,7 @@ int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
 	c.list = malloc(c.ranks * sizeof(*c.list));
 	if (c.scratch && c.list) {
 		c.typical_ns = usual_of(&c, JOBSTEPS_SELF);
-		rc = tell_all(&c);
+		rc = report_all(&c);
 	}
 	free(c.scratch);
 	free(c.list);

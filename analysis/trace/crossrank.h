@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crossrank.h - compares all ranks of recorded traces: who is slow, since when, and why as far as
- * device traces show it.
+ * crossrank.h - compares all ranks of recorded traces: which one is slow, since when, and why as
+ * far as device traces show it.
  *
  * For each rank and step it takes the self time, the pace of all kernels, and the pace of the
  * leading kernels (jobsteps.h), each relative to the rank's usual value. So neither ranks nor steps
  * with other work are blamed. analysis/slow/peers judges these rows as it does live (workers.h). If
  * the heaviest rank changes from step to step (skew.h), the finding is about all ranks, and
- * stretches that skew explains blame nobody. A difference from the first step to the last is a slow
- * GPU, and not other work, only if the kernels have the same names and counts and each is slower by
- * the same ratio. diagnosis.h decides the layer.
+ * stretches that skew explains blame nobody. A difference from the first step to the last may be
+ * other work. It is a slow GPU only if the kernels have the same names and counts, and each is
+ * slower by the same ratio. diagnosis.h decides the layer.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_TRACE_CROSSRANK_H
@@ -20,21 +20,21 @@
 
 struct crossrank_job {
 	const struct jobsteps *steps;
-	const char *const *name; /* [steps->name_count], of kernels */
+	const char *const *name; /* [steps->name_count], names of kernels */
 };
 
 struct crossrank_finding {
 	struct finding finding;
-	uint64_t sure_step; /* the step after which it was significant */
+	uint64_t sure_step; /* the step at which it became significant */
 };
 
 /* mode PEERS_SYSOM: slow ranks only, by mean + k sigma. 0, -ENOMEM. */
 int crossrank_find(const struct crossrank_job *job, enum peers_mode mode,
-		   void (*take)(void *to, const struct crossrank_finding *f), void *to);
+		   void (*report)(void *to, const struct crossrank_finding *f), void *to);
 
 /* Compares every rank with the same rank of an earlier run, by the self times of all steps. If all
  * common ranks are slower, the finding is uniform; otherwise it names the slower ones. 0, -ENOMEM. */
 int crossrank_compare(const struct crossrank_job *job, const struct crossrank_job *earlier,
-		      void (*take)(void *to, const struct crossrank_finding *f), void *to);
+		      void (*report)(void *to, const struct crossrank_finding *f), void *to);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Two runs of a job side by side: every rank against the same rank before. */
+ * Compares two runs of a job: every rank with the same rank of the earlier run. Ranks differ for
+ * good, so medians over all ranks would hide a change of one. */
 #include "analysis/trace/crossrank_private.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ struct middle {
 	uint32_t n;
 };
 
-/* Of a rank's own times. */
+/* The median self time of a rank, with its error. */
 static struct middle middle_of(const struct jobsteps *j, uint32_t r, double *scratch)
 {
 	struct middle m = {0};
@@ -40,7 +41,7 @@ static bool slower(const struct middle *now, const struct middle *before)
 	       now->median - before->median > thresholds.sure.far_errors * error;
 }
 
-/* The rank of the same number. */
+/* The index of the rank with this number; rank_count: none. */
 static uint32_t same_rank(const struct jobsteps *j, int32_t rank)
 {
 	uint32_t r = 0;
@@ -51,7 +52,7 @@ static uint32_t same_rank(const struct jobsteps *j, int32_t rank)
 }
 
 int crossrank_compare(const struct crossrank_job *job, const struct crossrank_job *earlier,
-		      void (*take)(void *to, const struct crossrank_finding *f), void *to)
+		      void (*report)(void *to, const struct crossrank_finding *f), void *to)
 {
 	const struct jobsteps *now = job->steps, *then = earlier->steps;
 	uint32_t most = now->steps > then->steps ? now->steps : then->steps, both = 0, worst = 0;
@@ -88,7 +89,7 @@ int crossrank_compare(const struct crossrank_job *job, const struct crossrank_jo
 		rc = crossrank_cause_between(job, worst, earlier,
 					     same_rank(then, now->rank[worst].rank), f);
 		if (!rc)
-			take(to, out);
+			report(to, out);
 	}
 	free(out);
 	free(scratch);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank is compared with its own steps outside the stretch where there are any, since ranks differ
- * for good; else with its peers in the stretch. */
+ * A rank is compared with its own healthy steps if there are any, since ranks differ for good.
+ * Otherwise it is compared with its peers during the slow stretch. */
 #include "analysis/trace/crossrank_private.h"
 
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include "model/record.h"
 #include "model/thresholds.h"
 
-/* Kernels handed to the diagnosis, by time. */
-#define KERNELS_TOLD 300u
-#define PEERS_TOLD   16u
-/* Own steps that are read to compare a rank with itself. */
+/* Kernels and peers that are passed to the diagnosis, by time. */
+#define KERNELS_MAX 300u
+#define PEERS_MAX   16u
+/* Most healthy steps that are used. */
 #define BEFORE_MAX 256u
 
 struct side {
@@ -90,8 +90,8 @@ static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint
 	}
 	free(list);
 	qsort(out->kernel, d->kernel_count, sizeof(*out->kernel), by_time);
-	if (d->kernel_count > KERNELS_TOLD)
-		d->kernel_count = KERNELS_TOLD;
+	if (d->kernel_count > KERNELS_MAX)
+		d->kernel_count = KERNELS_MAX;
 	d->kernel = out->kernel;
 	return 0;
 }
@@ -102,18 +102,18 @@ static void sides_free(struct side *v, uint32_t n)
 		free(v[i].kernel);
 }
 
-/* The longest run of the rank's steps outside the stretch in which it was not slow; of equal ones
- * the later. Its length. */
-static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
-			  uint32_t *from)
+/* The longest run of the rank's healthy steps outside the stretch; of equal ones the latest.
+ * Returns its length. */
+static uint32_t healthy_run(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
+			    uint32_t *from)
 {
 	uint32_t best = 0, run = 0;
 
 	for (uint32_t s = 0; s < c->n; s++) {
-		bool quiet = (s < first || s > last) && !crossrank_slow_in(c, r, s) &&
-			     !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
+		bool healthy = (s < first || s > last) && !crossrank_slow_in(c, r, s) &&
+			       !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
 
-		run = quiet ? run + 1 : 0;
+		run = healthy ? run + 1 : 0;
 		if (run && run >= best) {
 			best = run;
 			*from = s + 1 - run;
@@ -126,7 +126,7 @@ static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first,
 	return best;
 }
 
-static void take_diagnosis(struct finding *f, const struct diagnosis *d)
+static void copy_diagnosis(struct finding *f, const struct diagnosis *d)
 {
 	f->cause = d->cause;
 	for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
@@ -137,7 +137,7 @@ static void take_diagnosis(struct finding *f, const struct diagnosis *d)
 			    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
 }
 
-/* before: NULL: there is none. d: room. */
+/* before NULL: none. d: scratch. */
 static void diagnose(struct finding *f, struct side *mine, struct side *before,
 		     const struct diagnosis_rank *peers, uint32_t peer_count, uint32_t ranks,
 		     struct diagnosis *d)
@@ -151,12 +151,12 @@ static void diagnose(struct finding *f, struct side *mine, struct side *before,
 				     .job_ranks = ranks,
 				     .known = CAUSE_UNKNOWN};
 
-	/* what a rise of own times is about is no matter of communication */
+	/* The finding is about self time, which communication cannot explain. */
 	mine->rank.comm_ns = mine->rank.exposed_comm_ns = -1;
 	if (before)
 		before->rank.comm_ns = before->rank.exposed_comm_ns = -1;
 	diagnosis_make(&in, d);
-	take_diagnosis(f, d);
+	copy_diagnosis(f, d);
 	if (f->kind == FINDING_SLOW_RANK &&
 	    (f->cause == CAUSE_IMBALANCE_INPUT || f->cause == CAUSE_IMBALANCE_STAGE))
 		f->kind = FINDING_IMBALANCE;
@@ -165,16 +165,16 @@ static void diagnose(struct finding *f, struct side *mine, struct side *before,
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,
 		    uint32_t count, uint32_t first, uint32_t last)
 {
-	struct side mine = {0}, before = {0}, peers[PEERS_TOLD];
-	struct diagnosis_rank list[PEERS_TOLD];
+	struct side mine = {0}, before = {0}, peers[PEERS_MAX];
+	struct diagnosis_rank list[PEERS_MAX];
 	struct diagnosis *d = malloc(sizeof(*d));
-	uint32_t from = 0, quiet, n = 0;
+	uint32_t from = 0, healthy, n = 0;
 	int rc = d ? side_fill(c, ranks[0], first, last, &mine) : -ENOMEM;
 
-	quiet = quiet_run(c, ranks[0], first, last, &from);
-	if (!rc && quiet >= thresholds.count.few)
-		rc = side_fill(c, ranks[0], from, from + quiet - 1, &before);
-	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < thresholds.count.few && !rc;
+	healthy = healthy_run(c, ranks[0], first, last, &from);
+	if (!rc && healthy >= thresholds.count.few)
+		rc = side_fill(c, ranks[0], from, from + healthy - 1, &before);
+	for (uint32_t q = 0; q < c->ranks && n < PEERS_MAX && healthy < thresholds.count.few && !rc;
 	     q++) {
 		bool suspect = false;
 
@@ -187,7 +187,7 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 		n++;
 	}
 	if (!rc && f->cause == CAUSE_UNKNOWN)
-		diagnose(f, &mine, quiet >= thresholds.count.few ? &before : NULL, list, n,
+		diagnose(f, &mine, healthy >= thresholds.count.few ? &before : NULL, list, n,
 			 c->ranks, d);
 	sides_free(&mine, 1);
 	sides_free(&before, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How a hang looks in traces: all ranks share a last collective; after it some sit in one more,
- * many times longer than any before, as the last thing their devices do, and the others never enter
- * it. Traces that merely end at different times end in collectives of the usual length. */
+ * A hang in traces: all ranks share a last collective. After it, some ranks are in one more, many
+ * times longer than any before, as the last work of their devices; the others never enter it.
+ * Traces that merely end at different times end with collectives of the usual length. */
 #include "analysis/trace/crossrank_private.h"
 #include "model/thresholds.h"
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 struct tail {
-	uint32_t after;	  /* collectives after the last that all share */
-	double waited_ns; /* in the first of them; 0: it is not the last thing on the device */
+	uint32_t after;	  /* number of collectives after the last shared one */
+	double waited_ns; /* time in the first of those; 0: the device did more work after it */
 	double most_ns;	  /* longest collective up to the shared one */
 	uint64_t what;
 };
@@ -46,14 +46,14 @@ static struct tail tail_of(const struct crossrank *c, uint32_t r, uint32_t share
 	if (!t.after)
 		return t;
 	t.what = x->coll[i + 1].what;
-	/* nothing of the rank begins after it was entered */
+	/* no device work of the rank began after it entered */
 	if (own->last_begin_ns <= x->coll[i + 1].begin_ns)
 		t.waited_ns = fmax(1, (double)(x->coll[i + 1].end_ns - x->coll[i + 1].begin_ns));
 	return t;
 }
 
-static void tell_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count, uint32_t waiting,
-		      double waited_ns, uint32_t shared)
+static void report_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count,
+			uint32_t waiting, double waited_ns, uint32_t shared)
 {
 	struct crossrank_finding out = {0};
 	struct finding *f = &out.finding;
@@ -63,7 +63,7 @@ static void tell_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count
 	for (uint32_t i = 0; i < x->count; i++)
 		if (x->coll[i].instance == shared)
 			step = jobsteps_at(c->steps, ranks[0], x->coll[i].end_ns);
-	/* the one that did not end comes after the last that did */
+	/* the unfinished collective follows the last finished one */
 	step = step + 1 < c->n ? step + 1 : c->n - 1;
 	f->kind = FINDING_HANG;
 	f->first_step = f->last_step = out.sure_step = step;
@@ -81,7 +81,7 @@ static void tell_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count
 		finding_say(f, LAYER_NETWORK, waited_ns,
 			    "all %u ranks entered a collective that did not end in %.3f s", count,
 			    waited_ns / 1e9);
-	c->take(c->to, &out);
+	c->report(c->to, &out);
 }
 
 void crossrank_hang(struct crossrank *c, double step_ns, uint32_t *members, uint32_t *missing)
@@ -115,8 +115,8 @@ void crossrank_hang(struct crossrank *c, double step_ns, uint32_t *members, uint
 		for (uint32_t r = 0; r < c->ranks; r++)
 			if (c->steps->align->rank[r].count)
 				missing[out++] = r;
-		tell_hang(c, missing, out, 0, waited, shared);
+		report_hang(c, missing, out, 0, waited, shared);
 	} else if (out && waited > thresholds.time.times * most) {
-		tell_hang(c, missing, out, waiting, waited, shared);
+		report_hang(c, missing, out, waiting, waited, shared);
 	}
 }

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank's steps are numbered by the collectives that they share with the reference, not by
+ * counting. A trace may lack steps or split one in two, and counting would then shift all later
+ * steps. */
 #include "analysis/trace/jobsteps.h"
 
 #include <errno.h>
@@ -13,13 +16,13 @@
 #include "model/record.h"
 #include "model/thresholds.h"
 
-/* Collectives of a step that are counted one by one. */
+/* Most collectives per step that are counted exactly. */
 #define COLLS_COUNTED 4096u
 
 /* ---- numbering ---- */
 
-/* On the device a step ends where its last kernel does; one without kernels, where the one before
- * does. */
+/* The end of each step on the device: of its last kernel, or, without kernels, of the step
+ * before. */
 static int ends_find(struct jobsteps_rank *x)
 {
 	uint64_t last = x->device_begin_ns;
@@ -34,13 +37,13 @@ static int ends_find(struct jobsteps_rank *x)
 	return 0;
 }
 
-/* The rank's step that ends at ns or first after it; step_count: none. */
+/* The rank's first step that ends at ns or later; step_count: none. */
 static uint32_t own_at(const struct jobsteps_rank *x, uint64_t ns)
 {
 	return (uint32_t)sorted_find(x->end_ns, x->step_count, sizeof(*x->end_ns), ns, false);
 }
 
-/* Share of the rank's steps that hold as many common collectives as most do. */
+/* The share of the rank's steps that have the most frequent number of common collectives. */
 static double regularity(const struct align_rank *a, const struct jobsteps_rank *x)
 {
 	uint32_t seen[COLLS_COUNTED] = {0}, most = 0, i = 0;
@@ -56,8 +59,8 @@ static double regularity(const struct align_rank *a, const struct jobsteps_rank 
 	return x->step_count > 1 ? (double)most / (x->step_count - 1) : 0;
 }
 
-/* The rank whose steps number the job's: the most regular ones; of several as regular, the usual
- * number of them. */
+/* The rank whose steps number the job's steps: the most regular one; of equal ones, the one whose
+ * number of steps is nearest to the median. */
 static uint32_t reference_of(const struct jobsteps *j)
 {
 	double *v = malloc(j->rank_count * sizeof(*v)), usual, best = -1, best_off = 0;
@@ -84,7 +87,7 @@ static uint32_t reference_of(const struct jobsteps *j)
 	return out;
 }
 
-/* In which of the reference's steps it leaves each instance; JOBSTEPS_NONE: in none. NULL: no memory. */
+/* The reference's step in which each instance ends; JOBSTEPS_NONE: none. NULL: no memory. */
 static uint32_t *steps_of_instances(const struct jobsteps *j, uint32_t ref)
 {
 	uint32_t n = j->align->instances ? j->align->instances : 1;
@@ -102,7 +105,8 @@ static uint32_t *steps_of_instances(const struct jobsteps *j, uint32_t ref)
 	return of;
 }
 
-/* Where no collective says it: by the middle of the step, on the reference's clock. */
+/* The number of a step that no collective places: by the step's middle, on the reference's
+ * clock. */
 static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k)
 {
 	const struct align_rank *a = &j->align->rank[r];
@@ -117,7 +121,8 @@ static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t re
 	return step < j->steps ? step : JOBSTEPS_NONE;
 }
 
-/* Of a rank's step k, whose first collective is *at. */
+/* The number of the rank's step k. *at: index of the step's first collective; advanced past the
+ * step. */
 static uint32_t number_of(const struct jobsteps *j, const uint32_t *of, uint32_t r, uint32_t ref,
 			  uint32_t k, uint32_t *at)
 {
@@ -155,7 +160,7 @@ static int rank_number(struct jobsteps *j, const uint32_t *of, uint32_t r, uint3
 	for (uint32_t k = 0; k < x->step_count; k++) {
 		uint32_t s = r == ref ? k : number_of(j, of, r, ref, k, &at);
 
-		/* they rise: what goes back is none of them */
+		/* numbers only rise; a step that would go back has none */
 		x->number[k] = s != JOBSTEPS_NONE && s + 1 >= next ? s : JOBSTEPS_NONE;
 		for (; x->number[k] != JOBSTEPS_NONE && next <= s; next++)
 			x->own[next] = k;
@@ -199,17 +204,17 @@ uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns)
 	return x->step_count && x->number[k] != JOBSTEPS_NONE ? x->number[k] : 0;
 }
 
-/* ---- what each kernel usually takes ---- */
+/* ---- the usual time of each kernel ---- */
 
 struct usual {
-	double *ns;    /* [names]: median over a rank's steps of a kernel's mean time; 0: none */
+	double *ns;    /* [names]: median over a rank's steps of the kernel's mean time; 0: none */
 	double *total; /* [names] */
-	double *share; /* [names]: the most that it takes of some rank's time */
+	double *share; /* [names]: largest share of a rank's compute time */
 	uint64_t *count;
-	uint8_t *lead; /* [names]: 1 + its place among the leads; 0 none */
+	uint8_t *lead; /* [names]: 1 + its index among the leading kernels; 0: it is none */
 	uint32_t names;
-	double *sample; /* of all names' means in the steps, of one rank */
-	void *memory;	/* that all of them lie in */
+	double *sample; /* one rank's mean times of all names in all steps */
+	void *memory;	/* holds all of these arrays */
 };
 
 static bool is_compute(const struct step_kernel *k)
@@ -217,8 +222,8 @@ static bool is_compute(const struct step_kernel *k)
 	return k->kind == RECORD_KERNEL || k->kind == RECORD_GRAPH_EXEC;
 }
 
-/* Under name 0 go all kernels that have none. */
-static bool is_told(const struct usual *u, const struct step_kernel *k)
+/* Name 0 collects the kernels without a name. */
+static bool is_named(const struct usual *u, const struct step_kernel *k)
 {
 	return is_compute(k) && k->name && k->name < u->names && k->count;
 }
@@ -253,7 +258,7 @@ static int usual_new(struct usual *u, const struct jobsteps *j)
 	return u->memory ? 0 : -ENOMEM;
 }
 
-/* Times and numbers of a rank's compute kernels by name; what they take together. */
+/* Sums a rank's compute kernels by name. Returns their total time. */
 static double totals_of(struct usual *u, const struct jobsteps_rank *x)
 {
 	double all = 0;
@@ -264,7 +269,7 @@ static double totals_of(struct usual *u, const struct jobsteps_rank *x)
 		const struct step_kernel *k = &x->kernel[i];
 
 		all += is_compute(k) ? (double)k->total_ns : 0;
-		if (!is_told(u, k))
+		if (!is_named(u, k))
 			continue;
 		u->total[k->name] += (double)k->total_ns;
 		u->count[k->name] += k->count;
@@ -272,7 +277,7 @@ static double totals_of(struct usual *u, const struct jobsteps_rank *x)
 	return all;
 }
 
-/* The names that take most of a rank's time, on any rank. */
+/* Selects the leading kernels: those with the largest share of any rank's time. */
 static void leads_find(struct jobsteps *j, struct usual *u)
 {
 	for (uint32_t r = 0; r < j->rank_count; r++) {
@@ -287,31 +292,32 @@ static void leads_find(struct jobsteps *j, struct usual *u)
 		for (uint32_t name = 1; name < u->names; name++)
 			if (!u->lead[name] && u->share[name] > (best ? u->share[best] : 0))
 				best = name;
-		if (!best || u->share[best] < thresholds.part.told)
+		if (!best || u->share[best] < thresholds.part.named)
 			break;
 		j->lead[j->leads] = best;
 		u->lead[best] = (uint8_t)(j->leads + 1);
 	}
 }
 
-/* Of one rank: the means of each name's kernels in its steps, sorted by name; their medians. */
+/* One rank's usual time per kernel: groups the means of all steps by name, and takes the
+ * medians. */
 static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 {
 	uint64_t *from = u->count;
 
 	memset(from, 0, (u->names + 1) * sizeof(*from));
 	for (uint32_t i = 0; i < kernels_of(x); i++)
-		if (is_told(u, &x->kernel[i]))
+		if (is_named(u, &x->kernel[i]))
 			from[x->kernel[i].name + 1]++;
 	for (uint32_t name = 0; name < u->names; name++)
 		from[name + 1] += from[name];
 	for (uint32_t i = 0; i < kernels_of(x); i++) {
 		const struct step_kernel *k = &x->kernel[i];
 
-		if (is_told(u, k))
+		if (is_named(u, k))
 			u->sample[from[k->name]++] = (double)k->total_ns / k->count;
 	}
-	/* each name now begins where the one before ends */
+	/* now each name begins where the one before ends */
 	for (uint32_t name = 0; name < u->names; name++) {
 		uint64_t begin = name ? from[name - 1] : 0, n = from[name] - begin;
 
@@ -319,9 +325,10 @@ static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 	}
 }
 
-/* ---- where the time went ---- */
+/* ---- accounting ---- */
 
-/* Of the device: from the end of the step before to its own. NAN: not known. */
+/* The length of step k on the device, from the end of the step before to its own. NAN: not
+ * known. */
 static double span_of(const struct jobsteps_rank *x, uint32_t k)
 {
 	const struct step *s = &x->step[k];
@@ -339,7 +346,7 @@ static void kernels_add(struct jobsteps *j, const struct usual *u, uint32_t r, u
 
 	for (uint32_t i = x->kernel_at[k]; i < x->kernel_at[k + 1]; i++) {
 		const struct step_kernel *one = &x->kernel[i];
-		double work = is_told(u, one) ? one->count * u->ns[one->name] : 0;
+		double work = is_named(u, one) ? one->count * u->ns[one->name] : 0;
 		uint32_t lead;
 
 		j->value[JOBSTEPS_KERNELS][at] += is_compute(one) ? one->count : 0;
@@ -364,7 +371,8 @@ static void row_forget(struct jobsteps *j, size_t at)
 		j->lead_pace[i][at] = NAN;
 }
 
-/* The rank's step k is all of the job's step, or a part of it. False: nothing is known of that. */
+/* Adds the rank's step k, which is the job's step or a part of it. False: it has a gap, so the sums
+ * are unknown. */
 static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k,
 		     double *lead_work)
 {
@@ -378,7 +386,7 @@ static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint
 	j->value[JOBSTEPS_COMM][at] += (double)own->comm_ns;
 	j->value[JOBSTEPS_COPY][at] += (double)own->copy_ns;
 	j->value[JOBSTEPS_EXPOSED][at] += (double)own->exposed_comm_ns;
-	/* of its span, what lies before its first kernel too */
+	/* idle time includes the time before the step's first kernel */
 	j->value[JOBSTEPS_IDLE][at] +=
 	    span - (double)(own->device_end_ns - own->device_begin_ns - own->idle_ns);
 	j->value[JOBSTEPS_SELF][at] += span - (double)own->exposed_comm_ns;
@@ -406,8 +414,7 @@ static void row_set(struct jobsteps *j, const struct usual *u, uint32_t r, uint3
 		j->lead_pace[i][at] = lead_work[i] > 0 ? j->lead_pace[i][at] / lead_work[i] : NAN;
 }
 
-/* A step that lies at an outer edge of the rank's trace, or a part of which does, counts only if it is
- * whole. */
+/* Whether the step touches an edge of the rank's trace. Such a step counts only if it is whole. */
 static bool is_outer(const struct jobsteps_rank *x, uint32_t s)
 {
 	bool outer = false;
@@ -434,13 +441,13 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 			row_forget(j, (size_t)r * j->steps + s);
 }
 
-/* ---- who was late ---- */
+/* ---- lateness ---- */
 
 struct entry {
 	uint32_t instance, rank;
-	double enter_ns; /* after the job's zero, on the common clock */
-	double ns;	 /* inside */
-	uint64_t end_ns; /* local */
+	double enter_ns; /* since the job's zero, on the common clock */
+	double ns;	 /* duration */
+	uint64_t end_ns; /* on the rank's clock */
 };
 
 static int entry_order(const void *pa, const void *pb)

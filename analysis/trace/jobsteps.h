@@ -24,12 +24,12 @@
 
 enum jobsteps_measure {
 	JOBSTEPS_LATENCY, /* ns, as all but PACE and KERNELS */
-	JOBSTEPS_SELF,	  /* latency less exposed communication */
+	JOBSTEPS_SELF,	  /* latency minus exposed communication */
 	JOBSTEPS_COMPUTE,
 	JOBSTEPS_COMM,
 	JOBSTEPS_EXPOSED,
 	JOBSTEPS_COPY, /* unions of intervals */
-	JOBSTEPS_IDLE, /* nothing runs */
+	JOBSTEPS_IDLE, /* no work on the device */
 	JOBSTEPS_LATE, /* how much later it enters collectives than its typical peer, mean */
 	JOBSTEPS_WORK, /* usual time of its compute kernels, summed */
 	JOBSTEPS_BUSY, /* their actual time, summed: pace times work */
@@ -45,9 +45,9 @@ struct jobsteps_rank {
 	const struct step_kernel
 	    *kernel;		   /* of all its steps; a name has the same id on every rank */
 	const uint32_t *kernel_at; /* [step_count + 1]: kernels of step k begin at kernel_at[k] */
-	uint64_t device_begin_ns, last_begin_ns; /* begin of its device's first and last record */
+	uint64_t device_begin_ns, last_begin_ns; /* begin of the device's first and last record */
 	/* out */
-	uint64_t *end_ns; /* [step_count]: where they end on the device, never falling */
+	uint64_t *end_ns; /* [step_count]: end of each step on the device, ascending */
 	uint32_t *number; /* [step_count]: the job's step; JOBSTEPS_NONE: not known */
 	uint32_t *own;	  /* [steps + 1]: the job's step s consists of this rank's steps own[s] to
 			   * own[s + 1] - 1, except those without a number */
@@ -64,12 +64,14 @@ struct jobsteps {
 	/* out */
 	uint32_t steps;
 	double *value[JOBSTEPS_MEASURES]; /* [rank * steps + step], NAN: not known */
-	/* the compute kernels that take most time in the job, and the pace of each alone */
+	/* the compute kernels with most time in the job, and the pace of each */
 	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
 	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
-	double *lead_ns;     /* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one, 0: none */
-	double *transfer_ns; /* [steps]: from the last entry to the end, summed over collectives */
-	uint32_t *transfers; /* [steps]: its collectives of two or more ranks */
+	/* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one kernel, 0: none */
+	double *lead_ns;
+	/* [steps]: from the last entry to the end, summed over the collectives */
+	double *transfer_ns;
+	uint32_t *transfers; /* [steps]: number of collectives with two or more ranks */
 	void *memory;	     /* holds all of these arrays */
 };
 
@@ -92,13 +94,13 @@ static inline double jobsteps_lead_ns(const struct jobsteps *j, uint32_t rank, u
  * it. */
 uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns);
 
-/* A rank's kernels and copies by name, per step, over the known steps of [first, last]. */
+/* A rank's kernels and copies by name: means per step over the known steps of [first, last]. */
 struct jobsteps_kernel {
 	uint32_t name;
 	uint8_t kind;
 	double count, total_ns;
 };
-/* Sorted by name; the caller frees *out. Returns their number, or -ENOMEM. */
+/* Sorted by name; the caller frees *out. Returns the number of entries, or -ENOMEM. */
 int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,
 		     struct jobsteps_kernel **out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Roles of four and more are judged each by itself: their steps may vary together. Smaller ones would
- * say little, so all workers are one group, each measured against its own role's level. */
+ * A role of four or more workers is judged by itself, because the steps of a role vary together.
+ * Smaller roles have too few members. Then all workers form one group, each relative to its own
+ * role's level. */
 #include "analysis/trace/workers.h"
 
 #include <errno.h>
@@ -14,10 +15,11 @@
 #include "base/room.h"
 #include "model/thresholds.h"
 
-/* The other times of a rank (its kernels) share their noise: all count as one beside its own time. */
+/* The series of a rank's kernels are correlated. Together they count as one more series beside self
+ * time. */
 #define SERIES_APART 2
 
-static void keep(struct workers *w, const struct workers_flag *f)
+static void keep_flag(struct workers *w, const struct workers_flag *f)
 {
 	if (ROOM_FOR(w->flag, w->flags_room, w->flags + 1ull))
 		w->no_memory = true;
@@ -29,9 +31,9 @@ struct group {
 	const uint32_t *member; /* rows of the tables */
 	uint32_t count;
 	const double *self, *late;
-	double scale; /* self is of this many ns */
+	double scale; /* ns per unit of self */
 	double step_ns;
-	bool known; /* all of them have a self of 1 without a fault */
+	bool known; /* self is 1 in all members without a fault */
 	bool replica;
 	uint32_t series;
 };
@@ -48,7 +50,7 @@ static void push(struct peers *p, const struct workers_table *t, const struct gr
 	peers_push(p, t->step[step], row, g->late ? late : NULL, g->step_ns, 1);
 }
 
-/* The rows twice: what they are held against in the second pass was learned in the first one. */
+/* Judges the rows twice: the first pass learns the noise, the second judges with it. */
 static int judge(const struct workers_table *t, const struct group *g,
 		 const struct peers_config *config, workers_stretch *take, void *context)
 {
@@ -88,7 +90,7 @@ struct keeping {
 	const struct group *g;
 };
 
-/* Of a worker that was slow in more steps than not nobody knows what is usual for it. */
+/* A worker that was slow in most steps has no known usual value. */
 static bool is_unusual(const struct workers_table *t, const struct peers_flag *f)
 {
 	uint32_t n = 0;
@@ -104,14 +106,14 @@ static void keep_one(void *context, const struct peers_flag *f)
 
 	if (k->w->t->uneven && !is_unusual(k->w->t, f))
 		return;
-	keep(k->w, &(struct workers_flag){.flag = *f,
-					  .worker = k->g->member[f->member],
-					  .replica = k->g->replica,
-					  .series = k->g->series,
-					  .pair = k->g->count == 2});
+	keep_flag(k->w, &(struct workers_flag){.flag = *f,
+					       .worker = k->g->member[f->member],
+					       .replica = k->g->replica,
+					       .series = k->g->series,
+					       .pair = k->g->count == 2});
 }
 
-/* Of all members. */
+/* Hours of all workers together. */
 static double hours(const struct workers_table *t, double step_ns)
 {
 	return fmax(t->workers * (double)t->steps * step_ns / 3600e9, 1e-9);
@@ -136,7 +138,7 @@ struct alone {
 	void *context;
 };
 
-static void take_alone(void *context, const struct peers_flag *f)
+static void forward_first(void *context, const struct peers_flag *f)
 {
 	const struct alone *a = context;
 
@@ -168,7 +170,7 @@ int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t s
 		pair[s] = value[s];
 		pair[steps + s] = 1;
 	}
-	err = judge(&t, &g, &once, take_alone, &a);
+	err = judge(&t, &g, &once, forward_first, &a);
 	free(pair);
 	return err;
 }
@@ -183,8 +185,9 @@ static uint32_t members_of(const struct workers_table *t, uint32_t role, uint32_
 	return n;
 }
 
-/* Steps of the largest stretches teach nothing of what is usual. Whether there are any. */
-static bool leave_out(struct workers *w)
+/* Excludes the steps of the largest flags from learning the usual values. False: there are no
+ * flags. */
+static bool exclude_stretches(struct workers *w)
 {
 	const struct workers_table *t = w->t;
 	double most = 0;
@@ -200,7 +203,7 @@ static bool leave_out(struct workers *w)
 	return w->flags > 0;
 }
 
-/* Every series of every worker against what is usual for it. */
+/* Judges every series of every worker against its usual value. */
 static int judge_uneven(struct workers *w)
 {
 	const struct workers_table *t = w->t;
@@ -214,7 +217,7 @@ static int judge_uneven(struct workers *w)
 	for (uint32_t i = 0; i < t->workers; i++)
 		w->member[i] = i;
 	err = judge_group(w, &g);
-	if (!err && leave_out(w)) {
+	if (!err && exclude_stretches(w)) {
 		w->flags = 0;
 		workers_level(w);
 		err = judge_group(w, &g);
@@ -311,7 +314,7 @@ static size_t lay_out(struct workers *w, void *memory)
 	return at.bytes;
 }
 
-int workers_find(const struct workers_table *t, workers_tell *tell, void *context)
+int workers_find(const struct workers_table *t, workers_report *report, void *context)
 {
 	struct workers w = {.t = t};
 	void *memory = calloc(1, lay_out(&w, NULL));
@@ -326,7 +329,7 @@ int workers_find(const struct workers_table *t, workers_tell *tell, void *contex
 	if (!err)
 		err = judge_replicas(&w);
 	if (!err)
-		err = workers_findings(&w, tell, context);
+		err = workers_findings(&w, report, context);
 	free(w.flag);
 	free(memory);
 	return err;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * workers.h - a table of a recorded job's step times in, findings about its workers out. peers.h
- * judges, as it does live, but over the table twice: the first pass learns the noise, the second
- * judges. This file adds what only a whole recording allows: what is usual for each role or worker,
- * what the ranks of one replica have in common (their input), roles that are heavier than others,
- * and a job that became slower as a whole. Pure; allocates while it runs. Threads: any, a table
- * each. */
+ * workers.h - finds slow workers in a table of a recorded job's step times. peers.h judges, as it
+ * does live, but over the table twice: the first pass learns the noise, the second judges. This
+ * file adds what only a whole recording allows: the usual value of each role or worker, what the
+ * ranks of one replica have in common (their input), roles with more work than others, and a job
+ * that became slower as a whole. Pure; allocates while it runs. Threads: any, a table each. */
 #ifndef SYSOM_ANALYSIS_TRACE_WORKERS_H
 #define SYSOM_ANALYSIS_TRACE_WORKERS_H
 
@@ -31,7 +30,7 @@ struct workers_table {
 	const double *const *more;
 	uint32_t more_count;
 	/* [steps]: all workers have unusual work in this step. NULL: not known; then a job that
-	 * becomes slower is reported from 10% and 20 steps on. */
+	 * becomes slower is reported only from 10% and 20 steps on. */
 	const bool *other_work;
 	/* Stretches of several workers at the same time are one finding if this is equal; NULL:
 	 * always. series: 0 is self time, the others are more[series - 1]. */
@@ -52,16 +51,17 @@ struct workers_finding {
 	uint64_t sure_step;
 	uint32_t window;
 	enum peers_measure measure;
-	uint32_t series, also; /* the series that shows it best; others that show it */
-	uint32_t worst;	       /* worker */
+	/* the series with the clearest excess; number of others that show it */
+	uint32_t series, also;
+	uint32_t worst; /* the worker with the largest excess */
 };
-typedef void workers_tell(void *context, const struct workers_finding *f);
+typedef void workers_report(void *context, const struct workers_finding *f);
 
 /* Reports the job as a whole, then slow ranks by their first step, then roles. 0, -ENOMEM, -E2BIG
  * (a role of more than PEERS_MEMBERS_MAX workers). */
-int workers_find(const struct workers_table *t, workers_tell *tell, void *context);
+int workers_find(const struct workers_table *t, workers_report *report, void *context);
 /* Stretches in which one series of the whole job lies above its usual value. value: [steps],
- * relative to the usual. 0, -ENOMEM. */
+ * relative to the usual value. 0, -ENOMEM. */
 typedef void workers_stretch(void *context, const struct peers_flag *f);
 int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t steps,
 		  const double *value, double step_ns, workers_stretch *take, void *context);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A worker's step is its role's level times the step's size times its input times what is its own. The
- * factors are medians, found one after the other, twice: so a slow worker hardly moves them. A role's
- * level is that of the lower half of its workers: of two, the faster one, whatever the other does. What
- * most stages of a replica have in common is its input (longer sequences, say), not a fault of theirs. */
+ * A worker's self time in a step is a product: its role's level, the size of the step, the size of
+ * its input, and its own factor. The first three are medians, found in turn, twice, so a slow
+ * worker hardly changes them. The level of a role is that of the lower half of its workers; of two
+ * workers, the faster one. If most stages of a replica share a factor, it is their input (longer
+ * sequences, say), not a fault. */
 #include <math.h>
 
 #include "analysis/robust/median.h"
 #include "analysis/trace/workers_private.h"
 #include "model/thresholds.h"
 
-/* Each worker's level: most of its steps, those that are not slow for a part of the time. */
+/* A worker's level is a low quantile of its steps, because the worker may be slow in a part of
+ * them. */
 static void levels(struct workers *w)
 {
 	const struct workers_table *t = w->t;
@@ -52,7 +54,7 @@ static void commons(struct workers *w)
 	}
 }
 
-static double own_part(const struct workers *w, uint32_t step, uint32_t worker)
+static double self_part(const struct workers *w, uint32_t step, uint32_t worker)
 {
 	const struct workers_table *t = w->t;
 	double v = t->self_ns[workers_cell(t, worker, step)];
@@ -60,7 +62,8 @@ static double own_part(const struct workers *w, uint32_t step, uint32_t worker)
 	return v > 0 ? v / w->role_level[t->role[worker]] : NAN;
 }
 
-/* Of two stages both must agree; of more, most. Fewer, or one replica: nothing can be told apart. */
+/* The input is known if both of two stages agree, or most of several. With one stage or one replica
+ * it cannot be separated. */
 static void inputs(struct workers *w)
 {
 	const struct workers_table *t = w->t;
@@ -72,7 +75,7 @@ static void inputs(struct workers *w)
 
 			*input = 1;
 			for (uint32_t i = 0; i < t->workers; i++) {
-				v = t->replica[i] == r ? own_part(w, s, i) / w->common[s] : NAN;
+				v = t->replica[i] == r ? self_part(w, s, i) / w->common[s] : NAN;
 				if (isfinite(v))
 					w->scratch[n++] = v;
 			}
@@ -99,7 +102,7 @@ static void latenesses(struct workers *w)
 			for (uint32_t s = 0; s < t->steps && t->role[i] == r; s++)
 				if (isfinite(t->late_ns[workers_cell(t, i, s)]))
 					w->scratch[known++] = t->late_ns[workers_cell(t, i, s)];
-			/* the workers' medians, in the place of a row that is filled below */
+			/* stores the workers' medians in late, which is filled below */
 			if (known)
 				w->late[members++] = median_of(w->scratch, known);
 		}
@@ -114,8 +117,8 @@ static void latenesses(struct workers *w)
 			    t->late_ns[workers_cell(t, i, s)] - w->role_late[t->role[i]];
 }
 
-/* The median of v without what lies above the most of it by more than noise: of a worker that is slow for
- * a part of the time what it is otherwise. The noise is that of the lower side. */
+/* The median of v without the values that lie far above most of it. For a worker that is slow part
+ * of the time, this is its healthy value. The noise is that of the lower half. */
 static double without_high(double *v, uint32_t n)
 {
 	uint32_t low = (uint32_t)(WORKERS_MOST_STEPS * (n ? n - 1 : 0)), kept = 0;
@@ -126,8 +129,9 @@ static double without_high(double *v, uint32_t n)
 	return median_lower(v, kept, 0.5);
 }
 
-/* The worker's values without the steps in which somebody was slow: a part of its own time may be hidden
- * while it waits. All of them where too few others are known. Their number. */
+/* Collects the worker's values in w->scratch, without steps in which any worker was slow, because
+ * waiting hides a part of the others' self time. Uses all steps if too few remain. Returns the
+ * count. */
 static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker)
 {
 	const struct workers_table *t = w->t;
@@ -149,8 +153,8 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 	return n;
 }
 
-/* What each worker's value differs by from what is usual for it, in parts of that: 1 where it is as
- * ever. small: in parts of the typical worker's, where its own is less than this part of it. */
+/* Each worker's values relative to its usual value; 1: as usual. small: a worker whose usual value
+ * is less than this share of the typical worker's uses the typical one as its unit. */
 static void against_usual(struct workers *w, const double *value, double small, double *usual,
 			  double *out)
 {
@@ -206,7 +210,7 @@ void workers_level(struct workers *w)
 	for (uint32_t s = 0; s < t->steps; s++)
 		for (uint32_t i = 0; i < t->workers; i++)
 			w->self[workers_cell(t, i, s)] =
-			    own_part(w, s, i) /
+			    self_part(w, s, i) /
 			    (has_input ? w->input[workers_cell(t, t->replica[i], s)] : 1);
 	for (uint32_t i = 0; i < t->workers; i++)
 		w->usual[i] = w->role_level[t->role[i]];

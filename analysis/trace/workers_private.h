@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
- * workers_private.h - between workers.c, workers_level.c and workers_tell.c. Not for others. */
+ * workers_private.h - what workers.c, workers_level.c and workers_report.c share. */
 #ifndef SYSOM_ANALYSIS_TRACE_WORKERS_PRIVATE_H
 #define SYSOM_ANALYSIS_TRACE_WORKERS_PRIVATE_H
 
 #include "analysis/trace/workers.h"
 
-/* The usual value is this quantile of a worker's steps, since part of them may be slow. */
+/* The usual value is this quantile of a worker's steps, because a part of them may be slow. */
 #define WORKERS_MOST_STEPS 0.4
 
 struct workers_flag {
 	struct peers_flag flag;
-	uint32_t worker; /* or the replica */
+	uint32_t worker; /* or the index of the replica */
 	uint32_t series, also;
-	double own; /* excess as a share of its own step */
+	double self_excess; /* excess of self time, as a share */
 	uint32_t kind;
-	bool replica; /* all ranks of a replica */
-	bool pair;    /* one of two */
-	bool told;
+	bool replica; /* of all ranks of a replica */
+	bool pair;    /* the worker has one peer only */
+	bool reported;
 };
 
 struct workers {
 	const struct workers_table *t;
 	double step_ns;
-	double *self;	    /* [workers][steps]: self time, relative to its role's level */
-	double *late;	    /* [workers][steps]: ns above its role's level */
-	double *level;	    /* [workers]: self time, ns */
-	bool *away;	    /* [steps]: a worker was slow, so nothing is learned from the step */
-	double *usual;	    /* [workers]: the unit of self, ns: the level of its role, or its own */
-	double *more;	    /* [workers][steps]: one of the further times, relative to the usual */
-	double *role_level; /* [roles]: level of the lower half of its workers */
+	double *self;  /* [workers][steps]: self time, relative to its role's level */
+	double *late;  /* [workers][steps]: ns above its role's level */
+	double *level; /* [workers]: self time, ns */
+	bool *away;    /* [steps]: a worker was slow, so nothing is learned from the step */
+	double *usual; /* [workers]: the unit of self, ns: the level of its role, or its own */
+	/* [workers][steps]: one of the further times, relative to its usual value */
+	double *more;
+	double *role_level; /* [roles]: level of the lower half of the workers */
 	double *role_late;  /* [roles], ns */
-	double *common;	    /* [steps]: length of the step, relative to the usual */
-	double *input;	    /* [replicas][steps]: what a replica's workers have in common */
+	double *common;	    /* [steps]: length of the step, relative to the usual length */
+	double *input;	    /* [replicas][steps]: the factor that a replica's workers share */
 	double *scratch;    /* max(steps, workers) */
 	uint32_t *member;   /* [workers + replicas]: the group under test */
 	struct workers_flag *flag;
@@ -48,9 +49,9 @@ static inline bool workers_is_in(const struct workers_table *t, uint32_t step,
 
 /* Computes self, late, level, role_level, common and input. */
 void workers_level(struct workers *w);
-/* Computes more from one of the further times. */
+/* Computes w->more from one of the further times. */
 void workers_more(struct workers *w, const double *value);
 /* Turns flags into findings, and tests roles and the job as a whole. 0, -ENOMEM. */
-int workers_findings(struct workers *w, workers_tell *tell, void *context);
+int workers_findings(struct workers *w, workers_report *report, void *context);
 
 #endif

@@ -18,7 +18,7 @@ unsigned incident_text_columns(void);
 void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);
 /* One or two slow steps of a rank, as when its host is late once. */
-bool incident_text_is_hiccup(const json_t *in);
+bool incident_text_is_transient(const json_t *in);
 /* When a hang began and was last seen, as far as that is told; false: of no hang. */
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns);
 /* "rank 5 is slow", "ranks 0-7 are slow together", ... In a static buffer of term.h. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One rate for all time would be off by NTP's slewing (up to 500 ppm), a rate per second would carry
- * the readings' own noise into the next second: so the rate comes from some seconds of anchors, and
- * what it predicts is compared with each new one. */
+ * A single rate for all time would be off by NTP's slewing (up to 500 ppm). A rate per second would
+ * carry the noise of its readings into the next second. So the rate comes from several seconds of
+ * anchors, and its prediction is compared with each new anchor. */
 #include "node/join/clockmap.h"
 
 #include <math.h>
@@ -75,7 +75,8 @@ void clockmap_init(struct clockmap *m)
 	nanosleep(&pause, NULL);
 	clockmap_read(&a);
 	clockmap_add(m, &a);
-	/* Ten milliseconds give the rate to some ppm only: say so until the first second is over. */
+	/* Ten milliseconds give the rate only to some ppm, so the error is large until the first
+	 * second is over. */
 	m->error_ns = 10000;
 }
 
@@ -83,7 +84,7 @@ static uint64_t convert_realtime(const struct clockmap *m, uint64_t stamp)
 {
 	uint32_t i = m->count - 1;
 
-	/* The offset that held at the time: somebody may have set the clock since. */
+	/* Use the offset at that time, because the clock may have been set since. */
 	while (i > 0 && m->anchors[i].realtime_ns > stamp)
 		i--;
 	return stamp - (m->anchors[i].realtime_ns - m->anchors[i].monotonic_ns);

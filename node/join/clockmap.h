@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * clockmap.h - convert raw stamps to CLOCK_MONOTONIC nanoseconds, using our own anchors (INV-8).
- * Owns: a history of anchors. Threads: one caller. Trust: a stamp may be any number, so the result
- * may be too; the caller checks it against its own clock.
- * The map interpolates between anchors. Before the first and after the last it extrapolates with
- * the recent rate. */
+ * clockmap.h - convert raw stamps to CLOCK_MONOTONIC nanoseconds, using our own anchors. Owns: a
+ * history of anchors. Threads: one caller. Trust: a stamp may be any number, so the result may be
+ * too; the caller checks it against its own clock. The map interpolates between anchors. Before the
+ * first and after the last it extrapolates with the recent rate. */
 #ifndef SYSOM_NODE_JOIN_CLOCKMAP_H
 #define SYSOM_NODE_JOIN_CLOCKMAP_H
 
@@ -17,7 +16,7 @@
 
 struct clockmap_anchor {
 	uint64_t ticks, monotonic_ns, realtime_ns;
-	uint64_t spread_ns; /* the readings lie within this */
+	uint64_t spread_ns; /* uncertainty of the readings */
 };
 
 struct clockmap {
@@ -27,11 +26,11 @@ struct clockmap {
 	uint64_t error_ns; /* recent error of extrapolation */
 };
 
-/* The three clocks read together, the best of a few tries. */
+/* Reads the three clocks together, the best of a few tries. */
 void clockmap_read(struct clockmap_anchor *out);
-/* Two readings some milliseconds apart. */
+/* Takes two readings some milliseconds apart. */
 void clockmap_init(struct clockmap *m);
-/* A later anchor; one that does not lie after the last is ignored. */
+/* Adds a later anchor; one that is not later than the last is ignored. */
 void clockmap_add(struct clockmap *m, const struct clockmap_anchor *a);
 /* Slow path of clockmap_ns: before the newest anchor, or another clock. */
 uint64_t clockmap_convert(const struct clockmap *m, uint8_t source, uint64_t stamp);
@@ -49,7 +48,7 @@ static inline uint64_t clockmap_ns(const struct clockmap *m, uint8_t source, uin
 	return clockmap_convert(m, source, stamp);
 }
 
-/* A difference of stamps in nanoseconds. */
+/* Converts a difference of stamps to nanoseconds. */
 static inline uint64_t clockmap_duration(const struct clockmap *m, uint8_t source, uint32_t ticks)
 {
 	return source == CLOCK_SOURCE_TSC ? (uint64_t)((double)ticks * m->ns_per_tick) : ticks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The host side: order, translation, tables. Events keep their raw form until they are in order,
- * since what they mean (a handle's stream, a thread's context) depends on what came before. */
+ * The host side: ordering, conversion, tables. Events stay raw until they are in order, because
+ * their meaning (a handle's stream, a thread's context) depends on earlier events. */
 #include "node/join/join.h"
 
 #include <errno.h>
@@ -33,14 +33,14 @@ uint64_t join_watermark_ns(const struct join *j)
 	return j->watermark_ns;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static bool alloc_tables(struct join *j)
 {
 	uint32_t pending =
 	    JOIN_HOST_PENDING > JOIN_DEVICE_PENDING ? JOIN_HOST_PENDING : JOIN_DEVICE_PENDING;
 
-	/* Untouched pages of these cost no memory: most jobs use little of each. */
+	/* Untouched pages cost no memory, and most jobs use little of each table. */
 	return (j->host = malloc(sizeof(*j->host) * JOIN_HOST_PENDING)) &&
 	       (j->device = malloc(sizeof(*j->device) * JOIN_DEVICE_PENDING)) &&
 	       (j->order = malloc(sizeof(*j->order) * pending)) &&
@@ -71,7 +71,7 @@ int join_open(struct join **out, const struct join_sink *sink, const struct cloc
 	j->key = keyed_process();
 	j->lane_count = lane_count ? lane_count : 1;
 	j->host_sorted = j->device_sorted = true;
-	j->chunk_used = j->coll_used = j->template_coll_used = 1; /* 0 ends a list */
+	j->chunk_used = j->coll_used = j->template_coll_used = 1; /* index 0 ends a list */
 	if (!alloc_tables(j)) {
 		join_close(j);
 		return -ENOMEM;
@@ -153,7 +153,8 @@ static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t
 	return s;
 }
 
-/* CU_STREAM_LEGACY is 1, CU_STREAM_PER_THREAD 2; 0 is either, by the variant that was called. */
+/* CU_STREAM_LEGACY is 1, CU_STREAM_PER_THREAD is 2. Handle 0 is one of them, depending on the
+ * called variant. */
 static struct join_stream *stream_of(struct join *j, const struct join_host_pend *p,
 				     uint64_t handle, uint64_t context)
 {
@@ -172,11 +173,11 @@ uint32_t join_stream_number(const struct join *j, const struct join_stream *s)
 {
 	if (!s)
 		return 0;
-	/* A dense id where CUPTI's is not known; never one that CUPTI would give. */
+	/* A dense number if CUPTI's is unknown, in a range that CUPTI does not use. */
 	return s->known ? s->stream_id : 0x80000000u | (uint32_t)(s - j->streams);
 }
 
-/* ---- host events in order ---- */
+/* ---- host events, in order ---- */
 
 static void emit(struct join *j, const struct record *r, const struct step_mark *mark)
 {
@@ -189,7 +190,8 @@ static void emit(struct join *j, const struct record *r, const struct step_mark 
 	j->sink.host(j->sink.arg, r, mark, late);
 }
 
-/* Into *r field by field: a returned copy of what was just written waits for the stores. */
+/* Fills *r field by field, because a copy of a struct that was just written would stall on the
+ * stores. */
 static void host_record(struct record *r, const struct join *j, const struct join_host_pend *p,
 			int kind, uint32_t duration)
 {
@@ -248,7 +250,7 @@ static struct join_template *find_template(struct join *j, uint64_t capture, boo
 	return t;
 }
 
-/* The graph launch whose node records will come: which replay of which capture. */
+/* Starts the replay of a graph: its node records will arrive with the replay's number. */
 static uint32_t start_replay(struct join *j, const struct event_launch *e, uint64_t t_ns)
 {
 	struct join_exec *x = find_exec(j, e->func, false);
@@ -270,7 +272,8 @@ static uint32_t start_replay(struct join *j, const struct event_launch *e, uint6
 	return r->number;
 }
 
-/* A launch on the thread's and stream's latest collective: that one's kernel is a launch we see. */
+/* Counts launches inside the thread's latest collective on the same stream: its kernel then has a
+ * launch record. */
 static void note_inner_launch(struct join *j, const struct join_host_pend *p, uint32_t stream)
 {
 	const struct join_lane *lane = &j->lanes[p->lane];
@@ -398,14 +401,15 @@ static void capture_coll(struct join *j, const struct event_coll *e, uint64_t by
 	t->colls.count++;
 }
 
-/* The lane's group was launched during [begin_ns, end_ns]; begin_ns 0: it was not, or nobody saw when. */
+/* Ends the lane's group: launched during [begin_ns, end_ns]; begin_ns 0: not launched, or not
+ * seen. */
 static void group_close(struct join *j, struct join_lane *lane, uint64_t begin_ns, uint64_t end_ns)
 {
 	for (uint32_t i = 0; i < lane->group_count; i++) {
 		struct join_coll *c = &j->colls[lane->group_colls[i]];
 
 		if (!c->open || c->group != lane->group_id)
-			continue; /* the node has been dropped and used again */
+			continue; /* the node was dropped and reused */
 		c->begin_ns = begin_ns ? begin_ns : c->call_ns;
 		c->end_ns = begin_ns ? end_ns : c->call_ns;
 		c->open = 0;
@@ -503,7 +507,7 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 			r.flags |= RECORD_FLAG_CAPTURED;
 	}
 	emit(j, &r, NULL);
-	/* What is not inside a group says that none is open: an end may have been lost. */
+	/* An event outside of a group closes an open group, whose end may have been lost. */
 	if (!(e->head.flags & EVENT_FLAG_AGGREGATE)) {
 		bool launched = e->func == COLL_GROUP_END && !(e->head.flags & EVENT_FLAG_FAILED);
 
@@ -530,7 +534,7 @@ static void on_comm(struct join *j, const struct join_host_pend *p)
 	struct join_comm *c = find_comm(j, e->comm, !gone && e->id);
 
 	host_record(&r, j, p, RECORD_COMM, e->duration);
-	/* Entries are never taken out: a handle that comes again is a new communicator. */
+	/* Entries are never removed; a handle that is reused gets the new communicator's id. */
 	if (c && !gone)
 		c->id = e->id;
 	r.key = c ? c->id : e->id;
@@ -557,14 +561,14 @@ static void on_stream(struct join *j, const struct join_host_pend *p)
 	if (!s || !e->stream_id)
 		return;
 	if (s->known && (s->stream_id != e->stream_id || s->context_id != e->context_id)) {
-		/* The handle is used again: what was launched on the old stream stays with it. */
+		/* The handle is reused: launches on the old stream stay with the old stream. */
 		struct join_stream *moved;
 
 		if (j->stream_count >= JOIN_STREAMS) {
 			join_count(j, JOIN_TABLE_FULL, 1);
 			return;
 		}
-		moved = &j->streams[j->stream_count++]; /* in no hash slot: found by ids only */
+		moved = &j->streams[j->stream_count++]; /* in no hash slot: found only by its ids */
 		*moved = *s;
 		join_match_stream_moved(j, s, moved);
 		*s = (struct join_stream){
@@ -596,7 +600,7 @@ static void on_graph(struct join *j, const struct event_graph *e)
 	}
 	if ((e->action != GRAPH_INSTANTIATE && e->action != GRAPH_UPDATE) || !e->exec)
 		return;
-	/* The latest capture of that graph, where the event does not name it. */
+	/* Without a capture in the event, use the latest capture of that graph. */
 	for (uint32_t i = j->template_count; !capture && e->graph && i-- > 0;)
 		if (j->templates[i].graph == e->graph)
 			capture = j->templates[i].capture;
@@ -640,7 +644,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 	r.key = s->domain;
 	r.seq = s->depth;
 	memmove(s, s + 1, sizeof(*s) * (--lane->span_count - i));
-	/* Complete only now, so it is late by its length. */
+	/* A span is complete at its end, so it is always late. */
 	j->sink.host(j->sink.arg, &r, NULL, true);
 }
 
@@ -659,7 +663,7 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 	emit(j, &r, begin ? &mark : NULL);
 }
 
-/* What the gap of gap_end_ns took. */
+/* Drops launches and collectives before t_ns, whose kernels a gap lost. */
 static void drop_before(struct join *j, uint64_t t_ns)
 {
 	uint64_t *launches = &j->stats.loss[JOIN_LAUNCH_NO_KERNEL];
@@ -681,7 +685,7 @@ static void drop_before(struct join *j, uint64_t t_ns)
 	*colls = colls_before;
 }
 
-/* Does the gap leave launches without kernels? */
+/* Whether launches before the end of such a gap have no kernels. */
 static bool gap_of_kernels(uint16_t cause)
 {
 	return cause == GAP_SWITCHED_OFF || cause == GAP_CUPTI_YIELDED || cause == GAP_GOVERNED ||
@@ -699,7 +703,7 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 		join_count(j, JOIN_BAD_STAMP, 1);
 		return;
 	}
-	if (e->cause == GAP_EXPORT_DELAY) { /* a delay, nothing is missing */
+	if (e->cause == GAP_EXPORT_DELAY) { /* a delay; nothing is missing */
 		if (r.end_ns - r.begin_ns > j->stats.export_delay_max_ns)
 			j->stats.export_delay_max_ns = r.end_ns - r.begin_ns;
 		return;
@@ -711,9 +715,9 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 		j->stats.graph_coarse_ns += e->to ? r.end_ns - r.begin_ns : 0;
 	}
 	emit(j, &r, NULL);
-	/* What was launched before has its kernels or has lost them. Where all of a stream look alike,
-	 * as collectives do, one launch too many would shift every join after it. The gap is told as
-	 * of its beginning: launches of its last moments are still to come. */
+	/* Launches before the gap's end have their kernels, or lost them. On a stream where all
+	 * kernels look alike, as collectives do, one launch too many would shift all later joins.
+	 * The gap is delivered with its begin, so launches of its last part may still come. */
 	if (e->to && gap_of_kernels(e->cause)) {
 		if (e->detail > 0)
 			j->gap = (struct join_gap){j->gap.serial + 1, (uint8_t)e->detail, r.end_ns,
@@ -731,14 +735,14 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 static void stream_waited(struct join_stream *s, uint64_t begin_ns, uint64_t end_ns)
 {
 	if (s->sync_count && s->syncs[s->sync_count - 1].end_ns >= end_ns)
-		return; /* of another thread, and over sooner: the later one says more */
+		return; /* another thread's wait that ended earlier adds nothing */
 	if (s->sync_count == JOIN_SYNCS)
 		memmove(s->syncs, s->syncs + 1, sizeof(s->syncs[0]) * --s->sync_count);
 	s->syncs[s->sync_count++] = (struct join_sync){begin_ns, end_ns};
 }
 
-/* Waiting for a context ends the work of its streams; of which one they are is only sure where all
- * are of one. */
+/* Waiting for a context ends the work of all its streams. Streams of unknown context are included
+ * only if all known streams have one context. */
 static void context_waited(struct join *j, uint64_t begin_ns, uint64_t end_ns)
 {
 	uint32_t id = 0;
@@ -762,7 +766,7 @@ static void on_sync(struct join *j, const struct join_host_pend *p)
 	host_record(&r, j, p, RECORD_SYNC, e->duration);
 	r.key = e->handle;
 	emit(j, &r, NULL);
-	/* a duration at its limit may have been longer */
+	/* a saturated duration may have been longer */
 	if ((e->head.flags & EVENT_FLAG_FAILED) || e->duration == UINT32_MAX)
 		return;
 	if (e->scope == SYNC_STREAM) {
@@ -789,8 +793,8 @@ static void on_other(struct join *j, const struct join_host_pend *p)
 	case EVENT_SYNC:
 		on_sync(j, p);
 		return;
-	case EVENT_ANCHOR: /* INV-8: our own anchors are used */
-	case EVENT_PLUGIN: /* the wrappers tell the same; kept for static NCCL by the process */
+	case EVENT_ANCHOR: /* sysomd uses its own anchors */
+	case EVENT_PLUGIN: /* the wrappers report the same; the process keeps it for static NCCL */
 		return;
 	default:
 		join_count(j, JOIN_UNKNOWN_EVENT, 1);
@@ -801,7 +805,7 @@ static void on_host(struct join *j, const struct join_host_pend *p)
 {
 	struct join_lane *lane = &j->lanes[p->lane];
 
-	if (lane->generation != p->generation) { /* another thread has the lane */
+	if (lane->generation != p->generation) { /* another thread uses the lane */
 		group_close(j, lane, 0, 0);
 		memset(lane, 0, sizeof(*lane));
 		lane->generation = p->generation;
@@ -870,7 +874,7 @@ static bool device_before(const struct join *j, uint32_t a, uint32_t b)
 
 typedef bool (*before_fn)(const struct join *j, uint32_t a, uint32_t b);
 
-/* A merge sort of the runs that are there already: lanes come one after the other, each in order. */
+/* Merges existing runs, because each lane's events arrive together and in order. */
 static void sort_order(struct join *j, uint32_t count, before_fn before)
 {
 	uint32_t *from = j->order, *to = j->order_scratch;
@@ -929,7 +933,7 @@ static void release_host(struct join *j, uint64_t until_ns)
 		struct join_host_pend *p = &j->host[j->order[n++]];
 
 		on_host(j, p);
-		p->t_ns = 0; /* taken */
+		p->t_ns = 0; /* delivered */
 	}
 	for (uint32_t i = 0; i < j->host_count; i++)
 		if (j->host[i].t_ns)
@@ -967,7 +971,7 @@ static void release_device(struct join *j, uint64_t until_ns)
 		j->device_sorted = j->device[i - 1].begin_ns <= j->device[i].begin_ns;
 }
 
-/* A burst: give up the wait rather than an event. */
+/* In a burst, delivers events early instead of dropping them. */
 static void make_room(struct join *j, bool host)
 {
 	uint64_t until = 0;
@@ -987,8 +991,8 @@ static void make_room(struct join *j, bool host)
 		release_device(j, until);
 }
 
-/* Where an event of time t belongs among the last few of a sorted array; its neighbours are out of
- * place by little: a call's launch is told before the call. -1: further away than that. */
+/* Where to insert an event of time t near the end of a sorted array. Events are only slightly out
+ * of order: a call's launch arrives before the call. -1: the place is further back. */
 #define PLACE_LOOK_BACK 64u
 #define PLACE(array, count, t, field, at)                                                          \
 	do {                                                                                       \
@@ -1076,7 +1080,7 @@ void join_push(struct join *j, const union ring_event *events, size_t count,
 	}
 }
 
-/* Launches whose kernels will not come any more would fill the pool and hide the next. */
+/* Drops launches that are too old to get a kernel. They would fill the pool. */
 static void age(struct join *j)
 {
 	uint64_t from = j->watermark_ns, hang = 0;

@@ -23,17 +23,18 @@
 
 /* Why a record is missing or incomplete; beats carry these names. */
 #define JOIN_LOSSES(X)                                                                             \
-	X(BAD_STAMP, "bad_stamp")		  /* a time outside what can be */                 \
-	X(KERNEL_NO_LAUNCH, "kernel_no_launch")	  /* a kernel whose launch was not seen */         \
-	X(KERNEL_AMBIGUOUS, "kernel_ambiguous")	  /* several launches may be its: not joined */    \
+	X(BAD_STAMP, "bad_stamp")		/* an impossible time */                           \
+	X(KERNEL_NO_LAUNCH, "kernel_no_launch") /* a kernel whose launch was not seen */           \
+	X(KERNEL_AMBIGUOUS,                                                                        \
+	  "kernel_ambiguous") /* several launches may be its launch: not joined */                 \
 	X(LAUNCH_NO_KERNEL, "launch_no_kernel")	  /* a launch whose kernel was not seen */         \
 	X(COLL_NO_KERNEL, "coll_no_kernel")	  /* a collective whose kernel was not seen */     \
 	X(COLL_KERNEL_ALONE, "coll_kernel_alone") /* a kernel whose collective was not seen */     \
-	X(GRAPH_AMBIGUOUS, "graph_ambiguous")	  /* node records that fit no one graph launch */  \
-	X(TABLE_FULL, "join_table_full")  /* a stream, communicator, template... too many */       \
-	X(FORCED, "join_forced")	  /* released before their time: a burst */                \
-	X(UNKNOWN_EVENT, "unknown_event") /* a kind this version does not know */                  \
-	X(SPAN_UNPAIRED, "span_unpaired") /* a span's end without its begin, or too deep */
+	X(GRAPH_AMBIGUOUS, "graph_ambiguous") /* node records that fit no single graph launch */   \
+	X(TABLE_FULL, "join_table_full")      /* too many streams, communicators, templates ... */ \
+	X(FORCED, "join_forced")	      /* delivered early because of a burst */             \
+	X(UNKNOWN_EVENT, "unknown_event")     /* a kind this version does not know */              \
+	X(SPAN_UNPAIRED, "span_unpaired")     /* a span's end without its begin, or too deep */
 
 enum join_loss {
 #define X(name, text) JOIN_##name,
@@ -56,8 +57,8 @@ struct join_stats {
 	uint64_t launches, kernels, kernels_joined, kernels_unmatched;
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_launches, graph_nodes, copies, resyncs, streams_learned;
-	uint64_t align_steps;	      /* launches examined to learn the difference of numbers */
-	uint64_t export_delay_max_ns; /* as the process measured it */
+	uint64_t align_steps;	      /* launches examined to learn the difference of the numbers */
+	uint64_t export_delay_max_ns; /* measured by the process */
 	uint64_t graph_coarse_ns;     /* time with one record per graph launch, GAP_GRAPH_NODES */
 	uint64_t switched_off;	      /* launches and collectives during `sysom off`: not a loss */
 	uint64_t loss[JOIN_LOSS_COUNT];
@@ -82,16 +83,16 @@ enum join_unfinished_kind {
 	JOIN_UNFINISHED_NONE = 0,
 	JOIN_UNFINISHED_KERNEL,
 	JOIN_UNFINISHED_COLL,  /* of the communication library: func says which */
-	JOIN_UNFINISHED_GRAPH, /* a kernel of a graph launch, or work after it on the stream */
+	JOIN_UNFINISHED_GRAPH, /* a kernel of a graph launch, or work after it on its stream */
 };
 struct join_unfinished {
 	enum join_unfinished_kind kind;
-	uint32_t stream; /* number of the stream in records */
+	uint32_t stream; /* the stream's number in records */
 	uint32_t name;	 /* id of the kernel's name, 0: unknown */
 	uint8_t func;	 /* enum record_coll; 0: unknown */
 	uint64_t launch_ns;
 };
-/* join_unfinished.c. Scans every stream: call only for ranks that stand still. */
+/* join_unfinished.c. Scans every stream, so call it only for ranks that stand still. */
 void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *out);
 /* All host records that began before this have been delivered, except late ones. */
 uint64_t join_watermark_ns(const struct join *j);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which launch of a stream is a kernel's: the one whose number is the kernel's and the stream's difference.
+ * Finds a kernel's launch: the launch whose number is the kernel's number plus the stream's
+ * difference.
  *
- * The process numbers launches and kernels where nothing is lost yet, so the difference outlives any loss
- * in the ring. It is 0 where both sides counted from a stream's beginning. Elsewhere it is learned. It lies
- * between two bounds, and a bound that contradicts a kernel moves on: a kernel's launch was called before
- * the kernel began, after what the host had waited for, among the last JOIN_PENDING calls, and has the
- * kernel's grid and block. Where the kinds went on, kernel 1 has the first launch after that. Nothing is
- * joined until the bounds meet; a kernel that contradicts them makes us forget both.
+ * The process numbers launches and kernels before anything can be lost, so the difference survives
+ * any loss in the ring. It is 0 if both counters started at the stream's begin; otherwise it is
+ * learned. It lies between two bounds, which kernels narrow: a kernel's launch was called before
+ * the kernel began, after the last wait of the host, is among the last JOIN_PENDING calls, and has
+ * the kernel's grid and block. After tracing was off, kernel 1 belongs to the first launch after
+ * that. Nothing is joined until the bounds meet. A kernel that contradicts them resets both.
  *
- * Runs of equal signatures, without numbers, do not do: layers repeat, and kernels met the launches of
- * another layer (docs/decisions/0022-numbered-launches.md). */
+ * Comparing runs of equal grids without numbers does not work: layers repeat, and kernels were
+ * joined with the launches of another layer (docs/decisions/0022-numbered-launches.md). */
 #include "node/join/join_private.h"
 
 static uint8_t epoch_of(uint32_t number)
@@ -17,7 +18,7 @@ static uint8_t epoch_of(uint32_t number)
 	return (uint8_t)(number >> 24);
 }
 
-/* a - b, of numbers less than half their range apart. */
+/* a - b, for numbers less than half their range apart. */
 static int32_t apart(uint32_t a, uint32_t b)
 {
 	return (int32_t)((a - b) << 8) >> 8;
@@ -41,7 +42,7 @@ static void lower_high(struct join_align *a, uint32_t high)
 	a->has_high = true;
 }
 
-/* How many differences are possible less one; negative: none, so a bound was wrong. */
+/* The number of possible differences minus one; negative: none, so a bound was wrong. */
 static int32_t width(const struct join_align *a)
 {
 	return a->has_low && a->has_high ? apart(a->high, a->low) : (int32_t)JOIN_PENDING;
@@ -69,7 +70,7 @@ void join_align_bound(struct join_stream *s)
 
 /* ---- launches ---- */
 
-/* What is known of the latest gap's end, forgotten where that is a new one. */
+/* Resets what is known about the latest gap's end if there is a newer gap. */
 static struct join_align *since_gap(const struct join *j, struct join_align *a)
 {
 	if (a->gap == j->gap.serial)
@@ -118,7 +119,7 @@ static bool is_kernel(const struct join *j, uint32_t node)
 	return j->launches[node].type == JOIN_LAUNCH_KERNEL;
 }
 
-/* The stream counts anew: what was launched before has lost its kernels. */
+/* The stream's numbers restarted: earlier launches have lost their kernels. */
 static void count_anew(struct join *j, struct join_stream *s)
 {
 	while (s->launches.head != s->launches.tail)
@@ -127,7 +128,8 @@ static void count_anew(struct join *j, struct join_stream *s)
 	s->align.gone_end_ns = 0;
 }
 
-/* Numbers are taken when a call ends, times when it begins: of calls at the same time they may fall. */
+/* A number is taken at the end of a call, its time at the begin, so numbers of simultaneous calls
+ * may be out of order. */
 static void sort_in(struct join *j, const struct join_stream *s)
 {
 	uint32_t node = s->launches.tail, prev;
@@ -178,7 +180,7 @@ static uint32_t after(const struct join *j, const struct join_stream *s, uint32_
 	return node ? join_launch_next(j, s, node) : s->launches.head;
 }
 
-/* By times: what was called after a kernel began is not its launch, nor is what is too old. */
+/* Bounds by time: a call after the kernel's begin is not its launch, nor is one that is too old. */
 static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kernel,
 			   uint64_t begin_ns, uint32_t *steps)
 {
@@ -203,7 +205,8 @@ static void learn_by_calls(struct join *j, struct join_stream *s, uint32_t kerne
 		lower_high(a, j->launches[node].number - 1 - kernel);
 }
 
-/* From near `node` to the launch of that number; 0: it is not there, or too far for now. */
+/* Searches from near `node` for the launch with that number. 0: it is not there, or too far for
+ * now. */
 static uint32_t find_launch(struct join *j, const struct join_stream *s, uint32_t *near,
 			    uint32_t number, uint32_t *steps)
 {
@@ -230,7 +233,7 @@ static uint32_t find_launch(struct join *j, const struct join_stream *s, uint32_
 	return 0;
 }
 
-/* Is the difference disproved by grid and block of the launch that it implies? */
+/* Whether the grid and block of the implied launch contradict the difference. */
 static bool disproved(struct join *j, const struct join_stream *s, const struct join_device_pend *p,
 		      uint32_t difference, uint32_t *near, uint32_t *steps)
 {
@@ -271,29 +274,29 @@ static void learn(struct join *j, struct join_stream *s, const struct join_devic
 
 /* ---- kernels ---- */
 
-/* A kernel without a launch of its own stands between two that have one. */
-static void take_unseen(struct join_align *a, bool sure)
+/* Counts a kernel without a launch record between two that have one. */
+static void count_unseen(struct join_align *a, bool sure)
 {
 	a->unseen = true;
 	a->low--;
 	a->high -= sure;
 }
 
-static void let_go(struct join *j, struct join_stream *s, const struct join_device_pend *p)
+static void give_up_kernel(struct join *j, struct join_stream *s, const struct join_device_pend *p)
 {
 	struct join_align *a = &s->align;
 
 	if (join_match_meet_unseen_coll(j, s, p))
-		take_unseen(a, true);
+		count_unseen(a, true);
 	else
 		join_match_unmatched(j, p, JOIN_KERNEL_AMBIGUOUS);
-	/* no later kernel's */
+	/* Drop launches that no later kernel can have. */
 	while (a->has_low && s->launches.count && is_kernel(j, s->launches.head) &&
 	       apart(j->launches[s->launches.head].number, p->e.kernel.number + a->low) <= 0)
 		join_match_launch_drop(j, s);
 }
 
-/* Drops what comes before the launch of that number; true: it is the oldest now. */
+/* Drops the launches before that number. True: the launch with that number is now the oldest. */
 static bool advance(struct join *j, struct join_stream *s, uint32_t number)
 {
 	uint32_t node = s->launches.head, drop = 0, graphs = 0, passed = 0;
@@ -329,7 +332,7 @@ static void doubt(struct join *j, struct join_stream *s, const struct join_devic
 		contradicted(j, &s->align);
 }
 
-/* The difference is known. */
+/* Joins a kernel whose stream's difference is known. */
 static void join_kernel(struct join *j, struct join_stream *s, const struct join_device_pend *p)
 {
 	struct join_align *a = &s->align;
@@ -340,16 +343,16 @@ static void join_kernel(struct join *j, struct join_stream *s, const struct join
 	    (a->has_floor && p->begin_ns >= a->floor_ns && apart(number, a->floor) < 0)) {
 		contradicted(j, a);
 		learn(j, s, p);
-		let_go(j, s, p);
+		give_up_kernel(j, s, p);
 		return;
 	}
 	if (!advance(j, s, number)) {
-		bool lost = s->launches.count > 0; /* later ones are there */
+		bool lost = s->launches.count > 0; /* later launches are there */
 
 		if (!join_match_meet_unseen_coll(j, s, p))
 			join_match_unmatched(j, p, JOIN_KERNEL_NO_LAUNCH);
 		else if (!lost)
-			take_unseen(a, false);
+			count_unseen(a, false);
 		return;
 	}
 	l = &j->launches[s->launches.head];
@@ -359,13 +362,13 @@ static void join_kernel(struct join *j, struct join_stream *s, const struct join
 		a->last_met = l->number;
 		join_match_meet(j, s, p);
 	} else if (join_match_meet_unseen_coll(j, s, p)) {
-		take_unseen(a, true);
+		count_unseen(a, true);
 	} else {
 		doubt(j, s, p, l->raced);
 	}
 }
 
-/* The first kernel of an epoch. */
+/* Starts an epoch with its first kernel. */
 static void begin_epoch(struct join_align *a, uint8_t epoch)
 {
 	uint32_t low = a->low;
@@ -373,7 +376,7 @@ static void begin_epoch(struct join_align *a, uint8_t epoch)
 
 	forget(a);
 	if (knew)
-		raise_low(a, low); /* kernels that were not counted only raise it */
+		raise_low(a, low); /* uncounted kernels can only raise it */
 	else if (!a->launch_epoch)
 		raise_low(a, 0); /* every launch was counted */
 	if (!a->began && !a->launch_epoch && !epoch)
@@ -397,7 +400,7 @@ void join_align_kernel(struct join *j, struct join_stream *s, const struct join_
 		begin_epoch(a, epoch_of(number));
 		a->began = false;
 	} else if (on <= 0 || (on > 1 && a->unseen)) {
-		/* late, or of two kinds of kernels some were lost */
+		/* late, or kernels with and without launch records were lost */
 		contradicted(j, a);
 		a->began = on > 0;
 	}
@@ -407,7 +410,7 @@ void join_align_kernel(struct join *j, struct join_stream *s, const struct join_
 	a->last_kernel = number;
 	a->last_begin_ns = p->begin_ns;
 	if (width(a))
-		let_go(j, s, p);
+		give_up_kernel(j, s, p);
 	else
 		join_kernel(j, s, p);
 }
@@ -428,7 +431,7 @@ struct join_stream *join_align_bind(struct join *j, struct join_device_stream *d
 {
 	uint32_t fits = 0, found = 0;
 
-	/* where nothing but the numbers tells, only equal ones do */
+	/* Without other information, only equal numbers count. */
 	if (d->tried >= JOIN_BIND_KERNELS || !p->e.kernel.number || epoch_of(p->e.kernel.number))
 		return NULL;
 	d->tried++;

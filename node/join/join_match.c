@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The device side. Correlation ids are not told to the launch wrappers, so a stream's order is what
- * joins: both sides number a stream's launches, and what is apart by the stream's difference belongs
- * together (join_align.c). */
+ * The device side. The launch wrappers do not see correlation ids, so kernels are joined by order:
+ * both sides number a stream's launches, and their numbers differ by the stream's difference
+ * (join_align.c). */
 #include <string.h>
 
 #include "base/check.h"
@@ -11,7 +11,7 @@
 
 /* ---- pools and lists ---- */
 
-/* Chunks freed last are used first: they are still in the cache. */
+/* Reuses the chunk freed last, which is still in the cache. */
 static uint32_t chunk_new(struct join *j)
 {
 	uint32_t c = j->chunk_free;
@@ -72,7 +72,7 @@ uint32_t join_match_launch_push(struct join *j, struct join_stream *s, bool grap
 	    (struct join_launch){.type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL};
 	if (graph)
 		graph_push(j, s, node);
-	/* One stream may not starve the others. */
+	/* One stream must not use up the pool. */
 	if (s->launches.count > JOIN_LAUNCHES / 2)
 		join_match_launch_drop(j, s);
 	return node;
@@ -124,7 +124,7 @@ void join_match_coll_drop(struct join *j, struct join_stream *s)
 {
 	const struct join_coll *c = &j->colls[s->colls.head];
 
-	/* Several calls of one group may share a kernel; the first of them stands for it. */
+	/* Calls of one group may share a kernel; it is joined with the first of them. */
 	if (c->group && c->group == s->last_group)
 		j->stats.coll_fused++;
 	else
@@ -155,8 +155,8 @@ static struct join_func *search_func(struct join *j, uint64_t handle, bool creat
 	return NULL;
 }
 
-/* Launches come in the same order again: what followed the last time is looked at first, and fetched
- * while the launch before it is worked on. */
+/* Launches recur in the same order, so the function that followed last time is tried first, and was
+ * prefetched. */
 struct join_func *join_match_func(struct join *j, uint64_t handle, bool create)
 {
 	struct join_func *f = &j->funcs[j->func_guess];
@@ -181,7 +181,7 @@ uint8_t join_match_name_class(struct join *j, uint32_t name)
 	if (!j->name_class[name]) {
 		const char *text = j->sink.name(j->sink.arg, name);
 
-		if (!*text) /* not polled yet: ask again */
+		if (!*text) /* the name has not arrived yet: ask again */
 			return 0;
 		j->name_class[name] = JOIN_NAME_ASKED;
 		if (record_is_coll_kernel(text))
@@ -275,7 +275,8 @@ void join_match_bind(struct join *j, uint32_t stream_index)
 
 /* ---- records ---- */
 
-/* Into *r field by field: a returned copy of what was just written waits for the stores. */
+/* Fills *r field by field, because a copy of a struct that was just written would stall on the
+ * stores. */
 static void device_record(struct record *r, const struct join_device_pend *p)
 {
 	const struct event_kernel *k = &p->e.kernel;
@@ -315,7 +316,7 @@ void join_match_unmatched(struct join *j, const struct join_device_pend *p, enum
 	j->sink.device(j->sink.arg, &r);
 }
 
-static void take_coll(struct join *j, struct join_stream *s, struct record *r)
+static void use_coll(struct join *j, struct join_stream *s, struct record *r)
 {
 	const struct join_coll *c = &j->colls[s->colls.head];
 
@@ -329,7 +330,7 @@ static void take_coll(struct join *j, struct join_stream *s, struct record *r)
 	coll_pop(j, s);
 }
 
-/* The collective during whose call (or group end) the kernel's launch ran. */
+/* Finds the collective during whose call, or group end, the kernel was launched. */
 static void join_coll(struct join *j, struct join_stream *s, uint64_t launch_ns, struct record *r)
 {
 	r->kind = RECORD_COLL_KERNEL;
@@ -340,7 +341,7 @@ static void join_coll(struct join *j, struct join_stream *s, uint64_t launch_ns,
 		if (launch_ns < c->begin_ns || c->open)
 			break;
 		if (launch_ns <= c->end_ns) {
-			take_coll(j, s, r);
+			use_coll(j, s, r);
 			return;
 		}
 		join_match_coll_drop(j, s);
@@ -356,7 +357,7 @@ bool join_match_fits(const struct join *j, const struct join_launch *l,
 	if (l->t_ns > p->begin_ns + j->clock->error_ns)
 		return false; /* a kernel cannot start before its launch */
 	if (l->type == JOIN_LAUNCH_GRAPH)
-		return false; /* by correlation, see on_graph_node */
+		return false; /* joined by correlation in on_graph_node */
 	return l->grid[0] == k->grid[0] && l->grid[1] == k->grid[1] && l->grid[2] == k->grid[2] &&
 	       l->block[0] == k->block[0] && l->block[1] == k->block[1] &&
 	       l->block[2] == k->block[2];
@@ -368,7 +369,7 @@ static void learn_name(struct join *j, const struct join_launch *l, uint32_t nam
 
 	if (!name)
 		return;
-	/* entries stay where they are */
+	/* table entries do not move */
 	f = l->type == JOIN_LAUNCH_KERNEL && l->func_at ? &j->funcs[l->func_at - 1]
 							: join_match_func(j, l->func, true);
 	if (f && f->name != name)
@@ -382,7 +383,7 @@ void join_match_meet(struct join *j, struct join_stream *s, const struct join_de
 
 	device_record(&r, p);
 	r.launch_ns = l->t_ns;
-	/* At the launch the name may not have been known. */
+	/* the name may not have been known at the launch */
 	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
 		r.flags |= RECORD_FLAG_OPTIMIZER;
 	learn_name(j, l, r.name);
@@ -395,7 +396,7 @@ void join_match_meet(struct join *j, struct join_stream *s, const struct join_de
 	j->sink.device(j->sink.arg, &r);
 }
 
-/* NCCL launched it where no wrapper of ours looks: the call itself stands for the launch. */
+/* NCCL launched the kernel without a wrapper of ours: use the call as its launch. */
 bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 				 const struct join_device_pend *p)
 {
@@ -411,7 +412,7 @@ bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 	r.kind = RECORD_COLL_KERNEL;
 	r.launch_ns = c->call_ns;
 	j->stats.coll_kernels++;
-	take_coll(j, s, &r);
+	use_coll(j, s, &r);
 	j->stats.kernels_joined++;
 	j->sink.device(j->sink.arg, &r);
 	return true;
@@ -419,8 +420,8 @@ bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 
 /* ---- waits ---- */
 
-/* A kernel that began after a wait had ended was launched after it began: older launches have no
- * kernel any more. Where all of a stream look alike this is what ends a shift. */
+/* A kernel that began after a wait had ended was launched after the wait began. Older launches get
+ * no kernel any more. On streams where all kernels look alike, this corrects a shift. */
 static void pass_syncs(struct join *j, struct join_stream *s, uint64_t begin_ns)
 {
 	uint32_t n = 0;
@@ -443,7 +444,7 @@ static void pass_syncs(struct join *j, struct join_stream *s, uint64_t begin_ns)
 
 static struct join_replay *find_replay(struct join *j, uint32_t correlation)
 {
-	/* Newest first; nodes of more than a few launches at a time do not mix. */
+	/* Newest first. Nodes of only a few launches interleave. */
 	for (uint32_t n = 0; n < 64 && n < j->replay_next; n++) {
 		struct join_replay *r = &j->replays[(j->replay_next - n) % JOIN_REPLAYS];
 
@@ -453,9 +454,9 @@ static struct join_replay *find_replay(struct join *j, uint32_t correlation)
 	return NULL;
 }
 
-/* The next graph launch of the stream, kernels before it having been waited for. */
-static struct join_replay *take_graph_launch(struct join *j, struct join_stream *s,
-					     uint64_t begin_ns)
+/* Takes the stream's next graph launch. Kernels launched before it had been waited for. */
+static struct join_replay *pop_graph_launch(struct join *j, struct join_stream *s,
+					    uint64_t begin_ns)
 {
 	uint32_t node = s->graph_head;
 	struct join_replay *r;
@@ -471,7 +472,7 @@ static struct join_replay *take_graph_launch(struct join *j, struct join_stream 
 	return r;
 }
 
-/* On an inner stream of the graph, or one not learned: the one stream with a graph launch open. */
+/* For a stream inside the graph, or an unknown one: the only stream with an open graph launch. */
 static struct join_stream *only_graph_stream(struct join *j)
 {
 	return j->graph_streams == 1 ? &j->streams[j->graph_streams_sum] : NULL;
@@ -490,7 +491,8 @@ static void join_graph_coll(struct join *j, struct join_replay *rp, struct recor
 	c = &j->template_colls[rp->next_coll];
 	rp->next_coll = c->next;
 	r->key = c->key;
-	/* (graph, node, replay): no call of the communicator, so a numbering apart from theirs. */
+	/* A hash of (graph, node, replay): the communicator did not count it, so it must not
+	 * collide with call numbers. */
 	r->seq = 0x80000000u | (uint32_t)hash_mix(hash_mix(rp->capture << 20 ^ c->node) + rp->nth);
 	r->func = c->func;
 	r->peer = c->peer;
@@ -513,11 +515,11 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 
 		if (s) {
 			pass_syncs(j, s, p->begin_ns);
-			rp = take_graph_launch(j, s, p->begin_ns);
+			rp = pop_graph_launch(j, s, p->begin_ns);
 		}
 		if (!rp) {
 			s = only_graph_stream(j);
-			rp = s ? take_graph_launch(j, s, p->begin_ns) : NULL;
+			rp = s ? pop_graph_launch(j, s, p->begin_ns) : NULL;
 		}
 		if (rp) {
 			rp->met = true;
@@ -538,7 +540,7 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 	j->sink.device(j->sink.arg, &r);
 }
 
-/* ---- entry ---- */
+/* ---- entry point ---- */
 
 static void on_copy(struct join *j, const struct join_device_pend *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * join_private.h - what join.c (host side, order) and join_match.c (device side, matching) share.
- * Nodes live in pools made at open; lists link them by index, 0 ends a list. A stream's launches
- * lie side by side in chunks. Every table is bounded; what does not fit is counted as
+ * Nodes live in pools allocated at open; lists link them by index, and 0 ends a list. A stream's
+ * launches are stored in chunks. Every table is bounded; what does not fit is counted as
  * JOIN_TABLE_FULL. */
 #ifndef SYSOM_NODE_JOIN_JOIN_PRIVATE_H
 #define SYSOM_NODE_JOIN_JOIN_PRIVATE_H
@@ -12,36 +12,38 @@
 
 #define JOIN_HOST_PENDING   16384u
 #define JOIN_DEVICE_PENDING 16384u
-/* 10,000 launches/s and device records that are three seconds late. */
+/* For 10,000 launches/s, with device records three seconds late. */
 #define JOIN_LAUNCHES	    32768u
-#define JOIN_CHUNK	    32u /* launches of one stream side by side */
+#define JOIN_CHUNK	    32u /* launches per chunk, all of one stream */
 #define JOIN_COLLS	    8192u
 #define JOIN_STREAMS	    512u
 #define JOIN_DEVICE_STREAMS 512u
-#define JOIN_COMMS	    1024u /* hash slots; half of it in use at most */
+#define JOIN_COMMS	    1024u /* hash slots, at most half of them used */
 #define JOIN_FUNCS_BITS	    14u
 #define JOIN_FUNCS	    (1u << JOIN_FUNCS_BITS)
-#define JOIN_FUNCS_LOOK	    16u /* places for a handle */
+#define JOIN_FUNCS_LOOK	    16u /* slots tried for a handle */
 #define JOIN_TEMPLATES	    256u
 #define JOIN_TEMPLATE_COLLS 8192u
 #define JOIN_EXECS	    1024u
 #define JOIN_REPLAYS	    1024u /* graph launches whose nodes may still come */
 #define JOIN_SPAN_DEPTH	    32u
-/* Launches of a stream that may wait for the GPU: hardware takes 1,024, then the call blocks. A
- * greater number only takes longer to learn with. */
-#define JOIN_PENDING	  2048u
-#define JOIN_LEARN_STEPS  64u /* looks at launches per kernel, while a difference is learned */
-#define JOIN_RACE	  16u /* calls on one stream at a time: so far numbers may fall */
-#define JOIN_MISFITS	  8u  /* of calls at the same time, before the difference is doubted */
-#define JOIN_BIND_KERNELS 32u /* first kernels of a stream of unknown ids that are looked at ... */
-#define JOIN_BIND_FITS	  8u  /* ... and how many must fit one host stream only, in a row */
-#define JOIN_SYNCS	  8u  /* of a stream, not yet passed by its kernels */
+/* Launches of a stream that may wait for the GPU. The hardware queue has 1,024; then the call
+ * blocks. A larger value only makes learning slower. */
+#define JOIN_PENDING	 2048u
+#define JOIN_LEARN_STEPS 64u /* launches examined per kernel while the difference is learned */
+/* simultaneous calls on one stream: how far numbers may be out of order */
+#define JOIN_RACE 16u
+/* mismatches of simultaneous calls before the difference is discarded */
+#define JOIN_MISFITS	  8u
+#define JOIN_BIND_KERNELS 32u /* first kernels of a stream with unknown ids that are examined */
+#define JOIN_BIND_FITS	  8u  /* consecutive kernels that must fit exactly one host stream */
+#define JOIN_SYNCS	  8u  /* waits per stream that its kernels have not passed yet */
 
-/* Threads of a job differ by microseconds; a call that takes longer comes late and is handed out
- * so. */
+/* Threads of a job differ by microseconds. The event of a longer call arrives late and is delivered
+ * as late. */
 #define JOIN_REORDER_NS 20000000ull
-/* A launch without a kernel: longer than a collective may hang before others care. While the device
- * ends nothing at all, what it was given stays: a person may look at the hang for long. */
+/* When a launch without a kernel is dropped: later than other ranks report a hang. If the device
+ * finishes nothing at all, launches stay longer, because somebody may be examining the hang. */
 #define JOIN_LAUNCH_AGE_NS 60000000000ull
 #define JOIN_HANG_AGE_NS   600000000000ull
 #define JOIN_FUTURE_NS	   1000000000ull
@@ -50,7 +52,7 @@ struct join_host_pend {
 	uint64_t t_ns;
 	uint16_t lane;
 	uint8_t clock_source;
-	uint8_t generation; /* of the lane's owner, cut */
+	uint8_t generation; /* of the lane's owner, low bits */
 	uint32_t tid;
 	union {
 		struct event_head head;
@@ -86,10 +88,10 @@ struct join_launch {
 	uint32_t grid[3];
 	uint16_t block[3];
 	uint8_t type;
-	bool raced; /* another call on the stream ran meanwhile: which came first is not sure */
+	bool raced; /* another call on the stream overlapped, so their order is uncertain */
 	union {
 		uint32_t replay;  /* graph: number of the replay, from 1 */
-		uint32_t func_at; /* kernel: place of func in the table + 1; 0: not there yet */
+		uint32_t func_at; /* kernel: index of func in the table + 1; 0: not in it */
 	};
 	uint32_t number;     /* kernel: RING_NUMBER */
 	uint32_t graph_next; /* graph: the stream's next graph launch */
@@ -99,17 +101,18 @@ _Static_assert(sizeof(struct join_launch) == 64, "a launch is one cache line");
 
 struct join_coll {
 	uint64_t begin_ns,
-	    end_ns;	  /* during this its kernel is launched: the call or its group's end */
-	uint64_t call_ns; /* when it was called */
+	    /* its kernel is launched between begin and end of the call, or of its group's end */
+	    end_ns;
+	uint64_t call_ns; /* when the call began */
 	uint64_t key, bytes;
-	uint64_t group; /* 0: alone */
+	uint64_t group; /* 0: in no group */
 	uint32_t next;
 	uint32_t tid, seq;
-	uint32_t stream;   /* host stream it lies on */
-	uint32_t launches; /* seen during it on its stream */
+	uint32_t stream;   /* index of its host stream */
+	uint32_t launches; /* launches seen during it on its stream */
 	int16_t peer;
 	uint8_t func;
-	uint8_t open; /* in a group whose end has not come */
+	uint8_t open; /* its group has not ended */
 };
 
 #define JOIN_NAME_ASKED	    0x01
@@ -120,61 +123,61 @@ struct join_list {
 	uint32_t head, tail, count;
 };
 
-/* The host waited for a stream: what was launched before it began had ended when it ended. */
+/* The host waited for a stream: launches before begin_ns had finished at end_ns. */
 struct join_sync {
 	uint64_t begin_ns, end_ns;
 };
 
-/* What is known of a stream's difference: number of a launch less number of its kernel. Numbers are
- * compared by their lower 24 bits. */
+/* What is known about a stream's difference: number of a launch minus number of its kernel. Numbers
+ * are compared by their lower 24 bits. */
 struct join_align {
-	uint32_t low, high; /* it lies between, both included */
+	uint32_t low, high; /* bounds, inclusive */
 	bool has_low, has_high;
 	bool launched, began, met, has_floor, has_gap_floor, has_sure;
-	bool unseen; /* kernels came whose launches pass by our wrappers */
+	bool unseen; /* some kernels have no launch record */
 	uint8_t launch_epoch, kernel_epoch;
 	uint8_t misfits;
 	uint32_t last_launch, last_kernel, last_met;
-	uint64_t calls_end_ns;	/* of the latest to end */
+	uint64_t calls_end_ns;	/* end of the call that ended last */
 	uint64_t last_begin_ns; /* of last_kernel */
-	/* Newest launch that left the list; whatever begins after floor_ns has at least number
-	 * floor. */
+	/* The newest launch that left the list. A kernel that begins after floor_ns has at least
+	 * number floor. */
 	uint32_t gone, floor;
-	/* At the end of the gap of that serial: the first launch that may have a record, that has
-	 * one. */
+	/* At the end of the gap with this serial: the first launch that may have a record, and the
+	 * first that has one. */
 	uint32_t gap, gap_floor, sure;
 	uint64_t gone_end_ns, floor_ns;
-	/* While it is learned: the newest launch called before last_kernel began; the launches that
-	 * low and high imply, or near them. */
+	/* While learning: the newest launch called before last_kernel began, and the launches that
+	 * low and high imply, or ones near them. */
 	uint32_t called, at_low, at_high;
 };
 
-/* The latest gap in the device records that told in which epoch kernels count from 1 after it. */
+/* The latest gap in the device records after which kernels count from 1 in a known epoch. */
 struct join_gap {
 	uint32_t serial;
 	uint8_t epoch;
 	uint64_t to_ns, on_ns;
 };
 
-/* A stream as the host names it. */
+/* A stream in the host's terms. */
 struct join_stream {
 	uint64_t handle, scope; /* scope: context of a default stream, thread of a per-thread one */
 	uint32_t context_id, stream_id;
-	bool known;	       /* the ids are */
-	int32_t device_stream; /* index, -1 not bound */
+	bool known;	       /* the ids are known */
+	int32_t device_stream; /* index; -1: not bound */
 	struct join_list launches, colls;
-	uint32_t graph_head, graph_tail; /* graph launches among them */
+	uint32_t graph_head, graph_tail; /* the list of graph launches among them */
 	struct join_align align;
-	uint64_t last_group; /* of the last collective that met its kernel */
+	uint64_t last_group; /* of the last collective that was joined with its kernel */
 	struct join_sync syncs[JOIN_SYNCS];
 	uint32_t sync_count;
 };
 
-/* A stream as device records name it. */
+/* A stream in the terms of device records. */
 struct join_device_stream {
 	uint32_t device, context_id, stream_id;
-	int32_t stream; /* index, -1 not bound */
-	/* not bound: kernels looked at, the stream they fit, how many */
+	int32_t stream; /* index; -1: not bound */
+	/* Not bound: kernels examined, the host stream that fits, how often it did. */
 	uint32_t tried, guess, fits;
 };
 
@@ -184,20 +187,20 @@ struct join_comm {
 
 struct join_func {
 	uint64_t handle;
-	uint32_t name; /* learned from its kernels; a guess, since handles are used again */
-	uint32_t next; /* place of what was launched after it the last time */
+	uint32_t name; /* learned from its kernels; may be wrong, since handles are reused */
+	uint32_t next; /* index of the function that was launched after it last time */
 };
 
 struct join_template_coll {
 	uint64_t key, bytes;
 	uint32_t next;
-	uint32_t node; /* k-th collective of its capture */
+	uint32_t node; /* the k-th collective of its capture */
 	int16_t peer;
 	uint8_t func;
 };
 
 struct join_template {
-	uint64_t capture, graph; /* capture: the process's ordinal, the same on every rank */
+	uint64_t capture, graph; /* capture: the process's ordinal, equal on every rank */
 	struct join_list colls;
 };
 
@@ -207,12 +210,12 @@ struct join_exec {
 };
 
 struct join_replay {
-	uint32_t number; /* from 1; tells a reused slot */
+	uint32_t number; /* from 1; detects a reused slot */
 	uint32_t correlation;
-	bool met;     /* a device record has met it: correlation is set */
+	bool met;     /* a device record was joined: correlation is set */
 	uint32_t nth; /* replay of its graph */
 	uint64_t t_ns, capture;
-	uint32_t next_coll; /* of the template's list */
+	uint32_t next_coll; /* next collective of the template's list */
 };
 
 struct join_span {
@@ -223,7 +226,7 @@ struct join_span {
 struct join_lane {
 	uint8_t generation;
 	uint64_t context;
-	uint32_t last_coll; /* node of the latest call, to see launches inside it */
+	uint32_t last_coll; /* node of the latest call, to count launches inside it */
 	uint64_t last_coll_end_ns;
 	uint64_t group_id;
 	uint32_t group_colls[256];
@@ -238,16 +241,16 @@ struct join {
 	const struct keyed *key;
 	struct join_stats stats;
 	struct join_launchers launchers;
-	uint32_t launcher_last; /* the latest thread that was looked up in launchers */
+	uint32_t launcher_last; /* the thread that was looked up last */
 	uint64_t watermark_ns, now_ns;
-	uint64_t gap_end_ns; /* launches before this have no kernel any more: GAP_* */
+	uint64_t gap_end_ns; /* launches before this have lost their kernels: GAP_* */
 	bool gap_asked;	     /* that gap is GAP_SWITCHED_OFF */
 	struct join_gap gap;
 	uint64_t last_host_ns;
 	uint64_t group_next;
 	uint32_t replay_next;
 	uint64_t aged_ns;
-	uint64_t device_ns; /* end of the latest kernel that met its launch; 0: none yet */
+	uint64_t device_ns; /* end of the latest kernel that was joined; 0: none yet */
 
 	struct join_host_pend *host;
 	uint32_t host_count;
@@ -255,10 +258,10 @@ struct join {
 	struct join_device_pend *device;
 	uint32_t device_count;
 	bool device_sorted;
-	uint32_t *order, *order_scratch; /* for sorting either */
+	uint32_t *order, *order_scratch; /* for sorting host events or device records */
 
 	struct join_launch *launches;
-	/* chunk 0 is not used */
+	/* Chunk 0 is not used. */
 	uint32_t chunk_next[JOIN_LAUNCHES / JOIN_CHUNK], chunk_prev[JOIN_LAUNCHES / JOIN_CHUNK];
 	uint32_t chunk_free, chunk_used;
 	struct join_coll *colls;
@@ -266,21 +269,22 @@ struct join {
 
 	struct join_stream *streams;
 	uint32_t stream_count;
-	uint32_t stream_last; /* index of the one found last */
+	uint32_t stream_last; /* index of the stream found last */
 	uint32_t graph_streams,
-	    graph_streams_sum;	   /* streams with graph launches, and their indices */
+	    graph_streams_sum;	   /* streams with graph launches, and the sum of their indices */
 	struct probe stream_index; /* by handle and scope */
 	struct join_device_stream *device_streams;
 	uint32_t device_stream_count;
 	uint32_t device_stream_last;
 	struct probe device_index; /* by the ids */
-	uint64_t context;	   /* the latest that was told: of threads that told none */
+	uint64_t context;	   /* the latest known context, for threads that reported none */
 
 	struct join_comm *comms;
 	uint32_t comm_count;
 	struct join_func *funcs;
-	uint32_t func_last, func_guess; /* places of the latest launched and what may be the next */
-	uint8_t *name_class;		/* by name id: JOIN_NAME_*, 0 not asked yet */
+	/* indices of the latest function, and of the one expected next */
+	uint32_t func_last, func_guess;
+	uint8_t *name_class; /* by name id: JOIN_NAME_*; 0: not asked yet */
 
 	struct join_template *templates;
 	uint32_t template_count;
@@ -298,7 +302,7 @@ static inline void join_count(struct join *j, enum join_loss loss, uint64_t n)
 	j->stats.loss[loss] += n;
 }
 
-/* A launch or collective whose kernel a gap took. */
+/* Counts a launch or collective whose kernel a gap lost. */
 static inline void join_count_gap(struct join *j, enum join_loss loss)
 {
 	if (j->gap_asked)
@@ -307,7 +311,7 @@ static inline void join_count_gap(struct join *j, enum join_loss loss)
 		join_count(j, loss, 1);
 }
 
-/* join.c: the number of a stream as records have it. */
+/* join.c: the stream's number in records. */
 uint32_t join_stream_number(const struct join *j, const struct join_stream *s);
 static inline uint32_t join_launch_next(const struct join *j, const struct join_stream *s,
 					uint32_t node)
@@ -326,21 +330,22 @@ static inline uint32_t join_launch_prev(const struct join *j, const struct join_
 }
 
 /* join_match.c */
-/* A new last launch of s, to be filled; 0: no room. Where s has too many the oldest goes. */
+/* Appends a launch to s, to be filled; 0: no room. If s has too many, drops the oldest. */
 uint32_t join_match_launch_push(struct join *j, struct join_stream *s, bool graph);
-/* Drops the oldest launch of s as one without kernel. */
+/* Drops the oldest launch of s as one without a kernel. */
 void join_match_launch_drop(struct join *j, struct join_stream *s);
 void join_match_coll_drop(struct join *j, struct join_stream *s);
-/* The host stream s is at `to` from now on. */
+/* The host stream s has moved to `to`. */
 void join_match_stream_moved(struct join *j, const struct join_stream *s, struct join_stream *to);
-/* The host stream s got its ids: meet the device stream of the same ids, if there is one. */
+/* The host stream s has got its ids: binds it to the device stream with the same ids. */
 void join_match_bind(struct join *j, uint32_t stream_index);
 void join_match_device(struct join *j, const struct join_device_pend *p);
 struct join_func *join_match_func(struct join *j, uint64_t handle, bool create);
-/* JOIN_NAME_* of a name; 0 where its text is not known (yet). */
+/* JOIN_NAME_* of a name; 0: its text is not known yet. */
 uint8_t join_match_name_class(struct join *j, uint32_t name);
-/* For join_align.c: does the kernel fit the launch; the stream's oldest launch, or a collective
- * whose launch nobody saw, meets it; it goes without a launch. */
+/* For join_align.c. fits: whether the kernel can be the launch's. meet: joins the kernel with the
+ * stream's oldest launch. meet_unseen_coll: joins it with a collective whose launch was not
+ * recorded. unmatched: delivers it without a launch. */
 bool join_match_fits(const struct join *j, const struct join_launch *l,
 		     const struct join_device_pend *p);
 void join_match_meet(struct join *j, struct join_stream *s, const struct join_device_pend *p);
@@ -349,19 +354,21 @@ bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
 void join_match_unmatched(struct join *j, const struct join_device_pend *p, enum join_loss why);
 
 /* join_align.c */
-/* s has a device stream, perhaps another one than before. */
+/* s was bound to a device stream, perhaps to another one than before. */
 void join_align_bound(struct join_stream *s);
-/* The last launch of s, a kernel's, has been filled. */
+/* The last launch of s, a kernel's, is now filled. */
 void join_align_launched(struct join *j, struct join_stream *s);
-/* The oldest launch of s leaves the list, or one is not taken into it: node 0. */
+/* The oldest launch of s leaves the list, or (node 0) a launch is not added to it. */
 void join_align_left(const struct join *j, struct join_stream *s, uint32_t node,
 		     const struct join_launch *l);
-/* Of the launches that left the list, those whose call ended before before_ns have no kernel that
- * begins at from_ns or later. */
+/* Launches that left the list, and whose calls ended before before_ns, have no kernel that begins
+ * at from_ns or later. */
 void join_align_over(struct join_stream *s, uint64_t before_ns, uint64_t from_ns);
-/* A kernel of the device stream that s is bound to: meets its launch or goes without. */
+/* Handles a kernel of the device stream that s is bound to: joins it with its launch, or delivers
+ * it without. */
 void join_align_kernel(struct join *j, struct join_stream *s, const struct join_device_pend *p);
-/* The host stream of unknown ids whose launches alone fit d's first kernels; NULL: not sure (yet). */
+/* The only host stream with unknown ids whose launches fit d's first kernels; NULL: not certain
+ * yet. */
 struct join_stream *join_align_bind(struct join *j, struct join_device_stream *d,
 				    const struct join_device_pend *p);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a GPU has been given and has not ended. A stream ends its work in order, and one that waits for an
- * event waits for what was launched before that event was recorded: so of all that is open, the oldest
- * launch waits for nothing else of the process. It runs and does not end, or waits for other ranks. */
+ * Finds the oldest unfinished work of a process. A stream finishes its work in order, and a stream
+ * that waits for an event waits for work launched earlier. So the oldest unfinished launch waits
+ * for nothing else of this process: it runs without end, or waits for other ranks. */
 #include "node/join/join_private.h"
 
-/* The collective that launched it on stream s; NULL: none. */
+/* The collective on stream s during which it was launched; NULL: none. */
 static const struct join_coll *coll_at(const struct join *j, const struct join_stream *s,
 				       uint64_t launch_ns)
 {
@@ -19,8 +19,8 @@ static const struct join_coll *coll_at(const struct join *j, const struct join_s
 	return NULL;
 }
 
-static void take_launch(struct join *j, const struct join_stream *s, const struct join_launch *l,
-			struct join_unfinished *out)
+static void fill_unfinished(struct join *j, const struct join_stream *s,
+			    const struct join_launch *l, struct join_unfinished *out)
 {
 	const struct join_coll *c = coll_at(j, s, l->t_ns);
 	const struct join_func *f = join_match_func(j, l->func, false);
@@ -43,8 +43,8 @@ static bool is_older(const struct join_unfinished *than, uint64_t t_ns)
 	return !than->kind || t_ns < than->launch_ns;
 }
 
-static void look_at_stream(struct join *j, const struct join_stream *s, uint64_t after_ns,
-			   struct join_unfinished *out)
+static void check_stream(struct join *j, const struct join_stream *s, uint64_t after_ns,
+			 struct join_unfinished *out)
 {
 	uint64_t waited = s->sync_count ? s->syncs[s->sync_count - 1].begin_ns : 0;
 	uint32_t node = s->launches.head, coll = s->colls.head;
@@ -52,8 +52,8 @@ static void look_at_stream(struct join *j, const struct join_stream *s, uint64_t
 	while (node && (j->launches[node].t_ns < after_ns || j->launches[node].end_ns < waited))
 		node = join_launch_next(j, s, node);
 	if (node && is_older(out, j->launches[node].t_ns))
-		take_launch(j, s, &j->launches[node], out);
-	/* launched where no wrapper of ours looks */
+		fill_unfinished(j, s, &j->launches[node], out);
+	/* launched without a wrapper of ours */
 	while (coll && (j->colls[coll].launches || j->colls[coll].open ||
 			j->colls[coll].call_ns < after_ns || j->colls[coll].end_ns < waited))
 		coll = j->colls[coll].next;
@@ -64,7 +64,7 @@ static void look_at_stream(struct join *j, const struct join_stream *s, uint64_t
 						.func = j->colls[coll].func};
 }
 
-/* The host has waited for some stream since then. */
+/* Whether the host has waited for any stream since then. */
 static bool has_waited(const struct join *j, uint64_t since_ns)
 {
 	for (uint32_t i = 0; i < j->stream_count; i++) {
@@ -82,9 +82,9 @@ void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *
 
 	*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_NONE};
 	for (uint32_t i = 0; i < j->stream_count; i++)
-		look_at_stream(j, &j->streams[i], after_ns, out);
-	/* A graph's first record takes its launch off the stream; when its last one ends nobody knows,
-	 * unless there are collectives of it that have not ended. */
+		check_stream(j, &j->streams[i], after_ns, out);
+	/* A graph's first record removes its launch from the stream, and its last record is not
+	 * marked. It is known to be unfinished only if some of its collectives have not ended. */
 	if (!out->kind && last->number && last->next_coll && last->t_ns >= after_ns &&
 	    !has_waited(j, last->t_ns))
 		*out = (struct join_unfinished){.kind = JOIN_UNFINISHED_GRAPH,

@@ -215,7 +215,7 @@ static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 			       : v.out ? " out"
 				       : "");
 		t->judged++;
-		t->refused += v.state != ROOFLINE_ARMED;
+		t->refused += v.state != ROOFLINE_READY;
 		if (which >= 0) {
 			t->injected[which]++;
 			t->found[which] += v.flagged;

@@ -20,7 +20,7 @@ id=$(imbalance .id)
 api "incidents/$id" ".diagnosis.evidence[].text" >"$WORK/evidence"
 sed "s/^/# /" "$WORK/evidence"
 # Three ranks of four are enough to tell it.
-ok "its figure stands in it" grep -qE "heaviest of [34] workers takes [0-9.]+% more" "$WORK/evidence"
+ok "its figure stands in it" grep -qE "heaviest of [34] ranks takes [0-9.]+% more" "$WORK/evidence"
 now=$(jq -s '[.[].step // 0] | max' "$WORK/truth.jsonl")
 ok "the job goes on" stack_wait 60 steps $((now + 60))
 ok "comparing ranks has accused none" is "$(accused)" 0

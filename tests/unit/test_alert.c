@@ -46,7 +46,7 @@ static void fires_until_it_is_closed(void **unused)
 	assert_int_equal(push("aaaaaaaa", "slow_rank", "closed"), 1);
 }
 
-static void what_turns_out_to_be_a_hiccup_fires_no_more(void **unused)
+static void stops_alerting_when_an_incident_becomes_a_transient(void **unused)
 {
 	assert_int_equal(push("aaaaaaaa", "hiccup", "open"), 0);
 	assert_int_equal(push("aaaaaaaa", "slow_rank", "open"), 1);
@@ -75,7 +75,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(fires_until_it_is_closed),
-	    CASE(what_turns_out_to_be_a_hiccup_fires_no_more),
+	    CASE(stops_alerting_when_an_incident_becomes_a_transient),
 	    CASE(says_what_it_costs),
 	};
 

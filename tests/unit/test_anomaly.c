@@ -130,7 +130,7 @@ static void a_rank_that_waits_for_others_is_no_suspect(void **state)
 	assert_int_equal(anomaly_reason(&g->a), WINDOW_COMM);
 }
 
-static void one_hiccup_amid_anothers_fault_makes_no_suspect(void **state)
+static void one_transient_amid_anothers_fault_makes_no_suspect(void **state)
 {
 	struct rig *g = *state;
 
@@ -275,7 +275,7 @@ int main(void)
 	    T(a_margin_is_of_healthy_steps),
 	    T(without_healthy_steps_the_margin_is_the_latest),
 	    T(a_rank_that_waits_for_others_is_no_suspect),
-	    T(one_hiccup_amid_anothers_fault_makes_no_suspect),
+	    T(one_transient_amid_anothers_fault_makes_no_suspect),
 	    T(a_long_anomaly_comes_in_pieces_that_share_an_id),
 	    T(a_later_anomaly_is_another_one),
 	    T(an_open_window_can_be_closed_at_the_end),

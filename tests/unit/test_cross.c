@@ -17,7 +17,7 @@
 
 static struct cross_slot slots[RANKS];
 static struct cross_member members[RANKS];
-static struct cross_cohort cohort;
+static struct cross_role_part role_part;
 static struct cross *cross;
 
 static int setup(void **unused)
@@ -25,7 +25,7 @@ static int setup(void **unused)
 	cross = calloc(1, sizeof(*cross));
 	if (!cross)
 		return -1;
-	memset(&cohort, 0, sizeof(cohort));
+	memset(&role_part, 0, sizeof(role_part));
 	memset(slots, 0, sizeof(slots));
 	memset(members, 0, sizeof(members));
 	for (uint32_t k = 0; k < RANKS; k++) {
@@ -33,13 +33,13 @@ static int setup(void **unused)
 					       .placed = true,
 					       .rank = (int32_t)k,
 					       .node = k,
-					       .cohort = CROSS_NONE};
+					       .role_part = CROSS_NONE};
 		members[k].slot = k;
 	}
-	cohort.used = true;
-	cohort.members = members;
-	cohort.count = RANKS;
-	cohort.steps = 1;
+	role_part.used = true;
+	role_part.members = members;
+	role_part.count = RANKS;
+	role_part.steps = 1;
 	cross->slots = slots;
 	cross->slot_room = cross->slot_count = RANKS;
 	strcpy(cross->job, "job");
@@ -67,7 +67,7 @@ static void flag_of(uint32_t member, uint64_t first_step, uint64_t last_step, bo
 				     .score = 2,
 				     .window = 8};
 
-	cross_findings_flag(cross, &cohort, &f, 100 * S);
+	cross_findings_flag(cross, &role_part, &f, 100 * S);
 }
 
 static void flag(uint32_t member, bool ended)
@@ -130,7 +130,7 @@ static void take(uint32_t slot, int64_t offset_ns)
 
 	b->coll_count = 1;
 	b->colls[0] = (struct beat_coll){.comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1};
-	cross_colls_take(cross, slot, b, offset_ns, 100 * S);
+	cross_colls_push(cross, slot, b, offset_ns, 100 * S);
 	free(b);
 }
 
@@ -165,7 +165,7 @@ static void each_rank_of_a_large_job_keeps_some_collectives(void **unused)
 		many[k] = (struct cross_slot){.used = true,
 					      .placed = true,
 					      .rank = (int32_t)k,
-					      .cohort = CROSS_NONE}; /* all on one node */
+					      .role_part = CROSS_NONE}; /* all on one node */
 	for (uint32_t beat = 0; beat < BEATS; beat++) {
 		for (uint32_t i = 0; i < COLLS; i++)
 			b->colls[i] = (struct beat_coll){.comm = 7,
@@ -174,7 +174,7 @@ static void each_rank_of_a_large_job_keeps_some_collectives(void **unused)
 							 .step = 5,
 							 .call_ns = 1000};
 		for (uint32_t k = 0; k < MANY; k++)
-			cross_colls_take(cross, k, b, 0, 100 * S);
+			cross_colls_push(cross, k, b, 0, 100 * S);
 		for (uint32_t i = 0; i < COLLS; i++) {
 			struct cross_instance *in =
 			    cross_colls_find(cross, 7, 1, beat * 2048 + i * 16);
@@ -209,7 +209,7 @@ static void a_communicator_is_no_larger_than_its_job(void **unused)
 	b->comms[0] = (struct beat_comm){.comm = 7, .ranks = UINT32_MAX};
 	b->colls[0] = (struct beat_coll){.comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1};
 	for (uint32_t k = 0; k < RANKS; k++)
-		cross_colls_take(cross, k, b, 0, 100 * S);
+		cross_colls_push(cross, k, b, 0, 100 * S);
 	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, RANKS);
 	free(b);
 }
@@ -225,7 +225,7 @@ static bool takes(uint32_t member, bool ended, uint64_t first, uint64_t last, do
 				     .last_step = last,
 				     .excess = excess};
 
-	return cross_skew_takes(&cohort, &f);
+	return cross_skew_explains(&role_part, &f);
 }
 
 /* Ranks that differ by nature: from row 10 to 29 member 3 is slow, and the others, who wait for it, do now
@@ -239,18 +239,18 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 	static double row[3 * RANKS];
 
 	for (int uneven = 0; uneven < 2; uneven++) {
-		cohort.self_ns = self_ns;
-		cohort.cover = cover;
-		cohort.blocks = blocks;
-		cohort.row = row;
-		cohort.uneven = uneven;
-		cross_skew_reset(&cohort);
+		role_part.self_ns = self_ns;
+		role_part.cover = cover;
+		role_part.blocks = blocks;
+		role_part.row = row;
+		role_part.uneven = uneven;
+		cross_skew_reset(&role_part);
 		for (uint32_t k = 0; k < SKEW_ROWS_PUSHED; k++) {
 			bool slow = k >= 10 && k < 30;
 
-			cohort.rows[k] = (struct cross_row){.index = k, .live = true};
+			role_part.rows[k] = (struct cross_row){.index = k, .live = true};
 			for (uint32_t i = 0; i < RANKS; i++) {
-				size_t at = cross_rows_cell(&cohort, k, i);
+				size_t at = cross_rows_cell(&role_part, k, i);
 
 				cover[at] = 1;
 				self_ns[at] = slow && i == k % 3 ? 1.3e8f : 1e8f + (float)i * 1e5f;
@@ -260,7 +260,7 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 			}
 			if (k == 12)
 				assert_false(takes(3, false, 10, 12, 2));
-			cross_skew_push(&cohort, k);
+			cross_skew_push(&role_part, k);
 		}
 		assert_false(takes(3, true, 10, 29, 2));
 		assert_int_equal(takes(1, false, 35, 39, 0.2), !uneven);

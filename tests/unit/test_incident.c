@@ -162,7 +162,7 @@ static void costs_what_all_windows_lost(void **unused)
 	json_decref(j);
 }
 
-static void tells_a_hiccup_from_a_fault(void **unused)
+static void distinguishes_a_transient_from_a_fault(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
 	struct digest comm = window("job", 4, WINDOW_COMM, 0, 1);
@@ -199,7 +199,7 @@ static struct digest moment(unsigned n)
 }
 
 /* Of 30 ms each: what three steps take, in all. */
-static void single_slow_steps_are_hiccups_unless_they_cost_much(void **unused)
+static void single_slow_steps_are_transients_unless_they_cost_much(void **unused)
 {
 	json_t *j;
 
@@ -216,7 +216,7 @@ static void single_slow_steps_are_hiccups_unless_they_cost_much(void **unused)
 }
 
 /* A host that is busy for three steps in a row, at little cost. */
-static void a_few_steps_that_cost_nothing_are_a_hiccup(void **unused)
+static void a_few_steps_that_cost_nothing_are_a_transient(void **unused)
 {
 	struct digest d = window("job", 3, WINDOW_COMM, 0, 1);
 	json_t *j;
@@ -237,7 +237,7 @@ static void a_few_steps_that_cost_nothing_are_a_hiccup(void **unused)
 }
 
 /* Of two ranks by turns, one step in eighty each: few, however many in all. One in fifteen is not. */
-static void single_slow_steps_far_apart_stay_hiccups(void **unused)
+static void single_slow_steps_far_apart_stay_transients(void **unused)
 {
 	json_t *j;
 
@@ -296,7 +296,7 @@ static void measures_a_culprit_by_what_it_did_itself(void **unused)
 	json_decref(j);
 }
 
-static void one_step_that_costs_a_second_is_no_hiccup(void **unused)
+static void one_step_that_costs_a_second_is_no_transient(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
 	json_t *j;
@@ -309,7 +309,7 @@ static void one_step_that_costs_a_second_is_no_hiccup(void **unused)
 	json_decref(j);
 }
 
-static void a_long_step_is_a_hiccup_until_another_one_comes(void **unused)
+static void a_long_step_is_a_transient_until_another_one_comes(void **unused)
 {
 	struct digest first = window("job", 3, WINDOW_SELF, 0, 1),
 		      again = window("job", 3, WINDOW_SELF, 15, 16);
@@ -386,7 +386,7 @@ static json_int_t seconds_of(json_t *j, const char *key)
 	       (json_int_t)S;
 }
 
-static void hiccups_near_a_fault_do_not_stretch_its_time(void **unused)
+static void transients_near_a_fault_do_not_stretch_its_time(void **unused)
 {
 	static const int orders[2][5] = {{0, 1, 2, 3, 4}, {4, 2, 0, 3, 1}};
 
@@ -669,7 +669,7 @@ static const char *symptom(void)
 	return text;
 }
 
-static void what_a_node_tells_of_is_a_hiccup_until_it_costs_much(void **unused)
+static void a_nodes_anomaly_is_a_transient_until_it_costs_much(void **unused)
 {
 	struct digest costly = told_by_node(0, 0);
 
@@ -718,7 +718,7 @@ static void all_wait(uint32_t steps, double seconds)
 	}
 }
 
-static void seconds_in_which_all_only_waited_are_a_hiccup(void **unused)
+static void seconds_in_which_all_only_waited_are_a_transient(void **unused)
 {
 	all_wait(12, 3.2); /* 444 ms */
 	assert_string_equal(symptom(), "hiccup");
@@ -812,7 +812,7 @@ static void a_hang_that_accuses_another_rank_is_the_same_hang(void **unused)
 	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 1);
 }
 
-static void hiccups_alone_have_their_own_time(void **unused)
+static void transients_alone_have_their_own_time(void **unused)
 {
 	struct digest a = window("job", 3, WINDOW_SELF, 0, 1),
 		      b = window("job", 5, WINDOW_SELF, 4, 5);
@@ -1245,19 +1245,19 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    CASE(blames_the_rank_that_lost_its_own_time),
 	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
-	    CASE(tells_a_hiccup_from_a_fault),
+	    CASE(distinguishes_a_transient_from_a_fault),
 	    CASE(costs_what_all_windows_lost),
-	    CASE(single_slow_steps_are_hiccups_unless_they_cost_much),
-	    CASE(single_slow_steps_far_apart_stay_hiccups),
-	    CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
+	    CASE(single_slow_steps_are_transients_unless_they_cost_much),
+	    CASE(single_slow_steps_far_apart_stay_transients),
+	    CASE(a_few_steps_that_cost_nothing_are_a_transient),
 	    CASE(a_moment_of_one_is_not_what_all_waited_for),
 	    CASE(measures_a_culprit_by_what_it_did_itself),
-	    CASE(one_step_that_costs_a_second_is_no_hiccup),
-	    CASE(a_long_step_is_a_hiccup_until_another_one_comes),
+	    CASE(one_step_that_costs_a_second_is_no_transient),
+	    CASE(a_long_step_is_a_transient_until_another_one_comes),
 	    CASE(a_long_first_step_does_not_make_small_ones_large),
 	    CASE(names_several_stragglers_worst_first_but_no_echo),
 	    CASE(calls_it_the_job_when_most_ranks_are_slow),
-	    CASE(hiccups_near_a_fault_do_not_stretch_its_time),
+	    CASE(transients_near_a_fault_do_not_stretch_its_time),
 	    CASE(a_moment_on_other_ranks_is_no_part_of_a_fault),
 	    CASE(a_moment_long_before_a_fault_is_not_its_begin),
 	    CASE(a_fault_that_comes_and_goes_has_all_its_time),
@@ -1266,13 +1266,13 @@ int main(void)
 	    CASE(a_fault_after_the_end_of_another_is_another_incident),
 	    CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
 	    CASE(what_the_hypervisor_takes_is_no_moment_beside_one_step),
-	    CASE(what_a_node_tells_of_is_a_hiccup_until_it_costs_much),
-	    CASE(seconds_in_which_all_only_waited_are_a_hiccup),
+	    CASE(a_nodes_anomaly_is_a_transient_until_it_costs_much),
+	    CASE(seconds_in_which_all_only_waited_are_a_transient),
 	    CASE(a_step_of_two_windows_counts_once),
 	    CASE(a_moment_does_not_carry_a_fault_on_to_another),
 	    CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
 	    CASE(a_hang_that_accuses_another_rank_is_the_same_hang),
-	    CASE(hiccups_alone_have_their_own_time),
+	    CASE(transients_alone_have_their_own_time),
 	    CASE(blames_nobody_without_evidence),
 	    CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 	    CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),

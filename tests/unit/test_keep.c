@@ -128,7 +128,7 @@ static void steady(struct life *l, uint32_t count)
 
 static bool is_armed(const struct life *l)
 {
-	return rank_model(l->process.rank, NULL, NULL) == ROOFLINE_ARMED;
+	return rank_model(l->process.rank, NULL, NULL) == ROOFLINE_READY;
 }
 
 static void a_model_is_on_the_disk_as_soon_as_it_is_armed(void **state)
@@ -171,7 +171,7 @@ static void a_successor_is_armed_with_the_steps_that_armed_a_late_model(void **s
 		step(l, (100 + i * 17 % 61) * MS, 80 * MS + i * 5 % 7 * 10000);
 	steady(l, 20);
 	assert_false(is_armed(l));
-	assert_int_equal(judge_armed_count(l->process.rank->judge), 1);
+	assert_int_equal(judge_ready_count(l->process.rank->judge), 1);
 	for (; outs < 3; outs++)
 		step(l, 100 * MS, 95 * MS);
 	while (!is_armed(l)) {
@@ -185,7 +185,7 @@ static void a_successor_is_armed_with_the_steps_that_armed_a_late_model(void **s
 
 	l = born(getpid());
 	assert_true(is_armed(l));
-	assert_int_equal(judge_armed_count(l->process.rank->judge), 2);
+	assert_int_equal(judge_ready_count(l->process.rank->judge), 2);
 	killed(l);
 }
 

@@ -146,7 +146,7 @@ static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 			extra[KINDS_WAIT] = 200 * uniform(&j) * uniform(&j);
 			extra[KINDS_HOST] = j.step % 50 == 49 ? 2000 * (1 + 0.05 * normal(&j)) : 0;
 			push(&j, 0, extra);
-			unknown += extra[KINDS_HOST] > 0 && j.v.state != ROOFLINE_ARMED;
+			unknown += extra[KINDS_HOST] > 0 && j.v.state != ROOFLINE_READY;
 		}
 		assert_in_range(j.flagged, 0, 2);
 		if (j.flagged)
@@ -215,7 +215,7 @@ static void a_fault_beside_a_checkpoint_is_told(void **unused)
 }
 
 /* One slow step early in the job hides no more of a fault than its first step. */
-static void an_early_hiccup_founds_no_kind_with_a_fault(void **unused)
+static void an_early_transient_founds_no_kind_with_a_fault(void **unused)
 {
 	for (uint32_t seed = 1; seed < 20; seed++) {
 		struct job j = job_of(seed);
@@ -454,7 +454,7 @@ int main(void)
 	    cmocka_unit_test(a_kind_that_grows_is_flagged_and_told_by_how_much),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
 	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_told),
-	    cmocka_unit_test(an_early_hiccup_founds_no_kind_with_a_fault),
+	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),
 	    cmocka_unit_test(slowness_that_stays_is_no_kind),
 	    cmocka_unit_test(phases_are_told_apart_where_they_meet),
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),

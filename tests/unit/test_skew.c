@@ -125,7 +125,7 @@ static void it_is_said_with_its_figures(void **unused)
 	k = all();
 	skew_say(&f, &k, 3e6, 2);
 	assert_int_equal(f.evidence_count, 2);
-	assert_non_null(strstr(f.evidence[0].text, "5 workers takes 30.0% more"));
+	assert_non_null(strstr(f.evidence[0].text, "5 ranks takes 30.0% more"));
 	assert_non_null(strstr(f.evidence[0].text, "more than 20% of the steps"));
 	assert_non_null(strstr(f.evidence[1].text, "2 stretches"));
 }

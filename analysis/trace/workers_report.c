@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * The job as a whole is reported first, because a common rise explains smaller rises of single
+ * workers. Slow workers follow, then roles and skew. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +14,8 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
-/* How often a flag at its threshold was wrong beside faults that were put in (bench-diagnosis), at most. */
+/* The largest share of wrong flags at the threshold, measured with injected faults
+ * (bench-diagnosis). */
 #define UNSURE 0.1
 
 static double unit_ns(const struct workers *w, const struct workers_flag *f)
@@ -24,7 +27,7 @@ static double unit_ns(const struct workers *w, const struct workers_flag *f)
 
 static double effect_ns(const struct workers *w, const struct workers_flag *f)
 {
-	return f->own * unit_ns(w, f);
+	return f->self_excess * unit_ns(w, f);
 }
 
 static int earlier(const void *a, const void *b)
@@ -87,12 +90,12 @@ static int worse(const void *a, const void *b)
 {
 	const struct workers_flag *const *x = a, *const *y = b;
 
-	return ORDER((*y)->own, (*x)->own) ?: ORDER((*x)->worker, (*y)->worker);
+	return ORDER((*y)->self_excess, (*x)->self_excess) ?: ORDER((*x)->worker, (*y)->worker);
 }
 
-/* Flags at the same time are one fault: the worst of them gives its steps. */
-static void tell_group(struct workers *w, struct workers_flag **group, uint32_t n,
-		       workers_tell *tell, void *context)
+/* Flags at the same time are one fault; the worst one gives its steps. */
+static void report_group(struct workers *w, struct workers_flag **group, uint32_t n,
+			 workers_report *report, void *context)
 {
 	struct workers_finding out = {.sure_step = 0};
 	struct finding *f = &out.finding;
@@ -104,7 +107,7 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 	f->cause = worst->replica ? CAUSE_IMBALANCE_INPUT : CAUSE_UNKNOWN;
 	f->first_step = worst->flag.first_step;
 	f->last_step = worst->flag.last_step;
-	f->excess = worst->own;
+	f->excess = worst->self_excess;
 	f->effect_ns = effect_ns(w, worst);
 	out.worst = worst->worker;
 	out.series = worst->series;
@@ -117,30 +120,30 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 		out.sure_step = group[k]->flag.sure_step < out.sure_step ? group[k]->flag.sure_step
 									 : out.sure_step;
 		add_ranks(w, f, group[k]);
-		if (!group[k]->series) /* what else there is the caller knows */
+		if (!group[k]->series) /* the caller adds evidence for other series */
 			say_flag(w, f, group[k]);
-		group[k]->told = true;
+		group[k]->reported = true;
 	}
 	if (worst->replica)
 		finding_say(
 		    f, LAYER_SOFTWARE, 0,
 		    "all stages of the replica take longer together: look at its input or at "
 		    "what its ranks share");
-	tell(context, &out);
+	report(context, &out);
 }
 
-/* A worker's stretches in several series that overlap are one, in the first of them; the surest tells from
- * where to where. */
+/* Joins overlapping stretches of one worker in several series into the first of them. The most
+ * significant series sets the begin and end. */
 static void join_series(struct workers *w)
 {
 	for (uint32_t i = 0; i < w->flags; i++)
 		for (uint32_t k = 0; k < w->flags; k++) {
 			struct workers_flag *a = &w->flag[i], *b = &w->flag[k];
 
-			if (a->told || b->told || a->worker != b->worker ||
+			if (a->reported || b->reported || a->worker != b->worker ||
 			    a->series >= b->series || overlap(a, b) <= 0)
 				continue;
-			b->told = true;
+			b->reported = true;
 			a->also += 1 + b->also;
 			if (b->flag.score > a->flag.score) {
 				a->flag.first_step = b->flag.first_step;
@@ -153,7 +156,7 @@ static void join_series(struct workers *w)
 		}
 }
 
-static int tell_flags(struct workers *w, workers_tell *tell, void *context)
+static int report_flags(struct workers *w, workers_report *report, void *context)
 {
 	struct workers_flag **group = calloc(w->flags + 1, sizeof(struct workers_flag *));
 
@@ -165,25 +168,25 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 	for (uint32_t i = 0; i < w->flags && w->t->kind; i++) {
 		struct workers_flag *f = &w->flag[i];
 
-		if (!f->told)
+		if (!f->reported)
 			f->kind = w->t->kind(w->t->context, f->worker, f->series,
 					     f->flag.first_step, f->flag.last_step);
 	}
 	for (uint32_t i = 0; i < w->flags; i++) {
 		uint32_t n = 0;
 
-		for (uint32_t j = i; j < w->flags && !w->flag[i].told; j++) {
+		for (uint32_t j = i; j < w->flags && !w->flag[i].reported; j++) {
 			struct workers_flag *f = &w->flag[j];
 			double common = overlap(&w->flag[i], f);
 			bool same = f->worker == w->flag[i].worker && common > 0;
 
-			if (f->told || f->replica != w->flag[i].replica ||
+			if (f->reported || f->replica != w->flag[i].replica ||
 			    f->kind != w->flag[i].kind || (common < thresholds.part.half && !same))
 				continue;
 			group[n++] = f;
 		}
 		if (n)
-			tell_group(w, group, n, tell, context);
+			report_group(w, group, n, report, context);
 	}
 	free(group);
 	return 0;
@@ -191,8 +194,8 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 
 /* ---- roles ---- */
 
-static void tell_stage(struct workers *w, uint32_t role, double excess, double others,
-		       workers_tell *tell, void *context)
+static void report_stage(struct workers *w, uint32_t role, double excess, double others,
+			 workers_report *report, void *context)
 {
 	struct workers_finding out = {.sure_step = 0};
 	struct finding *f = &out.finding;
@@ -211,10 +214,10 @@ static void tell_stage(struct workers *w, uint32_t role, double excess, double o
 	finding_say(f, LAYER_SOFTWARE, f->effect_ns,
 		    "stage %" PRIu32 " computes %.3f ms per step, the others a median of %.3f ms",
 		    role, w->role_level[role] / 1e6, others / 1e6);
-	tell(context, &out);
+	report(context, &out);
 }
 
-static void tell_stages(struct workers *w, workers_tell *tell, void *context)
+static void report_stages(struct workers *w, workers_report *report, void *context)
 {
 	for (uint32_t r = 0; r < w->t->roles && w->t->roles > 1; r++) {
 		uint32_t n = 0;
@@ -225,12 +228,12 @@ static void tell_stages(struct workers *w, workers_tell *tell, void *context)
 				w->scratch[n++] = w->role_level[k];
 		others = median_of(w->scratch, n);
 		if (n && w->role_level[r] > others * (1 + thresholds.excess.work))
-			tell_stage(w, r, w->role_level[r] / others - 1, others, tell, context);
+			report_stage(w, r, w->role_level[r] / others - 1, others, report, context);
 	}
 }
 
-/* By how much a worker's own time is longer over the stretch of another series. */
-static double own_excess(struct workers *w, const struct workers_flag *f)
+/* A worker's excess self time over the stretch of another series. */
+static double self_excess_of(struct workers *w, const struct workers_flag *f)
 {
 	const struct workers_table *t = w->t;
 	uint32_t n = 0;
@@ -241,7 +244,7 @@ static double own_excess(struct workers *w, const struct workers_flag *f)
 	return fmax(0, median_known(w->scratch, n, w->scratch) - 1);
 }
 
-/* Which cells lie in a stretch that is reported of their worker. */
+/* Marks the cells in a flagged stretch of their worker. */
 static void flagged_cells(const struct workers *w, bool *in)
 {
 	const struct workers_table *t = w->t;
@@ -257,7 +260,7 @@ static void flagged_cells(const struct workers *w, bool *in)
 
 struct role_skew {
 	struct skew k;
-	uint32_t folded; /* flags that are a part of it */
+	uint32_t folded; /* flags that the skew explains */
 };
 
 struct skew_scratch {
@@ -279,7 +282,8 @@ static size_t lay_out(const struct workers_table *t, void *memory, struct skew_s
 	return at.bytes;
 }
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. value: [workers][steps]. */
+/* The skew of a role: whether the heaviest worker changes, and what it costs. value:
+ * [workers][steps]. */
 static struct skew role_skew(struct workers *w, const double *value, uint32_t role,
 			     const bool *slow, struct skew_scratch *x)
 {
@@ -296,8 +300,8 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
 	return skew_of(x->step, t->steps, x->times, t->workers, x->loss);
 }
 
-/* The skew of every role; flags that a role's uneven input explains are not told: what is left of it
- * where the stages of a replica have told most of it already. */
+/* Computes the skew of every role. A flag that the role's unequal input explains is not reported.
+ * For that, the skew without the input of whole replicas counts, which has its own finding. */
 static int find_skews(struct workers *w, const bool *slow, struct role_skew *skew)
 {
 	struct skew_scratch x;
@@ -315,17 +319,17 @@ static int find_skews(struct workers *w, const bool *slow, struct role_skew *ske
 		uint32_t role = f->replica ? 0 : w->t->role[f->worker];
 
 		if (f->replica || f->flag.measure != PEERS_SELF || !skew_is_uneven(&skew[role].k) ||
-		    !skew_covers(&x.rest[role], f->own))
+		    !skew_covers(&x.rest[role], f->self_excess))
 			continue;
-		f->told = true;
+		f->reported = true;
 		skew[role].folded++;
 	}
 	free(memory);
 	return 0;
 }
 
-static void tell_skew(struct workers *w, const struct role_skew *skew, workers_tell *tell,
-		      void *context)
+static void report_skew(struct workers *w, const struct role_skew *skew, workers_report *report,
+			void *context)
 {
 	for (uint32_t r = 0; r < w->t->roles; r++) {
 		struct workers_finding out = {.sure_step = 0};
@@ -341,19 +345,14 @@ static void tell_skew(struct workers *w, const struct role_skew *skew, workers_t
 			if (w->t->role[i] == r)
 				f->ranks[f->rank_count++] = w->t->rank[i];
 		skew_say(f, k, k->loss * w->role_level[r], skew[r].folded);
-		tell(context, &out);
+		report(context, &out);
 	}
 }
 
 /* ---- the job as a whole ---- */
 
-struct level_change {
-	uint32_t first, last, sure; /* indices of steps */
-	double excess;
-};
-
-/* How long each step is, in parts of the usual, for the workers that are not slow by themselves. Where most
- * are, they were told. */
+/* The length of each step relative to the usual length, over the workers that are not slow by
+ * themselves. NAN if most are; they have a finding of their own. */
 static void commons(struct workers *w, const bool *slow)
 {
 	const struct workers_table *t = w->t;
@@ -378,7 +377,7 @@ static void commons(struct workers *w, const bool *slow)
 				   ? NAN
 				   : median_of(w->scratch, n);
 	}
-	/* a part of a worker's own time may be hidden while it waits for a slow one */
+	/* While a worker is slow, the others' self times may be hidden by waiting. */
 	for (uint32_t s = 0; s < t->steps; s++) {
 		w->away[s] = false;
 		for (uint32_t i = 0; i < t->workers; i++)
@@ -394,7 +393,7 @@ static void commons(struct workers *w, const bool *slow)
 		w->common[s] /= usual;
 }
 
-/* How much longer a worker takes over the stretch than usual; NAN: not known. */
+/* How much longer than usual a worker takes over the stretch, as a share; NAN: not known. */
 static double rise_of(struct workers *w, uint32_t worker, const struct peers_flag *c)
 {
 	const struct workers_table *t = w->t;
@@ -414,8 +413,8 @@ static double rise_of(struct workers *w, uint32_t worker, const struct peers_fla
 	return now / usual - 1;
 }
 
-/* Those who rose. Where some did not, it is not the job that became slower, but most of it; the paper's
- * rule knows no such thing. */
+/* Adds the workers whose time rose. If some did not, most ranks are slow, not the whole job. The
+ * paper's rule makes no such difference. */
 static void add_risen(struct workers *w, struct finding *f, const struct peers_flag *c)
 {
 	uint32_t stayed = 0;
@@ -430,19 +429,19 @@ static void add_risen(struct workers *w, struct finding *f, const struct peers_f
 	}
 	f->kind = stayed ? FINDING_SLOW_RANK : FINDING_UNIFORM;
 	finding_say(f, LAYER_UNKNOWN, f->effect_ns,
-		    "the median worker takes %.1f%% longer than usual; %" PRIu32 " of %" PRIu32
-		    " workers do not",
+		    "the median rank takes %.1f%% longer than usual; %" PRIu32 " of %" PRIu32
+		    " ranks do not",
 		    100 * f->excess, stayed, w->t->workers);
 }
 
 struct rising {
 	struct workers *w;
-	double uneven_input; /* what that of any role makes of a step; no less is told */
-	workers_tell *tell;
+	double uneven_input; /* the largest skew of any role; a smaller rise is not reported */
+	workers_report *report;
 	void *context;
 };
 
-static void take_rise(void *context, const struct peers_flag *c)
+static void report_rise(void *context, const struct peers_flag *c)
 {
 	struct rising *r = context;
 	struct workers *w = r->w;
@@ -464,21 +463,21 @@ static void take_rise(void *context, const struct peers_flag *c)
 	f->effect_ns = f->excess * w->step_ns;
 	f->confidence = confidence_of(&(struct workers_flag){.flag = *c});
 	add_risen(w, f, c);
-	/* what it brings one worker more of than the others is no fault beside it */
+	/* a worker whose excess is less than the common rise needs no finding of its own */
 	for (uint32_t i = 0; i < w->flags && f->kind == FINDING_UNIFORM; i++)
-		w->flag[i].told |= w->flag[i].own < c->excess &&
-				   overlap(&w->flag[i], &(struct workers_flag){.flag = *c}) >=
-				       thresholds.part.half;
+		w->flag[i].reported |= w->flag[i].self_excess < c->excess &&
+				       overlap(&w->flag[i], &(struct workers_flag){.flag = *c}) >=
+					   thresholds.part.half;
 	for (uint32_t i = 0; i < w->t->workers && f->rank_count; i++)
 		if (w->t->rank[i] == f->ranks[0])
 			out.worst = i;
-	r->tell(r->context, &out);
+	r->report(r->context, &out);
 }
 
-static int tell_uniform(struct workers *w, const bool *slow, double uneven_input,
-			workers_tell *tell, void *context)
+static int report_uniform(struct workers *w, const bool *slow, double uneven_input,
+			  workers_report *report, void *context)
 {
-	struct rising r = {w, uneven_input, tell, context};
+	struct rising r = {w, uneven_input, report, context};
 	struct peers_config c = w->t->config;
 
 	c.mode = PEERS_ROBUST;
@@ -491,10 +490,10 @@ static int tell_uniform(struct workers *w, const bool *slow, double uneven_input
 			c.windows[k++] = window;
 	}
 	commons(w, slow);
-	return workers_alone(&c, w->t->step, w->t->steps, w->common, w->step_ns, take_rise, &r);
+	return workers_alone(&c, w->t->step, w->t->steps, w->common, w->step_ns, report_rise, &r);
 }
 
-int workers_findings(struct workers *w, workers_tell *tell, void *context)
+int workers_findings(struct workers *w, workers_report *report, void *context)
 {
 	bool *slow =
 	    w->t->slow ? w->t->slow : calloc((size_t)w->t->steps * w->t->workers, sizeof(*slow));
@@ -503,8 +502,8 @@ int workers_findings(struct workers *w, workers_tell *tell, void *context)
 	int err = -ENOMEM;
 
 	for (uint32_t i = 0; i < w->flags; i++)
-		w->flag[i].own =
-		    w->flag[i].series ? own_excess(w, &w->flag[i]) : w->flag[i].flag.excess;
+		w->flag[i].self_excess =
+		    w->flag[i].series ? self_excess_of(w, &w->flag[i]) : w->flag[i].flag.excess;
 	if (slow && skew) {
 		flagged_cells(w, slow);
 		err = find_skews(w, slow, skew);
@@ -513,13 +512,13 @@ int workers_findings(struct workers *w, workers_tell *tell, void *context)
 		for (uint32_t r = 0; r < w->t->roles; r++)
 			if (skew_is_uneven(&skew[r].k))
 				input = fmax(input, skew[r].k.loss);
-		err = tell_uniform(w, slow, input, tell, context);
+		err = report_uniform(w, slow, input, report, context);
 	}
 	if (!err)
-		err = tell_flags(w, tell, context);
+		err = report_flags(w, report, context);
 	if (!err) {
-		tell_stages(w, tell, context);
-		tell_skew(w, skew, tell, context);
+		report_stages(w, report, context);
+		report_skew(w, skew, report, context);
 	}
 	if (slow != w->t->slow)
 		free(slow);
