@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When the baselines are written: at twice the steps of the last time while a model learns, as soon as
- * one is armed (with a step less a successor might not be), then now and then, since an armed model
- * hardly changes; one process a turn, so that the drain has its own. */
+ * When baselines are written. While a model learns: each time its step count has doubled. As soon
+ * as a model is ready: at once, because with one step less a restarted sysomd might not be ready.
+ * After that: now and then, because a ready model hardly changes. One process is saved per turn, so
+ * that the drain does not wait. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include "sidecar/node.h"
 
 #define KEEP_AGAIN_NS 300000000000ull
-/* Fewer say nothing. */
+/* Fewer steps are not worth a file. */
 #define KEEP_STEPS_MIN 16u
 
 static bool identify(const struct process *p, struct baseline_id *id)
@@ -24,7 +25,7 @@ static bool identify(const struct process *p, struct baseline_id *id)
 				   .uid = p->uid,
 				   .start_ticks = p->id.start_time_ticks,
 				   .boot = p->node->boot};
-	/* Not visible from here: a number that anybody could claim. */
+	/* A pid that we cannot see is a number that any process could claim. */
 	return p->node->baseline_fd >= 0 && p->pid > 0;
 }
 
@@ -39,7 +40,8 @@ void keep_open(struct node *n)
 	if (n->samples && (!mkdir(dir, 0700) || errno == EEXIST))
 		n->baseline_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (n->baseline_fd < 0)
-		log_warn("baseline", "%s: %s", dir, strerror(errno));
+		log_warn("baseline", "%s: %s; after a restart of sysomd all ranks learn again", dir,
+			 strerror(errno));
 	else
 		baseline_sweep(n->baseline_fd, n->boot);
 }
@@ -57,7 +59,8 @@ void keep_restore(struct process *p)
 		return;
 	if (got < 0) {
 		n->stats.baselines_bad++;
-		log_warn("baseline", "pid=%d rank=%d: %s", (int)p->pid, p->id.rank, strerror(-got));
+		log_warn("baseline", "pid=%d rank=%d: unusable file: %s; the rank learns again",
+			 (int)p->pid, p->id.rank, strerror(-got));
 		baseline_remove(n->baseline_fd, &id);
 		return;
 	}
@@ -86,7 +89,8 @@ static void save(struct process *p, uint64_t now_ns)
 	if (!err)
 		return;
 	n->stats.baseline_errors++;
-	log_warn("baseline", "pid=%d rank=%d: %s", (int)p->pid, p->id.rank, strerror(-err));
+	log_warn("baseline", "pid=%d rank=%d: not saved: %s", (int)p->pid, p->id.rank,
+		 strerror(-err));
 }
 
 static bool is_due(const struct process *p, uint64_t now_ns)
@@ -103,7 +107,7 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 	return now_ns - p->baseline_at_ns >= KEEP_AGAIN_NS;
 }
 
-/* A model that went back to learning is saved again when it is armed again. */
+/* A model that went back to learning is saved again as soon as it is ready again. */
 static void note_unarmed(struct process *p)
 {
 	uint32_t armed = judge_armed_count(p->rank->judge);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysomd: one per node. Reads the rings of the jobs' processes, judges their steps, keeps everything
- * for a while and sends what is out of the ordinary. One loop thread does all of it but what may
- * block (uplink) and what must not wait for it (canary). */
+ * sysomd runs once per node. It reads the rings of the jobs' processes, judges their steps, records
+ * everything for a while and sends slow steps to the aggregator. One loop thread does this. Other
+ * threads do what may block (uplink) and what must not wait for the loop (canary). */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -31,13 +31,13 @@
 #include "sidecar/stacks/symbol_offer.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
-/* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
+/* After SIGTERM: how long to send queued messages. What remains waits in the spool. */
 #define LINGER_MS 3000u
-/* And then it ends, whatever the disk or nng waits for. Below systemd's 90 s, after which it kills. */
+/* Then the process ends, even if the disk or nng blocks. systemd would kill it after 90 s. */
 #define STOP_S 60u
-/* Once all is in the spool there is nothing left worth waiting for. */
+/* All windows are in the spool by then, so nothing is worth a longer wait. */
 #define CLOSE_S 3u
-/* Larger allocations come from the kernel and go back to it when they are freed. */
+/* Larger allocations use mmap and return to the kernel when freed. */
 #define MALLOC_MMAP_BYTES (128 << 10)
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
@@ -198,8 +198,8 @@ static const char about[] =
 
 /* ---- paths ---- */
 
-/* Makes the directory (one level) if need be; true when it can be written, and by nobody else: who may
- * write it can take the place of our sockets and files. */
+/* Makes the directory (one level) if needed. True if we can write it and nobody else can: others
+ * could replace our sockets and files. */
 static bool usable_dir(const char *dir, mode_t mode)
 {
 	struct stat st;
@@ -209,11 +209,11 @@ static bool usable_dir(const char *dir, mode_t mode)
 	if (lstat(dir, &st) || access(dir, W_OK | X_OK))
 		return false;
 	if (!S_ISDIR(st.st_mode))
-		log_error("state", "%s is no directory (a link?): remove it", dir);
+		log_error("state", "%s is not a directory (a link?): remove it", dir);
 	else if (st.st_uid != geteuid() && st.st_uid)
 		log_error("state",
-			  "%s belongs to uid %u: remove it, or name others with --socket-path "
-			  "and --state-dir",
+			  "%s belongs to uid %u: remove it, or use --socket-path and "
+			  "--state-dir for other directories",
 			  dir, (unsigned)st.st_uid);
 	else if (st.st_mode & (S_IWGRP | S_IWOTH))
 		log_error("state", "%s can be written by others (mode %o): chmod go-w %s", dir,
@@ -223,7 +223,7 @@ static bool usable_dir(const char *dir, mode_t mode)
 	return false;
 }
 
-/* DESIGN.md: /run/sysom, then $XDG_RUNTIME_DIR/sysom, then /tmp/sysom-UID (0700). */
+/* Tries `first`, then $XDG_RUNTIME_DIR/sysom, then /tmp/sysom-UID (0700). */
 static int own_dir(char *out, size_t bytes, const char *first)
 {
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
@@ -278,14 +278,15 @@ static int default_paths(struct settings *s)
 	}
 	err = dirs_make(s->state_dir, 0700);
 	if (err)
-		log_warn("state", "%s: %s", s->state_dir, strerror(-err));
+		log_warn("state", "%s: %s; use --state-dir for another directory", s->state_dir,
+			 strerror(-err));
 	if (!*s->node_name && gethostname(s->node_name, sizeof(s->node_name) - 1))
 		strcpy(s->node_name, "unknown");
 	return 0;
 }
 
-/* Two daemons on one directory would send each other's windows and overwrite each other's files. The
- * kernel lets the lock go when its holder ends, however it does. -EBUSY: another one has it. */
+/* Two daemons with one state.dir would send each other's windows and overwrite each other's files.
+ * The kernel releases the lock when its holder ends. -EBUSY: another daemon holds it. */
 static int take_lock(struct node *n)
 {
 	char path[NODE_PATH_BYTES + 8];
@@ -293,17 +294,18 @@ static int take_lock(struct node *n)
 	snprintf(path, sizeof(path), "%s/lock", n->settings.state_dir);
 	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (n->lock_fd < 0) {
-		/* A disk that can't be written: nothing of ours can be there to spoil. */
-		log_warn("state", "%s: %s", path, strerror(errno));
+		/* An unwritable disk holds no files that two daemons could overwrite. */
+		log_warn("state", "%s: %s; nothing is kept on disk", path, strerror(errno));
 		return 0;
 	}
 	if (!flock(n->lock_fd, LOCK_EX | LOCK_NB))
 		return 0;
 	if (errno != EWOULDBLOCK) {
-		log_warn("state", "%s: %s", path, strerror(errno));
+		log_warn("state", "%s: cannot lock: %s", path, strerror(errno));
 		return 0;
 	}
-	log_error("state", "%s: another sysomd uses this state.dir", n->settings.state_dir);
+	log_error("state", "%s: another sysomd uses this state.dir; use --state-dir for another",
+		  n->settings.state_dir);
 	return -EBUSY;
 }
 
@@ -353,7 +355,7 @@ static void on_second(void *arg, uint32_t count)
 	service_alive();
 }
 
-/* Threads that began to launch since the last time. */
+/* Reports new launch threads to the sampler. */
 static void record_launchers(struct node *n)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -397,14 +399,15 @@ static void on_signal(void *arg, uint32_t signum)
 	loop_stop(n->loop);
 }
 
-/* The keeper forks from a process without threads, so that this one can't make another: systemd starts us
- * anew, and rings, spool and baselines are taken up. */
+/* The keeper forks from a process without threads. This process has threads, so it cannot start
+ * another keeper. systemd restarts sysomd, which takes up the rings, the spool and the baselines
+ * again. */
 static void on_keeper_gone(void *arg, uint32_t events)
 {
 	struct node *n = arg;
 
 	log_error("reader",
-		  "the keeper of the reader processes died; sysomd ends to be started again");
+		  "the keeper of the reader processes died; sysomd ends, and systemd restarts it");
 	n->failed = -ECHILD;
 	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
@@ -453,12 +456,12 @@ static int open_stores(struct node *n)
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
 	snprintf(files, sizeof(files), "%s/recorder", n->settings.state_dir);
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
-		rc.file_bytes = 0; /* memory alone; retention tells */
+		rc.file_bytes = 0; /* records stay in memory; the retention metric shows it */
 	err = recorder_open(&n->recorder, &rc);
 	return err ? err : uplink_open(&n->uplink, &uc, n->loop, requests_take, n);
 }
 
-/* Without it windows still go out: only their frames stay without names. */
+/* Without symbol uploads windows still go out, but their frames have no names. */
 static void open_offer(struct node *n)
 {
 	char url[NODE_PATH_BYTES];
@@ -475,10 +478,10 @@ static void open_offer(struct node *n)
 		return;
 	err = symbol_offer_open(&n->offer, &c);
 	if (err)
-		log_warn("symbols", "%s: %s", url, strerror(-err));
+		log_warn("symbols", "%s: %s; symbol files are not uploaded", url, strerror(-err));
 }
 
-/* Somebody asked for it: without it there is no use in going on. */
+/* The user asked for this file, so sysomd does not run without it. */
 static int open_log(struct node *n)
 {
 	const struct settings *s = &n->settings;
@@ -500,7 +503,7 @@ static int node_open(struct node *n)
 
 	if (err)
 		return err;
-	/* Before any thread, so that they inherit the mask. */
+	/* Before any thread, so that all threads inherit the signal mask. */
 	signal(SIGPIPE, SIG_IGN);
 	if ((err = loop_add_signal(n->loop, SIGTERM, on_signal, n, NULL)) ||
 	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)) ||
@@ -540,7 +543,8 @@ static int node_open(struct node *n)
 	if (err) {
 		log_error("socket", "%s: %s%s", n->settings.socket_path, strerror(-err),
 			  err == -EADDRINUSE
-			      ? "; does another sysomd run here? --socket-path names another"
+			      ? "; if another sysomd runs here, use --socket-path for another "
+				"path"
 			      : "");
 		return err;
 	}
@@ -555,7 +559,7 @@ static int node_open(struct node *n)
 	return loop_add_timer(n->loop, 50, NODE_TEND_MS, on_tend, n, &n->tend_timer);
 }
 
-/* `code` is what the process will end with. */
+/* `code` is the exit status. */
 static void node_close(struct node *n, int code)
 {
 	if (n->uplink) {
@@ -616,24 +620,24 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
 	else if (!is_listen_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT");
+				     "not ADDRESS:PORT, port 0 to 65535");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
+		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (*s->uplink_url && !config_is_socket_url(s->uplink_url, true))
 		return config_refuse(why, why_bytes, "uplink.url", s->uplink_url,
-				     "none of tcp://HOST:PORT, tls+tcp://HOST:PORT, ipc://PATH");
+				     "not tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH");
 	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
 		 strncmp(s->uplink_http, "https://", 8))
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
-				     "none of http://, https://");
+				     "not an http:// or https:// URL");
 	if (!bad)
 		return 0;
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }
 
-/* A few threads allocate now and then; what a window or the kernel's symbols took goes back at once,
- * rather than staying in an arena per thread. */
+/* Some threads allocate rarely. With few arenas, the memory of a window or of kernel symbols
+ * returns to the kernel at once. */
 static void bound_malloc(void)
 {
 	mallopt(M_ARENA_MAX, 2);
@@ -675,7 +679,7 @@ int main(int argc, char **argv)
 	}
 	service_stopping();
 	if (err)
-		log_error("end", "%s", strerror(-err));
+		log_error("end", "cannot go on: %s", strerror(-err));
 	node_close(&node, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;
