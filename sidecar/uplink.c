@@ -22,7 +22,7 @@
 /* Windows between the loop and the spool: enough for the time of one fsync. */
 #define UPLINK_QUEUE	   64u
 #define UPLINK_KEPT	   64u		  /* sketches: LIMIT_NODE_PROCESSES */
-#define UPLINK_AGAIN_NS	   30000000000ull /* between two times that all kept sketches are sent again */
+#define UPLINK_AGAIN_NS	   30000000000ull /* between two rounds of sending all again */
 #define UPLINK_DOWN_NS	   5000000000ull /* without a connection: longer than a restart takes */
 #define UPLINK_COMMANDS	   256u
 #define UPLINK_REPLY_BYTES (256u << 10)
