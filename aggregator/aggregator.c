@@ -26,12 +26,12 @@
 #include "base/text.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
-/* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
- * acknowledged, and comes again. */
+/* Longest time from SIGTERM to the end, even if the disk blocks. Windows that are not committed by
+ * then are not acknowledged, so nodes send them again. */
 #define STOP_S	60u
 #define TICK_MS 1000u
-/* After a start: beats rebuild the fleet within 60 s, and a small constant lateness takes most of another
- * minute to be found again. */
+/* Findings of an earlier process end if they are not found again in this time after a start. Beats
+ * rebuild the fleet within 60 s, and a small constant lateness needs most of another minute. */
 #define RETELL_NS 120000000000ull
 
 struct settings {
@@ -42,7 +42,7 @@ struct settings {
 	int detect_mode; /* enum peers_mode */
 	bool verify;
 	int level;
-	/* as the parts take them, but for what is not set */
+	/* passed to the parts; the other fields are set in start() */
 	struct commit_config commit;
 	struct fleet_config fleet;
 	struct symbols_config symbols;
@@ -138,7 +138,7 @@ struct aggregator {
 	struct api *api;
 };
 
-/* The store's place where none is set: systemd's, the system's, the user's. */
+/* Chooses the store's directory if none is set: systemd's, the system's or the user's. */
 static void choose_dir(struct settings *s)
 {
 	const char *unit = getenv("STATE_DIRECTORY"), *state = getenv("XDG_STATE_HOME"),
@@ -193,11 +193,12 @@ static int start_symbols(struct aggregator *a)
 	c.reserve_bytes = s->commit.reserve_bytes;
 	err = symbols_open(&a->symbols, &c);
 	if (err)
-		log_error("symbols", "dir=%s why=\"%s\"", dir, strerror(-err));
+		log_error("symbols", "dir=%s why=\"%s\" effect=\"functions have no names\"", dir,
+			  strerror(-err));
 	return err;
 }
 
-/* ---- detection: a turn a second, on the loop's thread ---- */
+/* ---- detection: once a second, on the loop's thread ---- */
 
 static void on_tick(void *arg, uint32_t expired)
 {
@@ -230,7 +231,8 @@ static int start_fleet(struct aggregator *a)
 	return err;
 }
 
-/* Once the store is ours. Without a Build-ID directory (a full disk) everything else still works. */
+/* Called once the store is ours. Without a Build-ID directory (a full disk) everything else still
+ * works. */
 static void on_store_opened(void *arg)
 {
 	start_symbols(arg);
@@ -284,7 +286,7 @@ static int start(struct aggregator *a)
 	struct commit_config c = s->commit;
 	int err = loop_open(&a->loop);
 
-	/* before any thread, so that only the loop sees them */
+	/* before any thread, so that only the loop gets the signals */
 	if (!err)
 		err = loop_add_signal(a->loop, SIGTERM, on_signal, a, NULL);
 	if (!err)
@@ -308,15 +310,17 @@ static int start(struct aggregator *a)
 	err = commit_open(&a->commit, &c, a->fleet);
 	if (err) {
 		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
-			  err == -EBUSY	   ? "another aggregator uses it"
-			  : err == -EPROTO ? "not a store of this version"
+			  err == -EBUSY	   ? "another aggregator uses it; use another store.dir"
+			  : err == -EPROTO ? "not a store of this version; use another store.dir"
 					   : strerror(-err));
 		return err;
 	}
 	/* without a file for baselines everything else still works */
 	err = fleet_keep_baselines(a->fleet, s->store_dir);
 	if (err)
-		log_error("baselines", "dir=%s why=\"%s\"", s->store_dir, strerror(-err));
+		log_error("baselines",
+			  "dir=%s why=\"%s\" effect=\"no comparison with earlier runs\"",
+			  s->store_dir, strerror(-err));
 	err = loop_add_timer(a->loop, TICK_MS, TICK_MS, on_tick, a, NULL);
 	if (err)
 		return err;
@@ -340,7 +344,7 @@ static void stop(struct aggregator *a)
 	loop_close(a->loop);
 }
 
-/* Two listeners can't have one address; 0 is a port of the system's choice. */
+/* Two listeners cannot share an address; port 0 lets the system choose one. */
 static bool same_address(const char *url, const char *listen)
 {
 	const char *at = strstr(url, "://"), *port = strrchr(listen, ':');
@@ -357,16 +361,18 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
-				     "none of tcp://ADDRESS:PORT, ipc://PATH");
+				     "not tcp://ADDRESS:PORT or ipc://PATH");
 	else if (!api_is_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT (an address in digits, no name)");
+				     "not ADDRESS:PORT with a numeric address");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
+		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (same_address(s->nng_listen, s->http_listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (c->window_age_ns > c->incident_age_ns)
-		bad = "retention.windows is longer than retention.incidents, with which they go";
+		bad = "retention.windows is longer than retention.incidents; windows are removed "
+		      "with "
+		      "their incident";
 	else if (c->incident.gap_ns > c->incident.silence_ns)
 		bad = "incident.gap is longer than incident.silence";
 	else if (c->incident.silence_ns > c->incident.memory_ns)
@@ -375,7 +381,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "incident.memory is longer than retention.incidents";
 	else if (*s->alert_webhook && !alert_is_url(s->alert_webhook))
 		return config_refuse(why, why_bytes, "alert.webhook", s->alert_webhook,
-				     "neither an http:// nor an https:// URL");
+				     "neither an http:// nor an https:// URL with a host");
 	else if (s->fleet.alive_ns > s->fleet.forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";
 	if (!bad)
@@ -392,13 +398,13 @@ int main(int argc, char **argv)
 
 	result = config_load_checked(
 	    &a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-	    "Keeps the windows that sysomd sends, finds incidents, serves both.",
+	    "Stores the windows that sysomd sends, finds incidents, and serves both over HTTP.",
 	    "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a file-size limit is a full disk, not a reason to die */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding a file-size limit is handled as a full disk */
 	raise_files();
 	choose_dir(&a.settings);
 	err = start(&a);

@@ -23,7 +23,7 @@
 #define UPLINK_QUEUE	   64u
 #define UPLINK_KEPT	   64u		  /* sketches: LIMIT_NODE_PROCESSES */
 #define UPLINK_AGAIN_NS	   30000000000ull /* between two rounds of sending all again */
-#define UPLINK_DOWN_NS	   5000000000ull /* without a connection: longer than a restart takes */
+#define UPLINK_DOWN_NS	   5000000000ull  /* without a connection: longer than a restart takes */
 #define UPLINK_COMMANDS	   256u
 #define UPLINK_REPLY_BYTES (256u << 10)
 #define UPLINK_SEND_MS	   500
