@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One incident with several verdicts, and not several incidents: windows arrive before anybody
- * knows their cause, and to move them later would change what somebody was already told about an
- * id. */
+ * One incident may have several verdicts, instead of becoming several incidents. Windows arrive
+ * before their cause is known, and moving them later would change what an id was already reported
+ * to be. */
 #include "aggregator/incident/verdict.h"
 
 #include <math.h>
@@ -19,21 +19,21 @@
 #include "base/text.h"
 #include "model/thresholds.h"
 
-/* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
- * where fewer than two sent a window. */
+/* How many suspects' and peers' sketches are read, and how many peers are added if fewer than two
+ * sent a window. */
 #define SUSPECT_SKETCHES 4u
 #define PEER_SKETCHES	 4u
 
-/* Suspects whose ledgers are looked at; of more, what the first ones show. */
+/* Suspects with ledgers; the first ones stand for the rest. */
 #define LEDGERS_MAX 8u
 
 struct rank_list {
-	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
+	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known only from its sketch */
 	struct diagnosis_rank rank[LIMIT_VERDICT_RANKS];
 	uint32_t count;
 };
 
-/* What a verdict is made with. */
+/* The inputs of a verdict. */
 struct verdict_inputs {
 	const struct incident_sources *sources;
 	const char *job;
@@ -41,7 +41,7 @@ struct verdict_inputs {
 	struct rank_list all, peers, part, one;
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
-	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
+	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
 	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
 	struct incident_books ledger[LEDGERS_MAX];
 	uint32_t ledger_count;
@@ -71,7 +71,7 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
-	if (m->flagged > out->steps && out->steps) /* more windows say the same */
+	if (m->flagged > out->steps && out->steps) /* other windows have the same cause */
 		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
 	if (m->signal_count) {
 		out->signal = m->signals;
@@ -79,7 +79,7 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 	}
 }
 
-/* A part of one window with what that window has, and nothing of others. */
+/* The slow or healthy part of one window, without data of others. */
 static void plain_view(const struct member *m, const struct excerpt *p, bool healthy,
 		       struct diagnosis_rank *out)
 {
@@ -88,7 +88,7 @@ static void plain_view(const struct member *m, const struct excerpt *p, bool hea
 	out->node = m->node;
 }
 
-/* Another window of the same rank; its settings and its group stay. */
+/* Switches to another window of the same rank; settings and group stay. */
 static void show(const struct member *m, const struct excerpt *p, struct diagnosis_rank *out)
 {
 	struct diagnosis_rank had = *out;
@@ -135,7 +135,8 @@ static int by_loss(const void *a, const void *b)
 	return ORDER(q, p) ?: ORDER(x->rank, y->rank);
 }
 
-/* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
+/* A rank that is always slow has the signals of that window; other windows have those of its worst
+ * steps. */
 static void suspect_add(struct rank_list *to, const struct incident *i,
 			const struct incident_judgement *j, const struct member *m)
 {
@@ -151,8 +152,8 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
 }
 
-/* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
- */
+/* Culprits, the worst first. If all ranks are slow and none is to blame: the ranks with
+ * excerpts. */
 static void find_suspects(const struct incident *i, const struct incident_judgement *j,
 			  struct rank_list *to)
 {
@@ -176,8 +177,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	free(list);
 }
 
-/* As they are when they are not late themselves: a moment of a peer's own is not what the suspect is held
- * against, where there is anything else. */
+/* Peers, preferably in steps in which they were not late themselves. */
 static void find_peers(const struct incident *i, const struct incident_judgement *j,
 		       struct rank_list *to)
 {
@@ -190,7 +190,7 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 	}
 }
 
-/* ---- what the findings know ---- */
+/* ---- evidence of findings ---- */
 
 static void add_line(struct diagnosis *d, const struct finding_line *from)
 {
@@ -201,7 +201,7 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 		d->evidence[d->evidence_count++] = *from;
 }
 
-/* Which of the verdicts a line is about: the one of its rank, else the first. */
+/* The verdict that a line is about: that of its rank, else the first. */
 static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
 {
 	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
@@ -211,31 +211,31 @@ static struct diagnosis *told_of(const struct finding_line *line, struct verdict
 	return &v->diagnosis;
 }
 
-/* What the rank is stuck in, its window shows; who waits for it meanwhile, detection knows. */
+/* The rank's window shows what it is stuck in; detection knows who waits for it. */
 static void tell_waiting(const struct finding *f, struct diagnosis *d)
 {
 	size_t used = strlen(d->summary);
 
 	if (f->cause != d->cause && f->evidence_count &&
-	    used + 40 < sizeof(d->summary)) /* worth cutting */
+	    used + 40 < sizeof(d->summary)) /* room for a useful part */
 		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s",
 			 f->evidence[0].text);
 	d->effect_ns = f->effect_ns > d->effect_ns ? f->effect_ns : d->effect_ns;
 }
 
-/* Detection looks over more steps than a window has, and over every rank: where it names a cause
- * that the windows do not show better, it is the verdict. */
+/* Detection compares more steps than a window has, and all ranks. If it names a cause that the
+ * windows do not show better, that is the verdict. */
 static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 {
 	struct diagnosis *d = &v->diagnosis;
-	/* that the host launches late is no reason against what it does meanwhile */
+	/* a late host does not contradict a CPU cause: it is its effect */
 	bool says_less =
 	    f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
 	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
 		     d->cause == CAUSE_SW_SLOWER;
 
-	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
-	 * say less than the windows of the time itself. */
+	/* A uniform slowdown's confidence is about the slowdown. Its cause comes from sketches,
+	 * which are weaker evidence than windows of that time. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
 	    (blind ||
 	     (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
@@ -266,7 +266,7 @@ static bool is_telling(const struct diagnosis *d)
 	       d->confidence >= thresholds.sure.told;
 }
 
-/* Most ranks, and not all of them. */
+/* Most ranks, but not all. */
 static bool is_of_some(const struct incident_judgement *j)
 {
 	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
@@ -307,7 +307,7 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 	return in;
 }
 
-/* Of a median slow step of who, what the reference shows. */
+/* How much of a median slow step the reference shows. */
 static double shown_ns(const struct incident_judgement *j, const struct diagnosis_rank *who,
 		       const struct diagnosis_rank *reference)
 {
@@ -315,8 +315,9 @@ static double shown_ns(const struct incident_judgement *j, const struct diagnosi
 					  : who->self_ns - reference->self_ns;
 }
 
-/* The suspects' own healthy steps: of their windows, then of the last minute; then earlier runs, where
- * everybody is slow or nobody healthy is known. The first of them that shows enough of what was lost. */
+/* Chooses the reference: the suspects' healthy steps in windows, then in the last minute; then
+ * earlier runs, if all are slow or no peer is known. Takes the first that shows enough of the
+ * loss. */
 static void before_of(const struct verdict_inputs *with, const struct incident_judgement *j,
 		      const struct rank_list *who, struct diagnosis_rank *before)
 {
@@ -350,14 +351,14 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 		verdict_sketch_fill(before, with->baseline);
 }
 
-/* ---- which window ---- */
+/* ---- choice of the window ---- */
 
-/* Suspects whose windows are looked at one by one; of more the heaviest window stands for the rest. */
+/* Suspects whose windows are diagnosed one by one; the others use their heaviest window. */
 #define SUSPECTS_VIEWED 8u
 
 struct seen {
 	struct diagnosis_rank rank;
-	enum finding_cause cause; /* UNKNOWN: none that is told */
+	enum finding_cause cause; /* UNKNOWN: none is sure enough */
 	double confidence, lost_ns, stands_for_ns;
 };
 
@@ -399,7 +400,7 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 	return n;
 }
 
-/* The cause that accounts for most of what was lost, in the window that shows it best. */
+/* Chooses the cause that accounts for most of the loss, in the window that shows it best. */
 static void choose_view(struct verdict_inputs *with, const struct incident_judgement *j,
 			const struct member *m, struct diagnosis_rank *rank)
 {
@@ -435,7 +436,7 @@ static void judge_part(const struct verdict_inputs *with, const struct incident_
 	conclude(j, &in, who, v);
 }
 
-/* A suspect again, with what its sketch had given it. */
+/* Adds a suspect with what its sketch gave it. */
 static void part_add(struct verdict_inputs *with, uint32_t k)
 {
 	struct rank_list *p = &with->part;
@@ -456,8 +457,9 @@ static int by_cost(const void *a, const void *b)
 	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
 }
 
-/* Sorts the groups by cost and returns how many of them explain enough of the loss. The ranks of the others
- * become minor: on a busy host some rank always waits for a CPU while another one has the fault. */
+/* Sorts the groups by cost; returns how many of them explain enough of the loss. Ranks of the other
+ * groups become minor: on a busy host some rank always waits for a CPU while another has the
+ * fault. */
 static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
 			  const uint32_t *group, uint32_t groups, struct part *part)
 {
@@ -484,7 +486,7 @@ static uint32_t costliest(const struct verdict_inputs *with, struct incident_jud
 	return n;
 }
 
-/* first: who shows the group's cause most. */
+/* first: the rank that shows the group's cause best. */
 static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g,
 			  uint32_t first)
 {
@@ -496,7 +498,8 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 			part_add(with, k);
 }
 
-/* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
+/* Divides suspects into groups by cause. Those without a cause of their own stay in the first
+ * group. */
 static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j,
 			 struct verdict *out)
 {
@@ -537,8 +540,8 @@ static bool is_in(const struct rank_list *of, int32_t rank)
 	return false;
 }
 
-/* A second fault that costs less than the first: its rank lost time of its own, for longer than a
- * moment, and shows a cause that no other has. */
+/* Adds a second, cheaper fault: its rank lost self time, not as a transient, and has a cause that
+ * no other has. */
 static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
@@ -577,7 +580,7 @@ static const struct diagnosis_rank *sketch_of(struct verdict_inputs *with, int32
 	return verdict_sketch_take(&with->sketches);
 }
 
-/* Healthy ranks that sent no window: their last minute stands for them. */
+/* Healthy ranks without a window are represented by their last minute. */
 static void more_peers(struct verdict_inputs *with, const struct incident *i,
 		       const struct incident_judgement *j)
 {
@@ -599,7 +602,7 @@ static void more_peers(struct verdict_inputs *with, const struct incident *i,
 	}
 }
 
-/* What is usual in the role of the worst suspect, for it and the other suspects of that role. */
+/* The waterline of the worst suspect's role, for the suspects of that role. */
 static void add_group(struct verdict_inputs *with)
 {
 	int32_t ranks[LIMIT_VERDICT_RANKS];
@@ -625,8 +628,7 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECT_SKETCHES; k++) {
 		const struct diagnosis_rank *r = sketch_of(with, with->all.rank[k].rank);
 
-		if (r) { /* its profile is of its healthy steps, and so is no evidence of the fault
-			  */
+		if (r) { /* only its settings: its profile is of healthy steps */
 			with->all.rank[k].setting = r->setting;
 			with->all.rank[k].setting_count = r->setting_count;
 			with->own = k ? with->own : r;
@@ -647,7 +649,7 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
-/* telling: how many of the verdicts tell a cause. */
+/* telling: how many of the verdicts have a sure cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
 		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
 {
@@ -697,8 +699,9 @@ static double sent_again(const struct member *m)
 	return sum;
 }
 
-/* Several ranks that wait for each other at connections that lose segments: every bad connection of a
- * host has one end there, so it sends more of them again than any other. */
+/* If several ranks wait for each other on connections that lose segments, blames the host that
+ * sends most of them again. Every bad connection of a host ends there, so it sends more than any
+ * other. */
 static void blame_lossy(const struct incident *i, struct incident_judgement *j, struct verdict *v)
 {
 	if (j->kind != FINDING_SLOW_RANK || v->rank_count < 2 || !v->diagnosis.by_ledger ||
@@ -715,7 +718,8 @@ static void blame_lossy(const struct incident *i, struct incident_judgement *j, 
 	v->rank_count = 1;
 }
 
-/* Most ranks are slow, by count: the verdict on them as ranks. telling: see make(). 0: no memory. */
+/* If most ranks are slow: makes their verdict as separate ranks. telling: see make(). 0: out of
+ * memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
 			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
 {
@@ -726,8 +730,8 @@ static uint32_t make_apart(const struct incident_set *s, const struct incident *
 	return make(s, i, apart, out, telling);
 }
 
-/* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
- * medians say. */
+/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job. A
+ * cause from the ranks' ledgers is stronger than one from the job's medians. */
 static uint32_t make_best(const struct incident_set *s, const struct incident *i,
 			  struct incident_judgement *j, struct verdict *out)
 {
