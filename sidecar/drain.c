@@ -9,7 +9,7 @@
 #define DRAIN_FILL_MAX 0.5
 /* Turns become rarer when no lane was half that full for this long. Jobs repeat their bursts every
  * step, or every few steps. */
-#define DRAIN_CALM_NS 5000000000ull
+#define DRAIN_SLOWER_NS 5000000000ull
 
 /* Reads the lanes of one kind while the batch has room. */
 static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint64_t now_ns)
@@ -97,7 +97,7 @@ void drain_pace(struct node *n, double fill, uint64_t now_ns)
 		n->drain_ms = NODE_DRAIN_MS;
 	if (fill * 2 > DRAIN_FILL_MAX || !n->drain_calm_ns)
 		n->drain_calm_ns = now_ns;
-	if (now_ns - n->drain_calm_ns < DRAIN_CALM_NS || n->drain_ms >= NODE_DRAIN_MAX_MS)
+	if (now_ns - n->drain_calm_ns < DRAIN_SLOWER_NS || n->drain_ms >= NODE_DRAIN_MAX_MS)
 		return;
 	n->drain_ms *= 2;
 	n->drain_calm_ns = now_ns;

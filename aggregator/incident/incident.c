@@ -532,9 +532,9 @@ static bool is_like(const struct finding *a, const struct finding *b)
 }
 
 /* Makes the finding's ranks members, and culprits if it accuses. */
-static void accuse(struct incident *i, const struct finding_report *told)
+static void accuse(struct incident *i, const struct finding_report *report)
 {
-	const struct finding *f = &told->finding;
+	const struct finding *f = &report->finding;
 	double steps = (double)(f->last_step - f->first_step) + 1;
 
 	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
@@ -549,8 +549,8 @@ static void accuse(struct incident *i, const struct finding_report *told)
 			continue;
 		if (m->peer_accused_ns + ns > m->accused_ns)
 			m->accused_ns = m->peer_accused_ns + ns;
-		widen(&m->accused_begin_unix_ns, &m->accused_end_unix_ns, told->begin_unix_ns,
-		      told->end_unix_ns);
+		widen(&m->accused_begin_unix_ns, &m->accused_end_unix_ns, report->begin_unix_ns,
+		      report->end_unix_ns);
 	}
 }
 
@@ -686,9 +686,9 @@ struct newcomer {
 	bool blameless;
 	/* a window that accuses no rank: it is about one fault, and does not merge two */
 	bool waits;
-	int32_t suspect;	    /* the rank it accuses; -1: none */
-	const struct finding *told; /* NULL: a window */
-	uint64_t sender;	    /* of the message; 0: unknown */
+	int32_t suspect;	       /* the rank it accuses; -1: none */
+	const struct finding *finding; /* NULL: a window */
+	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
 };
 
@@ -727,7 +727,7 @@ static bool is_held(const struct incident_set *s, const struct incident *i,
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		const struct finding_report *f = &i->findings[k];
 
-		if (n->told && is_earlier(s, f) && is_like(&f->finding, n->told))
+		if (n->finding && is_earlier(s, f) && is_like(&f->finding, n->finding))
 			return true;
 		if (f->ended ||
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
@@ -752,11 +752,11 @@ static bool is_long(const struct member *m)
 /* When the rank's long slowness ended, ignoring transients; 0: it had none. */
 static uint64_t fault_end(const struct member *m)
 {
-	uint64_t own = m->slow_end_unix_ns, told = m->accused_end_unix_ns;
+	uint64_t own = m->slow_end_unix_ns, accused = m->accused_end_unix_ns;
 
 	if (!is_long(m))
 		return 0;
-	return own > told ? own : told;
+	return own > accused ? own : accused;
 }
 
 /* The latest end over all ranks; 0: no rank was slow for long, so this is no fault yet. */
@@ -1043,7 +1043,7 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	    &f->finding,
 	    f->sender,
 	    ""};
-	struct finding_report told = *f;
+	struct finding_report report = *f;
 	struct incident *i;
 
 	memset(out, 0, sizeof(*out));
@@ -1062,9 +1062,9 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 		if (!i)
 			return -ENOMEM;
 	}
-	told.teller = s->config.teller;
-	told.told_begin_unix_ns = f->begin_unix_ns;
-	finding_take(s, i, &told);
+	report.teller = s->config.teller;
+	report.told_begin_unix_ns = f->begin_unix_ns;
+	finding_take(s, i, &report);
 	accuse_all(i);
 	i->row.open |= !f->ended;
 	raise_to(&i->row.arrival_unix_ns, arrival_unix_ns);

@@ -323,7 +323,7 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	const struct member *m = j->lead ? j->lead : &nobody;
 	const struct finding *f = j->finding;
 	bool seen = steps->flagged > 0 || !f;
-	double told = f ? text_finite(f->excess) : 0;
+	double found_excess = f ? text_finite(f->excess) : 0;
 
 	json_object_set_new(out, "first_step",
 			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
@@ -336,12 +336,13 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 		(json_int_t)(steps->flagged ? steps->first_step - steps->onset_step + 1 : 0)));
 	json_object_set_new(out, "latency_ms", json_real(text_ms(m->latency_ns)));
 	json_object_set_new(out, "expected_ms", json_real(text_ms(m->expected_ns)));
-	json_object_set_new(
-	    out, "excess",
-	    json_real(is_known(m->expected_ns) ? m->latency_ns / m->expected_ns - 1 : told));
-	json_object_set_new(
-	    out, "self_excess",
-	    json_real(is_known(m->expected_self_ns) ? m->self_ns / m->expected_self_ns - 1 : told));
+	json_object_set_new(out, "excess",
+			    json_real(is_known(m->expected_ns) ? m->latency_ns / m->expected_ns - 1
+							       : found_excess));
+	json_object_set_new(out, "self_excess",
+			    json_real(is_known(m->expected_self_ns)
+					  ? m->self_ns / m->expected_self_ns - 1
+					  : found_excess));
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));

@@ -16,9 +16,9 @@
 
 double incident_slow_ns(const struct member *m)
 {
-	double told = (double)(m->accused_end_unix_ns - m->accused_begin_unix_ns);
+	double accused_ns = (double)(m->accused_end_unix_ns - m->accused_begin_unix_ns);
 
-	return m->slow_ns > told ? m->slow_ns : told;
+	return m->slow_ns > accused_ns ? m->slow_ns : accused_ns;
 }
 
 static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
@@ -200,7 +200,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 }
 
 /* No rank was slow for longer than a transient, and none often. */
-static bool is_hiccup(const struct incident *i)
+static bool is_transient(const struct incident *i)
 {
 	uint64_t begin = UINT64_MAX, end = 0;
 
@@ -220,8 +220,8 @@ static bool is_hiccup(const struct incident *i)
 	return true;
 }
 
-static bool is_about_moments(const struct incident *i, const struct incident_judgement *j,
-			     const struct finding *f)
+static bool is_about_transients(const struct incident *i, const struct incident_judgement *j,
+				const struct finding *f)
 {
 	for (uint32_t k = 0; k < f->rank_count && f->kind == FINDING_SLOW_RANK; k++)
 		for (uint32_t q = 0; q < i->member_count; q++)
@@ -254,7 +254,7 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 			const struct finding *f = &i->findings[k].finding;
 
 			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns) &&
-			    !is_about_moments(i, j, f) &&
+			    !is_about_transients(i, j, f) &&
 			    (o || f->rank_count || f->effect_ns >= most_lost_ns(i)))
 				best = f;
 		}
@@ -303,7 +303,7 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 }
 
 /* Whether some of the ranks that stand still are blamed, but not all. */
-static bool tells_apart(const struct incident *i, const struct incident_judgement *j)
+static bool blames_some(const struct incident *i, const struct incident_judgement *j)
 {
 	uint32_t blamed = 0;
 
@@ -319,7 +319,7 @@ static bool judge_stall(const struct incident *i, struct incident_judgement *j)
 	if (!has_windows(i, j, WINDOW_STALL))
 		return false;
 	blame_for(i, j, WINDOW_STALL);
-	return (j->finding && j->finding->kind == FINDING_HANG) || tells_apart(i, j) ||
+	return (j->finding && j->finding->kind == FINDING_HANG) || blames_some(i, j) ||
 	       (j->worst > 0 && j->worst >= most_lost_ns(i));
 }
 
@@ -389,7 +389,7 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 		return "drift";
 	if (j->finding)
 		return j->finding->kind == FINDING_IMBALANCE ? "imbalance" : "slow_job";
-	if (is_hiccup(i))
+	if (is_transient(i))
 		return "hiccup";
 	return j->reason == WINDOW_SELF && !most ? "slow_rank" : "slow_job";
 }
@@ -411,7 +411,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 	bool most;
 
 	*j = (struct incident_judgement){.ranks = job_ranks};
-	if (!is_hiccup(i))
+	if (!is_transient(i))
 		j->longest = longest_of(i);
 	j->finding = deciding(i, j);
 	judge_windows(i, j);
@@ -425,7 +425,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 			accused = m;
 	}
 	/* a transient is no fault beside what comparison among ranks found */
-	if (accused && j->reason == WINDOW_SELF && is_hiccup(i))
+	if (accused && j->reason == WINDOW_SELF && is_transient(i))
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused_ns <= 0))
 		j->lead = accused;
@@ -529,7 +529,7 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 		struct run r = {.begin_unix_ns = i->findings[k].begin_unix_ns,
 				.end_unix_ns = i->findings[k].end_unix_ns};
 
-		if (is_about_moments(i, j, &i->findings[k].finding))
+		if (is_about_transients(i, j, &i->findings[k].finding))
 			continue;
 		incident_run_merge(&all, &r);
 		found = true;

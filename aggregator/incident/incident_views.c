@@ -74,7 +74,7 @@ static void drop(struct incident_set *s, struct incident *i, struct member *m,
 
 /* Drops an excerpt less important than `below`; false: none. The search begins where the last one
  * ended, and stops at one no more important than the last one dropped. */
-static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
+static bool drop_least(struct incident_set *s, struct incident *i, uint32_t below)
 {
 	struct member *least = NULL;
 	struct excerpt *p = NULL;
@@ -142,7 +142,7 @@ static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank
 	while (s->excerpt_bytes + need > room) {
 		struct incident *from = giver(s, to, need);
 
-		if (!let_go(s, from, from == to ? rank : UINT32_MAX))
+		if (!drop_least(s, from, from == to ? rank : UINT32_MAX))
 			return false;
 	}
 	return true;
@@ -270,11 +270,12 @@ static bool is_better(const struct view *a, const struct view *b)
 /* The place for v: a free one, that of its cause, or the least; NULL: all others matter more. */
 static struct view *place_of(struct views *views, const struct view *v)
 {
-	bool tells = v->cause != CAUSE_UNKNOWN;
-	struct view *from = views->view + (tells ? 0 : INCIDENT_VIEWS_TELLING), *least = NULL;
-	uint32_t count = tells ? INCIDENT_VIEWS_TELLING : INCIDENT_VIEWS - INCIDENT_VIEWS_TELLING;
+	bool has_cause = v->cause != CAUSE_UNKNOWN;
+	struct view *from = views->view + (has_cause ? 0 : INCIDENT_VIEWS_TELLING), *least = NULL;
+	uint32_t count =
+	    has_cause ? INCIDENT_VIEWS_TELLING : INCIDENT_VIEWS - INCIDENT_VIEWS_TELLING;
 
-	for (uint32_t k = 0; tells && k < count; k++)
+	for (uint32_t k = 0; has_cause && k < count; k++)
 		if (from[k].excerpt && from[k].cause == v->cause)
 			return is_better(v, &from[k]) ? &from[k] : NULL;
 	for (uint32_t k = 0; k < count; k++) {

@@ -202,7 +202,8 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 }
 
 /* The verdict that a line is about: that of its rank, else the first. */
-static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
+static struct diagnosis *diagnosis_of(const struct finding_line *line, struct verdict *v,
+				      uint32_t n)
 {
 	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
 		for (uint32_t q = 0; q < v[k].rank_count; q++)
@@ -212,7 +213,7 @@ static struct diagnosis *told_of(const struct finding_line *line, struct verdict
 }
 
 /* The rank's window shows what it is stuck in; detection knows who waits for it. */
-static void tell_waiting(const struct finding *f, struct diagnosis *d)
+static void add_waiting(const struct finding *f, struct diagnosis *d)
 {
 	size_t used = strlen(d->summary);
 
@@ -253,14 +254,14 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	if (!(d->effect_ns > 0))
 		d->effect_ns = f->effect_ns;
 	if (f->kind == FINDING_HANG && d->by_ledger)
-		tell_waiting(f, d);
+		add_waiting(f, d);
 	for (uint32_t k = 0; k < f->evidence_count; k++)
-		add_line(told_of(&f->evidence[k], v, n), &f->evidence[k]);
+		add_line(diagnosis_of(&f->evidence[k], v, n), &f->evidence[k]);
 }
 
 /* ---- verdicts ---- */
 
-static bool is_telling(const struct diagnosis *d)
+static bool is_sure(const struct diagnosis *d)
 {
 	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
 	       d->confidence >= thresholds.sure.told;
@@ -384,7 +385,7 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
 		*s = (struct seen){.rank = with->one.rank[0],
-				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
+				   .cause = is_sure(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
 				   .lost_ns = m->views.view[k].lost_ns,
 				   .stands_for_ns =
@@ -518,7 +519,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 		if (n + 1 < VERDICTS_MAX) {
 			part_of_group(with, group, part[g].group, shows[part[g].group]);
 			judge_part(with, j, &with->part, &out[n + 1]);
-			if (is_telling(&out[n + 1].diagnosis)) {
+			if (is_sure(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}
@@ -563,7 +564,7 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		judge_part(with, j, &with->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
-		if (same == n && is_telling(&out[n].diagnosis))
+		if (same == n && is_sure(&out[n].diagnosis))
 			n++;
 	}
 	return n;
@@ -649,14 +650,14 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
-/* telling: how many of the verdicts have a sure cause. */
+/* sure_count: how many of the verdicts have a sure cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
-		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
+		     struct incident_judgement *j, struct verdict *out, uint32_t *sure_count)
 {
 	struct verdict_inputs *with = calloc(1, sizeof(*with));
 	uint32_t n;
 
-	*telling = 0;
+	*sure_count = 0;
 	if (!with)
 		return 0;
 	verdict_sketch_init(&with->sketches);
@@ -677,7 +678,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(with, i, j, out, n);
 	for (uint32_t k = 0; k < n; k++)
-		*telling += is_telling(&out[k].diagnosis);
+		*sure_count += is_sure(&out[k].diagnosis);
 	if (j->finding)
 		take_finding(j->finding, out, n);
 	verdict_sketch_fini(&with->sketches);
@@ -718,16 +719,17 @@ static void blame_lossy(const struct incident *i, struct incident_judgement *j, 
 	v->rank_count = 1;
 }
 
-/* If most ranks are slow: makes their verdict as separate ranks. telling: see make(). 0: out of
+/* If most ranks are slow: makes their verdict as separate ranks. sure_count: see make(). 0: out of
  * memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
-			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
+			   struct incident_judgement *apart, struct verdict *out,
+			   uint32_t *sure_count)
 {
 	apart->kind = FINDING_SLOW_RANK;
 	apart->by_count = false;
 	if (!strcmp(apart->symptom, "slow_job"))
 		apart->symptom = "slow_rank";
-	return make(s, i, apart, out, telling);
+	return make(s, i, apart, out, sure_count);
 }
 
 /* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job. A
@@ -737,16 +739,16 @@ static uint32_t make_best(const struct incident_set *s, const struct incident *i
 {
 	struct incident_judgement apart = *j;
 	struct verdict *job;
-	uint32_t n = 0, of_job, telling = 0;
+	uint32_t n = 0, of_job, sure_count = 0;
 
 	if (j->by_count)
-		n = make_apart(s, i, &apart, out, &telling);
-	if (telling > 1 || (telling && 2 * apart.culprits <= apart.ranks)) {
+		n = make_apart(s, i, &apart, out, &sure_count);
+	if (sure_count > 1 || (sure_count && 2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}
-	job = telling && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
-	of_job = make(s, i, j, job ? job : out, &telling);
+	job = sure_count && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
+	of_job = make(s, i, j, job ? job : out, &sure_count);
 	if (job && (!of_job || !job[0].diagnosis.by_ledger)) {
 		*j = apart;
 		of_job = n;
