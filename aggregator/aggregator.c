@@ -52,14 +52,15 @@ struct settings {
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
 static const struct config_key keys[] = {
     KEY(nng_listen, "nng.listen", CONFIG_STRING, "tcp://127.0.0.1:9471",
-	"address on which sysomd connects: tcp://ADDRESS:PORT or ipc://PATH"),
+	"address to which sysomd connects: tcp://ADDRESS:PORT or ipc://PATH"),
     KEY(contexts, "nng.contexts", CONFIG_UINT, "96",
-	"messages handled in parallel; windows that arrive together share one commit", .min = 1,
-	.max = 1024),
+	"number of messages handled in parallel; windows that arrive together share one commit",
+	.min = 1, .max = 1024),
     KEY(verify, "nng.verify", CONFIG_BOOL, "true",
 	"decode every record of a window before acknowledging it"),
     KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
-	"JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
+	"ADDRESS:PORT of the JSON API, /metrics and /healthz; there is no authentication, so "
+	"keep it private"),
     KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
 	"host names that clients may use for this server, comma-separated; IP addresses and "
 	"localhost always work"),
@@ -70,7 +71,8 @@ static const struct config_key keys[] = {
 	"size limit of the store; above it the oldest windows lose their evidence; 0: no "
 	"limit"),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
-	"below this free disk space the aggregator makes nodes send their windows again later"),
+	"with less free disk space than this, windows are refused, and nodes send them again "
+	"later"),
     KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
 	"how long windows are kept", .min = 60e9, .max = 3650 * 86400e9),
     KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
@@ -79,17 +81,18 @@ static const struct config_key keys[] = {
 	"how long a run serves as a baseline for later runs of its job", .min = 60e9,
 	.max = 3650 * 86400e9),
     KEY(commit.incident.gap_ns, "incident.gap", CONFIG_DURATION, "5s",
-	"windows of a job that are at most this far apart join one incident", .min = 0,
+	"windows of a job with gaps of at most this length join one incident", .min = 0,
 	.max = 3600e9),
     KEY(commit.incident.silence_ns, "incident.silence", CONFIG_DURATION, "30s",
 	"an incident closes after this long without a window", .min = 1e9, .max = 86400e9),
     KEY(commit.incident.memory_ns, "incident.memory", CONFIG_DURATION, "2h",
-	"how long a late window can still join a closed incident", .min = 1e9, .max = 86400e9),
+	"time after which a late window can no longer join a closed incident", .min = 1e9,
+	.max = 86400e9),
     KEY(alert_webhook, "alert.webhook", CONFIG_STRING, "",
 	"URL of Alertmanager's v2 endpoint, http://HOST:9093/api/v2/alerts; empty: no alerts"),
     KEY(alert_link, "alert.link", CONFIG_STRING, "",
-	"base URL for links in alerts: this server's HTTP address as users reach it; empty: "
-	"no link"),
+	"base URL of the links in alerts: this server's HTTP address as users reach it; "
+	"empty: no links"),
     KEY(alert_repeat_ns, "alert.repeat", CONFIG_DURATION, "1m",
 	"interval at which a firing alert is sent again", .min = 1e9, .max = 3600e9),
     KEY(fleet.alive_ns, "fleet.alive", CONFIG_DURATION, "15s",
@@ -101,16 +104,16 @@ static const struct config_key keys[] = {
 	"paper",
 	.choices = "robust|sysom"),
     KEY(fleet.hang_ns, "detect.hang", CONFIG_DURATION, "20s",
-	"a job hangs when a collective takes longer than this, and longer than ten steps",
-	.min = 1e9, .max = 86400e9),
+	"a job hangs if a collective takes longer than this, and longer than ten steps", .min = 1e9,
+	.max = 86400e9),
     KEY(fleet.waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
-	"sliding window that defines the normal share of each function", .min = 60e9,
+	"length of the sliding window that defines the normal share of each function", .min = 60e9,
 	.max = 86400e9),
     KEY(fleet.pull, "detect.pull", CONFIG_BOOL, "true",
-	"when a job has a suspect, ask its nodes for windows of the suspect and of healthy "
-	"peers"),
+	"if a job has a suspect, ask its nodes for windows of the suspect and of healthy peers"),
     KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
-	"Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
+	"Build-ID directory, which debuginfod -F DIR/tree can serve; empty: symbols below "
+	"store.dir"),
     KEY(symbols.upload, "symbols.upload", CONFIG_BOOL, "true",
 	"accept symbol files over HTTP; any client that reaches the port can then name "
 	"functions"),
@@ -123,7 +126,7 @@ static const struct config_key keys[] = {
 	.max = 1e15),
     KEY(symbols.debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
 	"fetch missing files from the servers in DEBUGINFOD_URLS; a request may wait for them"),
-    KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
+    KEY(level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
 };
 

@@ -45,14 +45,14 @@
 
 static const struct config_key keys[] = {
     KEY(socket_path, "socket.path", CONFIG_STRING, "",
-	"attach socket; default /run/sysom/sysomd.sock, or in a private directory of the user"),
+	"attach socket; empty: /run/sysom/sysomd.sock, or in a private directory of the user"),
     KEY(control_path, "control.path", CONFIG_STRING, "",
-	"HTTP control socket; default control.sock beside the attach socket"),
+	"HTTP control socket; empty: control.sock beside the attach socket"),
     KEY(state_dir, "state.dir", CONFIG_STRING, "",
-	"directory of spool and recorder files; default /var/lib/sysom, or a private one of "
+	"directory of spool and recorder files; empty: /var/lib/sysom, or a private one of "
 	"the user"),
-    KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; default: the host name"),
-    KEY(log_level, "log.level", CONFIG_ENUM, "info", "what is logged",
+    KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; empty: the host name"),
+    KEY(log_level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
     KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
 	"ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
@@ -60,8 +60,8 @@ static const struct config_key keys[] = {
 	"host names that clients may use for this server, comma-separated; IP addresses and "
 	"localhost always work"),
     KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
-	"uids that may see all users' ranks over HTTP, like root, comma-separated (e.g. "
-	"Prometheus); *: any client"),
+	"uids that may see the ranks of all users over HTTP, comma-separated (for example that "
+	"of Prometheus); *: any client"),
     KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	"address of the aggregator; empty: windows stay in the spool"),
     KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
@@ -71,7 +71,7 @@ static const struct config_key keys[] = {
 	"size limit of windows that wait for the aggregator; the oldest are dropped first",
 	.min = 1e6, .max = 1e12),
     KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h",
-	"windows that wait longer than this are dropped", .min = 1e9, .max = 3e15),
+	"age at which a window that waits for the aggregator is dropped", .min = 1e9, .max = 3e15),
     KEY(recorder_memory_bytes, "recorder.memory", CONFIG_BYTES, "32MiB",
 	"memory for compressed records", .min = 1e6, .max = 64e9),
     KEY(recorder_file_bytes, "recorder.files", CONFIG_BYTES, "1GB",
@@ -79,8 +79,8 @@ static const struct config_key keys[] = {
     KEY(beat_ns, "beat.period", CONFIG_DURATION, "5s", "interval between beats to the aggregator",
 	.min = 1e8, .max = 600e9),
     KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
-	"interval while a rank of this node is a suspect or has a window open", .min = 1e8,
-	.max = 600e9),
+	"interval between beats while a rank of this node is a suspect or has a window open",
+	.min = 1e8, .max = 600e9),
     KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
 	"interval between sketches of each rank; the first follows when the rank's model is "
 	"ready",
@@ -93,16 +93,16 @@ static const struct config_key keys[] = {
 	"RANSAC",
 	.choices = "robust|p99"),
     KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50",
-	"a model needs this many steps before it judges", .min = 10, .max = 100000),
+	"number of steps that a model learns from before it judges", .min = 10, .max = 100000),
     KEY(learn_max, "roofline.learn_max", CONFIG_UINT, "2000",
-	"number of steps after which the baseline is frozen", .min = 20, .max = 100000),
+	"number of steps after which the baseline no longer changes", .min = 20, .max = 100000),
     KEY(tail_mads, "roofline.tail_mads", CONFIG_DOUBLE, "7",
 	"a step is out if its relative residual exceeds this many MADs", .min = 1, .max = 100),
     KEY(floor_ratio, "roofline.floor", CONFIG_DOUBLE, "0.05",
-	"smallest relative excess that is flagged", .min = 0, .max = 10),
+	"a step is never out if its relative excess is below this", .min = 0, .max = 10),
     KEY(persist_n, "roofline.persist_n", CONFIG_UINT, "2",
-	"a step is flagged when n of the last m steps are out: n", .min = 1, .max = 64),
-    KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3", "m of the rule above", .min = 1,
+	"n: a step is flagged if n of the last m steps are out", .min = 1, .max = 64),
+    KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3", "m: see roofline.persist_n", .min = 1,
 	.max = 64),
     KEY(automatic_steps, "steps.automatic_only", CONFIG_BOOL, "false",
 	"find steps from the launch pattern even if the job marks its steps"),
@@ -115,26 +115,26 @@ static const struct config_key keys[] = {
 	"longest time from a window's first slow step; the next window continues the anomaly",
 	.min = 1e8, .max = 600e9),
     KEY(window_records, "window.records", CONFIG_UINT, "200000",
-	"largest number of host records in a window, and of device records", .min = 1000,
-	.max = LIMIT_WINDOW_RECORDS / 2),
+	"largest number of host records in a window; the same limit holds for device records",
+	.min = 1000, .max = LIMIT_WINDOW_RECORDS / 2),
     KEY(window_burst, "window.burst", CONFIG_DOUBLE, "4",
-	"full windows of a rank in a burst; beyond it summaries, then only a count", .min = 1,
-	.max = 1000),
+	"full windows of a rank in a burst; further ones become summaries, then only a count",
+	.min = 1, .max = 1000),
     KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
 	"full windows of a rank per minute in the long run", .min = 0.01, .max = 600),
     KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
 	"windows of a rank that the aggregator may request per minute in the long run", .min = 0,
 	.max = 600),
     KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
-	"memory for windows that the aggregator wants kept and the recorder would overwrite",
+	"memory for windows that the aggregator asked to hold and the recorder would overwrite",
 	.min = 0, .max = 1e10),
     KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
-	"a rank hangs if its GPU has work but makes no progress for this long (and for 30 "
-	"usual steps)",
+	"a rank hangs if its GPU has work but makes no progress for this long, and for the "
+	"time of 30 usual steps",
 	.min = 1e9, .max = 3600e9),
     KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
-	"how to unwind CPU stacks: bpf in the kernel; bpf_tail always with tail calls; copy "
-	"in user space",
+	"where CPU stacks are unwound: bpf: in the kernel; bpf_tail: there, with tail calls "
+	"only; copy: in user space",
 	.choices = "off|copy|bpf_tail|bpf"),
     KEY(sampler_rate_hz, "sampler.rate", CONFIG_UINT, "99", "ticks per second on each CPU",
 	.min = 10, .max = 999),
@@ -150,8 +150,8 @@ static const struct config_key keys[] = {
     KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	"sample every process of the node, not only ranks and their children"),
     KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
-	"while a rank is slow, also sample other processes' kernel stacks: up to a minute, "
-	"20% in the long run"),
+	"while a rank is slow, also sample the kernel stacks of other processes, for up to a "
+	"minute and 20% of the time"),
     KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
 	"upload symbol files that the aggregator lacks for the stacks it received"),
     KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB",
@@ -164,13 +164,13 @@ static const struct config_key keys[] = {
     KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true",
 	"measure with BPF: more signals for about 50 ns per context switch; false: only /proc"),
     KEY(os_bpf_budget, "os.bpf_budget", CONFIG_DOUBLE, "0.3",
-	"percent of all CPU time that these BPF programs may use; above it the costliest "
-	"group pauses; 0: no limit",
+	"percent of all CPU time that the BPF programs of os.bpf may use; above it the "
+	"costliest group pauses; 0: no limit",
 	.min = 0, .max = 100),
     KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
 	"read GPU telemetry with NVML: clocks, throttling, power, temperature, errors"),
-    KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms", "interval between readings",
-	.min = 1e8, .max = 60e9),
+    KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms",
+	"interval between readings of each GPU", .min = 1e8, .max = 60e9),
     KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
 	"path of the NVML library; empty: libnvidia-ml.so.1"),
     KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "mount point of the host's /proc"),
@@ -178,23 +178,24 @@ static const struct config_key keys[] = {
     KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
 	"compare ranks of the same job and role on this node"),
     KEY(peers_mode, "peers.mode", CONFIG_ENUM, "robust",
-	"how: robust statistics, or mean + k sigma over 100 steps as in the SysOM-AI paper",
+	"how ranks are compared: robust statistics, or mean + k sigma over 100 steps as in "
+	"the SysOM-AI paper",
 	.choices = "robust|sysom"),
     KEY(canary, "canary.on", CONFIG_BOOL, "true",
-	"do not judge steps during which the whole machine stood still"),
+	"do not judge steps in which the whole machine stood still"),
     KEY(canary_realtime, "canary.realtime", CONFIG_BOOL, "true",
 	"use real-time threads on up to 4 CPUs, if allowed, to measure time that a "
 	"hypervisor takes"),
     KEY(record_analysis, "record.analysis", CONFIG_STRING, "",
-	"file that records the input and output of the analysis, for sysom replay window; "
+	"file for the input and output of the analysis, which sysom replay window reads; "
 	"empty: none"),
     KEY(record_analysis_bytes, "record.analysis_bytes", CONFIG_BYTES, "1GB",
-	"size at which the recording ends", .min = 1e5, .max = 1e12),
+	"size of that file at which the recording ends", .min = 1e5, .max = 1e12),
 };
 
 static const char about[] =
-    "sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
-    "steps, judges them, and sends the anomalous ones to sysom-aggregator.";
+    "sysomd: reads the events of this node's GPU jobs from rings in shared memory, finds\n"
+    "their steps, judges them, and sends the slow ones to sysom-aggregator.";
 
 /* ---- paths ---- */
 
