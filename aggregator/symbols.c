@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Two resolvers. One answers the API and may download files. The other names functions of windows
+ * from local files only, so that no window waits for a download. */
 #include "aggregator/symbols.h"
 
 #include <errno.h>

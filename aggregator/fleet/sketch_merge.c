@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Medians, not means: one unusual rank must not change the role's sketch. */
 #include "aggregator/fleet/sketch_merge.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * A window is requested after its slowness began. Every second is therefore stored: the seconds
+ * before the window give the usual value of each signal. */
 #include "sidecar/os/os_signals.h"
 
 #include <errno.h>
