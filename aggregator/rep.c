@@ -6,9 +6,9 @@
  *
  * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read
  * again. Every step has a deadline, except waiting for a message's first byte. nng's threads only
- * receive and send. Work runs on the threads of a lane, in the order that senders.h gives.
+ * receive and send; work runs on the threads of a lane, in the order that senders.h gives.
  * Locks: rep.lock, then connection.lock. nng runs callbacks on its own threads, never from within a
- * call. No operation starts on a closed stream: nng would never end it. */
+ * call; it never ends an operation on a closed stream, so none is started there. */
 #include "aggregator/rep.h"
 
 #include <nng/nng.h>
