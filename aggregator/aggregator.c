@@ -26,12 +26,12 @@
 #include "base/text.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
-/* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
- * acknowledged, and comes again. */
+/* Longest time from SIGTERM to the end, even if the disk blocks. Windows that are not committed by
+ * then are not acknowledged, so nodes send them again. */
 #define STOP_S	60u
 #define TICK_MS 1000u
-/* After a start: beats rebuild the fleet within 60 s, and a small constant lateness takes most of another
- * minute to be found again. */
+/* Findings of an earlier process end if they are not found again in this time after a start. Beats
+ * rebuild the fleet within 60 s, and a small constant lateness needs most of another minute. */
 #define RETELL_NS 120000000000ull
 
 struct settings {
@@ -42,7 +42,7 @@ struct settings {
 	int detect_mode; /* enum peers_mode */
 	bool verify;
 	int level;
-	/* as the parts take them, but for what is not set */
+	/* passed to the parts; the other fields are set in start() */
 	struct commit_config commit;
 	struct fleet_config fleet;
 	struct symbols_config symbols;
@@ -52,14 +52,15 @@ struct settings {
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
 static const struct config_key keys[] = {
     KEY(nng_listen, "nng.listen", CONFIG_STRING, "tcp://127.0.0.1:9471",
-	"address on which sysomd connects: tcp://ADDRESS:PORT or ipc://PATH"),
+	"address to which sysomd connects: tcp://ADDRESS:PORT or ipc://PATH"),
     KEY(contexts, "nng.contexts", CONFIG_UINT, "96",
-	"messages handled in parallel; windows that arrive together share one commit", .min = 1,
-	.max = 1024),
+	"number of messages handled in parallel; windows that arrive together share one commit",
+	.min = 1, .max = 1024),
     KEY(verify, "nng.verify", CONFIG_BOOL, "true",
 	"decode every record of a window before acknowledging it"),
     KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
-	"JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
+	"ADDRESS:PORT of the JSON API, /metrics and /healthz; there is no authentication, so "
+	"keep it private"),
     KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
 	"host names that clients may use for this server, comma-separated; IP addresses and "
 	"localhost always work"),
@@ -70,7 +71,8 @@ static const struct config_key keys[] = {
 	"size limit of the store; above it the oldest windows lose their evidence; 0: no "
 	"limit"),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
-	"below this free disk space the aggregator makes nodes send their windows again later"),
+	"with less free disk space than this, windows are refused, and nodes send them again "
+	"later"),
     KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
 	"how long windows are kept", .min = 60e9, .max = 3650 * 86400e9),
     KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
@@ -79,17 +81,18 @@ static const struct config_key keys[] = {
 	"how long a run serves as a baseline for later runs of its job", .min = 60e9,
 	.max = 3650 * 86400e9),
     KEY(commit.incident.gap_ns, "incident.gap", CONFIG_DURATION, "5s",
-	"windows of a job that are at most this far apart join one incident", .min = 0,
+	"windows of a job with gaps of at most this length join one incident", .min = 0,
 	.max = 3600e9),
     KEY(commit.incident.silence_ns, "incident.silence", CONFIG_DURATION, "30s",
 	"an incident closes after this long without a window", .min = 1e9, .max = 86400e9),
     KEY(commit.incident.memory_ns, "incident.memory", CONFIG_DURATION, "2h",
-	"how long a late window can still join a closed incident", .min = 1e9, .max = 86400e9),
+	"time after which a late window can no longer join a closed incident", .min = 1e9,
+	.max = 86400e9),
     KEY(alert_webhook, "alert.webhook", CONFIG_STRING, "",
 	"URL of Alertmanager's v2 endpoint, http://HOST:9093/api/v2/alerts; empty: no alerts"),
     KEY(alert_link, "alert.link", CONFIG_STRING, "",
-	"base URL for links in alerts: this server's HTTP address as users reach it; empty: "
-	"no link"),
+	"base URL of the links in alerts: this server's HTTP address as users reach it; "
+	"empty: no links"),
     KEY(alert_repeat_ns, "alert.repeat", CONFIG_DURATION, "1m",
 	"interval at which a firing alert is sent again", .min = 1e9, .max = 3600e9),
     KEY(fleet.alive_ns, "fleet.alive", CONFIG_DURATION, "15s",
@@ -101,16 +104,16 @@ static const struct config_key keys[] = {
 	"paper",
 	.choices = "robust|sysom"),
     KEY(fleet.hang_ns, "detect.hang", CONFIG_DURATION, "20s",
-	"a job hangs when a collective takes longer than this, and longer than ten steps",
-	.min = 1e9, .max = 86400e9),
+	"a job hangs if a collective takes longer than this, and longer than ten steps", .min = 1e9,
+	.max = 86400e9),
     KEY(fleet.waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
-	"sliding window that defines the normal share of each function", .min = 60e9,
+	"length of the sliding window that defines the normal share of each function", .min = 60e9,
 	.max = 86400e9),
     KEY(fleet.pull, "detect.pull", CONFIG_BOOL, "true",
-	"when a job has a suspect, ask its nodes for windows of the suspect and of healthy "
-	"peers"),
+	"if a job has a suspect, ask its nodes for windows of the suspect and of healthy peers"),
     KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
-	"Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
+	"Build-ID directory, which debuginfod -F DIR/tree can serve; empty: symbols below "
+	"store.dir"),
     KEY(symbols.upload, "symbols.upload", CONFIG_BOOL, "true",
 	"accept symbol files over HTTP; any client that reaches the port can then name "
 	"functions"),
@@ -123,7 +126,7 @@ static const struct config_key keys[] = {
 	.max = 1e15),
     KEY(symbols.debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
 	"fetch missing files from the servers in DEBUGINFOD_URLS; a request may wait for them"),
-    KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
+    KEY(level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
 };
 
@@ -138,7 +141,7 @@ struct aggregator {
 	struct api *api;
 };
 
-/* The store's place where none is set: systemd's, the system's, the user's. */
+/* Chooses the store's directory if none is set: systemd's, the system's or the user's. */
 static void choose_dir(struct settings *s)
 {
 	const char *unit = getenv("STATE_DIRECTORY"), *state = getenv("XDG_STATE_HOME"),
@@ -193,11 +196,12 @@ static int start_symbols(struct aggregator *a)
 	c.reserve_bytes = s->commit.reserve_bytes;
 	err = symbols_open(&a->symbols, &c);
 	if (err)
-		log_error("symbols", "dir=%s why=\"%s\"", dir, strerror(-err));
+		log_error("symbols", "dir=%s why=\"%s\" effect=\"functions have no names\"", dir,
+			  strerror(-err));
 	return err;
 }
 
-/* ---- detection: a turn a second, on the loop's thread ---- */
+/* ---- detection: once a second, on the loop's thread ---- */
 
 static void on_tick(void *arg, uint32_t expired)
 {
@@ -230,7 +234,8 @@ static int start_fleet(struct aggregator *a)
 	return err;
 }
 
-/* Once the store is ours. Without a Build-ID directory (a full disk) everything else still works. */
+/* Called once the store is ours. Without a Build-ID directory (a full disk) everything else still
+ * works. */
 static void on_store_opened(void *arg)
 {
 	start_symbols(arg);
@@ -284,7 +289,7 @@ static int start(struct aggregator *a)
 	struct commit_config c = s->commit;
 	int err = loop_open(&a->loop);
 
-	/* before any thread, so that only the loop sees them */
+	/* before any thread, so that only the loop gets the signals */
 	if (!err)
 		err = loop_add_signal(a->loop, SIGTERM, on_signal, a, NULL);
 	if (!err)
@@ -308,15 +313,17 @@ static int start(struct aggregator *a)
 	err = commit_open(&a->commit, &c, a->fleet);
 	if (err) {
 		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
-			  err == -EBUSY	   ? "another aggregator uses it"
-			  : err == -EPROTO ? "not a store of this version"
+			  err == -EBUSY	   ? "another aggregator uses it; use another store.dir"
+			  : err == -EPROTO ? "not a store of this version; use another store.dir"
 					   : strerror(-err));
 		return err;
 	}
 	/* without a file for baselines everything else still works */
 	err = fleet_keep_baselines(a->fleet, s->store_dir);
 	if (err)
-		log_error("baselines", "dir=%s why=\"%s\"", s->store_dir, strerror(-err));
+		log_error("baselines",
+			  "dir=%s why=\"%s\" effect=\"no comparison with earlier runs\"",
+			  s->store_dir, strerror(-err));
 	err = loop_add_timer(a->loop, TICK_MS, TICK_MS, on_tick, a, NULL);
 	if (err)
 		return err;
@@ -340,7 +347,7 @@ static void stop(struct aggregator *a)
 	loop_close(a->loop);
 }
 
-/* Two listeners can't have one address; 0 is a port of the system's choice. */
+/* Two listeners cannot share an address; port 0 lets the system choose one. */
 static bool same_address(const char *url, const char *listen)
 {
 	const char *at = strstr(url, "://"), *port = strrchr(listen, ':');
@@ -357,16 +364,18 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
-				     "none of tcp://ADDRESS:PORT, ipc://PATH");
+				     "not tcp://ADDRESS:PORT or ipc://PATH");
 	else if (!api_is_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT (an address in digits, no name)");
+				     "not ADDRESS:PORT with a numeric address");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
+		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (same_address(s->nng_listen, s->http_listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (c->window_age_ns > c->incident_age_ns)
-		bad = "retention.windows is longer than retention.incidents, with which they go";
+		bad = "retention.windows is longer than retention.incidents; windows are removed "
+		      "with "
+		      "their incident";
 	else if (c->incident.gap_ns > c->incident.silence_ns)
 		bad = "incident.gap is longer than incident.silence";
 	else if (c->incident.silence_ns > c->incident.memory_ns)
@@ -375,7 +384,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "incident.memory is longer than retention.incidents";
 	else if (*s->alert_webhook && !alert_is_url(s->alert_webhook))
 		return config_refuse(why, why_bytes, "alert.webhook", s->alert_webhook,
-				     "neither an http:// nor an https:// URL");
+				     "neither an http:// nor an https:// URL with a host");
 	else if (s->fleet.alive_ns > s->fleet.forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";
 	if (!bad)
@@ -392,13 +401,13 @@ int main(int argc, char **argv)
 
 	result = config_load_checked(
 	    &a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-	    "Keeps the windows that sysomd sends, finds incidents, serves both.",
+	    "Stores the windows that sysomd sends, finds incidents, and serves both over HTTP.",
 	    "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a file-size limit is a full disk, not a reason to die */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding a file-size limit is handled as a full disk */
 	raise_files();
 	choose_dir(&a.settings);
 	err = start(&a);

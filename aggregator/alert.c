@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The state of each alert is kept and not a queue of messages: a receiver that was away for an hour
- * wants to know what is firing now, once. */
+ * Keeps the state of each alert, not a queue of messages: a receiver that was away for an hour
+ * needs to know once what is firing now. */
 #include "aggregator/alert.h"
 
 #include <curl/curl.h>
@@ -23,20 +23,20 @@
 #define CLOSE_S		 5L
 #define BACKOFF_FIRST_NS 1000000000ull
 #define BACKOFF_LAST_NS	 60000000000ull
-/* Alertmanager takes an alert for resolved after its endsAt: so many repeats may get lost. */
+/* Alertmanager resolves an alert after its endsAt, so this many repeats may get lost. */
 #define EXPIRES_REPEATS 4u
 #define BATCH		64u
-/* What changes the figures of an alert and not what it says is told no more often. */
+/* If only an alert's figures change, it is sent at most this often. */
 #define FIGURES_NS 10000000000ull
 
 struct slot {
-	char id[ID_BYTES]; /* "" free */
+	char id[ID_BYTES]; /* "": free */
 	json_t *incident;
 	uint64_t begin_unix_ns;
 	bool resolved;
-	bool changed;	  /* in whatever it says */
-	bool at_once;	  /* in what it is about, or it has to be said again */
-	uint64_t sent_ns; /* CLOCK_MONOTONIC; 0 never */
+	bool changed;	  /* anything changed */
+	bool at_once;	  /* its subject changed, or it must be sent again */
+	uint64_t sent_ns; /* CLOCK_MONOTONIC; 0: never */
 };
 
 struct alert {
@@ -191,8 +191,7 @@ void alert_push(struct alert *a, const json_t *incident)
 
 	if (!*id || strlen(id) >= ID_BYTES)
 		return;
-	if (!strcmp(jsonget_text(incident, "symptom"),
-		    "hiccup")) { /* what was told of it holds no more */
+	if (!strcmp(jsonget_text(incident, "symptom"), "hiccup")) { /* it is no incident any more */
 		alert_resolve(a, id, clock_realtime_ns());
 		return;
 	}
@@ -200,7 +199,7 @@ void alert_push(struct alert *a, const json_t *incident)
 	pthread_mutex_lock(&a->lock);
 	s = copy ? slot_of(a, id) : NULL;
 	if (s) {
-		/* an alert's start stays, also when earlier windows come in late */
+		/* keep an alert's start, even if earlier windows come later */
 		if (!s->id[0])
 			s->begin_unix_ns = jsonget_unsigned(incident, "begin_unix_ns");
 		s->at_once |= !s->id[0] || !is_about_the_same(s->incident, copy);
@@ -244,7 +243,7 @@ static bool is_due(const struct alert *a, const struct slot *s, uint64_t now)
 			    (s->changed && since >= FIGURES_NS));
 }
 
-/* What is due, under the lock; taken[k] is its slot. */
+/* Under lock. Collects the alerts that are due; taken[k] is the k-th one's slot. */
 static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *count)
 {
 	uint64_t expires = clock_realtime_ns() + EXPIRES_REPEATS * a->repeat_ns;
@@ -264,7 +263,7 @@ static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *
 			continue;
 		}
 		put_time(one, "startsAt", s->begin_unix_ns);
-		/* its fault may have turned out to be another time's than it seemed at first */
+		/* a verdict may move the fault to an earlier time */
 		if (s->resolved && jsonget_unsigned(s->incident, "end_unix_ns") < s->begin_unix_ns)
 			put_time(one, "endsAt", s->begin_unix_ns);
 		json_array_append_new(list, one);
@@ -303,12 +302,12 @@ static int post(struct alert *a, const char *body, long timeout_s)
 		return 0;
 	log_warn("alert", "why=\"%s\" status=%ld", code ? curl_easy_strerror(code) : "refused",
 		 status);
-	/* what the receiver calls wrong does not become right by being said again */
+	/* sending a request again does not help if the receiver finds it wrong */
 	return code == CURLE_OK && status >= 400 && status < 500 && status != 429 ? -EINVAL
 										  : -EAGAIN;
 }
 
-/* Under the lock: what came of them. */
+/* Under lock. Notes the result of a POST. */
 static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int err, uint64_t now)
 {
 	for (uint32_t k = 0; k < count; k++) {
@@ -319,7 +318,7 @@ static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int e
 			continue;
 		}
 		s->sent_ns = now;
-		if (!s->resolved || s->changed) /* changed meanwhile: it goes once more */
+		if (!s->resolved || s->changed) /* changed meanwhile: send it again */
 			continue;
 		json_decref(s->incident);
 		*s = (struct slot){.id = ""};
@@ -328,7 +327,7 @@ static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int e
 	a->stats.failed += err != 0;
 }
 
-/* One POST of what is due; whether there was anything. */
+/* Makes one POST of the due alerts; false: none are due, or it failed. */
 static bool send_due(struct alert *a, long timeout_s)
 {
 	uint64_t now = clock_monotonic_ns();
@@ -360,7 +359,7 @@ static bool send_due(struct alert *a, long timeout_s)
 	return false;
 }
 
-/* Until something changes, a retry is due or a repeat may be. */
+/* Waits until something changes, or a retry or repeat is due. */
 static bool wait_for_work(struct alert *a)
 {
 	uint64_t now = clock_monotonic_ns();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * alert.h - posts incidents to an Alertmanager, or to anything that takes its v2 JSON: firing while
- * an incident is open, resolved once it is cleared or merged into another one. An incident stays
- * one alert, because its labels never change (alertname, incident, job, severity); ranks, cause and
- * figures are annotations. Transients are not posted; an incident that turns out to be a transient
- * is resolved. Owns: its thread, and the last state of each firing alert, at most LIMIT_ALERTS.
- * Threads: any may push; a push copies and never waits for the network. Errors: a failed POST is
- * repeated after 1 s to 60 s with the state of that time. Only pushes without room are lost
- * (counted). */
+ * alert.h - posts incidents to an Alertmanager, or to any receiver of its v2 JSON. An alert fires
+ * while its incident is open, and is resolved when the incident closes or is merged into another
+ * one. An incident stays one alert, because its labels never change (alertname, incident, job,
+ * severity); ranks, cause and figures are annotations. Transients are not posted; an incident that
+ * turns out to be a transient is resolved.
+ * Owns: its thread, and the last state of each firing alert, at most LIMIT_ALERTS. Threads: any may
+ * push; a push copies and never waits for the network. Errors: a failed POST is repeated after 1 s
+ * to 60 s with the state of that time. Only pushes without room are lost (counted). */
 #ifndef SYSOM_AGGREGATOR_ALERT_H
 #define SYSOM_AGGREGATOR_ALERT_H
 
@@ -18,8 +18,8 @@ struct alert;
 
 struct alert_config {
 	const char *url;  /* of the endpoint: http://alertmanager:9093/api/v2/alerts */
-	const char *link; /* what people open: LINK/api/v1/incidents/ID; "" none */
-	/* how often firing alerts are sent again, since they expire at the receiver */
+	const char *link; /* what people open: LINK/api/v1/incidents/ID; "": none */
+	/* how often firing alerts are sent again, because they expire at the receiver */
 	uint64_t repeat_ns;
 };
 

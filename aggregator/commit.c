@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Batches form by themselves: while one transaction waits for the disk, the next windows queue up.
- * Waiting for a batch to fill would only add to a lone window's latency. */
+ * Waiting for a batch to fill would only delay a single window. */
 #include "aggregator/commit.h"
 
 #include <errno.h>
@@ -17,19 +17,20 @@
 #include "base/text.h"
 
 #define TICK_NS 1000000000ull
-/* Findings of one batch; the others wait for the next one. */
-#define TOLD_MAX  64u
-#define DIRTY_MAX (LIMIT_COMMIT_WINDOWS + TOLD_MAX)
+/* Findings per batch; the others wait for the next one. */
+#define FINDINGS_MAX 64u
+#define DIRTY_MAX    (LIMIT_COMMIT_WINDOWS + FINDINGS_MAX)
 /* Silent incidents closed at a time. */
 #define CLOSED_MAX 64u
-/* Incidents that are built anew when names have come, and windows of each: about a second of the thread. */
+/* Limits per rebuild after new symbol files: incidents, and windows of each. About a second of the
+ * thread. */
 #define RENAMED_MAX	    16u
 #define RENAMED_WINDOWS_MAX 128u
-/* Looks after names have come: windows on their way were looked at before. */
+/* Rebuilds after new symbol files: windows in progress used the old names. */
 #define RENAME_LOOKS 3u
 
-struct told { /* a finding that waits */
-	struct told *next;
+struct waiting_finding {
+	struct waiting_finding *next;
 	struct finding_report finding;
 };
 
@@ -43,8 +44,8 @@ struct commit {
 	pthread_cond_t wake;
 	/* under lock */
 	struct commit_item *first, **last;
-	struct told *told, **told_last;
-	uint32_t told_count;
+	struct waiting_finding *findings, **findings_last;
+	uint32_t finding_count;
 	struct commit_stats stats;
 	bool closing;
 	/* of the thread */
@@ -52,14 +53,13 @@ struct commit {
 	uint32_t rename_looks;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
 	uint32_t dirty_count, opened, evicted;
-	char gone[DIRTY_MAX * INCIDENT_ABSORB_MAX]
-		 [INCIDENT_ID_BYTES]; /* became part of another one */
+	char gone[DIRTY_MAX * INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES]; /* merged into another one */
 	uint32_t gone_count;
-	/* by this transaction, for the alerts: the evicted, then the dirty */
+	/* written by this transaction, for the alerts: the evicted, then the dirty */
 	json_t *written[2 * DIRTY_MAX];
 	uint32_t written_count;
 	uint64_t updated_unix_ns;
-	bool told_failed; /* findings wait for the next second, not for the next moment */
+	bool findings_failed; /* the last findings failed: wait a second before the next try */
 };
 
 /* ---- restoring ---- */
@@ -76,10 +76,10 @@ static int restore_window(void *arg, const void *body, size_t bytes)
 	struct window w;
 	int err;
 
-	/* the records were checked when the window came; the full decode is for stalls only */
+	/* it was checked on arrival: skip what this version cannot decode */
 	if (wire_window_decode(body, bytes, &w))
 		return 0;
-	if (!digest_is_sound(&w)) { /* taken by an earlier version */
+	if (!digest_is_sound(&w)) { /* accepted by an earlier version */
 		wire_window_free(&w);
 		return 0;
 	}
@@ -91,7 +91,7 @@ static int restore_window(void *arg, const void *body, size_t bytes)
 	return err;
 }
 
-/* What can't be read is left out: an incident without a finding is better than none. */
+/* Leaves out unreadable findings: an incident without one is better than no incident. */
 static void restore_findings(struct commit *c, const struct incident_row *row)
 {
 	json_t *list = store_findings(c->store, row->id), *one;
@@ -120,7 +120,7 @@ static int restore_incident(void *arg, const struct incident_row *row)
 	return store_each_window_body(c->store, row->id, restore_window, &r);
 }
 
-/* The set as the store has it: at the start, and after a transaction that failed. */
+/* Rebuilds the set from the store: at the start, and after a failed transaction. */
 static int restore(struct commit *c)
 {
 	struct incident_set *set = NULL, *old = c->set;
@@ -151,7 +151,7 @@ static void mark_dirty(struct commit *c, const char *id)
 	text_copy(c->dirty[c->dirty_count++], INCIDENT_ID_BYTES, id);
 }
 
-/* Two writes never have the same time, so that a reader of the feed misses none. */
+/* No two writes have the same time, so that a reader of the feed misses none. */
 static uint64_t next_update(struct commit *c)
 {
 	c->updated_unix_ns = store_update_ns(c->updated_unix_ns);
@@ -180,7 +180,7 @@ static int put_incident(struct commit *c, const char *id)
 	json_t *j;
 	int err;
 
-	if (!incident_set_row(c->set, id, &row)) /* absorbed by another one meanwhile */
+	if (!incident_set_row(c->set, id, &row)) /* merged into another one meanwhile */
 		return 0;
 	j = incident_set_json(c->set, id, fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()),
 			      NULL);
@@ -204,8 +204,8 @@ static int put_dirty(struct commit *c)
 	return err;
 }
 
-/* After the transaction: tells of what was written, or forgets it. */
-static void tell(struct commit *c, bool committed)
+/* After the transaction: passes what was written to the alerts, or drops it. */
+static void push_alerts(struct commit *c, bool committed)
 {
 	for (uint32_t i = 0; i < c->gone_count && committed && c->config.alert; i++)
 		alert_resolve(c->config.alert, c->gone[i], clock_realtime_ns());
@@ -229,7 +229,8 @@ static int take_change(struct commit *c, const struct incident_change *change)
 	mark_dirty(c, change->id);
 	c->opened += change->opened;
 	if (change->evicted[0] && !err) { /* at once: the next one takes its place */
-		log_warn("incident", "id=%s state=closed why=\"no room\"", change->evicted);
+		log_warn("incident", "id=%s state=closed why=\"no room for a new incident\"",
+			 change->evicted);
 		err = put_incident(c, change->evicted);
 		c->evicted++;
 	}
@@ -243,7 +244,7 @@ static int put_one(struct commit *c, const struct commit_item *item, uint64_t no
 
 	if (err <= 0)
 		return err;
-	if (item->stranger) /* kept as evidence of who sent it, and for nothing else */
+	if (item->stranger) /* only stored, as evidence of who sent it */
 		return 1;
 	err = incident_set_add(c->set, &item->digest, now, &change);
 	if (err || !change.id[0])
@@ -254,8 +255,8 @@ static int put_one(struct commit *c, const struct commit_item *item, uint64_t no
 	return err ? err : 1;
 }
 
-/* A finding that makes no sense is dropped; the others go on. */
-static int put_findings(struct commit *c, const struct told *list, uint64_t now)
+/* Drops invalid findings and goes on with the others. */
+static int put_findings(struct commit *c, const struct waiting_finding *list, uint64_t now)
 {
 	int err = 0;
 
@@ -264,7 +265,7 @@ static int put_findings(struct commit *c, const struct told *list, uint64_t now)
 
 		err = incident_set_add_finding(c->set, &list->finding, now, &change);
 		if (err == -EINVAL)
-			log_warn("finding", "why=\"not sound\" kind=%d",
+			log_warn("finding", "why=\"invalid; dropped\" kind=%d",
 				 (int)list->finding.finding.kind);
 		else if (!err && change.id[0])
 			err = take_change(c, &change);
@@ -273,7 +274,7 @@ static int put_findings(struct commit *c, const struct told *list, uint64_t now)
 	return err;
 }
 
-/* Takes up to a batch off the queue. */
+/* Takes a batch from the queue, at most. */
 static struct commit_item *take(struct commit *c)
 {
 	struct commit_item *list = c->first, *p = list;
@@ -289,45 +290,45 @@ static struct commit_item *take(struct commit *c)
 	return list;
 }
 
-/* Takes up to so many of the findings that wait; under the lock. */
-static struct told *take_told(struct commit *c, uint32_t max)
+/* Under lock. Takes at most max waiting findings. */
+static struct waiting_finding *take_findings(struct commit *c, uint32_t max)
 {
-	struct told *list = c->told, **end = &list;
+	struct waiting_finding *list = c->findings, **end = &list;
 
 	for (; *end && max; max--)
 		end = &(*end)->next;
-	c->told = *end;
-	if (!c->told)
-		c->told_last = &c->told;
+	c->findings = *end;
+	if (!c->findings)
+		c->findings_last = &c->findings;
 	*end = NULL;
 	return list;
 }
 
-/* After the transaction: done with, or to be tried again before those that came meanwhile. */
-static void settle_told(struct commit *c, struct told *list, int err)
+/* After the transaction: frees the findings, or puts them before newer ones for another try. */
+static void settle_findings(struct commit *c, struct waiting_finding *list, int err)
 {
-	struct told *p = list;
+	struct waiting_finding *p = list;
 
 	pthread_mutex_lock(&c->lock);
 	if (err && list) {
 		while (p->next)
 			p = p->next;
-		p->next = c->told;
-		if (!c->told)
-			c->told_last = &p->next;
-		c->told = list;
+		p->next = c->findings;
+		if (!c->findings)
+			c->findings_last = &p->next;
+		c->findings = list;
 		list = NULL;
 	}
 	for (; list; list = p) {
 		p = list->next;
 		free(list);
-		c->told_count--;
+		c->finding_count--;
 		c->stats.findings++;
 	}
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Gives the items from `rest` on back to the head of the queue. */
+/* Puts the items from `rest` on back at the head of the queue. */
 static void give_back(struct commit *c, struct commit_item *rest)
 {
 	struct commit_item *p = rest;
@@ -349,7 +350,7 @@ static const char *why_not(int err)
 	return err == -ENOSPC ? "disk full" : err == -ENOMEM ? "out of memory" : "store failed";
 }
 
-/* cpu_ns: of the whole batch; what no window took alone is all windows' alike. */
+/* cpu_ns: of the whole batch. Time that no window used alone is divided equally. */
 static void share_cost(struct commit_item *list, uint64_t cpu_ns)
 {
 	uint64_t count = 0;
@@ -421,7 +422,8 @@ static int check_space(const struct commit *c)
 	return store_free_bytes(c->store) < c->config.reserve_bytes ? -ENOSPC : 0;
 }
 
-static void commit_batch(struct commit *c, struct commit_item *list, struct told *told)
+static void commit_batch(struct commit *c, struct commit_item *list,
+			 struct waiting_finding *findings)
 {
 	bool fresh[LIMIT_COMMIT_WINDOWS] = {false};
 	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
@@ -448,34 +450,35 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 		p = next;
 	}
 	if (!err)
-		err = put_findings(c, told, now);
+		err = put_findings(c, findings, now);
 	if (!err)
 		err = put_dirty(c);
 	if (!err)
 		gone = store_keep(c->store, &keep);
 	if (!err)
 		err = gone < 0 ? gone : store_commit(c->store);
-	tell(c, !err);
+	push_alerts(c, !err);
 	if (err) {
 		store_rollback(c->store);
 		c->dirty_count = 0;
-		log_warn("commit", "err=%d why=\"%s\"", err, why_not(err));
+		log_warn("commit", "err=%d why=\"%s\" effect=\"nodes send the windows again\"", err,
+			 why_not(err));
 		if (restore(c))
-			log_error("commit", "why=\"incidents can't be restored\"");
+			log_error("commit", "why=\"cannot restore the incidents from the store\"");
 	}
 	count_transaction(c, begun, err);
 	if (!err)
 		refresh_totals(c, (uint64_t)gone);
-	c->told_failed = err && told;
-	settle_told(c, told, err);
+	c->findings_failed = err && findings;
+	settle_findings(c, findings, err);
 	share_cost(list, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
 	finish(c, list, fresh, err);
 }
 
 /* ---- upkeep ---- */
 
-/* What an earlier process told, and this one has not in the time that it takes to see it, is over; so are
- * the findings of a job whose ranks are gone. */
+/* Ends findings of an earlier process that this one has not found again in time, and findings of
+ * jobs without living ranks. */
 static void end_findings(struct commit *c)
 {
 	char job[WIRE_TEXT_BYTES];
@@ -485,13 +488,14 @@ static void end_findings(struct commit *c)
 	incident_set_end_earlier(c->set);
 	for (uint32_t k = 0; incident_set_held_job(c->set, k, job);) {
 		if (!fleet_job_ranks(c->fleet, job, clock_monotonic_ns()))
-			incident_set_job_ended(c->set, job); /* the next one has its index now */
+			incident_set_job_ended(c->set, job); /* the next job has its index now */
 		else
 			k++;
 	}
 }
 
-/* A transaction of what is dirty; false: it failed, and the set is as the store has it. */
+/* Writes the dirty incidents in one transaction. False: it failed, and the set was restored from
+ * the store. */
 static bool write_dirty(struct commit *c)
 {
 	int err;
@@ -503,7 +507,7 @@ static bool write_dirty(struct commit *c)
 		err = put_dirty(c);
 	if (!err)
 		err = store_commit(c->store);
-	tell(c, !err);
+	push_alerts(c, !err);
 	c->dirty_count = 0;
 	if (err) {
 		store_rollback(c->store);
@@ -529,8 +533,9 @@ static void close_silent(struct commit *c, uint64_t now)
 		log_info("incident", "id=%s state=closed", ids[i]);
 }
 
-/* The windows as the store has them, with the names of now. The old one stays where that fails. */
-static bool build_anew(struct commit *c, const char *id)
+/* Rebuilds an incident from its stored windows, with the current names. If that fails, the old one
+ * stays. */
+static bool rebuild(struct commit *c, const char *id)
 {
 	struct incident_row row;
 	struct incident *old;
@@ -547,8 +552,8 @@ static bool build_anew(struct commit *c, const char *id)
 	return incident_set_keep(c->set, old);
 }
 
-/* A window that comes before the symbols of its program names no function of it, one that comes after them
- * does: held against each other they would seem to differ. */
+/* A window that arrives before its program's symbols has no function names; a later one has.
+ * Comparing them would show differences that do not exist. */
 static void rename_functions(struct commit *c)
 {
 	char ids[RENAMED_MAX][INCIDENT_ID_BYTES];
@@ -563,7 +568,7 @@ static void rename_functions(struct commit *c)
 	c->rename_looks--;
 	n = incident_set_unnamed(c->set, RENAMED_WINDOWS_MAX, ids, RENAMED_MAX);
 	for (uint32_t i = 0; i < n; i++) {
-		if (!build_anew(c, ids[i]))
+		if (!rebuild(c, ids[i]))
 			continue;
 		mark_dirty(c, ids[i]);
 		done++;
@@ -603,23 +608,23 @@ static void *thread_main(void *arg)
 
 	for (;;) {
 		struct commit_item *list;
-		struct told *told;
+		struct waiting_finding *findings;
 		struct timespec until;
 		bool closing;
 
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += 1;
 		pthread_mutex_lock(&c->lock);
-		while (!c->first && (!c->told || c->told_failed) && !c->closing &&
+		while (!c->first && (!c->findings || c->findings_failed) && !c->closing &&
 		       pthread_cond_timedwait(&c->wake, &c->lock, &until) != ETIMEDOUT)
 			;
 		list = take(c);
-		told = take_told(c, TOLD_MAX);
+		findings = take_findings(c, FINDINGS_MAX);
 		closing = c->closing;
 		pthread_mutex_unlock(&c->lock);
-		if (list || told)
-			commit_batch(c, list, told);
-		if (closing && !list && (!told || c->told_failed))
+		if (list || findings)
+			commit_batch(c, list, findings);
+		if (closing && !list && (!findings || c->findings_failed))
 			return NULL;
 		upkeep(c);
 	}
@@ -650,7 +655,7 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 	c->fleet = fleet;
 	fleet_sources(fleet, &c->config.incident.sources);
 	c->last = &c->first;
-	c->told_last = &c->told;
+	c->findings_last = &c->findings;
 	err = store_open(&c->store, config->dir);
 	if (!err && config->opened)
 		config->opened(config->name_arg);
@@ -684,7 +689,7 @@ void commit_close(struct commit *c)
 {
 	if (!c)
 		return;
-	settle_told(c, take_told(c, UINT32_MAX), 0);
+	settle_findings(c, take_findings(c, UINT32_MAX), 0);
 	incident_set_close(c->set);
 	store_close(c->store);
 	pthread_cond_destroy(&c->wake);
@@ -716,22 +721,22 @@ int commit_push(struct commit *c, struct commit_item *item)
 
 int commit_push_finding(struct commit *c, const struct finding_report *f)
 {
-	struct told *t = malloc(sizeof(*t));
+	struct waiting_finding *t = malloc(sizeof(*t));
 	int err = t ? 0 : -ENOMEM;
 
 	pthread_mutex_lock(&c->lock);
 	if (!err && c->closing)
 		err = -ESHUTDOWN;
-	else if (!err && c->told_count >= LIMIT_COMMIT_FINDINGS)
+	else if (!err && c->finding_count >= LIMIT_COMMIT_FINDINGS)
 		err = -EBUSY;
 	if (err) {
 		c->stats.findings_dropped++;
 	} else {
 		t->next = NULL;
 		t->finding = *f;
-		*c->told_last = t;
-		c->told_last = &t->next;
-		c->told_count++;
+		*c->findings_last = t;
+		c->findings_last = &t->next;
+		c->finding_count++;
 		pthread_cond_signal(&c->wake);
 	}
 	pthread_mutex_unlock(&c->lock);

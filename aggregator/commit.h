@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * commit.h - the only writer: takes validated windows, adds them to incidents and to the store in
- * batches, and acknowledges them only once the transaction is on disk (INV-5). Owns: its thread,
- * the writing store, the incident set. Threads: any may push; `done` runs on the committer's
- * thread. Errors: a full disk turns every window of the batch into WIRE_RETRY. */
+ * commit.h - the store's only writer. Takes validated windows, adds them to incidents and to the
+ * store in batches, and acknowledges them only once the transaction is on disk (INV-5).
+ * Owns: its thread, the writing store, the incident set. Threads: any may push; `done` runs on the
+ * committer's thread. Errors: on a full disk every window of the batch gets WIRE_RETRY. */
 #ifndef SYSOM_AGGREGATOR_COMMIT_H
 #define SYSOM_AGGREGATOR_COMMIT_H
 
@@ -20,28 +20,28 @@ struct commit;
 struct commit_item {
 	struct commit_item *next;
 	struct digest digest;
-	bool stranger; /* the sender does not speak for this rank: stored, part of no incident */
+	bool stranger; /* the sender may not report this rank: stored, part of no incident */
 	const void *body;
 	size_t bytes;
-	uint64_t cost_ns; /* of the committer's time, set before done */
+	uint64_t cost_ns; /* the committer's CPU time, set before done */
 	void (*done)(struct commit_item *item, enum wire_status status, const char *why);
 };
 
 struct commit_config {
 	const char *dir;
-	struct incident_config incident; /* reporter: set here */
+	struct incident_config incident; /* commit_open sets its reporter */
 	/* Findings of an earlier process end unless they are reported again within this time after
 	 * the start. */
 	uint64_t retell_ns;
 	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
-	struct alert *alert; /* gets every incident that was written; NULL: none */
-	/* name: names of native functions, from any thread; NULL: they stay without names. opened:
-	 * called once the store belongs to this process, before the first name is needed; may be
-	 * NULL. */
+	struct alert *alert; /* gets every written incident; NULL: none */
+	/* name: finds names of native functions, from any thread; NULL: functions get no names.
+	 * opened: called once the store belongs to this process, before the first name is needed;
+	 * may be NULL. */
 	excerpt_name_fn name;
 	void (*opened)(void *arg);
-	/* Number of symbol files so far. When it grows, open incidents with functions without names
-	 * are rebuilt. Called on the committer's thread; may be NULL. */
+	/* Number of symbol files so far. When it grows, open incidents that have functions without
+	 * names are rebuilt. Called on the committer's thread; may be NULL. */
 	uint64_t (*named)(void *arg);
 	void *name_arg;
 };
@@ -49,9 +49,9 @@ struct commit_config {
 struct commit_stats {
 	uint64_t committed, duplicates, retries, transactions, expired, incidents_opened;
 	uint64_t incidents_renamed; /* rebuilt with new names */
-	uint64_t incidents_evicted; /* closed for want of room */
+	uint64_t incidents_evicted; /* closed to make room */
 	uint64_t transaction_ns, pending_bytes;
-	uint64_t findings, findings_dropped; /* accepted; refused for want of room */
+	uint64_t findings, findings_dropped; /* accepted; refused because there was no room */
 	struct store_totals store;
 	bool disk_full;
 };
@@ -60,7 +60,7 @@ struct commit_stats {
 int commit_open(struct commit **out, const struct commit_config *c, struct fleet *fleet);
 /* Commits what was pushed, then ends the thread: later pushes give -ESHUTDOWN. */
 void commit_stop(struct commit *c);
-/* After commit_stop, and once nobody pushes any more. NULL is a no-op. */
+/* Call after commit_stop, when nobody pushes any more. NULL is a no-op. */
 void commit_close(struct commit *c);
 /* 0: done will be called; -EBUSY: too much is pending, -ESHUTDOWN: stopped. */
 int commit_push(struct commit *c, struct commit_item *item);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A skew heap (Sleator and Tarjan 1986) with the way up: any party leaves without a search, and no
- * peer makes us allocate. */
+ * A skew heap (Sleator and Tarjan 1986) with parent pointers: any party leaves without a search,
+ * and no peer makes us allocate. */
 #include "aggregator/fair.h"
 
 #include <stddef.h>

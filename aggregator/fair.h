@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fair.h - fair queueing: the next one is the waiting party that has cost least so far. Being away
- * earns no credit (start-time fair queueing: Goyal, Vin and Cheng 1996). Owns: nothing; a party is
- * the caller's. Threads: one caller. O(log n) amortised, no allocation. */
+ * fair.h - fair queueing: the next party is the waiting one that has cost least so far. A party
+ * earns no credit while it does not wait (start-time fair queueing: Goyal, Vin and Cheng 1996).
+ * Owns: nothing; a party is the caller's. Threads: one caller. O(log n) amortised, no
+ * allocation. */
 #ifndef SYSOM_AGGREGATOR_FAIR_H
 #define SYSOM_AGGREGATOR_FAIR_H
 
@@ -14,7 +15,7 @@ struct fair_party { /* all zero at first */
 	bool waits;
 };
 
-struct fair { /* all zero: nobody waits */
+struct fair { /* all zero: none waits */
 	struct fair_party *first;
 	uint64_t now; /* what the last party taken had spent */
 	uint64_t orders;
@@ -22,13 +23,13 @@ struct fair { /* all zero: nobody waits */
 
 /* p starts to wait; it must not wait already. */
 void fair_join(struct fair *f, struct fair_party *p);
-/* Takes the next party out of the queue; NULL: nobody waits. */
+/* Takes the next party out of the queue; NULL: none waits. */
 struct fair_party *fair_take(struct fair *f);
 /* As if p had never joined; no effect unless it waits. */
 void fair_leave(struct fair *f, struct fair_party *p);
 /* Adds to p's cost, whether it waits or not. */
 void fair_charge(struct fair *f, struct fair_party *p, uint64_t cost);
-/* Uses the heap for any other figure: p waits with exactly this one. */
+/* For using the heap with another key: p waits with exactly this one. */
 void fair_set(struct fair *f, struct fair_party *p, uint64_t figure);
 
 #endif

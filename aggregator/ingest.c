@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A beat is answered at once, a window after its commit. Decoding a window takes processor time and
- * memory that a hostile peer can stretch. So beats have a lane of their own, and in the other one as
- * many threads as there are processors decode, at a lower priority, each for the sender whose turn it
- * is; what a message may unpack to is in proportion to its size (wire_window_decode_admitted). */
+ * A beat is answered at once, a window after its commit. A hostile peer can make the decoding of
+ * windows take much CPU time and memory. So beats have their own lane. In the other lane, as many
+ * threads as CPUs decode at lower priority, and senders take turns. A message's size limits what it
+ * may unpack to (wire_window_decode_admitted). */
 #include "aggregator/ingest.h"
 
 #include <errno.h>
@@ -21,15 +21,15 @@
 
 #define BEAT_THREADS	 2u
 #define BULK_THREADS_MAX 8u
-/* Windows wait for beats, the API and detection, not the other way round. */
+/* Decoding windows yields to beats, the API and detection. */
 #define BULK_NICE 5
-/* For the last replies to leave; a reply that is cut off only costs a resend. */
+/* For sending the last replies; a reply that is lost only costs a resend. */
 #define STOP_GRACE_MS  1000
 #define BEAT_BYTES_MAX ((size_t)LIMIT_BEAT_BYTES_PER_RANK * (LIMIT_NODE_PROCESSES + 1))
 
 enum { LANE_BEATS, LANE_BULK };
 
-/* One per slot of rep: a request that is being handled. */
+/* One per slot of rep: a request being handled. */
 struct context {
 	struct commit_item item; /* first: done gets this pointer */
 	struct ingest *g;
@@ -43,7 +43,7 @@ struct ingest {
 	bool verify;
 	excerpt_name_fn name;
 	void *name_arg;
-	int stopping; /* atomic; a hint, no data hangs on it */
+	int stopping; /* atomic; a hint only: it orders no data */
 	pthread_mutex_t lock;
 	struct ingest_stats stats; /* under lock */
 	uint32_t context_count;
@@ -57,7 +57,7 @@ static void count(struct ingest *g, uint64_t *counter)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* r NULL: no memory for an answer; the peer sends again. */
+/* r NULL: out of memory for an answer; the peer sends again. */
 static void send_reply(struct context *x, const struct wire_reply *r)
 {
 	struct buf b;
@@ -83,7 +83,7 @@ static void reply(struct context *x, enum wire_status status, const uint8_t *id,
 	free(r);
 }
 
-/* Commands for the node ride along. */
+/* The answer to a beat carries the node's commands. */
 static void reply_commands(struct context *x, const struct beat *b)
 {
 	struct wire_reply *r = calloc(1, sizeof(*r));
@@ -263,8 +263,8 @@ static int to_errno(int nng)
 	}
 }
 
-/* A descriptor each, with some for the store, HTTP and those that are on their way out; rep takes an
- * eighth more while it makes room. */
+/* One descriptor per connection, less some for the store, HTTP and closing connections. rep may
+ * exceed it by an eighth while it makes room. */
 static uint32_t connection_max(void)
 {
 	struct rlimit r;
@@ -309,7 +309,7 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 	pthread_mutex_init(&g->lock, NULL);
 	for (uint32_t i = 0; i < slots; i++)
 		g->contexts[i].g = g;
-	/* A request may be there before rep_open returns. */
+	/* A request may come before rep_open returns. */
 	err = rep_open(&g->rep, &c, on_request, g);
 	if (err) {
 		log_error("listen", "url=%s why=\"%s\"", url, nng_strerror(err));

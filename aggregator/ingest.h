@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ingest.h - handles the nodes' messages: validates them, passes them to the committer or the
- * fleet, replies. Trust: every message is hostile; rep hangs up on messages that are too large, the
- * codec refuses other bad ones. Threads: nng's; open, stop and close from one thread. */
+ * fleet, and replies. Trust: every message is hostile. rep disconnects peers with too large
+ * messages; the codec refuses other invalid ones. Threads: nng's; open, stop and close from one
+ * thread. */
 #ifndef SYSOM_AGGREGATOR_INGEST_H
 #define SYSOM_AGGREGATOR_INGEST_H
 
@@ -16,21 +17,21 @@ struct ingest;
 
 struct ingest_stats {
 	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
-	uint64_t windows_unsound; /* of the rejected */
+	uint64_t windows_unsound; /* of the rejected ones */
 	uint64_t beats_ok, beats_reject, sketches_ok, sketches_reject, other_reject;
 	uint64_t received_bytes;
 	struct rep_stats peers;
 };
 
-/* name: for the functions of stacks (analysis/cause/excerpt.h), NULL: none.
- * verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),
- * -ENOMEM, -EIO. */
+/* name: names the functions of stacks (analysis/cause/excerpt.h); NULL: no names. verify: also
+ * decode the records before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url), -ENOMEM,
+ * -EIO. */
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
 		struct commit *commit, struct fleet *fleet, excerpt_name_fn name, void *name_arg);
-/* From now on replies ask nodes to send windows again later; replies under way still go out. */
+/* From now on replies ask nodes to send windows again later; replies in progress still go out. */
 void ingest_stop(struct ingest *g);
-/* After commit_stop, when the committer has no item any more. Lets replies go out, then waits for
- * nng's threads. NULL is a no-op. */
+/* Call after commit_stop, when the committer has no item any more. Lets replies go out, then waits
+ * for nng's threads. NULL is a no-op. */
 void ingest_close(struct ingest *g);
 void ingest_stats(struct ingest *g, struct ingest_stats *out);
 

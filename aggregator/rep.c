@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Why not nng's own REP: in nng 1.5 a connection that is closed on one side (an answer can't be sent)
- * while the other side is between a message's length and its body never ends; the one thread that
- * frees connections waits for it, and from then on none is freed. A peer brings that about by asking
- * much and hanging up. Here a connection has one operation at a time, so there is nothing to race.
+ * Why not nng's own REP: nng 1.5 has a race. A connection never ends if one side closes because an
+ * answer cannot be sent, while the other side is between a message's length and its body. The one
+ * thread that frees connections then waits for it forever. A peer can cause this by asking much and
+ * disconnecting. Here a connection has one operation at a time, so there is no race.
  *
- * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read again.
- * Every step but a message's first byte has a deadline. nng's threads only receive and send: what
- * takes time runs on the threads of a lane, in the order that senders.h gives.
- * Locks: rep.lock, then connection.lock. nng runs callbacks on threads of its own, never from within
- * a call. A stream that is closed is never asked for anything: nng would not answer. */
+ * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read
+ * again. Every step has a deadline, except waiting for a message's first byte. nng's threads only
+ * receive and send; work runs on the threads of a lane, in the order that senders.h gives.
+ * Locks: rep.lock, then connection.lock. nng runs callbacks on its own threads, never from within a
+ * call; it never ends an operation on a closed stream, so none is started there. */
 #include "aggregator/rep.h"
 
 #include <nng/nng.h>
@@ -30,7 +30,7 @@
 #define MESSAGE_MS	60000
 #define ANSWER_MS	30000
 #define ACCEPT_AGAIN_MS 20
-/* Who has been silent for less is not idle, only slow. */
+/* A connection silent for less than this is slow, not idle. */
 #define IDLE_NS 1000000000ull
 
 enum state { GREET, READ, WAIT, HANDLE, ANSWER, DEAD };
@@ -42,14 +42,14 @@ struct connection {
 	LIST_ENTRY(connection) next; /* of the dead */
 	nng_stream *stream;
 	nng_aio *aio;
-	pthread_mutex_t lock; /* closed against the next operation */
+	pthread_mutex_t lock; /* orders closing and the next operation */
 	bool closed;
 	/* under rep.lock */
 	enum state state;
 	int lane;
-	uint32_t busy;	   /* functions of its requests that have not returned yet */
-	uint64_t since_ns; /* of the state, or of the latest phase of reading */
-	/* of whoever runs it */
+	uint32_t busy;	   /* request functions that have not returned yet */
+	uint64_t since_ns; /* start of the state, or of the latest phase of reading */
+	/* used only by the current operation */
 	struct sp sp;
 	uint8_t *out;
 	size_t sent, out_bytes;
@@ -85,7 +85,7 @@ struct rep {
 	struct senders *senders;
 	LIST_HEAD(, connection) dead;
 	uint64_t buffer_bytes;
-	uint32_t answers; /* under way: handled or being sent */
+	uint32_t answers; /* being handled or sent */
 	struct rep_stats stats;
 };
 
@@ -94,16 +94,16 @@ static struct connection *connection_of(struct seat *seat)
 	return (struct connection *)(void *)((char *)seat - offsetof(struct connection, seat));
 }
 
-/* ---- ends ---- */
+/* ---- the end of a connection ---- */
 
-/* What its messages take now. Under rep.lock. */
+/* Under rep.lock. Sets the memory that its messages use now. */
 static void hold(struct connection *c, size_t bytes)
 {
 	c->r->buffer_bytes += bytes - c->seat.bytes;
 	senders_hold(c->r->senders, &c->seat, bytes);
 }
 
-/* Under rep.lock; nothing of it is under way any more, but for its function. */
+/* Under rep.lock. Call when no operation is in progress; its request function may still run. */
 static void bury_locked(struct connection *c)
 {
 	struct rep *r = c->r;
@@ -131,7 +131,7 @@ static void count(struct rep *r, uint64_t *counter)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* What is under way ends with NNG_ECLOSED. */
+/* The operation in progress ends with NNG_ECLOSED. */
 static void hang_up(struct connection *c)
 {
 	pthread_mutex_lock(&c->lock);
@@ -144,7 +144,7 @@ static void connection_free(struct connection *c)
 {
 	if (c->stream)
 		hang_up(c);
-	nng_aio_stop(c->aio); /* its last callback may still be on its way out */
+	nng_aio_stop(c->aio); /* its last callback may still be running */
 	if (c->stream)
 		nng_stream_free(c->stream);
 	nng_aio_free(c->aio);
@@ -154,7 +154,7 @@ static void connection_free(struct connection *c)
 	free(c);
 }
 
-/* The next dead one whose function has returned. Under rep.lock. */
+/* Under rep.lock. Takes a dead connection whose function has returned. */
 static struct connection *pop_dead(struct rep *r)
 {
 	struct connection *c;
@@ -196,7 +196,7 @@ static void *free_thread(void *arg)
 
 /* ---- room ---- */
 
-/* Under rep.lock. Its bytes count no more: they go as soon as nng has let go of them. */
+/* Under rep.lock. Its bytes no longer count: they are freed as soon as nng is done with them. */
 static void evict(struct connection *c)
 {
 	c->r->stats.evicted++;
@@ -208,8 +208,9 @@ static void evict(struct connection *c)
 	hang_up(c);
 }
 
-/* For one more connection, of that sender (NULL: not known yet), a place of the sender that has most of
- * them; where that is the newcomer's own, or has no more than it, only one that is idle. */
+/* Makes a place for one more connection of newcomer (NULL: unknown yet). The sender with most
+ * connections loses one. If that is the newcomer, or has no more than it, only an idle connection
+ * is dropped. */
 static void make_place(struct rep *r, const struct sender *newcomer)
 {
 	struct sender *most = senders_most_seats(r->senders);
@@ -231,7 +232,7 @@ static void make_place(struct rep *r, const struct sender *newcomer)
 	}
 }
 
-/* Under rep.lock. False: it is c itself that has to go. */
+/* Under rep.lock. False: c itself must be dropped. */
 static bool make_room(struct connection *c)
 {
 	struct rep *r = c->r;
@@ -255,7 +256,7 @@ static bool make_room(struct connection *c)
 
 /* ---- one operation ---- */
 
-/* Moves to the state and starts its operation; the callback goes on. */
+/* Enters the state and starts its operation; the callback continues. */
 static void go(struct connection *c, enum state state, nng_duration limit_ms, void *data,
 	       size_t bytes)
 {
@@ -281,7 +282,7 @@ static void go(struct connection *c, enum state state, nng_duration limit_ms, vo
 		bury(c);
 }
 
-/* Something begins: it is the youngest of its sender's. */
+/* Notes a new phase: the connection becomes its sender's youngest. */
 static void touch(struct connection *c)
 {
 	pthread_mutex_lock(&c->r->lock);
@@ -290,7 +291,7 @@ static void touch(struct connection *c)
 	pthread_mutex_unlock(&c->r->lock);
 }
 
-/* Drips do not extend a deadline; 0: it is over. */
+/* Time left for the phase; slow bytes do not extend it. 0: over. */
 static nng_duration limit_of(const struct connection *c)
 {
 	uint64_t limit_ms = c->sp.phase == SP_GREETING ? GREETING_MS : MESSAGE_MS;
@@ -301,7 +302,7 @@ static nng_duration limit_of(const struct connection *c)
 	return spent_ms < limit_ms ? (nng_duration)(limit_ms - spent_ms) : 0;
 }
 
-/* Asks for what comes next of a message. */
+/* Reads the next part of a message. */
 static void read_on(struct connection *c)
 {
 	nng_duration limit = limit_of(c);
@@ -329,7 +330,7 @@ static void read_on(struct connection *c)
 
 /* ---- turns ---- */
 
-/* A message is there. */
+/* Queues a complete message. */
 static void take_turn(struct connection *c)
 {
 	struct rep *r = c->r;
@@ -350,7 +351,7 @@ static void take_turn(struct connection *c)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Under rep.lock, which is free while the function runs. */
+/* Under rep.lock, but releases it while the function runs. */
 static void run(struct rep *r, struct connection *c, int lane)
 {
 	struct lane *l = &r->lane[lane];
@@ -378,8 +379,7 @@ static void *work(void *arg)
 	struct rep *r = w->r;
 	struct lane *l = &r->lane[w->lane];
 
-	if (r->config.lane[w->lane]
-		.nice) /* 0: this thread; where it is not allowed, as the others */
+	if (r->config.lane[w->lane].nice) /* 0: this thread; if not permitted, the priority stays */
 		setpriority(PRIO_PROCESS, 0,
 			    getpriority(PRIO_PROCESS, 0) + r->config.lane[w->lane].nice);
 	pthread_mutex_lock(&r->lock);
@@ -468,7 +468,7 @@ void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t b
 	l->free_slots[l->free_count++] = q->slot;
 	pthread_cond_signal(&l->wake);
 	if (c->out)
-		c->state = ANSWER; /* as an answer it counts already */
+		c->state = ANSWER; /* counts as an answer from now on */
 	else
 		bury_locked(c);
 	pthread_mutex_unlock(&r->lock);
@@ -476,9 +476,9 @@ void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t b
 		go(c, ANSWER, ANSWER_MS, c->out, c->out_bytes);
 }
 
-/* ---- coming ---- */
+/* ---- new connections ---- */
 
-/* False: no TCP. */
+/* False: not TCP. */
 static bool address_of(nng_stream *stream, const char *option, union peer_address *out)
 {
 	nng_sockaddr a;
@@ -541,7 +541,7 @@ static void greet(struct rep *r, nng_stream *stream)
 	c->since_ns = c->request.connected_ns = clock_monotonic_ns();
 	c->request.sender = keyed_words(keyed_process(), key.value, key.kind);
 	pthread_mutex_lock(&r->lock);
-	c->closed = r->closing; /* rep_close has seen all that were there */
+	c->closed = r->closing; /* rep_close has already closed all that were there */
 	c->request.connection = ++r->stats.accepted;
 	if (r->stats.connections++ >= r->config.connection_max)
 		make_place(r, c->seat.sender);
@@ -560,7 +560,7 @@ static void on_accept(void *arg)
 	if (!err && !r->accept_pause)
 		greet(r, nng_aio_get_output(r->accept, 0));
 	pthread_mutex_lock(&r->lock);
-	/* An eighth more: nobody was idle. The rest wait in the kernel. */
+	/* An eighth above the limit, because none was idle. The rest wait in the kernel. */
 	full = err || r->stats.connections >= r->config.connection_max / 8 * 9ull;
 	if (full)
 		make_place(r, NULL);
@@ -582,7 +582,7 @@ static int listen_on(struct rep *r)
 
 	if (err)
 		return err;
-	/* A node that lost its power must not be kept for ever; ipc has no such option. */
+	/* Detects a node that lost its power; ipc has no such option. */
 	if (nng_stream_listener_set_bool(r->listener, NNG_OPT_TCP_KEEPALIVE, true) && !r->ipc)
 		return NNG_ENOTSUP;
 	return nng_stream_listener_listen(r->listener);
@@ -660,7 +660,7 @@ static void hang_up_seat(struct seat *s)
 		hang_up(c);
 }
 
-/* Those that wait have no operation that could end. Under rep.lock. */
+/* Under rep.lock. Waiting connections have no operation that could end, so bury them. */
 static void hang_up_all(struct rep *r)
 {
 	struct seat *s;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rep.h - the replying side of SP REQ/REP (nng's wire protocol) on nng's streams, for untrusted
- * peers. A connection has one request at a time and a deadline for each message. Connections,
- * message memory and thread time are shared fairly among senders (senders.h). Owns: connections,
- * their buffers, the threads of each lane, one thread that frees connections. Threads: the request
- * function runs on its lane's; rep_answer from any; open and close from one. */
+ * peers. A connection has one request at a time and a deadline for each message. Senders share
+ * connections, message memory and thread time fairly (senders.h).
+ * Owns: connections, their buffers, the threads of each lane, one thread that frees connections.
+ * Threads: the request function runs on its lane's; rep_answer from any; open and close from
+ * one. */
 #ifndef SYSOM_AGGREGATOR_REP_H
 #define SYSOM_AGGREGATOR_REP_H
 
@@ -18,9 +19,9 @@ struct rep_request {
 	const void *body; /* until rep_answer */
 	size_t bytes;
 	uint32_t slot;	       /* unique among current requests, below the sum of all slots */
-	uint64_t connection;   /* by which it came: unique, from 1 */
+	uint64_t connection;   /* of the request: unique, from 1 */
 	uint64_t connected_ns; /* CLOCK_MONOTONIC */
-	uint64_t sender;       /* who holds the connection; unique within this process */
+	uint64_t sender;       /* of the connection; unique within this process */
 	/* Time that other threads spent on it, set before rep_answer; charged to the sender like
 	 * the function's. */
 	uint64_t cost_ns;
@@ -61,11 +62,11 @@ typedef void (*rep_request_fn)(void *arg, struct rep_request *q);
 
 /* 0 or an error of nng (NNG_E...). */
 int rep_open(struct rep **out, const struct rep_config *c, rep_request_fn fn, void *arg);
-/* Copies data. bytes 0: there was no memory for an answer; the peer is disconnected and will ask
+/* Copies data. bytes 0: out of memory for an answer; the peer is disconnected and will ask
  * again. */
 void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t bytes);
-/* When every request is answered, or will be without the caller. Gives answers grace_ms to go out,
- * disconnects all peers and waits for the threads. NULL is a no-op. */
+/* Call when every request is answered, or will be without the caller. Gives answers grace_ms to go
+ * out, disconnects all peers and waits for the threads. NULL is a no-op. */
 void rep_close(struct rep *r, uint32_t grace_ms);
 void rep_stats(struct rep *r, struct rep_stats *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who hangs up and comes back owes what it owed: a sender without seats is kept until the others have
- * had as much as it. */
+ * Reconnecting does not clear a sender's debt: a sender without seats is kept until the others have
+ * used as much time as it has. */
 #include "aggregator/senders.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/limits.h"
 
 #define BUCKETS	   8192u
-#define REAP_TURNS 4u /* more leave than come */
+#define REAP_TURNS 4u /* per new seat, so that more senders are freed than made */
 
 struct senders {
 	struct fair lane[SENDERS_LANES], by_seats, by_bytes;
@@ -65,7 +65,7 @@ static void owe(struct senders *s, struct sender *x)
 	s->owing_count++;
 }
 
-/* Looks at those that have owed for longest: paid off, or too many. */
+/* Frees senders whose debt has lasted longest, if it is paid, or if there are too many. */
 static void reap(struct senders *s)
 {
 	for (uint32_t i = 0; i < REAP_TURNS && !STAILQ_EMPTY(&s->owing); i++) {

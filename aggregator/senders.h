@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * senders.h - connections by who is at the other end (base/daemon/peer.h), so that room and
- * processor time are shared among senders first and among one sender's connections second: who
- * takes much waits and makes room for others, however many connections that is. Owns: a sender
- * while it has a seat, or owes time. A seat is the caller's connection. Threads: one caller at a
- * time. */
+ * senders.h - connections grouped by the peer's identity (base/daemon/peer.h). Room and processor
+ * time are shared among senders first, and among one sender's connections second. A sender that
+ * takes much waits and makes room for others, however many connections it has.
+ * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection. Threads: one
+ * caller at a time. */
 #ifndef SYSOM_AGGREGATOR_SENDERS_H
 #define SYSOM_AGGREGATOR_SENDERS_H
 
@@ -22,7 +22,7 @@ struct seat {
 	TAILQ_ENTRY(seat) next; /* of one sender, ordered by last use */
 	struct fair_party turn[SENDERS_LANES];
 	uint64_t bytes;
-	int lane; /* in which it waits; -1: it does not */
+	int lane; /* the lane where it waits; -1: it does not wait */
 };
 
 struct sender {
@@ -50,11 +50,11 @@ void senders_hold(struct senders *s, struct seat *seat, uint64_t bytes);
 void senders_wait(struct senders *s, struct seat *seat, int lane);
 /* Stops waiting; no effect unless it waits. */
 void senders_cancel(struct senders *s, struct seat *seat);
-/* Takes the seat whose turn it is out of the queue; NULL: nobody waits. */
+/* Takes the seat whose turn it is out of the queue; NULL: none waits. */
 struct seat *senders_next(struct senders *s, int lane);
 void senders_charge(struct senders *s, struct seat *seat, int lane, uint64_t cost_ns);
 void senders_each(struct senders *s, void (*fn)(struct seat *seat));
-/* The sender with most seats, or with most bytes; NULL: there is none. */
+/* The sender with most seats, or with most bytes; NULL: none. */
 struct sender *senders_most_seats(struct senders *s);
 struct sender *senders_most_bytes(struct senders *s);
 

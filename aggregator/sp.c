@@ -86,7 +86,7 @@ static int take_head(struct sp *s)
 	return 0;
 }
 
-/* The way back: words up to the one with the highest bit. */
+/* Reads the return path: words up to the one with the highest bit. */
 static int take_body(struct sp *s)
 {
 	for (size_t at = 0; at + 4 <= s->got && at < SP_HOPS_MAX * 4 && !s->hops_bytes; at += 4)

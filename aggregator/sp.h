@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sp.h - parses what a peer sends by SP REQ (nng's wire protocol) on a stream: a greeting, then
  * messages, each with its length and return path before the body. No I/O. Owns: the message.
- * Threads: one caller. Trust: the peer is hostile. Beyond SP_FIRST_BYTES it must send half of what
- * it makes us allocate, and a message is never larger than max_bytes. */
+ * Threads: one caller. Trust: the peer is hostile. Above SP_FIRST_BYTES we allocate at most twice
+ * what the peer has sent, and never more than max_bytes. */
 #ifndef SYSOM_AGGREGATOR_SP_H
 #define SYSOM_AGGREGATOR_SP_H
 
@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 #define SP_GREETING_BYTES 8u
-#define SP_FRAME_BYTES	  9u /* at most, before a message */
+#define SP_FRAME_BYTES	  9u /* largest frame before a message */
 #define SP_HOPS_MAX	  15u
-#define SP_FIRST_BYTES	  4096u /* a beat's; doubled while a message comes in */
+#define SP_FIRST_BYTES	  4096u /* enough for a beat; doubled while a message comes in */
 
 enum sp_phase { SP_GREETING, SP_HEAD, SP_BODY, SP_MESSAGE /* complete */ };
 
@@ -24,19 +24,19 @@ struct sp {
 	uint8_t head[SP_FRAME_BYTES];
 	uint8_t *body;
 	size_t got, want, capacity; /* of the phase; want of body may be more than its capacity */
-	size_t hops_bytes; /* return path at the begin of the body; the answer repeats it */
+	size_t hops_bytes; /* return path at the start of the body; the answer repeats it */
 };
 
 void sp_init(struct sp *s, bool ipc, size_t max_bytes);
 void sp_fini(struct sp *s);
 /* Where to put the next bytes, and how many fit. 0, -ENOMEM. Not in phase SP_MESSAGE. */
 int sp_room(struct sp *s, uint8_t **at, size_t *bytes);
-/* So many bytes were received. 0, -EPROTO (protocol violated, or too large). */
+/* Call after receiving bytes. 0, -EPROTO (protocol violated, or too large). */
 int sp_take(struct sp *s, size_t bytes);
 /* Frees the message and waits for the next one. */
 void sp_next(struct sp *s);
 
-/* Our own greeting, as the replying side. */
+/* The greeting of the replying side. */
 void sp_greeting(uint8_t out[SP_GREETING_BYTES]);
 /* Writes the frame before an answer, with its length; returns the frame's size. */
 size_t sp_frame(uint8_t out[SP_FRAME_BYTES], bool ipc, uint64_t bytes);

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Two resolvers. One answers the API and may download files. The other names functions of windows
+ * from local files only, so that no window waits for a download. */
 #include "aggregator/symbols.h"
 
 #include <errno.h>
@@ -14,9 +16,9 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-/* Of all names in one answer; beyond it the rest is told to ask again. */
+/* Limit of all names in one answer; the rest must be asked for again. */
 #define NAMES_BYTES (8u << 20)
-/* A name of C++ that nobody reads to its end. */
+/* Longest name; C++ names may be longer than anyone reads. */
 #define NAME_BYTES 4096u
 
 struct symbols {
@@ -26,7 +28,7 @@ struct symbols {
 	pthread_mutex_t name_lock;
 	atomic_bool stop;
 	bool upload;
-	pthread_mutex_t lock; /* of stats */
+	pthread_mutex_t lock; /* protects stats */
 	struct symbols_stats stats;
 };
 
@@ -60,7 +62,7 @@ int symbols_open(struct symbols **out, const struct symbols_config *c)
 		r.stop = &s->stop;
 		err = symbol_resolver_open(&s->resolver, &r);
 	}
-	if (!err) { /* indexes of its own: a resolver has one caller, and so have its files */
+	if (!err) { /* its own indexes: a resolver and its files have one caller */
 		snprintf(index, sizeof(index), "%.1000s/window-index", c->dir);
 		r.debuginfod = false;
 		err = symbol_resolver_open(&s->namer, &r);
@@ -107,7 +109,7 @@ static unsigned refuse(struct buf *out, unsigned status, const char *why)
 	return answer(out, status, json_pack("{s:s}", "error", why));
 }
 
-/* The length, 0 if it is no Build ID. */
+/* The length; 0 if it is not a Build ID. */
 static size_t parse_build_id(const json_t *j, uint8_t id[SYMBOL_BUILD_ID_MAX])
 {
 	size_t n = json_string_length(j);
@@ -118,7 +120,7 @@ static size_t parse_build_id(const json_t *j, uint8_t id[SYMBOL_BUILD_ID_MAX])
 	return n / 2;
 }
 
-/* SYMBOL_NONE: no such word. */
+/* SYMBOL_NONE: not a quality. */
 static enum symbol_quality parse_quality(const json_t *j)
 {
 	const char *text = json_string_value(j);
@@ -139,7 +141,7 @@ static json_t *parse(const void *body, size_t bytes)
 	return NULL;
 }
 
-/* ---- what is needed ---- */
+/* ---- needed files ---- */
 
 static bool is_needed(struct symbols *s, const json_t *file, bool *bad)
 {
@@ -161,7 +163,8 @@ unsigned symbols_needed(struct symbols *s, const void *body, size_t bytes, struc
 
 	if (!json_is_array(files) || json_array_size(files) > LIMIT_API_SYMBOL_FILES) {
 		json_decref(j);
-		return refuse(out, 400, "files: a list of at most 4096 {build_id, quality}");
+		return refuse(out, 400,
+			      "\"files\" must be a list of at most 4096 {build_id, quality}");
 	}
 	needed = json_array();
 	json_array_foreach (files, i, file)
@@ -174,9 +177,10 @@ unsigned symbols_needed(struct symbols *s, const void *body, size_t bytes, struc
 		pthread_mutex_unlock(&s->lock);
 		status = answer(out, 200, json_pack("{s:O}", "needed", needed));
 	} else {
-		status = refuse(out, 400,
-				"files: build_id is 4 to 128 hex digits, quality dynamic, "
-				"table or debug");
+		status =
+		    refuse(out, 400,
+			   "\"build_id\" must be 4 to 128 hex digits, and \"quality\" dynamic, "
+			   "table or debug");
 	}
 	json_decref(needed);
 	json_decref(j);
@@ -189,17 +193,18 @@ static unsigned refuse_begin(struct buf *out, int err)
 {
 	switch (err) {
 	case -EEXIST:
-		return refuse(out, 409, "not needed: as good a file is there");
+		return refuse(out, 409, "not needed: an equally good file is stored");
 	case -EBUSY:
-		return refuse(out, 409, "on its way from somebody else");
+		return refuse(out, 409, "not needed: another client is uploading it");
 	case -EMFILE:
-		return refuse(out, 503, "too many uploads at a time");
+		return refuse(out, 503, "too many uploads at a time; try again");
 	case -EFBIG:
-		return refuse(out, 413, "larger than what is kept");
+		return refuse(out, 413,
+			      "the file is larger than the limit, or than symbols.max_bytes");
 	case -ENOSPC:
-		return refuse(out, 507, "no room");
+		return refuse(out, 507, "no room for the file");
 	case -EINVAL:
-		return refuse(out, 400, "an upload has build_id, quality and bytes");
+		return refuse(out, 400, "an upload needs build_id, quality and bytes");
 	}
 	return refuse(out, 500, "store failed");
 }
@@ -257,12 +262,13 @@ unsigned symbols_chunk_answer(struct symbols *s, uint64_t session, int err, stru
 	uint64_t have = 0, bytes = 0;
 
 	if (symbol_store_progress(s->store, session, &have, &bytes))
-		return err && err != -ENOENT ? refuse(out, 507, "the disk refused it: begin anew")
-					     : refuse(out, 404, "no such upload: begin anew");
+		return err && err != -ENOENT
+			   ? refuse(out, 507, "the disk refused the chunk; begin the upload again")
+			   : refuse(out, 404, "no such upload; begin it again");
 	if (err == -ERANGE || err == -EFBIG)
 		return answer(out, 409,
 			      json_pack("{s:s, s:I, s:I}", "error",
-					err == -ERANGE ? "another offset is due"
+					err == -ERANGE ? "the chunk has the wrong offset"
 						       : "more bytes than were announced",
 					"offset", (json_int_t)have, "bytes", (json_int_t)bytes));
 	if (err)
@@ -294,7 +300,8 @@ unsigned symbols_finish(struct symbols *s, uint64_t session, struct buf *out)
 	log_warn("symbols", "build_id=%s refused=\"%s\" err=%d", text, why, -err);
 	if (err == -EBADMSG)
 		return refuse(out, 422, why);
-	return err == -EEXIST ? refuse(out, 409, why) : refuse(out, 507, "the disk refused it");
+	return err == -EEXIST ? refuse(out, 409, why)
+			      : refuse(out, 507, "the disk refused the file");
 }
 
 /* ---- names ---- */
@@ -352,7 +359,7 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 	return j;
 }
 
-/* 0 if the list is well formed. */
+/* 0 if the list is valid. */
 static int check_objects(const json_t *objects)
 {
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
@@ -384,8 +391,8 @@ unsigned symbols_symbolize(struct symbols *s, const void *body, size_t bytes, st
 	if (check_objects(objects)) {
 		json_decref(j);
 		return refuse(out, 400,
-			      "objects: at most 1024 {build_id, addresses}, with at most 16384 "
-			      "addresses together");
+			      "\"objects\" must be a list of at most 1024 {build_id, addresses}, "
+			      "with at most 16384 addresses together");
 	}
 	list = json_array();
 	json_array_foreach (objects, i, object) {
@@ -411,7 +418,7 @@ bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_by
 	pthread_mutex_lock(&s->name_lock);
 	known = build_id_bytes &&
 		!symbol_resolver_find(s->namer, build_id, build_id_bytes, NULL, address, &name);
-	/* where files are taken from anybody, a Build ID alone lets him name other people's functions */
+	/* if any client may upload files, a Build ID alone would let it name functions of others */
 	known = known && (name.proven || !s->upload);
 	if (known)
 		text_copy(out, out_bytes, name.function);

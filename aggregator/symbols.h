@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbols.h - the aggregator's answers about symbols: which files are needed, uploads, names.
  * Requests and answers are JSON texts (docs/INTERFACES.md); HTTP is aggregator/api/api_symbols.c.
- * Owns: the store and the resolver over it. Threads: needed, begin, finish, symbolize one at a time
- * (the worker of aggregator/api/api_symbols.c), since reading and syncing files takes long;
- * everything else any. Trust: every body is hostile: bounded in size, depth, counts and in what it
- * makes the answer be. */
+ * Owns: the store and the resolver over it. Threads: needed, begin, finish and symbolize one at a
+ * time (the worker of aggregator/api/api_symbols.c), because reading and syncing files takes long;
+ * everything else any. Trust: every body is hostile: its size, depth and counts, and the answer's
+ * size, are bounded. */
 #ifndef SYSOM_AGGREGATOR_SYMBOLS_H
 #define SYSOM_AGGREGATOR_SYMBOLS_H
 
@@ -47,7 +47,7 @@ bool symbols_complete(struct symbols *s, uint64_t session);
 void symbols_abort(struct symbols *s, uint64_t session);
 void symbols_tend(struct symbols *s);
 
-/* The function at an ELF address, from local files only. false: not known. Any thread; callers take
+/* The function at an ELF address, from local files only. false: unknown. Any thread; callers take
  * turns. */
 bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes,
 		  uint64_t address, char *out, size_t out_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The learning steps themselves are kept, not the models' numbers: a restored model is what the same
- * code makes of the same steps, whatever version wrote them, and no bent file can give it a state
- * that steps could not. */
+ * The file keeps the learning steps, not the model's numbers. A restored model is then what the
+ * current code makes of those steps, even if an older version wrote them. A damaged file cannot
+ * give the model a state that steps could not. */
 #include "sidecar/baseline.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 #define BASELINE_MAGIC	    0x31656e696c657362ull /* "bseline1" */
 #define BASELINE_VERSION    2u
 #define BASELINE_NAME_BYTES 64
-/* No step is longer (steps_config.period_max_ns is 60 s). */
+/* Longer than any step: steps_config.period_max_ns is 60 s. */
 #define BASELINE_LATENCY_MAX_NS 3600e9
 
 struct baseline_head {
@@ -29,7 +29,7 @@ struct baseline_head {
 	uint32_t version, count;
 	uint64_t pid, uid, start_ticks;
 	uint32_t boot, reserved;
-	uint64_t checksum; /* of the samples, seeded with that of the head before it */
+	uint64_t checksum; /* over the samples, seeded with the hash of the fields above */
 };
 _Static_assert(sizeof(struct baseline_head) == 56, "baseline_head is a file format");
 _Static_assert(sizeof(struct judge_sample) == 64, "judge_sample is a file format");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Turns of at most LIMIT_DRAIN_BATCH events per user, round after round, so that a user whose processes
- * write as fast as they can takes no time from the others, however many they are. */
+ * Each turn goes round the users and reads at most LIMIT_DRAIN_BATCH events of each. A user cannot
+ * delay the others, however many processes it has and however fast they write. */
 #include "sidecar/drain.h"
 
 #include <errno.h>
@@ -8,13 +8,13 @@
 
 #include "sidecar/node.h"
 
-/* A turn may take this long before the loop has its say; rings hold 0.2 s and more. */
+/* Longest turn before the loop runs its other sources. A ring holds 0.2 s of events or more. */
 #define DRAIN_TURN_NS 40000000ull
-/* A turn that found a lane fuller than this came late: a burst may be twice as dense. */
+/* A lane fuller than this means the turn came too late: the next burst may be twice as dense. */
 #define DRAIN_FILL_MAX 0.5
-/* Turns get rarer when none for so long found a lane half as full as that; jobs have their bursts at
- * the same place of every step, or of every few. */
-#define DRAIN_CALM_NS 5000000000ull
+/* Turns become rarer when no lane was half that full for this long. Jobs repeat their bursts every
+ * step, or every few steps. */
+#define DRAIN_SLOWER_NS 5000000000ull
 
 struct drain {
 	struct drain_pace pace;
@@ -48,7 +48,7 @@ uint64_t drain_behind(const struct drain *d)
 	return d->behind;
 }
 
-/* Lanes of one kind, while there is room in the batch. */
+/* Reads the lanes of one kind while the batch has room. */
 static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint64_t now_ns)
 {
 	struct drain *d = p->node->drain;
@@ -69,13 +69,13 @@ static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint6
 		join_push(p->join, d->batch, got, &view, now_ns);
 		left -= (uint32_t)got;
 		if (!left)
-			p->lanes.next = lane; /* goes on where it was cut off */
+			p->lanes.next = lane; /* the next batch starts here */
 	}
 	return left;
 }
 
-/* One batch of one process; true when there may be more. Device lanes first: a kernel's launch is in
- * the ring before its record, so that whoever reads host lanes afterwards has both. */
+/* Reads one batch of one process; true if there may be more. Device lanes come first: a launch is
+ * in the ring before its kernel's record, so host lanes read afterwards contain the launch. */
 static bool drain_batch(struct process *p, uint64_t now_ns)
 {
 	uint32_t left = LIMIT_DRAIN_BATCH;
@@ -95,13 +95,12 @@ void drain_prepare(struct process *p)
 		p->lanes.kind[lane] =
 		    view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE : RING_LANE_HOST;
 	}
-	drain_pace(&p->node->drain->pace, 1,
-		   clock_monotonic_ns()); /* nothing is known of its bursts */
-	/* From here on the process sees a reader that is alive, and may pace itself by it. */
+	drain_pace(&p->node->drain->pace, 1, clock_monotonic_ns()); /* its bursts are unknown yet */
+	/* From here on the process sees a live reader and may pace itself by it. */
 	ring_reader_publish(p->reader, clock_monotonic_ns());
 }
 
-/* Events were overwritten: steps of that time are not to be judged. */
+/* If events were overwritten, records a gap: the steps of that time are not judged. */
 static void note_lapped(struct process *p, uint64_t now_ns)
 {
 	uint64_t lapped = ring_reader_stats(p->reader)->lost_lapped;
@@ -123,7 +122,8 @@ static void digest(struct process *p, uint64_t now_ns)
 	uint64_t mark;
 
 	join_run(p->join, now_ns);
-	/* Device records may trail: a flush comes every 100 ms, its alignment waits 300 ms. */
+	/* Device records come late: the process flushes every 100 ms, and clock alignment may wait
+	 * 300 ms. */
 	mark = join_watermark_ns(p->join);
 	rank_run(p->rank, mark > 1000000000ull ? mark - 1000000000ull : 0, now_ns);
 }
@@ -134,13 +134,13 @@ void drain_pace(struct drain_pace *p, double fill, uint64_t now_ns)
 		p->ms = DRAIN_MS;
 	if (fill * 2 > DRAIN_FILL_MAX || !p->calm_ns)
 		p->calm_ns = now_ns;
-	if (now_ns - p->calm_ns < DRAIN_CALM_NS || p->ms >= DRAIN_MAX_MS)
+	if (now_ns - p->calm_ns < DRAIN_SLOWER_NS || p->ms >= DRAIN_MAX_MS)
 		return;
 	p->ms *= 2;
 	p->calm_ns = now_ns;
 }
 
-/* True the first time that it is asked for a user in this round. */
+/* True on the first call for this user in this round. */
 static bool has_turn(uid_t *served, uint32_t *count, uid_t uid)
 {
 	for (uint32_t i = 0; i < *count; i++)
@@ -176,8 +176,8 @@ void drain_turn(struct node *n)
 			}
 			p->lanes.backlog = drain_batch(p, clock_monotonic_ns());
 			more |= p->lanes.backlog;
-			/* At once, while what was read is still in the cache. With events left
-			 * unread, time has not come as far as the clock. */
+			/* Digest at once, while the events are still in the cache. With unread
+			 * events left, the rank's time has not reached now. */
 			if (!p->lanes.backlog) {
 				note_lapped(p, begin_ns);
 				digest(p, begin_ns);
@@ -199,7 +199,7 @@ void drain_last(struct process *p)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
-	/* Two rings' worth at most: whoever is gone writes no more. */
+	/* At most two rings full: the process has ended and writes no more. */
 	for (int i = 0; i < 64 && drain_batch(p, now_ns); i++)
 		;
 	note_lapped(p, now_ns);
@@ -207,7 +207,7 @@ void drain_last(struct process *p)
 	join_finish(p->join);
 	rank_run(p->rank, UINT64_MAX, now_ns);
 	rank_finish(p->rank, now_ns);
-	p->past.join = *join_stats(p->join); /* what it lost is told as long as the process is */
+	p->past.join = *join_stats(p->join); /* process_losses still needs it */
 	join_close(p->join);
 	p->join = NULL;
 }

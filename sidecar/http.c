@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * HTTP on the loop's own thread: libmicrohttpd's epoll descriptor is one more source of the loop, so
- * that handlers see a consistent node and need no lock. Two listeners: TCP for reading, and a Unix
- * socket, which only who may attach as us can open, for what changes something. */
+ * HTTP on the loop's own thread: libmicrohttpd's epoll descriptor is one more source of the loop.
+ * Handlers therefore see a consistent node and need no lock. There are two listeners. TCP only
+ * reads. The Unix control socket also changes things; only root and sysomd's own user can open
+ * it. */
 #include "sidecar/http.h"
 
 #include <errno.h>
@@ -29,20 +30,21 @@
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING	16u
 #define HTTP_TURNS	8
-/* Idle ones go beyond HTTP_KEPT; between the two is room for those that are on their way out. */
+/* Idle connections above HTTP_KEPT are closed. The difference leaves room for those still
+ * closing. */
 #define HTTP_CONNECTIONS 96u
 #define HTTP_KEPT	 64u
 #define HTTP_TRACE_NS	 900000000ull /* the answer is due within a second */
 
-/* A POST trace that waits for its processes. */
+/* A POST trace that waits until its processes have switched. */
 struct waiting {
 	struct MHD_Connection *connection; /* NULL: free */
 	uint64_t until_ns;
 	bool done;
 	struct {
-		uint64_t process; /* its number; 0 ends */
+		uint64_t process; /* its serial; 0 ends the list */
 		uint32_t serial;
-		bool was; /* in the wanted state already */
+		bool was; /* it was in the wanted state before the request */
 	} of[LIMIT_NODE_PROCESSES];
 	uint32_t count;
 	uint32_t wanted; /* RING_TRACE_ON, RING_TRACE_OFF */
@@ -59,7 +61,7 @@ struct listener {
 struct http {
 	struct listener tcp, control;
 	struct http_hosts hosts;
-	uint64_t foreign_host; /* requests refused for it */
+	uint64_t foreign_host; /* requests with a Host header that we do not accept */
 	struct waiting waiting[HTTP_WAITING];
 	ino_t control_inode;
 	bool control_bound;
@@ -106,7 +108,7 @@ static enum MHD_Result answer_with(struct node *n, struct MHD_Connection *c, con
 	viewer_of(&v, connection_fd(c), n->settings.http_see_all);
 	fill(n, &v, &b);
 	if (b.failed)
-		ok = answer_text(c, 500, "{\"error\":\"too much to tell\"}\n");
+		ok = answer_text(c, 500, "{\"error\":\"the answer does not fit into memory\"}\n");
 	else
 		ok = answer(c, 200, type, (const char *)b.data, b.bytes);
 	buf_fini(&b);
@@ -118,7 +120,7 @@ static const char *argument(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
 }
 
-/* rank=N; INT32_MIN when absent, false when it is no number. */
+/* Parses rank=N: INT32_MIN if absent; false if it is not a number. */
 static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
 {
 	const char *text = argument(c, "rank");
@@ -136,8 +138,8 @@ static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
 	return true;
 }
 
-/* A name that several users' jobs have: nobody's is touched, and the answer names them. attached: only
- * processes that are still there count. True: answered with *ok. */
+/* Refuses a job name that jobs of several users have; the answer lists them. attached: count only
+ * attached processes. True: refused, and *ok is the result. */
 static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached,
 			 enum MHD_Result *ok)
 {
@@ -159,7 +161,7 @@ static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached
 	if (count < 2)
 		return false;
 	buf_init(&b, HTTP_BODY_BYTES);
-	buf_puts(&b, "{\"error\":\"several users have a job of that name; name one of ");
+	buf_puts(&b, "{\"error\":\"several users have a job of this name; use one of ");
 	for (k = 0; k < count; k++) {
 		buf_puts(&b, k ? ", " : "");
 		buf_json_text(&b, keys[k]);
@@ -198,15 +200,16 @@ static bool is_settled(struct node *n, const struct waiting *w)
 	return true;
 }
 
-/* Latched is off for good. */
+/* A latched process is off for good. */
 static bool is_state(const struct process *p, uint32_t wanted)
 {
 	return p->link.trace_state == wanted ||
 	       (wanted == RING_TRACE_OFF && p->link.trace_state == RING_TRACE_LATCHED);
 }
 
-/* changed: were in another state and are in the wanted one now. already: were in it before. The rest
- * of those asked has not said so in time, or can't (latched off by a fault of its own). */
+/* changed: processes that switched to the wanted state. already: processes that were in it before.
+ * The other processes did not answer in time, or cannot switch: an internal fault latched them
+ * off. */
 static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
 {
 	uint32_t changed = 0, already = 0, done = 0;
@@ -235,7 +238,7 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 	if (done < w->count)
 		buf_printf(&b,
 			   ",\"error\":\"%u of %u processes did not answer in time; the others "
-			   "did as asked\"",
+			   "switched\"",
 			   w->count - done, w->count);
 	buf_puts(&b, "}\n");
 	ok = answer(c, done == w->count ? 200 : 504, "application/json", (const char *)b.data,
@@ -254,7 +257,8 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 	uint32_t kind;
 
 	if (!want || (strcmp(want, "on") && strcmp(want, "off")) || !rank_argument(c, &rank))
-		return answer_text(c, 400, "{\"error\":\"state=on|off[&rank=N][&job=J]\"}\n");
+		return answer_text(
+		    c, 400, "{\"error\":\"bad arguments; use state=on|off[&rank=N][&job=J]\"}\n");
 	if (refuses_name(n, c, true, &ok))
 		return ok;
 	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
@@ -262,7 +266,8 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		if (!n->http->waiting[i].connection)
 			w = &n->http->waiting[i];
 	if (!w)
-		return answer_text(c, 503, "{\"error\":\"too many requests wait\"}\n");
+		return answer_text(c, 503,
+				   "{\"error\":\"too many requests are waiting; try again\"}\n");
 	*w = (struct waiting){.until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
 			      .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF};
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -301,7 +306,9 @@ static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
 	int32_t rank;
 
 	if (!rank_argument(c, &rank) || !(seconds > 0) || seconds > 3600)
-		return answer_text(c, 400, "{\"error\":\"rank=N[&seconds=S][&job=J]\"}\n");
+		return answer_text(c, 400,
+				   "{\"error\":\"bad arguments; use rank=N[&seconds=S][&job=J], S "
+				   "up to 3600\"}\n");
 	if (refuses_name(n, c, false, &ok))
 		return ok;
 	back_ns = (uint64_t)(seconds * 1e9);
@@ -332,9 +339,8 @@ static void metrics(struct node *n, const struct viewer *v, struct buf *b)
 {
 	status_metrics(n, v, b);
 	counter(b, "sysom_http_foreign_host_total",
-		"HTTP requests refused since the name they came by is not this server's.",
-		n->http->foreign_host);
-	counter(b, "sysom_http_evicted_total", "Connections ended to make room for others.",
+		"HTTP requests refused because of their Host header.", n->http->foreign_host);
+	counter(b, "sysom_http_evicted_total", "HTTP connections closed to make room for others.",
 		n->http->tcp.idle.evicted + n->http->control.idle.evicted);
 }
 
@@ -374,15 +380,16 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	struct node *n = l->node;
 
 	if (!*state) {
-		/* no browser opens a Unix socket */
+		/* a browser cannot open a Unix socket */
 		const char *host =
 		    MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 
 		if (!l->control && !http_hosts_allows(&n->http->hosts, host)) {
 			n->http->foreign_host++;
-			return answer_text(c, MHD_HTTP_MISDIRECTED_REQUEST,
-					   "{\"error\":\"not by this name: add it to "
-					   "http.hosts of sysomd\"}\n");
+			return answer_text(
+			    c, MHD_HTTP_MISDIRECTED_REQUEST,
+			    "{\"error\":\"this server does not accept the request's Host; "
+			    "add it to http.hosts of sysomd\"}\n");
 		}
 		*state = &first_call;
 		return MHD_YES;
@@ -397,15 +404,17 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 		*w = (struct waiting){0};
 		*state = &first_call;
-		idle_set_busy(&l->idle, connection_fd(c), false); /* it has to take the answer */
+		idle_set_busy(&l->idle, connection_fd(c),
+			      false); /* the peer must now read the answer */
 		return ok;
 	}
 	if (!strcmp(method, "GET"))
 		return on_get(n, c, url);
 	if (strcmp(method, "POST"))
-		return answer_text(c, 405, "{\"error\":\"GET or POST\"}\n");
+		return answer_text(c, 405, "{\"error\":\"the method is neither GET nor POST\"}\n");
 	if (!l->control)
-		return answer_text(c, 403, "{\"error\":\"on the control socket only\"}\n");
+		return answer_text(c, 403,
+				   "{\"error\":\"POST works on the control socket only\"}\n");
 	if (!strcmp(url, "/api/v1/trace")) {
 		enum MHD_Result ok = on_trace(n, c, state);
 
@@ -417,7 +426,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
 }
 
-/* The peer hung up while it waited. */
+/* Frees the request of a peer that hung up while it waited. */
 static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 			 enum MHD_RequestTerminationCode code)
 {
@@ -428,8 +437,8 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 		*(struct waiting *)*state = (struct waiting){0};
 }
 
-/* The descriptor tells of new events only: connections that could go on at once are left in the
- * daemon's own list, and ask for another turn. A few, then the drain has its own. */
+/* epoll reports only new events. Connections that can continue at once stay in the library's own
+ * list, so run again, but only a few times: the drain must not wait long. */
 static void run(struct listener *l)
 {
 	MHD_UNSIGNED_LONG_LONG wait_ms;
@@ -522,8 +531,8 @@ static int listen_unix(struct node *n)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* A leftover may go; one that answers is another sysomd's, which may have an attach socket of
-	 * another name. */
+	/* Remove a socket that a killed sysomd left. One that answers belongs to a sysomd that may
+	 * use another attach socket. */
 	if (!lstat(path, &st) && S_ISSOCK(st.st_mode)) {
 		int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -590,7 +599,8 @@ int http_open(struct node *n)
 		err = fd < 0 ? fd : start(n, &n->http->tcp, fd, false);
 		if (err) {
 			log_error("http", "%s: %s%s", n->settings.http_listen, strerror(-err),
-				  err == -EADDRINUSE ? "; --http-listen names another" : "");
+				  err == -EADDRINUSE ? "; use --http-listen for another address"
+						     : "");
 			return err;
 		}
 	}
@@ -601,7 +611,8 @@ int http_open(struct node *n)
 	if (err)
 		log_error("control", "%s: %s%s", n->settings.control_path, strerror(-err),
 			  err == -EADDRINUSE
-			      ? "; does another sysomd run here? --control-path names another"
+			      ? "; if another sysomd runs here, use --control-path for "
+				"another path"
 			      : "");
 	return err;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When the baselines are written: at twice the steps of the last time while a model learns, as soon as
- * one is armed (with a step less a successor might not be), then now and then, since an armed model
- * hardly changes; one process a turn, so that the drain has its own. */
+ * When baselines are written. While a model learns: each time its step count has doubled. As soon
+ * as a model is ready: at once, because with one step less a restarted sysomd might not be ready.
+ * After that: now and then, because a ready model hardly changes. One process is saved per turn, so
+ * that the drain does not wait. */
 #include "sidecar/keep.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include "sidecar/node.h"
 
 #define KEEP_AGAIN_NS 300000000000ull
-/* Fewer say nothing. */
+/* Fewer steps are not worth a file. */
 #define KEEP_STEPS_MIN 16u
 
 struct keep {
@@ -34,7 +35,7 @@ static bool identify(const struct keep *k, const struct process *p, struct basel
 				   .uid = p->uid,
 				   .start_ticks = p->id.start_time_ticks,
 				   .boot = k->boot};
-	/* Not visible from here: a number that anybody could claim. */
+	/* A pid that we cannot see is a number that any process could claim. */
 	return k->dir >= 0 && p->pid > 0;
 }
 
@@ -51,7 +52,8 @@ int keep_open(struct keep **out, const char *state_dir)
 	if (!mkdir(dir, 0700) || errno == EEXIST)
 		k->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (k->dir < 0)
-		log_warn("baseline", "%s: %s", dir, strerror(errno));
+		log_warn("baseline", "%s: %s; after a restart of sysomd all ranks learn again", dir,
+			 strerror(errno));
 	else
 		baseline_sweep(k->dir, k->boot);
 	return 0;
@@ -69,7 +71,8 @@ void keep_restore(struct keep *k, struct process *p)
 		return;
 	if (got < 0) {
 		k->stats.bad++;
-		log_warn("baseline", "pid=%d rank=%d: %s", (int)p->pid, p->id.rank, strerror(-got));
+		log_warn("baseline", "pid=%d rank=%d: unusable file: %s; the rank learns again",
+			 (int)p->pid, p->id.rank, strerror(-got));
 		baseline_remove(k->dir, &id);
 		return;
 	}
@@ -97,7 +100,8 @@ static void save(struct keep *k, struct process *p, uint64_t now_ns)
 	if (!err)
 		return;
 	k->stats.errors++;
-	log_warn("baseline", "pid=%d rank=%d: %s", (int)p->pid, p->id.rank, strerror(-err));
+	log_warn("baseline", "pid=%d rank=%d: not saved: %s", (int)p->pid, p->id.rank,
+		 strerror(-err));
 }
 
 static bool is_due(const struct process *p, uint64_t now_ns)
@@ -114,7 +118,7 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 	return now_ns - p->kept.at_ns >= KEEP_AGAIN_NS;
 }
 
-/* A model that went back to learning is saved again when it is armed again. */
+/* A model that went back to learning is saved again as soon as it is ready again. */
 static void note_unarmed(struct process *p)
 {
 	uint32_t armed = judge_ready_count(p->rank->judge);

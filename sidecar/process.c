@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A process is known by (pid, start time): when it dials again, its ring and its models go on. Its
- * end shows by the pidfd; a closed socket alone may be a helper thread that starts anew. */
+ * A process's identity is (pid, start time). If it connects again, its ring and models continue.
+ * Its pidfd shows its end. A closed socket does not: the helper thread may have restarted. */
 #include "sidecar/process.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@
 #include "sidecar/keep.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
-/* A process whose socket closed dials again within 2 s (attach.h). */
+/* A process whose socket closed connects again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
-/* The aggregator asks for windows of a rank that died. */
+/* The aggregator still asks for windows of a rank that died. */
 #define PROCESS_GONE_NS 60000000000ull
 
 static void copy_text(char *to, size_t to_bytes, const char *from)
@@ -52,12 +52,12 @@ static void identify(struct process *p, const struct attach_hello *h)
 	id->local_rank = h->local_rank < -1 ? -1 : h->local_rank;
 	id->pid = p->pid > 0 ? (uint32_t)p->pid : (uint32_t)h->pid;
 	id->start_time_ticks = h->start_time_ticks;
-	/* DESIGN.md 5: the job key, where nobody named the job. */
+	/* Default job name: program and world size. */
 	copy_text(name, sizeof(name), h->job);
 	if (!name[0])
 		snprintf(name, sizeof(name), "%.80s:%d", id->program, (int)id->world_size);
 	job_key_make(id->job, sizeof(id->job), name, p->uid);
-	id->owner = p->uid + 1; /* 0 for the uid that stands for none */
+	id->owner = p->uid + 1; /* 0 for the reserved uid (uid_t)-1 */
 }
 
 /* ---- join's sink ---- */
@@ -113,7 +113,8 @@ static void on_socket(void *arg, uint32_t events)
 		struct foreign f;
 		ssize_t n;
 
-		foreign_begin(&f); /* no descriptor belongs to a state, but one may come with it */
+		/* a state message carries no descriptor, but a hostile one may */
+		foreign_begin(&f);
 		n = recv(p->link.sock, &st, sizeof(st), MSG_DONTWAIT | MSG_TRUNC);
 		foreign_end(&f);
 
@@ -121,8 +122,9 @@ static void on_socket(void *arg, uint32_t events)
 			return;
 		if (n != (ssize_t)sizeof(st) || st.magic != ATTACH_MAGIC) {
 			if (n > 0)
-				log_warn("detach", "pid=%u sent what is no state", p->id.pid);
-			/* No pid to watch: the closed socket is all there is to know. */
+				log_warn("detach", "pid=%u sent an invalid state message",
+					 p->id.pid);
+			/* Without a pidfd, the closed socket is the only sign of the end. */
 			leave(p, p->link.pidfd >= 0 ? PROCESS_DETACHED : PROCESS_GONE);
 			return;
 		}
@@ -164,7 +166,7 @@ static int watch(struct process *p)
 
 	if (err || p->link.pid_source || p->pid <= 0)
 		return err;
-	/* Kernels before 5.3 have no pidfd: the socket has to do. */
+	/* Kernels before 5.3 have no pidfd: watch the socket only. */
 	if (p->link.pidfd < 0)
 		p->link.pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
 	if (p->link.pidfd >= 0 &&
@@ -206,8 +208,8 @@ static struct process *find_same(struct node *n, const struct attach_hello *h, p
 	return NULL;
 }
 
-/* A pid has one process at a time, so another start time than the one known is that of a successor,
- * or a lie: a process that could take slot after slot with it would keep the ranks out. */
+/* A pid has one process at a time. Another start time means that the known process ended, or that
+ * this one lies. A liar could take slot after slot, so it loses the slot that it has. */
 static void supersede(struct node *n, pid_t pid)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -221,13 +223,15 @@ static void supersede(struct node *n, pid_t pid)
 			leave(p, PROCESS_GONE);
 			continue;
 		}
-		log_warn("attach", "pid=%d alive says that it is another process", (int)pid);
+		log_warn("attach", "pid=%d is alive but claims another start time; dropped",
+			 (int)pid);
 		n->admission.refused_bad++;
 		process_forget(p);
 	}
 }
 
-/* Of one user: who is gone the longest, else (unless only the gone will do) who came last. */
+/* One user's process to drop: the one that ended first; else, unless only_gone, the one that
+ * attached last. */
 static struct process *least_needed(struct node *n, uid_t uid, bool only_gone)
 {
 	struct process *gone = NULL, *last = NULL;
@@ -245,8 +249,8 @@ static struct process *least_needed(struct node *n, uid_t uid, bool only_gone)
 	return gone || only_gone ? gone : last;
 }
 
-/* A slot for one process more of this user (base/daemon/quota.h). Who is gone still counts: its
- * records may be asked for. */
+/* Finds a slot for one more process of this user (base/daemon/quota.h). An ended process still
+ * counts, because the aggregator may ask for its records. */
 static int free_slot(struct node *n, uid_t uid)
 {
 	struct process *p;
@@ -262,10 +266,11 @@ static int free_slot(struct node *n, uid_t uid)
 		p = least_needed(n, heaviest, false);
 		if (p->state != PROCESS_GONE) {
 			n->admission.gave_way++;
-			log_warn("detach",
-				 "pid=%u uid=%u rank=%d: its user has most processes and gives "
-				 "way to uid=%u",
-				 p->id.pid, (unsigned)p->uid, p->id.rank, (unsigned)uid);
+			log_warn(
+			    "detach",
+			    "pid=%u uid=%u rank=%d: dropped for a process of uid=%u: the node is "
+			    "full, and this user has the most processes",
+			    p->id.pid, (unsigned)p->uid, p->id.rank, (unsigned)uid);
 		}
 		process_forget(p);
 	}
@@ -287,7 +292,7 @@ static void count_reader(struct process *p)
 
 static int reattach(struct process *p, int sock, struct ring_reader *reader)
 {
-	/* What the old mapping still holds is read by the new reader from where the old one was. */
+	/* The new reader continues where the old one stopped. */
 	ring_reader_publish(p->reader, clock_monotonic_ns());
 	count_reader(p);
 	ring_reader_close(p->reader);
@@ -302,7 +307,7 @@ static int reattach(struct process *p, int sock, struct ring_reader *reader)
 	return watch(p);
 }
 
-/* From here on all that the rank's analysis is given is recorded. */
+/* From here on the log records all input of the rank's analysis. */
 static void record(struct process *p)
 {
 	struct journal_rank r = {.rank = p->id.rank,
@@ -325,7 +330,7 @@ static int start(struct process *p, struct ring_reader *reader)
 	uint64_t seed = hash_mix(n->admission.serial ^ hash_bytes(HASH_SEED, n->run.boot_id, 16));
 	int err;
 
-	/* Ids and seeds: nothing that must be secret, but the same in no two runs. */
+	/* Ids and seeds need not be secret, but must differ between runs. */
 	err = recorder_add_rank(n->analysis.recorder, p->slot, p->serial);
 	if (!err)
 		err = rank_open(&p->rank, &c, n->analysis.recorder, p->slot, n->analysis.canary,
@@ -367,7 +372,7 @@ static void accept_process(struct process *p)
 		log_debug("attach", "pid=%u accept not sent: %s", p->id.pid, strerror(errno));
 }
 
-/* Takes fds in any case. */
+/* Takes fds, also on error. */
 static int open_ring(struct ring_reader **out, const int fds[ATTACH_FDS])
 {
 	int err = ring_reader_open(out, fds[0], fds[1]);
@@ -387,7 +392,7 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 	int slot, err;
 
 	if (p) {
-		/* Only now: the tails published last are where the new reader begins. */
+		/* Publish before opening: the new reader starts at the last published tails. */
 		ring_reader_publish(p->reader, clock_monotonic_ns());
 		err = open_ring(&reader, fds);
 		if (err)
@@ -397,7 +402,7 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 			return -EPROTO;
 		}
 		err = reattach(p, sock, reader);
-		if (err) /* the socket is ours by now: the peer sees it close */
+		if (err) /* sock is ours now, so leave() closes it */
 			leave(p, PROCESS_DETACHED);
 		else
 			accept_process(p);
@@ -432,7 +437,8 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 	identify(p, h);
 	err = start(p, reader);
 	if (err) {
-		log_warn("attach", "pid=%d: %s", (int)pid, strerror(-err));
+		log_warn("attach", "pid=%d: cannot start its analysis: %s", (int)pid,
+			 strerror(-err));
 		release(p);
 		return 0;
 	}
@@ -468,13 +474,13 @@ void process_tend(struct node *n, uint64_t now_ns)
 		    now_ns - p->left_ns > PROCESS_DETACHED_NS)
 			leave(p, PROCESS_GONE);
 		if (p->state == PROCESS_ATTACHED && ring_reader_stats(p->reader)->detach_reason) {
-			log_warn("detach", "pid=%u: its ring breaks the rules", p->id.pid);
+			log_warn("detach", "pid=%u: invalid ring contents; detached", p->id.pid);
 			n->admission.refused_bad++;
 			leave(p, PROCESS_GONE);
 		}
 		if (p->state != PROCESS_GONE)
 			continue;
-		if (p->join) { /* gone just now */
+		if (p->join) { /* it ended since the last turn */
 			drain_last(p);
 			log_info("end", "pid=%u rank=%d steps=%llu flagged=%llu", p->id.pid,
 				 p->id.rank, (unsigned long long)p->rank->stats.steps,
@@ -523,7 +529,7 @@ void process_losses(const struct process *p,
 	fn(arg, "before_reattach", p->past.lost);
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
-		if (i != RING_DROP_SWITCHED_OFF) /* as was asked for */
+		if (i != RING_DROP_SWITCHED_OFF) /* the user asked for it */
 			fn(arg, drop_names[i], c.drops[i]);
 	for (unsigned i = 0; i < JOIN_LOSS_COUNT; i++)
 		fn(arg, join_loss_name(i), js->loss[i]);
@@ -531,7 +537,7 @@ void process_losses(const struct process *p,
 
 static void add_lost(void *arg, const char *cause, uint64_t count)
 {
-	/* A hostile counter must not wrap the sum. */
+	/* The process writes these counters: a hostile one must not wrap the sum. */
 	uint64_t *sum = arg;
 
 	*sum = *sum + count < *sum ? UINT64_MAX : *sum + count;
@@ -545,7 +551,7 @@ uint64_t process_lost(const struct process *p)
 
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
-		if (i != RING_DROP_SWITCHED_OFF) /* as was asked for */
+		if (i != RING_DROP_SWITCHED_OFF) /* the user asked for it */
 			add_lost(&sum, NULL, c.drops[i]);
 	return sum;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The attach socket. Anybody who may reach it may try: a connection has two seconds and one message
- * to say what it is. Its user is known from the start (SO_PEERCRED), and takes no more than the fair
- * share of the places for connections and of the time that attaching costs.
- * The message brings descriptors, and to close one of a FUSE file waits for the file's server, which no
- * signal ends. So a parser (reader/) takes the message, closes what is no memory file, and passes the
- * rest on. */
+ * The attach socket. Any process that reaches it may try to attach. It has two seconds and one
+ * message to say who it is. SO_PEERCRED gives its user from the start. Each user gets at most the
+ * fair share of pending connections and of the CPU time for attaching.
+ * The message carries descriptors. Closing a descriptor of a FUSE file waits for that file's
+ * server, and no signal ends the wait. So a parser process (reader/) receives the message, closes
+ * what is not a memory file, and passes on the rest. */
 #include "sidecar/registration.h"
 
 #include <errno.h>
@@ -25,16 +25,16 @@
 #include "sidecar/process.h"
 
 #define REGISTRATION_HELLO_NS 2000000000ull
-/* A process says hello at once; who has been silent this long makes room for others. */
+/* A process says hello at once. One that stays silent longer than this makes room for others. */
 #define REGISTRATION_SILENT_NS 200000000ull
 
-/* All connections wait in one queue of the kernel's, and nobody but us can take one out. So whoever fills
- * it is not told from the others until it costs an accept and a close. These rest after each turn, so that
- * refusing takes a twentieth of a CPU however many connect; a process that waits in the queue meanwhile is
- * among those that are taken next (attach_connect waits there). */
+/* All connections wait in one kernel queue, and we cannot see whose they are before accept. Each
+ * refusal costs an accept and a close. After refusals we rest 19 times as long as they took, so
+ * refusing takes at most a twentieth of a CPU. A process in the queue waits meanwhile
+ * (attach_connect). */
 #define REGISTRATION_REST 19u
 
-/* Linux 6.16 and later: whether a socket takes descriptors. */
+/* Socket option of Linux 6.16 and later: whether the socket accepts descriptors. */
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
@@ -50,15 +50,16 @@ struct pending {
 	struct asked *asked;
 };
 
-/* A parser takes the message. */
+/* The request to a parser to receive the hello. */
 struct asked {
-	struct reader_job job;	 /* first: released with it */
-	struct pending *pending; /* NULL: gone meanwhile */
-	int fds[2];		 /* the connection, and where the parser passes the message on */
-	int relay;		 /* the other end of that */
+	struct reader_job job;	 /* first: freed through it */
+	struct pending *pending; /* NULL: dropped meanwhile */
+	int fds[2];		 /* the connection, and the parser's end of the relay */
+	int relay;		 /* our end of the relay */
 };
 
-/* A process that is refused tries again every few seconds: it is told of once, as long as it does. */
+/* A refused process tries again every few seconds. The log reports it once while it keeps
+ * trying. */
 #define REFUSED_KNOWN	  256u
 #define REFUSED_FORGET_NS 60000000000ull
 
@@ -72,9 +73,9 @@ struct refused {
 struct registration {
 	struct node *node;
 	int listen_fd;
-	ino_t inode; /* 0: the socket's file is not ours to remove */
+	ino_t inode; /* of the socket file; 0: not ours to remove */
 	struct loop_source *source;
-	struct loop_source *rest; /* NULL: connections are taken */
+	struct loop_source *rest; /* NULL: accepting connections */
 	struct quota places, work;
 	struct reader_queue *readers;
 	struct loop_source *answers;
@@ -90,27 +91,27 @@ static void refuse(int sock, int err)
 		log_debug("attach", "refusal not sent: %s", strerror(errno));
 }
 
-/* For the log; the process only gets the number. */
+/* For the log; the process gets only the number. */
 static const char *why_not(int err)
 {
 	switch (-err) {
 	case EDQUOT:
-		return "its user has the fair share of this node's processes already";
+		return "the node is full, and its user already has a fair share of the processes";
 	case EBUSY:
-		return "its user attaches too often";
+		return "its user has too many connections, or attaches too often";
 	case EPROTONOSUPPORT:
-		return "its libsysom_preload is of another version; restart the job";
+		return "its libsysom_preload has another version; restart the job";
 	case ETIME:
-		return "what it sent could not be closed in time";
+		return "a descriptor that it sent could not be closed in time";
 	case ENODATA:
-		return "its ring has pages that the process has not touched";
+		return "it has not touched all pages of its ring";
 	case EPERM:
 		return "its ring is not sealed (Linux 5.1 or later is needed)";
 	}
 	return strerror(-err);
 }
 
-/* Of this thread: what a loaded machine takes is nobody's fault. */
+/* CPU time, not wall time: a user must not pay for a loaded machine. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec t;
@@ -132,7 +133,7 @@ static void drop_pending(struct pending *p, bool close_sock)
 	p->sock = -1;
 }
 
-/* Whether this process was refused for this a short while ago; it is from now on. */
+/* Whether this process was refused for the same reason recently; notes the refusal. */
 static bool was_refused(struct registration *r, const struct ucred *peer, int err, uint64_t now_ns)
 {
 	struct refused *at = r->refused;
@@ -152,7 +153,8 @@ static bool was_refused(struct registration *r, const struct ucred *peer, int er
 
 /* ---- the message ---- */
 
-/* In the parser. Memory files of a ring's size are passed on: nobody else's server hears of their end. */
+/* Runs in the parser. Passes on only memory files of at most a ring's size: closing those waits for
+ * no other process. */
 static int take_hello(struct reader_target *t, const void *request, size_t bytes,
 		      struct buf *answer)
 {
@@ -173,7 +175,8 @@ static int take_hello(struct reader_target *t, const void *request, size_t bytes
 		else if (fstat(fds[i], &st) || st.st_size > (off_t)LIMIT_RING_BYTES)
 			err = -EFBIG;
 	}
-	h.bytes = sizeof(h); /* a later version's may be longer: what we know of it goes on */
+	/* a later version's hello may be longer; pass on the part that we know */
+	h.bytes = sizeof(h);
 	if (!err)
 		err = attach_send(t->fds[1], &h, fds);
 	for (int i = 0; i < ATTACH_FDS; i++)
@@ -196,7 +199,7 @@ static void asked_fini(void *arg)
 
 static void on_hello(void *arg, uint32_t events);
 
-/* Takes fds where err is 0. */
+/* Takes fds if err is 0. */
 static void finish_hello(struct pending *p, const struct attach_hello *h, int fds[ATTACH_FDS],
 			 int err)
 {
@@ -206,9 +209,9 @@ static void finish_hello(struct pending *p, const struct attach_hello *h, int fd
 	int sock = p->sock, no = 0;
 
 	drop_pending(p, false);
-	/* a state brings no descriptor */
+	/* state messages carry no descriptors */
 	if (setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)))
-		errno = 0; /* an older kernel */
+		errno = 0; /* older than Linux 6.16 */
 	if (!err)
 		err = process_attach(n, h, peer.pid, peer.uid, sock, fds);
 	if (!err)
@@ -240,7 +243,7 @@ static void answered(struct registration *r, struct asked *a)
 	if (!p && !err) {
 		close(fds[0]);
 		close(fds[1]);
-	} else if (p && err == -EAGAIN) { /* somebody else took it */
+	} else if (p && err == -EAGAIN) { /* another reader took the message */
 		if (loop_add_fd(r->node->loop, p->sock, EPOLLIN, on_hello, p, &p->source))
 			drop_pending(p, true);
 	} else if (p) {
@@ -261,7 +264,7 @@ static void on_answers(void *arg, uint32_t events)
 	}
 }
 
-/* False: for want of memory or descriptors. */
+/* False: out of memory or descriptors. */
 static bool ask(struct pending *p)
 {
 	struct asked *a = calloc(1, sizeof(*a));
@@ -304,11 +307,11 @@ static void on_hello(void *arg, uint32_t events)
 		drop_pending(p, true);
 	}
 	quota_take(&r->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
-	/* some may be answered at once */
+	/* some requests finish at once */
 	on_answers(r, 0);
 }
 
-/* Of this user: the one that has been silent for longest. */
+/* The user's connection that has been silent for longest. */
 static struct pending *oldest_of(struct registration *r, uid_t uid)
 {
 	struct pending *oldest = NULL;
@@ -323,7 +326,7 @@ static struct pending *oldest_of(struct registration *r, uid_t uid)
 	return oldest;
 }
 
-/* NULL: the user has to wait. */
+/* A place for a connection; NULL: the user must wait. */
 static struct pending *free_pending(struct registration *r, uid_t uid, uint64_t now_ns)
 {
 	struct pending *p;
@@ -377,7 +380,7 @@ static void on_rested(void *arg, uint32_t count)
 	loop_modify(r->source, EPOLLIN);
 }
 
-/* spent_ns: of CPU time, on refusals. Without a timer there is no rest. */
+/* spent_ns: CPU time spent on refusals. If no timer can be made, does not rest. */
 static void rest(struct registration *r, uint64_t spent_ns)
 {
 	uint32_t ms = (uint32_t)(spent_ns * REGISTRATION_REST / 1000000) + 1;
@@ -396,8 +399,8 @@ static void on_connection(void *arg, uint32_t events)
 	uint64_t refused_ns = 0, begin_ns = cpu_ns();
 	struct foreign f;
 
-	foreign_begin(&f); /* once for all that are closed */
-	/* A few at a time: the drain has its turn between. */
+	foreign_begin(&f); /* one guard for all sockets closed below */
+	/* A few connections per turn, so that the drain does not wait long. */
 	for (int i = 0; i < 32; i++) {
 		int sock = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		struct ucred peer = {.uid = (uid_t)-1};
@@ -432,7 +435,7 @@ void registration_tend(struct registration *r, uint64_t now_ns)
 	}
 }
 
-/* A socket left behind by a sysomd that was killed is replaced; one that answers is not ours. */
+/* Replaces a socket that a killed sysomd left. One that answers is in use: -EADDRINUSE. */
 static int claim_path(const struct sockaddr_un *sa)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -449,7 +452,7 @@ static int claim_path(const struct sockaddr_un *sa)
 	return 0;
 }
 
-/* A socket of our own at the path. */
+/* Creates the socket at path. */
 static int listen_at(struct registration *r, const char *path)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
@@ -464,7 +467,7 @@ static int listen_at(struct registration *r, const char *path)
 	if (err)
 		return err;
 	r->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Jobs of all users attach to a sysomd that is root's; else only our own user's. */
+	/* Jobs of all users may attach to root's sysomd; else only our own user's. */
 	mask = umask(geteuid() ? 0077 : 0000);
 	err = r->listen_fd < 0 || bind(r->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ||
 		      listen(r->listen_fd, 128)
@@ -488,7 +491,7 @@ int registration_open(struct registration **out, struct node *n)
 	quota_init(&r->work, LIMIT_ATTACH_WORK_NS, 1000000000ull);
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
 		r->pending[k] = (struct pending){.registration = r, .sock = -1};
-	/* systemd's is root's, whoever we run as: jobs of all users trust it. */
+	/* systemd created its socket as root, so jobs of all users trust it. */
 	r->listen_fd = service_listener(n->settings.socket_path, SOCK_SEQPACKET);
 	err = r->listen_fd >= 0 ? 0 : listen_at(r, n->settings.socket_path);
 	r->node = n;
@@ -524,8 +527,9 @@ void registration_close(struct registration *r)
 	reader_queue_close(r->readers);
 	loop_source_close(r->rest);
 	loop_source_close(r->source);
-	foreign_close(r->listen_fd); /* connections wait in it, with what was sent over them */
-	/* Not the socket of a successor. */
+	/* connections, with the data sent over them, may still wait in it */
+	foreign_close(r->listen_fd);
+	/* A later sysomd may have replaced the socket. */
 	if (!stat(r->node->settings.socket_path, &st) && st.st_ino == r->inode)
 		unlink(r->node->settings.socket_path);
 	free(r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A window takes the loop some ten milliseconds, in which rings fill, so one is made per turn. Holding
- * costs nothing as long as the recorder still has the stretch: only when it is about to lose it, or its
- * steps, is the window made and kept. */
+ * Making a window takes the loop some ten milliseconds, while rings fill. So each turn makes at
+ * most one. A hold is free while the recorder still has the time range. Its window is made and kept
+ * only when the recorder is about to lose the records or the steps. */
 #include "sidecar/requests.h"
 
 #include <errno.h>
@@ -13,20 +13,21 @@
 #include "sidecar/ship.h"
 
 #define TASKS 128u
-/* A stretch longer than this is the last part of it: more does not fit into a window. */
+/* Of a longer range only the last part is used: a window has no room for more. */
 #define LENGTH_MAX_NS 120000000000ull
-/* One that ends later than so is no request of a window that is of use to anybody. */
+/* A range that ends further in the future is refused as bad. */
 #define AHEAD_MAX_NS 120000000000ull
-/* Before the recorder loses it: a few turns of the loop for every rank of the node. */
+/* How long before the loss a held window is made: a few turns of the loop for each rank of the
+ * node. */
 #define MARGIN_NS 20000000000ull
-#define HOLD_NS	  600000000000ull /* a diagnosis that has not asked by then won't */
+#define HOLD_NS	  600000000000ull /* longer than any diagnosis takes to ask */
 
 struct task {
 	uint32_t kind;	  /* enum wire_command_kind; 0: free */
 	uint64_t process; /* serial */
 	uint64_t begin_ns, end_ns, asked_ns;
 	uint8_t anomaly_id[16];
-	struct buf kept; /* of a hold: the message, once it had to be made */
+	struct buf kept; /* of a hold: the window's message, once it was made */
 };
 
 struct requests {
@@ -109,7 +110,7 @@ static void suspect(struct node *n, uint64_t end_ns, uint64_t now_ns)
 	windows_suspect(n->analysis.windows, end_ns, now_ns);
 }
 
-/* An earlier run's process has nothing to say of this one's time. */
+/* The process ended before the range begins: a later run is meant. */
 static bool is_past(const struct process *p, const struct wire_command *c)
 {
 	return p->state == PROCESS_GONE && p->rank->stats.last_step_end_ns < c->begin_ns;
@@ -162,13 +163,13 @@ static uint64_t oldest_record_ns(const struct node *n)
 	return rs.oldest_ns;
 }
 
-/* Begin of the oldest step still known; 0 when none was forgotten yet. */
+/* When the oldest known step began; 0 if none was forgotten yet. */
 static uint64_t oldest_step_ns(const struct rank *r)
 {
 	return r->recent_count < RANK_RECENT ? 0 : r->recent[r->recent_next].step.begin_ns;
 }
 
-/* Whether the steps of a stretch that begins there may be forgotten soon: fast ones fill their memory in
+/* Whether the rank may soon forget the steps from begin_ns on. Fast steps fill its memory in
  * seconds. */
 static bool steps_pass(const struct rank *r, uint64_t begin_ns)
 {
@@ -182,7 +183,7 @@ static bool steps_pass(const struct rank *r, uint64_t begin_ns)
 	       (oldest_ns && oldest_ns + MARGIN_NS > begin_ns);
 }
 
-/* A kept message of this rank that begins no later: what was asked for is gone by now. */
+/* A kept window of this rank that contains the range's begin. */
 static struct task *kept_for(struct requests *k, const struct task *t)
 {
 	for (uint32_t i = 0; i < TASKS; i++) {
@@ -221,12 +222,12 @@ static bool send_kept(struct node *n, struct task *held)
 		buf_fini(&copy);
 		return false;
 	}
-	uplink_put_window(n->uplink, &copy); /* one that comes twice counts once */
+	uplink_put_window(n->uplink, &copy); /* the aggregator counts a duplicate once */
 	n->requests->stats.holds_used++;
 	return true;
 }
 
-/* True when a window was made. */
+/* True if a window was made. */
 static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 {
 	struct requests *k = n->requests;
@@ -254,7 +255,7 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 	return made;
 }
 
-/* True when a window was made. */
+/* True if a window was made. */
 static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 {
 	struct requests *k = n->requests;
@@ -297,7 +298,7 @@ void requests_tend(struct node *n, uint64_t now_ns)
 	struct requests *k = n->requests;
 	bool made = false;
 
-	/* what must be kept goes first: an answer may need it */
+	/* holds first: an answer may use what they keep */
 	for (uint32_t i = 0; i < TASKS && !made; i++)
 		if (k->task[i].kind == WIRE_COMMAND_HOLD)
 			made = hold(n, &k->task[i], now_ns);

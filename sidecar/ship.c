@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a window that windows.c asks for to a message, and the beats. INV-10: this is all that leaves
- * the node. */
+ * Turns the windows that windows.c requests into messages, and makes the beats. Nothing else leaves
+ * the node (INV-10). */
 #include "sidecar/ship.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@
 #include "sidecar/stacks/symbol_offer.h"
 #include "sidecar/status.h"
 
-/* With nothing done for so long, a beat tells what the GPU does not end. */
+/* If no step ends for this long, a beat names the GPU's unfinished work. */
 #define SHIP_STILL_NS	 3000000000ull
 #define SHIP_ENDED_NS	 15000000000ull
-#define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
+#define SHIP_STEPS_AHEAD 2.0 /* steps that a host launches ahead of its GPU, at most */
 
 struct ship {
 	uint64_t beat_sequence;
@@ -55,8 +55,9 @@ static void add_loss(void *arg, const char *cause, uint64_t count)
 	windows_loss(arg, cause, count);
 }
 
-/* What a window can't hold is not sent at all and counted: a part of the stacks would mislead. A rank
- * that only waits sends none with its summary: who wants them asks for the window (WINDOW_ASKED). */
+/* Stacks that exceed the window's limits are left out and counted: a part of them would mislead.
+ * The summary of a rank that only waits has no stacks; the aggregator can ask for the window
+ * (WINDOW_ASKED). */
 static int fill_stacks(struct process *p, struct window *w, const struct windows_request *q)
 {
 	uint32_t frames_max =
@@ -70,7 +71,8 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 	if (err == -ENOMEM)
 		return err;
 	if (err && err != -ENOSYS)
-		log_warn("stacks", "rank=%d: %s", p->id.rank, strerror(-err));
+		log_warn("stacks", "rank=%d: a window goes without stacks: %s", p->id.rank,
+			 strerror(-err));
 	if (err || w->stacks.frame_count > frames_max ||
 	    w->stacks.sample_count > LIMIT_WINDOW_STACK_SAMPLES ||
 	    w->stacks.switch_count > LIMIT_WINDOW_SWITCHES) {
@@ -89,8 +91,9 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 	return 0;
 }
 
-/* What its GPU does not end. A kernel that was launched long before the latest step, and yet the steps
- * went on, runs for ever (a server on the GPU), or its record is lost. */
+/* The GPU's oldest unfinished work, ignoring work launched long before the latest step. Steps went
+ * on without that work: it is a kernel that runs forever (a server on the GPU), or its record is
+ * lost. */
 static void find_unfinished(const struct process *p, double latency_ns, struct join_unfinished *out)
 {
 	uint64_t last = p->rank->stats.last_step_end_ns;
@@ -101,7 +104,7 @@ static void find_unfinished(const struct process *p, double latency_ns, struct j
 		join_unfinished(p->join, last > before ? last - before : 0, out);
 }
 
-/* Since when the steps stand still, long enough to tell what the GPU does not end; 0: they go on. */
+/* When the steps stopped, if long enough ago that unfinished work explains it; 0: they go on. */
 static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 				struct beat_unfinished *out, uint64_t now_ns)
 {
@@ -124,7 +127,7 @@ static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 	return last;
 }
 
-/* Not of a process that has ended: it waits for nothing any more. */
+/* Nothing for a process that has ended: it waits for nothing. */
 static void fill_open(const struct process *p, struct window *w)
 {
 	struct rank_medians m;
@@ -162,7 +165,7 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	return err ? err : windows_names(w, n->ship->names, name_of, p);
 }
 
-/* The message, into an empty buffer that is the caller's to free. */
+/* Encodes the window into an empty buffer, which the caller frees. */
 static int pack(struct process *p, const struct windows_request *q, struct buf *out)
 {
 	struct window w;
@@ -173,7 +176,8 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 	if (!err)
 		err = windows_encode(&w, out);
 	if (err) {
-		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
+		log_warn("window", "rank=%d reason=%u: not made: %s", p->id.rank, q->reason,
+			 strerror(-err));
 		buf_fini(out);
 	} else {
 		log_info("window",
@@ -316,8 +320,8 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 	beats_fill(p->rank->beats, b, now_ns);
 }
 
-/* Of one that has ended the last counts, in more than one beat, since beats may be lost. Not where the same
- * rank has come again. */
+/* An ended process is reported in several beats, because a beat may be lost; not if the same rank
+ * attached again. */
 static bool has_news(const struct node *n, const struct process *p, uint64_t now_ns)
 {
 	if (p->state != PROCESS_GONE)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A file per message makes drop-oldest an unlink, and a torn one costs one message, not a log. Its name
- * says its place in the order, and when it came by which boot's clock: SEQUENCE-BOOT-ARRIVAL.msg, all
- * in hex. No wall clock: somebody who sets it must not make an hour of windows too old at once, or
- * none ever. What another boot left (or an earlier version: SEQUENCE.msg) ages from when it is found. */
+ * One file per message: dropping the oldest is an unlink, and a torn file costs one message, not a
+ * log. The name is SEQUENCE-BOOT-ARRIVAL.msg, in hex: its place in the order, and when it arrived
+ * by that boot's clock. No wall clock: if somebody sets it, an hour of windows could expire at
+ * once, or never. Files of another boot, or of an earlier version (SEQUENCE.msg), age from when
+ * they are found. */
 #include "sidecar/spool.h"
 
 #include <dirent.h>
@@ -79,7 +80,7 @@ static int by_key(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* A name of ours; false: somebody else's file. */
+/* Parses the name of a message file; false: not one of ours. */
 static bool parse_name(struct spool *s, const char *name, uint64_t now_ns, struct spool_entry *e)
 {
 	char back[SPOOL_NAME_BYTES];
@@ -102,7 +103,7 @@ static bool parse_name(struct spool *s, const char *name, uint64_t now_ns, struc
 	return true;
 }
 
-/* A file from the directory: its name must be the one that the entry has from now on. */
+/* Takes over a file of an earlier run, and renames it to the entry's name if it differs. */
 static bool adopt(struct spool *s, const char *name, uint64_t bytes, struct spool_entry *e)
 {
 	char now[SPOOL_NAME_BYTES];
@@ -222,7 +223,7 @@ void spool_close(struct spool *s)
 		free(s->entries[i].memory);
 	}
 	if (lost)
-		log_warn("spool", "%u messages that the disk did not take are lost", lost);
+		log_warn("spool", "%u messages are lost: they could not be written to disk", lost);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	free(s);
@@ -250,7 +251,7 @@ static int disk_put(struct spool *s, const struct spool_entry *e, const void *da
 	if (err)
 		unlinkat(s->dirfd, tmp, 0);
 	else if (fsync(s->dirfd))
-		err = 0; /* the file is synced; some file systems refuse this on a directory */
+		err = 0; /* the file is synced; some file systems cannot sync a directory */
 	return err;
 }
 
@@ -269,7 +270,7 @@ int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns)
 	err = disk_put(s, &e, data);
 	if (err) {
 		if (s->dirfd >= 0)
-			disk_failed(s, err, "cannot write a message");
+			disk_failed(s, err, "a message could not be written and stays in memory");
 		e.memory = malloc(bytes);
 		if (!e.memory) {
 			s->stats.dropped_memory++;

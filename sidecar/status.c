@@ -58,7 +58,7 @@ uint64_t status_retention_ns(const struct node *n, uint64_t now_ns)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->attached_ns < attached)
 			attached = n->processes[i]->attached_ns;
-	/* What is recorded goes back to here; before the first attach there was nothing to lose. */
+	/* Before the first attach there was nothing to record. */
 	since = rs.oldest_ns ? rs.oldest_ns : attached;
 	return since < now_ns ? now_ns - since : 0;
 }
@@ -134,8 +134,7 @@ static const char *stacks_mode(const struct node *n)
 }
 
 struct sampler_value {
-	const char *name; /* of the metric, and with its ending of the JSON key */
-	const char *key, *help;
+	const char *metric, *key, *help;
 	bool gauge;
 	size_t offset; /* of a uint64_t in struct sampler_stats */
 };
@@ -146,7 +145,7 @@ static const struct sampler_value sampler_values[] = {
 		"sysom_sampler_" key, key, help, gauge, offsetof(struct sampler_stats, field)      \
 	}
     VALUE("samples_total", samples, false, "CPU stacks taken."),
-    VALUE("frames_total", frames, false, "Frames in them."),
+    VALUE("frames_total", frames, false, "Frames of these stacks."),
     VALUE("scanned_total", scanned, false, "Stacks with a frame that was found by scanning."),
     VALUE("python_frames_total", python_frames, false, "CPython frames."),
     VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
@@ -155,17 +154,18 @@ static const struct sampler_value sampler_values[] = {
     VALUE("python_full_total", python_full, false,
 	  "Interpreters that the kernel has no room for: native frames only."),
     VALUE("guessed_total", guessed, false,
-	  "Samples that reached a root by a guess, and so do not count as complete."),
-    VALUE("early_total", early, false, "Stacks taken before an unwind table was made."),
+	  "Samples that reached a root by a guess; not counted as complete."),
+    VALUE("early_total", early, false, "Stacks taken before their unwind table existed."),
     VALUE("off_cpu_asleep_total", off_cpu_asleep, false,
-	  "Sleeps that went on at a drain, once per drain."),
+	  "Sleeps in progress at a drain, counted once per drain."),
     VALUE("off_cpu_captures_total", off_cpu_captures, false,
 	  "Stacks taken when a thread went to sleep."),
-    VALUE("off_cpu_short_total", off_cpu_short, false, "Sleeps below the threshold: not kept."),
+    VALUE("off_cpu_short_total", off_cpu_short, false,
+	  "Sleeps not kept because they were shorter than sampler.off_cpu_min."),
     VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only, false,
-	  "Long sleeps of which one frame alone is known."),
-    VALUE("table_bytes", table_bytes, true, "Unwind tables."),
-    VALUE("map_bytes", map_bytes, true, "All BPF maps."),
+	  "Long sleeps of which only one frame is known."),
+    VALUE("table_bytes", table_bytes, true, "Memory of the unwind tables."),
+    VALUE("map_bytes", map_bytes, true, "Memory of all BPF maps."),
 #undef VALUE
 };
 
@@ -181,7 +181,7 @@ static uint64_t sampler_value(const struct sampler_stats *s, const struct sample
 	return value;
 }
 
-/* Samples, by the cause of their loss. */
+/* Lost samples, by cause. */
 static void sampler_losses(const struct cpu_stacks_stats *st, const struct sampler_stats *s,
 			   void (*fn)(void *arg, const char *cause, uint64_t count), void *arg)
 {
@@ -193,7 +193,7 @@ static void sampler_losses(const struct cpu_stacks_stats *st, const struct sampl
 	fn(arg, "period_too_large", st->pack_failed);
 }
 
-/* What reads other processes (reader/reader.h). */
+/* Counters of the reader processes (reader/reader.h). */
 static const struct reader_value {
 	const char *key, *metric, *type, *help;
 	size_t at;
@@ -204,15 +204,16 @@ static const struct reader_value {
 #key, "sysom_readers_" #key, type, help, offsetof(struct reader_stats, key),       \
 		    narrow                                                                         \
 	}
-    VALUE(started, "counter", "Pairs of processes begun to read files and memory of others.",
-	  false),
-    VALUE(killed, "counter", "Pairs that took too long.", false),
-    VALUE(cpu, "counter", "Parsers that took too much CPU time for a file.", false),
+    VALUE(started, "counter",
+	  "Pairs of reader processes started; they read other processes' files and memory.", false),
+    VALUE(killed, "counter", "Pairs killed because they took too long.", false),
+    VALUE(cpu, "counter", "Parsers killed because a file took too much CPU time.", false),
     VALUE(crashed, "counter", "Parsers that crashed.", false),
-    VALUE(file_refused, "counter", "Times that a file was refused for what it cost before.", false),
+    VALUE(file_refused, "counter", "Requests refused because the file cost too much before.",
+	  false),
     VALUE(no_worker, "counter", "Requests refused because too many pairs were abandoned.", false),
     VALUE(files, "gauge", "Files that are refused now.", true),
-    VALUE(abandoned, "gauge", "Killed pairs that can't end.", true),
+    VALUE(abandoned, "gauge", "Killed pairs that have not ended yet.", true),
 #undef VALUE
 };
 
@@ -433,23 +434,26 @@ static const struct rank_metric rank_metrics[] = {
     {"sysom_rank_flagged_self_steps_total", "counter",
      "Steps slower than expected in the rank's self time.", value_self},
     {"sysom_rank_incomplete_steps_total", "counter",
-     "Steps not judged since kernels of them were not seen.", value_incomplete},
-    {"sysom_rank_host_stall_steps_total", "counter", "Steps not judged since the host stood still.",
-     value_stall},
+     "Steps not judged because some of their kernels were not seen.", value_incomplete},
+    {"sysom_rank_host_stall_steps_total", "counter",
+     "Steps not judged because the host stood still.", value_stall},
     {"sysom_rank_step_seconds", "gauge", "Median latency of the last steps.", value_latency},
     {"sysom_rank_expected_step_seconds", "gauge", "Median expected latency.", value_expected},
     {"sysom_rank_events_total", "counter", "Events read from the ring.", value_events},
     {"sysom_rank_ring_bytes_total", "counter", "Bytes read from the ring.", value_raw},
-    {"sysom_rank_kernels_joined_total", "counter", "Kernels that met their launch.", value_joined},
+    {"sysom_rank_kernels_joined_total", "counter", "Kernels matched with their launch.",
+     value_joined},
     {"sysom_rank_kernels_unmatched_total", "counter", "Kernels without a launch.", value_unmatched},
     {"sysom_rank_switched_off_total", "counter",
-     "Calls, launches and collectives not recorded since tracing was off.", value_switched_off},
+     "Calls, launches and collectives not recorded because tracing was off.", value_switched_off},
     {"sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace},
-    {"sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model},
+    {"sysom_rank_model_state", "gauge", "0 learning, 1 ready, 2 refused.", value_model},
     {"sysom_rank_peer_excess_seconds", "gauge",
-     "Per step, above its peers on this node; 0 where it is as they are.", value_peer},
+     "Self time per step above the rank's peers on this node; 0 if the rank is as fast.",
+     value_peer},
     {"sysom_rank_windows_counted_total", "counter",
-     "Windows that the token buckets let only be counted.", value_counted},
+     "Windows beyond the limits of window.burst and window.per_minute: only counted.",
+     value_counted},
 };
 
 struct loss_arg {
@@ -477,7 +481,7 @@ static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
 
-			/* Ranks that are gone leave the series, or a restarted one would be twice. */
+			/* Skip ended ranks: a rank that attached again would appear twice. */
 			if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid))
 				continue;
 			buf_puts(b, m->name);
@@ -499,21 +503,21 @@ static void uplink_series(struct node *n, struct buf *b)
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	one(b, "sysom_uplink_connected", "gauge", "1 while the aggregator is reached.",
+	one(b, "sysom_uplink_connected", "gauge", "1 while connected to the aggregator.",
 	    us.connected);
 	one(b, "sysom_uplink_windows_sent_total", "counter", "Windows committed by the aggregator.",
 	    (double)us.windows_sent);
-	one(b, "sysom_uplink_windows_dropped_total", "counter", "Windows given up, by any cause.",
+	one(b, "sysom_uplink_windows_dropped_total", "counter", "Windows dropped, for any cause.",
 	    (double)us.windows_dropped);
 	one(b, "sysom_uplink_windows_rejected_total", "counter", "Windows the aggregator refused.",
 	    (double)us.windows_rejected);
-	one(b, "sysom_uplink_retries_total", "counter", "Requests that have to be made again.",
+	one(b, "sysom_uplink_retries_total", "counter", "Window requests that must be sent again.",
 	    (double)us.retries);
 	one(b, "sysom_uplink_bytes_total", "counter", "Bytes sent.", (double)us.uploaded_bytes);
 	one(b, "sysom_spool_bytes", "gauge", "Bytes waiting in the spool.", (double)us.spool.bytes);
-	one(b, "sysom_spool_memory_bytes", "gauge", "Of these, in memory as the disk takes none.",
-	    (double)us.spool.memory_bytes);
-	one(b, "sysom_spool_disk_errors_total", "counter", "Writes that failed.",
+	one(b, "sysom_spool_memory_bytes", "gauge",
+	    "Spool bytes in memory because the disk is unusable.", (double)us.spool.memory_bytes);
+	one(b, "sysom_spool_disk_errors_total", "counter", "Spool writes that failed.",
 	    (double)us.spool.disk_errors);
 }
 
@@ -522,22 +526,23 @@ static void offer_series(struct node *n, struct buf *b)
 	struct symbol_offer_stats st;
 
 	symbol_offer_stats_get(n->offer, &st);
-	one(b, "sysom_symbols_noted_total", "counter", "Build IDs of the stacks that were sent.",
+	one(b, "sysom_symbols_noted_total", "counter", "Build IDs in the stacks that were sent.",
 	    (double)st.noted);
-	one(b, "sysom_symbols_forgotten_total", "counter", "Told of while there was no place.",
-	    (double)st.forgotten);
-	one(b, "sysom_symbols_needed_total", "counter", "Files that the aggregator lacked.",
+	one(b, "sysom_symbols_forgotten_total", "counter",
+	    "Build IDs that found no place in the list.", (double)st.forgotten);
+	one(b, "sysom_symbols_needed_total", "counter", "Symbol files that the aggregator lacked.",
 	    (double)st.needed);
-	one(b, "sysom_symbols_uploaded_total", "counter", "Files sent to it.", (double)st.uploaded);
-	one(b, "sysom_symbols_uploaded_bytes_total", "counter", "Bytes of these and of attempts.",
-	    (double)st.uploaded_bytes);
-	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.",
+	one(b, "sysom_symbols_uploaded_total", "counter", "Symbol files uploaded.",
+	    (double)st.uploaded);
+	one(b, "sysom_symbols_uploaded_bytes_total", "counter",
+	    "Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
+	one(b, "sysom_symbols_no_file_total", "counter", "Build IDs without a file to upload.",
 	    (double)st.no_file);
-	one(b, "sysom_symbols_over_budget_total", "counter", "Put off for the day's budget.",
+	one(b, "sysom_symbols_over_budget_total", "counter", "Uploads delayed by symbols.per_day.",
 	    (double)st.over_budget);
-	one(b, "sysom_symbols_refused_total", "counter", "Refused by the aggregator.",
+	one(b, "sysom_symbols_refused_total", "counter", "Uploads that the aggregator refused.",
 	    (double)st.refused);
-	one(b, "sysom_symbols_failed_total", "counter", "Requests without an answer.",
+	one(b, "sysom_symbols_failed_total", "counter", "Upload requests without an answer.",
 	    (double)st.failed);
 }
 
@@ -572,14 +577,14 @@ static void sampler_series(struct node *n, struct buf *b)
 	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
 	    st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
 	one(b, "sysom_sampler_wide", "gauge", "1 while the whole node is sampled.", st.wide);
-	one(b, "sysom_sampler_wide_seconds_total", "counter", "For how long it was.",
-	    (double)st.wide_ns * 1e-9);
-	one(b, "sysom_sampler_others_total", "counter", "Samples of others' processes then.",
+	one(b, "sysom_sampler_wide_seconds_total", "counter",
+	    "Time during which the whole node was sampled.", (double)st.wide_ns * 1e-9);
+	one(b, "sysom_sampler_others_total", "counter", "Samples of other processes in that time.",
 	    (double)st.others);
-	one(b, "sysom_sampler_neighbours_lost_total", "counter", "Others that found no room.",
-	    (double)st.neighbours_lost);
+	one(b, "sysom_sampler_neighbours_lost_total", "counter",
+	    "Samples of other processes that found no room.", (double)st.neighbours_lost);
 	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
-		one(b, sampler_values[i].name, sampler_values[i].gauge ? "gauge" : "counter",
+		one(b, sampler_values[i].metric, sampler_values[i].gauge ? "gauge" : "counter",
 		    sampler_values[i].help, (double)sampler_value(&s, &sampler_values[i]));
 	metric(b, "sysom_sampler_stacks_total", "counter", "User stacks, by how they ended.");
 	for (int i = 0; i < STACK_END_COUNT; i++)
@@ -601,20 +606,23 @@ static void attach_series(struct node *n, struct buf *b)
 {
 	one(b, "sysom_attached_total", "counter", "Processes attached.",
 	    (double)n->admission.attached);
-	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
+	one(b, "sysom_reattached_total", "counter", "Processes that connected again.",
 	    (double)n->admission.reattached);
 	one(b, "sysom_attach_refused_full_total", "counter",
-	    "Refused: the node is full and the user has the fair share of it.",
+	    "Processes refused because the node is full and their user has a fair share.",
 	    (double)n->admission.refused_full);
 	one(b, "sysom_gave_way_total", "counter",
-	    "Processes put out for a user who had less of a full node.",
+	    "Processes of a full node dropped for a user with fewer processes.",
 	    (double)n->admission.gave_way);
-	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
+	one(b, "sysom_attach_refused_bad_total", "counter",
+	    "Connections refused because the peer broke the protocol.",
 	    (double)n->admission.refused_bad);
 	one(b, "sysom_attach_refused_busy_total", "counter",
-	    "Refused: too many at once, or too often.", (double)n->admission.refused_busy);
+	    "Connections refused because their user has too many, or attaches too often.",
+	    (double)n->admission.refused_busy);
 	one(b, "sysom_attach_rests_total", "counter",
-	    "Rests after refusals, so that they take little time.", (double)n->admission.rests);
+	    "Pauses in accepting after refusals, which bound their CPU time.",
+	    (double)n->admission.rests);
 }
 
 void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
@@ -637,46 +645,49 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	status_compare_metrics(n, b);
 	attach_series(n, b);
 	one(b, "sysom_baselines_restored_total", "counter",
-	    "Processes whose usual steps were known from an earlier sysomd.", (double)ks.restored);
+	    "Processes whose baseline an earlier sysomd had saved.", (double)ks.restored);
 	one(b, "sysom_baselines_armed_total", "counter",
-	    "Of them, those judged from their first step on.", (double)ks.ready);
-	one(b, "sysom_baseline_restored_steps_total", "counter", "Steps that they had learned.",
-	    (double)ks.steps);
-	one(b, "sysom_baselines_due", "gauge",
-	    "Processes whose learned steps are yet to be written.",
+	    "Restored processes that were judged from their first step on.", (double)ks.ready);
+	one(b, "sysom_baseline_restored_steps_total", "counter",
+	    "Learning steps of the restored processes.", (double)ks.steps);
+	one(b, "sysom_baselines_due", "gauge", "Processes whose baseline must be saved.",
 	    keep_due(n->keep, n->processes, clock_monotonic_ns()));
 	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
 	    (double)ks.bad);
 	one(b, "sysom_baseline_errors_total", "counter",
 	    "Baseline files that could not be written.", (double)ks.errors);
-	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
+	one(b, "sysom_drain_behind_total", "counter", "Drain turns that left events unread.",
 	    (double)drain_behind(n->drain));
 	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);
-	one(b, "sysom_recorder_stored_bytes_total", "counter", "Bytes they took.",
+	one(b, "sysom_recorder_stored_bytes_total", "counter", "Bytes of the records, compressed.",
 	    (double)rs.stored_bytes);
-	one(b, "sysom_recorder_memory_bytes", "gauge", "Held in memory.", (double)rs.memory_bytes);
-	one(b, "sysom_recorder_file_bytes", "gauge", "Held in files.", (double)rs.file_bytes);
+	one(b, "sysom_recorder_memory_bytes", "gauge", "Bytes of records in memory.",
+	    (double)rs.memory_bytes);
+	one(b, "sysom_recorder_file_bytes", "gauge", "Bytes of records in files.",
+	    (double)rs.file_bytes);
 	one(b, "sysom_recorder_lost_records_total", "counter", "Records that could not be kept.",
 	    (double)rs.lost_records);
-	one(b, "sysom_recorder_retention_seconds", "gauge", "How far back records go.",
+	one(b, "sysom_recorder_retention_seconds", "gauge", "Age of the oldest record.",
 	    (double)status_retention_ns(n, now_ns) * 1e-9);
 	if (n->analysis.log) {
 		analysis_log_stats(n->analysis.log, &ls);
 		one(b, "sysom_analysis_recorded_bytes", "gauge", "Size of record.analysis.",
 		    (double)ls.bytes);
 		one(b, "sysom_analysis_unrecorded_events_total", "counter",
-		    "What came after record.analysis had ended: its size, or a slow disk.",
+		    "Events not recorded: record.analysis is full, or its disk too slow.",
 		    (double)ls.lost);
 	}
 	one(b, "sysom_host_stalls_total", "counter", "Times the host stood still.", (double)stalls);
-	one(b, "sysom_host_stall_seconds_total", "counter", "For how long.",
-	    (double)stalled_ns * 1e-9);
+	one(b, "sysom_host_stall_seconds_total", "counter",
+	    "Time during which the host stood still.", (double)stalled_ns * 1e-9);
 	one(b, "sysom_host_stolen_seconds_total", "counter",
-	    "An estimate of it, also of short stops; 0 without real-time threads.",
+	    "Estimated time taken from the host, short stops included; 0 without real-time "
+	    "threads.",
 	    (double)canary_stolen_ns(n->analysis.canary) * 1e-9);
-	one(b, "sysom_clock_error_seconds", "gauge", "Bound of the clock conversion's error.",
+	one(b, "sysom_clock_error_seconds", "gauge", "Largest error of the clock conversion.",
 	    (double)n->clock.error_ns * 1e-9);
-	one(b, "sysom_own_cpu_share", "gauge", "sysomd's own use of one core.", n->run.cpu_share);
-	one(b, "sysom_own_resident_bytes", "gauge", "sysomd's own memory.",
+	one(b, "sysom_own_cpu_share", "gauge", "CPU time of sysomd per second of wall time.",
+	    n->run.cpu_share);
+	one(b, "sysom_own_resident_bytes", "gauge", "Resident memory of sysomd.",
 	    (double)status_rss_bytes());
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts about what serves the comparison of ranks: beats, sketches, the peers on this node, what the
- * aggregator asked for. */
+ * The part of the status about comparing ranks: beats, sketches, peers on this node, and commands
+ * from the aggregator. One table serves the JSON and the metrics. */
 #include <string.h>
 
 #include "analysis/slow/local_peers.h"
@@ -11,7 +11,7 @@
 #include "sidecar/status.h"
 
 struct compare {
-	struct beats_stats beats; /* of all ranks that are here */
+	struct beats_stats beats; /* of all attached ranks */
 	struct sketch_maker_stats sketches;
 	struct requests_stats requests;
 	struct local_peers_stats peers;
@@ -21,7 +21,7 @@ struct compare {
 struct compare_value {
 	const char *part, *key, *help;
 	bool gauge;
-	bool time;     /* in ns; "_ms" for people, "_seconds" for Prometheus */
+	bool time;     /* in ns; "_ms" in the JSON, "_seconds" in the metrics */
 	size_t offset; /* of a uint64_t in struct compare */
 };
 
@@ -39,51 +39,60 @@ static const struct compare_value values[] = {
     VALUE("beats", "replaced", uplink.beats_replaced, false,
 	  "Beats that the next one replaced before they were sent."),
     VALUE("beats", "groups_merged", beats.groups_merged, false,
-	  "Step groups made coarser since a beat had no room."),
-    VALUE("beats", "groups_lost", beats.groups_lost, false, "Step groups that had no room at all."),
+	  "Step groups merged because a beat had no room."),
+    VALUE("beats", "groups_lost", beats.groups_lost, false,
+	  "Step groups dropped because a beat had no room."),
     VALUE("beats", "collectives_thinned", beats.colls_thinned, false,
-	  "Sampled collectives left out since a beat had no room."),
+	  "Sampled collectives left out because a beat had no room."),
     VALUE("beats", "communicators_forgotten", beats.comms_forgotten, false,
-	  "Communicators that made room for newer ones."),
+	  "Communicators dropped to make room for newer ones."),
     VALUE("sketches", "made", sketches.made, false, "Sketches made."),
     VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
     VALUE("sketches", "cut", sketches.cut, false,
-	  "Functions and kernels that had no room in them."),
-    VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
+	  "Functions and kernels that found no room in a sketch."),
+    VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches accepted by the aggregator."),
     VALUE("sketches", "again", uplink.sketches_again, false,
-	  "Of them, the latest ones sent again on a new connection."),
+	  "Sketches sent again on a new connection."),
     VALUE("sketches", "refused", uplink.sketches_failed, false,
-	  "Sketches refused by it or not answered."),
+	  "Sketches refused by the aggregator, or not answered."),
     VALUE("sketches", "dropped", uplink.sketches_dropped, false,
-	  "Sketches dropped while it was away."),
+	  "Sketches dropped without a connection."),
     VALUE("sketches", "addresses_named", sketches.profile.named, false,
-	  "Native addresses named for them."),
+	  "Native addresses of sketches that got a name."),
     VALUE("sketches", "addresses_unnamed", sketches.profile.unnamed, false,
 	  "Native addresses that no symbol covers."),
     VALUE("sketches", "addresses_over_budget", sketches.profile.over_budget, false,
-	  "Native addresses put off to a later sketch."),
-    TIME("sketches", "cpu", sketches.cpu_ns, "CPU time of the thread that makes them."),
+	  "Native addresses left for a later sketch."),
+    TIME("sketches", "cpu", sketches.cpu_ns, "CPU time of the thread that makes sketches."),
     VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
-    VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
-    VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
-    VALUE("peers", "skewed", peers.skewed, false, "Stretches that uneven work explains."),
-    VALUE("peers", "flags", peers.flags, false, "Ranks found slow among their peers here."),
-    VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
+    VALUE("peers", "missing", peers.missing, false,
+	  "Steps without a step of a peer to compare with."),
+    VALUE("peers", "unlike", peers.unlike, false,
+	  "Steps not compared because their work differed."),
+    VALUE("peers", "skewed", peers.skewed, false, "Slow stretches that uneven work explains."),
+    VALUE("peers", "flags", peers.flags, false,
+	  "Ranks found slower than their peers on this node."),
+    VALUE("asked", "windows", requests.windows, false,
+	  "Windows sent because the aggregator asked for them."),
     VALUE("asked", "windows_bounded", requests.windows_bounded, false,
-	  "Windows it asked for beyond the rank's share: not sent."),
+	  "Windows not sent because the aggregator asked for too many of the rank."),
     VALUE("asked", "windows_failed", requests.windows_failed, false,
-	  "Windows it asked for that could not be made."),
-    VALUE("asked", "holds", requests.holds, false, "Stretches to be held."),
+	  "Windows that the aggregator asked for and that could not be made."),
+    VALUE("asked", "holds", requests.holds, false,
+	  "Time ranges that the aggregator asked to hold."),
     VALUE("asked", "holds_kept", requests.holds_kept, false,
-	  "Of these, copied before the recorder lost them."),
-    VALUE("asked", "holds_used", requests.holds_used, false, "Of these, asked for later."),
-    VALUE("asked", "holds_lost", requests.holds_lost, false, "Stretches that could not be held."),
-    VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of what is held."),
-    VALUE("asked", "suspects", requests.suspects, false, "Times it wanted a closer look."),
-    VALUE("asked", "nobody", requests.nobody, false, "Commands about no rank of this node."),
-    VALUE("asked", "unknown", requests.unknown, false, "Commands of a kind not known."),
-    VALUE("asked", "bad", requests.bad, false, "Commands about times that cannot be."),
-    VALUE("asked", "full", requests.full, false, "Commands that found no room."),
+	  "Held ranges whose window was made before the recorder lost them."),
+    VALUE("asked", "holds_used", requests.holds_used, false,
+	  "Held windows that the aggregator asked for later."),
+    VALUE("asked", "holds_lost", requests.holds_lost, false, "Time ranges that could not be held."),
+    VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of held windows."),
+    VALUE("asked", "suspects", requests.suspects, false,
+	  "Times that the aggregator asked for a closer look."),
+    VALUE("asked", "nobody", requests.nobody, false,
+	  "Commands for a rank that is not on this node."),
+    VALUE("asked", "unknown", requests.unknown, false, "Commands of an unknown kind."),
+    VALUE("asked", "bad", requests.bad, false, "Commands with an invalid time range."),
+    VALUE("asked", "full", requests.full, false, "Commands dropped because the list was full."),
 #undef TIME
 #undef VALUE
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysomd: one per node. Reads the rings of the jobs' processes, judges their steps, keeps everything
- * for a while and sends what is out of the ordinary. One loop thread does all of it but what may
- * block (uplink) and what must not wait for it (canary). */
+ * sysomd runs once per node. It reads the rings of the jobs' processes, judges their steps, records
+ * everything for a while and sends slow steps to the aggregator. One loop thread does this. Other
+ * threads do what may block (uplink) and what must not wait for the loop (canary). */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -38,13 +38,13 @@
 #include "sidecar/stacks/symbol_offer.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
-/* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
+/* After SIGTERM: how long to send queued messages. What remains waits in the spool. */
 #define LINGER_MS 3000u
-/* And then it ends, whatever the disk or nng waits for. Below systemd's 90 s, after which it kills. */
+/* Then the process ends, even if the disk or nng blocks. systemd would kill it after 90 s. */
 #define STOP_S 60u
-/* Once all is in the spool there is nothing left worth waiting for. */
+/* All windows are in the spool by then, so nothing is worth a longer wait. */
 #define CLOSE_S 3u
-/* Larger allocations come from the kernel and go back to it when they are freed. */
+/* Larger allocations use mmap and return to the kernel when freed. */
 #define MALLOC_MMAP_BYTES (128 << 10)
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
@@ -52,14 +52,14 @@
 
 static const struct config_key keys[] = {
     KEY(socket_path, "socket.path", CONFIG_STRING, "",
-	"attach socket; default /run/sysom/sysomd.sock, or in a private directory of the user"),
+	"attach socket; empty: /run/sysom/sysomd.sock, or in a private directory of the user"),
     KEY(control_path, "control.path", CONFIG_STRING, "",
-	"HTTP control socket; default control.sock beside the attach socket"),
+	"HTTP control socket; empty: control.sock beside the attach socket"),
     KEY(state_dir, "state.dir", CONFIG_STRING, "",
-	"directory of spool and recorder files; default /var/lib/sysom, or a private one of "
+	"directory of spool and recorder files; empty: /var/lib/sysom, or a private one of "
 	"the user"),
-    KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; default: the host name"),
-    KEY(log_level, "log.level", CONFIG_ENUM, "info", "what is logged",
+    KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; empty: the host name"),
+    KEY(log_level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
     KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
 	"ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
@@ -67,8 +67,8 @@ static const struct config_key keys[] = {
 	"host names that clients may use for this server, comma-separated; IP addresses and "
 	"localhost always work"),
     KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
-	"uids that may see all users' ranks over HTTP, like root, comma-separated (e.g. "
-	"Prometheus); *: any client"),
+	"uids that may see the ranks of all users over HTTP, comma-separated (for example that "
+	"of Prometheus); *: any client"),
     KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	"address of the aggregator; empty: windows stay in the spool"),
     KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
@@ -78,7 +78,7 @@ static const struct config_key keys[] = {
 	"size limit of windows that wait for the aggregator; the oldest are dropped first",
 	.min = 1e6, .max = 1e12),
     KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h",
-	"windows that wait longer than this are dropped", .min = 1e9, .max = 3e15),
+	"age at which a window that waits for the aggregator is dropped", .min = 1e9, .max = 3e15),
     KEY(recorder_memory_bytes, "recorder.memory", CONFIG_BYTES, "32MiB",
 	"memory for compressed records", .min = 1e6, .max = 64e9),
     KEY(recorder_file_bytes, "recorder.files", CONFIG_BYTES, "1GB",
@@ -86,8 +86,8 @@ static const struct config_key keys[] = {
     KEY(beat_ns, "beat.period", CONFIG_DURATION, "5s", "interval between beats to the aggregator",
 	.min = 1e8, .max = 600e9),
     KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
-	"interval while a rank of this node is a suspect or has a window open", .min = 1e8,
-	.max = 600e9),
+	"interval between beats while a rank of this node is a suspect or has a window open",
+	.min = 1e8, .max = 600e9),
     KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
 	"interval between sketches of each rank; the first follows when the rank's model is "
 	"ready",
@@ -100,16 +100,16 @@ static const struct config_key keys[] = {
 	"RANSAC",
 	.choices = "robust|p99"),
     KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50",
-	"a model needs this many steps before it judges", .min = 10, .max = 100000),
+	"number of steps that a model learns from before it judges", .min = 10, .max = 100000),
     KEY(learn_max, "roofline.learn_max", CONFIG_UINT, "2000",
-	"number of steps after which the baseline is frozen", .min = 20, .max = 100000),
+	"number of steps after which the baseline no longer changes", .min = 20, .max = 100000),
     KEY(tail_mads, "roofline.tail_mads", CONFIG_DOUBLE, "7",
 	"a step is out if its relative residual exceeds this many MADs", .min = 1, .max = 100),
     KEY(floor_ratio, "roofline.floor", CONFIG_DOUBLE, "0.05",
-	"smallest relative excess that is flagged", .min = 0, .max = 10),
+	"a step is never out if its relative excess is below this", .min = 0, .max = 10),
     KEY(persist_n, "roofline.persist_n", CONFIG_UINT, "2",
-	"a step is flagged when n of the last m steps are out: n", .min = 1, .max = 64),
-    KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3", "m of the rule above", .min = 1,
+	"n: a step is flagged if n of the last m steps are out", .min = 1, .max = 64),
+    KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3", "m: see roofline.persist_n", .min = 1,
 	.max = 64),
     KEY(automatic_steps, "steps.automatic_only", CONFIG_BOOL, "false",
 	"find steps from the launch pattern even if the job marks its steps"),
@@ -122,26 +122,26 @@ static const struct config_key keys[] = {
 	"longest time from a window's first slow step; the next window continues the anomaly",
 	.min = 1e8, .max = 600e9),
     KEY(window_records, "window.records", CONFIG_UINT, "200000",
-	"largest number of host records in a window, and of device records", .min = 1000,
-	.max = LIMIT_WINDOW_RECORDS / 2),
+	"largest number of host records in a window; the same limit holds for device records",
+	.min = 1000, .max = LIMIT_WINDOW_RECORDS / 2),
     KEY(window_burst, "window.burst", CONFIG_DOUBLE, "4",
-	"full windows of a rank in a burst; beyond it summaries, then only a count", .min = 1,
-	.max = 1000),
+	"full windows of a rank in a burst; further ones become summaries, then only a count",
+	.min = 1, .max = 1000),
     KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
 	"full windows of a rank per minute in the long run", .min = 0.01, .max = 600),
     KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
 	"windows of a rank that the aggregator may request per minute in the long run", .min = 0,
 	.max = 600),
     KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
-	"memory for windows that the aggregator wants kept and the recorder would overwrite",
+	"memory for windows that the aggregator asked to hold and the recorder would overwrite",
 	.min = 0, .max = 1e10),
     KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
-	"a rank hangs if its GPU has work but makes no progress for this long (and for 30 "
-	"usual steps)",
+	"a rank hangs if its GPU has work but makes no progress for this long, and for the "
+	"time of 30 usual steps",
 	.min = 1e9, .max = 3600e9),
     KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
-	"how to unwind CPU stacks: bpf in the kernel; bpf_tail always with tail calls; copy "
-	"in user space",
+	"where CPU stacks are unwound: bpf: in the kernel; bpf_tail: there, with tail calls "
+	"only; copy: in user space",
 	.choices = "off|copy|bpf_tail|bpf"),
     KEY(sampler_rate_hz, "sampler.rate", CONFIG_UINT, "99", "ticks per second on each CPU",
 	.min = 10, .max = 999),
@@ -157,8 +157,8 @@ static const struct config_key keys[] = {
     KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	"sample every process of the node, not only ranks and their children"),
     KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
-	"while a rank is slow, also sample other processes' kernel stacks: up to a minute, "
-	"20% in the long run"),
+	"while a rank is slow, also sample the kernel stacks of other processes, for up to a "
+	"minute and 20% of the time"),
     KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
 	"upload symbol files that the aggregator lacks for the stacks it received"),
     KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB",
@@ -171,13 +171,13 @@ static const struct config_key keys[] = {
     KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true",
 	"measure with BPF: more signals for about 50 ns per context switch; false: only /proc"),
     KEY(os_bpf_budget, "os.bpf_budget", CONFIG_DOUBLE, "0.3",
-	"percent of all CPU time that these BPF programs may use; above it the costliest "
-	"group pauses; 0: no limit",
+	"percent of all CPU time that the BPF programs of os.bpf may use; above it the "
+	"costliest group pauses; 0: no limit",
 	.min = 0, .max = 100),
     KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
 	"read GPU telemetry with NVML: clocks, throttling, power, temperature, errors"),
-    KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms", "interval between readings",
-	.min = 1e8, .max = 60e9),
+    KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms",
+	"interval between readings of each GPU", .min = 1e8, .max = 60e9),
     KEY(gpu_library, "gpu.library", CONFIG_STRING, "",
 	"path of the NVML library; empty: libnvidia-ml.so.1"),
     KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "mount point of the host's /proc"),
@@ -185,23 +185,24 @@ static const struct config_key keys[] = {
     KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
 	"compare ranks of the same job and role on this node"),
     KEY(peers_mode, "peers.mode", CONFIG_ENUM, "robust",
-	"how: robust statistics, or mean + k sigma over 100 steps as in the SysOM-AI paper",
+	"how ranks are compared: robust statistics, or mean + k sigma over 100 steps as in "
+	"the SysOM-AI paper",
 	.choices = "robust|sysom"),
     KEY(canary, "canary.on", CONFIG_BOOL, "true",
-	"do not judge steps during which the whole machine stood still"),
+	"do not judge steps in which the whole machine stood still"),
     KEY(canary_realtime, "canary.realtime", CONFIG_BOOL, "true",
 	"use real-time threads on up to 4 CPUs, if allowed, to measure time that a "
 	"hypervisor takes"),
     KEY(record_analysis, "record.analysis", CONFIG_STRING, "",
-	"file that records the input and output of the analysis, for sysom replay window; "
+	"file for the input and output of the analysis, which sysom replay window reads; "
 	"empty: none"),
     KEY(record_analysis_bytes, "record.analysis_bytes", CONFIG_BYTES, "1GB",
-	"size at which the recording ends", .min = 1e5, .max = 1e12),
+	"size of that file at which the recording ends", .min = 1e5, .max = 1e12),
 };
 
 static const char about[] =
-    "sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
-    "steps, judges them, and sends the anomalous ones to sysom-aggregator.";
+    "sysomd: reads the events of this node's GPU jobs from rings in shared memory, finds\n"
+    "their steps, judges them, and sends the slow ones to sysom-aggregator.";
 
 /* What main alone needs beside the node. */
 struct daemon {
@@ -215,8 +216,8 @@ struct daemon {
 
 /* ---- paths ---- */
 
-/* Makes the directory (one level) if need be; true when it can be written, and by nobody else: who may
- * write it can take the place of our sockets and files. */
+/* Makes the directory (one level) if needed. True if we can write it and nobody else can: others
+ * could replace our sockets and files. */
 static bool usable_dir(const char *dir, mode_t mode)
 {
 	struct stat st;
@@ -226,11 +227,11 @@ static bool usable_dir(const char *dir, mode_t mode)
 	if (lstat(dir, &st) || access(dir, W_OK | X_OK))
 		return false;
 	if (!S_ISDIR(st.st_mode))
-		log_error("state", "%s is no directory (a link?): remove it", dir);
+		log_error("state", "%s is not a directory (a link?): remove it", dir);
 	else if (st.st_uid != geteuid() && st.st_uid)
 		log_error("state",
-			  "%s belongs to uid %u: remove it, or name others with --socket-path "
-			  "and --state-dir",
+			  "%s belongs to uid %u: remove it, or use --socket-path and "
+			  "--state-dir for other directories",
 			  dir, (unsigned)st.st_uid);
 	else if (st.st_mode & (S_IWGRP | S_IWOTH))
 		log_error("state", "%s can be written by others (mode %o): chmod go-w %s", dir,
@@ -240,7 +241,7 @@ static bool usable_dir(const char *dir, mode_t mode)
 	return false;
 }
 
-/* DESIGN.md: /run/sysom, then $XDG_RUNTIME_DIR/sysom, then /tmp/sysom-UID (0700). */
+/* Tries `first`, then $XDG_RUNTIME_DIR/sysom, then /tmp/sysom-UID (0700). */
 static int own_dir(char *out, size_t bytes, const char *first)
 {
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
@@ -295,14 +296,15 @@ static int default_paths(struct settings *s)
 	}
 	err = dirs_make(s->state_dir, 0700);
 	if (err)
-		log_warn("state", "%s: %s", s->state_dir, strerror(-err));
+		log_warn("state", "%s: %s; use --state-dir for another directory", s->state_dir,
+			 strerror(-err));
 	if (!*s->node_name && gethostname(s->node_name, sizeof(s->node_name) - 1))
 		strcpy(s->node_name, "unknown");
 	return 0;
 }
 
-/* Two daemons on one directory would send each other's windows and overwrite each other's files. The
- * kernel lets the lock go when its holder ends, however it does. -EBUSY: another one has it. */
+/* Two daemons with one state.dir would send each other's windows and overwrite each other's files.
+ * The kernel releases the lock when its holder ends. -EBUSY: another daemon holds it. */
 static int take_lock(struct daemon *d)
 {
 	const char *dir = d->node.settings.state_dir;
@@ -311,17 +313,18 @@ static int take_lock(struct daemon *d)
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (d->lock_fd < 0) {
-		/* A disk that can't be written: nothing of ours can be there to spoil. */
-		log_warn("state", "%s: %s", path, strerror(errno));
+		/* An unwritable disk holds no files that two daemons could overwrite. */
+		log_warn("state", "%s: %s; nothing is kept on disk", path, strerror(errno));
 		return 0;
 	}
 	if (!flock(d->lock_fd, LOCK_EX | LOCK_NB))
 		return 0;
 	if (errno != EWOULDBLOCK) {
-		log_warn("state", "%s: %s", path, strerror(errno));
+		log_warn("state", "%s: cannot lock: %s", path, strerror(errno));
 		return 0;
 	}
-	log_error("state", "%s: another sysomd uses this state.dir", dir);
+	log_error("state", "%s: another sysomd uses this state.dir; use --state-dir for another",
+		  dir);
 	return -EBUSY;
 }
 
@@ -372,7 +375,7 @@ static void on_second(void *arg, uint32_t count)
 	service_alive();
 }
 
-/* Threads that began to launch since the last time. */
+/* Reports new launch threads to the sampler. */
 static void record_launchers(struct node *n)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -418,14 +421,15 @@ static void on_signal(void *arg, uint32_t signum)
 	loop_stop(n->loop);
 }
 
-/* The keeper forks from a process without threads, so that this one can't make another: systemd starts us
- * anew, and rings, spool and baselines are taken up. */
+/* The keeper forks from a process without threads. This process has threads, so it cannot start
+ * another keeper. systemd restarts sysomd, which takes up the rings, the spool and the baselines
+ * again. */
 static void on_keeper_gone(void *arg, uint32_t events)
 {
 	struct daemon *d = arg;
 
 	log_error("reader",
-		  "the keeper of the reader processes died; sysomd ends to be started again");
+		  "the keeper of the reader processes died; sysomd ends, and systemd restarts it");
 	d->failed = -ECHILD;
 	watchdog_arm(STOP_S, 1);
 	loop_stop(d->node.loop);
@@ -480,12 +484,12 @@ static int open_stores(struct node *n)
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
 	snprintf(files, sizeof(files), "%s/recorder", n->settings.state_dir);
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
-		rc.file_bytes = 0; /* memory alone; retention tells */
+		rc.file_bytes = 0; /* records stay in memory; the retention metric shows it */
 	err = recorder_open(&n->analysis.recorder, &rc);
 	return err ? err : uplink_open(&n->uplink, &uc, n->loop, requests_take, n);
 }
 
-/* Without it windows still go out: only their frames stay without names. */
+/* Without symbol uploads windows still go out, but their frames have no names. */
 static void open_offer(struct node *n)
 {
 	char url[NODE_PATH_BYTES];
@@ -502,10 +506,10 @@ static void open_offer(struct node *n)
 		return;
 	err = symbol_offer_open(&n->offer, &c);
 	if (err)
-		log_warn("symbols", "%s: %s", url, strerror(-err));
+		log_warn("symbols", "%s: %s; symbol files are not uploaded", url, strerror(-err));
 }
 
-/* Somebody asked for it: without it there is no use in going on. */
+/* The user asked for this file, so sysomd does not run without it. */
 static int open_log(struct node *n)
 {
 	const struct settings *s = &n->settings;
@@ -528,7 +532,7 @@ static int daemon_open(struct daemon *d)
 
 	if (err)
 		return err;
-	/* Before any thread, so that they inherit the mask. */
+	/* Before any thread, so that all threads inherit the signal mask. */
 	signal(SIGPIPE, SIG_IGN);
 	if ((err = loop_add_signal(n->loop, SIGTERM, on_signal, n, NULL)) ||
 	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)) ||
@@ -564,7 +568,8 @@ static int daemon_open(struct daemon *d)
 	if (err) {
 		log_error("socket", "%s: %s%s", n->settings.socket_path, strerror(-err),
 			  err == -EADDRINUSE
-			      ? "; does another sysomd run here? --socket-path names another"
+			      ? "; if another sysomd runs here, use --socket-path for another "
+				"path"
 			      : "");
 		return err;
 	}
@@ -580,7 +585,7 @@ static int daemon_open(struct daemon *d)
 	return loop_add_timer(n->loop, 50, NODE_TEND_MS, on_tend, d, &n->run.tend_timer);
 }
 
-/* `code` is what the process will end with. */
+/* `code` is the exit status. */
 static void daemon_close(struct daemon *d, int code)
 {
 	struct node *n = &d->node;
@@ -643,24 +648,24 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
 	else if (!is_listen_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT");
+				     "not ADDRESS:PORT, port 0 to 65535");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
+		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (*s->uplink_url && !config_is_socket_url(s->uplink_url, true))
 		return config_refuse(why, why_bytes, "uplink.url", s->uplink_url,
-				     "none of tcp://HOST:PORT, tls+tcp://HOST:PORT, ipc://PATH");
+				     "not tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH");
 	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
 		 strncmp(s->uplink_http, "https://", 8))
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
-				     "none of http://, https://");
+				     "not an http:// or https:// URL");
 	if (!bad)
 		return 0;
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }
 
-/* A few threads allocate now and then; what a window or the kernel's symbols took goes back at once,
- * rather than staying in an arena per thread. */
+/* Some threads allocate rarely. With few arenas, the memory of a window or of kernel symbols
+ * returns to the kernel at once. */
 static void bound_malloc(void)
 {
 	mallopt(M_ARENA_MAX, 2);
@@ -701,7 +706,7 @@ int main(int argc, char **argv)
 	}
 	service_stopping();
 	if (err)
-		log_error("end", "%s", strerror(-err));
+		log_error("end", "cannot go on: %s", strerror(-err));
 	daemon_close(&d, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * REQ's own resending is turned off in favour of ours: a request that is not answered in time is
- * given up and made anew, so that a beat can go between and shutting down need not wait. nng's REQ
- * drops a late answer to a request that was given up, and a window that was committed all the same
- * comes back as WIRE_DUPLICATE. */
+ * We resend requests ourselves and turn REQ's own resending off. A request that gets no answer in
+ * time is dropped and sent anew later. A beat can then go in between, and shutdown need not wait.
+ * nng drops a late answer to a dropped request. If its window was committed all the same, the next
+ * answer is WIRE_DUPLICATE. */
 #include "sidecar/uplink.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 #include "base/daemon/log.h"
 #include "base/limits.h"
 
-/* Windows between the loop and the spool: while one fsync lasts. */
+/* Windows between the loop and the spool: enough for the time of one fsync. */
 #define UPLINK_QUEUE	   64u
 #define UPLINK_KEPT	   64u		  /* sketches: LIMIT_NODE_PROCESSES */
-#define UPLINK_AGAIN_NS	   30000000000ull /* between two times that all of them are sent again */
-#define UPLINK_TELL_NS	   5000000000ull  /* without a connection: longer than a restart takes */
+#define UPLINK_AGAIN_NS	   30000000000ull /* between two rounds of sending all again */
+#define UPLINK_DOWN_NS	   5000000000ull  /* without a connection: longer than a restart takes */
 #define UPLINK_COMMANDS	   256u
 #define UPLINK_REPLY_BYTES (256u << 10)
 #define UPLINK_SEND_MS	   500
@@ -49,13 +49,13 @@ struct uplink {
 	uint32_t sketch_head, sketch_count;
 	struct kept kept[UPLINK_KEPT];
 	uint64_t sketches_put, again_at_ns;
-	bool fresh; /* a connection on which no beat was answered yet, and not the first */
+	bool fresh; /* a new connection, not the first, on which no beat was answered yet */
 	bool was_connected;
 	struct wire_command commands[UPLINK_COMMANDS];
 	uint32_t command_count;
 	struct uplink_stats stats;
 
-	/* the thread's own */
+	/* used only by the thread */
 	struct spool *spool;
 	nng_socket socket;
 	bool socket_open;
@@ -63,8 +63,8 @@ struct uplink {
 	uint32_t backoff_ms;
 	struct wire_reply reply;
 	const char *url;
-	uint64_t without_ns; /* since when there is no connection */
-	enum { NOTHING, UP, DOWN } told;
+	uint64_t without_ns; /* when the connection was lost */
+	enum { NOTHING, UP, DOWN } logged;
 
 	struct loop_source *wake;
 	uplink_command_fn fn;
@@ -104,7 +104,7 @@ static int open_socket(struct uplink *u, const char *url)
 	nng_socket_set_ms(u->socket, NNG_OPT_SENDTIMEO, UPLINK_SEND_MS);
 	nng_socket_set_ms(u->socket, NNG_OPT_RECVTIMEO, UPLINK_POLL_MS);
 	nng_socket_set_ms(u->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE);
-	/* A fleet that comes back at once would be a storm: each node has its own pace. */
+	/* A random delay per node, so that not all nodes reconnect at once. */
 	nng_socket_set_ms(u->socket, NNG_OPT_RECONNMINT, 100 + (nng_duration)random_below(200));
 	nng_socket_set_ms(u->socket, NNG_OPT_RECONNMAXT, 2000 + (nng_duration)random_below(3000));
 	nng_pipe_notify(u->socket, NNG_PIPE_EV_ADD_POST, pipe_changed, u);
@@ -139,7 +139,8 @@ static bool is_connected(struct uplink *u)
 	return yes;
 }
 
-/* The answer to the request just sent: 0, or -errno. Polls, so that an end is not kept waiting. */
+/* Waits for the answer to the request just sent. 0 or -errno. Polls, so that it notices a shutdown
+ * soon. */
 static int await(struct uplink *u, nng_msg **answer)
 {
 	uint64_t until_ns = clock_monotonic_ns() + UPLINK_ANSWER_MS * 1000000ull;
@@ -205,8 +206,8 @@ static void hold_back(struct uplink *u)
 	    clock_monotonic_ns() + (u->backoff_ms / 2 + random_below(u->backoff_ms)) * 1000000ull;
 }
 
-/* Written after the commit is known and before the spool forgets: what stands here must be in the
- * aggregator's store. None is held back: as many as an outage has gathered may come in one second. */
+/* Logs a window that the aggregator's store has committed, before the spool drops it. Not
+ * rate-limited: after an outage many windows may be committed in one second. */
 static void log_acked(const struct wire_reply *r)
 {
 	char id[2 * sizeof(r->id) + 1];
@@ -216,7 +217,7 @@ static void log_acked(const struct wire_reply *r)
 	log_record("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
 }
 
-/* Sends the oldest window of the spool; false when there is none or it has to wait. */
+/* Sends the spool's oldest window; false if there is none or it must wait. */
 static bool send_window(struct uplink *u)
 {
 	void *data;
@@ -246,7 +247,7 @@ static bool send_window(struct uplink *u)
 		return false;
 	}
 	if (u->reply.status == WIRE_REJECT)
-		log_warn("uplink", "a window was refused: %s", u->reply.message);
+		log_warn("uplink", "the aggregator rejected a window: %s", u->reply.message);
 	else
 		log_acked(&u->reply);
 	u->backoff_ms = 0;
@@ -255,7 +256,7 @@ static bool send_window(struct uplink *u)
 	return true;
 }
 
-/* False, and empty, without memory. */
+/* False if out of memory; *to is then empty. */
 static bool copy_of(struct buf *to, const struct buf *message)
 {
 	buf_init(to, LIMIT_WIRE_MESSAGE_BYTES);
@@ -265,7 +266,7 @@ static bool copy_of(struct buf *to, const struct buf *message)
 	return !to->failed;
 }
 
-/* Under lock. A copy to the queue where it has room. */
+/* Under lock. Queues a copy if the queue has room. */
 static void queue_copy(struct uplink *u, const struct buf *message)
 {
 	struct buf *to = &u->sketches[(u->sketch_head + u->sketch_count) % UPLINK_QUEUE];
@@ -276,8 +277,8 @@ static void queue_copy(struct uplink *u, const struct buf *message)
 	u->stats.sketches_again++;
 }
 
-/* Under lock, after a beat was answered: the aggregator knows the ranks, and if it has started anew,
- * nothing else of them. */
+/* Under lock, after a beat was answered. The aggregator may have restarted: it now knows the ranks
+ * but no sketches, so send the latest of each again. */
 static void sketches_again(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -355,7 +356,7 @@ static void publish(struct uplink *u)
 	pthread_mutex_unlock(&u->lock);
 }
 
-/* Under lock: takes the oldest sketch, empty without one. */
+/* Under lock. Takes the oldest sketch, or an empty buffer. */
 static struct buf take_sketch(struct uplink *u)
 {
 	struct buf b = {0};
@@ -368,7 +369,8 @@ static struct buf take_sketch(struct uplink *u)
 	return b;
 }
 
-/* Waits for work, a connection, or a moment; takes the beat and a sketch if there is one to be sent. */
+/* Waits up to 200 ms for work or a connection. Takes the beat and the oldest sketch that can be
+ * sent. False: the thread must end. */
 static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct buf *sketch)
 {
 	uint64_t until_ns = clock_monotonic_ns() + 200000000ull;
@@ -390,25 +392,25 @@ static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct 
 	return go;
 }
 
-/* A line for each change that lasts. Without one, an aggregator that was never there looks like one that
- * has nothing to say. */
-static void tell_connection(struct uplink *u)
+/* Logs each lasting change of the connection. Without the line, an aggregator that was never
+ * reached looks like one without news. */
+static void log_connection(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 
 	if (is_connected(u)) {
 		u->without_ns = 0;
-		if (u->told != UP)
+		if (u->logged != UP)
 			log_info("uplink", "%s: connected", u->url);
-		u->told = UP;
+		u->logged = UP;
 		return;
 	}
 	u->without_ns = u->without_ns ? u->without_ns : now_ns;
-	if (u->told == DOWN || now_ns - u->without_ns < UPLINK_TELL_NS)
+	if (u->logged == DOWN || now_ns - u->without_ns < UPLINK_DOWN_NS)
 		return;
 	log_warn("uplink", "%s: no connection for %llu s; windows wait in the spool", u->url,
-		 UPLINK_TELL_NS / 1000000000ull);
-	u->told = DOWN;
+		 UPLINK_DOWN_NS / 1000000000ull);
+	u->logged = DOWN;
 }
 
 static void *uplink_thread(void *arg)
@@ -422,7 +424,7 @@ static void *uplink_thread(void *arg)
 		spool_queued(u);
 		spool_tend(u->spool, clock_boottime_ns());
 		if (u->socket_open)
-			tell_connection(u);
+			log_connection(u);
 		if (beat.bytes && u->socket_open)
 			send_beat(u, &beat);
 		buf_fini(&beat);
@@ -472,7 +474,7 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
-	/* Somebody who sets the clock back must not make us wait that long. */
+	/* so that setting the wall clock back does not lengthen a wait */
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&u->more, &monotonic);
@@ -525,8 +527,8 @@ void uplink_put_beat(struct uplink *u, struct buf *message)
 	buf_init(message, LIMIT_WIRE_MESSAGE_BYTES);
 }
 
-/* Under lock. In the place of the key, else of the one that is not renewed for longest. Without memory none
- * is kept. */
+/* Under lock. Replaces the sketch with this key, else the one that was renewed longest ago. Out of
+ * memory: keeps none. */
 static void keep_sketch(struct uplink *u, uint64_t key, const struct buf *message)
 {
 	struct kept *to = &u->kept[0];

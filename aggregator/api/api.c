@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One thread reads from all connections and answers /healthz; everything else goes to the workers of
- * api_pool.h, or, with a body, to those of api_symbols.h. */
+ * One thread reads from all connections and answers /healthz. Workers make all other answers: those
+ * of api_pool.h, or, for requests with a body, that of api_symbols.h. A long answer or a slow disk
+ * therefore never delays /healthz. */
 #include "aggregator/api/api.h"
 
 #include <arpa/inet.h>
@@ -18,11 +19,11 @@
 #include "base/text.h"
 
 #define CONNECTIONS_MAX 512
-/* Idle ones go beyond this; between the two is room for those that are on their way out. */
+/* Idle connections above this are closed. The difference leaves room for those still closing. */
 #define CONNECTIONS_KEPT 384
 #define CONNECTION_BYTES (24u << 10)
 #define TIMEOUT_S	 15
-#define SEND_BYTES	 (64 << 10) /* at a time, of one connection; the kernel doubles it */
+#define SEND_BYTES	 (64 << 10) /* per connection; the kernel doubles it */
 
 struct api {
 	struct MHD_Daemon *daemon;
@@ -31,19 +32,19 @@ struct api {
 	struct store *readers[LIMIT_API_WORKERS]; /* of the pool's threads */
 	struct api_pool *pool;
 	struct api_counts counts;
-	struct idle idle; /* of the one thread */
+	struct idle idle; /* used only by the one thread */
 };
 
 struct question {
-	struct api_job job; /* the first */
+	struct api_job job; /* first member */
 	struct http_query query;
 	struct api_answer answer;
 };
 
-/* Of one request, from its headers on. */
+/* One request, from its headers on. */
 struct request {
-	struct question *question;   /* GET and HEAD, once it is with the workers */
-	struct api_request *symbols; /* what has a body */
+	struct question *question;   /* GET and HEAD, once a worker has it */
+	struct api_request *symbols; /* a request with a body */
 };
 
 static int connection_fd(struct MHD_Connection *c)
@@ -71,7 +72,7 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 		buf_fini(&a->body);
 		return MHD_NO;
 	}
-	buf_init(&a->body, 0); /* its bytes are the response's now */
+	buf_init(&a->body, 0); /* the response owns the bytes now */
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
@@ -81,7 +82,7 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 		MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	ok = MHD_queue_response(c, a->status, r);
 	MHD_destroy_response(r);
-	idle_set_busy(&api->idle, connection_fd(c), false); /* it has to take the answer */
+	idle_set_busy(&api->idle, connection_fd(c), false); /* the peer must now read the answer */
 	return ok;
 }
 
@@ -104,7 +105,8 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 		const int bytes = SEND_BYTES;
 		struct peer_key peer;
 
-		/* else it sends a page at once, and /healthz waits for those of all connections */
+		/* a larger buffer would take a whole page at once, and /healthz would wait for the
+		 * pages of all connections */
 		setsockopt(connection_fd(c), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 		peer_key_of(&peer, connection_fd(c));
 		idle_add(&api->idle, connection_fd(c), peer);
@@ -148,7 +150,8 @@ static enum MHD_Result begin_body(struct api *api, struct MHD_Connection *c, con
 	return send_answer(api, c, &a);
 }
 
-/* POST, PUT and DELETE: pieces of the body, its end, and once more when the answer is there. */
+/* POST, PUT and DELETE: called for pieces of the body, at its end, and again when the answer is
+ * ready. */
 static enum MHD_Result on_body(struct api *api, struct MHD_Connection *c, const char *data,
 			       size_t *data_bytes, struct request *r)
 {
@@ -178,7 +181,7 @@ static enum MHD_Result on_argument(void *arg, enum MHD_ValueKind kind, const cha
 	return MHD_YES;
 }
 
-/* The end of the headers, and once more when the answer is there. */
+/* Called at the end of the headers, and again when the answer is ready. */
 static enum MHD_Result on_get(struct api *api, struct MHD_Connection *c, const char *url,
 			      struct request *r)
 {
@@ -205,7 +208,8 @@ static enum MHD_Result on_get(struct api *api, struct MHD_Connection *c, const c
 	if (api_pool_push(api->pool, &q->job))
 		return MHD_YES;
 	atomic_fetch_add(&api->counts.busy, 1);
-	return send_error(api, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait");
+	return send_error(api, c, MHD_HTTP_SERVICE_UNAVAILABLE,
+			  "too many requests are waiting; try again");
 }
 
 static enum MHD_Result on_headers(struct api *api, struct MHD_Connection *c, const char *url,
@@ -216,8 +220,10 @@ static enum MHD_Result on_headers(struct api *api, struct MHD_Connection *c, con
 	if (!http_hosts_allows(&api->hosts, MHD_lookup_connection_value(c, MHD_HEADER_KIND,
 									MHD_HTTP_HEADER_HOST))) {
 		atomic_fetch_add(&api->counts.foreign_host, 1);
-		return send_error(api, c, MHD_HTTP_MISDIRECTED_REQUEST,
-				  "not by this name: add it to http.hosts of sysom-aggregator");
+		return send_error(
+		    api, c, MHD_HTTP_MISDIRECTED_REQUEST,
+		    "this server does not accept the request's Host; add it to http.hosts of "
+		    "sysom-aggregator");
 	}
 	r = calloc(1, sizeof(*r));
 	if (!r)

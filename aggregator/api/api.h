@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * api.h - the HTTP face: JSON API of docs/INTERFACES.md, /metrics, /healthz. Reads only, but
+ * api.h - the HTTP server: JSON API of docs/INTERFACES.md, /metrics, /healthz. Read-only, except
  * for symbols (aggregator/api/api_symbols.h).
- * Trust: clients are hostile: bounded connections, memory, parameters, answers and requests that wait,
- * time-outs; names of other sites are refused (base/daemon/http_hosts.h), other methods than GET and
- * HEAD before their body is read where there is nothing to post.
- * Threads: libmicrohttpd's one and the workers (api_pool.h); open and close from the main thread. */
+ * Trust: clients are hostile. Connections, memory, parameters, answers and waiting requests are
+ * bounded, and time out. Requests with an unknown Host are refused (base/daemon/http_hosts.h).
+ * Methods other than GET and HEAD are refused before their body is read, unless the path accepts a
+ * body.
+ * Threads: libmicrohttpd's and the workers (api_pool.h); open and close from the main thread. */
 #ifndef SYSOM_AGGREGATOR_API_API_H
 #define SYSOM_AGGREGATOR_API_API_H
 
@@ -16,16 +17,16 @@ struct api;
 
 struct api_config {
 	const char *listen; /* ADDRESS:PORT ("[::1]:9472" for IPv6) */
-	const char *hosts;  /* further names by which it may be called (base/daemon/http_hosts.h) */
+	const char *hosts;  /* further Host names to accept (base/daemon/http_hosts.h) */
 	const char *store_dir;
 	struct symbols *symbols; /* borrowed; NULL: there is no Build-ID directory */
 };
 
-/* sources: what it reads from, borrowed; store, symbols and http are its own. -EINVAL,
+/* sources: what the API reads, borrowed; it sets their store, symbols and http itself. -EINVAL,
  * -EADDRINUSE, -ENOMEM, and store_open's. */
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources);
 void api_close(struct api *a); /* NULL is a no-op */
-/* Whether api_open could take it. */
+/* Whether api_open would accept the address. */
 bool api_is_address(const char *listen);
 
 #endif

@@ -37,7 +37,7 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 	sample(b, "windows_total", "{status=\"duplicate\"}", s.windows_duplicate);
 	sample(b, "windows_total", "{status=\"retry\"}", s.windows_retry);
 	sample(b, "windows_total", "{status=\"reject\"}", s.windows_reject);
-	counter(b, "windows_unsound_total", "Of the rejected windows: of impossible times or rank.",
+	counter(b, "windows_unsound_total", "Windows rejected because of impossible times or rank.",
 		s.windows_unsound);
 	metric(b, "beats_total", "counter", "Beats received, by reply.");
 	sample(b, "beats_total", "{status=\"ok\"}", s.beats_ok);
@@ -45,15 +45,15 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 	metric(b, "sketches_total", "counter", "Sketches received, by reply.");
 	sample(b, "sketches_total", "{status=\"ok\"}", s.sketches_ok);
 	sample(b, "sketches_total", "{status=\"reject\"}", s.sketches_reject);
-	counter(b, "unknown_messages_total", "Messages of no known kind or version.",
+	counter(b, "unknown_messages_total", "Messages of an unknown kind or version.",
 		s.other_reject);
-	counter(b, "received_bytes_total", "Bytes of all messages.", s.received_bytes);
-	gauge(b, "connections", "Peers connected now.", s.peers.connections);
+	counter(b, "received_bytes_total", "Bytes of received messages.", s.received_bytes);
+	gauge(b, "connections", "Peers that are connected.", s.peers.connections);
 	gauge(b, "requests_waiting", "Messages that wait for their sender's turn.",
 	      s.peers.waiting);
 	counter(b, "connections_total", "Connections accepted.", s.peers.accepted);
 	metric(b, "connections_closed_total", "counter",
-	       "Connections that were hung up on, by reason.");
+	       "Connections closed by the aggregator, by reason.");
 	sample(b, "connections_closed_total", "{reason=\"broken\"}", s.peers.broken);
 	sample(b, "connections_closed_total", "{reason=\"overdue\"}", s.peers.overdue);
 	sample(b, "connections_closed_total", "{reason=\"evicted\"}", s.peers.evicted);
@@ -70,14 +70,14 @@ static void metrics_store(const struct api_sources *api, struct buf *b)
 		   (double)s.transaction_ns / 1e9);
 	counter(b, "expired_windows_total", "Window bodies removed by age or size.", s.expired);
 	counter(b, "incidents_opened_total", "Incidents opened.", s.incidents_opened);
-	counter(b, "incidents_evicted_total", "Open incidents closed for want of room.",
+	counter(b, "incidents_evicted_total", "Open incidents closed to make room.",
 		s.incidents_evicted);
-	counter(b, "incidents_renamed_total", "Open incidents built anew since names have come.",
-		s.incidents_renamed);
+	counter(b, "incidents_renamed_total",
+		"Open incidents rebuilt because new symbol files gave names.", s.incidents_renamed);
 	gauge(b, "store_bytes", "Bytes used in the store.", s.store.bytes);
 	gauge(b, "store_windows", "Windows known to the store.", s.store.windows);
 	gauge(b, "pending_bytes", "Bytes received and not yet committed.", s.pending_bytes);
-	gauge(b, "disk_full", "1 while windows are refused for want of space.", s.disk_full);
+	gauge(b, "disk_full", "1 while windows are refused because the disk is full.", s.disk_full);
 	metric(b, "incidents", "gauge", "Incidents in the store, by state.");
 	sample(b, "incidents", "{state=\"open\"}", s.store.open_incidents);
 	sample(b, "incidents", "{state=\"closed\"}", s.store.incidents - s.store.open_incidents);
@@ -92,19 +92,19 @@ static void metrics_verdicts(const struct api_sources *api, struct buf *b)
 	if (api->alert)
 		alert_stats(api->alert, &alerts);
 	counter(b, "findings_total", "Findings without windows that were committed.", s.findings);
-	counter(b, "findings_dropped_total", "Findings for which there was no room.",
+	counter(b, "findings_dropped_total", "Findings dropped because the queue was full.",
 		s.findings_dropped);
-	gauge(b, "alerts_firing", "Alerts that fire.", alerts.firing);
+	gauge(b, "alerts_firing", "Firing alerts.", alerts.firing);
 	metric(b, "alert_posts_total", "counter", "POSTs to the webhook, by outcome.");
 	sample(b, "alert_posts_total", "{outcome=\"ok\"}", alerts.sent);
 	sample(b, "alert_posts_total", "{outcome=\"failed\"}", alerts.failed);
-	counter(b, "alerts_dropped_total", "Alerts for which there was no room.", alerts.dropped);
+	counter(b, "alerts_dropped_total", "Alerts dropped because there was no room.",
+		alerts.dropped);
 }
 
 static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 {
-	metric(b, "refused_total", "counter",
-	       "What was said about ranks and not believed, by reason.");
+	metric(b, "refused_total", "counter", "Reports about ranks that were refused, by reason.");
 	sample(b, "refused_total", "{reason=\"foreign\"}", f->refused_foreign);
 	sample(b, "refused_total", "{reason=\"range\"}", f->refused_range);
 	sample(b, "refused_total", "{reason=\"world\"}", f->refused_world);
@@ -115,10 +115,10 @@ static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 	sample(b, "refused_total", "{reason=\"window\"}", f->refused_window);
 	sample(b, "refused_total", "{reason=\"sketch\"}", f->refused_sketch);
 	gauge(b, "quarantined_ranks",
-	      "Ranks that show no communicator of their job: compared with nobody.",
+	      "Ranks without a communicator of their job; they are compared with nobody.",
 	      f->ranks_quarantined);
 	metric(b, "detect_dropped", "gauge",
-	       "Of the known jobs, what was not compared, by reason.");
+	       "Steps and collectives of known jobs that were not compared, by reason.");
 	sample(b, "detect_dropped", "{reason=\"bad\"}", f->bad);
 	sample(b, "detect_dropped", "{reason=\"stale\"}", f->stale);
 	sample(b, "detect_dropped", "{reason=\"ahead\"}", f->ahead);
@@ -129,10 +129,10 @@ static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 
 static void metrics_detect(struct buf *b, const struct fleet_totals *f)
 {
-	gauge(b, "suspects", "Ranks that a finding names which has not ended.", f->suspects);
-	gauge(b, "compared_rows", "Rows of steps compared in the known jobs.", f->rows);
+	gauge(b, "suspects", "Ranks that an open finding names.", f->suspects);
+	gauge(b, "compared_rows", "Steps compared across the ranks of known jobs.", f->rows);
 	gauge(b, "detect_bytes", "Memory of the comparison and the waterlines.", f->bytes);
-	metric(b, "detected_total", "counter", "What detection opened, by kind.");
+	metric(b, "detected_total", "counter", "Findings that detection opened, by kind.");
 	sample(b, "detected_total", "{kind=\"slow_rank\"}", f->findings);
 	sample(b, "detected_total", "{kind=\"imbalance\"}", f->imbalances);
 	sample(b, "detected_total", "{kind=\"hang\"}", f->hangs);
@@ -141,10 +141,10 @@ static void metrics_detect(struct buf *b, const struct fleet_totals *f)
 	sample(b, "commands_total", "{kind=\"window\"}", f->commands_window);
 	sample(b, "commands_total", "{kind=\"hold\"}", f->commands_hold);
 	sample(b, "commands_total", "{kind=\"suspect\"}", f->commands_suspect);
-	counter(b, "commands_refused_total", "Commands beyond what a job or node may be asked.",
-		f->commands_refused);
+	counter(b, "commands_refused_total",
+		"Commands not sent because of the limits per job and node.", f->commands_refused);
 	gauge(b, "sketch_bytes", "Bytes of the ranks' last sketches.", f->sketch_bytes);
-	counter(b, "sketches_dropped_total", "Sketches that were not kept for want of room.",
+	counter(b, "sketches_dropped_total", "Sketches dropped because there was no room.",
 		f->sketches_dropped);
 	counter(b, "baselines_saved_total", "Baselines written.", f->baselines_saved);
 	counter(b, "baselines_failed_total", "Baselines that could not be read or written.",
@@ -163,12 +163,13 @@ static void metrics_fleet(const struct api_sources *api, struct buf *b)
 	metric(b, "nodes", "gauge", "Known nodes, by liveness.");
 	sample(b, "nodes", "{alive=\"yes\"}", f.nodes_alive);
 	sample(b, "nodes", "{alive=\"no\"}", f.nodes - f.nodes_alive);
-	gauge(b, "lost_events", "Events lost on the known ranks, all causes.", f.lost);
-	gauge(b, "node_windows_dropped", "Windows that the known nodes dropped unsent.",
+	gauge(b, "lost_events", "Events that known ranks lost, for any cause.", f.lost);
+	gauge(b, "node_windows_dropped", "Windows that known nodes dropped before sending.",
 	      f.windows_dropped);
-	counter(b, "fleet_dropped_total", "Beat entries for which there was no room.", f.dropped);
+	counter(b, "fleet_dropped_total", "Entries of beats dropped because there was no room.",
+		f.dropped);
 	gauge(b, "fleet_slice_ranks",
-	      "Jobs or ranks that one turn of the fleet's lock looked at, at most.", f.slice_most);
+	      "Most jobs or ranks handled while the fleet's lock was held once.", f.slice_most);
 	metrics_refused(b, &f);
 	metrics_detect(b, &f);
 }
@@ -182,10 +183,11 @@ static void metrics_http(const struct api_counts *c, struct buf *b)
 		snprintf(labels, sizeof(labels), "{code=\"%dxx\"}", i);
 		sample(b, "http_requests_total", labels, atomic_load(&c->by_class[i]));
 	}
-	metric(b, "http_refused_total", "counter", "Requests that were not looked at, by reason.");
+	metric(b, "http_refused_total", "counter",
+	       "Requests refused before they were read, by reason.");
 	sample(b, "http_refused_total", "{reason=\"host\"}", atomic_load(&c->foreign_host));
 	sample(b, "http_refused_total", "{reason=\"busy\"}", atomic_load(&c->busy));
-	counter(b, "http_evicted_total", "Connections ended to make room for others.",
+	counter(b, "http_evicted_total", "HTTP connections closed to make room for others.",
 		atomic_load(&c->evicted));
 }
 

@@ -19,14 +19,14 @@ struct api_pool {
 	struct api_pool_config config;
 	struct worker workers[LIMIT_API_WORKERS];
 	uint32_t started;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t more;
 	STAILQ_HEAD(, api_job) jobs;
 	uint32_t waiting;
 	bool stopping;
 };
 
-/* The connection may be gone the moment it is resumed: the job is not touched after that. */
+/* Does not use the job after resuming: the connection may already be gone. */
 static void finish(struct api_pool *p, struct api_job *job)
 {
 	struct MHD_Connection *c = job->connection;
@@ -42,7 +42,7 @@ static void *run(void *arg)
 	const struct worker *w = arg;
 	struct api_pool *p = w->pool;
 
-	/* of this thread: where cores are short, detection and /healthz come before answers */
+	/* this thread only: with few cores, detection and /healthz come first */
 	setpriority(PRIO_PROCESS, 0, WORKER_NICE);
 	for (;;) {
 		struct api_job *job;

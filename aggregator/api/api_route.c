@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Answers are made from the store through a reader of its own and from the fleet's memory, so that no
- * request ever waits for the committer, nor the committer for a request. */
+ * Answers come from the store, through its own reader, and from the fleet's memory. So a request
+ * never waits for the committer, nor the committer for a request. */
 #include "aggregator/api/api_route.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static void answer_known(struct api_answer *a, json_t *j, const char *unknown)
 		api_answer_error(a, MHD_HTTP_NOT_FOUND, unknown);
 }
 
-/* False: answered, as several users have a job of that name. */
+/* False: an error was answered, because several users have a job of that name. */
 static bool resolve(const struct api_sources *api, const char *asked, char key[WIRE_TEXT_BYTES],
 		    struct api_answer *a)
 {
@@ -79,11 +79,11 @@ static bool resolve(const struct api_sources *api, const char *asked, char key[W
 		return true;
 	api_answer_error(
 	    a, MHD_HTTP_CONFLICT,
-	    "job: several users have a job of that name; ask for NAME@UID (/api/v1/jobs)");
+	    "several users have a job of that name; use NAME@UID (/api/v1/jobs lists them)");
 	return false;
 }
 
-/* What is asked of one job. */
+/* Answers a request about one job. */
 static void get_of_job(const struct api_sources *api, const struct http_query *q, const char *what,
 		       struct api_answer *a)
 {
@@ -92,7 +92,7 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 	char key[WIRE_TEXT_BYTES];
 
 	if (!job || !is_text(job) || (role && !is_text(role)))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "job: the name of one");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 	else if (!resolve(api, job, key, a))
 		return;
 	else if (!strcmp(what, "roles"))
@@ -115,7 +115,7 @@ static void get_baseline(const struct api_sources *api, const struct http_query 
 	json_t *j = NULL;
 
 	if (!job || !is_text(job) || !role || !is_text(role)) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "job, role: the names of both");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" and \"role\" must be names");
 		return;
 	}
 	if (!resolve(api, job, key, a))
@@ -135,20 +135,20 @@ static void get_sketch(const struct api_sources *api, const struct http_query *q
 	if (!job || !is_text(job) || !http_query_number(q, "rank", INT32_MAX, &rank) ||
 	    rank > INT32_MAX)
 		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "job, rank: the name of one and a number");
+				 "\"job\" must be a job name, and \"rank\" a number");
 	else if (resolve(api, job, key, a))
 		answer_known(a, fleet_sketch_json(api->fleet, key, (int32_t)rank),
-			     "no such rank, or no sketch of it");
+			     "no such rank, or it has sent no sketch");
 }
 
-/* Entries of a page; false: refused. */
+/* Reads the page's limit; false: an error was answered. */
 static bool take_limit(const struct http_query *q, struct api_answer *a, uint64_t initial,
 		       uint32_t *limit)
 {
 	uint64_t n = initial;
 
 	if (!http_query_number(q, "limit", LIMIT_API_INCIDENTS, &n) || !n) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "limit: 1 to 1000");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"limit\" must be 1 to 1000");
 		return false;
 	}
 	*limit = (uint32_t)n;
@@ -163,7 +163,7 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 	int err;
 
 	if (page.job && !is_text(page.job)) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "job: not a job's name");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 		return;
 	}
 	if (!take_limit(q, a, LIMIT_API_RANKS, &page.limit))
@@ -171,7 +171,8 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 	err = (ranks ? fleet_ranks_page : fleet_jobs_page)(api->fleet, &page, clock_monotonic_ns(),
 							   &a->body);
 	if (err == -EINVAL)
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "after: the \"next\" of the page before");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				 "\"after\" must be the \"next\" of the page before");
 	else if (err)
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
@@ -184,17 +185,19 @@ static void get_incidents(const struct api_sources *api, const struct http_query
 	const char *after = http_query_get(q, "after");
 
 	if (list.job && !is_text(list.job))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "job: not a job's name");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 	else if (list.state && strcmp(list.state, "open") && strcmp(list.state, "closed"))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "state: open or closed");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"state\" must be open or closed");
 	else if (after && store_list_after(&list, after))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "after: the \"next\" of the page before");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				 "\"after\" must be the \"next\" of the page before");
 	else if (take_limit(q, a, LIMIT_DEFAULT, &list.limit) &&
 		 store_list(api->store, &list, &a->body))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* Newline-delimited, so that a reader may take line by line and come back with the last one's time. */
+/* One JSON object per line, so that a client can read line by line and continue after the last
+ * line's time. */
 static void get_feed(const struct api_sources *api, const struct http_query *q,
 		     struct api_answer *a)
 {
@@ -203,7 +206,7 @@ static void get_feed(const struct api_sources *api, const struct http_query *q,
 
 	if (!http_query_number(q, "since", UINT64_MAX, &since)) {
 		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "since: the updated_unix_ns of the last line had");
+				 "\"since\" must be the updated_unix_ns of the last line read");
 		return;
 	}
 	if (!take_limit(q, a, LIMIT_DEFAULT, &limit))
@@ -222,7 +225,8 @@ static void get_incident(const struct api_sources *api, const char *id, struct a
 	if (j)
 		answer_json(a, j);
 	else if (err == -ENOTUNIQ)
-		api_answer_error(a, MHD_HTTP_CONFLICT, "more than one incident's id begins so");
+		api_answer_error(a, MHD_HTTP_CONFLICT,
+				 "several incidents' ids begin so; give more digits");
 	else
 		api_answer_error(a, MHD_HTTP_NOT_FOUND, "no such incident");
 }
@@ -257,8 +261,7 @@ void api_route(const struct api_sources *api, const struct http_query *q, struct
 	const char *url = q->path;
 
 	if (q->cut)
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "more arguments, or longer ones, than any path takes");
+		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "too many arguments, or too long");
 	else if (!strcmp(url, "/metrics"))
 		api_metrics(api, a);
 	else if (!strcmp(url, "/api/v1/status"))

@@ -16,13 +16,13 @@
 enum request_kind { NEEDED, BEGIN, CHUNK, ABORT, SYMBOLIZE };
 
 struct api_request {
-	struct api_job job; /* the first */
+	struct api_job job; /* first member */
 	struct api_symbols *owner;
 	enum request_kind kind;
 	struct buf body, answer;
 	uint64_t session, offset, taken;
 	int err;    /* of the chunk */
-	bool waits; /* the worker has it, or had it */
+	bool waits; /* the worker has or had it */
 	unsigned status;
 };
 
@@ -116,7 +116,7 @@ static int parse_number(const char *text, uint64_t *out)
 	return 0;
 }
 
-/* 0: no session's name. */
+/* 0: not a session's name. */
 static uint64_t parse_session(const char *url)
 {
 	uint8_t bytes[8];
@@ -130,7 +130,7 @@ static uint64_t parse_session(const char *url)
 	return session;
 }
 
-/* The status it is refused with, or 0. */
+/* The status to refuse the request with, or 0. */
 static unsigned classify(struct api_request *r, const char *method, const char *url,
 			 const char **why)
 {
@@ -140,7 +140,7 @@ static unsigned classify(struct api_request *r, const char *method, const char *
 	r->session = parse_session(url);
 	if (r->session) {
 		r->kind = strcmp(method, "DELETE") ? CHUNK : ABORT;
-		*why = "PUT, GET, HEAD and DELETE only";
+		*why = "use PUT, GET, HEAD or DELETE";
 		return strcmp(method, "PUT") && r->kind != ABORT ? MHD_HTTP_METHOD_NOT_ALLOWED : 0;
 	}
 	if (!strcmp(url, "/api/v1/symbols/needed"))
@@ -150,10 +150,10 @@ static unsigned classify(struct api_request *r, const char *method, const char *
 	else if (!strcmp(url, "/api/v1/symbolize"))
 		r->kind = SYMBOLIZE;
 	else {
-		*why = "GET and HEAD only";
+		*why = "use GET or HEAD";
 		return MHD_HTTP_METHOD_NOT_ALLOWED;
 	}
-	*why = "POST only";
+	*why = "use POST";
 	return post ? 0 : MHD_HTTP_METHOD_NOT_ALLOWED;
 }
 
@@ -166,17 +166,18 @@ static unsigned check_headers(struct api_request *r, const char **why)
 
 	if (r->kind == ABORT)
 		return 0;
-	*why = r->kind == CHUNK ? "a chunk is application/octet-stream"
-				: "a request is application/json";
+	*why = r->kind == CHUNK ? "the Content-Type must be application/octet-stream"
+				: "the Content-Type must be application/json";
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
-	*why = "no Content-Length";
+	*why = "the request has no Content-Length";
 	if (parse_number(header(r->job.connection, MHD_HTTP_HEADER_CONTENT_LENGTH), &length))
 		return MHD_HTTP_LENGTH_REQUIRED;
-	*why = r->kind == CHUNK ? "more than 64 MiB in one chunk" : "a body of more than 1 MiB";
+	*why = r->kind == CHUNK ? "a chunk may have 64 MiB at most"
+				: "the body may have 1 MiB at most";
 	if (length > max)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
-	*why = "offset: where this chunk begins";
+	*why = "\"offset\" must be the position of this chunk";
 	if (r->kind == CHUNK &&
 	    parse_number(
 		MHD_lookup_connection_value(r->job.connection, MHD_GET_ARGUMENT_KIND, "offset"),
@@ -224,7 +225,7 @@ bool api_symbols_data(struct api_request *r, const void *data, size_t bytes)
 	r->taken += bytes;
 	if (r->taken > LIMIT_SYMBOL_CHUNK_BYTES)
 		return false;
-	/* After a refusal the rest is read and forgotten: an answer can only follow the body. */
+	/* After a refusal, read and discard the rest: the answer can only follow the body. */
 	if (!r->err)
 		r->err = symbols_append(r->owner->symbols, r->session, r->offset + r->taken - bytes,
 					data, bytes);
@@ -298,17 +299,19 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 		return;
 	symbols_stats(a->symbols, &st);
 	one(b, "files", "gauge", "Symbol files kept.", st.store.files);
-	one(b, "bytes", "gauge", "Their bytes.", st.store.bytes);
-	one(b, "evicted_total", "counter", "Removed for want of room.", st.store.evicted);
+	one(b, "bytes", "gauge", "Bytes of the symbol files.", st.store.bytes);
+	one(b, "evicted_total", "counter", "Symbol files removed because of symbols.max_bytes.",
+	    st.store.evicted);
 	one(b, "uploads", "gauge", "Uploads in progress.", st.store.uploading);
 	one(b, "uploads_begun_total", "counter", "Uploads begun.", st.store.begun);
 	one(b, "uploads_stored_total", "counter", "Uploads finished and stored.",
 	    st.store.finished);
-	one(b, "uploads_replaced_total", "counter", "Of these, in place of a poorer file.",
-	    st.store.replaced);
-	one(b, "uploads_abandoned_total", "counter", "Given up for being idle.",
+	one(b, "uploads_replaced_total", "counter",
+	    "Uploads that replaced a file of lower quality.", st.store.replaced);
+	one(b, "uploads_abandoned_total", "counter", "Uploads dropped because they were idle.",
 	    st.store.abandoned);
-	one(b, "received_bytes_total", "counter", "Bytes of chunks.", st.store.received_bytes);
+	one(b, "received_bytes_total", "counter", "Bytes of uploaded chunks.",
+	    st.store.received_bytes);
 	buf_printf(b, "# HELP sysom_aggregator_symbol_refused_total Uploads refused, by reason.\n"
 		      "# TYPE sysom_aggregator_symbol_refused_total counter\n");
 	for (size_t i = 0; i < 6; i++) {
@@ -321,10 +324,11 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 		buf_printf(b, "sysom_aggregator_symbol_refused_total{reason=\"%s\"} %llu\n",
 			   reasons[i], (unsigned long long)counts[i]);
 	}
-	one(b, "asked_addresses_total", "counter", "Addresses asked for.", st.asked_addresses);
-	one(b, "named_addresses_total", "counter", "Of these, with a name.", st.named_addresses);
+	one(b, "asked_addresses_total", "counter", "Addresses to name.", st.asked_addresses);
+	one(b, "named_addresses_total", "counter", "Addresses that got a name.",
+	    st.named_addresses);
 	one(b, "index_files", "gauge", "Index files.", st.resolver.index_files);
-	one(b, "index_bytes", "gauge", "Their bytes.", st.resolver.index_bytes);
+	one(b, "index_bytes", "gauge", "Bytes of the indexes.", st.resolver.index_bytes);
 	one(b, "index_built_total", "counter", "Indexes built.", st.resolver.built);
 	one(b, "cached_bytes", "gauge", "Memory of open indexes.", st.resolver.cached_bytes);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * api_symbols.h - the part of the HTTP API that takes bodies: symbols.
+ * api_symbols.h - the part of the HTTP API that accepts bodies: symbols.
  *   POST /api/v1/symbols/needed, POST /api/v1/symbols/uploads, POST /api/v1/symbolize (JSON),
  *   PUT /api/v1/symbols/uploads/SESSION?offset=N (bytes), GET and DELETE of the same.
- * What a disk may hold up is done by a worker thread while the connection is suspended, so that the rest
- * of the API goes on.
- * Trust: clients are hostile: bodies are bounded before they are read and chunks go to the file as they
- * come; POST wants application/json and PUT application/octet-stream, which no page of a foreign site can
- * make a browser send without asking us, and we never say yes.
- * Threads: libmicrohttpd's one, and a worker of its own. */
+ * A worker thread does what a disk may delay, while the connection is suspended; the rest of the
+ * API goes on.
+ * Trust: clients are hostile. Bodies are bounded before they are read, and chunks go to the file as
+ * they come. POST needs application/json and PUT application/octet-stream: a browser sends these
+ * for another site's page only after asking the server, and this server never agrees.
+ * Threads: libmicrohttpd's, and a worker of its own. */
 #ifndef SYSOM_AGGREGATOR_API_API_SYMBOLS_H
 #define SYSOM_AGGREGATOR_API_API_SYMBOLS_H
 
@@ -19,20 +19,22 @@
 struct api_symbols;
 struct api_request;
 
-/* symbols NULL: every request is answered 404. 0, -ENOMEM, -errno of the thread. */
+/* symbols NULL: every request gets 404. 0, -ENOMEM, -errno of the thread. */
 int api_symbols_open(struct api_symbols **out, struct symbols *symbols);
-/* Answers what waits with 503 and resumes every connection; before MHD_stop_daemon. NULL is a no-op. */
+/* Answers waiting requests with 503 and resumes every connection. Call before MHD_stop_daemon. NULL
+ * is a no-op. */
 void api_symbols_stop(struct api_symbols *a);
 void api_symbols_close(struct api_symbols *a); /* after MHD_stop_daemon; NULL is a no-op */
 
-/* The headers of a request that is not GET or HEAD have come. *out: the request, to be released with
- * api_symbols_forget; NULL where it is refused: the status then is not 0, and the text in why. */
+/* Takes the headers of a request other than GET or HEAD. *out: the request, to be released with
+ * api_symbols_forget; NULL if it is refused: then the result is the HTTP status, and *why the
+ * reason. */
 unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, const char *method,
 			   const char *url, struct api_request **out, const char **why);
-/* A piece of the body. false: hang up. */
+/* Takes a piece of the body. false: disconnect. */
 bool api_symbols_data(struct api_request *r, const void *data, size_t bytes);
-/* After the body, and again after being resumed. The status, with the answer in *body (owned by the
- * caller from then on); 0: suspended. */
+/* Call after the body, and again after being resumed. The status, with the answer in *body (the
+ * caller's from then on); 0: suspended. */
 unsigned api_symbols_answer(struct api_request *r, struct buf *body);
 void api_symbols_forget(struct api_request *r);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables: nodes, sized once, so that a flood of made-up names can't grow it; jobs with their ranks,
- * as many as LIMIT_FLEET_RANKS in all. A beat touches its own ranks and nothing else; what looks at
- * all ranks of a job is done once a second, job by job, and the lock is let go between two jobs. */
+ * Two tables. Nodes have a table of fixed size, so that a flood of invented names cannot grow it.
+ * Jobs have their ranks, LIMIT_FLEET_RANKS in all. A beat touches only its own ranks. Work over all
+ * ranks of a job is done once a second, job by job, and the lock is released between two jobs. */
 #include "aggregator/fleet/fleet.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/text.h"
 
 #define PROBE_MAX 32u
-/* From here on a table is crowded: what is left is for those who are believed. */
+/* A table filled this far is crowded: only believed nodes get the remaining places. */
 #define CROWD(limit) ((limit) / 8 * 7)
 #define EXPIRE_NS    600000000000ull
 
@@ -81,7 +81,7 @@ static void job_free(struct fleet *f, struct fleet_job *job)
 {
 	struct cross_stats c;
 
-	if (job->cross) { /* a counter does not go down */
+	if (job->cross) { /* keep the counts: counters must not fall */
 		cross_stats(job->cross, &c);
 		f->counts.findings += c.findings;
 		f->counts.imbalances += c.imbalances;
@@ -151,7 +151,7 @@ bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint
 	return !r->ended && fleet_is_alive(f, r->seen_ns, now_ns);
 }
 
-/* As its node says; in a job that hangs all ranks do. */
+/* By its node's report; if the job hangs, every rank does. */
 uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
 			  const struct fleet_rank *r, uint64_t now_ns)
 {
@@ -178,7 +178,7 @@ static uint64_t rank_key(const struct wire_rank *r)
 	       1ull << 63;
 }
 
-/* Of a rank that another node has. */
+/* The key of a rank that another node has, too. */
 static uint64_t contested_key(const struct fleet_node *n, const struct wire_rank *r)
 {
 	return hash_bytes(n->key, &r->rank, sizeof(r->rank)) | 1ull << 63;
@@ -218,7 +218,8 @@ static void drop_rank(struct fleet *f, struct fleet_job *job, uint32_t slot, uin
 	f->ranks--;
 }
 
-/* For one rank more of the node: the one that is silent for longest makes room. */
+/* Whether the node may have one more rank. The rank that was silent for longest is dropped for
+ * it. */
 static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
 {
 	uint64_t oldest_ns = UINT64_MAX;
@@ -242,9 +243,10 @@ static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
 	return true;
 }
 
-/* ---- finding and making ---- */
+/* ---- lookup and creation ---- */
 
-/* The i-th of PROBE_MAX: anywhere, since places side by side fill up together. */
+/* The i-th of PROBE_MAX places. They are scattered, because adjacent places would fill up
+ * together. */
 static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
 {
 	return &f->nodes[keyed_words(keyed_process(), key, i) % LIMIT_FLEET_NODES];
@@ -263,7 +265,7 @@ static struct fleet_node *find_node(struct fleet *f, const char *name)
 	return NULL;
 }
 
-/* In a free place, or that of the one that is silent for longest. NULL: all are alive. */
+/* Takes a free place, or that of the node silent for longest. NULL: all are alive. */
 static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t now_ns)
 {
 	uint64_t key = text_key(name);
@@ -311,7 +313,7 @@ static struct fleet_job *make_job(struct fleet *f, const char *name, uint64_t no
 		at++;
 	peers_config_default(&c);
 	c.mode = f->config.sysom ? PEERS_SYSOM : PEERS_ROBUST;
-	/* Of 80,000 ranks one in half a day; the price is a few steps. */
+	/* One wrong flag in half a day for 80,000 ranks, at the price of a few steps' delay. */
 	c.false_per_member_hour = 1e-6;
 	if (!job || at == LIMIT_FLEET_JOBS ||
 	    idmap_get(&f->by_name, text_key(name)) != IDMAP_NONE ||
@@ -341,7 +343,7 @@ struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank)
 	return at < job->rank_count && job->ranks[at].used ? &job->ranks[at] : NULL;
 }
 
-/* Detection numbers by slots. */
+/* Detection refers to a rank by its slot. */
 static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t key)
 {
@@ -393,7 +395,7 @@ static void fill_stats(struct fleet_stats *s, const struct beat_rank *b)
 #undef X
 }
 
-/* The rank is this node's from now on. */
+/* From now on the rank belongs to this node. */
 static bool move_rank(struct fleet *f, struct fleet_job *job, struct fleet_rank *r, uint32_t node)
 {
 	uint32_t slot = (uint32_t)(r - job->ranks);
@@ -424,8 +426,7 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 	fill_stats(&r->stats, b);
 }
 
-/* Another node has the rank and is alive: which of the two is right nobody can say, so that neither hides
- * the other. */
+/* Another living node has the rank. Nobody can decide which is right, so both stay visible. */
 static bool is_contested(const struct fleet *f, const struct fleet_rank *r, uint32_t node,
 			 uint64_t now_ns)
 {
@@ -449,7 +450,7 @@ static void take_contested(struct fleet *f, struct fleet_job *job, struct fleet_
 	fill_rank(r, b, now_ns);
 }
 
-/* The node has the rank by now, or had it all the time. */
+/* The node now has the rank, or had it all the time: drops the contested entry. */
 static void end_contest(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
 			const struct wire_rank *id, uint64_t now_ns)
 {
@@ -459,7 +460,8 @@ static void end_contest(struct fleet *f, struct fleet_job *job, const struct fle
 		drop_rank(f, job, at, now_ns);
 }
 
-/* A time of the node's clock on this machine's, as the beat of beat_ns came now; 0 stays 0. */
+/* Converts a time of the node's clock to this machine's, assuming the beat of beat_ns arrived now;
+ * 0 stays 0. */
 static uint64_t since_here(uint64_t since_ns, uint64_t beat_ns, uint64_t now_ns)
 {
 	uint64_t age_ns = since_ns < beat_ns ? beat_ns - since_ns : 0;
@@ -467,7 +469,7 @@ static uint64_t since_here(uint64_t since_ns, uint64_t beat_ns, uint64_t now_ns)
 	return !since_ns ? 0 : age_ns < now_ns ? now_ns - age_ns : 1;
 }
 
-/* The last that is heard of a process. */
+/* Takes the last report of an ended process. */
 static void take_end(struct fleet *f, const struct fleet_node *n, const struct beat_rank *b)
 {
 	struct fleet_job *job = fleet_find_job(f, b->rank.job);
@@ -525,7 +527,8 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	fill_rank(r, b, now_ns);
 	r->stalled_ns = since_here(b->stalled_since_ns, n->now_ns, now_ns);
 	job->seen_ns = now_ns;
-	/* A job that is all there is so at once: who speaks before the next look is a stranger. */
+	/* Mark a job complete at once when its last rank joins: a node that appears before the next
+	 * tick is then a stranger. */
 	if (joins && !job->complete && job->world > 0 && job->used >= (uint32_t)job->world)
 		fleet_admit_tick(f, job, now_ns);
 	if (r->rank >= 0)
@@ -582,7 +585,7 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 
 	pthread_mutex_lock(&f->lock);
 	n = find_node(f, b->node);
-	/* Not to one that only answers to the name. */
+	/* Not to another node with the same name. */
 	if (n && n->commands && !memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id))) {
 		count = n->command_count < max ? n->command_count : max;
 		memcpy(out, n->commands, count * sizeof(*out));
@@ -641,9 +644,10 @@ out:
 	return good;
 }
 
-/* n: who sent it, NULL if nobody knows it; r NULL: nobody has the rank. */
-static bool may_tell(const struct fleet *f, struct fleet_job *job, const struct fleet_rank *r,
-		     const struct fleet_node *n, const char *name)
+/* Whether the sender's window counts. n: the sender, NULL if unknown; r NULL: no node has the
+ * rank. */
+static bool may_report(const struct fleet *f, struct fleet_job *job, const struct fleet_rank *r,
+		       const struct fleet_node *n, const char *name)
 {
 	if (r)
 		return r->compared && (!strcmp(f->nodes[r->node].name, name) ||
@@ -666,11 +670,11 @@ enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fle
 	r = job ? fleet_find_rank(job, d->rank.rank) : NULL;
 	n = find_node(f, d->rank.node);
 	heard = fleet_admit_heard(n, via.connection);
-	if (!job) { /* that nobody beats for (its windows came late): there is no one to ask */
+	if (!job) { /* no beat names this job (its windows came late): no ranks to check against */
 		word = FLEET_TAKEN;
 	} else if (!heard && now_ns - via.since_ns < LIMIT_FLEET_HEAR_NS) {
 		word = FLEET_LATER;
-	} else if (!heard || !may_tell(f, job, r, n, d->rank.node)) {
+	} else if (!heard || !may_report(f, job, r, n, d->rank.node)) {
 		f->counts.refused_window++;
 	} else if (!fleet_admit_window(job, &d->rank)) {
 		f->counts.refused_world++;
@@ -683,14 +687,14 @@ enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fle
 	return word;
 }
 
-/* ---- a second's work ---- */
+/* ---- the tick, once a second ---- */
 
 static bool is_believed(const struct fleet *f, struct fleet_job *job, const struct fleet_rank *r)
 {
 	return fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node));
 }
 
-/* While a table is crowded who is silent is forgotten ever sooner, the oldest first. */
+/* While a table is crowded, silent ranks are forgotten sooner and sooner, the oldest first. */
 static void set_forget(struct fleet *f)
 {
 	bool crowded = is_crowded(f) || f->by_name.count >= CROWD(LIMIT_FLEET_JOBS);
@@ -706,7 +710,7 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 {
 	struct fleet_job *job = f->jobs[at];
 
-	/* the others still wait for who died */
+	/* the other ranks still wait for one that died */
 	if (hang_is_open(job->hang))
 		return;
 	for (uint32_t i = 0; i < job->rank_count; i++) {
@@ -724,7 +728,7 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 	job_free(f, job);
 }
 
-/* Only the thread that ticks touches these; the disk is waited for without the lock. */
+/* Only the ticking thread uses the saves. Writes to disk without the lock. */
 static void write_baselines(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	uint64_t age = f->config.baseline_age_ns, saved = 0, failed = 0;
@@ -760,7 +764,7 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 	set_forget(f);
 	pthread_mutex_unlock(&f->lock);
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t told;
+		uint32_t reported;
 
 		pthread_mutex_lock(&f->lock);
 		if (f->jobs[i])
@@ -769,10 +773,10 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 			f->pending[k].sender = f->jobs[i]->sender;
 		if (f->jobs[i])
 			forget(f, i, now_ns);
-		told = f->pending_count;
+		reported = f->pending_count;
 		f->pending_count = 0;
 		pthread_mutex_unlock(&f->lock);
-		for (uint32_t k = 0; k < told && f->fn; k++)
+		for (uint32_t k = 0; k < reported && f->fn; k++)
 			f->fn(f->arg, &f->pending[k]);
 	}
 	write_baselines(f, now_ns, now_unix_ns);

@@ -38,28 +38,27 @@ struct fleet_config {
 	uint64_t baseline_age_ns; /* how long an ended run is kept */
 };
 
-/* The connection by which a message came: a unique number, 0: not known; when it was made; and its
- * sender. */
+/* The connection of a message: a unique number (0: unknown), when it was made, and its sender. */
 struct fleet_via {
 	uint64_t connection, since_ns;
-	uint64_t sender; /* who holds it (rep.h); 0: not known */
+	uint64_t sender; /* the connection's sender (rep.h); 0: unknown */
 };
 
-/* FLEET_LATER: the connection is young, and no beat of the node has come by it yet. */
+/* FLEET_LATER: the connection is new, and no beat of the node has used it yet. */
 enum fleet_word { FLEET_REFUSED, FLEET_TAKEN, FLEET_LATER };
 
 struct fleet_totals {
 	uint32_t jobs, jobs_alive, jobs_hanging; /* jobs_alive: with a living rank */
 	uint32_t ranks, ranks_alive, ranks_quarantined, nodes, nodes_alive, suspects;
-	uint64_t events, lost, dropped; /* of the known ranks; dropped: entries without room */
-	uint64_t uploaded_bytes, raw_bytes, windows_dropped; /* of the known nodes */
+	uint64_t events, lost, dropped; /* of known ranks; dropped: entries without room */
+	uint64_t uploaded_bytes, raw_bytes, windows_dropped; /* of known nodes */
 	uint64_t bytes;					     /* memory used by detection */
 	/* refused, by reason */
 	uint64_t refused_foreign, refused_range, refused_world, refused_node, refused_backwards,
 	    refused_repeated, refused_processes, refused_window, refused_sketch;
 	/* of the comparison; see cross.h and hang.h */
 	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, thinned, renumbered;
-	uint32_t slice_most; /* most jobs or ranks handled while the lock was held once */
+	uint32_t slice_most; /* most jobs or ranks handled in one slice of the lock */
 	uint64_t findings, imbalances, hangs, uniform;
 	uint64_t sketches, sketch_bytes, sketches_dropped;
 	uint64_t commands_window, commands_hold, commands_suspect, commands_refused;
@@ -69,14 +68,14 @@ struct fleet_totals {
 void fleet_config_default(struct fleet_config *c);
 /* 0, -ENOMEM. */
 int fleet_open_with(struct fleet **out, const struct fleet_config *c);
-/* With the defaults otherwise. */
+/* Like fleet_open_with, with defaults for the rest. */
 int fleet_open(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns);
 void fleet_close(struct fleet *f);
-/* Before the first tick: keeps baselines of earlier runs in this directory. Errors as
+/* Call before the first tick. Keeps baselines of earlier runs in this directory. Errors as
  * baselines_open; then none are kept. */
 int fleet_keep_baselines(struct fleet *f, const char *dir);
 
-/* Before the first tick: who gets the findings; f is borrowed for the call. */
+/* Call before the first tick. fn gets the findings; f is borrowed for the call. */
 typedef void (*fleet_finding_fn)(void *arg, const struct finding_report *f);
 void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg);
 
@@ -101,8 +100,7 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
 
 /* 0, -ENOENT. */
 int fleet_rank_node(struct fleet *f, const char *job, int32_t rank, char node[WIRE_TEXT_BYTES]);
-/* Other ranks of its role that no finding names, nearest numbers first; returns how many were
- * written. */
+/* Other ranks of the rank's role that no finding names, nearest numbers first; their number. */
 uint32_t fleet_peers(struct fleet *f, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
 /* The latest sketch of a rank; the caller frees it (wire_sketch_free). -ENOENT, -ENOMEM. */
 int fleet_sketch(struct fleet *f, const char *job, int32_t rank, struct sketch *out);
@@ -119,10 +117,10 @@ int fleet_waterline(struct fleet *f, const char *job, const int32_t *ranks, uint
 /* All of the above, for verdicts, as of the last tick. */
 void fleet_sources(struct fleet *f, struct incident_sources *out);
 
-/* ---- for people ---- */
+/* ---- for the API ---- */
 
-/* Finds the key of a job that a person asks for by key or by name, among known jobs, else among
- * earlier runs. Returns the number of matching jobs: several users may have a job of that name. */
+/* Finds the key of a job from its key or name, among known jobs, else among earlier runs. The
+ * number of matches: several users may have a job of that name. */
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* Number of living ranks of a job. */
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);
@@ -133,7 +131,7 @@ struct fleet_page {
 	uint32_t limit;
 };
 /* Appends {"ranks":[...]} by job and rank, and "next" if there are more. The lock is held for a
- * bounded number of ranks at a time. 0, -EINVAL (after is no "next"), -ENOMEM. */
+ * limited number of ranks at a time. 0, -EINVAL (after is not a "next"), -ENOMEM. */
 int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* Appends metrics of the ranks that are alive, in the text format of Prometheus. */
 void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out);

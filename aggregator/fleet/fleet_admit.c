@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whose word counts. Names are claims: nothing on the wire proves that a sender is the node it
- * says. What can be had without keys is that a job once seen can't be taken over while its nodes
- * live, and that a stranger to a job that is complete without it, or who knows no communicator of one
- * (64 bits that only its ranks share), is compared with nobody. */
+ * Decides which nodes to believe. Nothing on the wire proves that a sender is the node it claims to
+ * be. Two things are possible without keys. First, nobody can take over a known job while its nodes
+ * live. Second, a stranger's ranks are compared with nobody. A node is a stranger if the job is
+ * complete without it, or if it knows none of the job's communicators (64-bit ids that only the
+ * ranks share). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +11,12 @@
 #include "base/hash.h"
 #include "base/room.h"
 
-/* How far a beat may lie behind the one before: they are sent one after another. */
+/* How much older a beat may be than the one before: a node sends them in order. */
 #define BACKWARDS_NS 1000000000ull
 #define TIME_MAX     (1ll << 62)
 
-/* Two that answer to one name: the later one, unless the earlier one is still connected, or was here before
- * it, or until that has gone silent. */
+/* Whether a sender with another boot id may take over the name. Not if the current one is still
+ * connected, or if the sender had the name before; but always if the current one is silent. */
 static bool may_switch(const struct fleet *f, const struct fleet_node *n, const struct beat *b,
 		       uint64_t via, uint64_t now_ns)
 {
@@ -40,7 +41,7 @@ bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *
 		return true;
 	else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id)))
 		refused = may_switch(f, n, b, via, now_ns) ? NULL : &f->counts.refused_node;
-	else if (b->sequence <= n->sequence) /* asked again: the answer was lost */
+	else if (b->sequence <= n->sequence) /* a repeated request: its answer was lost */
 		refused = &f->counts.refused_repeated;
 	else if (b->now_ns + BACKWARDS_NS < n->now_ns)
 		refused = &f->counts.refused_backwards;
@@ -87,7 +88,7 @@ bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *
 	return part && (part->proven || (!job->spans && !job->complete));
 }
 
-static bool is_spoken_for(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
+static bool any_proven_alive(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < job->part_count; i++)
 		if (job->parts[i].proven && fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
@@ -95,9 +96,9 @@ static bool is_spoken_for(const struct fleet *f, const struct fleet_job *job, ui
 	return false;
 }
 
-/* A job that comes back on other nodes shows communicators that nobody knows: where all that were
- * believed are silent, the next node is a first one again. */
-static void found_anew(struct fleet_job *job)
+/* A job that restarts on other nodes has new communicators. Once all believed nodes are silent, the
+ * next node is believed as a first one is. */
+static void forget_proofs(struct fleet_job *job)
 {
 	for (uint32_t i = 0; i < job->part_count; i++)
 		job->parts[i].proven = false;
@@ -120,8 +121,8 @@ static struct fleet_part *make_part(struct fleet_job *job, uint32_t node)
 	return &job->parts[at];
 }
 
-/* Communicators that the part showed first stay: they were a believed one's, and prove nothing to whoever
- * has the part next. */
+/* Communicators that a dropped part showed first are kept: a believed node showed them. They prove
+ * nothing for the node that gets the part's place next. */
 void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < job->part_count; i++) {
@@ -142,7 +143,7 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 				    uint64_t now_ns)
 {
 	struct fleet_part *part = fleet_admit_find_part(f, job, node);
-	bool first = !is_spoken_for(f, job, now_ns);
+	bool first = !any_proven_alive(f, job, now_ns);
 
 	if (!part) {
 		part = make_part(job, node);
@@ -152,7 +153,7 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 		    (struct fleet_part){.node = node, .key = f->nodes[node].key, .born_ns = now_ns};
 	}
 	if (first) {
-		found_anew(job);
+		forget_proofs(job);
 		part->proven = true;
 	}
 	part->seen_ns = now_ns;
@@ -219,9 +220,9 @@ bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct wire_
 		return true;
 	if (id->world_size <= 0 && id->rank < job->world)
 		return true;
-	/* An elastic job starts anew with another size: its own nodes may say so, and who comes when
-	 * they are silent. */
-	if (id->world_size > 0 && ((part && part->proven) || !is_spoken_for(f, job, now_ns))) {
+	/* An elastic job restarts with another size. Its own nodes may change the size; if they are
+	 * all silent, any node may. */
+	if (id->world_size > 0 && ((part && part->proven) || !any_proven_alive(f, job, now_ns))) {
 		set_world(job, id->world_size);
 		return true;
 	}
@@ -247,8 +248,7 @@ void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const str
 
 		if (first != IDMAP_NONE && first != own)
 			job->spans = true;
-		/* Too many to keep: communicators that are still in use come back with the next
-		 * beats. */
+		/* Too many to keep. Communicators in use come back with the next beats. */
 		if (first == IDMAP_NONE && job->comms.count >= BEAT_COMMS_MAX * (job->used + 1))
 			idmap_clear(&job->comms);
 		if (first == IDMAP_NONE)

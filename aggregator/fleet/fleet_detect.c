@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a beat gives to detection, and a job's turn of a tick. */
+ * Passes beats to detection, and runs a job's part of a tick. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "model/thresholds.h"
 
-/* Where nobody says what kind of work a rank does, all ranks do the same. */
+/* The role of all ranks if nobody names one. */
 #define ANY_ROLE "rank"
 
 static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name)
@@ -82,7 +82,7 @@ struct finding_report *fleet_detect_pending(struct fleet *f)
 	return &f->pending[f->pending_count++];
 }
 
-/* The typical step of the job, for how long a collective may take. */
+/* The job's typical step, which bounds how long a collective may take. */
 static double step_ns(const struct fleet_job *job)
 {
 	double longest = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The fleet for diagnosis, and one job or rank of it for people; fleet_pages.c has what is as large as the
- * fleet. */
+ * The fleet for diagnosis, and JSON of one job or rank. JSON of the whole fleet is in
+ * fleet_pages.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
 
 /* ---- for diagnosis ---- */
 
-/* NULL: not known. The lock is held either way. */
+/* NULL: unknown. Takes the lock in either case. */
 static struct fleet_rank *lock_rank(struct fleet *f, const char *name, int32_t rank,
 				    struct fleet_job **job)
 {
@@ -108,7 +108,7 @@ int fleet_baseline(struct fleet *f, const char *name, int32_t rank, struct sketc
 	return err;
 }
 
-/* The rows in one block, names behind them. */
+/* Copies the rows into one block, with the names behind them. */
 static int copy_rows(const struct waterline_row *rows, uint32_t n, bool paper,
 		     struct diagnosis_group *out)
 {
@@ -177,7 +177,7 @@ int fleet_waterline(struct fleet *f, const char *name, const int32_t *ranks, uin
 	return err;
 }
 
-/* ---- for people ---- */
+/* ---- for the API ---- */
 
 static json_t *role_json(const struct cross *c, const struct cross_role *role)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Each rank has its own kinds of steps. What a job does is one row: ranks that do the same in the same
- * steps, and those that wait for them in these. */
+ * Each rank reports its own kinds of steps. One row merges the ranks that do the same in the same
+ * steps, and lists the ranks that wait for them in these steps. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "base/text.h"
 
 #define ROWS_MAX 64u
-/* Ranks do not count their steps from the same one: the first that was found may be another one. */
+/* Ranks may count their steps from different first steps. */
 #define PLACE_SLACK 3u
 
 struct row {
-	struct kinds_row sum; /* figures of all ranks added up */
+	struct kinds_row sum; /* sums over all ranks */
 	uint32_t ranks;
 	int32_t rank;	    /* the first of them */
 	json_t *is, *waits; /* lists of ranks */
@@ -67,7 +67,8 @@ static void add(struct row *rows, uint32_t *count, const struct kinds_row *k, in
 	r->sum.grown |= k->grown;
 }
 
-/* Who waits in the very steps in which somebody else does something is no kind of its own. */
+/* A rank that waits in the same steps in which others work is listed with them, not as a kind of
+ * its own. */
 static void fold_waits(struct row *rows, uint32_t count)
 {
 	for (uint32_t w = 0; w < count; w++)
@@ -105,7 +106,7 @@ static json_t *row_json(const struct row *r)
 			 "waiting", r->waits);
 }
 
-/* The ranks of the job; the caller frees. */
+/* The job's ranks that sent a sketch; the caller frees the list. */
 static int ranks_of(struct fleet *f, const char *name, int32_t **out, uint32_t *count)
 {
 	struct fleet_job *job;
@@ -128,7 +129,7 @@ json_t *fleet_kinds_json(struct fleet *f, const char *name)
 {
 	struct row rows[ROWS_MAX];
 	json_t *list;
-	uint32_t count = 0, told = 0, n;
+	uint32_t count = 0, sketched = 0, n;
 	int32_t *ranks;
 
 	if (ranks_of(f, name, &ranks, &n))
@@ -138,7 +139,7 @@ json_t *fleet_kinds_json(struct fleet *f, const char *name)
 
 		if (fleet_sketch(f, name, ranks[i], &s))
 			continue;
-		told++;
+		sketched++;
 		for (uint32_t k = 0; k < s.kind_count; k++)
 			add(rows, &count, &s.kinds[k], ranks[i]);
 		wire_sketch_free(&s);
@@ -153,5 +154,5 @@ json_t *fleet_kinds_json(struct fleet *f, const char *name)
 		json_decref(rows[i].is);
 		json_decref(rows[i].waits);
 	}
-	return json_pack("{s:s, s:i, s:o}", "job", name, "ranks", (int)told, "kinds", list);
+	return json_pack("{s:s, s:i, s:o}", "job", name, "ranks", (int)sketched, "kinds", list);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The fleet for people, page by page. Beats wait for the fleet's lock, and so nothing of the size of the
- * fleet is done under it: what a page needs is copied in slices, and put in order and into words without
- * it. A page is of one moment per slice; the next one may see ranks that came or went. */
+ * Lists of the fleet, page by page. Beats wait for the fleet's lock, so no work in proportion to
+ * the fleet is done under it. A page's data is copied in slices, then sorted and printed without
+ * the lock. Each slice is consistent; ranks may come or go between slices. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "base/text.h"
 
 #define SLICE_JOBS 512u
-/* Ranks of which a few numbers are looked at, and of which everything is copied: some 0.1 ms each. */
+/* Ranks per slice that are scanned, and that are copied whole: about 0.1 ms each. */
 #define SLICE_RANKS FLEET_SLICE
 #define SLICE_WHOLE 128u
 
@@ -28,7 +28,7 @@ static void lock(struct fleet *f)
 	pthread_mutex_lock(&f->lock);
 }
 
-/* Ends a slice of so many jobs or ranks. */
+/* Ends a slice that saw this many jobs or ranks. */
 static void unlock(struct fleet *f, uint32_t seen)
 {
 	if (seen > f->slice_most)
@@ -45,7 +45,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct job_name *)a)->name, ((const struct job_name *)b)->name);
 }
 
-/* The names of all jobs, or of this one, that come behind `after`, in order. The caller frees. */
+/* Names of all jobs, or only of `only`, after `after`, sorted. The caller frees them. */
 static int names_of(struct fleet *f, const char *only, const char *after, struct job_name **out,
 		    uint32_t *count)
 {
@@ -101,7 +101,7 @@ static int by_rank(const void *a, const void *b)
 	return ORDER(x->rank, y->rank) ?: ORDER(x->slot, y->slot);
 }
 
-/* The places of a job's ranks in order; the caller frees. */
+/* A job's places, sorted by rank; the caller frees them. */
 static int places_of(struct fleet *f, const char *name, struct place **out, uint32_t *count)
 {
 	struct place *list = NULL;
@@ -154,7 +154,7 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	out->contested = r->contested;
 }
 
-/* Of these places those that still are the same rank's; at most SLICE_WHOLE. */
+/* Copies the places that still hold the same rank; at most SLICE_WHOLE. */
 static uint32_t copy_rows(struct fleet *f, const char *name, const struct place *list,
 			  uint32_t count, uint64_t now_ns, struct row *out)
 {
@@ -363,8 +363,8 @@ static const struct {
      put_excess},
 };
 
-/* Of each family in a buffer of its own, since its series stand together. A rank that two nodes claim is
- * the first one's: the other row is contested. */
+/* One buffer per family, because a family's series must be together. If two nodes claim a rank, its
+ * series show the first; the other row is contested. */
 static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
 			   struct buf part[ARRAY_LEN(series)])
 {
@@ -420,7 +420,7 @@ struct job_row {
 	char (*roles)[WIRE_TEXT_BYTES]; /* LIMIT_CROSS_ROLES */
 };
 
-/* Ranks alive from `from` on, as far as one slice goes; false: the job is gone. */
+/* Counts living ranks from `from` on, within one slice; false: the job is gone. */
 static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint64_t now_ns,
 			struct job_row *out)
 {
@@ -507,8 +507,8 @@ int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns
 
 /* ---- totals ---- */
 
-/* What the lock is held for is bounded; whoever waits for it comes first. */
-static void breathe(struct fleet *f, uint32_t *left)
+/* Ends the slice, lets waiting threads take the lock, and begins the next slice. */
+static void next_slice(struct fleet *f, uint32_t *left)
 {
 	unlock(f, SLICE_RANKS);
 	sched_yield();
@@ -564,12 +564,12 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
 		if (!f->jobs[i])
 			continue;
 		add_job(f->jobs[i], out);
-		/* the job may go, or another one come, at each breath */
+		/* the job may be replaced or removed whenever the lock is released */
 		for (uint32_t k = 0; f->jobs[i] && k < f->jobs[i]->rank_count; k++) {
 			if (f->jobs[i]->ranks[k].used)
 				add_rank(f, &f->jobs[i]->ranks[k], now_ns, out);
 			if (!--left)
-				breathe(f, &left);
+				next_slice(f, &left);
 		}
 		out->jobs_alive += out->ranks_alive > alive;
 	}
@@ -577,7 +577,7 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
 		const struct fleet_node *n = &f->nodes[i];
 
 		if (!--left)
-			breathe(f, &left);
+			next_slice(f, &left);
 		if (!n->used || (now_ns > n->seen_ns && now_ns - n->seen_ns > f->config.forget_ns))
 			continue;
 		out->nodes++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fleet_private.h - what the parts of fleet share. Everything below fleet.lock. */
+ * fleet_private.h - shared by the files of the fleet. fleet.lock protects everything below. */
 #ifndef SYSOM_AGGREGATOR_FLEET_FLEET_PRIVATE_H
 #define SYSOM_AGGREGATOR_FLEET_FLEET_PRIVATE_H
 
@@ -18,11 +18,11 @@
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
-/* Ranks that are looked at in one turn of the lock, for people: 0.1 ms. */
+/* Ranks that the API reads per turn of the lock: 0.1 ms. */
 #define FLEET_SLICE 1024u
-/* Sizes that an elastic job had, whose windows may come late. */
+/* Earlier sizes of an elastic job, whose windows may come late. */
 #define FLEET_WORLDS 4u
-/* Where nobody says what kind of work a rank does, and all do the same. */
+/* The role if nobody names the ranks' work, and all do the same. */
 #define FLEET_ANY_ROLE "rank"
 
 struct fleet_job;
@@ -35,18 +35,18 @@ struct fleet_held {
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
-	/* 1 + index of the place that was taken before this one; stays with the place */
+	/* 1 + index of the place taken before this one; stays with the place */
 	uint32_t next;
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
 	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
-	bool connected;		  /* by via */
+	bool connected;		  /* through via */
 	uint64_t sender;	  /* of its latest beat */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
-	struct fleet_held *held; /* its ranks, LIMIT_NODE_PROCESSES at most */
+	struct fleet_held *held; /* its ranks, at most LIMIT_NODE_PROCESSES */
 	uint32_t held_count;
 	size_t held_room;
 };
@@ -76,46 +76,48 @@ struct fleet_stats {
 
 struct fleet_rank {
 	bool used, compared;
-	bool ended;	/* its process; stats are its last */
+	bool ended;	/* its process has ended; stats are its last */
 	bool contested; /* another node has the rank: shown, counted, compared with nobody */
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
-	/* of this machine; when its last window came, or was asked for */
+	/* this machine's clock; window_ns: when its last window came or was requested */
 	uint64_t key, start_time_ticks, seen_ns, window_ns;
-	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
-	uint64_t
-	    peer_ns;   /* when a window came, or was asked for, that others can be held against */
+	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that window covers */
+	/* when a window came or was requested that peers can be compared with */
+	uint64_t peer_ns;
 	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
 	    *before; /* owned; before: name of the node that had it, or NULL */
 	struct fleet_stats stats;
-	uint64_t stalled_ns; /* since when it hangs, on this machine's clock; 0: it does not */
-	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
+	uint64_t stalled_ns; /* when it hung, on this machine's clock; 0: it does not hang */
+	uint64_t steps_before, flagged_before; /* when the temporal model last read them */
 	uint64_t born_ns, signature;
-	struct roles_kernel *kernels;	   /* what it launches, where its role has to be learned */
+	struct roles_kernel *kernels;	   /* what it launches, if its role must be learned */
 	uint32_t kernel_count, learned;	   /* 1 + role; 0: not yet */
-	uint32_t pace;			   /* 1 + index into the job's paces; 0: not known yet */
+	uint32_t pace;			   /* 1 + index into the job's paces; 0: unknown yet */
 	uint64_t pace_kernels, pace_steps; /* at the first beat with steps */
 	/* since then: sum over steps, extremes of a group */
 	double launched, launch_low, launch_high;
 	uint64_t launch_steps;
-	void *sketch; /* as it came */
+	void *sketch; /* the message as received */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;
 };
 
 /* A node's part in a job. */
 struct fleet_part {
-	uint32_t node;			/* FLEET_NONE: gone */
-	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again; of
-					 * a part that is gone: 1 + the next such, or 0 */
-	bool proven; /* shares a communicator with the job's other nodes, or founded the job */
+	uint32_t node; /* FLEET_NONE: dropped */
+	/* key: of the node's name, because places are reused; of a dropped part: 1 + the next
+	 * such, or 0 */
+	uint64_t key, born_ns, seen_ns;
+	/* shares a communicator with the job's other nodes, or was the job's first node */
+	bool proven;
 };
 
 struct fleet_role {
 	char name[WIRE_TEXT_BYTES];
-	uint32_t members; /* at the temporal model's last look; 0: not known yet */
+	uint32_t members; /* when the temporal model last read it; 0: unknown yet */
 	struct waterline *waterline;
 	struct temporal *temporal;
 	struct sketch base; /* of the newest earlier run */
@@ -124,8 +126,8 @@ struct fleet_role {
 
 struct fleet_pull {
 	uint64_t minute_ns, hold_ns, suspect_ns, hang_ns;
-	uint32_t windows; /* asked in this minute */
-	/* A window whose peers were not known when it came, and when that was; 0: none. */
+	uint32_t windows; /* requested in this minute */
+	/* A window that came before its peers were known, and when it came; 0: none. */
 	uint64_t waiting_ns, waiting_begin_unix_ns, waiting_end_unix_ns;
 	int32_t waiting_rank;
 	uint8_t waiting_anomaly[16];
@@ -135,7 +137,7 @@ struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
 	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
 	uint64_t sender;		     /* whose beat made it known */
-	int32_t world;			     /* 0: not known */
+	int32_t world;			     /* 0: unknown */
 	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
 	uint32_t rank_count, used;
@@ -145,26 +147,26 @@ struct fleet_job {
 	struct fleet_part *parts;
 	uint32_t part_count;
 	size_t part_room;
-	uint32_t free_part;   /* 1 + index of one that is gone; 0: none */
+	uint32_t free_part;   /* 1 + index of a dropped one; 0: none */
 	struct idmap by_node; /* node index -> part */
 	struct idmap comms;   /* of proven nodes -> part that showed it first */
-	bool spans;	      /* a communicator reaches beyond its node */
+	bool spans;	      /* a communicator has ranks of several nodes */
 	bool complete;	      /* proven nodes have all ranks of the world */
 	struct fleet_role *roles;
 	uint32_t role_count;
 	struct cross *cross;
 	struct hang *hang;
 	struct fleet_pull pull;
-	uint64_t run;			/* identity of this run; 0: not known yet */
-	bool run_loaded;		/* baselines of earlier runs were looked for */
+	uint64_t run;			/* identity of this run; 0: unknown yet */
+	bool run_loaded;		/* baselines of earlier runs were loaded */
 	float paces[LIMIT_FLEET_PACES]; /* kernels per step that ranks were seen to launch */
 	uint32_t pace_count;
-	bool partial;	  /* some communicator is of some ranks only */
-	bool roles_dirty; /* somebody launches what was not seen before */
+	bool partial;	  /* some communicator has only some of the ranks */
+	bool roles_dirty; /* a rank launches new kernels */
 	uint32_t role_kinds;
 	uint64_t roles_ns;
 	bool uniform, hanging; /* a finding of that kind is open */
-	uint64_t uniform_told_ns, uniform_begin_unix_ns, uniform_step; /* as it was told */
+	uint64_t uniform_reported_ns, uniform_begin_unix_ns, uniform_step; /* as last reported */
 };
 
 /* A run's row for the baselines, written without the lock. */
@@ -181,23 +183,24 @@ struct fleet {
 	void *arg;
 	struct fleet_node
 	    *nodes; /* LIMIT_FLEET_NODES; mapped, so that places never taken cost nothing */
-	/* 1 + index of the latest place that was taken; places stay in the chain */
+	/* 1 + index of the place taken last; places stay in the chain */
 	uint32_t first_node;
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
-	struct idmap by_via; /* connection -> index of the node whose latest beat came by it */
+	struct idmap by_via; /* connection -> index of the node whose latest beat used it */
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
 	uint32_t ranks;
-	uint64_t forget_ns; /* the config's, less while a table is crowded */
+	uint64_t forget_ns; /* the config's, or less while a table is crowded */
 	uint64_t last_tick_ns, expire_ns;
 	uint32_t slice_most; /* fleet_pages.c */
-	/* findings of one job's turn, told without the lock; of the thread that ticks */
+	/* findings of one job's turn, reported without the lock; only the ticking thread uses
+	 * them */
 	struct finding_report *pending;
 	uint32_t pending_count;
 	size_t pending_room;
-	struct fleet_save *saves; /* the same */
+	struct fleet_save *saves; /* also only the ticking thread's */
 	uint32_t save_count;
 	size_t save_room;
 };
@@ -212,35 +215,35 @@ struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint64_t now_ns);
-/* Since when, on this machine's clock; 0: it does not. */
+/* When the rank hung, on this machine's clock; 0: it does not hang. */
 uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
 			  const struct fleet_rank *r, uint64_t now_ns);
 bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
-/* Whether a node may say so by this connection; n NULL: it is new. Counts refusals. */
+/* Whether to accept a beat from this connection; n NULL: the node is new. Counts refusals. */
 bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via,
 		      uint64_t now_ns);
-/* It may, and has. */
+/* Notes an accepted beat. */
 void fleet_admit_node(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via);
-/* Whether beats of the node came by the connection; n may be NULL. */
+/* Whether beats of the node came through the connection; n may be NULL. */
 bool fleet_admit_heard(const struct fleet_node *n, uint64_t via);
 struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns);
-/* Those whose node is gone; its ranks were dropped. */
+/* Drops the parts of forgotten nodes, whose ranks were dropped. */
 void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 /* NULL: the node has none. */
 struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job,
 					 uint32_t node);
-/* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job
- * that shares much, or that is all there, is a stranger until proven otherwise. */
+/* Whether the node is believed about the job; part may be NULL. If the job is complete, or its
+ * communicators span nodes, a node that shares none of them is a stranger. */
 bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part);
 void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
-/* Whether this node may speak for the rank, which no other node has. Counts refusals. */
+/* Whether this node may report the rank, which no other node has. Counts refusals. */
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct wire_rank *id,
 		      uint32_t node, uint64_t now_ns);
-/* Whether the job has, or had, as many ranks as the window of one says. */
+/* Whether the job has, or had, as many ranks as the window states. */
 bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id);
-/* The rank's communicators against those of the job. */
+/* Compares the rank's communicators with those of the job. */
 void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const struct beat_rank *b);
 /* fleet_detect.c */
 void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
@@ -250,15 +253,15 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 		       uint64_t now_unix_ns);
 /* fleet_roles.c */
 void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struct sketch *s);
-/* A new process has the rank's number: its role is learned again from its first steps. */
+/* A new process has the rank's number: learns its role again from its first steps. */
 void fleet_roles_restart(struct fleet_rank *r);
 void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns);
 void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b);
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b);
-/* All ranks are known, and they launch different numbers of kernels in no regular pattern: their
+/* True if all ranks are known and launch different numbers of kernels in no regular pattern: their
  * work differs by nature. */
 bool fleet_roles_uneven(const struct fleet_job *job);
-/* "": not known yet. out: for a learned one's name. */
+/* The rank's role; "": unknown yet. out: space for a learned role's name. */
 const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r,
 			     uint64_t now_ns, char *out, size_t bytes);
 /* fleet_temporal.c */
@@ -268,7 +271,7 @@ struct finding_report *fleet_detect_pending(struct fleet *f);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct finding_report *e,
 			uint64_t now_ns);
-/* What could not be asked for yet. */
+/* Sends requests that had to wait. */
 void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       const struct digest *d, uint64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is asked of the nodes: hold first, so that nothing is overwritten meanwhile; then windows of
- * the suspects that sent none and of healthy peers of theirs, over the same stretch, on each node's
- * own clock. Sidecars dial, so commands wait for their beats. A node is only asked about ranks it
+ * Requests to nodes. First a hold, so that nothing is overwritten meanwhile. Then windows over the
+ * same time range, in each node's clock: of suspects that sent none, and of healthy peers. Nodes
+ * connect to us, so commands wait for their beats. A node is asked only about ranks that it
  * reports. */
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +16,15 @@
 #define SUSPECT_NS	 40000000000ull
 #define HOLD_BEFORE_NS	 20000000000ull
 #define HOLD_AFTER_NS	 120000000000ull
-#define STRETCH_NS	 10000000000ull /* of a window, where the fault goes on */
+#define STRETCH_NS	 10000000000ull /* of a window, while the fault goes on */
 #define HANG_STRETCH_NS	 20000000000ull
-#define WAIT_NS		 30000000000ull /* for peers to be known, in a job that starts */
-#define MOMENT_STEPS	 2u
-#define MOMENT_NS	 1e9
+#define WAIT_NS		 30000000000ull /* until a starting job's peers are known */
+#define BRIEF_STEPS	 2u
+#define BRIEF_NS	 1e9
 #define PEERS		 2u
-#define SUSPECTS	 3u /* windows of more say nothing that these don't */
-/* A suspect of which a window came lately that tells of a good part of the fault has sent its own. A
- * healthy peer's may be of any time. */
+#define SUSPECTS	 3u /* windows of more suspects add nothing */
+/* A suspect needs no new window if it recently sent one that covers a quarter of the fault. For a
+ * peer any recent window will do. */
 #define OWN_WINDOW_NS 60000000000ull
 #define OWN_PARTS     4u
 
@@ -35,14 +35,14 @@ static uint64_t *counter(struct fleet *f, uint32_t kind)
 					   : &f->counts.commands_suspect;
 }
 
-/* times on the job's clock; anomaly may be NULL. */
+/* Times are on the job's clock; anomaly may be NULL. */
 static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uint32_t kind,
 		int32_t rank, uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly)
 {
 	struct fleet_node *n = &f->nodes[node];
 	struct wire_command *c;
 	int64_t begin = 0, end = 0;
-	/* what a node says of its clock may be anything */
+	/* a node's clock offset may be anything */
 	bool far = __builtin_sub_overflow((int64_t)begin_unix_ns, n->realtime_offset_ns, &begin) ||
 		   __builtin_sub_overflow((int64_t)end_unix_ns, n->realtime_offset_ns, &end);
 
@@ -65,7 +65,7 @@ static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uin
 	return true;
 }
 
-/* Every rank of the job: one command per node. */
+/* Holds all ranks of the job: one command per node. */
 static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
 		 uint64_t end_unix_ns, uint64_t now_ns)
 {
@@ -81,18 +81,18 @@ static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
 			    begin_unix_ns - HOLD_BEFORE_NS, end_unix_ns + HOLD_AFTER_NS, NULL);
 }
 
-/* A window tells of the stretch, or will. */
-static void told(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
-		 uint64_t now_ns)
+/* Notes that a window covers the range, or will. */
+static void note_window(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
+			uint64_t now_ns)
 {
 	r->window_ns = now_ns;
 	r->window_begin_unix_ns = begin_unix_ns;
 	r->window_end_unix_ns = end_unix_ns;
 }
 
-/* Whether that is a good part of the fault, too. */
-static bool is_told(const struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
-		    uint64_t now_ns)
+/* Whether that window covers enough of the fault. */
+static bool has_window(const struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
+		       uint64_t now_ns)
 {
 	uint64_t from = r->window_begin_unix_ns, to = r->window_end_unix_ns;
 	uint64_t whole = end_unix_ns - begin_unix_ns;
@@ -122,12 +122,12 @@ static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		 anomaly))
 		return false;
 	p->windows++;
-	told(r, begin_unix_ns, end_unix_ns, now_ns);
+	note_window(r, begin_unix_ns, end_unix_ns, now_ns);
 	return true;
 }
 
-/* Healthy ranks of the suspect's role: their windows over the stretch, and a closer look from now
- * on. False: none is known. */
+/* Asks healthy ranks of the suspect's role for windows over the range, and for a closer look from
+ * now on. False: none is known. */
 static bool ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank *suspect,
 		      uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
 		      uint64_t now_ns)
@@ -161,7 +161,7 @@ void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 		p->waiting_ns = 0;
 }
 
-/* Of one rank, which may be NULL. */
+/* Asks for the stacks of one rank, which may be NULL. */
 static bool ask_stacks(struct fleet *f, const struct fleet_job *job, struct fleet_rank *r,
 		       const struct finding_report *e, uint64_t now_ns)
 {
@@ -169,11 +169,11 @@ static bool ask_stacks(struct fleet *f, const struct fleet_job *job, struct flee
 
 	if (!r || r->rank < 0 || !fleet_rank_is_alive(f, r, now_ns))
 		return false;
-	told(r, begin, e->end_unix_ns, now_ns);
+	note_window(r, begin, e->end_unix_ns, now_ns);
 	return ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
 }
 
-/* Stacks of all ranks at that moment. */
+/* Asks for the stacks of all ranks at the time of a hang. */
 static void ask_all(struct fleet *f, struct fleet_job *job, const struct finding_report *e,
 		    uint64_t now_ns)
 {
@@ -182,7 +182,7 @@ static void ask_all(struct fleet *f, struct fleet_job *job, const struct finding
 	if (job->pull.hang_ns && now_ns - job->pull.hang_ns < HANG_AGAIN_NS)
 		return;
 	job->pull.hang_ns = now_ns;
-	/* Those to blame first, then the rest as far as the budget goes. */
+	/* Suspects first, then others within the budget. */
 	for (uint32_t i = 0; i < e->finding.rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++)
 		asked += ask_stacks(f, job, fleet_find_rank(job, e->finding.ranks[i]), e, now_ns);
 	for (uint32_t i = 0; i < job->rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++)
@@ -196,7 +196,7 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 	uint64_t begin = e->begin_unix_ns, end = e->end_unix_ns;
 	bool again = !job->pull.suspect_ns || now_ns - job->pull.suspect_ns >= SUSPECT_AGAIN_NS;
 
-	/* of an imbalance the beats say all there is */
+	/* beats show all of an imbalance */
 	if (!f->config.pull || e->ended || e->finding.kind == FINDING_IMBALANCE)
 		return;
 	hold(f, job, begin, end, now_ns);
@@ -216,7 +216,7 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 		if (again)
 			ask(f, job, r->node, WIRE_COMMAND_SUSPECT, r->rank, begin, end + SUSPECT_NS,
 			    NULL);
-		if (is_told(r, e->begin_unix_ns, end, now_ns))
+		if (has_window(r, e->begin_unix_ns, end, now_ns))
 			continue;
 		ask_window(f, job, r, begin, end, NULL, now_ns);
 		if (e->finding.kind == FINDING_SLOW_RANK && !i)
@@ -226,12 +226,12 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct fin
 		job->pull.suspect_ns = now_ns;
 }
 
-/* A host that was late once: what its peers did meanwhile explains nothing, and to tell it costs their
- * hosts more than the moment did. If it goes on, the next window asks. */
-static bool is_moment(const struct digest *d)
+/* A host that was late once. Its peers' windows would explain nothing, and would cost their hosts
+ * more than the delay did. If it goes on, the next window asks. */
+static bool is_brief(const struct digest *d)
 {
-	return d->reason == WINDOW_SELF && d->flagged && d->flagged <= MOMENT_STEPS &&
-	       d->flagged * d->latency_ns < MOMENT_NS && d->self_excess_ns < MOMENT_NS;
+	return d->reason == WINDOW_SELF && d->flagged && d->flagged <= BRIEF_STEPS &&
+	       d->flagged * d->latency_ns < BRIEF_NS && d->self_excess_ns < BRIEF_NS;
 }
 
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
@@ -239,11 +239,11 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 {
 	uint64_t begin = d->begin_unix_ns, end = d->end_unix_ns;
 
-	if (!d->summary_only) /* of which nothing can be compared */
-		told(r, begin, end, now_ns);
+	if (!d->summary_only) /* a summary has nothing to compare */
+		note_window(r, begin, end, now_ns);
 	if (!d->summary_only && !digest_is_own(d))
 		r->peer_ns = now_ns;
-	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared || is_moment(d))
+	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared || is_brief(d))
 		return;
 	hold(f, job, begin, end, now_ns);
 	if (end > begin + 2 * STRETCH_NS)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Roles where nobody names them: by what the ranks launch (analysis/slow/roles.h), from their sketches.
- * Until those are there, a job whose communicators split its ranks is compared in no way: its
- * stages would accuse each other. Ranks that launch exactly the same are one for the learning. */
+ * Finds the roles of a job that names none, from the kernels in the ranks' sketches
+ * (analysis/slow/roles.h). Before the sketches arrive, a job whose communicators divide its ranks
+ * is not compared at all: its pipeline stages would accuse each other. Ranks with identical kernels
+ * are learned as one. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,14 @@
 #include "base/order.h"
 #include "model/thresholds.h"
 
-/* A beat comes in the middle of a step: kernels counted over steps are off by up to so many steps. */
+/* A beat may come in the middle of a step, so a count over steps may be wrong by this many
+ * steps. */
 #define PACE_OFF_STEPS 2.0
-/* Kernels per launch from which graphs are launched: then only kernels tell work apart. */
+/* Above this many kernels per launch the job launches graphs: only kernels then distinguish
+ * work. */
 #define PACE_GRAPHS  1.5
 #define KINDS_MAX    512u /* of work in one job */
-#define PER_STEP_MAX 1e9  /* launches; nobody has more */
+#define PER_STEP_MAX 1e9  /* launches; no job has more */
 
 static int by_key(const void *a, const void *b)
 {
@@ -33,7 +36,7 @@ static int by_count(const void *a, const void *b)
 	return ORDER(y->count, x->count) ?: by_key(a, b);
 }
 
-/* One entry per key, ascending, of the most launched. */
+/* Merges entries of equal keys, keeps the most launched, and sorts by key. */
 static uint32_t condense(struct roles_kernel *v, uint32_t n)
 {
 	uint32_t made = 0;
@@ -152,8 +155,8 @@ static void count_launches(struct fleet_rank *r, const struct beat_rank *b)
 	}
 }
 
-/* Kernels per step and how far that may be off, in kernels. Launches in whole steps are exact from the
- * first steps on; kernels in graphs show only where many steps are counted together. */
+/* Kernels per step, and their largest error, in kernels. Launches in whole steps are exact from the
+ * first steps on. Kernels of graphs need a count over many steps. */
 static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint64_t kernels,
 		    double *pace, double *off)
 {
@@ -170,9 +173,9 @@ static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint6
 	return r->launch_steps >= thresholds.count.some && *off <= thresholds.same.work * launches;
 }
 
-/* The same work has the same number of kernels: where a rank launches more of them in a step than
- * another, its time says nothing about the other's. The first steps decide that: a rank that launches
- * more later on stays with its peers and is suspected. 0 kernels: none were seen, so their number says
+/* Equal work launches equally many kernels. Ranks with different counts are not compared, because
+ * their times say nothing about each other. Only the first steps decide: a rank that launches more
+ * later stays with its peers and becomes a suspect. 0 kernels: none were seen, so the number says
  * nothing. */
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b)
 {
@@ -220,7 +223,7 @@ bool fleet_roles_uneven(const struct fleet_job *job)
 	}
 	if (job->world > 0 && known < (uint32_t)job->world)
 		return false;
-	/* stages of a pipeline have as many ranks each; paces that nobody has any more don't count */
+	/* pipeline stages have equally many ranks; ignore paces that no rank has any more */
 	for (uint32_t i = 0; i < job->pace_count; i++) {
 		if (sizes[i] && size && sizes[i] != size)
 			return true;
@@ -240,7 +243,7 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 	}
 	if (job->partial && !r->learned && now_ns - r->born_ns < thresholds.time.give_up_ns)
 		return "";
-	/* the first one keeps the plain name, under which earlier runs are known */
+	/* the first keeps the plain name, which earlier runs used */
 	if (r->pace < 2)
 		return r->pace ? FLEET_ANY_ROLE : "";
 	snprintf(out, bytes, "kernels-%.0f", (double)job->paces[r->pace - 1]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a verdict may ask of the fleet. */
+ * The fleet's answers to a verdict's questions. */
 #include "aggregator/fleet/fleet_private.h"
 #include "aggregator/incident/incident.h"
 

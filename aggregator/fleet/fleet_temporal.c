@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The job over time: samples of each role for the temporal model, baselines read at a run's start
- * and written once a minute, the finding that everybody is slower. */
+ * The job over time: samples of each role for the temporal model; baselines, read when a run starts
+ * and written once a minute; and the finding that all ranks are slower. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,13 @@
 #include "base/text.h"
 #include "model/thresholds.h"
 
-/* Ranks of a starting job come within a beat; who has the lowest number is known then. */
+/* A starting job's ranks appear within a beat, so its lowest rank is known after this time. */
 #define RUN_SETTLE_NS 10000000000ull
 #define SAVE_NS	      60000000000ull
-/* Sketches that stand for a role: more would not move a median. */
+/* Sketches merged for a role: more would not change a median. */
 #define MERGE_MAX 16u
 
-/* ---- which run this is ---- */
+/* ---- identity of the run ---- */
 
 static uint64_t identity_of(const struct fleet *f, const struct fleet_rank *r)
 {
@@ -93,7 +93,7 @@ static const size_t figures[] = {
     OF_SAMPLE(exposed_comm_ns), OF_SAMPLE(copy_ns), OF_SAMPLE(idle_ns),	   OF_SAMPLE(ratio),
     OF_SAMPLE(steps),		OF_SAMPLE(flagged)};
 
-/* The medians of so many ranks' figures, and of self time the value that a tenth lies below. */
+/* Medians of n samples; for self time also the 10th percentile. */
 static void take_medians(const struct temporal_sample *of, uint32_t n, double *v,
 			 struct temporal_sample *out)
 {
@@ -106,8 +106,8 @@ static void take_medians(const struct temporal_sample *of, uint32_t n, double *v
 	}
 }
 
-/* Nobody has the role any more (another one was learned): what is told of it ends. */
-static void let_go(struct fleet_job *job, struct temporal *t)
+/* No rank has the role any more, because another was learned: ends its finding. */
+static void end_role(struct fleet_job *job, struct temporal *t)
 {
 	struct temporal_change c;
 
@@ -121,7 +121,7 @@ static void let_go(struct fleet_job *job, struct temporal *t)
 	job->run_loaded = false;
 }
 
-/* of, v: room for as many as the job has ranks. */
+/* of, v: room for all ranks of the job. */
 static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
 			struct temporal_sample *of, double *v, uint64_t now_ns,
 			uint64_t now_unix_ns)
@@ -143,7 +143,7 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
 	}
 	job->roles[role].members = members;
 	if (!members)
-		let_go(job, job->roles[role].temporal);
+		end_role(job, job->roles[role].temporal);
 	if (!n)
 		return;
 	s.ranks = n;
@@ -154,7 +154,7 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role,
 
 /* ---- the role's sketch ---- */
 
-/* Over up to MERGE_MAX of its ranks' latest; -ENOENT: nobody sent one. */
+/* Merges the latest sketches of up to MERGE_MAX ranks; -ENOENT: none sent one. */
 static int merge_role(struct fleet_job *job, uint32_t role, struct sketch *out)
 {
 	struct sketch *list = calloc(MERGE_MAX, sizeof(*list));
@@ -210,7 +210,7 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	wire_sketch_free(&s);
 }
 
-/* ---- everybody is slower ---- */
+/* ---- all ranks are slower ---- */
 
 static void say_role(struct fleet_job *job, uint32_t role, const struct temporal_change *c,
 		     struct finding *to)
@@ -226,7 +226,7 @@ static void say_role(struct fleet_job *job, uint32_t role, const struct temporal
 		    100 * c->threshold);
 	if (!c->runs || !r->has_base || merge_role(job, role, &now))
 		return;
-	/* The time per step is what was seen; the sketches may be a minute old. */
+	/* Use the measured time per step: the sketches may be a minute old. */
 	now.latency_ns = c->latency_ns;
 	cause = sketch_merge_compare(&r->base, &now, 0.005, to);
 	if (to->cause == CAUSE_UNKNOWN || to->cause == CAUSE_SW_SLOWER)
@@ -246,7 +246,7 @@ static int by_number(const void *a, const void *b)
 	return ORDER(*(const int32_t *)a, *(const int32_t *)b);
 }
 
-static void tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+static void report(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	struct finding_report *e = fleet_detect_pending(f);
 	struct temporal_change c;
@@ -290,21 +290,22 @@ static void tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 	}
 	qsort(e->finding.ranks, e->finding.rank_count, sizeof(e->finding.ranks[0]), by_number);
 	e->ended = !open;
-	/* by its begin it is known, whichever role's trouble is over first */
+	/* the begin identifies the finding, even if that role recovers first */
 	if (job->uniform)
 		e->begin_unix_ns = job->uniform_begin_unix_ns;
-	if (job->uniform && open && now_ns - job->uniform_told_ns < thresholds.time.together_ns) {
+	if (job->uniform && open &&
+	    now_ns - job->uniform_reported_ns < thresholds.time.together_ns) {
 		f->pending_count--;
 		return;
 	}
 	f->counts.uniform += !job->uniform;
 	job->uniform = open;
 	job->uniform_begin_unix_ns = e->begin_unix_ns;
-	job->uniform_told_ns = now_ns;
+	job->uniform_reported_ns = now_ns;
 	fleet_pull_finding(f, job, e, now_ns);
 }
 
-/* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
+/* The lowest rank's process identifies the run, also after a restart of the aggregator. */
 static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	const struct fleet_rank *lowest = NULL;
@@ -321,8 +322,8 @@ static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 		return;
 	for (uint32_t i = 0; i < job->role_count; i++)
 		temporal_finish(job->roles[i].temporal);
-	if (job->uniform) /* what was told of the run before has ended with it */
-		tell(f, job, now_ns);
+	if (job->uniform) /* the earlier run's finding ends with that run */
+		report(f, job, now_ns);
 	for (uint32_t i = 0; i < job->role_count && job->run; i++)
 		temporal_restart(job->roles[i].temporal);
 	job->run = run;
@@ -352,7 +353,7 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	free(of);
 	free(v);
 	if (changed)
-		tell(f, job, now_ns);
+		report(f, job, now_ns);
 	if (!f->baselines || !job->run || now_ns - job->save_ns < SAVE_NS)
 		return;
 	job->save_ns = now_ns;

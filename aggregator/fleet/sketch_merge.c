@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Medians, not means: one unusual rank must not change the role's sketch. */
 #include "aggregator/fleet/sketch_merge.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@
 struct named {
 	const char *name;
 	uint32_t kind;
-	double figure[3]; /* the second orders them */
+	double figure[3]; /* sorted by the second */
 };
 
 static int by_name(const void *x, const void *y)
@@ -38,8 +39,8 @@ static int by_name(const void *x, const void *y)
 	return ORDER(p->kind, q->kind) ?: strcmp(p->name, q->name);
 }
 
-/* Merges runs of equal names in place; a run in less than half of n sketches is dropped. The number
- * left. */
+/* Merges runs of equal names in place, and drops those in fewer than half of the n sketches. The
+ * number left. */
 static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratch)
 {
 	uint32_t made = 0, begin = 0;
@@ -75,7 +76,7 @@ static int by_size(const void *x, const void *y)
 	return ORDER(q->figure[1], p->figure[1]) ?: strcmp(p->name, q->name);
 }
 
-/* What n sketches agree on, the largest first; the number left. */
+/* Merges what n sketches agree on, largest first; the number left. */
 static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double *scratch,
 			    uint32_t most, uint32_t *cut)
 {
@@ -87,7 +88,7 @@ static uint32_t merge_named(struct named *v, uint32_t count, uint32_t n, double 
 	return most;
 }
 
-/* v: room for all of the sketches. False: no memory for names. */
+/* v: room for all entries of the sketches. False: out of memory for names. */
 static bool merge_functions(const struct sketch *const *in, uint32_t n, struct named *v,
 			    double *scratch, struct sketch *out)
 {
@@ -271,13 +272,13 @@ static double share_variance(double p, double samples)
 	return samples >= 1 ? spread_of_share(p, samples, 0.25) : 0.25;
 }
 
-/* A function whose name says what it is for tells the cause, where the code that calls it, or that it
- * calls, grew by no more than twice as much. */
+/* The function's class gives the cause if the function grew by at least half as much as any other:
+ * its callers and callees grow with it. */
 static double compare_functions(const struct sketch *base, const struct sketch *now, double delta,
 				enum finding_cause *cause, struct finding *f)
 {
-	double grown = 0, telling = 0;
-	enum finding_cause told = CAUSE_UNKNOWN;
+	double grown = 0, class_share = 0;
+	enum finding_cause class_cause = CAUSE_UNKNOWN;
 
 	*cause = CAUSE_SW_HOT_PATH;
 	if (!base->function_count || !now->function_count)
@@ -289,7 +290,7 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 		double error = sqrt(share_variance(n->total_share, now->samples) +
 				    share_variance(before, base->samples));
 
-		/* What is only cut off from the list of before is no news. */
+		/* A function missing in a truncated list may have been there. */
 		if (more <= delta || more <= 3 * error ||
 		    (!b && base->functions_cut && more < 4 * delta))
 			continue;
@@ -298,19 +299,19 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 		    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)",
 		    n->name, 100 * n->total_share, 100 * before, 100 * self);
 		grown = more > grown ? more : grown;
-		if (more <= telling ||
+		if (more <= class_share ||
 		    function_class_cause(n->name, n->kind, true) == CAUSE_UNKNOWN)
 			continue;
-		telling = more;
-		told = function_class_cause(n->name, n->kind, true);
+		class_share = more;
+		class_cause = function_class_cause(n->name, n->kind, true);
 	}
-	if (told != CAUSE_UNKNOWN && 2 * telling >= grown)
-		*cause = told;
+	if (class_cause != CAUSE_UNKNOWN && 2 * class_share >= grown)
+		*cause = class_cause;
 	return grown;
 }
 
-/* Per step, of the time of one call: more calls are no slower GPU, and where a step begins and ends may
- * have been found differently in the earlier run. */
+/* Growth of the kernel's time per step because each call is slower. More calls do not make the GPU
+ * slower, and the earlier run may have had other step boundaries. */
 static double slower_by(const struct sketch_kernel *before, const struct sketch_kernel *now)
 {
 	if (!before || !(before->per_step > 0) || !(now->per_step > 0))
@@ -339,7 +340,7 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 			*changed += n->ns_per_step;
 		} else if (more > 0.05 * (n->ns_per_step - more) &&
 			   more > 0.0005 * now->latency_ns) {
-			/* that of a collective waits for its peers */
+			/* a collective's kernel includes the wait for its peers */
 			bool coll = record_is_coll_kernel(n->name);
 
 			finding_say(f, coll ? LAYER_NETWORK : LAYER_GPU, more,

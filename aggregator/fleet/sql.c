@@ -85,7 +85,7 @@ struct sql_call sql_call(struct sql *s, int which, const char *what)
 	return c;
 }
 
-/* Without a statement SQLite refuses to bind, and sql_next() says why there was none. */
+/* Without a statement, binding fails and sql_next() reports the reason. */
 void sql_text(struct sql_call *c, const char *text)
 {
 	sqlite3_bind_text(c->st, ++c->bound, text, -1, SQLITE_STATIC);

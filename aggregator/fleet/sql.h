@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sql.h - one SQLite file and its statements, each prepared once. A call binds its values in their order,
+ * sql.h - one SQLite file and its statements, each prepared once. A call binds its values in order,
  * steps, and ends:
  *   struct sql_call c = sql_call(sql, which, "what");
  *   sql_text(&c, job);
  *   while (sql_next(&c))
  *           ... sqlite3_column_int64(c.st, 0) ...
  *   return sql_end(&c);
- * Threads: one caller at a time. Errors, which are logged with `what`: -ENOSPC where the disk is full (also
+ * Threads: one caller at a time. Errors are logged with `what`: -ENOSPC if the disk is full (also
  * by quota or file size), -EBUSY (not logged), -EIO, -ENOMEM. */
 #ifndef SYSOM_AGGREGATOR_FLEET_SQL_H
 #define SYSOM_AGGREGATOR_FLEET_SQL_H
@@ -35,24 +35,24 @@ struct sql_call {
 /* s: with its name and the text of its statements. */
 int sql_open(struct sql *s, const char *path, int flags, int busy_ms);
 void sql_close(struct sql *s); /* also of one that was not opened */
-/* Statements without values. */
+/* Runs statements without values. */
 int sql_exec(struct sql *s, const char *text, const char *what);
-/* The first number of the first row; -1: there is none. */
+/* The first number of the first row; -1: no row. */
 int64_t sql_number(struct sql *s, const char *text);
 
 struct sql_call sql_call(struct sql *s, int which, const char *what);
-/* The next value; text and blobs are borrowed until the call ends. */
+/* Binds the next value; text and blobs are borrowed until the call ends. */
 void sql_text(struct sql_call *c, const char *text); /* NULL is NULL */
 void sql_integer(struct sql_call *c, uint64_t value);
 void sql_real(struct sql_call *c, double value);
 void sql_blob(struct sql_call *c, const void *data, size_t bytes);
-/* Whether there is a row, or one more. Not to be called again after it said false. */
+/* Steps to the next row; false: no more. Do not call it again after false. */
 bool sql_next(struct sql_call *c);
 uint64_t sql_get_integer(const struct sql_call *c, int at);
 const char *sql_get_text(const struct sql_call *c,
 			 int at); /* never NULL; borrowed until the next row */
 int sql_end(struct sql_call *c);
-/* Of a call without rows: its only step and its end. */
+/* Steps and ends a call without rows. */
 int sql_run(struct sql_call *c);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * finding_json.h - a finding as it stands in the store and in an incident's JSON. Threads: any. */
+ * finding_json.h - a finding as JSON, for the store and for an incident's JSON. Threads: any. */
 #ifndef SYSOM_AGGREGATOR_INCIDENT_FINDING_JSON_H
 #define SYSOM_AGGREGATOR_INCIDENT_FINDING_JSON_H
 
@@ -7,10 +7,10 @@
 
 #include "model/finding.h"
 
-/* Return owned. A line has "rank" where it is about one. */
+/* Return owned. A line about one rank has "rank". */
 json_t *finding_json_lines(const struct finding_line *lines, uint32_t count);
 json_t *finding_json_make(const struct finding_report *f);
-/* job is not part of it. 0, -EINVAL. */
+/* Does not fill job. 0, -EINVAL. */
 int finding_json_parse(const json_t *j, struct finding_report *out);
 
 #endif

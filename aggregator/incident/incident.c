@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An incident keeps sums per rank and not its windows, so that a storm of ten thousand windows costs
- * what its ranks cost; the windows are in the store. Sums don't depend on the order of arrival. */
+ * An incident keeps sums per rank, not its windows: a storm of ten thousand windows costs only what
+ * its ranks cost. The windows are in the store. The sums do not depend on the order of arrival. */
 #include "aggregator/incident/incident_private.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@
 #include "base/text.h"
 #include "model/thresholds.h"
 
-/* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add
- * one half to it. */
+/* Added to a window's weight if the rank itself was slow. It exceeds any window's flagged steps and
+ * lost milliseconds, and a double can still add one half to it. */
 #define OWN_WEIGHT 1e12
 
 static void raise_to(uint64_t *most, uint64_t value)
@@ -27,7 +27,7 @@ static void raise_to(uint64_t *most, uint64_t value)
 		*most = value;
 }
 
-/* The time that holds both; 0, 0 is none. */
+/* Extends the interval to include from and to; 0, 0 is empty. */
 static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
 {
 	if (from && (!*begin || from < *begin))
@@ -94,8 +94,8 @@ static void unlink_incident(struct incident_set *s, struct incident *gone)
 	s->count--;
 }
 
-/* Of two of those that are compared the one to forget: of the sender, the node, the job that has most;
- * then that without a finding, of fewer windows, silent for longer. */
+/* Which of two incidents to forget, of those with the same state. First the one whose sender, node
+ * or job has most; then the one without a finding, with fewer windows, or silent for longer. */
 static bool is_less(const struct incident *a, const struct incident *b)
 {
 	int more = incident_share_compare(a, b);
@@ -109,8 +109,9 @@ static bool is_less(const struct incident *a, const struct incident *b)
 	return a->row.arrival_unix_ns < b->row.arrival_unix_ns;
 }
 
-/* Room for the newcomer, which counts with the others of its sender and is never the one to go. A closed
- * incident goes first, and stays in the store; one that is open is closed, for the caller to tell. */
+/* Makes room for the newcomer, which counts for its sender and is never removed itself. A closed
+ * incident is removed first; the store still has it. Otherwise an open one is closed, and the
+ * caller reports that. */
 static void make_room(struct incident_set *s, const struct incident *newcomer)
 {
 	struct incident *least = NULL;
@@ -165,10 +166,10 @@ static struct member *member_of(struct incident *i, const struct wire_rank *who)
 
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		m = &i->members[k];
-		/* ranks that nobody numbered are told apart by their node */
+		/* ranks without a number are distinguished by their node */
 		if (m->rank != who->rank || (m->rank < 0 && strcmp(m->node, who->node)))
 			continue;
-		if (!m->node[0]) /* a finding had named it */
+		if (!m->node[0]) /* a finding named the rank first */
 			text_copy(m->node, sizeof(m->node), who->node);
 		if (who->world_size > m->world_size)
 			m->world_size = who->world_size;
@@ -201,13 +202,13 @@ static void anomaly_take(struct incident *i, const uint8_t id[16])
 		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
 }
 
-/* Ranks that nobody numbered are told apart by their node, as members are. */
+/* Ranks without a number are distinguished by their node, as members are. */
 uint64_t incident_member_key(int32_t rank, const char *node)
 {
 	return rank >= 0 ? (uint64_t)rank : keyed_text(keyed_process(), node) | 1ull << 63;
 }
 
-/* Which part of first to last is in from to to. */
+/* The share of [first, last] that lies in [from, to]. */
 static double shared_part(uint64_t first, uint64_t last, uint64_t from, uint64_t to)
 {
 	uint64_t begin = first > from ? first : from, end = last < to ? last : to;
@@ -215,8 +216,8 @@ static double shared_part(uint64_t first, uint64_t last, uint64_t from, uint64_t
 	return end < begin ? 0 : ((double)(end - begin) + 1) / ((double)(last - first) + 1);
 }
 
-/* Which part of its flagged steps the other does not have: a rank's own windows and those of its node may
- * tell of the same. */
+/* The share of from's flagged steps that `to` does not have. A rank's windows, and those of its
+ * node, may be about the same steps. */
 static double new_part(const struct run *to, const struct run *from)
 {
 	if (from->member != to->member || !from->steps.flagged || !to->steps.flagged)
@@ -260,7 +261,7 @@ static bool touches(const struct run *a, const struct run *b)
 		b->begin_unix_ns - a->end_unix_ns <= thresholds.clock.error_ns);
 }
 
-/* Without room it is left out: the sums per rank have it. */
+/* A run without room is dropped: the sums per rank include it. */
 static void run_take(struct incident *i, struct run r)
 {
 	for (uint32_t k = 0; k < i->run_count;) {
@@ -270,21 +271,21 @@ static void run_take(struct incident *i, struct run r)
 		}
 		incident_run_merge(&r, &i->runs[k]);
 		i->runs[k] = i->runs[--i->run_count];
-		k = 0; /* it has grown: what it did not touch may do so now */
+		k = 0; /* r has grown, so it may touch earlier runs now */
 	}
 	if (i->run_count < LIMIT_INCIDENT_RANKS &&
 	    !ROOM_FOR(i->runs, i->run_room, i->run_count + 1))
 		i->runs[i->run_count++] = r;
 }
 
-/* A summary has lost more than a window with events and stacks shows, and says less. */
+/* A summary lost more than a window with events and stacks shows, but explains less. */
 static double weight_of(const struct excerpt *p, double weight)
 {
 	return weight < OWN_WEIGHT ? weight
 				   : OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
 }
 
-/* What others are held against: the more steps, with kernels and stacks, the better. */
+/* Keeps the best excerpt for comparison: more steps, kernels and stacks are better. */
 static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m,
 			 struct excerpt *p)
 {
@@ -325,7 +326,7 @@ static bool take_open(struct incident_set *s, struct incident *i, struct member 
 	       incident_views_hold(s, i, m, &m->excerpts.open, p);
 }
 
-/* What matters most first. */
+/* Offers the excerpt to each place, the most important place first. */
 static void take_excerpt(struct incident_set *s, struct incident *i, struct member *m,
 			 const struct digest *d, double weight)
 {
@@ -340,8 +341,9 @@ static void take_excerpt(struct incident_set *s, struct incident *i, struct memb
 	i->excerpts_dropped += !room;
 }
 
-/* Medians and excerpt are those of the window that says most: what the rank did itself
- * before what it waited for, then the most time lost, by flagged steps where none is known. */
+/* Takes medians and excerpt of the most significant window. A window about what the rank did itself
+ * comes before one about waiting. Then the most lost time counts, or flagged steps if that is
+ * unknown. */
 static void take_better(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d)
 {
@@ -360,7 +362,7 @@ static void take_better(struct incident_set *s, struct incident *i, struct membe
 	m->median.expected_self_ns = d->expected_self_ns;
 }
 
-/* Without memory they are left out: they explain, and decide nothing. */
+/* If out of memory, signals are dropped: they explain, but decide nothing. */
 static void take_signals(struct member *m, const struct os_signal *signals, uint32_t count)
 {
 	if (count && !m->signals)
@@ -369,13 +371,13 @@ static void take_signals(struct member *m, const struct os_signal *signals, uint
 		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
 }
 
-/* What the hypervisor took of a rank's time is no fault of the rank. */
+/* Time that the hypervisor took is not the rank's fault. */
 static bool is_itself(const struct digest *d)
 {
 	return digest_is_own(d) && !digest_is_stolen(d);
 }
 
-/* How long the rank was slow itself: the margins of a window are healthy. */
+/* How long the rank itself was slow. A window's margins are healthy. */
 static double slow_of(const struct digest *d)
 {
 	if (!is_itself(d))
@@ -400,9 +402,8 @@ static double first_ns_of(const struct digest *d)
 	return d->expected_ns > 0 ? d->first_ns : 0;
 }
 
-/* The flagged steps of the first that the node tells of a rank: it was as its peers until just now, and has
- * lost little. A host that is slower for seconds looks the same; what lasts is told of again. 0: it is no
- * such window. */
+/* The number of flagged steps in a peer window that the node sent when the slowness began: the rank
+ * lost little so far. If the slowness goes on, another window follows. 0: not such a window. */
 static uint64_t hinted_of(const struct digest *d)
 {
 	double lost_ns = (d->self_ns - d->expected_self_ns) * d->flagged;
@@ -414,10 +415,10 @@ static uint64_t hinted_of(const struct digest *d)
 static void member_add(struct incident_set *s, struct incident *i, struct member *m,
 		       const struct digest *d)
 {
-	/* What somebody asked for repeats steps that other windows have told of. */
+	/* A requested window repeats steps of other windows. */
 	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
-	m->steps.reasons |= 1u << d->reason; /* first: what it is decides about room */
+	m->steps.reasons |= 1u << d->reason; /* first: the reasons decide about room */
 	take_better(s, i, m, d);
 	if (!repeats || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
@@ -443,7 +444,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 	if (d->reason == WINDOW_PEER)
 		m->steps.reasons |= 1u << WINDOW_SELF;
-	if (d->reason == WINDOW_PEER && !hinted_of(d)) { /* as good as a finding */
+	if (d->reason == WINDOW_PEER && !hinted_of(d)) { /* counts like a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
 		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
@@ -486,7 +487,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 		r.steps.onset_step = d->onset_step;
 	}
 	anomaly_take(i, d->anomaly_id);
-	/* what somebody asked for is no slowness of its own */
+	/* a requested window is no slowness of its own */
 	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
 		run_take(i, r);
 	i->windows++;
@@ -498,7 +499,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 
 /* ---- findings ---- */
 
-/* Of these a job has one at a time: that it says more, or accuses somebody else, makes it no other one. */
+/* A job has one finding of these kinds at a time. A longer report, or one that accuses other ranks,
+ * is still the same finding. */
 static bool is_of_the_job(enum finding_kind kind)
 {
 	return kind == FINDING_HANG || kind == FINDING_UNIFORM;
@@ -518,13 +520,13 @@ static bool is_new(const struct incident_set *s, const struct finding_report *f)
 	return f->reporter == s->config.reporter;
 }
 
-/* Reported by an earlier process, and since then neither reported again nor ended. */
+/* Reported by an earlier process, and neither repeated nor ended since. */
 static bool is_earlier(const struct incident_set *s, const struct finding_report *f)
 {
 	return !is_new(s, f) && !f->ended;
 }
 
-/* The same trouble, although who tells of it now began to look later and may name fewer ranks. */
+/* The same trouble, although a new process began to look later and may name fewer ranks. */
 static bool is_like(const struct finding *a, const struct finding *b)
 {
 	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
@@ -534,7 +536,7 @@ static bool is_like(const struct finding *a, const struct finding *b)
 	return a->kind == b->kind && common;
 }
 
-/* Its ranks become members, and culprits where it accuses. */
+/* Makes the finding's ranks members, and culprits if it accuses. */
 static void accuse(struct incident *i, const struct finding_report *report)
 {
 	const struct finding *f = &report->finding;
@@ -545,7 +547,7 @@ static void accuse(struct incident *i, const struct finding_report *report)
 	for (uint32_t k = 0; k < f->rank_count; k++) {
 		struct wire_rank who = {.rank = f->ranks[k]};
 		struct member *m = who.rank >= 0 ? member_of(i, &who) : NULL;
-		/* worst first, also where nothing tells them apart */
+		/* worst first, even if the ranks are alike */
 		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
 
 		if (!m)
@@ -557,8 +559,8 @@ static void accuse(struct incident *i, const struct finding_report *report)
 	}
 }
 
-/* A finding that is told again may name fewer ranks than before, and who is no longer named is no
- * longer accused: so all is counted anew. */
+/* Counts all accusations again. A repeated finding may name fewer ranks, and a rank that is no
+ * longer named is no longer accused. */
 static void accuse_all(struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -588,12 +590,13 @@ static struct finding_report *find_finding(const struct incident_set *s, const s
 	return earlier;
 }
 
-/* In the place of what the same process told before, or an earlier one: it began when that began. */
+/* Replaces a finding of this process, or of an earlier one. If it continues the old one, it keeps
+ * its begin. */
 static void replace(const struct incident_set *s, struct finding_report *to,
 		    const struct finding_report *f)
 {
 	const struct finding_report was = *to;
-	/* who was told to be well again, and is slow anew, has begun anew */
+	/* a rank that recovered and is slow again has a new begin */
 	bool same = !was.ended || was.reported_begin_unix_ns == f->begin_unix_ns;
 	bool carried =
 	    is_earlier(s, &was) || (same && was.reported_begin_unix_ns > was.begin_unix_ns);
@@ -617,7 +620,7 @@ static bool finding_add(struct incident *i, const struct finding_report *f)
 	return true;
 }
 
-/* Without the ranks that b names; whether any are left. */
+/* Removes the ranks that b names; whether any are left. */
 static bool leave_out(struct finding *a, const struct finding *b)
 {
 	uint32_t n = 0;
@@ -629,7 +632,7 @@ static bool leave_out(struct finding *a, const struct finding *b)
 	return n > 0;
 }
 
-/* Who is told of anew is no longer told of by an earlier process. */
+/* Drops ranks from an earlier process's findings if f names them. */
 static void forget_earlier(const struct incident_set *s, struct incident *i,
 			   const struct finding_report *f)
 {
@@ -644,8 +647,8 @@ static void forget_earlier(const struct incident_set *s, struct incident *i,
 	}
 }
 
-/* In the place of the one that an earlier process told; of ranks that are not named now (yet) it holds
- * still. */
+/* Replaces a finding of an earlier process. That finding stays for ranks that f does not name
+ * (yet). */
 static void take_over(const struct incident_set *s, struct incident *i, struct finding_report *to,
 		      const struct finding_report *f)
 {
@@ -662,7 +665,7 @@ static void finding_take(const struct incident_set *s, struct incident *i,
 	struct finding_report *to = find_finding(s, i, f);
 
 	if (to && is_new(s, to) &&
-	    !is_new(s, f)) { /* of an incident that has become part of this one */
+	    !is_new(s, f)) { /* comes from an incident that is merged into this one */
 		const struct finding_report now = *to;
 
 		*to = *f;
@@ -681,22 +684,23 @@ static void finding_take(const struct incident_set *s, struct incident *i,
 
 /* ---- which incident ---- */
 
-/* What asks to join: a window or a finding. */
+/* What wants to join: a window or a finding. */
 struct newcomer {
 	const char *job;
 	uint64_t begin_unix_ns, end_unix_ns;
 	const uint8_t *anomaly_id; /* NULL: none */
 	bool blameless;
-	bool waits; /* a window that accuses nobody: it tells of one fault, and makes no two one */
-	int32_t suspect;	       /* whom it accuses; -1 nobody */
+	/* a window that accuses no rank: it is about one fault, and does not merge two */
+	bool waits;
+	int32_t suspect;	       /* the rank it accuses; -1: none */
 	const struct finding *finding; /* NULL: a window */
-	uint64_t sender;	       /* who said so; 0: not known */
+	uint64_t sender;	       /* of the message; 0: unknown */
 	const char *node;
 };
 
 static struct newcomer of_window(const struct digest *d)
 {
-	/* in a stall all stand still, whoever is to blame */
+	/* in a stall all ranks stop, whoever is to blame */
 	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
 	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
@@ -712,15 +716,17 @@ static struct newcomer of_window(const struct digest *d)
 				 d->rank.node};
 }
 
-/* An open finding is sent again every two beats. Its end is sent later, when its rank has been well for a
- * while. A rank that becomes slow after this time has a fault of its own. */
+/* Until when an open finding covers new slowness. It is sent again every two beats. Its end is sent
+ * later, when its rank has been healthy for a while. A rank that becomes slow after this time has
+ * its own fault. */
 static uint64_t held_until(const struct finding_report *f)
 {
 	return f->end_unix_ns + thresholds.time.together_ns +
 	       (uint64_t)thresholds.time.lasting_ns / 2;
 }
 
-/* A slow or hanging rank that a finding holds to be so still; or what an earlier process told. */
+/* Whether a finding shows that a rank is still slow or hangs; or an earlier process's finding is
+ * the same. */
 static bool is_held(const struct incident_set *s, const struct incident *i,
 		    const struct newcomer *n)
 {
@@ -749,7 +755,7 @@ static bool is_long(const struct member *m)
 	return incident_slow_ns(m) >= thresholds.time.lasting_ns;
 }
 
-/* Until when it was slow for long, apart from what a host does now and then; 0: it was not. */
+/* When the rank's long slowness ended, ignoring transients; 0: it had none. */
 static uint64_t fault_end(const struct member *m)
 {
 	uint64_t own = m->own.slow_end_unix_ns, accused = m->accused.end_unix_ns;
@@ -759,7 +765,7 @@ static uint64_t fault_end(const struct member *m)
 	return own > accused ? own : accused;
 }
 
-/* The latest of all ranks; 0: none was slow for long, it is no fault so far. */
+/* The latest end over all ranks; 0: no rank was slow for long, so this is no fault yet. */
 static uint64_t last_fault_end(const struct incident *i)
 {
 	uint64_t last = 0;
@@ -777,7 +783,7 @@ const struct member *incident_member(const struct incident *i, int32_t rank)
 	return NULL;
 }
 
-/* Until when the rank was slow itself, for however long; 0: never, or nobody. */
+/* When the rank itself was last slow, however briefly; 0: never, or no rank. */
 static uint64_t slow_until(const struct incident *i, int32_t rank)
 {
 	const struct member *m = rank >= 0 ? incident_member(i, rank) : NULL;
@@ -787,8 +793,8 @@ static uint64_t slow_until(const struct incident *i, int32_t rank)
 	return is_long(m) ? fault_end(m) : m->own.itself_end_unix_ns;
 }
 
-/* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
- * another fault: waiting ranks, and what a host does now and then, would else tie any two together. */
+/* Whether n is close enough in time. After a lasting fault ends, slowness of another rank is
+ * another fault. Otherwise waiting ranks and a host's transients would connect any two faults. */
 static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	uint64_t gap = s->config.gap_ns, fault, same;
@@ -798,7 +804,7 @@ static bool near(const struct incident_set *s, const struct incident *i, const s
 	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
 		return false;
 	fault = last_fault_end(i);
-	/* of more ranks than have room it is not known until when they were slow */
+	/* with dropped ranks it is unknown when they were slow */
 	if (held || !fault || i->ranks_dropped || (n->suspect < 0 && !n->waits))
 		return true;
 	same = slow_until(i, n->suspect);
@@ -813,8 +819,9 @@ static bool continues(const struct incident *i, const uint8_t *anomaly_id)
 	return anomaly_id && memcmp(anomaly_id, none, 16) && has_anomaly(i, anomaly_id);
 }
 
-/* An anomaly holds what comes seconds later, too. So a rank that was late for a moment while another's
- * fault lasted does not carry that on into a fault of its own. */
+/* Whether n continues an anomaly of the incident. An anomaly also includes what comes seconds
+ * later. So a rank that was briefly late during another rank's fault does not carry that fault into
+ * its own. */
 static bool goes_on(const struct incident *i, const struct newcomer *n)
 {
 	const struct member *m = n->suspect >= 0 ? incident_member(i, n->suspect) : NULL;
@@ -834,8 +841,8 @@ static bool belongs(const struct incident_set *s, const struct incident *i,
 	return may_join(i, n) && (near(s, i, n) || goes_on(i, n));
 }
 
-/* Makes the two one. What waits is of one incident alone where faults have lasted, and of the one it
- * was asked for. */
+/* Whether n merges the incident into `to`. A window of waiting does not merge two lasting faults:
+ * it belongs to the one that requested it. */
 static bool connects(const struct incident_set *s, const struct incident *to,
 		     const struct incident *i, const struct newcomer *n)
 {
@@ -845,7 +852,7 @@ static bool connects(const struct incident_set *s, const struct incident *to,
 	return belongs(s, i, n);
 }
 
-/* Time between the two; 0 where they overlap. */
+/* Time between the two; 0 if they overlap. */
 static uint64_t apart(const struct incident *i, const struct newcomer *n)
 {
 	if (n->begin_unix_ns > i->row.end_unix_ns)
@@ -853,7 +860,8 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 	return i->row.begin_unix_ns > n->end_unix_ns ? i->row.begin_unix_ns - n->end_unix_ns : 0;
 }
 
-/* The oldest; for a window that accuses nobody, the one it was asked for or continues, else the nearest. */
+/* The older incident fits better. A window that accuses no rank goes to the incident that requested
+ * it or that it continues, else to the nearest. */
 static bool fits_better(const struct incident *i, const struct incident *best,
 			const struct newcomer *n)
 {
@@ -875,7 +883,7 @@ static struct incident *match_of(const struct incident_set *s, const struct newc
 	return best;
 }
 
-/* Sums of one member of `i` into the other's; excerpts change hands. */
+/* Adds the sums of one member to another's; excerpts move. */
 static void member_merge(struct incident_set *s, struct incident *i, struct member *to,
 			 struct member *from)
 {
@@ -929,7 +937,7 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	to->row.open |= from->row.open;
 }
 
-/* The grown incident may now touch others of its job. */
+/* Merges other incidents of the job that n now connects. */
 static void absorb(struct incident_set *s, struct incident *to, const struct newcomer *n,
 		   struct incident_change *out)
 {
@@ -1033,7 +1041,7 @@ int incident_set_add_finding(struct incident_set *s, const struct finding_report
 	if (n.end_unix_ns < n.begin_unix_ns)
 		n.end_unix_ns = n.begin_unix_ns;
 	i = match_of(s, &n);
-	if (!i && f->ended) /* of an incident that is forgotten, or too old to tell */
+	if (!i && f->ended) /* the finding's incident was forgotten, or is too old to report */
 		return 0;
 	if (!i) {
 		uint64_t seed = hash_bytes(HASH_SEED, f->job, strlen(f->job));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A reference counts as far as it shows the fault: a rank's own past shows what has changed, its
- * peers show what was always so, and steps that were as slow themselves show nothing. */
+ * A reference counts as far as it shows the fault. A rank's own past shows what changed; its peers
+ * show what was always so; steps that were as slow themselves show nothing. */
 #include "aggregator/incident/incident_books.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #define EXCERPTS (INCIDENT_VIEWS + 3)
 
-/* What a member holds, each excerpt once; the number of them. waited: with steps in which it waited for
+/* The member's excerpts, each once; their number. waited: also that of steps in which it waited for
  * others. */
 static uint32_t excerpts_of(const struct member *m, bool waited, const struct excerpt **out)
 {
@@ -31,7 +31,7 @@ static uint32_t excerpts_of(const struct member *m, bool waited, const struct ex
 	return n;
 }
 
-/* NULL: nothing to divide by. */
+/* NULL: nothing to divide. */
 static struct coll_split *split_of(const struct incident *i, const struct incident_judgement *j)
 {
 	struct coll_source *list = calloc((size_t)i->member_count * EXCERPTS + 1, sizeof(*list));
@@ -55,14 +55,14 @@ static void add(const struct excerpt *p, bool healthy, double weight, const stru
 	coll_split_divide(s, excerpt_colls(p), healthy, weight, to);
 }
 
-/* Its peers or earlier runs show more of its loss than its own flagged steps do. */
+/* Its peers or earlier runs show more of the loss than the rank's own flagged steps do. */
 static bool is_slow_throughout(const struct incident_judgement *j, const struct member *m)
 {
 	return j->finding &&
 	       (j->kind == FINDING_UNIFORM || m->accused.ns > m->steps.self_excess_ns);
 }
 
-/* As it is when it is not late itself. */
+/* A peer's usual steps: those in which it was not late itself. */
 static const struct excerpt *peer_excerpt(const struct member *m)
 {
 	return m->excerpts.waiting ? m->excerpts.waiting : m->excerpts.slow;
@@ -76,7 +76,7 @@ static double self_ns(const struct excerpt *p)
 	return r.steps ? fmax(r.self_ns, 0) : 0;
 }
 
-/* Of the peers' steps; 0: not known. */
+/* Mean self time of the peers' steps; 0: unknown. */
 static double healthy_ns(const struct incident *i, const struct incident_judgement *j)
 {
 	double sum = 0;
@@ -93,14 +93,14 @@ static double healthy_ns(const struct incident *i, const struct incident_judgeme
 	return n ? sum / n : 0;
 }
 
-/* What a excerpt shows of what the rank lost. */
+/* How much of the rank's loss the excerpt shows. */
 static double shown_ns(const struct excerpt *p, double healthy)
 {
 	return excerpt_steps(p, false) * (self_ns(p) - healthy);
 }
 
-/* A requested window has more typical steps than the windows that the rank sent for its flagged ones, but
- * may be of a time in which the fault was over. */
+/* A requested window has more typical steps than the windows of flagged steps, but the fault may
+ * have been over by then. */
 const struct excerpt *incident_books_excerpt(const struct incident *i,
 					     const struct incident_judgement *j,
 					     const struct member *m)
@@ -117,7 +117,8 @@ const struct excerpt *incident_books_excerpt(const struct incident *i,
 		   : m->excerpts.slow;
 }
 
-/* Every excerpt of the member once; one that is kept stands for others that said the same. */
+/* Adds every excerpt of the member once. A kept view also stands for those dropped with the same
+ * cause. */
 static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
 {
 	bool has_slow = !m->excerpts.slow;
@@ -149,7 +150,7 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 	}
 }
 
-/* Of a step; where everybody is slow, with waiting for others. */
+/* Self time per step; if all ranks are slow, with waiting for others. */
 static double step_ns(const struct incident_judgement *j, const struct ledger *l)
 {
 	uint64_t ns = 0;
@@ -179,7 +180,8 @@ double incident_books_enough_ns(double most_ns, double lost_ns)
 	return (1 - thresholds.part.matters) * (lost_ns > 0 ? fmin(most_ns, lost_ns) : most_ns);
 }
 
-/* Its healthy steps, of the windows whose healthy steps are healthy enough. slow_ns: of a slow step. */
+/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step
+ * (slow_ns). */
 static void add_healthy(const struct incident_judgement *j, const struct member *m,
 			const struct coll_split *s, double slow_ns, double lost_ns,
 			struct ledger *to)
@@ -199,8 +201,8 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 			add(list[q], true, 1, s, to);
 }
 
-/* Of a rank that hangs: the time in which its steps stand still, and its steps before. What it is compared
- * with matters little there, and no peer's time says anything: they hang as well. */
+/* A rank that hangs: the time in which its steps stand still, against its steps before. Peers are
+ * no reference, because they hang too. */
 static bool open_hang(const struct incident_judgement *j, const struct member *m,
 		      struct incident_books *out)
 {
@@ -228,7 +230,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	ledger_init(&peers);
 	if (j->kind == FINDING_HANG)
 		return open_hang(j, m, out);
-	/* of a run that was slow all the time no step is healthy */
+	/* a run that was slow all the time has no healthy step */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);

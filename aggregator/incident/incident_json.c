@@ -23,7 +23,7 @@ static int by_number(const void *a, const void *b)
 	return ORDER(x, y);
 }
 
-/* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */
+/* Culprits: the worst first, so that `ranks[0]` is the one to look at. Victims: by number. */
 static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j,
 			  bool culprits)
 {
@@ -49,7 +49,8 @@ static json_t *ranks_json(const struct incident *i, const struct incident_judgem
 	return out;
 }
 
-/* Whom the document's "ranks" name: the culprits and, from `further` on, the ranks of further verdicts. */
+/* The ranks in the document's "ranks": the culprits and, from `further` on, those of further
+ * verdicts. */
 struct named {
 	const json_t *ranks;
 	size_t further;
@@ -104,8 +105,8 @@ static json_t *signal_json(const struct rank_signal *r)
 			 json_text(os_signal_text(s, line, sizeof(line))));
 }
 
-/* Those of who is named; where nobody is to blame, of the rank that shows the most, and what is raised on
- * the others. */
+/* All signals of the named ranks. If no rank is to blame: all of the rank that shows most, and the
+ * raised ones of the others. */
 static json_t *signals_json(const struct incident *i, const struct incident_judgement *j,
 			    const struct named *who)
 {
@@ -145,7 +146,7 @@ static void say(json_t *list, const char *fmt, ...)
 	json_array_append_new(list, json_text(line));
 }
 
-/* INV-9: what is not there is named. */
+/* INV-9: lists the evidence that is missing. */
 static json_t *missing_json(const struct incident *i, const struct incident_judgement *j,
 			    const struct named *who)
 {
@@ -178,7 +179,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	return out;
 }
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 
 struct cost {
 	double lost_ns;		     /* by the job */
@@ -192,8 +193,8 @@ static void put_cost(json_t *out, const struct cost *c)
 	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
 }
 
-/* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. most_ns: of
- * a step at most; 0: not known. */
+/* All ranks of the job wait for the slowest: (step - expected) x ranks. most_ns: largest loss of a
+ * step; 0: unknown. */
 static struct cost cost_of(const struct incident_judgement *j, const struct slow_steps *steps,
 			   double most_ns, uint64_t duration_ns)
 {
@@ -203,40 +204,41 @@ static struct cost cost_of(const struct incident_judgement *j, const struct slow
 	if (j->lead && j->lead->median.latency_ns > j->lead->median.expected_ns &&
 	    j->lead->median.expected_ns > 0)
 		each_ns = j->lead->median.latency_ns - j->lead->median.expected_ns;
-	/* that is of the window that says most: a step of all of them may have lost less */
+	/* latency_ns is of the most significant window; the average step may have lost less */
 	if (j->lead && j->lead->steps.flagged && j->lead->steps.flagged_ns > 0)
 		each_ns = fmin(each_ns, j->lead->steps.flagged_ns / (double)j->lead->steps.flagged);
 	if (j->finding) {
 		const struct finding *f = j->finding;
 
-		if (!(each_ns > 0)) /* its own time: a part of it may be hidden from the others */
+		if (!(each_ns >
+		      0)) /* the finding's self time, of which the others may not have seen all */
 			each_ns = f->effect_ns;
 		if ((double)(f->last_step - f->first_step) + 1 > count)
 			count = (double)(f->last_step - f->first_step) + 1;
 	}
-	/* where others are slow at the same time a step loses more than by this one */
+	/* if other ranks are slow at the same time, a step loses more than this rank caused */
 	if (most_ns > 0)
 		each_ns = fmin(each_ns, most_ns);
-	/* what its flagged steps lost is known, one by one; of the others' each may have lost as much */
+	/* the loss of flagged steps is measured; each other step may have lost as much */
 	lost_ns = steps->flagged_ns > 0
 		      ? steps->flagged_ns + each_ns * (count - (double)steps->flagged)
 		      : each_ns * count;
 	if (most_ns > 0)
 		lost_ns = fmin(lost_ns, most_ns * count);
-	if (!strcmp(j->symptom, "stall")) /* all of them, all the time */
+	if (!strcmp(j->symptom, "stall")) /* all ranks, all the time */
 		lost_ns = (double)duration_ns;
 	if (duration_ns && lost_ns > (double)duration_ns)
 		lost_ns = (double)duration_ns;
 	part = duration_ns ? lost_ns / (double)duration_ns : 0;
 	c.lost_ns = lost_ns;
 	c.hours = lost_ns / 3.6e12 * j->ranks;
-	/* a moment has no rate */
+	/* a transient has no rate */
 	c.hours_per_day = strcmp(j->symptom, "hiccup") ? 24 * part * j->ranks : 0;
 	return c;
 }
 
-/* Of a further verdict: by what its first rank lost, and when. One of nobody in particular is about the
- * same steps as the first. */
+/* Cost of a further verdict, from its first rank's loss and time. A verdict without a rank is about
+ * the same steps as the first. */
 static struct cost verdict_cost(const struct incident *i, const struct incident_judgement *j,
 				const struct verdict *v, const struct cost *first,
 				uint64_t duration_ns)
@@ -310,7 +312,7 @@ static void put_verdicts(json_t *out, const struct incident *i, const struct inc
 	json_object_set_new(out, "diagnoses", list);
 }
 
-/* An expectation of less than a nanosecond is none, and would make more than a double holds. */
+/* An expected time below a nanosecond means unknown, and would exceed a double's range. */
 static bool is_known(double expected_ns)
 {
 	return expected_ns >= 1;
@@ -323,7 +325,7 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	const struct member *m = j->lead ? j->lead : &nobody;
 	const struct finding *f = j->finding;
 	bool seen = steps->flagged > 0 || !f;
-	double reported = f ? text_finite(f->excess) : 0;
+	double found_excess = f ? text_finite(f->excess) : 0;
 
 	json_object_set_new(out, "first_step",
 			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
@@ -339,11 +341,11 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	json_object_set_new(out, "excess",
 			    json_real(is_known(m->median.expected_ns)
 					  ? m->median.latency_ns / m->median.expected_ns - 1
-					  : reported));
+					  : found_excess));
 	json_object_set_new(out, "self_excess",
 			    json_real(is_known(m->median.expected_self_ns)
 					  ? m->median.self_ns / m->median.expected_self_ns - 1
-					  : reported));
+					  : found_excess));
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
 	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));
@@ -378,7 +380,8 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 		goto done;
 	who.ranks = json_object_get(out, "ranks");
 	who.further = json_array_size(who.ranks);
-	put_verdicts(out, i, &j, v, n, &cost, duration_ns); /* first: it names further ranks */
+	put_verdicts(out, i, &j, v, n, &cost,
+		     duration_ns); /* first: it adds the ranks of further verdicts */
 	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
 	put_figures(out, i, &j, &steps);
 	put_cost(out, &cost);

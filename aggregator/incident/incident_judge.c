@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Windows say what a rank lost of its own time against its own past; findings say which ranks are slow
- * among their peers. A rank that either accuses is a culprit, unless it was slow for a moment only
- * beside one that was slow for long: what other processes do on a host is part of the same incident
- * when it comes near a fault in time, but not of the fault. Moments are told by how long a rank was
- * slow, never by what they cost: a host that stops for a second costs more than ten of a fault. */
+ * Windows show what a rank lost against its own past; findings show which ranks are slower than
+ * their peers. A rank that either accuses is a culprit, unless its slowness was a transient beside
+ * a rank that was slow for long. A host's other processes may join the incident when they are close
+ * to a fault in time, but they are not the fault. The length of a rank's slowness makes it a
+ * transient, never its cost: a host that stops for a second costs more than ten seconds of a
+ * fault. */
 #include "aggregator/incident/incident_private.h"
 
 #include <math.h>
@@ -30,8 +31,8 @@ static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
 		*end = m->accused.end_unix_ns;
 }
 
-/* What is no longer than a beat is a moment beside what took several times as long, or beside anything
- * longer when it was over before that began or began after that was over. */
+/* Slowness no longer than a beat is a transient beside slowness several times as long. It is also
+ * one beside anything longer that it does not overlap in time. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
 {
 	double mine = incident_slow_ns(m), longest = j->longest ? incident_slow_ns(j->longest) : 0;
@@ -59,8 +60,7 @@ static const struct member *longest_of(const struct incident *i)
 	return best;
 }
 
-/* The part of the time in which its steps stand still that it does not wait for other ranks; negative: not
- * known. */
+/* How long its steps stand still without waiting for other ranks; negative: unknown. */
 static double stands_itself(const struct member *m)
 {
 	const struct ledger *l = m->excerpts.open ? excerpt_open(m->excerpts.open) : NULL;
@@ -73,7 +73,7 @@ static double stands_itself(const struct member *m)
 	return l ? ns : -1;
 }
 
-/* Its steps stand still, and it only waits for other ranks. */
+/* Its steps stand still only because it waits for other ranks. */
 static bool waits_for_others(const struct member *m)
 {
 	double own = stands_itself(m);
@@ -82,7 +82,7 @@ static bool waits_for_others(const struct member *m)
 	       own < thresholds.part.half * (double)excerpt_open(m->excerpts.open)->total_ns;
 }
 
-/* What a rank is to blame for; 0: nothing. */
+/* How much a rank is to blame for; 0: nothing. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
 {
 	uint64_t most = 0, stalled = 0;
@@ -93,9 +93,9 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 		return m->steps.self_excess_ns > 0 ? m->steps.self_excess_ns : 1;
 	if (m->excerpts.open)
 		return waits_for_others(m) ? 0 : stands_itself(m);
-	/* Of a node that does not tell of open intervals. Everybody stops when one is stuck: it is the one
-	 * that entered the fewest collectives. Where all entered the same, nobody is blamed, unless the job
-	 * has but one: a rank that hangs alone waits for others. */
+	/* Without data about open intervals. All ranks stop when one is stuck: it is the one that
+	 * entered the fewest collectives. If all entered equally many, no rank is blamed, unless
+	 * the job has only one. */
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		if (!INCIDENT_REASON(&i->members[k], WINDOW_STALL))
 			continue;
@@ -106,7 +106,7 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 	return (double)(most - m->sent.collectives) + (stalled == 1 && m->world_size <= 1);
 }
 
-/* Several stragglers of one fault lose alike, echoes of a fault lose little. */
+/* Several stragglers of one fault lose similar amounts; a fault's side effects lose little. */
 static bool by_windows(const struct incident *i, const struct incident_judgement *j,
 		       const struct member *m)
 {
@@ -116,7 +116,7 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 		return false;
 	if (b >= thresholds.part.half * j->worst)
 		return true;
-	/* what began later has cost less so far: it is as bad where as much is lost while it lasts */
+	/* a later begin costs less so far: compare the loss per slow time */
 	return j->reason == WINDOW_SELF && m->steps.slow_ns >= thresholds.time.lasting_ns &&
 	       j->worst_slow_ns > 0 &&
 	       b / m->steps.slow_ns >= thresholds.part.half * j->worst / j->worst_slow_ns;
@@ -137,7 +137,7 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 		return m == j->lossy;
 	if (is_minor(j, m))
 		return false;
-	/* that it was slow before is no reason for the job to stand still */
+	/* earlier slowness does not explain why the job stands still */
 	if (j->reason == WINDOW_STALL && waits_for_others(m))
 		return j->finding && j->finding->kind == FINDING_HANG &&
 		       finding_names(j->finding, m->rank);
@@ -156,23 +156,24 @@ static double excess_of(const struct member *m)
 	return m->median.expected_ns > 0 ? m->median.latency_ns / m->median.expected_ns - 1 : 0;
 }
 
-/* What the node has told of once it will tell of again in seconds if it lasts. */
+/* Flagged steps without those that the node announced when slowness began: it sends another window
+ * if that lasts. */
 static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
 {
 	return flagged > hinted ? flagged - hinted : 0;
 }
 
-/* Seconds in which ranks waited and none was slow itself. */
+/* Ranks waited for seconds, and none was slow itself. */
 static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
 {
 	return reasons == 1u << WINDOW_COMM && flagged_ns < thresholds.time.transient_ns / 2 &&
 	       lasted_ns < thresholds.time.lasting_ns;
 }
 
-/* A host that is late once makes one or two steps slow, or a few that cost little. Near a fault that
- * belongs to the incident, but not to the fault. Two things do not count: steps that the node told of as
- * they began, and the loss of the first step of its kind. That may be a checkpoint, which is known when it
- * comes again. */
+/* Whether the run is a transient: a host that is late once makes one or two steps slow, or a few
+ * that cost little. Near a fault it belongs to the incident, but not to the fault. Two things do
+ * not count: steps that the node announced when slowness began, and the loss of the first step of
+ * its kind. That step may be a checkpoint, which is recognised when it comes again. */
 bool incident_is_brief(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->steps.flagged, r->steps.hinted);
@@ -188,7 +189,7 @@ bool incident_is_brief(const struct run *r)
 	       r->steps.self_excess_ns - r->steps.first_self_ns < thresholds.time.transient_ns;
 }
 
-/* A rank that is slow now and then, with healthy steps between. */
+/* Whether a rank is slow now and then, with healthy steps between. */
 static bool is_often(const struct member *m, double lasted_ns)
 {
 	uint64_t flagged = unhinted(m->steps.flagged, m->steps.hinted);
@@ -223,8 +224,8 @@ static bool is_transient(const struct incident *i)
 	return true;
 }
 
-static bool is_about_moments(const struct incident *i, const struct incident_judgement *j,
-			     const struct finding *f)
+static bool is_about_transients(const struct incident *i, const struct incident_judgement *j,
+				const struct finding *f)
 {
 	for (uint32_t k = 0; k < f->rank_count && f->kind == FINDING_SLOW_RANK; k++)
 		for (uint32_t q = 0; q < i->member_count; q++)
@@ -234,7 +235,7 @@ static bool is_about_moments(const struct incident *i, const struct incident_jud
 	return f->rank_count && f->kind == FINDING_SLOW_RANK;
 }
 
-/* What one rank lost of its own time, or others found that it lost. */
+/* The most self time that one rank lost, by its windows or by findings. */
 static double most_lost_ns(const struct incident *i)
 {
 	double most = 0;
@@ -245,8 +246,8 @@ static double most_lost_ns(const struct incident *i)
 	return most;
 }
 
-/* The finding that decides the kind: a hang before a slow rank before what concerns everybody. A
- * hang that names nobody explains no more than the time it took. */
+/* The finding that decides the kind: a hang before a slow rank, before one about all ranks. A hang
+ * without a rank explains only the time it took. */
 static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
 	static const enum finding_kind order[] = {FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
@@ -258,14 +259,15 @@ static const struct finding *deciding(const struct incident *i, const struct inc
 			const struct finding *f = &i->findings[k].finding;
 
 			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns) &&
-			    !is_about_moments(i, j, f) &&
+			    !is_about_transients(i, j, f) &&
 			    (o || f->rank_count || f->effect_ns >= most_lost_ns(i)))
 				best = f;
 		}
 	return best;
 }
 
-/* Where all wait for long and one was slow itself for a moment, that moment is not what they wait for. */
+/* Whether windows of that reason matter. If all ranks wait for long and one was briefly slow
+ * itself, they do not wait for that. */
 static bool has_windows(const struct incident *i, const struct incident_judgement *j,
 			uint32_t reason)
 {
@@ -284,7 +286,7 @@ static bool has_windows(const struct incident *i, const struct incident_judgemen
 	return false;
 }
 
-/* By windows of that reason, 0: of any; what each rank lost. */
+/* Computes each rank's blame from windows of that reason; 0: from none. */
 static void blame_for(const struct incident *i, struct incident_judgement *j, uint32_t reason)
 {
 	j->reason = reason;
@@ -305,7 +307,7 @@ static void blame_for(const struct incident *i, struct incident_judgement *j, ui
 	}
 }
 
-/* Blames some of those that stand still, not all or none. */
+/* Whether some of the ranks that stand still are blamed, but not all. */
 static bool blames_some(const struct incident *i, const struct incident_judgement *j)
 {
 	uint32_t blamed = 0;
@@ -315,8 +317,8 @@ static bool blames_some(const struct incident *i, const struct incident_judgemen
 	return blamed && (blamed < j->suspects || j->suspects == 1);
 }
 
-/* Whether it is the stall that the incident is about, whatever was slow before: a hang, or a stall that
- * tells ranks apart or costs more than all that one rank lost before. */
+/* Whether the incident is about the stall, whatever was slow before: a hang, or a stall that blames
+ * only some ranks, or one that costs more than any rank lost before. */
 static bool judge_stall(const struct incident *i, struct incident_judgement *j)
 {
 	if (!has_windows(i, j, WINDOW_STALL))
@@ -326,7 +328,7 @@ static bool judge_stall(const struct incident *i, struct incident_judgement *j)
 	       (j->worst > 0 && j->worst >= most_lost_ns(i));
 }
 
-/* A hang is no moment, however short it is so far. */
+/* A hang is never a transient, however short it is so far. */
 static void judge_windows(const struct incident *i, struct incident_judgement *j)
 {
 	const struct member *longest = j->longest;
@@ -351,7 +353,8 @@ static bool found_uniform(const struct incident *i)
 	return false;
 }
 
-/* Where one only waits it is not the job that is slow, however small the job is. */
+/* Whether most ranks are slow. If a rank only waits, the job as a whole is not slow, however small
+ * it is. */
 static bool is_most(const struct incident *i, const struct incident_judgement *j)
 {
 	bool one_waits = false;
@@ -361,8 +364,8 @@ static bool is_most(const struct incident *i, const struct incident_judgement *j
 	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
 }
 
-/* However sure it is: what has cost nobody more than a host that is late for some steps, nor more than a
- * few steps take, is worth no call. */
+/* Whether no rank lost more than a host that is late for some steps, or more than a few steps'
+ * time. That is no incident, however certain the finding. */
 static bool lost_little(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
@@ -444,7 +447,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		      (!strcmp(j->symptom, "slow_job") || j->kind == FINDING_UNIFORM);
 }
 
-/* ---- when it was ---- */
+/* ---- time of the fault ---- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -468,8 +471,9 @@ static bool goes_on(const struct run *r, const struct run *next)
 	       (double)(next->begin_unix_ns - r->end_unix_ns) <= thresholds.time.lasting_ns;
 }
 
-/* A spell is runs of one rank with no more than thresholds.time.lasting_ns between. The longest one is the
- * fault; others belong to it unless they are moments beside it. Into *all; their number. */
+/* Adds a rank's spells of the fault to *all; their number. A spell is a sequence of runs with gaps
+ * of at most thresholds.time.lasting_ns. The longest spell is the fault; others belong to it unless
+ * they are transients beside it. */
 static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
 {
 	struct run spell, longest = {.steps.slow_ns = -1};
@@ -492,7 +496,8 @@ static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *a
 	return kept;
 }
 
-/* The spells of the fault on the ranks of sorted keys (count 0: on all); false: there are none. */
+/* Adds the fault's spells on the ranks with these sorted keys (count 0: on all ranks); false:
+ * none. */
 static bool spells(const struct incident *i, const uint64_t *keys, uint32_t count, struct run *all)
 {
 	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
@@ -532,7 +537,7 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 		struct run r = {.begin_unix_ns = i->findings[k].begin_unix_ns,
 				.end_unix_ns = i->findings[k].end_unix_ns};
 
-		if (is_about_moments(i, j, &i->findings[k].finding))
+		if (is_about_transients(i, j, &i->findings[k].finding))
 			continue;
 		incident_run_merge(&all, &r);
 		found = true;

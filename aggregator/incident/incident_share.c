@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Room is divided among senders, then among a sender's nodes, then among its jobs: made-up jobs, however
- * many, take that of their sender and nobody else's. An incident is on the account of who founded it. */
+ * Room is divided among senders, then among a sender's nodes, then among their jobs. Invented jobs,
+ * however many, take room only from their own sender. An incident counts for the sender that
+ * founded it. */
 #include <stdlib.h>
 
 #include "aggregator/incident/incident_private.h"
@@ -45,7 +46,7 @@ bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t se
 	const struct keyed *k = keyed_process();
 	uint64_t key[SHARE_LEVELS], at = keyed_text(k, node);
 
-	/* restored: by the node's name, which is all that the store has */
+	/* a restored incident has only the node's name */
 	key[SHARE_SENDER] = keyed_words(k, SHARE_SENDER, sender ? sender : at);
 	key[SHARE_NODE] = keyed_words(k, key[SHARE_SENDER] + SHARE_NODE, at);
 	key[SHARE_JOB] = keyed_words(k, key[SHARE_SENDER] + SHARE_JOB, keyed_text(k, i->row.job));

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A long fault sends dozens of windows, and which one says most is known only once all are there: a
- * window that lost more may lack stacks, or be of a stretch in which the cause does not show. So a
- * window is looked at alone when it comes (its slow steps against its own healthy ones), and kept by
- * what it says: per cause the one that accounts for most lost time, and of those that name no cause
- * the heaviest. How much was lost in all that said the same is summed: one noisy window may have lost
- * more than each of many that agree. What is kept is the largest of an order of windows, so arrival
- * does not matter, while there is room.
+ * A long fault sends dozens of windows, and only at the end is it known which explains most. A
+ * window that lost more may lack stacks, or be from a time that does not show the cause. So each
+ * window is diagnosed alone when it comes: its slow steps against its own healthy ones. Per cause,
+ * the window with most lost time is kept; of windows without a cause, the heaviest. The loss of all
+ * windows with the same cause is summed, because one noisy window may have lost more than each of
+ * many that agree. While there is room, the order of arrival does not matter.
  *
- * Room is of all incidents together, and no sender, node or job may take it from the others: who needs some
- * gets it from closed incidents, the oldest first, then from the incident that has most, of the job, the
- * node, the sender that has most. */
+ * All incidents share the room, and no sender, node or job may take it from others. Room comes from
+ * closed incidents first, the oldest first; then from the incident that has most, of the job, node
+ * and sender that have most. */
 #include "aggregator/incident/incident_private.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@
 
 /* ---- room ---- */
 
-/* The k-th place, the more important ones later. */
+/* The k-th place; more important places have higher k. */
 static struct excerpt **place(struct member *m, uint32_t k)
 {
 	if (k == 0)
@@ -36,13 +35,13 @@ static struct excerpt **place(struct member *m, uint32_t k)
 	return &m->excerpts.views.view[INCIDENT_VIEWS + 1 - k].excerpt;
 }
 
-/* How important what is in the k-th place is; of ranks that only waited there are many. */
+/* The importance of the k-th place. Ranks that only waited matter least, because there are many. */
 static uint32_t rank_at(const struct member *m, uint32_t k)
 {
 	return m->steps.reasons & ~(1u << WINDOW_COMM) ? k + 2 : 1;
 }
 
-/* Of the most important place that holds it; 0: none. */
+/* The importance of the most important place that holds p; 0: none. */
 static uint32_t rank_of(struct member *m, const struct excerpt *p)
 {
 	for (uint32_t k = PLACES; k-- > 0;)
@@ -73,9 +72,9 @@ static void drop(struct incident_set *s, struct incident *i, struct member *m,
 	excerpt_drop(p);
 }
 
-/* Lets go of a excerpt that is less important than `below`; false: it has none. The search goes on where
- * the last one ended, and ends at one that is no more important than the last one was. */
-static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
+/* Drops an excerpt less important than `below`; false: none. The search begins where the last one
+ * ended, and stops at one no more important than the last one dropped. */
+static bool drop_least(struct incident_set *s, struct incident *i, uint32_t below)
 {
 	struct member *least = NULL;
 	struct excerpt *p = NULL;
@@ -106,8 +105,8 @@ static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
 	return least != NULL;
 }
 
-/* a's sender, node, job, in this order, has more than b's will have with so many bytes more; where all are
- * the same, a itself. */
+/* Whether a's sender, node or job, in this order, has more than b's would have with `need` bytes
+ * more. If all are the same, compares the incidents. */
 static bool has_more(const struct incident *a, const struct incident *b, size_t need)
 {
 	for (int n = 0; n < SHARE_LEVELS; n++)
@@ -121,7 +120,7 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 	struct incident *most = to, *closed = NULL;
 
 	incident_share_weigh(s);
-	/* what is closed is restored last, and comes late: it takes nothing from what is open */
+	/* restored closed incidents take nothing from open ones */
 	for (struct incident *i = s->first; i; i = i->next) {
 		if (to->row.open && i->excerpt_bytes && has_more(i, most, 0))
 			most = i;
@@ -143,13 +142,13 @@ static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank
 	while (s->excerpt_bytes + need > room) {
 		struct incident *from = giver(s, to, need);
 
-		if (!let_go(s, from, from == to ? rank : UINT32_MAX))
+		if (!drop_least(s, from, from == to ? rank : UINT32_MAX))
 			return false;
 	}
 	return true;
 }
 
-/* What the member would hold more than before. */
+/* How many more bytes the member would hold. */
 static int64_t growth(struct member *m, struct excerpt **to, struct excerpt *p)
 {
 	struct excerpt *old = *to;
@@ -194,7 +193,7 @@ void incident_views_clear(struct incident_set *s, struct incident *i, struct mem
 		drop(s, i, m, place(m, k));
 }
 
-/* ---- what a window says ---- */
+/* ---- diagnosis of one window ---- */
 
 static double worth_of(const struct excerpt *p, bool healthy, double weight)
 {
@@ -221,7 +220,7 @@ bool incident_views_is_healthier(const struct excerpt *p, const struct excerpt *
 	return worth > had || (!(worth < had) && excerpt_begin(p) < excerpt_begin(than));
 }
 
-/* Of a ledger, that somebody saw. */
+/* The observed time of a ledger. */
 static uint64_t seen_ns(const struct ledger *l)
 {
 	uint64_t ns = 0;
@@ -237,7 +236,7 @@ bool incident_views_shows_more(const struct excerpt *p, const struct excerpt *th
 	       (!than || seen_ns(excerpt_open(p)) > seen_ns(excerpt_open(than)));
 }
 
-/* What the window says by itself. */
+/* Diagnoses the window alone. */
 static void look(struct view *v)
 {
 	static struct diagnosis d;
@@ -268,7 +267,7 @@ static bool is_better(const struct view *a, const struct view *b)
 	return a->begin_unix_ns < b->begin_unix_ns;
 }
 
-/* The place that v may take: free, of its own cause, or of the least; NULL: all others say more. */
+/* The place for v: a free one, that of its cause, or the least; NULL: all others matter more. */
 static struct view *place_of(struct views *views, const struct view *v)
 {
 	bool has_cause = v->cause != CAUSE_UNKNOWN;

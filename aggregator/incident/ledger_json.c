@@ -8,10 +8,10 @@
 #include "base/json_text.h"
 #include "base/text.h"
 
-/* Accounts of less than this share of the step are in "other", and so are those after so many. */
+/* Accounts below this share of the step, or beyond ROWS_MAX, are summed in "other". */
 #define ROW_SHARE_MIN 0.002
 #define ROWS_MAX      16u
-#define EXPLAIN_SHARE 0.8 /* the share of a rank's own excess that a cause has to explain */
+#define EXPLAIN_SHARE 0.8 /* the share of a rank's own excess that a cause must explain */
 
 static json_t *row_json(const struct ledger_row *r, double whole_ns)
 {
@@ -27,7 +27,7 @@ static double size_of(const struct ledger_row *r)
 	return fmax(fabs(r->excess_ns), fmax(r->slow_ns, r->reference_ns));
 }
 
-/* The rows that matter, largest excess first; what is left out adds up in *other. */
+/* The rows that matter, largest excess first; *other sums the rest. */
 static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_ns, double whole_ns,
 			 struct ledger_row *other)
 {
@@ -35,7 +35,7 @@ static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_
 
 	for (uint32_t k = 0; k < n; k++) {
 		bool small = size_of(&rows[k]) < ROW_SHARE_MIN * step_ns;
-		/* of the last ones, the accounts that became shorter are as telling as those that
+		/* of the last ones, accounts that became shorter matter as much as those that
 		 * grew */
 		bool room = json_array_size(list) < ROWS_MAX - 4 ||
 			    (json_array_size(list) < ROWS_MAX && k + 4 >= n);
@@ -52,7 +52,7 @@ static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_
 	return list;
 }
 
-/* How many accounts, largest first, explain most of what the rank lost itself: waiting for others
+/* How many accounts, largest first, explain most of what the rank lost itself. Waiting for others
  * in collectives is not its own. */
 static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct ledger_row *own)
 {

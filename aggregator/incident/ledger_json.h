@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ledger_json.h - a verdict's subtraction as JSON: what each account of the slow steps took, and
- * what it takes usually (docs/INTERFACES.md, "ledger"). Threads: one caller. */
+ * what it usually takes (docs/INTERFACES.md, "ledger"). Threads: one caller. */
 #ifndef SYSOM_AGGREGATOR_INCIDENT_LEDGER_JSON_H
 #define SYSOM_AGGREGATOR_INCIDENT_LEDGER_JSON_H
 
@@ -8,9 +8,8 @@
 
 #include "aggregator/incident/incident_private.h"
 
-/* Of one rank of the incident. The reference is its own healthy steps; where too few of them are
- * known, the steps of ranks of the incident that are no culprits. JSON null where neither is known.
- */
+/* For one rank of the incident. The reference is its own healthy steps; if too few are known, the
+ * steps of ranks that are not culprits. JSON null if neither is known. */
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j,
 			 int32_t rank);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One incident with several verdicts, and not several incidents: windows arrive before anybody
- * knows their cause, and to move them later would change what somebody was already told about an
- * id. */
+ * One incident may have several verdicts, instead of becoming several incidents. Windows arrive
+ * before their cause is known, and moving them later would change what an id was already reported
+ * to be. */
 #include "aggregator/incident/verdict.h"
 
 #include <math.h>
@@ -19,21 +19,21 @@
 #include "base/text.h"
 #include "model/thresholds.h"
 
-/* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
- * where fewer than two sent a window. */
+/* How many suspects' and peers' sketches are read, and how many peers are added if fewer than two
+ * sent a window. */
 #define SUSPECT_SKETCHES 4u
 #define PEER_SKETCHES	 4u
 
-/* Suspects whose ledgers are looked at; of more, what the first ones show. */
+/* Suspects with ledgers; the first ones stand for the rest. */
 #define LEDGERS_MAX 8u
 
 struct rank_list {
-	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
+	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known only from its sketch */
 	struct diagnosis_rank rank[LIMIT_VERDICT_RANKS];
 	uint32_t count;
 };
 
-/* What a verdict is made with. */
+/* The inputs of a verdict. */
 struct verdict_inputs {
 	const struct incident_sources *sources;
 	const char *job;
@@ -41,7 +41,7 @@ struct verdict_inputs {
 	struct rank_list all, peers, part, one;
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
-	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
+	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none known */
 	struct diagnosis_group group;	       /* the waterline of the first suspect's role */
 	struct incident_books ledger[LEDGERS_MAX];
 	uint32_t ledger_count;
@@ -71,7 +71,7 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
-	if (m->steps.flagged > out->steps && out->steps) /* more windows say the same */
+	if (m->steps.flagged > out->steps && out->steps) /* other windows have the same cause */
 		out->steps =
 		    m->steps.flagged < UINT32_MAX ? (uint32_t)m->steps.flagged : UINT32_MAX;
 	if (m->signal_count) {
@@ -80,7 +80,7 @@ static void slow_view(const struct member *m, const struct excerpt *p, struct di
 	}
 }
 
-/* A part of one window with what that window has, and nothing of others. */
+/* The slow or healthy part of one window, without data of others. */
 static void plain_view(const struct member *m, const struct excerpt *p, bool healthy,
 		       struct diagnosis_rank *out)
 {
@@ -89,7 +89,7 @@ static void plain_view(const struct member *m, const struct excerpt *p, bool hea
 	out->node = m->node;
 }
 
-/* Another window of the same rank; its settings and its group stay. */
+/* Switches to another window of the same rank; settings and group stay. */
 static void show(const struct member *m, const struct excerpt *p, struct diagnosis_rank *out)
 {
 	struct diagnosis_rank had = *out;
@@ -136,7 +136,8 @@ static int by_loss(const void *a, const void *b)
 	return ORDER(q, p) ?: ORDER(x->rank, y->rank);
 }
 
-/* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
+/* A rank that is always slow has the signals of that window; other windows have those of its worst
+ * steps. */
 static void suspect_add(struct rank_list *to, const struct incident *i,
 			const struct incident_judgement *j, const struct member *m)
 {
@@ -152,8 +153,8 @@ static void suspect_add(struct rank_list *to, const struct incident *i,
 	to->rank[at].lost_ns = incident_books_lost_ns(i, j, m);
 }
 
-/* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
- */
+/* Culprits, the worst first. If all ranks are slow and none is to blame: the ranks with
+ * excerpts. */
 static void find_suspects(const struct incident *i, const struct incident_judgement *j,
 			  struct rank_list *to)
 {
@@ -177,8 +178,7 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	free(list);
 }
 
-/* As they are when they are not late themselves: a moment of a peer's own is not what the suspect is held
- * against, where there is anything else. */
+/* Peers, preferably in steps in which they were not late themselves. */
 static void find_peers(const struct incident *i, const struct incident_judgement *j,
 		       struct rank_list *to)
 {
@@ -192,7 +192,7 @@ static void find_peers(const struct incident *i, const struct incident_judgement
 	}
 }
 
-/* ---- what the findings know ---- */
+/* ---- evidence of findings ---- */
 
 static void add_line(struct diagnosis *d, const struct finding_line *from)
 {
@@ -203,9 +203,9 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 		d->evidence[d->evidence_count++] = *from;
 }
 
-/* Which of the verdicts a line is about: the one of its rank, else the first. */
-static struct diagnosis *verdict_of_line(const struct finding_line *line, struct verdict *v,
-					 uint32_t n)
+/* The verdict that a line is about: that of its rank, else the first. */
+static struct diagnosis *diagnosis_of(const struct finding_line *line, struct verdict *v,
+				      uint32_t n)
 {
 	for (uint32_t k = 0; k < n && line->rank != FINDING_NO_RANK; k++)
 		for (uint32_t q = 0; q < v[k].rank_count; q++)
@@ -214,31 +214,31 @@ static struct diagnosis *verdict_of_line(const struct finding_line *line, struct
 	return &v->diagnosis;
 }
 
-/* What the rank is stuck in, its window shows; who waits for it meanwhile, detection knows. */
+/* The rank's window shows what it is stuck in; detection knows who waits for it. */
 static void add_waiting(const struct finding *f, struct diagnosis *d)
 {
 	size_t used = strlen(d->summary);
 
 	if (f->cause != d->cause && f->evidence_count &&
-	    used + 40 < sizeof(d->summary)) /* worth cutting */
+	    used + 40 < sizeof(d->summary)) /* room for a useful part */
 		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s",
 			 f->evidence[0].text);
 	d->effect_ns = f->effect_ns > d->effect_ns ? f->effect_ns : d->effect_ns;
 }
 
-/* Detection looks over more steps than a window has, and over every rank: where it names a cause
- * that the windows do not show better, it is the verdict. */
+/* Detection compares more steps than a window has, and all ranks. If it names a cause that the
+ * windows do not show better, that is the verdict. */
 static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 {
 	struct diagnosis *d = &v->diagnosis;
-	/* that the host launches late is no reason against what it does meanwhile */
+	/* a late host does not contradict a CPU cause: it is its effect */
 	bool says_less =
 	    f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
 	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
 		     d->cause == CAUSE_SW_SLOWER;
 
-	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
-	 * say less than the windows of the time itself. */
+	/* A uniform slowdown's confidence is about the slowdown. Its cause comes from sketches,
+	 * which are weaker evidence than windows of that time. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
 	    (blind ||
 	     (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
@@ -258,18 +258,18 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	if (f->kind == FINDING_HANG && d->by_ledger)
 		add_waiting(f, d);
 	for (uint32_t k = 0; k < f->evidence_count; k++)
-		add_line(verdict_of_line(&f->evidence[k], v, n), &f->evidence[k]);
+		add_line(diagnosis_of(&f->evidence[k], v, n), &f->evidence[k]);
 }
 
 /* ---- verdicts ---- */
 
-static bool names_cause(const struct diagnosis *d)
+static bool is_sure(const struct diagnosis *d)
 {
 	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
 	       d->confidence >= thresholds.sure.separate;
 }
 
-/* Most ranks, and not all of them. */
+/* Most ranks, but not all. */
 static bool is_of_some(const struct incident_judgement *j)
 {
 	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
@@ -310,7 +310,7 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 	return in;
 }
 
-/* Of a median slow step of who, what the reference shows. */
+/* How much of a median slow step the reference shows. */
 static double shown_ns(const struct incident_judgement *j, const struct diagnosis_rank *who,
 		       const struct diagnosis_rank *reference)
 {
@@ -318,8 +318,9 @@ static double shown_ns(const struct incident_judgement *j, const struct diagnosi
 					  : who->self_ns - reference->self_ns;
 }
 
-/* The suspects' own healthy steps: of their windows, then of the last minute; then earlier runs, where
- * everybody is slow or nobody healthy is known. The first of them that shows enough of what was lost. */
+/* Chooses the reference: the suspects' healthy steps in windows, then in the last minute; then
+ * earlier runs, if all are slow or no peer is known. Takes the first that shows enough of the
+ * loss. */
 static void before_of(const struct verdict_inputs *with, const struct incident_judgement *j,
 		      const struct rank_list *who, struct diagnosis_rank *before)
 {
@@ -355,14 +356,14 @@ static void before_of(const struct verdict_inputs *with, const struct incident_j
 		verdict_sketch_fill(before, with->baseline);
 }
 
-/* ---- which window ---- */
+/* ---- choice of the window ---- */
 
-/* Suspects whose windows are looked at one by one; of more the heaviest window stands for the rest. */
+/* Suspects whose windows are diagnosed one by one; the others use their heaviest window. */
 #define SUSPECTS_VIEWED 8u
 
 struct seen {
 	struct diagnosis_rank rank;
-	enum finding_cause cause; /* UNKNOWN: none that is told */
+	enum finding_cause cause; /* UNKNOWN: none is sure enough */
 	double confidence, lost_ns, stands_for_ns;
 };
 
@@ -388,7 +389,7 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 		in = input_of(j, &with->one, &with->peers, &before);
 		diagnosis_make(&in, d);
 		*s = (struct seen){.rank = with->one.rank[0],
-				   .cause = names_cause(d) ? d->cause : CAUSE_UNKNOWN,
+				   .cause = is_sure(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
 				   .lost_ns = m->excerpts.views.view[k].lost_ns,
 				   .stands_for_ns = incident_views_stands_for(
@@ -404,7 +405,7 @@ static uint32_t see(struct verdict_inputs *with, const struct incident_judgement
 	return n;
 }
 
-/* The cause that accounts for most of what was lost, in the window that shows it best. */
+/* Chooses the cause that accounts for most of the loss, in the window that shows it best. */
 static void choose_view(struct verdict_inputs *with, const struct incident_judgement *j,
 			const struct member *m, struct diagnosis_rank *rank)
 {
@@ -440,7 +441,7 @@ static void judge_part(const struct verdict_inputs *with, const struct incident_
 	conclude(j, &in, who, v);
 }
 
-/* A suspect again, with what its sketch had given it. */
+/* Adds a suspect with what its sketch gave it. */
 static void part_add(struct verdict_inputs *with, uint32_t k)
 {
 	struct rank_list *p = &with->part;
@@ -461,8 +462,9 @@ static int by_cost(const void *a, const void *b)
 	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
 }
 
-/* Sorts the groups by cost and returns how many of them explain enough of the loss. The ranks of the others
- * become minor: on a busy host some rank always waits for a CPU while another one has the fault. */
+/* Sorts the groups by cost; returns how many of them explain enough of the loss. Ranks of the other
+ * groups become minor: on a busy host some rank always waits for a CPU while another has the
+ * fault. */
 static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
 			  const uint32_t *group, uint32_t groups, struct part *part)
 {
@@ -489,7 +491,7 @@ static uint32_t costliest(const struct verdict_inputs *with, struct incident_jud
 	return n;
 }
 
-/* first: who shows the group's cause most. */
+/* first: the rank that shows the group's cause best. */
 static void part_of_group(struct verdict_inputs *with, const uint32_t *group, uint32_t g,
 			  uint32_t first)
 {
@@ -501,7 +503,8 @@ static void part_of_group(struct verdict_inputs *with, const uint32_t *group, ui
 			part_add(with, k);
 }
 
-/* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
+/* Divides suspects into groups by cause. Those without a cause of their own stay in the first
+ * group. */
 static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement *j,
 			 struct verdict *out)
 {
@@ -520,7 +523,7 @@ static uint32_t by_cause(struct verdict_inputs *with, struct incident_judgement 
 		if (n + 1 < VERDICTS_MAX) {
 			part_of_group(with, group, part[g].group, shows[part[g].group]);
 			judge_part(with, j, &with->part, &out[n + 1]);
-			if (names_cause(&out[n + 1].diagnosis)) {
+			if (is_sure(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}
@@ -542,8 +545,8 @@ static bool is_in(const struct rank_list *of, int32_t rank)
 	return false;
 }
 
-/* A second fault that costs less than the first: its rank lost time of its own, for longer than a
- * moment, and shows a cause that no other has. */
+/* Adds a second, cheaper fault: its rank lost self time, not as a transient, and has a cause that
+ * no other has. */
 static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
@@ -566,7 +569,7 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 		judge_part(with, j, &with->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
-		if (same == n && names_cause(&out[n].diagnosis))
+		if (same == n && is_sure(&out[n].diagnosis))
 			n++;
 	}
 	return n;
@@ -583,7 +586,7 @@ static const struct diagnosis_rank *sketch_of(struct verdict_inputs *with, int32
 	return verdict_sketch_take(&with->sketches);
 }
 
-/* Healthy ranks that sent no window: their last minute stands for them. */
+/* Healthy ranks without a window are represented by their last minute. */
 static void more_peers(struct verdict_inputs *with, const struct incident *i,
 		       const struct incident_judgement *j)
 {
@@ -605,7 +608,7 @@ static void more_peers(struct verdict_inputs *with, const struct incident *i,
 	}
 }
 
-/* What is usual in the role of the worst suspect, for it and the other suspects of that role. */
+/* The waterline of the worst suspect's role, for the suspects of that role. */
 static void add_group(struct verdict_inputs *with)
 {
 	int32_t ranks[LIMIT_VERDICT_RANKS];
@@ -631,8 +634,7 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 	for (uint32_t k = 0; k < with->all.count && k < SUSPECT_SKETCHES; k++) {
 		const struct diagnosis_rank *r = sketch_of(with, with->all.rank[k].rank);
 
-		if (r) { /* its profile is of its healthy steps, and so is no evidence of the fault
-			  */
+		if (r) { /* only its settings: its profile is of healthy steps */
 			with->all.rank[k].setting = r->setting;
 			with->all.rank[k].setting_count = r->setting_count;
 			with->own = k ? with->own : r;
@@ -653,14 +655,14 @@ static void add_sketches(struct verdict_inputs *with, const struct incident *i,
 		with->baseline = verdict_sketch_take(&with->sketches);
 }
 
-/* named: how many of the verdicts name a cause. */
+/* sure_count: how many of the verdicts have a sure cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
-		     struct incident_judgement *j, struct verdict *out, uint32_t *named)
+		     struct incident_judgement *j, struct verdict *out, uint32_t *sure_count)
 {
 	struct verdict_inputs *with = calloc(1, sizeof(*with));
 	uint32_t n;
 
-	*named = 0;
+	*sure_count = 0;
 	if (!with)
 		return 0;
 	verdict_sketch_init(&with->sketches);
@@ -682,7 +684,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(with, i, j, out, n);
 	for (uint32_t k = 0; k < n; k++)
-		*named += names_cause(&out[k].diagnosis);
+		*sure_count += is_sure(&out[k].diagnosis);
 	if (j->finding)
 		take_finding(j->finding, out, n);
 	verdict_sketch_fini(&with->sketches);
@@ -704,8 +706,9 @@ static double sent_again(const struct member *m)
 	return sum;
 }
 
-/* Several ranks that wait for each other at connections that lose segments: every bad connection of a
- * host has one end there, so it sends more of them again than any other. */
+/* If several ranks wait for each other on connections that lose segments, blames the host that
+ * sends most of them again. Every bad connection of a host ends there, so it sends more than any
+ * other. */
 static void blame_lossy(const struct incident *i, struct incident_judgement *j, struct verdict *v)
 {
 	if (j->kind != FINDING_SLOW_RANK || v->rank_count < 2 || !v->diagnosis.by_ledger ||
@@ -722,34 +725,36 @@ static void blame_lossy(const struct incident *i, struct incident_judgement *j, 
 	v->rank_count = 1;
 }
 
-/* Most ranks are slow, by count: the verdict on them as ranks. named: see make(). 0: no memory. */
+/* If most ranks are slow: makes their verdict as separate ranks. sure_count: see make(). 0: out of
+ * memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
-			   struct incident_judgement *apart, struct verdict *out, uint32_t *named)
+			   struct incident_judgement *apart, struct verdict *out,
+			   uint32_t *sure_count)
 {
 	apart->kind = FINDING_SLOW_RANK;
 	apart->by_count = false;
 	if (!strcmp(apart->symptom, "slow_job"))
 		apart->symptom = "slow_rank";
-	return make(s, i, apart, out, named);
+	return make(s, i, apart, out, sure_count);
 }
 
-/* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
- * medians say. */
+/* Chooses between the ranks' and the job's verdict. Two causes cannot be one cause of the job. A
+ * cause from the ranks' ledgers is stronger than one from the job's medians. */
 static uint32_t make_best(const struct incident_set *s, const struct incident *i,
 			  struct incident_judgement *j, struct verdict *out)
 {
 	struct incident_judgement apart = *j;
 	struct verdict *job;
-	uint32_t n = 0, of_job, named = 0;
+	uint32_t n = 0, of_job, sure_count = 0;
 
 	if (j->by_count)
-		n = make_apart(s, i, &apart, out, &named);
-	if (named > 1 || (named && 2 * apart.culprits <= apart.ranks)) {
+		n = make_apart(s, i, &apart, out, &sure_count);
+	if (sure_count > 1 || (sure_count && 2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}
-	job = named && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
-	of_job = make(s, i, j, job ? job : out, &named);
+	job = sure_count && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
+	of_job = make(s, i, j, job ? job : out, &sure_count);
 	if (job && (!of_job || !job[0].diagnosis.by_ledger)) {
 		*j = apart;
 		of_job = n;

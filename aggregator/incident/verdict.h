@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * verdict.h - from an incident's windows and findings to what is wrong, by analysis/cause/diagnosis:
- * suspects are its culprits, healthy peers the other ranks that sent windows (victims, or asked
- * for), the past is the suspects' own healthy steps. Suspects with different causes get verdicts of
- * their own, so that two faults at once are told apart; ranks that lost less than a culprit are
- * looked at too. Pure. Threads: one caller. */
+ * verdict.h - makes verdicts from an incident's windows and findings, with
+ * analysis/cause/diagnosis. Suspects are its culprits; healthy peers are the other ranks that sent
+ * windows (victims, or on request); the past is the suspects' own healthy steps. Suspects with
+ * different causes get separate verdicts, so that two simultaneous faults are distinguished. Ranks
+ * that lost less than a culprit are examined too. Pure. Threads: one caller. */
 #ifndef SYSOM_AGGREGATOR_INCIDENT_VERDICT_H
 #define SYSOM_AGGREGATOR_INCIDENT_VERDICT_H
 
@@ -15,14 +15,14 @@
 
 struct verdict {
 	struct diagnosis diagnosis;
-	int32_t ranks[LIMIT_VERDICT_RANKS]; /* worst first; none: it is about everybody */
+	int32_t ranks[LIMIT_VERDICT_RANKS]; /* worst first; none: it is about all ranks */
 	uint32_t rank_count;
-	uint64_t begin_unix_ns; /* of its ranks' first slow window; 0 not known */
+	uint64_t begin_unix_ns; /* of its ranks' first slow window; 0: unknown */
 };
 
-/* s: for its sources of sketches. out: VERDICTS_MAX. The number of verdicts, the weightiest first;
- * 0: no memory. What is called the job's by the number of culprits alone (j->by_count) becomes that of
- * slow ranks in j where more than one cause is found. */
+/* s: for its sources of sketches. out: VERDICTS_MAX. Returns the number of verdicts, the most
+ * important first; 0: out of memory. If j is about the job only because most ranks are culprits
+ * (j->by_count), and more than one cause is found, j becomes one about slow ranks. */
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		      struct incident_judgement *j, struct verdict *out);
 json_t *verdict_json(const struct verdict *v);

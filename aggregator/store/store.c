@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The row of a window outlives its body: ids stay known for as long as incidents are kept, so that a
- * window that is sent again after its body has expired still counts once. */
+ * A window's row outlives its body. Ids stay known as long as incidents are kept, so that a window
+ * that is sent again after its body expired still counts once. */
 #include "aggregator/store/store_private.h"
 
 #include <errno.h>
@@ -19,18 +19,19 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-/* For a write of another process, as a backup; readers and the writer don't wait for each other. */
+/* How long to wait for another process's write, for example a backup. Readers and the writer do not
+ * wait for each other. */
 #define BUSY_MS 5000
-/* Rows that one transaction removes for their age: more than one transaction brings. */
+/* Expired rows removed per transaction: more than a transaction adds. */
 #define EXPIRE_BATCH 512
-/* Rows that go at once where the file is too large, and how often in one transaction. */
+/* Rows removed at a time if the file is too large, and how often per transaction. */
 #define TRIM_BATCH 16
 #define TRIM_TURNS 256
-/* A row of `windows` with its indexes, where names are of usual length. */
+/* Size of a row of `windows` with its indexes, for names of usual length. */
 #define WINDOW_ROW_BYTES 400u
-/* Of the file's bound, what windows may take whose evidence is gone. */
+/* Share of the size limit for rows of windows without a body. */
 #define WINDOW_ROWS_PART 4u
-/* Free pages that stay in the file for what comes next, and how many go at a time. */
+/* Free pages that stay in the file, and how many are released at a time. */
 #define SPARE_PAGES  1024
 #define VACUUM_PAGES 4096
 
@@ -62,7 +63,7 @@ static int store_new(struct store **out, const char *dir)
 	return 0;
 }
 
-/* Two aggregators on one store would each keep incidents of their own. */
+/* Two aggregators on one store would each keep their own incidents. */
 static int take_lock(struct store *s)
 {
 	char path[PATH_MAX];
@@ -94,8 +95,8 @@ static int note_place(struct store *s)
 	return err;
 }
 
-/* What is written to a database that was moved or removed under us is found by nobody after a restart:
- * it must not be acknowledged. */
+/* Whether the database file is still at its path. Nobody finds what is written to a moved or
+ * removed file, so it must not be acknowledged. */
 static bool in_place(const struct store *s)
 {
 	struct stat st;
@@ -175,7 +176,9 @@ int store_begin(struct store *s)
 	int err;
 
 	if (!in_place(s)) {
-		log_error("store", "%s/store.db is not there any more: nothing is stored", s->dir);
+		log_error("store",
+			  "%s/store.db was moved or removed; nothing is stored until a restart",
+			  s->dir);
 		return -EIO;
 	}
 	err = run_plain(s, ST_BEGIN, "begin");
@@ -194,7 +197,7 @@ int store_commit(struct store *s)
 
 void store_rollback(struct store *s)
 {
-	/* SQLite has rolled back by itself after some errors */
+	/* after some errors SQLite has already rolled back */
 	if (s->in_transaction && !sqlite3_get_autocommit(s->sql.db))
 		run_plain(s, ST_ROLLBACK, "rollback");
 	s->in_transaction = false;
@@ -245,7 +248,7 @@ int store_set_window_incident(struct store *s, const uint8_t id[16], const char 
 	return sql_run(&c);
 }
 
-/* Statements whose values are texts. */
+/* Runs a statement whose values are texts. */
 static int run_texts(struct store *s, enum statement which, const char *a, const char *b)
 {
 	struct sql_call c = sql_call(&s->sql, which, "merge");
@@ -322,7 +325,7 @@ static struct pages pages_of(struct store *s)
 	return p;
 }
 
-/* before is 0: by number only. The rows removed, or -errno. */
+/* before 0: limited only by count. The number of removed rows, or -errno. */
 static int expire(struct store *s, enum statement which, uint64_t before, int count)
 {
 	struct sql_call c = sql_call(&s->sql, which, "expire");
@@ -335,8 +338,8 @@ static int expire(struct store *s, enum statement which, uint64_t before, int co
 	return err ? err : sqlite3_changes(s->sql.db);
 }
 
-/* What the file can do without most. Rows of windows whose evidence is gone recognise a late copy: they
- * have a part of the file, and where nothing else is left they go too, before incidents do. */
+/* What to remove first if the file is too large. Rows without a body only recognise late copies, so
+ * they get a share of the file. If no bodies are left, those rows go, and incidents last. */
 static enum statement least_needed(const struct store_totals *t, uint64_t max_bytes)
 {
 	uint64_t bare = t->windows > t->bodies ? t->windows - t->bodies : 0;

@@ -18,8 +18,8 @@
 
 #define STORE_SCHEMA_VERSION 3
 
-/* Times of writes are multiples of it, so that a reader whose numbers are doubles gets them
- * exactly, or so nearly that it makes no difference. */
+/* Write times are multiples of this, so that a reader that uses doubles gets them nearly
+ * exactly. */
 #define STORE_UPDATE_STEP_NS 1024u
 
 struct store;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * store_private.h - what the parts of the store share: its connection and its statements. */
+ * store_private.h - shared by the files of the store: its connection and its statements. */
 #ifndef SYSOM_AGGREGATOR_STORE_STORE_PRIVATE_H
 #define SYSOM_AGGREGATOR_STORE_STORE_PRIVATE_H
 
@@ -29,7 +29,7 @@ enum statement {
 	ST_RESTORE_OPEN,
 	ST_RESTORE_CLOSED,
 	ST_EACH_BODY,
-	/* by age: ?1 the time before which, ?2 how many at most */
+	/* by age: ?1 the time, ?2 how many at most */
 	ST_EXPIRE_BODIES,
 	ST_EXPIRE_WINDOWS,
 	ST_EXPIRE_INCIDENTS,
@@ -62,14 +62,15 @@ struct store {
 	struct sql sql;
 	char dir[PATH_MAX - 32];
 	int lock_fd;
-	dev_t device; /* of the database: which file it is */
+	dev_t device; /* of the database file */
 	ino_t inode;
 	bool in_transaction;
 };
 
 /* store_sql.c */
 extern const char *const store_sql[ST_COUNT];
-/* Makes the tables of a new file, takes those of an older version over. -EPROTO: no store of ours. */
+/* Creates the tables of a new file, and upgrades those of an older version. -EPROTO: not our
+ * store. */
 int store_make_schema(struct store *s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is read back: by the committer as it starts, by the API through readers of its own. */
+ * Reads: by the committer when it starts, and by the API through its own readers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "base/order.h"
 #include "base/text.h"
 
-/* ---- for the committer, as it starts ---- */
+/* ---- for the committer's start ---- */
 
 struct rows {
 	struct incident_row *list;
@@ -73,7 +73,7 @@ int store_each_window_body(struct store *s, const char *incident,
 	return err ? err : ended;
 }
 
-/* The JSON that an incident has there; NULL: none. */
+/* An incident's JSON from that statement; NULL: none. */
 static json_t *json_of(struct store *s, enum statement which, const char *incident)
 {
 	struct sql_call c = sql_call(&s->sql, which, "json");
@@ -94,8 +94,8 @@ json_t *store_findings(struct store *s, const char *incident)
 
 #define NAMESAKES_MAX 64
 
-/* Jobs are asked for by key or by name. key: that of the only job with incidents that it may be, by which a
- * page comes from the index; false: there are several, or too many to look at. */
+/* Finds the only job that the key or name can mean, among jobs with incidents. key: that job's, so
+ * that a page can use the index. False: several jobs, or too many to check. */
 static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTES])
 {
 	char from[WIRE_TEXT_BYTES + 2], to[WIRE_TEXT_BYTES + 1];
@@ -105,7 +105,7 @@ static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTE
 	if (strlen(asked) >= WIRE_TEXT_BYTES || job_key_owner(asked, &uid))
 		return true;
 	text_copy(from, sizeof(from), asked);
-	snprintf(to, sizeof(to), "%sA", asked); /* which follows '@' */
+	snprintf(to, sizeof(to), "%sA", asked); /* 'A' follows '@' */
 	for (uint32_t i = 0; i < NAMESAKES_MAX; i++) {
 		struct sql_call c = sql_call(&s->sql, ST_NEXT_JOB, "next job");
 		char job[WIRE_TEXT_BYTES];
@@ -122,13 +122,13 @@ static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTE
 			return found <= 1;
 		if (job_key_matches(job, asked) && !found++)
 			text_copy(key, WIRE_TEXT_BYTES, job);
-		/* The bare name is of a node that vouches for no user; the others have an '@'. */
+		/* A job without '@' is of a node that names no user. */
 		snprintf(from, sizeof(from), i ? "%s\x01" : "%s@", i ? job : asked);
 	}
 	return false;
 }
 
-/* The lists are one statement but for what they ask for: each has an index of its own. */
+/* The lists differ in the index that they use, so each has its own statement. */
 static enum statement list_of(const struct store_list *q, bool one)
 {
 	return !q->job ? (q->state ? ST_LIST_STATE : ST_LIST)
@@ -136,7 +136,7 @@ static enum statement list_of(const struct store_list *q, bool one)
 		       : (q->state ? ST_LIST_NAME_STATE : ST_LIST_NAME);
 }
 
-/* Where a page ended: 16 hexadecimal digits of the last one's time, then its id. */
+/* A page's end: 16 hexadecimal digits of the last incident's time, then its id. */
 int store_list_after(struct store_list *q, const char *cursor)
 {
 	char when[17];
@@ -149,7 +149,7 @@ int store_list_after(struct store_list *q, const char *cursor)
 	return q->after_ns && q->after_ns <= INT64_MAX ? 0 : -EINVAL;
 }
 
-/* Incidents go out as they were written, by which nothing is parsed. */
+/* Sends incidents as they were written, without parsing them. */
 int store_list(struct store *s, const struct store_list *q, struct buf *out)
 {
 	char next[40] = "", last[40] = "", key[WIRE_TEXT_BYTES];
@@ -230,7 +230,7 @@ int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BY
 	if (!*begin || strlen(begin) >= INCIDENT_ID_BYTES ||
 	    begin[strspn(begin, "0123456789abcdef")])
 		return -ENOENT;
-	snprintf(end, sizeof(end), "%sg", begin); /* behind every digit */
+	snprintf(end, sizeof(end), "%sg", begin); /* after every digit */
 	c = sql_call(&s->sql, ST_INCIDENT_ID, "incident");
 	sql_text(&c, begin);
 	sql_text(&c, end);
@@ -265,7 +265,7 @@ static void feed_line(const struct sql_call *c, struct buf *out)
 	if (sqlite3_column_type(c->st, 1) == SQLITE_NULL)
 		buf_printf(out, ",\"id\":\"%s\",\"life\":\"merged\",\"merged_into\":\"%s\"}",
 			   sql_get_text(c, 3), sql_get_text(c, 2));
-	else /* what was written is one object */
+	else /* append to the stored object */
 		buf_printf(out, "%s%s", body[0] == '{' && body[1] != '}' ? "," : "",
 			   body[0] == '{' ? body + 1 : "}");
 	buf_puts(out, "\n");

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every statement of the store in one table, so that a test can ask for the plan of each: none may read a
- * whole table, however large the store has become.
- *
- * `totals` is kept by triggers: a counter in memory would have to be counted anew after each start, and
- * undone with each transaction that fails. */
+ * One table has every statement of the store, so that a test can check each one's query plan. No
+ * statement may read a whole table, however large the store is.
+ * Triggers keep `totals`. A counter in memory would have to be counted after each start, and undone
+ * after each failed transaction. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -12,15 +11,15 @@
 
 #define APPLICATION_ID 0x5359534f /* "SYSO" */
 
-/* Newest first; (?3,?4) are the place after which to go on. */
+/* Newest first, after the place (?3,?4). */
 #define LIST(where)                                                                                \
 	"SELECT begin_ns,id,body FROM incidents WHERE " where "(begin_ns,id)<(?3,?4) "             \
 	"ORDER BY begin_ns DESC,id DESC LIMIT ?5"
-/* Bodies go in the order in which they came: what is older than the first of them has none. */
+/* Bodies expire in order of arrival: rows older than the first body have none. */
 #define FIRST_BODY "COALESCE((SELECT MIN(seq) FROM bodies),9223372036854775807)"
 #define LAST_BEFORE                                                                                \
 	"(SELECT seq FROM windows WHERE received_ns<?1 ORDER BY received_ns DESC LIMIT 1)"
-/* Of jobs of that name, whose user it may be (base/job_key.h); 'A' follows '@'. */
+/* Matches jobs of that name of all users (base/job_key.h); 'A' follows '@'. */
 #define OF_NAME	 "(job=?1 OR (job>?1||'@' AND job<?1||'A' AND rtrim(job,'0123456789')=?1||'@'))"
 #define RESTORED "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents WHERE "
 
@@ -46,7 +45,7 @@ const char *const store_sql[ST_COUNT] = {
 	"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns) "
 	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8) ON CONFLICT(id) DO UPDATE SET "
 	"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
-    /* open ones first: who is not restored is never closed */
+    /* open ones first: an incident that is not restored is never closed */
     [ST_RESTORE_OPEN] = RESTORED "open=1 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
     [ST_RESTORE_CLOSED] = RESTORED "open=0 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
     [ST_EACH_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq "
@@ -87,7 +86,7 @@ const char *const store_sql[ST_COUNT] = {
     [ST_KNOWN] = "SELECT 1 FROM windows WHERE id=?1",
 };
 
-/* One entry per version: what it has beyond the one before. */
+/* One entry per version: what it adds to the one before. */
 static const char *const schemas[STORE_SCHEMA_VERSION] = {
     "CREATE TABLE windows(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"
     " received_ns INTEGER NOT NULL, job TEXT NOT NULL, node TEXT NOT NULL, rank INTEGER NOT NULL,"
@@ -114,7 +113,7 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     "CREATE INDEX merged_at ON merged(at_ns);"
     "CREATE INDEX merged_successor ON merged(successor);",
 
-    /* nobody read `ranks`, and nothing bounded it */
+    /* nothing read `ranks`, and it had no limit */
     "DROP TABLE ranks;"
     "DROP INDEX incidents_begin;"
     "CREATE INDEX incidents_begin ON incidents(begin_ns,id);"
@@ -157,8 +156,11 @@ int store_make_schema(struct store *s)
 	if (ours && version == STORE_SCHEMA_VERSION)
 		return 0;
 	if (!fresh && !(ours && version >= 1 && version < STORE_SCHEMA_VERSION)) {
-		log_error("store", "why=\"not a store of this version\" dir=%s version=%lld",
-			  s->dir, (long long)version);
+		log_error(
+		    "store",
+		    "why=\"store.db is not a store of this version; use another store.dir\" dir=%s "
+		    "version=%lld",
+		    s->dir, (long long)version);
 		return -EPROTO;
 	}
 	err = sql_exec(&s->sql, "BEGIN IMMEDIATE", "begin");

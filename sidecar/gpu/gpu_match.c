@@ -14,13 +14,13 @@ static uint32_t by_process(const struct gpu_poll_device *device, uint32_t count,
 			if (device[i].last.pid[k] != pid)
 				continue;
 			if (found != GPU_NONE && found != i)
-				return GPU_NONE; /* works on several */
+				return GPU_NONE; /* it works on several */
 			found = i;
 		}
 	return found;
 }
 
-/* CUDA takes the beginning of a UUID, as long as it means one device. */
+/* Finds the device by a UUID or its beginning, as CUDA accepts it, if only one matches. */
 static uint32_t by_uuid(const struct gpu_poll_device *device, uint32_t count, const char *visible)
 {
 	uint32_t found = GPU_NONE;

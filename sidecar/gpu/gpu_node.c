@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The daemon's side of GPU telemetry: which rank a GPU is of, its readings as signals of that rank,
- * what is told of it. The loop never calls NVML itself. */
+ * sysomd's use of GPU telemetry: which rank uses a GPU, readings as signals of that rank, status
+ * and metrics. The loop never calls NVML itself: it may block. */
 #include "sidecar/gpu/gpu_node.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@
 #include "sidecar/os/os_signals.h"
 #include "sidecar/viewer.h"
 
-/* A GPU without an answer for so many polls is said to be lost. */
+/* After so many polls without an answer a GPU counts as lost. */
 #define FAILED_MAX 3u
 
-/* What holds clocks down; being idle and what somebody has set do not. */
+/* Reasons that limit clocks. Idle, and limits that somebody set, are not among them. */
 static const struct {
 	uint64_t bit;
 	const char *name, *text;
@@ -38,11 +38,11 @@ struct gpu_node {
 	struct gpu_poll *poll;
 	struct gpu_poll_device device[GPU_DEVICES_MAX];
 	uint32_t count;
-	/* the one before those to be fed; at_ns 0: none */
+	/* the sample before the new ones; at_ns 0: none */
 	struct gpu_sample before[GPU_DEVICES_MAX];
 	struct gpu_sample batch[GPU_POLL_SAMPLES];
-	bool told_open, told_hang;
-	char told_why[160];
+	bool logged_open, logged_hang;
+	char logged_why[160];
 };
 
 int gpu_node_open(struct node *n)
@@ -116,7 +116,7 @@ static void grown(const struct feed *f, const struct gpu_sample *s, const struct
 {
 	char subject[OS_SIGNAL_SUBJECT_BYTES];
 
-	/* one that fell: the driver was loaded anew */
+	/* a counter fell: the driver was loaded again */
 	if (!has(s, field) || !has(before, field) || s->value[field] <= before->value[field])
 		return;
 	snprintf(subject, sizeof(subject), "GPU %u", f->device);
@@ -124,7 +124,7 @@ static void grown(const struct feed *f, const struct gpu_sample *s, const struct
 			 (double)(s->value[field] - before->value[field]), subject);
 }
 
-/* GB/s each way, of a generation and a number of lanes. */
+/* GB/s in each direction, from generation and number of lanes. */
 static double link_gbs(uint64_t generation, uint64_t lanes)
 {
 	static const double lane[] = {0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563};
@@ -149,7 +149,7 @@ static void feed_sample(const struct feed *f, const struct gpu_sample *s,
 		snprintf(subject, sizeof(subject), "GPU %u", f->device);
 		os_signals_level(f->os, f->pid, OS_SIGNAL_GPU_PCIE_LINK, f->device, gbs, subject);
 	}
-	/* a reason that stands now is taken to have stood since the reading before */
+	/* assume that a reason holds since the reading before */
 	for (size_t i = 0; has(s, GPU_THROTTLE) && i < ARRAY_LEN(reasons); i++) {
 		if (!(s->value[GPU_THROTTLE] & reasons[i].bit))
 			continue;
@@ -204,19 +204,20 @@ static void feed_xid(const struct feed *f, void *arg)
 	os_signals_count(f->os, f->pid, OS_SIGNAL_GPU_XID, x->xid << 8 | f->device, 1, subject);
 }
 
-static void tell_changes(struct gpu_node *g, const struct gpu_poll_state *st, uint64_t now_ns)
+static void log_changes(struct gpu_node *g, const struct gpu_poll_state *st, uint64_t now_ns)
 {
 	bool hangs = st->busy_since_ns && now_ns > st->busy_since_ns + 5000000000ull;
 
-	if (st->open && !g->told_open)
+	if (st->open && !g->logged_open)
 		log_info("gpu", "nvml=open driver=\"%s\" devices=%u", st->driver, st->count);
-	else if (!st->open && strcmp(st->why, g->told_why) && strcmp(st->why, "starting"))
+	else if (!st->open && strcmp(st->why, g->logged_why) && strcmp(st->why, "starting"))
 		log_info("gpu", "nvml=none why=\"%s\"", st->why);
-	if (hangs != g->told_hang)
-		log_warn("gpu", hangs ? "NVML does not answer" : "NVML answers again");
-	g->told_open = st->open;
-	g->told_hang = hangs;
-	snprintf(g->told_why, sizeof(g->told_why), "%s", st->why);
+	if (hangs != g->logged_hang)
+		log_warn("gpu", hangs ? "NVML has not answered for 5 s; GPU telemetry stops"
+				      : "NVML answers again");
+	g->logged_open = st->open;
+	g->logged_hang = hangs;
+	snprintf(g->logged_why, sizeof(g->logged_why), "%s", st->why);
 }
 
 void gpu_node_tend(struct node *n, uint64_t now_ns)
@@ -229,7 +230,7 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 	if (!g)
 		return;
 	gpu_poll_state(g->poll, &st);
-	tell_changes(g, &st, now_ns);
+	log_changes(g, &st, now_ns);
 	g->count = 0;
 	while (g->count < st.count && gpu_poll_device(g->poll, g->count, &g->device[g->count]))
 		g->count++;
@@ -252,7 +253,7 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 	}
 }
 
-/* ---- what is told ---- */
+/* ---- status and metrics ---- */
 
 static const struct {
 	enum gpu_field field;
@@ -266,16 +267,17 @@ static const struct {
      1e-3},
     {GPU_TEMPERATURE, "temperature_c", "sysom_gpu_temperature_celsius", "gauge", "Temperature.", 1},
     {GPU_UTILISATION, "utilisation_percent", "sysom_gpu_busy_ratio", "gauge",
-     "Share of time with a kernel running.", 1e-2},
+     "Share of time in which a kernel ran.", 1e-2},
     {GPU_ECC_CORRECTED, "ecc_corrected", "sysom_gpu_ecc_corrected_total", "counter",
      "Memory errors corrected.", 1},
     {GPU_ECC_UNCORRECTED, "ecc_uncorrected", "sysom_gpu_ecc_uncorrected_total", "counter",
      "Memory errors not corrected.", 1},
     {GPU_PCIE_REPLAYS, "pcie_replays", "sysom_gpu_pcie_replays_total", "counter",
-     "Packets sent again on the PCIe link.", 1},
+     "PCIe packets sent again.", 1},
     {GPU_PCIE_GENERATION, "pcie_generation", "sysom_gpu_pcie_generation", "gauge",
-     "PCIe generation of the link now.", 1},
-    {GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "gauge", "PCIe lanes now.", 1},
+     "Current PCIe generation of the link.", 1},
+    {GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "gauge", "Current number of PCIe lanes.",
+     1},
 };
 
 static void json_device(const struct node *n, uint32_t i, const struct viewer *v, struct buf *b)
@@ -370,7 +372,7 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 	buf_printf(b, "sysom_gpu_nvml %d\n", st.open);
 	head(b, "sysom_gpu_polls_total", "counter", "Rounds over all GPUs.");
 	buf_printf(b, "sysom_gpu_polls_total %llu\n", (unsigned long long)st.polls);
-	head(b, "sysom_gpu_poll_seconds_total", "counter", "How long they took.");
+	head(b, "sysom_gpu_poll_seconds_total", "counter", "Time spent in these rounds.");
 	buf_printf(b, "sysom_gpu_poll_seconds_total %.9f\n", (double)st.poll_ns * 1e-9);
 	head(b, "sysom_gpu_lost_total", "counter",
 	     "Readings and XIDs overwritten before they were used.");
@@ -386,7 +388,7 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 					   values[k].unit,
 				       b);
 	}
-	head(b, "sysom_gpu_throttled", "gauge", "1 while this holds the clocks down.");
+	head(b, "sysom_gpu_throttled", "gauge", "1 while this reason limits the clocks.");
 	for (uint32_t i = 0; i < g->count; i++)
 		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
 		     k++) {
@@ -397,7 +399,7 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 	head(b, "sysom_gpu_xid_total", "counter", "XID errors that the driver reported.");
 	for (uint32_t i = 0; i < g->count; i++)
 		series(g, i, "sysom_gpu_xid_total", "", (double)g->device[i].xid_count, b);
-	head(b, "sysom_gpu_answers", "gauge", "0: the GPU gives NVML no answer.");
+	head(b, "sysom_gpu_answers", "gauge", "0 if the GPU does not answer NVML, else 1.");
 	for (uint32_t i = 0; i < g->count; i++)
 		series(g, i, "sysom_gpu_answers", "", g->device[i].failed < FAILED_MAX, b);
 }

@@ -12,7 +12,7 @@
 
 #define LIBRARY "libnvidia-ml.so.1"
 
-/* Fields that one call with the device and a selector, or without one, gives. */
+/* Fields that one call returns, with the device and a selector or without one. */
 static const struct {
 	enum gpu_field field;
 	const char *symbol;
@@ -48,7 +48,7 @@ struct gpu_nvml {
 	nvml_event_set events; /* NULL: none */
 };
 
-/* dlsym's result as a function's address: POSIX says that the two fit. */
+/* Stores dlsym's result as a function's address; POSIX allows the conversion. */
 static void find(void *library, const char *symbol, void *out)
 {
 	void *address = dlsym(library, symbol);
@@ -91,7 +91,7 @@ static int find_devices(struct gpu_nvml *n)
 	if (count_of(&count) || !count)
 		return -ENODEV;
 	n->count = count < GPU_DEVICES_MAX ? count : GPU_DEVICES_MAX;
-	/* one that is lost has no handle: its place stays, so that numbers stay what NVML's are */
+	/* a lost device has no handle, but keeps its place, so that our numbers equal NVML's */
 	for (uint32_t i = 0; i < n->count; i++)
 		if (handle(i, &n->device[i]))
 			n->device[i] = NULL;
@@ -135,14 +135,15 @@ int gpu_nvml_open(struct gpu_nvml **out, const char *library, char *why, size_t 
 	find(n->library, "nvmlShutdown", &n->shutdown);
 	rc = init ? init() : NVML_UNKNOWN;
 	if (rc) {
-		n->shutdown = NULL; /* nothing to undo */
+		n->shutdown = NULL; /* init failed: nothing to undo */
 		snprintf(why, bytes, init ? "nvmlInit_v2: error %d" : "no nvmlInit_v2", rc);
 		err = -ENXIO;
 		goto fail;
 	}
 	err = find_devices(n);
 	if (err) {
-		snprintf(why, bytes, "%s", err == -ENODEV ? "no devices" : "too old a library");
+		snprintf(why, bytes, "%s",
+			 err == -ENODEV ? "no devices" : "the library is too old");
 		goto fail;
 	}
 	find_calls(n);
@@ -274,7 +275,7 @@ int gpu_nvml_wait_xid(struct gpu_nvml *n, uint32_t timeout_ms, uint32_t *device,
 	rc = n->event_wait(n->events, &e, timeout_ms);
 	if (rc == NVML_TIMEOUT)
 		return 0;
-	if (rc) { /* a lost device, say: do not come back at once for ever */
+	if (rc) { /* for example a lost device: do not retry at once forever */
 		n->event_free(n->events);
 		n->events = NULL;
 		return -ENOTSUP;

@@ -13,7 +13,7 @@
 
 #define AGAIN_NS     60000000000ull
 #define CLOSE_WAIT_S 2
-/* A wait is cut into pieces of this length, so that closing does not have to wait for long. */
+/* A wait has pieces of this length, so that closing is quick. */
 #define PIECE_MS 200u
 
 struct ring {
@@ -23,7 +23,7 @@ struct ring {
 
 struct gpu_poll {
 	pthread_t thread;
-	pthread_mutex_t lock; /* of all below but nvml, which is the thread's */
+	pthread_mutex_t lock; /* protects all below except nvml, which only the thread uses */
 	pthread_cond_t wake;
 	bool stop;
 	uint64_t period_ns;
@@ -129,7 +129,7 @@ static void sleep_until(struct gpu_poll *p, uint64_t until_ns)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Until then, meanwhile listening for events, where NVML tells of them. */
+/* Waits until then; meanwhile listens for events, if NVML reports them. */
 static void wait_until(struct gpu_poll *p, uint64_t until_ns)
 {
 	uint64_t now_ns, xid;
@@ -166,7 +166,7 @@ static void *poll_thread(void *arg)
 		now_ns = clock_monotonic_ns();
 		due_ns += p->nvml ? p->period_ns : AGAIN_NS;
 		if (due_ns < now_ns)
-			due_ns = now_ns + p->period_ns; /* it is slower than asked for */
+			due_ns = now_ns + p->period_ns; /* a poll takes longer than the period */
 		wait_until(p, due_ns);
 	}
 	gpu_nvml_close(p->nvml);
@@ -213,7 +213,7 @@ void gpu_poll_close(struct gpu_poll *p)
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += CLOSE_WAIT_S;
 	if (pthread_timedjoin_np(p->thread, NULL, &until)) {
-		/* NVML does not let it go: what it uses stays until the process ends */
+		/* NVML blocks the thread: it and its memory stay until the process ends */
 		pthread_detach(p->thread);
 		return;
 	}

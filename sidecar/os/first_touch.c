@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernel makes the pages (MAP_POPULATE), so that the first access meets no fault of its own. Each
- * access is measured and the median taken: whoever interrupts one of them does not count. */
+ * MAP_POPULATE lets the kernel make the pages first, so the measured access has no page fault. The
+ * median of the accesses ignores those that were interrupted. */
 #include "sidecar/os/first_touch.h"
 
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ uint64_t first_touch_ns(void)
 	for (uint32_t i = 0; i < PAGES; i++)
 		again[i] = (double)access_ns(at + i * page);
 	munmap(at, PAGES * page);
-	/* what the clock itself takes is in both */
+	/* the clock's own cost is in both medians */
 	ns = median_of(first, PAGES) - median_of(again, PAGES);
 	return ns > 0 ? (uint64_t)ns : 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A program that a kernel cannot load makes libbpf refuse the whole object. So programs whose
- * tracepoint the kernel does not have are left out before, and where the verifier still refuses,
- * each is tried alone to find those it is about. Rows of threads hang at their tasks where the kernel
- * can do that (5.12), else they are in a hash: two sets of scheduler programs. */
+ * If the kernel cannot load one program, libbpf refuses the whole object. So programs whose
+ * tracepoint does not exist are left out first. If the verifier still refuses the object, each
+ * program is tried alone to find the bad ones.
+ * A thread's row is stored with its task where the kernel supports that (5.12), else in a hash.
+ * There are two sets of scheduler programs for the two modes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,10 @@
 #define PID_NS_FIRST	  0xeffffffcu /* inode of the first PID namespace */
 #define PROGRAMS_MAX	  32u
 #define BTF_TYPEDEF_BYTES 96
-#define TASKS_OPTION	  "task_storage" /* in options.without: as if the kernel had none */
+#define TASKS_OPTION	  "task_storage" /* in options.without: do not use task storage */
 #define MIGRATE_TYPE	  "btf_trace_mm_migrate_pages"
 
-/* Programs of one tracepoint family: attached and let go together. */
+/* Programs of one tracepoint family are attached and detached together. */
 static const struct {
 	const char *program;
 	enum os_group group;
@@ -61,7 +62,7 @@ static const struct {
 struct os_bpf {
 	struct os_programs *object;
 	struct bpf_link
-	    *link[PROGRAMS_MAX]; /* by the program's place in the object; NULL: not attached */
+	    *link[PROGRAMS_MAX]; /* indexed as the object's programs; NULL: not attached */
 	uint32_t link_count;
 	bool by_storage;
 	int stats_fd; /* -1: the kernel does not count run times now */
@@ -72,10 +73,10 @@ struct os_bpf {
 
 static int on_print(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
-	return 0; /* what fails is told by its code */
+	return 0; /* libbpf's error code is enough */
 }
 
-/* Programs that stay away, by their place in the object. */
+/* Programs that are not loaded, indexed as the object's programs. */
 struct left_out {
 	bool program[PROGRAMS_MAX];
 };
@@ -116,14 +117,14 @@ enum os_group os_bpf_group(const char *program)
 	return programs[program_at(program)].group;
 }
 
-/* Not a program of this mode: nothing is missing without it. */
+/* The mode does not use this program, so it is not missing. */
 static bool is_elsewhere(const struct os_signals *s, const char *name, bool by_storage)
 {
 	uint32_t at = program_at(name);
 
 	if (programs[at].mode != BOTH && (programs[at].mode == BY_STORAGE) != by_storage)
 		return true;
-	/* with task storage the scheduler's own count tells the moves on one node */
+	/* with task storage the scheduler counts moves within one node itself */
 	return by_storage && s->numa_nodes < 2 && !strcmp(name, "os_migrate");
 }
 
@@ -137,7 +138,7 @@ static bool is_before_5_11(void)
 	       (major < 5 || (major == 5 && minor < 11));
 }
 
-/* Of a tracepoint; 0: not known. */
+/* Number of a tracepoint's arguments; 0: unknown. */
 static uint32_t argument_count(const struct btf *kernel, const char *type)
 {
 	const struct btf_type *t = btf__type_by_id(
@@ -145,11 +146,11 @@ static uint32_t argument_count(const struct btf *kernel, const char *type)
 
 	t = t ? btf__type_by_id(kernel, t->type) : NULL; /* a pointer */
 	t = t ? btf__type_by_id(kernel, t->type)
-	      : NULL; /* to a function, whose first is not ours */
+	      : NULL; /* to a function; its first argument is the context */
 	return t && btf_is_func_proto(t) && btf_vlen(t) ? btf_vlen(t) - 1 : 0;
 }
 
-/* NULL: it can be tried. */
+/* Why the program cannot be loaded; NULL: it can be tried. */
 static const char *why_not(const struct os_signals *s, const struct btf *kernel,
 			   const struct bpf_program *p)
 {
@@ -164,14 +165,14 @@ static const char *why_not(const struct os_signals *s, const struct btf *kernel,
 	if (btf__find_by_name_kind(kernel, type, BTF_KIND_TYPEDEF) < 0)
 		return "no such tracepoint";
 	if (!strncmp(type, "btf_trace_block_rq_", 19) && is_before_5_11())
-		return "arguments before 5.11";
+		return "kernel before 5.11";
 	if (!strcmp(type, MIGRATE_TYPE) && s->migrate_arguments != 4 && s->migrate_arguments != 7 &&
 	    s->migrate_arguments != 8)
-		return "other arguments";
+		return "unknown arguments";
 	return NULL;
 }
 
-/* How deep our PID namespace is: the numbers of our own process in it and those above. */
+/* Depth of our PID namespace: a process has one number per namespace level. */
 static uint32_t pid_ns_level(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -200,7 +201,8 @@ static bool has_member(const struct btf *kernel, const char *type, const char *n
 	return false;
 }
 
-/* What the programs of that mode touch: CO-RE would find out as well, but only by a refusal. */
+/* Whether the kernel has what task storage needs. CO-RE would notice too, but would refuse the
+ * object. */
 static bool has_task_storage(const struct os_signals *s, const struct btf *kernel)
 {
 	return !listed(s->options.without, TASKS_OPTION) &&
@@ -211,7 +213,7 @@ static bool has_task_storage(const struct os_signals *s, const struct btf *kerne
 	       btf__find_by_name_kind(kernel, "bpf_iter__task", BTF_KIND_STRUCT) > 0;
 }
 
-/* only: the place of the one program wanted; PROGRAMS_MAX: all that are not left out. */
+/* only: load just the program at this index; PROGRAMS_MAX: all that are not left out. */
 static int load(struct os_signals *s, const struct left_out *out, uint32_t only, bool by_storage,
 		struct os_programs **object)
 {
@@ -235,12 +237,12 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != PID_NS_FIRST) {
 		o->rodata->task_number_ns = (uint32_t)st.st_ino;
 		o->rodata->task_number_ns_level = pid_ns_level();
-		/* numbers of the first namespace are not ours to know */
+		/* os_marks is indexed by numbers of the first namespace, which we do not know */
 		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}
 	o->rodata->os_by_storage = by_storage;
 	o->rodata->os_migrate_arguments = s->migrate_arguments;
-	/* a coarse clock is one that ticks */
+	/* the resolution of a coarse clock is the tick */
 	if (!clock_getres(CLOCK_MONOTONIC_COARSE, &tick))
 		o->rodata->os_jiffy_ns = (uint64_t)tick.tv_nsec;
 	if (by_storage)
@@ -258,7 +260,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	return 0;
 }
 
-/* Adds to out what the kernel refuses when it is alone; the number of those that it takes. */
+/* Tries each program alone. Adds the refused ones to out; returns how many load. */
 static uint32_t try_each(struct os_signals *s, struct left_out *out, bool by_storage,
 			 const struct os_programs *names)
 {
@@ -328,7 +330,7 @@ static int load_most(struct os_signals *s, struct os_bpf *b)
 	s->migrate_arguments = argument_count(kernel, MIGRATE_TYPE);
 	b->by_storage = has_task_storage(s, kernel);
 	err = load_mode(s, kernel, names, b->by_storage, &b->object);
-	/* without the one that reads the rows the mode is no use */
+	/* os_tell reads the rows: task storage is useless without it */
 	if (b->by_storage && err != -EPERM &&
 	    (err || bpf_program__fd(b->object->progs.os_tell) < 0)) {
 		if (!err)
@@ -390,7 +392,7 @@ void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
 
 	if (!b)
 		return;
-	/* what began before is not told: who ends it was not there all the time */
+	/* ignore what began before: its begin may have been missed */
 	if (on)
 		b->object->bss->os_attached_ns = now_ns();
 	bpf_object__for_each_program(p, b->object->obj)
@@ -422,8 +424,8 @@ bool os_bpf_stats(struct os_bpf *b, bool on)
 	return b->stats_fd >= 0;
 }
 
-/* Runs the iterator over all tasks; rows into out (NULL: into nothing), their number. */
-static uint32_t tell_tasks(struct os_signals *s, struct os_thread *out, uint32_t max)
+/* Runs the iterator over all tasks. Copies rows into out (NULL: discards them); their number. */
+static uint32_t read_tasks(struct os_signals *s, struct os_thread *out, uint32_t max)
 {
 	struct os_bpf *b = s->bpf;
 	uint32_t at = 0, bytes = 0, limit = max * (uint32_t)sizeof(*out);
@@ -458,7 +460,7 @@ static uint32_t tell_tasks(struct os_signals *s, struct os_thread *out, uint32_t
 void os_bpf_adopt(struct os_signals *s)
 {
 	if (s->bpf && s->bpf->by_storage)
-		tell_tasks(s, NULL, 0);
+		read_tasks(s, NULL, 0);
 }
 
 uint32_t os_bpf_threads(struct os_signals *s)
@@ -468,7 +470,7 @@ uint32_t os_bpf_threads(struct os_signals *s)
 	if (!s->bpf)
 		return 0;
 	if (s->bpf->by_storage)
-		return tell_tasks(s, s->threads, OS_THREAD_MAX);
+		return read_tasks(s, s->threads, OS_THREAD_MAX);
 	count = os_bpf_map(s, OS_MAP_THREADS);
 	memcpy(s->threads, s->values, count * sizeof(*s->threads));
 	return count;
@@ -550,7 +552,7 @@ int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
 
 	if (!b)
 		return 0;
-	/* not over what is counted already */
+	/* mark it, but keep a row that already counts */
 	b->object->bss->os_marks[pid % sizeof(b->object->bss->os_marks)] = 1;
 	if (bpf_map_update_elem(b->fd[OS_MAP_PROCESSES], &pid, &p, BPF_NOEXIST) && errno != EEXIST)
 		return errno == E2BIG ? -ENOSPC : -errno;
@@ -569,7 +571,7 @@ void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key)
 		bpf_map_delete_elem(b->fd[map], key);
 }
 
-/* One by one, where the kernel (before 5.6) has no batches. */
+/* Reads entry by entry: before 5.6 the kernel has no batches. */
 static uint32_t map_walk(const struct os_bpf *b, enum os_map map, uint8_t *keys, uint8_t *values)
 {
 	uint32_t kb = b->key_bytes[map], vb = b->value_bytes[map], n = 0;
@@ -578,7 +580,7 @@ static uint32_t map_walk(const struct os_bpf *b, enum os_map map, uint8_t *keys,
 	while (n < b->entries[map] && !bpf_map_get_next_key(b->fd[map], before, keys + n * kb)) {
 		before = keys + n * kb;
 		if (bpf_map_lookup_elem(b->fd[map], before, values + n * vb))
-			break; /* gone meanwhile: the next read has the rest */
+			break; /* the entry was deleted: the next read gets the rest */
 		n++;
 	}
 	return n;
@@ -604,7 +606,7 @@ uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
 	}
 	n = b->entries[map];
 	err = bpf_map_lookup_batch(b->fd[map], NULL, from, s->keys, s->values, &n, &opts);
-	if (!err || errno == ENOENT) /* that was all */
+	if (!err || errno == ENOENT) /* the end of the map */
 		return n;
 	return map_walk(b, map, s->keys, s->values);
 }

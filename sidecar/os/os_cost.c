@@ -5,13 +5,13 @@
 #include <string.h>
 
 #define EVERY_NS       10000000000ull
-#define LENGTH_NS      500000000ull /* at least: the caller comes once a second */
+#define LENGTH_NS      500000000ull /* at least; the caller comes once a second */
 #define DOWN_FIRST_NS  60000000000ull
-#define DOWN_TIMES_MAX 6u /* doublings: an hour */
+#define DOWN_TIMES_MAX 6u /* doublings, up to an hour */
 #define LOOK_EVERY_NS  30000000000ull
 #define LOOK_MIN_NS    2000000000ull
 #define LOOK_MAX_NS    10000000000ull
-#define WELL_NS	       600000000000ull /* after so long without trouble the next time is the first again */
+#define WELL_NS	       600000000000ull /* without trouble this long, pauses are short again */
 
 void os_cost_init(struct os_cost *c, double budget, uint32_t cpus, uint64_t now_ns)
 {
@@ -52,7 +52,7 @@ static enum os_group costliest(const struct os_cost *c)
 	return most;
 }
 
-static void let_go(struct os_cost *c, enum os_group g, uint64_t now_ns)
+static void detach(struct os_cost *c, enum os_group g, uint64_t now_ns)
 {
 	if (c->down[g].until_ns && now_ns > c->down[g].until_ns + WELL_NS)
 		c->down[g].times = 0;
@@ -77,7 +77,7 @@ bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t no
 	c->total = 0;
 	for (unsigned g = 0; g < OS_GROUP_COUNT; g++) {
 		c->share[g] = (double)(sums->run_ns[g] - c->before.run_ns[g]) / all_ns;
-		if (!c->down[g].off) /* a look keeps its own bounds */
+		if (!c->down[g].off) /* a brief attach has its own bounds */
 			c->total += c->share[g];
 		runs += sums->runs[g] - c->before.runs[g];
 	}
@@ -87,8 +87,8 @@ bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t no
 	if (c->over && before) {
 		*down = costliest(c);
 		if (*down < OS_GROUP_COUNT)
-			let_go(c, *down, now_ns);
-		else /* nothing left to let go */
+			detach(c, *down, now_ns);
+		else /* no group is left to detach */
 			c->next_ns = now_ns + EVERY_NS;
 		c->over = false;
 	}
@@ -101,13 +101,13 @@ enum os_group os_cost_again(struct os_cost *c, uint64_t now_ns)
 		if (c->down[g].off && now_ns >= c->down[g].until_ns) {
 			c->down[g].off = false;
 			c->down[g].look_until_ns = 0;
-			c->next_ns = now_ns; /* a look at what it costs now */
+			c->next_ns = now_ns; /* measure its cost soon */
 			return g;
 		}
 	return OS_GROUP_COUNT;
 }
 
-/* What it costs meanwhile is what the budget is for half a minute. */
+/* How long a group may be attached briefly: its cost then is what the budget allows in 30 s. */
 static uint64_t look_ns(const struct os_cost *c, enum os_group g)
 {
 	double ns = (double)LOOK_EVERY_NS * c->budget / c->down[g].share;

@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 enum os_group {
-	OS_GROUP_ALWAYS = 0, /* who is watched: nothing works without */
-	OS_GROUP_CPU,	     /* who had the CPU, sleeps for storage */
+	OS_GROUP_ALWAYS = 0, /* tracks the watched processes; the others need it */
+	OS_GROUP_CPU,	     /* which threads had the CPU, waits for storage */
 	OS_GROUP_INTERRUPTS,
 	OS_GROUP_PACKETS,
 	OS_GROUP_MEMORY,

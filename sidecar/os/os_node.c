@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The daemon's side of the OS signals: which processes, what goes into a window, what is told of
- * them. */
+ * sysomd's use of the OS signals: which processes are watched, what goes into a window, status and
+ * metrics. */
 #include "sidecar/os/os_node.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 #include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
-/* Loading the programs takes the kernel's verifier half a second, in which the jobs' rings would not
- * be read: a thread does it, and the loop takes what it made. */
+/* Loading the programs takes the kernel's verifier half a second. Rings would not be read
+ * meanwhile, so a thread does it and the loop takes the result. */
 struct opening {
 	pthread_t thread;
 	struct os_signals_options options;
@@ -69,7 +69,7 @@ int os_node_open(struct node *n)
 	return 0;
 }
 
-/* With wait: whatever it takes. */
+/* wait: waits until loading ends. */
 static void take_opened(struct os_node *k, bool wait)
 {
 	struct opening *o = k->opening;
@@ -81,9 +81,10 @@ static void take_opened(struct os_node *k, bool wait)
 	pthread_join(o->thread, NULL);
 	k->signals = o->os;
 	k->opening = NULL;
-	malloc_trim(0); /* loading the programs took megabytes for a while */
+	malloc_trim(0); /* loading the programs took megabytes */
 	if (o->err) {
-		log_warn("os_signals", "not opened: %s", strerror(-o->err));
+		log_warn("os_signals", "not opened: %s; there are no OS signals",
+			 strerror(-o->err));
 	} else {
 		os_signals_stats(k->signals, &st);
 		log_info("os_signals", "bpf=%d why=\"%s\" missing=\"%s\" map_bytes=%llu", st.bpf,
@@ -113,19 +114,19 @@ static bool is_alive(const struct node *n, uint32_t pid)
 	return false;
 }
 
-/* A line of the log when the budget makes it let go of something, or take it back. */
-static void tell_turned_down(const struct os_signals *os)
+/* Logs a change of the groups that the budget detached. */
+static void log_turned_down(const struct os_signals *os)
 {
-	static char told[sizeof(((struct os_signals_stats *)0)->turned_down)];
+	static char logged[sizeof(((struct os_signals_stats *)0)->turned_down)];
 	struct os_signals_stats st;
 
 	os_signals_stats(os, &st);
-	if (!strcmp(told, st.turned_down))
+	if (!strcmp(logged, st.turned_down))
 		return;
-	snprintf(told, sizeof(told), "%s", st.turned_down);
-	if (*told)
-		log_warn("os_signals", "over its budget of %.3g%%, turned down: %s",
-			 100 * st.budget, told);
+	snprintf(logged, sizeof(logged), "%s", st.turned_down);
+	if (*logged)
+		log_warn("os_signals", "over os.bpf_budget (%.3g%%); detached for a while: %s",
+			 100 * st.budget, logged);
 	else
 		log_info("os_signals", "all programs attached again");
 }
@@ -143,12 +144,13 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 	if (n->os->paused != n->run.idle) {
 		n->os->paused = n->run.idle;
 		os_signals_pause(os, n->run.idle);
-		if (!n->run.idle) /* what was counted until now is of no rank */
+		if (!n->run.idle) /* counts up to now belong to no rank */
 			os_signals_read(os, now_ns);
 	}
 	if (n->run.idle)
 		return;
-	/* those that ended are kept until the process is forgotten: their last windows want them */
+	/* keep watching ended processes until they are forgotten: their last windows need the
+	 * signals */
 	for (uint32_t i = 0; (pid = os_signals_rank(os, i));)
 		if (is_alive(n, pid))
 			i++;
@@ -162,10 +164,10 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 	}
 	os_signals_closer(os, process_any_anomaly(n, now_ns));
 	os_signals_read(os, now_ns);
-	tell_turned_down(os);
+	log_turned_down(os);
 }
 
-/* Median length of the flagged steps, of all where none is. */
+/* Median latency of the flagged steps; of all steps if none is flagged. */
 static double step_ms(const struct window *w)
 {
 	double *v = malloc(sizeof(*v) * (w->step_count + 1)), median;
@@ -183,7 +185,7 @@ static double step_ms(const struct window *w)
 	return median * 1e-6;
 }
 
-/* The flagged stretch: margins before and after it are usual time. */
+/* The flagged steps' time range: the margins around it are usual time. */
 static void stretch(const struct window *w, uint64_t *begin_ns, uint64_t *end_ns)
 {
 	bool found = false;
@@ -228,7 +230,7 @@ void os_node_fill(struct process *p, struct window *w)
 				  w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
 			      w->signals, LIMIT_WINDOW_SIGNALS);
 	os_signals_stats(os, &st);
-	if (!st.bpf) /* nobody else tells who the others are */
+	if (!st.bpf) /* without BPF only the sampler knows the other processes */
 		cpu_stacks_neighbours(p->node->stacks, (uint32_t)p->pid, begin_ns, end_ns,
 				      step_ms(w), w->signals, &w->signal_count,
 				      LIMIT_WINDOW_SIGNALS);
@@ -239,7 +241,7 @@ struct os_signals *os_node_signals(const struct node *n)
 	return n->os ? n->os->signals : NULL;
 }
 
-/* ---- status ---- */
+/* ---- status and metrics ---- */
 
 void os_node_json(const struct node *n, struct buf *b)
 {
@@ -288,14 +290,16 @@ void os_node_metrics(const struct node *n, struct buf *b)
 	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
 	       (double)st.read_ns * 1e-9);
 	metric(b, "sysom_os_bpf_cost_ratio", "gauge",
-	       "Time in these programs, as a share of the time of all CPUs, when last measured.",
+	       "Time in the OS signals' programs when last measured, as a share of the time of all "
+	       "CPUs.",
 	       st.cost);
-	metric(b, "sysom_os_bpf_budget_ratio", "gauge", "What it may be; 0 no bound.", st.budget);
+	metric(b, "sysom_os_bpf_budget_ratio", "gauge",
+	       "Limit of sysom_os_bpf_cost_ratio; 0: no limit.", st.budget);
 	metric(b, "sysom_os_bpf_turned_down", "gauge",
-	       "1 while programs are let go for their cost.", *st.turned_down != 0);
+	       "1 while programs are detached because of their cost.", *st.turned_down != 0);
 	buf_printf(
 	    b,
-	    "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"
+	    "# HELP sysom_os_lost_total OS signals that found no room, by table.\n"
 	    "# TYPE sysom_os_lost_total counter\n"
 	    "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} "
 	    "%llu\n"

@@ -18,7 +18,7 @@
 #define FILES_MAX     8192u
 #define NETNS_MAX     1024u
 
-/* A whole small file, terminated; its bytes or -errno. */
+/* Reads a whole small file and terminates it; its bytes or -errno. */
 static ssize_t slurp(const char *path, char *out, size_t bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -55,7 +55,7 @@ int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out)
 	snprintf(path, sizeof(path), "%s/%u/stat", proc, pid);
 	if (slurp(path, text, sizeof(text)) <= 0)
 		return -ESRCH;
-	end = strrchr(text, ')'); /* the name may hold anything */
+	end = strrchr(text, ')'); /* the name may contain anything */
 	if (!end || sscanf(end + 1, " %*c %u %*d %*d %*d %*d %*u %llu %*u %llu", &parent, &minor,
 			   &major) != 3)
 		return -ESRCH;
@@ -90,7 +90,7 @@ uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32
 			links[count++] = (struct link){pid, st.parent};
 	if (d)
 		closedir(d);
-	do { /* a child may stand before its parent */
+	do { /* a child may come before its parent */
 		before = found;
 		for (uint32_t i = 0; i < count && found < max; i++)
 			if (links[i].pid != root && !has(out, found, links[i].pid) &&
@@ -164,8 +164,8 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
 	return pressure(path, us);
 }
 
-/* A holder's line: "1: FLOCK  ADVISORY  WRITE 7832 fe:00:11051247 0 EOF". Those that wait for it follow
- * with the same number and an arrow: "1: -> FLOCK  ADVISORY  WRITE 7840 ...". */
+/* A holder's line: "1: FLOCK ADVISORY WRITE 7832 fe:00:11051247 0 EOF". Its waiters follow with the
+ * same number and an arrow: "1: -> FLOCK ADVISORY WRITE 7840 ...". */
 uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max)
 {
 	char path[PATH_BYTES], line[256];
@@ -217,14 +217,14 @@ static bool names(const char *controllers, const char *name)
 	return false;
 }
 
-/* The directories of the group and of each above it. */
+/* The directories of the group and of its ancestors. */
 static uint32_t directories(char (*out)[256], uint32_t max, const char *mount, const char *group)
 {
 	uint32_t count = 0;
 	char at[256];
 	char *slash;
 
-	if (strstr(group, "..")) /* outside of what this cgroup namespace shows */
+	if (strstr(group, "..")) /* outside of this cgroup namespace */
 		return 0;
 	snprintf(at, sizeof(at), "%s", group);
 	while (count < max) {
@@ -270,10 +270,10 @@ static void add_unified(struct os_proc_cgroup *out, const char *sys, const char 
 	if (access(mount, F_OK))
 		snprintf(mount, sizeof(mount), "%s/fs/cgroup", sys);
 	add_cpu(out, mount, group);
-	/* the root's pressure is the host's, which is told as that */
+	/* the root's pressure is the host's, which is a signal of its own */
 	if (strcmp(group, "/") && directories(dir, 1, mount, group))
 		memcpy(out->unified, dir[0], sizeof(out->unified));
-	/* where the v1 controller is mounted it has the limits */
+	/* if the v1 controller is mounted, it has the limits */
 	if (!out->io.count)
 		set_dirs(&out->io, mount, group, true);
 	if (!out->memory.count)
@@ -343,7 +343,7 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns)
 	return found;
 }
 
-/* Version 1 says "none" as a number near 2^63. */
+/* Version 1 writes "no limit" as a number near 2^63. */
 #define MEMORY_LIMIT_MAX (1ull << 62)
 
 static uint64_t memory_limit(const char *dir, bool v2)
@@ -365,8 +365,8 @@ static uint64_t memory_limit(const char *dir, bool v2)
 	return least;
 }
 
-/* Anonymous pages and those of files: "workingset_refault_file 12"; version 1 has the sums with the groups
- * below as "total_...". */
+/* Refaults of anonymous and of file pages: "workingset_refault_file 12". Version 1 sums them with
+ * the groups below as "total_...". */
 static bool memory_refaults(const char *dir, bool v2, uint64_t *pages)
 {
 	const char *name = v2 ? "workingset_refault" : "total_workingset_refault";
@@ -433,7 +433,7 @@ struct io_lines {
 	bool write, ops; /* of a v1 file */
 };
 
-/* Calls fn with each line of a file, the device taken off. */
+/* Calls fn with each line of a file, without the device. */
 static void each_line(const char *dir, const char *name, struct io_lines *a,
 		      void (*fn)(struct io_lines *a, uint32_t device, const char *rest))
 {
@@ -464,7 +464,7 @@ static void v1_limit(struct io_lines *a, uint32_t device, const char *rest)
 		l->bytes_max = v;
 }
 
-/* The limit that the line of a counter is of; NULL: there is none. */
+/* The limit that this counter belongs to; NULL: none. */
 static struct os_proc_io_limit *known_limit(struct io_lines *a, uint32_t device, bool write)
 {
 	for (uint32_t i = 0; i < *a->count; i++)
@@ -490,7 +490,7 @@ static void v1_count(struct io_lines *a, uint32_t device, const char *rest)
 		l->bytes = v;
 }
 
-/* "rbps=1048576"; "max" and what is not there are 0. */
+/* "rbps=1048576"; "max" and a missing name are 0. */
 static uint64_t value_after(const char *text, const char *name)
 {
 	const char *at = strstr(text, name);
@@ -555,7 +555,7 @@ static void v1_level(const char *dir, struct io_lines *a)
 		each_line(dir,
 			  ops ? "blkio.throttle.io_serviced" : "blkio.throttle.io_service_bytes", a,
 			  v1_count);
-		/* with the groups below it, where the kernel tells that */
+		/* includes the groups below, if the kernel counts them */
 		each_line(dir,
 			  ops ? "blkio.throttle.io_serviced_recursive"
 			      : "blkio.throttle.io_service_bytes_recursive",
@@ -647,7 +647,7 @@ static bool is_netns_of(const char *proc, const char *pid, uint32_t inode)
 	return !stat(path, &st) && (uint32_t)st.st_ino == inode;
 }
 
-/* True: out is the name that `ip netns` gave it, as that process sees it. */
+/* True if `ip netns` named the namespace, in that process's view. out: the name. */
 static bool named_by(const char *proc, const char *pid, uint32_t inode, char *out, size_t bytes)
 {
 	char path[PATH_BYTES];
@@ -681,7 +681,7 @@ void os_proc_netns_name(const char *proc, uint32_t inode, char *out, size_t byte
 
 /* ---- sockets ---- */
 
-/* Addresses as the kernel prints them: words of the network's bytes in the machine's order. */
+/* Prints addresses as the kernel does: words of network bytes in host order. */
 static void print_end(const uint8_t *address, uint32_t words, uint16_t port, char *out,
 		      size_t bytes)
 {
@@ -745,7 +745,7 @@ uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t c
 
 	print_end(c->source, words, c->source_port, local, sizeof(local));
 	print_end(c->destination, words, c->destination_port, remote, sizeof(remote));
-	memcpy(wide, mapped, 12); /* an IPv6 socket that speaks IPv4 */
+	memcpy(wide, mapped, 12); /* an IPv6 socket with an IPv4 connection */
 	memcpy(wide + 12, c->source, 4);
 	print_end(wide, 4, c->source_port, local6, sizeof(local6));
 	memcpy(wide + 12, c->destination, 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_proc.h - what /proc and /sys say of processes, cgroups, sockets and NUMA nodes.
- * proc and sys: where they are mounted, so that recorded trees can be read. Everything read is
- * bounded. Threads: any. */
+ * os_proc.h - read processes, cgroups, sockets and NUMA nodes from /proc and /sys.
+ * proc and sys: where they are mounted; tests pass recorded trees. Everything read is bounded.
+ * Threads: any. */
 #ifndef SYSOM_SIDECAR_OS_OS_PROC_H
 #define SYSOM_SIDECAR_OS_OS_PROC_H
 
@@ -17,11 +17,11 @@ struct os_proc_stat {
 };
 /* 0, -ESRCH. */
 int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out);
-/* Descendants of root that live now (not root itself); at most max. */
+/* Living descendants of root, without root; at most max. */
 uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32_t max);
-/* Name of a thread (pid its process); "?" where it is gone. */
+/* Name of a thread (pid: its process); "?" if it has ended. */
 void os_proc_name(const char *proc, uint32_t pid, uint32_t tid, char *out, size_t bytes);
-/* Calls fn for each thread with its wait for a CPU since it began, at most 512. */
+/* Calls fn for each thread with its total wait for a CPU; at most 512 threads. */
 void os_proc_run_wait(const char *proc, uint32_t pid,
 		      void (*fn)(void *arg, uint32_t tid, uint64_t wait_ns), void *arg);
 /* "some" of /proc/pressure/WHAT in microseconds since boot; -ENOENT. */
@@ -30,15 +30,16 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us);
 struct os_proc_lock {
 	uint32_t waits, holds;
 };
-/* Returns their number, at most max. Locks of open file descriptions name no process and are left out. */
+/* Returns their number, at most max. Locks of open file descriptions name no process and are left
+ * out. */
 uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max);
-/* Time since boot that the hypervisor gave to others while CPUs of this machine had work to do, in us,
- * summed over the CPUs (/proc/stat); -ENOENT. */
+/* Time since boot in which the hypervisor ran other guests while a CPU of this machine had work, in
+ * us, summed over the CPUs (/proc/stat); -ENOENT. */
 int os_proc_steal(const char *proc, uint64_t *us);
 
-/* Paths of the cpu.stat files that bind a process: of its cgroup and those above it, v1 or v2. */
+/* Levels of cgroups that are read: a process's own group and its ancestors, v1 or v2. */
 #define OS_PROC_CGROUP_LEVELS 8
-struct os_proc_cgroup_dirs { /* whose limits bind a process, its own group's first */
+struct os_proc_cgroup_dirs { /* the groups whose limits bind a process, its own first */
 	char path[OS_PROC_CGROUP_LEVELS][256];
 	uint32_t count;
 	bool v2; /* in the unified hierarchy */
@@ -51,7 +52,7 @@ struct os_proc_cgroup {
 };
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
-/* For how long they have stopped their tasks, summed. False: none has such a figure. */
+/* Sums how long these groups have stopped their tasks. False: none counts it. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
 /* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
@@ -59,11 +60,11 @@ int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, ui
 struct os_proc_memory {
 	uint32_t level; /* 0: its own group's */
 	uint64_t limit_bytes;
-	uint64_t refaults; /* pages evicted under that limit and needed again, so far */
+	uint64_t refaults; /* pages evicted under that limit and read again, so far */
 };
-/* The lowest memory limit of the group and those above it. False: there is none. */
+/* The lowest memory limit of the group and its ancestors. False: no limit. */
 bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, struct os_proc_memory *out);
-/* An I/O limit of the group or of one above it, and what went through it so far. */
+/* An I/O limit of the group or an ancestor, and the I/O that counted so far. */
 struct os_proc_io_limit {
 	uint32_t device; /* major << 20 | minor */
 	uint32_t level;	 /* 0: its own group's */
@@ -71,19 +72,19 @@ struct os_proc_io_limit {
 	uint64_t bytes_max, ops_max; /* per second; 0: none */
 	uint64_t bytes, ops;
 };
-/* Those that are set; their number, at most max. */
+/* The limits that are set; their number, at most max. */
 uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out,
 			   uint32_t max);
 
 /* The NUMA node of each CPU into table (OS_CPU_MAX bytes); the number of nodes. */
 uint32_t os_proc_numa(const char *sys, uint8_t *table);
-/* "vda" of a device number of the block programs (major << 20 | minor). */
+/* "vda" for a device number of the block programs (major << 20 | minor). */
 void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes);
-/* "" the network namespace of the host's first process (or our own), the name that `ip netns` gave it, or
- * "netns:[INODE]". */
+/* Names a network namespace: "" if it is that of the host's first process or our own, else its `ip
+ * netns` name, else "netns:[INODE]". */
 void os_proc_netns_name(const char *proc, uint32_t inode, char *out, size_t bytes);
-/* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and descriptors.
- */
+/* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and
+ * descriptors. */
 uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
 			      const struct os_connection *c);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the kernel's counters to rows by the second. A thread's or a place's row is only kept where
- * it is at least ROW_MIN_MS in a second, so that a thousand threads that lose nothing cost no rows;
- * sums per rank hold everything. */
+ * Turns the kernel's counters into rows per second. A thread or place gets a row only with at least
+ * ROW_MIN_MS in a second, so that a thousand threads without loss cost no rows. The sums per rank
+ * include everything. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define ROW_MIN_MS 0.5
 #define CPU_MIN_MS 1.0
-/* Of new connections in one read: each costs a look through descriptors. */
+/* New connections looked up per read: each costs a search through descriptors. */
 #define LOOKUPS_MAX 4u
 #define FRAMES	    16u
 #define NET_RX	    3u
@@ -38,7 +38,7 @@ static uint64_t grown(struct os_signals *s, enum os_map map, uint32_t field, con
 	return os_signals_delta(s, os_signals_key(map, field, key, bytes), count, OS_FIRST_IS_ALL);
 }
 
-/* A sum of the rank's: rows without key and subject. */
+/* Adds to the rank's total: a row without key and subject. */
 static void total(struct os_signals *s, uint32_t root, uint32_t kind, double value)
 {
 	if (value > 0)
@@ -154,7 +154,7 @@ static void thread_row(struct os_signals *s, uint32_t root, enum os_signal_kind 
 		os_series_add(s->series, root, kind, key, ms, subject);
 }
 
-/* "NAME", or "NAME of process 7" where it is a child's. */
+/* "NAME", or "NAME of process 7" for a thread of a child. */
 static void thread_name(struct os_signals *s, uint32_t tid, const struct os_thread *t,
 			uint32_t root, char *out, size_t bytes)
 {
@@ -226,7 +226,7 @@ static void read_threads(struct os_signals *s, uint32_t count)
 
 /* ---- who had the CPU ---- */
 
-/* Its name is known where it ran last before one that waited, else it is looked for now. */
+/* Uses the name seen when it ran before a waiting thread, else looks the name up. */
 static void hog_text(const struct os_signals *s, uint32_t root, uint32_t other, const char *comm,
 		     char *out, size_t bytes)
 {
@@ -399,7 +399,7 @@ static void read_retransmits(struct os_signals *s)
 
 /* ---- locks ---- */
 
-/* What only waits or hands on says nothing of the place. */
+/* Whether the function only waits for or implements a lock: it does not name the place. */
 static bool is_waiting(const char *name)
 {
 	static const char *const parts[] = {
@@ -431,7 +431,7 @@ void os_read_place(struct os_signals *s, int32_t stack, char *out, size_t bytes)
 	if (!s->symbols)
 		n = 0;
 	for (uint32_t i = 0; i < n && named < 2; i++) {
-		/* return addresses: the call is before them */
+		/* a return address: the call is before it */
 		const char *name = kernel_symbols_find(s->symbols, frames[i] - 1, &offset);
 
 		if (!*name || is_waiting(name))
@@ -445,7 +445,7 @@ void os_read_place(struct os_signals *s, int32_t stack, char *out, size_t bytes)
 		named++;
 	}
 	if (named < 2)
-		snprintf(out, bytes, "%s", named ? place : "a place not known");
+		snprintf(out, bytes, "%s", named ? place : "an unknown place");
 }
 
 static void lock_used(struct os_signals *s, const struct os_lock_user_key *key, const char *comm,
@@ -546,11 +546,11 @@ static void read_counters(struct os_signals *s)
 
 void os_read_maps(struct os_signals *s)
 {
-	/* first: what it reads from the tasks is in the processes' sums then */
+	/* first, because it also updates the processes' sums from the tasks */
 	uint32_t threads = os_bpf_threads(s);
 
 	read_processes(s);
-	read_devices(s); /* named with the interrupts */
+	read_devices(s); /* names that the interrupts use */
 	read_threads(s, threads);
 	read_others(s);
 	read_interrupts(s);

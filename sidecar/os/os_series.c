@@ -12,9 +12,9 @@
 #define NONE	   UINT32_MAX
 
 struct row {
-	uint32_t owner, kind; /* of a free one: nothing */
+	uint32_t owner, kind; /* undefined in a free row */
 	uint64_t key;
-	uint32_t next; /* in its chain, or of the free ones */
+	uint32_t next; /* in its chain, or of free rows */
 	bool used;
 	uint64_t serial; /* of the last bucket with a value */
 	char subject[OS_SIGNAL_SUBJECT_BYTES];
@@ -23,7 +23,7 @@ struct row {
 
 struct os_series {
 	struct os_span bucket[LIMIT_OS_SECONDS];
-	uint64_t serial; /* of the current bucket; its place is the rest by LIMIT_OS_SECONDS */
+	uint64_t serial; /* of the current bucket; its index is serial modulo LIMIT_OS_SECONDS */
 	uint64_t lost;
 	uint32_t count, free;
 	uint32_t chain[HASH_SLOTS];
@@ -162,7 +162,7 @@ uint32_t os_series_count(const struct os_series *s)
 	return s->count;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 static uint64_t overlap(const struct os_span *b, uint64_t begin_ns, uint64_t end_ns)
 {
@@ -183,7 +183,7 @@ static bool is_usual(const struct os_span *b, const struct os_series_query *q)
 	return true;
 }
 
-/* Share of each bucket in the two means. */
+/* Weight of each bucket in the two means. */
 struct weights {
 	double window[LIMIT_OS_SECONDS], usual[LIMIT_OS_SECONDS]; /* per unit of sum */
 	double usual_ns;

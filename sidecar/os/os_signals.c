@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * A window is requested after its slowness began. Every second is therefore stored: the seconds
+ * before the window give the usual value of each signal. */
 #include "sidecar/os/os_signals.h"
 
 #include <errno.h>
@@ -15,15 +17,15 @@
 #include "sidecar/os/first_touch.h"
 #include "sidecar/os/os_signals_private.h"
 
-#define CGROUP_AGAIN_NS	  2000000000ull /* a limit may be a group that it was just moved into */
-#define CHILDREN_AGAIN_NS 5000000000ull /* without BPF nobody tells of forks */
+#define CGROUP_AGAIN_NS	  2000000000ull /* the rank may have been moved into another group */
+#define CHILDREN_AGAIN_NS 5000000000ull /* without BPF no program reports forks */
 #define CHILDREN_MAX	  256u
 #define PROGRAMS_MAX	  32u
 #define SHARERS_NAMED	  2u
 #define SHARERS_NS	  60000000000ull
-/* What a window may hold before its list is cut to the strongest. */
+/* Candidates for a window's list, which keeps the strongest. */
 #define CANDIDATES_MAX 1024u
-/* Read by hand rather than by BPF: fields of os_signals_key. */
+/* Values read from /proc, not by BPF: fields of os_signals_key. */
 enum {
 	FIELD_FAULTS = 1000,
 	FIELD_FAULTS_MAJOR,
@@ -36,12 +38,13 @@ enum {
 	FIELD_REFAULTS,
 	FIELD_STOPS
 };
-#define IO_LIMIT_AGAIN_NS    500000000ull /* shorter stretches say little about a rate */
-#define MEMORY_AGAIN_NS	     500000000ull /* the kernel sums up all CPUs for a reader */
-#define IO_LIMITS_MAX	     16u
-#define FIRST_TOUCH_AGAIN_NS 10000000000ull /* a millisecond of work where pages are dear */
-#define LEVELS_MAX	     64u
-#define LOCKS_MAX	     64u /* waits for file locks on the node */
+#define IO_LIMIT_AGAIN_NS 500000000ull /* in a shorter time a rate is inaccurate */
+#define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums all CPUs for each read */
+#define IO_LIMITS_MAX	  16u
+#define FIRST_TOUCH_AGAIN_NS                                                                       \
+	10000000000ull /* costs a millisecond where page faults are expensive */
+#define LEVELS_MAX 64u
+#define LOCKS_MAX  64u /* waits for file locks on the node */
 
 /* ---- counters ---- */
 
@@ -60,14 +63,14 @@ static struct os_counter_seen *seen_slot(struct os_counter_seen *table, uint64_t
 			return &table[at];
 }
 
-/* Forgets the counters that the last reads did not see: threads and places that are gone. */
+/* Drops counters that recent reads did not see: ended threads, unused places. */
 static void seen_sweep(struct os_signals *s)
 {
 	struct os_counter_seen *old = s->seen;
 	struct os_counter_seen *fresh = calloc(LIMIT_OS_COUNTERS, sizeof(*fresh));
 
 	s->seen_count = 0;
-	if (!fresh) { /* each counter starts anew: nothing that grew meanwhile is told */
+	if (!fresh) { /* all counters start again; their growth is lost */
 		memset(old, 0, LIMIT_OS_COUNTERS * sizeof(*old));
 		return;
 	}
@@ -98,11 +101,11 @@ uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, en
 	before = c->value;
 	c->value = value;
 	c->serial = s->serial;
-	/* one that fell was made anew: all of it is new */
+	/* a counter that fell was created anew: all of it is growth */
 	return value >= before ? value - before : value;
 }
 
-/* ---- who is watched ---- */
+/* ---- watched processes ---- */
 
 struct os_rank *os_signals_find(struct os_signals *s, uint32_t pid)
 {
@@ -133,7 +136,7 @@ static void watch_family(struct os_signals *s, uint32_t root)
 	uint32_t children[CHILDREN_MAX], n;
 
 	note_pid(s, root, root);
-	/* the rank first, so that what it forks from now on is watched by the kernel side */
+	/* the rank first, so that the kernel side also watches what it forks from now on */
 	os_bpf_watch(s->bpf, root, root);
 	n = os_proc_children(s->options.proc_root, root, children, CHILDREN_MAX);
 	for (uint32_t i = 0; i < n; i++) {
@@ -255,7 +258,7 @@ static void read_proc_process(struct os_signals *s, uint32_t pid, uint32_t root)
 static const char *const pressures[] = {"cpu", "memory", "io"};
 #define PRESSURES (sizeof(pressures) / sizeof(pressures[0]))
 
-/* How much of what a limit allows went through since the last look. */
+/* How much of each I/O limit was used since the last read. */
 static void read_io_limits(struct os_signals *s, struct os_rank *r)
 {
 	struct os_proc_io_limit limit[IO_LIMITS_MAX];
@@ -298,7 +301,7 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 	}
 }
 
-/* Another group's counter is another counter. */
+/* Makes the group part of a counter's key: another group has another counter. */
 static uint32_t group_id(const char *path)
 {
 	return (uint32_t)hash_bytes(HASH_SEED, path, strlen(path));
@@ -343,14 +346,15 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 	read_memory(s, r);
 }
 
-/* What the hypervisor says that it took, or what was seen to be missing: it does not say everything. */
+/* Steal as the hypervisor reports it, or as the canary measured it, whichever is larger: not all
+ * hypervisors report everything. */
 static void read_steal(struct os_signals *s)
 {
 	double said_ms = 0, seen_ms, passed_ms = (double)(s->now_ns - s->steal_at_ns) * 1e-6;
 	uint64_t us;
 
 	if (!os_proc_steal(s->options.proc_root, &us)) {
-		/* it falls where the machine moves to another host, and says nothing of that time */
+		/* the counter falls when the machine moves to another host; that time is unknown */
 		if (s->steal_at_ns && us > s->steal_us)
 			said_ms = (double)(us - s->steal_us) * 1e-3 /
 				  (double)sysconf(_SC_NPROCESSORS_ONLN);
@@ -365,7 +369,7 @@ static void read_steal(struct os_signals *s)
 			      said_ms > seen_ms ? said_ms : seen_ms, NULL);
 }
 
-/* The same of all ranks, and for long. */
+/* One measurement for all ranks: it changes rarely. */
 static void read_first_touch(struct os_signals *s)
 {
 	if (!s->touch_at_ns || s->now_ns - s->touch_at_ns >= FIRST_TOUCH_AGAIN_NS) {
@@ -427,7 +431,7 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* Without BPF the children are found again and again. */
+/* Without BPF, searches for children at intervals. */
 static void refresh(struct os_signals *s)
 {
 	if (s->bpf || (s->children_at_ns && s->now_ns - s->children_at_ns < CHILDREN_AGAIN_NS))
@@ -453,7 +457,7 @@ static void cost_sums(const struct os_signals *s, struct os_cost_sums *sums)
 	}
 }
 
-/* Of the time since the last read. */
+/* Notes the time since the last read for each detached group. */
 static void note_missed(struct os_signals *s, uint64_t before_ns)
 {
 	for (unsigned g = 0; g < OS_GROUP_COUNT; g++)
@@ -476,7 +480,7 @@ void os_signals_pause(struct os_signals *s, bool paused)
 		os_bpf_set_group(s->bpf, g, !paused && os_cost_is_attached(&s->cost, g));
 }
 
-/* Holds the programs to their budget. */
+/* Keeps the programs within their budget. */
 static void govern(struct os_signals *s)
 {
 	struct os_cost_sums sums;
@@ -529,7 +533,7 @@ struct pick {
 	uint32_t count;
 	double step_ms;
 	bool had[OS_SIGNAL_KINDS];
-	/* halves of a mean */
+	/* numerators and denominators of means */
 	struct os_series_row io_ns, io_count;
 	struct {
 		struct os_series_row ns, count;
@@ -545,7 +549,7 @@ struct pick {
 	uint32_t levels;
 };
 
-/* ---- what others measure ---- */
+/* ---- signals from other sources ---- */
 
 uint64_t os_signals_readings_key(uint32_t kind, uint64_t key)
 {
@@ -568,7 +572,7 @@ void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind ki
 		os_series_add(s->series, pid, kind, key, value, subject);
 }
 
-/* Whose programs count what is told per second. */
+/* The group of programs that counts a signal per second. */
 static enum os_group group_of(enum os_signal_kind kind)
 {
 	switch (kind) {
@@ -582,12 +586,12 @@ static enum os_group group_of(enum os_signal_kind kind)
 	case OS_SIGNAL_SOFTIRQ_STOLEN:
 	case OS_SIGNAL_IRQ_STOLEN:
 		return OS_GROUP_INTERRUPTS;
-	default: /* read elsewhere too, or not per second */
+	default: /* also read elsewhere, or not per second */
 		return OS_GROUP_ALWAYS;
 	}
 }
 
-/* In the keys of rows (os_read.c). */
+/* Rows have the CPU in their key (os_read.c). */
 static uint32_t cpu_of(enum os_signal_kind kind, uint64_t key)
 {
 	switch (kind) {
@@ -613,8 +617,8 @@ static void take(struct pick *p, enum os_signal_kind kind, uint64_t key, const c
 		os_signal_put(p->list, &p->count, CANDIDATES_MAX, &sig);
 }
 
-/* Of a stretch in which somebody counted for a part of the time: per second of that part. Of less than
- * this share nothing is known. */
+/* If a group was attached for part of the time, values are per second of that part. Below this
+ * share they are unknown. */
 #define COUNTED_MIN 0.1
 
 static void take_row(struct pick *p, const struct os_series_row *row, const char *subject)
@@ -658,13 +662,14 @@ static bool is_lock_of(const struct os_lock_place *p, uint64_t lock)
 	return false;
 }
 
-/* How long a process waited of late for the locks of a place, and where it waited longest. */
+/* How long a process waited recently for the locks of a place, and its longest wait. */
 struct sharer {
 	double ms;
 	const struct os_lock_use *use;
 };
 
-/* Other processes, and the rank's own threads other than its first; their number, OS_SHARERS at most. */
+/* Finds other processes, and the rank's own threads except its first; their number, at most
+ * OS_SHARERS. */
 static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_place *p,
 			   struct sharer *out)
 {
@@ -704,8 +709,8 @@ static size_t sharer_name(const struct sharer *sharer, uint32_t root, bool next,
 			    : snprintf(out, bytes, "%s%.16s (pid %u)", joint, u->comm, u->pid));
 }
 
-/* Names of those that contend most for the same locks as the rank does there; what has no room is left
- * out whole, and the place gives way to the first. */
+/* Appends who contends most for the rank's locks at this place. A name without room is left out;
+ * for the first one the place is shortened. */
 static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject,
 			size_t bytes)
 {
@@ -730,11 +735,11 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 			used = bytes - 1 - len;
 		}
 		memcpy(subject + used, name, len + 1);
-		sharer[best].ms = 0; /* told */
+		sharer[best].ms = 0; /* already named */
 	}
 }
 
-/* The two rows of a level, in whichever order they come. */
+/* Collects the two rows of a level; they come in any order. */
 static void level_row(struct pick *p, const struct os_series_row *row)
 {
 	bool readings = row->kind == OS_ROW_READINGS;
@@ -816,7 +821,7 @@ static void on_host_row(void *arg, const struct os_series_row *row)
 		p->disk[i].count = *row;
 }
 
-/* Zero is only a finding where somebody counts. */
+/* Zero counts only if something was counted. */
 static bool is_counted(const struct pick *p, enum os_signal_kind kind)
 {
 	const struct os_signals *s = p->s;
@@ -830,12 +835,12 @@ static bool is_counted(const struct pick *p, enum os_signal_kind kind)
 	case OS_SIGNAL_LOCK_WAIT:
 	case OS_SIGNAL_IO_WAIT:
 		return s->bpf && p->missed[group_of(kind)] < 1 - COUNTED_MIN;
-	default: /* a level is only known where it was read */
+	default: /* a level is known only if it was read */
 		return s->bpf && !os_signal_info(kind)->level;
 	}
 }
 
-/* The totals are told also where nothing happened: zero is a finding. */
+/* Totals are reported also when they are zero: zero is evidence. */
 static void take_zeroes(struct pick *p, double usual)
 {
 	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++) {
@@ -932,7 +937,7 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 	}
 	s->stats.bpf = s->bpf != NULL;
 	os_cost_init(&s->cost, o->bpf_budget, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), now_ns);
-	/* Now rather than at the first contended lock: it takes a tenth of a second. */
+	/* Loads the symbols now, not at the first contended lock: it takes a tenth of a second. */
 	if (s->bpf && !kernel_symbols_open(&s->symbols, NULL))
 		kernel_symbols_find(s->symbols, 1, &offset);
 	s->stats.map_bytes = os_bpf_bytes(s->bpf);

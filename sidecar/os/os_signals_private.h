@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_signals_private.h - what the files of the OS signals share. */
+ * os_signals_private.h - shared by the files of the OS signals. */
 #ifndef SYSOM_SIDECAR_OS_OS_SIGNALS_PRIVATE_H
 #define SYSOM_SIDECAR_OS_OS_SIGNALS_PRIVATE_H
 
@@ -11,14 +11,14 @@
 #include "sidecar/os/os_series.h"
 #include "sidecar/os/os_signals.h"
 
-/* Kinds of rows that only become signals together. */
+/* Kinds of rows that become signals only together with another row. */
 enum os_row_kind {
 	OS_ROW_IO_NS = OS_SIGNAL_KINDS, /* of requests that the rank issued */
 	OS_ROW_IO_COUNT,
 	OS_ROW_DISK_NS, /* key: device << 1 | write */
 	OS_ROW_DISK_COUNT,
 	OS_ROW_READINGS, /* of a level; key: kind << 56 | the level's key */
-	OS_ROW_MISSED,	 /* ns in which a group of programs was not attached; key: enum os_group */
+	OS_ROW_MISSED,	 /* time without a group of programs, in ns; key: enum os_group */
 	OS_ROW_KINDS
 };
 
@@ -36,20 +36,20 @@ struct os_rank {
 	uint32_t unusual_next;
 	struct os_proc_cgroup cgroup;
 	uint64_t cgroup_at_ns, io_at_ns, memory_at_ns;
-	uint64_t cpus[OS_CPU_WORDS]; /* that its threads ran on since the last read */
+	uint64_t cpus[OS_CPU_WORDS]; /* CPUs that its threads used since the last read */
 };
 
 struct os_counter_seen {
 	uint64_t key; /* 0: free */
 	uint64_t value;
-	uint64_t serial; /* of the read that saw it last */
+	uint64_t serial; /* of the last read that saw it */
 };
 
-/* Who uses a lock in vain: for the names of those that share it with a rank. */
+/* A process that waited for a lock, to name those that share it with a rank. */
 struct os_lock_use {
 	uint64_t lock;	   /* its address, as a number to compare; 0: free */
-	uint32_t pid, tid; /* tid: of a watched process, other than its first thread; else 0 */
-	double ms;	   /* of late: halved each second */
+	uint32_t pid, tid; /* tid: of a watched process, if not its first thread; else 0 */
+	double ms;	   /* recent wait: halved each second */
 	char comm[16];
 	uint64_t at_ns;
 };
@@ -62,7 +62,7 @@ struct os_lock_place {
 	uint64_t at_ns; /* 0: free */
 };
 
-/* The device that most of a CPU's packets came from in the last read. */
+/* The device that sent most of a CPU's packets in the last read. */
 struct os_feeder {
 	uint64_t most, all; /* packets; all 0: none */
 	uint32_t netns;
@@ -79,10 +79,10 @@ struct os_signals {
 	uint64_t serial; /* of reads */
 	uint64_t now_ns, children_at_ns;
 	uint64_t steal_us, steal_at_ns; /* as last read; 0: never */
-	double touch_us;		/* of the last measurement */
+	double touch_us;		/* as last measured */
 	uint64_t touch_at_ns;		/* 0: never */
 	uint64_t locks_at_ns;		/* 0: never */
-	/* watched processes as of the last read: pid and its rank's */
+	/* watched processes as of the last read, and their ranks' processes */
 	uint32_t pids[OS_PROCESS_MAX], roots[OS_PROCESS_MAX];
 	uint32_t pid_count;
 	struct os_lock_use uses[OS_SHARERS];
@@ -97,7 +97,7 @@ struct os_signals {
 	uint32_t migrate_arguments; /* of its tracepoint */
 	uint8_t node_of_cpu[OS_CPU_MAX];
 	struct os_cost cost;
-	bool closer; /* a rank is suspected */
+	bool closer; /* a rank is a suspect */
 	struct {
 		struct os_connection c;
 		uint32_t owner;
@@ -109,14 +109,14 @@ struct os_signals {
 	/* one map's content at a time */
 	void *keys, *values;
 	struct os_thread *threads; /* OS_THREAD_MAX */
-	uint64_t lost_rows;	   /* threads past them */
+	uint64_t lost_rows;	   /* threads beyond that */
 };
 
 /* os_signals.c */
 struct os_rank *os_signals_find(struct os_signals *s, uint32_t pid);
 uint32_t os_signals_root(const struct os_signals *s, uint32_t pid); /* 0: not watched */
-/* How much the counter grew since the last read. first: what a counter that is new stands for (its
- * value where it began at 0, 0 where nobody knows). */
+/* How much the counter grew since the last read. first: what a new counter's value means:
+ * OS_FIRST_IS_ALL if it began at 0, OS_FIRST_IS_NOTHING if unknown. */
 enum os_first { OS_FIRST_IS_ALL, OS_FIRST_IS_NOTHING };
 uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, enum os_first first);
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes);
@@ -124,7 +124,7 @@ uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t by
 /* The key of the readings of a level. */
 uint64_t os_signals_readings_key(uint32_t kind, uint64_t key);
 
-/* os_bpf.c: programs and maps. All but open are no-ops where bpf is NULL. */
+/* os_bpf.c: programs and maps. If bpf is NULL, all but open are no-ops. */
 int os_bpf_open(struct os_signals *s); /* fills stats.why and missing; -errno: off */
 void os_bpf_close(struct os_bpf *b);
 int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root);
@@ -145,19 +145,20 @@ enum os_map {
 	OS_MAP_COUNTERS,
 	OS_MAP_COUNT
 };
-/* Threads that watched processes have already get their rows. */
+/* Adds rows for the threads that watched processes already have. */
 void os_bpf_adopt(struct os_signals *s);
-/* Rows of all watched threads into s->values; their number. Before the processes are read, whose sums
- * it brings up to date. */
+/* Reads the rows of all watched threads into s->values; their number. Call it before reading the
+ * processes, because it updates their sums. */
 uint32_t os_bpf_threads(struct os_signals *s);
 enum os_group os_bpf_group(const char *program);
 void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on);
-/* The kernel counts the run times of all BPF programs (5.8), or no longer; whether it does. */
+/* Makes the kernel count the run times of all BPF programs (5.8), or stop; whether it does. */
 bool os_bpf_stats(struct os_bpf *b, bool on);
-/* Of the largest map's keys and values; os_bpf_open checks. */
+/* Size of the largest map's keys and values; os_bpf_open checks. */
 #define OS_KEYS_BYTES	(256u << 10)
 #define OS_VALUES_BYTES (4u << 20)
-/* All entries into s->keys and s->values; their number. For a per-CPU map: of CPUs, values only. */
+/* Reads all entries into s->keys and s->values; their number. For a per-CPU map: the number of
+ * CPUs, values only. */
 uint32_t os_bpf_map(struct os_signals *s, enum os_map map);
 void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key);
 /* The stack's addresses, innermost first; their number. */

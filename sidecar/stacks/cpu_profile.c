@@ -16,8 +16,8 @@
 #include "base/room.h"
 #include "symbol/symbol_resolver.h"
 
-/* A node of 8 ranks of PyTorch is sampled in some 10,000 places of 5,000 functions; past these all is
- * forgotten and begun anew. */
+/* A node with 8 PyTorch ranks samples some 10,000 addresses in 5,000 functions. At these limits the
+ * tables are emptied. */
 #define ADDRESSES   (1u << 17)
 #define FUNCTIONS   (1u << 15)
 #define CACHE_BYTES (8u << 20)
@@ -37,25 +37,25 @@ struct weights {
 
 struct rank {
 	struct cpu_profile_rank of;
-	struct weights *at; /* by function */
+	struct weights *at; /* indexed by function */
 	size_t room;
 	double cpu_ns, off_ns, gil_wait_ns, samples;
-	double covered_ns; /* of [begin, end), less the spans: what periods told of */
+	double covered_ns; /* time of [begin, end) that periods covered, without the spans */
 };
 
 struct cpu_profile {
 	struct cpu_profile_options options;
 	struct symbol_resolver *resolver; /* NULL: none */
 	struct cpu_profile_stats stats;
-	struct idmap by_address; /* object and address -> function */
+	struct idmap by_address; /* (object, address) -> function */
 	struct function *function;
 	uint32_t function_count;
 	struct probe by_name; /* functions, by kind and name */
-	uint64_t *stamp;      /* per function: the stack that had it last */
+	uint64_t *stamp;      /* per function: the last stack that contained it */
 	uint64_t stacks;
 	struct rank rank[LIMIT_NODE_PROCESSES];
 	uint32_t rank_count;
-	uint64_t spent_ns; /* of this round */
+	uint64_t spent_ns; /* on naming, in this round */
 };
 
 int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options *o)
@@ -80,7 +80,7 @@ int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options 
 		cpu_profile_close(p);
 		return -ENOMEM;
 	}
-	/* without it there are files and pages */
+	/* without a resolver, frames get file and page */
 	if (o->resolve && symbol_resolver_open(&p->resolver, &ro))
 		p->resolver = NULL;
 	*out = p;
@@ -160,7 +160,7 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* True with a name that lives until the next call. */
+/* True if found; the name lives until the next call. */
 static bool look_up(struct cpu_profile *p, const struct stack_batch *b,
 		    const struct stack_object *o, uint64_t address, uint32_t pid, const char **name)
 {
@@ -222,7 +222,7 @@ static uint32_t native(struct cpu_profile *p, const struct stack_batch *b,
 		name = text;
 	}
 	function = intern(p, FUNCTION_NATIVE, name);
-	/* what the budget left out is looked up again in the next round */
+	/* keep no entry if the budget ended the lookup: the next round tries again */
 	if (function != NO_FUNCTION && p->stats.over_budget == spent_before)
 		idmap_put(&p->by_address, key, function);
 	return function;
@@ -381,7 +381,7 @@ static int by_share(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Names are borrowed here. */
+/* The list borrows the names. */
 static uint32_t list_functions(const struct cpu_profile *p, const struct rank *r, double steps,
 			       struct sketch_function *out)
 {
@@ -423,7 +423,7 @@ int cpu_profile_take(struct cpu_profile *p, uint32_t rank, struct sketch *s)
 		s->functions[i].name = strdup(all[i].name);
 		if (!s->functions[i].name) {
 			free(all);
-			return -ENOMEM; /* the caller frees those that are there */
+			return -ENOMEM; /* the caller frees the names copied so far */
 		}
 		s->function_count++;
 	}

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cpu_profile.h - CPU and blocked time of ranks by function, from drained periods, for sketches.
- * Native frames are named by the symbol files of this node, through a cache by (file, address); what
- * nothing names is told by file and page: "libcuda.so.1+0x2f5000". Python and kernel frames have their
- * names. A new address costs a search, a new file its index, so naming has a budget of CPU time per
- * round; what is left over is told by file and page, and named in a later round.
- * Owns: the resolver, the tables.  Threads: one caller.  Trust: batches are valid
+ * Native frames get their names from this node's symbol files, through a cache by (file, address).
+ * A frame without a symbol is named by file and page: "libcuda.so.1+0x2f5000". Python and kernel
+ * frames have names already.
+ * A new address costs a search, and a new file its index. So naming has a budget of CPU time per
+ * round. Frames beyond it are named by file and page, and looked up in a later round.
+ * Owns: the resolver, the tables. Threads: one caller. Trust: batches are valid
  * (stack_batch_valid), names in them anything; tables are bounded. */
 #ifndef SYSOM_SIDECAR_STACKS_CPU_PROFILE_H
 #define SYSOM_SIDECAR_STACKS_CPU_PROFILE_H
@@ -14,7 +15,7 @@
 #include "node/normal.h"
 #include "symbol/symbol_reader.h"
 
-#define CPU_PROFILE_BUDGET_NS 2000000000ull /* of naming, per round: a round is a minute */
+#define CPU_PROFILE_BUDGET_NS 2000000000ull /* of naming, per round; a round is a minute */
 
 struct cpu_profile_options {
 	const char *proc_root; /* borrowed */
@@ -27,7 +28,7 @@ struct cpu_profile_options {
 struct cpu_profile_rank {
 	uint32_t pid; /* the rank's process */
 	uint64_t begin_ns, end_ns;
-	const struct normal_when *when; /* borrowed until the round's end; spans are left out */
+	const struct normal_when *when; /* borrowed until the round's end; its spans are left out */
 };
 
 struct cpu_profile_stats {
@@ -37,13 +38,14 @@ struct cpu_profile_stats {
 struct cpu_profile; /* opaque */
 int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options *o);
 void cpu_profile_close(struct cpu_profile *p); /* NULL is a no-op */
-/* A round: count ranks, at most LIMIT_NODE_PROCESSES. 0, -ENOMEM. */
+/* Begins a round for count ranks, at most LIMIT_NODE_PROCESSES. 0, -ENOMEM. */
 int cpu_profile_begin(struct cpu_profile *p, const struct cpu_profile_rank *ranks, uint32_t count);
-/* One drained period; root_of: the rank's process that pid belongs to, 0 none. 0, -ENOMEM. */
+/* Adds one drained period. root_of: the rank's process that pid belongs to; 0: none. 0, -ENOMEM. */
 int cpu_profile_add(struct cpu_profile *p, const struct stack_batch *b,
 		    uint32_t (*root_of)(void *arg, uint32_t pid), void *arg);
-/* Functions with a thousandth of the rank's CPU time or of its blocked time, largest first, and cpu_ns,
- * samples, off_ns, gil_wait_ns of s; latency_ns of s is set already. 0, -ENOMEM. */
+/* Fills s with the functions that took a thousandth of the rank's CPU or blocked time, largest
+ * first, and with cpu_ns, samples, off_ns and gil_wait_ns. latency_ns of s must be set. 0,
+ * -ENOMEM. */
 int cpu_profile_take(struct cpu_profile *p, uint32_t rank, struct sketch *s);
 void cpu_profile_stats_get(const struct cpu_profile *p, struct cpu_profile_stats *out);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cpu_stacks.c - see cpu_stacks.h.
- * The sampler lives in a thread of its own: loading it takes the kernel's verifier seconds, and a drain
- * or a process with hundreds of mappings takes milliseconds, in which the jobs' rings would fill. The
- * loop says what it wants (a turn); the thread does it and keeps the periods.
- * Periods are kept packed as they would be sent (wire/stacks.h): a period of a busy node is
- * megabytes in memory and some ten kilobytes packed, and most are never looked at. */
+ * The sampler has its own thread, because the rings would fill if the loop did its work: loading
+ * takes seconds in the kernel's verifier, and a drain, or a process with hundreds of mappings,
+ * takes milliseconds. The loop requests a turn; the thread carries it out and keeps the periods.
+ * Periods are kept packed, in the format in which they would be sent (wire/stacks.h). A period of a
+ * busy node takes megabytes unpacked and some ten kilobytes packed, and most periods are never
+ * sent. */
 #include "sidecar/stacks/cpu_stacks.h"
 
 #include <errno.h>
@@ -26,29 +26,30 @@
 #include "wire/stacks.h"
 
 #define PERIODS 256u
-/* Between drains while an anomaly is open: the count maps fill faster. */
+/* Between drains while an anomaly is open: the kernel's maps fill faster. */
 #define RAISED_NS 1000000000ull
-#define LOWER_NS  10000000000ull /* all ticks for this long after the last anomaly closed */
-/* The whole node for so long at a time, and for a fifth of the time in the long run: what others do is
- * read from their own time. */
+#define LOWER_NS                                                                                   \
+	10000000000ull /* sample at every tick for this long after the last anomaly closed */
+/* Longest time of sampling the whole node, and its share in the long run: sampling other processes
+ * costs them time. */
 #define WIDE_MAX_NS   60000000000ull
 #define WIDE_SHARE    0.2
-#define WIDE_MIN_NS   10000000000ull /* not begun for less */
+#define WIDE_MIN_NS   10000000000ull /* do not start with less time left */
 #define FAMILY_MAX    4096u
 #define ANCESTORS_MAX 32
-/* For the drain that completes a window; without it the window goes as it is. Rings fill meanwhile, so
- * after one wait in vain there is none for a while. */
+/* Longest wait for the drain that completes a window. If it fails, the window goes without that
+ * drain. Rings fill during the wait, so none follows for a while. */
 #define EXTRACT_WAIT_MS	   40u
 #define EXTRACT_BACKOFF_NS 2000000000ull
 #define THREAD_NICE	   5
-/* As many as the sampler takes. */
+/* the sampler's own limit */
 #define RECORDED_MAX 512u
-/* A thread that ends waits is recorded if these waits took this part of a period. At most so many are
- * distinguished. */
+/* Record a waking thread if the waits that it ended took a 20th of a period. At most WAKERS_MAX
+ * candidates per process. */
 #define WAKER_SHARE 20u
 #define WAKERS_MAX  16u
-/* A thread that is off the CPU for less is taken to run on: such switches are most of all, and a step has
- * some hundred of them at most. */
+/* Shorter times off the CPU are dropped. Most switches are shorter; a step has some hundred longer
+ * ones at most. */
 #define SWITCH_MIN_NS 100000u
 
 struct period {
@@ -56,38 +57,38 @@ struct period {
 	struct buf packed;
 };
 
-struct member { /* a process seen in a batch: whose it is */
+struct member { /* a process seen in a batch, and its rank */
 	uint32_t pid, root;
 	uint64_t seen;	   /* drain number */
-	uint64_t asked_of; /* serial of the roots when it belonged to none */
+	uint64_t asked_of; /* roots_serial when no rank was found for it */
 };
 
-/* A thread whose switches are recorded one by one, so that a step's time can be cut at them. */
+/* A thread whose switches are recorded one by one, so that a step's time can be divided at them. */
 struct recorded {
 	uint32_t pid, tid; /* 0: free */
-	bool on;	   /* the sampler has it */
+	bool on;	   /* the sampler records it */
 };
 
 struct cpu_stacks {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t turned;
-	int wake; /* eventfd: a turn was asked for, or the end */
+	int wake; /* eventfd: a turn was requested, or the end */
 	bool thread_runs;
 	const struct settings *settings;
-	/* The loop's. */
+	/* used only by the loop */
 	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
 	bool raising;
-	double wide_left_ns; /* of the whole node */
+	double wide_left_ns; /* of sampling the whole node */
 	uint64_t wide_at_ns;
-	/* Under lock: what the loop wants ... */
+	/* under lock: what the loop requests */
 	uint32_t root[LIMIT_NODE_PROCESSES];
-	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
+	uint64_t asked, asked_ns; /* requested turns so far, and the time of the last */
 	uint64_t roots_serial;
 	struct recorded recorded[RECORDED_MAX];
 	bool recorded_new; /* some of them are not on yet */
 	bool raise, drain, stop, wide;
-	/* ... and what the thread has done. */
+	/* under lock: what the thread has done */
 	uint64_t done, drained_ns;
 	struct period period[PERIODS];
 	uint32_t first, count;
@@ -95,9 +96,9 @@ struct cpu_stacks {
 	uint32_t member_count;
 	struct cpu_stacks_stats stats;
 	struct sampler_stats sampler_stats;
-	struct neighbours *neighbours; /* NULL: the node was never sampled as a whole */
+	struct neighbours *neighbours; /* NULL: the whole node was never sampled */
 	bool sampling;
-	/* The thread's own. */
+	/* used only by the thread */
 	struct sampler *sampler;
 	struct sampler_options options;
 	uint32_t added[LIMIT_NODE_PROCESSES];
@@ -130,7 +131,7 @@ static uint32_t parent_of(uint32_t pid)
 	bytes = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[bytes] = 0;
-	close = strrchr(text, ')'); /* a name may hold anything, brackets too */
+	close = strrchr(text, ')'); /* a process name may contain anything, even brackets */
 	return close && sscanf(close + 1, " %*c %u", &parent) == 1 ? parent : 0;
 }
 
@@ -142,7 +143,7 @@ static bool is_root(const struct cpu_stacks *s, uint32_t pid)
 	return false;
 }
 
-/* The rank's process that pid descends from; 0: none that is known. */
+/* The rank's process that is pid or an ancestor of it; 0: none. */
 static uint32_t find_root(const struct cpu_stacks *s, uint32_t pid)
 {
 	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
@@ -161,8 +162,8 @@ static struct member *member_of(struct cpu_stacks *s, uint32_t pid)
 	return NULL;
 }
 
-/* Under lock. Learns the processes of a fresh batch while they (mostly) still live. Those not seen
- * for as long as periods are kept make room. */
+/* Under lock. Learns which rank the batch's processes belong to, while most of them still live. A
+ * process not seen for PERIODS drains makes room. */
 static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 {
 	uint32_t last = 0;
@@ -188,7 +189,7 @@ static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 			*m = (struct member){.pid = pid};
 			m->asked_of = s->roots_serial - 1;
 		}
-		/* unknown so far, or a number used again */
+		/* not found among these roots, or a pid that was used again */
 		if (m && ((!m->root && m->asked_of != s->roots_serial) ||
 			  s->stats.drains > m->seen + PERIODS)) {
 			m->root = find_root(s, pid);
@@ -207,7 +208,7 @@ static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 
 /* ---- periods ---- */
 
-/* Under lock. Takes what packed holds. */
+/* Under lock. Takes packed's bytes. */
 static void keep(struct cpu_stacks *s, const struct stack_batch *b, struct buf *packed)
 {
 	struct period *p;
@@ -235,8 +236,6 @@ static uint32_t root_of(void *arg, uint32_t pid)
 	return m ? m->root : 0;
 }
 
-/* Short times off the CPU are left out; what was folded stays. */
-
 static bool is_recorded(const struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 {
 	for (uint32_t i = 0; i < RECORDED_MAX; i++)
@@ -246,7 +245,7 @@ static bool is_recorded(const struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 }
 
 /* Under lock. */
-static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
+static void record_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 {
 	uint32_t at = 0;
 
@@ -263,9 +262,10 @@ static bool is_thread(uint32_t waker_tid)
 	return waker_tid && !(waker_tid & STACK_SWITCH_NOT_OURS);
 }
 
-/* Under lock. The thread that ends most of a process's waits is recorded as well, one more at each drain: a
- * communication thread, whose waits at a socket show what the other threads wait for. */
-static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
+/* Under lock. Also records the thread that ended most of a process's waits, one more per drain. It
+ * is usually a communication thread: its own waits at a socket show what the other threads wait
+ * for. */
+static void record_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 {
 	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
 		struct waker {
@@ -291,7 +291,7 @@ static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 				most = &list[at];
 		}
 		if (most->ns * WAKER_SHARE >= b->end_ns - b->begin_ns && b->end_ns > b->begin_ns)
-			name_thread(s, s->added[k], most->tid);
+			record_thread(s, s->added[k], most->tid);
 	}
 }
 
@@ -306,11 +306,11 @@ static void drain(struct cpu_stacks *s)
 	buf_init(&packed, LIMIT_STACKS_KEPT_BYTES);
 	err = sampler_drain(s->sampler, &b);
 	if (err)
-		log_warn("sampler", "drain: %s", strerror(-err));
+		log_warn("sampler", "cannot read samples: %s", strerror(-err));
 	stack_batch_switches_thin(&b, SWITCH_MIN_NS);
 	err = b.sample_count || b.switch_count ? stacks_pack(&b, &packed) : 0;
 	if (err) {
-		log_warn("sampler", "a period of %u samples is not kept: %s", b.sample_count,
+		log_warn("sampler", "dropped a period of %u samples: %s", b.sample_count,
 			 strerror(-err));
 		buf_clear(&packed);
 	}
@@ -318,7 +318,7 @@ static void drain(struct cpu_stacks *s)
 	s->stats.drains++;
 	s->stats.pack_failed += !!err;
 	learn_family(s, &b);
-	name_wakers(s, &b);
+	record_wakers(s, &b);
 	if (s->widened && s->neighbours)
 		neighbours_add(s->neighbours, &b, root_of, s);
 	keep(s, &b, &packed);
@@ -340,7 +340,7 @@ static bool listed(const uint32_t *list, uint32_t pid)
 	return false;
 }
 
-/* Makes the sampler's processes those of root. */
+/* Adds and removes processes until the sampler has those of root. */
 static void follow(struct cpu_stacks *s, const uint32_t *root)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
@@ -356,7 +356,8 @@ static void follow(struct cpu_stacks *s, const uint32_t *root)
 			continue;
 		err = sampler_add(s->sampler, root[i], true);
 		if (err)
-			log_warn("sampler", "pid=%u: %s", root[i], strerror(-err));
+			log_warn("sampler", "pid=%u: cannot sample it: %s", root[i],
+				 strerror(-err));
 		for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
 			if (!s->added[k]) {
 				s->added[k] = root[i];
@@ -366,8 +367,8 @@ static void follow(struct cpu_stacks *s, const uint32_t *root)
 	}
 }
 
-/* Under lock, which is given up meanwhile: threads that were named since the last time. */
-static void record_switches(struct cpu_stacks *s)
+/* Under lock, but releases it meanwhile. Starts recording newly named threads. */
+static void start_recording(struct cpu_stacks *s)
 {
 	if (!s->recorded_new)
 		return;
@@ -383,7 +384,7 @@ static void record_switches(struct cpu_stacks *s)
 		pthread_mutex_lock(&s->lock);
 		if (s->recorded[i].pid != r.pid || s->recorded[i].tid != r.tid)
 			continue;
-		if (err == -EAGAIN) /* after the next drain */
+		if (err == -EAGAIN) /* try again after the next drain */
 			s->recorded_new = true;
 		else if (err)
 			s->recorded[i] = (struct recorded){0};
@@ -400,7 +401,7 @@ static void widen(struct cpu_stacks *s, bool wide)
 		return;
 	err = sampler_set_wide(s->sampler, wide);
 	if (err && wide)
-		log_warn("sampler", "not the whole node: %s", strerror(-err));
+		log_warn("sampler", "cannot sample the whole node: %s", strerror(-err));
 	pthread_mutex_lock(&s->lock);
 	if (wide && !err && !s->neighbours)
 		s->neighbours = calloc(1, sizeof(*s->neighbours));
@@ -409,8 +410,8 @@ static void widen(struct cpu_stacks *s, bool wide)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Without a rank there is nobody to sample. */
-static void pause_or_go_on(struct cpu_stacks *s, bool paused)
+/* Without a rank there is nothing to sample. */
+static void set_paused(struct cpu_stacks *s, bool paused)
 {
 	int err;
 
@@ -418,7 +419,7 @@ static void pause_or_go_on(struct cpu_stacks *s, bool paused)
 		return;
 	err = sampler_pause(s->sampler, paused);
 	if (err)
-		log_warn("sampler", "blocked time is not seen: %s", strerror(-err));
+		log_warn("sampler", "cannot sample blocked time: %s", strerror(-err));
 	s->paused = paused;
 }
 
@@ -430,7 +431,7 @@ static bool any_root(const uint32_t *root)
 	return false;
 }
 
-/* What the loop asked for; false at the end. */
+/* Does what the loop requested; false at the end. */
 static bool turn(struct cpu_stacks *s)
 {
 	uint32_t root[LIMIT_NODE_PROCESSES];
@@ -449,22 +450,22 @@ static bool turn(struct cpu_stacks *s)
 	pthread_mutex_unlock(&s->lock);
 	idle = !s->options.all_processes && !any_root(root);
 	if (!idle)
-		pause_or_go_on(s, false);
+		set_paused(s, false);
 	follow(s, root);
 	if (s->paused)
 		wanted = false;
 	if (wanted || (idle && !s->paused) || raise != s->raised || wide != s->widened)
-		drain(s); /* what was counted so far has the old weight */
+		drain(s); /* samples so far have the old weight */
 	if (raise != s->raised)
 		sampler_set_rate(s->sampler, s->options.rate_hz,
 				 raise ? 100 : s->options.fraction_percent);
 	s->raised = raise;
 	widen(s, wide && !idle);
 	if (idle)
-		pause_or_go_on(s, true);
+		set_paused(s, true);
 	sampler_stats_get(s->sampler, &st);
 	pthread_mutex_lock(&s->lock);
-	record_switches(s);
+	start_recording(s);
 	s->stats.raised = raise;
 	s->stats.wide = s->widened;
 	s->sampler_stats = st;
@@ -480,7 +481,7 @@ static bool open_sampler(struct cpu_stacks *s)
 	int err = sampler_open(&s->sampler, &s->options);
 
 	if (err) {
-		log_warn("sampler", "not opened: %s", strerror(-err));
+		log_warn("sampler", "not opened: %s; there are no CPU stacks", strerror(-err));
 		snprintf(st.why, sizeof(st.why), "could not be opened: %s", strerror(-err));
 	} else {
 		sampler_stats_get(s->sampler, &st);
@@ -503,12 +504,13 @@ static void *work(void *arg)
 	uint64_t count;
 	bool go_on = true;
 
-	setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread: the rings come first */
+	setpriority(PRIO_PROCESS, 0,
+		    THREAD_NICE); /* this thread only: draining the rings comes first */
 	if (!open_sampler(s))
 		return NULL;
-	malloc_trim(0); /* loading the programs took megabytes for a while */
-	pause_or_go_on(s, !s->options.all_processes);
-	p[1].fd = sampler_fd(s->sampler); /* negative: none, and poll passes it over */
+	malloc_trim(0); /* loading the programs took megabytes */
+	set_paused(s, !s->options.all_processes);
+	p[1].fd = sampler_fd(s->sampler); /* negative if there is none; poll ignores it */
 	while (go_on) {
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
@@ -523,14 +525,14 @@ static void *work(void *arg)
 
 /* ---- the loop ---- */
 
-/* Under lock: the thread shall look. */
+/* Under lock. Requests a turn of the thread. */
 static void ask(struct cpu_stacks *s)
 {
 	uint64_t one = 1;
 
 	s->asked++;
 	if (write(s->wake, &one, sizeof(one)) != sizeof(one))
-		log_warn("sampler", "not woken: %s", strerror(errno));
+		log_warn("sampler", "cannot wake the thread: %s", strerror(errno));
 }
 
 static void fill_options(struct sampler_options *o, const struct settings *set)
@@ -594,7 +596,7 @@ void cpu_stacks_close(struct cpu_stacks *s)
 	free(s);
 }
 
-/* Replaces the first `from` among the roots. */
+/* Replaces the first root equal to from. */
 static void replace_root(struct cpu_stacks *s, uint32_t from, uint32_t to)
 {
 	pthread_mutex_lock(&s->lock);
@@ -634,10 +636,10 @@ void cpu_stacks_record_threads(struct cpu_stacks *s, uint32_t pid, const uint32_
 	if (!s || !pid)
 		return;
 	pthread_mutex_lock(&s->lock);
-	name_thread(s, pid, pid); /* the one that others wait for */
+	record_thread(s, pid, pid); /* others wait for the first thread */
 	for (uint32_t i = 0; i < count; i++)
 		if (tids[i])
-			name_thread(s, pid, tids[i]);
+			record_thread(s, pid, tids[i]);
 	if (s->recorded_new)
 		ask(s);
 	pthread_mutex_unlock(&s->lock);
@@ -648,7 +650,7 @@ bool cpu_stacks_raised(const struct cpu_stacks *s)
 	return s && s->raising;
 }
 
-/* Whether the node may be sampled as a whole now. Under lock. */
+/* Under lock. Whether the whole node may be sampled now. */
 static bool may_widen(struct cpu_stacks *s, bool raise, uint64_t now_ns)
 {
 	double passed_ns = s->wide_at_ns ? (double)(now_ns - s->wide_at_ns) : 0;
@@ -691,7 +693,7 @@ void cpu_stacks_tend(struct cpu_stacks *s, bool closer, uint64_t now_ns)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Under lock, which is given up meanwhile: until the thread has done all that was asked for. */
+/* Under lock, but releases it while it waits. True if the thread has done all requested turns. */
 static bool settle(struct cpu_stacks *s, uint32_t wait_ms)
 {
 	uint64_t until_ns = clock_monotonic_ns() + wait_ms * 1000000ull, serial = s->asked;
@@ -735,7 +737,7 @@ static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count,
 			out->lost_samples += b.lost_samples;
 		stack_batch_fini(&b);
 	}
-	return err == -E2BIG ? 0 : err; /* as many as a window may hold */
+	return err == -E2BIG ? 0 : err; /* the batch is full, which is not an error */
 }
 
 int cpu_stacks_extract(struct cpu_stacks *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,

@@ -16,8 +16,8 @@
 #include "base/limits.h"
 #include "symbol/symbol_elf.h"
 
-/* The kernel's own bound of all arguments and variables is a quarter of the stack; ours: one page each for
- * some tens that matter, and the large ones that may stand before them. */
+/* The kernel limits arguments and variables to a quarter of the stack. We read enough for some tens
+ * of variables that matter and for large ones before them. */
 #define ENVIRON_BYTES	(256u << 10)
 #define TEXT_BYTES	4096u
 #define BUILD_ID_DIGITS 16
@@ -45,7 +45,8 @@ static struct sketch_setting *find(struct sketch *s, const char *name)
 	return NULL;
 }
 
-/* A value that is longer is cut, with its hash, so that two that differ behind the cut still differ. */
+/* Cuts a long value and appends its hash, so that values that differ behind the cut still
+ * differ. */
 static char *value_of(const char *value)
 {
 	char text[LIMIT_SKETCH_VALUE_BYTES + 1];
@@ -58,7 +59,7 @@ static char *value_of(const char *value)
 	return strdup(text);
 }
 
-/* The first of a name counts. 0, -ENOMEM; a full list takes no more. */
+/* Only the first value of a name counts. 0 (also when the list is full), -ENOMEM. */
 static int add(struct sketch *s, const char *name, const char *value)
 {
 	struct sketch_setting *to;
@@ -92,7 +93,7 @@ static int by_name(const void *a, const void *b)
 
 /* ---- files ---- */
 
-/* Takes fd. At most room - 1 bytes, and a NUL. 0 where it can't be read. */
+/* Takes fd. Reads at most room - 1 bytes and adds a NUL. 0 if unreadable. */
 static size_t read_all(int fd, char *out, size_t room)
 {
 	size_t have = 0;
@@ -107,7 +108,7 @@ static size_t read_all(int fd, char *out, size_t room)
 	return have;
 }
 
-/* A file of the kernel's. */
+/* Reads a file of /proc or /sys. */
 static size_t read_file(const char *path, char *out, size_t room)
 {
 	return read_all(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), out, room);
@@ -164,7 +165,7 @@ static int add_variable(struct sketch *s, char *text)
 	return add(s, name, equals + 1);
 }
 
-/* A variable that the bound cuts is left out. */
+/* Drops a variable that the size limit cuts. */
 static int read_variables(struct reader_target *t, struct sketch *s)
 {
 	char *text = malloc(ENVIRON_BYTES + 1);
@@ -279,7 +280,7 @@ static int read_maps(struct reader_target *t, struct sketch *s)
 	while (f && !err && lines++ < LIMIT_PYTHON_MAPS_LINES && fgets(line, sizeof(last), f)) {
 		const char *file = strchr(line, '/');
 
-		/* a file's mappings come together */
+		/* a file's mappings are adjacent */
 		if (!file || !strcmp(file, last))
 			continue;
 		snprintf(last, sizeof(last), "%s", file);
@@ -321,7 +322,7 @@ static int read_host(const char *proc_root, struct sketch *s)
 	return err;
 }
 
-/* The GPUs' model, where all have the same. */
+/* The GPUs' model, if all have the same. */
 static int read_gpus(const char *proc_root, struct sketch *s)
 {
 	char path[TEXT_BYTES], text[TEXT_BYTES], model[LIMIT_SKETCH_VALUE_BYTES];
@@ -348,7 +349,7 @@ static int read_gpus(const char *proc_root, struct sketch *s)
 	return same && *first ? add(s, "gpu", first) : 0;
 }
 
-/* "cuda=13000 nccl=22809": each one a setting. */
+/* "cuda=13000 nccl=22809": each becomes a setting. */
 static int add_libs(const char *libs, struct sketch *s)
 {
 	char copy[LIMIT_SKETCH_VALUE_BYTES], *save = NULL;
@@ -358,7 +359,7 @@ static int add_libs(const char *libs, struct sketch *s)
 	for (char *p = strtok_r(copy, " ", &save); p && !err; p = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(p, '=');
 
-		/* 0: the process did not know it yet when it attached */
+		/* 0: not known yet when the process attached */
 		if (!equals || !strcmp(equals, "=0"))
 			continue;
 		*equals = '\0';
@@ -369,7 +370,7 @@ static int add_libs(const char *libs, struct sketch *s)
 
 /* ---- the process, in a parser ---- */
 
-/* Its settings as texts: name, value, name, value. */
+/* The settings as texts: name, value, name, value. */
 static int run(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
 {
 	struct sketch s = {.setting_count = 0};
@@ -389,7 +390,7 @@ static int run(struct reader_target *t, const void *request, size_t bytes, struc
 	return err;
 }
 
-/* Some twenty libraries, of whose headers a page each is read. */
+/* A process has some twenty libraries; one page of headers is read of each. */
 static const struct reader_op op_installed = {"installed", run, ANSWER_BYTES, 5, 5000, false};
 
 static int add_answer(struct sketch *s, const uint8_t *text, size_t bytes)

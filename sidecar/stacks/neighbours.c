@@ -6,13 +6,13 @@
 
 #define CPUS	      1024u
 #define OWN_CPU_SHARE 0.05
-#define NAMED_MAX     16u /* processes told of one rank */
+#define NAMED_MAX     16u /* processes named per rank */
 
 enum lock_kind { LOCK_NONE = 0, LOCK_SPIN, LOCK_RWSEM, LOCK_MUTEX, LOCK_REF };
 
 static const struct {
-	const char *name;    /* begin of it */
-	enum lock_kind kind; /* LOCK_NONE: on the way to one, says nothing alone */
+	const char *name;    /* prefix of its name */
+	enum lock_kind kind; /* LOCK_NONE: part of the way to a lock; no kind of its own */
 } lock_functions[] = {
     {"native_queued_spin_lock_slowpath", LOCK_SPIN},
     {"__pv_queued_spin_lock_slowpath", LOCK_SPIN},
@@ -44,7 +44,7 @@ static const char *kernel_name(const struct stack_batch *b, const struct stack *
 	return f->kind == STACK_FRAME_KERNEL ? stack_batch_text(b, f->object) : "";
 }
 
-/* Whether the name is one of a lock's own functions. */
+/* Whether the function belongs to a lock's implementation. */
 static bool is_lock(const char *name, enum lock_kind *kind)
 {
 	for (size_t i = 0; i < sizeof(lock_functions) / sizeof(lock_functions[0]); i++)
@@ -56,7 +56,7 @@ static bool is_lock(const char *name, enum lock_kind *kind)
 	return false;
 }
 
-/* The kind of lock that the stack's innermost frames are about, and who wanted it. */
+/* The kind of lock at the innermost frames; place: the functions that wanted it. */
 static enum lock_kind lock_of(const struct stack_batch *b, const struct stack *s, char *place)
 {
 	enum lock_kind kind = LOCK_NONE;
@@ -102,7 +102,7 @@ void neighbours_add(struct neighbours *n, const struct stack_batch *b,
 
 		r.lock = (uint16_t)lock_of(b, &b->stacks[s->stack], r.place);
 		if (s->kind != STACK_ON_CPU && !(r.lock && r.root))
-			continue; /* of others no sleep is seen */
+			continue; /* sleeps of other processes are not sampled */
 		snprintf(r.comm, sizeof(r.comm), "%s", stack_batch_text(b, s->comm));
 		if (s->kind != STACK_ON_CPU)
 			r.cpu = CPUS - 1;
@@ -121,7 +121,7 @@ void neighbours_add(struct neighbours *n, const struct stack_batch *b,
 	}
 }
 
-/* ---- what is told of a rank ---- */
+/* ---- signals of a rank ---- */
 
 struct other {
 	const struct neighbours_row *row;
@@ -131,7 +131,7 @@ struct other {
 struct view {
 	double own_ns, own_cpu_ns[CPUS], lock_ns[LOCK_REF + 1], seen_ns;
 	const struct neighbours_row
-	    *place[LOCK_REF + 1]; /* where the rank wants such a lock most */
+	    *place[LOCK_REF + 1]; /* where the rank waits longest for this kind of lock */
 	uint64_t place_ns[LOCK_REF + 1];
 	struct other other[NAMED_MAX];
 	uint32_t others;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * neighbours.h - who else ran on a rank's CPUs, and who else was in the locks that it waited for, from
- * samples of the whole node: where no program in the kernel counts that (os_signals.h, without BPF).
- * A CPU is the rank's when a twentieth of its samples lie there. A lock is told by the function that
- * wanted it; that another process spins in the same kind of lock is evidence, no proof.
- * Owns: nothing but itself.  Threads: one caller.  Pure.  Trust: names come from processes. */
+ * neighbours.h - which other processes ran on a rank's CPUs, and which contended for its locks,
+ * from samples of the whole node. Used when no kernel program counts that (os_signals.h, without
+ * BPF).
+ * A CPU is the rank's if a twentieth of the rank's samples are on it. A lock is identified by the
+ * function that wanted it. Another process that spins in the same kind of lock is evidence, not
+ * proof.
+ * Owns: nothing but itself. Threads: one caller. Pure. Trust: names come from processes. */
 #ifndef SYSOM_SIDECAR_STACKS_NEIGHBOURS_H
 #define SYSOM_SIDECAR_STACKS_NEIGHBOURS_H
 
 #include "model/os_signal.h"
 #include "model/stack.h"
 
-#define NEIGHBOURS_ROWS	       2048u /* (period, process, CPU, lock): the oldest go */
+#define NEIGHBOURS_ROWS	       2048u /* (period, process, CPU, lock): the oldest are dropped */
 #define NEIGHBOURS_PLACE_BYTES 64u
 
 struct neighbours_row {
@@ -25,12 +27,13 @@ struct neighbours_row {
 struct neighbours {
 	struct neighbours_row row[NEIGHBOURS_ROWS];
 	uint32_t first, count;
-	uint64_t lost; /* rows pushed out by others of the same period */
+	uint64_t lost; /* rows dropped for others of the same period */
 };
 
 void neighbours_add(struct neighbours *n, const struct stack_batch *b,
 		    uint32_t (*root_of)(void *arg, uint32_t pid), void *arg);
-/* Of the rank with that process in [begin, end), into the list; means per second of what was seen. */
+/* Adds the signals of the rank with process root in [begin, end) to the list: means per second of
+ * the sampled time. */
 void neighbours_signals(const struct neighbours *n, uint32_t root, uint64_t begin_ns,
 			uint64_t end_ns, double step_ms, struct os_signal *list, uint32_t *count,
 			uint32_t max);

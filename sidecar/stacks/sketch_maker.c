@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * All ranks of a node that are due within a while go together, so that each period of stacks is unpacked
- * once. */
+ * Sketches of ranks that are due at about the same time are made together, so that each period of
+ * stacks is unpacked once. */
 #include "sidecar/stacks/sketch_maker.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "wire/stacks.h"
 
 #define SKETCHES_NICE 19
-/* One that is due takes along those that would be soon. */
+/* A due sketch includes ranks that have passed this share of their period. */
 #define TOGETHER 0.9
 
 struct item {
@@ -30,18 +30,18 @@ struct item {
 };
 
 struct sketch_maker {
-	struct node *node; /* of it the thread touches settings, stacks and uplink alone */
+	struct node *node; /* the thread uses only its settings, stacks and uplink */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	bool stop, started;
 	/* under lock */
-	struct item *items; /* asked for; NULL: nothing */
+	struct item *items; /* requested; NULL: none */
 	uint32_t item_count;
 	bool busy;
 	struct sketch_maker_stats stats;
 	atomic_bool ending; /* stop, for what the thread waits for */
-	/* the thread's own */
+	/* used only by the thread */
 	struct reader_queue *readers;
 	struct symbol_reader *symbols;
 	struct cpu_profile *profile;
@@ -125,7 +125,7 @@ static void send(struct sketch_maker *k, struct item *it, uint32_t number)
 	if (!err)
 		err = encode(k, &it->s, &b);
 	if (err)
-		log_warn("sketch", "rank=%d: %s", it->s.rank.rank, strerror(-err));
+		log_warn("sketch", "rank=%d: not sent: %s", it->s.rank.rank, strerror(-err));
 	else
 		log_debug("sketch",
 			  "rank=%d steps=%llu functions=%u kernels=%u settings=%u bytes=%zu",
@@ -162,7 +162,7 @@ static void *work(void *arg)
 {
 	struct sketch_maker *k = arg;
 
-	setpriority(PRIO_PROCESS, 0, SKETCHES_NICE); /* of this thread */
+	setpriority(PRIO_PROCESS, 0, SKETCHES_NICE); /* of this thread only */
 	for (;;) {
 		struct item *items;
 		uint32_t count;
@@ -238,7 +238,7 @@ void sketch_maker_close(struct node *n)
 	n->sketch_maker = NULL;
 }
 
-/* A process without a rank has no role: nobody could compare or ask for its sketch. */
+/* A process without a rank has no role: no one could compare or request its sketch. */
 static bool is_due(const struct process *p, uint64_t now_ns, double of_period)
 {
 	const struct settings *s = &p->node->settings;

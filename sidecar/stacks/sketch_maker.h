@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sketch_maker.h - send a sketch of each rank to the aggregator once a minute (DESIGN.md 1,
- * sketch).
+ * sketch_maker.h - send a sketch of each rank to the aggregator once a minute.
  * The loop collects the figures of healthy steps. A thread of lowest priority adds functions and
  * settings, and hands the message to the uplink.
  * Owns: the thread.  Threads: the loop's. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_offer.c - see symbol_offer.h.
- * What was noted stays in one table: a Build ID is asked for once, and again after a while, since the
- * aggregator may have dropped its file or given another node the first try. */
+ * One table holds all noted Build IDs. The aggregator is asked about each once, and again after an
+ * hour: it may have dropped the file, or may have asked another node first. */
 #include "sidecar/stacks/symbol_offer.h"
 
 #include <curl/curl.h>
@@ -29,7 +28,7 @@
 #define CHUNK_BYTES  (8u << 20)
 #define DAY_NS	     86400000000000ull
 #define AGAIN_NS     3600000000000ull /* asked, and not needed or uploaded */
-#define RETRY_NS     60000000000ull   /* it failed */
+#define RETRY_NS     60000000000ull   /* after a failure */
 #define ANSWER_BYTES (256u << 10)
 
 struct note {
@@ -45,16 +44,16 @@ struct symbol_offer {
 	char url[512], proc_root[256];
 	pthread_t thread;
 	atomic_bool stop;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t more;
 	bool started;
 	struct note notes[LIMIT_OFFER_FILES];
 	struct symbol_offer_stats stats;
 
-	/* the thread's own */
+	/* used only by the thread */
 	CURL *curl;
 	struct symbol_reader *files;
-	struct reader *own; /* NULL: the caller's is used */
+	struct reader *own; /* NULL: the caller's reader is used */
 	uint64_t day_ns, day_bytes;
 };
 
@@ -78,7 +77,7 @@ int symbol_offer_url(const char *uplink_url, char *out, size_t out_bytes)
 
 /* ---- the table ---- */
 
-/* Locked. That of the Build ID, or a free one; NULL: there is no place. */
+/* Under lock. The Build ID's entry, or a free one; NULL: no place. */
 static struct note *place(struct symbol_offer *o, const uint8_t *id, size_t id_bytes)
 {
 	uint64_t h = keyed_bytes(keyed_process(), id, id_bytes);
@@ -115,7 +114,7 @@ void symbol_offer_note(struct symbol_offer *o, const uint8_t *build_id, size_t b
 			o->stats.noted++;
 		}
 	} else {
-		n->pid = pid; /* the newest lives longest */
+		n->pid = pid; /* the newest process lives longest */
 	}
 	pthread_mutex_unlock(&o->lock);
 }
@@ -138,7 +137,7 @@ static void count(struct symbol_offer *o, uint64_t *counter, uint64_t n)
 	pthread_mutex_unlock(&o->lock);
 }
 
-/* Copies of those that are due, with paths of their own. */
+/* Copies the notes that are due, with their own paths. */
 static uint32_t take_due(struct symbol_offer *o, struct note *out)
 {
 	uint64_t now_ns = clock_monotonic_ns();
@@ -192,8 +191,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return want;
 }
 
-/* One request; *out is the answer, owned by the caller, NULL where there is none. The HTTP status, or
- * 0. text: a JSON body to post; body: bytes to put. */
+/* Makes one request. text: a JSON body to post; body: bytes to put. Returns the HTTP status, or 0.
+ * *out: the answer, which the caller owns; NULL: none. */
 static long request(struct symbol_offer *o, const char *path, const char *text, struct body *body,
 		    json_t **out)
 {
@@ -250,7 +249,7 @@ static void hex(const struct note *n, char text[2 * ID_BYTES + 1])
 		snprintf(text + 2 * i, 3, "%02x", n->id[i]);
 }
 
-/* By an identity only the file that is mapped is found, or one that is equal to it: another one with its
+/* The identity selects the mapped file, or one with equal content. A file that only has the same
  * Build ID could have any names. */
 static struct symbol_reader_file file_of(const struct note *n)
 {
@@ -265,7 +264,7 @@ static int look_best(struct symbol_offer *o, const struct note *n, enum symbol_q
 	return symbol_reader_look(o->files, &f, quality, bytes);
 }
 
-/* 0: a number is not there. */
+/* 0 if there is no such number. */
 static uint64_t number_in(const json_t *j, const char *key)
 {
 	json_int_t v = json_integer_value(json_object_get(j, key));
@@ -284,7 +283,7 @@ static bool in_budget(struct symbol_offer *o, uint64_t bytes)
 	return bytes <= o->config.bytes_per_day && o->day_bytes <= o->config.bytes_per_day - bytes;
 }
 
-/* Chunk by chunk; after one that failed on the way, from where the aggregator says it is. */
+/* Uploads in chunks. After a failed chunk, continues at the aggregator's offset. */
 static long put_chunks(struct symbol_offer *o, const char *session, const struct note *note,
 		       uint64_t bytes)
 {
@@ -301,7 +300,7 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 		char path[128];
 
 		if (symbol_reader_bytes(o->files, &f, offset, n, &data))
-			return 0; /* it changed, or the process ended */
+			return 0; /* the file changed, or the process ended */
 		body.data = data;
 
 		snprintf(path, sizeof(path), "/api/v1/symbols/uploads/%s?offset=%llu", session,
@@ -316,7 +315,7 @@ static long put_chunks(struct symbol_offer *o, const char *session, const struct
 			 number_in(j, "offset") < bytes)
 			offset = number_in(j, "offset");
 		else if (status)
-			tries = 3; /* it is there (201), or refused */
+			tries = 3; /* complete (201), or refused */
 		tries += status != 202;
 		json_decref(j);
 	}
@@ -343,7 +342,7 @@ static long upload(struct symbol_offer *o, const struct note *n, enum symbol_qua
 	return *session ? put_chunks(o, session, n, bytes) : status == 201 ? 0 : status;
 }
 
-/* The aggregator wants it. */
+/* Uploads a file that the aggregator needs. */
 static void offer(struct symbol_offer *o, const struct note *n)
 {
 	enum symbol_quality quality;
@@ -375,7 +374,7 @@ static void offer(struct symbol_offer *o, const struct note *n)
 
 /* ---- the thread ---- */
 
-/* The question about count notes; those without a file (qualities[i] SYMBOL_NONE) are left out. */
+/* The question about n notes, without those that have no file (quality[i] SYMBOL_NONE). */
 static char *question(const struct note *notes, const uint8_t *quality, uint32_t n)
 {
 	static const char *const qualities[] = {"none", "dynamic", "table", "debug"};
@@ -424,7 +423,7 @@ static void look(struct symbol_offer *o, const struct note *notes, uint8_t *qual
 	}
 }
 
-/* One question, and what it brings. */
+/* Asks one question and carries out the answer. */
 static void ask(struct symbol_offer *o, const struct note *notes, uint32_t n)
 {
 	uint8_t quality[ASK_FILES] = {0};
@@ -473,7 +472,7 @@ static void *run(void *arg)
 		for (uint32_t i = 0; i < n; i++)
 			free(due[i].path);
 		pthread_mutex_lock(&o->lock);
-		/* woken only to end: what comes in a period is asked for together */
+		/* only the end wakes it: a period's notes are asked together */
 		while (!atomic_load(&o->stop) &&
 		       pthread_cond_timedwait(&o->more, &o->lock, &until) != ETIMEDOUT)
 			;

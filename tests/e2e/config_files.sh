@@ -44,7 +44,7 @@ ok "sysomd refuses an address without a port" refuses sysomd 'http.listen: "nons
 ok "sysomd refuses a port past the last" refuses sysomd 'http.listen: "127.0.0.1:99999" is not ADDRESS:PORT' \
 	$'http:\n  listen: "127.0.0.1:99999"'
 for url in http://foo tcp://foo tcp://:9471 tcp://foo:99999 tcp://foo:x tls+tcp://foo ipc://; do
-	ok "sysomd refuses the uplink $url" refuses sysomd "uplink.url: \"$url\" is none of tcp://HOST:PORT" \
+	ok "sysomd refuses the uplink $url" refuses sysomd "uplink.url: \"$url\" is not tcp://HOST:PORT" \
 		$'uplink:\n  url: "'"$url"'"'
 done
 ok "a negative time is out of range" refuses sysomd "spool.age: -3s is out of range: below 0" $'spool:\n  age: -3s'
@@ -55,16 +55,16 @@ ok "sysom-aggregator refuses windows that outlive their incidents" refuses sysom
 ok "sysom-aggregator refuses two listeners at one address" refuses sysom-aggregator \
 	"nng.listen and http.listen are the same address" $'http:\n  listen: "127.0.0.1:9471"'
 ok "sysom-aggregator refuses an address of another kind" refuses sysom-aggregator \
-	'nng.listen: "http://x:1" is none of tcp://ADDRESS:PORT' $'nng:\n  listen: "http://x:1"'
+	'nng.listen: "http://x:1" is not tcp://ADDRESS:PORT' $'nng:\n  listen: "http://x:1"'
 leaves_no_store() { # expected-output text: nothing is made before what is refused
 	printf '%s\nstore:\n  dir: "%s"\n' "$2" "$WORK/never" >"$WORK/bad.yaml"
 	timeout 20 env -i "$BIN/sysom-aggregator" --config "$WORK/bad.yaml" --http-listen 127.0.0.1:0 >"$WORK/out" 2>&1
 	[ $? = 2 ] && grep -qF "$1" "$WORK/out" && [ ! -e "$WORK/never" ] || { sed 's/^/# /' "$WORK/out"; rm -rf "$WORK/never"; return 1; }
 }
 ok "sysom-aggregator refuses a port that is none, and makes no store" leaves_no_store \
-	'" is none of tcp://ADDRESS:PORT' $'nng:\n  listen: "tcp://127.0.0.1:notaport"'
+	'" is not tcp://ADDRESS:PORT' $'nng:\n  listen: "tcp://127.0.0.1:notaport"'
 ok "sysom-aggregator refuses a port past the last, and makes no store" leaves_no_store \
-	'" is none of tcp://ADDRESS:PORT' $'nng:\n  listen: "tcp://127.0.0.1:65536"'
+	'" is not tcp://ADDRESS:PORT' $'nng:\n  listen: "tcp://127.0.0.1:65536"'
 for url in "http://" "http://[::" "http://a b/" "https://host:99999/" "ftp://host/"; do
 	ok "sysom-aggregator refuses the webhook $url, and makes no store" leaves_no_store \
 		"alert.webhook: \"$url\" is neither" $'nng:\n  listen: "ipc://'"$WORK"$'/x"\nalert:\n  webhook: "'"$url"'"'
