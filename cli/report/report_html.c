@@ -657,6 +657,7 @@ static int put_difference(FILE *to, const json_t *in, const struct trace_model *
 	if (err)
 		return err == -ENODATA ? 0 : err;
 	*cpu = d.has_cpu;
+	d.open = incident_verdict_metric(in);
 	err = report_stacks_diff(to, &d);
 	if (!err)
 		err = put_beside(to, m, culprit, peer);
