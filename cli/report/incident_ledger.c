@@ -149,7 +149,7 @@ static void print_row(void *arg, const char *name, struct incident_ledger_figure
 
 	if (p->whole > 0)
 		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / p->whole);
-	fprintf(p->to, "            %-*s %9.2f %9.2f %+9.2f %6s\n", (int)p->width, name, f.usual,
+	fprintf(p->to, "            %-*s %9.2f %9.2f %+9.2f %5s\n", (int)p->width, name, f.usual,
 		f.slow, f.excess, share);
 }
 
@@ -164,7 +164,7 @@ void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned column
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
+	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %5s%s\n", term_style(TERM_DIM), (int)width,
 		hang ? "ms" : "ms per step",
 		hang  ? "usual"
 		: own ? "healthy"

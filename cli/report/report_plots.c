@@ -100,7 +100,7 @@ static void put_heat_axis(FILE *to, const struct heat *h)
 {
 	const struct rank_grid *g = h->g;
 	double y = g->rank_count * h->row;
-	uint32_t stride = g->columns / 5 + 1;
+	uint32_t stride = g->columns / 4 + 1;
 
 	for (uint32_t c = 0; c < g->columns; c++)
 		if (g->flagged[c])
