@@ -10,6 +10,7 @@
 #define NODES_SHOWN 16u
 #define RANKS_SHOWN 64u /* of a node */
 #define HEIGHT	    90.0
+#define RANKS_DRAWN 16
 
 /* ---- where ---- */
 
@@ -150,8 +151,8 @@ static void put_plot(FILE *to, const struct gpu_plot *g, const json_t *in,
 	fprintf(to, "<h3>%s</h3>\n", g->title);
 	plot_axes_begin(&p, "gpu", g->title, "s since the first window began");
 	for (int pass = 0; pass < 2; pass++) /* culprits above the others */
-		for (size_t i = 0; i < m->rank_count; i++)
-			if (plots_is_culprit(in, &m->ranks[i]) == pass)
+		for (size_t i = 0, k = 0; i < m->rank_count && k < RANKS_DRAWN; i++)
+			if (plots_is_culprit(in, &m->ranks[i]) == pass && ++k)
 				put_rank_line(&p, g, &m->ranks[i], begin_ns, pass ? "lat" : "oth");
 	plot_axes_end(&p);
 }

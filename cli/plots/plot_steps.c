@@ -13,6 +13,12 @@
 /* Points that the keyboard can reach, one by one; the table below the chart has them all. */
 #define FOCUS_MAX 40
 
+/* Where nobody is to blame, all ranks are. */
+static bool is_shown(const json_t *in, const struct trace_rank *r)
+{
+	return plots_is_culprit(in, r) || !json_array_size(json_object_get(in, "ranks"));
+}
+
 static double latency_ms(const struct window_step *s)
 {
 	return (double)s->step.latency_ns / 1e6;
@@ -92,7 +98,7 @@ static bool fit(struct plot_axes *p, const json_t *in, const struct trace_model 
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
-		for (size_t k = 0; plots_is_culprit(in, r) && k < r->step_count; k++) {
+		for (size_t k = 0; is_shown(in, r) && k < r->step_count; k++) {
 			const struct window_step *s = &r->steps[k];
 			double e = s->expected_ns > 0 ? s->expected_ns / 1e6 : latency_ms(s);
 
@@ -135,7 +141,7 @@ static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
-		for (size_t k = 0; plots_is_culprit(in, r) && k < r->step_count; k++) {
+		for (size_t k = 0; is_shown(in, r) && k < r->step_count; k++) {
 			const struct window_step *s = &r->steps[k];
 			double ms = latency_ms(s), expected_ms = s->expected_ns / 1e6;
 
@@ -171,8 +177,8 @@ void plots_steps(FILE *to, const json_t *in, const struct trace_model *m)
 
 	fputs("<section id=\"steps\">\n<h2>Steps</h2>\n", to);
 	if (!fit(&p, in, m)) {
-		fputs("<p class=\"dim\">No steps of this rank are at hand: its windows are gone or "
-		      "could not be read.</p>\n</section>\n",
+		fputs("<p class=\"dim\">No steps are at hand: their windows are gone or could not "
+		      "be read.</p>\n</section>\n",
 		      to);
 		return;
 	}
@@ -183,12 +189,12 @@ void plots_steps(FILE *to, const json_t *in, const struct trace_model *m)
 	fputs("</p>\n", to);
 	plot_axes_begin(&p, "steps", "step latency", "step");
 	for (size_t i = 0; i < m->rank_count && others < RANKS_DRAWN; i++)
-		if (!plots_is_culprit(in, &m->ranks[i]) && within(&p, &m->ranks[i])) {
+		if (!is_shown(in, &m->ranks[i]) && within(&p, &m->ranks[i])) {
 			put_line(&p, &m->ranks[i], "oth", false);
 			others++;
 		}
 	for (size_t i = 0; i < m->rank_count && drawn < RANKS_DRAWN; i++) {
-		if (!plots_is_culprit(in, &m->ranks[i]))
+		if (!is_shown(in, &m->ranks[i]))
 			continue;
 		first = first ? first : &m->ranks[i];
 		put_line(&p, &m->ranks[i], "lat", false);
@@ -196,7 +202,7 @@ void plots_steps(FILE *to, const json_t *in, const struct trace_model *m)
 	}
 	put_line(&p, first, "exp", true);
 	for (size_t i = 0, k = 0; i < m->rank_count && k < RANKS_DRAWN; i++)
-		if (plots_is_culprit(in, &m->ranks[i])) {
+		if (is_shown(in, &m->ranks[i])) {
 			put_points(&p, &m->ranks[i]);
 			k++;
 		}

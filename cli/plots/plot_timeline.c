@@ -23,7 +23,8 @@ struct stream {
 struct side {
 	const struct trace_rank *r;
 	const struct window_step *step;
-	const char *what; /* "slow", "healthy" */
+	uint64_t begin_ns, end_ns; /* of its latency */
+	const char *what;	   /* "slow", "healthy" */
 	uint32_t launch_tid;
 	struct stream stream[STREAMS_MAX];
 	uint32_t streams;
@@ -53,15 +54,17 @@ static int by_latency(const void *a, const void *b)
 		   ?: ORDER((*x)->step.index, (*y)->step.index);
 }
 
-/* The median one of the slow steps, or of the others, among those whose records are all there. */
+/* The median one of the slow steps, or of the others, among those whose records are all there. The host may
+ * launch and wait for a step's work within the next step, so that one has to be there too. */
 static const struct window_step *typical(const struct trace_rank *r, bool slow)
 {
 	const struct window_step **list = calloc(r->step_count + 1, sizeof(*list)), *found = NULL;
 	size_t counts[2] = {0, 0}, n = 0;
 	uint8_t *whole = report_kernels_whole(r, &counts[0], &counts[1]);
 
-	for (size_t i = 0; list && whole && i < r->step_count; i++)
-		if (whole[i] && !!(r->steps[i].flags & TRACE_STEP_SLOW) == slow)
+	for (size_t i = 0; list && whole && i + 1 < r->step_count; i++)
+		if (whole[i] && r->steps[i + 1].step.index == r->steps[i].step.index + 1 &&
+		    !!(r->steps[i].flags & TRACE_STEP_SLOW) == slow)
 			list[n++] = &r->steps[i];
 	if (n) {
 		qsort(list, n, sizeof(*list), by_latency);
@@ -81,21 +84,21 @@ static const struct window_step *same_time(const struct trace_rank *r, const str
 
 /* ---- what they consist of ---- */
 
-static bool is_in(const struct record *d, const struct window_step *s)
+static bool is_in(const struct record *d, const struct side *s)
 {
-	return d->end_ns > s->step.begin_ns && d->begin_ns < s->step.end_ns;
+	return d->end_ns > s->begin_ns && d->begin_ns < s->end_ns;
 }
 
 /* The thread that launched most in the step. */
-static uint32_t launch_thread(const struct trace_rank *r, const struct window_step *s)
+static uint32_t launch_thread(const struct side *s)
 {
 	struct {
 		uint32_t tid, count;
 	} of[16] = {{0}};
 	uint32_t best = 0, n = 0;
 
-	for (size_t i = 0; i < r->host_count; i++) {
-		const struct record *h = &r->host[i];
+	for (size_t i = 0; i < s->r->host_count; i++) {
+		const struct record *h = &s->r->host[i];
 		uint32_t k = 0;
 
 		if ((h->kind != RECORD_LAUNCH && h->kind != RECORD_GRAPH_LAUNCH) || !is_in(h, s))
@@ -123,12 +126,19 @@ static int by_busy(const void *a, const void *b)
 static void side_make(struct side *out, const struct trace_rank *r, const struct window_step *s,
 		      const char *what)
 {
-	*out = (struct side){.r = r, .step = s, .what = what, .launch_tid = launch_thread(r, s)};
+	/* the GPU's latency counts from the end of the step before */
+	bool device = s->step.device_latency_ns && s->step.device_end_ns > s->step.latency_ns;
+
+	*out = (struct side){.r = r, .step = s, .what = what};
+	out->end_ns = device ? s->step.device_end_ns : s->step.end_ns;
+	out->begin_ns =
+	    out->end_ns - (device ? s->step.latency_ns : s->step.end_ns - s->step.begin_ns);
+	out->launch_tid = launch_thread(out);
 	for (size_t i = 0; i < r->device_count; i++) {
 		const struct record *d = &r->device[i];
 		uint32_t k = 0;
 
-		if (!is_in(d, s))
+		if (!is_in(d, out))
 			continue;
 		while (k < out->streams &&
 		       (out->stream[k].stream != d->stream || out->stream[k].device != d->thread))
@@ -150,8 +160,8 @@ static void put_run(struct lane *l)
 {
 	const struct run *r = &l->run;
 	const struct plot_axes *p = l->p;
-	double begin = (double)(r->begin_ns - l->s->step->step.begin_ns) / 1e6,
-	       end = (double)(r->end_ns - l->s->step->step.begin_ns) / 1e6;
+	double begin = (double)(r->begin_ns - l->s->begin_ns) / 1e6,
+	       end = (double)(r->end_ns - l->s->begin_ns) / 1e6;
 	double x = plot_axes_x(p, begin), width = plot_axes_x(p, end) - x;
 
 	if (!r->count)
@@ -170,7 +180,7 @@ static void put_run(struct lane *l)
 static void add(struct lane *l, const char *class, const char *name, uint64_t begin_ns,
 		uint64_t end_ns)
 {
-	uint64_t first = l->s->step->step.begin_ns, last = l->s->step->step.end_ns;
+	uint64_t first = l->s->begin_ns, last = l->s->end_ns;
 	uint64_t join_ns = (uint64_t)((l->p->x.hi - l->p->x.lo) * 1e6 * JOIN);
 	struct run *r = &l->run;
 
@@ -233,7 +243,7 @@ static void put_host(struct lane *l)
 			     call = h->kind == RECORD_LAUNCH || h->kind == RECORD_GRAPH_LAUNCH ||
 				    h->kind == RECORD_COLL || h->kind == RECORD_COPY_CALL;
 
-			if (h->thread == s->launch_tid && is_in(h, s->step) && (pass ? call : wait))
+			if (h->thread == s->launch_tid && is_in(h, s) && (pass ? call : wait))
 				add(l, pass ? "call" : "dot", pass ? "launch" : "wait for the GPU",
 				    h->begin_ns, h->end_ns);
 		}
@@ -259,7 +269,7 @@ static void put_stream(struct lane *l, const struct trace_model *m, const struct
 		const struct record *d = &s->r->device[i];
 		const char *name = d->name < m->names.count ? m->names.text[d->name] : "";
 
-		if (d->stream == q->stream && d->thread == q->device && is_in(d, s->step))
+		if (d->stream == q->stream && d->thread == q->device && is_in(d, s))
 			add(l, class_of(d), *name ? name : "copy", d->begin_ns, d->end_ns);
 	}
 	put_run(l);
@@ -341,7 +351,7 @@ void plots_timeline(FILE *to, const struct trace_model *m, const struct trace_ra
 			       : "a healthy peer's step at the same time");
 	put_keys(to);
 	plot_axes_begin(&p, "timeline", "launch thread and GPU streams of a slow step",
-			"ms since the step began");
+			"ms since the step before ended");
 	for (int k = 0; k < sides; k++)
 		put_side(&p, m, &side[k], k ? side_height(&side[0]) : 0);
 	plot_axes_end(&p);

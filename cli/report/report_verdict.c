@@ -51,12 +51,14 @@ static void put_account(void *arg, const char *name, struct incident_ledger_figu
 	const struct table *t = arg;
 	double share = t->whole > 0 ? f.excess / t->whole : 0;
 	double width = share > 1 ? 1 : share > 0 ? share : 0;
+	int digits = t->whole >= 1000 ? 0 : 2;
 
 	escape_around(t->to, "<tr><td class=\"t\">", name, "</td>");
 	fprintf(t->to,
-		"<td>%.2f</td><td>%.2f</td><td>%+.2f</td><td>%s"
+		"<td>%.*f</td><td>%.*f</td><td>%+.*f</td><td>%s"
 		"<span class=\"bar\" style=\"width:%.1f%%\"></span></td></tr>\n",
-		f.usual, f.slow, f.excess, t->whole > 0 ? term_percent(share) : "", width * 100);
+		digits, f.usual, digits, f.slow, digits, f.excess,
+		t->whole > 0 ? term_percent(share) : "", width * 100);
 }
 
 static void put_means(FILE *to, const json_t *l, bool own, bool hang)
