@@ -127,13 +127,13 @@ static int put_difference(FILE *to, const json_t *in, const struct trace_model *
 		return 0;
 	err = peer ? incident_diff_make(&d, m, peer, culprit) : -ENODATA;
 	if (err == -ENODATA)
-		fprintf(to,
-			"<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">%s, so "
-			"nothing "
-			"stands beside rank %d.</p>\n</section>\n",
-			peer ? "The healthy peer's windows have no stacks or kernels"
-			     : "No window of a healthy peer is at hand",
-			culprit->who.rank);
+		fprintf(
+		    to,
+		    "<section id=\"diff\">\n<h2>Beside a peer</h2>\n<p class=\"dim\">No window of "
+		    "a "
+		    "healthy peer with stacks or kernels is at hand, so nothing stands beside rank "
+		    "%d.</p>\n</section>\n",
+		    culprit->who.rank);
 	if (err)
 		return err == -ENODATA ? 0 : err;
 	*cpu = d.has_cpu;

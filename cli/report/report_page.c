@@ -327,7 +327,7 @@ void report_page_windows(FILE *to, const json_t *in)
 	const json_t *windows = json_object_get(in, "windows"), *w;
 	size_t i;
 
-	fputs("<h2>Evidence</h2>\n<div class=\"scroll\">"
+	fputs("<h2>Windows</h2>\n<div class=\"scroll\">"
 	      "<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
 	      "reason</th><th "
 	      "class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",

@@ -349,7 +349,7 @@ def report():
     rc, out, err = run("report", ID, "-o", alone)
     os.remove(os.path.join(T, "answers.json"))
     page = Shown(dom(alone))
-    ok(rc == 0 and "No window of a healthy peer is at hand" in page.all(id="diff")[0]["text"],
+    ok(rc == 0 and "No window of a healthy peer with stacks or kernels is at hand" in page.all(id="diff")[0]["text"],
        "a peer that is missing is said to be", err)
 
 
