@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#define TICKS_MAX  20	  /* also of an axis without an end */
 #define LINE_WIDTH 1000.0 /* units of a line's own frame */
 
 /* 1, 2 or 5 times a power of ten: at least span / most. */
@@ -60,9 +61,10 @@ double plot_axes_y(const struct plot_axes *p, double y)
 static void put_y(const struct plot_axes *p)
 {
 	const struct plot_axis *a = &p->y;
-	int n = a->stride > 0 ? (int)lround((a->hi - a->lo) / a->stride) : -1;
 
-	for (int k = 0; k <= n; k++) {
+	for (int k = 0;
+	     a->stride > 0 && a->lo + k * a->stride <= a->hi + 1e-9 * a->stride && k < TICKS_MAX;
+	     k++) {
 		double v = a->lo + k * a->stride, y = plot_axes_y(p, v);
 
 		fprintf(p->to,
@@ -78,7 +80,7 @@ static void put_x(const struct plot_axes *p, const char *name)
 	const struct plot_axis *a = &p->x;
 	double first = ceil(a->lo / a->stride - 1e-9) * a->stride;
 
-	for (int k = 0; first + k * a->stride <= a->hi + 1e-9 * a->stride && k < 20; k++) {
+	for (int k = 0; first + k * a->stride <= a->hi + 1e-9 * a->stride && k < TICKS_MAX; k++) {
 		double v = first + k * a->stride, x = plot_axes_x(p, v);
 
 		fprintf(p->to,
