@@ -36,6 +36,8 @@ static void put_rank(FILE *to, const struct trace_rank *r, bool culprit)
 		r->who.rank);
 	if (culprit)
 		escape_html(to, gpu_of(r, gpu, sizeof(gpu)));
+	if (*r->nic)
+		escape_around(to, ", NIC ", r->nic, "");
 	fputs("</span>\n", to);
 }
 
@@ -79,10 +81,9 @@ void plots_where(FILE *to, const json_t *in, const struct trace_model *m)
 		put_node(to, in, m, m->ranks[i].who.node);
 	}
 	if (nodes)
-		fputs(
-		    "</div>\n<p class=\"dim\">Red: to blame. Grey: other ranks whose windows came. "
-		    "Windows do not record which NIC a rank uses.</p>\n</section>\n",
-		    to);
+		fputs("</div>\n<p class=\"dim\">Red: to blame. Grey: other ranks whose windows came. A NIC "
+		      "is known where the job chose one for NCCL.</p>\n</section>\n",
+		      to);
 }
 
 /* ---- clocks and power ---- */

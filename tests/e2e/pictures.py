@@ -275,7 +275,11 @@ def timeline(page):
 
 def report():
     path = os.path.join(OUT, "report.html")
+    answers = os.path.join(T, "answers.json")
+    with open(answers, "w", encoding="utf-8") as f:
+        json.dump({"/api/v1/sketch?job=demo&rank=2": {"settings": [{"name": "env:NCCL_IB_HCA", "value": "mlx5_<2>"}]}}, f)
     rc, out, err = run("report", ID, "-o", path, "--json")
+    os.remove(answers)
     ok(rc == 0 and json.loads(out)["windows"] == 4, "report writes one file", err)
     with open(path, encoding="utf-8") as f:
         text = f.read()
@@ -319,8 +323,8 @@ def report():
     ok("count all threads all the time" in verdict and re.search(r"host interrupted.*?0\.04.*?4\.80.*?\+4\.76", verdict, re.S),
        "the ledger says why figures differ", verdict)
     where = page.all(id="where")[0]["text"]
-    ok(re.search(r"node node-1\s+rank 2 GPU 0\s+rank 3", where) and "rank 1" not in where,
-       "the culprit's node and GPU, and who shares the node", where)
+    ok(re.search(r"node node-1\s+rank 2 GPU 0, NIC mlx5_<2>\s+rank 3", where) and "rank 1" not in where,
+       "the culprit's node, GPU and NIC, and who shares the node", where)
     bars = timeline(page)
     ok(set(bars) == {("slow", "bar"), ("slow", "hot"), ("slow", "call"), ("slow", "cold"), ("slow", "ok"),
                      ("healthy", "call"), ("healthy", "cold"), ("healthy", "ok")},
@@ -344,10 +348,10 @@ def report():
     alone = os.path.join(T, "alone.html")
     incident = json.loads(run("show", ID, "--json")[1])
     incident["windows"] = [w for w in incident["windows"] if w["rank"] == 2]
-    with open(os.path.join(T, "answers.json"), "w", encoding="utf-8") as f:
+    with open(answers, "w", encoding="utf-8") as f:
         json.dump({f"/api/v1/incidents/{ID}": incident}, f)
     rc, out, err = run("report", ID, "-o", alone)
-    os.remove(os.path.join(T, "answers.json"))
+    os.remove(answers)
     page = Shown(dom(alone))
     ok(rc == 0 and "No window of a healthy peer with stacks or kernels is at hand" in page.all(id="diff")[0]["text"],
        "a peer that is missing is said to be", err)
