@@ -148,7 +148,7 @@ json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_un
 	if (*link) {
 		char url[512];
 
-		snprintf(url, sizeof(url), "%.400s/api/v1/incidents/%s", link, id);
+		snprintf(url, sizeof(url), "%.400s/incidents/%s", link, id);
 		json_object_set_new(out, "generatorURL", json_string(url));
 	}
 	return out;

@@ -10,6 +10,7 @@
 #include "cli/profile/profile_out.h"
 #include "cli/report/incident_load.h"
 #include "cli/report/incident_text.h"
+#include "cli/report/incident_verdict.h"
 #include "cli/text/outfile.h"
 #include "cli/text/term.h"
 
@@ -22,6 +23,7 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	struct profile_out out = {.path = path,
 				  .title = title,
 				  .note = note,
+				  .open = incident_verdict_metric(in),
 				  .format = (enum profile_format)profile_out_format(NULL, path),
 				  .realtime_ns =
 				      r->stacks.begin_ns + (uint64_t)r->realtime_offset_ns};
@@ -101,6 +103,7 @@ static int write_diff(const struct options *o, const json_t *in, const struct tr
 					: strerror(-err));
 		return err;
 	}
+	d.open = incident_verdict_metric(in);
 	snprintf(title, sizeof(title), "rank %d beside rank %d: %s", culprit->who.rank,
 		 peer->who.rank, incident_text_title(in));
 	err = outfile_open(&out, path);
@@ -139,6 +142,7 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 		      const char *path)
 {
 	struct profile_flame page = {.base = "base",
+				     .open = incident_verdict_metric(in),
 				     .note = "As if both had been watched for as long. "
 					     "Red: more than the base; blue, hatched: "
 					     "less. Grey: both."};

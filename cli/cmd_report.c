@@ -52,6 +52,8 @@ int cmd_report_main(const struct options *o)
 	r = trace_model_init(&m);
 	if (!r)
 		r = windows = incident_load_windows(&c, in, -1, &m);
+	if (r > 0)
+		incident_load_nics(&c, in, &m);
 	if (r >= 0)
 		r = outfile_open(&out, to);
 	if (!r)

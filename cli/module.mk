@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-LIBS += cli
+LIBS += cli page
+# An incident's JSON as a page: sysom-aggregator serves it.
+page_SRCS := $(call in,cli/report,incident_ledger incident_text incident_verdict report_page report_verdict) \
+	$(call in,cli/text,escape kernel_name term)
+page_NEEDS := analysis
+page_LDLIBS := -liberty -ljansson
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS := $(call in,cli,client cmd_control cmd_diff cmd_doctor cmd_flame cmd_incidents cmd_job \
 		cmd_record cmd_replay cmd_report cmd_run cmd_status cmd_top cmd_trace cmd_wait commands \
 		options paths run_as) \
-	$(call in,cli/text,escape intern kernel_name outfile term) \
+	$(call in,cli/text,intern outfile) \
 	$(call in,cli/doctor,doctor_gpu doctor_preload doctor_sampler doctor_system) \
 	$(call in,cli/profile,folded incident_stacks pprof_read profile_flame profile_names \
 		profile_out profile_pprof profile_summary profile_tree symbol_client) \
 	$(call in,cli/trace,export_kineto export_perfetto export_stacks kineto_reader trace_align \
 		trace_label trace_lanes trace_model trace_reader) \
-	$(call in,cli/report,incident_ledger incident_load incident_text incident_verdict \
-		job_text kernel_diff rank_grid report_html report_kernels report_plots \
-		report_stacks report_verdict show_plots) \
+	$(call in,cli/report,incident_load job_text kernel_diff rank_grid report_html report_kernels \
+		report_plots report_stacks show_plots) \
+	$(call in,cli/plots,plot_axes plot_gpu plot_steps plot_timeline) \
 	$(call in,cli/diff,diff_sketch diff_source diff_trace incident_diff run_diff) \
 	$(call in,cli/replay,live_node replay_events replay_findings replay_incident \
 		replay_journal replay_line replay_live replay_load replay_ranks replay_stacks \
@@ -21,7 +26,7 @@ cli_SRCS := $(call in,cli,client cmd_control cmd_diff cmd_doctor cmd_flame cmd_i
 	$(call in,cli/timings,replay_csv replay_ops replay_timings replay_unit replay_workers \
 		timing_columns) \
 	$(PERFETTO_GEN).c $(PPROF_GEN).c
-cli_NEEDS := node fleet incident symbol
+cli_NEEDS := node fleet incident symbol page
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
 	@mkdir -p $(B)/gen

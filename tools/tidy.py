@@ -33,7 +33,7 @@ MAY = {
     "sampler": {"base", "bpf", "model", "symbol", "reader"},
     "sidecar": {"base", "foreign", "ring", "model", "analysis", "wire", "node", "bpf", "sampler", "symbol",
                 "reader"},
-    "aggregator": {"base", "wire", "model", "analysis", "symbol"},
+    "aggregator": {"base", "wire", "model", "analysis", "symbol", "cli/report/report_page"},
     "aggregator/fleet": {"base", "wire", "model", "analysis", "aggregator/incident"},
     "aggregator/incident": {"base", "wire", "model", "analysis"},
     # `sysom replay` runs the daemons' own code: a rank's windows and beats, the fleet, incidents of windows.

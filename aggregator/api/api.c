@@ -76,6 +76,8 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(r, "Content-Security-Policy",
+				"default-src 'none'; style-src 'unsafe-inline'");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, a->allow);
 	if (a->status == MHD_HTTP_SERVICE_UNAVAILABLE)

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/report/report_page.h"
 
 #define LIMIT_DEFAULT 100
 
@@ -216,19 +217,51 @@ static void get_feed(const struct api_sources *api, const struct http_query *q,
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-static void get_incident(const struct api_sources *api, const char *id, struct api_answer *a)
+/* NULL: answered, as there is none. */
+static json_t *find_incident(const struct api_sources *api, const char *id, struct api_answer *a)
 {
 	char whole[INCIDENT_ID_BYTES];
 	int err = store_incident_id(api->store, id, whole);
 	json_t *j = err ? NULL : store_incident_json(api->store, whole);
 
 	if (j)
-		answer_json(a, j);
-	else if (err == -ENOTUNIQ)
+		return j;
+	if (err == -ENOTUNIQ)
 		api_answer_error(a, MHD_HTTP_CONFLICT,
 				 "several incidents' ids begin so; give more digits");
 	else
 		api_answer_error(a, MHD_HTTP_NOT_FOUND, "no such incident");
+	return NULL;
+}
+
+static void get_incident(const struct api_sources *api, const char *id, struct api_answer *a)
+{
+	json_t *j = find_incident(api, id, a);
+
+	if (j)
+		answer_json(a, j);
+}
+
+/* For people, and what alerts link to. */
+static void get_page(const struct api_sources *api, const char *id, struct api_answer *a)
+{
+	json_t *j = find_incident(api, id, a);
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *to;
+
+	if (!j)
+		return;
+	to = open_memstream(&text, &bytes);
+	if (to)
+		report_page_write(to, j);
+	if (to && !fclose(to))
+		buf_append(&a->body, text, bytes);
+	else
+		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+	a->type = "text/html; charset=utf-8";
+	free(text);
+	json_decref(j);
 }
 
 static void get_window(const struct api_sources *api, const char *text, struct api_answer *a)
@@ -283,6 +316,8 @@ void api_route(const struct api_sources *api, const struct http_query *q, struct
 		get_incidents(api, q, a);
 	else if (!strncmp(url, "/api/v1/incidents/", 18))
 		get_incident(api, url + 18, a);
+	else if (!strncmp(url, "/incidents/", 11))
+		get_page(api, url + 11, a);
 	else if (!strncmp(url, "/api/v1/windows/", 16))
 		get_window(api, url + 16, a);
 	else if (!strncmp(url, "/api/v1/symbols/", 16))

@@ -203,7 +203,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 	       (m->median.expected_ns <= 0 || steps_ns >= thresholds.part.named * lasted_ns);
 }
 
-/* Nobody was slow for longer than a moment, and nobody often. */
+/* No rank was slow for longer than a transient, and none often. */
 static bool is_transient(const struct incident *i)
 {
 	uint64_t begin = UINT64_MAX, end = 0;
@@ -431,7 +431,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		    (!accused || m->accused.ns > accused->accused.ns))
 			accused = m;
 	}
-	/* what lasted a moment is no fault beside what was found among ranks */
+	/* a transient is no fault beside what the comparison of ranks found */
 	if (accused && j->reason == WINDOW_SELF && is_transient(i))
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))

@@ -322,6 +322,7 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 					   .share_min = share_min,
 					   .base = base,
 					   .other = other,
+					   .open = d->open,
 					   .unit = d->per_step ? " per step" : " per second"};
 	int n = 0;
 

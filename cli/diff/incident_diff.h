@@ -20,6 +20,7 @@ struct incident_diff {
 	struct profile_names *names[2]; /* of base and other */
 	bool per_step, has_cpu, has_gpu;
 	size_t gpu_steps[2]; /* that its GPU times are means of */
+	const char *open;    /* the caller's, as struct profile_flame has it; NULL after _make */
 };
 
 /* The incident's rank with the most evidence; NULL: no window of one came. */

@@ -139,6 +139,8 @@ static void put_data(struct page *p, FILE *to, const struct profile_flame *page)
 	}
 	fputs("\nunit: ", to);
 	escape_json(to, page->unit ? page->unit : "");
+	fputs(", open: ", to);
+	escape_json(to, page->open ? page->open : "");
 	if (p->t->differs) {
 		fputs(", sides: [", to);
 		escape_json(to, page->base ? page->base : "base");
@@ -203,12 +205,4 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 	}
 	page_fini(&p);
 	return err;
-}
-
-int profile_flame_write(FILE *to, const struct profile_tree *t, const char *title, const char *note,
-			double share_min)
-{
-	const struct profile_flame page = {.title = title, .note = note, .share_min = share_min};
-
-	return profile_flame_page(to, t, &page);
 }

@@ -15,11 +15,9 @@ struct profile_flame {
 	double share_min;	  /* nodes below it are left out and counted on the page */
 	const char *base, *other; /* what the two sides of a tree that differs are called */
 	const char *unit;	  /* behind every time, " per step"; NULL: none */
+	const char *open; /* the kind of time that is shown first: "on", "off", "gpu"; NULL: any */
 };
 /* 0, -EIO, -ENOMEM. */
 int profile_flame_page(FILE *to, const struct profile_tree *t, const struct profile_flame *page);
-/* The same without sides. */
-int profile_flame_write(FILE *to, const struct profile_tree *t, const char *title, const char *note,
-			double share_min);
 
 #endif

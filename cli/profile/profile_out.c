@@ -87,7 +87,11 @@ static int write_tree(const struct profile_out *o, const struct stack_batch *b,
 		return err;
 	err = profile_tree_add(&t, b, names, o->group);
 	if (!err && o->format == PROFILE_HTML) {
-		err = profile_flame_write(to, &t, o->title, o->note, FLAME_SHARE_MIN);
+		err = profile_flame_page(to, &t,
+					 &(struct profile_flame){.title = o->title,
+								 .note = o->note,
+								 .share_min = FLAME_SHARE_MIN,
+								 .open = o->open});
 	} else if (!err) {
 		lines = profile_tree_folded(&t, o->blocked, to);
 		err = lines < 0 ? (int)lines : 0;

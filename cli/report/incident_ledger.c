@@ -99,32 +99,22 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 	return term_safe(text, columns);
 }
 
-struct figures {
-	double usual, slow, excess;
-};
-
-static void print_row(FILE *to, const char *name, unsigned width, struct figures f, double whole)
+static struct incident_ledger_figures figures_of(const json_t *row)
 {
-	char share[16] = "";
-
-	if (whole > 0)
-		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / whole);
-	fprintf(to, "            %-*s %9.2f %9.2f %+9.2f %6s\n", (int)width, name, f.usual, f.slow,
-		f.excess, share);
-}
-
-static struct figures figures_of(const json_t *row)
-{
-	return (struct figures){jsonget_number(row, "reference_ms"), jsonget_number(row, "slow_ms"),
-				jsonget_number(row, "excess_ms")};
+	return (struct incident_ledger_figures){jsonget_number(row, "reference_ms"),
+						jsonget_number(row, "slow_ms"),
+						jsonget_number(row, "excess_ms")};
 }
 
 /* Accounts that changed by less than ROW_SHARE_MIN of all changes are in "all else". */
-static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
+void incident_ledger_each(const json_t *l, unsigned columns,
+			  void (*put)(void *arg, const char *name,
+				      struct incident_ledger_figures f),
+			  void *arg)
 {
-	struct figures rest = {jsonget_number(l, "other_reference_ms"),
-			       jsonget_number(l, "other_slow_ms"),
-			       jsonget_number(l, "other_excess_ms")};
+	struct incident_ledger_figures rest = {jsonget_number(l, "other_reference_ms"),
+					       jsonget_number(l, "other_slow_ms"),
+					       jsonget_number(l, "other_excess_ms")};
 	const json_t *rows = json_object_get(l, "rows"), *row;
 	double changes = 0;
 	size_t i;
@@ -132,7 +122,7 @@ static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
 	json_array_foreach ((json_t *)rows, i, row)
 		changes += fabs(jsonget_number(row, "excess_ms"));
 	json_array_foreach ((json_t *)rows, i, row) {
-		struct figures f = figures_of(row);
+		struct incident_ledger_figures f = figures_of(row);
 
 		if (i && fabs(f.excess) < ROW_SHARE_MIN * changes) {
 			rest.usual += f.usual;
@@ -140,34 +130,49 @@ static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
 			rest.excess += f.excess;
 			continue;
 		}
-		print_row(to, incident_ledger_account(row, width), width, f, whole);
+		put(arg, incident_ledger_account(row, columns), f);
 	}
 	if (rest.slow > 0 || rest.usual > 0)
-		print_row(to, "all else", width, rest, whole);
+		put(arg, "all else", rest);
+}
+
+struct printed {
+	FILE *to;
+	unsigned width;
+	double whole;
+};
+
+static void print_row(void *arg, const char *name, struct incident_ledger_figures f)
+{
+	const struct printed *p = arg;
+	char share[16] = "";
+
+	if (p->whole > 0)
+		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / p->whole);
+	fprintf(p->to, "            %-*s %9.2f %9.2f %+9.2f %5s\n", (int)p->width, name, f.usual,
+		f.slow, f.excess, share);
 }
 
 void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned columns)
 {
 	const json_t *l = json_object_get(d, "ledger");
-	double whole = jsonget_number(l, "excess_ms");
 	unsigned width = columns > 12 + FIGURE_COLUMNS + NAME_COLUMNS_MIN
 			     ? columns - 12 - FIGURE_COLUMNS
 			     : NAME_COLUMNS_MIN;
-	struct figures step = {jsonget_number(l, "reference_ms"), jsonget_number(l, "slow_ms"),
-			       whole};
+	struct printed p = {to, width, jsonget_number(l, "excess_ms")};
 	bool own = !strcmp(jsonget_text(l, "reference"), "own");
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
+	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %5s%s\n", term_style(TERM_DIM), (int)width,
 		hang ? "ms" : "ms per step",
 		hang  ? "usual"
 		: own ? "healthy"
 		      : "peers",
 		hang ? "hang" : "slow", "excess", "share", term_style(TERM_PLAIN));
-	print_rows(to, l, width, whole);
+	incident_ledger_each(l, width, print_row, &p);
 	fputs(term_style(TERM_BOLD), to);
-	print_row(to, "total", width, step, whole);
+	print_row(&p, "total", figures_of(l));
 	fputs(term_style(TERM_PLAIN), to);
 	if (hang) {
 		fprintf(to,

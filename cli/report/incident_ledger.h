@@ -11,6 +11,15 @@
 
 /* Whether the verdict came with a ledger. */
 bool incident_ledger_is_known(const json_t *diagnosis);
+struct incident_ledger_figures {
+	double usual, slow, excess; /* ms */
+};
+/* Calls put for each account that matters, largest excess first, and for "all else"; name is at most so
+ * many columns wide. */
+void incident_ledger_each(const json_t *ledger, unsigned columns,
+			  void (*put)(void *arg, const char *name,
+				      struct incident_ledger_figures f),
+			  void *arg);
 /* Prints nothing where it did not. */
 void incident_ledger_print(FILE *to, const json_t *diagnosis, bool hang, unsigned columns);
 /* "kernel gemm <<<128, 256>>>": an account as a person reads it. Static; harmless. */

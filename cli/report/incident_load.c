@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
@@ -13,6 +14,8 @@
 
 /* Windows of one incident that are looked at: 8 ranks for minutes. */
 #define WINDOWS_MAX 4096
+/* Ranks whose sketches are asked for: so many stand in a report's first lines. */
+#define NICS_MAX 16
 /* What a window takes while it is read serves for the next one: the most that malloc allows. */
 #define KEPT_BYTES (32 << 20)
 
@@ -92,4 +95,34 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 			"impossible times\n",
 			term_count((double)m->left_out));
 	return count;
+}
+
+static void load_nic(const struct client *c, struct trace_rank *r)
+{
+	static const char *const settings[] = {"env:NCCL_IB_HCA", "env:NCCL_SOCKET_IFNAME"};
+	char job[3 * WIRE_TEXT_BYTES], path[3 * WIRE_TEXT_BYTES + 64];
+	json_t *sketch = NULL, *s;
+	struct client_error e;
+	size_t i;
+
+	client_escape(job, sizeof(job), r->who.job);
+	snprintf(path, sizeof(path), "/api/v1/sketch?job=%s&rank=%d", job, r->who.rank);
+	if (client_json(c, "GET", path, &sketch, &e)) /* none came yet, or none is kept any more */
+		return;
+	for (size_t k = 0; k < ARRAY_LEN(settings); k++)
+		json_array_foreach (json_object_get(sketch, "settings"), i, s)
+			if (!*r->nic && !strcmp(jsonget_text(s, "name"), settings[k]))
+				snprintf(r->nic, sizeof(r->nic), "%s", jsonget_text(s, "value"));
+	json_decref(sketch);
+}
+
+void incident_load_nics(const struct client *c, const json_t *incident, struct trace_model *m)
+{
+	unsigned left = NICS_MAX;
+
+	for (size_t i = 0; i < m->rank_count && left; i++)
+		if (jsonget_has(json_object_get(incident, "ranks"), m->ranks[i].who.rank)) {
+			load_nic(c, &m->ranks[i]);
+			left--;
+		}
 }

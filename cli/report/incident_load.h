@@ -12,5 +12,7 @@
  * -ENOMEM. One at a time is held undecoded. */
 int incident_load_windows(const struct client *c, const json_t *incident, int rank,
 			  struct trace_model *m);
+/* Of the culprits: the NIC that the job chose for NCCL, as their latest sketches have it. */
+void incident_load_nics(const struct client *c, const json_t *incident, struct trace_model *m);
 
 #endif

@@ -73,7 +73,7 @@ bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *unt
 
 const char *incident_text_title(const json_t *in)
 {
-	static char out[512];
+	static _Thread_local char out[512];
 	const json_t *ranks = json_object_get(in, "ranks");
 	bool many = json_array_size(ranks) != 1;
 	const char *symptom = jsonget_text(in, "symptom"), *what;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analysis/ledger/ledger.h"
 #include "base/jsonget.h"
 #include "cli/report/incident_ledger.h"
 #include "cli/text/term.h"
@@ -47,6 +48,23 @@ const json_t *incident_verdict_at(const json_t *in, size_t k)
 	    : k			  ? NULL
 				  : json_object_get(in, "diagnosis");
 	return json_is_object(d) && k < VERDICTS_SHOWN ? d : NULL;
+}
+
+const char *incident_verdict_metric(const json_t *in)
+{
+	static const char *const metric[LEDGER_KINDS] = {
+	    [LEDGER_COMPUTE] = "gpu", [LEDGER_COPY] = "gpu",	   [LEDGER_COLLECTIVE] = "gpu",
+	    [LEDGER_RUNNING] = "on",  [LEDGER_KERNEL_CODE] = "on", [LEDGER_BLOCKED] = "off",
+	};
+	const json_t *ledger = json_object_get(incident_verdict_at(in, 0), "ledger"), *row;
+	size_t i;
+
+	json_array_foreach (json_object_get(ledger, "explained_by"), i, row)
+		for (unsigned k = 0; k < LEDGER_KINDS; k++)
+			if (metric[k] && !strcmp(jsonget_text(row, "account"),
+						 ledger_kind_name((enum ledger_kind)k)))
+				return metric[k];
+	return NULL;
 }
 
 const char *incident_verdict_hours(double hours)

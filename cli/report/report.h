@@ -14,8 +14,6 @@
 
 /* m: the windows that could be had; may hold none. 0 or -errno of the file. */
 int report_html_write(FILE *to, const json_t *incident, const struct trace_model *m);
-/* The diagnosis, as the first thing. Says so where the incident has none. */
-void report_verdict_put(FILE *to, const json_t *incident);
 
 /* Rank against step, own time and lateness, as SVG without scripts, with the figures as a table; nothing
  * where the windows have no steps. 0, -ENOMEM. */

@@ -12,14 +12,11 @@
 #include "base/check.h"
 #include "base/order.h"
 #include "cli/diff/incident_diff.h"
+#include "cli/plots/plot_axes.h"
 #include "cli/report/rank_grid.h"
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
-#define WIDTH	   960.0
-#define LEFT	   74.0
-#define RIGHT	   12.0
-#define BOTTOM	   34.0
 #define POINTS_MAX 2000u
 /* The colour is full where one of twenty cells has more, so that one odd step does not pale the rest. */
 #define FULL_QUANTILE 0.95
@@ -65,56 +62,58 @@ static const char *value_text(const struct heat *h, double v)
 	return !isfinite(v) ? "not known" : h->late ? term_ms(v) : term_excess(v);
 }
 
+static double percent(const struct heat *h, uint32_t columns)
+{
+	return 100.0 * columns / h->g->columns;
+}
+
 static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
 {
-	double v = value_of(h, r, c), x = (WIDTH - LEFT - RIGHT) / h->g->columns;
-	double strength = fabs(v) / h->full;
+	double v = value_of(h, r, c), strength = fabs(v) / h->full;
 
 	strength = strength > 1 ? 1 : strength;
 	if (!isfinite(v) || strength < 0.02)
 		return;
 	fprintf(to,
-		"<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
+		"<rect class=\"%s\" x=\"%.3f%%\" y=\"%.1f\" width=\"%.3f%%\" height=\"%.1f\" "
 		"fill-opacity=\"%.2f\"><title>rank %d, step %llu: %s</title></rect>\n",
-		v > 0 ? "hot" : "cold", LEFT + c * x, 4 + r * h->row, x > 2 ? x - 0.4 : x,
-		h->row - 1.5, strength, h->g->rank[r]->who.rank,
-		(unsigned long long)h->g->first_step[c], value_text(h, v));
+		v > 0 ? "hot" : "cold", percent(h, c), r * h->row, percent(h, 1), h->row - 1.5,
+		strength, h->g->rank[r]->who.rank, (unsigned long long)h->g->first_step[c],
+		value_text(h, v));
 }
 
 /* What is not known must not look like what is usual. */
 static void put_unknown(FILE *to, const struct heat *h, uint32_t r)
 {
-	double x = (WIDTH - LEFT - RIGHT) / h->g->columns;
-
 	for (uint32_t c = 0, end; c < h->g->columns; c = end + 1) {
 		for (end = c; end < h->g->columns && !isfinite(value_of(h, r, end));)
 			end++;
 		if (end > c)
 			fprintf(to,
-				"<rect class=\"unknown\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				"<rect class=\"unknown\" x=\"%.3f%%\" y=\"%.1f\" width=\"%.3f%%\" "
 				"height=\"%.1f\"/>\n",
-				LEFT + c * x, 4 + r * h->row, (end - c) * x, h->row - 1.5);
+				percent(h, c), r * h->row, percent(h, end - c), h->row - 1.5);
 	}
 }
 
 static void put_heat_axis(FILE *to, const struct heat *h)
 {
 	const struct rank_grid *g = h->g;
-	double y = 4 + g->rank_count * h->row, x = (WIDTH - LEFT - RIGHT) / g->columns;
-	uint32_t stride = g->columns / 8 + 1;
+	double y = g->rank_count * h->row;
+	uint32_t stride = g->columns / 4 + 1;
 
 	for (uint32_t c = 0; c < g->columns; c++)
 		if (g->flagged[c])
 			fprintf(to,
-				"<rect class=\"pt\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				"<rect class=\"pt\" x=\"%.3f%%\" y=\"%.1f\" width=\"%.3f%%\" "
 				"height=\"3\"/>\n",
-				LEFT + c * x, y, x);
+				percent(h, c), y, percent(h, 1));
 	for (uint32_t c = 0; c < g->columns; c += stride)
-		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\">%llu</text>\n", LEFT + c * x, y + 16,
+		fprintf(to, "<text x=\"%.2f%%\" y=\"%.1f\">%llu</text>\n", percent(h, c), y + 16,
 			(unsigned long long)g->first_step[c]);
 	fprintf(to,
-		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
-		WIDTH - RIGHT, y + 30, g->per_column > 1 ? "; several steps a column" : "");
+		"<text x=\"100%%\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
+		y + 32, g->per_column > 1 ? "; several steps a column" : "");
 }
 
 static void put_heat_table(FILE *to, const struct rank_grid *g)
@@ -150,7 +149,6 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 	struct heat h = {.g = g, .late = late, .row = g->rank_count > 32 ? 10 : 20};
 	struct rank_grid_cell own = rank_grid_typical(g, g->culprit, true);
 	int err = find_full(&h);
-	double height = 4 + g->rank_count * h.row + BOTTOM;
 
 	if (err)
 		return err == -ENODATA ? 0 : err;
@@ -158,28 +156,27 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		"<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
 		"blank: not known.</p>\n",
 		late ? "How late each rank enters collectives"
-		     : "Own time of each rank against its peers",
+		     : "Self time of each rank against its peers",
 		late ? "Behind the median rank, the latest collective of each step."
 		     : "Step time without waiting in collectives.",
 		value_text(&h, h.full), late ? "before the others" : "faster");
 	fprintf(to,
-		"<svg class=\"heat\" data-kind=\"%s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+		"<svg class=\"heat\" data-kind=\"%s\" height=\"%.0f\" role=\"img\" "
 		"aria-label=\"Heat map of %s by rank and step; rank %d in flagged steps: %s in the "
 		"median\">\n",
-		late ? "late" : "self", WIDTH, height, late ? "lateness" : "self time",
+		late ? "late" : "self", g->rank_count * h.row, late ? "lateness" : "self time",
 		g->rank[g->culprit]->who.rank,
 		value_text(&h, late ? own.late_ns / 1e6 : own.excess));
 	for (uint32_t r = 0; r < g->rank_count; r++) {
-		fprintf(to,
-			"<rect class=\"cellbg\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
-			"height=\"%.1f\"/>\n",
-			LEFT, 4 + r * h.row, WIDTH - LEFT - RIGHT, h.row - 1.5);
+		fprintf(
+		    to,
+		    "<rect class=\"cellbg\" x=\"0\" y=\"%.1f\" width=\"100%%\" height=\"%.1f\"/>\n",
+		    r * h.row, h.row - 1.5);
 		if (h.row >= 20 || r % 4 == 0 || r == g->culprit)
-			fprintf(
-			    to,
-			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
-			    LEFT - 8, 4 + (r + 0.5) * h.row + 4,
-			    r == g->culprit ? " class=\"culprit\"" : "", g->rank[r]->who.rank);
+			fprintf(to,
+				"<text x=\"-8\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
+				(r + 0.5) * h.row + 4, r == g->culprit ? " class=\"culprit\"" : "",
+				g->rank[r]->who.rank);
 		put_unknown(to, &h, r);
 		for (uint32_t c = 0; c < g->columns; c++)
 			put_cell(to, &h, r, c);
@@ -220,7 +217,7 @@ struct point {
 struct scatter {
 	struct point *p;
 	size_t count, on_line;
-	double x_lo, x_hi, y_hi, height;
+	double x_lo, x_hi, y_lo, y_hi;
 	int work; /* that is x; -1: the expected time, of several together */
 	bool automatic;
 };
@@ -285,86 +282,60 @@ static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 	qsort(s->p, s->count, sizeof(*s->p), by_x);
 	s->x_lo = s->p[0].x;
 	s->x_hi = s->p[s->count - 1].x;
+	s->y_lo = INFINITY;
 	for (size_t i = 0; i < s->count; i++) {
-		s->y_hi = s->p[i].ms > s->y_hi ? s->p[i].ms : s->y_hi;
-		s->y_hi = s->p[i].expected_ms > s->y_hi ? s->p[i].expected_ms : s->y_hi;
+		s->y_lo = fmin(s->y_lo, fmin(s->p[i].ms, s->p[i].expected_ms));
+		s->y_hi = fmax(s->y_hi, fmax(s->p[i].ms, s->p[i].expected_ms));
 	}
-	s->y_hi *= 1.06;
-	s->height = 300;
 	return s->y_hi > 0;
 }
 
-static double at_x(const struct scatter *s, double x)
-{
-	double span = s->x_hi - s->x_lo;
-
-	return LEFT + 10 + (span > 0 ? (x - s->x_lo) / span : 0.5) * (WIDTH - LEFT - RIGHT - 20);
-}
-
-static double at_y(const struct scatter *s, double ms)
-{
-	return 8 + (1 - ms / s->y_hi) * (s->height - 8 - BOTTOM);
-}
-
-static void put_scatter_axes(FILE *to, const struct scatter *s)
+static const char *work_name(const struct scatter *s, char *out, size_t bytes)
 {
 	static const char *const automatic[] = {"kernels launched", "thread blocks launched",
 						"bytes in collectives", "bytes copied"};
-	bool narrow = s->x_hi - s->x_lo < 0.02 * fabs(s->x_hi);
-	char work[40];
 
-	snprintf(work, sizeof(work), "work[%d] of the step", s->work);
-	for (int k = 0; k <= 4; k++) {
-		double ms = s->y_hi * k / 4, x = s->x_lo + (s->x_hi - s->x_lo) * k / 4;
-
-		fprintf(to,
-			"<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-			"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-			LEFT, WIDTH - RIGHT, at_y(s, ms), at_y(s, ms), LEFT - 6, at_y(s, ms) + 4,
-			term_ms(ms));
-		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.*g</text>\n",
-			at_x(s, x), s->height - 18, narrow ? 7 : 4, x);
-	}
-	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", WIDTH - RIGHT,
-		s->height - 2,
-		s->work < 0    ? "expected time of the step, ms"
-		: s->automatic ? automatic[s->work]
-			       : work);
+	snprintf(out, bytes, "work[%d] of the step", s->work);
+	return s->work < 0    ? "expected time of the step, ms"
+	       : s->automatic ? automatic[s->work]
+			      : out;
 }
 
 static void put_scatter(FILE *to, const struct scatter *s, const struct trace_rank *r)
 {
+	struct plot_axes p = {.to = to, .height = 230};
+	char label[160], work[40];
 	size_t flagged = 0;
 
 	for (size_t i = 0; i < s->count; i++)
 		flagged += s->p[i].flagged;
-	fprintf(
-	    to,
-	    "<svg class=\"roofline\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Step time "
-	    "against work of rank %d: %zu steps, %zu flagged, and the expected line\">\n",
-	    WIDTH, s->height, r->who.rank, s->count, flagged);
-	put_scatter_axes(to, s);
-	fputs("<polyline class=\"exp\" points=\"", to);
+	snprintf(label, sizeof(label),
+		 "Step time against work of rank %d: %zu steps, %zu flagged, and the expected line",
+		 r->who.rank, s->count, flagged);
+	plot_axes_fit_ms(&p, s->y_lo, s->y_hi);
+	plot_axes_fit(&p.x, s->x_lo, s->x_hi, 4);
+	plot_axes_begin(&p, "roofline", label, work_name(s, work, sizeof(work)));
+	plot_axes_line(&p, "exp");
 	for (size_t i = 0; i < s->count; i++)
 		if (!s->p[i].by_peers)
-			fprintf(to, "%.1f,%.1f ", at_x(s, s->p[i].x), at_y(s, s->p[i].expected_ms));
-	fputs("\"/>\n", to);
+			plot_axes_point(&p, s->p[i].x, s->p[i].expected_ms);
+	plot_axes_line_end(&p);
 	for (int pass = 0; pass < 2; pass++) /* flagged ones above the others */
 		for (size_t i = 0; i < s->count; i++) {
-			const struct point *p = &s->p[i];
+			const struct point *q = &s->p[i];
 
-			if (p->flagged != pass)
+			if (q->flagged != pass)
 				continue;
 			fprintf(
 			    to,
-			    "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>step "
+			    "<circle class=\"%s\" cx=\"%.2f%%\" cy=\"%.1f\" r=\"3.2\"><title>step "
 			    "%llu: %s",
-			    pass ? "pt" : "dot", at_x(s, p->x), at_y(s, p->ms),
-			    (unsigned long long)p->step, term_ms(p->ms));
-			fprintf(to, ", expected %s%s%s</title></circle>\n", term_ms(p->expected_ms),
-				p->by_peers ? " by its peers" : "", pass ? ", flagged" : "");
+			    pass ? "pt" : "dot", plot_axes_x(&p, q->x), plot_axes_y(&p, q->ms),
+			    (unsigned long long)q->step, term_ms(q->ms));
+			fprintf(to, ", expected %s%s%s</title></circle>\n", term_ms(q->expected_ms),
+				q->by_peers ? " by its peers" : "", pass ? ", flagged" : "");
 		}
-	fputs("</svg>\n", to);
+	plot_axes_end(&p);
 }
 
 static bool any_by_peers(const struct trace_rank *r)

@@ -7,6 +7,7 @@
 #include "analysis/cause/profile.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"
+#include "cli/report/incident_verdict.h"
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
@@ -14,7 +15,8 @@
 #define REPORT_SHARE_MIN 0.001
 #define FUNCTIONS_SHOWN	 15u
 
-static int flame_page(const struct trace_rank *r, struct profile_names *names, char **page)
+static int flame_page(const struct trace_rank *r, struct profile_names *names, const char *open,
+		      char **page)
 {
 	struct profile_tree t;
 	char title[80];
@@ -29,7 +31,10 @@ static int flame_page(const struct trace_rank *r, struct profile_names *names, c
 	f = err ? NULL : open_memstream(page, &bytes);
 	if (f) {
 		snprintf(title, sizeof(title), "rank %d", r->who.rank);
-		err = profile_flame_write(f, &t, title, "", REPORT_SHARE_MIN);
+		err = profile_flame_page(
+		    f, &t,
+		    &(struct profile_flame){
+			.title = title, .note = "", .share_min = REPORT_SHARE_MIN, .open = open});
 		if (fclose(f) && !err)
 			err = -ENOMEM;
 	} else if (!err) {
@@ -167,7 +172,7 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, b
 	if (!err)
 		err = profile_summary_make(&s, &r->stacks, names, r->who.pid);
 	if (!err && graph)
-		err = flame_page(r, names, &page);
+		err = flame_page(r, names, incident_verdict_metric(in), &page);
 	if (!err)
 		put_words(to, r, &s);
 	if (!err && graph)

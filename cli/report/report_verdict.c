@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/report.h"
+#include "cli/report/report_page.h"
 
 #include <string.h>
 
@@ -41,61 +41,68 @@ static void put_figure(FILE *to, const char *label, const char *value)
 	fputs("</b></div>\n", to);
 }
 
-static void put_account(FILE *to, const char *name, const json_t *row, const char *usual,
-			const char *slow, const char *excess, double whole)
-{
-	double share = whole > 0 ? jsonget_number(row, excess) / whole : 0;
-	double width = share > 1 ? 1 : share > 0 ? share : 0;
+struct table {
+	FILE *to;
+	double whole;
+};
 
-	fputs("<tr><td class=\"t\">", to);
-	escape_html(to, name);
-	fprintf(to,
-		"</td><td>%.2f</td><td>%.2f</td><td>%+.2f</td><td>%s</td>"
-		"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
-		jsonget_number(row, usual), jsonget_number(row, slow), jsonget_number(row, excess),
-		whole > 0 ? term_percent(share) : "", width * 10);
+static void put_account(void *arg, const char *name, struct incident_ledger_figures f)
+{
+	const struct table *t = arg;
+	double share = t->whole > 0 ? f.excess / t->whole : 0;
+	double width = share > 1 ? 1 : share > 0 ? share : 0;
+	int digits = t->whole >= 1000 ? 0 : 2;
+
+	escape_around(t->to, "<tr><td class=\"t\">", name, "</td>");
+	fprintf(t->to,
+		"<td>%.*f</td><td>%.*f</td><td>%+.*f</td><td>%s"
+		"<span class=\"bar\" style=\"width:%.1f%%\"></span></td></tr>\n",
+		digits, f.usual, digits, f.slow, digits, f.excess,
+		t->whole > 0 ? term_percent(share) : "", width * 100);
+}
+
+static void put_means(FILE *to, const json_t *l, bool own, bool hang)
+{
+	if (hang)
+		fprintf(to, "Hang: since its last step; usual: the mean of %s steps before.",
+			term_count(jsonget_number(l, "reference_steps")));
+	else
+		fprintf(to, "Means of %s slow steps and %s healthy ones of %s.",
+			term_count(jsonget_number(l, "slow_steps")),
+			term_count(jsonget_number(l, "reference_steps")),
+			own ? "the same rank" : "its peers");
 }
 
 /* Where the time of the slow steps went. */
 static void put_ledger(FILE *to, const json_t *d, bool hang)
 {
-	const json_t *l = json_object_get(d, "ledger"), *row;
-	double whole = jsonget_number(l, "excess_ms");
+	const json_t *l = json_object_get(d, "ledger");
+	struct table t = {to, jsonget_number(l, "excess_ms")};
 	bool own = !strcmp(jsonget_text(l, "reference"), "own");
-	size_t i;
 
 	if (!incident_ledger_is_known(d))
 		return;
 	fprintf(to,
 		"<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
-		"<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th>"
-		"<th class=\"t\">of the excess</th></tr>\n",
+		"<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th></tr>\n",
 		hang ? "ms" : "ms per step",
 		hang  ? "usual"
 		: own ? "healthy"
 		      : "peers",
 		hang ? "hang" : "slow");
-	json_array_foreach (json_object_get(l, "rows"), i, row)
-		put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
-			    "excess_ms", whole);
-	if (jsonget_number(l, "other_slow_ms") > 0 || jsonget_number(l, "other_reference_ms") > 0)
-		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms",
-			    "other_excess_ms", whole);
-	put_account(to, "total", l, "reference_ms", "slow_ms", "excess_ms", whole);
-	if (hang) {
-		fprintf(to,
-			"</table></div>\n<p class=\"dim\">Hang: since its last step; usual: the "
-			"mean of %s "
-			"steps before.</p>\n",
-			term_count(jsonget_number(l, "reference_steps")));
-		return;
-	}
-	fprintf(to,
-		"</table></div>\n<p class=\"dim\">Means of %s slow steps and %s healthy ones of "
-		"%s.</p>\n",
-		term_count(jsonget_number(l, "slow_steps")),
-		term_count(jsonget_number(l, "reference_steps")),
-		own ? "the same rank" : "its peers");
+	incident_ledger_each(l, TERM_COLUMNS_MAX, put_account, &t);
+	put_account(&t, "total",
+		    (struct incident_ledger_figures){jsonget_number(l, "reference_ms"),
+						     jsonget_number(l, "slow_ms"), t.whole});
+	fputs("</table></div>\n<p class=\"dim\">", to);
+	put_means(to, l, own, hang);
+	if (!hang)
+		fputs(
+		    " The verdict's effect is the sum of the accounts that its cause explains. "
+		    "The ledger counts a wait of the host only while the GPU idles. Signals and "
+		    "flame graphs count all threads all the time, so their figures can be larger.",
+		    to);
+	fputs("</p>\n", to);
 }
 
 static void put_one(FILE *to, const json_t *d, bool open, bool hang)
@@ -114,6 +121,9 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 		escape_html(to, jsonget_text(d, "cause"));
 		fputs("</code></p>\n", to);
 	}
+	if (!empty && *jsonget_text(d, "remedy"))
+		escape_around(to, "<p class=\"remedy\"><b>What to do:</b> ",
+			      jsonget_text(d, "remedy"), "</p>\n");
 	fputs("<div class=\"facts\">\n", to);
 	if (!empty) {
 		put_figure(to, "layer", jsonget_text(d, "layer"));
@@ -129,9 +139,6 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	if (per_day > 0)
 		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
 	fputs("</div>\n", to);
-	if (!empty && *jsonget_text(d, "remedy"))
-		escape_around(to, "<p class=\"remedy\"><b>What to do:</b> ",
-			      jsonget_text(d, "remedy"), "</p>\n");
 	put_ledger(to, d, hang);
 	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
 	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);

@@ -36,6 +36,11 @@ void escape_around(FILE *to, const char *before, const char *text, const char *a
 	fputs(after, to);
 }
 
+void escape_cell(FILE *to, const char *text)
+{
+	escape_around(to, "<td>", text, "</td>");
+}
+
 /* odd: what is written by its number. exact: what is harmful too, where it can be written at all. */
 static void put_json(FILE *to, const char *text, const char *odd, bool exact)
 {

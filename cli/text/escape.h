@@ -11,6 +11,8 @@
 void escape_html(FILE *to, const char *text);
 /* Between two pieces of markup, which are taken as they are. */
 void escape_around(FILE *to, const char *before, const char *text, const char *after);
+/* A table's cell of it. */
+void escape_cell(FILE *to, const char *text);
 /* A JSON string with its quotes, which also stands in a script element: no <, > or & in it. */
 void escape_json(FILE *to, const char *text);
 /* The same for a file of its own, where these stand as they are. */

@@ -14,8 +14,8 @@ static bool colour, live, utf8;
 
 static char *next_text(void)
 {
-	static char texts[TERM_TEXTS][TERM_TEXT_BYTES];
-	static unsigned turn;
+	static _Thread_local char texts[TERM_TEXTS][TERM_TEXT_BYTES];
+	static _Thread_local unsigned turn;
 
 	turn = (turn + 1) % TERM_TEXTS;
 	texts[turn][0] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * term.h - text for people: colours only on a terminal (and not with NO_COLOR), untrusted text made
- * harmless, numbers with fitting units, bars. Threads: one caller; functions that return text give
- * it in one of TERM_TEXTS static buffers, valid until as many further calls. */
+ * harmless, numbers with fitting units, bars. Threads: any; functions that return text give it in
+ * one of TERM_TEXTS buffers of the thread, valid until as many further calls. */
 #ifndef SYSOM_CLI_TEXT_TERM_H
 #define SYSOM_CLI_TEXT_TERM_H
 

@@ -2,6 +2,8 @@
 #include "cli/trace/trace_model.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,6 +191,28 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 	return 0;
 }
 
+static void add_gpu(struct trace_rank *r, struct trace_window *t, const struct window *w)
+{
+	static const enum os_signal_kind kinds[TRACE_GPU_READINGS] = {
+	    OS_SIGNAL_GPU_SM_CLOCK, OS_SIGNAL_GPU_POWER, OS_SIGNAL_GPU_TEMPERATURE};
+
+	for (int k = 0; k < TRACE_GPU_READINGS; k++) {
+		t->gpu[k] = NAN;
+		for (uint32_t i = 0; i < w->signal_count; i++) {
+			const struct os_signal *s = &w->signals[i];
+			const char *end;
+
+			if (strcmp(s->name, os_signal_info(kinds[k])->name))
+				continue;
+			t->gpu[k] = s->value;
+			end = strstr(s->subject, " ("); /* "GPU 3 (at most 1980 MHz)" */
+			snprintf(r->gpu, sizeof(r->gpu), "%.*s",
+				 (int)(end ? end - s->subject : (long)strlen(s->subject)),
+				 s->subject);
+		}
+	}
+}
+
 static int add_window(struct trace_rank *r, const struct window *w)
 {
 	struct trace_window *t;
@@ -205,6 +229,7 @@ static int add_window(struct trace_rank *r, const struct window *w)
 	t->model_state = w->model_state;
 	t->model_r2 = w->model_r2;
 	t->summary_only = w->summary_only;
+	add_gpu(r, t, w);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		t->flagged += !!(w->steps[i].flags & WINDOW_STEP_FLAGGED);
 	r->window_count++;

@@ -25,11 +25,20 @@ struct client;
 #define TRACE_STEP_BY_PEERS 0x80000000u
 #define TRACE_STEP_SLOW	    (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
 
+/* Of the rank's GPU, as its window's signals have them. */
+enum trace_gpu_reading {
+	TRACE_GPU_SM_CLOCK,    /* MHz */
+	TRACE_GPU_POWER,       /* W */
+	TRACE_GPU_TEMPERATURE, /* C */
+	TRACE_GPU_READINGS
+};
+
 struct trace_window {
 	uint64_t begin_ns, end_ns;
 	uint32_t reason, model_state, flagged;
 	double model_r2;
 	bool summary_only;
+	double gpu[TRACE_GPU_READINGS]; /* NAN: not known */
 };
 
 struct trace_span {
@@ -38,6 +47,8 @@ struct trace_span {
 
 struct trace_rank {
 	struct wire_rank who;
+	char gpu[OS_SIGNAL_SUBJECT_BYTES]; /* "GPU 3"; "": not known */
+	char nic[WIRE_TEXT_BYTES];    /* that the job chose; "": not known (incident_load_nics) */
 	int64_t realtime_offset_ns;   /* of the first window, used for all that agree with it */
 	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
 	size_t host_count, device_count, host_room, device_room;

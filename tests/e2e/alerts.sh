@@ -36,7 +36,13 @@ ok "its start is, too" is "$(jq -c .startsAt "$A" | sort -u | wc -l)" 1
 ok "it names job, ranks and cause" is \
 	"$(head -1 "$A" | jq -r '[.labels.job, .annotations.ranks, (.annotations.cause | length > 0)] | join(" ")')" \
 	"demo 5 true"
-ok "it links to the incident" curl -sf -o /dev/null "$(head -1 "$A" | jq -r .generatorURL)"
+curl -sf -D "$WORK/page.head" -o "$WORK/page" "$(head -1 "$A" | jq -r .generatorURL)"
+ok "it links to a page for people" grep -qi '^content-type: text/html' "$WORK/page.head"
+ok "which names the rank" grep -qF '<h1>rank 5 ' "$WORK/page"
+ok "and has the verdict" grep -qF 'id="verdict"' "$WORK/page"
+ok "and no script" is "$(grep -ci '<script' "$WORK/page")" 0
+ok "the start of an id is enough" curl -sf -o /dev/null "$SYSOM_URL/incidents/${ID:0:6}"
+ok "another incident's page is not there" is "$(curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/incidents/zz")" 404
 ok "the incident is cleared" stack_wait 40 is_closed
 ok "the alert is resolved" stack_wait 40 is_resolved
 RESOLVED=$(count "$A")

@@ -31,7 +31,17 @@ def incident(name, job, state, symptom="slow_rank", rank=5):
                         for w in sorted(os.listdir(work + "/windows")) or [WINDOW]]}
 
 
+def account(kind, what, name, usual, slow):
+    return {"account": kind, "what": what, "name": name, "reference_ms": usual, "slow_ms": slow,
+            "excess_ms": slow - usual, "work_ms": 0.0, "share": (slow - usual) / 5.0}
+
+
+STOLEN = account("stolen", "net-rx", "", 0.04, 4.8)
+LEDGER = {"reference": "own", "slow_steps": 24, "reference_steps": 16, "slow_ms": 25.12, "reference_ms": 20.12,
+          "excess_ms": 5.0, "unobserved_ms": 0.2, "rows": [STOLEN, account("compute", "", "gemm", 9.6, 9.61)],
+          "other_slow_ms": 10.71, "other_reference_ms": 10.48, "other_excess_ms": 0.23, "explained_by": [STOLEN]}
 DIAGNOSIS = {
+    "ranks": [2], "ledger": LEDGER,
     "layer": "os", "cause": "os-softirq",
     "title": "soft interrupts take the CPU of a thread of the rank",
     "summary": "rank 2 is slow because NET_RX soft interrupts run on the core of its launch thread",
@@ -80,7 +90,11 @@ def diagnosed(name, state="closed"):
     out["ranks"], out["victims"], out["nodes"] = [2], [0, 1, 3], ["node-1"]
     out["signals"] = [{"rank": 2, "name": "softirq_stolen", "subject": "NET_RX from thread python3<b> on CPU 1",
                        "unit": "ms/s", "value": 250.0, "usual": 2.0, "weight_ms": 5.0, "raised": True,
-                       "text": "NET_RX soft interrupts took 250 ms/s from thread python3<b> on CPU 1"}]
+                       "text": "NET_RX soft interrupts took 250 ms/s from thread python3<b> on CPU 1"},
+                      {"rank": 2, "name": "io_wait", "subject": "", "unit": "ms/s", "value": 129.9, "usual": 0.1,
+                       "weight_ms": 3.2, "raised": True, "text": "its threads waited 129.9 ms/s for storage"},
+                      {"rank": 2, "name": "migrations", "subject": "", "unit": "1/s", "value": 3.0, "usual": 3.0,
+                       "weight_ms": 0.0, "raised": False, "text": "moves of its threads to another CPU: 3"}]
     out["windows"] = [{"id": w, "rank": int(w[:2], 16) - 0xa0, "node": "node-%d" % ((int(w[:2], 16) - 0xa0) // 2),
                        "reason": "self" if w.startswith("a2") else "asked", "steps": 40, "records": 900,
                        "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,

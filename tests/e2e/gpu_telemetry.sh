@@ -50,6 +50,9 @@ told() { # an incident of the culprit whose GPU says why
 	return 1
 }
 ok "the culprit has an incident, which knows of its clock" stack_wait 12 told
+"$BIN/sysom" report "$ID" -o "$WORK/report.html" >/dev/null
+ok "its report draws clock and power, and names the GPU" bash -c "grep -q '<h3>SM clock' '$WORK/report.html' &&
+	grep -q '<h3>Power' '$WORK/report.html' && grep -q 'rank $CULPRIT</b> GPU $CULPRIT' '$WORK/report.html'"
 says "0.xid 79" # and the clock is free again
 ok "an XID is counted" stack_wait 5 metric 'sysom_gpu_xid_total{gpu="0",uuid="GPU-53494d47-5055-0000-0000-000000000000"} 1'
 end_job $JOB

@@ -2,6 +2,7 @@
 """What people look at: differential flame graph and report of a made-up incident, opened in a real
 browser where there is one; `sysom show` and `sysom trace` of it. PICTURES_OUT=DIR keeps files and
 screenshots there."""
+import html
 import html.parser
 import json
 import os
@@ -65,6 +66,70 @@ def shot(path, name, size="1200,900", fragment="", dark=False):
            *(["--blink-settings=preferredColorScheme=0"] if dark else []))
     with open(target, "rb") as f:
         return f.read()
+
+
+# What a reader of a report asks first, in the words of the incident: which rank, why, what to do, where,
+# how much.
+FACTS = ("rank 2 is slow", "because NET_RX soft interrupts run on the core of its launch thread",
+         "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere", "node-1", "5.00 ms")
+LATER = "Kernels and copies of rank 2"  # that the first screen has no room for
+LOOK = """
+const d = frame.contentDocument, wide = %d, high = %d, facts = %s;
+const nodes = [], walk = d.createTreeWalker(d.body, NodeFilter.SHOW_TEXT);
+while (walk.nextNode()) nodes.push(walk.currentNode);
+/* read without scrolling: all its lines are inside, and nothing covers them */
+const seen = fact => nodes.some(n => {
+  const at = n.data.indexOf(fact), range = d.createRange();
+  if (at < 0) return false;
+  range.setStart(n, at); range.setEnd(n, at + fact.length);
+  return [...range.getClientRects()].every(r => r.left >= 0 && r.top >= 0 && r.right <= wide && r.bottom <= high &&
+    n.parentElement.contains(d.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2)));
+});
+const shown = Object.fromEntries(facts.map(f => [f, seen(f)]));
+const pictures = [...d.querySelectorAll("svg")], labels = [...d.querySelectorAll("svg text:not(.tip)")].map(t => {
+  const r = t.getBoundingClientRect();
+  return {text: t.textContent, of: pictures.indexOf(t.ownerSVGElement), y: t.getAttribute("y"), left: r.left, right: r.right,
+          px: parseFloat(d.defaultView.getComputedStyle(t).fontSize) * t.getScreenCTM().a};
+});
+document.getElementById("out").textContent = JSON.stringify({shown, labels, width: d.documentElement.scrollWidth});
+"""
+
+
+def framed(path, wide, high):
+    """What a window of that size shows of a page: headless Chromium's own is never narrower than 500."""
+    with open(path, encoding="utf-8") as f:
+        page = html.escape(f.read())
+    outer = os.path.join(T, "frame.html")
+    with open(outer, "w", encoding="utf-8") as f:
+        f.write(f'<!DOCTYPE html><meta charset="utf-8"><body style="margin:0"><iframe id="frame" style="border:0;width:{wide}px;'
+                f'height:{high}px" srcdoc="{page}"></iframe><pre id="out"></pre><script>const frame = '
+                f'document.getElementById("frame"); onload = () => {{' + LOOK % (wide, high, json.dumps((*FACTS, LATER))) + "}</script>")
+    if KEEP:
+        shot(outer, f"screen-{wide}.png", f"{max(wide, 500)},{high}")
+    return json.loads(Shown(dom(outer)).all(id="out")[0]["text"])
+
+
+def overlaps(labels):
+    """Neighbours of one line of a picture that run into each other."""
+    rows = {}
+    for label in labels:
+        rows.setdefault((label["of"], label["y"]), []).append(label)
+    pairs = [p for row in rows.values() for p in zip(row, row[1:])]
+    return [(a["text"], b["text"]) for a, b in pairs if a["left"] < b["right"] and b["left"] < a["right"]]
+
+
+def first_screen(path):
+    for wide, high in ((1280, 800), (390, 844)):
+        seen = framed(path, wide, high)
+        missing = [fact for fact in FACTS if not seen["shown"][fact]]
+        ok(not missing and not seen["shown"][LATER],
+           f"{wide}x{high}: rank, cause, action, node and effect are in the first screen", missing)
+        labels = seen["labels"]
+        ok(len(labels) > 40 and min(label["px"] for label in labels) >= 11, f"labels of pictures are 11 px at {wide}",
+           sorted((label["px"], label["text"]) for label in labels)[:4])
+        outside = [label for label in labels if label["left"] < 0 or label["right"] > wide]
+        ok(not outside and not overlaps(labels) and seen["width"] <= wide, f"nothing overlaps or runs out of the page at {wide}",
+           [outside[:3], overlaps(labels)[:3], seen["width"]])
 
 
 class Page(html.parser.HTMLParser):
@@ -141,6 +206,11 @@ def flames():
     page = dom(based, "#search=net_rx_action")
     found = re.search(r'id="found"[^>]*>([^<]*)<', page).group(1)
     ok(found.startswith("0.0% → 16.7%"), "against folded stacks the same", found)
+    hung = os.path.join(OUT, "hung.html")
+    rc, out, err = run("flame", "4a4a4a4a", "-o", hung)
+    for page, name, metric in ((path, "time on the CPU", "On CPU"), (hung, "blocked time where the verdict is of it", "Off CPU")):
+        opened = [e["text"] for e in Shown(dom(page)).all(tag="button", **{"aria-pressed": "true"})]
+        ok(rc == 0 and opened[0].startswith(metric), f"opens on {name}", [opened, err])
     pictures = [shot(path, "diff.png"), shot(path, "diff-gpu.png", fragment="#metric=gpu"),
                 shot(path, "diff-dark.png", dark=True)]
     ok(all(len(p) > 20000 for p in pictures) and pictures[0] != pictures[1], "and can be looked at")
@@ -185,9 +255,31 @@ def cells(page, kind):
     return out
 
 
+def timeline(page):
+    """Milliseconds (begin, length) of the bars of the detailed steps, by (what step, class)."""
+    out, inside, what = {}, False, ""
+    for e in page.found:
+        if e["tag"] == "svg":
+            inside = e["attrs"].get("class") == "timeline"
+        step = inside and e["tag"] == "text" and re.match(r"rank \d+, step \d+, (\w+): ([\d.]+) ms", e["text"])
+        if step:
+            what = step.group(1)
+            longest = max(float(step.group(2)), out.get("longest", 0))
+            out["longest"] = longest
+        if inside and e["tag"] == "rect" and e["text"]:
+            x, width = (float(e["attrs"][k].rstrip("%")) / 100 * out["longest"] for k in ("x", "width"))
+            out.setdefault((what, e["attrs"]["class"]), []).append((x, width))
+    out.pop("longest")
+    return out
+
+
 def report():
     path = os.path.join(OUT, "report.html")
+    answers = os.path.join(T, "answers.json")
+    with open(answers, "w", encoding="utf-8") as f:
+        json.dump({"/api/v1/sketch?job=demo&rank=2": {"settings": [{"name": "env:NCCL_IB_HCA", "value": "mlx5_<2>"}]}}, f)
     rc, out, err = run("report", ID, "-o", path, "--json")
+    os.remove(answers)
     ok(rc == 0 and json.loads(out)["windows"] == 4, "report writes one file", err)
     with open(path, encoding="utf-8") as f:
         text = f.read()
@@ -224,6 +316,26 @@ def report():
     beside = page.all(id="beside")[0]["text"]
     ok("another variant: argument 2: 128, now 64" in beside and "8.00 ms" in beside and "9.60 ms" in beside,
        "kernels beside the peer, with the variant", beside)
+    signals = page.all(id="signals")[0]["text"]
+    ok("It explains at most 4.76 ms of the excess, 95 %" in signals and "Signals as usual" in signals and
+       re.search(r"129.9 ms/s for storageIt explains nothing: none of its accounts grew", signals),
+       "a signal that stands out says what the ledger has of it", signals)
+    ok("count all threads all the time" in verdict and re.search(r"host interrupted.*?0\.04.*?4\.80.*?\+4\.76", verdict, re.S),
+       "the ledger says why figures differ", verdict)
+    where = page.all(id="where")[0]["text"]
+    ok(re.search(r"node node-1\s+rank 2 GPU 0, NIC mlx5_<2>\s+rank 3", where) and "rank 1" not in where,
+       "the culprit's node, GPU and NIC, and who shares the node", where)
+    bars = timeline(page)
+    ok(set(bars) == {("slow", "bar"), ("slow", "hot"), ("slow", "call"), ("slow", "cold"), ("slow", "ok"),
+                     ("healthy", "call"), ("healthy", "cold"), ("healthy", "ok")},
+       "a slow step and a healthy one, with what the host waited for", sorted(bars))
+    # of 25 ms: 3 ms for the CPU, from 2.74 ms on; then 1 ms for a lock
+    ok(abs(bars["slow", "bar"][0][0] - 2.74) < 0.1 and abs(bars["slow", "bar"][0][1] - 3) < 0.1 and
+       abs(bars["slow", "hot"][0][1] - 1) < 0.1, "on one axis in milliseconds", [bars["slow", "bar"], bars["slow", "hot"]])
+    gpu = page.all(id="gpu")[0]["text"]
+    ok(all(word in gpu for word in ("SM clock", "1800 MHz", "Power", "500 W", "Temperature", "80 C")),
+       "clock, power and temperature of the GPUs", gpu)
+    first_screen(path)
     frame = page.all(id="diff-flame")[0]["attrs"]
     ok(frame["sandbox"] == "allow-scripts" and "DATA" in frame["srcdoc"],
        "the flame graph is in a frame without rights")
@@ -231,9 +343,18 @@ def report():
     with open(inner, "w", encoding="utf-8") as f:
         f.write(frame["srcdoc"])
     ok("net_rx_action" in Shown(dom(inner)).all(tag="tbody")[0]["text"], "and runs")
-    pictures = [shot(path, "report.png", "1100,4700"), shot(path, "report-dark.png", "1100,4700", dark=True),
-                shot(path, "report-narrow.png", "420,5200")]
-    ok(all(len(p) > 40000 for p in pictures) and pictures[0] != pictures[1], "light, dark and narrow")
+    pictures = [shot(path, "report.png", "1100,5600"), shot(path, "report-dark.png", "1100,5600", dark=True)]
+    ok(all(len(p) > 40000 for p in pictures) and pictures[0] != pictures[1], "light and dark")
+    alone = os.path.join(T, "alone.html")
+    incident = json.loads(run("show", ID, "--json")[1])
+    incident["windows"] = [w for w in incident["windows"] if w["rank"] == 2]
+    with open(answers, "w", encoding="utf-8") as f:
+        json.dump({f"/api/v1/incidents/{ID}": incident}, f)
+    rc, out, err = run("report", ID, "-o", alone)
+    os.remove(answers)
+    page = Shown(dom(alone))
+    ok(rc == 0 and "No window of a healthy peer with stacks or kernels is at hand" in page.all(id="diff")[0]["text"],
+       "a peer that is missing is said to be", err)
 
 
 def terminal(columns):

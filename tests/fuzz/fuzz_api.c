@@ -108,6 +108,12 @@ static void check_answer(const struct http_query *q, struct api_answer *a)
 	CHECK(!q->cut || a->status == 400);
 	if (feed || !a->body.bytes)
 		return;
+	if (!strncmp(a->type, "text/html", 9)) {
+		const char *html = (const char *)a->body.data;
+
+		CHECK(a->status == 200 && !memmem(html, a->body.bytes, "<script", 7));
+		return;
+	}
 	j = json_loadb((const char *)a->body.data, a->body.bytes, 0, NULL);
 	CHECK(json_is_object(j));
 	CHECK(!json_object_get(j, "error") == (a->status == 200));

@@ -43,7 +43,8 @@ static void draw(const struct folded *f)
 	t.differs = true;
 	to = open_memstream(&text, &bytes);
 	if (to && !profile_tree_add_folded(&t, f)) {
-		profile_flame_write(to, &t, "t", "n", 0);
+		profile_flame_page(
+		    to, &t, &(struct profile_flame){.title = "t", .note = "n", .share_min = 0});
 		fclose(to);
 		script = memmem(text, bytes, "const DATA", 10);
 		if (!script ||

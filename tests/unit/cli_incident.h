@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cli_incident.h - a job made up for tests of what people look at: 4 ranks on 2 nodes whose clocks stand
  * 3 ms apart, 40 steps of 20 ms; from step 16 on rank 2 enters its collective 5 ms late, since NET_RX
- * soft interrupts take its thread's CPU; in all steps it runs another variant of the gemm, 20% longer.
+ * soft interrupts take its thread's CPU; in all steps it runs another variant of the gemm, 20% longer. Its
+ * GPU's clock is lower than the others'.
  * Names of it attack whoever prints them. Storage is static, rebuilt by each call. */
 #ifndef SYSOM_TESTS_CLI_INCIDENT_H
 #define SYSOM_TESTS_CLI_INCIDENT_H
@@ -48,7 +49,7 @@ struct cli_incident {
 	struct window_step steps[CLI_INCIDENT_RANKS][CLI_INCIDENT_STEPS];
 	struct record host[CLI_INCIDENT_RANKS][CLI_INCIDENT_STEPS * 16];
 	struct record device[CLI_INCIDENT_RANKS][CLI_INCIDENT_STEPS * 16];
-	struct os_signal signals[1];
+	struct os_signal signals[CLI_INCIDENT_RANKS][5];
 };
 
 static inline struct record *cli_incident_host(struct window *w, unsigned kind, uint64_t begin_ns,
@@ -182,6 +183,37 @@ static inline void cli_incident_stacks(struct window *w)
 	}
 }
 
+static inline void cli_incident_switch(struct window *w, uint64_t out_ns, uint64_t ns,
+				       enum stack_switch_state state)
+{
+	struct stack_switch s = {.out_ns = out_ns,
+				 .in_ns = out_ns + ns,
+				 .pid = w->rank.pid,
+				 .tid = w->rank.pid,
+				 .count = 1,
+				 .stack = STACK_SWITCH_NO_STACK,
+				 .state = (uint8_t)state};
+
+	s.ns[state] = ns;
+	stack_batch_switch(&w->stacks, &s);
+}
+
+static inline uint32_t cli_incident_signals(struct os_signal *s, int rank)
+{
+	bool culprit = rank == CLI_INCIDENT_CULPRIT;
+	char gpu[40];
+
+	snprintf(gpu, sizeof(gpu), "GPU %d", rank % 2);
+	os_signal_make(&s[0], OS_SIGNAL_GPU_TEMPERATURE, gpu, culprit ? 83 : 61, 60, 25);
+	os_signal_make(&s[1], OS_SIGNAL_GPU_POWER, gpu, culprit ? 402 : 640, 640, 25);
+	strcat(gpu, " (at most 1980 MHz)");
+	os_signal_make(&s[2], OS_SIGNAL_GPU_SM_CLOCK, gpu, culprit ? 1410 : 1965, 1970, 25);
+	if (culprit)
+		os_signal_make(&s[3], OS_SIGNAL_SOFTIRQ_STOLEN,
+			       "NET_RX from thread python3<b> on CPU 1", 250, 2, 25);
+	return culprit ? 4 : 3;
+}
+
 static inline void cli_incident_rank(struct cli_incident *c, int rank)
 {
 	struct window *w = &c->w[rank];
@@ -206,8 +238,8 @@ static inline void cli_incident_rank(struct cli_incident *c, int rank)
 	w->device = c->device[rank];
 	w->names = cli_incident_names;
 	w->name_count = CLI_NAMES;
-	w->signals = c->signals;
-	w->signal_count = culprit;
+	w->signals = c->signals[rank];
+	w->signal_count = cli_incident_signals(w->signals, rank);
 	for (uint32_t i = 0; i < CLI_INCIDENT_STEPS; i++) {
 		bool slow = i >= CLI_INCIDENT_SLOW_FROM;
 		uint64_t ns =
@@ -240,6 +272,13 @@ static inline void cli_incident_rank(struct cli_incident *c, int rank)
 	}
 	w->end_ns = t;
 	cli_incident_stacks(w);
+	/* of which a part is seen: the thread waits for the CPU, then for a lock */
+	for (uint32_t i = CLI_INCIDENT_SLOW_FROM; culprit && i < CLI_INCIDENT_STEPS; i++) {
+		uint64_t at = w->steps[i].step.begin_ns + 2740000;
+
+		cli_incident_switch(w, at, 3000000, STACK_SWITCH_RUNNABLE);
+		cli_incident_switch(w, at + 3100000, 1000000, STACK_SWITCH_INTERRUPTIBLE);
+	}
 }
 
 static inline struct cli_incident *cli_incident_make(void)
@@ -249,8 +288,6 @@ static inline struct cli_incident *cli_incident_make(void)
 	for (int r = 0; r < CLI_INCIDENT_RANKS; r++)
 		stack_batch_fini(&c.w[r].stacks);
 	memset(&c, 0, sizeof(c));
-	os_signal_make(&c.signals[0], OS_SIGNAL_SOFTIRQ_STOLEN,
-		       "NET_RX from thread python3<b> on CPU 1", 250, 2, 25);
 	for (int r = 0; r < CLI_INCIDENT_RANKS; r++)
 		cli_incident_rank(&c, r);
 	return &c;

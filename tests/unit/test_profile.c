@@ -188,7 +188,10 @@ static void the_flame_page_is_safe_and_complete(void **state)
 	size_t bytes;
 	FILE *f = open_memstream(&out, &bytes);
 
-	assert_int_equal(profile_flame_write(f, &x->tree, "<b>job & co</b>", "note </script>", 0),
+	assert_int_equal(profile_flame_page(f, &x->tree,
+					    &(struct profile_flame){.title = "<b>job & co</b>",
+								    .note = "note </script>",
+								    .share_min = 0}),
 			 0);
 	fclose(f);
 	assert_non_null(strstr(out, "&lt;b&gt;job &amp; co"));
@@ -208,7 +211,10 @@ static void small_frames_are_folded_into_their_callers(void **state)
 	size_t bytes;
 	FILE *f = open_memstream(&out, &bytes);
 
-	assert_int_equal(profile_flame_write(f, &x->tree, "t", "", 0.5), 0);
+	assert_int_equal(
+	    profile_flame_page(f, &x->tree,
+			       &(struct profile_flame){.title = "t", .note = "", .share_min = 0.5}),
+	    0);
 	fclose(f);
 	assert_null(strstr(out, "ksys_read"));
 	assert_non_null(strstr(out, "on: [0,0,0,0,40000000]"));

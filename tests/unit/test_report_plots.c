@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,11 +98,55 @@ static void what_the_peers_show_is_no_part_of_the_line(void **state)
 	free(text);
 }
 
+/* A peer's figures may be anything; a picture of them is still one of bounded size. */
+static void odd_figures_have_bounded_pictures(void **state)
+{
+	static const double odd[] = {INFINITY, -INFINITY, NAN, 1.7e308, -1.7e308, 5e-324, 0};
+	static const uint64_t wide[] = {0, 1, UINT64_MAX, UINT64_MAX - 1, 1ull << 62};
+	struct cli_incident *c = cli_incident_make();
+	json_t *incident = json_pack("{s:[i]}", "ranks", CLI_INCIDENT_CULPRIT);
+	struct trace_model m;
+	char *text = NULL;
+	size_t bytes;
+	FILE *to;
+
+	(void)state;
+	for (int r = 0; r < CLI_INCIDENT_RANKS; r++) {
+		struct window *w = &c->w[r];
+
+		for (uint32_t i = 0; i < w->signal_count; i++)
+			w->signals[i].value = odd[(i + (uint32_t)r) % 7];
+		for (uint32_t i = 0; i < w->step_count; i++) {
+			struct window_step *s = &w->steps[i];
+
+			s->expected_ns = odd[i % 7];
+			s->step.work[0] = odd[(i + 3) % 7];
+			s->step.latency_ns = wide[i % 5];
+			s->step.device_latency_ns = wide[(i + 1) % 5];
+			s->step.device_end_ns = wide[(i + 2) % 5];
+			s->step.index = i % 3 ? s->step.index : wide[(i + 3) % 5];
+		}
+	}
+	assert_int_equal(trace_model_init(&m), 0);
+	for (int r = 0; r < CLI_INCIDENT_RANKS; r++)
+		assert_int_equal(trace_model_add(&m, &c->w[r]), 0);
+	trace_model_finish(&m);
+	to = open_memstream(&text, &bytes);
+	assert_int_equal(report_html_write(to, incident, &m), 0);
+	fclose(to);
+	assert_true(bytes < 1 << 20);
+	assert_non_null(strstr(text, "id=\"steps\""));
+	trace_model_fini(&m);
+	json_decref(incident);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_line_is_what_the_model_expected),
 	    cmocka_unit_test(what_the_peers_show_is_no_part_of_the_line),
+	    cmocka_unit_test(odd_figures_have_bounded_pictures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * plots.h - the pictures of a report that are not of one rank against another (those are in
+ * report_plots.c): steps over time, one step in detail, where the culprits are, what their GPUs did.
+ * Each writes a section, or nothing where the windows have no data for it. Trust: incident and windows
+ * are peers' data. Threads: one caller. */
+#ifndef SYSOM_CLI_PLOTS_PLOTS_H
+#define SYSOM_CLI_PLOTS_PLOTS_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/jsonget.h"
+#include "cli/trace/trace_model.h"
+
+/* How long each step of the culprits took, with what was expected, and the flagged ones as a table;
+ * without a culprit, of all ranks. Says so where no steps are at hand. */
+void plots_steps(FILE *to, const json_t *incident, const struct trace_model *m);
+/* Launch thread and GPU streams of the culprit's typical slow step, above a healthy step of its own or,
+ * without one, the peer's same step. peer: NULL, none. */
+void plots_timeline(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
+		    const struct trace_rank *peer);
+/* The nodes of the culprits, with rank and GPU. */
+void plots_where(FILE *to, const json_t *incident, const struct trace_model *m);
+/* Clock, power and temperature of the culprits' GPUs over the incident's windows. */
+void plots_gpu(FILE *to, const json_t *incident, const struct trace_model *m);
+
+static inline bool plots_is_culprit(const json_t *incident, const struct trace_rank *r)
+{
+	return jsonget_has(json_object_get(incident, "ranks"), r->who.rank);
+}
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Written by hand rather than from a template, so that no text reaches the file unescaped: every
+ * string that came from a peer goes through escape_html(). */
+#include "cli/report/report_page.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/jsonget.h"
+#include "cli/report/incident_ledger.h"
+#include "cli/report/incident_text.h"
+#include "cli/report/incident_verdict.h"
+#include "cli/text/escape.h"
+#include "cli/text/term.h"
+
+#define SIGNALS_SHOWN 64
+#define WINDOWS_SHOWN 200
+
+static const char style[] =
+    ":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
+    "--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6}\n"
+    "@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
+    "--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff}}\n"
+    "body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
+    "max-width:1000px;padding:0 1em}\n"
+    "h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
+    ".dim{color:var(--dim)}.bad{color:var(--bad)}.ok{color:var(--ok)}\n"
+    "table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
+    "border-bottom:1px solid var(--line);white-space:nowrap}\n"
+    "th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
+    "overflow-wrap:anywhere;min-width:7em}\n"
+    ".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
+    "var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
+    "span.bar{display:block;height:.3em;background:var(--bar);border-radius:2px;margin-left:auto}\n"
+    "svg{display:block;overflow:visible;width:calc(100% - 86px);margin:1.4em 12px 3.6em 74px}"
+    "svg svg{width:100%;margin:0}svg text{fill:var(--dim);font-size:12px}"
+    "polyline{vector-effect:non-scaling-stroke}.heat rect{shape-rendering:crispEdges}"
+    ".key{white-space:nowrap;margin-right:1em}.key svg{display:inline-block;width:14px;"
+    "margin:0 .4em 0 0}\n"
+    ".hit{fill:transparent;stroke:none}svg .tip{visibility:hidden;fill:var(--fg)}"
+    ".p:hover .tip,.p:focus .tip{visibility:visible}"
+    ".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
+    "details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
+    ".scroll{overflow-x:auto}\n"
+    "h3{font-size:.98em;margin:1.2em 0 "
+    ".3em}section{margin:0}code{font-size:.85em;color:var(--dim)}\n"
+    ".verdict{border:1px solid var(--line);border-left:5px solid var(--bad);border-radius:6px;"
+    "padding:.2em 1.2em .8em;margin:1.4em 0}.verdict h2{margin:.6em 0 0}\n"
+    ".summary{font-size:1.15em;margin:.4em 0}.remedy{border-top:1px solid var(--line);"
+    "padding-top:.6em}ul{margin:.2em 0;padding-left:1.3em}li{overflow-wrap:anywhere}\n"
+    ".layer{display:inline-block;border:1px solid var(--line);border-radius:4px;padding:0 .4em;"
+    "font-size:.85em;color:var(--dim)}.ruled-out{color:var(--dim)}\n"
+    ".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
+    ".cool{color:var(--cool)}\n"
+    ".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
+    ".unknown{fill:var(--bg)}"
+    ".dot{fill:var(--other)}.call{fill:var(--fg)}rect.ok{fill:var(--ok)}rect.bar,.cpy{fill:var(--"
+    "bar)}"
+    ".node{flex:1}.rank{display:inline-block;background:var(--line);border-radius:4px;"
+    "padding:.1em .5em;margin:.2em 0;overflow-wrap:anywhere}.facts .rank b{display:inline;"
+    "font-size:1em}.rank.culprit{background:var(--bad);color:var(--bg)}"
+    "svg text.culprit{fill:var(--bad);font-weight:600}\n"
+    ".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
+    ".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
+    ".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
+    "@media(max-width:600px){body{margin:.8em auto;padding:0 .8em}h1{font-size:1.35em}"
+    "td,th{padding:.25em .3em;font-size:13px}td.t,th.t{min-width:5em}"
+    ".verdict{padding:.1em .7em .6em;margin:.8em 0}.facts{gap:.4em;margin:.8em 0}"
+    ".facts div{padding:.2em .5em;font-size:13px}.facts b{font-size:1.15em}}\n"
+    "@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
+    "--bar:#b9770e;--other:#999;--cool:#1a56a8}body{margin:0;max-width:none;font-size:11px}"
+    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
+    "h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
+
+static void fact(FILE *to, const char *label, const char *value, const char *class)
+{
+	fprintf(to, "<div><span class=\"dim\">%s</span><b class=\"%s\">", label, class);
+	escape_html(to, value);
+	fputs("</b></div>\n", to);
+}
+
+static void put_slowness(FILE *to, const json_t *in)
+{
+	char text[256];
+
+	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
+	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
+	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
+	fact(to, "self time, without waiting", term_excess(jsonget_number(in, "self_excess")), "");
+	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
+		 term_count(jsonget_number(in, "last_step")));
+	fact(to, "steps", text, "");
+	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
+	fact(to, "slow steps until flagged", term_count(jsonget_number(in, "steps_to_flag")), "");
+}
+
+static void put_facts(FILE *to, const json_t *in)
+{
+	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	bool hang = incident_verdict_is_hang(in);
+	uint64_t since, until;
+
+	fputs("<div class=\"facts\">\n", to);
+	if (!hang)
+		put_slowness(to, in);
+	else if (incident_text_hung(in, &since, &until))
+		fact(to, incident_verdict_is_open(in) ? "hangs for, so far" : "hung for",
+		     term_span((double)(until - since) / 1e9), "bad");
+	if (raw > 0)
+		fact(to, "uploaded of what the windows cover", term_percent(sent / raw), "");
+	fputs("</div>\n", to);
+	if (json_array_size(json_object_get(in, "victims")) &&
+	    json_array_size(json_object_get(in, "ranks"))) {
+		fprintf(to, "<p>%s only because %s for it: rank%s ", hang ? "Hanging" : "Slow",
+			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits"
+									     : "they wait",
+			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
+		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
+		fputs(".</p>\n", to);
+	}
+}
+
+void report_page_begin(FILE *to, const json_t *in)
+{
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"),
+		 end = jsonget_unsigned(in, "end_unix_ns");
+	const json_t *nodes = json_object_get(in, "nodes"), *v;
+	size_t i;
+
+	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+	      to);
+	escape_html(to, incident_text_title(in));
+	fputs(" - sysom</title>\n<style>\n", to);
+	fputs(style, to);
+	escape_around(to, "</style></head><body>\n<h1>", incident_text_title(in),
+		      "</h1>\n<p class=\"dim\">Incident ");
+	escape_html(to, jsonget_text(in, "id"));
+	escape_around(to, ", ", jsonget_text(in, "state"), "; job ");
+	escape_html(to, jsonget_text(in, "job"));
+	json_array_foreach ((json_t *)nodes, i, v) {
+		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
+		escape_html(to, json_is_string(v) ? json_string_value(v) : "?");
+	}
+	fprintf(to, "; %s", term_time(begin));
+	if (end > begin)
+		fprintf(to, ", for %s", term_span((double)(end - begin) / 1e9));
+	fputs("</p>\n", to);
+	report_verdict_put(to, in);
+	put_facts(to, in);
+}
+
+static void put_number(FILE *to, const json_t *signal, const char *key)
+{
+	char text[64];
+
+	if (json_is_number(json_object_get(signal, key)))
+		snprintf(text, sizeof(text), "%.4g", jsonget_number(signal, key));
+	escape_cell(to, json_is_number(json_object_get(signal, key)) ? text : "not known");
+}
+
+#define DISK(kind)                                                                                 \
+	kind ":file-read " kind ":file-write " kind ":file-sync " kind ":file-system " kind        \
+	     ":network-file " kind ":storage " kind ":disk-limit " kind ":file-fault " kind        \
+	     ":swap "
+
+/* The accounts that what a signal shows can lengthen, as ACCOUNT or ACCOUNT:WHAT. */
+static const struct {
+	const char *signal, *subject; /* how they begin */
+	const char *accounts;
+} lengthens[] = {
+    {"run_wait", "", "runnable"},
+    {"cpu_hog", "", "runnable"},
+    {"pressure", "cpu", "runnable"},
+    {"cpu_throttled", "", "runnable stopped"},
+    {"softirq_", "", "stolen runnable"},
+    {"irq_", "", "stolen runnable"},
+    {"cpu_steal", "", "stolen runnable running kernel"},
+    {"migrations", "", "running"},
+    {"node_migrations", "", "running"},
+    {"numa_moves", "", "running blocked:numa kernel:numa"},
+    {"pages_migrated", "", "running blocked:numa kernel:numa"},
+    {"page_faults", "", "running blocked:page-fault kernel:page-fault"},
+    {"first_touch", "", "running stolen:first-touch kernel:page-fault"},
+    {"lock_", "", "blocked:kernel-lock kernel:kernel-lock"},
+    {"file_lock", "", "blocked:file-lock"},
+    {"pressure", "memory",
+     "blocked:reclaim blocked:memory-limit kernel:reclaim kernel:memory-limit "
+     "blocked:swap kernel:swap"},
+    {"refaults", "", DISK("blocked") DISK("kernel")},
+    {"major_faults", "", DISK("blocked") DISK("kernel")},
+    {"io_", "", DISK("blocked") DISK("kernel")},
+    {"pressure", "io", DISK("blocked") DISK("kernel")},
+    {"disk_", "", DISK("blocked") DISK("kernel")},
+    {"tcp_", "", "blocked:socket blocked:socket-send blocked:host-collective collective"},
+    {"gpu_", "", "compute copy collective"},
+};
+
+static const char *accounts_of(const json_t *signal)
+{
+	const char *name = jsonget_text(signal, "name"), *subject = jsonget_text(signal, "subject");
+
+	for (size_t i = 0; i < ARRAY_LEN(lengthens); i++)
+		if (!strncmp(name, lengthens[i].signal, strlen(lengthens[i].signal)) &&
+		    !strncmp(subject, lengthens[i].subject, strlen(lengthens[i].subject)))
+			return lengthens[i].accounts;
+	return NULL;
+}
+
+static bool is_listed(const char *list, const json_t *row)
+{
+	char with[80];
+
+	snprintf(with, sizeof(with), "%s:%s", jsonget_text(row, "account"),
+		 jsonget_text(row, "what"));
+	for (size_t n; *list; list += n + !!list[n]) {
+		n = strcspn(list, " ");
+		if (n && !strncmp(list, with, n) && (with[n] == ':' || !with[n]))
+			return true;
+	}
+	return false;
+}
+
+/* The ledger of a rank's verdict; of nobody's in particular, the first. NULL: none. */
+static const json_t *ledger_of(const json_t *in, int64_t rank)
+{
+	const json_t *d;
+
+	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++) {
+		const json_t *ranks = json_object_get(d, "ranks");
+
+		if (incident_ledger_is_known(d) &&
+		    (!json_array_size(ranks) ||
+		     json_integer_value(json_array_get(ranks, 0)) == rank))
+			return json_object_get(d, "ledger");
+	}
+	return NULL;
+}
+
+/* Why a raised signal is or is not a cause: how much longer its accounts are. */
+static void put_weight(FILE *to, const json_t *in, const json_t *signal)
+{
+	const json_t *l = ledger_of(in, jsonget_integer(signal, "rank")), *row;
+	const char *accounts = accounts_of(signal);
+	double whole = jsonget_number(l, "excess_ms"), sum = 0;
+	size_t i;
+
+	if (!l || !accounts) {
+		fputs(
+		    "<br><span class=\"dim\">Not weighed: no ledger has an account for it.</span>",
+		    to);
+		return;
+	}
+	json_array_foreach (json_object_get(l, "rows"), i, row)
+		if (is_listed(accounts, row) && jsonget_number(row, "excess_ms") > 0)
+			sum += jsonget_number(row, "excess_ms");
+	if (sum > 0 && whole > 0)
+		fprintf(to,
+			"<br><span class=\"dim\">It explains at most %s of the excess, %s: so much "
+			"longer are its accounts.</span>",
+			term_ms(sum), term_percent(sum / whole));
+	else
+		fputs("<br><span class=\"dim\">It explains nothing: none of its accounts "
+		      "grew.</span>",
+		      to);
+}
+
+static void put_signal(FILE *to, const json_t *in, const json_t *s)
+{
+	bool raised = jsonget_true(s, "raised");
+	double weight_ms = jsonget_number(s, "weight_ms");
+
+	fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">", (long long)jsonget_integer(s, "rank"),
+		raised ? " bad" : "");
+	escape_html(to, jsonget_text(s, raised ? "text" : "name"));
+	if (raised)
+		put_weight(to, in, s);
+	else if (*jsonget_text(s, "subject"))
+		escape_around(to, ": ", jsonget_text(s, "subject"), "");
+	fputs("</td>", to);
+	put_number(to, s, "value");
+	put_number(to, s, "usual");
+	escape_around(to, "<td class=\"t\">", jsonget_text(s, "unit"), "</td>");
+	escape_cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
+	fputs("</tr>\n", to);
+}
+
+void report_page_signals(FILE *to, const json_t *in)
+{
+	const json_t *signals = json_object_get(in, "signals"), *s;
+	unsigned raised = 0;
+	size_t i;
+
+	if (!json_array_size(signals))
+		return;
+	json_array_foreach ((json_t *)signals, i, s)
+		raised += jsonget_true(s, "raised");
+	fprintf(to, "<section id=\"signals\">\n<h2>OS and GPU signals</h2>\n%s",
+		raised ? "" : "<p class=\"dim\">None stands out.</p>\n");
+	for (int pass = raised ? 0 : 1; pass < 2;
+	     pass++) { /* what stands out, and what is as usual */
+		unsigned shown = 0;
+
+		json_array_foreach ((json_t *)signals, i, s) {
+			if (jsonget_true(s, "raised") == pass || shown == SIGNALS_SHOWN)
+				continue;
+			if (!shown++)
+				fprintf(to,
+					"%s<div class=\"scroll\"><table><tr><th>rank</th><th "
+					"class=\"t\">signal</th><th>observed</th><th>usual</th><th "
+					"class=\"t\">unit</th><th>per step</th></tr>\n",
+					pass ? "<details><summary>Signals as usual</summary>\n"
+					     : "");
+			put_signal(to, in, s);
+		}
+		if (shown)
+			fprintf(to, "</table></div>\n%s", pass ? "</details>\n" : "");
+	}
+	fputs("<p class=\"dim\">Red: far above its usual value. Per step: of all its threads, also "
+	      "while the GPU works.</p>\n</section>\n",
+	      to);
+}
+
+void report_page_windows(FILE *to, const json_t *in)
+{
+	const json_t *windows = json_object_get(in, "windows"), *w;
+	size_t i;
+
+	fputs("<h2>Windows</h2>\n<div class=\"scroll\">"
+	      "<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
+	      "reason</th><th "
+	      "class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
+	      to);
+	json_array_foreach ((json_t *)windows, i, w) {
+		if (i == WINDOWS_SHOWN) {
+			fprintf(to, "<tr><td class=\"t\" colspan=\"7\">and %zu more</td></tr>\n",
+				json_array_size(windows) - i);
+			break;
+		}
+		fprintf(to, "<tr><td>%lld</td><td class=\"t\">",
+			(long long)jsonget_integer(w, "rank"));
+		escape_html(to, jsonget_text(w, "node"));
+		fputs("</td><td class=\"t\">", to);
+		escape_html(to, jsonget_text(w, "reason"));
+		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">"
+						      : "</td><td class=\"t\">",
+		      to);
+		escape_html(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
+		fputs("</td>", to);
+		escape_cell(to, term_count(jsonget_number(w, "steps")));
+		escape_cell(to, term_count(jsonget_number(w, "records")));
+		escape_cell(to, term_bytes(jsonget_number(w, "bytes")));
+		fputs("</tr>\n", to);
+	}
+	fputs("</table></div>\n", to);
+	json_array_foreach (json_object_get(in, "missing"), i, w) {
+		escape_around(to, "<p class=\"bad\">Missing: ",
+			      json_is_string(w) ? json_string_value(w) : "?", "</p>\n");
+	}
+}
+
+void report_page_end(FILE *to)
+{
+	fputs("</body></html>\n", to);
+}
+
+void report_page_write(FILE *to, const json_t *in)
+{
+	report_page_begin(to, in);
+	report_page_signals(to, in);
+	report_page_windows(to, in);
+	escape_around(to, "<p class=\"dim\">sysom report ", jsonget_text(in, "id"),
+		      " writes this page with its pictures.</p>\n");
+	report_page_end(to);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * report_page.h - the part of a report that needs the incident's JSON alone: title, verdict with its
+ * ledger and evidence, figures, signals, and which windows there are. `sysom report` adds the pictures;
+ * sysom-aggregator serves it as it is. One self-contained HTML page without a script.
+ * Trust: the incident is a peer's JSON: every text is escaped. Threads: any, each with a FILE. */
+#ifndef SYSOM_CLI_REPORT_REPORT_PAGE_H
+#define SYSOM_CLI_REPORT_REPORT_PAGE_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* The page's head, its title, the verdicts and the figures. */
+void report_page_begin(FILE *to, const json_t *incident);
+/* What the operating system and the GPU did; of a raised signal, what the ledger has of it. */
+void report_page_signals(FILE *to, const json_t *incident);
+void report_page_windows(FILE *to, const json_t *incident);
+void report_page_end(FILE *to);
+/* All of it, as a page of its own. */
+void report_page_write(FILE *to, const json_t *incident);
+
+/* report_verdict.c: the diagnosis. Says so where the incident has none. */
+void report_verdict_put(FILE *to, const json_t *incident);
+
+#endif
