@@ -184,6 +184,10 @@ def nobody(_):
     return ()
 
 
+def all_of(_):
+    return range(4)
+
+
 @dataclasses.dataclass
 class Case:
     name: str
@@ -557,6 +561,69 @@ CASES = [
          job=(*HOST, "--rank-does", "{rank} prefetch_aside")),
     Case("longer_sequences", "healthy: sequences get 40% longer over 500 steps",
          job=(*HOST, "--does", "longer_sequences")),
+    # a third round of faults that nothing was tuned to
+    Case("ecc", "the GPU's memory has correctable errors, more and more, and all its kernels take 45% longer", "gpu-ecc",
+         (Tool("ecc_storm.py --file {nvml} --device {rank}"), Order("slower_gpu percent=45"))),
+    Case("memory_clock", "the memory clock of one GPU is down: what moves memory takes 80% longer",
+         ("gpu-clocks", "gpu-kernel", "gpu-slow"),
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1980 --also mem_clock_mhz=810"),
+          Order("memory_bound percent=80"))),
+    Case("late_starts", "one GPU begins each operation 0.6 ms late, though it was launched long before", "gpu-queue",
+         (Tool("gpu_gap.py --pid {pid} --us 600"),)),
+    Case("host_callback", "a stream waits 25 ms for a function on the host (cuLaunchHostFunc), with work queued behind it",
+         ("gpu-queue", "cpu-host-gap", "cpu-sleep"), (Order("host_callback ms=25 at=middle"),)),
+    Case("unfused", "the fused optimizer is missing on one rank: 4,000 small kernels in place of 4",
+         ("sw-environment", "cpu-host-gap", "cpu-python"), (Order("unfused"),)),
+    Case("small_buckets", "the gradients of all ranks are reduced in 1,200 small buckets in place of 4",
+         ("sw-kernels", "net-transfer", "sw-hot-path", "cpu-python"), (Order("small_buckets", True),), every_rank=True,
+         kind="uniform", ranks=nobody, or_all=True),
+    Case("tracemalloc", "PYTHONTRACEMALLOC=25 was left on one rank: each allocation is written down",
+         ("sw-environment", "cpu-python", "cpu-function"), job=(*HOST, "--does", "build_samples"),
+         from_start=("--env", "{rank}:PYTHONTRACEMALLOC=25")),
+    Case("mixed_types", "an array of NumPy has Python's objects in place of numbers", ("cpu-function", "cpu-python"),
+         (Order("mixed_types"),), job=(*HOST, "--does", "normalize")),
+    Case("trim_heap", "a thread trims a large heap all the time and holds the allocator's lock", "cpu-lock",
+         (Order("trim_heap"),), job=(*HOST, "--rank-does", "{rank} collate")),
+    Case("seccomp", "a container's supervisor answers some system calls late (seccomp's user notifications)", "cpu-process",
+         (Order("set_attributes"),)),
+    Case("lease", "a file server gives the lease of a file that each step opens back late", ("cpu-lock", "cpu-process"),
+         (Tool("lease.py --path {dir}/leased-{rank} --ms 35"),),
+         job=(*HOST, "--rank-does", "{rank} open_leased path={dir}/leased")),
+    Case("inotify", "each step waits for a file of another process (inotify)", "cpu-process", (Order("await_file"),)),
+    Case("async_child", "each step runs a program and waits for it, with asyncio", "cpu-process", (Order("async_child"),)),
+    Case("uprobes", "somebody counts the calls of a function of the rank (bpftrace's uprobe)",
+         ("cpu-function", "cpu-python"),
+         (Tool("bpftrace -p {pid} -e uprobe:/usr/bin/python3.11:PyObject_Malloc{{@=count()}}"),),
+         job=(*HOST, "--does", "build_samples")),
+    Case("list_processes", "a callback reads what all processes of the machine use, in each step",
+         ("cpu-python", "cpu-function"), (Order("list_processes"),)),
+    Case("lazy_pages", "another process brings the rank's pages late (userfaultfd)", ("os-faults", "cpu-process"),
+         (Order("lazy_pages"),)),
+    Case("one_cpu", "all ranks may use the same one CPU only", "os-run-queue",
+         (Of(all_of, *(Tool("inject.py affinity --pid {pid} --cpus 1") for _ in range(4))),),
+         job=("--loader", "none", "--host-ms", "10"), every_rank=True, kind="uniform"),
+    Case("gang", "the whole job is stopped for 500 ms every second: it takes turns with another", "os-stopped",
+         (Tool("suspend_job.py {pids} --ms 500 --every 1000"),), every_rank=True, kind="uniform"),
+    Case("inode_lock", "somebody writes 128 MB at a time to a file to which each step appends a line",
+         ("os-lock", "storage-disk"), (Tool("big_writes.py --path {dir}/events-{rank} --mb 128"),),
+         job=(*HOST, "--rank-does", "{rank} append_shared path={dir}/events")),
+    Case("backlog", "every tenth step connects to a server whose queue of new connections is full",
+         ("net-wait", "net-retransmits"), (Order("connect_often every=10"),), seconds=60),
+    Case("link_cut", "the network of a gloo rank is cut", ("net-wait", "net-retransmits", "hang-transfer"), (Link(0, 100),),
+         job=(*HOST, "--gloo"), link=True, or_all=True, kind="hang", ends=False, needs=("module:torch", "netns"), seconds=40),
+    Case("back_off", "an object store throttles (503), and the client waits before it asks again", ("cpu-sleep", "net-wait"),
+         (Order("back_off"),)),
+    Case("map_remote", "major page faults in a mapped file that a slow server holds (FUSE)",
+         ("storage-disk", "os-faults", "cpu-process"),
+         (Tool("slow_files.py --at {dir}/weights-{rank} --ms 8"), Order("map_remote path={dir}/weights-{rank}/data"))),
+    Case("copy_up", "each step writes to a file of the container's image, which overlayfs copies first",
+         ("storage-sync", "storage-disk"), (Order("write_layer mb=16"),)),
+    Case("trace_window", "healthy: a profiler looks at 6 of 100 steps and writes what it saw",
+         job=(*HOST, "--does", "trace_window")),
+    Case("no_sync", "healthy: gradients are reduced and the optimizer runs in every eighth step only",
+         job=(*HOST, "--does", "no_sync")),
+    Case("draw_samples", "healthy: rank 0 draws samples with the model every 60 steps, and the others wait",
+         job=(*HOST, "--does", "draw_samples")),
 ]
 
 
