@@ -18,6 +18,7 @@ import pickle
 import queue
 import random
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -1682,6 +1683,56 @@ def build_samples(rank, count=6000):
         yield
         some = [{"id": i, "tokens": (i, i + 1)} for i in range(count)]
         some.clear()
+
+
+def checksum(rank, path, count=20000):
+    """Checksums of many small records, by a library of the rank's own."""
+    own = f"{path}-{rank.rank}.so"
+    shutil.copy("/lib/x86_64-linux-gnu/libz.so.1", own)
+    crc32, record = ctypes.CDLL(own).crc32, b"x" * 32
+    while True:
+        yield
+        for _ in range(count):
+            crc32(0, record, 32)
+
+
+def pool_map(rank, count=4):
+    """Processes of a pool prepare the samples, and the step waits for them."""
+    parts = [rank.rng.randbytes(256 << 10)] * count
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        while True:
+            yield
+            pool.map(zlib.compress, parts)
+
+
+def ask_store(rank, ms=30):
+    """An object store on this machine, over a local stream socket, that takes its time."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        while its.recv(1):
+            time.sleep(ms / 1e3)
+            its.sendall(bytes(4096))
+        os._exit(0)
+    its.close()
+    try:
+        while True:
+            yield
+            ours.sendall(b"q")
+            ours.recv(4096, socket.MSG_WAITALL)
+    finally:
+        ours.close()
+        os.waitpid(pid, 0)
+
+
+def average_history(rank, more=4000):
+    """The mean of all values since the beginning, in each step."""
+    history = []
+    while True:
+        step = yield
+        history += [step / 7] * more
+        sum(x * x for x in history) / len(history)
 
 
 def list_processes(rank):
