@@ -18,6 +18,7 @@ import pickle
 import queue
 import random
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -1471,6 +1472,489 @@ def loop(rank):
 def die(rank):
     yield
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# ---- a third round ----
+
+def back_off(rank, ms=12, tries=3):
+    """An object store that throttles: two of three answers are 503, and the client waits longer each time."""
+    script = ("import http.server\n"
+              "class H(http.server.BaseHTTPRequestHandler):\n"
+              "    protocol_version, asked, wbufsize = 'HTTP/1.1', 0, -1\n"
+              "    def do_GET(self):\n"
+              "        H.asked += 1\n"
+              f"        self.send_response(503 if H.asked % {tries} else 200)\n"
+              "        self.send_header('Content-Length', '2'); self.end_headers()\n"
+              "        self.wfile.write(b'ok')\n"
+              "    def log_message(self, *a): pass\n"
+              "s = http.server.HTTPServer(('127.0.0.1', 0), H)\n"
+              "print(s.server_port, flush=True)\n"
+              "s.serve_forever()\n")
+    server = subprocess.Popen(["/usr/bin/python3", "-c", script], stdout=subprocess.PIPE)
+    client = http.client.HTTPConnection("127.0.0.1", int(server.stdout.readline()))
+
+    def fetch_object():
+        pause = ms / 1e3
+        while True:
+            client.request("GET", "/bucket/object")
+            answer = client.getresponse()
+            answer.read()
+            if answer.status == 200:
+                return
+            time.sleep(pause)
+            pause *= 2
+
+    try:
+        while True:
+            yield
+            fetch_object()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def connect_often(rank, every=10, count=3):
+    """Connections to a server whose queue of new ones is full: it drops the SYN, which TCP sends again after 1 s."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    pid = os.fork()
+    if not pid:
+        listener.setblocking(False)
+        while True:
+            time.sleep(0.4)
+            try:
+                while True:
+                    listener.accept()[0].close()
+            except BlockingIOError:
+                pass
+    where = listener.getsockname()
+    listener.close()
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                some = [socket.create_connection(where) for _ in range(count)]
+                for s in some:
+                    s.close()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def set_attributes(rank, count=4, ms=8):
+    """A container's supervisor looks at some system calls (seccomp's user notifications) and takes its time."""
+    path, libc = os.path.join(rank.dir, f"cache-{rank.rank}"), ctypes.CDLL(None, use_errno=True)
+    with open(path, "wb"):
+        pass
+    setxattr, notify, allow = 188, 0x7fc00000, 0x7fff0000  # x86-64
+    code = b"".join(struct.pack("=HBBI", *x) for x in ((0x20, 0, 0, 0), (0x15, 0, 1, setxattr), (6, 0, 0, notify),
+                                                      (6, 0, 0, allow)))
+    room = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("=H6xQ", 4, ctypes.addressof(room)), 16)
+    fd = libc.syscall(317, 1, 8, program)  # seccomp, SECCOMP_SET_MODE_FILTER, with a listener
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "seccomp")
+    pid = os.fork()
+    if not pid:
+        while True:
+            asked = bytearray(80)
+            fcntl.ioctl(fd, 0xc0502100, asked)  # SECCOMP_IOCTL_NOTIF_RECV
+            time.sleep(ms / 1e3)
+            fcntl.ioctl(fd, 0xc0182101, struct.pack("=QqiI", struct.unpack_from("=Q", asked)[0], 0, 0, 1))  # go on
+    os.close(fd)
+    try:
+        while True:
+            step = yield
+            for n in range(count):
+                os.setxattr(path, f"user.part{n}", b"%d" % step)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def open_leased(rank, path):
+    """Opens a file that a file server has leased: it has to give the lease back first."""
+    path = f"{path}-{rank.rank}"
+    with open(path, "wb") as f:
+        f.write(b"x" * 512)
+    while True:
+        yield
+        fd = os.open(path, os.O_RDONLY)
+        os.read(fd, 512)
+        os.close(fd)
+
+
+def await_file(rank, ms=30):
+    """Another process writes a file, and the step waits until inotify says that it is there."""
+    libc, inbox = ctypes.CDLL(None), os.path.join(rank.dir, f"parts-{rank.rank}")
+    os.makedirs(inbox, exist_ok=True)
+    watch = libc.inotify_init1(0)
+    libc.inotify_add_watch(watch, inbox.encode(), 0x80)  # IN_MOVED_TO
+    ours, its = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(its)
+        while os.read(ours, 1):
+            time.sleep(ms / 1e3)
+            with open(os.path.join(inbox, "part.new"), "wb") as f:
+                f.write(b"x" * 4096)
+            os.rename(os.path.join(inbox, "part.new"), os.path.join(inbox, "part"))
+        os._exit(0)
+    os.close(ours)
+    try:
+        while True:
+            yield
+            os.write(its, b"q")
+            os.read(watch, 4096)
+    finally:
+        os.close(its)
+        os.waitpid(pid, 0)
+        os.close(watch)
+
+
+def async_child(rank, ms=30):
+    """A coroutine runs a program and waits for it."""
+    async def validate():
+        child = await asyncio.create_subprocess_exec("/bin/sleep", f"{ms / 1e3}")
+        await child.wait()
+
+    loop = asyncio.new_event_loop()
+    try:
+        while True:
+            yield
+            loop.run_until_complete(validate())
+    finally:
+        loop.close()
+
+
+def collate(rank, count=200, heap=60000, size=8200):
+    """Buffers of some kilobytes that come and go, in a heap half of which is free."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    some = [libc.malloc(size) for _ in range(heap)]
+    for at in some[::2]:
+        libc.free(at)
+    while True:
+        yield
+        some = [bytearray(6000) for _ in range(count)]
+        some.clear()
+
+
+def trim_heap(rank):
+    """A thread gives the memory that the heap does not use back to the kernel, again and again."""
+    libc, over = ctypes.CDLL(None), threading.Event()
+
+    def trim_memory():
+        while not over.wait(0.005):
+            libc.malloc_trim(0)
+
+    threading.Thread(target=trim_memory, name="trim", daemon=True).start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+
+
+def normalize(rank, samples=400000):
+    """Samples are scaled and summed, in NumPy."""
+    import numpy
+    rank.samples = numpy.full(samples, 0.5)
+    while True:
+        yield
+        (rank.samples * 0.75).sum()
+
+
+def mixed_types(rank):
+    """One sample was missing: the array is one of Python's objects now."""
+    numbers = rank.samples
+    rank.samples = numbers.astype(object)
+    try:
+        while True:
+            yield
+    finally:
+        rank.samples = numbers
+
+
+def build_samples(rank, count=6000):
+    """Many small objects."""
+    while True:
+        yield
+        some = [{"id": i, "tokens": (i, i + 1)} for i in range(count)]
+        some.clear()
+
+
+def checksum(rank, path, count=20000):
+    """Checksums of many small records, by a library of the rank's own."""
+    own = f"{path}-{rank.rank}.so"
+    shutil.copy("/lib/x86_64-linux-gnu/libz.so.1", own)
+    crc32, record = ctypes.CDLL(own).crc32, b"x" * 32
+    while True:
+        yield
+        for _ in range(count):
+            crc32(0, record, 32)
+
+
+def pool_map(rank, count=4):
+    """Processes of a pool prepare the samples, and the step waits for them."""
+    parts = [rank.rng.randbytes(256 << 10)] * count
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        while True:
+            yield
+            pool.map(zlib.compress, parts)
+
+
+def ask_store(rank, ms=30):
+    """An object store on this machine, over a local stream socket, that takes its time."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        while its.recv(1):
+            time.sleep(ms / 1e3)
+            its.sendall(bytes(4096))
+        os._exit(0)
+    its.close()
+    try:
+        while True:
+            yield
+            ours.sendall(b"q")
+            ours.recv(4096, socket.MSG_WAITALL)
+    finally:
+        ours.close()
+        os.waitpid(pid, 0)
+
+
+def average_history(rank, more=4000):
+    """The mean of all values since the beginning, in each step."""
+    history = []
+    while True:
+        step = yield
+        history += [step / 7] * more
+        sum(x * x for x in history) / len(history)
+
+
+def list_processes(rank):
+    """A callback writes down what all processes of the machine use."""
+    while True:
+        yield
+        total = 0
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            for name in ("stat", "status", "cmdline", "io", "smaps_rollup"):
+                try:
+                    with open(f"/proc/{pid}/{name}", "rb") as f:
+                        total += len(f.read())
+                except OSError:
+                    pass
+
+
+def lazy_pages(rank, count=6, ms=5):
+    """Memory that another process has still to bring (userfaultfd), as after a lazy restore."""
+    libc, size = ctypes.CDLL(None, use_errno=True), count * PAGE
+    fd = libc.syscall(323, os.O_CLOEXEC)  # userfaultfd
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "userfaultfd")
+    m = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    view = ctypes.c_char.from_buffer(m)
+    at = ctypes.addressof(view)
+    fcntl.ioctl(fd, 0xc018aa3f, bytearray(struct.pack("=3Q", 0xaa, 0, 0)))  # UFFDIO_API
+    fcntl.ioctl(fd, 0xc020aa00, bytearray(struct.pack("=4Q", at, size, 1, 0)))  # UFFDIO_REGISTER, what is missing
+    pid = os.fork()
+    if not pid:
+        page = ctypes.create_string_buffer(2 * PAGE)
+        page = (ctypes.addressof(page) + PAGE - 1) // PAGE * PAGE
+        while True:
+            where = struct.unpack_from("=16xQ", os.read(fd, 32))[0] // PAGE * PAGE
+            time.sleep(ms / 1e3)
+            fcntl.ioctl(fd, 0xc028aa03, bytearray(struct.pack("=4Qq", where, page, PAGE, 0, 0)))  # UFFDIO_COPY
+    os.close(fd)
+    try:
+        while True:
+            yield
+            m.madvise(mmap.MADV_DONTNEED)
+            for n in range(count):
+                m[n * PAGE]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def append_shared(rank, path):
+    """A line in a file that others write as well."""
+    fd = os.open(f"{path}-{rank.rank}", os.O_WRONLY | os.O_CREAT, 0o600)
+    while True:
+        step = yield
+        os.pwrite(fd, b"step %d\n" % step, 0)
+
+
+def map_remote(rank, path, pages=4):
+    """Weights in a mapped file whose pages a file system's server has to bring."""
+    fd = os.open(path, os.O_RDONLY)
+    at = 0
+    try:
+        while True:
+            yield
+            with mmap.mmap(fd, 16 << 20, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ) as m:
+                m.madvise(mmap.MADV_RANDOM)  # no reading ahead
+                for _ in range(pages):
+                    m[at]
+                    at = (at + 16 * PAGE) % (16 << 20)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def write_layer(rank, mb=16, files=4000):
+    """Opens files of a container's image to write: the overlay file system copies each of them first."""
+    top = os.path.join(rank.dir, f"overlay-{rank.rank}")
+    lower, upper, work, at = (os.path.join(top, x) for x in ("lower", "upper", "work", "at"))
+    for x in (lower, upper, work, at):
+        os.makedirs(x)
+    with open(os.path.join(lower, "0"), "wb") as f:
+        f.write(rank.rng.randbytes(mb << 20))
+        f.flush()
+        os.fsync(f.fileno())
+    for n in range(1, files):
+        os.link(os.path.join(lower, "0"), os.path.join(lower, str(n)))
+    subprocess.run(["mount", "-t", "overlay", "image", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", at],
+                   check=True)
+    n = 0
+    try:
+        while True:
+            yield
+            with open(os.path.join(at, str(n % files)), "r+b") as f:
+                f.write(b"changed")
+            n += 1
+    finally:
+        subprocess.run(["umount", "-l", at], check=False)
+        subprocess.run(["rm", "-rf", upper], check=False)
+
+
+def slower_gpu(rank, percent=45):
+    """All kernels take longer."""
+    rank.work.pace = 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        rank.work.pace = 1.0
+
+
+MEMORY_BOUND = ("embedding_kernel(float*, long const*)", "layer_norm_kernel(float*)", "attention_forward_kernel(float*)",
+                "attention_backward_kernel(float*)", "adam_kernel(float*, float*, float*)")
+
+
+def memory_bound(rank, percent=80):
+    """The kernels that only move memory take longer, and the others do not."""
+    for name in MEMORY_BOUND:
+        rank.work.slower[name] = 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        for name in MEMORY_BOUND:
+            del rank.work.slower[name]
+
+
+def host_callback(rank, ms=25):
+    """The stream waits for a function on the host (cuLaunchHostFunc), which waits for something itself."""
+    launch = rank.gpu.cuda.cuLaunchHostFunc
+    launch.argtypes = [ctypes.c_void_p] * 3
+    wait = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+    while True:
+        yield
+        launch(rank.gpu.streams[0], wait, int(ms * 1000))
+
+
+def unfused(rank, count=1000, us=4):
+    """The fused optimizer is missing on this rank: each tensor has small kernels of its own."""
+    names = [f"vectorized_elementwise_kernel<4, {x}>(float*, float*)" for x in ("add", "mul", "addcmul", "sqrt", "div")]
+
+    def kernel(name, *more, **others):
+        if not name.startswith("adam"):
+            return type(rank).kernel(rank, name, *more, **others)
+        for n in range(count):
+            type(rank).kernel(rank, names[n % len(names)], us, (80, 1, 1))
+        return None
+
+    rank.kernel = kernel
+    try:
+        while True:
+            yield
+    finally:
+        del rank.kernel
+
+
+def small_buckets(rank, count=300):
+    """The gradients are reduced in many small buckets, on all ranks from the same step on, until the end."""
+    path = os.path.join(rank.dir, "buckets-from")
+    usual, first = rank.gpu.allreduce, None
+
+    def reduce_buckets(nbytes):
+        for _ in range(count):
+            usual(nbytes // count)
+
+    while True:
+        step = yield
+        if first is None:
+            if rank.rank == 0 and not os.path.exists(path):
+                with open(path + ".new", "w", encoding="ascii") as f:
+                    f.write(str(step + 6))
+                os.rename(path + ".new", path)
+            if os.path.exists(path):
+                with open(path, encoding="ascii") as f:
+                    first = int(f.read())
+        if step == first:
+            rank.gpu.allreduce = reduce_buckets
+
+
+def trace_window(rank, every=100, steps=6, events=60000):
+    """A profiler looks at a few steps now and then, and writes what it saw."""
+    seen, lines = [], []
+
+    def on_call(frame, event, arg):
+        seen.append((event, frame.f_code.co_name))
+
+    while True:
+        step = yield
+        at = step % every
+        if at == every - steps - 1:
+            sys.setprofile(on_call)
+        elif at == every - 1:
+            sys.setprofile(None)
+            lines = [{"name": name, "ph": event, "ts": n} for n, (event, name) in enumerate(seen)]
+            json.dumps((lines * (events // max(1, len(lines)) + 1))[:events])
+            seen.clear()
+
+
+def no_sync(rank, every=8):
+    """Gradients are accumulated: only every eighth step reduces them and runs the optimizer."""
+    usual_reduce, last = rank.gpu.allreduce, [True]
+
+    def allreduce(nbytes):
+        if last[0]:
+            usual_reduce(nbytes)
+
+    def kernel(name, *more, **others):
+        if last[0] or not name.startswith("adam"):
+            type(rank).kernel(rank, name, *more, **others)
+
+    rank.gpu.allreduce, rank.kernel = allreduce, kernel
+    while True:
+        step = yield
+        last[0] = step % every == every - 1
+
+
+def draw_samples(rank, every=60, kernels=400, us=1000):
+    """Rank 0 draws a few samples with the model now and then, to look at, and the others wait for it."""
+    while True:
+        step = yield
+        if rank.rank == 0 and step % every == every - 1:
+            for n in range(kernels):
+                rank.kernel("decode_attention_kernel(float*)", us, (16, 1, 1))
+                if n % 20 == 19:
+                    rank.gpu.synchronize()
 
 
 def parse(text):
