@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Written by hand rather than from a template, so that no text reaches the file unescaped: every
- * string that came from a peer goes through escape_html(). */
+ * Not from a template, so that no text reaches the file unescaped: every string of a peer goes through
+ * escape_html(). */
 #include "cli/report/report.h"
 
 #include <errno.h>
@@ -122,15 +122,16 @@ static void put_slowness(FILE *to, const json_t *in)
 {
 	char text[256];
 
-	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
+	fact(to, "compared with expected", term_excess(jsonget_number(in, "excess")), "bad");
 	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
 	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
-	fact(to, "self time, without waiting", term_excess(jsonget_number(in, "self_excess")), "");
+	fact(to, "self time compared with expected", term_excess(jsonget_number(in, "self_excess")),
+	     "");
 	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
 	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
-	fact(to, "slow steps until flagged", term_count(jsonget_number(in, "steps_to_flag")), "");
+	fact(to, "slow steps until detected", term_count(jsonget_number(in, "steps_to_flag")), "");
 }
 
 static void put_facts(FILE *to, const json_t *in)
@@ -143,10 +144,10 @@ static void put_facts(FILE *to, const json_t *in)
 	if (!hang)
 		put_slowness(to, in);
 	else if (incident_text_hung(in, &since, &until))
-		fact(to, incident_verdict_is_open(in) ? "hangs for, so far" : "hung for",
+		fact(to, incident_verdict_is_open(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
 	if (raw > 0)
-		fact(to, "uploaded of what the windows cover", term_percent(sent / raw), "");
+		fact(to, "uploaded share of the events", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
 	if (json_array_size(json_object_get(in, "victims")) &&
 	    json_array_size(json_object_get(in, "ranks"))) {
@@ -187,7 +188,7 @@ static bool is_culprit(const json_t *in, const struct trace_rank *r)
 	return jsonget_has(json_object_get(in, "ranks"), r->who.rank);
 }
 
-/* A line, broken where steps are missing between windows. */
+/* A line with gaps where steps are missing between windows. */
 static void put_line(FILE *to, const struct chart *c, const struct trace_rank *r, const char *class,
 		     bool expected)
 {
@@ -213,7 +214,7 @@ static void put_line(FILE *to, const struct chart *c, const struct trace_rank *r
 		fputs("\"/>\n", to);
 }
 
-/* What a step's point says when the pointer or the keyboard is on it. The box stays in the chart. */
+/* The tip of a step's point, kept inside the chart. */
 static void put_tip(FILE *to, double x, double y, const char *text)
 {
 	double width = 7.0 * (double)strlen(text) + 16, left = x - width / 2;
@@ -252,7 +253,7 @@ static void put_points(FILE *to, const struct chart *c, const struct trace_rank 
 		if (!(s->flags & WINDOW_STEP_FLAGGED))
 			continue;
 		left--;
-		snprintf(text, sizeof(text), "rank %d, step %llu: %s instead of %s", r->who.rank,
+		snprintf(text, sizeof(text), "rank %d, step %llu: %s, expected %s", r->who.rank,
 			 (unsigned long long)s->step.index, term_ms(ms),
 			 term_ms(s->expected_ns / 1e6));
 		fprintf(
@@ -266,7 +267,7 @@ static void put_points(FILE *to, const struct chart *c, const struct trace_rank 
 	}
 }
 
-/* 1, 2 or 5 times a power of ten: at least span / most apart. */
+/* The distance of grid lines: 1, 2 or 5 times a power of ten, at least span / most. */
 static double nice_stride(double span, double most)
 {
 	double least = span / most, unit = pow(10, floor(log10(least)));
@@ -300,7 +301,7 @@ static void put_y_axis(FILE *to, const struct chart *c)
 	}
 }
 
-/* Round step numbers, and none of them twice: indices are a peer's, so sums may overflow. */
+/* Round step numbers, none twice. Indices come from a peer, so sums may overflow. */
 static void put_x_axis(FILE *to, const struct chart *c)
 {
 	uint64_t span = c->last - c->first,
@@ -364,7 +365,7 @@ static bool chart_range(struct chart *c, const json_t *in, const struct trace_mo
 	return c->first <= c->last && c->top_ms > 0;
 }
 
-/* Other ranks count from their own first step; only what lies in the culprit's range is drawn. */
+/* Other ranks may number steps differently; only steps in the culprit's range are drawn. */
 static bool within(const struct chart *c, const struct trace_rank *r)
 {
 	for (size_t i = 0; i < r->step_count; i++)
@@ -373,7 +374,7 @@ static bool within(const struct chart *c, const struct trace_rank *r)
 	return r->step_count > 0;
 }
 
-/* The chart's flagged steps as text, for those who can't see or point at it. */
+/* The chart's flagged steps as a table, for readers who can't see or point. */
 static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	size_t left = STEPS_SHOWN, more = 0;
@@ -425,10 +426,10 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 
 	fputs("<h2>Steps</h2>\n", to);
 	if (!chart_range(&c, in, m)) {
-		fputs("<p class=\"dim\">No steps of this rank are at hand: its windows are gone or "
-		      "could "
-		      "not be read.</p>\n",
-		      to);
+		fputs(
+		    "<p class=\"dim\">No steps of this rank: its windows are gone or could not be "
+		    "read.</p>\n",
+		    to);
 		return;
 	}
 	fprintf(to, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"step latency\">\n",
@@ -515,11 +516,11 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 
 	fprintf(to, "<h2>Kernels and copies of rank %d</h2>\n", r->who.rank);
 	if (!k) {
-		fputs("<p class=\"dim\">Its windows came as summaries, without records.</p>\n", to);
+		fputs("<p class=\"dim\">Its windows are summaries without records.</p>\n", to);
 		return;
 	}
 	fprintf(to,
-		"<p class=\"dim\">Device time per step: %zu slow %s against %zu %s of the same "
+		"<p class=\"dim\">GPU time per step: %zu slow %s compared with %zu %s of the same "
 		"windows",
 		slow, slow == 1 ? "step" : "steps", normal, normal == 1 ? "other" : "others");
 	if (count > KERNELS_SHOWN)
@@ -593,7 +594,7 @@ static void put_windows(FILE *to, const json_t *in)
 	}
 }
 
-/* What the GPU did in a step of the culprit and of its peer, variants of a kernel together. */
+/* GPU time per step of the culprit and its peer, variants of a kernel merged. */
 static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
 		      const struct trace_rank *peer)
 {
@@ -606,8 +607,8 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 	if (!err && d.count) {
 		fprintf(
 		    to,
-		    "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">Device time per "
-		    "step, means of %zu and %zu steps; %zu of %zu by the difference.</p>\n"
+		    "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">GPU time per "
+		    "step, means of %zu and %zu steps; the %zu largest differences of %zu.</p>\n"
 		    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
 		    "scope=\"col\">kernel</th>",
 		    culprit->who.rank, peer->who.rank, steps[1], steps[0],
@@ -642,7 +643,7 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 	return err;
 }
 
-/* The culprit beside its peer, where the windows have both; *cpu: with stacks. */
+/* The culprit beside its peer, if there are windows of both; *cpu: with stacks. */
 static int put_difference(FILE *to, const json_t *in, const struct trace_model *m, bool *cpu)
 {
 	const struct trace_rank *culprit = incident_diff_culprit(in, m);

@@ -21,15 +21,15 @@
 #define RIGHT	   12.0
 #define BOTTOM	   34.0
 #define POINTS_MAX 2000u
-/* The colour is full where one of twenty cells has more, so that one odd step does not pale the rest. */
+/* One cell of twenty exceeds the full colour's value, so one odd step does not pale the rest. */
 #define FULL_QUANTILE 0.95
 
 /* ---- heat maps ---- */
 
 struct heat {
 	const struct rank_grid *g;
-	bool late;   /* else own time */
-	double full; /* the value that has the full colour */
+	bool late;   /* else self time */
+	double full; /* the value of the full colour */
 	double row;  /* height */
 };
 
@@ -40,7 +40,7 @@ static double value_of(const struct heat *h, uint32_t r, uint32_t c)
 	return h->late ? cell->late_ns / 1e6 : cell->excess;
 }
 
-/* -ENODATA: no value at all. */
+/* -ENODATA: no value. */
 static int find_full(struct heat *h)
 {
 	size_t all = (size_t)h->g->rank_count * h->g->columns;
@@ -54,7 +54,7 @@ static int find_full(struct heat *h)
 			if (isfinite(value_of(h, r, c)))
 				v[n++] = fabs(value_of(h, r, c));
 	h->full = median_lower(v, n, FULL_QUANTILE);
-	/* 1% and 0.1 ms are not made to look like much */
+	/* less than 1% or 0.1 ms stays pale */
 	h->full = fmax(h->full, h->late ? 0.1 : 0.01);
 	free(v);
 	return n ? 0 : -ENODATA;
@@ -81,7 +81,7 @@ static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
 		(unsigned long long)h->g->first_step[c], value_text(h, v));
 }
 
-/* What is not known must not look like what is usual. */
+/* Unknown cells must not look like healthy ones. */
 static void put_unknown(FILE *to, const struct heat *h, uint32_t r)
 {
 	double x = (WIDTH - LEFT - RIGHT) / h->g->columns;
@@ -114,7 +114,7 @@ static void put_heat_axis(FILE *to, const struct heat *h)
 			(unsigned long long)g->first_step[c]);
 	fprintf(to,
 		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
-		WIDTH - RIGHT, y + 30, g->per_column > 1 ? "; several steps a column" : "");
+		WIDTH - RIGHT, y + 30, g->per_column > 1 ? "; several steps per column" : "");
 }
 
 static void put_heat_table(FILE *to, const struct rank_grid *g)
@@ -158,8 +158,8 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		"<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
 		"blank: not known.</p>\n",
 		late ? "How late each rank enters collectives"
-		     : "Own time of each rank against its peers",
-		late ? "Behind the median rank, the latest collective of each step."
+		     : "Self time of each rank, compared with its peers",
+		late ? "Delay behind the median rank, in each step's latest collective."
 		     : "Step time without waiting in collectives.",
 		value_text(&h, h.full), late ? "before the others" : "faster");
 	fprintf(to,
@@ -214,14 +214,14 @@ struct point {
 	double x, expected_ms, ms;
 	uint64_t step;
 	bool flagged;
-	bool by_peers; /* stands beside the line: the model expected something else */
+	bool by_peers; /* expected by the peers, not by the model: not on the line */
 };
 
 struct scatter {
 	struct point *p;
 	size_t count, on_line;
 	double x_lo, x_hi, y_hi, height;
-	int work; /* that is x; -1: the expected time, of several together */
+	int work; /* the work that is x; -1: x is the expected time, which follows several */
 	bool automatic;
 };
 
@@ -230,8 +230,8 @@ static bool by_peers(const struct window_step *s)
 	return s->flags & TRACE_STEP_BY_PEERS;
 }
 
-/* Of those whose expectation is the model's: what the peers show is the step's own time less an excess,
- * which follows it whatever its work. */
+/* Only over steps that the model judged. The peers' expected latency is the step's own less an excess, so
+ * it does not follow the work. */
 static double correlation(const struct trace_rank *r, int work)
 {
 	struct regress_sums sums = {0};
@@ -349,7 +349,7 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 		if (!s->p[i].by_peers)
 			fprintf(to, "%.1f,%.1f ", at_x(s, s->p[i].x), at_y(s, s->p[i].expected_ms));
 	fputs("\"/>\n", to);
-	for (int pass = 0; pass < 2; pass++) /* flagged ones above the others */
+	for (int pass = 0; pass < 2; pass++) /* flagged ones on top */
 		for (size_t i = 0; i < s->count; i++) {
 			const struct point *p = &s->p[i];
 
@@ -385,13 +385,14 @@ void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model 
 
 		fprintf(to,
 			"<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
-			"Time of each step against its work; the line is what was expected, red: "
-			"flagged.%s",
+			"Each dot is a step: its latency by its work. The line is the expected "
+			"latency; red steps are flagged.%s",
 			r->who.rank,
-			any_by_peers(r) ? " Steps that only the other ranks of its node show to be "
-					  "slow have no part "
-					  "in the line: the model itself had come to expect them."
-					: "");
+			any_by_peers(r)
+			    ? " Steps that are slow only compared with the node's other "
+			      "ranks are not part of the line: the model has learned "
+			      "them."
+			    : "");
 		if (w && w->model_state)
 			fprintf(to, " The model was %s%s", roofline_state_name(w->model_state),
 				w->model_r2 > 0 ? "" : ".");

@@ -9,7 +9,7 @@
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
-/* costs: an effect is one on each step; what hangs has no more steps. */
+/* costs: effects are per step; false for a hang, which has no steps. */
 static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines,
 		      bool costs)
 {
@@ -56,7 +56,7 @@ static void put_account(FILE *to, const char *name, const json_t *row, const cha
 		whole > 0 ? term_percent(share) : "", width * 10);
 }
 
-/* Where the time of the slow steps went. */
+/* The ledger. */
 static void put_ledger(FILE *to, const json_t *d, bool hang)
 {
 	const json_t *l = json_object_get(d, "ledger"), *row;

@@ -36,7 +36,7 @@ void escape_around(FILE *to, const char *before, const char *text, const char *a
 	fputs(after, to);
 }
 
-/* odd: what is written by its number. exact: what is harmful too, where it can be written at all. */
+/* odd: characters that are written as \u. exact: harmful ones are too, instead of as "?". */
 static void put_json(FILE *to, const char *text, const char *odd, bool exact)
 {
 	fputc('"', to);
