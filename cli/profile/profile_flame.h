@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_flame.h - a call tree as one self-contained HTML page: a flame graph to zoom, search and
- * switch between time on and off the CPU and on the GPU. A tree that differs is drawn with both sides
- * overlaid: what grew in red, what shrank in blue. No script from elsewhere, no network.
- * Threads: one caller. */
+ * profile_flame.h - writes a call tree as one self-contained HTML page: a flame graph with zoom and search,
+ * for time on the CPU, blocked and on the GPU. A differential tree shows both sides in one graph: red grew,
+ * blue shrank. The page loads nothing. Threads: one caller. */
 #ifndef SYSOM_CLI_PROFILE_PROFILE_FLAME_H
 #define SYSOM_CLI_PROFILE_PROFILE_FLAME_H
 
@@ -13,12 +12,12 @@
 struct profile_flame {
 	const char *title, *note; /* plain text */
 	double share_min;	  /* nodes below it are left out and counted on the page */
-	const char *base, *other; /* what the two sides of a tree that differs are called */
-	const char *unit;	  /* behind every time, " per step"; NULL: none */
+	const char *base, *other; /* names of the two sides of a differential tree */
+	const char *unit;	  /* after every time: " per step"; NULL: none */
 };
 /* 0, -EIO, -ENOMEM. */
 int profile_flame_page(FILE *to, const struct profile_tree *t, const struct profile_flame *page);
-/* The same without sides. */
+/* The same for one side. */
 int profile_flame_write(FILE *to, const struct profile_tree *t, const char *title, const char *note,
 			double share_min);
 
