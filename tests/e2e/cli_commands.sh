@@ -134,9 +134,9 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	is "another user's control socket: permission denied, and who may" eval '[ $status = 1 ] && grep -q "Permission denied; only root and the user that runs sysomd" "$T/err"'
 fi
 : >"$T/empty.csv"
-run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: two files are wanted; try --help" ]'
+run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: expected two files; try --help" ]'
 run replay events "$T"; is "a directory is told as one" eval '[ $status = 2 ] && grep -q "Is a directory" "$T/err"'
-run replay events "$T/empty.csv"; is "replay events says that a file is empty" eval '[ $status = 0 ] && grep -q "empty.csv: no rows in it" "$T/err"'
+run replay events "$T/empty.csv"; is "replay events says that a file is empty" eval '[ $status = 0 ] && grep -q "empty.csv: no rows" "$T/err"'
 run replay events "$T/none.csv"; is "no table is begun before an error" eval '[ $status = 2 ] && [ ! -s "$T/out" ] && grep -q "No such file" "$T/err"'
 printf 'a\n' >"$T/head.csv"
 run replay steps --latency a "$T/head.csv"; is "replay steps says that there are no rows" eval '[ $status = 0 ] && grep -q "no rows" "$T/err"'
