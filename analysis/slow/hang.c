@@ -480,7 +480,7 @@ static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, 
 		    (unsigned long long)v->usual.bytes, (unsigned long long)v->seats->comm->comm,
 		    waited / 1e9);
 	if (v->ranks > v->count)
-		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
+		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known to this aggregator",
 			    v->ranks - v->count);
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct seat *seat = &v->seats[i];

@@ -98,11 +98,11 @@ void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_
 	finding_say(f, LAYER_SOFTWARE, effect_ns,
 		    "the heaviest of %" PRIu32
 		    " workers takes %.1f%% more than the median one, and "
-		    "changes: none is it in more than %.0f%% of the steps",
+		    "it changes: no worker is the heaviest in more than %.0f%% of the steps",
 		    k->members, 100 * k->loss, 100 * k->most);
 	if (folded)
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "%" PRIu32 " stretches in which one worker was heavy for longer are a "
-			    "part of it",
+			    "%" PRIu32 " stretches in which one worker was the heaviest for longer "
+			    "are included",
 			    folded);
 }
