@@ -279,15 +279,15 @@ static __always_inline void thread_collect(struct task_struct *task, struct os_t
 	if (!p)
 		return;
 	/* atomic, since the thread may end on another CPU meanwhile */
-	before = __sync_lock_test_and_set(&t->told_wait_ns, wait_ns);
+	before = __sync_lock_test_and_set(&t->counted_wait_ns, wait_ns);
 	if (wait_ns > before) {
 		__sync_fetch_and_add(&p->run_wait_ns, wait_ns - before);
 		t->run_wait_ns += wait_ns - before;
 	}
-	before = __sync_lock_test_and_set(&t->told_faults, faults);
+	before = __sync_lock_test_and_set(&t->counted_faults, faults);
 	if (faults > before)
 		__sync_fetch_and_add(&p->faults, faults - before);
-	before = __sync_lock_test_and_set(&t->told_migrations, migrations);
+	before = __sync_lock_test_and_set(&t->counted_migrations, migrations);
 	if (migrations > before)
 		__sync_fetch_and_add(&p->migrations, migrations - before);
 	before = t->io_since; /* see io_ended */
@@ -310,9 +310,9 @@ static __always_inline struct os_thread *thread_store(struct task_struct *task, 
 		return t;
 	/* new, or its process belonged to another rank before */
 	t->tid = thread_number(task);
-	t->told_wait_ns = k->sched_info.run_delay;
-	t->told_faults = k->min_flt + k->maj_flt;
-	t->told_migrations = k->se.nr_migrations;
+	t->counted_wait_ns = k->sched_info.run_delay;
+	t->counted_faults = k->min_flt + k->maj_flt;
+	t->counted_migrations = k->se.nr_migrations;
 	t->pid = pid;
 	name_of(task, t->comm);
 	return t;
@@ -1008,11 +1008,11 @@ static __always_inline void again_count(struct sock *sk, struct os_retransmits *
 	__s32 more;
 
 	if (!r->at_ns || sent < r->sent) /* the first time, or a new socket with these addresses */
-		r->told = lost - !a->probe;
+		r->counted = lost - !a->probe;
 	r->sent = sent;
-	more = (__s32)(lost - r->told);
+	more = (__s32)(lost - r->counted);
 	if (more > 0) {
-		r->told = lost;
+		r->counted = lost;
 		r->segments += more;
 	}
 	if (more > !a->probe)

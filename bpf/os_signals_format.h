@@ -65,7 +65,7 @@ struct os_thread {
 	__u64 lock, lock_since_ns;		    /* the lock that it waits for; 0: none */
 	__u64 runnable_since_ns;		    /* without task storage; 0: running or asleep */
 	/* the kernel's counters when they were last added to the process */
-	__u64 told_wait_ns, told_faults, told_migrations;
+	__u64 counted_wait_ns, counted_faults, counted_migrations;
 };
 
 /* A process that ran while a watched process waited for the CPU. */
@@ -100,7 +100,7 @@ struct os_retransmits {
 	__u64 at_ns;	 /* the last time; 0: none */
 	__u64 probe_ns;	 /* if the last one was a probe: its wait; else 0 */
 	/* the socket's counts: of all at the last time; of lost ones when `segments` last grew */
-	__u32 sent, told;
+	__u32 sent, counted;
 };
 
 /* Contention of kernel locks and futexes at one place by one watched process. */

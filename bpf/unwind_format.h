@@ -181,7 +181,8 @@ enum unwind_fp {
  * that, so it does not follow every index of a search. */
 struct unwind_state {
 	__u64 pc;
-	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number. rsp is always right, rbp and rbx as told by
+	__u64
+	    reg[UNWIND_REGISTERS]; /* by DWARF number. rsp is always right, rbp and rbx according to
 				      * *_at, the others only while `leaf` */
 	__u64 rbp_at,
 	    rbx_at;	 /* 0: the value is in reg; 1: lost; else the address where it is saved */

@@ -35,7 +35,7 @@ int cmd_incidents_list(const struct options *o)
 		commands_print_json(j);
 	} else {
 		json_array_foreach ((json_t *)list, i, in) {
-			if (!o->all && incident_text_is_hiccup(in))
+			if (!o->all && incident_text_is_transient(in))
 				continue;
 			if (!shown++)
 				incident_text_head(stdout);

@@ -586,7 +586,7 @@ static void print_written(const struct recording *r, const struct profile_counts
 		*r->a->out.path == '-' ? "standard output" : r->a->out.path,
 		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
 	if (sees_blocked(r))
-		fprintf(to, ", %s blocking waits (%s)", term_count((double)n->off_count),
+		fprintf(to, ", %s blocking events (%s)", term_count((double)n->off_count),
 			term_span((double)n->off_ns * 1e-9));
 	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
 		term_count((double)n->frames), term_count((double)n->truncated),
@@ -662,7 +662,7 @@ static int write_profile(struct recording *r)
 	struct symbol_resolver *resolver = NULL;
 	struct symbol_reader *files = NULL;
 	struct profile_names *names = NULL;
-	char title[160], note[400], blockings[40] = "";
+	char title[160], note[400], blocked[40] = "";
 	struct profile_counts n;
 	int err;
 
@@ -684,14 +684,14 @@ static int write_profile(struct recording *r)
 	else
 		snprintf(title, sizeof(title), "whole node");
 	if (sees_blocked(r))
-		snprintf(blockings, sizeof(blockings), " %s blocking waits,",
+		snprintf(blocked, sizeof(blocked), " %s blocking events,",
 			 term_count((double)n.off_count));
 	snprintf(note, sizeof(note),
 		 "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU,%s %s truncated, %s "
 		 "scanned; mode %s.",
 		 term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
 		 a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
-		 blockings, term_count((double)n.truncated), term_count((double)n.scanned),
+		 blocked, term_count((double)n.truncated), term_count((double)n.scanned),
 		 sampler_mode_name(r->after.mode));
 	a->out.title = title;
 	a->out.note = note;

@@ -159,7 +159,7 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 		learn_old(old, list);
 	open_id[0] = '\0';
 	json_array_foreach ((json_t *)list, i, in) {
-		if (incident_text_is_hiccup(in) ||
+		if (incident_text_is_transient(in) ||
 		    (old && place_of(old, jsonget_text(in, "id")) < old->count))
 			continue;
 		if (!*open_id)

@@ -152,7 +152,7 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 	struct client_error e;
 	const json_t *list;
 	json_t *j, *in;
-	size_t i, hiccups = 0;
+	size_t i, transients = 0;
 
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", NEWEST_MAX);
 	commands_add_job(o, path, sizeof(path));
@@ -162,16 +162,16 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 	}
 	list = json_object_get(j, "incidents");
 	json_array_foreach ((json_t *)list, i, in) {
-		if (!incident_text_is_hiccup(in)) {
+		if (!incident_text_is_transient(in)) {
 			snprintf(id, 33, "%s", jsonget_text(in, "id"));
 			break;
 		}
-		hiccups++;
+		transients++;
 	}
-	if (!*id && hiccups)
+	if (!*id && transients)
 		fprintf(stderr,
 			"sysom: no incidents, only %zu transient%s (sysom incidents --all)\n",
-			hiccups, hiccups == 1 ? "" : "s");
+			transients, transients == 1 ? "" : "s");
 	else if (!*id)
 		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
 			o->job ? term_safe(o->job, 60) : "");

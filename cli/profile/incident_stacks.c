@@ -174,7 +174,7 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 		term_count((double)s->on_count));
 	/* some thread always waits; if none does, blocked time was not sampled (copy mode) */
 	if (s->off_count)
-		fprintf(to, "%s blocking waits\n", term_count((double)s->off_count));
+		fprintf(to, "%s blocking events\n", term_count((double)s->off_count));
 	else
 		fputs("no blocked time recorded\n", to);
 	if (s->on_count && s->on_count < PROFILE_SAMPLES_MIN)

@@ -45,7 +45,7 @@ const char *incident_text_ranks(const json_t *ranks)
 	return term_ranges(values, n);
 }
 
-bool incident_text_is_hiccup(const json_t *in)
+bool incident_text_is_transient(const json_t *in)
 {
 	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
 }

@@ -17,7 +17,7 @@ unsigned incident_text_columns(void);
 void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);
 /* Whether the incident is a transient. */
-bool incident_text_is_hiccup(const json_t *in);
+bool incident_text_is_transient(const json_t *in);
 /* When a hang began and was last seen, if known; false: not a hang, or not known. */
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns);
 /* "rank 5 is slow", "ranks 0-7 are slow together", ... Static buffer. */

@@ -45,7 +45,7 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 
 	fprintf(to,
 		"<h2>CPU stacks of rank %d</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
-		"blocking waits (%s), of its process, its threads and children.%s</p>\n",
+		"blocking events (%s), of its process, its threads and children.%s</p>\n",
 		r->who.rank, term_count((double)s->on_count), term_span((double)s->on_ns * 1e-9),
 		term_count((double)s->off_count), term_span((double)s->off_ns * 1e-9),
 		s->on_count && s->on_count < PROFILE_SAMPLES_MIN

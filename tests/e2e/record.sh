@@ -128,6 +128,6 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 		 grep -q "cannot take CPU stacks here: ." "$0"' "$WORK/n.json"
 	setpriv --reuid nobody --clear-groups "$WORK/sysom" record -o - -f folded -- "${spin[@]}" \
 		>"$WORK/n.folded" 2>"$WORK/n.txt"
-	ok "copied stacks say nothing of blocked time" bash -c '! grep "blocking waits" "$0"' "$WORK/n.txt"
+	ok "copied stacks say nothing of blocked time" bash -c '! grep "blocking events" "$0"' "$WORK/n.txt"
 fi
 finish
