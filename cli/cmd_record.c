@@ -121,7 +121,7 @@ static const char help_text[] =
     "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
     "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
     "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's "
-    "without a sample too\n";
+    "status, even without a sample\n";
 
 static const struct option long_options[] = {
     {"pid", required_argument, NULL, 'p'},

@@ -35,7 +35,7 @@ static int load_one(const struct client *c, const char *id, const json_t *ranks,
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", id);
 	r = client_request(c, "GET", path, 30, &body, &e);
 	if (r) {
-		commands_complain("trace", &e);
+		commands_complain("", &e);
 		buf_fini(&body);
 		return 0;
 	}
