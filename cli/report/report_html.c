@@ -137,6 +137,8 @@ static void put_slowness(FILE *to, const json_t *in)
 static void put_facts(FILE *to, const json_t *in)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	const json_t *ranks = json_object_get(in, "ranks"),
+		     *victims = json_object_get(in, "victims");
 	bool hang = incident_verdict_is_hang(in);
 	uint64_t since, until;
 
@@ -149,13 +151,12 @@ static void put_facts(FILE *to, const json_t *in)
 	if (raw > 0)
 		fact(to, "uploaded share of the events", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
-	if (json_array_size(json_object_get(in, "victims")) &&
-	    json_array_size(json_object_get(in, "ranks"))) {
-		fprintf(to, "<p>%s only because %s for it: rank%s ", hang ? "Hanging" : "Slow",
-			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits"
-									     : "they wait",
-			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
-		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
+	if (json_array_size(victims) && json_array_size(ranks)) {
+		fprintf(to, "<p>%s only because %s for %s %s: %s ", hang ? "Hanging" : "Slow",
+			json_array_size(victims) == 1 ? "it waits" : "they wait",
+			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks),
+			json_array_size(victims) == 1 ? "rank" : "ranks");
+		escape_html(to, incident_text_ranks(victims));
 		fputs(".</p>\n", to);
 	}
 }
