@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * kernel_types.h - the few kernel types that our BPF programs touch, relocated at load time
- * (CO-RE). Written by hand, so that the build needs no BTF and no kernel's own headers; a field
- * that a kernel lacks is asked for with bpf_core_field_exists before it is read. x86-64. */
+ * kernel_types.h - the few kernel types that our BPF programs use, relocated at load time (CO-RE). They are
+ * written by hand, so the build needs no BTF and no kernel headers. If some kernels lack a field,
+ * bpf_core_field_exists is called before it is read. x86-64. */
 #ifndef SYSOM_BPF_KERNEL_TYPES_H
 #define SYSOM_BPF_KERNEL_TYPES_H
 
@@ -45,8 +45,8 @@ struct task_struct___before_5_14 {
 
 #pragma clang attribute pop
 
-/* UAPI: the registers as they lie on the kernel stack and as a perf_event program gets them. Of cs
- * only the low 16 bits are the selector: kernels with FRED keep more there. */
+/* UAPI: the registers on the kernel stack, which a perf_event program gets too. Only the low 16 bits of cs
+ * are the selector: kernels with FRED keep more there. */
 struct kernel_regs {
 	unsigned long r15, r14, r13, r12, bp, bx;
 	unsigned long r11, r10, r9, r8, ax, cx, dx, si, di;
@@ -63,8 +63,8 @@ struct bpf_perf_event_data {
 #define KERNEL_STATE_INTERRUPTIBLE   0x1u
 #define KERNEL_STATE_UNINTERRUPTIBLE 0x2u
 #define KERNEL_STATE_STOPPED	     0xcu    /* __TASK_STOPPED, __TASK_TRACED */
-#define KERNEL_STATE_FROZEN	     0x8000u /* TASK_FROZEN, since 6.1; no state before */
-/* Only where bpf_task_pt_regs is missing (before 5.15). */
+#define KERNEL_STATE_FROZEN	     0x8000u /* TASK_FROZEN, since 6.1 */
+/* Used if bpf_task_pt_regs is missing (before 5.15). */
 #define KERNEL_STACK_BYTES 16384u
 #define KERNEL_USER_CS	   0x33u
 #define KERNEL_USER_SS	   0x2bu

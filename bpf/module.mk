@@ -6,7 +6,7 @@ BPF_CLANG ?= $(firstword $(shell command -v clang clang-19 clang-16 clang-15 cla
 BPFTOOL ?= $(firstword $(shell command -v bpftool 2>/dev/null) $(wildcard /usr/sbin/bpftool))
 HAS_BPF := $(if $(and $(BPF_CLANG),$(BPFTOOL),$(shell pkg-config --exists libbpf && echo y)),1,)
 BPF_ARCH_INCLUDE := -I/usr/include/$(shell uname -m)-linux-gnu
-# -mcpu=v3: what Linux 5.1 and later run
+# -mcpu=v3 needs Linux 5.1
 BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wno-unused-function $(if $(WERROR),-Werror) \
 	-D__TARGET_ARCH_x86 -I. $(BPF_ARCH_INCLUDE)
 

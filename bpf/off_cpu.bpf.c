@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to
- * sleep, since only then its memory can be read, and counted when it runs again, if it slept long
- * enough. Walking at every switch-out would cost more than all ticks together, so each place
- * (thread, user pc, user stack pointer, system call) is remembered: where the last sleeps were all
- * short, only the leaf is taken. Should it be long there once, the count has one frame,
- * SAMPLER_COUNT_UNSTACKED says so, and the next sleeps at that place are walked again. A thread that
- * is recorded keeps the place's kernel stack meanwhile. The waker comes from sched_waking, which runs
- * in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with whoever is there as
- * current. What a timer wakes, itself or by what it makes ready (timerfd), ended its wait by the clock. */
+ * off_cpu.bpf.c - blocked time. When a thread of a sampled process goes to sleep, its stack is walked: only
+ * then its memory can be read. When it runs again, the stack is counted if the sleep was long enough.
+ *
+ * A walk at every switch-out would cost more than all ticks together. So each place (thread, user pc, user
+ * stack pointer, system call) is remembered, and after several short sleeps there only the leaf is taken.
+ * If a sleep there is long after all, its sample has one frame, SAMPLER_COUNT_UNSTACKED counts it, and the
+ * next sleeps at that place are walked again. A recorded thread uses the place's last kernel stack
+ * meanwhile.
+ *
+ * The waker comes from sched_waking, which runs in the waker's context. sched_wakeup may run on the
+ * sleeper's CPU with an unrelated current thread. If a timer wakes a thread, directly or through a timerfd,
+ * the waker is SAMPLER_WAKER_TIMER. */
 #include "bpf/sampler_core.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Short sleeps in a row before a place counts as one of short sleeps. */
+/* After this many short sleeps in a row, only the leaf is taken at a place. */
 #define OFF_CPU_SHORT_MAX 4
-/* At such a place a thread that is recorded is walked so often: the next sleep may be the long one. */
+/* There a recorded thread is still walked once in this time: the next sleep may be long. */
 #define OFF_CPU_WALK_NS 20000000ull
 
 struct {
@@ -24,14 +27,14 @@ struct {
 	__type(value, struct sampler_blocked);
 } blocked SEC(".maps");
 
-/* Most events concern threads that nobody samples. Whether one may be is told by a load: the mark of
- * its number in the first namespace is set when its process is added (by user space; all are where that
- * does not know those numbers), or when it goes to sleep, and stays. Others of the same low bits only
- * cost a search. A thread that is recorded is marked beside that, by the same load. */
+/* Most events concern threads that are not sampled, and one load of a mark shows that. A mark stands for
+ * the low bits of a number in the first PID namespace. User space sets a process's mark when it adds the
+ * process (all marks, if it does not know those numbers). A thread's mark is set when it goes to sleep.
+ * Marks stay set. An unrelated number with the same low bits only costs a lookup. */
 __u8 off_cpu_processes[SAMPLER_MARKS] = {};
 struct sampler_mark off_cpu_threads[SAMPLER_MARKS] = {};
 
-/* By place: short sleeps in a row, and when one was walked last and where in the kernel that was. */
+/* Per place: short sleeps in a row, and the time and kernel stack of the last walk. */
 struct off_cpu_site {
 	__u64 walked_ns;
 	__u64 shorts;
@@ -44,7 +47,7 @@ struct {
 	__type(value, struct off_cpu_site);
 } sites SEC(".maps");
 
-/* Whether a timer expires on this CPU. */
+/* 1 while a timer expires on this CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -58,7 +61,7 @@ struct {
 #define OFF_CPU_EVENT(name) SEC("tp_btf/" name)
 #endif
 
-/* Typed tracepoints give pointers that need no helper to be read. */
+/* Pointers of typed tracepoints can be read without a helper. */
 #ifdef SAMPLER_TAIL
 #define TASK(task, field) BPF_CORE_READ(task, field)
 #else
@@ -115,7 +118,7 @@ static __always_inline void switch_in(struct sampler_control *c, __u32 tid)
 	bpf_map_delete_elem(&blocked, &tid);
 }
 
-/* The current thread goes to sleep: who it is and where. NULL: not to be sampled. */
+/* The current thread goes to sleep: its identity and registers. NULL: it is not sampled. */
 static __always_inline struct sampler_scratch *switch_out_begin(const struct sampler_control *c,
 								struct task_struct *task,
 								struct sampler_process **process)
@@ -151,12 +154,12 @@ static __always_inline __u64 switch_out_site(const struct sampler_scratch *s)
 
 	hash_add(&site, s->regs.ip);
 	hash_add(&site, s->regs.sp);
-	hash_add(&site, s->regs.orig_ax); /* one instruction may make every call */
+	hash_add(&site, s->regs.orig_ax); /* one instruction may make all system calls */
 	return site;
 }
 
-/* What was not walked is at the place of the same system call as what was walked there last; which Python
- * function makes the call may differ. */
+/* Without a walk, the place's last kernel stack is right, since the system call is the same. The Python
+ * function that makes the call may differ. */
 static __always_inline void switch_out_record(const struct sampler_scratch *s, __u64 place,
 					      __u32 tid)
 {
@@ -186,7 +189,7 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 	count_up(SAMPLER_COUNT_CAPTURE_NS, bpf_ktime_get_ns() - s->begin_ns);
 }
 
-/* Kernel and Python stacks and the first user frame; true: go on with the others. */
+/* Takes kernel and Python stacks and the first user frame; true: walk the other frames. */
 static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch *s,
 					      const struct sampler_process *process)
 {
@@ -334,7 +337,7 @@ static __always_inline __u32 *timer_get(void)
 	return bpf_map_lookup_elem(&timers, &zero);
 }
 
-/* Who wakes: the current thread, if it is in a system call or the kernel's own; 0: an interrupt does. */
+/* The waker: the current thread, if it is a kernel thread or in a system call; 0: an interrupt. */
 static __always_inline __u32 waker_of(struct task_struct *current)
 {
 	struct kernel_regs regs;
@@ -343,8 +346,8 @@ static __always_inline __u32 waker_of(struct task_struct *current)
 	if (timer && *timer)
 		return SAMPLER_WAKER_TIMER;
 	if (!(__u32)bpf_get_current_pid_tgid())
-		return 0; /* the idle task wakes nobody */
-	/* an interrupt where the current thread is in the kernel for no system call of its own */
+		return 0; /* the idle task: an interrupt */
+	/* not in a system call: an interrupt */
 	if (!(BPF_CORE_READ(current, flags) & KERNEL_TASK_KTHREAD) &&
 	    (task_user_regs(current, &regs) || (long)regs.orig_ax < 0))
 		return 0;
@@ -376,7 +379,7 @@ int on_waking(__u64 *ctx)
 	return 0;
 }
 
-/* In the context of the thread that they interrupt. */
+/* Interrupts run in the context of the interrupted thread. */
 OFF_CPU_EVENT("softirq_entry")
 int on_soft_begin(__u64 *ctx)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * os_signals.bpf.c - what the operating system does to the threads of watched processes, counted
- * where it happens: interrupts that take their CPU, waits for a CPU and who had it, moves between
- * CPUs and NUMA nodes, page faults, block requests, TCP retransmits, contended kernel locks. Most
- * events of a node concern nobody who is watched, so they must cost next to nothing. Where the
- * kernel has task storage for tracing (5.12), a watched thread's row hangs at its task: one load
- * tells whether there is any. What the scheduler counts itself (waits, faults, migrations) is then
- * not counted again at each event but read from the task once a second by os_tell, and times come
- * from the run queue's clock, which the scheduler has just set. Before that kernel, rows are in a
- * hash and a table of marks says quickly who is not watched (os_by_storage is false). Typed
- * tracepoints only (5.5); user space leaves out the programs that a kernel cannot load. */
+ * os_signals.bpf.c - counts what the operating system does to the threads of watched processes: interrupts
+ * on their CPU, waits for a CPU and who had it, moves between CPUs and NUMA nodes, page faults, block
+ * requests, TCP retransmits, contended kernel locks.
+ *
+ * Most events of a node concern threads that are not watched, so they must cost next to nothing. If the
+ * kernel has task storage for tracing (5.12), a watched thread's row is attached to its task, and one load
+ * shows whether there is one. The scheduler's own counts (waits, faults, migrations) are then not counted
+ * again: os_tell reads them from the task once a second. Times come from the run queue's clock, which the
+ * scheduler has just set. On older kernels (os_by_storage is false) rows are in a hash, and a table of
+ * marks shows quickly who is not watched. All tracepoints are typed (5.5); user space leaves out programs
+ * that the kernel cannot load. */
 #include "bpf/kernel_types.h"
 
 #include <bpf/bpf_helpers.h>
@@ -59,14 +60,14 @@ struct inet_connection_sock {
 	struct timer_list icsk_retransmit_timer;
 	__u32 icsk_rto; /* in jiffies */
 	__u8 icsk_ca_state : 5;
-	__u8 icsk_pending; /* what the timer is for */
+	__u8 icsk_pending; /* the timer's purpose */
 };
 struct tcp_sock {
-	__u32 srtt_us; /* eight times */
+	__u32 srtt_us; /* times 8 */
 	__u32 packets_out;
 	__u32 total_retrans, dsack_dups;
 };
-/* Where a later kernel has that timer. */
+/* The timer's place in later kernels. */
 struct sock___timer {
 	struct timer_list tcp_retransmit_timer;
 };
@@ -84,9 +85,9 @@ struct sk_buff {
 	struct net_device *dev;
 };
 struct sched_info {
-	unsigned long pcount; /* how often it came to run */
+	unsigned long pcount; /* how often it got a CPU */
 	unsigned long long run_delay;
-	unsigned long long last_arrival, last_queued; /* by the run queue's clock; 0: not queued */
+	unsigned long long last_arrival, last_queued; /* on the run queue's clock; 0: not queued */
 };
 struct rq {
 	__u64 clock;
@@ -96,13 +97,13 @@ struct cfs_rq {
 };
 struct sched_entity {
 	__u64 nr_migrations;
-	struct cfs_rq *cfs_rq; /* of the CPU that the task is on, whatever its class */
+	struct cfs_rq *cfs_rq; /* of the task's CPU, in every scheduling class */
 };
 struct thread_info {
 	__u32 cpu;
 };
 struct bpf_local_storage;
-/* Of kernels with task storage. */
+/* The task in kernels with task storage. */
 struct task_struct___stored {
 	unsigned int in_iowait : 1;
 	int on_cpu;
@@ -136,11 +137,11 @@ struct bpf_iter__task {
 /* Set before loading. */
 const volatile __u8 os_node_of_cpu[OS_CPU_MAX] = {}; /* the NUMA node of each CPU */
 const volatile bool os_by_storage = true;
-const volatile __u32 os_migrate_arguments = 0; /* how many mm_migrate_pages has */
+const volatile __u32 os_migrate_arguments = 0; /* number of mm_migrate_pages's arguments */
 const volatile __u64 os_jiffy_ns = 4000000;
-/* What began before is not told: programs may have been detached meanwhile. */
+/* Events that began earlier are not counted: programs may have been detached meanwhile. */
 __u64 os_attached_ns = 0;
-/* Without task storage: a process may be watched if the mark of its number is set. */
+/* Without task storage: a process may be watched only if its number's mark is set. */
 #define MARKS 65536u
 __u8 os_marks[MARKS] = {};
 
@@ -162,9 +163,9 @@ struct {
 HASH(os_cpus, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct os_cpu);
 HASH(os_irqs, BPF_MAP_TYPE_LRU_HASH, 2048, struct os_irq_key, struct os_irq);
 HASH(os_processes, BPF_MAP_TYPE_HASH, OS_PROCESS_MAX, __u32,
-     struct os_process); /* the watched ones */
+     struct os_process); /* watched processes */
 HASH(os_threads, BPF_MAP_TYPE_LRU_HASH, OS_THREAD_MAX, __u32,
-     struct os_thread); /* without storage */
+     struct os_thread); /* without task storage */
 HASH(os_others, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_behind_key, struct os_behind);
 HASH(os_disks, BPF_MAP_TYPE_HASH, 256, struct os_disk_key, struct os_disk);
 HASH(os_retransmits, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_connection, struct os_retransmits);
@@ -180,7 +181,7 @@ struct request_begin {
 };
 HASH(os_requests, BPF_MAP_TYPE_HASH, 4096, __u64, struct request_begin);
 
-/* Of threads that are not watched. */
+/* Contentions of threads that are not watched. */
 struct contention {
 	__u64 lock, at_ns;
 };
@@ -192,7 +193,7 @@ struct {
 	__uint(value_size, OS_LOCK_STACK_FRAMES * sizeof(__u64));
 } os_lock_stacks SEC(".maps");
 
-/* The clock may step back by a little between CPUs. */
+/* Clocks of two CPUs may differ a little: never below 0. */
 static __always_inline __u64 since(__u64 from, __u64 to)
 {
 	return to > from ? to - from : 0;
@@ -206,7 +207,7 @@ static __always_inline void lost(__u32 counter)
 		*n += 1;
 }
 
-/* Pointers of typed tracepoints are read without a helper. */
+/* Pointers of typed tracepoints can be read without a helper. */
 static __always_inline __u32 process_of(struct task_struct *task)
 {
 	return task_number_ns ? task_process_number(task) : (__u32)task->tgid;
@@ -240,7 +241,7 @@ static __always_inline bool may_be_watched(struct task_struct *task)
 	return os_marks[(__u32)task->tgid & (MARKS - 1)] != 0;
 }
 
-/* The row that the thread has, NULL: it has none. */
+/* The thread's row, if it has one. */
 static __always_inline struct os_thread *thread_find(struct task_struct *task)
 {
 	__u32 tid;
@@ -261,14 +262,14 @@ static __always_inline void io_add(struct os_thread *t, struct os_process *p, __
 		__sync_fetch_and_add(&p->io_wait_ns, ns);
 }
 
-/* It has come to run once since it slept for storage, which was not seen: when it was woken. */
+/* When the thread was woken, if its only return to a CPU since it slept for storage was not seen. */
 static __always_inline __u64 woken_ns(const struct sched_info *info, const struct os_thread *t)
 {
 	return info->last_arrival - (info->run_delay - t->io_delay_ns);
 }
 
-/* What the kernel has counted since it was last asked goes to the process. */
-static __always_inline void thread_tell(struct task_struct *task, struct os_thread *t)
+/* Adds the kernel's counts since the last call to the process. */
+static __always_inline void thread_collect(struct task_struct *task, struct os_thread *t)
 {
 	struct task_struct___stored *k = stored(task);
 	__u64 wait_ns = k->sched_info.run_delay, faults = k->min_flt + k->maj_flt;
@@ -277,16 +278,16 @@ static __always_inline void thread_tell(struct task_struct *task, struct os_thre
 
 	if (!p)
 		return;
-	/* exchanged: it may end on another CPU meanwhile */
-	before = __sync_lock_test_and_set(&t->told_wait_ns, wait_ns);
+	/* atomic, since the thread may end on another CPU meanwhile */
+	before = __sync_lock_test_and_set(&t->counted_wait_ns, wait_ns);
 	if (wait_ns > before) {
 		__sync_fetch_and_add(&p->run_wait_ns, wait_ns - before);
 		t->run_wait_ns += wait_ns - before;
 	}
-	before = __sync_lock_test_and_set(&t->told_faults, faults);
+	before = __sync_lock_test_and_set(&t->counted_faults, faults);
 	if (faults > before)
 		__sync_fetch_and_add(&p->faults, faults - before);
-	before = __sync_lock_test_and_set(&t->told_migrations, migrations);
+	before = __sync_lock_test_and_set(&t->counted_migrations, migrations);
 	if (migrations > before)
 		__sync_fetch_and_add(&p->migrations, migrations - before);
 	before = t->io_since; /* see io_ended */
@@ -307,17 +308,17 @@ static __always_inline struct os_thread *thread_store(struct task_struct *task, 
 	}
 	if (t->pid == pid)
 		return t;
-	/* new, or of a process that was watched as another's before */
+	/* new, or its process belonged to another rank before */
 	t->tid = thread_number(task);
-	t->told_wait_ns = k->sched_info.run_delay;
-	t->told_faults = k->min_flt + k->maj_flt;
-	t->told_migrations = k->se.nr_migrations;
+	t->counted_wait_ns = k->sched_info.run_delay;
+	t->counted_faults = k->min_flt + k->maj_flt;
+	t->counted_migrations = k->se.nr_migrations;
 	t->pid = pid;
 	name_of(task, t->comm);
 	return t;
 }
 
-/* Without storage the row is made at the thread's first event. */
+/* Without task storage, a thread's first event makes its row. */
 static __always_inline struct os_thread *thread_hash(struct task_struct *task, __u32 pid)
 {
 	__u32 tid = thread_number(task);
@@ -357,8 +358,8 @@ static __always_inline __u32 cpu_of(struct task_struct *task)
 	return old->cpu;
 }
 
-/* Gives threads of watched processes their row, and tells the rows: once a second, and when a
- * process comes to be watched. */
+/* Makes the rows of watched processes' threads and collects their counts: once a second, and when a process
+ * is added. */
 SEC("iter/task")
 int os_tell(struct bpf_iter__task *ctx)
 {
@@ -375,7 +376,7 @@ int os_tell(struct bpf_iter__task *ctx)
 	t = thread_store(task, pid);
 	if (!t)
 		return 0;
-	thread_tell(task, t);
+	thread_collect(task, t);
 	k = stored(task);
 	t->cpu = cpu_of(task);
 	t->on_cpu = k->on_cpu != 0;
@@ -394,12 +395,12 @@ static __always_inline struct os_cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&os_cpus, &zero);
 }
 
-/* The thread under an interrupt, if it is a watched one. */
+/* The interrupted thread's row, if it is watched. */
 static __always_inline struct os_thread *victim(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	return task->pid ? thread_of(task) : NULL; /* 0: idle */
+	return task->pid ? thread_of(task) : NULL; /* pid 0: idle */
 }
 
 SEC("tp_btf/softirq_entry")
@@ -478,7 +479,7 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 	return 0;
 }
 
-/* Which device feeds NET_RX here. After receive packet steering, so on the CPU that has the work. */
+/* Counts packets by device. Runs after receive packet steering, so on the CPU that does the work. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(os_receive, struct sk_buff *packet)
 {
@@ -495,7 +496,7 @@ int BPF_PROG(os_receive, struct sk_buff *packet)
 	key.netns = BPF_CORE_READ(device, nd_net.net, ns.inum);
 	d = bpf_map_lookup_elem(&os_devices, &key);
 	if (d) {
-		d->packets += OS_PACKET_SAMPLE; /* this CPU's alone */
+		d->packets += OS_PACKET_SAMPLE; /* a per-CPU counter */
 		return 0;
 	}
 	bpf_probe_read_kernel_str(fresh.name, sizeof(fresh.name),
@@ -530,8 +531,8 @@ static __always_inline void io_waited(struct os_thread *t, __u64 until_ns)
 	io_add(t, watched(t->pid), ns);
 }
 
-/* With task storage. A switch may be missed; where more than one was, nobody knows how long it
- * slept. */
+/* With task storage. One missed switch can be reconstructed; after more, the length of the sleep is not
+ * known. */
 static __always_inline void io_ended(struct task_struct *task, struct os_thread *t,
 				     __u64 arrives_ns)
 {
@@ -541,8 +542,8 @@ static __always_inline void io_ended(struct task_struct *task, struct os_thread 
 	io_waited(t, !times ? arrives_ns : times == 1 ? woken_ns(info, t) : 0);
 }
 
-/* Who ran on this CPU of late. A slice begins where the one before it ends; the same process again
- * lengthens its slice. */
+/* The processes that ran recently on this CPU. A slice begins where the previous one ends. If the same
+ * process runs again, its slice grows. */
 #define SLICES	32u
 #define NUMBERS 16u
 struct slice {
@@ -552,7 +553,7 @@ struct slice {
 struct slices {
 	__u32 last, pad;
 	struct slice slice[SLICES];
-	/* in a namespace of our own: numbers of processes of late, by those of the first */
+	/* cache of process numbers, from the first PID namespace to ours */
 	__u32 first[NUMBERS], number[NUMBERS];
 };
 HASH(os_slices, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct slices);
@@ -562,7 +563,7 @@ static __always_inline __u32 slice_process(struct slices *l, struct task_struct 
 	__u32 first = (__u32)task->tgid, at = first % NUMBERS, number;
 
 	if (!task->pid || !task_number_ns)
-		return first; /* of the idle task: 0 */
+		return first; /* 0 for the idle task */
 	if (l->first[at] == first)
 		return l->number[at];
 	number = process_of(task);
@@ -583,7 +584,7 @@ static __always_inline void slice_end(struct slices *l, struct task_struct *prev
 	s->to_ns = now;
 }
 
-/* named: the process that ran last, whose name is at hand. The others' user space looks up. */
+/* named: a task of the process, for its name; NULL: user space looks it up. */
 static __always_inline void blame(__u32 pid, __u32 process, __u64 ns, struct task_struct *named)
 {
 	struct os_behind_key key = {.pid = pid, .other = process};
@@ -592,7 +593,7 @@ static __always_inline void blame(__u32 pid, __u32 process, __u64 ns, struct tas
 	if (b) {
 		__sync_fetch_and_add(&b->ns, ns);
 		if (named)
-			name_of(named, b->comm); /* it may have changed */
+			name_of(named, b->comm); /* the name may have changed */
 		return;
 	}
 	fresh.ns = ns;
@@ -602,7 +603,7 @@ static __always_inline void blame(__u32 pid, __u32 process, __u64 ns, struct tas
 		lost(OS_LOST_OTHERS);
 }
 
-/* Those that ran on this CPU since then. */
+/* Blames all processes that ran on this CPU since begin. */
 static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 begin,
 				      struct task_struct *prev)
 {
@@ -618,7 +619,7 @@ static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 b
 	}
 }
 
-/* A watched thread comes to run after a wait, or after it has slept for storage. */
+/* A thread gets a CPU after a wait, or after a sleep for storage. */
 static __always_inline void arrives(struct task_struct *next, struct task_struct *prev,
 				    const struct slices *l, __u64 queued_ns, __u64 now)
 {
@@ -632,8 +633,7 @@ static __always_inline void arrives(struct task_struct *next, struct task_struct
 		blame_all(t->pid, l, queued_ns, prev);
 }
 
-/* With task storage. A thread that nobody watches costs two loads here, and so does a watched one
- * that did not wait for long. */
+/* With task storage. A thread that is not watched, or did not wait for long, costs only two loads here. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -645,7 +645,7 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	l = bpf_map_lookup_elem(&os_slices, &zero);
 	if (!l)
 		return 0;
-	now = stored(next)->se.cfs_rq->rq->clock; /* which the scheduler has just set */
+	now = stored(next)->se.cfs_rq->rq->clock; /* the scheduler has just set it */
 	slice_end(l, prev, now);
 	if (stored(prev)->bpf_storage && in_io_wait(prev) && !preempt && task_state(prev)) {
 		t = thread_find(prev);
@@ -675,7 +675,7 @@ static __always_inline void runnable(struct task_struct *task)
 		return;
 	if (t->io_since)
 		io_waited(t, t->io_since < os_attached_ns ? 0 : bpf_ktime_get_ns());
-	/* one that is woken before it has gone to sleep waits for nothing */
+	/* a thread that is woken before it sleeps does not wait */
 	if (!t->runnable_since_ns && !t->on_cpu)
 		t->runnable_since_ns = bpf_ktime_get_ns();
 }
@@ -694,7 +694,7 @@ int BPF_PROG(os_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-/* came_ns: when the switch before this one was seen on this CPU. */
+/* came_ns: time of the previous switch on this CPU. */
 static __always_inline void leaves_by_hash(struct task_struct *prev, bool preempt, __u64 came_ns,
 					   __u64 now)
 {
@@ -702,12 +702,12 @@ static __always_inline void leaves_by_hash(struct task_struct *prev, bool preemp
 
 	if (!t)
 		return;
-	if (t->io_since) /* neither that it was woken nor that it came was seen */
+	if (t->io_since) /* its wake-up and its return were not seen */
 		io_waited(t, t->io_since < os_attached_ns ? 0 : came_ns);
 	t->on_cpu = 0;
 	t->runnable_since_ns = 0;
 	if (preempt || !task_state(prev))
-		t->runnable_since_ns = now; /* it would have gone on */
+		t->runnable_since_ns = now; /* it could have continued */
 	else if (in_io_wait(prev))
 		t->io_since = now;
 }
@@ -766,7 +766,7 @@ static __always_inline void mark(struct task_struct *task)
 		os_marks[(__u32)task->tgid & (MARKS - 1)] = 1;
 }
 
-/* A child of a watched process is watched: data loaders. A number that is used again is not. */
+/* A watched process's child is watched too (data loaders). A reused number is not. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(os_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -774,7 +774,7 @@ int BPF_PROG(os_fork, struct task_struct *parent, struct task_struct *child)
 	__u32 pid = process_of(child);
 
 	if (!pid)
-		return 0; /* none of our namespace */
+		return 0; /* not in our namespace */
 	if (child->pid == child->tgid) {
 		if (!p) {
 			if (watched(pid))
@@ -804,7 +804,7 @@ int BPF_PROG(os_exit, struct task_struct *task)
 	if (!t)
 		return 0;
 	if (os_by_storage) {
-		thread_tell(task, t); /* the row goes with the task */
+		thread_collect(task, t); /* the row is freed with the task */
 	} else {
 		tid = t->tid;
 		bpf_map_delete_elem(&os_threads, &tid);
@@ -818,7 +818,7 @@ static __always_inline __u8 node_of(__u32 cpu)
 	return os_node_of_cpu[cpu & (OS_CPU_MAX - 1)];
 }
 
-/* With task storage only where there is more than one node. */
+/* With task storage, loaded only if there are several nodes. */
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(os_migrate, struct task_struct *task, int destination)
 {
@@ -831,7 +831,7 @@ int BPF_PROG(os_migrate, struct task_struct *task, int destination)
 	from = os_by_storage ? cpu_of(task) : t->cpu;
 	if (!os_by_storage)
 		__sync_fetch_and_add(&p->migrations, 1);
-	/* masked rather than compared: the verifier loses a bound that the compiler has merged */
+	/* a mask, not a comparison: the compiler may merge comparisons, and the verifier loses the bound */
 	if (node_of(from) != node_of(to))
 		__sync_fetch_and_add(&p->node_migrations, 1);
 	return 0;
@@ -856,17 +856,17 @@ int BPF_PROG(os_move_numa, struct task_struct *task, int from, int to)
 	return 0;
 }
 
-/* enum migrate_reason, since 4.x the same: move_pages and migrate_pages, mbind, NUMA balancing. The
- * others make room (compaction), or take memory out of use. */
-#define TO_WHERE_IT_IS_USED(reason) ((reason) >= 3 && (reason) <= 5)
+/* enum migrate_reason, unchanged since 4.x: move_pages and migrate_pages, mbind, NUMA balancing. Other
+ * reasons make room (compaction) or take memory out of use. */
+#define MOVED_BETWEEN_NODES(reason) ((reason) >= 3 && (reason) <= 5)
 
-/* Why is the last of its arguments: the fourth, from 5.9 on the seventh, later the eighth. What is
- * not the kernel's number is pruned before the verifier looks. */
+/* The reason is the last argument: the fourth, from 5.9 on the seventh, later the eighth. The verifier does
+ * not see the branches of other kernels. */
 static __always_inline __s32 migrate_reason(__u64 *ctx)
 {
 	__u64 reason;
 
-	/* each load by itself: merged, their address would not be a constant */
+	/* separate loads: if the compiler merged them, the address would not be a constant */
 	if (os_migrate_arguments == 4)
 		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(reason) : "r"(ctx));
 	else if (os_migrate_arguments == 7)
@@ -882,7 +882,7 @@ int os_migrate_pages(__u64 *ctx)
 	__s32 reason = migrate_reason(ctx);
 	struct os_process *p;
 
-	if (!TO_WHERE_IT_IS_USED(reason))
+	if (!MOVED_BETWEEN_NODES(reason))
 		return 0;
 	p = process_watched(bpf_get_current_task_btf());
 	if (p)
@@ -957,11 +957,11 @@ int BPF_PROG(os_block_complete, struct request *request, int error, unsigned int
 
 /* ---- network ---- */
 
-/* What a retransmission was for. */
+/* The reason of a retransmission. */
 struct again {
-	/* of a tail that was not answered: whether anything was lost is not known yet */
+	/* a tail loss probe: whether anything was lost is not known yet */
 	bool probe;
-	__u64 waited_ns; /* by the sender, for what it now sends again */
+	__u64 waited_ns; /* how long the sender waited until it sent again */
 };
 
 static __always_inline bool timer_fired(struct sock *sk)
@@ -979,8 +979,8 @@ static __always_inline bool timer_fired(struct sock *sk)
 	return (__s64)(bpf_jiffies64() - expires) >= 0;
 }
 
-/* A timeout waits for itself. A loss that acknowledgements show costs a round trip; a probe of
- * several segments comes after two. */
+/* How long did the sender wait? Before a timeout, for the timeout. If acknowledgements show a loss, for a
+ * round trip. Before a probe with several segments in flight, for two round trips. */
 static __always_inline void again_read(struct sock *sk, struct again *a)
 {
 	struct inet_connection_sock *k = (void *)sk;
@@ -996,8 +996,8 @@ static __always_inline void again_read(struct sock *sk, struct again *a)
 		a->waited_ns = state != TCP_RECOVERY && timer_fired(sk) ? timeout_ns : round_ns;
 }
 
-/* Of what was sent again the receiver says which it had already (duplicate SACK): nothing was lost
- * there. Whether it had the last probe it says later. */
+/* Duplicate SACKs report segments that the receiver already had: these were not lost. For the last probe
+ * this is known only later. */
 static __always_inline void again_count(struct sock *sk, struct os_retransmits *r,
 					const struct again *a)
 {
@@ -1007,12 +1007,12 @@ static __always_inline void again_count(struct sock *sk, struct os_retransmits *
 	__u32 lost = sent - BPF_CORE_READ(tp, dsack_dups) - a->probe;
 	__s32 more;
 
-	if (!r->at_ns || sent < r->sent) /* another socket had these numbers */
-		r->told = lost - !a->probe;
+	if (!r->at_ns || sent < r->sent) /* the first time, or a new socket with these addresses */
+		r->counted = lost - !a->probe;
 	r->sent = sent;
-	more = (__s32)(lost - r->told);
+	more = (__s32)(lost - r->counted);
 	if (more > 0) {
-		r->told = lost;
+		r->counted = lost;
 		r->segments += more;
 	}
 	if (more > !a->probe)
@@ -1052,7 +1052,7 @@ int BPF_PROG(os_retransmit, struct sock *sk)
 	if (!r)
 		return 0;
 	again_read(sk, &a);
-	again_count(sk, r, &a); /* the socket's lock is held */
+	again_count(sk, r, &a); /* the caller holds the socket's lock */
 	return 0;
 }
 
@@ -1074,7 +1074,7 @@ int BPF_PROG(os_contention_begin, void *lock, unsigned int flags)
 	if (!task->pid)
 		return 0;
 	t = thread_of(task);
-	if (t) { /* its own: nobody else writes */
+	if (t) { /* only this thread writes its row */
 		t->lock = (__u64)lock;
 		t->lock_since_ns = bpf_ktime_get_ns();
 	} else if (one_in_some()) {
@@ -1102,7 +1102,7 @@ static __always_inline void lock_used(__u64 lock, __u32 pid, __u32 tid, __u64 ns
 static __always_inline void lock_placed(void *ctx, __u32 pid, __u64 lock, __u64 ns, __u64 times)
 {
 	struct os_lock_key key = {.pid = pid};
-	/* where in the table an address stands is not told by its low bits: locks are aligned */
+	/* hashed, since locks are aligned: the low bits of their addresses are equal */
 	__u32 at = (__u32)(lock * 0x9e3779b97f4a7c15ull >> 62) & (OS_LOCK_ADDRESSES - 1);
 	struct os_lock *l, fresh = {.ns = ns, .count = times};
 
@@ -1134,7 +1134,7 @@ static __always_inline void watched_contention_end(void *ctx, struct os_thread *
 		return;
 	__sync_fetch_and_add(&p->lock_ns, ns);
 	__sync_fetch_and_add(&p->lock_count, 1);
-	/* A stack costs microseconds: of short waits one in some. */
+	/* a stack costs microseconds, so only some short waits get one */
 	if (ns < OS_LOCK_LONG_NS) {
 		if (!one_in_some())
 			return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * os_signals_format.h - what the kernel side of the OS signals counts. All values only grow; user space
- * takes differences. Times in nanoseconds. Process and thread numbers are those of the daemon's PID
+ * os_signals_format.h - the counters of the OS signals' kernel side. Values only grow, and user space takes
+ * differences. Times are in nanoseconds. Process and thread numbers are those of the daemon's PID
  * namespace. */
 #ifndef SYSOM_BPF_OS_SIGNALS_FORMAT_H
 #define SYSOM_BPF_OS_SIGNALS_FORMAT_H
@@ -11,10 +11,10 @@
 	10u /* HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU */
 #define OS_PROCESS_MAX 1024u
 #define OS_THREAD_MAX  8192u
-#define OS_CPU_MAX     1024u   /* of the CPU to NUMA node table */
-#define OS_WAIT_MIN_NS 100000u /* shorter waits for a CPU are not laid at anybody's door */
-/* Of shorter contentions, and of those of processes that are not watched, one in OS_LOCK_SAMPLE stands for
- * all. */
+#define OS_CPU_MAX     1024u   /* size of the CPU to NUMA node table */
+#define OS_WAIT_MIN_NS 100000u /* shorter waits for a CPU blame nobody */
+/* Of shorter contentions, and of contentions of processes that are not watched, only one in OS_LOCK_SAMPLE
+ * is counted, for all. */
 #define OS_LOCK_LONG_NS	     100000u
 #define OS_LOCK_SAMPLE	     16u
 #define OS_LOCK_STACK_FRAMES 32u
@@ -25,7 +25,7 @@ struct os_cpu {
 	__u64 irq_ns, irq_count;
 	__u64 softirq_since, irq_since; /* 0: not in one */
 	__u64 irq_within;		/* interrupt time inside the softirq that runs */
-	__u64 packets;			/* that NET_RX handed up */
+	__u64 packets;			/* received by NET_RX */
 };
 
 /* One interrupt line on one CPU. */
@@ -39,40 +39,40 @@ struct os_irq {
 
 /* A watched process. */
 struct os_process {
-	__u32 root; /* the rank's process that it descends from, or is */
+	__u32 root; /* the rank's process: this one or an ancestor */
 	__u32 pad;
 	__u64 run_wait_ns;
 	__u64 migrations, node_migrations; /* to another CPU; to another NUMA node */
 	__u64 numa_moves, pages_migrated;
 	__u64 faults;
-	__u64 block_ns, block_count; /* requests that it issued itself */
-	__u64 io_wait_ns;	     /* its threads' sleeps in wait for storage */
+	__u64 block_ns, block_count; /* requests that its threads issued */
+	__u64 io_wait_ns;	     /* its threads' sleeps for storage */
 	__u64 lock_ns, lock_count;
 };
 
 /* A thread of a watched process. */
 struct os_thread {
 	__u32 tid, pid;
-	__u32 cpu;    /* last run on */
+	__u32 cpu;    /* the last one */
 	__u32 on_cpu; /* 1: it runs now */
 	char comm[16];
-	__u64 switches; /* times it came to run, or left */
-	__u64 io_since; /* asleep in wait for storage since; 0: not */
-	/* With task storage: how often it had come to run by then, and how long it had waited for that. */
+	__u64 switches; /* to and from a CPU */
+	__u64 io_since; /* since when it sleeps for storage; 0: it does not */
+	/* with task storage, at io_since: how often it had got a CPU, and how long it had waited for one */
 	__u64 io_times, io_delay_ns;
 	__u64 run_wait_ns, io_wait_ns;
-	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns; /* taken from it while it ran */
-	__u64 lock, lock_since_ns;		    /* that it waits for; 0: none */
+	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns; /* interrupt time while it ran */
+	__u64 lock, lock_since_ns;		    /* the lock that it waits for; 0: none */
 	__u64 runnable_since_ns;		    /* without task storage; 0: running or asleep */
-	/* The kernel's own counters of the thread when they were last added to its process. */
-	__u64 told_wait_ns, told_faults, told_migrations;
+	/* the kernel's counters when they were last added to the process */
+	__u64 counted_wait_ns, counted_faults, counted_migrations;
 };
 
-/* Who ran while a watched process waited for the CPU. */
-#define OS_NOT_OURS (1u << 31) /* a number of the first namespace: the process has none in ours */
+/* A process that ran while a watched process waited for the CPU. */
+#define OS_NOT_OURS (1u << 31) /* a number of the first PID namespace: the process is not in ours */
 struct os_behind_key {
-	__u32 pid;   /* of the one that waited */
-	__u32 other; /* of the one that ran */
+	__u32 pid;   /* the process that waited */
+	__u32 other; /* the process that ran */
 };
 struct os_behind {
 	__u64 ns;
@@ -93,14 +93,14 @@ struct os_connection {
 	__u16 family, pad;
 };
 
-/* Of one connection. User space reads the first two. */
+/* Retransmissions of one connection. User space reads the first two fields. */
 struct os_retransmits {
-	__u64 segments;	 /* that were lost and sent again */
-	__u64 waited_ns; /* by the sender, until it sent them again */
+	__u64 segments;	 /* lost and sent again */
+	__u64 waited_ns; /* how long the sender waited until it sent them again */
 	__u64 at_ns;	 /* the last time; 0: none */
-	__u64 probe_ns;	 /* what a probe waited, if that was the last; 0: it was none */
-	/* the socket's own counts: the last time of all, and of the lost ones when `segments` last grew */
-	__u32 sent, told;
+	__u64 probe_ns;	 /* if the last one was a probe: its wait; else 0 */
+	/* the socket's counts: of all at the last time; of lost ones when `segments` last grew */
+	__u32 sent, counted;
 };
 
 /* Contention of kernel locks and futexes at one place by one watched process. */
@@ -111,24 +111,24 @@ struct os_lock_key {
 };
 struct os_lock {
 	__u64 ns, count;
-	__u64 lock[OS_LOCK_ADDRESSES]; /* addresses of late, each at a place of its own; 0: none */
+	__u64 lock[OS_LOCK_ADDRESSES]; /* recent addresses, each in its own slot; 0: none */
 };
-/* Who waits for a lock, watched or not. */
+/* A process that waits for a lock, watched or not. */
 struct os_lock_user_key {
 	__u64 lock;
-	__u32 pid, tid; /* tid: of a watched process, other than its first thread; else 0 */
+	__u32 pid, tid; /* tid: of a watched process's thread, but its first; else 0 */
 };
 struct os_lock_user {
 	__u64 ns;
 	char comm[16];
 };
 
-/* Where the packets of NET_RX come from: one in OS_PACKET_SAMPLE stands for all. */
+/* The device of packets of NET_RX: one in OS_PACKET_SAMPLE is counted, for all. */
 #define OS_PACKET_SAMPLE 64u
 struct os_device_key {
 	__u32 cpu;
 	__s32 index; /* of the interface, in its network namespace */
-	__u32 netns; /* inode of that */
+	__u32 netns; /* inode of the namespace */
 	__u32 pad;
 };
 struct os_device {
@@ -138,8 +138,8 @@ struct os_device {
 
 enum os_counter {
 	OS_LOST_THREADS = 0, /* no room to follow a thread */
-	OS_LOST_OTHERS,	     /* no room for who ran instead */
-	OS_LOST_BLOCK,	     /* no room for a request under way */
+	OS_LOST_OTHERS,	     /* no room for a process that ran instead */
+	OS_LOST_BLOCK,	     /* no room for a request in flight */
 	OS_LOST_LOCKS,
 	OS_LOST_PROCESSES, /* no room to follow a child */
 	OS_COUNTER_MAX

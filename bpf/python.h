@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * python.h - the Python frames of the current thread, without names: bounded, whatever it reads.
- * Compiles for BPF (with PYTHON_BPF_LOOP for kernels with bpf_loop) and for user space (read_user.h).
- * One read per frame, of at most PYTHON_STEP_MAX; at most PYTHON_THREAD_MAX thread states are looked at.
- * Threads: the one that is walked is the current one (BPF) or stopped; others may change what is
- * read, and then the walk ends as FAULT or GARBAGE, or brings frames of no meaning, never more. */
+ * python.h - walks the Python frames of the current thread, without names. The walk is bounded for any
+ * memory contents. Compiles for BPF (with PYTHON_BPF_LOOP for kernels with bpf_loop) and for user space
+ * (read_user.h). Reads once per frame, at most PYTHON_STEP_MAX frames and PYTHON_THREAD_MAX thread states.
+ * Threads: the walked thread is the current one (BPF) or stopped. Other threads may change what is read;
+ * then the walk ends as FAULT or GARBAGE, or gives meaningless frames, but no other harm. */
 #ifndef SYSOM_BPF_PYTHON_H
 #define SYSOM_BPF_PYTHON_H
 
@@ -16,7 +16,7 @@
 #define PYTHON_ROLLED
 #endif
 
-/* Fields of what was last read to scratch. The masks keep any offset inside it. */
+/* Fields of the last struct read to scratch. The masks keep any offset inside it. */
 static __always_inline __u64 python_word(const struct python_state *s, __u32 offset)
 {
 	return s->scratch[(offset >> 3) & (PYTHON_SCRATCH_WORDS - 1)];
@@ -37,13 +37,13 @@ static __always_inline int python_read(struct python_state *s, __u32 bytes, __u6
 	return read_user_bytes(s->scratch, bytes & (PYTHON_SCRATCH_BYTES - 1), address) != 0;
 }
 
-/* An address that an object can have. */
+/* Whether an object can have this address. */
 static __always_inline int python_pointer(__u64 address)
 {
 	return address >= 4096 && address < (1ull << 47) && !(address & 7);
 }
 
-/* The thread's own thread state, 0 if it has none. */
+/* The thread's thread state from its thread-specific data; 0: none. */
 static __always_inline __u64 python_tstate_tsd(struct python_state *s,
 					       const struct python_process *p)
 {
@@ -58,7 +58,7 @@ static __always_inline __u64 python_tstate_tsd(struct python_state *s,
 	return tstate;
 }
 
-/* The same by the interpreter's list of threads: pthread_self() is fsbase in glibc and musl. */
+/* The same from the interpreter's list of threads: pthread_self() is fsbase in glibc and musl. */
 static __always_inline __u64 python_tstate_list(struct python_state *s,
 						const struct python_process *p)
 {
@@ -77,8 +77,8 @@ static __always_inline __u64 python_tstate_list(struct python_state *s,
 	return 0;
 }
 
-/* Before 3.12 the thread-specific thread state is the first interpreter's; the one in use, of another
- * interpreter in the same thread, is known only while it holds the GIL. */
+/* Before 3.12 thread-specific data has the first interpreter's thread state. Another interpreter's state in
+ * the same thread is known only while it holds the GIL. */
 static __always_inline void python_current(struct python_state *s, const struct python_process *p)
 {
 	__u64 current = 0, thread_id = 0;
@@ -95,7 +95,7 @@ static __always_inline void python_current(struct python_state *s, const struct 
 		s->tstate = current;
 }
 
-/* From 3.12 on: whom the interpreter's GIL names. */
+/* From 3.12 on: the holder that the interpreter's GIL names. */
 static __always_inline __u64 python_gil_read(struct python_state *s, const struct python_process *p,
 					     __u64 interp)
 {
@@ -129,8 +129,8 @@ static __always_inline void python_gil(struct python_state *s, const struct pyth
 		s->gil = PYTHON_GIL_RELEASED;
 }
 
-/* A frame that is none, where C entered the interpreter: what came before it was the run's last.
- * Without one, the interpreter is on its way in or out and has no Python frame. */
+/* A shim frame stands where C entered the interpreter: the frame before it was the last of its run. If
+ * there is none before it, the interpreter is entering or leaving and has no Python frame. */
 static __always_inline void python_shim(struct python_state *s)
 {
 	struct python_frame *f;
@@ -151,7 +151,7 @@ static __always_inline void python_shim(struct python_state *s)
 	}
 }
 
-/* Takes the frame at *address and moves on to the one that called it. 0, or 1: s->end is set. */
+/* Takes the frame at *address and moves *address to its caller. 0; 1: s->end is set. */
 static __always_inline int python_step(struct python_state *s, const struct python_process *p,
 				       __u64 *address)
 {
@@ -205,7 +205,7 @@ garbage:
 
 #ifdef PYTHON_BPF_LOOP
 
-/* By bpf_loop, where the kernel has it, the verifier looks at a step once instead of 384 times. */
+/* With bpf_loop the verifier checks a step once instead of 384 times. */
 struct python_loop {
 	struct python_state *s;
 	const struct python_process *p;
@@ -245,7 +245,7 @@ static __always_inline void python_frames(struct python_state *s, const struct p
 
 #endif
 
-/* Fills what s gives out. fsbase and futex are set; the process has an interpreter. */
+/* Fills the output fields of s. The caller has set fsbase and futex; the process has an interpreter. */
 static __always_inline void python_walk(struct python_state *s, const struct python_process *p)
 {
 	__u64 frame, interp;

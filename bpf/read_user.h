@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * read_user.h - how code that runs both in the kernel and in user space reads a process's memory.
- * In a BPF program it is the helper. In user space it is whatever the calling thread has set as
- * read_user_source: a stopped process, a live one, or a recorded snapshot. */
+ * read_user.h - reads a process's memory, for code that runs in the kernel and in user space. In a BPF
+ * program it calls the helper. In user space it reads from the thread's read_user_source: a stopped
+ * process, a live one, or a recorded snapshot. */
 #ifndef SYSOM_BPF_READ_USER_H
 #define SYSOM_BPF_READ_USER_H
 
@@ -9,12 +9,12 @@
 
 #ifdef __bpf__
 
-/* libbpf turns it into bpf_probe_read on kernels before 5.5. */
+/* libbpf replaces it with bpf_probe_read on kernels before 5.5. */
 #ifndef READ_USER_HELPER
 #define READ_USER_HELPER bpf_probe_read_user
 #endif
 
-/* bytes of memory at address to `to`. 0, or negative: not readable. */
+/* Copies bytes at address to `to`. 0; negative: not readable. */
 static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address)
 {
 	return READ_USER_HELPER(to, bytes, (const void *)address);
@@ -31,7 +31,7 @@ struct read_user {
 	long (*read)(void *owner, void *to, __u32 bytes, __u64 address);
 	void *owner;
 };
-/* Set by whoever calls such code in user space, before the call (sampler/read_user.c). */
+/* In user space the caller sets it before the call (sampler/read_user.c). */
 extern __thread struct read_user read_user_source;
 
 static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * sampler.bpf.c - the on-CPU sample: a tick of the clock on one CPU becomes a count. */
+ * sampler.bpf.c - on-CPU samples: each tick of a CPU's clock counts its current stack. */
 #include "bpf/sampler_core.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU
- * in step with the ticks would otherwise be seen always or never. */
+/* Whether this tick takes a sample. It is random: with every n-th tick, two processes that alternate in
+ * step with the ticks would be seen always or never. */
 static __always_inline bool tick_chosen(const struct sampler_control *c)
 {
 	return c->fraction_percent >= 100 || bpf_get_prandom_u32() % 100 < c->fraction_percent;
 }
 
-/* Who runs, and with which registers. NULL: no sample. */
+/* Identity and registers of the current thread. NULL: no sample. */
 static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_data *ctx,
 							  struct sampler_process **process)
 {
@@ -45,7 +45,7 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	return s;
 }
 
-/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the
+/* Copies the interrupted registers if they are of user mode. It reads each field separately, since the
  * verifier rewrites each access to the context. */
 static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, struct kernel_regs *to)
 {
@@ -70,7 +70,7 @@ static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, stru
 #undef TICK_REG
 }
 
-/* Kernel stack and first user frame. True: there is a user stack to walk. */
+/* Takes the kernel stack and the first user frame; true: walk the user stack. */
 static __always_inline bool tick_stacks(struct bpf_perf_event_data *ctx, struct sampler_scratch *s,
 					const struct sampler_process *process)
 {
@@ -116,7 +116,7 @@ static __always_inline void tick_finish(struct bpf_perf_event_data *ctx, struct 
 
 #ifdef SAMPLER_TAIL
 
-#define TICK_FRAMES 16 /* per program; 33 programs in a row are the kernel's limit */
+#define TICK_FRAMES 16 /* per program; the kernel allows 33 programs in a row */
 enum { TICK_WALK = 0, TICK_BLIND, TICK_FINISH, TICK_PROGS };
 
 struct {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * sampler_core.h - what the on-CPU and the off-CPU program share: maps, identity, stacks, counting.
- * Both objects declare these maps; the off-CPU object is loaded with the sampler's own.
- * SAMPLER_TAIL builds for kernels without bpf_loop and BPF rings (5.4 up): unwinding goes on by
- * tail calls, stacks leave through a perf buffer.
+ * sampler_core.h - shared by the on-CPU and the off-CPU program: maps, identity, stacks, counting. Both
+ * objects declare these maps, and the off-CPU object uses the sampler's. SAMPLER_TAIL builds for kernels
+ * without bpf_loop and BPF rings (5.4 and later): unwinding continues by tail calls, and stacks leave
+ * through a perf buffer.
  *
- * Why nothing is lost when the sets are swapped: a program reads control.epoch once, before
- * anything else, and uses the set of its last bit. User space writes the next epoch, then updates
- * `counts` (a map of maps) with what is in it already, since the kernel lets such an update return
- * only after an RCU grace period: every program that read the old epoch has ended, its counts and
- * stacks are there, and nobody writes the old set again until two swaps later. */
+ * Swapping the two sets loses nothing. A program first reads control.epoch, once, and uses the set of its
+ * last bit. User space writes the next epoch and then updates `counts` (a map of maps) with its own
+ * contents: the kernel lets such an update return only after an RCU grace period. By then every program
+ * that read the old epoch has ended, its counts and stacks are complete, and no program writes the old set
+ * until two swaps later. */
 #ifndef SYSOM_BPF_SAMPLER_CORE_H
 #define SYSOM_BPF_SAMPLER_CORE_H
 
@@ -28,7 +28,8 @@
 #include "bpf/unwind.h"
 
 /* Set before loading. */
-const volatile __u64 sampler_pid_ns_dev = 0; /* of the daemon's PID namespace (task_number.h) */
+const volatile __u64 sampler_pid_ns_dev =
+    0; /* device of the daemon's PID namespace (task_number.h) */
 const volatile bool sampler_python = false;
 const volatile __u32 sampler_ring_bytes = 0;
 
@@ -47,7 +48,7 @@ struct {
 	__type(value, struct sampler_process);
 } processes SEC(".maps");
 
-/* As many: every process may have an interpreter. */
+/* As many entries, since every process may have an interpreter. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -69,7 +70,7 @@ struct {
 	__array(values, struct sampler_counts);
 } counts SEC(".maps") = {.values = {&counts_even, &counts_odd}};
 
-/* Stacks that went out, with the epoch; what it forgets goes out twice. */
+/* Stacks that were sent, with their epoch; an evicted one is sent twice. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -114,7 +115,7 @@ struct sampler_scratch {
 	struct python_state python;
 };
 
-/* One per object: a tick cannot be mistaken for the switch that it interrupts. */
+/* One per object, so that a tick does not overwrite the switch that it interrupts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -137,7 +138,7 @@ static __always_inline struct sampler_control *control_get(void)
 	return bpf_map_lookup_elem(&control, &zero);
 }
 
-/* The number of the slice, or of the first of `together`, that a time lies in. */
+/* The number of a time's slice, or of the first of `together` slices. */
 static __always_inline __u32 slice_at(const struct sampler_control *c, __u64 time_ns,
 				      __u32 together)
 {
@@ -153,7 +154,7 @@ static __always_inline struct sampler_scratch *scratch_get(void)
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
-/* tgid << 32 | tid of the current task as the daemon's PID namespace has them; 0: not in it. */
+/* tgid << 32 | tid of the current task in the daemon's PID namespace; 0: not in it. */
 static __always_inline __u64 current_identity(struct task_struct *task)
 {
 	__u32 pid, tid;
@@ -163,7 +164,7 @@ static __always_inline __u64 current_identity(struct task_struct *task)
 #ifndef SAMPLER_TAIL
 	struct bpf_pidns_info info = {};
 
-	/* refuses a task in a namespace below ours */
+	/* it refuses tasks in nested namespaces */
 	if (!bpf_get_ns_current_pid_tgid(sampler_pid_ns_dev, task_number_ns, &info, sizeof(info)))
 		return (__u64)info.tgid << 32 | info.pid;
 #endif
@@ -172,13 +173,13 @@ static __always_inline __u64 current_identity(struct task_struct *task)
 	return pid && tid ? (__u64)pid << 32 | tid : 0;
 }
 
-/* The user-mode registers of the current task, which is in the kernel. */
+/* The user-mode registers of the current task, which runs kernel code. */
 static __always_inline long task_user_regs(struct task_struct *task, struct kernel_regs *out)
 {
 #ifdef SAMPLER_TAIL
 	char *at = (char *)BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES - sizeof(*out);
 
-	/* kernels with FRED leave 16 bytes above them; user code's selectors tell which it is */
+	/* kernels with FRED leave 16 bytes above them; the selectors show which case it is */
 	for (int i = 0; i < 2; i++) {
 		if (!bpf_probe_read_kernel(out, sizeof(*out), at - 16 * i) &&
 		    (out->cs & 0xffff) == KERNEL_USER_CS && (out->ss & 0xffff) == KERNEL_USER_SS)
@@ -199,7 +200,7 @@ static __always_inline void hash_add(__u64 *hash, __u64 word)
 	*hash = h ^ h >> 29;
 }
 
-/* Sends a stack out unless it went in this period already. bytes: of head and frames. */
+/* Sends a stack, unless it was sent in this period. bytes: of head and frames. */
 static __always_inline void stack_send(void *ctx, struct sampler_scratch *s,
 				       struct sampler_stack *head, __u32 bytes)
 {
@@ -215,7 +216,7 @@ static __always_inline void stack_send(void *ctx, struct sampler_scratch *s,
 #ifdef SAMPLER_TAIL
 	err = bpf_perf_event_output(ctx, &stacks, BPF_F_CURRENT_CPU, head, bytes);
 #else
-	/* the reader is woken when a quarter is full; else it comes by itself */
+	/* wakes the reader if a quarter is full; else it polls */
 	err = bpf_ringbuf_output(&stacks, head, bytes,
 				 bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) >
 					 sampler_ring_bytes / 4
@@ -228,7 +229,7 @@ static __always_inline void stack_send(void *ctx, struct sampler_scratch *s,
 		bpf_map_update_elem(&seen, &hash, &s->epoch, BPF_ANY);
 }
 
-/* The current task's registers to the walk's beginning. */
+/* Starts the walk at the current task's registers. */
 static __always_inline void user_walk_begin(struct sampler_scratch *s,
 					    const struct sampler_process *process)
 {
@@ -260,7 +261,7 @@ static __always_inline void user_walk_begin(struct sampler_scratch *s,
 	s->user.count = 0;
 }
 
-/* One frame, as unwind_frame, but told by its file: enum of unwind_frame. */
+/* Like unwind_frame, but the frame is relative to its file. */
 static __always_inline int user_walk_frame(struct sampler_scratch *s)
 {
 	struct unwind_state *u = &s->unwind;
@@ -286,7 +287,7 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 	rc = unwind_step(u, m);
 	if (!at)
 		pc =
-		    u->leaf_row; /* the exact address of the leaf would make every sample a stack */
+		    u->leaf_row; /* with the leaf's exact address every sample would be another stack */
 	if (m->file && !((pc - m->bias) >> SAMPLER_FRAME_OFFSET_BITS))
 		frame = marks | (__u64)m->file << SAMPLER_FRAME_FILE_SHIFT | (pc - m->bias) |
 			(m->page_count ? 0 : SAMPLER_FRAME_BARE);
@@ -306,7 +307,7 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 }
 
 #ifndef SAMPLER_TAIL
-/* A global function is verified by itself, once: inside the loop it would be too much. */
+/* Global, so that the verifier checks it once and not in each iteration. */
 __attribute__((noinline)) int user_walk_blind(void)
 {
 	struct sampler_scratch *s = scratch_get();
@@ -324,7 +325,7 @@ static long user_walk_loop(__u32 index, struct sampler_scratch **s)
 }
 #endif
 
-/* 1: the process has an interpreter, and s->python is what was found. */
+/* 1: the process has an interpreter, and s->python has the result. */
 #ifdef SAMPLER_TAIL
 static __always_inline
 #else
@@ -342,15 +343,15 @@ __attribute__((noinline))
 	return 1;
 }
 
-/* A loop's exits are as many states for what follows: global functions are verified by themselves
- * (5.6 and later; before, everything is one program). */
+/* Each exit of a loop is a verifier state for the code after it. Global functions are verified separately
+ * (5.6 and later), so they limit these states. */
 #ifdef SAMPLER_TAIL
 #define HASH_FUNCTION static __always_inline
 #else
 #define HASH_FUNCTION __attribute__((noinline))
 #endif
 
-/* Hashes what python_stack_walk found into python_head. */
+/* Hashes the result of python_stack_walk into python_head. */
 HASH_FUNCTION int python_stack_hash(void)
 {
 	struct sampler_scratch *s = scratch_get();
@@ -431,7 +432,7 @@ static __always_inline void kernel_stack_take(void *ctx, struct sampler_scratch 
 	stack_send(ctx, s, &s->kernel, sizeof(s->kernel) + (__u32)bytes);
 }
 
-/* What the walk found, sent out; the hash is complete. */
+/* Sends the walk's result; the hash is complete. */
 static __always_inline void user_stack_finish(void *ctx, struct sampler_scratch *s)
 {
 	__u32 n = s->user.count;
@@ -448,7 +449,7 @@ static __always_inline void user_stack_finish(void *ctx, struct sampler_scratch 
 	stack_send(ctx, s, &s->user, sizeof(s->user) + n * 8);
 }
 
-/* Adds a sample to its set. */
+/* Adds a sample to the epoch's set. */
 static __always_inline void sample_count(struct sampler_scratch *s, __u64 weight_ns)
 {
 	__u32 slot = s->epoch & 1;
@@ -464,7 +465,7 @@ static __always_inline void sample_count(struct sampler_scratch *s, __u64 weight
 		s->fresh.count = 1;
 		if (!bpf_map_update_elem(set, &s->key, &s->fresh, BPF_NOEXIST))
 			return;
-		c = bpf_map_lookup_elem(set, &s->key); /* another CPU was faster */
+		c = bpf_map_lookup_elem(set, &s->key); /* another CPU added it first */
 		if (!c) {
 			count_up(SAMPLER_COUNT_FULL, 1);
 			return;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * sampler_format.h - what the sampler's kernel side and user side exchange.
- * Counts are aggregated in the kernel in two sets, used in turn; each stack goes out once per
- * period through the ring, as a struct sampler_stack. */
+ * sampler_format.h - the structs between the sampler's kernel side and user side. The kernel counts in two
+ * sets, used in turn. Each stack is sent once per period through the ring, as a struct sampler_stack. */
 #ifndef SYSOM_BPF_SAMPLER_FORMAT_H
 #define SYSOM_BPF_SAMPLER_FORMAT_H
 
@@ -9,28 +8,28 @@
 
 #include "bpf/unwind_format.h"
 
-/* Deeper kernel stacks than this are cut by the kernel itself (kernel.perf_event_max_stack). */
+/* The kernel truncates deeper kernel stacks (kernel.perf_event_max_stack). */
 #define SAMPLER_KERNEL_FRAME_MAX 127u
 
-/* Blocked time, and the samples of processes that `processes` does not name, are counted in so many
- * slices together: their counts are many, and nobody cuts them at steps. */
+/* Blocked time, and samples of processes outside `processes`, are counted over so many slices together:
+ * they have many counts, and no step needs finer ones. */
 #define SAMPLER_COARSE_SLICES 10u
 
-/* One value, written by user space while programs run. */
+/* User space writes it while programs run. */
 #define SAMPLER_OTHERS_ALL    1
 #define SAMPLER_OTHERS_KERNEL 2
 
 struct sampler_control {
-	__u32 epoch;		/* of the drain period; its last bit is the set to count into */
-	__u32 fraction_percent; /* of ticks that take a sample */
-	__u64 weight_ns;	/* of one on-CPU sample: the tick's period over the fraction */
-	__u64 slice_ns;		/* 0: one slice per period */
+	__u32 epoch;		/* of the drain period; its last bit is the set to use */
+	__u32 fraction_percent; /* the share of ticks that take a sample */
+	__u64 weight_ns; /* of one on-CPU sample: the tick's period divided by the fraction */
+	__u64 slice_ns;	 /* 0: one slice per period */
 	__u64 off_cpu_min_ns;
-	/* Also what `processes` does not name, as kernel stacks. SAMPLER_OTHERS_ALL: they are to be known
-	 * soon, and a user stack that is not walked is a loss; SAMPLER_OTHERS_KERNEL: they are not. */
+	/* Processes outside `processes` get kernel stacks. SAMPLER_OTHERS_ALL: they will be added soon, so
+	 * a missing user stack is a loss; SAMPLER_OTHERS_KERNEL: they will not. */
 	__u32 all_processes;
 	__u32 off_cpu;	     /* blocked time is sampled */
-	__u32 switch_wanted; /* threads in `switch_wanted` are to be looked for */
+	__u32 switch_wanted; /* look for threads in `switch_wanted` */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct sampler_control) == 48, "");
@@ -43,18 +42,18 @@ enum sampler_kind {
 /* A sampled process. */
 struct sampler_process {
 	struct unwind_process maps;
-	__u64 generation; /* one more with every change of maps; samples keep the low 8 bits */
+	__u64 generation; /* grows by 1 with each change of mappings; samples keep the low 8 bits */
 };
 
-/* Samples with one key are one count. Hashes: 0 is "no such stack". */
+/* Samples with equal keys share a count. Hash 0: no such stack. */
 struct sampler_key {
 	__u64 user_hash, kernel_hash, python_hash;
 	__u32 pid, tid;
-	__u32 slice;	 /* CLOCK_MONOTONIC over slice_ns */
+	__u32 slice;	 /* CLOCK_MONOTONIC divided by slice_ns */
 	__u8 kind;	 /* enum sampler_kind */
 	__u8 gil;	 /* enum stack_gil */
 	__u8 end;	 /* enum unwind_end of the user stack */
-	__u8 generation; /* of the mappings that it was unwound with */
+	__u8 generation; /* of the mappings used for unwinding */
 };
 _Static_assert(sizeof(struct sampler_key) == 40, "");
 
@@ -84,7 +83,7 @@ _Static_assert(sizeof(struct sampler_blocked) == 96, "");
 enum sampler_stack_kind {
 	SAMPLER_STACK_USER = 1, /* frames: SAMPLER_FRAME_* */
 	SAMPLER_STACK_KERNEL,	/* frames: kernel addresses */
-	SAMPLER_STACK_PYTHON,	/* a struct python_state up to its frames, then those */
+	SAMPLER_STACK_PYTHON,	/* a struct python_state up to its frames, then the frames */
 };
 
 /* Head of a ring record; the frames follow, leaf first. */
@@ -98,7 +97,7 @@ struct sampler_stack {
 };
 _Static_assert(sizeof(struct sampler_stack) == 24, "");
 
-/* A user frame: what is in a file is told by the file, so that all processes share the stack. */
+/* A user frame is relative to its file, so that all processes share the stack. */
 #define SAMPLER_FRAME_RETURN	  UNWIND_FRAME_RETURN
 #define SAMPLER_FRAME_SCANNED	  UNWIND_FRAME_SCANNED
 #define SAMPLER_FRAME_FP	  UNWIND_FRAME_FP
@@ -108,11 +107,11 @@ _Static_assert(sizeof(struct sampler_stack) == 24, "");
 #define SAMPLER_FRAME_FILE_SHIFT  40	       /* and 20 bits: unwind_mapping.file */
 #define SAMPLER_FRAME_FILE_MASK	  0xfffffu
 
-/* ---- switch records: what a few threads do off the CPU, one by one ---- */
+/* ---- switch records: each time off the CPU of a few threads ---- */
 
 /* A node of 16 ranks, each with 32 threads that launch or communicate. */
 #define SAMPLER_SWITCH_THREADS 512u
-/* A thread that was quiet may send as many records at once as its rate gives in this time. */
+/* A quiet thread may send at once the records that its rate allows in this time. */
 #define SAMPLER_SWITCH_BURST_NS 1000000000ull
 
 /* As enum stack_switch_state (model/stack.h). */
@@ -132,9 +131,9 @@ enum sampler_switch_kind {
 	SAMPLER_SWITCH_SKIPPED,	   /* struct sampler_switch_skipped */
 };
 
-/* A number of the first PID namespace: the task has none in the daemon's. */
+/* A number of the first PID namespace: the task is not in the daemon's. */
 #define SAMPLER_SWITCH_NOT_OURS (1u << 31)
-/* In place of a waker: its own timer, or one that made ready what it waited for. */
+/* Instead of a waker: the thread's own timer, or one that ended what it waited for. */
 #define SAMPLER_WAKER_TIMER (~0u)
 
 struct sampler_switch_stacks {
@@ -154,14 +153,14 @@ enum sampler_taken {
 	SAMPLER_TAKEN_SCHED,
 	SAMPLER_TAKEN_RCU,
 	SAMPLER_TAKEN_STEAL,	 /* the hypervisor ran others */
-	SAMPLER_TAKEN_THROTTLED, /* the CPU limit of its cgroup kept it off the CPU */
+	SAMPLER_TAKEN_THROTTLED, /* the CPU limit of its cgroup stopped it */
 	SAMPLER_TAKEN_KINDS
 };
 
-/* From a thread's way onto the CPU until it left, but for THROTTLED: of the time off the CPU after that. */
+/* Of the time on the CPU; THROTTLED: of the time off the CPU after it. */
 struct sampler_switch_taken {
-	__u32 ns[SAMPLER_TAKEN_KINDS]; /* UINT32_MAX: so long or longer */
-	__u32 faults;		       /* of pages */
+	__u32 ns[SAMPLER_TAKEN_KINDS]; /* UINT32_MAX: at least that */
+	__u32 faults;		       /* page faults */
 	__u32 pad;
 };
 _Static_assert(sizeof(struct sampler_switch_taken) == 48, "");
@@ -171,34 +170,34 @@ struct sampler_switch {
 	__u32 tid;
 	__u8 kind; /* enum sampler_switch_kind */
 	__u8 state;
-	__u16 cpu; /* that it left */
+	__u16 cpu; /* the CPU that it left */
 	__u64 out_ns, in_ns;
-	__u64 woken_ns;	 /* 0: it stayed runnable, or nobody saw it woken */
-	__u32 next_tid;	 /* who had the CPU next; 0: nobody */
+	__u64 woken_ns;	 /* 0: it stayed runnable, or its wake-up was not seen */
+	__u32 next_tid;	 /* the thread that got the CPU next; 0: none */
 	__u32 waker_tid; /* 0: an interrupt, or unknown; or SAMPLER_WAKER_TIMER */
-	/* left out where there are none, and nothing was taken */
+	/* left out if there are none and nothing was taken */
 	struct sampler_switch_stacks stacks;
-	/* left out where nothing was taken */
+	/* left out if nothing was taken */
 	struct sampler_switch_taken taken;
 };
 #define SAMPLER_SWITCH_BARE_BYTES  40u
 #define SAMPLER_SWITCH_STACK_BYTES 72u
 _Static_assert(sizeof(struct sampler_switch) == 120, "");
 
-/* Why a switch has no record of its own. */
+/* Why a switch has no record. */
 enum sampler_switch_cause {
 	SAMPLER_SWITCH_PACED = 0, /* the thread switches more often than its rate */
 	SAMPLER_SWITCH_RING_FULL,
-	SAMPLER_SWITCH_MISSED, /* the kernel called nobody; how long it was is not known */
+	SAMPLER_SWITCH_MISSED, /* the kernel called no probe; its length is not known */
 	SAMPLER_SWITCH_CAUSES,
 };
 
-/* What was off the CPU without a record. Sums only grow: user space takes differences. */
+/* Times off the CPU without a record. Sums only grow: user space takes differences. */
 struct sampler_switch_skipped {
 	__u32 tid;
 	__u8 kind;
 	__u8 pad[3];
-	__u64 from_ns, until_ns; /* since the last record: the first out, the last in */
+	__u64 from_ns, until_ns; /* since the last record: when it first left and last came back */
 	__u64 ns[SAMPLER_SWITCH_STATES];
 	__u64 count[SAMPLER_SWITCH_CAUSES];
 	__u64 taken_ns[SAMPLER_TAKEN_KINDS], faults; /* of the time on the CPU before each */
@@ -206,23 +205,23 @@ struct sampler_switch_skipped {
 _Static_assert(sizeof(struct sampler_switch_skipped) == 192, "");
 
 enum sampler_switch_phase {
-	SAMPLER_SWITCH_IGNORED = 0, /* not looked at, or it has ended */
-	SAMPLER_SWITCH_BEGUN,	    /* on or off the CPU since since_ns: not known which */
+	SAMPLER_SWITCH_IGNORED = 0, /* not recorded, or the thread has ended */
+	SAMPLER_SWITCH_BEGUN, /* recorded from since_ns on; whether on or off the CPU is not known */
 	SAMPLER_SWITCH_ON,
 	SAMPLER_SWITCH_OFF,
 	SAMPLER_SWITCH_ENDED, /* the thread is gone */
 };
 
-/* A thread whose switches are recorded. User space makes and deletes it and writes it while its phase is
- * IGNORED; a copy is right if phase is read before what follows. */
+/* A thread whose switches are recorded. User space creates and deletes it, and writes it while its phase is
+ * IGNORED. A reader must read phase before the fields after it. */
 struct sampler_switch_thread {
 	__u32 tid, pid;	 /* in the daemon's PID namespace */
 	__u32 first_pid; /* in the first one */
 	__u32 phase;	 /* enum sampler_switch_phase */
-	__u64 out_ns;	 /* of the last time off the CPU, or of its end */
+	__u64 out_ns;	 /* when it last left a CPU, or ended */
 	__u64 since_ns;
 	__u64 in_ns, woken_ns;
-	__u64 cost_ns; /* of one record: a second over the rate */
+	__u64 cost_ns; /* of one record: a second divided by the rate */
 	__u64 credit_ns, credit_at_ns;
 	__u64 recorded;
 	__u32 next_tid, waker_tid;
@@ -232,22 +231,22 @@ struct sampler_switch_thread {
 	__u8 pad;
 	struct sampler_switch_stacks stacks;
 	struct sampler_switch_skipped skipped;
-	/* what is taken from it since it came onto the CPU */
+	/* taken from it since it got the CPU */
 	struct sampler_switch_taken taken;
 	__u64 soft_since_ns, device_since_ns; /* 0: not in one */
-	__u64 device_within_ns;		      /* of devices, inside the soft interrupt */
-	/* what the kernel had counted when it came onto the CPU: of that CPU's steal and of its own page
-	 * faults; when it left: how long its queue had been throttled */
+	__u64 device_within_ns;		      /* device interrupts inside the soft interrupt */
+	/* the kernel's counts: the CPU's steal and the thread's page faults when it got the CPU; the
+	 * queue's throttled time when it left */
 	__u64 steal_ns, faults, throttled_ns;
-	__u64 queue;	/* that queue, as a number to compare */
-	__u64 delay_ns; /* what the kernel had counted for waits for a CPU when it left */
-	__u32 on_known; /* steal_ns and faults are of the time since in_ns */
+	__u64 queue;	/* the queue's address, to compare */
+	__u64 delay_ns; /* the kernel's count of waits for a CPU when it left */
+	__u32 on_known; /* steal_ns and faults are valid since in_ns */
 	__u32 pad_end;
 };
 _Static_assert(sizeof(struct sampler_switch_thread) == 440, "");
 
-/* What may be known of a thread, by the low bits of its number in the first PID namespace. Bytes of their
- * own: the kernel writes one while user space writes the other. */
+/* Marks of threads, by the low bits of their number in the first PID namespace. Separate bytes, since the
+ * kernel writes one while user space writes the other. */
 #define SAMPLER_MARKS 65536u
 struct sampler_mark {
 	__u8 asleep, recorded;
@@ -258,21 +257,19 @@ struct sampler_mark {
 
 /* Counters, per CPU, since load. */
 enum sampler_counter {
-	SAMPLER_COUNT_TAKEN = 0, /* on-CPU samples and blockings that were to be counted */
-	SAMPLER_COUNT_FRAMES,	 /* user and kernel frames of them */
+	SAMPLER_COUNT_TAKEN = 0, /* on-CPU samples and blocking events */
+	SAMPLER_COUNT_FRAMES,	 /* their user and kernel frames */
 	SAMPLER_COUNT_SCANNED,	 /* with a scanned frame */
 	SAMPLER_COUNT_FULL,	 /* lost: the set of counts was full */
-	SAMPLER_COUNT_RING_FULL, /* stacks that found no room in the ring; tried again at the next
-				    sample */
-	SAMPLER_COUNT_BLOCKED_FULL, /* lost: no room to remember a blocked thread */
-	SAMPLER_COUNT_SHORT,	    /* blockings below the threshold: not kept, not lost */
-	SAMPLER_COUNT_UNSTACKED,    /* long blockings at places that were always short before: leaf
-				       only */
-	SAMPLER_COUNT_CAPTURES,	    /* stacks captured at switch-out */
+	SAMPLER_COUNT_RING_FULL, /* stacks without room in the ring; the next sample sends them */
+	SAMPLER_COUNT_BLOCKED_FULL, /* lost: no room for a blocked thread */
+	SAMPLER_COUNT_SHORT,	    /* blocking events below the threshold: neither kept nor lost */
+	SAMPLER_COUNT_UNSTACKED, /* long blocking events at places of short ones: only the leaf */
+	SAMPLER_COUNT_CAPTURES,	 /* stacks taken at switch-out */
 	SAMPLER_COUNT_PYTHON_FRAMES,
 	SAMPLER_COUNT_PYTHON_FAILED,
 	SAMPLER_COUNT_TARGET_RUNS, /* ticks that took a sample */
-	SAMPLER_COUNT_TARGET_NS,   /* time that these took, from choosing to counting */
+	SAMPLER_COUNT_TARGET_NS,   /* their time, from choosing to counting */
 	SAMPLER_COUNT_CAPTURE_NS,  /* time at switch-outs of sampled threads */
 	SAMPLER_COUNT_NO_REGS,	   /* kernel stack only: the user registers could not be read */
 	SAMPLER_COUNT_UNMAPPED,	   /* lost user stack: the process has no mapping yet */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * snapshot.bpf.c - takes whole samples for `make accuracy` and for the replay corpus: the
- * registers, a piece of the user stack and what unwind.h made of them in the kernel, all from one
- * interrupt. SNAPSHOT_TAIL_CALLS builds it the way kernels before 5.17 need it. */
+ * snapshot.bpf.c - takes whole samples for `make accuracy` and for the replay corpus: from one interrupt
+ * the registers, a piece of the user stack and the frames that unwind.h found in the kernel.
+ * SNAPSHOT_TAIL_CALLS builds it for kernels before 5.17. */
 #include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -10,14 +10,14 @@
 #include "bpf/snapshot_format.h"
 
 const volatile __u32 snapshot_mode = UNWIND_MODE_TABLE;
-const volatile __u32 snapshot_ship = 1; /* 0: the walk alone, to measure its cost */
+const volatile __u32 snapshot_ship = 1; /* 0: only the walk, to measure its cost */
 #define UNWIND_MODE snapshot_mode
 
 #include "bpf/unwind.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* 32 tail calls, the first into the loop included, and the last into the end: 31 x 17 > 512. */
+/* 32 tail calls, including the first into the loop and the last to the end: 31 x 17 > 512. */
 #define FRAMES_PER_CALL 17
 
 struct scratch {
@@ -60,7 +60,7 @@ static __always_inline void count(__u32 which, __u64 by)
 		*c += by;
 }
 
-/* Field by field through volatile: one instruction must not read from two kinds of memory. */
+/* Field by field and volatile: one instruction must not access two kinds of memory. */
 #define TAKE(from)                                                                                 \
 	do {                                                                                       \
 		s->pc = *(volatile unsigned long *)&(from)->rip;                                   \
@@ -238,7 +238,7 @@ int snapshot_sample(struct bpf_perf_event_data *ctx)
 
 #else
 
-/* bpf_loop hands on a pointer to the stack only. */
+/* bpf_loop passes on only a pointer to the stack. */
 struct walk {
 	struct scratch *sc;
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * snapshot_format.h - what bpf/snapshot.bpf.c ships: one record per sample through a ring buffer.
- */
+ * snapshot_format.h - the record per sample that bpf/snapshot.bpf.c sends through a ring buffer. */
 #ifndef SYSOM_BPF_SNAPSHOT_FORMAT_H
 #define SYSOM_BPF_SNAPSHOT_FORMAT_H
 
@@ -13,16 +12,16 @@
 				  */
 
 struct snapshot_record {
-	__u32 pid, tid; /* as the namespace of the reader names them */
+	__u32 pid, tid; /* in the reader's PID namespace */
 	__u64 pc;
 	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number */
 	__u64 stack_begin;	     /* rsp, rounded down to a page */
-	__u32 stack_bytes;	     /* how much of it could be read */
-	__u32 other_bytes; /* of a second piece; 0: the walk left the first one for none */
+	__u32 stack_bytes;	     /* how much could be read */
+	__u32 other_bytes;	     /* of a second piece; 0: the walk stayed in the first */
 	__u64 other_begin;
-	__u32 count;	/* of frame: what the walk in the kernel gave */
+	__u32 count;	/* number of frames that the kernel's walk found */
 	__u8 end;	/* enum unwind_end */
-	__u8 in_kernel; /* the sample hit kernel code; registers are those of the entry */
+	__u8 in_kernel; /* in kernel code: the registers are those at its entry */
 	__u16 scanned, by_fp;
 	__u16 pad;
 	__u64 walk_ns; /* of the walk, by bpf_ktime_get_ns */

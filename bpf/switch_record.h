@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * switch_record.h - every time off the CPU of a few threads, one record each (off_cpu.bpf.c).
- * A record goes out when the thread comes back. What the thread's rate or the ring has no room for is
- * added up in its row and told before its next record; user space reads the rows at a drain, too. So all
- * time off the CPU is either in a record or in a sum that says between which times.
- * A ring of their own: stacks don't take its room, and no tick interrupts a switch and finds it locked. */
+ * switch_record.h - writes a record for each time off the CPU of a few threads (off_cpu.bpf.c).
+ * The record is sent when the thread comes back. If the thread's rate or the ring does not allow it, the
+ * time is added to a sum in the thread's row. The sum is sent before the next record, and user space reads
+ * it when it drains. So all time off the CPU is in a record or in a sum with its first and last time.
+ * The records have their own ring: stacks don't take its room, and no tick finds it locked by the switch
+ * that it interrupted. */
 #ifndef SYSOM_BPF_SWITCH_RECORD_H
 #define SYSOM_BPF_SWITCH_RECORD_H
 
 #include "bpf/sampler_format.h"
 
-/* Set before loading: user space does not know numbers of the first PID namespace, or cannot set marks. A
- * thread is then looked for by its number in ours, when it leaves a CPU. */
+/* Set before loading if user space does not know numbers of the first PID namespace, or cannot set marks.
+ * Then a thread is found by its number in our namespace, when it leaves a CPU. */
 const volatile bool switch_by_number = false;
 const volatile __u32 switch_ring_bytes = 0;
 
@@ -21,7 +22,7 @@ struct {
 	__type(value, struct sampler_switch_thread);
 } switch_threads SEC(".maps");
 
-/* Rows of threads that are looked for, by tid in the daemon's PID namespace. */
+/* Rows of threads that are not found yet, by tid in the daemon's PID namespace. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SAMPLER_SWITCH_THREADS);
@@ -47,8 +48,8 @@ struct {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct sched_info {
 	unsigned long long run_delay;	 /* time in run queues, without a CPU */
-	unsigned long long last_arrival; /* when it came to run, by the run queue's clock */
-	unsigned long long last_queued;	 /* since when it is in one; 0: it runs, or sleeps */
+	unsigned long long last_arrival; /* when it got the CPU, on the run queue's clock */
+	unsigned long long last_queued;	 /* since when it is in a queue; 0: it runs or sleeps */
 };
 struct task_struct___ran {
 	unsigned int in_iowait : 1;
@@ -57,7 +58,7 @@ struct task_struct___ran {
 };
 #pragma clang attribute pop
 
-/* The row of a thread; NULL: nobody wants its switches, or another thread had its number. */
+/* The row of a recorded thread; NULL: not recorded, or the row is of an earlier thread with this number. */
 static __always_inline struct sampler_switch_thread *record_thread(struct task_struct *task)
 {
 	__u32 tid = TASK(task, pid);
@@ -76,7 +77,7 @@ static __always_inline bool record_io(struct task_struct *task)
 	return BPF_CORE_READ_BITFIELD_PROBED(k, in_iowait) != 0;
 }
 
-/* A waker may have changed the state before the switch is told. */
+/* state: as of the switch, since a waker may already have changed the task's. */
 static __always_inline __u8 record_state(struct task_struct *task, __u32 state)
 {
 	if (!state)
@@ -99,7 +100,7 @@ static __always_inline __u32 record_number(struct task_struct *task)
 	return number ? number : first | SAMPLER_SWITCH_NOT_OURS;
 }
 
-/* Of the thread that has just left the CPU. */
+/* Stores the stacks of the thread that has just left the CPU. */
 static __always_inline void record_stacks(__u32 tid, const struct sampler_key *key,
 					  __u64 kernel_hash)
 {
@@ -115,8 +116,8 @@ static __always_inline void record_stacks(__u32 tid, const struct sampler_key *k
 	t->stacks.generation = key->generation;
 }
 
-/* The kernel's count of the time that a task was in a run queue, without a CPU: `schedstat` in /proc. Valid
- * when it leaves a CPU, and when it comes onto one. */
+/* The kernel's count of the task's time in run queues, without a CPU (`schedstat` in /proc). Valid when the
+ * task leaves or gets a CPU. */
 static __always_inline __u64 record_delay(struct task_struct *task)
 {
 	struct task_struct___ran *k = (void *)task;
@@ -129,9 +130,9 @@ static __always_inline __u64 record_delay(struct task_struct *task)
 	return BPF_CORE_READ(k, sched_info.run_delay) + (clock > queued ? clock - queued : 0);
 }
 
-/* It may come before the switch that it ends: both CPUs are at it then. Since 6.1 a sleeper is
- * frozen where it sleeps. What should wake it meanwhile does so when it is thawed, and nobody saw since
- * when it would have run: the whole time counts as stopped. */
+/* A wake-up may come before the switch that it ends, since two CPUs handle them. Since 6.1 a sleeper is
+ * frozen where it sleeps, and a wake-up takes effect only when it is thawed. It is not known from when it
+ * would have run, so the whole time counts as stopped. */
 static __always_inline void record_waking(struct sampler_switch_thread *t, struct task_struct *task,
 					  __u32 waker, __u32 state)
 {
@@ -154,7 +155,7 @@ static __always_inline long record_send(void *ctx, void *record, __u64 bytes)
 #endif
 }
 
-/* Without a record of its own. */
+/* Adds a time off the CPU to the sums. */
 static __always_inline void record_skip(struct sampler_switch_thread *t,
 					const struct sampler_switch *r, __u32 cause)
 {
@@ -177,7 +178,7 @@ static __always_inline void record_skip(struct sampler_switch_thread *t,
 	t->skipped.faults += r->taken.faults;
 }
 
-/* Whether the thread's rate gives it one more record, and one for what was skipped before it. */
+/* Whether the thread's rate allows a record, and another one for skipped times before it. */
 static __always_inline bool record_paid(struct sampler_switch_thread *t, __u64 now)
 {
 	__u64 credit = t->credit_ns + (now - t->credit_at_ns);
@@ -190,8 +191,8 @@ static __always_inline bool record_paid(struct sampler_switch_thread *t, __u64 n
 	return credit >= cost;
 }
 
-static __always_inline void record_tell(void *ctx, struct sampler_switch_thread *t,
-					struct sampler_switch *r)
+static __always_inline void record_write(void *ctx, struct sampler_switch_thread *t,
+					 struct sampler_switch *r)
 {
 	__u64 bytes = SAMPLER_SWITCH_BARE_BYTES;
 
@@ -214,9 +215,9 @@ static __always_inline void record_tell(void *ctx, struct sampler_switch_thread 
 		t->recorded += 1;
 }
 
-/* The time at which `task`, which has slept, could have run. A wake-up has its way to go before it ends a
- * sleep: an interrupt to the CPU of the sleeper, which may have to leave an idle state. None of that is a
- * wait for a CPU. Only where the kernel does not say, the call of the waker counts. */
+/* Sets when `task`, which slept, could have run. A wake-up needs time to reach the sleeper: an interrupt to
+ * its CPU, which may have to leave an idle state. This is not a wait for a CPU. So the time comes from the
+ * kernel's count of waits, and from the waker's call only if the kernel has none. */
 static __always_inline void record_woken(struct sampler_switch *r,
 					 const struct sampler_switch_thread *t,
 					 struct task_struct *task, __u64 before)
@@ -234,7 +235,7 @@ static __always_inline void record_woken(struct sampler_switch *r,
 	r->woken_ns = delay < r->in_ns - r->out_ns ? r->in_ns - delay : r->out_ns;
 }
 
-/* `task` was off the CPU until in_ns, throttled for so much of it. */
+/* `task` was off the CPU until in_ns, and throttled for throttled_ns of that time. */
 static __always_inline void record_back(void *ctx, struct sampler_switch_thread *t,
 					struct task_struct *task, __u64 in_ns, __u64 throttled_ns)
 {
@@ -248,7 +249,7 @@ static __always_inline void record_back(void *ctx, struct sampler_switch_thread 
 		record_woken(&r, t, task, before);
 	t->phase = SAMPLER_SWITCH_ON;
 	if (r.out_ns > in_ns)
-		return; /* it was made a moment ago */
+		return; /* the row is new */
 	r.tid = t->tid;
 	r.kind = SAMPLER_SWITCH_RECORD;
 	r.cpu = t->cpu;
@@ -258,7 +259,7 @@ static __always_inline void record_back(void *ctx, struct sampler_switch_thread 
 	taken_add(t, SAMPLER_TAKEN_THROTTLED, throttled_ns < wanted ? throttled_ns : wanted);
 	r.taken = t->taken;
 	__builtin_memset(&t->taken, 0, sizeof(t->taken));
-	record_tell(ctx, t, &r);
+	record_write(ctx, t, &r);
 }
 
 static __always_inline void record_in(void *ctx, struct task_struct *next)
@@ -275,8 +276,8 @@ static __always_inline void record_in(void *ctx, struct task_struct *next)
 		record_back(ctx, t, next, bpf_ktime_get_ns(), throttled_ns);
 }
 
-/* Under load Linux 6.18 calls no probe at one switch in some 100,000 (ftrace does not see it either). The
- * scheduler knows when `prev` came to run. */
+/* Under load Linux 6.18 calls no probe at about one switch in 100,000 (ftrace misses it too). The scheduler
+ * knows when `prev` got the CPU. */
 static __always_inline void record_missed_in(void *ctx, struct sampler_switch_thread *t,
 					     struct task_struct *prev, __u64 now)
 {
@@ -321,7 +322,7 @@ static __always_inline void record_out(void *ctx, struct task_struct *prev,
 	t->phase = SAMPLER_SWITCH_OFF;
 }
 
-/* Whether `prev`, the current thread, is one that is looked for. */
+/* Starts recording `prev`, the current thread, if it is in switch_wanted. */
 static __always_inline void record_wanted(struct task_struct *prev)
 {
 	__u64 identity = current_identity(prev);

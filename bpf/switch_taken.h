@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * switch_taken.h - what is taken from a recorded thread while it has a CPU, or wants one
- * (off_cpu.bpf.c): interrupts and soft interrupts that run on its CPU, stops by the hypervisor, its
- * cgroup's CPU limit. And how many page faults it had meanwhile.
- * Interrupts run in the interrupted thread's context, so one load says whether it is recorded. Steal
- * and throttling the scheduler counts itself, per CPU: differences between two switches of a thread,
- * during which it can't move, are the thread's. What a kernel doesn't count stays 0. */
+ * switch_taken.h - measures the time that is taken from a recorded thread while it has or wants a CPU
+ * (off_cpu.bpf.c): by interrupts and soft interrupts on its CPU, by the hypervisor, by its cgroup's CPU
+ * limit. It counts page faults too.
+ * Interrupts run in the interrupted thread's context, so one load shows whether it is recorded. The
+ * scheduler counts steal and throttling per CPU. Between two switches a thread can't move, so the
+ * differences are its own. A count that the kernel lacks stays 0. */
 #ifndef SYSOM_BPF_SWITCH_TAKEN_H
 #define SYSOM_BPF_SWITCH_TAKEN_H
 
 /* The kind of each vector: HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU. */
 #define TAKEN_VECTORS 10u
-/* volatile: else the compiler, which knows it, leaves out the check that the verifier asks for */
+/* volatile: else the compiler removes the check that the verifier needs */
 const volatile __u8 taken_of_vector[TAKEN_VECTORS] = {
     SAMPLER_TAKEN_TASKLET, SAMPLER_TAKEN_TIMER, SAMPLER_TAKEN_NET_TX,  SAMPLER_TAKEN_NET_RX,
     SAMPLER_TAKEN_BLOCK,   SAMPLER_TAKEN_BLOCK, SAMPLER_TAKEN_TASKLET, SAMPLER_TAKEN_SCHED,
@@ -19,18 +19,18 @@ const volatile __u8 taken_of_vector[TAKEN_VECTORS] = {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct rq {
 	__u64 clock;
-	__u64 prev_steal_time_rq; /* taken off the time of whoever ran */
+	__u64 prev_steal_time_rq; /* subtracted from the time of whoever ran */
 };
 struct cfs_rq {
 	struct rq *rq;
-	/* Since 6.6: how long it had tasks and was throttled, by its own group's limit or one above. */
+	/* since 6.6: how long it had tasks and was throttled, by its group's limit or an outer one */
 	__u64 throttled_clock_self_time;
 };
 struct cfs_rq___before_5_19 {
-	__u64 throttled_clock_task_time; /* however many tasks it had */
+	__u64 throttled_clock_task_time; /* with any number of tasks */
 };
 struct sched_entity {
-	struct cfs_rq *cfs_rq; /* of the CPU that the task is on, whatever its class */
+	struct cfs_rq *cfs_rq; /* of the task's CPU, in every scheduling class */
 };
 struct task_struct___taken {
 	struct sched_entity se;
@@ -50,7 +50,7 @@ static __always_inline void taken_add(struct sampler_switch_thread *t, __u32 kin
 
 /* ---- interrupts ---- */
 
-/* The row of the thread under an interrupt; NULL: it is not recorded. */
+/* The interrupted thread's row; NULL: it is not recorded. */
 static __always_inline struct sampler_switch_thread *taken_from(void)
 {
 	__u64 identity = bpf_get_current_pid_tgid();
@@ -107,7 +107,7 @@ static __always_inline void taken_device_end(void)
 	taken_add(t, SAMPLER_TAKEN_DEVICE, ns);
 }
 
-/* ---- what the scheduler counts ---- */
+/* ---- the scheduler's counts ---- */
 
 static __always_inline __u64 taken_queue(struct task_struct *task)
 {
@@ -146,8 +146,8 @@ static __always_inline __u64 taken_faults(struct task_struct *task)
 	return BPF_CORE_READ(k, min_flt) + BPF_CORE_READ(k, maj_flt);
 }
 
-/* `next` comes onto this CPU. Returns how long its queue was throttled since it left a CPU; what is not
- * known is 0: it has been moved to another CPU meanwhile, or nobody saw it leave. */
+/* `next` gets this CPU. Returns how long its queue was throttled since it left a CPU; 0 if not known: it
+ * moved to another CPU meanwhile, or its leaving was not seen. */
 static __always_inline __u64 taken_come(struct sampler_switch_thread *t, struct task_struct *next)
 {
 	__u64 queue = taken_queue(next), before = t->throttled_ns, now;

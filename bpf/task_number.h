@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * task_number.h - a task's number as the daemon's PID namespace has it. Include after bpf_helpers.h. */
+ * task_number.h - a task's number in the daemon's PID namespace. Include after bpf_helpers.h. */
 #ifndef SYSOM_BPF_TASK_NUMBER_H
 #define SYSOM_BPF_TASK_NUMBER_H
 
@@ -11,7 +11,7 @@
 const volatile __u32 task_number_ns = 0; /* inode of the daemon's PID namespace; 0: the first */
 const volatile __u32 task_number_ns_level = 0; /* its depth */
 
-/* 0 where it has none. */
+/* 0: the task is not in it. */
 static __always_inline __u32 task_number(struct task_struct *task)
 {
 	struct pid *pid;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * unwind.h - one walk over a user stack, frame by frame, by tables (unwind_format.h).
- * The same text runs in the kernel and, for replay and tests, in user space. There the includer
+ * unwind.h - walks a user stack, frame by frame, with tables (unwind_format.h).
+ * The same code runs in the kernel and, for replay and tests, in user space. There the including file
  * defines before the #include:
  *	long unwind_read_user(void *to, __u32 bytes, __u64 address);	0, or not 0: not readable
  *	struct unwind_chunk *unwind_chunk_of(__u32 word);	the chunk of a word, or NULL
  *	__u32 unwind_marker_get(__u64 key);  void unwind_marker_set(__u64 key, __u32 marker);
- * UNWIND_MODE may be defined as an expression (a rodata constant: dead modes cost nothing).
- * Use: unwind_start, set pc, reg, process, owner; unwind_frame until UNWIND_DONE, unwind_blind
- * whenever it asks for it; unwind_finish.
+ * UNWIND_MODE may be an expression (a rodata constant: unused modes cost nothing).
+ * Use: unwind_start; set pc, reg, process, owner; call unwind_frame until UNWIND_DONE, and unwind_blind
+ * after UNWIND_BLIND; unwind_finish.
  * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded.
  */
 #ifndef SYSOM_BPF_UNWIND_H
@@ -46,12 +46,11 @@ struct {
 	__type(value, __u8);
 } unwind_markers SEC(".maps");
 
-/* Hides a value's history from compiler and verifier: a search then is one state, not one per
- * index. */
+/* Hides a value's history from compiler and verifier, so a search is one state and not one per index. */
 #define UNWIND_HIDE(s, x) ((x) ^= *(volatile __u32 *)&(s)->zero)
-/* Keeps the compiler from moving or dropping the mask that the verifier wants to see. */
+/* Keeps the compiler from moving or removing a mask that the verifier needs. */
 #define UNWIND_BARRIER(x) asm volatile("" : "+r"(x))
-/* What was written to the state is read from there again. */
+/* Makes the compiler read values from the state again. */
 #define UNWIND_MEMORY() asm volatile("" ::: "memory")
 
 static __always_inline long unwind_read_user(void *to, __u32 bytes, __u64 address)
@@ -94,13 +93,13 @@ static __always_inline void unwind_marker_set(__u64 key, __u32 marker)
 
 #endif
 
-/* An address in registers or saved slots: not known any more. */
+/* In rbp_at and rbx_at: the value is lost. */
 #define UNWIND_LOST 1
-/* What unwind_frame and unwind_blind return. */
+/* Results of unwind_frame and unwind_blind. */
 #define UNWIND_MORE  0 /* s->pc is the caller: call unwind_frame again */
-#define UNWIND_DONE  1 /* s->end says why */
+#define UNWIND_DONE  1 /* s->end has the reason */
 #define UNWIND_BLIND 2 /* no rule for this frame: call unwind_blind */
-/* unwind_step and its parts: the walk goes on, or 1 + enum unwind_end. */
+/* Results of unwind_step and its parts: the walk continues, or 1 + enum unwind_end. */
 #define UNWIND_ON	 0
 #define UNWIND_STOP(end) (1 + (end))
 #define UNWIND_NO_RULE	 -1
@@ -121,9 +120,8 @@ static __always_inline void unwind_start(struct unwind_state *s)
 	s->by_fp = 0;
 }
 
-/* One step of a binary search without a branch, so that the verifier sees one path and not 2^n:
- * from [at, at + left) to the half that begins in the middle (go 1) or the one that ends there (go
- * 0). One element stays one element. */
+/* One step of a binary search in [at, at + left): to the second half (go 1) or the first (go 0). It has no
+ * branch, so the verifier sees one path and not 2^n. One element stays one element. */
 #define UNWIND_HALVE(at, left, go)                                                                 \
 	do {                                                                                       \
 		__u32 go_ = (__u32)(go);                                                           \
@@ -133,12 +131,11 @@ static __always_inline void unwind_start(struct unwind_state *s)
 		(left) = half_ + ((left)&go_);                                                     \
 	} while (0)
 
-/* Of `left` sorted mappings in a chunk, from the one at `at` on: the last that begins at or below
- * pc. */
+/* The last of `left` sorted mappings, from index `at` on, that begins at or below pc. */
 static __always_inline __u32 unwind_mapping_slot(const struct unwind_mapping *all, __u32 at,
 						 __u32 left, __u64 pc)
 {
-	for (int i = 0; i < 11; i++) { /* 2^11 mappings */
+	for (int i = 0; i < 11; i++) { /* for 2^11 mappings */
 		__u32 slot = at + left / 2;
 
 		UNWIND_BARRIER(slot);
@@ -149,7 +146,7 @@ static __always_inline __u32 unwind_mapping_slot(const struct unwind_mapping *al
 	return at & (UNWIND_MAPPING_MAX - 1);
 }
 
-/* The executable mapping of s->process that holds pc, or NULL. */
+/* The executable mapping of s->process that contains pc, or NULL. */
 static __always_inline const struct unwind_mapping *
 unwind_find_mapping(const struct unwind_state *s, __u64 pc)
 {
@@ -165,7 +162,7 @@ unwind_find_mapping(const struct unwind_state *s, __u64 pc)
 	return &all[at];
 }
 
-/* The rule for an address in m. 0 and *rule and where its row begins, or -1: none here. */
+/* Finds the rule for an address in m and the address where its row begins. 0; -1: none. */
 static __always_inline int unwind_find_rule(const struct unwind_state *s,
 					    const struct unwind_mapping *m, __u64 address,
 					    struct unwind_rule *rule, __u64 *row_begin)
@@ -189,7 +186,7 @@ static __always_inline int unwind_find_rule(const struct unwind_state *s,
 	if (!chunk)
 		return -1;
 	if (left > 16) {
-		for (int i = 4; i < UNWIND_PAGE_SHIFT; i++) { /* a row per byte at most */
+		for (int i = 4; i < UNWIND_PAGE_SHIFT; i++) { /* at most one row per byte */
 			slot = at + left / 2;
 			UNWIND_BARRIER(slot);
 			slot &= UNWIND_CHUNK_WORDS - 1;
@@ -217,8 +214,7 @@ static __always_inline int unwind_find_rule(const struct unwind_state *s,
 	return 0;
 }
 
-/* rbp and rbx are read when a rule needs them, not at every frame that saved them. 0, or -1: lost.
- */
+/* Reads a saved rbp or rbx only when a rule needs it. 0; -1: lost. */
 static __always_inline int unwind_rbp(struct unwind_state *s, __u64 *value)
 {
 	if (s->rbp_at) {
@@ -259,9 +255,8 @@ static __always_inline int unwind_register(struct unwind_state *s, __u32 number,
 	return 0;
 }
 
-/* rsp is at the ucontext that the kernel wrote for a signal: `gregs` begins 40 bytes in and holds
- * r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (the kernel's struct sigcontext, x86-64).
- */
+/* rsp points to the ucontext that the kernel wrote for a signal. Its `gregs` begins at byte 40 with r8 to
+ * r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (the kernel's struct sigcontext, x86-64). */
 static __always_inline int unwind_signal(struct unwind_state *s)
 {
 	__u32 at = s->count - 1;
@@ -269,8 +264,8 @@ static __always_inline int unwind_signal(struct unwind_state *s)
 
 	if (unwind_read_user(g, sizeof(g), s->reg[UNWIND_RSP] + 40))
 		return UNWIND_STOP(UNWIND_END_FAULT);
-	/* the kernel made the handler return to the trampoline: no call is before it, so the byte
-	 * before is another function's */
+	/* the kernel set the handler's return address: there is no call before the trampoline, so the byte
+	 * before it is another function's */
 	UNWIND_BARRIER(at);
 	s->frame[at & (UNWIND_FRAME_MAX - 1)] &= ~UNWIND_FRAME_RETURN;
 	for (int i = 0; i < 8; i++)
@@ -346,8 +341,8 @@ static __always_inline int unwind_by_rule(struct unwind_state *s, const struct u
 	} else if (unwind_read_user(&pc, 8, cfa - 8)) {
 		return UNWIND_STOP(UNWIND_END_FAULT);
 	}
-	/* a call pushes its return address, so stacks only grow; the popped one of vfork stands
-	 * still */
+	/* a call pushes its return address, so the stack pointer must grow from frame to frame; vfork pops
+	 * its own, so it stays equal there */
 	if (cfa < s->reg[UNWIND_RSP] || (cfa == s->reg[UNWIND_RSP] && !ra_register))
 		return UNWIND_STOP(UNWIND_END_FAULT);
 	if (UNWIND_RULE_RBP(r) == UNWIND_SAVED_RBP || UNWIND_RULE_RBX(r) == UNWIND_SAVED_RBP) {
@@ -370,7 +365,7 @@ static __always_inline int unwind_by_rule(struct unwind_state *s, const struct u
 	return UNWIND_ON;
 }
 
-/* A step by rbp without asking anything else: 0, or -1 when it can't be. */
+/* A step by rbp without other checks. 0; -1: impossible. */
 static __always_inline int unwind_by_rbp(struct unwind_state *s, __u64 marks)
 {
 	__u64 rbp, pair[2];
@@ -395,13 +390,12 @@ static __always_inline __u64 unwind_marker_key(const struct unwind_state *s,
 
 enum unwind_call {
 	UNWIND_CALL_NONE = 0,  /* no call ends here */
-	UNWIND_CALL_ELSEWHERE, /* a direct call of some other function */
-	UNWIND_CALL_INDIRECT,  /* through a register, memory or a PLT entry: could be anywhere */
-	UNWIND_CALL_HERE,      /* a direct call to just below the pc */
+	UNWIND_CALL_ELSEWHERE, /* a direct call of another function */
+	UNWIND_CALL_INDIRECT, /* through a register, memory or a PLT entry: the target is not known */
+	UNWIND_CALL_HERE,     /* a direct call to an address shortly below the pc */
 };
 
-/* What call instruction ends at address `ra`, as seen from code at pc. *target: of a direct call.
- */
+/* The kind of call instruction that ends at `ra`, seen from code at pc. *target: of a direct call. */
 static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, __u64 *target)
 {
 	__u8 b[8], t[8];
@@ -418,7 +412,7 @@ static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, _
 			return UNWIND_CALL_HERE;
 		if (unwind_read_user(t, sizeof(t), *target))
 			return UNWIND_CALL_NONE;
-		/* a PLT entry: endbr64 or not, bnd or not, jmp *rel32(%rip) */
+		/* a PLT entry: jmp *rel32(%rip), perhaps with endbr64 and bnd */
 		if ((t[0] == 0xff && t[1] == 0x25) ||
 		    (t[0] == 0xf2 && t[1] == 0xff && t[2] == 0x25) ||
 		    (t[0] == 0xf3 && t[1] == 0x0f && t[2] == 0x1e && t[3] == 0xfa))
@@ -433,8 +427,8 @@ static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, _
 	return UNWIND_CALL_NONE;
 }
 
-/* Whether pc is code that the walk can go on from: it has a rule, or it is code without a table
- * that a further blind step will judge. */
+/* Whether the walk can continue at pc: it has a rule, or it is code without a table, which another blind
+ * step checks. */
 static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 pc)
 {
 	const struct unwind_mapping *m = unwind_find_mapping(s, pc - 1);
@@ -449,9 +443,8 @@ static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 p
 	       UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
 }
 
-/* The same from the blind step that is at s->pc: or it is in the mapping that s->pc is in, code
- * that has no rules though its file has some (Go with a few C functions linked in, V8's built-in
- * code). */
+/* The same for a blind step at s->pc. Then pc may also be in the mapping of s->pc: code without rules in a
+ * file that has some (Go with a few C functions, V8's built-in code). */
 static __always_inline int unwind_continues(const struct unwind_state *s, __u64 other)
 {
 	const struct unwind_mapping *m;
@@ -475,9 +468,9 @@ static __always_inline int unwind_at_sigreturn(__u64 pc)
 	       !b[6] && b[7] == 0x0f && b[8] == 0x05;
 }
 
-/* Fills s->candidate with the indexes of those of the first `words` words above rsp that point into
- * code; returns how many. Without a branch per word, for the verifier's sake: a word that does not
- * count is overwritten by the next. */
+/* Fills s->candidate with the indexes of words that point into code, among the first `words` words above
+ * rsp; returns their number. For the verifier it has no branch per word: the next word overwrites one that
+ * does not count. */
 static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u32 words)
 {
 	__u32 first = s->process.mappings, left = s->process.mapping_count, count = 0;
@@ -508,9 +501,8 @@ static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u32 wo
 	return count;
 }
 
-/* First part of a blind step: is rbp a frame pointer here? Its frame is near and aligned, the
- * return address is in code that the walk can go on from, and a call of something like this code is
- * before it. */
+/* First part of a blind step: is rbp a frame pointer? If so, its frame is near and aligned, the walk can
+ * continue at its return address, and a fitting call instruction ends there. */
 static __always_inline void unwind_blind_fp(struct unwind_state *s)
 {
 	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, target = 0;
@@ -523,15 +515,15 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	if (s->blind_marker == UNWIND_MARKER_DWARF || unwind_rbp(s, &rbp))
 		return;
 	if (!rbp && s->mark == (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >>
-				   56) { /* the end of a chain of frame pointers */
+				   56) { /* end of a chain of frame pointers */
 		s->blind_words = 0;
 		return;
 	}
 	if (rbp < sp || (rbp & 7) || rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
 	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp))
 		return;
-	/* the caller has a rule, or is such code itself and its frame is next (V8's built-in code
-	 * has no rules though its file has) */
+	/* if the next frame is near, the caller may be any code, also without rules in a file that has some
+	 * (V8's built-in code); else the walk must be able to continue there */
 	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
 		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
 			return;
@@ -539,13 +531,13 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 		return;
 	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
-	/* below the outermost frame, which has no rbp to save, may be code that was never called:
-	 * Go's goroutines return to the byte behind the beginning of a function */
+	/* the outermost frame saves 0 as rbp, and its code may never have been called: Go's goroutines
+	 * return to the second byte of a function */
 	if (call == UNWIND_CALL_NONE && s->blind_pair[0])
 		return;
-	/* a call of elsewhere may have been a tail call on (V8's built-in functions jump to what was
-	 * compiled), or means that rbp is the caller's: then a return address is nearer. A chain of
-	 * frame pointers that led here says the former */
+	/* a call of another function has two explanations. That function jumped here by a tail call (V8's
+	 * built-in functions jump to compiled code), which is so if a chain of frame pointers led here. Or
+	 * rbp is still the caller's, and a nearer return address exists */
 	s->blind_fp = call == UNWIND_CALL_ELSEWHERE &&
 			      s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56
 			  ? UNWIND_FP_LIKELY
@@ -554,14 +546,14 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	s->blind_target = call == UNWIND_CALL_HERE ? target : 0;
 	if ((rbp + 8 - sp) / 8 < UNWIND_SCAN_WORDS)
 		s->blind_words = (rbp + 8 - sp) / 8;
-	/* only a leaf may not have set up its frame yet */
+	/* only a leaf may have no frame yet */
 	if (s->blind_marker == UNWIND_MARKER_FP || (!s->leaf && s->blind_fp == UNWIND_FP_SURE))
 		s->blind_words = 0;
 }
 
-/* Second part: the nearest word above rsp that is a return address: of a direct call to just below the
- * pc, nearer than what rbp's return address calls (then this is a leaf that has not touched rbp), or, where
- * rbp is not surely a frame pointer, of any call. */
+/* Second part: finds the nearest return address above rsp. It must belong to a direct call to an address
+ * shortly below the pc, and nearer to it than the target of rbp's return address (then this is a leaf that
+ * has not touched rbp). If rbp is not surely a frame pointer, any call will do. */
 static __always_inline void unwind_blind_scan(struct unwind_state *s)
 {
 	__u32 count;
@@ -592,7 +584,7 @@ static __always_inline void unwind_blind_scan(struct unwind_state *s)
 	}
 }
 
-/* Third part: takes what was found. */
+/* Third part: uses the result. */
 static __always_inline int unwind_blind_take(struct unwind_state *s)
 {
 	__u64 at, below;
@@ -608,20 +600,20 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 		return UNWIND_MORE;
 	}
 	if (found >= UNWIND_SCAN_WORDS) {
-		/* the ABI: the outermost frame has 0 in rbp. In a leaf, or behind a scan, it is a register
-		 * like any other */
+		/* by the ABI the outermost frame has 0 in rbp; in a leaf or after a scan rbp is a general
+		 * register */
 		if (s->mark && !(s->mark & UNWIND_FRAME_SCANNED >> 56) && !s->rbp_at &&
 		    !s->reg[UNWIND_RBP])
 			s->end = UNWIND_END_ROOT;
-		return UNWIND_DONE; /* else s->end says why there was no rule */
+		return UNWIND_DONE; /* else s->end has the reason for which there was no rule */
 	}
 	if (s->blind_marker == UNWIND_MARKER_NONE && !s->blind_fp)
 		unwind_marker_set(s->blind_key, UNWIND_MARKER_DWARF);
 	UNWIND_BARRIER(found);
 	found &= UNWIND_SCAN_WORDS - 1;
 	at = s->reg[UNWIND_RSP] + 8 * (__u64)found;
-	/* compilers push rbp first, oneDNN's generator rbx and then rbp; a value that does not look
-	 * like a frame pointer is not needed as one */
+	/* compilers push rbp first, oneDNN's generator rbx and then rbp; a value that does not look like a
+	 * frame pointer will not be used as one */
 	below = s->window[(found - 1) & (UNWIND_SCAN_WORDS - 1)];
 	if (found >= 1 && below - at < UNWIND_BLIND_FRAME_BYTES)
 		s->rbp_at = at - 8;
@@ -633,11 +625,10 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 	return UNWIND_MORE;
 }
 
-/* The second half of a frame for which unwind_frame said UNWIND_BLIND: code without a usable rule.
- * A frame pointer if everything about it is right, else the stack scan. Returns as unwind_frame
- * does, but never UNWIND_BLIND. Its own function because programs made of tail calls can afford it
- * once, not per frame. Its parts speak through *s alone, so that the verifier has few states to
- * carry from one to the next. */
+/* Completes a frame after UNWIND_BLIND: code without a usable rule. Uses the frame pointer if all checks
+ * pass, else a scan of the stack. Returns as unwind_frame, but never UNWIND_BLIND. It is a function of its
+ * own because programs with tail calls can afford it once, not per frame. Its parts communicate only
+ * through *s, so that the verifier keeps few states between them. */
 static __always_inline int unwind_blind(struct unwind_state *s)
 {
 	if (unwind_at_sigreturn(s->pc)) {
@@ -653,9 +644,8 @@ static __always_inline int unwind_blind(struct unwind_state *s)
 	return unwind_blind_take(s);
 }
 
-/* SysOM-AI, Algorithm 1: an unmarked pc tries rbp and is marked by whether the caller's pc is
- * executable and the stack pointer grows; a marked one follows its mark. Returns -1: use the table.
- */
+/* SysOM-AI, Algorithm 1. An unmarked pc tries rbp. Its mark is FP if the caller's pc is executable and the
+ * stack pointer grows, else DWARF. A marked pc follows its mark. -1: use the table. */
 static __always_inline int unwind_paper(struct unwind_state *s, const struct unwind_mapping *m)
 {
 	__u64 key = unwind_marker_key(s, m), rbp, pair[2];
@@ -675,11 +665,11 @@ static __always_inline int unwind_paper(struct unwind_state *s, const struct unw
 	return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
 }
 
-/* Whether nobody called the frame at s->pc: no call fits between the beginning of its function, where
- * the row of s->pc - 1 begins, and a return address one byte behind it. Whoever makes a stack by hand
- * puts such an address at its bottom, so that unwinders find the function (Go's goexit); its rule would
- * have them read on where nothing was written. C libraries describe the sigreturn trampoline likewise,
- * from one byte before it. On every page a first row begins, whatever function goes on there. */
+/* Whether s->pc is the bottom of a stack that was made by hand. Its return address is the second byte of a
+ * function, where no call can end: a row begins at s->pc - 1, the first byte. Such an address lets
+ * unwinders find the function (Go's goexit), but its rule would read unwritten memory. Two cases look
+ * alike and are excluded: the sigreturn trampoline, which C libraries describe from one byte before it,
+ * and a page's begin, where a first row always begins. */
 static __always_inline int unwind_is_bottom(const struct unwind_state *s,
 					    const struct unwind_rule *rule, __u64 row)
 {
@@ -687,7 +677,7 @@ static __always_inline int unwind_is_bottom(const struct unwind_state *s,
 	       UNWIND_RULE_CFA(rule) != UNWIND_CFA_SIGNAL;
 }
 
-/* From the frame at s->pc, which lies in m, to its caller. UNWIND_ON, UNWIND_STOP(end) or
+/* Steps from the frame at s->pc, which is in m, to its caller. UNWIND_ON, UNWIND_STOP(end) or
  * UNWIND_NO_RULE. */
 static __always_inline int unwind_step(struct unwind_state *s, const struct unwind_mapping *m)
 {
@@ -703,7 +693,7 @@ static __always_inline int unwind_step(struct unwind_state *s, const struct unwi
 			return rc;
 	}
 	rc = unwind_find_rule(s, m, s->leaf ? s->pc : s->pc - 1, &rule, &row);
-	/* a gap between functions may hold several without rules: only the pc tells them apart */
+	/* a gap may contain several functions without rules: only the pc distinguishes them */
 	if (s->count == 1)
 		s->leaf_row = UNWIND_RULE_CFA(&rule) == UNWIND_CFA_NONE ? s->pc : row;
 	if (!rc && UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE) {
@@ -723,7 +713,7 @@ static __always_inline int unwind_step(struct unwind_state *s, const struct unwi
 	return UNWIND_NO_RULE;
 }
 
-/* Takes the frame at s->pc into s->frame and steps to its caller, which is what s->pc is then. */
+/* Adds the frame at s->pc to s->frame and moves s->pc to its caller. */
 static __always_inline int unwind_frame(struct unwind_state *s)
 {
 	const struct unwind_mapping *m;
@@ -731,8 +721,8 @@ static __always_inline int unwind_frame(struct unwind_state *s)
 	__u64 rbp;
 	int rc;
 
-	/* the ABI puts 0 in both at the bottom of a stack. Where code switches stacks without a rule, a 0
-	 * may lie in place of the return address by chance */
+	/* by the ABI both are 0 at the bottom of a stack. A return address of 0 alone may be chance, where
+	 * code switches stacks without a rule */
 	if (!s->pc) {
 		s->end = unwind_rbp(s, &rbp) || rbp ? UNWIND_END_NO_MAPPING : UNWIND_END_ROOT;
 		return UNWIND_DONE;
@@ -759,7 +749,7 @@ static __always_inline int unwind_frame(struct unwind_state *s)
 	return UNWIND_DONE;
 }
 
-/* After the last frame: what frame pointers taught is kept only if they led to the root. */
+/* After the last frame: marks from frame pointers are kept only if the walk reached the root. */
 static __always_inline void unwind_finish(struct unwind_state *s)
 {
 	if (s->end != UNWIND_END_ROOT)

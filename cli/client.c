@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An answer in JSON: 10,000 ranks at some 400 bytes. */
+/* The largest JSON answer: 10,000 ranks at about 400 bytes each. */
 #define ANSWER_BYTES (16u << 20)
 
 int client_init_url(struct client *c, const char *url)
@@ -53,9 +53,9 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 }
 
 static const char other_server[] =
-    "is it sysom-aggregator's HTTP address? --url or SYSOM_URL name another";
+    "is this sysom-aggregator's HTTP address? Use --url or SYSOM_URL for another";
 
-/* What the server says about its refusal, if it does so in our form. */
+/* Takes the reason from the server's JSON answer, if it has one. */
 static void explain_status(struct client_error *e, const struct client *c, const struct buf *body,
 			   const char *path)
 {
@@ -69,13 +69,13 @@ static void explain_status(struct client_error *e, const struct client *c, const
 	else
 		snprintf(e->why, sizeof(e->why), "%s: HTTP status %d for %.300s", server, e->status,
 			 path);
-	/* "not found" is how sysomd answers: port 9470 */
+	/* sysomd (port 9470) answers "not found" */
 	if (!*c->socket && e->status == 404 && (!text || !strcmp(text, "not found")))
 		e->remedy = other_server;
 	json_decref(j);
 }
 
-/* Why nobody was reached, and what to do about it. curl speaks of localhost where it is a socket. */
+/* Our own text: for a socket, curl's would name localhost. */
 static void explain_connect(struct client_error *e, const struct client *c, long os)
 {
 	e->denied = *c->socket && (os == EACCES || os == EPERM);
@@ -86,7 +86,7 @@ static void explain_connect(struct client_error *e, const struct client *c, long
 	else
 		e->remedy = "is sysomd running? Use --control for another socket";
 	snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
-		 os ? strerror((int)os) : "nobody answers");
+		 os ? strerror((int)os) : "no answer");
 }
 
 static int perform(CURL *h, const struct client *c, const char *path, struct buf *out,
@@ -116,7 +116,7 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 	if (code != CURLE_OK) {
 		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
 			 *text ? text : curl_easy_strerror(code));
-		/* port 9471, where sysomd dials */
+		/* port 9471 takes windows from sysomd and does not speak HTTP */
 		if (!*c->socket &&
 		    (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY))
 			e->remedy = other_server;
@@ -152,7 +152,7 @@ static int request(const struct client *c, const char *method, const char *path,
 	if (*c->socket)
 		curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, c->socket);
 	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-	/* These servers stand on the node or in the cluster: never behind a web proxy. */
+	/* the servers are on the node or in the cluster, never behind a web proxy */
 	curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
 	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, 3000L);
@@ -221,7 +221,7 @@ int client_post(const struct client *c, const char *path, const json_t *body, js
 	*out = NULL;
 	if (!text)
 		return -ENOMEM;
-	/* names may have to wait for an index of a large file */
+	/* the aggregator may have to index a large file first */
 	r = decoded(c, "POST", path, text, 120, out, e);
 	free(text);
 	return r;

@@ -10,14 +10,14 @@
 #include "base/buf.h"
 
 struct client {
-	char url[512];	  /* without a slash at its end */
+	char url[512];	  /* without a trailing slash */
 	char socket[108]; /* "": TCP */
 };
 
 struct client_error {
 	int status;	    /* HTTP status, 0: no answer */
-	char why[1200];	    /* for people; may hold a peer's text: print through term_safe */
-	const char *remedy; /* what to do about it, or "" */
+	char why[1200];	    /* for people; may have a server's text: print through term_safe */
+	const char *remedy; /* what to do, or "" */
 	bool denied;	    /* the socket is there, but not for this user */
 };
 
@@ -25,18 +25,17 @@ struct client_error {
 int client_init_url(struct client *c, const char *url);
 /* -ENAMETOOLONG. */
 int client_init_socket(struct client *c, const char *path);
-/* path: beginning with /api/... 0 with the body in out (initialised by the caller, whose ceiling
- * bounds it); -ENOENT for 404, -ECONNREFUSED where nobody answers, -EFBIG, -EIO for any other
- * failure. method: "GET" or "POST". */
+/* path: begins with /api/; method: "GET" or "POST". The caller initialises out, which bounds the body.
+ * 0; -ENOENT: 404; -ECONNREFUSED: no answer; -EFBIG; -EIO: any other failure. */
 int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
 		   struct buf *out, struct client_error *e);
-/* The same, decoded; *out is owned by the caller (json_decref). -EPROTO: not JSON. */
+/* The same, decoded; the caller owns *out (json_decref). -EPROTO: not JSON. */
 int client_json(const struct client *c, const char *method, const char *path, json_t **out,
 		struct client_error *e);
 /* POST of a JSON body (borrowed). */
 int client_post(const struct client *c, const char *path, const json_t *body, json_t **out,
 		struct client_error *e);
-/* Percent-encodes text into out ("" where it does not fit). */
+/* Percent-encodes text into out; "" if it does not fit. */
 void client_escape(char *out, size_t out_bytes, const char *text);
 
 #endif

@@ -30,7 +30,7 @@ static const char *ranks_word(double n)
 }
 
 /* "tracing on: 2 ranks changed, 5 were on already, 1 can't: ..." */
-static void tell_trace(const char *state, double changed, double already, double asked)
+static void print_trace_state(const char *state, double changed, double already, double asked)
 {
 	double cannot = asked - changed - already;
 
@@ -39,9 +39,8 @@ static void tell_trace(const char *state, double changed, double already, double
 		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were",
 		       state);
 	if (cannot > 0)
-		printf(
-		    ", %s can't: off for good after a fault of our own (latched in sysom status)",
-		    term_count(cannot));
+		printf(", %s cannot: tracing failed there and stays off (latched in sysom status)",
+		       term_count(cannot));
 	putchar('\n');
 }
 
@@ -64,7 +63,7 @@ static int trace_state(const struct options *o, const char *state)
 	if (o->json)
 		commands_print_json(j);
 	else
-		tell_trace(state, changed, already, jsonget_number(j, "asked"));
+		print_trace_state(state, changed, already, jsonget_number(j, "asked"));
 	json_decref(j);
 	return changed + already > 0 ? EXIT_OK : EXIT_NOTHING;
 }
@@ -86,7 +85,7 @@ int cmd_control_capture(const struct options *o)
 	int n, r;
 
 	if (!o->have_rank) {
-		fprintf(stderr, "sysom capture: --rank is wanted\n");
+		fprintf(stderr, "sysom capture: --rank is missing; give the rank to capture\n");
 		return EXIT_USAGE;
 	}
 	n = snprintf(path, sizeof(path), "/api/v1/capture?rank=%d", o->rank);
@@ -99,8 +98,7 @@ int cmd_control_capture(const struct options *o)
 	if (o->json)
 		commands_print_json(j);
 	else
-		printf("rank %d: what the recorder holds is on its way to the aggregator\n",
-		       o->rank);
+		printf("rank %d: sending what the recorder holds to the aggregator\n", o->rank);
 	json_decref(j);
 	return EXIT_OK;
 }

@@ -29,7 +29,7 @@ static void head(const char *what, const char *last)
 	       *last ? "  " : "", last, term_style(TERM_PLAIN));
 }
 
-/* A difference of shares. */
+/* change: a difference of shares. */
 static const char *points(double change)
 {
 	static char text[32];
@@ -43,7 +43,7 @@ static void print_steps(const struct run_diff *d)
 	double rate[2];
 	char name[64];
 
-	head("per step, medians", "!: surely another");
+	head("per step, medians", "!: significant difference");
 	for (unsigned i = 0; i < RUN_DIFF_METRICS; i++) {
 		const struct run_diff_metric *m = &d->metric[i];
 		double change = m->median[1] - m->median[0];
@@ -61,17 +61,17 @@ static void print_steps(const struct run_diff *d)
 	printf("%-24s %10s %10s %11s %c\n", "steps", term_count((double)d->steps[0]),
 	       term_count((double)d->steps[1]), "", ' ');
 	if (d->slow_steps[0] || d->slow_steps[1])
-		printf("%-24s %10s %10s\n", "of them slow, compared",
+		printf("%-24s %10s %10s\n", "slow steps, compared",
 		       d->slow_steps[0] ? term_count((double)d->slow_steps[0]) : "all",
 		       d->slow_steps[1] ? term_count((double)d->slow_steps[1]) : "all");
 	if (!d->has_rates)
 		return;
-	printf("%-24s %10s %10s %s%11s%s %c\n", "of them flagged", term_percent(rate[0]),
+	printf("%-24s %10s %10s %s%11s%s %c\n", "flagged steps", term_percent(rate[0]),
 	       term_percent(rate[1]), colour(rate[1] - rate[0], d->rate_differs),
 	       points(rate[1] - rate[0]), term_style(TERM_PLAIN), d->rate_differs ? '!' : ' ');
 }
 
-/* A name that may be long, behind the figures of its row; note: before it. */
+/* The name comes last, since it may be long; note stands before it. */
 static void row(const double ns[2], const char *note, const char *name, const char *more)
 {
 	double change = ns[1] - ns[0];
@@ -96,7 +96,7 @@ static void print_spans(const char *what, const struct run_diff_span *s, size_t 
 		row(s[i].time_ns, "", s[i].name, NULL);
 }
 
-/* A side whose list ends before so small a kernel may have had it. */
+/* The other side's list may be cut off before so small a kernel: then it is only not listed there. */
 static const char *only_in(const struct run_diff *d, const struct kernel_diff_row *k)
 {
 	int has = k->main[1] != NULL;
@@ -117,7 +117,7 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 							 : "no step with all of its records");
 	if (!d->kernels.count)
 		return;
-	printf("\n%s%10s %10s %11s  kernels and copies, mean per step, variants together%s\n",
+	printf("\n%s%10s %10s %11s  kernels and copies, mean per step, variants merged%s\n",
 	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
 	for (size_t i = 0; i < d->kernels.count && i < limit; i++) {
 		const struct kernel_diff_row *k = &d->kernels.rows[i];
@@ -139,9 +139,9 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 
 	if (!d->function_count)
 		return;
-	printf(
-	    "\n%s%10s %10s %11s  functions, share of the CPU with callees; !: surely another%s\n",
-	    term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
+	printf("\n%s%10s %10s %11s  functions, share of the CPU with callees; !: significant "
+	       "difference%s\n",
+	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
 	for (uint32_t i = 0; i < d->function_count && shown < limit; i++) {
 		const struct profile_delta *f = &d->functions[i];
 
@@ -154,9 +154,9 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 		       term_safe(f->name, columns > 60 ? columns - 36 : 30));
 	}
 	if (!shown)
-		printf("%34s  none differs by 0.5%% of the whole\n", "");
+		printf("%34s  no function's share differs by 0.5 points\n", "");
 	printf("%34s  samples: A %s, B %s%s\n", "", samples_text(d->samples[0]),
-	       samples_text(d->samples[1]), d->few_samples ? "; too few to tell" : "");
+	       samples_text(d->samples[1]), d->few_samples ? "; too few to compare" : "");
 }
 
 static void print_settings(const struct run_diff *d, unsigned limit)
@@ -187,7 +187,7 @@ static json_t *pair(double a, double b)
 
 static json_t *name_json(const char *name)
 {
-	/* a peer's text need not be UTF-8 */
+	/* a server's text need not be UTF-8 */
 	json_t *j = json_string(name);
 
 	return j ? j : json_string(term_safe(name, TERM_COLUMNS_MAX));
@@ -310,7 +310,7 @@ static int compare(const struct options *o, const struct diff_source *side)
 
 	if (err) {
 		fprintf(stderr, "sysom diff: %s\n",
-			err == -ENODATA ? "the two have neither steps nor stacks in common"
+			err == -ENODATA ? "A and B have neither steps nor stacks in common"
 					: strerror(-err));
 		return EXIT_NOTHING;
 	}
@@ -325,7 +325,7 @@ static int compare(const struct options *o, const struct diff_source *side)
 		print_spans("spans, mean per step", d.spans, d.span_count, o->limit);
 		print_kernels(&d, o->limit);
 		print_functions(&d, o->limit);
-		print_spans("blocked with it on the stack, mean per step", d.blocked,
+		print_spans("functions that a thread was blocked in, mean per step", d.blocked,
 			    d.blocked_count, o->limit);
 		print_settings(&d, o->limit);
 	}

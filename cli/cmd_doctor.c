@@ -93,13 +93,13 @@ static void check_attach_socket(struct doctor *d)
 				   strerror(errno));
 		else
 			doctor_add(d, "attach socket", DOCTOR_WARN, start_remedy,
-				   "%s: %s; jobs run on untraced until it is there", path,
+				   "%s: %s; jobs run untraced until it exists", path,
 				   strerror(errno));
 		return;
 	}
 	if (!S_ISSOCK(st.st_mode) || (st.st_uid && st.st_uid != geteuid())) {
 		doctor_add(d, "attach socket", DOCTOR_FAIL,
-			   "remove it: jobs refuse a socket that is neither root's nor their own",
+			   "remove it: a job uses a socket only if root or the job's user owns it",
 			   "%s belongs to uid %u%s", path, (unsigned)st.st_uid,
 			   S_ISSOCK(st.st_mode) ? "" : " and is no socket");
 		return;
@@ -134,7 +134,7 @@ static void check_http(struct doctor *d, const char *name, const struct client *
 	json_decref(j);
 }
 
-/* What the operating system does to the ranks: by which means the running sysomd knows. */
+/* How the running sysomd collects OS signals. */
 static void check_os_signals(struct doctor *d, const struct client *c)
 {
 	struct client_error e;
@@ -145,22 +145,22 @@ static void check_os_signals(struct doctor *d, const struct client *c)
 		return;
 	os = json_object_get(j, "os");
 	if (!os)
-		; /* a sysomd that is older than this */
+		; /* an older sysomd */
 	else if (strcmp(jsonget_text(os, "mode"), "bpf"))
 		doctor_add(
 		    d, "OS signals", DOCTOR_WARN,
 		    "run sysomd as root or with CAP_BPF and CAP_PERFMON, on a kernel with BTF",
-		    "%s: %s", strcmp(jsonget_text(os, "mode"), "proc") ? "off" : "from /proc alone",
+		    "%s: %s", strcmp(jsonget_text(os, "mode"), "proc") ? "off" : "from /proc only",
 		    term_safe(jsonget_text(os, "why"), 160));
 	else if (*jsonget_text(os, "missing"))
-		doctor_add(d, "OS signals", DOCTOR_WARN, "a newer kernel has them", "left out: %s",
+		doctor_add(d, "OS signals", DOCTOR_WARN, "use a newer kernel", "not available: %s",
 			   term_safe(jsonget_text(os, "missing"), 300));
 	else
 		doctor_add(d, "OS signals", DOCTOR_OK, "", "by BPF");
 	json_decref(j);
 }
 
-/* As --state-dir says, else as sysomd does that runs here, else where it would. */
+/* --state-dir, else the running sysomd's directory, else its default. */
 static const char *state_dir(const struct options *o)
 {
 	const char *set = getenv("SYSOM_STATE_DIR");
@@ -179,7 +179,7 @@ static const char *state_dir(const struct options *o)
 		return dir;
 	if (set && *set)
 		return set;
-	/* sysomd falls back to a directory of its user's own */
+	/* an unprivileged sysomd uses a directory of its user */
 	if (geteuid() && access("/var/lib/sysom", W_OK)) {
 		paths_socket(dir, "SYSOM_CONTROL_PATH", "control.sock");
 		if (strrchr(dir, '/') > dir && strncmp(dir, "/run/sysom/", 11)) {
@@ -197,20 +197,20 @@ static void check_daemons(struct doctor *d, const struct options *o)
 	check_attach_socket(d);
 	if (!commands_control(o, &c)) {
 		if (access(c.socket, F_OK) == 0 && access(c.socket, W_OK))
-			doctor_add(
-			    d, "control socket", DOCTOR_WARN,
-			    "jobs are traced all the same; off, on and capture are for root and "
-			    "sysomd's own user (sudo)",
-			    "%s: %s", c.socket, strerror(errno));
+			doctor_add(d, "control socket", DOCTOR_WARN,
+				   "jobs are still traced; off, on and capture need root (sudo) or "
+				   "sysomd's "
+				   "user",
+				   "%s: %s", c.socket, strerror(errno));
 		else
 			check_http(d, "control socket", &c, start_remedy);
 		check_os_signals(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
-		check_http(
-		    d, "aggregator", &c,
-		    "start sysom-aggregator, or name it with --url or SYSOM_URL; sysomd spools "
-		    "until it is there");
+		check_http(d, "aggregator", &c,
+			   "start sysom-aggregator, or give its address with --url or SYSOM_URL; "
+			   "until then "
+			   "sysomd keeps the windows");
 }
 
 /* ---- output ---- */
@@ -304,7 +304,7 @@ int cmd_doctor_main(const struct options *o)
 	} else {
 		for (size_t i = 0; i < d.count; i++)
 			print_line(&d.lines[i]);
-		printf("\n%zu ok, %zu to look at, %zu failed\n", counts[0], counts[1], counts[2]);
+		printf("\n%zu ok, %zu warnings, %zu failed\n", counts[0], counts[1], counts[2]);
 	}
 	return counts[DOCTOR_FAIL] ? EXIT_NOTHING : EXIT_OK;
 }

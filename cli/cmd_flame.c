@@ -34,7 +34,7 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	snprintf(title, sizeof(title), "rank %d of %s: %s", r->who.rank, term_safe(r->who.job, 60),
 		 incident_text_title(in));
 	snprintf(note, sizeof(note),
-		 "Incident %s; %s samples on the CPU, %s blocking waits, %s truncated.",
+		 "Incident %s; %s samples on the CPU, %s blocking events, %s truncated.",
 		 term_safe(jsonget_text(in, "id"), 32), term_count((double)n.on_count),
 		 term_count((double)n.off_count), term_count((double)n.truncated));
 	err = incident_stacks_names(r, &names);
@@ -57,15 +57,15 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		commands_print_new(j);
 	} else {
 		fprintf(strcmp(path, "-") ? stdout : stderr,
-			"%s: rank %d, %s samples on the CPU, %s blocking waits\n",
+			"%s: rank %d, %s samples on the CPU, %s blocking events\n",
 			strcmp(path, "-") ? path : "standard output", r->who.rank,
 			term_count((double)n.on_count), term_count((double)n.off_count));
 	}
 	return 0;
 }
 
-static void tell_diff(const struct options *o, const json_t *in, const char *path, int rank,
-		      const char *against, const struct incident_diff *d)
+static void print_diff_written(const struct options *o, const json_t *in, const char *path,
+			       int rank, const char *against, const struct incident_diff *d)
 {
 	json_t *j;
 
@@ -92,8 +92,8 @@ static int write_diff(const struct options *o, const json_t *in, const struct tr
 
 	if (!peer) {
 		fprintf(stderr,
-			"sysom flame: no window of a healthy rank came with this incident (try "
-			"--base FILE)\n");
+			"sysom flame: this incident has no window of a healthy peer (try --base "
+			"FILE)\n");
 		return -ENODATA;
 	}
 	err = incident_diff_make(&d, m, peer, culprit);
@@ -112,12 +112,13 @@ static int write_diff(const struct options *o, const json_t *in, const struct tr
 	if (err)
 		fprintf(stderr, "sysom flame: %s: %s\n", path, strerror(-err));
 	else
-		tell_diff(o, in, path, culprit->who.rank, incident_diff_name(&d, false), &d);
+		print_diff_written(o, in, path, culprit->who.rank, incident_diff_name(&d, false),
+				   &d);
 	incident_diff_free(&d);
 	return err;
 }
 
-/* Both sides as if they had been watched for as long. */
+/* Scales both sides to the same observed time. */
 static int add_base(struct profile_tree *t, const struct trace_rank *r, struct profile_names *names,
 		    const struct folded *f)
 {
@@ -143,9 +144,9 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 {
 	struct profile_flame page = {.base = "base",
 				     .open = incident_verdict_metric(in),
-				     .note = "As if both had been watched for as long. "
-					     "Red: more than the base; blue, hatched: "
-					     "less. Grey: both."};
+				     .note = "Both sides are scaled to the same observed time. "
+					     "Red: more than the base. Blue, hatched: "
+					     "less. Grey: common to both."};
 	struct profile_names *names = NULL;
 	struct profile_tree t;
 	struct outfile out;
@@ -172,7 +173,7 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 	if (err)
 		fprintf(stderr, "sysom flame: %s: %s\n", path, strerror(-err));
 	else
-		tell_diff(o, in, path, r->who.rank, o->base, NULL);
+		print_diff_written(o, in, path, r->who.rank, o->base, NULL);
 	profile_tree_fini(&t);
 	profile_names_close(names);
 	folded_free(&f);
@@ -198,11 +199,12 @@ int cmd_flame_main(const struct options *o)
 	int r;
 
 	if (o->diff && o->base) {
-		fprintf(stderr, "sysom flame: --diff and --base are two things to compare with\n");
+		fprintf(stderr, "sysom flame: use --diff or --base, not both\n");
 		return EXIT_USAGE;
 	}
 	if ((o->diff || o->base) && to && profile_out_format(NULL, to) != PROFILE_HTML) {
-		fprintf(stderr, "sysom flame: a differential flame graph is HTML\n");
+		fprintf(stderr,
+			"sysom flame: a differential flame graph is HTML; use -o FILE.html\n");
 		return EXIT_USAGE;
 	}
 	if (to && profile_out_format(NULL, to) == PROFILE_HTML && !commands_html_name("flame", to))
@@ -230,10 +232,11 @@ int cmd_flame_main(const struct options *o)
 			commands_window_ranks(in));
 	else
 		fprintf(stderr, "sysom flame: %s\n",
-			r < 0	  ? strerror(-r)
-			: o->diff ? "no window of the culprit came with this incident"
-				  : "no CPU stacks came with this incident's windows (sysom status "
-				    "says why)");
+			r < 0 ? strerror(-r)
+			: o->diff
+			    ? "this incident has no window of the culprit"
+			    : "this incident's windows have no CPU stacks (sysom status shows "
+			      "why)");
 	json_decref(in);
 	trace_model_fini(&m);
 	return rank && !r ? EXIT_OK : r == -EBADMSG ? EXIT_USAGE : EXIT_NOTHING;

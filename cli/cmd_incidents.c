@@ -52,7 +52,7 @@ int cmd_incidents_list(const struct options *o)
 	return count ? EXIT_OK : EXIT_NOTHING;
 }
 
-/* More is not downloaded for a look: then only the culprit's windows are. */
+/* If all windows have more bytes than this, only the culprit's are downloaded. */
 #define SHOW_BYTES_MAX (96e6)
 
 static int rank_to_load(const json_t *in)
@@ -69,7 +69,7 @@ static int rank_to_load(const json_t *in)
 	return (int)json_integer_value(json_array_get(ranks, 0));
 }
 
-/* What the windows show: plots and the culprit's stacks. Texts are to be freed; NULL: nothing. */
+/* Plots and the culprit's stacks as texts, owned by the caller; NULL: the windows have none. */
 struct shown {
 	char *plots, *stacks;
 };
@@ -87,7 +87,7 @@ static char *shown_plots(const json_t *in, const struct trace_model *m)
 	return text;
 }
 
-/* As JSON in the incident too. */
+/* Adds them to the incident's JSON too. */
 static char *shown_stacks(const struct options *o, json_t *in, const struct trace_model *m)
 {
 	struct profile_names *names = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a kind's steps do in detail is in the incident of the first one, which was not known to be of a
- * kind: in its ledger the account that grew most. */
+ * The first occurrence of a kind of step was an incident, since nothing had marked it as planned. The
+ * account that grew most in its ledger describes the kind. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define INCIDENTS_MAX 200
 
-/* The incident in which the kind's first occurrence lies; NULL: none is kept. */
+/* The incident of the kind's first occurrence; NULL: it was deleted. */
 static const json_t *incident_of(const json_t *incidents, const json_t *kind)
 {
 	uint64_t first = jsonget_unsigned(kind, "first_step");
@@ -58,7 +58,7 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 	snprintf(path, sizeof(path), "/api/v1/kinds?job=%s", name);
 	if (client_json(c, "GET", path, &j, &e)) {
 		if (e.status == 404) {
-			snprintf(e.why, sizeof(e.why), "no job and no incident of that name");
+			snprintf(e.why, sizeof(e.why), "no job and no incident has that name");
 			e.remedy = "see sysom top and sysom incidents";
 		}
 		commands_complain("show", &e);

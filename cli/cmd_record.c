@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * `sysom record`: CPU stacks of processes, without sysomd: the sampler is part of this program.
- * What is drained is merged over time at once, so that a long recording stays as small as its
- * stacks differ. */
+ * `sysom record` needs no sysomd: the sampler is part of this program. Equal stacks are merged as they are
+ * drained, so memory grows with the number of different stacks, not with time. */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -28,10 +27,10 @@
 
 #define PIDS_MAX 64u
 #define DRAIN_NS 1000000000ull
-/* The tables of a PyTorch process that nobody sampled before take some seconds. */
+/* The unwind tables of a PyTorch process take some seconds when nobody has sampled it before. */
 #define READY_NS 15000000000ull
-/* Nothing was pending for this long: all is there. */
-#define CALM_NS 200000000ull
+/* No table was pending for this long: all are ready. */
+#define SETTLED_NS 200000000ull
 
 enum {
 	OPT_OFF_CPU_MIN = 256,
@@ -56,7 +55,7 @@ struct record_args {
 	long rank;
 	bool have_rank, json, debuginfod, no_wait;
 	const char *format;
-	const char *symbols; /* URL of an aggregator; NULL: names from the files here alone */
+	const char *symbols; /* URL of an aggregator; NULL: only local files give names */
 	double seconds;	     /* 0: until the command ends, or Ctrl-C */
 	char **command;	     /* NULL: none */
 	const char *user;
@@ -93,23 +92,23 @@ static const char help_text[] =
     "                                   user who called it\n"
     "      --user NAME                  run CMD as this user (root: as root under sudo)\n"
     "how:\n"
-    "  -S, --seconds S                  for so long (default 10; with CMD: until it ends)\n"
+    "  -S, --seconds S                  how long to record (default 10; with CMD: until it ends)\n"
     "      --rate HZ                    ticks per second and CPU, 10 to 999 (default 99)\n"
-    "      --fraction PERCENT           of ticks that take a sample (default 100)\n"
+    "      --fraction PERCENT           share of ticks that take a sample (default 100)\n"
     "      --no-off-cpu                 no blocked time\n"
-    "      --off-cpu-min MS             blocked for at least so long (default 1)\n"
+    "      --off-cpu-min MS             shortest blocked time to record (default 1)\n"
     "      --no-python                  no CPython frames\n"
-    "      --mode bpf|bpf_tail|copy     the best way to try (default bpf)\n"
-    "      --no-wait                    begin before the unwind tables are ready\n"
+    "      --mode bpf|bpf_tail|copy     the best sampling mode to try (default bpf)\n"
+    "      --no-wait                    start before the unwind tables are ready\n"
     "  -c, --control PATH               sysomd's control socket, for --rank\n"
     "output:\n"
     "  -o, --output FILE                default record.html; - is standard output\n"
     "  -f, --format html|folded|pprof   default by FILE: .folded .txt .collapsed, .pb.gz .pprof, "
     ".html\n"
     "      --group name|thread|none     below the root: threads by name (default), each, together\n"
-    "      --blocked                    folded: nanoseconds off the CPU, not on it\n"
+    "      --blocked                    folded: nanoseconds blocked instead of on the CPU\n"
     "      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
-    "      --symbols URL                and this aggregator for what the files here cannot name\n"
+    "      --symbols URL                ask this aggregator for symbols that no local file has\n"
     "  -j, --json                       print what was recorded as JSON\n"
     "  -h, --help                       print this\n\n"
     "Ctrl-C ends early and writes what there is. Without the rights for BPF (root, or CAP_BPF "
@@ -121,8 +120,8 @@ static const char help_text[] =
     "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
     "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
     "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's, "
-    "without a sample too\n";
+    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's "
+    "status, even without a sample\n";
 
 static const struct option long_options[] = {
     {"pid", required_argument, NULL, 'p'},
@@ -164,7 +163,7 @@ static int parse_number(const char *flag, const char *text, double min, double m
 
 	if (options_number(text, min, max, out))
 		return 0;
-	snprintf(want, sizeof(want), "a number from %g to %g is wanted", min, max);
+	snprintf(want, sizeof(want), "expected a number from %g to %g", min, max);
 	return bad(flag, text, want);
 }
 
@@ -177,13 +176,13 @@ static int parse_pids(struct record_args *a, const char *text)
 		long v = strtol(at, &end, 10);
 
 		if (end == at || v <= 0 || v > INT32_MAX || (*end && *end != ','))
-			return bad("--pid", text, "process ids are wanted, parted by commas");
+			return bad("--pid", text, "expected process ids, separated by commas");
 		if (a->pid_count == PIDS_MAX)
 			return bad("--pid", text, "at most 64 processes");
 		a->pids[a->pid_count++] = (uint32_t)v;
 		at = *end ? end + 1 : end;
 	}
-	return a->pid_count ? 0 : bad("--pid", text, "process ids are wanted");
+	return a->pid_count ? 0 : bad("--pid", text, "expected process ids");
 }
 
 static int parse_mode(struct record_args *a, const char *text)
@@ -192,7 +191,7 @@ static int parse_mode(struct record_args *a, const char *text)
 	int mode = naming_among(names, ARRAY_LEN(names), text);
 
 	if (mode < 0)
-		return bad("--mode", text, "bpf, bpf_tail or copy is wanted");
+		return bad("--mode", text, "expected bpf, bpf_tail or copy");
 	a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + mode);
 	return 0;
 }
@@ -278,14 +277,14 @@ static int parse_one(struct record_args *a, int c)
 	case OPT_SYMBOLS:
 		a->symbols = optarg;
 		if (client_init_url(&aggregator, optarg))
-			return bad("--symbols", optarg, "an http:// or https:// URL is wanted");
+			return bad("--symbols", optarg, "expected an http:// or https:// URL");
 		return 0;
 	case OPT_MODE:
 		return parse_mode(a, optarg);
 	case OPT_GROUP:
 		r = profile_out_group(optarg);
 		if (r < 0)
-			return bad("--group", optarg, "name, thread or none is wanted");
+			return bad("--group", optarg, "expected name, thread or none");
 		a->out.group = (enum profile_group)r;
 		return 0;
 	case '?':
@@ -313,8 +312,9 @@ static int parse(struct record_args *a, int argc, char **argv)
 	a->command = optind < argc ? argv + optind : NULL;
 	what = (a->pid_count > 0) + a->have_rank + a->sampler.all_processes + (a->command != NULL);
 	if (what != 1) {
-		fputs(what ? "sysom record: one of -p, --rank, -a and CMD alone\n"
-			   : "sysom record: what? -p PID, --rank R, -a or -- CMD...\n",
+		fputs(what
+			  ? "sysom record: use only one of -p, --rank, -a and -- CMD\n"
+			  : "sysom record: nothing to record: use -p PID, --rank R, -a or -- CMD\n",
 		      stderr);
 		return -EINVAL;
 	}
@@ -324,7 +324,7 @@ static int parse(struct record_args *a, int argc, char **argv)
 				       : "no such user");
 	r = profile_out_format(a->format, a->out.path);
 	if (r < 0)
-		return bad("--format", a->format, "html, folded or pprof is wanted");
+		return bad("--format", a->format, "expected html, folded or pprof");
 	a->out.format = (enum profile_format)r;
 	if (!a->format && r == PROFILE_HTML && !commands_html_name("record", a->out.path))
 		return -EINVAL;
@@ -419,7 +419,7 @@ static void look_at_child(struct recording *r)
 
 /* ---- recording ---- */
 
-/* One stack of one thread is one sample of the whole recording. */
+/* The whole recording has one sample per thread and stack. */
 static int take(struct recording *r)
 {
 	struct stack_batch b;
@@ -434,7 +434,7 @@ static int take(struct recording *r)
 	}
 	if (!err)
 		err = stack_batch_merge(&r->total, &b, NULL, 0, 0, UINT64_MAX);
-	if (err == -E2BIG) /* more different stacks than a batch holds: tell() counts */
+	if (err == -E2BIG) /* too many different stacks for a batch: print_written() counts them */
 		err = 0;
 	r->total.lost_samples += b.lost_samples;
 	stack_batch_fini(&b);
@@ -448,28 +448,27 @@ static void wait_for_events(struct recording *r, uint64_t until_ns)
 	uint64_t now_ns = clock_monotonic_ns();
 	int ms = now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000) + 1 : 0;
 
-	/* without a pidfd (before Linux 5.3) the child's end is seen by looking */
+	/* without a pidfd (before Linux 5.3) only polling sees the child's end */
 	poll(p, 2, ms < 100 ? ms : 100);
 	sampler_poll(r->sampler);
 	look_at_child(r);
 }
 
-/* Until the processes are read and their unwind tables made: what is sampled before has gaps. */
+/* Waits until the processes are read and have unwind tables: earlier samples have gaps. */
 static void get_ready(struct recording *r)
 {
-	uint64_t begin_ns = clock_monotonic_ns(), calm_ns = begin_ns, now_ns = begin_ns;
+	uint64_t begin_ns = clock_monotonic_ns(), changed_ns = begin_ns, now_ns = begin_ns;
 	struct stack_batch b;
 
-	while (!stopped && now_ns - begin_ns < READY_NS && now_ns - calm_ns < CALM_NS) {
+	while (!stopped && now_ns - begin_ns < READY_NS && now_ns - changed_ns < SETTLED_NS) {
 		struct sampler_stats s;
 
 		wait_for_events(r, now_ns + 20000000);
 		sampler_stats_get(r->sampler, &s);
 		now_ns = clock_monotonic_ns();
-		/* not for those that come meanwhile: a target that starts programs all the time always
-		 * has some */
+		/* the first processes only: a target may start new ones all the time */
 		if (s.first_pending)
-			calm_ns = now_ns;
+			changed_ns = now_ns;
 		if (r->live)
 			fprintf(stderr, "\r\033[Kreading processes: %u left", s.first_pending);
 	}
@@ -477,8 +476,8 @@ static void get_ready(struct recording *r)
 		fputs("\r\033[K", stderr);
 	if (!stopped && now_ns - begin_ns >= READY_NS)
 		fprintf(stderr,
-			"sysom record: gave up waiting for unwind tables after %s; some stacks "
-			"will be cut\n",
+			"sysom record: unwind tables were not ready after %s; some stacks will be "
+			"truncated\n",
 			term_span(READY_NS * 1e-9));
 	stack_batch_init(&b, keyed_process());
 	sampler_drain(r->sampler, &b);
@@ -493,7 +492,7 @@ static void show_progress(const struct recording *r, uint64_t now_ns)
 		return;
 	if (r->a->seconds > 0)
 		snprintf(of, sizeof(of), " of %s", term_span(r->a->seconds));
-	fprintf(stderr, "\r\033[Krecording %s%s, %s samples; Ctrl-C ends and writes",
+	fprintf(stderr, "\r\033[Krecording %s%s, %s samples; Ctrl-C stops and writes",
 		term_span((double)(now_ns - r->begin_ns) * 1e-9), of,
 		term_count((double)r->samples));
 }
@@ -559,10 +558,10 @@ static bool sees_blocked(const struct recording *r)
 	return r->a->sampler.off_cpu && r->after.mode > SAMPLER_COPY;
 }
 
-static void tell(const struct recording *r, const struct profile_counts *n)
+static void print_written(const struct recording *r, const struct profile_counts *n)
 {
 	const struct sampler_stats *s = &r->after;
-	/* what came but found no room in the whole is lost as well */
+	/* samples that did not fit into the merged batch are lost too */
 	uint64_t lost = lost_of(s) - lost_of(&r->before) + r->samples - n->on_count - n->off_count;
 	FILE *to = strcmp(r->a->out.path, "-") ? stdout : stderr;
 	json_t *j;
@@ -587,7 +586,7 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 		*r->a->out.path == '-' ? "standard output" : r->a->out.path,
 		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
 	if (sees_blocked(r))
-		fprintf(to, ", %s blocking waits (%s)", term_count((double)n->off_count),
+		fprintf(to, ", %s blocking events (%s)", term_count((double)n->off_count),
 			term_span((double)n->off_ns * 1e-9));
 	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
 		term_count((double)n->frames), term_count((double)n->truncated),
@@ -597,7 +596,7 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 		fprintf(to, "%s\n", s->missing);
 }
 
-/* A frame without a name is no reason to write nothing. */
+/* On an error those frames stay without a name. */
 static int ask_aggregator(const char *url, struct profile_names *names)
 {
 	struct symbol_client *symbols;
@@ -617,8 +616,8 @@ static int ask_aggregator(const char *url, struct profile_names *names)
 	return err == -ENOMEM ? err : 0;
 }
 
-/* What a process that gave no sample does, from /proc/PID/status. */
-static void tell_idle(uint32_t pid)
+/* Reports from /proc/PID/status why a process gave no sample. */
+static void explain_no_samples(uint32_t pid)
 {
 	char name[64], line[256], where[80] = "";
 	unsigned tracer = 0;
@@ -642,16 +641,16 @@ static void tell_idle(uint32_t pid)
 	if (!state || state == 'Z' || state == 'X')
 		fprintf(stderr, "has ended\n");
 	else if (state == 't')
-		fprintf(stderr, "is held by the debugger that traces it (process %u)\n", tracer);
+		fprintf(stderr, "is stopped by its debugger (process %u)\n", tracer);
 	else if (state == 'T')
-		fprintf(stderr, "is stopped; kill -CONT %u lets it go on\n", pid);
+		fprintf(stderr, "is stopped; use kill -CONT %u to continue it\n", pid);
 	else if (state == 'D')
 		fprintf(stderr, "hangs in the kernel%s%s and can't be interrupted\n",
 			where[0] ? " in " : "", term_safe(where, 60));
 	else if (state == 'R')
 		fprintf(stderr, "is ready to run, but got no CPU\n");
 	else
-		fprintf(stderr, "slept all the time%s%s\n", where[0] ? " in " : "",
+		fprintf(stderr, "slept the whole time%s%s\n", where[0] ? " in " : "",
 			term_safe(where, 60));
 }
 
@@ -663,7 +662,7 @@ static int write_profile(struct recording *r)
 	struct symbol_resolver *resolver = NULL;
 	struct symbol_reader *files = NULL;
 	struct profile_names *names = NULL;
-	char title[160], note[400], blockings[40] = "";
+	char title[160], note[400], blocked[40] = "";
 	struct profile_counts n;
 	int err;
 
@@ -672,7 +671,7 @@ static int write_profile(struct recording *r)
 		fprintf(stderr, "sysom record: no samples (mode %s%s%s)\n",
 			sampler_mode_name(r->after.mode), *r->after.why ? ": " : "", r->after.why);
 		for (uint32_t i = 0; i < a->pid_count && !a->command; i++)
-			tell_idle(a->pids[i]);
+			explain_no_samples(a->pids[i]);
 		return -ENODATA;
 	}
 	if (a->command)
@@ -685,14 +684,14 @@ static int write_profile(struct recording *r)
 	else
 		snprintf(title, sizeof(title), "whole node");
 	if (sees_blocked(r))
-		snprintf(blockings, sizeof(blockings), " %s blocking waits,",
+		snprintf(blocked, sizeof(blocked), " %s blocking events,",
 			 term_count((double)n.off_count));
 	snprintf(note, sizeof(note),
 		 "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU,%s %s truncated, %s "
 		 "scanned; mode %s.",
 		 term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
 		 a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
-		 blockings, term_count((double)n.truncated), term_count((double)n.scanned),
+		 blocked, term_count((double)n.truncated), term_count((double)n.scanned),
 		 sampler_mode_name(r->after.mode));
 	a->out.title = title;
 	a->out.note = note;
@@ -715,7 +714,7 @@ static int write_profile(struct recording *r)
 	if (err)
 		fprintf(stderr, "sysom record: %s: %s\n", a->out.path, strerror(-err));
 	else
-		tell(r, &n);
+		print_written(r, &n);
 	return err;
 }
 
@@ -724,7 +723,7 @@ static int finish_command(struct recording *r)
 	int status;
 
 	if (r->child > 0 && !r->child_ended) {
-		/* the time is up, or Ctrl-C: what was started for the recording ends with it */
+		/* on timeout or Ctrl-C the command ends with the recording */
 		kill(r->child, SIGTERM);
 		while (waitpid(r->child, &status, 0) < 0 && errno == EINTR)
 			;
@@ -746,10 +745,9 @@ static int run(struct recording *r)
 	}
 	sampler_stats_get(r->sampler, &r->after);
 	if (r->after.mode == SAMPLER_OFF) {
-		fprintf(
-		    stderr,
-		    "sysom record: no CPU stacks can be taken here: %s (sysom doctor says more)\n",
-		    r->after.why);
+		fprintf(stderr,
+			"sysom record: cannot take CPU stacks here: %s (sysom doctor shows more)\n",
+			r->after.why);
 		return -EPERM;
 	}
 	if (r->a->command) {
@@ -781,7 +779,7 @@ int cmd_record_main(int argc, char **argv)
 		return err > 0 ? EXIT_OK : EXIT_USAGE;
 	if (a.have_rank && find_rank(&a))
 		return EXIT_NOTHING;
-	/* before the recording, which would be for nothing */
+	/* checked before the recording, which would be lost otherwise */
 	err = outfile_open(&r.out, a.out.path);
 	if (err) {
 		fprintf(stderr, "sysom record: %s: %s\n", a.out.path, strerror(-err));
@@ -801,7 +799,7 @@ int cmd_record_main(int argc, char **argv)
 	stack_batch_fini(&r.total);
 	sampler_close(r.sampler);
 	reader_close(r.reader);
-	/* a command that needs no CPU worth a sample ran all the same */
+	/* the command ran, even if it used too little CPU for a sample */
 	if (err && !(a.command && err == -ENODATA))
 		return EXIT_NOTHING;
 	return a.command ? status : EXIT_OK;

@@ -14,7 +14,7 @@ static const struct {
 	     {"stacks", replay_stacks_main},   {"ops", replay_ops_main},
 	     {"timings", replay_timings_main}, {"window", replay_window_main}};
 
-/* The kinds that the contract names and this version lacks. */
+/* Kinds that are documented but not in this version. */
 static const char *const later[] = {"links", "metrics", "points"};
 
 static int usage(FILE *to)
@@ -33,7 +33,7 @@ static int usage(FILE *to)
 	    "  sysom replay steps steps.csv --latency ms --latency-unit ms --work tokens --key "
 	    "gpu\n"
 	    "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
-	    "sysom replay KIND --help tells more.\n"
+	    "sysom replay KIND --help shows its options.\n"
 	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
 	    to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;

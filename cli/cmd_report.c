@@ -9,9 +9,9 @@
 #include "cli/text/outfile.h"
 #include "cli/text/term.h"
 
-/* windows: of the incident's, those that could be had; the report says what was not. */
-static void tell(const struct options *o, const json_t *in, const char *path, int windows,
-		 const struct trace_model *m)
+/* windows: how many could be read; the report names the missing ones. */
+static void print_written(const struct options *o, const json_t *in, const char *path, int windows,
+			  const struct trace_model *m)
 {
 	size_t all = json_array_size(json_object_get(in, "windows"));
 	json_t *j;
@@ -61,7 +61,7 @@ int cmd_report_main(const struct options *o)
 	if (r)
 		fprintf(stderr, "sysom report: %s: %s\n", to, strerror(-r));
 	else if (strcmp(to, "-"))
-		tell(o, in, to, windows, &m);
+		print_written(o, in, to, windows, &m);
 	json_decref(in);
 	trace_model_fini(&m);
 	return r ? EXIT_NOTHING : EXIT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An absolute path, since ld.so prints an error in every child of the job when it can't find a bare
- * name. The job always runs: without the library after one warning. */
+ * LD_PRELOAD gets an absolute path: ld.so would print an error in every process of the job if it did not
+ * find a bare name. Without the library the job runs after one warning. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void prepend_preload(const char *library)
 		return;
 	}
 	if (strncmp(old, library, strlen(library)) == 0 && strchr(": ", old[strlen(library)]))
-		return; /* sysom run inside sysom run; strchr finds the terminator too */
+		return; /* sysom run inside sysom run; strchr also finds the final NUL */
 	if (asprintf(&value, "%s:%s", library, old) < 0)
 		return;
 	setenv("LD_PRELOAD", value, 1);

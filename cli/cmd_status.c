@@ -9,7 +9,7 @@
 #include "cli/text/term.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
-/* Columns that the tables take in full; with fewer they leave some out rather than wrap. */
+/* Columns that the full tables need; a narrower terminal gets fewer fields. */
 #define NODE_WIDE 100
 
 static double share(double part, double whole)
@@ -46,11 +46,11 @@ static void print_hang(const json_t *rank)
 
 	if (hang_s > 0)
 		printf(
-		    "      %shangs for %s: nothing is given to its GPU, and nothing ends there%s\n",
+		    "      %shangs for %s: it launches nothing, and its GPU finishes nothing%s\n",
 		    term_style(TERM_RED), term_span(hang_s), term_style(TERM_PLAIN));
 }
 
-/* What sysomd knows of a process that left says how it was, not how it is. */
+/* Of a process that left, sysomd only knows past values. */
 static bool is_here(const json_t *rank)
 {
 	const char *state = jsonget_text(rank, "state");
@@ -106,7 +106,7 @@ static void print_node_ranks(const json_t *ranks)
 	free(sorted);
 }
 
-/* What sysomd does and what it does not, in words: the keys are those of --json. */
+/* Explains a mode of sysomd; key and value as in --json. */
 static const char *explain_mode(const char *key, const char *value)
 {
 	static const struct {
@@ -119,12 +119,12 @@ static const char *explain_mode(const char *key, const char *value)
 	    {"stacks", "bpf-loop", "unwound in the kernel"},
 	    {"roofline", "robust", "expected step times from a median line and a calibrated tail"},
 	    {"roofline", "p99", "expected step times from a 99th percentile line (RANSAC)"},
-	    {"canary", "on", "steps under which the whole host stood still are not judged"},
-	    {"canary", "off", "stalls of the whole host are not told from slow ranks"},
-	    {"stops", "seen", "what a hypervisor takes, by real-time threads"},
-	    {"stops", "unseen", "no real-time threads: off, or no CAP_SYS_NICE, or one CPU"},
+	    {"canary", "on", "steps in which the whole host stood still are not judged"},
+	    {"canary", "off", "stalls of the whole host may look like slow ranks"},
+	    {"stops", "seen", "real-time threads measure what the hypervisor takes"},
+	    {"stops", "unseen", "no real-time threads: switched off, no CAP_SYS_NICE, or one CPU"},
 	    {"spool", "disk", "windows wait on the disk until the aggregator has them"},
-	    {"spool", "memory", "the disk takes no windows: they wait in memory"},
+	    {"spool", "memory", "windows wait in memory: they cannot be written to the disk"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(table); i++)
@@ -161,8 +161,8 @@ static void print_sampler(const json_t *s)
 		       "lost %s\n",
 		       term_count(jsonget_number(s, "rate_hz")),
 		       term_count(jsonget_number(s, "fraction_percent")),
-		       jsonget_true(s, "wide")	   ? " (of the whole node: a rank is slow)"
-		       : jsonget_true(s, "raised") ? " (a rank is slow)"
+		       jsonget_true(s, "wide")	   ? " (on the whole node, because a rank is slow)"
+		       : jsonget_true(s, "raised") ? " (more, because a rank is slow)"
 						   : "",
 		       term_count(jsonget_number(s, "samples_total")),
 		       term_count(jsonget_number(s, "processes")), term_count(truncated),
@@ -203,22 +203,22 @@ static void print_os(const json_t *os)
 		return;
 	printf("  OS        %s%s%s%s", term_style(bpf ? TERM_PLAIN : TERM_YELLOW),
 	       bpf		       ? "by BPF"
-	       : !strcmp(mode, "proc") ? "from /proc alone: "
+	       : !strcmp(mode, "proc") ? "from /proc only: "
 				       : "off: ",
 	       bpf ? "" : term_safe(jsonget_text(os, "why"), 120), term_style(TERM_PLAIN));
 	if (bpf)
 		printf(", %s processes, %s threads", term_count(jsonget_number(os, "processes")),
 		       term_count(jsonget_number(os, "threads")));
 	if (*jsonget_text(os, "missing"))
-		printf("; left out: %s", term_safe(jsonget_text(os, "missing"), 200));
+		printf("; not available: %s", term_safe(jsonget_text(os, "missing"), 200));
 	if (*jsonget_text(json_object_get(os, "cost"), "turned_down"))
-		printf("%s; over its budget, turned down: %s%s", term_style(TERM_YELLOW),
+		printf("%s; reduced to stay in its CPU budget: %s%s", term_style(TERM_YELLOW),
 		       term_safe(jsonget_text(json_object_get(os, "cost"), "turned_down"), 160),
 		       term_style(TERM_PLAIN));
 	putchar('\n');
 }
 
-/* What holds a GPU's clocks down. */
+/* The reasons for which a GPU's clocks are held down. */
 static const char *reason_text(const char *reason)
 {
 	static const char *const texts[][2] = {
@@ -236,7 +236,7 @@ static const char *reason_text(const char *reason)
 	return reason;
 }
 
-/* A line of a GPU that is a rank's, or that something is wrong with. */
+/* Prints a GPU that a rank uses or that has a problem. */
 static void print_device(const json_t *d)
 {
 	const json_t *ranks = json_object_get(d, "ranks"),
@@ -251,7 +251,7 @@ static void print_device(const json_t *d)
 	json_array_foreach ((json_t *)ranks, i, v)
 		printf("%s%.0f", i ? ", " : " of rank ", jsonget_number(v, "rank"));
 	if (!answers) {
-		printf(": %sgives no answer%s\n", term_style(TERM_RED), term_style(TERM_PLAIN));
+		printf(": %sdoes not answer%s\n", term_style(TERM_RED), term_style(TERM_PLAIN));
 		return;
 	}
 	printf(": %.0f of %.0f MHz, %.0f C, %.0f W", jsonget_number(d, "sm_clock_mhz"),
@@ -265,7 +265,7 @@ static void print_device(const json_t *d)
 		printf("; %s memory errors not corrected",
 		       term_count(jsonget_number(d, "ecc_uncorrected")));
 	if (xids > 0)
-		printf("; XID %.0f", jsonget_number(d, "xid"));
+		printf("; last XID %.0f", jsonget_number(d, "xid"));
 	putchar('\n');
 }
 

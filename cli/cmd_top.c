@@ -92,10 +92,10 @@ static const char *text_state(const json_t *r)
 
 /* ---- the table ---- */
 
-/* Those of `from` columns at most fit in that many, a space between two. */
+/* A terminal of N columns shows the fields whose `from` is at most N; they fit in it. */
 static const struct column {
 	const char *head;
-	int width; /* negative: flush left */
+	int width; /* negative: left-aligned */
 	unsigned from;
 	const char *(*text)(const json_t *r); /* or a number and how it reads */
 	const char *key, *(*number)(double v);
@@ -123,7 +123,7 @@ static const char *cell(const struct column *c, const json_t *r)
 	return c->text ? c->text(r) : c->number(jsonget_number(r, c->key));
 }
 
-/* A line of the table without its end; r NULL: the heads. */
+/* One line of the table, without its newline; r NULL: the heading. */
 static void put_line(char *out, size_t room, const json_t *r, unsigned columns)
 {
 	size_t n = 0;
@@ -139,15 +139,15 @@ static void put_line(char *out, size_t room, const json_t *r, unsigned columns)
 }
 
 struct top {
-	const char *job; /* asked for, or NULL */
+	const char *job; /* of --job, or NULL */
 	json_t **rows;	 /* borrowed elements */
 	size_t count, over, ranks;
 	double steps, flagged, lost;
 };
 
-/* Takes out the ranks of jobs of which no rank is alive: such a job is over. They lie side by side. How
- * many jobs that are. */
-static size_t take_out_ended(json_t **sorted, size_t *count)
+/* Removes the ranks of ended jobs: those without a living rank. sorted: by job. Returns the number of
+ * ended jobs. */
+static size_t remove_ended(json_t **sorted, size_t *count)
 {
 	size_t kept = 0, jobs = 0, begin = 0, end;
 
@@ -193,7 +193,7 @@ static void top_make(struct top *t, const json_t *answer, const char *filter, en
 	t->rows = commands_sorted_ranks(json_object_get(answer, "ranks"), &n);
 	if (!t->rows)
 		return;
-	t->over = t->job ? 0 : take_out_ended(t->rows, &n);
+	t->over = t->job ? 0 : remove_ended(t->rows, &n);
 	t->ranks = n;
 	for (size_t i = 0; i < n; i++) {
 		t->steps += jsonget_number(t->rows[i], "steps");
@@ -218,11 +218,10 @@ static void top_title(char *out, size_t room, const struct top *t)
 		snprintf(out, room, "no ranks of job %s (sysom top without --job shows all)",
 			 term_safe(t->job, 60));
 	else if (t->over)
-		snprintf(out, room,
-			 "no ranks; %zu job%s that ended: sysom top --job NAME shows one", t->over,
-			 t->over == 1 ? "" : "s");
+		snprintf(out, room, "no ranks run; %zu job%s ended: sysom top --job NAME shows one",
+			 t->over, t->over == 1 ? "" : "s");
 	else
-		snprintf(out, room, "no ranks: no sysomd with a job reports to this aggregator");
+		snprintf(out, room, "no ranks: this aggregator has no data of any job");
 }
 
 static void print_top(const json_t *answer, const char *job)
@@ -245,7 +244,7 @@ static void print_top(const json_t *answer, const char *job)
 	if (t.count > ROWS_MAX)
 		printf("... %zu more (--json)\n", t.count - ROWS_MAX);
 	if (t.count && t.over)
-		printf("%zu job%s that ended not shown (--job NAME)\n", t.over,
+		printf("%zu ended job%s not shown (--job NAME shows one)\n", t.over,
 		       t.over == 1 ? "" : "s");
 	free(t.rows);
 }
@@ -257,9 +256,9 @@ struct screen {
 	const struct client *client;
 	enum top_sort sort;
 	char filter[64], job[384], note[200];
-	int64_t rank; /* job and rank: of the selected row */
+	int64_t rank; /* with job: the selected row */
 	size_t first; /* row at the top of the screen */
-	bool typing;  /* the filter */
+	bool typing;  /* a filter */
 };
 
 static size_t selected(const struct screen *s, const struct top *t)
@@ -315,7 +314,7 @@ static void draw(struct screen *s, const struct top *t)
 	refresh();
 }
 
-/* The newest incident of the selected rank, else of its job; false: none. */
+/* Finds the newest incident of the selected rank, else of its job. */
 static bool find_incident(struct screen *s, char id[33])
 {
 	struct options of = *s->o;
@@ -349,7 +348,7 @@ static bool find_incident(struct screen *s, char id[33])
 	return *id;
 }
 
-/* Outside of the table, so that the terminal scrolls it. */
+/* Leaves the table, so that the terminal can scroll the incident. */
 static void show_incident(struct screen *s)
 {
 	struct options of = *s->o;
@@ -419,7 +418,7 @@ static int live(const struct options *o, const struct client *c, const char *pat
 	uint64_t due_ns = 0;
 
 	if (!terminal) {
-		fputs("sysom top: the terminal is not known (TERM); use --once\n", stderr);
+		fputs("sysom top: unknown terminal type (see TERM); use --once\n", stderr);
 		return EXIT_NOTHING;
 	}
 	cbreak();

@@ -11,7 +11,7 @@
 #include "cli/text/term.h"
 #include "cli/trace/export.h"
 
-/* Without a word on it, a file that is named as JSON is JSON. */
+/* Without --format, the file's name decides. */
 static bool is_kineto(const struct options *o)
 {
 	size_t n = o->out ? strlen(o->out) : 0;
@@ -33,7 +33,7 @@ static int write_trace(const struct options *o, struct trace_model *m, const cha
 	r = kineto ? export_kineto_write(m, out.f, slices)
 		   : export_perfetto_write(m, out.f, slices, &left_out);
 	if (left_out)
-		fprintf(stderr, "sysom trace: %s slices found no room beside each other\n",
+		fprintf(stderr, "sysom trace: %s slices left out: too many overlap\n",
 			term_count((double)left_out));
 	return outfile_close(&out, r);
 }
@@ -51,14 +51,15 @@ static json_t *clocks_json(const struct trace_model *m)
 	return list;
 }
 
-/* Whose clock was set, by common collectives. */
-static void tell_clocks(FILE *to, const struct trace_model *m)
+/* Prints the ranks whose clock was corrected by common collectives. */
+static void print_clocks(FILE *to, const struct trace_model *m)
 {
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
 		if (r->aligned && r->clock_offset_ns != 0)
-			fprintf(to, "rank %d: its clock was %s %s the others', known to %s\n",
+			fprintf(to,
+				"rank %d: its clock was %s %s the others' (within %s); corrected\n",
 				r->who.rank, term_ms(fabs(r->clock_offset_ns) / 1e6),
 				r->clock_offset_ns > 0 ? "ahead of" : "behind",
 				term_ms(r->clock_error_ns / 1e6));
@@ -75,7 +76,7 @@ static void name_parts(struct trace_model *m, const json_t *in, const struct tra
 	}
 }
 
-/* 0, or -ENODATA, said. */
+/* 0, or -ENODATA after a message. */
 static int choose_ranks(const struct options *o, struct trace_model *m, const json_t *in)
 {
 	const struct trace_rank *culprit = incident_diff_culprit(in, m), *peer;
@@ -88,16 +89,15 @@ static int choose_ranks(const struct options *o, struct trace_model *m, const js
 	if (!o->diff)
 		return 0;
 	if (!peer) {
-		fprintf(stderr,
-			"sysom trace: no window of a healthy rank came with this incident\n");
+		fprintf(stderr, "sysom trace: this incident has no window of a healthy peer\n");
 		return -ENODATA;
 	}
 	trace_model_keep(m, culprit, peer);
 	return 0;
 }
 
-static void tell(const struct options *o, const char *id, const char *path,
-		 const struct trace_model *m, int windows, uint64_t slices)
+static void print_written(const struct options *o, const char *id, const char *path,
+			  const struct trace_model *m, int windows, uint64_t slices)
 {
 	bool to_stdout = strcmp(path, "-") == 0;
 
@@ -114,7 +114,7 @@ static void tell(const struct options *o, const char *id, const char *path,
 		to_stdout ? "standard output" : path, term_count((double)slices), m->rank_count,
 		m->rank_count == 1 ? "rank" : "ranks", windows,
 		windows == 1 ? "window" : "windows");
-	tell_clocks(to_stdout ? stderr : stdout, m);
+	print_clocks(to_stdout ? stderr : stdout, m);
 }
 
 int cmd_trace_main(const struct options *o)
@@ -155,7 +155,7 @@ int cmd_trace_main(const struct options *o)
 			fprintf(stderr, "sysom trace: no data for rank %d; available: %s\n",
 				o->rank, available);
 		else
-			fprintf(stderr, "sysom trace: no windows are left of incident %s\n", id);
+			fprintf(stderr, "sysom trace: incident %s has no windows (any more)\n", id);
 		trace_model_fini(&m);
 		return EXIT_NOTHING;
 	}
@@ -163,7 +163,7 @@ int cmd_trace_main(const struct options *o)
 	if (r)
 		fprintf(stderr, "sysom trace: %s: %s\n", to, strerror(-r));
 	else
-		tell(o, id, to, &m, windows, slices);
+		print_written(o, id, to, &m, windows, slices);
 	trace_model_fini(&m);
 	return r ? EXIT_NOTHING : EXIT_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Waits for an incident of a job, for scripts (the demo, acceptance tests) and for people who want
- * to watch. Progress goes to standard error: one line rewritten on a terminal, else a line in 5 s. */
+ * Waits for an incident of a job, for scripts and for people who want to watch. Progress goes to standard
+ * error: on a terminal one line that is rewritten, else a new line every 5 s. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,10 +13,10 @@
 #include "cli/text/term.h"
 
 #define POLL_US	 500000
-#define LINE_NS	 5000000000u /* between two lines where progress is no terminal's line */
-#define QUIET_NS 9000000000u /* and the longest time without one */
-/* Steps come in beats, 5 s apart by default: the rate is between two beats, and no line is printed
- * that would only say that none has come since the last one. */
+#define LINE_NS	 5000000000u /* between two lines, if not on a terminal */
+#define QUIET_NS 9000000000u /* the longest time without a line */
+/* Steps arrive with beats, 5 s apart by default. So the rate is that between two beats, and without a new
+ * beat no line is printed. */
 #define RATE_NS 3000000000u
 #define OLD_MAX 1000 /* the most that the aggregator lists */
 #define LISTED	50
@@ -28,7 +28,7 @@ struct progress {
 	bool live;
 };
 
-/* Incidents that were closed before the wait began: not what is waited for. */
+/* Incidents that were closed before the wait began: they do not count. */
 struct old {
 	char (*ids)[33];
 	size_t count;
@@ -96,7 +96,7 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	print_line(p, line, steps, now);
 }
 
-/* Where it stands among them; their count: nowhere. */
+/* The index of the id; old->count: not found. */
 static size_t place_of(const struct old *old, const char *id)
 {
 	size_t i = 0;
@@ -119,7 +119,7 @@ static bool is_open(const json_t *in)
 	return strcmp(jsonget_text(in, "state"), "closed") != 0;
 }
 
-/* The first answer tells what was over by then. One that opens again is news. */
+/* The first answer has the old incidents. One that opens again counts as new. */
 static void learn_old(struct old *old, const json_t *list)
 {
 	const json_t *in;
@@ -138,8 +138,8 @@ static void learn_old(struct old *old, const json_t *list)
 	old->known = true;
 }
 
-/* The newest incident in the wanted state; open_id gets the newest one of any state. old: NULL where
- * those that were over long ago count too. */
+/* The newest incident in the given state; open_id gets the newest one of any state. old NULL: old ones
+ * count too. */
 static json_t *find(const struct client *c, const char *job, const char *state, struct old *old,
 		    char open_id[33])
 {
@@ -193,7 +193,7 @@ static int finish(const struct options *o, const struct progress *p, json_t *in,
 	return EXIT_OK;
 }
 
-/* Whose job? A name that several users' jobs have is refused, and they are named. */
+/* If jobs of several users have the name, prints them and fails. */
 static bool is_ambiguous(const struct client *c, const char *job)
 {
 	struct client_error e;
@@ -206,7 +206,7 @@ static bool is_ambiguous(const struct client *c, const char *job)
 	if (!*job)
 		return false;
 	snprintf(path, sizeof(path), "/api/v1/jobs?job=%s", job);
-	if (client_json(c, "GET", path, &j, &e)) /* none is up yet */
+	if (client_json(c, "GET", path, &j, &e)) /* no aggregator yet */
 		return false;
 	jobs = json_object_get(j, "jobs");
 	many = json_array_size(jobs) > 1;
@@ -250,7 +250,7 @@ int cmd_wait_main(const struct options *o)
 		show_progress(&p, &c, job, o->timeout_s - waited, open_id);
 		usleep(POLL_US);
 	}
-	/* time is up: one that is still open is an answer too */
+	/* time is up: an open incident is an answer too */
 	if (!in)
 		in = find(&c, job, "open", but, open_id);
 	free(old.ids);

@@ -17,7 +17,7 @@ int commands_aggregator(const struct options *o, struct client *c)
 {
 	if (!client_init_url(c, o->url))
 		return 0;
-	fprintf(stderr, "sysom: %s %s: http://HOST:PORT or https://HOST:PORT is wanted\n",
+	fprintf(stderr, "sysom: %s %s: expected http://HOST:PORT or https://HOST:PORT\n",
 		o->url == getenv("SYSOM_URL") ? "SYSOM_URL" : "--url", o->url);
 	return EXIT_USAGE;
 }
@@ -133,7 +133,7 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 			*out = NULL;
 			break;
 		}
-		/* a page with nothing in it ends what would otherwise have no end */
+		/* an empty page is the last one: a hostile server could go on for ever */
 		if (!json_array_size(json_object_get(page, what)))
 			json_object_del(page, "next");
 		json_array_extend(json_object_get(*out, what), json_object_get(page, what));
@@ -145,7 +145,7 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 	return err;
 }
 
-/* Of those that `sysom incidents` lists without --all. */
+/* The newest one that is not a transient. */
 static void newest(const struct options *o, const struct client *c, char id[33])
 {
 	char path[512];
@@ -169,7 +169,8 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 		transients++;
 	}
 	if (!*id && transients)
-		fprintf(stderr, "sysom: no incidents but %zu transient%s (sysom incidents --all)\n",
+		fprintf(stderr,
+			"sysom: no incidents, only %zu transient%s (sysom incidents --all)\n",
 			transients, transients == 1 ? "" : "s");
 	else if (!*id)
 		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
@@ -185,7 +186,7 @@ bool commands_html_name(const char *what, const char *path)
 	end = name && *name ? strrchr(name + 1, '.') : NULL;
 	if (!end || !strcmp(end, ".html") || !strcmp(end, ".htm"))
 		return true;
-	fprintf(stderr, "sysom %s: %s: the file would be HTML; use -o %.*s.html\n", what, path,
+	fprintf(stderr, "sysom %s: %s: the output is HTML; use -o %.*s.html\n", what, path,
 		(int)(end - path), path);
 	return false;
 }

@@ -6,7 +6,7 @@
 #include "cli/client.h"
 #include "cli/options.h"
 
-/* The program's own arguments, with which front.c hands a command over. */
+/* The program's arguments, which front.c passes to sysom-full. */
 extern char **front_argv;
 
 int cmd_run_main(const struct options *o);
@@ -31,40 +31,40 @@ int cmd_doctor_main(const struct options *o);
 /* 0 or EXIT_USAGE */
 int commands_aggregator(const struct options *o, struct client *c);
 int commands_control(const struct options *o, struct client *c);
-/* sysomd's status, owned by the caller; NULL: none, and why. The control socket is not everybody's: where
- * this user may not open it and nobody named one, the same is read at sysomd's default HTTP address. */
+/* sysomd's status, owned by the caller; NULL: none, with the reason. If this user may not open the default
+ * control socket, it is read at sysomd's default HTTP address. */
 json_t *commands_node_status(const struct options *o, const struct client *control,
 			     struct client_error *e);
-/* Whether it can be an incident's id, or its first digits. */
+/* Whether text can be an incident's id, or the start of one. */
 bool commands_is_id(const char *text);
-/* False, with a message, where HTML would get a name with another ending. path: NULL or "-" will do. */
+/* False, with a message, if path has an ending that is not HTML's. path: may be NULL or "-". */
 bool commands_html_name(const char *what, const char *path);
-/* The ranks of which the incident has windows: "0-7", or "none". */
+/* The ranks that the incident has windows of: "0-7", or "none". */
 const char *commands_window_ranks(const json_t *incident);
-/* What a job does, as a whole: its kinds of steps. */
+/* Prints a job's kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
-/* The incident with this id ("last": the newest that is no transient, of --job where given), owned by the
- * caller; or NULL. id: 1 to 32 hexadecimal digits. */
+/* The incident with this id, owned by the caller; or NULL. id: 1 to 32 hexadecimal digits, or "last": the
+ * newest one (of --job) that is not a transient. */
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id);
-/* The aggregator's list `what` ("ranks", "incidents") with all its pages, until it has `most` entries; *out
- * is owned by the caller. path has its arguments. As client_json. */
+/* Reads the pages of the aggregator's list `what` ("ranks", "incidents") until it has `most` entries. path:
+ * with its arguments. The caller owns *out. Returns as client_json. */
 int commands_list(const struct client *c, const char *path, const char *what, size_t most,
 		  json_t **out, struct client_error *e);
-/* Appends --job, where given, to a path that has arguments. */
+/* Appends --job, if given, to a path that has arguments. */
 void commands_add_job(const struct options *o, char *path, size_t room);
-/* "sysom WHAT: WHY" with the peer's text made harmless. */
+/* Prints "sysom WHAT: WHY; REMEDY", with the server's text made harmless. */
 void commands_complain(const char *what, const struct client_error *e);
-/* A state of a rank: a word or, from an older peer, a number. */
+/* A rank's state: a word or, from an older server, a number. */
 const char *commands_word(const json_t *o, const char *key);
 /* "-": not known. */
 const char *commands_ms(double ms);
 /* For qsort of json_t *: by job and rank. */
 int commands_by_rank(const void *a, const void *b);
-/* Borrowed elements in this order, in an array to be freed; NULL without memory. */
+/* The caller frees the array; its elements are borrowed. NULL: out of memory. */
 json_t **commands_sorted_ranks(const json_t *ranks, size_t *count);
 /* One JSON document and a newline. */
 void commands_print_json(const json_t *j);
-/* The same; takes it. */
+/* The same; takes j. */
 void commands_print_new(json_t *j);
 
 #endif

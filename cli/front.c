@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * front.c - `sysom` itself links neither libcurl nor libbpf nor libdw: loading them and what they need,
- * 44 libraries, takes 20 ms and more. The commands that need them are here, in the program without
- * them: it becomes sysom-full, which has the same commands and every library. */
+ * front.c - `sysom` starts fast because it does not link libcurl, libbpf or libdw: loading them and their
+ * 44 libraries takes 20 ms or more. For a command that needs them it executes sysom-full, which has the
+ * same commands and every library. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/paths.h"
 
-/* Beside this program, as the build has it, or installed. */
+/* Relative to this program: in a build, and installed. */
 static const char *const places[] = {"sysom-full", "../lib/sysom/sysom-full"};
 
 static int become_full(void)

@@ -36,13 +36,13 @@ $(B)/obj/cli/profile/profile_flame.o: cli/flame.html
 cli_LDLIBS := -lcurl -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
-# One recipe for both files; the header stands for the pair.
+# One recipe makes both files; the rule names the header.
 $(PERFETTO_GEN).h: cli/perfetto.proto
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PERFETTO_GEN).c: $(PERFETTO_GEN).h ;
 
-# sysom loads few libraries and becomes sysom-full for the commands that need more (cli/front.c).
+# sysom loads few libraries and executes sysom-full for commands that need more (cli/front.c).
 PROGS += sysom sysom-full
 INSTALL_PROGS += sysom
 INSTALL_PARTS += sysom-full
@@ -62,7 +62,7 @@ $(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model
 	test_job_text test_rank_grid test_replay_journal test_outfile)
 $(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)
 
-# they read traces, and no more of the command line
+# these tests need only the files that read traces
 TRACE_FILES := cli/replay/replay_load.c cli/trace/kineto_reader.c cli/trace/trace_reader.c cli/text/intern.c \
 	cli/text/term.c
 $(call unit,,test_trace_reader)

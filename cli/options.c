@@ -16,7 +16,7 @@ struct option_def {
 	char letter;
 	const char *metavar; /* NULL: a switch */
 	const char *help;
-	size_t at; /* in struct options: a switch's bool, or a text; 0: neither */
+	size_t at; /* offset in struct options: of a switch's bool or of a text; 0: neither */
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -31,21 +31,21 @@ static const struct option_def defs[] = {
     {OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job", AT(role)},
     {OPTION_RANK, "rank", 'r', "N", "only this rank", 0},
     {OPTION_ONCE, "once", '1', NULL, "print once and return", AT(once)},
-    {OPTION_ALL, "all", 'a', NULL, "transients too: a few slow steps, or little time lost",
+    {OPTION_ALL, "all", 'a', NULL, "also list transients: a few slow steps, or little time lost",
      AT(all)},
-    {OPTION_ANY, "any", 'A', NULL, "one that was over before the wait began will do", AT(any)},
+    {OPTION_ANY, "any", 'A', NULL, "accept one that was closed before the wait began", AT(any)},
     {OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state)},
-    {OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)", 0},
-    {OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output", AT(out)},
-    {OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident", AT(diff)},
-    {OPTION_BASE, "base", 'b', "FILE", "against these folded stacks (- is standard input)",
+    {OPTION_LIMIT, "limit", 'n', "N", "the most to print (default 20)", 0},
+    {OPTION_OUT, "output", 'o', "FILE", "file to write; - is standard output", AT(out)},
+    {OPTION_DIFF, "diff", 'D', NULL, "compare with a healthy peer of the incident", AT(diff)},
+    {OPTION_BASE, "base", 'b', "FILE", "compare with these folded stacks (- is standard input)",
      AT(base)},
     {OPTION_FORMAT, "format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json",
      AT(format)},
-    {OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)", 0},
+    {OPTION_TIMEOUT, "timeout", 't', "S", "seconds to wait (default 60)", 0},
     {OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send", 0},
-    {OPTION_THRESHOLDS, "thresholds", 'T', NULL,
-     "the numbers that decide what is detected, accused and explained", AT(thresholds)},
+    {OPTION_THRESHOLDS, "thresholds", 'T', NULL, "print the thresholds of detection and diagnosis",
+     AT(thresholds)},
     {OPTION_STATE_DIR, "state-dir", 'd', "DIR",
      "directory whose disk space is checked (default: sysomd's)", AT(state_dir)},
 };
@@ -98,7 +98,7 @@ static int parse_seconds(const struct command *c, const char *flag, const char *
 	double v;
 
 	if (!options_number(text, 0, 86400 * 7, &v) || v <= 0)
-		return bad(c, flag, text, "a number of seconds is wanted");
+		return bad(c, flag, text, "expected a number of seconds");
 	*out = v;
 	return 0;
 }
@@ -111,14 +111,14 @@ static int parse_integer(const struct command *c, const char *flag, const char *
 
 	errno = 0;
 	v = strtol(text, &end, 10);
-	snprintf(want, sizeof(want), "a whole number from %ld to %ld is wanted", min, max);
+	snprintf(want, sizeof(want), "expected a whole number from %ld to %ld", min, max);
 	if (!*text || *end || errno || v < min || v > max)
 		return bad(c, flag, text, want);
 	*out = v;
 	return 0;
 }
 
-/* Of those that are more than a switch or a text. */
+/* Stores the value of an option that is a number. */
 static int store_number(struct options *o, const struct command *c, unsigned bit, const char *arg)
 {
 	long n = 0;
@@ -154,9 +154,9 @@ static int store(struct options *o, const struct command *c, const struct option
 	else
 		*(bool *)at = true;
 	if (d->bit == OPTION_STATE && strcmp(arg, "open") && strcmp(arg, "closed"))
-		return bad(c, "state", arg, "open or closed");
+		return bad(c, "state", arg, "expected open or closed");
 	if (d->bit == OPTION_FORMAT && strcmp(arg, "perfetto") && strcmp(arg, "kineto"))
-		return bad(c, "format", arg, "perfetto or kineto");
+		return bad(c, "format", arg, "expected perfetto or kineto");
 	return 0;
 }
 
@@ -173,7 +173,7 @@ static void set_defaults(struct options *o)
 int options_parse(struct options *o, const struct command *c, int argc, char **argv)
 {
 	struct option longs[ARRAY_LEN(defs) + 2];
-	/* '+': options end at the first positional argument where a whole command follows */
+	/* '+': the arguments are another command, so options end at its name */
 	char shorts[2 * ARRAY_LEN(defs) + 8] = "";
 	size_t n = 0, s = 0;
 	int opt, r;
@@ -204,7 +204,7 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
 		}
 		if (opt == '?' || opt == ':') {
 			fprintf(stderr, "sysom %s: %s %s; try sysom %s --help\n", c->name,
-				opt == ':' ? "a value is missing after" : "unknown option",
+				opt == ':' ? "missing value after" : "unknown option",
 				argv[optind - 1], c->name);
 			return -EINVAL;
 		}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options.h - the command line of `sysom`: one table of flags, of which each command takes some.
+ * options.h - the command line of `sysom`: one table of flags, and which of them each command takes.
  * Threads: one caller. Texts are borrowed from argv and the environment. */
 #ifndef SYSOM_CLI_OPTIONS_H
 #define SYSOM_CLI_OPTIONS_H
@@ -47,7 +47,7 @@ struct options {
 	int rank;
 	unsigned limit;	  /* default 20 */
 	double timeout_s; /* default 60 */
-	double seconds;	  /* default 0: the receiver's own */
+	double seconds;	  /* default 0: sysomd decides */
 };
 
 struct command {
@@ -56,16 +56,15 @@ struct command {
 	int (*raw)(int argc, char **argv); /* instead of run: parses its own arguments */
 	unsigned flags;			   /* enum option_bit */
 	const char *args;		   /* positional arguments, for the usage line */
-	int args_min, args_max;		   /* args_max -1: everything from the first one on */
+	int args_min, args_max;		   /* args_max -1: any number */
 	const char *summary;		   /* one line */
 	const char *detail;		   /* further lines of --help */
-	const char *examples; /* its last lines: command lines, two spaces before each */
+	const char *examples;		   /* command lines, two spaces before each */
 };
 
-/* argv[0] is the command's name. 0: go on; 1: --help was printed; -EINVAL: a message is on standard
- * error already. */
+/* argv[0] is the command's name. 0; 1: --help was printed; -EINVAL: after a message. */
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
-/* A whole text as a number from least to most; false leaves *out. */
+/* Reads the whole text as a number from least to most; false leaves *out. */
 bool options_number(const char *text, double least, double most, double *out);
 
 #endif

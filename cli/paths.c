@@ -17,7 +17,7 @@ static bool is_socket(const char *path)
 	return stat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* /tmp is everybody's: somebody else may have made the directory first. */
+/* Anybody can create a directory in /tmp, so its owner and mode are checked. */
 static bool is_ours_alone(const char *dir)
 {
 	struct stat st;
@@ -73,7 +73,7 @@ bool paths_beside(char *out, size_t out_bytes, const char *relative)
 
 int paths_preload(char *out, size_t out_bytes)
 {
-	/* of bin/, of lib/sysom/ (the latter's parent is bin's ../lib) */
+	/* relative to bin/ and to lib/sysom/ */
 	static const char *const beside[] = {"../libsysom_preload.so",
 					     "../lib/sysom/libsysom_preload.so",
 					     "../lib/libsysom_preload.so"};

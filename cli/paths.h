@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * paths.h - where sysomd's sockets and the preload library are found. docs/INTERFACES.md is
- * normative. Threads: one caller. */
+ * paths.h - finds sysomd's sockets and the preload library. docs/INTERFACES.md is normative.
+ * Threads: one caller. */
 #ifndef SYSOM_CLI_PATHS_H
 #define SYSOM_CLI_PATHS_H
 
@@ -9,15 +9,15 @@
 
 #define PATHS_BYTES 108 /* of sockaddr_un */
 
-/* The environment variable where it is set; else the first of /run/sysom, $XDG_RUNTIME_DIR/sysom
- * and /tmp/sysom-UID that holds such a socket (the last one only when it is ours alone); else the
- * one that a sysomd of this user would make. file: "control.sock" or "sysomd.sock". */
+/* Uses the environment variable if it is set; else the first of /run/sysom, $XDG_RUNTIME_DIR/sysom and
+ * /tmp/sysom-UID that has such a socket (the last one only if nobody else may write to it); else the path
+ * that a sysomd of this user would use. file: "control.sock" or "sysomd.sock". */
 void paths_socket(char out[PATHS_BYTES], const char *variable, const char *file);
-/* Absolute path of a readable file, given relative to this program's directory. false: out is where it
- * was looked for. */
+/* Absolute path of a readable file, given relative to this program's directory. false: not found, with
+ * the path that was tried in out. */
 bool paths_beside(char *out, size_t out_bytes, const char *relative);
-/* Absolute path of libsysom_preload.so: SYSOM_PRELOAD, else where the build or an installation has it
- * relative to this program. 0, or -ENOENT with the last place looked at in out. */
+/* Absolute path of libsysom_preload.so: SYSOM_PRELOAD, else its place in a build or an installation. 0;
+ * -ENOENT with the last path that was tried in out. */
 int paths_preload(char *out, size_t out_bytes);
 
 #endif

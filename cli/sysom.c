@@ -13,37 +13,36 @@
 char **front_argv;
 
 static const char status_words[] =
-    "trace     on; off (sysom off); latched: off for good after a fault of our own in that "
+    "trace     on; off (sysom off); latched: off for good, because sysom failed in that "
     "process\n"
     "model     learning; armed: steps are judged; refused: step times fit no line, nothing is "
     "flagged\n"
-    "          gone: the process ended; detached: it left sysomd and may come back\n"
+    "          gone: the process ended; detached: it closed its connection and may return\n"
     "stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no "
     "rights\n"
     "          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
     "roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
-    "canary    on: steps under which the whole host stood still are not held against a rank\n"
-    "stops     seen: short stops of the machine too, for which a hypervisor is to blame\n"
+    "canary    on: a rank is not blamed for steps in which the whole host stood still\n"
+    "stops     seen: short stops of the machine, caused by a hypervisor, are recorded too\n"
     "spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
-    "lost      events that are not known of, by cause; none are lost silently\n"
+    "lost      lost events, by cause; every loss is counted\n"
     "uploaded  all bytes sent, of the bytes that the jobs' processes wrote\n"
-    "The control socket (mode 0700) is for root and the user that runs sysomd; where it can't be\n"
-    "opened, status is read at sysomd's default HTTP address.\n";
+    "Only root and the user that runs sysomd may use the control socket (mode 0700). Other users\n"
+    "read the status at sysomd's default HTTP address.\n";
 
 static const char top_words[] =
-    "self      self time: what the rank alone decides, its latency less waiting in collectives\n"
-    "excess    of the self time, above what is typical of the rank's role\n"
-    "latency   median of the last steps; expected: what their work predicts\n"
-    "compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
-    "flag      steps that were flagged\n"
+    "self      self time: the latency without waiting in collectives\n"
+    "excess    self time above the typical one of the rank's role\n"
+    "latency   median of the last steps; expected: predicted from their work\n"
+    "compute, comm, idle   GPU time in kernels; in collectives that no kernel overlaps; idle\n"
+    "flag      number of flagged steps\n"
     "state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
     "A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
     "time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
     "incident of the selected rank, as sysom show does.\n";
 
-static const char control_words[] =
-    "Goes through sysomd's control socket, which has mode 0700: only root and the user that runs\n"
-    "sysomd may use it.\n";
+static const char control_words[] = "Needs sysomd's control socket (mode 0700): only root and the "
+				    "user that runs sysomd may use it.\n";
 
 static const struct command commands[] = {
     {.name = "run",
@@ -54,10 +53,10 @@ static const struct command commands[] = {
      .args_max = -1,
      .summary = "run a job with tracing",
      .detail =
-	 "Puts libsysom_preload.so (SYSOM_PRELOAD, else ../lib beside this program) before\n"
-	 "whatever LD_PRELOAD holds and runs CMD. Without the library, CMD runs untraced after\n"
-	 "one warning. --job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is\n"
-	 "CMD's; 127 when it is not found, 126 when it can't be run.\n",
+	 "Puts libsysom_preload.so (SYSOM_PRELOAD, else ../lib beside this program) first in\n"
+	 "LD_PRELOAD and runs CMD. Without the library, CMD runs untraced after one warning.\n"
+	 "--job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is CMD's; 127 if it is\n"
+	 "not found, 126 if it can't be run.\n",
      .examples = "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
 		 "  sysom run --job llama-7b -- python3 train.py --lr 3e-4\n"},
     {.name = "status",
@@ -89,9 +88,8 @@ static const struct command commands[] = {
      .args_max = 1,
      .summary = "one incident: which rank, when, how slow, and what explains it; or a job",
      .detail =
-	 "Of a job: what it does on purpose now and then (checkpoints, evaluation), what each\n"
-	 "costs, and which share of the job's time that is. A name that reads as an id is\n"
-	 "told apart by its user: JOB@UID.\n",
+	 "For a job: its planned phases (checkpoints, evaluation), what each costs, and its\n"
+	 "share of the job's time. If a job's name looks like an incident's id, write JOB@UID.\n",
      .examples = "  sysom show last\n  sysom show llama-7b\n"
 		 "  sysom show 1234abcd --json | jq .diagnosis\n"},
     {.name = "trace",
@@ -103,8 +101,8 @@ static const struct command commands[] = {
      .args_max = 1,
      .summary = "write an incident's windows as a Perfetto trace or Kineto JSON",
      .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n"
-	       "Ranks are put on one clock by their common collectives; --diff writes the culprit\n"
-	       "(or --rank) beside a healthy peer only.\n",
+	       "Common collectives put all ranks on one clock. --diff writes only the culprit (or\n"
+	       "--rank) and a healthy peer.\n",
      .examples = "  sysom trace last -o slow.pftrace\n"
 		 "  sysom trace last --diff -o pair.pftrace\n"
 		 "  sysom trace 1234abcd --rank 3 --format kineto -o - | gzip >rank3.json.gz\n"},
@@ -125,10 +123,11 @@ static const struct command commands[] = {
      .args_min = 1,
      .args_max = 1,
      .summary = "write the CPU stacks of an incident's culprit as a flame graph",
-     .detail = "Without --output the file is ID.flame.html. By its ending: .folded (nanoseconds\n"
-	       "on the CPU), .pb.gz (pprof), else HTML. --rank takes another rank. --diff and\n"
-	       "--base draw both sides overlaid, what grew in red, what shrank in blue; --diff\n"
-	       "per step, with blocked and GPU time (what the kernels belong to, then kernel).\n",
+     .detail =
+	 "Without --output the file is ID.flame.html. Its ending selects the format: .folded\n"
+	 "(nanoseconds on the CPU), .pb.gz (pprof), else HTML. --rank selects another rank.\n"
+	 "--diff and --base draw both sides in one graph: red grew, blue shrank. --diff shows\n"
+	 "times per step, and blocked and GPU time too.\n",
      .examples = "  sysom flame last -o slow.html\n"
 		 "  sysom flame last --diff -o diff.html\n"
 		 "  sysom flame last --base healthy.folded -o diff.html\n"
@@ -142,11 +141,11 @@ static const struct command commands[] = {
      .summary = "two runs, builds or ranks side by side",
      .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
 	       "as sysom replay events reads it (events as CSV, Kineto JSON), a profile (folded\n"
-	       "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (what was normal in a healthy earlier\n"
-	       "run: the newest that does not run now) or sketch:JOB:RANK (what is normal of a\n"
-	       "rank that runs). Compares what both have: steps, how many are flagged, spans,\n"
-	       "kernels by name with the template arguments that changed, functions, settings.\n"
-	       "In a name, %3A stands for a colon. --limit: rows of each table.\n",
+	       "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (a healthy earlier run: the newest that\n"
+	       "does not run now) or sketch:JOB:RANK (what is usual for a running rank). Compares\n"
+	       "what both have: steps, how many are flagged, spans, kernels by name with the\n"
+	       "template arguments that changed, functions, settings. In a name, write %3A for a\n"
+	       "colon. --limit: rows of each table.\n",
      .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
 		 "  sysom diff baseline:llama-7b 1234abcd\n"
 		 "  sysom diff baseline:llama-7b sketch:llama-7b:0\n"
@@ -158,9 +157,9 @@ static const struct command commands[] = {
      .args = "",
      .summary = "wait until an incident is closed and print its id",
      .detail =
-	 "One that was closed before does not count, unless --any says so. Progress goes to\n"
-	 "standard error. With --state open it returns as soon as there is one. When the time\n"
-	 "is up, one that is still open is printed, else the status is 1.\n",
+	 "An incident that was closed before does not count, unless --any is given. Progress\n"
+	 "goes to standard error. --state open returns when an incident opens. On timeout an\n"
+	 "incident that is still open is printed; without one the status is 1.\n",
      .examples = "  sysom show $(sysom wait-incident --job llama-7b --timeout 3600)\n"},
     {.name = "off",
      .run = cmd_control_off,
@@ -180,7 +179,7 @@ static const struct command commands[] = {
      .run = cmd_control_capture,
      .flags = OPTION_JSON | OPTION_CONTROL | OPTION_JOB | OPTION_RANK | OPTION_SECONDS,
      .args = "",
-     .summary = "send what the recorder holds of one rank, without an anomaly",
+     .summary = "send the last seconds of one rank to the aggregator, without an anomaly",
      .detail = control_words,
      .examples = "  sudo sysom capture --rank 3 --seconds 20\n"},
     {.name = "doctor",
@@ -189,9 +188,9 @@ static const struct command commands[] = {
      .args = "",
      .summary = "what works here, what is off, why, and what to do",
      .detail =
-	 "The status is 1 when a check failed; warnings leave it 0. With --thresholds nothing\n"
-	 "is checked: each threshold of detection is printed, with its unit, why it has this\n"
-	 "value and what happens when it is wrong. They are the same in every program.\n",
+	 "The status is 1 if a check failed; warnings leave it 0. --thresholds checks nothing\n"
+	 "and prints each threshold of detection: its unit, why it has this value and what\n"
+	 "happens when it is wrong. All programs use the same ones.\n",
      .examples = "  sysom doctor\n"
 		 "  sysom doctor --thresholds\n"
 		 "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n"},
@@ -205,12 +204,12 @@ static const struct command commands[] = {
      .summary = "run the analysis on trace files"},
 };
 
-/* A status of 0 promises that what was asked for has been written. */
+/* Status 0 promises that the output was written. */
 static int written(const char *name, int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return status;
-	if (status == EXIT_OK) /* else it has been told */
+	if (status == EXIT_OK) /* else there was a message */
 		fprintf(stderr, "sysom%s%s: standard output: %s\n", *name ? " " : "", name,
 			strerror(errno));
 	return status == EXIT_OK ? EXIT_NOTHING : status;
@@ -226,7 +225,7 @@ static int usage(FILE *to)
 	fputs("\nexamples:\n"
 	      "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
 	      "  sysom show last\n"
-	      "\nsysom COMMAND --help tells more; sysom --version\n",
+	      "\nsysom COMMAND --help shows more; sysom --version\n",
 	      to);
 	return to == stdout ? written("", EXIT_OK) : EXIT_USAGE;
 }
@@ -252,7 +251,7 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* Letters to insert, drop or replace; texts of at most 31. */
+/* Edit distance of two texts of at most 31 letters. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[32], n = (unsigned)strnlen(b, 31);
@@ -274,7 +273,8 @@ static unsigned distance(const char *a, const char *b)
 	return row[n];
 }
 
-/* A command that this word begins or goes on, else the nearest one of which half the letters are right. */
+/* A command that is a prefix of the word or has it as a prefix; else the nearest one, if at least half
+ * its letters match. */
 static const char *nearest(const char *word)
 {
 	const char *near = NULL;

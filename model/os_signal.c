@@ -15,7 +15,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_SOFTIRQ_STOLEN] = {"softirq_stolen", "ms/s", 1, 10, false, true,
 				  "%w soft interrupts took %v %r"},
     [OS_SIGNAL_SOFTIRQ_CPU] = {"softirq_cpu", "ms/s", 10, 30, false, false,
-			       "%w soft interrupts took %v %r, a CPU of the rank"},
+			       "%w soft interrupts on a CPU of the rank took %v %r"},
     [OS_SIGNAL_IRQ_STOLEN] = {"irq_stolen", "ms/s", 1, 10, false, true,
 			      "device interrupts took %v %s"},
     [OS_SIGNAL_IRQ_LINE] = {"irq_line", "ms/s", 5, 20, false, false, "interrupt %s took %v"},

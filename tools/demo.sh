@@ -12,8 +12,8 @@ say() { [ -n "${QUIET:-}" ] || echo "$@"; }
 fail() { echo "demo: $*" >&2; exit 1; }
 trap 'stack_stop 2>/dev/null; kill -KILL $(jobs -p) 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
-case $seed in *[!0-9]* | '') fail "SEED=$seed: a whole number is wanted" ;; esac
-case $length in *[!0-9]* | '') fail "SECONDS_LONG=$length: a whole number is wanted" ;; esac
+case $seed in *[!0-9]* | '') fail "SEED=$seed: expected a whole number" ;; esac
+case $length in *[!0-9]* | '') fail "SECONDS_LONG=$length: expected a whole number" ;; esac
 # The fault begins after 0.4 of it at the earliest: until then sysom has to find the steps and learn how long they take.
 [ "$length" -ge 20 ] || fail "SECONDS_LONG=$length: too short to learn what is usual before the fault; use 20 or more"
 

@@ -220,7 +220,7 @@ static void say_role(struct fleet_job *job, uint32_t role, const struct temporal
 	enum finding_cause cause;
 
 	finding_say(to, LAYER_UNKNOWN, c->latency_ns - c->before_ns,
-		    "role %.80s: steps of %.3f ms, %.3f ms %s (%+.1f%%; noise explains %.1f%%)",
+		    "role %.80s: steps take %.3f ms, %.3f ms %s (%+.1f%%; noise explains %.1f%%)",
 		    r->name, c->latency_ns / 1e6, c->before_ns / 1e6,
 		    c->runs ? "in earlier runs" : "earlier in this run", 100 * c->excess,
 		    100 * c->threshold);

@@ -329,8 +329,8 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 	if (v->kernel_ratio > 0)
 		rule_out(out, LAYER_GPU,
-			 "kernels take as long %s, within %.1f%% (no single one differs by "
-			 "more than %.0f%%)",
+			 "kernels take as long %s, within %.1f%% (no single kernel differs by more "
+			 "than %.0f%%)",
 			 v->as, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
 			 100 * v->kernel_spread + 0.5);
 	else if (mine >= 0 && base > 0)
@@ -345,14 +345,14 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 	if (known(v, FIGURE_IDLE) && !waits)
 		rule_out(out, LAYER_CPU,
-			 "its GPU does not wait for the host: idle for %s per step, %s %s",
+			 "its GPU does not wait for the host: it idles %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
 	else if (v->function_delta >= 0 && v->function_delta < thresholds.part.named)
 		rule_out(out, LAYER_CPU,
-			 "no function explains it: no share of the launch threads' CPU time "
-			 "grew by more than %.1f points%s%.90s",
-			 100 * v->function_delta, v->function_name[0] ? "; that is of " : "",
+			 "no function explains it: no function's share of the launch threads' CPU "
+			 "time grew by more than %.1f points%s%.90s",
+			 100 * v->function_delta, v->function_name[0] ? "; most: " : "",
 			 v->function_name);
 }
 
@@ -376,7 +376,7 @@ static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 	if (!v->who->signal_count)
 		return;
 	if (peers >= 0)
-		snprintf(theirs, sizeof(theirs), ", those of its peers %.0f", peers);
+		snprintf(theirs, sizeof(theirs), ", its peers' threads %.0f", peers);
 	if (wait && wait->value >= 0)
 		rule_out(out, LAYER_OS,
 			 "no OS signal explains it; its threads waited %.0f "
@@ -404,14 +404,14 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 
 	if (v->storage_ns >= 0 && v->storage_ns < READS_SHOWN_NS) {
 		rule_out(out, LAYER_STORAGE,
-			 "its launch threads are blocked in reads for no longer %s, "
-			 "within 0.01 ms per step",
+			 "its launch threads are not blocked in reads for longer %s (less than "
+			 "0.01 ms per step)",
 			 v->than);
 		return;
 	}
 	if (v->storage_ns >= 0) {
 		rule_out(out, LAYER_STORAGE,
-			 "its launch threads are blocked in reads for %s more per step %s",
+			 "its launch threads spend %s more per step blocked in reads %s",
 			 diagnosis_text_ms(v->storage_ns, &a), v->than);
 		return;
 	}
@@ -512,7 +512,7 @@ static void summarise(const struct diagnosis_view *v, const struct diagnosis_can
 			 lead->because);
 	else
 		snprintf(out->summary, sizeof(out->summary),
-			 "%s %s %s because %.150s: +%s per step", who, is,
+			 "%s %s %s because %.150s (+%s per step)", who, is,
 			 uniform ? "slower than before" : "slow", lead->because,
 			 diagnosis_text_ms(out->effect_ns, &ms));
 }
@@ -650,8 +650,8 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 
 	if (is_within_noise(v) && !is_given(v->in->known))
 		diagnosis_missing(out,
-				  "a clear difference: in these steps rank %d is slower by no "
-				  "more than its peers differ among themselves",
+				  "a clear difference: in these steps rank %d differs from its "
+				  "peers by no more than they differ among themselves",
 				  v->who->rank);
 	if (s && (!is_given(v->in->known) || explains_hang(v, s))) {
 		lead = s->lead;
@@ -682,8 +682,8 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 		any |= in->peer[i].steps > 0;
 	if (in->kind == FINDING_UNIFORM ? !in->before : !any && !in->before)
 		diagnosis_missing(out, in->kind == FINDING_UNIFORM
-					   ? "figures of earlier runs, to compare with"
-					   : "windows of healthy peers, to compare with");
+					   ? "figures of earlier runs to compare with"
+					   : "windows of healthy peers to compare with");
 	if (in->kind == FINDING_HANG && !is_given(in->known))
 		diagnosis_missing(
 		    out, "who has not entered which collective: known once the others have "

@@ -399,8 +399,8 @@ static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const 
 		if (!known)
 			diagnosis_missing(
 			    v->out,
-			    "no GPU telemetry of rank %d: clocks, power, temperature and "
-			    "ECC are not known",
+			    "GPU telemetry of rank %d: clocks, power, temperature and ECC "
+			    "errors",
 			    v->who->rank);
 	}
 }
@@ -690,8 +690,8 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 			 v->past ? "before" : "on the peers");
 		slow_gpu(v, v->compute_ns, false, how);
 		diagnosis_missing(v->out,
-				  "kernels by name of rank %d or of its peers: one slow kernel and "
-				  "a slow GPU look alike",
+				  "kernel names of rank %d or its peers: without them one slow "
+				  "kernel and a slow GPU look alike",
 				  v->who->rank);
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {

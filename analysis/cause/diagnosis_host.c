@@ -214,11 +214,11 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 		/* the function does not show who caused it */
 		c = add_named(v, of_kernel[i], ns, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
-			 "%s kernel function %.80s for %s more per step %s",
-			 off ? "its launch threads are blocked in" : "its threads run", f->name,
-			 diagnosis_text_ms(ns, &ms), v->than);
-		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
-			 finding_cause_title(of_kernel[i]), f->name, diagnosis_text_ms(ns, &ms));
+			 "its %sthreads spend %s more per step %s kernel function %.80s %s",
+			 off ? "launch " : "", diagnosis_text_ms(ns, &ms),
+			 off ? "blocked in" : "in", f->name, v->than);
+		snprintf(c->because, sizeof(c->because), "%s (%.80s)",
+			 finding_cause_title(of_kernel[i]), f->name);
 	}
 }
 
@@ -267,8 +267,8 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 	if (disk->off_ns > 0) {
 		c = add_named(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launch threads are blocked in %.80s for %s more per step %s",
-			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
+			 "its launch threads spend %s more per step blocked in %.80s %s",
+			 diagnosis_text_ms(disk->off_ns, &ms), disk->off->name, v->than);
 		snprintf(c->because, sizeof(c->because),
 			 "%s launch threads are blocked in reads (%.80s)", v->its, disk->off->name);
 	}
@@ -409,8 +409,8 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 			 name, diagnosis_text_ms(g->mine_ns, &mine),
 			 diagnosis_text_ms(g->base_ns, &base), where,
 			 whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
-	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s longer per step %s",
-		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &mine), v->than);
+	snprintf(c->because, sizeof(c->because), "%s%.120s takes longer %s",
+		 logs ? "logging in " : "", name, v->than);
 }
 
 static void compare_functions(struct diagnosis_view *v, const struct bases *b)
@@ -563,13 +563,13 @@ static void above_line(struct diagnosis_view *v)
 		c->evidence_only |= has_profile(&v->in->peer[i]);
 	snprintf(
 	    c->text, sizeof(c->text),
-	    "%.100s has %.1f%% of its CPU time; in its group the %s is %.1f%% and the line %.1f%% "
-	    "(%s, %u sketches): %.1f points above",
+	    "%.100s takes %.1f%% of its CPU time; the %s of its role is %.1f%%, and the threshold "
+	    "%.1f%% (%s, %u sketches): %.1f points above",
 	    g.f->name, 100 * share, group->paper ? "mean" : "median", 100 * u.usual, 100 * u.line,
 	    group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
 	    100 * g.delta);
 	snprintf(c->because, sizeof(c->because),
-		 "%.100s has %.0f%% of %s CPU time, usually %.0f%% in %s role", g.f->name,
+		 "%.100s takes %.0f%% of %s CPU time; %.0f%% is usual in %s role", g.f->name,
 		 100 * share, v->its, 100 * u.usual, v->its);
 }
 
@@ -599,8 +599,8 @@ static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis
 /* The function in which the launch threads are blocked for longer than on the base. Of those that
  * contain most of the growth, the one with the least blocked time; Python is preferred. NULL: no
  * function explains half of the gap. */
-static const struct diagnosis_function *
-blocked_in(const struct diagnosis_view *v, const struct bases *b, double gap_ns, double *more_ns)
+static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v,
+						   const struct bases *b, double gap_ns)
 {
 	const struct diagnosis_function *f = v->who->function, *best = NULL;
 	uint32_t n = v->who->function_count;
@@ -611,12 +611,9 @@ blocked_in(const struct diagnosis_view *v, const struct bases *b, double gap_ns,
 	if (most <= thresholds.part.half * gap_ns)
 		return NULL;
 	for (uint32_t i = 0; i < n; i++) {
-		double more = blocked_more(v, b, &f[i]);
-
-		if (more >= (1 - thresholds.part.matters) * most && is_nearer(&f[i], best)) {
+		if (blocked_more(v, b, &f[i]) >= (1 - thresholds.part.matters) * most &&
+		    is_nearer(&f[i], best))
 			best = &f[i];
-			*more_ns = more;
-		}
 	}
 	return best;
 }
@@ -626,10 +623,9 @@ static void add_host_gap(struct diagnosis_view *v, const struct bases *b, double
 	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
 	const struct diagnosis_function *f = NULL;
 	struct diagnosis_number mine, base;
-	double more = 0;
 
 	if (b->count && has_profile(v->who) && v->who->off_ns >= 0)
-		f = blocked_in(v, b, gap_ns, &more);
+		f = blocked_in(v, b, gap_ns);
 	snprintf(
 	    c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
 	    diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
@@ -640,11 +636,8 @@ static void add_host_gap(struct diagnosis_view *v, const struct bases *b, double
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
-	/* Peers that wait elsewhere meanwhile make the difference larger than its cost, so it is
-	 * limited. */
 	snprintf(c->because, sizeof(c->because),
-		 "%s launch threads are blocked in %.110s for %s more per step %s", v->its, f->name,
-		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);
+		 "%s launch threads are blocked longer in %.110s %s", v->its, f->name, v->than);
 }
 
 void diagnosis_host_look(struct diagnosis_view *v)

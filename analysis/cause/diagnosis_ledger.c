@@ -317,7 +317,6 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	const struct ledger_row *r = s->sum->most;
 	struct diagnosis_candidate *hot = NULL;
 	char subject[DIAGNOSIS_SUBJECT_BYTES];
-	struct diagnosis_number ms;
 
 	if (v->in->kind == FINDING_HANG) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
@@ -327,9 +326,8 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	}
 	if (r && r->excess_ns >= thresholds.part.half * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
-		snprintf(c->because, sizeof(c->because), "%.120s takes %s longer per step %s",
+		snprintf(c->because, sizeof(c->because), "%.120s takes longer %s",
 			 *r->name ? r->name : "code without a name",
-			 diagnosis_text_ms(r->excess_ns, &ms),
 			 v->past ? "than in healthy steps" : v->than);
 		return;
 	}
@@ -339,8 +337,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 			hot = &v->list[i];
 	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
 	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
-	snprintf(c->because, sizeof(c->because), "%s code runs %s longer per step %s%s%.120s",
-		 v->its, diagnosis_text_ms(s->sum->excess_ns, &ms),
+	snprintf(c->because, sizeof(c->because), "%s code runs longer %s%s%.120s", v->its,
 		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "",
 		 subject);
 }
@@ -468,8 +465,8 @@ static void add_not_shown(struct diagnosis_view *v)
 	v->shown = v->excess_ns / v->who->lost_ns;
 	if (v->shown < thresholds.part.half)
 		diagnosis_missing(v->out,
-				  "steps without the fault, to compare with: those known show %s "
-				  "of the %s that rank %d lost per step",
+				  "healthy steps to compare with: the known ones show %s of the %s "
+				  "that rank %d lost per step",
 				  diagnosis_text_ms(v->excess_ns, &shown),
 				  diagnosis_text_ms(v->who->lost_ns, &lost), v->who->rank);
 	add_row(v, LEDGER_UNOBSERVED, ns, 0);

@@ -314,7 +314,7 @@ static void hypervisor(struct diagnosis_view *v)
 	met = v->who->steps < thresholds.count.many && taken >= v->host_ns;
 	c = put(v, CAUSE_OS_STEAL, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
 	snprintf(c->because, sizeof(c->because),
-		 "the hypervisor takes each of the machine's CPUs away for %.0f ms a second",
+		 "the hypervisor takes each CPU of the machine away for %.0f ms a second",
 		 s->value);
 }
 
@@ -571,13 +571,12 @@ static void network(struct diagnosis_view *v)
 		 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b),
 		 v->past ? "before" : "on the peers",
 		 spread >= 0 ? "; all ranks entered in time" : "");
-	snprintf(c->because, sizeof(c->because), "transfers take %s longer per step%s",
-		 diagnosis_text_ms(extra, &a),
+	snprintf(c->because, sizeof(c->because), "transfers take longer%s",
 		 spread >= 0 ? " although all ranks entered in time" : "");
 	if (spread < 0)
 		diagnosis_missing(
-		    v->out, "when each rank entered the collectives: slow transfers and a late "
-			    "rank look alike");
+		    v->out, "when each rank entered the collectives: without it slow transfers "
+			    "and a late rank look alike");
 }
 
 void diagnosis_os_look(struct diagnosis_view *v)

@@ -256,15 +256,15 @@ static void add_evidence(const struct cross_finding *f, const struct cross_culpr
 	if (k->excess_ns > 0)
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
-		    "rank %d: self time of a step %.3f ms (%.2f%%) above the median of its "
-		    "role's %u ranks from step %llu on; detected over %u steps, at %.1f "
-		    "times the threshold",
+		    "rank %d: self time is %.3f ms per step (%.2f%%) above the median of its "
+		    "role's %u ranks since step %llu; detected in %u steps at %.1f times the "
+		    "threshold",
 		    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
 		    (unsigned long long)k->first_step, k->window, k->score);
 	if (k->late_excess_ns > 0)
 		finding_say_of(
 		    out, k->rank, LAYER_UNKNOWN, effect,
-		    "rank %d: enters collectives %.3f ms later than its role's typical rank",
+		    "rank %d: enters collectives %.3f ms later than a typical rank of its role",
 		    k->rank, k->late_excess_ns / 1e6);
 }
 

@@ -486,7 +486,7 @@ static void report_hang(struct hang *h, const struct verdict *v, const uint8_t *
 		    (unsigned long long)v->usual.bytes, (unsigned long long)v->members->comm->comm,
 		    waited / 1e9);
 	if (v->ranks > v->count)
-		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
+		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known to this aggregator",
 			    v->ranks - v->count);
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct member *member = &v->members[i];

@@ -292,10 +292,9 @@ static void report_transfer_flag(void *context, const struct peers_flag *flag)
 	f->excess = flag->excess / TRANSFER_UNIT;
 	f->effect_ns = f->excess * c->typical_ns;
 	f->confidence = 1 - 0.4 / (flag->score * flag->score);
-	finding_say(
-	    f, LAYER_NETWORK, f->effect_ns,
-	    "collectives take %.3f ms per step longer from the last rank's entry to their end",
-	    f->effect_ns / 1e6);
+	finding_say(f, LAYER_NETWORK, f->effect_ns,
+		    "collectives take %.3f ms per step longer after the last rank has entered",
+		    f->effect_ns / 1e6);
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		if (r < FINDING_RANKS_MAX)
 			f->ranks[f->rank_count++] = c->steps->rank[r].rank;

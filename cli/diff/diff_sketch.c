@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * diff_sketch.c - see diff_source.h: baselines and sketches, as the aggregator tells them. */
+ * diff_sketch.c - see diff_source.h: baselines and sketches from the aggregator. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #define BASELINE  "baseline:"
 #define SKETCH	  "sketch:"
 #define RUN_CHARS 16
-#define KNOWN_MAX 20u /* names that a complaint lists */
+#define KNOWN_MAX 20u /* names that an error message lists */
 #define VALUE_MAX 9e18
 
-/* ---- what the aggregator tells ---- */
+/* ---- the aggregator's JSON ---- */
 
 static const struct {
 	const char *key;
@@ -42,7 +42,7 @@ static const struct {
     {"gil_wait_ms", offsetof(struct sketch, gil_wait_ns), 1e6},
 };
 
-/* At least 0; 0 where it is missing. */
+/* A number of at least 0; 0: missing. */
 static int number(const json_t *o, const char *key, double unit, double max, double *out)
 {
 	const json_t *v = json_object_get(o, key);
@@ -61,7 +61,7 @@ static int text(const json_t *o, const char *key, size_t max, char **out)
 	return *out ? 0 : -ENOMEM;
 }
 
-/* Named as folded stacks name functions, but for the file, which a sketch does not tell. */
+/* Names are in the form of folded stacks, but without a file: a sketch does not have it. */
 static int read_function(const json_t *o, struct sketch *s)
 {
 	struct sketch_function *f = &s->functions[s->function_count++];
@@ -114,7 +114,7 @@ static int read_list(const json_t *o, const char *key, size_t max, struct sketch
 	return err;
 }
 
-/* 0, -ENOMEM, -EPROTO: impossible or too much. */
+/* 0, -ENOMEM, -EPROTO: invalid or too much. */
 static int read_sketch(const json_t *o, struct sketch *s)
 {
 	int err = 0;
@@ -169,14 +169,14 @@ static int take(struct diff_source *s, const char *arg, const char *path, json_t
 	if (!err)
 		return EXIT_OK;
 	fprintf(stderr, "sysom diff: %s: %s\n", term_safe(arg, 80),
-		err == -EPROTO ? "the aggregator tells no sketch that could be" : strerror(-err));
+		err == -EPROTO ? "the aggregator's answer is not a valid sketch" : strerror(-err));
 	return EXIT_NOTHING;
 }
 
-/* ---- which one ---- */
+/* ---- choosing one ---- */
 
-/* What stands between colons, into empty parts; a name's own colon is %3A. How many; 0: too many or
- * too long. */
+/* Splits text at its colons into empty parts; %3A is a colon in a name. Returns their number; 0: too many
+ * or too long. */
 static unsigned split(const char *arg, unsigned max, char part[][WIRE_TEXT_BYTES])
 {
 	unsigned at = 0;
@@ -204,21 +204,21 @@ static unsigned split(const char *arg, unsigned max, char part[][WIRE_TEXT_BYTES
 
 static void list_known(const json_t *list, const char *key)
 {
-	unsigned told = 0;
+	unsigned listed = 0;
 
-	for (size_t i = 0; i < json_array_size(list) && told < KNOWN_MAX; i++) {
+	for (size_t i = 0; i < json_array_size(list) && listed < KNOWN_MAX; i++) {
 		const char *name = jsonget_text(json_array_get(list, i), key);
 		size_t k = 0;
 
 		while (k < i && strcmp(name, jsonget_text(json_array_get(list, k), key)))
 			k++;
 		if (k == i)
-			fprintf(stderr, "%s%s", told++ ? ", " : "", term_safe(name, 60));
+			fprintf(stderr, "%s%s", listed++ ? ", " : "", term_safe(name, 60));
 	}
 	fputc('\n', stderr);
 }
 
-/* The newest of those that are meant, an earlier run before the present one; NULL: why is told. */
+/* The newest matching baseline, an earlier run's if there is one; NULL after a message. */
 static const json_t *choose(const json_t *answer, const char *arg, const char *role,
 			    const char *run)
 {
@@ -248,14 +248,14 @@ static const json_t *choose(const json_t *answer, const char *arg, const char *r
 	fprintf(stderr, "sysom diff: %s: ", term_safe(arg, 80));
 	if (!json_array_size(list)) {
 		fprintf(stderr,
-			"no baseline of that job is kept; a run makes one with 200 healthy steps "
-			"and the first sketch of its ranks, which comes after a minute\n");
+			"this job has no baseline; a run makes one from 200 healthy steps and the "
+			"first sketch of its ranks, which comes after a minute\n");
 	} else if (several || !of_role) {
 		fprintf(stderr,
-			"%s: ", several ? "name one of its roles" : "no such role; there are");
+			"%s: ", several ? "name one of its roles" : "no such role; available");
 		list_known(list, "role");
 	} else {
-		fprintf(stderr, "no such run; there are: ");
+		fprintf(stderr, "no such run; available: ");
 		list_known(list, "run");
 	}
 	return NULL;
@@ -335,7 +335,7 @@ int diff_sketch_open(struct diff_source *s, const struct options *o, const char 
 		snprintf(part[0], sizeof(part[0]), "%s", o->job);
 	if (!n || !*part[0] || part[2][run] || (run && run != RUN_CHARS) ||
 	    (!baseline && (!digits || digits > 9 || part[1][digits]))) {
-		fprintf(stderr, "sysom diff: %s: %s is wanted\n", term_safe(arg, 80), wanted);
+		fprintf(stderr, "sysom diff: %s: expected %s\n", term_safe(arg, 80), wanted);
 		return EXIT_USAGE;
 	}
 	if (commands_aggregator(o, &s->client))

@@ -21,7 +21,7 @@
 #include "cli/trace/trace_reader.h"
 #include "wire/codec.h"
 
-/* The stacks of s->rank as functions. */
+/* Makes s->functions from the stacks of s->rank. */
 static int add_functions(struct diff_source *s)
 {
 	int err;
@@ -50,7 +50,7 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 	int n;
 
 	if (colon && (!isdigit((unsigned char)colon[1]) || *end || rank > INT32_MAX)) {
-		fprintf(stderr, "sysom diff: %s: INCIDENT:RANK is wanted\n", term_safe(arg, 80));
+		fprintf(stderr, "sysom diff: %s: expected INCIDENT:RANK\n", term_safe(arg, 80));
 		return EXIT_USAGE;
 	}
 	n = (int)strcspn(arg, ":");
@@ -117,7 +117,7 @@ static int open_window(struct diff_source *s, const char *path)
 		err = add_functions(s);
 	}
 	if (err)
-		fprintf(stderr, "%s:0: no window of sysom's: %s\n", term_safe(path, 100),
+		fprintf(stderr, "%s:0: not a window of sysom: %s\n", term_safe(path, 100),
 			strerror(-err));
 	return err ? EXIT_USAGE : EXIT_OK;
 }
@@ -145,7 +145,7 @@ static int open_trace(struct diff_source *s, const char *path)
 	return EXIT_OK;
 }
 
-/* By the file's ending, else by what it begins with. */
+/* From the file's ending, else from its first bytes. */
 static const char *kind_of(const char *path)
 {
 	static const char *const endings[][2] = {

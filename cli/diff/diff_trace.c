@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * diff_trace.c - see diff_source.h: what the replay reads of a file becomes a window. */
+ * diff_trace.c - see diff_source.h: makes a window from what the replay reads of a file. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 
 #define SPANS_DEEP 6u
 #define THREADS	   64u
-/* A tenth of them has a standard error of 1% of the whole from 900 on. */
+/* From 900 samples on, a function with a tenth of the time has a standard error of 1 point. */
 #define SAMPLES_FEW 900u
 
 static bool accused(const json_t *in, int rank)
@@ -41,7 +41,7 @@ const struct trace_rank *incident_diff_culprit(const json_t *in, const struct tr
 	return best;
 }
 
-/* How long both have been watched at the same time. */
+/* How long both were observed at the same time. */
 static double common_ns(const struct trace_rank *a, const struct trace_rank *b)
 {
 	double sum = 0;
@@ -84,7 +84,7 @@ const struct trace_rank *incident_diff_peer(const json_t *in, const struct trace
 
 /* ---- the GPU ---- */
 
-/* Per host record the innermost span that it began in, as index + 1; records are in order of begin,
+/* Per host record the innermost span in which it began, as index + 1. Records are in order of begin,
  * longer ones first. */
 static uint32_t *find_spans(const struct trace_rank *r)
 {
@@ -129,8 +129,8 @@ struct gpu {
 	const struct trace_model *m;
 	const struct trace_rank *r;
 	uint32_t *span;
-	const char **base, **full; /* per name of the model, made when first needed; the tree's */
-	bool phases;		   /* steps of several kinds are there */
+	const char **base, **full; /* per name of the model, made on first use; owned by the tree */
+	bool phases;		   /* steps have several kinds */
 };
 
 static int name_kernel(struct gpu *g, uint32_t name)
@@ -191,7 +191,7 @@ static int add_kernel(struct gpu *g, const struct record *d, const struct step *
 	return profile_tree_add_gpu(g->t, f, n, (double)(d->end_ns - d->begin_ns));
 }
 
-/* Its device time per step, of steps that are wholly there; *steps of them. */
+/* Adds its GPU time per step, over steps with all their records; *steps: their number. */
 static int add_gpu(struct incident_diff *diff, const struct trace_model *m,
 		   const struct trace_rank *r, bool to_base)
 {
@@ -227,7 +227,7 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m,
 
 /* ---- both ---- */
 
-/* Steps that the stacks of a rank cover; 0: not known. */
+/* The number of steps that a rank's stacks cover; 0: not known. */
 static double covered_steps(const struct trace_rank *r)
 {
 	double sum = 0;
@@ -337,17 +337,17 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 		n += snprintf(note + n, sizeof(note) - (size_t)n, "CPU: %s and %s samples%s. ",
 			      term_count((double)had[0]), term_count((double)had[1]),
 			      had[0] < SAMPLES_FEW || had[1] < SAMPLES_FEW
-				  ? ", so few that small differences are chance"
+				  ? "; too few for small differences to count"
 				  : "");
 	}
 	snprintf(note + n, sizeof(note) - (size_t)n,
-		 "Red: %s takes more; blue, hatched: less. Grey: both take it.", other);
+		 "Red: %s takes more. Blue, hatched: less. Grey: common to both.", other);
 	return profile_flame_page(to, &d->tree, &page);
 }
 
 /* ---- functions ---- */
 
-/* As folded stacks have it; *made: to be freed, where the name had to be. NULL: out of memory. */
+/* The name in the form of folded stacks; the caller frees *made if it is set. NULL: out of memory. */
 static const char *folded_name(const struct profile_name *n, bool files, char **made)
 {
 	const char *slash = strrchr(n->file, '/');
@@ -392,7 +392,7 @@ static int add_stack(struct profile *p, const struct stack_batch *b, struct prof
 		err = profile_add(p, frame, n, (double)s->weight_ns, s->count);
 	while (n)
 		free(made[--n]);
-	return err == -E2BIG ? 0 : err; /* counted in profile_dropped */
+	return err == -E2BIG ? 0 : err; /* profile_dropped() counts it */
 }
 
 int incident_diff_profile(struct profile **out, const struct stack_batch *b,

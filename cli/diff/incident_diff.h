@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_diff.h - the culprit of an incident beside a healthy peer: which one, and both call trees as
- * one that differs, on the CPU, blocked and on the GPU (what it belongs to, then kernel).
+ * incident_diff.h - compares the culprit of an incident with a healthy peer: chooses the peer, and makes
+ * one differential call tree of CPU, blocked and GPU time (on the GPU: what launched it, then the kernel).
  *
- * Times are per step where both have steps, else as if both had been watched for as long. On the GPU the
- * culprit's slow steps count (all of them where none is), and all of the peer's; only steps whose records
- * are all there. Owns: its tree and names; the model is borrowed. Threads: one caller. */
+ * Times are per step if both have steps, else scaled to the same observed time. GPU time covers the
+ * culprit's slow steps (all, if none is slow) and all of the peer's; only steps with all their records
+ * count. Owns: its tree and names; borrows the model. Threads: one caller. */
 #ifndef SYSOM_CLI_DIFF_INCIDENT_DIFF_H
 #define SYSOM_CLI_DIFF_INCIDENT_DIFF_H
 
@@ -23,26 +23,26 @@ struct incident_diff {
 	const char *open;    /* the caller's, as struct profile_flame has it; NULL after _make */
 };
 
-/* The incident's rank with the most evidence; NULL: no window of one came. */
+/* The incident's rank with the most evidence; NULL: no windows. */
 const struct trace_rank *incident_diff_culprit(const json_t *incident, const struct trace_model *m);
-/* A rank of the same role that the incident does not accuse, with stacks if the culprit has some, with
- * the most in common in time; NULL: none came. */
+/* A rank of the same role that the incident does not accuse, observed longest at the same time; with stacks
+ * if the culprit has some. NULL: none. */
 const struct trace_rank *incident_diff_peer(const json_t *incident, const struct trace_model *m,
 					    const struct trace_rank *culprit);
-/* 0, -ENOMEM, -ENODATA (neither stacks nor kernels of both). *d is to be freed after 0. */
+/* 0, -ENOMEM, -ENODATA (neither stacks nor kernels of both). The caller frees *d after 0. */
 int incident_diff_make(struct incident_diff *d, const struct trace_model *m,
 		       const struct trace_rank *base, const struct trace_rank *other);
 void incident_diff_free(struct incident_diff *d); /* of a zeroed struct: a no-op */
-/* On the CPU. */
+/* The number of samples on the CPU. */
 uint64_t incident_diff_samples(const struct trace_rank *r);
-/* "rank 2 (healthy)" and the like for a page, one of term.h's texts. */
+/* A side's name for a page: "rank 2 (healthy)". Static buffer of term.h. */
 const char *incident_diff_name(const struct incident_diff *d, bool other);
-/* One page with everything. 0 or -errno. */
+/* Writes the whole page. 0 or -errno. */
 int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title,
 		       double share_min);
 
-/* The functions of a rank's stacks on the CPU, names as folded stacks have them; files: Python functions
- * with theirs, else as a sketch tells them. *out is the caller's. 0, -ENOMEM. */
+/* The functions of a rank's stacks on the CPU, names in the form of folded stacks; files: Python functions
+ * with their file, else as in a sketch. The caller owns *out. 0, -ENOMEM. */
 int incident_diff_profile(struct profile **out, const struct stack_batch *b,
 			  struct profile_names *names, bool files);
 

@@ -20,7 +20,7 @@
 
 static const struct {
 	const char *name;
-	size_t step, sketch, spread; /* where it is in them */
+	size_t step, sketch, spread; /* offsets in struct step and struct sketch */
 	bool time, sampled;
 } fields[RUN_DIFF_METRICS] = {
 #define TIME(name, f) name, offsetof(struct step, f), offsetof(struct sketch, f)
@@ -79,7 +79,7 @@ static uint32_t values(const struct run_diff *d, int side, unsigned m, double *o
 	return n;
 }
 
-/* A count of 0 is one that nobody took. */
+/* A count of 0 was not measured. */
 static bool knows(const struct diff_source *s, unsigned m)
 {
 	if (!s->has_sketch)
@@ -187,7 +187,7 @@ static int by_time(const void *x, const void *y)
 	return ORDER(q, p) ?: strcmp(a->name, b->name);
 }
 
-/* One row per name of the side's model that a span has, behind those that are there. */
+/* Appends one row for each name in the side's model that a span has. */
 static int add_spans(struct run_diff *d, int side)
 {
 	const struct trace_model *m = &d->side[side]->model;
@@ -225,7 +225,7 @@ static int add_spans(struct run_diff *d, int side)
 	return 0;
 }
 
-/* Rows of one name become one. */
+/* Merges rows with the same name. */
 static size_t join_spans(struct run_diff_span *v, size_t count)
 {
 	size_t kept = 0;
@@ -262,7 +262,7 @@ static int compare_spans(struct run_diff *d)
 
 /* ---- kernels ---- */
 
-/* Copies of a live rank have no name, and none are in a sketch. */
+/* Copies have no name, and a sketch does not have them. */
 static size_t drop_nameless(struct kernel_time *k, size_t count)
 {
 	size_t n = 0;
@@ -325,13 +325,13 @@ static double least_share(const struct diff_source *s)
 	return s->has_sketch ? least : 0;
 }
 
-/* Code without a symbol stands by page in a sketch, by file in stacks: no such two can be compared. */
+/* Code without a symbol has its page's name in a sketch and its file's in stacks: no comparison. */
 static bool is_nameless(const char *name)
 {
 	return *name == '[' || strstr(name, "+0x");
 }
 
-/* A sketch names Python functions as our own stacks can, and no profile's file does. */
+/* Python functions without a file can be compared with our own stacks, but not with a profile's file. */
 static bool has_functions(const struct diff_source *a, const struct diff_source *b)
 {
 	return a->functions && b->functions && (!a->has_sketch || b->has_sketch || b->rank) &&
@@ -416,7 +416,7 @@ static int compare_settings(struct run_diff *d)
 
 		for (int k = 0; k < 2 && pair; k++)
 			row.value[k] = row.value[k] ? row.value[k] : v[i + 1].value[k];
-		/* a version that is missing was not told yet (analysis/cause/diagnosis_software.c) */
+		/* a missing version is not known yet (analysis/cause/diagnosis_software.c) */
 		if (pair
 			? strcmp(row.value[0] ? row.value[0] : "", row.value[1] ? row.value[1] : "")
 			: !strncmp(row.name, "env:", 4))

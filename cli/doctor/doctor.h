@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * doctor.h - the checks of `sysom doctor`: what works here, what is off, why, and what to do. Whatever
+ * doctor.h - the checks of `sysom doctor`: what works here, what is off, why, and what to do. A check that
  * may crash, hang or load foreign code runs in a child process with an alarm. Threads: one caller. */
 #ifndef SYSOM_CLI_DOCTOR_DOCTOR_H
 #define SYSOM_CLI_DOCTOR_DOCTOR_H
@@ -23,16 +23,16 @@ struct doctor_line {
 struct doctor {
 	struct doctor_line lines[DOCTOR_LINES_MAX];
 	size_t count;
-	bool gpu; /* set by doctor_gpu_check: the later checks weigh by it */
+	bool gpu; /* set by doctor_gpu_check; without a GPU later checks are less strict */
 };
 
 void doctor_add(struct doctor *d, const char *name, enum doctor_state state, const char *remedy,
 		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* Runs fn(arg, fd) in a child that has 10 s; what it writes to fd comes back in out (terminated).
- * Its exit status, or -signal. */
+/* Runs fn(arg, fd) in a child for at most 10 s. out gets what the child writes to fd, terminated. Returns
+ * its exit status, or -signal. */
 int doctor_child(void (*fn)(void *arg, int fd), void *arg, char *out, size_t out_bytes);
 
-/* state_dir: where sysomd keeps its files */
+/* state_dir: of sysomd's files */
 void doctor_system_check(struct doctor *d, const char *state_dir);
 void doctor_preload_check(struct doctor *d);
 void doctor_gpu_check(struct doctor *d);

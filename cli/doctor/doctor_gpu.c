@@ -13,7 +13,7 @@
 struct library {
 	const char *name, *use;
 	const char *version_symbol;
-	const char *paths[10]; /* tried in turn */
+	const char *paths[10]; /* tried in this order */
 };
 
 static const struct library libraries[] = {
@@ -41,7 +41,7 @@ static void load(void *arg, int fd)
 
 		if (!h)
 			continue;
-		/* all three: int f(int *) or with an unsigned of the same size */
+		/* all three are int f(int *), or take an unsigned of the same size */
 		*(void **)&version = dlsym(h, l->version_symbol);
 		if (version && version(&v) == 0)
 			dprintf(fd, "%s, version %d", l->paths[i], v);
@@ -63,7 +63,9 @@ static void check_library(struct doctor *d, const struct library *l)
 		doctor_add(d, l->name, d->gpu ? DOCTOR_WARN : DOCTOR_OK,
 			   "jobs usually bring their own (torch wheels); else add its directory to "
 			   "LD_LIBRARY_PATH",
-			   "%s (%s)", d->gpu ? "not found by the loader" : "absent, as is a GPU",
+			   "%s (%s)",
+			   d->gpu ? "not found by the loader"
+				  : "not found; this machine has no GPU",
 			   l->use);
 	else
 		doctor_add(d, l->name, DOCTOR_WARN, "it may not fit this machine's driver",
@@ -78,9 +80,9 @@ void doctor_gpu_check(struct doctor *d)
 	d->gpu = access(device, F_OK) == 0;
 	if (!d->gpu)
 		doctor_add(d, "GPU", DOCTOR_WARN,
-			   "none is needed for the simulated node; else load the "
+			   "the simulated node needs none; otherwise load the "
 			   "NVIDIA driver, or give the container its devices",
-			   "%s is not there", device);
+			   "%s does not exist", device);
 	else if (access(device, R_OK | W_OK))
 		doctor_add(d, "GPU", DOCTOR_FAIL, "give this user access to /dev/nvidia*", "%s: %s",
 			   device, strerror(errno));

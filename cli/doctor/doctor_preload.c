@@ -18,7 +18,7 @@
 #error "the ELF reader below is for little-endian machines"
 #endif
 
-/* This program's own machine; the library must be of the same. */
+/* The library must be built for the same machine as this program. */
 #if defined(__x86_64__)
 #define OUR_MACHINE EM_X86_64
 #elif defined(__aarch64__)
@@ -37,7 +37,7 @@ static const void *at(const struct elf *e, uint64_t offset, uint64_t bytes)
 	return offset <= e->bytes && bytes <= e->bytes - offset ? e->data + offset : NULL;
 }
 
-/* File offset of an address, by the load segments. */
+/* File offset of an address, from the load segments. */
 static uint64_t file_offset(const struct elf *e, const Elf64_Ehdr *h, uint64_t address)
 {
 	for (unsigned i = 0; i < h->e_phnum; i++) {
@@ -63,7 +63,7 @@ static const Elf64_Dyn *find_dynamic(const struct elf *e, const Elf64_Ehdr *h, s
 	return NULL;
 }
 
-/* The NEEDED entries, comma-separated; *foreign: one is not of the C library. */
+/* The NEEDED entries, comma-separated; *foreign: one is not part of the C library. */
 static void list_needed(const struct elf *e, const Elf64_Ehdr *h, char *out, size_t out_bytes,
 			bool *foreign)
 {
@@ -112,15 +112,14 @@ static void check_elf(struct doctor *d, const char *path)
 	if (!h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h->e_machine != OUR_MACHINE || h->e_type != ET_DYN) {
 		doctor_add(d, "preload format", DOCTOR_FAIL, "build or install it for this machine",
-			   "%s is not a shared object of this machine's kind", path);
+			   "%s is not a shared object for this machine", path);
 	} else {
 		list_needed(&e, h, needed, sizeof(needed), &foreign);
-		doctor_add(
-		    d, "preload format", foreign ? DOCTOR_WARN : DOCTOR_OK,
-		    foreign ? "it should need the C library alone: each further library is forced "
-			      "into every job"
-			    : "",
-		    "needs %s", *needed ? needed : "nothing");
+		doctor_add(d, "preload format", foreign ? DOCTOR_WARN : DOCTOR_OK,
+			   foreign ? "it should need only the C library: every job would load the "
+				     "others too"
+				   : "",
+			   "needs %s", *needed ? needed : "nothing");
 	}
 	if (e.data)
 		munmap((void *)e.data, e.bytes);
@@ -163,12 +162,12 @@ void doctor_preload_check(struct doctor *d)
 			   "/bin/true runs under it and prints nothing");
 	else
 		doctor_add(d, "preload loads", DOCTOR_FAIL, "rebuild it on this machine",
-			   "/bin/true under it: status %d %s", r, term_safe(out, 100));
+			   "/bin/true fails with it: status %d %s", r, term_safe(out, 100));
 	if (disabled && *disabled && strcmp(disabled, "0"))
 		doctor_add(d, "switched off", DOCTOR_WARN, "unset SYSOM_DISABLE",
 			   "SYSOM_DISABLE is set: jobs start without tracing");
 	doctor_add(
 	    d, "setuid programs", DOCTOR_OK, "",
-	    "ld.so drops LD_PRELOAD for setuid programs and file capabilities: put sysom run "
-	    "behind sudo, not before it");
+	    "ld.so drops LD_PRELOAD for setuid programs and file capabilities: write sudo sysom "
+	    "run, not sysom run sudo");
 }

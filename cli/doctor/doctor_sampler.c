@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sampler is opened as sysomd and `sysom record` would, in a child: the verifier may take
- * seconds. */
+ * A child opens the sampler like sysomd and `sysom record`: the BPF verifier may take seconds. */
 #include <ctype.h>
 #include <dirent.h>
 #include <signal.h>
@@ -13,9 +12,9 @@
 #include "cli/text/term.h"
 #include "sampler/sampler.h"
 
-/* What bpf/python.h and sampler/python/python_offsets.c know. */
+/* The CPython versions of bpf/python.h and sampler/python/python_offsets.c. */
 #define PYTHON_FIRST 10
-#define OPEN_SECONDS 40u /* more than doctor_child gives: a busy machine verifies for that long */
+#define OPEN_SECONDS 40u /* more than the usual 10 s: a busy machine verifies for that long */
 #define PYTHON_LAST  14
 
 static void open_sampler(void *arg, int fd)
@@ -33,7 +32,7 @@ static void open_sampler(void *arg, int fd)
 	sampler_close(sampler);
 }
 
-/* One line of text, without its end. */
+/* Cuts the next line off the text. */
 static char *next_line(char **at)
 {
 	char *line = *at, *end = strchr(line, '\n');
@@ -50,7 +49,7 @@ static char *next_line(char **at)
 static void check_stacks(struct doctor *d)
 {
 	static const char *const texts[] = {
-	    "none can be taken",
+	    "not available",
 	    "copied and unwound here: no Python names, no blocked time",
 	    "unwound in the kernel by tail calls",
 	    "unwound in the kernel",
@@ -60,7 +59,8 @@ static void check_stacks(struct doctor *d)
 	const char *why, *missing;
 
 	if (status || !isdigit((unsigned char)*out)) {
-		doctor_add(d, "CPU stacks", DOCTOR_WARN, "report this with the kernel's version",
+		doctor_add(d, "CPU stacks", DOCTOR_WARN,
+			   "report this as a bug, with the kernel's version",
 			   status == -SIGALRM ? "loading the BPF programs takes more than 40 s here"
 					      : "opening the sampler failed (%d)",
 			   status);
@@ -87,12 +87,12 @@ static void check_rights(struct doctor *d)
 	int paranoid = 0;
 
 	if (!f || fscanf(f, "%d", &paranoid) != 1)
-		doctor_add(d, "perf events", DOCTOR_WARN,
-			   "a kernel with CONFIG_PERF_EVENTS is needed", "none in this kernel");
+		doctor_add(d, "perf events", DOCTOR_WARN, "use a kernel with CONFIG_PERF_EVENTS",
+			   "not in this kernel");
 	else if (geteuid() && paranoid > 2)
 		doctor_add(d, "perf events", DOCTOR_WARN,
 			   "sysctl kernel.perf_event_paranoid=2, or run as root",
-			   "kernel.perf_event_paranoid is %d: not for ordinary users", paranoid);
+			   "kernel.perf_event_paranoid is %d: only root may use them", paranoid);
 	else
 		doctor_add(d, "perf events", DOCTOR_OK, "", "kernel.perf_event_paranoid %d%s",
 			   paranoid, paranoid > 1 && geteuid() ? ": user code only" : "");
@@ -102,11 +102,11 @@ static void check_rights(struct doctor *d)
 		doctor_add(d, "kernel BTF", DOCTOR_OK, "", "/sys/kernel/btf/vmlinux");
 	else
 		doctor_add(d, "kernel BTF", DOCTOR_WARN,
-			   "a kernel with CONFIG_DEBUG_INFO_BTF=y (most since 2021)",
-			   "none: BPF programs can't be fitted to this kernel");
+			   "use a kernel with CONFIG_DEBUG_INFO_BTF=y (most since 2021)",
+			   "none: BPF programs can't adapt to this kernel");
 }
 
-/* The minor version of a process whose program is CPython 3; -1: it is none. */
+/* The minor version of a process that runs CPython 3; -1: it does not. */
 static int python_minor(const char *pid)
 {
 	char link[64], path[4096];
@@ -147,11 +147,11 @@ static void check_python(struct doctor *d)
 					      n ? ", " : "", i, known[i]);
 	if (other)
 		doctor_add(d, "Python stacks", DOCTOR_WARN, "use CPython 3.10 to 3.14",
-			   "%u running processes are of another version: native frames only",
-			   other);
+			   "%u running processes use another version: native frames only", other);
 	else
-		doctor_add(d, "Python stacks", DOCTOR_OK, "", "CPython 3.10 to 3.14 are read%s%s",
-			   n ? "; running now: " : "", text);
+		doctor_add(d, "Python stacks", DOCTOR_OK, "",
+			   "CPython 3.10 to 3.14 is supported%s%s", n ? "; running now: " : "",
+			   text);
 }
 
 void doctor_sampler_check(struct doctor *d)

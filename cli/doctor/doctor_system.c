@@ -14,10 +14,10 @@
 #include "cli/doctor/doctor.h"
 #include "cli/text/term.h"
 
-/* The recorder's files (1 GB) and the spool (500 MB), with air. */
+/* The recorder's files (1 GB), the spool (500 MB) and a margin. */
 #define STATE_WANTED_BYTES 2e9
 #define STATE_LEAST_BYTES  1e8
-/* sysomd holds a socket and a memfd per process, the aggregator a connection per node. */
+/* sysomd needs a socket and a memfd per process, the aggregator a connection per node. */
 #define FILES_WANTED 4096
 
 static void check_kernel(struct doctor *d)
@@ -38,12 +38,13 @@ static void check_memfd(struct doctor *d)
 {
 	int fd = memfd_create("sysom-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	const char *remedy = "a kernel or sandbox that allows memfd_create with seals is needed";
+	const char *remedy = "use a kernel or sandbox that allows memfd_create with seals";
 
 	if (fd < 0 || ftruncate(fd, 8192) || fcntl(fd, F_ADD_SEALS, seals)) {
 		doctor_add(d, "memfd seals", DOCTOR_FAIL, remedy, "%s", strerror(errno));
 	} else if ((fcntl(fd, F_GET_SEALS) & seals) != seals || ftruncate(fd, 4096) == 0) {
-		doctor_add(d, "memfd seals", DOCTOR_FAIL, remedy, "seals are taken but not kept");
+		doctor_add(d, "memfd seals", DOCTOR_FAIL, remedy,
+			   "seals are accepted but not enforced");
 	} else {
 		doctor_add(d, "memfd seals", DOCTOR_OK, "",
 			   "rings can be sealed against truncation");
@@ -73,9 +74,9 @@ static void check_wipe_on_fork(struct doctor *d)
 		doctor_add(d, "wipe on fork", DOCTOR_OK, "",
 			   "forked children stop tracing by themselves");
 	else
-		doctor_add(d, "wipe on fork", DOCTOR_WARN,
-			   "Linux 4.14 or later has MADV_WIPEONFORK",
-			   "not there: forked children (DataLoader) are told apart by pid only");
+		doctor_add(
+		    d, "wipe on fork", DOCTOR_WARN, "use Linux 4.14 or later (MADV_WIPEONFORK)",
+		    "not available: forked children (DataLoader) are recognised by pid only");
 	munmap(page, 4096);
 }
 
@@ -105,7 +106,7 @@ static void check_clock(struct doctor *d)
 	else
 		doctor_add(d, "clock", DOCTOR_WARN,
 			   "in a virtual machine, pass the host's CPU model through",
-			   "no invariant TSC: stamps come from clock_gettime and cost more");
+			   "no invariant TSC: time stamps come from clock_gettime and cost more");
 #else
 	doctor_add(d, "clock", DOCTOR_OK, "", "the machine's counter is constant by architecture");
 #endif
@@ -120,13 +121,13 @@ static void check_state_dir(struct doctor *d, const char *dir)
 
 	if (stat(dir, &st))
 		doctor_add(d, "state directory", errno == ENOENT ? DOCTOR_WARN : DOCTOR_FAIL,
-			   "check the path (--state-dir); sysomd makes it when it starts", "%s: %s",
-			   dir, strerror(errno));
+			   "check the path (--state-dir); sysomd creates it when it starts",
+			   "%s: %s", dir, strerror(errno));
 	else if (!S_ISDIR(st.st_mode))
-		doctor_add(d, "state directory", DOCTOR_FAIL, "name a directory (--state-dir)",
-			   "%s is no directory", dir);
+		doctor_add(d, "state directory", DOCTOR_FAIL, "give a directory (--state-dir)",
+			   "%s is not a directory", dir);
 	snprintf(path, sizeof(path), "%s", dir);
-	/* where it is still to be made, its file system is that of the nearest parent */
+	/* if it does not exist yet, take the nearest parent's file system */
 	while (statvfs(path, &v)) {
 		char *slash = strrchr(path, '/');
 
@@ -162,7 +163,7 @@ static void check_files(struct doctor *d)
 	else
 		doctor_add(d, "open files", DOCTOR_WARN,
 			   "raise the hard limit (LimitNOFILE=, ulimit -Hn)",
-			   "at most %llu; an aggregator of many nodes needs more than %d",
+			   "at most %llu; an aggregator for many nodes needs more than %d",
 			   (unsigned long long)r.rlim_max, FILES_WANTED);
 }
 

@@ -19,7 +19,7 @@ static int refuse(const char *path, uint64_t line, const char *what)
 	return -EBADMSG;
 }
 
-/* A whole text as a finite number that is not negative; no hexadecimal, no "inf". */
+/* Reads the whole text as a finite number of at least 0; no hexadecimal, no "inf". */
 static bool number(const char *text, double *out)
 {
 	char *end;
@@ -62,7 +62,7 @@ static uint32_t frames_of(const char *stack)
 	return n;
 }
 
-/* What was read of the line, and 0; or an error, said. */
+/* 0, or an error after a message. */
 static int take(struct folded *f, const char *path, uint64_t at, char *line, size_t bytes)
 {
 	char *value;
@@ -79,10 +79,9 @@ static int take(struct folded *f, const char *path, uint64_t at, char *line, siz
 	}
 	value = strrchr(line, ' ');
 	if (!value || !number(value + 1, &weight))
-		return refuse(path, at, "no value behind the stack (root;...;leaf VALUE)");
+		return refuse(path, at, "no value after the stack (root;...;leaf VALUE)");
 	if (weight > FOLDED_VALUE_MAX || (weight > 0 && weight < FOLDED_VALUE_MIN))
-		return refuse(path, at,
-			      "a value that is no count and no time (1e-9 to 2^64, or 0)");
+		return refuse(path, at, "the value must be 0 or from 1e-9 to 2^64");
 	end = (size_t)(value - line);
 	while (end && line[end - 1] == ' ')
 		end--;

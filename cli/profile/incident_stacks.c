@@ -9,7 +9,7 @@
 #include "cli/text/naming.h"
 #include "cli/text/term.h"
 
-/* Less is the usual handing over between threads. */
+/* Less is normal when threads take turns. */
 #define GIL_SHARE_MIN 0.03
 #define ROWS_SHOWN    5u
 #define SHARE_MIN     0.01
@@ -49,7 +49,7 @@ const struct trace_rank *incident_stacks_rank(const json_t *in, const struct tra
 	return r ? r : most(NULL, m, rank);
 }
 
-/* What the files here could not name. A frame without a name is no reason to show nothing. */
+/* Asks for names that the local files don't have; on an error the frames stay without a name. */
 static int ask_aggregator(const struct trace_rank *r, struct profile_names *names)
 {
 	struct symbol_client *c;
@@ -60,7 +60,8 @@ static int ask_aggregator(const struct trace_rank *r, struct profile_names *name
 		return err;
 	err = profile_names_ask(names, c, &e);
 	symbol_client_close(c);
-	if (err < 0 && err != -ENOMEM && err != -ENOENT) /* -ENOENT: it knows nothing of symbols */
+	if (err < 0 && err != -ENOMEM &&
+	    err != -ENOENT) /* -ENOENT: an aggregator without symbols */
 		fprintf(stderr, "sysom: no names from the aggregator: %s\n", term_safe(e.why, 300));
 	return err == -ENOMEM ? err : 0;
 }
@@ -72,7 +73,7 @@ int incident_stacks_names(const struct trace_rank *r, struct profile_names **nam
 	int err;
 
 	if (symbol_resolver_open(&resolver, &o))
-		resolver = NULL; /* without names there are still modules, Python and the kernel */
+		resolver = NULL; /* modules, Python and kernel functions still have names */
 	err = profile_names_open(names, &r->stacks, NULL, resolver, NULL);
 	return err || !r->aggregator ? err : ask_aggregator(r, *names);
 }
@@ -147,7 +148,7 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 			break;
 		if (!i)
 			fprintf(to, "            %s%7s %8s  %s%s\n", term_style(TERM_DIM), "time",
-				"times", "where the main thread waited, and waits for disks",
+				"times", "waits of the main thread, and waits for disks",
 				term_style(TERM_PLAIN));
 		describe(text, sizeof(text), b->where, b->file, b->line, "");
 		fprintf(to, "            %7s %8s  %s%s%s%s\n", term_span((double)b->ns * 1e-9),
@@ -156,7 +157,7 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 	}
 }
 
-/* What samples do not account for: it waited for a CPU, or slept too shortly to be kept. */
+/* The main thread's time without samples: it waited for a CPU, or slept too briefly to record. */
 static uint64_t ready_ns(const struct trace_rank *r, const struct profile_summary *s)
 {
 	uint64_t seen = s->main_on_ns + s->main_off_ns, all = trace_model_covered_ns(r);
@@ -171,13 +172,14 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 
 	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, ", r->who.rank,
 		term_count((double)s->on_count));
-	/* a thread that waits is in every drain: without one, blocked time was not sampled (copy mode) */
+	/* some thread always waits; if none does, blocked time was not sampled (copy mode) */
 	if (s->off_count)
-		fprintf(to, "%s blocking waits\n", term_count((double)s->off_count));
+		fprintf(to, "%s blocking events\n", term_count((double)s->off_count));
 	else
 		fputs("no blocked time recorded\n", to);
 	if (s->on_count && s->on_count < PROFILE_SAMPLES_MIN)
-		fprintf(to, "            %stoo few to tell which functions take the time%s\n",
+		fprintf(to,
+			"            %stoo few samples to show which functions take the time%s\n",
 			term_style(TERM_YELLOW), term_style(TERM_PLAIN));
 	if (whole && !s->off_count)
 		fprintf(

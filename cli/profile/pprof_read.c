@@ -22,7 +22,7 @@ struct reader {
 	const profile_t *p;
 	location_t **location; /* by id */
 	function_t **function;
-	char **name;	     /* of function[i], as folded stacks have it */
+	char **name;	     /* of function[i], in the form of folded stacks */
 	int weight, samples; /* indices of values; samples -1: none */
 };
 
@@ -109,7 +109,7 @@ static const char *function_name(const struct reader *r, uint64_t id)
 	return found ? r->name[found - r->function] : "[unknown]";
 }
 
-/* Appends the location's frames, outermost first; what it inlined comes last. */
+/* Appends the location's frames, outermost first, inlined ones last. */
 static uint32_t put_frames(const struct reader *r, uint64_t id, const char **frame, uint32_t n,
 			   uint32_t room)
 {
@@ -150,10 +150,10 @@ static int add_sample(const struct reader *r, const Sysom__Pprof__Sample *s, str
 		return 0;
 	}
 	err = profile_add(out, frame, n, (double)weight, samples > 0 ? (double)samples : 0);
-	return err == -E2BIG ? 0 : err; /* counted in profile_dropped */
+	return err == -E2BIG ? 0 : err; /* profile_dropped() counts it */
 }
 
-/* The unpacked file, to be freed; NULL after a message, *err says which. */
+/* The unpacked file, owned by the caller; NULL: after a message, with *err. */
 static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 {
 	struct trace_reader *r;
@@ -208,7 +208,7 @@ int pprof_read_load(struct profile **out, const char *path, uint64_t *skipped)
 	p = sysom__pprof__profile__unpack(NULL, bytes, data);
 	free(data);
 	if (!p || !p->n_sample || !p->n_sample_type) {
-		fprintf(stderr, "%s:0: no pprof profile with samples\n", term_safe(path, 100));
+		fprintf(stderr, "%s:0: not a pprof profile with samples\n", term_safe(path, 100));
 		err = -EBADMSG;
 	}
 	if (!err) {

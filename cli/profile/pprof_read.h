@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pprof_read.h - a pprof file (profile.proto; plain, gzip, zstd) as functions. Time on the CPU where it
- * has such values, else its default, else its last kind of value. Threads: one caller. Trust: the file
- * is hostile: its size is bounded and every id in it is looked up. */
+ * pprof_read.h - reads a pprof file (profile.proto; plain, gzip, zstd) as functions. Takes time on the CPU
+ * if it has such values, else its default, else its last kind of value. Threads: one caller. Trust: the
+ * file is hostile: its size is bounded and every id is looked up. */
 #ifndef SYSOM_CLI_PROFILE_PPROF_READ_H
 #define SYSOM_CLI_PROFILE_PPROF_READ_H
 
@@ -9,11 +9,11 @@
 
 #include "analysis/cause/profile.h"
 
-/* Unpacked; a larger file is refused. */
+/* The largest file, unpacked. */
 #define PPROF_READ_BYTES_MAX (256u << 20)
 
-/* *out is the caller's. *skipped: samples without a known frame or with a negative value. 0; or -errno
- * after a line on standard error (-EBADMSG: malformed). */
+/* The caller owns *out. *skipped: samples without a known frame or with a negative value. 0; or -errno
+ * after a message (-EBADMSG: malformed). */
 int pprof_read_load(struct profile **out, const char *path, uint64_t *skipped);
 
 #endif

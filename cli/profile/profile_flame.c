@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_flame.c - see profile_flame.h. The page (cli/flame.html) is part of the program; what is
- * written here is its data: the tree as columns, names once each. */
+ * profile_flame.c - see profile_flame.h. The program contains the page (cli/flame.html). This file writes
+ * its data: the tree as columns, and each name once. */
 #include "cli/profile/profile_flame.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ enum { ON, OFF, GPU, BASE_ON, BASE_OFF, BASE_GPU, METRICS };
 
 struct page {
 	const struct profile_tree *t;
-	uint64_t *sum[METRICS]; /* with callees; then of the frame itself */
+	uint64_t *sum[METRICS]; /* with callees; later of the frame itself */
 	uint32_t *number;	/* node -> number on the page + 1; 0: left out */
 	uint32_t *node;		/* number -> node */
 	uint32_t count, left_out;
@@ -47,7 +47,7 @@ static uint64_t metric(const struct profile_node *n, int m)
 	return all[m];
 }
 
-/* A node's number in the tree is above its parent's, so one pass each way does. */
+/* A node's number is larger than its parent's, so one pass in each direction is enough. */
 static void choose(struct page *p, double share_min)
 {
 	const struct profile_tree *t = p->t;
@@ -75,7 +75,7 @@ static void choose(struct page *p, double share_min)
 	}
 }
 
-/* A shown node's own time: what its shown children do not account for. */
+/* A shown node's self time: its time without its shown children. */
 static void own_times(struct page *p)
 {
 	for (uint32_t k = 1; k < p->count; k++) {
@@ -112,7 +112,7 @@ static uint64_t value(struct page *p, unsigned column, uint32_t i)
 	}
 }
 
-/* The column has figures that the page asks for. */
+/* Whether the page has this column. */
 static bool is_wanted(const struct page *p, unsigned column)
 {
 	if (column < FIRST_METRIC + GPU)

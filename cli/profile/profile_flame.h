@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_flame.h - a call tree as one self-contained HTML page: a flame graph to zoom, search and
- * switch between time on and off the CPU and on the GPU. A tree that differs is drawn with both sides
- * overlaid: what grew in red, what shrank in blue. No script from elsewhere, no network.
- * Threads: one caller. */
+ * profile_flame.h - writes a call tree as one self-contained HTML page: a flame graph with zoom and search,
+ * for time on the CPU, blocked and on the GPU. A differential tree shows both sides in one graph: red grew,
+ * blue shrank. The page loads nothing. Threads: one caller. */
 #ifndef SYSOM_CLI_PROFILE_PROFILE_FLAME_H
 #define SYSOM_CLI_PROFILE_PROFILE_FLAME_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_names.c - see profile_names.h. The batch repeats a frame in every stack that has it, so names
- * are looked up once per (file, address). */
+ * profile_names.c - see profile_names.h. Many stacks of a batch have the same frame, so a name is looked up
+ * once per (file, address). */
 #include "cli/profile/profile_names.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ struct profile_names {
 	struct symbol_reader *reader; /* of the resolver; NULL: none */
 	struct symbol_resolver *resolver;
 	char *proc_root;
-	uint32_t *pid_of;     /* object -> a process that has it mapped; 0 none */
+	uint32_t *pid_of;     /* object -> a process that maps it; 0 none */
 	char **plain;	      /* object -> "[module]" */
 	struct intern places; /* (object, address) */
 	struct slot *slot;    /* [places.count] */
@@ -53,7 +53,7 @@ static int make_plain(struct profile_names *n)
 	for (uint32_t i = 0; i < n->b->object_count; i++) {
 		const char *module = naming_base(stack_batch_text(n->b, n->b->objects[i].path));
 
-		/* "[vdso]" has its brackets already */
+		/* "[vdso]" already has brackets */
 		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") <
 		    0) {
 			n->plain[i] = NULL;
@@ -113,7 +113,7 @@ void profile_names_close(struct profile_names *n)
 	free(n);
 }
 
-/* The file as the sampled process sees it while that lives. */
+/* The file as the sampled process sees it, while the process lives. */
 static int look_up(struct profile_names *n, uint32_t object, uint64_t address,
 		   struct symbol_name *name)
 {
@@ -134,7 +134,7 @@ static int look_up(struct profile_names *n, uint32_t object, uint64_t address,
 				    name);
 }
 
-/* What another file with the same Build ID, or at the same path, calls it may be anybody's word. */
+/* Names from another file with the same Build ID or path are not proven: anybody can make such a file. */
 static void set_name(struct slot *s, const struct symbol_name *name)
 {
 	char *text;

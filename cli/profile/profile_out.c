@@ -9,7 +9,7 @@
 #include "cli/profile/profile_pprof.h"
 #include "cli/text/naming.h"
 
-/* Narrower than a tenth of a pixel of a wide screen. */
+/* Smaller frames are narrower than a tenth of a pixel of a wide screen. */
 #define FLAME_SHARE_MIN 0.00005
 
 static const char *const format_names[] = {"html", "folded", "pprof"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_out.h - a stack batch to a file: flame graph, folded stacks or pprof.
- * Threads: one caller. */
+ * profile_out.h - writes a stack batch to a file: flame graph, folded stacks or pprof. Threads: one
+ * caller. */
 #ifndef SYSOM_CLI_PROFILE_PROFILE_OUT_H
 #define SYSOM_CLI_PROFILE_PROFILE_OUT_H
 
@@ -18,17 +18,17 @@ struct profile_out {
 	uint64_t realtime_ns, period_ns;
 };
 
-/* What is counted of a batch for people and checks. */
+/* Sums of a batch. */
 struct profile_counts {
 	uint64_t on_count, on_ns, off_count, off_ns; /* samples and time */
-	uint64_t frames;			     /* a stack's frames as often as it was seen */
+	uint64_t frames;			     /* of all samples */
 	uint64_t truncated, scanned;		     /* of the samples */
 };
 
-/* name: "html", "folded", "pprof", or NULL: by path's ending (.folded .txt .collapsed, .pb.gz
- * .pprof, else html). -EINVAL. */
+/* name: "html", "folded", "pprof"; NULL: from path's ending (.folded .txt .collapsed; .pb.gz .pprof; else
+ * html). -EINVAL. */
 int profile_out_format(const char *name, const char *path);
-/* "thread", "name", "none" as enum profile_group, or -EINVAL. */
+/* name: "thread", "name", "none". -EINVAL. */
 int profile_out_group(const char *name);
 /* "html", ... */
 const char *profile_out_format_name(enum profile_format f);

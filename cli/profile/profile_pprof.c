@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_pprof.c - see profile_pprof.h. pprof's tables are per function and per (function, line) or
- * address; both are interned here, since a batch repeats frames. */
+ * profile_pprof.c - see profile_pprof.h. pprof has one table of functions and one of locations (function
+ * and line, or address). Both are interned here, since a batch repeats frames. */
 #include "cli/profile/profile_pprof.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ struct writer {
 	bool failed;
 };
 
-/* The number of a text from 1; 0: without memory. */
+/* The number of a text, from 1; 0: out of memory. */
 static uint32_t number(struct writer *w, struct intern *t, const char *text)
 {
 	int64_t at = intern_text(t, text, UINT32_MAX);
@@ -94,7 +94,7 @@ static uint32_t location_number(struct writer *w, uint32_t frame)
 		l->mapping_id = object;
 		w->line[k - 1].function_id = function;
 		w->line[k - 1].line = n.line;
-		/* a frame without a symbol stays an address, for pprof to name */
+		/* a frame without a symbol stays an address, which pprof can name */
 		l->n_line = n.resolved || f->kind != STACK_FRAME_NATIVE;
 	}
 	return k;
@@ -113,7 +113,7 @@ static int make_mappings(struct writer *w)
 			snprintf(hex + 2 * k, 3, "%02x", o->build_id[k]);
 		sysom__pprof__mapping__init(&w->mapping[i]);
 		w->mapping[i].id = i + 1;
-		w->mapping[i].memory_limit = UINT64_MAX >> 1; /* addresses are the file's own */
+		w->mapping[i].memory_limit = UINT64_MAX >> 1; /* addresses are those in the file */
 		w->mapping[i].filename = string(w, stack_batch_text(w->b, o->path));
 		w->mapping[i].build_id = string(w, hex);
 		w->mapping[i].has_functions = true;
@@ -129,8 +129,8 @@ static bool is_library(const char *path)
 	return *base == '[' || !*base || (so && (!so[3] || so[3] == '.'));
 }
 
-/* pprof takes the first mapping for the main program: the file, no library, that most of the time has on
- * its stacks. Without one: the first. */
+/* pprof takes the first mapping for the main program. So the first is the file with the most time on its
+ * stacks that is not a library. */
 static uint32_t main_object(const struct stack_batch *b)
 {
 	uint64_t *weight = calloc(b->object_count + 1, sizeof(*weight));
@@ -312,7 +312,7 @@ int profile_pprof_write(FILE *to, const struct stack_batch *b, struct profile_na
 	if (!err)
 		err = make_samples(&w, &s);
 	if (!err) {
-		/* only now: the arrays have moved while they grew */
+		/* only now, since the arrays moved while they grew */
 		Sysom__Pprof__Line **lines = calloc(w.locations.count + 1, sizeof(*lines));
 
 		for (uint32_t i = 0; lines && i < w.locations.count; i++) {

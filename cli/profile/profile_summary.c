@@ -12,13 +12,12 @@
 #include "cli/text/intern.h"
 #include "cli/text/naming.h"
 
-/* Everything is summed by a text key: function and module, place and reason, thread and function.
- */
+/* All sums have a text as their key: function and module, place and reason, thread and function. */
 struct entry {
 	struct profile_name name;
 	const char *kernel, *comm;
 	bool disk;
-	uint32_t pid, tid, seen; /* seen: of the last sample, against recursion */
+	uint32_t pid, tid, seen; /* seen: the last sample, so that recursion counts once */
 	uint32_t first;		 /* its number */
 	uint64_t self_ns, total_ns, count;
 };
@@ -40,7 +39,7 @@ static uint64_t text_hash(uint64_t h, const char *s)
 	return keyed_words(keyed_process(), h, keyed_text(keyed_process(), s));
 }
 
-/* The entry of that key, *fresh when it was made now; NULL without memory. */
+/* The entry of the key; *fresh: it is new. NULL: out of memory. */
 static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 {
 	uint32_t before = s->keys.count;
@@ -57,7 +56,7 @@ static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 	return &s->e[at];
 }
 
-/* After it the entries are no longer by number. */
+/* Afterwards the entries are no longer in the order of their numbers. */
 static void sort(struct sums *s, int (*order)(const void *, const void *))
 {
 	if (s->keys.count)
@@ -142,8 +141,7 @@ static bool of_scheduler(const char *name)
 	return naming_among(names, ARRAY_LEN(names), name) >= 0;
 }
 
-/* The innermost Python frame; without one, the innermost function of the user part that has a name.
- */
+/* The innermost Python frame, else the innermost user function with a name. */
 static int place_of(const struct stack_batch *b, struct profile_names *names,
 		    const struct stack *st, struct profile_name *out)
 {
@@ -167,8 +165,7 @@ static int place_of(const struct stack_batch *b, struct profile_names *names,
 	return 0;
 }
 
-/* Most threads sleep for want of work: what tells is where the main thread does, and who reads a
- * disk. */
+/* Most threads sleep because they have no work. So only waits of the main thread and for disks count. */
 static int add_block(struct sums *s, const struct stack_batch *b, struct profile_names *names,
 		     const struct stack_sample *from, uint32_t main_pid)
 {
@@ -221,7 +218,7 @@ static void take_blocks(struct profile_summary *out, struct sums *s)
 
 /* ---- the GIL ---- */
 
-/* total_ns of a thread: all its time; self_ns: its waiting. */
+/* A thread's total_ns is all its time, self_ns its waiting. */
 static int add_thread(struct sums *s, const struct stack_batch *b, const struct stack_sample *from)
 {
 	bool fresh;
@@ -240,7 +237,7 @@ static int add_thread(struct sums *s, const struct stack_batch *b, const struct 
 	return 0;
 }
 
-/* Who of the same process holds it: by thread, function and line. */
+/* The holder of the same process: thread, function and line. */
 static int add_holder(struct sums *s, const struct stack_batch *b, struct profile_names *names,
 		      const struct stack_sample *from)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_summary.h - what a stack batch says in a few lines: the functions that take the time,
- * where threads are blocked, and who holds Python's GIL while others wait for it. Owns: nothing;
- * texts are borrowed from the names and the batch.  Threads: one caller. */
+ * profile_summary.h - a stack batch in a few lines: the functions that take the time, where threads are
+ * blocked, and who holds Python's GIL while others wait for it. Owns: nothing; texts are borrowed from the
+ * names and the batch.  Threads: one caller. */
 #ifndef SYSOM_CLI_PROFILE_PROFILE_SUMMARY_H
 #define SYSOM_CLI_PROFILE_PROFILE_SUMMARY_H
 
@@ -11,24 +11,24 @@
 
 struct profile_row { /* a function */
 	struct profile_name name;
-	uint64_t self_ns, total_ns; /* total: with what it calls; recursion counts once */
+	uint64_t self_ns, total_ns; /* total: with callees; recursion counts once */
 };
 
-struct profile_block {	   /* a place where the main thread sleeps, or any thread for a disk */
+struct profile_block {	   /* a place where the main thread waits, or any thread for a disk */
 	const char *where; /* innermost Python function, else the innermost named one */
 	const char *file;  /* "" unless Python */
 	uint32_t line;
-	const char *kernel; /* innermost kernel function that is not the scheduler's; "" none */
+	const char *kernel; /* innermost kernel function outside the scheduler; "" none */
 	bool disk;	    /* the kernel counts it as waiting for I/O (io_schedule) */
 	uint64_t ns, count;
 };
 
 struct profile_gil {
 	uint64_t thread_ns;	     /* of the waiting thread, on and off the CPU */
-	uint64_t wait_ns, hold_ns;   /* of it, by its samples */
-	uint32_t wait_pid, wait_tid; /* the thread that waits the longest; 0: none waits */
+	uint64_t wait_ns, hold_ns;   /* parts of it: waiting for the GIL, holding it */
+	uint32_t wait_pid, wait_tid; /* the thread that waits longest; 0: none */
 	const char *wait_comm;
-	uint32_t hold_tid; /* who held it the longest meanwhile; 0: not seen */
+	uint32_t hold_tid; /* the thread that held it longest meanwhile; 0: not seen */
 	const char *hold_comm, *hold_function, *hold_file;
 	uint32_t hold_line;
 	uint64_t held_ns; /* by that thread, in that function */
@@ -36,7 +36,7 @@ struct profile_gil {
 
 struct profile_summary {
 	uint64_t on_ns, off_ns, on_count, off_count;
-	uint64_t main_on_ns, main_off_ns; /* of the thread that began the process main_pid */
+	uint64_t main_on_ns, main_off_ns; /* of the main thread of process main_pid */
 	uint32_t main_pid;
 	struct profile_row rows[PROFILE_SUMMARY_ROWS]; /* on the CPU, by self time */
 	/* on the CPU, Python functions by total time */

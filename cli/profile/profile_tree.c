@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * profile_tree.c - see profile_tree.h. Texts are compared, not pointers: one function of two files with
- * the same name stays two nodes, since the module is part of the key; lines of one Python function are
- * one node. */
+ * profile_tree.c - see profile_tree.h. Nodes are merged by their texts: function and module. So functions
+ * of two files stay apart, and all lines of a Python function are one node. */
 #include "cli/profile/profile_tree.h"
 
 #include <errno.h>
@@ -47,7 +46,7 @@ static bool same(const struct profile_node *a, const struct profile_node *b)
 	       !strcmp(a->module, b->module) && !strcmp(a->file, b->file);
 }
 
-/* The child of parent like *n, made if need be. */
+/* Finds or adds the child of parent that is like *n. */
 static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n, uint32_t *out)
 {
 	uint64_t key = key_of(parent, n);
@@ -219,7 +218,7 @@ int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *fram
 	return err;
 }
 
-/* ';' parts frames and the last blank parts the value: neither may be within a name. */
+/* ';' separates frames, and the last blank separates the value: a name must have neither. */
 static void put_name(const struct profile_node *n, FILE *to)
 {
 	for (const char *p = n->function; *p; p++)

@@ -14,7 +14,7 @@
 #include "symbol/symbol_content.h"
 
 #define ID_BYTES  SYMBOL_ID_MAX
-#define ADDRESSES 4096u /* of one request */
+#define ADDRESSES 4096u /* per request */
 #define OBJECTS	  LIMIT_API_SYMBOL_OBJECTS
 
 enum state { WANTED, NAMED, NO_SYMBOL, NO_FILE };
@@ -138,7 +138,7 @@ static void hex(const struct place *p, char text[2 * ID_BYTES + 1])
 		snprintf(text + 2 * i, 3, "%02x", p->id[i]);
 }
 
-/* The question about the first of count places; *asked says how many they are. */
+/* The request for the first of count places; *asked: their number. */
 static json_t *question(struct place *const *places, size_t count, size_t *asked)
 {
 	json_t *objects = json_array(), *addresses = NULL;
@@ -179,7 +179,7 @@ static int set_name(struct place *p, const json_t *j)
 	p->begin = (uint64_t)json_integer_value(json_object_get(j, "begin"));
 	p->size = (uint64_t)json_integer_value(json_object_get(j, "size"));
 	p->proven = json_is_true(json_object_get(j, "proven"));
-	/* the promise of every source: never a neighbour's name */
+	/* the symbol must cover the address: never a neighbour's name */
 	if (p->address < p->begin || p->address - p->begin >= p->size) {
 		free(p->function);
 		free(p->raw);
@@ -190,7 +190,7 @@ static int set_name(struct place *p, const json_t *j)
 	return 0;
 }
 
-/* What is said about one file, whose addresses are count places. How many are settled, or -errno. */
+/* Reads the answer about one file with count places. Returns how many are answered, or -errno. */
 static int settle(struct place *const *places, size_t count, const json_t *object)
 {
 	const char *status = json_string_value(json_object_get(object, "status"));
@@ -250,7 +250,7 @@ static int ask(struct symbol_client *s, struct place *const *places, size_t coun
 	err = take_answer(places, *asked, json_object_get(answer, "objects"));
 	json_decref(answer);
 	if (err == -EPROTO)
-		snprintf(e->why, sizeof(e->why), "%s: names that do not fit the question",
+		snprintf(e->why, sizeof(e->why), "%s: the answer does not fit the request",
 			 s->client->url);
 	return err;
 }
@@ -262,7 +262,7 @@ int symbol_client_fetch(struct symbol_client *s, struct client_error *e)
 	int n = places ? 0 : -ENOMEM;
 
 	*e = (struct client_error){.remedy = ""};
-	do { /* again for what an answer had no room for */
+	do { /* again for places without room in the answer */
 		count = settled = 0;
 		for (uint32_t i = 0; i < s->keys.count && n >= 0; i++)
 			if (s->places[i].state == WANTED)

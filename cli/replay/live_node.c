@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What sysomd does between its rings and its socket (sysomd.c, drain.c, ship.c, requests.c,
- * sketch_maker.c), without either. */
+ * Does what sysomd does between its rings and its socket (sysomd.c, drain.c, ship.c, requests.c,
+ * sketch_maker.c), but has neither. */
 #include "cli/replay/live_node.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "node/windows.h"
 
-#define MEMORY_BYTES	(256ull << 20) /* of the recorder; sysomd keeps more, in files */
+#define MEMORY_BYTES	(256ull << 20) /* of the recorder; sysomd keeps more in files */
 #define DEVICE_LAG_NS	300000000ull
 #define STEP_LAG_NS	1000000000ull
 #define TEND_NS		250000000ull
@@ -31,7 +31,7 @@ struct live_rank {
 	struct rank *rank;
 	struct replay_cursor host;
 	size_t device, call;
-	uint64_t kernels, sketch_at_ns; /* of the latest sketch; 0: none yet */
+	uint64_t kernels, sketch_at_ns; /* sketch_at_ns: of the latest sketch; 0: none yet */
 };
 
 struct task {
@@ -85,7 +85,7 @@ static int pack(struct live_node *n, struct live_rank *r, const struct windows_r
 	return err;
 }
 
-/* As the aggregator has it, after the wire. */
+/* Encodes and decodes the window, so that the aggregator's code gets what it gets live. */
 static void ship(void *arg, uint32_t slot, const struct windows_request *q)
 {
 	struct live_node *n = arg;
@@ -112,7 +112,7 @@ static uint64_t now_of(void *arg)
 	return n->now_ns;
 }
 
-/* ---- what the aggregator asks for ---- */
+/* ---- the aggregator's requests ---- */
 
 static void ask(struct live_node *n, uint32_t slot, const struct wire_command *c)
 {
@@ -246,7 +246,7 @@ static bool goes_on(const struct live_rank *r)
 	return replay_cursor_ns(&r->host) != UINT64_MAX || r->device < r->from.trace->device_count;
 }
 
-/* What it does next on its GPU it was given already. */
+/* Whether the GPU still has launched work. */
 static bool works(const struct live_rank *r, uint64_t now_ns)
 {
 	const struct replay_trace *t = r->from.trace;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * `sysom replay events`: trace files, one per rank, through the live analysis.
  *
- * Per rank: load, find steps, judge them by the roofline, print. Collectives and clocks need all
- * ranks, so the device records of each are kept (replay_ranks.c). */
+ * For each rank: load, find steps, judge them by the roofline, print. Collectives and clocks need all
+ * ranks, so each rank's device records are kept (replay_ranks.c). */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@
 #include "cli/replay/replay_ranks.h"
 #include "cli/text/pages.h"
 
-/* Files of an earlier run. */
+/* The most files of an earlier run. */
 #define BEFORE_MAX   4096
 #define LAUNCHES_MAX (1u << 20)
 
@@ -30,13 +30,13 @@ struct replay_events {
 	enum peers_mode peers;
 	struct replay_ranks *ranks, *before;
 	uint32_t ranks_per_node;  /* 0: not live */
-	struct replay_live *live; /* NULL: looks back */
-	bool in_before;		  /* what is read now is the earlier run: only its findings count */
-	uint64_t base_ns
-	    [2]; /* what times count from: of the first file of this run, and of the earlier */
+	struct replay_live *live; /* NULL: not --live */
+	bool in_before;		  /* reading the earlier run, which this one is compared with */
+	uint64_t
+	    base_ns[2]; /* base of the times: of this run's first file, and of the earlier run's */
 	const char *before_path[BEFORE_MAX];
 	int before_count;
-	struct replay_steps found; /* of the rank that is read */
+	struct replay_steps found; /* of the current rank */
 	bool no_memory;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 	uint64_t steps, flagged, incomplete, files, findings, holes;
@@ -53,7 +53,7 @@ static int usage(FILE *to)
 	    "input.\n\n"
 	    "  --json             one JSON object per line\n"
 	    "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
-	    "  --live[=N]         findings as they would have been told while the job ran, N "
+	    "  --live[=N]         report findings as they would have come while the job ran, N "
 	    "ranks\n"
 	    "                     to a node (default 8), instead of looking back over all steps\n"
 	    "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
@@ -166,7 +166,7 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	}
 }
 
-/* Host, marks and device records of one rank, merged by time as they would arrive live. */
+/* Merges one rank's host records, marks and device records in the order of a live run. */
 static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
 		 struct judge *j)
 {
@@ -193,9 +193,9 @@ static void feed(struct replay_events *ev, const struct replay_trace *t, struct 
 	take_steps(ev, t->rank, s, j);
 }
 
-/* Rather than to take layers for steps. */
-static void tell_few(struct replay_events *ev, const struct replay_trace *t, const struct steps *s,
-		     const char *path)
+/* With so few steps, layers would be taken for steps. */
+static void warn_few_steps(struct replay_events *ev, const struct replay_trace *t,
+			   const struct steps *s, const char *path)
 {
 	struct steps_stats stats;
 
@@ -204,10 +204,9 @@ static void tell_few(struct replay_events *ev, const struct replay_trace *t, con
 		return;
 	ev->few++;
 	fprintf(stderr,
-		"sysom replay events: %s: too few steps: one is told from the next where launches "
-		"return three times, so three whole steps are needed%s\n",
-		path,
-		t->mark_count ? " (--marks use takes the file's own ProfilerStep marks)" : "");
+		"sysom replay events: %s: too few steps: the trace must have three whole steps, so "
+		"that a repeated sequence of launches shows where a step ends%s\n",
+		path, t->mark_count ? " (or use the file's ProfilerStep marks: --marks use)" : "");
 }
 
 static int replay_rank(struct replay_events *ev, const struct replay_trace *t, const char *path)
@@ -230,7 +229,7 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 	if (memory && judge_memory) {
 		s = steps_init(memory, &sc);
 		feed(ev, t, s, judge_init(judge_memory, &jc));
-		tell_few(ev, t, s, path);
+		warn_few_steps(ev, t, s, path);
 		if (ev->no_memory)
 			rc = -ENOMEM;
 		else
@@ -245,7 +244,7 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 	return rc;
 }
 
-/* Ranks whose files count from different moments, on the first one's. */
+/* Files may count time from different bases: all use the first file's. */
 static int on_one_base(struct replay_events *ev, struct replay_trace *t, const char *path)
 {
 	uint64_t *base_ns = &ev->base_ns[ev->in_before];
@@ -255,28 +254,28 @@ static int on_one_base(struct replay_events *ev, struct replay_trace *t, const c
 	if (!t->base_ns || !replay_load_rebase(t, *base_ns))
 		return 0;
 	fprintf(stderr,
-		"sysom replay events: %s: it began before the moment from which the first file "
-		"counts (baseTimeNanoseconds): name it first\n",
+		"sysom replay events: %s: its times begin before the first file's base "
+		"(baseTimeNanoseconds): name this file first\n",
 		path);
 	return -EBADMSG;
 }
 
-/* What a reader of the findings should know of a file. */
-static int tell_oddities(const struct replay_events *ev, const struct replay_trace *t,
-			 const char *path)
+/* Warns of files that give poor findings; refuses those that --live can't use. */
+static int check_contents(const struct replay_events *ev, const struct replay_trace *t,
+			  const char *path)
 {
 	if (!t->rows)
-		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
+		fprintf(stderr, "sysom replay events: %s: no rows\n", path);
 	else if (!t->device_count)
 		fprintf(stderr,
-			"sysom replay events: %s: no kernels or copies in it: its steps have no "
-			"device time\n",
+			"sysom replay events: %s: no kernels or copies: its steps have no GPU "
+			"time\n",
 			path);
 	if (!t->holes || !ev->live || ev->in_before)
 		return 0;
 	fprintf(stderr,
-		"sysom replay events: %s: --live takes a trace without holes; this one has %llu, "
-		"between the windows of an incident\n",
+		"sysom replay events: %s: --live needs a trace without holes; this one has %llu "
+		"(between the windows of an incident)\n",
 		path, (unsigned long long)t->holes);
 	return -EBADMSG;
 }
@@ -287,7 +286,7 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 	int rc = replay_load(&t, path);
 
 	if (!rc)
-		rc = tell_oddities(ev, &t, path);
+		rc = check_contents(ev, &t, path);
 	if (!rc)
 		rc = on_one_base(ev, &t, path);
 	if (!rc) {
@@ -358,7 +357,8 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			break;
 		case 'm':
 			if (strcmp(optarg, "use") && strcmp(optarg, "ignore")) {
-				fprintf(stderr, "sysom replay events: --marks ignore|use\n");
+				fprintf(stderr,
+					"sysom replay events: --marks: expected ignore or use\n");
 				return 2;
 			}
 			ev->marks = !strcmp(optarg, "use");
@@ -368,7 +368,9 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST
 							: roofline_mode_parse(optarg);
 			if (mode < 0) {
-				fprintf(stderr, "sysom replay events: --mode robust|p99|sysom\n");
+				fprintf(
+				    stderr,
+				    "sysom replay events: --mode: expected robust, p99 or sysom\n");
 				return 2;
 			}
 			ev->mode = (enum roofline_mode)mode;
@@ -376,14 +378,16 @@ static int options(struct replay_events *ev, int argc, char **argv)
 		case 'l':
 			ev->ranks_per_node = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 8;
 			if (!ev->ranks_per_node || ev->ranks_per_node > LIMIT_NODE_PROCESSES) {
-				fprintf(stderr, "sysom replay events: --live=N: 1 to %u ranks\n",
+				fprintf(stderr,
+					"sysom replay events: --live=N: expected 1 to %u ranks\n",
 					LIMIT_NODE_PROCESSES);
 				return 2;
 			}
 			break;
 		case 'b':
 			if (ev->before_count == BEFORE_MAX) {
-				fprintf(stderr, "sysom replay events: more than %d files before\n",
+				fprintf(stderr,
+					"sysom replay events: --before: more than %d files\n",
 					BEFORE_MAX);
 				return 2;
 			}
@@ -397,13 +401,13 @@ static int options(struct replay_events *ev, int argc, char **argv)
 		}
 	}
 	if (ev->ranks_per_node && ev->before_count) {
-		fprintf(stderr, "sysom replay events: --live knows no earlier run (--before)\n");
+		fprintf(stderr, "sysom replay events: use --live or --before, not both\n");
 		return 2;
 	}
 	return optind < argc ? 0 : usage(stderr);
 }
 
-/* As it would have been told; the lines of what only looking back tells came before. */
+/* Prints what a live run would have reported. Lines about all steps were printed before. */
 static int run_live(struct replay_events *ev)
 {
 	struct replay_live_stats s;

@@ -7,9 +7,9 @@
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
-#define TEXT_RANKS 16u /* named in text; the JSON names all */
+#define TEXT_RANKS 16u /* the most that text names; JSON names all */
 
-/* JSON knows no infinity and no NaN. */
+/* JSON has no infinity and no NaN. */
 static double number(double v)
 {
 	return isfinite(v) ? v : 0;
@@ -69,7 +69,7 @@ void replay_findings_text(FILE *to, const struct finding *f,
 			  const struct replay_findings_extra *extra)
 {
 	static const char *const said[] = {"unknown", "slow", "slower than before", "hang",
-					   "imbalance (a role, not a faulty rank)"};
+					   "imbalance (of a role; no rank is faulty)"};
 
 	say_ranks(to, f);
 	fprintf(to, ": %s, steps %" PRIu64 " to %" PRIu64,
@@ -84,7 +84,7 @@ void replay_findings_text(FILE *to, const struct finding *f,
 	for (uint32_t i = 0; i < f->evidence_count; i++)
 		fprintf(to, "  - %s\n", term_safe(f->evidence[i].text, FINDING_TEXT_BYTES));
 	if (extra && extra->has_sure_step)
-		fprintf(to, "  - sure after step %" PRIu64 "\n", extra->sure_step);
+		fprintf(to, "  - certain after step %" PRIu64 "\n", extra->sure_step);
 	if (f->cause != CAUSE_UNKNOWN)
 		fprintf(to, "  remedy: %s\n", finding_cause_remedy(f->cause));
 }

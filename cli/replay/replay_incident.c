@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The aggregator restores its incidents in this way when it starts: the row, the findings, the windows. */
+ * Restores an incident as the aggregator does when it starts: the row, the findings, the windows. */
 #include "cli/replay/replay_incident.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "cli/replay/replay_line.h"
 #include "wire/codec.h"
 
-/* As the aggregator's incident.gap and incident.silence are by default. */
+/* The aggregator's defaults of incident.gap and incident.silence. */
 #define GAP_NS	       5000000000ull
 #define SILENCE_NS     30000000000ull
 #define LINE_BYTES_MAX (64u << 10)
@@ -127,7 +127,7 @@ void replay_incident_close(struct replay_incident *r)
 
 /* ---- windows ---- */
 
-/* What arrives twice counts once; 1: it has come before. */
+/* A window counts once. 0; 1: it has come before; -ENOMEM. */
 static int is_again(struct replay_incident *r, const uint8_t id[16])
 {
 	for (uint32_t i = 0; i < r->seen_count; i++)
@@ -157,7 +157,7 @@ static void note_change(struct replay_incident *r, const struct incident_change 
 	r->stats.alone += !c->id[0];
 }
 
-/* now_unix_ns 0: it comes as it ends. */
+/* now_unix_ns 0: it arrives at its end. */
 static int add(struct replay_incident *r, const struct window *w, size_t bytes,
 	       uint64_t now_unix_ns, struct incident_change *change)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_incident.h - stored windows made into incidents again, by the aggregator's own code, and what it
- * says of them. Owns: what it keeps of the windows. Threads: one caller. Trust: windows and the incident
- * are hostile. */
+ * replay_incident.h - makes incidents and verdicts from stored windows with the aggregator's code.
+ * Owns: what it keeps of the windows. Threads: one caller. Trust: windows and the incident are hostile. */
 #ifndef SYSOM_CLI_REPLAY_REPLAY_INCIDENT_H
 #define SYSOM_CLI_REPLAY_REPLAY_INCIDENT_H
 
@@ -16,30 +15,30 @@ struct replay_incident_stats {
 };
 
 struct replay_incident; /* opaque */
-/* known: the incident as `sysom show --json` printed it: its findings across ranks, which came without
- * windows, its id and its job's size; all windows are taken for its own. NULL: windows form incidents as
- * they come. Borrowed until the close. 0, -ENOMEM, -EINVAL (known is no incident). */
+/* known: the incident as `sysom show --json` printed it, borrowed until close. It gives the id, the job's
+ * size and findings that have no windows, and all windows belong to it. NULL: windows form incidents as
+ * they come. 0, -ENOMEM, -EINVAL (known is not an incident). */
 int replay_incident_open(struct replay_incident **out, FILE *to, bool json, const json_t *known);
-/* What else is known of the job while verdicts are made; before the first window. */
+/* More knowledge about the job for verdicts; only before the first window. */
 int replay_incident_live(struct replay_incident **out, FILE *to, bool json,
 			 const struct incident_sources *sources, uint32_t job_ranks);
 void replay_incident_close(struct replay_incident *r); /* NULL is a no-op */
-/* A window's bytes, as the aggregator stores and serves them: prints its steps. 0; -EPROTO, -EMSGSIZE,
- * -ENOMEM. */
+/* Adds a window in the form in which the aggregator stores and serves it, and prints its steps. 0; -EPROTO,
+ * -EMSGSIZE, -ENOMEM. */
 int replay_incident_window(struct replay_incident *r, const void *data, size_t bytes);
 
-/* As a live aggregator is told, in time; id: of the incident that it belongs to, "" none. A finding that
- * is not sound is counted. 0, -ENOMEM. */
+/* Adds a window or finding at its time, as in a live run. id: of its incident, "" none. An invalid finding
+ * is only counted. 0, -ENOMEM. */
 int replay_incident_take(struct replay_incident *r, const struct window *w, size_t bytes,
 			 uint64_t now_unix_ns, char id[INCIDENT_ID_BYTES]);
 int replay_incident_finding(struct replay_incident *r, const struct finding_report *f,
 			    uint64_t now_unix_ns, char id[INCIDENT_ID_BYTES]);
-/* Closes what is silent. */
+/* Closes silent incidents. */
 void replay_incident_tick(struct replay_incident *r, uint64_t now_unix_ns);
-/* An incident of now; returns owned; NULL: no such, or no memory. */
+/* The incident as it is now; the caller owns it. NULL: none, or out of memory. */
 json_t *replay_incident_json(const struct replay_incident *r, const char *id);
 
-/* Incidents, and a finding for each verdict. 0, -ENOMEM. */
+/* Prints the incidents, and a finding for each verdict. 0, -ENOMEM. */
 int replay_incident_finish(struct replay_incident *r);
 void replay_incident_stats_get(const struct replay_incident *r, struct replay_incident_stats *out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The live run's calls into analysis/ are made again in their order. Its own verdicts lie between them:
- * both are put into words by one function and compared as text. Real numbers are written with 17 digits,
- * so equal lines are equal bits. */
+ * Repeats the live run's calls into analysis/ in their order. The recording has the live verdicts too. One
+ * function writes both as text, and the texts are compared. Numbers have 17 digits, so equal lines mean
+ * equal bits. */
 #include "cli/replay/replay_journal.h"
 
 #include <errno.h>
@@ -13,20 +13,20 @@
 #include "cli/text/pages.h"
 #include "model/finding.h"
 
-#define STEPS_KEPT     4096u /* of a rank: which steps a stretch of time holds */
+#define STEPS_KEPT     4096u /* per rank, to find the steps of a stretch of time */
 #define LINE_BYTES_MAX (64u << 10)
 
 struct kept_step {
 	uint64_t index, end_ns;
 };
 
-struct side { /* a rank's steps as one of the two sides had them */
+struct side { /* a rank's steps on one side: live, or here */
 	struct kept_step kept[STEPS_KEPT];
 	uint64_t count;
 };
 
 struct rank_run {
-	bool open; /* steps may still come out of this turn */
+	bool open; /* this turn may still find steps */
 	struct journal_rank id;
 	void *steps_memory, *judge_memory;
 	uint64_t memory_bytes;
@@ -41,10 +41,10 @@ struct rank_run {
 struct replay_journal {
 	FILE *to;
 	bool json, said_live, headed;
-	struct rank_run *rank[LIMIT_NODE_PROCESSES]; /* NULL: none in the slot yet */
+	struct rank_run *rank[LIMIT_NODE_PROCESSES]; /* by slot; NULL: empty */
 	struct local_peers *peers;
 	uint64_t memory_bytes;
-	uint64_t made_bytes, read_bytes; /* of models ever; of blocks */
+	uint64_t made_bytes, read_bytes; /* of all models ever made; of all blocks */
 	struct step_kernel kernels[STEP_KERNELS_MAX];
 	struct buf live, here;
 	struct replay_journal_stats stats;
@@ -94,9 +94,9 @@ void replay_journal_close(struct replay_journal *j)
 
 /* ---- lines ---- */
 
-/* Whether both sides said the same; what was asked for is printed. */
-static void tell(struct replay_journal *j, const struct step *step[2],
-		 const struct judge_verdict *verdict[2], int32_t rank)
+/* Compares the two sides' lines, and prints the chosen one. */
+static void compare(struct replay_journal *j, const struct step *step[2],
+		    const struct judge_verdict *verdict[2], int32_t rank)
 {
 	struct buf *line[2] = {&j->live, &j->here};
 	int which = j->said_live ? 0 : 1;
@@ -124,7 +124,7 @@ static void keep(struct side *s, const struct step *st)
 	s->kept[s->count++ % STEPS_KEPT] = (struct kept_step){st->index, st->end_ns};
 }
 
-/* A rank that is slow among its peers on the node; why is not looked at here. */
+/* The finding of a rank that is slow among its peers on the node, without a cause. */
 static void make_finding(struct finding *f, const struct rank_run *r, const struct side *s,
 			 const struct local_peers_flag *flag)
 {
@@ -148,7 +148,7 @@ static void make_finding(struct finding *f, const struct rank_run *r, const stru
 		f->last_step = k->index;
 	}
 	finding_say(f, LAYER_UNKNOWN, flag->excess_ns,
-		    "self time of a step %.6f ms (%.4f%%) above the peers' on the node",
+		    "self time per step is %.6f ms (%.4f%%) above that of its peers on the node",
 		    flag->excess_ns * 1e-6, flag->excess * 100);
 }
 
@@ -176,7 +176,7 @@ static int put_finding(struct replay_journal *j, struct buf *line, const struct 
 
 /* ---- events ---- */
 
-/* What came out here though nothing did live: a difference, and the turn is over. */
+/* Ends a turn: steps that only this side found are differences. */
 static void settle(struct replay_journal *j, struct rank_run *r)
 {
 	struct step s;
@@ -185,8 +185,8 @@ static void settle(struct replay_journal *j, struct rank_run *r)
 	while (r->open && steps_next(r->steps, &s, j->kernels, &kernels)) {
 		struct judge_verdict v = judge_push(r->judge, &s, 0);
 
-		tell(j, (const struct step *[2]){NULL, &s},
-		     (const struct judge_verdict *[2]){NULL, &v}, r->id.rank);
+		compare(j, (const struct step *[2]){NULL, &s},
+			(const struct judge_verdict *[2]){NULL, &v}, r->id.rank);
 	}
 	r->open = false;
 }
@@ -200,7 +200,7 @@ static int begin_rank(struct replay_journal *j, uint32_t slot, const struct jour
 	if (j->rank[slot])
 		settle(j, j->rank[slot]);
 	drop_rank(j, slot);
-	/* and no file of rank after rank keeps us busy with making models */
+	/* a file with many ranks must not make us build models for ever */
 	if (j->memory_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES ||
 	    j->made_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES + LIMIT_JOURNAL_WORK * j->read_bytes)
 		return -E2BIG;
@@ -253,7 +253,7 @@ static void take_step(struct replay_journal *j, struct rank_run *r, const struct
 		verdict[1] = &v;
 		keep(&r->here, &r->last);
 	}
-	tell(j, step, verdict, r->id.rank);
+	compare(j, step, verdict, r->id.rank);
 }
 
 static int take_flag(struct replay_journal *j, uint32_t slot, const struct local_peers_flag *live)
@@ -277,7 +277,7 @@ static int take_flag(struct replay_journal *j, uint32_t slot, const struct local
 	       !memcmp(&here.excess_ns, &live->excess_ns, sizeof(double)) &&
 	       j->live.bytes == j->here.bytes && !memcmp(j->live.data, j->here.data, j->live.bytes);
 	j->stats.differ += !same;
-	/* that it ended is no second finding */
+	/* its end is not a second finding */
 	if (j->said_live ? live->ended : !got || here.ended)
 		return 0;
 	j->stats.findings++;
@@ -290,7 +290,7 @@ static int take_rank_event(struct replay_journal *j, const struct journal_event 
 	struct rank_run *r = j->rank[e->slot];
 
 	if (!r)
-		return -EPROTO; /* nothing but its settings can come first */
+		return -EPROTO; /* a rank's settings must come first */
 	if (e->kind != JOURNAL_STEP && e->kind != JOURNAL_COMPARE)
 		settle(j, r);
 	switch (e->kind) {

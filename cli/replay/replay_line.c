@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* JSON knows no infinity and no NaN. */
+/* JSON has no infinity and no NaN. */
 static void put_real(struct buf *b, const char *key, double v)
 {
 	if (isfinite(v))
@@ -22,7 +22,7 @@ static void put_bool(struct buf *b, const char *key, bool v)
 	buf_printf(b, ",\"%s\":%s", key, v ? "true" : "false");
 }
 
-/* What was found, and whether it was flagged; the line goes on. */
+/* The step and whether it was flagged; the caller adds more fields. */
 static void put_step(struct buf *b, int32_t rank, const struct step *s, bool flagged)
 {
 	buf_printf(b, "{\"type\":\"step\",\"rank\":%d", (int)rank);

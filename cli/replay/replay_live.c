@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A trace names no communicator: the ranks that share a collective (analysis/trace/align) are one, and its
- * collectives are numbered as NCCL's callers count them. The ranks of a node share its clock. */
+ * A trace does not name communicators. So ranks that share a collective (analysis/trace/align) form one.
+ * Its collectives get the numbers that NCCL's callers would count. A node's ranks share its clock. */
 #include "cli/replay/replay_live.h"
 
 #include <errno.h>
@@ -23,13 +23,13 @@
 
 #define TURN_NS	  50000000ull
 #define SECOND_NS 1000000000ull
-/* Clocks of nodes begin above 0, and what comes before the first record has room. */
+/* Time before the first record, so that clocks of nodes stay above 0. */
 #define BEFORE_NS (10 * SECOND_NS)
-/* After the last record: what trails, and a few looks of the aggregator. */
+/* Time after the last record, for late messages and a few turns of the aggregator. */
 #define AFTER_NS (12 * SECOND_NS)
-/* Longer than so without any record: time goes on to shortly before the next one. */
-#define IDLE_NS	 (60 * SECOND_NS)
-#define TOLD_MAX 4096u
+/* After this long without a record, time jumps to shortly before the next one. */
+#define IDLE_NS	     (60 * SECOND_NS)
+#define REPORTED_MAX 4096u
 
 struct live_job_rank {
 	struct replay_trace trace;
@@ -37,7 +37,7 @@ struct live_job_rank {
 	size_t call_count;
 };
 
-struct told { /* what an incident said last */
+struct reported { /* a verdict that was printed */
 	char id[INCIDENT_ID_BYTES];
 	uint64_t what;
 };
@@ -50,13 +50,13 @@ struct replay_live {
 	struct live_node **node;
 	uint32_t node_count;
 	const struct align_job *align;
-	uint64_t base_ns; /* of the traces' time; the nodes' clocks are above it */
+	uint64_t base_ns; /* added to the nodes' clocks: the traces' time */
 	uint64_t now_ns;  /* the aggregator's, on the reference's clock */
 	struct fleet *fleet;
 	struct replay_incident *incidents;
-	struct told told[TOLD_MAX];
-	uint32_t told_count;
-	uint32_t turn_node; /* whose turn it is */
+	struct reported reported[REPORTED_MAX];
+	uint32_t reported_count;
+	uint32_t turn_node; /* the node whose turn it is */
 	struct replay_live_stats stats;
 	int failed;
 };
@@ -68,7 +68,7 @@ int replay_live_open(struct replay_live **out, const struct replay_live_config *
 	if (!l)
 		return -ENOMEM;
 	l->config = *c;
-	log_init("sysom", LOG_ERROR); /* what the daemons would note is in the lines */
+	log_init("sysom", LOG_ERROR); /* our output replaces the daemons' logs */
 	*out = l;
 	return 0;
 }
@@ -107,7 +107,7 @@ int replay_live_add(struct replay_live *l, struct replay_trace *t)
 /* ---- collectives ---- */
 
 struct instance {
-	uint64_t comm, end_ns; /* hash of its ranks; on the reference's clock */
+	uint64_t comm, end_ns; /* comm: hash of its ranks; end_ns: on the reference's clock */
 	uint32_t old, seq, ranks;
 	uint8_t func;
 };
@@ -127,7 +127,7 @@ static int old_order(const void *pa, const void *pb)
 	return ORDER(a->old, b->old);
 }
 
-/* Communicator and sequence of each; sorted by number on return. NULL: no memory. */
+/* Gives each collective its communicator and sequence; sorted by number. NULL: out of memory. */
 static struct instance *make_instances(const struct replay_live *l)
 {
 	struct instance *v = calloc(l->align->instances ? l->align->instances : 1, sizeof(*v));
@@ -161,10 +161,10 @@ static int call_order(const void *pa, const void *pb)
 	const struct record *a = pa, *b = pb;
 
 	return ORDER(a->begin_ns, b->begin_ns)
-		   ?: ORDER(b->kind, a->kind); /* born before it is used */
+		   ?: ORDER(b->kind, a->kind); /* created before it is used */
 }
 
-/* Its number in the communicator is that of the lower ranks which are in it; few communicators. */
+/* A rank's number in a communicator is the count of its lower ranks. There are few communicators. */
 static bool is_new(const struct record *calls, size_t count, uint64_t comm)
 {
 	for (size_t i = 0; i < count; i++)
@@ -173,9 +173,9 @@ static bool is_new(const struct record *calls, size_t count, uint64_t comm)
 	return true;
 }
 
-#define COMMS_MAX 32u /* told of with their size; as many as a rank's beats follow */
+#define COMMS_MAX 32u /* reported with their size; as many as a rank's beats follow */
 
-/* The calls that the trace does not have, and the communicator and number in its kernels. */
+/* Makes the calls that the trace lacks, and sets communicator and number in its kernels. */
 static int name_calls(struct replay_live *l, uint32_t r, const struct instance *instances)
 {
 	const struct align_rank *a = &l->align->rank[r];
@@ -222,7 +222,7 @@ static int name_calls(struct replay_live *l, uint32_t r, const struct instance *
 
 /* ---- clocks ---- */
 
-/* A time of rank r on its node's clock, that of the node's first rank. 0 stays 0. */
+/* A time of rank r on its node's clock, which is the clock of the node's first rank. 0 stays 0. */
 static uint64_t on_node(const struct replay_live *l, uint32_t r, uint64_t ns)
 {
 	uint32_t first = r - r % l->config.ranks_per_node;
@@ -243,7 +243,7 @@ static void move_records(const struct replay_live *l, uint32_t r, struct record 
 	}
 }
 
-/* Of all ranks, on the reference's clock. */
+/* First and last time of all ranks, on the reference's clock. */
 static void span(const struct replay_live *l, uint64_t *begin_ns, uint64_t *end_ns)
 {
 	*begin_ns = UINT64_MAX;
@@ -298,9 +298,9 @@ static void move_all(struct replay_live *l)
 	}
 }
 
-/* ---- what is told ---- */
+/* ---- output ---- */
 
-static void say_ranks(const json_t *ranks)
+static void print_ranks(const json_t *ranks)
 {
 	const json_t *one;
 	size_t k;
@@ -309,8 +309,8 @@ static void say_ranks(const json_t *ranks)
 		printf("%s%d", k ? "," : "", (int)json_integer_value(one));
 }
 
-static void print_told(const struct replay_live *l, const char *id, const char *symptom,
-		       const json_t *d)
+static void print_verdict(const struct replay_live *l, const char *id, const char *symptom,
+			  const json_t *d)
 {
 	const char *layer = jsonget_text(d, "layer"), *cause = jsonget_text(d, "cause");
 	uint64_t at_ns = l->now_ns + l->base_ns;
@@ -318,7 +318,7 @@ static void print_told(const struct replay_live *l, const char *id, const char *
 	if (l->config.json) {
 		printf("{\"type\":\"told\",\"at_ns\":%llu,\"incident\":\"%s\",\"ranks\":[",
 		       (unsigned long long)at_ns, id);
-		say_ranks(json_object_get(d, "ranks"));
+		print_ranks(json_object_get(d, "ranks"));
 		printf("],\"symptom\":");
 		escape_json_exact(stdout, symptom);
 		printf(",\"layer\":");
@@ -329,12 +329,12 @@ static void print_told(const struct replay_live *l, const char *id, const char *
 		return;
 	}
 	printf("%9.3f s  incident %s: rank ", (double)(l->now_ns - BEFORE_NS) * 1e-9, id);
-	say_ranks(json_object_get(d, "ranks"));
+	print_ranks(json_object_get(d, "ranks"));
 	printf(", %s, %s (%.0f%%)%s\n", layer, cause, 100 * jsonget_number(d, "confidence"),
 	       strcmp(symptom, "hiccup") ? "" : ", a transient so far");
 }
 
-static uint64_t what_of(const char *symptom, const json_t *d)
+static uint64_t hash_of(const char *symptom, const json_t *d)
 {
 	const char *text[] = {symptom, jsonget_text(d, "layer"), jsonget_text(d, "cause")};
 	const json_t *one;
@@ -348,20 +348,20 @@ static uint64_t what_of(const char *symptom, const json_t *d)
 	return h;
 }
 
-/* True where it has not said that before. */
+/* Whether the incident had no such verdict before; remembers it. */
 static bool is_news(struct replay_live *l, const char *id, uint64_t what)
 {
-	for (uint32_t i = 0; i < l->told_count; i++)
-		if (!strcmp(l->told[i].id, id) && l->told[i].what == what)
+	for (uint32_t i = 0; i < l->reported_count; i++)
+		if (!strcmp(l->reported[i].id, id) && l->reported[i].what == what)
 			return false;
-	if (l->told_count < TOLD_MAX) {
-		memcpy(l->told[l->told_count].id, id, INCIDENT_ID_BYTES);
-		l->told[l->told_count++].what = what;
+	if (l->reported_count < REPORTED_MAX) {
+		memcpy(l->reported[l->reported_count].id, id, INCIDENT_ID_BYTES);
+		l->reported[l->reported_count++].what = what;
 	}
 	return true;
 }
 
-static void tell(struct replay_live *l, const char *id)
+static void print_news(struct replay_live *l, const char *id)
 {
 	json_t *in = *id ? replay_incident_json(l->incidents, id) : NULL;
 	const char *symptom = in ? jsonget_text(in, "symptom") : "";
@@ -369,8 +369,8 @@ static void tell(struct replay_live *l, const char *id)
 	size_t k;
 
 	json_array_foreach (json_object_get(in, "diagnoses"), k, d)
-		if (is_news(l, id, what_of(symptom, d)))
-			print_told(l, id, symptom, d);
+		if (is_news(l, id, hash_of(symptom, d)))
+			print_verdict(l, id, symptom, d);
 	json_decref(in);
 }
 
@@ -379,7 +379,7 @@ static uint64_t now_unix_ns(const struct replay_live *l)
 	return l->now_ns + l->base_ns;
 }
 
-/* Each node has a connection of its own. */
+/* Each node has its own connection. */
 static struct fleet_via via_of(const struct replay_live *l)
 {
 	return (struct fleet_via){.connection = l->turn_node + 1};
@@ -404,7 +404,7 @@ static void on_window(void *arg, const struct window *w, size_t bytes)
 		return;
 	if (replay_incident_take(l->incidents, w, bytes, now_unix_ns(l), id))
 		l->failed = -ENOMEM;
-	tell(l, id);
+	print_news(l, id);
 }
 
 static void on_finding(void *arg, const struct finding_report *f)
@@ -414,7 +414,7 @@ static void on_finding(void *arg, const struct finding_report *f)
 
 	if (replay_incident_finding(l->incidents, f, now_unix_ns(l), id))
 		l->failed = -ENOMEM;
-	tell(l, id);
+	print_news(l, id);
 }
 
 static void on_beat(void *arg, const struct beat *b)
@@ -481,7 +481,7 @@ static int open_nodes(struct replay_live *l)
 	return err;
 }
 
-/* The node's clock at a time of the reference's. */
+/* The node's clock at a time on the reference's clock. */
 static uint64_t node_now(const struct replay_live *l, uint32_t node, uint64_t now_ns)
 {
 	uint64_t ns =
@@ -497,7 +497,7 @@ static int look(struct replay_live *l)
 	return l->failed;
 }
 
-/* A trace may hold days in which nothing happens. */
+/* A trace may have days in which nothing happens. */
 static void skip_idle(struct replay_live *l, uint64_t end_ns)
 {
 	uint64_t next_ns = end_ns;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows become records as they are read, and meet by their correlation ids and are sorted afterwards:
- * real traces are written by several threads' buffers, so neither rows nor launches come in order.
- * Memory touched for the first time is most of the cost, so nothing is kept twice; what a name says
- * (a collective, a launch call) is asked once per name and not per row. */
+ * Each row becomes a record at once. Afterwards records are joined by correlation id and sorted: real
+ * traces come from several threads' buffers, so neither rows nor launches are in order. Touching new
+ * memory is most of the cost, so nothing is stored twice. A name is interpreted once, not per row. */
 #include "cli/replay/replay_load.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_reader.h"
 
-/* What a row's kind and name make of it. */
+/* The kind of a row, from its kind field and its name. */
 enum row_kind {
 	ROW_KERNEL,
 	ROW_NCCL,
@@ -52,7 +51,7 @@ static const uint8_t record_kinds[] = {
     [ROW_STEP] = RECORD_STEP_BEGIN,
 };
 
-/* record.dtype while loading: the row names a correlation id. */
+/* In record.dtype while loading: the row has a correlation id. */
 #define HAS_CORRELATION 1
 
 #define NAME_GUESSES 4096u
@@ -63,16 +62,16 @@ struct loader {
 	struct trace_reader *reader;
 	size_t host_room, device_room, mark_room;
 	uint64_t line;
-	const char *why;	      /* an event was refused */
+	const char *why;	      /* why an event was refused */
 	uint64_t pid;		      /* of a Kineto file's launches; 0: none yet */
-	uint32_t guess[NAME_GUESSES]; /* id of the latest name with these ends and length */
+	uint32_t guess[NAME_GUESSES]; /* by ends and length of a name: the latest id */
 };
 
 /* ---- names ---- */
 
 static uint8_t api_kind(const char *name)
 {
-	if (!strcmp(name, TRACE_LABEL_WAIT)) /* our own export's */
+	if (!strcmp(name, TRACE_LABEL_WAIT)) /* of our export */
 		return ROW_SYNC;
 	if (strncmp(name, "cuda", 4) && strncmp(name, "cu", 2) && strncmp(name, "hip", 3))
 		return ROW_OTHER;
@@ -127,7 +126,7 @@ static bool name_equals(const char *have, const char *text, size_t bytes)
 	return !strncmp(have, text, bytes) && !have[bytes];
 }
 
-/* The id of a name; 0 when there is no room. */
+/* The id of a name; 0: no room. */
 static uint32_t names_find(struct replay_trace *t, const char *text, size_t bytes)
 {
 	uint32_t before = t->names.count;
@@ -140,8 +139,8 @@ static uint32_t names_find(struct replay_trace *t, const char *text, size_t byte
 	return id > 0 ? (uint32_t)id : 0;
 }
 
-/* Mangled names are long, and hashing one takes longer than all the rest of its row: a name that has
- * the ends, the middle and the length of an earlier one is compared with that one first. */
+/* Hashing a long mangled name costs more than the rest of its row. So a name is first compared with the
+ * latest one that has the same length, ends and middle. */
 static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 {
 	uint64_t part[3] = {0};
@@ -168,20 +167,20 @@ static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 
 static int complain(const struct loader *l, const char *what)
 {
-	/* what the parser says may quote the file */
+	/* the parser's text may quote the file */
 	fprintf(stderr, "sysom replay events: %s:%llu: %s\n", l->path, (unsigned long long)l->line,
 		term_safe(what, 200));
 	return -EBADMSG;
 }
 
-/* One more in *array; NULL without memory. */
+/* A new element of *array; NULL: out of memory. */
 static struct record *record_new(struct loader *l, struct record **array, size_t *count,
 				 size_t *room)
 {
 	size_t had = *room;
 
 	if (*count >= REPLAY_LOAD_ROWS_MAX || ROOM_FOR(*array, *room, *count + 1)) {
-		complain(l, "more rows than memory");
+		complain(l, "not enough memory for so many rows");
 		return NULL;
 	}
 	if (*room > had)
@@ -189,7 +188,7 @@ static struct record *record_new(struct loader *l, struct record **array, size_t
 	return &(*array)[(*count)++];
 }
 
-/* Sets the row's kind (enum row_kind) and name; false drops it. */
+/* Sets the row's kind (enum row_kind) and name; false: skip the row. */
 static bool row_classify(struct loader *l, struct record *r, const char *kind, const char *name,
 			 size_t name_bytes)
 {
@@ -226,7 +225,7 @@ static bool row_classify(struct loader *l, struct record *r, const char *kind, c
 	return true;
 }
 
-/* Takes a row that row_classify has seen. */
+/* Adds a row after row_classify. */
 static int row_keep(struct loader *l, const struct record *r)
 {
 	struct replay_trace *t = l->t;
@@ -269,7 +268,7 @@ static const char *const column_names[COLUMNS] = {
 };
 #define CSV_FIELDS_MAX 64
 
-/* A header row moves the columns; true when the row was one. */
+/* If the row is a header, takes the order of columns from it and returns true. */
 static bool csv_header(const struct trace_field *f, int n, int *where)
 {
 	bool header = false;
@@ -287,7 +286,7 @@ static bool csv_header(const struct trace_field *f, int n, int *where)
 	return true;
 }
 
-/* An optional column: absent and empty are 0; false when it is no number. */
+/* An optional column: 0 if absent or empty; false: not a number. */
 static bool csv_optional(const struct trace_field *f, int n, int at, uint64_t *out, bool *given)
 {
 	*out = 0;
@@ -302,7 +301,7 @@ static bool csv_optional(const struct trace_field *f, int n, int at, uint64_t *o
 	return trace_reader_u64(&f[at], out);
 }
 
-/* -1 stands for what is not known; less stands for nothing. */
+/* -1 means not known; a smaller number is an error. */
 static bool csv_negative(const struct trace_field *f, int n, int at)
 {
 	return at >= 0 && at < n && f[at].bytes && f[at].text[0] == '-' && strcmp(f[at].text, "-1");
@@ -344,7 +343,7 @@ static int csv_row(struct loader *l, const struct trace_field *f, int n, const i
 	return row_keep(l, &r);
 }
 
-/* No text: a Perfetto trace, most likely. Of the first lines. */
+/* Whether a line of the file's begin is binary, as in a Perfetto trace. */
 static bool is_binary(const char *line, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++)
@@ -370,8 +369,8 @@ static int load_csv(struct loader *l)
 		if (!bytes)
 			continue;
 		if (!l->t->rows && is_binary(line, bytes))
-			return complain(l, "neither CSV nor Kineto JSON (of an incident, "
-					   "`sysom trace --format kineto` writes one)");
+			return complain(l, "neither CSV nor Kineto JSON (for an incident, write "
+					   "one with `sysom trace --format kineto`)");
 		n = trace_reader_fields(line, bytes, f, CSV_FIELDS_MAX);
 		if (n < 0)
 			return complain(l, "unbalanced quotes");
@@ -384,7 +383,7 @@ static int load_csv(struct loader *l)
 		}
 		first = false;
 		if (width && n != width)
-			return complain(l, "another number of columns than the header has");
+			return complain(l, "the number of columns differs from the header");
 		l->t->rows++;
 		rc = csv_row(l, f, n, where);
 		if (rc)
@@ -396,7 +395,7 @@ static int load_csv(struct loader *l)
 
 /* ---- Kineto JSON ---- */
 
-/* The flat kind of a Kineto category, NULL for what we do not read. */
+/* The CSV kind of a Kineto category; NULL: not used. */
 static const char *json_kind(const char *cat, const char *name)
 {
 	if (!strcmp(cat, "kernel") || !strcmp(cat, "Kernel"))
@@ -427,15 +426,16 @@ static int json_event(void *arg, const struct kineto_event *e)
 		return 0;
 	}
 	if (e->bad_time || !e->has_begin) {
-		l->why = e->bad_time ? "a ts or dur that is negative or no number"
-				     : "an event without ts";
+		l->why =
+		    e->bad_time ? "ts or dur is negative or not a number" : "an event without ts";
 		return -EBADMSG;
 	}
-	/* correlations and clocks are each process's own */
+	/* each process has its own correlation ids and clock */
 	if (!strcmp(kind, "api") && e->pid) {
 		if (l->pid && l->pid != e->pid) {
-			l->why = "launches of several processes: a file of each rank is wanted "
-				 "(`sysom trace --rank R`)";
+			l->why =
+			    "launches of several processes; use one file per rank (`sysom trace "
+			    "--rank R` writes it)";
 			return -EBADMSG;
 		}
 		l->pid = e->pid;
@@ -472,8 +472,8 @@ static int load_json(struct loader *l)
 
 /* ---- launches and their kernels ---- */
 
-/* Correlation id to its launch call and its first kernel: by the id itself where the ids lie close
- * together, as they do in a trace, else by its hash. */
+/* Correlation id -> launch call and first kernel: an array by id if the ids are dense, as in most traces,
+ * else a hash map. */
 struct join_slot {
 	uint32_t corr;
 	uint32_t call, device; /* index + 1; 0 none */
@@ -496,7 +496,7 @@ static struct join_slot *join_at(const struct join *j, uint32_t corr)
 			return &j->slots[at];
 }
 
-/* NULL: the record takes no part. */
+/* NULL: the record is not joined. */
 static struct join_slot *join_of(const struct join *j, const struct record *r)
 {
 	return r->dtype == HAS_CORRELATION && r->kind != RECORD_SYNC ? join_at(j, r->correlation)
@@ -553,7 +553,7 @@ static bool join_build(struct join *j, const struct replay_trace *t)
 	return true;
 }
 
-/* A launch's own fields from its first kernel; NULL: none of it is in the file. */
+/* Fills a launch's fields from its first kernel; NULL: the file has none. */
 static void host_finish(const struct replay_trace *t, struct record *x, const struct record *device,
 			uint32_t devices)
 {
@@ -563,7 +563,7 @@ static void host_finish(const struct replay_trace *t, struct record *x, const st
 	memset(x->block, 0, sizeof(x->block));
 	if (x->kind == RECORD_SYNC || x->kind == RECORD_GAP)
 		return;
-	if (!device) { /* none to wait for */
+	if (!device) { /* no kernel */
 		x->flags |= RECORD_FLAG_UNMATCHED;
 		return;
 	}
@@ -578,7 +578,7 @@ static void host_finish(const struct replay_trace *t, struct record *x, const st
 		x->grid[0] = devices;
 }
 
-/* The kernel's own start stands for its launch. */
+/* Uses the kernel's start as its launch. */
 static int proxy_add(struct loader *l, const struct record *device)
 {
 	struct replay_trace *t = l->t;
@@ -621,7 +621,7 @@ static void sort_records(struct record *v, size_t n, int (*order)(const void *, 
 		}
 }
 
-/* ProfilerStep rows; the one that Kineto repeats for the device overlaps the other. */
+/* Drops ProfilerStep rows that Kineto repeats for the device: they overlap the first one. */
 static void marks_take(struct loader *l)
 {
 	struct replay_trace *t = l->t;
@@ -804,7 +804,7 @@ struct record replay_cursor_take(struct replay_cursor *c)
 		return x;
 	}
 	x = c->trace->host[c->host++];
-	if (x.kind == RECORD_GAP) /* what is read next lies after it */
+	if (x.kind == RECORD_GAP) /* the next record is after the hole */
 		x.end_ns = x.begin_ns;
 	return x;
 }

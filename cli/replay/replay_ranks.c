@@ -15,7 +15,7 @@
 #include "cli/text/intern.h"
 
 struct replay_ranks {
-	struct jobsteps_rank *rank; /* steps and kernels are ours */
+	struct jobsteps_rank *rank; /* we own steps and kernels */
 	struct align_rank *clock;
 	struct align_job align;
 	size_t rank_room, clock_room;
@@ -52,7 +52,7 @@ void replay_ranks_free(struct replay_ranks *r)
 
 /* ---- intake ---- */
 
-/* The operation is in its low byte. */
+/* The low byte is the operation. */
 static uint64_t what_of(const struct replay_trace *t, const struct record *x)
 {
 	const char *name = t->names.text[x->name];
@@ -79,7 +79,7 @@ static int take_colls(const struct replay_trace *t, struct align_rank *out)
 	return 0;
 }
 
-/* Their kernels' names become the job's. */
+/* Maps kernel names of the trace to names of the job. */
 static int take_names(struct replay_ranks *r, const struct replay_trace *t,
 		      struct step_kernel *kernel, uint32_t count)
 {
@@ -135,7 +135,7 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struc
 	return 0;
 }
 
-/* By rank number; few ranks. */
+/* Sorted by rank number. There are few ranks. */
 static void ranks_sort(struct replay_ranks *r)
 {
 	for (uint32_t i = 1; i < r->count; i++)
@@ -259,7 +259,7 @@ static void print_finding(void *to, const struct crossrank_finding *f)
 		replay_findings_text(stdout, &f->finding, &extra);
 }
 
-/* The earlier run against this one. */
+/* Compares the earlier run with this one. */
 static int print_before(struct replay_ranks *r, const struct crossrank_job *job,
 			struct replay_ranks *before)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_stacks.c - two profiles of folded stacks, function by function. */
+ * replay_stacks.c - compares two profiles of folded stacks by function. */
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -33,14 +33,15 @@ static int usage(FILE *to)
 {
 	fputs(
 	    "usage: sysom replay stacks [options] BASE.folded OTHER.folded\n\n"
-	    "Per function its share of the time in two profiles of folded stacks\n"
-	    "(root;...;leaf VALUE), largest difference first. Shares are of all time with the\n"
-	    "function on the stack; _self: with it as the leaf. Flagged: the share changed by\n"
-	    "more than delta, beyond the mere dilution by what is new, and by more than\n"
-	    "sampling noise. Files may be .gz or .zst; - is standard input.\n\n"
+	    "Compares each function's share of the time in two profiles of folded stacks\n"
+	    "(root;...;leaf VALUE), largest difference first. A share counts all time with the\n"
+	    "function on the stack; _self: only as the leaf. Flagged: the share changed by more\n"
+	    "than delta, by more than sampling noise, and not only because new functions\n"
+	    "dilute all others. Files may be .gz or .zst; - is standard input.\n\n"
 	    "  --json             one JSON object per line\n"
-	    "  --delta X          what difference matters, of the whole (0.005)\n"
-	    "  --sample-weight N  what one sample adds to a line (1; of times in nanoseconds the\n"
+	    "  --delta X          smallest difference that matters, as a share of the whole "
+	    "(0.005)\n"
+	    "  --sample-weight N  what one sample adds to a line (1; for times in nanoseconds the\n"
 	    "                     smallest value of the file)\n\n"
 	    "example:\n"
 	    "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n",
@@ -85,17 +86,17 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 		else
 			return wrong("unknown option or its value is missing");
 		if (!good) {
-			fprintf(stderr, "sysom replay stacks: %s: a number above 0 is wanted%s\n",
+			fprintf(stderr, "sysom replay stacks: %s: expected a number above 0%s\n",
 				term_safe(optarg, 40), opt == 'd' ? ", below 1" : ", 1e-9 to 2^64");
 			return EXIT_USAGE;
 		}
 	}
 	if (argc - optind != 2)
-		return wrong("two files are wanted");
+		return wrong("expected two files");
 	side[0].path = argv[optind];
 	side[1].path = argv[optind + 1];
 	if (!strcmp(side[0].path, "-") && !strcmp(side[1].path, "-")) {
-		fprintf(stderr, "sysom replay stacks: standard input can be one of the two only\n");
+		fprintf(stderr, "sysom replay stacks: only one of the two can be standard input\n");
 		return EXIT_USAGE;
 	}
 	return -1;
@@ -106,7 +107,7 @@ static int load(struct side *s, double sample_weight)
 	int err = folded_load(&s->f, s->path, sample_weight);
 
 	if (!err)
-		err = folded_profile(&s->f, &s->p); /* what has no room is told in the summary */
+		err = folded_profile(&s->f, &s->p); /* the summary counts stacks without room */
 	if (err == -ENOMEM)
 		fprintf(stderr, "sysom replay stacks: out of memory\n");
 	return err;
@@ -177,7 +178,7 @@ static void print_people(const struct arguments *a, struct side *side,
 		       "%s without room\n",
 		       term_safe(side[s].path, 80), term_count((double)side[s].f.rows),
 		       term_count(functions),
-		       isinf(samples) ? "samples not known" : term_count(samples),
+		       isinf(samples) ? "number of samples not known" : term_count(samples),
 		       term_count((double)side[s].f.blank), term_count((double)side[s].f.deep),
 		       term_count((double)profile_dropped(side[s].p)));
 	}
@@ -191,7 +192,7 @@ static int compare(const struct arguments *a, struct side *side)
 
 	if (err) {
 		fprintf(stderr, "sysom replay stacks: %s\n",
-			err == -EINVAL ? "no stack of a file found room" : strerror(-err));
+			err == -EINVAL ? "a file has no stack that fits" : strerror(-err));
 		return EXIT_NOTHING;
 	}
 	for (uint32_t i = 0; i < count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysom replay steps: a step per CSV row through the roofline that judges live steps. */
+ * sysom replay steps: judges one step per CSV row with the roofline of live steps. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -18,10 +18,10 @@
 #include "cli/timings/replay_csv.h"
 #include "cli/timings/replay_unit.h"
 
-#define HELP		(-1) /* of parse_arguments: nothing more to do */
+#define HELP		(-1) /* parse_arguments() printed the help */
 #define KEY_COLUMNS_MAX 8
 #define KEY_BYTES_MAX	1024
-#define MODELS_MAX	4096 /* 60 KB each once used; the least recently used makes room */
+#define MODELS_MAX	4096 /* 60 KB each when used; the least recently used is evicted */
 #define KEYS_MAX	(1u << 20)
 #define PLOT_POINTS	4096
 #define PLOT_WIDTH	72
@@ -58,7 +58,7 @@ struct replay {
 	size_t key_room;
 	uint32_t last;
 	uint64_t rows, flagged, out, novel, skipped[SKIP_COUNT];
-	struct point *point; /* for people: an even sample of what was read */
+	struct point *point; /* for the plot: an even sample of the steps */
 	uint32_t points, point_stride;
 };
 
@@ -66,7 +66,7 @@ static void print_usage(FILE *to)
 {
 	fputs(
 	    "usage: sysom replay steps F.csv --latency COL [options]\n\n"
-	    "Judges a CSV file's steps, a row each and in time order, against what their work "
+	    "Judges the steps of a CSV file (one per row, in time order) by what their work "
 	    "takes.\n"
 	    "F.csv has a header row and may be gzipped or zstd-packed; - is standard input.\n\n"
 	    "  --latency COL         the step's time\n"
@@ -76,7 +76,7 @@ static void print_usage(FILE *to)
 	    "  --mode robust|p99     median curve with calibrated tail, or the P99 line\n"
 	    "  --learn-min N         steps before a model may judge (20)\n"
 	    "  --learn-max N         steps of the frozen baseline (2000)\n"
-	    "  --seed N              of the p99 mode's random choices (1)\n"
+	    "  --seed N              seed of mode p99's random choices (1)\n"
 	    "  --json                one JSON object per line\n\n"
 	    "example:\n"
 	    "  sysom replay steps s.csv --latency ms --latency-unit ms --work tokens --key gpu\n\n"
@@ -140,7 +140,7 @@ static int parse_option(struct replay *r, int option, const char *arg)
 		*(option == 'a' ? &r->config.learn_min : &r->config.learn_max) = (uint32_t)n;
 		return 0;
 	}
-	return 2; /* getopt has said why */
+	return 2; /* getopt printed the reason */
 }
 
 static int parse_arguments(struct replay *r, int argc, char **argv)
@@ -160,7 +160,7 @@ static int parse_arguments(struct replay *r, int argc, char **argv)
 	};
 	int option, rc;
 
-	optind = 0; /* another command may have used getopt before */
+	optind = 0; /* getopt may have been used before */
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'h') {
 			print_usage(stdout);
@@ -199,7 +199,7 @@ static int find_column(const struct replay *r, const struct replay_csv *c,
 	return 2;
 }
 
-/* A whole name first, since a column's name may hold a comma; else a list. */
+/* First as one whole name, which may have a comma; else as a list. */
 static int find_columns(const struct replay *r, const struct replay_csv *c,
 			const struct trace_field *f, const char *names, uint32_t *out, uint32_t max,
 			uint32_t *count)
@@ -247,7 +247,7 @@ static int read_header(struct replay *r, struct replay_csv *c)
 	return rc;
 }
 
-/* A JSON string. Owned; NULL without memory. */
+/* A JSON string; the caller owns it. NULL: out of memory. */
 static char *json_text(const char *text)
 {
 	char *out = NULL;
@@ -314,7 +314,7 @@ static char *put_count(char *p, uint64_t v)
 	return p;
 }
 
-/* Fixed decimals; what is too large for that goes through printf. At most 32 bytes. */
+/* Fixed decimals; very large numbers with printf. At most 32 bytes. */
 static char *put_number(char *p, double v, unsigned decimals)
 {
 	static const double ten[] = {1, 10, 100, 1e3, 1e4, 1e5, 1e6};
@@ -365,7 +365,7 @@ static void print_step(const struct replay *r, const struct key *k,
 	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
 }
 
-/* An even sample: when full, every other point goes and the stride doubles. */
+/* An even sample: when it is full, every other point is dropped and the stride doubles. */
 static void plot_keep(struct replay *r, uint32_t key, double x, double y, bool flagged)
 {
 	if (!flagged && r->rows % r->point_stride)
@@ -427,7 +427,7 @@ static int read_rows(struct replay *r, struct replay_csv *c)
 
 	while ((n = replay_csv_next(c, &f)) > 0) {
 		if ((uint32_t)n != r->columns) {
-			snprintf(counts, sizeof(counts), "%d fields where the header has %" PRIu32,
+			snprintf(counts, sizeof(counts), "%d fields, but the header has %" PRIu32,
 				 n, r->columns);
 			return bad_row(r, c, counts, NULL);
 		}
@@ -440,7 +440,7 @@ static int read_rows(struct replay *r, struct replay_csv *c)
 	return n < 0 ? bad_row(r, c, replay_csv_error(c), NULL) : 0;
 }
 
-/* The model of each key; NULL where it made room for others. Owned. */
+/* The model of each key, or NULL if it was evicted. The caller owns the array. */
 static struct roofline **models_by_key(const struct replay *r)
 {
 	struct roofline **model = calloc(r->keys.count + 1, sizeof(struct roofline *)), *m;
@@ -499,7 +499,7 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 	       r->config.mode == ROOFLINE_P99 ? "p99" : "robust", r->config.seed);
 }
 
-/* Latency against work (several values: against the expectation; none: against the row). */
+/* Plots latency by work; with several work values by expected latency, with none by row. */
 static void print_plot(const struct replay *r, uint32_t key)
 {
 	char cell[PLOT_HEIGHT][PLOT_WIDTH + 1];
@@ -523,14 +523,14 @@ static void print_plot(const struct replay *r, uint32_t key)
 		const struct point *p = &r->point[pass % r->points];
 		double v[2] = {p->x, p->y}, at[2];
 
-		/* flagged ones last, so that they are seen */
+		/* flagged ones last, so that they are visible */
 		if (p->key != key || p->flagged != (pass >= r->points))
 			continue;
 		for (int a = 0; a < 2; a++) {
 			at[a] = hi[a] <= lo[a] ? 0.5
 				: log_axis[a]  ? log(v[a] / lo[a]) / log(hi[a] / lo[a])
 					       : (v[a] - lo[a]) / (hi[a] - lo[a]);
-			/* ratios of extremes overflow: such a point is drawn somewhere, not nowhere */
+			/* extreme values may overflow: the point stays inside the plot */
 			at[a] = at[a] >= 0 && at[a] <= 1 ? at[a] : 0.5;
 		}
 		cell[PLOT_HEIGHT - 1 - (int)(at[1] * (PLOT_HEIGHT - 1))]
@@ -579,7 +579,7 @@ static void print_people(const struct replay *r, struct roofline **model,
 			shown++;
 		}
 	printf("\n%" PRIu64 " steps of %" PRIu32 " keys, %" PRIu64 " flagged, %" PRIu64
-	       " at work not seen before; skipped: %" PRIu64 " latencies not positive, %" PRIu64
+	       " with new work; skipped: %" PRIu64 " latencies not positive, %" PRIu64
 	       " blank lines; seed %" PRIu64 "\n",
 	       r->rows, r->keys.count, r->flagged, r->novel, r->skipped[SKIP_NOT_POSITIVE],
 	       replay_csv_blank(c), r->config.seed);
@@ -595,7 +595,7 @@ static int run(struct replay *r, struct replay_csv *c)
 	if (rc)
 		return rc;
 	if (!r->rows)
-		fprintf(stderr, "%s: no rows with a latency in it\n", r->path);
+		fprintf(stderr, "%s: no rows with a latency\n", r->path);
 	model = models_by_key(r);
 	if (!model)
 		return 1;
@@ -633,7 +633,7 @@ int replay_steps_main(int argc, char **argv)
 	}
 	rc = run(&r, c);
 done:
-	/* what was printed before an error is whole lines */
+	/* lines before an error are complete */
 	fflush(stdout);
 	replay_csv_close(c);
 	for (uint32_t i = 0; i < r.keys.count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * `sysom replay window`: what a live run saw, through the live run's analysis again. */
+ * `sysom replay window`: repeats a live run's analysis on what it recorded. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@ struct replay_window {
 	bool json, live, compare;
 	const char *known_path;
 	json_t *known;
-	struct replay_incident *incident; /* NULL: no window has come */
+	struct replay_incident *incident; /* NULL: no window yet */
 	uint64_t differ;
 };
 
@@ -28,16 +28,16 @@ static int usage(FILE *to)
 {
 	fputs(
 	    "usage: sysom replay window [options] FILE...\n\n"
-	    "Runs the analysis of a live run again; plain, .gz or .zst, - is standard input:\n"
-	    "  what sysomd --record-analysis FILE wrote: steps are found, judged and compared "
+	    "Repeats the analysis of a live run. A FILE may be .gz or .zst; - is standard input:\n"
+	    "  a recording of sysomd --record-analysis: finds and judges its steps, compares them "
 	    "with\n"
 	    "    their peers' from the same input, and laid beside the verdicts of then;\n"
 	    "  windows, as GET /api/v1/windows/ID gives them: their steps, and the incidents that\n"
 	    "    the aggregator makes of them, with their findings.\n\n"
 	    "  --json           one JSON object per line\n"
-	    "  --live           of a recording: print what was said live instead, in the same "
+	    "  --live           of a recording: print the live verdicts instead, in the same "
 	    "form\n"
-	    "  --compare        of a recording: exit 1 when a line is not the same, byte for byte\n"
+	    "  --compare        of a recording: exit 1 if any line differs from the live one\n"
 	    "  --incident FILE  of windows: the incident they belong to, as `sysom show --json` "
 	    "has\n"
 	    "                   it: what was found across ranks without any window is taken from "
@@ -90,7 +90,7 @@ static int no_memory(void)
 	return 1;
 }
 
-/* A line on standard error; the exit code. */
+/* Prints a message; returns the exit code. */
 static int bad(const char *path, uint64_t offset, const char *what)
 {
 	fprintf(stderr, "sysom replay window: %s: byte %llu: %s\n", term_safe(path, 200),
@@ -106,11 +106,11 @@ static const char *what_of(int err)
 	case -E2BIG:
 		return "its settings need more memory than a recording may take";
 	default:
-		return "neither a window nor what sysomd --record-analysis writes";
+		return "neither a window nor a recording of sysomd --record-analysis";
 	}
 }
 
-/* All of it, or fewer at the end of the file; below 0: a damaged archive. */
+/* Reads all bytes, or fewer at the end of the file; below 0: a damaged archive. */
 static ssize_t read_all(struct trace_reader *in, void *to, size_t bytes)
 {
 	size_t have = 0;
@@ -144,7 +144,7 @@ static void print_summary(const struct replay_window *w, const struct replay_jou
 	       s.findings, s.differ, s.ended ? journal_end_name(s.why) : "missing");
 }
 
-/* One block; 1 when there was one. */
+/* Reads one block; 1: there was one. */
 static int read_block(struct replay_journal *j, struct trace_reader *in, const char *path,
 		      uint64_t *offset, uint8_t *body)
 {
@@ -175,7 +175,7 @@ static int read_block(struct replay_journal *j, struct trace_reader *in, const c
 	return 1;
 }
 
-/* What comes after the magic. */
+/* Reads a recording after its magic. */
 static int replay_recording(struct replay_window *w, struct trace_reader *in, const char *path)
 {
 	uint8_t *body = malloc(LIMIT_JOURNAL_BLOCK_BYTES);
@@ -196,10 +196,11 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 		replay_journal_stats_get(j, &s);
 		w->differ += s.differ;
 		if (!s.ended)
-			fprintf(stderr,
-				"sysom replay window: %s: ends without its end: sysomd was "
-				"killed, or still writes\n",
-				term_safe(path, 200));
+			fprintf(
+			    stderr,
+			    "sysom replay window: %s: the recording is not complete: sysomd was "
+			    "killed, or still writes\n",
+			    term_safe(path, 200));
 	}
 	replay_journal_close(j);
 	free(body);
@@ -213,8 +214,8 @@ static int bad_known(const struct replay_window *w, int line, const char *what)
 	return 2;
 }
 
-/* The values of a JSON text, or more: each but the first has a comma or a bracket before it. Short ones
- * take far more memory than text: `[],` takes forty times its own. */
+/* An upper bound of the number of values in a JSON text: each but the first follows a comma or bracket.
+ * Short values need far more memory than text: `[],` forty times. */
 static size_t values_of(const char *text, size_t bytes)
 {
 	size_t values = 1;
@@ -228,7 +229,7 @@ static size_t values_of(const char *text, size_t bytes)
 	return values;
 }
 
-/* The incident that was asked for with --incident. */
+/* Reads the incident of --incident. */
 static int parse_known(struct replay_window *w, struct trace_reader *in, char *text)
 {
 	ssize_t n = read_all(in, text, LIMIT_REPLAY_JSON_BYTES + 1);
@@ -238,11 +239,11 @@ static int parse_known(struct replay_window *w, struct trace_reader *in, char *t
 		return bad_known(w, 1, trace_reader_error(in));
 	if ((size_t)n > LIMIT_REPLAY_JSON_BYTES ||
 	    values_of(text, (size_t)n) > LIMIT_REPLAY_JSON_VALUES)
-		return bad_known(w, 1, "larger than an incident can be (16 MiB, a million values)");
+		return bad_known(w, 1, "too large for an incident (16 MiB, a million values)");
 	w->known = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
 	if (json_is_object(w->known))
 		return 0;
-	return bad_known(w, w->known ? 1 : e.line, w->known ? "no incident" : e.text);
+	return bad_known(w, w->known ? 1 : e.line, w->known ? "not an incident" : e.text);
 }
 
 static int load_known(struct replay_window *w)
@@ -263,7 +264,7 @@ static int load_known(struct replay_window *w)
 	return rc;
 }
 
-/* A window, of which the first bytes are read already. */
+/* Reads a window whose first bytes are already read. */
 static int replay_stored(struct replay_window *w, struct trace_reader *in, const char *path,
 			 const char *begin, size_t have)
 {
@@ -283,7 +284,7 @@ static int replay_stored(struct replay_window *w, struct trace_reader *in, const
 		err = replay_incident_open(&w->incident, stdout, w->json, w->known);
 	if (err && err != -ENOMEM) {
 		free(body);
-		return bad(w->known_path ? w->known_path : path, 0, "no incident");
+		return bad(w->known_path ? w->known_path : path, 0, "not an incident");
 	}
 	if (!err)
 		err = replay_incident_window(w->incident, body, have + (size_t)n);

@@ -9,11 +9,11 @@
 #include "cli/text/kernel_name.h"
 #include "cli/text/term.h"
 
-#define FIGURE_COLUMNS	 36u /* usual, slow, excess, share */
+#define FIGURE_COLUMNS	 36u /* reference, slow, excess, share */
 #define NAME_COLUMNS_MIN 24u
 #define ROW_SHARE_MIN	 0.02
 
-/* Of a kind: accounts without a name, or more to say. */
+/* Names of accounts that have no name of their own. */
 static const char *const others[LEDGER_KINDS] = {
     [LEDGER_UNOBSERVED] = "host: not observed",
     [LEDGER_COMPUTE] = "other kernels",
@@ -33,7 +33,7 @@ static const char *what_text(const char *id)
 	for (unsigned k = 0; k < LEDGER_WHATS; k++)
 		if (!strcmp(id, ledger_what_id((enum ledger_what)k)))
 			return ledger_what_text((enum ledger_what)k);
-	return id; /* of a newer aggregator */
+	return id; /* a newer aggregator's */
 }
 
 bool incident_ledger_is_known(const json_t *d)
@@ -41,7 +41,7 @@ bool incident_ledger_is_known(const json_t *d)
 	return json_array_size(json_object_get(json_object_get(d, "ledger"), "rows")) > 0;
 }
 
-/* "128", "128x2": without trailing ones. */
+/* "128", "128x2": without trailing 1s. */
 static const char *extent(const unsigned *n, char *out, size_t bytes)
 {
 	int used = snprintf(out, bytes, "%u", n[0]);

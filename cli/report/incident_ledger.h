@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_ledger.h - the table of a verdict: what each account of a step takes usually, what it
- * took in the slow steps, and the difference; the differences add up to the slowdown. Threads: one
- * caller. */
+ * incident_ledger.h - a verdict's table: each account's time in the reference and in the slow steps, and
+ * its excess. The excesses add up to the slowdown. Threads: one caller. */
 #ifndef SYSOM_CLI_REPORT_INCIDENT_LEDGER_H
 #define SYSOM_CLI_REPORT_INCIDENT_LEDGER_H
 
@@ -9,7 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Whether the verdict came with a ledger. */
+/* Whether the verdict has a ledger. */
 bool incident_ledger_is_known(const json_t *diagnosis);
 struct incident_ledger_figures {
 	double usual, slow, excess; /* ms */

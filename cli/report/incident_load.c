@@ -12,7 +12,7 @@
 #include "cli/text/term.h"
 #include "wire/codec.h"
 
-/* Windows of one incident that are looked at: 8 ranks for minutes. */
+/* The most windows of one incident: 8 ranks for minutes. */
 #define WINDOWS_MAX 4096
 /* Ranks whose sketches are asked for: so many stand in a report's first lines. */
 #define NICS_MAX 16
@@ -24,7 +24,7 @@ static bool is_named(const json_t *ranks, int32_t rank)
 	return !json_array_size(ranks) || jsonget_has(ranks, rank);
 }
 
-/* 1: read; 0: not had, said so; -ENOMEM. */
+/* 1: read; 0: not available, after a message; -ENOMEM. */
 static int load_one(const struct client *c, const char *id, const json_t *ranks,
 		    struct trace_model *m)
 {
@@ -38,7 +38,7 @@ static int load_one(const struct client *c, const char *id, const json_t *ranks,
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", id);
 	r = client_request(c, "GET", path, 30, &body, &e);
 	if (r) {
-		commands_complain("trace", &e);
+		commands_complain("", &e);
 		buf_fini(&body);
 		return 0;
 	}
@@ -75,7 +75,7 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 			break;
 		}
 		if (!commands_is_id(id)) {
-			fprintf(stderr, "sysom: a window without a proper id is left out\n");
+			fprintf(stderr, "sysom: a window with an invalid id is left out\n");
 			continue;
 		}
 		r = load_one(c, id, json_object_get(incident, "ranks"), m);
@@ -90,10 +90,11 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 	for (size_t k = 0; k < m->rank_count; k++)
 		m->ranks[k].aggregator = c;
 	if (m->left_out)
-		fprintf(stderr,
-			"sysom: %s records are left out: too many for one file (try --rank) or "
-			"impossible times\n",
-			term_count((double)m->left_out));
+		fprintf(
+		    stderr,
+		    "sysom: %s records are left out: they are too many for one file (try --rank) "
+		    "or have impossible times\n",
+		    term_count((double)m->left_out));
 	return count;
 }
 

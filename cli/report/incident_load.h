@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_load.h - downloads the windows of an incident into a trace_model, on one clock. Says on
- * standard error what could not be had. Threads: one caller. */
+ * incident_load.h - downloads the windows of an incident into a trace_model, on one clock. Messages on
+ * standard error name what is missing. Threads: one caller. */
 #ifndef SYSOM_CLI_REPORT_INCIDENT_LOAD_H
 #define SYSOM_CLI_REPORT_INCIDENT_LOAD_H
 
 #include "cli/client.h"
 #include "cli/trace/trace_model.h"
 
-/* rank < 0: all. Fills and finishes the initialised model; with only_collectives, it takes stacks
- * of those ranks alone that the incident names, if it names any. Returns the number of windows read, or
- * -ENOMEM. One at a time is held undecoded. */
+/* rank < 0: all. Fills and finishes the initialised model. With only_collectives, stacks are kept only for
+ * the ranks that the incident names, if it names any. Returns the number of windows read, or -ENOMEM. Holds
+ * one undecoded window at a time. */
 int incident_load_windows(const struct client *c, const json_t *incident, int rank,
 			  struct trace_model *m);
 /* Of the culprits: the NIC that the job chose for NCCL, as their latest sketches have it. */

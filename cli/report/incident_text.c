@@ -59,7 +59,7 @@ bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *unt
 		return false;
 	*since_unix_ns = jsonget_unsigned(in, "begin_unix_ns");
 	*until_unix_ns = jsonget_unsigned(in, "end_unix_ns");
-	/* other slow steps of the incident may lie before it */
+	/* the incident may begin with slow steps before the hang */
 	json_array_foreach ((json_t *)findings, i, f) {
 		if (strcmp(jsonget_text(f, "kind"), "hang") ||
 		    !jsonget_unsigned(f, "begin_unix_ns"))
@@ -84,13 +84,13 @@ const char *incident_text_title(const json_t *in)
 		 json_array_size(ranks) > 1 ? "were" : "was",
 		 flagged > 0 ? term_count(flagged) : "a", flagged > 1 ? "s" : "");
 	if (strcmp(symptom, "slow_job") == 0)
-		what = many ? "are slow together" : "is slow, as is the whole job";
+		what = many ? "are slow together" : "is slow, and so is the whole job";
 	else if (strcmp(symptom, "hiccup") == 0)
 		what = brief;
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "hang" : "hangs";
 	else if (strcmp(symptom, "drift") == 0)
-		what = many ? "have become slower for good" : "has become slower for good";
+		what = many ? "are permanently slower" : "is permanently slower";
 	else
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
@@ -131,9 +131,9 @@ static void print_when(FILE *to, const json_t *in)
 		term_count(jsonget_number(in, "last_step")),
 		term_count(jsonget_number(in, "flagged_steps")));
 	if (to_flag == 1)
-		fputs("; flagged in the first slow step", to);
+		fputs("; detected on the first slow step", to);
 	else if (to_flag > 1)
-		fprintf(to, "; flagged in slow step number %s", term_count(to_flag));
+		fprintf(to, "; detected on slow step %s", term_count(to_flag));
 	fputc('\n', to);
 }
 
@@ -145,8 +145,9 @@ static void print_how_slow(FILE *to, const json_t *in)
 
 	if (!(most > 0) || incident_verdict_is_hang(in))
 		return;
-	fprintf(to, "\n  how slow  %s%s%s against expectation\n", term_style(TERM_RED),
-		term_excess(jsonget_number(in, "excess")), term_style(TERM_PLAIN));
+	fprintf(to, "\n  how slow  %s%s%s compared with the expected latency\n",
+		term_style(TERM_RED), term_excess(jsonget_number(in, "excess")),
+		term_style(TERM_PLAIN));
 	if (expected > 0)
 		fprintf(to, "            expected %9s  %s%s%s\n", term_ms(expected),
 			term_style(TERM_GREEN), term_bar(expected / most, BAR_COLUMNS),
@@ -158,7 +159,7 @@ static void print_how_slow(FILE *to, const json_t *in)
 			term_excess(jsonget_number(in, "self_excess")));
 }
 
-/* "--json" has those that are as usual too. */
+/* Prints the raised signals; --json has all. */
 static void print_signals(FILE *to, const json_t *in)
 {
 	const json_t *signals = json_object_get(in, "signals"), *s;
@@ -200,10 +201,10 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
-	const json_t *nodes = json_object_get(in, "nodes"),
+	const json_t *nodes = json_object_get(in, "nodes"), *ranks = json_object_get(in, "ranks"),
 		     *victims = json_object_get(in, "victims");
 	bool hang = incident_verdict_is_hang(in);
-	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
+	char id[33]; /* a copy: term.h reuses its buffers */
 
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
@@ -222,17 +223,17 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 		fputs(stacks, to);
 	print_signals(to, in);
 	fputc('\n', to);
-	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
-		fprintf(to, "  victims   %s %s: %s only because %s for the %s\n",
+	if (json_array_size(victims) && json_array_size(ranks))
+		fprintf(to, "  victims   %s %s: %s only because %s for %s %s\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks",
 			incident_text_ranks(victims), hang ? "hanging" : "slow",
 			json_array_size(victims) == 1 ? "it waits" : "they wait",
-			hang ? "other one" : "slow one");
+			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks));
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
 		term_count(jsonget_number(in, "window_count")),
 		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
 	if (raw > 0)
-		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),
+		fprintf(to, " of %s of events in these windows: %s", term_bytes(raw),
 			term_percent(sent / raw));
 	fputc('\n', to);
 	print_texts(to, "missing", json_object_get(in, "missing"));
@@ -242,7 +243,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 		fprintf(to, "  stacks    sysom flame %s -o %s.flame.html\n", id, id);
 }
 
-/* A narrow terminal gets no year, nor the two times whose excess is there. */
+/* A narrow terminal gets no year, and of the latency only the excess. */
 #define ROW_WIDE	116
 #define ROW_BEFORE_PART 67 /* columns of the narrow form */
 
@@ -263,7 +264,7 @@ void incident_text_row(FILE *to, const json_t *in)
 	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
 	const char *title = jsonget_text(json_object_get(in, "diagnosis"), "title");
 	unsigned columns = term_columns(), room = 40;
-	bool hang = incident_verdict_is_hang(in); /* slow steps may lie before it */
+	bool hang = incident_verdict_is_hang(in);
 	bool steps = !hang && jsonget_number(in, "latency_ms") > 0;
 	bool wide = columns >= ROW_WIDE;
 

@@ -77,7 +77,7 @@ const char *incident_verdict_hours(double hours)
 	return term_safe(text, 30);
 }
 
-/* costs: an effect is one on each step; what hangs has no more steps. */
+/* costs: effects are per step; false for a hang, which has no steps. */
 static void print_lines(FILE *to, const char *label, const json_t *lines, bool costs,
 			unsigned columns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_verdict.h - the diagnosis of an incident (docs/INTERFACES.md) as an engineer would note it.
- * Trust: it is a peer's JSON. Threads: one caller; texts are term.h's. */
+ * incident_verdict.h - the diagnosis of an incident (docs/INTERFACES.md) as a note.
+ * Trust: it is a server's JSON. Threads: one caller; texts are term.h's. */
 #ifndef SYSOM_CLI_REPORT_INCIDENT_VERDICT_H
 #define SYSOM_CLI_REPORT_INCIDENT_VERDICT_H
 
@@ -8,18 +8,17 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What is said of one line of evidence: its text, or itself where it is a text. Borrowed. */
+/* The text of a line of evidence, which is an object or a text. Borrowed. */
 const char *incident_verdict_line(const json_t *line);
-/* What hangs ends no steps: nothing of it is per step. */
+/* A hang has no steps: nothing of it is per step. */
 bool incident_verdict_is_hang(const json_t *incident);
-/* The cause is not known and nothing is shown for it (INV-9). */
+/* The cause is unknown, and there is no evidence (INV-9). */
 bool incident_verdict_is_empty(const json_t *d);
-/* The layer that it speaks for; "" for none, and for a comparison that does not know. Borrowed. */
+/* The layer that a line of evidence is about; "": none or unknown. Borrowed. */
 const char *incident_verdict_layer(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
 bool incident_verdict_is_open(const json_t *incident);
-/* The k-th diagnosis, the one of the incident first; several unrelated faults have one each. NULL: no
- * more. Borrowed. */
+/* The k-th diagnosis, main one first: unrelated faults have one each. NULL: no more. Borrowed. */
 const json_t *incident_verdict_at(const json_t *incident, size_t k);
 /* The kind of time of the account that the first verdict rests on, as flame graphs call it: "on", "off",
  * "gpu"; NULL: none of them, or no ledger. Static. */

@@ -76,12 +76,13 @@ void job_text_print(FILE *to, const json_t *answer)
 	fprintf(to, "%s rank%s\n", term_count(jsonget_number(answer, "ranks")),
 		jsonget_number(answer, "ranks") == 1 ? "" : "s");
 	if (!json_array_size(kinds)) {
-		fputs("all its steps are of one kind (its ranks report once a minute)\n", to);
+		fputs("all its steps are of one kind (ranks report their kinds once a minute)\n",
+		      to);
 		return;
 	}
 	fputs("what it does besides its usual steps:\n", to);
 	fprintf(to, "  %s%-24s %9s %8s %7s  ranks%s\n", term_style(TERM_DIM), "when", "each",
-		"of time", "times", term_style(TERM_PLAIN));
+		"share", "times", term_style(TERM_PLAIN));
 	json_array_foreach ((json_t *)kinds, i, kind)
 		print_kind(to, kind);
 }

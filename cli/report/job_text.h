@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * job_text.h - a job's kinds of steps as a person wants to read them. Threads: one caller. Trust: it is a
- * peer's JSON: missing or odd fields are left out. */
+ * job_text.h - a job's kinds of steps as text for people. Threads: one caller. Trust: they are a server's
+ * JSON: missing or odd fields are left out. */
 #ifndef SYSOM_CLI_REPORT_JOB_TEXT_H
 #define SYSOM_CLI_REPORT_JOB_TEXT_H
 
 #include <jansson.h>
 #include <stdio.h>
 
-/* answer: of /api/v1/kinds, each kind perhaps with the incident of its first occurrence ("cause"). */
+/* answer: of /api/v1/kinds; a kind may have a "cause", from the incident of its first occurrence. */
 void job_text_print(FILE *to, const json_t *answer);
 /* "every 50 steps", "12 of every 60 steps", "now and then". Static buffer. */
 const char *job_text_often(const json_t *kind);

@@ -35,7 +35,7 @@ static int by_difference(const void *x, const void *y)
 
 static char *changed_arguments(const struct kernel_name *a, const struct kernel_name *b)
 {
-	uint32_t n = a->arg_count > b->arg_count ? a->arg_count : b->arg_count, told = 0;
+	uint32_t n = a->arg_count > b->arg_count ? a->arg_count : b->arg_count, differing = 0;
 	char *text = NULL;
 	size_t bytes;
 	FILE *f;
@@ -50,9 +50,10 @@ static char *changed_arguments(const struct kernel_name *a, const struct kernel_
 		const char *is = i < b->arg_count ? b->args[i] : "none";
 
 		if (strcmp(was, is))
-			fprintf(f, "%sargument %u: %s, now %s", told++ ? "; " : "", i + 1, was, is);
+			fprintf(f, "%sargument %u: %s, now %s", differing++ ? "; " : "", i + 1, was,
+				is);
 	}
-	if (!told)
+	if (!differing)
 		fprintf(f, "%s, now %s", a->full, b->full);
 	fclose(f);
 	return text;

@@ -10,7 +10,7 @@
 #include "base/order.h"
 #include "cli/diff/incident_diff.h"
 
-/* The column of a time, by the culprit's steps; -1: before or after them. */
+/* The column of time t; -1: outside the culprit's steps. */
 static ptrdiff_t column_at(const struct rank_grid *g, uint64_t t)
 {
 	ptrdiff_t step = trace_model_step_at(g->rank[g->culprit], t);
@@ -29,7 +29,7 @@ static void choose_ranks(struct rank_grid *g, const json_t *in, const struct tra
 
 		if (!r->step_count || strcmp(r->who.job, culprit->who.job))
 			continue;
-		/* room for the culprit is kept */
+		/* keep room for the culprit */
 		if (g->rank_count == RANK_GRID_RANKS_MAX ||
 		    (g->rank_count == RANK_GRID_RANKS_MAX - 1 && r < culprit)) {
 			g->left_out++;
@@ -72,7 +72,7 @@ static void add_steps(struct rank_grid *g, uint32_t rank)
 	}
 }
 
-/* Against the peers, where there are enough. */
+/* Compares with the peers, if there are enough. */
 static void compare(struct rank_grid *g)
 {
 	const char *role = g->rank[g->culprit]->who.role;
@@ -143,7 +143,7 @@ static void add_collective(struct rank_grid *g, const struct entry *e, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		double late = e[i].enter_ns >= median ? (double)(e[i].enter_ns - median)
 						      : -(double)(median - e[i].enter_ns);
-		/* the column of the collective, not of who came too late for it */
+		/* all ranks count in the column of the first entry */
 		ptrdiff_t c = column_at(g, e[0].enter_ns);
 		struct rank_grid_cell *cell;
 
@@ -172,7 +172,7 @@ static int add_lateness(struct rank_grid *g)
 		for (k = i + 1; k < n && e[k].key == e[i].key && e[k].func == e[i].func &&
 				e[k].seq == e[i].seq;)
 			k++;
-		/* of two among more ranks nobody knows whether they are the late ones */
+		/* two entries have a median only if the job has two ranks */
 		if (k - i > 1 && (k - i > 2 || g->rank_count == 2))
 			add_collective(g, e + i, k - i);
 	}

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rank_grid.h - ranks against steps: how long each rank's own part of a step took against its peers, and
- * how late it entered collectives. What the heat maps and the bars of `sysom show` are drawn from.
+ * rank_grid.h - self time and lateness by rank and step, for heat maps and the bars of `sysom show`.
  *
- * Columns are steps of one rank (the culprit), or as many at a time as keep them below
- * RANK_GRID_COLUMNS_MAX; another rank's step belongs to the column in which its middle lies, so ranks
- * that count from elsewhere meet. Times must be on one clock (trace_align_apply). Own time is compared with
- * the median of the column's ranks of the same role where there are three or more, else with what was
- * expected of the rank. Lateness is behind the median rank of a collective (the lower one of two), by
- * kernels, or by calls where a rank's kernels were not seen; per cell the latest collective counts.
+ * A column is one step of the culprit, or several, so that at most RANK_GRID_COLUMNS_MAX remain. Another
+ * rank's step belongs to the column of its middle, since ranks may number steps differently. Times must be
+ * on one clock (trace_align_apply). Self time is compared with the median of the column's ranks of the same
+ * role, or, with fewer than three of them, with the rank's expected self time. Lateness is that behind the
+ * median rank of a collective (the lower one of two). It comes from kernels, or from calls if a rank's
+ * kernels were not seen. A cell has its latest collective.
  * Owns: its cells; the model is borrowed. Threads: one caller. */
 #ifndef SYSOM_CLI_REPORT_RANK_GRID_H
 #define SYSOM_CLI_REPORT_RANK_GRID_H
@@ -20,16 +19,16 @@
 #define RANK_GRID_RANKS_MAX   64u
 
 struct rank_grid_cell {
-	double self_ns, excess; /* mean own time; of it above the usual, 0.1: 10% */
-	double late_ns;		/* NAN: not known, as for the others */
+	double self_ns, excess; /* mean self time; its excess, 0.1: 10% */
+	double late_ns;		/* NAN in any field: not known */
 };
 
 struct rank_grid {
 	const struct trace_rank *rank[RANK_GRID_RANKS_MAX]; /* by rank number */
-	uint32_t rank_count, left_out;			    /* ranks without room */
-	uint32_t columns, per_column;			    /* steps in each */
-	uint64_t first_step[RANK_GRID_COLUMNS_MAX]; /* of the column, by the culprit's count */
-	bool flagged[RANK_GRID_COLUMNS_MAX];	    /* a step of the culprit's in it is */
+	uint32_t rank_count, left_out;			    /* left_out: ranks without room */
+	uint32_t columns, per_column;			    /* per_column: steps in each */
+	uint64_t first_step[RANK_GRID_COLUMNS_MAX]; /* the culprit's number of the first step */
+	bool flagged[RANK_GRID_COLUMNS_MAX];	    /* a step of the culprit in it is */
 	struct rank_grid_cell *cell;		    /* [rank][column] */
 	uint32_t culprit;			    /* index in rank */
 };
@@ -42,7 +41,7 @@ static inline const struct rank_grid_cell *rank_grid_at(const struct rank_grid *
 {
 	return &g->cell[rank * g->columns + column];
 }
-/* Medians over the columns that are flagged (or are not) and known; NAN where none is. */
+/* Medians over the columns that are flagged (or not); NAN if none is known. */
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged);
 
 #endif

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Not from a template, so that no text reaches the file unescaped: every string of a peer goes through
+ * escape_html(). */
 #include "cli/report/report.h"
 
 #include <errno.h>
@@ -25,11 +27,11 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 
 	fprintf(to, "<h2>Kernels and copies of rank %d</h2>\n", r->who.rank);
 	if (!k) {
-		fputs("<p class=\"dim\">Its windows came as summaries, without records.</p>\n", to);
+		fputs("<p class=\"dim\">Its windows are summaries without records.</p>\n", to);
 		return;
 	}
 	fprintf(to,
-		"<p class=\"dim\">Device time per step: %zu slow %s against %zu %s of the same "
+		"<p class=\"dim\">GPU time per step: %zu slow %s compared with %zu %s of the same "
 		"windows",
 		slow, slow == 1 ? "step" : "steps", normal, normal == 1 ? "other" : "others");
 	if (count > KERNELS_SHOWN)
@@ -78,8 +80,8 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 	if (!err && d.count) {
 		fprintf(
 		    to,
-		    "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">Device time per "
-		    "step, means of %zu and %zu steps; %zu of %zu by the difference.</p>\n"
+		    "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">GPU time per "
+		    "step, means of %zu and %zu steps; the %zu largest differences of %zu.</p>\n"
 		    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
 		    "scope=\"col\">kernel</th>",
 		    culprit->who.rank, peer->who.rank, steps[1], steps[0],

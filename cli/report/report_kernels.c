@@ -19,8 +19,7 @@ ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *d
 	return trace_model_step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
 }
 
-/* Per step: whether its records are there. A window may cut its first or last step, and half a step
- * would look like one with half the work. */
+/* A window may cut its first or last step, and half a step would look like one with half the work. */
 uint8_t *report_kernels_whole(const struct trace_rank *r, size_t *slow, size_t *normal)
 {
 	uint32_t *found = calloc(r->step_count + 1, sizeof(*found));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * report_kernels.h - device time per step and kernel name, in slow steps against the others of the
- * same windows. Pure; the result is the caller's to free. */
+ * report_kernels.h - GPU time per step and kernel name: in slow steps, and in the other steps of the same
+ * windows. Pure; the caller frees the result. */
 #ifndef SYSOM_CLI_REPORT_REPORT_KERNELS_H
 #define SYSOM_CLI_REPORT_REPORT_KERNELS_H
 
@@ -12,14 +12,14 @@ struct report_kernel {
 	double slow_ns, normal_ns; /* per step */
 };
 
-/* By the difference, largest first. *slow_steps, *normal_steps: steps whose records are all there;
- * others don't count. NULL when there are none, or no memory. */
+/* Sorted by difference, largest first. *slow_steps, *normal_steps: the numbers of steps with all their
+ * records; others don't count. NULL: no such steps, or out of memory. */
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
 					  size_t *count, size_t *slow_steps, size_t *normal_steps);
-/* Per step, 1 where its records are all there, to be freed; adds how many of those are slow and not to
- * *slow and *normal. NULL: no memory. */
+/* Per step 1 if it has all its records; adds their numbers to *slow and *normal. The caller frees it. NULL:
+ * out of memory. */
 uint8_t *report_kernels_whole(const struct trace_rank *r, size_t *slow, size_t *normal);
-/* The step that a device record was launched in, or -1. */
+/* The step in which a device record was launched, or -1. */
 ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *device);
 
 #endif

@@ -18,15 +18,15 @@
 #include "cli/text/term.h"
 
 #define POINTS_MAX 2000u
-/* The colour is full where one of twenty cells has more, so that one odd step does not pale the rest. */
+/* One cell of twenty exceeds the full colour's value, so one odd step does not pale the rest. */
 #define FULL_QUANTILE 0.95
 
 /* ---- heat maps ---- */
 
 struct heat {
 	const struct rank_grid *g;
-	bool late;   /* else own time */
-	double full; /* the value that has the full colour */
+	bool late;   /* else self time */
+	double full; /* the value of the full colour */
 	double row;  /* height */
 };
 
@@ -37,7 +37,7 @@ static double value_of(const struct heat *h, uint32_t r, uint32_t c)
 	return h->late ? cell->late_ns / 1e6 : cell->excess;
 }
 
-/* -ENODATA: no value at all. */
+/* -ENODATA: no value. */
 static int find_full(struct heat *h)
 {
 	size_t all = (size_t)h->g->rank_count * h->g->columns;
@@ -51,7 +51,7 @@ static int find_full(struct heat *h)
 			if (isfinite(value_of(h, r, c)))
 				v[n++] = fabs(value_of(h, r, c));
 	h->full = median_lower(v, n, FULL_QUANTILE);
-	/* 1% and 0.1 ms are not made to look like much */
+	/* less than 1% or 0.1 ms stays pale */
 	h->full = fmax(h->full, h->late ? 0.1 : 0.01);
 	free(v);
 	return n ? 0 : -ENODATA;
@@ -82,7 +82,7 @@ static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
 		value_text(h, v));
 }
 
-/* What is not known must not look like what is usual. */
+/* Unknown cells must not look like healthy ones. */
 static void put_unknown(FILE *to, const struct heat *h, uint32_t r)
 {
 	for (uint32_t c = 0, end; c < h->g->columns; c = end + 1) {
@@ -156,8 +156,8 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 		"<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
 		"blank: not known.</p>\n",
 		late ? "How late each rank enters collectives"
-		     : "Self time of each rank against its peers",
-		late ? "Behind the median rank, the latest collective of each step."
+		     : "Self time of each rank, compared with its peers",
+		late ? "Delay behind the median rank, in each step's latest collective."
 		     : "Step time without waiting in collectives.",
 		value_text(&h, h.full), late ? "before the others" : "faster");
 	fprintf(to,
@@ -211,7 +211,7 @@ struct point {
 	double x, expected_ms, ms;
 	uint64_t step;
 	bool flagged;
-	bool by_peers; /* stands beside the line: the model expected something else */
+	bool by_peers; /* expected by the peers, not by the model: not on the line */
 };
 
 struct scatter {
@@ -227,8 +227,8 @@ static bool by_peers(const struct window_step *s)
 	return s->flags & TRACE_STEP_BY_PEERS;
 }
 
-/* Of those whose expectation is the model's: what the peers show is the step's own time less an excess,
- * which follows it whatever its work. */
+/* Only over steps that the model judged. The peers' expected latency is the step's own less an excess, so
+ * it does not follow the work. */
 static double correlation(const struct trace_rank *r, int work)
 {
 	struct regress_sums sums = {0};
@@ -356,13 +356,14 @@ void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model 
 
 		fprintf(to,
 			"<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
-			"Time of each step against its work; the line is what was expected, red: "
-			"flagged.%s",
+			"Each dot is a step: its latency by its work. The line is the expected "
+			"latency; red steps are flagged.%s",
 			r->who.rank,
-			any_by_peers(r) ? " Steps that only the other ranks of its node show to be "
-					  "slow have no part "
-					  "in the line: the model itself had come to expect them."
-					: "");
+			any_by_peers(r)
+			    ? " Steps that are slow only compared with the node's other "
+			      "ranks are not part of the line: the model has learned "
+			      "them."
+			    : "");
 		if (w && w->model_state)
 			fprintf(to, " The model was %s%s", roofline_state_name(w->model_state),
 				w->model_r2 > 0 ? "" : ".");

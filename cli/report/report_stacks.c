@@ -11,7 +11,7 @@
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
-/* A report is read beside other things: what is below 0.1% is not. */
+/* Frames below 0.1% are too small to see in a report. */
 #define REPORT_SHARE_MIN 0.001
 #define FUNCTIONS_SHOWN	 15u
 
@@ -50,11 +50,11 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 
 	fprintf(to,
 		"<h2>CPU stacks of rank %d</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
-		"blocking waits (%s), of its process, its threads and children.%s</p>\n",
+		"blocking events (%s), of its process, its threads and children.%s</p>\n",
 		r->who.rank, term_count((double)s->on_count), term_span((double)s->on_ns * 1e-9),
 		term_count((double)s->off_count), term_span((double)s->off_ns * 1e-9),
 		s->on_count && s->on_count < PROFILE_SAMPLES_MIN
-		    ? " The samples are too few to tell which functions take the time."
+		    ? " Too few samples to show which functions take the time."
 		    : "");
 	if (!incident_stacks_gil(s, gil, sizeof(gil)))
 		return;
@@ -83,7 +83,7 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 	escape_around(to, "<td class=\"t\">", d->name, "</td></tr>\n");
 }
 
-/* Functions whose share of the CPU is surely another. */
+/* The functions whose share of the CPU differs significantly. */
 static int put_functions(FILE *to, const struct incident_diff *diff)
 {
 	uint64_t had[2] = {incident_diff_samples(diff->base), incident_diff_samples(diff->other)};
@@ -94,9 +94,8 @@ static int put_functions(FILE *to, const struct incident_diff *diff)
 
 	if (had[0] < PROFILE_SAMPLES_MIN || had[1] < PROFILE_SAMPLES_MIN) {
 		fprintf(to,
-			"<p class=\"dim\">%s and %s samples are too few to tell which functions' "
-			"share of "
-			"the CPU changed.</p>\n",
+			"<p class=\"dim\">%s and %s samples are too few to compare the functions' "
+			"shares of the CPU.</p>\n",
 			term_count((double)had[0]), term_count((double)had[1]));
 		return 0;
 	}
@@ -123,14 +122,13 @@ static int put_functions(FILE *to, const struct incident_diff *diff)
 	if (shown)
 		fputs("</table></div>\n", to);
 	else if (!err)
-		fputs("<p class=\"dim\">No function's share of the CPU differs by 0.5 % of the "
-		      "whole and "
-		      "more than sampling noise.</p>\n",
+		fputs("<p class=\"dim\">No function's share of the CPU differs by more than 0.5 "
+		      "points and sampling noise.</p>\n",
 		      to);
 	free(d);
 	profile_close(p[0]);
 	profile_close(p[1]);
-	return err == -EINVAL ? 0 : err; /* blocked all the time */
+	return err == -EINVAL ? 0 : err; /* -EINVAL: blocked all the time */
 }
 
 int report_stacks_diff(FILE *to, const struct incident_diff *d)

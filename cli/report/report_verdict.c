@@ -9,7 +9,7 @@
 #include "cli/text/escape.h"
 #include "cli/text/term.h"
 
-/* costs: an effect is one on each step; what hangs has no more steps. */
+/* costs: effects are per step; false for a hang, which has no steps. */
 static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines,
 		      bool costs)
 {
@@ -73,7 +73,7 @@ static void put_means(FILE *to, const json_t *l, bool own, bool hang)
 			own ? "the same rank" : "its peers");
 }
 
-/* Where the time of the slow steps went. */
+/* The ledger. */
 static void put_ledger(FILE *to, const json_t *d, bool hang)
 {
 	const json_t *l = json_object_get(d, "ledger");

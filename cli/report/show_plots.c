@@ -13,7 +13,7 @@
 #define BAR_COLUMNS 20u
 
 struct spark {
-	double ms[SPARK_MAX]; /* the longest step of the cell */
+	double ms[SPARK_MAX]; /* of a cell's longest step */
 	bool flagged[SPARK_MAX];
 	unsigned cells;
 };
@@ -51,7 +51,7 @@ static void print_spark(FILE *to, const struct trace_rank *r, unsigned columns)
 		if (s.flagged[i] != red)
 			fputs(term_style(s.flagged[i] ? TERM_RED : TERM_PLAIN), to);
 		red = s.flagged[i];
-		/* from the shortest up, but a few percent are not made to look like much */
+		/* the range is at least 10%, so that small differences look small */
 		fputs(term_level((s.ms[i] - lo) / (hi - lo > 0.1 * lo ? hi - lo : 0.1 * lo)), to);
 	}
 	fprintf(to, "%s\n%*s", red ? term_style(TERM_PLAIN) : "", INDENT, "");
@@ -62,7 +62,7 @@ static void print_spark(FILE *to, const struct trace_rank *r, unsigned columns)
 		(unsigned long long)r->steps[r->step_count - 1].step.index, r->who.rank);
 }
 
-static bool is_worth_telling(const struct rank_grid *g)
+static bool has_two_ranks(const struct rank_grid *g)
 {
 	unsigned known = 0;
 
@@ -81,12 +81,12 @@ static void print_ranks(FILE *to, const struct rank_grid *g)
 		most = self > most ? self : most;
 	}
 	fprintf(to, "\n  %-10s%s%9s %-*s %8s %10s%s\n", "ranks", term_style(TERM_DIM), "self time",
-		(int)BAR_COLUMNS, "in flagged steps", "above", "late", term_style(TERM_PLAIN));
+		(int)BAR_COLUMNS, "in flagged steps", "excess", "late", term_style(TERM_PLAIN));
 	for (uint32_t r = 0, shown = 0; r < g->rank_count; r++) {
 		struct rank_grid_cell c = rank_grid_typical(g, r, true);
 		bool culprit = r == g->culprit;
 
-		/* room for the culprit is kept */
+		/* keep room for the culprit */
 		if (!isfinite(c.self_ns) || (!culprit && shown >= RANKS_SHOWN - (r < g->culprit)))
 			continue;
 		shown++;
@@ -106,7 +106,7 @@ void show_plots_print(FILE *to, const json_t *in, const struct trace_model *m, u
 		return;
 	if (g.rank[g.culprit]->step_count > 2)
 		print_spark(to, g.rank[g.culprit], columns);
-	if (is_worth_telling(&g))
+	if (has_two_ranks(&g))
 		print_ranks(to, &g);
 	rank_grid_free(&g);
 }

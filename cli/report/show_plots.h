@@ -8,8 +8,8 @@
 
 #include "cli/trace/trace_model.h"
 
-/* Step times of the culprit with the flagged ones marked, and per rank own time and lateness in those;
- * nothing where the windows have no steps. */
+/* The culprit's step times with flagged ones marked, and each rank's self time and lateness in those;
+ * nothing if the windows have no steps. */
 void show_plots_print(FILE *to, const json_t *incident, const struct trace_model *m,
 		      unsigned columns);
 

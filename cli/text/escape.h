@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * escape.h - text from peers and files, made harmless for the page or document it is put into. What is
- * no well-formed UTF-8, a control or a direction-changing character becomes "?". Threads: any, one
- * stream each. */
+ * escape.h - makes text from peers and files harmless in a page or document. Invalid UTF-8, control
+ * characters and direction changes become "?". Threads: any, one stream each. */
 #ifndef SYSOM_CLI_TEXT_ESCAPE_H
 #define SYSOM_CLI_TEXT_ESCAPE_H
 
 #include <stdio.h>
 
-/* As text of an element or within a quoted attribute. */
+/* For an element's text or a quoted attribute. */
 void escape_html(FILE *to, const char *text);
-/* Between two pieces of markup, which are taken as they are. */
+/* The text between two pieces of markup, which are not escaped. */
 void escape_around(FILE *to, const char *before, const char *text, const char *after);
 /* A table's cell of it. */
 void escape_cell(FILE *to, const char *text);
 /* A JSON string with its quotes, which also stands in a script element: no <, > or & in it. */
 void escape_json(FILE *to, const char *text);
-/* The same for a file of its own, where these stand as they are. */
+/* The same for a JSON file: with <, > and &. */
 void escape_json_file(FILE *to, const char *text);
-/* A JSON string with its quotes, control characters by their numbers; what is no text is U+FFFD. */
+/* A JSON string with its quotes that keeps control characters as \u; invalid UTF-8 is U+FFFD. */
 void escape_json_exact(FILE *to, const char *text);
-/* A page that is well-formed and escaped already, as an attribute's value (srcdoc). */
+/* A complete page, already escaped, as an attribute's value (srcdoc). */
 void escape_page(FILE *to, const char *page);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernel_name.c - see kernel_name.h. Demangled names are scanned rather than parsed: brackets nest, and
- * "operator<", "->" and "(anonymous namespace)" are the places where they are no brackets. */
+ * kernel_name.c - see kernel_name.h. Demangled names are scanned, not parsed: brackets nest, except in
+ * "operator<", "->" and "(anonymous namespace)". */
 #include "cli/text/kernel_name.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 struct scan {
 	const char *text, *at;
-	const char *begin; /* of the name, behind a return type */
+	const char *begin; /* of the name, after a return type */
 	char base[LIMIT_NAME_BYTES + 1];
 	size_t base_bytes;
 	struct {
@@ -38,7 +38,7 @@ static void put_arg(struct scan *s, const char *from, const char *to)
 		to--;
 	if (from == to)
 		return;
-	if (s->arg_count == KERNEL_NAME_ARGS_MAX) { /* the rest in one */
+	if (s->arg_count == KERNEL_NAME_ARGS_MAX) { /* the last one takes the rest */
 		s->arg[KERNEL_NAME_ARGS_MAX - 1].bytes =
 		    (size_t)(to - s->arg[KERNEL_NAME_ARGS_MAX - 1].at);
 		return;
@@ -47,7 +47,7 @@ static void put_arg(struct scan *s, const char *from, const char *to)
 	s->arg[s->arg_count++].bytes = (size_t)(to - from);
 }
 
-/* From behind '<' to behind its '>', or to the end: traces cut long names. */
+/* From after '<' to after its '>', or to the end: traces cut long names. */
 static void take_arguments(struct scan *s)
 {
 	const char *from = s->at;
@@ -77,7 +77,7 @@ static bool looks_like_cxx(const char *text)
 	return strchr(text, '<') || strstr(text, "::") || (strchr(text, '(') && strchr(text, ')'));
 }
 
-/* false: not a name that this understands. */
+/* false: the name is not understood. */
 static bool scan_name(struct scan *s)
 {
 	for (s->begin = s->at = s->text; *s->at;) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kernel_name.h - the name of a GPU kernel taken apart: what it is called, and its template arguments,
- * from the mangled name or from one that is demangled already. Owns: its texts. Threads: one caller.
- * Trust: names come from the job; LIMIT_NAME_BYTES of them are looked at. */
+ * kernel_name.h - splits the name of a GPU kernel, mangled or not, into base name and template arguments.
+ * Owns: its texts. Threads: one caller. Trust: names come from the job; it reads LIMIT_NAME_BYTES. */
 #ifndef SYSOM_CLI_TEXT_KERNEL_NAME_H
 #define SYSOM_CLI_TEXT_KERNEL_NAME_H
 
@@ -11,12 +10,12 @@
 
 struct kernel_name {
 	char *full; /* demangled, without return type and parameters: "ns::gemm<float, 128>" */
-	char *base; /* and without template arguments: "ns::gemm" */
-	char *args[KERNEL_NAME_ARGS_MAX]; /* of all its templates in order: "float", "128" */
-	uint32_t arg_count;		  /* of more than there is room for the last is the rest */
+	char *base; /* also without template arguments: "ns::gemm" */
+	char *args[KERNEL_NAME_ARGS_MAX]; /* all template arguments in order: "float", "128" */
+	uint32_t arg_count;		  /* the last one takes those without room */
 };
 
-/* 0, -ENOMEM. What is no C++ name is its own base. */
+/* 0, -ENOMEM. A name that is not C++ is its own base. */
 int kernel_name_parse(struct kernel_name *k, const char *raw);
 void kernel_name_free(struct kernel_name *k);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * naming.h - what is asked of names and paths. Header only. */
+ * naming.h - helpers for names and paths. Header only. */
 #ifndef SYSOM_CLI_TEXT_NAMING_H
 #define SYSOM_CLI_TEXT_NAMING_H
 
@@ -14,7 +14,7 @@ static inline bool naming_ends(const char *text, const char *with)
 	return n >= k && !strcmp(text + n - k, with);
 }
 
-/* What stands behind the last slash; all where nothing does. */
+/* The part after the last slash, or the whole path if it ends there. */
 static inline const char *naming_base(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -22,7 +22,7 @@ static inline const char *naming_base(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* The place of a name in a list; -1: not in it. */
+/* The index of a name in a list, or -1. */
 static inline int naming_among(const char *const *names, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)

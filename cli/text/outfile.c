@@ -22,7 +22,7 @@ int outfile_open(struct outfile *o, const char *path)
 	if (strlen(path) >= sizeof(o->path))
 		return -ENAMETOOLONG;
 	strcpy(o->path, path);
-	/* a device or pipe is written as it is */
+	/* a device or pipe is written directly */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
 		o->f = fopen(path, "we");
 		return o->f ? 0 : -errno;
@@ -42,18 +42,18 @@ int outfile_open(struct outfile *o, const char *path)
 	return -ENOMEM;
 }
 
-static int why(void)
+static int last_error(void)
 {
 	return errno ? -errno : -EIO;
 }
 
-/* What failed may lie back, and errno be another call's: it fails again. */
+/* errno may belong to a later call, so the write is repeated to get its error. */
 int outfile_error(FILE *f)
 {
 	if (!ferror(f))
 		return 0;
 	errno = 0;
-	return fputc('\n', f) == EOF || fflush(f) ? why() : -EIO;
+	return fputc('\n', f) == EOF || fflush(f) ? last_error() : -EIO;
 }
 
 int outfile_close(struct outfile *o, int result)
@@ -62,7 +62,7 @@ int outfile_close(struct outfile *o, int result)
 		return fflush(stdout) || ferror(stdout) ? outfile_error(stdout) : result;
 	errno = 0;
 	if (fclose(o->f) && !result)
-		result = why();
+		result = last_error();
 	if (!*o->temporary)
 		return result;
 	if (!result && rename(o->temporary, o->path))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * outfile.h - an output file that is there complete or not at all; "-" is standard output. */
+ * outfile.h - writes an output file completely or not at all; "-" is standard output. */
 #ifndef SYSOM_CLI_TEXT_OUTFILE_H
 #define SYSOM_CLI_TEXT_OUTFILE_H
 
@@ -12,9 +12,9 @@ struct outfile {
 
 /* 0 or -errno. */
 int outfile_open(struct outfile *o, const char *path);
-/* result: what the writer returned; below 0 the file is thrown away. 0 or -errno. */
+/* result: of the writer; below 0 the file is discarded. 0 or -errno. */
 int outfile_close(struct outfile *o, int result);
-/* Whether all that was written to f went through, after a flush where that matters: 0 or -errno. */
+/* 0 or -errno of all earlier writes to f; flush first to include buffered ones. */
 int outfile_error(FILE *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pages.h - large arrays that are filled from end to end. Header-only. */
+ * pages.h - memory of large arrays. Header-only. */
 #ifndef SYSOM_CLI_TEXT_PAGES_H
 #define SYSOM_CLI_TEXT_PAGES_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Tells the kernel so: one fault per 2 MiB instead of one per 4 KiB. Returns the array. */
+/* Asks for huge pages: one fault per 2 MiB instead of one per 4 KiB. Returns the array. */
 static inline void *pages_filled(void *array, size_t bytes)
 {
 	const uintptr_t page = 2u << 20;
@@ -20,7 +20,7 @@ static inline void *pages_filled(void *array, size_t bytes)
 	return array;
 }
 
-/* Memory for what wants whole cache lines. */
+/* Memory that starts at a cache line. */
 static inline void *pages_aligned(size_t bytes)
 {
 	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);

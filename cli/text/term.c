@@ -111,7 +111,7 @@ unsigned term_next_char(const char *text, bool *ok)
 	return n ? n : 1;
 }
 
-/* Copies up to `columns` harmless characters; returns what is left of the text. */
+/* Copies up to `columns` harmless characters; returns the rest of the text. */
 static const char *copy_safe(char **out, char *end, const char *text, unsigned columns)
 {
 	while (*text && columns-- > 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * term.h - text for people: colours only on a terminal (and not with NO_COLOR), untrusted text made
- * harmless, numbers with fitting units, bars. Threads: any; functions that return text give it in
- * one of TERM_TEXTS buffers of the thread, valid until as many further calls. */
+ * term.h - text for people: colours only on a terminal (and not with NO_COLOR), harmless copies of
+ * untrusted text, numbers with units, bars. Threads: one caller. Returned texts are in TERM_TEXTS static
+ * buffers, used in turn: each is valid until that many further calls. */
 #ifndef SYSOM_CLI_TEXT_TERM_H
 #define SYSOM_CLI_TEXT_TERM_H
 
@@ -19,16 +19,15 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YE
 /* Looks at standard output, NO_COLOR, TERM and the locale. */
 void term_init(void);
 bool term_is_live(void);	   /* standard output is a terminal */
-unsigned term_columns(void);	   /* of standard output; 160 where it is no terminal */
+unsigned term_columns(void);	   /* of standard output; 160 if it is not a terminal */
 bool term_error_is_live(void);	   /* standard error is a terminal that can rewrite a line */
 unsigned term_error_columns(void); /* of standard error; 80 */
-/* An escape sequence, or "" where colours are off. */
+/* An escape sequence, or "" if colours are off. */
 const char *term_style(enum term_style s);
 /* Valid UTF-8 text without control, escape or direction-changing characters, cut at max_columns
  * characters ("..." in the middle); NULL reads as "". */
 const char *term_safe(const char *text, unsigned max_columns);
-/* Bytes of the next character, at least 1; *ok: well-formed and harmless. text must not be at its
- * end. */
+/* Bytes of the next character, at least 1; *ok: valid and harmless. text must not be empty. */
 unsigned term_next_char(const char *text, bool *ok);
 const char *term_ms(double ms);		 /* "27.5 ms", "1.24 s", "830 us" */
 const char *term_bytes(double bytes);	 /* "1.2 MB" */
@@ -37,12 +36,12 @@ const char *term_excess(double excess);	 /* 0.5 -> "+50 %", 48 -> "x49" */
 const char *term_count(double n);	 /* "12,345" */
 const char *term_span(double seconds);	 /* "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
-/* fraction 0..1 of width cells, padded to them; eighth blocks where the locale can show them. */
+/* A bar of fraction (0 to 1) of width cells, padded; in eighths of a cell if the locale is UTF-8. */
 const char *term_bar(double fraction, unsigned width);
-/* Untrusted text in lines of at most `columns` between words, each behind `indent` cells; the label stands
- * two cells from the left in the first. */
+/* Untrusted text, wrapped between words at `columns` and indented by `indent`; the label stands in the
+ * first line's indent, two cells from the left. */
 void term_wrap(FILE *to, unsigned indent, const char *label, const char *text, unsigned columns);
-/* One cell of a column chart, 0..1 in eighths (in ASCII by weight of the character). Static. */
+/* One cell of a column chart, 0 to 1 in eighths (in ASCII: darker characters for more). Static. */
 const char *term_level(double fraction);
 /* Ascending numbers as "0-4, 6, 7". */
 const char *term_ranges(const int *values, size_t count);

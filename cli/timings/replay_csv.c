@@ -52,7 +52,7 @@ static int bad(struct replay_csv *c, const char *what)
 	return -EBADMSG;
 }
 
-/* More text behind what is there; sets text_end at the end of the file. */
+/* Reads more text; sets text_end at the end of the file. */
 static int text_fill(struct replay_csv *c)
 {
 	ssize_t n;
@@ -70,7 +70,7 @@ static int text_fill(struct replay_csv *c)
 	return 0;
 }
 
-/* The bytes of the row at c->at with its line end, 0 when more text is needed. */
+/* The bytes of the row at c->at with its line end; 0: more text is needed. */
 static size_t row_span(struct replay_csv *c, uint64_t *lines, bool *open_quote)
 {
 	char *p = c->text + c->at, *end = c->text + c->bytes;
@@ -131,7 +131,7 @@ int replay_csv_next(struct replay_csv *c, struct trace_field **fields)
 		}
 		if (memchr(row, '\0', body))
 			return bad(c, "a zero byte");
-		row[body] = '\0'; /* the line end's place */
+		row[body] = '\0'; /* replaces the line end */
 		*fields = c->field;
 		n = trace_reader_fields(row, body, c->field, REPLAY_CSV_FIELDS_MAX);
 		if (n > REPLAY_CSV_FIELDS_MAX)
@@ -155,7 +155,7 @@ const char *replay_csv_error(const struct replay_csv *c)
 	return c->error ? c->error : "out of memory";
 }
 
-/* Up to 15 digits and a small exponent are exact in one multiplication or division. */
+/* With up to 15 digits and a small exponent one multiplication or division is exact. */
 static bool number_short(const char *p, double *out)
 {
 	static const double ten[] = {1e0, 1e1, 1e2,  1e3,  1e4,	 1e5,  1e6,  1e7,

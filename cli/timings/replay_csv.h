@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_csv.h - rows of a CSV file as trace_reader.h has its text. RFC 4180: quoted fields may hold
- * commas, doubled quotes and line ends. Owns: the reader and a buffer. Threads: one caller. Trust: the
- * file is hostile: rows and fields are bounded. */
+ * replay_csv.h - reads the rows of a CSV file that trace_reader.h opens. RFC 4180: quoted fields may hold
+ * commas, doubled quotes and line ends. Owns: the reader and a buffer. Threads: one caller. Trust: the file
+ * is hostile: rows and fields are bounded. */
 #ifndef SYSOM_CLI_TIMINGS_REPLAY_CSV_H
 #define SYSOM_CLI_TIMINGS_REPLAY_CSV_H
 
@@ -18,15 +18,14 @@ struct replay_csv;
 /* path "-" is standard input. 0 or -errno. */
 int replay_csv_open(struct replay_csv **out, const char *path);
 void replay_csv_close(struct replay_csv *c); /* NULL is a no-op */
-/* The number of fields, whose texts are valid until the next row; 0 at the end; -EBADMSG
- * (replay_csv_error says what), -EIO, -ENOMEM. Blank
- * lines are passed over and counted. */
+/* Returns the number of fields; their texts are valid until the next row. 0 at the end; -EBADMSG
+ * (replay_csv_error has the reason), -EIO, -ENOMEM. Skips and counts blank lines. */
 int replay_csv_next(struct replay_csv *c, struct trace_field **fields);
-/* Of the row last returned, or where the error is; from 1. */
+/* The line of the last row or of the error, from 1. */
 uint64_t replay_csv_line(const struct replay_csv *c);
 uint64_t replay_csv_blank(const struct replay_csv *c);
 const char *replay_csv_error(const struct replay_csv *c);
-/* A whole field as a finite number. */
+/* Reads the whole field as a finite number. */
 bool replay_csv_number(const struct trace_field *f, double *out);
 
 #endif

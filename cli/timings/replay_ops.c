@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysom replay ops: the operations of a data and pipeline parallel job. What a rank decides alone is its
- * compute, and how late it enters its stage's collectives because it neither computed nor was in a
- * transfer. All leave a collective together, so who was in it for less time than its peers entered later by
- * the difference: no common clock is needed, and a gap for which nobody waited is not lateness. What a
- * rank of a pipeline may itself have waited for, another rank of its replica, is not its own. */
+ * sysom replay ops: the operations of a data and pipeline parallel job. A rank's self time is its compute
+ * and its lateness in the stage's collectives. All ranks leave a collective together. So a rank that was in
+ * it for less time than its peers entered later by the difference, and no common clock is needed. Lateness
+ * counts only up to the gap before the collective, in which the rank neither computed nor transferred. The
+ * time that a rank may have waited for other ranks of its replica is subtracted. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -20,9 +20,9 @@
 #include "cli/timings/replay_workers.h"
 
 #define OPS_MAX (1u << 25) /* 48 bytes each */
-/* Gaps are some percent of a step, and a framework's housekeeping in them is not a fault. */
+/* Gaps are some percent of a step; the framework's housekeeping in them is not a fault. */
 #define GAP_LEAST 0.02
-/* Ranks of one stage do a little more or less for ever: their part of the input, of the embedding. */
+/* Ranks of one stage always differ a little: in their part of the input or of the embedding. */
 #define SELF_LEAST 0.025
 
 enum column {
@@ -46,10 +46,10 @@ struct op {
 	double begin_ns, end_ns;
 	enum type type;
 	uint64_t what; /* hash of a collective's name */
-	double gap_ns; /* before a collective, since the one before it */
+	double gap_ns; /* idle time between the previous collective and this one */
 };
 
-/* How a rank met one collective of its stage. */
+/* One rank in one collective of its stage. */
 struct entry {
 	uint32_t stage, step, rank, number;
 	uint64_t what;
@@ -63,13 +63,13 @@ struct ops {
 	size_t count, room;
 	struct replay_workers_ids stage, replica;
 	uint32_t *stage_of, *replica_of; /* [REPLAY_WORKERS_MAX] */
-	uint64_t moved;			 /* rows whose rank had another stage or replica before */
+	uint64_t moved;			 /* rows whose rank had another stage or replica earlier */
 	struct workers_table t;
 	uint64_t *step;	   /* ascending */
 	uint32_t *members; /* [stages]: ranks */
-	uint32_t *order;   /* steps in order of appearance to their place in time */
+	uint32_t *order;   /* a step's number by appearance -> its place in time */
 	int32_t *rank;
-	double *self, *late, *part[2]; /* part: forward, backward; all behind self */
+	double *self, *late, *part[2]; /* part: forward, backward; one allocation, self first */
 };
 
 static const char usage[] =
@@ -79,8 +79,9 @@ static const char usage[] =
     "rank, step, optype, start_ts and duration (seconds). *-compute is a rank's self time; all "
     "else\n"
     "is a collective or a transfer. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
-    "  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
-    "  --k N, --window N     of mode sysom: 2, 100 steps\n"
+    "  --mode robust|sysom   compare with peers and the past (default), or mean + k sigma "
+    "(SysOM-AI)\n"
+    "  --k N, --window N     for mode sysom: deviations (2), steps (100)\n"
     "  --json                one JSON object per line\n\n"
     "example:\n"
     "  sysom replay ops ops.csv.gz\n\n"
@@ -99,7 +100,7 @@ static int read_header(struct ops *o, const struct replay_csv *c, const struct t
 		while (*is_header && i < n && strcmp(f[i].text, names[k]))
 			i++;
 		if (i >= n)
-			return replay_workers_bad(&o->r, c, "no column of this name", names[k]);
+			return replay_workers_bad(&o->r, c, "a column is missing", names[k]);
 		o->column[k] = i;
 	}
 	return 0;
@@ -178,7 +179,7 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct trac
 		return replay_workers_bad(&o->r, c, "too many ranks or steps", NULL);
 	op = rank < 0 || step < 0 ? NULL : op_new(o);
 	if (!op)
-		return replay_workers_bad(&o->r, c, "more rows than memory", NULL);
+		return replay_workers_bad(&o->r, c, "not enough memory for so many rows", NULL);
 	*op = (struct op){.rank = (uint32_t)rank,
 			  .step = (uint32_t)step,
 			  .begin_ns = 1e9 * start,
@@ -205,8 +206,8 @@ static int read_all(struct ops *o, struct replay_csv *c)
 				continue;
 		}
 		if ((uint32_t)n != o->width)
-			return replay_workers_bad(&o->r, c, "another number of fields than before",
-						  NULL);
+			return replay_workers_bad(
+			    &o->r, c, "the number of fields differs from the rows before", NULL);
 		rc = read_row(o, c, f);
 		if (rc)
 			return rc;
@@ -252,7 +253,7 @@ static void fill_cell(struct ops *o, size_t begin, size_t end)
 			o->part[k][at] = part[k];
 }
 
-/* ---- who came late ---- */
+/* ---- lateness ---- */
 
 static int by_collective(const void *a, const void *b)
 {
@@ -262,7 +263,8 @@ static int by_collective(const void *a, const void *b)
 	       ORDER(x->number, y->number) ?: ORDER(x->rank, y->rank);
 }
 
-/* Collectives of each rank and step, numbered by name: ops lie by rank, step and time. NULL: no memory. */
+/* The collectives of each rank and step, numbered by name. Ops are sorted by rank, step and time. NULL: out
+ * of memory. */
 static struct entry *entries_of(const struct ops *o, size_t *count)
 {
 	struct entry *v = malloc((o->count + 1) * sizeof(*v));
@@ -290,9 +292,9 @@ static struct entry *entries_of(const struct ops *o, size_t *count)
 	return v;
 }
 
-/* One collective's entries: each rank's lateness is what its peers were in it for longer, as far as gaps
- * explain it. v: [2 n] */
-static void meet(struct ops *o, const struct entry *e, uint32_t n, double *v)
+/* e: one collective's entries. A rank's lateness is how much longer its peers were in it, at most the gap
+ * before it. v: [2 n] */
+static void add_lateness(struct ops *o, const struct entry *e, uint32_t n, double *v)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		double *late = &o->late[workers_cell(&o->t, e[i].rank, e[i].step)], waited;
@@ -306,8 +308,9 @@ static void meet(struct ops *o, const struct entry *e, uint32_t n, double *v)
 	}
 }
 
-/* A rank may have waited for what others of its replica took longer than their stage, or came later by. */
-static void take_waits_off(struct ops *o, double *late, double *others)
+/* A rank may have waited for other ranks of its replica: for their lateness, and for what they took longer
+ * than their stage. */
+static void subtract_waits(struct ops *o, double *late, double *others)
 {
 	uint32_t n = o->t.workers;
 	size_t steps = o->t.steps;
@@ -349,22 +352,22 @@ static int lateness(struct ops *o)
 	if (!err && count)
 		qsort(e, count, sizeof(*e), by_collective);
 	for (size_t i = 0, j; !err && i < count; i = j) {
-		/* all of the stage, or a row was lost */
+		/* only with the whole stage: else a row was lost */
 		for (j = i + 1; j < count && e[j].stage == e[i].stage && e[j].step == e[i].step &&
 				e[j].what == e[i].what && e[j].number == e[i].number;
 		     j++)
 			;
 		if (j - i == o->members[e[i].stage] && j - i > 1)
-			meet(o, &e[i], (uint32_t)(j - i), v);
+			add_lateness(o, &e[i], (uint32_t)(j - i), v);
 	}
 	if (!err)
-		take_waits_off(o, v, v + o->t.workers);
+		subtract_waits(o, v, v + o->t.workers);
 	free(v);
 	free(e);
 	return err;
 }
 
-/* Of the step's last end after its first begin, over ranks and steps. */
+/* The median over steps of the time from the first begin to the last end. */
 static double step_time(struct ops *o)
 {
 	double *begin = malloc(2ull * o->t.steps * sizeof(*begin)), *end = begin + o->t.steps, out;
@@ -388,8 +391,7 @@ static double step_time(struct ops *o)
 	return out;
 }
 
-/* Workers in order of their rank, steps of their number, stages of theirs: the order of rows says
- * nothing. */
+/* Sorts workers by rank, steps and stages by number: the order of rows means nothing. */
 static int renumber(struct ops *o)
 {
 	uint32_t *rank = replay_workers_places(&o->r.rank),
@@ -468,8 +470,8 @@ static int fill(struct ops *o)
 	return 0;
 }
 
-/* How much one kind of compute of a worker grew against the others of its stage, from the steps outside
- * [first, last] to those inside; without others against itself. NAN: not known. */
+/* How much one kind of a worker's compute grew from the steps outside [first, last] to those inside,
+ * relative to the others of its stage; without others, absolutely. NAN: not known. */
 static double growth(const struct ops *o, const double *v, uint32_t worker, uint64_t first,
 		     uint64_t last)
 {
@@ -510,8 +512,8 @@ static void refine(void *context, struct workers_finding *found)
 		f->cause = CAUSE_CPU_HOST_GAP;
 		finding_say(
 		    f, LAYER_CPU, f->effect_ns,
-		    "the others of its stage waited for it in "
-		    "collectives; the time is in gaps in which it neither computes nor transfers");
+		    "the other ranks of its stage waited for it in collectives; it spent the "
+		    "time in gaps without compute or transfers");
 		return;
 	}
 	while (worker < o->t.workers && o->rank[worker] != f->ranks[0])
@@ -522,7 +524,7 @@ static void refine(void *context, struct workers_finding *found)
 		return;
 	finding_say(f, LAYER_GPU, f->effect_ns,
 		    "rank %" PRId32
-		    ": forward-compute %+.1f%%, backward-compute %+.1f%% against its "
+		    ": forward-compute %+.1f%%, backward-compute %+.1f%% compared with its "
 		    "stage's other ranks",
 		    f->ranks[0], 100 * forward, 100 * backward);
 	f->cause = fmin(forward, backward) > 0.4 * fmax(forward, backward) ? CAUSE_GPU_SLOW
@@ -541,7 +543,7 @@ static void print_summary(const struct ops *o)
 	else
 		printf("\n%" PRIu64 " operations of %" PRIu32 " ranks in %" PRIu32
 		       " stages, %" PRIu32 " steps; skipped: %" PRIu64 " blank lines; %" PRIu64
-		       " rows of a rank with another stage or replica than before\n",
+		       " rows whose rank had another stage or replica before\n",
 		       o->r.rows, o->t.workers, o->t.roles, o->t.steps, o->r.blank, o->moved);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysom replay timings: step seconds by worker, as a table (a column each) or a list (a row each). Where
- * all columns wait for each other they are equal, and only a change of the whole job can be told. */
+ * sysom replay timings: step times by worker, as a table (a column each) or a list (a row each). If workers
+ * wait for each other in every step, all columns are equal, and only a change of the whole job shows. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -33,20 +33,22 @@ struct timings {
 static const char usage[] =
     "usage: sysom replay timings F.csv [options]\n\n"
     "Finds slow workers in step times: a column per worker and a row per step, or rows of\n"
-    "worker,step,seconds; with a header or without. A header names what is a time: worker3, "
+    "worker,step,seconds; with a header or without. The header's names show which are times: "
+    "worker3, "
     "rank3_ms,\n"
     "seconds, dur_us; what is none is refused. Empty and nan cells are not known. F.csv may be\n"
     "gzipped or zstd-packed; - is standard input.\n\n"
     "  --time COL[,COL]      the columns of times, whatever their names\n"
-    "  --unit ns|us|ms|s     of times whose name says none (s)\n"
-    "  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
-    "  --k N, --window N     of mode sysom: 2, 100 steps\n"
+    "  --unit ns|us|ms|s     of times without a unit in their name (default s)\n"
+    "  --mode robust|sysom   compare with peers and the past (default), or mean + k sigma "
+    "(SysOM-AI)\n"
+    "  --k N, --window N     for mode sysom: deviations (2), steps (100)\n"
     "  --json                one JSON object per line\n\n"
     "example:\n"
     "  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n\n"
     "exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
-/* The workers of a table: by the numbers in their names where each has its own, else in order. */
+/* A table's workers get the numbers in their names if each has its own, else 0, 1, 2, ... */
 static int name_workers(struct timings *t)
 {
 	struct replay_workers_ids seen = {0};
@@ -97,7 +99,7 @@ static int add(struct timings *t, const struct replay_csv *c, int64_t worker, in
 		return replay_workers_bad(&t->r, c, "a negative time", f->text);
 	v = value_new(t);
 	if (!v)
-		return replay_workers_bad(&t->r, c, "more values than memory", NULL);
+		return replay_workers_bad(&t->r, c, "not enough memory for so many values", NULL);
 	*v = (struct value){.worker = (uint32_t)w, .step = (uint32_t)s, .time = time};
 	return 0;
 }
@@ -170,8 +172,8 @@ static int read_all(struct timings *t, struct replay_csv *c)
 				continue;
 		}
 		if ((uint32_t)n != t->c.width)
-			return replay_workers_bad(&t->r, c, "another number of fields than before",
-						  NULL);
+			return replay_workers_bad(
+			    &t->r, c, "the number of fields differs from the rows before", NULL);
 		rc = t->c.list ? read_list_row(t, c, f) : read_table_row(t, c, f);
 		if (rc)
 			return rc;
@@ -195,7 +197,7 @@ static bool whole(double v)
 	return isnan(v) || (v == floor(v) && v >= 0 && v < 0x1p53);
 }
 
-/* Rows of worker,step,seconds: two columns of integers, each pair once, and a third that has fractions. */
+/* Whether rows are worker,step,seconds: two columns of integers, each pair once, and one of fractions. */
 static bool looks_like_list(const struct timings *t)
 {
 	bool fractions = false;
@@ -210,7 +212,7 @@ static bool looks_like_list(const struct timings *t)
 	return fractions;
 }
 
-/* The first column counts the rows. */
+/* Whether the first column counts the rows. */
 static bool first_counts(const struct timings *t)
 {
 	bool fractions = false;
@@ -227,7 +229,7 @@ static bool first_counts(const struct timings *t)
 	return fractions;
 }
 
-/* Reads the values again as a list, or with their first column as steps. */
+/* Reads the values again: as a list, or with the first column as steps. */
 static int reread(struct timings *t, bool list)
 {
 	struct value *old = t->value;
@@ -257,8 +259,8 @@ static int reread(struct timings *t, bool list)
 	return err;
 }
 
-/* Times that nothing calls seconds and that lie within 0 to 1 may be shares of something. Where a name says
- * only that they are times, or where they reach 1, somebody has to say what they are. */
+/* Times without a unit, all between 0 and 1, may be shares of something. If only a name calls them times,
+ * or if they reach 1, --unit is required. */
 static int check_unit(const struct timings *t)
 {
 	const struct timing_column *named = NULL;
@@ -273,11 +275,12 @@ static int check_unit(const struct timings *t)
 	for (uint32_t i = 0; i < t->c.width && !named; i++)
 		if (t->c.column[i].is_time && t->c.column[i].name && t->c.column[i].number < 0)
 			named = &t->c.column[i];
-	fprintf(stderr, "%s: %s%s%sall values lie within 0 to 1 and nothing says their unit: %s\n",
+	fprintf(stderr,
+		"%s: %s%s%sall values are between 0 and 1, and their unit is not known: %s\n",
 		t->r.path, named ? "column " : "", named ? term_safe(named->name, 80) : "",
 		named ? ": " : "",
-		named || most == 1 ? "--unit s, if they are seconds"
-				   : "taken for seconds (--unit s says so)");
+		named || most == 1 ? "use --unit s if they are seconds"
+				   : "taken as seconds (--unit s confirms it)");
 	return named || most == 1 ? 2 : 0;
 }
 

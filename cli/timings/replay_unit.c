@@ -10,7 +10,7 @@
 
 static const struct replay_unit units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 
-/* [i]: of units[i]. */
+/* The words of units[i]. */
 static const char *const words[][5] = {
     {"ns", "nsec", "nanos", "nanoseconds"},
     {"us", "usec", "micros", "microseconds", "\xc2\xb5s"},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_unit.h - units of time, as the command line and names of columns have them. Threads: any. */
+ * replay_unit.h - units of time on the command line and in names of columns. Threads: any. */
 #ifndef SYSOM_CLI_TIMINGS_REPLAY_UNIT_H
 #define SYSOM_CLI_TIMINGS_REPLAY_UNIT_H
 
@@ -10,10 +10,10 @@ struct replay_unit {
 	double ns;
 };
 
-/* NULL for anything else. */
+/* The unit of a name, or NULL. */
 const struct replay_unit *replay_unit_of(const char *name);
-/* The unit that a column's name ends in ("dur_ms", "step (us)", "seconds"), and the bytes before it; NULL
- * and the whole name: none. */
+/* The unit at the end of a column's name ("dur_ms", "step (us)", "seconds"), and the bytes before it; NULL
+ * and all bytes: none. */
 const struct replay_unit *replay_unit_in(const char *column, size_t *before);
 
 #endif

@@ -15,7 +15,7 @@
 #include "cli/replay/replay_findings.h"
 #include "cli/text/term.h"
 
-#define HELP (-1) /* of parse: nothing more to do */
+#define HELP (-1) /* parse() printed the help */
 
 static int usage_error(const struct replay_workers *r, const char *what, const char *which)
 {
@@ -53,7 +53,7 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 		r->config.w = (uint32_t)v;
 		return 0;
 	}
-	return 2; /* getopt has said why */
+	return 2; /* getopt printed the reason */
 }
 
 static int parse(struct replay_workers *r, int argc, char **argv, const char *usage)
@@ -68,7 +68,7 @@ static int parse(struct replay_workers *r, int argc, char **argv, const char *us
 	int option, rc;
 
 	peers_config_default(&r->config);
-	optind = 0; /* another command may have used getopt before */
+	optind = 0; /* getopt may have been used before */
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(usage, stdout);
@@ -114,7 +114,7 @@ int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t
 	return ids->count++;
 }
 
-static const int64_t *sort_ids; /* of by_id: qsort has no context */
+static const int64_t *sort_ids; /* for by_id: qsort has no context */
 static int by_id(const void *a, const void *b)
 {
 	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
@@ -202,7 +202,7 @@ int replay_workers_main(struct replay_workers *r, int argc, char **argv, const c
 	if (rc)
 		fprintf(stderr, "%s: %s\n", r->path, strerror(-rc));
 	rc = rc ? 2 : run(r->context, c);
-	/* what was printed before an error is whole lines */
+	/* lines before an error are complete */
 	if ((fflush(stdout) || ferror(stdout)) && !rc)
 		rc = 1;
 	replay_csv_close(c);

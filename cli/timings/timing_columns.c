@@ -12,17 +12,17 @@
 #include "cli/text/term.h"
 
 #define NO_MEMORY "out of memory"
-#define SHOWN_MAX 4 /* names in words */
+#define SHOWN_MAX 4 /* names that are printed */
 
 static const char *const step_words[] = {"step",  "steps",	 "iteration", "iter",
 					 "index", "global_step", "step_id",   ""};
 static const char *const worker_words[] = {"worker", "rank",	  "node",    "host",   "gpu",
 					   "device", "worker_id", "dp_rank", "process"};
-/* Of a time whose unit is not said. */
+/* Words for a time without a unit. */
 static const char *const time_words[] = {"duration",	   "dur",	"time",
 					 "step_time",	   "latency",	"elapsed",
 					 "iteration_time", "iter_time", "step_duration"};
-/* In a name that may end like a worker or a unit and is neither: gpu_util0, tokens_per_s. */
+/* Names with these words are neither workers nor times: gpu_util0, tokens_per_s. */
 static const char *const other_words[] = {
     "util",   "utilization", "utilisation", "load",   "norm",	   "normalized",  "normalised",
     "ratio",  "share",	     "percent",	    "pct",    "rate",	   "per",	  "mem",
@@ -115,11 +115,11 @@ static const char *list_find(struct timing_columns *c)
 			continue;
 		}
 		if (c->seconds != c->width)
-			return wrong(c, i, "a second column of times " OPTIONS);
+			return wrong(c, i, "a list has only one column of times " OPTIONS);
 		c->seconds = i;
 	}
 	if (c->seconds == c->width)
-		return wrong(c, other, "no time by its name " OPTIONS);
+		return wrong(c, other, "the name is not that of a time " OPTIONS);
 	c->column[c->seconds].is_time = true;
 	return NULL;
 }
@@ -134,16 +134,17 @@ static const char *table_find(struct timing_columns *c)
 		if (i == c->step)
 			continue;
 		if (m == MEANS_OTHER || (m == MEANS_TIME && most > 1))
-			return wrong(c, i,
-				     m == MEANS_OTHER
-					 ? "neither a time nor a worker by its name " OPTIONS
-					 : "a time of no worker: its name has no number " OPTIONS);
+			return wrong(
+			    c, i,
+			    m == MEANS_OTHER
+				? "the name is neither that of a time nor of a worker " OPTIONS
+				: "the name has no worker's number " OPTIONS);
 		c->column[i].is_time = true;
 	}
 	return NULL;
 }
 
-/* --time: a whole name first, since a column's name may hold a comma; else a list. */
+/* --time: first as one whole name, which may have a comma; else as a list. */
 static const char *times_find(struct timing_columns *c, const char *times)
 {
 	size_t whole = strlen(times);
@@ -162,7 +163,7 @@ static const char *times_find(struct timing_columns *c, const char *times)
 			i++;
 		if (i == c->width) {
 			c->which = at;
-			return "no column of this name, which --time has";
+			return "--time: no such column";
 		}
 		c->column[i].is_time = true;
 		at += bytes;
@@ -173,8 +174,7 @@ static const char *times_find(struct timing_columns *c, const char *times)
 		if (!c->column[i].is_time)
 			continue;
 		if (i == c->step || i == c->worker)
-			return wrong(c, i,
-				     "a column of steps or workers, which --time takes for times");
+			return wrong(c, i, "--time: a column of steps or workers");
 		if (c->list && c->seconds < c->width)
 			return wrong(c, i, "a list of workers and steps has one column of times");
 		c->seconds = i;
@@ -195,10 +195,9 @@ static const char *unit_find(struct timing_columns *c, const struct replay_unit 
 			continue;
 		u = c->header ? replay_unit_in(c->column[i].name, &before) : NULL;
 		if (option && u && u != option)
-			return wrong(c, i, "another unit in its name than --unit has");
+			return wrong(c, i, "the unit in its name differs from --unit");
 		if (!option && first < c->width && u != named)
-			return wrong(c, i,
-				     "another unit than that of the columns before it (--unit)");
+			return wrong(c, i, "its unit differs from the columns before (see --unit)");
 		named = u;
 		first = i;
 		c->times++;
@@ -208,7 +207,7 @@ static const char *unit_find(struct timing_columns *c, const struct replay_unit 
 	return NULL;
 }
 
-/* 0,1,2,... or 1,2,3,...: the workers' names, hardly step times. */
+/* 0,1,2,... or 1,2,3,... are workers' names rather than step times. */
 static bool counts_up(const struct trace_field *f, uint32_t n)
 {
 	double first, v;
@@ -221,7 +220,7 @@ static bool counts_up(const struct trace_field *f, uint32_t n)
 	return true;
 }
 
-/* A header has text that is no value, or counts. NULL, or what is wrong. */
+/* A header has text that is not a value, or counts up. NULL, or what is wrong. */
 static const char *header_find(struct timing_columns *c, const struct trace_field *f, uint32_t n)
 {
 	bool fractions = false;
@@ -251,7 +250,7 @@ const char *timing_columns_take(struct timing_columns *c, const struct trace_fie
 	if (why)
 		return why;
 	if (times && !c->header)
-		return "no header, in which --time could find its columns";
+		return "--time needs a header with the columns' names";
 	for (uint32_t i = n; i--;) {
 		c->column[i] = (struct timing_column){.is_time = !c->header, .number = -1};
 		if (!c->header)
@@ -325,9 +324,8 @@ void timing_columns_text(const struct timing_columns *c, FILE *to)
 
 	fprintf(to, "%u column%s of times in %s (%s):", c->times, c->times == 1 ? "" : "s",
 		c->unit->name,
-		strcmp(c->unit_from, "name")
-		    ? *c->unit_from == 'o' ? "as --unit says" : "which nothing says"
-		    : "as its name says");
+		strcmp(c->unit_from, "name") ? *c->unit_from == 'o' ? "from --unit" : "assumed"
+					     : "from their names");
 	for (uint32_t i = 0; i < c->width && shown < SHOWN_MAX; i++) {
 		if (!c->column[i].is_time)
 			continue;

@@ -10,8 +10,8 @@
 #include "cli/text/outfile.h"
 #include "cli/trace/trace_label.h"
 
-/* What times are relative to is a multiple of it, so that files of several ranks, written one by one,
- * agree on it, and a double still tells nanoseconds apart. */
+/* The base of times is a multiple of it. So files of several ranks, written separately, have the same base,
+ * and a double still resolves nanoseconds. */
 #define BASE_NS (90ull * 86400 * 1000000000)
 
 struct writer {
@@ -55,20 +55,20 @@ static const char *category(const struct trace_label *l)
 static void put_arg(FILE *to, const struct trace_arg *a)
 {
 	escape_json_file(to, a->key);
-	if (a->type == TRACE_ARG_UINT) /* many readers refuse integers above a signed 64-bit one */
+	if (a->type == TRACE_ARG_UINT) /* many readers refuse integers above INT64_MAX */
 		fprintf(to, a->u > INT64_MAX ? ": %llu.0" : ": %llu", (unsigned long long)a->u);
 	else if (a->type == TRACE_ARG_DOUBLE)
 		fprintf(to, ": %.6g", a->d);
 	else if (!strcmp(a->key, "grid") || !strcmp(a->key, "block"))
-		fprintf(to, ": [%s]", a->text); /* three numbers of ours */
+		fprintf(to, ": [%s]", a->text); /* our own three numbers */
 	else {
 		fputs(": ", to);
 		escape_json_file(to, a->text);
 	}
 }
 
-/* Kineto's processes: the host process by its pid, a device by its ordinal. Several ranks in one file
- * would share them, so there they are made up. */
+/* Kineto has processes by pid and devices by ordinal. In a file of several ranks these may be equal, so
+ * they are made up. */
 static unsigned long host_pid(const struct writer *w, size_t rank)
 {
 	return w->several ? (rank + 1) * 100000ul : w->model->ranks[rank].who.pid;
@@ -79,8 +79,7 @@ static unsigned long device_pid(const struct writer *w, size_t rank, uint32_t de
 	return w->several ? (rank + 1) * 100000ul + 1000 + device % 1000 : device;
 }
 
-/* The call's name, as readers of traces know it, and the number that its kernels have too: launches
- * are recorded without either. */
+/* Gives a launch its call's usual name and its kernels' correlation: the record has neither. */
 static void label_launch(struct trace_label *l, const struct record *h, uint32_t correlation)
 {
 	bool graph = h->kind == RECORD_GRAPH_LAUNCH;
@@ -162,14 +161,14 @@ static void put_processes(struct writer *w)
 	}
 }
 
-/* What a host record started on the device. */
+/* The device work that a host record launched. */
 struct launched {
 	bool any;
 	uint32_t correlation; /* 0: not known */
 };
 
-/* Between the windows of a rank nothing was kept: said, so that nobody takes it for a long step.
- * `sysom replay events` reads it. */
+/* Marks the time between a rank's windows as not recorded, so that it does not look like a long step.
+ * `sysom replay events` reads these marks. */
 static void put_holes(struct writer *w, size_t index)
 {
 	const struct trace_rank *r = &w->model->ranks[index];

@@ -34,7 +34,7 @@ struct writer {
 	uint64_t slices, left_out;
 	uint32_t rank;
 	struct export_stacks stacks;
-	uint8_t *launched; /* a byte per host record of the rank: some kernel's flow begins there */
+	uint8_t *launched; /* per host record of the rank: a kernel's flow begins there */
 	int err;
 };
 
@@ -79,7 +79,7 @@ static void put_clocks(struct writer *w)
 	clocks[0].has_timestamp = clocks[1].has_timestamp = 1;
 	clocks[0].clock_id = PERFETTO__PROTOS__BUILTIN_CLOCK__BUILTIN_CLOCK_REALTIME;
 	clocks[0].timestamp = now;
-	/* of the first rank's node */
+	/* the clock of the first rank's node */
 	clocks[1].clock_id = PERFETTO__PROTOS__BUILTIN_CLOCK__BUILTIN_CLOCK_MONOTONIC;
 	clocks[1].timestamp = r ? now - (uint64_t)r->realtime_offset_ns : now;
 	snapshot.clocks = both;
@@ -109,7 +109,7 @@ static void put_track(struct writer *w, track_t *t, uint64_t uuid, uint64_t pare
 	put_packet(w, &p);
 }
 
-/* Track ids need only differ within the file, and never be 0. */
+/* Track ids must differ within the file and not be 0. */
 static uint64_t track_id(const struct writer *w, unsigned group, uint64_t a, uint64_t b)
 {
 	uint64_t h = hash_mix(((uint64_t)w->rank << 32 | group) + 1);
@@ -128,7 +128,7 @@ struct interned {
 	Perfetto__Protos__DebugAnnotationName keys[TRACE_LABEL_ARGS], *key_list[TRACE_LABEL_ARGS];
 };
 
-/* The iid of a static text; *fresh when the receiver has not heard it. 0: the table is full. */
+/* The iid of a static text; *fresh: the file does not have it yet. 0: the table is full. */
 static uint64_t key_iid(struct writer *w, const char *key, bool *fresh)
 {
 	*fresh = false;
@@ -185,7 +185,7 @@ static uint64_t intern_category(struct writer *w, struct interned *in, const cha
 
 	if (!iid)
 		return 0;
-	/* the bits behind those of the names */
+	/* the bits after those of the names */
 	if (!first_time(w, TRACE_MODEL_NAMES_MAX + (uint32_t)iid))
 		return iid;
 	in->category = (Perfetto__Protos__EventCategory)PERFETTO__PROTOS__EVENT_CATEGORY__INIT;
@@ -316,7 +316,7 @@ static void put_slice(struct writer *w, const struct trace_slice *s, enum slice_
 	put_begin(w, &l, track, s->begin_ns, flow, correlation);
 }
 
-/* One lane's slices in order: every begin and end, properly nested. */
+/* Writes one lane's slices: begins and ends in order, properly nested. */
 static void put_lane(struct writer *w, const struct trace_slice *s, size_t n, unsigned lane,
 		     enum slice_of of, uint64_t track)
 {
@@ -338,7 +338,7 @@ static void put_lane(struct writer *w, const struct trace_slice *s, size_t n, un
 
 struct track_plan {
 	const char *name;
-	unsigned group;	 /* tells kinds of tracks of one rank apart */
+	unsigned group;	 /* the kind of track */
 	uint64_t member; /* thread, or device << 32 | stream */
 	enum slice_of of;
 	bool nest;
@@ -394,7 +394,7 @@ static unsigned group_of(const struct record *r)
 	switch (r->kind) {
 	case RECORD_STEP_BEGIN:
 	case RECORD_STEP_END:
-		return 0; /* the steps track shows them */
+		return 0; /* shown by the steps track */
 	case RECORD_GAP:
 		return GROUP_GAPS;
 	case RECORD_SPAN:
@@ -419,12 +419,12 @@ static int compare_keyed(const void *x, const void *y)
 {
 	const struct keyed_row *a = x, *b = y;
 
-	/* they are in order of time already */
+	/* already in order of time */
 	return ORDER(a->group, b->group) ?: ORDER(a->member, b->member) ?: ORDER(a->r, b->r);
 }
 
-/* Real ids where they tell processes apart, else made-up ones: Perfetto knows one machine only, and
- * two nodes may use a pid or tid twice. */
+/* Real ids if they are unique, else made-up ones: Perfetto has only one machine, and two nodes may use the
+ * same pid or tid. */
 static bool one_node(const struct trace_model *m)
 {
 	for (size_t i = 1; i < m->rank_count; i++)
@@ -479,7 +479,7 @@ static void put_group(struct writer *w, const struct keyed_row *k, size_t n, str
 		plan.order = 10;
 		break;
 	case GROUP_GAPS:
-		snprintf(name, sizeof(name), "less was recorded");
+		snprintf(name, sizeof(name), "gaps in the recording");
 		plan.order = 3;
 		break;
 	case GROUP_SPANS:
@@ -590,7 +590,7 @@ static int by_thread(const void *x, const void *y)
 	return ORDER(a->tid, b->tid) ?: ORDER(a, b);
 }
 
-/* Names of the threads that were sampled; those with a track of calls have theirs already. */
+/* Names sampled threads; threads with a track of calls already have names. */
 static int name_threads(struct writer *w, const struct trace_rank *r)
 {
 	const struct stack_batch *b = &r->stacks;

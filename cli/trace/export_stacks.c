@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Interned data goes with the first sample that needs it, so that no packet is larger than a stack.
- */
+ * Interned data is written with the first sample that needs it, so no packet is larger than a stack. */
 #include "cli/trace/export_stacks.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include "cli/text/intern.h"
 
 #define SLICE_NS 10000000ull
-/* One (thread, stack) of one slice: 999 Hz on one CPU. More are a peer's lie. */
+/* The most samples of one thread and stack in a slice: 999 Hz on one CPU. More is a peer's error. */
 #define SLICE_SAMPLES_MAX 100u
 
 typedef Perfetto__Protos__InternedString string_t;
@@ -21,13 +20,13 @@ struct rank_writer {
 	struct export_stacks *e;
 	const struct trace_rank *r;
 	struct profile_names *names;
-	/* Frames that look the same on the page are one: by function, mapping, address and line. */
+	/* frames with equal function, mapping, address and line are one */
 	struct intern functions, frames;
-	uint64_t first_function, first_frame; /* what the file had before */
-	uint64_t *stack_iid;		      /* stack -> callstack; 0: not told yet */
+	uint64_t first_function, first_frame; /* the last ids of earlier ranks */
+	uint64_t *stack_iid;		      /* stack -> callstack; 0: not written yet */
 	uint64_t *mapping_iid;		      /* object, then kernel, Python, JIT */
-	uint64_t *frame_ids;		      /* of the stack at hand, LIMIT_STACK_DEPTH */
-	/* what the packet at hand interns */
+	uint64_t *frame_ids;		      /* of the current stack, LIMIT_STACK_DEPTH */
+	/* interned data of the current packet */
 	Perfetto__Protos__InternedData data;
 	string_t *strings, **string_list;
 	Perfetto__Protos__Frame *frame, **frame_list;
@@ -46,7 +45,7 @@ static void fill_string(string_t *s, uint64_t iid, const void *text, size_t byte
 	s->str = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)text};
 }
 
-/* The id of a key after `first`; 0: no memory. *count: the highest one of the file. */
+/* The id of a key, above `first`; 0: out of memory. *count: the file's highest id. */
 static uint64_t iid_of(struct intern *t, const void *key, size_t bytes, uint64_t first,
 		       uint64_t *count, bool *fresh)
 {
@@ -89,7 +88,7 @@ static uint64_t mapping_iid(struct rank_writer *w, uint32_t at)
 	*m = (Perfetto__Protos__Mapping)PERFETTO__PROTOS__MAPPING__INIT;
 	m->has_iid = m->has_build_id = m->has_start = m->has_end = 1;
 	m->iid = m->build_id = w->mapping_iid[at];
-	m->end = UINT64_MAX; /* addresses are the file's own */
+	m->end = UINT64_MAX; /* addresses are those in the file */
 	w->path_iid[n] = m->iid;
 	m->path_string_ids = &w->path_iid[n];
 	m->n_path_string_ids = 1;
@@ -236,7 +235,7 @@ struct array {
 		&(pointer), (count), sizeof(*(pointer))                                            \
 	}
 
-/* All of them, or freed again. */
+/* Allocates all of them, or none. */
 static int arrays_make(const struct array *a, size_t count, bool make)
 {
 	int err = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The text goes through yajl in pieces, and only the fields that we use are kept: a tree of the whole
- * file would take eight times its size in memory and most of the time. */
+ * yajl reads the text in pieces, and only the fields that we use are kept. A tree of the whole file would
+ * take eight times its size in memory, and most of the time. */
 #include "cli/trace/kineto_reader.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "base/room.h"
 
-/* Kineto nests five deep. */
+/* Kineto nests five levels. */
 #define KINETO_DEPTH_MAX   64u
 #define KINETO_PIECE_BYTES (256u << 10)
 
@@ -36,7 +36,7 @@ enum field {
 	FIELD_PID,
 };
 
-/* Where a key counts: in the document itself, in its distributedInfo, in an event, in an event's args. */
+/* The keys that are used in the document, in distributedInfo, in an event, and in an event's args. */
 enum place { PLACE_ELSEWHERE, PLACE_TOP, PLACE_JOB, PLACE_EVENT, PLACE_ARGS };
 
 static const struct key {
@@ -77,12 +77,12 @@ struct kineto_reader {
 	unsigned events_depth; /* of traceEvents while it is open, else 0 */
 	bool events_seen, top_done;
 	bool args_open, job_open;
-	enum field field; /* of the latest key that counts */
+	enum field field; /* of the latest used key */
 	enum field shape; /* FIELD_GRID or FIELD_BLOCK while that array is open */
 	unsigned shape_at;
 	struct kineto_event event;
 	struct text category, name, phase;
-	int rc; /* why the reading ends */
+	int rc; /* the result */
 };
 
 static int stop(struct kineto_reader *k, int rc, const char *why)
@@ -135,8 +135,8 @@ static bool is_time(const struct kineto_reader *k)
 	return k->field == FIELD_BEGIN || k->field == FIELD_DURATION;
 }
 
-/* What was expected of the latest key is done: an entry of traceEvents that is no object is an event
- * of no kind. */
+/* The latest key has its value. An entry of traceEvents that is not an object counts as an event without a
+ * kind. */
 static int value_done(struct kineto_reader *k)
 {
 	static const struct kineto_event none = {.category = "", .name = "", .phase = ""};
@@ -252,7 +252,7 @@ static int on_string(void *ctx, const unsigned char *text, size_t bytes)
 	return value_done(k);
 }
 
-/* An integer that is not negative; false for anything else. */
+/* Reads an integer of at least 0. */
 static bool integer(const char *text, size_t bytes, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -266,7 +266,7 @@ static bool integer(const char *text, size_t bytes, uint64_t *out)
 	return bytes > 0;
 }
 
-/* Microseconds with a decimal fraction as nanoseconds, exactly; false for what is negative or too far. */
+/* Converts decimal microseconds to nanoseconds, exactly; false: negative or too large. */
 static bool nanoseconds(const char *text, size_t bytes, uint64_t *out)
 {
 	const char *dot = memchr(text, '.', bytes);
@@ -277,7 +277,7 @@ static bool nanoseconds(const char *text, size_t bytes, uint64_t *out)
 
 	if (integer(text, whole, &us) && us < 4000000000000000ull) {
 		for (size_t i = whole + 1; i < bytes && text[i] >= '0' && text[i] <= '9'; i++) {
-			/* the fourth decimal rounds */
+			/* round by the fourth decimal */
 			if (scale == 1) {
 				*out = us * 1000 + ns + (text[i] >= '5');
 				return true;
@@ -322,7 +322,7 @@ static void take_number(struct kineto_reader *k, const char *text, size_t bytes)
 	}
 	switch (k->field) {
 	case FIELD_CORRELATION:
-		/* -1, too, is a number: of no launch that is known */
+		/* -1 is valid: the launch is not known */
 		e->has_correlation = !memchr(text, '.', bytes);
 		e->correlation = v;
 		break;
@@ -355,7 +355,7 @@ static int on_number(void *ctx, const char *text, size_t bytes)
 	return value_done(ctx);
 }
 
-/* Eight bytes at a time: a file may have a line for every value. */
+/* Counts lines, eight bytes at a time: a file may have a line for every value. */
 static uint64_t lines_of(const unsigned char *text, size_t bytes)
 {
 	const uint64_t low = 0x7f7f7f7f7f7f7f7full;
@@ -365,7 +365,7 @@ static uint64_t lines_of(const unsigned char *text, size_t bytes)
 	for (; i + 8 <= bytes; i += 8) {
 		memcpy(&word, text + i, 8);
 		word ^= 0x0a0a0a0a0a0a0a0aull;			  /* a newline becomes 0 */
-		word = ~(((word & low) + low) | word | low) >> 7; /* and that a 1 */
+		word = ~(((word & low) + low) | word | low) >> 7; /* the 0 becomes 1, all else 0 */
 		n += word * 0x0101010101010101ull >> 56;
 	}
 	for (; i < bytes; i++)
@@ -373,8 +373,8 @@ static uint64_t lines_of(const unsigned char *text, size_t bytes)
 	return n;
 }
 
-/* Sets the error's line and, where not we ended it, yajl's own words, which end before what they quote of
- * the file. */
+/* Sets the error's line and, if yajl found the error, its first line of text: the next one quotes the
+ * file. */
 static void parse_error(yajl_handle y, const unsigned char *piece, size_t bytes, uint64_t lines,
 			bool ended, struct kineto_result *result)
 {
@@ -397,7 +397,7 @@ static int read_failed(struct kineto_reader *k, const struct trace_reader *reade
 	return rc;
 }
 
-/* What lies behind the value is not looked at, but a packed file tells only at its end that it is whole. */
+/* Ignores text after the value, but reads to the end: only that shows that a packed file is complete. */
 static int read_rest(struct kineto_reader *k, struct trace_reader *reader, unsigned char *piece,
 		     uint64_t lines)
 {

@@ -8,11 +8,11 @@
 #include "analysis/trace/align.h"
 #include "base/hash.h"
 
-/* Of one rank; more tell no more. */
+/* The most collectives of one rank; more do not improve the result. */
 #define COLLS_MAX   200000u
 #define TIME_MAX_NS (1ull << 62)
 
-/* Those that nobody leaves before everybody has entered. */
+/* Collectives that no rank leaves before all have entered. */
 static bool is_common_end(const struct record *r)
 {
 	if (r->kind != RECORD_COLL_KERNEL || !r->key || r->end_ns <= r->begin_ns)
@@ -43,7 +43,7 @@ static int collect(const struct trace_rank *r, struct align_rank *out)
 	return 0;
 }
 
-/* Impossible times stay within what trace_model promises. */
+/* Keeps impossible times within trace_model's bounds. */
 static uint64_t moved_time(const struct align_job *job, uint32_t rank, uint64_t t)
 {
 	uint64_t to = align_to_reference(job, rank, t);
@@ -63,7 +63,7 @@ static void move_records(const struct align_job *job, uint32_t rank, struct reco
 		move(job, rank, &r[i].begin_ns);
 		move(job, rank, &r[i].end_ns);
 		move(job, rank, &r[i].launch_ns);
-		/* a line of rising slope rounds both alike, but never turns them round */
+		/* rounding and bounds must not reverse begin and end */
 		if (r[i].end_ns < r[i].begin_ns)
 			r[i].end_ns = r[i].begin_ns;
 	}
@@ -90,7 +90,7 @@ static void move_rank(const struct align_job *job, uint32_t rank, struct trace_r
 		move(job, rank, &r->windows[i].begin_ns);
 		move(job, rank, &r->windows[i].end_ns);
 	}
-	/* of the stacks, whose slices are far longer than what a clock drifts in a window */
+	/* one offset for the stacks: their slices are far longer than a clock's drift in a window */
 	__builtin_add_overflow(r->realtime_offset_ns, moved, &r->realtime_offset_ns);
 	r->clock_offset_ns = (double)-moved;
 }
@@ -101,7 +101,7 @@ int trace_align_apply(struct trace_model *m)
 				.rank_count = (uint32_t)m->rank_count};
 	int err = job.rank ? 0 : -ENOMEM;
 
-	/* an incident's windows are of one job; if not, its collectives have nothing in common */
+	/* an incident's windows are of one job; ranks of different jobs share no collectives */
 	for (size_t i = 0; i < m->rank_count && !err; i++)
 		err = collect(&m->ranks[i], &job.rank[i]);
 	if (!err)

@@ -54,9 +54,9 @@ static const char *gap_cause(uint32_t cause)
 	    "switched off",
 	    "another profiler has CUPTI",
 	    "CUPTI refused",
-	    "governed for cost",
+	    "reduced to limit its cost",
 	    "no sysomd",
-	    "latched off: internal failure",
+	    "off for good after an internal failure",
 	    "device records arrived late",
 	};
 
@@ -226,7 +226,7 @@ void trace_label_step(struct trace_label *l, const struct window_step *s)
 	put_uint(l, "collectives", s->step.collectives);
 	put_uint(l, "phase", s->step.phase);
 	if (s->flags & WINDOW_STEP_MARGIN)
-		put_text(l, "margin", "context around the anomaly");
+		put_text(l, "margin", "before or after the anomaly");
 	if (s->step.flags & STEP_FLAG_INCOMPLETE)
 		put_text(l, "incomplete", "some kernels were not seen");
 	if (s->step.flags & STEP_FLAG_CPU_BOUND)

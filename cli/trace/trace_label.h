@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * trace_label.h - what a record, step or window is called in a trace and which arguments it shows;
- * the same for every format. Pure. Threads: any. */
+ * trace_label.h - the name and arguments of a record, step or window in a trace, the same for every
+ * format. Pure. Threads: any. */
 #ifndef SYSOM_CLI_TRACE_TRACE_LABEL_H
 #define SYSOM_CLI_TRACE_TRACE_LABEL_H
 
@@ -9,9 +9,9 @@
 
 #define TRACE_LABEL_ARGS  24
 #define TRACE_LABEL_BYTES (LIMIT_NAME_BYTES + 64)
-/* A wait of the host whose call is not known. */
+/* A wait of the host by an unknown call. */
 #define TRACE_LABEL_WAIT "wait for the GPU"
-/* Between two windows of a rank: nothing of it was kept. */
+/* The time between two windows of a rank. */
 #define TRACE_LABEL_HOLE	  "not recorded"
 #define TRACE_LABEL_HOLE_CATEGORY "sysom_hole"
 
@@ -36,8 +36,7 @@ void trace_label_record(struct trace_label *l, const struct trace_model *m, cons
 void trace_label_step(struct trace_label *l, const struct window_step *s);
 void trace_label_window(struct trace_label *l, const struct trace_model *m,
 			const struct trace_window *w);
-/* An id that is the same for the host call and device record of one collective on every rank; 0:
- * none. */
+/* An id of a collective, the same for its call and device record on every rank; 0: none. */
 uint64_t trace_label_collective(const struct record *r);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/sorted.h"
 
 #define TIME_MAX_NS (1ull << 62)
-/* Two readings of one clock differ by less, unless it was set. */
+/* Two readings of a clock's offset differ by less, unless the clock was set. */
 #define OFFSET_SLACK_NS 10000000
 
 int trace_model_init(struct trace_model *m)
@@ -92,7 +92,7 @@ static struct trace_rank *find_rank(struct trace_model *m, const struct window *
 	return r;
 }
 
-/* To CLOCK_REALTIME; 0 stays 0 ("unknown"); UINT64_MAX where a peer lies. */
+/* Converts to CLOCK_REALTIME; 0 stays 0 (unknown); UINT64_MAX: impossible. */
 static uint64_t shift(uint64_t t, int64_t offset)
 {
 	int64_t sum;
@@ -104,9 +104,9 @@ static uint64_t shift(uint64_t t, int64_t offset)
 	return (uint64_t)sum;
 }
 
-/* Each window carries the offset as read when it was made, and two readings differ by nanoseconds: by
- * one offset for all windows of a process, what is in two of them has one time. Not where the clock
- * was set in between, or the machine started again. */
+/* Each window has the clock's offset from when it was made, and readings differ by nanoseconds. All windows
+ * of a process use one offset, so a record in two of them has one time. If the clock was set or the machine
+ * restarted in between, they keep their own. */
 static int64_t offset_of(const struct trace_rank *r, const struct window *w)
 {
 	int64_t d;
@@ -236,7 +236,7 @@ static int add_window(struct trace_rank *r, const struct window *w)
 	return 0;
 }
 
-/* The next stretch of [*begin, end) that no window has told yet; false: none. */
+/* The next part of [*begin, end) that no earlier window covers; false: none. */
 static bool next_untold(const struct trace_rank *r, uint64_t *begin_ns, uint64_t end_ns,
 			uint64_t *until_ns)
 {
@@ -260,7 +260,7 @@ static bool next_untold(const struct trace_rank *r, uint64_t *begin_ns, uint64_t
 	return *begin_ns < end_ns;
 }
 
-/* Windows of one anomaly share their margins; a sample in both is one sample. */
+/* Windows of one anomaly overlap; a sample in both counts once. */
 static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct window *w)
 {
 	uint64_t begin_ns = w->begin_ns, until_ns;
@@ -320,7 +320,7 @@ static int compare_records(const void *x, const void *y)
 {
 	const struct record *a = x, *b = y;
 
-	/* the longer one first: it encloses the other */
+	/* the longer one first, since it encloses the other */
 	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns) ?:
 	       ORDER(a->thread, b->thread) ?: ORDER(a->stream, b->stream) ?:
 	       ORDER(a->correlation, b->correlation) ?: ORDER(a->kind, b->kind) ?:
@@ -331,7 +331,7 @@ static int compare_steps(const void *x, const void *y)
 {
 	const struct window_step *a = x, *b = y;
 
-	/* of two tellings of one step the flagged one wins over the margin of a neighbour window */
+	/* if two windows have the same step, the flagged one counts, not the margin */
 	return ORDER(a->step.begin_ns, b->step.begin_ns) ?: ORDER(a->step.index, b->step.index) ?:
 	       ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
 }
@@ -405,7 +405,7 @@ uint64_t trace_model_covered_ns(const struct trace_rank *r)
 {
 	uint64_t sum = 0;
 
-	/* what each span has that none before it had */
+	/* adds the part of each span that no earlier one covers */
 	for (size_t i = 0; i < r->covered_count; i++) {
 		struct trace_rank before = {.covered = r->covered, .covered_count = i};
 		uint64_t at = r->covered[i].begin_ns, until;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * trace_model.h - the windows of an incident put together for export: per rank the records and steps
- * of all its windows, each once, on CLOCK_REALTIME, with one table of names.
- * Owns: everything it holds. Threads: one caller. Trust: windows come from peers; what can't be shown
- * (times beyond 2^62 ns, more than TRACE_MODEL_RECORDS_MAX records) is counted in left_out. */
+ * trace_model.h - merges the windows of an incident: per rank the records and steps of all its windows,
+ * each once, on CLOCK_REALTIME, with one table of names.
+ * Owns: everything it holds. Threads: one caller. Trust: windows come from peers; left_out counts records
+ * that are not kept (times beyond 2^62 ns, more than TRACE_MODEL_RECORDS_MAX). */
 #ifndef SYSOM_CLI_TRACE_TRACE_MODEL_H
 #define SYSOM_CLI_TRACE_TRACE_MODEL_H
 
@@ -13,15 +13,15 @@
 #include "cli/text/intern.h"
 #include "model/window.h"
 
-/* 4 M records of 96 bytes: 384 MB, and a Perfetto file of some 200 MB, which its page still opens. */
+/* 4 M records of 96 bytes: 384 MB, and a Perfetto file of about 200 MB, which its page can still open. */
 #define TRACE_MODEL_RECORDS_MAX 4000000u
 #define TRACE_MODEL_RANKS_MAX	4096u
 #define TRACE_MODEL_NAMES_MAX	1000000u
 
 struct client;
 
-/* In window_step.flags, beside WINDOW_STEP_*: what was expected is what the ranks of its node show, not
- * what its own model had learned. */
+/* In window_step.flags, with WINDOW_STEP_*: the expected latency comes from the node's other ranks, not
+ * from the rank's model. */
 #define TRACE_STEP_BY_PEERS 0x80000000u
 #define TRACE_STEP_SLOW	    (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
 
@@ -56,20 +56,19 @@ struct trace_rank {
 	size_t step_count, step_room;
 	struct trace_window *windows;
 	size_t window_count, window_room;
-	/* CPU stacks of all windows, each instant once; CLOCK_MONOTONIC of the node. */
+	/* CPU stacks of all windows, overlaps once; CLOCK_MONOTONIC of the node */
 	struct stack_batch stacks;
-	struct trace_span *covered; /* windows whose stacks are in */
+	struct trace_span *covered; /* the times of the stacks' windows */
 	size_t covered_count, covered_room;
-	bool aligned; /* with the other ranks, by common collectives (trace_align_apply) */
-	double clock_offset_ns, clock_error_ns; /* what its clock was ahead of theirs */
-	const char
-	    *part; /* that it plays, for people: "slow", "healthy peer"; NULL: none. Static */
-	const struct client *aggregator; /* to ask for names; borrowed; NULL: there is none */
+	bool aligned; /* trace_align_apply put it on the other ranks' clock */
+	double clock_offset_ns, clock_error_ns; /* how far its clock was ahead of theirs */
+	const char *part; /* its part for people: "slow", "healthy peer"; NULL: none. Static */
+	const struct client *aggregator; /* gives names; borrowed; NULL: none */
 };
 
 struct trace_model {
-	/* Set before the first window: of the records only the collectives, which put the ranks on one
-	 * clock and say who was late. Records are nearly all that a window holds. */
+	/* Set before the first window: keep only records of collectives, which are enough for clocks
+	 * and lateness. Records are nearly all of a window. */
 	bool only_collectives;
 	struct trace_rank *ranks; /* after finish: by (job, rank, node, pid) */
 	size_t rank_count, rank_room;
@@ -81,27 +80,26 @@ int trace_model_init(struct trace_model *m);
 void trace_model_fini(struct trace_model *m);
 /* Copies what it needs. 0 or -ENOMEM. */
 int trace_model_add(struct trace_model *m, const struct window *w);
-/* The id of a name (0 for "" and where there is no more room). */
+/* The id of a name; 0: "" or no room. */
 uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
-/* The first one of that number; NULL: none. */
+/* The first one with this number, or NULL. */
 struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);
-/* trace_align.c: of a finished model, once. Puts its ranks on one clock: CLOCK_REALTIME of nodes differs by
- * milliseconds, but all ranks leave a collective together (analysis/trace/align.h). Ranks that share
- * none with
- * the others stay on their node's. clock_offset_ns and clock_error_ns of a rank say by how much each of
- * its times was shifted. 0, -ENOMEM. */
+/* trace_align.c: puts the ranks of a finished model on one clock; call it once. CLOCK_REALTIME of nodes
+ * differs by milliseconds, but all ranks leave a collective together (analysis/trace/align.h). A rank that
+ * shares none with the others keeps its node's clock. A rank's clock_offset_ns is how much its times were
+ * shifted, with clock_error_ns. 0, -ENOMEM. */
 int trace_align_apply(struct trace_model *m);
-/* Forgets all ranks but these two of it, in their order. */
+/* Keeps only these two ranks, in this order. */
 void trace_model_keep(struct trace_model *m, const struct trace_rank *a,
 		      const struct trace_rank *b);
 /* Index of the host record that launched a device record, or -1. */
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
-/* Index of the step on whose launch timeline t lies, or -1. Steps tile the timeline. After finish. */
+/* Index of the step with time t on its launch timeline, or -1. Steps tile the timeline. After finish. */
 ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t);
-/* How long the windows are whose stacks are in, each instant once. */
+/* The total time of the stacks' windows, overlaps once. */
 uint64_t trace_model_covered_ns(const struct trace_rank *r);
-/* "self", "comm", ...; "ranks slow" texts are the caller's. Static text. */
+/* "self", "comm", ... Static text. */
 const char *trace_model_reason(unsigned reason);
 
 #endif

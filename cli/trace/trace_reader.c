@@ -14,7 +14,7 @@
 #define TEXT_BYTES  (1u << 20)
 #define MAGIC_BYTES 4 /* zstd's; gzip has two */
 
-/* 8 MiB, which every decoder has to have room for (RFC 8878, 3.1.1.1.2): eight bytes may ask for any. */
+/* 8 MiB, which every decoder must support (RFC 8878, 3.1.1.1.2); a short header can demand any size. */
 #define WINDOW_LOG_MAX 23
 
 enum packing { PACKING_NONE, PACKING_GZIP, PACKING_ZSTD };
@@ -28,7 +28,7 @@ struct trace_reader {
 	unsigned char *raw;
 	size_t raw_at, raw_bytes;
 	bool raw_end, text_end;
-	bool open_member; /* inside a compressed member: an end here is a cut-off file */
+	bool open_member; /* inside a compressed member: the file must not end here */
 	char *text;
 	size_t at, bytes;
 	uint64_t line;
@@ -42,7 +42,7 @@ static int fail(struct trace_reader *r, const char *what)
 	return -EBADMSG;
 }
 
-/* How many bytes of the file, 0 at its end, -errno. */
+/* The number of bytes read from the file, 0 at its end, -errno. */
 static ssize_t read_some(struct trace_reader *r, void *to, size_t room)
 {
 	ssize_t n;
@@ -58,7 +58,7 @@ static ssize_t read_some(struct trace_reader *r, void *to, size_t room)
 	return n;
 }
 
-/* Behind what is there. */
+/* Appends raw bytes. */
 static int raw_read(struct trace_reader *r)
 {
 	ssize_t n = read_some(r, r->raw + r->raw_bytes, RAW_BYTES - r->raw_bytes);
@@ -83,7 +83,7 @@ static int packing_find(struct trace_reader *r)
 		err = raw_read(r);
 	if (err)
 		return err;
-	/* no text is that one byte: it is cut short */
+	/* no text is this single byte: the file is cut short */
 	if (r->raw_bytes && r->raw[0] == 0x1f && (r->raw_bytes == 1 || r->raw[1] == 0x8b)) {
 		r->packing = PACKING_GZIP;
 		if (inflateInit2(&r->z, 15 + 16) != Z_OK)
@@ -143,15 +143,16 @@ static ssize_t zstd_step(struct trace_reader *r, char *to, size_t room)
 
 	if (ZSTD_isError(rc))
 		return fail(r, ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge
-				   ? "zstd data with a window of more than 8 MiB "
-				     "(pack it without --ultra and --long)"
+				   ? "zstd data with a window of more than 8 MiB (compress it "
+				     "without --ultra and "
+				     "--long)"
 				   : "damaged zstd data");
 	r->raw_at = in.pos;
 	r->open_member = rc != 0;
 	return (ssize_t)out.pos;
 }
 
-/* Text that is not packed needs no copy. 1 something came, 0 at the end, or -errno. */
+/* Plain text needs no copy. 1: more text; 0 at the end; -errno. */
 static int direct_fill(struct trace_reader *r, char *to, size_t room)
 {
 	ssize_t n = r->raw_end ? 0 : read_some(r, to, room);
@@ -160,7 +161,7 @@ static int direct_fill(struct trace_reader *r, char *to, size_t room)
 	return n < 0 ? (int)n : n > 0;
 }
 
-/* Unpacks more behind what is there. 1 something came, 0 at the end, or -errno. */
+/* Unpacks and appends more text. 1: more text; 0 at the end; -errno. */
 static int unpack(struct trace_reader *r)
 {
 	if (r->at) {
@@ -198,7 +199,7 @@ static int unpack(struct trace_reader *r)
 		r->bytes += (size_t)n;
 		if (n)
 			return 1;
-		/* a decoder may still have held text that the file's last bytes gave */
+		/* the decoder may still hold text after the file's last byte */
 		if (starved)
 			return fail(r, "compressed data ends early");
 	}
@@ -214,7 +215,7 @@ static int text_fill(struct trace_reader *r)
 	return more;
 }
 
-/* A byte order mark, which is no part of a text. An error stays for the first who reads. */
+/* Skips a byte order mark. The next read returns an error. */
 static void mark_skip(struct trace_reader *r)
 {
 	static const char mark[] = {'\xef', '\xbb', '\xbf'};
@@ -328,7 +329,7 @@ const char *trace_reader_error(const struct trace_reader *r)
 	return r->error ? r->error : "cannot be read";
 }
 
-/* A quoted field from its opening quote; returns what follows it, NULL when malformed. */
+/* Reads a quoted field from its opening quote; returns the text after it, NULL: malformed. */
 static char *field_unquote(char *p, char *end, struct trace_field *f)
 {
 	char *to = ++p;

@@ -47,7 +47,7 @@ is "a missing attach socket is a warning" line "attach socket" warn
 doctor --json --state-dir "$T/none/state"
 is "a state directory that is not there is a warning" line "state directory" warn "none/state: No such file"
 doctor --json --state-dir "$T/tiny.c"
-is "a file in its place is a failure" eval 'line "state directory" fail "is no directory" && [ $status = 1 ]'
+is "a file in its place is a failure" eval 'line "state directory" fail "is not a directory" && [ $status = 1 ]'
 touch "$T/none.sock"
 doctor --json
 is "a file in its place is a failure, and the status 1" eval 'line "attach socket" fail && [ $status = 1 ]'

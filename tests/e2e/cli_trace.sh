@@ -89,7 +89,7 @@ assert {"svg", "table", "h1", "title"} <= c.tags
 ticks = [t for t in re.findall(r'text-anchor="end">([^<]+)</text>', text)]
 assert ticks[:5] == ["6 ms", "7 ms", "8 ms", "9 ms", "10 ms"], ticks
 for word in ("observed; dots: flagged steps", "Flagged steps as a table", "@media print",
-             "prefers-color-scheme:dark", 'tabindex="0"', "rank 1, step 2: 10.0 ms instead of 6.00 ms"):
+             "prefers-color-scheme:dark", 'tabindex="0"', "rank 1, step 2: 10.0 ms, expected 6.00 ms"):
     assert word in text, word
 for word in ("rank 1", "gemm&lt;float", "cafe0001"):
     assert word in text, word

@@ -45,7 +45,7 @@ def row(rows, key, value):
 def says_which_statistic(a, b, *headings):
     out = run("diff", a, b)[1]
     ok("per step, medians " in out and all(h in out for h in headings) and
-       not re.search(r"(copies|spans|stack), per step", out), f"{a} {b}: each table says its statistic", out)
+       not re.search(r"(copies|spans|blocked in), per step", out), f"{a} {b}: each table says its statistic", out)
 
 
 def incident():
@@ -104,7 +104,7 @@ def incident():
         out = run("diff", "many.folded", "few.folded")[1]
         ok(few["b"]["samples"] == samples and f"B {samples}" in out and
            any(x["flagged"] for x in few["functions"]) == (samples > 19) and
-           ("too few to tell" in out) == (samples < 20), f"{samples} samples are told, and whether they are too few", out)
+           ("too few to compare" in out) == (samples < 20), f"{samples} samples are told, and whether they are too few", out)
 
 
 def trace(name, steps, gemm, ns, late=0):
@@ -249,7 +249,7 @@ def baselines():
        "only in A: at::native" in out and "(none that all ranks have)" in out and
        not any(c in out for c in "\x1b\x07\u202e"), "as tables, free of control characters", out)
     says_which_statistic("baseline:demo", "sketch:demo:3", "copies, mean per step", "\nblocked, mean ",
-                         "on the stack, mean per step")
+                         "blocked in, mean per step")
     d = diff("baseline:demo", "sketch:same:3")
     ok(not any(m["differs"] for m in d["steps"].values()) and not d["settings"] and
        not any(f["delta"] for f in d["functions"]), "a sketch like the baseline: nothing differs", d)
@@ -261,9 +261,9 @@ def baselines():
 def bad_baselines():
     for side, says in (("baseline:two%3Aroles", "name one of its roles: stage:1, train"),
                        ("baseline:two%3Aroles::" + RUNS[0], "name one of its roles: stage:1, train"),
-                       ("baseline:demo:x", "no such role; there are: train"),
-                       ("baseline:demo:train:" + "0" * 16, "no such run; there are: " + ", ".join(RUNS)),
-                       ("baseline:none", "no baseline of that job is kept"), ("baseline:odd", "no baseline of that job"),
+                       ("baseline:demo:x", "no such role; available: train"),
+                       ("baseline:demo:train:" + "0" * 16, "no such run; available: " + ", ".join(RUNS)),
+                       ("baseline:none", "this job has no baseline"), ("baseline:odd", "this job has no baseline"),
                        ("baseline:unknown", "404"), ("baseline:cut", ""), ("baseline:evil", "roles"),
                        ("sketch:unknown:3", "404")):
         rc, out, err = run("diff", side, "b.folded")
@@ -272,7 +272,7 @@ def bad_baselines():
     for side in ("baseline:", "baseline:demo:train:xyz", "baseline:demo:train:" + "A" * 16, "baseline:a:b::d",
                  "baseline:" + "j" * 500, "sketch:demo", "sketch:demo:-1", "sketch:demo:3:4", "sketch::3"):
         rc, out, err = run("diff", side, "b.folded")
-        ok(rc == 2 and "is wanted" in err and not out, f"{side[:40]}: status 2", (rc, err))
+        ok(rc == 2 and "expected" in err and not out, f"{side[:40]}: status 2", (rc, err))
     f, k = USUAL["functions"][0], USUAL["kernels"][0]
     hostile = [{"latency_ms": -1}, {"latency_ms": "fast"}, {"self_ms": 1e300}, {"functions": None}, {"kernels": {}},
                {"functions": [dict(f, total=1.5)]}, {"functions": [dict(f, self=-0.1)]}, {"functions": [5]},
@@ -283,7 +283,7 @@ def bad_baselines():
     for i, change in enumerate(hostile):
         answers(**sketch("evil", **change))
         rc, out, err = run("diff", "sketch:evil:3", "sketch:evil:3")
-        ok(rc == 1 and "no sketch that could be" in err and not out, f"a sketch that cannot be, {i}", (rc, err))
+        ok(rc == 1 and "not a valid sketch" in err and not out, f"a sketch that cannot be, {i}", (rc, err))
     for i, raw in enumerate(("[]", "7", '"x"', "null", "{}", '{"functions":[],"kernels":[],"settings":[],"steps":1e999}',
                              '{"functions":' + "[" * 5000)):
         answers(**{"/api/v1/sketch?job=evil&rank=3": raw})

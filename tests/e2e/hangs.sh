@@ -66,7 +66,7 @@ kill $endless $mismatch 2>/dev/null
 wait $endless $mismatch 2>/dev/null
 over() { [ "$(api status '"\(.jobs) \(.hanging_jobs) \(.ranks)"')" = "0 0 0" ]; }
 ok "jobs that have ended are not current" stack_wait 10 over
-ok "nor listed by top" bash -c '"$0" top | grep -q "no ranks; 2 jobs that ended"' "$BIN/sysom"
+ok "nor listed by top" bash -c '"$0" top | grep -q "no ranks run; 2 jobs ended"' "$BIN/sysom"
 last_counts() { # what the node counted last is what the aggregator has
 	[ "$(node_api status '[.ranks[].steps] | add')" = "$(api ranks '[.ranks[].steps] | add')" ]
 }

@@ -90,7 +90,7 @@ state_is() { # letter
 	return 1
 }
 if [ "$(jq -r .mode "$WORK/a.folded.json" 2>/dev/null | cut -c1-3)" = bpf ]; then
-	ok "a sleeping target is said to sleep" says "slept all the time"
+	ok "a sleeping target is said to sleep" says "slept the whole time"
 	kill -STOP "$target"
 	ok "the target stops" state_is T
 	ok "a stopped target is said to be stopped" says "is stopped"
@@ -106,14 +106,14 @@ if [ "$(jq -r .mode "$WORK/a.folded.json" 2>/dev/null | cut -c1-3)" = bpf ]; the
 	EOF
 	tracer=$!
 	ok "the target is traced" state_is t
-	ok "a traced target is said to be traced" says "is held by the debugger that traces it (process $tracer)"
+	ok "a traced target is said to be traced" says "is stopped by its debugger (process $tracer)"
 	kill "$tracer"
 	wait "$tracer" 2>/dev/null
 	# beginning to end in samples, so that no clock is asked: --seconds counts from when it was ready
 	/bin/sh -c 'while :; do /bin/true; done' &
 	churn=$!
 	"$WORK/sysom" record -p "$churn" --seconds 0.5 --json -o "$WORK/churn.folded" >"$WORK/churn.json" 2>"$WORK/churn.log"
-	ok "a target that starts programs all the time is ready at once" bash -c '! grep -q "gave up waiting" "$0"' \
+	ok "a target that starts programs all the time is ready at once" bash -c '! grep -q "unwind tables were not ready" "$0"' \
 		"$WORK/churn.log"
 	kill "$churn"
 else
@@ -125,9 +125,9 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 		>"$WORK/n.folded" 2>"$WORK/n.json"
 	ok "an ordinary user gets copied stacks, or none, and is told why" bash -c \
 		'jq -e "(.mode == \"copy\" and .samples > 0) and (.why | length > 0)" "$0" >/dev/null ||
-		 grep -q "no CPU stacks can be taken here: ." "$0"' "$WORK/n.json"
+		 grep -q "cannot take CPU stacks here: ." "$0"' "$WORK/n.json"
 	setpriv --reuid nobody --clear-groups "$WORK/sysom" record -o - -f folded -- "${spin[@]}" \
 		>"$WORK/n.folded" 2>"$WORK/n.txt"
-	ok "copied stacks say nothing of blocked time" bash -c '! grep "blocking waits" "$0"' "$WORK/n.txt"
+	ok "copied stacks say nothing of blocked time" bash -c '! grep "blocking events" "$0"' "$WORK/n.txt"
 fi
 finish

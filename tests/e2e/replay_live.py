@@ -94,7 +94,7 @@ def bad_input():
         rc, _, err = replay(option, "/nonexistent")
         check(rc == 2 and "1 to 64 ranks" in err, f"{option} is refused", err)
     rc, _, err = replay("--live", "--before", "/dev/null", "/dev/null")
-    check(rc == 2 and "earlier run" in err, "--live with an earlier run is refused", err)
+    check(rc == 2 and "use --live or --before, not both" in err, "--live with an earlier run is refused", err)
     rc, _, err = replay("--json", "--live", "-", "-", data=HEADER.encode())
     check(rc == 0, "traces without rows are read", err)
     far = HEADER + "".join(f"{at},{dur},kernel,0,7,{i},,k\n" for i, (at, dur) in enumerate(

@@ -143,7 +143,7 @@ for head, args, scale in (('worker,step,dur_ms', (), 1e3), ('worker,step,dur (us
        {k: v for k, v in json.loads(p.stdout.splitlines()[-1]).items() if k not in ('columns', 'unit', 'unit_from')} ==
        {k: v for k, v in last.items() if k not in ('columns', 'unit', 'unit_from')}, p)
 p = call('timings', '-', '--unit', 'ms', data='step,rank0,rank1\n0,5,6\n1,5,6\n')
-ok('for people, too', b'2 columns of times in ms (as --unit says): rank0 rank1' in p.stdout, p)
+ok('for people, too', b'2 columns of times in ms (from --unit): rank0 rank1' in p.stdout, p)
 p = listed_as('worker,step,dur_ms', '--unit', 's')
 ok('a unit that the name denies is refused', p.returncode == 2 and b'dur_ms' in p.stderr, p)
 p = listed_as('worker,step,duration')
@@ -154,7 +154,7 @@ shares = [[v / 2 for v in (.3, .9, 2)], [.2, .4, .6]]
 p = call('timings', '-', data=table(shares))
 ok('a table that was normalised is refused', p.returncode == 2 and b'--unit s' in p.stderr, p)
 p = call('timings', '-', '--json', data=table([[v / 2 for v in r] for r in shares]))
-ok('what may be either is said', p.returncode == 0 and b'taken for seconds' in p.stderr and
+ok('what may be either is said', p.returncode == 0 and b'taken as seconds' in p.stderr and
    json.loads(p.stdout)['unit_from'] == 'assumed' and json.loads(p.stdout)['columns'] == {'times': [1, 2, 3]}, p)
 p = call('timings', '-', '--time', 'b,c', data='a,b\n1,2\n')
 ok('--time that is no column is named', p.returncode == 2 and b'--time' in p.stderr and b': c' in p.stderr, p)

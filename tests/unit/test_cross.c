@@ -88,7 +88,7 @@ static void each_rank_has_its_own_beginning(void **unused)
 		const char *text = out->finding.evidence[k].text;
 		bool third = strstr(text, "rank 3:") != NULL;
 
-		assert_non_null(strstr(text, third ? "from step 10 on" : "from step 14 on"));
+		assert_non_null(strstr(text, third ? "since step 10;" : "since step 14;"));
 	}
 	assert_int_equal(out->finding.evidence_count, 2);
 	flag_of(1, 14, 24, true);

@@ -998,7 +998,7 @@ static void what_peers_wait_for_as_long_is_ruled_out_with_their_figure(void **un
 	judge(&w);
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
 		said |= strstr(out.ruled_out[i].text,
-			       "waited 500 ms/s (usually 22) for a CPU, those of its peers 480") !=
+			       "waited 500 ms/s (usually 22) for a CPU, its peers' threads 480") !=
 			NULL;
 	assert_true(said);
 }
@@ -1319,14 +1319,14 @@ static void says_what_blocks_a_late_host(void **unused)
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 	assert_non_null(
-	    strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms more per step"));
+	    strstr(out.summary, "blocked longer in acquire (quota.py) than on the peers (+10."));
 	/* peers wait elsewhere meanwhile: more than the gap it does not cost */
 	build(&w);
 	late(&w.sick, 10);
 	function(&w.sick, "acquire (quota.py)", FUNCTION_PYTHON, 0, 0.1, 0.1)->off_ns = 25 * MS;
 	judge(&w);
 	assert_non_null(
-	    strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms more per step"));
+	    strstr(out.summary, "longer in acquire (quota.py) than on the peers (+10.1 ms"));
 	/* too little to hold it up */
 	build(&w);
 	late(&w.sick, 10);
@@ -1523,15 +1523,15 @@ static void a_share_above_the_groups_line_is_evidence(void **unused)
 	spins(&w);
 	w.sick.r.group = NULL;
 	judge(&w);
-	assert_null(line_that_says("in its group"));
+	assert_null(line_that_says("of its role is"));
 	sure = out.confidence;
 	w.sick.r.group = &group;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
 	assert_float_equal(out.confidence, sure, 1e-9);
 	l = line_that_says(
-	    "spin (train.py) has 27.3% of its CPU time; in its group the median is 2.0% "
-	    "and the line 3.0% (median + 2 x 1.4826 MAD, 10 sketches): 24.3 points above");
+	    "spin (train.py) takes 27.3% of its CPU time; the median of its role is 2.0%, and "
+	    "the threshold 3.0% (median + 2 x 1.4826 MAD, 10 sketches): 24.3 points above");
 	assert_non_null(l);
 	assert_ptr_not_equal(l, &out.evidence[0]);
 	assert_int_equal(l->layer, LAYER_CPU);
@@ -1541,7 +1541,7 @@ static void a_share_above_the_groups_line_is_evidence(void **unused)
 	judge(&w);
 	group.paper = false;
 	assert_non_null(
-	    line_that_says("in its group the mean is 2.0% and the line 3.0% (mean + 2 sigma"));
+	    line_that_says("the mean of its role is 2.0%, and the threshold 3.0% (mean + 2 sigma"));
 }
 
 static void the_groups_line_outweighs_no_other_cause(void **unused)
@@ -1572,7 +1572,7 @@ static void the_groups_line_outweighs_no_other_cause(void **unused)
 	}
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
-	assert_non_null(line_that_says("in its group"));
+	assert_non_null(line_that_says("of its role is"));
 }
 
 static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unused)
@@ -1585,7 +1585,7 @@ static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unus
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
 	assert_true(out.confidence > .25 && out.confidence < .45);
-	assert_non_null(strstr(out.summary, "has 27% of its CPU time, usually 2% in its role"));
+	assert_non_null(strstr(out.summary, "takes 27% of its CPU time; 2% is usual in its role"));
 	w.sick.r.group = NULL;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_UNKNOWN);
@@ -1609,7 +1609,7 @@ static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 	late(&w.sick, 30);
 	w.sick.r.group = &group;
 	judge(&w);
-	assert_null(line_that_says("in its group"));
+	assert_null(line_that_says("of its role is"));
 	other.sketches = 3;
 	for (int few = 0; few < 2; few++) {
 		build(&w);
@@ -1617,7 +1617,7 @@ static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 		w.sick.r.samples = few ? 400 : 20;
 		w.sick.r.group = few ? &other : &group;
 		judge(&w);
-		assert_null(line_that_says("in its group"));
+		assert_null(line_that_says("of its role is"));
 	}
 	/* the group's sketches had no symbols: it may be the function that has a third of everything */
 	build(&w);
@@ -1627,10 +1627,10 @@ static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
 	other = (struct diagnosis_group){.function = nameless, .function_count = 1, .sketches = 10};
 	w.sick.r.group = &other;
 	judge(&w);
-	assert_null(line_that_says("in its group"));
+	assert_null(line_that_says("of its role is"));
 	nameless[0] = (struct diagnosis_usual){"libwork.so+0x1000", FUNCTION_NATIVE, .08, .1};
 	judge(&w);
-	assert_non_null(line_that_says("in its group"));
+	assert_non_null(line_that_says("of its role is"));
 }
 
 int main(void)

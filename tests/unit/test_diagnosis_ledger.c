@@ -156,7 +156,7 @@ static const struct fault {
     {LEDGER_STOLEN, LEDGER_NET_RX, "", CAUSE_OS_SOFTIRQ, CAUSE_OS_SOFTIRQ, "soft interrupts"},
     {LEDGER_STOLEN, LEDGER_DEVICE, "", CAUSE_OS_IRQ, CAUSE_OS_IRQ, "interrupts run"},
     {LEDGER_RUNNABLE, 0, "stress", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "taken by stress"},
-    {LEDGER_RUNNABLE, 0, "", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "wait for a CPU: "},
+    {LEDGER_RUNNABLE, 0, "", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "wait for a CPU ("},
     {LEDGER_STOPPED, LEDGER_SIGNAL, "", CAUSE_OS_STOPPED, CAUSE_OS_STOPPED, "it was stopped"},
     {LEDGER_BLOCKED, LEDGER_GIL, "run (train.py)", CAUSE_CPU_GIL, CAUSE_CPU_GIL, "GIL"},
     {LEDGER_BLOCKED, LEDGER_LOCK, "acquire (t.py)", CAUSE_CPU_LOCK, CAUSE_CPU_LOCK,
@@ -167,7 +167,7 @@ static const struct fault {
     {LEDGER_BLOCKED, LEDGER_PIPE_READ, "get (t.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS, "pipe"},
     {LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP,
      "it sleeps in nap"},
-    {LEDGER_BLOCKED, LEDGER_SLEEP, "", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP, "it sleeps: "},
+    {LEDGER_BLOCKED, LEDGER_SLEEP, "", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP, "it sleeps ("},
     {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (t.py)", CAUSE_SW_OUTPUT, CAUSE_SW_OUTPUT,
      "a reader of its output, in log"},
     {LEDGER_BLOCKED, LEDGER_SOCKET, "recv (t.py)", CAUSE_NET_WAIT, CAUSE_NET_WAIT, "socket"},
@@ -216,7 +216,7 @@ static void an_account_that_grew_is_the_cause(void **unused)
 
 static void of_two_ranks_it_is_said_in_the_plural(void **unused)
 {
-	static const char *const singular[] = {" it ", " its ", " it: "};
+	static const char *const singular[] = {" it ", " its ", " it ("};
 
 	for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
 		struct world w;
@@ -646,7 +646,7 @@ static void what_the_reference_lost_as_well_is_explained_by_what_else_is_known(v
 		w.before_ms = cases[i].before_ms;
 		judge(&w);
 		for (uint32_t k = 0; k < out.missing_count; k++)
-			told |= strstr(out.missing[k], "steps without the fault") != NULL;
+			told |= strstr(out.missing[k], "healthy steps to compare with") != NULL;
 		assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
 		assert_int_equal(out.by_ledger, cases[i].by_ledger);
 		assert_int_equal(told, !cases[i].shown);

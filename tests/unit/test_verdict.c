@@ -1536,7 +1536,7 @@ static void a_suspects_functions_are_held_against_its_roles_waterline(void **unu
 	/* 0.45, and nobody's profile to compare with */
 	assert_true(json_number_value(json_object_get(d, "confidence")) > 0.35);
 	assert_true(json_number_value(json_object_get(d, "confidence")) < 0.45);
-	assert_true(is_said(d, "has 33.3% of its CPU time; in its group the median is 0.0%"));
+	assert_true(is_said(d, "takes 33.3% of its CPU time; the median of its role is 0.0%"));
 	json_decref(j);
 	send_spinning(6);
 	send_spinning(3);
