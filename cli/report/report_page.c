@@ -104,7 +104,7 @@ static void put_facts(FILE *to, const json_t *in)
 	if (!hang)
 		put_slowness(to, in);
 	else if (incident_text_hung(in, &since, &until))
-		fact(to, incident_verdict_is_open(in) ? "hangs for, so far" : "hung for",
+		fact(to, incident_verdict_is_open(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
 	if (raw > 0)
 		fact(to, "uploaded of what the windows cover", term_percent(sent / raw), "");
