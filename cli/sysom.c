@@ -15,7 +15,7 @@ char **front_argv;
 static const char status_words[] =
     "trace     on; off (sysom off); latched: off for good after a fault of our own in that "
     "process\n"
-    "model     learning; armed: steps are judged; refused: step times fit no line, nothing is "
+    "model     learning; ready: steps are judged; refused: step times fit no line, nothing is "
     "flagged\n"
     "          gone: the process ended; detached: it left sysomd and may come back\n"
     "stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no "
@@ -36,7 +36,7 @@ static const char top_words[] =
     "latency   median of the last steps; expected: what their work predicts\n"
     "compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
     "flag      steps that were flagged\n"
-    "state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
+    "state     suspect (marked !), hangs, the model's (learning, ready, refused), ended or gone\n"
     "A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
     "time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
     "incident of the selected rank, as sysom show does.\n";

@@ -192,7 +192,7 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	count_skip(&r->stats, v.skip);
 	if (used) {
 		r->stats.judged++;
-		/* A latency model that learns has taken it: its successor arms with the same steps. */
+		/* A latency model that learns has taken it: its successor is ready with the same steps. */
 		if (!v.out || v.state == ROOFLINE_LEARNING)
 			note_learned(r, s, v.self_known);
 		on_judged(r, &ws, v.self, now_ns);

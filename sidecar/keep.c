@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * When the baselines are written: at twice the steps of the last time while a model learns, as soon as
- * one is armed (with a step less a successor might not be), then now and then, since an armed model
+ * one is ready (with a step less a successor might not be), then now and then, since a ready model
  * hardly changes; one process a turn, so that the drain has its own. */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,10 +63,10 @@ void keep_restore(struct process *p)
 	}
 	got = (int)rank_restore(p->rank, n->samples, (uint32_t)got);
 	p->baseline_total = p->rank->learned_total;
-	p->baseline_armed = judge_armed_count(p->rank->judge);
+	p->baseline_ready = judge_ready_count(p->rank->judge);
 	p->baseline_at_ns = clock_monotonic_ns();
 	n->stats.baselines_restored++;
-	n->stats.baselines_armed += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
+	n->stats.baselines_ready += rank_model(p->rank, NULL, NULL) == ROOFLINE_READY;
 	n->stats.baseline_steps_restored += (uint64_t)got;
 	log_info("baseline", "pid=%d rank=%d steps=%d", (int)p->pid, p->id.rank, got);
 }
@@ -80,7 +80,7 @@ static void save(struct process *p, uint64_t now_ns)
 	if (!identify(p, &id))
 		return;
 	p->baseline_total = p->rank->learned_total;
-	p->baseline_armed = judge_armed_count(p->rank->judge);
+	p->baseline_ready = judge_ready_count(p->rank->judge);
 	p->baseline_at_ns = now_ns;
 	err = baseline_save(n->baseline_fd, &id, n->samples, rank_learned(p->rank, n->samples));
 	if (!err)
@@ -98,18 +98,18 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 		return false;
 	if (total >= 2 * p->baseline_total && p->baseline_total < RANK_LEARNED)
 		return true;
-	if (judge_armed_count(p->rank->judge) > p->baseline_armed)
+	if (judge_ready_count(p->rank->judge) > p->baseline_ready)
 		return true;
 	return now_ns - p->baseline_at_ns >= KEEP_AGAIN_NS;
 }
 
-/* A model that went back to learning is saved again when it is armed again. */
-static void note_unarmed(struct process *p)
+/* A model that went back to learning is saved again when it is ready again. */
+static void note_not_ready(struct process *p)
 {
-	uint32_t armed = judge_armed_count(p->rank->judge);
+	uint32_t ready = judge_ready_count(p->rank->judge);
 
-	if (armed < p->baseline_armed)
-		p->baseline_armed = armed;
+	if (ready < p->baseline_ready)
+		p->baseline_ready = ready;
 }
 
 uint32_t keep_due(const struct node *n, uint64_t now_ns)
@@ -128,7 +128,7 @@ void keep_tend(struct node *n, uint64_t now_ns)
 
 		if (!n->processes[at])
 			continue;
-		note_unarmed(n->processes[at]);
+		note_not_ready(n->processes[at]);
 		if (!is_due(n->processes[at], now_ns))
 			continue;
 		save(n->processes[at], now_ns);

@@ -99,7 +99,7 @@ struct process {
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
-	uint32_t baseline_armed;		 /* models that judged by then, and still do */
+	uint32_t baseline_ready;		 /* models that were ready by then, and still are */
 	uint64_t sketch_at_ns;			 /* of the latest; 0: none yet */
 	struct anomaly_bucket asked;		 /* windows that the aggregator may still ask for */
 };
@@ -111,7 +111,7 @@ struct node_stats {
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone;	    /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed;
-	uint64_t baselines_restored, baselines_armed, baseline_steps_restored;
+	uint64_t baselines_restored, baselines_ready, baseline_steps_restored;
 	uint64_t baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;

@@ -438,7 +438,7 @@ static const struct rank_metric rank_metrics[] = {
     {"sysom_rank_switched_off_total", "counter",
      "Calls, launches and collectives not recorded since tracing was off.", value_switched_off},
     {"sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace},
-    {"sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model},
+    {"sysom_rank_model_state", "gauge", "0 learning, 1 ready, 2 refused.", value_model},
     {"sysom_rank_peer_excess_seconds", "gauge",
      "Per step, above its peers on this node; 0 where it is as they are.", value_peer},
     {"sysom_rank_windows_counted_total", "counter",
@@ -633,8 +633,8 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	one(b, "sysom_baselines_restored_total", "counter",
 	    "Processes whose usual steps were known from an earlier sysomd.",
 	    (double)n->stats.baselines_restored);
-	one(b, "sysom_baselines_armed_total", "counter",
-	    "Of them, those judged from their first step on.", (double)n->stats.baselines_armed);
+	one(b, "sysom_baselines_ready_total", "counter",
+	    "Of them, those judged from their first step on.", (double)n->stats.baselines_ready);
 	one(b, "sysom_baseline_restored_steps_total", "counter", "Steps that they had learned.",
 	    (double)n->stats.baseline_steps_restored);
 	one(b, "sysom_baselines_due", "gauge",

@@ -135,8 +135,8 @@ static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *l
  * they are, not than the steps around it. */
 static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
 {
-	bool armed = v->state == ROOFLINE_ARMED, own = v->expected_self_ns > 0;
-	struct kinds_verdict k = kinds_push(j->kinds, s, armed || v->self ? v->expected_ns : 0,
+	bool ready = v->state == ROOFLINE_READY, own = v->expected_self_ns > 0;
+	struct kinds_verdict k = kinds_push(j->kinds, s, ready || v->self ? v->expected_ns : 0,
 					    v->expected_self_ns, v->out);
 
 	v->first = k.first;
@@ -176,11 +176,11 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.self_excess = self.excess;
 	/* More self time in a step that is not slow is slack that nobody waited for. */
 	slow = stands(j, &lat, &j->out_history);
-	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
+	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_READY);
 	v.out = lat.out || self.out;
 	v.flagged = slow || v.self;
 	if (v.self &&
-	    lat.state != ROOFLINE_ARMED) { /* but for what is known to be longer it is as usual */
+	    lat.state != ROOFLINE_READY) { /* but for what is known to be longer it is as usual */
 		v.expected_ns =
 		    fmax((double)s->latency_ns - ((double)s->self_ns - v.expected_self_ns), 0);
 		v.excess = v.expected_ns > 0 ? (double)s->latency_ns / v.expected_ns - 1 : 0;
@@ -278,21 +278,21 @@ uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max)
 	return kinds_rows(j->kinds, out, max);
 }
 
-static uint32_t armed_of(struct roofline_set *set)
+static uint32_t ready_of(struct roofline_set *set)
 {
-	uint32_t armed = 0;
+	uint32_t ready = 0;
 
 	for (uint32_t i = 0; i < roofline_set_count(set); i++) {
 		struct roofline_summary s;
 		uint64_t key;
 
 		roofline_summary(roofline_set_at(set, i, &key), &s);
-		armed += s.state == ROOFLINE_ARMED;
+		ready += s.state == ROOFLINE_READY;
 	}
-	return armed;
+	return ready;
 }
 
-uint32_t judge_armed_count(const struct judge *j)
+uint32_t judge_ready_count(const struct judge *j)
 {
-	return armed_of(j->latency) + armed_of(j->self);
+	return ready_of(j->latency) + ready_of(j->self);
 }

@@ -79,6 +79,6 @@ uint32_t judge_model_count(const struct judge *j);
 /* The kinds of steps, most expensive first; returns their count. */
 uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max);
 /* Number of models, of latency and of self time, that are ready to judge. */
-uint32_t judge_armed_count(const struct judge *j);
+uint32_t judge_ready_count(const struct judge *j);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
+ * The life of a model: it collects steps, fits (roofline_fit.c), is ready or refuses, and goes on
  * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
  * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
  * usual and stay; what is still far out is thrown away. (To drop them at once would keep a fit wrong
@@ -35,7 +35,7 @@ struct roofline {
 	uint32_t features, n, cap, next_fit, fresh_novel;
 	bool drift, drift_ever;
 	uint32_t refusals; /* fits in a row that were no good */
-	bool misled;	   /* armed on few steps once, and wrongly */
+	bool misled;	   /* was ready on few steps once, and wrong */
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster;		      /* CUSUM */
 	double few, reach_out, reach_instant; /* calibrated on the last fit */
@@ -78,7 +78,7 @@ int roofline_mode_parse(const char *text)
 
 const char *roofline_state_name(enum roofline_state s)
 {
-	static const char *const names[] = {"learning", "armed", "refused"};
+	static const char *const names[] = {"learning", "ready", "refused"};
 
 	return (unsigned)s <= ROOFLINE_REFUSED ? names[s] : "unknown";
 }
@@ -203,9 +203,9 @@ static double instant_of(const struct roofline *m, const struct roofline_fit_gue
 static bool fit_good(const struct roofline *m)
 {
 	const struct roofline_fit *f = &m->fit;
-	/* an armed model does not flap at the limit */
+	/* a ready model does not flap at the limit */
 	double limit =
-	    m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1 + thresholds.fit.near : 1);
+	    m->c.refuse_spread * (m->state == ROOFLINE_READY ? 1 + thresholds.fit.near : 1);
 	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
 
 	if (f->mad > limit || f->out_share > thresholds.fit.near + doubt)
@@ -266,21 +266,21 @@ static void refit(struct roofline *m)
 	} else {
 		good = fit_from(m, 0);
 		/* the newer half may be good already: recover without waiting for the ring to turn */
-		if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+		if (!good && m->state != ROOFLINE_READY && half >= m->c.learn_min) {
 			good = fit_from(m, half);
 			if (!good)
 				fit_from(m, 0);
 		}
 	}
 	m->refusals = good ? 0 : m->refusals + (m->refusals < thresholds.count.some);
-	if (good && m->state != ROOFLINE_ARMED) {
+	if (good && m->state != ROOFLINE_READY) {
 		m->slower = m->faster = 0;
 		m->recent_count = 0;
 		m->history = 0;
 	}
 	if (good)
-		m->state = ROOFLINE_ARMED;
-	else if (m->state == ROOFLINE_ARMED || m->n >= thresholds.fit.curve * m->c.learn_min)
+		m->state = ROOFLINE_READY;
+	else if (m->state == ROOFLINE_READY || m->n >= thresholds.fit.curve * m->c.learn_min)
 		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
 	m->sustain = 0;
@@ -296,9 +296,9 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 {
 	struct roofline_fit_sample *s;
 
-	if (m->state == ROOFLINE_ARMED && m->n >= (novel ? m->cap : m->c.learn_max))
+	if (m->state == ROOFLINE_READY && m->n >= (novel ? m->cap : m->c.learn_max))
 		return; /* frozen */
-	if (m->n >= m->c.learn_max && m->state != ROOFLINE_ARMED) {
+	if (m->n >= m->c.learn_max && m->state != ROOFLINE_READY) {
 		/* refused: forget the older half, go on looking */
 		m->n = m->c.learn_max / 2;
 		memmove(m->sample, m->sample + m->c.learn_max - m->n, m->n * sizeof(*s));
@@ -401,7 +401,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		/* of a level never seen the other levels say nothing */
 		g.novel |= g.sparse && m->fit.level_mad > m->c.refuse_spread;
 	}
-	if (m->state == ROOFLINE_ARMED) {
+	if (m->state == ROOFLINE_READY) {
 		v->out = v->excess > v->threshold;
 		v->novel = g.novel;
 		novel = g.novel || g.sparse || g.beyond;
@@ -420,7 +420,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 				stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
 			watch_fit(m, v->excess, v->threshold);
 			/* where the curve is prolonged its own error would add up */
-			if (m->state == ROOFLINE_ARMED && !g.beyond)
+			if (m->state == ROOFLINE_READY && !g.beyond)
 				watch_drift(m, v->excess, g.mad);
 		}
 	}
@@ -437,7 +437,7 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	if (m->p99.ready) {
 		v->expected_ns = m->p99.intercept_ns + m->p99.slope_ns * work[0];
 		v->excess = v->expected_ns > 0 ? latency_ns / v->expected_ns - 1 : 0;
-		v->out = v->flagged = m->state == ROOFLINE_ARMED && v->excess > 0;
+		v->out = v->flagged = m->state == ROOFLINE_READY && v->excess > 0;
 		m->out += v->out;
 		m->flagged += v->flagged;
 	}
@@ -452,7 +452,7 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
 	m->state = !m->p99.ready			 ? ROOFLINE_LEARNING
 		   : m->p99.r2 < -thresholds.part.little ? ROOFLINE_REFUSED
-							 : ROOFLINE_ARMED;
+							 : ROOFLINE_READY;
 	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
 }
 
@@ -483,10 +483,10 @@ void roofline_settle(struct roofline *m)
 {
 	uint32_t next = m->next_fit, refusals = m->refusals;
 
-	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_ARMED || m->n < m->c.learn_min)
+	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_READY || m->n < m->c.learn_min)
 		return;
 	refit(m);
-	if (m->state == ROOFLINE_ARMED)
+	if (m->state == ROOFLINE_READY)
 		return;
 	m->next_fit = next;
 	m->refusals = refusals;

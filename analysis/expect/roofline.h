@@ -17,7 +17,7 @@
 
 #include "analysis/expect/roofline_config.h"
 
-enum roofline_state { ROOFLINE_LEARNING = 0, ROOFLINE_ARMED = 1, ROOFLINE_REFUSED = 2 };
+enum roofline_state { ROOFLINE_LEARNING = 0, ROOFLINE_READY = 1, ROOFLINE_REFUSED = 2 };
 void roofline_config_default(struct roofline_config *c);
 /* "robust" or "p99"; -EINVAL. */
 int roofline_mode_parse(const char *text);
@@ -48,7 +48,7 @@ struct roofline_summary {
 	bool drift; /* was raised at any time */
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];
 };
-/* Fits what a model that is not armed has learned, without waiting for more: it is a predecessor's. */
+/* Fits what a model that is not ready has learned, without waiting for more: it is a predecessor's. */
 void roofline_settle(struct roofline *m);
 void roofline_summary(const struct roofline *m, struct roofline_summary *out);
 

@@ -11,7 +11,7 @@ enum roofline_mode { ROOFLINE_ROBUST = 0, ROOFLINE_P99 = 1 };
 
 struct roofline_config {
 	enum roofline_mode mode;
-	uint32_t learn_min; /* steps before it may arm; default 20; few steps widen the tail */
+	uint32_t learn_min; /* steps before it may be ready; default 20; few steps widen the tail */
 	uint32_t learn_max; /* steps of the frozen baseline; default 2000 */
 	double tail_mads;   /* default 7 */
 	double floor_ratio; /* smallest excess ever flagged; default 0.05 */

@@ -41,7 +41,7 @@ static void judge(struct finder *f, struct window_step *w)
 	w->expected_self_ns = self.expected_ns;
 	w->excess = latency.excess;
 	w->self_excess = self.excess;
-	if (latency.flagged || (self.flagged && (latency.out || latency.state != ROOFLINE_ARMED)))
+	if (latency.flagged || (self.flagged && (latency.out || latency.state != ROOFLINE_READY)))
 		w->flags |= WINDOW_STEP_FLAGGED;
 }
 

@@ -490,7 +490,7 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 	}
 	printf("{\"type\":\"summary\",\"kind\":\"steps\",\"rows\":%" PRIu64
 	       ",\"skipped\":{\"latency_not_positive\":%" PRIu64 ",\"blank_line\":%" PRIu64
-	       "},\"keys\":%" PRIu32 ",\"learning\":%" PRIu32 ",\"armed\":%" PRIu32
+	       "},\"keys\":%" PRIu32 ",\"learning\":%" PRIu32 ",\"ready\":%" PRIu32
 	       ",\"refused\":%" PRIu32 ",\"evicted\":%" PRIu32 ",\"drift\":%" PRIu32
 	       ",\"out\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"novel\":%" PRIu64
 	       ",\"mode\":\"%s\",\"seed\":%" PRIu64 "}\n",

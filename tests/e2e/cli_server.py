@@ -94,21 +94,21 @@ def rank(job, n, latency):
             "beat_age_ms": 400, "steps": 1000 + n, "flagged": 48 if n == 5 else 0,
             "latency_ms": latency, "self_ms": latency - 4, "expected_ms": 27.5, "compute_ms": 20.0,
             "comm_ms": 6.0, "exposed_comm_ms": 4.0, "copy_ms": 0.1, "idle_ms": 2.0, "events": 99999,
-            "lost": 3, "trace": "on", "cupti": "v2", "model": "armed"}
+            "lost": 3, "trace": "on", "cupti": "v2", "model": "ready"}
 
 
 STATUS = {"version": "0.1.0", "jobs": 1, "hanging_jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
           "open_incidents": 1, "store_bytes": 5000000}
 def left(n, pid, state):
     return {"job": "demo", "rank": n, "pid": pid, "program": "train.py", "state": state, "trace": "on", "cupti": "v2",
-            "model": "armed", "steps": 1005, "flagged": 0, "step_ms": 41.2, "expected_ms": 27.5, "events": 99,
+            "model": "ready", "steps": 1005, "flagged": 0, "step_ms": 41.2, "expected_ms": 27.5, "events": 99,
             "lost": {}, "joined": 100, "unmatched": 0}
 
 
 NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "mode": {"stacks": "none", "canary": True, "weather": "fine"},
         "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
-                   "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
+                   "cupti": "v2", "model": "ready", "steps": 1005, "flagged": 48, "step_ms": 41.2,
                    "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
                    "joined": 100, "unmatched": 1},
                   {**left(4, 76, "attached"), "hang_s": 34.0}, left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],

@@ -157,14 +157,14 @@ static struct rank *fresh(struct recorder **rec)
 	return r;
 }
 
-static void a_restored_model_is_armed_at_once(void **state)
+static void a_restored_model_is_ready_at_once(void **state)
 {
 	struct recorder *rec;
 	struct rank *r = fresh(&rec);
 
 	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_LEARNING);
 	assert_int_equal(rank_restore(r, samples, 100), 100);
-	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_READY);
 	assert_int_equal(rank_learned(r, back), 100);
 	assert_memory_equal(back, samples, 100 * sizeof(samples[0]));
 	rank_close(r);
@@ -181,12 +181,12 @@ static void a_restored_model_does_not_wait_for_its_next_fit(void **state)
 	for (uint32_t i = 0; i < 40; i++)
 		samples[i].latency_ns = (10 + i * 17 % 61 * 0.1) * 1e6;
 	assert_int_equal(rank_restore(r, samples, 88), 88);
-	assert_int_not_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	assert_int_not_equal(rank_model(r, NULL, NULL), ROOFLINE_READY);
 	rank_close(r);
 	recorder_close(rec);
 	r = fresh(&rec);
 	assert_int_equal(rank_restore(r, samples, 110), 110);
-	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_READY);
 	rank_close(r);
 	recorder_close(rec);
 }
@@ -213,7 +213,7 @@ static void a_stray_first_step_does_not_cost_what_was_learned(void **state)
 	fill(RANK_LEARNED, 1);
 	samples[0].key = steps_key(STEP_SOURCE_AUTO, 0);
 	assert_int_equal(rank_restore(r, samples, 60), 59);
-	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_READY);
 	assert_int_equal(rank_learned(r, back), 59);
 	for (uint32_t i = 0; i < 59; i++)
 		assert_int_equal(back[i].key, steps_key(STEP_SOURCE_AUTO, 0));
@@ -230,7 +230,7 @@ int main(void)
 	    T(refuses_every_bent_byte_and_every_cut),
 	    T(refuses_values_that_no_step_has),
 	    T(keeps_the_living_and_sweeps_the_rest),
-	    T(a_restored_model_is_armed_at_once),
+	    T(a_restored_model_is_ready_at_once),
 	    T(a_restored_model_does_not_wait_for_its_next_fit),
 	    T(patterns_whose_numbers_may_have_changed_are_learned_anew),
 	    T(a_stray_first_step_does_not_cost_what_was_learned),

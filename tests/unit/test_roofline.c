@@ -77,7 +77,7 @@ static void golden_line_of_two_features(void **state)
 			      1e6 * (3 + 0.02 * x + 0.25 * b) * (1 + 0.04 * (uniform() - 0.5)));
 	}
 	s = summary(m);
-	assert_int_equal(s.state, ROOFLINE_ARMED);
+	assert_int_equal(s.state, ROOFLINE_READY);
 	assert_float_equal(s.intercept_ns, 3.024e6, 0.1e6);
 	assert_float_equal(s.slope_ns[0], 0.019902e6, 0.0003e6);
 	assert_float_equal(s.slope_ns[1], 0.24946e6, 0.005e6);
@@ -99,7 +99,7 @@ static void golden_spread_without_work(void **state)
 	free(only);
 }
 
-static void says_learning_first_and_then_armed(void **state)
+static void says_learning_first_and_then_ready(void **state)
 {
 	struct roofline *m = model();
 	struct roofline_verdict v = push_flat(m, 0.01, 1);
@@ -108,7 +108,7 @@ static void says_learning_first_and_then_armed(void **state)
 	assert_true(v.expected_ns == 0 && !v.flagged);
 	for (int i = 0; i < 100; i++)
 		v = push_flat(m, 0.01, 1);
-	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_int_equal(v.state, ROOFLINE_READY);
 	assert_float_equal(v.expected_ns, 100e6, 1e6);
 	free(only);
 }
@@ -171,7 +171,7 @@ static void constant_and_collinear_work_do_no_harm(void **state)
 		wrong += v.flagged;
 		assert_true(isfinite(v.expected_ns) && isfinite(v.excess));
 	}
-	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_int_equal(v.state, ROOFLINE_READY);
 	assert_true(fabs(v.excess) < 0.05);
 	assert_int_equal(wrong, 0);
 	free(only);
@@ -220,7 +220,7 @@ static void refuses_what_work_does_not_explain_and_recovers(void **state)
 
 		v = roofline_push(m, &work, 1, (50 + 7 * work) * 1e6 * (1 + 0.01 * normal()));
 	}
-	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_int_equal(v.state, ROOFLINE_READY);
 	free(only);
 }
 
@@ -298,7 +298,7 @@ static void work_that_only_grows_raises_no_drift_of_its_own(void **state)
 
 			roofline_push(m, &work, 1, 100e6 * (1 + 0.01 * normal()));
 		}
-		assert_int_equal(summary(m).state, ROOFLINE_ARMED);
+		assert_int_equal(summary(m).state, ROOFLINE_READY);
 		assert_false(summary(m).drift);
 		free(only);
 	}
@@ -330,7 +330,7 @@ static void lasting_speed_up_becomes_the_new_baseline(void **state)
 		push_flat(m, 0.01, 1);
 	for (int i = 0; i < 500; i++)
 		v = push_flat(m, 0.01, 0.8);
-	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_int_equal(v.state, ROOFLINE_READY);
 	assert_float_equal(v.expected_ns, 80e6, 1e6);
 	free(only);
 }
@@ -512,7 +512,7 @@ static void p99_mode_collapses_on_bad_learning_steps_as_published(void **state)
 				latency *= slow ? 1.5 : 2.5;
 			found[dirty] += roofline_push(m, &work, 1, latency).flagged && slow;
 		}
-		assert_int_equal(summary(m).state, ROOFLINE_ARMED);
+		assert_int_equal(summary(m).state, ROOFLINE_READY);
 		free(only);
 	}
 	assert_int_equal(found[0], 29);
@@ -567,7 +567,7 @@ static void p99_mode_refuses_a_line_that_is_worse_than_the_mean(void **state)
 
 		roofline_push(m, &work, 1, 1e6 * (10 + work));
 	}
-	assert_int_equal(summary(m).state, ROOFLINE_ARMED);
+	assert_int_equal(summary(m).state, ROOFLINE_READY);
 	free(only);
 }
 
@@ -615,7 +615,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(golden_line_of_two_features),
 	    cmocka_unit_test(golden_spread_without_work),
-	    cmocka_unit_test(says_learning_first_and_then_armed),
+	    cmocka_unit_test(says_learning_first_and_then_ready),
 	    cmocka_unit_test(one_slow_step_is_flagged_at_once_and_its_neighbours_are_not),
 	    cmocka_unit_test(a_fifth_of_bad_learning_steps_costs_no_recall),
 	    cmocka_unit_test(constant_and_collinear_work_do_no_harm),
