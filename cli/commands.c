@@ -217,7 +217,7 @@ const char *commands_window_ranks(const json_t *incident)
 
 bool commands_is_id(const char *text)
 {
-	size_t n = strspn(text, "0123456789abcdefABCDEF");
+	size_t n = strspn(text, "0123456789abcdef");
 
 	return n && n <= 32 && !text[n];
 }
@@ -244,6 +244,9 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 		if (e.status == 404) {
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
 			e.remedy = "see sysom incidents";
+		} else if (e.status == 409) {
+			snprintf(e.why, sizeof(e.why), "several incidents' ids begin with %s", id);
+			e.remedy = "give more digits (see sysom incidents)";
 		}
 		commands_complain("", &e);
 		return NULL;

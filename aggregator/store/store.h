@@ -18,10 +18,6 @@
 
 #define STORE_SCHEMA_VERSION 3
 
-/* Times of writes are multiples of it, so that a reader whose numbers are doubles gets them
- * exactly, or so nearly that it makes no difference. */
-#define STORE_UPDATE_STEP_NS 1024u
-
 struct store;
 
 /* Creates the directory and the file if needed. 0, -EPROTO (a newer version's file, or no store),

@@ -493,7 +493,7 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 	       "},\"keys\":%" PRIu32 ",\"learning\":%" PRIu32 ",\"ready\":%" PRIu32
 	       ",\"refused\":%" PRIu32 ",\"evicted\":%" PRIu32 ",\"drift\":%" PRIu32
 	       ",\"out\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"novel\":%" PRIu64
-	       ",\"mode\":\"%s\",\"seed\":%" PRIu64 "}\n",
+	       ",\"mode\":\"%s\",\"seed\":\"%" PRIu64 "\"}\n",
 	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys.count,
 	       states[0], states[1], states[2], evicted, drifts, r->out, r->flagged, r->novel,
 	       r->config.mode == ROOFLINE_P99 ? "p99" : "robust", r->config.seed);

@@ -19,14 +19,14 @@ WINDOW = "00112233445566778899aabbccddeeff"
 
 
 def incident(name, job, state, symptom="slow_rank", rank=5):
-    return {"id": name, "job": job, "state": state, "begin_unix_ns": 1795229412000000000,
-            "end_unix_ns": 1795229424400000000, "symptom": symptom, "ranks": [rank],
+    return {"id": name, "job": job, "state": state, "begin_unix_ns": "1795229412000000000",
+            "end_unix_ns": "1795229424400000000", "symptom": symptom, "ranks": [rank],
             "victims": [r for r in range(8) if r != rank], "nodes": ["gpu-3"], "first_step": 312,
             "last_step": 371, "flagged_steps": 48, "steps_to_flag": 3, "latency_ms": 41.2,
             "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61,
             "uploaded_bytes": 123456, "raw_bytes": 145000000, "window_count": 2, "missing": [],
             "windows": [{"id": w, "rank": 0 if w.startswith("12") else 1, "node": "gpu-3", "reason": "self",
-                         "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
+                         "begin_unix_ns": "1795229412000000000", "end_unix_ns": "1795229413000000000",
                          "steps": 9, "records": 900, "bytes": 9000, "summary_only": False}
                         for w in sorted(os.listdir(work + "/windows")) or [WINDOW]]}
 
@@ -61,7 +61,7 @@ def hung():
          "remedy": "look at its stacks", "ledger": ledger}
     return {**incident("4a4a4a4a", "hung", "open", "stall"), "diagnosis": d, "diagnoses": [d],
             "findings": [{"kind": "hang", "cause": "hang-missing", "ranks": [5],
-                          "begin_unix_ns": 1795229420000000000, "end_unix_ns": 1795229440000000000}]}
+                          "begin_unix_ns": "1795229420000000000", "end_unix_ns": "1795229440000000000"}]}
 
 
 EMPTY = {"layer": "unknown", "cause": "unknown", "title": "cause not found", "summary": "rank 5 hangs: cause not found",
@@ -83,7 +83,7 @@ def diagnosed(name, state="closed"):
                        "text": "NET_RX soft interrupts took 250 ms/s from thread python3<b> on CPU 1"}]
     out["windows"] = [{"id": w, "rank": int(w[:2], 16) - 0xa0, "node": "node-%d" % ((int(w[:2], 16) - 0xa0) // 2),
                        "reason": "self" if w.startswith("a2") else "asked", "steps": 40, "records": 900,
-                       "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
+                       "begin_unix_ns": "1795229412000000000", "end_unix_ns": "1795229413000000000",
                        "bytes": 9000, "summary_only": False}
                       for w in sorted(os.listdir(work + "/windows"))]
     return out

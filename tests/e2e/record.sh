@@ -9,7 +9,7 @@ ok "a command is recorded" bash -c '"$0" record --json -o "$1" -- "${@:2}" >"$1.
 if [ "$(jq -r .mode "$WORK/a.folded.json" 2>/dev/null)" ]; then
 	sed 's/^/# /' "$WORK/a.folded.json"
 	ok "the lines' sum is the samples' time" is "$(awk '{s += $NF} END {printf "%.0f", s}' "$WORK/a.folded")" \
-		"$(jq .on_cpu_ns "$WORK/a.folded.json")"
+		"$(jq -r .on_cpu_ns "$WORK/a.folded.json")"
 fi
 ok "the command's status is passed on" bash -c '"$0" record --no-off-cpu -o "$1" -- "${@:2}" >/dev/null; [ $? = 7 ]' \
 	"$WORK/sysom" "$WORK/b.html" /bin/sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'

@@ -65,7 +65,7 @@ fi
 sed 's/$/\r/' a.csv >crlf.csv; run crlf.csv --latency ms --latency-unit ms --work tokens,batch --key kind --json
 is "CRLF line ends are no part of a field" eval '[ $status = 0 ] && cmp -s plain out'
 run a.csv "${args[@]}" --mode p99 --seed 3
-is "p99 mode judges too" py "E['mode'] == 'p99' and E['seed'] == 3 and M['a \"x\", y']['state'] == 'ready'"
+is "p99 mode judges too" py "E['mode'] == 'p99' and E['seed'] == '3' and M['a \"x\", y']['state'] == 'ready'"
 run a.csv --latency ms --work tokens,batch --key kind
 is "without --json a table and a plot" eval '[ $status = 0 ] && grep -q ready out && grep -q X out'
 
