@@ -8,6 +8,7 @@
 
 /* The program's own arguments, with which front.c hands a command over. */
 extern char **front_argv;
+#define COMMANDS_FULL "sysom-full" /* the program with every library */
 
 int cmd_run_main(const struct options *o);
 int cmd_status_main(const struct options *o);

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/environment.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
@@ -252,28 +254,6 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* Letters to insert, drop or replace; texts of at most 31. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[32], n = (unsigned)strnlen(b, 31);
-
-	for (unsigned k = 0; k <= n; k++)
-		row[k] = k;
-	for (unsigned i = 0; a[i] && i < 31; i++) {
-		unsigned left_above = row[0];
-
-		row[0] = i + 1;
-		for (unsigned k = 0; k < n; k++) {
-			unsigned above = row[k + 1], best = left_above + (a[i] != b[k]);
-
-			best = best < above + 1 ? best : above + 1;
-			row[k + 1] = best < row[k] + 1 ? best : row[k] + 1;
-			left_above = above;
-		}
-	}
-	return row[n];
-}
-
 /* A command that this word begins or goes on, else the nearest one of which half the letters are right. */
 static const char *nearest(const char *word)
 {
@@ -282,7 +262,7 @@ static const char *nearest(const char *word)
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
 		const char *name = commands[i].name;
-		unsigned d = distance(word, name);
+		unsigned d = text_distance(word, name);
 
 		if (*word &&
 		    (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
@@ -295,6 +275,16 @@ static const char *nearest(const char *word)
 	return near;
 }
 
+/* The program that became sysom-full has done it. */
+static void warn_of_environment(const char *program)
+{
+	char warning[ENVIRONMENT_WARNING_BYTES];
+	size_t at = 0;
+
+	while (strcmp(program, COMMANDS_FULL) && environment_warning(&at, warning))
+		fprintf(stderr, "sysom: %s\n", term_safe(warning, TERM_COLUMNS_MAX));
+}
+
 int main(int argc, char **argv)
 {
 	char help[] = "--help", *asked[] = {NULL, help, NULL};
@@ -303,6 +293,7 @@ int main(int argc, char **argv)
 
 	front_argv = argv;
 	term_init();
+	warn_of_environment(argv[0]);
 	if (argc < 2)
 		return usage(stderr);
 	if (argc > 2 && !strcmp(argv[1], "help") && find(argv[2])) {

@@ -198,6 +198,8 @@ uint64_t process_events(const struct process *p);
 /* Of the kernels and launches so far, also of a process that is gone; never NULL. */
 const struct join_stats *process_join_stats(const struct process *p);
 /* Losses by cause, through fn. */
+/* Of the job's environment: a SYSOM_ variable that nothing reads; "": none. */
+const char *process_unknown_variable(const struct process *p);
 void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
 /* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
