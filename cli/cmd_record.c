@@ -122,7 +122,7 @@ static const char help_text[] =
     "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
     "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
     "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's, "
+    "exit status: 0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD, CMD's, "
     "without a sample too\n";
 
 static const struct option long_options[] = {
@@ -334,6 +334,7 @@ static int parse(struct record_args *a, int argc, char **argv)
 	return 0;
 }
 
+/* The exit status. */
 static int find_rank(struct record_args *a)
 {
 	struct client_error e;
@@ -343,11 +344,10 @@ static int find_rank(struct record_args *a)
 	size_t i;
 
 	if (commands_control(&a->client, &c))
-		return -EINVAL;
+		return EXIT_USAGE;
 	n = commands_node_status(&a->client, &c, &e);
 	if (!n) {
-		commands_complain("record", &e);
-		return -ENOENT;
+		return commands_complain("record", &e);
 	}
 	json_array_foreach (json_object_get(n, "ranks"), i, r) {
 		if (jsonget_integer(r, "rank") != a->rank ||
@@ -363,7 +363,7 @@ static int find_rank(struct record_args *a)
 	fprintf(stderr, "sysom record: no rank %ld%s%s runs on this node (see sysom status)\n",
 		a->rank, a->client.job ? " of job " : "",
 		a->client.job ? term_safe(a->client.job, 60) : "");
-	return -ENOENT;
+	return EXIT_NOTHING;
 }
 
 /* ---- the command ---- */
@@ -780,13 +780,14 @@ int cmd_record_main(int argc, char **argv)
 
 	if (err)
 		return err > 0 ? EXIT_OK : EXIT_USAGE;
-	if (a.have_rank && find_rank(&a))
-		return EXIT_NOTHING;
+	status = a.have_rank ? find_rank(&a) : EXIT_OK;
+	if (status)
+		return status;
 	/* before the recording, which would be for nothing */
 	err = outfile_open(&r.out, a.out.path);
 	if (err) {
 		fprintf(stderr, "sysom record: %s: %s\n", a.out.path, strerror(-err));
-		return EXIT_NOTHING;
+		return EXIT_FAILED;
 	}
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
@@ -804,6 +805,6 @@ int cmd_record_main(int argc, char **argv)
 	reader_close(r.reader);
 	/* a command that needs no CPU worth a sample ran all the same */
 	if (err && !(a.command && err == -ENODATA))
-		return EXIT_NOTHING;
+		return err == -ENODATA || err == -ESRCH ? EXIT_NOTHING : EXIT_FAILED;
 	return a.command ? status : EXIT_OK;
 }

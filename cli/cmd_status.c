@@ -399,5 +399,5 @@ int cmd_status_main(const struct options *o)
 	}
 	json_decref(n);
 	json_decref(c);
-	return n || c ? EXIT_OK : EXIT_NOTHING;
+	return n || c ? EXIT_OK : EXIT_FAILED;
 }

@@ -46,7 +46,8 @@ const char *commands_window_ranks(const json_t *incident);
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
 /* The incident with this id ("last": the newest that is no hiccup, of --job where given), owned by the
  * caller; or NULL. id: 1 to 32 hexadecimal digits. */
-json_t *commands_incident(const struct options *o, const struct client *c, const char *id);
+int commands_incident(const struct options *o, const struct client *c, const char *id,
+		      json_t **out);
 /* The aggregator's list `what` ("ranks", "incidents") with all its pages, until it has `most` entries; *out
  * is owned by the caller. path has its arguments. As client_json. */
 int commands_list(const struct client *c, const char *path, const char *what, size_t most,
@@ -54,7 +55,7 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 /* Appends --job, where given, to a path that has arguments. */
 void commands_add_job(const struct options *o, char *path, size_t room);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
-void commands_complain(const char *what, const struct client_error *e);
+int commands_complain(const char *what, const struct client_error *e);
 /* A state of a rank: a word or, from an older peer, a number. */
 const char *commands_word(const json_t *o, const char *key);
 /* "-": not known. */

@@ -24,7 +24,7 @@ static int become_full(void)
 		if (paths_beside(path, sizeof(path), places[i]))
 			execv(path, front_argv);
 	fprintf(stderr, "sysom: %s: %s; is sysom fully installed?\n", places[1], strerror(errno));
-	return EXIT_NOTHING;
+	return EXIT_FAILED;
 }
 
 #define FULL(name)                                                                                 \

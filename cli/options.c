@@ -73,7 +73,7 @@ static void options_help(FILE *to, const struct command *c)
 		fprintf(to, "\nexamples:\n%s", c->examples);
 	if (c->args_max < 0) /* another command's status */
 		return;
-	fputs("\nexit status: 0 done, 1 found nothing or failed, 2 bad arguments\n", to);
+	fputs("\nexit status: 0 done, 1 found nothing, 2 bad arguments, 3 failed\n", to);
 }
 
 static int bad(const struct command *c, const char *flag, const char *value, const char *want)

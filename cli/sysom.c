@@ -215,7 +215,7 @@ static int written(const char *name, int status)
 	if (status == EXIT_OK) /* else it has been told */
 		fprintf(stderr, "sysom%s%s: standard output: %s\n", *name ? " " : "", name,
 			strerror(errno));
-	return status == EXIT_OK ? EXIT_NOTHING : status;
+	return status == EXIT_OK ? EXIT_FAILED : status;
 }
 
 static int usage(FILE *to)

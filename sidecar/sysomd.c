@@ -24,6 +24,7 @@
 #include "base/daemon/log.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
+#include "base/exit_status.h"
 #include "sidecar/node.h"
 #include "sidecar/requests.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -393,7 +394,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct node *n = arg;
 
 	log_info("stop", "signal=%u", signum);
-	watchdog_arm(STOP_S, 1);
+	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(n->loop);
 }
 
@@ -406,7 +407,7 @@ static void on_keeper_gone(void *arg, uint32_t events)
 	log_error("reader",
 		  "the keeper of the reader processes died; sysomd ends to be started again");
 	n->failed = -ECHILD;
-	watchdog_arm(STOP_S, 1);
+	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(n->loop);
 }
 
@@ -643,7 +644,7 @@ static void bound_malloc(void)
 int main(int argc, char **argv)
 {
 	static struct node node = {.baseline_fd = -1, .lock_fd = -1};
-	int err;
+	int err, status;
 
 	service_init();
 	bound_malloc();
@@ -651,9 +652,9 @@ int main(int argc, char **argv)
 	switch (config_load_checked(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about,
 				    DEFAULT_CONFIG, argc, argv, check_settings)) {
 	case CONFIG_EXIT_OK:
-		return 0;
+		return EXIT_OK;
 	case CONFIG_EXIT_BAD:
-		return 2;
+		return EXIT_USAGE;
 	case CONFIG_RUN:
 		break;
 	}
@@ -676,7 +677,8 @@ int main(int argc, char **argv)
 	service_stopping();
 	if (err)
 		log_error("end", "%s", strerror(-err));
-	node_close(&node, err ? 1 : 0);
-	log_info("end", "code=%d", err ? 1 : 0);
-	return err ? 1 : 0;
+	status = err ? EXIT_FAILED : EXIT_OK;
+	node_close(&node, status);
+	log_info("end", "status=%d", status);
+	return status;
 }

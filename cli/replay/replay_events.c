@@ -441,7 +441,7 @@ int replay_events_main(int argc, char **argv)
 		replay_ranks_free(ev.ranks);
 		replay_ranks_free(ev.before);
 		fprintf(stderr, "sysom replay events: out of memory\n");
-		return 1;
+		return EXIT_FAILED;
 	}
 	ev.in_before = true;
 	for (int i = 0; i < ev.before_count && !rc; i++)
@@ -461,9 +461,5 @@ int replay_events_main(int argc, char **argv)
 	replay_ranks_free(ev.ranks);
 	replay_ranks_free(ev.before);
 	replay_live_close(ev.live);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "sysom replay events: output failed\n");
-		return 1;
-	}
-	return rc == -ENOMEM ? 1 : rc ? 2 : 0;
+	return rc == -ENOMEM ? EXIT_FAILED : rc ? EXIT_USAGE : EXIT_OK;
 }

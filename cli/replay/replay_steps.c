@@ -434,8 +434,8 @@ static int read_rows(struct replay *r, struct replay_csv *c)
 		rc = read_row(r, c, f);
 		if (rc)
 			return rc;
-		if (ferror(stdout))
-			return 1;
+		if (ferror(stdout)) /* the caller of every command reports it */
+			return EXIT_OK;
 	}
 	return n < 0 ? bad_row(r, c, replay_csv_error(c), NULL) : 0;
 }
@@ -598,13 +598,13 @@ static int run(struct replay *r, struct replay_csv *c)
 		fprintf(stderr, "%s: no rows with a latency in it\n", r->path);
 	model = models_by_key(r);
 	if (!model)
-		return 1;
+		return EXIT_FAILED;
 	if (r->json)
 		print_json(r, model, c);
 	else
 		print_people(r, model, c);
 	free(model);
-	return fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return EXIT_OK;
 }
 
 int replay_steps_main(int argc, char **argv)
@@ -621,7 +621,7 @@ int replay_steps_main(int argc, char **argv)
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (!r.memory || (!r.json && !r.point)) {
 		fprintf(stderr, "sysom replay steps: out of memory\n");
-		rc = 1;
+		rc = EXIT_FAILED;
 		goto done;
 	}
 	r.set = roofline_set_init(r.memory, &r.config, MODELS_MAX);

@@ -15,7 +15,7 @@ ok "the command's status is passed on" bash -c '"$0" record --no-off-cpu -o "$1"
 	"$WORK/sysom" "$WORK/b.html" /bin/sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'
 ok "the page holds its data" grep -q 'const DATA' "$WORK/b.html"
 ok "a place that can't be written is told before the command runs" bash -c \
-	'"$0" record -o "$1/none/x.html" -- touch "$1/ran" 2>"$1/err"; [ $? = 1 ] && [ ! -e "$1/ran" ] && grep -q "none/x.html: No such" "$1/err"' \
+	'"$0" record -o "$1/none/x.html" -- touch "$1/ran" 2>"$1/err"; [ $? = 3 ] && [ ! -e "$1/ran" ] && grep -q "none/x.html: No such" "$1/err"' \
 	"$WORK/sysom" "$WORK"
 ok "a recording without a sample leaves no file" is "$(cd "$WORK" && ./sysom record -o empty.html -- true 2>/dev/null; ls | grep -c empty)" 0
 ok "a command without a sample has its own status, too" bash -c \
