@@ -35,11 +35,4 @@ static inline const char *environment_unknown(size_t *at)
 	return NULL;
 }
 
-#define ENVIRONMENT_WARNING_BYTES 160
-
-/* What to say of the next unknown variable; false: there is none. Not of the preload: not header-only. */
-bool environment_warning(size_t *at, char out[ENVIRONMENT_WARNING_BYTES]);
-/* The known variable that is nearest to this one. Not header-only either. */
-const char *environment_nearest(const char *name);
-
 #endif

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/environment.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
+#include "base/daemon/misspelt.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
 
@@ -39,7 +39,7 @@ static void print_unknown_variable(const json_t *rank)
 
 	if (*name)
 		printf("      %s%s is set in the job, but nothing reads it; did you mean %s?%s\n",
-		       term_style(TERM_YELLOW), term_safe(name, 40), environment_nearest(name),
+		       term_style(TERM_YELLOW), term_safe(name, 40), misspelt_nearest(name),
 		       term_style(TERM_PLAIN));
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/environment.h"
+#include "base/daemon/misspelt.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
@@ -278,10 +278,10 @@ static const char *nearest(const char *word)
 /* The program that became sysom-full has done it. */
 static void warn_of_environment(const char *program)
 {
-	char warning[ENVIRONMENT_WARNING_BYTES];
+	char warning[MISSPELT_BYTES];
 	size_t at = 0;
 
-	while (strcmp(program, COMMANDS_FULL) && environment_warning(&at, warning))
+	while (strcmp(program, COMMANDS_FULL) && misspelt_warning(&at, warning))
 		fprintf(stderr, "sysom: %s\n", term_safe(warning, TERM_COLUMNS_MAX));
 }
 

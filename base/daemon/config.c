@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <yaml.h>
 
-#include "base/environment.h"
+#include "base/daemon/misspelt.h"
 #include "base/daemon/log.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -370,11 +370,11 @@ static void derive(const char *key, const char *prefix, bool upper, char *out, s
 
 static int read_environment(void *into, const struct config_key *keys, size_t n)
 {
-	char warning[ENVIRONMENT_WARNING_BYTES];
+	char warning[MISSPELT_BYTES];
 	size_t at = 0;
 	int errors = 0;
 
-	while (environment_warning(&at, warning))
+	while (misspelt_warning(&at, warning))
 		log_warn("environment", "%s", warning);
 
 	for (size_t i = 0; i < n; i++) {

@@ -158,7 +158,7 @@ static void reads_a_file_and_tells_when_it_is_broken(void **state)
 	free(out);
 	assert_int_equal(ftruncate(fd, 20000), 0);
 	out = run(args, &status);
-	assert_int_equal(status, 1);
+	assert_int_equal(status, EXIT_USAGE);
 	assert_non_null(strstr(out, "not a ring"));
 	free(out);
 	close(fd);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/environment.h"
+#include "base/daemon/misspelt.h"
 
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/environment.h"
 #include "base/text.h"
 
-const char *environment_nearest(const char *name)
+const char *misspelt_nearest(const char *name)
 {
 	const char *near = environment_names[0];
 
@@ -16,7 +17,7 @@ const char *environment_nearest(const char *name)
 	return near;
 }
 
-bool environment_warning(size_t *at, char out[ENVIRONMENT_WARNING_BYTES])
+bool misspelt_warning(size_t *at, char out[MISSPELT_BYTES])
 {
 	const char *v = environment_unknown(at);
 	char name[64];
@@ -24,8 +25,7 @@ bool environment_warning(size_t *at, char out[ENVIRONMENT_WARNING_BYTES])
 	if (!v)
 		return false;
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(v, "="), v);
-	snprintf(out, ENVIRONMENT_WARNING_BYTES,
-		 "%s is set, but nothing reads it; did you mean %s?", name,
-		 environment_nearest(name));
+	snprintf(out, MISSPELT_BYTES, "%s is set, but nothing reads it; did you mean %s?", name,
+		 misspelt_nearest(name));
 	return true;
 }
