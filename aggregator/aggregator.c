@@ -165,7 +165,7 @@ static void on_signal(void *arg, uint32_t signum)
 {
 	struct aggregator *a = arg;
 
-	log_info("stop", "signal=%u", signum);
+	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
 	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(a->loop);
 }

@@ -264,8 +264,8 @@ static int put_findings(struct commit *c, const struct told *list, uint64_t now)
 
 		err = incident_set_add_finding(c->set, &list->finding, now, &change);
 		if (err == -EINVAL)
-			log_warn("finding", "why=\"not sound\" kind=%d",
-				 (int)list->finding.finding.kind);
+			log_warn("finding", "why=\"not sound\" kind=%s",
+				 finding_kind_name(list->finding.finding.kind));
 		else if (!err && change.id[0])
 			err = take_change(c, &change);
 		err = err == -EINVAL ? 0 : err;
@@ -459,7 +459,7 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 	if (err) {
 		store_rollback(c->store);
 		c->dirty_count = 0;
-		log_warn("commit", "err=%d why=\"%s\"", err, why_not(err));
+		log_warn("commit", "why=\"%s\" error=\"%s\"", why_not(err), strerror(-err));
 		if (restore(c))
 			log_error("commit", "why=\"incidents can't be restored\"");
 	}

@@ -292,7 +292,7 @@ unsigned symbols_finish(struct symbols *s, uint64_t session, struct buf *out)
 		log_info("symbols", "build_id=%s stored", text);
 		return answer(out, 201, json_pack("{s:s}", "stored", text));
 	}
-	log_warn("symbols", "build_id=%s refused=\"%s\" err=%d", text, why, -err);
+	log_warn("symbols", "build_id=%s refused=\"%s\" error=\"%s\"", text, why, strerror(-err));
 	if (err == -EBADMSG)
 		return refuse(out, 422, why);
 	return err == -EEXIST ? refuse(out, 409, why) : refuse(out, 507, "the disk refused it");

@@ -165,7 +165,7 @@ static int parse_number(const char *flag, const char *text, double min, double m
 
 	if (options_number(text, min, max, out))
 		return 0;
-	snprintf(want, sizeof(want), "a number from %g to %g is wanted", min, max);
+	snprintf(want, sizeof(want), "a number from %.10g to %.10g is wanted", min, max);
 	return bad(flag, text, want);
 }
 

@@ -235,8 +235,11 @@ int commands_incident(const struct options *o, const struct client *c, const cha
 		id = last;
 	}
 	if (!commands_is_id(id)) {
-		fprintf(stderr, "sysom: %s is not an incident's id (see sysom incidents)\n",
-			term_safe(id, 40));
+		fprintf(
+		    stderr,
+		    "sysom: %s is not an incident's id; give its first digits, or last (see sysom "
+		    "incidents)\n",
+		    term_safe(id, 40));
 		return EXIT_USAGE;
 	}
 	snprintf(path, sizeof(path), "/api/v1/incidents/%s", id);

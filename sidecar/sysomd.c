@@ -393,7 +393,7 @@ static void on_signal(void *arg, uint32_t signum)
 {
 	struct node *n = arg;
 
-	log_info("stop", "signal=%u", signum);
+	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
 	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(n->loop);
 }

@@ -109,6 +109,5 @@ bool incident_set_row(const struct incident_set *s, const char *id, struct incid
 /* Its findings for the store, a list as finding_json.h makes them; NULL: it has none. */
 json_t *incident_set_findings(const struct incident_set *s, const char *id);
 uint32_t incident_set_count(const struct incident_set *s, bool open_only);
-const char *incident_reason_name(unsigned reason);
 
 #endif

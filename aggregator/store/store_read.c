@@ -197,7 +197,7 @@ static json_t *windows_json(struct store *s, const char *incident)
 		    list,
 		    json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:b}", "id", id,
 			      "rank", sqlite3_column_int(c.st, 1), "node", sql_get_text(&c, 2),
-			      "reason", incident_reason_name((unsigned)sql_get_integer(&c, 3)),
+			      "reason", window_reason_name((unsigned)sql_get_integer(&c, 3)),
 			      "begin_unix_ns", json_exact((uint64_t)sql_get_integer(&c, 4)),
 			      "end_unix_ns", json_exact((uint64_t)sql_get_integer(&c, 5)), "steps",
 			      (json_int_t)sql_get_integer(&c, 6), "records",
