@@ -22,6 +22,7 @@
 #include "base/daemon/loop.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
+#include "base/exit_status.h"
 #include "base/limits.h"
 #include "base/text.h"
 
@@ -167,8 +168,8 @@ static void on_signal(void *arg, uint32_t signum)
 {
 	struct aggregator *a = arg;
 
-	log_info("stop", "signal=%u", signum);
-	watchdog_arm(STOP_S, 1);
+	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
+	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(a->loop);
 }
 
@@ -404,7 +405,7 @@ int main(int argc, char **argv)
 	    "Stores the windows that sysomd sends, finds incidents, and serves both over HTTP.",
 	    "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
-		return result == CONFIG_EXIT_OK ? 0 : 2;
+		return result == CONFIG_EXIT_OK ? EXIT_OK : EXIT_USAGE;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* exceeding a file-size limit is handled as a full disk */
@@ -421,5 +422,5 @@ int main(int argc, char **argv)
 	stop(&a);
 	if (!err)
 		log_info("stopped", "store=%s", a.settings.store_dir);
-	return err ? 1 : 0;
+	return err ? EXIT_FAILED : EXIT_OK;
 }

@@ -225,8 +225,7 @@ void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns)
 		if (!s->id[0] || strcmp(s->id, incident))
 			continue;
 		json_object_set_new(s->incident, "state", json_string("closed"));
-		json_object_set_new(s->incident, "end_unix_ns",
-				    json_integer((json_int_t)now_unix_ns));
+		json_object_set_new(s->incident, "end_unix_ns", json_exact(now_unix_ns));
 		s->resolved = s->changed = s->at_once = true;
 		pthread_cond_signal(&a->wake);
 	}

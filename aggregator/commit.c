@@ -265,8 +265,8 @@ static int put_findings(struct commit *c, const struct waiting_finding *list, ui
 
 		err = incident_set_add_finding(c->set, &list->finding, now, &change);
 		if (err == -EINVAL)
-			log_warn("finding", "why=\"invalid; dropped\" kind=%d",
-				 (int)list->finding.finding.kind);
+			log_warn("finding", "why=\"invalid; dropped\" kind=%s",
+				 finding_kind_name(list->finding.finding.kind));
 		else if (!err && change.id[0])
 			err = take_change(c, &change);
 		err = err == -EINVAL ? 0 : err;
@@ -461,8 +461,8 @@ static void commit_batch(struct commit *c, struct commit_item *list,
 	if (err) {
 		store_rollback(c->store);
 		c->dirty_count = 0;
-		log_warn("commit", "err=%d why=\"%s\" effect=\"nodes send the windows again\"", err,
-			 why_not(err));
+		log_warn("commit", "why=\"%s\" error=\"%s\" effect=\"nodes send the windows again\"",
+			 why_not(err), strerror(-err));
 		if (restore(c))
 			log_error("commit", "why=\"cannot restore the incidents from the store\"");
 	}

@@ -28,7 +28,7 @@ $(call part,PARTS,wire,aggregator_client)
 aggregator_client_SRCS := tests/e2e/aggregator_client.c
 aggregator_client_LDLIBS := -lnng
 
-SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh tests/e2e/slow_readers.sh \
+SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/answers.sh tests/e2e/aggregator_hostile.sh tests/e2e/slow_readers.sh \
 	tests/e2e/alerts.sh tests/e2e/fleet.sh \
 	tests/e2e/hangs.sh tests/e2e/imbalance.sh tests/e2e/symbols.sh tests/e2e/baselines.sh
 

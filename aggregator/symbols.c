@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/json_text.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "base/text.h"
 
@@ -297,7 +298,7 @@ unsigned symbols_finish(struct symbols *s, uint64_t session, struct buf *out)
 		log_info("symbols", "build_id=%s stored", text);
 		return answer(out, 201, json_pack("{s:s}", "stored", text));
 	}
-	log_warn("symbols", "build_id=%s refused=\"%s\" err=%d", text, why, -err);
+	log_warn("symbols", "build_id=%s refused=\"%s\" error=\"%s\"", text, why, strerror(-err));
 	if (err == -EBADMSG)
 		return refuse(out, 422, why);
 	return err == -EEXIST ? refuse(out, 409, why)
@@ -317,7 +318,7 @@ static json_t *name_json(const struct symbol_name *n, size_t *room)
 	json_object_set_new(j, "function", json_text(function));
 	if (strcmp(function, raw))
 		json_object_set_new(j, "raw", json_text(raw));
-	json_object_set_new(j, "begin", json_integer((json_int_t)n->begin));
+	json_object_set_new(j, "begin", json_exact(n->begin));
 	json_object_set_new(j, "size", json_integer((json_int_t)n->size));
 	json_object_set_new(j, "proven", json_boolean(n->proven));
 	return j;
@@ -330,6 +331,7 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	size_t n = parse_build_id(json_object_get(object, "build_id"), id), i;
 	struct symbol_name name;
+	uint64_t at = 0;
 	json_t *j;
 
 	json_array_foreach (addresses, i, address) {
@@ -339,8 +341,8 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 			status = "cut";
 			break;
 		}
-		err = symbol_resolver_find(s->resolver, id, n, NULL,
-					   (uint64_t)json_integer_value(address), &name);
+		jsonget_exact(address, &at); /* check_objects() */
+		err = symbol_resolver_find(s->resolver, id, n, NULL, at, &name);
 		if (err == -ENODATA || err == -EBADMSG || err == -ENOMEM) {
 			status = err == -ENODATA ? "unknown" : err == -EBADMSG ? "refused" : "cut";
 			break;
@@ -365,6 +367,7 @@ static int check_objects(const json_t *objects)
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	json_t *object, *address;
 	size_t i, k, total = 0;
+	uint64_t at;
 
 	if (!json_is_array(objects) || json_array_size(objects) > LIMIT_API_SYMBOL_OBJECTS)
 		return -EINVAL;
@@ -376,7 +379,7 @@ static int check_objects(const json_t *objects)
 		    !json_is_array(addresses) || total > LIMIT_API_SYMBOL_ADDRESSES)
 			return -EINVAL;
 		json_array_foreach (addresses, k, address)
-			if (!json_is_integer(address) || json_integer_value(address) < 0)
+			if (!jsonget_exact(address, &at))
 				return -EINVAL;
 	}
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json_text.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,11 @@ json_t *json_text(const char *text)
 	j = json_string(copy ? copy : "?");
 	free(copy);
 	return j;
+}
+
+json_t *json_exact(uint64_t number)
+{
+	return json_sprintf("%" PRIu64, number);
 }
 
 bool json_text_put(struct buf *out, json_t *j)

@@ -4,8 +4,12 @@
 #ifndef SYSOM_BASE_JSONGET_H
 #define SYSOM_BASE_JSONGET_H
 
+#include <errno.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 static inline const char *jsonget_text(const json_t *o, const char *key)
 {
@@ -32,10 +36,35 @@ static inline int64_t jsonget_integer(const json_t *o, const char *key)
 	return json_integer_value(v);
 }
 
+/* What json_exact() makes of a number, or the number itself. False leaves *out. */
+static inline bool jsonget_exact(const json_t *v, uint64_t *out)
+{
+	const char *text = json_string_value(v);
+	uint64_t n;
+
+	if (!text) {
+		if (!json_is_integer(v) || json_integer_value(v) < 0)
+			return false;
+		*out = (uint64_t)json_integer_value(v);
+		return true;
+	}
+	if (!*text || text[strspn(text, "0123456789")])
+		return false;
+	errno = 0;
+	n = strtoull(text, NULL, 10);
+	if (errno)
+		return false;
+	*out = n;
+	return true;
+}
+
 static inline uint64_t jsonget_unsigned(const json_t *o, const char *key)
 {
 	int64_t v = jsonget_integer(o, key);
+	uint64_t exact = 0;
 
+	if (jsonget_exact(json_object_get(o, key), &exact))
+		return exact;
 	return v < 0 ? 0 : (uint64_t)v;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base
 base_SRCS := $(call in,base,buf idmap json_text keyed text) \
-	$(call in,base/daemon,config dirs foreign http_hosts http_query idle log loop peer quota \
+	$(call in,base/daemon,config dirs foreign http_hosts http_query idle log loop misspelt peer quota \
 		realtime service watchdog)
 base_LDLIBS := -lyaml -ljansson
 

@@ -54,3 +54,24 @@ int text_unhex(const char *text, uint8_t *out, size_t bytes)
 	}
 	return 0;
 }
+
+unsigned text_distance(const char *a, const char *b)
+{
+	unsigned row[64], n = (unsigned)strnlen(b, 63);
+
+	for (unsigned k = 0; k <= n; k++)
+		row[k] = k;
+	for (unsigned i = 0; a[i] && i < 63; i++) {
+		unsigned left_above = row[0];
+
+		row[0] = i + 1;
+		for (unsigned k = 0; k < n; k++) {
+			unsigned above = row[k + 1], best = left_above + (a[i] != b[k]);
+
+			best = best < above + 1 ? best : above + 1;
+			row[k + 1] = best < row[k] + 1 ? best : row[k] + 1;
+			left_above = above;
+		}
+	}
+	return row[n];
+}

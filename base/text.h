@@ -15,5 +15,7 @@ double text_finite(double v);
 void text_hex(const uint8_t *data, size_t bytes, char *out /* 2 * bytes + 1 */);
 /* Exactly `bytes` bytes of lower-case hex. 0, -EINVAL. */
 int text_unhex(const char *text, uint8_t *out, size_t bytes);
+/* How many letters to insert, drop or replace; of each text the first 63 count. */
+unsigned text_distance(const char *a, const char *b);
 
 #endif

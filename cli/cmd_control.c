@@ -18,8 +18,7 @@ static int post(const struct options *o, const char *what, const char *path, jso
 				 o->have_rank || o->job
 				     ? "no such rank or job on this node (sysom status)"
 				     : "no processes attached (sysom run -- COMMAND)");
-		commands_complain(what, &e);
-		return EXIT_NOTHING;
+		return commands_complain(what, &e);
 	}
 	return 0;
 }

@@ -312,7 +312,7 @@ static int compare(const struct options *o, const struct diff_source *side)
 		fprintf(stderr, "sysom diff: %s\n",
 			err == -ENODATA ? "A and B have neither steps nor stacks in common"
 					: strerror(-err));
-		return EXIT_NOTHING;
+		return err == -ENODATA ? EXIT_NOTHING : EXIT_FAILED;
 	}
 	if (o->json) {
 		print_json(&d);
@@ -336,7 +336,7 @@ static int compare(const struct options *o, const struct diff_source *side)
 int cmd_diff_main(const struct options *o)
 {
 	struct diff_source *side = calloc(2, sizeof(*side));
-	int rc = side ? EXIT_OK : EXIT_NOTHING, opened = 0;
+	int rc = side ? EXIT_OK : EXIT_FAILED, opened = 0;
 
 	for (; side && opened < 2 && rc == EXIT_OK; opened++)
 		rc = diff_source_open(&side[opened], o, o->argv[opened], o->argv[1 - opened]);

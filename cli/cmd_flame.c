@@ -211,9 +211,9 @@ int cmd_flame_main(const struct options *o)
 		return EXIT_USAGE;
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	in = commands_incident(o, &c, o->argv[0]);
-	if (!in)
-		return EXIT_NOTHING;
+	r = commands_incident(o, &c, o->argv[0], &in);
+	if (r)
+		return r;
 	if (!to) {
 		snprintf(path, sizeof(path), "%.8s.%s.html", term_safe(jsonget_text(in, "id"), 32),
 			 o->diff || o->base ? "diff" : "flame");
@@ -239,5 +239,5 @@ int cmd_flame_main(const struct options *o)
 			      "why)");
 	json_decref(in);
 	trace_model_fini(&m);
-	return rank && !r ? EXIT_OK : r == -EBADMSG ? EXIT_USAGE : EXIT_NOTHING;
+	return r == -EBADMSG ? EXIT_USAGE : r < 0 ? EXIT_FAILED : rank ? EXIT_OK : EXIT_NOTHING;
 }

@@ -26,8 +26,7 @@ int cmd_incidents_list(const struct options *o)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&state=%s", o->state);
 	commands_add_job(o, path, sizeof(path));
 	if (commands_list(&c, path, "incidents", o->limit, &j, &e)) {
-		commands_complain("incidents", &e);
-		return EXIT_NOTHING;
+		return commands_complain("incidents", &e);
 	}
 	list = json_object_get(j, "incidents");
 	count = json_array_size(list);
@@ -132,14 +131,15 @@ int cmd_incidents_show(const struct options *o)
 	struct shown shown;
 	struct client c;
 	json_t *j;
+	int r;
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
 	if (strcmp(o->argv[0], "last") && !commands_is_id(o->argv[0]))
 		return commands_show_job(o, &c, o->argv[0]);
-	j = commands_incident(o, &c, o->argv[0]);
-	if (!j)
-		return EXIT_NOTHING;
+	r = commands_incident(o, &c, o->argv[0], &j);
+	if (r)
+		return r;
 	shown = look(o, &c, j);
 	if (o->json)
 		commands_print_json(j);

@@ -61,8 +61,7 @@ int commands_show_job(const struct options *o, const struct client *c, const cha
 			snprintf(e.why, sizeof(e.why), "no job and no incident has that name");
 			e.remedy = "see sysom top and sysom incidents";
 		}
-		commands_complain("show", &e);
-		return EXIT_NOTHING;
+		return commands_complain("show", &e);
 	}
 	client_escape(name, sizeof(name), jsonget_text(j, "job"));
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d&job=%s", INCIDENTS_MAX, name);

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/job_key.h"
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
@@ -120,8 +121,8 @@ static const char help_text[] =
     "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
     "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
     "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's "
-    "status, even without a sample\n";
+    "exit status: 0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD, CMD's, "
+    "without a sample too\n";
 
 static const struct option long_options[] = {
     {"pid", required_argument, NULL, 'p'},
@@ -163,7 +164,7 @@ static int parse_number(const char *flag, const char *text, double min, double m
 
 	if (options_number(text, min, max, out))
 		return 0;
-	snprintf(want, sizeof(want), "expected a number from %g to %g", min, max);
+	snprintf(want, sizeof(want), "expected a number from %.10g to %.10g", min, max);
 	return bad(flag, text, want);
 }
 
@@ -333,6 +334,7 @@ static int parse(struct record_args *a, int argc, char **argv)
 	return 0;
 }
 
+/* The exit status. */
 static int find_rank(struct record_args *a)
 {
 	struct client_error e;
@@ -342,11 +344,10 @@ static int find_rank(struct record_args *a)
 	size_t i;
 
 	if (commands_control(&a->client, &c))
-		return -EINVAL;
+		return EXIT_USAGE;
 	n = commands_node_status(&a->client, &c, &e);
 	if (!n) {
-		commands_complain("record", &e);
-		return -ENOENT;
+		return commands_complain("record", &e);
 	}
 	json_array_foreach (json_object_get(n, "ranks"), i, r) {
 		if (jsonget_integer(r, "rank") != a->rank ||
@@ -362,7 +363,7 @@ static int find_rank(struct record_args *a)
 	fprintf(stderr, "sysom record: no rank %ld%s%s runs on this node (see sysom status)\n",
 		a->rank, a->client.job ? " of job " : "",
 		a->client.job ? term_safe(a->client.job, 60) : "");
-	return -ENOENT;
+	return EXIT_NOTHING;
 }
 
 /* ---- the command ---- */
@@ -568,12 +569,12 @@ static void print_written(const struct recording *r, const struct profile_counts
 
 	if (r->a->json) {
 		j = json_pack(
-		    "{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		    "{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:I}",
 		    "file", r->a->out.path, "format", profile_out_format_name(r->a->out.format),
 		    "mode", sampler_mode_name(s->mode), "why", s->why, "missing", s->missing,
 		    "seconds", (double)(r->end_ns - r->begin_ns) * 1e-9, "samples",
-		    (json_int_t)n->on_count, "on_cpu_ns", (json_int_t)n->on_ns, "blocked",
-		    (json_int_t)n->off_count, "off_cpu_ns", (json_int_t)n->off_ns, "frames",
+		    (json_int_t)n->on_count, "on_cpu_ns", json_exact(n->on_ns), "blocked",
+		    (json_int_t)n->off_count, "off_cpu_ns", json_exact(n->off_ns), "frames",
 		    (json_int_t)n->frames, "truncated", (json_int_t)n->truncated, "scanned",
 		    (json_int_t)n->scanned, "lost", (json_int_t)lost, "python_failed",
 		    (json_int_t)(s->python_failed - r->before.python_failed));
@@ -777,13 +778,14 @@ int cmd_record_main(int argc, char **argv)
 
 	if (err)
 		return err > 0 ? EXIT_OK : EXIT_USAGE;
-	if (a.have_rank && find_rank(&a))
-		return EXIT_NOTHING;
-	/* checked before the recording, which would be lost otherwise */
+	status = a.have_rank ? find_rank(&a) : EXIT_OK;
+	if (status)
+		return status;
+	/* before the recording, which would be for nothing */
 	err = outfile_open(&r.out, a.out.path);
 	if (err) {
 		fprintf(stderr, "sysom record: %s: %s\n", a.out.path, strerror(-err));
-		return EXIT_NOTHING;
+		return EXIT_FAILED;
 	}
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
@@ -801,6 +803,6 @@ int cmd_record_main(int argc, char **argv)
 	reader_close(r.reader);
 	/* the command ran, even if it used too little CPU for a sample */
 	if (err && !(a.command && err == -ENODATA))
-		return EXIT_NOTHING;
+		return err == -ENODATA || err == -ESRCH ? EXIT_NOTHING : EXIT_FAILED;
 	return a.command ? status : EXIT_OK;
 }

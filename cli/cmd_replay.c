@@ -34,7 +34,7 @@ static int usage(FILE *to)
 	    "gpu\n"
 	    "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
 	    "sysom replay KIND --help shows its options.\n"
-	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
+	    "exit status: 0 read to the end, 2 bad arguments or malformed input, 3 failed\n",
 	    to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;
 }

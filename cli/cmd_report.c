@@ -42,9 +42,9 @@ int cmd_report_main(const struct options *o)
 
 	if (!commands_html_name("report", to) || commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	in = commands_incident(o, &c, o->argv[0]);
-	if (!in)
-		return EXIT_NOTHING;
+	r = commands_incident(o, &c, o->argv[0], &in);
+	if (r)
+		return r;
 	if (!to) {
 		snprintf(path, sizeof(path), "%.8s.html", term_safe(jsonget_text(in, "id"), 32));
 		to = path;
@@ -64,5 +64,5 @@ int cmd_report_main(const struct options *o)
 		print_written(o, in, to, windows, &m);
 	json_decref(in);
 	trace_model_fini(&m);
-	return r ? EXIT_NOTHING : EXIT_OK;
+	return r ? EXIT_FAILED : EXIT_OK;
 }

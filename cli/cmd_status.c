@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
+#include "base/daemon/misspelt.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
 
@@ -30,6 +31,16 @@ static void print_lost(const json_t *rank)
 	if (jsonget_number(rank, "switched_off") > 0)
 		printf("      not recorded while tracing was off: %s\n",
 		       term_count(jsonget_number(rank, "switched_off")));
+}
+
+static void print_unknown_variable(const json_t *rank)
+{
+	const char *name = jsonget_text(rank, "unknown_variable");
+
+	if (*name)
+		printf("      %s%s is set in the job, but nothing reads it; did you mean %s?%s\n",
+		       term_style(TERM_YELLOW), term_safe(name, 40), misspelt_nearest(name),
+		       term_style(TERM_PLAIN));
 }
 
 static void print_peer(const json_t *rank)
@@ -99,6 +110,7 @@ static void print_node_ranks(const json_t *ranks)
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
 		putchar('\n');
+		print_unknown_variable(r);
 		print_hang(r);
 		print_peer(r);
 		print_lost(r);
@@ -387,5 +399,5 @@ int cmd_status_main(const struct options *o)
 	}
 	json_decref(n);
 	json_decref(c);
-	return n || c ? EXIT_OK : EXIT_NOTHING;
+	return n || c ? EXIT_OK : EXIT_FAILED;
 }

@@ -419,7 +419,7 @@ static int live(const struct options *o, const struct client *c, const char *pat
 
 	if (!terminal) {
 		fputs("sysom top: unknown terminal type (see TERM); use --once\n", stderr);
-		return EXIT_NOTHING;
+		return EXIT_FAILED;
 	}
 	cbreak();
 	noecho();
@@ -475,8 +475,7 @@ int cmd_top_main(const struct options *o)
 	if (term_is_live() && isatty(STDIN_FILENO) && !o->once && !o->json)
 		return live(o, &c, path);
 	if (commands_list(&c, path, "ranks", LIMIT_FLEET_RANKS, &j, &e)) {
-		commands_complain("top", &e);
-		return EXIT_NOTHING;
+		return commands_complain("top", &e);
 	}
 	if (o->json)
 		commands_print_json(j);

@@ -130,9 +130,9 @@ int cmd_trace_main(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
-	in = commands_incident(o, &c, o->argv[0]);
-	if (!in)
-		return EXIT_NOTHING;
+	r = commands_incident(o, &c, o->argv[0], &in);
+	if (r)
+		return r;
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	if (!to) {
 		snprintf(path, sizeof(path), "%.8s.%s", id, is_kineto(o) ? "json" : "pftrace");
@@ -157,7 +157,7 @@ int cmd_trace_main(const struct options *o)
 		else
 			fprintf(stderr, "sysom trace: incident %s has no windows (any more)\n", id);
 		trace_model_fini(&m);
-		return EXIT_NOTHING;
+		return windows ? EXIT_FAILED : EXIT_NOTHING;
 	}
 	r = write_trace(o, &m, to, &slices);
 	if (r)
@@ -165,5 +165,5 @@ int cmd_trace_main(const struct options *o)
 	else
 		print_written(o, id, to, &m, windows, slices);
 	trace_model_fini(&m);
-	return r ? EXIT_NOTHING : EXIT_OK;
+	return r ? EXIT_FAILED : EXIT_OK;
 }

@@ -141,18 +141,17 @@ static void learn_old(struct old *old, const json_t *list)
 /* The newest incident in the given state; open_id gets the newest one of any state. old NULL: old ones
  * count too. */
 static json_t *find(const struct client *c, const char *job, const char *state, struct old *old,
-		    char open_id[33])
+		    char open_id[33], struct client_error *e)
 {
 	const json_t *list, *in;
 	json_t *j, *found = NULL;
-	struct client_error e;
 	int most = old && !old->known ? OLD_MAX : LISTED;
 	char path[512];
 	size_t i;
 
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", most, *job ? "&job=" : "",
 		 job);
-	if (commands_list(c, path, "incidents", (size_t)most, &j, &e))
+	if (commands_list(c, path, "incidents", (size_t)most, &j, e))
 		return NULL;
 	list = json_object_get(j, "incidents");
 	if (old)
@@ -173,12 +172,15 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	return found;
 }
 
-static int finish(const struct options *o, const struct progress *p, json_t *in, double waited_s)
+static int finish(const struct options *o, const struct progress *p, json_t *in, double waited_s,
+		  const struct client_error *e)
 {
 	bool closed = in && strcmp(jsonget_text(in, "state"), "closed") == 0;
 
 	if (p->live)
 		fputs("\r\033[K", stderr);
+	if (!in && *e->why)
+		return commands_complain("wait-incident", e);
 	if (!in) {
 		fprintf(stderr, "sysom wait-incident: none within %s\n", term_span(waited_s));
 		return EXIT_NOTHING;
@@ -230,6 +232,7 @@ int cmd_wait_main(const struct options *o)
 	struct old old = {0}, *but = o->any ? NULL : &old;
 	uint64_t begin = clock_monotonic_ns();
 	char open_id[33] = "", job[384] = "";
+	struct client_error e;
 	struct client c;
 	json_t *in;
 	double waited;
@@ -243,7 +246,7 @@ int cmd_wait_main(const struct options *o)
 			free(old.ids);
 			return EXIT_NOTHING;
 		}
-		in = find(&c, job, state, but, open_id);
+		in = find(&c, job, state, but, open_id, &e);
 		waited = (double)(clock_monotonic_ns() - begin) / 1e9;
 		if (in || waited >= o->timeout_s)
 			break;
@@ -252,7 +255,7 @@ int cmd_wait_main(const struct options *o)
 	}
 	/* time is up: an open incident is an answer too */
 	if (!in)
-		in = find(&c, job, "open", but, open_id);
+		in = find(&c, job, "open", but, open_id, &e);
 	free(old.ids);
-	return finish(o, &p, in, waited);
+	return finish(o, &p, in, waited, &e);
 }

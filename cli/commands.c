@@ -49,10 +49,11 @@ json_t *commands_node_status(const struct options *o, const struct client *contr
 	return n;
 }
 
-void commands_complain(const char *what, const struct client_error *e)
+int commands_complain(const char *what, const struct client_error *e)
 {
 	fprintf(stderr, "sysom%s%s: %s%s%s\n", *what ? " " : "", what,
 		term_safe(e->why, TERM_COLUMNS_MAX), *e->remedy ? "; " : "", e->remedy);
+	return e->status / 100 == 4 ? EXIT_NOTHING : EXIT_FAILED;
 }
 
 const char *commands_word(const json_t *o, const char *key)
@@ -145,8 +146,8 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 	return err;
 }
 
-/* The newest one that is not a transient. */
-static void newest(const struct options *o, const struct client *c, char id[33])
+/* Of those that `sysom incidents` lists without --all. */
+static int newest(const struct options *o, const struct client *c, char id[33])
 {
 	char path[512];
 	struct client_error e;
@@ -156,10 +157,8 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 
 	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", NEWEST_MAX);
 	commands_add_job(o, path, sizeof(path));
-	if (commands_list(c, path, "incidents", NEWEST_MAX, &j, &e)) {
-		commands_complain("", &e);
-		return;
-	}
+	if (commands_list(c, path, "incidents", NEWEST_MAX, &j, &e))
+		return commands_complain("", &e);
 	list = json_object_get(j, "incidents");
 	json_array_foreach ((json_t *)list, i, in) {
 		if (!incident_text_is_transient(in)) {
@@ -176,6 +175,7 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
 			o->job ? term_safe(o->job, 60) : "");
 	json_decref(j);
+	return *id ? EXIT_OK : EXIT_NOTHING;
 }
 
 bool commands_html_name(const char *what, const char *path)
@@ -218,36 +218,41 @@ const char *commands_window_ranks(const json_t *incident)
 
 bool commands_is_id(const char *text)
 {
-	size_t n = strspn(text, "0123456789abcdefABCDEF");
+	size_t n = strspn(text, "0123456789abcdef");
 
 	return n && n <= 32 && !text[n];
 }
 
-json_t *commands_incident(const struct options *o, const struct client *c, const char *id)
+int commands_incident(const struct options *o, const struct client *c, const char *id, json_t **out)
 {
 	char path[128], last[33] = "";
 	struct client_error e;
-	json_t *j;
 
 	if (strcmp(id, "last") == 0) {
-		newest(o, c, last);
-		if (!*last)
-			return NULL;
+		int status = newest(o, c, last);
+
+		if (status)
+			return status;
 		id = last;
 	}
 	if (!commands_is_id(id)) {
-		fprintf(stderr, "sysom: %s is not an incident's id (see sysom incidents)\n",
-			term_safe(id, 40));
-		return NULL;
+		fprintf(
+		    stderr,
+		    "sysom: %s is not an incident's id; give its first digits, or last (see sysom "
+		    "incidents)\n",
+		    term_safe(id, 40));
+		return EXIT_USAGE;
 	}
 	snprintf(path, sizeof(path), "/api/v1/incidents/%s", id);
-	if (client_json(c, "GET", path, &j, &e)) {
+	if (client_json(c, "GET", path, out, &e)) {
 		if (e.status == 404) {
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
 			e.remedy = "see sysom incidents";
+		} else if (e.status == 409) {
+			snprintf(e.why, sizeof(e.why), "several incidents' ids begin with %s", id);
+			e.remedy = "give more digits (see sysom incidents)";
 		}
-		commands_complain("", &e);
-		return NULL;
+		return commands_complain("", &e);
 	}
-	return j;
+	return EXIT_OK;
 }

@@ -8,6 +8,7 @@
 
 /* The program's arguments, which front.c passes to sysom-full. */
 extern char **front_argv;
+#define COMMANDS_FULL "sysom-full" /* the program with every library */
 
 int cmd_run_main(const struct options *o);
 int cmd_status_main(const struct options *o);
@@ -43,18 +44,19 @@ bool commands_html_name(const char *what, const char *path);
 const char *commands_window_ranks(const json_t *incident);
 /* Prints a job's kinds of steps. */
 int commands_show_job(const struct options *o, const struct client *c, const char *job);
-/* The incident with this id, owned by the caller; or NULL. id: 1 to 32 hexadecimal digits, or "last": the
- * newest one (of --job) that is not a transient. */
-json_t *commands_incident(const struct options *o, const struct client *c, const char *id);
-/* Reads the pages of the aggregator's list `what` ("ranks", "incidents") until it has `most` entries. path:
- * with its arguments. The caller owns *out. Returns as client_json. */
+/* The incident with this id ("last": the newest that is no hiccup, of --job where given), owned by the
+ * caller; or NULL. id: 1 to 32 hexadecimal digits. */
+int commands_incident(const struct options *o, const struct client *c, const char *id,
+		      json_t **out);
+/* The aggregator's list `what` ("ranks", "incidents") with all its pages, until it has `most` entries; *out
+ * is owned by the caller. path has its arguments. As client_json. */
 int commands_list(const struct client *c, const char *path, const char *what, size_t most,
 		  json_t **out, struct client_error *e);
 /* Appends --job, if given, to a path that has arguments. */
 void commands_add_job(const struct options *o, char *path, size_t room);
-/* Prints "sysom WHAT: WHY; REMEDY", with the server's text made harmless. */
-void commands_complain(const char *what, const struct client_error *e);
-/* A rank's state: a word or, from an older server, a number. */
+/* "sysom WHAT: WHY" with the peer's text made harmless. */
+int commands_complain(const char *what, const struct client_error *e);
+/* A state of a rank: a word or, from an older peer, a number. */
 const char *commands_word(const json_t *o, const char *key);
 /* "-": not known. */
 const char *commands_ms(double ms);

@@ -11,18 +11,20 @@
 #include "cli/commands.h"
 #include "cli/paths.h"
 
-/* Relative to this program: in a build, and installed. */
-static const char *const places[] = {"sysom-full", "../lib/sysom/sysom-full"};
+/* Beside this program, as the build has it, or installed. */
+static const char *const places[] = {COMMANDS_FULL, "../lib/sysom/" COMMANDS_FULL};
 
 static int become_full(void)
 {
+	static char name[] = COMMANDS_FULL;
 	char path[4096];
 
+	front_argv[0] = name;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		if (paths_beside(path, sizeof(path), places[i]))
 			execv(path, front_argv);
 	fprintf(stderr, "sysom: %s: %s; is sysom fully installed?\n", places[1], strerror(errno));
-	return EXIT_NOTHING;
+	return EXIT_FAILED;
 }
 
 #define FULL(name)                                                                                 \

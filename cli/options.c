@@ -73,7 +73,7 @@ static void options_help(FILE *to, const struct command *c)
 		fprintf(to, "\nexamples:\n%s", c->examples);
 	if (c->args_max < 0) /* another command's status */
 		return;
-	fputs("\nexit status: 0 done, 1 found nothing or failed, 2 bad arguments\n", to);
+	fputs("\nexit status: 0 done, 1 found nothing, 2 bad arguments, 3 failed\n", to);
 }
 
 static int bad(const struct command *c, const char *flag, const char *value, const char *want)
@@ -219,9 +219,13 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
 	o->argc = argc - optind;
 	o->argv = argv + optind;
 	if (o->argc < c->args_min || (c->args_max >= 0 && o->argc > c->args_max)) {
-		fprintf(stderr, "sysom %s: %s; try sysom %s --help\n", c->name,
-			o->argc < c->args_min ? "an argument is missing" : "too many arguments",
-			c->name);
+		if (o->argc < c->args_min)
+			fprintf(stderr, "sysom %s: %s is missing; try sysom %s --help\n", c->name,
+				c->args, c->name);
+		else
+			fprintf(stderr,
+				"sysom %s: %s is one argument too many; try sysom %s --help\n",
+				c->name, o->argv[c->args_max], c->name);
 		return -EINVAL;
 	}
 	return 0;

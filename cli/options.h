@@ -8,11 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { /* exit statuses, as the manual documents them */
-       EXIT_OK = 0,
-       EXIT_NOTHING = 1, /* found nothing, or failed */
-       EXIT_USAGE = 2,
-};
+#include "base/exit_status.h"
 
 enum option_bit {
 	OPTION_JSON = 1 << 0,

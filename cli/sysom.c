@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/daemon/misspelt.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
@@ -15,7 +17,7 @@ char **front_argv;
 static const char status_words[] =
     "trace     on; off (sysom off); latched: off for good, because sysom failed in that "
     "process\n"
-    "model     learning; armed: steps are judged; refused: step times fit no line, nothing is "
+    "model     learning; ready: steps are judged; refused: step times fit no line, nothing is "
     "flagged\n"
     "          gone: the process ended; detached: it closed its connection and may return\n"
     "stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no "
@@ -36,7 +38,7 @@ static const char top_words[] =
     "latency   median of the last steps; expected: predicted from their work\n"
     "compute, comm, idle   GPU time in kernels; in collectives that no kernel overlaps; idle\n"
     "flag      number of flagged steps\n"
-    "state     suspect (marked !), hangs, the model's (learning, armed, refused), ended or gone\n"
+    "state     suspect (marked !), hangs, the model's (learning, ready, refused), ended or gone\n"
     "A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
     "time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
     "incident of the selected rank, as sysom show does.\n";
@@ -212,7 +214,7 @@ static int written(const char *name, int status)
 	if (status == EXIT_OK) /* else there was a message */
 		fprintf(stderr, "sysom%s%s: standard output: %s\n", *name ? " " : "", name,
 			strerror(errno));
-	return status == EXIT_OK ? EXIT_NOTHING : status;
+	return status == EXIT_OK ? EXIT_FAILED : status;
 }
 
 static int usage(FILE *to)
@@ -251,30 +253,7 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
-/* Edit distance of two texts of at most 31 letters. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[32], n = (unsigned)strnlen(b, 31);
-
-	for (unsigned k = 0; k <= n; k++)
-		row[k] = k;
-	for (unsigned i = 0; a[i] && i < 31; i++) {
-		unsigned left_above = row[0];
-
-		row[0] = i + 1;
-		for (unsigned k = 0; k < n; k++) {
-			unsigned above = row[k + 1], best = left_above + (a[i] != b[k]);
-
-			best = best < above + 1 ? best : above + 1;
-			row[k + 1] = best < row[k] + 1 ? best : row[k] + 1;
-			left_above = above;
-		}
-	}
-	return row[n];
-}
-
-/* A command that is a prefix of the word or has it as a prefix; else the nearest one, if at least half
- * its letters match. */
+/* A command that this word begins or goes on, else the nearest one of which half the letters are right. */
 static const char *nearest(const char *word)
 {
 	const char *near = NULL;
@@ -282,7 +261,7 @@ static const char *nearest(const char *word)
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
 		const char *name = commands[i].name;
-		unsigned d = distance(word, name);
+		unsigned d = text_distance(word, name);
 
 		if (*word &&
 		    (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
@@ -295,6 +274,16 @@ static const char *nearest(const char *word)
 	return near;
 }
 
+/* The program that became sysom-full has done it. */
+static void warn_of_environment(const char *program)
+{
+	char warning[MISSPELT_BYTES];
+	size_t at = 0;
+
+	while (strcmp(program, COMMANDS_FULL) && misspelt_warning(&at, warning))
+		fprintf(stderr, "sysom: %s\n", term_safe(warning, TERM_COLUMNS_MAX));
+}
+
 int main(int argc, char **argv)
 {
 	char help[] = "--help", *asked[] = {NULL, help, NULL};
@@ -303,6 +292,7 @@ int main(int argc, char **argv)
 
 	front_argv = argv;
 	term_init();
+	warn_of_environment(argv[0]);
 	if (argc < 2)
 		return usage(stderr);
 	if (argc > 2 && !strcmp(argv[1], "help") && find(argv[2])) {

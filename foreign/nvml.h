@@ -85,6 +85,7 @@ _Static_assert(sizeof(nvml_event) == 32, "nvml_event");
 /* Types of the functions that we look up by dlsym; the names follow NVML's: nvmlInit_v2 and so
  * on. */
 typedef nvml_result (*nvml_init_fn)(void);
+typedef const char *(*nvml_error_text_fn)(nvml_result rc); /* nvmlErrorString */
 typedef nvml_result (*nvml_shutdown_fn)(void);
 typedef nvml_result (*nvml_count_fn)(unsigned *count);
 typedef nvml_result (*nvml_handle_fn)(unsigned index, nvml_device *device);

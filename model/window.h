@@ -45,6 +45,8 @@ enum window_reason {
 			     * model sees nothing */
 };
 
+const char *window_reason_name(unsigned reason); /* "self"; of a peer's number, "unknown" */
+
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/file_id.h"
 #include "cupti/cupti_client.h"
 #include "preload/driver.h"
@@ -58,7 +59,7 @@ static struct {
 	uint32_t backoff_ms, serial;
 	uint32_t told_trace, told_cupti;
 	struct attach_hello hello;
-	char path[128];
+	char path[128], unknown_variable[ENVIRONMENT_NAME_BYTES];
 	struct governor governor;
 	uint64_t no_reader_ns;
 } helper = {.sock = -1, .backoff_ms = HELPER_BACKOFF_MIN_MS};
@@ -179,8 +180,9 @@ static void helper_dial(uint64_t now)
 		helper_hang_up(now);
 		return;
 	}
-	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u",
-		 helper.context_seen ? driver_version() : 0, cupti_client_version());
+	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u%s%s",
+		 helper.context_seen ? driver_version() : 0, cupti_client_version(),
+		 helper.unknown_variable[0] ? " unknown_variable=" : "", helper.unknown_variable);
 	helper.sock = attach_connect(helper.path, &helper.hello,
 				     (const int[]){tracer_ring.fd, tracer_ring.page_fd});
 	helper.dialled_ns = now;
@@ -409,6 +411,12 @@ static uint64_t helper_setting(const char *name, uint64_t usual)
 
 static void helper_read_settings(void)
 {
+	size_t at = 0;
+	const char *unknown = environment_unknown(&at);
+
+	if (unknown)
+		snprintf(helper.unknown_variable, sizeof(helper.unknown_variable), "%.*s",
+			 (int)strcspn(unknown, "= "), unknown);
 	helper.no_reader_ns =
 	    helper_setting("SYSOM_CUPTI_LINGER_MS", HELPER_NO_READER_MS) * 1000000;
 	helper.governor.window_ns =

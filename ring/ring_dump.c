@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "ring/ring_reader.h"
 
 #define DUMP_BATCH 256
@@ -387,7 +388,7 @@ static int dump(const char *path, const struct options *o)
 		count_lanes(path, o, counts);
 	r = open_or_tell(path);
 	if (!r)
-		return 1;
+		return EXIT_USAGE;
 	while (ring_reader_poll_names(r))
 		;
 	if (o->json)
@@ -412,9 +413,9 @@ static int dump(const char *path, const struct options *o)
 	ring_reader_close(r);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sysom-ring: standard output: %s\n", strerror(errno));
-		return 1;
+		return EXIT_FAILED;
 	}
-	return broken ? 1 : 0;
+	return broken ? EXIT_USAGE : EXIT_OK;
 }
 
 /* Finds the process's descriptor that is its ring; 0 or -errno. */
@@ -514,12 +515,12 @@ int main(int argc, char **argv)
 		}
 		if (!good) {
 			usage(stderr);
-			return 2;
+			return EXIT_USAGE;
 		}
 	}
 	if (argc - optind != (pid ? 0 : 1)) {
 		usage(stderr);
-		return 2;
+		return EXIT_USAGE;
 	}
 	if (!pid)
 		return dump(argv[optind], &o);
@@ -527,7 +528,7 @@ int main(int argc, char **argv)
 	if (rc) {
 		fprintf(stderr, "sysom-ring: process %s: %s\n", pid,
 			rc == -ENOENT ? "no such process, or it has no ring" : strerror(-rc));
-		return 1;
+		return EXIT_NOTHING;
 	}
 	return dump(path, &o);
 }

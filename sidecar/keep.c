@@ -119,12 +119,12 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 }
 
 /* A model that went back to learning is saved again as soon as it is ready again. */
-static void note_unarmed(struct process *p)
+static void note_not_ready(struct process *p)
 {
-	uint32_t armed = judge_ready_count(p->rank->judge);
+	uint32_t ready = judge_ready_count(p->rank->judge);
 
-	if (armed < p->kept.ready)
-		p->kept.ready = armed;
+	if (ready < p->kept.ready)
+		p->kept.ready = ready;
 }
 
 uint32_t keep_due(const struct keep *k, struct process *const *processes, uint64_t now_ns)
@@ -143,7 +143,7 @@ void keep_tend(struct keep *k, struct process *const *processes, uint64_t now_ns
 
 		if (!processes[at])
 			continue;
-		note_unarmed(processes[at]);
+		note_not_ready(processes[at]);
 		if (!is_due(processes[at], now_ns))
 			continue;
 		save(k, processes[at], now_ns);

@@ -60,6 +60,14 @@ static void identify(struct process *p, const struct attach_hello *h)
 	id->owner = p->uid + 1; /* 0 for the reserved uid (uid_t)-1 */
 }
 
+const char *process_unknown_variable(const struct process *p)
+{
+	static const char key[] = "unknown_variable=";
+	const char *at = strstr(p->libs, key);
+
+	return at ? at + strlen(key) : "";
+}
+
 /* ---- join's sink ---- */
 
 static void sink_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)

@@ -23,6 +23,8 @@ uint64_t process_raw_bytes(const struct process *p);
 uint64_t process_events(const struct process *p);
 /* Of the kernels and launches so far, also of a process that is gone; never NULL. */
 const struct join_stats *process_join_stats(const struct process *p);
+/* A SYSOM_ variable in the environment of the job that nothing reads; "": none. */
+const char *process_unknown_variable(const struct process *p);
 /* Losses by cause, through fn. */
 void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);

@@ -176,14 +176,15 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 	if (!err)
 		err = windows_encode(&w, out);
 	if (err) {
-		log_warn("window", "rank=%d reason=%u: not made: %s", p->id.rank, q->reason,
-			 strerror(-err));
+		log_warn("window", "rank=%d reason=%s: not made: %s", p->id.rank,
+			 window_reason_name(q->reason), strerror(-err));
 		buf_fini(out);
 	} else {
 		log_info("window",
-			 "rank=%d reason=%u steps=%u records=%u stacks=%u bytes=%zu summary=%d",
-			 p->id.rank, q->reason, w.step_count, w.host_count + w.device_count,
-			 w.stacks.sample_count, out->bytes, w.summary_only);
+			 "rank=%d reason=%s steps=%u records=%u stacks=%u bytes=%zu summary=%d",
+			 p->id.rank, window_reason_name(q->reason), w.step_count,
+			 w.host_count + w.device_count, w.stacks.sample_count, out->bytes,
+			 w.summary_only);
 	}
 	wire_window_free(&w);
 	return err;

@@ -102,7 +102,9 @@ static void json_rank(struct buf *b, const struct process *p)
 	    (unsigned long long)st->incomplete, (unsigned long long)st->host_stall,
 	    m.latency_ns * 1e-6, m.expected_ns * 1e-6, (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	buf_printf(b, "},\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
+	buf_puts(b, "},\"unknown_variable\":\"");
+	buf_json_text(b, process_unknown_variable(p));
+	buf_printf(b, "\",\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
 		   (unsigned long long)peer->flags);
@@ -646,7 +648,7 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	attach_series(n, b);
 	one(b, "sysom_baselines_restored_total", "counter",
 	    "Processes whose baseline an earlier sysomd had saved.", (double)ks.restored);
-	one(b, "sysom_baselines_armed_total", "counter",
+	one(b, "sysom_baselines_ready_total", "counter",
 	    "Restored processes that were judged from their first step on.", (double)ks.ready);
 	one(b, "sysom_baseline_restored_steps_total", "counter",
 	    "Learning steps of the restored processes.", (double)ks.steps);

@@ -24,6 +24,7 @@
 #include "base/daemon/log.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
+#include "base/exit_status.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/http.h"
@@ -416,8 +417,8 @@ static void on_signal(void *arg, uint32_t signum)
 {
 	struct node *n = arg;
 
-	log_info("stop", "signal=%u", signum);
-	watchdog_arm(STOP_S, 1);
+	log_info("stop", "signal=\"%s\"", strsignal((int)signum));
+	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(n->loop);
 }
 
@@ -431,7 +432,7 @@ static void on_keeper_gone(void *arg, uint32_t events)
 	log_error("reader",
 		  "the keeper of the reader processes died; sysomd ends, and systemd restarts it");
 	d->failed = -ECHILD;
-	watchdog_arm(STOP_S, 1);
+	watchdog_arm(STOP_S, EXIT_FAILED);
 	loop_stop(d->node.loop);
 }
 
@@ -676,7 +677,7 @@ int main(int argc, char **argv)
 {
 	static struct daemon d = {.lock_fd = -1};
 	struct settings *s = &d.node.settings;
-	int err;
+	int err, status;
 
 	service_init();
 	bound_malloc();
@@ -684,9 +685,9 @@ int main(int argc, char **argv)
 	switch (config_load_checked(s, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG, argc,
 				    argv, check_settings)) {
 	case CONFIG_EXIT_OK:
-		return 0;
+		return EXIT_OK;
 	case CONFIG_EXIT_BAD:
-		return 2;
+		return EXIT_USAGE;
 	case CONFIG_RUN:
 		break;
 	}
@@ -707,7 +708,8 @@ int main(int argc, char **argv)
 	service_stopping();
 	if (err)
 		log_error("end", "cannot go on: %s", strerror(-err));
-	daemon_close(&d, err ? 1 : 0);
-	log_info("end", "code=%d", err ? 1 : 0);
-	return err ? 1 : 0;
+	status = err ? EXIT_FAILED : EXIT_OK;
+	daemon_close(&d, status);
+	log_info("end", "status=%d", status);
+	return status;
 }

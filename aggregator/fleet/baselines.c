@@ -13,6 +13,7 @@
 #include "aggregator/fleet/sql.h"
 #include "analysis/slow/temporal.h"
 #include "base/daemon/log.h"
+#include "base/json_text.h"
 #include "base/limits.h"
 #include "base/text.h"
 #include "wire/codec.h"
@@ -272,13 +273,13 @@ json_t *baselines_json(struct baselines *b, const char *job)
 
 		snprintf(id, sizeof(id), "%016llx", (unsigned long long)sql_get_integer(&c, 1));
 		json_array_append_new(
-		    list,
-		    json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "role", sql_get_text(&c, 0),
-			      "run", id, "updated_unix_ns", (json_int_t)sql_get_integer(&c, 2),
-			      "steps", (json_int_t)sql_get_integer(&c, 3), "latency_ms",
-			      text_ms(sqlite3_column_double(c.st, 4)), "self_ms",
-			      text_ms(sqlite3_column_double(c.st, 5)), "spread_ms",
-			      text_ms(sqlite3_column_double(c.st, 6))));
+		    list, json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:f}", "role",
+				    sql_get_text(&c, 0), "run", id, "updated_unix_ns",
+				    json_exact((uint64_t)sql_get_integer(&c, 2)), "steps",
+				    (json_int_t)sql_get_integer(&c, 3), "latency_ms",
+				    text_ms(sqlite3_column_double(c.st, 4)), "self_ms",
+				    text_ms(sqlite3_column_double(c.st, 5)), "spread_ms",
+				    text_ms(sqlite3_column_double(c.st, 6))));
 	}
 	sql_end(&c);
 	pthread_mutex_unlock(&b->lock);

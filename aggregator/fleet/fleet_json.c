@@ -316,7 +316,7 @@ json_t *fleet_baseline_json(struct fleet *f, const char *name, const char *role,
 	wire_sketch_free(&s);
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)run);
 	json_object_set_new(j, "run", json_string(id));
-	json_object_set_new(j, "updated_unix_ns", json_integer((json_int_t)updated_ns));
+	json_object_set_new(j, "updated_unix_ns", json_exact(updated_ns));
 	return j;
 }
 

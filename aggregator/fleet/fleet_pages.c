@@ -201,7 +201,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 {
 	static const char *const traces[] = {"off", "on", "latched"};
 	static const char *const cuptis[] = {"none", "v2", "legacy", "yielded", "refused", "idle"};
-	static const char *const models[] = {"learning", "armed", "refused"};
+	static const char *const models[] = {"learning", "ready", "refused"};
 	const struct fleet_stats *s = &r->stats;
 
 	uint32_t uid;

@@ -2,6 +2,7 @@
 #include "aggregator/fleet/sql.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/daemon/log.h"
@@ -29,8 +30,8 @@ static int to_errno(struct sql *s, int code, const char *what)
 	default:
 		break;
 	}
-	log_error(s->name, "what=%s code=%d errno=%d message=\"%s\"", what, code, os,
-		  sqlite3_errmsg(s->db));
+	log_error(s->name, "what=%s message=\"%s\" error=\"%s\"", what, sqlite3_errmsg(s->db),
+		  os ? strerror(os) : sqlite3_errstr(code));
 	return -EIO;
 }
 

@@ -33,12 +33,12 @@ json_t *finding_json_make(const struct finding_report *f)
 	for (uint32_t k = 0; k < g->rank_count; k++)
 		json_array_append_new(ranks, json_integer(g->ranks[k]));
 	return json_pack(
-	    "{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:b, s:o}", "kind",
+	    "{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:b, s:b, s:o}", "kind",
 	    finding_kind_name(g->kind), "cause", finding_cause_id(g->cause), "ranks", ranks,
 	    "first_step", (json_int_t)g->first_step, "last_step", (json_int_t)g->last_step,
 	    "excess", text_finite(g->excess), "effect_ms", text_ms(g->effect_ns), "confidence",
-	    text_finite(g->confidence), "begin_unix_ns", (json_int_t)f->begin_unix_ns,
-	    "end_unix_ns", (json_int_t)f->end_unix_ns, "ended", f->ended, "earlier_runs",
+	    text_finite(g->confidence), "begin_unix_ns", json_exact(f->begin_unix_ns),
+	    "end_unix_ns", json_exact(f->end_unix_ns), "ended", f->ended, "earlier_runs",
 	    g->earlier_runs, "evidence", finding_json_lines(g->evidence, g->evidence_count));
 }
 

@@ -11,6 +11,7 @@
 
 #include "aggregator/incident/finding_json.h"
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/room.h"
@@ -1260,9 +1261,9 @@ json_t *incident_set_findings(const struct incident_set *s, const char *id)
 		const struct finding_report *f = &i->findings[k];
 		json_t *one = finding_json_make(f);
 
-		json_object_set_new(one, "teller", json_integer((json_int_t)f->reporter));
+		json_object_set_new(one, "teller", json_exact(f->reporter));
 		json_object_set_new(one, "told_begin_unix_ns",
-				    json_integer((json_int_t)f->reported_begin_unix_ns));
+				    json_exact(f->reported_begin_unix_ns));
 		json_array_append_new(list, one);
 	}
 	return list;

@@ -114,6 +114,5 @@ bool incident_set_row(const struct incident_set *s, const char *id, struct incid
 /* The incident's findings for the store, as a list (finding_json.h); NULL: none. */
 json_t *incident_set_findings(const struct incident_set *s, const char *id);
 uint32_t incident_set_count(const struct incident_set *s, bool open_only);
-const char *incident_reason_name(unsigned reason);
 
 #endif

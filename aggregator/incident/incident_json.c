@@ -369,10 +369,10 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct slow_steps){0};
 	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
 	cost = cost_of(&j, &steps, 0, duration_ns);
-	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
+	out = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
-			"life", life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns,
-			"end_unix_ns", (json_int_t)end_unix_ns, "duration_s",
+			"life", life_of(s, i), "begin_unix_ns", json_exact(begin_unix_ns),
+			"end_unix_ns", json_exact(end_unix_ns), "duration_s",
 			(double)duration_ns * 1e-9, "symptom", j.symptom, "kind",
 			finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
 			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false));
@@ -391,25 +391,4 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 done:
 	free(v);
 	return out;
-}
-
-const char *incident_reason_name(unsigned reason)
-{
-	switch ((enum window_reason)reason) {
-	case WINDOW_SELF:
-		return "self";
-	case WINDOW_COMM:
-		return "comm";
-	case WINDOW_DRIFT:
-		return "drift";
-	case WINDOW_STALL:
-		return "stall";
-	case WINDOW_ASKED:
-		return "asked";
-	case WINDOW_MANUAL:
-		return "manual";
-	case WINDOW_PEER:
-		return "peer";
-	}
-	return "unknown";
 }

@@ -261,9 +261,9 @@ static int run_texts(struct store *s, enum statement which, const char *a, const
 
 uint64_t store_update_ns(uint64_t last_ns)
 {
-	uint64_t now = clock_realtime_ns() / STORE_UPDATE_STEP_NS * STORE_UPDATE_STEP_NS;
+	uint64_t now = clock_realtime_ns();
 
-	return now > last_ns ? now : last_ns + STORE_UPDATE_STEP_NS;
+	return now > last_ns ? now : last_ns + 1;
 }
 
 static int put_merged(struct store *s, const char *from, const char *to)

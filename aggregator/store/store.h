@@ -18,10 +18,6 @@
 
 #define STORE_SCHEMA_VERSION 3
 
-/* Write times are multiples of this, so that a reader that uses doubles gets them nearly
- * exactly. */
-#define STORE_UPDATE_STEP_NS 1024u
-
 struct store;
 
 /* Creates the directory and the file if needed. 0, -EPROTO (a newer version's file, or no store),

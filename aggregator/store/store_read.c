@@ -7,6 +7,7 @@
 
 #include "aggregator/store/store_private.h"
 #include "base/job_key.h"
+#include "base/json_text.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/text.h"
@@ -194,11 +195,11 @@ static json_t *windows_json(struct store *s, const char *incident)
 			text_hex(sqlite3_column_blob(c.st, 0), 16, id);
 		json_array_append_new(
 		    list,
-		    json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b}", "id", id,
+		    json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:b}", "id", id,
 			      "rank", sqlite3_column_int(c.st, 1), "node", sql_get_text(&c, 2),
-			      "reason", incident_reason_name((unsigned)sql_get_integer(&c, 3)),
-			      "begin_unix_ns", (json_int_t)sql_get_integer(&c, 4), "end_unix_ns",
-			      (json_int_t)sql_get_integer(&c, 5), "steps",
+			      "reason", window_reason_name((unsigned)sql_get_integer(&c, 3)),
+			      "begin_unix_ns", json_exact((uint64_t)sql_get_integer(&c, 4)),
+			      "end_unix_ns", json_exact((uint64_t)sql_get_integer(&c, 5)), "steps",
 			      (json_int_t)sql_get_integer(&c, 6), "records",
 			      (json_int_t)sql_get_integer(&c, 7), "bytes",
 			      (json_int_t)sql_get_integer(&c, 8), "summary_only",
@@ -261,7 +262,7 @@ static void feed_line(const struct sql_call *c, struct buf *out)
 {
 	const char *body = sql_get_text(c, 1);
 
-	buf_printf(out, "{\"updated_unix_ns\":%lld", (long long)sql_get_integer(c, 0));
+	buf_printf(out, "{\"updated_unix_ns\":\"%lld\"", (long long)sql_get_integer(c, 0));
 	if (sqlite3_column_type(c->st, 1) == SQLITE_NULL)
 		buf_printf(out, ",\"id\":\"%s\",\"life\":\"merged\",\"merged_into\":\"%s\"}",
 			   sql_get_text(c, 3), sql_get_text(c, 2));
@@ -276,7 +277,6 @@ int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct b
 	struct sql_call c = sql_call(&s->sql, ST_FEED, "feed");
 	int err;
 
-	since_unix_ns += STORE_UPDATE_STEP_NS / 2;
 	sql_integer(&c, since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX);
 	sql_integer(&c, limit);
 	while (out->bytes <= LIMIT_API_LIST_BYTES && sql_next(&c))

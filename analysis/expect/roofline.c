@@ -79,7 +79,7 @@ int roofline_mode_parse(const char *text)
 
 const char *roofline_state_name(enum roofline_state s)
 {
-	static const char *const names[] = {"learning", "armed", "refused"};
+	static const char *const names[] = {"learning", "ready", "refused"};
 
 	return (unsigned)s <= ROOFLINE_REFUSED ? names[s] : "unknown";
 }

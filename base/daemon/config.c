@@ -13,6 +13,9 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "base/daemon/misspelt.h"
+#include "base/daemon/log.h"
+#include "base/text.h"
 #include "base/version.h"
 
 #define CONFIG_KEY_BYTES   128
@@ -187,30 +190,6 @@ static void complain(struct reader *r, size_t line, const char *key, const char 
 	r->errors++;
 }
 
-/* Edit distance from a to b, counted up to 3. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned row[CONFIG_KEY_BYTES], n = (unsigned)strlen(b);
-
-	if (n >= CONFIG_KEY_BYTES)
-		return 3;
-	for (unsigned i = 0; i <= n; i++)
-		row[i] = i;
-	for (; *a; a++) {
-		unsigned left_up = row[0]++;
-
-		for (unsigned i = 1; i <= n; i++) {
-			unsigned up = row[i], best = left_up + (*a != b[i - 1]);
-
-			best = up + 1 < best ? up + 1 : best;
-			best = row[i - 1] + 1 < best ? row[i - 1] + 1 : best;
-			row[i] = best;
-			left_up = up;
-		}
-	}
-	return row[n] < 3 ? row[n] : 3;
-}
-
 /* Reports a value given to a section name, or a misspelt setting. */
 static void explain_unknown(const struct reader *r, const char *name, char *why, size_t why_bytes)
 {
@@ -220,7 +199,7 @@ static void explain_unknown(const struct reader *r, const char *name, char *why,
 
 	for (size_t i = 0; i < r->key_count; i++) {
 		const char *key = r->keys[i].key;
-		unsigned d = distance(name, key);
+		unsigned d = text_distance(name, key);
 
 		if (!strncmp(key, name, n) && key[n] == '.') {
 			snprintf(why, why_bytes,
@@ -391,7 +370,12 @@ static void derive(const char *key, const char *prefix, bool upper, char *out, s
 
 static int read_environment(void *into, const struct config_key *keys, size_t n)
 {
+	char warning[MISSPELT_BYTES];
+	size_t at = 0;
 	int errors = 0;
+
+	while (misspelt_warning(&at, warning))
+		log_warn("environment", "%s", warning);
 
 	for (size_t i = 0; i < n; i++) {
 		char name[CONFIG_KEY_BYTES], why[256];

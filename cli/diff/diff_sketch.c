@@ -158,10 +158,8 @@ static int take(struct diff_source *s, const char *arg, const char *path, json_t
 	struct client_error e;
 	int err;
 
-	if (client_json(&s->client, "GET", path, answer, &e)) {
-		commands_complain("diff", &e);
-		return EXIT_NOTHING;
-	}
+	if (client_json(&s->client, "GET", path, answer, &e))
+		return commands_complain("diff", &e);
 	err = read_sketch(*answer, &s->sketch);
 	if (!err)
 		err = add_functions(s);
@@ -170,7 +168,7 @@ static int take(struct diff_source *s, const char *arg, const char *path, json_t
 		return EXIT_OK;
 	fprintf(stderr, "sysom diff: %s: %s\n", term_safe(arg, 80),
 		err == -EPROTO ? "the aggregator's answer is not a valid sketch" : strerror(-err));
-	return EXIT_NOTHING;
+	return EXIT_FAILED;
 }
 
 /* ---- choosing one ---- */
@@ -272,10 +270,8 @@ static int open_baseline(struct diff_source *s, const char *arg, char part[][WIR
 
 	client_escape(job, sizeof(job), part[0]);
 	snprintf(path, sizeof(path), "/api/v1/baselines?job=%s", job);
-	if (client_json(&s->client, "GET", path, &all, &e)) {
-		commands_complain("diff", &e);
-		return EXIT_NOTHING;
-	}
+	if (client_json(&s->client, "GET", path, &all, &e))
+		return commands_complain("diff", &e);
 	found = choose(all, arg, part[1], part[2]);
 	if (found) {
 		client_escape(role, sizeof(role), jsonget_text(found, "role"));

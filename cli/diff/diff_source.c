@@ -54,19 +54,18 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 		return EXIT_USAGE;
 	}
 	n = (int)strcspn(arg, ":");
-	if (strspn(arg, "0123456789abcdefABCDEF") != (size_t)n &&
-	    (n != 4 || strncmp(arg, "last", 4))) {
+	if (strspn(arg, "0123456789abcdef") != (size_t)n && (n != 4 || strncmp(arg, "last", 4))) {
 		fprintf(stderr,
 			"sysom diff: %s is neither a file, a baseline nor an incident's id\n",
 			term_safe(arg, 80));
-		return EXIT_NOTHING;
+		return EXIT_USAGE;
 	}
 	if (commands_aggregator(o, &s->client))
 		return EXIT_USAGE;
 	snprintf(id, sizeof(id), "%.*s", colon ? (int)(colon - arg) : 39, arg);
-	in = commands_incident(o, &s->client, id);
-	if (!in)
-		return EXIT_NOTHING;
+	n = commands_incident(o, &s->client, id, &in);
+	if (n)
+		return n;
 	n = incident_load_windows(&s->client, in, (int)rank, &s->model);
 	if (n > 0 && rank < 0)
 		s->rank = incident_diff_culprit(in, &s->model);
@@ -82,7 +81,9 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 			n < 0 ? "" : commands_window_ranks(in));
 	json_decref(in);
 	s->kind = "incident";
-	return s->rank && !add_functions(s) ? EXIT_OK : EXIT_NOTHING;
+	if (!s->rank)
+		return n < 0 ? EXIT_FAILED : EXIT_NOTHING;
+	return add_functions(s) ? EXIT_FAILED : EXIT_OK;
 }
 
 /* ---- files ---- */
@@ -128,11 +129,11 @@ static int open_folded(struct diff_source *s, const char *path)
 	int err = folded_load(&f, path, 0);
 
 	if (err)
-		return err == -ENOMEM ? EXIT_NOTHING : EXIT_USAGE;
+		return err == -ENOMEM ? EXIT_FAILED : EXIT_USAGE;
 	err = folded_profile(&f, &s->functions);
 	s->skipped = f.deep + f.blank;
 	folded_free(&f);
-	return err ? EXIT_NOTHING : EXIT_OK;
+	return err ? EXIT_FAILED : EXIT_OK;
 }
 
 static int open_trace(struct diff_source *s, const char *path)
@@ -140,7 +141,7 @@ static int open_trace(struct diff_source *s, const char *path)
 	int err = diff_trace_load(&s->model, path, &s->skipped);
 
 	if (err)
-		return err == -ENOMEM ? EXIT_NOTHING : EXIT_USAGE;
+		return err == -ENOMEM ? EXIT_FAILED : EXIT_USAGE;
 	s->rank = s->model.rank_count ? &s->model.ranks[0] : NULL;
 	return EXIT_OK;
 }
@@ -199,7 +200,7 @@ int diff_source_open(struct diff_source *s, const struct options *o, const char 
 	err = trace_model_init(&s->model);
 	if (err) {
 		fprintf(stderr, "sysom diff: out of memory\n");
-		return EXIT_NOTHING;
+		return EXIT_FAILED;
 	}
 	if (diff_sketch_is(arg))
 		return diff_sketch_open(s, o, arg);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/cause/profile.h"
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "cli/text/naming.h"
 #include "cli/text/term.h"
@@ -235,10 +236,10 @@ json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_su
 			      (int)b->line, "kernel", term_safe(b->kernel, 100), "disk", b->disk,
 			      "ns", (json_int_t)b->ns, "count", (json_int_t)b->count));
 	}
-	j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank",
+	j = json_pack("{s:i, s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "rank",
 		      r->who.rank, "samples", (json_int_t)s->on_count, "on_cpu_ns",
-		      (json_int_t)s->on_ns, "blockings", (json_int_t)s->off_count, "off_cpu_ns",
-		      (json_int_t)s->off_ns, "main_on_cpu_ns", (json_int_t)s->main_on_ns,
+		      json_exact(s->on_ns), "blockings", (json_int_t)s->off_count, "off_cpu_ns",
+		      json_exact(s->off_ns), "main_on_cpu_ns", (json_int_t)s->main_on_ns,
 		      "main_off_cpu_ns", (json_int_t)s->main_off_ns, "main_ready_ns",
 		      (json_int_t)ready_ns(r, s), "functions", rows_json(s->rows, s->row_count),
 		      "python", rows_json(s->calls, s->call_count), "blocked", blocks);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -155,7 +157,7 @@ static json_t *question(struct place *const *places, size_t count, size_t *asked
 			json_array_append_new(objects, json_pack("{s:s, s:o}", "build_id", id,
 								 "addresses", addresses));
 		}
-		json_array_append_new(addresses, json_integer((json_int_t)places[i]->address));
+		json_array_append_new(addresses, json_exact(places[i]->address));
 	}
 	*asked = i;
 	return json_pack("{s:o}", "objects", objects);
@@ -176,8 +178,8 @@ static int set_name(struct place *p, const json_t *j)
 	p->raw = raw && *raw ? strdup(raw) : NULL;
 	if (!p->function)
 		return -ENOMEM;
-	p->begin = (uint64_t)json_integer_value(json_object_get(j, "begin"));
-	p->size = (uint64_t)json_integer_value(json_object_get(j, "size"));
+	p->begin = jsonget_unsigned(j, "begin");
+	p->size = jsonget_unsigned(j, "size");
 	p->proven = json_is_true(json_object_get(j, "proven"));
 	/* the symbol must cover the address: never a neighbour's name */
 	if (p->address < p->begin || p->address - p->begin >= p->size) {

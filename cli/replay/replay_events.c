@@ -102,15 +102,15 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
-	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%" PRIu64 ",\"begin_ns\":%" PRIu64
-	       ",\"end_ns\":%" PRIu64 ",\"compute_ns\":%" PRIu64 ",\"comm_ns\":%" PRIu64
+	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%" PRIu64 ",\"begin_ns\":\"%" PRIu64
+	       "\",\"end_ns\":\"%" PRIu64 "\",\"compute_ns\":%" PRIu64 ",\"comm_ns\":%" PRIu64
 	       ",\"exposed_comm_ns\":%" PRIu64 ",\"copy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64
 	       ",\"kernels\":%u,\"flagged\":%s,\"latency_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64,
 	       rank, st->index, st->begin_ns, st->end_ns, st->compute_ns, st->comm_ns,
 	       st->exposed_comm_ns, st->copy_ns, st->idle_ns, st->kernels, word(v->flagged),
 	       st->latency_ns, st->self_ns);
-	printf(",\"device_begin_ns\":%" PRIu64 ",\"device_end_ns\":%" PRIu64
-	       ",\"launches\":%u,\"collectives\":%u,\"copies\":%u,\"phase\":%u,\"source\":\"%s\","
+	printf(",\"device_begin_ns\":\"%" PRIu64 "\",\"device_end_ns\":\"%" PRIu64
+	       "\",\"launches\":%u,\"collectives\":%u,\"copies\":%u,\"phase\":%u,\"source\":\"%s\","
 	       "\"state\":\"%s\",\"expected_ns\":%.1f,\"excess\":%.6f,\"self_flagged\":%s,"
 	       "\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
 	       st->device_begin_ns, st->device_end_ns, st->launches, st->collectives, st->copies,
@@ -445,7 +445,7 @@ int replay_events_main(int argc, char **argv)
 		replay_ranks_free(ev.ranks);
 		replay_ranks_free(ev.before);
 		fprintf(stderr, "sysom replay events: out of memory\n");
-		return 1;
+		return EXIT_FAILED;
 	}
 	ev.in_before = true;
 	for (int i = 0; i < ev.before_count && !rc; i++)
@@ -465,9 +465,5 @@ int replay_events_main(int argc, char **argv)
 	replay_ranks_free(ev.ranks);
 	replay_ranks_free(ev.before);
 	replay_live_close(ev.live);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "sysom replay events: output failed\n");
-		return 1;
-	}
-	return rc == -ENOMEM ? 1 : rc ? 2 : 0;
+	return rc == -ENOMEM ? EXIT_FAILED : rc ? EXIT_USAGE : EXIT_OK;
 }

@@ -17,6 +17,12 @@ static void put_count(struct buf *b, const char *key, uint64_t v)
 	buf_printf(b, ",\"%s\":%llu", key, (unsigned long long)v);
 }
 
+/* JavaScript and jq keep no more than 2^53 of a number, as base/json_text.h says. */
+static void put_exact(struct buf *b, const char *key, uint64_t v)
+{
+	buf_printf(b, ",\"%s\":\"%llu\"", key, (unsigned long long)v);
+}
+
 static void put_bool(struct buf *b, const char *key, bool v)
 {
 	buf_printf(b, ",\"%s\":%s", key, v ? "true" : "false");
@@ -27,8 +33,8 @@ static void put_step(struct buf *b, int32_t rank, const struct step *s, bool fla
 {
 	buf_printf(b, "{\"type\":\"step\",\"rank\":%d", (int)rank);
 	put_count(b, "step", s->index);
-	put_count(b, "begin_ns", s->begin_ns);
-	put_count(b, "end_ns", s->end_ns);
+	put_exact(b, "begin_ns", s->begin_ns);
+	put_exact(b, "end_ns", s->end_ns);
 	put_count(b, "compute_ns", s->compute_ns);
 	put_count(b, "comm_ns", s->comm_ns);
 	put_count(b, "exposed_comm_ns", s->exposed_comm_ns);
@@ -38,8 +44,8 @@ static void put_step(struct buf *b, int32_t rank, const struct step *s, bool fla
 	put_bool(b, "flagged", flagged);
 	put_count(b, "latency_ns", s->latency_ns);
 	put_count(b, "self_ns", s->self_ns);
-	put_count(b, "device_begin_ns", s->device_begin_ns);
-	put_count(b, "device_end_ns", s->device_end_ns);
+	put_exact(b, "device_begin_ns", s->device_begin_ns);
+	put_exact(b, "device_end_ns", s->device_end_ns);
 	put_count(b, "device_latency_ns", s->device_latency_ns);
 	put_count(b, "launch_gap_max_ns", s->launch_gap_max_ns);
 	put_count(b, "launches", s->launches);

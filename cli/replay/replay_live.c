@@ -316,7 +316,7 @@ static void print_verdict(const struct replay_live *l, const char *id, const cha
 	uint64_t at_ns = l->now_ns + l->base_ns;
 
 	if (l->config.json) {
-		printf("{\"type\":\"told\",\"at_ns\":%llu,\"incident\":\"%s\",\"ranks\":[",
+		printf("{\"type\":\"told\",\"at_ns\":\"%llu\",\"incident\":\"%s\",\"ranks\":[",
 		       (unsigned long long)at_ns, id);
 		print_ranks(json_object_get(d, "ranks"));
 		printf("],\"symptom\":");

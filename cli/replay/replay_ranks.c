@@ -183,7 +183,8 @@ static void print_instance(const struct replay_ranks *r, const struct member *m,
 	printf("{\"type\":\"collective\",\"op\":\"%s\",\"seq\":%u,\"enter_ns\":{",
 	       record_coll_name(m->func), seq);
 	for (uint32_t i = 0; i < n; i++)
-		printf("%s\"%d\":%" PRIu64, i ? "," : "", r->rank[m[i].rank].rank, m[i].enter_ns);
+		printf("%s\"%d\":\"%" PRIu64 "\"", i ? "," : "", r->rank[m[i].rank].rank,
+		       m[i].enter_ns);
 	printf("},\"last_rank\":%d,\"spread_ns\":%" PRIu64 "}\n", r->rank[last->rank].rank,
 	       last->enter_ns - first->enter_ns);
 }

@@ -193,7 +193,7 @@ static int compare(const struct arguments *a, struct side *side)
 	if (err) {
 		fprintf(stderr, "sysom replay stacks: %s\n",
 			err == -EINVAL ? "a file has no stack that fits" : strerror(-err));
-		return EXIT_NOTHING;
+		return EXIT_FAILED;
 	}
 	for (uint32_t i = 0; i < count; i++)
 		flagged += d[i].flagged;
@@ -202,7 +202,7 @@ static int compare(const struct arguments *a, struct side *side)
 	else
 		print_people(a, side, d, count, flagged);
 	free(d);
-	return fflush(stdout) || ferror(stdout) ? EXIT_NOTHING : EXIT_OK;
+	return EXIT_OK;
 }
 
 int replay_stacks_main(int argc, char **argv)
@@ -215,7 +215,7 @@ int replay_stacks_main(int argc, char **argv)
 		return rc;
 	for (int i = 0; i < 2 && !err; i++)
 		err = load(&side[i], a.sample_weight);
-	rc = !err ? compare(&a, side) : err == -ENOMEM ? EXIT_NOTHING : EXIT_USAGE;
+	rc = !err ? compare(&a, side) : err == -ENOMEM ? EXIT_FAILED : EXIT_USAGE;
 	for (int i = 0; i < 2; i++) {
 		profile_close(side[i].p);
 		folded_free(&side[i].f);

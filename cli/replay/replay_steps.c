@@ -434,8 +434,8 @@ static int read_rows(struct replay *r, struct replay_csv *c)
 		rc = read_row(r, c, f);
 		if (rc)
 			return rc;
-		if (ferror(stdout))
-			return 1;
+		if (ferror(stdout)) /* the caller of every command reports it */
+			return EXIT_OK;
 	}
 	return n < 0 ? bad_row(r, c, replay_csv_error(c), NULL) : 0;
 }
@@ -490,10 +490,10 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 	}
 	printf("{\"type\":\"summary\",\"kind\":\"steps\",\"rows\":%" PRIu64
 	       ",\"skipped\":{\"latency_not_positive\":%" PRIu64 ",\"blank_line\":%" PRIu64
-	       "},\"keys\":%" PRIu32 ",\"learning\":%" PRIu32 ",\"armed\":%" PRIu32
+	       "},\"keys\":%" PRIu32 ",\"learning\":%" PRIu32 ",\"ready\":%" PRIu32
 	       ",\"refused\":%" PRIu32 ",\"evicted\":%" PRIu32 ",\"drift\":%" PRIu32
 	       ",\"out\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"novel\":%" PRIu64
-	       ",\"mode\":\"%s\",\"seed\":%" PRIu64 "}\n",
+	       ",\"mode\":\"%s\",\"seed\":\"%" PRIu64 "\"}\n",
 	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys.count,
 	       states[0], states[1], states[2], evicted, drifts, r->out, r->flagged, r->novel,
 	       r->config.mode == ROOFLINE_P99 ? "p99" : "robust", r->config.seed);
@@ -598,13 +598,13 @@ static int run(struct replay *r, struct replay_csv *c)
 		fprintf(stderr, "%s: no rows with a latency\n", r->path);
 	model = models_by_key(r);
 	if (!model)
-		return 1;
+		return EXIT_FAILED;
 	if (r->json)
 		print_json(r, model, c);
 	else
 		print_people(r, model, c);
 	free(model);
-	return fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return EXIT_OK;
 }
 
 int replay_steps_main(int argc, char **argv)
@@ -621,7 +621,7 @@ int replay_steps_main(int argc, char **argv)
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (!r.memory || (!r.json && !r.point)) {
 		fprintf(stderr, "sysom replay steps: out of memory\n");
-		rc = 1;
+		rc = EXIT_FAILED;
 		goto done;
 	}
 	r.set = roofline_set_init(r.memory, &r.config, MODELS_MAX);

@@ -14,8 +14,6 @@
 #include "cli/text/term.h"
 #include "cli/trace/trace_reader.h"
 
-#define DIFFERENT 1
-
 struct replay_window {
 	bool json, live, compare;
 	const char *known_path;
@@ -87,7 +85,7 @@ static int options(struct replay_window *w, int argc, char **argv)
 static int no_memory(void)
 {
 	fprintf(stderr, "sysom replay window: out of memory\n");
-	return 1;
+	return EXIT_FAILED;
 }
 
 /* Prints a message; returns the exit code. */
@@ -353,9 +351,5 @@ int replay_window_main(int argc, char **argv)
 		rc = finish_windows(&w);
 	replay_incident_close(w.incident);
 	json_decref(w.known);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "sysom replay window: output failed\n");
-		return 1;
-	}
-	return rc ? rc : w.compare && w.differ ? DIFFERENT : 0;
+	return rc ? rc : w.compare && w.differ ? EXIT_NOTHING : 0;
 }

@@ -556,7 +556,7 @@ static int run(void *context, struct replay_csv *c)
 	o->replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->replica_of));
 	if (!o->stage_of || !o->replica_of) {
 		fprintf(stderr, "%s: %s\n", o->r.path, strerror(ENOMEM));
-		return 2;
+		return EXIT_FAILED;
 	}
 	rc = read_all(o, c);
 	if (rc)
@@ -569,7 +569,7 @@ static int run(void *context, struct replay_csv *c)
 	}
 	if (err) {
 		fprintf(stderr, "sysom replay ops: out of memory\n");
-		return 1;
+		return EXIT_FAILED;
 	}
 	o->r.config.least[PEERS_LATE] = GAP_LEAST;
 	o->r.config.least[PEERS_SELF] = SELF_LEAST;

@@ -383,7 +383,7 @@ static int run(void *context, struct replay_csv *c)
 		rc = 2;
 	} else if (err) {
 		fprintf(stderr, "sysom replay timings: out of memory\n");
-		rc = 1;
+		rc = EXIT_FAILED;
 	} else if (t->count) {
 		rc = replay_workers_judge(&t->r, &m.t);
 	}

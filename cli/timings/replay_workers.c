@@ -177,7 +177,7 @@ int replay_workers_judge(struct replay_workers *r, struct workers_table *t)
 	}
 	if (err) {
 		fprintf(stderr, "sysom replay %s: out of memory\n", r->kind);
-		return 1;
+		return EXIT_FAILED;
 	}
 	if (!r->json && !r->findings)
 		printf("no slow rank, no imbalance\n");
@@ -202,9 +202,6 @@ int replay_workers_main(struct replay_workers *r, int argc, char **argv, const c
 	if (rc)
 		fprintf(stderr, "%s: %s\n", r->path, strerror(-rc));
 	rc = rc ? 2 : run(r->context, c);
-	/* lines before an error are complete */
-	if ((fflush(stdout) || ferror(stdout)) && !rc)
-		rc = 1;
 	replay_csv_close(c);
 	replay_workers_free(r);
 	return rc;

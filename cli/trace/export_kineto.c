@@ -55,8 +55,8 @@ static const char *category(const struct trace_label *l)
 static void put_arg(FILE *to, const struct trace_arg *a)
 {
 	escape_json_file(to, a->key);
-	if (a->type == TRACE_ARG_UINT) /* many readers refuse integers above INT64_MAX */
-		fprintf(to, a->u > INT64_MAX ? ": %llu.0" : ": %llu", (unsigned long long)a->u);
+	if (a->type == TRACE_ARG_UINT) /* many readers keep a number as a double */
+		fprintf(to, a->u > 1ull << 53 ? ": \"%llu\"" : ": %llu", (unsigned long long)a->u);
 	else if (a->type == TRACE_ARG_DOUBLE)
 		fprintf(to, ": %.6g", a->d);
 	else if (!strcmp(a->key, "grid") || !strcmp(a->key, "block"))

@@ -120,6 +120,7 @@ static void find_calls(struct gpu_nvml *n)
 int gpu_nvml_open(struct gpu_nvml **out, const char *library, char *why, size_t bytes)
 {
 	struct gpu_nvml *n = calloc(1, sizeof(*n));
+	nvml_error_text_fn text;
 	nvml_init_fn init;
 	int err, rc;
 
@@ -136,7 +137,12 @@ int gpu_nvml_open(struct gpu_nvml **out, const char *library, char *why, size_t 
 	rc = init ? init() : NVML_UNKNOWN;
 	if (rc) {
 		n->shutdown = NULL; /* init failed: nothing to undo */
-		snprintf(why, bytes, init ? "nvmlInit_v2: error %d" : "no nvmlInit_v2", rc);
+		find(n->library, "nvmlErrorString", &text);
+		if (init)
+			snprintf(why, bytes, "nvmlInit_v2: %s",
+				 text ? text(rc) : "no reason given");
+		else
+			snprintf(why, bytes, "no nvmlInit_v2");
 		err = -ENXIO;
 		goto fail;
 	}

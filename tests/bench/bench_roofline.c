@@ -274,7 +274,7 @@ static void report(const struct data *d, uint64_t seed)
 	       : d->ordered ? "in time order"
 			    : "each once, shuffled",
 	       seed, seed + seeds - 1);
-	printf("  bad    | robust: x1.2   x1.5     x2   false+  unarmed "
+	printf("  bad    | robust: x1.2   x1.5     x2   false+  unready "
 	       "| p99: x1.2   x1.5     x2   false+\n");
 	for (size_t c = 0; c < sizeof(contamination) / sizeof(contamination[0]); c++) {
 		struct tally t[2];
@@ -340,7 +340,7 @@ static void speed(void)
 			free(memory);
 		}
 	printf(
-	    "\ncost: %.0f ns per decision (robust, two work values, armed and frozen; best of 5), "
+	    "\ncost: %.0f ns per decision (robust, two work values, ready and frozen; best of 5), "
 	    "%.1f ms in all for the first 5000 steps; p99 mode %.0f ns with its retraining\n",
 	    best[0], 1e3 * learning, best[1]);
 }

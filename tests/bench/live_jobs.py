@@ -83,7 +83,7 @@ class Tally:
             self.of += 1
             self.found += bool(hits)
             self.layer += any(d["layer"] == f.layer for d in hits)
-            first = [x["at_ns"] - begin for x in told if set(x["ranks"]) == want]
+            first = [int(x["at_ns"]) - begin for x in told if set(x["ranks"]) == want]
             if hits and first:
                 self.seconds.append(min(first) / 1e9)
         guilty = {case["names"][r] for f in faults for r in f.ranks}

@@ -26,6 +26,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/limits.h"
 #include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
@@ -258,7 +259,7 @@ static void fault_window(struct buf *b, const char *job, int rank, int ranks, bo
 			   .device = fault_records.device,
 			   .device_count = fault_records.device_count};
 
-	make_id(w.id, 77, (uint64_t)(part * 1000 + rank));
+	make_id(w.id, hash_bytes(HASH_SEED, job, strlen(job)), (uint64_t)(part * 1000 + rank));
 	memset(w.anomaly_id, rank + 1, 16);
 	make_rank(&w.rank, job, rank, ranks);
 	fault_steps(steps, 12, 100 + (uint64_t)part * 12, self);

@@ -54,7 +54,7 @@ ok "what failed was counted" test "$(metric 'alert_posts_total{outcome="failed"}
 curl -sf "$SYSOM_URL/api/v1/feed" >"$WORK/feed"
 ok "the feed has the incident once, as it was written last" is "$(jq -c '[.id, .life]' "$WORK/feed")" "[\"$ID\",\"cleared\"]"
 ok "it says what it cost and how long it took" jq -e '.gpu_hours_lost >= 0 and .duration_s > 0' "$WORK/feed"
-SINCE=$(jq .updated_unix_ns "$WORK/feed")
+SINCE=$(jq -r .updated_unix_ns "$WORK/feed")
 ok "nothing is new after it" is "$(curl -sf "$SYSOM_URL/api/feed?since=$SINCE" | wc -c)" 0
 "$CLIENT" flood "$STACK_NNG" 8 50 1 7 "$WORK/acked" >/dev/null
 ok "another incident is" is "$(curl -sf "$SYSOM_URL/api/v1/feed?since=$SINCE" | jq -r .job | tail -1)" flood

@@ -42,6 +42,10 @@ ok "and that is said" is "$?$(grep -c '200 healthy steps' "$WORK/out")" 11
 ok "the run leaves a baseline" stack_wait 190 kept
 RUN=$(api 'baselines?job=nightly' '.baselines[0].run')
 ok "it is the present run's" is "$(api 'baselines?job=nightly' .present_run)" "$RUN"
+for path in baselines?job=nightly "baselines/$RUN?job=nightly&role=$(api 'baselines?job=nightly' '.baselines[0].role')" \
+	'sketch?job=nightly&rank=1'; do
+	ok "a reader of doubles loses nothing of ${path%%\?*}" python3 tests/e2e/doubles.py < <(curl -sf "$SYSOM_URL/api/v1/$path")
+done
 job_ends
 job NCCL_ALGO=Ring --seconds 60 --truth "$WORK/b.jsonl" --fault "$CHANGE"
 ok "the next run is another one, and has a sketch" stack_wait 40 another_run

@@ -13,7 +13,7 @@ slain() { # pid: by SIGKILL
 	kill -KILL "$1"
 	wait "$1" 2>/dev/null
 }
-shown() { grep -q "event=window rank=$1 reason=1 " "$WORK/stack/sysomd.log"; } # a window for its own slowness
+shown() { grep -q "event=window rank=$1 reason=self " "$WORK/stack/sysomd.log"; } # a window for its own slowness
 spooled() { [ -n "$(find "$WORK/stack/state/spool" -name '*.msg')" ]; }
 drained() { [ "$(node_api status .uplink.spool_bytes)" = 0 ]; }
 named() { # rank: in an incident of this job, whoever else a busy machine held up

@@ -34,16 +34,17 @@ plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xe2\x80\xae' "$T/out" "
 run status; is "status exits 0" [ $status = 0 ]
 is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job (1 hangs), 8 ranks on 2 nodes" && has "0.10"'
 is "status says what its words mean, and prints others as they are" eval 'has "no CPU stacks are taken" && has "canary    on" && grep -qx "  weather   fine" "$T/out"'
-run status; is "a rank that left is no longer armed" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +armed " "$T/out"'
+run status; is "a rank that left is no longer ready" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +ready " "$T/out"'
+is "a misspelt variable of a job is told, with the right one" has "SYSOM_ROL is set in the job, but nothing reads it; did you mean SYSOM_ROLE?"
 is "one that hangs is shown as hanging, and for how long" eval 'grep -qE "demo +4 .*on +hangs " "$T/out" && has "hangs for 34.0 s"'
 loads_few() { LD_DEBUG=files LD_DEBUG_OUTPUT="$T/ld" "$sysom" "$@" >"$T/out" 2>"$T/err"; ! grep -hE 'calling init.*/lib(curl|bpf|elf|dw|unwind|gnutls|ncurses)' "$T"/ld.*; local rc=$?; rm -f "$T"/ld.*; return $rc; }
 is "--version, --help and replay load neither curl nor BPF nor what these need" eval 'loads_few --version && loads_few show --help && loads_few replay --help'
 cp "$sysom" "$T/alone"; "$T/alone" status >"$T/out" 2>"$T/err"; status=$?
-is "without sysom-full it says what is missing" eval '[ $status = 1 ] && grep -q "sysom-full.*fully installed" "$T/err"'
+is "without sysom-full it says what is missing" eval '[ $status = 3 ] && grep -q "sysom-full.*fully installed" "$T/err"'
 run status --json; is "status --json has both" json 'j["node"]["node"]=="gpu-3" and j["cluster"]["ranks"]==8'
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^  demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
-run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^  hung +0 .* hangs 34.0 s" "$T/out" && grep -qE "^  hung +1 .* ended" "$T/out" && grep -qE "^  hung +2 .* armed" "$T/out"'
+run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^  hung +0 .* hangs 34.0 s" "$T/out" && grep -qE "^  hung +1 .* ended" "$T/out" && grep -qE "^  hung +2 .* ready" "$T/out"'
 run top --job over; is "asked for by name, top shows a job that is over" eval '[ "$(grep -c "^  over" "$T/out")" = 3 ]'
 run top; is "without, it leaves it out and says so" eval '! grep -q "^  over" "$T/out" && has "1 ended job not shown"'
 run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd'
@@ -63,9 +64,9 @@ run incidents --all; is "incidents gives a hang no step times" eval 'grep "^dead
 run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "no evidence shows the cause" && ! grep -qE "confidence|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
 run report 4b4b4b4b -o "$T/empty.html"
 is "nor in the report" eval '! grep -qE "confidence|cause not found|look at the evidence" "$T/empty.html" && grep -q "who has not entered which" "$T/empty.html"'
-run report d1a60001 -o /dev/full; is "a report for which there is no room says so" eval '[ $status = 1 ] && grep -q "/dev/full: No space left" "$T/err"'
+run report d1a60001 -o /dev/full; is "a report for which there is no room says so" eval '[ $status = 3 ] && grep -q "/dev/full: No space left" "$T/err"'
 "$sysom" report d1a60001 -o - >/dev/full 2>"$T/err"; status=$?
-is "to standard output, too" eval '[ $status = 1 ] && grep -q "No space left" "$T/err"'
+is "to standard output, too" eval '[ $status = 3 ] && grep -q "No space left" "$T/err"'
 run report d1a60001 -o "$T/closed.html"; run report d1a60002 -o "$T/open.html"
 is "so says the report" eval 'grep -q "GPU-hours lost<" "$T/closed.html" && ! grep -q "so far" "$T/closed.html" && grep -q "GPU-hours lost so far<" "$T/open.html"'
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
@@ -76,13 +77,13 @@ run show last --job demo --json; is "show last finds nothing where the server la
 run show 1234abcd --json; is "show --json is the incident" json 'j["id"]=="1234abcd" and len(j["windows"])>=1'
 run show ffffffff; is "an unknown incident is exit status 1" eval '[ $status = 1 ] && grep -q "no incident ffffffff" "$T/err"'
 run show 0dd; is "an answer full of wrong types is survived" [ $status = 0 ]
-run show 0badc0de; is "broken JSON is exit status 1" eval '[ $status = 1 ] && grep -q "not a JSON object" "$T/err"'
+run show 0badc0de; is "broken JSON is exit status 3" eval '[ $status = 3 ] && grep -q "not a JSON object" "$T/err"'
 run show ../../x; is "an id that is none never reaches the server" eval '[ $status = 1 ] && ! grep -q "\.\./x" "$T/requests"'
 run off; is "off tells how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
 run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
 run off --job again; is "off again changes nothing, says so and is exit status 0" eval '[ $status = 0 ] && has "0 ranks changed, 8 were off already"'
 run on --job mixed; is "a process that can't is told" eval '[ $status = 0 ] && has "1 rank changed, 5 were on already, 2 cannot: tracing failed there"'
-run off --job slow; is "one that does not answer is exit status 1, with what the server says" eval '[ $status = 1 ] && grep -q "1 of 8 processes did not answer in time" "$T/err"'
+run off --job slow; is "one that does not answer is exit status 3, with what the server says" eval '[ $status = 3 ] && grep -q "1 of 8 processes did not answer in time" "$T/err"'
 run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
 run capture --rank 2 --job a@7; is "capture takes a job" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&job=a%407" "$T/requests"'
@@ -118,20 +119,20 @@ run off --rank x; is "a bad number is a usage error" [ $status = 2 ]
 SYSOM_URL=gpu-1:9472 run incidents; is "... that of the environment is told by its name" eval '[ $status = 2 ] && grep -q "SYSOM_URL gpu-1:9472: expected http://HOST:PORT" "$T/err"'
 for c in "--help" "--version" "status" "show --help" "replay --help" "report d1a60001 -o -"; do
 	"$sysom" $c >/dev/full 2>"$T/err"; status=$?
-	is "$c to a full disk fails, and once says why" eval '[ $status = 1 ] && [ "$(grep -c "No space left" "$T/err")" = 1 ] && [ "$(wc -l <"$T/err")" = 1 ]'
+	is "$c to a full disk fails, and once says why" eval '[ $status = 3 ] && [ "$(grep -c "No space left" "$T/err")" = 1 ] && [ "$(wc -l <"$T/err")" = 1 ]'
 done
 run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
 run replay links x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
 SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
-is "status without any server is exit status 1" [ $status = 1 ]
+is "status without any server is exit status 3" [ $status = 3 ]
 is "... and says what to do" eval 'has "is sysomd running? Use --control" && has "is sysom-aggregator running there?"'
 SYSOM_URL=http://127.0.0.1:1 run top
-is "so does every command" eval '[ $status = 1 ] && grep -q "Connection refused; is sysom-aggregator running" "$T/err"'
+is "so does every command" eval '[ $status = 3 ] && grep -q "Connection refused; is sysom-aggregator running" "$T/err"'
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	mkdir "$T/bin"; cp "$sysom" "$sysom-full" "$T/bin/"; chmod 755 "$T" "$T/bin"; chmod 700 "$T/control.sock"
 	setpriv --reuid 65534 --regid 65534 --clear-groups "$T/bin/sysom" off >"$T/out" 2>"$T/err"
 	status=$?
-	is "another user's control socket: permission denied, and who may" eval '[ $status = 1 ] && grep -q "Permission denied; only root and the user that runs sysomd" "$T/err"'
+	is "another user's control socket: permission denied, and who may" eval '[ $status = 3 ] && grep -q "Permission denied; only root and the user that runs sysomd" "$T/err"'
 fi
 : >"$T/empty.csv"
 run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: expected two files; try --help" ]'
@@ -140,7 +141,7 @@ run replay events "$T/empty.csv"; is "replay events says that a file is empty" e
 run replay events "$T/none.csv"; is "no table is begun before an error" eval '[ $status = 2 ] && [ ! -s "$T/out" ] && grep -q "No such file" "$T/err"'
 printf 'a\n' >"$T/head.csv"
 run replay steps --latency a "$T/head.csv"; is "replay steps says that there are no rows" eval '[ $status = 0 ] && grep -q "no rows" "$T/err"'
-"$sysom" incidents >/dev/full 2>"$T/err"; is "a full standard output is an error" [ $? = 1 ]
+"$sysom" incidents >/dev/full 2>"$T/err"; is "a full standard output is an error" [ $? = 3 ]
 if command -v script >/dev/null; then
 	TERM=xterm script -qec "'$sysom' incidents" "$T/out" >/dev/null </dev/null
 	is "colours on a terminal" grep -q $'\033\[1m' "$T/out"

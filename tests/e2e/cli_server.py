@@ -19,14 +19,14 @@ WINDOW = "00112233445566778899aabbccddeeff"
 
 
 def incident(name, job, state, symptom="slow_rank", rank=5):
-    return {"id": name, "job": job, "state": state, "begin_unix_ns": 1795229412000000000,
-            "end_unix_ns": 1795229424400000000, "symptom": symptom, "ranks": [rank],
+    return {"id": name, "job": job, "state": state, "begin_unix_ns": "1795229412000000000",
+            "end_unix_ns": "1795229424400000000", "symptom": symptom, "ranks": [rank],
             "victims": [r for r in range(8) if r != rank], "nodes": ["gpu-3"], "first_step": 312,
             "last_step": 371, "flagged_steps": 48, "steps_to_flag": 3, "latency_ms": 41.2,
             "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61,
             "uploaded_bytes": 123456, "raw_bytes": 145000000, "window_count": 2, "missing": [],
             "windows": [{"id": w, "rank": 0 if w.startswith("12") else 1, "node": "gpu-3", "reason": "self",
-                         "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
+                         "begin_unix_ns": "1795229412000000000", "end_unix_ns": "1795229413000000000",
                          "steps": 9, "records": 900, "bytes": 9000, "summary_only": False}
                         for w in sorted(os.listdir(work + "/windows")) or [WINDOW]]}
 
@@ -71,7 +71,7 @@ def hung():
          "remedy": "look at its stacks", "ledger": ledger}
     return {**incident("4a4a4a4a", "hung", "open", "stall"), "diagnosis": d, "diagnoses": [d],
             "findings": [{"kind": "hang", "cause": "hang-missing", "ranks": [5],
-                          "begin_unix_ns": 1795229420000000000, "end_unix_ns": 1795229440000000000}]}
+                          "begin_unix_ns": "1795229420000000000", "end_unix_ns": "1795229440000000000"}]}
 
 
 EMPTY = {"layer": "unknown", "cause": "unknown", "title": "cause not found", "summary": "rank 5 hangs: cause not found",
@@ -97,7 +97,7 @@ def diagnosed(name, state="closed"):
                        "weight_ms": 0.0, "raised": False, "text": "moves of its threads to another CPU: 3"}]
     out["windows"] = [{"id": w, "rank": int(w[:2], 16) - 0xa0, "node": "node-%d" % ((int(w[:2], 16) - 0xa0) // 2),
                        "reason": "self" if w.startswith("a2") else "asked", "steps": 40, "records": 900,
-                       "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
+                       "begin_unix_ns": "1795229412000000000", "end_unix_ns": "1795229413000000000",
                        "bytes": 9000, "summary_only": False}
                       for w in sorted(os.listdir(work + "/windows"))]
     return out
@@ -108,24 +108,24 @@ def rank(job, n, latency):
             "beat_age_ms": 400, "steps": 1000 + n, "flagged": 48 if n == 5 else 0,
             "latency_ms": latency, "self_ms": latency - 4, "expected_ms": 27.5, "compute_ms": 20.0,
             "comm_ms": 6.0, "exposed_comm_ms": 4.0, "copy_ms": 0.1, "idle_ms": 2.0, "events": 99999,
-            "lost": 3, "trace": "on", "cupti": "v2", "model": "armed"}
+            "lost": 3, "trace": "on", "cupti": "v2", "model": "ready"}
 
 
 STATUS = {"version": "0.1.0", "jobs": 1, "hanging_jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
           "open_incidents": 1, "store_bytes": 5000000}
 def left(n, pid, state):
     return {"job": "demo", "rank": n, "pid": pid, "program": "train.py", "state": state, "trace": "on", "cupti": "v2",
-            "model": "armed", "steps": 1005, "flagged": 0, "step_ms": 41.2, "expected_ms": 27.5, "events": 99,
+            "model": "ready", "steps": 1005, "flagged": 0, "step_ms": 41.2, "expected_ms": 27.5, "events": 99,
             "lost": {}, "joined": 100, "unmatched": 0}
 
 
 NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "mode": {"stacks": "none", "canary": True, "weather": "fine"},
         "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
-                   "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
+                   "cupti": "v2", "model": "ready", "steps": 1005, "flagged": 48, "step_ms": 41.2,
                    "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
                    "joined": 100, "unmatched": 1},
-                  {**left(4, 76, "attached"), "hang_s": 34.0}, left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
+                  {**left(4, 76, "attached"), "hang_s": 34.0, "unknown_variable": "SYSOM_ROL"}, left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},

@@ -53,10 +53,10 @@ is "the default file is named after the incident" [ -s "$T/1234abcd.pftrace" ]
 run trace 1234abcd --rank 5 -o "$T/none"
 is "no window of that rank is exit status 1 and no file" eval '[ $status = 1 ] && [ ! -e "$T/none" ]'
 run trace 1234abcd -o "$T/nowhere/x"
-is "a directory that is missing is exit status 1" eval '[ $status = 1 ] && grep -q "No such file" "$T/err"'
+is "a directory that is missing is exit status 3" eval '[ $status = 3 ] && grep -q "No such file" "$T/err"'
 if [ -e /dev/full ]; then
 	run trace 1234abcd -o /dev/full
-	is "a full disk is exit status 1" [ $status = 1 ]
+	is "a full disk is exit status 3" [ $status = 3 ]
 fi
 run report cafe0001 -o "$T/r.html"
 is "report writes one HTML file" eval '[ $status = 0 ] && grep -q "</html>" "$T/r.html"'

@@ -77,6 +77,26 @@ ok "a section given a value is told that it is one" refuses sysomd \
 	'bad.yaml:1: log: a section: its settings, such as "level: ..."' "log: debug"
 ok "a misspelt setting is told the right one" refuses sysomd \
 	"bad.yaml:2: log.levl: no such setting (log.level?)" $'log:\n  levl: debug'
+variables() { # of all settings, as --print-config has them
+	for daemon in sysomd sysom-aggregator; do
+		env -i "$BIN/$daemon" --print-config |
+			awk '/^[a-z_]+:/ {section = $1; sub(":", "_", section)} /^  [a-z_0-9]+:/ {sub(":", "", $1); print "SYSOM_" toupper(section $1)}'
+	done | sort -u
+}
+known() { sed -n 's/^ENVIRONMENT(\(.*\))/\1/p' base/environment.def | sort; }
+ok "the variables of all settings are known" is "$(comm -23 <(variables) <(known))" ""
+ok "no known variable is read by nothing" is "$(comm -13 <(variables) <(known) | while read -r name; do
+	grep -rqw --include='*.c' --include='*.py' --include='*.sh' --exclude-dir=build "$name" . || echo "$name"
+done)" ""
+warns() { # program arguments... : of a misspelt variable on standard error, and does what it is asked to
+	env -i SYSOM_HTTP_LISTE=x SYSOM_JOB=right "$BIN/$1" "${@:2}" >"$WORK/out" 2>"$WORK/err" && [ -s "$WORK/out" ] &&
+		grep -q "SYSOM_HTTP_LISTE is set, but nothing reads it; did you mean SYSOM_HTTP_LISTEN?" "$WORK/err" &&
+		is "$(wc -l <"$WORK/err")" 1
+}
+ok "sysomd warns of a misspelt variable" warns sysomd --print-config
+ok "sysom-aggregator does" warns sysom-aggregator --print-config
+ok "sysom does" warns sysom --help
+ok "and once, where it becomes sysom-full" warns sysom doctor --thresholds
 for program in sysom sysomd sysom-aggregator; do
 	ok "$program --version" is "$("$BIN/$program" --version)" "$program $VERSION"
 done

@@ -7,7 +7,7 @@ same_steps() { # FILE: where replay finds a step in the windows, not between two
 	"$BIN/sysom" replay events --json "$1" >"$WORK/replay.jsonl" || return
 	jq -n --slurpfile told "$1" --slurpfile replay "$WORK/replay.jsonl" '
 		[$told[0].traceEvents[] | select(.tid == "steps" and .ph == "X") | {t: (.ts * 1000 | round), l: (.dur * 1000 | round)}] as $ours |
-		[$replay[] | select(.type == "step") | . as $s | select(any($ours[]; $s.begin_ns >= .t and $s.begin_ns < .t + .l))] as $theirs |
+		[$replay[] | select(.type == "step") | (.begin_ns, .end_ns) |= tonumber | . as $s | select(any($ours[]; $s.begin_ns >= .t and $s.begin_ns < .t + .l))] as $theirs |
 		($replay[-1] | {launch_proxies, unmatched_device}) + {ours: ($ours | length), steps: ($theirs | length),
 		same: [$ours[] | . as $o | select(any($theirs[]; .begin_ns == $o.t and .end_ns - .begin_ns == $o.l))] | length}' |
 		tee "$WORK/same.json" | jq -c . | sed 's/^/# /'

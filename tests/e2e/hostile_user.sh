@@ -37,7 +37,7 @@ kill -KILL "$keeper"
 wait "$restarts" 2>/dev/null
 code=$?
 ok "without the keeper of its readers it ends with an error, so that systemd starts it again" eval \
-	'[ $code = 1 ] && grep -q "the keeper of the reader processes died" "$STACK_DIR/sysomd.log"'
+	'[ $code = 3 ] && grep -q "the keeper of the reader processes died" "$STACK_DIR/sysomd.log"'
 STACK_SYSOMD_PID=
 kill -KILL "$hostile" 2>/dev/null
 end_job "$job"

@@ -67,8 +67,8 @@ stack_wait() { # seconds command... : until it succeeds, at most five times as l
 }
 # ---- a job's life, as sysomd sees it ----
 attached() { [ "$(node_api status '[.ranks[] | select(.state == "attached")] | length')" = "$1" ]; } # so many ranks
-known() { # so many ranks, each armed; a busy machine's may be refused a model: 200 steps will do
-	[ "$(node_api status '[.ranks[] | select(.state == "attached" and (.model == "armed" or .steps >= 200))] | length')" = "$1" ]
+known() { # so many ranks, each ready; a busy machine's may be refused a model: 200 steps will do
+	[ "$(node_api status '[.ranks[] | select(.state == "attached" and (.model == "ready" or .steps >= 200))] | length')" = "$1" ]
 }
 steps_min() { node_api status '[.ranks[] | select(.state == "attached") | .steps] | min // 0'; }
 steps_are() { [ "$(steps_min)" -ge "$1" ]; }

@@ -25,8 +25,8 @@ others_in_peace() {
 	sum=$(node_api status '[.ranks[] | select(.rank != 2) | .peer_flags] | add')
 	is "$sum" 0
 }
-shown() { grep -q "event=window rank=2 reason=7 .* summary=0" "$WORK/sysomd.log"; }
-none_shown() { ! grep -q "event=window rank=[013] reason=7 " "$WORK/sysomd.log"; }
+shown() { grep -q "event=window rank=2 reason=peer .* summary=0" "$WORK/sysomd.log"; }
+none_shown() { ! grep -q "event=window rank=[013] reason=peer " "$WORK/sysomd.log"; }
 compared() { [ "$(node_api status .compare.peers.rounds)" -gt "$1" ]; }
 sketched() { [ "$(node_api status .compare.sketches.made)" -ge 4 ]; }
 widened() { # only where the sampler works, and works in the kernel

@@ -119,6 +119,13 @@ def test_quiet():
                        capture_output=True, text=True)
     check(p.stdout.splitlines() == bare(CALLER, "linked")[1] and not p.stderr,
           "SYSOM_DISABLE=1 changes nothing")
+    p = subprocess.run([PEER, SO, CALLER, "linked", "5"], env=environment(SYSOM_JBO="x", SYSOM_JOB="j"),
+                       capture_output=True, text=True)
+    check(" unknown_variable=SYSOM_JBO\n" in p.stdout and not p.stderr,
+          "a misspelt variable is reported to sysomd, and nothing printed", p)
+    p = subprocess.run([PEER, SO, CALLER, "linked", "5"], env=environment(SYSOM_JOB="j"),
+                       capture_output=True, text=True)
+    check("libs=" in p.stdout and "unknown_variable" not in p.stdout, "a right one is not", p)
     p = subprocess.run([CALLER, "linked", "5"],
                        env=environment(LD_PRELOAD=SO, SYSOM_SOCKET_PATH="/nonexistent/s"),
                        capture_output=True, text=True)

@@ -9,13 +9,13 @@ ok "a command is recorded" bash -c '"$0" record --json -o "$1" -- "${@:2}" >"$1.
 if [ "$(jq -r .mode "$WORK/a.folded.json" 2>/dev/null)" ]; then
 	sed 's/^/# /' "$WORK/a.folded.json"
 	ok "the lines' sum is the samples' time" is "$(awk '{s += $NF} END {printf "%.0f", s}' "$WORK/a.folded")" \
-		"$(jq .on_cpu_ns "$WORK/a.folded.json")"
+		"$(jq -r .on_cpu_ns "$WORK/a.folded.json")"
 fi
 ok "the command's status is passed on" bash -c '"$0" record --no-off-cpu -o "$1" -- "${@:2}" >/dev/null; [ $? = 7 ]' \
 	"$WORK/sysom" "$WORK/b.html" /bin/sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'
 ok "the page holds its data" grep -q 'const DATA' "$WORK/b.html"
 ok "a place that can't be written is told before the command runs" bash -c \
-	'"$0" record -o "$1/none/x.html" -- touch "$1/ran" 2>"$1/err"; [ $? = 1 ] && [ ! -e "$1/ran" ] && grep -q "none/x.html: No such" "$1/err"' \
+	'"$0" record -o "$1/none/x.html" -- touch "$1/ran" 2>"$1/err"; [ $? = 3 ] && [ ! -e "$1/ran" ] && grep -q "none/x.html: No such" "$1/err"' \
 	"$WORK/sysom" "$WORK"
 ok "a recording without a sample leaves no file" is "$(cd "$WORK" && ./sysom record -o empty.html -- true 2>/dev/null; ls | grep -c empty)" 0
 ok "a command without a sample has its own status, too" bash -c \

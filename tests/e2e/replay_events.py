@@ -267,7 +267,7 @@ def holes_and_bases():
         rc, lines, err = replay(*files(None, [1e6, 1e6 + 2500, 1e6 + 90e3, 1e6 + 0.001]))
         begins = {}
         for s in of(lines, "step"):
-            begins.setdefault(s["step"], []).append(s["begin_ns"])
+            begins.setdefault(s["step"], []).append(int(s["begin_ns"]))
         wide = max(max(b) - min(b) for b in begins.values()) if begins else -1
         check(rc == 0 and len(begins) >= 118 and 0 <= wide < 1000,
               "files that count from different moments lie on one clock", err or str(wide))

@@ -65,9 +65,9 @@ def slow_rank():
         check(incidents and [d["layer"] for d in incidents[0]["diagnoses"]] == ["gpu"], "and its layer",
               incidents)
         first = [x for x in told if x["ranks"] == [guilty]]
-        check(first and begin < first[0]["at_ns"] < case["zero"] + case["ends"][339] + 30e9,
+        check(first and begin < int(first[0]["at_ns"]) < case["zero"] + case["ends"][339] + 30e9,
               "it is told after the fault began", (begin, told))
-        check(incidents and abs(incidents[0]["begin_unix_ns"] - begin) < 3e9, "the incident begins with the fault",
+        check(incidents and abs(int(incidents[0]["begin_unix_ns"]) - begin) < 3e9, "the incident begins with the fault",
               (begin, incidents))
         check(len(lines_of(out, "finding")) == len(incidents[0]["diagnoses"]) if incidents else False,
               "a finding for each verdict", out[-2000:])

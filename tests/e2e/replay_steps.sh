@@ -50,7 +50,7 @@ is "a step has the contract's keys" py "all({'row', 'key', 'state', 'expected_ns
 is "quoted keys come back whole" py "set(M) == {'a \"x\", y', 'b \"x\", y'}"
 is "every slow step is flagged, and few others" py "all(s['flagged'] for s in S if s['row'] > 600 \
 and s['row'] % 40 < 2) and sum(s['flagged'] for s in S if s['row'] % 40 > 1 and s['row'] < 900) <= 3"
-is "the model fits and says so" py "M['a \"x\", y']['state'] == 'armed' and M['a \"x\", y']['r2'] > .97"
+is "the model fits and says so" py "M['a \"x\", y']['state'] == 'ready' and M['a \"x\", y']['r2'] > .97"
 is "drift is raised for the key that slowed, only" \
 	py "[M[k]['drift'] for k in sorted(M)] == [False, True]"
 is "latency is in nanoseconds" py "4e6 < S[0]['latency_ns'] < 1e8 and abs(S[1199]['excess'] - \
@@ -65,9 +65,9 @@ fi
 sed 's/$/\r/' a.csv >crlf.csv; run crlf.csv --latency ms --latency-unit ms --work tokens,batch --key kind --json
 is "CRLF line ends are no part of a field" eval '[ $status = 0 ] && cmp -s plain out'
 run a.csv "${args[@]}" --mode p99 --seed 3
-is "p99 mode judges too" py "E['mode'] == 'p99' and E['seed'] == 3 and M['a \"x\", y']['state'] == 'armed'"
+is "p99 mode judges too" py "E['mode'] == 'p99' and E['seed'] == '3' and M['a \"x\", y']['state'] == 'ready'"
 run a.csv --latency ms --work tokens,batch --key kind
-is "without --json a table and a plot" eval '[ $status = 0 ] && grep -q armed out && grep -q X out'
+is "without --json a table and a plot" eval '[ $status = 0 ] && grep -q ready out && grep -q X out'
 
 head -c 3000 a.csv.gz >cut.csv.gz
 is "a truncated gzip file is an error" eval 'fails cut.csv.gz "${args[@]}" && grep -q "^cut.csv.gz:[0-9]" err'
@@ -101,8 +101,8 @@ f=$data/roofline-splitwise/perf_model.csv
 if [ -f "$f" ]; then
 	run "$f" --latency prompt_time --latency-unit ms --work prompt_size,batch_size \
 		--key model,hardware,tensor_parallel --json
-	is "measured prefill latencies arm and raise next to no flags" \
-		py "all(m['state'] == 'armed' and m['r2'] > .98 for m in M.values()) and E['flagged'] <= 12"
+	is "measured prefill latencies fit and raise next to no flags" \
+		py "all(m['state'] == 'ready' and m['r2'] > .98 for m in M.values()) and E['flagged'] <= 12"
 else
 	n=$((n + 1)); echo "ok $n - measured prefill latencies # SKIP needs data: $f"
 fi

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # restart_seam.sh - sysomd is killed and started again under a running job, again and again. Each time
-# the steps flow again and the models are armed by what was kept alone; what it took is printed.
+# the steps flow again and what was kept alone makes the models ready; what it took is printed.
 # ROUNDS (3; 12 for figures) restarts. Not a test of time: only that it happens within a minute.
 . "$(dirname "$0")/lib.sh"
 rounds=${ROUNDS:-3}
 now_ms() { date +%s%3N; }
 steps_flow() { [ "$(node_api status '[.ranks[].steps] | min')" -gt 0 ]; }
-armed() { [ "$(node_api status '[.ranks[] | select(.model == "armed")] | length')" = 4 ]; }
+ready() { [ "$(node_api status '[.ranks[] | select(.model == "ready")] | length')" = 4 ]; }
 since_ms() { # begin command... : how long after it the command succeeds
 	local begin=$1
 	shift
@@ -19,8 +19,8 @@ counter() { curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | sed -n "s/^$1
 stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
 "$BIN/sysom" run --job seam -- "$BIN/simjob" --ranks 4 --seconds $((120 + rounds * 8)) >"$WORK/job.log" 2>&1 &
 job=$!
-ok "every rank is armed" stack_wait 60 armed
-# The files come while the models learn; that they hold what armed them is told by the metric.
+ok "every rank is ready" stack_wait 60 ready
+# The files come while the models learn; the metric reports that they hold what made them ready.
 kept() {
 	[ "$(find "$WORK/stack/state/baseline" -name '*.baseline' | wc -l)" = 4 ] &&
 		[ "$(counter sysom_baselines_due)" = 0 ]
@@ -37,17 +37,17 @@ for round in $(seq "$rounds"); do
 	first=$(since_ms "$killed" steps_flow) || bad=1
 	echo "# round $round: steps $first ms after the kill; restored $(counter sysom_baselines_restored_total)" \
 		"with $(counter sysom_baseline_restored_steps_total) steps," \
-		"armed by them $(counter sysom_baselines_armed_total)," \
+		"ready by them: $(counter sysom_baselines_ready_total)," \
 		"refused $(counter sysom_baselines_bad_total); now" \
 		"$(node_api status '[.ranks[] | "\(.model) at \(.steps)"] | join(", ")')"
 	[ "${first:-0}" -le "$most" ] || most=$first
 	[ "$(counter sysom_baselines_restored_total)" = 4 ] || bad=1
 	# Before a step. What a model makes of the steps that follow is not asked here.
-	[ "$(counter sysom_baselines_armed_total)" = 4 ] || bad=1
+	[ "$(counter sysom_baselines_ready_total)" = 4 ] || bad=1
 	sleep 1
 done
 echo "# steps flow at most $most ms after a kill"
-ok "after each of $rounds kills the steps flow and every rank is armed by what was kept" is $bad 0
+ok "after each of $rounds kills the steps flow and what was kept makes every rank ready" is $bad 0
 # A file that somebody has bent costs the learning, nothing else.
 kill -KILL "$STACK_SYSOMD_PID"
 wait "$STACK_SYSOMD_PID" 2>/dev/null

@@ -75,7 +75,7 @@ def whole(stacks):
 
 
 def total(stacks, text):
-    return sum(ns for _, ns in stacks) == json.loads(text)["on_cpu_ns"]
+    return sum(ns for _, ns in stacks) == int(json.loads(text)["on_cpu_ns"])
 
 
 def main():

@@ -44,7 +44,7 @@ ok "Python down to the kernel: a direct read" check kernel "$WORK/off.folded"
 # ---- what holds up rank 1 shows in its incident ----
 caused() { # begin end: the incident of rank 1 that overlaps most with these times (ns)
 	api incidents | jq -er --argjson a "$1" --argjson b "$2" \
-		'[.incidents[] | select(.ranks | index(1)) | select(.begin_unix_ns < $b and .end_unix_ns > $a)
+		'[.incidents[] | select(.ranks | index(1)) | (.begin_unix_ns, .end_unix_ns) |= tonumber | select(.begin_unix_ns < $b and .end_unix_ns > $a)
 		  | {id, s: (([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max))}]
 		 | max_by(.s) | .id' 2>/dev/null
 }
@@ -58,7 +58,7 @@ shows() { # begin filter: while the fault lasts
 	[ $good = 0 ] || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json" | sed "s/^/# /"; false; }
 }
 calm() { # longer than an incident stays open for its next window (incident.gap)
-	[ $(($(now) - $(api incidents '[.incidents[].end_unix_ns, 0] | max'))) -gt 6000000000 ]
+	[ $(($(now) - $(api incidents '[(.incidents[].end_unix_ns | tonumber), 0] | max'))) -gt 6000000000 ]
 }
 now() { date +%s%N; }
 

@@ -157,7 +157,7 @@ static struct rank *fresh(struct recorder **rec)
 	return r;
 }
 
-static void a_restored_model_is_armed_at_once(void **state)
+static void a_restored_model_is_ready_at_once(void **state)
 {
 	struct recorder *rec;
 	struct rank *r = fresh(&rec);
@@ -230,7 +230,7 @@ int main(void)
 	    T(refuses_every_bent_byte_and_every_cut),
 	    T(refuses_values_that_no_step_has),
 	    T(keeps_the_living_and_sweeps_the_rest),
-	    T(a_restored_model_is_armed_at_once),
+	    T(a_restored_model_is_ready_at_once),
 	    T(a_restored_model_does_not_wait_for_its_next_fit),
 	    T(patterns_whose_numbers_may_have_changed_are_learned_anew),
 	    T(a_stray_first_step_does_not_cost_what_was_learned),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "aggregator/incident/incident.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "model/thresholds.h"
 
@@ -382,8 +383,7 @@ static void calls_it_the_job_when_most_ranks_are_slow(void **unused)
 
 static json_int_t seconds_of(json_t *j, const char *key)
 {
-	return (json_int_t)((uint64_t)json_integer_value(json_object_get(j, key)) - T0) /
-	       (json_int_t)S;
+	return (json_int_t)(jsonget_unsigned(j, key) - T0) / (json_int_t)S;
 }
 
 static void transients_near_a_fault_do_not_stretch_its_time(void **unused)

@@ -126,19 +126,19 @@ static void steady(struct life *l, uint32_t count)
 		step(l, 100 * MS + i * 7 % 11 * 10000, 80 * MS + i * 5 % 7 * 10000);
 }
 
-static bool is_armed(const struct life *l)
+static bool is_ready(const struct life *l)
 {
 	return rank_model(l->process.rank, NULL, NULL) == ROOFLINE_READY;
 }
 
-static void a_model_is_on_the_disk_as_soon_as_it_is_armed(void **state)
+static void a_model_is_on_the_disk_as_soon_as_it_is_ready(void **state)
 {
 	struct life *l = born(getpid());
 	struct keep_stats st;
 
 	steady(l, 34);
 	keep_tend(node.keep, node.processes, l->at_ns);
-	while (!is_armed(l)) {
+	while (!is_ready(l)) {
 		keep_tend(node.keep, node.processes,
 			  l->at_ns); /* too few more to be worth a file */
 		steady(l, 1);
@@ -152,7 +152,7 @@ static void a_model_is_on_the_disk_as_soon_as_it_is_armed(void **state)
 	l = born(getpid());
 	keep_stats_get(node.keep, &st);
 	assert_int_equal(st.restored, 1);
-	assert_true(is_armed(l));
+	assert_true(is_ready(l));
 	/* and is not written again for every step */
 	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 0);
 	steady(l, 3);
@@ -160,9 +160,9 @@ static void a_model_is_on_the_disk_as_soon_as_it_is_armed(void **state)
 	killed(l);
 }
 
-/* The latency scatters at first and its model learns for long, while that of the self time is armed
+/* The latency scatters at first and its model learns for long, while that of the self time is ready
  * and finds steps that are out. */
-static void a_successor_is_armed_with_the_steps_that_armed_a_late_model(void **state)
+static void a_successor_is_ready_with_the_steps_that_made_a_late_model_ready(void **state)
 {
 	struct life *l = born(getpid());
 	uint32_t outs = 0;
@@ -170,11 +170,11 @@ static void a_successor_is_armed_with_the_steps_that_armed_a_late_model(void **s
 	for (uint32_t i = 0; i < 40; i++)
 		step(l, (100 + i * 17 % 61) * MS, 80 * MS + i * 5 % 7 * 10000);
 	steady(l, 20);
-	assert_false(is_armed(l));
+	assert_false(is_ready(l));
 	assert_int_equal(judge_ready_count(l->process.rank->judge), 1);
 	for (; outs < 3; outs++)
 		step(l, 100 * MS, 95 * MS);
-	while (!is_armed(l)) {
+	while (!is_ready(l)) {
 		assert_true(l->index < 200);
 		keep_tend(node.keep, node.processes, l->at_ns);
 		steady(l, 1);
@@ -184,18 +184,18 @@ static void a_successor_is_armed_with_the_steps_that_armed_a_late_model(void **s
 	killed(l);
 
 	l = born(getpid());
-	assert_true(is_armed(l));
+	assert_true(is_ready(l));
 	assert_int_equal(judge_ready_count(l->process.rank->judge), 2);
 	killed(l);
 }
 
-static void a_step_that_is_out_of_an_armed_model_is_kept_from_a_successor(void **state)
+static void a_step_that_is_out_of_a_ready_model_is_kept_from_a_successor(void **state)
 {
 	struct life *l = born(getpid());
 	uint64_t healthy;
 
 	steady(l, 80);
-	assert_true(is_armed(l));
+	assert_true(is_ready(l));
 	healthy = l->process.rank->learned_total;
 	for (int i = 0; i < 5; i++)
 		step(l, 200 * MS, 180 * MS);
@@ -209,7 +209,7 @@ static void nothing_is_due_of_a_process_that_can_not_be_known_again(void **state
 	struct life *l = born(0);
 
 	steady(l, 80);
-	assert_true(is_armed(l));
+	assert_true(is_ready(l));
 	assert_int_equal(keep_due(node.keep, node.processes, l->at_ns), 0);
 	killed(l);
 }
@@ -218,9 +218,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-	    T(a_model_is_on_the_disk_as_soon_as_it_is_armed),
-	    T(a_successor_is_armed_with_the_steps_that_armed_a_late_model),
-	    T(a_step_that_is_out_of_an_armed_model_is_kept_from_a_successor),
+	    T(a_model_is_on_the_disk_as_soon_as_it_is_ready),
+	    T(a_successor_is_ready_with_the_steps_that_made_a_late_model_ready),
+	    T(a_step_that_is_out_of_a_ready_model_is_kept_from_a_successor),
 	    T(nothing_is_due_of_a_process_that_can_not_be_known_again),
 	};
 

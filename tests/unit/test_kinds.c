@@ -116,7 +116,7 @@ static void a_checkpoint_is_known_from_its_second_occurrence_on(void **unused)
 
 		recurs(&j, 1000, 50, parts[i % 4], 2000);
 		assert_int_equal(j.flagged, 1);
-		assert_in_range(j.first_flag, 49, 99); /* where the model is armed by then */
+		assert_in_range(j.first_flag, 49, 99); /* where the model is ready by then */
 		assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
 		assert_false(row.by_work);
 		assert_int_equal(row.part, parts[i % 4]);

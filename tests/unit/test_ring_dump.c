@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "base/check.h"
+#include "base/exit_status.h"
 #include "ring/ring_writer.h"
 
 static char tool[512];
@@ -152,12 +153,12 @@ static void reads_a_file_and_tells_when_it_is_broken(void **state)
 	free(out);
 	assert_int_equal(pwrite(fd, "\x09", 1, (off_t)w.names_offset), 1); /* a name's id */
 	out = run(args, &status);
-	assert_int_equal(status, 1);
+	assert_int_equal(status, EXIT_USAGE);
 	assert_non_null(strstr(out, "broken"));
 	free(out);
 	assert_int_equal(ftruncate(fd, 20000), 0);
 	out = run(args, &status);
-	assert_int_equal(status, 1);
+	assert_int_equal(status, EXIT_USAGE);
 	assert_non_null(strstr(out, "not a ring"));
 	free(out);
 	close(fd);
@@ -178,9 +179,9 @@ static void wrong_use_is_status_2(void **state)
 	free(run("--help", &status));
 	assert_int_equal(status, 0);
 	free(run("/nonexistent", &status));
-	assert_int_equal(status, 1);
+	assert_int_equal(status, EXIT_USAGE);
 	free(run("--pid 999999999", &status));
-	assert_int_equal(status, 1);
+	assert_int_equal(status, EXIT_NOTHING);
 }
 
 int main(void)

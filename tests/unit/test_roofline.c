@@ -99,7 +99,7 @@ static void golden_spread_without_work(void **state)
 	free(only);
 }
 
-static void says_learning_first_and_then_armed(void **state)
+static void says_learning_first_and_then_ready(void **state)
 {
 	struct roofline *m = model();
 	struct roofline_verdict v = push_flat(m, 0.01, 1);
@@ -615,7 +615,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(golden_line_of_two_features),
 	    cmocka_unit_test(golden_spread_without_work),
-	    cmocka_unit_test(says_learning_first_and_then_armed),
+	    cmocka_unit_test(says_learning_first_and_then_ready),
 	    cmocka_unit_test(one_slow_step_is_flagged_at_once_and_its_neighbours_are_not),
 	    cmocka_unit_test(a_fifth_of_bad_learning_steps_costs_no_recall),
 	    cmocka_unit_test(constant_and_collinear_work_do_no_harm),

@@ -16,6 +16,7 @@
 #include "aggregator/incident/incident_private.h"
 #include "analysis/cause/excerpt.h"
 #include "base/check.h"
+#include "base/jsonget.h"
 #include "base/limits.h"
 #include "model/stack.h"
 #include "tests/wire_synth.h"
@@ -2022,10 +2023,10 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 		assert_int_equal(json_array_size(list), 1);
 		one = json_array_get(list, 0);
 		assert_false(json_is_true(json_object_get(one, "ended")));
-		assert_int_equal(json_integer_value(json_object_get(one, "begin_unix_ns")), T0 + S);
+		assert_int_equal(jsonget_unsigned(one, "begin_unix_ns"), T0 + S);
 		assert_int_equal(json_integer_value(json_object_get(one, "first_step")), 100);
 		assert_int_equal(json_integer_value(json_object_get(one, "last_step")), 800);
-		assert_int_equal(json_integer_value(json_object_get(one, "teller")), 2);
+		assert_int_equal(jsonget_unsigned(one, "teller"), 2);
 		json_decref(list);
 		assert_int_equal(incident_set_tick(set, T0 + 200 * S, closed, 4), 0);
 	}
@@ -2058,7 +2059,7 @@ static const char *findings_of(const char *id)
 	json_array_foreach (list, k, one)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %llu%s; ",
 			 ranks_of(one),
-			 (json_integer_value(json_object_get(one, "begin_unix_ns")) - T0) / S,
+			 (unsigned long long)(jsonget_unsigned(one, "begin_unix_ns") - T0) / S,
 			 json_is_true(json_object_get(one, "ended")) ? " ended" : "");
 	json_decref(list);
 	return text;

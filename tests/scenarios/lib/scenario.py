@@ -271,14 +271,14 @@ class Scenario:
 
     def known(self, ranks, seconds):
         """Waits until sysomd knows what is usual of each rank."""
-        def armed():
+        def ready():
             if self.job.poll() is not None:
                 return True
             now = [r for r in self.stack.status()["ranks"] if r.get("state") == "attached"]
             # where the machine is restless a rank's own model may be refused; its peers are there still
-            return len(now) == ranks and (all(r["model"] == "armed" for r in now) or
+            return len(now) == ranks and (all(r["model"] == "ready" for r in now) or
                                           all(r["steps"] >= STEPS_KNOWN for r in now))
-        good = self.stack.wait(seconds, armed, 0.5) and self.job.poll() is None
+        good = self.stack.wait(seconds, ready, 0.5) and self.job.poll() is None
         if not self.ok(good, f"{ranks} ranks run and are known"):
             raise Late("the job did not get under way")
 

@@ -26,9 +26,14 @@ def free_ports(count):
     return [s.getsockname()[1] for s in held]
 
 
+def exact(o):
+    """A JSON object whose times are numbers again: they come as strings of digits."""
+    return {k: int(v) if k.endswith("_unix_ns") else v for k, v in o.items()}
+
+
 def get(url):
     with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
+        return json.load(answer, object_hook=exact)
 
 
 class Processes:
@@ -160,7 +165,7 @@ class Stack:
         """What a person gets: `sysom show ID --json`."""
         done = subprocess.run([f"{BIN}/sysom", "show", incident, "--json"], env=self.env, timeout=30,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-        return json.loads(done.stdout)
+        return json.loads(done.stdout, object_hook=exact)
 
     def stop(self):
         """The daemons must end well. What went wrong, or None."""
