@@ -18,7 +18,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "ring/ring_text.h"
+#include "base/utf8.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -404,7 +404,7 @@ static void copy_name(struct ring_reader *r, uint64_t at, uint32_t bytes)
 	for (uint32_t i = 0; i < bytes; i++)
 		to[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
 	to[bytes] = 0;
-	ring_text_clean(to, bytes);
+	utf8_clean(to, bytes);
 	r->name_text[++r->name_count] = r->text_at;
 	r->text_at += bytes + 1;
 }

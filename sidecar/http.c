@@ -17,7 +17,9 @@
 #include "base/daemon/idle.h"
 #include "base/daemon/log.h"
 #include "base/daemon/peer.h"
+#include "base/daemon/prometheus.h"
 #include "base/daemon/service.h"
+#include "base/json_text.h"
 #include "sidecar/node.h"
 #include "sidecar/viewer.h"
 
@@ -138,7 +140,7 @@ static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached
 {
 	const char *job = argument(c, "job"), *keys[LIMIT_NODE_PROCESSES];
 	uint32_t count = 0, k;
-	struct buf b;
+	struct buf why, b;
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
@@ -153,13 +155,14 @@ static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached
 	}
 	if (count < 2)
 		return false;
+	buf_init(&why, HTTP_BODY_BYTES);
 	buf_init(&b, HTTP_BODY_BYTES);
-	buf_puts(&b, "{\"error\":\"several users have a job of that name; name one of ");
-	for (k = 0; k < count; k++) {
-		buf_puts(&b, k ? ", " : "");
-		buf_json_text(&b, keys[k]);
-	}
-	buf_puts(&b, "\"}\n");
+	buf_puts(&why, "several users have a job of that name; name one of ");
+	for (k = 0; k < count; k++)
+		buf_printf(&why, "%s%s", k ? ", " : "", keys[k]);
+	json_text_append(&b, "{\"error\":", why.failed ? "" : (const char *)why.data);
+	buf_puts(&b, "}\n");
+	buf_fini(&why);
 	*ok = answer(c, MHD_HTTP_CONFLICT, "application/json", (const char *)b.data, b.bytes);
 	buf_fini(&b);
 	return true;
@@ -322,7 +325,7 @@ static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const ch
 	if (!strcmp(url, "/healthz"))
 		return answer_text(c, 200, "ok\n");
 	if (!strcmp(url, "/metrics"))
-		return answer_with(n, c, "text/plain; version=0.0.4", status_metrics);
+		return answer_with(n, c, PROMETHEUS_TYPE, status_metrics);
 	if (!strcmp(url, "/api/v1/status"))
 		return answer_with(n, c, "application/json", status_json);
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");

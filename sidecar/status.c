@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/daemon/prometheus.h"
+#include "base/json_text.h"
 #include "base/version.h"
 #include "sidecar/node.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -77,14 +79,13 @@ static void json_rank(struct buf *b, const struct process *p)
 	rank_medians(p->rank, &m);
 	if (p->state != PROCESS_ATTACHED || hangs > now_ns)
 		hangs = 0;
-	buf_puts(b, "{\"job\":\"");
-	buf_json_text(b, p->id.job);
-	buf_printf(b, "\",\"uid\":%u,\"rank\":%d,\"pid\":%u,\"program\":\"", (unsigned)p->uid,
-		   p->id.rank, p->id.pid);
-	buf_json_text(b, p->id.program);
+	json_text_append(b, "{\"job\":", p->id.job);
+	buf_printf(b, ",\"uid\":%u,\"rank\":%d,\"pid\":%u", (unsigned)p->uid, p->id.rank,
+		   p->id.pid);
+	json_text_append(b, ",\"program\":", p->id.program);
 	buf_printf(
 	    b,
-	    "\",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
+	    ",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
 	    "\"steps\":%llu,\"flagged\":%llu,\"flagged_self\":%llu,\"incomplete\":%llu,"
 	    "\"host_stall\":%llu,\"step_ms\":%.6f,\"expected_ms\":%.6f,\"events\":%llu,\"lost\":{",
 	    p->state == PROCESS_ATTACHED   ? "attached"
@@ -236,13 +237,10 @@ static void json_sampler(const struct node *n, struct buf *b)
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n, &st, &s);
-	buf_puts(b, "\"sampler\":{\"why\":\"");
-	buf_json_text(b, s.why);
-	buf_puts(b, "\",\"missing\":\"");
-	buf_json_text(b, s.missing);
-	buf_puts(b, "\",\"python_why\":\"");
-	buf_json_text(b, s.python_why);
-	buf_printf(b, "\",\"python_refused\":%u", s.python_refused);
+	json_text_append(b, "\"sampler\":{\"why\":", s.why);
+	json_text_append(b, ",\"missing\":", s.missing);
+	json_text_append(b, ",\"python_why\":", s.python_why);
+	buf_printf(b, ",\"python_refused\":%u", s.python_refused);
 	buf_printf(b,
 		   ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,\"wide\":%s,"
 		   "\"wide_s\":%.3f,\"wide_begun\":%llu,\"others\":%llu,\"neighbours_lost\":%llu,",
@@ -278,12 +276,10 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 
 	uplink_stats(n->uplink, &us);
 	recorder_stats(n->recorder, &rs);
-	buf_puts(b, "{\"node\":\"");
-	buf_json_text(b, n->settings.node_name);
-	buf_puts(b, "\",\"state_dir\":\"");
-	buf_json_text(b, n->settings.state_dir);
+	json_text_append(b, "{\"node\":", n->settings.node_name);
+	json_text_append(b, ",\"state_dir\":", n->settings.state_dir);
 	buf_printf(b,
-		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
+		   ",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"stops\":\"%s\",\"spool\":\"%s\"},\"ranks\":[",
 		   SYSOM_VERSION, stacks_mode(n), n->settings.roofline_mode ? "p99" : "robust",
 		   n->canary ? "true" : "false", canary_is_realtime(n->canary) ? "seen" : "unseen",
@@ -300,10 +296,10 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 		first = false;
 		json_rank(b, n->processes[i]);
 	}
-	buf_printf(b, "],\"hidden_ranks\":%u,\"uplink\":{\"url\":\"", hidden);
-	buf_json_text(b, n->settings.uplink_url);
+	buf_printf(b, "],\"hidden_ranks\":%u", hidden);
+	json_text_append(b, ",\"uplink\":{\"url\":", n->settings.uplink_url);
 	buf_printf(b,
-		   "\",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"
+		   ",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"
 		   "\"windows_dropped\":%llu,\"uploaded_bytes\":%llu,\"raw_bytes\":%llu},",
 		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
@@ -323,22 +319,15 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 
 /* ---- Prometheus ---- */
 
-static void metric(struct buf *b, const char *name, const char *type, const char *help)
+/* cause: NULL but for losses. */
+static void rank_sample(struct buf *b, const char *name, double v, const struct process *p,
+			const char *cause)
 {
-	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
+	char rank[12];
 
-static void one(struct buf *b, const char *name, const char *type, const char *help, double v)
-{
-	metric(b, name, type, help);
-	buf_printf(b, "%s %.17g\n", name, v);
-}
-
-static void labels(struct buf *b, const struct process *p)
-{
-	buf_puts(b, "{job_name=\"");
-	buf_json_text(b, p->id.job);
-	buf_printf(b, "\",rank=\"%d\"", p->id.rank);
+	snprintf(rank, sizeof(rank), "%d", p->id.rank);
+	prometheus_sample(b, name, v, "job_name", p->id.job, "rank", rank, cause ? "cause" : NULL,
+			  cause, NULL);
 }
 
 struct rank_metric {
@@ -454,11 +443,8 @@ static void metric_loss(void *arg, const char *cause, uint64_t count)
 {
 	struct loss_arg *l = arg;
 
-	if (!count)
-		return;
-	buf_puts(l->b, "sysom_rank_lost_total");
-	labels(l->b, l->p);
-	buf_printf(l->b, ",cause=\"%s\"} %llu\n", cause, (unsigned long long)count);
+	if (count)
+		rank_sample(l->b, "sysom_rank_lost_total", (double)count, l->p, cause);
 }
 
 static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
@@ -466,19 +452,18 @@ static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
 
-		metric(b, m->name, m->type, m->help);
+		prometheus_metric(b, m->name, m->type, m->help);
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
 
 			/* Ranks that are gone leave the series, or a restarted one would be twice. */
 			if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid))
 				continue;
-			buf_puts(b, m->name);
-			labels(b, p);
-			buf_printf(b, "} %.17g\n", m->value(p));
+			rank_sample(b, m->name, m->value(p), p, NULL);
 		}
 	}
-	metric(b, "sysom_rank_lost_total", "counter", "Events and records lost, by cause.");
+	prometheus_metric(b, "sysom_rank_lost_total", "counter",
+			  "Events and records lost, by cause.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct loss_arg l = {b, n->processes[i]};
 
@@ -492,22 +477,24 @@ static void uplink_series(struct node *n, struct buf *b)
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	one(b, "sysom_uplink_connected", "gauge", "1 while the aggregator is reached.",
-	    us.connected);
-	one(b, "sysom_uplink_windows_sent_total", "counter", "Windows committed by the aggregator.",
-	    (double)us.windows_sent);
-	one(b, "sysom_uplink_windows_dropped_total", "counter", "Windows given up, by any cause.",
-	    (double)us.windows_dropped);
-	one(b, "sysom_uplink_windows_rejected_total", "counter", "Windows the aggregator refused.",
-	    (double)us.windows_rejected);
-	one(b, "sysom_uplink_retries_total", "counter", "Requests that have to be made again.",
-	    (double)us.retries);
-	one(b, "sysom_uplink_bytes_total", "counter", "Bytes sent.", (double)us.uploaded_bytes);
-	one(b, "sysom_spool_bytes", "gauge", "Bytes waiting in the spool.", (double)us.spool.bytes);
-	one(b, "sysom_spool_memory_bytes", "gauge", "Of these, in memory as the disk takes none.",
-	    (double)us.spool.memory_bytes);
-	one(b, "sysom_spool_disk_errors_total", "counter", "Writes that failed.",
-	    (double)us.spool.disk_errors);
+	prometheus_gauge(b, "sysom_uplink_connected", "1 while the aggregator is reached.",
+			 us.connected);
+	prometheus_counter(b, "sysom_uplink_windows_sent_total",
+			   "Windows committed by the aggregator.", (double)us.windows_sent);
+	prometheus_counter(b, "sysom_uplink_windows_dropped_total",
+			   "Windows given up, by any cause.", (double)us.windows_dropped);
+	prometheus_counter(b, "sysom_uplink_windows_rejected_total",
+			   "Windows the aggregator refused.", (double)us.windows_rejected);
+	prometheus_counter(b, "sysom_uplink_retries_total", "Requests that have to be made again.",
+			   (double)us.retries);
+	prometheus_counter(b, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
+	prometheus_gauge(b, "sysom_spool_bytes", "Bytes waiting in the spool.",
+			 (double)us.spool.bytes);
+	prometheus_gauge(b, "sysom_spool_memory_bytes",
+			 "Of these, in memory as the disk takes none.",
+			 (double)us.spool.memory_bytes);
+	prometheus_counter(b, "sysom_spool_disk_errors_total", "Writes that failed.",
+			   (double)us.spool.disk_errors);
 }
 
 static void offer_series(struct node *n, struct buf *b)
@@ -515,29 +502,29 @@ static void offer_series(struct node *n, struct buf *b)
 	struct symbol_offer_stats st;
 
 	symbol_offer_stats_get(n->offer, &st);
-	one(b, "sysom_symbols_noted_total", "counter", "Build IDs of the stacks that were sent.",
-	    (double)st.noted);
-	one(b, "sysom_symbols_forgotten_total", "counter", "Told of while there was no place.",
-	    (double)st.forgotten);
-	one(b, "sysom_symbols_needed_total", "counter", "Files that the aggregator lacked.",
-	    (double)st.needed);
-	one(b, "sysom_symbols_uploaded_total", "counter", "Files sent to it.", (double)st.uploaded);
-	one(b, "sysom_symbols_uploaded_bytes_total", "counter", "Bytes of these and of attempts.",
-	    (double)st.uploaded_bytes);
-	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.",
-	    (double)st.no_file);
-	one(b, "sysom_symbols_over_budget_total", "counter", "Put off for the day's budget.",
-	    (double)st.over_budget);
-	one(b, "sysom_symbols_refused_total", "counter", "Refused by the aggregator.",
-	    (double)st.refused);
-	one(b, "sysom_symbols_failed_total", "counter", "Requests without an answer.",
-	    (double)st.failed);
+	prometheus_counter(b, "sysom_symbols_noted_total",
+			   "Build IDs of the stacks that were sent.", (double)st.noted);
+	prometheus_counter(b, "sysom_symbols_forgotten_total", "Told of while there was no place.",
+			   (double)st.forgotten);
+	prometheus_counter(b, "sysom_symbols_needed_total", "Files that the aggregator lacked.",
+			   (double)st.needed);
+	prometheus_counter(b, "sysom_symbols_uploaded_total", "Files sent to it.",
+			   (double)st.uploaded);
+	prometheus_counter(b, "sysom_symbols_uploaded_bytes_total",
+			   "Bytes of these and of attempts.", (double)st.uploaded_bytes);
+	prometheus_counter(b, "sysom_symbols_no_file_total", "Without a file to send.",
+			   (double)st.no_file);
+	prometheus_counter(b, "sysom_symbols_over_budget_total", "Put off for the day's budget.",
+			   (double)st.over_budget);
+	prometheus_counter(b, "sysom_symbols_refused_total", "Refused by the aggregator.",
+			   (double)st.refused);
+	prometheus_counter(b, "sysom_symbols_failed_total", "Requests without an answer.",
+			   (double)st.failed);
 }
 
 static void sampler_loss(void *arg, const char *cause, uint64_t count)
 {
-	buf_printf(arg, "sysom_sampler_lost_total{cause=\"%s\"} %llu\n", cause,
-		   (unsigned long long)count);
+	prometheus_sample(arg, "sysom_sampler_lost_total", (double)count, "cause", cause, NULL);
 }
 
 static void reader_series(struct node *n, struct buf *b)
@@ -550,7 +537,8 @@ static void reader_series(struct node *n, struct buf *b)
 		char name[64];
 
 		snprintf(name, sizeof(name), "%s%s", v->metric, *v->type == 'c' ? "_total" : "");
-		one(b, name, v->type, v->help, (double)reader_value(&st, v));
+		prometheus_metric(b, name, v->type, v->help);
+		prometheus_sample(b, name, (double)reader_value(&st, v), NULL);
 	}
 }
 
@@ -560,52 +548,58 @@ static void sampler_series(struct node *n, struct buf *b)
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n, &st, &s);
-	one(b, "sysom_sampler_mode", "gauge",
-	    "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
-	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
-	    st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
-	one(b, "sysom_sampler_wide", "gauge", "1 while the whole node is sampled.", st.wide);
-	one(b, "sysom_sampler_wide_seconds_total", "counter", "For how long it was.",
-	    (double)st.wide_ns * 1e-9);
-	one(b, "sysom_sampler_others_total", "counter", "Samples of others' processes then.",
-	    (double)st.others);
-	one(b, "sysom_sampler_neighbours_lost_total", "counter", "Others that found no room.",
-	    (double)st.neighbours_lost);
+	prometheus_gauge(b, "sysom_sampler_mode",
+			 "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
+	prometheus_gauge(b, "sysom_sampler_fraction", "Share of ticks that take a sample.",
+			 st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
+	prometheus_gauge(b, "sysom_sampler_wide", "1 while the whole node is sampled.", st.wide);
+	prometheus_counter(b, "sysom_sampler_wide_seconds_total", "For how long it was.",
+			   (double)st.wide_ns * 1e-9);
+	prometheus_counter(b, "sysom_sampler_others_total", "Samples of others' processes then.",
+			   (double)st.others);
+	prometheus_counter(b, "sysom_sampler_neighbours_lost_total", "Others that found no room.",
+			   (double)st.neighbours_lost);
 	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
-		one(b, sampler_values[i].name, sampler_values[i].gauge ? "gauge" : "counter",
-		    sampler_values[i].help, (double)sampler_value(&s, &sampler_values[i]));
-	metric(b, "sysom_sampler_stacks_total", "counter", "User stacks, by how they ended.");
+		(sampler_values[i].gauge ? prometheus_gauge : prometheus_counter)(
+		    b, sampler_values[i].name, sampler_values[i].help,
+		    (double)sampler_value(&s, &sampler_values[i]));
+	prometheus_metric(b, "sysom_sampler_stacks_total", "counter",
+			  "User stacks, by how they ended.");
 	for (int i = 0; i < STACK_END_COUNT; i++)
-		buf_printf(b, "sysom_sampler_stacks_total{end=\"%s\"} %llu\n", stack_end_names[i],
-			   (unsigned long long)s.end[i]);
-	metric(b, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
+		prometheus_sample(b, "sysom_sampler_stacks_total", (double)s.end[i], "end",
+				  stack_end_names[i], NULL);
+	prometheus_metric(b, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
 	sampler_losses(&st, &s, sampler_loss, b);
-	one(b, "sysom_sampler_processes", "gauge", "Processes that are sampled.", s.processes);
-	one(b, "sysom_sampler_tables", "gauge", "Unwind tables, one per Build ID.", s.tables);
-	one(b, "sysom_sampler_tables_refused_total", "counter", "Files without a usable table.",
-	    s.tables_refused);
-	one(b, "sysom_sampler_drain_seconds_total", "counter", "Time spent in drains.",
-	    (double)st.drain_ns * 1e-9);
-	one(b, "sysom_sampler_kept_bytes", "gauge", "Stacks kept in memory, packed.",
-	    (double)st.kept_bytes);
+	prometheus_gauge(b, "sysom_sampler_processes", "Processes that are sampled.", s.processes);
+	prometheus_gauge(b, "sysom_sampler_tables", "Unwind tables, one per Build ID.", s.tables);
+	prometheus_counter(b, "sysom_sampler_tables_refused_total", "Files without a usable table.",
+			   s.tables_refused);
+	prometheus_counter(b, "sysom_sampler_drain_seconds_total", "Time spent in drains.",
+			   (double)st.drain_ns * 1e-9);
+	prometheus_gauge(b, "sysom_sampler_kept_bytes", "Stacks kept in memory, packed.",
+			 (double)st.kept_bytes);
 }
 
 static void attach_series(struct node *n, struct buf *b)
 {
-	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
-	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
-	    (double)n->stats.reattached);
-	one(b, "sysom_attach_refused_full_total", "counter",
-	    "Refused: the node is full and the user has the fair share of it.",
-	    (double)n->stats.refused_full);
-	one(b, "sysom_gave_way_total", "counter",
-	    "Processes put out for a user who had less of a full node.", (double)n->stats.gave_way);
-	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
-	    (double)n->stats.refused_bad);
-	one(b, "sysom_attach_refused_busy_total", "counter",
-	    "Refused: too many at once, or too often.", (double)n->stats.refused_busy);
-	one(b, "sysom_attach_rests_total", "counter",
-	    "Rests after refusals, so that they take little time.", (double)n->stats.attach_rests);
+	prometheus_counter(b, "sysom_attached_total", "Processes attached.",
+			   (double)n->stats.attached);
+	prometheus_counter(b, "sysom_reattached_total", "Processes that dialled again.",
+			   (double)n->stats.reattached);
+	prometheus_counter(b, "sysom_attach_refused_full_total",
+			   "Refused: the node is full and the user has the fair share of it.",
+			   (double)n->stats.refused_full);
+	prometheus_counter(b, "sysom_gave_way_total",
+			   "Processes put out for a user who had less of a full node.",
+			   (double)n->stats.gave_way);
+	prometheus_counter(b, "sysom_attach_refused_bad_total", "Refused: not a valid peer.",
+			   (double)n->stats.refused_bad);
+	prometheus_counter(b, "sysom_attach_refused_busy_total",
+			   "Refused: too many at once, or too often.",
+			   (double)n->stats.refused_busy);
+	prometheus_counter(b, "sysom_attach_rests_total",
+			   "Rests after refusals, so that they take little time.",
+			   (double)n->stats.attach_rests);
 }
 
 void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
@@ -618,11 +612,12 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	canary_totals(n->canary, &stalls, &stalled_ns);
 	rank_series(n, v, b);
 	uplink_series(n, b);
-	one(b, "sysom_http_foreign_host_total", "counter",
+	prometheus_counter(
+	    b, "sysom_http_foreign_host_total",
 	    "HTTP requests refused since the name they came by is not this server's.",
 	    (double)http_foreign(n));
-	one(b, "sysom_http_evicted_total", "counter", "Connections ended to make room for others.",
-	    (double)http_evicted(n));
+	prometheus_counter(b, "sysom_http_evicted_total",
+			   "Connections ended to make room for others.", (double)http_evicted(n));
 	offer_series(n, b);
 	sampler_series(n, b);
 	reader_series(n, b);
@@ -630,48 +625,55 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	gpu_node_metrics(n, b);
 	status_compare_metrics(n, b);
 	attach_series(n, b);
-	one(b, "sysom_baselines_restored_total", "counter",
-	    "Processes whose usual steps were known from an earlier sysomd.",
-	    (double)n->stats.baselines_restored);
-	one(b, "sysom_baselines_armed_total", "counter",
-	    "Of them, those judged from their first step on.", (double)n->stats.baselines_armed);
-	one(b, "sysom_baseline_restored_steps_total", "counter", "Steps that they had learned.",
-	    (double)n->stats.baseline_steps_restored);
-	one(b, "sysom_baselines_due", "gauge",
-	    "Processes whose learned steps are yet to be written.",
-	    keep_due(n, clock_monotonic_ns()));
-	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
-	    (double)n->stats.baselines_bad);
-	one(b, "sysom_baseline_errors_total", "counter",
-	    "Baseline files that could not be written.", (double)n->stats.baseline_errors);
-	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
-	    (double)n->stats.drain_behind);
-	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);
-	one(b, "sysom_recorder_stored_bytes_total", "counter", "Bytes they took.",
-	    (double)rs.stored_bytes);
-	one(b, "sysom_recorder_memory_bytes", "gauge", "Held in memory.", (double)rs.memory_bytes);
-	one(b, "sysom_recorder_file_bytes", "gauge", "Held in files.", (double)rs.file_bytes);
-	one(b, "sysom_recorder_lost_records_total", "counter", "Records that could not be kept.",
-	    (double)rs.lost_records);
-	one(b, "sysom_recorder_retention_seconds", "gauge", "How far back records go.",
-	    (double)status_retention_ns(n, now_ns) * 1e-9);
+	prometheus_counter(b, "sysom_baselines_restored_total",
+			   "Processes whose usual steps were known from an earlier sysomd.",
+			   (double)n->stats.baselines_restored);
+	prometheus_counter(b, "sysom_baselines_armed_total",
+			   "Of them, those judged from their first step on.",
+			   (double)n->stats.baselines_armed);
+	prometheus_counter(b, "sysom_baseline_restored_steps_total", "Steps that they had learned.",
+			   (double)n->stats.baseline_steps_restored);
+	prometheus_gauge(b, "sysom_baselines_due",
+			 "Processes whose learned steps are yet to be written.",
+			 keep_due(n, clock_monotonic_ns()));
+	prometheus_counter(b, "sysom_baselines_bad_total", "Baseline files that were refused.",
+			   (double)n->stats.baselines_bad);
+	prometheus_counter(b, "sysom_baseline_errors_total",
+			   "Baseline files that could not be written.",
+			   (double)n->stats.baseline_errors);
+	prometheus_counter(b, "sysom_drain_behind_total",
+			   "Drain turns that ended with events left.",
+			   (double)n->stats.drain_behind);
+	prometheus_counter(b, "sysom_recorder_records_total", "Records kept.", (double)rs.records);
+	prometheus_counter(b, "sysom_recorder_stored_bytes_total", "Bytes they took.",
+			   (double)rs.stored_bytes);
+	prometheus_gauge(b, "sysom_recorder_memory_bytes", "Held in memory.",
+			 (double)rs.memory_bytes);
+	prometheus_gauge(b, "sysom_recorder_file_bytes", "Held in files.", (double)rs.file_bytes);
+	prometheus_counter(b, "sysom_recorder_lost_records_total",
+			   "Records that could not be kept.", (double)rs.lost_records);
+	prometheus_gauge(b, "sysom_recorder_retention_seconds", "How far back records go.",
+			 (double)status_retention_ns(n, now_ns) * 1e-9);
 	if (n->log) {
 		analysis_log_stats(n->log, &ls);
-		one(b, "sysom_analysis_recorded_bytes", "gauge", "Size of record.analysis.",
-		    (double)ls.bytes);
-		one(b, "sysom_analysis_unrecorded_events_total", "counter",
+		prometheus_gauge(b, "sysom_analysis_recorded_bytes", "Size of record.analysis.",
+				 (double)ls.bytes);
+		prometheus_counter(
+		    b, "sysom_analysis_unrecorded_events_total",
 		    "What came after record.analysis had ended: its size, or a slow disk.",
 		    (double)ls.lost);
 	}
-	one(b, "sysom_host_stalls_total", "counter", "Times the host stood still.", (double)stalls);
-	one(b, "sysom_host_stall_seconds_total", "counter", "For how long.",
-	    (double)stalled_ns * 1e-9);
-	one(b, "sysom_host_stolen_seconds_total", "counter",
-	    "An estimate of it, also of short stops; 0 without real-time threads.",
-	    (double)canary_stolen_ns(n->canary) * 1e-9);
-	one(b, "sysom_clock_error_seconds", "gauge", "Bound of the clock conversion's error.",
-	    (double)n->clock.error_ns * 1e-9);
-	one(b, "sysom_own_cpu_share", "gauge", "sysomd's own use of one core.", n->stats.cpu_share);
-	one(b, "sysom_own_resident_bytes", "gauge", "sysomd's own memory.",
-	    (double)status_rss_bytes());
+	prometheus_counter(b, "sysom_host_stalls_total", "Times the host stood still.",
+			   (double)stalls);
+	prometheus_counter(b, "sysom_host_stall_seconds_total", "For how long.",
+			   (double)stalled_ns * 1e-9);
+	prometheus_counter(b, "sysom_host_stolen_seconds_total",
+			   "An estimate of it, also of short stops; 0 without real-time threads.",
+			   (double)canary_stolen_ns(n->canary) * 1e-9);
+	prometheus_gauge(b, "sysom_clock_error_seconds", "Bound of the clock conversion's error.",
+			 (double)n->clock.error_ns * 1e-9);
+	prometheus_gauge(b, "sysom_own_cpu_share", "sysomd's own use of one core.",
+			 n->stats.cpu_share);
+	prometheus_gauge(b, "sysom_own_resident_bytes", "sysomd's own memory.",
+			 (double)status_rss_bytes());
 }

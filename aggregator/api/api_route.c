@@ -13,6 +13,7 @@
 #include "base/json_text.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "base/version.h"
 
 #define LIMIT_DEFAULT 100
@@ -56,11 +57,7 @@ static void get_status(const struct api_sources *api, struct api_answer *a)
 
 static bool is_text(const char *v)
 {
-	json_t *j = strlen(v) < WIRE_TEXT_BYTES ? json_string(v) : NULL;
-	bool good = j != NULL;
-
-	json_decref(j);
-	return good;
+	return strlen(v) < WIRE_TEXT_BYTES && utf8_is_valid(v);
 }
 
 static void answer_known(struct api_answer *a, json_t *j, const char *unknown)

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "aggregator/api/api_pool.h"
+#include "base/daemon/prometheus.h"
 #include "base/limits.h"
 #include "base/text.h"
 
@@ -282,14 +283,6 @@ unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out
 	return strcmp(url, "/api/v1/symbols/status") ? 0 : symbols_status(a->symbols, out);
 }
 
-static void one(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
-{
-	buf_printf(b,
-		   "# HELP sysom_aggregator_symbol_%s %s\n# TYPE sysom_aggregator_symbol_%s %s\n"
-		   "sysom_aggregator_symbol_%s %llu\n",
-		   name, help, name, type, name, (unsigned long long)value);
-}
-
 void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 {
 	struct symbols_stats st;
@@ -297,34 +290,37 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 	if (!a->symbols)
 		return;
 	symbols_stats(a->symbols, &st);
-	one(b, "files", "gauge", "Symbol files kept.", st.store.files);
-	one(b, "bytes", "gauge", "Their bytes.", st.store.bytes);
-	one(b, "evicted_total", "counter", "Removed for want of room.", st.store.evicted);
-	one(b, "uploads", "gauge", "Uploads in progress.", st.store.uploading);
-	one(b, "uploads_begun_total", "counter", "Uploads begun.", st.store.begun);
-	one(b, "uploads_stored_total", "counter", "Uploads finished and stored.",
-	    st.store.finished);
-	one(b, "uploads_replaced_total", "counter", "Of these, in place of a poorer file.",
-	    st.store.replaced);
-	one(b, "uploads_abandoned_total", "counter", "Given up for being idle.",
-	    st.store.abandoned);
-	one(b, "received_bytes_total", "counter", "Bytes of chunks.", st.store.received_bytes);
-	buf_printf(b, "# HELP sysom_aggregator_symbol_refused_total Uploads refused, by reason.\n"
-		      "# TYPE sysom_aggregator_symbol_refused_total counter\n");
-	for (size_t i = 0; i < 6; i++) {
-		static const char *const reasons[] = {"known",	 "room",     "damaged",
-						      "foreign", "stripped", "order"};
-		const uint64_t counts[] = {st.store.refused_known,    st.store.refused_room,
-					   st.store.refused_damaged,  st.store.refused_build_id,
-					   st.store.refused_stripped, st.store.refused_order};
-
-		buf_printf(b, "sysom_aggregator_symbol_refused_total{reason=\"%s\"} %llu\n",
-			   reasons[i], (unsigned long long)counts[i]);
-	}
-	one(b, "asked_addresses_total", "counter", "Addresses asked for.", st.asked_addresses);
-	one(b, "named_addresses_total", "counter", "Of these, with a name.", st.named_addresses);
-	one(b, "index_files", "gauge", "Index files.", st.resolver.index_files);
-	one(b, "index_bytes", "gauge", "Their bytes.", st.resolver.index_bytes);
-	one(b, "index_built_total", "counter", "Indexes built.", st.resolver.built);
-	one(b, "cached_bytes", "gauge", "Memory of open indexes.", st.resolver.cached_bytes);
+	prometheus_gauge(b, "sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files);
+	prometheus_gauge(b, "sysom_aggregator_symbol_bytes", "Their bytes.", st.store.bytes);
+	prometheus_counter(b, "sysom_aggregator_symbol_evicted_total", "Removed for want of room.",
+			   st.store.evicted);
+	prometheus_gauge(b, "sysom_aggregator_symbol_uploads", "Uploads in progress.",
+			 st.store.uploading);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.",
+			   st.store.begun);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_stored_total",
+			   "Uploads finished and stored.", st.store.finished);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_replaced_total",
+			   "Of these, in place of a poorer file.", st.store.replaced);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_abandoned_total",
+			   "Given up for being idle.", st.store.abandoned);
+	prometheus_counter(b, "sysom_aggregator_symbol_received_bytes_total", "Bytes of chunks.",
+			   st.store.received_bytes);
+	PROMETHEUS_BY(b, "sysom_aggregator_symbol_refused_total", "counter",
+		      "Uploads refused, by reason.", "reason", {"known", st.store.refused_known},
+		      {"room", st.store.refused_room}, {"damaged", st.store.refused_damaged},
+		      {"foreign", st.store.refused_build_id},
+		      {"stripped", st.store.refused_stripped}, {"order", st.store.refused_order});
+	prometheus_counter(b, "sysom_aggregator_symbol_asked_addresses_total",
+			   "Addresses asked for.", st.asked_addresses);
+	prometheus_counter(b, "sysom_aggregator_symbol_named_addresses_total",
+			   "Of these, with a name.", st.named_addresses);
+	prometheus_gauge(b, "sysom_aggregator_symbol_index_files", "Index files.",
+			 st.resolver.index_files);
+	prometheus_gauge(b, "sysom_aggregator_symbol_index_bytes", "Their bytes.",
+			 st.resolver.index_bytes);
+	prometheus_counter(b, "sysom_aggregator_symbol_index_built_total", "Indexes built.",
+			   st.resolver.built);
+	prometheus_gauge(b, "sysom_aggregator_symbol_cached_bytes", "Memory of open indexes.",
+			 st.resolver.cached_bytes);
 }

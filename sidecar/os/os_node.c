@@ -10,6 +10,8 @@
 
 #include "analysis/robust/median.h"
 #include "base/daemon/log.h"
+#include "base/daemon/prometheus.h"
+#include "base/json_text.h"
 #include "sidecar/node.h"
 #include "sidecar/os/os_signals.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -221,24 +223,22 @@ void os_node_json(const struct node *n, struct buf *b)
 		return;
 	}
 	os_signals_stats(n->os, &st);
+	buf_printf(b, "\"os\":{\"mode\":\"%s\"", st.bpf ? "bpf" : "proc");
+	json_text_append(b, ",\"why\":", st.why);
+	json_text_append(b, ",\"missing\":", st.missing);
 	buf_printf(
 	    b,
-	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
+	    ",\"processes\":%u,"
 	    "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
 	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu},"
-	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f,\"turned_down\":\"%s\"}"
-	    "},",
-	    st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
-	    (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
-	    (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
-	    (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
-	    (unsigned long long)st.lost_series, (unsigned long long)st.cost_measurements, st.cost,
-	    st.budget, st.turned_down);
-}
-
-static void metric(struct buf *b, const char *name, const char *type, const char *help, double v)
-{
-	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, type, name, v);
+	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f",
+	    st.processes, st.threads, st.series, (unsigned long long)st.map_bytes,
+	    (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
+	    (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
+	    (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series,
+	    (unsigned long long)st.cost_measurements, st.cost, st.budget);
+	json_text_append(b, ",\"turned_down\":", st.turned_down);
+	buf_puts(b, "}},");
 }
 
 void os_node_metrics(const struct node *n, struct buf *b)
@@ -247,29 +247,23 @@ void os_node_metrics(const struct node *n, struct buf *b)
 
 	if (n->os)
 		os_signals_stats(n->os, &st);
-	metric(b, "sysom_os_bpf", "gauge", "1 while OS signals come from BPF.", st.bpf);
-	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.",
-	       st.processes);
-	metric(b, "sysom_os_map_bytes", "gauge", "Kernel memory of the OS signals' maps.",
-	       (double)st.map_bytes);
-	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
-	       (double)st.read_ns * 1e-9);
-	metric(b, "sysom_os_bpf_cost_ratio", "gauge",
-	       "Time in these programs, as a share of the time of all CPUs, when last measured.",
-	       st.cost);
-	metric(b, "sysom_os_bpf_budget_ratio", "gauge", "What it may be; 0 no bound.", st.budget);
-	metric(b, "sysom_os_bpf_turned_down", "gauge",
-	       "1 while programs are let go for their cost.", *st.turned_down != 0);
-	buf_printf(
-	    b,
-	    "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"
-	    "# TYPE sysom_os_lost_total counter\n"
-	    "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} "
-	    "%llu\n"
-	    "sysom_os_lost_total{what=\"block\"} %llu\nsysom_os_lost_total{what=\"locks\"} %llu\n"
-	    "sysom_os_lost_total{what=\"processes\"} %llu\nsysom_os_lost_total{what=\"series\"} "
-	    "%llu\n",
-	    (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
-	    (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
-	    (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series);
+	prometheus_gauge(b, "sysom_os_bpf", "1 while OS signals come from BPF.", st.bpf);
+	prometheus_gauge(b, "sysom_os_processes", "Processes whose OS signals are kept.",
+			 st.processes);
+	prometheus_gauge(b, "sysom_os_map_bytes", "Kernel memory of the OS signals' maps.",
+			 (double)st.map_bytes);
+	prometheus_counter(b, "sysom_os_read_seconds_total",
+			   "CPU time spent on reading OS signals.", (double)st.read_ns * 1e-9);
+	prometheus_gauge(
+	    b, "sysom_os_bpf_cost_ratio",
+	    "Time in these programs, as a share of the time of all CPUs, when last measured.",
+	    st.cost);
+	prometheus_gauge(b, "sysom_os_bpf_budget_ratio", "What it may be; 0 no bound.", st.budget);
+	prometheus_gauge(b, "sysom_os_bpf_turned_down",
+			 "1 while programs are let go for their cost.", *st.turned_down != 0);
+	PROMETHEUS_BY(b, "sysom_os_lost_total", "counter",
+		      "OS signals lost for want of room, by what.", "what",
+		      {"threads", st.lost_threads}, {"others", st.lost_others},
+		      {"block", st.lost_block}, {"locks", st.lost_locks},
+		      {"processes", st.lost_processes}, {"series", st.lost_series});
 }
