@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Why not nng's own REP: in nng 1.5 a connection that is closed on one side (an answer can't be sent)
- * while the other side is between a message's length and its body never ends; the one thread that
- * frees connections waits for it, and from then on none is freed. A peer brings that about by asking
- * much and hanging up. Here a connection has one operation at a time, so there is nothing to race.
+ * docs/decisions/0032-rep.md says why not nng's own REP. A connection has one operation at a time:
+ * closing it races with nothing.
  *
  * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read again.
  * Every step but a message's first byte has a deadline. nng's threads only receive and send: what
