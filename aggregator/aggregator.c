@@ -358,9 +358,9 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
 				     "none of tcp://ADDRESS:PORT, ipc://PATH");
-	else if (!api_is_address(s->http_listen))
+	else if (!http_server_is_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT (an address in digits, no name)");
+				     "not ADDRESS:PORT");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
 		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
 	else if (same_address(s->nng_listen, s->http_listen))

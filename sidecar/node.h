@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "base/daemon/http_hosts.h"
+#include "base/http/http_hosts.h"
 #include "base/daemon/loop.h"
 #include "base/limits.h"
 #include "base/daemon/quota.h"
@@ -242,10 +242,7 @@ void ship_beat(struct node *n, uint64_t now_ns);
 int http_open(struct node *n);
 void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
-/* Requests that came by a name that is not ours. */
-uint64_t http_foreign(const struct node *n);
-/* Connections that were ended to make room for others. */
-uint64_t http_evicted(const struct node *n);
+const struct http_counts *http_counts(const struct node *n);
 
 /* os_node.c: OS signals of the ranks */
 int os_node_open(struct node *n);

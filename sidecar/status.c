@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/daemon/prometheus.h"
+#include "base/http/http_server.h"
+#include "base/http/prometheus.h"
 #include "base/json_text.h"
 #include "base/version.h"
 #include "sidecar/node.h"
@@ -615,9 +616,10 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	prometheus_counter(
 	    b, "sysom_http_foreign_host_total",
 	    "HTTP requests refused since the name they came by is not this server's.",
-	    (double)http_foreign(n));
+	    atomic_load(&http_counts(n)->foreign_host));
 	prometheus_counter(b, "sysom_http_evicted_total",
-			   "Connections ended to make room for others.", (double)http_evicted(n));
+			   "Connections ended to make room for others.",
+			   atomic_load(&http_counts(n)->evicted));
 	offer_series(n, b);
 	sampler_series(n, b);
 	reader_series(n, b);

@@ -6,7 +6,7 @@
 
 #include "analysis/slow/local_peers.h"
 #include "base/check.h"
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 #include "sidecar/node.h"
 #include "sidecar/requests.h"
 #include "sidecar/stacks/sketch_maker.h"

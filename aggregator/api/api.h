@@ -2,7 +2,7 @@
  * api.h - the HTTP face: JSON API of docs/INTERFACES.md, /metrics, /healthz. Reads only, but
  * for symbols (aggregator/api/api_symbols.h).
  * Trust: clients are hostile: bounded connections, memory, parameters, answers and requests that wait,
- * time-outs; names of other sites are refused (base/daemon/http_hosts.h), other methods than GET and
+ * time-outs; names of other sites are refused (base/http/http_hosts.h), other methods than GET and
  * HEAD before their body is read where there is nothing to post.
  * Threads: libmicrohttpd's one and the workers (api_pool.h); open and close from the main thread. */
 #ifndef SYSOM_AGGREGATOR_API_API_H
@@ -10,13 +10,13 @@
 
 #include "aggregator/api/api_route.h"
 #include "aggregator/symbols.h"
-#include "base/daemon/http_hosts.h"
+#include "base/http/http_hosts.h"
 
 struct api;
 
 struct api_config {
-	const char *listen; /* ADDRESS:PORT ("[::1]:9472" for IPv6) */
-	const char *hosts;  /* further names by which it may be called (base/daemon/http_hosts.h) */
+	const char *listen; /* base/http/http_server.h */
+	const char *hosts;  /* further names by which it may be called (base/http/http_hosts.h) */
 	const char *store_dir;
 	struct symbols *symbols; /* borrowed; NULL: there is no Build-ID directory */
 };
@@ -25,7 +25,5 @@ struct api_config {
  * -EADDRINUSE, -ENOMEM, and store_open's. */
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources);
 void api_close(struct api *a); /* NULL is a no-op */
-/* Whether api_open could take it. */
-bool api_is_address(const char *listen);
 
 #endif

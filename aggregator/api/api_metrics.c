@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "aggregator/api/api_route.h"
 #include "base/clock.h"
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 
 static void metrics_ingest(const struct api_sources *api, struct buf *b)
 {
@@ -156,16 +156,20 @@ static void metrics_http(const struct api_counts *c, struct buf *b)
 {
 	PROMETHEUS_BY(b, "sysom_aggregator_http_requests_total", "counter",
 		      "Answers of this API, by status class.", "code",
-		      {"2xx", atomic_load(&c->by_class[2])}, {"3xx", atomic_load(&c->by_class[3])},
-		      {"4xx", atomic_load(&c->by_class[4])}, {"5xx", atomic_load(&c->by_class[5])});
+		      {"2xx", atomic_load(&c->server.by_class[2])},
+		      {"3xx", atomic_load(&c->server.by_class[3])},
+		      {"4xx", atomic_load(&c->server.by_class[4])},
+		      {"5xx", atomic_load(&c->server.by_class[5])});
 	PROMETHEUS_BY(b, "sysom_aggregator_http_refused_total", "counter",
 		      "Requests that were not looked at, by reason.", "reason",
-		      {"host", atomic_load(&c->foreign_host)}, {"busy", atomic_load(&c->busy)});
+		      {"host", atomic_load(&c->server.foreign_host)},
+		      {"busy", atomic_load(&c->busy)});
 	prometheus_counter(b, "sysom_aggregator_http_evicted_total",
-			   "Connections ended to make room for others.", atomic_load(&c->evicted));
+			   "Connections ended to make room for others.",
+			   atomic_load(&c->server.evicted));
 }
 
-void api_metrics(const struct api_sources *api, struct api_answer *a)
+void api_metrics(const struct api_sources *api, struct http_answer *a)
 {
 	struct buf *b = &a->body;
 

@@ -2,12 +2,13 @@
 #include "aggregator/api/api_symbols.h"
 
 #include <errno.h>
+#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "aggregator/api/api_pool.h"
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 #include "base/limits.h"
 #include "base/text.h"
 
@@ -100,13 +101,6 @@ void api_symbols_close(struct api_symbols *a)
 
 /* ---- requests ---- */
 
-static const char *header(struct MHD_Connection *c, const char *name)
-{
-	const char *v = MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
-
-	return v ? v : "";
-}
-
 static int parse_number(const char *text, uint64_t *out)
 {
 	size_t n = text ? strspn(text, "0123456789") : 0;
@@ -132,9 +126,9 @@ static uint64_t parse_session(const char *url)
 }
 
 /* The status it is refused with, or 0. */
-static unsigned classify(struct api_request *r, const char *method, const char *url,
-			 const char **why)
+static unsigned classify(struct api_request *r, const char **why)
 {
+	const char *method = r->job.request->method, *url = r->job.request->query.path;
 	bool post = !strcmp(method, "POST");
 
 	*why = "no such path";
@@ -160,7 +154,7 @@ static unsigned classify(struct api_request *r, const char *method, const char *
 
 static unsigned check_headers(struct api_request *r, const char **why)
 {
-	const char *type = header(r->job.connection, MHD_HTTP_HEADER_CONTENT_TYPE);
+	const char *type = http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_TYPE);
 	const char *want = r->kind == CHUNK ? "application/octet-stream" : "application/json";
 	uint64_t length,
 	    max = r->kind == CHUNK ? LIMIT_SYMBOL_CHUNK_BYTES : LIMIT_API_SYMBOL_BODY_BYTES;
@@ -172,22 +166,21 @@ static unsigned check_headers(struct api_request *r, const char **why)
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
 	*why = "no Content-Length";
-	if (parse_number(header(r->job.connection, MHD_HTTP_HEADER_CONTENT_LENGTH), &length))
+	if (parse_number(http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_LENGTH),
+			 &length))
 		return MHD_HTTP_LENGTH_REQUIRED;
 	*why = r->kind == CHUNK ? "more than 64 MiB in one chunk" : "a body of more than 1 MiB";
 	if (length > max)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
 	*why = "offset: where this chunk begins";
 	if (r->kind == CHUNK &&
-	    parse_number(
-		MHD_lookup_connection_value(r->job.connection, MHD_GET_ARGUMENT_KIND, "offset"),
-		&r->offset))
+	    parse_number(http_query_get(&r->job.request->query, "offset"), &r->offset))
 		return MHD_HTTP_BAD_REQUEST;
 	return 0;
 }
 
-unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, const char *method,
-			   const char *url, struct api_request **out, const char **why)
+unsigned api_symbols_begin(struct api_symbols *a, struct http_request *request,
+			   struct api_request **out, const char **why)
 {
 	struct api_request *r = calloc(1, sizeof(*r));
 	unsigned status;
@@ -197,10 +190,10 @@ unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, cons
 	if (!r)
 		return MHD_HTTP_INTERNAL_SERVER_ERROR;
 	r->owner = a;
-	r->job.connection = c;
+	r->job.request = request;
 	buf_init(&r->body, LIMIT_API_SYMBOL_BODY_BYTES);
 	buf_init(&r->answer, ANSWER_BYTES);
-	status = classify(r, method, url, why);
+	status = classify(r, why);
 	if (!status && !a->symbols) {
 		*why = "no such path";
 		status = MHD_HTTP_NOT_FOUND;

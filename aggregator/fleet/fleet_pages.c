@@ -11,7 +11,7 @@
 #include "aggregator/fleet/fleet_private.h"
 #include "base/check.h"
 #include "base/job_key.h"
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 #include "base/json_text.h"
 #include "base/order.h"
 #include "base/room.h"

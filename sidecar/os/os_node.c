@@ -10,7 +10,7 @@
 
 #include "analysis/robust/median.h"
 #include "base/daemon/log.h"
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 #include "base/json_text.h"
 #include "sidecar/node.h"
 #include "sidecar/os/os_signals.h"

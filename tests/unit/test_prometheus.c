@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 
 static void expect(struct buf *b, const char *text)
 {

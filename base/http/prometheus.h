@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * prometheus.h - writes a /metrics page in Prometheus' text format 0.0.4. Threads: one a buffer. */
-#ifndef SYSOM_BASE_DAEMON_PROMETHEUS_H
-#define SYSOM_BASE_DAEMON_PROMETHEUS_H
+#ifndef SYSOM_BASE_HTTP_PROMETHEUS_H
+#define SYSOM_BASE_HTTP_PROMETHEUS_H
 
 #include "base/buf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * https://prometheus.io/docs/instrumenting/exposition_formats: a label's value is UTF-8, in which
  * only backslash, quote and line feed are escaped. */
-#include "base/daemon/prometheus.h"
+#include "base/http/prometheus.h"
 
 #include <math.h>
 #include <stdarg.h>

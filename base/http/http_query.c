@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/daemon/http_query.h"
+#include "base/http/http_query.h"
 
 #include <string.h>
 
