@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/replace.h"
 #include "base/write_all.h"
 
 #define BASELINE_MAGIC	    0x31656e696c657362ull /* "bseline1" */
@@ -57,25 +58,19 @@ int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sa
 				  .uid = id->uid,
 				  .start_ticks = id->start_ticks,
 				  .boot = id->boot};
-	char name[BASELINE_NAME_BYTES], aside[BASELINE_NAME_BYTES + 8];
-	int fd, err;
+	char name[BASELINE_NAME_BYTES];
+	struct replace file;
+	int err;
 
 	h.checksum = checksum(&h, samples);
 	file_name(id, name);
-	snprintf(aside, sizeof(aside), "%s.tmp", name);
-	fd = openat(dirfd, aside, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, &h, sizeof(h));
-	if (!err)
-		err = write_all(fd, samples, sizeof(*samples) * count);
-	if (close(fd) && !err)
-		err = -errno;
-	if (!err && renameat(dirfd, aside, dirfd, name))
-		err = -errno;
+	err = replace_begin(&file, dirfd, name, 0600);
 	if (err)
-		unlinkat(dirfd, aside, 0);
-	return err;
+		return err;
+	err = write_all(file.fd, &h, sizeof(h));
+	if (!err)
+		err = write_all(file.fd, samples, sizeof(*samples) * count);
+	return replace_end(&file, err);
 }
 
 static int read_all(int fd, void *data, size_t bytes)

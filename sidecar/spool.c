@@ -18,6 +18,7 @@
 #include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/replace.h"
 #include "base/write_all.h"
 #include "wire/codec.h"
 
@@ -230,27 +231,22 @@ void spool_close(struct spool *s)
 
 static int disk_put(struct spool *s, const struct spool_entry *e, const void *data)
 {
-	char name[SPOOL_NAME_BYTES], tmp[SPOOL_NAME_BYTES + 8];
-	int fd, err;
+	char name[SPOOL_NAME_BYTES];
+	struct replace file;
+	int err;
 
 	if (s->dirfd < 0)
 		return -ENOENT;
 	entry_name(s, e, name);
-	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-	fd = openat(s->dirfd, tmp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, data, e->bytes);
-	if (!err && fsync(fd))
-		err = -errno;
-	if (close(fd) && !err)
-		err = -errno;
-	if (!err && renameat(s->dirfd, tmp, s->dirfd, name))
-		err = -errno;
+	err = replace_begin(&file, s->dirfd, name, 0600);
 	if (err)
-		unlinkat(s->dirfd, tmp, 0);
-	else if (fsync(s->dirfd))
-		err = 0; /* the file is synced; some file systems refuse this on a directory */
+		return err;
+	err = write_all(file.fd, data, e->bytes);
+	if (!err && fsync(file.fd))
+		err = -errno;
+	err = replace_end(&file, err);
+	if (!err)
+		fsync(s->dirfd); /* some file systems refuse this on a directory */
 	return err;
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/text.h"
 #include "symbol/symbol_elf.h"
 
 /* Two changes within one step of the clock leave the same times. */
@@ -178,4 +180,18 @@ int symbol_content_id(int fd, uint8_t id[SYMBOL_ID_MAX])
 	memcpy(id, note, (size_t)n);
 	err = symbol_content(fd, id + n);
 	return err == -EBADMSG || err == -ENOEXEC ? 0 : err ? err : n + SYMBOL_CONTENT_BYTES;
+}
+
+int symbol_content_path(const char *dir, const char *below, const uint8_t *id, size_t id_bytes,
+			const char *suffix, char *out, size_t out_bytes)
+{
+	char hex[2 * SYMBOL_BUILD_ID_MAX + 1];
+
+	if (id_bytes < 2 || id_bytes > SYMBOL_BUILD_ID_MAX)
+		return -EINVAL;
+	text_hex(id, id_bytes, hex);
+	return (size_t)snprintf(out, out_bytes, "%s%s/%.2s/%s%s", dir, below, hex, hex + 2,
+				suffix) < out_bytes
+		   ? 0
+		   : -ENAMETOOLONG;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/replace.h"
 #include "base/room.h"
 #include "symbol/symbol_mini.h"
 
@@ -474,24 +475,18 @@ int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int run
 
 int symbol_index_build(const struct symbol_elf *e, const char *path, const char **why)
 {
-	char temporary[4096];
-	int fd, err;
+	struct replace to;
+	int err, fd;
 
 	*why = "";
-	err = (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= sizeof(temporary)
-		  ? -ENAMETOOLONG
-		  : 0;
-	if (!err) {
-		fd = mkostemp(temporary, O_CLOEXEC);
-		err = fd < 0 ? -errno
-			     : symbol_index_write(e, fd, symbol_index_scratch(path),
-						  symbol_index_scratch(path), why);
-		if (fd >= 0 && !err && rename(temporary, path))
-			err = -errno;
-		if (fd >= 0 && err)
-			unlink(temporary);
-	}
-	return err;
+	err = replace_begin(&to, AT_FDCWD, path, 0600);
+	if (err)
+		return err;
+	fd = to.fd;
+	to.fd = -1; /* taken */
+	err =
+	    symbol_index_write(e, fd, symbol_index_scratch(path), symbol_index_scratch(path), why);
+	return replace_end(&to, err);
 }
 
 /* ---- lookup ---- */
