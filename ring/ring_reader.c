@@ -16,6 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -163,22 +164,9 @@ static int take_layout(struct ring_reader *r)
 /* A short read means that the file shrank meanwhile. */
 static int read_at(int fd, void *to, uint64_t bytes, uint64_t offset)
 {
-	uint8_t *p = to;
+	int err = all_bytes_read(fd, to, bytes, offset);
 
-	while (bytes) {
-		ssize_t n = pread(fd, p, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EPROTO;
-		p += n;
-		offset += (uint64_t)n;
-		bytes -= (uint64_t)n;
-	}
-	return 0;
+	return err == -EBADMSG ? -EPROTO : err;
 }
 
 /* The file may be the ring of a live process, and in a plain copy a slot that is being written can

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/hash.h"
 #include "base/replace.h"
-#include "base/write_all.h"
 
 #define BASELINE_MAGIC	    0x31656e696c657362ull /* "bseline1" */
 #define BASELINE_VERSION    2u
@@ -67,27 +67,10 @@ int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sa
 	err = replace_begin(&file, dirfd, name, 0600);
 	if (err)
 		return err;
-	err = write_all(file.fd, &h, sizeof(h));
+	err = all_bytes_write(file.fd, &h, sizeof(h));
 	if (!err)
-		err = write_all(file.fd, samples, sizeof(*samples) * count);
+		err = all_bytes_write(file.fd, samples, sizeof(*samples) * count);
 	return replace_end(&file, err);
-}
-
-static int read_all(int fd, void *data, size_t bytes)
-{
-	uint8_t *p = data;
-
-	while (bytes) {
-		ssize_t n = read(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EBADMSG;
-		p += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
 }
 
 static bool is_sane(const struct judge_sample *s)
@@ -113,7 +96,7 @@ static int load(int fd, const struct baseline_id *id, struct judge_sample *out, 
 
 	if (fstat(fd, &st))
 		return -errno;
-	if (!S_ISREG(st.st_mode) || read_all(fd, &h, sizeof(h)))
+	if (!S_ISREG(st.st_mode) || all_bytes_read(fd, &h, sizeof(h), 0))
 		return -EPROTO;
 	if (h.magic != BASELINE_MAGIC || h.version != BASELINE_VERSION || h.count > max ||
 	    h.pid != id->pid || h.uid != id->uid || h.start_ticks != id->start_ticks ||
@@ -121,7 +104,7 @@ static int load(int fd, const struct baseline_id *id, struct judge_sample *out, 
 		return -EPROTO;
 	if ((uint64_t)st.st_size != sizeof(h) + sizeof(*out) * h.count)
 		return -EBADMSG;
-	err = read_all(fd, out, sizeof(*out) * h.count);
+	err = all_bytes_read(fd, out, sizeof(*out) * h.count, sizeof(h));
 	if (err)
 		return err;
 	if (h.checksum != checksum(&h, out))

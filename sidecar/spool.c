@@ -15,11 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/replace.h"
-#include "base/write_all.h"
 #include "wire/codec.h"
 
 #define SPOOL_PATH_BYTES 512
@@ -241,7 +241,7 @@ static int disk_put(struct spool *s, const struct spool_entry *e, const void *da
 	err = replace_begin(&file, s->dirfd, name, 0600);
 	if (err)
 		return err;
-	err = write_all(file.fd, data, e->bytes);
+	err = all_bytes_write(file.fd, data, e->bytes);
 	if (!err && fsync(file.fd))
 		err = -errno;
 	err = replace_end(&file, err);
@@ -287,22 +287,15 @@ int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns)
 static int disk_get(struct spool *s, const struct spool_entry *e, uint8_t *data)
 {
 	char name[SPOOL_NAME_BYTES];
-	size_t got = 0;
-	int fd;
+	int fd, err;
 
 	entry_name(s, e, name);
 	fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;
-	while (got < e->bytes) {
-		ssize_t n = read(fd, data + got, e->bytes - got);
-
-		if (n <= 0)
-			break;
-		got += (size_t)n;
-	}
+	err = all_bytes_read(fd, data, e->bytes, 0);
 	close(fd);
-	return got == e->bytes ? 0 : -EIO;
+	return err ? -EIO : 0;
 }
 
 int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key)

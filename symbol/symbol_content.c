@@ -12,6 +12,7 @@
 
 #include <nettle/sha2.h>
 
+#include "base/all_bytes.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/text.h"
@@ -51,7 +52,7 @@ static int add(struct digest *d, uint64_t offset, uint64_t bytes)
 	while (bytes && !err) {
 		size_t n = bytes < sizeof(chunk) ? bytes : sizeof(chunk);
 
-		err = symbol_elf_read(d->e->fd, chunk, n, offset);
+		err = all_bytes_read(d->e->fd, chunk, n, offset);
 		if (!err)
 			sha256_update(&d->sha, n, chunk);
 		offset += n;

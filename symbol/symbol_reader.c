@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/limits.h"
 #include "base/replace.h"
 #include "symbol/symbol_index.h"
@@ -119,7 +120,7 @@ static int run_bytes(struct reader_target *t, const void *request, size_t bytes,
 	buf_append(answer, &a, sizeof(a));
 	if (q->bytes) {
 		to = buf_reserve(answer, q->bytes);
-		err = to ? symbol_elf_read(fd, to, q->bytes, q->offset) : -ENOMEM;
+		err = to ? all_bytes_read(fd, to, q->bytes, q->offset) : -ENOMEM;
 		answer->bytes += err ? 0 : q->bytes;
 	}
 	symbol_elf_fini(&e);

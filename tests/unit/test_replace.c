@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "base/write_all.h"
+#include "base/all_bytes.h"
 
 static char dir[] = "/tmp/test_replace.XXXXXX";
 static int dirfd_;
@@ -56,7 +56,7 @@ static int put(const char *text, int err)
 	struct replace r;
 
 	assert_int_equal(replace_begin(&r, dirfd_, "a", 0600), 0);
-	assert_int_equal(write_all(r.fd, text, strlen(text)), 0);
+	assert_int_equal(all_bytes_write(r.fd, text, strlen(text)), 0);
 	return replace_end(&r, err);
 }
 
@@ -66,10 +66,10 @@ static void the_old_file_stays_until_the_new_one_is_complete(void **state)
 
 	assert_int_equal(put("old", 0), 0);
 	assert_int_equal(replace_begin(&r, dirfd_, "a", 0640), 0);
-	assert_int_equal(write_all(r.fd, "ne", 2), 0);
+	assert_int_equal(all_bytes_write(r.fd, "ne", 2), 0);
 	assert_int_equal(faccessat(dirfd_, r.temporary, F_OK, 0), 0);
 	assert_string_equal(r.temporary + strlen(r.temporary) - 4, ".tmp");
-	assert_int_equal(write_all(r.fd, "w", 1), 0);
+	assert_int_equal(all_bytes_write(r.fd, "w", 1), 0);
 	assert_int_equal(replace_end(&r, 0), 0);
 	expect_only("a", "new");
 	unlinkat(dirfd_, "a", 0);
@@ -96,7 +96,7 @@ static void two_writers_do_not_meet(void **state)
 
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(replace_begin(&r[i], dirfd_, "a", 0600), 0);
-		assert_int_equal(write_all(r[i].fd, i ? "second" : "first", i ? 6 : 5), 0);
+		assert_int_equal(all_bytes_write(r[i].fd, i ? "second" : "first", i ? 6 : 5), 0);
 	}
 	assert_string_not_equal(r[0].temporary, r[1].temporary);
 	assert_int_equal(replace_end(&r[1], 0), 0);
