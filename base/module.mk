@@ -9,6 +9,6 @@ http_NEEDS := base
 http_LDLIBS := -lmicrohttpd
 
 $(call unit,base,test_keyed test_probe test_peer test_buf test_config test_loop test_idle test_http \
-	test_watchdog test_quota test_utf8 test_replace test_json_text test_prometheus)
+	test_watchdog test_quota test_text test_utf8 test_replace test_json_text test_prometheus)
 $(call unit,http,test_http_server)
 $(call fuzz,base,fuzz_config)

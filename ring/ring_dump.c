@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "ring/ring_reader.h"
 
 #define DUMP_BATCH 256
@@ -465,15 +466,6 @@ static void usage(FILE *to)
 	      to);
 }
 
-static bool parse_number(const char *text, uint64_t *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && !*end && !errno;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -502,12 +494,12 @@ int main(int argc, char **argv)
 		} else if (c == 's') {
 			o.events = false;
 		} else if (c == 'l') {
-			good = parse_number(optarg, &v) && v < 511;
+			good = text_number(optarg, 510, &v);
 			o.lane = (int64_t)v;
 		} else if (c == 'n') {
-			good = parse_number(optarg, &o.limit) && o.limit > 0;
+			good = text_number(optarg, UINT64_MAX, &o.limit) && o.limit > 0;
 		} else if (c == 'p') {
-			good = parse_number(optarg, &v);
+			good = text_number(optarg, UINT64_MAX, &v);
 			pid = optarg;
 		} else {
 			good = false;

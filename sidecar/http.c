@@ -8,9 +8,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/http/http_server.h"
@@ -54,7 +51,6 @@ struct http {
 	struct http_counts counts;
 	struct waiting waiting[HTTP_WAITING];
 	ino_t control_inode;
-	bool control_bound;
 };
 
 /* rank=N; INT32_MIN when absent, false when it is no number. */
@@ -387,50 +383,6 @@ void http_tend(struct node *n, uint64_t now_ns)
 
 /* ---- listeners ---- */
 
-static int listen_unix(struct node *n)
-{
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	const char *path = n->settings.control_path;
-	struct stat st;
-	mode_t mask;
-	int fd, err;
-
-	if (strlen(path) >= sizeof(sa.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(sa.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	/* A leftover may go; one that answers is another sysomd's, which may have an attach socket of
-	 * another name. */
-	if (!lstat(path, &st) && S_ISSOCK(st.st_mode)) {
-		int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-		err = probe < 0 ? -errno : 0;
-		if (probe >= 0) {
-			if (!connect(probe, (struct sockaddr *)&sa, sizeof(sa)) || errno == EAGAIN)
-				err = -EADDRINUSE;
-			close(probe);
-		}
-		if (err) {
-			close(fd);
-			return err;
-		}
-		unlink(path);
-	}
-	mask = umask(0077);
-	err = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 32) ? -errno : 0;
-	umask(mask);
-	if (err) {
-		close(fd);
-		return err;
-	}
-	if (!stat(path, &st))
-		n->http->control_inode = st.st_ino;
-	n->http->control_bound = true;
-	return fd;
-}
-
 /* Takes fd. */
 static int start(struct node *n, struct listener *l, int fd, bool control)
 {
@@ -470,9 +422,7 @@ int http_open(struct node *n)
 			return err;
 		}
 	}
-	fd = service_listener(n->settings.control_path, SOCK_STREAM);
-	if (fd < 0)
-		fd = listen_unix(n);
+	fd = service_listen(n->settings.control_path, SOCK_STREAM, 0077, &n->http->control_inode);
 	err = fd < 0 ? fd : start(n, &n->http->control, fd, true);
 	if (err)
 		log_error("control", "%s: %s%s", n->settings.control_path, strerror(-err),
@@ -489,8 +439,6 @@ const struct http_counts *http_counts(const struct node *n)
 
 void http_close(struct node *n)
 {
-	struct stat st;
-
 	if (!n->http)
 		return;
 	for (uint32_t i = 0; i < HTTP_WAITING; i++)
@@ -500,9 +448,7 @@ void http_close(struct node *n)
 	loop_source_close(n->http->control.source);
 	http_server_close(n->http->tcp.server);
 	http_server_close(n->http->control.server);
-	if (n->http->control_bound && !stat(n->settings.control_path, &st) &&
-	    st.st_ino == n->http->control_inode)
-		unlink(n->settings.control_path);
+	service_unlisten(n->settings.control_path, n->http->control_inode);
 	free(n->http);
 	n->http = NULL;
 }

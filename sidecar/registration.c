@@ -432,50 +432,6 @@ void registration_tend(struct node *n, uint64_t now_ns)
 	}
 }
 
-/* A socket left behind by a sysomd that was killed is replaced; one that answers is not ours. */
-static int claim_path(const struct sockaddr_un *sa)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int err;
-
-	if (fd < 0)
-		return -errno;
-	err = connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) ? errno : 0;
-	close(fd);
-	if (!err || err == EAGAIN)
-		return -EADDRINUSE;
-	if (err == ECONNREFUSED)
-		unlink(sa->sun_path);
-	return 0;
-}
-
-/* A socket of our own at the path. */
-static int listen_at(struct registration *r, const char *path)
-{
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	struct stat st;
-	mode_t mask;
-	int err;
-
-	if (strlen(path) >= sizeof(sa.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(sa.sun_path, path);
-	err = claim_path(&sa);
-	if (err)
-		return err;
-	r->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Jobs of all users attach to a sysomd that is root's; else only our own user's. */
-	mask = umask(geteuid() ? 0077 : 0000);
-	err = r->listen_fd < 0 || bind(r->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ||
-		      listen(r->listen_fd, 128)
-		  ? -errno
-		  : 0;
-	umask(mask);
-	if (!err && !stat(path, &st))
-		r->inode = st.st_ino;
-	return err;
-}
-
 int registration_open(struct node *n)
 {
 	struct registration *r;
@@ -488,9 +444,11 @@ int registration_open(struct node *n)
 	quota_init(&r->work, LIMIT_ATTACH_WORK_NS, 1000000000ull);
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
 		r->pending[k] = (struct pending){.node = n, .sock = -1};
-	/* systemd's is root's, whoever we run as: jobs of all users trust it. */
-	r->listen_fd = service_listener(n->settings.socket_path, SOCK_SEQPACKET);
-	err = r->listen_fd >= 0 ? 0 : listen_at(r, n->settings.socket_path);
+	/* Jobs of all users attach to a sysomd that is root's; else only our own user's. systemd's
+	 * socket is root's, whoever we run as. */
+	r->listen_fd = service_listen(n->settings.socket_path, SOCK_SEQPACKET,
+				      geteuid() ? 0077 : 0000, &r->inode);
+	err = r->listen_fd < 0 ? r->listen_fd : 0;
 	n->registration = r;
 	if (!err)
 		err = reader_queue_open(&r->readers, n->reader, asked_fini);
@@ -513,7 +471,6 @@ int registration_open(struct node *n)
 void registration_close(struct node *n)
 {
 	struct registration *r = n->registration;
-	struct stat st;
 
 	if (!r)
 		return;
@@ -525,9 +482,7 @@ void registration_close(struct node *n)
 	loop_source_close(r->rest);
 	loop_source_close(r->source);
 	foreign_close(r->listen_fd); /* connections wait in it, with what was sent over them */
-	/* Not the socket of a successor. */
-	if (!stat(n->settings.socket_path, &st) && st.st_ino == r->inode)
-		unlink(n->settings.socket_path);
+	service_unlisten(n->settings.socket_path, r->inode);
 	free(r);
 	n->registration = NULL;
 }

@@ -101,16 +101,6 @@ void api_symbols_close(struct api_symbols *a)
 
 /* ---- requests ---- */
 
-static int parse_number(const char *text, uint64_t *out)
-{
-	size_t n = text ? strspn(text, "0123456789") : 0;
-
-	if (!n || n > 18 || text[n])
-		return -EINVAL;
-	*out = strtoull(text, NULL, 10);
-	return 0;
-}
-
 /* 0: no session's name. */
 static uint64_t parse_session(const char *url)
 {
@@ -156,6 +146,7 @@ static unsigned check_headers(struct api_request *r, const char **why)
 {
 	const char *type = http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_TYPE);
 	const char *want = r->kind == CHUNK ? "application/octet-stream" : "application/json";
+	const char *offset;
 	uint64_t length,
 	    max = r->kind == CHUNK ? LIMIT_SYMBOL_CHUNK_BYTES : LIMIT_API_SYMBOL_BODY_BYTES;
 
@@ -166,15 +157,15 @@ static unsigned check_headers(struct api_request *r, const char **why)
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
 	*why = "no Content-Length";
-	if (parse_number(http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_LENGTH),
-			 &length))
+	if (!text_number(http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_LENGTH),
+			 UINT64_MAX, &length))
 		return MHD_HTTP_LENGTH_REQUIRED;
 	*why = r->kind == CHUNK ? "more than 64 MiB in one chunk" : "a body of more than 1 MiB";
 	if (length > max)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
 	*why = "offset: where this chunk begins";
-	if (r->kind == CHUNK &&
-	    parse_number(http_query_get(&r->job.request->query, "offset"), &r->offset))
+	offset = http_query_get(&r->job.request->query, "offset");
+	if (r->kind == CHUNK && (!offset || !text_number(offset, INT64_MAX, &r->offset)))
 		return MHD_HTTP_BAD_REQUEST;
 	return 0;
 }
