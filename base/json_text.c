@@ -49,9 +49,10 @@ static size_t take(const char **text, char out[8])
 	uint32_t c;
 	unsigned n = utf8_next(*text, UTF8_BYTES, &c);
 	const char *from = *text;
+	bool tag = *from == '<' && (from[1] == '/' || from[1] == '!');
 
 	*text += n ? n : 1;
-	if (n && utf8_is_harmless(c) && !strchr("\"\\<", *from)) {
+	if (n && utf8_is_harmless(c) && !tag && c != '"' && c != '\\') {
 		memcpy(out, from, n);
 		return n;
 	}

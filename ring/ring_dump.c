@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/text.h"
 #include "ring/ring_reader.h"
 
@@ -158,18 +159,6 @@ static size_t type_bytes(uint8_t type)
 
 /* ---- printing ---- */
 
-/* Names are already valid UTF-8 without control characters. */
-static void print_string(const char *text)
-{
-	putchar('"');
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			putchar('\\');
-		putchar(*text);
-	}
-	putchar('"');
-}
-
 /* Many readers lose digits of JSON numbers above 2^53, so handles are strings. */
 static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t type, bool json)
 {
@@ -195,7 +184,7 @@ static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t 
 		printf(json ? "\"0x%" PRIx64 "\"" : "0x%" PRIx64, v);
 		break;
 	case NAME:
-		print_string(ring_reader_name(r, (uint32_t)v));
+		json_text_print(stdout, "", ring_reader_name(r, (uint32_t)v));
 		break;
 	default:
 		printf("%" PRIu64, v);
@@ -314,7 +303,7 @@ static void print_head_json(const struct ring_reader *r)
 	printf("},\n\"names\":[");
 	for (uint32_t i = 1; i <= ring_reader_name_count(r); i++) {
 		printf(i > 1 ? ",\n" : "\n");
-		print_string(ring_reader_name(r, i));
+		json_text_print(stdout, "", ring_reader_name(r, i));
 	}
 	printf("],\n\"events\":[");
 }
