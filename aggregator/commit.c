@@ -461,7 +461,8 @@ static void commit_batch(struct commit *c, struct commit_item *list,
 	if (err) {
 		store_rollback(c->store);
 		c->dirty_count = 0;
-		log_warn("commit", "why=\"%s\" error=\"%s\" effect=\"nodes send the windows again\"",
+		log_warn("commit",
+			 "why=\"%s\" error=\"%s\" effect=\"nodes send the windows again\"",
 			 why_not(err), strerror(-err));
 		if (restore(c))
 			log_error("commit", "why=\"cannot restore the incidents from the store\"");

@@ -5,10 +5,11 @@
 #ifndef SYSOM_AGGREGATOR_API_API_POOL_H
 #define SYSOM_AGGREGATOR_API_API_POOL_H
 
-#include <microhttpd.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+
+#include "base/http/http_server.h"
 
 struct api_pool;
 
@@ -16,7 +17,7 @@ struct api_pool;
  * reads it. */
 struct api_job {
 	STAILQ_ENTRY(api_job) next;
-	struct MHD_Connection *connection;
+	struct http_request *request;
 	bool done;
 };
 

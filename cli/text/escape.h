@@ -12,12 +12,6 @@ void escape_html(FILE *to, const char *text);
 void escape_around(FILE *to, const char *before, const char *text, const char *after);
 /* A table's cell of it. */
 void escape_cell(FILE *to, const char *text);
-/* A JSON string with its quotes, which also stands in a script element: no <, > or & in it. */
-void escape_json(FILE *to, const char *text);
-/* The same for a JSON file: with <, > and &. */
-void escape_json_file(FILE *to, const char *text);
-/* A JSON string with its quotes that keeps control characters as \u; invalid UTF-8 is U+FFFD. */
-void escape_json_exact(FILE *to, const char *text);
 /* A complete page, already escaped, as an attribute's value (srcdoc). */
 void escape_page(FILE *to, const char *page);
 
