@@ -24,7 +24,7 @@
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
 /* Longest time from SIGTERM to the end, even if the disk blocks. Windows that are not committed by

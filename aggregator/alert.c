@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/daemon/log.h"
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define ID_BYTES	 9
 #define CONNECT_S	 5L

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define TICK_NS 1000000000ull
 /* Findings per batch; the others wait for the next one. */

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define BEAT_THREADS	 2u
 #define BULK_THREADS_MAX 8u

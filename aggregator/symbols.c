@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/daemon/log.h"
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* Limit of all names in one answer; the rest must be asked for again. */
 #define NAMES_BYTES (8u << 20)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base http
-base_SRCS := $(call in,base,buf idmap json_text keyed replace text) \
+base_SRCS := $(call in,base,buf idmap keyed replace) $(call in,base/text,json_text text) \
 	$(call in,base/daemon,config dirs foreign log loop misspelt peer quota realtime service watchdog) \
 	$(call in,base/http,http_answer http_hosts http_query idle prometheus)
 base_LDLIBS := -lyaml -ljansson

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "cli/commands.h"
 #include "cli/diff/run_diff.h"
 #include "cli/text/term.h"

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
 #include "cli/paths.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/report/incident_load.h"

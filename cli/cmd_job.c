@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/report/incident_ledger.h"
 #include "cli/report/job_text.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/report/incident_load.h"
 #include "cli/report/incident_text.h"

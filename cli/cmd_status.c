@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/daemon/misspelt.h"
 #include "cli/commands.h"

@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/diff/incident_diff.h"
 #include "cli/report/incident_load.h"

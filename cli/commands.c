@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/order.h"
 #include "cli/paths.h"
 #include "cli/report/incident_text.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 static bool number_of(const char *variable, unsigned *out)
 {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/daemon/misspelt.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/text/term.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "ring/ring_writer.h"
 
 #define ATTACH_CMDLINE_BYTES 4096

@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/exit_status.h"
-#include "base/json_text.h"
-#include "base/text.h"
+#include "base/text/json_text.h"
+#include "base/text/text.h"
 #include "ring/ring_reader.h"
 
 #define DUMP_BATCH 256

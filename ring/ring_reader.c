@@ -19,7 +19,7 @@
 #include "base/all_bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010

@@ -17,7 +17,7 @@
 #include "base/daemon/foreign.h"
 #include "base/hash.h"
 #include "base/job_key.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "sidecar/drain.h"
 #include "sidecar/keep.h"
 #include "sidecar/stacks/cpu_stacks.h"

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/http/http_server.h"
 #include "base/http/prometheus.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/version.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"

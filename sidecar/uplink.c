@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* Windows between the loop and the spool: enough for the time of one fsync. */
 #define UPLINK_QUEUE	   64u

@@ -15,7 +15,7 @@
 #include "base/all_bytes.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "symbol/symbol_elf.h"
 
 /* Two changes within one step of the clock leave the same times. */

@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/probe.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define USE_STEP_S 3600u /* how old a file's access time may be */
 

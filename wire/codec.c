@@ -9,7 +9,7 @@
 
 #include "base/job_key.h"
 #include "base/limits.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 /* For the envelope's own structs: a beat with LIMIT_NODE_PROCESSES ranks needs 200 KiB, and the
  * packed fields of a window are copied once. */

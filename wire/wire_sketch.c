@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "wire/codec_internal.h"
 #include "wire/pack.h"
 

@@ -11,10 +11,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/limits.h"
-#include "base/text.h"
-#include "base/utf8.h"
+#include "base/text/text.h"
+#include "base/text/utf8.h"
 #include "base/version.h"
 #include "cli/report/report_page.h"
 

@@ -10,7 +10,7 @@
 #include "aggregator/api/api_pool.h"
 #include "base/http/prometheus.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define ANSWER_BYTES (32u << 20)
 #define UPLOADS	     "/api/v1/symbols/uploads"

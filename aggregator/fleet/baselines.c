@@ -13,9 +13,9 @@
 #include "aggregator/fleet/sql.h"
 #include "analysis/slow/temporal.h"
 #include "base/daemon/log.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "wire/codec.h"
 
 #define APPLICATION_ID 0x53595342 /* "SYSB" */

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define PROBE_MAX 32u
 /* A table filled this far is crowded: only believed nodes get the remaining places. */

@@ -5,7 +5,7 @@
 
 #include "aggregator/fleet/fleet_private.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 /* The role of all ranks if nobody names one. */

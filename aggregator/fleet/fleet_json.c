@@ -9,8 +9,8 @@
 #include "aggregator/fleet/sketch_json.h"
 #include "aggregator/fleet/sketch_merge.h"
 #include "base/job_key.h"
-#include "base/json_text.h"
-#include "base/text.h"
+#include "base/text/json_text.h"
+#include "base/text/text.h"
 
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES])
 {

@@ -8,7 +8,7 @@
 #include "aggregator/fleet/fleet_private.h"
 #include "analysis/steps/kinds.h"
 #include "base/order.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define ROWS_MAX 64u
 /* Ranks may count their steps from different first steps. */

@@ -12,10 +12,10 @@
 #include "base/check.h"
 #include "base/job_key.h"
 #include "base/http/prometheus.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/order.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define SLICE_JOBS 512u
 /* Ranks per slice that are scanned, and that are copied whole: about 0.1 ms each. */

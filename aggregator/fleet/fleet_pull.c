@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "aggregator/fleet/fleet_private.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define MINUTE_NS	 60000000000ull
 #define HANG_AGAIN_NS	 600000000000ull

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/order.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 /* A starting job's ranks appear within a beat, so its lowest rank is known after this time. */

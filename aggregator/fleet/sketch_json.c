@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "aggregator/fleet/sketch_json.h"
 
-#include "base/json_text.h"
-#include "base/text.h"
+#include "base/text/json_text.h"
+#include "base/text/text.h"
 
 static json_t *functions_json(const struct sketch *s)
 {

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json_text.h"
-#include "base/jsonget.h"
-#include "base/text.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
+#include "base/text/text.h"
 
 json_t *finding_json_lines(const struct finding_line *lines, uint32_t count)
 {

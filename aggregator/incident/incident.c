@@ -11,11 +11,11 @@
 
 #include "aggregator/incident/finding_json.h"
 #include "base/hash.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 /* Added to a window's weight if the rank itself was slow. It exceeds any window's flagged steps and

@@ -9,10 +9,10 @@
 #include "aggregator/incident/finding_json.h"
 #include "aggregator/incident/ledger_json.h"
 #include "aggregator/incident/verdict.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/order.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define NAMED_RANKS_MAX 256
 

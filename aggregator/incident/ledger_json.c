@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "aggregator/incident/incident_books.h"
-#include "base/json_text.h"
-#include "base/text.h"
+#include "base/text/json_text.h"
+#include "base/text/text.h"
 
 /* Accounts below this share of the step, or beyond ROWS_MAX, are summed in "other". */
 #define ROW_SHARE_MIN 0.002

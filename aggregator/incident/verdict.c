@@ -13,10 +13,10 @@
 #include "aggregator/incident/incident_books.h"
 #include "aggregator/incident/incident_private.h"
 #include "aggregator/incident/verdict_sketch.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/order.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 /* How many suspects' and peers' sketches are read, and how many peers are added if fewer than two

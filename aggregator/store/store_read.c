@@ -7,10 +7,10 @@
 
 #include "aggregator/store/store_private.h"
 #include "base/job_key.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/order.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* ---- for the committer's start ---- */
 

@@ -9,7 +9,7 @@
 
 #include "analysis/robust/median.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* Out steps further apart than this belong to different runs; the detector looks at three steps. */
 #define RUN_GAP_STEPS 3

@@ -19,7 +19,7 @@
 #include "base/order.h"
 #include "base/room.h"
 #include "base/sorted.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define NAME_BYTES LIMIT_EXCERPT_NAME_BYTES
 /* For the stack of a hang; a line of evidence has room for it. */

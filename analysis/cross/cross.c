@@ -12,7 +12,7 @@
 
 #include "analysis/cross/cross_private.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "model/thresholds.h"
 
 int cross_open(struct cross **out, const char *job, const struct peers_config *config)

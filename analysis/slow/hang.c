@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "model/record.h"
 #include "model/thresholds.h"
 

@@ -15,7 +15,7 @@
 
 #include "base/daemon/misspelt.h"
 #include "base/daemon/log.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "base/version.h"
 
 #define CONFIG_KEY_BYTES   128

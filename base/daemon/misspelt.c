@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/environment.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 const char *misspelt_nearest(const char *name)
 {

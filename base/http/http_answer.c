@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/http/http_answer.h"
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 
 void http_answer_init(struct http_answer *a, size_t max_bytes)
 {

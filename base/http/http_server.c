@@ -13,7 +13,7 @@
 #include "base/http/idle.h"
 #include "base/daemon/log.h"
 #include "base/daemon/peer.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #define TURNS 8
 

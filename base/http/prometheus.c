@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 void prometheus_metric(struct buf *b, const char *name, const char *type, const char *help)
 {

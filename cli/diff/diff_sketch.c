@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/diff/diff_source.h"

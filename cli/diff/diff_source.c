@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/diff/incident_diff.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"

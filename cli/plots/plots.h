@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/trace/trace_model.h"
 
 /* How long each step of the culprits took, with what was expected, and the flagged ones as a table;

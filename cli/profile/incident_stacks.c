@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "analysis/cause/profile.h"
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "cli/text/naming.h"
 #include "cli/text/term.h"
 

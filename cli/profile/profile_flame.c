@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "cli/text/escape.h"
 #include "cli/text/intern.h"
 #include "cli/text/outfile.h"

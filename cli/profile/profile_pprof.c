@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/profile.pb-c.h"
 #include "cli/text/intern.h"
 

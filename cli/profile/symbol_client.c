@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_text.h"
-#include "base/jsonget.h"
+#include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/text/intern.h"
 #include "symbol/symbol_content.h"
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "cli/text/term.h"
 
 #define TEXT_RANKS 16u /* the most that text names; JSON names all */

@@ -9,7 +9,7 @@
 #include "aggregator/incident/finding_json.h"
 #include "analysis/cause/excerpt.h"
 #include "base/check.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/room.h"
 #include "cli/replay/replay_findings.h"

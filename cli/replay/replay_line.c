@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* JSON knows no infinity and no NaN. */
 static void put_real(struct buf *b, const char *key, double v)
@@ -19,7 +19,7 @@ static void put_count(struct buf *b, const char *key, uint64_t v)
 	buf_printf(b, ",\"%s\":%llu", key, (unsigned long long)v);
 }
 
-/* JavaScript and jq keep no more than 2^53 of a number, as base/json_text.h says. */
+/* JavaScript and jq keep no more than 2^53 of a number, as base/text/json_text.h says. */
 static void put_exact(struct buf *b, const char *key, uint64_t v)
 {
 	buf_printf(b, ",\"%s\":\"%llu\"", key, (unsigned long long)v);

@@ -9,7 +9,7 @@
 
 #include "analysis/cause/profile.h"
 #include "base/check.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/limits.h"
 #include "cli/options.h"
 #include "cli/profile/folded.h"

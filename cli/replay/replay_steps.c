@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "analysis/expect/roofline.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "base/room.h"
 #include "cli/replay/replay.h"
 #include "cli/text/intern.h"

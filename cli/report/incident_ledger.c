@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analysis/ledger/ledger.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/text/kernel_name.h"
 #include "cli/text/term.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/order.h"
 #include "cli/report/incident_ledger.h"
 #include "cli/report/incident_verdict.h"

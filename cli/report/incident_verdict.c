@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "analysis/ledger/ledger.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/report/incident_ledger.h"
 #include "cli/text/term.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/report/incident_text.h"
 #include "cli/text/term.h"

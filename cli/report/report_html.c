@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/plots/plots.h"
 #include "cli/report/incident_verdict.h"
 #include "cli/report/kernel_diff.h"

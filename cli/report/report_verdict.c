@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "cli/report/incident_ledger.h"
 #include "cli/report/incident_verdict.h"
 #include "cli/text/escape.h"

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 static bool colour, live, utf8;
 

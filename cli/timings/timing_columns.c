@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "base/check.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "cli/text/term.h"
 
 #define NO_MEMORY "out of memory"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "cli/text/outfile.h"
 #include "cli/trace/trace_label.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 static uint32_t by_process(const struct gpu_poll_device *device, uint32_t count, uint32_t pid)
 {

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/daemon/log.h"
 #include "base/http/prometheus.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "foreign/nvml.h"
 #include "sidecar/gpu/gpu_match.h"
 #include "sidecar/gpu/gpu_poll.h"

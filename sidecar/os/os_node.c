@@ -13,7 +13,7 @@
 #include "analysis/robust/median.h"
 #include "base/daemon/log.h"
 #include "base/http/prometheus.h"
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 #include "sidecar/os/os_signals.h"
 #include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"

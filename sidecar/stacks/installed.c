@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "symbol/symbol_elf.h"
 
 /* The kernel limits arguments and variables to a quarter of the stack. We read enough for some tens

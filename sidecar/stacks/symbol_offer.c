@@ -18,7 +18,7 @@
 #include "base/daemon/log.h"
 #include "base/keyed.h"
 #include "base/limits.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "symbol/symbol_content.h"
 #include "symbol/symbol_reader.h"
 

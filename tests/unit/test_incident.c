@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "aggregator/incident/incident.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "model/thresholds.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/json_text.h"
+#include "base/text/json_text.h"
 
 static const struct {
 	const char *text, *json, *read;

@@ -27,6 +27,7 @@
 
 #include <cmocka.h>
 
+#include "base/exit_status.h"
 #include "base/clock.h"
 #include "base/job_key.h"
 #include "ring/attach.h"
@@ -1668,7 +1669,7 @@ static void a_second_sysomd_does_not_take_the_socket(void **state)
 		_exit(127);
 	}
 	waitpid(second, &status, 0);
-	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_int_equal(WEXITSTATUS(status), EXIT_FAILED);
 	assert_true(listens(g));
 	job_start(g);
 	job_attach(g);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 static void reads_the_first_and_last_of_each_length(void **unused)
 {

@@ -16,7 +16,7 @@
 #include "aggregator/incident/incident_private.h"
 #include "analysis/cause/excerpt.h"
 #include "base/check.h"
-#include "base/jsonget.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "model/stack.h"
 #include "tests/wire_synth.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <math.h>
