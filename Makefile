@@ -247,14 +247,17 @@ doctor: ## what works here, what is off and why
 	@build/bin/sysom doctor
 
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
 		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
 		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom \
-		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system
+		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(LIBDIR) \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PROGS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PARTS)) $(DESTDIR)$(PREFIX)/lib/sysom
-	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(LIBDIR)
+	[ $(LIBDIR) = $(PREFIX)/lib ] || ln -sfr $(DESTDIR)$(LIBDIR)/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib/sysom
 	install -m 755 $(addprefix $(B)/lib/sim/,$(SIM_LIBS)) $(DESTDIR)$(PREFIX)/lib/sysom/sim
 	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
@@ -262,6 +265,8 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 644 conf/*.yaml $(DESTDIR)$(PREFIX)/share/sysom
 	for s in conf/*.service conf/*.socket; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${s##*/} || exit 1; done
+	install -m 644 deploy/completion/sysom.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sysom
+	install -m 644 deploy/completion/_sysom $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 
 # The programs of the variant that was built last are reachable under build/bin and build/lib.
