@@ -130,7 +130,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
-	check-unit gpu-bundle fuzz-run scenarios
+	check-unit gpu-bundle fuzz-run package scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -145,7 +145,7 @@ programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
 tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(addprefix $(B)/parts/,$(PARTS))
 
 deps: ## install the Debian packages that build, tests and benchmarks need (DEPS=no: don't)
-	@tools/deps.sh build test bench fuzz
+	@tools/deps.sh build test package bench fuzz
 
 demo: ## the main job: an 8-rank job with a hidden fault, found and explained
 	@tools/deps.sh build
@@ -159,7 +159,7 @@ bench-demo: ## 20 demos with 20 seeds, and the tally
 	@tools/bench-demo.sh
 
 check: ## all tests; ends with `N passed, N failed, N skipped`
-	@tools/deps.sh build test
+	@tools/deps.sh build test package
 	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
@@ -268,6 +268,11 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 644 deploy/completion/sysom.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sysom
 	install -m 644 deploy/completion/_sysom $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
+
+package: ## Debian packages of this tree in build/packages
+	@tools/deps.sh build package
+	@$(MAKE) --no-print-directory $(J) programs
+	@B=$(B) deploy/package.sh deb build/packages
 
 # The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE
