@@ -130,7 +130,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
-	check-unit gpu-bundle fuzz-run scenarios
+	check-unit gpu-bundle fuzz-run package scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -145,7 +145,7 @@ programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
 tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(addprefix $(B)/parts/,$(PARTS))
 
 deps: ## install the Debian packages that build, tests and benchmarks need (DEPS=no: don't)
-	@tools/deps.sh build test bench fuzz
+	@tools/deps.sh build test package bench fuzz
 
 demo: ## the main job: an 8-rank job with a hidden fault, found and explained
 	@tools/deps.sh build
@@ -159,7 +159,7 @@ bench-demo: ## 20 demos with 20 seeds, and the tally
 	@tools/bench-demo.sh
 
 check: ## all tests; ends with `N passed, N failed, N skipped`
-	@tools/deps.sh build test
+	@tools/deps.sh build test package
 	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
@@ -247,14 +247,17 @@ doctor: ## what works here, what is off and why
 	@build/bin/sysom doctor
 
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
 		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
 		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom \
-		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system
+		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(LIBDIR) \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PROGS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PARTS)) $(DESTDIR)$(PREFIX)/lib/sysom
-	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(LIBDIR)
+	[ $(LIBDIR) = $(PREFIX)/lib ] || ln -sfr $(DESTDIR)$(LIBDIR)/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib/sysom
 	install -m 755 $(addprefix $(B)/lib/sim/,$(SIM_LIBS)) $(DESTDIR)$(PREFIX)/lib/sysom/sim
 	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
@@ -262,7 +265,14 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 644 conf/*.yaml $(DESTDIR)$(PREFIX)/share/sysom
 	for s in conf/*.service conf/*.socket; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${s##*/} || exit 1; done
+	install -m 644 deploy/completion/sysom.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sysom
+	install -m 644 deploy/completion/_sysom $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
+
+package: ## Debian packages of this tree in build/packages
+	@tools/deps.sh build package
+	@$(MAKE) --no-print-directory $(J) programs
+	@B=$(B) deploy/package.sh deb build/packages
 
 # The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE

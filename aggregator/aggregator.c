@@ -145,12 +145,12 @@ struct aggregator {
 /* Chooses the store's directory if none is set: systemd's, the system's or the user's. */
 static void choose_dir(struct settings *s)
 {
-	const char *unit = getenv("STATE_DIRECTORY"), *state = getenv("XDG_STATE_HOME"),
+	const char *unit = service_state_dir(), *state = getenv("XDG_STATE_HOME"),
 		   *home = getenv("HOME");
 
 	if (s->store_dir[0])
 		return;
-	if (unit && *unit == '/') {
+	if (unit) {
 		text_copy(s->store_dir, sizeof(s->store_dir), unit);
 		return;
 	}

@@ -11,6 +11,7 @@ extern char **front_argv;
 #define COMMANDS_FULL "sysom-full" /* the program with every library */
 
 int cmd_run_main(const struct options *o);
+int cmd_preload_main(const struct options *o);
 int cmd_status_main(const struct options *o);
 int cmd_top_main(const struct options *o);
 int cmd_incidents_list(const struct options *o);

@@ -61,6 +61,16 @@ static const struct command commands[] = {
 	 "not found, 126 if it can't be run.\n",
      .examples = "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
 		 "  sysom run --job llama-7b -- python3 train.py --lr 3e-4\n"},
+    {.name = "preload",
+     .run = cmd_preload_main,
+     .args = "DIR",
+     .args_min = 1,
+     .args_max = 1,
+     .summary = "copy libsysom_preload.so to a directory that other containers mount",
+     .detail =
+	 "Prints the value for their LD_PRELOAD, in which glibc replaces $LIB. In a container\n"
+	 "with musl the file is not found and the program runs untraced. glibc 2.34 or newer.\n",
+     .examples = "  sysom preload /sysom    # LD_PRELOAD='/sysom/$LIB/libsysom_preload.so'\n"},
     {.name = "status",
      .run = cmd_status_main,
      .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL,

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -274,8 +275,13 @@ static int default_paths(struct settings *s)
 {
 	char dir[NODE_PATH_BYTES];
 	char *slash;
+	const char *unit = service_state_dir();
 	int err;
 
+	if (!*s->socket_path)
+		service_listener_path(SOCK_SEQPACKET, s->socket_path, sizeof(s->socket_path));
+	if (!*s->control_path)
+		service_listener_path(SOCK_STREAM, s->control_path, sizeof(s->control_path));
 	if (!*s->socket_path) {
 		err = own_dir(dir, sizeof(dir), "/run/sysom");
 		if (!err)
@@ -290,6 +296,8 @@ static int default_paths(struct settings *s)
 	err = set_path(s->control_path, slash ? dir : ".", "control.sock");
 	if (err)
 		return err;
+	if (!*s->state_dir && unit)
+		snprintf(s->state_dir, sizeof(s->state_dir), "%s", unit);
 	if (!*s->state_dir) {
 		err = own_dir(dir, sizeof(dir), "/var/lib/sysom");
 		if (err)

@@ -169,6 +169,14 @@ def own_perf():
     return in_child(clock)
 
 
+def mirror():
+    """A mirror that apt reaches."""
+    with tempfile.TemporaryDirectory() as d:
+        os.chmod(d, 0o755)
+        return shutil.which("apt-get") and not subprocess.run(
+            ["apt-get", "-q", "download", "hostname"], cwd=d, check=False, capture_output=True, timeout=60).returncode
+
+
 def python_module(name):
     name, _, python = name.partition("@")
     return not subprocess.run([python or "/usr/bin/python3", "-c", f"import {name}"], check=False,
@@ -192,6 +200,7 @@ NEEDS = {
     "own-perf": (own_perf, "perf events of an ordinary user's own processes (perf_event_paranoid below 3)"),
     "seccomp": (lambda: os.path.exists("/proc/sys/kernel/seccomp"), "seccomp"),
     "vdso": (lambda: b"[vdso]" in open("/proc/self/maps", "rb").read(), "a vDSO"),
+    "mirror": (mirror, "a Debian mirror that apt-get reaches"),
     "bpf-stats": (lambda: os.path.exists("/proc/sys/kernel/bpf_stats_enabled"), "the kernel's BPF statistics (5.8)"),
 }
 

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that sysom is built, tested and measured with, where they are
-# missing. usage: tools/deps.sh GROUP...   groups: build test bench fuzz   --list prints them only
+# missing. usage: tools/deps.sh GROUP...   groups: build test package bench fuzz   --list prints them only
 set -euo pipefail
 
 build="gcc make pkg-config python3 curl jq procps libnng-dev libzstd-dev libprotobuf-c-dev protobuf-c-compiler
 protobuf-compiler libsqlite3-dev libmicrohttpd-dev libcurl4-gnutls-dev libjansson-dev libyajl-dev libyaml-dev zlib1g-dev
 libdebuginfod-dev nettle-dev libiberty-dev liblzma-dev libbpf-dev libsystemd-dev libelf-dev libdw-dev libncurses-dev clang bpftool"
 test="libcmocka-dev libunwind-dev chromium binutils g++ gdb debuginfod elfutils xz-utils jq curl python3-numpy python3-torch python3-greenlet iproute2 procps git zstd strace tmux clang-format python3-prometheus-client"
+package="dpkg-dev debhelper chrpath lintian mmdebstrap systemd-container podman runc musl-tools python3-yaml"
 fuzz="clang libclang-rt-14-dev"
 bench="lttng-tools liblttng-ust-dev bpftrace linux-perf redis-server nginx-light golang-go gron"
 
@@ -17,6 +18,7 @@ for group in "$@"; do
 	case $group in
 	build) list+=" $build" ;;
 	test) list+=" $test" ;;
+	package) list+=" $package" ;;
 	bench) list+=" $bench" ;;
 	fuzz) list+=" $fuzz" ;;
 	--list) only_list=yes ;;

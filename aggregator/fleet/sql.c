@@ -42,7 +42,9 @@ int sql_open(struct sql *s, const char *path, int flags, int busy_ms)
 	if (code != SQLITE_OK)
 		return s->db ? to_errno(s, code, "open") : -ENOMEM;
 	sqlite3_busy_timeout(s->db, busy_ms);
-	return 0;
+	/* In a container the store's directory may be all that can be written. */
+	return to_errno(s, sqlite3_exec(s->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL),
+			"temp_store");
 }
 
 void sql_close(struct sql *s)

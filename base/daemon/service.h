@@ -5,6 +5,8 @@
 #ifndef SYSOM_BASE_DAEMON_SERVICE_H
 #define SYSOM_BASE_DAEMON_SERVICE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* Call before the first child starts: children must not inherit the sockets from systemd. */
@@ -16,6 +18,11 @@ void service_init(void);
 int service_listen(const char *path, int type, mode_t mask, ino_t *inode);
 /* Removes the socket's file, unless a successor has put its own there. */
 void service_unlisten(const char *path, ino_t inode);
+/* Writes the path of the first such socket that systemd passed to out. False: none was passed, or
+ * its path is too long; out is unchanged. */
+bool service_listener_path(int type, char *out, size_t out_bytes);
+/* The unit's first StateDirectory=, which systemd made for this daemon alone. NULL: none. */
+const char *service_state_dir(void);
 /* Notifies systemd: ready to serve. */
 void service_ready(void);
 /* Notifies systemd: alive. Call it more often than half of the unit's WatchdogSec, or systemd

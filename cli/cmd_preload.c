@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sysom preload DIR - puts the preload into a directory that another container mounts. glibc expands
+ * $LIB in LD_PRELOAD; musl does not, finds no such file and runs the program without it. With a plain
+ * path musl would load the library, miss glibc's symbols and end the program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/daemon/dirs.h"
+#include "base/replace.h"
+#include "base/all_bytes.h"
+#include "cli/commands.h"
+#include "cli/paths.h"
+
+#define FILE_NAME "libsysom_preload.so"
+
+/* What $LIB is: Debian's, others' for 64 bits, and where there is one directory only. */
+static const char *const libs[] = {"lib/x86_64-linux-gnu", "lib64", "lib"};
+
+static int copy_bytes(int from, int to)
+{
+	static char bytes[1 << 16];
+
+	for (;;) {
+		ssize_t n = read(from, bytes, sizeof(bytes));
+		int err;
+
+		if (n <= 0)
+			return n ? -errno : 0;
+		err = write_all(to, bytes, (size_t)n);
+		if (err)
+			return err;
+	}
+}
+
+/* A job may be loading the old file: the new one takes its place at once. */
+static int install(const char *from, const char *dir)
+{
+	struct replace to;
+	char path[PATH_MAX];
+	int in, err;
+
+	err = dirs_make(dir, 0755);
+	if (err)
+		return err;
+	if (snprintf(path, sizeof(path), "%s/" FILE_NAME, dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	in = open(from, O_RDONLY | O_CLOEXEC);
+	if (in < 0)
+		return -errno;
+	err = replace_begin(&to, AT_FDCWD, path, 0755);
+	if (!err) {
+		err = copy_bytes(in, to.fd);
+		if (!err && fchmod(to.fd, 0755))
+			err = -errno;
+		err = replace_end(&to, err);
+	}
+	close(in);
+	return err;
+}
+
+int cmd_preload_main(const struct options *o)
+{
+	char from[PATH_MAX], dir[PATH_MAX];
+
+	if (paths_preload(from, sizeof(from))) {
+		fprintf(stderr, "sysom preload: %s: no such file; SYSOM_PRELOAD names another\n",
+			from);
+		return EXIT_FAILED;
+	}
+	for (size_t i = 0; i < sizeof(libs) / sizeof(libs[0]); i++) {
+		int err = snprintf(dir, sizeof(dir), "%s/%s", o->argv[0], libs[i]) < PATH_MAX
+			      ? install(from, dir)
+			      : -ENAMETOOLONG;
+
+		if (err) {
+			fprintf(stderr, "sysom preload: %s: %s\n", dir, strerror(-err));
+			return EXIT_FAILED;
+		}
+	}
+	printf("%s/$LIB/" FILE_NAME "\n", o->argv[0]);
+	return EXIT_OK;
+}

@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# packages.sh - the Debian packages on a bare Debian that systemd boots: install, the README's commands
+# under the hardened units, a fault found, upgrade, purge.
+. "$(dirname "$0")/lib.sh"
+for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn root mounts mirror; do
+	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "the packages on a bare Debian" "needs $need"; finish; exit; }
+done
+ROOT=$WORK/root
+inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
+built() { deploy/package.sh deb "$WORK/debs" >"$WORK/build.log" 2>&1; }
+no_lintian_errors() { lintian --allow-root --fail-on error "$WORK"/debs/*.changes >"$WORK/lintian.log" 2>&1; }
+bare() {
+	mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,jq bookworm "$ROOT" \
+		>"$WORK/mmdebstrap.log" 2>&1 && mkdir "$ROOT/debs" && cp "$WORK"/debs/*.deb "$ROOT/debs" &&
+		cp /etc/resolv.conf "$ROOT/etc/"
+}
+install_all() {
+	inside sh -c 'apt-get -q update; apt-get -qy --no-install-recommends "$@" $(ls /debs/*.deb | grep -v dbgsym)' sh "$@" >"$WORK/apt.log" 2>&1
+}
+# Boots the machine, which runs $1 as a unit of its own and switches itself off.
+boot() {
+	cp "$1" "$ROOT/trial"
+	cat >"$ROOT/etc/systemd/system/trial.service" <<-'UNIT'
+		[Unit]
+		After=multi-user.target
+		[Service]
+		Type=oneshot
+		StandardOutput=file:/trial.log
+		StandardError=file:/trial.err
+		ExecStart=/bin/bash -x /trial
+		ExecStopPost=/bin/systemctl poweroff --no-block
+		[Install]
+		WantedBy=graphical.target multi-user.target
+	UNIT
+	inside systemctl --quiet enable trial
+	timeout 240 systemd-nspawn --quiet --directory="$ROOT" --register=no --keep-unit --private-network \
+		--capability=all --system-call-filter="bpf perf_event_open process_vm_readv kcmp" --boot >"$WORK/boot.log" 2>&1
+	tail -n 30 "$ROOT/trial.err" >"$WORK/trial.log"
+}
+said() { grep -qxF "$1" "$ROOT/trial.log" || { tail -n 20 "$ROOT/trial.log" | cut -c1-200 | sed 's/^/# /'; return 1; }; }
+untouched() { # what a purge leaves
+	local left
+	left=$(find "$ROOT"/etc "$ROOT"/usr "$ROOT"/var/lib "$ROOT"/run -iname '*sysom*' ! -path '*/dpkg/*' ! -path '*/apt/*' ! -path '*/deb-systemd-helper*')
+	is "$left" ""
+}
+
+ok "the packages are built" built
+if command -v lintian >/dev/null; then
+	ok "lintian finds no error" no_lintian_errors
+else
+	skip "lintian finds no error" "needs command:lintian"
+fi
+ok "a bare Debian" bare
+ok "all packages install" install_all install
+ok "nothing is started before it has settings" [ ! -e "$ROOT/etc/systemd/system/multi-user.target.wants/sysomd.service" ]
+ok "the preload has its bare name" eval 'inside LD_PRELOAD=libsysom_preload.so true 2>"$WORK/preload.err" && [ ! -s "$WORK/preload.err" ]'
+
+cat >"$WORK/trial" <<'EOS'
+sed -i 's#^  name: ""#  name: trial-node#' /etc/sysom/sysomd.yaml
+systemctl enable --now sysom-aggregator sysomd
+echo "units $(systemctl is-active sysom-aggregator sysomd sysomd.socket sysomd-control.socket | uniq)"
+echo "root $(systemctl show -P User sysomd) $(ps -o user= -p "$(systemctl show -P MainPID sysomd)" | grep -c root)"
+setpriv --reuid=1234 --regid=1234 --clear-groups env LD_PRELOAD=libsysom_preload.so SYSOM_JOB=packed \
+	simjob --ranks 4 --seconds 30 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2 &
+for try in $(seq 45); do
+	sleep 1
+	id=$(sysom incidents --json | jq -r '[.incidents[]|select(.job|startswith("packed"))][0].id // empty')
+	[ "$id" ] && [ "$(sysom show "$id" --json | jq -r .diagnosis.cause)" = cpu-sleep ] && break
+done
+sysom show "$id" --json | jq -r '"blamed \([.ranks[]|tostring]|join(",")) \(.diagnosis.layer) \(.diagnosis.cause) on \(.nodes[0])"'
+wait
+echo "alive $(systemctl show -P NRestarts sysomd sysom-aggregator | sort -u | tr -d '\n')"
+systemctl stop sysomd sysomd.socket sysomd-control.socket sysom-aggregator
+ls -d /var/lib/sysom /var/lib/sysom-aggregator
+journalctl --no-pager -u sysomd -u sysom-aggregator | grep 'level=\(error\|warn\)' >&2
+EOS
+boot "$WORK/trial"
+ok "both daemons run under their units" said "units active"
+ok "sysomd is not root" said "root sysomd 0"
+ok "the fault of a job with LD_PRELOAD=libsysom_preload.so is found" said "blamed 2 cpu cpu-sleep on trial-node"
+ok "neither daemon was restarted" said "alive 0"
+ok "an upgrade keeps the settings" eval 'install_all --reinstall install && grep -q "name: trial-node" "$ROOT/etc/sysom/sysomd.yaml"'
+ok "a purge" eval 'inside apt-get -qy purge sysom sysomd sysom-aggregator libsysom-preload libsysom-preload-dev sysom-sim >"$WORK/purge.log" 2>&1'
+ok "leaves nothing" untouched
+finish

@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# pod.sh - the manifests of deploy/kubernetes/ with real containers: a Pod's job is traced by sysomd in its
+# sidecar, and an aggregator without root names pod and rank; with the manifest's capabilities, and
+# without any. A musl program in the same Pod runs untraced.
+. "$(dirname "$0")/lib.sh"
+for need in command:podman command:runc command:dh command:musl-gcc module:yaml root mounts mirror; do
+	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "a Pod with its sidecar" "needs $need"; finish; exit; }
+done
+read -r -a ports <<<"$(free_ports 2)"
+TAG=sysom-test-$$
+export CONTAINERS_CONF=$WORK/containers.conf SYSOM_URL=http://127.0.0.1:${ports[1]}
+# Neither may be above what this machine allows.
+cat >"$CONTAINERS_CONF" <<-CONF
+	[containers]
+	default_ulimits=["nofile=1024:1024","nproc=4096:4096"]
+	[engine]
+	runtime="runc"
+CONF
+pod() { podman --root "$WORK/storage" --runroot "$WORK/run" --storage-driver vfs "$@"; }
+built() {
+	deploy/package.sh deb "$WORK/debs" >"$WORK/package.log" 2>&1 && deploy/image.sh "$WORK/debs" "$WORK/image.tar" >"$WORK/image.log" 2>&1
+}
+small() { local bytes; bytes=$(stat -c %s "$WORK/image.tar"); echo "# $((bytes / 1000000)) MB"; [ "$bytes" -lt 80000000 ]; }
+# Two builds of one tree.
+reproducible() { deploy/image.sh "$WORK/debs" "$WORK/again.tar" >/dev/null 2>&1 && cmp "$WORK/image.tar" "$WORK/again.tar"; }
+lists_all() { jq -e '[.packages[].name] | index("libc6") and index("sysomd") and (length > 20)' "${1%.tar}.spdx.json" >/dev/null; }
+# The image of a job: the simulated drivers and simjob, nothing of sysom.
+trainer() {
+	mkdir "$WORK/trainer" && tar -C "$WORK/trainer" -xf "$WORK/image.tar" && rm "$WORK"/trainer/usr/bin/sysom* &&
+		dpkg-deb -x "$WORK"/debs/sysom-sim_*.deb "$WORK/trainer" && tar -C "$WORK/trainer" -cf "$WORK/trainer.tar" .
+}
+imported() { pod import -q "$WORK/image.tar" "localhost/sysom:$TAG" && pod import -q "$WORK/trainer.tar" "localhost/trainer:$TAG"; }
+# A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
+cat >"$WORK/playable.py" <<'PY'
+import sys, yaml
+source, tag, nng, http, name, *command = sys.argv[1:]
+objects = list(yaml.safe_load_all(open(source)))
+p = next((o for o in objects if o["kind"] == "Pod"), None)
+if not p:
+    template = next(o for o in objects if o["kind"] == "StatefulSet")["spec"]["template"]
+    p = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": template["spec"]}
+    p["spec"]["volumes"] = [{"name": "store", "emptyDir": {}}]
+p["metadata"]["name"] = name
+spec = p["spec"]
+init = spec.pop("initContainers", [])
+spec["initContainers"] = [c for c in init if "restartPolicy" not in c]
+spec["containers"] = [c for c in init if "restartPolicy" in c] + spec["containers"]
+spec["hostNetwork"] = True
+values = {"SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
+          "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": name, "SYSOM_JOB": name}
+for c in spec["initContainers"] + spec["containers"]:
+    for key in ("startupProbe", "livenessProbe", "restartPolicy", "resources", "ports"):
+        c.pop(key, None)
+    c["image"], c["imagePullPolicy"] = f"localhost/{c['image']}:{tag}", "Never"
+    for e in c.get("env", []):
+        e.pop("valueFrom", None)
+        e["value"] = values.get(e["name"], e.get("value"))
+    if c["name"] == "sysomd":
+        c["env"].append({"name": "SYSOM_HTTP_LISTEN", "value": ""})
+        if name.endswith("restricted"):
+            c["securityContext"]["capabilities"].pop("add")
+            c["securityContext"].pop("seccompProfile")
+        elif "Unconfined" in str(c["securityContext"].get("seccompProfile")):
+            p["metadata"]["annotations"] = {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}
+    if c["name"] == "trainer":
+        c["command"] = command
+yaml.safe_dump(p, sys.stdout)
+PY
+play() { # manifest name command...
+	/usr/bin/python3 "$WORK/playable.py" "deploy/kubernetes/$1" "$TAG" "${ports[0]}" "${ports[1]}" "${@:2}" >"$WORK/$2.yaml" &&
+		pod play kube "$WORK/$2.yaml" >"$WORK/$2.log" 2>&1
+}
+answers() { curl -sf "$SYSOM_URL/healthz" >/dev/null; }
+not_root() { is "$(stat -c %u "/proc/$(pod inspect aggregator-aggregator --format '{{.State.Pid}}')")" 65532; }
+blamed() { # pod cause
+	"$BIN/sysom" incidents --json | jq -e --arg pod "$1" --arg cause "$2" '[.incidents[].id] as $ids | $ids | length > 0' >/dev/null || return
+	local id
+	for id in $("$BIN/sysom" incidents --json | jq -r '.incidents[].id'); do
+		"$BIN/sysom" show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
+			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause' >/dev/null && return
+	done
+	return 1
+}
+runs_with_musl() {
+	local volume
+	musl-gcc -o "$WORK/musl" -xc - <<<"int main(void) { return 7; }" || return
+	volume=$(pod inspect train-a-trainer --format '{{range .Mounts}}{{if eq .Destination "/sysom"}}{{.Source}}{{end}}{{end}}')
+	ls "$volume"/lib*/libsysom_preload.so >/dev/null || return
+	LD_PRELOAD="$volume/\$LIB/libsysom_preload.so" "$WORK/musl"
+	is $? 7
+}
+FAULT=(--ranks 4 --seconds 45 --seed 7 --fault late:rank=2:start=12s:steps=2000:size=2)
+says() { pod logs "$1-sysomd" 2>&1 | grep -q "$2"; }
+
+ok "an image of this machine's packages" built
+ok "of less than 80 MB" small
+ok "the same again, byte for byte" reproducible
+ok "with a list of what is in it" lists_all "$WORK/image.tar"
+ok "and one of a job" trainer
+ok "both are known to podman" imported
+ok "the aggregator's Pod starts" play aggregator.yaml aggregator
+ok "and answers" stack_wait 20 answers
+ok "not as root" not_root
+ok "the job's Pod starts" play training-pod.yaml train-a /usr/bin/simjob "${FAULT[@]}"
+ok "its sidecar may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
+ok "Pod, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "a program with musl runs untouched beside it" runs_with_musl
+pod pod rm -f train-a >/dev/null 2>&1
+ok "a Pod without any capability starts" play training-pod.yaml train-restricted /usr/bin/simjob "${FAULT[@]}"
+ok "its sidecar says what is missing" stack_wait 10 says train-restricted "mode=off.*CAP_BPF"
+ok "Pod and rank are named all the same" stack_wait 25 blamed train-restricted cpu-host-gap
+pod pod rm -af >/dev/null 2>&1
+umount -R "$WORK/storage" 2>/dev/null
+finish
