@@ -31,7 +31,7 @@ static int copy_bytes(int from, int to)
 
 		if (n <= 0)
 			return n ? -errno : 0;
-		err = write_all(to, bytes, (size_t)n);
+		err = all_bytes_write(to, bytes, (size_t)n);
 		if (err)
 			return err;
 	}

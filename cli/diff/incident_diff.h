@@ -19,8 +19,8 @@ struct incident_diff {
 	struct profile_tree tree;
 	struct profile_names *names[2]; /* of base and other */
 	bool per_step, has_cpu, has_gpu;
-	size_t gpu_steps[2]; /* that its GPU times are means of */
-	const char *open;    /* the caller's, as struct profile_flame has it; NULL after _make */
+	size_t gpu_steps[2]; /* the number of steps in the means of GPU times */
+	const char *open;    /* as in struct profile_flame, the caller's; NULL after _make */
 };
 
 /* The incident's rank with the most evidence; NULL: no windows. */

@@ -6,7 +6,7 @@
 #define TICKS_MAX  20	  /* also of an axis without an end */
 #define LINE_WIDTH 1000.0 /* units of a line's own frame */
 
-/* 1, 2 or 5 times a power of ten: at least span / most. */
+/* The distance of grid lines: 1, 2 or 5 times a power of ten, at least span / most. */
 static double nice_stride(double span, double most)
 {
 	static const double factors[] = {1, 2, 5};

@@ -29,7 +29,7 @@ static bool is_flagged(const struct window_step *s)
 	return s->flags & WINDOW_STEP_FLAGGED;
 }
 
-/* A line, broken where steps are missing between windows. */
+/* A line with gaps where steps are missing between windows. */
 static void put_line(const struct plot_axes *p, const struct trace_rank *r, const char *class,
 		     bool expected)
 {
@@ -65,7 +65,7 @@ static size_t count_flagged(const struct trace_rank *r)
 	return n;
 }
 
-/* What a point says while the pointer or the keyboard is on it stands at the top right. */
+/* A point's tip stands at the top right. */
 static void put_points(const struct plot_axes *p, const struct trace_rank *r)
 {
 	bool focus = count_flagged(r) <= FOCUS_MAX;
@@ -79,7 +79,7 @@ static void put_points(const struct plot_axes *p, const struct trace_rank *r)
 		if (!is_flagged(s))
 			continue;
 		left--;
-		snprintf(text, sizeof(text), "rank %d, step %llu: %s instead of %s", r->who.rank,
+		snprintf(text, sizeof(text), "rank %d, step %llu: %s, expected %s", r->who.rank,
 			 (unsigned long long)s->step.index, term_ms(latency_ms(s)),
 			 term_ms(s->expected_ns / 1e6));
 		fprintf(p->to,
@@ -116,7 +116,7 @@ static bool fit(struct plot_axes *p, const json_t *in, const struct trace_model 
 	return true;
 }
 
-/* Other ranks count from their own first step; only what lies in the culprit's range is drawn. */
+/* Other ranks may number steps differently; only steps in the culprit's range are drawn. */
 static bool within(const struct plot_axes *p, const struct trace_rank *r)
 {
 	for (size_t i = 0; i < r->step_count; i++)
@@ -126,7 +126,7 @@ static bool within(const struct plot_axes *p, const struct trace_rank *r)
 	return r->step_count > 0;
 }
 
-/* The chart's flagged steps as text, for those who can't see or point at it. */
+/* The chart's flagged steps as a table, for readers who can't see or point. */
 static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	size_t left = STEPS_SHOWN, more = 0;
@@ -177,8 +177,8 @@ void plots_steps(FILE *to, const json_t *in, const struct trace_model *m)
 
 	fputs("<section id=\"steps\">\n<h2>Steps</h2>\n", to);
 	if (!fit(&p, in, m)) {
-		fputs("<p class=\"dim\">No steps are at hand: their windows are gone or could not "
-		      "be read.</p>\n</section>\n",
+		fputs("<p class=\"dim\">No steps: their windows are gone or could not be "
+		      "read.</p>\n</section>\n",
 		      to);
 		return;
 	}

@@ -12,8 +12,8 @@
 struct profile_flame {
 	const char *title, *note; /* plain text */
 	double share_min;	  /* nodes below it are left out and counted on the page */
-	const char *base, *other; /* what the two sides of a tree that differs are called */
-	const char *unit;	  /* behind every time, " per step"; NULL: none */
+	const char *base, *other; /* names of the two sides of a differential tree */
+	const char *unit;	  /* after every time: " per step"; NULL: none */
 	const char *open; /* the kind of time that is shown first: "on", "off", "gpu"; NULL: any */
 };
 /* 0, -EIO, -ENOMEM. */

@@ -12,9 +12,9 @@ struct profile_out {
 	const char *path; /* "-": standard output */
 	enum profile_format format;
 	enum profile_group group;
-	bool blocked;			 /* folded stacks: time off the CPU, not on it */
+	bool blocked; /* folded stacks: blocked time instead of time on the CPU */
 	const char *title, *note, *open; /* of a flame graph (struct profile_flame) */
-	/* of pprof: the batch's begin; between a thread's samples */
+	/* of pprof: begin of the batch; time between a thread's samples */
 	uint64_t realtime_ns, period_ns;
 };
 

@@ -19,7 +19,7 @@ void incident_ledger_each(const json_t *ledger, unsigned columns,
 			  void (*put)(void *arg, const char *name,
 				      struct incident_ledger_figures f),
 			  void *arg);
-/* Prints nothing where it did not. */
+/* Prints nothing without a ledger. */
 void incident_ledger_print(FILE *to, const json_t *diagnosis, bool hang, unsigned columns);
 /* "kernel gemm <<<128, 256>>>": an account as a person reads it. Static; harmless. */
 const char *incident_ledger_account(const json_t *row, unsigned columns);

@@ -16,7 +16,7 @@
 #define WINDOWS_MAX 4096
 /* Ranks whose sketches are asked for: so many stand in a report's first lines. */
 #define NICS_MAX 16
-/* What a window takes while it is read serves for the next one: the most that malloc allows. */
+/* malloc keeps a freed window's memory for the next one; this is the largest value that it allows. */
 #define KEPT_BYTES (32 << 20)
 
 static bool is_named(const json_t *ranks, int32_t rank)

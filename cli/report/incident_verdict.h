@@ -23,7 +23,7 @@ const json_t *incident_verdict_at(const json_t *incident, size_t k);
 /* The kind of time of the account that the first verdict rests on, as flame graphs call it: "on", "off",
  * "gpu"; NULL: none of them, or no ledger. Static. */
 const char *incident_verdict_metric(const json_t *incident);
-/* Nothing where there is no diagnosis; columns wide. */
+/* Prints nothing without a diagnosis; columns wide. */
 void incident_verdict_print(FILE *to, const json_t *incident, unsigned columns);
 
 #endif

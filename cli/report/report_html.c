@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- * Not from a template, so that no text reaches the file unescaped: every string of a peer goes through
- * escape_html(). */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/report.h"
 
 #include <errno.h>
@@ -67,7 +65,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 	free(k);
 }
 
-/* What the GPU did in a step of the culprit and of its peer, variants of a kernel together. */
+/* GPU time per step of the culprit and its peer, variants of a kernel merged. */
 static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
 		      const struct trace_rank *peer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Written by hand rather than from a template, so that no text reaches the file unescaped: every
- * string that came from a peer goes through escape_html(). */
+ * Not from a template, so that no text reaches the file unescaped: every string of a peer goes through
+ * escape_html(). */
 #include "cli/report/report_page.h"
 
 #include <string.h>
@@ -83,20 +83,23 @@ static void put_slowness(FILE *to, const json_t *in)
 {
 	char text[256];
 
-	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
+	fact(to, "compared with expected", term_excess(jsonget_number(in, "excess")), "bad");
 	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
 	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
-	fact(to, "self time, without waiting", term_excess(jsonget_number(in, "self_excess")), "");
+	fact(to, "self time compared with expected", term_excess(jsonget_number(in, "self_excess")),
+	     "");
 	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
 	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
-	fact(to, "slow steps until flagged", term_count(jsonget_number(in, "steps_to_flag")), "");
+	fact(to, "slow steps until detected", term_count(jsonget_number(in, "steps_to_flag")), "");
 }
 
 static void put_facts(FILE *to, const json_t *in)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	const json_t *ranks = json_object_get(in, "ranks"),
+		     *victims = json_object_get(in, "victims");
 	bool hang = incident_verdict_is_hang(in);
 	uint64_t since, until;
 
@@ -107,15 +110,14 @@ static void put_facts(FILE *to, const json_t *in)
 		fact(to, incident_verdict_is_open(in) ? "hanging, so far" : "hung for",
 		     term_span((double)(until - since) / 1e9), "bad");
 	if (raw > 0)
-		fact(to, "uploaded of what the windows cover", term_percent(sent / raw), "");
+		fact(to, "uploaded share of the events", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
-	if (json_array_size(json_object_get(in, "victims")) &&
-	    json_array_size(json_object_get(in, "ranks"))) {
-		fprintf(to, "<p>%s only because %s for it: rank%s ", hang ? "Hanging" : "Slow",
-			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits"
-									     : "they wait",
-			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
-		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
+	if (json_array_size(victims) && json_array_size(ranks)) {
+		fprintf(to, "<p>%s only because %s for %s %s: %s ", hang ? "Hanging" : "Slow",
+			json_array_size(victims) == 1 ? "it waits" : "they wait",
+			json_array_size(ranks) == 1 ? "rank" : "ranks", incident_text_ranks(ranks),
+			json_array_size(victims) == 1 ? "rank" : "ranks");
+		escape_html(to, incident_text_ranks(victims));
 		fputs(".</p>\n", to);
 	}
 }

@@ -113,7 +113,7 @@ static void put_heat_axis(FILE *to, const struct heat *h)
 			(unsigned long long)g->first_step[c]);
 	fprintf(to,
 		"<text x=\"100%%\" y=\"%.1f\" text-anchor=\"end\">step; below: flagged%s</text>\n",
-		y + 32, g->per_column > 1 ? "; several steps a column" : "");
+		y + 32, g->per_column > 1 ? "; several steps per column" : "");
 }
 
 static void put_heat_table(FILE *to, const struct rank_grid *g)
@@ -218,7 +218,7 @@ struct scatter {
 	struct point *p;
 	size_t count, on_line;
 	double x_lo, x_hi, y_lo, y_hi;
-	int work; /* that is x; -1: the expected time, of several together */
+	int work; /* the work that is x; -1: x is the expected time, which follows several */
 	bool automatic;
 };
 
@@ -320,7 +320,7 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 		if (!s->p[i].by_peers)
 			plot_axes_point(&p, s->p[i].x, s->p[i].expected_ms);
 	plot_axes_line_end(&p);
-	for (int pass = 0; pass < 2; pass++) /* flagged ones above the others */
+	for (int pass = 0; pass < 2; pass++) /* flagged ones on top */
 		for (size_t i = 0; i < s->count; i++) {
 			const struct point *q = &s->p[i];
 

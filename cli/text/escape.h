@@ -10,7 +10,7 @@
 void escape_html(FILE *to, const char *text);
 /* The text between two pieces of markup, which are not escaped. */
 void escape_around(FILE *to, const char *before, const char *text, const char *after);
-/* A table's cell of it. */
+/* A table cell with the text. */
 void escape_cell(FILE *to, const char *text);
 /* A complete page, already escaped, as an attribute's value (srcdoc). */
 void escape_page(FILE *to, const char *page);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * term.h - text for people: colours only on a terminal (and not with NO_COLOR), harmless copies of
- * untrusted text, numbers with units, bars. Threads: one caller. Returned texts are in TERM_TEXTS static
- * buffers, used in turn: each is valid until that many further calls. */
+ * untrusted text, numbers with units, bars. Threads: any. Returned texts are in TERM_TEXTS buffers of the
+ * thread, used in turn: each is valid until that many further calls. */
 #ifndef SYSOM_CLI_TEXT_TERM_H
 #define SYSOM_CLI_TEXT_TERM_H
 

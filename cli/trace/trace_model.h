@@ -49,7 +49,7 @@ struct trace_rank {
 	struct wire_rank who;
 	char gpu[OS_SIGNAL_SUBJECT_BYTES]; /* "GPU 3"; "": not known */
 	char nic[WIRE_TEXT_BYTES];    /* that the job chose; "": not known (incident_load_nics) */
-	int64_t realtime_offset_ns;   /* of the first window, used for all that agree with it */
+	int64_t realtime_offset_ns;   /* of the first window; used for all that agree with it */
 	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
 	size_t host_count, device_count, host_room, device_room;
 	struct window_step *steps; /* after finish: by begin, no duplicates */
