@@ -36,7 +36,7 @@ CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-fra
 RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 LDFLAGS_ALL = $(SANFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
-MODULES := base foreign ring model analysis wire node bpf symbol reader sampler preload sidecar aggregator cli sim tests
+MODULES := base foreign ring model analysis wire node bpf symbol reader sampler preload sidecar render aggregator cli sim tests
 LIBS :=
 PROGS :=
 SOS :=

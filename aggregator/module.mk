@@ -14,7 +14,7 @@ incident_LDLIBS := -ljansson
 aggregator_SRCS := $(call in,aggregator,alert commit fair ingest rep senders sp symbols) \
 	$(call in,aggregator/api,api api_metrics api_pool api_route api_symbols) \
 	$(call in,aggregator/store,store store_read store_sql)
-aggregator_NEEDS := fleet incident symbol page http
+aggregator_NEEDS := fleet incident symbol render http
 aggregator_LDLIBS := -lnng -lsqlite3 -lcurl -ljansson
 
 PROGS += sysom-aggregator

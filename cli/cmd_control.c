@@ -3,7 +3,7 @@
 
 #include "base/text/jsonget.h"
 #include "cli/commands.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 static int post(const struct options *o, const char *what, const char *path, json_t **out)
 {

@@ -7,7 +7,7 @@
 #include "base/text/json_text.h"
 #include "cli/commands.h"
 #include "cli/diff/run_diff.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 static const char *colour(double change, bool sure)
 {

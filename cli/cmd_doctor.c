@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
 #include "cli/paths.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "model/thresholds.h"
 
 #define CHILD_SECONDS 10

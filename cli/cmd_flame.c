@@ -10,10 +10,10 @@
 #include "cli/profile/profile_flame.h"
 #include "cli/profile/profile_out.h"
 #include "cli/report/incident_load.h"
-#include "cli/report/incident_text.h"
-#include "cli/report/incident_verdict.h"
+#include "render/incident_text.h"
+#include "render/incident_verdict.h"
 #include "cli/text/outfile.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 static int write_stacks(const struct options *o, const json_t *in, const struct trace_rank *r,
 			const char *path)

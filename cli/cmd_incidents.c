@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/report/incident_load.h"
-#include "cli/report/incident_text.h"
+#include "render/incident_text.h"
 #include "cli/report/show_plots.h"
 
 int cmd_incidents_list(const struct options *o)

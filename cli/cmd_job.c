@@ -7,7 +7,7 @@
 
 #include "base/text/jsonget.h"
 #include "cli/commands.h"
-#include "cli/report/incident_ledger.h"
+#include "render/incident_ledger.h"
 #include "cli/report/job_text.h"
 
 #define INCIDENTS_MAX 200

@@ -23,7 +23,7 @@
 #include "cli/run_as.h"
 #include "cli/text/naming.h"
 #include "cli/text/outfile.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "sampler/sampler.h"
 
 #define PIDS_MAX 64u

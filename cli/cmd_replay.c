@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "cli/replay/replay.h"
 #include "cli/text/naming.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 static const struct {
 	const char *name;

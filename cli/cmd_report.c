@@ -5,10 +5,10 @@
 #include "base/text/jsonget.h"
 #include "cli/commands.h"
 #include "cli/report/incident_load.h"
-#include "cli/report/incident_text.h"
+#include "render/incident_text.h"
 #include "cli/report/report.h"
 #include "cli/text/outfile.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 /* windows: how many could be read; the report names the missing ones. */
 static void print_written(const struct options *o, const json_t *in, const char *path, int windows,

@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/daemon/misspelt.h"
 #include "cli/commands.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
 /* Columns that the full tables need; a narrower terminal gets fewer fields. */

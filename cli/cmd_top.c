@@ -11,7 +11,7 @@
 #include "base/order.h"
 #include "base/text/text.h"
 #include "cli/commands.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define ROWS_MAX   200 /* of the printed table; --json has them all */
 #define REFRESH_MS 1000

@@ -9,7 +9,7 @@
 #include "cli/diff/incident_diff.h"
 #include "cli/report/incident_load.h"
 #include "cli/text/outfile.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/trace/export.h"
 
 /* Without --format, the file's name decides. */

@@ -9,8 +9,8 @@
 #include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/report/incident_text.h"
-#include "cli/text/term.h"
+#include "render/incident_text.h"
+#include "render/term.h"
 
 #define POLL_US	 500000
 #define LINE_NS	 5000000000u /* between two lines, if not on a terminal */

@@ -7,8 +7,8 @@
 #include "base/text/jsonget.h"
 #include "base/order.h"
 #include "cli/paths.h"
-#include "cli/report/incident_text.h"
-#include "cli/text/term.h"
+#include "render/incident_text.h"
+#include "render/term.h"
 
 #define NEWEST_MAX 1000			   /* the most that the aggregator lists at once */
 #define NODE_URL   "http://127.0.0.1:9470" /* sysomd's http.listen by default */

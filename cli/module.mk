@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-LIBS += cli page
-# An incident's JSON as a page: sysom-aggregator serves it.
-page_SRCS := $(call in,cli/report,incident_ledger incident_text incident_verdict report_page report_verdict) \
-	$(call in,cli/text,escape kernel_name term)
-page_NEEDS := analysis
-page_LDLIBS := -liberty -ljansson
+LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS := $(call in,cli,client cmd_control cmd_diff cmd_doctor cmd_flame cmd_incidents cmd_job \
@@ -26,7 +21,7 @@ cli_SRCS := $(call in,cli,client cmd_control cmd_diff cmd_doctor cmd_flame cmd_i
 	$(call in,cli/timings,replay_csv replay_ops replay_timings replay_unit replay_workers \
 		timing_columns) \
 	$(PERFETTO_GEN).c $(PPROF_GEN).c
-cli_NEEDS := node fleet incident symbol page
+cli_NEEDS := node fleet incident symbol render
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
 	@mkdir -p $(B)/gen
@@ -64,7 +59,7 @@ $(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)
 
 # they read traces, and no more of the command line
 TRACE_FILES := cli/replay/replay_load.c cli/timings/replay_csv.c cli/trace/kineto_reader.c cli/trace/trace_reader.c \
-	cli/text/intern.c cli/text/term.c
+	cli/text/intern.c render/term.c
 $(call unit,,test_trace_reader)
 test_trace_reader_SRCS := tests/unit/test_trace_reader.c cli/trace/trace_reader.c
 test_trace_reader_LDLIBS := -lz -lzstd

@@ -10,7 +10,7 @@
 #include "base/text/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 char **front_argv;
 

@@ -34,11 +34,12 @@ MAY = {
     "sampler": {"base", "bpf", "model", "symbol", "reader"},
     "sidecar": {"base", "foreign", "ring", "model", "analysis", "wire", "node", "bpf", "sampler", "symbol",
                 "reader"},
-    "aggregator": {"base", "wire", "model", "analysis", "symbol", "cli/report/report_page"},
+    "render": {"base", "model", "analysis"},
+    "aggregator": {"base", "wire", "model", "analysis", "symbol", "render"},
     "aggregator/fleet": {"base", "wire", "model", "analysis", "aggregator/incident"},
     "aggregator/incident": {"base", "wire", "model", "analysis"},
     # `sysom replay` runs the daemons' own code: a rank's windows and beats, the fleet, incidents of windows.
-    "cli": {"base", "wire", "model", "analysis", "node", "aggregator/fleet", "aggregator/incident", "sampler",
+    "cli": {"base", "render", "wire", "model", "analysis", "node", "aggregator/fleet", "aggregator/incident", "sampler",
             "symbol", "reader"},
     "sim": {"foreign"},
 }

@@ -16,7 +16,7 @@
 #include "base/text/text.h"
 #include "base/text/utf8.h"
 #include "base/version.h"
-#include "cli/report/report_page.h"
+#include "render/report_page.h"
 
 #define LIMIT_DEFAULT 100
 

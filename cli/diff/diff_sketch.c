@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/diff/diff_source.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define BASELINE  "baseline:"
 #define SKETCH	  "sketch:"

@@ -17,7 +17,7 @@
 #include "cli/profile/pprof_read.h"
 #include "cli/report/incident_load.h"
 #include "cli/text/naming.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/trace/trace_reader.h"
 #include "wire/codec.h"
 

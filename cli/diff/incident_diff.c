@@ -10,8 +10,8 @@
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"
 #include "cli/report/report_kernels.h"
-#include "cli/text/kernel_name.h"
-#include "cli/text/term.h"
+#include "render/kernel_name.h"
+#include "render/term.h"
 
 #define SPANS_DEEP 6u
 #define THREADS	   64u

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "cli/doctor/doctor.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 struct library {
 	const char *name, *use;

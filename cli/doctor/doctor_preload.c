@@ -12,7 +12,7 @@
 
 #include "cli/doctor/doctor.h"
 #include "cli/paths.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the ELF reader below is for little-endian machines"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "sampler/sampler.h"
 
 /* The CPython versions of bpf/python.h and sampler/python/python_offsets.c. */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 /* The recorder's files (1 GB), the spool (500 MB) and a margin. */
 #define STATE_WANTED_BYTES 2e9

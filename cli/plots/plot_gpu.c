@@ -4,8 +4,8 @@
 
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 #define NODES_SHOWN 16u
 #define RANKS_SHOWN 64u /* of a node */

@@ -3,8 +3,8 @@
 
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 #define STEPS_SHOWN 500
 #define LINE_POINTS 1500 /* more than the pixels it has */

@@ -5,8 +5,8 @@
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
 #include "cli/report/report_kernels.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 #define LANES_MAX   6u	/* GPU streams of a step, the busiest ones */
 #define STREAMS_MAX 64u /* that are looked at */

@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "base/room.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/trace/trace_reader.h"
 
 static int refuse(const char *path, uint64_t line, const char *what)

@@ -8,7 +8,7 @@
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
 #include "cli/text/naming.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 /* Less is normal when threads take turns. */
 #define GIL_SHARE_MIN 0.03

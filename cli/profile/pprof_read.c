@@ -11,7 +11,7 @@
 #include "base/room.h"
 #include "cli/profile.pb-c.h"
 #include "cli/text/naming.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/trace/trace_reader.h"
 
 typedef Sysom__Pprof__Profile profile_t;

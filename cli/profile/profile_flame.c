@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/text/json_text.h"
-#include "cli/text/escape.h"
+#include "render/escape.h"
 #include "cli/text/intern.h"
 #include "cli/text/outfile.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/text/json_text.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define TEXT_RANKS 16u /* the most that text names; JSON names all */
 

@@ -18,7 +18,7 @@
 #include "base/probe.h"
 #include "base/room.h"
 #include "cli/text/pages.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/timings/replay_csv.h"
 #include "cli/trace/kineto_reader.h"
 #include "cli/trace/trace_label.h"

@@ -14,7 +14,7 @@
 #include "cli/options.h"
 #include "cli/profile/folded.h"
 #include "cli/replay/replay.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define ROWS_SHOWN 30
 

@@ -14,7 +14,7 @@
 #include "cli/replay/replay.h"
 #include "cli/text/intern.h"
 #include "cli/text/pages.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/timings/replay_csv.h"
 #include "cli/timings/replay_unit.h"
 

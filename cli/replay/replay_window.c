@@ -11,7 +11,7 @@
 #include "cli/replay/replay.h"
 #include "cli/replay/replay_incident.h"
 #include "cli/replay/replay_journal.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/trace/trace_reader.h"
 
 struct replay_window {

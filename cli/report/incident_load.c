@@ -9,7 +9,7 @@
 #include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "wire/codec.h"
 
 /* The most windows of one incident: 8 ranks for minutes. */

@@ -5,8 +5,8 @@
 
 #include "base/text/jsonget.h"
 #include "base/limits.h"
-#include "cli/report/incident_text.h"
-#include "cli/text/term.h"
+#include "render/incident_text.h"
+#include "render/term.h"
 
 const char *job_text_often(const json_t *kind)
 {

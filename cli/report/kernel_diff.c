@@ -9,7 +9,7 @@
 
 #include "base/order.h"
 #include "cli/report/report_kernels.h"
-#include "cli/text/kernel_name.h"
+#include "render/kernel_name.h"
 
 struct item {
 	struct kernel_name name;

@@ -6,14 +6,14 @@
 
 #include "base/text/jsonget.h"
 #include "cli/plots/plots.h"
-#include "cli/report/incident_verdict.h"
+#include "render/incident_verdict.h"
 #include "cli/report/kernel_diff.h"
 #include "cli/report/report_kernels.h"
-#include "cli/report/report_page.h"
-#include "cli/text/escape.h"
-#include "cli/text/kernel_name.h"
+#include "render/report_page.h"
+#include "render/escape.h"
+#include "render/kernel_name.h"
 #include "cli/text/outfile.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define KERNELS_SHOWN 25
 #define RANKS_SHOWN   4u

@@ -14,8 +14,8 @@
 #include "cli/diff/incident_diff.h"
 #include "cli/plots/plot_axes.h"
 #include "cli/report/rank_grid.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 #define POINTS_MAX 2000u
 /* One cell of twenty exceeds the full colour's value, so one odd step does not pale the rest. */

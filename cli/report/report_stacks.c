@@ -7,9 +7,9 @@
 #include "analysis/cause/profile.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"
-#include "cli/report/incident_verdict.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/incident_verdict.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 /* Frames below 0.1% are too small to see in a report. */
 #define REPORT_SHARE_MIN 0.001

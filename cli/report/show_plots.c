@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "cli/report/rank_grid.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define INDENT	    12
 #define SPARK_MAX   64u

@@ -10,7 +10,7 @@
 
 #include "base/room.h"
 #include "cli/replay/replay.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 #include "cli/timings/replay_workers.h"
 #include "cli/timings/timing_columns.h"
 

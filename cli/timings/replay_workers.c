@@ -13,7 +13,7 @@
 #include "base/room.h"
 #include "cli/options.h"
 #include "cli/replay/replay_findings.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define HELP (-1) /* parse() printed the help */
 

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/text/json_text.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #define NO_MEMORY "out of memory"
 #define SHOWN_MAX 4 /* names that are printed */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/incident_text.h"
+#include "render/incident_text.h"
 #include "cli/report/report.h"
 
 static void check(const char *text, size_t bytes)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "cli/report/job_text.h"
-#include "cli/text/term.h"
+#include "render/term.h"
 
 static char *printed(const json_t *answer)
 {

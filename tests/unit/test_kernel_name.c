@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/text/kernel_name.h"
+#include "render/kernel_name.h"
 
 /* args: joined by '|' */
 static void expect(const char *raw, const char *base, const char *args)

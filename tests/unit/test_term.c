@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/text/term.h"
+#include "render/term.h"
 
 static void safe_text_keeps_what_is_harmless(void **state)
 {

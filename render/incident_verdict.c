@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/incident_verdict.h"
+#include "render/incident_verdict.h"
 
 #include <string.h>
 
 #include "analysis/ledger/ledger.h"
 #include "base/text/jsonget.h"
-#include "cli/report/incident_ledger.h"
-#include "cli/text/term.h"
+#include "render/incident_ledger.h"
+#include "render/term.h"
 
 #define LABEL_COLUMNS  12u
 #define CONFIDENCE_BAR 10u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/incident_text.h"
+#include "render/incident_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/text/jsonget.h"
 #include "base/order.h"
-#include "cli/report/incident_ledger.h"
-#include "cli/report/incident_verdict.h"
-#include "cli/text/term.h"
+#include "render/incident_ledger.h"
+#include "render/incident_verdict.h"
+#include "render/term.h"
 
 #define RANKS_SHOWN   1024
 #define BAR_COLUMNS   30

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/incident_ledger.h"
+#include "render/incident_ledger.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "analysis/ledger/ledger.h"
 #include "base/text/jsonget.h"
-#include "cli/text/kernel_name.h"
-#include "cli/text/term.h"
+#include "render/kernel_name.h"
+#include "render/term.h"
 
 #define FIGURE_COLUMNS	 36u /* reference, slow, excess, share */
 #define NAME_COLUMNS_MIN 24u

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/text/escape.h"
+#include "render/escape.h"
 
 #include <string.h>
 
-#include "cli/text/term.h"
+#include "render/term.h"
 
 void escape_html(FILE *to, const char *text)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report/report_page.h"
+#include "render/report_page.h"
 
 #include <string.h>
 
 #include "base/text/jsonget.h"
-#include "cli/report/incident_ledger.h"
-#include "cli/report/incident_verdict.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/incident_ledger.h"
+#include "render/incident_verdict.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 /* costs: effects are per step; false for a hang, which has no steps. */
 static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines,

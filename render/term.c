@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/text/term.h"
+#include "render/term.h"
 
 #include <langinfo.h>
 #include <locale.h>

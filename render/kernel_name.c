@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_name.c - see kernel_name.h. Demangled names are scanned, not parsed: brackets nest, except in
  * "operator<", "->" and "(anonymous namespace)". */
-#include "cli/text/kernel_name.h"
+#include "render/kernel_name.h"
 
 #include <errno.h>
 #include <libiberty/demangle.h>

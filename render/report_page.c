@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Not from a template, so that no text reaches the file unescaped: every string of a peer goes through
  * escape_html(). */
-#include "cli/report/report_page.h"
+#include "render/report_page.h"
 
 #include <string.h>
 
 #include "base/check.h"
 #include "base/text/jsonget.h"
-#include "cli/report/incident_ledger.h"
-#include "cli/report/incident_text.h"
-#include "cli/report/incident_verdict.h"
-#include "cli/text/escape.h"
-#include "cli/text/term.h"
+#include "render/incident_ledger.h"
+#include "render/incident_text.h"
+#include "render/incident_verdict.h"
+#include "render/escape.h"
+#include "render/term.h"
 
 #define SIGNALS_SHOWN 64
 #define WINDOWS_SHOWN 200

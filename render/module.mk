@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# An incident's JSON as text and as a page, for sysom and for sysom-aggregator.
+LIBS += render
+render_SRCS := $(call in,render,escape incident_ledger incident_text incident_verdict kernel_name report_page \
+	report_verdict term)
+render_NEEDS := analysis
+render_LDLIBS := -liberty -ljansson
