@@ -130,7 +130,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
-	check-unit gpu-bundle fuzz-run package scenarios
+	check-unit gpu-bundle fuzz-run package image scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -273,6 +273,10 @@ package: ## Debian packages of this tree in build/packages
 	@tools/deps.sh build package
 	@$(MAKE) --no-print-directory $(J) programs
 	@B=$(B) deploy/package.sh deb build/packages
+
+image: package ## container image of the packages, with its SPDX list, in build/image
+	@mkdir -p build/image
+	@deploy/image.sh build/packages build/image/sysom.tar
 
 # The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE
