@@ -257,6 +257,9 @@ void os_node_json(const struct node *n, struct buf *b)
 		return;
 	}
 	os_signals_stats(os, &st);
+	buf_printf(b, "\"os\":{\"mode\":\"%s\"", st.bpf ? "bpf" : "proc");
+	json_text_append(b, ",\"why\":", st.why);
+	json_text_append(b, ",\"missing\":", st.missing);
 	buf_printf(
 	    b,
 	    ",\"processes\":%u,"
