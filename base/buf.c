@@ -69,15 +69,6 @@ void buf_puts(struct buf *b, const char *text)
 	buf_append(b, text, strlen(text));
 }
 
-void buf_json_text(struct buf *b, const char *text)
-{
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			buf_append(b, "\\", 1);
-		buf_append(b, (unsigned char)*text < 0x20 ? "?" : text, 1);
-	}
-}
-
 void buf_printf(struct buf *b, const char *fmt, ...)
 {
 	va_list ap, again;

@@ -22,8 +22,6 @@ void *buf_reserve(struct buf *b, size_t bytes);
 void buf_append(struct buf *b, const void *data, size_t bytes);
 void buf_puts(struct buf *b, const char *text);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Appends the inside of a JSON string; control characters become '?'. text: UTF-8. */
-void buf_json_text(struct buf *b, const char *text);
 /* Append an unsigned LEB128 integer, as in protobuf, or a signed one in zigzag encoding. */
 void buf_varint(struct buf *b, uint64_t v);
 void buf_svarint(struct buf *b, int64_t v);

@@ -23,6 +23,23 @@ double text_ms(double ns)
 	return text_finite(ns) / 1e6;
 }
 
+bool text_number(const char *text, uint64_t max, uint64_t *out)
+{
+	const char *p = text;
+	uint64_t v = 0;
+
+	for (; *p; p++) {
+		uint64_t digit = (uint64_t)(unsigned char)*p - '0';
+
+		if (digit > 9 || v > max / 10 || v * 10 > max - digit)
+			return false;
+		v = v * 10 + digit;
+	}
+	if (p > text)
+		*out = v;
+	return p > text;
+}
+
 void text_hex(const uint8_t *data, size_t bytes, char *out)
 {
 	static const char digits[] = "0123456789abcdef";

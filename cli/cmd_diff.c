@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/diff/run_diff.h"
 #include "cli/text/term.h"
@@ -185,18 +186,10 @@ static json_t *pair(double a, double b)
 	return json_pack("[f, f]", a, b);
 }
 
-static json_t *name_json(const char *name)
-{
-	/* a peer's text need not be UTF-8 */
-	json_t *j = json_string(name);
-
-	return j ? j : json_string(term_safe(name, TERM_COLUMNS_MAX));
-}
-
 static json_t *side_json(const struct run_diff *d, int s)
 {
 	return json_pack(
-	    "{s:o, s:s, s:I, s:o*, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label), "kind",
+	    "{s:o, s:s, s:I, s:o*, s:o*, s:I, s:o*}", "label", json_text(d->side[s]->label), "kind",
 	    d->side[s]->kind, "steps", (json_int_t)d->steps[s], "slow_steps",
 	    d->slow_steps[s] ? json_integer((json_int_t)d->slow_steps[s]) : NULL, "flagged",
 	    d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]), "skipped",
@@ -212,16 +205,16 @@ static json_t *kernels_json(const struct run_diff *d)
 
 	for (size_t i = 0; i < d->kernels.count; i++) {
 		const struct kernel_diff_row *k = &d->kernels.rows[i];
-		json_t *j = json_pack("{s:o, s:o, s:o}", "kernel", name_json(k->base), "ns",
+		json_t *j = json_pack("{s:o, s:o, s:o}", "kernel", json_text(k->base), "ns",
 				      pair(k->time_ns[0], k->time_ns[1]), "count",
 				      pair(k->count[0], k->count[1]));
 
 		for (int s = 0; s < 2; s++)
 			if (k->main[s])
 				json_object_set_new(j, s ? "variant_b" : "variant_a",
-						    name_json(k->main[s]));
+						    json_text(k->main[s]));
 		if (k->changed)
-			json_object_set_new(j, "changed", name_json(k->changed));
+			json_object_set_new(j, "changed", json_text(k->changed));
 		json_array_append_new(list, j);
 	}
 	return list;
@@ -235,7 +228,7 @@ static json_t *functions_json(const struct run_diff *d)
 		const struct profile_delta *f = &d->functions[i];
 
 		json_array_append_new(list, json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:b}",
-						      "function", name_json(f->name), "base",
+						      "function", json_text(f->name), "base",
 						      f->base, "other", f->other, "base_self",
 						      f->base_self, "other_self", f->other_self,
 						      "delta", f->delta, "flagged", f->flagged));
@@ -249,7 +242,7 @@ static json_t *spans_json(const struct run_diff *d)
 
 	for (size_t i = 0; i < d->span_count; i++)
 		json_array_append_new(
-		    spans, json_pack("{s:o, s:o, s:o}", "span", name_json(d->spans[i].name), "ns",
+		    spans, json_pack("{s:o, s:o, s:o}", "span", json_text(d->spans[i].name), "ns",
 				     pair(d->spans[i].time_ns[0], d->spans[i].time_ns[1]), "count",
 				     pair(d->spans[i].count[0], d->spans[i].count[1])));
 	return spans;
@@ -261,7 +254,7 @@ static json_t *blocked_json(const struct run_diff *d)
 
 	for (size_t i = 0; i < d->blocked_count; i++)
 		json_array_append_new(
-		    list, json_pack("{s:o, s:o}", "function", name_json(d->blocked[i].name), "ns",
+		    list, json_pack("{s:o, s:o}", "function", json_text(d->blocked[i].name), "ns",
 				    pair(d->blocked[i].time_ns[0], d->blocked[i].time_ns[1])));
 	return list;
 }
@@ -274,9 +267,9 @@ static json_t *settings_json(const struct run_diff *d)
 		const struct run_diff_setting *v = &d->settings[i];
 
 		json_array_append_new(
-		    list, json_pack("{s:o, s:o, s:o}", "setting", name_json(v->name), "a",
-				    v->value[0] ? name_json(v->value[0]) : json_null(), "b",
-				    v->value[1] ? name_json(v->value[1]) : json_null()));
+		    list, json_pack("{s:o, s:o, s:o}", "setting", json_text(v->name), "a",
+				    v->value[0] ? json_text(v->value[0]) : json_null(), "b",
+				    v->value[1] ? json_text(v->value[1]) : json_null()));
 	}
 	return list;
 }

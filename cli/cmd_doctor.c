@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
@@ -233,9 +234,10 @@ static void print_json(const struct doctor *d, const size_t counts[3])
 
 	for (size_t i = 0; i < d->count; i++)
 		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:s, s:s}", "check", d->lines[i].name,
+				      json_pack("{s:s, s:s, s:o, s:o}", "check", d->lines[i].name,
 						"state", words[d->lines[i].state], "detail",
-						d->lines[i].detail, "remedy", d->lines[i].remedy));
+						json_text(d->lines[i].detail), "remedy",
+						json_text(d->lines[i].remedy)));
 	all = json_pack("{s:o, s:I, s:I, s:I}", "checks", list, "ok", (json_int_t)counts[0], "warn",
 			(json_int_t)counts[1], "fail", (json_int_t)counts[2]);
 	commands_print_new(all);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/diff/incident_diff.h"
@@ -49,8 +50,8 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	}
 	if (o->json && strcmp(path, "-")) {
 		json_t *j = json_pack(
-		    "{s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "incident", jsonget_text(in, "id"),
-		    "file", path, "format", profile_out_format_name(out.format), "rank",
+		    "{s:s, s:o, s:s, s:i, s:I, s:I, s:I}", "incident", jsonget_text(in, "id"),
+		    "file", json_text(path), "format", profile_out_format_name(out.format), "rank",
 		    r->who.rank, "samples", (json_int_t)n.on_count, "blockings",
 		    (json_int_t)n.off_count, "truncated", (json_int_t)n.truncated);
 
@@ -75,9 +76,9 @@ static void tell_diff(const struct options *o, const json_t *in, const char *pat
 		printf("%s: rank %d against %s\n", path, rank, term_safe(against, 80));
 		return;
 	}
-	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"),
-		      "file", path, "format", "html", "rank", rank, "base", term_safe(against, 100),
-		      "cpu", !d || d->has_cpu, "gpu", d && d->has_gpu);
+	j = json_pack("{s:s, s:o, s:s, s:i, s:o, s:b, s:b}", "incident", jsonget_text(in, "id"),
+		      "file", json_text(path), "format", "html", "rank", rank, "base",
+		      json_text(against), "cpu", !d || d->has_cpu, "gpu", d && d->has_gpu);
 	commands_print_new(j);
 }
 

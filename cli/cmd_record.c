@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/job_key.h"
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
@@ -569,14 +570,15 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 
 	if (r->a->json) {
 		j = json_pack(
-		    "{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-		    "file", r->a->out.path, "format", profile_out_format_name(r->a->out.format),
-		    "mode", sampler_mode_name(s->mode), "why", s->why, "missing", s->missing,
-		    "seconds", (double)(r->end_ns - r->begin_ns) * 1e-9, "samples",
-		    (json_int_t)n->on_count, "on_cpu_ns", (json_int_t)n->on_ns, "blocked",
-		    (json_int_t)n->off_count, "off_cpu_ns", (json_int_t)n->off_ns, "frames",
-		    (json_int_t)n->frames, "truncated", (json_int_t)n->truncated, "scanned",
-		    (json_int_t)n->scanned, "lost", (json_int_t)lost, "python_failed",
+		    "{s:o, s:s, s:s, s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		    "file", json_text(r->a->out.path), "format",
+		    profile_out_format_name(r->a->out.format), "mode", sampler_mode_name(s->mode),
+		    "why", json_text(s->why), "missing", json_text(s->missing), "seconds",
+		    (double)(r->end_ns - r->begin_ns) * 1e-9, "samples", (json_int_t)n->on_count,
+		    "on_cpu_ns", (json_int_t)n->on_ns, "blocked", (json_int_t)n->off_count,
+		    "off_cpu_ns", (json_int_t)n->off_ns, "frames", (json_int_t)n->frames,
+		    "truncated", (json_int_t)n->truncated, "scanned", (json_int_t)n->scanned,
+		    "lost", (json_int_t)lost, "python_failed",
 		    (json_int_t)(s->python_failed - r->before.python_failed));
 		json_dumpf(j, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
 		fputc('\n', to);

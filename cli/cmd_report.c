@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/report/incident_load.h"
@@ -22,8 +23,8 @@ static void tell(const struct options *o, const json_t *in, const char *path, in
 		       all == 1 ? "window" : "windows");
 		return;
 	}
-	j = json_pack("{s:s, s:s, s:s, s:s, s:O?, s:i, s:I, s:I}", "file", path, "incident",
-		      jsonget_text(in, "id"), "job", jsonget_text(in, "job"), "title",
+	j = json_pack("{s:o, s:s, s:s, s:s, s:O?, s:i, s:I, s:I}", "file", json_text(path),
+		      "incident", jsonget_text(in, "id"), "job", jsonget_text(in, "job"), "title",
 		      incident_text_title(in), "ranks", json_object_get(in, "ranks"), "windows",
 		      windows, "windows_missing", (json_int_t)all - windows, "records",
 		      (json_int_t)m->records);

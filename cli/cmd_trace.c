@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "cli/commands.h"
 #include "cli/diff/incident_diff.h"
@@ -102,10 +103,11 @@ static void tell(const struct options *o, const char *id, const char *path,
 	bool to_stdout = strcmp(path, "-") == 0;
 
 	if (o->json && !to_stdout) {
-		json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "incident", id, "file",
-				      path, "format", is_kineto(o) ? "kineto" : "perfetto",
-				      "windows", windows, "ranks", (json_int_t)m->rank_count,
-				      "slices", (json_int_t)slices, "clocks", clocks_json(m));
+		json_t *j =
+		    json_pack("{s:s, s:o, s:s, s:i, s:I, s:I, s:o}", "incident", id, "file",
+			      json_text(path), "format", is_kineto(o) ? "kineto" : "perfetto",
+			      "windows", windows, "ranks", (json_int_t)m->rank_count, "slices",
+			      (json_int_t)slices, "clocks", clocks_json(m));
 
 		commands_print_new(j);
 		return;

@@ -63,8 +63,8 @@ $(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model
 $(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)
 
 # they read traces, and no more of the command line
-TRACE_FILES := cli/replay/replay_load.c cli/trace/kineto_reader.c cli/trace/trace_reader.c cli/text/intern.c \
-	cli/text/term.c
+TRACE_FILES := cli/replay/replay_load.c cli/timings/replay_csv.c cli/trace/kineto_reader.c cli/trace/trace_reader.c \
+	cli/text/intern.c cli/text/term.c
 $(call unit,,test_trace_reader)
 test_trace_reader_SRCS := tests/unit/test_trace_reader.c cli/trace/trace_reader.c
 test_trace_reader_LDLIBS := -lz -lzstd

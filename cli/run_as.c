@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 static bool number_of(const char *variable, unsigned *out)
 {
 	const char *text = getenv(variable);
-	char *end;
-	unsigned long v = text ? strtoul(text, &end, 10) : 0;
+	uint64_t v;
 
-	if (!text || !*text || *end || v >= UINT32_MAX)
+	if (!text || !text_number(text, UINT32_MAX - 1, &v))
 		return false;
 	*out = (unsigned)v;
 	return true;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/daemon/log.h"
-#include "base/write_all.h"
+#include "base/all_bytes.h"
 
 #define BLOCKS	 5u /* one is being filled, at most four wait */
 #define FLUSH_NS 1000000000ull
@@ -55,7 +55,7 @@ static int put_block(struct analysis_log *l, struct journal_writer *w, uint64_t 
 	if (!err && l->bytes + l->packed.bytes + spare > l->bytes_max)
 		err = -ENOSPC;
 	if (!err)
-		err = write_all(l->fd, l->packed.data, l->packed.bytes);
+		err = all_bytes_write(l->fd, l->packed.data, l->packed.bytes);
 	return err;
 }
 
@@ -143,7 +143,7 @@ int analysis_log_open(struct analysis_log **out, const char *path, uint64_t byte
 	if (!err && l->fd < 0)
 		err = -errno;
 	if (!err)
-		err = write_all(l->fd, (const uint8_t *)JOURNAL_MAGIC, JOURNAL_MAGIC_BYTES);
+		err = all_bytes_write(l->fd, (const uint8_t *)JOURNAL_MAGIC, JOURNAL_MAGIC_BYTES);
 	l->bytes = JOURNAL_MAGIC_BYTES;
 	if (!err)
 		err = -pthread_create(&l->thread, NULL, analysis_log_thread, l);

@@ -13,6 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/clock.h"
 #include "reader/reader_internal.h"
 
@@ -236,13 +237,8 @@ static int take_file(struct reader_job *job, int fd, uint64_t bytes)
 	job->answer = malloc(bytes + 1);
 	if (!job->answer)
 		return -ENOMEM;
-	for (uint64_t at = 0; at < bytes;) {
-		ssize_t n = pread(fd, job->answer + at, bytes - at, (off_t)at);
-
-		if (n <= 0)
-			return -EPROTO;
-		at += (uint64_t)n;
-	}
+	if (all_bytes_read(fd, job->answer, bytes, 0))
+		return -EPROTO;
 	job->answer_bytes = bytes;
 	return 0;
 }

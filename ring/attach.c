@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "ring/ring_text.h"
+#include "base/utf8.h"
 #include "ring/ring_writer.h"
 
 #define ATTACH_CMDLINE_BYTES 4096
@@ -363,7 +363,7 @@ static void clean_text(char *text)
 	size_t n = strnlen(text, ATTACH_TEXT_BYTES - 1);
 
 	memset(text + n, 0, ATTACH_TEXT_BYTES - n);
-	ring_text_clean(text, n);
+	utf8_clean(text, n);
 }
 
 /* A later version may only append fields, so we read the beginning. */

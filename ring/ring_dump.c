@@ -13,6 +13,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json_text.h"
+#include "base/text.h"
 #include "ring/ring_reader.h"
 
 #define DUMP_BATCH 256
@@ -157,18 +159,6 @@ static size_t type_bytes(uint8_t type)
 
 /* ---- printing ---- */
 
-/* Names are already valid UTF-8 without control characters. */
-static void print_string(const char *text)
-{
-	putchar('"');
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			putchar('\\');
-		putchar(*text);
-	}
-	putchar('"');
-}
-
 /* Many readers lose digits of JSON numbers above 2^53, so handles are strings. */
 static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t type, bool json)
 {
@@ -194,7 +184,7 @@ static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t 
 		printf(json ? "\"0x%" PRIx64 "\"" : "0x%" PRIx64, v);
 		break;
 	case NAME:
-		print_string(ring_reader_name(r, (uint32_t)v));
+		json_text_print(stdout, "", ring_reader_name(r, (uint32_t)v));
 		break;
 	default:
 		printf("%" PRIu64, v);
@@ -313,7 +303,7 @@ static void print_head_json(const struct ring_reader *r)
 	printf("},\n\"names\":[");
 	for (uint32_t i = 1; i <= ring_reader_name_count(r); i++) {
 		printf(i > 1 ? ",\n" : "\n");
-		print_string(ring_reader_name(r, i));
+		json_text_print(stdout, "", ring_reader_name(r, i));
 	}
 	printf("],\n\"events\":[");
 }
@@ -465,15 +455,6 @@ static void usage(FILE *to)
 	      to);
 }
 
-static bool parse_number(const char *text, uint64_t *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && !*end && !errno;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -502,12 +483,12 @@ int main(int argc, char **argv)
 		} else if (c == 's') {
 			o.events = false;
 		} else if (c == 'l') {
-			good = parse_number(optarg, &v) && v < 511;
+			good = text_number(optarg, 510, &v);
 			o.lane = (int64_t)v;
 		} else if (c == 'n') {
-			good = parse_number(optarg, &o.limit) && o.limit > 0;
+			good = text_number(optarg, UINT64_MAX, &o.limit) && o.limit > 0;
 		} else if (c == 'p') {
-			good = parse_number(optarg, &v);
+			good = text_number(optarg, UINT64_MAX, &v);
 			pid = optarg;
 		} else {
 			good = false;

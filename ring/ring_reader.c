@@ -16,9 +16,10 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "ring/ring_text.h"
+#include "base/utf8.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -163,22 +164,9 @@ static int take_layout(struct ring_reader *r)
 /* A short read means that the file shrank meanwhile. */
 static int read_at(int fd, void *to, uint64_t bytes, uint64_t offset)
 {
-	uint8_t *p = to;
+	int err = all_bytes_read(fd, to, bytes, offset);
 
-	while (bytes) {
-		ssize_t n = pread(fd, p, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EPROTO;
-		p += n;
-		offset += (uint64_t)n;
-		bytes -= (uint64_t)n;
-	}
-	return 0;
+	return err == -EBADMSG ? -EPROTO : err;
 }
 
 /* The file may be the ring of a live process, and in a plain copy a slot that is being written can
@@ -404,7 +392,7 @@ static void copy_name(struct ring_reader *r, uint64_t at, uint32_t bytes)
 	for (uint32_t i = 0; i < bytes; i++)
 		to[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
 	to[bytes] = 0;
-	ring_text_clean(to, bytes);
+	utf8_clean(to, bytes);
 	r->name_text[++r->name_count] = r->text_at;
 	r->text_at += bytes + 1;
 }

@@ -12,7 +12,7 @@ sampler_SRCS += sampler/sampler_maps$(if $(HAS_BPF),,_none).c
 sampler_NEEDS := symbol model
 sampler_LDLIBS := -ldw -lelf -lz $(if $(HAS_BPF),-lbpf)
 
-$(call unit,sampler,test_unwind_table test_unwind_store test_snapshot test_python_runtime \
+$(call unit,sampler,test_cpu_list test_unwind_table test_unwind_store test_snapshot test_python_runtime \
 	test_python_walk test_python_names test_python_stitch test_python_elf test_sampler_python \
 	test_worker test_sampler test_sampler_none test_switches test_sleepers test_kernel_symbols)
 $(call fuzz,sampler,fuzz_unwind_table fuzz_copy_mode fuzz_python fuzz_python_elf)

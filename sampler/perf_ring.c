@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sampler/cpu_list.h"
+
 #define PAGE_BYTES	 4096u
 #define RECORD_BYTES_MAX 65536u
 
@@ -129,27 +131,14 @@ void perf_ring_read(struct perf_ring *rings, uint32_t count,
 uint32_t perf_ring_cpus(int *cpus, uint32_t room)
 {
 	FILE *f = fopen("/sys/devices/system/cpu/online", "re");
+	char text[4096] = "";
+	const char *at = f ? fgets(text, sizeof(text), f) : NULL;
+	unsigned cpu, last;
 	uint32_t n = 0;
-	int first, last;
-	char after;
 
-	while (f && n < room) {
-		int got = fscanf(f, "%d", &first);
-
-		if (got != 1)
-			break;
-		last = first;
-		got = fscanf(f, "%c", &after);
-		if (got == 1 && after == '-') {
-			if (fscanf(f, "%d", &last) != 1)
-				break;
-			got = fscanf(f, "%c", &after);
-		}
-		for (int cpu = first; cpu <= last && n < room; cpu++)
-			cpus[n++] = cpu;
-		if (got != 1 || after != ',')
-			break;
-	}
+	while (at && (at = cpu_list_next(at, &cpu, &last)))
+		for (; cpu <= last && n < room; cpu++)
+			cpus[n++] = (int)cpu;
 	if (f)
 		fclose(f);
 	return n;

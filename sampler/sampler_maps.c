@@ -20,12 +20,12 @@
 #include "bpf/sampler_loop.skel.h"
 #include "bpf/sampler_tail.skel.h"
 #include "sampler/map_sizes.h"
+#include "sampler/pid_ns.h"
 
 #define COUNT_BATCH	    4096u
 #define BLOCKED_BATCH	    512u
 #define PERF_BUFFER_PAGES   32u
-#define SWITCH_BUFFER_PAGES 8u		/* some 500 records per CPU in 100 ms */
-#define PID_NS_FIRST	    0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
+#define SWITCH_BUFFER_PAGES 8u /* some 500 records per CPU in 100 ms */
 
 /* Programs that observe sleeping and waking threads, and interrupts. */
 static const char *const off_programs[] = {"on_switch",	     "on_waking",	"on_soft_begin",
@@ -92,52 +92,28 @@ static int map_fd(const struct bpf_object *o, const char *name)
 /* ---- loading ---- */
 
 struct settings {
-	uint32_t pid_ns, pid_ns_level, ring_bytes;
-	uint64_t pid_ns_dev;
+	uint32_t ring_bytes;
+	struct pid_ns own;
 	bool python;
 	bool by_number; /* marks cannot be written from here */
 };
 
 #define SETTINGS_APPLY(skeleton, s)                                                                \
 	do {                                                                                       \
-		(skeleton)->rodata->task_number_ns = (s)->pid_ns;                                  \
-		(skeleton)->rodata->task_number_ns_level = (s)->pid_ns_level;                      \
-		(skeleton)->rodata->sampler_pid_ns_dev = (s)->pid_ns_dev;                          \
+		(skeleton)->rodata->task_number_ns = (s)->own.inode;                               \
+		(skeleton)->rodata->task_number_ns_level = (s)->own.level;                         \
+		(skeleton)->rodata->sampler_pid_ns_dev = (s)->own.dev;                             \
 		(skeleton)->rodata->sampler_python = (s)->python;                                  \
 		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \
 	} while (0)
 
-/* The depth of our PID namespace: how many numbers our own process has. */
-static uint32_t pid_ns_level(void)
-{
-	char line[256];
-	uint32_t level = 0;
-	FILE *f = fopen("/proc/self/status", "re");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "NSpid:", 6))
-			continue;
-		for (char *at = line + 6; (at = strpbrk(at, "\t ")); at++)
-			level++;
-	}
-	if (f)
-		fclose(f);
-	return level ? level - 1 : 0;
-}
-
 static void settings_find(const struct sampler_maps *m, struct settings *s,
 			  const struct sampler_options *o)
 {
-	struct stat st;
-
 	memset(s, 0, sizeof(*s));
-	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != PID_NS_FIRST) {
-		s->pid_ns = (uint32_t)st.st_ino;
-		s->pid_ns_dev = (uint64_t)st.st_dev;
-		s->pid_ns_level = pid_ns_level();
-	}
+	s->own = pid_ns_own();
 	s->python = o->python;
-	s->by_number = s->pid_ns || !m->mmapable;
+	s->by_number = s->own.inode || !m->mmapable;
 	s->ring_bytes = m->sizes.ring_bytes;
 }
 

@@ -15,8 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/hash.h"
-#include "base/write_all.h"
+#include "base/replace.h"
 
 #define BASELINE_MAGIC	    0x31656e696c657362ull /* "bseline1" */
 #define BASELINE_VERSION    2u
@@ -57,42 +58,19 @@ int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sa
 				  .uid = id->uid,
 				  .start_ticks = id->start_ticks,
 				  .boot = id->boot};
-	char name[BASELINE_NAME_BYTES], aside[BASELINE_NAME_BYTES + 8];
-	int fd, err;
+	char name[BASELINE_NAME_BYTES];
+	struct replace file;
+	int err;
 
 	h.checksum = checksum(&h, samples);
 	file_name(id, name);
-	snprintf(aside, sizeof(aside), "%s.tmp", name);
-	fd = openat(dirfd, aside, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, &h, sizeof(h));
-	if (!err)
-		err = write_all(fd, samples, sizeof(*samples) * count);
-	if (close(fd) && !err)
-		err = -errno;
-	if (!err && renameat(dirfd, aside, dirfd, name))
-		err = -errno;
+	err = replace_begin(&file, dirfd, name, 0600);
 	if (err)
-		unlinkat(dirfd, aside, 0);
-	return err;
-}
-
-static int read_all(int fd, void *data, size_t bytes)
-{
-	uint8_t *p = data;
-
-	while (bytes) {
-		ssize_t n = read(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EBADMSG;
-		p += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
+		return err;
+	err = all_bytes_write(file.fd, &h, sizeof(h));
+	if (!err)
+		err = all_bytes_write(file.fd, samples, sizeof(*samples) * count);
+	return replace_end(&file, err);
 }
 
 static bool is_sane(const struct judge_sample *s)
@@ -118,7 +96,7 @@ static int load(int fd, const struct baseline_id *id, struct judge_sample *out, 
 
 	if (fstat(fd, &st))
 		return -errno;
-	if (!S_ISREG(st.st_mode) || read_all(fd, &h, sizeof(h)))
+	if (!S_ISREG(st.st_mode) || all_bytes_read(fd, &h, sizeof(h), 0))
 		return -EPROTO;
 	if (h.magic != BASELINE_MAGIC || h.version != BASELINE_VERSION || h.count > max ||
 	    h.pid != id->pid || h.uid != id->uid || h.start_ticks != id->start_ticks ||
@@ -126,7 +104,7 @@ static int load(int fd, const struct baseline_id *id, struct judge_sample *out, 
 		return -EPROTO;
 	if ((uint64_t)st.st_size != sizeof(h) + sizeof(*out) * h.count)
 		return -EBADMSG;
-	err = read_all(fd, out, sizeof(*out) * h.count);
+	err = all_bytes_read(fd, out, sizeof(*out) * h.count, sizeof(h));
 	if (err)
 		return err;
 	if (h.checksum != checksum(&h, out))

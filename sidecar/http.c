@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * HTTP on the loop's own thread: libmicrohttpd's epoll descriptor is one more source of the loop.
+ * HTTP on the loop's own thread: the server's descriptor is one more source of the loop.
  * Handlers therefore see a consistent node and need no lock. There are two listeners. TCP only
  * reads. The Unix control socket also changes things; only root and sysomd's own user can open
  * it. */
 #include "sidecar/http.h"
 
 #include <errno.h>
-#include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <netdb.h>
-#include <unistd.h>
 
-#include "base/daemon/idle.h"
+#include "base/check.h"
+#include "base/http/http_server.h"
 #include "base/daemon/log.h"
-#include "base/daemon/peer.h"
+#include "base/http/prometheus.h"
 #include "base/daemon/service.h"
 #include "sidecar/node.h"
 #include "sidecar/process.h"
@@ -29,7 +25,6 @@
 
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING	16u
-#define HTTP_TURNS	8
 /* Idle connections above HTTP_KEPT are closed. The difference leaves room for those still
  * closing. */
 #define HTTP_CONNECTIONS 96u
@@ -38,7 +33,7 @@
 
 /* A POST trace that waits until its processes have switched. */
 struct waiting {
-	struct MHD_Connection *connection; /* NULL: free */
+	struct http_request *request; /* NULL: free */
 	uint64_t until_ns;
 	bool done;
 	struct {
@@ -52,78 +47,23 @@ struct waiting {
 
 struct listener {
 	struct node *node;
-	struct MHD_Daemon *daemon;
+	struct http_server *server;
 	struct loop_source *source;
 	bool control;
-	struct idle idle;
 };
 
 struct http {
 	struct listener tcp, control;
 	struct http_hosts hosts;
-	uint64_t foreign_host; /* requests with a Host header that we do not accept */
+	struct http_counts counts;
 	struct waiting waiting[HTTP_WAITING];
 	ino_t control_inode;
-	bool control_bound;
 };
 
-static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
-			      const char *body, size_t bytes)
-{
-	struct MHD_Response *r =
-	    MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
-	enum MHD_Result ok = MHD_NO;
-
-	if (!r)
-		return MHD_NO;
-	if (MHD_add_response_header(r, "Content-Type", type) == MHD_YES)
-		ok = MHD_queue_response(c, code, r);
-	MHD_destroy_response(r);
-	return ok;
-}
-
-static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned code, const char *body)
-{
-	return answer(c, code, body[0] == '{' ? "application/json" : "text/plain", body,
-		      strlen(body));
-}
-
-static int connection_fd(struct MHD_Connection *c)
-{
-	const union MHD_ConnectionInfo *info =
-	    MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-	return info ? info->connect_fd : -1;
-}
-
-static enum MHD_Result answer_with(struct node *n, struct MHD_Connection *c, const char *type,
-				   void (*fill)(struct node *n, const struct viewer *v,
-						struct buf *b))
-{
-	enum MHD_Result ok;
-	struct viewer v;
-	struct buf b;
-
-	buf_init(&b, HTTP_BODY_BYTES);
-	viewer_of(&v, connection_fd(c), n->settings.http_see_all);
-	fill(n, &v, &b);
-	if (b.failed)
-		ok = answer_text(c, 500, "{\"error\":\"the answer does not fit into memory\"}\n");
-	else
-		ok = answer(c, 200, type, (const char *)b.data, b.bytes);
-	buf_fini(&b);
-	return ok;
-}
-
-static const char *argument(struct MHD_Connection *c, const char *name)
-{
-	return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
-}
-
 /* Parses rank=N: INT32_MIN if absent; false if it is not a number. */
-static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
+static bool rank_argument(const struct http_query *q, int32_t *rank)
 {
-	const char *text = argument(c, "rank");
+	const char *text = http_query_get(q, "rank");
 	char *end;
 	long v;
 
@@ -139,13 +79,12 @@ static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
 }
 
 /* Refuses a job name that jobs of several users have; the answer lists them. attached: count only
- * attached processes. True: refused, and *ok is the result. */
-static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached,
-			 enum MHD_Result *ok)
+ * attached processes. True: refused. */
+static bool refuses_name(struct node *n, struct http_request *r, bool attached)
 {
-	const char *job = argument(c, "job"), *keys[LIMIT_NODE_PROCESSES];
+	const char *job = http_query_get(&r->query, "job"), *keys[LIMIT_NODE_PROCESSES];
 	uint32_t count = 0, k;
-	struct buf b;
+	struct buf why;
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
@@ -160,15 +99,12 @@ static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached
 	}
 	if (count < 2)
 		return false;
-	buf_init(&b, HTTP_BODY_BYTES);
-	buf_puts(&b, "{\"error\":\"several users have a job of this name; use one of ");
-	for (k = 0; k < count; k++) {
-		buf_puts(&b, k ? ", " : "");
-		buf_json_text(&b, keys[k]);
-	}
-	buf_puts(&b, "\"}\n");
-	*ok = answer(c, MHD_HTTP_CONFLICT, "application/json", (const char *)b.data, b.bytes);
-	buf_fini(&b);
+	buf_init(&why, HTTP_BODY_BYTES);
+	buf_puts(&why, "several users have a job of this name; use one of ");
+	for (k = 0; k < count; k++)
+		buf_printf(&why, "%s%s", k ? ", " : "", keys[k]);
+	http_answer_error(&r->answer, 409, why.failed ? "" : (const char *)why.data);
+	buf_fini(&why);
 	return true;
 }
 
@@ -210,15 +146,13 @@ static bool is_state(const struct process *p, uint32_t wanted)
 /* changed: processes that switched to the wanted state. already: processes that were in it before.
  * The other processes did not answer in time, or cannot switch: an internal fault latched them
  * off. */
-static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
+static void answer_trace(struct node *n, struct waiting *w, struct http_answer *a)
 {
 	uint32_t changed = 0, already = 0, done = 0;
-	enum MHD_Result ok;
-	struct buf ranks, b;
+	struct buf *b = &a->body, ranks;
 	bool gone;
 
 	buf_init(&ranks, HTTP_BODY_BYTES);
-	buf_init(&b, HTTP_BODY_BYTES);
 	for (uint32_t i = 0; i < w->count; i++) {
 		struct process *p = find_process(n, w->of[i].process);
 
@@ -231,51 +165,64 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 		if (!w->of[i].was)
 			buf_printf(&ranks, "%s%d", changed++ ? "," : "", p->id.rank);
 	}
-	buf_printf(&b, "{\"changed\":%u,\"already\":%u,\"asked\":%u,\"ranks\":[", changed, already,
+	buf_printf(b, "{\"changed\":%u,\"already\":%u,\"asked\":%u,\"ranks\":[", changed, already,
 		   w->count);
-	buf_append(&b, ranks.data, ranks.bytes);
-	buf_puts(&b, "]");
-	if (done < w->count)
-		buf_printf(&b,
+	buf_append(b, ranks.data, ranks.bytes);
+	buf_puts(b, "]");
+	if (done < w->count) {
+		a->status = 504;
+		buf_printf(b,
 			   ",\"error\":\"%u of %u processes did not answer in time; the others "
 			   "switched\"",
 			   w->count - done, w->count);
-	buf_puts(&b, "}\n");
-	ok = answer(c, done == w->count ? 200 : 504, "application/json", (const char *)b.data,
-		    b.bytes);
+	}
+	buf_puts(b, "}\n");
 	buf_fini(&ranks);
-	buf_fini(&b);
-	return ok;
 }
 
-static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void **state)
+/* The request that waits, if it does. */
+static struct waiting *waiting_of(struct node *n, const struct http_request *r)
 {
-	const char *want = argument(c, "state");
-	struct waiting *w = NULL;
-	enum MHD_Result ok;
+	for (uint32_t i = 0; i < HTTP_WAITING; i++)
+		if (n->http->waiting[i].request == r)
+			return &n->http->waiting[i];
+	return NULL;
+}
+
+static bool on_trace(struct node *n, struct http_request *r)
+{
+	const char *want = http_query_get(&r->query, "state"), *job;
+	struct waiting *w = waiting_of(n, r);
 	int32_t rank;
 	uint32_t kind;
 
-	if (!want || (strcmp(want, "on") && strcmp(want, "off")) || !rank_argument(c, &rank))
-		return answer_text(
-		    c, 400, "{\"error\":\"bad arguments; use state=on|off[&rank=N][&job=J]\"}\n");
-	if (refuses_name(n, c, true, &ok))
-		return ok;
+	if (w) {
+		answer_trace(n, w, &r->answer);
+		*w = (struct waiting){0};
+		return true;
+	}
+	if (!want || (strcmp(want, "on") && strcmp(want, "off")) ||
+	    !rank_argument(&r->query, &rank)) {
+		http_answer_error(&r->answer, 400,
+				  "bad arguments; use state=on|off[&rank=N][&job=J]");
+		return true;
+	}
+	if (refuses_name(n, r, true))
+		return true;
 	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
-	for (uint32_t i = 0; i < HTTP_WAITING && !w; i++)
-		if (!n->http->waiting[i].connection)
-			w = &n->http->waiting[i];
-	if (!w)
-		return answer_text(c, 503,
-				   "{\"error\":\"too many requests are waiting; try again\"}\n");
+	w = waiting_of(n, NULL);
+	if (!w) {
+		http_answer_error(&r->answer, 503, "too many requests are waiting; try again");
+		return true;
+	}
 	*w = (struct waiting){.until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
 			      .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF};
+	job = http_query_get(&r->query, "job");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 		int64_t serial;
 
-		if (!p || p->state != PROCESS_ATTACHED ||
-		    !process_matches(p, argument(c, "job"), rank))
+		if (!p || p->state != PROCESS_ATTACHED || !process_matches(p, job, rank))
 			continue;
 		serial = process_command(p, kind);
 		if (serial < 0)
@@ -284,38 +231,39 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
-	if (!w->count)
-		return answer_text(c, 404,
-				   "{\"changed\":0,\"already\":0,\"asked\":0,\"ranks\":[]}\n");
-	w->connection = c;
-	*state = w;
-	MHD_suspend_connection(c);
-	return MHD_YES;
+	if (!w->count) {
+		answer_trace(n, w, &r->answer);
+		r->answer.status = 404;
+		return true;
+	}
+	w->request = r;
+	http_server_suspend(r);
+	return false;
 }
 
 /* ---- capture ---- */
 
-static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
+static bool on_capture(struct node *n, struct http_request *r)
 {
-	const char *text = argument(c, "seconds");
+	const char *text = http_query_get(&r->query, "seconds"),
+		   *job = http_query_get(&r->query, "job");
 	double seconds = text ? strtod(text, NULL) : 10;
 	uint64_t now_ns = clock_monotonic_ns(), back_ns;
 	uint32_t count = 0, failed = 0;
-	enum MHD_Result ok;
-	char body[96];
 	int32_t rank;
 
-	if (!rank_argument(c, &rank) || !(seconds > 0) || seconds > 3600)
-		return answer_text(c, 400,
-				   "{\"error\":\"bad arguments; use rank=N[&seconds=S][&job=J], S "
-				   "up to 3600\"}\n");
-	if (refuses_name(n, c, false, &ok))
-		return ok;
+	if (!rank_argument(&r->query, &rank) || !(seconds > 0) || seconds > 3600) {
+		http_answer_error(&r->answer, 400,
+				  "bad arguments; use rank=N[&seconds=S][&job=J], S up to 3600");
+		return true;
+	}
+	if (refuses_name(n, r, false))
+		return true;
 	back_ns = (uint64_t)(seconds * 1e9);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 
-		if (!p || !process_matches(p, argument(c, "job"), rank))
+		if (!p || !process_matches(p, job, rank))
 			continue;
 		if (ship_range(p, WINDOW_MANUAL, now_ns > back_ns ? now_ns - back_ns : 0, now_ns,
 			       NULL))
@@ -323,143 +271,113 @@ static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
 		else
 			count++;
 	}
-	snprintf(body, sizeof(body), "{\"windows\":%u,\"failed\":%u}\n", count, failed);
-	return answer_text(c, count ? 200 : failed ? 500 : 404, body);
+	r->answer.status = count ? 200 : failed ? 500 : 404;
+	buf_printf(&r->answer.body, "{\"windows\":%u,\"failed\":%u}\n", count, failed);
+	return true;
 }
 
 /* ---- requests ---- */
 
-static void counter(struct buf *b, const char *name, const char *help, uint64_t v)
+static bool on_health(struct node *n, struct http_request *r)
 {
-	buf_printf(b, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", name, help, name, name,
-		   (unsigned long long)v);
+	http_answer_text(&r->answer, "text/plain", "ok\n");
+	return true;
 }
 
-static void metrics(struct node *n, const struct viewer *v, struct buf *b)
+static bool on_metrics(struct node *n, struct http_request *r)
 {
-	status_metrics(n, v, b);
-	counter(b, "sysom_http_foreign_host_total",
-		"HTTP requests refused because of their Host header.", n->http->foreign_host);
-	counter(b, "sysom_http_evicted_total", "HTTP connections closed to make room for others.",
-		n->http->tcp.idle.evicted + n->http->control.idle.evicted);
+	struct viewer v;
+
+	viewer_of(&v, r->fd, n->settings.http_see_all);
+	r->answer.type = PROMETHEUS_TYPE;
+	status_metrics(n, &v, &r->answer.body);
+	prometheus_counter(&r->answer.body, "sysom_http_foreign_host_total",
+			   "HTTP requests refused because of their Host header.",
+			   atomic_load(&n->http->counts.foreign_host));
+	prometheus_counter(&r->answer.body, "sysom_http_evicted_total",
+			   "HTTP connections closed to make room for others.",
+			   atomic_load(&n->http->counts.evicted));
+	return true;
 }
 
-static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const char *url)
+static bool on_status(struct node *n, struct http_request *r)
 {
-	if (!strcmp(url, "/healthz"))
-		return answer_text(c, 200, "ok\n");
-	if (!strcmp(url, "/metrics"))
-		return answer_with(n, c, "text/plain; version=0.0.4", metrics);
-	if (!strcmp(url, "/api/v1/status"))
-		return answer_with(n, c, "application/json", status_json);
-	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
+	struct viewer v;
+
+	viewer_of(&v, r->fd, n->settings.http_see_all);
+	status_json(n, &v, &r->answer.body);
+	return true;
 }
 
-static void on_connection(void *arg, struct MHD_Connection *c, void **context,
-			  enum MHD_ConnectionNotificationCode code)
+static const struct route {
+	const char *path;
+	bool control; /* a POST, on the control socket only; otherwise a GET */
+	bool (*finish)(struct node *n, struct http_request *r); /* as in struct http_handlers */
+} routes[] = {
+    {"/healthz", false, on_health},	   {"/metrics", false, on_metrics},
+    {"/api/v1/status", false, on_status},  {"/api/v1/trace", true, on_trace},
+    {"/api/v1/capture", true, on_capture},
+};
+
+static bool on_begin(void *arg, struct http_request *r)
 {
-	struct listener *l = arg;
+	const struct listener *l = arg;
 
-	struct peer_key peer;
-
-	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		peer_key_of(&peer, connection_fd(c));
-		idle_add(&l->idle, connection_fd(c), peer);
-	} else {
-		idle_remove(&l->idle, connection_fd(c));
-	}
+	r->answer.allow = "GET, HEAD, POST";
+	if (r->get)
+		return true;
+	if (strcmp(r->method, "POST"))
+		http_answer_error(&r->answer, 405, "the method is neither GET nor POST");
+	else if (!l->control)
+		http_answer_error(&r->answer, 403, "POST works on the control socket only");
+	else
+		return true;
+	return false;
 }
 
-static char first_call; /* its address marks a connection whose headers have been seen */
-
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
-				  const char *method, const char *version, const char *data,
-				  size_t *data_bytes, void **state)
+static bool on_body(void *arg, struct http_request *r, const void *data, size_t bytes)
 {
-	struct listener *l = arg;
-	struct node *n = l->node;
+	return true; /* bodies are not used */
+}
 
-	if (!*state) {
-		/* a browser cannot open a Unix socket */
-		const char *host =
-		    MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+static bool on_finish(void *arg, struct http_request *r)
+{
+	const struct listener *l = arg;
 
-		if (!l->control && !http_hosts_allows(&n->http->hosts, host)) {
-			n->http->foreign_host++;
-			return answer_text(
-			    c, MHD_HTTP_MISDIRECTED_REQUEST,
-			    "{\"error\":\"this server does not accept the request's Host; "
-			    "add it to http.hosts of sysomd\"}\n");
-		}
-		*state = &first_call;
-		return MHD_YES;
-	}
-	if (*data_bytes) { /* bodies are not used */
-		*data_bytes = 0;
-		return MHD_YES;
-	}
-	if (*state != &first_call) {
-		struct waiting *w = *state;
-		enum MHD_Result ok = answer_trace(n, c, w);
+	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+		if (routes[i].control != r->get && !strcmp(routes[i].path, r->query.path))
+			return routes[i].finish(l->node, r);
+	http_answer_error(&r->answer, 404, "not found");
+	return true;
+}
 
+/* Frees the place of a peer that hung up while it waited. */
+static void on_end(void *arg, struct http_request *r)
+{
+	const struct listener *l = arg;
+	struct waiting *w = waiting_of(l->node, r);
+
+	if (w)
 		*w = (struct waiting){0};
-		*state = &first_call;
-		idle_set_busy(&l->idle, connection_fd(c),
-			      false); /* the peer must now read the answer */
-		return ok;
-	}
-	if (!strcmp(method, "GET"))
-		return on_get(n, c, url);
-	if (strcmp(method, "POST"))
-		return answer_text(c, 405, "{\"error\":\"the method is neither GET nor POST\"}\n");
-	if (!l->control)
-		return answer_text(c, 403,
-				   "{\"error\":\"POST works on the control socket only\"}\n");
-	if (!strcmp(url, "/api/v1/trace")) {
-		enum MHD_Result ok = on_trace(n, c, state);
-
-		idle_set_busy(&l->idle, connection_fd(c), *state != &first_call);
-		return ok;
-	}
-	if (!strcmp(url, "/api/v1/capture"))
-		return on_capture(n, c);
-	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
 }
 
-/* Frees the request of a peer that hung up while it waited. */
-static void on_completed(void *arg, struct MHD_Connection *c, void **state,
-			 enum MHD_RequestTerminationCode code)
-{
-	struct listener *l = arg;
-
-	idle_set_busy(&l->idle, connection_fd(c), false);
-	if (*state && *state != &first_call)
-		*(struct waiting *)*state = (struct waiting){0};
-}
-
-/* epoll reports only new events. Connections that can continue at once stay in the library's own
- * list, so run again, but only a few times: the drain must not wait long. */
-static void run(struct listener *l)
-{
-	MHD_UNSIGNED_LONG_LONG wait_ms;
-
-	for (int i = 0; l->daemon && i < HTTP_TURNS; i++) {
-		MHD_run(l->daemon);
-		if (MHD_get_timeout(l->daemon, &wait_ms) != MHD_YES || wait_ms)
-			return;
-	}
-}
-
-static bool is_due(struct listener *l)
-{
-	MHD_UNSIGNED_LONG_LONG wait_ms;
-
-	return l->daemon && MHD_get_timeout(l->daemon, &wait_ms) == MHD_YES && !wait_ms;
-}
+static const struct http_handlers handlers = {.begin = on_begin,
+					      .body = on_body,
+					      .finish = on_finish,
+					      .end = on_end,
+					      .answer_max_bytes = HTTP_BODY_BYTES};
 
 static void on_ready(void *arg, uint32_t events)
 {
-	run(arg);
+	const struct listener *l = arg;
+
+	http_server_run(l->server);
+}
+
+static void tend(struct listener *l, bool resumed)
+{
+	if (l->server && (resumed || http_server_is_due(l->server)))
+		http_server_run(l->server);
 }
 
 void http_tend(struct node *n, uint64_t now_ns)
@@ -469,119 +387,36 @@ void http_tend(struct node *n, uint64_t now_ns)
 	for (uint32_t i = 0; i < HTTP_WAITING; i++) {
 		struct waiting *w = &n->http->waiting[i];
 
-		if (!w->connection || w->done || (!is_settled(n, w) && now_ns < w->until_ns))
+		if (!w->request || w->done || (!is_settled(n, w) && now_ns < w->until_ns))
 			continue;
 		w->done = true;
-		MHD_resume_connection(w->connection);
+		http_server_resume(w->request);
 		resumed = true;
 	}
-	if (resumed || is_due(&n->http->tcp))
-		run(&n->http->tcp);
-	if (resumed || is_due(&n->http->control))
-		run(&n->http->control);
+	tend(&n->http->tcp, false);
+	tend(&n->http->control, resumed);
 }
 
 /* ---- listeners ---- */
 
-static int listen_tcp(const char *where)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC,
-				 .ai_socktype = SOCK_STREAM,
-				 .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-	char host[NODE_PATH_BYTES];
-	struct addrinfo *ai = NULL;
-	char *colon;
-	int fd = -1, on = 1, err = -EINVAL;
-
-	snprintf(host, sizeof(host), "%s", where);
-	colon = strrchr(host, ':');
-	if (!colon)
-		return -EINVAL;
-	*colon = 0;
-	if (host[0] == '[' && colon[-1] == ']') {
-		colon[-1] = 0;
-		memmove(host, host + 1, strlen(host));
-	}
-	if (getaddrinfo(*host ? host : NULL, colon + 1, &hints, &ai))
-		return -EINVAL;
-	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0) {
-		err = -errno;
-	} else {
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-		err = bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 32) ? -errno : 0;
-	}
-	freeaddrinfo(ai);
-	if (err && fd >= 0)
-		close(fd);
-	return err ? err : fd;
-}
-
-static int listen_unix(struct node *n)
-{
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	const char *path = n->settings.control_path;
-	struct stat st;
-	mode_t mask;
-	int fd, err;
-
-	if (strlen(path) >= sizeof(sa.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(sa.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	/* Remove a socket that a killed sysomd left. One that answers belongs to a sysomd that may
-	 * use another attach socket. */
-	if (!lstat(path, &st) && S_ISSOCK(st.st_mode)) {
-		int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-		err = probe < 0 ? -errno : 0;
-		if (probe >= 0) {
-			if (!connect(probe, (struct sockaddr *)&sa, sizeof(sa)) || errno == EAGAIN)
-				err = -EADDRINUSE;
-			close(probe);
-		}
-		if (err) {
-			close(fd);
-			return err;
-		}
-		unlink(path);
-	}
-	mask = umask(0077);
-	err = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 32) ? -errno : 0;
-	umask(mask);
-	if (err) {
-		close(fd);
-		return err;
-	}
-	if (!stat(path, &st))
-		n->http->control_inode = st.st_ino;
-	n->http->control_bound = true;
-	return fd;
-}
-
+/* Takes fd. */
 static int start(struct node *n, struct listener *l, int fd, bool control)
 {
-	const union MHD_DaemonInfo *info;
+	const struct http_server_config c = {.program = "sysomd",
+					     .hosts = control ? NULL : &n->http->hosts,
+					     .counts = &n->http->counts,
+					     .connections_max = HTTP_CONNECTIONS,
+					     .connections_kept = HTTP_KEPT,
+					     .connection_bytes = 16384,
+					     .timeout_s = 10};
+	int err;
 
 	l->node = n;
 	l->control = control;
-	idle_init(&l->idle, HTTP_KEPT);
-	l->daemon = MHD_start_daemon(
-	    MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, l,
-	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS,
-	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_CONNECTION_TIMEOUT, 10u,
-	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_NOTIFY_COMPLETED,
-	    on_completed, l, MHD_OPTION_END);
-	if (!l->daemon) {
-		close(fd);
-		return -ENOMEM;
-	}
-	info = MHD_get_daemon_info(l->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-	if (!info)
-		return -EINVAL;
-	return loop_add_fd(n->loop, info->epoll_fd, EPOLLIN, on_ready, l, &l->source);
+	err = http_server_open(&l->server, fd, &c, &handlers, l);
+	return err ? err
+		   : loop_add_fd(n->loop, http_server_fd(l->server), EPOLLIN, on_ready, l,
+				 &l->source);
 }
 
 int http_open(struct node *n)
@@ -595,7 +430,7 @@ int http_open(struct node *n)
 	if (err)
 		return err;
 	if (n->settings.http_listen[0]) {
-		fd = listen_tcp(n->settings.http_listen);
+		fd = http_server_listen(n->settings.http_listen);
 		err = fd < 0 ? fd : start(n, &n->http->tcp, fd, false);
 		if (err) {
 			log_error("http", "%s: %s%s", n->settings.http_listen, strerror(-err),
@@ -604,9 +439,7 @@ int http_open(struct node *n)
 			return err;
 		}
 	}
-	fd = service_listener(n->settings.control_path, SOCK_STREAM);
-	if (fd < 0)
-		fd = listen_unix(n);
+	fd = service_listen(n->settings.control_path, SOCK_STREAM, 0077, &n->http->control_inode);
 	err = fd < 0 ? fd : start(n, &n->http->control, fd, true);
 	if (err)
 		log_error("control", "%s: %s%s", n->settings.control_path, strerror(-err),
@@ -619,22 +452,16 @@ int http_open(struct node *n)
 
 void http_close(struct node *n)
 {
-	struct stat st;
-
 	if (!n->http)
 		return;
 	for (uint32_t i = 0; i < HTTP_WAITING; i++)
-		if (n->http->waiting[i].connection && !n->http->waiting[i].done)
-			MHD_resume_connection(n->http->waiting[i].connection);
+		if (n->http->waiting[i].request && !n->http->waiting[i].done)
+			http_server_resume(n->http->waiting[i].request);
 	loop_source_close(n->http->tcp.source);
 	loop_source_close(n->http->control.source);
-	if (n->http->tcp.daemon)
-		MHD_stop_daemon(n->http->tcp.daemon);
-	if (n->http->control.daemon)
-		MHD_stop_daemon(n->http->control.daemon);
-	if (n->http->control_bound && !stat(n->settings.control_path, &st) &&
-	    st.st_ino == n->http->control_inode)
-		unlink(n->settings.control_path);
+	http_server_close(n->http->tcp.server);
+	http_server_close(n->http->control.server);
+	service_unlisten(n->settings.control_path, n->http->control_inode);
 	free(n->http);
 	n->http = NULL;
 }

@@ -17,7 +17,7 @@
 #include "base/daemon/foreign.h"
 #include "base/hash.h"
 #include "base/job_key.h"
-#include "ring/ring_text.h"
+#include "base/utf8.h"
 #include "sidecar/drain.h"
 #include "sidecar/keep.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -33,7 +33,7 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
 
 	memcpy(to, from, n);
 	to[n] = 0;
-	ring_text_clean(to, (uint32_t)n);
+	utf8_clean(to, (uint32_t)n);
 }
 
 static void identify(struct process *p, const struct attach_hello *h)

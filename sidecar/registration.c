@@ -14,7 +14,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -435,50 +434,6 @@ void registration_tend(struct registration *r, uint64_t now_ns)
 	}
 }
 
-/* Replaces a socket that a killed sysomd left. One that answers is in use: -EADDRINUSE. */
-static int claim_path(const struct sockaddr_un *sa)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int err;
-
-	if (fd < 0)
-		return -errno;
-	err = connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) ? errno : 0;
-	close(fd);
-	if (!err || err == EAGAIN)
-		return -EADDRINUSE;
-	if (err == ECONNREFUSED)
-		unlink(sa->sun_path);
-	return 0;
-}
-
-/* Creates the socket at path. */
-static int listen_at(struct registration *r, const char *path)
-{
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	struct stat st;
-	mode_t mask;
-	int err;
-
-	if (strlen(path) >= sizeof(sa.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(sa.sun_path, path);
-	err = claim_path(&sa);
-	if (err)
-		return err;
-	r->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Jobs of all users may attach to root's sysomd; else only our own user's. */
-	mask = umask(geteuid() ? 0077 : 0000);
-	err = r->listen_fd < 0 || bind(r->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ||
-		      listen(r->listen_fd, 128)
-		  ? -errno
-		  : 0;
-	umask(mask);
-	if (!err && !stat(path, &st))
-		r->inode = st.st_ino;
-	return err;
-}
-
 int registration_open(struct registration **out, struct node *n)
 {
 	struct registration *r;
@@ -491,9 +446,11 @@ int registration_open(struct registration **out, struct node *n)
 	quota_init(&r->work, LIMIT_ATTACH_WORK_NS, 1000000000ull);
 	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
 		r->pending[k] = (struct pending){.registration = r, .sock = -1};
-	/* systemd created its socket as root, so jobs of all users trust it. */
-	r->listen_fd = service_listener(n->settings.socket_path, SOCK_SEQPACKET);
-	err = r->listen_fd >= 0 ? 0 : listen_at(r, n->settings.socket_path);
+	/* Jobs of all users may attach to root's sysomd; else only our own user's. systemd created
+	 * its socket as root, so jobs of all users trust it. */
+	r->listen_fd = service_listen(n->settings.socket_path, SOCK_SEQPACKET,
+				      geteuid() ? 0077 : 0000, &r->inode);
+	err = r->listen_fd < 0 ? r->listen_fd : 0;
 	r->node = n;
 	if (!err)
 		err = reader_queue_open(&r->readers, n->reader, asked_fini);
@@ -516,7 +473,6 @@ int registration_open(struct registration **out, struct node *n)
 
 void registration_close(struct registration *r)
 {
-	struct stat st;
 
 	if (!r)
 		return;
@@ -529,8 +485,6 @@ void registration_close(struct registration *r)
 	loop_source_close(r->source);
 	/* connections, with the data sent over them, may still wait in it */
 	foreign_close(r->listen_fd);
-	/* A later sysomd may have replaced the socket. */
-	if (!stat(r->node->settings.socket_path, &st) && st.st_ino == r->inode)
-		unlink(r->node->settings.socket_path);
+	service_unlisten(r->node->settings.socket_path, r->inode);
 	free(r);
 }

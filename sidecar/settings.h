@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/daemon/http_hosts.h"
+#include "base/http/http_hosts.h"
 #include "wire/codec.h"
 
 #define NODE_PATH_BYTES 256

@@ -16,10 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "base/write_all.h"
+#include "base/replace.h"
 #include "wire/codec.h"
 
 #define SPOOL_PATH_BYTES 512
@@ -231,27 +232,22 @@ void spool_close(struct spool *s)
 
 static int disk_put(struct spool *s, const struct spool_entry *e, const void *data)
 {
-	char name[SPOOL_NAME_BYTES], tmp[SPOOL_NAME_BYTES + 8];
-	int fd, err;
+	char name[SPOOL_NAME_BYTES];
+	struct replace file;
+	int err;
 
 	if (s->dirfd < 0)
 		return -ENOENT;
 	entry_name(s, e, name);
-	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-	fd = openat(s->dirfd, tmp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, data, e->bytes);
-	if (!err && fsync(fd))
-		err = -errno;
-	if (close(fd) && !err)
-		err = -errno;
-	if (!err && renameat(s->dirfd, tmp, s->dirfd, name))
-		err = -errno;
+	err = replace_begin(&file, s->dirfd, name, 0600);
 	if (err)
-		unlinkat(s->dirfd, tmp, 0);
-	else if (fsync(s->dirfd))
-		err = 0; /* the file is synced; some file systems cannot sync a directory */
+		return err;
+	err = all_bytes_write(file.fd, data, e->bytes);
+	if (!err && fsync(file.fd))
+		err = -errno;
+	err = replace_end(&file, err);
+	if (!err)
+		fsync(s->dirfd); /* the file is synced; some file systems cannot sync a directory */
 	return err;
 }
 
@@ -292,22 +288,15 @@ int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns)
 static int disk_get(struct spool *s, const struct spool_entry *e, uint8_t *data)
 {
 	char name[SPOOL_NAME_BYTES];
-	size_t got = 0;
-	int fd;
+	int fd, err;
 
 	entry_name(s, e, name);
 	fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;
-	while (got < e->bytes) {
-		ssize_t n = read(fd, data + got, e->bytes - got);
-
-		if (n <= 0)
-			break;
-		got += (size_t)n;
-	}
+	err = all_bytes_read(fd, data, e->bytes, 0);
 	close(fd);
-	return got == e->bytes ? 0 : -EIO;
+	return err ? -EIO : 0;
 }
 
 int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key)

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/http/prometheus.h"
+#include "base/json_text.h"
 #include "base/version.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
@@ -83,14 +85,13 @@ static void json_rank(struct buf *b, const struct process *p)
 	rank_medians(p->rank, &m);
 	if (p->state != PROCESS_ATTACHED || hangs > now_ns)
 		hangs = 0;
-	buf_puts(b, "{\"job\":\"");
-	buf_json_text(b, p->id.job);
-	buf_printf(b, "\",\"uid\":%u,\"rank\":%d,\"pid\":%u,\"program\":\"", (unsigned)p->uid,
-		   p->id.rank, p->id.pid);
-	buf_json_text(b, p->id.program);
+	json_text_append(b, "{\"job\":", p->id.job);
+	buf_printf(b, ",\"uid\":%u,\"rank\":%d,\"pid\":%u", (unsigned)p->uid, p->id.rank,
+		   p->id.pid);
+	json_text_append(b, ",\"program\":", p->id.program);
 	buf_printf(
 	    b,
-	    "\",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
+	    ",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
 	    "\"steps\":%llu,\"flagged\":%llu,\"flagged_self\":%llu,\"incomplete\":%llu,"
 	    "\"host_stall\":%llu,\"step_ms\":%.6f,\"expected_ms\":%.6f,\"events\":%llu,\"lost\":{",
 	    p->state == PROCESS_ATTACHED   ? "attached"
@@ -243,13 +244,10 @@ static void json_sampler(const struct node *n, struct buf *b)
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n->stacks, &st, &s);
-	buf_puts(b, "\"sampler\":{\"why\":\"");
-	buf_json_text(b, s.why);
-	buf_puts(b, "\",\"missing\":\"");
-	buf_json_text(b, s.missing);
-	buf_puts(b, "\",\"python_why\":\"");
-	buf_json_text(b, s.python_why);
-	buf_printf(b, "\",\"python_refused\":%u", s.python_refused);
+	json_text_append(b, "\"sampler\":{\"why\":", s.why);
+	json_text_append(b, ",\"missing\":", s.missing);
+	json_text_append(b, ",\"python_why\":", s.python_why);
+	buf_printf(b, ",\"python_refused\":%u", s.python_refused);
 	buf_printf(b,
 		   ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,\"wide\":%s,"
 		   "\"wide_s\":%.3f,\"wide_begun\":%llu,\"others\":%llu,\"neighbours_lost\":%llu,",
@@ -285,12 +283,10 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 
 	uplink_stats(n->uplink, &us);
 	recorder_stats(n->analysis.recorder, &rs);
-	buf_puts(b, "{\"node\":\"");
-	buf_json_text(b, n->settings.node_name);
-	buf_puts(b, "\",\"state_dir\":\"");
-	buf_json_text(b, n->settings.state_dir);
+	json_text_append(b, "{\"node\":", n->settings.node_name);
+	json_text_append(b, ",\"state_dir\":", n->settings.state_dir);
 	buf_printf(b,
-		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
+		   ",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"stops\":\"%s\",\"spool\":\"%s\"},\"ranks\":[",
 		   SYSOM_VERSION, stacks_mode(n), n->settings.roofline_mode ? "p99" : "robust",
 		   n->analysis.canary ? "true" : "false",
@@ -308,10 +304,10 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 		first = false;
 		json_rank(b, n->processes[i]);
 	}
-	buf_printf(b, "],\"hidden_ranks\":%u,\"uplink\":{\"url\":\"", hidden);
-	buf_json_text(b, n->settings.uplink_url);
+	buf_printf(b, "],\"hidden_ranks\":%u", hidden);
+	json_text_append(b, ",\"uplink\":{\"url\":", n->settings.uplink_url);
 	buf_printf(b,
-		   "\",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"
+		   ",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"
 		   "\"windows_dropped\":%llu,\"uploaded_bytes\":%llu,\"raw_bytes\":%llu},",
 		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
@@ -331,22 +327,15 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 
 /* ---- Prometheus ---- */
 
-static void metric(struct buf *b, const char *name, const char *type, const char *help)
+/* cause: NULL but for losses. */
+static void rank_sample(struct buf *b, const char *name, double v, const struct process *p,
+			const char *cause)
 {
-	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
+	char rank[12];
 
-static void one(struct buf *b, const char *name, const char *type, const char *help, double v)
-{
-	metric(b, name, type, help);
-	buf_printf(b, "%s %.17g\n", name, v);
-}
-
-static void labels(struct buf *b, const struct process *p)
-{
-	buf_puts(b, "{job_name=\"");
-	buf_json_text(b, p->id.job);
-	buf_printf(b, "\",rank=\"%d\"", p->id.rank);
+	snprintf(rank, sizeof(rank), "%d", p->id.rank);
+	prometheus_sample(b, name, v, "job_name", p->id.job, "rank", rank, cause ? "cause" : NULL,
+			  cause, NULL);
 }
 
 struct rank_metric {
@@ -465,11 +454,8 @@ static void metric_loss(void *arg, const char *cause, uint64_t count)
 {
 	struct loss_arg *l = arg;
 
-	if (!count)
-		return;
-	buf_puts(l->b, "sysom_rank_lost_total");
-	labels(l->b, l->p);
-	buf_printf(l->b, ",cause=\"%s\"} %llu\n", cause, (unsigned long long)count);
+	if (count)
+		rank_sample(l->b, "sysom_rank_lost_total", (double)count, l->p, cause);
 }
 
 static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
@@ -477,19 +463,18 @@ static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
 
-		metric(b, m->name, m->type, m->help);
+		prometheus_metric(b, m->name, m->type, m->help);
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
 
 			/* Skip ended ranks: a rank that attached again would appear twice. */
 			if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid))
 				continue;
-			buf_puts(b, m->name);
-			labels(b, p);
-			buf_printf(b, "} %.17g\n", m->value(p));
+			rank_sample(b, m->name, m->value(p), p, NULL);
 		}
 	}
-	metric(b, "sysom_rank_lost_total", "counter", "Events and records lost, by cause.");
+	prometheus_metric(b, "sysom_rank_lost_total", "counter",
+			  "Events and records lost, by cause.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct loss_arg l = {b, n->processes[i]};
 
@@ -503,22 +488,24 @@ static void uplink_series(struct node *n, struct buf *b)
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	one(b, "sysom_uplink_connected", "gauge", "1 while connected to the aggregator.",
-	    us.connected);
-	one(b, "sysom_uplink_windows_sent_total", "counter", "Windows committed by the aggregator.",
-	    (double)us.windows_sent);
-	one(b, "sysom_uplink_windows_dropped_total", "counter", "Windows dropped, for any cause.",
-	    (double)us.windows_dropped);
-	one(b, "sysom_uplink_windows_rejected_total", "counter", "Windows the aggregator refused.",
-	    (double)us.windows_rejected);
-	one(b, "sysom_uplink_retries_total", "counter", "Window requests that must be sent again.",
-	    (double)us.retries);
-	one(b, "sysom_uplink_bytes_total", "counter", "Bytes sent.", (double)us.uploaded_bytes);
-	one(b, "sysom_spool_bytes", "gauge", "Bytes waiting in the spool.", (double)us.spool.bytes);
-	one(b, "sysom_spool_memory_bytes", "gauge",
-	    "Spool bytes in memory because the disk is unusable.", (double)us.spool.memory_bytes);
-	one(b, "sysom_spool_disk_errors_total", "counter", "Spool writes that failed.",
-	    (double)us.spool.disk_errors);
+	prometheus_gauge(b, "sysom_uplink_connected", "1 while connected to the aggregator.",
+			 us.connected);
+	prometheus_counter(b, "sysom_uplink_windows_sent_total",
+			   "Windows committed by the aggregator.", (double)us.windows_sent);
+	prometheus_counter(b, "sysom_uplink_windows_dropped_total",
+			   "Windows dropped, for any cause.", (double)us.windows_dropped);
+	prometheus_counter(b, "sysom_uplink_windows_rejected_total",
+			   "Windows the aggregator refused.", (double)us.windows_rejected);
+	prometheus_counter(b, "sysom_uplink_retries_total",
+			   "Window requests that must be sent again.", (double)us.retries);
+	prometheus_counter(b, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
+	prometheus_gauge(b, "sysom_spool_bytes", "Bytes waiting in the spool.",
+			 (double)us.spool.bytes);
+	prometheus_gauge(b, "sysom_spool_memory_bytes",
+			 "Spool bytes in memory because the disk is unusable.",
+			 (double)us.spool.memory_bytes);
+	prometheus_counter(b, "sysom_spool_disk_errors_total", "Spool writes that failed.",
+			   (double)us.spool.disk_errors);
 }
 
 static void offer_series(struct node *n, struct buf *b)
@@ -526,30 +513,29 @@ static void offer_series(struct node *n, struct buf *b)
 	struct symbol_offer_stats st;
 
 	symbol_offer_stats_get(n->offer, &st);
-	one(b, "sysom_symbols_noted_total", "counter", "Build IDs in the stacks that were sent.",
-	    (double)st.noted);
-	one(b, "sysom_symbols_forgotten_total", "counter",
-	    "Build IDs that found no place in the list.", (double)st.forgotten);
-	one(b, "sysom_symbols_needed_total", "counter", "Symbol files that the aggregator lacked.",
-	    (double)st.needed);
-	one(b, "sysom_symbols_uploaded_total", "counter", "Symbol files uploaded.",
-	    (double)st.uploaded);
-	one(b, "sysom_symbols_uploaded_bytes_total", "counter",
-	    "Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
-	one(b, "sysom_symbols_no_file_total", "counter", "Build IDs without a file to upload.",
-	    (double)st.no_file);
-	one(b, "sysom_symbols_over_budget_total", "counter", "Uploads delayed by symbols.per_day.",
-	    (double)st.over_budget);
-	one(b, "sysom_symbols_refused_total", "counter", "Uploads that the aggregator refused.",
-	    (double)st.refused);
-	one(b, "sysom_symbols_failed_total", "counter", "Upload requests without an answer.",
-	    (double)st.failed);
+	prometheus_counter(b, "sysom_symbols_noted_total",
+			   "Build IDs in the stacks that were sent.", (double)st.noted);
+	prometheus_counter(b, "sysom_symbols_forgotten_total",
+			   "Build IDs that found no place in the list.", (double)st.forgotten);
+	prometheus_counter(b, "sysom_symbols_needed_total",
+			   "Symbol files that the aggregator lacked.", (double)st.needed);
+	prometheus_counter(b, "sysom_symbols_uploaded_total", "Symbol files uploaded.",
+			   (double)st.uploaded);
+	prometheus_counter(b, "sysom_symbols_uploaded_bytes_total",
+			   "Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
+	prometheus_counter(b, "sysom_symbols_no_file_total", "Build IDs without a file to upload.",
+			   (double)st.no_file);
+	prometheus_counter(b, "sysom_symbols_over_budget_total",
+			   "Uploads delayed by symbols.per_day.", (double)st.over_budget);
+	prometheus_counter(b, "sysom_symbols_refused_total", "Uploads that the aggregator refused.",
+			   (double)st.refused);
+	prometheus_counter(b, "sysom_symbols_failed_total", "Upload requests without an answer.",
+			   (double)st.failed);
 }
 
 static void sampler_loss(void *arg, const char *cause, uint64_t count)
 {
-	buf_printf(arg, "sysom_sampler_lost_total{cause=\"%s\"} %llu\n", cause,
-		   (unsigned long long)count);
+	prometheus_sample(arg, "sysom_sampler_lost_total", (double)count, "cause", cause, NULL);
 }
 
 static void reader_series(struct node *n, struct buf *b)
@@ -562,7 +548,8 @@ static void reader_series(struct node *n, struct buf *b)
 		char name[64];
 
 		snprintf(name, sizeof(name), "%s%s", v->metric, *v->type == 'c' ? "_total" : "");
-		one(b, name, v->type, v->help, (double)reader_value(&st, v));
+		prometheus_metric(b, name, v->type, v->help);
+		prometheus_sample(b, name, (double)reader_value(&st, v), NULL);
 	}
 }
 
@@ -572,57 +559,63 @@ static void sampler_series(struct node *n, struct buf *b)
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n->stacks, &st, &s);
-	one(b, "sysom_sampler_mode", "gauge",
-	    "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
-	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
-	    st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
-	one(b, "sysom_sampler_wide", "gauge", "1 while the whole node is sampled.", st.wide);
-	one(b, "sysom_sampler_wide_seconds_total", "counter",
-	    "Time during which the whole node was sampled.", (double)st.wide_ns * 1e-9);
-	one(b, "sysom_sampler_others_total", "counter", "Samples of other processes in that time.",
-	    (double)st.others);
-	one(b, "sysom_sampler_neighbours_lost_total", "counter",
-	    "Samples of other processes that found no room.", (double)st.neighbours_lost);
+	prometheus_gauge(b, "sysom_sampler_mode",
+			 "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
+	prometheus_gauge(b, "sysom_sampler_fraction", "Share of ticks that take a sample.",
+			 st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
+	prometheus_gauge(b, "sysom_sampler_wide", "1 while the whole node is sampled.", st.wide);
+	prometheus_counter(b, "sysom_sampler_wide_seconds_total",
+			   "Time during which the whole node was sampled.",
+			   (double)st.wide_ns * 1e-9);
+	prometheus_counter(b, "sysom_sampler_others_total",
+			   "Samples of other processes in that time.", (double)st.others);
+	prometheus_counter(b, "sysom_sampler_neighbours_lost_total",
+			   "Samples of other processes that found no room.",
+			   (double)st.neighbours_lost);
 	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
-		one(b, sampler_values[i].metric, sampler_values[i].gauge ? "gauge" : "counter",
-		    sampler_values[i].help, (double)sampler_value(&s, &sampler_values[i]));
-	metric(b, "sysom_sampler_stacks_total", "counter", "User stacks, by how they ended.");
+		(sampler_values[i].gauge ? prometheus_gauge : prometheus_counter)(
+		    b, sampler_values[i].metric, sampler_values[i].help,
+		    (double)sampler_value(&s, &sampler_values[i]));
+	prometheus_metric(b, "sysom_sampler_stacks_total", "counter",
+			  "User stacks, by how they ended.");
 	for (int i = 0; i < STACK_END_COUNT; i++)
-		buf_printf(b, "sysom_sampler_stacks_total{end=\"%s\"} %llu\n", stack_end_names[i],
-			   (unsigned long long)s.end[i]);
-	metric(b, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
+		prometheus_sample(b, "sysom_sampler_stacks_total", (double)s.end[i], "end",
+				  stack_end_names[i], NULL);
+	prometheus_metric(b, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
 	sampler_losses(&st, &s, sampler_loss, b);
-	one(b, "sysom_sampler_processes", "gauge", "Processes that are sampled.", s.processes);
-	one(b, "sysom_sampler_tables", "gauge", "Unwind tables, one per Build ID.", s.tables);
-	one(b, "sysom_sampler_tables_refused_total", "counter", "Files without a usable table.",
-	    s.tables_refused);
-	one(b, "sysom_sampler_drain_seconds_total", "counter", "Time spent in drains.",
-	    (double)st.drain_ns * 1e-9);
-	one(b, "sysom_sampler_kept_bytes", "gauge", "Stacks kept in memory, packed.",
-	    (double)st.kept_bytes);
+	prometheus_gauge(b, "sysom_sampler_processes", "Processes that are sampled.", s.processes);
+	prometheus_gauge(b, "sysom_sampler_tables", "Unwind tables, one per Build ID.", s.tables);
+	prometheus_counter(b, "sysom_sampler_tables_refused_total", "Files without a usable table.",
+			   s.tables_refused);
+	prometheus_counter(b, "sysom_sampler_drain_seconds_total", "Time spent in drains.",
+			   (double)st.drain_ns * 1e-9);
+	prometheus_gauge(b, "sysom_sampler_kept_bytes", "Stacks kept in memory, packed.",
+			 (double)st.kept_bytes);
 }
 
 static void attach_series(struct node *n, struct buf *b)
 {
-	one(b, "sysom_attached_total", "counter", "Processes attached.",
-	    (double)n->admission.attached);
-	one(b, "sysom_reattached_total", "counter", "Processes that connected again.",
-	    (double)n->admission.reattached);
-	one(b, "sysom_attach_refused_full_total", "counter",
+	prometheus_counter(b, "sysom_attached_total", "Processes attached.",
+			   (double)n->admission.attached);
+	prometheus_counter(b, "sysom_reattached_total", "Processes that connected again.",
+			   (double)n->admission.reattached);
+	prometheus_counter(
+	    b, "sysom_attach_refused_full_total",
 	    "Processes refused because the node is full and their user has a fair share.",
 	    (double)n->admission.refused_full);
-	one(b, "sysom_gave_way_total", "counter",
-	    "Processes of a full node dropped for a user with fewer processes.",
-	    (double)n->admission.gave_way);
-	one(b, "sysom_attach_refused_bad_total", "counter",
-	    "Connections refused because the peer broke the protocol.",
-	    (double)n->admission.refused_bad);
-	one(b, "sysom_attach_refused_busy_total", "counter",
+	prometheus_counter(b, "sysom_gave_way_total",
+			   "Processes of a full node dropped for a user with fewer processes.",
+			   (double)n->admission.gave_way);
+	prometheus_counter(b, "sysom_attach_refused_bad_total",
+			   "Connections refused because the peer broke the protocol.",
+			   (double)n->admission.refused_bad);
+	prometheus_counter(
+	    b, "sysom_attach_refused_busy_total",
 	    "Connections refused because their user has too many, or attaches too often.",
 	    (double)n->admission.refused_busy);
-	one(b, "sysom_attach_rests_total", "counter",
-	    "Pauses in accepting after refusals, which bound their CPU time.",
-	    (double)n->admission.rests);
+	prometheus_counter(b, "sysom_attach_rests_total",
+			   "Pauses in accepting after refusals, which bound their CPU time.",
+			   (double)n->admission.rests);
 }
 
 void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
@@ -644,50 +637,55 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	gpu_node_metrics(n, b);
 	status_compare_metrics(n, b);
 	attach_series(n, b);
-	one(b, "sysom_baselines_restored_total", "counter",
-	    "Processes whose baseline an earlier sysomd had saved.", (double)ks.restored);
-	one(b, "sysom_baselines_armed_total", "counter",
-	    "Restored processes that were judged from their first step on.", (double)ks.ready);
-	one(b, "sysom_baseline_restored_steps_total", "counter",
-	    "Learning steps of the restored processes.", (double)ks.steps);
-	one(b, "sysom_baselines_due", "gauge", "Processes whose baseline must be saved.",
-	    keep_due(n->keep, n->processes, clock_monotonic_ns()));
-	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
-	    (double)ks.bad);
-	one(b, "sysom_baseline_errors_total", "counter",
-	    "Baseline files that could not be written.", (double)ks.errors);
-	one(b, "sysom_drain_behind_total", "counter", "Drain turns that left events unread.",
-	    (double)drain_behind(n->drain));
-	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);
-	one(b, "sysom_recorder_stored_bytes_total", "counter", "Bytes of the records, compressed.",
-	    (double)rs.stored_bytes);
-	one(b, "sysom_recorder_memory_bytes", "gauge", "Bytes of records in memory.",
-	    (double)rs.memory_bytes);
-	one(b, "sysom_recorder_file_bytes", "gauge", "Bytes of records in files.",
-	    (double)rs.file_bytes);
-	one(b, "sysom_recorder_lost_records_total", "counter", "Records that could not be kept.",
-	    (double)rs.lost_records);
-	one(b, "sysom_recorder_retention_seconds", "gauge", "Age of the oldest record.",
-	    (double)status_retention_ns(n, now_ns) * 1e-9);
+	prometheus_counter(b, "sysom_baselines_restored_total",
+			   "Processes whose baseline an earlier sysomd had saved.",
+			   (double)ks.restored);
+	prometheus_counter(b, "sysom_baselines_armed_total",
+			   "Restored processes that were judged from their first step on.",
+			   (double)ks.ready);
+	prometheus_counter(b, "sysom_baseline_restored_steps_total",
+			   "Learning steps of the restored processes.", (double)ks.steps);
+	prometheus_gauge(b, "sysom_baselines_due", "Processes whose baseline must be saved.",
+			 keep_due(n->keep, n->processes, clock_monotonic_ns()));
+	prometheus_counter(b, "sysom_baselines_bad_total", "Baseline files that were refused.",
+			   (double)ks.bad);
+	prometheus_counter(b, "sysom_baseline_errors_total",
+			   "Baseline files that could not be written.", (double)ks.errors);
+	prometheus_counter(b, "sysom_drain_behind_total", "Drain turns that left events unread.",
+			   (double)drain_behind(n->drain));
+	prometheus_counter(b, "sysom_recorder_records_total", "Records kept.", (double)rs.records);
+	prometheus_counter(b, "sysom_recorder_stored_bytes_total",
+			   "Bytes of the records, compressed.", (double)rs.stored_bytes);
+	prometheus_gauge(b, "sysom_recorder_memory_bytes", "Bytes of records in memory.",
+			 (double)rs.memory_bytes);
+	prometheus_gauge(b, "sysom_recorder_file_bytes", "Bytes of records in files.",
+			 (double)rs.file_bytes);
+	prometheus_counter(b, "sysom_recorder_lost_records_total",
+			   "Records that could not be kept.", (double)rs.lost_records);
+	prometheus_gauge(b, "sysom_recorder_retention_seconds", "Age of the oldest record.",
+			 (double)status_retention_ns(n, now_ns) * 1e-9);
 	if (n->analysis.log) {
 		analysis_log_stats(n->analysis.log, &ls);
-		one(b, "sysom_analysis_recorded_bytes", "gauge", "Size of record.analysis.",
-		    (double)ls.bytes);
-		one(b, "sysom_analysis_unrecorded_events_total", "counter",
+		prometheus_gauge(b, "sysom_analysis_recorded_bytes", "Size of record.analysis.",
+				 (double)ls.bytes);
+		prometheus_counter(
+		    b, "sysom_analysis_unrecorded_events_total",
 		    "Events not recorded: record.analysis is full, or its disk too slow.",
 		    (double)ls.lost);
 	}
-	one(b, "sysom_host_stalls_total", "counter", "Times the host stood still.", (double)stalls);
-	one(b, "sysom_host_stall_seconds_total", "counter",
-	    "Time during which the host stood still.", (double)stalled_ns * 1e-9);
-	one(b, "sysom_host_stolen_seconds_total", "counter",
+	prometheus_counter(b, "sysom_host_stalls_total", "Times the host stood still.",
+			   (double)stalls);
+	prometheus_counter(b, "sysom_host_stall_seconds_total",
+			   "Time during which the host stood still.", (double)stalled_ns * 1e-9);
+	prometheus_counter(
+	    b, "sysom_host_stolen_seconds_total",
 	    "Estimated time taken from the host, short stops included; 0 without real-time "
 	    "threads.",
 	    (double)canary_stolen_ns(n->analysis.canary) * 1e-9);
-	one(b, "sysom_clock_error_seconds", "gauge", "Largest error of the clock conversion.",
-	    (double)n->clock.error_ns * 1e-9);
-	one(b, "sysom_own_cpu_share", "gauge", "CPU time of sysomd per second of wall time.",
-	    n->run.cpu_share);
-	one(b, "sysom_own_resident_bytes", "gauge", "Resident memory of sysomd.",
-	    (double)status_rss_bytes());
+	prometheus_gauge(b, "sysom_clock_error_seconds", "Largest error of the clock conversion.",
+			 (double)n->clock.error_ns * 1e-9);
+	prometheus_gauge(b, "sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
+			 n->run.cpu_share);
+	prometheus_gauge(b, "sysom_own_resident_bytes", "Resident memory of sysomd.",
+			 (double)status_rss_bytes());
 }

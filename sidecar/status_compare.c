@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The part of the status about comparing ranks: beats, sketches, peers on this node, and commands
  * from the aggregator. One table serves the JSON and the metrics. */
+#include <stdio.h>
 #include <string.h>
 
 #include "analysis/slow/local_peers.h"
 #include "base/check.h"
+#include "base/http/prometheus.h"
 #include "sidecar/node.h"
 #include "sidecar/requests.h"
 #include "sidecar/stacks/sketch_maker.h"
@@ -153,11 +155,10 @@ void status_compare_metrics(struct node *n, struct buf *b)
 	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
 		const struct compare_value *v = &values[i];
 		const char *end = v->gauge ? "" : v->time ? "_seconds_total" : "_total";
-		const char *type = v->gauge ? "gauge" : "counter";
+		char name[96];
 
-		buf_printf(
-		    b, "# HELP sysom_%s_%s%s %s\n# TYPE sysom_%s_%s%s %s\nsysom_%s_%s%s %.17g\n",
-		    v->part, v->key, end, v->help, v->part, v->key, end, type, v->part, v->key, end,
-		    (double)value_of(&c, v) / (v->time ? 1e9 : 1));
+		snprintf(name, sizeof(name), "sysom_%s_%s%s", v->part, v->key, end);
+		(v->gauge ? prometheus_gauge : prometheus_counter)(
+		    b, name, v->help, (double)value_of(&c, v) / (v->time ? 1e9 : 1));
 	}
 }

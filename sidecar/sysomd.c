@@ -21,6 +21,7 @@
 #include "base/check.h"
 #include "base/daemon/config.h"
 #include "base/daemon/dirs.h"
+#include "base/http/http_server.h"
 #include "base/daemon/log.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
@@ -622,20 +623,6 @@ static void daemon_close(struct daemon *d, int code)
 		close(d->lock_fd);
 }
 
-static bool is_listen_address(const char *text)
-{
-	const char *colon = strrchr(text, ':');
-	char *end;
-	long port;
-
-	if (!*text)
-		return true;
-	if (!colon || colon == text)
-		return false;
-	port = strtol(colon + 1, &end, 10);
-	return end != colon + 1 && !*end && port >= 0 && port <= 65535;
-}
-
 static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
@@ -646,7 +633,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "roofline.persist_n is larger than roofline.persist_m";
 	else if (s->learn_min > s->learn_max)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
-	else if (!is_listen_address(s->http_listen))
+	else if (*s->http_listen && !http_server_is_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
 				     "not ADDRESS:PORT, port 0 to 65535");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
+#include "base/text.h"
 
 /* Windows between the loop and the spool: enough for the time of one fsync. */
 #define UPLINK_QUEUE	   64u
@@ -212,8 +213,7 @@ static void log_acked(const struct wire_reply *r)
 {
 	char id[2 * sizeof(r->id) + 1];
 
-	for (size_t i = 0; i < sizeof(r->id); i++)
-		snprintf(id + 2 * i, 3, "%02x", r->id[i]);
+	text_hex(r->id, sizeof(r->id), id);
 	log_record("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
 }
 

@@ -5,14 +5,17 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include <nettle/sha2.h>
 
+#include "base/all_bytes.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/text.h"
 #include "symbol/symbol_elf.h"
 
 /* Two changes within one step of the clock leave the same times. */
@@ -49,7 +52,7 @@ static int add(struct digest *d, uint64_t offset, uint64_t bytes)
 	while (bytes && !err) {
 		size_t n = bytes < sizeof(chunk) ? bytes : sizeof(chunk);
 
-		err = symbol_elf_read(d->e->fd, chunk, n, offset);
+		err = all_bytes_read(d->e->fd, chunk, n, offset);
 		if (!err)
 			sha256_update(&d->sha, n, chunk);
 		offset += n;
@@ -178,4 +181,18 @@ int symbol_content_id(int fd, uint8_t id[SYMBOL_ID_MAX])
 	memcpy(id, note, (size_t)n);
 	err = symbol_content(fd, id + n);
 	return err == -EBADMSG || err == -ENOEXEC ? 0 : err ? err : n + SYMBOL_CONTENT_BYTES;
+}
+
+int symbol_content_path(const char *dir, const char *below, const uint8_t *id, size_t id_bytes,
+			const char *suffix, char *out, size_t out_bytes)
+{
+	char hex[2 * SYMBOL_BUILD_ID_MAX + 1];
+
+	if (id_bytes < 2 || id_bytes > SYMBOL_BUILD_ID_MAX)
+		return -EINVAL;
+	text_hex(id, id_bytes, hex);
+	return (size_t)snprintf(out, out_bytes, "%s%s/%.2s/%s%s", dir, below, hex, hex + 2,
+				suffix) < out_bytes
+		   ? 0
+		   : -ENAMETOOLONG;
 }

@@ -48,4 +48,9 @@ static inline size_t symbol_content_note(size_t id_bytes)
 					       : symbol_content_cut(id_bytes);
 }
 
+/* dir, below, and then "/ab/cdef" and the suffix; -EINVAL: an ID of less than 2 bytes, or overlong;
+ * -ENAMETOOLONG. */
+int symbol_content_path(const char *dir, const char *below, const uint8_t *id, size_t id_bytes,
+			const char *suffix, char *out, size_t out_bytes);
+
 #endif

@@ -11,29 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/limits.h"
-
-int symbol_elf_read(int fd, void *data, size_t bytes, uint64_t offset)
-{
-	char *p = data;
-
-	if (offset > INT64_MAX - bytes)
-		return -EBADMSG;
-	while (bytes) {
-		ssize_t n = pread(fd, p, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -EBADMSG;
-		p += n;
-		bytes -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
 
 static int read_header(int fd, Elf64_Ehdr *h, uint64_t *file_bytes)
 {
@@ -45,7 +24,7 @@ static int read_header(int fd, Elf64_Ehdr *h, uint64_t *file_bytes)
 	if (!S_ISREG(st.st_mode))
 		return -ENOEXEC;
 	*file_bytes = (uint64_t)st.st_size;
-	err = symbol_elf_read(fd, h, sizeof(*h), 0);
+	err = all_bytes_read(fd, h, sizeof(*h), 0);
 	if (err)
 		return err == -EBADMSG ? -ENOEXEC : err;
 	if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
@@ -126,7 +105,7 @@ static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align,
 	uint8_t note[LIMIT_SYMBOL_NOTE_BYTES];
 	size_t n = bytes < sizeof(note) ? bytes : sizeof(note);
 
-	if (symbol_elf_read(fd, note, n, offset))
+	if (all_bytes_read(fd, note, n, offset))
 		return 0;
 	return find_build_id(note, n, align == 8 ? 8 : 4, kind, id);
 }
@@ -142,7 +121,7 @@ static int segment_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, ui
 		Elf64_Phdr p;
 		size_t n;
 
-		err = symbol_elf_read(fd, &p, sizeof(p), h->e_phoff + i * sizeof(p));
+		err = all_bytes_read(fd, &p, sizeof(p), h->e_phoff + i * sizeof(p));
 		if (err)
 			return err;
 		if (p.p_type != PT_NOTE)
@@ -163,7 +142,7 @@ static int section_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, ui
 		Elf64_Shdr s;
 		size_t n;
 
-		if (symbol_elf_read(fd, &s, sizeof(s), h->e_shoff + i * sizeof(s)))
+		if (all_bytes_read(fd, &s, sizeof(s), h->e_shoff + i * sizeof(s)))
 			return 0; /* section headers were stripped: not an error */
 		if (s.sh_type != SHT_NOTE)
 			continue;
@@ -203,9 +182,8 @@ static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char *
 		return -EBADMSG;
 	raw = malloc(sizeof(*raw) * h->e_shnum);
 	e->sections = calloc(h->e_shnum, sizeof(*e->sections));
-	err = raw && e->sections
-		  ? symbol_elf_read(e->fd, raw, sizeof(*raw) * h->e_shnum, h->e_shoff)
-		  : -ENOMEM;
+	err = raw && e->sections ? all_bytes_read(e->fd, raw, sizeof(*raw) * h->e_shnum, h->e_shoff)
+				 : -ENOMEM;
 	for (uint32_t i = 0; i < h->e_shnum && !err; i++) {
 		struct symbol_section *s = &e->sections[i];
 
@@ -246,7 +224,7 @@ int symbol_elf_section_name(const struct symbol_elf *e, uint32_t section,
 		return 0;
 	if (want > n->bytes - s->name)
 		want = n->bytes - s->name;
-	return symbol_elf_read(e->fd, name, want, n->offset + s->name) ? -EBADMSG : 0;
+	return all_bytes_read(e->fd, name, want, n->offset + s->name) ? -EBADMSG : 0;
 }
 
 static int name_sections(struct symbol_elf *e, uint32_t names, const char **why)
@@ -345,7 +323,7 @@ int symbol_elf_segments(const struct symbol_elf *e, Elf64_Phdr *out, uint32_t ma
 	n = h.e_phnum < max ? h.e_phnum : max;
 	if (n && h.e_phentsize != sizeof(*out))
 		return -EBADMSG;
-	err = n ? symbol_elf_read(e->fd, out, n * sizeof(*out), h.e_phoff) : 0;
+	err = n ? all_bytes_read(e->fd, out, n * sizeof(*out), h.e_phoff) : 0;
 	return err ? err : (int)n;
 }
 
@@ -361,7 +339,7 @@ int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_by
 	if (s->type == SHT_NOBITS)
 		return -ENOENT;
 	if (s->bytes < 8 || s->bytes > sizeof(link) ||
-	    symbol_elf_read(e->fd, link, s->bytes, s->offset))
+	    all_bytes_read(e->fd, link, s->bytes, s->offset))
 		return -EBADMSG;
 	n = strnlen(link, s->bytes);
 	at = (n + 4) & ~3ul;

@@ -66,7 +66,5 @@ bool symbol_elf_has(const struct symbol_elf *e, uint64_t offset, uint64_t bytes)
 int symbol_elf_segments(const struct symbol_elf *e, Elf64_Phdr *out, uint32_t max);
 /* Reads the name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc);
-/* A pread that fills all of data or fails: 0, -EBADMSG at the end of the file, -errno. */
-int symbol_elf_read(int fd, void *data, size_t bytes, uint64_t offset);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/probe.h"
 #include "base/room.h"
+#include "base/text.h"
 
 #define USE_STEP_S 3600u /* how old a file's access time may be */
 
@@ -35,37 +36,19 @@ static uint64_t hash(const uint8_t *id, size_t id_bytes)
 
 /* ---- reading the directory ---- */
 
-static int digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Decodes all pairs of digits, at most room; 0: there are other characters. */
-static size_t unhex(const char *text, size_t digits, uint8_t *out, size_t room)
-{
-	if (!digits || digits % 2 || digits / 2 > room)
-		return 0;
-	for (size_t i = 0; i < digits; i += 2) {
-		int hi = digit(text[i]), lo = digit(text[i + 1]);
-
-		if (hi < 0 || lo < 0)
-			return 0;
-		out[i / 2] = (uint8_t)(hi << 4 | lo);
-	}
-	return digits / 2;
-}
-
 static int found(struct symbol_files *s, int dir, uint8_t first, const char *name)
 {
 	size_t n = strlen(name), tail = strlen(s->suffix), bytes;
 	uint8_t id[SYMBOL_FILES_ID_MAX] = {first};
+	char digits[2 * SYMBOL_FILES_ID_MAX];
 	struct symbol_files_item *i;
 	struct stat st;
 
-	if (n <= tail || strcmp(name + n - tail, s->suffix))
+	if (n <= tail || n - tail >= sizeof(digits) || strcmp(name + n - tail, s->suffix))
 		return 0;
-	bytes = unhex(name, n - tail, id + 1, sizeof(id) - 1);
-	if (!bytes || s->count >= LIMIT_SYMBOL_FILES ||
+	text_copy(digits, n - tail + 1, name);
+	bytes = (n - tail) / 2;
+	if (text_unhex(digits, id + 1, bytes) || s->count >= LIMIT_SYMBOL_FILES ||
 	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
 		return 0;
 	i = symbol_files_put(s, id, bytes + 1, (uint64_t)st.st_size);
@@ -102,7 +85,7 @@ static int scan(struct symbol_files *s)
 	if (!d)
 		return -errno;
 	while (!err && (e = readdir(d)))
-		if (strlen(e->d_name) == 2 && unhex(e->d_name, 2, &first, 1))
+		if (!text_unhex(e->d_name, &first, 1))
 			err = scan_below(s, dirfd(d), e->d_name, first);
 	closedir(d);
 	return err;
@@ -146,18 +129,8 @@ void symbol_files_close(struct symbol_files *s)
 int symbol_files_path(const struct symbol_files *s, const uint8_t *id, size_t id_bytes, char *out,
 		      size_t out_bytes)
 {
-	size_t n;
-
-	if (id_bytes < 2)
-		return -EINVAL;
-	id_bytes = symbol_content_cut(id_bytes);
-	n = (size_t)snprintf(out, out_bytes, "%s/%02x/", s->dir, id[0]);
-	if (n + 2 * id_bytes + strlen(s->suffix) > out_bytes)
-		return -ENAMETOOLONG;
-	for (size_t i = 1; i < id_bytes; i++)
-		n += (size_t)snprintf(out + n, out_bytes - n, "%02x", id[i]);
-	snprintf(out + n, out_bytes - n, "%s", s->suffix);
-	return 0;
+	return symbol_content_path(s->dir, "", id, symbol_content_cut(id_bytes), s->suffix, out,
+				   out_bytes);
 }
 
 int symbol_files_prepare(struct symbol_files *s, const uint8_t *id, size_t id_bytes)

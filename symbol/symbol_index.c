@@ -16,7 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/limits.h"
+#include "base/replace.h"
 #include "base/room.h"
 #include "symbol/symbol_mini.h"
 
@@ -140,8 +142,8 @@ static int read_symbols(struct builder *b, const struct symbol_elf *e, uint32_t 
 	for (uint64_t at = 0; at < count && !err; at += 256) {
 		uint64_t n = count - at < 256 ? count - at : 256;
 
-		err = symbol_elf_read(e->fd, chunk, n * sizeof(*chunk),
-				      s->offset + at * sizeof(*chunk));
+		err = all_bytes_read(e->fd, chunk, n * sizeof(*chunk),
+				     s->offset + at * sizeof(*chunk));
 		for (uint64_t i = 0; i < n && !err; i++) {
 			struct entry x = {chunk[i].st_value, (uint32_t)chunk[i].st_size,
 					  (uint32_t)b->names_bytes + chunk[i].st_name,
@@ -174,11 +176,11 @@ static int read_plt(struct builder *b, uint32_t table)
 		Elf64_Rela r;
 		Elf64_Sym s;
 
-		err = symbol_elf_read(e->fd, &r, sizeof(r), rela->offset + i * sizeof(r));
+		err = all_bytes_read(e->fd, &r, sizeof(r), rela->offset + i * sizeof(r));
 		if (err || ELF64_R_SYM(r.r_info) >= syms->bytes / sizeof(s))
 			continue;
-		err = symbol_elf_read(e->fd, &s, sizeof(s),
-				      syms->offset + ELF64_R_SYM(r.r_info) * sizeof(s));
+		err = all_bytes_read(e->fd, &s, sizeof(s),
+				     syms->offset + ELF64_R_SYM(r.r_info) * sizeof(s));
 		x.name = s.st_name;
 		if (!err && x.name && x.name < e->sections[syms->link].bytes)
 			err = put_entry(b, &x);
@@ -263,7 +265,7 @@ static const struct entry *run_head(struct run *r, int fd, int *err)
 	if (!n || *err)
 		return NULL;
 	n = n < MERGE_ROWS ? n : MERGE_ROWS;
-	*err = symbol_elf_read(fd, r->ahead, n * sizeof(*r->ahead), r->next * sizeof(*r->ahead));
+	*err = all_bytes_read(fd, r->ahead, n * sizeof(*r->ahead), r->next * sizeof(*r->ahead));
 	r->next += n;
 	r->at = 0;
 	r->have = *err ? 0 : (uint32_t)n;
@@ -338,7 +340,7 @@ static int copy_names(struct builder *b, const struct symbol_elf *e, uint32_t ta
 	for (uint64_t at = 0; at < s->bytes && !err; at += sizeof(chunk)) {
 		size_t n = s->bytes - at < sizeof(chunk) ? s->bytes - at : sizeof(chunk);
 
-		err = symbol_elf_read(e->fd, chunk, n, s->offset + at);
+		err = all_bytes_read(e->fd, chunk, n, s->offset + at);
 		if (!err && fwrite(chunk, 1, n, b->out) != n)
 			err = -errno;
 	}
@@ -474,24 +476,18 @@ int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int run
 
 int symbol_index_build(const struct symbol_elf *e, const char *path, const char **why)
 {
-	char temporary[4096];
-	int fd, err;
+	struct replace to;
+	int err, fd;
 
 	*why = "";
-	err = (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= sizeof(temporary)
-		  ? -ENAMETOOLONG
-		  : 0;
-	if (!err) {
-		fd = mkostemp(temporary, O_CLOEXEC);
-		err = fd < 0 ? -errno
-			     : symbol_index_write(e, fd, symbol_index_scratch(path),
-						  symbol_index_scratch(path), why);
-		if (fd >= 0 && !err && rename(temporary, path))
-			err = -errno;
-		if (fd >= 0 && err)
-			unlink(temporary);
-	}
-	return err;
+	err = replace_begin(&to, AT_FDCWD, path, 0600);
+	if (err)
+		return err;
+	fd = to.fd;
+	to.fd = -1; /* taken */
+	err =
+	    symbol_index_write(e, fd, symbol_index_scratch(path), symbol_index_scratch(path), why);
+	return replace_end(&to, err);
 }
 
 /* ---- lookup ---- */
@@ -516,7 +512,7 @@ int symbol_index_open(struct symbol_index *x, const char *path)
 				   .block_number = UINT64_MAX};
 	if (x->fd < 0)
 		return -errno;
-	err = fstat(x->fd, &st) ? -errno : symbol_elf_read(x->fd, &h, sizeof(h), 0);
+	err = fstat(x->fd, &st) ? -errno : all_bytes_read(x->fd, &h, sizeof(h), 0);
 	if (!err && !fits(&h, (uint64_t)st.st_size))
 		err = -EBADMSG;
 	if (!err) {
@@ -527,8 +523,8 @@ int symbol_index_open(struct symbol_index *x, const char *path)
 		x->top = malloc(h.top_count * sizeof(*x->top) + 1);
 		err = !x->top
 			  ? -ENOMEM
-			  : symbol_elf_read(x->fd, x->top, h.top_count * sizeof(*x->top),
-					    (uint64_t)st.st_size - h.top_count * sizeof(*x->top));
+			  : all_bytes_read(x->fd, x->top, h.top_count * sizeof(*x->top),
+					   (uint64_t)st.st_size - h.top_count * sizeof(*x->top));
 		x->top_count = h.top_count;
 	}
 	if (err)
@@ -569,8 +565,8 @@ static int read_block(struct symbol_index *x, uint64_t block)
 		x->block = malloc(BLOCK_ROWS * sizeof(*x->block));
 	if (!x->block)
 		return -ENOMEM;
-	err = symbol_elf_read(x->fd, x->block, block_rows(x, block) * sizeof(*x->block),
-			      sizeof(struct header) + block * BLOCK_ROWS * sizeof(*x->block));
+	err = all_bytes_read(x->fd, x->block, block_rows(x, block) * sizeof(*x->block),
+			     sizeof(struct header) + block * BLOCK_ROWS * sizeof(*x->block));
 	x->block_number = err ? UINT64_MAX : block;
 	return err;
 }
@@ -592,9 +588,9 @@ static int read_name(struct symbol_index *x, uint32_t name)
 			x->name = room;
 			x->name_room = want;
 		}
-		err = symbol_elf_read(x->fd, x->name, n,
-				      sizeof(struct header) + x->row_count * sizeof(*x->block) +
-					  name);
+		err =
+		    all_bytes_read(x->fd, x->name, n,
+				   sizeof(struct header) + x->row_count * sizeof(*x->block) + name);
 		if (err)
 			return err;
 		if (memchr(x->name, 0, n))

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/limits.h"
-#include "base/write_all.h"
 
 #define CHUNK_BYTES (64u << 10)
 
@@ -29,7 +29,7 @@ static int unpack(const struct symbol_elf *e, int fd, lzma_stream *z, struct chu
 
 		if (!z->avail_in && at < s->bytes) {
 			n = s->bytes - at < CHUNK_BYTES ? s->bytes - at : CHUNK_BYTES;
-			err = symbol_elf_read(e->fd, c->in, n, s->offset + at);
+			err = all_bytes_read(e->fd, c->in, n, s->offset + at);
 			if (err)
 				return err;
 			z->next_in = c->in;
@@ -43,7 +43,7 @@ static int unpack(const struct symbol_elf *e, int fd, lzma_stream *z, struct chu
 		written += n;
 		if (written > max)
 			return -EBADMSG;
-		err = write_all(fd, c->out, n);
+		err = all_bytes_write(fd, c->out, n);
 		if (err)
 			return err;
 	}

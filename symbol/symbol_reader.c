@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "base/limits.h"
+#include "base/replace.h"
 #include "symbol/symbol_index.h"
 #include "symbol/symbol_source.h"
 
@@ -118,7 +120,7 @@ static int run_bytes(struct reader_target *t, const void *request, size_t bytes,
 	buf_append(answer, &a, sizeof(a));
 	if (q->bytes) {
 		to = buf_reserve(answer, q->bytes);
-		err = to ? symbol_elf_read(fd, to, q->bytes, q->offset) : -ENOMEM;
+		err = to ? all_bytes_read(fd, to, q->bytes, q->offset) : -ENOMEM;
 		answer->bytes += err ? 0 : q->bytes;
 	}
 	symbol_elf_fini(&e);
@@ -206,25 +208,17 @@ int symbol_reader_index(void *arg, const uint8_t *build_id, size_t build_id_byte
 	bool below = n && !strncmp(path, r->root, n) && path[n] == '/';
 	struct symbol_reader_file f = {build_id, build_id_bytes, below ? path + n : path,
 				       below ? r->pid : (uint32_t)getpid()};
-	char temporary[4096];
-	int fd, err;
+	struct replace to;
+	int err = replace_begin(&to, AT_FDCWD, index, 0600);
 
-	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", index) >= sizeof(temporary))
-		return -ENAMETOOLONG;
-	fd = mkostemp(temporary, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	err = index_into(r, &f, index, fd);
+	if (err)
+		return err;
+	err = index_into(r, &f, index, to.fd);
 	if (err == -ENODATA && below && r->own) {
 		f.pid = (uint32_t)getpid();
-		err = index_into(r, &f, index, fd);
+		err = index_into(r, &f, index, to.fd);
 	}
-	if (!err && rename(temporary, index))
-		err = -errno;
-	if (err)
-		unlink(temporary);
-	close(fd);
-	return err;
+	return replace_end(&to, err);
 }
 
 int symbol_reader_look(struct symbol_reader *r, const struct symbol_reader_file *f,

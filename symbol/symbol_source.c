@@ -25,22 +25,6 @@ struct best {
 	const char *why;
 };
 
-int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id_bytes,
-		       const char *suffix, char *out, size_t out_bytes)
-{
-	size_t n;
-
-	if (build_id_bytes < 2 || build_id_bytes > SYMBOL_BUILD_ID_MAX)
-		return -EINVAL;
-	n = (size_t)snprintf(out, out_bytes, "%s/.build-id/%02x/", dir, build_id[0]);
-	if (n + 2 * build_id_bytes + strlen(suffix) > out_bytes)
-		return -ENAMETOOLONG;
-	for (size_t i = 1; i < build_id_bytes; i++)
-		n += (size_t)snprintf(out + n, out_bytes - n, "%02x", build_id[i]);
-	snprintf(out + n, out_bytes - n, "%s", suffix);
-	return 0;
-}
-
 /* Takes fd. Keeps the file if it is the right one and better than the best so far. */
 static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t bytes)
 {
@@ -205,8 +189,8 @@ static void offer_proven(struct best *b, const struct symbol_source *s, const ui
 {
 	char full[4096];
 
-	if (s->directory &&
-	    !symbol_source_path(s->directory, id, bytes, ".debug", full, sizeof(full)))
+	if (s->directory && !symbol_content_path(s->directory, "/.build-id", id, bytes, ".debug",
+						 full, sizeof(full)))
 		offer(b, NULL, full, id, bytes);
 	if (path && !enough(b))
 		offer(b, s, path, id, bytes);
@@ -222,8 +206,8 @@ static void offer_named(struct best *b, const struct symbol_source *s, const uin
 	for (size_t i = 0; i < 2 && !enough(b); i++) {
 		const int before = b->any ? b->fd : -1;
 
-		if (dirs[i] &&
-		    !symbol_source_path(dirs[i], id, bytes, ".debug", full, sizeof(full)))
+		if (dirs[i] && !symbol_content_path(dirs[i], "/.build-id", id, bytes, ".debug",
+						    full, sizeof(full)))
 			offer(b, NULL, full, id, bytes);
 		/* only root can put files into the system's directory */
 		if (i == 1 && b->any && b->fd != before)

@@ -36,8 +36,5 @@ struct symbol_source {
 int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id,
 		       size_t build_id_bytes, const char *path, struct symbol_elf *e, int *fd,
 		       const char **why);
-/* ".build-id/ab/cdef" + suffix below dir; -ENAMETOOLONG; -EINVAL: an empty or overlong Build ID. */
-int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id_bytes,
-		       const char *suffix, char *out, size_t out_bytes);
 
 #endif

@@ -11,6 +11,7 @@ import sys
 MAY = {
     "base": set(),
     "base/daemon": {"base"},
+    "base/http": {"base", "base/daemon"},
     "foreign": set(),
     "ring": {"base"},
     "preload": {"foreign", "ring", "base", "cupti"},

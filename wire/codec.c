@@ -9,6 +9,7 @@
 
 #include "base/job_key.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 
 /* For the envelope's own structs: a beat with LIMIT_NODE_PROCESSES ranks needs 200 KiB, and the
  * packed fields of a window are copied once. */
@@ -94,70 +95,14 @@ int codec_emit(Sysom__Wire__Envelope *e, enum wire_kind kind, size_t max_bytes, 
 
 /* ---- texts ---- */
 
-/* Length of the UTF-8 character at p, a NUL-terminated text; 0: not valid. */
-static size_t utf8_length(const unsigned char *p)
-{
-	uint32_t c, min;
-	size_t n;
-
-	if (p[0] < 0x80)
-		return 1;
-	if (p[0] >= 0xc2 && p[0] <= 0xdf) {
-		n = 2;
-		c = p[0] & 0x1fu;
-		min = 0x80;
-	} else if ((p[0] & 0xf0) == 0xe0) {
-		n = 3;
-		c = p[0] & 0x0fu;
-		min = 0x800;
-	} else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
-		n = 4;
-		c = p[0] & 0x07u;
-		min = 0x10000;
-	} else {
-		return 0;
-	}
-	for (size_t i = 1; i < n; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3fu);
-	}
-	return c < min || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : n;
-}
-
-bool codec_text_valid(const char *text)
-{
-	const unsigned char *p = (const unsigned char *)text;
-
-	while (*p) {
-		size_t step = utf8_length(p);
-
-		if (!step)
-			return false;
-		p += step;
-	}
-	return true;
-}
-
 int codec_text_read(const char *text, char *out, size_t room)
 {
 	size_t n = strlen(text);
 
-	if (n >= room || !codec_text_valid(text))
+	if (n >= room || !utf8_is_valid(text))
 		return -EPROTO;
 	memcpy(out, text, n + 1);
 	return 0;
-}
-
-void codec_text_scrub(char *text)
-{
-	while (*text) {
-		size_t step = utf8_length((unsigned char *)text);
-
-		if (!step)
-			*text = '?';
-		text += step ? step : 1;
-	}
 }
 
 void codec_text_clean(const char *text, char *out, size_t room)
@@ -166,7 +111,7 @@ void codec_text_clean(const char *text, char *out, size_t room)
 
 	memcpy(out, text, n);
 	out[n] = '\0';
-	codec_text_scrub(out);
+	utf8_repair(out, n);
 }
 
 int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16])

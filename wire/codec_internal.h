@@ -33,10 +33,6 @@ int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r);
 int codec_text_read(const char *text, char *out, size_t room);
 /* A copy of at most room - 1 bytes in which every invalid byte is '?'. */
 void codec_text_clean(const char *text, char *out, size_t room);
-/* Makes every invalid byte of a NUL-terminated text '?'. */
-void codec_text_scrub(char *text);
-/* Whether it is valid UTF-8. */
-bool codec_text_valid(const char *text);
 int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16]);
 
 #endif

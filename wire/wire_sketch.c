@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "wire/codec_internal.h"
 #include "wire/pack.h"
 
@@ -49,7 +50,7 @@ static int put_text(struct buf *b, const char *text, size_t max)
 	if (!p)
 		return -EMSGSIZE;
 	memcpy(p, text, n + 1);
-	codec_text_scrub(p);
+	utf8_repair(p, strlen(p));
 	b->bytes += n;
 	return 0;
 }
@@ -194,7 +195,7 @@ static int get_text(struct reader *r, size_t max, char **out)
 	text[n] = '\0';
 	r->pos += (size_t)n;
 	*out = text;
-	return codec_text_valid(text) ? 0 : -EPROTO;
+	return utf8_is_valid(text) ? 0 : -EPROTO;
 }
 
 static int get_number(struct reader *r, double unit, double *out)

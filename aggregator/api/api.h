@@ -2,7 +2,7 @@
  * api.h - the HTTP server: JSON API of docs/INTERFACES.md, /metrics, /healthz. Read-only, except
  * for symbols (aggregator/api/api_symbols.h).
  * Trust: clients are hostile. Connections, memory, parameters, answers and waiting requests are
- * bounded, and time out. Requests with an unknown Host are refused (base/daemon/http_hosts.h).
+ * bounded, and time out. Requests with an unknown Host are refused (base/http/http_hosts.h).
  * Methods other than GET and HEAD are refused before their body is read, unless the path accepts a
  * body.
  * Threads: libmicrohttpd's and the workers (api_pool.h); open and close from the main thread. */
@@ -11,13 +11,13 @@
 
 #include "aggregator/api/api_route.h"
 #include "aggregator/symbols.h"
-#include "base/daemon/http_hosts.h"
+#include "base/http/http_hosts.h"
 
 struct api;
 
 struct api_config {
-	const char *listen; /* ADDRESS:PORT ("[::1]:9472" for IPv6) */
-	const char *hosts;  /* further Host names to accept (base/daemon/http_hosts.h) */
+	const char *listen; /* base/http/http_server.h */
+	const char *hosts;  /* further Host names to accept (base/http/http_hosts.h) */
 	const char *store_dir;
 	struct symbols *symbols; /* borrowed; NULL: there is no Build-ID directory */
 };
@@ -26,7 +26,5 @@ struct api_config {
  * -EADDRINUSE, -ENOMEM, and store_open's. */
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources);
 void api_close(struct api *a); /* NULL is a no-op */
-/* Whether api_open would accept the address. */
-bool api_is_address(const char *listen);
 
 #endif

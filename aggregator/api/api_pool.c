@@ -26,15 +26,15 @@ struct api_pool {
 	bool stopping;
 };
 
-/* Does not use the job after resuming: the connection may already be gone. */
+/* Does not use the job after resuming: its request may already be gone. */
 static void finish(struct api_pool *p, struct api_job *job)
 {
-	struct MHD_Connection *c = job->connection;
+	struct http_request *r = job->request;
 
 	pthread_mutex_lock(&p->lock);
 	job->done = true;
 	pthread_mutex_unlock(&p->lock);
-	MHD_resume_connection(c);
+	http_server_resume(r);
 }
 
 static void *run(void *arg)
@@ -120,7 +120,7 @@ bool api_pool_push(struct api_pool *p, struct api_job *job)
 	pthread_mutex_lock(&p->lock);
 	room = !p->stopping && p->waiting < p->config.waiting_max;
 	if (room) {
-		MHD_suspend_connection(job->connection);
+		http_server_suspend(job->request);
 		STAILQ_INSERT_TAIL(&p->jobs, job, next);
 		p->waiting++;
 		pthread_cond_signal(&p->more);

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/json_text.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "cli/report/report_page.h"
 
@@ -20,26 +22,20 @@
 
 /* ---- answers ---- */
 
-void api_answer_init(struct api_answer *a)
-{
-	*a = (struct api_answer){
-	    .status = MHD_HTTP_OK, .type = "application/json", .allow = "GET, HEAD"};
-	buf_init(&a->body, 2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES);
-}
-
-static void answer_json(struct api_answer *a, json_t *j)
+static void answer_json(struct http_answer *a, json_t *j)
 {
 	if (!json_text_put(&a->body, j))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-void api_answer_error(struct api_answer *a, unsigned status, const char *why)
+static void get_metrics(const struct api_sources *api, const struct http_query *q, const char *name,
+			struct http_answer *a)
 {
-	a->status = status;
-	answer_json(a, json_pack("{s:s}", "error", why));
+	api_metrics(api, a);
 }
 
-static void get_status(const struct api_sources *api, struct api_answer *a)
+static void get_status(const struct api_sources *api, const struct http_query *q, const char *name,
+		       struct http_answer *a)
 {
 	struct fleet_totals f;
 	struct commit_stats c;
@@ -57,43 +53,40 @@ static void get_status(const struct api_sources *api, struct api_answer *a)
 
 static bool is_text(const char *v)
 {
-	json_t *j = strlen(v) < WIRE_TEXT_BYTES ? json_string(v) : NULL;
-	bool good = j != NULL;
-
-	json_decref(j);
-	return good;
+	return strlen(v) < WIRE_TEXT_BYTES && utf8_is_valid(v);
 }
 
-static void answer_known(struct api_answer *a, json_t *j, const char *unknown)
+static void answer_known(struct http_answer *a, json_t *j, const char *unknown)
 {
 	if (j)
 		answer_json(a, j);
 	else
-		api_answer_error(a, MHD_HTTP_NOT_FOUND, unknown);
+		http_answer_error(a, MHD_HTTP_NOT_FOUND, unknown);
 }
 
 /* False: an error was answered, because several users have a job of that name. */
 static bool resolve(const struct api_sources *api, const char *asked, char key[WIRE_TEXT_BYTES],
-		    struct api_answer *a)
+		    struct http_answer *a)
 {
 	if (fleet_resolve_job(api->fleet, asked, key) <= 1)
 		return true;
-	api_answer_error(
+	http_answer_error(
 	    a, MHD_HTTP_CONFLICT,
 	    "several users have a job of that name; use NAME@UID (/api/v1/jobs lists them)");
 	return false;
 }
 
 /* Answers a request about one job. */
-static void get_of_job(const struct api_sources *api, const struct http_query *q, const char *what,
-		       struct api_answer *a)
+static void get_of_job(const struct api_sources *api, const struct http_query *q, const char *name,
+		       struct http_answer *a)
 {
+	const char *what = q->path + strlen("/api/v1/");
 	static const char unknown[] = "no such job or role";
 	const char *job = http_query_get(q, "job"), *role = http_query_get(q, "role");
 	char key[WIRE_TEXT_BYTES];
 
 	if (!job || !is_text(job) || (role && !is_text(role)))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 	else if (!resolve(api, job, key, a))
 		return;
 	else if (!strcmp(what, "roles"))
@@ -108,7 +101,7 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 }
 
 static void get_baseline(const struct api_sources *api, const struct http_query *q, const char *run,
-			 struct api_answer *a)
+			 struct http_answer *a)
 {
 	const char *job = http_query_get(q, "job"), *role = http_query_get(q, "role");
 	char key[WIRE_TEXT_BYTES];
@@ -116,7 +109,7 @@ static void get_baseline(const struct api_sources *api, const struct http_query 
 	json_t *j = NULL;
 
 	if (!job || !is_text(job) || !role || !is_text(role)) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" and \"role\" must be names");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" and \"role\" must be names");
 		return;
 	}
 	if (!resolve(api, job, key, a))
@@ -126,8 +119,8 @@ static void get_baseline(const struct api_sources *api, const struct http_query 
 	answer_known(a, j, "no such baseline");
 }
 
-static void get_sketch(const struct api_sources *api, const struct http_query *q,
-		       struct api_answer *a)
+static void get_sketch(const struct api_sources *api, const struct http_query *q, const char *name,
+		       struct http_answer *a)
 {
 	const char *job = http_query_get(q, "job");
 	char key[WIRE_TEXT_BYTES];
@@ -135,21 +128,21 @@ static void get_sketch(const struct api_sources *api, const struct http_query *q
 
 	if (!job || !is_text(job) || !http_query_number(q, "rank", INT32_MAX, &rank) ||
 	    rank > INT32_MAX)
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "\"job\" must be a job name, and \"rank\" a number");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				  "\"job\" must be a job name, and \"rank\" a number");
 	else if (resolve(api, job, key, a))
 		answer_known(a, fleet_sketch_json(api->fleet, key, (int32_t)rank),
 			     "no such rank, or it has sent no sketch");
 }
 
 /* Reads the page's limit; false: an error was answered. */
-static bool take_limit(const struct http_query *q, struct api_answer *a, uint64_t initial,
+static bool take_limit(const struct http_query *q, struct http_answer *a, uint64_t initial,
 		       uint32_t *limit)
 {
 	uint64_t n = initial;
 
 	if (!http_query_number(q, "limit", LIMIT_API_INCIDENTS, &n) || !n) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"limit\" must be 1 to 1000");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"limit\" must be 1 to 1000");
 		return false;
 	}
 	*limit = (uint32_t)n;
@@ -157,14 +150,14 @@ static bool take_limit(const struct http_query *q, struct api_answer *a, uint64_
 }
 
 static void get_fleet(const struct api_sources *api, const struct http_query *q, bool ranks,
-		      struct api_answer *a)
+		      struct http_answer *a)
 {
 	struct fleet_page page = {.job = http_query_get(q, "job"),
 				  .after = http_query_get(q, "after")};
 	int err;
 
 	if (page.job && !is_text(page.job)) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 		return;
 	}
 	if (!take_limit(q, a, LIMIT_API_RANKS, &page.limit))
@@ -172,26 +165,38 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 	err = (ranks ? fleet_ranks_page : fleet_jobs_page)(api->fleet, &page, clock_monotonic_ns(),
 							   &a->body);
 	if (err == -EINVAL)
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "\"after\" must be the \"next\" of the page before");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				  "\"after\" must be the \"next\" of the page before");
 	else if (err)
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
+static void get_ranks(const struct api_sources *api, const struct http_query *q, const char *name,
+		      struct http_answer *a)
+{
+	get_fleet(api, q, true, a);
+}
+
+static void get_jobs(const struct api_sources *api, const struct http_query *q, const char *name,
+		     struct http_answer *a)
+{
+	get_fleet(api, q, false, a);
+}
+
 static void get_incidents(const struct api_sources *api, const struct http_query *q,
-			  struct api_answer *a)
+			  const char *name, struct http_answer *a)
 {
 	struct store_list list = {.job = http_query_get(q, "job"),
 				  .state = http_query_get(q, "state")};
 	const char *after = http_query_get(q, "after");
 
 	if (list.job && !is_text(list.job))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 	else if (list.state && strcmp(list.state, "open") && strcmp(list.state, "closed"))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"state\" must be open or closed");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"state\" must be open or closed");
 	else if (after && store_list_after(&list, after))
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "\"after\" must be the \"next\" of the page before");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				  "\"after\" must be the \"next\" of the page before");
 	else if (take_limit(q, a, LIMIT_DEFAULT, &list.limit) &&
 		 store_list(api->store, &list, &a->body))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
@@ -199,15 +204,15 @@ static void get_incidents(const struct api_sources *api, const struct http_query
 
 /* One JSON object per line, so that a client can read line by line and continue after the last
  * line's time. */
-static void get_feed(const struct api_sources *api, const struct http_query *q,
-		     struct api_answer *a)
+static void get_feed(const struct api_sources *api, const struct http_query *q, const char *name,
+		     struct http_answer *a)
 {
 	uint64_t since = 0;
 	uint32_t limit;
 
 	if (!http_query_number(q, "since", UINT64_MAX, &since)) {
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				 "\"since\" must be the updated_unix_ns of the last line read");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
+				  "\"since\" must be the updated_unix_ns of the last line read");
 		return;
 	}
 	if (!take_limit(q, a, LIMIT_DEFAULT, &limit))
@@ -218,7 +223,7 @@ static void get_feed(const struct api_sources *api, const struct http_query *q,
 }
 
 /* NULL: answered, as there is none. */
-static json_t *find_incident(const struct api_sources *api, const char *id, struct api_answer *a)
+static json_t *find_incident(const struct api_sources *api, const char *id, struct http_answer *a)
 {
 	char whole[INCIDENT_ID_BYTES];
 	int err = store_incident_id(api->store, id, whole);
@@ -227,14 +232,15 @@ static json_t *find_incident(const struct api_sources *api, const char *id, stru
 	if (j)
 		return j;
 	if (err == -ENOTUNIQ)
-		api_answer_error(a, MHD_HTTP_CONFLICT,
-				 "several incidents' ids begin so; give more digits");
+		http_answer_error(a, MHD_HTTP_CONFLICT,
+				  "several incidents' ids begin so; give more digits");
 	else
-		api_answer_error(a, MHD_HTTP_NOT_FOUND, "no such incident");
+		http_answer_error(a, MHD_HTTP_NOT_FOUND, "no such incident");
 	return NULL;
 }
 
-static void get_incident(const struct api_sources *api, const char *id, struct api_answer *a)
+static void get_incident(const struct api_sources *api, const struct http_query *q, const char *id,
+			 struct http_answer *a)
 {
 	json_t *j = find_incident(api, id, a);
 
@@ -243,7 +249,8 @@ static void get_incident(const struct api_sources *api, const char *id, struct a
 }
 
 /* For people, and what alerts link to. */
-static void get_page(const struct api_sources *api, const char *id, struct api_answer *a)
+static void get_page(const struct api_sources *api, const struct http_query *q, const char *id,
+		     struct http_answer *a)
 {
 	json_t *j = find_incident(api, id, a);
 	char *text = NULL;
@@ -264,7 +271,8 @@ static void get_page(const struct api_sources *api, const char *id, struct api_a
 	json_decref(j);
 }
 
-static void get_window(const struct api_sources *api, const char *text, struct api_answer *a)
+static void get_window(const struct api_sources *api, const struct http_query *q, const char *text,
+		       struct http_answer *a)
 {
 	uint8_t id[16];
 	int err = text_unhex(text, id, sizeof(id)) ? -ENOENT
@@ -273,55 +281,63 @@ static void get_window(const struct api_sources *api, const char *text, struct a
 	if (!err)
 		a->type = "application/octet-stream";
 	else if (err == -ENOENT)
-		api_answer_error(a, MHD_HTTP_NOT_FOUND, "no such window");
+		http_answer_error(a, MHD_HTTP_NOT_FOUND, "no such window");
 	else if (err == -ESTALE)
-		api_answer_error(a, MHD_HTTP_GONE, "expired");
+		http_answer_error(a, MHD_HTTP_GONE, "expired");
 	else
-		api_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR, "store failed");
+		http_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR, "store failed");
 }
 
 /* ---- paths ---- */
 
-static void get_symbols(const struct api_sources *api, const char *url, struct api_answer *a)
+static void get_symbols(const struct api_sources *api, const struct http_query *q, const char *name,
+			struct http_answer *a)
 {
-	a->status = api_symbols_get(api->symbols, url, &a->body);
+	a->status = api_symbols_get(api->symbols, q->path, &a->body);
 	if (!a->status)
-		api_answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
+		http_answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
 }
 
-void api_route(const struct api_sources *api, const struct http_query *q, struct api_answer *a)
-{
-	const char *url = q->path;
+/* What each path answers. A path that ends in '/' has a name behind it. */
+static const struct {
+	const char *path;
+	void (*get)(const struct api_sources *api, const struct http_query *q, const char *name,
+		    struct http_answer *a);
+} routes[] = {
+    {"/metrics", get_metrics},
+    {"/api/v1/status", get_status},
+    {"/api/v1/ranks", get_ranks},
+    {"/api/v1/jobs", get_jobs},
+    {"/api/v1/kinds", get_of_job},
+    {"/api/v1/roles", get_of_job},
+    {"/api/v1/waterline", get_of_job},
+    {"/api/v1/baselines", get_of_job},
+    {"/api/v1/baselines/", get_baseline},
+    {"/api/v1/sketch", get_sketch},
+    {"/api/v1/feed", get_feed},
+    {"/api/feed", get_feed},
+    {"/api/v1/incidents", get_incidents},
+    {"/api/v1/incidents/", get_incident},
+    {"/incidents/", get_page},
+    {"/api/v1/windows/", get_window},
+    {"/api/v1/symbols/", get_symbols},
+};
 
-	if (q->cut)
-		api_answer_error(a, MHD_HTTP_BAD_REQUEST, "too many arguments, or too long");
-	else if (!strcmp(url, "/metrics"))
-		api_metrics(api, a);
-	else if (!strcmp(url, "/api/v1/status"))
-		get_status(api, a);
-	else if (!strcmp(url, "/api/v1/ranks"))
-		get_fleet(api, q, true, a);
-	else if (!strcmp(url, "/api/v1/jobs"))
-		get_fleet(api, q, false, a);
-	else if (!strcmp(url, "/api/v1/kinds") || !strcmp(url, "/api/v1/roles") ||
-		 !strcmp(url, "/api/v1/waterline") || !strcmp(url, "/api/v1/baselines"))
-		get_of_job(api, q, url + 8, a);
-	else if (!strncmp(url, "/api/v1/baselines/", 18))
-		get_baseline(api, q, url + 18, a);
-	else if (!strcmp(url, "/api/v1/sketch"))
-		get_sketch(api, q, a);
-	else if (!strcmp(url, "/api/v1/feed") || !strcmp(url, "/api/feed"))
-		get_feed(api, q, a);
-	else if (!strcmp(url, "/api/v1/incidents"))
-		get_incidents(api, q, a);
-	else if (!strncmp(url, "/api/v1/incidents/", 18))
-		get_incident(api, url + 18, a);
-	else if (!strncmp(url, "/incidents/", 11))
-		get_page(api, url + 11, a);
-	else if (!strncmp(url, "/api/v1/windows/", 16))
-		get_window(api, url + 16, a);
-	else if (!strncmp(url, "/api/v1/symbols/", 16))
-		get_symbols(api, url, a);
-	else
-		api_answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
+void api_route(const struct api_sources *api, const struct http_query *q, struct http_answer *a)
+{
+	if (q->cut) {
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "too many arguments, or too long");
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+		size_t n = strlen(routes[i].path);
+		bool prefix = routes[i].path[n - 1] == '/';
+
+		if (prefix ? !strncmp(q->path, routes[i].path, n)
+			   : !strcmp(q->path, routes[i].path)) {
+			routes[i].get(api, q, q->path + n, a);
+			return;
+		}
+	}
+	http_answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
 }

@@ -5,22 +5,22 @@
 #ifndef SYSOM_AGGREGATOR_API_API_ROUTE_H
 #define SYSOM_AGGREGATOR_API_API_ROUTE_H
 
-#include <stdatomic.h>
-
 #include "aggregator/alert.h"
 #include "aggregator/api/api_symbols.h"
 #include "aggregator/commit.h"
 #include "aggregator/fleet/fleet.h"
 #include "aggregator/ingest.h"
 #include "aggregator/store/store.h"
-#include "base/buf.h"
-#include "base/daemon/http_query.h"
+#include "base/http/http_server.h"
+#include "base/limits.h"
 
-/* The server's counters, for /metrics. */
+/* A body has at most so many bytes. */
+#define API_ANSWER_BYTES (2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES)
+
+/* Counters, for /metrics. */
 struct api_counts {
-	atomic_ullong by_class[6]; /* answers by the status's first digit */
-	atomic_ullong foreign_host, busy;
-	atomic_ullong evicted; /* connections closed to make room */
+	struct http_counts server;
+	atomic_ullong busy; /* requests refused because too many wait */
 };
 
 struct api_sources {
@@ -33,17 +33,9 @@ struct api_sources {
 	const struct api_counts *http;
 };
 
-struct api_answer {
-	unsigned status; /* 200 unless a handler sets another one */
-	const char *type, *allow;
-	struct buf body; /* the caller frees it */
-};
-
-void api_answer_init(struct api_answer *a);
-void api_answer_error(struct api_answer *a, unsigned status, const char *why);
 /* Answers a GET. */
-void api_route(const struct api_sources *api, const struct http_query *q, struct api_answer *a);
+void api_route(const struct api_sources *api, const struct http_query *q, struct http_answer *a);
 /* api_metrics.c */
-void api_metrics(const struct api_sources *api, struct api_answer *a);
+void api_metrics(const struct api_sources *api, struct http_answer *a);
 
 #endif

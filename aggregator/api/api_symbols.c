@@ -2,11 +2,13 @@
 #include "aggregator/api/api_symbols.h"
 
 #include <errno.h>
+#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "aggregator/api/api_pool.h"
+#include "base/http/prometheus.h"
 #include "base/limits.h"
 #include "base/text.h"
 
@@ -99,23 +101,6 @@ void api_symbols_close(struct api_symbols *a)
 
 /* ---- requests ---- */
 
-static const char *header(struct MHD_Connection *c, const char *name)
-{
-	const char *v = MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
-
-	return v ? v : "";
-}
-
-static int parse_number(const char *text, uint64_t *out)
-{
-	size_t n = text ? strspn(text, "0123456789") : 0;
-
-	if (!n || n > 18 || text[n])
-		return -EINVAL;
-	*out = strtoull(text, NULL, 10);
-	return 0;
-}
-
 /* 0: not a session's name. */
 static uint64_t parse_session(const char *url)
 {
@@ -131,9 +116,9 @@ static uint64_t parse_session(const char *url)
 }
 
 /* The status to refuse the request with, or 0. */
-static unsigned classify(struct api_request *r, const char *method, const char *url,
-			 const char **why)
+static unsigned classify(struct api_request *r, const char **why)
 {
+	const char *method = r->job.request->method, *url = r->job.request->query.path;
 	bool post = !strcmp(method, "POST");
 
 	*why = "no such path";
@@ -159,8 +144,9 @@ static unsigned classify(struct api_request *r, const char *method, const char *
 
 static unsigned check_headers(struct api_request *r, const char **why)
 {
-	const char *type = header(r->job.connection, MHD_HTTP_HEADER_CONTENT_TYPE);
+	const char *type = http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_TYPE);
 	const char *want = r->kind == CHUNK ? "application/octet-stream" : "application/json";
+	const char *offset;
 	uint64_t length,
 	    max = r->kind == CHUNK ? LIMIT_SYMBOL_CHUNK_BYTES : LIMIT_API_SYMBOL_BODY_BYTES;
 
@@ -171,23 +157,22 @@ static unsigned check_headers(struct api_request *r, const char **why)
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
 	*why = "the request has no Content-Length";
-	if (parse_number(header(r->job.connection, MHD_HTTP_HEADER_CONTENT_LENGTH), &length))
+	if (!text_number(http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_LENGTH),
+			 UINT64_MAX, &length))
 		return MHD_HTTP_LENGTH_REQUIRED;
 	*why = r->kind == CHUNK ? "a chunk may have 64 MiB at most"
 				: "the body may have 1 MiB at most";
 	if (length > max)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
 	*why = "\"offset\" must be the position of this chunk";
-	if (r->kind == CHUNK &&
-	    parse_number(
-		MHD_lookup_connection_value(r->job.connection, MHD_GET_ARGUMENT_KIND, "offset"),
-		&r->offset))
+	offset = http_query_get(&r->job.request->query, "offset");
+	if (r->kind == CHUNK && (!offset || !text_number(offset, INT64_MAX, &r->offset)))
 		return MHD_HTTP_BAD_REQUEST;
 	return 0;
 }
 
-unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, const char *method,
-			   const char *url, struct api_request **out, const char **why)
+unsigned api_symbols_begin(struct api_symbols *a, struct http_request *request,
+			   struct api_request **out, const char **why)
 {
 	struct api_request *r = calloc(1, sizeof(*r));
 	unsigned status;
@@ -197,10 +182,10 @@ unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, cons
 	if (!r)
 		return MHD_HTTP_INTERNAL_SERVER_ERROR;
 	r->owner = a;
-	r->job.connection = c;
+	r->job.request = request;
 	buf_init(&r->body, LIMIT_API_SYMBOL_BODY_BYTES);
 	buf_init(&r->answer, ANSWER_BYTES);
-	status = classify(r, method, url, why);
+	status = classify(r, why);
 	if (!status && !a->symbols) {
 		*why = "no such path";
 		status = MHD_HTTP_NOT_FOUND;
@@ -283,14 +268,6 @@ unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out
 	return strcmp(url, "/api/v1/symbols/status") ? 0 : symbols_status(a->symbols, out);
 }
 
-static void one(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
-{
-	buf_printf(b,
-		   "# HELP sysom_aggregator_symbol_%s %s\n# TYPE sysom_aggregator_symbol_%s %s\n"
-		   "sysom_aggregator_symbol_%s %llu\n",
-		   name, help, name, type, name, (unsigned long long)value);
-}
-
 void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 {
 	struct symbols_stats st;
@@ -298,37 +275,38 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 	if (!a->symbols)
 		return;
 	symbols_stats(a->symbols, &st);
-	one(b, "files", "gauge", "Symbol files kept.", st.store.files);
-	one(b, "bytes", "gauge", "Bytes of the symbol files.", st.store.bytes);
-	one(b, "evicted_total", "counter", "Symbol files removed because of symbols.max_bytes.",
-	    st.store.evicted);
-	one(b, "uploads", "gauge", "Uploads in progress.", st.store.uploading);
-	one(b, "uploads_begun_total", "counter", "Uploads begun.", st.store.begun);
-	one(b, "uploads_stored_total", "counter", "Uploads finished and stored.",
-	    st.store.finished);
-	one(b, "uploads_replaced_total", "counter",
-	    "Uploads that replaced a file of lower quality.", st.store.replaced);
-	one(b, "uploads_abandoned_total", "counter", "Uploads dropped because they were idle.",
-	    st.store.abandoned);
-	one(b, "received_bytes_total", "counter", "Bytes of uploaded chunks.",
-	    st.store.received_bytes);
-	buf_printf(b, "# HELP sysom_aggregator_symbol_refused_total Uploads refused, by reason.\n"
-		      "# TYPE sysom_aggregator_symbol_refused_total counter\n");
-	for (size_t i = 0; i < 6; i++) {
-		static const char *const reasons[] = {"known",	 "room",     "damaged",
-						      "foreign", "stripped", "order"};
-		const uint64_t counts[] = {st.store.refused_known,    st.store.refused_room,
-					   st.store.refused_damaged,  st.store.refused_build_id,
-					   st.store.refused_stripped, st.store.refused_order};
-
-		buf_printf(b, "sysom_aggregator_symbol_refused_total{reason=\"%s\"} %llu\n",
-			   reasons[i], (unsigned long long)counts[i]);
-	}
-	one(b, "asked_addresses_total", "counter", "Addresses to name.", st.asked_addresses);
-	one(b, "named_addresses_total", "counter", "Addresses that got a name.",
-	    st.named_addresses);
-	one(b, "index_files", "gauge", "Index files.", st.resolver.index_files);
-	one(b, "index_bytes", "gauge", "Bytes of the indexes.", st.resolver.index_bytes);
-	one(b, "index_built_total", "counter", "Indexes built.", st.resolver.built);
-	one(b, "cached_bytes", "gauge", "Memory of open indexes.", st.resolver.cached_bytes);
+	prometheus_gauge(b, "sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files);
+	prometheus_gauge(b, "sysom_aggregator_symbol_bytes", "Bytes of the symbol files.",
+			 st.store.bytes);
+	prometheus_counter(b, "sysom_aggregator_symbol_evicted_total",
+			   "Symbol files removed because of symbols.max_bytes.", st.store.evicted);
+	prometheus_gauge(b, "sysom_aggregator_symbol_uploads", "Uploads in progress.",
+			 st.store.uploading);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.",
+			   st.store.begun);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_stored_total",
+			   "Uploads finished and stored.", st.store.finished);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_replaced_total",
+			   "Uploads that replaced a file of lower quality.", st.store.replaced);
+	prometheus_counter(b, "sysom_aggregator_symbol_uploads_abandoned_total",
+			   "Uploads dropped because they were idle.", st.store.abandoned);
+	prometheus_counter(b, "sysom_aggregator_symbol_received_bytes_total",
+			   "Bytes of uploaded chunks.", st.store.received_bytes);
+	PROMETHEUS_BY(b, "sysom_aggregator_symbol_refused_total", "counter",
+		      "Uploads refused, by reason.", "reason", {"known", st.store.refused_known},
+		      {"room", st.store.refused_room}, {"damaged", st.store.refused_damaged},
+		      {"foreign", st.store.refused_build_id},
+		      {"stripped", st.store.refused_stripped}, {"order", st.store.refused_order});
+	prometheus_counter(b, "sysom_aggregator_symbol_asked_addresses_total", "Addresses to name.",
+			   st.asked_addresses);
+	prometheus_counter(b, "sysom_aggregator_symbol_named_addresses_total",
+			   "Addresses that got a name.", st.named_addresses);
+	prometheus_gauge(b, "sysom_aggregator_symbol_index_files", "Index files.",
+			 st.resolver.index_files);
+	prometheus_gauge(b, "sysom_aggregator_symbol_index_bytes", "Bytes of the indexes.",
+			 st.resolver.index_bytes);
+	prometheus_counter(b, "sysom_aggregator_symbol_index_built_total", "Indexes built.",
+			   st.resolver.built);
+	prometheus_gauge(b, "sysom_aggregator_symbol_cached_bytes", "Memory of open indexes.",
+			 st.resolver.cached_bytes);
 }

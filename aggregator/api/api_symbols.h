@@ -11,26 +11,25 @@
 #ifndef SYSOM_AGGREGATOR_API_API_SYMBOLS_H
 #define SYSOM_AGGREGATOR_API_API_SYMBOLS_H
 
-#include <microhttpd.h>
-
 #include "aggregator/symbols.h"
 #include "base/buf.h"
+#include "base/http/http_server.h"
 
 struct api_symbols;
 struct api_request;
 
 /* symbols NULL: every request gets 404. 0, -ENOMEM, -errno of the thread. */
 int api_symbols_open(struct api_symbols **out, struct symbols *symbols);
-/* Answers waiting requests with 503 and resumes every connection. Call before MHD_stop_daemon. NULL
+/* Answers waiting requests with 503 and resumes every connection. Call before the server closes. NULL
  * is a no-op. */
 void api_symbols_stop(struct api_symbols *a);
-void api_symbols_close(struct api_symbols *a); /* after MHD_stop_daemon; NULL is a no-op */
+void api_symbols_close(struct api_symbols *a); /* after the server; NULL is a no-op */
 
 /* Takes the headers of a request other than GET or HEAD. *out: the request, to be released with
  * api_symbols_forget; NULL if it is refused: then the result is the HTTP status, and *why the
  * reason. */
-unsigned api_symbols_begin(struct api_symbols *a, struct MHD_Connection *c, const char *method,
-			   const char *url, struct api_request **out, const char **why);
+unsigned api_symbols_begin(struct api_symbols *a, struct http_request *request,
+			   struct api_request **out, const char **why);
 /* Takes a piece of the body. false: disconnect. */
 bool api_symbols_data(struct api_request *r, const void *data, size_t bytes);
 /* Call after the body, and again after being resumed. The status, with the answer in *body (the

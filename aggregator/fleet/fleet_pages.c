@@ -11,6 +11,7 @@
 #include "aggregator/fleet/fleet_private.h"
 #include "base/check.h"
 #include "base/job_key.h"
+#include "base/http/prometheus.h"
 #include "base/json_text.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -171,17 +172,6 @@ static uint32_t copy_rows(struct fleet *f, const char *name, const struct place 
 	return n;
 }
 
-static void put_text(struct buf *b, const char *before, const char *text)
-{
-	json_t *j = json_text(text);
-	char *quoted = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
-
-	buf_puts(b, before);
-	buf_puts(b, quoted ? quoted : "\"\"");
-	free(quoted);
-	json_decref(j);
-}
-
 static const char *truth(bool v)
 {
 	return v ? "true" : "false";
@@ -212,9 +202,9 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	else
 		buf_puts(b, "null");
 	buf_printf(b, ",\"contested\":%s", truth(r->contested));
-	put_text(b, ",\"job\":", job);
-	put_text(b, ",\"node\":", r->node);
-	put_text(b, ",\"program\":", r->program);
+	json_text_append(b, ",\"job\":", job);
+	json_text_append(b, ",\"node\":", r->node);
+	json_text_append(b, ",\"program\":", r->program);
 	buf_printf(b, ",\"rank\":%d,\"world_size\":%d,\"alive\":%s,\"beat_age_ms\":%llu",
 		   r->place.rank, r->world_size, truth(r->alive),
 		   (unsigned long long)(r->age_ns / 1000000));
@@ -230,7 +220,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	    fleet_name_of(models, 3, s->model_state));
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
-	put_text(b, ",\"role\":", r->role);
+	json_text_append(b, ",\"role\":", r->role);
 	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect),
 		   truth(r->quarantined));
 }
@@ -304,7 +294,7 @@ static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 		char next[WIRE_TEXT_BYTES + 32];
 
 		snprintf(next, sizeof(next), "%d.%u.%s", p->last.rank, p->last.slot, p->last_job);
-		put_text(p->out, ",\"next\":", next);
+		json_text_append(p->out, ",\"next\":", next);
 	}
 	buf_puts(p->out, "}\n");
 	return err ? err : p->out->failed ? -ENOMEM : 0;
@@ -322,51 +312,36 @@ int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 
 /* ---- ranks, for Prometheus ---- */
 
-static void put_series(struct buf *b, const char *name, const char *job, int32_t rank)
-{
-	buf_printf(b, "sysom_%s{job_name=\"", name);
-	buf_json_text(b, job);
-	buf_printf(b, "\",rank=\"%d\"", rank);
-}
-
-static void put_info(struct buf *b, const char *job, const struct row *r)
-{
-	put_series(b, "rank_info", job, r->place.rank);
-	buf_puts(b, ",node=\"");
-	buf_json_text(b, r->node);
-	buf_puts(b, "\",role=\"");
-	buf_json_text(b, r->role);
-	buf_puts(b, "\"} 1\n");
-}
-
-static void put_suspect(struct buf *b, const char *job, const struct row *r)
-{
-	put_series(b, "rank_suspect", job, r->place.rank);
-	buf_printf(b, "} %d\n", r->suspect);
-}
-
-static void put_excess(struct buf *b, const char *job, const struct row *r)
-{
-	if (r->stats.self_median_ns <= 0 || r->role_self_ns <= 0)
-		return;
-	put_series(b, "rank_self_excess_seconds", job, r->place.rank);
-	buf_printf(b, "} %.9g\n", (r->stats.self_median_ns - r->role_self_ns) * 1e-9);
-}
+enum { INFO, SUSPECT, EXCESS, SERIES };
 
 static const struct {
 	const char *name, *help;
-	void (*put)(struct buf *b, const char *job, const struct row *r);
-} series[] = {
-    {"rank_info", "1; the node and role of a rank, to join on job_name and rank.", put_info},
-    {"rank_suspect", "1 while a finding names the rank.", put_suspect},
-    {"rank_self_excess_seconds", "Median self time of the rank above that of its role.",
-     put_excess},
+} series[SERIES] = {
+    [INFO] = {"sysom_rank_info", "1; the node and role of a rank, to join on job_name and rank."},
+    [SUSPECT] = {"sysom_rank_suspect", "1 while a finding names the rank."},
+    [EXCESS] = {"sysom_rank_self_excess_seconds",
+		"Median self time of the rank above that of its role."},
 };
+
+static void put_rank_series(struct buf part[SERIES], const char *job, const struct row *r)
+{
+	double excess_ns = r->stats.self_median_ns - r->role_self_ns;
+	char rank[12];
+
+	snprintf(rank, sizeof(rank), "%d", r->place.rank);
+	prometheus_sample(&part[INFO], series[INFO].name, 1, "job_name", job, "rank", rank, "node",
+			  r->node, "role", r->role, NULL);
+	prometheus_sample(&part[SUSPECT], series[SUSPECT].name, r->suspect, "job_name", job, "rank",
+			  rank, NULL);
+	if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
+		prometheus_sample(&part[EXCESS], series[EXCESS].name, excess_ns * 1e-9, "job_name",
+				  job, "rank", rank, NULL);
+}
 
 /* One buffer per family, because a family's series must be together. If two nodes claim a rank, its
  * series show the first; the other row is contested. */
 static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
-			   struct buf part[ARRAY_LEN(series)])
+			   struct buf part[SERIES])
 {
 	struct place *list;
 	uint32_t n;
@@ -380,8 +355,7 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, st
 		for (uint32_t i = 0; i < got; i++) {
 			if (!rows[i].alive || rows[i].place.rank < 0 || rows[i].contested)
 				continue;
-			for (size_t k = 0; k < ARRAY_LEN(series); k++)
-				series[k].put(&part[k], job, &rows[i]);
+			put_rank_series(part, job, &rows[i]);
 		}
 	}
 	free(list);
@@ -390,19 +364,18 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, st
 void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out)
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
-	struct buf part[ARRAY_LEN(series)];
+	struct buf part[SERIES];
 	struct job_name *names = NULL;
 	uint32_t n = 0;
 
-	for (size_t k = 0; k < ARRAY_LEN(series); k++) {
+	for (size_t k = 0; k < SERIES; k++) {
 		buf_init(&part[k], out->max_bytes);
-		buf_printf(&part[k], "# HELP sysom_%s %s\n# TYPE sysom_%s gauge\n", series[k].name,
-			   series[k].help, series[k].name);
+		prometheus_metric(&part[k], series[k].name, "gauge", series[k].help);
 	}
 	if (rows && !names_of(f, NULL, NULL, &names, &n))
 		for (uint32_t i = 0; i < n; i++)
 			put_job_series(f, names[i].name, now_ns, rows, part);
-	for (size_t k = 0; k < ARRAY_LEN(series); k++) {
+	for (size_t k = 0; k < SERIES; k++) {
 		out->failed |= part[k].failed;
 		buf_append(out, part[k].data, part[k].bytes);
 		buf_fini(&part[k]);
@@ -466,12 +439,12 @@ static bool copy_job(struct fleet *f, const char *name, uint64_t now_ns, struct 
 
 static void put_job_row(struct buf *b, const char *name, const struct job_row *r)
 {
-	put_text(b, "{\"job\":", name);
+	json_text_append(b, "{\"job\":", name);
 	buf_printf(b, ",\"world_size\":%d,\"ranks\":%u,\"alive\":%u,\"nodes\":%u", r->world,
 		   r->ranks, r->alive, r->nodes);
 	buf_printf(b, ",\"run\":\"%016llx\",\"roles\":[", (unsigned long long)r->run);
 	for (uint32_t k = 0; k < r->role_count; k++)
-		put_text(b, k ? "," : "", r->roles[k]);
+		json_text_append(b, k ? "," : "", r->roles[k]);
 	buf_printf(b, "],\"suspects\":%u,\"refused\":%llu}", r->suspects,
 		   (unsigned long long)r->refused);
 }
@@ -498,7 +471,7 @@ int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns
 	}
 	buf_puts(out, "]");
 	if (i < n)
-		put_text(out, ",\"next\":", names[i - 1].name);
+		json_text_append(out, ",\"next\":", names[i - 1].name);
 	buf_puts(out, "}\n");
 	free(row.roles);
 	free(names);

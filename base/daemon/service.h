@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * service.h - a daemon under systemd: the sockets that systemd passes, and the notifications that
- * it expects. Without systemd every function is a no-op.
+ * service.h - a daemon and what starts it: its Unix sockets, which systemd may pass, and the
+ * notifications that systemd expects.
  * Threads: the daemon's first. */
 #ifndef SYSOM_BASE_DAEMON_SERVICE_H
 #define SYSOM_BASE_DAEMON_SERVICE_H
 
+#include <sys/types.h>
+
 /* Call before the first child starts: children must not inherit the sockets from systemd. */
 void service_init(void);
-/* Returns the non-blocking, listening Unix socket of this type (SOCK_STREAM, SOCK_SEQPACKET) at
- * this path that systemd passed; the caller owns it. -ENOENT: none. Once per path. */
-int service_listener(const char *path, int type);
+/* A non-blocking, listening Unix socket of this type (SOCK_STREAM, SOCK_SEQPACKET) at this path:
+ * systemd's, otherwise our own. One that a killed daemon left behind is replaced. mask: umask of our
+ * own. *inode: of its file, for service_unlisten; 0: not ours to remove. -EADDRINUSE: another daemon
+ * answers there. -ENAMETOOLONG, -errno. Once per path. */
+int service_listen(const char *path, int type, mode_t mask, ino_t *inode);
+/* Removes the socket's file, unless a successor has put its own there. */
+void service_unlisten(const char *path, ino_t inode);
 /* Notifies systemd: ready to serve. */
 void service_ready(void);
 /* Notifies systemd: alive. Call it more often than half of the unit's WatchdogSec, or systemd

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/cause/profile.h"
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "cli/text/naming.h"
 #include "cli/text/term.h"
@@ -208,10 +209,10 @@ static json_t *rows_json(const struct profile_row *rows, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		const struct profile_name *n = &rows[i].name;
 
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:i, s:I, s:I}", "function",
-						      term_safe(n->function, 200), "module",
-						      term_safe(n->module, 100), "file",
-						      term_safe(n->file, 200), "line", (int)n->line,
+		json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:i, s:I, s:I}", "function",
+						      json_text(n->function), "module",
+						      json_text(n->module), "file",
+						      json_text(n->file), "line", (int)n->line,
 						      "self_ns", (json_int_t)rows[i].self_ns,
 						      "total_ns", (json_int_t)rows[i].total_ns));
 	}
@@ -227,11 +228,10 @@ json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_su
 		const struct profile_block *b = &s->blocks[i];
 
 		json_array_append_new(
-		    blocks,
-		    json_pack("{s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "function",
-			      term_safe(b->where, 200), "file", term_safe(b->file, 200), "line",
-			      (int)b->line, "kernel", term_safe(b->kernel, 100), "disk", b->disk,
-			      "ns", (json_int_t)b->ns, "count", (json_int_t)b->count));
+		    blocks, json_pack("{s:o, s:o, s:i, s:o, s:b, s:I, s:I}", "function",
+				      json_text(b->where), "file", json_text(b->file), "line",
+				      (int)b->line, "kernel", json_text(b->kernel), "disk", b->disk,
+				      "ns", (json_int_t)b->ns, "count", (json_int_t)b->count));
 	}
 	j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank",
 		      r->who.rank, "samples", (json_int_t)s->on_count, "on_cpu_ns",

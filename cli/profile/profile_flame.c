@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/json_text.h"
 #include "cli/text/escape.h"
 #include "cli/text/intern.h"
 #include "cli/text/outfile.h"
@@ -137,22 +138,16 @@ static void put_data(struct page *p, FILE *to, const struct profile_flame *page)
 				(unsigned long long)value(p, c, p->node[k]));
 		fputs("],", to);
 	}
-	fputs("\nunit: ", to);
-	escape_json(to, page->unit ? page->unit : "");
-	fputs(", open: ", to);
-	escape_json(to, page->open ? page->open : "");
+	json_text_print(to, "\nunit: ", page->unit ? page->unit : "");
+	json_text_print(to, ", open: ", page->open ? page->open : "");
 	if (p->t->differs) {
-		fputs(", sides: [", to);
-		escape_json(to, page->base ? page->base : "base");
-		fputc(',', to);
-		escape_json(to, page->other ? page->other : "other");
+		json_text_print(to, ", sides: [", page->base ? page->base : "base");
+		json_text_print(to, ",", page->other ? page->other : "other");
 		fputc(']', to);
 	}
 	fputs(",\nnames: [", to);
-	for (uint32_t i = 0; i < p->names.count; i++) {
-		fputs(i ? ",\n" : "", to);
-		escape_json(to, p->names.text[i]);
-	}
+	for (uint32_t i = 0; i < p->names.count; i++)
+		json_text_print(to, i ? ",\n" : "", p->names.text[i]);
 	fputs("]};\n</script>\n", to);
 }
 

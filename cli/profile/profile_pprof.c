@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include "base/room.h"
+#include "base/text.h"
 #include "cli/profile.pb-c.h"
 #include "cli/text/intern.h"
 
@@ -107,10 +108,9 @@ static int make_mappings(struct writer *w)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->b->object_count; i++) {
 		const struct stack_object *o = &w->b->objects[i];
-		char hex[2 * STACK_BUILD_ID_MAX + 1] = "";
+		char hex[2 * STACK_BUILD_ID_MAX + 1];
 
-		for (unsigned k = 0; k < o->build_id_bytes; k++)
-			snprintf(hex + 2 * k, 3, "%02x", o->build_id[k]);
+		text_hex(o->build_id, o->build_id_bytes, hex);
 		sysom__pprof__mapping__init(&w->mapping[i]);
 		w->mapping[i].id = i + 1;
 		w->mapping[i].memory_limit = UINT64_MAX >> 1; /* addresses are the file's own */

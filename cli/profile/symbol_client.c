@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
+#include "base/text.h"
 #include "cli/text/intern.h"
 #include "symbol/symbol_content.h"
 
@@ -132,12 +133,6 @@ static bool same_id(const struct place *x, const struct place *y)
 	return x->id_bytes == y->id_bytes && !memcmp(x->id, y->id, x->id_bytes);
 }
 
-static void hex(const struct place *p, char text[2 * ID_BYTES + 1])
-{
-	for (size_t i = 0; i < p->id_bytes; i++)
-		snprintf(text + 2 * i, 3, "%02x", p->id[i]);
-}
-
 /* The question about the first of count places; *asked says how many they are. */
 static json_t *question(struct place *const *places, size_t count, size_t *asked)
 {
@@ -150,7 +145,7 @@ static json_t *question(struct place *const *places, size_t count, size_t *asked
 		if (!i || !same_id(places[i - 1], places[i])) {
 			if (json_array_size(objects) == OBJECTS)
 				break;
-			hex(places[i], id);
+			text_hex(places[i]->id, places[i]->id_bytes, id);
 			addresses = json_array();
 			json_array_append_new(objects, json_pack("{s:s, s:o}", "build_id", id,
 								 "addresses", addresses));
@@ -199,7 +194,7 @@ static int settle(struct place *const *places, size_t count, const json_t *objec
 	char id[2 * ID_BYTES + 1];
 	const char *given = json_string_value(json_object_get(object, "build_id"));
 
-	hex(places[0], id);
+	text_hex(places[0]->id, places[0]->id_bytes, id);
 	if (!status || !given || strcmp(given, id) || n > count)
 		return -EPROTO;
 	for (size_t i = 0; i < n; i++) {

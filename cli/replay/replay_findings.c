@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "cli/text/escape.h"
+#include "base/json_text.h"
 #include "cli/text/term.h"
 
 #define TEXT_RANKS 16u /* named in text; the JSON names all */
@@ -29,24 +29,21 @@ void replay_findings_json(FILE *to, const struct finding *f,
 	    f->first_step, f->last_step, finding_kind_name(f->kind),
 	    finding_layer_name(finding_cause_layer(f->cause)), finding_cause_id(f->cause),
 	    number(f->excess), number(f->confidence), number(f->effect_ns));
-	escape_json_exact(to, finding_cause_title(f->cause));
-	fputs(",\"remedy\":", to);
-	escape_json_exact(to, finding_cause_remedy(f->cause));
+	json_text_print(to, "", finding_cause_title(f->cause));
+	json_text_print(to, ",\"remedy\":", finding_cause_remedy(f->cause));
 	if (extra && extra->has_sure_step)
 		fprintf(to, ",\"sure_step\":%" PRIu64, extra->sure_step);
 	if (extra && extra->window)
 		fprintf(to, ",\"window\":%" PRIu32, extra->window);
-	if (extra && extra->measure) {
-		fputs(",\"measure\":", to);
-		escape_json_exact(to, extra->measure);
-	}
+	if (extra && extra->measure)
+		json_text_print(to, ",\"measure\":", extra->measure);
 	fputs(",\"evidence\":[", to);
 	for (uint32_t i = 0; i < f->evidence_count; i++) {
 		const struct finding_line *l = &f->evidence[i];
 
 		fprintf(to, "%s{\"layer\":\"%s\",\"effect_ns\":%.1f,\"text\":", i ? "," : "",
 			finding_layer_name(l->layer), number(l->effect_ns));
-		escape_json_exact(to, l->text);
+		json_text_print(to, "", l->text);
 		fputc('}', to);
 	}
 	fputs("]}\n", to);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/text.h"
+
 /* JSON knows no infinity and no NaN. */
 static void put_real(struct buf *b, const char *key, double v)
 {
@@ -77,6 +79,8 @@ void replay_line_step_json(struct buf *b, int32_t rank, const struct step *s,
 
 void replay_line_window_json(struct buf *b, const struct window *w, const struct window_step *s)
 {
+	char id[2 * sizeof(w->id) + 1];
+
 	put_step(b, w->rank.rank, &s->step, s->flags & WINDOW_STEP_FLAGGED);
 	put_real(b, "expected_ns", s->expected_ns);
 	put_real(b, "excess", s->excess);
@@ -84,10 +88,8 @@ void replay_line_window_json(struct buf *b, const struct window *w, const struct
 	put_real(b, "self_excess", s->self_excess);
 	put_bool(b, "out", s->flags & WINDOW_STEP_OUT);
 	put_bool(b, "margin", s->flags & WINDOW_STEP_MARGIN);
-	buf_puts(b, ",\"window\":\"");
-	for (int i = 0; i < 16; i++)
-		buf_printf(b, "%02x", w->id[i]);
-	buf_puts(b, "\"}\n");
+	text_hex(w->id, sizeof(w->id), id);
+	buf_printf(b, ",\"window\":\"%s\"}\n", id);
 }
 
 static void print_head(FILE *to, bool *headed)

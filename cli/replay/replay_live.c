@@ -13,13 +13,13 @@
 #include "base/check.h"
 #include "base/daemon/log.h"
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "base/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/room.h"
 #include "cli/replay/live_node.h"
 #include "cli/replay/replay_incident.h"
-#include "cli/text/escape.h"
 
 #define TURN_NS	  50000000ull
 #define SECOND_NS 1000000000ull
@@ -319,12 +319,9 @@ static void print_told(const struct replay_live *l, const char *id, const char *
 		printf("{\"type\":\"told\",\"at_ns\":%llu,\"incident\":\"%s\",\"ranks\":[",
 		       (unsigned long long)at_ns, id);
 		say_ranks(json_object_get(d, "ranks"));
-		printf("],\"symptom\":");
-		escape_json_exact(stdout, symptom);
-		printf(",\"layer\":");
-		escape_json_exact(stdout, layer);
-		printf(",\"cause\":");
-		escape_json_exact(stdout, cause);
+		json_text_print(stdout, "],\"symptom\":", symptom);
+		json_text_print(stdout, ",\"layer\":", layer);
+		json_text_print(stdout, ",\"cause\":", cause);
 		printf(",\"confidence\":%.4f}\n", jsonget_number(d, "confidence"));
 		return;
 	}

@@ -20,6 +20,7 @@
 #include "base/room.h"
 #include "cli/text/pages.h"
 #include "cli/text/term.h"
+#include "cli/timings/replay_csv.h"
 #include "cli/trace/kineto_reader.h"
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_reader.h"
@@ -267,7 +268,6 @@ enum column {
 static const char *const column_names[COLUMNS] = {
     "ts_ns", "dur_ns", "kind", "device", "stream", "corr", "bytes", "name",
 };
-#define CSV_FIELDS_MAX 64
 
 /* A header row moves the columns; true when the row was one. */
 static bool csv_header(const struct trace_field *f, int n, int *where)
@@ -344,39 +344,41 @@ static int csv_row(struct loader *l, const struct trace_field *f, int n, const i
 	return row_keep(l, &r);
 }
 
-/* No text: a Perfetto trace, most likely. Of the first lines. */
-static bool is_binary(const char *line, size_t bytes)
+/* No text: a Perfetto trace, most likely. */
+static bool is_binary(const struct trace_field *f, int n)
 {
-	for (size_t i = 0; i < bytes; i++)
-		if ((unsigned char)line[i] < '\t')
-			return true;
+	for (int i = 0; i < n; i++)
+		for (const char *p = f[i].text; *p; p++)
+			if ((unsigned char)*p < '\t')
+				return true;
 	return false;
 }
 
-static int load_csv(struct loader *l)
+static int csv_refuse(const struct loader *l, const char *why)
+{
+	char text[200];
+
+	if (l->t->rows)
+		return complain(l, why);
+	snprintf(text, sizeof(text),
+		 "%s: neither CSV nor Kineto JSON (of an incident, `sysom trace --format kineto` "
+		 "writes one)",
+		 why);
+	return complain(l, text);
+}
+
+static int csv_rows(struct loader *l, struct replay_csv *c)
 {
 	int where[COLUMNS] = {0, 1, 2, 3, 4, 5, 6, 7};
-	struct trace_field f[CSV_FIELDS_MAX];
+	struct trace_field *f;
 	bool first = true;
 	int width = 0; /* of the header */
-	char *line;
-	size_t bytes;
-	int rc;
+	int n, rc;
 
-	while ((rc = trace_reader_line(l->reader, &line, &bytes)) > 0) {
-		int n;
-
-		l->line = trace_reader_line_number(l->reader);
-		if (!bytes)
-			continue;
-		if (!l->t->rows && is_binary(line, bytes))
-			return complain(l, "neither CSV nor Kineto JSON (of an incident, "
-					   "`sysom trace --format kineto` writes one)");
-		n = trace_reader_fields(line, bytes, f, CSV_FIELDS_MAX);
-		if (n < 0)
-			return complain(l, "unbalanced quotes");
-		if (n > CSV_FIELDS_MAX)
-			return complain(l, "too many columns");
+	while ((n = replay_csv_next(c, &f)) > 0) {
+		l->line = replay_csv_line(c);
+		if (!l->t->rows && is_binary(f, n))
+			return csv_refuse(l, "no text");
 		if (first && csv_header(f, n, where)) {
 			first = false;
 			width = n;
@@ -390,8 +392,21 @@ static int load_csv(struct loader *l)
 		if (rc)
 			return rc;
 	}
-	l->line = trace_reader_line_number(l->reader);
-	return rc < 0 ? complain(l, trace_reader_error(l->reader)) : 0;
+	l->line = replay_csv_line(c);
+	return n < 0 ? csv_refuse(l, replay_csv_error(c)) : 0;
+}
+
+static int load_csv(struct loader *l)
+{
+	struct replay_csv *c;
+	int rc = replay_csv_take(&c, l->reader);
+
+	l->reader = NULL;
+	if (rc)
+		return complain(l, "out of memory");
+	rc = csv_rows(l, c);
+	replay_csv_close(c);
+	return rc;
 }
 
 /* ---- Kineto JSON ---- */

@@ -9,11 +9,11 @@
 
 #include "analysis/cause/profile.h"
 #include "base/check.h"
+#include "base/json_text.h"
 #include "base/limits.h"
 #include "cli/options.h"
 #include "cli/profile/folded.h"
 #include "cli/replay/replay.h"
-#include "cli/text/escape.h"
 #include "cli/text/term.h"
 
 #define ROWS_SHOWN 30
@@ -119,7 +119,7 @@ static void put_side(const char *name, struct side *s)
 
 	profile_functions(s->p, &functions);
 	printf("\"%s\":{\"file\":", name);
-	escape_json(stdout, s->path);
+	json_text_print(stdout, "", s->path);
 	printf(",\"rows\":%llu,\"skipped\":{\"blank\":%llu,\"deep\":%llu,\"no_room\":%llu},"
 	       "\"functions\":%u,\"total\":%.9g,\"samples\":",
 	       (unsigned long long)s->f.rows, (unsigned long long)s->f.blank,
@@ -132,8 +132,7 @@ static void print_json(const struct arguments *a, struct side *side, const struc
 		       uint32_t count, uint32_t flagged)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		fputs("{\"type\":\"delta\",\"function\":", stdout);
-		escape_json(stdout, d[i].name);
+		json_text_print(stdout, "{\"type\":\"delta\",\"function\":", d[i].name);
 		printf(",\"base\":%.9g,\"other\":%.9g,\"delta\":%.9g,\"flagged\":%s,\"base_self\":%"
 		       ".9g,"
 		       "\"other_self\":%.9g,\"beyond\":%.9g,\"chance\":%.3g}\n",

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "analysis/expect/roofline.h"
+#include "base/json_text.h"
 #include "base/room.h"
 #include "cli/replay/replay.h"
-#include "cli/text/escape.h"
 #include "cli/text/intern.h"
 #include "cli/text/pages.h"
 #include "cli/text/term.h"
@@ -248,17 +248,16 @@ static int read_header(struct replay *r, struct replay_csv *c)
 }
 
 /* A JSON string. Owned; NULL without memory. */
-static char *json_text(const char *text)
+static char *json_of(const char *text)
 {
-	char *out = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&out, &bytes);
+	struct buf b;
 
-	if (!to)
-		return NULL;
-	escape_json_exact(to, text);
-	fclose(to);
-	return out;
+	buf_init(&b, SIZE_MAX);
+	json_text_append(&b, "", text);
+	buf_append(&b, "", 1);
+	if (b.failed)
+		buf_fini(&b);
+	return (char *)b.data;
 }
 
 /* The index of this key's text; -errno. */
@@ -273,7 +272,7 @@ static int64_t key_find(struct replay *r, const char *text, size_t bytes)
 		return -ENOMEM;
 	at = intern_bytes(&r->keys, text, bytes, KEYS_MAX);
 	if (at == before) {
-		r->key[at] = (struct key){.text = r->keys.text[at], .json = json_text(text)};
+		r->key[at] = (struct key){.text = r->keys.text[at], .json = json_of(text)};
 		if (!r->key[at].json)
 			return -ENOMEM;
 	}

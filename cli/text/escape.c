@@ -41,46 +41,6 @@ void escape_cell(FILE *to, const char *text)
 	escape_around(to, "<td>", text, "</td>");
 }
 
-/* odd: what is written by its number. exact: what is harmful too, where it can be written at all. */
-static void put_json(FILE *to, const char *text, const char *odd, bool exact)
-{
-	fputc('"', to);
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok && !exact)
-			fputc('?', to);
-		else if (!ok && (unsigned char)*text < 0x80)
-			fprintf(to, "\\u%04x", *text);
-		else if (!ok)
-			fputs("\\ufffd", to);
-		else if (*text == '"' || *text == '\\')
-			fprintf(to, "\\%c", *text);
-		else if (strchr(odd, *text))
-			fprintf(to, "\\u%04x", (unsigned char)*text);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-	fputc('"', to);
-}
-
-void escape_json(FILE *to, const char *text)
-{
-	put_json(to, text, "<>&", false);
-}
-
-void escape_json_file(FILE *to, const char *text)
-{
-	put_json(to, text, "", false);
-}
-
-void escape_json_exact(FILE *to, const char *text)
-{
-	put_json(to, text, "", true);
-}
-
 void escape_page(FILE *to, const char *page)
 {
 	for (; *page; page++) {

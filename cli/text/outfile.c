@@ -3,43 +3,33 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 int outfile_open(struct outfile *o, const char *path)
 {
 	struct stat st;
-	mode_t mask;
-	int fd;
+	int err;
 
 	memset(o, 0, sizeof(*o));
 	if (strcmp(path, "-") == 0) {
 		o->f = stdout;
 		return 0;
 	}
-	if (strlen(path) >= sizeof(o->path))
-		return -ENAMETOOLONG;
-	strcpy(o->path, path);
 	/* a device or pipe is written as it is */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
 		o->f = fopen(path, "we");
 		return o->f ? 0 : -errno;
 	}
-	snprintf(o->temporary, sizeof(o->temporary), "%s.XXXXXX", path);
-	fd = mkostemp(o->temporary, O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	mask = umask(0);
-	umask(mask);
-	fchmod(fd, 0666 & ~mask);
-	o->f = fdopen(fd, "w");
-	if (o->f)
-		return 0;
-	close(fd);
-	unlink(o->temporary);
-	return -ENOMEM;
+	err = replace_begin(&o->to, AT_FDCWD, path, 0666);
+	if (err)
+		return err;
+	o->f = fdopen(o->to.fd, "w");
+	if (!o->f)
+		return replace_end(&o->to, -ENOMEM);
+	o->to.fd = -1; /* f closes it */
+	o->whole = true;
+	return 0;
 }
 
 static int why(void)
@@ -63,11 +53,5 @@ int outfile_close(struct outfile *o, int result)
 	errno = 0;
 	if (fclose(o->f) && !result)
 		result = why();
-	if (!*o->temporary)
-		return result;
-	if (!result && rename(o->temporary, o->path))
-		result = -errno;
-	if (result)
-		unlink(o->temporary);
-	return result;
+	return o->whole ? replace_end(&o->to, result) : result;
 }

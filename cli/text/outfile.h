@@ -3,11 +3,15 @@
 #ifndef SYSOM_CLI_TEXT_OUTFILE_H
 #define SYSOM_CLI_TEXT_OUTFILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
+
+#include "base/replace.h"
 
 struct outfile {
 	FILE *f;
-	char path[4096], temporary[4096 + 16];
+	bool whole; /* replaces its file when it is closed */
+	struct replace to;
 };
 
 /* 0 or -errno. */

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 static bool colour, live, utf8;
 
 static char *next_text(void)
@@ -73,41 +75,12 @@ const char *term_style(enum term_style s)
 	return colour ? codes[s] : "";
 }
 
-/* One character of well-formed UTF-8; its length, 0 for anything else. */
-static unsigned utf8_char(const unsigned char *p, uint32_t *out)
-{
-	unsigned n = p[0] < 0x80		   ? 1
-		     : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
-		     : (p[0] & 0xf0) == 0xe0	   ? 3
-		     : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
-						   : 0;
-	uint32_t c = n == 1 ? p[0] : n ? p[0] & (0xff >> (n + 1)) : 0;
-
-	for (unsigned i = 1; i < n; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	if ((n == 3 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) ||
-	    (n == 4 && (c < 0x10000 || c > 0x10ffff)))
-		return 0;
-	*out = c;
-	return n;
-}
-
-static bool harmless(uint32_t c)
-{
-	return c >= 0x20 && c != 0x7f && !(c >= 0x80 && c < 0xa0) &&
-	       !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
-	       !(c >= 0x2066 && c <= 0x2069) && c != 0xfeff;
-}
-
 unsigned term_next_char(const char *text, bool *ok)
 {
 	uint32_t c = 0;
-	unsigned n = utf8_char((const unsigned char *)text, &c);
+	unsigned n = utf8_next(text, UTF8_BYTES, &c);
 
-	*ok = n && harmless(c);
+	*ok = n && utf8_is_harmless(c);
 	return n ? n : 1;
 }
 
@@ -137,7 +110,7 @@ static size_t count_chars(const char *text)
 	uint32_t c;
 
 	while (*text) {
-		unsigned n = utf8_char((const unsigned char *)text, &c);
+		unsigned n = utf8_next(text, UTF8_BYTES, &c);
 
 		text += n ? n : 1;
 		chars++;
@@ -150,7 +123,7 @@ static const char *skip_chars(const char *text, size_t chars)
 	uint32_t c;
 
 	while (*text && chars--) {
-		unsigned n = utf8_char((const unsigned char *)text, &c);
+		unsigned n = utf8_next(text, UTF8_BYTES, &c);
 
 		text += n ? n : 1;
 	}

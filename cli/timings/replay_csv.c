@@ -18,23 +18,31 @@ struct replay_csv {
 	struct trace_field field[REPLAY_CSV_FIELDS_MAX];
 };
 
-int replay_csv_open(struct replay_csv **out, const char *path)
+int replay_csv_take(struct replay_csv **out, struct trace_reader *reader)
 {
 	struct replay_csv *c = calloc(1, sizeof(*c));
-	int err = -ENOMEM;
 
-	if (!c)
+	if (!c) {
+		trace_reader_close(reader);
 		return -ENOMEM;
+	}
+	c->reader = reader;
 	c->next_line = 1;
 	c->text = malloc(TEXT_BYTES + 1);
-	if (c->text)
-		err = trace_reader_open(&c->reader, path);
-	if (err) {
+	if (!c->text) {
 		replay_csv_close(c);
-		return err;
+		return -ENOMEM;
 	}
 	*out = c;
 	return 0;
+}
+
+int replay_csv_open(struct replay_csv **out, const char *path)
+{
+	struct trace_reader *reader;
+	int err = trace_reader_open(&reader, path);
+
+	return err ? err : replay_csv_take(out, reader);
 }
 
 void replay_csv_close(struct replay_csv *c)

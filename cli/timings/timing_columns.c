@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "base/check.h"
-#include "cli/text/escape.h"
+#include "base/json_text.h"
 #include "cli/text/term.h"
 
 #define NO_MEMORY "out of memory"
@@ -290,7 +290,7 @@ void timing_columns_found(struct timing_columns *c, bool list)
 static void put_name(const struct timing_columns *c, uint32_t i, FILE *to)
 {
 	if (c->column[i].name)
-		escape_json(to, c->column[i].name);
+		json_text_print(to, "", c->column[i].name);
 	else
 		fprintf(to, "%u", i + 1);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "cli/text/escape.h"
+#include "base/json_text.h"
 #include "cli/text/outfile.h"
 #include "cli/trace/trace_label.h"
 
@@ -54,17 +54,15 @@ static const char *category(const struct trace_label *l)
 
 static void put_arg(FILE *to, const struct trace_arg *a)
 {
-	escape_json_file(to, a->key);
+	json_text_print(to, "", a->key);
 	if (a->type == TRACE_ARG_UINT) /* many readers refuse integers above a signed 64-bit one */
 		fprintf(to, a->u > INT64_MAX ? ": %llu.0" : ": %llu", (unsigned long long)a->u);
 	else if (a->type == TRACE_ARG_DOUBLE)
 		fprintf(to, ": %.6g", a->d);
 	else if (!strcmp(a->key, "grid") || !strcmp(a->key, "block"))
 		fprintf(to, ": [%s]", a->text); /* three numbers of ours */
-	else {
-		fputs(": ", to);
-		escape_json_file(to, a->text);
-	}
+	else
+		json_text_print(to, ": ", a->text);
 }
 
 /* Kineto's processes: the host process by its pid, a device by its ordinal. Several ranks in one file
@@ -96,10 +94,8 @@ static void label_launch(struct trace_label *l, const struct record *h, uint32_t
 static void put_event(struct writer *w, const struct trace_label *l, unsigned long pid,
 		      const char *tid, uint64_t begin_ns, uint64_t end_ns)
 {
-	fputs(",\n{\"ph\": \"X\", \"cat\": ", w->to);
-	escape_json_file(w->to, category(l));
-	fputs(", \"name\": ", w->to);
-	escape_json_file(w->to, l->name);
+	json_text_print(w->to, ",\n{\"ph\": \"X\", \"cat\": ", category(l));
+	json_text_print(w->to, ", \"name\": ", l->name);
 	fprintf(w->to, ", \"pid\": %lu, \"tid\": %s, \"ts\": ", pid, tid);
 	put_us(w->to, begin_ns - w->base_ns);
 	fputs(", \"dur\": ", w->to);
@@ -133,7 +129,7 @@ static void put_name(struct writer *w, const char *what, unsigned long pid, cons
 		"\"args\": {\"%s\": ",
 		first ? "\n" : ",\n", what, pid, tid,
 		strcmp(what, "process_labels") ? "name" : "labels");
-	escape_json_file(w->to, name);
+	json_text_print(w->to, "", name);
 	fputs("}}", w->to);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/all_bytes.h"
 #include "symbol/symbol_elf.h"
 
 /* libpython with symbols has 14,000 of them: 0.4 MiB and as much in names. torch's largest file has
@@ -82,15 +83,15 @@ static void symbols_take(struct python_elf *out, const struct symbol_elf *e, uin
 		return;
 	count = symbols->bytes / sizeof(chunk[0]);
 	text = malloc(strings->bytes + 1);
-	if (!text || symbol_elf_read(e->fd, text, strings->bytes, strings->offset))
+	if (!text || all_bytes_read(e->fd, text, strings->bytes, strings->offset))
 		count = 0;
 	else
 		text[strings->bytes] = 0; /* name comparisons stop here */
 	for (uint64_t at = 0; at < count; at += 256) {
 		uint64_t n = count - at < 256 ? count - at : 256;
 
-		if (symbol_elf_read(e->fd, chunk, n * sizeof(chunk[0]),
-				    symbols->offset + at * sizeof(chunk[0])))
+		if (all_bytes_read(e->fd, chunk, n * sizeof(chunk[0]),
+				   symbols->offset + at * sizeof(chunk[0])))
 			break;
 		for (uint64_t i = 0; i < n; i++)
 			if (chunk[i].st_name < strings->bytes)
@@ -122,7 +123,7 @@ static void *address_read(const struct python_elf *out, const struct symbol_elf 
 		    bytes > out->load[i].bytes - at)
 			continue;
 		data = symbol_elf_has(e, offset, bytes) ? malloc(bytes + 1) : NULL;
-		if (data && !symbol_elf_read(e->fd, data, bytes, offset))
+		if (data && !all_bytes_read(e->fd, data, bytes, offset))
 			return data;
 		free(data);
 		return NULL;

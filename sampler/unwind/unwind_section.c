@@ -8,6 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/all_bytes.h"
 #include "base/limits.h"
 #include "sampler/unwind/unwind_cfi.h"
 
@@ -30,7 +31,7 @@ static int read_bytes(struct unwind_section *out, const struct symbol_elf *e, ui
 	if (!out->bytes)
 		return -ENOMEM;
 	out->count = bytes;
-	err = symbol_elf_read(e->fd, out->bytes, bytes, offset);
+	err = all_bytes_read(e->fd, out->bytes, bytes, offset);
 	*why = err ? "the section can't be read" : "";
 	return err;
 }
@@ -99,8 +100,8 @@ static int read_by_segment(struct unwind_section *out, const struct symbol_elf *
 	if (!load)
 		return 0;
 	*why = ".eh_frame_hdr is invalid";
-	err = symbol_elf_read(e->fd, header, sizeof(header),
-			      load->p_offset + (frames->p_vaddr - load->p_vaddr));
+	err = all_bytes_read(e->fd, header, sizeof(header),
+			     load->p_offset + (frames->p_vaddr - load->p_vaddr));
 	if (err || header[0] != 1)
 		return err ? err : -EBADMSG;
 	at = unwind_cfi_pointer(&c, header[1], frames->p_vaddr + 4);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/gpu/gpu_match.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/text.h"
 
 static uint32_t by_process(const struct gpu_poll_device *device, uint32_t count, uint32_t pid)
 {
@@ -40,10 +41,9 @@ static uint32_t by_uuid(const struct gpu_poll_device *device, uint32_t count, co
 
 static uint32_t by_number(uint32_t count, const char *visible)
 {
-	char *end;
-	unsigned long v = strtoul(visible, &end, 10);
+	uint64_t v;
 
-	return *visible >= '0' && *visible <= '9' && !*end && v < count ? (uint32_t)v : GPU_NONE;
+	return text_number(visible, UINT32_MAX, &v) && v < count ? (uint32_t)v : GPU_NONE;
 }
 
 uint32_t gpu_match(const struct gpu_poll_device *device, uint32_t count, uint32_t pid,

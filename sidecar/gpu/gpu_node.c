@@ -10,6 +10,8 @@
 
 #include "base/check.h"
 #include "base/daemon/log.h"
+#include "base/http/prometheus.h"
+#include "base/json_text.h"
 #include "foreign/nvml.h"
 #include "sidecar/gpu/gpu_match.h"
 #include "sidecar/gpu/gpu_poll.h"
@@ -287,13 +289,11 @@ static void json_device(const struct node *n, uint32_t i, const struct viewer *v
 	enum gpu_match_source source;
 	bool first = true;
 
-	buf_printf(b, "%s{\"index\":%u,\"uuid\":\"", i ? "," : "", i);
-	buf_json_text(b, d->id.uuid);
-	buf_puts(b, "\",\"name\":\"");
-	buf_json_text(b, d->id.name);
-	buf_puts(b, "\",\"bus\":\"");
-	buf_json_text(b, d->id.bus);
-	buf_printf(b, "\",\"answers\":%s,\"sm_clock_max_mhz\":%u,\"mem_clock_max_mhz\":%u",
+	buf_printf(b, "%s{\"index\":%u", i ? "," : "", i);
+	json_text_append(b, ",\"uuid\":", d->id.uuid);
+	json_text_append(b, ",\"name\":", d->id.name);
+	json_text_append(b, ",\"bus\":", d->id.bus);
+	buf_printf(b, ",\"answers\":%s,\"sm_clock_max_mhz\":%u,\"mem_clock_max_mhz\":%u",
 		   d->failed < FAILED_MAX ? "true" : "false", d->id.sm_clock_max_mhz,
 		   d->id.mem_clock_max_mhz);
 	for (size_t k = 0; k < ARRAY_LEN(values); k++)
@@ -332,12 +332,11 @@ void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *b)
 		return;
 	}
 	gpu_poll_state(g->poll, &st);
-	buf_printf(b, "\"gpu\":{\"mode\":\"%s\",\"why\":\"", st.open ? "nvml" : "none");
-	buf_json_text(b, st.why);
-	buf_puts(b, "\",\"driver\":\"");
-	buf_json_text(b, st.driver);
+	buf_printf(b, "\"gpu\":{\"mode\":\"%s\"", st.open ? "nvml" : "none");
+	json_text_append(b, ",\"why\":", st.why);
+	json_text_append(b, ",\"driver\":", st.driver);
 	buf_printf(b,
-		   "\",\"xid_events\":%s,\"polls\":%llu,\"poll_s\":%.6f,\"lost\":%llu,"
+		   ",\"xid_events\":%s,\"polls\":%llu,\"poll_s\":%.6f,\"lost\":%llu,"
 		   "\"hangs_s\":%.3f,\"devices\":[",
 		   st.xid_events ? "true" : "false", (unsigned long long)st.polls,
 		   (double)st.poll_ns * 1e-9, (unsigned long long)st.lost,
@@ -347,59 +346,55 @@ void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *b)
 	buf_puts(b, "]},");
 }
 
-static void head(struct buf *b, const char *name, const char *type, const char *help)
+/* reason: NULL but for throttling. */
+static void sample(const struct gpu_node *g, uint32_t i, const char *name, double v,
+		   const char *reason, struct buf *b)
 {
-	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
+	char gpu[12];
 
-static void series(const struct gpu_node *g, uint32_t i, const char *name, const char *label,
-		   double v, struct buf *b)
-{
-	buf_printf(b, "%s{gpu=\"%u\",uuid=\"", name, i);
-	buf_json_text(b, g->device[i].id.uuid);
-	buf_printf(b, "\"%s} %.17g\n", label, v);
+	snprintf(gpu, sizeof(gpu), "%u", i);
+	prometheus_sample(b, name, v, "gpu", gpu, "uuid", g->device[i].id.uuid,
+			  reason ? "reason" : NULL, reason, NULL);
 }
 
 void gpu_node_metrics(const struct node *n, struct buf *b)
 {
 	const struct gpu_node *g = n->gpu;
 	struct gpu_poll_state st = {.open = false};
-	char label[48];
 
 	if (g)
 		gpu_poll_state(g->poll, &st);
-	head(b, "sysom_gpu_nvml", "gauge", "1 while NVML answers.");
-	buf_printf(b, "sysom_gpu_nvml %d\n", st.open);
-	head(b, "sysom_gpu_polls_total", "counter", "Rounds over all GPUs.");
-	buf_printf(b, "sysom_gpu_polls_total %llu\n", (unsigned long long)st.polls);
-	head(b, "sysom_gpu_poll_seconds_total", "counter", "Time spent in these rounds.");
-	buf_printf(b, "sysom_gpu_poll_seconds_total %.9f\n", (double)st.poll_ns * 1e-9);
-	head(b, "sysom_gpu_lost_total", "counter",
-	     "Readings and XIDs overwritten before they were used.");
-	buf_printf(b, "sysom_gpu_lost_total %llu\n", (unsigned long long)st.lost);
+	prometheus_gauge(b, "sysom_gpu_nvml", "1 while NVML answers.", st.open);
+	prometheus_counter(b, "sysom_gpu_polls_total", "Rounds over all GPUs.", st.polls);
+	prometheus_counter(b, "sysom_gpu_poll_seconds_total", "Time spent in these rounds.",
+			   (double)st.poll_ns * 1e-9);
+	prometheus_counter(b, "sysom_gpu_lost_total",
+			   "Readings and XIDs overwritten before they were used.", st.lost);
 	if (!g)
 		return;
 	for (size_t k = 0; k < ARRAY_LEN(values); k++) {
-		head(b, values[k].metric, values[k].type, values[k].help);
+		prometheus_metric(b, values[k].metric, values[k].type, values[k].help);
 		for (uint32_t i = 0; i < g->count; i++)
 			if (has(&g->device[i].last, values[k].field))
-				series(g, i, values[k].metric, "",
+				sample(g, i, values[k].metric,
 				       (double)g->device[i].last.value[values[k].field] *
 					   values[k].unit,
-				       b);
+				       NULL, b);
 	}
-	head(b, "sysom_gpu_throttled", "gauge", "1 while this reason limits the clocks.");
+	prometheus_metric(b, "sysom_gpu_throttled", "gauge",
+			  "1 while this reason limits the clocks.");
 	for (uint32_t i = 0; i < g->count; i++)
 		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
-		     k++) {
-			snprintf(label, sizeof(label), ",reason=\"%s\"", reasons[k].name);
-			series(g, i, "sysom_gpu_throttled", label,
-			       (g->device[i].last.value[GPU_THROTTLE] & reasons[k].bit) != 0, b);
-		}
-	head(b, "sysom_gpu_xid_total", "counter", "XID errors that the driver reported.");
+		     k++)
+			sample(g, i, "sysom_gpu_throttled",
+			       (g->device[i].last.value[GPU_THROTTLE] & reasons[k].bit) != 0,
+			       reasons[k].name, b);
+	prometheus_metric(b, "sysom_gpu_xid_total", "counter",
+			  "XID errors that the driver reported.");
 	for (uint32_t i = 0; i < g->count; i++)
-		series(g, i, "sysom_gpu_xid_total", "", (double)g->device[i].xid_count, b);
-	head(b, "sysom_gpu_answers", "gauge", "0 if the GPU does not answer NVML, else 1.");
+		sample(g, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, b);
+	prometheus_metric(b, "sysom_gpu_answers", "gauge",
+			  "0 if the GPU does not answer NVML, else 1.");
 	for (uint32_t i = 0; i < g->count; i++)
-		series(g, i, "sysom_gpu_answers", "", g->device[i].failed < FAILED_MAX, b);
+		sample(g, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, b);
 }

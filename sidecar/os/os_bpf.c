@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,8 +22,8 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/os_programs.skel.h"
+#include "sampler/pid_ns.h"
 
-#define PID_NS_FIRST	  0xeffffffcu /* inode of the first PID namespace */
 #define PROGRAMS_MAX	  32u
 #define BTF_TYPEDEF_BYTES 96
 #define TASKS_OPTION	  "task_storage" /* in options.without: do not use task storage */
@@ -172,24 +171,6 @@ static const char *why_not(const struct os_signals *s, const struct btf *kernel,
 	return NULL;
 }
 
-/* Depth of our PID namespace: a process has one number per namespace level. */
-static uint32_t pid_ns_level(void)
-{
-	FILE *f = fopen("/proc/self/status", "re");
-	uint32_t level = 0;
-	char line[256];
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "NSpid:", 6))
-			continue;
-		for (char *at = line + 6; (at = strpbrk(at, "\t ")); at++)
-			level++;
-	}
-	if (f)
-		fclose(f);
-	return level ? level - 1 : 0;
-}
-
 static bool has_member(const struct btf *kernel, const char *type, const char *name)
 {
 	const struct btf_type *t = btf__type_by_id(
@@ -220,7 +201,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	struct os_programs *o = os_programs__open();
 	struct bpf_program *p;
 	struct timespec tick;
-	struct stat st;
+	const struct pid_ns own = pid_ns_own();
 	uint32_t at = 0;
 	int err;
 
@@ -234,9 +215,9 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 		bpf_program__set_autoload(p, wanted);
 		at++;
 	}
-	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != PID_NS_FIRST) {
-		o->rodata->task_number_ns = (uint32_t)st.st_ino;
-		o->rodata->task_number_ns_level = pid_ns_level();
+	if (own.inode) {
+		o->rodata->task_number_ns = own.inode;
+		o->rodata->task_number_ns_level = own.level;
 		/* os_marks is indexed by numbers of the first namespace, which we do not know */
 		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}

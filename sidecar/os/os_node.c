@@ -12,6 +12,8 @@
 
 #include "analysis/robust/median.h"
 #include "base/daemon/log.h"
+#include "base/http/prometheus.h"
+#include "base/json_text.h"
 #include "sidecar/os/os_signals.h"
 #include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -255,24 +257,22 @@ void os_node_json(const struct node *n, struct buf *b)
 		return;
 	}
 	os_signals_stats(os, &st);
+	buf_printf(b, "\"os\":{\"mode\":\"%s\"", st.bpf ? "bpf" : "proc");
+	json_text_append(b, ",\"why\":", st.why);
+	json_text_append(b, ",\"missing\":", st.missing);
 	buf_printf(
 	    b,
-	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
+	    ",\"processes\":%u,"
 	    "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
 	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu},"
-	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f,\"turned_down\":\"%s\"}"
-	    "},",
-	    st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
-	    (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
-	    (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
-	    (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
-	    (unsigned long long)st.lost_series, (unsigned long long)st.cost_measurements, st.cost,
-	    st.budget, st.turned_down);
-}
-
-static void metric(struct buf *b, const char *name, const char *type, const char *help, double v)
-{
-	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, type, name, v);
+	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f",
+	    st.processes, st.threads, st.series, (unsigned long long)st.map_bytes,
+	    (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
+	    (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
+	    (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series,
+	    (unsigned long long)st.cost_measurements, st.cost, st.budget);
+	json_text_append(b, ",\"turned_down\":", st.turned_down);
+	buf_puts(b, "}},");
 }
 
 void os_node_metrics(const struct node *n, struct buf *b)
@@ -282,31 +282,25 @@ void os_node_metrics(const struct node *n, struct buf *b)
 
 	if (os)
 		os_signals_stats(os, &st);
-	metric(b, "sysom_os_bpf", "gauge", "1 while OS signals come from BPF.", st.bpf);
-	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.",
-	       st.processes);
-	metric(b, "sysom_os_map_bytes", "gauge", "Kernel memory of the OS signals' maps.",
-	       (double)st.map_bytes);
-	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
-	       (double)st.read_ns * 1e-9);
-	metric(b, "sysom_os_bpf_cost_ratio", "gauge",
-	       "Time in the OS signals' programs when last measured, as a share of the time of all "
-	       "CPUs.",
-	       st.cost);
-	metric(b, "sysom_os_bpf_budget_ratio", "gauge",
-	       "Limit of sysom_os_bpf_cost_ratio; 0: no limit.", st.budget);
-	metric(b, "sysom_os_bpf_turned_down", "gauge",
-	       "1 while programs are detached because of their cost.", *st.turned_down != 0);
-	buf_printf(
-	    b,
-	    "# HELP sysom_os_lost_total OS signals that found no room, by table.\n"
-	    "# TYPE sysom_os_lost_total counter\n"
-	    "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} "
-	    "%llu\n"
-	    "sysom_os_lost_total{what=\"block\"} %llu\nsysom_os_lost_total{what=\"locks\"} %llu\n"
-	    "sysom_os_lost_total{what=\"processes\"} %llu\nsysom_os_lost_total{what=\"series\"} "
-	    "%llu\n",
-	    (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
-	    (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
-	    (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series);
+	prometheus_gauge(b, "sysom_os_bpf", "1 while OS signals come from BPF.", st.bpf);
+	prometheus_gauge(b, "sysom_os_processes", "Processes whose OS signals are kept.",
+			 st.processes);
+	prometheus_gauge(b, "sysom_os_map_bytes", "Kernel memory of the OS signals' maps.",
+			 (double)st.map_bytes);
+	prometheus_counter(b, "sysom_os_read_seconds_total",
+			   "CPU time spent on reading OS signals.", (double)st.read_ns * 1e-9);
+	prometheus_gauge(
+	    b, "sysom_os_bpf_cost_ratio",
+	    "Time in the OS signals' programs when last measured, as a share of the time of all "
+	    "CPUs.",
+	    st.cost);
+	prometheus_gauge(b, "sysom_os_bpf_budget_ratio",
+			 "Limit of sysom_os_bpf_cost_ratio; 0: no limit.", st.budget);
+	prometheus_gauge(b, "sysom_os_bpf_turned_down",
+			 "1 while programs are detached because of their cost.",
+			 *st.turned_down != 0);
+	PROMETHEUS_BY(
+	    b, "sysom_os_lost_total", "counter", "OS signals that found no room, by table.", "what",
+	    {"threads", st.lost_threads}, {"others", st.lost_others}, {"block", st.lost_block},
+	    {"locks", st.lost_locks}, {"processes", st.lost_processes}, {"series", st.lost_series});
 }

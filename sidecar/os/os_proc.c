@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
+#include "sampler/cpu_list.h"
+
 #define PATH_BYTES    512
 #define TASKS_MAX     512u
 #define PROCESSES_MAX 65536u
@@ -36,10 +39,9 @@ static ssize_t slurp(const char *path, char *out, size_t bytes)
 
 static bool is_number(const char *text, uint32_t *out)
 {
-	char *end;
-	unsigned long v = strtoul(text, &end, 10);
+	uint64_t v;
 
-	if (*text < '0' || *text > '9' || *end || v > INT32_MAX)
+	if (!text_number(text, INT32_MAX, &v))
 		return false;
 	*out = (uint32_t)v;
 	return true;
@@ -584,18 +586,11 @@ uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_lim
 
 static void set_cpus(const char *list, uint8_t node, uint8_t *table)
 {
-	while (*list) {
-		char *end;
-		unsigned long from = strtoul(list, &end, 10), to = from;
+	unsigned from, to;
 
-		if (end == list)
-			return;
-		if (*end == '-')
-			to = strtoul(end + 1, &end, 10);
+	while ((list = cpu_list_next(list, &from, &to)))
 		for (; from <= to && from < OS_CPU_MAX; from++)
 			table[from] = node;
-		list = *end == ',' ? end + 1 : "";
-	}
 }
 
 uint32_t os_proc_numa(const char *sys, uint8_t *table)

@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/text.h"
 #include "symbol/symbol_elf.h"
 
 /* The kernel limits arguments and variables to a quarter of the stack. We read enough for some tens
@@ -204,8 +205,8 @@ static int add_library(struct reader_target *t, const char *path, uint64_t inode
 		n = symbol_elf_build_id(fd, id);
 	if (fd >= 0)
 		close(fd);
-	for (int i = 0; i < n && i < BUILD_ID_DIGITS / 2; i++)
-		snprintf(value + 2 * i, sizeof(value) - 2 * (size_t)i, "%02x", id[i]);
+	if (n > 0)
+		text_hex(id, n < BUILD_ID_DIGITS / 2 ? (size_t)n : BUILD_ID_DIGITS / 2, value);
 	return add(s, name, value);
 }
 

@@ -18,6 +18,7 @@
 #include "base/daemon/log.h"
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/text.h"
 #include "symbol/symbol_content.h"
 #include "symbol/symbol_reader.h"
 
@@ -243,12 +244,6 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 
 /* ---- one file ---- */
 
-static void hex(const struct note *n, char text[2 * ID_BYTES + 1])
-{
-	for (size_t i = 0; i < n->id_bytes; i++)
-		snprintf(text + 2 * i, 3, "%02x", n->id[i]);
-}
-
 /* The identity selects the mapped file, or one with equal content. A file that only has the same
  * Build ID could have any names. */
 static struct symbol_reader_file file_of(const struct note *n)
@@ -331,7 +326,7 @@ static long upload(struct symbol_offer *o, const struct note *n, enum symbol_qua
 	json_t *j;
 	long status;
 
-	hex(n, id);
+	text_hex(n->id, n->id_bytes, id);
 	snprintf(text, sizeof(text), "{\"build_id\":\"%s\",\"quality\":\"%s\",\"bytes\":%llu}", id,
 		 qualities[quality], (unsigned long long)bytes);
 	status = request(o, "/api/v1/symbols/uploads", text, NULL, &j);
@@ -384,7 +379,7 @@ static char *question(const struct note *notes, const uint8_t *quality, uint32_t
 	for (uint32_t i = 0; i < n; i++) {
 		char id[2 * ID_BYTES + 1];
 
-		hex(&notes[i], id);
+		text_hex(notes[i].id, notes[i].id_bytes, id);
 		if (quality[i])
 			json_array_append_new(files, json_pack("{s:s, s:s}", "build_id", id,
 							       "quality", qualities[quality[i]]));
@@ -400,7 +395,7 @@ static bool is_named(const json_t *needed, const struct note *n)
 	json_t *each;
 	size_t i;
 
-	hex(n, id);
+	text_hex(n->id, n->id_bytes, id);
 	json_array_foreach (needed, i, each)
 		if (json_is_string(each) && !strcmp(json_string_value(each), id))
 			return true;

@@ -176,8 +176,10 @@ def flames():
        "flame --diff writes both sides, CPU and GPU", err)
     with open(path, encoding="utf-8") as f:
         text = f.read()
-    ok("http" not in text and "<img" not in text and "<svg" not in text,
-       "no resource from elsewhere, no name as markup")
+    parsed = Page(text)
+    ok("http" not in text and not parsed.tags & {"img", "svg"} and not parsed.problems,
+       "no resource from elsewhere, no name as markup", parsed.problems)
+    ok(re.search(r"<img|<svg", parsed.texts["script"]), "names with tags are there, as data")
     rc, out, err = run("flame", ID, "-o", os.path.join(T, "peer.folded"), "--rank", "0")
     based = os.path.join(OUT, "base.html")
     rc2, out2, err2 = run("flame", ID, "--base", os.path.join(T, "peer.folded"), "-o", based)

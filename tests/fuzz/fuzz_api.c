@@ -11,7 +11,7 @@
 #include "aggregator/api/api_route.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/daemon/http_hosts.h"
+#include "base/http/http_hosts.h"
 #include "base/daemon/log.h"
 #include "tests/fleet_synth.h"
 #include "tests/fuzz/fuzz_budget.h"
@@ -98,7 +98,7 @@ static char *line(char **at)
 	return begin;
 }
 
-static void check_answer(const struct http_query *q, struct api_answer *a)
+static void check_answer(const struct http_query *q, struct http_answer *a)
 {
 	bool feed = strstr(q->path, "/feed");
 	json_t *j;
@@ -126,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	static bool ready;
 	char text[HTTP_QUERY_BYTES * 2], *at = text, *host;
 	struct http_query q;
-	struct api_answer a;
+	struct http_answer a;
 
 	if (!ready)
 		set_up();
@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	/* these tell of the whole process */
 	if (!strcmp(q.path, "/metrics") || !strcmp(q.path, "/api/v1/status"))
 		return 0;
-	api_answer_init(&a);
+	http_answer_init(&a, API_ANSWER_BYTES);
 	fuzz_budget_begin();
 	api_route(&sources, &q, &a);
 	fuzz_budget_end(bytes, MOVED_BYTES, ALLOCATED_BYTES, 256);

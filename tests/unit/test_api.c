@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <microhttpd.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "base/daemon/http_hosts.h"
-#include "base/daemon/http_query.h"
+#include "base/http/http_hosts.h"
+#include "base/http/http_query.h"
 
 static void names_of_this_machine_and_addresses_are_good(void **unused)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/daemon/idle.h"
+#include "base/http/idle.h"
 
 #define ALICE	((struct peer_key){PEER_USER, 1000})
 #define MALLORY ((struct peer_key){PEER_USER, 1001})

@@ -3,8 +3,8 @@
  * may run on any thread, and a fuzzer can call it.
  * Owns: the bytes. Threads: one caller. Trust: names and values are a peer's; only their NUL is
  * certain. */
-#ifndef SYSOM_BASE_DAEMON_HTTP_QUERY_H
-#define SYSOM_BASE_DAEMON_HTTP_QUERY_H
+#ifndef SYSOM_BASE_HTTP_HTTP_QUERY_H
+#define SYSOM_BASE_HTTP_HTTP_QUERY_H
 
 #include <stdbool.h>
 #include <stdint.h>

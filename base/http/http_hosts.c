@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/daemon/http_hosts.h"
+#include "base/http/http_hosts.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

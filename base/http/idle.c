@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/daemon/idle.h"
+#include "base/http/idle.h"
 
 #include <string.h>
 #include <sys/socket.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/daemon/http_query.h"
+#include "base/http/http_query.h"
 
 #include <string.h>
+
+#include "base/text.h"
 
 static const char *keep(struct http_query *q, const char *text)
 {
@@ -45,19 +47,6 @@ const char *http_query_get(const struct http_query *q, const char *name)
 bool http_query_number(const struct http_query *q, const char *name, uint64_t max, uint64_t *out)
 {
 	const char *text = http_query_get(q, name);
-	uint64_t v = 0;
 
-	if (!text)
-		return true;
-	if (!*text)
-		return false;
-	for (; *text; text++) {
-		uint64_t digit = (uint64_t)(unsigned char)*text - '0';
-
-		if (digit > 9 || v > max / 10 || v * 10 > max - digit)
-			return false;
-		v = v * 10 + digit;
-	}
-	*out = v;
-	return true;
+	return !text || text_number(text, max, out);
 }

@@ -4,8 +4,8 @@
  * our answers as that site's. But it still sends the name that it used in the Host header, which we
  * check here.
  * Threads: any, after init. Trust: the header comes from a peer. */
-#ifndef SYSOM_BASE_DAEMON_HTTP_HOSTS_H
-#define SYSOM_BASE_DAEMON_HTTP_HOSTS_H
+#ifndef SYSOM_BASE_HTTP_HTTP_HOSTS_H
+#define SYSOM_BASE_HTTP_HTTP_HOSTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

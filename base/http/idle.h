@@ -5,8 +5,8 @@
  * read nothing cannot keep a health probe out.
  * Owns: nothing. The server owns the descriptors and sees the end of one that is shut down.
  * Threads: one caller. */
-#ifndef SYSOM_BASE_DAEMON_IDLE_H
-#define SYSOM_BASE_DAEMON_IDLE_H
+#ifndef SYSOM_BASE_HTTP_IDLE_H
+#define SYSOM_BASE_HTTP_IDLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http_answer.h - the answer to one HTTP request, without its server. Owns: the body.
+ * Threads: one caller. */
+#ifndef SYSOM_BASE_HTTP_HTTP_ANSWER_H
+#define SYSOM_BASE_HTTP_HTTP_ANSWER_H
+
+#include "base/buf.h"
+
+struct http_answer {
+	unsigned status;   /* 200 unless a handler sets another */
+	const char *type;  /* application/json unless a handler sets another */
+	const char *allow; /* the path's methods, which a 405 names */
+	struct buf body;
+};
+
+/* The body has at most so many bytes. */
+void http_answer_init(struct http_answer *a, size_t max_bytes);
+/* Replaces the body by {"error":why}. */
+void http_answer_error(struct http_answer *a, unsigned status, const char *why);
+void http_answer_text(struct http_answer *a, const char *type, const char *text);
+
+#endif

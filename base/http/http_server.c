@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/http/http_server.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/http/idle.h"
+#include "base/daemon/log.h"
+#include "base/daemon/peer.h"
+#include "base/text.h"
+
+#define TURNS 8
+
+struct http_server {
+	struct http_server_config config;
+	const struct http_handlers *handlers;
+	void *arg;
+	struct MHD_Daemon *daemon;
+	struct idle idle;
+};
+
+static int connection_fd(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+	    MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
+static enum MHD_Result send_answer(struct http_request *r)
+{
+	struct http_answer *a = &r->answer;
+	struct http_server *s = r->server;
+	struct MHD_Response *response;
+	enum MHD_Result ok;
+
+	if (a->body.failed)
+		http_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR,
+				  "the answer does not fit into memory");
+	atomic_fetch_add(&s->config.counts->by_class[a->status / 100 % 6], 1);
+	response = MHD_create_response_from_buffer(
+	    a->body.bytes, a->body.data ? a->body.data : (void *)"",
+	    a->body.data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+	if (!response)
+		return MHD_NO;
+	buf_init(&a->body, 0); /* the response owns the bytes now */
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "Content-Security-Policy",
+				"default-src 'none'; style-src 'unsafe-inline'");
+	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, a->allow);
+	if (a->status == MHD_HTTP_SERVICE_UNAVAILABLE)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	ok = MHD_queue_response(r->connection, a->status, response);
+	MHD_destroy_response(response);
+	idle_set_busy(&s->idle, r->fd, false); /* the peer must now read the answer */
+	return ok;
+}
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	const int fd = connection_fd(c);
+	struct http_server *s = arg;
+	struct peer_key peer;
+	uint64_t before = s->idle.evicted;
+
+	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+		idle_remove(&s->idle, fd);
+		return;
+	}
+	/* a larger buffer would take a whole page at once, and /healthz would wait for the pages of
+	 * all connections */
+	if (s->config.send_bytes)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &s->config.send_bytes,
+			   sizeof(s->config.send_bytes));
+	peer_key_of(&peer, fd);
+	idle_add(&s->idle, fd, peer);
+	atomic_fetch_add(&s->config.counts->evicted, s->idle.evicted - before);
+}
+
+static void on_completed(void *arg, struct MHD_Connection *c, void **state,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct http_request *r = *state;
+	struct http_server *s = arg;
+
+	*state = NULL;
+	if (!r)
+		return;
+	idle_set_busy(&s->idle, r->fd, false);
+	s->handlers->end(s->arg, r);
+	buf_fini(&r->answer.body);
+	free(r);
+}
+
+static enum MHD_Result on_argument(void *arg, enum MHD_ValueKind kind, const char *name,
+				   const char *value)
+{
+	http_query_add(arg, name, value);
+	return MHD_YES;
+}
+
+/* The headers of a request. */
+static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, const char *path,
+			     const char *method, void **state)
+{
+	struct http_request *r = calloc(1, sizeof(*r) + s->handlers->own_bytes);
+	char why[128];
+
+	if (!r)
+		return MHD_NO;
+	*state = r;
+	r->server = s;
+	r->connection = c;
+	r->fd = connection_fd(c);
+	r->method = method;
+	r->get = !strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD);
+	http_query_init(&r->query, path);
+	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &r->query);
+	http_answer_init(&r->answer, s->handlers->answer_max_bytes);
+	if (s->config.hosts &&
+	    !http_hosts_allows(s->config.hosts, MHD_lookup_connection_value(
+						    c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
+		atomic_fetch_add(&s->config.counts->foreign_host, 1);
+		snprintf(
+		    why, sizeof(why),
+		    "this server does not accept the request's Host; add it to http.hosts of %s",
+		    s->config.program);
+		http_answer_error(&r->answer, MHD_HTTP_MISDIRECTED_REQUEST, why);
+		return send_answer(r);
+	}
+	return s->handlers->begin(s->arg, r) ? MHD_YES : send_answer(r);
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *path,
+				  const char *method, const char *version, const char *data,
+				  size_t *data_bytes, void **state)
+{
+	struct http_request *r = *state;
+	struct http_server *s = arg;
+	bool good;
+
+	if (!r) /* the first call comes with the headers, the next after them */
+		return begin(s, c, path, method, state);
+	if (*data_bytes) {
+		good = s->handlers->body(s->arg, r, data, *data_bytes);
+		*data_bytes = 0;
+		idle_set_busy(&s->idle, r->fd, false);
+		return good ? MHD_YES : MHD_NO;
+	}
+	if (s->handlers->finish(s->arg, r))
+		return send_answer(r);
+	idle_set_busy(&s->idle, r->fd, true);
+	return MHD_YES;
+}
+
+void http_server_suspend(struct http_request *r)
+{
+	MHD_suspend_connection(r->connection);
+}
+
+void http_server_resume(struct http_request *r)
+{
+	MHD_resume_connection(r->connection);
+}
+
+const char *http_server_header(const struct http_request *r, const char *name)
+{
+	const char *v = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+
+	return v ? v : "";
+}
+
+/* ---- listening ---- */
+
+/* The host goes to `host`; "" stands for all addresses. NULL: not HOST:PORT. */
+static const char *split(const char *listen, char host[256])
+{
+	const char *colon = strrchr(listen, ':');
+	size_t n = colon ? (size_t)(colon - listen) : 256;
+	char *end;
+	long port;
+
+	if (n >= 256)
+		return NULL;
+	port = strtol(colon + 1, &end, 10);
+	if (end == colon + 1 || *end || port < 0 || port > 65535)
+		return NULL;
+	if (n > 2 && listen[0] == '[' && colon[-1] == ']')
+		text_copy(host, n - 1, listen + 1);
+	else
+		text_copy(host, n + 1, listen);
+	return colon + 1;
+}
+
+bool http_server_is_address(const char *listen)
+{
+	char host[256];
+
+	return split(listen, host) && *host;
+}
+
+int http_server_listen(const char *listen_on)
+{
+	const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+				       .ai_socktype = SOCK_STREAM,
+				       .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+	struct addrinfo *ai;
+	char host[256];
+	const char *port = split(listen_on, host);
+	int fd, on = 1, err;
+
+	if (!port || getaddrinfo(*host ? host : NULL, port, &hints, &ai))
+		return -EINVAL;
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	err = fd < 0 ? -errno : 0;
+	if (!err) {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, SOMAXCONN))
+			err = -errno;
+	}
+	freeaddrinfo(ai);
+	if (err && fd >= 0)
+		close(fd);
+	return err ? err : fd;
+}
+
+__attribute__((format(printf, 2, 0))) static void on_mhd_log(void *arg, const char *fmt, va_list ap)
+{
+	char line[256];
+	size_t n;
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	n = strcspn(line, "\n");
+	log_debug("http", "message=\"%.*s\"", (int)n, line);
+}
+
+int http_server_open(struct http_server **out, int fd, const struct http_server_config *config,
+		     const struct http_handlers *handlers, void *arg)
+{
+	struct http_server *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		close(fd);
+		return -ENOMEM;
+	}
+	s->config = *config;
+	s->handlers = handlers;
+	s->arg = arg;
+	idle_init(&s->idle, config->connections_kept);
+	s->daemon = MHD_start_daemon(
+	    (config->own_thread ? MHD_USE_EPOLL_INTERNAL_THREAD : MHD_USE_EPOLL) |
+		MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME,
+	    0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
+	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, config->connections_max,
+	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
+	    on_completed, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)config->connection_bytes,
+	    MHD_OPTION_CONNECTION_TIMEOUT, config->timeout_s, MHD_OPTION_END);
+	if (!s->daemon) {
+		close(fd);
+		free(s);
+		return -EIO;
+	}
+	*out = s;
+	return 0;
+}
+
+void http_server_close(struct http_server *s)
+{
+	if (!s)
+		return;
+	MHD_stop_daemon(s->daemon);
+	free(s);
+}
+
+int http_server_fd(const struct http_server *s)
+{
+	const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+
+	return info ? info->epoll_fd : -1;
+}
+
+bool http_server_is_due(const struct http_server *s)
+{
+	MHD_UNSIGNED_LONG_LONG wait_ms;
+
+	return MHD_get_timeout(s->daemon, &wait_ms) == MHD_YES && !wait_ms;
+}
+
+/* The descriptor reports new events only. Connections that can go on at once stay in the daemon's
+ * own list. */
+void http_server_run(struct http_server *s)
+{
+	for (int i = 0; i < TURNS; i++) {
+		MHD_run(s->daemon);
+		if (!http_server_is_due(s))
+			return;
+	}
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http_server.h - an HTTP server for untrusted clients, on libmicrohttpd. It bounds connections,
+ * headers and time, refuses names of other sites (http_hosts.h), makes room for new clients (idle.h)
+ * and sends answers. What a path means is its owner's.
+ * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
+#ifndef SYSOM_BASE_HTTP_HTTP_SERVER_H
+#define SYSOM_BASE_HTTP_HTTP_SERVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/http/http_answer.h"
+#include "base/http/http_hosts.h"
+#include "base/http/http_query.h"
+
+struct http_server;
+struct MHD_Connection;
+
+struct http_request {
+	struct http_server *server;
+	struct MHD_Connection *connection;
+	int fd;
+	bool get; /* or HEAD */
+	const char *method;
+	struct http_query query;
+	struct http_answer answer;
+	_Alignas(max_align_t) char own[]; /* the handlers'; zero at first */
+};
+
+/* Called on the server's thread. */
+struct http_handlers {
+	/* The headers are there. False: r->answer refuses the request. */
+	bool (*begin)(void *arg, struct http_request *r);
+	/* A piece of the body. False: hang up. */
+	bool (*body)(void *arg, struct http_request *r, const void *data, size_t bytes);
+	/* The request is complete, or was resumed. False: it is suspended; otherwise r->answer is
+	 * its answer. */
+	bool (*finish)(void *arg, struct http_request *r);
+	/* It was answered, or its client is gone. */
+	void (*end)(void *arg, struct http_request *r);
+	size_t own_bytes;	 /* of http_request.own */
+	size_t answer_max_bytes; /* of a body */
+};
+
+/* Of one or more servers. */
+struct http_counts {
+	atomic_ullong by_class[6];  /* answers, by hundreds of the status */
+	atomic_ullong foreign_host; /* requests refused for the name that they came by */
+	atomic_ullong evicted;	    /* connections ended to make room for others */
+};
+
+struct http_server_config {
+	const char *program;		/* as its configuration is named; borrowed */
+	const struct http_hosts *hosts; /* borrowed; NULL: any name will do */
+	struct http_counts *counts;	/* borrowed */
+	bool own_thread;		/* otherwise its owner runs it */
+	unsigned connections_max;
+	unsigned connections_kept; /* beyond it, a new connection ends an idle one */
+	unsigned connection_bytes; /* of headers */
+	unsigned timeout_s;
+	unsigned send_bytes; /* at a time, of one connection; the kernel doubles it. 0: its own */
+};
+
+/* Whether it is ADDRESS:PORT or NAME:PORT. */
+bool http_server_is_address(const char *listen);
+/* A listening socket; [V6]:PORT for IPv6. -EINVAL: no such address; -errno. */
+int http_server_listen(const char *listen);
+/* Takes fd, a listening socket. handlers: borrowed. -ENOMEM, -EIO. */
+int http_server_open(struct http_server **out, int fd, const struct http_server_config *config,
+		     const struct http_handlers *handlers, void *arg);
+/* No request may be suspended. NULL is a no-op. */
+void http_server_close(struct http_server *s);
+/* Without a thread of its own: this descriptor is ready when there is something to do. */
+int http_server_fd(const struct http_server *s);
+/* Takes a few turns, so that its owner's loop gets its own. */
+void http_server_run(struct http_server *s);
+/* Something is left to do, of which the descriptor tells nothing. */
+bool http_server_is_due(const struct http_server *s);
+
+void http_server_suspend(struct http_request *r);
+/* finish() is called again. r may be gone when this returns. */
+void http_server_resume(struct http_request *r);
+/* "" where there is no such header. */
+const char *http_server_header(const struct http_request *r, const char *name);
+
+#endif

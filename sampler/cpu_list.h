@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cpu_list.h - lists of CPUs as /sys has them: "0-3,8". Header only. Threads: any. */
+#ifndef SYSOM_SAMPLER_CPU_LIST_H
+#define SYSOM_SAMPLER_CPU_LIST_H
+
+#include <stdlib.h>
+
+/* The first range; what follows it, NULL where there is none. */
+static inline const char *cpu_list_next(const char *list, unsigned *first, unsigned *last)
+{
+	char *end;
+
+	*first = *last = (unsigned)strtoul(list, &end, 10);
+	if (end == list)
+		return NULL;
+	if (*end == '-')
+		*last = (unsigned)strtoul(end + 1, &end, 10);
+	return *end == ',' ? end + 1 : end;
+}
+
+#endif

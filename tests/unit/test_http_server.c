@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The server runs between the client's steps, so that nothing has to be waited for. */
+#include "base/http/http_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <netinet/in.h>
+
+#define BODY_BYTES 4096u
+
+static struct http_server *server;
+static struct http_counts counts;
+static struct http_hosts hosts;
+static struct http_request *suspended;
+static struct sockaddr_in here;
+static size_t body_bytes, ended;
+
+static bool on_begin(void *arg, struct http_request *r)
+{
+	if (r->get || !strcmp(r->method, "POST"))
+		return true;
+	http_answer_error(&r->answer, 405, "GET or POST");
+	return false;
+}
+
+static bool on_body(void *arg, struct http_request *r, const void *data, size_t bytes)
+{
+	body_bytes += bytes;
+	return !r->get;
+}
+
+static bool on_finish(void *arg, struct http_request *r)
+{
+	bool *seen = (bool *)r->own;
+
+	if (!strcmp(r->query.path, "/later") && !*seen) {
+		*seen = true;
+		suspended = r;
+		http_server_suspend(r);
+		return false;
+	}
+	if (!strcmp(r->query.path, "/large"))
+		while (!r->answer.body.failed)
+			buf_puts(&r->answer.body, "more ");
+	if (!strcmp(r->query.path, "/busy"))
+		http_answer_error(&r->answer, 503, "\"busy\"");
+	else
+		buf_printf(&r->answer.body, "{\"a\":\"%s\"}", http_query_get(&r->query, "a"));
+	return true;
+}
+
+static void on_end(void *arg, struct http_request *r)
+{
+	ended++;
+}
+
+static const struct http_handlers handlers = {.begin = on_begin,
+					      .body = on_body,
+					      .finish = on_finish,
+					      .end = on_end,
+					      .own_bytes = sizeof(bool),
+					      .answer_max_bytes = BODY_BYTES};
+
+static int setup(void **state)
+{
+	const struct http_server_config c = {.program = "tests",
+					     .hosts = &hosts,
+					     .counts = &counts,
+					     .connections_max = 8,
+					     .connections_kept = 4,
+					     .connection_bytes = 16384,
+					     .timeout_s = 10};
+	socklen_t bytes = sizeof(here);
+	int fd = http_server_listen("127.0.0.1:0");
+
+	memset(&counts, 0, sizeof(counts));
+	body_bytes = ended = 0;
+	return fd < 0 || getsockname(fd, (struct sockaddr *)&here, &bytes) ||
+	       http_hosts_init(&hosts, "", "") ||
+	       http_server_open(&server, fd, &c, &handlers, NULL);
+}
+
+static int teardown(void **state)
+{
+	http_server_close(server);
+	return 0;
+}
+
+static int say(const char *text)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&here, sizeof(here)), 0);
+	assert_int_equal(send(fd, text, strlen(text), 0), strlen(text));
+	return fd;
+}
+
+/* What came of it, up to the end of the connection. */
+static const char *hear(int fd)
+{
+	static char text[2 * BODY_BYTES];
+	size_t at = 0;
+	ssize_t n;
+
+	for (int turns = 0; turns < 1000000; turns++) {
+		http_server_run(server);
+		n = recv(fd, text + at, sizeof(text) - 1 - at, MSG_DONTWAIT);
+		if (!n)
+			break;
+		at += n > 0 ? (size_t)n : 0;
+	}
+	close(fd);
+	text[at] = '\0';
+	return text;
+}
+
+static const char *ask(const char *method, const char *path, const char *host, const char *body)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text),
+		 "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+		 method, path, host, strlen(body), body);
+	return hear(say(text));
+}
+
+static void expect(const char *answer, const char *status, const char *what)
+{
+	assert_memory_equal(answer, "HTTP/1.1 ", 9);
+	assert_memory_equal(answer + 9, status, 3);
+	assert_non_null(strstr(answer, what));
+}
+
+static void answers_with_headers_that_keep_browsers_from_guessing(void **state)
+{
+	const char *answer = ask("GET", "/x?a=1", "localhost", "");
+
+	expect(answer, "200", "\r\n\r\n{\"a\":\"1\"}");
+	assert_non_null(strstr(answer, "Content-Type: application/json\r\n"));
+	assert_non_null(strstr(answer, "X-Content-Type-Options: nosniff\r\n"));
+	assert_non_null(strstr(answer, "Cache-Control: no-store\r\n"));
+	answer = ask("HEAD", "/x?a=1", "localhost", "");
+	expect(answer, "200", "Content-Length: 9\r\n");
+	assert_non_null(strstr(answer, "Content-Security-Policy: default-src 'none'; "));
+	assert_null(strstr(answer, "{"));
+	assert_int_equal(counts.by_class[2], 2);
+	assert_int_equal(ended, 2);
+}
+
+static void refuses_names_of_other_sites_before_its_handlers(void **state)
+{
+	expect(ask("POST", "/x", "evil.example", "body"), "421",
+	       "{\"error\":\"this server does not accept the request's Host; "
+	       "add it to http.hosts of tests\"}");
+	assert_int_equal(counts.foreign_host, 1);
+	assert_int_equal(body_bytes, 0);
+}
+
+static void refuses_at_the_headers_and_names_the_methods(void **state)
+{
+	expect(ask("DELETE", "/x", "localhost", "body"), "405", "Allow: GET, HEAD\r\n");
+	assert_int_equal(body_bytes, 0);
+}
+
+static void hands_over_bodies_and_hangs_up_where_none_is_wanted(void **state)
+{
+	expect(ask("POST", "/x?a=2", "localhost", "body"), "200", "{\"a\":\"2\"}");
+	assert_int_equal(body_bytes, 4);
+	assert_string_equal(ask("GET", "/x", "localhost", "body"), "");
+}
+
+static void says_when_to_come_again(void **state)
+{
+	expect(ask("GET", "/busy", "localhost", ""), "503", "Retry-After: 1\r\n");
+	expect(ask("GET", "/busy", "localhost", ""), "503", "{\"error\":\"\\\"busy\\\"\"}");
+}
+
+static void an_answer_without_room_is_an_error(void **state)
+{
+	expect(ask("GET", "/large", "localhost", ""), "500",
+	       "\r\n\r\n{\"error\":\"the answer does not fit into memory\"}");
+}
+
+static void a_suspended_request_is_finished_when_it_is_resumed(void **state)
+{
+	int fd = say("GET /later?a=3 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+
+	suspended = NULL;
+	while (!suspended)
+		http_server_run(server);
+	http_server_resume(suspended);
+	expect(hear(fd), "200", "{\"a\":\"3\"}");
+	assert_int_equal(ended, 1);
+}
+
+static void idle_connections_make_room(void **state)
+{
+	int silent[6];
+
+	for (int i = 0; i < 6; i++)
+		silent[i] = say("GET /");
+	expect(ask("GET", "/x?a=4", "localhost", ""), "200", "{\"a\":\"4\"}");
+	assert_true(counts.evicted >= 3);
+	for (int i = 0; i < 6; i++)
+		close(silent[i]);
+}
+
+static void takes_addresses_names_and_ports(void **state)
+{
+	static const char *const good[] = {"127.0.0.1:0", "[::1]:9472", "localhost:65535"};
+	static const char *const bad[] = {
+	    "", "127.0.0.1", ":9472", "127.0.0.1:", "x:65536", "127.0.0.1:80x", "x:-1", "[::1]"};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+		assert_true(http_server_is_address(good[i]));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_false(http_server_is_address(bad[i]));
+}
+
+int main(void)
+{
+#define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    WITH(answers_with_headers_that_keep_browsers_from_guessing),
+	    WITH(refuses_names_of_other_sites_before_its_handlers),
+	    WITH(refuses_at_the_headers_and_names_the_methods),
+	    WITH(hands_over_bodies_and_hangs_up_where_none_is_wanted),
+	    WITH(says_when_to_come_again),
+	    WITH(an_answer_without_room_is_an_error),
+	    WITH(a_suspended_request_is_finished_when_it_is_resumed),
+	    WITH(idle_connections_make_room),
+	    cmocka_unit_test(takes_addresses_names_and_ports),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
