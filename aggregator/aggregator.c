@@ -365,10 +365,10 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
-				     "none of tcp://ADDRESS:PORT, ipc://PATH");
+				     "not tcp://ADDRESS:PORT or ipc://PATH");
 	else if (!http_server_is_address(s->http_listen))
 		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT with a numeric address");
+				     "not ADDRESS:PORT or NAME:PORT");
 	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
 		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (same_address(s->nng_listen, s->http_listen))

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Why not nng's own REP: nng 1.5 has a race. A connection never ends if one side closes because an
- * answer cannot be sent, while the other side is between a message's length and its body. The one
- * thread that frees connections then waits for it forever. A peer can cause this by asking much and
- * disconnecting. Here a connection has one operation at a time, so there is no race.
+ * docs/decisions/0032-rep.md says why we do not use nng's own REP. Here a connection has one
+ * operation at a time, so closing it races with nothing.
  *
  * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read
  * again. Every step has a deadline, except waiting for a message's first byte. nng's threads only

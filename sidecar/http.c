@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * HTTP on the loop's own thread: libmicrohttpd's epoll descriptor is one more source of the loop.
+ * HTTP on the loop's own thread: the server's descriptor is one more source of the loop.
  * Handlers therefore see a consistent node and need no lock. There are two listeners. TCP only
  * reads. The Unix control socket also changes things; only root and sysomd's own user can open
  * it. */
@@ -25,7 +25,8 @@
 
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING	16u
-/* Idle ones go beyond HTTP_KEPT; between the two is room for those that are on their way out. */
+/* Idle connections above HTTP_KEPT are closed. The difference leaves room for those still
+ * closing. */
 #define HTTP_CONNECTIONS 96u
 #define HTTP_KEPT	 64u
 #define HTTP_TRACE_NS	 900000000ull /* the answer is due within a second */
@@ -59,7 +60,7 @@ struct http {
 	ino_t control_inode;
 };
 
-/* rank=N; INT32_MIN when absent, false when it is no number. */
+/* Parses rank=N: INT32_MIN if absent; false if it is not a number. */
 static bool rank_argument(const struct http_query *q, int32_t *rank)
 {
 	const char *text = http_query_get(q, "rank");
@@ -77,8 +78,8 @@ static bool rank_argument(const struct http_query *q, int32_t *rank)
 	return true;
 }
 
-/* A name that several users' jobs have: nobody's is touched, and the answer names them. attached: only
- * processes that are still there count. True: refused. */
+/* Refuses a job name that jobs of several users have; the answer lists them. attached: count only
+ * attached processes. True: refused. */
 static bool refuses_name(struct node *n, struct http_request *r, bool attached)
 {
 	const char *job = http_query_get(&r->query, "job"), *keys[LIMIT_NODE_PROCESSES];
@@ -99,7 +100,7 @@ static bool refuses_name(struct node *n, struct http_request *r, bool attached)
 	if (count < 2)
 		return false;
 	buf_init(&why, HTTP_BODY_BYTES);
-	buf_puts(&why, "several users have a job of that name; name one of ");
+	buf_puts(&why, "several users have a job of this name; use one of ");
 	for (k = 0; k < count; k++)
 		buf_printf(&why, "%s%s", k ? ", " : "", keys[k]);
 	http_answer_error(&r->answer, 409, why.failed ? "" : (const char *)why.data);
@@ -142,8 +143,9 @@ static bool is_state(const struct process *p, uint32_t wanted)
 	       (wanted == RING_TRACE_OFF && p->link.trace_state == RING_TRACE_LATCHED);
 }
 
-/* changed: were in another state and are in the wanted one now. already: were in it before. The rest
- * of those asked has not said so in time, or can't (latched off by a fault of its own). */
+/* changed: processes that switched to the wanted state. already: processes that were in it before.
+ * The other processes did not answer in time, or cannot switch: an internal fault latched them
+ * off. */
 static void answer_trace(struct node *n, struct waiting *w, struct http_answer *a)
 {
 	uint32_t changed = 0, already = 0, done = 0;
@@ -201,7 +203,8 @@ static bool on_trace(struct node *n, struct http_request *r)
 	}
 	if (!want || (strcmp(want, "on") && strcmp(want, "off")) ||
 	    !rank_argument(&r->query, &rank)) {
-		http_answer_error(&r->answer, 400, "state=on|off[&rank=N][&job=J]");
+		http_answer_error(&r->answer, 400,
+				  "bad arguments; use state=on|off[&rank=N][&job=J]");
 		return true;
 	}
 	if (refuses_name(n, r, true))
@@ -209,7 +212,7 @@ static bool on_trace(struct node *n, struct http_request *r)
 	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
 	w = waiting_of(n, NULL);
 	if (!w) {
-		http_answer_error(&r->answer, 503, "too many requests wait");
+		http_answer_error(&r->answer, 503, "too many requests are waiting; try again");
 		return true;
 	}
 	*w = (struct waiting){.until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
@@ -250,7 +253,8 @@ static bool on_capture(struct node *n, struct http_request *r)
 	int32_t rank;
 
 	if (!rank_argument(&r->query, &rank) || !(seconds > 0) || seconds > 3600) {
-		http_answer_error(&r->answer, 400, "rank=N[&seconds=S][&job=J]");
+		http_answer_error(&r->answer, 400,
+				  "bad arguments; use rank=N[&seconds=S][&job=J], S up to 3600");
 		return true;
 	}
 	if (refuses_name(n, r, false))
@@ -328,9 +332,9 @@ static bool on_begin(void *arg, struct http_request *r)
 	if (r->get)
 		return true;
 	if (strcmp(r->method, "POST"))
-		http_answer_error(&r->answer, 405, "GET or POST");
+		http_answer_error(&r->answer, 405, "the method is neither GET nor POST");
 	else if (!l->control)
-		http_answer_error(&r->answer, 403, "on the control socket only");
+		http_answer_error(&r->answer, 403, "POST works on the control socket only");
 	else
 		return true;
 	return false;
@@ -338,7 +342,7 @@ static bool on_begin(void *arg, struct http_request *r)
 
 static bool on_body(void *arg, struct http_request *r, const void *data, size_t bytes)
 {
-	return true; /* not used */
+	return true; /* bodies are not used */
 }
 
 static bool on_finish(void *arg, struct http_request *r)
@@ -352,7 +356,7 @@ static bool on_finish(void *arg, struct http_request *r)
 	return true;
 }
 
-/* The peer may have hung up while it waited. */
+/* Frees the place of a peer that hung up while it waited. */
 static void on_end(void *arg, struct http_request *r)
 {
 	const struct listener *l = arg;

@@ -247,7 +247,7 @@ static int disk_put(struct spool *s, const struct spool_entry *e, const void *da
 		err = -errno;
 	err = replace_end(&file, err);
 	if (!err)
-		fsync(s->dirfd); /* some file systems refuse this on a directory */
+		fsync(s->dirfd); /* the file is synced; some file systems cannot sync a directory */
 	return err;
 }
 

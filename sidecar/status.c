@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/http/http_server.h"
 #include "base/http/prometheus.h"
 #include "base/text/json_text.h"
 #include "base/version.h"
@@ -490,23 +489,23 @@ static void uplink_series(struct node *n, struct buf *b)
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	prometheus_gauge(b, "sysom_uplink_connected", "1 while the aggregator is reached.",
+	prometheus_gauge(b, "sysom_uplink_connected", "1 while connected to the aggregator.",
 			 us.connected);
 	prometheus_counter(b, "sysom_uplink_windows_sent_total",
 			   "Windows committed by the aggregator.", (double)us.windows_sent);
 	prometheus_counter(b, "sysom_uplink_windows_dropped_total",
-			   "Windows given up, by any cause.", (double)us.windows_dropped);
+			   "Windows dropped, for any cause.", (double)us.windows_dropped);
 	prometheus_counter(b, "sysom_uplink_windows_rejected_total",
 			   "Windows the aggregator refused.", (double)us.windows_rejected);
-	prometheus_counter(b, "sysom_uplink_retries_total", "Requests that have to be made again.",
-			   (double)us.retries);
+	prometheus_counter(b, "sysom_uplink_retries_total",
+			   "Window requests that must be sent again.", (double)us.retries);
 	prometheus_counter(b, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
 	prometheus_gauge(b, "sysom_spool_bytes", "Bytes waiting in the spool.",
 			 (double)us.spool.bytes);
 	prometheus_gauge(b, "sysom_spool_memory_bytes",
-			 "Of these, in memory as the disk takes none.",
+			 "Spool bytes in memory because the disk is unusable.",
 			 (double)us.spool.memory_bytes);
-	prometheus_counter(b, "sysom_spool_disk_errors_total", "Writes that failed.",
+	prometheus_counter(b, "sysom_spool_disk_errors_total", "Spool writes that failed.",
 			   (double)us.spool.disk_errors);
 }
 
@@ -516,22 +515,22 @@ static void offer_series(struct node *n, struct buf *b)
 
 	symbol_offer_stats_get(n->offer, &st);
 	prometheus_counter(b, "sysom_symbols_noted_total",
-			   "Build IDs of the stacks that were sent.", (double)st.noted);
-	prometheus_counter(b, "sysom_symbols_forgotten_total", "Told of while there was no place.",
-			   (double)st.forgotten);
-	prometheus_counter(b, "sysom_symbols_needed_total", "Files that the aggregator lacked.",
-			   (double)st.needed);
-	prometheus_counter(b, "sysom_symbols_uploaded_total", "Files sent to it.",
+			   "Build IDs in the stacks that were sent.", (double)st.noted);
+	prometheus_counter(b, "sysom_symbols_forgotten_total",
+			   "Build IDs that found no place in the list.", (double)st.forgotten);
+	prometheus_counter(b, "sysom_symbols_needed_total",
+			   "Symbol files that the aggregator lacked.", (double)st.needed);
+	prometheus_counter(b, "sysom_symbols_uploaded_total", "Symbol files uploaded.",
 			   (double)st.uploaded);
 	prometheus_counter(b, "sysom_symbols_uploaded_bytes_total",
-			   "Bytes of these and of attempts.", (double)st.uploaded_bytes);
-	prometheus_counter(b, "sysom_symbols_no_file_total", "Without a file to send.",
+			   "Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
+	prometheus_counter(b, "sysom_symbols_no_file_total", "Build IDs without a file to upload.",
 			   (double)st.no_file);
-	prometheus_counter(b, "sysom_symbols_over_budget_total", "Put off for the day's budget.",
-			   (double)st.over_budget);
-	prometheus_counter(b, "sysom_symbols_refused_total", "Refused by the aggregator.",
+	prometheus_counter(b, "sysom_symbols_over_budget_total",
+			   "Uploads delayed by symbols.per_day.", (double)st.over_budget);
+	prometheus_counter(b, "sysom_symbols_refused_total", "Uploads that the aggregator refused.",
 			   (double)st.refused);
-	prometheus_counter(b, "sysom_symbols_failed_total", "Requests without an answer.",
+	prometheus_counter(b, "sysom_symbols_failed_total", "Upload requests without an answer.",
 			   (double)st.failed);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts about what serves the comparison of ranks: beats, sketches, the peers on this node, what the
- * aggregator asked for. */
+ * The part of the status about comparing ranks: beats, sketches, peers on this node, and commands
+ * from the aggregator. One table serves the JSON and the metrics. */
 #include <stdio.h>
 #include <string.h>
 

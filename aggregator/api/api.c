@@ -31,8 +31,8 @@ struct api {
 
 /* Of one request, in http_request.own. */
 struct question {
-	struct api_job job;	     /* the first; GET and HEAD */
-	struct api_request *symbols; /* what has a body */
+	struct api_job job;	     /* first member; GET and HEAD */
+	struct api_request *symbols; /* a request with a body */
 };
 
 static bool on_begin(void *arg, struct http_request *r)
@@ -73,7 +73,8 @@ static bool on_get(struct api *api, struct http_request *r)
 	if (api_pool_push(api->pool, &q->job))
 		return false;
 	atomic_fetch_add(&api->counts.busy, 1);
-	http_answer_error(&r->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait");
+	http_answer_error(&r->answer, MHD_HTTP_SERVICE_UNAVAILABLE,
+			  "too many requests are waiting; try again");
 	return true;
 }
 

@@ -16,7 +16,7 @@
 struct api;
 
 struct api_config {
-	const char *listen; /* ADDRESS:PORT ("[::1]:9472" for IPv6) */
+	const char *listen; /* base/http/http_server.h */
 	const char *hosts;  /* further Host names to accept (base/http/http_hosts.h) */
 	const char *store_dir;
 	struct symbols *symbols; /* borrowed; NULL: there is no Build-ID directory */

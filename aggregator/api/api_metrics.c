@@ -12,7 +12,7 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 		      "status", {"ok", s.windows_ok}, {"duplicate", s.windows_duplicate},
 		      {"retry", s.windows_retry}, {"reject", s.windows_reject});
 	prometheus_counter(b, "sysom_aggregator_windows_unsound_total",
-			   "Of the rejected windows: of impossible times or rank.",
+			   "Windows rejected because of impossible times or rank.",
 			   s.windows_unsound);
 	PROMETHEUS_BY(b, "sysom_aggregator_beats_total", "counter", "Beats received, by reply.",
 		      "status", {"ok", s.beats_ok}, {"reject", s.beats_reject});
@@ -20,17 +20,17 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 		      "Sketches received, by reply.", "status", {"ok", s.sketches_ok},
 		      {"reject", s.sketches_reject});
 	prometheus_counter(b, "sysom_aggregator_unknown_messages_total",
-			   "Messages of no known kind or version.", s.other_reject);
-	prometheus_counter(b, "sysom_aggregator_received_bytes_total", "Bytes of all messages.",
-			   s.received_bytes);
-	prometheus_gauge(b, "sysom_aggregator_connections", "Peers connected now.",
+			   "Messages of an unknown kind or version.", s.other_reject);
+	prometheus_counter(b, "sysom_aggregator_received_bytes_total",
+			   "Bytes of received messages.", s.received_bytes);
+	prometheus_gauge(b, "sysom_aggregator_connections", "Peers that are connected.",
 			 s.peers.connections);
 	prometheus_gauge(b, "sysom_aggregator_requests_waiting",
 			 "Messages that wait for their sender's turn.", s.peers.waiting);
 	prometheus_counter(b, "sysom_aggregator_connections_total", "Connections accepted.",
 			   s.peers.accepted);
 	PROMETHEUS_BY(b, "sysom_aggregator_connections_closed_total", "counter",
-		      "Connections that were hung up on, by reason.", "reason",
+		      "Connections closed by the aggregator, by reason.", "reason",
 		      {"broken", s.peers.broken}, {"overdue", s.peers.overdue},
 		      {"evicted", s.peers.evicted});
 }
@@ -49,9 +49,10 @@ static void metrics_store(const struct api_sources *api, struct buf *b)
 	prometheus_counter(b, "sysom_aggregator_incidents_opened_total", "Incidents opened.",
 			   s.incidents_opened);
 	prometheus_counter(b, "sysom_aggregator_incidents_evicted_total",
-			   "Open incidents closed for want of room.", s.incidents_evicted);
+			   "Open incidents closed to make room.", s.incidents_evicted);
 	prometheus_counter(b, "sysom_aggregator_incidents_renamed_total",
-			   "Open incidents built anew since names have come.", s.incidents_renamed);
+			   "Open incidents rebuilt because new symbol files gave names.",
+			   s.incidents_renamed);
 	prometheus_gauge(b, "sysom_aggregator_store_bytes", "Bytes used in the store.",
 			 s.store.bytes);
 	prometheus_gauge(b, "sysom_aggregator_store_windows", "Windows known to the store.",
@@ -59,7 +60,7 @@ static void metrics_store(const struct api_sources *api, struct buf *b)
 	prometheus_gauge(b, "sysom_aggregator_pending_bytes",
 			 "Bytes received and not yet committed.", s.pending_bytes);
 	prometheus_gauge(b, "sysom_aggregator_disk_full",
-			 "1 while windows are refused for want of space.", s.disk_full);
+			 "1 while windows are refused because the disk is full.", s.disk_full);
 	PROMETHEUS_BY(b, "sysom_aggregator_incidents", "gauge", "Incidents in the store, by state.",
 		      "state", {"open", s.store.open_incidents},
 		      {"closed", s.store.incidents - s.store.open_incidents});
@@ -76,53 +77,56 @@ static void metrics_verdicts(const struct api_sources *api, struct buf *b)
 	prometheus_counter(b, "sysom_aggregator_findings_total",
 			   "Findings without windows that were committed.", s.findings);
 	prometheus_counter(b, "sysom_aggregator_findings_dropped_total",
-			   "Findings for which there was no room.", s.findings_dropped);
-	prometheus_gauge(b, "sysom_aggregator_alerts_firing", "Alerts that fire.", alerts.firing);
+			   "Findings dropped because the queue was full.", s.findings_dropped);
+	prometheus_gauge(b, "sysom_aggregator_alerts_firing", "Firing alerts.", alerts.firing);
 	PROMETHEUS_BY(b, "sysom_aggregator_alert_posts_total", "counter",
 		      "POSTs to the webhook, by outcome.", "outcome", {"ok", alerts.sent},
 		      {"failed", alerts.failed});
 	prometheus_counter(b, "sysom_aggregator_alerts_dropped_total",
-			   "Alerts for which there was no room.", alerts.dropped);
+			   "Alerts dropped because there was no room.", alerts.dropped);
 }
 
 static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 {
 	PROMETHEUS_BY(b, "sysom_aggregator_refused_total", "counter",
-		      "What was said about ranks and not believed, by reason.", "reason",
+		      "Reports about ranks that were refused, by reason.", "reason",
 		      {"foreign", f->refused_foreign}, {"range", f->refused_range},
 		      {"world", f->refused_world}, {"node", f->refused_node},
 		      {"backwards", f->refused_backwards}, {"repeated", f->refused_repeated},
 		      {"processes", f->refused_processes}, {"window", f->refused_window},
 		      {"sketch", f->refused_sketch});
-	prometheus_gauge(b, "sysom_aggregator_quarantined_ranks",
-			 "Ranks that show no communicator of their job: compared with nobody.",
-			 f->ranks_quarantined);
+	prometheus_gauge(
+	    b, "sysom_aggregator_quarantined_ranks",
+	    "Ranks without a communicator of their job; they are compared with nobody.",
+	    f->ranks_quarantined);
 	PROMETHEUS_BY(b, "sysom_aggregator_detect_dropped", "gauge",
-		      "Of the known jobs, what was not compared, by reason.", "reason",
-		      {"bad", f->bad}, {"stale", f->stale}, {"ahead", f->ahead},
+		      "Steps and collectives of known jobs that were not compared, by reason.",
+		      "reason", {"bad", f->bad}, {"stale", f->stale}, {"ahead", f->ahead},
 		      {"unplaced", f->unplaced}, {"no_room", f->no_room}, {"thinned", f->thinned});
 }
 
 static void metrics_detect(struct buf *b, const struct fleet_totals *f)
 {
-	prometheus_gauge(b, "sysom_aggregator_suspects",
-			 "Ranks that a finding names which has not ended.", f->suspects);
+	prometheus_gauge(b, "sysom_aggregator_suspects", "Ranks that an open finding names.",
+			 f->suspects);
 	prometheus_gauge(b, "sysom_aggregator_compared_rows",
-			 "Rows of steps compared in the known jobs.", f->rows);
+			 "Steps compared across the ranks of known jobs.", f->rows);
 	prometheus_gauge(b, "sysom_aggregator_detect_bytes",
 			 "Memory of the comparison and the waterlines.", f->bytes);
 	PROMETHEUS_BY(b, "sysom_aggregator_detected_total", "counter",
-		      "What detection opened, by kind.", "kind", {"slow_rank", f->findings},
-		      {"imbalance", f->imbalances}, {"hang", f->hangs}, {"uniform", f->uniform});
+		      "Findings that detection opened, by kind.", "kind",
+		      {"slow_rank", f->findings}, {"imbalance", f->imbalances}, {"hang", f->hangs},
+		      {"uniform", f->uniform});
 	PROMETHEUS_BY(b, "sysom_aggregator_commands_total", "counter",
 		      "Commands for nodes, by kind.", "kind", {"window", f->commands_window},
 		      {"hold", f->commands_hold}, {"suspect", f->commands_suspect});
 	prometheus_counter(b, "sysom_aggregator_commands_refused_total",
-			   "Commands beyond what a job or node may be asked.", f->commands_refused);
+			   "Commands not sent because of the limits per job and node.",
+			   f->commands_refused);
 	prometheus_gauge(b, "sysom_aggregator_sketch_bytes", "Bytes of the ranks' last sketches.",
 			 f->sketch_bytes);
 	prometheus_counter(b, "sysom_aggregator_sketches_dropped_total",
-			   "Sketches that were not kept for want of room.", f->sketches_dropped);
+			   "Sketches dropped because there was no room.", f->sketches_dropped);
 	prometheus_counter(b, "sysom_aggregator_baselines_saved_total", "Baselines written.",
 			   f->baselines_saved);
 	prometheus_counter(b, "sysom_aggregator_baselines_failed_total",
@@ -140,13 +144,13 @@ static void metrics_fleet(const struct api_sources *api, struct buf *b)
 	PROMETHEUS_BY(b, "sysom_aggregator_nodes", "gauge", "Known nodes, by liveness.", "alive",
 		      {"yes", f.nodes_alive}, {"no", f.nodes - f.nodes_alive});
 	prometheus_gauge(b, "sysom_aggregator_lost_events",
-			 "Events lost on the known ranks, all causes.", f.lost);
+			 "Events that known ranks lost, for any cause.", f.lost);
 	prometheus_gauge(b, "sysom_aggregator_node_windows_dropped",
-			 "Windows that the known nodes dropped unsent.", f.windows_dropped);
+			 "Windows that known nodes dropped before sending.", f.windows_dropped);
 	prometheus_counter(b, "sysom_aggregator_fleet_dropped_total",
-			   "Beat entries for which there was no room.", f.dropped);
+			   "Entries of beats dropped because there was no room.", f.dropped);
 	prometheus_gauge(b, "sysom_aggregator_fleet_slice_ranks",
-			 "Jobs or ranks that one turn of the fleet's lock looked at, at most.",
+			 "Most jobs or ranks handled while the fleet's lock was held once.",
 			 f.slice_most);
 	metrics_refused(b, &f);
 	metrics_detect(b, &f);
@@ -161,11 +165,11 @@ static void metrics_http(const struct api_counts *c, struct buf *b)
 		      {"4xx", atomic_load(&c->server.by_class[4])},
 		      {"5xx", atomic_load(&c->server.by_class[5])});
 	PROMETHEUS_BY(b, "sysom_aggregator_http_refused_total", "counter",
-		      "Requests that were not looked at, by reason.", "reason",
+		      "Requests refused before they were read, by reason.", "reason",
 		      {"host", atomic_load(&c->server.foreign_host)},
 		      {"busy", atomic_load(&c->busy)});
 	prometheus_counter(b, "sysom_aggregator_http_evicted_total",
-			   "Connections ended to make room for others.",
+			   "HTTP connections closed to make room for others.",
 			   atomic_load(&c->server.evicted));
 }
 

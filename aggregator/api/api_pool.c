@@ -26,7 +26,7 @@ struct api_pool {
 	bool stopping;
 };
 
-/* Does not use the job after resuming: the connection may already be gone. */
+/* Does not use the job after resuming: its request may already be gone. */
 static void finish(struct api_pool *p, struct api_job *job)
 {
 	struct http_request *r = job->request;

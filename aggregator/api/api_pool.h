@@ -34,7 +34,7 @@ int api_pool_open(struct api_pool **out, const struct api_pool_config *config);
 /* Refuses waiting jobs. Call before the server stops: no connection may be suspended then. */
 void api_pool_stop(struct api_pool *p);
 void api_pool_close(struct api_pool *p); /* NULL is a no-op */
-/* Suspends the connection until the answer is ready. false: too many jobs wait. */
+/* Suspends the request until the answer is ready. false: too many jobs wait. */
 bool api_pool_push(struct api_pool *p, struct api_job *job);
 bool api_pool_is_done(struct api_pool *p, const struct api_job *job);
 

@@ -76,7 +76,7 @@ static bool resolve(const struct api_sources *api, const char *asked, char key[W
 	return false;
 }
 
-/* What is asked of one job. */
+/* Answers a request about one job. */
 static void get_of_job(const struct api_sources *api, const struct http_query *q, const char *name,
 		       struct http_answer *a)
 {
@@ -86,7 +86,7 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 	char key[WIRE_TEXT_BYTES];
 
 	if (!job || !is_text(job) || (role && !is_text(role)))
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "job: the name of one");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 	else if (!resolve(api, job, key, a))
 		return;
 	else if (!strcmp(what, "roles"))
@@ -109,7 +109,7 @@ static void get_baseline(const struct api_sources *api, const struct http_query 
 	json_t *j = NULL;
 
 	if (!job || !is_text(job) || !role || !is_text(role)) {
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "job, role: the names of both");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" and \"role\" must be names");
 		return;
 	}
 	if (!resolve(api, job, key, a))
@@ -129,20 +129,20 @@ static void get_sketch(const struct api_sources *api, const struct http_query *q
 	if (!job || !is_text(job) || !http_query_number(q, "rank", INT32_MAX, &rank) ||
 	    rank > INT32_MAX)
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				  "job, rank: the name of one and a number");
+				  "\"job\" must be a job name, and \"rank\" a number");
 	else if (resolve(api, job, key, a))
 		answer_known(a, fleet_sketch_json(api->fleet, key, (int32_t)rank),
 			     "no such rank, or it has sent no sketch");
 }
 
-/* Entries of a page; false: refused. */
+/* Reads the page's limit; false: an error was answered. */
 static bool take_limit(const struct http_query *q, struct http_answer *a, uint64_t initial,
 		       uint32_t *limit)
 {
 	uint64_t n = initial;
 
 	if (!http_query_number(q, "limit", LIMIT_API_INCIDENTS, &n) || !n) {
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "limit: 1 to 1000");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"limit\" must be 1 to 1000");
 		return false;
 	}
 	*limit = (uint32_t)n;
@@ -157,7 +157,7 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 	int err;
 
 	if (page.job && !is_text(page.job)) {
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "job: not a job's name");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 		return;
 	}
 	if (!take_limit(q, a, LIMIT_API_RANKS, &page.limit))
@@ -166,7 +166,7 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 							   &a->body);
 	if (err == -EINVAL)
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				  "after: the \"next\" of the page before");
+				  "\"after\" must be the \"next\" of the page before");
 	else if (err)
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
@@ -191,18 +191,19 @@ static void get_incidents(const struct api_sources *api, const struct http_query
 	const char *after = http_query_get(q, "after");
 
 	if (list.job && !is_text(list.job))
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "job: not a job's name");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
 	else if (list.state && strcmp(list.state, "open") && strcmp(list.state, "closed"))
-		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "state: open or closed");
+		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"state\" must be open or closed");
 	else if (after && store_list_after(&list, after))
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				  "after: the \"next\" of the page before");
+				  "\"after\" must be the \"next\" of the page before");
 	else if (take_limit(q, a, LIMIT_DEFAULT, &list.limit) &&
 		 store_list(api->store, &list, &a->body))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* Newline-delimited, so that a reader may take line by line and come back with the last one's time. */
+/* One JSON object per line, so that a client can read line by line and continue after the last
+ * line's time. */
 static void get_feed(const struct api_sources *api, const struct http_query *q, const char *name,
 		     struct http_answer *a)
 {
@@ -211,7 +212,7 @@ static void get_feed(const struct api_sources *api, const struct http_query *q, 
 
 	if (!http_query_number(q, "since", UINT64_MAX, &since)) {
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
-				  "since: the updated_unix_ns of the last line had");
+				  "\"since\" must be the updated_unix_ns of the last line read");
 		return;
 	}
 	if (!take_limit(q, a, LIMIT_DEFAULT, &limit))

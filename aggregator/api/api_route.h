@@ -17,10 +17,10 @@
 /* A body has at most so many bytes. */
 #define API_ANSWER_BYTES (2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES)
 
-/* The server's counters, for /metrics. */
+/* Counters, for /metrics. */
 struct api_counts {
 	struct http_counts server;
-	atomic_ullong busy; /* requests refused since too many wait */
+	atomic_ullong busy; /* requests refused because too many wait */
 };
 
 struct api_sources {
@@ -33,7 +33,7 @@ struct api_sources {
 	const struct api_counts *http;
 };
 
-/* A GET. */
+/* Answers a GET. */
 void api_route(const struct api_sources *api, const struct http_query *q, struct http_answer *a);
 /* api_metrics.c */
 void api_metrics(const struct api_sources *api, struct http_answer *a);

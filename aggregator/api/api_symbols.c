@@ -101,7 +101,7 @@ void api_symbols_close(struct api_symbols *a)
 
 /* ---- requests ---- */
 
-/* 0: no session's name. */
+/* 0: not a session's name. */
 static uint64_t parse_session(const char *url)
 {
 	uint8_t bytes[8];
@@ -115,7 +115,7 @@ static uint64_t parse_session(const char *url)
 	return session;
 }
 
-/* The status it is refused with, or 0. */
+/* The status to refuse the request with, or 0. */
 static unsigned classify(struct api_request *r, const char **why)
 {
 	const char *method = r->job.request->method, *url = r->job.request->query.path;
@@ -156,7 +156,7 @@ static unsigned check_headers(struct api_request *r, const char **why)
 				: "the Content-Type must be application/json";
 	if (strncasecmp(type, want, strlen(want)))
 		return MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
-	*why = "no Content-Length";
+	*why = "the request has no Content-Length";
 	if (!text_number(http_server_header(r->job.request, MHD_HTTP_HEADER_CONTENT_LENGTH),
 			 UINT64_MAX, &length))
 		return MHD_HTTP_LENGTH_REQUIRED;
@@ -164,7 +164,7 @@ static unsigned check_headers(struct api_request *r, const char **why)
 				: "the body may have 1 MiB at most";
 	if (length > max)
 		return MHD_HTTP_CONTENT_TOO_LARGE;
-	*why = "offset: where this chunk begins";
+	*why = "\"offset\" must be the position of this chunk";
 	offset = http_query_get(&r->job.request->query, "offset");
 	if (r->kind == CHUNK && (!offset || !text_number(offset, INT64_MAX, &r->offset)))
 		return MHD_HTTP_BAD_REQUEST;
@@ -276,9 +276,10 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 		return;
 	symbols_stats(a->symbols, &st);
 	prometheus_gauge(b, "sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files);
-	prometheus_gauge(b, "sysom_aggregator_symbol_bytes", "Their bytes.", st.store.bytes);
-	prometheus_counter(b, "sysom_aggregator_symbol_evicted_total", "Removed for want of room.",
-			   st.store.evicted);
+	prometheus_gauge(b, "sysom_aggregator_symbol_bytes", "Bytes of the symbol files.",
+			 st.store.bytes);
+	prometheus_counter(b, "sysom_aggregator_symbol_evicted_total",
+			   "Symbol files removed because of symbols.max_bytes.", st.store.evicted);
 	prometheus_gauge(b, "sysom_aggregator_symbol_uploads", "Uploads in progress.",
 			 st.store.uploading);
 	prometheus_counter(b, "sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.",
@@ -286,23 +287,23 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 	prometheus_counter(b, "sysom_aggregator_symbol_uploads_stored_total",
 			   "Uploads finished and stored.", st.store.finished);
 	prometheus_counter(b, "sysom_aggregator_symbol_uploads_replaced_total",
-			   "Of these, in place of a poorer file.", st.store.replaced);
+			   "Uploads that replaced a file of lower quality.", st.store.replaced);
 	prometheus_counter(b, "sysom_aggregator_symbol_uploads_abandoned_total",
-			   "Given up for being idle.", st.store.abandoned);
-	prometheus_counter(b, "sysom_aggregator_symbol_received_bytes_total", "Bytes of chunks.",
-			   st.store.received_bytes);
+			   "Uploads dropped because they were idle.", st.store.abandoned);
+	prometheus_counter(b, "sysom_aggregator_symbol_received_bytes_total",
+			   "Bytes of uploaded chunks.", st.store.received_bytes);
 	PROMETHEUS_BY(b, "sysom_aggregator_symbol_refused_total", "counter",
 		      "Uploads refused, by reason.", "reason", {"known", st.store.refused_known},
 		      {"room", st.store.refused_room}, {"damaged", st.store.refused_damaged},
 		      {"foreign", st.store.refused_build_id},
 		      {"stripped", st.store.refused_stripped}, {"order", st.store.refused_order});
-	prometheus_counter(b, "sysom_aggregator_symbol_asked_addresses_total",
-			   "Addresses asked for.", st.asked_addresses);
+	prometheus_counter(b, "sysom_aggregator_symbol_asked_addresses_total", "Addresses to name.",
+			   st.asked_addresses);
 	prometheus_counter(b, "sysom_aggregator_symbol_named_addresses_total",
-			   "Of these, with a name.", st.named_addresses);
+			   "Addresses that got a name.", st.named_addresses);
 	prometheus_gauge(b, "sysom_aggregator_symbol_index_files", "Index files.",
 			 st.resolver.index_files);
-	prometheus_gauge(b, "sysom_aggregator_symbol_index_bytes", "Their bytes.",
+	prometheus_gauge(b, "sysom_aggregator_symbol_index_bytes", "Bytes of the indexes.",
 			 st.resolver.index_bytes);
 	prometheus_counter(b, "sysom_aggregator_symbol_index_built_total", "Indexes built.",
 			   st.resolver.built);

@@ -20,16 +20,17 @@ struct api_request;
 
 /* symbols NULL: every request gets 404. 0, -ENOMEM, -errno of the thread. */
 int api_symbols_open(struct api_symbols **out, struct symbols *symbols);
-/* Answers waiting requests with 503 and resumes every connection. Call before MHD_stop_daemon. NULL
+/* Answers waiting requests with 503 and resumes every connection. Call before the server closes. NULL
  * is a no-op. */
 void api_symbols_stop(struct api_symbols *a);
 void api_symbols_close(struct api_symbols *a); /* after the server; NULL is a no-op */
 
-/* The headers of a request that is not GET or HEAD have come. *out: the request, to be released with
- * api_symbols_forget; NULL where it is refused: the status then is not 0, and the text in why. */
+/* Takes the headers of a request other than GET or HEAD. *out: the request, to be released with
+ * api_symbols_forget; NULL if it is refused: then the result is the HTTP status, and *why the
+ * reason. */
 unsigned api_symbols_begin(struct api_symbols *a, struct http_request *request,
 			   struct api_request **out, const char **why);
-/* A piece of the body. false: hang up. */
+/* Takes a piece of the body. false: disconnect. */
 bool api_symbols_data(struct api_request *r, const void *data, size_t bytes);
 /* Call after the body, and again after being resumed. The status, with the answer in *body (the
  * caller's from then on); 0: suspended. */

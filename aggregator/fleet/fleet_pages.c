@@ -338,8 +338,8 @@ static void put_rank_series(struct buf part[SERIES], const char *job, const stru
 				  job, "rank", rank, NULL);
 }
 
-/* Of each family in a buffer of its own, since its series stand together. A rank that two nodes claim is
- * the first one's: the other row is contested. */
+/* One buffer per family, because a family's series must be together. If two nodes claim a rank, its
+ * series show the first; the other row is contested. */
 static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
 			   struct buf part[SERIES])
 {

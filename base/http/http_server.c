@@ -41,24 +41,27 @@ static enum MHD_Result send_answer(struct http_request *r)
 	enum MHD_Result ok;
 
 	if (a->body.failed)
-		http_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR, "no room for the answer");
+		http_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR,
+				  "the answer does not fit into memory");
 	atomic_fetch_add(&s->config.counts->by_class[a->status / 100 % 6], 1);
 	response = MHD_create_response_from_buffer(
 	    a->body.bytes, a->body.data ? a->body.data : (void *)"",
 	    a->body.data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
 	if (!response)
 		return MHD_NO;
-	buf_init(&a->body, 0); /* its bytes are the response's now */
+	buf_init(&a->body, 0); /* the response owns the bytes now */
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "Content-Security-Policy",
+				"default-src 'none'; style-src 'unsafe-inline'");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, a->allow);
 	if (a->status == MHD_HTTP_SERVICE_UNAVAILABLE)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	ok = MHD_queue_response(r->connection, a->status, response);
 	MHD_destroy_response(response);
-	idle_set_busy(&s->idle, r->fd, false); /* its client has to take the answer */
+	idle_set_busy(&s->idle, r->fd, false); /* the peer must now read the answer */
 	return ok;
 }
 
@@ -74,7 +77,8 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 		idle_remove(&s->idle, fd);
 		return;
 	}
-	/* else it sends a page at once, and /healthz waits for those of all connections */
+	/* a larger buffer would take a whole page at once, and /healthz would wait for the pages of
+	 * all connections */
 	if (s->config.send_bytes)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &s->config.send_bytes,
 			   sizeof(s->config.send_bytes));
@@ -110,7 +114,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 			     const char *method, void **state)
 {
 	struct http_request *r = calloc(1, sizeof(*r) + s->handlers->own_bytes);
-	char why[96];
+	char why[128];
 
 	if (!r)
 		return MHD_NO;
@@ -127,8 +131,10 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 	    !http_hosts_allows(s->config.hosts, MHD_lookup_connection_value(
 						    c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
 		atomic_fetch_add(&s->config.counts->foreign_host, 1);
-		snprintf(why, sizeof(why), "not by this name: add it to http.hosts of %s",
-			 s->config.program);
+		snprintf(
+		    why, sizeof(why),
+		    "this server does not accept the request's Host; add it to http.hosts of %s",
+		    s->config.program);
 		http_answer_error(&r->answer, MHD_HTTP_MISDIRECTED_REQUEST, why);
 		return send_answer(r);
 	}

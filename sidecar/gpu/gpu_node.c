@@ -366,7 +366,7 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 		gpu_poll_state(g->poll, &st);
 	prometheus_gauge(b, "sysom_gpu_nvml", "1 while NVML answers.", st.open);
 	prometheus_counter(b, "sysom_gpu_polls_total", "Rounds over all GPUs.", st.polls);
-	prometheus_counter(b, "sysom_gpu_poll_seconds_total", "How long they took.",
+	prometheus_counter(b, "sysom_gpu_poll_seconds_total", "Time spent in these rounds.",
 			   (double)st.poll_ns * 1e-9);
 	prometheus_counter(b, "sysom_gpu_lost_total",
 			   "Readings and XIDs overwritten before they were used.", st.lost);
@@ -381,7 +381,8 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 					   values[k].unit,
 				       NULL, b);
 	}
-	prometheus_metric(b, "sysom_gpu_throttled", "gauge", "1 while this holds the clocks down.");
+	prometheus_metric(b, "sysom_gpu_throttled", "gauge",
+			  "1 while this reason limits the clocks.");
 	for (uint32_t i = 0; i < g->count; i++)
 		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
 		     k++)
@@ -392,7 +393,8 @@ void gpu_node_metrics(const struct node *n, struct buf *b)
 			  "XID errors that the driver reported.");
 	for (uint32_t i = 0; i < g->count; i++)
 		sample(g, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, b);
-	prometheus_metric(b, "sysom_gpu_answers", "gauge", "0: the GPU gives NVML no answer.");
+	prometheus_metric(b, "sysom_gpu_answers", "gauge",
+			  "0 if the GPU does not answer NVML, else 1.");
 	for (uint32_t i = 0; i < g->count; i++)
 		sample(g, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, b);
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -219,7 +218,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	if (own.inode) {
 		o->rodata->task_number_ns = own.inode;
 		o->rodata->task_number_ns_level = own.level;
-		/* numbers of the first namespace are not ours to know */
+		/* os_marks is indexed by numbers of the first namespace, which we do not know */
 		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}
 	o->rodata->os_by_storage = by_storage;

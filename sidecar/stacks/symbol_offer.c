@@ -244,7 +244,7 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 
 /* ---- one file ---- */
 
-/* By an identity only the file that is mapped is found, or one that is equal to it: another one with its
+/* The identity selects the mapped file, or one with equal content. A file that only has the same
  * Build ID could have any names. */
 static struct symbol_reader_file file_of(const struct note *n)
 {

@@ -149,6 +149,7 @@ static void answers_with_headers_that_keep_browsers_from_guessing(void **state)
 	assert_non_null(strstr(answer, "Cache-Control: no-store\r\n"));
 	answer = ask("HEAD", "/x?a=1", "localhost", "");
 	expect(answer, "200", "Content-Length: 9\r\n");
+	assert_non_null(strstr(answer, "Content-Security-Policy: default-src 'none'; "));
 	assert_null(strstr(answer, "{"));
 	assert_int_equal(counts.by_class[2], 2);
 	assert_int_equal(ended, 2);
@@ -157,7 +158,8 @@ static void answers_with_headers_that_keep_browsers_from_guessing(void **state)
 static void refuses_names_of_other_sites_before_its_handlers(void **state)
 {
 	expect(ask("POST", "/x", "evil.example", "body"), "421",
-	       "{\"error\":\"not by this name: add it to http.hosts of tests\"}");
+	       "{\"error\":\"this server does not accept the request's Host; "
+	       "add it to http.hosts of tests\"}");
 	assert_int_equal(counts.foreign_host, 1);
 	assert_int_equal(body_bytes, 0);
 }
@@ -184,7 +186,7 @@ static void says_when_to_come_again(void **state)
 static void an_answer_without_room_is_an_error(void **state)
 {
 	expect(ask("GET", "/large", "localhost", ""), "500",
-	       "\r\n\r\n{\"error\":\"no room for the answer\"}");
+	       "\r\n\r\n{\"error\":\"the answer does not fit into memory\"}");
 }
 
 static void a_suspended_request_is_finished_when_it_is_resumed(void **state)
