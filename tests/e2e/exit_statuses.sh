@@ -28,6 +28,9 @@ TABLE="
 0 status $UP $CONTROL
 0 status $NOBODY $CONTROL
 3 status $NOBODY $NONE
+0 preload $WORK/shared
+2 preload
+3 preload /dev/null/none
 2 status --url ftp://x
 0 top --once $UP
 1 top --once --job nope $UP

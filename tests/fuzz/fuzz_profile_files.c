@@ -30,11 +30,11 @@ static void beside_itself(struct profile *p)
 	free(d);
 }
 
-/* The page has no markup but its own. */
+/* The page has no markup but its own: no name ends its script, or begins a comment in it. */
 static void draw(const struct folded *f)
 {
 	struct profile_tree t;
-	char *text = NULL, *script;
+	char *text = NULL, *script, *end;
 	size_t bytes;
 	FILE *to;
 
@@ -47,8 +47,9 @@ static void draw(const struct folded *f)
 		    to, &t, &(struct profile_flame){.title = "t", .note = "n", .share_min = 0});
 		fclose(to);
 		script = memmem(text, bytes, "const DATA", 10);
-		if (!script ||
-		    memmem(script, (size_t)(strstr(script, "</script>") - script), "<", 1))
+		end = script ? strstr(script, "</") : NULL;
+		if (!end || strncmp(end, "</script>", 9) ||
+		    memmem(script, (size_t)(end - script), "<!", 2))
 			abort();
 	} else if (to) {
 		fclose(to);
