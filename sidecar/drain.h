@@ -26,10 +26,10 @@ struct drain_pace {
 
 int drain_open(struct drain **out); /* -ENOMEM */
 void drain_close(struct drain *d);  /* NULL is a no-op */
-/* Before the process is told that it is accepted. */
+/* Call before the process receives its acceptance. */
 void drain_prepare(struct process *p);
 void drain_turn(struct node *n);
-/* All that is left of one process. */
+/* Reads all that is left in the ring of one process. */
 void drain_last(struct process *p);
 /* Until the next turn. */
 uint32_t drain_ms(const struct drain *d);

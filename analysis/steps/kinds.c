@@ -202,12 +202,13 @@ static void pass_unseen(struct kinds *k, uint64_t first, uint64_t last)
 		k->unseen[k->unseens++ % KINDS_UNSEEN] = (struct interval){first, last};
 }
 
-static bool is_unseen(const struct kinds *k, uint64_t step, uint64_t most)
+/* The interval of unjudged steps near that step; NULL: it was judged. */
+static const struct interval *unseen_at(const struct kinds *k, uint64_t step, uint64_t most)
 {
 	for (uint32_t i = 0; i < KINDS_UNSEEN && i < k->unseens; i++)
 		if (k->unseen[i].first <= step + most && step <= k->unseen[i].last + most)
-			return true;
-	return false;
+			return &k->unseen[i];
+	return NULL;
 }
 
 /* The occurrence at this distance before *at; *at becomes its step. Places without a judged step are
@@ -221,11 +222,18 @@ static const struct event *one_before(const struct kinds *k, uint64_t *at, uint6
 	*is_empty = false;
 	while (*at >= period && *at - period >= k->start) {
 		const struct event *e = event_at(k, *at - period, most, part, first_ns);
+		const struct interval *unseen;
 
 		*at = e ? e->first : *at - period;
-		*is_empty = !e && !is_unseen(k, *at, most);
-		if (e || *is_empty)
+		if (e)
 			return e;
+		unseen = unseen_at(k, *at, most);
+		*is_empty = !unseen;
+		if (!unseen)
+			return NULL;
+		/* no event lies in it: on to its first place at once */
+		if (*at > unseen->first + most)
+			*at -= (*at - unseen->first - most) / period * period;
 	}
 	return NULL;
 }
@@ -250,7 +258,6 @@ static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint3
 {
 	for (uint32_t i = 0; i < event_count(k); i++) {
 		const struct event *e = &k->event[i];
-
 		uint64_t at = e->first;
 		bool is_empty;
 
@@ -403,12 +410,6 @@ static bool was_seen(const struct kinds *k, uint32_t part, double extra_ns)
 	return false;
 }
 
-static struct place *drop(struct place *p)
-{
-	p->used = false;
-	return NULL;
-}
-
 static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double extra_ns)
 {
 	struct place *p;
@@ -420,8 +421,10 @@ static void open_stretch(struct kinds *k, uint64_t step, uint32_t part, double e
 	k->is_open = true;
 	p = kind_at(k, step, part, extra_ns);
 	/* Two unrelated stretches may have founded it, at the distance of a later fault's steps. */
-	if (p && p->count < thresholds.count.few && !repeats(k, step, p->period, part, extra_ns))
-		p = drop(p);
+	if (p && p->count < thresholds.count.few && !repeats(k, step, p->period, part, extra_ns)) {
+		p->used = false;
+		p = NULL;
+	}
 	if (!p)
 		p = find_kind(k, step, part, extra_ns);
 	if (p)

@@ -18,6 +18,7 @@ void service_init(void)
 	sd_listen_fds(0); /* sets close-on-exec */
 }
 
+/* path NULL: the first one of this type. */
 static int passed(const char *path, int type)
 {
 	int count = sd_listen_fds(0);
@@ -86,20 +87,15 @@ void service_unlisten(const char *path, ino_t inode)
 
 bool service_listener_path(int type, char *out, size_t out_bytes)
 {
-	int count = sd_listen_fds(0);
+	struct sockaddr_un address = {0};
+	socklen_t bytes = sizeof(address) - 1;
+	int fd = passed(NULL, type);
 
-	for (int fd = SD_LISTEN_FDS_START; fd < SD_LISTEN_FDS_START + count; fd++) {
-		struct sockaddr_un address = {0};
-		socklen_t bytes = sizeof(address) - 1;
-
-		if (sd_is_socket_unix(fd, type, 1, NULL, 0) <= 0 ||
-		    getsockname(fd, (struct sockaddr *)&address, &bytes) ||
-		    address.sun_path[0] != '/' || strlen(address.sun_path) >= out_bytes)
-			continue;
-		strcpy(out, address.sun_path);
-		return true;
-	}
-	return false;
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)&address, &bytes) ||
+	    address.sun_path[0] != '/' || strlen(address.sun_path) >= out_bytes)
+		return false;
+	strcpy(out, address.sun_path);
+	return true;
 }
 
 const char *service_state_dir(void)

@@ -75,7 +75,7 @@ void http_server_close(struct http_server *s);
 int http_server_fd(const struct http_server *s);
 /* Takes a few turns, so that its owner's loop gets its own. */
 void http_server_run(struct http_server *s);
-/* Something is left to do, of which the descriptor tells nothing. */
+/* Work is left that the descriptor does not report: call http_server_run soon. */
 bool http_server_is_due(const struct http_server *s);
 
 void http_server_suspend(struct http_request *r);

@@ -17,7 +17,7 @@
 struct replay_csv;
 /* path "-" is standard input. 0 or -errno. */
 int replay_csv_open(struct replay_csv **out, const char *path);
-/* Takes the reader, of which at most the first byte was looked at. 0 or -ENOMEM. */
+/* Takes the reader. At most its first byte may have been read. 0 or -ENOMEM. */
 int replay_csv_take(struct replay_csv **out, struct trace_reader *reader);
 void replay_csv_close(struct replay_csv *c); /* NULL is a no-op */
 /* Returns the number of fields; their texts are valid until the next row. 0 at the end; -EBADMSG

@@ -410,6 +410,28 @@ static void chance_slow_steps_hide_no_fault(void **unused)
 	assert_true(flagged > 0.97 * steps);
 }
 
+/* Places are looked for across them, at a distance of three steps. */
+static void many_steps_that_were_not_judged_are_passed_at_once(void **unused)
+{
+	struct kinds_config c;
+	struct kinds *k;
+
+	kinds_config_default(&c);
+	k = kinds_init(malloc(kinds_memory_bytes()), &c);
+	for (uint64_t step = 0; step < 400; step++) {
+		uint64_t index = step < 20 ? step : (1ull << 50) + step;
+		bool slow = step >= 20 && step % 3 == 0;
+		struct step s = {.index = index,
+				 .key = 1,
+				 .latency_ns = slow ? 90000 : 50000,
+				 .self_ns = slow ? 82000 : 42000,
+				 .compute_ns = 30000};
+
+		assert_false(kinds_push(k, &s, 50000, 42000, slow).of_kind);
+	}
+	free(k);
+}
+
 /* Times in another unit: the same verdicts. */
 static void scaling_time_changes_no_verdict(void **unused)
 {
@@ -461,6 +483,7 @@ int main(void)
 	    cmocka_unit_test(an_evaluation_is_told_by_its_work),
 	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
 	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
+	    cmocka_unit_test(many_steps_that_were_not_judged_are_passed_at_once),
 	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),
 	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
 	    cmocka_unit_test(a_kind_that_ends_is_told_no_more),
