@@ -50,6 +50,12 @@ struct stolen {
 	double touch; /* share of user code that waited while the hypervisor mapped pages */
 };
 
+/* Indexes of samples, sorted by thread and time. */
+struct order {
+	uint32_t *at;
+	uint32_t count;
+};
+
 struct maker {
 	const struct window *w;
 	struct stolen stolen; /* of the stretch that is being added */
@@ -60,8 +66,8 @@ struct maker {
 	void *arg;
 	uint64_t *slice; /* begins of the slices, ascending */
 	uint32_t slice_count;
-	uint32_t *sample; /* on-CPU samples of the threads, sorted by thread and time */
-	uint32_t sample_count;
+	struct order running_samples; /* on the CPU, of the threads of the timeline */
+	struct order blocked_samples; /* off the CPU, of all threads of the process */
 	/* Per stack, when blocked and when running; the name is NULL until it is computed. */
 	struct account *blocked;
 	struct ledger_share *running;
@@ -322,10 +328,10 @@ static uint32_t slice_of(const struct maker *m, uint64_t t)
 
 /* The time from t to sample i. UINT64_MAX: another thread's sample, or i is out of range (also 0 -
  * 1). */
-static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64_t t)
+static uint64_t distance(const struct maker *m, const struct order *o, uint32_t i, uint32_t tid,
+			 uint64_t t)
 {
-	const struct stack_sample *s =
-	    i < m->sample_count ? &m->w->stacks.samples[m->sample[i]] : NULL;
+	const struct stack_sample *s = i < o->count ? &m->w->stacks.samples[o->at[i]] : NULL;
 
 	if (!s || s->tid != tid)
 		return UINT64_MAX;
@@ -333,15 +339,16 @@ static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64
 }
 
 /* The thread's samples of a slice, or of the nearest slice that has some. Returns the index of the
- * first in m->sample. */
-static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_ns, uint32_t *count)
+ * first in o->at. */
+static uint32_t samples_of(const struct maker *m, const struct order *o, uint32_t tid,
+			   uint64_t slice_ns, uint32_t *count)
 {
 	const struct stack_sample *all = m->w->stacks.samples;
-	uint32_t low = 0, high = m->sample_count;
+	uint32_t low = 0, high = o->count;
 
 	while (low < high) {
 		uint32_t middle = (low + high) / 2;
-		const struct stack_sample *s = &all[m->sample[middle]];
+		const struct stack_sample *s = &all[o->at[middle]];
 
 		if (s->tid < tid || (s->tid == tid && s->time_ns < slice_ns))
 			low = middle + 1;
@@ -349,15 +356,15 @@ static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_n
 			high = middle;
 	}
 	*count = 0;
-	if (distance(m, low - 1, tid, slice_ns) < distance(m, low, tid, slice_ns))
+	if (distance(m, o, low - 1, tid, slice_ns) < distance(m, o, low, tid, slice_ns))
 		low--;
-	if (distance(m, low, tid, slice_ns) > NEAREST_NS)
+	if (distance(m, o, low, tid, slice_ns) > NEAREST_NS)
 		return low;
-	slice_ns = all[m->sample[low]].time_ns;
-	while (distance(m, low - 1, tid, slice_ns) == 0)
+	slice_ns = all[o->at[low]].time_ns;
+	while (distance(m, o, low - 1, tid, slice_ns) == 0)
 		low--;
-	for (; low + *count < m->sample_count && *count < SLICE_SAMPLES_MAX; ++*count) {
-		const struct stack_sample *s = &all[m->sample[low + *count]];
+	for (; low + *count < o->count && *count < SLICE_SAMPLES_MAX; ++*count) {
+		const struct stack_sample *s = &all[o->at[low + *count]];
 
 		if (s->tid != tid || s->time_ns != slice_ns)
 			break;
@@ -385,6 +392,7 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 					    uint32_t *count)
 {
 	const struct stack_batch *b = &m->w->stacks;
+	const struct order *o = &m->running_samples;
 	uint32_t first;
 	struct ledger_share *list;
 	double weight = 0;
@@ -393,12 +401,12 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 		*count = m->shares_count;
 		return m->shares;
 	}
-	first = samples_of(m, tid, slice_ns, count);
+	first = samples_of(m, o, tid, slice_ns, count);
 	list = shares_make(m, *count);
 	for (uint32_t i = 0; list && i < *count; i++)
-		weight += (double)b->samples[m->sample[first + i]].weight_ns;
+		weight += (double)b->samples[o->at[first + i]].weight_ns;
 	for (uint32_t i = 0; list && i < *count; i++) {
-		const struct stack_sample *s = &b->samples[m->sample[first + i]];
+		const struct stack_sample *s = &b->samples[o->at[first + i]];
 
 		list[i] = *running_account(m, s->stack);
 		list[i].part = weight > 0 ? (double)s->weight_ns / weight : 1.0 / *count;
@@ -693,6 +701,28 @@ static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t
 	put(m, limit, s->in_ns, LEDGER_RUNNABLE, a, 0);
 }
 
+/* What the waker's own wait was for, if that wait took most of this one: a thread that waits for a
+ * child process, and then writes to the pipe of an event loop. LEDGER_NONE: not known. */
+static enum ledger_what waited_through(const struct maker *m, uint32_t waker_tid, uint64_t begin,
+				       uint64_t woken)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t slice = slice_of(m, woken), first, count;
+	const struct stack_sample *most = NULL;
+
+	first = samples_of(m, &m->blocked_samples, waker_tid, slice ? m->slice[slice - 1] : woken,
+			   &count);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct stack_sample *s = &b->samples[m->blocked_samples.at[first + i]];
+
+		if (!most || s->weight_ns > most->weight_ns)
+			most = s;
+	}
+	return most && most->weight_ns >= (woken - begin) / 2
+		   ? wait_class_of(b, &b->stacks[most->stack])
+		   : LEDGER_NONE;
+}
+
 static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
@@ -715,6 +745,11 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (woken < begin)
 		woken = begin;
 	a = slept_account(m, s);
+	if (waker == m->t->count && is_for_others(a.what)) {
+		enum ledger_what behind = waited_through(m, s->waker_tid, begin, woken);
+
+		a.what = behind ? behind : a.what;
+	}
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1 gives 0: unknown */
 	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
@@ -751,26 +786,33 @@ static bool is_counted(const struct stack_batch *b)
 static bool find_samples(struct maker *m)
 {
 	const struct stack_batch *b = &m->w->stacks;
+	struct order *on = &m->running_samples, *off = &m->blocked_samples;
 	bool counted = is_counted(b);
 
 	m->slice = malloc((b->sample_count + 1) * sizeof(*m->slice));
-	m->sample = malloc((b->sample_count + 1) * sizeof(*m->sample));
+	on->at = malloc((b->sample_count + 1) * sizeof(*on->at));
+	off->at = malloc((b->sample_count + 1) * sizeof(*off->at));
 	m->blocked = calloc((size_t)b->stack_count + 1, sizeof(*m->blocked));
 	m->running = calloc((size_t)b->stack_count + 1, sizeof(*m->running));
 	m->known = calloc(KNOWN_NAMES, sizeof(*m->known));
 	m->cover = malloc((b->switch_thread_count + 1) * sizeof(*m->cover));
-	if (!m->slice || !m->sample || !m->blocked || !m->running || !m->known || !m->cover)
+	if (!m->slice || !on->at || !off->at || !m->blocked || !m->running || !m->known ||
+	    !m->cover)
 		return false;
 	for (uint32_t i = 0; i < b->sample_count; i++) {
-		m->slice[m->slice_count++] = b->samples[i].time_ns;
-		if (b->samples[i].kind == STACK_ON_CPU &&
-		    host_timeline_find(m->t, b->samples[i].tid) < m->t->count &&
-		    !(counted && wait_class_interrupt(b, &b->stacks[b->samples[i].stack])))
-			m->sample[m->sample_count++] = i;
+		const struct stack_sample *s = &b->samples[i];
+
+		m->slice[m->slice_count++] = s->time_ns;
+		if (s->kind == STACK_OFF_CPU && s->pid == m->w->rank.pid)
+			off->at[off->count++] = i;
+		else if (s->kind == STACK_ON_CPU &&
+			 host_timeline_find(m->t, s->tid) < m->t->count &&
+			 !(counted && wait_class_interrupt(b, &b->stacks[s->stack])))
+			on->at[on->count++] = i;
 	}
 	qsort(m->slice, m->slice_count, sizeof(*m->slice), by_time);
-	if (m->sample_count)
-		qsort_r(m->sample, m->sample_count, sizeof(*m->sample), by_thread, b->samples);
+	qsort_r(on->at, on->count, sizeof(*on->at), by_thread, b->samples);
+	qsort_r(off->at, off->count, sizeof(*off->at), by_thread, b->samples);
 	return true;
 }
 
@@ -887,7 +929,8 @@ bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
 		out->thread[k] = (struct ledger_thread){
 		    out->segments + first[k], first[k + 1] - first[k], out->thread[k].helper};
 	free(m.slice);
-	free(m.sample);
+	free(m.running_samples.at);
+	free(m.blocked_samples.at);
 	free(m.blocked);
 	free(m.running);
 	free(m.known);

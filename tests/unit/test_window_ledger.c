@@ -262,6 +262,32 @@ static void a_launching_thread_that_waits_for_another_is_followed(void **state)
 	excerpt_drop(p);
 }
 
+/* A coroutine waits in epoll until a thread of its process, whose switches are not recorded, has waited for
+ * a child process. In the second half that thread was blocked for less than half of the time. */
+static void a_wait_is_for_what_its_waker_waited_for(void **state)
+{
+	struct excerpt *p;
+	struct made m;
+	uint32_t poll, child;
+
+	make(&m, MAIN);
+	poll = stack(&m.w.stacks, "do_epoll_wait", "select");
+	child = stack(&m.w.stacks, "__do_sys_wait4", "wait_pid");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint64_t t = i * 100 * MS;
+
+		off(&m, MAIN, t + 10 * MS, t + 50 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, poll,
+		    HOG + 1 + i);
+		on(&m, HOG + 1 + i, t, (i < STEPS / 2 ? 39 : 19) * MS, child);
+		m.w.stacks.samples[m.w.stacks.sample_count - 1].kind = STACK_OFF_CPU;
+	}
+	p = excerpt_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_CHILD, "select (train.py)") == 20);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_POLL, "select (train.py)") == 20);
+	excerpt_drop(p);
+}
+
 /* Of the first step 10 ms are folded, 20 ms were not recorded, and a record lies within another
  * one. */
 static void what_was_not_recorded_is_unobserved_and_disorder_harms_nobody(void **state)
@@ -804,6 +830,7 @@ int main(void)
 	    cmocka_unit_test(steps_without_all_their_records_are_in_no_account),
 	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
 	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
+	    cmocka_unit_test(a_wait_is_for_what_its_waker_waited_for),
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_rank_that_dies_in_a_sleep_is_unobserved_from_then_on),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
