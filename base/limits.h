@@ -4,7 +4,7 @@
 #define SYSOM_BASE_LIMITS_H
 
 /* ---- inside the job (ring/, preload/, cupti/) ---- */
-/* All shared memory of one process (DESIGN.md 3). */
+/* All shared memory of one process: the job pays for it. */
 #define LIMIT_RING_BYTES (8u << 20)
 /* Large lanes: one per launch thread. PyTorch has a main, an autograd and few helper threads. */
 #define LIMIT_RING_HOST_LANES 24
@@ -116,9 +116,9 @@
 /* Value of an OS signal, in any unit. */
 #define LIMIT_SIGNAL_VALUE 1e15
 #define LIMIT_WINDOW_NAMES 16384u
-/* DESIGN.md 1 */
+/* One beat per beat.period (docs/DESIGN.md, budgets); both ends enforce it. */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048
-/* DESIGN.md 1: one sketch per minute and rank; both ends enforce it. */
+/* One sketch per minute and rank; both ends enforce it. */
 #define LIMIT_SKETCH_BYTES_PER_RANK 8192u
 /* How far a hostile sketch may unpack: some 300 mangled names of 200 bytes are 60 kB. */
 #define LIMIT_SKETCH_UNPACKED_BYTES (128u << 10)
@@ -146,8 +146,8 @@
 #define LIMIT_JOURNAL_WORK 1024u
 
 /* ---- in the cluster (aggregator/) ---- */
-/* 10,000 nodes of 8 ranks (DESIGN.md 7), and space for their restarts. One node has at most
- * LIMIT_NODE_PROCESSES ranks. */
+/* 10,000 nodes of 8 ranks (docs/DESIGN.md, budgets), and space for their restarts. One node has at
+ * most LIMIT_NODE_PROCESSES ranks. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
 /* Distinct kernel counts per step in one job: its stages, and variants due to skew. */
