@@ -135,7 +135,7 @@ json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_un
 	bool open = !strcmp(jsonget_text(incident, "state"), "open");
 	json_t *out;
 
-	if (!*id || !strcmp(symptom, "hiccup"))
+	if (!*id || !strcmp(symptom, "transient"))
 		return NULL;
 	out = json_object();
 	json_object_set_new(out, "labels",
@@ -191,7 +191,8 @@ void alert_push(struct alert *a, const json_t *incident)
 
 	if (!*id || strlen(id) >= ID_BYTES)
 		return;
-	if (!strcmp(jsonget_text(incident, "symptom"), "hiccup")) { /* it is no incident any more */
+	if (!strcmp(jsonget_text(incident, "symptom"),
+		    "transient")) { /* it is no incident any more */
 		alert_resolve(a, id, clock_realtime_ns());
 		return;
 	}

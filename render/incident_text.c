@@ -47,7 +47,10 @@ const char *incident_text_ranks(const json_t *ranks)
 
 bool incident_text_is_transient(const json_t *in)
 {
-	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
+	const char *symptom = jsonget_text(in, "symptom");
+
+	/* aggregators of before said "hiccup" */
+	return strcmp(symptom, "transient") == 0 || strcmp(symptom, "hiccup") == 0;
 }
 
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns)
@@ -85,7 +88,7 @@ const char *incident_text_title(const json_t *in)
 		 flagged > 0 ? term_count(flagged) : "a", flagged > 1 ? "s" : "");
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, and so is the whole job";
-	else if (strcmp(symptom, "hiccup") == 0)
+	else if (incident_text_is_transient(in))
 		what = brief;
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "hang" : "hangs";
@@ -95,7 +98,7 @@ const char *incident_text_title(const json_t *in)
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
 		snprintf(out, sizeof(out), "the job %s",
-			 strcmp(symptom, "hiccup") == 0	 ? what
+			 incident_text_is_transient(in)	 ? what
 			 : strcmp(symptom, "stall") == 0 ? "hangs"
 							 : "is slow; no rank is to blame");
 	else

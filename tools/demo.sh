@@ -75,8 +75,8 @@ stack_end sysomd "$STACK_SYSOMD_PID" || fail "sysomd did not end well"
 STACK_SYSOMD_PID=
 sleep 1
 curl -sf "$SYSOM_URL/api/v1/incidents?job=demo" >"$out/all.json" || fail "no answer from the aggregator"
-# A small host now and then holds up a rank for one step: a hiccup is no incident that names a fault.
-jq '{incidents: [.incidents[] | select(.symptom != "hiccup")]}' "$out/all.json" >"$out/incidents.json"
+# A small host now and then holds up a rank for one step: a transient is no incident.
+jq '{incidents: [.incidents[] | select(.symptom != "transient")]}' "$out/all.json" >"$out/incidents.json"
 say "demo: the job had: $kind${name:+ ${name#:kernel=}} on rank $rank, size $size, from second $begin for $steps steps (not told to sysom)"
 found=$(jq '.incidents | length' "$out/incidents.json")
 [ "$found" -ge 1 ] || fail "the fault was not found"

@@ -79,8 +79,8 @@ int finding_json_parse(const json_t *j, struct finding_report *out)
 	g->confidence = jsonget_number(j, "confidence");
 	out->begin_unix_ns = jsonget_unsigned(j, "begin_unix_ns");
 	out->end_unix_ns = jsonget_unsigned(j, "end_unix_ns");
-	out->reporter = jsonget_unsigned(j, "teller");
-	out->reported_begin_unix_ns = jsonget_unsigned(j, "told_begin_unix_ns");
+	out->reporter = jsonget_unsigned(j, "reporter");
+	out->reported_begin_unix_ns = jsonget_unsigned(j, "reported_begin_unix_ns");
 	out->ended = jsonget_true(j, "ended");
 	g->earlier_runs = jsonget_true(j, "earlier_runs");
 	return 0;

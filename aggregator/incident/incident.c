@@ -1261,8 +1261,8 @@ json_t *incident_set_findings(const struct incident_set *s, const char *id)
 		const struct finding_report *f = &i->findings[k];
 		json_t *one = finding_json_make(f);
 
-		json_object_set_new(one, "teller", json_exact(f->reporter));
-		json_object_set_new(one, "told_begin_unix_ns",
+		json_object_set_new(one, "reporter", json_exact(f->reporter));
+		json_object_set_new(one, "reported_begin_unix_ns",
 				    json_exact(f->reported_begin_unix_ns));
 		json_array_append_new(list, one);
 	}

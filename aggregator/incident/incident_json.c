@@ -233,7 +233,7 @@ static struct cost cost_of(const struct incident_judgement *j, const struct slow
 	c.lost_ns = lost_ns;
 	c.hours = lost_ns / 3.6e12 * j->ranks;
 	/* a transient has no rate */
-	c.hours_per_day = strcmp(j->symptom, "hiccup") ? 24 * part * j->ranks : 0;
+	c.hours_per_day = strcmp(j->symptom, "transient") ? 24 * part * j->ranks : 0;
 	return c;
 }
 

@@ -389,7 +389,7 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
 	if (lost_little(i) && (!j->finding || j->finding->kind == FINDING_SLOW_RANK))
-		return "hiccup";
+		return "transient";
 	if (accused)
 		return most ? "slow_job" : "slow_rank";
 	if (j->reason == WINDOW_DRIFT)
@@ -397,7 +397,7 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 	if (j->finding)
 		return j->finding->kind == FINDING_IMBALANCE ? "imbalance" : "slow_job";
 	if (is_transient(i))
-		return "hiccup";
+		return "transient";
 	return j->reason == WINDOW_SELF && !most ? "slow_rank" : "slow_job";
 }
 

@@ -16,7 +16,7 @@
 #include "aggregator/incident/incident.h"
 #include "base/buf.h"
 
-#define STORE_SCHEMA_VERSION 3
+#define STORE_SCHEMA_VERSION 4
 
 struct store;
 

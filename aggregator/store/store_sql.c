@@ -143,6 +143,12 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     "CREATE TRIGGER incidents_out AFTER DELETE ON incidents BEGIN"
     " UPDATE totals SET incidents=incidents-1,open=open-OLD.open WHERE id=1;"
     " DELETE FROM findings WHERE incident=OLD.id; END;",
+
+    /* words of the JSON that changed */
+    "UPDATE incidents SET body=replace(body,'\"symptom\":\"hiccup\"','\"symptom\":\"transient\"')"
+    " WHERE instr(body,'\"symptom\":\"hiccup\"');"
+    "UPDATE findings SET body=replace(replace(body,'\"teller\":','\"reporter\":'),"
+    "'\"told_begin_unix_ns\":','\"reported_begin_unix_ns\":');",
 };
 
 int store_make_schema(struct store *s)

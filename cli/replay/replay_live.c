@@ -316,7 +316,7 @@ static void print_verdict(const struct replay_live *l, const char *id, const cha
 	uint64_t at_ns = l->now_ns + l->base_ns;
 
 	if (l->config.json) {
-		printf("{\"type\":\"told\",\"at_ns\":\"%llu\",\"incident\":\"%s\",\"ranks\":[",
+		printf("{\"type\":\"reported\",\"at_ns\":\"%llu\",\"incident\":\"%s\",\"ranks\":[",
 		       (unsigned long long)at_ns, id);
 		print_ranks(json_object_get(d, "ranks"));
 		json_text_print(stdout, "],\"symptom\":", symptom);
@@ -328,7 +328,7 @@ static void print_verdict(const struct replay_live *l, const char *id, const cha
 	printf("%9.3f s  incident %s: rank ", (double)(l->now_ns - BEFORE_NS) * 1e-9, id);
 	print_ranks(json_object_get(d, "ranks"));
 	printf(", %s, %s (%.0f%%)%s\n", layer, cause, 100 * jsonget_number(d, "confidence"),
-	       strcmp(symptom, "hiccup") ? "" : ", a transient so far");
+	       strcmp(symptom, "transient") ? "" : ", a transient so far");
 }
 
 static uint64_t hash_of(const char *symptom, const json_t *d)

@@ -560,7 +560,7 @@ def judge(b, rows, healthy, clocks, live):
         say(hard.wrong == 0, f"live: {hard.wrong} that accuse the wrong one (aim 0)")
     if healthy.runs:
         say(healthy.wrong == 0, f"live: {healthy.wrong} false incidents in {healthy.rank_hours:.2f} healthy rank-hours "
-                             f"(aim 0; {healthy.hiccups} hiccups noted, {healthy.long} of them steps drawn long)")
+                             f"(aim 0; {healthy.transients} transients noted, {healthy.long} of them steps drawn long)")
 
 
 def main():

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same faults in the same real steps, through `sysom replay events --live`: what sysomd and the
-aggregator would have told while the job ran (one node, or a node per rank), and when. Longer runs than
-those that are looked back on: a live model has to learn first.
+aggregator would have reported while the job ran (one node, or a node per rank), and when. These runs
+are longer than those of the other cases, since a live model has to learn first.
 
-What a fault costs is by construction, too: how much longer the rank's step gets where nobody else is
-waited for and no two steps differ. The aim is on what costs COSTS and more; less is listed. A rank with
-less work than its peers may be slowed and still be ahead of them: it holds nobody up, and is not told.
-Such runs are in the lines ("ahead": how many), and not in the aim.
+"costs": by how much the fault lengthens the rank's step if the rank waits for nobody and all steps are
+equal. The aim covers faults that cost COSTS and more; the table lists the others too. A slowed rank that
+has less work than its peers may still be ahead of them. It delays nobody, and sysom does not report it.
+"ahead" counts such runs; they do not count for the aim.
 
-What nobody is told of does not count: a few slow steps are a hiccup, kept in the store and brought to
-nobody (docs/decisions/0003-hiccups.md), and a fault that is called one is not found. "wrong": incidents that
-at any time were no hiccups and named who is healthy. Hiccups of the healthy are in "hicc", and those of them
-that are one step which was drawn LONG times as long as the others in "long"."""
+A transient is stored but alerts nobody (docs/decisions/0003-transients.md), so a fault that is called
+a transient counts as not found. "wrong": incidents that at some time were no transients and named a
+healthy rank. "trans": transients of healthy ranks. "long": those of them that are one step drawn LONG
+times as long as the others."""
 import json
 import subprocess
 import sys
@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 COSTS = 0.04  # of a rank's step: the floor of the live comparison over 5 steps (analysis/slow/peers.h)
-COLUMNS = (f"{'live case':<44}{'costs':>6}{'ahead':>6}{'runs':>5}{'rank':>6}{'layer':>6}{'s':>6}{'most':>6}{'wrong':>6}{'hicc':>6}{'long':>6}{'rank-h':>8}")
+COLUMNS = (f"{'live case':<44}{'costs':>6}{'ahead':>6}{'runs':>5}{'rank':>6}{'layer':>6}{'s':>6}{'most':>6}{'wrong':>6}{'trans':>6}{'long':>6}{'rank-h':>8}")
 LEARN = 0.6  # of the run, before the fault
 KINDS = ("stretch", "kernels", "one", "gaps")
 
@@ -54,16 +54,16 @@ LONG = 1.25  # a step of the job that was drawn so much longer than usual is slo
 
 
 def is_long_step(case, incident):
-    """A hiccup that says of one step what is true of it by construction (numbers within one)."""
+    """A transient that says of one step what is true of it by construction (numbers within one)."""
     lengths = np.diff(case["ends"])
     near = lengths[max(incident["first_step"] - 2, 0):incident["first_step"] + 1]
-    return (incident["symptom"] == "hiccup" and incident["first_step"] == incident["last_step"] and
+    return (incident["symptom"] == "transient" and incident["first_step"] == incident["last_step"] and
             len(near) and near.max() > LONG * np.median(lengths))
 
 
 class Tally:
     def __init__(self):
-        self.hiccups = self.long = 0
+        self.transients = self.long = 0
         self.costs, self.ahead = [], 0
         self.runs = self.found = self.layer = self.of = self.wrong = 0
         self.seconds, self.rank_hours = [], 0.0
@@ -72,13 +72,13 @@ class Tally:
         self.runs += 1
         self.rank_hours += case["span_s"] * len(case["names"]) / 3600
         incidents = [x for x in lines if x["type"] == "incident"]
-        told = [x for x in lines if x["type"] == "told" and x["symptom"] not in ("hiccup", "imbalance")]
+        told = [x for x in lines if x["type"] == "reported" and x["symptom"] not in ("transient", "imbalance")]
         everyone = len(case["names"])
         for f in faults:
             names = {case["names"][r] for r in f.ranks}
             want = set() if len(names) == everyone else names
             begin = case["zero"] + case["ends"][f.first - 1]
-            hits = [d for x in incidents if x["symptom"] != "hiccup" for d in x["diagnoses"]
+            hits = [d for x in incidents if x["symptom"] != "transient" for d in x["diagnoses"]
                     if set(d["ranks"]) == want or (not want and len(d["ranks"]) == everyone)]
             self.of += 1
             self.found += bool(hits)
@@ -87,10 +87,10 @@ class Tally:
             if hits and first:
                 self.seconds.append(min(first) / 1e9)
         guilty = {case["names"][r] for f in faults for r in f.ranks}
-        hiccups = [x for x in incidents if x["symptom"] == "hiccup" and
+        transients = [x for x in incidents if x["symptom"] == "transient" and
                    not any(set(d["ranks"]) & guilty for d in x["diagnoses"])]
-        self.hiccups += len(hiccups)
-        self.long += sum(is_long_step(case, x) for x in hiccups)
+        self.transients += len(transients)
+        self.long += sum(is_long_step(case, x) for x in transients)
         wrong = {x["incident"]: x for x in told if not set(x["ranks"] or case["names"]) <= guilty}
         self.wrong += len(wrong)
         if verbose:
@@ -101,7 +101,7 @@ class Tally:
         share = lambda n: f"{100 * n / self.of:6.0f}" if self.of else "     -"
         middle = f"{np.median(self.seconds):6.1f}{np.max(self.seconds):6.1f}" if self.seconds else "     -     -"
         costs = f"{100 * np.mean(self.costs):5.1f}%" if self.costs else "     -"
-        return (f"{name:<44}{costs}{self.ahead:6d}{self.runs:5d}{share(self.found)}{share(self.layer)}{middle}{self.wrong:6d}{self.hiccups:6d}{self.long:6d}"
+        return (f"{name:<44}{costs}{self.ahead:6d}{self.runs:5d}{share(self.found)}{share(self.layer)}{middle}{self.wrong:6d}{self.transients:6d}{self.long:6d}"
                 f"{self.rank_hours:8.3f}")
 
 

@@ -217,9 +217,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if polls >= 3:
                     known.insert(0, incident("aaaa0002", "flip", "closed" if polls >= 5 else "open"))
             if job == "mild":
-                known = [incident("0ff0ff01", "mild", "closed", "hiccup"), incident("1234abcd", "mild", "closed")]
+                known = [incident("0ff0ff01", "mild", "closed", "hiccup"),  # the word of an older aggregator
+                         incident("1234abcd", "mild", "closed")]
             if job == "host":
-                known = [incident("0ff0ff00", "host", "closed", "hiccup")]
+                known = [incident("0ff0ff00", "host", "closed", "transient")]
             if job == "again":
                 polls += 1
                 known = [incident("bbbb0001", "again", "open" if polls in (2, 3) else "closed")]

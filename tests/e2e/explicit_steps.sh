@@ -49,7 +49,7 @@ while not os.path.exists(sys.argv[1]):
 PY
 RANK=3 WORLD_SIZE=8 "$BIN/sysom" run --job python -- /usr/bin/python3 "$WORK/job.py" "$WORK/end" >"$WORK/python.log" 2>&1 &
 job=$!
-blamed() { [ "$(api "incidents?job=python" '[.incidents[] | select(.symptom != "hiccup") | .ranks[]] | unique | join(",")')" = 3 ]; }
+blamed() { [ "$(api "incidents?job=python" '[.incidents[] | select(.symptom != "transient") | .ranks[]] | unique | join(",")')" = 3 ]; }
 ok "a Python job marks its steps through ctypes, and slow ones blame its own rank" stack_wait 20 blamed
 touch "$WORK/end"
 wait $job

@@ -38,7 +38,7 @@ flow() {
 	sleep 0.5
 	# A host of two cores really holds up a rank now and then. So the test is about the worst incident;
 	# how often another rank is blamed is what `make bench-demo` counts.
-	api incidents '{incidents: [.incidents[] | select(.symptom != "hiccup")] | sort_by(-.flagged_steps)}' \
+	api incidents '{incidents: [.incidents[] | select(.symptom != "transient")] | sort_by(-.flagged_steps)}' \
 		>"$WORK/incidents.json"
 	api incidents '.incidents[]' | jq -c \
 		'{id,symptom,ranks,victims,first_step,last_step,flagged_steps,excess,self_excess}' | sed 's/^/# /'

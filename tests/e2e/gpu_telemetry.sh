@@ -42,7 +42,7 @@ raised() { # name subject-part
 ID=none
 told() { # an incident of the culprit whose GPU says why
 	local id
-	for id in $(api incidents '[.incidents[] | select(.symptom != "hiccup" and (.ranks | index('$CULPRIT')))] |
+	for id in $(api incidents '[.incidents[] | select(.symptom != "transient" and (.ranks | index('$CULPRIT')))] |
 		sort_by(-.flagged_steps)[].id'); do
 		"$BIN/sysom" show "$id" --json >"$WORK/show.json"
 		raised gpu_sm_clock "GPU $CULPRIT" && ID=$id && return

@@ -47,7 +47,7 @@ says="os-hog (pid $HOG) ran while its threads waited for the CPU"
 ID=none
 told() {
 	local id
-	for id in $(api incidents '[.incidents[] | select(.symptom != "hiccup")] | sort_by(-.flagged_steps)[].id'); do
+	for id in $(api incidents '[.incidents[] | select(.symptom != "transient")] | sort_by(-.flagged_steps)[].id'); do
 		"$BIN/sysom" show "$id" >"$WORK/show.log"
 		grep -qF "$says" "$WORK/show.log" && ID=$id && return
 	done

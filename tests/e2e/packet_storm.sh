@@ -33,7 +33,7 @@ steps_more 50 # that are usual
 # A busy machine may make incidents of its own: the fault's is the one that knows of the device.
 told() {
 	local id
-	for id in $(api incidents '[.incidents[] | select(.symptom != "hiccup" and (.ranks | index('$CULPRIT')))] |
+	for id in $(api incidents '[.incidents[] | select(.symptom != "transient" and (.ranks | index('$CULPRIT')))] |
 		sort_by(-.flagged_steps)[].id'); do
 		"$BIN/sysom" show "$id" --json >"$WORK/show.json"
 		jq -e --arg device "$device" '[.signals[] | select(.name == "softirq_stolen" and .raised and

@@ -59,7 +59,7 @@ def slow_rank():
     for nodes, where in (("--live", "of one node"), ("--live=1", "of four nodes, whose clocks stand apart")):
         rc, out, err = replay("--json", nodes, *case["paths"])
         incidents = lines_of(out, "incident") if not rc else []
-        told = lines_of(out, "told") if not rc else []
+        told = lines_of(out, "reported") if not rc else []
         check(len(incidents) == 1 and incidents[0]["ranks"] == [guilty],
               f"a slow rank {where} is one incident that names it", err or incidents)
         check(incidents and [d["layer"] for d in incidents[0]["diagnoses"]] == ["gpu"], "and its layer",
@@ -85,8 +85,8 @@ def healthy():
     case = made(4, 400, [])
     for nodes in ("--live", "--live=1"):
         rc, out, err = replay("--json", nodes, *case["paths"])
-        check(rc == 0 and not lines_of(out, "incident") and not lines_of(out, "told"),
-              f"a healthy job is left alone ({nodes})", err or lines_of(out, "told"))
+        check(rc == 0 and not lines_of(out, "incident") and not lines_of(out, "reported"),
+              f"a healthy job is left alone ({nodes})", err or lines_of(out, "reported"))
 
 
 def bad_input():

@@ -23,7 +23,7 @@ CREATE INDEX incidents_begin ON incidents(begin_ns);
 CREATE TABLE ranks(job TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL,
  world_size INTEGER NOT NULL, program TEXT NOT NULL, seen_ns INTEGER NOT NULL,
  PRIMARY KEY(job,rank,node)) WITHOUT ROWID;
-INSERT INTO incidents VALUES('aaaaaaaa','job',0,1,2,3,'{"id":"aaaaaaaa"}');
+INSERT INTO incidents VALUES('aaaaaaaa','job',0,1,2,3,'{"id":"aaaaaaaa","symptom":"hiccup"}');
 INSERT INTO windows VALUES(1,zeroblob(16),10,'job','node',0,0,0,1,2,0,0,1,1,0,'aaaaaaaa');
 INSERT INTO windows VALUES(2,x'01000000000000000000000000000000',11,'job','node',0,0,0,1,2,0,0,1,1,0,NULL);
 INSERT INTO bodies VALUES(1,x'00');
@@ -40,7 +40,7 @@ CREATE TABLE merged(id TEXT PRIMARY KEY, successor TEXT NOT NULL, at_ns INTEGER 
  WITHOUT ROWID;
 CREATE INDEX merged_at ON merged(at_ns);
 CREATE INDEX merged_successor ON merged(successor);
-INSERT INTO findings VALUES('aaaaaaaa','[1]'),('cccccccc','[2]');
+INSERT INTO findings VALUES('aaaaaaaa','[{"teller":"2","told_begin_unix_ns":"7"}]'),('cccccccc','[2]');
 PRAGMA user_version=2;
 """)
 db.commit()

@@ -48,11 +48,11 @@ static void fires_until_it_is_closed(void **unused)
 
 static void stops_alerting_when_an_incident_becomes_a_transient(void **unused)
 {
-	assert_int_equal(push("aaaaaaaa", "hiccup", "open"), 0);
+	assert_int_equal(push("aaaaaaaa", "transient", "open"), 0);
 	assert_int_equal(push("aaaaaaaa", "slow_rank", "open"), 1);
 	assert_int_equal(push("bbbbbbbb", "slow_rank", "open"), 2);
-	assert_int_equal(push("aaaaaaaa", "hiccup", "open"), 1);
-	assert_int_equal(push("bbbbbbbb", "hiccup", "closed"), 0);
+	assert_int_equal(push("aaaaaaaa", "transient", "open"), 1);
+	assert_int_equal(push("bbbbbbbb", "transient", "closed"), 0);
 	assert_int_equal(push("aaaaaaaa", "slow_rank", "open"), 1);
 }
 

@@ -173,7 +173,7 @@ static void distinguishes_a_transient_from_a_fault(void **unused)
 	add(self);
 	add(comm);
 	j = only();
-	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(text_of(j, "symptom"), "transient");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
 	self.id[8] = 1; /* three more slow steps of the same rank, a moment later */
@@ -207,7 +207,7 @@ static void single_slow_steps_are_transients_unless_they_cost_much(void **unused
 	for (unsigned n = 0; n < 9; n++)
 		add(moment(n));
 	j = only();
-	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(text_of(j, "symptom"), "transient");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
 	add(moment(9));
@@ -226,7 +226,7 @@ static void a_few_steps_that_cost_nothing_are_a_transient(void **unused)
 	d.latency_ns = 44e7;
 	add(d);
 	j = only();
-	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(text_of(j, "symptom"), "transient");
 	json_decref(j);
 	d.id[8] = 1;
 	d.rank.rank = 4;
@@ -251,7 +251,7 @@ static void single_slow_steps_far_apart_stay_transients(void **unused)
 		add(d);
 	}
 	j = only();
-	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(text_of(j, "symptom"), "transient");
 	json_decref(j);
 	for (unsigned n = 22; n < 42; n++)
 		add(moment(n));
@@ -321,7 +321,7 @@ static void a_long_step_is_a_transient_until_another_one_comes(void **unused)
 	first.flagged_ns = first.first_ns = again.flagged_ns = 2e9;
 	add(first);
 	j = only();
-	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(text_of(j, "symptom"), "transient");
 	json_decref(j);
 	add(again);
 	j = only();
@@ -346,7 +346,7 @@ static void a_long_first_step_does_not_make_small_ones_large(void **unused)
 		small.flagged_ns = small.self_excess_ns = 1e8;
 		add(long_one);
 		j = incident_set_json(set, add(small).id, 8, NULL);
-		assert_int_equal(!strcmp(text_of(j, "symptom"), "hiccup"), is_first);
+		assert_int_equal(!strcmp(text_of(j, "symptom"), "transient"), is_first);
 		json_decref(j);
 	}
 }
@@ -676,7 +676,7 @@ static void a_nodes_anomaly_is_a_transient_until_it_costs_much(void **unused)
 	/* it lasts: told of again, until it has cost three steps */
 	for (uint64_t n = 0; n < 3; n++) {
 		add(told_by_node(n, 6 * (double)n));
-		assert_string_equal(symptom(), "hiccup");
+		assert_string_equal(symptom(), "transient");
 	}
 	add(told_by_node(3, 18));
 	assert_string_equal(symptom(), "slow_rank");
@@ -721,7 +721,7 @@ static void all_wait(uint32_t steps, double seconds)
 static void seconds_in_which_all_only_waited_are_a_transient(void **unused)
 {
 	all_wait(12, 3.2); /* 444 ms */
-	assert_string_equal(symptom(), "hiccup");
+	assert_string_equal(symptom(), "transient");
 	all_wait(14, 3.2); /* 518 ms */
 	assert_string_equal(symptom(), "slow_job");
 	all_wait(12, 5.5);
@@ -822,7 +822,7 @@ static void transients_alone_have_their_own_time(void **unused)
 	add(a);
 	add(b);
 	j = only();
-	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(text_of(j, "symptom"), "transient");
 	assert_int_equal(seconds_of(j, "begin_unix_ns"), 0);
 	json_decref(j);
 }

@@ -15,6 +15,7 @@
 #include "aggregator/store/store_private.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/text/jsonget.h"
 
 static char dir[64];
 static struct store *store;
@@ -338,6 +339,7 @@ static void take_over(int version)
 	assert_totals_are_right();
 	j = store_incident_json(store, "aaaaaaaa");
 	assert_string_equal(json_string_value(json_object_get(j, "id")), "aaaaaaaa");
+	assert_string_equal(json_string_value(json_object_get(j, "symptom")), "transient");
 	assert_int_equal(json_array_size(json_object_get(j, "windows")), 1);
 	json_decref(j);
 	j = list("job", "closed", 10, NULL);
@@ -362,11 +364,14 @@ static void takes_over_a_store_of_version_1(void **unused)
 
 static void takes_over_a_store_of_version_2(void **unused)
 {
-	json_t *kept;
+	json_t *kept, *one;
 
 	take_over(2);
 	kept = store_findings(store, "aaaaaaaa");
 	assert_int_equal(json_array_size(kept), 1);
+	one = json_array_get(kept, 0);
+	assert_int_equal(jsonget_unsigned(one, "reporter"), 2);
+	assert_int_equal(jsonget_unsigned(one, "reported_begin_unix_ns"), 7);
 	json_decref(kept);
 	assert_null(store_findings(store, "cccccccc")); /* of an incident that is gone */
 }

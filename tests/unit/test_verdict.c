@@ -2026,7 +2026,7 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 		assert_int_equal(jsonget_unsigned(one, "begin_unix_ns"), T0 + S);
 		assert_int_equal(json_integer_value(json_object_get(one, "first_step")), 100);
 		assert_int_equal(json_integer_value(json_object_get(one, "last_step")), 800);
-		assert_int_equal(jsonget_unsigned(one, "teller"), 2);
+		assert_int_equal(jsonget_unsigned(one, "reporter"), 2);
 		json_decref(list);
 		assert_int_equal(incident_set_tick(set, T0 + 200 * S, closed, 4), 0);
 	}

@@ -153,9 +153,9 @@ class Stack:
                                     self.path("job.log"), env=self.env, urgency=AHEAD)
 
     def incidents(self, job):
-        """All but hiccups, oldest first."""
+        """All but transients, oldest first."""
         found = get(f"{self.url}/api/v1/incidents?job={job}&limit=1000")["incidents"]
-        return sorted((i for i in found if i["symptom"] != "hiccup"), key=lambda i: i["begin_unix_ns"])
+        return sorted((i for i in found if i["symptom"] != "transient"), key=lambda i: i["begin_unix_ns"])
 
     def incident(self, incident):
         """With the list of its windows."""
