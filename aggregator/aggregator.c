@@ -265,7 +265,7 @@ static int start_alerts(struct aggregator *a)
 {
 	struct alert_config c = {a->settings.alert_webhook, a->settings.alert_link,
 				 a->settings.alert_repeat_ns};
-	int err = *c.url ? alert_open(&a->alert, &c) : 0;
+	int err = alert_open(&a->alert, &c);
 
 	if (err)
 		log_error("alert", "webhook=%s why=\"%s\"", c.url, strerror(-err));
