@@ -2,6 +2,7 @@
  * sysom-aggregator: settings, order of start and stop, signals. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -265,7 +266,7 @@ static int start_alerts(struct aggregator *a)
 {
 	struct alert_config c = {a->settings.alert_webhook, a->settings.alert_link,
 				 a->settings.alert_repeat_ns};
-	int err = *c.url ? alert_open(&a->alert, &c) : 0;
+	int err = alert_open(&a->alert, &c);
 
 	if (err)
 		log_error("alert", "webhook=%s why=\"%s\"", c.url, strerror(-err));
@@ -282,6 +283,14 @@ static int start_api(struct aggregator *a)
 	    .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest, .alert = a->alert};
 
 	return api_open(&a->api, &c, &from);
+}
+
+static const char *store_why(int err)
+{
+	return err == -EPROTO	 ? "not a store of this version"
+	       : err == -EBADMSG ? "it is damaged; restore a backup into an empty directory"
+	       : err == -ENOSPC	 ? "no space left on the device"
+				 : strerror(-err);
 }
 
 static int start(struct aggregator *a)
@@ -314,9 +323,8 @@ static int start(struct aggregator *a)
 	err = commit_open(&a->commit, &c, a->fleet);
 	if (err) {
 		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
-			  err == -EBUSY	   ? "another aggregator uses it; use another store.dir"
-			  : err == -EPROTO ? "not a store of this version; use another store.dir"
-					   : strerror(-err));
+			  err == -EBUSY ? "another aggregator uses it; use another store.dir"
+					: store_why(err));
 		return err;
 	}
 	/* without a file for baselines everything else still works */
@@ -394,15 +402,65 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	return -EINVAL;
 }
 
+/* ---- backup and restore ---- */
+
+/* Takes `--backup FILE` or `--restore FILE` out of the arguments. NULL: not given; "": no file. */
+static const char *take_option(int *argc, char **argv, const char *name)
+{
+	const char *value = NULL;
+	int n = 1;
+
+	for (int i = 1; i < *argc; i++) {
+		if (strcmp(argv[i], name))
+			argv[n++] = argv[i];
+		else
+			value = i + 1 < *argc ? argv[++i] : "";
+	}
+	*argc = n;
+	argv[n] = NULL;
+	return value;
+}
+
+static int back_up(const struct settings *s, const char *file)
+{
+	int err = store_backup(s->store_dir, file);
+
+	if (err)
+		log_error("backup", "store=%s file=%s why=\"%s\"", s->store_dir, file,
+			  err == -EEXIST ? "the file exists; give another name" : store_why(err));
+	else
+		log_info("backup", "store=%s file=%s", s->store_dir, file);
+	return err;
+}
+
+static int restore(const struct settings *s, const char *file)
+{
+	int err = store_restore(s->store_dir, file);
+
+	if (err)
+		log_error("restore", "file=%s store=%s why=\"%s\"", file, s->store_dir,
+			  err == -EEXIST    ? "the directory has a store; move it away first"
+			  : err == -EBUSY   ? "an aggregator uses the directory; stop it first"
+			  : err == -EBADMSG ? "the backup is damaged"
+					    : store_why(err));
+	else
+		log_info("restore", "file=%s store=%s", file, s->store_dir);
+	return err;
+}
+
 int main(int argc, char **argv)
 {
+	const char *backup = take_option(&argc, argv, "--backup"),
+		   *from = take_option(&argc, argv, "--restore");
 	static struct aggregator a;
 	enum config_result result;
 	int err;
 
 	result = config_load_checked(
 	    &a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-	    "Stores the windows that sysomd sends, finds incidents, and serves both over HTTP.",
+	    "Stores the windows that sysomd sends, finds incidents, and serves both over HTTP.\n"
+	    "  --backup FILE      copy the store to a new file, also while an aggregator uses it\n"
+	    "  --restore FILE     make the store from a backup, in a directory without one",
 	    "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? EXIT_OK : EXIT_USAGE;
@@ -411,6 +469,14 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* exceeding a file-size limit is handled as a full disk */
 	raise_files();
 	choose_dir(&a.settings);
+	if ((backup && !*backup) || (from && !*from) || (backup && from)) {
+		fprintf(stderr, "sysom-aggregator: use --backup FILE or --restore FILE\n");
+		return EXIT_USAGE;
+	}
+	if (backup || from) {
+		err = backup ? back_up(&a.settings, backup) : restore(&a.settings, from);
+		return err ? EXIT_FAILED : EXIT_OK;
+	}
 	err = start(&a);
 	if (!err) {
 		log_info("start", "nng=%s http=%s store=%s", a.settings.nng_listen,

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/daemon/log.h"
+#include "base/http/prometheus.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
 #include "base/limits.h"
@@ -27,7 +28,8 @@
 #define EXPIRES_REPEATS 4u
 #define BATCH		64u
 /* If only an alert's figures change, it is sent at most this often. */
-#define FIGURES_NS 10000000000ull
+#define FIGURES_NS	 10000000000ull
+#define ALERT_PAGE_BYTES 512
 
 struct slot {
 	char id[ID_BYTES]; /* "": free */
@@ -69,23 +71,32 @@ static void put_time(json_t *to, const char *key, uint64_t unix_ns)
 	json_object_set_new(to, key, json_string(text));
 }
 
-static void put_list(json_t *to, const char *key, const json_t *list)
+/* Ranks or nodes, as many as there is room for: "1, 2". */
+static void list_text(const json_t *list, char *text, size_t text_bytes)
 {
-	char text[512] = "";
 	size_t used = 0, k;
 	json_t *v;
 
+	*text = '\0';
+
 	json_array_foreach ((json_t *)list, k, v) {
 		int n = json_is_integer(v)
-			    ? snprintf(text + used, sizeof(text) - used, "%s%lld", k ? ", " : "",
+			    ? snprintf(text + used, text_bytes - used, "%s%lld", k ? ", " : "",
 				       (long long)json_integer_value(v))
-			    : snprintf(text + used, sizeof(text) - used, "%s%s", k ? ", " : "",
+			    : snprintf(text + used, text_bytes - used, "%s%s", k ? ", " : "",
 				       json_string_value(v));
 
-		if (n < 0 || used + (size_t)n >= sizeof(text))
+		if (n < 0 || used + (size_t)n >= text_bytes)
 			break;
 		used += (size_t)n;
 	}
+}
+
+static void put_list(json_t *to, const char *key, const json_t *list)
+{
+	char text[512];
+
+	list_text(list, text, sizeof(text));
 	json_object_set_new(to, key, json_text(text));
 }
 
@@ -129,8 +140,15 @@ static const char *severity_of(const char *symptom)
 					       : "warning";
 }
 
+/* The incident's page, or "" without a link. */
+static void page_of(const char *link, const char *id, char url[ALERT_PAGE_BYTES])
+{
+	snprintf(url, ALERT_PAGE_BYTES, *link ? "%.400s/incidents/%s" : "", link, id);
+}
+
 json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns)
 {
+	char url[ALERT_PAGE_BYTES];
 	const char *symptom = jsonget_text(incident, "symptom"), *id = jsonget_text(incident, "id");
 	bool open = !strcmp(jsonget_text(incident, "state"), "open");
 	json_t *out;
@@ -145,11 +163,11 @@ json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_un
 	json_object_set_new(out, "annotations", annotations_of(incident));
 	put_time(out, "startsAt", jsonget_unsigned(incident, "begin_unix_ns"));
 	put_time(out, "endsAt", open ? expires_unix_ns : jsonget_unsigned(incident, "end_unix_ns"));
-	if (*link) {
-		char url[512];
-
-		snprintf(url, sizeof(url), "%.400s/incidents/%s", link, id);
+	page_of(link, id, url);
+	if (*url) {
 		json_object_set_new(out, "generatorURL", json_string(url));
+		json_object_set_new(json_object_get(out, "annotations"), "runbook_url",
+				    json_string(url));
 	}
 	return out;
 }
@@ -323,7 +341,7 @@ static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int e
 		json_decref(s->incident);
 		*s = (struct slot){.id = ""};
 	}
-	a->stats.sent += !err;
+	a->stats.sent += !err && *a->url;
 	a->stats.failed += err != 0;
 }
 
@@ -343,7 +361,7 @@ static bool send_due(struct alert *a, long timeout_s)
 	json_decref(list);
 	if (!count)
 		return false;
-	err = body ? post(a, body, timeout_s) : -EAGAIN;
+	err = !body ? -EAGAIN : *a->url ? post(a, body, timeout_s) : 0;
 	free(body);
 	pthread_mutex_lock(&a->lock);
 	settle(a, taken, count, err, now);
@@ -406,7 +424,7 @@ int alert_open(struct alert **out, const struct alert_config *c)
 	struct alert *a;
 	int err;
 
-	if (!alert_is_url(c->url))
+	if (*c->url && !alert_is_url(c->url))
 		return -EINVAL;
 	a = calloc(1, sizeof(*a));
 	if (!a)
@@ -455,5 +473,41 @@ void alert_stats(struct alert *a, struct alert_stats *out)
 	out->firing = 0;
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
 		out->firing += a->slots[k].id[0] && !a->slots[k].resolved;
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void open_sample(const struct alert *a, const struct slot *s, struct buf *b)
+{
+	const json_t *i = s->incident, *d = json_object_get(i, "diagnosis");
+	const char *symptom = jsonget_text(i, "symptom");
+	char ranks[64], nodes[256], page[ALERT_PAGE_BYTES];
+
+	list_text(json_object_get(i, "ranks"), ranks, sizeof(ranks));
+	list_text(json_object_get(i, "nodes"), nodes, sizeof(nodes));
+	page_of(a->link, s->id, page);
+	prometheus_sample(b, "sysom_incident_open", 1, "incident", s->id, "job_name",
+			  jsonget_text(i, "job"), "severity", severity_of(symptom), "symptom",
+			  symptom, "ranks", ranks, "nodes", nodes, "layer",
+			  jsonget_text(d, "layer"), "cause", jsonget_text(d, "cause"), "page", page,
+			  NULL);
+}
+
+void alert_metrics(struct alert *a, struct buf *b)
+{
+	pthread_mutex_lock(&a->lock);
+	prometheus_metric(b, "sysom_incident_open", "gauge",
+			  "1 for each open incident; its labels follow the verdict.");
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
+		if (a->slots[k].id[0] && !a->slots[k].resolved)
+			open_sample(a, &a->slots[k], b);
+	prometheus_metric(b, "sysom_incident_lost_gpu_seconds", "gauge",
+			  "GPU time that each open incident has cost so far.");
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
+		if (a->slots[k].id[0] && !a->slots[k].resolved)
+			prometheus_sample(
+			    b, "sysom_incident_lost_gpu_seconds",
+			    3600 * jsonget_number(a->slots[k].incident, "gpu_hours_lost"),
+			    "incident", a->slots[k].id, "job_name",
+			    jsonget_text(a->slots[k].incident, "job"), NULL);
 	pthread_mutex_unlock(&a->lock);
 }

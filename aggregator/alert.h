@@ -14,11 +14,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
+
 struct alert;
 
 struct alert_config {
-	const char *url;  /* of the endpoint: http://alertmanager:9093/api/v2/alerts */
-	const char *link; /* what people open: LINK/api/v1/incidents/ID; "": none */
+	/* of the endpoint: http://alertmanager:9093/api/v2/alerts; "": nothing is posted, the state
+	 * serves alert_metrics() alone */
+	const char *url;
+	const char *link; /* what people open: LINK/incidents/ID; "": none */
 	/* how often firing alerts are sent again, because they expire at the receiver */
 	uint64_t repeat_ns;
 };
@@ -30,7 +34,7 @@ struct alert_stats {
 
 /* Whether it is an http:// or https:// URL with a plausible host. */
 bool alert_is_url(const char *text);
-/* 0, -ENOMEM, -EINVAL (no alert_is_url), -errno of the thread. */
+/* 0, -ENOMEM, -EINVAL (the URL is none), -errno of the thread. */
 int alert_open(struct alert **out, const struct alert_config *c);
 /* Tries once more to send what waits, for a few seconds at most. NULL is a no-op. */
 void alert_close(struct alert *a);
@@ -40,6 +44,8 @@ void alert_push(struct alert *a, const json_t *incident);
  * fires. */
 void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns);
 void alert_stats(struct alert *a, struct alert_stats *out);
+/* Appends the open incidents to a page of metrics, at most LIMIT_ALERTS. */
+void alert_metrics(struct alert *a, struct buf *b);
 
 /* An incident as one alert of the posted list; NULL: it is not to be posted. Returns owned. */
 json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns);

@@ -17,6 +17,7 @@
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/symbol_offer.h"
 #include "sidecar/viewer.h"
+#include "wire/codec.h"
 
 static const char *trace_name(uint32_t state)
 {
@@ -629,6 +630,7 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	recorder_stats(n->analysis.recorder, &rs);
 	keep_stats_get(n->keep, &ks);
 	canary_totals(n->analysis.canary, &stalls, &stalled_ns);
+	prometheus_build_info(b, WIRE_VERSION);
 	rank_series(n, v, b);
 	uplink_series(n, b);
 	offer_series(n, b);

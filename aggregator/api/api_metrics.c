@@ -2,6 +2,7 @@
 #include "aggregator/api/api_route.h"
 #include "base/clock.h"
 #include "base/http/prometheus.h"
+#include "wire/codec.h"
 
 static void metrics_ingest(const struct api_sources *api, struct buf *b)
 {
@@ -78,7 +79,8 @@ static void metrics_verdicts(const struct api_sources *api, struct buf *b)
 			   "Findings without windows that were committed.", s.findings);
 	prometheus_counter(b, "sysom_aggregator_findings_dropped_total",
 			   "Findings dropped because the queue was full.", s.findings_dropped);
-	prometheus_gauge(b, "sysom_aggregator_alerts_firing", "Firing alerts.", alerts.firing);
+	prometheus_gauge(b, "sysom_aggregator_alerts_firing", "Open incidents, without transients.",
+			 alerts.firing);
 	PROMETHEUS_BY(b, "sysom_aggregator_alert_posts_total", "counter",
 		      "POSTs to the webhook, by outcome.", "outcome", {"ok", alerts.sent},
 		      {"failed", alerts.failed});
@@ -178,9 +180,12 @@ void api_metrics(const struct api_sources *api, struct http_answer *a)
 	struct buf *b = &a->body;
 
 	a->type = PROMETHEUS_TYPE;
+	prometheus_build_info(b, WIRE_VERSION);
 	metrics_ingest(api, b);
 	metrics_store(api, b);
 	metrics_verdicts(api, b);
+	if (api->alert)
+		alert_metrics(api->alert, b);
 	metrics_fleet(api, b);
 	fleet_ranks_metrics(api->fleet, clock_monotonic_ns(), b);
 	api_symbols_metrics(api->symbols, b);

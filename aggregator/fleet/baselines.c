@@ -103,7 +103,7 @@ int baselines_open(struct baselines **out, const char *dir)
 		return -ENAMETOOLONG;
 	}
 	err = open_file(b, path);
-	if (err == -EIO) {
+	if (err == -EIO || err == -EBADMSG) {
 		snprintf(aside, sizeof(aside), "%.*s.damaged", PATH_MAX - 16, path);
 		sql_close(&b->sql);
 		log_warn("baselines", "path=%s why=\"not readable: set aside\"", path);

@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/daemon/log.h"
 
-static int to_errno(struct sql *s, int code, const char *what)
+int sql_errno(struct sql *s, int code, const char *what)
 {
-	int os = sqlite3_system_errno(s->db);
+	int os = sqlite3_system_errno(s->db), err = -EIO;
 
 	switch (code & 0xff) {
 	case SQLITE_OK:
@@ -23,6 +23,10 @@ static int to_errno(struct sql *s, int code, const char *what)
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
 		return -EBUSY;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		err = -EBADMSG;
+		break;
 	case SQLITE_IOERR:
 		if (os == ENOSPC || os == EDQUOT || os == EFBIG)
 			return -ENOSPC;
@@ -32,7 +36,7 @@ static int to_errno(struct sql *s, int code, const char *what)
 	}
 	log_error(s->name, "what=%s message=\"%s\" error=\"%s\"", what, sqlite3_errmsg(s->db),
 		  os ? strerror(os) : sqlite3_errstr(code));
-	return -EIO;
+	return err;
 }
 
 int sql_open(struct sql *s, const char *path, int flags, int busy_ms)
@@ -40,11 +44,11 @@ int sql_open(struct sql *s, const char *path, int flags, int busy_ms)
 	int code = sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
 
 	if (code != SQLITE_OK)
-		return s->db ? to_errno(s, code, "open") : -ENOMEM;
+		return s->db ? sql_errno(s, code, "open") : -ENOMEM;
 	sqlite3_busy_timeout(s->db, busy_ms);
 	/* In a container the store's directory may be all that can be written. */
-	return to_errno(s, sqlite3_exec(s->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL),
-			"temp_store");
+	return sql_errno(s, sqlite3_exec(s->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL),
+			 "temp_store");
 }
 
 void sql_close(struct sql *s)
@@ -59,7 +63,7 @@ void sql_close(struct sql *s)
 
 int sql_exec(struct sql *s, const char *text, const char *what)
 {
-	return to_errno(s, sqlite3_exec(s->db, text, NULL, NULL, NULL), what);
+	return sql_errno(s, sqlite3_exec(s->db, text, NULL, NULL, NULL), what);
 }
 
 int64_t sql_number(struct sql *s, const char *text)
@@ -83,7 +87,7 @@ struct sql_call sql_call(struct sql *s, int which, const char *what)
 	if (!s->statement[which])
 		code = sqlite3_prepare_v3(s->db, s->text[which], -1, SQLITE_PREPARE_PERSISTENT,
 					  &s->statement[which], NULL);
-	c.err = to_errno(s, code, "prepare");
+	c.err = sql_errno(s, code, "prepare");
 	c.st = s->statement[which];
 	return c;
 }
@@ -114,7 +118,7 @@ bool sql_next(struct sql_call *c)
 	int code = c->err ? SQLITE_DONE : sqlite3_step(c->st);
 
 	if (!c->err)
-		c->err = to_errno(c->sql, code, c->what);
+		c->err = sql_errno(c->sql, code, c->what);
 	return code == SQLITE_ROW;
 }
 

@@ -7,7 +7,8 @@
  *           ... sqlite3_column_int64(c.st, 0) ...
  *   return sql_end(&c);
  * Threads: one caller at a time. Errors are logged with `what`: -ENOSPC if the disk is full (also
- * by quota or file size), -EBUSY (not logged), -EIO, -ENOMEM. */
+ * by quota or file size), -EBUSY (not logged), -EBADMSG (damaged, or no SQLite file), -EIO,
+ * -ENOMEM. */
 #ifndef SYSOM_AGGREGATOR_FLEET_SQL_H
 #define SYSOM_AGGREGATOR_FLEET_SQL_H
 
@@ -35,6 +36,8 @@ struct sql_call {
 /* s: with its name and the text of its statements. */
 int sql_open(struct sql *s, const char *path, int flags, int busy_ms);
 void sql_close(struct sql *s); /* also of one that was not opened */
+/* For a result code of SQLite's own calls: 0 or the error, logged. */
+int sql_errno(struct sql *s, int code, const char *what);
 /* Runs statements without values. */
 int sql_exec(struct sql *s, const char *text, const char *what);
 /* The first number of the first row; -1: no row. */

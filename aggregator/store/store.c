@@ -64,15 +64,15 @@ static int store_new(struct store **out, const char *dir)
 }
 
 /* Two aggregators on one store would each keep their own incidents. */
-static int take_lock(struct store *s)
+int store_lock(const char *dir, int *fd)
 {
 	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/lock", s->dir);
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
-	if (s->lock_fd < 0)
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	*fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+	if (*fd < 0)
 		return -errno;
-	return flock(s->lock_fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
+	return flock(*fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
 }
 
 static int place_of(const struct store *s, struct stat *st)
@@ -113,9 +113,12 @@ int store_open(struct store **out, const char *dir)
 		return err;
 	err = dirs_make(dir, 0750);
 	if (!err)
-		err = take_lock(s);
+		err = store_lock(s->dir, &s->lock_fd);
 	if (!err)
 		err = open_db(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+	/* nothing of a foreign file is changed, its journal mode neither */
+	if (!err && sql_number(&s->sql, "SELECT COUNT(*) FROM sqlite_master"))
+		err = store_check_version(s, STORE_SCHEMA_VERSION);
 	if (!err)
 		err = sql_exec(&s->sql,
 			       "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL;"

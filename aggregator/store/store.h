@@ -20,11 +20,20 @@
 
 struct store;
 
-/* Creates the directory and the file if needed. 0, -EPROTO (a newer version's file, or no store),
- * -EBUSY (another aggregator uses it). */
+/* Creates the directory and the file if needed. An older version's store is upgraded, after a copy
+ * of it as store.db.vN beside it. 0, -EPROTO (a newer version's store, or none of ours: it is not
+ * changed), -EBADMSG (damaged), -EBUSY (another aggregator uses it), -ENOSPC. */
 int store_open(struct store **out, const char *dir);
 int store_open_reader(struct store **out, const char *dir);
 void store_close(struct store *s); /* NULL is a no-op */
+
+/* Copies the store in dir, with its baselines, to the new file `path`, also while an aggregator uses
+ * it: the copy is one moment's state. 0, -EEXIST (nothing is overwritten), -ENOSPC and others, which
+ * leave no file. */
+int store_backup(const char *dir, const char *path);
+/* Makes the store of dir from a backup, which is checked first. -EEXIST (dir has a store), -EBUSY
+ * (an aggregator uses dir), -EPROTO (a newer version's, or no backup), -EBADMSG (damaged). */
+int store_restore(const char *dir, const char *path);
 
 int store_begin(struct store *s);
 int store_commit(struct store *s);

@@ -69,8 +69,14 @@ struct store {
 
 /* store_sql.c */
 extern const char *const store_sql[ST_COUNT];
-/* Creates the tables of a new file, and upgrades those of an older version. -EPROTO: not our
- * store. */
+/* store.c: 0 or -EBUSY; the caller closes *fd. */
+int store_lock(const char *dir, int *fd);
+/* store_backup.c: a copy of the open store as one new file. */
+int store_copy(struct store *s, const char *path);
+/* 0: a store of a version from 1 to `newest`. -EPROTO, logged. */
+int store_check_version(struct store *s, int64_t newest);
+/* Creates the tables of a new file, and upgrades those of an older version, after a copy of
+ * it as store.db.vN. -EPROTO: not our store. */
 int store_make_schema(struct store *s);
 
 #endif

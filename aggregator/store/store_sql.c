@@ -5,6 +5,7 @@
  * after each failed transaction. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "aggregator/store/store_private.h"
 #include "base/daemon/log.h"
@@ -151,25 +152,61 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     "'\"told_begin_unix_ns\":','\"reported_begin_unix_ns\":');",
 };
 
+int store_check_version(struct store *s, int64_t newest)
+{
+	int64_t version = sql_number(&s->sql, "PRAGMA user_version"),
+		id = sql_number(&s->sql, "PRAGMA application_id");
+	struct sql *sql = &s->sql;
+	int err = 0;
+
+	if (version < 0 || id < 0) /* not readable: why? */
+		err = sql_exec(sql, "SELECT COUNT(*) FROM sqlite_master", "version");
+	if (err)
+		return err;
+	if (id == APPLICATION_ID && version >= 1 && version <= newest)
+		return 0;
+	if (id == APPLICATION_ID)
+		log_error(sql->name,
+			  "why=\"the store is of version %lld, newer than this program's %lld; use "
+			  "the newer sysom-aggregator, or restore a backup\"",
+			  (long long)version, (long long)newest);
+	else
+		log_error(sql->name, "why=\"not a store of sysom-aggregator\"");
+	return -EPROTO;
+}
+
+/* The older version's programs cannot read the store any more, so a copy stays for them. */
+static int keep_copy(struct store *s, int64_t version)
+{
+	char path[PATH_MAX];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/store.db.v%lld", s->dir, (long long)version);
+	err = store_copy(s, path);
+	if (err)
+		log_error(
+		    "store",
+		    "path=%s why=\"cannot keep a copy of the store before its upgrade: %s; the "
+		    "store is unchanged\"",
+		    path, strerror(-err));
+	else
+		log_info("store", "copy_of=%lld path=%s", (long long)version, path);
+	return err;
+}
+
 int store_make_schema(struct store *s)
 {
 	char text[128];
 	int64_t version = sql_number(&s->sql, "PRAGMA user_version");
-	bool ours = sql_number(&s->sql, "PRAGMA application_id") == APPLICATION_ID;
-	bool fresh = !version && !sql_number(&s->sql, "SELECT COUNT(*) FROM sqlite_master");
 	int err;
 
-	if (ours && version == STORE_SCHEMA_VERSION)
+	if (version == STORE_SCHEMA_VERSION)
 		return 0;
-	if (!fresh && !(ours && version >= 1 && version < STORE_SCHEMA_VERSION)) {
-		log_error(
-		    "store",
-		    "why=\"store.db is not a store of this version; use another store.dir\" dir=%s "
-		    "version=%lld",
-		    s->dir, (long long)version);
-		return -EPROTO;
-	}
-	err = sql_exec(&s->sql, "BEGIN IMMEDIATE", "begin");
+	err = version ? keep_copy(s, version) : 0;
+	if (!err)
+		err = sql_exec(&s->sql, "BEGIN IMMEDIATE", "begin");
+	if (err)
+		return err;
 	for (int64_t v = version; v < STORE_SCHEMA_VERSION && !err; v++)
 		err = sql_exec(&s->sql, schemas[v], "schema");
 	snprintf(text, sizeof(text), "PRAGMA application_id=%d; PRAGMA user_version=%d",
@@ -180,7 +217,7 @@ int store_make_schema(struct store *s)
 		err = sql_exec(&s->sql, "COMMIT", "commit");
 	if (err)
 		sqlite3_exec(s->sql.db, "ROLLBACK", NULL, NULL, NULL);
-	else if (!fresh)
+	else if (version)
 		log_info("store", "taken_over=%lld version=%d", (long long)version,
 			 STORE_SCHEMA_VERSION);
 	return err;

@@ -5,9 +5,11 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text/utf8.h"
+#include "base/version.h"
 
 void prometheus_metric(struct buf *b, const char *name, const char *type, const char *help)
 {
@@ -74,4 +76,15 @@ void prometheus_gauge(struct buf *b, const char *name, const char *help, double 
 {
 	prometheus_metric(b, name, "gauge", help);
 	prometheus_sample(b, name, value, NULL);
+}
+
+void prometheus_build_info(struct buf *b, unsigned wire_version)
+{
+	char wire[16];
+
+	snprintf(wire, sizeof(wire), "%u", wire_version);
+	prometheus_metric(
+	    b, "sysom_build_info", "gauge",
+	    "1; version of this program, and of the messages between node and cluster.");
+	prometheus_sample(b, "sysom_build_info", 1, "version", SYSOM_VERSION, "wire", wire, NULL);
 }

@@ -28,5 +28,7 @@ void prometheus_by(struct buf *b, const char *name, const char *type, const char
 /* A metric of one sample without labels. */
 void prometheus_counter(struct buf *b, const char *name, const char *help, double value);
 void prometheus_gauge(struct buf *b, const char *name, const char *help, double value);
+/* sysom_build_info: this program's version, and that of the messages between nodes and cluster. */
+void prometheus_build_info(struct buf *b, unsigned wire_version);
 
 #endif

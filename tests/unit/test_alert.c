@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -70,6 +71,40 @@ static void says_what_it_costs(void **unused)
 	json_decref(incident);
 }
 
+static void tells_open_incidents_without_a_receiver(void **unused)
+{
+	const struct alert_config c = {
+	    .url = "", .link = "http://sysom.example", .repeat_ns = 3600000000000};
+	struct alert *quiet;
+	struct buf page;
+	json_t *incident =
+	    json_pack("{s:s, s:s, s:s, s:s, s:[i], s:f}", "id", "aaaaaaaa", "job", "j\"b@0",
+		      "symptom", "stall", "state", "open", "ranks", 3, "gpu_hours_lost", 0.5);
+
+	assert_int_equal(alert_open(&quiet, &c), 0);
+	alert_push(quiet, incident);
+	buf_init(&page, 1 << 20);
+	alert_metrics(quiet, &page);
+	buf_append(&page, "", 1);
+	assert_non_null(strstr((const char *)page.data,
+			       "sysom_incident_open{incident=\"aaaaaaaa\",job_name=\"j\\\"b@0\","
+			       "severity=\"critical\",symptom=\"stall\",ranks=\"3\""));
+	assert_non_null(strstr((const char *)page.data,
+			       "page=\"http://sysom.example/incidents/aaaaaaaa\"} 1\n"));
+	assert_non_null(strstr((const char *)page.data,
+			       "sysom_incident_lost_gpu_seconds{incident=\"aaaaaaaa\","
+			       "job_name=\"j\\\"b@0\"} 1800\n"));
+	buf_fini(&page);
+	alert_resolve(quiet, "aaaaaaaa", 1);
+	buf_init(&page, 1 << 20);
+	alert_metrics(quiet, &page);
+	buf_append(&page, "", 1);
+	assert_null(strstr((const char *)page.data, "aaaaaaaa"));
+	buf_fini(&page);
+	alert_close(quiet);
+	json_decref(incident);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -77,6 +112,7 @@ int main(void)
 	    CASE(fires_until_it_is_closed),
 	    CASE(stops_alerting_when_an_incident_becomes_a_transient),
 	    CASE(says_what_it_costs),
+	    cmocka_unit_test(tells_open_incidents_without_a_receiver),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -321,21 +321,42 @@ static void the_feed_tells_each_write_once_and_in_order(void **unused)
 
 static void assert_totals_are_right(void);
 
-/* A store as an earlier version made it: what it holds is still there, and new things find their place. */
+/* A store as an earlier version made it: a copy stays, what it holds is still there, and new things
+ * find their place. Where no copy can be made, nothing is changed. */
 static void take_over(int version)
 {
 	struct incident_row row = {.id = "bbbbbbbb", .updated_unix_ns = 5};
-	char command[512];
+	char command[1024];
 	json_t *j;
 	size_t n;
 
 	store_close(store);
 	store = NULL;
 	snprintf(command, sizeof(command),
-		 "rm -f %s/store.db* && python3 tests/unit/store_old.py %d %s/store.db", dir,
-		 version, dir);
+		 "rm -f %s/store.db* && python3 tests/unit/store_old.py %d %s/store.db && "
+		 "sqlite_dump() { python3 -c 'import sqlite3,sys\nfor l in "
+		 "sqlite3.connect(sys.argv[1]).iterdump(): print(l)' $1; } && "
+		 "sqlite_dump %s/store.db >%s/before",
+		 dir, version, dir, dir, dir);
+	assert_int_equal(system(command), 0);
+	/* something is in the copy's way: the store is not touched */
+	snprintf(command, sizeof(command), "mkdir %s/store.db.v%d", dir, version);
+	assert_int_equal(system(command), 0);
+	assert_true(store_open(&store, dir) < 0);
+	store = NULL;
+	snprintf(command, sizeof(command),
+		 "rmdir %s/store.db.v%d && python3 -c 'import sqlite3,sys\nsys.exit("
+		 "sqlite3.connect(sys.argv[1]).execute(\"PRAGMA user_version\").fetchone()[0] != "
+		 "%d)' %s/store.db && test -z \"$(ls %s | grep tmp)\"",
+		 dir, version, version, dir, dir);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(store_open(&store, dir), 0);
+	snprintf(command, sizeof(command),
+		 "python3 -c 'import sqlite3,sys\nfor l in "
+		 "sqlite3.connect(sys.argv[1]).iterdump(): print(l)' %s/store.db.v%d >%s/after && "
+		 "cmp %s/before %s/after",
+		 dir, version, dir, dir, dir);
+	assert_int_equal(system(command), 0);
 	assert_totals_are_right();
 	j = store_incident_json(store, "aaaaaaaa");
 	assert_string_equal(json_string_value(json_object_get(j, "id")), "aaaaaaaa");

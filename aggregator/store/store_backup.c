@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A copy is made inside one read transaction, so that it is one moment's state, and no write of the
+ * aggregator makes SQLite begin it anew. In WAL mode neither waits for the other; meanwhile the
+ * write-ahead log grows, since no page that the copy may still read is overwritten.
+ * The baselines are a file of their own, and small: they travel as one value in the copy, so that a
+ * backup is one file. */
+#include "aggregator/store/store_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/daemon/dirs.h"
+#include "base/daemon/log.h"
+#include "base/replace.h"
+
+#define PAGES_PER_STEP 1024
+#define BUSY_MS	       5000
+#define BASELINES      "baselines.db"
+
+/* Makes the renamed file's name durable. */
+static int sync_dir_of(const char *path)
+{
+	char dir[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	int fd, err;
+
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	err = fsync(fd) ? -errno : 0;
+	close(fd);
+	return err;
+}
+
+static int copy_pages(struct sql *from, struct sql *to)
+{
+	sqlite3_backup *b;
+	int err = sql_exec(from, "BEGIN; SELECT COUNT(*) FROM sqlite_master", "snapshot"), code;
+
+	if (err)
+		return err;
+	b = sqlite3_backup_init(to->db, "main", from->db, "main");
+	if (b) {
+		do
+			code = sqlite3_backup_step(b, PAGES_PER_STEP);
+		while (code == SQLITE_OK);
+		sqlite3_backup_finish(b);
+		/* a failure of either side is now in the copy's connection */
+		err = code == SQLITE_DONE ? 0 : sql_errno(to, code, "copy");
+	} else {
+		err = sql_errno(to, sqlite3_errcode(to->db), "copy");
+	}
+	sql_exec(from, "ROLLBACK", "snapshot");
+	/* the copy is one file, without a write-ahead log */
+	return err ? err : sql_exec(to, "PRAGMA journal_mode=DELETE", "journal");
+}
+
+/* What SQLite may leave beside a file that it could not finish. */
+static void remove_beside(const char *path)
+{
+	static const char *const ends[] = {"-journal", "-wal", "-shm"};
+	char name[PATH_MAX + 16];
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		snprintf(name, sizeof(name), "%s%s", path, ends[i]);
+		unlink(name);
+	}
+}
+
+/* Makes the file `path` as a copy; `extra` may add to it. The file is there complete or not at
+ * all. */
+static int copy_to(struct sql *from, const char *path,
+		   int (*extra)(struct sql *to, const char *arg), const char *arg)
+{
+	struct sql to = {.name = "copy"};
+	struct replace r;
+	int err = replace_begin(&r, AT_FDCWD, path, 0600);
+
+	if (err)
+		return err;
+	close(r.fd); /* SQLite's locks would end with a later close */
+	r.fd = -1;
+	err = sql_open(&to, r.temporary, SQLITE_OPEN_READWRITE, BUSY_MS);
+	if (!err)
+		err = copy_pages(from, &to);
+	if (!err && extra)
+		err = extra(&to, arg);
+	sql_close(&to);
+	if (err)
+		remove_beside(r.temporary);
+	err = replace_end(&r, err);
+	return err ? err : sync_dir_of(path);
+}
+
+int store_copy(struct store *s, const char *path)
+{
+	return copy_to(&s->sql, path, NULL, NULL);
+}
+
+/* ---- backup ---- */
+
+static int put_file(struct sql *to, const void *body, sqlite3_int64 bytes)
+{
+	sqlite3_stmt *st = NULL;
+	int code = sqlite3_prepare_v2(to->db, "INSERT INTO files VALUES('" BASELINES "',?1)", -1,
+				      &st, NULL);
+
+	if (code == SQLITE_OK)
+		code = sqlite3_bind_blob64(st, 1, body, (sqlite3_uint64)bytes, SQLITE_STATIC);
+	if (code == SQLITE_OK)
+		code = sqlite3_step(st);
+	sqlite3_finalize(st);
+	return sql_errno(to, code, BASELINES);
+}
+
+static int add_baselines(struct sql *to, const char *dir)
+{
+	struct sql from = {.name = "baselines"};
+	char path[PATH_MAX];
+	sqlite3_int64 bytes = 0;
+	unsigned char *body;
+	int err =
+	    sql_exec(to, "CREATE TABLE files(name TEXT PRIMARY KEY, body BLOB NOT NULL)", "files");
+
+	snprintf(path, sizeof(path), "%s/" BASELINES, dir);
+	if (err || access(path, F_OK)) /* no run was long enough yet */
+		return err;
+	err = sql_open(&from, path, SQLITE_OPEN_READONLY, BUSY_MS);
+	body = err ? NULL : sqlite3_serialize(from.db, "main", &bytes, 0);
+	if (!err && !body)
+		err = sql_errno(&from, sqlite3_errcode(from.db), "serialize");
+	if (!err)
+		err = put_file(to, body, bytes);
+	sqlite3_free(body);
+	sql_close(&from);
+	return err;
+}
+
+int store_backup(const char *dir, const char *path)
+{
+	struct store *s = NULL;
+	int err;
+
+	if (!access(path, F_OK))
+		return -EEXIST;
+	err = store_open_reader(&s, dir);
+	if (!err)
+		err = store_check_version(s, STORE_SCHEMA_VERSION);
+	if (!err)
+		err = copy_to(&s->sql, path, add_baselines, dir);
+	store_close(s);
+	return err;
+}
+
+/* ---- restore ---- */
+
+static int is_whole(struct sql *s)
+{
+	sqlite3_stmt *st = NULL;
+	int code = sqlite3_prepare_v2(s->db, "PRAGMA integrity_check(1)", -1, &st, NULL);
+	const char *said = NULL;
+
+	if (code == SQLITE_OK)
+		code = sqlite3_step(st);
+	if (code == SQLITE_ROW)
+		said = (const char *)sqlite3_column_text(st, 0);
+	code = said && !strcmp(said, "ok") ? 0 : -EBADMSG;
+	sqlite3_finalize(st);
+	return code;
+}
+
+static int write_all(int fd, const char *data, size_t bytes)
+{
+	while (bytes) {
+		ssize_t n = write(fd, data, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return fsync(fd) ? -errno : 0;
+}
+
+/* Takes the baselines out of a backup; a plain copy of a store has none. */
+static int take_baselines(struct sql *from, const char *dir)
+{
+	sqlite3_stmt *st = NULL;
+	struct replace r;
+	char path[PATH_MAX];
+	int err = 0;
+
+	if (sql_number(from, "SELECT COUNT(*) FROM sqlite_master WHERE name='files'") != 1)
+		return 0;
+	if (sqlite3_prepare_v2(from->db, "SELECT body FROM files WHERE name='" BASELINES "'", -1,
+			       &st, NULL) != SQLITE_OK)
+		return -EBADMSG;
+	if (sqlite3_step(st) == SQLITE_ROW) {
+		snprintf(path, sizeof(path), "%s/" BASELINES, dir);
+		err = replace_begin(&r, AT_FDCWD, path, 0640);
+		if (!err) {
+			err = write_all(r.fd, sqlite3_column_blob(st, 0),
+					(size_t)sqlite3_column_bytes(st, 0));
+			err = replace_end(&r, err);
+		}
+	}
+	sqlite3_finalize(st);
+	return err;
+}
+
+static int drop_files(struct sql *to, const char *unused)
+{
+	return sql_exec(to, "DROP TABLE IF EXISTS files", "files");
+}
+
+/* Of an empty directory's lock: its holder. */
+static int restore_into(const char *dir, struct store *from)
+{
+	char path[PATH_MAX];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/" BASELINES, dir);
+	if (!access(path, F_OK))
+		return -EEXIST;
+	snprintf(path, sizeof(path), "%s/store.db", dir);
+	if (!access(path, F_OK))
+		return -EEXIST;
+	err = take_baselines(&from->sql, dir);
+	return err ? err : copy_to(&from->sql, path, drop_files, NULL);
+}
+
+int store_restore(const char *dir, const char *path)
+{
+	struct store from = {.sql = {.name = "backup"}, .lock_fd = -1};
+	int lock = -1, err;
+
+	if (access(path, R_OK))
+		return -errno;
+	if (strlen(dir) >= sizeof(from.dir))
+		return -ENAMETOOLONG;
+	err = sql_open(&from.sql, path, SQLITE_OPEN_READONLY, BUSY_MS);
+	if (!err)
+		err = store_check_version(&from, STORE_SCHEMA_VERSION);
+	if (!err)
+		err = is_whole(&from.sql);
+	if (!err)
+		err = dirs_make(dir, 0750);
+	if (!err)
+		err = store_lock(dir, &lock);
+	if (!err)
+		err = restore_into(dir, &from);
+	if (lock >= 0)
+		close(lock);
+	sql_close(&from.sql);
+	return err;
+}
