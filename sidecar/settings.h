@@ -9,6 +9,7 @@
 
 #include "base/http/http_hosts.h"
 #include "wire/codec.h"
+#include "wire/link/tls_settings.h"
 
 #define NODE_PATH_BYTES 256
 
@@ -18,6 +19,8 @@ struct settings {
 	char http_listen[NODE_PATH_BYTES], http_hosts[HTTP_HOSTS_BYTES],
 	    http_see_all[NODE_PATH_BYTES];
 	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
+	struct tls_settings tls;
+	char tls_name[NODE_PATH_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
 	uint64_t beat_ns, beat_suspect_ns, sketch_ns;

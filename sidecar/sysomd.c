@@ -77,6 +77,9 @@ static const struct config_key keys[] = {
     KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
 	"the aggregator's HTTP URL, for symbol files; empty: port 9472 if uplink.url has "
 	"port 9471, else none"),
+    KEY(tls_name, "tls.name", CONFIG_STRING, "",
+	"name that the aggregator's certificate must have; empty: the host of uplink.url"),
+    TLS_SETTINGS(KEY, tls),
     KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	"size limit of windows that wait for the aggregator; the oldest are dropped first",
 	.min = 1e6, .max = 1e12),
@@ -479,6 +482,20 @@ static int fill_rank_config(struct node *n)
 	return 0;
 }
 
+/* A node speaks only for itself: its name is its certificate's. */
+static int open_tls(struct node *n)
+{
+	const struct settings *s = &n->settings;
+	char why[TLS_WHY_BYTES];
+	int err = !tls_settings_on(&s->tls) ? 0
+					    : tls_open(&n->tls, &s->tls.files, TLS_NODE,
+						       n->settings.node_name, why, sizeof(why));
+
+	if (err)
+		log_error("tls", "%s", why);
+	return err;
+}
+
 static int open_stores(struct node *n)
 {
 	char spool[NODE_PATH_BYTES + 16], files[NODE_PATH_BYTES + 16];
@@ -488,6 +505,8 @@ static int open_stores(struct node *n)
 				     .ranks_max = LIMIT_NODE_PROCESSES};
 	struct uplink_config uc = {
 	    .url = n->settings.uplink_url,
+	    .tls = n->tls,
+	    .name = n->settings.tls_name,
 	    .spool = {spool, n->settings.spool_bytes, n->settings.spool_age_ns, spool_boot()}};
 	int err;
 
@@ -583,7 +602,7 @@ static int daemon_open(struct daemon *d)
 			      : "");
 		return err;
 	}
-	if ((err = open_stores(n)) || (err = http_open(n)) ||
+	if ((err = open_tls(n)) || (err = open_stores(n)) || (err = http_open(n)) ||
 	    (err = loop_add_timer(n->loop, 0, drain_ms(n->drain), on_drain, n,
 				  &n->run.drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, d, NULL)))
@@ -625,6 +644,7 @@ static void daemon_close(struct daemon *d, int code)
 	canary_close(n->analysis.canary);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);
+	tls_close(n->tls);
 	free(n->analysis.rank.steps.scratch);
 	reader_close(n->reader);
 	loop_close(n->loop);
@@ -654,8 +674,8 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		 strncmp(s->uplink_http, "https://", 8))
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
 				     "not an http:// or https:// URL");
-	if (!bad)
-		return 0;
+	else
+		return tls_settings_check(&s->tls, "uplink.url", s->uplink_url, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }
