@@ -393,7 +393,7 @@ static void log_connection(struct uplink *u)
 	u->without_ns = u->without_ns ? u->without_ns : now_ns;
 	if (u->logged == DOWN || now_ns - u->without_ns < UPLINK_DOWN_NS)
 		return;
-	log_warn("uplink", "%s: no connection for %llu s: %s; windows wait in the spool", u->url,
+	log_warn("uplink", "%s: no connection for %llu s; windows wait in the spool (%s)", u->url,
 		 UPLINK_DOWN_NS / 1000000000ull, *why ? why : "no answer");
 	u->logged = DOWN;
 }
