@@ -492,7 +492,7 @@ static int open_tls(struct node *n)
 						       n->settings.node_name, why, sizeof(why));
 
 	if (err)
-		log_error("tls", "%s", why);
+		log_error("tls", "why=\"%s\"", why);
 	return err;
 }
 
