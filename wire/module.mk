@@ -25,4 +25,5 @@ $(call fuzz,wire analysis,fuzz_wire_window fuzz_wire_beat fuzz_wire_records fuzz
 	fuzz_wire_stacks)
 $(call bench,wire analysis,bench_codec)
 $(call fuzz,link,fuzz_sp)
+$(call unit,link,test_tls)
 $(call bench,link,bench_dials)

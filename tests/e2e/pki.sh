@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # pki.sh - authorities and certificates for tests, by the openssl command. Source it.
 #   pki_authority DIR             a new authority: DIR/ca.crt
-#   pki_issue DIR NAME USE [FROM TO]   NAME.crt and NAME.key below DIR; USE: clientAuth or serverAuth; FROM and TO: what
-#                                 date(1) understands (default: an hour ago, in a day)
+#   pki_issue DIR NAME USE [FROM TO [NAMES]]   NAME.crt and NAME.key below DIR; USE: clientAuth or serverAuth; FROM and TO: what
+#                                 date(1) understands (default: an hour ago, in a day); NAMES: of DNS (default: NAME)
 #   pki_revoke DIR NAME           DIR/ca.crl then has it; pki_crl DIR: a list as it is
 pki_date() { date -u -d "$1" +%Y%m%d%H%M%SZ; }
 pki_authority() {
@@ -38,7 +38,7 @@ pki_authority() {
 pki_issue() {
 	local dir=$1 name=$2 use=$3 from=${4:--1 hour} to=${5:-+1 day}
 	openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$name" \
-		-addext "subjectAltName=DNS:$name" -addext "extendedKeyUsage=$use" \
+		-addext "subjectAltName=DNS:${6:-$name}" -addext "extendedKeyUsage=$use" \
 		-keyout "$dir/$name.key" -out "$dir/$name.csr" 2>>"$dir/log" &&
 		openssl ca -batch -notext -config "$dir/conf" -in "$dir/$name.csr" -out "$dir/$name.crt" \
 			-startdate "$(pki_date "$from")" -enddate "$(pki_date "$to")" 2>>"$dir/log"

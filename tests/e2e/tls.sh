@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tls.sh - mutual TLS between node and aggregator: a node speaks only for itself, bad certificates are
 # refused with a reason on both sides, and certificates are rotated under load without losing a window.
+# needs: command:openssl
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/pki.sh
 CLIENT=$B/parts/aggregator_client

@@ -302,10 +302,10 @@ static int load(struct tls *t, struct loaded **out, struct mark *marks, char *wh
 	for (int i = 0; i < FILES && !err; i++)
 		if (*path_of(t, i))
 			err = read_file(t, i, &data[i], &marks[i], why, why_bytes);
+	if (!err) /* first: GnuTLS does not say which of certificate and key it cannot read */
+		err = examine_own(t, l, &data[CERT], why, why_bytes);
 	if (!err)
 		err = fill_credentials(t, l, data, why, why_bytes);
-	if (!err)
-		err = examine_own(t, l, &data[CERT], why, why_bytes);
 	for (int i = 0; i < FILES; i++) {
 		if (i == KEY && data[i].data)
 			explicit_bzero(data[i].data, data[i].size);
