@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_server.h - an HTTP server for untrusted clients, on libmicrohttpd. It bounds connections,
- * headers and time, refuses names of other sites (http_hosts.h), makes room for new clients (idle.h)
- * and sends answers. What a path means is its owner's.
+ * headers and time, refuses names of other sites (http_hosts.h), makes room for new clients
+ * (idle.h) and sends answers. Its owner decides what a path means.
  * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
 #ifndef SYSOM_BASE_HTTP_HTTP_SERVER_H
 #define SYSOM_BASE_HTTP_HTTP_SERVER_H
@@ -30,9 +30,9 @@ struct http_request {
 
 /* Called on the server's thread. */
 struct http_handlers {
-	/* The headers are there. False: r->answer refuses the request. */
+	/* All headers have arrived. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
-	/* A piece of the body. False: hang up. */
+	/* A piece of the body. False: close the connection. */
 	bool (*body)(void *arg, struct http_request *r, const void *data, size_t bytes);
 	/* The request is complete, or was resumed. False: it is suspended; otherwise r->answer is
 	 * its answer. */
@@ -46,20 +46,20 @@ struct http_handlers {
 /* Of one or more servers. */
 struct http_counts {
 	atomic_ullong by_class[6];  /* answers, by hundreds of the status */
-	atomic_ullong foreign_host; /* requests refused for the name that they came by */
+	atomic_ullong foreign_host; /* requests refused for their Host name */
 	atomic_ullong evicted;	    /* connections ended to make room for others */
 };
 
 struct http_server_config {
-	const char *program;		/* as its configuration is named; borrowed */
-	const struct http_hosts *hosts; /* borrowed; NULL: any name will do */
+	const char *program;		/* the name of its configuration; borrowed */
+	const struct http_hosts *hosts; /* borrowed; NULL: accepts any name */
 	struct http_counts *counts;	/* borrowed */
 	bool own_thread;		/* otherwise its owner runs it */
 	unsigned connections_max;
 	unsigned connections_kept; /* beyond it, a new connection ends an idle one */
 	unsigned connection_bytes; /* of headers */
 	unsigned timeout_s;
-	unsigned send_bytes; /* at a time, of one connection; the kernel doubles it. 0: its own */
+	unsigned send_bytes; /* of a connection's send buffer; the kernel doubles it; 0: default */
 };
 
 /* Whether it is ADDRESS:PORT or NAME:PORT. */
@@ -73,7 +73,7 @@ int http_server_open(struct http_server **out, int fd, const struct http_server_
 void http_server_close(struct http_server *s);
 /* Without a thread of its own: this descriptor is ready when there is something to do. */
 int http_server_fd(const struct http_server *s);
-/* Takes a few turns, so that its owner's loop gets its own. */
+/* Does a bounded amount of work, so that the owner's loop also gets its turn. */
 void http_server_run(struct http_server *s);
 /* Work is left that the descriptor does not report: call http_server_run soon. */
 bool http_server_is_due(const struct http_server *s);
@@ -81,7 +81,7 @@ bool http_server_is_due(const struct http_server *s);
 void http_server_suspend(struct http_request *r);
 /* finish() is called again. r may be gone when this returns. */
 void http_server_resume(struct http_request *r);
-/* "" where there is no such header. */
+/* "" if there is no such header. */
 const char *http_server_header(const struct http_request *r, const char *name);
 
 #endif
