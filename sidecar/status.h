@@ -11,7 +11,7 @@
 struct node;
 struct viewer;
 
-/* With the ranks that the viewer may see, and how many there are besides. */
+/* With the ranks that the viewer may see, and the number of the others. */
 void status_json(struct node *n, const struct viewer *v, struct buf *out);
 void status_metrics(struct node *n, const struct viewer *v, struct buf *out);
 /* status_compare.c: beats, sketches, peers, commands */
