@@ -273,6 +273,7 @@ static void pattern_lost(struct steps *s)
 	/* the open step may become several steps; it is not judged */
 	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 	s->detect_at = 0;
+	s->search_ns = s->open_begin_ns;
 	memset(&s->candidate, 0, sizeof(s->candidate));
 }
 
@@ -436,7 +437,7 @@ static void detect(struct steps *s, bool last_chance)
 	}
 	if (last_chance || s->config.whole_first ||
 	    (pattern_same(&p, &s->candidate) && p.mature &&
-	     s->now_ns - s->first_ns >= s->config.lock_min_ns))
+	     s->now_ns - s->search_ns >= s->config.lock_min_ns))
 		pattern_lock(s, &p);
 	s->candidate = p;
 }
@@ -727,7 +728,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	}
 	s->head++;
 	if (!s->launches_seen++)
-		s->first_ns = r->begin_ns;
+		s->search_ns = r->begin_ns;
 	if (!s->explicit_seen && s->launches_seen >= s->detect_at) {
 		if (s->pattern.rule_count)
 			detect_again(s);

@@ -171,8 +171,8 @@ struct steps {
 	uint64_t detect_at;		   /* launches_seen at which to search a pattern next */
 	uint64_t launches_seen, locked_at; /* launches_seen when the pattern was locked */
 	uint64_t lock_head;		   /* head when locked; 0 once the pattern has cut */
-	uint64_t first_ns;		   /* begin of the first launch */
-	uint32_t since_match;		   /* symbols since the last cut */
+	uint64_t search_ns;   /* begin of the launches among which a pattern is searched */
+	uint32_t since_match; /* symbols since the last cut */
 	uint32_t before_name, before_full; /* tokens of the latest followed symbol */
 	struct steps_pattern candidate;	   /* the pattern of the previous search */
 

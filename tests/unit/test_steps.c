@@ -547,6 +547,30 @@ static void launches_without_names_hide_no_step_that_follows(void **state)
 	rig_free(r);
 }
 
+/* From step 150 on each of the four launches of the optimizer is 1,000 small ones, of five kernels in turn. */
+static void a_step_whose_optimizer_is_in_pieces_is_still_one(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (int step = 0; step < 350; step++) {
+		for (uint32_t k = 0; k < 4; k++)
+			launch(r, 1, 3000, 2000);
+		for (uint32_t k = 0; k < 24; k++)
+			launch(r, 2 + k % 3, 500000, 2000);
+		for (uint32_t k = 0; k < 20; k++)
+			launch(r, k % 5 == 4 ? 7 : 5 + k % 5 % 2, 500000, 2000);
+		for (uint32_t k = 0; k < (step < 150 ? 4 : 4000); k++)
+			launch(r, step < 150 ? 8 : 9 + k % 1000 % 5, 4000, 2000);
+		launch(r, 20, 3000, 2000);
+		r->now += 10000000;
+	}
+	finish(r);
+	assert_in_range(r->count, 340, 350);
+	for (uint32_t i = 160; i < r->count; i++)
+		assert_int_equal(r->got[i].launches, 4049);
+	rig_free(r);
+}
+
 /* 40 launches of 11 kernels in turn: only the host's pause tells the step. */
 static void equal_layers_are_told_apart_by_the_pause(void **state)
 {
@@ -813,6 +837,7 @@ int main(void)
 	    cmocka_unit_test(automatic_only_never_reads_marks),
 	    cmocka_unit_test(hands_a_step_out_with_the_next_launch),
 	    cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
+	    cmocka_unit_test(a_step_whose_optimizer_is_in_pieces_is_still_one),
 	    cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
 	    cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 	    cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
