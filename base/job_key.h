@@ -60,7 +60,7 @@ static inline void job_key_series(char *out, size_t room, const char *key)
 }
 
 /* Whether the key fits what a person asked for: a key, or a name, which stands for that job of any
- * user. Without #RUN, both stand for every run. A text that ends in a uid is a key, so a name that
+ * user. Without #RUN, both stand for every run; #12 also stands for the runs #12.0 and #12.1. A text that ends in a uid is a key, so a name that
  * another user claims never matches it. */
 static inline bool job_key_matches(const char *key, const char *asked)
 {
@@ -69,7 +69,8 @@ static inline bool job_key_matches(const char *key, const char *asked)
 	if (!strcmp(key, asked))
 		return true;
 	return key[name] && (!asked[n] || !strcmp(key + name, asked + n)) && n <= name &&
-	       !strncmp(key, asked, n) && (n == name || key[n] == '#');
+	       !strncmp(key, asked, n) &&
+	       (n == name || key[n] == '#' || (key[n] == '.' && memchr(asked, '#', n)));
 }
 
 #endif

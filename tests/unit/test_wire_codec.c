@@ -427,10 +427,11 @@ static void a_series_stands_for_its_runs(void **unused)
 	} cases[] = {
 	    {"train#12.0@7", "train", true},	  {"train#12.0@7", "train@7", true},
 	    {"train#12.0@7", "train#12.0", true}, {"train#12.0@7", "train#12.0@7", true},
-	    {"train#12.0@7", "train@8", false},	  {"train#12.0@7", "train#12", false},
+	    {"train#12.0@7", "train@8", false},	  {"train#12.0@7", "train#12", true},
 	    {"train#12.0@7", "trai", false},	  {"train2#12.0@7", "train", false},
 	    {"exp#3#12.0@7", "exp#3", true},	  {"exp#3#12.0@7", "exp", true},
-	    {"train@7", "train#12.0", false},	  {"train#1@7@8", "train@7", false},
+	    {"train@7", "train#12.0", false},	  {"train#12.0@7", "train#1", false},
+	    {"train.2#12@7", "train", false},	  {"train#1@7@8", "train@7", false},
 	    {"train#12.0", "train", false},
 	};
 	char series[WIRE_TEXT_BYTES];
