@@ -36,7 +36,7 @@ CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-fra
 RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 LDFLAGS_ALL = $(SANFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
-MODULES := base foreign ring model analysis wire node bpf symbol reader sampler preload sidecar render aggregator cli sim tests
+MODULES := base foreign ring model analysis wire node bpf symbol reader sampler preload sidecar render aggregator cli sim deploy tests
 LIBS :=
 PROGS :=
 SOS :=
@@ -130,7 +130,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
-	check-unit gpu-bundle fuzz-run package image scenarios
+	check-unit gpu-bundle fuzz-run package release image scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -248,6 +248,8 @@ doctor: ## what works here, what is off and why
 
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
+# where Slurm looks for plugins
+SLURM_LIBDIR ?= $(LIBDIR)/slurm
 install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
 		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
@@ -259,6 +261,11 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(LIBDIR)
 	[ $(LIBDIR) = $(PREFIX)/lib ] || ln -sfr $(DESTDIR)$(LIBDIR)/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib/sysom
 	install -m 755 $(addprefix $(B)/lib/sim/,$(SIM_LIBS)) $(DESTDIR)$(PREFIX)/lib/sysom/sim
+	install -D -m 755 deploy/slurm/task-prolog.sh $(DESTDIR)$(PREFIX)/lib/sysom/slurm/task-prolog.sh
+	for p in $(SLURM_PLUGINS); do install -D -m 755 $(B)/lib/slurm/$$p $(DESTDIR)$(SLURM_LIBDIR)/$$p || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/share/sysom/slurm
+	sed 's|/usr/local/lib|$(LIBDIR)|; s|/usr/local/bin|$(PREFIX)/bin|' deploy/slurm/sysom.conf \
+		>$(DESTDIR)$(PREFIX)/share/sysom/slurm/sysom.conf
 	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
@@ -269,10 +276,14 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 644 deploy/completion/_sysom $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 
-package: ## Debian packages of this tree in build/packages
+package: ## Debian and RPM packages of this tree in build/packages
 	@tools/deps.sh build package
 	@$(MAKE) --no-print-directory $(J) programs
-	@B=$(B) deploy/package.sh deb build/packages
+	@B=$(B) deploy/package.sh source,deb,rpm build/packages
+
+release: ## source, packages, image and checksums in build/release, built from the source; the same bytes each time
+	@tools/deps.sh build package
+	@deploy/release.sh build/release
 
 image: package ## container image of the packages, with its SPDX list, in build/image
 	@mkdir -p build/image

@@ -60,8 +60,8 @@ static inline void job_key_series(char *out, size_t room, const char *key)
 }
 
 /* Whether the key fits what a person asked for: a key, or a name, which stands for that job of any
- * user. Without #RUN, both stand for every run; #12 also stands for the runs #12.0 and #12.1. A text that ends in a uid is a key, so a name that
- * another user claims never matches it. */
+ * user. Without #RUN, both stand for every run; #12 also stands for the runs #12.0 and #12.1. A
+ * text that ends in a uid is a key, so a name that another user claims never matches it. */
 static inline bool job_key_matches(const char *key, const char *asked)
 {
 	size_t name = job_key_name_bytes(key), n = job_key_name_bytes(asked);

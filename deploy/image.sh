@@ -29,7 +29,7 @@ printf 'root:x:0:0:root:/:/sbin/nologin\nsysom:x:65532:65532:sysom:/:/sbin/nolog
 printf 'root:x:0:\nsysom:x:65532:\n' >etc/group
 ldconfig -r .
 rm -f var/cache/ldconfig/aux-cache
-time=$(git -C "$OLDPWD" log -1 --format=%ct 2>/dev/null || echo 0)
+time=${SOURCE_DATE_EPOCH:-$(git -C "$OLDPWD" log -1 --format=%ct 2>/dev/null || echo 0)}
 tar --sort=name --numeric-owner --mtime="@$time" -cf "$out" .
 python3 - "$out" "$time" $closure $(for deb in "${ours[@]}"; do dpkg-deb -W --showformat='${Package}=${Version}\n' "$deb"; done) >"${out%.tar}.spdx.json" <<'PY'
 import datetime, hashlib, json, sys

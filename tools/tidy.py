@@ -40,9 +40,10 @@ MAY = {
     "aggregator/fleet": {"base", "wire", "model", "analysis", "aggregator/incident"},
     "aggregator/incident": {"base", "wire", "model", "analysis"},
     # `sysom replay` runs the daemons' own code: a rank's windows and beats, the fleet, incidents of windows.
-    "cli": {"base", "render", "wire", "model", "analysis", "node", "aggregator/fleet", "aggregator/incident", "sampler",
+    "cli": {"base", "ring", "render", "wire", "model", "analysis", "node", "aggregator/fleet", "aggregator/incident", "sampler",
             "symbol", "reader"},
     "sim": {"foreign"},
+    "deploy": set(),
 }
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.
 GUEST_BASE = {"base/clock.h", "base/environment.h", "base/file_id.h", "base/hash.h", "base/limits.h"}
