@@ -83,6 +83,9 @@ sed 's/^/# /' "$WORK/peer.out"
 ok "messages in another node's name are refused" grep -q "^answered=\([1-9][0-9]*\) refused=\1$" "$WORK/peer.out"
 ok "and counted" test "$(metric identity_refused_total)" -ge 1
 ok "and logged" said aggregator "event=identity certificate=n2"
+(sleep 3) | timeout 5 openssl s_client -connect "127.0.0.1:${ports[0]}" -CAfile "$WORK/ca.crt" -quiet >"$WORK/bare.out" 2>&1
+ok "a client without a certificate is refused" stack_wait 5 said aggregator "reason=no_certificate"
+ok "and sent nothing" eval '! grep -qa SP "$WORK/bare.out"' # the greeting
 ok "a client without TLS is refused" eval '! timeout 5 "$CLIENT" beat "tcp://127.0.0.1:${ports[0]}" demo 8 2>/dev/null'
 ok "and the log says why" said aggregator "it speaks plain TCP"
 
