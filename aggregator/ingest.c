@@ -255,6 +255,12 @@ static void on_request(void *arg, struct rep_request *q)
 		handle_sketch(x);
 		break;
 	default:
+		if (wire_is_newer(q->body, q->bytes)) {
+			count(g, &g->stats.newer_retry);
+			reply(x, WIRE_RETRY, NULL,
+			      "it is older than this node's sysomd; upgrade the aggregator");
+			return;
+		}
 		count(g, &g->stats.other_reject);
 		reply(x, WIRE_REJECT, NULL, "not a message of this version");
 	}

@@ -18,7 +18,7 @@ struct ingest;
 struct ingest_stats {
 	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
 	uint64_t windows_unsound; /* of the rejected ones */
-	uint64_t beats_ok, beats_reject, sketches_ok, sketches_reject, other_reject;
+	uint64_t beats_ok, beats_reject, sketches_ok, sketches_reject, other_reject, newer_retry;
 	uint64_t foreign; /* messages in another node's name than the certificate's */
 	uint64_t received_bytes;
 	struct rep_stats peers;

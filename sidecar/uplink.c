@@ -59,6 +59,7 @@ struct uplink {
 	uint64_t retry_at_ns; /* windows wait until then */
 	uint32_t backoff_ms;
 	struct wire_reply reply;
+	char waits_for[WIRE_TEXT_BYTES]; /* why windows must wait, as last logged */
 	const char *url;
 	const struct tls *tls;
 	uint64_t without_ns; /* when the connection was lost */
@@ -189,6 +190,14 @@ static void log_acked(const struct wire_reply *r)
 	log_record("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
 }
 
+/* Logs why the aggregator takes no windows, once for each reason in turn. "": it took one. */
+static void log_waiting(struct uplink *u, const char *why)
+{
+	if (*why && strcmp(why, u->waits_for))
+		log_warn("uplink", "the aggregator takes no windows now, they wait: %s", why);
+	text_copy(u->waits_for, sizeof(u->waits_for), why);
+}
+
 /* Sends the spool's oldest window; false if there is none or it must wait. */
 static bool send_window(struct uplink *u)
 {
@@ -215,6 +224,8 @@ static bool send_window(struct uplink *u)
 	}
 	pthread_mutex_unlock(&u->lock);
 	if (err || u->reply.status == WIRE_RETRY) {
+		if (!err)
+			log_waiting(u, u->reply.message);
 		hold_back(u);
 		return false;
 	}
@@ -222,6 +233,7 @@ static bool send_window(struct uplink *u)
 		log_warn("uplink", "the aggregator rejected a window: %s", u->reply.message);
 	else
 		log_acked(&u->reply);
+	log_waiting(u, "");
 	u->backoff_ms = 0;
 	spool_drop(u->spool, key);
 	pass_commands(u);

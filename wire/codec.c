@@ -46,6 +46,14 @@ int codec_kind(const void *data, size_t bytes)
 	return p[3];
 }
 
+bool codec_is_newer(const void *data, size_t bytes)
+{
+	const uint8_t *p = data;
+
+	return bytes >= PREFIX_BYTES && p[0] == 0x08 && p[1] > WIRE_VERSION && p[1] < 0x80 &&
+	       p[2] == 0x10;
+}
+
 Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_t bytes,
 				  enum wire_kind kind, int *err)
 {

@@ -30,6 +30,8 @@ int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 
 /* The kind of a message, without decoding it; -EPROTO. */
 int wire_peek_kind(const void *data, size_t bytes);
+/* A message of a version later than WIRE_VERSION, of any kind. */
+bool wire_is_newer(const void *data, size_t bytes);
 /* Cheap: decodes the envelope's fields without the columns, for dedupe and the index. Fills all of
  * *w except the records and names (NULL, with the counts that the message states). Free with
  * wire_window_free. */

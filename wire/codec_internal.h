@@ -14,6 +14,8 @@ struct codec_arena {
 
 /* wire_peek_kind. */
 int codec_kind(const void *data, size_t bytes);
+/* wire_is_newer. */
+bool codec_is_newer(const void *data, size_t bytes);
 /* Unpacks an envelope of the expected kind; NULL with *err set (-EPROTO, -EMSGSIZE). Free it with
  * codec_close. */
 Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_t bytes,

@@ -43,7 +43,10 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 		      "Sketches received, by reply.", "status", {"ok", s.sketches_ok},
 		      {"reject", s.sketches_reject});
 	prometheus_counter(b, "sysom_aggregator_unknown_messages_total",
-			   "Messages of an unknown kind or version.", s.other_reject);
+			   "Messages of an unknown kind.", s.other_reject);
+	prometheus_counter(b, "sysom_aggregator_newer_messages_total",
+			   "Messages of nodes with a newer version, which they keep.",
+			   s.newer_retry);
 	prometheus_counter(b, "sysom_aggregator_received_bytes_total",
 			   "Bytes of received messages.", s.received_bytes);
 	prometheus_gauge(b, "sysom_aggregator_connections", "Peers that are connected.",

@@ -677,6 +677,25 @@ static void round_trips_replies_with_commands(void **unused)
 	buf_fini(&b);
 }
 
+static void knows_a_message_of_a_later_version(void **unused)
+{
+	uint8_t m[] = {0x08, WIRE_VERSION, 0x10, WIRE_WINDOW};
+
+	(void)unused;
+	assert_false(wire_is_newer(m, sizeof(m)));
+	m[1] = WIRE_VERSION + 1;
+	assert_true(wire_is_newer(m, sizeof(m)));
+	assert_int_equal(wire_peek_kind(m, sizeof(m)), -EPROTO);
+	assert_false(wire_is_newer(m, sizeof(m) - 1));
+	m[3] = 99; /* a kind that only the later version has */
+	assert_true(wire_is_newer(m, sizeof(m)));
+	m[1] = 0x80; /* a longer number */
+	assert_false(wire_is_newer(m, sizeof(m)));
+	m[1] = WIRE_VERSION + 1;
+	m[2] = 0x11;
+	assert_false(wire_is_newer(m, sizeof(m)));
+}
+
 static void refuses_records_of_another_version_or_too_many(void **unused)
 {
 	struct record r[2] = {{.kind = 1}, {.kind = 33}}, *got;
@@ -762,6 +781,7 @@ int main(void)
 	    cmocka_unit_test(a_claimed_name_never_stands_for_another_users_key),
 	    cmocka_unit_test(a_series_stands_for_its_runs),
 	    cmocka_unit_test(round_trips_replies_with_commands),
+	    cmocka_unit_test(knows_a_message_of_a_later_version),
 	    cmocka_unit_test(refuses_records_of_another_version_or_too_many),
 	};
 
