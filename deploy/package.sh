@@ -32,8 +32,9 @@ step() { # command... : its output only if it fails
 	}
 }
 git ls-files -z | xargs -0 cp -a --parents -t "$src"
-# Modes as git knows them, not as this checkout's umask left them.
+# Modes and times as the commit has them, not as this checkout.
 chmod -R u=rwX,go=rX "$src"
+find "$src" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - \
 	"sysom-$version" | gzip -n >"$work/sysom-$version.tar.gz"
 # Debug information has the paths of the source, wherever it was unpacked.
@@ -41,6 +42,9 @@ export CFLAGS="-ffile-prefix-map=$src=/usr/src/sysom-$version"
 if [ -n "${B:-}" ]; then
 	mkdir -p "$src/build"
 	cp -a "$B" "$src/build/gcc"
+	# nothing of it is older than its source, or than another part
+	now=$(date +%s)
+	find "$src/build" -exec touch -h -d "@$now" {} +
 fi
 case "${kinds[*]}" in *deb* | *rpm*) step env -C "$src" DEPS=no CC=gcc make "-j$(nproc)" programs ;; esac
 for kind in "${kinds[@]}"; do
