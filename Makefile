@@ -130,7 +130,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
-	check-unit gpu-bundle fuzz-run package release image scenarios
+	check-unit gpu-bundle fuzz-run package release image manifests scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -146,6 +146,7 @@ tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(addprefix $(B)/parts/,
 
 deps: ## install the Debian packages that build, tests and benchmarks need (DEPS=no: don't)
 	@tools/deps.sh build test package bench fuzz
+	@tools/modules.sh
 
 demo: ## the main job: an 8-rank job with a hidden fault, found and explained
 	@tools/deps.sh build
@@ -160,6 +161,7 @@ bench-demo: ## 20 demos with 20 seeds, and the tally
 
 check: ## all tests; ends with `N passed, N failed, N skipped`
 	@tools/deps.sh build test package
+	@tools/modules.sh
 	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
@@ -288,6 +290,10 @@ release: ## source, packages, image and checksums in build/release, built from t
 image: package ## container image of the packages, with its SPDX list, in build/image
 	@mkdir -p build/image
 	@deploy/image.sh build/packages build/image/sysom.tar
+
+manifests: ## deploy/kubernetes from deploy/chart
+	@tools/deps.sh package
+	@tools/manifests.sh deploy/kubernetes
 
 # The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE

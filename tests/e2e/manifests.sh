@@ -1,0 +1,37 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# manifests.sh - the chart and the manifests made of it: one source, Kubernetes' schemas, what the
+# admission policies make of Pods.
+. "$(dirname "$0")/lib.sh"
+same() { diff -r "$WORK/rendered" deploy/kubernetes; }
+other_values() {
+	printf 'image: {repository: r.example/sysom, tag: "7"}\naggregator: {storageClassName: fast}\nsysomd: {uplinkUrl: "tcp://a:1"}\ntls: {volume: {csi: {driver: d.example}}}\n' >"$WORK/v.yaml"
+	GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache go build -o "$WORK/chart" tools/chart.go || return
+	for f in templates/aggregator.yaml templates/sidecar.yaml; do "$WORK/chart" deploy/chart $f elsewhere "$WORK/v.yaml" || return; done >"$WORK/v.out"
+	grep -q 'image: r.example/sysom:7' "$WORK/v.out" && grep -q 'storageClassName: fast' "$WORK/v.out" &&
+		grep -q 'namespace: elsewhere' "$WORK/v.out" && grep -q 'dyn("tcp://a:1")' "$WORK/v.out" &&
+		grep -q 'dyn("d.example")' "$WORK/v.out" && ! grep -q 'optional' "$WORK/v.out" && ! grep -q 'image: sysom$' "$WORK/v.out"
+}
+SPRIG=/usr/share/gocode/src/github.com/Masterminds/sprig
+if python3 tests/needs.py command:go file:$SPRIG >/dev/null; then
+	ok "the chart renders" tools/manifests.sh "$WORK/rendered"
+	ok "and deploy/kubernetes is what it renders (make manifests)" same
+	ok "values change it" other_values
+else
+	skip "the chart renders" "needs file:$SPRIG"
+fi
+if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
+	node tests/kubernetes/check.mjs deploy/chart/values.yaml deploy/chart/values.schema.json deploy/kubernetes/*.yaml >"$WORK/check.tap"
+	while read -r line; do
+		case $line in
+		"ok "*) ok "${line#* - }" true ;;
+		"not ok "*) ok "${line#* - }" false ;;
+		1..*) ended=yes ;;
+		*) echo "$line" ;;
+		esac
+	done <"$WORK/check.tap"
+	ok "to the last case" is "${ended:-}" yes
+else
+	skip "schemas and policies" "needs file:tests/kubernetes/node_modules/kubernetes-models"
+fi
+finish
