@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/http/http_hosts.h"
+#include "base/http/http_settings.h"
 #include "wire/codec.h"
 
 #define NODE_PATH_BYTES 256
@@ -15,8 +15,7 @@
 struct settings {
 	char socket_path[NODE_PATH_BYTES], control_path[NODE_PATH_BYTES],
 	    state_dir[NODE_PATH_BYTES];
-	char http_listen[NODE_PATH_BYTES], http_hosts[HTTP_HOSTS_BYTES],
-	    http_see_all[NODE_PATH_BYTES];
+	struct http_settings http;
 	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;

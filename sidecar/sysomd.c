@@ -64,14 +64,8 @@ static const struct config_key keys[] = {
     KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; empty: the host name"),
     KEY(log_level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
-    KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
-	"ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
-    KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
-	"host names that clients may use for this server, comma-separated; IP addresses and "
-	"localhost always work"),
-    KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
-	"uids that may see the ranks of all users over HTTP, comma-separated (for example that "
-	"of Prometheus); *: any client"),
+    HTTP_SETTINGS_KEYS(struct settings, http, "127.0.0.1:9470",
+		       "ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
     KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	"address of the aggregator; empty: windows stay in the spool"),
     KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
@@ -636,17 +630,11 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
 	const char *bad = NULL;
-	struct http_hosts hosts;
 
 	if (s->persist_n > s->persist_m)
 		bad = "roofline.persist_n is larger than roofline.persist_m";
 	else if (s->learn_min > s->learn_max)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
-	else if (*s->http_listen && !http_server_is_address(s->http_listen))
-		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT, port 0 to 65535");
-	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (*s->uplink_url && !config_is_socket_url(s->uplink_url, true))
 		return config_refuse(why, why_bytes, "uplink.url", s->uplink_url,
 				     "not tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH");
@@ -655,7 +643,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
 				     "not an http:// or https:// URL");
 	if (!bad)
-		return 0;
+		return http_settings_check(&s->http, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }
@@ -694,7 +682,7 @@ int main(int argc, char **argv)
 		err = daemon_open(&d);
 	if (!err) {
 		log_info("start", "socket=%s control=%s http=%s uplink=%s state=%s", s->socket_path,
-			 s->control_path, s->http_listen, s->uplink_url, s->state_dir);
+			 s->control_path, s->http.listen, s->uplink_url, s->state_dir);
 		service_ready();
 		err = loop_run(d.node.loop);
 		if (!err)

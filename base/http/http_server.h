@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http_server.h - an HTTP server for untrusted clients, on libmicrohttpd. It bounds connections,
- * headers and time, refuses names of other sites (http_hosts.h), makes room for new clients (idle.h)
- * and sends answers. What a path means is its owner's.
+ * http_server.h - an HTTP or HTTPS server for untrusted clients, on libmicrohttpd. It bounds
+ * connections, headers and time, refuses names of other sites (http_hosts.h) and clients without
+ * rights (http_access.h), makes room for new clients (idle.h), sends answers and logs each change
+ * that a request made. What a path means is its owner's. /healthz is for everybody.
  * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
 #ifndef SYSOM_BASE_HTTP_HTTP_SERVER_H
 #define SYSOM_BASE_HTTP_HTTP_SERVER_H
@@ -10,9 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/http/http_access.h"
 #include "base/http/http_answer.h"
 #include "base/http/http_hosts.h"
 #include "base/http/http_query.h"
+#include "base/http/http_tls.h"
 
 struct http_server;
 struct MHD_Connection;
@@ -23,6 +26,7 @@ struct http_request {
 	int fd;
 	bool get; /* or HEAD */
 	const char *method;
+	struct http_user user; /* who asks */
 	struct http_query query;
 	struct http_answer answer;
 	_Alignas(max_align_t) char own[]; /* the handlers'; zero at first */
@@ -30,6 +34,8 @@ struct http_request {
 
 /* Called on the server's thread. */
 struct http_handlers {
+	/* The roles (bits of enum http_role) of which the sender needs one. 0: anybody may. */
+	unsigned (*needs)(void *arg, const struct http_request *r);
 	/* The headers are there. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
 	/* A piece of the body. False: hang up. */
@@ -47,12 +53,16 @@ struct http_handlers {
 struct http_counts {
 	atomic_ullong by_class[6];  /* answers, by hundreds of the status */
 	atomic_ullong foreign_host; /* requests refused for the name that they came by */
+	atomic_ullong no_token;	    /* requests refused without a valid token */
+	atomic_ullong no_role;	    /* requests refused because the sender's role is another */
 	atomic_ullong evicted;	    /* connections ended to make room for others */
 };
 
 struct http_server_config {
 	const char *program;		/* as its configuration is named; borrowed */
 	const struct http_hosts *hosts; /* borrowed; NULL: any name will do */
+	struct http_access *access;	/* borrowed; used on the server's thread alone */
+	struct http_tls *tls;		/* borrowed; NULL: no TLS */
 	struct http_counts *counts;	/* borrowed */
 	bool own_thread;		/* otherwise its owner runs it */
 	unsigned connections_max;
@@ -64,6 +74,8 @@ struct http_server_config {
 
 /* Whether it is ADDRESS:PORT or NAME:PORT. */
 bool http_server_is_address(const char *listen);
+/* Whether only this machine reaches it: localhost, 127.0.0.0/8 or [::1]. */
+bool http_server_is_loopback(const char *listen);
 /* A listening socket; [V6]:PORT for IPv6. -EINVAL: no such address; -errno. */
 int http_server_listen(const char *listen);
 /* Takes fd, a listening socket. handlers: borrowed. -ENOMEM, -EIO. */
