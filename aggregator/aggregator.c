@@ -272,9 +272,8 @@ static int start_alerts(struct aggregator *a)
 
 static int start_api(struct aggregator *a)
 {
-	const struct api_config c = {.http = &a->settings.http,
-				     .store_dir = a->settings.store_dir,
-				     .symbols = a->symbols};
+	const struct api_config c = {
+	    .http = &a->settings.http, .store_dir = a->settings.store_dir, .symbols = a->symbols};
 	const struct api_sources from = {
 	    .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest, .alert = a->alert};
 
@@ -369,7 +368,8 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
 				     "not tcp://ADDRESS:PORT or ipc://PATH");
-	else if (http_server_is_address(s->http.listen) && same_address(s->nng_listen, s->http.listen))
+	else if (http_server_is_address(s->http.listen) &&
+		 same_address(s->nng_listen, s->http.listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (c->window_age_ns > c->incident_age_ns)
 		bad = "retention.windows is longer than retention.incidents; windows are removed "

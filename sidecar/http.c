@@ -23,8 +23,8 @@
 #include "sidecar/ship.h"
 #include "sidecar/status.h"
 
-#define HTTP_BODY_BYTES (4u << 20)
-#define HTTP_WAITING	16u
+#define HTTP_BODY_BYTES	  (4u << 20)
+#define HTTP_WAITING	  16u
 #define HTTP_WAITING_USER 4u /* of one user who is not root */
 /* Idle connections above HTTP_KEPT are closed. The difference leaves room for those still
  * closing. */
@@ -397,7 +397,8 @@ static bool on_begin(void *arg, struct http_request *r)
 	if (strcmp(r->method, "POST"))
 		http_answer_error(&r->answer, 405, "the method is neither GET nor POST");
 	else if (!l->control && !r->user.bearer)
-		http_answer_error(&r->answer, 403, "POST works on the control socket, or with a token");
+		http_answer_error(&r->answer, 403,
+				  "POST works on the control socket, or with a token");
 	else
 		return true;
 	return false;

@@ -116,11 +116,11 @@ static void name_user(const struct http_access *a, uid_t uid, struct http_user *
 {
 	bool ours = uid == 0 || uid == geteuid();
 
-	*out = (struct http_user){.roles = ours ? HTTP_ROLES_ALL
-						: HTTP_ROLE_READ | HTTP_ROLE_UPLOAD,
-				  .all = ours || is_listed(a->settings->see_all, uid),
-				  .has_uid = true,
-				  .uid = uid};
+	*out =
+	    (struct http_user){.roles = ours ? HTTP_ROLES_ALL : HTTP_ROLE_READ | HTTP_ROLE_UPLOAD,
+			       .all = ours || is_listed(a->settings->see_all, uid),
+			       .has_uid = true,
+			       .uid = uid};
 	snprintf(out->name, sizeof(out->name), "uid %u", (unsigned)uid);
 }
 

@@ -16,11 +16,11 @@
 #include "base/daemon/log.h"
 #include "base/daemon/secret_file.h"
 
-#define LOOK_NS	    1000000000ull  /* between looks at the files */
-#define WARN_NS	    3600000000000ull /* between warnings */
-#define WARN_S	    (7 * 86400)	   /* before a certificate expires */
-#define CHAIN_MAX   8u
-#define FILE_BYTES  (256u << 10)
+#define LOOK_NS	   1000000000ull    /* between looks at the files */
+#define WARN_NS	   3600000000000ull /* between warnings */
+#define WARN_S	   (7 * 86400)	    /* before a certificate expires */
+#define CHAIN_MAX  8u
+#define FILE_BYTES (256u << 10)
 
 struct http_tls {
 	const char *certificate, *key; /* paths */
@@ -167,7 +167,8 @@ static void warn(struct http_tls *t, uint64_t now_ns)
 	t->warn_at_ns = now_ns + WARN_NS;
 	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&expires, &tm));
 	if (now_s >= t->expires_unix_s)
-		log_error("certificate", "file=%s why=\"expired at %s\" effect=\"clients refuse it\"",
+		log_error("certificate",
+			  "file=%s why=\"expired at %s\" effect=\"clients refuse it\"",
 			  t->certificate, day);
 	else if (now_s < t->begins_unix_s)
 		log_error("certificate",

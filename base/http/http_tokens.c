@@ -73,8 +73,8 @@ static const char *parse_name(const char *text, struct http_user *u)
 	size_t n = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 				"-._");
 
-	if (text[n] || (size_t)snprintf(u->name, sizeof(u->name), "token %s", text) >=
-			   sizeof(u->name))
+	if (text[n] ||
+	    (size_t)snprintf(u->name, sizeof(u->name), "token %s", text) >= sizeof(u->name))
 		return "a name has up to 57 letters, digits and -._";
 	return NULL;
 }

@@ -282,7 +282,8 @@ static const struct {
      1},
 };
 
-static void json_device(const struct node *n, uint32_t i, const struct http_user *user, struct buf *b)
+static void json_device(const struct node *n, uint32_t i, const struct http_user *user,
+			struct buf *b)
 {
 	const struct gpu_node *g = n->gpu;
 	const struct gpu_poll_device *d = &g->device[i];
