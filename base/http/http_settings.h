@@ -39,7 +39,4 @@ struct http_settings {
 		       "uids of this machine's users that may see the jobs of all users, "         \
 		       "comma-separated (for example that of Prometheus); *: all of them", )
 
-/* For config_check_fn. Reads the files too. listen may be empty: no server. */
-int http_settings_check(const struct http_settings *s, char *why, size_t why_bytes);
-
 #endif
