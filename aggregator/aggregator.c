@@ -389,7 +389,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!bad && !*s->http.listen)
 		return config_refuse(why, why_bytes, "http.listen", "", "not ADDRESS:PORT");
 	if (!bad)
-		return http_server_check(&s->http, why, why_bytes);
+		return http_server_check(&s->http, false, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }

@@ -643,7 +643,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
 				     "not an http:// or https:// URL");
 	if (!bad)
-		return http_server_check(&s->http, why, why_bytes);
+		return http_server_check(&s->http, true, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }

@@ -170,7 +170,7 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 	a->sources.http = &a->counts;
 	err = http_hosts_init(&a->hosts, s->listen, s->hosts);
 	if (!err)
-		err = http_access_open(&a->access, s, why, sizeof(why));
+		err = http_access_open(&a->access, s, false, why, sizeof(why));
 	if (!err && *s->certificate)
 		err = http_tls_open(&a->tls, s->certificate, s->key, why, sizeof(why));
 	if (!err)

@@ -19,6 +19,7 @@
 
 struct http_access {
 	const struct http_settings *settings;
+	bool per_user;
 	struct http_tokens *tokens; /* NULL: no file is set */
 	struct secret_file_state file;
 	uint64_t look_at_ns;
@@ -38,7 +39,7 @@ static int load(struct http_access *a, char *why, size_t why_bytes)
 		snprintf(why, why_bytes, "http.tokens: %s", reason);
 	} else {
 		err = http_tokens_parse(&tokens, text.data ? (const char *)text.data : "",
-					text.bytes, reason, sizeof(reason));
+					text.bytes, a->per_user, reason, sizeof(reason));
 		if (err)
 			snprintf(why, why_bytes, "http.tokens: %s: %s", path, reason);
 	}
@@ -52,8 +53,8 @@ static int load(struct http_access *a, char *why, size_t why_bytes)
 	return 0;
 }
 
-int http_access_open(struct http_access **out, const struct http_settings *s, char *why,
-		     size_t why_bytes)
+int http_access_open(struct http_access **out, const struct http_settings *s, bool per_user,
+		     char *why, size_t why_bytes)
 {
 	struct http_access *a = calloc(1, sizeof(*a));
 	int err;
@@ -61,6 +62,7 @@ int http_access_open(struct http_access **out, const struct http_settings *s, ch
 	if (!a)
 		return -ENOMEM;
 	a->settings = s;
+	a->per_user = per_user;
 	secret_file_changed(s->tokens, &a->file);
 	err = *s->tokens ? load(a, why, why_bytes) : 0;
 	if (err) {
@@ -141,8 +143,8 @@ static unsigned by_token(struct http_access *a, const struct http_sender *from,
 	return 0;
 }
 
-unsigned http_access_user(struct http_access *a, const struct http_sender *from,
-			  struct http_user *out, const char **why)
+static unsigned identify(struct http_access *a, const struct http_sender *from,
+			 struct http_user *out, const char **why)
 {
 	uid_t uid;
 
@@ -163,4 +165,19 @@ unsigned http_access_user(struct http_access *a, const struct http_sender *from,
 		     "it from its settings file"
 		   : "this server has no http.tokens, so that other machines get only /healthz";
 	return *a->settings->tokens ? 401 : 403;
+}
+
+unsigned http_access_user(struct http_access *a, const struct http_sender *from,
+			  struct http_user *out, const char **why)
+{
+	unsigned status = identify(a, from, out, why);
+
+	if (status || a->per_user || out->all)
+		return status;
+	out->roles &= ~(unsigned)HTTP_ROLE_READ;
+	if (out->roles)
+		return 0;
+	*why = "this server shows the jobs of all users; that needs a token, or your uid in "
+	       "http.see_all";
+	return 403;
 }

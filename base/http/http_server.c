@@ -427,11 +427,11 @@ void http_server_run(struct http_server *s)
 
 /* ---- settings ---- */
 
-static int check_files(const struct http_settings *s, char *why, size_t why_bytes)
+static int check_files(const struct http_settings *s, bool per_user, char *why, size_t why_bytes)
 {
 	struct http_access *access;
 	struct http_tls *tls = NULL;
-	int err = http_access_open(&access, s, why, why_bytes);
+	int err = http_access_open(&access, s, per_user, why, why_bytes);
 
 	if (err)
 		return err;
@@ -442,7 +442,7 @@ static int check_files(const struct http_settings *s, char *why, size_t why_byte
 	return err;
 }
 
-int http_server_check(const struct http_settings *s, char *why, size_t why_bytes)
+int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes)
 {
 	const char *bad = NULL;
 	struct http_hosts hosts;
@@ -460,7 +460,7 @@ int http_server_check(const struct http_settings *s, char *why, size_t why_bytes
 		      "http.certificate and http.key, or http.insecure where something else "
 		      "encrypts";
 	if (!bad)
-		return check_files(s, why, why_bytes);
+		return check_files(s, per_user, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }

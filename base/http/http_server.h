@@ -77,8 +77,8 @@ bool http_server_is_address(const char *listen);
 /* Whether only this machine reaches it: localhost, 127.0.0.0/8 or [::1]. */
 bool http_server_is_loopback(const char *listen);
 /* For config_check_fn: whether the settings fit together. Reads their files too. An empty listen
- * means no server. */
-int http_server_check(const struct http_settings *s, char *why, size_t why_bytes);
+ * means no server. per_user: base/http/http_access.h. */
+int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes);
 /* A listening socket; [V6]:PORT for IPv6. -EINVAL: no such address; -errno. */
 int http_server_listen(const char *listen);
 /* Takes fd, a listening socket. handlers: borrowed. -ENOMEM, -EIO. */
