@@ -24,6 +24,7 @@
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
+#include "base/http/http_address.h"
 #include "base/limits.h"
 #include "base/text/text.h"
 
@@ -368,7 +369,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
 				     "not tcp://ADDRESS:PORT or ipc://PATH");
-	else if (http_server_is_address(s->http.listen) &&
+	else if (http_address_is_valid(s->http.listen) &&
 		 same_address(s->nng_listen, s->http.listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (c->window_age_ns > c->incident_age_ns)

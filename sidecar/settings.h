@@ -37,7 +37,8 @@ struct settings {
 	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
 	bool sampler_off_cpu, sampler_python, sampler_all, sampler_wide;
 	/* symbol files for the aggregator */
-	char uplink_http[NODE_PATH_BYTES];
+	char uplink_http[NODE_PATH_BYTES], uplink_http_ca[NODE_PATH_BYTES],
+	    uplink_http_token[NODE_PATH_BYTES];
 	uint64_t symbols_rate, symbols_per_day;
 	bool symbols_offer;
 	/* OS signals */

@@ -22,11 +22,12 @@
 #include "base/check.h"
 #include "base/daemon/config.h"
 #include "base/daemon/dirs.h"
-#include "base/http/http_server.h"
 #include "base/daemon/log.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
+#include "base/http/http_address.h"
+#include "base/http/http_server.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/http.h"
@@ -71,6 +72,10 @@ static const struct config_key keys[] = {
     KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
 	"the aggregator's HTTP URL, for symbol files; empty: port 9472 if uplink.url has "
 	"port 9471, else none"),
+    KEY(uplink_http_ca, "uplink.http_ca", CONFIG_STRING, "",
+	"PEM file of the certificates that may sign the one at uplink.http; empty: the system's"),
+    KEY(uplink_http_token, "uplink.http_token", CONFIG_STRING, "",
+	"file with the upload token for uplink.http, mode 0640 or less"),
     KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	"size limit of windows that wait for the aggregator; the oldest are dropped first",
 	.min = 1e6, .max = 1e12),
@@ -499,6 +504,8 @@ static void open_offer(struct node *n)
 	char url[NODE_PATH_BYTES];
 	struct symbol_offer_config c = {.url = url,
 					.proc_root = n->settings.proc_root,
+					.ca = n->settings.uplink_http_ca,
+					.token_file = n->settings.uplink_http_token,
 					.reader = n->reader,
 					.bytes_per_s = n->settings.symbols_rate,
 					.bytes_per_day = n->settings.symbols_per_day};
@@ -642,6 +649,9 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		 strncmp(s->uplink_http, "https://", 8))
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
 				     "not an http:// or https:// URL");
+	else if (*s->uplink_http_token && !http_address_keeps_token(s->uplink_http))
+		bad = "uplink.http_token needs an uplink.http that is https://, or http:// on "
+		      "loopback, so that nobody on the network reads the token";
 	if (!bad)
 		return http_server_check(&s->http, true, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/http/http_server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -15,6 +14,7 @@
 #include "base/http/idle.h"
 #include "base/daemon/log.h"
 #include "base/daemon/peer.h"
+#include "base/http/http_address.h"
 #include "base/text/text.h"
 
 #define TURNS 8
@@ -279,47 +279,6 @@ const char *http_server_header(const struct http_request *r, const char *name)
 
 /* ---- listening ---- */
 
-/* The host goes to `host`; "" stands for all addresses. NULL: not HOST:PORT. */
-static const char *split(const char *listen, char host[256])
-{
-	const char *colon = strrchr(listen, ':');
-	size_t n = colon ? (size_t)(colon - listen) : 256;
-	char *end;
-	long port;
-
-	if (n >= 256)
-		return NULL;
-	port = strtol(colon + 1, &end, 10);
-	if (end == colon + 1 || *end || port < 0 || port > 65535)
-		return NULL;
-	if (n > 2 && listen[0] == '[' && colon[-1] == ']')
-		text_copy(host, n - 1, listen + 1);
-	else
-		text_copy(host, n + 1, listen);
-	return colon + 1;
-}
-
-bool http_server_is_address(const char *listen)
-{
-	char host[256];
-
-	return split(listen, host) && *host;
-}
-
-bool http_server_is_loopback(const char *listen)
-{
-	struct in6_addr v6;
-	struct in_addr v4;
-	char host[256];
-
-	if (!split(listen, host))
-		return false;
-	if (inet_pton(AF_INET, host, &v4) == 1)
-		return ntohl(v4.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
-	return !strcmp(host, "localhost") ||
-	       (inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
-}
-
 int http_server_listen(const char *listen_on)
 {
 	const struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -327,7 +286,7 @@ int http_server_listen(const char *listen_on)
 				       .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
 	struct addrinfo *ai;
 	char host[256];
-	const char *port = split(listen_on, host);
+	const char *port = http_address_split(listen_on, host);
 	int fd, on = 1, err;
 
 	if (!port || getaddrinfo(*host ? host : NULL, port, &hints, &ai))
@@ -447,7 +406,7 @@ int http_server_check(const struct http_settings *s, bool per_user, char *why, s
 	const char *bad = NULL;
 	struct http_hosts hosts;
 
-	if (*s->listen && !http_server_is_address(s->listen))
+	if (*s->listen && !http_address_is_valid(s->listen))
 		return config_refuse(why, why_bytes, "http.listen", s->listen,
 				     "not ADDRESS:PORT or NAME:PORT, port 0 to 65535");
 	if (http_hosts_init(&hosts, s->listen, s->hosts))
@@ -455,7 +414,7 @@ int http_server_check(const struct http_settings *s, bool per_user, char *why, s
 	else if (!*s->certificate != !*s->key)
 		bad = "http.certificate and http.key need each other";
 	else if (*s->tokens && *s->listen && !*s->certificate && !s->insecure &&
-		 !http_server_is_loopback(s->listen))
+		 !http_address_is_loopback(s->listen))
 		bad = "http.tokens: tokens would cross the network readable; set "
 		      "http.certificate and http.key, or http.insecure where something else "
 		      "encrypts";

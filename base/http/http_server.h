@@ -72,10 +72,6 @@ struct http_server_config {
 	unsigned send_bytes; /* at a time, of one connection; the kernel doubles it. 0: its own */
 };
 
-/* Whether it is ADDRESS:PORT or NAME:PORT. */
-bool http_server_is_address(const char *listen);
-/* Whether only this machine reaches it: localhost, 127.0.0.0/8 or [::1]. */
-bool http_server_is_loopback(const char *listen);
 /* For config_check_fn: whether the settings fit together. Reads their files too. An empty listen
  * means no server. per_user: base/http/http_access.h. */
 int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes);
