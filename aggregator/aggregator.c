@@ -27,6 +27,7 @@
 #include "base/http/http_address.h"
 #include "base/limits.h"
 #include "base/text/text.h"
+#include "wire/link/tls_settings.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
 /* Longest time from SIGTERM to the end, even if the disk blocks. Windows that are not committed by
@@ -45,6 +46,7 @@ struct settings {
 	uint64_t contexts, alert_repeat_ns;
 	int detect_mode; /* enum peers_mode */
 	bool verify;
+	struct tls_settings tls;
 	int level;
 	/* passed to the parts; the other fields are set in start() */
 	struct commit_config commit;
@@ -136,6 +138,7 @@ struct aggregator {
 	struct fleet *fleet;
 	struct alert *alert;
 	struct commit *commit;
+	struct tls *tls; /* NULL: plain TCP */
 	struct ingest *ingest;
 	struct symbols *symbols;
 	struct api *api;
@@ -289,6 +292,29 @@ static const char *store_why(int err)
 				 : strerror(-err);
 }
 
+static int start_ingest(struct aggregator *a)
+{
+	const struct settings *s = &a->settings;
+	struct ingest_config c = {.url = s->nng_listen,
+				  .contexts = (uint32_t)s->contexts,
+				  .verify = s->verify,
+				  .commit = a->commit,
+				  .fleet = a->fleet,
+				  .name = name_function,
+				  .name_arg = a};
+	char why[TLS_WHY_BYTES];
+	int err = !tls_settings_on(&s->tls)
+		      ? 0
+		      : tls_open(&a->tls, &s->tls.files, TLS_AGGREGATOR, NULL, why, sizeof(why));
+
+	if (err) {
+		log_error("tls", "why=\"%s\"", why);
+		return err;
+	}
+	c.tls = a->tls;
+	return ingest_open(&a->ingest, &c);
+}
+
 static int start(struct aggregator *a)
 {
 	const struct settings *s = &a->settings;
@@ -332,8 +358,7 @@ static int start(struct aggregator *a)
 	err = loop_add_timer(a->loop, TICK_MS, TICK_MS, on_tick, a, NULL);
 	if (err)
 		return err;
-	err = ingest_open(&a->ingest, s->nng_listen, (uint32_t)s->contexts, s->verify, a->commit,
-			  a->fleet, name_function, a);
+	err = start_ingest(a);
 	return err ? err : start_api(a);
 }
 
@@ -345,6 +370,7 @@ static void stop(struct aggregator *a)
 	if (a->commit)
 		commit_stop(a->commit);
 	ingest_close(a->ingest);
+	tls_close(a->tls);
 	commit_close(a->commit);
 	alert_close(a->alert);
 	symbols_close(a->symbols);

@@ -38,6 +38,7 @@ struct context {
 
 struct ingest {
 	struct rep *rep;
+	struct tls *tls;
 	struct commit *commit;
 	struct fleet *fleet;
 	bool verify;
@@ -121,6 +122,21 @@ static const char *why_rejected(int err)
 				: "malformed";
 }
 
+/* With a certificate a node speaks only for itself. False: refused and answered. */
+static bool speaks_for(struct context *x, const char *node)
+{
+	const struct tls_session *tls = x->request->tls;
+	struct ingest *g = x->g;
+
+	if (!tls || tls_session_names(tls, node))
+		return true;
+	count(g, &g->stats.foreign);
+	log_warn("identity", "certificate=%s node=%s effect=\"refused\"", tls_session_peer(tls),
+		 node);
+	reply(x, WIRE_REJECT, NULL, "the node's name is not its certificate's");
+	return false;
+}
+
 static void handle_window(struct context *x)
 {
 	struct ingest *g = x->g;
@@ -135,6 +151,11 @@ static void handle_window(struct context *x)
 		wire_window_free(&w);
 		err = -ERANGE;
 		count(g, &g->stats.windows_unsound);
+	}
+	if (!err && !speaks_for(x, w.rank.node)) {
+		wire_window_free(&w);
+		count(g, &g->stats.windows_reject);
+		return;
 	}
 	if (!err) {
 		digest_make(&w, bytes, &x->item.digest);
@@ -172,6 +193,11 @@ static void handle_beat(struct context *x)
 	struct beat b;
 	int err = wire_beat_decode(x->request->body, x->request->bytes, &b);
 
+	if (!err && !speaks_for(x, b.node)) {
+		wire_beat_free(&b);
+		count(g, &g->stats.beats_reject);
+		return;
+	}
 	count(g, err ? &g->stats.beats_reject : &g->stats.beats_ok);
 	if (err) {
 		reply(x, err == -ENOMEM ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
@@ -193,6 +219,11 @@ static void handle_sketch(struct context *x)
 	if (err) {
 		count(g, &g->stats.sketches_reject);
 		reply(x, err == -ENOMEM ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
+		return;
+	}
+	if (!speaks_for(x, s.rank.node)) {
+		wire_sketch_free(&s);
+		count(g, &g->stats.sketches_reject);
 		return;
 	}
 	good = fleet_sketch_put(g->fleet, &s, x->request->body, x->request->bytes, via_of(x),
@@ -277,20 +308,20 @@ static uint32_t connection_max(void)
 	return most < LIMIT_FLEET_NODES ? (uint32_t)most : LIMIT_FLEET_NODES;
 }
 
-int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet, excerpt_name_fn name, void *name_arg)
+int ingest_open(struct ingest **out, const struct ingest_config *config)
 {
-	uint32_t slots = contexts + BEAT_THREADS;
+	uint32_t slots = config->contexts + BEAT_THREADS;
 	struct ingest *g = calloc(1, sizeof(*g) + slots * sizeof(g->contexts[0]));
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t threads = cpus < 1		     ? 1
+			   : cpus > BULK_THREADS_MAX ? BULK_THREADS_MAX
+						     : (uint32_t)cpus;
 	const struct rep_config c = {
-	    .url = url,
+	    .url = config->url,
+	    .tls = config->tls,
 	    .lane[LANE_BEATS] = {BEAT_THREADS, BEAT_THREADS, 0},
-	    .lane[LANE_BULK] = {contexts,
-				cpus < 1		  ? 1
-				: cpus > BULK_THREADS_MAX ? BULK_THREADS_MAX
-							  : (uint32_t)cpus,
-				BULK_NICE},
+	    .lane[LANE_BULK] = {config->contexts, threads, BULK_NICE},
+	    .lane[REP_LANE_SHAKE] = {0, config->tls ? threads : 0, BULK_NICE},
 	    .lane_of = lane_of,
 	    .connection_max = connection_max(),
 	    .gone = on_gone,
@@ -301,18 +332,19 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 
 	if (!g)
 		return -ENOMEM;
-	g->commit = commit;
-	g->fleet = fleet;
-	g->verify = verify;
-	g->name = name;
-	g->name_arg = name_arg;
+	g->tls = config->tls;
+	g->commit = config->commit;
+	g->fleet = config->fleet;
+	g->verify = config->verify;
+	g->name = config->name;
+	g->name_arg = config->name_arg;
 	pthread_mutex_init(&g->lock, NULL);
 	for (uint32_t i = 0; i < slots; i++)
 		g->contexts[i].g = g;
 	/* A request may come before rep_open returns. */
 	err = rep_open(&g->rep, &c, on_request, g);
 	if (err) {
-		log_error("listen", "url=%s why=\"%s\"", url, nng_strerror(err));
+		log_error("listen", "url=%s why=\"%s\"", config->url, nng_strerror(err));
 		ingest_close(g);
 		return to_errno(err);
 	}
@@ -340,4 +372,6 @@ void ingest_stats(struct ingest *g, struct ingest_stats *out)
 	*out = g->stats;
 	pthread_mutex_unlock(&g->lock);
 	rep_stats(g->rep, &out->peers);
+	if (g->tls)
+		tls_facts(g->tls, &out->tls);
 }

@@ -19,15 +19,25 @@ struct ingest_stats {
 	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
 	uint64_t windows_unsound; /* of the rejected ones */
 	uint64_t beats_ok, beats_reject, sketches_ok, sketches_reject, other_reject;
+	uint64_t foreign; /* messages in another node's name than the certificate's */
 	uint64_t received_bytes;
 	struct rep_stats peers;
+	struct tls_facts tls;
 };
 
-/* name: names the functions of stacks (analysis/cause/excerpt.h); NULL: no names. verify: also
- * decode the records before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url), -ENOMEM,
- * -EIO. */
-int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet, excerpt_name_fn name, void *name_arg);
+struct ingest_config { /* all borrowed until the close, url during the open */
+	const char *url;
+	struct tls *tls; /* NULL: plain TCP, and nodes are who they say */
+	uint32_t contexts;
+	bool verify; /* also decode the records before a window is acknowledged */
+	struct commit *commit;
+	struct fleet *fleet;
+	excerpt_name_fn name; /* of functions of stacks (analysis/cause/excerpt.h); NULL: none */
+	void *name_arg;
+};
+
+/* 0; -EADDRINUSE, -EINVAL (url), -ENOMEM, -EIO. */
+int ingest_open(struct ingest **out, const struct ingest_config *c);
 /* From now on replies ask nodes to send windows again later; replies in progress still go out. */
 void ingest_stop(struct ingest *g);
 /* Call after commit_stop, when the committer has no item any more. Lets replies go out, then waits

@@ -11,10 +11,10 @@ incident_SRCS := $(call in,aggregator/incident,finding_json incident incident_bo
 		incident_judge incident_share incident_views ledger_json verdict verdict_sketch)
 incident_NEEDS := wire analysis
 incident_LDLIBS := -ljansson
-aggregator_SRCS := $(call in,aggregator,alert commit fair ingest rep senders sp symbols) \
+aggregator_SRCS := $(call in,aggregator,alert commit fair ingest rep senders symbols) \
 	$(call in,aggregator/api,api api_metrics api_pool api_route api_symbols) \
 	$(call in,aggregator/store,store store_backup store_read store_sql)
-aggregator_NEEDS := fleet incident symbol render http
+aggregator_NEEDS := fleet incident symbol render http link
 aggregator_LDLIBS := -lnng -lsqlite3 -lcurl -ljansson
 
 PROGS += sysom-aggregator
@@ -37,5 +37,5 @@ test_api_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,MHD_suspend_connection MHD_re
 
 $(call unit,aggregator,test_senders test_rep test_api test_incident test_store test_alert test_commit \
 	test_verdict test_fleet test_temporal)
-$(call fuzz,aggregator,fuzz_findings fuzz_baselines fuzz_sp fuzz_fleet fuzz_api fuzz_symbolize)
+$(call fuzz,aggregator,fuzz_findings fuzz_baselines fuzz_fleet fuzz_api fuzz_symbolize)
 $(call bench,aggregator,bench_ingest bench_fleet bench_store bench_verdict)

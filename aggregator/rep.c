@@ -2,13 +2,16 @@
  * docs/decisions/0032-rep.md says why we do not use nng's own REP. Here a connection has one
  * operation at a time, so closing it races with nothing.
  *
- * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read
- * again. Every step has a deadline, except waiting for a message's first byte. nng's threads only
- * receive and send; work runs on the threads of a lane, in the order that senders.h gives.
+ * A connection's life: with TLS the handshake, then greet, read a message, wait for its turn,
+ * handle, answer, and read again. Every step has a deadline, except waiting for a message's first
+ * byte. nng's threads only receive and send; work runs on the threads of a lane, in the order that
+ * senders.h gives. So does each step of a handshake: a storm of dials delays nobody's messages.
  * Locks: rep.lock, then connection.lock. nng runs callbacks on its own threads, never from within a
  * call; it never ends an operation on a closed stream, so none is started there. */
 #include "aggregator/rep.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <nng/nng.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,9 +21,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "aggregator/sp.h"
+#include "wire/link/sp.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/daemon/log.h"
 #include "base/daemon/peer.h"
 #include "base/keyed.h"
 
@@ -28,10 +32,13 @@
 #define MESSAGE_MS	60000
 #define ANSWER_MS	30000
 #define ACCEPT_AGAIN_MS 20
+/* For a peer that is refused to read why, before the connection is reset. */
+#define DOOMED_MS 1000
 /* A connection silent for less than this is slow, not idle. */
 #define IDLE_NS 1000000000ull
 
-enum state { GREET, READ, WAIT, HANDLE, ANSWER, DEAD };
+enum state { SHAKE, GREET, READ, WAIT, HANDLE, ANSWER, DOOMED, DEAD };
+enum progress { STARTED, DONE, FAILED };
 
 struct connection {
 	struct rep_request request; /* first: rep_answer gets this pointer */
@@ -51,6 +58,15 @@ struct connection {
 	struct sp sp;
 	uint8_t *out;
 	size_t sent, out_bytes;
+	struct tls_session *tls; /* NULL: plain */
+	/* the operation of the state: what to receive or send, until when (0: no limit) */
+	void *data;
+	size_t bytes;
+	uint64_t by_ns;
+	bool sending;	    /* what nng does now */
+	bool shaking;	    /* waits for the lane of handshakes */
+	uint64_t queued_ns; /* since then */
+	size_t in_records;  /* of data: TLS has taken them, and they are being sent */
 };
 
 struct worker {
@@ -146,6 +162,7 @@ static void connection_free(struct connection *c)
 	if (c->stream)
 		nng_stream_free(c->stream);
 	nng_aio_free(c->aio);
+	tls_session_close(c->tls);
 	pthread_mutex_destroy(&c->lock);
 	sp_fini(&c->sp);
 	free(c->out);
@@ -223,7 +240,8 @@ static void make_place(struct rep *r, const struct sender *newcomer)
 
 		if (!busy_too && now_ns - c->since_ns < IDLE_NS)
 			return;
-		if ((c->state != READ && (c->state != WAIT || !busy_too)) || c->closed)
+		if ((c->state != READ && (c->state != WAIT || c->shaking || !busy_too)) ||
+		    c->closed)
 			continue;
 		evict(c);
 		return;
@@ -254,30 +272,129 @@ static bool make_room(struct connection *c)
 
 /* ---- one operation ---- */
 
-/* Enters the state and starts its operation; the callback continues. */
+/* Enters the state; advance() does its operation. */
 static void go(struct connection *c, enum state state, nng_duration limit_ms, void *data,
 	       size_t bytes)
 {
-	nng_iov iov = {data, bytes};
-	bool closed;
-
 	pthread_mutex_lock(&c->r->lock);
 	c->r->answers -= c->state == ANSWER && state != ANSWER;
 	c->state = state;
 	pthread_mutex_unlock(&c->r->lock);
+	c->data = data;
+	c->bytes = bytes;
+	c->by_ns = limit_ms == NNG_DURATION_INFINITE
+		       ? 0
+		       : clock_monotonic_ns() + (uint64_t)limit_ms * 1000000;
+}
+
+/* Starts nng's operation; its callback continues. */
+static enum progress start(struct connection *c, bool send, void *data, size_t bytes)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	nng_duration limit = !c->by_ns		 ? NNG_DURATION_INFINITE
+			     : c->by_ns > now_ns ? (nng_duration)((c->by_ns - now_ns) / 1000000) + 1
+						 : 1;
+	nng_iov iov = {data, bytes};
+	bool closed;
+
 	pthread_mutex_lock(&c->lock);
 	closed = c->closed;
 	if (!closed) {
-		nng_aio_set_timeout(c->aio, limit_ms);
+		c->sending = send;
+		nng_aio_set_timeout(c->aio, limit);
 		nng_aio_set_iov(c->aio, 1, &iov);
-		if (state == GREET || state == ANSWER)
+		if (send)
 			nng_stream_send(c->stream, c->aio);
 		else
 			nng_stream_recv(c->stream, c->aio);
 	}
 	pthread_mutex_unlock(&c->lock);
-	if (closed)
-		bury(c);
+	return closed ? FAILED : STARTED;
+}
+
+/* ---- TLS ---- */
+
+static bool address_of(nng_stream *stream, const char *option, union peer_address *out);
+
+static void log_refusal(struct connection *c)
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+	union peer_address a;
+
+	if (address_of(c->stream, NNG_OPT_REMADDR, &a))
+		inet_ntop(a.any.ss_family,
+			  a.any.ss_family == AF_INET ? (void *)&a.v4.sin_addr
+						     : (void *)&a.v6.sin6_addr,
+			  host, sizeof(host));
+	log_warn("refused", "peer=%s name=%s reason=%s why=\"%s\"", host, tls_session_peer(c->tls),
+		 tls_fault_name(tls_session_fault(c->tls)), tls_session_why(c->tls));
+}
+
+/* Refuses the peer: what remains is to tell it why. */
+static void doom(struct connection *c)
+{
+	count(c->r, &c->r->stats.refused[tls_session_fault(c->tls)]);
+	log_refusal(c);
+	go(c, DOOMED, DOOMED_MS, NULL, 0);
+}
+
+/* One step of the state's operation. done: bytes of it. */
+static enum progress step_tls(struct connection *c, size_t *done)
+{
+	size_t bytes;
+	void *at;
+	ssize_t n;
+
+	if (tls_session_out(c->tls, &at, &bytes))
+		return start(c, true, at, bytes);
+	if (c->in_records) {
+		*done = c->in_records;
+		c->in_records = 0;
+		return DONE;
+	}
+	n = c->state == DOOMED	? -EAGAIN
+	    : c->state == SHAKE ? tls_session_shake(c->tls)
+	    : c->state == READ	? tls_session_read(c->tls, c->data, c->bytes)
+				: tls_session_write(c->tls, c->data, c->bytes);
+	if (n == -EPROTO) {
+		doom(c);
+		return step_tls(c, done);
+	}
+	if (n > 0 && c->state != READ) {
+		c->in_records = (size_t)n;
+		return step_tls(c, done);
+	}
+	if (n == 0 && c->state == READ)
+		return FAILED; /* the peer has closed */
+	*done = n < 0 ? 0 : (size_t)n;
+	if (n >= 0)
+		return DONE;
+	if (tls_session_out(c->tls, &at, &bytes))
+		return start(c, true, at, bytes);
+	tls_session_room(c->tls, &at, &bytes);
+	return start(c, false, at, bytes);
+}
+
+static bool on_done(struct connection *c, size_t bytes);
+
+/* Does operations until one waits for the peer or for a turn. Afterwards c may be another
+ * thread's. */
+static void advance(struct connection *c)
+{
+	for (;;) {
+		size_t done = 0;
+		enum progress p =
+		    c->tls ? step_tls(c, &done) : start(c, c->state != READ, c->data, c->bytes);
+
+		if (p == STARTED)
+			return;
+		if (p == FAILED) {
+			bury(c);
+			return;
+		}
+		if (!on_done(c, done))
+			return;
+	}
 }
 
 /* Notes a new phase: the connection becomes its sender's youngest. */
@@ -300,8 +417,8 @@ static nng_duration limit_of(const struct connection *c)
 	return spent_ms < limit_ms ? (nng_duration)(limit_ms - spent_ms) : 0;
 }
 
-/* Reads the next part of a message. */
-static void read_on(struct connection *c)
+/* Reads the next part of a message. False: c is buried. */
+static bool read_on(struct connection *c)
 {
 	nng_duration limit = limit_of(c);
 	uint8_t *at = NULL;
@@ -312,7 +429,7 @@ static void read_on(struct connection *c)
 		count(c->r, &c->r->stats.overdue);
 	if (!limit || sp_room(&c->sp, &at, &bytes)) {
 		bury(c);
-		return;
+		return false;
 	}
 	if (c->sp.capacity != c->seat.bytes) {
 		pthread_mutex_lock(&c->r->lock);
@@ -324,29 +441,66 @@ static void read_on(struct connection *c)
 		go(c, READ, limit, at, bytes);
 	else
 		bury(c);
+	return good;
 }
 
 /* ---- turns ---- */
 
-/* Queues a complete message. */
-static void take_turn(struct connection *c)
+/* Queues c for the lane. */
+static void queue(struct connection *c, int lane)
 {
 	struct rep *r = c->r;
 
-	c->request.body = c->sp.body + c->sp.hops_bytes;
-	c->request.bytes = c->sp.got - c->sp.hops_bytes;
-	c->request.cost_ns = 0;
-	c->lane = r->config.lane_of(r->arg, c->request.body, c->request.bytes);
 	pthread_mutex_lock(&r->lock);
 	if (r->closing || c->closed) {
 		bury_locked(c);
 	} else {
 		c->state = WAIT;
 		r->stats.waiting++;
-		senders_wait(r->senders, &c->seat, c->lane);
-		pthread_cond_signal(&r->lane[c->lane].wake);
+		senders_wait(r->senders, &c->seat, lane);
+		pthread_cond_signal(&r->lane[lane].wake);
 	}
 	pthread_mutex_unlock(&r->lock);
+}
+
+/* Queues a complete message. */
+static void take_turn(struct connection *c)
+{
+	c->request.body = c->sp.body + c->sp.hops_bytes;
+	c->request.bytes = c->sp.got - c->sp.hops_bytes;
+	c->request.cost_ns = 0;
+	c->lane = c->r->config.lane_of(c->r->arg, c->request.body, c->request.bytes);
+	queue(c, c->lane);
+}
+
+/* A step of a handshake is due. */
+static void take_shake_turn(struct connection *c)
+{
+	pthread_mutex_lock(&c->r->lock);
+	c->shaking = true;
+	pthread_mutex_unlock(&c->r->lock);
+	c->queued_ns = clock_monotonic_ns();
+	queue(c, REP_LANE_SHAKE);
+}
+
+/* Under rep.lock, but releases it while the step is done. */
+static void shake(struct rep *r, struct connection *c)
+{
+	uint64_t begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	c->state = SHAKE;
+	c->shaking = false;
+	c->busy++;
+	r->stats.waiting--;
+	pthread_mutex_unlock(&r->lock);
+	c->by_ns += clock_monotonic_ns() - c->queued_ns; /* the peer did not take this time */
+	advance(c);
+	begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun_ns;
+	pthread_mutex_lock(&r->lock);
+	senders_charge(r->senders, &c->seat, REP_LANE_SHAKE, begun_ns);
+	c->busy--;
+	if (c->state == DEAD)
+		pthread_cond_broadcast(&r->changed);
 }
 
 /* Under rep.lock, but releases it while the function runs. */
@@ -382,9 +536,13 @@ static void *work(void *arg)
 			    getpriority(PRIO_PROCESS, 0) + r->config.lane[w->lane].nice);
 	pthread_mutex_lock(&r->lock);
 	while (!r->closing) {
-		struct seat *next = l->free_count ? senders_next(r->senders, w->lane) : NULL;
+		struct seat *next = l->free_count || w->lane == REP_LANE_SHAKE
+					? senders_next(r->senders, w->lane)
+					: NULL;
 
-		if (next)
+		if (next && w->lane == REP_LANE_SHAKE)
+			shake(r, connection_of(next));
+		else if (next)
 			run(r, connection_of(next), w->lane);
 		else
 			pthread_cond_wait(&l->wake, &r->lock);
@@ -393,38 +551,85 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* ---- steps ---- */
+/* ---- steps: each tells whether there is another operation ---- */
 
-static void on_sent(struct connection *c)
+/* From now on the sender is who the certificate names. */
+static bool on_shaken(struct connection *c)
 {
-	c->sent += nng_aio_count(c->aio);
+	struct rep *r = c->r;
+	struct peer_key key = {PEER_NAME, keyed_text(keyed_process(), tls_session_peer(c->tls))};
+	bool moved;
+
+	pthread_mutex_lock(&r->lock);
+	moved = !senders_move(r->senders, &c->seat, key);
+	r->stats.shaken++;
+	pthread_mutex_unlock(&r->lock);
+	if (moved) /* else, out of memory, it stays its address */
+		c->request.sender = keyed_words(keyed_process(), key.value, key.kind);
+	c->request.tls = c->tls;
+	touch(c);
+	go(c, GREET, GREETING_MS, c->out, c->out_bytes);
+	return true;
+}
+
+static bool on_sent(struct connection *c, size_t bytes)
+{
+	c->sent += bytes;
 	if (c->sent < c->out_bytes) {
 		go(c, c->state, c->state == GREET ? GREETING_MS : ANSWER_MS, c->out + c->sent,
 		   c->out_bytes - c->sent);
-		return;
+		return true;
 	}
 	free(c->out);
 	c->out = NULL;
 	touch(c);
-	read_on(c);
+	return read_on(c);
 }
 
-static void on_read(struct connection *c)
+static bool on_read(struct connection *c, size_t bytes)
 {
-	size_t bytes = nng_aio_count(c->aio);
 	bool begins = c->sp.phase == SP_HEAD && !c->sp.got && bytes;
 
 	if (sp_take(&c->sp, bytes)) {
 		count(c->r, &c->r->stats.broken);
 		bury(c);
-		return;
+		return false;
 	}
 	if (begins || (c->sp.phase == SP_HEAD && !c->sp.got))
 		touch(c);
-	if (c->sp.phase == SP_MESSAGE)
-		take_turn(c);
+	if (c->sp.phase != SP_MESSAGE)
+		return read_on(c);
+	if (c->tls && tls_session_check(c->tls)) {
+		doom(c);
+		return true;
+	}
+	take_turn(c);
+	return false;
+}
+
+static bool on_done(struct connection *c, size_t bytes)
+{
+	return c->state == SHAKE  ? on_shaken(c)
+	       : c->state == READ ? on_read(c, bytes)
+				  : on_sent(c, bytes);
+}
+
+/* Of a doomed connection nothing is read any more but its end. */
+static void on_bytes(struct connection *c, size_t bytes)
+{
+	if (!c->tls) {
+		if (on_done(c, bytes))
+			advance(c);
+		return;
+	}
+	if (c->sending)
+		tls_session_sent(c->tls, bytes);
+	else if (c->state != DOOMED)
+		tls_session_received(c->tls, bytes);
+	if (c->state == SHAKE && !c->sending)
+		take_shake_turn(c);
 	else
-		read_on(c);
+		advance(c);
 }
 
 static void on_aio(void *arg)
@@ -433,13 +638,11 @@ static void on_aio(void *arg)
 	int err = nng_aio_result(c->aio);
 
 	if (err) {
-		if (err == NNG_ETIMEDOUT)
+		if (err == NNG_ETIMEDOUT && c->state != DOOMED)
 			count(c->r, &c->r->stats.overdue);
 		bury(c);
-	} else if (c->state == READ) {
-		on_read(c);
 	} else {
-		on_sent(c);
+		on_bytes(c, nng_aio_count(c->aio));
 	}
 }
 
@@ -470,8 +673,10 @@ void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t b
 	else
 		bury_locked(c);
 	pthread_mutex_unlock(&r->lock);
-	if (c->out)
-		go(c, ANSWER, ANSWER_MS, c->out, c->out_bytes);
+	if (!c->out)
+		return;
+	go(c, ANSWER, ANSWER_MS, c->out, c->out_bytes);
+	advance(c);
 }
 
 /* ---- new connections ---- */
@@ -522,6 +727,12 @@ static void greet(struct rep *r, nng_stream *stream)
 		seated = !senders_sit(r->senders, &c->seat, key);
 		pthread_mutex_unlock(&r->lock);
 	}
+	if (seated && r->config.tls && !r->ipc && tls_session_open(&c->tls, r->config.tls, NULL)) {
+		pthread_mutex_lock(&r->lock);
+		senders_leave(r->senders, &c->seat);
+		pthread_mutex_unlock(&r->lock);
+		seated = false;
+	}
 	if (!seated) {
 		if (c && c->aio)
 			nng_aio_free(c->aio);
@@ -533,8 +744,8 @@ static void greet(struct rep *r, nng_stream *stream)
 	c->r = r;
 	c->stream = stream;
 	pthread_mutex_init(&c->lock, NULL);
-	sp_init(&c->sp, r->ipc, r->config.message_max_bytes);
-	sp_greeting(c->out);
+	sp_init(&c->sp, SP_ASKS, r->ipc, r->config.message_max_bytes);
+	sp_greeting(c->out, SP_REPLIES);
 	c->out_bytes = SP_GREETING_BYTES;
 	c->since_ns = c->request.connected_ns = clock_monotonic_ns();
 	c->request.sender = keyed_words(keyed_process(), key.value, key.kind);
@@ -544,7 +755,8 @@ static void greet(struct rep *r, nng_stream *stream)
 	if (r->stats.connections++ >= r->config.connection_max)
 		make_place(r, c->seat.sender);
 	pthread_mutex_unlock(&r->lock);
-	go(c, GREET, GREETING_MS, c->out, SP_GREETING_BYTES);
+	go(c, c->tls ? SHAKE : GREET, GREETING_MS, c->out, SP_GREETING_BYTES);
+	advance(c);
 }
 
 static void on_accept(void *arg)
@@ -576,7 +788,8 @@ static void on_accept(void *arg)
 
 static int listen_on(struct rep *r)
 {
-	int err = nng_stream_listener_alloc(&r->listener, r->config.url);
+	int err = nng_stream_listener_alloc(
+	    &r->listener, strncmp(r->config.url, "tls+", 4) ? r->config.url : r->config.url + 4);
 
 	if (err)
 		return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rep.h - the replying side of SP REQ/REP (nng's wire protocol) on nng's streams, for untrusted
- * peers. A connection has one request at a time and a deadline for each message. Senders share
- * connections, message memory and thread time fairly (senders.h).
+ * peers, in TLS if there are certificates. A connection has one request at a time and a deadline for
+ * each message. Senders share connections, message memory and thread time fairly (senders.h).
  * Owns: connections, their buffers, the threads of each lane, one thread that frees connections.
  * Threads: the request function runs on its lane's; rep_answer from any; open and close from
  * one. */
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "aggregator/senders.h"
+#include "wire/link/tls.h"
 
 struct rep;
 
@@ -22,10 +23,14 @@ struct rep_request {
 	uint64_t connection;   /* of the request: unique, from 1 */
 	uint64_t connected_ns; /* CLOCK_MONOTONIC */
 	uint64_t sender;       /* of the connection; unique within this process */
+	const struct tls_session *tls; /* whose name the peer has proven; NULL: plain */
 	/* Time that other threads spent on it, set before rep_answer; charged to the sender like
 	 * the function's. */
 	uint64_t cost_ns;
 };
+
+/* The lane of TLS handshakes, which is rep's own; needs threads only, and only with TLS. */
+#define REP_LANE_SHAKE (SENDERS_LANES - 1)
 
 /* The lane of a request; called on receiving threads. */
 typedef int (*rep_lane_fn)(void *arg, const void *body, size_t bytes);
@@ -40,7 +45,8 @@ struct rep_lane {
 };
 
 struct rep_config {
-	const char *url; /* tcp://, tls+tcp:// or ipc://; borrowed during open */
+	const char *url; /* tcp:// or ipc://; borrowed during open */
+	struct tls *tls; /* for tcp://; NULL: plain; borrowed until the close */
 	struct rep_lane lane[SENDERS_LANES];
 	rep_lane_fn lane_of;	  /* with rep_open's arg */
 	uint32_t connection_max;  /* beyond it, the sender with most connections loses one */
@@ -55,6 +61,8 @@ struct rep_stats {
 	uint64_t connections; /* now */
 	uint64_t waiting;     /* now: requests that wait for their turn */
 	uint64_t accepted, broken /* protocol violated, or too large */, overdue, evicted;
+	uint64_t shaken;	      /* TLS handshakes that succeeded */
+	uint64_t refused[TLS_FAULTS]; /* by TLS, at the start or later */
 };
 
 /* Must call rep_answer for q exactly once, at once or later. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/keyed.h"
 #include "base/limits.h"
@@ -102,24 +103,51 @@ static void weigh(struct senders *s, struct sender *x)
 		fair_set(&s->by_bytes, &x->by_bytes, UINT64_MAX - x->bytes);
 }
 
-int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
+/* NULL: out of memory. */
+static struct sender *sender_of(struct senders *s, struct peer_key key)
 {
-	struct sender **at;
+	struct sender **at = place_of(s, key);
 
-	reap(s);
-	at = place_of(s, key);
 	if (!*at) {
 		*at = calloc(1, sizeof(**at));
 		if (!*at)
-			return -ENOMEM;
+			return NULL;
 		(*at)->key = key;
 		TAILQ_INIT(&(*at)->by_age);
 	}
-	seat->sender = *at;
+	return *at;
+}
+
+static void sit(struct senders *s, struct seat *seat, struct sender *x)
+{
+	seat->sender = x;
 	seat->lane = -1;
 	TAILQ_INSERT_TAIL(&seat->sender->by_age, seat, next);
 	seat->sender->seats++;
 	weigh(s, seat->sender);
+}
+
+int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
+{
+	struct sender *x;
+
+	reap(s);
+	x = sender_of(s, key);
+	if (!x)
+		return -ENOMEM;
+	sit(s, seat, x);
+	return 0;
+}
+
+int senders_move(struct senders *s, struct seat *seat, struct peer_key key)
+{
+	struct sender *x = sender_of(s, key);
+
+	if (!x)
+		return -ENOMEM;
+	senders_leave(s, seat);
+	memset(seat->turn, 0, sizeof(seat->turn)); /* its debt was the other sender's */
+	sit(s, seat, x);
 	return 0;
 }
 

@@ -12,8 +12,8 @@
 #include "aggregator/fair.h"
 #include "base/daemon/peer.h"
 
-/* Kinds of requests; those of one kind never wait for another kind. */
-#define SENDERS_LANES 2
+/* Kinds of work; those of one kind never wait for another kind. */
+#define SENDERS_LANES 3
 
 struct senders;
 
@@ -43,6 +43,9 @@ void senders_close(struct senders *s); /* NULL is a no-op; no seat may be left *
 /* 0, -ENOMEM. */
 int senders_sit(struct senders *s, struct seat *seat, struct peer_key key);
 void senders_leave(struct senders *s, struct seat *seat);
+/* The seat's sender is another one than it seemed. Not while the seat waits. 0, -ENOMEM: it stays
+ * where it is. */
+int senders_move(struct senders *s, struct seat *seat, struct peer_key key);
 /* The connection was used: it becomes the youngest of its sender. */
 void senders_touch(struct seat *seat);
 /* Sets the memory that its messages use now. */

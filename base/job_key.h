@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_key.h - the identity of a job: NAME@UID. The job itself claims the name. The kernel reports
  * the uid to sysomd (SO_PEERCRED), so the same name claimed by another user is another job. The uid
- * follows the last '@'; the name may contain '@' too. Header only. */
+ * follows the last '@'; the name may contain '@' too.
+ * NAME may be SERIES#RUN, divided at its last '#'. RUN tells jobs apart that run at the same time;
+ * a job is compared with earlier jobs of its SERIES. Header only. */
 #ifndef SYSOM_BASE_JOB_KEY_H
 #define SYSOM_BASE_JOB_KEY_H
 
@@ -39,17 +41,36 @@ static inline bool job_key_owner(const char *key, uint32_t *uid)
 	return v <= UINT32_MAX;
 }
 
-/* Whether the key fits what a person asked for: a key, which stands for one job, or a name, which
- * stands for that job of any user. A text that ends in a uid is a key, so a name that another user
- * claims never matches it. */
-static inline bool job_key_matches(const char *key, const char *asked)
+/* Bytes of the key without @UID. */
+static inline size_t job_key_name_bytes(const char *key)
 {
-	size_t n = strlen(asked);
 	uint32_t uid;
 
-	return !strcmp(key, asked) ||
-	       (!job_key_owner(asked, &uid) && !strncmp(key, asked, n) && key[n] == '@' &&
-		!strchr(key + n + 1, '@') && job_key_owner(key, &uid));
+	return job_key_owner(key, &uid) ? (size_t)(strrchr(key, '@') - key) : strlen(key);
+}
+
+/* The key without #RUN: what all runs of a job have in common. out: room as for the key. */
+static inline void job_key_series(char *out, size_t room, const char *key)
+{
+	size_t name = job_key_name_bytes(key), n = name;
+
+	while (n && key[n] != '#')
+		n--;
+	snprintf(out, room, "%.*s%s", (int)(n ? n : name), key, key + name);
+}
+
+/* Whether the key fits what a person asked for: a key, or a name, which stands for that job of any
+ * user. Without #RUN, both stand for every run; #12 also stands for the runs #12.0 and #12.1. A text that ends in a uid is a key, so a name that
+ * another user claims never matches it. */
+static inline bool job_key_matches(const char *key, const char *asked)
+{
+	size_t name = job_key_name_bytes(key), n = job_key_name_bytes(asked);
+
+	if (!strcmp(key, asked))
+		return true;
+	return key[name] && (!asked[n] || !strcmp(key + name, asked + n)) && n <= name &&
+	       !strncmp(key, asked, n) &&
+	       (n == name || key[n] == '#' || (key[n] == '.' && memchr(asked, '#', n)));
 }
 
 #endif

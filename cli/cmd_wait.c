@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/job_key.h"
 #include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "cli/commands.h"
@@ -195,6 +196,14 @@ static int finish(const struct options *o, const struct progress *p, json_t *in,
 	return EXIT_OK;
 }
 
+/* "@UID", or "" */
+static const char *owner_of(const json_t *job)
+{
+	const char *key = jsonget_text(job, "job");
+
+	return key + job_key_name_bytes(key);
+}
+
 /* If jobs of several users have the name, prints them and fails. */
 static bool is_ambiguous(const struct client *c, const char *job)
 {
@@ -211,7 +220,9 @@ static bool is_ambiguous(const struct client *c, const char *job)
 	if (client_json(c, "GET", path, &j, &e)) /* no aggregator yet */
 		return false;
 	jobs = json_object_get(j, "jobs");
-	many = json_array_size(jobs) > 1;
+	many = false;
+	json_array_foreach ((json_t *)jobs, i, one)
+		many |= strcmp(owner_of(one), owner_of(json_array_get(jobs, 0))) != 0;
 	if (many)
 		fputs("sysom wait-incident: several users have a job of that name; name one of",
 		      stderr);

@@ -20,6 +20,7 @@ int cmd_control_off(const struct options *o);
 int cmd_control_on(const struct options *o);
 int cmd_control_capture(const struct options *o);
 int cmd_wait_main(const struct options *o);
+int cmd_verdict_main(const struct options *o);
 int cmd_replay_main(int argc, char **argv);
 int cmd_record_main(int argc, char **argv);
 int cmd_trace_main(const struct options *o);

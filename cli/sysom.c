@@ -173,6 +173,19 @@ static const struct command commands[] = {
 	 "goes to standard error. --state open returns when an incident opens. On timeout an\n"
 	 "incident that is still open is printed; without one the status is 1.\n",
      .examples = "  sysom show $(sysom wait-incident --job llama-7b --timeout 3600)\n"},
+    {.name = "verdict",
+     .run = cmd_verdict_main,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_TIMEOUT,
+     .args = "[JOB]",
+     .args_max = 1,
+     .summary = "what slowed a job, in a few lines for the end of its own output",
+     .detail =
+	 "Waits until the job's ranks have ended and each incident has a cause, at most\n"
+	 "--timeout. Without JOB: the one that the environment names (SYSOM_JOB, Slurm, PBS,\n"
+	 "LSF), so that it can be the last line of a batch script. The status is 1 if no rank\n"
+	 "of the job was traced.\n",
+     .examples = "  sysom verdict --timeout 15    # in a batch script, at its end\n"
+		 "  sysom verdict llama-7b#1234\n"},
     {.name = "off",
      .run = cmd_control_off,
      .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB,

@@ -3,7 +3,7 @@
  * they wake, so that no rank is blamed for such a stall. Real-time threads, if allowed and with two
  * CPUs or more: one is pinned to each of up to CANARY_CPUS CPUs. The machine stood still while all
  * of them were late. No job's thread delays them, and an interrupt on one CPU does not count. This
- * finds time that a hypervisor takes and /proc/stat omits. Otherwise one ordinary thread. If it is
+ * finds time that a hypervisor takes and /proc/stat omits. Otherwise there is one ordinary thread. If it is
  * late by more than CANARY_LATE_NS, all CPUs were busy or the machine stood still; steps of that
  * time are no evidence against a rank. Owns: the threads. Threads: any may call. */
 #ifndef SYSOM_NODE_CANARY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysom.h - tell sysom where a training step or an inference iteration begins and ends.
+ * sysom.h - marks where a training step or an inference iteration begins and ends.
  *
  * Nothing has to be linked: libsysom_preload.so exports these names when a job runs under
- * `sysom run`, and nobody does otherwise. Without the calls sysom finds the steps by itself.
+ * `sysom run`; otherwise nothing does. Without the calls sysom finds the steps by itself.
  *
  * From C, by dlsym, so that the program also runs without sysom:
  *

@@ -362,7 +362,7 @@ static void pump(struct reader_queue *q)
 		struct reader_job *job = *at, *next = job->next;
 		bool blocked = is_blocked(q, job, now_ns);
 
-		/* what memory holds now is useless later */
+		/* its answer would be of no use later */
 		if (blocked && job->op->memory) {
 			job->err = -EBUSY;
 			finish(q, job);

@@ -159,7 +159,7 @@ int reader_sandbox_parser(uint32_t slot)
 	limit(RLIMIT_DATA, data_bytes() + LIMIT_READER_DATA_BYTES,
 	      data_bytes() + LIMIT_READER_DATA_BYTES);
 #endif
-	/* too large an answer is an error, not a death */
+	/* an answer that is too large is an error and must not kill the process */
 	signal(SIGXFSZ, SIG_IGN);
 	/* if these fail (in a user namespace), the filter and the lack of capabilities have to
 	 * suffice */

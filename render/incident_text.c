@@ -49,7 +49,7 @@ bool incident_text_is_transient(const json_t *in)
 {
 	const char *symptom = jsonget_text(in, "symptom");
 
-	/* aggregators of before said "hiccup" */
+	/* older aggregators say "hiccup" */
 	return strcmp(symptom, "transient") == 0 || strcmp(symptom, "hiccup") == 0;
 }
 

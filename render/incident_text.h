@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * incident_text.h - an incident as text for people. Threads: one caller. Trust: the incident is a server's
- * JSON: missing or odd fields are left out. */
+ * JSON; fields that are missing or invalid are left out. */
 #ifndef SYSOM_CLI_REPORT_INCIDENT_TEXT_H
 #define SYSOM_CLI_REPORT_INCIDENT_TEXT_H
 

@@ -10,7 +10,7 @@
 
 /* The text of a line of evidence, which is an object or a text. Borrowed. */
 const char *incident_verdict_line(const json_t *line);
-/* A hang has no steps: nothing of it is per step. */
+/* Whether it is a hang, which has no steps and so no figures per step. */
 bool incident_verdict_is_hang(const json_t *incident);
 /* The cause is unknown, and there is no evidence (INV-9). */
 bool incident_verdict_is_empty(const json_t *d);

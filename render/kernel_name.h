@@ -12,7 +12,7 @@ struct kernel_name {
 	char *full; /* demangled, without return type and parameters: "ns::gemm<float, 128>" */
 	char *base; /* also without template arguments: "ns::gemm" */
 	char *args[KERNEL_NAME_ARGS_MAX]; /* all template arguments in order: "float", "128" */
-	uint32_t arg_count;		  /* the last one takes those without room */
+	uint32_t arg_count;		  /* the last one holds all that have no room */
 };
 
 /* 0, -ENOMEM. A name that is not C++ is its own base. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Not from a template, so that no text reaches the file unescaped: every string of a peer goes through
+ * There is no template, so no text reaches the file unescaped: every string of a peer goes through
  * escape_html(). */
 #include "render/report_page.h"
 
@@ -167,9 +167,9 @@ static void put_number(FILE *to, const json_t *signal, const char *key)
 	     ":network-file " kind ":storage " kind ":disk-limit " kind ":file-fault " kind        \
 	     ":swap "
 
-/* The accounts that what a signal shows can lengthen, as ACCOUNT or ACCOUNT:WHAT. */
+/* The accounts that each signal can lengthen, as ACCOUNT or ACCOUNT:WHAT. */
 static const struct {
-	const char *signal, *subject; /* how they begin */
+	const char *signal, *subject; /* prefixes */
 	const char *accounts;
 } lengthens[] = {
     {"run_wait", "", "runnable"},
@@ -224,7 +224,7 @@ static bool is_listed(const char *list, const json_t *row)
 	return false;
 }
 
-/* The ledger of a rank's verdict; of nobody's in particular, the first. NULL: none. */
+/* The ledger of the first verdict that blames this rank first, or blames no rank. NULL: none. */
 static const json_t *ledger_of(const json_t *in, int64_t rank)
 {
 	const json_t *d;

@@ -11,14 +11,14 @@
 
 /* The page's head, its title, the verdicts and the figures. */
 void report_page_begin(FILE *to, const json_t *incident);
-/* What the operating system and the GPU did; of a raised signal, what the ledger has of it. */
+/* What the operating system and the GPU did; for a raised signal, how much longer its accounts are. */
 void report_page_signals(FILE *to, const json_t *incident);
 void report_page_windows(FILE *to, const json_t *incident);
 void report_page_end(FILE *to);
-/* All of it, as a page of its own. */
+/* All of it, as a complete page. */
 void report_page_write(FILE *to, const json_t *incident);
 
-/* report_verdict.c: the diagnosis. Says so where the incident has none. */
+/* report_verdict.c: the diagnosis, or that there is none. */
 void report_verdict_put(FILE *to, const json_t *incident);
 
 #endif

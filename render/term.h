@@ -38,7 +38,7 @@ const char *term_span(double seconds);	 /* "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
 /* A bar of fraction (0 to 1) of width cells, padded; in eighths of a cell if the locale is UTF-8. */
 const char *term_bar(double fraction, unsigned width);
-/* Untrusted text, wrapped between words at `columns` and indented by `indent`; the label stands in the
+/* Untrusted text, wrapped between words at `columns` and indented by `indent`; the label is in the
  * first line's indent, two cells from the left. */
 void term_wrap(FILE *to, unsigned indent, const char *label, const char *text, unsigned columns);
 /* One cell of a column chart, 0 to 1 in eighths (in ASCII: darker characters for more). Static. */

@@ -87,20 +87,49 @@ static void fill_ranks(struct attach_hello *h)
 	}
 }
 
+/* The name is cut at a whole UTF-8 character, so that the ids behind it fit. */
+#define ATTACH_JOB_NAME_BYTES 64
+
+/* Slurm's job name recurs, and jobs of an array have the same: base/job_key.h makes it SERIES and
+ * the ids RUN. */
+static void fill_slurm_job(struct attach_hello *h, const char *id, const char *torchrun)
+{
+	const char *name = env_text("SLURM_JOB_NAME"), *step = env_text("SLURM_STEP_ID");
+	size_t n = name ? strlen(name) : 0;
+
+	if (n > ATTACH_JOB_NAME_BYTES)
+		for (n = ATTACH_JOB_NAME_BYTES; n && ((unsigned char)name[n] & 0xc0) == 0x80; n--)
+			;
+	if (n) {
+		text_append(h->job, name, n);
+		text_append(h->job, "#", 1);
+	}
+	text_append(h->job, id, strlen(id));
+	if (step) {
+		text_append(h->job, ".", 1);
+		text_append(h->job, step, strlen(step));
+	}
+	if (torchrun && strcmp(torchrun, id)) {
+		text_append(h->job, ".", 1);
+		text_append(h->job, torchrun, strlen(torchrun));
+	}
+}
+
+/* SYSOM_JOB, else what the launcher or the scheduler calls it. */
 static void fill_job(struct attach_hello *h)
 {
-	static const char *const names[] = {"SYSOM_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
-					    "PBS_JOBID", "LSB_JOBID"};
+	const char *mine = env_text("SYSOM_JOB"), *torchrun = env_text("TORCHELASTIC_RUN_ID");
+	const char *slurm = env_text("SLURM_JOB_ID"), *batch = env_text("PBS_JOBID");
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *v = env_text(names[i]);
-
-		/* torchrun's default id is the word "none", the same for every job */
-		if (!v || (i == 1 && !strcmp(v, "none")))
-			continue;
-		text_set(h->job, v);
-		return;
-	}
+	/* torchrun's default id is the word "none", the same for every job */
+	if (torchrun && !strcmp(torchrun, "none"))
+		torchrun = NULL;
+	if (mine)
+		text_set(h->job, mine);
+	else if (slurm)
+		fill_slurm_job(h, slurm, torchrun);
+	else
+		text_set(h->job, torchrun ? torchrun : batch ? batch : env_text("LSB_JOBID"));
 }
 
 static void fill_pod(struct attach_hello *h)

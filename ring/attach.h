@@ -27,7 +27,7 @@ struct attach_hello {
 	int32_t pid;	/* as the process sees it; differs in another pid namespace */
 	int32_t rank, world_size, local_rank, local_world_size;
 	uint64_t start_time_ticks;
-	/* SYSOM_JOB, else TORCHELASTIC_RUN_ID, SLURM_JOB_ID... or "" */
+	/* SYSOM_JOB, else Slurm's NAME#JOBID.STEPID, TORCHELASTIC_RUN_ID... or "" */
 	char job[ATTACH_TEXT_BYTES];
 	char role[ATTACH_TEXT_BYTES]; /* SYSOM_ROLE, else what the launcher named it, or "" */
 	char pod[ATTACH_TEXT_BYTES];  /* POD_NAMESPACE/POD_NAME, or HOSTNAME */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * pid_ns.h - our own PID namespace, by whose numbers BPF programs tell of tasks. Header only.
+ * pid_ns.h - our own PID namespace. BPF programs report tasks by its numbers. Header-only.
  * Threads: any. */
 #ifndef SYSOM_SAMPLER_PID_NS_H
 #define SYSOM_SAMPLER_PID_NS_H

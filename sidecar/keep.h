@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keep.h - what the ranks' models learned, on disk for a successor of this sysomd.
+ * keep.h - keeps on disk what the ranks' models learned, for the next sysomd.
  * Owns: the files below state.dir/baseline (baseline.h).  Threads: the loop's. */
 #ifndef SYSOM_SIDECAR_KEEP_H
 #define SYSOM_SIDECAR_KEEP_H
@@ -23,9 +23,9 @@ void keep_restore(struct keep *k, struct process *p);
 /* Saves the next process that has learned enough since its last save; at most one per call.
  * processes: LIMIT_NODE_PROCESSES, NULL where free. */
 void keep_tend(struct keep *k, struct process *const *processes, uint64_t now_ns);
-/* Saves all that live. NULL k is a no-op. */
+/* Saves all live processes. NULL k is a no-op. */
 void keep_all(struct keep *k, struct process *const *processes, uint64_t now_ns);
-/* Processes whose successor would not know yet what they know. */
+/* Number of processes whose models learned something that is not saved yet. */
 uint32_t keep_due(const struct keep *k, struct process *const *processes, uint64_t now_ns);
 void keep_forget(struct keep *k, struct process *p); /* the process has ended */
 void keep_stats_get(const struct keep *k, struct keep_stats *out);

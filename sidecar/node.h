@@ -9,7 +9,7 @@
  *    |   +- reader -> lanes               its ring, drained lane by lane
  *    |   +- join                          events become records
  *    |   +- rank                          records become steps, which are judged
- *    |   +- kept                          what a successor of sysomd would know of it
+ *    |   +- kept                          what the next sysomd would know about it
  *    +- admission                         who may attach; counts
  *    +- analysis                          shared by all ranks: recorder, canary, windows, log
  *    +- drain, keep, ship, http, ...      the parts; each one's state is known to its own file
@@ -100,7 +100,7 @@ struct process {
 struct node_run {
 	uint8_t boot_id[16]; /* differs in each run */
 	double cpu_share;    /* sysomd's own use of one core, over the last 5 s */
-	bool idle; /* no process is known: what looks at the machine for the ranks stands still */
+	bool idle;	     /* no process is known, so nothing looks at the machine for ranks */
 	struct loop_source *drain_timer, *tend_timer;
 };
 
@@ -109,8 +109,8 @@ struct admission {
 	struct quota quota;
 	uint64_t serial; /* processes since start */
 	uint64_t attached, reattached, refused_full, refused_bad, refused_busy;
-	uint64_t rests;	   /* times that no connection was taken for a while, after refusals */
-	uint64_t gave_way; /* processes put out: their user had most and others had less */
+	uint64_t rests;		 /* pauses in taking connections, after refusals */
+	uint64_t gave_way;	 /* processes detached to make room: their user had most */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 };
 
@@ -136,6 +136,7 @@ struct node {
 	struct drain *drain;		   /* drain.h */
 	struct keep *keep;		   /* keep.h */
 	struct ship *ship;		   /* ship.h */
+	struct tls *tls;		   /* wire/link/tls.h; NULL: plain TCP */
 	struct uplink *uplink;		   /* uplink.h */
 	struct requests *requests;	   /* requests.h */
 	struct http *http;		   /* http.h */

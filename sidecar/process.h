@@ -17,11 +17,11 @@ void process_tend(struct node *n, uint64_t now_ns);
 /* enum attach_command_kind; the serial, or -errno. */
 int64_t process_command(struct process *p, uint32_t kind);
 uint64_t process_lost(const struct process *p);
-/* Calls, launches and collectives that were not recorded since tracing was switched off: no loss. */
+/* Calls, launches and collectives while tracing was switched off. They count as no loss. */
 uint64_t process_switched_off(const struct process *p);
 uint64_t process_raw_bytes(const struct process *p);
 uint64_t process_events(const struct process *p);
-/* Of the kernels and launches so far, also of a process that is gone; never NULL. */
+/* Counts of kernels and launches so far, also for a process that is gone; never NULL. */
 const struct join_stats *process_join_stats(const struct process *p);
 /* A SYSOM_ variable in the environment of the job that nothing reads; "": none. */
 const char *process_unknown_variable(const struct process *p);

@@ -9,6 +9,7 @@
 
 #include "base/http/http_settings.h"
 #include "wire/codec.h"
+#include "wire/link/tls_settings.h"
 
 #define NODE_PATH_BYTES 256
 
@@ -17,6 +18,8 @@ struct settings {
 	    state_dir[NODE_PATH_BYTES];
 	struct http_settings http;
 	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
+	struct tls_settings tls;
+	char tls_name[NODE_PATH_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
 	uint64_t beat_ns, beat_suspect_ns, sketch_ns;

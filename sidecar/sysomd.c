@@ -478,6 +478,20 @@ static int fill_rank_config(struct node *n)
 	return 0;
 }
 
+/* A node speaks only for itself: its name is its certificate's. */
+static int open_tls(struct node *n)
+{
+	const struct settings *s = &n->settings;
+	char why[TLS_WHY_BYTES];
+	int err = !tls_settings_on(&s->tls) ? 0
+					    : tls_open(&n->tls, &s->tls.files, TLS_NODE,
+						       n->settings.node_name, why, sizeof(why));
+
+	if (err)
+		log_error("tls", "why=\"%s\"", why);
+	return err;
+}
+
 static int open_stores(struct node *n)
 {
 	char spool[NODE_PATH_BYTES + 16], files[NODE_PATH_BYTES + 16];
@@ -487,6 +501,8 @@ static int open_stores(struct node *n)
 				     .ranks_max = LIMIT_NODE_PROCESSES};
 	struct uplink_config uc = {
 	    .url = n->settings.uplink_url,
+	    .tls = n->tls,
+	    .name = n->settings.tls_name,
 	    .spool = {spool, n->settings.spool_bytes, n->settings.spool_age_ns, spool_boot()}};
 	int err;
 
@@ -584,7 +600,7 @@ static int daemon_open(struct daemon *d)
 			      : "");
 		return err;
 	}
-	if ((err = open_stores(n)) || (err = http_open(n)) ||
+	if ((err = open_tls(n)) || (err = open_stores(n)) || (err = http_open(n)) ||
 	    (err = loop_add_timer(n->loop, 0, drain_ms(n->drain), on_drain, n,
 				  &n->run.drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, d, NULL)))
@@ -626,6 +642,7 @@ static void daemon_close(struct daemon *d, int code)
 	canary_close(n->analysis.canary);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);
+	tls_close(n->tls);
 	free(n->analysis.rank.steps.scratch);
 	reader_close(n->reader);
 	loop_close(n->loop);

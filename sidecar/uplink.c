@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * We resend requests ourselves and turn REQ's own resending off. A request that gets no answer in
- * time is dropped and sent anew later. A beat can then go in between, and shutdown need not wait.
- * nng drops a late answer to a dropped request. If its window was committed all the same, the next
- * answer is WIRE_DUPLICATE. */
+ * A request that gets no answer in time is dropped and sent anew later. A beat can then go in
+ * between, and shutdown need not wait. A late answer to a dropped request is ignored. If its window
+ * was committed all the same, the next answer is WIRE_DUPLICATE. */
 #include "sidecar/uplink.h"
 
 #include <errno.h>
-#include <nng/nng.h>
-#include <nng/protocol/reqrep0/req.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +16,7 @@
 #include "base/daemon/log.h"
 #include "base/limits.h"
 #include "base/text/text.h"
+#include "wire/link/req.h"
 
 /* Windows between the loop and the spool: enough for the time of one fsync. */
 #define UPLINK_QUEUE	   64u
@@ -27,7 +25,6 @@
 #define UPLINK_DOWN_NS	   5000000000ull  /* without a connection: longer than a restart takes */
 #define UPLINK_COMMANDS	   256u
 #define UPLINK_REPLY_BYTES (256u << 10)
-#define UPLINK_SEND_MS	   500
 #define UPLINK_ANSWER_MS   10000
 #define UPLINK_POLL_MS	   250
 
@@ -58,14 +55,15 @@ struct uplink {
 
 	/* used only by the thread */
 	struct spool *spool;
-	nng_socket socket;
-	bool socket_open;
+	struct req *req;      /* NULL: nothing is sent */
 	uint64_t retry_at_ns; /* windows wait until then */
 	uint32_t backoff_ms;
 	struct wire_reply reply;
 	const char *url;
+	const struct tls *tls;
 	uint64_t without_ns; /* when the connection was lost */
 	enum { NOTHING, UP, DOWN } logged;
+	char why[TLS_WHY_BYTES]; /* as logged last */
 
 	struct loop_source *wake;
 	uplink_command_fn fn;
@@ -81,43 +79,34 @@ static uint32_t random_below(uint32_t n)
 	return n ? v % n : 0;
 }
 
-static void pipe_changed(nng_pipe p, nng_pipe_ev ev, void *arg)
+static void on_change(void *arg, bool connected)
 {
 	struct uplink *u = arg;
 
 	pthread_mutex_lock(&u->lock);
-	u->stats.connected = ev == NNG_PIPE_EV_ADD_POST;
-	u->fresh |= u->stats.connected && u->was_connected;
-	u->was_connected |= u->stats.connected;
+	u->stats.connected = connected;
+	u->fresh |= connected && u->was_connected;
+	u->was_connected |= connected;
 	pthread_cond_signal(&u->more);
 	pthread_mutex_unlock(&u->lock);
 }
 
-static int open_socket(struct uplink *u, const char *url)
+static int open_req(struct uplink *u, const struct uplink_config *c)
 {
-	nng_dialer d;
-	int rv = nng_req0_open(&u->socket);
+	const struct req_config rc = {.url = c->url,
+				      .tls = c->tls,
+				      .name = c->name,
+				      .answer_max_bytes = UPLINK_REPLY_BYTES,
+				      /* random, so that not all nodes reconnect at once */
+				      .again_min_ms = 100 + random_below(200),
+				      .again_max_ms = 2000 + random_below(3000),
+				      .changed = on_change,
+				      .arg = u};
+	int err = req_open(&u->req, &rc);
 
-	if (rv)
-		return -ENOMEM;
-	u->socket_open = true;
-	nng_socket_set_size(u->socket, NNG_OPT_RECVMAXSZ, UPLINK_REPLY_BYTES);
-	nng_socket_set_ms(u->socket, NNG_OPT_SENDTIMEO, UPLINK_SEND_MS);
-	nng_socket_set_ms(u->socket, NNG_OPT_RECVTIMEO, UPLINK_POLL_MS);
-	nng_socket_set_ms(u->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE);
-	/* A random delay per node, so that not all nodes reconnect at once. */
-	nng_socket_set_ms(u->socket, NNG_OPT_RECONNMINT, 100 + (nng_duration)random_below(200));
-	nng_socket_set_ms(u->socket, NNG_OPT_RECONNMAXT, 2000 + (nng_duration)random_below(3000));
-	nng_pipe_notify(u->socket, NNG_PIPE_EV_ADD_POST, pipe_changed, u);
-	nng_pipe_notify(u->socket, NNG_PIPE_EV_REM_POST, pipe_changed, u);
-	rv = nng_dialer_create(&d, u->socket, url);
-	if (!rv)
-		rv = nng_dialer_start(d, NNG_FLAG_NONBLOCK);
-	if (rv) {
-		log_error("uplink", "%s: %s", url, nng_strerror(rv));
-		return -EINVAL;
-	}
-	return 0;
+	if (err)
+		log_error("uplink", "%s: %s", c->url, strerror(-err));
+	return err;
 }
 
 static bool is_stopping(struct uplink *u)
@@ -140,43 +129,26 @@ static bool is_connected(struct uplink *u)
 	return yes;
 }
 
-/* Waits for the answer to the request just sent. 0 or -errno. Polls, so that it notices a shutdown
+/* Sends a request and waits for the answer. 0 or -errno. Polls, so that it notices a shutdown
  * soon. */
-static int await(struct uplink *u, nng_msg **answer)
-{
-	uint64_t until_ns = clock_monotonic_ns() + UPLINK_ANSWER_MS * 1000000ull;
-
-	for (;;) {
-		int rv = nng_recvmsg(u->socket, answer, 0);
-
-		if (!rv)
-			return 0;
-		if (rv != NNG_ETIMEDOUT)
-			return -EIO;
-		if (clock_monotonic_ns() >= until_ns || is_stopping(u) || !is_connected(u))
-			return -ETIMEDOUT;
-	}
-}
-
 static int ask(struct uplink *u, const void *data, size_t bytes)
 {
-	nng_msg *m;
-	int err;
+	uint64_t until_ns = clock_monotonic_ns() + UPLINK_ANSWER_MS * 1000000ull;
+	const void *answer;
+	size_t answer_bytes;
+	int err = req_send(u->req, data, bytes);
 
-	if (nng_msg_alloc(&m, 0))
-		return -ENOMEM;
-	if (nng_msg_append(m, data, bytes) || nng_sendmsg(u->socket, m, 0)) {
-		nng_msg_free(m);
-		return -ENOTCONN;
-	}
+	if (err)
+		return err;
 	pthread_mutex_lock(&u->lock);
 	u->stats.uploaded_bytes += bytes;
 	pthread_mutex_unlock(&u->lock);
-	err = await(u, &m);
+	do
+		err = req_receive(u->req, UPLINK_POLL_MS, &answer, &answer_bytes);
+	while (err == -ETIMEDOUT && clock_monotonic_ns() < until_ns && !is_stopping(u));
 	if (err)
 		return err;
-	err = wire_reply_decode(nng_msg_body(m), nng_msg_len(m), &u->reply);
-	nng_msg_free(m);
+	err = wire_reply_decode(answer, answer_bytes, &u->reply);
 	if (err) {
 		pthread_mutex_lock(&u->lock);
 		u->stats.bad_replies++;
@@ -392,24 +364,37 @@ static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct 
 	return go;
 }
 
+/* Logs why there is no connection, if it is by TLS: it will not pass by itself. */
+static void log_refusal(struct uplink *u, const char *why)
+{
+	if (strncmp(why, "TLS:", 4) || !strcmp(why, u->why))
+		return;
+	text_copy(u->why, sizeof(u->why), why);
+	log_warn("uplink", "%s: %s", u->url, why);
+}
+
 /* Logs each lasting change of the connection. Without the line, an aggregator that was never
  * reached looks like one without news. */
 static void log_connection(struct uplink *u)
 {
 	uint64_t now_ns = clock_monotonic_ns();
+	char why[TLS_WHY_BYTES];
 
 	if (is_connected(u)) {
 		u->without_ns = 0;
+		u->why[0] = '\0';
 		if (u->logged != UP)
-			log_info("uplink", "%s: connected", u->url);
+			log_info("uplink", "%s: connected%s", u->url, u->tls ? " by TLS" : "");
 		u->logged = UP;
 		return;
 	}
+	req_why(u->req, why, sizeof(why));
+	log_refusal(u, why);
 	u->without_ns = u->without_ns ? u->without_ns : now_ns;
 	if (u->logged == DOWN || now_ns - u->without_ns < UPLINK_DOWN_NS)
 		return;
-	log_warn("uplink", "%s: no connection for %llu s; windows wait in the spool", u->url,
-		 UPLINK_DOWN_NS / 1000000000ull);
+	log_warn("uplink", "%s: no connection for %llu s; windows wait in the spool (%s)", u->url,
+		 UPLINK_DOWN_NS / 1000000000ull, *why ? why : "no answer");
 	u->logged = DOWN;
 }
 
@@ -423,15 +408,17 @@ static void *uplink_thread(void *arg)
 	while (wait_for_work(u, idle, &beat, &sketch)) {
 		spool_queued(u);
 		spool_tend(u->spool, clock_boottime_ns());
-		if (u->socket_open)
+		if (u->req) {
+			req_tend(u->req);
 			log_connection(u);
-		if (beat.bytes && u->socket_open)
+		}
+		if (beat.bytes && u->req)
 			send_beat(u, &beat);
 		buf_fini(&beat);
-		if (sketch.bytes && u->socket_open)
+		if (sketch.bytes && u->req)
 			send_sketch(u, &sketch);
 		buf_fini(&sketch);
-		idle = !u->socket_open || !is_connected(u) || !send_window(u);
+		idle = !u->req || !is_connected(u) || !send_window(u);
 		publish(u);
 		spool_stats(u->spool, &st);
 		pthread_mutex_lock(&u->lock);
@@ -481,13 +468,14 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 	pthread_condattr_destroy(&monotonic);
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	u->url = c->url;
+	u->tls = c->tls;
 	u->fn = fn;
 	u->arg = arg;
 	err = spool_open(&u->spool, &c->spool, clock_boottime_ns());
 	if (!err)
 		err = loop_add_wake(loop, on_wake, u, &u->wake);
 	if (!err && c->url && *c->url)
-		err = open_socket(u, c->url);
+		err = open_req(u, c);
 	if (!err) {
 		publish(u);
 		err = -pthread_create(&u->thread, NULL, uplink_thread, u);
@@ -589,8 +577,7 @@ void uplink_close(struct uplink *u)
 	if (!u)
 		return;
 	uplink_finish(u, 0);
-	if (u->socket_open)
-		nng_close(u->socket);
+	req_close(u->req);
 	while (u->queue_count) {
 		buf_fini(&u->queue[u->queue_head]);
 		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * uplink.h - send windows and beats to the aggregator over nng REQ, one request at a time. A window
+ * uplink.h - send windows and beats to the aggregator (wire/link/req.h), one request at a time. A window
  * is dropped only after the aggregator has committed or rejected it.
  * A separate thread does all work that may block: the spool's fsync and the network. The loop's
  * thread hands messages over and receives commands through a wake-up.
@@ -12,10 +12,13 @@
 #include "base/daemon/loop.h"
 #include "sidecar/spool.h"
 #include "wire/codec.h"
+#include "wire/link/tls.h"
 
 struct uplink_config {
 	const char
 	    *url; /* borrowed until the close; "": nothing is sent, windows wait in the spool */
+	struct tls *tls;  /* NULL: plain; borrowed until the close */
+	const char *name; /* that the aggregator's certificate must have; "": the url's host */
 	struct spool_config spool;
 };
 
@@ -49,9 +52,7 @@ void uplink_stats(struct uplink *u, struct uplink_stats *out);
 /* Spools queued windows, sends for at most linger_ms, ends the thread and closes the spool.
  * Afterwards no window can be lost. Only uplink_close may follow. NULL is a no-op. */
 void uplink_finish(struct uplink *u, uint32_t linger_ms);
-/* Calls uplink_finish if needed and closes the socket. NULL is a no-op. nng 1.5.2 waits forever for
- * a peer that stopped in the middle of a message, so the caller must bound this call
- * (watchdog.h). */
+/* Calls uplink_finish if needed and closes the connection. NULL is a no-op. */
 void uplink_close(struct uplink *u);
 
 #endif

@@ -61,6 +61,7 @@ struct job_options {
 	struct job_fault faults[JOB_MAX_FAULTS];
 	int fault_count;
 	const char *truth;
+	const char *join;		   /* file that the ranks of a foreign launcher share */
 	const char *mark_begin, *mark_end; /* --explicit-steps */
 	struct job_host host;		   /* for mix shard */
 	bool comm_thread;		   /* in mix shard a separate thread handles shards */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -43,6 +44,10 @@ static const char usage_text[] =
     "  --truth FILE       write what really happened, one JSON object a line\n"
     "  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
     "                     step's begin(const double *work, unsigned count) and end()\n"
+    "  --join FILE        one rank, of a job whose launcher starts all (srun, torchrun): its "
+    "number\n"
+    "                     is RANK or SLURM_PROCID, and all ranks of the job share FILE. Fault\n"
+    "                     stop needs ranks that simjob starts itself\n"
     "  --verbose          progress on stderr\n";
 
 static pid_t children[JOB_MAX_RANKS];
@@ -178,14 +183,23 @@ static double parse_skew(const char *arg)
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
-	    {"ranks", 1, NULL, 'r'},	   {"seconds", 1, NULL, 's'},
-	    {"steps", 1, NULL, 'n'},	   {"mix", 1, NULL, 'm'},
-	    {"trace", 1, NULL, 't'},	   {"stretch", 1, NULL, 'x'},
-	    {"seed", 1, NULL, 'S'},	   {"fault", 1, NULL, 'f'},
-	    {"truth", 1, NULL, 'T'},	   {"explicit-steps", 1, NULL, 'e'},
-	    {"verbose", 0, NULL, 'v'},	   {"host-work", 1, NULL, 'w'},
-	    {"comm-thread", 0, NULL, 'c'}, {"help", 0, NULL, 'h'},
-	    {"skew", 1, NULL, 'k'},	   {NULL, 0, NULL, 0},
+	    {"ranks", 1, NULL, 'r'},
+	    {"seconds", 1, NULL, 's'},
+	    {"steps", 1, NULL, 'n'},
+	    {"mix", 1, NULL, 'm'},
+	    {"trace", 1, NULL, 't'},
+	    {"stretch", 1, NULL, 'x'},
+	    {"seed", 1, NULL, 'S'},
+	    {"fault", 1, NULL, 'f'},
+	    {"truth", 1, NULL, 'T'},
+	    {"explicit-steps", 1, NULL, 'e'},
+	    {"verbose", 0, NULL, 'v'},
+	    {"host-work", 1, NULL, 'w'},
+	    {"comm-thread", 0, NULL, 'c'},
+	    {"help", 0, NULL, 'h'},
+	    {"skew", 1, NULL, 'k'},
+	    {"join", 1, NULL, 'j'},
+	    {NULL, 0, NULL, 0},
 	};
 	bool seconds = false;
 	int c;
@@ -232,6 +246,9 @@ static void parse(struct job_options *o, int argc, char **argv)
 		case 'w':
 			if (!job_host_parse(&o->host, optarg))
 				usage_error("--host-work", optarg);
+			break;
+		case 'j':
+			o->join = optarg;
 			break;
 		case 'c':
 			o->comm_thread = true;
@@ -284,7 +301,8 @@ static void set_library_path(void)
 	setenv("LD_LIBRARY_PATH", list, 1);
 }
 
-static void start_ranks(const struct job_options *o, int fd, char **argv)
+/* What the ranks of a job have in common. */
+static void set_job(const struct job_options *o, int fd)
 {
 	set_number(CONTROL_ENV, fd);
 	set_number("WORLD_SIZE", o->ranks);
@@ -294,10 +312,20 @@ static void start_ranks(const struct job_options *o, int fd, char **argv)
 	if (!getenv("SIM_DEVICE_COUNT") && o->ranks > 8)
 		set_number("SIM_DEVICE_COUNT", o->ranks < 16 ? o->ranks : 16);
 	set_library_path();
+}
+
+static void set_rank(const struct job_options *o, int rank)
+{
+	set_number("RANK", rank);
+	set_number("LOCAL_RANK", rank % 16);
+	set_number("SIM_SEED", (int)(o->seed * 1000 % 1000000) + rank + 1);
+}
+
+static void start_ranks(const struct job_options *o, int fd, char **argv)
+{
+	set_job(o, fd);
 	for (int i = 0; i < o->ranks; i++) {
-		set_number("RANK", i);
-		set_number("LOCAL_RANK", i % 16);
-		set_number("SIM_SEED", (int)(o->seed * 1000 % 1000000) + i + 1);
+		set_rank(o, i);
 		children[i] = fork();
 		if (children[i] == 0) {
 			execv("/proc/self/exe", argv);
@@ -464,6 +492,47 @@ static void check_traces(const struct job_options *o)
 	}
 }
 
+static struct job_control *map_control(int fd)
+{
+	struct job_control *c = mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (c == MAP_FAILED) {
+		perror("simjob: control");
+		exit(1);
+	}
+	return c;
+}
+
+static void init_control(const struct job_options *o, struct job_control *c)
+{
+	c->host_kib = o->host.ms ? job_host_kib_of(o->host.ms) : 0;
+	c->start_ns = job_now();
+	c->last_step = o->steps ? o->steps : UINT64_MAX;
+	truth_header(o);
+}
+
+/* Becomes the rank that another launcher numbered. The first one makes the shared file. */
+static void join_ranks(const struct job_options *o, char **argv)
+{
+	const char *rank = getenv("RANK") ? getenv("RANK") : getenv("SLURM_PROCID");
+	int fd = open(o->join, O_RDWR | O_CREAT, 0600), n = rank ? atoi(rank) : -1;
+	struct job_control *c;
+
+	if (n < 0 || n >= o->ranks)
+		usage_error("--join: RANK or SLURM_PROCID", rank ? rank : "not set");
+	if (fd < 0 || flock(fd, LOCK_EX) || ftruncate(fd, sizeof(*c)))
+		usage_error("--join", strerror(errno));
+	c = map_control(fd);
+	if (!c->start_ns)
+		init_control(o, c);
+	flock(fd, LOCK_UN);
+	set_job(o, fd);
+	set_rank(o, n);
+	execv("/proc/self/exe", argv);
+	perror("simjob: exec");
+	exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	const char *inherited = getenv(CONTROL_ENV), *rank = getenv("RANK");
@@ -474,32 +543,20 @@ int main(int argc, char **argv)
 	int fd;
 
 	parse(&o, argc, argv);
-	if (inherited && rank) {
-		control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED,
-			       atoi(inherited), 0);
-		if (control == MAP_FAILED) {
-			perror("simjob: control");
-			return 1;
-		}
-		return job_rank_run(&o, control, atoi(rank));
-	}
+	if (inherited && rank)
+		return job_rank_run(&o, map_control(atoi(inherited)), atoi(rank));
 	if (!o.trace_count && !job_mix_build(&probe, o.mix, o.ranks))
 		usage_error("--mix", job_mix_names());
 	check_traces(&o);
+	if (o.join)
+		join_ranks(&o, argv);
 	fd = memfd_create("simjob", 0);
 	if (fd < 0 || ftruncate(fd, sizeof(*control))) {
 		perror("simjob: memfd");
 		return 1;
 	}
-	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (control == MAP_FAILED) {
-		perror("simjob: control");
-		return 1;
-	}
-	control->host_kib = o.host.ms ? job_host_kib_of(o.host.ms) : 0;
-	control->start_ns = job_now();
-	control->last_step = o.steps ? o.steps : UINT64_MAX;
-	truth_header(&o);
+	control = map_control(fd);
+	init_control(&o, control);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGUSR1, &sa, NULL);

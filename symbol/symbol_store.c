@@ -423,7 +423,7 @@ static int check_file(const struct upload *u, enum symbol_quality *quality, cons
 		*why = "has other content than the identity says";
 		err = -ENXIO;
 	} else if (e.quality < u->quality) {
-		*why = "tells less than was promised";
+		*why = "has fewer symbols than the upload claimed";
 		err = -ENODATA;
 	}
 	symbol_elf_fini(&e);

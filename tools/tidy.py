@@ -27,6 +27,7 @@ MAY = {
     "analysis/cause": {"base", "model", "analysis/robust", "analysis/ledger"},
     "analysis/trace": {"base", "model", "analysis"},
     "wire": {"base", "model"},
+    "wire/link": {"base"},
     "node": {"base", "ring", "model", "analysis", "wire"},
     "bpf": set(),
     "symbol": {"base", "model", "reader"},

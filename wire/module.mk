@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-LIBS += wire
+LIBS += wire link
+# what carries the messages: the peers' framing, and TLS
+link_SRCS := $(call in,wire/link,req sp tls tls_settings)
+link_NEEDS := base
+link_LDLIBS := -lnng -lgnutls
 WIRE_GEN := $(B)/gen/wire/sysom.pb-c
 wire_SRCS := $(call in,wire,beat_columns codec columns columns_steps pack stacks wire wire_beat \
 		wire_reply wire_sketch) \
@@ -20,3 +24,6 @@ $(call unit,wire analysis,test_wire_codec test_wire_golden test_wire_stacks test
 $(call fuzz,wire analysis,fuzz_wire_window fuzz_wire_beat fuzz_wire_records fuzz_wire_sketch \
 	fuzz_wire_stacks)
 $(call bench,wire analysis,bench_codec)
+$(call fuzz,link,fuzz_sp)
+$(call unit,link,test_tls)
+$(call bench,link,bench_dials)

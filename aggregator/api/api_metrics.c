@@ -4,6 +4,28 @@
 #include "base/http/prometheus.h"
 #include "wire/codec.h"
 
+static void metrics_tls(const struct ingest_stats *s, struct buf *b)
+{
+	struct prometheus_count refused[TLS_FAULTS] = {{NULL, 0}};
+
+	for (int i = 1; i < TLS_FAULTS; i++)
+		refused[i - 1] = (struct prometheus_count){tls_fault_name((enum tls_fault)i),
+							   (double)s->peers.refused[i]};
+	prometheus_by(b, "sysom_aggregator_tls_refused_total", "counter",
+		      "Connections that TLS refused, by reason.", "reason", refused);
+	prometheus_counter(b, "sysom_aggregator_tls_handshakes_total",
+			   "TLS handshakes that succeeded.", (double)s->peers.shaken);
+	prometheus_counter(b, "sysom_aggregator_identity_refused_total",
+			   "Messages in the name of another node than the certificate's.",
+			   (double)s->foreign);
+	prometheus_gauge(b, "sysom_aggregator_tls_expiry_unix_seconds",
+			 "End of the certificate in use; 0: no TLS.",
+			 (double)s->tls.expires_unix_s);
+	PROMETHEUS_BY(b, "sysom_aggregator_tls_loads_total", "counter",
+		      "Times that changed certificate files were read, by outcome.", "outcome",
+		      {"ok", (double)s->tls.loads}, {"failed", (double)s->tls.failed_loads});
+}
+
 static void metrics_ingest(const struct api_sources *api, struct buf *b)
 {
 	struct ingest_stats s;
@@ -34,6 +56,7 @@ static void metrics_ingest(const struct api_sources *api, struct buf *b)
 		      "Connections closed by the aggregator, by reason.", "reason",
 		      {"broken", s.peers.broken}, {"overdue", s.peers.overdue},
 		      {"evicted", s.peers.evicted});
+	metrics_tls(&s, b);
 }
 
 static void metrics_store(const struct api_sources *api, struct buf *b)

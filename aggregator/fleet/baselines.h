@@ -24,7 +24,7 @@ struct baselines_run {
 /* Creates the directory if needed. -EIO, -ENOMEM, -ENOSPC. */
 int baselines_open(struct baselines **out, const char *dir);
 void baselines_close(struct baselines *b); /* NULL is a no-op */
-/* body: a sketch as a message. Replaces the run's earlier row. */
+/* job: a series (base/job_key.h). body: a sketch as a message. Replaces the run's earlier row. */
 int baselines_put(struct baselines *b, const char *job, const char *role,
 		  const struct baselines_run *run, const void *body, size_t bytes);
 /* Reads runs other than `except` with at least 200 steps, newest first; their number, or -errno.

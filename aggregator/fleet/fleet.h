@@ -119,8 +119,9 @@ void fleet_sources(struct fleet *f, struct incident_sources *out);
 
 /* ---- for the API ---- */
 
-/* Finds the key of a job from its key or name, among known jobs, else among earlier runs. The
- * number of matches: several users may have a job of that name. */
+/* Finds the key of a job from its key or name, among known jobs, else among the series with
+ * baselines. Of several runs of a series, the newest. The number of series: several users may have
+ * a job of that name. */
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* Number of living ranks of a job. */
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);

@@ -14,21 +14,33 @@
 
 uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES])
 {
-	uint32_t n = 0;
+	char series[WIRE_TEXT_BYTES], other[WIRE_TEXT_BYTES];
+	const struct fleet_job *found;
+	uint32_t n;
 
 	text_copy(key, WIRE_TEXT_BYTES, asked);
 	pthread_mutex_lock(&f->lock);
-	if (fleet_find_job(f, asked)) {
-		n = 1;
-	} else {
-		for (uint32_t i = 0; i < f->job_count; i++)
-			if (f->jobs[i] && job_key_matches(f->jobs[i]->name, asked) && !n++)
-				text_copy(key, WIRE_TEXT_BYTES, f->jobs[i]->name);
+	found = fleet_find_job(f, asked);
+	n = found != NULL;
+	for (uint32_t i = 0; !n && i < f->job_count; i++) {
+		const struct fleet_job *job = f->jobs[i];
+
+		if (!job || !job_key_matches(job->name, asked))
+			continue;
+		job_key_series(other, sizeof(other), job->name);
+		if (found && strcmp(series, other))
+			n = 2;
+		else if (!found || job->born_ns > found->born_ns)
+			found = job;
+		text_copy(series, sizeof(series), other);
 	}
+	if (found && !n)
+		n = 1;
+	if (found)
+		text_copy(key, WIRE_TEXT_BYTES, found->name);
 	pthread_mutex_unlock(&f->lock);
-	if (!n && f->baselines)
-		n = baselines_resolve(f->baselines, asked, key);
-	return n;
+	job_key_series(series, sizeof(series), asked);
+	return n || !f->baselines ? n : baselines_resolve(f->baselines, series, key);
 }
 
 uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
@@ -291,26 +303,28 @@ json_t *fleet_waterline_json(struct fleet *f, const char *name, const char *role
 json_t *fleet_baselines_json(struct fleet *f, const char *name, uint64_t now_ns)
 {
 	bool alive = fleet_job_ranks(f, name, now_ns) > 0;
+	char run[17] = "", series[WIRE_TEXT_BYTES];
 	struct fleet_job *job;
-	char run[17] = "";
 
+	job_key_series(series, sizeof(series), name);
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, name);
 	if (alive && job && job->run)
 		snprintf(run, sizeof(run), "%016llx", (unsigned long long)job->run);
 	pthread_mutex_unlock(&f->lock);
 	return json_pack("{s:s, s:s, s:o}", "job", name, "present_run", run, "baselines",
-			 f->baselines ? baselines_json(f->baselines, name) : json_array());
+			 f->baselines ? baselines_json(f->baselines, series) : json_array());
 }
 
 json_t *fleet_baseline_json(struct fleet *f, const char *name, const char *role, uint64_t run)
 {
+	char id[17], series[WIRE_TEXT_BYTES];
 	uint64_t updated_ns;
 	struct sketch s;
-	char id[17];
 	json_t *j;
 
-	if (!f->baselines || baselines_get(f->baselines, name, role, run, &updated_ns, &s))
+	job_key_series(series, sizeof(series), name);
+	if (!f->baselines || baselines_get(f->baselines, series, role, run, &updated_ns, &s))
 		return NULL;
 	j = sketch_json(&s);
 	wire_sketch_free(&s);

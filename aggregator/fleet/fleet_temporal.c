@@ -10,6 +10,7 @@
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/job_key.h"
 #include "base/order.h"
 #include "base/room.h"
 #include "base/text/text.h"
@@ -38,10 +39,13 @@ static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role
 	struct baselines_run runs[LIMIT_BASELINE_RUNS];
 	double v[LIMIT_BASELINE_RUNS], typical;
 	struct temporal_base base = {0};
+	char series[WIRE_TEXT_BYTES];
 	struct sketch newest;
-	int n = baselines_runs(f->baselines, job->name, role->name, job->run, runs,
-			       LIMIT_BASELINE_RUNS, &newest);
+	int n;
 
+	job_key_series(series, sizeof(series), job->name);
+	n = baselines_runs(f->baselines, series, role->name, job->run, runs, LIMIT_BASELINE_RUNS,
+			   &newest);
 	if (n < 0)
 		f->counts.baselines_failed++;
 	if (n <= 0)
@@ -199,7 +203,7 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	save = &f->saves[f->save_count];
 	memset(save, 0, sizeof(*save));
 	buf_init(&save->body, 2 * LIMIT_SKETCH_BYTES_PER_RANK);
-	text_copy(save->job, sizeof(save->job), job->name);
+	job_key_series(save->job, sizeof(save->job), job->name);
 	text_copy(save->role, sizeof(save->role), r->name);
 	save->run = (struct baselines_run){job->run,	 now_unix_ns, s.steps,
 					   s.latency_ns, s.self_ns,   s.latency_mad_ns};

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/daemon/dirs.h"
 #include "base/daemon/log.h"
+#include "base/job_key.h"
 #include "base/limits.h"
 #include "base/text/text.h"
 
@@ -37,12 +38,27 @@
 
 /* ---- opening ---- */
 
+/* job_matches(key, asked), in SQL */
+static void job_matches(sqlite3_context *c, int count, sqlite3_value **v)
+{
+	const char *key = (const char *)sqlite3_value_text(v[0]);
+	const char *asked = (const char *)sqlite3_value_text(v[1]);
+
+	sqlite3_result_int(c, key && asked && job_key_matches(key, asked));
+}
+
 static int open_db(struct store *s, int flags)
 {
 	char path[PATH_MAX];
+	int err;
 
 	snprintf(path, sizeof(path), "%s/store.db", s->dir);
-	return sql_open(&s->sql, path, flags, BUSY_MS);
+	err = sql_open(&s->sql, path, flags, BUSY_MS);
+	if (!err &&
+	    sqlite3_create_function(s->sql.db, "job_matches", 2, SQLITE_UTF8 | SQLITE_DETERMINISTIC,
+				    NULL, job_matches, NULL, NULL))
+		err = -ENOMEM;
+	return err;
 }
 
 static int store_new(struct store **out, const char *dir)

@@ -95,25 +95,41 @@ json_t *store_findings(struct store *s, const char *incident)
 
 #define NAMESAKES_MAX 64
 
+/* Keys that a name can mean lie from `from` to before `to` (base/job_key.h): 'A' follows '@', and
+ * both follow '#'. */
+struct name_range {
+	char from[WIRE_TEXT_BYTES + 2], to[WIRE_TEXT_BYTES + 1];
+};
+
+static struct name_range range_of(const char *asked)
+{
+	struct name_range r;
+	int n = (int)strnlen(asked, WIRE_TEXT_BYTES - 1);
+
+	if (n == (int)strlen(asked))
+		n = (int)job_key_name_bytes(asked);
+	snprintf(r.from, sizeof(r.from), "%.*s", n, asked);
+	snprintf(r.to, sizeof(r.to), "%.*sA", n, asked);
+	return r;
+}
+
 /* Finds the only job that the key or name can mean, among jobs with incidents. key: that job's, so
  * that a page can use the index. False: several jobs, or too many to check. */
-static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTES])
+static bool only_job(struct store *s, const char *asked, struct name_range r,
+		     char key[WIRE_TEXT_BYTES])
 {
-	char from[WIRE_TEXT_BYTES + 2], to[WIRE_TEXT_BYTES + 1];
-	uint32_t found = 0, uid;
+	uint32_t found = 0;
 
 	text_copy(key, WIRE_TEXT_BYTES, asked);
-	if (strlen(asked) >= WIRE_TEXT_BYTES || job_key_owner(asked, &uid))
+	if (strlen(asked) >= WIRE_TEXT_BYTES)
 		return true;
-	text_copy(from, sizeof(from), asked);
-	snprintf(to, sizeof(to), "%sA", asked); /* 'A' follows '@' */
 	for (uint32_t i = 0; i < NAMESAKES_MAX; i++) {
 		struct sql_call c = sql_call(&s->sql, ST_NEXT_JOB, "next job");
 		char job[WIRE_TEXT_BYTES];
 		bool more;
 
-		sql_text(&c, from);
-		sql_text(&c, to);
+		sql_text(&c, r.from);
+		sql_text(&c, r.to);
 		more = sql_next(&c);
 		if (more)
 			text_copy(job, sizeof(job), sql_get_text(&c, 0));
@@ -123,8 +139,7 @@ static bool only_job(struct store *s, const char *asked, char key[WIRE_TEXT_BYTE
 			return found <= 1;
 		if (job_key_matches(job, asked) && !found++)
 			text_copy(key, WIRE_TEXT_BYTES, job);
-		/* A job without '@' is of a node that names no user. */
-		snprintf(from, sizeof(from), i ? "%s\x01" : "%s@", i ? job : asked);
+		snprintf(r.from, sizeof(r.from), "%s\x01", job);
 	}
 	return false;
 }
@@ -154,7 +169,8 @@ int store_list_after(struct store_list *q, const char *cursor)
 int store_list(struct store *s, const struct store_list *q, struct buf *out)
 {
 	char next[40] = "", last[40] = "", key[WIRE_TEXT_BYTES];
-	bool one = q->job && only_job(s, q->job, key);
+	struct name_range range = range_of(q->job ? q->job : "");
+	bool one = q->job && only_job(s, q->job, range, key);
 	struct sql_call c = sql_call(&s->sql, list_of(q, one), "list");
 	uint32_t n = 0;
 	int err;
@@ -164,6 +180,10 @@ int store_list(struct store *s, const struct store_list *q, struct buf *out)
 	sql_integer(&c, q->after_ns ? q->after_ns : INT64_MAX);
 	sql_text(&c, q->after_id);
 	sql_integer(&c, (uint64_t)q->limit + 1);
+	if (q->job && !one) {
+		sql_text(&c, range.from);
+		sql_text(&c, range.to);
+	}
 	buf_puts(out, "{\"incidents\":[");
 	while (sql_next(&c)) {
 		if (n == q->limit || (n && out->bytes > LIMIT_API_LIST_BYTES)) {

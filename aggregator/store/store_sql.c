@@ -20,8 +20,8 @@
 #define FIRST_BODY "COALESCE((SELECT MIN(seq) FROM bodies),9223372036854775807)"
 #define LAST_BEFORE                                                                                \
 	"(SELECT seq FROM windows WHERE received_ns<?1 ORDER BY received_ns DESC LIMIT 1)"
-/* Matches jobs of that name of all users (base/job_key.h); 'A' follows '@'. */
-#define OF_NAME	 "(job=?1 OR (job>?1||'@' AND job<?1||'A' AND rtrim(job,'0123456789')=?1||'@'))"
+/* Matches jobs of that name of all users, and all their runs. */
+#define OF_NAME	 "job>=?6 AND job<?7 AND job_matches(job,?1)"
 #define RESTORED "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents WHERE "
 
 const char *const store_sql[ST_COUNT] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * misspelt.h - what to say of variables that nothing reads (environment.h). Threads: as getenv(). */
+ * misspelt.h - warnings about variables that nothing reads (environment.h). Threads: as getenv(). */
 #ifndef SYSOM_BASE_DAEMON_MISSPELT_H
 #define SYSOM_BASE_DAEMON_MISSPELT_H
 

@@ -29,11 +29,12 @@ bool peer_is_loopback(int sock);
 void peer_text(int sock, char out[PEER_TEXT_BYTES]);
 
 #define PEER_USER 256u /* not an address family */
+#define PEER_NAME 257u /* of a certificate; value: its keyed hash */
 /* Equal for all connections that one peer can make. Keyed by user, else by IPv4 address, else by
  * the upper half of an IPv6 address, because a host owns the lower half. Loopback addresses with an
  * unknown user share one key. */
 struct peer_key {
-	uint32_t kind; /* PEER_USER, AF_INET, AF_INET6; AF_UNSPEC: unknown */
+	uint32_t kind; /* PEER_USER, PEER_NAME, AF_INET, AF_INET6; AF_UNSPEC: unknown */
 	uint64_t value;
 };
 

@@ -16,7 +16,7 @@ void service_init(void);
  * own. *inode: of its file, for service_unlisten; 0: not ours to remove. -EADDRINUSE: another daemon
  * answers there. -ENAMETOOLONG, -errno. Once per path. */
 int service_listen(const char *path, int type, mode_t mask, ino_t *inode);
-/* Removes the socket's file, unless a successor has put its own there. */
+/* Removes the socket's file, unless another process has put its own there. */
 void service_unlisten(const char *path, ino_t inode);
 /* Writes the path of the first such socket that systemd passed to out. False: none was passed, or
  * its path is too long; out is unchanged. */

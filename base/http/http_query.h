@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_query.h - a copy of one HTTP request's path and arguments, without its server. So a handler
  * may run on any thread, and a fuzzer can call it.
- * Owns: the bytes. Threads: one caller. Trust: names and values are a peer's; only their NUL is
- * certain. */
+ * Owns: the bytes. Threads: one caller. Trust: names and values are a peer's; only the NUL at
+ * their end is certain. */
 #ifndef SYSOM_BASE_HTTP_HTTP_QUERY_H
 #define SYSOM_BASE_HTTP_HTTP_QUERY_H
 

@@ -38,7 +38,7 @@ struct http_handlers {
 	unsigned (*needs)(void *arg, const struct http_request *r);
 	/* The headers are there. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
-	/* A piece of the body. False: hang up. */
+	/* A piece of the body. False: close the connection. */
 	bool (*body)(void *arg, struct http_request *r, const void *data, size_t bytes);
 	/* The request is complete, or was resumed. False: it is suspended; otherwise r->answer is
 	 * its answer. */
@@ -69,7 +69,7 @@ struct http_server_config {
 	unsigned connections_kept; /* beyond it, a new connection ends an idle one */
 	unsigned connection_bytes; /* of headers */
 	unsigned timeout_s;
-	unsigned send_bytes; /* at a time, of one connection; the kernel doubles it. 0: its own */
+	unsigned send_bytes; /* of a connection's send buffer; the kernel doubles it; 0: default */
 };
 
 /* For config_check_fn: whether the settings fit together. Reads their files too. An empty listen
@@ -84,7 +84,7 @@ int http_server_open(struct http_server **out, int fd, const struct http_server_
 void http_server_close(struct http_server *s);
 /* Without a thread of its own: this descriptor is ready when there is something to do. */
 int http_server_fd(const struct http_server *s);
-/* Takes a few turns, so that its owner's loop gets its own. */
+/* Does a bounded amount of work, so that the owner's loop also gets its turn. */
 void http_server_run(struct http_server *s);
 /* Work is left that the descriptor does not report: call http_server_run soon. */
 bool http_server_is_due(const struct http_server *s);
@@ -92,7 +92,7 @@ bool http_server_is_due(const struct http_server *s);
 void http_server_suspend(struct http_request *r);
 /* finish() is called again. r may be gone when this returns. */
 void http_server_resume(struct http_request *r);
-/* "" where there is no such header. */
+/* "" if there is no such header. */
 const char *http_server_header(const struct http_request *r, const char *name);
 
 #endif

@@ -51,7 +51,7 @@ void prometheus_sample(struct buf *b, const char *name, double value, ...)
 	va_end(ap);
 	if (*before == ',')
 		buf_puts(b, "}");
-	/* printf writes a NaN's sign, which the format has not */
+	/* printf writes the sign of a NaN, which the format does not allow */
 	if (isnan(value))
 		buf_puts(b, " NaN\n");
 	else

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * prometheus.h - writes a /metrics page in Prometheus' text format 0.0.4. Threads: one a buffer. */
+ * prometheus.h - writes a /metrics page in Prometheus' text format 0.0.4.
+ * Threads: one per buffer. */
 #ifndef SYSOM_BASE_HTTP_PROMETHEUS_H
 #define SYSOM_BASE_HTTP_PROMETHEUS_H
 
@@ -10,7 +11,7 @@
 /* Begins a metric; its samples follow. type: "counter" or "gauge". name, type and help are ours:
  * they are not escaped. */
 void prometheus_metric(struct buf *b, const char *name, const char *type, const char *help);
-/* A sample. Names and values of its labels follow, in turn, and a NULL. A label's value may be any
+/* A sample. The name and value of each label follow, then NULL. A label's value may be any
  * bytes. */
 void prometheus_sample(struct buf *b, const char *name, double value, ...)
     __attribute__((sentinel));

@@ -14,7 +14,7 @@ void text_copy(char *to, size_t room, const char *from);
 double text_ms(double ns);
 double text_finite(double v);
 void text_hex(const uint8_t *data, size_t bytes, char *out /* 2 * bytes + 1 */);
-/* A whole text of decimal digits. False, and *out as it was: another text, or more than max. */
+/* Reads a text of decimal digits only. False: another text, or more than max; *out is unchanged. */
 bool text_number(const char *text, uint64_t max, uint64_t *out);
 /* Exactly `bytes` bytes of lower-case hex. 0, -EINVAL. */
 int text_unhex(const char *text, uint8_t *out, size_t bytes);

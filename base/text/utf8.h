@@ -43,7 +43,7 @@ static inline bool utf8_is_control(uint32_t c)
 	return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
-/* Neither a control character, nor one that is invisible, ends a line or changes the direction. */
+/* False for control characters, line ends, invisible characters and changes of direction. */
 static inline bool utf8_is_harmless(uint32_t c)
 {
 	return !utf8_is_control(c) && !(c >= 0x200b && c <= 0x200f) &&

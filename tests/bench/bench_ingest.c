@@ -142,7 +142,10 @@ static double aggregator_rate(bool verify, double *per_commit)
 	unlink(url + 6);
 	CHECK(!fleet_open(&fleet, 15000000000, 600000000000));
 	CHECK(!commit_open(&commit, &c, fleet));
-	CHECK(!ingest_open(&ingest, url, 96, verify, commit, fleet, NULL, NULL));
+	CHECK(!ingest_open(
+	    &ingest,
+	    &(struct ingest_config){
+		.url = url, .contexts = 96, .verify = verify, .commit = commit, .fleet = fleet}));
 	sent = 0;
 	begun = clock_monotonic_ns();
 	deadline_ns = begun + RUN_NS;
@@ -239,7 +242,10 @@ static void serve(int port, int to_parent, int from_parent)
 	snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
 	CHECK(!fleet_open(&fleet, 15000000000, 600000000000));
 	CHECK(!commit_open(&commit, &c, fleet));
-	CHECK(!ingest_open(&ingest, url, 96, true, commit, fleet, NULL, NULL));
+	CHECK(!ingest_open(
+	    &ingest,
+	    &(struct ingest_config){
+		.url = url, .contexts = 96, .verify = true, .commit = commit, .fleet = fleet}));
 	CHECK(write(to_parent, "", 1) == 1);
 	while (!poll(&p, 1, 1000))
 		fleet_tick(fleet, clock_monotonic_ns(), clock_realtime_ns());

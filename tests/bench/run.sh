@@ -20,6 +20,7 @@ section "drain to detect: budget 5 M events/s per core, memory 100 MB with 8 ran
 section "window codec: budget 3 bytes per stored event" "$B/bench/bench_codec"
 section "OS signals: BPF programs and reading" "$B/bench/bench_os_signals"
 section "ingest" "$B/bench/bench_ingest"
+section "2,000 dials at once: budget 15 s on two cores, with mutual TLS" tests/bench/dials.sh "$B"
 section "replay of Kineto JSON beside Python's own parser; start of the command line" python3 tests/bench/cli.py "$B"
 section "store and HTTP: 50 ms a list of 100,000 incidents, 10 ms for /healthz" "$B/bench/bench_store"
 section "symbols: 1 GB file, 170,000 Build IDs" "$B/bench/bench_symbols"

@@ -80,7 +80,8 @@ ok "a misspelt setting is told the right one" refuses sysomd \
 variables() { # of all settings, as --print-config has them
 	for daemon in sysomd sysom-aggregator; do
 		env -i "$BIN/$daemon" --print-config |
-			awk '/^[a-z_]+:/ {section = $1; sub(":", "_", section)} /^  [a-z_0-9]+:/ {sub(":", "", $1); print "SYSOM_" toupper(section $1)}'
+			awk '/^[a-z_]+:$/ {section = $1; sub(":", "_", section)} /^[a-z_]+: / {sub(":", "", $1)
+				print "SYSOM_" toupper($1)} /^  [a-z_0-9]+:/ {sub(":", "", $1); print "SYSOM_" toupper(section $1)}'
 	done | sort -u
 }
 known() { sed -n 's/^ENVIRONMENT(\(.*\))/\1/p' base/environment.def | sort; }

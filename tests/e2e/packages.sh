@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # packages.sh - the Debian packages on a bare Debian that systemd boots: install, the README's commands
-# under the hardened units, a fault found, upgrade, purge.
+# under the hardened units, a fault found by mutual TLS, upgrade, purge.
 . "$(dirname "$0")/lib.sh"
-for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn root mounts mirror; do
+. tests/e2e/pki.sh
+for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:systemd-nspawn command:openssl root mounts mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "the packages on a bare Debian" "needs $need"; finish; exit; }
 done
 ROOT=$WORK/root
@@ -17,6 +18,11 @@ bare() {
 }
 install_all() {
 	inside sh -c 'apt-get -q update; apt-get -qy --no-install-recommends "$@" $(ls /debs/*.deb | grep -v dbgsym)' sh "$@" >"$WORK/apt.log" 2>&1
+}
+# For the machine's node and aggregator, as deploy/README.md has it.
+certificates() {
+	pki_authority "$WORK/pki" && pki_issue "$WORK/pki" trial-node clientAuth && pki_issue "$WORK/pki" aggregator serverAuth &&
+		mkdir "$ROOT/etc/sysom/tls" && cp "$WORK"/pki/{ca.crt,trial-node.crt,trial-node.key,aggregator.crt,aggregator.key} "$ROOT/etc/sysom/tls"
 }
 # Boots the machine, which runs $1 as a unit of its own and switches itself off.
 boot() {
@@ -57,7 +63,17 @@ ok "nothing is started before it has settings" [ ! -e "$ROOT/etc/systemd/system/
 ok "the preload has its bare name" eval 'inside LD_PRELOAD=libsysom_preload.so true 2>"$WORK/preload.err" && [ ! -s "$WORK/preload.err" ]'
 
 cat >"$WORK/trial" <<'EOS'
-sed -i 's#^  name: ""#  name: trial-node#' /etc/sysom/sysomd.yaml
+sed -i '/^node:/,/name:/s#name: ""#name: trial-node#; /^tls:/,/name:/s#name: ""#name: aggregator#' /etc/sysom/sysomd.yaml
+for side in sysomd:trial-node sysom-aggregator:aggregator; do
+	sed -i "s#^  cert: \"\"#  cert: /etc/sysom/tls/${side#*:}.crt#; s#^  key: \"\"#  key: /etc/sysom/tls/${side#*:}.key#
+		s#^  ca: \"\"#  ca: /etc/sysom/tls/ca.crt#" "/etc/sysom/${side%:*}.yaml"
+done
+groupadd --system sysom-tls
+chgrp sysom-tls /etc/sysom/tls/aggregator.key
+chmod 0640 /etc/sysom/tls/*.key
+mkdir /etc/systemd/system/sysom-aggregator.service.d
+printf '[Service]\nSupplementaryGroups=sysom-tls\n' >/etc/systemd/system/sysom-aggregator.service.d/tls.conf
+systemctl daemon-reload
 systemctl enable --now sysom-aggregator sysomd
 echo "units $(systemctl is-active sysom-aggregator sysomd sysomd.socket sysomd-control.socket | uniq)"
 echo "root $(systemctl show -P User sysomd) $(ps -o user= -p "$(systemctl show -P MainPID sysomd)" | grep -c root)"
@@ -70,17 +86,21 @@ for try in $(seq 45); do
 done
 sysom show "$id" --json | jq -r '"blamed \([.ranks[]|tostring]|join(",")) \(.diagnosis.layer) \(.diagnosis.cause) on \(.nodes[0])"'
 wait
+echo "$(journalctl --no-pager -u sysomd | grep -o 'connected by TLS' | sort -u)"
 echo "alive $(systemctl show -P NRestarts sysomd sysom-aggregator | sort -u | tr -d '\n')"
 systemctl stop sysomd sysomd.socket sysomd-control.socket sysom-aggregator
 ls -d /var/lib/sysom /var/lib/sysom-aggregator
 journalctl --no-pager -u sysomd -u sysom-aggregator | grep 'level=\(error\|warn\)' >&2
 EOS
+ok "certificates are made" certificates
 boot "$WORK/trial"
 ok "both daemons run under their units" said "units active"
+ok "sysomd connects with its certificate" said "connected by TLS"
 ok "sysomd is not root" said "root sysomd 0"
 ok "the fault of a job with LD_PRELOAD=libsysom_preload.so is found" said "blamed 2 cpu cpu-sleep on trial-node"
 ok "neither daemon was restarted" said "alive 0"
 ok "an upgrade keeps the settings" eval 'install_all --reinstall install && grep -q "name: trial-node" "$ROOT/etc/sysom/sysomd.yaml"'
+rm -r "$ROOT/etc/sysom/tls" "$ROOT/etc/systemd/system/sysom-aggregator.service.d" # what the administrator made
 ok "a purge" eval 'inside apt-get -qy purge sysom sysomd sysom-aggregator libsysom-preload libsysom-preload-dev sysom-sim >"$WORK/purge.log" 2>&1'
 ok "leaves nothing" untouched
 finish

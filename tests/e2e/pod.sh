@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # pod.sh - the manifests of deploy/kubernetes/ with real containers: a Pod's job is traced by sysomd in its
-# sidecar, and an aggregator without root names pod and rank; with the manifest's capabilities, and
-# without any. A musl program in the same Pod runs untraced.
+# sidecar, and an aggregator without root names pod and rank, by mutual TLS; with the manifest's
+# capabilities, and without any. A musl program in the same Pod runs untraced.
 . "$(dirname "$0")/lib.sh"
-for need in command:podman command:runc command:dh command:musl-gcc module:yaml root mounts mirror; do
+. tests/e2e/pki.sh
+for need in command:podman command:runc command:dh command:musl-gcc command:openssl module:yaml root mounts mirror; do
 	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "a Pod with its sidecar" "needs $need"; finish; exit; }
 done
 read -r -a ports <<<"$(free_ports 2)"
@@ -31,22 +32,35 @@ trainer() {
 		dpkg-deb -x "$WORK"/debs/sysom-sim_*.deb "$WORK/trainer" && tar -C "$WORK/trainer" -cf "$WORK/trainer.tar" .
 }
 imported() { pod import -q "$WORK/image.tar" "localhost/sysom:$TAG" && pod import -q "$WORK/trainer.tar" "localhost/trainer:$TAG"; }
+# Each Pod's Secret as a directory of the host, with the owner and the mode that Kubernetes gives it.
+secret() { # pod name use group mode
+	local dir=$WORK/tls-$1
+	pki_issue "$WORK/pki" "$2" "$3" && install -d -m 755 "$dir" && install -m 644 "$WORK/pki/ca.crt" "$dir/ca.crt" &&
+		install -m 644 "$WORK/pki/$2.crt" "$dir/tls.crt" && install -g "$4" -m "$5" "$WORK/pki/$2.key" "$dir/tls.key"
+}
+secrets() {
+	chmod 755 "$WORK" && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 &&
+		secret train-a train-a clientAuth 0 0400 && secret train-restricted train-restricted clientAuth 0 0400
+}
 # A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
 cat >"$WORK/playable.py" <<'PY'
 import sys, yaml
-source, tag, nng, http, name, *command = sys.argv[1:]
+source, tag, nng, http, tls, name, *command = sys.argv[1:]
 objects = list(yaml.safe_load_all(open(source)))
 p = next((o for o in objects if o["kind"] == "Pod"), None)
 if not p:
     template = next(o for o in objects if o["kind"] == "StatefulSet")["spec"]["template"]
     p = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": template["spec"]}
-    p["spec"]["volumes"] = [{"name": "store", "emptyDir": {}}]
+    p["spec"]["volumes"].append({"name": "store", "emptyDir": {}})
 p["metadata"]["name"] = name
 spec = p["spec"]
 init = spec.pop("initContainers", [])
 spec["initContainers"] = [c for c in init if "restartPolicy" not in c]
 spec["containers"] = [c for c in init if "restartPolicy" in c] + spec["containers"]
 spec["hostNetwork"] = True
+for v in spec["volumes"]:
+    if v.pop("secret", None):
+        v["hostPath"] = {"path": f"{tls}-{name}"}
 values = {"SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": name, "SYSOM_JOB": name}
 for c in spec["initContainers"] + spec["containers"]:
@@ -57,7 +71,7 @@ for c in spec["initContainers"] + spec["containers"]:
         e.pop("valueFrom", None)
         e["value"] = values.get(e["name"], e.get("value"))
     if c["name"] == "sysomd":
-        c["env"].append({"name": "SYSOM_HTTP_LISTEN", "value": ""})
+        c["env"] += [{"name": "SYSOM_HTTP_LISTEN", "value": ""}, {"name": "SYSOM_TLS_NAME", "value": "sysom-aggregator"}]
         if name.endswith("restricted"):
             c["securityContext"]["capabilities"].pop("add")
             c["securityContext"].pop("seccompProfile")
@@ -68,7 +82,7 @@ for c in spec["initContainers"] + spec["containers"]:
 yaml.safe_dump(p, sys.stdout)
 PY
 play() { # manifest name command...
-	/usr/bin/python3 "$WORK/playable.py" "deploy/kubernetes/$1" "$TAG" "${ports[0]}" "${ports[1]}" "${@:2}" >"$WORK/$2.yaml" &&
+	/usr/bin/python3 "$WORK/playable.py" "deploy/kubernetes/$1" "$TAG" "${ports[0]}" "${ports[1]}" "$WORK/tls" "${@:2}" >"$WORK/$2.yaml" &&
 		pod play kube "$WORK/$2.yaml" >"$WORK/$2.log" 2>&1
 }
 answers() { curl -sf "$SYSOM_URL/healthz" >/dev/null; }
@@ -99,11 +113,13 @@ ok "the same again, byte for byte" reproducible
 ok "with a list of what is in it" lists_all "$WORK/image.tar"
 ok "and one of a job" trainer
 ok "both are known to podman" imported
+ok "and an authority with a certificate for each Pod" secrets
 ok "the aggregator's Pod starts" play aggregator.yaml aggregator
 ok "and answers" stack_wait 20 answers
 ok "not as root" not_root
 ok "the job's Pod starts" play training-pod.yaml train-a /usr/bin/simjob "${FAULT[@]}"
-ok "its sidecar may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
+ok "its sidecar connects by TLS" stack_wait 10 says train-a "connected by TLS"
+ok "and may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
 ok "Pod, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
 ok "a program with musl runs untouched beside it" runs_with_musl
 pod pod rm -f train-a >/dev/null 2>&1

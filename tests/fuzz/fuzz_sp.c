@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/sp.h"
+#include "wire/link/sp.h"
 #include "base/check.h"
 #include "base/hash.h"
 
@@ -36,7 +36,7 @@ static struct seen feed(const uint8_t *data, size_t bytes, bool ipc, size_t piec
 	size_t of_message = 0, calls = 0;
 	struct sp s;
 
-	sp_init(&s, ipc, MESSAGE_MAX);
+	sp_init(&s, SP_ASKS, ipc, MESSAGE_MAX);
 	while (seen.taken < bytes) {
 		uint8_t *at;
 		size_t room, n;

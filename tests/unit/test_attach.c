@@ -41,6 +41,8 @@ static const char *const variables[] = {
     "SYSOM_JOB",
     "TORCHELASTIC_RUN_ID",
     "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_STEP_ID",
     "PBS_JOBID",
     "LSB_JOBID",
     "SYSOM_ROLE",
@@ -145,6 +147,7 @@ static void role_is_what_the_launcher_named(void **state)
 static void slurm_and_open_mpi_environments_are_understood(void **state)
 {
 	struct attach_hello h;
+	char name[200];
 
 	setenv("SLURM_PROCID", "5", 1);
 	setenv("SLURM_NTASKS", "8", 1);
@@ -158,6 +161,16 @@ static void slurm_and_open_mpi_environments_are_understood(void **state)
 	assert_int_equal(h.local_rank, 1);
 	assert_int_equal(h.local_world_size, -1);
 	assert_string_equal(h.job, "1234");
+	setenv("SLURM_JOB_NAME", "llama", 1);
+	attach_hello_fill(&h);
+	assert_string_equal(h.job, "llama#1234"); /* the batch script itself */
+	setenv("SLURM_STEP_ID", "0", 1);
+	setenv("TORCHELASTIC_RUN_ID", "1234", 1);
+	attach_hello_fill(&h);
+	assert_string_equal(h.job, "llama#1234.0");
+	setenv("TORCHELASTIC_RUN_ID", "second", 1);
+	attach_hello_fill(&h);
+	assert_string_equal(h.job, "llama#1234.0.second");
 	setenv("OMPI_COMM_WORLD_RANK", "2", 1);
 	setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
 	setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
@@ -165,6 +178,14 @@ static void slurm_and_open_mpi_environments_are_understood(void **state)
 	assert_int_equal(h.rank, 2);
 	assert_int_equal(h.world_size, 4);
 	assert_int_equal(h.local_rank, 0);
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	memcpy(name + 63, "\xc3\xa4", 2);
+	setenv("SLURM_JOB_NAME", name, 1); /* cut, and the ids are whole */
+	unsetenv("TORCHELASTIC_RUN_ID");
+	attach_hello_fill(&h);
+	assert_int_equal(strlen(h.job), 63 + strlen("#1234.0"));
+	assert_string_equal(h.job + 63, "#1234.0");
 }
 
 static void odd_environment_is_unknown_or_cut(void **state)

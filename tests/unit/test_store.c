@@ -593,8 +593,9 @@ static size_t listed(const char *job)
 
 static void a_name_lists_the_jobs_of_all_users_and_a_key_one(void **unused)
 {
-	static const char *const jobs[] = {"train@0",  "train@1000", "train",	  "train@x@7",
-					   "train2@0", "trains@0",   "other@1000"};
+	static const char *const jobs[] = {"train@0",	"train@1000", "train",	    "train@x@7",
+					   "train2@0",	"trains@0",   "other@1000", "array#1@5",
+					   "array#2@5", "array#3@6",  "array2#1@5"};
 
 	assert_int_equal(store_begin(store), 0);
 	for (unsigned k = 0; k < ARRAY_LEN(jobs); k++) {
@@ -612,6 +613,9 @@ static void a_name_lists_the_jobs_of_all_users_and_a_key_one(void **unused)
 	assert_int_equal(listed("other"), 1);
 	assert_int_equal(listed("train@5"), 0);
 	assert_int_equal(listed("trai"), 0);
+	assert_int_equal(listed("array"), 3);
+	assert_int_equal(listed("array@5"), 2);
+	assert_int_equal(listed("array#3"), 1);
 	assert_int_equal(listed(NULL), ARRAY_LEN(jobs));
 }
 

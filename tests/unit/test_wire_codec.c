@@ -419,6 +419,37 @@ static void a_claimed_name_never_stands_for_another_users_key(void **unused)
 	assert_false(job_key_matches("train@61001@61003", "train"));
 }
 
+static void a_series_stands_for_its_runs(void **unused)
+{
+	static const struct {
+		const char *key, *asked;
+		bool fits;
+	} cases[] = {
+	    {"train#12.0@7", "train", true},	  {"train#12.0@7", "train@7", true},
+	    {"train#12.0@7", "train#12.0", true}, {"train#12.0@7", "train#12.0@7", true},
+	    {"train#12.0@7", "train@8", false},	  {"train#12.0@7", "train#12", true},
+	    {"train#12.0@7", "trai", false},	  {"train2#12.0@7", "train", false},
+	    {"exp#3#12.0@7", "exp#3", true},	  {"exp#3#12.0@7", "exp", true},
+	    {"train@7", "train#12.0", false},	  {"train#12.0@7", "train#1", false},
+	    {"train.2#12@7", "train", false},	  {"train#1@7@8", "train@7", false},
+	    {"train#12.0", "train", false},
+	};
+	char series[WIRE_TEXT_BYTES];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(job_key_matches(cases[i].key, cases[i].asked), cases[i].fits);
+	job_key_series(series, sizeof(series), "train#12.0@7");
+	assert_string_equal(series, "train@7");
+	job_key_series(series, sizeof(series), "exp#3#12.0@7");
+	assert_string_equal(series, "exp#3@7");
+	job_key_series(series, sizeof(series), "train@7");
+	assert_string_equal(series, "train@7");
+	job_key_series(series, sizeof(series), "#12@7");
+	assert_string_equal(series, "#12@7");
+	job_key_series(series, sizeof(series), "train#12");
+	assert_string_equal(series, "train");
+}
+
 static void cleans_texts_that_are_not_utf8(void **unused)
 {
 	struct window w = small_window(), got;
@@ -729,6 +760,7 @@ int main(void)
 	    cmocka_unit_test(a_jobs_user_is_the_one_that_its_node_vouches_for),
 	    cmocka_unit_test(a_key_keeps_its_uid_however_long_the_name),
 	    cmocka_unit_test(a_claimed_name_never_stands_for_another_users_key),
+	    cmocka_unit_test(a_series_stands_for_its_runs),
 	    cmocka_unit_test(round_trips_replies_with_commands),
 	    cmocka_unit_test(refuses_records_of_another_version_or_too_many),
 	};

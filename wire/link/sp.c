@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "aggregator/sp.h"
+#include "wire/link/sp.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define REQ_PROTOCOL 0x30
-#define REP_PROTOCOL 0x31
+static const uint8_t greetings[][SP_GREETING_BYTES] = {
+    [SP_ASKS] = {0, 'S', 'P', 0, 0, 0x30, 0, 0},
+    [SP_REPLIES] = {0, 'S', 'P', 0, 0, 0x31, 0, 0},
+};
 
 static size_t frame_bytes(bool ipc)
 {
 	return ipc ? 9 : 8;
 }
 
-void sp_init(struct sp *s, bool ipc, size_t max_bytes)
+void sp_init(struct sp *s, enum sp_side peer, bool ipc, size_t max_bytes)
 {
-	*s = (struct sp){.ipc = ipc, .max_bytes = max_bytes, .want = SP_GREETING_BYTES};
+	*s = (struct sp){
+	    .peer = peer, .ipc = ipc, .max_bytes = max_bytes, .want = SP_GREETING_BYTES};
 }
 
 static void drop_body(struct sp *s)
@@ -64,9 +67,7 @@ int sp_room(struct sp *s, uint8_t **at, size_t *bytes)
 
 static int take_greeting(struct sp *s)
 {
-	static const uint8_t want[] = {0, 'S', 'P', 0, 0, REQ_PROTOCOL, 0, 0};
-
-	if (memcmp(s->head, want, sizeof(want)))
+	if (memcmp(s->head, greetings[s->peer], SP_GREETING_BYTES))
 		return -EPROTO;
 	sp_next(s);
 	return 0;
@@ -108,11 +109,9 @@ int sp_take(struct sp *s, size_t bytes)
 				       : take_body(s);
 }
 
-void sp_greeting(uint8_t out[SP_GREETING_BYTES])
+void sp_greeting(uint8_t out[SP_GREETING_BYTES], enum sp_side side)
 {
-	static const uint8_t ours[] = {0, 'S', 'P', 0, 0, REP_PROTOCOL, 0, 0};
-
-	memcpy(out, ours, sizeof(ours));
+	memcpy(out, greetings[side], SP_GREETING_BYTES);
 }
 
 size_t sp_frame(uint8_t out[SP_FRAME_BYTES], bool ipc, uint64_t bytes)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sp.h - parses what a peer sends by SP REQ (nng's wire protocol) on a stream: a greeting, then
- * messages, each with its length and return path before the body. No I/O. Owns: the message.
+ * sp.h - parses what a peer sends by SP REQ or REP (nng's wire protocol) on a stream: a greeting,
+ * then messages, each with its length and return path before the body. No I/O. Owns: the message.
  * Threads: one caller. Trust: the peer is hostile. Above SP_FIRST_BYTES we allocate at most twice
  * what the peer has sent, and never more than max_bytes. */
-#ifndef SYSOM_AGGREGATOR_SP_H
-#define SYSOM_AGGREGATOR_SP_H
+#ifndef SYSOM_WIRE_LINK_SP_H
+#define SYSOM_WIRE_LINK_SP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,10 +15,12 @@
 #define SP_HOPS_MAX	  15u
 #define SP_FIRST_BYTES	  4096u /* enough for a beat; doubled while a message comes in */
 
+enum sp_side { SP_ASKS, SP_REPLIES };
 enum sp_phase { SP_GREETING, SP_HEAD, SP_BODY, SP_MESSAGE /* complete */ };
 
 struct sp {
 	enum sp_phase phase;
+	enum sp_side peer;
 	bool ipc;
 	size_t max_bytes; /* of a message, without its return path */
 	uint8_t head[SP_FRAME_BYTES];
@@ -27,7 +29,7 @@ struct sp {
 	size_t hops_bytes; /* return path at the start of the body; the answer repeats it */
 };
 
-void sp_init(struct sp *s, bool ipc, size_t max_bytes);
+void sp_init(struct sp *s, enum sp_side peer, bool ipc, size_t max_bytes);
 void sp_fini(struct sp *s);
 /* Where to put the next bytes, and how many fit. 0, -ENOMEM. Not in phase SP_MESSAGE. */
 int sp_room(struct sp *s, uint8_t **at, size_t *bytes);
@@ -36,9 +38,9 @@ int sp_take(struct sp *s, size_t bytes);
 /* Frees the message and waits for the next one. */
 void sp_next(struct sp *s);
 
-/* The greeting of the replying side. */
-void sp_greeting(uint8_t out[SP_GREETING_BYTES]);
-/* Writes the frame before an answer, with its length; returns the frame's size. */
+/* The greeting of that side. */
+void sp_greeting(uint8_t out[SP_GREETING_BYTES], enum sp_side side);
+/* Writes the frame before a message, with its length; returns the frame's size. */
 size_t sp_frame(uint8_t out[SP_FRAME_BYTES], bool ipc, uint64_t bytes);
 
 #endif

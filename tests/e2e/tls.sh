@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# tls.sh - mutual TLS between node and aggregator: a node speaks only for itself, bad certificates are
+# refused with a reason on both sides, and certificates are rotated under load without losing a window.
+# needs: command:openssl
+. "$(dirname "$0")/lib.sh"
+. tests/e2e/pki.sh
+CLIENT=$B/parts/aggregator_client
+P=$WORK/pki
+mkdir -p "$P"
+metric() { curl -sf -m 10 "http://127.0.0.1:$STACK_HTTP/metrics" | sed -n "s/^sysom_aggregator_$1 //p"; }
+node_metric() { curl -sf -m 10 "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | sed -n "s/^$1 //p"; }
+put() { cp "$1" "$2.new" && mv "$2.new" "$2"; }
+install_as() { # side name [authority]: the certificate becomes the one in use
+	local from=$P/${3:-a}
+	put "$from/$2.crt" "$WORK/$1.crt"
+	(umask 077 && put "$from/$2.key" "$WORK/$1.key")
+}
+flags() { echo "--tls-cert $WORK/$1.crt --tls-key $WORK/$1.key --tls-ca $WORK/ca.crt --tls-crl $WORK/ca.crl"; }
+said() { grep -qF -- "$2" "$WORK/stack/$1.log"; } # daemon text
+both_say() { # reason aggregator-text node-text: the counter, and both logs
+	stack_wait 20 said aggregator "$2" && stack_wait 20 said sysomd "$3" &&
+		[ "$(metric "tls_refused_total{reason=\"$1\"}")" -ge 1 ]
+}
+connected() { [ "$(node_metric sysom_uplink_connected)" = 1 ]; }
+disconnected() { [ "$(node_metric sysom_uplink_connected)" = 0 ]; }
+refuses_to_start() { # daemon text flags...
+	local daemon=$1 text=$2
+	shift 2
+	timeout 10 "$BIN/$daemon" "$@" >"$WORK/out" 2>&1
+	[ $? != 0 ] && grep -qF -- "$text" "$WORK/out" || { sed 's/^/# /' "$WORK/out"; return 1; }
+}
+
+pki_authority "$P/a" && pki_authority "$P/b" || { ok "openssl makes authorities" false; finish; }
+pki_issue "$P/a" localhost serverAuth
+pki_issue "$P/a" n1 clientAuth
+pki_issue "$P/a" n2 clientAuth
+pki_crl "$P/a"
+put "$P/a/ca.crt" "$WORK/ca.crt"
+put "$P/a/ca.crl" "$WORK/ca.crl"
+install_as server localhost
+install_as node n1
+
+# ---- what is refused at the start ----
+NODE_BASE=(--socket-path "$WORK/x.sock" --control-path "$WORK/x.control" --http-listen "" --state-dir "$WORK/x")
+ok "the aggregator refuses plain TCP beyond this machine" refuses_to_start sysom-aggregator "or --insecure" \
+	--nng-listen tcp://0.0.0.0:0
+ok "and so does the node" refuses_to_start sysomd "or --insecure" "${NODE_BASE[@]}" --uplink-url tcp://example.org:9471
+ok "half of the settings are refused" refuses_to_start sysomd "tls.key is not set" "${NODE_BASE[@]}" \
+	--tls-cert "$WORK/node.crt"
+# shellcheck disable=SC2046 # words are meant
+ok "a node with another node's certificate does not start" refuses_to_start sysomd "a node speaks only for itself" \
+	"${NODE_BASE[@]}" --node-name n2 $(flags node)
+chmod 0644 "$WORK/node.key"
+# shellcheck disable=SC2046
+ok "a key that others may read is refused" refuses_to_start sysomd "others may read or change it" \
+	"${NODE_BASE[@]}" --node-name n1 $(flags node)
+chmod 0600 "$WORK/node.key"
+put "$P/a/n2.key" "$WORK/node.key"
+chmod 0600 "$WORK/node.key"
+# shellcheck disable=SC2046
+ok "a key of another certificate is refused" refuses_to_start sysomd "the key of another certificate" \
+	"${NODE_BASE[@]}" --node-name n1 $(flags node)
+install_as node n1
+
+# ---- one that fits ----
+read -r -a ports <<<"$(free_ports 3)"
+STACK_DIR=$WORK/stack STACK_HTTP=${ports[1]} STACK_NODE_HTTP=${ports[2]}
+STACK_NNG=tcp://localhost:${ports[0]}
+export SYSOM_SOCKET_PATH=$STACK_DIR/sysomd.sock SYSOM_CONTROL_PATH=$STACK_DIR/control.sock
+export SYSOM_URL=http://127.0.0.1:$STACK_HTTP
+mkdir -p "$STACK_DIR"
+STACK_AGGREGATOR_FLAGS=$(flags server)
+STACK_SYSOMD_FLAGS="$(flags node) --node-name n1 --beat-period 200ms"
+ok "both start" eval "stack_aggregator && stack_sysomd"
+ok "and connect by TLS" stack_wait 20 connected
+ok "both say so" eval '[ "$(metric tls_handshakes_total)" -ge 1 ] && said sysomd "connected by TLS"'
+
+# ---- a node speaks only for itself ----
+"$CLIENT" write "$WORK/others" madeup 3 >/dev/null
+python3 tests/e2e/tls_peer.py "${ports[0]}" "$P/a/n2.crt" "$P/a/n2.key" "$P/a/ca.crt" "$WORK/others" >"$WORK/peer.out" 2>&1
+sed 's/^/# /' "$WORK/peer.out"
+ok "messages in another node's name are refused" grep -q "^answered=\([1-9][0-9]*\) refused=\1$" "$WORK/peer.out"
+ok "and counted" test "$(metric identity_refused_total)" -ge 1
+ok "and logged" said aggregator "event=identity certificate=n2"
+ok "a client without TLS is refused" eval '! timeout 5 "$CLIENT" beat "tcp://127.0.0.1:${ports[0]}" demo 8 2>/dev/null'
+ok "and the log says why" said aggregator "it speaks plain TCP"
+
+# ---- rotation under load ----
+"$BIN/sysom" run --job rotate -- "$BIN/simjob" --ranks 2 --seconds 3600 >"$WORK/job.log" 2>&1 &
+job=$!
+flows() { [ "$(node_api status '[.ranks[].steps] | min')" -gt 3 ]; }
+ok "steps flow" stack_wait 60 flows
+captured=0
+for turn in $(seq 12); do
+	case $turn in
+	3) pki_issue "$P/a" n1 clientAuth && put "$P/a/n1.crt" "$WORK/node.crt" ;; # its key is not there yet
+	5) put "$P/a/n1.key" "$WORK/node.key" && chmod 0600 "$WORK/node.key" ;;
+	7) pki_issue "$P/a" localhost serverAuth && install_as server localhost ;;
+	9) pki_crl "$P/a" && put "$P/a/ca.crl" "$WORK/ca.crl" ;;
+	esac
+	got=$(curl -sf --unix-socket "$SYSOM_CONTROL_PATH" -X POST \
+		"http://sysomd/api/v1/capture?rank=0&seconds=0.3" | jq .windows)
+	captured=$((captured + ${got:-0}))
+	sleep 0.6
+done
+drained() { [ "$(node_metric sysom_spool_bytes)" = 0 ]; }
+ok "the spool drains" stack_wait 30 drained
+acked=$(sed -n 's/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p' "$STACK_DIR/sysomd.log" | sort -u | wc -l)
+stored=$(python3 -c 'import sqlite3, sys
+print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True).execute("SELECT COUNT(*) FROM windows WHERE node=?", ("n1",)).fetchone()[0])' "$STACK_DIR/store/store.db")
+echo "# captured=$captured sent=$(node_metric sysom_uplink_windows_sent_total) acked=$acked stored=$stored" \
+	"dropped=$(node_metric sysom_uplink_windows_dropped_total) handshakes=$(metric tls_handshakes_total)"
+ok "windows were sent" test "$captured" -ge 10
+ok "every window that was acknowledged is stored" is "$acked" "$stored"
+ok "and none was dropped" is "$(node_metric sysom_uplink_windows_dropped_total)" 0
+ok "half a rotation changes nothing, with a line in the log" said sysomd "the files read before stay in use"
+ok "the node connected again with its new certificate" test "$(metric tls_handshakes_total)" -ge 3
+ok "the aggregator took its new one" test "$(metric 'tls_loads_total{outcome="ok"}')" -ge 2
+kill -USR1 $job 2>/dev/null
+wait $job
+
+# ---- bad certificates, one after the other; between them the good one ----
+refused() { # text certificate authority reason aggregator-text node-text
+	install_as node "$2" "$3"
+	ok "$1: refused with the reason on both sides" both_say "$4" "$5" "$6"
+	install_as node n1
+	ok "then a good one lets it in again" stack_wait 30 connected
+}
+# Of its own files the node loads whatever fits together; the aggregator judges.
+for dir in a b; do mkdir -p "$P/bad-$dir" && cp -r "$P/$dir/." "$P/bad-$dir/"; done
+sed -i "s|$P/a|$P/bad-a|" "$P/bad-a/conf"
+sed -i "s|$P/b|$P/bad-b|" "$P/bad-b/conf"
+pki_issue "$P/bad-a" n1 clientAuth "-2 days" "-1 hour"
+refused "expired" n1 bad-a expired 'the certificate of "n1" is valid until' "expired, or not valid yet"
+pki_issue "$P/bad-a" n1 clientAuth "+10 minutes" "+1 day"
+refused "a clock ten minutes behind" n1 bad-a not_yet "compare the clocks" "expired, or not valid yet"
+pki_issue "$P/bad-b" n1 clientAuth
+refused "of a foreign authority" n1 bad-b foreign "which tls.ca does not have" "it does not know the authority"
+pki_issue "$P/bad-a" n1 serverAuth
+refused "for another purpose" n1 bad-a purpose "is not for this side" "another name or purpose"
+mkdir -p "$P/self"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=n1 -keyout "$P/self/n1.key" \
+	-out "$P/self/n1.crt" 2>/dev/null
+refused "self-signed" n1 self self_signed "is self-signed" "it does not know the authority"
+
+# ---- revoked, while it is connected ----
+pki_revoke "$P/a" n1
+put "$P/a/ca.crl" "$WORK/ca.crl"
+ok "revoked: the connection that is there ends" both_say revoked 'the certificate of "n1" is revoked' \
+	"our certificate is revoked"
+pki_issue "$P/a" n1 clientAuth
+install_as node n1
+ok "a new certificate lets it in again" stack_wait 30 connected
+
+# ---- the aggregator's certificate ----
+pki_issue "$P/a" elsewhere serverAuth
+install_as server elsewhere
+stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
+ok "an aggregator of another name is refused" stack_wait 20 said sysomd 'is of "elsewhere", not of "localhost"'
+install_as server localhost
+ok "until it has its own again" stack_wait 30 connected
+finish
