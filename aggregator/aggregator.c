@@ -64,6 +64,7 @@ static const struct config_key keys[] = {
 	.min = 1, .max = 1024),
     KEY(verify, "nng.verify", CONFIG_BOOL, "true",
 	"decode every record of a window before acknowledging it"),
+    TLS_SETTINGS(KEY, tls),
     HTTP_SETTINGS_KEYS(struct settings, http, "127.0.0.1:9472",
 		       "ADDRESS:PORT of the JSON API, /metrics and /healthz"),
     KEY(store_dir, "store.dir", CONFIG_STRING, "",
@@ -416,7 +417,11 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!bad && !*s->http.listen)
 		return config_refuse(why, why_bytes, "http.listen", "", "not ADDRESS:PORT");
 	if (!bad)
-		return http_server_check(&s->http, false, why, why_bytes);
+		return http_server_check(&s->http, false, why, why_bytes) ||
+			       tls_settings_check(&s->tls, "nng.listen", s->nng_listen, why,
+						  why_bytes)
+			   ? -EINVAL
+			   : 0;
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }

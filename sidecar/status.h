@@ -11,7 +11,7 @@
 struct node;
 struct http_user;
 
-/* With the ranks that the user may see, and how many there are besides. */
+/* With the ranks that the user may see, and the number of the others. */
 void status_json(struct node *n, const struct http_user *user, struct buf *out);
 void status_metrics(struct node *n, const struct http_user *user, struct buf *out);
 /* status_compare.c: beats, sketches, peers, commands */

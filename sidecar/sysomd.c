@@ -76,6 +76,9 @@ static const struct config_key keys[] = {
 	"PEM file of the certificates that may sign the one at uplink.http; empty: the system's"),
     KEY(uplink_http_token, "uplink.http_token", CONFIG_STRING, "",
 	"file with the upload token for uplink.http, mode 0640 or less"),
+    KEY(tls_name, "tls.name", CONFIG_STRING, "",
+	"name that the aggregator's certificate must have; empty: the host of uplink.url"),
+    TLS_SETTINGS(KEY, tls),
     KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	"size limit of windows that wait for the aggregator; the oldest are dropped first",
 	.min = 1e6, .max = 1e12),
@@ -670,7 +673,11 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "uplink.http_token needs an uplink.http that is https://, or http:// on "
 		      "loopback, so that nobody on the network reads the token";
 	if (!bad)
-		return http_server_check(&s->http, true, why, why_bytes);
+		return http_server_check(&s->http, true, why, why_bytes) ||
+			       tls_settings_check(&s->tls, "uplink.url", s->uplink_url, why,
+						  why_bytes)
+			   ? -EINVAL
+			   : 0;
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }

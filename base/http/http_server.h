@@ -36,7 +36,7 @@ struct http_request {
 struct http_handlers {
 	/* The roles (bits of enum http_role) of which the sender needs one. 0: anybody may. */
 	unsigned (*needs)(void *arg, const struct http_request *r);
-	/* The headers are there. False: r->answer refuses the request. */
+	/* All headers have arrived. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
 	/* A piece of the body. False: close the connection. */
 	bool (*body)(void *arg, struct http_request *r, const void *data, size_t bytes);
@@ -52,15 +52,15 @@ struct http_handlers {
 /* Of one or more servers. */
 struct http_counts {
 	atomic_ullong by_class[6];  /* answers, by hundreds of the status */
-	atomic_ullong foreign_host; /* requests refused for the name that they came by */
+	atomic_ullong foreign_host; /* requests refused for their Host name */
 	atomic_ullong no_token;	    /* requests refused without a valid token */
 	atomic_ullong no_role;	    /* requests refused because the sender's role is another */
 	atomic_ullong evicted;	    /* connections ended to make room for others */
 };
 
 struct http_server_config {
-	const char *program;		/* as its configuration is named; borrowed */
-	const struct http_hosts *hosts; /* borrowed; NULL: any name will do */
+	const char *program;		/* the name of its configuration; borrowed */
+	const struct http_hosts *hosts; /* borrowed; NULL: accepts any name */
 	struct http_access *access;	/* borrowed; used on the server's thread alone */
 	struct http_tls *tls;		/* borrowed; NULL: no TLS */
 	struct http_counts *counts;	/* borrowed */

@@ -3,14 +3,21 @@
 # http_access.sh - who gets what over HTTP: TLS, tokens and roles of sysom-aggregator, the settings file
 # of sysom, and two users at sysomd's control socket. The server listens on an address that is not
 # loopback, in a network namespace of this test's own.
-[ "${1:-}" = inside ] || { python3 tests/needs.py root command:openssl command:unshare >/dev/null || { echo "1..0 # SKIP needs root and openssl"; exit 77; }; }
-if [ -z "${HTTP_ACCESS_INSIDE:-}" ]; then
-	HTTP_ACCESS_INSIDE=1 exec unshare --net --mount "$0" "$@"
-fi
 . "$(dirname "$0")/lib.sh"
+. tests/e2e/pki.sh
+why=$(/usr/bin/python3 tests/needs.py root command:openssl command:ip command:unshare) || { echo "1..0 # SKIP $why"; exit 77; }
+[ -n "${HTTP_ACCESS_INSIDE:-}" ] || HTTP_ACCESS_INSIDE=1 exec unshare --net bash "$0"
 HOST=192.0.2.1
-ip link set lo up
-ip link add access0 type dummy && ip addr add $HOST/24 dev access0 && ip link set access0 up
+unshare --net sleep 1000 & # the server's machine
+far=$!
+far_is_apart() { [ "$(readlink /proc/$far/ns/net)" != "$(readlink /proc/self/ns/net)" ]; }
+cable() {
+	ip link add near type veth peer name far && ip link set far netns $far && ip addr add 192.0.2.2/24 dev near &&
+		ip link set near up && ip link set lo up && on_far ip addr add $HOST/24 dev far && on_far ip link set far up
+}
+on_far() { nsenter -t $far --net "$@"; }
+stack_wait 10 far_is_apart
+cable 2>"$WORK/ip.log" || { echo "1..0 # SKIP needs network namespaces: $(tail -n 1 "$WORK/ip.log")"; exit 77; }
 PORT=19472
 URL=https://$HOST:$PORT
 ADMIN=admin-token-0123456789abcdef READ=read-token-0123456789abcdef UPLOAD=upload-token-0123456789abcdef
@@ -18,25 +25,16 @@ NEXT=next-token-0123456789abcdefgh
 chmod 755 "$WORK"
 
 # ---- certificates ----
-certify() { # name authority days extension...
-	local name=$1 ca=$2 days=$3
-	openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$name" -keyout "$WORK/$name.key" \
-		-out "$WORK/$name.csr" 2>/dev/null || return 1
-	printf 'subjectAltName=%s\n' "$4" >"$WORK/$name.ext"
-	openssl x509 -req -in "$WORK/$name.csr" -CA "$WORK/$ca.pem" -CAkey "$WORK/$ca.key" -CAcreateserial \
-		-not_before 20200101000000Z -not_after "$days" -extfile "$WORK/$name.ext" -out "$WORK/$name.pem" 2>/dev/null
-}
-authority() { # name
-	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" -days 30 \
-		-keyout "$WORK/$1.key" -out "$WORK/$1.pem" 2>/dev/null
+issue() { # name [from to [address]]
+	pki_issue "$WORK/pki" "$1" serverAuth "${2:--1 hour}" "${3:-+1 day}" "x,IP:${4:-$HOST}"
 }
 certificates() {
-	authority ours && authority foreign && certify good ours 20990101000000Z "IP:$HOST" &&
-		certify next ours 20990101000000Z "IP:$HOST" && certify expired ours 20210101000000Z "IP:$HOST" &&
-		certify other ours 20990101000000Z IP:192.0.2.9 && certify alien foreign 20990101000000Z "IP:$HOST"
+	pki_authority "$WORK/pki" && issue good && issue next && issue expired "-2 days" "-1 day" &&
+		issue other "-1 hour" "+1 day" 192.0.2.9 && pki_authority "$WORK/foreign" &&
+		pki_issue "$WORK/foreign" alien serverAuth "-1 hour" "+1 day" "x,IP:$HOST" && cp "$WORK/foreign/alien".* "$WORK/pki"
 }
 use() { # certificate: as an administrator replaces one
-	cp "$WORK/$1.key" "$WORK/new.key" && chmod 600 "$WORK/new.key" && cp "$WORK/$1.pem" "$WORK/new.pem" &&
+	cp "$WORK/pki/$1.key" "$WORK/new.key" && chmod 600 "$WORK/new.key" && cp "$WORK/pki/$1.crt" "$WORK/new.pem" &&
 		mv "$WORK/new.key" "$WORK/server.key" && mv "$WORK/new.pem" "$WORK/server.pem"
 }
 serial() { # of the certificate that the server shows
@@ -59,7 +57,7 @@ refuses_start() { # text flag...
 status() { # token path [curl argument...]
 	local token=$1 path=$2
 	shift 2
-	curl -s -m 10 -o "$WORK/answer" -w '%{http_code}' --cacert "$WORK/ours.pem" \
+	curl -s -m 10 -o "$WORK/answer" -w '%{http_code}' --cacert "$WORK/pki/ca.crt" \
 		${token:+-H "Authorization: Bearer $token"} "$@" "$URL$path"
 }
 gets() { [ "$(status "$2" "$3" "${@:4}")" = "$1" ] || { echo "# $(cat "$WORK/answer")"; return 1; }; }
@@ -76,12 +74,12 @@ chmod 640 "$WORK/tokens"
 chmod 644 "$WORK/server.key"
 ok "so is such a key" refuses_start "server.key has mode 0644"
 chmod 600 "$WORK/server.key"
-ok "a key of another certificate is refused" refuses_start "key" --http-key "$WORK/next.key"
+ok "a key of another certificate is refused" refuses_start "key" --http-key "$WORK/pki/next.key"
 ok "tokens without TLS are refused" refuses_start "would cross the network readable" --http-certificate "" --http-key ""
 tokens "read grafana $READ uid=1000"
 ok "so is a token of one user's jobs, which the aggregator cannot tell" refuses_start "does not support uid=N yet"
 tokens "admin ops $ADMIN" "read grafana $READ uid=*" "upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)"
-"$BIN/sysom-aggregator" "${settings[@]}" >"$WORK/aggregator.log" 2>&1 &
+on_far "$BIN/sysom-aggregator" "${settings[@]}" >"$WORK/aggregator.log" 2>&1 &
 ok "the aggregator serves https" stack_wait 20 healthy
 
 for path in /metrics /api/v1/jobs /api/v1/incidents / /nothing; do
@@ -114,7 +112,7 @@ cli_refuses() { # text argument...
 	cli "$@" && return 1
 	grep -qi -- "$text" "$WORK/cli.log" || { sed 's/^/# /' "$WORK/cli.log"; return 1; }
 }
-write "url: $URL" "ca: $WORK/ours.pem" "token: $READ"
+write "url: $URL" "ca: $WORK/pki/ca.crt" "token: $READ"
 ok "sysom reads url, ca and token from its file" cli
 chmod 644 "$SETTINGS"
 ok "others may not read a file with a token" cli_refuses "chmod 640"
@@ -124,11 +122,11 @@ write "url: http://$HOST:$PORT" "token: $READ"
 ok "and never over plain http" cli_refuses "would cross the network readable"
 write "url: http://$HOST:$PORT"
 ok "http to an https server is told" cli_refuses "Try https://"
-write "url: $URL" "ca: $WORK/foreign.pem" "token: $READ"
+write "url: $URL" "ca: $WORK/foreign/ca.crt" "token: $READ"
 ok "a certificate of another authority is told" cli_refuses "check the server's certificate"
-write "url: $URL" "ca: $WORK/ours.pem" "tokn: $READ"
+write "url: $URL" "ca: $WORK/pki/ca.crt" "tokn: $READ"
 ok "a misspelt setting is told" cli_refuses "no such setting"
-write "url: $URL" "ca: $WORK/ours.pem" "token: $READ"
+write "url: $URL" "ca: $WORK/pki/ca.crt" "token: $READ"
 
 # ---- new certificates and tokens, no restart ----
 use expired
@@ -142,7 +140,7 @@ grep -h . "$WORK/cli.log" | sed 's/^/# /'
 use alien
 stack_wait 10 shows alien
 ok "and one of a foreign authority" cli_refuses "certificate"
-cp "$WORK/good.pem" "$WORK/server.pem"
+cp "$WORK/pki/good.crt" "$WORK/server.pem"
 ok "a certificate without its key leaves the one before" stack_wait 10 logged "level=error.*certificate\|error.*key"
 ok "which is still shown" shows alien
 use next
