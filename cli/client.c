@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <gnutls/x509.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,20 @@ static void explain_connect(struct client_error *e, const struct client *c, long
 		 os ? strerror((int)os) : "no answer");
 }
 
+/* curl names one reason for every distrust; GnuTLS, which it uses here, has each. */
+static void explain_distrust(struct client_error *e, const struct client *c, long status)
+{
+	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
+	gnutls_datum_t text;
+
+	if (!v->ssl_version || strncmp(v->ssl_version, "GnuTLS", 6) || !status ||
+	    gnutls_certificate_verification_status_print((unsigned)status, GNUTLS_CRT_X509, &text,
+							 0))
+		return;
+	snprintf(e->why, sizeof(e->why), "%s: %s", c->url, (const char *)text.data);
+	gnutls_free(text.data);
+}
+
 static void explain_tls(struct client_error *e, const struct client *c, CURLcode code)
 {
 	bool secure = !strncmp(c->url, "https://", 8);
@@ -137,6 +152,10 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 			e->remedy = other_server;
 		if (!*c->socket)
 			explain_tls(e, c, code);
+		if (code == CURLE_PEER_FAILED_VERIFICATION) {
+			curl_easy_getinfo(h, CURLINFO_SSL_VERIFYRESULT, &status);
+			explain_distrust(e, c, status);
+		}
 		return -EIO;
 	}
 	if (status / 100 != 2) {

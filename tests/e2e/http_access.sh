@@ -92,8 +92,8 @@ ok "a reader reads" gets 200 $READ /api/v1/jobs
 ok "a browser's password reads as well" gets 200 "" /api/v1/jobs -u "any:$READ"
 ok "a node does not read" gets 403 $UPLOAD /api/v1/jobs
 ok "and is told why" says "has the role upload, and this needs read"
-needed='{"files":[{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"full"}]}'
-upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"full","bytes":100}'
+needed='{"files":[{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug"}]}'
+upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug","bytes":100}'
 post() { gets "$1" "$2" "$3" -H "Content-Type: application/json" -d "$4"; }
 ok "a reader uploads nothing" post 403 $READ /api/v1/symbols/uploads "$upload"
 ok "a node does" post 201 $UPLOAD /api/v1/symbols/uploads "$upload"
@@ -105,7 +105,7 @@ mkdir -p "$WORK/home/.config/sysom"
 SETTINGS=$WORK/home/.config/sysom/sysom.yaml
 write() { printf '%s\n' "$@" >"$SETTINGS"; chmod 600 "$SETTINGS"; }
 unset SYSOM_URL
-cli() { env -u SYSOM_URL HOME="$WORK/home" timeout 20 "$BIN/sysom" incidents "$@" >"$WORK/cli.log" 2>&1; }
+cli() { env -u SYSOM_URL HOME="$WORK/home" timeout 20 "$BIN/sysom" status "$@" >"$WORK/cli.log" 2>&1; }
 cli_refuses() { # text argument...
 	local text=$1
 	shift
@@ -141,7 +141,7 @@ use alien
 stack_wait 10 shows alien
 ok "and one of a foreign authority" cli_refuses "certificate"
 cp "$WORK/pki/good.crt" "$WORK/server.pem"
-ok "a certificate without its key leaves the one before" stack_wait 10 logged "level=error.*certificate\|error.*key"
+ok "a certificate without its key leaves the one before" stack_wait 10 logged "is not the key of"
 ok "which is still shown" shows alien
 use next
 ok "the next good one is shown" stack_wait 10 shows next
