@@ -6,7 +6,7 @@
 
 #include "base/text/jsonget.h"
 #include "base/order.h"
-#include "cli/access.h"
+#include "cli/client/access.h"
 #include "cli/paths.h"
 #include "render/incident_text.h"
 #include "render/term.h"

@@ -20,6 +20,8 @@
 #define TIMEOUT_S	 15
 #define SEND_BYTES	 (64u << 10)
 
+#define UPLOADS "/api/v1/symbols/uploads"
+
 struct api {
 	struct http_server *server;
 	struct http_hosts hosts;
@@ -94,6 +96,11 @@ static bool on_finish(void *arg, struct http_request *r)
 	if (r->get)
 		return on_get(arg, r);
 	r->answer.status = api_symbols_answer(q->symbols, &r->answer.body);
+	/* An upload's begin, last piece (not 202) and end are changes; questions have a body too. */
+	if (!strncmp(r->query.path, UPLOADS, strlen(UPLOADS)) && r->answer.status / 100 == 2 &&
+	    r->answer.status != MHD_HTTP_ACCEPTED)
+		snprintf(r->answer.change, sizeof(r->answer.change), "%s %.100s", r->method,
+			 r->query.path);
 	return r->answer.status;
 }
 

@@ -7,7 +7,7 @@
 #ifndef SYSOM_CLI_ACCESS_H
 #define SYSOM_CLI_ACCESS_H
 
-#include "cli/client.h"
+#include "cli/client/client.h"
 
 /* url: the user's own choice, or NULL: the file's, or else the aggregator's default on this machine.
  * 0, or -EINVAL and the like with the reason in `why`; "" after messages. */

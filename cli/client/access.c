@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/access.h"
+#include "cli/client/access.h"
 
 #include <errno.h>
 #include <stdio.h>

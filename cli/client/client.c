@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client.h"
+#include "cli/client/client.h"
 
 #include <curl/curl.h>
 #include <errno.h>
