@@ -24,6 +24,7 @@
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
+#include "base/http/http_address.h"
 #include "base/limits.h"
 #include "base/text/text.h"
 #include "wire/link/tls_settings.h"
@@ -38,7 +39,8 @@
 #define RETELL_NS 120000000000ull
 
 struct settings {
-	char nng_listen[256], http_listen[128], http_hosts[HTTP_HOSTS_BYTES];
+	char nng_listen[256];
+	struct http_settings http;
 	char store_dir[1024], symbols_dir[1024];
 	char alert_webhook[1024], alert_link[256];
 	uint64_t contexts, alert_repeat_ns;
@@ -63,12 +65,8 @@ static const struct config_key keys[] = {
     KEY(verify, "nng.verify", CONFIG_BOOL, "true",
 	"decode every record of a window before acknowledging it"),
     TLS_SETTINGS(KEY, tls),
-    KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
-	"ADDRESS:PORT of the JSON API, /metrics and /healthz; there is no authentication, so "
-	"keep it private"),
-    KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
-	"host names that clients may use for this server, comma-separated; IP addresses and "
-	"localhost always work"),
+    HTTP_SETTINGS_KEYS(struct settings, http, "127.0.0.1:9472",
+		       "ADDRESS:PORT of the JSON API, /metrics and /healthz"),
     KEY(store_dir, "store.dir", CONFIG_STRING, "",
 	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	"~/.local/state/sysom-aggregator"),
@@ -279,10 +277,8 @@ static int start_alerts(struct aggregator *a)
 
 static int start_api(struct aggregator *a)
 {
-	const struct api_config c = {.listen = a->settings.http_listen,
-				     .hosts = a->settings.http_hosts,
-				     .store_dir = a->settings.store_dir,
-				     .symbols = a->symbols};
+	const struct api_config c = {
+	    .http = &a->settings.http, .store_dir = a->settings.store_dir, .symbols = a->symbols};
 	const struct api_sources from = {
 	    .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest, .alert = a->alert};
 
@@ -396,17 +392,12 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	const struct settings *s = values;
 	const struct commit_config *c = &s->commit;
 	const char *bad = NULL;
-	struct http_hosts hosts;
 
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
 				     "not tcp://ADDRESS:PORT or ipc://PATH");
-	else if (!http_server_is_address(s->http_listen))
-		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT or NAME:PORT");
-	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
-	else if (same_address(s->nng_listen, s->http_listen))
+	else if (http_address_is_valid(s->http.listen) &&
+		 same_address(s->nng_listen, s->http.listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (c->window_age_ns > c->incident_age_ns)
 		bad = "retention.windows is longer than retention.incidents; windows are removed "
@@ -423,8 +414,14 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 				     "neither an http:// nor an https:// URL with a host");
 	else if (s->fleet.alive_ns > s->fleet.forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";
-	else
-		return tls_settings_check(&s->tls, "nng.listen", s->nng_listen, why, why_bytes);
+	if (!bad && !*s->http.listen)
+		return config_refuse(why, why_bytes, "http.listen", "", "not ADDRESS:PORT");
+	if (!bad)
+		return http_server_check(&s->http, false, why, why_bytes) ||
+			       tls_settings_check(&s->tls, "nng.listen", s->nng_listen, why,
+						  why_bytes)
+			   ? -EINVAL
+			   : 0;
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }
@@ -507,7 +504,7 @@ int main(int argc, char **argv)
 	err = start(&a);
 	if (!err) {
 		log_info("start", "nng=%s http=%s store=%s", a.settings.nng_listen,
-			 a.settings.http_listen, a.settings.store_dir);
+			 a.settings.http.listen, a.settings.store_dir);
 		service_ready();
 		err = loop_run(a.loop);
 	}

@@ -6,6 +6,7 @@
 
 #include "base/text/jsonget.h"
 #include "base/order.h"
+#include "cli/client/access.h"
 #include "cli/paths.h"
 #include "render/incident_text.h"
 #include "render/term.h"
@@ -15,10 +16,12 @@
 
 int commands_aggregator(const struct options *o, struct client *c)
 {
-	if (!client_init_url(c, o->url))
+	char why[1024] = "";
+
+	if (!access_client(c, o->url, why, sizeof(why)))
 		return 0;
-	fprintf(stderr, "sysom: %s %s: expected http://HOST:PORT or https://HOST:PORT\n",
-		o->url == getenv("SYSOM_URL") ? "SYSOM_URL" : "--url", o->url);
+	if (*why)
+		fprintf(stderr, "sysom: %s\n", why);
 	return EXIT_USAGE;
 }
 
@@ -53,7 +56,8 @@ int commands_complain(const char *what, const struct client_error *e)
 {
 	fprintf(stderr, "sysom%s%s: %s%s%s\n", *what ? " " : "", what,
 		term_safe(e->why, TERM_COLUMNS_MAX), *e->remedy ? "; " : "", e->remedy);
-	return e->status / 100 == 4 ? EXIT_NOTHING : EXIT_FAILED;
+	return e->status / 100 == 4 && e->status != 401 && e->status != 403 ? EXIT_NOTHING
+									    : EXIT_FAILED;
 }
 
 const char *commands_word(const json_t *o, const char *key)

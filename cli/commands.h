@@ -3,7 +3,7 @@
 #ifndef SYSOM_CLI_COMMANDS_H
 #define SYSOM_CLI_COMMANDS_H
 
-#include "cli/client.h"
+#include "cli/client/client.h"
 #include "cli/options.h"
 
 /* The program's arguments, which front.c passes to sysom-full. */

@@ -2,7 +2,7 @@
 LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
-cli_SRCS := $(call in,cli,client cmd_control cmd_diff cmd_doctor cmd_flame cmd_incidents cmd_job \
+cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_diff cmd_doctor cmd_flame cmd_incidents cmd_job \
 		cmd_preload cmd_record cmd_replay cmd_report cmd_run cmd_status cmd_top cmd_trace cmd_verdict cmd_wait commands \
 		options paths run_as) \
 	$(call in,cli/text,intern outfile) \
@@ -28,7 +28,7 @@ $(PPROF_GEN).h: cli/profile.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PPROF_GEN).c: $(PPROF_GEN).h ;
 $(B)/obj/cli/profile/profile_flame.o: cli/flame.html
-cli_LDLIBS := -lcurl -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
+cli_LDLIBS := -lcurl -lgnutls -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
 # One recipe makes both files; the rule names the header.

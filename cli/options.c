@@ -23,7 +23,8 @@ struct option_def {
 
 static const struct option_def defs[] = {
     {OPTION_JSON, "json", 'j', NULL, "print JSON", AT(json)},
-    {OPTION_URL, "url", 'u', "URL", "the aggregator (SYSOM_URL; default http://127.0.0.1:9472)",
+    {OPTION_URL, "url", 'u', "URL",
+     "the aggregator (SYSOM_URL; else url of the settings file; else http://127.0.0.1:9472)",
      AT(url)},
     {OPTION_CONTROL, "control", 'c', "PATH",
      "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)", AT(control)},
@@ -164,8 +165,8 @@ static void set_defaults(struct options *o)
 {
 	memset(o, 0, sizeof(*o));
 	o->url = getenv("SYSOM_URL");
-	if (!o->url || !*o->url)
-		o->url = "http://127.0.0.1:9472";
+	if (o->url && !*o->url)
+		o->url = NULL;
 	o->limit = 20;
 	o->timeout_s = 60;
 }

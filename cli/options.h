@@ -35,7 +35,7 @@ enum option_bit {
 struct options {
 	int argc; /* positional arguments */
 	char **argv;
-	const char *url;     /* --url, SYSOM_URL, http://127.0.0.1:9472 */
+	const char *url;     /* --url, SYSOM_URL, or NULL: access.h decides */
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
 	const char *base;

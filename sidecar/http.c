@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * HTTP on the loop's own thread: the server's descriptor is one more source of the loop.
  * Handlers therefore see a consistent node and need no lock. There are two listeners. TCP only
- * reads. The Unix control socket also changes things; only root and sysomd's own user can open
- * it. */
+ * changes something with an admin token alone. On the Unix control socket each user changes the
+ * user's own ranks. */
 #include "sidecar/http.h"
 
 #include <errno.h>
@@ -19,12 +19,13 @@
 #include "base/daemon/service.h"
 #include "sidecar/node.h"
 #include "sidecar/process.h"
+#include "sidecar/requests.h"
 #include "sidecar/ship.h"
 #include "sidecar/status.h"
-#include "sidecar/viewer.h"
 
-#define HTTP_BODY_BYTES (4u << 20)
-#define HTTP_WAITING	16u
+#define HTTP_BODY_BYTES	  (4u << 20)
+#define HTTP_WAITING	  16u
+#define HTTP_WAITING_USER 4u /* of one user who is not root */
 /* Idle connections above HTTP_KEPT are closed. The difference leaves room for those still
  * closing. */
 #define HTTP_CONNECTIONS 96u
@@ -55,6 +56,8 @@ struct listener {
 struct http {
 	struct listener tcp, control;
 	struct http_hosts hosts;
+	struct http_access *access;
+	struct http_tls *tls; /* NULL: none */
 	struct http_counts counts;
 	struct waiting waiting[HTTP_WAITING];
 	ino_t control_inode;
@@ -78,6 +81,13 @@ static bool rank_argument(const struct http_query *q, int32_t *rank)
 	return true;
 }
 
+/* Whether the request is about this process: one that its sender may see. */
+static bool is_meant(const struct http_request *r, const struct process *p, const char *job,
+		     int32_t rank)
+{
+	return http_user_sees(&r->user, p->uid) && process_matches(p, job, rank);
+}
+
 /* Refuses a job name that jobs of several users have; the answer lists them. attached: count only
  * attached processes. True: refused. */
 static bool refuses_name(struct node *n, struct http_request *r, bool attached)
@@ -90,7 +100,7 @@ static bool refuses_name(struct node *n, struct http_request *r, bool attached)
 		const struct process *p = n->processes[i];
 
 		if (!p || (attached && p->state != PROCESS_ATTACHED) || !job || !*job ||
-		    !process_matches(p, job, INT32_MIN))
+		    !is_meant(r, p, job, INT32_MIN))
 			continue;
 		for (k = 0; k < count && strcmp(keys[k], p->id.job); k++)
 			;
@@ -180,6 +190,18 @@ static void answer_trace(struct node *n, struct waiting *w, struct http_answer *
 	buf_fini(&ranks);
 }
 
+/* For the log. */
+static void tell_trace(struct http_request *r, const struct waiting *w)
+{
+	const char *job = http_query_get(&r->query, "job"),
+		   *rank = http_query_get(&r->query, "rank");
+
+	snprintf(r->answer.change, sizeof(r->answer.change),
+		 "trace %s in %u processes: job %.100s, rank %.12s",
+		 w->wanted == RING_TRACE_ON ? "on" : "off", w->count, job ? job : "any",
+		 rank ? rank : "any");
+}
+
 /* The request that waits, if it does. */
 static struct waiting *waiting_of(struct node *n, const struct http_request *r)
 {
@@ -187,6 +209,19 @@ static struct waiting *waiting_of(struct node *n, const struct http_request *r)
 		if (n->http->waiting[i].request == r)
 			return &n->http->waiting[i];
 	return NULL;
+}
+
+/* So that no user keeps root from switching. */
+static bool waits_too_often(struct node *n, const struct http_request *r)
+{
+	uint32_t own = 0;
+
+	for (uint32_t i = 0; i < HTTP_WAITING; i++) {
+		const struct http_request *other = n->http->waiting[i].request;
+
+		own += other && other->user.has_uid && other->user.uid == r->user.uid;
+	}
+	return !r->user.all && own >= HTTP_WAITING_USER;
 }
 
 static bool on_trace(struct node *n, struct http_request *r)
@@ -198,6 +233,7 @@ static bool on_trace(struct node *n, struct http_request *r)
 
 	if (w) {
 		answer_trace(n, w, &r->answer);
+		tell_trace(r, w);
 		*w = (struct waiting){0};
 		return true;
 	}
@@ -210,7 +246,7 @@ static bool on_trace(struct node *n, struct http_request *r)
 	if (refuses_name(n, r, true))
 		return true;
 	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
-	w = waiting_of(n, NULL);
+	w = waits_too_often(n, r) ? NULL : waiting_of(n, NULL);
 	if (!w) {
 		http_answer_error(&r->answer, 503, "too many requests are waiting; try again");
 		return true;
@@ -222,7 +258,7 @@ static bool on_trace(struct node *n, struct http_request *r)
 		struct process *p = n->processes[i];
 		int64_t serial;
 
-		if (!p || p->state != PROCESS_ATTACHED || !process_matches(p, job, rank))
+		if (!p || p->state != PROCESS_ATTACHED || !is_meant(r, p, job, rank))
 			continue;
 		serial = process_command(p, kind);
 		if (serial < 0)
@@ -249,7 +285,7 @@ static bool on_capture(struct node *n, struct http_request *r)
 		   *job = http_query_get(&r->query, "job");
 	double seconds = text ? strtod(text, NULL) : 10;
 	uint64_t now_ns = clock_monotonic_ns(), back_ns;
-	uint32_t count = 0, failed = 0;
+	uint32_t count = 0, failed = 0, bounded = 0;
 	int32_t rank;
 
 	if (!rank_argument(&r->query, &rank) || !(seconds > 0) || seconds > 3600) {
@@ -263,27 +299,51 @@ static bool on_capture(struct node *n, struct http_request *r)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 
-		if (!p || !process_matches(p, job, rank))
+		if (!p || !is_meant(r, p, job, rank))
 			continue;
+		/* the spool is everybody's, so users share it as the aggregator's requests do */
+		if (!r->user.all && !requests_allowed(p, now_ns)) {
+			bounded++;
+			continue;
+		}
 		if (ship_range(p, WINDOW_MANUAL, now_ns > back_ns ? now_ns - back_ns : 0, now_ns,
 			       NULL))
 			failed++;
 		else
 			count++;
 	}
+	if (!count && bounded) {
+		http_answer_error(&r->answer, 429,
+				  "too many windows of this rank within a minute; try again later");
+		return true;
+	}
 	r->answer.status = count ? 200 : failed ? 500 : 404;
+	if (count)
+		snprintf(r->answer.change, sizeof(r->answer.change),
+			 "capture of %g s in %u windows: job %.100s, rank %d", seconds, count,
+			 job ? job : "any", rank);
 	buf_printf(&r->answer.body, "{\"windows\":%u,\"failed\":%u}\n", count, failed);
 	return true;
 }
 
 /* ---- requests ---- */
 
-static void metrics(struct node *n, const struct viewer *v, struct buf *b)
+static void metrics(struct node *n, const struct http_user *user, struct buf *b)
 {
-	status_metrics(n, v, b);
+	status_metrics(n, user, b);
 	prometheus_counter(b, "sysom_http_foreign_host_total",
 			   "HTTP requests refused because of their Host header.",
 			   atomic_load(&n->http->counts.foreign_host));
+	prometheus_counter(b, "sysom_http_no_token_total",
+			   "HTTP requests refused because they had no valid token.",
+			   atomic_load(&n->http->counts.no_token));
+	prometheus_counter(b, "sysom_http_no_role_total",
+			   "HTTP requests refused because the sender's role is another.",
+			   atomic_load(&n->http->counts.no_role));
+	if (n->http->tls)
+		prometheus_gauge(b, "sysom_http_certificate_expires_seconds",
+				 "When the HTTP server's certificate expires, since 1970.",
+				 (double)http_tls_expires_unix_s(n->http->tls));
 	prometheus_counter(b, "sysom_http_evicted_total",
 			   "HTTP connections closed to make room for others.",
 			   atomic_load(&n->http->counts.evicted));
@@ -297,20 +357,14 @@ static bool on_health(struct node *n, struct http_request *r)
 
 static bool on_metrics(struct node *n, struct http_request *r)
 {
-	struct viewer v;
-
-	viewer_of(&v, r->fd, n->settings.http_see_all);
 	r->answer.type = PROMETHEUS_TYPE;
-	metrics(n, &v, &r->answer.body);
+	metrics(n, &r->user, &r->answer.body);
 	return true;
 }
 
 static bool on_status(struct node *n, struct http_request *r)
 {
-	struct viewer v;
-
-	viewer_of(&v, r->fd, n->settings.http_see_all);
-	status_json(n, &v, &r->answer.body);
+	status_json(n, &r->user, &r->answer.body);
 	return true;
 }
 
@@ -324,6 +378,15 @@ static const struct route {
     {"/api/v1/capture", true, on_capture},
 };
 
+/* On the control socket each user changes the user's own ranks. A web page can make a browser POST to
+ * a TCP port, so that takes a token there. */
+static unsigned needs(void *arg, const struct http_request *r)
+{
+	const struct listener *l = arg;
+
+	return r->get || l->control ? HTTP_ROLE_READ : HTTP_ROLE_ADMIN;
+}
+
 static bool on_begin(void *arg, struct http_request *r)
 {
 	const struct listener *l = arg;
@@ -333,8 +396,9 @@ static bool on_begin(void *arg, struct http_request *r)
 		return true;
 	if (strcmp(r->method, "POST"))
 		http_answer_error(&r->answer, 405, "the method is neither GET nor POST");
-	else if (!l->control)
-		http_answer_error(&r->answer, 403, "POST works on the control socket only");
+	else if (!l->control && !r->user.bearer)
+		http_answer_error(&r->answer, 403,
+				  "POST works on the control socket, or with a token");
 	else
 		return true;
 	return false;
@@ -366,7 +430,8 @@ static void on_end(void *arg, struct http_request *r)
 		*w = (struct waiting){0};
 }
 
-static const struct http_handlers handlers = {.begin = on_begin,
+static const struct http_handlers handlers = {.needs = needs,
+					      .begin = on_begin,
 					      .body = on_body,
 					      .finish = on_finish,
 					      .end = on_end,
@@ -410,6 +475,8 @@ static int start(struct node *n, struct listener *l, int fd, bool control)
 	const struct http_server_config c = {.program = "sysomd",
 					     .hosts = control ? NULL : &n->http->hosts,
 					     .counts = &n->http->counts,
+					     .access = n->http->access,
+					     .tls = control ? NULL : n->http->tls,
 					     .connections_max = HTTP_CONNECTIONS,
 					     .connections_kept = HTTP_KEPT,
 					     .connection_bytes = 16384,
@@ -426,25 +493,33 @@ static int start(struct node *n, struct listener *l, int fd, bool control)
 
 int http_open(struct node *n)
 {
+	const struct http_settings *s = &n->settings.http;
+	char why[512] = "";
 	int fd, err;
 
 	n->http = calloc(1, sizeof(*n->http));
 	if (!n->http)
 		return -ENOMEM;
-	err = http_hosts_init(&n->http->hosts, n->settings.http_listen, n->settings.http_hosts);
-	if (err)
+	err = http_hosts_init(&n->http->hosts, s->listen, s->hosts);
+	if (!err)
+		err = http_access_open(&n->http->access, s, true, why, sizeof(why));
+	if (!err && *s->certificate)
+		err = http_tls_open(&n->http->tls, s->certificate, s->key, why, sizeof(why));
+	if (err) {
+		log_error("http", "why=\"%s\"", *why ? why : strerror(-err));
 		return err;
-	if (n->settings.http_listen[0]) {
-		fd = http_server_listen(n->settings.http_listen);
+	}
+	if (s->listen[0]) {
+		fd = http_server_listen(s->listen);
 		err = fd < 0 ? fd : start(n, &n->http->tcp, fd, false);
 		if (err) {
-			log_error("http", "%s: %s%s", n->settings.http_listen, strerror(-err),
+			log_error("http", "%s: %s%s", s->listen, strerror(-err),
 				  err == -EADDRINUSE ? "; use --http-listen for another address"
 						     : "");
 			return err;
 		}
 	}
-	fd = service_listen(n->settings.control_path, SOCK_STREAM, 0077, &n->http->control_inode);
+	fd = service_listen(n->settings.control_path, SOCK_STREAM, 0, &n->http->control_inode);
 	err = fd < 0 ? fd : start(n, &n->http->control, fd, true);
 	if (err)
 		log_error("control", "%s: %s%s", n->settings.control_path, strerror(-err),
@@ -466,6 +541,8 @@ void http_close(struct node *n)
 	loop_source_close(n->http->control.source);
 	http_server_close(n->http->tcp.server);
 	http_server_close(n->http->control.server);
+	http_tls_close(n->http->tls);
+	http_access_close(n->http->access);
 	service_unlisten(n->settings.control_path, n->http->control_inode);
 	free(n->http);
 	n->http = NULL;

@@ -196,7 +196,7 @@ static struct task *kept_for(struct requests *k, const struct task *t)
 	return NULL;
 }
 
-static bool take_token(struct process *p, uint64_t now_ns)
+bool requests_allowed(struct process *p, uint64_t now_ns)
 {
 	struct anomaly_bucket *b = &p->asked;
 
@@ -239,7 +239,7 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 		return false;
 	if (!p) {
 		k->stats.nobody++;
-	} else if (!take_token(p, now_ns)) {
+	} else if (!requests_allowed(p, now_ns)) {
 		k->stats.windows_bounded++;
 	} else {
 		held = oldest_record_ns(n) > t->begin_ns || oldest_step_ns(p->rank) > t->begin_ns

@@ -13,6 +13,7 @@
 #define REQUESTS_ASKED_BURST 4.0
 
 struct node;
+struct process;
 struct requests; /* opaque */
 
 struct requests_stats {
@@ -30,6 +31,8 @@ void requests_close(struct node *n);
 void requests_take(void *arg, const struct wire_command *c);
 /* Carries out due requests, at most one window per call. */
 void requests_tend(struct node *n, uint64_t now_ns);
+/* Takes one window of the rank's share (window.asked_per_minute). */
+bool requests_allowed(struct process *p, uint64_t now_ns);
 void requests_stats_get(const struct node *n, struct requests_stats *out);
 
 #endif

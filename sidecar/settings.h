@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/http/http_hosts.h"
+#include "base/http/http_settings.h"
 #include "wire/codec.h"
 #include "wire/link/tls_settings.h"
 
@@ -16,8 +16,7 @@
 struct settings {
 	char socket_path[NODE_PATH_BYTES], control_path[NODE_PATH_BYTES],
 	    state_dir[NODE_PATH_BYTES];
-	char http_listen[NODE_PATH_BYTES], http_hosts[HTTP_HOSTS_BYTES],
-	    http_see_all[NODE_PATH_BYTES];
+	struct http_settings http;
 	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	struct tls_settings tls;
 	char tls_name[NODE_PATH_BYTES];
@@ -41,7 +40,8 @@ struct settings {
 	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
 	bool sampler_off_cpu, sampler_python, sampler_all, sampler_wide;
 	/* symbol files for the aggregator */
-	char uplink_http[NODE_PATH_BYTES];
+	char uplink_http[NODE_PATH_BYTES], uplink_http_ca[NODE_PATH_BYTES],
+	    uplink_http_token[NODE_PATH_BYTES];
 	uint64_t symbols_rate, symbols_per_day;
 	bool symbols_offer;
 	/* OS signals */

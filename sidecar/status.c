@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/http/http_user.h"
 #include "base/http/prometheus.h"
 #include "base/text/json_text.h"
 #include "base/version.h"
@@ -16,7 +17,6 @@
 #include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
 #include "sidecar/stacks/symbol_offer.h"
-#include "sidecar/viewer.h"
 #include "wire/codec.h"
 
 static const char *trace_name(uint32_t state)
@@ -276,7 +276,7 @@ static void json_sampler(const struct node *n, struct buf *b)
 		   (unsigned long long)st.kept_bytes, (double)st.kept_ns * 1e-9);
 }
 
-void status_json(struct node *n, const struct viewer *v, struct buf *b)
+void status_json(struct node *n, const struct http_user *user, struct buf *b)
 {
 	uint32_t hidden = 0;
 	struct uplink_stats us;
@@ -297,7 +297,7 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		if (!n->processes[i])
 			continue;
-		if (!viewer_sees(v, n->processes[i]->uid)) {
+		if (!http_user_sees(user, n->processes[i]->uid)) {
 			hidden++;
 			continue;
 		}
@@ -317,7 +317,7 @@ void status_json(struct node *n, const struct viewer *v, struct buf *b)
 	json_sampler(n, b);
 	json_readers(n, b);
 	os_node_json(n, b);
-	gpu_node_json(n, v, b);
+	gpu_node_json(n, user, b);
 	status_compare_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
@@ -460,7 +460,7 @@ static void metric_loss(void *arg, const char *cause, uint64_t count)
 		rank_sample(l->b, "sysom_rank_lost_total", (double)count, l->p, cause);
 }
 
-static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
+static void rank_series(struct node *n, const struct http_user *user, struct buf *b)
 {
 	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
@@ -470,7 +470,7 @@ static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 			const struct process *p = n->processes[i];
 
 			/* Skip ended ranks: a rank that attached again would appear twice. */
-			if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid))
+			if (!p || p->state == PROCESS_GONE || !http_user_sees(user, p->uid))
 				continue;
 			rank_sample(b, m->name, m->value(p), p, NULL);
 		}
@@ -480,7 +480,7 @@ static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct loss_arg l = {b, n->processes[i]};
 
-		if (l.p && l.p->state != PROCESS_GONE && viewer_sees(v, l.p->uid))
+		if (l.p && l.p->state != PROCESS_GONE && http_user_sees(user, l.p->uid))
 			process_losses(l.p, metric_loss, &l);
 	}
 }
@@ -620,7 +620,7 @@ static void attach_series(struct node *n, struct buf *b)
 			   (double)n->admission.rests);
 }
 
-void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
+void status_metrics(struct node *n, const struct http_user *user, struct buf *b)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
 	struct recorder_stats rs;
@@ -631,7 +631,7 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	keep_stats_get(n->keep, &ks);
 	canary_totals(n->analysis.canary, &stalls, &stalled_ns);
 	prometheus_build_info(b, WIRE_VERSION);
-	rank_series(n, v, b);
+	rank_series(n, user, b);
 	uplink_series(n, b);
 	offer_series(n, b);
 	sampler_series(n, b);

@@ -9,11 +9,11 @@
 #include "base/buf.h"
 
 struct node;
-struct viewer;
+struct http_user;
 
-/* With the ranks that the viewer may see, and the number of the others. */
-void status_json(struct node *n, const struct viewer *v, struct buf *out);
-void status_metrics(struct node *n, const struct viewer *v, struct buf *out);
+/* With the ranks that the user may see, and the number of the others. */
+void status_json(struct node *n, const struct http_user *user, struct buf *out);
+void status_metrics(struct node *n, const struct http_user *user, struct buf *out);
 /* status_compare.c: beats, sketches, peers, commands */
 void status_compare_json(struct node *n, struct buf *out);
 void status_compare_metrics(struct node *n, struct buf *out);

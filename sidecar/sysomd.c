@@ -22,11 +22,12 @@
 #include "base/check.h"
 #include "base/daemon/config.h"
 #include "base/daemon/dirs.h"
-#include "base/http/http_server.h"
 #include "base/daemon/log.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
+#include "base/http/http_address.h"
+#include "base/http/http_server.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/http.h"
@@ -64,19 +65,17 @@ static const struct config_key keys[] = {
     KEY(node_name, "node.name", CONFIG_STRING, "", "name of this node; empty: the host name"),
     KEY(log_level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
-    KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
-	"ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
-    KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
-	"host names that clients may use for this server, comma-separated; IP addresses and "
-	"localhost always work"),
-    KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
-	"uids that may see the ranks of all users over HTTP, comma-separated (for example that "
-	"of Prometheus); *: any client"),
+    HTTP_SETTINGS_KEYS(struct settings, http, "127.0.0.1:9470",
+		       "ADDRESS:PORT of /metrics, /healthz and /api/v1/status; empty: no server"),
     KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	"address of the aggregator; empty: windows stay in the spool"),
     KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
 	"the aggregator's HTTP URL, for symbol files; empty: port 9472 if uplink.url has "
 	"port 9471, else none"),
+    KEY(uplink_http_ca, "uplink.http_ca", CONFIG_STRING, "",
+	"PEM file of the certificates that may sign the one at uplink.http; empty: the system's"),
+    KEY(uplink_http_token, "uplink.http_token", CONFIG_STRING, "",
+	"file with the upload token for uplink.http, mode 0640 or less"),
     KEY(tls_name, "tls.name", CONFIG_STRING, "",
 	"name that the aggregator's certificate must have; empty: the host of uplink.url"),
     TLS_SETTINGS(KEY, tls),
@@ -524,6 +523,8 @@ static void open_offer(struct node *n)
 	char url[NODE_PATH_BYTES];
 	struct symbol_offer_config c = {.url = url,
 					.proc_root = n->settings.proc_root,
+					.ca = n->settings.uplink_http_ca,
+					.token_file = n->settings.uplink_http_token,
 					.reader = n->reader,
 					.bytes_per_s = n->settings.symbols_rate,
 					.bytes_per_day = n->settings.symbols_per_day};
@@ -656,17 +657,11 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
 	const char *bad = NULL;
-	struct http_hosts hosts;
 
 	if (s->persist_n > s->persist_m)
 		bad = "roofline.persist_n is larger than roofline.persist_m";
 	else if (s->learn_min > s->learn_max)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
-	else if (*s->http_listen && !http_server_is_address(s->http_listen))
-		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
-				     "not ADDRESS:PORT, port 0 to 65535");
-	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
-		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (*s->uplink_url && !config_is_socket_url(s->uplink_url, true))
 		return config_refuse(why, why_bytes, "uplink.url", s->uplink_url,
 				     "not tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH");
@@ -674,8 +669,15 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		 strncmp(s->uplink_http, "https://", 8))
 		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
 				     "not an http:// or https:// URL");
-	else
-		return tls_settings_check(&s->tls, "uplink.url", s->uplink_url, why, why_bytes);
+	else if (*s->uplink_http_token && !http_address_keeps_token(s->uplink_http))
+		bad = "uplink.http_token needs an uplink.http that is https://, or http:// on "
+		      "loopback, so that nobody on the network reads the token";
+	if (!bad)
+		return http_server_check(&s->http, true, why, why_bytes) ||
+			       tls_settings_check(&s->tls, "uplink.url", s->uplink_url, why,
+						  why_bytes)
+			   ? -EINVAL
+			   : 0;
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }
@@ -714,7 +716,7 @@ int main(int argc, char **argv)
 		err = daemon_open(&d);
 	if (!err) {
 		log_info("start", "socket=%s control=%s http=%s uplink=%s state=%s", s->socket_path,
-			 s->control_path, s->http_listen, s->uplink_url, s->state_dir);
+			 s->control_path, s->http.listen, s->uplink_url, s->state_dir);
 		service_ready();
 		err = loop_run(d.node.loop);
 		if (!err)

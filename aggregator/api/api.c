@@ -20,9 +20,13 @@
 #define TIMEOUT_S	 15
 #define SEND_BYTES	 (64u << 10)
 
+#define UPLOADS "/api/v1/symbols/uploads"
+
 struct api {
 	struct http_server *server;
 	struct http_hosts hosts;
+	struct http_access *access;
+	struct http_tls *tls;
 	struct api_sources sources;
 	struct store *readers[LIMIT_API_WORKERS]; /* of the pool's threads */
 	struct api_pool *pool;
@@ -34,6 +38,13 @@ struct question {
 	struct api_job job;	     /* first member; GET and HEAD */
 	struct api_request *symbols; /* a request with a body */
 };
+
+/* Symbol files are for nodes; what else has a body asks only. */
+static unsigned needs(void *arg, const struct http_request *r)
+{
+	(void)arg;
+	return strncmp(r->query.path, "/api/v1/symbols/", 16) ? HTTP_ROLE_READ : HTTP_ROLE_UPLOAD;
+}
 
 static bool on_begin(void *arg, struct http_request *r)
 {
@@ -85,6 +96,11 @@ static bool on_finish(void *arg, struct http_request *r)
 	if (r->get)
 		return on_get(arg, r);
 	r->answer.status = api_symbols_answer(q->symbols, &r->answer.body);
+	/* An upload's begin, last piece (not 202) and end are changes; questions have a body too. */
+	if (!strncmp(r->query.path, UPLOADS, strlen(UPLOADS)) && r->answer.status / 100 == 2 &&
+	    r->answer.status != MHD_HTTP_ACCEPTED)
+		snprintf(r->answer.change, sizeof(r->answer.change), "%s %.100s", r->method,
+			 r->query.path);
 	return r->answer.status;
 }
 
@@ -96,7 +112,8 @@ static void on_end(void *arg, struct http_request *r)
 		api_symbols_forget(q->symbols);
 }
 
-static const struct http_handlers handlers = {.begin = on_begin,
+static const struct http_handlers handlers = {.needs = needs,
+					      .begin = on_begin,
 					      .body = on_body,
 					      .finish = on_finish,
 					      .end = on_end,
@@ -134,6 +151,8 @@ static int open_server(struct api *a, const char *listen)
 	const struct http_server_config c = {.program = "sysom-aggregator",
 					     .hosts = &a->hosts,
 					     .counts = &a->counts.server,
+					     .access = a->access,
+					     .tls = a->tls,
 					     .own_thread = true,
 					     .connections_max = CONNECTIONS_MAX,
 					     .connections_kept = CONNECTIONS_KEPT,
@@ -148,21 +167,27 @@ static int open_server(struct api *a, const char *listen)
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources)
 {
 	struct api *a = calloc(1, sizeof(*a));
+	const struct http_settings *s = config->http;
+	char why[512] = "";
 	int err;
 
 	if (!a)
 		return -ENOMEM;
 	a->sources = *sources;
 	a->sources.http = &a->counts;
-	err = http_hosts_init(&a->hosts, config->listen, config->hosts);
+	err = http_hosts_init(&a->hosts, s->listen, s->hosts);
+	if (!err)
+		err = http_access_open(&a->access, s, false, why, sizeof(why));
+	if (!err && *s->certificate)
+		err = http_tls_open(&a->tls, s->certificate, s->key, why, sizeof(why));
 	if (!err)
 		err = api_symbols_open(&a->sources.symbols, config->symbols);
 	if (!err)
 		err = open_pool(a, config->store_dir);
 	if (!err)
-		err = open_server(a, config->listen);
+		err = open_server(a, s->listen);
 	if (err) {
-		log_error("listen", "http=%s why=\"%s\"", config->listen, strerror(-err));
+		log_error("listen", "http=%s why=\"%s\"", s->listen, *why ? why : strerror(-err));
 		api_close(a);
 		return err;
 	}
@@ -177,6 +202,8 @@ void api_close(struct api *a)
 	api_symbols_stop(a->sources.symbols);
 	api_pool_stop(a->pool);
 	http_server_close(a->server);
+	http_tls_close(a->tls);
+	http_access_close(a->access);
 	api_pool_close(a->pool);
 	for (uint32_t i = 0; i < LIMIT_API_WORKERS; i++)
 		store_close(a->readers[i]);

@@ -2,7 +2,8 @@
  * api.h - the HTTP server: JSON API of docs/INTERFACES.md, /metrics, /healthz. Read-only, except
  * for symbols (aggregator/api/api_symbols.h).
  * Trust: clients are hostile. Connections, memory, parameters, answers and waiting requests are
- * bounded, and time out. Requests with an unknown Host are refused (base/http/http_hosts.h).
+ * bounded, and time out. Requests with an unknown Host, and of senders without rights, are refused
+ * (base/http/http_server.h).
  * Methods other than GET and HEAD are refused before their body is read, unless the path accepts a
  * body.
  * Threads: libmicrohttpd's and the workers (api_pool.h); open and close from the main thread. */
@@ -11,13 +12,12 @@
 
 #include "aggregator/api/api_route.h"
 #include "aggregator/symbols.h"
-#include "base/http/http_hosts.h"
+#include "base/http/http_settings.h"
 
 struct api;
 
 struct api_config {
-	const char *listen; /* base/http/http_server.h */
-	const char *hosts;  /* further Host names to accept (base/http/http_hosts.h) */
+	const struct http_settings *http; /* borrowed */
 	const char *store_dir;
 	struct symbols *symbols; /* borrowed; NULL: there is no Build-ID directory */
 };

@@ -195,7 +195,8 @@ static void metrics_http(const struct api_counts *c, struct buf *b)
 	PROMETHEUS_BY(b, "sysom_aggregator_http_refused_total", "counter",
 		      "Requests refused before they were read, by reason.", "reason",
 		      {"host", atomic_load(&c->server.foreign_host)},
-		      {"busy", atomic_load(&c->busy)});
+		      {"token", atomic_load(&c->server.no_token)},
+		      {"role", atomic_load(&c->server.no_role)}, {"busy", atomic_load(&c->busy)});
 	prometheus_counter(b, "sysom_aggregator_http_evicted_total",
 			   "HTTP connections closed to make room for others.",
 			   atomic_load(&c->server.evicted));

@@ -354,6 +354,23 @@ static int read_file(struct reader *r, bool required)
 	return r->errors ? -1 : 0;
 }
 
+int config_read_text(void *into, const struct config_key *keys, size_t key_count, const char *path,
+		     const char *text, size_t bytes)
+{
+	struct reader r = {.path = path, .into = into, .keys = keys, .key_count = key_count};
+	yaml_parser_t parser;
+	char why[256];
+
+	for (size_t i = 0; i < key_count; i++)
+		config_set(into, &keys[i], keys[i].initial, why, sizeof(why));
+	if (!yaml_parser_initialize(&parser))
+		return -ENOMEM;
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+	read_events(&r, &parser);
+	yaml_parser_delete(&parser);
+	return r.errors ? -EINVAL : 0;
+}
+
 /* "ring.lane_count" -> "SYSOM_RING_LANE_COUNT" or "--ring-lane-count" */
 static void derive(const char *key, const char *prefix, bool upper, char *out, size_t bytes)
 {

@@ -68,6 +68,10 @@ bool config_is_socket_url(const char *text, bool needs_host);
 /* Sets one value, as from a file. 0, or -EINVAL with the reason in `why`. */
 int config_set(void *into, const struct config_key *key, const char *text, char *why,
 	       size_t why_bytes);
+/* Fills *into from the initial values and the text of one file alone. 0, or -EINVAL after messages
+ * that name `path` and the line. */
+int config_read_text(void *into, const struct config_key *keys, size_t key_count, const char *path,
+		     const char *text, size_t bytes);
 /* Prints the commented default file. */
 void config_print(FILE *to, const void *values, const struct config_key *keys, size_t key_count);
 

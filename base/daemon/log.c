@@ -14,7 +14,7 @@
 
 static const char *log_program = "sysom";
 static enum log_level log_threshold = LOG_INFO;
-static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static const char *const level_names[] = {"error", "warn", "info", "debug", "audit"};
 
 void log_init(const char *program, enum log_level level)
 {
@@ -33,7 +33,7 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 	va_list ap;
 	size_t n;
 
-	if (level > log_threshold)
+	if (level > log_threshold && level != LOG_AUDIT)
 		return;
 	/* A race between threads miscounts by one or two lines, which is harmless. */
 	if (site && site->second != second) {

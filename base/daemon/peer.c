@@ -5,10 +5,12 @@
  * two addresses. */
 #include "base/daemon/peer.h"
 
+#include <arpa/inet.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -113,19 +115,52 @@ bool peer_user(int sock, uid_t *uid)
 	return true;
 }
 
+static bool is_loopback(const union peer_address *a)
+{
+	if (a->any.ss_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+	return a->any.ss_family == AF_INET &&
+	       ntohl(a->v4.sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
+bool peer_is_loopback(int sock)
+{
+	union peer_address peer, own;
+	socklen_t bytes = sizeof(own);
+
+	if (!getsockname(sock, (struct sockaddr *)&own, &bytes) && own.any.ss_family == AF_UNIX)
+		return true;
+	return tcp_ends(sock, &peer, &own) && is_loopback(&peer);
+}
+
+void peer_text(int sock, char out[PEER_TEXT_BYTES])
+{
+	union peer_address peer, own;
+	char text[INET6_ADDRSTRLEN] = "";
+
+	if (!tcp_ends(sock, &peer, &own)) {
+		strcpy(out, "unix");
+		return;
+	}
+	if (peer.any.ss_family == AF_INET)
+		inet_ntop(AF_INET, &peer.v4.sin_addr, text, sizeof(text));
+	else
+		inet_ntop(AF_INET6, &peer.v6.sin6_addr, text, sizeof(text));
+	snprintf(out, PEER_TEXT_BYTES, peer.any.ss_family == AF_INET ? "%s:%u" : "[%s]:%u", text,
+		 ntohs(peer.v4.sin_port)); /* at the same place in both */
+}
+
 static void by_address(struct peer_key *k, const union peer_address *peer)
 {
 	k->kind = peer->any.ss_family;
 	k->value = 0;
-	if (k->kind == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&peer->v6.sin6_addr)) {
+	if (is_loopback(peer)) {
 		k->kind = AF_INET;
 		k->value = IN_LOOPBACKNET;
 	} else if (k->kind == AF_INET6) {
 		memcpy(&k->value, &peer->v6.sin6_addr, sizeof(k->value));
 	} else if (k->kind == AF_INET) {
 		k->value = ntohl(peer->v4.sin_addr.s_addr);
-		if (k->value >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET)
-			k->value = IN_LOOPBACKNET;
 	}
 }
 

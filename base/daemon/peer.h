@@ -21,6 +21,12 @@ union peer_address {
 
 /* sock: a connected Unix or TCP socket. False: not known. */
 bool peer_user(int sock, uid_t *uid);
+/* Whether both ends are on this machine by their addresses alone: loopback, or a Unix socket. */
+bool peer_is_loopback(int sock);
+
+#define PEER_TEXT_BYTES 64u
+/* ADDRESS:PORT of the other end, or "unix", for people. */
+void peer_text(int sock, char out[PEER_TEXT_BYTES]);
 
 #define PEER_USER 256u /* not an address family */
 #define PEER_NAME 257u /* of a certificate; value: its keyed hash */

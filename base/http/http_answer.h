@@ -6,11 +6,14 @@
 
 #include "base/buf.h"
 
+#define HTTP_CHANGE_BYTES 256u
+
 struct http_answer {
 	unsigned status;   /* 200 unless a handler sets another */
 	const char *type;  /* application/json unless a handler sets another */
 	const char *allow; /* the path's methods, which a 405 names */
 	struct buf body;
+	char change[HTTP_CHANGE_BYTES]; /* what the request changed, for the log; "": nothing */
 };
 
 /* The body has at most so many bytes. */

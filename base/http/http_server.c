@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,11 @@
 #include "base/http/idle.h"
 #include "base/daemon/log.h"
 #include "base/daemon/peer.h"
+#include "base/http/http_address.h"
 #include "base/text/text.h"
 
 #define TURNS 8
+#define REALM "sysom"
 
 struct http_server {
 	struct http_server_config config;
@@ -33,6 +36,29 @@ static int connection_fd(struct MHD_Connection *c)
 	return info ? info->connect_fd : -1;
 }
 
+/* One line per change: who, from where, what. Quotes in a job's name must not end a value. */
+static void audit(const struct http_request *r)
+{
+	char what[HTTP_CHANGE_BYTES], from[PEER_TEXT_BYTES];
+
+	text_copy(what, sizeof(what), r->answer.change);
+	for (char *p = what; *p; p++)
+		if (*p == '"' || *p == '\\')
+			*p = '?';
+	peer_text(r->fd, from);
+	log_audit("change", "who=\"%s\" role=%s from=%s what=\"%s\" status=%u", r->user.name,
+		  http_user_role_name(r->user.roles), from, what, r->answer.status);
+}
+
+/* Bearer for programs; Basic because browsers ask people for it. */
+static void add_challenge(struct MHD_Response *response)
+{
+	MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+				"Bearer realm=\"" REALM "\"");
+	MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+				"Basic realm=\"" REALM "\", charset=\"UTF-8\"");
+}
+
 static enum MHD_Result send_answer(struct http_request *r)
 {
 	struct http_answer *a = &r->answer;
@@ -44,6 +70,8 @@ static enum MHD_Result send_answer(struct http_request *r)
 		http_answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR,
 				  "the answer does not fit into memory");
 	atomic_fetch_add(&s->config.counts->by_class[a->status / 100 % 6], 1);
+	if (*a->change)
+		audit(r);
 	response = MHD_create_response_from_buffer(
 	    a->body.bytes, a->body.data ? a->body.data : (void *)"",
 	    a->body.data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
@@ -57,6 +85,8 @@ static enum MHD_Result send_answer(struct http_request *r)
 				"default-src 'none'; style-src 'unsafe-inline'");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, a->allow);
+	if (a->status == MHD_HTTP_UNAUTHORIZED)
+		add_challenge(response);
 	if (a->status == MHD_HTTP_SERVICE_UNAVAILABLE)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	ok = MHD_queue_response(r->connection, a->status, response);
@@ -109,6 +139,74 @@ static enum MHD_Result on_argument(void *arg, enum MHD_ValueKind kind, const cha
 	return MHD_YES;
 }
 
+static const char *header(struct MHD_Connection *c, const char *name)
+{
+	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* A browser sends a password that it has learnt with requests that other sites' pages make it send.
+ * So a password does for reading alone. */
+static unsigned identify(struct http_request *r, const char **why)
+{
+	struct MHD_Connection *c = r->connection;
+	const char *authorization = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
+	struct http_sender from = {.sock = r->fd,
+				   .forwarded = header(c, "Forwarded") || header(c, "Via") ||
+						header(c, "X-Forwarded-For")};
+	char *name = NULL, *password = NULL;
+	unsigned status;
+
+	if (http_query_get(&r->query, "token") || http_query_get(&r->query, "access_token")) {
+		*why = "a token in a URL ends in logs and histories; send it in the header "
+		       "Authorization";
+		return MHD_HTTP_BAD_REQUEST;
+	}
+	if (authorization && !strncasecmp(authorization, "Bearer ", 7)) {
+		from.token = authorization + 7 + strspn(authorization + 7, " ");
+	} else if (authorization) {
+		name = MHD_basic_auth_get_username_password(c, &password);
+		from.token = password ? password : "";
+		from.basic = true;
+	}
+	status = http_access_user(r->server->config.access, &from, &r->user, why);
+	if (password)
+		explicit_bzero(password, strlen(password));
+	MHD_free(password);
+	MHD_free(name);
+	if (!status && from.basic && !r->get) {
+		*why = "a change needs the token in the header Authorization: Bearer TOKEN";
+		return MHD_HTTP_FORBIDDEN;
+	}
+	return status;
+}
+
+/* Refuses a sender without the rights that the path needs. */
+static bool is_allowed(struct http_request *r)
+{
+	struct http_server *s = r->server;
+	struct http_counts *counts = s->config.counts;
+	const char *why = "";
+	char text[256];
+	unsigned needs, status;
+
+	if (r->get && !strcmp(r->query.path, "/healthz"))
+		return true;
+	status = identify(r, &why);
+	if (status) {
+		atomic_fetch_add(&counts->no_token, 1);
+		http_answer_error(&r->answer, status, why);
+		return false;
+	}
+	needs = s->handlers->needs(s->arg, r);
+	if (!needs || (needs & r->user.roles))
+		return true;
+	atomic_fetch_add(&counts->no_role, 1);
+	snprintf(text, sizeof(text), "%s has the role %s, and this needs %s", r->user.name,
+		 http_user_role_name(r->user.roles), http_user_role_name(needs));
+	http_answer_error(&r->answer, MHD_HTTP_FORBIDDEN, text);
+	return false;
+}
+
 /* The headers of a request. */
 static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, const char *path,
 			     const char *method, void **state)
@@ -128,8 +226,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &r->query);
 	http_answer_init(&r->answer, s->handlers->answer_max_bytes);
 	if (s->config.hosts &&
-	    !http_hosts_allows(s->config.hosts, MHD_lookup_connection_value(
-						    c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
+	    !http_hosts_allows(s->config.hosts, header(c, MHD_HTTP_HEADER_HOST))) {
 		atomic_fetch_add(&s->config.counts->foreign_host, 1);
 		snprintf(
 		    why, sizeof(why),
@@ -138,7 +235,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 		http_answer_error(&r->answer, MHD_HTTP_MISDIRECTED_REQUEST, why);
 		return send_answer(r);
 	}
-	return s->handlers->begin(s->arg, r) ? MHD_YES : send_answer(r);
+	return is_allowed(r) && s->handlers->begin(s->arg, r) ? MHD_YES : send_answer(r);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *path,
@@ -175,39 +272,12 @@ void http_server_resume(struct http_request *r)
 
 const char *http_server_header(const struct http_request *r, const char *name)
 {
-	const char *v = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+	const char *v = header(r->connection, name);
 
 	return v ? v : "";
 }
 
 /* ---- listening ---- */
-
-/* The host goes to `host`; "" stands for all addresses. NULL: not HOST:PORT. */
-static const char *split(const char *listen, char host[256])
-{
-	const char *colon = strrchr(listen, ':');
-	size_t n = colon ? (size_t)(colon - listen) : 256;
-	char *end;
-	long port;
-
-	if (n >= 256)
-		return NULL;
-	port = strtol(colon + 1, &end, 10);
-	if (end == colon + 1 || *end || port < 0 || port > 65535)
-		return NULL;
-	if (n > 2 && listen[0] == '[' && colon[-1] == ']')
-		text_copy(host, n - 1, listen + 1);
-	else
-		text_copy(host, n + 1, listen);
-	return colon + 1;
-}
-
-bool http_server_is_address(const char *listen)
-{
-	char host[256];
-
-	return split(listen, host) && *host;
-}
 
 int http_server_listen(const char *listen_on)
 {
@@ -216,7 +286,7 @@ int http_server_listen(const char *listen_on)
 				       .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
 	struct addrinfo *ai;
 	char host[256];
-	const char *port = split(listen_on, host);
+	const char *port = http_address_split(listen_on, host);
 	int fd, on = 1, err;
 
 	if (!port || getaddrinfo(*host ? host : NULL, port, &hints, &ai))
@@ -247,24 +317,31 @@ __attribute__((format(printf, 2, 0))) static void on_mhd_log(void *arg, const ch
 int http_server_open(struct http_server **out, int fd, const struct http_server_config *config,
 		     const struct http_handlers *handlers, void *arg)
 {
+	const struct MHD_OptionItem tls[] = {
+	    {MHD_OPTION_HTTPS_PRIORITIES, 0, HTTP_TLS_PRIORITIES},
+	    {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, http_tls_retrieve()},
+	    {MHD_OPTION_END, 0, NULL}};
 	struct http_server *s = calloc(1, sizeof(*s));
 
 	if (!s) {
 		close(fd);
 		return -ENOMEM;
 	}
+	if (config->tls)
+		http_tls_use(config->tls);
 	s->config = *config;
 	s->handlers = handlers;
 	s->arg = arg;
 	idle_init(&s->idle, config->connections_kept);
 	s->daemon = MHD_start_daemon(
 	    (config->own_thread ? MHD_USE_EPOLL_INTERNAL_THREAD : MHD_USE_EPOLL) |
-		MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME,
+		(config->tls ? MHD_USE_TLS : 0) | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME,
 	    0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
 	    MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, config->connections_max,
 	    MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
 	    on_completed, s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)config->connection_bytes,
-	    MHD_OPTION_CONNECTION_TIMEOUT, config->timeout_s, MHD_OPTION_END);
+	    MHD_OPTION_CONNECTION_TIMEOUT, config->timeout_s, MHD_OPTION_ARRAY,
+	    config->tls ? tls : tls + 2, MHD_OPTION_END);
 	if (!s->daemon) {
 		close(fd);
 		free(s);
@@ -305,4 +382,44 @@ void http_server_run(struct http_server *s)
 		if (!http_server_is_due(s))
 			return;
 	}
+}
+
+/* ---- settings ---- */
+
+static int check_files(const struct http_settings *s, bool per_user, char *why, size_t why_bytes)
+{
+	struct http_access *access;
+	struct http_tls *tls = NULL;
+	int err = http_access_open(&access, s, per_user, why, why_bytes);
+
+	if (err)
+		return err;
+	if (*s->certificate)
+		err = http_tls_open(&tls, s->certificate, s->key, why, why_bytes);
+	http_tls_close(tls);
+	http_access_close(access);
+	return err;
+}
+
+int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes)
+{
+	const char *bad = NULL;
+	struct http_hosts hosts;
+
+	if (*s->listen && !http_address_is_valid(s->listen))
+		return config_refuse(why, why_bytes, "http.listen", s->listen,
+				     "not ADDRESS:PORT or NAME:PORT, port 0 to 65535");
+	if (http_hosts_init(&hosts, s->listen, s->hosts))
+		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
+	else if (!*s->certificate != !*s->key)
+		bad = "http.certificate and http.key need each other";
+	else if (*s->tokens && *s->listen && !*s->certificate && !s->insecure &&
+		 !http_address_is_loopback(s->listen))
+		bad = "http.tokens: tokens would cross the network readable; set "
+		      "http.certificate and http.key, or http.insecure where something else "
+		      "encrypts";
+	if (!bad)
+		return check_files(s, per_user, why, why_bytes);
+	snprintf(why, why_bytes, "%s", bad);
+	return -EINVAL;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * http_server.h - an HTTP server for untrusted clients, on libmicrohttpd. It bounds connections,
- * headers and time, refuses names of other sites (http_hosts.h), makes room for new clients
- * (idle.h) and sends answers. Its owner decides what a path means.
+ * http_server.h - an HTTP or HTTPS server for untrusted clients, on libmicrohttpd. It bounds
+ * connections, headers and time, refuses names of other sites (http_hosts.h) and clients without
+ * rights (http_access.h), makes room for new clients (idle.h), sends answers and logs each change
+ * that a request made. What a path means is its owner's. /healthz is for everybody.
  * Owns: its connections and requests. Threads: the one that runs it; resume from any. */
 #ifndef SYSOM_BASE_HTTP_HTTP_SERVER_H
 #define SYSOM_BASE_HTTP_HTTP_SERVER_H
@@ -10,9 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/http/http_access.h"
 #include "base/http/http_answer.h"
 #include "base/http/http_hosts.h"
 #include "base/http/http_query.h"
+#include "base/http/http_tls.h"
 
 struct http_server;
 struct MHD_Connection;
@@ -23,6 +26,7 @@ struct http_request {
 	int fd;
 	bool get; /* or HEAD */
 	const char *method;
+	struct http_user user; /* who asks */
 	struct http_query query;
 	struct http_answer answer;
 	_Alignas(max_align_t) char own[]; /* the handlers'; zero at first */
@@ -30,6 +34,8 @@ struct http_request {
 
 /* Called on the server's thread. */
 struct http_handlers {
+	/* The roles (bits of enum http_role) of which the sender needs one. 0: anybody may. */
+	unsigned (*needs)(void *arg, const struct http_request *r);
 	/* All headers have arrived. False: r->answer refuses the request. */
 	bool (*begin)(void *arg, struct http_request *r);
 	/* A piece of the body. False: close the connection. */
@@ -47,12 +53,16 @@ struct http_handlers {
 struct http_counts {
 	atomic_ullong by_class[6];  /* answers, by hundreds of the status */
 	atomic_ullong foreign_host; /* requests refused for their Host name */
+	atomic_ullong no_token;	    /* requests refused without a valid token */
+	atomic_ullong no_role;	    /* requests refused because the sender's role is another */
 	atomic_ullong evicted;	    /* connections ended to make room for others */
 };
 
 struct http_server_config {
 	const char *program;		/* the name of its configuration; borrowed */
 	const struct http_hosts *hosts; /* borrowed; NULL: accepts any name */
+	struct http_access *access;	/* borrowed; used on the server's thread alone */
+	struct http_tls *tls;		/* borrowed; NULL: no TLS */
 	struct http_counts *counts;	/* borrowed */
 	bool own_thread;		/* otherwise its owner runs it */
 	unsigned connections_max;
@@ -62,8 +72,9 @@ struct http_server_config {
 	unsigned send_bytes; /* of a connection's send buffer; the kernel doubles it; 0: default */
 };
 
-/* Whether it is ADDRESS:PORT or NAME:PORT. */
-bool http_server_is_address(const char *listen);
+/* For config_check_fn: whether the settings fit together. Reads their files too. An empty listen
+ * means no server. per_user: base/http/http_access.h. */
+int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes);
 /* A listening socket; [V6]:PORT for IPv6. -EINVAL: no such address; -errno. */
 int http_server_listen(const char *listen);
 /* Takes fd, a listening socket. handlers: borrowed. -ENOMEM, -EIO. */

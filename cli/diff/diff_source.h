@@ -7,7 +7,7 @@
 #define SYSOM_CLI_DIFF_DIFF_SOURCE_H
 
 #include "analysis/cause/profile.h"
-#include "cli/client.h"
+#include "cli/client/client.h"
 #include "cli/options.h"
 #include "cli/trace/trace_model.h"
 

@@ -7,7 +7,7 @@
 #ifndef SYSOM_CLI_PROFILE_SYMBOL_CLIENT_H
 #define SYSOM_CLI_PROFILE_SYMBOL_CLIENT_H
 
-#include "cli/client.h"
+#include "cli/client/client.h"
 #include "symbol/symbol_resolver.h"
 
 struct symbol_client; /* opaque */

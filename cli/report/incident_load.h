@@ -4,7 +4,7 @@
 #ifndef SYSOM_CLI_REPORT_INCIDENT_LOAD_H
 #define SYSOM_CLI_REPORT_INCIDENT_LOAD_H
 
-#include "cli/client.h"
+#include "cli/client/client.h"
 #include "cli/trace/trace_model.h"
 
 /* rank < 0: all. Fills and finishes the initialised model. With only_collectives, stacks are kept only for

@@ -18,7 +18,7 @@
 #include "sidecar/node.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/os/os_signals.h"
-#include "sidecar/viewer.h"
+#include "base/http/http_user.h"
 
 /* After so many polls without an answer a GPU counts as lost. */
 #define FAILED_MAX 3u
@@ -282,7 +282,8 @@ static const struct {
      1},
 };
 
-static void json_device(const struct node *n, uint32_t i, const struct viewer *v, struct buf *b)
+static void json_device(const struct node *n, uint32_t i, const struct http_user *user,
+			struct buf *b)
 {
 	const struct gpu_node *g = n->gpu;
 	const struct gpu_poll_device *d = &g->device[i];
@@ -312,7 +313,7 @@ static void json_device(const struct node *n, uint32_t i, const struct viewer *v
 	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
 		const struct process *p = n->processes[k];
 
-		if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid) ||
+		if (!p || p->state == PROCESS_GONE || !http_user_sees(user, p->uid) ||
 		    device_of(g, p, &source) != i)
 			continue;
 		buf_printf(b, "%s{\"rank\":%d,\"pid\":%d,\"by\":\"%s\"}", first ? "" : ",",
@@ -322,7 +323,7 @@ static void json_device(const struct node *n, uint32_t i, const struct viewer *v
 	buf_puts(b, "]}");
 }
 
-void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *b)
+void gpu_node_json(const struct node *n, const struct http_user *user, struct buf *b)
 {
 	const struct gpu_node *g = n->gpu;
 	struct gpu_poll_state st;
@@ -342,7 +343,7 @@ void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *b)
 		   (double)st.poll_ns * 1e-9, (unsigned long long)st.lost,
 		   st.busy_since_ns ? (double)(clock_monotonic_ns() - st.busy_since_ns) * 1e-9 : 0);
 	for (uint32_t i = 0; i < g->count; i++)
-		json_device(n, i, v, b);
+		json_device(n, i, user, b);
 	buf_puts(b, "]},");
 }
 

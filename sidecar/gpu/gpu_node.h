@@ -11,14 +11,14 @@
 
 struct node;
 struct gpu_node; /* opaque */
-struct viewer;
+struct http_user;
 
 int gpu_node_open(struct node *n);
 void gpu_node_close(struct node *n);
 /* New readings become signals of the ranks. Once a second, and before a window is made: after
  * os_node_tend and os_node_read. */
 void gpu_node_tend(struct node *n, uint64_t now_ns);
-void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *out);
+void gpu_node_json(const struct node *n, const struct http_user *user, struct buf *out);
 void gpu_node_metrics(const struct node *n, struct buf *out);
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/daemon/log.h"
+#include "base/daemon/secret_file.h"
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/text/text.h"
@@ -31,6 +32,7 @@
 #define AGAIN_NS     3600000000000ull /* asked, and not needed or uploaded */
 #define RETRY_NS     60000000000ull   /* after a failure */
 #define ANSWER_BYTES (256u << 10)
+#define TOKEN_BYTES  1024u
 
 struct note {
 	uint8_t id[ID_BYTES];
@@ -53,6 +55,7 @@ struct symbol_offer {
 
 	/* used only by the thread */
 	CURL *curl;
+	long told; /* the failure that the log has: a curl code below 0, or a status */
 	struct symbol_reader *files;
 	struct reader *own; /* NULL: the caller's reader is used */
 	uint64_t day_ns, day_bytes;
@@ -192,6 +195,52 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return want;
 }
 
+/* Reads the token for each request, so that a new one needs no restart. False: there is a file, but
+ * no token in it; the log says why. */
+static bool add_token(struct symbol_offer *o, CURL *h)
+{
+	const char *path = o->config.token_file, *text;
+	char why[512] = "", token[TOKEN_BYTES];
+	struct buf b;
+	size_t n;
+
+	if (!path || !*path)
+		return true;
+	buf_init(&b, TOKEN_BYTES);
+	if (!secret_file_read(path, &b, why, sizeof(why))) {
+		buf_append(&b, "", 1);
+		text = b.failed ? "" : (const char *)b.data;
+		n = strcspn(text, " \t\r\n");
+		if (n && n < sizeof(token) && !text[n + strspn(text + n, " \t\r\n")]) {
+			text_copy(token, n + 1, text);
+			curl_easy_setopt(h, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+			curl_easy_setopt(h, CURLOPT_XOAUTH2_BEARER, token);
+			explicit_bzero(token, sizeof(token));
+		} else {
+			snprintf(why, sizeof(why), "%s is not one token", path);
+		}
+	}
+	if (b.data)
+		explicit_bzero(b.data, b.capacity_bytes);
+	buf_fini(&b);
+	if (*why)
+		log_warn("symbols", "why=\"uplink.http_token: %s\"", why);
+	return !*why;
+}
+
+/* The aggregator refuses each request in the same way, so the log has a line at a change only. */
+static void tell_failure(struct symbol_offer *o, CURLcode code, long status)
+{
+	long now = code ? -(long)code : status == 401 || status == 403 ? status : 0;
+
+	if (now && now != o->told)
+		log_warn("symbols", "http=%s why=\"%s\" status=%ld", o->url,
+			 code ? curl_easy_strerror(code)
+			      : "the aggregator refuses the upload: see uplink.http_token",
+			 status);
+	o->told = now;
+}
+
 /* Makes one request. text: a JSON body to post; body: bytes to put. Returns the HTTP status, or 0.
  * *out: the answer, which the caller owns; NULL: none. */
 static long request(struct symbol_offer *o, const char *path, const char *text, struct body *body,
@@ -204,6 +253,7 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 	struct buf answer;
 	long status = 0;
 	CURL *h = o->curl;
+	CURLcode code;
 
 	*out = NULL;
 	buf_init(&answer, ANSWER_BYTES);
@@ -233,9 +283,18 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 		curl_easy_setopt(h, CURLOPT_MAX_SEND_SPEED_LARGE,
 				 (curl_off_t)o->config.bytes_per_s);
 	}
-	if (headers && curl_easy_perform(h) == CURLE_OK) {
+	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (o->config.ca && *o->config.ca)
+		curl_easy_setopt(h, CURLOPT_CAINFO, o->config.ca);
+	if (headers && add_token(o, h)) {
+		code = curl_easy_perform(h);
 		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
-		*out = json_loadb((const char *)answer.data, answer.bytes, 0, NULL);
+		if (code)
+			status = 0;
+		else
+			*out = json_loadb((const char *)answer.data, answer.bytes, 0, NULL);
+		if (!atomic_load(&o->stop))
+			tell_failure(o, code, status);
 	}
 	curl_slist_free_all(headers);
 	buf_fini(&answer);

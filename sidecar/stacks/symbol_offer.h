@@ -17,6 +17,8 @@
 struct symbol_offer_config {
 	const char
 	    *url; /* of the aggregator's HTTP: http://HOST:PORT; borrowed until open returns */
+	const char *ca;		/* PEM file, borrowed; NULL or "": the system's */
+	const char *token_file; /* base/daemon/secret_file.h, borrowed; NULL or "": none */
 	const char *proc_root;	/* "/proc" */
 	struct reader *reader;	/* reads the files, borrowed; NULL: one of its own */
 	uint64_t bytes_per_s;	/* of uploads */

@@ -185,7 +185,8 @@ static void healthz(const char *beside)
 
 static void probe(const char *store_dir)
 {
-	const struct api_config config = {.listen = LISTEN, .hosts = "", .store_dir = store_dir};
+	const struct http_settings http = {.listen = LISTEN};
+	const struct api_config config = {.http = &http, .store_dir = store_dir};
 	const struct api_sources none = {0};
 	pthread_t clients[CLIENTS];
 	struct api *api;

@@ -59,17 +59,16 @@ static struct api *serve(const char *dir)
 	struct sockaddr_in any = here();
 	socklen_t bytes = sizeof(any);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct api_config config = {.hosts = "", .store_dir = dir};
+	static struct http_settings http;
+	struct api_config config = {.http = &http, .store_dir = dir};
 	struct store *s;
 	struct api *api;
-	char listen[32];
 
 	assert_int_equal(bind(fd, (struct sockaddr *)&any, sizeof(any)), 0);
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&any, &bytes), 0);
 	close(fd);
 	port = ntohs(any.sin_port);
-	snprintf(listen, sizeof(listen), "127.0.0.1:%u", port);
-	config.listen = listen;
+	snprintf(http.listen, sizeof(http.listen), "127.0.0.1:%u", port);
 	assert_int_equal(store_open(&s, dir), 0);
 	store_close(s);
 	assert_int_equal(api_open(&api, &config, &none), 0);

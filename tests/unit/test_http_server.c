@@ -19,9 +19,16 @@
 static struct http_server *server;
 static struct http_counts counts;
 static struct http_hosts hosts;
+static struct http_settings settings;
+static struct http_access *access_of;
 static struct http_request *suspended;
 static struct sockaddr_in here;
 static size_t body_bytes, ended;
+
+static unsigned needs(void *arg, const struct http_request *r)
+{
+	return HTTP_ROLE_READ;
+}
 
 static bool on_begin(void *arg, struct http_request *r)
 {
@@ -62,7 +69,8 @@ static void on_end(void *arg, struct http_request *r)
 	ended++;
 }
 
-static const struct http_handlers handlers = {.begin = on_begin,
+static const struct http_handlers handlers = {.needs = needs,
+					      .begin = on_begin,
 					      .body = on_body,
 					      .finish = on_finish,
 					      .end = on_end,
@@ -71,7 +79,10 @@ static const struct http_handlers handlers = {.begin = on_begin,
 
 static int setup(void **state)
 {
+	char why[256];
+	const int bad = http_access_open(&access_of, &settings, true, why, sizeof(why));
 	const struct http_server_config c = {.program = "tests",
+					     .access = access_of,
 					     .hosts = &hosts,
 					     .counts = &counts,
 					     .connections_max = 8,
@@ -83,7 +94,7 @@ static int setup(void **state)
 
 	memset(&counts, 0, sizeof(counts));
 	body_bytes = ended = 0;
-	return fd < 0 || getsockname(fd, (struct sockaddr *)&here, &bytes) ||
+	return bad || fd < 0 || getsockname(fd, (struct sockaddr *)&here, &bytes) ||
 	       http_hosts_init(&hosts, "", "") ||
 	       http_server_open(&server, fd, &c, &handlers, NULL);
 }
@@ -91,6 +102,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	http_server_close(server);
+	http_access_close(access_of);
 	return 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/client.h"
+#include "cli/client/client.h"
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <gnutls/x509.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,35 @@ static void explain_connect(struct client_error *e, const struct client *c, long
 		 os ? strerror((int)os) : "no answer");
 }
 
+/* curl names one reason for every distrust; GnuTLS, which it uses here, has each. */
+static void explain_distrust(struct client_error *e, const struct client *c, long status)
+{
+	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
+	gnutls_datum_t text;
+
+	if (!v->ssl_version || strncmp(v->ssl_version, "GnuTLS", 6) || !status ||
+	    gnutls_certificate_verification_status_print((unsigned)status, GNUTLS_CRT_X509, &text,
+							 0))
+		return;
+	snprintf(e->why, sizeof(e->why), "%s: %s", c->url, (const char *)text.data);
+	gnutls_free(text.data);
+}
+
+static void explain_tls(struct client_error *e, const struct client *c, CURLcode code)
+{
+	bool secure = !strncmp(c->url, "https://", 8);
+
+	if (code == CURLE_PEER_FAILED_VERIFICATION)
+		e->remedy = "check the server's certificate: its dates, its names, and that the "
+			    "authority in `ca` of sysom's settings file signed it";
+	else if (code == CURLE_SSL_CACERT_BADFILE)
+		e->remedy = "check `ca` of sysom's settings file";
+	else if (secure && code == CURLE_SSL_CONNECT_ERROR)
+		e->remedy = "is it an https:// server? Try http://";
+	else if (!secure && (code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR))
+		e->remedy = "is it an https:// server? Try https://";
+}
+
 static int perform(CURL *h, const struct client *c, const char *path, struct buf *out,
 		   struct client_error *e)
 {
@@ -120,6 +150,12 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 		if (!*c->socket &&
 		    (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY))
 			e->remedy = other_server;
+		if (!*c->socket)
+			explain_tls(e, c, code);
+		if (code == CURLE_PEER_FAILED_VERIFICATION) {
+			curl_easy_getinfo(h, CURLINFO_SSL_VERIFYRESULT, &status);
+			explain_distrust(e, c, status);
+		}
 		return -EIO;
 	}
 	if (status / 100 != 2) {
@@ -165,9 +201,15 @@ static int request(const struct client *c, const char *method, const char *path,
 		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, (long)(json ? strlen(json) : 0));
 		curl_easy_setopt(h, CURLOPT_POSTFIELDS, json ? json : "");
 	}
-	if (json) {
+	if (json)
 		headers = curl_slist_append(NULL, "Content-Type: application/json");
-		curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (*c->ca)
+		curl_easy_setopt(h, CURLOPT_CAINFO, c->ca);
+	if (*c->token) {
+		curl_easy_setopt(h, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+		curl_easy_setopt(h, CURLOPT_XOAUTH2_BEARER, c->token);
 	}
 	r = perform(h, c, path, out, e);
 	curl_easy_cleanup(h);

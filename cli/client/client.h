@@ -12,6 +12,8 @@
 struct client {
 	char url[512];	  /* without a trailing slash */
 	char socket[108]; /* "": TCP */
+	char ca[256];	  /* PEM file; "": the system's */
+	char token[513];  /* "": none */
 };
 
 struct client_error {

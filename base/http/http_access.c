@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/http/http_access.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/daemon/log.h"
+#include "base/daemon/peer.h"
+#include "base/daemon/secret_file.h"
+#include "base/http/http_tokens.h"
+
+#define LOOK_NS 1000000000ull /* between looks at the file */
+/* The kernel's name for users that have no number in our user namespace: several people. */
+#define OVERFLOW_UID 65534u
+
+struct http_access {
+	const struct http_settings *settings;
+	bool per_user;
+	struct http_tokens *tokens; /* NULL: no file is set */
+	struct secret_file_state file;
+	uint64_t look_at_ns;
+};
+
+static int load(struct http_access *a, char *why, size_t why_bytes)
+{
+	const char *path = a->settings->tokens;
+	struct http_tokens *tokens;
+	char reason[512];
+	struct buf text;
+	int err;
+
+	buf_init(&text, HTTP_TOKENS_FILE_BYTES);
+	err = secret_file_read(path, &text, reason, sizeof(reason));
+	if (err) {
+		snprintf(why, why_bytes, "http.tokens: %s", reason);
+	} else {
+		err = http_tokens_parse(&tokens, text.data ? (const char *)text.data : "",
+					text.bytes, a->per_user, reason, sizeof(reason));
+		if (err)
+			snprintf(why, why_bytes, "http.tokens: %s: %s", path, reason);
+	}
+	if (text.data)
+		explicit_bzero(text.data, text.capacity_bytes);
+	buf_fini(&text);
+	if (err)
+		return err;
+	http_tokens_free(a->tokens);
+	a->tokens = tokens;
+	return 0;
+}
+
+int http_access_open(struct http_access **out, const struct http_settings *s, bool per_user,
+		     char *why, size_t why_bytes)
+{
+	struct http_access *a = calloc(1, sizeof(*a));
+	int err;
+
+	if (!a)
+		return -ENOMEM;
+	a->settings = s;
+	a->per_user = per_user;
+	secret_file_changed(s->tokens, &a->file);
+	err = *s->tokens ? load(a, why, why_bytes) : 0;
+	if (err) {
+		http_access_close(a);
+		return err;
+	}
+	*out = a;
+	return 0;
+}
+
+void http_access_close(struct http_access *a)
+{
+	if (!a)
+		return;
+	http_tokens_free(a->tokens);
+	free(a);
+}
+
+static void look(struct http_access *a)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	char why[768];
+
+	if (!*a->settings->tokens || now_ns < a->look_at_ns)
+		return;
+	a->look_at_ns = now_ns + LOOK_NS;
+	if (!secret_file_changed(a->settings->tokens, &a->file))
+		return;
+	if (load(a, why, sizeof(why)))
+		log_error("tokens", "why=\"%s\" effect=\"the tokens read before stay valid\"", why);
+	else
+		log_info("tokens", "file=%s read=again", a->settings->tokens);
+}
+
+static bool is_listed(const char *list, uid_t uid)
+{
+	char *end;
+
+	if (!strcmp(list, "*"))
+		return true;
+	for (; *list; list = *end == ',' ? end + 1 : end) {
+		unsigned long number = strtoul(list, &end, 10);
+
+		if (end == list)
+			return false;
+		if (number == uid)
+			return true;
+	}
+	return false;
+}
+
+/* Whether everybody who connects sees the jobs of all users. */
+static bool is_open(const struct http_access *a)
+{
+	return !a->per_user && !*a->settings->tokens;
+}
+
+static void name_user(const struct http_access *a, uid_t uid, struct http_user *out)
+{
+	bool ours = uid == 0 || uid == geteuid();
+
+	*out =
+	    (struct http_user){.roles = ours ? HTTP_ROLES_ALL : HTTP_ROLE_READ | HTTP_ROLE_UPLOAD,
+			       .all = ours || is_open(a) || is_listed(a->settings->see_all, uid),
+			       .has_uid = true,
+			       .uid = uid};
+	snprintf(out->name, sizeof(out->name), "uid %u", (unsigned)uid);
+}
+
+static unsigned by_token(struct http_access *a, const struct http_sender *from,
+			 struct http_user *out, const char **why)
+{
+	const struct http_user *known;
+
+	look(a);
+	known = a->tokens ? http_tokens_find(a->tokens, from->token) : NULL;
+	if (!known) {
+		*why = a->tokens ? "the token is not one of this server's http.tokens"
+				 : "this server has no http.tokens, so it takes no token";
+		return 401;
+	}
+	*out = *known;
+	out->bearer = !from->basic;
+	return 0;
+}
+
+static unsigned identify(struct http_access *a, const struct http_sender *from,
+			 struct http_user *out, const char **why)
+{
+	uid_t uid;
+
+	if (from->token)
+		return by_token(a, from, out, why);
+	if (!from->forwarded && peer_user(from->sock, &uid) && uid != OVERFLOW_UID) {
+		name_user(a, uid, out);
+		return 0;
+	}
+	if (!*a->settings->tokens || (!from->forwarded && peer_is_loopback(from->sock))) {
+		*out = (struct http_user){.roles =
+					      HTTP_ROLE_READ | (is_open(a) ? HTTP_ROLE_UPLOAD : 0u),
+					  .all = is_open(a) || !strcmp(a->settings->see_all, "*"),
+					  .name = "unknown"};
+		return 0;
+	}
+	*why = "this needs a token, in the header Authorization: Bearer TOKEN; sysom takes it from "
+	       "its settings file";
+	return 401;
+}
+
+unsigned http_access_user(struct http_access *a, const struct http_sender *from,
+			  struct http_user *out, const char **why)
+{
+	unsigned status = identify(a, from, out, why);
+
+	if (status || a->per_user || out->all)
+		return status;
+	out->roles &= ~(unsigned)HTTP_ROLE_READ;
+	if (out->roles)
+		return 0;
+	*why = "this server shows the jobs of all users; that needs a token, or your uid in "
+	       "http.see_all";
+	return 403;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http_address.h - HOST:PORT, with [V6]:PORT for IPv6.
+ * Threads: any. */
+#ifndef SYSOM_BASE_HTTP_HTTP_ADDRESS_H
+#define SYSOM_BASE_HTTP_HTTP_ADDRESS_H
+
+#include <stdbool.h>
+
+/* Returns the port's text. The host goes to `host`; "" stands for all addresses. NULL: not
+ * HOST:PORT. */
+const char *http_address_split(const char *text, char host[256]);
+/* Whether it is ADDRESS:PORT or NAME:PORT. */
+bool http_address_is_valid(const char *text);
+/* Whether only this machine reaches it: localhost, 127.0.0.0/8 or [::1]. */
+bool http_address_is_loopback(const char *text);
+/* Whether a token may go to the URL: over https, or within this machine. */
+bool http_address_keeps_token(const char *url);
+
+#endif

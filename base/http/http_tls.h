@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http_tls.h - the certificate and key of an HTTPS server. They are read again when their files
+ * change; while the new ones are unsound, connections get the ones before, and the log says so.
+ * Owns: what was read. Threads: the server's. One per process is in use at a time: GnuTLS's
+ * callback has no argument for another. */
+#ifndef SYSOM_BASE_HTTP_HTTP_TLS_H
+#define SYSOM_BASE_HTTP_HTTP_TLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct http_tls;
+
+/* Paths of PEM files, borrowed. -EINVAL and the like with the reason in `why`. An expired
+ * certificate is no error here: clients refuse it, and the daemon's other work must go on. */
+int http_tls_open(struct http_tls **out, const char *certificate, const char *key, char *why,
+		  size_t why_bytes);
+void http_tls_close(struct http_tls *t); /* NULL is a no-op */
+/* From now on http_tls_retrieve gives this one, and the log tells when it is about to expire. */
+void http_tls_use(struct http_tls *t);
+/* When the certificate expires, in seconds since 1970. */
+int64_t http_tls_expires_unix_s(const struct http_tls *t);
+/* For MHD_OPTION_HTTPS_CERT_CALLBACK2. */
+void *http_tls_retrieve(void);
+#define HTTP_TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * http_tokens.h - the tokens of a server, from a text with one per line:
+ *   ROLE NAME TOKEN [uid=N | uid=*]
+ * ROLE is read, upload or admin. TOKEN is the token itself, or sha256: and the digest of it in
+ * hexadecimal digits. A read token needs uid=: the user whose jobs it sees, or all. Text from '#' on
+ * is a comment.
+ * Owns: the table, which has digests only. Threads: any may read. Trust: a token to look up is a
+ * peer's. */
+#ifndef SYSOM_BASE_HTTP_HTTP_TOKENS_H
+#define SYSOM_BASE_HTTP_HTTP_TOKENS_H
+
+#include <stddef.h>
+
+#include "base/http/http_user.h"
+
+#define HTTP_TOKENS_MAX	       1024u /* one per user, node and tool of a large site */
+#define HTTP_TOKENS_FILE_BYTES (256u << 10)
+/* A token without a digest has so many characters. Guessing one of 24 random ones is hopeless. */
+#define HTTP_TOKEN_MIN 24u
+#define HTTP_TOKEN_MAX 512u
+
+struct http_tokens;
+
+/* per_user: uid=N is allowed. 0; -EINVAL with the line and the reason in `why`, which never has a
+ * token; -ENOMEM. */
+int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, bool per_user,
+		      char *why, size_t why_bytes);
+void http_tokens_free(struct http_tokens *t); /* NULL is a no-op */
+/* Takes the same time whichever token it is. NULL: unknown. */
+const struct http_user *http_tokens_find(const struct http_tokens *t, const char *token);
+
+#endif

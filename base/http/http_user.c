@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/http/http_user.h"
+
+#include "base/job_key.h"
+
+bool http_user_sees(const struct http_user *u, uid_t owner)
+{
+	return u->all || (u->has_uid && u->uid == owner);
+}
+
+bool http_user_sees_job(const struct http_user *u, const char *key)
+{
+	uint32_t owner;
+
+	return u->all || (job_key_owner(key, &owner) && http_user_sees(u, owner));
+}
+
+const char *http_user_role_name(unsigned roles)
+{
+	return roles & HTTP_ROLE_ADMIN	  ? "admin"
+	       : roles & HTTP_ROLE_UPLOAD ? "upload"
+	       : roles & HTTP_ROLE_READ	  ? "read"
+					  : "none";
+}

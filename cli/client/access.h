@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * access.h - how `sysom` reaches the aggregator: url, ca and token of its settings file, which is
+ * the first of SYSOM_CONFIG, ~/.config/sysom/sysom.yaml and /etc/sysom/sysom.yaml.
+ * The token goes to the file's url alone, and never over plain http to another machine. A file with
+ * a token follows the rules of base/daemon/secret_file.h.
+ * Threads: one caller. */
+#ifndef SYSOM_CLI_ACCESS_H
+#define SYSOM_CLI_ACCESS_H
+
+#include "cli/client/client.h"
+
+/* url: the user's own choice, or NULL: the file's, or else the aggregator's default on this machine.
+ * 0, or -EINVAL and the like with the reason in `why`; "" after messages. */
+int access_client(struct client *c, const char *url, char *why, size_t why_bytes);
+
+#endif

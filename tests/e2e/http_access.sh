@@ -1,0 +1,180 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# http_access.sh - who gets what over HTTP: TLS, tokens and roles of sysom-aggregator, the settings file
+# of sysom, and two users at sysomd's control socket. The server listens on an address that is not
+# loopback, in a network namespace of this test's own.
+. "$(dirname "$0")/lib.sh"
+. tests/e2e/pki.sh
+why=$(/usr/bin/python3 tests/needs.py root command:openssl command:ip command:unshare) || { echo "1..0 # SKIP $why"; exit 77; }
+[ -n "${HTTP_ACCESS_INSIDE:-}" ] || HTTP_ACCESS_INSIDE=1 exec unshare --net bash "$0"
+HOST=192.0.2.1
+unshare --net sleep 1000 & # the server's machine
+far=$!
+far_is_apart() { [ "$(readlink /proc/$far/ns/net)" != "$(readlink /proc/self/ns/net)" ]; }
+cable() {
+	ip link add near type veth peer name far && ip link set far netns $far && ip addr add 192.0.2.2/24 dev near &&
+		ip link set near up && ip link set lo up && on_far ip addr add $HOST/24 dev far && on_far ip link set far up
+}
+on_far() { nsenter -t $far --net "$@"; }
+stack_wait 10 far_is_apart
+cable 2>"$WORK/ip.log" || { echo "1..0 # SKIP needs network namespaces: $(tail -n 1 "$WORK/ip.log")"; exit 77; }
+PORT=19472
+URL=https://$HOST:$PORT
+ADMIN=admin-token-0123456789abcdef READ=read-token-0123456789abcdef UPLOAD=upload-token-0123456789abcdef
+NEXT=next-token-0123456789abcdefgh
+chmod 755 "$WORK"
+
+# ---- certificates ----
+issue() { # name [from to [address]]
+	pki_issue "$WORK/pki" "$1" serverAuth "${2:--1 hour}" "${3:-+1 day}" "x,IP:${4:-$HOST}"
+}
+certificates() {
+	pki_authority "$WORK/pki" && issue good && issue next && issue expired "-2 days" "-1 day" &&
+		issue other "-1 hour" "+1 day" 192.0.2.9 && pki_authority "$WORK/foreign" &&
+		pki_issue "$WORK/foreign" alien serverAuth "-1 hour" "+1 day" "x,IP:$HOST" && cp "$WORK/foreign/alien".* "$WORK/pki"
+}
+use() { # certificate: as an administrator replaces one
+	cp "$WORK/pki/$1.key" "$WORK/new.key" && chmod 600 "$WORK/new.key" && cp "$WORK/pki/$1.crt" "$WORK/new.pem" &&
+		mv "$WORK/new.key" "$WORK/server.key" && mv "$WORK/new.pem" "$WORK/server.pem"
+}
+serial() { # of the certificate that the server shows
+	openssl s_client -connect $HOST:$PORT </dev/null 2>/dev/null | openssl x509 -noout -subject 2>/dev/null
+}
+shows() { [[ $(serial) == *"$1" ]]; }
+
+# ---- the aggregator ----
+tokens() { # line...
+	printf '%s\n' "$@" >"$WORK/tokens.new" && chmod 640 "$WORK/tokens.new" && mv "$WORK/tokens.new" "$WORK/tokens"
+}
+settings=(--http-listen $HOST:$PORT --nng-listen "ipc://$WORK/nng.sock" --store-dir "$WORK/store"
+	--http-tokens "$WORK/tokens" --http-certificate "$WORK/server.pem" --http-key "$WORK/server.key")
+refuses_start() { # text flag...
+	local text=$1
+	shift
+	timeout 10 "$BIN/sysom-aggregator" "${settings[@]}" "$@" --check-config >"$WORK/refusal.log" 2>&1
+	[ $? = 2 ] && grep -q -- "$text" "$WORK/refusal.log" || { sed 's/^/# /' "$WORK/refusal.log"; return 1; }
+}
+status() { # token path [curl argument...]
+	local token=$1 path=$2
+	shift 2
+	curl -s -m 10 -o "$WORK/answer" -w '%{http_code}' --cacert "$WORK/pki/ca.crt" \
+		${token:+-H "Authorization: Bearer $token"} "$@" "$URL$path"
+}
+gets() { [ "$(status "$2" "$3" "${@:4}")" = "$1" ] || { echo "# $(cat "$WORK/answer")"; return 1; }; }
+says() { grep -q -- "$1" "$WORK/answer"; }
+healthy() { gets 200 "" /healthz; }
+logged() { grep -q -- "$1" "$WORK/aggregator.log"; }
+
+ok "openssl makes the certificates" certificates
+use good
+tokens "admin ops $ADMIN" "read grafana $READ uid=*" "upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)"
+chmod 644 "$WORK/tokens"
+ok "a file of tokens that others may read is refused" refuses_start "tokens has mode 0644, so that others may read it; chmod 640"
+chmod 640 "$WORK/tokens"
+chmod 644 "$WORK/server.key"
+ok "so is such a key" refuses_start "server.key has mode 0644"
+chmod 600 "$WORK/server.key"
+ok "a key of another certificate is refused" refuses_start "key" --http-key "$WORK/pki/next.key"
+ok "tokens without TLS are refused" refuses_start "would cross the network readable" --http-certificate "" --http-key ""
+tokens "read grafana $READ uid=1000"
+ok "so is a token of one user's jobs, which the aggregator cannot tell" refuses_start "does not support uid=N yet"
+tokens "admin ops $ADMIN" "read grafana $READ uid=*" "upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)"
+on_far "$BIN/sysom-aggregator" "${settings[@]}" >"$WORK/aggregator.log" 2>&1 &
+ok "the aggregator serves https" stack_wait 20 healthy
+
+for path in /metrics /api/v1/jobs /api/v1/incidents / /nothing; do
+	ok "anonymous is refused: $path" gets 401 "" $path
+done
+ok "and told how to ask" says "Authorization: Bearer"
+ok "an unknown token is refused" gets 401 unknown-token-0123456789abcdef /api/v1/jobs
+ok "a token in the URL is refused, even a valid one" gets 400 "" "/api/v1/jobs?token=$ADMIN"
+ok "a reader reads" gets 200 $READ /api/v1/jobs
+ok "a browser's password reads as well" gets 200 "" /api/v1/jobs -u "any:$READ"
+ok "a node does not read" gets 403 $UPLOAD /api/v1/jobs
+ok "and is told why" says "has the role upload, and this needs read"
+needed='{"files":[{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug"}]}'
+upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug","bytes":100}'
+post() { gets "$1" "$2" "$3" -H "Content-Type: application/json" -d "$4"; }
+ok "a reader uploads nothing" post 403 $READ /api/v1/symbols/uploads "$upload"
+ok "a node does" post 201 $UPLOAD /api/v1/symbols/uploads "$upload"
+ok "the log has the node's change" stack_wait 5 logged "audit.*token nodes"
+ok "and no token" eval "! grep -q 'token-0123' '$WORK/aggregator.log'"
+
+# ---- sysom ----
+mkdir -p "$WORK/home/.config/sysom"
+SETTINGS=$WORK/home/.config/sysom/sysom.yaml
+write() { printf '%s\n' "$@" >"$SETTINGS"; chmod 600 "$SETTINGS"; }
+unset SYSOM_URL
+cli() { env -u SYSOM_URL HOME="$WORK/home" timeout 20 "$BIN/sysom" status "$@" >"$WORK/cli.log" 2>&1; }
+cli_refuses() { # text argument...
+	local text=$1
+	shift
+	cli "$@" && return 1
+	grep -qi -- "$text" "$WORK/cli.log" || { sed 's/^/# /' "$WORK/cli.log"; return 1; }
+}
+write "url: $URL" "ca: $WORK/pki/ca.crt" "token: $READ"
+ok "sysom reads url, ca and token from its file" cli
+chmod 644 "$SETTINGS"
+ok "others may not read a file with a token" cli_refuses "chmod 640"
+chmod 600 "$SETTINGS"
+ok "the token goes to the file's url alone" cli_refuses "401\|certificate" --url "https://$HOST:$PORT/"x
+write "url: http://$HOST:$PORT" "token: $READ"
+ok "and never over plain http" cli_refuses "would cross the network readable"
+write "url: http://$HOST:$PORT"
+ok "http to an https server is told" cli_refuses "Try https://"
+write "url: $URL" "ca: $WORK/foreign/ca.crt" "token: $READ"
+ok "a certificate of another authority is told" cli_refuses "check the server's certificate"
+write "url: $URL" "ca: $WORK/pki/ca.crt" "tokn: $READ"
+ok "a misspelt setting is told" cli_refuses "no such setting"
+write "url: $URL" "ca: $WORK/pki/ca.crt" "token: $READ"
+
+# ---- new certificates and tokens, no restart ----
+use expired
+ok "a new certificate is used without a restart" stack_wait 10 shows expired
+ok "sysom refuses an expired one" cli_refuses "certificate"
+grep -h . "$WORK/cli.log" | sed 's/^/# /'
+use other
+stack_wait 10 shows other
+ok "and one of another address" cli_refuses "certificate"
+grep -h . "$WORK/cli.log" | sed 's/^/# /'
+use alien
+stack_wait 10 shows alien
+ok "and one of a foreign authority" cli_refuses "certificate"
+cp "$WORK/pki/good.crt" "$WORK/server.pem"
+ok "a certificate without its key leaves the one before" stack_wait 10 eval 'serial; logged "is not the key of"'
+ok "which is still shown" shows alien
+use next
+ok "the next good one is shown" stack_wait 10 shows next
+ok "and sysom reads again" cli
+tokens "read grafana $NEXT uid=*"
+ok "a new token works without a restart" stack_wait 10 gets 200 $NEXT /api/v1/jobs
+ok "the old one does not" gets 401 $READ /api/v1/jobs
+echo "nonsense" >"$WORK/tokens"
+ok "an unsound file is told" stack_wait 10 eval "gets 200 $NEXT /api/v1/jobs; logged 'the tokens read before stay valid'"
+ok "and leaves the tokens before" gets 200 $NEXT /api/v1/jobs
+
+# ---- two users of one node ----
+mkdir "$WORK/copy" && cp -r "$BIN" "$B/lib" "$WORK/copy" && chmod -R go+rX "$WORK/copy"
+export SYSOM_SOCKET_PATH=$WORK/sysomd.sock SYSOM_CONTROL_PATH=$WORK/control.sock
+"$BIN/sysomd" --http-listen "" --uplink-url "" --state-dir "$WORK/state" --sampler-mode off >"$WORK/sysomd.log" 2>&1 &
+as() { # uid command...
+	setpriv --reuid "$1" --regid "$1" --clear-groups env HOME=/nonexistent "${@:2}"
+}
+ask() { # uid method path
+	as "$1" curl -s -m 10 -X "$2" --unix-socket "$SYSOM_CONTROL_PATH" "http://localhost/api/v1/$3"
+}
+for user in 61241 61242; do
+	SYSOM_JOB=job$user as $user "$WORK/copy/bin/sysom" run -- "$WORK/copy/bin/simjob" --ranks 2 --seconds 600 >"$WORK/job$user.log" 2>&1 &
+done
+jobs_seen() { # uid: the jobs that it sees
+	ask "$1" GET status | jq -r '[.ranks[] | select(.state == "attached") | .job] | unique | join(",")'
+}
+sees() { [ "$(jobs_seen "$1")" = "$2" ]; }
+ok "root sees the jobs of both users" stack_wait 30 sees 0 job61241@61241,job61242@61242
+ok "a user sees the user's own" is "$(jobs_seen 61241)" job61241@61241
+ok "so does the other" is "$(jobs_seen 61242)" job61242@61242
+switched() { ask "$1" POST "$2" | jq -r '.changed'; }
+ok "a user does not switch the other's job" is "$(switched 61241 'trace?state=off&job=job61242')" 0
+ok "but the user's own" is "$(switched 61241 'trace?state=off')" 2
+ok "the log says who switched" stack_wait 5 grep -q 'audit.*who="uid 61241".*trace off in 2 processes' "$WORK/sysomd.log"
+finish
