@@ -27,7 +27,7 @@ struct http_settings {
 	    CONFIG_KEY(                                                                            \
 		strct, at.tokens, "http.tokens", CONFIG_STRING, "",                                \
 		"file of tokens, mode 0640 or less: a line is ROLE NAME TOKEN [uid=N], "           \
-		"ROLE is read, upload or admin; empty: other machines get only /healthz", ),       \
+		"ROLE is read, upload or admin; empty: everybody who connects may read", ),       \
 	    CONFIG_KEY(strct, at.certificate, "http.certificate", CONFIG_STRING, "",               \
 		       "PEM file of the server's certificate and its chain; empty: no TLS", ),     \
 	    CONFIG_KEY(strct, at.key, "http.key", CONFIG_STRING, "",                               \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The server runs between the client's steps, so that nothing has to be waited for. */
+#include "base/http/http_address.h"
 #include "base/http/http_server.h"
 
 #include <setjmp.h>
@@ -232,9 +233,9 @@ static void takes_addresses_names_and_ports(void **state)
 	    "", "127.0.0.1", ":9472", "127.0.0.1:", "x:65536", "127.0.0.1:80x", "x:-1", "[::1]"};
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
-		assert_true(http_server_is_address(good[i]));
+		assert_true(http_address_is_valid(good[i]));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		assert_false(http_server_is_address(bad[i]));
+		assert_false(http_address_is_valid(bad[i]));
 }
 
 int main(void)
