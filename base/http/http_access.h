@@ -15,8 +15,8 @@
 struct http_access;
 
 /* settings: borrowed. per_user: the server shows a user the jobs of that user alone. Otherwise only
- * those who see all jobs may read (without tokens: everybody), and a token with uid=N is an error. -EINVAL and the like with the
- * reason in `why`. */
+ * those who see all jobs may read (without tokens: everybody), and a token with uid=N is an error.
+ * -EINVAL and the like with the reason in `why`. */
 int http_access_open(struct http_access **out, const struct http_settings *s, bool per_user,
 		     char *why, size_t why_bytes);
 void http_access_close(struct http_access *a); /* NULL is a no-op */
