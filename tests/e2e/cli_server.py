@@ -189,7 +189,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, STATUS)
         if path == "/api/v1/jobs":
             return self.answer(200, {"jobs": [{"job": j} for j in (["twice@1001", "twice@1002"] if job == "twice" else [job])]})
-        if path == "/api/v1/ranks" and job == "nope":
+        if path == "/api/v1/ranks" and job in ("nope", "nobody"):
             return self.answer(200, {"ranks": []})
         over = [{**rank("over", n, 28.0), "alive": False, "ended": True} for n in range(3)]
         if path == "/api/v1/ranks" and job == "over":

@@ -76,6 +76,10 @@ TABLE="
 1 wait-incident --job twice --timeout 0.2 $UP
 2 wait-incident --timeout x
 3 wait-incident --timeout 0.2 $NOBODY
+0 verdict demo --timeout 0.5 $UP
+1 verdict nobody --timeout 0.2 $UP
+2 verdict --timeout x
+3 verdict demo --timeout 0.2 $NOBODY
 0 off $CONTROL
 1 off --job none $CONTROL
 2 off --rank x
