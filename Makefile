@@ -29,8 +29,10 @@ WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2 -Wmissing-prototypes -Ws
 OPT := $(if $(DEBUG),-O0 -g3,-O2 -g)
 HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2) -fstack-protector-strong
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+# Wherever the source lies, it makes the same bytes.
+RELOCATE := -ffile-prefix-map=$(CURDIR)=.
 CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-frame-pointer -fPIC -D_GNU_SOURCE \
-	-I. -I$(B)/gen $(SANFLAGS) $(CFLAGS)
+	-I. -I$(B)/gen $(RELOCATE) $(SANFLAGS) $(CFLAGS)
 # DT_RPATH, not DT_RUNPATH: it also holds for the libraries' own libraries, so a tree of programs and
 # libraries can be copied anywhere (make gpu-bundle).
 RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'

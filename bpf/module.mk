@@ -8,7 +8,7 @@ HAS_BPF := $(if $(and $(BPF_CLANG),$(BPFTOOL),$(shell pkg-config --exists libbpf
 BPF_ARCH_INCLUDE := -I/usr/include/$(shell uname -m)-linux-gnu
 # -mcpu=v3 needs Linux 5.1
 BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wno-unused-function $(if $(WERROR),-Werror) \
-	-D__TARGET_ARCH_x86 -I. $(BPF_ARCH_INCLUDE)
+	-D__TARGET_ARCH_x86 -I. $(BPF_ARCH_INCLUDE) $(RELOCATE)
 
 # $(call bpf_rule,NAME,SOURCE,FLAGS)
 define bpf_rule

@@ -9,4 +9,4 @@ spank_sysom.so_SRCS := deploy/slurm/spank_sysom.c
 spank_sysom.so_CFLAGS := $(if $(SLURM_INCLUDE),-I$(SLURM_INCLUDE)) -fvisibility=default -fno-sanitize=all
 spank_sysom.so_LDFLAGS := -fno-sanitize=all
 endif
-SCRIPTS_TEST += tests/e2e/slurm.sh tests/e2e/release.sh
+SCRIPTS_TEST += tests/e2e/slurm.sh tests/e2e/release.sh tests/e2e/package_tools.sh

@@ -37,8 +37,6 @@ chmod -R u=rwX,go=rX "$src"
 find "$src" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - \
 	"sysom-$version" | gzip -n >"$work/sysom-$version.tar.gz"
-# Debug information has the paths of the source, wherever it was unpacked.
-export CFLAGS="-ffile-prefix-map=$src=/usr/src/sysom-$version"
 if [ -n "${B:-}" ]; then
 	mkdir -p "$src/build"
 	cp -a "$B" "$src/build/gcc"

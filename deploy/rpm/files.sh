@@ -20,8 +20,12 @@ for package in $(sed -n 's/^Package: //p' $lists/control); do
 			install -D -m 644 "$source" "$root/$to/${from##*/}"
 			[ "$source" = "$from" ] || rm "$source"
 			echo "%config(noreplace) /$to/${from##*/}" >>"$files"
+			case $to in *sysom*) echo "%dir /$to" >>"$files" ;; esac
 			;;
-		*) echo "/$from" >>"$files" ;;
+		*)
+			echo "/$from" >>"$files"
+			case $from in usr/lib/sysom/*) echo "%dir /usr/lib/sysom" >>"$files" ;; esac
+			;;
 		esac
 	done <"$lists/$package.install"
 	[ ! -e $lists/$package.manpages ] || sed 's|^|/|; s|$|*|' $lists/$package.manpages >>"$files"
