@@ -10,7 +10,7 @@ PACKAGES=$WORK/packages ROOT=$WORK/root
 built() { env -u MAKEFLAGS -u MAKELEVEL B="$B" deploy/package.sh deb,rpm "$PACKAGES" >"$WORK/build.log" 2>&1; }
 # Files of a package, as one layout: what differs is where the formats keep libraries and documents.
 deb_files() { dpkg-deb -c "$PACKAGES/$1"_[0-9]*.deb | awk '!/^d/{print $6}' | sed 's|^\.||'; }
-rpm_files() { rpm -qpl "$PACKAGES/$1"-[0-9]*.rpm 2>/dev/null; }
+rpm_files() { rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$PACKAGES/$1"-[0-9]*.rpm 2>/dev/null | awk '!/^d/{print $2}'; }
 layout() {
 	sed 's|^/lib/systemd/|/usr/lib/systemd/|; s|^/usr/lib/x86_64-linux-gnu/|/usr/lib64/|; s|/slurm-wlm/|/slurm/|; s|/vendor-completions/|/site-functions/|; s|\.gz$||' |
 		grep -v '^/usr/share/\(doc\|licenses\|lintian\)\|^/usr/lib/\.build-id\|^/usr/lib/sysom/\(sim\|slurm\)$' | sort
@@ -35,7 +35,7 @@ earlier() {
 }
 base() { mmdebstrap --quiet --variant=minbase bookworm "$WORK/base.tar" >"$WORK/mmdebstrap.log" 2>&1 && gzip -1 "$WORK/base.tar"; }
 piuparts_is_content() {
-	piuparts --basetgz="$WORK/base.tar.gz" -d bookworm -m http://deb.debian.org/debian --tmpdir="$WORK" \
+	piuparts --basetgz="$WORK/base.tar.gz" -d bookworm -m "$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' | awk '$1=="bookworm"{print $2; exit}')" --tmpdir="$WORK" \
 		--bindmount="$WORK/repo" --extra-repo="deb [trusted=yes] file:$WORK/repo ./" \
 		$(ls "$PACKAGES"/*.deb | grep -v dbgsym) >"$WORK/piuparts.log" 2>&1
 }
@@ -59,7 +59,8 @@ rpm_dependencies() { # those that nobody outside can give, and the ones between 
 		rpm -qp --requires "$PACKAGES"/sysom-slurm-*.rpm 2>/dev/null | grep -qx "libsysom-preload = [0-9.]*-1"
 }
 settings_kept() { sed -i 's#^  name: ""#  name: kept#' "$ROOT/etc/sysom/sysomd.yaml" && by_rpm -U --replacepkgs --force "$PACKAGES"/sysomd-[0-9]*.rpm && grep -q "name: kept" "$ROOT/etc/sysom/sysomd.yaml"; }
-left() { find "$ROOT"/etc "$ROOT"/usr -iname '*sysom*' ! -name '*.rpmsave' ! -path '*/deb-systemd-helper*'; }
+# rpm keeps changed settings, as .rpmsave in their directory.
+left() { find "$ROOT"/etc "$ROOT"/usr -iname '*sysom*' \( ! -type d -o -empty \) ! -name '*.rpmsave' ! -path '*/deb-systemd-helper*'; }
 
 ok "packages of both formats" built
 ok "both formats have the same files" same_files

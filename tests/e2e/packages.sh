@@ -65,8 +65,8 @@ ok "the preload has its bare name" eval 'inside LD_PRELOAD=libsysom_preload.so t
 cat >"$WORK/trial" <<'EOS'
 sed -i '/^node:/,/name:/s#name: ""#name: trial-node#; /^tls:/,/name:/s#name: ""#name: aggregator#' /etc/sysom/sysomd.yaml
 for side in sysomd:trial-node sysom-aggregator:aggregator; do
-	sed -i "s#^  cert: \"\"#  cert: /etc/sysom/tls/${side#*:}.crt#; s#^  key: \"\"#  key: /etc/sysom/tls/${side#*:}.key#
-		s#^  ca: \"\"#  ca: /etc/sysom/tls/ca.crt#" "/etc/sysom/${side%:*}.yaml"
+	sed -i "/^tls:/,/^[^ ]*$/{s#^  cert: \"\"#  cert: /etc/sysom/tls/${side#*:}.crt#; s#^  key: \"\"#  key: /etc/sysom/tls/${side#*:}.key#
+		s#^  ca: \"\"#  ca: /etc/sysom/tls/ca.crt#}" "/etc/sysom/${side%:*}.yaml"
 done
 groupadd --system sysom-tls
 chgrp sysom-tls /etc/sysom/tls/aggregator.key
