@@ -9,7 +9,7 @@ for need in command:dpkg-buildpackage command:dh command:mmdebstrap command:syst
 done
 ROOT=$WORK/root
 inside() { chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
-built() { deploy/package.sh deb "$WORK/debs" >"$WORK/build.log" 2>&1; }
+built() { B="$B" deploy/package.sh deb "$WORK/debs" >"$WORK/build.log" 2>&1; }
 no_lintian_errors() { lintian --allow-root --fail-on error "$WORK"/debs/*.changes >"$WORK/lintian.log" 2>&1; }
 bare() {
 	mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,jq bookworm "$ROOT" \
@@ -88,6 +88,18 @@ sysom show "$id" --json | jq -r '"blamed \([.ranks[]|tostring]|join(",")) \(.dia
 wait
 echo "$(journalctl --no-pager -u sysomd | grep -o 'connected by TLS' | sort -u)"
 echo "alive $(systemctl show -P NRestarts sysomd sysom-aggregator | sort -u | tr -d '\n')"
+for unit in sysomd sysom-aggregator; do
+	mkdir -p "/run/systemd/system/$unit.service.d"
+	printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=1\n' >"/run/systemd/system/$unit.service.d/short.conf"
+done
+systemctl daemon-reload
+systemctl restart sysomd sysom-aggregator
+for unit in sysomd sysom-aggregator; do # a loop that hangs, as its watchdog sees it
+	kill -STOP "$(systemctl show -P MainPID $unit)"
+	for try in $(seq 30); do sleep 1; [ "$(systemctl show -P NRestarts $unit)" -ge 1 ] && break; done
+	sleep 1
+	echo "hung $unit: $(systemctl is-active $unit) again after $(journalctl -b --no-pager -u $unit | grep -c 'Watchdog timeout')"
+done
 systemctl stop sysomd sysomd.socket sysomd-control.socket sysom-aggregator
 ls -d /var/lib/sysom /var/lib/sysom-aggregator
 journalctl --no-pager -u sysomd -u sysom-aggregator | grep 'level=\(error\|warn\)' >&2
@@ -99,8 +111,10 @@ ok "sysomd connects with its certificate" said "connected by TLS"
 ok "sysomd is not root" said "root sysomd 0"
 ok "the fault of a job with LD_PRELOAD=libsysom_preload.so is found" said "blamed 2 cpu cpu-sleep on trial-node"
 ok "neither daemon was restarted" said "alive 0"
+ok "a sysomd that hangs is started again by its watchdog" said "hung sysomd: active again after 1"
+ok "and so is an aggregator" said "hung sysom-aggregator: active again after 1"
 ok "an upgrade keeps the settings" eval 'install_all --reinstall install && grep -q "name: trial-node" "$ROOT/etc/sysom/sysomd.yaml"'
 rm -r "$ROOT/etc/sysom/tls" "$ROOT/etc/systemd/system/sysom-aggregator.service.d" # what the administrator made
-ok "a purge" eval 'inside apt-get -qy purge sysom sysomd sysom-aggregator libsysom-preload libsysom-preload-dev sysom-sim >"$WORK/purge.log" 2>&1'
+ok "a purge" eval 'inside apt-get -qy purge sysom sysomd sysom-aggregator libsysom-preload libsysom-preload-dev sysom-sim sysom-slurm >"$WORK/purge.log" 2>&1'
 ok "leaves nothing" untouched
 finish
