@@ -79,6 +79,12 @@ run show ffffffff; is "an unknown incident is exit status 1" eval '[ $status = 1
 run show 0dd; is "an answer full of wrong types is survived" [ $status = 0 ]
 run show 0badc0de; is "broken JSON is exit status 3" eval '[ $status = 3 ] && grep -q "not a JSON object" "$T/err"'
 run show ../../x; is "an id that is none never reaches the server" eval '[ $status = 1 ] && ! grep -q "\.\./x" "$T/requests"'
+run verdict over --timeout 9; is "verdict of a job without incidents that was traced" eval '[ $status = 0 ] && has "sysom: job over, 3 ranks on 1 node" && has "nothing was slow"'
+run verdict demo --timeout 0.5; is "verdict of one that runs says that it is not the last word" eval '[ $status = 0 ] && has "sysom: rank 5 is slow" && has "no cause yet; see sysom show 1234abcd" && has "8 ranks still run"'
+run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $status = 1 ] && grep -q "no rank of nope was traced" "$T/err"'
+run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "no scheduler" "$T/err"'
+SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 0.1 >"$T/out" 2>"$T/err"
+is "verdict asks for the job that Slurm names" eval 'grep -q "ranks?job=a%20b%2312.0%40" "$T/requests"'
 run off; is "off tells how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
 run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
 run off --job again; is "off again changes nothing, says so and is exit status 0" eval '[ $status = 0 ] && has "0 ranks changed, 8 were off already"'

@@ -88,6 +88,7 @@ sysom show "$id" --json | jq -r '"blamed \([.ranks[]|tostring]|join(",")) \(.dia
 wait
 echo "$(journalctl --no-pager -u sysomd | grep -o 'connected by TLS' | sort -u)"
 echo "alive $(systemctl show -P NRestarts sysomd sysom-aggregator | sort -u | tr -d '\n')"
+echo "watchdogs $(systemctl show -P WatchdogUSec sysomd sysom-aggregator | sort -u | xargs)"
 for unit in sysomd sysom-aggregator; do
 	mkdir -p "/run/systemd/system/$unit.service.d"
 	printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=1\n' >"/run/systemd/system/$unit.service.d/short.conf"
@@ -111,6 +112,7 @@ ok "sysomd connects with its certificate" said "connected by TLS"
 ok "sysomd is not root" said "root sysomd 0"
 ok "the fault of a job with LD_PRELOAD=libsysom_preload.so is found" said "blamed 2 cpu cpu-sleep on trial-node"
 ok "neither daemon was restarted" said "alive 0"
+ok "the units have a watchdog" said "watchdogs 1min"
 ok "a sysomd that hangs is started again by its watchdog" said "hung sysomd: active again after 1"
 ok "and so is an aggregator" said "hung sysom-aggregator: active again after 1"
 ok "an upgrade keeps the settings" eval 'install_all --reinstall install && grep -q "name: trial-node" "$ROOT/etc/sysom/sysomd.yaml"'
