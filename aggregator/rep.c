@@ -330,7 +330,7 @@ static void log_refusal(struct connection *c)
 		 tls_fault_name(tls_session_fault(c->tls)), tls_session_why(c->tls));
 }
 
-/* Refuses the peer: what remains is to tell it why. */
+/* Refuses the peer; it may still read why. */
 static void doom(struct connection *c)
 {
 	count(c->r, &c->r->stats.refused[tls_session_fault(c->tls)]);
@@ -551,7 +551,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* ---- steps: each tells whether there is another operation ---- */
+/* ---- steps: each returns whether another operation follows ---- */
 
 /* From now on the sender is who the certificate names. */
 static bool on_shaken(struct connection *c)

@@ -2,7 +2,7 @@
  * job_key.h - the identity of a job: NAME@UID. The job itself claims the name. The kernel reports
  * the uid to sysomd (SO_PEERCRED), so the same name claimed by another user is another job. The uid
  * follows the last '@'; the name may contain '@' too.
- * NAME may be SERIES#RUN, divided at its last '#'. RUN tells jobs apart that run at the same time;
+ * NAME may be SERIES#RUN, divided at its last '#'. RUN distinguishes jobs that run at the same time;
  * a job is compared with earlier jobs of its SERIES. Header only. */
 #ifndef SYSOM_BASE_JOB_KEY_H
 #define SYSOM_BASE_JOB_KEY_H

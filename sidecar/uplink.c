@@ -376,10 +376,10 @@ static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct 
 	return go;
 }
 
-/* Logs why there is no connection, if it is by TLS: it will not pass by itself. */
+/* Logs why TLS refuses the connection, once for each reason in turn. */
 static void log_refusal(struct uplink *u, const char *why)
 {
-	if (strncmp(why, "TLS:", 4) || !strcmp(why, u->why))
+	if (!strcmp(why, u->why))
 		return;
 	text_copy(u->why, sizeof(u->why), why);
 	log_warn("uplink", "%s: %s", u->url, why);
@@ -400,8 +400,8 @@ static void log_connection(struct uplink *u)
 		u->logged = UP;
 		return;
 	}
-	req_why(u->req, why, sizeof(why));
-	log_refusal(u, why);
+	if (req_why(u->req, why, sizeof(why)))
+		log_refusal(u, why);
 	u->without_ns = u->without_ns ? u->without_ns : now_ns;
 	if (u->logged == DOWN || now_ns - u->without_ns < UPLINK_DOWN_NS)
 		return;

@@ -17,6 +17,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/daemon/dirs.h"
 #include "base/limits.h"
 #include "symbol/symbol_files.h"
 
@@ -430,17 +431,6 @@ static int check_file(const struct upload *u, enum symbol_quality *quality, cons
 	return err;
 }
 
-static int sync_dir(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
-
-	if (fd < 0)
-		return -errno;
-	err = fsync(fd) ? -errno : 0;
-	close(fd);
-	return err;
-}
-
 /* Locked; the file is synced. */
 static int put(struct symbol_store *s, struct upload *u, enum symbol_quality quality,
 	       const char **why)
@@ -469,10 +459,10 @@ static int put(struct symbol_store *s, struct upload *u, enum symbol_quality qua
 	if (i)
 		i->quality = (uint8_t)quality;
 	*strrchr(to, '/') = 0;
-	err = sync_dir(to);
+	err = dirs_sync(to);
 	if (!err) {
 		snprintf(to, sizeof(to), "%s/.build-id", s->tree);
-		err = sync_dir(to);
+		err = dirs_sync(to);
 	}
 	return err;
 }

@@ -42,7 +42,7 @@ stack_sysomd() {
 	stack_wait 20 curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/healthz"
 }
 
-stack_start() {
+stack_place() { # DIR: where both live, and their addresses
 	local ports
 	STACK_DIR=$1
 	mkdir -p "$STACK_DIR"
@@ -52,7 +52,10 @@ stack_start() {
 	STACK_NODE_HTTP=${ports[2]}
 	export SYSOM_SOCKET_PATH=$STACK_DIR/sysomd.sock SYSOM_CONTROL_PATH=$STACK_DIR/control.sock
 	export SYSOM_URL=http://127.0.0.1:$STACK_HTTP
-	stack_aggregator && stack_sysomd
+}
+
+stack_start() {
+	stack_place "$1" && stack_aggregator && stack_sysomd
 }
 
 stack_end() { # name pid

@@ -25,15 +25,9 @@ static int sync_dir_of(const char *path)
 {
 	char dir[PATH_MAX];
 	const char *slash = strrchr(path, '/');
-	int fd, err;
 
 	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	err = fsync(fd) ? -errno : 0;
-	close(fd);
-	return err;
+	return dirs_sync(dir);
 }
 
 static int copy_pages(struct sql *from, struct sql *to)

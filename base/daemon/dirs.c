@@ -2,9 +2,11 @@
 #include "base/daemon/dirs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int dirs_make(const char *path, mode_t mode)
 {
@@ -20,4 +22,15 @@ int dirs_make(const char *path, mode_t mode)
 			*p = '/';
 		}
 	return mkdir(part, mode) && errno != EEXIST ? -errno : 0;
+}
+
+int dirs_sync(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return -errno;
+	err = fsync(fd) ? -errno : 0;
+	close(fd);
+	return err;
 }

@@ -78,9 +78,28 @@ int secret_file_read_public(const char *path, struct buf *out, char *why, size_t
 	return read_file(path, false, out, why, why_bytes);
 }
 
+void secret_file_forget(struct buf *read)
+{
+	if (read->data)
+		explicit_bzero(read->data, read->capacity_bytes);
+	buf_fini(read);
+}
+
 static bool same_time(struct timespec a, struct timespec b)
 {
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+struct secret_file_state secret_file_state_of(const struct stat *st)
+{
+	return (struct secret_file_state){st->st_dev, st->st_ino, st->st_size, st->st_mtim,
+					  st->st_ctim};
+}
+
+bool secret_file_is_same(const struct secret_file_state *a, const struct secret_file_state *b)
+{
+	return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+	       same_time(a->modified, b->modified) && same_time(a->changed, b->changed);
 }
 
 bool secret_file_changed(const char *path, struct secret_file_state *s)
@@ -90,9 +109,8 @@ bool secret_file_changed(const char *path, struct secret_file_state *s)
 
 	if (stat(path, &st))
 		return false;
-	now = (struct secret_file_state){st.st_dev, st.st_ino, st.st_size, st.st_mtim, st.st_ctim};
-	if (now.device == s->device && now.inode == s->inode && now.bytes == s->bytes &&
-	    same_time(now.modified, s->modified) && same_time(now.changed, s->changed))
+	now = secret_file_state_of(&st);
+	if (secret_file_is_same(&now, s))
 		return false;
 	*s = now;
 	return true;

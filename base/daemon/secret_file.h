@@ -17,13 +17,18 @@ int secret_file_read(const char *path, struct buf *out, char *why, size_t why_by
 /* The same without the rules about mode and owner: a certificate. */
 int secret_file_read_public(const char *path, struct buf *out, char *why, size_t why_bytes);
 
-/* What tells one content of a path from the next, without reading it. */
+/* Overwrites what was read, and frees it. */
+void secret_file_forget(struct buf *read);
+
+/* Differs between two contents of a path; known without reading them. */
 struct secret_file_state {
 	dev_t device;
 	ino_t inode;
 	off_t bytes;
 	struct timespec modified, changed;
 };
+struct secret_file_state secret_file_state_of(const struct stat *st);
+bool secret_file_is_same(const struct secret_file_state *a, const struct secret_file_state *b);
 /* Whether the path's file differs from *s, which then has the new state. False, if there is no
  * file. */
 bool secret_file_changed(const char *path, struct secret_file_state *s);

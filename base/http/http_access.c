@@ -43,9 +43,7 @@ static int load(struct http_access *a, char *why, size_t why_bytes)
 		if (err)
 			snprintf(why, why_bytes, "http.tokens: %s: %s", path, reason);
 	}
-	if (text.data)
-		explicit_bzero(text.data, text.capacity_bytes);
-	buf_fini(&text);
+	secret_file_forget(&text);
 	if (err)
 		return err;
 	http_tokens_free(a->tokens);

@@ -27,6 +27,14 @@ const char *http_address_split(const char *listen, char host[256])
 	return colon + 1;
 }
 
+bool http_address_is_ip(const char *host)
+{
+	struct in6_addr v6;
+	struct in_addr v4;
+
+	return inet_pton(AF_INET, host, &v4) == 1 || inet_pton(AF_INET6, host, &v6) == 1;
+}
+
 bool http_address_is_valid(const char *listen)
 {
 	char host[256];

@@ -9,6 +9,8 @@
 /* Returns the port's text. The host goes to `host`; "" stands for all addresses. NULL: not
  * HOST:PORT. */
 const char *http_address_split(const char *text, char host[256]);
+/* Whether the host is an address, not a name. */
+bool http_address_is_ip(const char *host);
 /* Whether it is ADDRESS:PORT or NAME:PORT. */
 bool http_address_is_valid(const char *text);
 /* Whether only this machine reaches it: localhost, 127.0.0.0/8 or [::1]. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/http/http_hosts.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
+
+#include "base/http/http_address.h"
 
 /* RFC 1035 */
 #define NAME_BYTES 256u
@@ -42,14 +43,6 @@ static bool host_of(const char *text, size_t bytes, char out[NAME_BYTES])
 	}
 	out[n] = '\0';
 	return true;
-}
-
-static bool is_address(const char *host)
-{
-	struct in6_addr v6;
-	struct in_addr v4;
-
-	return inet_pton(AF_INET, host, &v4) == 1 || inet_pton(AF_INET6, host, &v6) == 1;
 }
 
 static int add(struct http_hosts *h, size_t *used, const char *text, size_t bytes)
@@ -96,7 +89,7 @@ bool http_hosts_allows(const struct http_hosts *h, const char *host)
 		return true;
 	if (!host_of(host, strlen(host), name))
 		return false;
-	if (is_address(name))
+	if (http_address_is_ip(name))
 		return true;
 	/* RFC 6761: every name with this ending is this machine */
 	n = strlen(name);

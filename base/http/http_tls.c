@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/daemon/secret_file.h"
+#include "base/text/text.h"
 
 #define LOOK_NS	   1000000000ull    /* between looks at the files */
 #define WARN_NS	   3600000000000ull /* between warnings */
@@ -35,13 +36,6 @@ static struct http_tls *in_use;
 static gnutls_datum_t datum(const struct buf *b)
 {
 	return (gnutls_datum_t){b->data, (unsigned)b->bytes};
-}
-
-static void forget(struct buf *b)
-{
-	if (b->data)
-		explicit_bzero(b->data, b->capacity_bytes);
-	buf_fini(b);
 }
 
 static int64_t unix_s(time_t t)
@@ -97,11 +91,11 @@ static int load(struct http_tls *t, char *why, size_t why_bytes)
 		err = examine(t, &certificate, &key, why, why_bytes);
 	if (err) {
 		buf_fini(&certificate);
-		forget(&key);
+		secret_file_forget(&key);
 		return err;
 	}
 	buf_fini(&t->certificate_pem);
-	forget(&t->key_pem);
+	secret_file_forget(&t->key_pem);
 	t->certificate_pem = certificate;
 	t->key_pem = key;
 	return 0;
@@ -144,7 +138,7 @@ void http_tls_close(struct http_tls *t)
 	if (in_use == t)
 		in_use = NULL;
 	buf_fini(&t->certificate_pem);
-	forget(&t->key_pem);
+	secret_file_forget(&t->key_pem);
 	free(t);
 }
 
@@ -158,14 +152,12 @@ int64_t http_tls_expires_unix_s(const struct http_tls *t)
 static void warn(struct http_tls *t, uint64_t now_ns)
 {
 	int64_t now_s = (int64_t)(clock_realtime_ns() / 1000000000ull);
-	time_t expires = (time_t)t->expires_unix_s;
-	char day[32];
-	struct tm tm;
+	char day[TEXT_UTC_BYTES];
 
 	if (now_ns < t->warn_at_ns)
 		return;
 	t->warn_at_ns = now_ns + WARN_NS;
-	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&expires, &tm));
+	text_utc((time_t)t->expires_unix_s, day);
 	if (now_s >= t->expires_unix_s)
 		log_error("certificate",
 			  "file=%s why=\"expired at %s\" effect=\"clients refuse it\"",

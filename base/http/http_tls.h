@@ -16,7 +16,7 @@ struct http_tls;
 int http_tls_open(struct http_tls **out, const char *certificate, const char *key, char *why,
 		  size_t why_bytes);
 void http_tls_close(struct http_tls *t); /* NULL is a no-op */
-/* From now on http_tls_retrieve gives this one, and the log tells when it is about to expire. */
+/* From now on http_tls_retrieve gives this one, and the log says when it is about to expire. */
 void http_tls_use(struct http_tls *t);
 /* When the certificate expires, in seconds since 1970. */
 int64_t http_tls_expires_unix_s(const struct http_tls *t);

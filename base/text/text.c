@@ -92,3 +92,12 @@ unsigned text_distance(const char *a, const char *b)
 	}
 	return row[n];
 }
+
+const char *text_utc(time_t t, char out[TEXT_UTC_BYTES])
+{
+	struct tm tm;
+
+	if (!gmtime_r(&t, &tm) || !strftime(out, TEXT_UTC_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm))
+		text_copy(out, TEXT_UTC_BYTES, "?");
+	return out;
+}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* Copies and cuts to fit; always NUL-terminated. */
 void text_copy(char *to, size_t room, const char *from);
@@ -20,5 +21,8 @@ bool text_number(const char *text, uint64_t max, uint64_t *out);
 int text_unhex(const char *text, uint8_t *out, size_t bytes);
 /* How many letters to insert, drop or replace; of each text the first 63 count. */
 unsigned text_distance(const char *a, const char *b);
+/* The time in UTC as in RFC 3339; "?" if it has no date. Returns out. */
+#define TEXT_UTC_BYTES 32
+const char *text_utc(time_t t, char out[TEXT_UTC_BYTES]);
 
 #endif

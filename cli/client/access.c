@@ -59,9 +59,7 @@ static int read_settings(struct settings *s, const char *path, char *why, size_t
 		text.bytes = 0;
 		err = secret_file_read(path, &text, why, why_bytes);
 	}
-	if (text.data)
-		explicit_bzero(text.data, text.capacity_bytes);
-	buf_fini(&text);
+	secret_file_forget(&text);
 	return err;
 }
 

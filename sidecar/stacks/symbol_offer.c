@@ -55,7 +55,7 @@ struct symbol_offer {
 
 	/* used only by the thread */
 	CURL *curl;
-	long told; /* the failure that the log has: a curl code below 0, or a status */
+	long logged; /* the failure in the log: a curl code, negated, or a status */
 	struct symbol_reader *files;
 	struct reader *own; /* NULL: the caller's reader is used */
 	uint64_t day_ns, day_bytes;
@@ -220,25 +220,23 @@ static bool add_token(struct symbol_offer *o, CURL *h)
 			snprintf(why, sizeof(why), "%s is not one token", path);
 		}
 	}
-	if (b.data)
-		explicit_bzero(b.data, b.capacity_bytes);
-	buf_fini(&b);
+	secret_file_forget(&b);
 	if (*why)
 		log_warn("symbols", "why=\"uplink.http_token: %s\"", why);
 	return !*why;
 }
 
 /* The aggregator refuses each request in the same way, so the log has a line at a change only. */
-static void tell_failure(struct symbol_offer *o, CURLcode code, long status)
+static void log_failure(struct symbol_offer *o, CURLcode code, long status)
 {
 	long now = code ? -(long)code : status == 401 || status == 403 ? status : 0;
 
-	if (now && now != o->told)
+	if (now && now != o->logged)
 		log_warn("symbols", "http=%s why=\"%s\" status=%ld", o->url,
 			 code ? curl_easy_strerror(code)
 			      : "the aggregator refuses the upload: see uplink.http_token",
 			 status);
-	o->told = now;
+	o->logged = now;
 }
 
 /* Makes one request. text: a JSON body to post; body: bytes to put. Returns the HTTP status, or 0.
@@ -294,7 +292,7 @@ static long request(struct symbol_offer *o, const char *path, const char *text, 
 		else
 			*out = json_loadb((const char *)answer.data, answer.bytes, 0, NULL);
 		if (!atomic_load(&o->stop))
-			tell_failure(o, code, status);
+			log_failure(o, code, status);
 	}
 	curl_slist_free_all(headers);
 	buf_fini(&answer);

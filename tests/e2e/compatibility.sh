@@ -19,19 +19,7 @@ fault_found() { # of rank 2 alone
 	[ "$(api 'incidents?job=demo' '[.incidents[] | select(.symptom | IN("hiccup", "transient") | not) | .ranks[]] | unique | join(",")')" = 2 ]
 }
 stack_of() { # aggregator's programs, sysomd's programs: in a directory of their own
-	BIN=$1 stack_start_only_aggregator "$3" && BIN=$2 stack_sysomd
-}
-stack_start_only_aggregator() {
-	local ports
-	STACK_DIR=$1
-	mkdir -p "$STACK_DIR"
-	read -r -a ports <<<"$(free_ports 3)"
-	STACK_NNG=tcp://127.0.0.1:${ports[0]}
-	STACK_HTTP=${ports[1]}
-	STACK_NODE_HTTP=${ports[2]}
-	export SYSOM_SOCKET_PATH=$STACK_DIR/sysomd.sock SYSOM_CONTROL_PATH=$STACK_DIR/control.sock
-	export SYSOM_URL=http://127.0.0.1:$STACK_HTTP
-	stack_aggregator
+	stack_place "$3" && BIN=$1 stack_aggregator && BIN=$2 stack_sysomd
 }
 run_job() { # programs of the job
 	"$1/sysom" run --job demo -- "$1/simjob" --ranks 4 --seconds 30 --seed 7 \

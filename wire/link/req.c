@@ -36,6 +36,7 @@ struct req {
 	enum state state;
 	uint32_t again_ms;
 	char why[TLS_WHY_BYTES];
+	bool by_tls; /* so says TLS */
 	/* of the stream */
 	nng_stream *stream;
 	bool ended, receiving, sending, shaken, greeted;
@@ -90,8 +91,10 @@ static void end(struct req *r, const char *why)
 	if (r->ended)
 		return;
 	r->ended = true;
-	if (why)
+	if (why) {
 		text_copy(r->why, sizeof(r->why), why);
+		r->by_tls = false;
+	}
 	nng_stream_close(r->stream);
 	pthread_cond_broadcast(&r->more);
 	if (was)
@@ -102,8 +105,11 @@ static void end_by_tls(struct req *r)
 {
 	char why[TLS_WHY_BYTES];
 
+	if (r->ended)
+		return;
 	snprintf(why, sizeof(why), "TLS: %.300s", tls_session_why(r->tls));
 	end(r, why);
+	r->by_tls = true;
 }
 
 /* ---- bytes ---- */
@@ -265,7 +271,7 @@ static void on_out(void *arg)
 
 	pthread_mutex_lock(&r->lock);
 	r->sending = false;
-	/* What the peer said before it hung up tells more; it comes by receiving. */
+	/* What the peer sent before it hung up may say why; receiving brings it. */
 	if (err && (!r->receiving || err == NNG_ETIMEDOUT))
 		end(r, nng_strerror(err));
 	else if (!err && r->tls)
@@ -316,6 +322,7 @@ static void on_control(void *arg)
 		nng_stream_dialer_dial(r->dialer, r->control);
 	} else if (err) {
 		text_copy(r->why, sizeof(r->why), nng_strerror(err));
+		r->by_tls = false;
 		rest(r);
 	} else {
 		begin(r, nng_aio_get_output(r->control, 0));
@@ -480,9 +487,13 @@ void req_tend(struct req *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void req_why(struct req *r, char *out, size_t bytes)
+bool req_why(struct req *r, char *out, size_t bytes)
 {
+	bool by_tls;
+
 	pthread_mutex_lock(&r->lock);
 	text_copy(out, bytes, r->why);
+	by_tls = *out && r->by_tls;
 	pthread_mutex_unlock(&r->lock);
+	return by_tls;
 }

@@ -36,7 +36,8 @@ int req_send(struct req *r, const void *data, size_t bytes);
 int req_receive(struct req *r, uint32_t wait_ms, const void **body, size_t *bytes);
 /* Call now and then while no answer is missing: connects again when the certificates say so. */
 void req_tend(struct req *r);
-/* Why the latest connection ended, or did not come to be: "" if none did. Copies. */
-void req_why(struct req *r, char *out, size_t bytes);
+/* Copies why the latest connection ended, or did not come to be: "" if none did. True: TLS refused it,
+ * which does not pass by itself. */
+bool req_why(struct req *r, char *out, size_t bytes);
 
 #endif

@@ -3,7 +3,6 @@
  * ends are ours. A peer's chain is judged by one function, during the handshake and later. */
 #include "wire/link/tls.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gnutls/gnutls.h>
@@ -20,6 +19,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/daemon/log.h"
+#include "base/daemon/secret_file.h"
+#include "base/http/http_address.h"
 #include "base/text/text.h"
 
 #define PRIORITY       "NORMAL:-VERS-ALL:+VERS-TLS1.3"
@@ -31,17 +32,8 @@
 #define IN_BYTES       4096u
 #define OUT_BYTES_MAX  (128u << 10) /* of one step: more than any flight or record */
 #define LOOK_NS	       1000000000ull
-#define TIME_BYTES     32u
 
 enum { CERT, KEY, CA, CRL, FILES };
-
-/* What tells one content of a file from the next. */
-struct mark {
-	dev_t dev;
-	ino_t ino;
-	off_t bytes;
-	struct timespec changed;
-};
 
 /* The files as they were read at one time. Sessions hold it. */
 struct loaded {
@@ -57,7 +49,7 @@ struct tls {
 	gnutls_priority_t priority;
 	pthread_mutex_t lock;
 	struct loaded *now;
-	struct mark seen[FILES];
+	struct secret_file_state seen[FILES];
 	uint64_t look_at_ns;
 	struct tls_facts facts;
 };
@@ -92,15 +84,6 @@ const char *tls_fault_name(enum tls_fault f)
 	return names[f];
 }
 
-static const char *utc(time_t t, char out[TIME_BYTES])
-{
-	struct tm tm;
-
-	if (!gmtime_r(&t, &tm) || !strftime(out, TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm))
-		text_copy(out, TIME_BYTES, "?");
-	return out;
-}
-
 /* ---- files ---- */
 
 static const char *path_of(const struct tls *t, int file)
@@ -118,15 +101,6 @@ static const char *setting_of(int file)
 	return settings[file];
 }
 
-static void mark_of(struct mark *m, const struct stat *st)
-{
-	memset(m, 0, sizeof(*m)); /* they are compared with their padding */
-	m->dev = st->st_dev;
-	m->ino = st->st_ino;
-	m->bytes = st->st_size;
-	m->changed = st->st_ctim;
-}
-
 static int refuse_file(const struct tls *t, int file, char *why, size_t bytes, const char *what)
 {
 	snprintf(why, bytes, "%s: %s: %s", setting_of(file), path_of(t, file), what);
@@ -134,8 +108,8 @@ static int refuse_file(const struct tls *t, int file, char *why, size_t bytes, c
 }
 
 /* Reads a file; out->data is the caller's to free. */
-static int read_file(const struct tls *t, int file, gnutls_datum_t *out, struct mark *mark,
-		     char *why, size_t why_bytes)
+static int read_file(const struct tls *t, int file, gnutls_datum_t *out,
+		     struct secret_file_state *state, char *why, size_t why_bytes)
 {
 	int fd = open(path_of(t, file), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	const char *what = NULL;
@@ -156,7 +130,7 @@ static int read_file(const struct tls *t, int file, gnutls_datum_t *out, struct 
 	else
 		out->size = (unsigned)got;
 	if (!what)
-		mark_of(mark, &st);
+		*state = secret_file_state_of(&st);
 	close(fd);
 	return what ? refuse_file(t, file, why, why_bytes, what) : 0;
 }
@@ -227,7 +201,7 @@ static int examine_own(struct tls *t, struct loaded *l, const gnutls_datum_t *ce
 		       size_t why_bytes)
 {
 	gnutls_x509_crt_t *list = NULL;
-	char from[TIME_BYTES], to[TIME_BYTES];
+	char from[TEXT_UTC_BYTES], to[TEXT_UTC_BYTES];
 	unsigned n = 0;
 	char *names;
 	time_t now = time(NULL);
@@ -249,8 +223,8 @@ static int examine_own(struct tls *t, struct loaded *l, const gnutls_datum_t *ce
 		log_warn("tls",
 			 "cert=%s valid_from=%s valid_to=%s effect=\"peers will refuse it; this "
 			 "machine's clock says %s\"",
-			 t->files.cert, utc(l->begins, from), utc(l->ends, to),
-			 utc(now, (char[TIME_BYTES]){0}));
+			 t->files.cert, text_utc(l->begins, from), text_utc(l->ends, to),
+			 text_utc(now, (char[TEXT_UTC_BYTES]){0}));
 	}
 	free(names);
 	for (unsigned i = 0; i < n; i++)
@@ -292,7 +266,8 @@ static int fill_credentials(struct tls *t, struct loaded *l, const gnutls_datum_
 	return 0;
 }
 
-static int load(struct tls *t, struct loaded **out, struct mark *marks, char *why, size_t why_bytes)
+static int load(struct tls *t, struct loaded **out, struct secret_file_state *states, char *why,
+		size_t why_bytes)
 {
 	struct loaded *l = calloc(1, sizeof(*l));
 	gnutls_datum_t data[FILES] = {{NULL, 0}};
@@ -301,7 +276,7 @@ static int load(struct tls *t, struct loaded **out, struct mark *marks, char *wh
 	text_copy(why, why_bytes, "out of memory");
 	for (int i = 0; i < FILES && !err; i++)
 		if (*path_of(t, i))
-			err = read_file(t, i, &data[i], &marks[i], why, why_bytes);
+			err = read_file(t, i, &data[i], &states[i], why, why_bytes);
 	if (!err) /* first: GnuTLS does not say which of certificate and key it cannot read */
 		err = examine_own(t, l, &data[CERT], why, why_bytes);
 	if (!err)
@@ -338,24 +313,26 @@ static void release(struct tls *t, struct loaded *l)
 /* Under lock. Whether a file is another one than at the last look. */
 static bool changed(struct tls *t)
 {
-	struct mark now[FILES] = {0};
+	bool differs = false;
 	struct stat st;
 
-	for (int i = 0; i < FILES; i++)
+	for (int i = 0; i < FILES; i++) {
+		struct secret_file_state now = {0};
+
 		if (*path_of(t, i) && !stat(path_of(t, i), &st))
-			mark_of(&now[i], &st);
-	if (!memcmp(now, t->seen, sizeof(now)))
-		return false;
-	memcpy(t->seen, now, sizeof(now));
-	return true;
+			now = secret_file_state_of(&st);
+		differs |= !secret_file_is_same(&now, &t->seen[i]);
+		t->seen[i] = now;
+	}
+	return differs;
 }
 
 /* Under lock. Takes new files, at most once a second. A set that does not load is looked at again
  * when one of its files changes. */
 static void look(struct tls *t)
 {
-	struct mark marks[FILES] = {0};
-	char why[TLS_WHY_BYTES], to[TIME_BYTES];
+	struct secret_file_state states[FILES] = {0};
+	char why[TLS_WHY_BYTES], to[TEXT_UTC_BYTES];
 	uint64_t now_ns = clock_monotonic_ns();
 	struct loaded *l;
 
@@ -364,19 +341,19 @@ static void look(struct tls *t)
 	t->look_at_ns = now_ns + LOOK_NS;
 	if (!changed(t))
 		return;
-	if (load(t, &l, marks, why, sizeof(why))) {
+	if (load(t, &l, states, why, sizeof(why))) {
 		t->facts.failed_loads++;
 		log_error("tls", "why=\"%s\" effect=\"the files read before stay in use\"", why);
 		return;
 	}
-	memcpy(t->seen, marks, sizeof(marks));
+	memcpy(t->seen, states, sizeof(states));
 	if (!--t->now->holders)
 		loaded_free(t->now);
 	t->now = l;
 	t->facts.loads++;
 	t->facts.expires_unix_s = l->ends;
 	log_info("tls", "cert=%s valid_to=%s effect=\"new files in use\"", t->files.cert,
-		 utc(l->ends, to));
+		 text_utc(l->ends, to));
 }
 
 static struct loaded *hold(struct tls *t)
@@ -521,24 +498,24 @@ static gnutls_alert_description_t alert_of(enum tls_fault f)
 static void explain(struct tls_session *s, const struct chain *c)
 {
 	char *names = c->count ? names_of(c->crt[0]) : NULL;
-	char at[TIME_BYTES] = "", now[TIME_BYTES];
+	char at[TEXT_UTC_BYTES] = "", now[TEXT_UTC_BYTES];
 	char issuer[NAME_BYTES] = "";
 	size_t bytes = sizeof(issuer);
 	const char *who = names ? names : "";
 
-	utc(time(NULL), now);
+	text_utc(time(NULL), now);
 	if (c->count && gnutls_x509_crt_get_issuer_dn(c->crt[0], issuer, &bytes))
 		text_copy(issuer, sizeof(issuer), "?");
 	switch (s->fault) {
 	case TLS_EXPIRED:
-		utc(gnutls_x509_crt_get_expiration_time(c->crt[0]), at);
+		text_utc(gnutls_x509_crt_get_expiration_time(c->crt[0]), at);
 		snprintf(s->why, sizeof(s->why),
 			 "the certificate of \"%s\" is valid until %s; this machine's clock says "
 			 "%s",
 			 who, at, now);
 		break;
 	case TLS_EARLY:
-		utc(gnutls_x509_crt_get_activation_time(c->crt[0]), at);
+		text_utc(gnutls_x509_crt_get_activation_time(c->crt[0]), at);
 		snprintf(s->why, sizeof(s->why),
 			 "the certificate of \"%s\" is valid from %s on; this machine's clock says "
 			 "%s: compare the clocks",
@@ -654,14 +631,6 @@ static ssize_t push(gnutls_transport_ptr_t arg, const void *data, size_t bytes)
 	return -1;
 }
 
-/* An address is no server name in the sense of TLS. */
-static bool is_address(const char *host)
-{
-	uint8_t a[sizeof(struct in6_addr)];
-
-	return inet_pton(AF_INET, host, a) == 1 || inet_pton(AF_INET6, host, a) == 1;
-}
-
 int tls_session_open(struct tls_session **out, struct tls *t, const char *peer)
 {
 	struct tls_session *s = calloc(1, sizeof(*s));
@@ -691,7 +660,8 @@ int tls_session_open(struct tls_session **out, struct tls *t, const char *peer)
 	gnutls_handshake_set_max_packet_length(s->session, TLS_HANDSHAKE_BYTES);
 	if (t->side == TLS_AGGREGATOR)
 		gnutls_certificate_server_set_request(s->session, GNUTLS_CERT_REQUIRE);
-	else if (peer && !is_address(peer))
+	/* an address is no server name in the sense of TLS */
+	else if (peer && !http_address_is_ip(peer))
 		gnutls_server_name_set(s->session, GNUTLS_NAME_DNS, peer, strlen(peer));
 	*out = s;
 	return 0;

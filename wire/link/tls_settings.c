@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/link/tls_settings.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-static bool is_loopback(const char *url)
-{
-	const char *host = strstr(url, "://") + 3, *colon = strrchr(host, ':');
-	size_t bytes = colon ? (size_t)(colon - host) : strlen(host);
-	char text[64];
-	struct in_addr v4;
-
-	if (bytes >= sizeof(text))
-		return false;
-	memcpy(text, host, bytes);
-	text[bytes] = '\0';
-	return !strcmp(text, "localhost") || !strcmp(text, "[::1]") ||
-	       (inet_pton(AF_INET, text, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127);
-}
+#include "base/http/http_address.h"
 
 int tls_settings_check(const struct tls_settings *s, const char *key, const char *url, char *why,
 		       size_t why_bytes)
@@ -34,7 +20,8 @@ int tls_settings_check(const struct tls_settings *s, const char *key, const char
 	else if (!any && !strncmp(url, "tls+", 4))
 		return config_refuse(why, why_bytes, key, url,
 				     "of TLS, which needs tls.cert, tls.key and tls.ca");
-	else if (!any && !s->insecure && !strncmp(url, "tcp:", 4) && !is_loopback(url))
+	else if (!any && !s->insecure && !strncmp(url, "tcp://", 6) &&
+		 !http_address_is_loopback(url + 6))
 		return config_refuse(why, why_bytes, key, url,
 				     "beyond this machine without TLS; set tls.cert, tls.key and "
 				     "tls.ca, or --insecure");
