@@ -25,15 +25,19 @@ run_job() { # programs of the job
 	"$1/sysom" run --job demo -- "$1/simjob" --ranks 4 --seconds 30 --seed 7 \
 		--fault slow:rank=2:start=14s:steps=60:size=1.8 >"$STACK_DIR/job.log" 2>&1
 }
+node_shows_it() { # the command line, while the job runs
+	grep -q "4 ranks on 1 node" <("$1/sysom" status --control "$SYSOM_CONTROL_PATH")
+}
 finds() { # name, aggregator, node, job, command line
 	ok "$1: they start" stack_of "$2" "$3" "$WORK/$1"
-	ok "$1: the job ends well" run_job "$4"
+	run_job "$4" &
+	ok "$1: the command line shows the node" stack_wait 25 node_shows_it "$5"
+	ok "$1: the job ends well" wait $!
 	ok "$1: the fault is found" stack_wait 20 fault_found
 	ok "$1: nothing is rejected" is "$(curl -sf "$SYSOM_URL/metrics" |
 		sed -n 's/^sysom_aggregator_\(windows\|beats\|sketches\)_total{status="reject"} //p' | xargs)" "0 0 0"
 	ok "$1: the command line shows it" grep -q 'rank 2' <("$5/sysom" show "$(api 'incidents?job=demo' \
 		'[.incidents[] | select(.symptom | IN("hiccup", "transient") | not)][0].id')")
-	ok "$1: and the node" grep -q "4 ranks on 1 node" <("$5/sysom" status --control "$SYSOM_CONTROL_PATH")
 }
 trap finish EXIT
 
