@@ -202,6 +202,23 @@ def check_tests(paths, complain):
             complain(p, 1, "no .mk and no other script names this test")
 
 
+PAGE_MAX = 100
+
+
+def check_pages(paths, complain):
+    """Prose of a page wraps; tables, code and headings are as long as they must be."""
+    for p in paths:
+        if not p.endswith(".md"):
+            continue
+        fenced = False
+        with open(p, encoding="utf-8") as f:
+            for n, line in enumerate(f, 1):
+                text = line.rstrip("\n")
+                fenced ^= text.lstrip().startswith("```")
+                if not fenced and len(text) > PAGE_MAX and not re.match(r"    |\s*[|#`]", text):
+                    complain(p, n, f"{len(text)} columns in a page")
+
+
 THRESHOLDS_MAX = 60
 
 
@@ -257,6 +274,7 @@ def main():
         check_functions(path, lines, complain)
     check_rooms(paths, complain)
     check_tests(paths, complain)
+    check_pages(paths, complain)
     check_thresholds(paths, complain)
     check_names([p for p in paths if not p.startswith("tests/")], complain)
     if len(sys.argv) > 1:

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -229,22 +230,23 @@ def write_table(table):
         f"Written by `make scenarios`, run from {when(first)} to {when(last)} UTC: {os.cpu_count()} CPUs, "
         f"Linux {platform.release()}. {count['pass']} passed, {count['fail']} failed, {count['skip']} skipped.", "",
         rates_of(all_of), "",
-        "Each case is a job of four ranks on the simulated GPU node with a real `sysomd` and `sysom-aggregator`. The fault is real",
-        "(`tests/faults/`, `tests/scenarios/lib/rank_faults.py`). The verdict is read from `sysom show ID --json`: the ranks, the",
-        "layer, the cause. *s* counts from the first slow step to the incident with the right verdict. *ledger* lists the accounts",
+        "Each case is a job of four ranks on the simulated GPU node with a real `sysomd` and `sysom-aggregator`. The fault is real "
+        "(`tests/faults/`, `tests/scenarios/lib/rank_faults.py`). The verdict is read from `sysom show ID --json`: the ranks, the "
+        "layer, the cause. *s* counts from the first slow step to the incident with the right verdict. *ledger* lists the accounts "
         "that grew most, in ms per step. How it works: [TESTING.md](TESTING.md).", "",
         "| fault | victim | the job | expected | verdict | s | ledger | |", "|---|---|---|---|---|---|---|---|", *rows, "",
-        "No other incident may open, neither beside the fault nor without it, except for what the hypervisor under this machine",
-        "does. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two",
-        "seconds of it, at least 30 ms/s of each CPU above the usual, and twice the usual. `/proc/stat` does not show all",
-        "stops. Real-time threads that only sleep do: here `tests/scenarios/lib/cpu_stops.c`, in sysomd its canary, which some",
-        "stops miss. An incident of the whole job that they explain by the same measure is accepted whatever its verdict, and",
-        "counted with these. *Whole*: with the fault on a second rank as well. *Tree*: the commit that ran; + means that files",
+        "No other incident may open, neither beside the fault nor without it, except for what the hypervisor under this machine "
+        "does. An incident with the verdict `os-steal` is accepted where `/proc/stat` or the threads below show steal: in two "
+        "seconds of it, at least 30 ms/s of each CPU above the usual, and twice the usual. `/proc/stat` does not show all "
+        "stops. Real-time threads that only sleep do: here `tests/scenarios/lib/cpu_stops.c`, in sysomd its canary, which some "
+        "stops miss. An incident of the whole job that they explain by the same measure is accepted whatever its verdict, and "
+        "counted with these. *Whole*: with the fault on a second rank as well. *Tree*: the commit that ran; + means that files "
         "were changed.", "",
         "| scenario | s without a fault | s in all | other incidents | | load at its end | form | UTC | tree |",
         "|---|---|---|---|---|---|---|---|---|", *quiet, ""]
     with open(table, "w", encoding="utf-8") as f:
-        f.write("\n".join(text))
+        f.write("\n".join(line if line.startswith("|") else textwrap.fill(line, 100, break_on_hyphens=False)
+                          for line in "\n".join(text).split("\n")))
 
 
 def main():
