@@ -21,6 +21,7 @@
 
 #include "analysis/cause/digest.h"
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 #include "wire/codec.h"
 
 struct fleet;
@@ -135,7 +136,7 @@ struct fleet_page {
  * limited number of ranks at a time. 0, -EINVAL (after is not a "next"), -ENOMEM. */
 int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* Appends metrics of the ranks that are alive, in the text format of Prometheus. */
-void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out);
+void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct metrics *m);
 /* {"jobs":[...]} by name: size, roles, run. */
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* The following return owned JSON; NULL: not found, or no memory. */

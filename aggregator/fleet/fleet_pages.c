@@ -11,7 +11,7 @@
 #include "aggregator/fleet/fleet_private.h"
 #include "base/check.h"
 #include "base/job_key.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -323,25 +323,25 @@ static const struct {
 		"Median self time of the rank above that of its role."},
 };
 
-static void put_rank_series(struct buf part[SERIES], const char *job, const struct row *r)
+static void put_rank_series(struct metrics *m, unsigned which, const char *job, const struct row *r)
 {
-	double excess_ns = r->stats.self_median_ns - r->role_self_ns;
+	const char *name = series[which].name;
 	char rank[12];
 
 	snprintf(rank, sizeof(rank), "%d", r->place.rank);
-	prometheus_sample(&part[INFO], series[INFO].name, 1, "job_name", job, "rank", rank, "node",
-			  r->node, "role", r->role, NULL);
-	prometheus_sample(&part[SUSPECT], series[SUSPECT].name, r->suspect, "job_name", job, "rank",
-			  rank, NULL);
-	if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
-		prometheus_sample(&part[EXCESS], series[EXCESS].name, excess_ns * 1e-9, "job_name",
-				  job, "rank", rank, NULL);
+	if (which == INFO)
+		metrics_sample(m, name, 1, "job_name", job, "rank", rank, "node", r->node, "role",
+			       r->role, NULL);
+	else if (which == SUSPECT)
+		metrics_sample(m, name, r->suspect, "job_name", job, "rank", rank, NULL);
+	else if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
+		metrics_sample(m, name, (r->stats.self_median_ns - r->role_self_ns) * 1e-9,
+			       "job_name", job, "rank", rank, NULL);
 }
 
-/* One buffer per family, because a family's series must be together. If two nodes claim a rank, its
- * series show the first; the other row is contested. */
+/* If two nodes claim a rank, its series show the first; the other row is contested. */
 static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
-			   struct buf part[SERIES])
+			   struct metrics *m, unsigned which)
 {
 	struct place *list;
 	uint32_t n;
@@ -355,30 +355,25 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, st
 		for (uint32_t i = 0; i < got; i++) {
 			if (!rows[i].alive || rows[i].place.rank < 0 || rows[i].contested)
 				continue;
-			put_rank_series(part, job, &rows[i]);
+			put_rank_series(m, which, job, &rows[i]);
 		}
 	}
 	free(list);
 }
 
-void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out)
+/* The series of a family must be together, so that each has a pass over the ranks. */
+void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct metrics *m)
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
-	struct buf part[SERIES];
 	struct job_name *names = NULL;
 	uint32_t n = 0;
 
-	for (size_t k = 0; k < SERIES; k++) {
-		buf_init(&part[k], out->max_bytes);
-		prometheus_metric(&part[k], series[k].name, "gauge", series[k].help);
-	}
-	if (rows && !names_of(f, NULL, NULL, &names, &n))
+	if (!rows || names_of(f, NULL, NULL, &names, &n))
+		n = 0;
+	for (unsigned k = 0; k < SERIES; k++) {
+		metrics_family(m, series[k].name, "gauge", series[k].help);
 		for (uint32_t i = 0; i < n; i++)
-			put_job_series(f, names[i].name, now_ns, rows, part);
-	for (size_t k = 0; k < SERIES; k++) {
-		out->failed |= part[k].failed;
-		buf_append(out, part[k].data, part[k].bytes);
-		buf_fini(&part[k]);
+			put_job_series(f, names[i].name, now_ns, rows, m, k);
 	}
 	free(names);
 	free(rows);

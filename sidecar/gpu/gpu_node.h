@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 
 struct node;
 struct gpu_node; /* opaque */
@@ -19,6 +20,6 @@ void gpu_node_close(struct node *n);
  * os_node_tend and os_node_read. */
 void gpu_node_tend(struct node *n, uint64_t now_ns);
 void gpu_node_json(const struct node *n, const struct http_user *user, struct buf *out);
-void gpu_node_metrics(const struct node *n, struct buf *out);
+void gpu_node_metrics(const struct node *n, struct metrics *m);
 
 #endif
