@@ -6,6 +6,7 @@ import collections
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -107,6 +108,28 @@ def test_delivery():
           "a refusal is a gap with its code; launches go on", gaps, kinds)
     rc, kinds, f, rest, err = run(*job, SYSOM_CUPTI="off")
     check(rc == 0 and not kinds["kernel"] and kinds["launch"] > 100, "SYSOM_CUPTI=off is obeyed")
+
+
+BETWEEN_GPUS = """
+import ctypes, sys
+sys.path.insert(0, "sim")
+import simgpu
+one, two = simgpu.Gpu(0), simgpu.Gpu(1)
+two.kernel("k", 1000)
+copy = two.cuda.cuMemcpyDtoDAsync_v2
+copy.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+assert copy(two.buffer.value, one.buffer.value, 4321, two.streams[0]) == 0
+assert copy(two.buffer.value, two.buffer.value + 8192, 1234, two.streams[0]) == 0
+two.synchronize()
+"""
+
+
+def test_copies_between_gpus():
+    for what, more in (("by a shared subscription", V2), ("by the older interface", {}),
+                       ("in the older layout", dict(SIM_CUPTI_KERNEL_VERSION="9"))):
+        rc, kinds, f, rest, err = run(sys.executable, "-c", BETWEEN_GPUS, **more)
+        check(rc == 0 and sorted(c["bytes"] for c in f["copy"]) == ["1234", "4321"],
+              f"copies within a GPU and between two are recorded {what}", rc, f["copy"], err)
 
 
 def test_rival(version, *how):
@@ -271,6 +294,7 @@ def test_joins_after_gaps():
 YIELDED = [("2", False), ("2", True)]
 test_delivery()
 test_session()
+test_copies_between_gpus()
 test_session_rival(("share",), 3, [], STATE_V2)
 test_session_rival(("solo",), 2, YIELDED, STATE_V2)
 test_session_rival((), 2, YIELDED, STATE_LEGACY)
