@@ -71,6 +71,7 @@ static void put_time(json_t *to, const char *key, uint64_t unix_ns)
 }
 
 /* Ranks or nodes, as many as there is room for: "1, 2". */
+/* Numbers, texts, or containers as NAMESPACE/POD/CONTAINER. */
 static void list_text(const json_t *list, char *text, size_t text_bytes)
 {
 	size_t used = 0, k;
@@ -82,6 +83,10 @@ static void list_text(const json_t *list, char *text, size_t text_bytes)
 		int n = json_is_integer(v)
 			    ? snprintf(text + used, text_bytes - used, "%s%lld", k ? ", " : "",
 				       (long long)json_integer_value(v))
+			: json_is_object(v)
+			    ? snprintf(text + used, text_bytes - used, "%s%s/%s/%s", k ? ", " : "",
+				       jsonget_text(v, "namespace"), jsonget_text(v, "pod"),
+				       jsonget_text(v, "container"))
 			    : snprintf(text + used, text_bytes - used, "%s%s", k ? ", " : "",
 				       json_string_value(v));
 
@@ -120,6 +125,7 @@ static json_t *annotations_of(const json_t *incident)
 	json_object_set_new(out, "symptom", json_string(jsonget_text(incident, "symptom")));
 	put_list(out, "ranks", json_object_get(incident, "ranks"));
 	put_list(out, "nodes", json_object_get(incident, "nodes"));
+	put_list(out, "pods", json_object_get(incident, "pods"));
 	put_number(out, "confidence", jsonget_number(d, "confidence"));
 	put_number(out, "effect_ms", jsonget_number(d, "effect_ms"));
 	put_number(out, "gpu_hours_lost", jsonget_number(incident, "gpu_hours_lost"));
@@ -448,15 +454,17 @@ static void open_sample(const struct alert *a, const struct slot *s, struct metr
 {
 	const json_t *i = s->incident, *d = json_object_get(i, "diagnosis");
 	const char *symptom = jsonget_text(i, "symptom");
-	char ranks[64], nodes[256], page[ALERT_PAGE_BYTES];
+	char ranks[64], nodes[256], pods[512], page[ALERT_PAGE_BYTES];
 
 	list_text(json_object_get(i, "ranks"), ranks, sizeof(ranks));
 	list_text(json_object_get(i, "nodes"), nodes, sizeof(nodes));
+	list_text(json_object_get(i, "pods"), pods, sizeof(pods));
 	page_of(a->link, s->id, page);
 	metrics_sample(m, "sysom_incident_open", 1, "incident", s->id, "job_name",
 		       jsonget_text(i, "job"), "severity", severity_of(symptom), "symptom", symptom,
-		       "ranks", ranks, "nodes", nodes, "layer", jsonget_text(d, "layer"), "cause",
-		       jsonget_text(d, "cause"), "page", page, NULL);
+		       "ranks", ranks, "nodes", nodes, "pods", pods, "layer",
+		       jsonget_text(d, "layer"), "cause", jsonget_text(d, "cause"), "page", page,
+		       NULL);
 }
 
 void alert_metrics(struct alert *a, struct metrics *m)

@@ -105,6 +105,7 @@ static void json_rank(struct buf *b, const struct process *p)
 	    m.latency_ns * 1e-6, m.expected_ns * 1e-6, (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
 	json_text_append(b, "},\"unknown_variable\":", process_unknown_variable(p));
+	window_pod_json(&p->id.pod, b);
 	buf_printf(b, ",\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
@@ -460,8 +461,33 @@ static void metric_loss(void *arg, const char *cause, uint64_t count)
 		rank_sample(l->m, "sysom_rank_lost_total", (double)count, l->p, cause);
 }
 
+static void rank_info(const struct process *p, struct metrics *m)
+{
+	const char *uuid = "";
+	int gpu = gpu_node_of(p, &uuid);
+	const struct wire_pod *pod = &p->id.pod;
+	char rank[12], index[12] = "";
+
+	snprintf(rank, sizeof(rank), "%d", p->id.rank);
+	if (gpu >= 0)
+		snprintf(index, sizeof(index), "%d", gpu);
+	metrics_sample(m, "sysom_rank_info", 1, "job_name", p->id.job, "rank", rank, "namespace",
+		       pod->text[POD_NAMESPACE], "pod", pod->text[POD_NAME], "container",
+		       pod->text[POD_CONTAINER], "hostname",
+		       *pod->text[POD_HOST] ? pod->text[POD_HOST] : p->id.node, "gpu", index,
+		       "UUID", uuid, NULL);
+}
+
 static void rank_series(struct node *n, const struct http_user *user, struct metrics *out)
 {
+	metrics_family(out, "sysom_rank_info", "gauge",
+		       "1; where a rank runs, to join on job_name and rank.");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->state != PROCESS_GONE && http_user_sees(user, p->uid))
+			rank_info(p, out);
+	}
 	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
 

@@ -89,6 +89,7 @@ struct row {
 	struct place place;
 	int32_t world_size;
 	char node[WIRE_TEXT_BYTES], program[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
+	struct wire_pod pod;
 	struct fleet_stats stats;
 	double role_self_ns;
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
@@ -143,6 +144,8 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	text_copy(out->program, sizeof(out->program), r->program ? r->program : "");
 	text_copy(out->role, sizeof(out->role),
 		  r->role < job->role_count ? job->roles[r->role].name : "");
+	for (int k = 0; k < POD_TEXTS; k++)
+		text_copy(out->pod.text[k], WIRE_TEXT_BYTES, r->pod[k] ? r->pod[k] : "");
 	out->stats = r->stats;
 	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
 	out->alive = fleet_rank_is_alive(f, r, now_ns);
@@ -221,6 +224,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
 	json_text_append(b, ",\"role\":", r->role);
+	window_pod_json(&r->pod, b);
 	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect),
 		   truth(r->quarantined));
 }
@@ -317,7 +321,8 @@ enum { INFO, SUSPECT, EXCESS, SERIES };
 static const struct {
 	const char *name, *help;
 } series[SERIES] = {
-    [INFO] = {"sysom_rank_info", "1; the node and role of a rank, to join on job_name and rank."},
+    [INFO] = {"sysom_rank_info",
+	      "1; where a rank runs and its role, to join on job_name and rank."},
     [SUSPECT] = {"sysom_rank_suspect", "1 while a finding names the rank."},
     [EXCESS] = {"sysom_rank_self_excess_seconds",
 		"Median self time of the rank above that of its role."},
@@ -331,7 +336,10 @@ static void put_rank_series(struct metrics *m, unsigned which, const char *job, 
 	snprintf(rank, sizeof(rank), "%d", r->place.rank);
 	if (which == INFO)
 		metrics_sample(m, name, 1, "job_name", job, "rank", rank, "node", r->node, "role",
-			       r->role, NULL);
+			       r->role, "namespace", r->pod.text[POD_NAMESPACE], "pod",
+			       r->pod.text[POD_NAME], "container", r->pod.text[POD_CONTAINER],
+			       "hostname", *r->pod.text[POD_HOST] ? r->pod.text[POD_HOST] : r->node,
+			       NULL);
 	else if (which == SUSPECT)
 		metrics_sample(m, name, r->suspect, "job_name", job, "rank", rank, NULL);
 	else if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)

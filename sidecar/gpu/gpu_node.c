@@ -82,6 +82,18 @@ static uint32_t device_of(const struct gpu_node *g, const struct process *p,
 			 p->id.local_rank, source);
 }
 
+int gpu_node_of(const struct process *p, const char **uuid)
+{
+	const struct gpu_node *g = p->node->gpu;
+	enum gpu_match_source source;
+	uint32_t at = g ? device_of(g, p, &source) : GPU_NONE;
+
+	if (at == GPU_NONE)
+		return -1;
+	*uuid = g->device[at].id.uuid;
+	return (int)at;
+}
+
 /* ---- readings as signals ---- */
 
 struct feed {
@@ -354,7 +366,7 @@ static void sample(const struct gpu_node *g, uint32_t i, const char *name, doubl
 	char gpu[12];
 
 	snprintf(gpu, sizeof(gpu), "%u", i);
-	metrics_sample(m, name, v, "gpu", gpu, "uuid", g->device[i].id.uuid,
+	metrics_sample(m, name, v, "gpu", gpu, "UUID", g->device[i].id.uuid,
 		       reason ? "reason" : NULL, reason, NULL);
 }
 

@@ -64,7 +64,7 @@ spec["hostNetwork"] = True
 for v in spec["volumes"]:
     if v.pop("secret", None):
         v["hostPath"] = {"path": f"{tls}-{name}"}
-values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
+values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": name, "SYSOM_JOB": name}
 for c in spec["initContainers"] + spec["containers"]:
     c.get("securityContext", {}).pop("appArmorProfile", None)
@@ -103,9 +103,20 @@ blamed() { # pod cause
 	local id
 	for id in $("$BIN/sysom" incidents --json | jq -r '.incidents[].id'); do
 		"$BIN/sysom" show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
-			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause' >/dev/null && return
+			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause and
+			.pods == [{namespace: "ml", pod: $pod, container: "trainer", hostname: "gpu7", ranks: [2]}]' >/dev/null && return
 	done
 	return 1
+}
+shown() { # pod
+	local id place="ml/$1, container trainer, host gpu7"
+	id=$("$BIN/sysom" incidents --json | jq -r '.incidents[-1].id')
+	"$BIN/sysom" show "$id" | grep -qx "  pod *$place" && "$BIN/sysom" report "$id" -o "$WORK/$1.html" >/dev/null && grep -qF "; pod $place" "$WORK/$1.html"
+}
+counted() { # pod
+	curl -s "${SYSOM_URL}/metrics" >"$WORK/metrics.txt"
+	is "$(grep -c "^sysom_rank_info{.*namespace=\"ml\",pod=\"$1\",container=\"trainer\",hostname=\"gpu7\"} 1" "$WORK/metrics.txt")" 4 &&
+		grep -q "^sysom_incident_open{.*pods=\"ml/$1/trainer\"" "$WORK/metrics.txt"
 }
 runs_with_musl() {
 	local volume
@@ -131,7 +142,9 @@ ok "not as root" runs_as aggregator-aggregator 65532
 ok "the job's Pod starts" play deploy/kubernetes/training-pod.yaml train-a /usr/bin/simjob "${FAULT[@]}"
 ok "its sidecar connects by TLS" stack_wait 10 says train-a "connected by TLS"
 ok "and may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
-ok "Pod, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "also to people" shown train-a
+ok "and to Prometheus" stack_wait 5 counted train-a
 ok "a program with musl runs untouched beside it" runs_with_musl
 pod pod rm -f train-a >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then

@@ -551,7 +551,8 @@ static void a_rank_with_long_texts_still_fits(void **state)
 	memset(r.rank.job, 'j', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.node, 'n', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.role, 'r', WIRE_TEXT_BYTES - 1);
-	memset(r.rank.pod, 'p', WIRE_TEXT_BYTES - 1);
+	for (int k = 0; k < POD_TEXTS; k++)
+		memset(r.rank.pod.text[k], 'p', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.gpu_uuid, 'g', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.program, 'x', WIRE_TEXT_BYTES - 1);
 	r.latency_median_ns = r.latency_mad_ns = r.self_median_ns = r.expected_ns = 1.5;

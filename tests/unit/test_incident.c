@@ -125,6 +125,38 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 	json_decref(j);
 }
 
+static void pod_is(struct digest *d, const char *pod, const char *container)
+{
+	const char *const text[POD_TEXTS] = {"ml", pod, container, "gpu7"};
+
+	for (int k = 0; k < POD_TEXTS; k++)
+		strcpy(d->rank.pod.text[k], text[k]);
+}
+
+static void names_the_containers_of_the_ranks_to_blame(void **unused)
+{
+	static const char *const pods[] = {"train-0", "train-0", "train-1", "train-0"};
+	json_t *j, *list, *first;
+
+	for (int r = 0; r < 4; r++) {
+		struct digest d = window("job", r, r == 1 ? WINDOW_COMM : WINDOW_SELF, 0, 2);
+
+		pod_is(&d, pods[r], "trainer");
+		add(d);
+	}
+	j = only();
+	list = json_object_get(j, "pods");
+	first = json_array_get(list, 0);
+	assert_int_equal(json_array_size(list), 2);
+	assert_string_equal(text_of(first, "namespace"), "ml");
+	assert_string_equal(text_of(first, "pod"), "train-0");
+	assert_string_equal(text_of(first, "container"), "trainer");
+	assert_string_equal(text_of(first, "hostname"), "gpu7");
+	assert_string_equal(ranks_of(first, "ranks"), "0,3");
+	assert_string_equal(ranks_of(json_array_get(list, 1), "ranks"), "2");
+	json_decref(j);
+}
+
 static void an_expectation_of_nothing_leaves_no_figure_out(void **unused)
 {
 	struct digest d = window("job", 3, WINDOW_SELF, 0, 2);
@@ -1244,6 +1276,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(blames_the_rank_that_lost_its_own_time),
+	    CASE(names_the_containers_of_the_ranks_to_blame),
 	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
 	    CASE(distinguishes_a_transient_from_a_fault),
 	    CASE(costs_what_all_windows_lost),
