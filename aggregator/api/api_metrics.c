@@ -73,6 +73,11 @@ static void metrics_store(const struct api_sources *api, struct buf *b)
 			   "Time spent in transactions.", (double)s.transaction_ns / 1e9);
 	prometheus_counter(b, "sysom_aggregator_expired_windows_total",
 			   "Window bodies removed by age or size.", s.expired);
+	PROMETHEUS_BY(b, "sysom_aggregator_quota_removed_total", "counter",
+		      "Removed because a job had more than its quota, by kind.", "kind",
+		      {"window", s.quota_windows}, {"incident", s.quota_incidents});
+	prometheus_gauge(b, "sysom_aggregator_largest_job_bytes",
+			 "Evidence of the job that has most.", s.largest_bytes);
 	prometheus_counter(b, "sysom_aggregator_incidents_opened_total", "Incidents opened.",
 			   s.incidents_opened);
 	prometheus_counter(b, "sysom_aggregator_incidents_evicted_total",
@@ -212,9 +217,9 @@ void api_metrics(const struct api_sources *api, struct http_answer *a)
 	metrics_store(api, b);
 	metrics_verdicts(api, b);
 	if (api->alert)
-		alert_metrics(api->alert, b);
+		alert_metrics(api->alert, api->user, b);
 	metrics_fleet(api, b);
-	fleet_ranks_metrics(api->fleet, clock_monotonic_ns(), b);
+	fleet_ranks_metrics(api->fleet, api->user, clock_monotonic_ns(), b);
 	api_symbols_metrics(api->symbols, b);
 	metrics_http(api->http, b);
 }
