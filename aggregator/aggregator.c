@@ -76,6 +76,11 @@ static const struct config_key keys[] = {
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
 	"size limit of the store; above it the oldest windows lose their evidence; 0: no "
 	"limit"),
+    KEY(commit.job_bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
+	"size limit of the evidence of one job; above it the job's oldest windows lose theirs; 0: "
+	"no limit"),
+    KEY(commit.job_incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
+	"number of closed incidents that are kept of one job; 0: no limit", .min = 0, .max = 1e9),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
 	"with less free disk space than this, windows are refused, and nodes send them again "
 	"later"),
@@ -443,7 +448,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!bad && !*s->http.listen)
 		return config_refuse(why, why_bytes, "http.listen", "", "not ADDRESS:PORT");
 	if (!bad)
-		return http_server_check(&s->http, false, why, why_bytes) ||
+		return http_server_check(&s->http, why, why_bytes) ||
 			       otlp_settings_check(&s->otlp, why, why_bytes) ||
 			       tls_settings_check(&s->tls, "nng.listen", s->nng_listen, why,
 						  why_bytes)

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/daemon/log.h"
 #include "base/http/http_post.h"
+#include "base/http/http_user.h"
 #include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
@@ -467,18 +468,24 @@ static void open_sample(const struct alert *a, const struct slot *s, struct metr
 		       NULL);
 }
 
-void alert_metrics(struct alert *a, struct metrics *m)
+static bool is_shown(const struct slot *s, const struct http_user *who)
+{
+	return s->id[0] && !s->resolved &&
+	       (!who || http_user_sees_job(who, jsonget_text(s->incident, "job")));
+}
+
+void alert_metrics(struct alert *a, const struct http_user *who, struct metrics *m)
 {
 	pthread_mutex_lock(&a->lock);
 	metrics_family(m, "sysom_incident_open", "gauge",
 		       "1 for each open incident; its labels follow the verdict.");
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
-		if (a->slots[k].id[0] && !a->slots[k].resolved)
+		if (is_shown(&a->slots[k], who))
 			open_sample(a, &a->slots[k], m);
 	metrics_family(m, "sysom_incident_lost_gpu_seconds", "gauge",
 		       "GPU time that each open incident has cost so far.");
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
-		if (a->slots[k].id[0] && !a->slots[k].resolved)
+		if (is_shown(&a->slots[k], who))
 			metrics_sample(m, "sysom_incident_lost_gpu_seconds",
 				       3600 *
 					   jsonget_number(a->slots[k].incident, "gpu_hours_lost"),

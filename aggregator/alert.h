@@ -18,6 +18,7 @@
 #include "base/metrics/metrics.h"
 
 struct alert;
+struct http_user;
 
 struct alert_config {
 	/* of the endpoint: http://alertmanager:9093/api/v2/alerts; "": nothing is posted, the state
@@ -43,8 +44,9 @@ void alert_push(struct alert *a, const json_t *incident);
  * fires. */
 void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns);
 void alert_stats(struct alert *a, struct alert_stats *out);
-/* Appends the open incidents to a page of metrics, at most LIMIT_ALERTS. */
-void alert_metrics(struct alert *a, struct metrics *m);
+/* Appends the open incidents that `who` sees (NULL: all) to a page of metrics, at most
+ * LIMIT_ALERTS. */
+void alert_metrics(struct alert *a, const struct http_user *who, struct metrics *m);
 
 /* An incident as one alert of the posted list; NULL: it is not to be posted. Returns owned. */
 json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns);

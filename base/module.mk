@@ -23,7 +23,9 @@ $(OTLP_GEN).h: base/metrics/otlp.proto
 $(OTLP_GEN).c: $(OTLP_GEN).h ;
 
 $(call unit,base,test_keyed test_probe test_peer test_buf test_config test_loop test_idle test_http \
-	test_watchdog test_quota test_text test_utf8 test_replace test_json_text test_prometheus)
-$(call unit,http,test_http_server)
+	test_watchdog test_secret_file test_quota test_text test_utf8 test_replace test_json_text test_prometheus)
+$(call unit,http,test_http_server test_http_tokens test_http_access)
+test_http_access_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,peer_user peer_is_loopback)
 $(call unit,post,test_otlp)
 $(call fuzz,base,fuzz_config)
+$(call fuzz,http,fuzz_http_tokens)

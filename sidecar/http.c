@@ -505,7 +505,7 @@ int http_open(struct node *n)
 		return -ENOMEM;
 	err = http_hosts_init(&n->http->hosts, s->listen, s->hosts);
 	if (!err)
-		err = http_access_open(&n->http->access, s, true, why, sizeof(why));
+		err = http_access_open(&n->http->access, s, why, sizeof(why));
 	if (!err && *s->certificate)
 		err = http_tls_open(&n->http->tls, s->certificate, s->key, why, sizeof(why));
 	if (err) {

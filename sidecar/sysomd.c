@@ -689,7 +689,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "uplink.http_token needs an uplink.http that is https://, or http:// on "
 		      "loopback, so that nobody on the network reads the token";
 	if (!bad)
-		return http_server_check(&s->http, true, why, why_bytes) ||
+		return http_server_check(&s->http, why, why_bytes) ||
 			       otlp_settings_check(&s->otlp, why, why_bytes) ||
 			       tls_settings_check(&s->tls, "uplink.url", s->uplink_url, why,
 						  why_bytes)

@@ -69,6 +69,11 @@ static void metrics_store(const struct api_sources *api, struct metrics *m)
 			"Time spent in transactions.", (double)s.transaction_ns / 1e9);
 	metrics_counter(m, "sysom_aggregator_expired_windows_total",
 			"Window bodies removed by age or size.", s.expired);
+	METRICS_BY(m, "sysom_aggregator_quota_removed_total", "counter",
+		   "Removed because a job had more than its quota, by kind.", "kind",
+		   {"window", s.quota_windows}, {"incident", s.quota_incidents});
+	metrics_gauge(m, "sysom_aggregator_largest_job_bytes", "Evidence of the job that has most.",
+		      s.largest_bytes);
 	metrics_counter(m, "sysom_aggregator_incidents_opened_total", "Incidents opened.",
 			s.incidents_opened);
 	metrics_counter(m, "sysom_aggregator_incidents_evicted_total",
@@ -202,10 +207,10 @@ void api_metrics(const struct api_sources *api, struct metrics *m)
 	metrics_store(api, m);
 	metrics_verdicts(api, m);
 	if (api->alert)
-		alert_metrics(api->alert, m);
+		alert_metrics(api->alert, api->user, m);
 	otlp_export_metrics(api->otlp, m);
 	metrics_fleet(api, m);
-	fleet_ranks_metrics(api->fleet, clock_monotonic_ns(), m);
+	fleet_ranks_metrics(api->fleet, api->user, clock_monotonic_ns(), m);
 	api_symbols_metrics(api->symbols, m);
 	metrics_http(api->http, m);
 }

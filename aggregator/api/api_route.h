@@ -25,6 +25,7 @@ struct api_counts {
 };
 
 struct api_sources {
+	const struct http_user *user; /* who asks, of one request */
 	struct store *store;
 	struct commit *commit;
 	struct fleet *fleet;

@@ -21,7 +21,7 @@ cable 2>"$WORK/ip.log" || { echo "1..0 # SKIP needs network namespaces: $(tail -
 PORT=19472
 URL=https://$HOST:$PORT
 ADMIN=admin-token-0123456789abcdef READ=read-token-0123456789abcdef UPLOAD=upload-token-0123456789abcdef
-NEXT=next-token-0123456789abcdefgh
+NEXT=next-token-0123456789abcdefgh ANN=ann-token-0123456789abcdefgh BOB=bob-token-0123456789abcdefgh
 chmod 755 "$WORK"
 
 # ---- certificates ----
@@ -48,10 +48,11 @@ tokens() { # line...
 }
 settings=(--http-listen $HOST:$PORT --nng-listen "ipc://$WORK/nng.sock" --store-dir "$WORK/store"
 	--http-tokens "$WORK/tokens" --http-certificate "$WORK/server.pem" --http-key "$WORK/server.key")
-refuses_start() { # text flag...
-	local text=$1
-	shift
-	timeout 10 "$BIN/sysom-aggregator" "${settings[@]}" "$@" --check-config >"$WORK/refusal.log" 2>&1
+refuses_start() { refuses_start_of sysom-aggregator "$1" "${settings[@]}" "${@:2}"; } # text flag...
+refuses_start_of() { # program text flag...
+	local program=$1 text=$2
+	shift 2
+	timeout 10 "$BIN/$program" "$@" --check-config >"$WORK/refusal.log" 2>&1
 	[ $? = 2 ] && grep -q -- "$text" "$WORK/refusal.log" || { sed 's/^/# /' "$WORK/refusal.log"; return 1; }
 }
 status() { # token path [curl argument...]
@@ -76,9 +77,14 @@ ok "so is such a key" refuses_start "server.key has mode 0644"
 chmod 600 "$WORK/server.key"
 ok "a key of another certificate is refused" refuses_start "key" --http-key "$WORK/pki/next.key"
 ok "tokens without TLS are refused" refuses_start "would cross the network readable" --http-certificate "" --http-key ""
-tokens "read grafana $READ uid=1000"
-ok "so is a token of one user's jobs, which the aggregator cannot tell" refuses_start "does not support uid=N yet"
-tokens "admin ops $ADMIN" "read grafana $READ uid=*" "upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)"
+ok "an address beyond this machine without tokens is refused" refuses_start \
+	"is beyond this machine, where requests need tokens; set http.tokens, or listen on 127.0.0.1" --http-tokens ""
+ok "by sysomd too" refuses_start_of sysomd "where requests need tokens" --http-listen 0.0.0.0:0
+known() { # more lines: the tokens that all of this uses, and these
+	tokens "admin ops $ADMIN" "read grafana $READ uid=*" "read ann $ANN uid=61241" "read bob $BOB uid=61242" \
+		"upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)" "$@"
+}
+known
 on_far "$BIN/sysom-aggregator" "${settings[@]}" >"$WORK/aggregator.log" 2>&1 &
 ok "the aggregator serves https" stack_wait 20 healthy
 
@@ -97,6 +103,44 @@ upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug"
 post() { gets "$1" "$2" "$3" -H "Content-Type: application/json" -d "$4"; }
 ok "a reader uploads nothing" post 403 $READ /api/v1/symbols/uploads "$upload"
 ok "a node does" post 201 $UPLOAD /api/v1/symbols/uploads "$upload"
+
+# ---- two users' jobs in one cluster ----
+CLIENT=$B/parts/aggregator_client
+feed_of() { "$CLIENT" fault "ipc://$WORK/nng.sock" "$1" 8 3 >"$WORK/fault.log" 2>&1; } # job
+both_there() { [ "$(status $ADMIN /api/v1/jobs)" = 200 ] && [ "$(jq '[.jobs[].job] | unique | length' "$WORK/answer")" = 2 ]; }
+answer() { # token path jq-filter: what the answer says
+	[ "$(status "$1" "$2")" = 200 ] && jq -rc "$3" "$WORK/answer"
+}
+stored() { [ "$(answer $ADMIN /api/v1/incidents '[.incidents[].job] | unique | length')" = 2 ]; }
+ok "ann's and bob's jobs have a fault each" eval "feed_of train@61241 && feed_of train@61242"
+ok "the reader of all jobs sees both" stack_wait 20 eval "both_there && stored"
+for path in jobs ranks incidents; do
+	ok "ann sees her own $path" is "$(answer $ANN /api/v1/$path "[.$path[].job] | unique | join(\",\")")" train@61241
+	ok "and bob his" is "$(answer $BOB /api/v1/$path "[.$path[].job] | unique | join(\",\")")" train@61242
+	ok "a name means her own job in $path" is \
+		"$(answer $ANN "/api/v1/$path?job=train" "[.$path[].job] | unique | join(\",\")")" train@61241
+	ok "another's job has none in $path" is "$(answer $ANN "/api/v1/$path?job=train@61242" ".$path | length")" 0
+done
+ok "the feed has her own alone" is "$(answer $ANN /api/v1/feed .job | sort -u)" train@61241
+incident=$(answer $BOB /api/v1/incidents '.incidents[0].id')
+window=$(answer $BOB "/api/v1/incidents/$incident" '.windows[0].id')
+ok "bob opens his incident and its window" eval 'gets 200 $BOB "/incidents/$incident" && gets 200 $BOB "/api/v1/windows/$window"'
+hides() { # path: the answer is that of a path that nobody has
+	gets 404 $ANN "$1" && mv "$WORK/answer" "$WORK/hidden" && gets 404 $ANN "$2" && cmp "$WORK/hidden" "$WORK/answer"
+}
+ok "to ann his incident does not exist" hides "/api/v1/incidents/$incident" /api/v1/incidents/00000000
+ok "nor by the beginning of its id" hides "/api/v1/incidents/${incident:0:6}" /api/v1/incidents/000000
+ok "nor its page" hides "/incidents/$incident" /incidents/00000000
+ok "nor its window" hides "/api/v1/windows/$window" /api/v1/windows/00000000000000000000000000000000
+for path in roles waterline kinds baselines "sketch?rank=0"; do
+	case $path in *\?*) and='&' ;; *) and='?' ;; esac
+	ok "nor his job's ${path%%\?*}" hides "/api/v1/$path${and}job=train@61242" "/api/v1/$path${and}job=none@61242"
+done
+metrics_of() { status "$1" /metrics >/dev/null && grep -o 'job_name="[^"]*"' "$WORK/answer" | sort -u | tr '\n' ' '; }
+ok "her metrics name her own job" is "$(metrics_of $ANN)" 'job_name="train@61241" '
+ok "those of all name both" is "$(metrics_of $READ)" 'job_name="train@61241" job_name="train@61242" '
+ok "she does not see the nodes" gets 403 $ANN /api/v1/nodes
+ok "who sees all does" is "$(answer $READ /api/v1/nodes '[.nodes[].node] | sort | join(",")')" node-0,node-1
 ok "the log has the node's change" stack_wait 5 logged "audit.*token nodes"
 ok "and no token" eval "! grep -q 'token-0123' '$WORK/aggregator.log'"
 

@@ -53,7 +53,7 @@ ok "a node with another node's certificate does not start" refuses_to_start syso
 	"${NODE_BASE[@]}" --node-name n2 $(flags node)
 chmod 0644 "$WORK/node.key"
 # shellcheck disable=SC2046
-ok "a key that others may read is refused" refuses_to_start sysomd "others may read or change it" \
+ok "a key that others may read is refused" refuses_to_start sysomd "has mode 0644, so that others may read it; chmod 640" \
 	"${NODE_BASE[@]}" --node-name n1 $(flags node)
 chmod 0600 "$WORK/node.key"
 put "$P/a/n2.key" "$WORK/node.key"

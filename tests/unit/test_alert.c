@@ -86,7 +86,7 @@ static void tells_open_incidents_without_a_receiver(void **unused)
 	assert_int_equal(alert_open(&quiet, &c), 0);
 	alert_push(quiet, incident);
 	buf_init(&page, 1 << 20);
-	alert_metrics(quiet, &m);
+	alert_metrics(quiet, NULL, &m);
 	buf_append(&page, "", 1);
 	assert_non_null(strstr((const char *)page.data,
 			       "sysom_incident_open{incident=\"aaaaaaaa\",job_name=\"j\\\"b@0\","
@@ -99,7 +99,7 @@ static void tells_open_incidents_without_a_receiver(void **unused)
 	buf_fini(&page);
 	alert_resolve(quiet, "aaaaaaaa", 1);
 	buf_init(&page, 1 << 20);
-	alert_metrics(quiet, &m);
+	alert_metrics(quiet, NULL, &m);
 	buf_append(&page, "", 1);
 	assert_null(strstr((const char *)page.data, "aaaaaaaa"));
 	buf_fini(&page);

@@ -1133,8 +1133,10 @@ static enum fleet_word window_by(const char *node, int rank, uint64_t connection
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
-	return fleet_window(fleet, &d, (struct fleet_via){connection, mono(now_s - age_s), 0},
-			    mono(now_s));
+	return fleet_window(
+	    fleet, &d,
+	    (struct fleet_via){.connection = connection, .since_ns = mono(now_s - age_s)},
+	    mono(now_s));
 }
 
 static bool sketch_by(const char *node, int rank, uint64_t connection)
