@@ -147,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			*value++ = '\0';
 		http_query_add(&q, name, value);
 	}
-	/* these tell of the whole process */
+	/* these are of the whole process */
 	if (!strcmp(q.path, "/metrics") || !strcmp(q.path, "/api/v1/status"))
 		return 0;
 	http_answer_init(&a, API_ANSWER_BYTES);
