@@ -238,7 +238,7 @@ static void sample(struct stack_batch *b, int rank, const char *function, uint32
 	CHECK(!stack_batch_sample(b, &s));
 }
 
-/* Of the whole window: its samples are not told apart by step. */
+/* Of the whole window: its samples are not separated by step. */
 static void add_stacks(const struct job *j, int rank, bool of_fault, uint32_t slow)
 {
 	struct stack_batch *b = &made.w.stacks;

@@ -48,11 +48,11 @@ caused() { # begin end: the incident of rank 1 that overlaps most with these tim
 		  | {id, s: (([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max))}]
 		 | max_by(.s) | .id' 2>/dev/null
 }
-told() { # begin filter: the incident's stacks say so
+shown() { # begin filter: the incident's stacks say so
 	last=$(caused "$1" "$(now)") && "$BIN/sysom" show "$last" --json >"$WORK/show.json" && jq -e "$2" "$WORK/show.json"
 }
 shows() { # begin filter: while the fault lasts
-	stack_wait 20 told "$1" "$2" && good=0 || good=1
+	stack_wait 20 shown "$1" "$2" && good=0 || good=1
 	[ -n "$last" ] || { echo "# no incident"; return 1; }
 	"$BIN/sysom" show "$last" | sed -n '/stacks  /,/evidence/p' | sed 's/^/# /'
 	[ $good = 0 ] || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json" | sed "s/^/# /"; false; }

@@ -72,7 +72,7 @@ static void says_what_it_costs(void **unused)
 	json_decref(incident);
 }
 
-static void tells_open_incidents_without_a_receiver(void **unused)
+static void lists_open_incidents_without_a_receiver(void **unused)
 {
 	const struct alert_config c = {
 	    .url = "", .link = "http://sysom.example", .repeat_ns = 3600000000000};
@@ -114,7 +114,7 @@ int main(void)
 	    CASE(fires_until_it_is_closed),
 	    CASE(stops_alerting_when_an_incident_becomes_a_transient),
 	    CASE(says_what_it_costs),
-	    cmocka_unit_test(tells_open_incidents_without_a_receiver),
+	    cmocka_unit_test(lists_open_incidents_without_a_receiver),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
