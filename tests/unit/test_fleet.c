@@ -1741,7 +1741,7 @@ static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 	fs_fini(&j);
 }
 
-/* What a suspect sent of a transient before its fault, or without its evidence, says nothing of the fault. */
+/* A suspect's window of a transient before its fault, or without evidence, says nothing of it. */
 /* A job that starts: its ranks are compared with nobody yet when the first window comes. */
 static void peers_are_asked_for_when_they_are_known(void **unused)
 {
