@@ -20,7 +20,7 @@
 #define FS_UNIX (1800000000ull * FS_S)
 
 struct fs_rank {
-	double slow_ns; /* own time more than the others', from slow_from_s on */
+	double slow_ns; /* self time more than the others', from slow_from_s on */
 	double slow_from_s, slow_until_s;
 	uint64_t step_offset; /* its own numbering is the job's less this */
 	uint64_t reported;    /* job steps reported so far */
@@ -34,9 +34,9 @@ struct fs_rank {
 struct fs_job {
 	char name[64];
 	uint32_t ranks, per_node, first_node;
-	double step_ns, comm_ns, noise; /* noise: of the own time, relative */
+	double step_ns, comm_ns, noise; /* noise: of the self time, relative */
 	uint64_t seed, boot;
-	double uniform, uniform_from_s; /* factor on everybody's own time */
+	double uniform, uniform_from_s; /* factor on everybody's self time */
 	/* Sequences, and own times with them, differ by as much (deviation), anew for every rank and
 	 * skew_steps. */
 	double skew;

@@ -50,7 +50,7 @@ def says_which_statistic(a, b, *headings):
 
 def incident():
     d = diff(f"{ID}:0", f"{ID}:2")
-    # 16 steps of 20 ms and 24 of 25, with small differences; own time 10.2 of a peer, 11.8 and 16.8 of the culprit
+    # 16 steps of 20 ms and 24 of 25, with small differences; self time 10.2 of a peer, 11.8 and 16.8 of the culprit
     ok(near(d["steps"]["own"]["median"], 10.2e6, 16.8e6) and d["steps"]["own"]["differs"] and
        not d["steps"]["step"]["differs"], "ranks of an incident: the steps", d)
     ok(d["a"]["flagged"] == 0 and d["b"]["flagged"] == 24 and d["b"]["steps"] == 40 and d["rate_differs"],

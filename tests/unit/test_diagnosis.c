@@ -433,7 +433,7 @@ static void os_steal_alone(struct world *w)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 300, 25);
 }
 
-/* What the few samples of a moment met is no cause of what the machine's stops explain. */
+/* A few samples of a short time are no cause of what the machine's stops explain. */
 static void a_function_in_few_steps_of_steal(struct world *w)
 {
 	late(&w->sick, 3);

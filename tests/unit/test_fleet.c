@@ -1698,7 +1698,7 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	d.begin_unix_ns = FS_UNIX + 35 * FS_S;
 	d.end_unix_ns = FS_UNIX + 37 * FS_S;
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
-	d.flagged = 2; /* a moment asks for nothing */
+	d.flagged = 2; /* a transient asks for nothing */
 	d.latency_ns = 13e7;
 	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 40.5);
@@ -1743,7 +1743,7 @@ static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 	fs_fini(&j);
 }
 
-/* What a suspect sent of a moment before its fault, or without its evidence, says nothing of the fault. */
+/* A suspect's window of a transient before its fault, or without evidence, says nothing of it. */
 /* A job that starts: its ranks are compared with nobody yet when the first window comes. */
 static void peers_are_asked_for_when_they_are_known(void **unused)
 {

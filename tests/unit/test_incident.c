@@ -217,7 +217,7 @@ static void distinguishes_a_transient_from_a_fault(void **unused)
 }
 
 /* The n-th single slow step of rank 3, with healthy ones before it. */
-static struct digest moment(unsigned n)
+static struct digest transient(unsigned n)
 {
 	struct digest d = window("job", 3, WINDOW_SELF, 0, 1);
 
@@ -237,12 +237,12 @@ static void single_slow_steps_are_transients_unless_they_cost_much(void **unused
 	json_t *j;
 
 	for (unsigned n = 0; n < 9; n++)
-		add(moment(n));
+		add(transient(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "transient");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
-	add(moment(9));
+	add(transient(9));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
@@ -275,7 +275,7 @@ static void single_slow_steps_far_apart_stay_transients(void **unused)
 	json_t *j;
 
 	for (unsigned n = 0; n < 16; n++) {
-		struct digest d = moment(n);
+		struct digest d = transient(n);
 
 		d.rank.rank = n % 2 ? 3 : 5;
 		d.begin_unix_ns += 1000000000ull * n;
@@ -286,13 +286,13 @@ static void single_slow_steps_far_apart_stay_transients(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "transient");
 	json_decref(j);
 	for (unsigned n = 22; n < 42; n++)
-		add(moment(n));
+		add(transient(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
 }
 
-/* All wait, in a collective that is slow; then one is late by itself for a moment. */
+/* All wait, in a collective that is slow; then one has a transient of its own. */
 static void a_moment_of_one_is_not_what_all_waited_for(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 21, 22);
@@ -538,7 +538,7 @@ static void a_moment_on_other_ranks_is_no_part_of_a_fault(void **unused)
 	}
 }
 
-/* The rank of the fault had a moment itself. */
+/* The rank of the fault had a transient itself. */
 static void a_moment_long_before_a_fault_is_not_its_begin(void **unused)
 {
 	json_t *j;
@@ -786,7 +786,7 @@ static void a_step_of_two_windows_counts_once(void **unused)
 	json_decref(j);
 }
 
-/* Rank 5 was late for a moment in the fault of rank 2, and its node calls that and its own fault ten
+/* Rank 5 had a transient during the fault of rank 2, and its node calls that and its own fault ten
  * seconds later one anomaly. What a healthy peer is asked for ties them no more than it does. */
 static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
 {

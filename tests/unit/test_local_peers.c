@@ -21,7 +21,7 @@
 struct job {
 	struct local_peers *l;
 	uint64_t random, end_ns[RANKS], index;
-	double extra_ns[RANKS]; /* per step, of the rank's own time */
+	double extra_ns[RANKS]; /* per step, of the rank's self time */
 	double noise;		/* relative, per step */
 	double unlike;		/* share by which work and time of a step vary from rank to rank */
 	uint64_t key[RANKS];

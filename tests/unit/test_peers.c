@@ -48,7 +48,7 @@ struct run {
 	enum peers_mode mode;
 	bool changes_only;
 	double uneven; /* member i's steps are longer by so much times i */
-	/* bits of members of whose own time a quarter is hidden during the fault */
+	/* bits of members of whose self time a quarter is hidden during the fault */
 	uint64_t hidden;
 };
 
@@ -640,7 +640,7 @@ static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 	expect(&r, 1);
 }
 
-/* Members over 40 steps: what becomes of the first one's own time in steps 8 to 13, and of the
+/* Members over 40 steps: what becomes of the first one's self time in steps 8 to 13, and of the
  * others'. Those reported in the last pass, as bits. */
 static uint64_t reported_members(uint32_t n, double first, double others, bool twice,
 				 uint64_t *sure)
@@ -683,7 +683,7 @@ static uint64_t reported_members(uint32_t n, double first, double others, bool t
 	return reports;
 }
 
-/* What one of two does while it waits hides a part of its own time: the other one is as usual. */
+/* What one of two does while it waits hides a part of its self time: the other one is as usual. */
 static void who_is_as_usual_is_not_slow(void **state)
 {
 	uint64_t sure;

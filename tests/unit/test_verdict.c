@@ -1610,7 +1610,7 @@ static void moment_of(enum finding_kind kind, int rank, const char *cause)
 		send(&m);
 	}
 	f.finding.earlier_runs = rank < 0;
-	f.finding.last_step += rank < 0 ? 0 : 400; /* more than the moment cost */
+	f.finding.last_step += rank < 0 ? 0 : 400; /* more than the transient cost */
 	f.finding.effect_ns = 20e6;
 	j = json_of(report(f));
 	assert_string_equal(text_of(j, "kind"), finding_kind_name(kind));
