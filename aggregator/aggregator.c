@@ -74,8 +74,8 @@ static const struct config_key keys[] = {
 	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	"~/.local/state/sysom-aggregator"),
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
-	"size limit of the store; above it the oldest windows lose their evidence; 0: no "
-	"limit"),
+	"size limit of the store; above it the oldest windows lose their evidence, those of the "
+	"largest job of the user who has most; 0: no limit"),
     KEY(commit.job_bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
 	"size limit of the evidence of one job; above it the job's oldest windows lose theirs; 0: "
 	"no limit"),

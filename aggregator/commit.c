@@ -525,7 +525,7 @@ static bool write_dirty(struct commit *c)
 		restore(c);
 		return false;
 	}
-	refresh_totals(c, 0);
+	refresh_totals(c, &(struct store_removed){0});
 	return true;
 }
 

@@ -50,8 +50,8 @@ static void print_nodes(const json_t *list, const char *version)
 		silent += !jsonget_true(sorted[i], "alive");
 	}
 	free(sorted);
-	printf("\n%zu nodes, %zu silent, %zu of another version than the aggregator's %s\n", count,
-	       silent, other, term_safe(version, 20));
+	printf("\nnodes: %zu, silent: %zu, of another version than the aggregator's %s: %zu\n",
+	       count, silent, term_safe(version, 20), other);
 }
 
 static void print_quotas(const json_t *status)

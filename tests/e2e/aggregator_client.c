@@ -12,8 +12,8 @@
  *   write FILE dense|bare|madeup COUNT          messages for sp_peer.py, each behind its length: windows
  *                                               of equal rows, as a sidecar sends them or more and
  *                                               without their padding; one of each of COUNT jobs
- * Prints one line of key=value; exit 0 when the replies were what the protocol says. A JOB that ends in @UID
- * is of that user. */
+ * Prints one line of key=value; exit 0 when the replies were what the protocol says.
+ * A JOB that ends in @UID is of that user. */
 #include <errno.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>

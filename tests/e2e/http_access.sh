@@ -201,6 +201,7 @@ ok "and leaves the tokens before" gets 200 $NEXT /api/v1/jobs
 mkdir "$WORK/copy" && cp -r "$BIN" "$B/lib" "$WORK/copy" && chmod -R go+rX "$WORK/copy"
 export SYSOM_SOCKET_PATH=$WORK/sysomd.sock SYSOM_CONTROL_PATH=$WORK/control.sock
 "$BIN/sysomd" --http-listen "" --uplink-url "" --state-dir "$WORK/state" --sampler-mode off >"$WORK/sysomd.log" 2>&1 &
+NODE=$!
 as() { # uid command...
 	setpriv --reuid "$1" --regid "$1" --clear-groups env HOME=/nonexistent "${@:2}"
 }
@@ -221,4 +222,44 @@ switched() { ask "$1" POST "$2" | jq -r '.changed'; }
 ok "a user does not switch the other's job" is "$(switched 61241 'trace?state=off&job=job61242')" 0
 ok "but the user's own" is "$(switched 61241 'trace?state=off')" 2
 ok "the log says who switched" stack_wait 5 grep -q 'audit.*who="uid 61241".*trace off in 2 processes' "$WORK/sysomd.log"
+
+# ---- symbol files, with the node's token ----
+stack_end sysomd $NODE
+use good
+known
+ok "the node's token is valid again" stack_wait 10 gets 403 $UPLOAD /api/v1/jobs
+secret() { (umask 077 && printf '%s\n' "$1" >"$WORK/upload.new" && mv "$WORK/upload.new" "$WORK/upload"); }
+node() { # log flag...
+	local log=$1
+	shift
+	"$BIN/sysomd" --http-listen "" --uplink-url "ipc://$WORK/nng.sock" --uplink-http "$URL" --uplink-http-token "$WORK/upload" \
+		--node-name node-of-users --state-dir "$WORK/state2" "$@" >"$log" 2>&1 &
+	NODE=$!
+}
+symbols() { ask 0 GET ../../metrics | sed -n "s/^sysom_symbols_$1_total //p"; }
+captured() { [ "$(ask 0 POST 'capture?rank=0&seconds=3&job=job61241' | jq .windows)" -ge 1 ]; }
+has() { [ "$(symbols "$1")" -ge 1 ]; } # a count
+told() { grep -q -- "$2" "$1"; }
+if python3 tests/needs.py bpf >/dev/null; then
+	secret $UPLOAD
+	node "$WORK/symbols.log" --uplink-http-ca "$WORK/pki/ca.crt"
+	ok "a node captures a window with stacks" stack_wait 60 captured
+	ok "and uploads symbol files over https with its token" stack_wait 60 eval "captured; has uploaded"
+	ok "as itself" logged "audit.*token nodes.*POST /api/v1/symbols/uploads"
+	stack_end sysomd $NODE
+	secret $READ
+	node "$WORK/wrong.log" --uplink-http-ca "$WORK/pki/ca.crt"
+	ok "with a token that does not upload the log says where to look" stack_wait 60 eval \
+		"captured; told '$WORK/wrong.log' 'refuses the upload: see uplink.http_token\" status=403'"
+	chmod 644 "$WORK/upload"
+	ok "a token that others may read is not sent" stack_wait 60 eval \
+		"captured; told '$WORK/wrong.log' 'uplink.http_token: .*upload has mode 0644, so that others may read it; chmod 640'"
+	stack_end sysomd $NODE
+	secret $UPLOAD
+	node "$WORK/foreign.log" --uplink-http-ca "$WORK/foreign/ca.crt"
+	ok "nor is one to a server of another authority" stack_wait 60 eval "captured; told '$WORK/foreign.log' 'event=symbols.*certificate'"
+	stack_end sysomd $NODE
+else
+	skip "a node uploads symbol files with its token" "needs bpf"
+fi
 finish

@@ -16,6 +16,7 @@
 #include "analysis/cause/diagnosis.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/http/http_user.h"
 #include "tests/fleet_synth.h"
 
 #define REPORTS_MAX 256
@@ -737,6 +738,8 @@ static void goes_on_without_a_rank_that_died(void **unused)
 	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 7);
 	fs_fini(&j);
 }
+
+typedef int page_fn(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 
 static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit);
 
@@ -1565,6 +1568,89 @@ static uint32_t walk_ranks(const char *job, uint32_t limit)
 	}
 }
 
+static size_t seen_by(const struct http_user *who, page_fn *fn, const char *what)
+{
+	const struct fleet_page q = {.who = who, .limit = 1000};
+	struct buf b;
+	json_t *j;
+	size_t n;
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(fn(fleet, &q, mono(now_s), &b), 0);
+	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+	n = json_array_size(json_object_get(j, what));
+	json_decref(j);
+	buf_fini(&b);
+	return n;
+}
+
+static void users_see_the_ranks_and_jobs_of_their_uid(void **unused)
+{
+	static const struct http_user seven = {.has_uid = true, .uid = 7}, nobody = {.all = false};
+	struct fs_job j[3];
+	static const char *const names[] = {"train@7", "train@70", "train"};
+
+	for (uint32_t k = 0; k < 3; k++) {
+		fs_init(&j[k], names[k], 8, 8, 1 + k);
+		j[k].first_node = 10 * k;
+		run(&j[k], now_s + 6);
+	}
+	assert_int_equal(seen_by(NULL, fleet_ranks_page, "ranks"), 24);
+	assert_int_equal(seen_by(&seven, fleet_ranks_page, "ranks"), 8);
+	assert_int_equal(seen_by(&seven, fleet_jobs_page, "jobs"), 1);
+	assert_int_equal(seen_by(&nobody, fleet_ranks_page, "ranks"), 0);
+	assert_int_equal(seen_by(&nobody, fleet_jobs_page, "jobs"), 0);
+	for (uint32_t k = 0; k < 3; k++)
+		fs_fini(&j[k]);
+}
+
+/* Each node once, however the pages are cut, with what its last beat said. */
+static void nodes_are_listed_with_version_and_certificate(void **unused)
+{
+	struct beat beat = {.sequence = 1, .now_ns = 1, .wire_version = 1};
+	bool known[100] = {false};
+	char next[16] = "";
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < 100; i++) {
+		const struct fleet_via by = {.certificate = i % 2 ? "proven" : NULL};
+
+		snprintf(beat.node, sizeof(beat.node), "node-%u", i);
+		strcpy(beat.version, i % 3 ? "1.2.3" : "");
+		fleet_beat(fleet, &beat, by, mono(now_s));
+	}
+	do {
+		const struct fleet_page q = {.after = *next ? next : NULL, .limit = 7};
+		const char *more;
+		struct buf b;
+		json_t *j, *one;
+		size_t k;
+
+		buf_init(&b, 1 << 20);
+		assert_int_equal(fleet_nodes_page(fleet, &q, mono(now_s + 3), &b), 0);
+		j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+		json_array_foreach (json_object_get(j, "nodes"), k, one) {
+			unsigned at = 100;
+
+			sscanf(json_string_value(json_object_get(one, "node")), "node-%u", &at);
+			assert_true(at < 100 && !known[at]);
+			known[at] = true;
+			n++;
+			assert_string_equal(json_string_value(json_object_get(one, "version")),
+					    at % 3 ? "1.2.3" : "");
+			assert_string_equal(json_string_value(json_object_get(one, "certificate")),
+					    at % 2 ? "proven" : "");
+			assert_int_equal(json_integer_value(json_object_get(one, "beat_age_ms")),
+					 3000);
+		}
+		more = json_string_value(json_object_get(j, "next"));
+		snprintf(next, sizeof(next), "%s", more ? more : "");
+		json_decref(j);
+		buf_fini(&b);
+	} while (*next);
+	assert_int_equal(n, 100);
+}
+
 static void pages_have_each_rank_once_and_never_hold_the_lock_for_long(void **unused)
 {
 	struct fs_job large, small[20];
@@ -2092,6 +2178,8 @@ int main(void)
 	    T(silent_nodes_make_room),
 	    T(places_of_nodes_that_are_gone_are_used_again),
 	    T(pages_have_each_rank_once_and_never_hold_the_lock_for_long),
+	    T(users_see_the_ranks_and_jobs_of_their_uid),
+	    T(nodes_are_listed_with_version_and_certificate),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
