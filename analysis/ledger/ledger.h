@@ -73,7 +73,8 @@ struct ledger_account {
 	uint32_t name; /* offset in the ledger's names; 0: "" */
 	uint64_t ns;
 	uint64_t busy_ns; /* kernels, copies, collectives: including overlapped time; else as ns */
-	uint64_t count;	  /* of kernels, copies, collectives or waits; else 0 */
+	/* of kernels, copies, collectives or waits, also of waits while the GPU works; else 0 */
+	uint64_t count;
 	uint64_t hash;
 };
 
