@@ -683,7 +683,7 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 		enum finding_cause cause; /* of the first group */
 	} cases[] = {
 	    /* which one is larger differs */
-	    {{12, 9}, {9, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
+	    {{12, 10}, {10, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
 	    {{5, 10}, {6, 0}, 0, 1, 1, CAUSE_CPU_PYTHON},
 	    /* the second rank has one of them alone */
 	    {{20, 0}, {5, 12}, 0, 2, 0, CAUSE_CPU_PYTHON},
@@ -719,6 +719,28 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 	}
 }
 
+/* On a busy host the other three wait for a CPU, and so does the first rank, but less than it runs. */
+static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
+{
+	struct world w[4];
+	struct diagnosis_rank who[4];
+	struct diagnosis_input in = {
+	    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 4, .job_ranks = 8};
+	uint32_t group[4], shows[4];
+
+	for (int k = 0; k < 4; k++) {
+		runs_and_waits(&w[k], k ? 0 : 29, k ? 30 : 18);
+		who[k] = w[k].rank;
+		who[k].rank = k;
+	}
+	assert_int_equal(diagnosis_split(&in, group, shows), 2);
+	assert_int_equal(group[0], 0);
+	for (int k = 1; k < 4; k++)
+		assert_int_equal(group[k], 1);
+	for (int k = 0; k < 4; k++)
+		end(&w[k]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -738,6 +760,7 @@ int main(void)
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
+	    cmocka_unit_test(a_rank_keeps_its_cause_however_many_have_another),
 	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
 	    cmocka_unit_test(what_the_reference_lost_as_well_is_explained_by_what_else_is_known),
 	    cmocka_unit_test(a_signal_that_explains_several_accounts_leads),
