@@ -210,8 +210,9 @@ static bool is_within_noise(const struct diagnosis_view *v)
 	return v->row_count && !v->past && v->excess_ns <= noise_of(v);
 }
 
-/* The cause with the largest part; NULL: none explains enough. An unobserved host gap is only
- * chosen if nothing observed explains enough, and if the excess is more than noise. */
+/* The cause with the largest part, weighted by how directly it was seen; NULL: none explains enough.
+ * An unobserved host gap is only chosen if nothing observed explains enough, and if the excess is
+ * more than noise. */
 static const struct diagnosis_share *choose_cause(const struct diagnosis_view *v)
 {
 	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
@@ -220,7 +221,8 @@ static const struct diagnosis_share *choose_cause(const struct diagnosis_view *v
 	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
 		const struct diagnosis_share *s = &v->share[c];
 
-		if (s->lead && s != unseen && s->ns >= least && (!best || s->ns > best->ns))
+		if (s->lead && s != unseen && s->ns >= least &&
+		    (!best || s->ns * s->sure > best->ns * best->sure))
 			best = s;
 	}
 	if (!best && unseen->lead && unseen->ns >= least && !is_within_noise(v))

@@ -719,6 +719,23 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 	}
 }
 
+/* Whether the collectives wait for a rank or transfer slowly is not known, so they lose against an account
+ * that says what it is; if that is half as long, they win. */
+static void what_was_seen_directly_outweighs_a_little_more_of_what_was_not(void **unused)
+{
+	for (int less = 0; less < 2; less++) {
+		struct world w;
+
+		begin(&w);
+		w.kind = FINDING_UNIFORM;
+		both(&w, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce", 2, 44, 4, 4);
+		both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 6, less ? 26 : 46, 0, 0);
+		judge(&w);
+		assert_int_equal(out.cause, less ? CAUSE_NET_TRANSFER : CAUSE_OS_RUN_QUEUE);
+		end(&w);
+	}
+}
+
 /* On a busy host the other three wait for a CPU, and so does the first rank, but less than it runs. */
 static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
 {
@@ -760,6 +777,7 @@ int main(void)
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
+	    cmocka_unit_test(what_was_seen_directly_outweighs_a_little_more_of_what_was_not),
 	    cmocka_unit_test(a_rank_keeps_its_cause_however_many_have_another),
 	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
 	    cmocka_unit_test(what_the_reference_lost_as_well_is_explained_by_what_else_is_known),
