@@ -719,6 +719,22 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 	}
 }
 
+/* What is not observed can be what was observed in healthy steps. 14 ms are unobserved, but the host
+ * takes only 4 ms longer. */
+static void unobserved_time_first_makes_up_for_what_was_observed_before(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 15, 9, 0, 0);
+	both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "pack (t.py)", 10, 6, 0, 0);
+	both(&w, LEDGER_UNOBSERVED, LEDGER_NONE, "", 0, 14, 0, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+	assert_float_equal(out.effect_ns, 4e6, 0.1e6);
+	end(&w);
+}
+
 /* Whether the collectives wait for a rank or transfer slowly is not known, so they lose against an account
  * that says what it is; if that is half as long, they win. */
 static void what_was_seen_directly_outweighs_a_little_more_of_what_was_not(void **unused)
@@ -777,6 +793,7 @@ int main(void)
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
+	    cmocka_unit_test(unobserved_time_first_makes_up_for_what_was_observed_before),
 	    cmocka_unit_test(what_was_seen_directly_outweighs_a_little_more_of_what_was_not),
 	    cmocka_unit_test(a_rank_keeps_its_cause_however_many_have_another),
 	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
