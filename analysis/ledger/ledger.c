@@ -4,6 +4,7 @@
  * layer gets only the time that no earlier layer covers. */
 #include "analysis/ledger/ledger.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,17 @@ uint64_t ledger_sum(const struct ledger *l)
 	for (uint32_t i = 0; i < l->count; i++)
 		sum += l->account[i].ns;
 	return sum;
+}
+
+double ledger_compute_error(const struct ledger *l)
+{
+	double mean = 0, variance;
+
+	for (uint32_t i = 0; i < l->count && l->steps; i++)
+		if (l->account[i].kind == LEDGER_COMPUTE)
+			mean += (double)l->account[i].ns / (double)l->steps;
+	variance = l->steps ? l->compute_squares / (double)l->steps - mean * mean : 0;
+	return l->seen > 1 && variance > 0 ? sqrt(variance / (double)(l->seen - 1)) : 0;
 }
 
 size_t ledger_bytes(const struct ledger *l)
@@ -238,6 +250,8 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 	}
 	into->steps += weighed(from->steps, weight);
 	into->total_ns += weighed(from->total_ns, weight);
+	into->seen += from->seen;
+	into->compute_squares += from->compute_squares * weight;
 }
 
 /* ---- a step ---- */
@@ -308,6 +322,15 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 	while (next < count)
 		push(out, &n, cover[next++]);
 	return n;
+}
+
+static double covered_ns(const struct ledger_interval *cover, uint32_t count)
+{
+	double ns = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		ns += (double)(cover[i].end_ns - cover[i].begin_ns);
+	return ns;
 }
 
 /* The first segment that ends after t. */
@@ -458,16 +481,22 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 	const struct hosts hosts = {threads, thread_count};
 	uint32_t n = 0, next = 0;
 	uint64_t idle = begin_ns;
+	double compute_ns;
 
 	if (end_ns <= begin_ns)
 		return;
 	l->steps++;
+	l->seen++;
 	l->total_ns += end_ns - begin_ns;
 	for (enum ledger_kind kind = LEDGER_COMPUTE; kind <= LEDGER_COLLECTIVE; kind++) {
 		n = charge_layer(l, kind, step, busy, busy_count, a, n, b);
 		swap = a;
 		a = b;
 		b = swap;
+		if (kind == LEDGER_COMPUTE) {
+			compute_ns = covered_ns(a, n);
+			l->compute_squares += compute_ns * compute_ns;
+		}
 	}
 	for (uint32_t i = 0; i <= n; i++) {
 		uint64_t until = i < n ? a[i].begin_ns : end_ns, launch = until;

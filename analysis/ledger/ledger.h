@@ -84,6 +84,8 @@ struct ledger {
 	uint32_t count, names_bytes;
 	size_t room, names_room;
 	uint64_t steps, total_ns; /* total_ns: latency of the steps; the accounts add up to it */
+	uint64_t seen;		  /* steps without the weights of ledger_add */
+	double compute_squares;	  /* sum over the steps of their kernels' time, squared */
 };
 
 /* An empty one, without memory. */
@@ -100,6 +102,8 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 /* Adds weight times `from` to `into`; weight: at least 0. */
 void ledger_add(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
+/* The standard error of its mean compute time per step: how much it varies with the steps' work. */
+double ledger_compute_error(const struct ledger *l);
 /* The sum of all accounts. */
 uint64_t ledger_sum(const struct ledger *l);
 size_t ledger_bytes(const struct ledger *l);

@@ -346,6 +346,27 @@ static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
 	end(&w);
 }
 
+/* Each step has other work. With a spread of 30 ms, four steps may have 20 ms more by chance; with one of
+ * 3 ms they don't. */
+static void more_work_in_a_few_steps_of_uneven_work_is_chance(void **unused)
+{
+	for (int even = 0; even < 2; even++) {
+		double spread_ns = (even ? 3 : 30) * (double)MS;
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_COMPUTE, 0, "attention<<<8,1,1, 256,1,1>>>", 20, 0, 10, 0);
+		both(&w, LEDGER_COMPUTE, 0, "attention<<<16,1,1, 256,1,1>>>", 0, 40, 0, 10);
+		both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 2, 14, 0, 0);
+		w.slow.seen = 4;
+		w.slow.compute_squares =
+		    (double)w.slow.steps * (90e6 * 90e6 + spread_ns * spread_ns);
+		judge(&w);
+		assert_int_equal(out.cause, even ? CAUSE_IMBALANCE_INPUT : CAUSE_OS_RUN_QUEUE);
+		end(&w);
+	}
+}
+
 /* In fewer threads, and slower: no more work is done. */
 static void smaller_launches_that_take_longer_are_a_variant(void **unused)
 {
@@ -784,6 +805,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
+	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),

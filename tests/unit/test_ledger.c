@@ -377,6 +377,27 @@ static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **sta
 	ledger_fini(&usual);
 }
 
+/* Steps with 10, 20 and 30 ns of kernels that overlap in part. Weights add no steps. */
+static void the_spread_of_the_steps_work_is_known(void **unused)
+{
+	struct ledger_interval scratch[4];
+	struct ledger l, sum;
+
+	ledger_init(&l);
+	ledger_init(&sum);
+	for (uint64_t ns = 10; ns <= 30; ns += 10) {
+		const struct ledger_busy busy[] = {{20, 25, 20, LEDGER_COMPUTE, 0, "a", NULL},
+						   {22, 20 + ns, 22, LEDGER_COMPUTE, 0, "b", NULL}};
+
+		ledger_step(&l, 0, 100, busy, 2, NULL, 0, scratch);
+	}
+	ledger_add(&sum, &l, 5);
+	assert_float_equal(ledger_compute_error(&l), 5.7735, 1e-3);
+	assert_float_equal(ledger_compute_error(&sum), 5.7735, 1e-3);
+	ledger_fini(&l);
+	ledger_fini(&sum);
+}
+
 static void the_fewest_accounts_explain_the_share_that_is_asked_for(void **state)
 {
 	struct ledger_row rows[] = {
@@ -454,6 +475,7 @@ int main(void)
 	    cmocka_unit_test(of_a_helper_only_its_waits_for_the_outside_count),
 	    cmocka_unit_test(every_wait_is_counted_once_also_while_the_gpu_works),
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
+	    cmocka_unit_test(the_spread_of_the_steps_work_is_known),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
 	    cmocka_unit_test(an_open_interval_adds_up),
