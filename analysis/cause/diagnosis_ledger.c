@@ -320,6 +320,7 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 {
 	struct diagnosis_number slow, usual;
 	char name[111];
+	const char *than = v->past ? "when healthy" : "on the peers";
 	size_t used;
 
 	diagnosis_text_copy(name, sizeof(name), r->name);
@@ -332,8 +333,12 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 	else
 		snprintf(out + used, bytes - used, ": %s per step, %s %s",
 			 diagnosis_text_ms(r->slow_ns, &slow),
-			 diagnosis_text_ms(r->reference_ns, &usual),
-			 v->past ? "when healthy" : "on the peers");
+			 diagnosis_text_ms(r->reference_ns, &usual), than);
+	used = strlen(out);
+	if (v->in->kind != FINDING_HANG && r->kind == LEDGER_BLOCKED && r->slow_count >= 1 &&
+	    r->slow_count >= thresholds.same.factor * r->reference_count)
+		snprintf(out + used, bytes - used, "; %.0f waits, %.0f %s", r->slow_count,
+			 r->reference_count, than);
 }
 
 static void function_text(struct diagnosis_view *v, const struct share *s,

@@ -524,6 +524,7 @@ static void waits_for_a_cpu_belong_to_what_asks_for_it(void **unused)
 		judge(&w);
 		assert_int_equal(out.cause, longer ? CAUSE_OS_RUN_QUEUE : CAUSE_STORAGE_SYNC);
 		assert_float_equal(out.effect_ns, longer ? 56e6 : 32e6, 0.1e6);
+		assert_true(longer || strstr(out.evidence[0].text, "27 waits, 0 when healthy"));
 		end(&w);
 	}
 }
