@@ -20,6 +20,7 @@
 #include "base/room.h"
 #include "base/sorted.h"
 #include "base/text/text.h"
+#include "model/thresholds.h"
 
 #define NAME_BYTES LIMIT_EXCERPT_NAME_BYTES
 /* For the stack of a hang; a line of evidence has room for it. */
@@ -52,6 +53,7 @@ struct excerpt {
 	struct os_signal *signals;
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
+	struct beat_unfinished wait;
 	bool unnamed, healthy_is_before;
 	int64_t begin_unix_ns;
 };
@@ -123,6 +125,11 @@ const struct coll_parts *excerpt_colls(const struct excerpt *p)
 const struct ledger *excerpt_open(const struct excerpt *p)
 {
 	return &p->ledger.open;
+}
+
+const struct beat_unfinished *excerpt_wait(const struct excerpt *p)
+{
+	return &p->wait;
 }
 
 const char *excerpt_stuck(const struct excerpt *p)
@@ -805,6 +812,42 @@ static void find_stuck(struct excerpt *p, struct named *n, const struct host_tim
 		write_stack(p, n, &b->stacks[stack]);
 }
 
+/* A wait that does not show what is waited for may be one for requests, and so may a sleep between
+ * looks for them. */
+static uint32_t wait_kind(const struct ledger_segment *s)
+{
+	if (s->kind == LEDGER_STOPPED)
+		return BEAT_UNFINISHED_HELD;
+	if (s->kind != LEDGER_BLOCKED)
+		return BEAT_UNFINISHED_NONE;
+	if (s->what == LEDGER_HOST_COLLECTIVE)
+		return BEAT_UNFINISHED_HOST;
+	return ledger_what_is_vague(s->what) || s->what == LEDGER_SLEEP ? BEAT_UNFINISHED_NONE
+									: BEAT_UNFINISHED_HELD;
+}
+
+static void find_wait(struct excerpt *p, const struct window *w, const struct host_timeline *host)
+{
+	const struct ledger_segment *s;
+	struct ledger_interval open;
+	uint64_t since;
+
+	if (!window_ledger_interval(w, &open) || !host->count)
+		return;
+	s = window_ledger_wait(host, window_ledger_thread(host, open), open, &since);
+	since = since > open.begin_ns ? since : open.begin_ns;
+	if (!s || (double)(s->end_ns - since) <
+		      thresholds.part.half * (double)(open.end_ns - open.begin_ns))
+		return;
+	p->wait.kind = wait_kind(s);
+	p->wait.launch_ns = since;
+	if (p->wait.kind == BEAT_UNFINISHED_HOST)
+		text_copy(p->wait.name, sizeof(p->wait.name), s->name);
+	else
+		ledger_account_text(s->kind, ledger_what_text(s->what), s->name, p->wait.name,
+				    sizeof(p->wait.name));
+}
+
 static bool add_ledgers(struct excerpt *p, const struct window *w, const struct parts *parts,
 			struct named *names)
 {
@@ -812,8 +855,10 @@ static bool add_ledgers(struct excerpt *p, const struct window *w, const struct 
 	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
 		    window_ledger_add(w, parts->slow, parts->healthy, &host, &p->ledger);
 
-	if (good)
+	if (good) {
 		find_stuck(p, names, &host);
+		find_wait(p, w, &host);
+	}
 	host_timeline_fini(&host);
 	return good;
 }

@@ -608,6 +608,17 @@ static void what_detection_knows_of_a_hang_stands_where_the_ledger_says_less(voi
 	}
 }
 
+/* Nobody is missing, and no record says so: the ranks wait for each other on the CPU. */
+static void ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets(void **unused)
+{
+	struct world w;
+
+	hangs_in(&w, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (comm.py)",
+		 CAUSE_HANG_TRANSFER);
+	assert_int_equal(out.cause, CAUSE_NET_WAIT);
+	end(&w);
+}
+
 static void what_explains_little_of_what_was_lost_is_no_cause(void **unused)
 {
 	for (int lost_ms = 0; lost_ms <= 20; lost_ms += 20) {
@@ -744,6 +755,7 @@ int main(void)
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
 	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
+	    cmocka_unit_test(ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets),
 	    cmocka_unit_test(what_detection_knows_of_a_hang_stands_where_the_ledger_says_less),
 	};
 

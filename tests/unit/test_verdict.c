@@ -1792,8 +1792,11 @@ static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
 
 /* The window of a rank whose steps stand still for 8 s after it. main: what its main thread sleeps in; ""
  * where its GPU has not ended what waits for the others. */
+static bool in_collective;
+
 static struct incident_change stands_still(int rank, const char *main)
 {
+	const char *function = in_collective ? "all_reduce" : "save";
 	static struct made m;
 	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL},
 				   {.kind = STACK_FRAME_PYTHON, .line = 88}};
@@ -1811,7 +1814,8 @@ static struct incident_change stands_still(int rank, const char *main)
 	s.in_ns = t.end_ns = m.w.end_ns;
 	if (*main) {
 		assert_int_equal(stack_batch_string(b, main, strlen(main), &f[0].object), 0);
-		assert_int_equal(stack_batch_string(b, "save", 4, &f[1].object), 0);
+		assert_int_equal(stack_batch_string(b, function, strlen(function), &f[1].object),
+				 0);
 		assert_int_equal(stack_batch_string(b, "train.py", 8, &f[1].file), 0);
 		assert_int_equal(stack_batch_stack(b, f, 2, 1, STACK_END_ROOT, &s.stack), 0);
 		assert_int_equal(stack_batch_switch(b, &s), 0);
@@ -1887,6 +1891,30 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 	assert_true(json_number_value(json_object_get(d, "effect_ms")) >= 8000);
 	d = json_array_get(json_object_get(json_object_get(d, "ledger"), "rows"), 0);
 	assert_string_equal(text_of(d, "what"), "file-lock");
+	json_decref(j);
+}
+
+/* Each of them waits for the others on the CPU, as the network between them is cut. The windows were
+ * asked for. */
+static void who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu(void **unused)
+{
+	struct finding_report f = finding(FINDING_HANG, CAUSE_HANG_TRANSFER, -1);
+	json_t *j;
+
+	f.finding.rank_count = f.finding.evidence_count = 0;
+	finding_say(&f.finding, LAYER_UNKNOWN, 9e9, "4 of 4 ranks wait in a collective on the CPU");
+	j = json_of(tell(f));
+	assert_string_equal(ranks_of(j), "");
+	assert_string_equal(cause_of(j), "hang-transfer");
+	json_decref(j);
+	in_collective = true;
+	for (int r = 0; r < 4; r++)
+		stands_still(r, "futex_do_wait");
+	in_collective = false;
+	j = json_of(tell(f));
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j), "0,1,2,3");
+	assert_string_equal(cause_of(j), "net-wait");
 	json_decref(j);
 }
 
@@ -2318,6 +2346,7 @@ int main(void)
 	    CASE(what_stops_all_alike_is_a_stall_by_itself),
 	    CASE(a_rank_hangs_in_what_its_own_window_shows),
 	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
+	    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 	    CASE(imbalance_accuses_nobody_and_takes_no_windows),
 	    CASE(findings_survive_a_restart),
