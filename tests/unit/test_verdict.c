@@ -1894,6 +1894,34 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 	json_decref(j);
 }
 
+/* The second window lost less for the same cause, and is dropped; the last one is a short spell long after
+ * the fault, with another cause. */
+static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
+{
+	static struct made m;
+	struct incident_change c = {0};
+	const json_t *ledger;
+	json_t *j;
+
+	for (int n = 0; n < 2; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 10 * n, n ? 280 : 300);
+		slow_gemm(&m, 8);
+		c = send(&m);
+	}
+	make(&m, 5, WINDOW_SELF, 40, 60);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX", 400);
+	assert_string_equal(send(&m).id, c.id);
+	j = json_of(c);
+	ledger = json_object_get(json_object_get(j, "diagnosis"), "ledger");
+	assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")),
+			 2 * (STEPS - HEALTHY));
+	assert_int_equal(json_integer_value(json_object_get(ledger, "slow_steps")),
+			 2 * (STEPS - HEALTHY));
+	/* and its means are of these steps */
+	assert_float_equal(json_number_value(json_object_get(ledger, "slow_ms")), 400, 1);
+	json_decref(j);
+}
+
 /* Each of them waits for the others on the CPU, as the network between them is cut. The windows were
  * asked for. */
 static void who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu(void **unused)
@@ -2345,6 +2373,7 @@ int main(void)
 	    CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
 	    CASE(what_stops_all_alike_is_a_stall_by_itself),
 	    CASE(a_rank_hangs_in_what_its_own_window_shows),
+	    CASE(the_ledger_counts_the_slow_steps_of_the_fault),
 	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
 	    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
