@@ -162,8 +162,9 @@ struct parts {
 /* Which steps are used. Sometimes a detector cuts a step in two; such halves have less work and are
  * left out. */
 struct choice {
-	uint32_t slow;	      /* flag of the slow steps; 0: all are slow */
-	uint32_t kernels_min; /* fewest launches of a whole step */
+	uint32_t slow; /* flag of the slow steps; 0: all are slow */
+	/* fewest launches of a whole step; before a lasting change steps may have less work */
+	uint32_t kernels_min, healthy_kernels_min;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
 	 * the noise, some slow steps are not flagged. Steps nearer to the slow steps than to the
 	 * expected latency are no reference. */
@@ -183,12 +184,19 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
+static bool is_slow(const struct window_step *s, const struct choice *c)
+{
+	return !c->slow || s->flags & c->slow;
+}
+
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
+	bool slow = is_slow(s, c);
+
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
-	    s->step.kernels < c->kernels_min)
+	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min))
 		return PART_NONE;
-	if (!c->slow || s->flags & c->slow)
+	if (slow)
 		return PART_SLOW;
 	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ||
 	    window_step_lost_ns(s) > c->healthy_max_ns)
@@ -211,12 +219,22 @@ static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 
 /* The launches of the typical step, weighted by time, because halves take less of it. If two counts
  * share the time, the larger one. */
-static uint32_t typical_kernels(const struct window *w, struct median_weighted *scratch)
+static uint32_t typical_kernels(const struct window *w, const struct choice *c, bool healthy,
+				struct median_weighted *scratch)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < w->step_count; i++)
-		scratch[i] = (struct median_weighted){-(double)w->steps[i].step.kernels,
-						      (double)(w->steps[i].step.latency_ns >> 10)};
-	return (uint32_t)-median_of_weighted(scratch, w->step_count, 0);
+		if (!healthy || !is_slow(&w->steps[i], c))
+			scratch[n++] =
+			    (struct median_weighted){-(double)w->steps[i].step.kernels,
+						     (double)(w->steps[i].step.latency_ns >> 10)};
+	return n ? (uint32_t)-median_of_weighted(scratch, n, 0) : 0;
+}
+
+static uint32_t whole_of(uint32_t kernels)
+{
+	return kernels - kernels / ALIKE_PART;
 }
 
 /* Half of the mean excess of the slow steps. */
@@ -235,14 +253,18 @@ static double healthy_max_ns(const struct window *w, const struct choice *c)
 
 static struct choice choose_alike(const struct window *w)
 {
-	struct choice all = {slow_flag(w), 0, HUGE_VAL}, alike = all;
+	struct choice all = {.slow = slow_flag(w), .healthy_max_ns = HUGE_VAL}, alike = all;
 	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
+	uint32_t kernels = scratch ? typical_kernels(w, &all, false, scratch) : 0, n = 0;
+	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
+			       ? typical_kernels(w, &all, true, scratch)
+			       : kernels;
 
 	free(scratch);
 	if (!kernels)
 		return all;
-	alike.kernels_min = kernels - kernels / ALIKE_PART;
+	alike.kernels_min = whole_of(kernels);
+	alike.healthy_kernels_min = whole_of(healthy < kernels ? healthy : kernels);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		n += part_of(&w->steps[i], &alike) == PART_SLOW;
 	return n >= ALIKE_MIN ? alike : all;
