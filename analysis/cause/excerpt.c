@@ -164,7 +164,7 @@ struct parts {
 struct choice {
 	uint32_t slow; /* flag of the slow steps; 0: all are slow */
 	/* fewest launches of a whole step; before a lasting change steps may have less work */
-	uint32_t kernels_min, healthy_kernels_min;
+	uint32_t kernels_min, healthy_kernels_min, healthy_kernels_max;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
 	 * the noise, some slow steps are not flagged. Steps nearer to the slow steps than to the
 	 * expected latency are no reference. */
@@ -194,7 +194,8 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	bool slow = is_slow(s, c);
 
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
-	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min))
+	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
+	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
 	if (slow)
 		return PART_SLOW;
@@ -218,14 +219,14 @@ static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 }
 
 /* The launches of the typical step, weighted by time, because halves take less of it. If two counts
- * share the time, the larger one. */
-static uint32_t typical_kernels(const struct window *w, const struct choice *c, bool healthy,
+ * share the time, the larger one. which: of these steps; PART_NONE: of all. */
+static uint32_t typical_kernels(const struct window *w, const struct choice *c, enum part_of which,
 				struct median_weighted *scratch)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++)
-		if (!healthy || !is_slow(&w->steps[i], c))
+		if (!which || is_slow(&w->steps[i], c) == (which == PART_SLOW))
 			scratch[n++] =
 			    (struct median_weighted){-(double)w->steps[i].step.kernels,
 						     (double)(w->steps[i].step.latency_ns >> 10)};
@@ -253,11 +254,14 @@ static double healthy_max_ns(const struct window *w, const struct choice *c)
 
 static struct choice choose_alike(const struct window *w)
 {
-	struct choice all = {.slow = slow_flag(w), .healthy_max_ns = HUGE_VAL}, alike = all;
+	struct choice all = {.slow = slow_flag(w),
+			     .healthy_kernels_max = UINT32_MAX,
+			     .healthy_max_ns = HUGE_VAL},
+		      alike = all;
 	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	uint32_t kernels = scratch ? typical_kernels(w, &all, false, scratch) : 0, n = 0;
+	uint32_t kernels = scratch ? typical_kernels(w, &all, PART_NONE, scratch) : 0, n = 0;
 	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
-			       ? typical_kernels(w, &all, true, scratch)
+			       ? typical_kernels(w, &all, PART_HEALTHY, scratch)
 			       : kernels;
 
 	free(scratch);
@@ -276,6 +280,24 @@ static struct choice choose(const struct window *w)
 
 	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
+}
+
+/* Compares like with like: a window may hold training and evaluation. If some healthy steps launch as
+ * much as the slow ones, the others are no reference. */
+static void compare_alike(const struct window *w, struct choice *c)
+{
+	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	uint32_t kernels = scratch ? typical_kernels(w, c, PART_SLOW, scratch) : 0, n = 0;
+	struct choice alike = *c;
+
+	free(scratch);
+	if (whole_of(kernels) > alike.healthy_kernels_min)
+		alike.healthy_kernels_min = whole_of(kernels);
+	alike.healthy_kernels_max = kernels + kernels / ALIKE_PART;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += part_of(&w->steps[i], &alike) == PART_HEALTHY;
+	if (kernels && n >= ALIKE_MIN)
+		*c = alike;
 }
 
 static double figure(const struct step *s, int which)
@@ -910,6 +932,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 		return false;
 	if (is_mostly_healthy(w, &c))
 		of_slow.slow = 0; /* all steps */
+	compare_alike(w, &c);
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
 

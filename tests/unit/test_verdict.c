@@ -272,6 +272,32 @@ static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
 	excerpt_drop(p);
 }
 
+/* An evaluation of six steps, a training step that waits for a rank that wrote a checkpoint in it, and
+ * usual training steps. Without the latter, evaluation is better than nothing. */
+static void steps_of_other_work_are_no_reference(void **unused)
+{
+	for (int alike = 0; alike < 2; alike++) {
+		static struct made m;
+		struct excerpt *p;
+
+		make(&m, 5, WINDOW_COMM, 1, 40);
+		for (uint32_t i = 0; i < STEPS; i++) {
+			if (i < HEALTHY) {
+				m.steps[i].step.kernels = 2;
+			} else if (i > HEALTHY) {
+				m.steps[i].flags = alike ? WINDOW_STEP_MARGIN : WINDOW_STEP_OUT;
+				m.steps[i].step.latency_ns = 100 * MS;
+			}
+		}
+		p = excerpt_make(&m.w, NULL, NULL);
+		stack_batch_fini(&m.w.stacks);
+		assert_int_equal(excerpt_steps(p, false), 1);
+		assert_int_equal(excerpt_steps(p, true), alike ? STEPS - HEALTHY - 1 : HEALTHY);
+		assert_int_equal(excerpt_ledger(p, true)->steps, excerpt_steps(p, true));
+		excerpt_drop(p);
+	}
+}
+
 /* Two steps of twenty, for which the disk was slow. */
 static void make_moment(struct made *m, uint32_t reason)
 {
@@ -2319,6 +2345,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+	    CASE(steps_of_other_work_are_no_reference),
 	    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
 	    CASE(slow_steps_that_nobody_flagged_are_no_reference),
 	    CASE(leaves_out_steps_that_were_cut_in_two),
