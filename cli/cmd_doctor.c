@@ -119,6 +119,21 @@ static void check_attach_socket(struct doctor *d)
 			   "%s: %s", path, strerror(r));
 }
 
+/* What the aggregator removed because a job had too much. */
+static void check_quotas(struct doctor *d, const json_t *status)
+{
+	double windows = jsonget_number(status, "quota_windows");
+	double incidents = jsonget_number(status, "quota_incidents");
+
+	if (!json_object_get(status, "quota_windows"))
+		return; /* sysomd, or an older aggregator */
+	doctor_add(d, "quotas of jobs", windows + incidents > 0 ? DOCTOR_WARN : DOCTOR_OK,
+		   "raise store.job_max_bytes or store.job_max_incidents, if there is room",
+		   "%.0f windows lost their evidence and %.0f incidents were removed, as their job "
+		   "had too many",
+		   windows, incidents);
+}
+
 static void check_http(struct doctor *d, const char *name, const struct client *c,
 		       const char *remedy)
 {
@@ -132,6 +147,7 @@ static void check_http(struct doctor *d, const char *name, const struct client *
 		doctor_add(d, name, DOCTOR_OK, "", "%s answers, version %s",
 			   *c->socket ? c->socket : term_safe(c->url, 100),
 			   term_safe(jsonget_text(j, "version"), 20));
+	check_quotas(d, j);
 	json_decref(j);
 }
 
