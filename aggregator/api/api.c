@@ -196,6 +196,11 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 	return 0;
 }
 
+void api_write_metrics(struct api *a, struct metrics *m)
+{
+	api_metrics(&a->sources, m);
+}
+
 void api_close(struct api *a)
 {
 	if (!a)

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/metrics/prometheus.h"
 #include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/text/text.h"
@@ -31,7 +32,10 @@ static void answer_json(struct http_answer *a, json_t *j)
 static void get_metrics(const struct api_sources *api, const struct http_query *q, const char *name,
 			struct http_answer *a)
 {
-	api_metrics(api, a);
+	struct metrics page = prometheus_metrics(&a->body);
+
+	a->type = PROMETHEUS_TYPE;
+	api_metrics(api, &page);
 }
 
 static void get_status(const struct api_sources *api, const struct http_query *q, const char *name,

@@ -21,6 +21,7 @@
 
 #include "analysis/cause/digest.h"
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 #include "wire/codec.h"
 
 struct fleet;
@@ -139,7 +140,7 @@ struct fleet_page {
 int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* Appends metrics of the ranks that are alive, in the text format of Prometheus. */
 void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
-			 struct buf *out);
+			 struct metrics *m);
 /* {"jobs":[...]} by name: size, roles, run. */
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* {"nodes":[...]}, in no order: version, certificate, when it was heard last. For those who see all

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/job_key.h"
 #include "base/http/http_user.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -92,6 +92,7 @@ struct row {
 	struct place place;
 	int32_t world_size;
 	char node[WIRE_TEXT_BYTES], program[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
+	struct wire_pod pod;
 	struct fleet_stats stats;
 	double role_self_ns;
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
@@ -146,6 +147,8 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	text_copy(out->program, sizeof(out->program), r->program ? r->program : "");
 	text_copy(out->role, sizeof(out->role),
 		  r->role < job->role_count ? job->roles[r->role].name : "");
+	for (int k = 0; k < POD_TEXTS; k++)
+		text_copy(out->pod.text[k], WIRE_TEXT_BYTES, r->pod[k] ? r->pod[k] : "");
 	out->stats = r->stats;
 	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
 	out->alive = fleet_rank_is_alive(f, r, now_ns);
@@ -224,6 +227,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
 	json_text_append(b, ",\"role\":", r->role);
+	window_pod_json(&r->pod, b);
 	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect),
 		   truth(r->quarantined));
 }
@@ -320,31 +324,35 @@ enum { INFO, SUSPECT, EXCESS, SERIES };
 static const struct {
 	const char *name, *help;
 } series[SERIES] = {
-    [INFO] = {"sysom_rank_info", "1; the node and role of a rank, to join on job_name and rank."},
+    [INFO] = {"sysom_rank_info",
+	      "1; where a rank runs and its role, to join on job_name and rank."},
     [SUSPECT] = {"sysom_rank_suspect", "1 while a finding names the rank."},
     [EXCESS] = {"sysom_rank_self_excess_seconds",
 		"Median self time of the rank above that of its role."},
 };
 
-static void put_rank_series(struct buf part[SERIES], const char *job, const struct row *r)
+static void put_rank_series(struct metrics *m, unsigned which, const char *job, const struct row *r)
 {
-	double excess_ns = r->stats.self_median_ns - r->role_self_ns;
+	const char *name = series[which].name;
 	char rank[12];
 
 	snprintf(rank, sizeof(rank), "%d", r->place.rank);
-	prometheus_sample(&part[INFO], series[INFO].name, 1, "job_name", job, "rank", rank, "node",
-			  r->node, "role", r->role, NULL);
-	prometheus_sample(&part[SUSPECT], series[SUSPECT].name, r->suspect, "job_name", job, "rank",
-			  rank, NULL);
-	if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
-		prometheus_sample(&part[EXCESS], series[EXCESS].name, excess_ns * 1e-9, "job_name",
-				  job, "rank", rank, NULL);
+	if (which == INFO)
+		metrics_sample(m, name, 1, "job_name", job, "rank", rank, "node", r->node, "role",
+			       r->role, "namespace", r->pod.text[POD_NAMESPACE], "pod",
+			       r->pod.text[POD_NAME], "container", r->pod.text[POD_CONTAINER],
+			       "hostname", *r->pod.text[POD_HOST] ? r->pod.text[POD_HOST] : r->node,
+			       NULL);
+	else if (which == SUSPECT)
+		metrics_sample(m, name, r->suspect, "job_name", job, "rank", rank, NULL);
+	else if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
+		metrics_sample(m, name, (r->stats.self_median_ns - r->role_self_ns) * 1e-9,
+			       "job_name", job, "rank", rank, NULL);
 }
 
-/* One buffer per family, because a family's series must be together. If two nodes claim a rank, its
- * series show the first; the other row is contested. */
+/* If two nodes claim a rank, its series show the first; the other row is contested. */
 static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
-			   struct buf part[SERIES])
+			   struct metrics *m, unsigned which)
 {
 	struct place *list;
 	uint32_t n;
@@ -358,31 +366,25 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, st
 		for (uint32_t i = 0; i < got; i++) {
 			if (!rows[i].alive || rows[i].place.rank < 0 || rows[i].contested)
 				continue;
-			put_rank_series(part, job, &rows[i]);
+			put_rank_series(m, which, job, &rows[i]);
 		}
 	}
 	free(list);
 }
 
 void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
-			 struct buf *out)
+			 struct metrics *m)
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
-	struct buf part[SERIES];
 	struct job_name *names = NULL;
 	uint32_t n = 0;
 
-	for (size_t k = 0; k < SERIES; k++) {
-		buf_init(&part[k], out->max_bytes);
-		prometheus_metric(&part[k], series[k].name, "gauge", series[k].help);
-	}
-	if (rows && !names_of(f, who, NULL, NULL, &names, &n))
+	if (!rows || names_of(f, who, NULL, NULL, &names, &n))
+		n = 0;
+	for (unsigned k = 0; k < SERIES; k++) {
+		metrics_family(m, series[k].name, "gauge", series[k].help);
 		for (uint32_t i = 0; i < n; i++)
-			put_job_series(f, names[i].name, now_ns, rows, part);
-	for (size_t k = 0; k < SERIES; k++) {
-		out->failed |= part[k].failed;
-		buf_append(out, part[k].data, part[k].bytes);
-		buf_fini(&part[k]);
+			put_job_series(f, names[i].name, now_ns, rows, m, k);
 	}
 	free(names);
 	free(rows);

@@ -91,7 +91,8 @@ struct fleet_rank {
 	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
-	    *before; /* owned; before: name of the node that had it, or NULL */
+	    *before;	      /* owned; before: name of the node that had it, or NULL */
+	char *pod[POD_TEXTS]; /* owned */
 	struct fleet_stats stats;
 	uint64_t stalled_ns; /* when it hung, on this machine's clock; 0: it does not hang */
 	uint64_t steps_before, flagged_before; /* when the temporal model last read them */

@@ -91,13 +91,13 @@ ok "the aggregator serves https" stack_wait 20 healthy
 for path in /metrics /api/v1/jobs /api/v1/incidents / /nothing; do
 	ok "anonymous is refused: $path" gets 401 "" $path
 done
-ok "and told how to ask" says "Authorization: Bearer"
+ok "and learns how to ask" says "Authorization: Bearer"
 ok "an unknown token is refused" gets 401 unknown-token-0123456789abcdef /api/v1/jobs
 ok "a token in the URL is refused, even a valid one" gets 400 "" "/api/v1/jobs?token=$ADMIN"
 ok "a reader reads" gets 200 $READ /api/v1/jobs
 ok "a browser's password reads as well" gets 200 "" /api/v1/jobs -u "any:$READ"
 ok "a node does not read" gets 403 $UPLOAD /api/v1/jobs
-ok "and is told why" says "has the role upload, and this needs read"
+ok "and learns why" says "has the role upload, and this needs read"
 needed='{"files":[{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug"}]}'
 upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug","bytes":100}'
 post() { gets "$1" "$2" "$3" -H "Content-Type: application/json" -d "$4"; }
@@ -171,11 +171,11 @@ ok "the token goes to the file's url alone" cli_refuses "401\|certificate" --url
 write "url: http://$HOST:$PORT" "token: $READ"
 ok "and never over plain http" cli_refuses "would cross the network readable"
 write "url: http://$HOST:$PORT"
-ok "http to an https server is told" cli_refuses "Try https://"
+ok "http to an https server is reported" cli_refuses "Try https://"
 write "url: $URL" "ca: $WORK/foreign/ca.crt" "token: $READ"
-ok "a certificate of another authority is told" cli_refuses "check the server's certificate"
+ok "a certificate of another authority is reported" cli_refuses "check the server's certificate"
 write "url: $URL" "ca: $WORK/pki/ca.crt" "tokn: $READ"
-ok "a misspelt setting is told" cli_refuses "no such setting"
+ok "a misspelt setting is reported" cli_refuses "no such setting"
 write "url: $URL" "ca: $WORK/pki/ca.crt" "token: $READ"
 
 # ---- new certificates and tokens, no restart ----
@@ -200,7 +200,7 @@ tokens "read grafana $NEXT uid=*"
 ok "a new token works without a restart" stack_wait 10 gets 200 $NEXT /api/v1/jobs
 ok "the old one does not" gets 401 $READ /api/v1/jobs
 echo "nonsense" >"$WORK/tokens"
-ok "an unsound file is told" stack_wait 10 eval "gets 200 $NEXT /api/v1/jobs; logged 'the tokens read before stay valid'"
+ok "an unsound file is reported" stack_wait 10 eval "gets 200 $NEXT /api/v1/jobs; logged 'the tokens read before stay valid'"
 ok "and leaves the tokens before" gets 200 $NEXT /api/v1/jobs
 
 # ---- two users of one node ----

@@ -74,7 +74,7 @@ spec["hostNetwork"] = True
 for v in spec["volumes"]:
     if v.pop("secret", None):
         v["hostPath"] = {"path": f"{tls}-{'http' if v['name'] == 'http' else name}"}
-values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
+values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_UPLINK_HTTP": f"https://127.0.0.1:{http}",
           "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": name, "SYSOM_JOB": name}
 for c in spec["initContainers"] + spec["containers"]:
@@ -116,9 +116,20 @@ blamed() { # pod cause
 	local id
 	for id in $(cli incidents --json | jq -r '.incidents[].id'); do
 		cli show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
-			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause' >/dev/null && return
+			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause and
+			.pods == [{namespace: "ml", pod: $pod, container: "trainer", hostname: "gpu7", ranks: [2]}]' >/dev/null && return
 	done
 	return 1
+}
+shown() { # pod
+	local id place="ml/$1, container trainer, host gpu7"
+	id=$(cli incidents --json | jq -r '.incidents[-1].id')
+	cli show "$id" | grep -qx "  pod *$place" && cli report "$id" -o "$WORK/$1.html" >/dev/null && grep -qF "; pod $place" "$WORK/$1.html"
+}
+counted() { # pod
+	curl -sf --cacert "$WORK/pki/ca.crt" "$URL/metrics" >"$WORK/metrics.txt"
+	is "$(grep -c "^sysom_rank_info{.*namespace=\"ml\",pod=\"$1\",container=\"trainer\",hostname=\"gpu7\"} 1" "$WORK/metrics.txt")" 4 &&
+		grep -q "^sysom_incident_open{.*pods=\"ml/$1/trainer\"" "$WORK/metrics.txt"
 }
 runs_with_musl() {
 	local volume
@@ -144,7 +155,9 @@ ok "not as root" runs_as aggregator-aggregator 65532
 ok "the job's Pod starts" play deploy/kubernetes/training-pod.yaml train-a /usr/bin/simjob "${FAULT[@]}"
 ok "its sidecar connects by TLS" stack_wait 10 says train-a "connected by TLS"
 ok "and may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
-ok "Pod, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "also to people" shown train-a
+ok "and to Prometheus" stack_wait 5 counted train-a
 ok "the sidecar sends symbol files over https, with its token" stack_wait 20 named
 ok "a program with musl runs untouched beside it" runs_with_musl
 pod pod rm -f train-a >/dev/null 2>&1

@@ -166,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			*value++ = '\0';
 		http_query_add(&q, name, value);
 	}
-	/* these tell of the whole process */
+	/* these are of the whole process */
 	if (!strcmp(q.path, "/metrics") || !strcmp(q.path, "/api/v1/status"))
 		return 0;
 	sources.user = &users[bytes % 4];

@@ -295,7 +295,7 @@ static void keeps_findings_with_their_incident(void **unused)
 	assert_null(store_findings(store, "aaaaaaaa"));
 }
 
-static void the_feed_tells_each_write_once_and_in_order(void **unused)
+static void the_feed_has_each_write_once_and_in_order(void **unused)
 {
 	struct incident_row a = {.id = "aaaaaaaa", .updated_unix_ns = 1 << 20},
 			    b = {.id = "bbbbbbbb", .updated_unix_ns = 1 << 21};
@@ -1037,7 +1037,7 @@ int main(void)
 	    CASE(an_id_may_be_as_short_as_is_unique),
 	    CASE(follows_an_incident_that_was_merged_twice),
 	    CASE(keeps_findings_with_their_incident),
-	    CASE(the_feed_tells_each_write_once_and_in_order),
+	    CASE(the_feed_has_each_write_once_and_in_order),
 	    CASE(takes_over_a_store_of_version_1),
 	    CASE(takes_over_a_store_of_version_2),
 	    CASE(takes_over_a_store_of_version_4),

@@ -184,7 +184,7 @@ restartPolicy: Always
     type: DirectoryOrCreate
 {{- end }}
 
-{{- /* Of each traced container, beside LD_PRELOAD and the job's name. */ -}}
+{{- /* Of each traced container, beside LD_PRELOAD, its own name and the job's. */ -}}
 {{- define "sysom.traced-env" -}}
 - name: SYSOM_SOCKET_PATH
   value: /sysom/sysomd.sock
@@ -196,6 +196,10 @@ restartPolicy: Always
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+- name: NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
 {{- end }}
 
 {{- define "sysom.traced-mount" -}}
