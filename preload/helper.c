@@ -29,6 +29,7 @@
 #include "preload/driver.h"
 #include "preload/governor.h"
 #include "preload/hooks.h"
+#include "preload/python/python_spans.h"
 #include "preload/registry.h"
 #include "preload/tracer.h"
 #include "ring/attach.h"
@@ -360,6 +361,7 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 	}
 	helper_watch_reader(now);
 	helper_govern(now);
+	python_spans_tend(now);
 	if (helper_capturing(now)) {
 		cupti_client_tend(now, false);
 		return;
