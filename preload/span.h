@@ -14,6 +14,7 @@ struct span_mark {
 	float work[SPAN_WORK_MAX];
 	uint32_t name;
 	uint8_t process, thread;
+	uint16_t depth; /* among the open spans of a catalogue on this thread */
 };
 struct tracer_thread;
 

@@ -106,14 +106,10 @@ void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_ma
 			       .name = m->name,
 			       .source = SPAN_SOURCE_PYTHON,
 			       .process = m->process,
-			       .thread = m->thread};
+			       .thread = m->thread,
+			       .depth = m->depth};
 
 	memcpy(e.work, m->work, sizeof(e.work));
-	if (kind == EVENT_SPAN_END && t->spans)
-		t->spans--;
-	e.depth = t->spans;
-	if (kind == EVENT_SPAN_BEGIN)
-		t->spans++;
 	ring_writer_push(&t->lane, &e);
 }
 

@@ -29,8 +29,9 @@ enum tracer_latch {
 	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: the job would get SIGXFSZ */
 };
 
-/* Deeper spans of a catalogue are not recorded; sysomd keeps as many open ones of a thread. */
-#define TRACER_OPEN_MAX 32
+/* Deeper spans of a catalogue are not recorded. sysomd keeps 32 open spans of a thread, some of
+ * which are NVTX's. */
+#define TRACER_OPEN_MAX 24
 
 struct registry_launches;
 struct tracer_thread {

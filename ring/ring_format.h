@@ -301,7 +301,7 @@ struct event_span {
 	uint8_t source;		 /* enum span_source */
 	uint8_t process, thread; /* Python: index in SPAN_PROCESSES, SPAN_THREADS */
 	uint8_t reserved;
-	uint32_t depth;
+	uint32_t depth; /* NVTX and API, or Python: among the open ones of the thread */
 	uint32_t seq_end;
 };
 

@@ -229,27 +229,28 @@ static void evaluate(struct span_mark *m, const struct python_hook *h,
 		m->request = request_of(&h->value[SPAN_VALUE_REQUEST], a, returned);
 }
 
-static void open_push(struct tracer_thread *t, const void *key, const struct span_mark *m)
+static void open_push(struct tracer_thread *t, const void *key, struct span_mark *m)
 {
 	if (t->open_count == TRACER_OPEN_MAX)
 		return;
+	m->depth = (uint16_t)t->open_count;
 	t->open[t->open_count++] = key;
 	span_push_mark(t, EVENT_SPAN_BEGIN, m);
 }
 
-static bool open_pop(struct tracer_thread *t, const void *key, const struct span_mark *m)
+static void open_pop(struct tracer_thread *t, const void *key, const struct span_mark *m)
 {
 	uint32_t i = t->open_count;
 
 	while (i > 0 && t->open[i - 1] != key)
 		i--;
-	if (!i)
-		return false;
-	for (; t->open_count >= i; t->open_count--)
+	while (i > 0 && t->open_count >= i) {
+		struct span_mark end = t->open_count == i ? *m : (struct span_mark){.t = m->t};
+
+		end.depth = (uint16_t)--t->open_count;
 		if (tracer_state() == TRACER_ON)
-			span_push_mark(t, EVENT_SPAN_END,
-				       t->open_count == i ? m : &(struct span_mark){.t = m->t});
-	return true;
+			span_push_mark(t, EVENT_SPAN_END, &end);
+	}
 }
 
 static struct tracer_thread *lane(void)

@@ -109,8 +109,8 @@ def check_spans(label, version, events):
            (forward, requests))
     tap.ok([d for d, _, _ in by_name.get("failing", [])][:3] == [2, 1, 0], f"{label}: spans end with an exception",
            by_name.get("failing"))
-    tap.ok(max((d for d, _, _ in by_name.get("recursive", [(0, 0, 0)]))) == 31,
-           f"{label}: no more than 32 levels are recorded", [d for d, _, _ in by_name.get("recursive", [])][:80])
+    tap.ok(max((d for d, _, _ in by_name.get("recursive", [(0, 0, 0)]))) == 23,
+           f"{label}: no more than 24 levels are recorded", [d for d, _, _ in by_name.get("recursive", [])][:80])
     kinds = ["static", "class", "decorated", "late", "gc"] + (["generator", "coroutine", "nested"] if monitoring else [])
     tap.ok(all(by_name.get(k) for k in kinds), f"{label}: each kind of function is followed: {', '.join(kinds)}",
            sorted(by_name))

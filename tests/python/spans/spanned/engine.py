@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of all kinds, none of which knows that it is watched."""
 import functools
+import time
 
 calls_of_hostile = []
 
@@ -20,8 +21,10 @@ class Slotted:
 
 
 class Engine:
-    def step(self, batch, repeat=1):
+    def step(self, batch, repeat=1, seconds=0.0):
         plan = self.schedule(batch)
+        if seconds:
+            time.sleep(seconds)
         return sum(forward(plan.tokens, context=7, request="request-1") for _ in range(repeat))
 
     def schedule(self, batch):
