@@ -91,9 +91,20 @@ static bool api_check_layout(void)
 	return !strcmp(name, "function");
 }
 
+/* The thread state that runs now; before 3.12 of any thread, since then of this one. */
+static void *api_running_state(void)
+{
+	return python_api.PyThreadState_GetUnchecked	? python_api.PyThreadState_GetUnchecked()
+	       : python_api._PyThreadState_UncheckedGet ? python_api._PyThreadState_UncheckedGet()
+							: NULL;
+}
+
 bool python_api_here(void)
 {
-	if (python_api.PyGILState_Check() != 1 ||
+	void *running = api_running_state();
+
+	/* PyGILState_Check is no answer: once there are several interpreters it always says yes. */
+	if (!running || running != python_api.PyGILState_GetThisThreadState() ||
 	    python_api.PyInterpreterState_Get() != python_api.PyInterpreterState_Main())
 		return false;
 	if (!api_layout_good)

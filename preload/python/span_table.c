@@ -163,6 +163,11 @@ static bool table_read(void)
 	return !span_table_parse(&table, table_text, (size_t)n);
 }
 
+uint32_t span_table_bad_line(void)
+{
+	return __atomic_load_n(&table_state, __ATOMIC_ACQUIRE) == TABLE_NONE ? table.bad_line : 0;
+}
+
 const struct span_table *span_table_load(void)
 {
 	uint32_t unknown = TABLE_UNKNOWN, state = __atomic_load_n(&table_state, __ATOMIC_ACQUIRE);

@@ -39,6 +39,8 @@ struct span_table {
 /* The table, read at the first call; NULL: none (SYSOM_SPANS=off), it is bad, or another thread
  * reads it now. */
 const struct span_table *span_table_load(void);
+/* Where the file was refused: a line, or 1 if it could not be read; 0: nowhere, so far. */
+uint32_t span_table_bad_line(void);
 /* Fills *t from text, which is cut into strings in place. 0, or the number of the first bad line;
  * the table is then empty. */
 uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes);

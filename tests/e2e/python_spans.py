@@ -157,6 +157,11 @@ def check_bystanders(label, python, work):
     for bad in ("fifo", "bad.spans", "none.spans", "."):
         got = run(script, LD_PRELOAD=SO, SYSOM_SPANS=f"{work}/{bad}")
         tap.ok(got == run(script), f"{label}: a catalogue that is {bad} is left alone", got)
+    with open(f"{work}/steps.py", "w", encoding="ascii") as f:
+        f.write("import ctypes, time; ctypes.CDLL(None).sysom_step_begin(None, 0); time.sleep(0.5)")
+    _, _, events = followed(work, python, f"{work}/steps.py", SYSOM_SPANS=f"{work}/bad.spans")
+    attached = [e for e in events if e["kind"] == "attach"]
+    tap.ok(attached and attached[0].get("spans") == "bad:2", f"{label}: sysomd is told of it, with the line", events[:3])
     short = ["-c", "import spanned.engine, _json; spanned.engine.recursive(3)"]
     got = {run(short, LD_PRELOAD=SO) for _ in range(25)}
     tap.ok(got == {(0, "", "")}, f"{label}: processes end at once, in the middle of being looked at", got)
