@@ -88,7 +88,7 @@ def spans_of(events):
 
 def check_spans(label, version, events):
     monitoring = tuple(map(int, version.split("."))) >= MONITORING
-    main = min(e["pid"] for e in events)
+    main = next((e["pid"] for e in events if e["kind"] == "attach"), 0)  # it came first
     # the last thread is killed with the process, in the middle
     last = max((int(e["lane"]) for e in events if e["kind"].startswith("span_") and e["pid"] == main), default=0)
     done, unpaired = spans_of([e for e in events if e["pid"] == main and e["lane"] == "1"])
