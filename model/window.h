@@ -11,8 +11,9 @@
 #include "model/stack.h"
 #include "model/step.h"
 
-#define WIRE_TEXT_BYTES 128
-#define WIRE_LOSS_MAX	32
+#define WIRE_TEXT_BYTES	   128
+#define WIRE_VERSION_BYTES 32 /* of a program's version */
+#define WIRE_LOSS_MAX	   32
 
 /* Where a rank runs in Kubernetes, as its environment says; all are "" elsewhere. */
 enum { POD_NAMESPACE, POD_NAME, POD_CONTAINER, POD_HOST, POD_TEXTS };
@@ -251,7 +252,9 @@ void wire_sketch_free(struct sketch *s); /* frees the arrays and texts, not the 
 
 struct beat {
 	char node[WIRE_TEXT_BYTES];
-	uint8_t boot_id[16]; /* of this sysomd's run */
+	char version[WIRE_VERSION_BYTES]; /* of its sysomd; "": it does not say */
+	uint32_t wire_version;		  /* of the message, as decoded */
+	uint8_t boot_id[16];		  /* of this sysomd's run */
 	uint64_t sequence, now_ns;
 	int64_t realtime_offset_ns;
 	double cpu_share; /* sysomd's own use, of one core */

@@ -559,6 +559,10 @@ void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uin
 		n->uploaded_bytes = b->uploaded_bytes;
 		n->raw_bytes = b->raw_bytes;
 		n->windows_dropped = b->windows_dropped;
+		n->wire_version = b->wire_version;
+		text_copy(n->version, sizeof(n->version), b->version);
+		text_copy(n->certificate, sizeof(n->certificate),
+			  via.certificate ? via.certificate : "");
 		for (uint32_t i = 0; i < b->rank_count; i++)
 			if (b->ranks[i].flags & BEAT_RANK_ENDED)
 				take_end(f, n, &b->ranks[i]);

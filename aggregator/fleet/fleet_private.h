@@ -44,6 +44,9 @@ struct fleet_node {
 	uint64_t sender;	  /* of its latest beat */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
+	char version[WIRE_VERSION_BYTES];
+	char certificate[WIRE_TEXT_BYTES]; /* the name that it proved; "": plain TCP */
+	uint32_t wire_version;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
 	struct fleet_held *held; /* its ranks, at most LIMIT_NODE_PROCESSES */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 
 struct node;
 struct gpu_node; /* opaque */
@@ -22,6 +23,6 @@ void gpu_node_tend(struct node *n, uint64_t now_ns);
 void gpu_node_json(const struct node *n, const struct http_user *user, struct buf *out);
 /* The index of the GPU that the process uses and its UUID; -1: not known. */
 int gpu_node_of(const struct process *p, const char **uuid);
-void gpu_node_metrics(const struct node *n, struct buf *out);
+void gpu_node_metrics(const struct node *n, struct metrics *m);
 
 #endif

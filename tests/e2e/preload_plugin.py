@@ -37,12 +37,12 @@ check([(e["seq"], e["value"]) for e in colls[:6]] ==
       "sequence and count are read in each layout", colls)
 p2p = [e for e in events if int(e["type"]) == 2 | 0xfe << 8]
 check(len(p2p) == 6 and all(e["parent"] == c["handle"] for e, c in zip(p2p, colls)),
-      "parents are told", p2p)
+      "parents are recorded", p2p)
 late = [e for e in events if int(e["type"]) == 1 | 22 << 8]
 check(len(late) == 6, "a state recorded after the stop is not lost", late)
 check(drops >= 12, "handles that do not match are counted", drops)
 steps = [e for e in events if int(e["type"]) & 0xff == 4]
-check(not steps, "what the mask does not ask for is not told", steps[:3])
+check(not steps, "what the mask does not ask for is not recorded", steps[:3])
 rc, events, rest, drops, err = run(f"{B}/test/plugin_caller", SYSOM_NCCL_MASK="0x8")
 ops = [e for e in events if int(e["type"]) == 3 | 0xfe << 8]
 check(len(ops) == 2 and ops[0]["value"] == "0" and ops[1]["parent"] == "0",

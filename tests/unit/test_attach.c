@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_attach.c - the handshake: what the client tells, and what the daemon takes. */
+ * test_attach.c - the handshake: what the client sends, and what the daemon accepts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

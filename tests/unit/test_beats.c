@@ -409,7 +409,7 @@ static void a_hang_shows_in_the_communicators(void **state)
 	/* it comes again in every beat */
 	r = fill(j, T0 + 65 * S);
 	assert_int_equal(r->comm_count, 2);
-	/* and tells what does not end, of its calls the first */
+	/* and reports the first of its calls that does not end */
 	assert_int_equal(r->comms[0].open_func, RECORD_COLL_ALL_REDUCE);
 	assert_int_equal(r->comms[0].open_seq, 99);
 	assert_int_equal(r->comms[0].open_bytes, 4096);
@@ -438,7 +438,7 @@ static void calls_that_were_not_recorded_are_entered(void **state)
 		coll(j, 5, RECORD_COLL_BROADCAST, 2 * i + 1, T0 + i * MS + 11);
 		kernel(j, 5, RECORD_COLL_BROADCAST, 2 * i + 1, T0 + i * MS + 20);
 	}
-	/* told late: it was entered with the others between */
+	/* reported late: it was entered with the others between */
 	coll(j, 5, RECORD_COLL_ALL_REDUCE, 899, T0 + 1001 * MS);
 	r = fill(j, T0 + 60 * S);
 	assert_int_equal(r->comms[0].entered, 3000);
