@@ -177,6 +177,31 @@ static void check_os_signals(struct doctor *d, const struct client *c)
 	json_decref(j);
 }
 
+/* Which capabilities the running sysomd lacks. */
+static void check_capabilities(struct doctor *d, const struct client *c)
+{
+	struct client_error e;
+	json_t *j = NULL, *right;
+	const json_t *list;
+	size_t i;
+
+	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+		return;
+	list = json_object_get(j, "rights");
+	json_array_foreach (list, i, right) {
+		char name[40];
+
+		snprintf(name, sizeof(name), "%s", term_safe(jsonget_text(right, "without"), 38));
+		doctor_add(d, "capability", DOCTOR_WARN,
+			   "tracing, steps and incidents work without; docs/sysomd.md, Privileges",
+			   "sysomd has no %s: without %s", name,
+			   term_safe(jsonget_text(right, "lost"), 160));
+	}
+	if (list && !json_array_size(list))
+		doctor_add(d, "capability", DOCTOR_OK, "", "sysomd has all that it uses");
+	json_decref(j);
+}
+
 /* --state-dir, else the running sysomd's directory, else its default. */
 static const char *state_dir(const struct options *o)
 {
@@ -222,6 +247,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 		else
 			check_http(d, "control socket", &c, start_remedy);
 		check_os_signals(d, &c);
+		check_capabilities(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
 		check_http(d, "aggregator", &c,
