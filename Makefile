@@ -274,6 +274,7 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 644 conf/*.yaml $(DESTDIR)$(PREFIX)/share/sysom
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/sysom/spans conf/spans/*.yaml
 	for s in conf/*.service conf/*.socket; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${s##*/} || exit 1; done
 	install -m 644 deploy/completion/sysom.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sysom

@@ -26,6 +26,8 @@ struct hook {
 
 extern const struct hook hooks_table[HOOK_ID_COUNT];
 extern void *hooks_real[HOOK_ID_COUNT];
+/* Called when Python looks up the entry of an extension module; set once, at the start. */
+extern void (*hooks_on_import)(void);
 
 /* The hook of an exported name; -1 none. */
 int hooks_find_symbol(const char *name);

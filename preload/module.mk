@@ -4,12 +4,23 @@
 SOS += libsysom_preload.so
 libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/start.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
-	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c cupti/cupti_client.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c \
+	$(call in,preload/python,python_api python_call python_find python_gc python_hook python_monitor python_spans span_table) \
+	cupti/cupti_client.c \
 	cupti/cupti_decode.c cupti/cupti_session.c ring/ring_writer.c ring/attach.c
 libsysom_preload.so_CFLAGS := -O2 -fno-sanitize=all -ftls-model=initial-exec -fno-semantic-interposition
 libsysom_preload.so_LDFLAGS := -fno-sanitize=all -Wl,-z,nodelete -Wl,-z,defs \
 	-Wl,--version-script=$(B)/gen/exports.map
 libsysom_preload.so_DEPS := $(B)/gen/exports.map
+
+# The catalogues of spans that it carries.
+SPAN_CATALOGUES := $(sort $(wildcard conf/spans/*.yaml))
+$(call part,PARTS,model,span_compile)
+span_compile_SRCS := tools/span_compile.c
+$(B)/obj-libsysom_preload.so/preload/python/span_table.o $(B)/obj/preload/python/span_table.o: $(B)/gen/preload/python/spans_builtin.inc
+$(B)/gen/preload/python/spans_builtin.inc: $(B)/parts/span_compile $(SPAN_CATALOGUES)
+	@mkdir -p $(@D)
+	$(Q)$< $(SPAN_CATALOGUES) >$@
 
 $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 	@mkdir -p $(@D)
@@ -27,7 +38,7 @@ test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governo
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
 	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/e2e/gpu_harness.sh tests/conformance/foreign_abi.sh \
-	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
+	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py tests/e2e/python_spans.py tests/e2e/python_spans_flow.sh
 BENCH_PARTS += $(PRELOAD_NULL)
 
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "base/span_kind.h"
 
 #define RING_MAGIC	       0x474e49524d4f5359ull /* "YSOMRING" read as little-endian bytes */
 #define RING_VERSION	       1u
@@ -43,7 +44,9 @@
 	X(INTERNAL, "internal")		  /* our own failure; tracing latches off */               \
 	X(PLUGIN_HANDLE, "plugin_handle") /* NCCL profiler callbacks on unknown handles */         \
 	X(STARTING, "starting")		  /* events while another thread builds the ring */        \
-	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */
+	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */                \
+	X(SPAN_VALUE, "span_value")	  /* a span's work that is no count */                     \
+	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,
@@ -144,7 +147,7 @@ enum event_kind {
 	EVENT_SYNC = 6,		/* struct event_sync: the host waited for the GPU */
 	EVENT_STEP_BEGIN = 7,	/* struct event_step */
 	EVENT_STEP_END = 8,	/* struct event_step */
-	EVENT_SPAN_BEGIN = 9,	/* struct event_span (NVTX, API) */
+	EVENT_SPAN_BEGIN = 9,	/* struct event_span (NVTX, API, a catalogue's) */
 	EVENT_SPAN_END = 10,	/* struct event_span */
 	EVENT_STREAM = 11,	/* struct event_stream: handle -> CUPTI ids */
 	EVENT_CONTEXT = 12,	/* struct event_stream, stream 0: this thread's current context */
@@ -286,14 +289,19 @@ struct event_step {
 	uint32_t seq_end;
 };
 
+enum span_source { SPAN_SOURCE_NVTX = 1, SPAN_SOURCE_API = 2, SPAN_SOURCE_PYTHON = 3 };
+
 struct event_span {
 	struct event_head head;
-	uint64_t span; /* pairs a begin and an end that do not nest; 0: nested */
-	uint64_t domain;
-	uint64_t reserved[2];
+	uint64_t span;	 /* pairs a begin and an end that do not nest; 0: nested */
+	uint64_t domain; /* NVTX: its domain. Python: hash of the request's id, 0: none */
+	/* Python: by SPAN_WORKS, 0: none; what the end has replaces what the begin has */
+	float work[SPAN_WORK_MAX];
 	uint32_t name;
-	uint32_t source; /* 1 NVTX, 2 API */
-	uint32_t depth;
+	uint8_t source;		 /* enum span_source */
+	uint8_t process, thread; /* Python: index in SPAN_PROCESSES, SPAN_THREADS */
+	uint8_t reserved;
+	uint32_t depth; /* NVTX and API, or Python: among the open ones of the thread */
 	uint32_t seq_end;
 };
 

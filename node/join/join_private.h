@@ -221,6 +221,10 @@ struct join_replay {
 struct join_span {
 	uint64_t t_ns, span, domain;
 	uint32_t name, depth;
+	/* of a catalogue's: the nesting depth among those; the begin's event has the rest */
+	uint32_t python_depth;
+	uint8_t source, process, thread;
+	float work[SPAN_WORK_MAX];
 };
 
 struct join_lane {

@@ -150,6 +150,10 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		break;
 	case EVENT_SPAN_BEGIN:
 	case EVENT_SPAN_END:
+		printf("work=%g,%g,%g,%g request=%llx process=%u thread=%u ",
+		       (double)e->span.work[0], (double)e->span.work[1], (double)e->span.work[2],
+		       (double)e->span.work[3], (unsigned long long)e->span.domain, e->span.process,
+		       e->span.thread);
 		printf("span=%llu depth=%u source=%u name=%s", (unsigned long long)e->span.span,
 		       e->span.depth, e->span.source, ring_reader_name(p->reader, e->span.name));
 		break;

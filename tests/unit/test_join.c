@@ -925,10 +925,73 @@ static void survives_any_bytes(void **state)
 	join_finish(g->j);
 }
 
+/* One end of a catalogue's span at its nesting depth. */
+static void python_span(struct rig *g, uint64_t t, bool begin, uint32_t depth, uint32_t name,
+			const float work[4])
+{
+	struct event_span e = {.head = {.kind = begin ? EVENT_SPAN_BEGIN : EVENT_SPAN_END, .t = t},
+			       .domain = begin ? 0xabc : 0,
+			       .name = name,
+			       .source = SPAN_SOURCE_PYTHON,
+			       .process = begin ? 3 : 0,
+			       .thread = begin ? 2 : 0,
+			       .depth = depth};
+
+	if (work)
+		memcpy(e.work, work, sizeof(e.work));
+	push(g, 1, &e, sizeof(e), false);
+}
+
+static void span_of_a_catalogue_has_its_work_kinds_and_request(void **state)
+{
+	struct rig *g = *state;
+	const struct record *r = &g->host[0];
+
+	python_span(g, T0, true, 0, NAME_GEMM, (const float[]){512, 0, 7, -3});
+	python_span(g, T0 + 5 * MS, false, 0, 0, (const float[]){0, 16, 0, 1e30f});
+	settle(g);
+	assert_int_equal(g->host_count, 1);
+	assert_int_equal(r->kind, RECORD_SPAN);
+	assert_int_equal(r->flags & RECORD_FLAG_PYTHON, RECORD_FLAG_PYTHON);
+	assert_int_equal(r->name, NAME_GEMM);
+	assert_int_equal(r->end_ns - r->begin_ns, 5 * MS);
+	assert_int_equal(r->key, 0xabc);
+	assert_int_equal(r->grid[0], 512);
+	assert_int_equal(r->grid[1], 16);
+	assert_int_equal(r->grid[2], 7);
+	assert_int_equal(r->bytes, 0);
+	assert_int_equal(r->func, 3);
+	assert_int_equal(r->dtype, 2);
+}
+
+/* What the ring lost costs the spans whose ends it were, and no others. */
+static void lost_ends_do_not_shift_spans(void **state)
+{
+	struct rig *g = *state;
+	uint64_t t = T0;
+
+	for (unsigned i = 0; i < 200; i++) {
+		python_span(g, t += MS, true, 0, NAME_GEMM, NULL);
+		python_span(g, t += MS, true, 1, NAME_RELU, NULL);
+		if (i % 2) /* else the end is lost */
+			python_span(g, t += MS, false, 1, 0, NULL);
+		python_span(g, t += MS, false, 0, 0, NULL);
+	}
+	settle(g);
+	assert_int_equal(g->host_count, 300);
+	for (unsigned i = 0; i < g->host_count; i++)
+		assert_int_equal(g->host[i].end_ns - g->host[i].begin_ns,
+				 g->host[i].name == NAME_RELU		 ? MS
+				 : i && g->host[i - 1].name == NAME_RELU ? 3 * MS
+									 : 2 * MS);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
+	    T(span_of_a_catalogue_has_its_work_kinds_and_request),
+	    T(lost_ends_do_not_shift_spans),
 	    T(joins_kernels_to_launches_in_order),
 	    T(a_graph_whose_collectives_have_not_ended_is_reported),
 	    T(merges_lanes_by_time),
