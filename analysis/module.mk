@@ -4,7 +4,7 @@
 LIBS += analysis
 analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regress spread) \
 	$(call in,analysis/steps,kinds steps steps_account steps_detect) \
-	$(call in,analysis/expect,judge roofline roofline_fit roofline_p99) \
+	$(call in,analysis/expect,growth judge roofline roofline_fit roofline_p99) \
 	$(call in,analysis/slow,hang local_peers peers peers_noise peers_sysom peers_test roles \
 		skew temporal waterline) \
 	$(call in,analysis/cross,clocks cross cross_colls cross_findings cross_rows cross_skew) \
@@ -19,7 +19,7 @@ analysis_NEEDS := model
 $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \
 	test_diagnosis_ledger test_peers test_roles test_skew test_local_peers test_robust test_roofline \
 	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
-	test_clocks test_cross test_hang)
+	test_clocks test_cross test_hang test_growth)
 $(call bench,analysis,bench_peers bench_roofline)
 TIMINGS_READER := cli/timings/replay_csv.c cli/trace/trace_reader.c
 bench_peers_SRCS := tests/bench/bench_peers.c $(TIMINGS_READER)

@@ -86,13 +86,16 @@ enum beat_unfinished_kind {
 	BEAT_UNFINISHED_KERNEL = 1,
 	BEAT_UNFINISHED_COLLECTIVE = 2, /* a kernel that waits for other ranks */
 	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; the kernel is unknown */
+	/* The GPU has nothing to do. What the launch thread has been blocked in since launch_ns: */
+	BEAT_UNFINISHED_HOST = 4, /* a collective on the CPU: it waits for other ranks */
+	BEAT_UNFINISHED_HELD = 5, /* something else that is no wait for requests */
 };
 struct beat_unfinished {
 	uint32_t kind;
 	uint32_t stream; /* the stream's number in records */
 	uint64_t launch_ns;
 	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "": unknown. For a collective: its
-				     * function */
+				     * function. For HELD: the account */
 };
 
 struct window {

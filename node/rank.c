@@ -206,9 +206,9 @@ static void add_step(struct rank *r, const struct step *s, uint32_t kernel_count
 	normal_step(r->normal, &ws, used, r->kernels, kernel_count);
 	if (r->on_step)
 		r->on_step(r->arg, r, &ws, used, kernel_count);
-	if (v.drift) {
+	if (v.drift || judge_growth(r->judge)) {
 		r->stats.drifts++;
-		r->on_drift(r->arg, r);
+		r->on_drift(r->arg, r, v.drift ? NULL : judge_growth(r->judge));
 	}
 }
 

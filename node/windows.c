@@ -20,6 +20,8 @@
 #define SUSPECT_SLACK_NS 3000000000ull
 #define PEER_STEPS	 64u
 #define STALL_STEPS	 8u
+#define GROWTH_BEFORE	 8u
+#define GROWTH_AFTER	 16u
 /* Interval of windows while a rank stays slow among its peers. An aggregator closes an incident
  * after 30 s without news. */
 #define PEER_AGAIN_NS 20000000000ull
@@ -148,22 +150,70 @@ static void ship_steps(struct slot *s, struct windows_request *q)
 	ship(s, q);
 }
 
-static void on_drift(void *arg, struct rank *r)
+/* The last steps are slow. */
+static void mark_drift(struct window_step *steps, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		steps[i].flags |= i + JUDGE_PERIOD < count ? WINDOW_STEP_MARGIN
+							   : WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+}
+
+static double excess(uint64_t ns, double expected_ns)
+{
+	return expected_ns > 0 ? (double)ns / expected_ns - 1 : 0;
+}
+
+/* Steps with more work are compared with those before, because the model expects them to take
+ * longer. Every rank that launches more shares the loss, whoever waits for whom. */
+static void mark_growth(struct window_step *steps, uint32_t count, const struct growth_change *more)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct window_step *w = &steps[i];
+
+		if (w->step.index < more->first) {
+			w->flags |= WINDOW_STEP_MARGIN;
+			continue;
+		}
+		w->flags |= WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+		w->expected_ns = more->before_ns;
+		w->excess = excess(w->step.latency_ns, more->before_ns);
+		w->expected_self_ns = fmax(
+		    (double)w->step.self_ns - ((double)w->step.latency_ns - more->before_ns), 0);
+		w->self_excess = excess(w->step.self_ns, w->expected_self_ns);
+	}
+}
+
+/* Keeps some steps before the growth, and as many as are needed to show it. */
+static uint32_t around(struct window_step *steps, uint32_t count, uint64_t first)
+{
+	uint32_t at = 0, from, to;
+
+	while (at < count && steps[at].step.index < first)
+		at++;
+	from = at > GROWTH_BEFORE ? at - GROWTH_BEFORE : 0;
+	to = count - at > GROWTH_AFTER ? at + GROWTH_AFTER : count;
+	memmove(steps, steps + from, (to - from) * sizeof(*steps));
+	return to - from;
+}
+
+static void on_drift(void *arg, struct rank *r, const struct growth_change *more)
 {
 	struct slot *s = arg;
 	struct window_step *steps = malloc(sizeof(*steps) * WINDOWS_ASKED_STEPS);
 	struct windows_request q = {.reason = WINDOW_DRIFT, .steps = steps};
 
-	if (!steps || anomaly_grant(&r->anomaly, false, now_of(s)) == ANOMALY_COUNT_ONLY) {
+	if (!steps || anomaly_grant(&r->anomaly, more != NULL, now_of(s)) == ANOMALY_COUNT_ONLY) {
 		r->stats.windows_counted++;
 		free(steps);
 		return;
 	}
 	q.step_count = rank_recent(r, 0, UINT64_MAX, steps, WINDOWS_ASKED_STEPS);
-	for (uint32_t i = 0; i < q.step_count; i++)
-		steps[i].flags |= i + JUDGE_PERIOD < q.step_count
-				      ? WINDOW_STEP_MARGIN
-				      : WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+	if (more) {
+		q.step_count = around(steps, q.step_count, more->first);
+		mark_growth(steps, q.step_count, more);
+	} else {
+		mark_drift(steps, q.step_count);
+	}
 	ship_steps(s, &q);
 	free(steps);
 }

@@ -74,6 +74,11 @@ struct process_kept {
 	uint32_t ready;	       /* models that judged by then, and still do */
 };
 
+/* What the launch thread waits for while nothing happens (ship.c). */
+struct process_wait {
+	uint64_t still_ns, looked_ns; /* it stands still since then; the latest look */
+	struct beat_unfinished found;
+};
 struct process {
 	struct node *node;
 	uint32_t slot;
@@ -94,6 +99,7 @@ struct process {
 	uint32_t launchers_seen;     /* serial of the join's list that the sampler knows */
 	uint64_t sketch_at_ns;	     /* of the latest sketch; 0: none yet */
 	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
+	struct process_wait wait;
 };
 
 /* This run of sysomd. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "analysis/cause/excerpt.h"
 #include "base/daemon/log.h"
 #include "base/hash.h"
 #include "base/version.h"
@@ -22,9 +23,12 @@
 #include "sidecar/status.h"
 
 /* If no step ends for this long, a beat names the GPU's unfinished work. */
-#define SHIP_STILL_NS	 3000000000ull
-#define SHIP_ENDED_NS	 15000000000ull
-#define SHIP_STEPS_AHEAD 2.0 /* steps that a host launches ahead of its GPU, at most */
+#define SHIP_STILL_NS 3000000000ull
+#define SHIP_ENDED_NS 15000000000ull
+/* Two drains of the sampler: a look at what a rank waits for covers at most this much. */
+#define SHIP_WAIT_NS	  10000000000ull
+#define SHIP_WAIT_RECORDS 4096u
+#define SHIP_STEPS_AHEAD  2.0 /* steps that a host launches ahead of its GPU, at most */
 
 struct ship {
 	uint64_t beat_sequence;
@@ -127,6 +131,48 @@ static uint64_t fill_unfinished(const struct process *p, double latency_ns,
 		 : p->reader				  ? ring_reader_name(p->reader, u.name)
 							  : "");
 	return last;
+}
+
+/* The window of a rank that stands still: its last launches, which say what its launch threads are,
+ * and what its threads did lately. */
+static int fill_still(struct process *p, uint64_t still_ns, uint64_t now_ns, struct window *w)
+{
+	struct windows_request q = {
+	    .begin_ns = still_ns > SHIP_WAIT_NS ? still_ns - SHIP_WAIT_NS : 0, .end_ns = now_ns};
+	uint64_t begin_ns = now_ns - still_ns > SHIP_WAIT_NS ? now_ns - SHIP_WAIT_NS : still_ns;
+	int err;
+
+	*w = (struct window){
+	    .rank = p->id, .begin_ns = begin_ns, .end_ns = now_ns, .open_since_ns = still_ns};
+	stack_batch_init(&w->stacks, keyed_process());
+	err = windows_records(w, &q, p->rank, SHIP_WAIT_RECORDS);
+	return err ? err
+		   : cpu_stacks_extract(p->node->stacks, p->pid > 0 ? (uint32_t)p->pid : 0,
+					begin_ns, now_ns, &w->stacks);
+}
+
+/* What the launch thread waits for if the GPU has nothing to do. A rank without requests stands
+ * still for hours, so each look comes after twice the time. */
+static void find_wait(struct process *p, uint64_t still_ns, struct beat_unfinished *out,
+		      uint64_t now_ns)
+{
+	struct process_wait *wait = &p->wait;
+	struct excerpt *x = NULL;
+	struct window w;
+
+	if (wait->still_ns != still_ns)
+		*wait = (struct process_wait){.still_ns = still_ns, .looked_ns = still_ns};
+	if (now_ns - still_ns >= 2 * (wait->looked_ns - still_ns)) {
+		wait->looked_ns = now_ns;
+		if (!fill_still(p, still_ns, now_ns, &w))
+			x = excerpt_make(&w, NULL, NULL);
+		wait->found = x ? *excerpt_wait(x) : (struct beat_unfinished){.kind = 0};
+		if (wait->found.kind) /* all the time, as far as was looked */
+			wait->found.launch_ns = still_ns;
+		excerpt_drop(x);
+		wire_window_free(&w);
+	}
+	*out = wait->found;
 }
 
 /* Nothing for a process that has ended: it waits for nothing. */
@@ -301,8 +347,10 @@ int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t e
 
 /* ---- beats ---- */
 
-static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_t now_ns)
+static void fill_beat_rank(struct process *p, struct beat_rank *b, uint64_t now_ns)
 {
+	uint64_t still_ns;
+
 	rank_beat(p->rank, b);
 	b->rank = p->id;
 	b->trace_state = p->link.trace_state;
@@ -319,7 +367,9 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 	}
 	b->flags = windows_flags(p->node->analysis.windows, p->slot, now_ns) |
 		   (cpu_stacks_raised(p->node->stacks) ? BEAT_RANK_WIDE : 0);
-	fill_unfinished(p, b->latency_median_ns, &b->unfinished, now_ns);
+	still_ns = fill_unfinished(p, b->latency_median_ns, &b->unfinished, now_ns);
+	if (still_ns && !b->unfinished.kind && p->link.trace_state == RING_TRACE_ON)
+		find_wait(p, still_ns, &b->unfinished, now_ns);
 	beats_fill(p->rank->beats, b, now_ns);
 }
 
@@ -364,7 +414,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 	b->windows_sent = us.windows_sent;
 	b->windows_dropped = us.windows_dropped;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		const struct process *p = n->processes[i];
+		struct process *p = n->processes[i];
 
 		if (!p)
 			continue;

@@ -4,6 +4,7 @@
 #include "aggregator/incident/incident_books.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "aggregator/incident/incident_private.h"
 #include "model/thresholds.h"
@@ -117,25 +118,36 @@ const struct excerpt *incident_books_excerpt(const struct incident *i,
 		   : m->excerpts.slow;
 }
 
-/* Adds every excerpt of the member once. A kept view also stands for those dropped with the same
- * cause. */
-static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
+static bool is_in(const struct run *spells, uint32_t count, uint64_t at_unix_ns)
 {
-	bool has_slow = !m->excerpts.slow;
+	for (uint32_t k = 0; k < count; k++)
+		if (at_unix_ns >= spells[k].begin_unix_ns && at_unix_ns <= spells[k].end_unix_ns)
+			return true;
+	return !count;
+}
+
+/* Adds the member's views of the fault. A view also stands for the windows that were dropped with
+ * the same cause. Without a view, its most significant window. */
+static void add_slow(const struct incident *i, const struct member *m, const struct coll_split *s,
+		     struct ledger *to)
+{
+	uint32_t count, added = 0;
+	struct run *spells = incident_fault_spells(i, m, &count);
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
 		const struct view *v = &m->excerpts.views.view[k];
 
-		if (!v->excerpt)
+		if (!v->excerpt || !is_in(spells, count, v->begin_unix_ns))
 			continue;
-		has_slow |= v->excerpt == m->excerpts.slow;
 		add(v->excerpt, false,
 		    v->lost_ns > 0 ? incident_views_stands_for(&m->excerpts.views, v) / v->lost_ns
 				   : 1,
 		    s, to);
+		added++;
 	}
-	if (!has_slow)
+	if (!added && m->excerpts.slow)
 		add(m->excerpts.slow, false, 1, s, to);
+	free(spells);
 }
 
 static void add_peers(const struct incident *i, const struct incident_judgement *j,
@@ -209,6 +221,7 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	if (!m->excerpts.open)
 		return false;
 	ledger_add(&out->slow, excerpt_open(m->excerpts.open), 1);
+	out->slow_steps = out->slow.steps;
 	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
 	if (!out->usual.steps)
 		add_healthy(j, m, NULL, 0, 0, &out->usual);
@@ -235,9 +248,10 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 		return false;
 	split = split_of(i, j);
 	if (out->flagged)
-		add_slow(m, split, &out->slow);
+		add_slow(i, m, split, &out->slow);
 	else
 		add(m->excerpts.waiting, false, 1, split, &out->slow);
+	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
 	slow_ns = step_ns(j, &out->slow);
 	add_healthy(j, m, split, slow_ns, lost_ns, &out->usual);
 	if (j->kind != FINDING_UNIFORM)

@@ -10,6 +10,9 @@
 
 struct incident_books {
 	struct ledger slow, usual;
+	/* How many slow steps the fault has (incident_fault_steps); `slow` is the mean of those with
+	 * records, and weighs them otherwise. Of typical steps, their number. */
+	uint64_t slow_steps;
 	bool flagged; /* slow: steps that the rank flagged; else typical steps */
 	/* usual: the rank's healthy steps; else steps of ranks that are not culprits */
 	bool usual_is_own;

@@ -82,6 +82,18 @@ static bool waits_for_others(const struct member *m)
 	       own < thresholds.part.half * (double)excerpt_open(m->excerpts.open)->total_ns;
 }
 
+/* Its steps stand still because it waits for other ranks in a collective on the CPU. */
+static bool waits_on_host(const struct member *m)
+{
+	const struct ledger *l = m->excerpts.open ? excerpt_open(m->excerpts.open) : NULL;
+	double ns = 0;
+
+	for (uint32_t k = 0; l && k < l->count; k++)
+		if (l->account[k].what == LEDGER_HOST_COLLECTIVE)
+			ns += (double)l->account[k].ns;
+	return l && ns >= thresholds.part.half * (double)l->total_ns && ns > 0;
+}
+
 /* How much a rank is to blame for; 0: nothing. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
 {
@@ -137,6 +149,8 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 		return m == j->lossy;
 	if (is_minor(j, m))
 		return false;
+	if (j->mutual)
+		return waits_on_host(m);
 	/* earlier slowness does not explain why the job stands still */
 	if (j->reason == WINDOW_STALL && waits_for_others(m))
 		return j->finding && j->finding->kind == FINDING_HANG &&
@@ -412,6 +426,15 @@ static enum finding_kind kind_of(const struct incident_judgement *j, bool most)
 	return FINDING_SLOW_RANK;
 }
 
+static uint32_t count_culprits(const struct incident *i, const struct incident_judgement *j)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		n += incident_is_culprit(i, j, &i->members[k]);
+	return n;
+}
+
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *j)
 {
 	const struct member *accused = NULL;
@@ -436,8 +459,11 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused.ns <= 0))
 		j->lead = accused;
-	for (uint32_t k = 0; k < i->member_count; k++)
-		j->culprits += incident_is_culprit(i, j, &i->members[k]);
+	j->culprits = count_culprits(i, j);
+	if (!j->culprits && j->finding && j->finding->kind == FINDING_HANG) {
+		j->mutual = true;
+		j->culprits = count_culprits(i, j);
+	}
 	if (j->ranks < 2)
 		j->ranks = i->member_count;
 	most = is_most(i, j);
@@ -471,60 +497,71 @@ static bool goes_on(const struct run *r, const struct run *next)
 	       (double)(next->begin_unix_ns - r->end_unix_ns) <= thresholds.time.lasting_ns;
 }
 
-/* Adds a rank's spells of the fault to *all; their number. A spell is a sequence of runs with gaps
- * of at most thresholds.time.lasting_ns. The longest spell is the fault; others belong to it unless
- * they are transients beside it. */
-static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
+/* Leaves the rank's spells of the fault in r, in order; their number. A spell is a sequence of runs
+ * with gaps of at most thresholds.time.lasting_ns. The longest spell is the fault; others belong to
+ * it unless they are transients beside it. */
+static uint32_t spells_of_one(struct run *r, uint32_t count)
 {
-	struct run spell, longest = {.steps.slow_ns = -1};
-	uint32_t kept = 0;
+	double longest_ns = -1;
+	uint32_t n = 0, kept = 0;
 
-	for (int pass = 0; pass < 2; pass++)
-		for (uint32_t k = 0; k < count;) {
-			spell = r[k++];
-			while (k < count && goes_on(&spell, &r[k]))
-				incident_run_merge(&spell, &r[k++]);
-			if (!pass && spell.steps.slow_ns > longest.steps.slow_ns)
-				longest = spell;
-			if (pass && (spell.steps.slow_ns >= thresholds.time.lasting_ns ||
-				     thresholds.time.times * spell.steps.slow_ns >=
-					 longest.steps.slow_ns)) {
-				incident_run_merge(all, &spell);
-				kept++;
-			}
-		}
+	for (uint32_t k = 0; k < count; k++) {
+		if (n && goes_on(&r[n - 1], &r[k]))
+			incident_run_merge(&r[n - 1], &r[k]);
+		else
+			r[n++] = r[k];
+		longest_ns = fmax(longest_ns, r[n - 1].steps.slow_ns);
+	}
+	for (uint32_t k = 0; k < n; k++)
+		if (r[k].steps.slow_ns >= thresholds.time.lasting_ns ||
+		    thresholds.time.times * r[k].steps.slow_ns >= longest_ns)
+			r[kept++] = r[k];
 	return kept;
 }
 
-/* Adds the fault's spells on the ranks with these sorted keys (count 0: on all ranks); false:
- * none. */
-static bool spells(const struct incident *i, const uint64_t *keys, uint32_t count, struct run *all)
+/* The fault's spells on the ranks with these sorted keys (keys 0: on all ranks), rank by rank and
+ * in order. The caller frees them. */
+static struct run *spells(const struct incident *i, const uint64_t *keys, uint32_t key_count,
+			  uint32_t *count)
 {
 	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
-	uint32_t n = 0, kept = 0;
+	uint32_t n = 0;
 
-	*all = (struct run){.begin_unix_ns = UINT64_MAX};
+	*count = 0;
 	for (uint32_t k = 0; list && k < i->run_count; k++)
 		if (!incident_is_brief(&i->runs[k]) &&
-		    (!count || bsearch(&i->runs[k].member, keys, count, sizeof(*keys), by_key)))
+		    (!key_count ||
+		     bsearch(&i->runs[k].member, keys, key_count, sizeof(*keys), by_key)))
 			list[n++] = i->runs[k];
 	if (n)
 		qsort(list, n, sizeof(*list), by_time);
 	for (uint32_t k = 0, from = 0; k < n; from = k) {
+		uint32_t kept;
+
 		while (k < n && list[k].member == list[from].member)
 			k++;
-		kept += spells_of_one(&list[from], k - from, all);
+		kept = spells_of_one(&list[from], k - from);
+		memmove(&list[*count], &list[from], kept * sizeof(*list));
+		*count += kept;
 	}
-	free(list);
-	return kept > 0;
+	return list;
+}
+
+static struct run merged(const struct run *list, uint32_t count)
+{
+	struct run all = {.begin_unix_ns = UINT64_MAX};
+
+	for (uint32_t k = 0; k < count; k++)
+		incident_run_merge(&all, &list[k]);
+	return all;
 }
 
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns)
 {
 	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
-	struct run all;
-	uint32_t count = 0;
+	struct run all, *list;
+	uint32_t count = 0, spell_count;
 	bool found;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
@@ -532,7 +569,10 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 			culprits[count++] =
 			    incident_member_key(i->members[k].rank, i->members[k].node);
 	qsort(culprits, count, sizeof(*culprits), by_key);
-	found = spells(i, culprits, count, &all);
+	list = spells(i, culprits, count, &spell_count);
+	all = merged(list, spell_count);
+	found = spell_count > 0;
+	free(list);
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		struct run r = {.begin_unix_ns = i->findings[k].begin_unix_ns,
 				.end_unix_ns = i->findings[k].end_unix_ns};
@@ -548,10 +588,18 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 
 struct slow_steps incident_fault_steps(const struct incident *i, const struct member *m)
 {
-	uint64_t key = incident_member_key(m->rank, m->node);
-	struct run all;
+	uint32_t count;
+	struct run *list = incident_fault_spells(i, m, &count), all = merged(list, count);
 
-	return spells(i, &key, 1, &all) && all.steps.flagged ? all.steps : m->steps;
+	free(list);
+	return all.steps.flagged ? all.steps : m->steps;
+}
+
+struct run *incident_fault_spells(const struct incident *i, const struct member *m, uint32_t *count)
+{
+	uint64_t key = incident_member_key(m->rank, m->node);
+
+	return spells(i, &key, 1, count);
 }
 
 bool incident_is_lasting(const struct incident *i, const struct member *m)

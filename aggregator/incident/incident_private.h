@@ -182,6 +182,9 @@ struct incident_judgement {
 	uint32_t culprits, suspects, ranks; /* ranks: of the job, as far as known */
 	const struct member *lead;     /* worst culprit, else worst victim; NULL: none is known */
 	const struct finding *finding; /* the one that says most; NULL: none */
+	/* The job hangs, and no rank is to blame: those that wait for each other on the CPU are
+	 * named. */
+	bool mutual;
 	/* The culprits wait for each other because the network loses segments. This one sends most
 	 * of them again, and it alone is to blame. NULL: no such case. */
 	const struct member *lossy;
@@ -206,6 +209,9 @@ bool incident_is_victim(const struct incident *i, const struct incident_judgemen
  * transients, it is the incident's own time. */
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
+/* The rank's spells of slowness in that time; none: all were transients. The caller frees them. */
+struct run *incident_fault_spells(const struct incident *i, const struct member *m,
+				  uint32_t *count);
 /* The rank's slow steps in that time. */
 struct slow_steps incident_fault_steps(const struct incident *i, const struct member *m);
 /* The rank was slow for a short time, and j->longest for much longer. */

@@ -83,7 +83,7 @@ static json_t *both_json(const struct incident_books *b, struct ledger_row *rows
 	list = rows_json(rows, n, slow_ns, slow_ns - usual_ns, &other);
 	return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}",
 			 "reference", b->usual_is_own ? "own" : "peers", "slow_steps",
-			 (json_int_t)b->slow.steps, "reference_steps", (json_int_t)b->usual.steps,
+			 (json_int_t)b->slow_steps, "reference_steps", (json_int_t)b->usual.steps,
 			 "slow_ms", text_ms(slow_ns), "reference_ms", text_ms(usual_ns),
 			 "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
 			 unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list,

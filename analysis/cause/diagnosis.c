@@ -625,13 +625,18 @@ static enum finding_cause fallback(const struct diagnosis_view *v)
 	return v->in->kind == FINDING_UNIFORM ? CAUSE_SW_SLOWER : CAUSE_UNKNOWN;
 }
 
-/* Detection knows that a rank is missing or that its kernel does not end. Whether the ledger of its
- * open interval shows the reason for that. */
+/* Detection knows that a rank is missing, that its kernel does not end, or that ranks wait for each
+ * other. Whether the ledger of the open interval shows the reason for that. */
 static bool explains_hang(const struct diagnosis_view *v, const struct diagnosis_share *s)
 {
-	return v->out->by_ledger && s->ns >= thresholds.part.half * v->excess_ns &&
-	       s->lead->cause != CAUSE_CPU_HOST_GAP &&
-	       (v->in->known == CAUSE_HANG_MISSING || v->in->known == CAUSE_HANG_KERNEL);
+	enum finding_cause known = v->in->known, cause = s->lead->cause;
+
+	if (!v->out->by_ledger || s->ns < thresholds.part.half * v->excess_ns)
+		return false;
+	if (known == CAUSE_HANG_TRANSFER)
+		return finding_cause_layer(cause) == LAYER_NETWORK;
+	return cause != CAUSE_CPU_HOST_GAP &&
+	       (known == CAUSE_HANG_MISSING || known == CAUSE_HANG_KERNEL);
 }
 
 /* The first candidate of the cause; it may explain no time. */

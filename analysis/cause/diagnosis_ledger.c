@@ -146,7 +146,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 		struct diagnosis_candidate *c = &v->list[i];
 		double ns = explained(c, p, left, spent[i]);
 
-		if (c->evidence_only || !(p->explained_by >> c->cause & 1) ||
+		if (c->evidence_only || !(c->is_work || p->explained_by >> c->cause & 1) ||
 		    ns < thresholds.part.little * excess || !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) > most) {

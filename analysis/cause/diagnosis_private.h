@@ -31,6 +31,7 @@ struct diagnosis_candidate {
 	double effect_ns;		       /* per step, as measured; may exceed the excess */
 	double sure;			       /* how directly the evidence shows it, 0 to 1 */
 	bool evidence_only;		       /* evidence that explains no account */
+	bool is_work;			       /* more work, which lengthens every account */
 	bool is_counted;		       /* a number of events, without a time of their own */
 	bool by_profile;		       /* a function that takes more of the CPU */
 	uint32_t cpu;			       /* as in os_signal */

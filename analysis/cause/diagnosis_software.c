@@ -2,10 +2,12 @@
  * Finds settings that all peers share and that the suspect has otherwise. Settings that differ
  * between all ranks (RANK, a port, a host name) are thus left out, and two peers are needed. A
  * setting only suggests why kernels or functions differ; alone it explains no time. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "analysis/cause/diagnosis_private.h"
+#include "model/thresholds.h"
 
 #define DIFFERENT_MAX 4u
 
@@ -83,6 +85,50 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 	snprintf(c->because, sizeof(c->because), "%s settings differ: %.230s", v->its, c->text);
 }
 
+/* The row of GPU work whose number grew most; NULL: none grew. */
+static const struct ledger_row *grown_row(const struct diagnosis_view *v)
+{
+	const struct ledger_row *best = NULL;
+	double most = 0;
+
+	for (uint32_t i = 0; i < v->row_count; i++) {
+		const struct ledger_row *r = &v->row[i];
+		double more = r->slow_count - r->reference_count;
+
+		if (r->kind >= LEDGER_COMPUTE && r->kind <= LEDGER_COLLECTIVE && more > most) {
+			most = more;
+			best = r;
+		}
+	}
+	return best;
+}
+
+static unsigned number(double x)
+{
+	return (unsigned)fmin(fmax(x, 0) + 0.5, 1e9);
+}
+
+/* Every rank launches more than before. Each launch takes time on host and GPU, so whatever grew is
+ * explained, but by no more than the step's usual time grows with the number of launches. */
+static void more_work(struct diagnosis_view *v)
+{
+	double mine = v->mine[FIGURE_KERNELS], base = v->base[FIGURE_KERNELS];
+	double step_ns = v->base[FIGURE_STEP];
+	const struct ledger_row *r = grown_row(v);
+	struct diagnosis_candidate *c;
+
+	if (v->in->kind != FINDING_UNIFORM || !(base > 0) || !(step_ns > 0) ||
+	    mine <= (1 + thresholds.same.other_work) * base)
+		return;
+	c = diagnosis_add(v, CAUSE_SW_KERNELS, step_ns * (mine / base - 1), 0.9);
+	c->is_work = true;
+	diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
+	snprintf(c->text, sizeof(c->text), "each step launches %u kernels, %u before%s%s%s%.80s",
+		 number(mine), number(base), r ? "; most of them " : "",
+		 r ? ledger_kind_name(r->kind) : "", r ? " " : "", r ? r->name : "");
+	snprintf(c->because, sizeof(c->because), "%.220s", c->text);
+}
+
 void diagnosis_software_look(struct diagnosis_view *v)
 {
 	const struct diagnosis_rank *first = v->in->before && v->in->kind == FINDING_UNIFORM
@@ -91,6 +137,7 @@ void diagnosis_software_look(struct diagnosis_view *v)
 								 : NULL;
 	const char *theirs = NULL;
 
+	more_work(v);
 	for (uint32_t i = 0; i < v->who->setting_count; i++) {
 		const struct diagnosis_setting *s = &v->who->setting[i];
 

@@ -20,6 +20,7 @@
 #include "base/room.h"
 #include "base/sorted.h"
 #include "base/text/text.h"
+#include "model/thresholds.h"
 
 #define NAME_BYTES LIMIT_EXCERPT_NAME_BYTES
 /* For the stack of a hang; a line of evidence has room for it. */
@@ -52,6 +53,7 @@ struct excerpt {
 	struct os_signal *signals;
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
+	struct beat_unfinished wait;
 	bool unnamed, healthy_is_before;
 	int64_t begin_unix_ns;
 };
@@ -125,6 +127,11 @@ const struct ledger *excerpt_open(const struct excerpt *p)
 	return &p->ledger.open;
 }
 
+const struct beat_unfinished *excerpt_wait(const struct excerpt *p)
+{
+	return &p->wait;
+}
+
 const char *excerpt_stuck(const struct excerpt *p)
 {
 	return p->stuck;
@@ -155,8 +162,9 @@ struct parts {
 /* Which steps are used. Sometimes a detector cuts a step in two; such halves have less work and are
  * left out. */
 struct choice {
-	uint32_t slow;	      /* flag of the slow steps; 0: all are slow */
-	uint32_t kernels_min; /* fewest launches of a whole step */
+	uint32_t slow; /* flag of the slow steps; 0: all are slow */
+	/* fewest launches of a whole step; before a lasting change steps may have less work */
+	uint32_t kernels_min, healthy_kernels_min, healthy_kernels_max;
 	/* How far a healthy step may exceed its expected latency. If a fault is about as large as
 	 * the noise, some slow steps are not flagged. Steps nearer to the slow steps than to the
 	 * expected latency are no reference. */
@@ -176,12 +184,20 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
+static bool is_slow(const struct window_step *s, const struct choice *c)
+{
+	return !c->slow || s->flags & c->slow;
+}
+
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
+	bool slow = is_slow(s, c);
+
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
-	    s->step.kernels < c->kernels_min)
+	    s->step.kernels < (slow ? c->kernels_min : c->healthy_kernels_min) ||
+	    (!slow && s->step.kernels > c->healthy_kernels_max))
 		return PART_NONE;
-	if (!c->slow || s->flags & c->slow)
+	if (slow)
 		return PART_SLOW;
 	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ||
 	    window_step_lost_ns(s) > c->healthy_max_ns)
@@ -203,13 +219,23 @@ static bool is_mostly_healthy(const struct window *w, const struct choice *c)
 }
 
 /* The launches of the typical step, weighted by time, because halves take less of it. If two counts
- * share the time, the larger one. */
-static uint32_t typical_kernels(const struct window *w, struct median_weighted *scratch)
+ * share the time, the larger one. which: of these steps; PART_NONE: of all. */
+static uint32_t typical_kernels(const struct window *w, const struct choice *c, enum part_of which,
+				struct median_weighted *scratch)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < w->step_count; i++)
-		scratch[i] = (struct median_weighted){-(double)w->steps[i].step.kernels,
-						      (double)(w->steps[i].step.latency_ns >> 10)};
-	return (uint32_t)-median_of_weighted(scratch, w->step_count, 0);
+		if (!which || is_slow(&w->steps[i], c) == (which == PART_SLOW))
+			scratch[n++] =
+			    (struct median_weighted){-(double)w->steps[i].step.kernels,
+						     (double)(w->steps[i].step.latency_ns >> 10)};
+	return n ? (uint32_t)-median_of_weighted(scratch, n, 0) : 0;
+}
+
+static uint32_t whole_of(uint32_t kernels)
+{
+	return kernels - kernels / ALIKE_PART;
 }
 
 /* Half of the mean excess of the slow steps. */
@@ -228,14 +254,21 @@ static double healthy_max_ns(const struct window *w, const struct choice *c)
 
 static struct choice choose_alike(const struct window *w)
 {
-	struct choice all = {slow_flag(w), 0, HUGE_VAL}, alike = all;
+	struct choice all = {.slow = slow_flag(w),
+			     .healthy_kernels_max = UINT32_MAX,
+			     .healthy_max_ns = HUGE_VAL},
+		      alike = all;
 	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
-	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
+	uint32_t kernels = scratch ? typical_kernels(w, &all, PART_NONE, scratch) : 0, n = 0;
+	uint32_t healthy = scratch && w->reason == WINDOW_DRIFT
+			       ? typical_kernels(w, &all, PART_HEALTHY, scratch)
+			       : kernels;
 
 	free(scratch);
 	if (!kernels)
 		return all;
-	alike.kernels_min = kernels - kernels / ALIKE_PART;
+	alike.kernels_min = whole_of(kernels);
+	alike.healthy_kernels_min = whole_of(healthy < kernels ? healthy : kernels);
 	for (uint32_t i = 0; i < w->step_count; i++)
 		n += part_of(&w->steps[i], &alike) == PART_SLOW;
 	return n >= ALIKE_MIN ? alike : all;
@@ -247,6 +280,24 @@ static struct choice choose(const struct window *w)
 
 	c.healthy_max_ns = healthy_max_ns(w, &c);
 	return c;
+}
+
+/* Compares like with like: a window may hold training and evaluation. If some healthy steps launch as
+ * much as the slow ones, the others are no reference. */
+static void compare_alike(const struct window *w, struct choice *c)
+{
+	struct median_weighted *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	uint32_t kernels = scratch ? typical_kernels(w, c, PART_SLOW, scratch) : 0, n = 0;
+	struct choice alike = *c;
+
+	free(scratch);
+	if (whole_of(kernels) > alike.healthy_kernels_min)
+		alike.healthy_kernels_min = whole_of(kernels);
+	alike.healthy_kernels_max = kernels + kernels / ALIKE_PART;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += part_of(&w->steps[i], &alike) == PART_HEALTHY;
+	if (kernels && n >= ALIKE_MIN)
+		*c = alike;
 }
 
 static double figure(const struct step *s, int which)
@@ -805,6 +856,42 @@ static void find_stuck(struct excerpt *p, struct named *n, const struct host_tim
 		write_stack(p, n, &b->stacks[stack]);
 }
 
+/* A wait that does not show what is waited for may be one for requests, and so may a sleep between
+ * looks for them. */
+static uint32_t wait_kind(const struct ledger_segment *s)
+{
+	if (s->kind == LEDGER_STOPPED)
+		return BEAT_UNFINISHED_HELD;
+	if (s->kind != LEDGER_BLOCKED)
+		return BEAT_UNFINISHED_NONE;
+	if (s->what == LEDGER_HOST_COLLECTIVE)
+		return BEAT_UNFINISHED_HOST;
+	return ledger_what_is_vague(s->what) || s->what == LEDGER_SLEEP ? BEAT_UNFINISHED_NONE
+									: BEAT_UNFINISHED_HELD;
+}
+
+static void find_wait(struct excerpt *p, const struct window *w, const struct host_timeline *host)
+{
+	const struct ledger_segment *s;
+	struct ledger_interval open;
+	uint64_t since;
+
+	if (!window_ledger_interval(w, &open) || !host->count)
+		return;
+	s = window_ledger_wait(host, window_ledger_thread(host, open), open, &since);
+	since = since > open.begin_ns ? since : open.begin_ns;
+	if (!s || (double)(s->end_ns - since) <
+		      thresholds.part.half * (double)(open.end_ns - open.begin_ns))
+		return;
+	p->wait.kind = wait_kind(s);
+	p->wait.launch_ns = since;
+	if (p->wait.kind == BEAT_UNFINISHED_HOST)
+		text_copy(p->wait.name, sizeof(p->wait.name), s->name);
+	else
+		ledger_account_text(s->kind, ledger_what_text(s->what), s->name, p->wait.name,
+				    sizeof(p->wait.name));
+}
+
 static bool add_ledgers(struct excerpt *p, const struct window *w, const struct parts *parts,
 			struct named *names)
 {
@@ -812,8 +899,10 @@ static bool add_ledgers(struct excerpt *p, const struct window *w, const struct 
 	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
 		    window_ledger_add(w, parts->slow, parts->healthy, &host, &p->ledger);
 
-	if (good)
+	if (good) {
 		find_stuck(p, names, &host);
+		find_wait(p, w, &host);
+	}
 	host_timeline_fini(&host);
 	return good;
 }
@@ -843,6 +932,7 @@ static bool add_steps(struct excerpt *p, const struct window *w, struct parts *p
 		return false;
 	if (is_mostly_healthy(w, &c))
 		of_slow.slow = 0; /* all steps */
+	compare_alike(w, &c);
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		bool whole = !(w->steps[i].flags & WINDOW_STEP_CUT);
 

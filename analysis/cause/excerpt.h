@@ -44,6 +44,9 @@ const struct coll_parts *excerpt_colls(const struct excerpt *p);
 const struct ledger *excerpt_open(const struct excerpt *p);
 /* The stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)"; "":
  * not known. */
+/* What the launch thread has been blocked in, without a break, for most of the open interval:
+ * BEAT_UNFINISHED_HOST or _HELD since launch_ns; _NONE: neither, or not known. */
+const struct beat_unfinished *excerpt_wait(const struct excerpt *p);
 const char *excerpt_stuck(const struct excerpt *p);
 
 /* Whether all healthy steps of the ledger are earlier than the first slow step. */

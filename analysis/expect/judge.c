@@ -14,6 +14,9 @@ struct judge {
 	struct judge_config config;
 	struct roofline_set *latency, *self;
 	struct kinds *kinds;
+	struct growth growth;
+	struct growth_change change;	    /* of the latest growth */
+	bool grew;			    /* with the latest step */
 	uint64_t model_key;		    /* of the latest judged step */
 	uint64_t out_history, self_history; /* one bit per judged step, the latest lowest */
 	/* The thresholds of an anomaly that still lasts. A new fit must not raise them. */
@@ -215,6 +218,7 @@ struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t 
 	bool drift = false;
 
 	judge_settle(j);
+	j->grew = skip == JUDGE_USED && growth_push(&j->growth, s, &j->change);
 	if (skip == JUDGE_USED) {
 		j->model_key = s->key;
 		v = judge(j, s, &drift);
@@ -229,6 +233,11 @@ struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t 
 	v.drift = drift && !j->drift_raised && drift_stands_alone(j, s);
 	j->drift_raised = drift && (j->drift_raised || v.drift);
 	return v;
+}
+
+const struct growth_change *judge_growth(const struct judge *j)
+{
+	return j->grew ? &j->change : NULL;
 }
 
 void judge_restore(struct judge *j, const struct judge_sample *s)

@@ -9,6 +9,7 @@
 #ifndef SYSOM_ANALYSIS_EXPECT_JUDGE_H
 #define SYSOM_ANALYSIS_EXPECT_JUDGE_H
 
+#include "analysis/expect/growth.h"
 #include "analysis/expect/roofline.h"
 #include "analysis/steps/kinds.h"
 #include "analysis/steps/steps.h"
@@ -68,6 +69,9 @@ size_t judge_memory_bytes(const struct judge_config *c);
 struct judge *judge_init(void *memory, const struct judge_config *c);
 /* The next step. stalled_ns: how long the whole host stood still during it. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
+/* With the latest step it is certain that steps have more work for good; NULL: it is not, or was
+ * before. */
+const struct growth_change *judge_growth(const struct judge *j);
 /* Before the first step: learns a step that an earlier judge of the same rank found healthy. Kinds
  * of steps are not restored. */
 void judge_restore(struct judge *j, const struct judge_sample *s);

@@ -216,14 +216,6 @@ static struct account user_account(struct maker *m, const struct stack *st)
 	return (struct account){LEDGER_NONE, function_of(m, st)};
 }
 
-/* Whether the wait does not show what is waited for. */
-static bool is_for_others(enum ledger_what what)
-{
-	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
-	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD ||
-	       what == LEDGER_PROCESS || !what;
-}
-
 static struct account blocked_account(struct maker *m, const struct stack_switch *s, uint32_t stack)
 {
 	const struct stack_batch *b = &m->w->stacks;
@@ -237,7 +229,7 @@ static struct account blocked_account(struct maker *m, const struct stack_switch
 	if (!known->name) {
 		user = user_account(m, st);
 		known->what = wait_class_of(b, st);
-		if (is_for_others(known->what) && user.what)
+		if (ledger_what_is_vague(known->what) && user.what)
 			*known = user;
 		else
 			known->name = function_of(m, st);
@@ -745,7 +737,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (woken < begin)
 		woken = begin;
 	a = slept_account(m, s);
-	if (waker == m->t->count && is_for_others(a.what)) {
+	if (waker == m->t->count && ledger_what_is_vague(a.what)) {
 		enum ledger_what behind = waited_through(m, s->waker_tid, begin, woken);
 
 		a.what = behind ? behind : a.what;

@@ -59,6 +59,13 @@ const char *ledger_what_text(enum ledger_what what)
 	return what < LEDGER_WHATS ? whats[what].text : "";
 }
 
+bool ledger_what_is_vague(enum ledger_what what)
+{
+	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
+	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD ||
+	       what == LEDGER_PROCESS || !what;
+}
+
 void ledger_init(struct ledger *l)
 {
 	*l = (struct ledger){0};

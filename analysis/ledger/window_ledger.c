@@ -226,35 +226,37 @@ bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
 	return w->open_since_ns && out->begin_ns < out->end_ns;
 }
 
-/* When the thread's present wait began; 0: its state at the end is not known. Each drain makes one
- * segment of a long wait. */
-static uint64_t waiting_since(const struct ledger_thread *t, struct ledger_interval open)
+/* Each drain makes one segment of a long wait. */
+const struct ledger_segment *window_ledger_wait(const struct host_timeline *host, uint32_t thread,
+						struct ledger_interval open, uint64_t *since_ns)
 {
+	const struct ledger_thread *t = &host->thread[thread];
+	const struct ledger_segment *last;
 	uint32_t k = t->count;
-	uint64_t since;
 
 	while (k && t->segment[k - 1].begin_ns >= open.end_ns)
 		k--;
-	if (!k || t->segment[k - 1].end_ns <= open.begin_ns)
-		return 0;
-	since = t->segment[k - 1].end_ns;
-	for (; k && t->segment[k - 1].end_ns >= since; k--) {
+	last = k ? &t->segment[k - 1] : NULL;
+	if (!last || last->end_ns <= open.begin_ns)
+		return NULL;
+	*since_ns = last->end_ns;
+	for (; k && t->segment[k - 1].end_ns >= *since_ns; k--) {
 		if (t->segment[k - 1].kind != LEDGER_BLOCKED &&
 		    t->segment[k - 1].kind != LEDGER_STOPPED)
 			break;
-		since = t->segment[k - 1].begin_ns;
+		*since_ns = t->segment[k - 1].begin_ns;
 	}
-	return since;
+	return last;
 }
 
 uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open)
 {
 	uint32_t best = 0;
-	uint64_t latest = 0;
+	uint64_t latest = 0, since;
 
 	for (uint32_t k = 0; k < host->count; k++) {
-		uint64_t since = host->thread[k].helper ? 0 : waiting_since(&host->thread[k], open);
-
+		if (host->thread[k].helper || !window_ledger_wait(host, k, open, &since))
+			continue;
 		if (since > latest) {
 			latest = since;
 			best = k;

@@ -19,6 +19,8 @@
 #include "model/thresholds.h"
 
 #define TIME_MAX (1ull << 62)
+/* The communicator of all collectives on the CPU. */
+#define HOST_COMM UINT64_MAX
 
 struct slot {
 	int32_t rank;
@@ -83,7 +85,33 @@ static struct slot *slot_at(struct hang *h, uint32_t slot)
 static bool is_sane(const struct beat_comm *k)
 {
 	return k->call_ns < TIME_MAX && k->done_ns < TIME_MAX && k->ended <= k->entered &&
-	       k->ranks <= LIMIT_FLEET_RANKS;
+	       k->ranks <= LIMIT_FLEET_RANKS && k->comm != HOST_COMM;
+}
+
+static bool is_on_host(const struct beat_comm *k)
+{
+	return k->comm == HOST_COMM;
+}
+
+/* The rank's part in the collectives on the CPU. They are not counted: it is in one, or it is not. */
+static struct beat_comm host_comm(const struct beat_rank *b, const struct beat_unfinished *u)
+{
+	bool in = u->kind == BEAT_UNFINISHED_HOST;
+
+	return (struct beat_comm){.comm = HOST_COMM,
+				  .ranks = b->rank.world_size > 0 &&
+						   b->rank.world_size <= (int32_t)LIMIT_FLEET_RANKS
+					       ? (uint32_t)b->rank.world_size
+					       : 0,
+				  .entered = 1 + in,
+				  .ended = 1,
+				  .call_ns = in ? u->launch_ns : 0};
+}
+
+/* Its communicators without that of the CPU, which is the last one. */
+static uint32_t recorded(const struct slot *s)
+{
+	return s->count - (s->count > 0);
 }
 
 int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
@@ -94,9 +122,9 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 
 	if (!s)
 		return -ENOMEM;
-	h->stats.comms -= s->count;
-	if (count > s->count || !s->comms) {
-		struct beat_comm *comms = realloc(s->comms, (count + !count) * sizeof(*comms));
+	h->stats.comms -= recorded(s);
+	if (count + 1 > s->count || !s->comms) {
+		struct beat_comm *comms = realloc(s->comms, (count + 1) * sizeof(*comms));
 
 		if (!comms) {
 			s->count = 0;
@@ -110,13 +138,14 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 		else
 			h->stats.bad++;
 	}
-	s->count = n;
-	h->stats.comms += n;
 	s->unfinished = b->unfinished;
 	if (s->unfinished.launch_ns >= TIME_MAX) {
 		s->unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_NONE};
 		h->stats.bad++;
 	}
+	s->comms[n++] = host_comm(b, &s->unfinished);
+	s->count = n;
+	h->stats.comms += recorded(s);
 	if (!s->seen_ns || b->steps != s->steps || b->kernels_joined != s->kernels)
 		s->moved_ns = now_ns;
 	s->kernels = b->kernels_joined;
@@ -134,7 +163,7 @@ void hang_drop(struct hang *h, uint32_t slot)
 {
 	if (slot >= h->slot_count)
 		return;
-	h->stats.comms -= h->slots[slot].count;
+	h->stats.comms -= recorded(&h->slots[slot]);
 	free(h->slots[slot].comms);
 	h->slots[slot] = (struct slot){0};
 }
@@ -316,6 +345,18 @@ static enum finding_cause cause_of(const struct verdict *v)
 	return CAUSE_HANG_TRANSFER;
 }
 
+/* Its GPU has nothing to do, so its host is the cause. */
+static bool is_absent(const struct slot *s, uint8_t state)
+{
+	return !state && (!s->unfinished.kind || s->unfinished.kind == BEAT_UNFINISHED_HELD);
+}
+
+/* Whether it is known why the rank has not entered a collective on the CPU. */
+static bool is_held(const struct slot *s, uint8_t state)
+{
+	return s->ended || state || s->unfinished.kind == BEAT_UNFINISHED_HELD;
+}
+
 /* Whether this communicator hangs, and how. */
 static bool examine(const struct hang *h, const struct member *v, uint32_t n, const uint8_t *state,
 		    struct verdict *out)
@@ -338,11 +379,14 @@ static bool examine(const struct hang *h, const struct member *v, uint32_t n, co
 		if (k->entered > out->most || (k->entered == out->most && !v[i].waits))
 			/* a rank has finished it, or has only just entered: no hang */
 			return false;
+		if (k->entered < out->most && is_on_host(k) &&
+		    !is_held(&h->slots[v[i].slot], state[v[i].slot]))
+			return false;
 		out->stuck += state[v[i].slot] == STATE_STUCK;
 		if (k->entered < out->most) {
 			out->missing++;
 			out->rooted += state[v[i].slot] != STATE_WAITS;
-			out->absent += !state[v[i].slot] && !h->slots[v[i].slot].unfinished.kind;
+			out->absent += is_absent(&h->slots[v[i].slot], state[v[i].slot]);
 			continue;
 		}
 		out->waiting++;
@@ -414,6 +458,11 @@ static void add_culprit(struct hang *h, struct finding *f, const struct verdict 
 			       (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
 		add_mismatch(f, v, s->rank, k);
+	else if (is_on_host(k))
+		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0, "rank %d has not entered it%s%s",
+			       s->rank, s->unfinished.kind == BEAT_UNFINISHED_HELD ? ": " : "",
+			       s->unfinished.kind == BEAT_UNFINISHED_HELD ? s->unfinished.name
+									  : "");
 	else
 		finding_say_of(f, s->rank, LAYER_UNKNOWN, 0,
 			       "rank %d has entered %llu collectives of communicator %016llx, the "
@@ -467,24 +516,38 @@ static bool is_culprit(const struct hang *h, const struct verdict *v, const stru
 	if (v->cause == CAUSE_HANG_KERNEL)
 		return state[member->slot] == STATE_STUCK;
 	if (v->absent)
-		return behind && !state[member->slot] && !h->slots[member->slot].unfinished.kind;
+		return behind && is_absent(&h->slots[member->slot], state[member->slot]);
 	return behind && (!v->rooted || state[member->slot] != STATE_WAITS);
+}
+
+static void say_who_waits(const struct hang *h, struct finding *f, const struct verdict *v)
+{
+	uint32_t ranks = v->ranks > v->count ? v->ranks : v->count, first = 0;
+
+	if (!is_on_host(v->members->comm)) {
+		finding_say(f, LAYER_UNKNOWN, f->effect_ns,
+			    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for "
+			    "%.1f s",
+			    v->waiting, ranks, record_coll_name(v->usual.func), v->usual.seq,
+			    (unsigned long long)v->usual.bytes,
+			    (unsigned long long)v->members->comm->comm, f->effect_ns / 1e9);
+		return;
+	}
+	while (first < v->count && !v->members[first].waits)
+		first++;
+	finding_say(f, LAYER_UNKNOWN, f->effect_ns,
+		    "%u of %u ranks wait in a collective on the CPU (%s) for %.1f s", v->waiting,
+		    ranks, h->slots[v->members[first].slot].unfinished.name, f->effect_ns / 1e9);
 }
 
 static void report_hang(struct hang *h, const struct verdict *v, const uint8_t *state,
 			uint64_t alive_ns, uint64_t now_ns)
 {
 	struct finding *f = begin_finding(h, v->cause, v->since_ns, now_ns);
-	double waited = f->effect_ns;
 	int64_t step = -1;
 	bool silent = false;
 
-	finding_say(f, LAYER_UNKNOWN, waited,
-		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
-		    v->waiting, v->ranks > v->count ? v->ranks : v->count,
-		    record_coll_name(v->usual.func), v->usual.seq,
-		    (unsigned long long)v->usual.bytes, (unsigned long long)v->members->comm->comm,
-		    waited / 1e9);
+	say_who_waits(h, f, v);
 	if (v->ranks > v->count)
 		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known to this aggregator",
 			    v->ranks - v->count);

@@ -9,6 +9,12 @@
  * - ranks that entered as many, but another function or other bytes, differ (hang-mismatch);
  * - otherwise all have entered and it does not end (hang-transfer).
  *
+ * Collectives on the CPU (gloo, MPI) have no records. The node reports what the launch thread of a
+ * rank without GPU work is blocked in, if the ledger of its open interval shows that. The ranks of
+ * the job then are one communicator more: ranks that wait in such a collective have entered it, the
+ * others have not. If a rank has not, it must be known why (held by something, dead, waiting on its
+ * GPU). Otherwise it may be without requests, or at work, and there is no hang.
+ *
  * A rank whose GPU does not finish a kernel of its own, though everything before it is over, is the
  * cause whether it has entered or not (hang-kernel); it is reported even if nobody waits in a
  * collective. If several communicators hang, the one whose missing ranks wait nowhere else is

@@ -61,6 +61,11 @@ static void on_window(void *arg, struct rank *r)
 	anomaly_reset(&r->anomaly);
 }
 
+static void on_drift(void *arg, struct rank *r, const struct growth_change *more)
+{
+	on_window(arg, r);
+}
+
 static void rank_start(struct lane_set *s, uint32_t i)
 {
 	struct join_sink sink = {s, sink_host, sink_device, sink_name};
@@ -78,7 +83,8 @@ static void rank_start(struct lane_set *s, uint32_t i)
 	}
 	rc.steps.scratch = steps_scratch;
 	CHECK(!rank_open(&s->rank, &rc, recorder, i, NULL, i + 1, 0));
-	s->rank->on_window = s->rank->on_drift = on_window;
+	s->rank->on_window = on_window;
+	s->rank->on_drift = on_drift;
 	s->rank->arg = s;
 }
 

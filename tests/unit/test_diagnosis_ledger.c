@@ -24,7 +24,8 @@ struct world {
 	struct diagnosis_rank rank;
 	enum finding_kind kind;
 	enum finding_cause known;
-	double scale, before_ms; /* before_ms: by which other healthy steps are slow */
+	double scale, before_ms;	/* before_ms: by which other healthy steps are slow */
+	double kernels, kernels_before; /* 0: not known */
 };
 
 static struct diagnosis out;
@@ -88,6 +89,7 @@ static void judge_all(struct world *w, uint32_t suspects)
 					.self_ns = (90 + w->before_ms) * 1e6 * w->scale,
 					.compute_ns = 50e6 * w->scale,
 					.idle_ns = 40e6 * w->scale,
+					.kernels = w->kernels_before,
 					.late_ns = -1,
 					.late_gap_ns = -1,
 					.off_ns = -1,
@@ -98,6 +100,7 @@ static void judge_all(struct world *w, uint32_t suspects)
 	w->rank.step_ns = step_ns;
 	w->rank.self_ns = step_ns - 10e6 * w->scale;
 	w->rank.compute_ns = 50e6 * w->scale;
+	w->rank.kernels = w->kernels;
 	w->rank.idle_ns = step_ns - 60e6 * w->scale;
 	w->rank.late_ns = w->rank.late_gap_ns = w->rank.off_ns = w->rank.gil_wait_ns = -1;
 	w->rank.signal = w->signal;
@@ -608,6 +611,43 @@ static void what_detection_knows_of_a_hang_stands_where_the_ledger_says_less(voi
 	}
 }
 
+/* Gradients in 600 small buckets: they lengthen accounts of the host, too. And a lock that is held for
+ * longer, in steps that launch a few kernels more. */
+static void more_launches_of_every_rank_explain_all_that_grew(void **unused)
+{
+	for (int many = 0; many < 2; many++) {
+		struct world w;
+
+		begin(&w);
+		w.kind = FINDING_UNIFORM;
+		w.kernels_before = 32;
+		w.kernels = many ? 632 : 34;
+		both(&w, LEDGER_COLLECTIVE, LEDGER_TRANSFER, "AllReduce", 0, many ? 20 : 0, 0,
+		     many ? 600 : 0);
+		both(&w, LEDGER_BLOCKED, LEDGER_LOCK, "acquire (train.py)", 0, 60, 0, 600);
+		judge(&w);
+		assert_int_equal(out.cause, many ? CAUSE_SW_KERNELS : CAUSE_CPU_LOCK);
+		if (many) {
+			assert_float_equal(out.effect_ns, 80e6, 1e5);
+			assert_non_null(strstr(out.summary, "each step launches 632 kernels, 32 "
+							    "before; most of them collective "
+							    "AllReduce"));
+		}
+		end(&w);
+	}
+}
+
+/* Nobody is missing, and no record says so: the ranks wait for each other on the CPU. */
+static void ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets(void **unused)
+{
+	struct world w;
+
+	hangs_in(&w, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (comm.py)",
+		 CAUSE_HANG_TRANSFER);
+	assert_int_equal(out.cause, CAUSE_NET_WAIT);
+	end(&w);
+}
+
 static void what_explains_little_of_what_was_lost_is_no_cause(void **unused)
 {
 	for (int lost_ms = 0; lost_ms <= 20; lost_ms += 20) {
@@ -744,6 +784,8 @@ int main(void)
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
 	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
 	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
+	    cmocka_unit_test(more_launches_of_every_rank_explain_all_that_grew),
+	    cmocka_unit_test(ranks_that_wait_for_each_other_on_the_cpu_wait_at_sockets),
 	    cmocka_unit_test(what_detection_knows_of_a_hang_stands_where_the_ledger_says_less),
 	};
 

@@ -675,6 +675,100 @@ static void a_hang_ends_with_its_job(void **unused)
 	assert_false(hang_is_open(hang));
 }
 
+/* ---- collectives on the CPU ---- */
+
+/* What the launch thread of each of 4 ranks is in since 1000 s; HELD: "host blocked (file lock)". */
+static uint32_t blocked_in[4];
+static uint64_t step_of[4];
+
+static void say_blocked(void)
+{
+	for (uint32_t r = 0; r < 4; r++)
+		push_unfinished(r, step_of[r], NULL, 0, blocked_in[r], 1000,
+				blocked_in[r] == BEAT_UNFINISHED_HOST	? "all_reduce (comm.py)"
+				: blocked_in[r] == BEAT_UNFINISHED_HELD ? "host blocked (file lock)"
+									: "");
+}
+
+static void all_in(uint32_t kind)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		blocked_in[r] = kind;
+		step_of[r] = 50;
+	}
+}
+
+/* The network between them is cut. */
+static void a_job_whose_ranks_all_wait_on_the_cpu_hangs(void **unused)
+{
+	all_in(BEAT_UNFINISHED_HOST);
+	hold(20, say_blocked);
+	assert_int_equal(reports, 0);
+	hold(15, say_blocked);
+	expect(CAUSE_HANG_TRANSFER, NULL, 0);
+	assert_true(says("4 of 4 ranks wait in a collective on the CPU (all_reduce (comm.py))"));
+	assert_int_equal(last.begin_unix_ns, UNIX + 1000 * S);
+	all_in(BEAT_UNFINISHED_NONE);
+	step_of[0] = 51;
+	hold(5, say_blocked);
+	assert_true(last.ended);
+}
+
+static void who_is_held_is_missing_from_a_collective_on_the_cpu(void **unused)
+{
+	const int guilty[] = {2};
+
+	all_in(BEAT_UNFINISHED_HOST);
+	blocked_in[2] = BEAT_UNFINISHED_HELD;
+	hold(35, say_blocked);
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+	assert_true(says("rank 2 has not entered it: host blocked (file lock)"));
+}
+
+/* Its process has ended, or its GPU has not. */
+static void who_died_or_computes_for_ever_is_missing_as_well(void **unused)
+{
+	const int guilty[] = {2};
+
+	all_in(BEAT_UNFINISHED_HOST);
+	blocked_in[2] = BEAT_UNFINISHED_NONE;
+	hold(5, say_blocked);
+	hang_end(hang, 2);
+	for (uint64_t until = now_s + 30; now_s < until; now_s++) {
+		for (uint32_t r = 0; now_s % 5 == 0 && r < 4; r++)
+			if (r != 2)
+				push_unfinished(r, 50, NULL, 0, BEAT_UNFINISHED_HOST, 1000, "x");
+		tick();
+	}
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+	assert_true(says("its process has ended"));
+	hang_drop(hang, 2);
+	hold(5, say_blocked);
+	reports = 0;
+	blocked_in[2] = BEAT_UNFINISHED_KERNEL;
+	hold(35, say_blocked);
+	expect(CAUSE_HANG_KERNEL, guilty, 1);
+}
+
+/* A server: rank 0 has no requests, and the others wait for what it gets. Rank 0 evaluates or writes
+ * a checkpoint. Ranks that nobody knows. */
+static void ranks_that_wait_for_one_without_requests_do_not_hang(void **unused)
+{
+	all_in(BEAT_UNFINISHED_HOST);
+	blocked_in[0] = BEAT_UNFINISHED_NONE;
+	hold(600, say_blocked);
+	for (uint64_t until = now_s + 60; now_s < until; now_s++) {
+		step_of[0]++;
+		say_blocked();
+		tick();
+	}
+	assert_int_equal(reports, 0);
+	/* and with none that waits, whatever holds them */
+	all_in(BEAT_UNFINISHED_HELD);
+	hold(60, say_blocked);
+	assert_int_equal(reports, 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -700,6 +794,10 @@ int main(void)
 	    T(refuses_impossible_numbers),
 	    T(a_job_that_ended_does_not_hang),
 	    T(clocks_that_stand_apart_give_the_same),
+	    T(a_job_whose_ranks_all_wait_on_the_cpu_hangs),
+	    T(who_is_held_is_missing_from_a_collective_on_the_cpu),
+	    T(who_died_or_computes_for_ever_is_missing_as_well),
+	    T(ranks_that_wait_for_one_without_requests_do_not_hang),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,6 +272,32 @@ static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
 	excerpt_drop(p);
 }
 
+/* An evaluation of six steps, a training step that waits for a rank that wrote a checkpoint in it, and
+ * usual training steps. Without the latter, evaluation is better than nothing. */
+static void steps_of_other_work_are_no_reference(void **unused)
+{
+	for (int alike = 0; alike < 2; alike++) {
+		static struct made m;
+		struct excerpt *p;
+
+		make(&m, 5, WINDOW_COMM, 1, 40);
+		for (uint32_t i = 0; i < STEPS; i++) {
+			if (i < HEALTHY) {
+				m.steps[i].step.kernels = 2;
+			} else if (i > HEALTHY) {
+				m.steps[i].flags = alike ? WINDOW_STEP_MARGIN : WINDOW_STEP_OUT;
+				m.steps[i].step.latency_ns = 100 * MS;
+			}
+		}
+		p = excerpt_make(&m.w, NULL, NULL);
+		stack_batch_fini(&m.w.stacks);
+		assert_int_equal(excerpt_steps(p, false), 1);
+		assert_int_equal(excerpt_steps(p, true), alike ? STEPS - HEALTHY - 1 : HEALTHY);
+		assert_int_equal(excerpt_ledger(p, true)->steps, excerpt_steps(p, true));
+		excerpt_drop(p);
+	}
+}
+
 /* Two steps of twenty, for which the disk was slow. */
 static void make_moment(struct made *m, uint32_t reason)
 {
@@ -1792,8 +1818,11 @@ static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
 
 /* The window of a rank whose steps stand still for 8 s after it. main: what its main thread sleeps in; ""
  * where its GPU has not ended what waits for the others. */
+static bool in_collective;
+
 static struct incident_change stands_still(int rank, const char *main)
 {
+	const char *function = in_collective ? "all_reduce" : "save";
 	static struct made m;
 	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL},
 				   {.kind = STACK_FRAME_PYTHON, .line = 88}};
@@ -1811,7 +1840,8 @@ static struct incident_change stands_still(int rank, const char *main)
 	s.in_ns = t.end_ns = m.w.end_ns;
 	if (*main) {
 		assert_int_equal(stack_batch_string(b, main, strlen(main), &f[0].object), 0);
-		assert_int_equal(stack_batch_string(b, "save", 4, &f[1].object), 0);
+		assert_int_equal(stack_batch_string(b, function, strlen(function), &f[1].object),
+				 0);
 		assert_int_equal(stack_batch_string(b, "train.py", 8, &f[1].file), 0);
 		assert_int_equal(stack_batch_stack(b, f, 2, 1, STACK_END_ROOT, &s.stack), 0);
 		assert_int_equal(stack_batch_switch(b, &s), 0);
@@ -1887,6 +1917,58 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 	assert_true(json_number_value(json_object_get(d, "effect_ms")) >= 8000);
 	d = json_array_get(json_object_get(json_object_get(d, "ledger"), "rows"), 0);
 	assert_string_equal(text_of(d, "what"), "file-lock");
+	json_decref(j);
+}
+
+/* The second window lost less for the same cause, and is dropped; the last one is a short spell long after
+ * the fault, with another cause. */
+static void the_ledger_counts_the_slow_steps_of_the_fault(void **unused)
+{
+	static struct made m;
+	struct incident_change c = {0};
+	const json_t *ledger;
+	json_t *j;
+
+	for (int n = 0; n < 2; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 10 * n, n ? 280 : 300);
+		slow_gemm(&m, 8);
+		c = send(&m);
+	}
+	make(&m, 5, WINDOW_SELF, 40, 60);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX", 400);
+	assert_string_equal(send(&m).id, c.id);
+	j = json_of(c);
+	ledger = json_object_get(json_object_get(j, "diagnosis"), "ledger");
+	assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")),
+			 2 * (STEPS - HEALTHY));
+	assert_int_equal(json_integer_value(json_object_get(ledger, "slow_steps")),
+			 2 * (STEPS - HEALTHY));
+	/* and its means are of these steps */
+	assert_float_equal(json_number_value(json_object_get(ledger, "slow_ms")), 400, 1);
+	json_decref(j);
+}
+
+/* Each of them waits for the others on the CPU, as the network between them is cut. The windows were
+ * asked for. */
+static void who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu(void **unused)
+{
+	struct finding_report f = finding(FINDING_HANG, CAUSE_HANG_TRANSFER, -1);
+	json_t *j;
+
+	f.finding.rank_count = f.finding.evidence_count = 0;
+	finding_say(&f.finding, LAYER_UNKNOWN, 9e9, "4 of 4 ranks wait in a collective on the CPU");
+	j = json_of(report(f));
+	assert_string_equal(ranks_of(j), "");
+	assert_string_equal(cause_of(j), "hang-transfer");
+	json_decref(j);
+	in_collective = true;
+	for (int r = 0; r < 4; r++)
+		stands_still(r, "futex_do_wait");
+	in_collective = false;
+	j = json_of(report(f));
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j), "0,1,2,3");
+	assert_string_equal(cause_of(j), "net-wait");
 	json_decref(j);
 }
 
@@ -2263,6 +2345,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+	    CASE(steps_of_other_work_are_no_reference),
 	    CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
 	    CASE(slow_steps_that_nobody_flagged_are_no_reference),
 	    CASE(leaves_out_steps_that_were_cut_in_two),
@@ -2317,7 +2400,9 @@ int main(void)
 	    CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
 	    CASE(what_stops_all_alike_is_a_stall_by_itself),
 	    CASE(a_rank_hangs_in_what_its_own_window_shows),
+	    CASE(the_ledger_counts_the_slow_steps_of_the_fault),
 	    CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
+	    CASE(who_is_to_blame_for_no_hang_is_named_where_all_wait_on_the_cpu),
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 	    CASE(imbalance_accuses_nobody_and_takes_no_windows),
 	    CASE(findings_survive_a_restart),

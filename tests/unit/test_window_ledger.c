@@ -12,6 +12,7 @@
 
 #include "analysis/cause/excerpt.h"
 #include "analysis/ledger/wait_class.h"
+#include "base/check.h"
 #include "base/keyed.h"
 
 #define MS	 1000000ull
@@ -798,6 +799,62 @@ static void that_it_is_stopped_comes_before_what_its_gpu_has_not_ended(void **st
 }
 
 /* A node may say anything. */
+/* What a beat says of a rank that stands still: only a wait without a break, and only one that is no
+ * wait for requests. */
+static void the_wait_of_a_rank_that_stands_still_is_known(void **state)
+{
+	const struct {
+		const char *kernel, *function;
+		uint32_t kind;
+		const char *name;
+	} is[] = {
+	    {"futex_do_wait", "all_reduce", BEAT_UNFINISHED_HOST, "all_reduce (train.py)"},
+	    {"locks_lock_inode_wait", "save", BEAT_UNFINISHED_HELD,
+	     "host blocked (file lock) in save (train.py)"},
+	    {"nfs_wait_bit_killable", "save", BEAT_UNFINISHED_HELD,
+	     "host blocked (network file system) in save (train.py)"},
+	    {"do_epoll_wait", "serve", BEAT_UNFINISHED_NONE, ""},
+	    {"inet_csk_accept", "serve", BEAT_UNFINISHED_NONE, ""},
+	    {"futex_do_wait", "get", BEAT_UNFINISHED_NONE, ""},
+	    {"do_nanosleep", "serve", BEAT_UNFINISHED_NONE, ""},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(is); i++) {
+		struct excerpt *p;
+		struct made m;
+		uint32_t at;
+
+		hang(&m, MAIN);
+		at = stack(&m.w.stacks, is[i].kernel, is[i].function);
+		recorded(&m, MAIN, 0, m.w.end_ns);
+		sleeps_on(&m, MAIN, m.w.open_since_ns + 20 * MS, at, STACK_SWITCH_INTERRUPTIBLE);
+		p = excerpt_of_hang(&m);
+		assert_int_equal(excerpt_wait(p)->kind, is[i].kind);
+		if (is[i].kind) {
+			assert_string_equal(excerpt_wait(p)->name, is[i].name);
+			assert_int_equal(excerpt_wait(p)->launch_ns, m.w.open_since_ns + 20 * MS);
+		}
+		excerpt_drop(p);
+	}
+}
+
+/* Such as the ranks of a server that ask each other for requests all the time. */
+static void many_short_waits_are_no_wait(void **state)
+{
+	struct excerpt *p;
+	struct made m;
+	uint32_t at;
+
+	hang(&m, MAIN);
+	at = stack(&m.w.stacks, "futex_do_wait", "all_reduce");
+	recorded(&m, MAIN, 0, m.w.end_ns);
+	for (uint64_t t = m.w.open_since_ns; t < m.w.end_ns; t += 100 * MS)
+		off(&m, MAIN, t, t + 99 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, at, 0);
+	p = excerpt_of_hang(&m);
+	assert_int_equal(excerpt_wait(p)->kind, BEAT_UNFINISHED_NONE);
+	excerpt_drop(p);
+}
+
 static void impossible_open_intervals_are_none(void **state)
 {
 	static const uint64_t since[] = {0, STEPS * 100 * MS + 900 * MS, UINT64_MAX};
@@ -848,6 +905,8 @@ int main(void)
 	    cmocka_unit_test(it_hangs_in_the_thread_that_came_to_rest_last),
 	    cmocka_unit_test(what_the_gpu_does_not_end_is_the_gpus_time),
 	    cmocka_unit_test(that_it_is_stopped_comes_before_what_its_gpu_has_not_ended),
+	    cmocka_unit_test(the_wait_of_a_rank_that_stands_still_is_known),
+	    cmocka_unit_test(many_short_waits_are_no_wait),
 	    cmocka_unit_test(impossible_open_intervals_are_none),
 	};
 

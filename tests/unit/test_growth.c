@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Streams of steps, and in which of them it is said that the work grew. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "analysis/expect/growth.h"
+
+#define MS 1000000ull
+
+static struct growth g;
+static struct growth_change change;
+static uint64_t now;
+static uint32_t said;
+
+static int setup(void **unused)
+{
+	g = (struct growth){.next_first = 0};
+	now = said = 0;
+	return 0;
+}
+
+static void step_of(enum step_source source, double launches, uint64_t ms)
+{
+	struct step s = {.index = now++,
+			 .source = source,
+			 .latency_ns = ms * MS,
+			 .work = {[STEP_WORK_KERNELS] = launches},
+			 .work_count = STEP_WORK_MAX};
+
+	said += growth_push(&g, &s, &change);
+}
+
+static void steps(uint32_t count, double launches, uint64_t ms)
+{
+	for (uint32_t i = 0; i < count; i++)
+		step_of(STEP_SOURCE_AUTO, launches, ms);
+}
+
+static void more_launches_that_take_longer_for_good_are_said_once(void **unused)
+{
+	steps(200, 60, 70);
+	steps(GROWTH_STEPS - 1, 1260, 290);
+	assert_int_equal(said, 0);
+	steps(1, 1260, 290);
+	assert_int_equal(said, 1);
+	assert_int_equal(change.first, 200);
+	assert_float_equal(change.before_ns, 70e6, 1);
+	steps(500, 1260, 290);
+	assert_int_equal(said, 1);
+	/* and once more, from there on */
+	steps(2 * GROWTH_STEPS, 1900, 400);
+	assert_int_equal(said, 2);
+	assert_float_equal(change.before_ns, 290e6, 1);
+}
+
+static void a_growth_is_seen_between_evaluations(void **unused)
+{
+	for (int n = 0; n < 5; n++) {
+		steps(48, 60, 70);
+		steps(12, 20, 25);
+	}
+	for (int n = 0; n < 5; n++) {
+		steps(48, 130, 100);
+		steps(12, 40, 35);
+	}
+	assert_int_equal(said, 1);
+	assert_int_equal(change.first, 288); /* with the evaluation before it */
+}
+
+/* The steps were cut into parts at first: the search for steps began anew. */
+static void parts_of_steps_delay_it_only(void **unused)
+{
+	steps(200, 60, 70);
+	for (int n = 0; n < 9; n++) {
+		steps(2, 304, 50);
+		steps(1, 620, 55);
+		steps(1, 333, 80);
+	}
+	steps(2 * GROWTH_STEPS, 1260, 290);
+	assert_int_equal(said, 1);
+	assert_float_equal(change.before_ns, 70e6, 1);
+}
+
+/* Larger launches, fewer or as many; more that cost little; phases that come and go. */
+static void what_is_no_growth_for_good_is_not_said(void **unused)
+{
+	steps(200, 60, 70);
+	for (uint64_t ms = 70; ms < 200; ms++) /* sequences grow */
+		steps(10, 60, ms);
+	steps(200, 60, 70);
+	steps(200, 40, 120); /* fewer, longer ones */
+	steps(200, 42, 80);
+	steps(200, 60, 85); /* less than a fifth longer */
+	for (int n = 0; n < 20; n++) {
+		steps(100, 60, 85);
+		steps(GROWTH_STEPS - 1, 300, 200); /* samples are drawn from the model */
+	}
+	assert_int_equal(said, 0);
+}
+
+static void a_long_phase_is_said_once_and_known_then(void **unused)
+{
+	for (int n = 0; n < 10; n++) {
+		steps(200, 60, 70);
+		steps(100, 300, 200);
+	}
+	assert_int_equal(said, 1);
+}
+
+/* Each step launches as many as its input wants. */
+static void without_a_usual_number_of_launches_nothing_is_said(void **unused)
+{
+	for (uint32_t i = 0; i < 2000; i++)
+		steps(1, 50 + (i * 2654435761u >> 16) % 100, 70);
+	steps(500, 1000, 300);
+	assert_int_equal(said, 0);
+	for (uint32_t i = 0; i < 500; i++) /* the job states its work */
+		step_of(STEP_SOURCE_EXPLICIT, i < 250 ? 60 : 120, i < 250 ? 70 : 200);
+	assert_int_equal(said, 0);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup(f, setup)
+	const struct CMUnitTest tests[] = {
+	    T(more_launches_that_take_longer_for_good_are_said_once),
+	    T(a_growth_is_seen_between_evaluations),
+	    T(parts_of_steps_delay_it_only),
+	    T(what_is_no_growth_for_good_is_not_said),
+	    T(a_long_phase_is_said_once_and_known_then),
+	    T(without_a_usual_number_of_launches_nothing_is_said),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
