@@ -71,6 +71,15 @@ static void print_plugin(const struct event_plugin *e)
 	       (unsigned long long)e->value, e->channel);
 }
 
+static void print_transfer(const struct event_transfer *e)
+{
+	printf("comm=%llx func=%u seq=%u rank=%u peer=%d channel=%u transfers=%u bytes=%llu "
+	       "wait=%llu duration=%u",
+	       (unsigned long long)e->comm_hash, e->func, e->seq, e->rank, e->peer, e->channel,
+	       e->transfers, (unsigned long long)e->bytes, (unsigned long long)e->wait,
+	       e->duration);
+}
+
 static void print_graph(const struct event_graph *e)
 {
 	printf("graph=%llx exec=%llx capture=%llu action=%u nodes=%u", (unsigned long long)e->graph,
@@ -107,6 +116,7 @@ static const char *name_of_kind(unsigned kind)
 					    [EVENT_CONTEXT] = "context",
 					    [EVENT_GAP] = "gap",
 					    [EVENT_PLUGIN] = "plugin",
+					    [EVENT_TRANSFER] = "transfer",
 					    [EVENT_ANCHOR] = "anchor",
 					    [EVENT_GRAPH] = "graph",
 					    [EVENT_KERNEL] = "kernel",
@@ -163,6 +173,9 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		break;
 	case EVENT_PLUGIN:
 		print_plugin(&e->plugin);
+		break;
+	case EVENT_TRANSFER:
+		print_transfer(&e->transfer);
 		break;
 	case EVENT_GRAPH:
 		print_graph(&e->graph);
