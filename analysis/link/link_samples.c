@@ -52,17 +52,24 @@ static void add_cell(struct link_samples *s, const struct link_cell *c)
 	at->least_ns = c->least_ns < at->least_ns ? c->least_ns : at->least_ns;
 }
 
-void link_samples_add(struct link_samples *s, uint64_t bytes, uint64_t time_ns)
+void link_samples_add_sum(struct link_samples *s, uint64_t bytes, uint64_t time_ns, uint32_t count)
 {
-	struct link_cell c = {.count = 1, .bytes = bytes, .time_ns = time_ns, .least_ns = time_ns};
+	uint64_t size = bytes / count, time = time_ns / count;
+	struct link_cell c = {.count = count, .bytes = bytes, .time_ns = time_ns, .least_ns = time};
 
-	if (!bytes || !time_ns || bytes >> LINK_BITS_MAX || time_ns >> LINK_BITS_MAX) {
-		s->refused++;
+	if (!size || !time || size >> LINK_BITS_MAX || time >> LINK_BITS_MAX ||
+	    count > LINK_COUNT_MAX) {
+		s->refused += count;
 		return;
 	}
-	c.size = class_of(bytes, LINK_SIZE_BITS);
-	c.time = class_of(time_ns, LINK_TIME_BITS);
+	c.size = class_of(size, LINK_SIZE_BITS);
+	c.time = class_of(time, LINK_TIME_BITS);
 	add_cell(s, &c);
+}
+
+void link_samples_add(struct link_samples *s, uint64_t bytes, uint64_t time_ns)
+{
+	link_samples_add_sum(s, bytes, time_ns, 1);
 }
 
 void link_samples_merge(struct link_samples *into, const struct link_samples *from)

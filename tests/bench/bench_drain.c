@@ -63,7 +63,7 @@ static void on_window(void *arg, struct rank *r)
 
 static void rank_start(struct lane_set *s, uint32_t i)
 {
-	struct join_sink sink = {s, sink_host, sink_device, sink_name};
+	struct join_sink sink = {s, sink_host, sink_device, sink_name, NULL};
 	struct rank_config rc;
 
 	s->t_ns = 1000000000000ull;
