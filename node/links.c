@@ -181,11 +181,11 @@ static uint64_t count_of(const struct link_samples *s)
 
 /* Inputs of several channels overlap, and the transfers of one, too. So the time that a link was
  * busy is at most that of one channel, and what was lost is the excess's share of it. */
-static double lost(const struct links_link *k, double ratio)
+static double lost(const struct links_link *k, double mean)
 {
 	uint32_t channels = (uint32_t)__builtin_popcountll(k->channels);
 
-	return ratio > 1 && channels ? (double)k->busy_ns / channels * (1 - 1 / ratio) : 0;
+	return mean > 1 && channels ? (double)k->busy_ns / channels * (1 - 1 / mean) : 0;
 }
 
 void links_judge(struct links *l, uint64_t now_ns,
@@ -198,7 +198,7 @@ void links_judge(struct links *l, uint64_t now_ns,
 
 		if (count) {
 			v.change = link_change_of(&k->fit, &k->period, CHANGE_Z);
-			v.lost_ns = lost(k, v.change.ratio);
+			v.lost_ns = lost(k, v.change.mean);
 			if (v.change.samples)
 				on(arg, &v);
 			if (k->usual_count < LINKS_LEARN_MAX && v.change.low < CHANGED)

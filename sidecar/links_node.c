@@ -20,12 +20,14 @@ static void on_verdict(void *arg, const struct links_verdict *v)
 {
 	const struct feed *f = arg;
 	const struct links_key *k = &v->link->key;
-	uint64_t key = hash_mix(k->comm ^ (uint64_t)k->rank << 32 ^ (uint32_t)k->peer);
+	/* the upper bits of a level's key are its kind's */
+	uint64_t key = hash_mix(k->comm ^ (uint64_t)k->rank << 32 ^ (uint32_t)k->peer) >> 16;
 	char subject[OS_SIGNAL_SUBJECT_BYTES];
 
 	snprintf(subject, sizeof(subject), "%u to %" PRId32 " of communicator %" PRIx64, k->rank,
 		 k->peer, k->comm);
-	os_signals_level(f->os, f->pid, OS_SIGNAL_LINK_TIME, key, 100 * v->change.ratio, subject);
+	os_signals_level(f->os, f->pid, OS_SIGNAL_LINK_TIME, key,
+			 v->change.mean > 1 ? 100 * (v->change.mean - 1) : 0, subject);
 	os_signals_count(f->os, f->pid, OS_SIGNAL_LINK_WAIT, key, v->lost_ns / 1e6, subject);
 }
 

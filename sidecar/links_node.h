@@ -11,7 +11,8 @@
 struct node;
 struct process;
 
-/* Once a second, and before a window is made: after os_node_tend and os_node_read. */
+/* Once a second, after os_node_tend. Not more often: each period counts the same, and in a short one a
+ * single transfer that stood still would be all. */
 void links_node_tend(struct node *n, uint64_t now_ns);
 /* The member "links" of a rank's status, after others: each link with its fit, each collective. */
 void links_node_json(const struct process *p, struct buf *out);

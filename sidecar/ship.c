@@ -13,7 +13,6 @@
 #include "base/hash.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
-#include "sidecar/links_node.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
 #include "sidecar/stacks/cpu_stacks.h"
@@ -157,7 +156,6 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	fill_open(p, w);
 	if (os_node_read(p)) {
 		gpu_node_tend(n, clock_monotonic_ns()); /* after the read, into the same second */
-		links_node_tend(n, clock_monotonic_ns());
 		os_node_fill(p, w);
 	}
 	if (!q->summary_only)

@@ -153,21 +153,24 @@ struct link_change link_change_of(const struct link_fit *f, const struct link_sa
 	struct ratio r[LINK_CELLS_MAX];
 	struct link_change out = {0};
 	uint32_t n = 0;
-	double half, middle;
+	double half, middle, expected = 0, took = 0;
 
 	for (uint32_t i = 0; i < s->cells && f->regimes; i++) {
 		const struct link_cell *c = &s->cell[i];
-		double value = (double)c->time_ns / c->count /
-			       link_fit_predict(f, (double)c->bytes / c->count);
+		double one = link_fit_predict(f, (double)c->bytes / c->count);
+		double value = (double)c->time_ns / c->count / one;
 		uint32_t at = n++;
 
 		for (; at && r[at - 1].value > value; at--)
 			r[at] = r[at - 1];
 		r[at] = (struct ratio){value, c->count};
 		out.samples += c->count;
+		expected += one * c->count;
+		took += (double)c->time_ns;
 	}
 	if (!out.samples)
 		return out;
+	out.mean = took / expected;
 	middle = ((double)out.samples - 1) / 2;
 	half = z * sqrt((double)out.samples) / 2;
 	out.ratio = ratio_at(r, n, middle);

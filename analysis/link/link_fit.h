@@ -64,6 +64,9 @@ double link_fit_predict(const struct link_fit *f, double bytes);
  * 7.1). */
 struct link_change {
 	double ratio, low, high; /* 1: as expected; 0 if there are no samples */
+	/* Sum of times / sum of expected ones: a few transfers that wait for a lost packet move it,
+	 * and not the median. */
+	double mean;
 	uint64_t samples;
 };
 /* z: half the interval's width in standard deviations. */

@@ -593,7 +593,7 @@ static void net_transfer_with_retransmits(struct world *w)
 static void net_link(struct world *w)
 {
 	slow_transfer(w, 9);
-	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 280, 101);
+	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 180, 4);
 	signal_add(&w->sick, OS_SIGNAL_LINK_WAIT, "2 to 3 of communicator c0ffee", 400, 0);
 }
 
@@ -601,7 +601,7 @@ static void net_link(struct world *w)
 static void net_transfer_beside_a_link(struct world *w)
 {
 	slow_transfer(w, 9);
-	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 280, 101);
+	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 180, 4);
 	signal_add(&w->sick, OS_SIGNAL_LINK_WAIT, "2 to 3 of communicator c0ffee", 10, 0);
 }
 
@@ -609,7 +609,7 @@ static void net_transfer_beside_a_link(struct world *w)
 static void net_retransmits_on_a_link(struct world *w)
 {
 	net_retransmits(w);
-	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 280, 101);
+	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 180, 4);
 	signal_add(&w->sick, OS_SIGNAL_LINK_WAIT, "2 to 3 of communicator c0ffee", 400, 0);
 }
 

@@ -122,6 +122,28 @@ static void a_link_is_judged_by_its_own_past(void **state)
 	assert_true(fabs(seen[0].change.ratio - 1) < 0.1 && fabs(seen[1].change.ratio - 1) < 0.1);
 }
 
+/* A lost packet costs one transfer of many a timeout. */
+static void a_few_long_transfers_show_in_the_mean(void **state)
+{
+	struct links *l = *state;
+	uint32_t seq = 0;
+
+	for (uint32_t s = 1; s <= 10; s++)
+		second(l, s * S, &seq, 1);
+	for (uint32_t i = 0; i < 100; i++) {
+		struct transfer t =
+		    input(11 * S + i * 10000 * US, seq++, 4, 0, 1u << 14, i % 20 ? 1 : 500);
+
+		links_add(l, &t);
+	}
+	judge(l, 12 * S);
+	assert_int_equal(seen_count, 1);
+	assert_true(fabs(seen[0].change.ratio - 1) < 0.1);
+	assert_true(fabs(seen[0].change.mean - 26) < 3);
+	/* 5 of them took 4 times 5.8 ms too long */
+	assert_true(fabs(seen[0].lost_ns / 1e6 - 117) < 15);
+}
+
 static void nothing_is_judged_before_the_usual_times_are_known(void **state)
 {
 	struct links *l = *state;
@@ -232,6 +254,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	    TEST(a_link_is_judged_by_its_own_past),
+	    TEST(a_few_long_transfers_show_in_the_mean),
 	    TEST(nothing_is_judged_before_the_usual_times_are_known),
 	    TEST(a_collective_is_counted_once_and_whole),
 	    TEST(a_call_without_transfers_holds_nothing_open),
