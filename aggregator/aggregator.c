@@ -25,7 +25,9 @@
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
 #include "base/http/http_address.h"
+#include "base/http/http_post.h"
 #include "base/limits.h"
+#include "base/metrics/otlp_export.h"
 #include "base/text/text.h"
 #include "wire/link/tls_settings.h"
 
@@ -47,6 +49,7 @@ struct settings {
 	int detect_mode; /* enum peers_mode */
 	bool verify;
 	struct tls_settings tls;
+	struct otlp_settings otlp;
 	int level;
 	/* passed to the parts; the other fields are set in start() */
 	struct commit_config commit;
@@ -71,8 +74,13 @@ static const struct config_key keys[] = {
 	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	"~/.local/state/sysom-aggregator"),
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
-	"size limit of the store; above it the oldest windows lose their evidence; 0: no "
-	"limit"),
+	"size limit of the store; above it the oldest windows lose their evidence, those of the "
+	"largest job of the user who has most; 0: no limit"),
+    KEY(commit.job_bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
+	"size limit of the evidence of one job; above it the job's oldest windows lose theirs; 0: "
+	"no limit"),
+    KEY(commit.job_incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
+	"number of closed incidents that are kept of one job; 0: no limit", .min = 0, .max = 1e9),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
 	"with less free disk space than this, windows are refused, and nodes send them again "
 	"later"),
@@ -129,6 +137,7 @@ static const struct config_key keys[] = {
 	.max = 1e15),
     KEY(symbols.debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
 	"fetch missing files from the servers in DEBUGINFOD_URLS; a request may wait for them"),
+    OTLP_SETTINGS(KEY, otlp),
     KEY(level, "log.level", CONFIG_ENUM, "info", "lowest level that is logged",
 	.choices = "error|warn|info|debug"),
 };
@@ -143,6 +152,7 @@ struct aggregator {
 	struct ingest *ingest;
 	struct symbols *symbols;
 	struct api *api;
+	struct otlp_export *otlp; /* NULL: no receiver */
 };
 
 /* Chooses the store's directory if none is set: systemd's, the system's or the user's. */
@@ -211,8 +221,15 @@ static void on_tick(void *arg, uint32_t expired)
 {
 	struct aggregator *a = arg;
 
+	struct metrics *m;
+
 	(void)expired;
 	fleet_tick(a->fleet, clock_monotonic_ns(), clock_realtime_ns());
+	m = otlp_export_begin(a->otlp, clock_monotonic_ns());
+	if (m) {
+		api_write_metrics(a->api, m);
+		otlp_export_end(a->otlp);
+	}
 	service_alive();
 }
 
@@ -279,10 +296,21 @@ static int start_api(struct aggregator *a)
 {
 	const struct api_config c = {
 	    .http = &a->settings.http, .store_dir = a->settings.store_dir, .symbols = a->symbols};
-	const struct api_sources from = {
-	    .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest, .alert = a->alert};
+	const struct api_sources from = {.commit = a->commit,
+					 .fleet = a->fleet,
+					 .ingest = a->ingest,
+					 .alert = a->alert,
+					 .otlp = a->otlp};
 
 	return api_open(&a->api, &c, &from);
+}
+
+static int start_otlp(struct aggregator *a)
+{
+	char host[256] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	return otlp_export_open(&a->otlp, &a->settings.otlp, "sysom-aggregator", host);
 }
 
 static const char *store_why(int err)
@@ -360,12 +388,15 @@ static int start(struct aggregator *a)
 	if (err)
 		return err;
 	err = start_ingest(a);
+	if (!err)
+		err = start_otlp(a);
 	return err ? err : start_api(a);
 }
 
 static void stop(struct aggregator *a)
 {
 	api_close(a->api);
+	otlp_export_close(a->otlp);
 	if (a->ingest)
 		ingest_stop(a->ingest);
 	if (a->commit)
@@ -409,7 +440,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "incident.silence is longer than incident.memory";
 	else if (c->incident.memory_ns > c->incident_age_ns)
 		bad = "incident.memory is longer than retention.incidents";
-	else if (*s->alert_webhook && !alert_is_url(s->alert_webhook))
+	else if (*s->alert_webhook && !http_post_is_url(s->alert_webhook))
 		return config_refuse(why, why_bytes, "alert.webhook", s->alert_webhook,
 				     "neither an http:// nor an https:// URL with a host");
 	else if (s->fleet.alive_ns > s->fleet.forget_ns)
@@ -417,7 +448,8 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	if (!bad && !*s->http.listen)
 		return config_refuse(why, why_bytes, "http.listen", "", "not ADDRESS:PORT");
 	if (!bad)
-		return http_server_check(&s->http, false, why, why_bytes) ||
+		return http_server_check(&s->http, why, why_bytes) ||
+			       otlp_settings_check(&s->otlp, why, why_bytes) ||
 			       tls_settings_check(&s->tls, "nng.listen", s->nng_listen, why,
 						  why_bytes)
 			   ? -EINVAL

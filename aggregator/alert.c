@@ -3,7 +3,6 @@
  * needs to know once what is firing now. */
 #include "aggregator/alert.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,14 +11,15 @@
 
 #include "base/clock.h"
 #include "base/daemon/log.h"
-#include "base/http/prometheus.h"
+#include "base/http/http_post.h"
+#include "base/http/http_user.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/text/text.h"
 
 #define ID_BYTES	 9
-#define CONNECT_S	 5L
 #define TIMEOUT_S	 10L
 #define CLOSE_S		 5L
 #define BACKOFF_FIRST_NS 1000000000ull
@@ -72,6 +72,7 @@ static void put_time(json_t *to, const char *key, uint64_t unix_ns)
 }
 
 /* Ranks or nodes, as many as there is room for: "1, 2". */
+/* Numbers, texts, or containers as NAMESPACE/POD/CONTAINER. */
 static void list_text(const json_t *list, char *text, size_t text_bytes)
 {
 	size_t used = 0, k;
@@ -83,6 +84,10 @@ static void list_text(const json_t *list, char *text, size_t text_bytes)
 		int n = json_is_integer(v)
 			    ? snprintf(text + used, text_bytes - used, "%s%lld", k ? ", " : "",
 				       (long long)json_integer_value(v))
+			: json_is_object(v)
+			    ? snprintf(text + used, text_bytes - used, "%s%s/%s/%s", k ? ", " : "",
+				       jsonget_text(v, "namespace"), jsonget_text(v, "pod"),
+				       jsonget_text(v, "container"))
 			    : snprintf(text + used, text_bytes - used, "%s%s", k ? ", " : "",
 				       json_string_value(v));
 
@@ -121,6 +126,7 @@ static json_t *annotations_of(const json_t *incident)
 	json_object_set_new(out, "symptom", json_string(jsonget_text(incident, "symptom")));
 	put_list(out, "ranks", json_object_get(incident, "ranks"));
 	put_list(out, "nodes", json_object_get(incident, "nodes"));
+	put_list(out, "pods", json_object_get(incident, "pods"));
 	put_number(out, "confidence", jsonget_number(d, "confidence"));
 	put_number(out, "effect_ms", jsonget_number(d, "effect_ms"));
 	put_number(out, "gpu_hours_lost", jsonget_number(incident, "gpu_hours_lost"));
@@ -290,39 +296,18 @@ static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *
 	return list;
 }
 
-static size_t swallow(char *data, size_t size, size_t count, void *arg)
-{
-	(void)data;
-	(void)arg;
-	return size * count;
-}
-
 static int post(struct alert *a, const char *body, long timeout_s)
 {
-	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
-	long status = 0;
-	CURLcode code;
+	struct http_post p = {.url = a->url,
+			      .type = "application/json",
+			      .agent = "sysom-aggregator",
+			      .timeout_s = timeout_s};
+	char why[256];
+	int err = http_post(a->curl, &p, body, strlen(body), why, sizeof(why));
 
-	curl_easy_reset(a->curl);
-	curl_easy_setopt(a->curl, CURLOPT_URL, a->url);
-	curl_easy_setopt(a->curl, CURLOPT_POSTFIELDS, body);
-	curl_easy_setopt(a->curl, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(a->curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(a->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
-	curl_easy_setopt(a->curl, CURLOPT_TIMEOUT, timeout_s);
-	curl_easy_setopt(a->curl, CURLOPT_WRITEFUNCTION, swallow);
-	curl_easy_setopt(a->curl, CURLOPT_USERAGENT, "sysom-aggregator");
-	code = curl_easy_perform(a->curl);
-	if (code == CURLE_OK)
-		curl_easy_getinfo(a->curl, CURLINFO_RESPONSE_CODE, &status);
-	curl_slist_free_all(headers);
-	if (code == CURLE_OK && status >= 200 && status < 300)
-		return 0;
-	log_warn("alert", "why=\"%s\" status=%ld", code ? curl_easy_strerror(code) : "refused",
-		 status);
-	/* sending a request again does not help if the receiver finds it wrong */
-	return code == CURLE_OK && status >= 400 && status < 500 && status != 429 ? -EINVAL
-										  : -EAGAIN;
+	if (err)
+		log_warn("alert", "why=\"%s\"", why);
+	return err;
 }
 
 /* Under lock. Notes the result of a POST. */
@@ -408,23 +393,13 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-bool alert_is_url(const char *text)
-{
-	CURLU *url = curl_url();
-	bool good = url && (!strncmp(text, "http://", 7) || !strncmp(text, "https://", 8)) &&
-		    !curl_url_set(url, CURLUPART_URL, text, 0);
-
-	curl_url_cleanup(url);
-	return good;
-}
-
 int alert_open(struct alert **out, const struct alert_config *c)
 {
 	pthread_condattr_t attr;
 	struct alert *a;
 	int err;
 
-	if (*c->url && !alert_is_url(c->url))
+	if (*c->url && !http_post_is_url(c->url))
 		return -EINVAL;
 	a = calloc(1, sizeof(*a));
 	if (!a)
@@ -476,38 +451,45 @@ void alert_stats(struct alert *a, struct alert_stats *out)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static void open_sample(const struct alert *a, const struct slot *s, struct buf *b)
+static void open_sample(const struct alert *a, const struct slot *s, struct metrics *m)
 {
 	const json_t *i = s->incident, *d = json_object_get(i, "diagnosis");
 	const char *symptom = jsonget_text(i, "symptom");
-	char ranks[64], nodes[256], page[ALERT_PAGE_BYTES];
+	char ranks[64], nodes[256], pods[512], page[ALERT_PAGE_BYTES];
 
 	list_text(json_object_get(i, "ranks"), ranks, sizeof(ranks));
 	list_text(json_object_get(i, "nodes"), nodes, sizeof(nodes));
+	list_text(json_object_get(i, "pods"), pods, sizeof(pods));
 	page_of(a->link, s->id, page);
-	prometheus_sample(b, "sysom_incident_open", 1, "incident", s->id, "job_name",
-			  jsonget_text(i, "job"), "severity", severity_of(symptom), "symptom",
-			  symptom, "ranks", ranks, "nodes", nodes, "layer",
-			  jsonget_text(d, "layer"), "cause", jsonget_text(d, "cause"), "page", page,
-			  NULL);
+	metrics_sample(m, "sysom_incident_open", 1, "incident", s->id, "job_name",
+		       jsonget_text(i, "job"), "severity", severity_of(symptom), "symptom", symptom,
+		       "ranks", ranks, "nodes", nodes, "pods", pods, "layer",
+		       jsonget_text(d, "layer"), "cause", jsonget_text(d, "cause"), "page", page,
+		       NULL);
 }
 
-void alert_metrics(struct alert *a, struct buf *b)
+static bool is_shown(const struct slot *s, const struct http_user *who)
+{
+	return s->id[0] && !s->resolved &&
+	       (!who || http_user_sees_job(who, jsonget_text(s->incident, "job")));
+}
+
+void alert_metrics(struct alert *a, const struct http_user *who, struct metrics *m)
 {
 	pthread_mutex_lock(&a->lock);
-	prometheus_metric(b, "sysom_incident_open", "gauge",
-			  "1 for each open incident; its labels follow the verdict.");
+	metrics_family(m, "sysom_incident_open", "gauge",
+		       "1 for each open incident; its labels follow the verdict.");
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
-		if (a->slots[k].id[0] && !a->slots[k].resolved)
-			open_sample(a, &a->slots[k], b);
-	prometheus_metric(b, "sysom_incident_lost_gpu_seconds", "gauge",
-			  "GPU time that each open incident has cost so far.");
+		if (is_shown(&a->slots[k], who))
+			open_sample(a, &a->slots[k], m);
+	metrics_family(m, "sysom_incident_lost_gpu_seconds", "gauge",
+		       "GPU time that each open incident has cost so far.");
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
-		if (a->slots[k].id[0] && !a->slots[k].resolved)
-			prometheus_sample(
-			    b, "sysom_incident_lost_gpu_seconds",
-			    3600 * jsonget_number(a->slots[k].incident, "gpu_hours_lost"),
-			    "incident", a->slots[k].id, "job_name",
-			    jsonget_text(a->slots[k].incident, "job"), NULL);
+		if (is_shown(&a->slots[k], who))
+			metrics_sample(m, "sysom_incident_lost_gpu_seconds",
+				       3600 *
+					   jsonget_number(a->slots[k].incident, "gpu_hours_lost"),
+				       "incident", a->slots[k].id, "job_name",
+				       jsonget_text(a->slots[k].incident, "job"), NULL);
 	pthread_mutex_unlock(&a->lock);
 }

@@ -15,8 +15,10 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 
 struct alert;
+struct http_user;
 
 struct alert_config {
 	/* of the endpoint: http://alertmanager:9093/api/v2/alerts; "": nothing is posted, the state
@@ -32,8 +34,6 @@ struct alert_stats {
 	uint32_t firing;
 };
 
-/* Whether it is an http:// or https:// URL with a plausible host. */
-bool alert_is_url(const char *text);
 /* 0, -ENOMEM, -EINVAL (the URL is none), -errno of the thread. */
 int alert_open(struct alert **out, const struct alert_config *c);
 /* Tries once more to send what waits, for a few seconds at most. NULL is a no-op. */
@@ -44,8 +44,9 @@ void alert_push(struct alert *a, const json_t *incident);
  * fires. */
 void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns);
 void alert_stats(struct alert *a, struct alert_stats *out);
-/* Appends the open incidents to a page of metrics, at most LIMIT_ALERTS. */
-void alert_metrics(struct alert *a, struct buf *b);
+/* Appends the open incidents that `who` sees (NULL: all) to a page of metrics, at most
+ * LIMIT_ALERTS. */
+void alert_metrics(struct alert *a, const struct http_user *who, struct metrics *m);
 
 /* An incident as one alert of the posted list; NULL: it is not to be posted. Returns owned. */
 json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns);

@@ -381,15 +381,22 @@ static void finish(struct commit *c, struct commit_item *list, const bool *fresh
 	}
 }
 
-static void refresh_totals(struct commit *c, uint64_t expired)
+static void refresh_totals(struct commit *c, const struct store_removed *removed)
 {
 	struct store_totals totals;
-	bool known = !store_totals(c->store, &totals);
+	char job[WIRE_TEXT_BYTES];
+	uint64_t bytes;
+	bool known = !store_totals(c->store, &totals) && !store_largest_job(c->store, job, &bytes);
 
 	pthread_mutex_lock(&c->lock);
-	if (known)
+	if (known) {
 		c->stats.store = totals;
-	c->stats.expired += expired;
+		c->stats.largest_bytes = bytes;
+		text_copy(c->stats.largest_job, sizeof(c->stats.largest_job), job);
+	}
+	c->stats.expired += removed->bodies;
+	c->stats.quota_windows += removed->quota_bodies;
+	c->stats.quota_incidents += removed->quota_incidents;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -400,7 +407,9 @@ static struct store_bounds bounds(const struct commit *c, uint64_t now)
 	return (struct store_bounds){.windows_before = now > window_age ? now - window_age : 0,
 				     .incidents_before =
 					 now > incident_age ? now - incident_age : 0,
-				     .max_bytes = c->config.max_bytes};
+				     .max_bytes = c->config.max_bytes,
+				     .job_bytes = c->config.job_bytes,
+				     .job_incidents = c->config.job_incidents};
 }
 
 static void count_transaction(struct commit *c, uint64_t begun_ns, int err)
@@ -430,7 +439,8 @@ static void commit_batch(struct commit *c, struct commit_item *list,
 	struct store_bounds keep = bounds(c, now);
 	uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	struct commit_item *p = list;
-	int err = check_space(c), one = 0, gone = 0;
+	struct store_removed removed = {0};
+	int err = check_space(c), one = 0;
 
 	if (!err)
 		err = store_begin(c->store);
@@ -454,9 +464,9 @@ static void commit_batch(struct commit *c, struct commit_item *list,
 	if (!err)
 		err = put_dirty(c);
 	if (!err)
-		gone = store_keep(c->store, &keep);
+		err = store_keep(c->store, &keep, &removed);
 	if (!err)
-		err = gone < 0 ? gone : store_commit(c->store);
+		err = store_commit(c->store);
 	push_alerts(c, !err);
 	if (err) {
 		store_rollback(c->store);
@@ -469,7 +479,7 @@ static void commit_batch(struct commit *c, struct commit_item *list,
 	}
 	count_transaction(c, begun, err);
 	if (!err)
-		refresh_totals(c, (uint64_t)gone);
+		refresh_totals(c, &removed);
 	c->findings_failed = err && findings;
 	settle_findings(c, findings, err);
 	share_cost(list, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
@@ -515,7 +525,7 @@ static bool write_dirty(struct commit *c)
 		restore(c);
 		return false;
 	}
-	refresh_totals(c, 0);
+	refresh_totals(c, &(struct store_removed){0});
 	return true;
 }
 
@@ -583,12 +593,16 @@ static void rename_functions(struct commit *c)
 static void expire(struct commit *c, uint64_t now)
 {
 	struct store_bounds keep = bounds(c, now);
-	int n = store_expire(c->store, &keep);
+	struct store_removed removed = {0};
 
-	if (n > 0)
-		log_info("expire", "windows=%d", n);
-	if (n >= 0)
-		refresh_totals(c, (uint64_t)n);
+	if (store_expire(c->store, &keep, &removed))
+		return;
+	if (removed.bodies || removed.quota_incidents)
+		log_info("expire", "windows=%llu of_quota=%llu incidents_of_quota=%llu",
+			 (unsigned long long)removed.bodies,
+			 (unsigned long long)removed.quota_bodies,
+			 (unsigned long long)removed.quota_incidents);
+	refresh_totals(c, &removed);
 }
 
 static void upkeep(struct commit *c)

@@ -34,7 +34,8 @@ struct commit_config {
 	 * the start. */
 	uint64_t retell_ns;
 	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
-	struct alert *alert; /* gets every written incident; NULL: none */
+	uint64_t job_bytes, job_incidents; /* store_bounds */
+	struct alert *alert;		   /* gets every written incident; NULL: none */
 	/* name: finds names of native functions, from any thread; NULL: functions get no names.
 	 * opened: called once the store belongs to this process, before the first name is needed;
 	 * may be NULL. */
@@ -51,7 +52,10 @@ struct commit_stats {
 	uint64_t incidents_renamed; /* rebuilt with new names */
 	uint64_t incidents_evicted; /* closed to make room */
 	uint64_t transaction_ns, pending_bytes;
-	uint64_t findings, findings_dropped; /* accepted; refused because there was no room */
+	uint64_t findings, findings_dropped;	 /* accepted; refused because there was no room */
+	uint64_t quota_windows, quota_incidents; /* removed: their job had too many */
+	uint64_t largest_bytes;			 /* of the job with most evidence */
+	char largest_job[WIRE_TEXT_BYTES];
 	struct store_totals store;
 	bool disk_full;
 };

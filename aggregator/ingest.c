@@ -111,7 +111,8 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 static struct fleet_via via_of(const struct context *x)
 {
 	return (struct fleet_via){x->request->connection, x->request->connected_ns,
-				  x->request->sender};
+				  x->request->sender,
+				  x->request->tls ? tls_session_peer(x->request->tls) : NULL};
 }
 
 static const char *why_rejected(int err)

@@ -14,7 +14,7 @@ incident_LDLIBS := -ljansson
 aggregator_SRCS := $(call in,aggregator,alert commit fair ingest rep senders symbols) \
 	$(call in,aggregator/api,api api_metrics api_pool api_route api_symbols) \
 	$(call in,aggregator/store,store store_backup store_read store_sql)
-aggregator_NEEDS := fleet incident symbol render http link
+aggregator_NEEDS := fleet incident symbol render http link post
 aggregator_LDLIBS := -lnng -lsqlite3 -lcurl -ljansson
 
 PROGS += sysom-aggregator
@@ -28,7 +28,7 @@ $(call part,PARTS,wire,aggregator_client)
 aggregator_client_SRCS := tests/e2e/aggregator_client.c
 aggregator_client_LDLIBS := -lnng
 
-SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/answers.sh tests/e2e/aggregator_hostile.sh tests/e2e/slow_readers.sh \
+SCRIPTS_TEST += tests/e2e/otlp.sh tests/e2e/aggregator_ingest.sh tests/e2e/answers.sh tests/e2e/aggregator_hostile.sh tests/e2e/slow_readers.sh \
 	tests/e2e/alerts.sh tests/e2e/backup.sh tests/e2e/fleet.sh \
 	tests/e2e/hangs.sh tests/e2e/imbalance.sh tests/e2e/symbols.sh tests/e2e/baselines.sh
 

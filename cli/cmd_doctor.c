@@ -294,6 +294,8 @@ int cmd_doctor_main(const struct options *o)
 
 	if (o->thresholds)
 		return print_thresholds(o->json);
+	if (o->cluster)
+		return doctor_cluster(o);
 	doctor_system_check(&d, state_dir(o));
 	doctor_preload_check(&d);
 	doctor_gpu_check(&d);

@@ -183,6 +183,8 @@ static bool matches(const json_t *r, const char *filter)
 {
 	return !*filter || strcasestr(jsonget_text(r, "job"), filter) ||
 	       strcasestr(jsonget_text(r, "node"), filter) ||
+	       strcasestr(jsonget_text(r, "pod"), filter) ||
+	       strcasestr(jsonget_text(r, "namespace"), filter) ||
 	       strcasestr(jsonget_text(r, "role"), filter) || !strcmp(text_rank(r), filter);
 }
 

@@ -47,6 +47,8 @@ static const struct option_def defs[] = {
     {OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send", 0},
     {OPTION_THRESHOLDS, "thresholds", 'T', NULL, "print the thresholds of detection and diagnosis",
      AT(thresholds)},
+    {OPTION_CLUSTER, "cluster", 'C', NULL,
+     "print the nodes that the aggregator knows: version, certificate, when heard", AT(cluster)},
     {OPTION_STATE_DIR, "state-dir", 'd', "DIR",
      "directory whose disk space is checked (default: sysomd's)", AT(state_dir)},
 };

@@ -30,6 +30,7 @@ enum option_bit {
 	OPTION_DIFF = 1 << 16,
 	OPTION_BASE = 1 << 17,
 	OPTION_THRESHOLDS = 1 << 18,
+	OPTION_CLUSTER = 1 << 19,
 };
 
 struct options {
@@ -39,7 +40,7 @@ struct options {
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
 	const char *base;
-	bool json, once, all, any, have_rank, diff, thresholds;
+	bool json, once, all, any, have_rank, diff, thresholds, cluster;
 	int rank;
 	unsigned limit;	  /* default 20 */
 	double timeout_s; /* default 60 */

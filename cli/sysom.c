@@ -209,15 +209,19 @@ static const struct command commands[] = {
      .examples = "  sudo sysom capture --rank 3 --seconds 20\n"},
     {.name = "doctor",
      .run = cmd_doctor_main,
-     .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR | OPTION_THRESHOLDS,
+     .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR | OPTION_THRESHOLDS |
+	      OPTION_CLUSTER,
      .args = "",
      .summary = "what works here, what is off, why, and what to do",
      .detail =
 	 "The status is 1 if a check failed; warnings leave it 0. --thresholds checks nothing\n"
 	 "and prints each threshold of detection: its unit, why it has this value and what\n"
-	 "happens when it is wrong. All programs use the same ones.\n",
+	 "happens when it is wrong. All programs use the same ones. --cluster asks the\n"
+	 "aggregator which node runs which version, when it was heard and what certificate it\n"
+	 "has, and whether jobs are beyond their quota.\n",
      .examples = "  sysom doctor\n"
 		 "  sysom doctor --thresholds\n"
+		 "  sysom doctor --cluster\n"
 		 "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n"},
     {.name = "record",
      .raw = cmd_record_main,

@@ -344,7 +344,9 @@ static void cupti_set_zeroed(uint8_t on)
 		cupti.set_attribute(CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &on);
 }
 
-static const uint32_t cupti_kinds[] = {CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY};
+static const uint32_t cupti_kinds[] = {CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY,
+				       CUPTI_KIND_MEMCPY2};
+#define CUPTI_KINDS (sizeof(cupti_kinds) / sizeof(cupti_kinds[0]))
 
 /* The first rung; under lock. Leaves nothing behind on failure. */
 static cupti_result cupti_enable_session(void)
@@ -361,7 +363,7 @@ static cupti_result cupti_enable_session(void)
 				 __ATOMIC_RELEASE);
 	}
 	cupti_note_on();
-	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
+	for (unsigned i = 0; res == CUPTI_OK && i < CUPTI_KINDS; i++)
 		res = cupti_session_enable(cupti_kinds[i]);
 	if (res != CUPTI_OK)
 		cupti_session_close();
@@ -383,7 +385,7 @@ static cupti_result cupti_enable_legacy(void)
 		cupti.registered = res == CUPTI_OK;
 	}
 	cupti_note_on();
-	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
+	for (unsigned i = 0; res == CUPTI_OK && i < CUPTI_KINDS; i++)
 		res = cupti.enable(cupti_kinds[i]);
 	if (res != CUPTI_OK)
 		cupti.disable(CUPTI_KIND_CONCURRENT_KERNEL);
@@ -452,7 +454,7 @@ static uint16_t cupti_gap_of(uint32_t pauses)
 static void cupti_disable(uint32_t pauses, int32_t detail)
 {
 	cupti_coarsen(false);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < CUPTI_KINDS; i++) {
 		if (cupti_session_is_open())
 			cupti_session_disable(cupti_kinds[i]);
 		else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_decode.c - one decoder for CUDA 11.0 to 13.0. The fields that we use have the same offsets
- * in CUpti_ActivityKernel5 to 10 and in CUpti_ActivityMemcpy4 to 6. Records differ in length, but
- * cuptiActivityGetNextRecord handles that. */
+ * in CUpti_ActivityKernel5 to 10, in CUpti_ActivityMemcpy4 to 6 and in CUpti_ActivityMemcpyPtoP3 and 4.
+ * Records differ in length, but cuptiActivityGetNextRecord handles that. */
 #include "cupti/cupti_decode.h"
 
 #include <string.h>
@@ -73,6 +73,25 @@ static enum cupti_decode_result cupti_decode_copy(const cupti_memcpy *m, struct 
 	return CUPTI_DECODE_COPY;
 }
 
+/* Between two GPUs; `device` is the one whose engine copies. */
+static enum cupti_decode_result cupti_decode_peer(const cupti_memcpy_peer *m, struct event_copy *e)
+{
+	cupti_memcpy one = {.copy_kind = m->copy_kind,
+			    .src_kind = m->src_kind,
+			    .dst_kind = m->dst_kind,
+			    .bytes = m->bytes,
+			    .start = m->start,
+			    .end = m->end,
+			    .device = m->device,
+			    .context = m->context,
+			    .stream = m->stream,
+			    .correlation = m->correlation,
+			    .graph_node_id = m->graph_node_id,
+			    .graph_id = m->graph_id};
+
+	return cupti_decode_copy(&one, e);
+}
+
 static enum cupti_decode_result cupti_decode_graph(const cupti_graph_trace *g,
 						   struct event_kernel *e)
 {
@@ -105,6 +124,8 @@ enum cupti_decode_result cupti_decode_record(const void *record, union cupti_dec
 		return cupti_decode_kernel(record, &out->kernel, name);
 	case CUPTI_KIND_MEMCPY:
 		return cupti_decode_copy(record, &out->copy);
+	case CUPTI_KIND_MEMCPY2:
+		return cupti_decode_peer(record, &out->copy);
 	case CUPTI_KIND_GRAPH_TRACE:
 		return cupti_decode_graph(record, &out->kernel);
 	default:

@@ -25,6 +25,7 @@ enum {
 #define CUPTI_KIND_MEMSET	     2
 #define CUPTI_KIND_KERNEL	     3
 #define CUPTI_KIND_CONCURRENT_KERNEL 10
+#define CUPTI_KIND_MEMCPY2	     22 /* between GPUs */
 #define CUPTI_KIND_GRAPH_TRACE	     51
 
 /* CUpti_ActivityAttribute */
@@ -96,6 +97,23 @@ typedef struct __attribute__((packed, aligned(8))) {
 _Static_assert(sizeof(cupti_memcpy) == 96, "cupti_memcpy");
 _Static_assert(offsetof(cupti_memcpy, stream) == 40, "cupti_memcpy.stream");
 _Static_assert(offsetof(cupti_memcpy, correlation) == 44, "cupti_memcpy.correlation");
+
+typedef struct __attribute__((packed, aligned(8))) {
+	uint32_t kind;
+	uint8_t copy_kind, src_kind, dst_kind, flags;
+	uint64_t bytes;
+	uint64_t start, end;
+	uint32_t device, context, stream;
+	uint32_t src_device, src_context, dst_device, dst_context;
+	uint32_t correlation;
+	void *reserved0;
+	uint64_t graph_node_id;
+	uint32_t graph_id;
+	uint32_t channel_id;
+	uint32_t channel_type;
+} cupti_memcpy_peer; /* CUpti_ActivityMemcpyPtoP4; 3, of CUDA 11.1, ends after graph_id */
+#define CUPTI_MEMCPY_PEER3_BYTES 88
+#define CUPTI_COPY_PEER		 10 /* CUpti_ActivityMemcpyKind */
 
 /* CUpti_ActivityGraphTrace and 2, the common part: one record for a whole graph launch. */
 typedef struct __attribute__((packed, aligned(8))) {

@@ -11,8 +11,20 @@
 #include "model/stack.h"
 #include "model/step.h"
 
-#define WIRE_TEXT_BYTES 128
-#define WIRE_LOSS_MAX	32
+#define WIRE_TEXT_BYTES	   128
+#define WIRE_VERSION_BYTES 32 /* of a program's version */
+#define WIRE_LOSS_MAX	   32
+
+/* Where a rank runs in Kubernetes, as its environment says; all are "" elsewhere. */
+enum { POD_NAMESPACE, POD_NAME, POD_CONTAINER, POD_HOST, POD_TEXTS };
+struct wire_pod {
+	char text[POD_TEXTS][WIRE_TEXT_BYTES];
+};
+/* Their names in JSON and in metrics: those of DCGM's exporter, to join on. */
+extern const char *const window_pod_keys[POD_TEXTS];
+struct buf;
+/* Appends ,"namespace":"...","pod":"..." and so on. */
+void window_pod_json(const struct wire_pod *pod, struct buf *out);
 
 /* The sender. Texts are NUL-terminated valid UTF-8.
  * Proven and claimed: the node vouches for the uid in the job's key (base/job_key.h) and for the
@@ -22,7 +34,7 @@ struct wire_rank {
 	char job[WIRE_TEXT_BYTES]; /* NAME@UID; without @UID if the node does not vouch for one */
 	char node[WIRE_TEXT_BYTES];
 	char role[WIRE_TEXT_BYTES];
-	char pod[WIRE_TEXT_BYTES];
+	struct wire_pod pod;
 	char gpu_uuid[WIRE_TEXT_BYTES];
 	char program[WIRE_TEXT_BYTES];
 	int32_t rank, world_size, local_rank; /* -1 unknown */
@@ -240,7 +252,9 @@ void wire_sketch_free(struct sketch *s); /* frees the arrays and texts, not the 
 
 struct beat {
 	char node[WIRE_TEXT_BYTES];
-	uint8_t boot_id[16]; /* of this sysomd's run */
+	char version[WIRE_VERSION_BYTES]; /* of its sysomd; "": it does not say */
+	uint32_t wire_version;		  /* of the message, as decoded */
+	uint8_t boot_id[16];		  /* of this sysomd's run */
 	uint64_t sequence, now_ns;
 	int64_t realtime_offset_ns;
 	double cpu_share; /* sysomd's own use, of one core */

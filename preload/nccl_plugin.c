@@ -42,7 +42,7 @@
 struct plugin_context {
 	uint32_t used;
 	int user_mask;
-	int rank, nranks; /* -1: not told, before version 4 */
+	int rank, nranks; /* -1: not known, before version 4 */
 	uint64_t comm_hash;
 	void *user;
 };
@@ -75,7 +75,7 @@ struct plugin_slot {
 static struct plugin_context plugin_contexts[PLUGIN_CONTEXTS];
 static struct plugin_slot plugin_slots[PLUGIN_SLOTS];
 static uint32_t plugin_next;
-static int plugin_raw_mask; /* told as they come: SYSOM_NCCL_MASK */
+static int plugin_raw_mask; /* recorded as they come: SYSOM_NCCL_MASK */
 static pid_t plugin_pid;
 static uint32_t plugin_started; /* 0; 1: a thread reads the settings; 2: done */
 
@@ -173,7 +173,7 @@ static bool plugin_wrapped(void)
 	return false;
 }
 
-static void plugin_tell_comm(uint64_t comm_hash, int nranks, int rank, uint16_t action)
+static void plugin_report_comm(uint64_t comm_hash, int nranks, int rank, uint16_t action)
 {
 	struct event_comm e = {.head = {.kind = EVENT_COMM, .t = tracer_now()},
 			       .comm = comm_hash,
@@ -192,7 +192,7 @@ static void plugin_tell_comm(uint64_t comm_hash, int nranks, int rank, uint16_t 
 }
 
 /* A collective or point-to-point call has been enqueued: from the call of the API, if known. */
-static void plugin_tell_call(const struct plugin_slot *s)
+static void plugin_report_call(const struct plugin_slot *s)
 {
 	struct event_coll e = {.head = {.kind = EVENT_COLL, .t = s->start},
 			       .comm = s->comm_hash,
@@ -209,7 +209,7 @@ static void plugin_tell_call(const struct plugin_slot *s)
 		return;
 	c = registry_comm_find(s->comm_hash);
 	if (!c) {
-		plugin_tell_comm(s->comm_hash, -1, s->rank, COMM_INIT);
+		plugin_report_comm(s->comm_hash, -1, s->rank, COMM_INIT);
 		c = registry_comm_find(s->comm_hash);
 	}
 	if (s->type == __builtin_ctz(NCCL_PROFILE_P2P)) {
@@ -226,7 +226,7 @@ static void plugin_tell_call(const struct plugin_slot *s)
 
 /* ---- transfers ---- */
 
-static void plugin_tell_transfers(const struct plugin_slot *s)
+static void plugin_report_transfers(const struct plugin_slot *s)
 {
 	struct event_transfer e = {.head = {.kind = EVENT_TRANSFER, .t = s->start},
 				   .comm_hash = s->comm_hash,
@@ -332,7 +332,7 @@ static struct plugin_context *plugin_open(uint64_t comm_hash, int nranks, int ra
 		c->user = NULL;
 		c->user_mask = 0;
 		if (traced && comm_hash && !plugin_wrapped())
-			plugin_tell_comm(comm_hash, nranks, rank, COMM_INIT);
+			plugin_report_comm(comm_hash, nranks, rank, COMM_INIT);
 		return c;
 	}
 	*mask = 0;
@@ -435,11 +435,11 @@ static nccl_result plugin_stop(void *handle)
 		user->stop(s->user);
 	if (!tracer_is_dead()) {
 		if (1u << s->type & PLUGIN_CALLS)
-			plugin_tell_call(s);
+			plugin_report_call(s);
 		else if (1u << s->type == NCCL_PROFILE_PROXY_STEP)
 			plugin_step_done(s);
 		else if (1u << s->type == NCCL_PROFILE_PROXY_OP)
-			plugin_tell_transfers(s);
+			plugin_report_transfers(s);
 	}
 	if (s->raw && plugin_on())
 		plugin_push(s->comm_hash, s->type, PLUGIN_STATE_STOP, handle, NULL, 0, 0, -1, -1);
@@ -494,7 +494,7 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 	if (c->user && user)
 		user->finalize(c->user);
 	if (!tracer_is_dead() && c->comm_hash && !plugin_wrapped())
-		plugin_tell_comm(c->comm_hash, c->nranks, c->rank, COMM_DESTROY);
+		plugin_report_comm(c->comm_hash, c->nranks, c->rank, COMM_DESTROY);
 	__atomic_store_n(&c->used, 0, __ATOMIC_RELEASE);
 	return NCCL_OK;
 }

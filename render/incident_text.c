@@ -200,6 +200,32 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
 }
 
+const char *incident_text_pod(const json_t *place)
+{
+	static char text[4 * 128];
+	const char *space = jsonget_text(place, "namespace"),
+		   *host = jsonget_text(place, "hostname"),
+		   *container = jsonget_text(place, "container");
+
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", space, *space ? "/" : "",
+		 jsonget_text(place, "pod"), *container ? ", container " : "", container,
+		 *host ? ", host " : "", host);
+	return text;
+}
+
+static void print_pods(FILE *to, const json_t *pods)
+{
+	size_t i;
+	json_t *v;
+
+	json_array_foreach ((json_t *)pods, i, v)
+		fprintf(to, "  %-9s %s\n",
+			i			     ? ""
+			: json_array_size(pods) == 1 ? "pod"
+						     : "pods",
+			term_safe(incident_text_pod(v), 200));
+}
+
 void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
@@ -219,6 +245,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	incident_verdict_print(to, in, incident_text_columns());
 	print_when(to, in);
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
+	print_pods(to, json_object_get(in, "pods"));
 	print_how_slow(to, in);
 	if (plots && !incident_verdict_is_hang(in))
 		fputs(plots, to);

@@ -22,6 +22,8 @@ bool incident_text_is_transient(const json_t *in);
 bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns);
 /* "rank 5 is slow", "ranks 0-7 are slow together", ... Static buffer. */
 const char *incident_text_title(const json_t *incident);
+/* "NAMESPACE/POD, container NAME, host NAME" of an element of "pods". Static buffer. */
+const char *incident_text_pod(const json_t *place);
 /* An array of ranks, sorted, as "0-4, 6". */
 const char *incident_text_ranks(const json_t *ranks);
 

@@ -145,6 +145,8 @@ void report_page_begin(FILE *to, const json_t *in)
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
 		escape_html(to, json_is_string(v) ? json_string_value(v) : "?");
 	}
+	json_array_foreach (json_object_get(in, "pods"), i, v)
+		escape_around(to, i ? "; " : "; pod ", incident_text_pod(v), "");
 	fprintf(to, "; %s", term_time(begin));
 	if (end > begin)
 		fprintf(to, ", for %s", term_span((double)(end - begin) / 1e9));

@@ -139,12 +139,11 @@ static void fill_pod(struct attach_hello *h)
 	if (!pod && space)
 		pod = env_text("HOSTNAME");
 	if (!pod)
-		return;
-	if (space) {
-		text_set(h->pod, space);
-		text_append(h->pod, "/", 1);
-	}
-	text_append(h->pod, pod, strlen(pod));
+		return; /* other programs set the other two as well */
+	text_set(h->pod, pod);
+	text_set(h->pod_namespace, space);
+	text_set(h->pod_container, env_text("CONTAINER_NAME"));
+	text_set(h->pod_host, env_text("NODE_NAME"));
 }
 
 /* The entry of CUDA_VISIBLE_DEVICES for this process: the only one, or the local rank's. */
@@ -398,7 +397,7 @@ static void clean_text(char *text)
 /* A later version may only append fields, so we read the beginning. */
 static int check_hello(const struct attach_hello *h, size_t bytes, bool whole)
 {
-	if (bytes < sizeof(*h) || h->magic != ATTACH_MAGIC || h->bytes != bytes)
+	if (bytes < ATTACH_HELLO_BYTES_MIN || h->magic != ATTACH_MAGIC || h->bytes != bytes)
 		return -EPROTO;
 	if (h->version != ATTACH_VERSION)
 		return -EPROTONOSUPPORT;
@@ -422,6 +421,7 @@ int attach_accept(int sock, struct attach_hello *hello, int out[ATTACH_FDS])
 
 	memset(&msg, 0, sizeof(msg));
 	memset(&control, 0, sizeof(control));
+	memset(&data.hello, 0, sizeof(data.hello)); /* a shorter one is of an earlier preload */
 	msg.msg_iov = &part;
 	msg.msg_iovlen = 1;
 	msg.msg_control = control.bytes;
@@ -448,6 +448,9 @@ int attach_accept(int sock, struct attach_hello *hello, int out[ATTACH_FDS])
 	clean_text(hello->gpu_uuid);
 	clean_text(hello->program);
 	clean_text(hello->libs);
+	clean_text(hello->pod_namespace);
+	clean_text(hello->pod_container);
+	clean_text(hello->pod_host);
 	memcpy(out, fds, ATTACH_FDS * sizeof(int));
 	return 0;
 }

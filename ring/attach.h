@@ -30,14 +30,20 @@ struct attach_hello {
 	/* SYSOM_JOB, else Slurm's NAME#JOBID.STEPID, TORCHELASTIC_RUN_ID... or "" */
 	char job[ATTACH_TEXT_BYTES];
 	char role[ATTACH_TEXT_BYTES]; /* SYSOM_ROLE, else what the launcher named it, or "" */
-	char pod[ATTACH_TEXT_BYTES];  /* POD_NAMESPACE/POD_NAME, or HOSTNAME */
+	char pod[ATTACH_TEXT_BYTES];  /* in Kubernetes POD_NAME, or HOSTNAME; else "" */
 	char gpu_uuid
 	    [ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
 	char program[ATTACH_TEXT_BYTES]; /* base name of the script or binary */
 	/* "cuda=13000 cupti=130001"; and where the environment has a SYSOM_ variable that nothing
 	 * reads, its name behind "unknown_variable=" */
 	char libs[ATTACH_TEXT_BYTES];
+	/* Appended later; a hello of ATTACH_HELLO_BYTES_MIN ends before them. "" without a pod:
+	 * POD_NAMESPACE, CONTAINER_NAME, NODE_NAME */
+	char pod_namespace[ATTACH_TEXT_BYTES];
+	char pod_container[ATTACH_TEXT_BYTES];
+	char pod_host[ATTACH_TEXT_BYTES];
 };
+#define ATTACH_HELLO_BYTES_MIN offsetof(struct attach_hello, pod_namespace)
 
 enum attach_command_kind {
 	ATTACH_ACCEPT = 1,

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/http/http_server.h"
 #include "base/daemon/log.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/prometheus.h"
 #include "base/daemon/service.h"
 #include "sidecar/node.h"
 #include "sidecar/process.h"
@@ -328,25 +328,26 @@ static bool on_capture(struct node *n, struct http_request *r)
 
 /* ---- requests ---- */
 
-static void metrics(struct node *n, const struct http_user *user, struct buf *b)
+void http_metrics(struct node *n, const struct http_user *user, struct metrics *m)
 {
-	status_metrics(n, user, b);
-	prometheus_counter(b, "sysom_http_foreign_host_total",
-			   "HTTP requests refused because of their Host header.",
-			   atomic_load(&n->http->counts.foreign_host));
-	prometheus_counter(b, "sysom_http_no_token_total",
-			   "HTTP requests refused because they had no valid token.",
-			   atomic_load(&n->http->counts.no_token));
-	prometheus_counter(b, "sysom_http_no_role_total",
-			   "HTTP requests refused because the sender's role is another.",
-			   atomic_load(&n->http->counts.no_role));
+	status_metrics(n, user, m);
+	otlp_export_metrics(n->otlp, m);
+	metrics_counter(m, "sysom_http_foreign_host_total",
+			"HTTP requests refused because of their Host header.",
+			atomic_load(&n->http->counts.foreign_host));
+	metrics_counter(m, "sysom_http_no_token_total",
+			"HTTP requests refused because they had no valid token.",
+			atomic_load(&n->http->counts.no_token));
+	metrics_counter(m, "sysom_http_no_role_total",
+			"HTTP requests refused because the sender's role is another.",
+			atomic_load(&n->http->counts.no_role));
 	if (n->http->tls)
-		prometheus_gauge(b, "sysom_http_certificate_expires_seconds",
-				 "When the HTTP server's certificate expires, since 1970.",
-				 (double)http_tls_expires_unix_s(n->http->tls));
-	prometheus_counter(b, "sysom_http_evicted_total",
-			   "HTTP connections closed to make room for others.",
-			   atomic_load(&n->http->counts.evicted));
+		metrics_gauge(m, "sysom_http_certificate_expires_seconds",
+			      "When the HTTP server's certificate expires, since 1970.",
+			      (double)http_tls_expires_unix_s(n->http->tls));
+	metrics_counter(m, "sysom_http_evicted_total",
+			"HTTP connections closed to make room for others.",
+			atomic_load(&n->http->counts.evicted));
 }
 
 static bool on_health(struct node *n, struct http_request *r)
@@ -357,8 +358,10 @@ static bool on_health(struct node *n, struct http_request *r)
 
 static bool on_metrics(struct node *n, struct http_request *r)
 {
+	struct metrics page = prometheus_metrics(&r->answer.body);
+
 	r->answer.type = PROMETHEUS_TYPE;
-	metrics(n, &r->user, &r->answer.body);
+	http_metrics(n, &r->user, &page);
 	return true;
 }
 
@@ -502,7 +505,7 @@ int http_open(struct node *n)
 		return -ENOMEM;
 	err = http_hosts_init(&n->http->hosts, s->listen, s->hosts);
 	if (!err)
-		err = http_access_open(&n->http->access, s, true, why, sizeof(why));
+		err = http_access_open(&n->http->access, s, why, sizeof(why));
 	if (!err && *s->certificate)
 		err = http_tls_open(&n->http->tls, s->certificate, s->key, why, sizeof(why));
 	if (err) {

@@ -7,11 +7,16 @@
 
 #include <stdint.h>
 
+#include "base/http/http_user.h"
+#include "base/metrics/metrics.h"
+
 struct node;
 struct http; /* opaque */
 
 int http_open(struct node *n);
 void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
+/* All metrics of sysomd, with the ranks that the user may see. */
+void http_metrics(struct node *n, const struct http_user *user, struct metrics *m);
 
 #endif

@@ -8,7 +8,7 @@ sidecar_SRCS := $(call in,sidecar,baseline drain http keep links_node process re
 	$(call in,sidecar/gpu,gpu_match gpu_node gpu_nvml gpu_poll) \
 	$(call in,sidecar/stacks,cpu_profile cpu_stacks installed neighbours sketch_maker \
 		symbol_offer)
-sidecar_NEEDS := node sampler http link
+sidecar_NEEDS := node sampler http link post
 sidecar_LDLIBS := -lnng -lcurl -ljansson -ldl -lpthread -lsystemd $(if $(HAS_BPF),-lbpf)
 OBJ_CFLAGS_sidecar := $(if $(HAS_BPF),-DSIDECAR_BPF)
 OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)

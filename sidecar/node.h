@@ -138,6 +138,7 @@ struct node {
 	struct drain *drain;		   /* drain.h */
 	struct keep *keep;		   /* keep.h */
 	struct ship *ship;		   /* ship.h */
+	struct otlp_export *otlp;	   /* NULL: no receiver */
 	struct tls *tls;		   /* wire/link/tls.h; NULL: plain TCP */
 	struct uplink *uplink;		   /* uplink.h */
 	struct requests *requests;	   /* requests.h */

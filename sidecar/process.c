@@ -43,7 +43,10 @@ static void identify(struct process *p, const struct attach_hello *h)
 
 	copy_text(id->node, sizeof(id->node), p->node->settings.node_name);
 	copy_text(id->role, sizeof(id->role), h->role);
-	copy_text(id->pod, sizeof(id->pod), h->pod);
+	copy_text(id->pod.text[POD_NAMESPACE], WIRE_TEXT_BYTES, h->pod_namespace);
+	copy_text(id->pod.text[POD_NAME], WIRE_TEXT_BYTES, h->pod);
+	copy_text(id->pod.text[POD_CONTAINER], WIRE_TEXT_BYTES, h->pod_container);
+	copy_text(id->pod.text[POD_HOST], WIRE_TEXT_BYTES, h->pod_host);
 	copy_text(id->gpu_uuid, sizeof(id->gpu_uuid), h->gpu_uuid);
 	copy_text(id->program, sizeof(id->program), h->program);
 	copy_text(p->libs, sizeof(p->libs), h->libs);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/http/http_settings.h"
+#include "base/metrics/otlp_export.h"
 #include "wire/codec.h"
 #include "wire/link/tls_settings.h"
 
@@ -20,6 +21,7 @@ struct settings {
 	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	struct tls_settings tls;
 	char tls_name[NODE_PATH_BYTES];
+	struct otlp_settings otlp;
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
 	uint64_t beat_ns, beat_suspect_ns, sketch_ns;

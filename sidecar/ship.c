@@ -11,6 +11,8 @@
 
 #include "base/daemon/log.h"
 #include "base/hash.h"
+#include "base/version.h"
+#include "base/text/text.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/os/os_node.h"
@@ -351,6 +353,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 			   .retention_ns = status_retention_ns(n, now_ns),
 			   .raw_bytes = n->admission.raw_bytes_gone};
 	memcpy(b->node, n->settings.node_name, sizeof(b->node));
+	text_copy(b->version, sizeof(b->version), SYSOM_VERSION);
 	memcpy(b->boot_id, n->run.boot_id, sizeof(b->boot_id));
 	b->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
 	recorder_stats(n->analysis.recorder, &rs);

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/http/http_user.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/version.h"
 #include "sidecar/drain.h"
@@ -106,6 +106,7 @@ static void json_rank(struct buf *b, const struct process *p)
 	    m.latency_ns * 1e-6, m.expected_ns * 1e-6, (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
 	json_text_append(b, "},\"unknown_variable\":", process_unknown_variable(p));
+	window_pod_json(&p->id.pod, b);
 	buf_printf(b, ",\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
@@ -333,14 +334,14 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 /* ---- Prometheus ---- */
 
 /* cause: NULL but for losses. */
-static void rank_sample(struct buf *b, const char *name, double v, const struct process *p,
+static void rank_sample(struct metrics *m, const char *name, double v, const struct process *p,
 			const char *cause)
 {
 	char rank[12];
 
 	snprintf(rank, sizeof(rank), "%d", p->id.rank);
-	prometheus_sample(b, name, v, "job_name", p->id.job, "rank", rank, cause ? "cause" : NULL,
-			  cause, NULL);
+	metrics_sample(m, name, v, "job_name", p->id.job, "rank", rank, cause ? "cause" : NULL,
+		       cause, NULL);
 }
 
 struct rank_metric {
@@ -451,7 +452,7 @@ static const struct rank_metric rank_metrics[] = {
 };
 
 struct loss_arg {
-	struct buf *b;
+	struct metrics *m;
 	const struct process *p;
 };
 
@@ -460,90 +461,115 @@ static void metric_loss(void *arg, const char *cause, uint64_t count)
 	struct loss_arg *l = arg;
 
 	if (count)
-		rank_sample(l->b, "sysom_rank_lost_total", (double)count, l->p, cause);
+		rank_sample(l->m, "sysom_rank_lost_total", (double)count, l->p, cause);
 }
 
-static void rank_series(struct node *n, const struct http_user *user, struct buf *b)
+static void rank_info(const struct process *p, struct metrics *m)
 {
+	const char *uuid = "";
+	int gpu = gpu_node_of(p, &uuid);
+	const struct wire_pod *pod = &p->id.pod;
+	char rank[12], index[12] = "";
+
+	snprintf(rank, sizeof(rank), "%d", p->id.rank);
+	if (gpu >= 0)
+		snprintf(index, sizeof(index), "%d", gpu);
+	metrics_sample(m, "sysom_rank_info", 1, "job_name", p->id.job, "rank", rank, "namespace",
+		       pod->text[POD_NAMESPACE], "pod", pod->text[POD_NAME], "container",
+		       pod->text[POD_CONTAINER], "hostname",
+		       *pod->text[POD_HOST] ? pod->text[POD_HOST] : p->id.node, "gpu", index,
+		       "UUID", uuid, NULL);
+}
+
+static void rank_series(struct node *n, const struct http_user *user, struct metrics *out)
+{
+	metrics_family(out, "sysom_rank_info", "gauge",
+		       "1; where a rank runs, to join on job_name and rank.");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->state != PROCESS_GONE && http_user_sees(user, p->uid))
+			rank_info(p, out);
+	}
 	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
 
-		prometheus_metric(b, m->name, m->type, m->help);
+		metrics_family(out, m->name, m->type, m->help);
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 			const struct process *p = n->processes[i];
 
 			/* Skip ended ranks: a rank that attached again would appear twice. */
 			if (!p || p->state == PROCESS_GONE || !http_user_sees(user, p->uid))
 				continue;
-			rank_sample(b, m->name, m->value(p), p, NULL);
+			rank_sample(out, m->name, m->value(p), p, NULL);
 		}
 	}
-	prometheus_metric(b, "sysom_rank_lost_total", "counter",
-			  "Events and records lost, by cause.");
+	metrics_family(out, "sysom_rank_lost_total", "counter",
+		       "Events and records lost, by cause.");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct loss_arg l = {b, n->processes[i]};
+		struct loss_arg l = {out, n->processes[i]};
 
 		if (l.p && l.p->state != PROCESS_GONE && http_user_sees(user, l.p->uid))
 			process_losses(l.p, metric_loss, &l);
 	}
 }
 
-static void uplink_series(struct node *n, struct buf *b)
+static void uplink_series(struct node *n, struct metrics *m)
 {
 	struct uplink_stats us;
 
 	uplink_stats(n->uplink, &us);
-	prometheus_gauge(b, "sysom_uplink_connected", "1 while connected to the aggregator.",
-			 us.connected);
-	prometheus_counter(b, "sysom_uplink_windows_sent_total",
-			   "Windows committed by the aggregator.", (double)us.windows_sent);
-	prometheus_counter(b, "sysom_uplink_windows_dropped_total",
-			   "Windows dropped, for any cause.", (double)us.windows_dropped);
-	prometheus_counter(b, "sysom_uplink_windows_rejected_total",
-			   "Windows the aggregator refused.", (double)us.windows_rejected);
-	prometheus_counter(b, "sysom_uplink_retries_total",
-			   "Window requests that must be sent again.", (double)us.retries);
-	prometheus_counter(b, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
-	prometheus_gauge(b, "sysom_spool_bytes", "Bytes waiting in the spool.",
-			 (double)us.spool.bytes);
-	prometheus_gauge(b, "sysom_spool_memory_bytes",
-			 "Spool bytes in memory because the disk is unusable.",
-			 (double)us.spool.memory_bytes);
-	prometheus_counter(b, "sysom_spool_disk_errors_total", "Spool writes that failed.",
-			   (double)us.spool.disk_errors);
+	metrics_gauge(m, "sysom_uplink_connected", "1 while connected to the aggregator.",
+		      us.connected);
+	metrics_counter(m, "sysom_uplink_windows_sent_total",
+			"Windows committed by the aggregator.", (double)us.windows_sent);
+	metrics_counter(m, "sysom_uplink_windows_dropped_total", "Windows dropped, for any cause.",
+			(double)us.windows_dropped);
+	metrics_counter(m, "sysom_uplink_windows_rejected_total", "Windows the aggregator refused.",
+			(double)us.windows_rejected);
+	metrics_counter(m, "sysom_uplink_retries_total", "Window requests that must be sent again.",
+			(double)us.retries);
+	metrics_counter(m, "sysom_uplink_bytes_total", "Bytes sent.", (double)us.uploaded_bytes);
+	metrics_gauge(m, "sysom_spool_bytes", "Bytes waiting in the spool.",
+		      (double)us.spool.bytes);
+	metrics_gauge(m, "sysom_spool_memory_bytes",
+		      "Spool bytes in memory because the disk is unusable.",
+		      (double)us.spool.memory_bytes);
+	metrics_counter(m, "sysom_spool_disk_errors_total", "Spool writes that failed.",
+			(double)us.spool.disk_errors);
 }
 
-static void offer_series(struct node *n, struct buf *b)
+static void offer_series(struct node *n, struct metrics *m)
 {
 	struct symbol_offer_stats st;
 
 	symbol_offer_stats_get(n->offer, &st);
-	prometheus_counter(b, "sysom_symbols_noted_total",
-			   "Build IDs in the stacks that were sent.", (double)st.noted);
-	prometheus_counter(b, "sysom_symbols_forgotten_total",
-			   "Build IDs that found no place in the list.", (double)st.forgotten);
-	prometheus_counter(b, "sysom_symbols_needed_total",
-			   "Symbol files that the aggregator lacked.", (double)st.needed);
-	prometheus_counter(b, "sysom_symbols_uploaded_total", "Symbol files uploaded.",
-			   (double)st.uploaded);
-	prometheus_counter(b, "sysom_symbols_uploaded_bytes_total",
-			   "Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
-	prometheus_counter(b, "sysom_symbols_no_file_total", "Build IDs without a file to upload.",
-			   (double)st.no_file);
-	prometheus_counter(b, "sysom_symbols_over_budget_total",
-			   "Uploads delayed by symbols.per_day.", (double)st.over_budget);
-	prometheus_counter(b, "sysom_symbols_refused_total", "Uploads that the aggregator refused.",
-			   (double)st.refused);
-	prometheus_counter(b, "sysom_symbols_failed_total", "Upload requests without an answer.",
-			   (double)st.failed);
+	metrics_counter(m, "sysom_symbols_noted_total", "Build IDs in the stacks that were sent.",
+			(double)st.noted);
+	metrics_counter(m, "sysom_symbols_forgotten_total",
+			"Build IDs that found no place in the list.", (double)st.forgotten);
+	metrics_counter(m, "sysom_symbols_needed_total", "Symbol files that the aggregator lacked.",
+			(double)st.needed);
+	metrics_counter(m, "sysom_symbols_uploaded_total", "Symbol files uploaded.",
+			(double)st.uploaded);
+	metrics_counter(m, "sysom_symbols_uploaded_bytes_total",
+			"Bytes of uploads, failed ones included.", (double)st.uploaded_bytes);
+	metrics_counter(m, "sysom_symbols_no_file_total", "Build IDs without a file to upload.",
+			(double)st.no_file);
+	metrics_counter(m, "sysom_symbols_over_budget_total", "Uploads delayed by symbols.per_day.",
+			(double)st.over_budget);
+	metrics_counter(m, "sysom_symbols_refused_total", "Uploads that the aggregator refused.",
+			(double)st.refused);
+	metrics_counter(m, "sysom_symbols_failed_total", "Upload requests without an answer.",
+			(double)st.failed);
 }
 
 static void sampler_loss(void *arg, const char *cause, uint64_t count)
 {
-	prometheus_sample(arg, "sysom_sampler_lost_total", (double)count, "cause", cause, NULL);
+	metrics_sample(arg, "sysom_sampler_lost_total", (double)count, "cause", cause, NULL);
 }
 
-static void reader_series(struct node *n, struct buf *b)
+static void reader_series(struct node *n, struct metrics *m)
 {
 	struct reader_stats st;
 
@@ -553,77 +579,76 @@ static void reader_series(struct node *n, struct buf *b)
 		char name[64];
 
 		snprintf(name, sizeof(name), "%s%s", v->metric, *v->type == 'c' ? "_total" : "");
-		prometheus_metric(b, name, v->type, v->help);
-		prometheus_sample(b, name, (double)reader_value(&st, v), NULL);
+		metrics_family(m, name, v->type, v->help);
+		metrics_sample(m, name, (double)reader_value(&st, v), NULL);
 	}
 }
 
-static void sampler_series(struct node *n, struct buf *b)
+static void sampler_series(struct node *n, struct metrics *m)
 {
 	struct cpu_stacks_stats st;
 	struct sampler_stats s;
 
 	cpu_stacks_stats_get(n->stacks, &st, &s);
-	prometheus_gauge(b, "sysom_sampler_mode",
-			 "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
-	prometheus_gauge(b, "sysom_sampler_fraction", "Share of ticks that take a sample.",
-			 st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
-	prometheus_gauge(b, "sysom_sampler_wide", "1 while the whole node is sampled.", st.wide);
-	prometheus_counter(b, "sysom_sampler_wide_seconds_total",
-			   "Time during which the whole node was sampled.",
-			   (double)st.wide_ns * 1e-9);
-	prometheus_counter(b, "sysom_sampler_others_total",
-			   "Samples of other processes in that time.", (double)st.others);
-	prometheus_counter(b, "sysom_sampler_neighbours_lost_total",
-			   "Samples of other processes that found no room.",
-			   (double)st.neighbours_lost);
+	metrics_gauge(m, "sysom_sampler_mode",
+		      "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.", s.mode);
+	metrics_gauge(m, "sysom_sampler_fraction", "Share of ticks that take a sample.",
+		      st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
+	metrics_gauge(m, "sysom_sampler_wide", "1 while the whole node is sampled.", st.wide);
+	metrics_counter(m, "sysom_sampler_wide_seconds_total",
+			"Time during which the whole node was sampled.", (double)st.wide_ns * 1e-9);
+	metrics_counter(m, "sysom_sampler_others_total", "Samples of other processes in that time.",
+			(double)st.others);
+	metrics_counter(m, "sysom_sampler_neighbours_lost_total",
+			"Samples of other processes that found no room.",
+			(double)st.neighbours_lost);
 	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
-		(sampler_values[i].gauge ? prometheus_gauge : prometheus_counter)(
-		    b, sampler_values[i].metric, sampler_values[i].help,
+		(sampler_values[i].gauge ? metrics_gauge : metrics_counter)(
+		    m, sampler_values[i].metric, sampler_values[i].help,
 		    (double)sampler_value(&s, &sampler_values[i]));
-	prometheus_metric(b, "sysom_sampler_stacks_total", "counter",
-			  "User stacks, by how they ended.");
+	metrics_family(m, "sysom_sampler_stacks_total", "counter",
+		       "User stacks, by how they ended.");
 	for (int i = 0; i < STACK_END_COUNT; i++)
-		prometheus_sample(b, "sysom_sampler_stacks_total", (double)s.end[i], "end",
-				  stack_end_names[i], NULL);
-	prometheus_metric(b, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
-	sampler_losses(&st, &s, sampler_loss, b);
-	prometheus_gauge(b, "sysom_sampler_processes", "Processes that are sampled.", s.processes);
-	prometheus_gauge(b, "sysom_sampler_tables", "Unwind tables, one per Build ID.", s.tables);
-	prometheus_counter(b, "sysom_sampler_tables_refused_total", "Files without a usable table.",
-			   s.tables_refused);
-	prometheus_counter(b, "sysom_sampler_drain_seconds_total", "Time spent in drains.",
-			   (double)st.drain_ns * 1e-9);
-	prometheus_gauge(b, "sysom_sampler_kept_bytes", "Stacks kept in memory, packed.",
-			 (double)st.kept_bytes);
+		metrics_sample(m, "sysom_sampler_stacks_total", (double)s.end[i], "end",
+			       stack_end_names[i], NULL);
+	metrics_family(m, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
+	sampler_losses(&st, &s, sampler_loss, m);
+	metrics_gauge(m, "sysom_sampler_processes", "Processes that are sampled.", s.processes);
+	metrics_gauge(m, "sysom_sampler_tables", "Unwind tables, one per Build ID.", s.tables);
+	metrics_counter(m, "sysom_sampler_tables_refused_total", "Files without a usable table.",
+			s.tables_refused);
+	metrics_counter(m, "sysom_sampler_drain_seconds_total", "Time spent in drains.",
+			(double)st.drain_ns * 1e-9);
+	metrics_gauge(m, "sysom_sampler_kept_bytes", "Stacks kept in memory, packed.",
+		      (double)st.kept_bytes);
 }
 
-static void attach_series(struct node *n, struct buf *b)
+static void attach_series(struct node *n, struct metrics *m)
 {
-	prometheus_counter(b, "sysom_attached_total", "Processes attached.",
-			   (double)n->admission.attached);
-	prometheus_counter(b, "sysom_reattached_total", "Processes that connected again.",
-			   (double)n->admission.reattached);
-	prometheus_counter(
-	    b, "sysom_attach_refused_full_total",
+	metrics_counter(m, "sysom_attached_total", "Processes attached.",
+			(double)n->admission.attached);
+	metrics_counter(m, "sysom_reattached_total", "Processes that connected again.",
+			(double)n->admission.reattached);
+	metrics_counter(
+	    m, "sysom_attach_refused_full_total",
 	    "Processes refused because the node is full and their user has a fair share.",
 	    (double)n->admission.refused_full);
-	prometheus_counter(b, "sysom_gave_way_total",
-			   "Processes of a full node dropped for a user with fewer processes.",
-			   (double)n->admission.gave_way);
-	prometheus_counter(b, "sysom_attach_refused_bad_total",
-			   "Connections refused because the peer broke the protocol.",
-			   (double)n->admission.refused_bad);
-	prometheus_counter(
-	    b, "sysom_attach_refused_busy_total",
+	metrics_counter(m, "sysom_gave_way_total",
+			"Processes of a full node dropped for a user with fewer processes.",
+			(double)n->admission.gave_way);
+	metrics_counter(m, "sysom_attach_refused_bad_total",
+			"Connections refused because the peer broke the protocol.",
+			(double)n->admission.refused_bad);
+	metrics_counter(
+	    m, "sysom_attach_refused_busy_total",
 	    "Connections refused because their user has too many, or attaches too often.",
 	    (double)n->admission.refused_busy);
-	prometheus_counter(b, "sysom_attach_rests_total",
-			   "Pauses in accepting after refusals, which bound their CPU time.",
-			   (double)n->admission.rests);
+	metrics_counter(m, "sysom_attach_rests_total",
+			"Pauses in accepting after refusals, which bound their CPU time.",
+			(double)n->admission.rests);
 }
 
-void status_metrics(struct node *n, const struct http_user *user, struct buf *b)
+void status_metrics(struct node *n, const struct http_user *user, struct metrics *m)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
 	struct recorder_stats rs;
@@ -633,65 +658,65 @@ void status_metrics(struct node *n, const struct http_user *user, struct buf *b)
 	recorder_stats(n->analysis.recorder, &rs);
 	keep_stats_get(n->keep, &ks);
 	canary_totals(n->analysis.canary, &stalls, &stalled_ns);
-	prometheus_build_info(b, WIRE_VERSION);
-	rank_series(n, user, b);
-	uplink_series(n, b);
-	offer_series(n, b);
-	sampler_series(n, b);
-	reader_series(n, b);
-	os_node_metrics(n, b);
-	gpu_node_metrics(n, b);
-	status_compare_metrics(n, b);
-	attach_series(n, b);
-	prometheus_counter(b, "sysom_baselines_restored_total",
-			   "Processes whose baseline an earlier sysomd had saved.",
-			   (double)ks.restored);
-	prometheus_counter(b, "sysom_baselines_ready_total",
-			   "Restored processes that were judged from their first step on.",
-			   (double)ks.ready);
-	prometheus_counter(b, "sysom_baseline_restored_steps_total",
-			   "Learning steps of the restored processes.", (double)ks.steps);
-	prometheus_gauge(b, "sysom_baselines_due", "Processes whose baseline must be saved.",
-			 keep_due(n->keep, n->processes, clock_monotonic_ns()));
-	prometheus_counter(b, "sysom_baselines_bad_total", "Baseline files that were refused.",
-			   (double)ks.bad);
-	prometheus_counter(b, "sysom_baseline_errors_total",
-			   "Baseline files that could not be written.", (double)ks.errors);
-	prometheus_counter(b, "sysom_drain_behind_total", "Drain turns that left events unread.",
-			   (double)drain_behind(n->drain));
-	prometheus_counter(b, "sysom_recorder_records_total", "Records kept.", (double)rs.records);
-	prometheus_counter(b, "sysom_recorder_stored_bytes_total",
-			   "Bytes of the records, compressed.", (double)rs.stored_bytes);
-	prometheus_gauge(b, "sysom_recorder_memory_bytes", "Bytes of records in memory.",
-			 (double)rs.memory_bytes);
-	prometheus_gauge(b, "sysom_recorder_file_bytes", "Bytes of records in files.",
-			 (double)rs.file_bytes);
-	prometheus_counter(b, "sysom_recorder_lost_records_total",
-			   "Records that could not be kept.", (double)rs.lost_records);
-	prometheus_gauge(b, "sysom_recorder_retention_seconds", "Age of the oldest record.",
-			 (double)status_retention_ns(n, now_ns) * 1e-9);
+	metrics_build_info(m, WIRE_VERSION);
+	rank_series(n, user, m);
+	uplink_series(n, m);
+	offer_series(n, m);
+	sampler_series(n, m);
+	reader_series(n, m);
+	os_node_metrics(n, m);
+	gpu_node_metrics(n, m);
+	status_compare_metrics(n, m);
+	attach_series(n, m);
+	metrics_counter(m, "sysom_baselines_restored_total",
+			"Processes whose baseline an earlier sysomd had saved.",
+			(double)ks.restored);
+	metrics_counter(m, "sysom_baselines_ready_total",
+			"Restored processes that were judged from their first step on.",
+			(double)ks.ready);
+	metrics_counter(m, "sysom_baseline_restored_steps_total",
+			"Learning steps of the restored processes.", (double)ks.steps);
+	metrics_gauge(m, "sysom_baselines_due", "Processes whose baseline must be saved.",
+		      keep_due(n->keep, n->processes, clock_monotonic_ns()));
+	metrics_counter(m, "sysom_baselines_bad_total", "Baseline files that were refused.",
+			(double)ks.bad);
+	metrics_counter(m, "sysom_baseline_errors_total",
+			"Baseline files that could not be written.", (double)ks.errors);
+	metrics_counter(m, "sysom_drain_behind_total", "Drain turns that left events unread.",
+			(double)drain_behind(n->drain));
+	metrics_counter(m, "sysom_recorder_records_total", "Records kept.", (double)rs.records);
+	metrics_counter(m, "sysom_recorder_stored_bytes_total", "Bytes of the records, compressed.",
+			(double)rs.stored_bytes);
+	metrics_gauge(m, "sysom_recorder_memory_bytes", "Bytes of records in memory.",
+		      (double)rs.memory_bytes);
+	metrics_gauge(m, "sysom_recorder_file_bytes", "Bytes of records in files.",
+		      (double)rs.file_bytes);
+	metrics_counter(m, "sysom_recorder_lost_records_total", "Records that could not be kept.",
+			(double)rs.lost_records);
+	metrics_gauge(m, "sysom_recorder_retention_seconds", "Age of the oldest record.",
+		      (double)status_retention_ns(n, now_ns) * 1e-9);
 	if (n->analysis.log) {
 		analysis_log_stats(n->analysis.log, &ls);
-		prometheus_gauge(b, "sysom_analysis_recorded_bytes", "Size of record.analysis.",
-				 (double)ls.bytes);
-		prometheus_counter(
-		    b, "sysom_analysis_unrecorded_events_total",
+		metrics_gauge(m, "sysom_analysis_recorded_bytes", "Size of record.analysis.",
+			      (double)ls.bytes);
+		metrics_counter(
+		    m, "sysom_analysis_unrecorded_events_total",
 		    "Events not recorded: record.analysis is full, or its disk too slow.",
 		    (double)ls.lost);
 	}
-	prometheus_counter(b, "sysom_host_stalls_total", "Times the host stood still.",
-			   (double)stalls);
-	prometheus_counter(b, "sysom_host_stall_seconds_total",
-			   "Time during which the host stood still.", (double)stalled_ns * 1e-9);
-	prometheus_counter(
-	    b, "sysom_host_stolen_seconds_total",
+	metrics_counter(m, "sysom_host_stalls_total", "Times the host stood still.",
+			(double)stalls);
+	metrics_counter(m, "sysom_host_stall_seconds_total",
+			"Time during which the host stood still.", (double)stalled_ns * 1e-9);
+	metrics_counter(
+	    m, "sysom_host_stolen_seconds_total",
 	    "Estimated time taken from the host, short stops included; 0 without real-time "
 	    "threads.",
 	    (double)canary_stolen_ns(n->analysis.canary) * 1e-9);
-	prometheus_gauge(b, "sysom_clock_error_seconds", "Largest error of the clock conversion.",
-			 (double)n->clock.error_ns * 1e-9);
-	prometheus_gauge(b, "sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
-			 n->run.cpu_share);
-	prometheus_gauge(b, "sysom_own_resident_bytes", "Resident memory of sysomd.",
-			 (double)status_rss_bytes());
+	metrics_gauge(m, "sysom_clock_error_seconds", "Largest error of the clock conversion.",
+		      (double)n->clock.error_ns * 1e-9);
+	metrics_gauge(m, "sysom_own_cpu_share", "CPU time of sysomd per second of wall time.",
+		      n->run.cpu_share);
+	metrics_gauge(m, "sysom_own_resident_bytes", "Resident memory of sysomd.",
+		      (double)status_rss_bytes());
 }

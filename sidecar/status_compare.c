@@ -6,7 +6,7 @@
 
 #include "analysis/slow/local_peers.h"
 #include "base/check.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "sidecar/node.h"
 #include "sidecar/requests.h"
 #include "sidecar/stacks/sketch_maker.h"
@@ -147,7 +147,7 @@ void status_compare_json(struct node *n, struct buf *b)
 	buf_puts(b, "}},");
 }
 
-void status_compare_metrics(struct node *n, struct buf *b)
+void status_compare_metrics(struct node *n, struct metrics *m)
 {
 	struct compare c;
 
@@ -158,7 +158,7 @@ void status_compare_metrics(struct node *n, struct buf *b)
 		char name[96];
 
 		snprintf(name, sizeof(name), "sysom_%s_%s%s", v->part, v->key, end);
-		(v->gauge ? prometheus_gauge : prometheus_counter)(
-		    b, name, v->help, (double)value_of(&c, v) / (v->time ? 1e9 : 1));
+		(v->gauge ? metrics_gauge : metrics_counter)(
+		    m, name, v->help, (double)value_of(&c, v) / (v->time ? 1e9 : 1));
 	}
 }

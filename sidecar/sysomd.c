@@ -80,6 +80,7 @@ static const struct config_key keys[] = {
     KEY(tls_name, "tls.name", CONFIG_STRING, "",
 	"name that the aggregator's certificate must have; empty: the host of uplink.url"),
     TLS_SETTINGS(KEY, tls),
+    OTLP_SETTINGS(KEY, otlp),
     KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	"size limit of windows that wait for the aggregator; the oldest are dropped first",
 	.min = 1e6, .max = 1e12),
@@ -373,6 +374,17 @@ static void measure_own(struct daemon *d, uint64_t now_ns)
 	d->cpu_at_ns = now_ns;
 }
 
+static void export_metrics(struct node *n)
+{
+	static const struct http_user everybody = {.roles = HTTP_ROLES_ALL, .all = true};
+	struct metrics *m = otlp_export_begin(n->otlp, clock_monotonic_ns());
+
+	if (!m)
+		return;
+	http_metrics(n, &everybody, m);
+	otlp_export_end(n->otlp);
+}
+
 static void on_second(void *arg, uint32_t count)
 {
 	struct daemon *d = arg;
@@ -386,6 +398,7 @@ static void on_second(void *arg, uint32_t count)
 	gpu_node_tend(n, clock_monotonic_ns());
 	links_node_tend(n, clock_monotonic_ns());
 	measure_own(d, clock_monotonic_ns());
+	export_metrics(n);
 	service_alive();
 }
 
@@ -606,6 +619,8 @@ static int daemon_open(struct daemon *d)
 		return err;
 	}
 	if ((err = open_tls(n)) || (err = open_stores(n)) || (err = http_open(n)) ||
+	    (err =
+		 otlp_export_open(&n->otlp, &n->settings.otlp, "sysomd", n->settings.node_name)) ||
 	    (err = loop_add_timer(n->loop, 0, drain_ms(n->drain), on_drain, n,
 				  &n->run.drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, d, NULL)))
@@ -627,6 +642,7 @@ static void daemon_close(struct daemon *d, int code)
 		ship_beat(n, clock_monotonic_ns());
 	}
 	sketch_maker_close(n);
+	otlp_export_close(n->otlp);
 	http_close(n);
 	keep_all(n->keep, n->processes, clock_monotonic_ns());
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
@@ -675,7 +691,8 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "uplink.http_token needs an uplink.http that is https://, or http:// on "
 		      "loopback, so that nobody on the network reads the token";
 	if (!bad)
-		return http_server_check(&s->http, true, why, why_bytes) ||
+		return http_server_check(&s->http, why, why_bytes) ||
+			       otlp_settings_check(&s->otlp, why, why_bytes) ||
 			       tls_settings_check(&s->tls, "uplink.url", s->uplink_url, why,
 						  why_bytes)
 			   ? -EINVAL

@@ -11,11 +11,12 @@
 #define COPY_REAL_BYTES 65536u
 #define COPY_LATENCY_NS 1500u
 
-enum { COPY_HTOD = 1, COPY_DTOH = 2, COPY_DTOD = 8, COPY_HTOH = 9 };
+enum { COPY_HTOD = 1, COPY_DTOH = 2, COPY_DTOD = 8, COPY_HTOH = 9, COPY_PEER = 10 };
 
 struct block {
 	uintptr_t base;
 	size_t bytes;
+	int device;
 };
 static struct block *blocks; /* sorted by base */
 static size_t block_count, block_room;
@@ -79,7 +80,7 @@ static cu_result allocate(cu_deviceptr *out, size_t bytes)
 	size_t i = block_after((uintptr_t)p);
 
 	memmove(blocks + i + 1, blocks + i, (block_count - i) * sizeof(*blocks));
-	blocks[i] = (struct block){(uintptr_t)p, bytes};
+	blocks[i] = (struct block){(uintptr_t)p, bytes, gpu_current() ? gpu_current()->device : 0};
 	block_count++;
 	gpu.memory_used += bytes;
 	*out = (cu_deviceptr)(uintptr_t)p;
@@ -252,23 +253,26 @@ CU_API(cuPointerGetAttribute, (void *out, int attr, cu_deviceptr p))
 
 /* ---- copies ---- */
 
-static bool in_block(uintptr_t p, size_t bytes)
+/* The block that has all of these bytes; NULL: none. */
+static const struct block *in_block(uintptr_t p, size_t bytes)
 {
-	struct block *b = block_of_locked(p);
+	const struct block *b = block_of_locked(p);
 
-	return b && bytes <= b->bytes - (p - b->base);
+	return b && bytes <= b->bytes - (p - b->base) ? b : NULL;
 }
 
 static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t kind, cu_stream s,
 		      bool wait)
 {
 	struct gpu_work w = {.kind = GPU_OP_COPY, .bytes = bytes};
-	bool to, from;
+	const struct block *to, *from;
+	bool peer;
 	cu_result rc;
 
 	gpu_lock();
 	to = in_block((uintptr_t)dst, bytes);
 	from = in_block((uintptr_t)src, bytes);
+	peer = to && from && to->device != from->device;
 	gpu_unlock();
 	if (!kind)
 		kind = to ? (from ? COPY_DTOD : COPY_HTOD) : from ? COPY_DTOH : COPY_HTOH;
@@ -279,6 +283,8 @@ static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t
 		return CU_INVALID_VALUE;
 	if (bytes <= COPY_REAL_BYTES)
 		memmove(dst, src, bytes);
+	if (peer) /* over the bus, as to and from the host */
+		kind = COPY_PEER;
 	w.copy_kind = kind;
 	w.dur_ns =
 	    COPY_LATENCY_NS + bytes * 1000 / (gpu.copy_bytes_per_us * (kind == COPY_DTOD ? 40 : 1));

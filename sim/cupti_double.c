@@ -193,7 +193,8 @@ static bool wanted(const struct client *c, const struct gpu_record *r)
 	case GPU_RECORD_KERNEL:
 		return c->enabled[CUPTI_KIND_KERNEL] || c->enabled[CUPTI_KIND_CONCURRENT_KERNEL];
 	case GPU_RECORD_COPY:
-		return c->enabled[CUPTI_KIND_MEMCPY];
+		return c->enabled[r->copy_kind == CUPTI_COPY_PEER ? CUPTI_KIND_MEMCPY2
+								  : CUPTI_KIND_MEMCPY];
 	case GPU_RECORD_SET:
 		return c->enabled[CUPTI_KIND_MEMSET];
 	case GPU_RECORD_GRAPH:
@@ -260,6 +261,7 @@ union any_record {
 	uint8_t bytes[CUPTI_KERNEL10_BYTES];
 	cupti_kernel kernel;
 	cupti_memcpy copy;
+	cupti_memcpy_peer peer;
 	struct memset_record set;
 	struct graph_record graph;
 };
@@ -272,6 +274,9 @@ static size_t record_bytes(uint32_t kind)
 		return setup.kernel_bytes;
 	case CUPTI_KIND_MEMCPY:
 		return setup.memcpy_bytes;
+	case CUPTI_KIND_MEMCPY2:
+		return setup.memcpy_bytes == MEMCPY5_BYTES ? CUPTI_MEMCPY_PEER3_BYTES
+							   : sizeof(cupti_memcpy_peer);
 	case CUPTI_KIND_MEMSET:
 		return MEMSET4_BYTES;
 	case CUPTI_KIND_GRAPH_TRACE:
@@ -327,6 +332,25 @@ static void pack_copy(cupti_memcpy *c, const struct gpu_record *r, uint64_t star
 		c->copy_count = 1;
 }
 
+static void pack_peer(cupti_memcpy_peer *c, const struct gpu_record *r, uint64_t start,
+		      uint64_t end)
+{
+	*c = (cupti_memcpy_peer){.kind = CUPTI_KIND_MEMCPY2,
+				 .copy_kind = r->copy_kind,
+				 .src_kind = 3,
+				 .dst_kind = 3,
+				 .flags = 1,
+				 .bytes = r->bytes,
+				 .start = start,
+				 .end = end,
+				 .device = r->device,
+				 .context = r->context,
+				 .stream = r->stream,
+				 .correlation = r->correlation,
+				 .graph_node_id = r->node_id,
+				 .graph_id = r->graph_id};
+}
+
 static void pack_record(union any_record *out, const struct client *c, const struct gpu_record *r)
 {
 	uint64_t start = to_user(r->start_ns), end = to_user(r->end_ns);
@@ -346,7 +370,10 @@ static void pack_record(union any_record *out, const struct client *c, const str
 		pack_kernel(&out->kernel, c, r, start, end);
 		break;
 	case GPU_RECORD_COPY:
-		pack_copy(&out->copy, r, start, end);
+		if (r->copy_kind == CUPTI_COPY_PEER)
+			pack_peer(&out->peer, r, start, end);
+		else
+			pack_copy(&out->copy, r, start, end);
 		break;
 	case GPU_RECORD_SET:
 		out->set = (struct memset_record){.kind = CUPTI_KIND_MEMSET,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fleet_synth.h - a made-up job as its nodes' beats tell it: steps of a known length with noise,
+ * fleet_synth.h - a made-up job as its nodes' beats report it: steps of a known length with noise,
  * ranks that are slower by a known amount, clocks that stand apart, collectives that all leave
  * together. What is true is known by construction. Used by the unit test and the benchmark of the
  * fleet. */
@@ -20,10 +20,10 @@
 #define FS_UNIX (1800000000ull * FS_S)
 
 struct fs_rank {
-	double slow_ns; /* own time more than the others', from slow_from_s on */
+	double slow_ns; /* self time more than the others', from slow_from_s on */
 	double slow_from_s, slow_until_s;
 	uint64_t step_offset; /* its own numbering is the job's less this */
-	uint64_t reported;    /* job steps told so far */
+	uint64_t reported;    /* job steps reported so far */
 	double joined_s;
 	bool silent, hung;
 	uint32_t kernels; /* per step; 0: none are seen */
@@ -34,9 +34,9 @@ struct fs_rank {
 struct fs_job {
 	char name[64];
 	uint32_t ranks, per_node, first_node;
-	double step_ns, comm_ns, noise; /* noise: of the own time, relative */
+	double step_ns, comm_ns, noise; /* noise: of the self time, relative */
 	uint64_t seed, boot;
-	double uniform, uniform_from_s; /* factor on everybody's own time */
+	double uniform, uniform_from_s; /* factor on everybody's self time */
 	/* Sequences, and own times with them, differ by as much (deviation), anew for every rank and
 	 * skew_steps. */
 	double skew;
@@ -194,7 +194,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	first = k->reported > k->step_offset ? k->reported : k->step_offset;
 	first = (first - k->step_offset + 1) / 2 * 2 +
 		k->step_offset; /* groups of two, aligned in its numbering */
-	/* After a silence only the latest are told. */
+	/* After a silence only the latest are reported. */
 	if (steps > first + 60)
 		first = (steps - 60 - k->step_offset) / 2 * 2 + k->step_offset;
 	for (uint64_t s = first; s + 2 <= steps && b->group_count < BEAT_GROUPS_MAX; s += 2) {

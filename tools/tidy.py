@@ -12,6 +12,7 @@ MAY = {
     "base": set(),
     "base/daemon": {"base"},
     "base/http": {"base", "base/daemon"},
+    "base/metrics": {"base", "base/daemon", "base/http"},
     "foreign": set(),
     "ring": {"base"},
     "preload": {"foreign", "ring", "base", "cupti"},

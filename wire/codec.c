@@ -130,19 +130,25 @@ int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16])
 	return 0;
 }
 
+/* A rank's texts, and its fields in protobuf's form, in the same order. */
+#define TEXTS_OF(r)                                                                                \
+	(r)->job, (r)->node, (r)->role, (r)->pod.text[POD_NAME], (r)->gpu_uuid, (r)->program,      \
+	    (r)->pod.text[POD_NAMESPACE], (r)->pod.text[POD_CONTAINER], (r)->pod.text[POD_HOST]
+#define FIELDS_OF(ref)                                                                             \
+	ref pb->job, ref pb->node, ref pb->role, ref pb->pod, ref pb->gpu_uuid, ref pb->program,   \
+	    ref pb->pod_namespace, ref pb->pod_container, ref pb->pod_host
+
 void codec_rank_fill(struct codec_rank *c, const struct wire_rank *r)
 {
-	const char *const from[] = {r->job, r->node, r->role, r->pod, r->gpu_uuid, r->program};
+	Sysom__Wire__Rank *pb = &c->pb;
+	const char *const from[] = {TEXTS_OF(r)};
+	char **const to[] = {FIELDS_OF(&)};
 
-	sysom__wire__rank__init(&c->pb);
-	for (int i = 0; i < 6; i++)
+	sysom__wire__rank__init(pb);
+	for (int i = 0; i < CODEC_RANK_TEXTS; i++) {
 		codec_text_clean(from[i], c->texts[i], sizeof(c->texts[i]));
-	c->pb.job = c->texts[0];
-	c->pb.node = c->texts[1];
-	c->pb.role = c->texts[2];
-	c->pb.pod = c->texts[3];
-	c->pb.gpu_uuid = c->texts[4];
-	c->pb.program = c->texts[5];
+		*to[i] = c->texts[i];
+	}
 	c->pb.rank = r->rank;
 	c->pb.world_size = r->world_size;
 	c->pb.local_rank = r->local_rank;
@@ -162,20 +168,16 @@ static bool owner_fits(const struct wire_rank *r)
 
 int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r)
 {
-	const char *from[6];
-	char *const to[] = {r->job, r->node, r->role, r->pod, r->gpu_uuid, r->program};
+	char *const to[] = {TEXTS_OF(r)};
 
 	if (!pb)
 		return -EPROTO;
-	from[0] = pb->job;
-	from[1] = pb->node;
-	from[2] = pb->role;
-	from[3] = pb->pod;
-	from[4] = pb->gpu_uuid;
-	from[5] = pb->program;
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < CODEC_RANK_TEXTS; i++) {
+		const char *const from[] = {FIELDS_OF()};
+
 		if (codec_text_read(from[i], to[i], WIRE_TEXT_BYTES))
 			return -EPROTO;
+	}
 	r->rank = pb->rank;
 	r->world_size = pb->world_size;
 	r->local_rank = pb->local_rank;

@@ -24,10 +24,11 @@ void codec_close(struct codec_arena *a, Sysom__Wire__Envelope *e);
 /* Appends the envelope with version and kind; -EMSGSIZE above max_bytes. */
 int codec_emit(Sysom__Wire__Envelope *e, enum wire_kind kind, size_t max_bytes, struct buf *out);
 
+#define CODEC_RANK_TEXTS 9
 /* A rank in protobuf's form: texts are borrowed from cleaned copies inside. */
 struct codec_rank {
 	Sysom__Wire__Rank pb;
-	char texts[6][WIRE_TEXT_BYTES];
+	char texts[CODEC_RANK_TEXTS][WIRE_TEXT_BYTES];
 };
 void codec_rank_fill(struct codec_rank *c, const struct wire_rank *r);
 int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r);

@@ -24,6 +24,6 @@ $(call unit,wire analysis,test_wire_codec test_wire_golden test_wire_stacks test
 $(call fuzz,wire analysis,fuzz_wire_window fuzz_wire_beat fuzz_wire_records fuzz_wire_sketch \
 	fuzz_wire_stacks)
 $(call bench,wire analysis,bench_codec)
-$(call fuzz,link,fuzz_sp)
+$(call fuzz,link,fuzz_sp fuzz_tls)
 $(call unit,link,test_tls)
 $(call bench,link,bench_dials)

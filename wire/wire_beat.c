@@ -107,7 +107,7 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 	Sysom__Wire__BeatRank **list;
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Beat pb = SYSOM__WIRE__BEAT__INIT;
-	char node[WIRE_TEXT_BYTES];
+	char node[WIRE_TEXT_BYTES], version[WIRE_VERSION_BYTES];
 	int err = 0;
 
 	if (b->rank_count > LIMIT_NODE_PROCESSES)
@@ -124,6 +124,8 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 	}
 	codec_text_clean(b->node, node, sizeof(node));
 	pb.node = node;
+	codec_text_clean(b->version, version, sizeof(version));
+	pb.version = version;
 	pb.boot_id.data = (uint8_t *)(uintptr_t)b->boot_id;
 	pb.boot_id.len = sizeof(b->boot_id);
 #define X(f) pb.f = b->f;
@@ -185,6 +187,8 @@ static int beat_fill(const Sysom__Wire__Beat *pb, struct beat *b)
 		return -EMSGSIZE;
 	err = codec_text_read(pb->node, b->node, sizeof(b->node));
 	if (!err)
+		err = codec_text_read(pb->version, b->version, sizeof(b->version));
+	if (!err)
 		err = codec_id_read(&pb->boot_id, b->boot_id);
 	if (err)
 		return err;
@@ -214,6 +218,7 @@ int wire_beat_decode(const void *data, size_t bytes, struct beat *b)
 	if (!e)
 		return err;
 	err = beat_fill(e->beat, b);
+	b->wire_version = e->version;
 	if (!err && bytes > beat_bytes_max(b->rank_count)) {
 		wire_beat_free(b);
 		err = -EMSGSIZE;

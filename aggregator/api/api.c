@@ -127,6 +127,7 @@ static void answer(void *arg, uint32_t thread, struct api_job *job, bool stoppin
 	struct api_sources sources = a->sources;
 
 	sources.store = a->readers[thread];
+	sources.user = &r->user;
 	if (stopping)
 		http_answer_error(&r->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping");
 	else
@@ -177,7 +178,7 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 	a->sources.http = &a->counts;
 	err = http_hosts_init(&a->hosts, s->listen, s->hosts);
 	if (!err)
-		err = http_access_open(&a->access, s, false, why, sizeof(why));
+		err = http_access_open(&a->access, s, why, sizeof(why));
 	if (!err && *s->certificate)
 		err = http_tls_open(&a->tls, s->certificate, s->key, why, sizeof(why));
 	if (!err)
@@ -193,6 +194,11 @@ int api_open(struct api **out, const struct api_config *config, const struct api
 	}
 	*out = a;
 	return 0;
+}
+
+void api_write_metrics(struct api *a, struct metrics *m)
+{
+	api_metrics(&a->sources, m);
 }
 
 void api_close(struct api *a)

@@ -26,5 +26,7 @@ struct api_config {
  * -EADDRINUSE, -ENOMEM, and store_open's. */
 int api_open(struct api **out, const struct api_config *config, const struct api_sources *sources);
 void api_close(struct api *a); /* NULL is a no-op */
+/* All metrics of the aggregator. Any thread. */
+void api_write_metrics(struct api *a, struct metrics *m);
 
 #endif

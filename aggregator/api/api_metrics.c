@@ -1,99 +1,99 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "aggregator/api/api_route.h"
 #include "base/clock.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "wire/codec.h"
 
-static void metrics_tls(const struct ingest_stats *s, struct buf *b)
+static void metrics_tls(const struct ingest_stats *s, struct metrics *m)
 {
-	struct prometheus_count refused[TLS_FAULTS] = {{NULL, 0}};
+	struct metrics_count refused[TLS_FAULTS] = {{NULL, 0}};
 
 	for (int i = 1; i < TLS_FAULTS; i++)
-		refused[i - 1] = (struct prometheus_count){tls_fault_name((enum tls_fault)i),
-							   (double)s->peers.refused[i]};
-	prometheus_by(b, "sysom_aggregator_tls_refused_total", "counter",
-		      "Connections that TLS refused, by reason.", "reason", refused);
-	prometheus_counter(b, "sysom_aggregator_tls_handshakes_total",
-			   "TLS handshakes that succeeded.", (double)s->peers.shaken);
-	prometheus_counter(b, "sysom_aggregator_identity_refused_total",
-			   "Messages in the name of another node than the certificate's.",
-			   (double)s->foreign);
-	prometheus_gauge(b, "sysom_aggregator_tls_expiry_unix_seconds",
-			 "End of the certificate in use; 0: no TLS.",
-			 (double)s->tls.expires_unix_s);
-	PROMETHEUS_BY(b, "sysom_aggregator_tls_loads_total", "counter",
-		      "Times that changed certificate files were read, by outcome.", "outcome",
-		      {"ok", (double)s->tls.loads}, {"failed", (double)s->tls.failed_loads});
+		refused[i - 1] = (struct metrics_count){tls_fault_name((enum tls_fault)i),
+							(double)s->peers.refused[i]};
+	metrics_by(m, "sysom_aggregator_tls_refused_total", "counter",
+		   "Connections that TLS refused, by reason.", "reason", refused);
+	metrics_counter(m, "sysom_aggregator_tls_handshakes_total",
+			"TLS handshakes that succeeded.", (double)s->peers.shaken);
+	metrics_counter(m, "sysom_aggregator_identity_refused_total",
+			"Messages in the name of another node than the certificate's.",
+			(double)s->foreign);
+	metrics_gauge(m, "sysom_aggregator_tls_expiry_unix_seconds",
+		      "End of the certificate in use; 0: no TLS.", (double)s->tls.expires_unix_s);
+	METRICS_BY(m, "sysom_aggregator_tls_loads_total", "counter",
+		   "Times that changed certificate files were read, by outcome.", "outcome",
+		   {"ok", (double)s->tls.loads}, {"failed", (double)s->tls.failed_loads});
 }
 
-static void metrics_ingest(const struct api_sources *api, struct buf *b)
+static void metrics_ingest(const struct api_sources *api, struct metrics *m)
 {
 	struct ingest_stats s;
 
 	ingest_stats(api->ingest, &s);
-	PROMETHEUS_BY(b, "sysom_aggregator_windows_total", "counter", "Windows received, by reply.",
-		      "status", {"ok", s.windows_ok}, {"duplicate", s.windows_duplicate},
-		      {"retry", s.windows_retry}, {"reject", s.windows_reject});
-	prometheus_counter(b, "sysom_aggregator_windows_unsound_total",
-			   "Windows rejected because of impossible times or rank.",
-			   s.windows_unsound);
-	PROMETHEUS_BY(b, "sysom_aggregator_beats_total", "counter", "Beats received, by reply.",
-		      "status", {"ok", s.beats_ok}, {"reject", s.beats_reject});
-	PROMETHEUS_BY(b, "sysom_aggregator_sketches_total", "counter",
-		      "Sketches received, by reply.", "status", {"ok", s.sketches_ok},
-		      {"reject", s.sketches_reject});
-	prometheus_counter(b, "sysom_aggregator_unknown_messages_total",
-			   "Messages of an unknown kind.", s.other_reject);
-	prometheus_counter(b, "sysom_aggregator_newer_messages_total",
-			   "Messages of nodes with a newer version, which they keep.",
-			   s.newer_retry);
-	prometheus_counter(b, "sysom_aggregator_received_bytes_total",
-			   "Bytes of received messages.", s.received_bytes);
-	prometheus_gauge(b, "sysom_aggregator_connections", "Peers that are connected.",
-			 s.peers.connections);
-	prometheus_gauge(b, "sysom_aggregator_requests_waiting",
-			 "Messages that wait for their sender's turn.", s.peers.waiting);
-	prometheus_counter(b, "sysom_aggregator_connections_total", "Connections accepted.",
-			   s.peers.accepted);
-	PROMETHEUS_BY(b, "sysom_aggregator_connections_closed_total", "counter",
-		      "Connections closed by the aggregator, by reason.", "reason",
-		      {"broken", s.peers.broken}, {"overdue", s.peers.overdue},
-		      {"evicted", s.peers.evicted});
-	metrics_tls(&s, b);
+	METRICS_BY(m, "sysom_aggregator_windows_total", "counter", "Windows received, by reply.",
+		   "status", {"ok", s.windows_ok}, {"duplicate", s.windows_duplicate},
+		   {"retry", s.windows_retry}, {"reject", s.windows_reject});
+	metrics_counter(m, "sysom_aggregator_windows_unsound_total",
+			"Windows rejected because of impossible times or rank.", s.windows_unsound);
+	METRICS_BY(m, "sysom_aggregator_beats_total", "counter", "Beats received, by reply.",
+		   "status", {"ok", s.beats_ok}, {"reject", s.beats_reject});
+	METRICS_BY(m, "sysom_aggregator_sketches_total", "counter", "Sketches received, by reply.",
+		   "status", {"ok", s.sketches_ok}, {"reject", s.sketches_reject});
+	metrics_counter(m, "sysom_aggregator_unknown_messages_total",
+			"Messages of an unknown kind.", s.other_reject);
+	metrics_counter(m, "sysom_aggregator_newer_messages_total",
+			"Messages of nodes with a newer version, which they keep.", s.newer_retry);
+	metrics_counter(m, "sysom_aggregator_received_bytes_total", "Bytes of received messages.",
+			s.received_bytes);
+	metrics_gauge(m, "sysom_aggregator_connections", "Peers that are connected.",
+		      s.peers.connections);
+	metrics_gauge(m, "sysom_aggregator_requests_waiting",
+		      "Messages that wait for their sender's turn.", s.peers.waiting);
+	metrics_counter(m, "sysom_aggregator_connections_total", "Connections accepted.",
+			s.peers.accepted);
+	METRICS_BY(m, "sysom_aggregator_connections_closed_total", "counter",
+		   "Connections closed by the aggregator, by reason.", "reason",
+		   {"broken", s.peers.broken}, {"overdue", s.peers.overdue},
+		   {"evicted", s.peers.evicted});
+	metrics_tls(&s, m);
 }
 
-static void metrics_store(const struct api_sources *api, struct buf *b)
+static void metrics_store(const struct api_sources *api, struct metrics *m)
 {
 	struct commit_stats s;
 
 	commit_stats(api->commit, &s);
-	prometheus_counter(b, "sysom_aggregator_transactions_total", "Transactions committed.",
-			   s.transactions);
-	prometheus_counter(b, "sysom_aggregator_transaction_seconds_total",
-			   "Time spent in transactions.", (double)s.transaction_ns / 1e9);
-	prometheus_counter(b, "sysom_aggregator_expired_windows_total",
-			   "Window bodies removed by age or size.", s.expired);
-	prometheus_counter(b, "sysom_aggregator_incidents_opened_total", "Incidents opened.",
-			   s.incidents_opened);
-	prometheus_counter(b, "sysom_aggregator_incidents_evicted_total",
-			   "Open incidents closed to make room.", s.incidents_evicted);
-	prometheus_counter(b, "sysom_aggregator_incidents_renamed_total",
-			   "Open incidents rebuilt because new symbol files gave names.",
-			   s.incidents_renamed);
-	prometheus_gauge(b, "sysom_aggregator_store_bytes", "Bytes used in the store.",
-			 s.store.bytes);
-	prometheus_gauge(b, "sysom_aggregator_store_windows", "Windows known to the store.",
-			 s.store.windows);
-	prometheus_gauge(b, "sysom_aggregator_pending_bytes",
-			 "Bytes received and not yet committed.", s.pending_bytes);
-	prometheus_gauge(b, "sysom_aggregator_disk_full",
-			 "1 while windows are refused because the disk is full.", s.disk_full);
-	PROMETHEUS_BY(b, "sysom_aggregator_incidents", "gauge", "Incidents in the store, by state.",
-		      "state", {"open", s.store.open_incidents},
-		      {"closed", s.store.incidents - s.store.open_incidents});
+	metrics_counter(m, "sysom_aggregator_transactions_total", "Transactions committed.",
+			s.transactions);
+	metrics_counter(m, "sysom_aggregator_transaction_seconds_total",
+			"Time spent in transactions.", (double)s.transaction_ns / 1e9);
+	metrics_counter(m, "sysom_aggregator_expired_windows_total",
+			"Window bodies removed by age or size.", s.expired);
+	METRICS_BY(m, "sysom_aggregator_quota_removed_total", "counter",
+		   "Removed because a job had more than its quota, by kind.", "kind",
+		   {"window", s.quota_windows}, {"incident", s.quota_incidents});
+	metrics_gauge(m, "sysom_aggregator_largest_job_bytes", "Evidence of the job that has most.",
+		      s.largest_bytes);
+	metrics_counter(m, "sysom_aggregator_incidents_opened_total", "Incidents opened.",
+			s.incidents_opened);
+	metrics_counter(m, "sysom_aggregator_incidents_evicted_total",
+			"Open incidents closed to make room.", s.incidents_evicted);
+	metrics_counter(m, "sysom_aggregator_incidents_renamed_total",
+			"Open incidents rebuilt because new symbol files gave names.",
+			s.incidents_renamed);
+	metrics_gauge(m, "sysom_aggregator_store_bytes", "Bytes used in the store.", s.store.bytes);
+	metrics_gauge(m, "sysom_aggregator_store_windows", "Windows known to the store.",
+		      s.store.windows);
+	metrics_gauge(m, "sysom_aggregator_pending_bytes", "Bytes received and not yet committed.",
+		      s.pending_bytes);
+	metrics_gauge(m, "sysom_aggregator_disk_full",
+		      "1 while windows are refused because the disk is full.", s.disk_full);
+	METRICS_BY(m, "sysom_aggregator_incidents", "gauge", "Incidents in the store, by state.",
+		   "state", {"open", s.store.open_incidents},
+		   {"closed", s.store.incidents - s.store.open_incidents});
 }
 
-static void metrics_verdicts(const struct api_sources *api, struct buf *b)
+static void metrics_verdicts(const struct api_sources *api, struct metrics *m)
 {
 	struct alert_stats alerts = {0};
 	struct commit_stats s;
@@ -101,120 +101,116 @@ static void metrics_verdicts(const struct api_sources *api, struct buf *b)
 	commit_stats(api->commit, &s);
 	if (api->alert)
 		alert_stats(api->alert, &alerts);
-	prometheus_counter(b, "sysom_aggregator_findings_total",
-			   "Findings without windows that were committed.", s.findings);
-	prometheus_counter(b, "sysom_aggregator_findings_dropped_total",
-			   "Findings dropped because the queue was full.", s.findings_dropped);
-	prometheus_gauge(b, "sysom_aggregator_alerts_firing", "Open incidents, without transients.",
-			 alerts.firing);
-	PROMETHEUS_BY(b, "sysom_aggregator_alert_posts_total", "counter",
-		      "POSTs to the webhook, by outcome.", "outcome", {"ok", alerts.sent},
-		      {"failed", alerts.failed});
-	prometheus_counter(b, "sysom_aggregator_alerts_dropped_total",
-			   "Alerts dropped because there was no room.", alerts.dropped);
+	metrics_counter(m, "sysom_aggregator_findings_total",
+			"Findings without windows that were committed.", s.findings);
+	metrics_counter(m, "sysom_aggregator_findings_dropped_total",
+			"Findings dropped because the queue was full.", s.findings_dropped);
+	metrics_gauge(m, "sysom_aggregator_alerts_firing", "Open incidents, without transients.",
+		      alerts.firing);
+	METRICS_BY(m, "sysom_aggregator_alert_posts_total", "counter",
+		   "POSTs to the webhook, by outcome.", "outcome", {"ok", alerts.sent},
+		   {"failed", alerts.failed});
+	metrics_counter(m, "sysom_aggregator_alerts_dropped_total",
+			"Alerts dropped because there was no room.", alerts.dropped);
 }
 
-static void metrics_refused(struct buf *b, const struct fleet_totals *f)
+static void metrics_refused(struct metrics *m, const struct fleet_totals *f)
 {
-	PROMETHEUS_BY(b, "sysom_aggregator_refused_total", "counter",
-		      "Reports about ranks that were refused, by reason.", "reason",
-		      {"foreign", f->refused_foreign}, {"range", f->refused_range},
-		      {"world", f->refused_world}, {"node", f->refused_node},
-		      {"backwards", f->refused_backwards}, {"repeated", f->refused_repeated},
-		      {"processes", f->refused_processes}, {"window", f->refused_window},
-		      {"sketch", f->refused_sketch});
-	prometheus_gauge(
-	    b, "sysom_aggregator_quarantined_ranks",
-	    "Ranks without a communicator of their job; they are compared with nobody.",
-	    f->ranks_quarantined);
-	PROMETHEUS_BY(b, "sysom_aggregator_detect_dropped", "gauge",
-		      "Steps and collectives of known jobs that were not compared, by reason.",
-		      "reason", {"bad", f->bad}, {"stale", f->stale}, {"ahead", f->ahead},
-		      {"unplaced", f->unplaced}, {"no_room", f->no_room}, {"thinned", f->thinned});
+	METRICS_BY(m, "sysom_aggregator_refused_total", "counter",
+		   "Reports about ranks that were refused, by reason.", "reason",
+		   {"foreign", f->refused_foreign}, {"range", f->refused_range},
+		   {"world", f->refused_world}, {"node", f->refused_node},
+		   {"backwards", f->refused_backwards}, {"repeated", f->refused_repeated},
+		   {"processes", f->refused_processes}, {"window", f->refused_window},
+		   {"sketch", f->refused_sketch});
+	metrics_gauge(m, "sysom_aggregator_quarantined_ranks",
+		      "Ranks without a communicator of their job; they are compared with nobody.",
+		      f->ranks_quarantined);
+	METRICS_BY(m, "sysom_aggregator_detect_dropped", "gauge",
+		   "Steps and collectives of known jobs that were not compared, by reason.",
+		   "reason", {"bad", f->bad}, {"stale", f->stale}, {"ahead", f->ahead},
+		   {"unplaced", f->unplaced}, {"no_room", f->no_room}, {"thinned", f->thinned});
 }
 
-static void metrics_detect(struct buf *b, const struct fleet_totals *f)
+static void metrics_detect(struct metrics *m, const struct fleet_totals *f)
 {
-	prometheus_gauge(b, "sysom_aggregator_suspects", "Ranks that an open finding names.",
-			 f->suspects);
-	prometheus_gauge(b, "sysom_aggregator_compared_rows",
-			 "Steps compared across the ranks of known jobs.", f->rows);
-	prometheus_gauge(b, "sysom_aggregator_detect_bytes",
-			 "Memory of the comparison and the waterlines.", f->bytes);
-	PROMETHEUS_BY(b, "sysom_aggregator_detected_total", "counter",
-		      "Findings that detection opened, by kind.", "kind",
-		      {"slow_rank", f->findings}, {"imbalance", f->imbalances}, {"hang", f->hangs},
-		      {"uniform", f->uniform});
-	PROMETHEUS_BY(b, "sysom_aggregator_commands_total", "counter",
-		      "Commands for nodes, by kind.", "kind", {"window", f->commands_window},
-		      {"hold", f->commands_hold}, {"suspect", f->commands_suspect});
-	prometheus_counter(b, "sysom_aggregator_commands_refused_total",
-			   "Commands not sent because of the limits per job and node.",
-			   f->commands_refused);
-	prometheus_gauge(b, "sysom_aggregator_sketch_bytes", "Bytes of the ranks' last sketches.",
-			 f->sketch_bytes);
-	prometheus_counter(b, "sysom_aggregator_sketches_dropped_total",
-			   "Sketches dropped because there was no room.", f->sketches_dropped);
-	prometheus_counter(b, "sysom_aggregator_baselines_saved_total", "Baselines written.",
-			   f->baselines_saved);
-	prometheus_counter(b, "sysom_aggregator_baselines_failed_total",
-			   "Baselines that could not be read or written.", f->baselines_failed);
+	metrics_gauge(m, "sysom_aggregator_suspects", "Ranks that an open finding names.",
+		      f->suspects);
+	metrics_gauge(m, "sysom_aggregator_compared_rows",
+		      "Steps compared across the ranks of known jobs.", f->rows);
+	metrics_gauge(m, "sysom_aggregator_detect_bytes",
+		      "Memory of the comparison and the waterlines.", f->bytes);
+	METRICS_BY(m, "sysom_aggregator_detected_total", "counter",
+		   "Findings that detection opened, by kind.", "kind", {"slow_rank", f->findings},
+		   {"imbalance", f->imbalances}, {"hang", f->hangs}, {"uniform", f->uniform});
+	METRICS_BY(m, "sysom_aggregator_commands_total", "counter", "Commands for nodes, by kind.",
+		   "kind", {"window", f->commands_window}, {"hold", f->commands_hold},
+		   {"suspect", f->commands_suspect});
+	metrics_counter(m, "sysom_aggregator_commands_refused_total",
+			"Commands not sent because of the limits per job and node.",
+			f->commands_refused);
+	metrics_gauge(m, "sysom_aggregator_sketch_bytes", "Bytes of the ranks' last sketches.",
+		      f->sketch_bytes);
+	metrics_counter(m, "sysom_aggregator_sketches_dropped_total",
+			"Sketches dropped because there was no room.", f->sketches_dropped);
+	metrics_counter(m, "sysom_aggregator_baselines_saved_total", "Baselines written.",
+			f->baselines_saved);
+	metrics_counter(m, "sysom_aggregator_baselines_failed_total",
+			"Baselines that could not be read or written.", f->baselines_failed);
 }
 
-static void metrics_fleet(const struct api_sources *api, struct buf *b)
+static void metrics_fleet(const struct api_sources *api, struct metrics *m)
 {
 	struct fleet_totals f;
 
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
-	prometheus_gauge(b, "sysom_aggregator_jobs", "Jobs with a known rank.", f.jobs);
-	PROMETHEUS_BY(b, "sysom_aggregator_ranks", "gauge", "Known ranks, by liveness.", "alive",
-		      {"yes", f.ranks_alive}, {"no", f.ranks - f.ranks_alive});
-	PROMETHEUS_BY(b, "sysom_aggregator_nodes", "gauge", "Known nodes, by liveness.", "alive",
-		      {"yes", f.nodes_alive}, {"no", f.nodes - f.nodes_alive});
-	prometheus_gauge(b, "sysom_aggregator_lost_events",
-			 "Events that known ranks lost, for any cause.", f.lost);
-	prometheus_gauge(b, "sysom_aggregator_node_windows_dropped",
-			 "Windows that known nodes dropped before sending.", f.windows_dropped);
-	prometheus_counter(b, "sysom_aggregator_fleet_dropped_total",
-			   "Entries of beats dropped because there was no room.", f.dropped);
-	prometheus_gauge(b, "sysom_aggregator_fleet_slice_ranks",
-			 "Most jobs or ranks handled while the fleet's lock was held once.",
-			 f.slice_most);
-	metrics_refused(b, &f);
-	metrics_detect(b, &f);
+	metrics_gauge(m, "sysom_aggregator_jobs", "Jobs with a known rank.", f.jobs);
+	METRICS_BY(m, "sysom_aggregator_ranks", "gauge", "Known ranks, by liveness.", "alive",
+		   {"yes", f.ranks_alive}, {"no", f.ranks - f.ranks_alive});
+	METRICS_BY(m, "sysom_aggregator_nodes", "gauge", "Known nodes, by liveness.", "alive",
+		   {"yes", f.nodes_alive}, {"no", f.nodes - f.nodes_alive});
+	metrics_gauge(m, "sysom_aggregator_lost_events",
+		      "Events that known ranks lost, for any cause.", f.lost);
+	metrics_gauge(m, "sysom_aggregator_node_windows_dropped",
+		      "Windows that known nodes dropped before sending.", f.windows_dropped);
+	metrics_counter(m, "sysom_aggregator_fleet_dropped_total",
+			"Entries of beats dropped because there was no room.", f.dropped);
+	metrics_gauge(m, "sysom_aggregator_fleet_slice_ranks",
+		      "Most jobs or ranks handled while the fleet's lock was held once.",
+		      f.slice_most);
+	metrics_refused(m, &f);
+	metrics_detect(m, &f);
 }
 
-static void metrics_http(const struct api_counts *c, struct buf *b)
+static void metrics_http(const struct api_counts *c, struct metrics *m)
 {
-	PROMETHEUS_BY(b, "sysom_aggregator_http_requests_total", "counter",
-		      "Answers of this API, by status class.", "code",
-		      {"2xx", atomic_load(&c->server.by_class[2])},
-		      {"3xx", atomic_load(&c->server.by_class[3])},
-		      {"4xx", atomic_load(&c->server.by_class[4])},
-		      {"5xx", atomic_load(&c->server.by_class[5])});
-	PROMETHEUS_BY(b, "sysom_aggregator_http_refused_total", "counter",
-		      "Requests refused before they were read, by reason.", "reason",
-		      {"host", atomic_load(&c->server.foreign_host)},
-		      {"token", atomic_load(&c->server.no_token)},
-		      {"role", atomic_load(&c->server.no_role)}, {"busy", atomic_load(&c->busy)});
-	prometheus_counter(b, "sysom_aggregator_http_evicted_total",
-			   "HTTP connections closed to make room for others.",
-			   atomic_load(&c->server.evicted));
+	METRICS_BY(m, "sysom_aggregator_http_requests_total", "counter",
+		   "Answers of this API, by status class.", "code",
+		   {"2xx", atomic_load(&c->server.by_class[2])},
+		   {"3xx", atomic_load(&c->server.by_class[3])},
+		   {"4xx", atomic_load(&c->server.by_class[4])},
+		   {"5xx", atomic_load(&c->server.by_class[5])});
+	METRICS_BY(m, "sysom_aggregator_http_refused_total", "counter",
+		   "Requests refused before they were read, by reason.", "reason",
+		   {"host", atomic_load(&c->server.foreign_host)},
+		   {"token", atomic_load(&c->server.no_token)},
+		   {"role", atomic_load(&c->server.no_role)}, {"busy", atomic_load(&c->busy)});
+	metrics_counter(m, "sysom_aggregator_http_evicted_total",
+			"HTTP connections closed to make room for others.",
+			atomic_load(&c->server.evicted));
 }
 
-void api_metrics(const struct api_sources *api, struct http_answer *a)
+void api_metrics(const struct api_sources *api, struct metrics *m)
 {
-	struct buf *b = &a->body;
-
-	a->type = PROMETHEUS_TYPE;
-	prometheus_build_info(b, WIRE_VERSION);
-	metrics_ingest(api, b);
-	metrics_store(api, b);
-	metrics_verdicts(api, b);
+	metrics_build_info(m, WIRE_VERSION);
+	metrics_ingest(api, m);
+	metrics_store(api, m);
+	metrics_verdicts(api, m);
 	if (api->alert)
-		alert_metrics(api->alert, b);
-	metrics_fleet(api, b);
-	fleet_ranks_metrics(api->fleet, clock_monotonic_ns(), b);
-	api_symbols_metrics(api->symbols, b);
-	metrics_http(api->http, b);
+		alert_metrics(api->alert, api->user, m);
+	otlp_export_metrics(api->otlp, m);
+	metrics_fleet(api, m);
+	fleet_ranks_metrics(api->fleet, api->user, clock_monotonic_ns(), m);
+	api_symbols_metrics(api->symbols, m);
+	metrics_http(api->http, m);
 }

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/metrics/prometheus.h"
 #include "base/text/json_text.h"
 #include "base/limits.h"
 #include "base/text/text.h"
@@ -31,7 +32,10 @@ static void answer_json(struct http_answer *a, json_t *j)
 static void get_metrics(const struct api_sources *api, const struct http_query *q, const char *name,
 			struct http_answer *a)
 {
-	api_metrics(api, a);
+	struct metrics page = prometheus_metrics(&a->body);
+
+	a->type = PROMETHEUS_TYPE;
+	api_metrics(api, &page);
 }
 
 static void get_status(const struct api_sources *api, const struct http_query *q, const char *name,
@@ -42,13 +46,15 @@ static void get_status(const struct api_sources *api, const struct http_query *q
 
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
 	commit_stats(api->commit, &c);
-	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version",
-				 SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs",
-				 (int)f.jobs_hanging, "ranks", (int)f.ranks_alive, "nodes",
-				 (int)f.nodes_alive, "windows", (json_int_t)c.store.windows,
-				 "incidents", (json_int_t)c.store.incidents, "open_incidents",
-				 (json_int_t)c.store.open_incidents, "store_bytes",
-				 (json_int_t)c.store.bytes, "disk_full", c.disk_full));
+	answer_json(
+	    a, json_pack(
+		   "{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "version",
+		   SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs", (int)f.jobs_hanging,
+		   "ranks", (int)f.ranks_alive, "nodes", (int)f.nodes_alive, "windows",
+		   (json_int_t)c.store.windows, "incidents", (json_int_t)c.store.incidents,
+		   "open_incidents", (json_int_t)c.store.open_incidents, "store_bytes",
+		   (json_int_t)c.store.bytes, "disk_full", c.disk_full, "quota_windows",
+		   (json_int_t)c.quota_windows, "quota_incidents", (json_int_t)c.quota_incidents));
 }
 
 static bool is_text(const char *v)
@@ -64,11 +70,18 @@ static void answer_known(struct http_answer *a, json_t *j, const char *unknown)
 		http_answer_error(a, MHD_HTTP_NOT_FOUND, unknown);
 }
 
-/* False: an error was answered, because several users have a job of that name. */
+/* Finds a job's key. False: an error was answered, because several users have a job of that name, or
+ * because the job is another user's. */
 static bool resolve(const struct api_sources *api, const char *asked, char key[WIRE_TEXT_BYTES],
 		    struct http_answer *a)
 {
-	if (fleet_resolve_job(api->fleet, asked, key) <= 1)
+	char mine[WIRE_TEXT_BYTES];
+
+	if (!http_user_job(api->user, asked, mine, sizeof(mine))) {
+		http_answer_error(a, MHD_HTTP_NOT_FOUND, "no such job");
+		return false;
+	}
+	if (fleet_resolve_job(api->fleet, mine, key) <= 1)
 		return true;
 	http_answer_error(
 	    a, MHD_HTTP_CONFLICT,
@@ -81,7 +94,7 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 		       struct http_answer *a)
 {
 	const char *what = q->path + strlen("/api/v1/");
-	static const char unknown[] = "no such job or role";
+	static const char unknown[] = "no such job";
 	const char *job = http_query_get(q, "job"), *role = http_query_get(q, "role");
 	char key[WIRE_TEXT_BYTES];
 
@@ -95,7 +108,7 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 		answer_known(a, fleet_waterline_json(api->fleet, key, role, clock_monotonic_ns()),
 			     unknown);
 	else if (!strcmp(what, "kinds"))
-		answer_known(a, fleet_kinds_json(api->fleet, key), "no such job");
+		answer_known(a, fleet_kinds_json(api->fleet, key), unknown);
 	else
 		answer_json(a, fleet_baselines_json(api->fleet, key, clock_monotonic_ns()));
 }
@@ -149,11 +162,14 @@ static bool take_limit(const struct http_query *q, struct http_answer *a, uint64
 	return true;
 }
 
-static void get_fleet(const struct api_sources *api, const struct http_query *q, bool ranks,
+typedef int page_fn(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
+
+static void get_fleet(const struct api_sources *api, const struct http_query *q, page_fn *fn,
 		      struct http_answer *a)
 {
-	struct fleet_page page = {.job = http_query_get(q, "job"),
-				  .after = http_query_get(q, "after")};
+	struct fleet_page page = {
+	    .who = api->user, .job = http_query_get(q, "job"), .after = http_query_get(q, "after")};
+	char key[WIRE_TEXT_BYTES];
 	int err;
 
 	if (page.job && !is_text(page.job)) {
@@ -162,8 +178,9 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 	}
 	if (!take_limit(q, a, LIMIT_API_RANKS, &page.limit))
 		return;
-	err = (ranks ? fleet_ranks_page : fleet_jobs_page)(api->fleet, &page, clock_monotonic_ns(),
-							   &a->body);
+	if (page.job && http_user_job(api->user, page.job, key, sizeof(key)))
+		page.job = key;
+	err = fn(api->fleet, &page, clock_monotonic_ns(), &a->body);
 	if (err == -EINVAL)
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
 				  "\"after\" must be the \"next\" of the page before");
@@ -174,21 +191,32 @@ static void get_fleet(const struct api_sources *api, const struct http_query *q,
 static void get_ranks(const struct api_sources *api, const struct http_query *q, const char *name,
 		      struct http_answer *a)
 {
-	get_fleet(api, q, true, a);
+	get_fleet(api, q, fleet_ranks_page, a);
 }
 
 static void get_jobs(const struct api_sources *api, const struct http_query *q, const char *name,
 		     struct http_answer *a)
 {
-	get_fleet(api, q, false, a);
+	get_fleet(api, q, fleet_jobs_page, a);
+}
+
+static void get_nodes(const struct api_sources *api, const struct http_query *q, const char *name,
+		      struct http_answer *a)
+{
+	if (api->user->all)
+		get_fleet(api, q, fleet_nodes_page, a);
+	else
+		http_answer_error(a, MHD_HTTP_FORBIDDEN,
+				  "the nodes are shown to those who see the jobs of all users");
 }
 
 static void get_incidents(const struct api_sources *api, const struct http_query *q,
 			  const char *name, struct http_answer *a)
 {
-	struct store_list list = {.job = http_query_get(q, "job"),
-				  .state = http_query_get(q, "state")};
+	struct store_list list = {
+	    .who = api->user, .job = http_query_get(q, "job"), .state = http_query_get(q, "state")};
 	const char *after = http_query_get(q, "after");
+	char key[WIRE_TEXT_BYTES];
 
 	if (list.job && !is_text(list.job))
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST, "\"job\" must be a job name");
@@ -197,8 +225,11 @@ static void get_incidents(const struct api_sources *api, const struct http_query
 	else if (after && store_list_after(&list, after))
 		http_answer_error(a, MHD_HTTP_BAD_REQUEST,
 				  "\"after\" must be the \"next\" of the page before");
-	else if (take_limit(q, a, LIMIT_DEFAULT, &list.limit) &&
-		 store_list(api->store, &list, &a->body))
+	if (a->status != MHD_HTTP_OK || !take_limit(q, a, LIMIT_DEFAULT, &list.limit))
+		return;
+	if (list.job && http_user_job(api->user, list.job, key, sizeof(key)))
+		list.job = key;
+	if (store_list(api->store, &list, &a->body))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
@@ -218,7 +249,7 @@ static void get_feed(const struct api_sources *api, const struct http_query *q, 
 	if (!take_limit(q, a, LIMIT_DEFAULT, &limit))
 		return;
 	a->type = "application/x-ndjson";
-	if (store_feed(api->store, since, limit, &a->body))
+	if (store_feed(api->store, api->user, since, limit, &a->body))
 		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
@@ -226,7 +257,7 @@ static void get_feed(const struct api_sources *api, const struct http_query *q, 
 static json_t *find_incident(const struct api_sources *api, const char *id, struct http_answer *a)
 {
 	char whole[INCIDENT_ID_BYTES];
-	int err = store_incident_id(api->store, id, whole);
+	int err = store_incident_id(api->store, api->user, id, whole);
 	json_t *j = err ? NULL : store_incident_json(api->store, whole);
 
 	if (j)
@@ -275,8 +306,9 @@ static void get_window(const struct api_sources *api, const struct http_query *q
 		       struct http_answer *a)
 {
 	uint8_t id[16];
-	int err = text_unhex(text, id, sizeof(id)) ? -ENOENT
-						   : store_window_body(api->store, id, &a->body);
+	int err = text_unhex(text, id, sizeof(id))
+		      ? -ENOENT
+		      : store_window_body(api->store, api->user, id, &a->body);
 
 	if (!err)
 		a->type = "application/octet-stream";
@@ -308,6 +340,7 @@ static const struct {
     {"/api/v1/status", get_status},
     {"/api/v1/ranks", get_ranks},
     {"/api/v1/jobs", get_jobs},
+    {"/api/v1/nodes", get_nodes},
     {"/api/v1/kinds", get_of_job},
     {"/api/v1/roles", get_of_job},
     {"/api/v1/waterline", get_of_job},

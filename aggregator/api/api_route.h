@@ -13,6 +13,7 @@
 #include "aggregator/store/store.h"
 #include "base/http/http_server.h"
 #include "base/limits.h"
+#include "base/metrics/otlp_export.h"
 
 /* A body has at most so many bytes. */
 #define API_ANSWER_BYTES (2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES)
@@ -24,11 +25,13 @@ struct api_counts {
 };
 
 struct api_sources {
+	const struct http_user *user; /* who asks, of one request */
 	struct store *store;
 	struct commit *commit;
 	struct fleet *fleet;
 	struct ingest *ingest;
-	struct alert *alert; /* NULL: no alerts */
+	struct alert *alert;	  /* NULL: no alerts */
+	struct otlp_export *otlp; /* NULL: no receiver */
 	struct api_symbols *symbols;
 	const struct api_counts *http;
 };
@@ -36,6 +39,6 @@ struct api_sources {
 /* Answers a GET. */
 void api_route(const struct api_sources *api, const struct http_query *q, struct http_answer *a);
 /* api_metrics.c */
-void api_metrics(const struct api_sources *api, struct http_answer *a);
+void api_metrics(const struct api_sources *api, struct metrics *m);
 
 #endif

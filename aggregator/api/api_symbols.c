@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "aggregator/api/api_pool.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "base/limits.h"
 #include "base/text/text.h"
 
@@ -268,45 +268,45 @@ unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out
 	return strcmp(url, "/api/v1/symbols/status") ? 0 : symbols_status(a->symbols, out);
 }
 
-void api_symbols_metrics(struct api_symbols *a, struct buf *b)
+void api_symbols_metrics(struct api_symbols *a, struct metrics *m)
 {
 	struct symbols_stats st;
 
 	if (!a->symbols)
 		return;
 	symbols_stats(a->symbols, &st);
-	prometheus_gauge(b, "sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files);
-	prometheus_gauge(b, "sysom_aggregator_symbol_bytes", "Bytes of the symbol files.",
-			 st.store.bytes);
-	prometheus_counter(b, "sysom_aggregator_symbol_evicted_total",
-			   "Symbol files removed because of symbols.max_bytes.", st.store.evicted);
-	prometheus_gauge(b, "sysom_aggregator_symbol_uploads", "Uploads in progress.",
-			 st.store.uploading);
-	prometheus_counter(b, "sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.",
-			   st.store.begun);
-	prometheus_counter(b, "sysom_aggregator_symbol_uploads_stored_total",
-			   "Uploads finished and stored.", st.store.finished);
-	prometheus_counter(b, "sysom_aggregator_symbol_uploads_replaced_total",
-			   "Uploads that replaced a file of lower quality.", st.store.replaced);
-	prometheus_counter(b, "sysom_aggregator_symbol_uploads_abandoned_total",
-			   "Uploads dropped because they were idle.", st.store.abandoned);
-	prometheus_counter(b, "sysom_aggregator_symbol_received_bytes_total",
-			   "Bytes of uploaded chunks.", st.store.received_bytes);
-	PROMETHEUS_BY(b, "sysom_aggregator_symbol_refused_total", "counter",
-		      "Uploads refused, by reason.", "reason", {"known", st.store.refused_known},
-		      {"room", st.store.refused_room}, {"damaged", st.store.refused_damaged},
-		      {"foreign", st.store.refused_build_id},
-		      {"stripped", st.store.refused_stripped}, {"order", st.store.refused_order});
-	prometheus_counter(b, "sysom_aggregator_symbol_asked_addresses_total", "Addresses to name.",
-			   st.asked_addresses);
-	prometheus_counter(b, "sysom_aggregator_symbol_named_addresses_total",
-			   "Addresses that got a name.", st.named_addresses);
-	prometheus_gauge(b, "sysom_aggregator_symbol_index_files", "Index files.",
-			 st.resolver.index_files);
-	prometheus_gauge(b, "sysom_aggregator_symbol_index_bytes", "Bytes of the indexes.",
-			 st.resolver.index_bytes);
-	prometheus_counter(b, "sysom_aggregator_symbol_index_built_total", "Indexes built.",
-			   st.resolver.built);
-	prometheus_gauge(b, "sysom_aggregator_symbol_cached_bytes", "Memory of open indexes.",
-			 st.resolver.cached_bytes);
+	metrics_gauge(m, "sysom_aggregator_symbol_files", "Symbol files kept.", st.store.files);
+	metrics_gauge(m, "sysom_aggregator_symbol_bytes", "Bytes of the symbol files.",
+		      st.store.bytes);
+	metrics_counter(m, "sysom_aggregator_symbol_evicted_total",
+			"Symbol files removed because of symbols.max_bytes.", st.store.evicted);
+	metrics_gauge(m, "sysom_aggregator_symbol_uploads", "Uploads in progress.",
+		      st.store.uploading);
+	metrics_counter(m, "sysom_aggregator_symbol_uploads_begun_total", "Uploads begun.",
+			st.store.begun);
+	metrics_counter(m, "sysom_aggregator_symbol_uploads_stored_total",
+			"Uploads finished and stored.", st.store.finished);
+	metrics_counter(m, "sysom_aggregator_symbol_uploads_replaced_total",
+			"Uploads that replaced a file of lower quality.", st.store.replaced);
+	metrics_counter(m, "sysom_aggregator_symbol_uploads_abandoned_total",
+			"Uploads dropped because they were idle.", st.store.abandoned);
+	metrics_counter(m, "sysom_aggregator_symbol_received_bytes_total",
+			"Bytes of uploaded chunks.", st.store.received_bytes);
+	METRICS_BY(m, "sysom_aggregator_symbol_refused_total", "counter",
+		   "Uploads refused, by reason.", "reason", {"known", st.store.refused_known},
+		   {"room", st.store.refused_room}, {"damaged", st.store.refused_damaged},
+		   {"foreign", st.store.refused_build_id}, {"stripped", st.store.refused_stripped},
+		   {"order", st.store.refused_order});
+	metrics_counter(m, "sysom_aggregator_symbol_asked_addresses_total", "Addresses to name.",
+			st.asked_addresses);
+	metrics_counter(m, "sysom_aggregator_symbol_named_addresses_total",
+			"Addresses that got a name.", st.named_addresses);
+	metrics_gauge(m, "sysom_aggregator_symbol_index_files", "Index files.",
+		      st.resolver.index_files);
+	metrics_gauge(m, "sysom_aggregator_symbol_index_bytes", "Bytes of the indexes.",
+		      st.resolver.index_bytes);
+	metrics_counter(m, "sysom_aggregator_symbol_index_built_total", "Indexes built.",
+			st.resolver.built);
+	metrics_gauge(m, "sysom_aggregator_symbol_cached_bytes", "Memory of open indexes.",
+		      st.resolver.cached_bytes);
 }

@@ -14,6 +14,7 @@
 #include "aggregator/symbols.h"
 #include "base/buf.h"
 #include "base/http/http_server.h"
+#include "base/metrics/metrics.h"
 
 struct api_symbols;
 struct api_request;
@@ -39,6 +40,6 @@ void api_symbols_forget(struct api_request *r);
 
 /* GET: the progress of an upload, or the store's figures. 0: no such path. */
 unsigned api_symbols_get(struct api_symbols *a, const char *url, struct buf *out);
-void api_symbols_metrics(struct api_symbols *a, struct buf *out);
+void api_symbols_metrics(struct api_symbols *a, struct metrics *m);
 
 #endif

@@ -73,6 +73,8 @@ static void rank_fini(struct fleet *f, struct fleet_rank *r)
 	free(r->program);
 	free(r->role_text);
 	free(r->before);
+	for (int k = 0; k < POD_TEXTS; k++)
+		free(r->pod[k]);
 	free(r->kernels);
 	*r = (struct fleet_rank){0};
 }
@@ -423,6 +425,8 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 	r->ended = false;
 	set_text(&r->program, b->rank.program);
 	set_text(&r->role_text, b->rank.role);
+	for (int k = 0; k < POD_TEXTS; k++)
+		set_text(&r->pod[k], b->rank.pod.text[k]);
 	fill_stats(&r->stats, b);
 }
 
@@ -555,6 +559,10 @@ void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uin
 		n->uploaded_bytes = b->uploaded_bytes;
 		n->raw_bytes = b->raw_bytes;
 		n->windows_dropped = b->windows_dropped;
+		n->wire_version = b->wire_version;
+		text_copy(n->version, sizeof(n->version), b->version);
+		text_copy(n->certificate, sizeof(n->certificate),
+			  via.certificate ? via.certificate : "");
 		for (uint32_t i = 0; i < b->rank_count; i++)
 			if (b->ranks[i].flags & BEAT_RANK_ENDED)
 				take_end(f, n, &b->ranks[i]);

@@ -21,12 +21,14 @@
 
 #include "analysis/cause/digest.h"
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 #include "wire/codec.h"
 
 struct fleet;
 struct diagnosis_group;
 struct finding_report;
 struct incident_sources;
+struct http_user;
 
 struct fleet_config {
 	uint64_t alive_ns;	  /* time after its last beat before a rank counts as gone */
@@ -41,7 +43,8 @@ struct fleet_config {
 /* The connection of a message: a unique number (0: unknown), when it was made, and its sender. */
 struct fleet_via {
 	uint64_t connection, since_ns;
-	uint64_t sender; /* the connection's sender (rep.h); 0: unknown */
+	uint64_t sender;	 /* the connection's sender (rep.h); 0: unknown */
+	const char *certificate; /* the name that the peer proved, borrowed for the call; or NULL */
 };
 
 /* FLEET_LATER: the connection is new, and no beat of the node has used it yet. */
@@ -127,17 +130,22 @@ uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEX
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);
 void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out);
 struct fleet_page {
-	const char *job;   /* NULL: all */
-	const char *after; /* "next" of the page before; NULL: from the first one on */
+	const struct http_user *who; /* sees only that user's jobs; NULL: all */
+	const char *job;	     /* NULL: all */
+	const char *after;	     /* "next" of the page before; NULL: from the first one on */
 	uint32_t limit;
 };
 /* Appends {"ranks":[...]} by job and rank, and "next" if there are more. The lock is held for a
  * limited number of ranks at a time. 0, -EINVAL (after is not a "next"), -ENOMEM. */
 int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* Appends metrics of the ranks that are alive, in the text format of Prometheus. */
-void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out);
+void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
+			 struct metrics *m);
 /* {"jobs":[...]} by name: size, roles, run. */
 int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
+/* {"nodes":[...]}, in no order: version, certificate, when it was heard last. For those who see all
+ * jobs; job of the page is not used. */
+int fleet_nodes_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 /* The following return owned JSON; NULL: not found, or no memory. */
 /* {"job","roles":[...],"clocks":[...]} */
 json_t *fleet_roles_json(struct fleet *f, const char *job, uint64_t now_unix_ns);

@@ -11,7 +11,8 @@
 #include "aggregator/fleet/fleet_private.h"
 #include "base/check.h"
 #include "base/job_key.h"
-#include "base/http/prometheus.h"
+#include "base/http/http_user.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/order.h"
 #include "base/room.h"
@@ -46,9 +47,10 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct job_name *)a)->name, ((const struct job_name *)b)->name);
 }
 
-/* Names of all jobs, or only of `only`, after `after`, sorted. The caller frees them. */
-static int names_of(struct fleet *f, const char *only, const char *after, struct job_name **out,
-		    uint32_t *count)
+/* Names of all jobs that `who` sees, or only of `only`, after `after`, sorted. The caller frees
+ * them. */
+static int names_of(struct fleet *f, const struct http_user *who, const char *only,
+		    const char *after, struct job_name **out, uint32_t *count)
 {
 	struct job_name *list = NULL;
 	size_t room = 0;
@@ -66,7 +68,8 @@ static int names_of(struct fleet *f, const char *only, const char *after, struct
 		}
 		lock(f);
 		for (; at < end && at < f->job_count; at++)
-			if (f->jobs[at] && (!only || job_key_matches(f->jobs[at]->name, only)) &&
+			if (f->jobs[at] && (!who || http_user_sees_job(who, f->jobs[at]->name)) &&
+			    (!only || job_key_matches(f->jobs[at]->name, only)) &&
 			    (!after || strcmp(f->jobs[at]->name, after) >= 0))
 				text_copy(list[n++].name, sizeof(list->name), f->jobs[at]->name);
 		more = at < f->job_count;
@@ -89,6 +92,7 @@ struct row {
 	struct place place;
 	int32_t world_size;
 	char node[WIRE_TEXT_BYTES], program[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
+	struct wire_pod pod;
 	struct fleet_stats stats;
 	double role_self_ns;
 	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
@@ -143,6 +147,8 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 	text_copy(out->program, sizeof(out->program), r->program ? r->program : "");
 	text_copy(out->role, sizeof(out->role),
 		  r->role < job->role_count ? job->roles[r->role].name : "");
+	for (int k = 0; k < POD_TEXTS; k++)
+		text_copy(out->pod.text[k], WIRE_TEXT_BYTES, r->pod[k] ? r->pod[k] : "");
 	out->stats = r->stats;
 	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
 	out->alive = fleet_rank_is_alive(f, r, now_ns);
@@ -221,6 +227,7 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	buf_printf(b, ",\"joined\":%llu,\"unmatched\":%llu", (unsigned long long)s->kernels_joined,
 		   (unsigned long long)s->kernels_unmatched);
 	json_text_append(b, ",\"role\":", r->role);
+	window_pod_json(&r->pod, b);
 	buf_printf(b, ",\"suspect\":%s,\"quarantined\":%s}", truth(r->suspect),
 		   truth(r->quarantined));
 }
@@ -280,7 +287,7 @@ static int put_ranks(struct fleet *f, const struct fleet_page *q, uint64_t now_n
 	int err = q->after ? parse_after(q->after, &after, &first) : 0;
 
 	if (!err)
-		err = names_of(f, q->job, first, &names, &n);
+		err = names_of(f, q->who, q->job, first, &names, &n);
 	if (err)
 		return err;
 	buf_puts(p->out, "{\"ranks\":[");
@@ -317,31 +324,35 @@ enum { INFO, SUSPECT, EXCESS, SERIES };
 static const struct {
 	const char *name, *help;
 } series[SERIES] = {
-    [INFO] = {"sysom_rank_info", "1; the node and role of a rank, to join on job_name and rank."},
+    [INFO] = {"sysom_rank_info",
+	      "1; where a rank runs and its role, to join on job_name and rank."},
     [SUSPECT] = {"sysom_rank_suspect", "1 while a finding names the rank."},
     [EXCESS] = {"sysom_rank_self_excess_seconds",
 		"Median self time of the rank above that of its role."},
 };
 
-static void put_rank_series(struct buf part[SERIES], const char *job, const struct row *r)
+static void put_rank_series(struct metrics *m, unsigned which, const char *job, const struct row *r)
 {
-	double excess_ns = r->stats.self_median_ns - r->role_self_ns;
+	const char *name = series[which].name;
 	char rank[12];
 
 	snprintf(rank, sizeof(rank), "%d", r->place.rank);
-	prometheus_sample(&part[INFO], series[INFO].name, 1, "job_name", job, "rank", rank, "node",
-			  r->node, "role", r->role, NULL);
-	prometheus_sample(&part[SUSPECT], series[SUSPECT].name, r->suspect, "job_name", job, "rank",
-			  rank, NULL);
-	if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
-		prometheus_sample(&part[EXCESS], series[EXCESS].name, excess_ns * 1e-9, "job_name",
-				  job, "rank", rank, NULL);
+	if (which == INFO)
+		metrics_sample(m, name, 1, "job_name", job, "rank", rank, "node", r->node, "role",
+			       r->role, "namespace", r->pod.text[POD_NAMESPACE], "pod",
+			       r->pod.text[POD_NAME], "container", r->pod.text[POD_CONTAINER],
+			       "hostname", *r->pod.text[POD_HOST] ? r->pod.text[POD_HOST] : r->node,
+			       NULL);
+	else if (which == SUSPECT)
+		metrics_sample(m, name, r->suspect, "job_name", job, "rank", rank, NULL);
+	else if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
+		metrics_sample(m, name, (r->stats.self_median_ns - r->role_self_ns) * 1e-9,
+			       "job_name", job, "rank", rank, NULL);
 }
 
-/* One buffer per family, because a family's series must be together. If two nodes claim a rank, its
- * series show the first; the other row is contested. */
+/* If two nodes claim a rank, its series show the first; the other row is contested. */
 static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
-			   struct buf part[SERIES])
+			   struct metrics *m, unsigned which)
 {
 	struct place *list;
 	uint32_t n;
@@ -355,30 +366,25 @@ static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, st
 		for (uint32_t i = 0; i < got; i++) {
 			if (!rows[i].alive || rows[i].place.rank < 0 || rows[i].contested)
 				continue;
-			put_rank_series(part, job, &rows[i]);
+			put_rank_series(m, which, job, &rows[i]);
 		}
 	}
 	free(list);
 }
 
-void fleet_ranks_metrics(struct fleet *f, uint64_t now_ns, struct buf *out)
+void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
+			 struct metrics *m)
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
-	struct buf part[SERIES];
 	struct job_name *names = NULL;
 	uint32_t n = 0;
 
-	for (size_t k = 0; k < SERIES; k++) {
-		buf_init(&part[k], out->max_bytes);
-		prometheus_metric(&part[k], series[k].name, "gauge", series[k].help);
-	}
-	if (rows && !names_of(f, NULL, NULL, &names, &n))
+	if (!rows || names_of(f, who, NULL, NULL, &names, &n))
+		n = 0;
+	for (unsigned k = 0; k < SERIES; k++) {
+		metrics_family(m, series[k].name, "gauge", series[k].help);
 		for (uint32_t i = 0; i < n; i++)
-			put_job_series(f, names[i].name, now_ns, rows, part);
-	for (size_t k = 0; k < SERIES; k++) {
-		out->failed |= part[k].failed;
-		buf_append(out, part[k].data, part[k].bytes);
-		buf_fini(&part[k]);
+			put_job_series(f, names[i].name, now_ns, rows, m, k);
 	}
 	free(names);
 	free(rows);
@@ -454,7 +460,7 @@ int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns
 	struct job_row row = {.roles = calloc(LIMIT_CROSS_ROLES, sizeof(*row.roles))};
 	struct job_name *names = NULL;
 	uint32_t n = 0, i = 0, count = 0;
-	int err = row.roles ? names_of(f, q->job, q->after, &names, &n) : -ENOMEM;
+	int err = row.roles ? names_of(f, q->who, q->job, q->after, &names, &n) : -ENOMEM;
 
 	if (err) {
 		free(row.roles);
@@ -475,6 +481,81 @@ int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns
 	buf_puts(out, "}\n");
 	free(row.roles);
 	free(names);
+	return out->failed ? -ENOMEM : 0;
+}
+
+/* ---- nodes ---- */
+
+struct node_row {
+	char name[WIRE_TEXT_BYTES], version[WIRE_VERSION_BYTES], certificate[WIRE_TEXT_BYTES];
+	uint32_t wire_version, ranks;
+	uint64_t age_ns;
+	bool alive;
+};
+
+/* Copies nodes from place *at on, within one slice; *at: where the next slice begins. */
+static uint32_t copy_nodes(struct fleet *f, uint32_t *at, uint32_t max, uint64_t now_ns,
+			   struct node_row *out)
+{
+	uint32_t n = 0, end = *at + SLICE_RANKS;
+
+	lock(f);
+	for (; *at < end && *at < LIMIT_FLEET_NODES && n < max; ++*at) {
+		const struct fleet_node *node = &f->nodes[*at];
+		uint64_t age_ns = now_ns > node->seen_ns ? now_ns - node->seen_ns : 0;
+
+		if (!node->used || age_ns > f->config.forget_ns)
+			continue;
+		out[n] = (struct node_row){.wire_version = node->wire_version,
+					   .ranks = node->held_count,
+					   .age_ns = age_ns,
+					   .alive = fleet_is_alive(f, node->seen_ns, now_ns)};
+		text_copy(out[n].name, sizeof(out->name), node->name);
+		text_copy(out[n].version, sizeof(out->version), node->version);
+		text_copy(out[n].certificate, sizeof(out->certificate), node->certificate);
+		n++;
+	}
+	unlock(f, SLICE_RANKS);
+	return n;
+}
+
+static void put_node(struct buf *b, const struct node_row *r)
+{
+	json_text_append(b, "{\"node\":", r->name);
+	json_text_append(b, ",\"version\":", r->version);
+	json_text_append(b, ",\"certificate\":", r->certificate);
+	buf_printf(b, ",\"wire_version\":%u,\"ranks\":%u,\"alive\":%s,\"beat_age_ms\":%llu}",
+		   r->wire_version, r->ranks, truth(r->alive),
+		   (unsigned long long)(r->age_ns / 1000000));
+}
+
+int fleet_nodes_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out)
+{
+	struct node_row *rows;
+	uint64_t first = 0;
+	uint32_t at, count = 0;
+
+	if (q->after && !text_number(q->after, LIMIT_FLEET_NODES, &first))
+		return -EINVAL;
+	rows = calloc(SLICE_WHOLE, sizeof(*rows));
+	if (!rows)
+		return -ENOMEM;
+	at = (uint32_t)first;
+	buf_puts(out, "{\"nodes\":[");
+	while (at < LIMIT_FLEET_NODES && count < q->limit) {
+		uint32_t left = q->limit - count, n;
+
+		n = copy_nodes(f, &at, left < SLICE_WHOLE ? left : SLICE_WHOLE, now_ns, rows);
+		for (uint32_t i = 0; i < n; i++) {
+			buf_puts(out, count++ ? "," : "");
+			put_node(out, &rows[i]);
+		}
+	}
+	free(rows);
+	if (at < LIMIT_FLEET_NODES)
+		buf_printf(out, "],\"next\":\"%u\"}\n", at);
+	else
+		buf_puts(out, "]}\n");
 	return out->failed ? -ENOMEM : 0;
 }
 

@@ -44,6 +44,9 @@ struct fleet_node {
 	uint64_t sender;	  /* of its latest beat */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
+	char version[WIRE_VERSION_BYTES];
+	char certificate[WIRE_TEXT_BYTES]; /* the name that it proved; "": plain TCP */
+	uint32_t wire_version;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
 	struct fleet_held *held; /* its ranks, at most LIMIT_NODE_PROCESSES */
@@ -88,7 +91,8 @@ struct fleet_rank {
 	uint32_t node; /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role; /* index into the job's roles */
 	char *program, *role_text,
-	    *before; /* owned; before: name of the node that had it, or NULL */
+	    *before;	      /* owned; before: name of the node that had it, or NULL */
+	char *pod[POD_TEXTS]; /* owned */
 	struct fleet_stats stats;
 	uint64_t stalled_ns; /* when it hung, on this machine's clock; 0: it does not hang */
 	uint64_t steps_before, flagged_before; /* when the temporal model last read them */

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SQL_STATEMENTS_MAX 48
+#define SQL_STATEMENTS_MAX 64
 
 struct sql {
 	const char *name; /* in the log */

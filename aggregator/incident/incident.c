@@ -161,6 +161,12 @@ static struct incident *incident_new(struct incident_set *s, const struct incide
 	return i;
 }
 
+static void member_place(struct member *m, const struct wire_rank *who)
+{
+	memcpy(m->node, who->node, sizeof(m->node));
+	m->pod = who->pod;
+}
+
 static struct member *member_of(struct incident *i, const struct wire_rank *who)
 {
 	struct member *m;
@@ -171,7 +177,7 @@ static struct member *member_of(struct incident *i, const struct wire_rank *who)
 		if (m->rank != who->rank || (m->rank < 0 && strcmp(m->node, who->node)))
 			continue;
 		if (!m->node[0]) /* a finding named the rank first */
-			text_copy(m->node, sizeof(m->node), who->node);
+			member_place(m, who);
 		if (who->world_size > m->world_size)
 			m->world_size = who->world_size;
 		return m;
@@ -184,7 +190,7 @@ static struct member *member_of(struct incident *i, const struct wire_rank *who)
 		return NULL;
 	m = &i->members[i->member_count++];
 	*m = (struct member){.rank = who->rank, .world_size = who->world_size};
-	text_copy(m->node, sizeof(m->node), who->node);
+	member_place(m, who);
 	return m;
 }
 
@@ -915,7 +921,8 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 					.world_size = from->members[k].world_size};
 		struct member *m;
 
-		text_copy(who.node, sizeof(who.node), from->members[k].node);
+		memcpy(who.node, from->members[k].node, sizeof(who.node));
+		who.pod = from->members[k].pod;
 		m = member_of(to, &who);
 		if (m)
 			member_merge(s, to, m, &from->members[k]);

@@ -10,11 +10,13 @@
 #include "aggregator/incident/ledger_json.h"
 #include "aggregator/incident/verdict.h"
 #include "base/text/json_text.h"
+#include "base/text/jsonget.h"
 #include "base/limits.h"
 #include "base/order.h"
 #include "base/text/text.h"
 
 #define NAMED_RANKS_MAX 256
+#define PLACES_MAX	64 /* nodes, containers */
 
 static int by_number(const void *a, const void *b)
 {
@@ -71,7 +73,7 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 {
 	json_t *out = json_array();
 
-	for (uint32_t k = 0; k < i->member_count && json_array_size(out) < 64; k++) {
+	for (uint32_t k = 0; k < i->member_count && json_array_size(out) < PLACES_MAX; k++) {
 		const struct member *m = &i->members[k];
 		bool seen = false;
 		size_t at;
@@ -83,6 +85,48 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 			seen |= !strcmp(json_string_value(name), m->node);
 		if (!seen && m->node[0])
 			json_array_append_new(out, json_text(m->node));
+	}
+	return out;
+}
+
+/* The list's element for the member's container, added if it is new; NULL: no room. */
+static json_t *pod_of(json_t *list, const struct member *m)
+{
+	json_t *place;
+	size_t at;
+
+	json_array_foreach (list, at, place) {
+		bool same = true;
+
+		for (int k = 0; k < POD_TEXTS; k++)
+			same &= !strcmp(jsonget_text(place, window_pod_keys[k]), m->pod.text[k]);
+		if (same)
+			return place;
+	}
+	if (at == PLACES_MAX)
+		return NULL;
+	place = json_pack("{s:[]}", "ranks");
+	for (int k = 0; k < POD_TEXTS; k++)
+		json_object_set_new(place, window_pod_keys[k], json_text(m->pod.text[k]));
+	json_array_append_new(list, place);
+	return place;
+}
+
+/* The containers of the ranks to blame, each with its ranks; of all ranks if none is. */
+static json_t *pods_json(const struct incident *i, const struct incident_judgement *j,
+			 const struct named *who)
+{
+	json_t *out = json_array();
+
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		json_t *place;
+
+		if (!*m->pod.text[POD_NAME] ||
+		    (json_array_size(who->ranks) && !is_named(i, j, who, m)))
+			continue;
+		place = pod_of(out, m);
+		json_array_append_new(json_object_get(place, "ranks"), json_integer(m->rank));
 	}
 	return out;
 }
@@ -383,6 +427,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	put_verdicts(out, i, &j, v, n, &cost,
 		     duration_ns); /* first: it adds the ranks of further verdicts */
 	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
+	json_object_set_new(out, "pods", pods_json(i, &j, &who));
 	put_figures(out, i, &j, &steps);
 	put_cost(out, &cost);
 	json_object_set_new(out, "signals", signals_json(i, &j, &who));

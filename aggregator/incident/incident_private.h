@@ -100,6 +100,7 @@ struct own_time {
 struct member {
 	int32_t rank;
 	char node[WIRE_TEXT_BYTES];
+	struct wire_pod pod;
 	int32_t world_size;
 	struct slow_steps steps;
 	struct sent sent;

@@ -25,9 +25,10 @@
 #define BUSY_MS 5000
 /* Expired rows removed per transaction: more than a transaction adds. */
 #define EXPIRE_BATCH 512
-/* Rows removed at a time if the file is too large, and how often per transaction. */
+/* If the file or a job is too large: bodies removed per transaction at most, one by one, because the
+ * largest job may be another one after each; and other rows at a time. */
+#define TRIM_TURNS 4096
 #define TRIM_BATCH 16
-#define TRIM_TURNS 256
 /* Size of a row of `windows` with its indexes, for names of usual length. */
 #define WINDOW_ROW_BYTES 400u
 /* Share of the size limit for rows of windows without a body. */
@@ -47,6 +48,21 @@ static void job_matches(sqlite3_context *c, int count, sqlite3_value **v)
 	sqlite3_result_int(c, key && asked && job_key_matches(key, asked));
 }
 
+static int64_t owner_of(const char *job)
+{
+	uint32_t uid;
+
+	return job_key_owner(job, &uid) ? (int64_t)uid : -1;
+}
+
+/* job_owner(key), in SQL */
+static void job_owner(sqlite3_context *c, int count, sqlite3_value **v)
+{
+	const char *key = (const char *)sqlite3_value_text(v[0]);
+
+	sqlite3_result_int64(c, owner_of(key ? key : ""));
+}
+
 static int open_db(struct store *s, int flags)
 {
 	char path[PATH_MAX];
@@ -57,6 +73,10 @@ static int open_db(struct store *s, int flags)
 	if (!err &&
 	    sqlite3_create_function(s->sql.db, "job_matches", 2, SQLITE_UTF8 | SQLITE_DETERMINISTIC,
 				    NULL, job_matches, NULL, NULL))
+		err = -ENOMEM;
+	if (!err &&
+	    sqlite3_create_function(s->sql.db, "job_owner", 1, SQLITE_UTF8 | SQLITE_DETERMINISTIC,
+				    NULL, job_owner, NULL, NULL))
 		err = -ENOMEM;
 	return err;
 }
@@ -251,6 +271,7 @@ int store_put_window(struct store *s, const struct digest *d, uint64_t received_
 	sql_integer(&c, bytes);
 	sql_integer(&c, d->raw_bytes);
 	sql_integer(&c, d->summary_only);
+	sql_integer(&c, (uint64_t)owner_of(d->rank.job));
 	err = sql_run(&c);
 	if (err || !sqlite3_changes(s->sql.db))
 		return err;
@@ -300,10 +321,10 @@ int store_merge_incident(struct store *s, const char *to, const char *from)
 	int err = run_texts(s, ST_MOVE_WINDOWS, to, from);
 
 	if (!err)
-		err = run_texts(s, ST_DROP_INCIDENT, from, NULL);
+		err = put_merged(s, from, to); /* while `from` is there to say whose it is */
 	if (!err)
-		err = run_texts(s, ST_MOVE_MERGED, to, from);
-	return err ? err : put_merged(s, from, to);
+		err = run_texts(s, ST_DROP_INCIDENT, from, NULL);
+	return err ? err : run_texts(s, ST_MOVE_MERGED, to, from);
 }
 
 int store_put_findings(struct store *s, const char *incident, const char *json)
@@ -323,6 +344,7 @@ int store_put_incident(struct store *s, const struct incident_row *row, const ch
 	sql_integer(&c, row->arrival_unix_ns);
 	sql_text(&c, json);
 	sql_integer(&c, row->updated_unix_ns);
+	sql_integer(&c, (uint64_t)owner_of(row->job));
 	return sql_run(&c);
 }
 
@@ -380,7 +402,7 @@ static int trim(struct store *s, uint64_t max_bytes)
 		if (err || t.bytes <= max_bytes)
 			return err ? err : n;
 		which = least_needed(&t, max_bytes);
-		gone = expire(s, which, 0, TRIM_BATCH);
+		gone = expire(s, which, 0, which == ST_OLDEST_BODIES ? 1 : TRIM_BATCH);
 		if (gone <= 0)
 			return gone < 0 ? gone : n;
 		n += which == ST_OLDEST_BODIES ? gone : 0;
@@ -388,33 +410,92 @@ static int trim(struct store *s, uint64_t max_bytes)
 	return n;
 }
 
-int store_keep(struct store *s, const struct store_bounds *b)
+/* The first job that `over` finds beyond `most`. 1: found, 0, -errno. */
+static int job_beyond(struct store *s, enum statement over, uint64_t most,
+		      char job[WIRE_TEXT_BYTES])
 {
-	int err = expire(s, ST_EXPIRE_BODIES, b->windows_before, EXPIRE_BATCH), n = err;
+	struct sql_call c = sql_call(&s->sql, over, "quota");
+	bool found;
+	int err;
 
-	if (err >= 0)
-		err = expire(s, ST_EXPIRE_WINDOWS, b->incidents_before, EXPIRE_BATCH);
-	if (err >= 0)
-		err = expire(s, ST_EXPIRE_INCIDENTS, b->incidents_before, EXPIRE_BATCH);
-	if (err >= 0)
-		err = expire(s, ST_EXPIRE_MERGED, b->incidents_before, EXPIRE_BATCH);
-	if (err >= 0 && b->max_bytes)
-		err = trim(s, b->max_bytes);
-	else if (err > 0)
-		err = 0;
-	return err < 0 ? err : n + err;
+	sql_integer(&c, most);
+	found = sql_next(&c);
+	if (found)
+		text_copy(job, WIRE_TEXT_BYTES, sql_get_text(&c, 0));
+	err = sql_end(&c);
+	return err ? err : found;
 }
 
-int store_expire(struct store *s, const struct store_bounds *b)
+/* Removes the oldest of each job beyond its quota. The number of removed rows, or -errno. */
+static int apply_quota(struct store *s, enum statement over, enum statement remove, uint64_t most)
+{
+	int n = 0;
+
+	for (int i = 0; most && i < TRIM_TURNS; i++) {
+		char job[WIRE_TEXT_BYTES];
+		int found = job_beyond(s, over, most, job), err;
+		struct sql_call c;
+
+		if (found <= 0)
+			return found < 0 ? found : n;
+		c = sql_call(&s->sql, remove, "quota");
+		sql_text(&c, job);
+		sql_integer(&c, 1);
+		err = sql_run(&c);
+		if (err)
+			return err;
+		n += sqlite3_changes(s->sql.db);
+	}
+	return n;
+}
+
+/* Adds to *count what a removal returned. 0 or -errno. */
+static int add_removed(int removed, uint64_t *count)
+{
+	if (removed > 0)
+		*count += (uint64_t)removed;
+	return removed < 0 ? removed : 0;
+}
+
+int store_keep(struct store *s, const struct store_bounds *b, struct store_removed *out)
+{
+	uint64_t bodies = 0, large = 0, rows = 0;
+	int err =
+	    add_removed(expire(s, ST_EXPIRE_BODIES, b->windows_before, EXPIRE_BATCH), &bodies);
+
+	if (!err)
+		err = add_removed(expire(s, ST_EXPIRE_WINDOWS, b->incidents_before, EXPIRE_BATCH),
+				  &rows);
+	if (!err)
+		err = add_removed(expire(s, ST_EXPIRE_INCIDENTS, b->incidents_before, EXPIRE_BATCH),
+				  &rows);
+	if (!err)
+		err = add_removed(expire(s, ST_EXPIRE_MERGED, b->incidents_before, EXPIRE_BATCH),
+				  &rows);
+	if (!err)
+		err =
+		    add_removed(apply_quota(s, ST_LARGE_JOB, ST_JOB_BODIES, b->job_bytes), &large);
+	if (!err)
+		err = add_removed(apply_quota(s, ST_LONG_JOB, ST_JOB_INCIDENTS, b->job_incidents),
+				  &out->quota_incidents);
+	if (!err && b->max_bytes)
+		err = add_removed(trim(s, b->max_bytes), &bodies);
+	out->quota_bodies += large;
+	out->bodies += bodies + large;
+	return err;
+}
+
+int store_expire(struct store *s, const struct store_bounds *b, struct store_removed *out)
 {
 	struct pages p;
 	char text[64];
-	int n = store_begin(s), err;
+	int err = store_begin(s);
 
-	if (n)
-		return n;
-	n = store_keep(s, b);
-	err = n < 0 ? n : store_commit(s);
+	if (err)
+		return err;
+	err = store_keep(s, b, out);
+	if (!err)
+		err = store_commit(s);
 	if (err) {
 		store_rollback(s);
 		return err;
@@ -427,7 +508,7 @@ int store_expire(struct store *s, const struct store_bounds *b)
 			 some < VACUUM_PAGES ? (int)some : VACUUM_PAGES);
 		sql_exec(&s->sql, text, "vacuum");
 	}
-	return n;
+	return 0;
 }
 
 int store_totals(struct store *s, struct store_totals *out)
@@ -447,6 +528,19 @@ int store_totals(struct store *s, struct store_totals *out)
 	p = pages_of(s);
 	out->bytes = p.count > p.unused ? (p.count - p.unused) * p.bytes : 0;
 	return err;
+}
+
+int store_largest_job(struct store *s, char job[WIRE_TEXT_BYTES], uint64_t *bytes)
+{
+	struct sql_call c = sql_call(&s->sql, ST_LARGEST_JOB, "largest job");
+
+	*job = '\0';
+	*bytes = 0;
+	if (sql_next(&c)) {
+		text_copy(job, WIRE_TEXT_BYTES, sql_get_text(&c, 0));
+		*bytes = sql_get_integer(&c, 1);
+	}
+	return sql_end(&c);
 }
 
 uint64_t store_free_bytes(const struct store *s)

@@ -15,8 +15,9 @@
 
 #include "aggregator/incident/incident.h"
 #include "base/buf.h"
+#include "base/http/http_user.h"
 
-#define STORE_SCHEMA_VERSION 4
+#define STORE_SCHEMA_VERSION 5
 
 struct store;
 
@@ -65,23 +66,37 @@ json_t *store_findings(struct store *s, const char *incident);
 struct store_bounds {
 	uint64_t windows_before;   /* bodies received earlier are removed */
 	uint64_t incidents_before; /* so are earlier closed incidents and rows of windows */
-	uint64_t max_bytes; /* of the file; beyond it the oldest bodies are removed; 0: no bound */
+	/* of the file; beyond it bodies are removed: the oldest of the largest job of the owner who
+	 * has most; 0: no bound */
+	uint64_t max_bytes;
+	/* of one job: bodies and closed incidents; beyond it the job's oldest go; 0: no bound */
+	uint64_t job_bytes, job_incidents;
 };
-/* At the end of a transaction: applies the bounds. It removes more than one transaction can add, so
- * that no rate of windows outruns it. Returns the number of bodies removed, or -errno. */
-int store_keep(struct store *s, const struct store_bounds *b);
+struct store_removed {
+	uint64_t bodies;			/* for any reason */
+	uint64_t quota_bodies, quota_incidents; /* because of the bounds of one job */
+};
+/* At the end of a transaction: applies the bounds, and adds to *out. It removes more than one
+ * transaction can add, so that no rate of windows outruns it. 0 or -errno. */
+int store_keep(struct store *s, const struct store_bounds *b, struct store_removed *out);
 /* The same in its own transaction; also returns free pages to the file system. */
-int store_expire(struct store *s, const struct store_bounds *b);
+int store_expire(struct store *s, const struct store_bounds *b, struct store_removed *out);
 
 struct store_totals {
 	uint64_t windows, bodies, incidents, open_incidents, bytes;
 };
 /* From counters, so the cost does not depend on the size of the store. */
 int store_totals(struct store *s, struct store_totals *out);
+/* Bytes of bodies of the job that has most; its key. job: "" if there is none. */
+int store_largest_job(struct store *s, char job[WIRE_TEXT_BYTES], uint64_t *bytes);
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);
 
+/* For users: `who` sees only the jobs that http_user_sees_job allows; NULL sees all. What is
+ * hidden is answered like what does not exist. */
+
 struct store_list {
+	const struct http_user *who;
 	const char *job, *state; /* NULL: any; state is "open" or "closed" */
 	uint32_t limit;
 	uint64_t after_ns; /* 0: from the newest */
@@ -93,14 +108,17 @@ int store_list_after(struct store_list *q, const char *cursor);
  * or at LIMIT_API_LIST_BYTES. */
 int store_list(struct store *s, const struct store_list *q, struct buf *out);
 /* Completes the prefix of an id. 0, -ENOENT, -ENOTUNIQ (several match), -EIO, -ENOMEM. */
-int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BYTES]);
+int store_incident_id(struct store *s, const struct http_user *who, const char *begin,
+		      char id[INCIDENT_ID_BYTES]);
 /* An incident with its "windows". For a merged one, the incident that it was merged into, with
  * "merged_from". NULL: not found. */
 json_t *store_incident_json(struct store *s, const char *id);
 /* Appends the incidents written after since_unix_ns, oldest first, one JSON object per line, each
  * with updated_unix_ns; {"id":...,"life":"merged","merged_into":...} for merged ones. */
-int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out);
+int store_feed(struct store *s, const struct http_user *who, uint64_t since_unix_ns, uint32_t limit,
+	       struct buf *out);
 /* Appends the message as received; -ENOENT: never seen; -ESTALE: expired. */
-int store_window_body(struct store *s, const uint8_t id[16], struct buf *out);
+int store_window_body(struct store *s, const struct http_user *who, const uint8_t id[16],
+		      struct buf *out);
 
 #endif

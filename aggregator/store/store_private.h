@@ -38,6 +38,12 @@ enum statement {
 	ST_OLDEST_BODIES,
 	ST_OLDEST_WINDOWS,
 	ST_OLDEST_INCIDENTS,
+	/* by quota: a job beyond it; ?1 the job, ?2 how many */
+	ST_LARGE_JOB,
+	ST_LONG_JOB,
+	ST_JOB_BODIES,
+	ST_JOB_INCIDENTS,
+	ST_LARGEST_JOB,
 	ST_TOTALS,
 	ST_PAGES,
 	/* in this order: all, by job, by state, by both */
@@ -47,13 +53,17 @@ enum statement {
 	ST_LIST_JOB_STATE,
 	ST_LIST_NAME,
 	ST_LIST_NAME_STATE,
+	ST_LIST_OWNER,
+	ST_LIST_OWNER_STATE,
 	ST_NEXT_JOB,
 	ST_INCIDENT_ID,
+	ST_INCIDENT_ID_OWNER,
 	ST_INCIDENT,
 	ST_INCIDENT_WINDOWS,
 	ST_FEED,
+	ST_FEED_OWNER,
 	ST_BODY,
-	ST_KNOWN,
+	ST_WINDOW_JOB,
 	ST_COUNT,
 };
 _Static_assert(ST_COUNT <= SQL_STATEMENTS_MAX, "each statement has a place");

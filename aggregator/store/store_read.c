@@ -144,9 +144,23 @@ static bool only_job(struct store *s, const char *asked, struct name_range r,
 	return false;
 }
 
-/* The lists differ in the index that they use, so each has its own statement. */
+static bool sees_all(const struct http_user *who)
+{
+	return !who || who->all;
+}
+
+/* Binds the owner whose rows are shown: of users without a number, nobody's. */
+static void bind_owner(struct sql_call *c, const struct http_user *who)
+{
+	sql_integer(c, who->has_uid ? (uint64_t)who->uid : (uint64_t)-2);
+}
+
+/* The lists differ in the index that they use, so each has its own statement. A job is of one owner,
+ * and that it is seen was checked. */
 static enum statement list_of(const struct store_list *q, bool one)
 {
+	if (!q->job && !sees_all(q->who))
+		return q->state ? ST_LIST_OWNER_STATE : ST_LIST_OWNER;
 	return !q->job ? (q->state ? ST_LIST_STATE : ST_LIST)
 	       : one   ? (q->state ? ST_LIST_JOB_STATE : ST_LIST_JOB)
 		       : (q->state ? ST_LIST_NAME_STATE : ST_LIST_NAME);
@@ -170,12 +184,16 @@ int store_list(struct store *s, const struct store_list *q, struct buf *out)
 {
 	char next[40] = "", last[40] = "", key[WIRE_TEXT_BYTES];
 	struct name_range range = range_of(q->job ? q->job : "");
-	bool one = q->job && only_job(s, q->job, range, key);
+	bool hidden = q->job && !sees_all(q->who) && !http_user_sees_job(q->who, q->job);
+	bool one = q->job && !hidden && only_job(s, q->job, range, key);
 	struct sql_call c = sql_call(&s->sql, list_of(q, one), "list");
 	uint32_t n = 0;
 	int err;
 
-	sql_text(&c, one ? key : q->job);
+	if (q->job || sees_all(q->who))
+		sql_text(&c, one ? key : q->job);
+	else
+		bind_owner(&c, q->who);
 	sql_integer(&c, q->state && !strcmp(q->state, "open"));
 	sql_integer(&c, q->after_ns ? q->after_ns : INT64_MAX);
 	sql_text(&c, q->after_id);
@@ -185,7 +203,7 @@ int store_list(struct store *s, const struct store_list *q, struct buf *out)
 		sql_text(&c, range.to);
 	}
 	buf_puts(out, "{\"incidents\":[");
-	while (sql_next(&c)) {
+	while (!hidden && sql_next(&c)) {
 		if (n == q->limit || (n && out->bytes > LIMIT_API_LIST_BYTES)) {
 			text_copy(next, sizeof(next), last);
 			break;
@@ -242,7 +260,8 @@ static bool successor_of(struct store *s, const char *id, char out[INCIDENT_ID_B
 	return known;
 }
 
-int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BYTES])
+int store_incident_id(struct store *s, const struct http_user *who, const char *begin,
+		      char id[INCIDENT_ID_BYTES])
 {
 	char end[INCIDENT_ID_BYTES + 1];
 	struct sql_call c;
@@ -252,9 +271,11 @@ int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BY
 	    begin[strspn(begin, "0123456789abcdef")])
 		return -ENOENT;
 	snprintf(end, sizeof(end), "%sg", begin); /* after every digit */
-	c = sql_call(&s->sql, ST_INCIDENT_ID, "incident");
+	c = sql_call(&s->sql, sees_all(who) ? ST_INCIDENT_ID : ST_INCIDENT_ID_OWNER, "incident");
 	sql_text(&c, begin);
 	sql_text(&c, end);
+	if (!sees_all(who))
+		bind_owner(&c, who);
 	while (sql_next(&c) && !found++)
 		text_copy(id, INCIDENT_ID_BYTES, sql_get_text(&c, 0));
 	err = sql_end(&c);
@@ -292,36 +313,44 @@ static void feed_line(const struct sql_call *c, struct buf *out)
 	buf_puts(out, "\n");
 }
 
-int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out)
+int store_feed(struct store *s, const struct http_user *who, uint64_t since_unix_ns, uint32_t limit,
+	       struct buf *out)
 {
-	struct sql_call c = sql_call(&s->sql, ST_FEED, "feed");
+	struct sql_call c = sql_call(&s->sql, sees_all(who) ? ST_FEED : ST_FEED_OWNER, "feed");
 	int err;
 
 	sql_integer(&c, since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX);
 	sql_integer(&c, limit);
+	if (!sees_all(who))
+		bind_owner(&c, who);
 	while (out->bytes <= LIMIT_API_LIST_BYTES && sql_next(&c))
 		feed_line(&c, out);
 	err = sql_end(&c);
 	return !err && out->failed ? -ENOMEM : err;
 }
 
-static bool is_known(struct store *s, const uint8_t id[16])
+/* Whether the window was ever stored, and `who` may know. */
+static bool is_known(struct store *s, const struct http_user *who, const uint8_t id[16])
 {
-	struct sql_call c = sql_call(&s->sql, ST_KNOWN, "known");
+	struct sql_call c = sql_call(&s->sql, ST_WINDOW_JOB, "known");
 	bool known;
 
 	sql_blob(&c, id, 16);
-	known = sql_next(&c);
+	known = sql_next(&c) && (sees_all(who) || http_user_sees_job(who, sql_get_text(&c, 0)));
 	sql_end(&c);
 	return known;
 }
 
-int store_window_body(struct store *s, const uint8_t id[16], struct buf *out)
+int store_window_body(struct store *s, const struct http_user *who, const uint8_t id[16],
+		      struct buf *out)
 {
-	struct sql_call c = sql_call(&s->sql, ST_BODY, "body");
+	struct sql_call c;
 	bool found;
 	int err;
 
+	if (!is_known(s, who, id))
+		return -ENOENT;
+	c = sql_call(&s->sql, ST_BODY, "body");
 	sql_blob(&c, id, 16);
 	found = sql_next(&c);
 	if (found)
@@ -329,6 +358,6 @@ int store_window_body(struct store *s, const uint8_t id[16], struct buf *out)
 			   (size_t)sqlite3_column_bytes(c.st, 0));
 	err = sql_end(&c);
 	if (!err && !found)
-		err = is_known(s, id) ? -ESTALE : -ENOENT;
+		err = -ESTALE;
 	return !err && out->failed ? -ENOMEM : err;
 }

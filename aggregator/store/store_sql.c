@@ -16,8 +16,18 @@
 #define LIST(where)                                                                                \
 	"SELECT begin_ns,id,body FROM incidents WHERE " where "(begin_ns,id)<(?3,?4) "             \
 	"ORDER BY begin_ns DESC,id DESC LIMIT ?5"
-/* Bodies expire in order of arrival: rows older than the first body have none. */
-#define FIRST_BODY "COALESCE((SELECT MIN(seq) FROM bodies),9223372036854775807)"
+/* Rows of windows whose body is gone, the oldest first. */
+#define BARE(where)                                                                                \
+	"DELETE FROM windows WHERE seq IN (SELECT seq FROM windows INDEXED BY windows_bare WHERE " \
+	"stored=0 AND received_ns" where " ORDER BY received_ns LIMIT "
+/* The job with most evidence, of the owner with most: so neither many windows nor many jobs of one
+ * user push out those of another. */
+#define LARGEST_JOB                                                                                \
+	"(SELECT job FROM jobs WHERE owner=(SELECT owner FROM owners WHERE bytes>=0 ORDER BY "     \
+	"bytes DESC LIMIT 1) ORDER BY bytes DESC LIMIT 1)"
+#define BODIES_OF(job)                                                                             \
+	"DELETE FROM bodies WHERE seq IN (SELECT seq FROM windows INDEXED BY windows_stored "      \
+	"WHERE job=" job " AND stored=1 ORDER BY seq LIMIT "
 #define LAST_BEFORE                                                                                \
 	"(SELECT seq FROM windows WHERE received_ns<?1 ORDER BY received_ns DESC LIMIT 1)"
 /* Matches jobs of that name of all users, and all their runs. */
@@ -30,21 +40,23 @@ const char *const store_sql[ST_COUNT] = {
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_PUT_WINDOW] =
 	"INSERT OR IGNORE INTO windows(id,received_ns,job,node,rank,reason,sequence,begin_ns,"
-	"end_ns,steps,records,bytes,raw_bytes,summary_only) "
-	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+	"end_ns,steps,records,bytes,raw_bytes,summary_only,owner,stored) "
+	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,1)",
     [ST_PUT_BODY] = "INSERT INTO bodies(seq,body) VALUES(?1,?2)",
     [ST_SET_INCIDENT] = "UPDATE windows SET incident=?2 WHERE id=?1",
     [ST_MOVE_WINDOWS] = "UPDATE windows SET incident=?1 WHERE incident=?2",
     [ST_DROP_INCIDENT] = "DELETE FROM incidents WHERE id=?1",
-    [ST_PUT_MERGED] = "INSERT OR REPLACE INTO merged(id,successor,at_ns) VALUES(?1,?2,?3)",
+    [ST_PUT_MERGED] =
+	"INSERT OR REPLACE INTO merged(id,successor,at_ns,owner) VALUES(?1,?2,?3,COALESCE("
+	"(SELECT owner FROM incidents WHERE id=?1),(SELECT owner FROM incidents WHERE id=?2),-1))",
     [ST_MOVE_MERGED] = "UPDATE merged SET successor=?1 WHERE successor=?2",
     [ST_SUCCESSOR] = "SELECT successor FROM merged WHERE id=?1",
     [ST_PUT_FINDINGS] = "INSERT OR REPLACE INTO findings(incident,body) VALUES(?1,?2)",
     [ST_DROP_FINDINGS] = "DELETE FROM findings WHERE incident=?1",
     [ST_FINDINGS] = "SELECT body FROM findings WHERE incident=?1",
     [ST_PUT_INCIDENT] =
-	"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns) "
-	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8) ON CONFLICT(id) DO UPDATE SET "
+	"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns,owner) "
+	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(id) DO UPDATE SET "
 	"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
     /* open ones first: an incident that is not restored is never closed */
     [ST_RESTORE_OPEN] = RESTORED "open=1 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
@@ -53,18 +65,21 @@ const char *const store_sql[ST_COUNT] = {
 		     "WHERE w.incident=?1 ORDER BY w.seq",
     [ST_EXPIRE_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
 			 "seq<=" LAST_BEFORE " ORDER BY seq LIMIT ?2)",
-    [ST_EXPIRE_WINDOWS] = "DELETE FROM windows WHERE seq IN (SELECT seq FROM windows WHERE "
-			  "seq<=" LAST_BEFORE " AND seq<" FIRST_BODY " ORDER BY seq LIMIT ?2)",
+    [ST_EXPIRE_WINDOWS] = BARE("<?1") "?2)",
     [ST_EXPIRE_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
 			    "open=0 AND arrival_ns<?1 ORDER BY arrival_ns LIMIT ?2)",
     [ST_EXPIRE_MERGED] = "DELETE FROM merged WHERE id IN (SELECT id FROM merged WHERE "
 			 "at_ns<?1 ORDER BY at_ns LIMIT ?2)",
-    [ST_OLDEST_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
-			 "seq>=0 ORDER BY seq LIMIT ?1)",
-    [ST_OLDEST_WINDOWS] = "DELETE FROM windows WHERE seq IN (SELECT seq FROM windows WHERE "
-			  "seq<" FIRST_BODY " ORDER BY seq LIMIT ?1)",
+    [ST_OLDEST_BODIES] = BODIES_OF(LARGEST_JOB) "?1)",
+    [ST_OLDEST_WINDOWS] = BARE(">=0") "?1)",
     [ST_OLDEST_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
 			    "open=0 ORDER BY arrival_ns LIMIT ?1)",
+    [ST_LARGE_JOB] = "SELECT job FROM jobs WHERE bytes>?1 LIMIT 1",
+    [ST_LONG_JOB] = "SELECT job FROM jobs WHERE closed>?1 LIMIT 1",
+    [ST_JOB_BODIES] = BODIES_OF("?1") "?2)",
+    [ST_JOB_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
+			 "job=?1 AND open=0 ORDER BY begin_ns,id LIMIT ?2)",
+    [ST_LARGEST_JOB] = "SELECT job,bytes FROM jobs WHERE bytes>=0 ORDER BY bytes DESC LIMIT 1",
     [ST_TOTALS] = "SELECT windows,bodies,incidents,open FROM totals WHERE id=1",
     [ST_PAGES] = "SELECT page_count,freelist_count,page_size FROM pragma_page_count,"
 		 "pragma_freelist_count,pragma_page_size",
@@ -74,17 +89,26 @@ const char *const store_sql[ST_COUNT] = {
     [ST_LIST_JOB_STATE] = LIST("job=?1 AND open=?2 AND "),
     [ST_LIST_NAME] = LIST(OF_NAME " AND "),
     [ST_LIST_NAME_STATE] = LIST(OF_NAME " AND open=?2 AND "),
+    [ST_LIST_OWNER] = LIST("owner=?1 AND "),
+    [ST_LIST_OWNER_STATE] = LIST("owner=?1 AND open=?2 AND "),
     [ST_NEXT_JOB] = "SELECT job FROM incidents WHERE job>=?1 AND job<?2 ORDER BY job LIMIT 1",
     [ST_INCIDENT_ID] = "SELECT id FROM incidents WHERE id>=?1 AND id<?2 UNION ALL "
 		       "SELECT id FROM merged WHERE id>=?1 AND id<?2 LIMIT 2",
+    [ST_INCIDENT_ID_OWNER] =
+	"SELECT id FROM incidents WHERE owner=?3 AND id>=?1 AND id<?2 UNION ALL "
+	"SELECT id FROM merged WHERE owner=?3 AND id>=?1 AND id<?2 LIMIT 2",
     [ST_INCIDENT] = "SELECT body FROM incidents WHERE id=?1",
     [ST_INCIDENT_WINDOWS] =
 	"SELECT id,rank,node,reason,begin_ns,end_ns,steps,records,bytes,summary_only "
 	"FROM windows WHERE incident=?1 ORDER BY begin_ns,seq LIMIT ?2",
     [ST_FEED] = "SELECT updated_ns,body,NULL,id FROM incidents WHERE updated_ns>?1 UNION ALL "
 		"SELECT at_ns,NULL,successor,id FROM merged WHERE at_ns>?1 ORDER BY 1 LIMIT ?2",
+    [ST_FEED_OWNER] =
+	"SELECT updated_ns,body,NULL,id FROM incidents WHERE owner=?3 AND updated_ns>?1 UNION ALL "
+	"SELECT at_ns,NULL,successor,id FROM merged WHERE owner=?3 AND at_ns>?1 ORDER BY 1 LIMIT "
+	"?2",
     [ST_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq WHERE w.id=?1",
-    [ST_KNOWN] = "SELECT 1 FROM windows WHERE id=?1",
+    [ST_WINDOW_JOB] = "SELECT job FROM windows WHERE id=?1",
 };
 
 /* One entry per version: what it adds to the one before. */
@@ -150,6 +174,63 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     " WHERE instr(body,'\"symptom\":\"hiccup\"');"
     "UPDATE findings SET body=replace(replace(body,'\"teller\":','\"reporter\":'),"
     "'\"told_begin_unix_ns\":','\"reported_begin_unix_ns\":');",
+
+    /* whose each job is, and what each job and each owner take: of a job that names no user, the
+     * owner is -1 */
+    "ALTER TABLE windows ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;"
+    "ALTER TABLE windows ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE incidents ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;"
+    "ALTER TABLE merged ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;"
+    "UPDATE windows SET owner=job_owner(job),stored=seq IN (SELECT seq FROM bodies);"
+    "UPDATE incidents SET owner=job_owner(job);"
+    "UPDATE merged SET owner=COALESCE((SELECT owner FROM incidents WHERE id=successor),-1);"
+    "CREATE INDEX windows_stored ON windows(job,seq) WHERE stored=1;"
+    "CREATE INDEX windows_bare ON windows(received_ns) WHERE stored=0;"
+    "CREATE INDEX incidents_owner ON incidents(owner,begin_ns,id);"
+    "CREATE INDEX incidents_owner_open ON incidents(owner,open,begin_ns,id);"
+    "CREATE INDEX incidents_owner_updated ON incidents(owner,updated_ns);"
+    "CREATE INDEX incidents_owner_id ON incidents(owner,id);"
+    "CREATE INDEX merged_owner_at ON merged(owner,at_ns);"
+    "CREATE INDEX merged_owner_id ON merged(owner,id);"
+    "CREATE TABLE jobs(job TEXT PRIMARY KEY, owner INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+    " closed INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE owners(owner INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);"
+    "INSERT INTO jobs SELECT job,owner,SUM(bytes),SUM(closed) FROM"
+    " (SELECT job,owner,bytes,0 AS closed FROM windows WHERE stored=1 UNION ALL"
+    "  SELECT job,owner,0,1 FROM incidents WHERE open=0) GROUP BY job;"
+    "INSERT INTO owners SELECT owner,SUM(bytes) FROM jobs GROUP BY owner;"
+    "CREATE INDEX jobs_owner ON jobs(owner,bytes);"
+    "CREATE INDEX jobs_bytes ON jobs(bytes);"
+    "CREATE INDEX jobs_closed ON jobs(closed);"
+    "CREATE INDEX owners_bytes ON owners(bytes);"
+    "CREATE TRIGGER windows_paid AFTER INSERT ON windows WHEN NEW.stored=1 BEGIN"
+    " INSERT INTO jobs VALUES(NEW.job,NEW.owner,NEW.bytes,0)"
+    " ON CONFLICT(job) DO UPDATE SET bytes=bytes+excluded.bytes; END;"
+    "CREATE TRIGGER bodies_gone AFTER DELETE ON bodies BEGIN"
+    " UPDATE windows SET stored=0 WHERE seq=OLD.seq; END;"
+    "CREATE TRIGGER windows_bared AFTER UPDATE OF stored ON windows"
+    " WHEN OLD.stored=1 AND NEW.stored=0 BEGIN"
+    " UPDATE jobs SET bytes=bytes-OLD.bytes WHERE job=OLD.job; END;"
+    "CREATE TRIGGER incidents_came AFTER INSERT ON incidents WHEN NEW.open=0 BEGIN"
+    " INSERT INTO jobs VALUES(NEW.job,NEW.owner,0,1)"
+    " ON CONFLICT(job) DO UPDATE SET closed=closed+1; END;"
+    "CREATE TRIGGER incidents_closed AFTER UPDATE OF open ON incidents"
+    " WHEN OLD.open=1 AND NEW.open=0 BEGIN"
+    " INSERT INTO jobs VALUES(NEW.job,NEW.owner,0,1)"
+    " ON CONFLICT(job) DO UPDATE SET closed=closed+1; END;"
+    "CREATE TRIGGER incidents_reopened AFTER UPDATE OF open ON incidents"
+    " WHEN OLD.open=0 AND NEW.open=1 BEGIN"
+    " UPDATE jobs SET closed=closed-1 WHERE job=OLD.job; END;"
+    "CREATE TRIGGER incidents_gone AFTER DELETE ON incidents WHEN OLD.open=0 BEGIN"
+    " UPDATE jobs SET closed=closed-1 WHERE job=OLD.job; END;"
+    "CREATE TRIGGER jobs_in AFTER INSERT ON jobs BEGIN"
+    " INSERT INTO owners VALUES(NEW.owner,NEW.bytes)"
+    " ON CONFLICT(owner) DO UPDATE SET bytes=bytes+excluded.bytes; END;"
+    "CREATE TRIGGER jobs_turn AFTER UPDATE ON jobs BEGIN"
+    " UPDATE owners SET bytes=bytes+NEW.bytes-OLD.bytes WHERE owner=NEW.owner;"
+    " DELETE FROM jobs WHERE job=NEW.job AND bytes=0 AND closed=0;"
+    " DELETE FROM owners WHERE owner=NEW.owner AND bytes=0"
+    " AND NOT EXISTS(SELECT 1 FROM jobs WHERE owner=NEW.owner); END;",
 };
 
 int store_check_version(struct store *s, int64_t newest)

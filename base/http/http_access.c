@@ -19,7 +19,6 @@
 
 struct http_access {
 	const struct http_settings *settings;
-	bool per_user;
 	struct http_tokens *tokens; /* NULL: no file is set */
 	struct secret_file_state file;
 	uint64_t look_at_ns;
@@ -39,7 +38,7 @@ static int load(struct http_access *a, char *why, size_t why_bytes)
 		snprintf(why, why_bytes, "http.tokens: %s", reason);
 	} else {
 		err = http_tokens_parse(&tokens, text.data ? (const char *)text.data : "",
-					text.bytes, a->per_user, reason, sizeof(reason));
+					text.bytes, reason, sizeof(reason));
 		if (err)
 			snprintf(why, why_bytes, "http.tokens: %s: %s", path, reason);
 	}
@@ -51,8 +50,8 @@ static int load(struct http_access *a, char *why, size_t why_bytes)
 	return 0;
 }
 
-int http_access_open(struct http_access **out, const struct http_settings *s, bool per_user,
-		     char *why, size_t why_bytes)
+int http_access_open(struct http_access **out, const struct http_settings *s, char *why,
+		     size_t why_bytes)
 {
 	struct http_access *a = calloc(1, sizeof(*a));
 	int err;
@@ -60,7 +59,6 @@ int http_access_open(struct http_access **out, const struct http_settings *s, bo
 	if (!a)
 		return -ENOMEM;
 	a->settings = s;
-	a->per_user = per_user;
 	secret_file_changed(s->tokens, &a->file);
 	err = *s->tokens ? load(a, why, why_bytes) : 0;
 	if (err) {
@@ -112,19 +110,13 @@ static bool is_listed(const char *list, uid_t uid)
 	return false;
 }
 
-/* Whether everybody who connects sees the jobs of all users. */
-static bool is_open(const struct http_access *a)
-{
-	return !a->per_user && !*a->settings->tokens;
-}
-
 static void name_user(const struct http_access *a, uid_t uid, struct http_user *out)
 {
 	bool ours = uid == 0 || uid == geteuid();
 
 	*out =
 	    (struct http_user){.roles = ours ? HTTP_ROLES_ALL : HTTP_ROLE_READ | HTTP_ROLE_UPLOAD,
-			       .all = ours || is_open(a) || is_listed(a->settings->see_all, uid),
+			       .all = ours || is_listed(a->settings->see_all, uid),
 			       .has_uid = true,
 			       .uid = uid};
 	snprintf(out->name, sizeof(out->name), "uid %u", (unsigned)uid);
@@ -147,8 +139,8 @@ static unsigned by_token(struct http_access *a, const struct http_sender *from,
 	return 0;
 }
 
-static unsigned identify(struct http_access *a, const struct http_sender *from,
-			 struct http_user *out, const char **why)
+unsigned http_access_user(struct http_access *a, const struct http_sender *from,
+			  struct http_user *out, const char **why)
 {
 	uid_t uid;
 
@@ -158,29 +150,15 @@ static unsigned identify(struct http_access *a, const struct http_sender *from,
 		name_user(a, uid, out);
 		return 0;
 	}
-	if (!*a->settings->tokens || (!from->forwarded && peer_is_loopback(from->sock))) {
-		*out = (struct http_user){.roles =
-					      HTTP_ROLE_READ | (is_open(a) ? HTTP_ROLE_UPLOAD : 0u),
-					  .all = is_open(a) || !strcmp(a->settings->see_all, "*"),
+	if (!from->forwarded && peer_is_loopback(from->sock)) {
+		*out = (struct http_user){.roles = HTTP_ROLE_READ,
+					  .all = !strcmp(a->settings->see_all, "*"),
 					  .name = "unknown"};
 		return 0;
 	}
-	*why = "this needs a token, in the header Authorization: Bearer TOKEN; sysom takes it from "
-	       "its settings file";
+	*why = a->tokens ? "this needs a token, in the header Authorization: Bearer TOKEN; sysom "
+			   "takes it from its settings file"
+			 : "this needs a token, and the server has none: its operator sets "
+			   "http.tokens";
 	return 401;
-}
-
-unsigned http_access_user(struct http_access *a, const struct http_sender *from,
-			  struct http_user *out, const char **why)
-{
-	unsigned status = identify(a, from, out, why);
-
-	if (status || a->per_user || out->all)
-		return status;
-	out->roles &= ~(unsigned)HTTP_ROLE_READ;
-	if (out->roles)
-		return 0;
-	*why = "this server shows the jobs of all users; that needs a token, or your uid in "
-	       "http.see_all";
-	return 403;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * http_access.h - who may ask an HTTP server, and as whom. A token of http.tokens says it;
  * otherwise, for a connection within this machine, the kernel does (base/daemon/peer.h). Root and
- * the daemon's own user have the role admin. Once tokens are set, a connection from another machine
- * needs one. Without tokens it is an unknown user's.
+ * the daemon's own user have the role admin. A request from another machine, or one that a proxy
+ * passes on, needs a token. On loopback a user that the kernel cannot name sees no jobs.
  * The file of tokens is read again when it changes. While it is unsound, the tokens read before
  * stay valid, and the log says so.
  * Owns: the tokens. Threads: one caller. Trust: the request is a peer's. */
@@ -14,11 +14,9 @@
 
 struct http_access;
 
-/* settings: borrowed. per_user: the server shows a user the jobs of that user alone. Otherwise only
- * those who see all jobs may read (without tokens: everybody), and a token with uid=N is an error.
- * -EINVAL and the like with the reason in `why`. */
-int http_access_open(struct http_access **out, const struct http_settings *s, bool per_user,
-		     char *why, size_t why_bytes);
+/* settings: borrowed. -EINVAL and the like with the reason in `why`. */
+int http_access_open(struct http_access **out, const struct http_settings *s, char *why,
+		     size_t why_bytes);
 void http_access_close(struct http_access *a); /* NULL is a no-op */
 
 /* What a request shows of its sender. */

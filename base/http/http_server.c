@@ -386,11 +386,11 @@ void http_server_run(struct http_server *s)
 
 /* ---- settings ---- */
 
-static int check_files(const struct http_settings *s, bool per_user, char *why, size_t why_bytes)
+static int check_files(const struct http_settings *s, char *why, size_t why_bytes)
 {
 	struct http_access *access;
 	struct http_tls *tls = NULL;
-	int err = http_access_open(&access, s, per_user, why, why_bytes);
+	int err = http_access_open(&access, s, why, why_bytes);
 
 	if (err)
 		return err;
@@ -401,9 +401,10 @@ static int check_files(const struct http_settings *s, bool per_user, char *why, 
 	return err;
 }
 
-int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes)
+int http_server_check(const struct http_settings *s, char *why, size_t why_bytes)
 {
 	const char *bad = NULL;
+	const bool beyond = *s->listen && !http_address_is_loopback(s->listen);
 	struct http_hosts hosts;
 
 	if (*s->listen && !http_address_is_valid(s->listen))
@@ -413,13 +414,17 @@ int http_server_check(const struct http_settings *s, bool per_user, char *why, s
 		bad = "http.hosts is not a list of names separated by commas, of at most 1 KiB";
 	else if (!*s->certificate != !*s->key)
 		bad = "http.certificate and http.key need each other";
-	else if (*s->tokens && *s->listen && !*s->certificate && !s->insecure &&
-		 !http_address_is_loopback(s->listen))
+	else if (beyond && !*s->tokens)
+		return config_refuse(
+		    why, why_bytes, "http.listen", s->listen,
+		    "beyond this machine, where requests need tokens; set http.tokens, or listen "
+		    "on 127.0.0.1");
+	else if (beyond && !*s->certificate && !s->insecure)
 		bad = "http.tokens: tokens would cross the network readable; set "
 		      "http.certificate and http.key, or http.insecure where something else "
 		      "encrypts";
 	if (!bad)
-		return check_files(s, per_user, why, why_bytes);
+		return check_files(s, why, why_bytes);
 	snprintf(why, why_bytes, "%s", bad);
 	return -EINVAL;
 }

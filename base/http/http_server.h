@@ -73,8 +73,8 @@ struct http_server_config {
 };
 
 /* For config_check_fn: whether the settings fit together. Reads their files too. An empty listen
- * means no server. per_user: base/http/http_access.h. */
-int http_server_check(const struct http_settings *s, bool per_user, char *why, size_t why_bytes);
+ * means no server. */
+int http_server_check(const struct http_settings *s, char *why, size_t why_bytes);
 /* A listening socket; [V6]:PORT for IPv6. -EINVAL: no such address; -errno. */
 int http_server_listen(const char *listen);
 /* Takes fd, a listening socket. handlers: borrowed. -ENOMEM, -EIO. */

@@ -26,7 +26,7 @@ struct http_settings {
 		       "addresses and localhost always work", ),                                   \
 	    CONFIG_KEY(strct, at.tokens, "http.tokens", CONFIG_STRING, "",                         \
 		       "file of tokens, mode 0640 or less: a line is ROLE NAME TOKEN [uid=N], "    \
-		       "ROLE is read, upload or admin; empty: everybody who connects may read", ), \
+		       "ROLE is read, upload or admin; other machines need a token", ),            \
 	    CONFIG_KEY(strct, at.certificate, "http.certificate", CONFIG_STRING, "",               \
 		       "PEM file of the server's certificate and its chain; empty: no TLS", ),     \
 	    CONFIG_KEY(strct, at.key, "http.key", CONFIG_STRING, "",                               \

@@ -17,7 +17,6 @@
 #define FIELDS_MAX 5u /* one more than a line has, to notice it */
 
 struct http_tokens {
-	bool per_user;
 	uint32_t count;
 	struct {
 		uint8_t digest[SHA256_DIGEST_SIZE];
@@ -113,9 +112,6 @@ static const char *add(struct http_tokens *t, char *const fields[], uint32_t cou
 		bad = parse_secret(fields[2], digest);
 	if (!bad)
 		bad = parse_owner(count > 3 ? fields[3] : NULL, u);
-	if (!bad && u->has_uid && !t->per_user)
-		bad = "sysom-aggregator does not support uid=N yet: a reader sees the jobs of all "
-		      "users; use uid=*";
 	for (uint32_t i = 0; i < t->count && !bad; i++)
 		if (!memcmp(t->list[i].digest, digest, SHA256_DIGEST_SIZE))
 			bad = "the same token is on an earlier line";
@@ -139,8 +135,8 @@ static const char *parse_line(struct http_tokens *t, char *line)
 	return add(t, fields, count);
 }
 
-int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, bool per_user,
-		      char *why, size_t why_bytes)
+int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, char *why,
+		      size_t why_bytes)
 {
 	struct http_tokens *t = calloc(1, sizeof(*t));
 	char *copy = malloc(bytes + 1), *at = copy, *end;
@@ -148,7 +144,6 @@ int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, 
 	size_t number = 0;
 
 	if (t && copy) {
-		t->per_user = per_user;
 		memcpy(copy, text, bytes);
 		copy[bytes] = '\0';
 		if (strlen(copy) != bytes)

@@ -21,10 +21,10 @@
 
 struct http_tokens;
 
-/* per_user: uid=N is allowed. 0; -EINVAL with the line and the reason in `why`, which never has a
+/* 0; -EINVAL with the line and the reason in `why`, which never has a
  * token; -ENOMEM. */
-int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, bool per_user,
-		      char *why, size_t why_bytes);
+int http_tokens_parse(struct http_tokens **out, const char *text, size_t bytes, char *why,
+		      size_t why_bytes);
 void http_tokens_free(struct http_tokens *t); /* NULL is a no-op */
 /* Takes the same time whichever token it is. NULL: unknown. */
 const struct http_user *http_tokens_find(const struct http_tokens *t, const char *token);

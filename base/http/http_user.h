@@ -6,6 +6,7 @@
 #define SYSOM_BASE_HTTP_HTTP_USER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #define HTTP_USER_BYTES 64u
@@ -30,6 +31,9 @@ struct http_user {
 bool http_user_sees(const struct http_user *u, uid_t owner);
 /* key: base/job_key.h. Only those who see all see the jobs of a node that names no user. */
 bool http_user_sees_job(const struct http_user *u, const char *key);
+/* The job that a user means by a key or a name: of a user who does not see all jobs, the user's own.
+ * False: the user sees no such job. key: room as for the keys of jobs. */
+bool http_user_job(const struct http_user *u, const char *asked, char *key, size_t room);
 /* "read", "upload", "admin"; of several bits the highest. */
 const char *http_user_role_name(unsigned roles);
 

@@ -37,5 +37,7 @@ void doctor_system_check(struct doctor *d, const char *state_dir);
 void doctor_preload_check(struct doctor *d);
 void doctor_gpu_check(struct doctor *d);
 void doctor_sampler_check(struct doctor *d);
+/* Prints the cluster's nodes and the store's quotas; an exit status. */
+int doctor_cluster(const struct options *o);
 
 #endif

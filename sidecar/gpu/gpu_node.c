@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/daemon/log.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "foreign/nvml.h"
 #include "sidecar/gpu/gpu_match.h"
@@ -80,6 +80,18 @@ static uint32_t device_of(const struct gpu_node *g, const struct process *p,
 {
 	return gpu_match(g->device, g->count, p->pid > 0 ? (uint32_t)p->pid : 0, p->id.gpu_uuid,
 			 p->id.local_rank, source);
+}
+
+int gpu_node_of(const struct process *p, const char **uuid)
+{
+	const struct gpu_node *g = p->node->gpu;
+	enum gpu_match_source source;
+	uint32_t at = g ? device_of(g, p, &source) : GPU_NONE;
+
+	if (at == GPU_NONE)
+		return -1;
+	*uuid = g->device[at].id.uuid;
+	return (int)at;
 }
 
 /* ---- readings as signals ---- */
@@ -349,53 +361,51 @@ void gpu_node_json(const struct node *n, const struct http_user *user, struct bu
 
 /* reason: NULL but for throttling. */
 static void sample(const struct gpu_node *g, uint32_t i, const char *name, double v,
-		   const char *reason, struct buf *b)
+		   const char *reason, struct metrics *m)
 {
 	char gpu[12];
 
 	snprintf(gpu, sizeof(gpu), "%u", i);
-	prometheus_sample(b, name, v, "gpu", gpu, "uuid", g->device[i].id.uuid,
-			  reason ? "reason" : NULL, reason, NULL);
+	metrics_sample(m, name, v, "gpu", gpu, "UUID", g->device[i].id.uuid,
+		       reason ? "reason" : NULL, reason, NULL);
 }
 
-void gpu_node_metrics(const struct node *n, struct buf *b)
+void gpu_node_metrics(const struct node *n, struct metrics *m)
 {
 	const struct gpu_node *g = n->gpu;
 	struct gpu_poll_state st = {.open = false};
 
 	if (g)
 		gpu_poll_state(g->poll, &st);
-	prometheus_gauge(b, "sysom_gpu_nvml", "1 while NVML answers.", st.open);
-	prometheus_counter(b, "sysom_gpu_polls_total", "Rounds over all GPUs.", st.polls);
-	prometheus_counter(b, "sysom_gpu_poll_seconds_total", "Time spent in these rounds.",
-			   (double)st.poll_ns * 1e-9);
-	prometheus_counter(b, "sysom_gpu_lost_total",
-			   "Readings and XIDs overwritten before they were used.", st.lost);
+	metrics_gauge(m, "sysom_gpu_nvml", "1 while NVML answers.", st.open);
+	metrics_counter(m, "sysom_gpu_polls_total", "Rounds over all GPUs.", st.polls);
+	metrics_counter(m, "sysom_gpu_poll_seconds_total", "Time spent in these rounds.",
+			(double)st.poll_ns * 1e-9);
+	metrics_counter(m, "sysom_gpu_lost_total",
+			"Readings and XIDs overwritten before they were used.", st.lost);
 	if (!g)
 		return;
 	for (size_t k = 0; k < ARRAY_LEN(values); k++) {
-		prometheus_metric(b, values[k].metric, values[k].type, values[k].help);
+		metrics_family(m, values[k].metric, values[k].type, values[k].help);
 		for (uint32_t i = 0; i < g->count; i++)
 			if (has(&g->device[i].last, values[k].field))
 				sample(g, i, values[k].metric,
 				       (double)g->device[i].last.value[values[k].field] *
 					   values[k].unit,
-				       NULL, b);
+				       NULL, m);
 	}
-	prometheus_metric(b, "sysom_gpu_throttled", "gauge",
-			  "1 while this reason limits the clocks.");
+	metrics_family(m, "sysom_gpu_throttled", "gauge", "1 while this reason limits the clocks.");
 	for (uint32_t i = 0; i < g->count; i++)
 		for (size_t k = 0; has(&g->device[i].last, GPU_THROTTLE) && k < ARRAY_LEN(reasons);
 		     k++)
 			sample(g, i, "sysom_gpu_throttled",
 			       (g->device[i].last.value[GPU_THROTTLE] & reasons[k].bit) != 0,
-			       reasons[k].name, b);
-	prometheus_metric(b, "sysom_gpu_xid_total", "counter",
-			  "XID errors that the driver reported.");
+			       reasons[k].name, m);
+	metrics_family(m, "sysom_gpu_xid_total", "counter", "XID errors that the driver reported.");
 	for (uint32_t i = 0; i < g->count; i++)
-		sample(g, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, b);
-	prometheus_metric(b, "sysom_gpu_answers", "gauge",
-			  "0 if the GPU does not answer NVML, else 1.");
+		sample(g, i, "sysom_gpu_xid_total", (double)g->device[i].xid_count, NULL, m);
+	metrics_family(m, "sysom_gpu_answers", "gauge",
+		       "0 if the GPU does not answer NVML, else 1.");
 	for (uint32_t i = 0; i < g->count; i++)
-		sample(g, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, b);
+		sample(g, i, "sysom_gpu_answers", g->device[i].failed < FAILED_MAX, NULL, m);
 }

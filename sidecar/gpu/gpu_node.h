@@ -8,10 +8,12 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 
 struct node;
 struct gpu_node; /* opaque */
 struct http_user;
+struct process;
 
 int gpu_node_open(struct node *n);
 void gpu_node_close(struct node *n);
@@ -19,6 +21,8 @@ void gpu_node_close(struct node *n);
  * os_node_tend and os_node_read. */
 void gpu_node_tend(struct node *n, uint64_t now_ns);
 void gpu_node_json(const struct node *n, const struct http_user *user, struct buf *out);
-void gpu_node_metrics(const struct node *n, struct buf *out);
+/* The index of the GPU that the process uses and its UUID; -1: not known. */
+int gpu_node_of(const struct process *p, const char **uuid);
+void gpu_node_metrics(const struct node *n, struct metrics *m);
 
 #endif

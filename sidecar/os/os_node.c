@@ -12,7 +12,7 @@
 
 #include "analysis/robust/median.h"
 #include "base/daemon/log.h"
-#include "base/http/prometheus.h"
+#include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "sidecar/os/os_signals.h"
 #include "sidecar/process.h"
@@ -275,32 +275,31 @@ void os_node_json(const struct node *n, struct buf *b)
 	buf_puts(b, "}},");
 }
 
-void os_node_metrics(const struct node *n, struct buf *b)
+void os_node_metrics(const struct node *n, struct metrics *m)
 {
 	const struct os_signals *os = os_node_signals(n);
 	struct os_signals_stats st = {.bpf = false};
 
 	if (os)
 		os_signals_stats(os, &st);
-	prometheus_gauge(b, "sysom_os_bpf", "1 while OS signals come from BPF.", st.bpf);
-	prometheus_gauge(b, "sysom_os_processes", "Processes whose OS signals are kept.",
-			 st.processes);
-	prometheus_gauge(b, "sysom_os_map_bytes", "Kernel memory of the OS signals' maps.",
-			 (double)st.map_bytes);
-	prometheus_counter(b, "sysom_os_read_seconds_total",
-			   "CPU time spent on reading OS signals.", (double)st.read_ns * 1e-9);
-	prometheus_gauge(
-	    b, "sysom_os_bpf_cost_ratio",
+	metrics_gauge(m, "sysom_os_bpf", "1 while OS signals come from BPF.", st.bpf);
+	metrics_gauge(m, "sysom_os_processes", "Processes whose OS signals are kept.",
+		      st.processes);
+	metrics_gauge(m, "sysom_os_map_bytes", "Kernel memory of the OS signals' maps.",
+		      (double)st.map_bytes);
+	metrics_counter(m, "sysom_os_read_seconds_total", "CPU time spent on reading OS signals.",
+			(double)st.read_ns * 1e-9);
+	metrics_gauge(
+	    m, "sysom_os_bpf_cost_ratio",
 	    "Time in the OS signals' programs when last measured, as a share of the time of all "
 	    "CPUs.",
 	    st.cost);
-	prometheus_gauge(b, "sysom_os_bpf_budget_ratio",
-			 "Limit of sysom_os_bpf_cost_ratio; 0: no limit.", st.budget);
-	prometheus_gauge(b, "sysom_os_bpf_turned_down",
-			 "1 while programs are detached because of their cost.",
-			 *st.turned_down != 0);
-	PROMETHEUS_BY(
-	    b, "sysom_os_lost_total", "counter", "OS signals that found no room, by table.", "what",
-	    {"threads", st.lost_threads}, {"others", st.lost_others}, {"block", st.lost_block},
-	    {"locks", st.lost_locks}, {"processes", st.lost_processes}, {"series", st.lost_series});
+	metrics_gauge(m, "sysom_os_bpf_budget_ratio",
+		      "Limit of sysom_os_bpf_cost_ratio; 0: no limit.", st.budget);
+	metrics_gauge(m, "sysom_os_bpf_turned_down",
+		      "1 while programs are detached because of their cost.", *st.turned_down != 0);
+	METRICS_BY(m, "sysom_os_lost_total", "counter", "OS signals that found no room, by table.",
+		   "what", {"threads", st.lost_threads}, {"others", st.lost_others},
+		   {"block", st.lost_block}, {"locks", st.lost_locks},
+		   {"processes", st.lost_processes}, {"series", st.lost_series});
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/metrics/metrics.h"
 #include "wire/codec.h"
 
 struct node;
@@ -26,6 +27,6 @@ void os_node_fill(struct process *p, struct window *w);
 /* NULL: off, or still being loaded. */
 struct os_signals *os_node_signals(const struct node *n);
 void os_node_json(const struct node *n, struct buf *out);
-void os_node_metrics(const struct node *n, struct buf *out);
+void os_node_metrics(const struct node *n, struct metrics *m);
 
 #endif

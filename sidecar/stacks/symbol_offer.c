@@ -3,7 +3,6 @@
  * hour: it may have dropped the file, or may have asked another node first. */
 #include "sidecar/stacks/symbol_offer.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -16,7 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/daemon/log.h"
-#include "base/daemon/secret_file.h"
+#include "base/http/http_post.h"
 #include "base/keyed.h"
 #include "base/limits.h"
 #include "base/text/text.h"
@@ -32,7 +31,6 @@
 #define AGAIN_NS     3600000000000ull /* asked, and not needed or uploaded */
 #define RETRY_NS     60000000000ull   /* after a failure */
 #define ANSWER_BYTES (256u << 10)
-#define TOKEN_BYTES  1024u
 
 struct note {
 	uint8_t id[ID_BYTES];
@@ -195,35 +193,15 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 	return want;
 }
 
-/* Reads the token for each request, so that a new one needs no restart. False: there is a file, but
- * no token in it; the log says why. */
+/* False: there is a token file, but no token in it; the log says why. */
 static bool add_token(struct symbol_offer *o, CURL *h)
 {
-	const char *path = o->config.token_file, *text;
-	char why[512] = "", token[TOKEN_BYTES];
-	struct buf b;
-	size_t n;
+	char why[512];
+	int err = http_post_token(h, o->config.token_file, why, sizeof(why));
 
-	if (!path || !*path)
-		return true;
-	buf_init(&b, TOKEN_BYTES);
-	if (!secret_file_read(path, &b, why, sizeof(why))) {
-		buf_append(&b, "", 1);
-		text = b.failed ? "" : (const char *)b.data;
-		n = strcspn(text, " \t\r\n");
-		if (n && n < sizeof(token) && !text[n + strspn(text + n, " \t\r\n")]) {
-			text_copy(token, n + 1, text);
-			curl_easy_setopt(h, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
-			curl_easy_setopt(h, CURLOPT_XOAUTH2_BEARER, token);
-			explicit_bzero(token, sizeof(token));
-		} else {
-			snprintf(why, sizeof(why), "%s is not one token", path);
-		}
-	}
-	secret_file_forget(&b);
-	if (*why)
+	if (err)
 		log_warn("symbols", "why=\"uplink.http_token: %s\"", why);
-	return !*why;
+	return !err;
 }
 
 /* The aggregator refuses each request in the same way, so the log has a line at a change only. */

@@ -96,7 +96,7 @@ torch() {
 		return 0
 	fi
 	mkdir -p "$dir/pids"
-	# torch 1.13 opens one log file per rank unless told otherwise; 9 is no stream
+	# torch 1.13 opens one log file per rank unless configured otherwise; 9 is no stream
 	PIDS="$dir/pids" OMP_NUM_THREADS=1 torchrun --standalone --nproc_per_node 2 -r 9:3 -t 9:3 \
 		"$here/train.py" >"$dir/torch.log" 2>&1 &
 	pids+=($!)

@@ -568,7 +568,7 @@ def main():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--synthetic", action="store_true", help="only the self-made job")
     p.add_argument("--skewed", action="store_true", help="only the jobs whose work differs by nature")
-    p.add_argument("--live", action="store_true", help="only what the live job would have told")
+    p.add_argument("--live", action="store_true", help="only what the live job would have reported")
     p.add_argument("--verbose", action="store_true")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--runs", type=int, default=0)

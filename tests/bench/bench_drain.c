@@ -2,7 +2,7 @@
  * bench_drain.c - from ring to verdict on one core: real rings, the join, the steps, the roofline
  * and the recorder of sysomd, 8 ranks of a training-like pattern (ring_job.h). Only the reading side is
  * timed, in CPU time of its thread: the rings are filled in between. The recorder packs in a thread of
- * its own, whose time is told beside. Then the same with kernel records that are lost now and then,
+ * its own, whose time is given beside. Then the same with kernel records that are lost now and then,
  * thousands in a row, as where a ring overflows. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -115,11 +115,11 @@ struct arm {
 	double scale; /* of the noise: 1 or 3 */
 	bool differ;  /* healthy ranks differ by constants, as the real ones do */
 	uint32_t ranks, slow;
-	double factor; /* of the slow ranks' own time; or */
+	double factor; /* of the slow ranks' self time; or */
 	double add_ns; /* what they lose per step */
 	uint32_t before, steps, after;
 	enum peers_mode mode;
-	bool late; /* add_ns is lateness, not own time */
+	bool late; /* add_ns is lateness, not self time */
 };
 struct tally {
 	uint32_t trials, found, exact, wrong, at_ten;
@@ -359,7 +359,7 @@ static void lateness(uint32_t trials)
 
 	printf("\nConstant lateness of one of 8 ranks, 100 ms steps: median steps to detect\n"
 	       "(recall in 3,000)\n\n");
-	printf("%6s | %-22s %-22s %-22s\n", "ms", "own time, real x1", "own time, real x3",
+	printf("%6s | %-22s %-22s %-22s\n", "ms", "self time, real x1", "self time, real x3",
 	       "lateness, 0.2 ms noise");
 	for (size_t i = 0; i < ARRAY_LEN(ms); i++) {
 		printf("%6.1f |", ms[i]);

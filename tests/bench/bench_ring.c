@@ -28,7 +28,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void tell(const char *what, double *ns)
+static void print_ns(const char *what, double *ns)
 {
 	qsort(ns, RUNS, sizeof(ns[0]), by_value);
 	printf("%-44s %8.2f ns   (%.2f to %.2f)\n", what, ns[RUNS / 2], ns[0], ns[RUNS - 1]);
@@ -97,7 +97,7 @@ static void measure(struct bench *b, const char *what, void (*run)(struct bench 
 		run(b);
 		ns[i] = (double)(clock_monotonic_ns() - begin) / EVENTS;
 	}
-	tell(what, ns);
+	print_ns(what, ns);
 }
 
 /* The lane is filled outside the measured stretch, so that only the reader's part counts. */
@@ -130,7 +130,7 @@ static void measure_drain(struct bench *b, const char *what, bool device)
 		ns[i] = (double)spent / (double)events;
 	}
 	CHECK(!ring_reader_stats(b->r)->lost_torn && !ring_reader_stats(b->r)->detach_reason);
-	tell(what, ns);
+	print_ns(what, ns);
 }
 
 int main(void)

@@ -157,7 +157,7 @@ static void vary(struct trace *t, uint64_t seed)
 	t->sync = (unsigned)(next_random(t) % 3);
 	t->step_gap_ns = next_random(t) % 4 ? t->launch_ns * (2 + next_random(t) % 400) : 0;
 	if (!t->step_gap_ns && !t->input_copy && t->sync == 2)
-		t->step_gap_ns = t->launch_ns * 20; /* else nothing tells where a step ends */
+		t->step_gap_ns = t->launch_ns * 20; /* else nothing shows where a step ends */
 }
 
 static struct shape shape_of(struct trace *t)

@@ -90,7 +90,7 @@ static double longest(struct store *s, const struct store_list *q, uint64_t sinc
 		double ms;
 
 		buf_init(&b, 64 << 20);
-		CHECK(!(q ? store_list(s, q, &b) : store_feed(s, since, 1000, &b)));
+		CHECK(!(q ? store_list(s, q, &b) : store_feed(s, NULL, since, 1000, &b)));
 		ms = (double)(cpu_ns() - begun) / 1e6;
 		most = ms > most ? ms : most;
 		*rows = (uint32_t)(b.bytes / BODY);

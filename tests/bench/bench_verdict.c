@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * bench_verdict - is a confidence of 80% right in 80 of 100 cases? Jobs of eight ranks, one of
  * which has a fault by construction: windows of the culprit, of ranks that wait for it, of healthy
- * peers, and of ranks with a moment of their own, through the aggregator's incident to its verdict.
+ * peers, and of ranks with a transient of their own, through the aggregator's incident to its verdict.
  * Strength, noise, what else goes on and which evidence is missing are drawn. One line per job: the
  * confidence, whether rank, layer and cause are right (1 or 0), the fault and what the verdict
  * said; reliability.py makes the table. usage: bench_verdict [SEED [JOBS]] */
@@ -238,7 +238,7 @@ static void sample(struct stack_batch *b, int rank, const char *function, uint32
 	CHECK(!stack_batch_sample(b, &s));
 }
 
-/* Of the whole window: its samples are not told apart by step. */
+/* Of the whole window: its samples are not separated by step. */
 static void add_stacks(const struct job *j, int rank, bool of_fault, uint32_t slow)
 {
 	struct stack_batch *b = &made.w.stacks;
@@ -333,13 +333,13 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 	made.w.rank.pid = PID(rank);
 	name_kernels(of_fault && j->what == GPU_OTHER);
 	for (uint32_t i = 0; i < STEPS; i++) {
-		bool moment = reason == WINDOW_SELF && !of_fault && i >= 8 && i < 11;
+		bool transient = reason == WINDOW_SELF && !of_fault && i >= 8 && i < 11;
 		bool hit = i >= healthy && reason != WINDOW_ASKED;
-		double lost = moment ? 60 : of_fault ? j->lost_ms * (hit ? 1 : j->before) : 0;
+		double lost = transient ? 60 : of_fault ? j->lost_ms * (hit ? 1 : j->before) : 0;
 		double wait = reason == WINDOW_COMM && hit ? j->lost_ms : 0;
 
 		t = add_step(j, rank, i, t, lost, wait, of_fault);
-		made.steps[i].flags = moment || (hit && (of_fault || reason == WINDOW_COMM))
+		made.steps[i].flags = transient || (hit && (of_fault || reason == WINDOW_COMM))
 					  ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED
 					  : WINDOW_STEP_MARGIN;
 		slow += hit && of_fault;

@@ -72,7 +72,7 @@ class Tally:
         self.runs += 1
         self.rank_hours += case["span_s"] * len(case["names"]) / 3600
         incidents = [x for x in lines if x["type"] == "incident"]
-        told = [x for x in lines if x["type"] == "reported" and x["symptom"] not in ("transient", "imbalance")]
+        reported = [x for x in lines if x["type"] == "reported" and x["symptom"] not in ("transient", "imbalance")]
         everyone = len(case["names"])
         for f in faults:
             names = {case["names"][r] for r in f.ranks}
@@ -83,7 +83,7 @@ class Tally:
             self.of += 1
             self.found += bool(hits)
             self.layer += any(d["layer"] == f.layer for d in hits)
-            first = [int(x["at_ns"]) - begin for x in told if set(x["ranks"]) == want]
+            first = [int(x["at_ns"]) - begin for x in reported if set(x["ranks"]) == want]
             if hits and first:
                 self.seconds.append(min(first) / 1e9)
         guilty = {case["names"][r] for f in faults for r in f.ranks}
@@ -91,7 +91,7 @@ class Tally:
                    not any(set(d["ranks"]) & guilty for d in x["diagnoses"])]
         self.transients += len(transients)
         self.long += sum(is_long_step(case, x) for x in transients)
-        wrong = {x["incident"]: x for x in told if not set(x["ranks"] or case["names"]) <= guilty}
+        wrong = {x["incident"]: x for x in reported if not set(x["ranks"] or case["names"]) <= guilty}
         self.wrong += len(wrong)
         if verbose:
             for x in wrong.values():
@@ -154,7 +154,7 @@ def run(b, templates, simulate, fault, runs, steps):
             tally = Tally()
             for i in range(runs if quick else 3 * runs):
                 b.progress(f"live: {t.name} healthy {i + 1}")
-                # all kernels: of a few of them steps can't be told
+                # all kernels: of a few of them steps can't be found
                 case = b.make(t, 2 * steps, scale, [], api=True)
                 lines = replay(b.args.sysom, case, 8)
                 tally.add(case, lines, [], b.args.verbose)
@@ -164,7 +164,7 @@ def run(b, templates, simulate, fault, runs, steps):
     if hard.of:
         print(f"live, faults that cost {100 * COSTS:.0f}% of a step and more, noise 1x: right rank "
               f"{100 * hard.found / hard.of:.1f}%, right layer "
-              f"{100 * hard.layer / hard.of:.1f}% of {hard.of}, {hard.wrong} wrong; told after "
+              f"{100 * hard.layer / hard.of:.1f}% of {hard.of}, {hard.wrong} wrong; reported after "
               f"{np.median(hard.seconds):.1f} s (most {np.max(hard.seconds):.1f})" if hard.seconds else
-              f"live: none of {hard.of} told")
+              f"live: none of {hard.of} reported")
     return hard, healthy

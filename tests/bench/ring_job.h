@@ -20,11 +20,11 @@ struct ring_job {
 	uint32_t launched[RING_JOB_STREAMS], ran[RING_JOB_STREAMS];
 };
 
-/* The ring and its lanes; what tells of the streams and of the communicator, before begin_ns. */
+/* The ring and its lanes; what describes the streams and the communicator, before begin_ns. */
 void ring_job_start(struct ring_job *j, uint32_t rank, uint32_t ranks, uint64_t begin_ns);
 /* Launch `i` of a step, with the call of its collective where it has one. */
 void ring_job_launch(struct ring_job *j, uint32_t i, uint64_t t);
-/* Its kernel. lost: it ran, and its record is not told. */
+/* Its kernel. lost: it ran, and its record is not delivered. */
 void ring_job_kernel(struct ring_job *j, uint32_t i, uint64_t t, uint64_t length_ns, bool lost);
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# All speed and memory figures, each beside its peer or budget (docs/MEASUREMENTS.md tells how to read
+# All speed and memory figures, each beside its peer or budget (docs/MEASUREMENTS.md says how to read
 # them). usage: run.sh BUILD
 set -u
 B=$1

@@ -102,6 +102,22 @@ FIELD(cupti_memcpy, stream, CUpti_ActivityMemcpy6, streamId);
 FIELD(cupti_memcpy, correlation, CUpti_ActivityMemcpy6, correlationId);
 FIELD(cupti_memcpy, graph_node_id, CUpti_ActivityMemcpy6, graphNodeId);
 FIELD(cupti_memcpy, graph_id, CUpti_ActivityMemcpy6, graphId);
+SAME(sizeof(cupti_memcpy_peer), sizeof(CUpti_ActivityMemcpyPtoP4));
+SAME(CUPTI_MEMCPY_PEER3_BYTES, sizeof(CUpti_ActivityMemcpyPtoP3));
+SAME(CUPTI_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMCPY2);
+SAME(CUPTI_COPY_PEER, CUPTI_ACTIVITY_MEMCPY_KIND_PTOP);
+FIELD(cupti_memcpy_peer, copy_kind, CUpti_ActivityMemcpyPtoP4, copyKind);
+FIELD(cupti_memcpy_peer, bytes, CUpti_ActivityMemcpyPtoP4, bytes);
+FIELD(cupti_memcpy_peer, start, CUpti_ActivityMemcpyPtoP4, start);
+FIELD(cupti_memcpy_peer, end, CUpti_ActivityMemcpyPtoP4, end);
+FIELD(cupti_memcpy_peer, device, CUpti_ActivityMemcpyPtoP4, deviceId);
+FIELD(cupti_memcpy_peer, context, CUpti_ActivityMemcpyPtoP4, contextId);
+FIELD(cupti_memcpy_peer, stream, CUpti_ActivityMemcpyPtoP4, streamId);
+FIELD(cupti_memcpy_peer, src_device, CUpti_ActivityMemcpyPtoP4, srcDeviceId);
+FIELD(cupti_memcpy_peer, dst_device, CUpti_ActivityMemcpyPtoP4, dstDeviceId);
+FIELD(cupti_memcpy_peer, correlation, CUpti_ActivityMemcpyPtoP4, correlationId);
+FIELD(cupti_memcpy_peer, graph_node_id, CUpti_ActivityMemcpyPtoP4, graphNodeId);
+FIELD(cupti_memcpy_peer, graph_id, CUpti_ActivityMemcpyPtoP4, graphId);
 
 /* the functions, by assignment: a wrong signature does not compile */
 static cupti_result (*const check_register)(CUpti_BuffersCallbackRequestFunc,

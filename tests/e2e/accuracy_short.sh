@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # User stacks of one program of each kind against libdw's on the same samples: C without frame
-# pointers in both builds of the walk, frames told by odd registers, Python, PyTorch.
+# pointers in both builds of the walk, frames addressed by odd registers, Python, PyTorch.
 # needs: root bpf
 . "$(dirname "$0")/lib.sh"
 accuracy=$B/bench/accuracy
@@ -75,7 +75,7 @@ else
 fi
 start registers "$B/targets/target_registers"
 ok "the registers target runs" ready "$WORK/registers.log" ready
-ok "frames told by r10 and rbx" exact registers "$pid"
+ok "frames addressed by r10 and rbx" exact registers "$pid"
 kill "$pid"
 start runtime "$B/targets/target_runtime"
 ok "the target with stacks made by hand runs" ready "$WORK/runtime.log" ready

@@ -12,7 +12,8 @@
  *   write FILE dense|bare|madeup COUNT          messages for sp_peer.py, each behind its length: windows
  *                                               of equal rows, as a sidecar sends them or more and
  *                                               without their padding; one of each of COUNT jobs
- * Prints one line of key=value; exit 0 when the replies were what the protocol says. */
+ * Prints one line of key=value; exit 0 when the replies were what the protocol says.
+ * A JOB that ends in @UID is of that user. */
 #include <errno.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
@@ -27,6 +28,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/job_key.h"
 #include "base/limits.h"
 #include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
@@ -74,8 +76,12 @@ static void make_id(uint8_t id[16], uint64_t seed, uint64_t i)
 
 static void make_rank(struct wire_rank *r, const char *job, int rank, int ranks)
 {
+	uint32_t uid;
+
 	memset(r, 0, sizeof(*r));
 	snprintf(r->job, sizeof(r->job), "%s", job);
+	if (job_key_owner(job, &uid))
+		r->owner = uid + 1;
 	snprintf(r->node, sizeof(r->node), "node-%d", rank / NODE_RANKS);
 	snprintf(r->program, sizeof(r->program), "train.py");
 	r->rank = rank;

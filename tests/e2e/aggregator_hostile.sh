@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # aggregator_hostile.sh - a full disk loses nothing, HTTP clients that misbehave get an answer that fits
-# and harm nobody, bad settings are told with their line.
+# and harm nobody, bad settings are reported with their line.
 . "$(dirname "$0")/lib.sh"
 CLIENT=$B/parts/aggregator_client
 read -r -a ports <<<"$(free_ports 2)"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # alerts.sh - an incident reaches a webhook as one alert that fires and is resolved, through an outage of
-# the receiver and without holding a window up; the feed tells each write of it once.
+# the receiver and without holding a window up; the feed has each write of it once.
 . "$(dirname "$0")/lib.sh"
 CLIENT=$B/parts/aggregator_client
 read -r -a ports <<<"$(free_ports 3)"
@@ -47,7 +47,7 @@ ok "the incident is cleared" stack_wait 40 is_closed
 ok "the alert is resolved" stack_wait 40 is_resolved
 RESOLVED=$(count "$A")
 sleep 2.5 # more than two repeats
-ok "and not told again" is "$(count "$A")" "$RESOLVED"
+ok "and not sent again" is "$(count "$A")" "$RESOLVED"
 ok "no alert fires" is "$(metric alerts_firing)" 0
 ok "what failed was counted" test "$(metric 'alert_posts_total{outcome="failed"}')" -ge 2
 

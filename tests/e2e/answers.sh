@@ -91,7 +91,7 @@ kill -TERM $fleet
 wait $fleet 2>/dev/null
 over() { [ "$(api 'incidents?limit=1000&state=open' '.incidents | length')" = 0 ]; }
 ok "every incident is closed" stack_wait 60 over
-tell() { # directory: what is said of each incident
+answers() { # directory: what is said of each incident
 	mkdir "$1"
 	"$BIN/sysom" incidents --all --json --limit 1000 >"$1/incidents"
 	curl -sf "$SYSOM_URL/api/v1/feed?limit=1000" >"$1/feed"
@@ -101,7 +101,7 @@ tell() { # directory: what is said of each incident
 		"$BIN/sysom" report "$id" -o "$1/$id.html" >/dev/null
 	done
 }
-tell "$WORK/before"
+answers "$WORK/before"
 ok "there are more than $JOBS" test "$(ls "$WORK/before" | wc -l)" -gt $((3 * JOBS))
 for signal in TERM KILL; do
 	kill -$signal "$STACK_AGGREGATOR_PID"
@@ -110,6 +110,6 @@ for signal in TERM KILL; do
 	timeout 20 "$CLIENT" fault "$STACK_NNG" fault0 8 0 >/dev/null # duplicates
 	sleep 3 # longer than silence
 	rm -rf "$WORK/after"
-	tell "$WORK/after"
+	answers "$WORK/after"
 	ok "and says the same of every closed incident, byte for byte" diff -r "$WORK/before" "$WORK/after"
 done

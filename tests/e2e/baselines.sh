@@ -25,7 +25,7 @@ another_run() {
 		api 'sketch?job=nightly&rank=1' '.settings[] | select(.name == "env:NCCL_ALGO") | .value' | grep -q Ring
 }
 status() { curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/api/v1/$1"; }
-told() { # jq expression that is true
+diff_has() { # jq expression that is true
 	jq -e "$1" "$WORK/diff.json" >/dev/null && return
 	jq -c '.steps, .settings, .kernels[]' "$WORK/diff.json" | cut -c1-400 | sed 's/^/# /'
 	return 1
@@ -51,18 +51,18 @@ job NCCL_ALGO=Ring --seconds 60 --truth "$WORK/b.jsonl" --fault "$CHANGE"
 ok "the next run is another one, and has a sketch" stack_wait 40 another_run
 ok "they can be compared" eval "'$BIN/sysom' diff --json baseline:nightly sketch:nightly:1 >'$WORK/diff.json'"
 job_ends
-ok "the sides are what was named" told ".a.kind == \"baseline\" and (.a.label | contains(\"$RUN\")) and .a.steps >= 200 and
+ok "the sides are what was named" diff_has ".a.kind == \"baseline\" and (.a.label | contains(\"$RUN\")) and .a.steps >= 200 and
 	.b.kind == \"sketch\""
-ok "the kernel that changed: its variant, its time, not its calls" told '.kernels[0] |
+ok "the kernel that changed: its variant, its time, not its calls" diff_has '.kernels[0] |
 	.kernel == "flash_fwd_splitkv_kernel" and .changed == "argument 2: 128, now 64" and
 	(.ns[1] / .ns[0] - 1.5 | fabs) < 0.03 and (.count[1] / .count[0] - 1 | fabs) < 0.02'
-ok "no other kernel did" told '[.kernels[1:][] | select((.kernel | startswith("nccl") | not) and .ns[0] > 1e5) |
+ok "no other kernel did" diff_has '[.kernels[1:][] | select((.kernel | startswith("nccl") | not) and .ns[0] > 1e5) |
 	select((.ns[1] / .ns[0] - 1 | fabs) > 0.03 or .changed)] == []'
-ok "the steps' times, as the job itself took them" told ".steps.step.median |
+ok "the steps' times, as the job itself took them" diff_has ".steps.step.median |
 	(.[0] / 1e6 / $(median_ms "$WORK/a.jsonl") - 1 | fabs) < 0.05 and
 	(.[1] / 1e6 / $(median_ms "$WORK/b.jsonl") - 1 | fabs) < 0.05"
-ok "launches are the same" told '.steps.launches.median | .[0] == .[1] and .[0] > 100'
-ok "the setting that differs" told '.settings == [{setting: "env:NCCL_ALGO", a: "Tree", b: "Ring"}]'
+ok "launches are the same" diff_has '.steps.launches.median | .[0] == .[1] and .[0] > 100'
+ok "the setting that differs" diff_has '.settings == [{setting: "env:NCCL_ALGO", a: "Tree", b: "Ring"}]'
 ok "a baseline beside itself differs in nothing" eval "'$BIN/sysom' diff --json baseline:nightly:rank baseline:nightly::$RUN |
 	jq -e '([.steps[].differs] | any | not) and .settings == [] and ([.kernels[] | .ns[0] == .ns[1]] | all)' >/dev/null"
 ok "what nobody knows is 404, what nobody can mean 400" is "$(status "baselines/$RUN?job=nightly&role=x")$(

@@ -3,7 +3,7 @@
 # Everything dies while a job runs: the aggregator is away while a window waits for it, sysomd is killed
 # with that window on its disk, both are killed at random moments, the socket is removed, a rank of
 # another job is killed. The job is unharmed, every window that was acknowledged is stored exactly once,
-# losses are counted, and a fault before the storm and one after it are both told. SEED=N repeats a run.
+# losses are counted, and a fault before the storm and one after it are both reported. SEED=N repeats a run.
 . "$(dirname "$0")/lib.sh"
 seed=${SEED:-$RANDOM}
 echo "# seed $seed"

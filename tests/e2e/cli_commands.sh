@@ -35,7 +35,7 @@ run status; is "status exits 0" [ $status = 0 ]
 is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job (1 hangs), 8 ranks on 2 nodes" && has "0.10"'
 is "status says what its words mean, and prints others as they are" eval 'has "no CPU stacks are taken" && has "canary    on" && grep -qx "  weather   fine" "$T/out"'
 run status; is "a rank that left is no longer ready" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +ready " "$T/out"'
-is "a misspelt variable of a job is told, with the right one" has "SYSOM_ROL is set in the job, but nothing reads it; did you mean SYSOM_ROLE?"
+is "a misspelt variable of a job is reported, with the right one" has "SYSOM_ROL is set in the job, but nothing reads it; did you mean SYSOM_ROLE?"
 is "one that hangs is shown as hanging, and for how long" eval 'grep -qE "demo +4 .*on +hangs " "$T/out" && has "hangs for 34.0 s"'
 loads_few() { LD_DEBUG=files LD_DEBUG_OUTPUT="$T/ld" "$sysom" "$@" >"$T/out" 2>"$T/err"; ! grep -hE 'calling init.*/lib(curl|bpf|elf|dw|unwind|gnutls|ncurses)' "$T"/ld.*; local rc=$?; rm -f "$T"/ld.*; return $rc; }
 is "--version, --help and replay load neither curl nor BPF nor what these need" eval 'loads_few --version && loads_few show --help && loads_few replay --help'
@@ -55,8 +55,8 @@ run show 1234abcd; is "show says which rank, when and how slow" eval '[ $status 
 is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'
-run show 4a4a4a4a; is "a hang is told by how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only because they wait"'
-is "what it is in since its last step is told" eval 'has "host blocked (file lock) in save" && has "total" && has "hang: since its last step; usual: the mean of 8 steps before"'
+run show 4a4a4a4a; is "a hang says how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only because they wait"'
+is "what it is in since its last step is reported" eval 'has "host blocked (file lock) in save" && has "total" && has "hang: since its last step; usual: the mean of 8 steps before"'
 is "and nothing of it per step" eval '! grep -qE "flagged|detected|expected latency|per step|steps 312" "$T/out"'
 run report 4a4a4a4a -o "$T/hang.html"
 is "nor in the report" eval 'grep -q "hanging, so far" "$T/hang.html" && grep -q "Hang: since its last step; usual: the mean of 8 steps before" "$T/hang.html" && ! grep -qE "compared with expected|step, observed|slow steps until|per step" "$T/hang.html"'
@@ -85,10 +85,10 @@ run verdict nope; is "verdict of an unknown job is exit status 1" eval '[ $statu
 run verdict; is "verdict without any job is a usage error" eval '[ $status = 2 ] && grep -q "no scheduler" "$T/err"'
 SLURM_JOB_ID=12 SLURM_JOB_NAME="a b" SLURM_STEP_ID=0 "$sysom" verdict --timeout 0.1 >"$T/out" 2>"$T/err"
 is "verdict asks for the job that Slurm names" eval 'grep -q "ranks?job=a%20b%2312.0%40" "$T/requests"'
-run off; is "off tells how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
+run off; is "off says how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
 run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
 run off --job again; is "off again changes nothing, says so and is exit status 0" eval '[ $status = 0 ] && has "0 ranks changed, 8 were off already"'
-run on --job mixed; is "a process that can't is told" eval '[ $status = 0 ] && has "1 rank changed, 5 were on already, 2 cannot: tracing failed there"'
+run on --job mixed; is "a process that can't is reported" eval '[ $status = 0 ] && has "1 rank changed, 5 were on already, 2 cannot: tracing failed there"'
 run off --job slow; is "one that does not answer is exit status 3, with what the server says" eval '[ $status = 3 ] && grep -q "1 of 8 processes did not answer in time" "$T/err"'
 run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
@@ -109,7 +109,7 @@ for c in run status top incidents show trace report wait-incident off on capture
 done
 run; is "no command is a usage error" [ $status = 2 ]
 run nonsense; is "an unknown command is a usage error" [ $status = 2 ]
-run incident; is "a command begun or overdone is told" eval '[ $status = 2 ] && grep -q "did you mean incidents?" "$T/err"'
+run incident; is "a command begun or overdone is reported" eval '[ $status = 2 ] && grep -q "did you mean incidents?" "$T/err"'
 for c in report flame; do
 	run $c d1a60001 -o "$T/a.b.svg"; is "$c refuses a name that is none of HTML, and says which" eval '[ $status = 2 ] && [ ! -e "$T/a.b.svg" ] && grep -q "use -o .*/a.b.html" "$T/err"'
 done
@@ -122,7 +122,7 @@ run status --nonsense; is "an unknown option is a usage error" [ $status = 2 ]
 run show; is "a missing argument is a usage error" [ $status = 2 ]
 run incidents --limit 0; is "a number out of range is a usage error" eval '[ $status = 2 ] && grep -q "from 1 to 1000" "$T/err"'
 run off --rank x; is "a bad number is a usage error" [ $status = 2 ]
-SYSOM_URL=gpu-1:9472 run incidents; is "... that of the environment is told by its name" eval '[ $status = 2 ] && grep -q "SYSOM_URL gpu-1:9472: expected http://HOST:PORT" "$T/err"'
+SYSOM_URL=gpu-1:9472 run incidents; is "... that of the environment is called by its name" eval '[ $status = 2 ] && grep -q "SYSOM_URL gpu-1:9472: expected http://HOST:PORT" "$T/err"'
 for c in "--help" "--version" "status" "show --help" "replay --help" "report d1a60001 -o -"; do
 	"$sysom" $c >/dev/full 2>"$T/err"; status=$?
 	is "$c to a full disk fails, and once says why" eval '[ $status = 3 ] && [ "$(grep -c "No space left" "$T/err")" = 1 ] && [ "$(wc -l <"$T/err")" = 1 ]'
@@ -142,7 +142,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 fi
 : >"$T/empty.csv"
 run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: expected two files; try --help" ]'
-run replay events "$T"; is "a directory is told as one" eval '[ $status = 2 ] && grep -q "Is a directory" "$T/err"'
+run replay events "$T"; is "a directory is reported as one" eval '[ $status = 2 ] && grep -q "Is a directory" "$T/err"'
 run replay events "$T/empty.csv"; is "replay events says that a file is empty" eval '[ $status = 0 ] && grep -q "empty.csv: no rows" "$T/err"'
 run replay events "$T/none.csv"; is "no table is begun before an error" eval '[ $status = 2 ] && [ ! -s "$T/out" ] && grep -q "No such file" "$T/err"'
 printf 'a\n' >"$T/head.csv"

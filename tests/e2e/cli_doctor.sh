@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `sysom doctor` tells the good from the bad.
+# `sysom doctor` says what works and what does not.
 set -u
 B=${B:?}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,7 +42,7 @@ PY
 doctor --json --url "$(cat "$T/url")"
 is "the library loads" line "preload loads" ok
 is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line aggregator ok "version 0.1.0"'
-is "seals are kept, forks are told" eval 'line "memfd seals" ok && line "wipe on fork" ok'
+is "seals are kept, forks are noticed" eval 'line "memfd seals" ok && line "wipe on fork" ok'
 is "a missing attach socket is a warning" line "attach socket" warn
 doctor --json --state-dir "$T/none/state"
 is "a state directory that is not there is a warning" line "state directory" warn "none/state: No such file"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # config_files.sh - the commented defaults in conf/ are what the daemons print, their mistakes are
-# told with file and line, and every program says the same version.
+# reported with file and line, and every program says the same version.
 . "$(dirname "$0")/lib.sh"
 VERSION=$(sed -n 's/^#define SYSOM_VERSION "\(.*\)"/\1/p' base/version.h)
 
@@ -73,9 +73,9 @@ ok "sysom-aggregator refuses a host without a port" refuses sysom-aggregator \
 	'http.listen: "localhost" is not ADDRESS:PORT' $'http:\n  listen: localhost'
 ok "sysom-aggregator refuses to forget ranks that are alive" refuses sysom-aggregator \
 	"fleet.alive is longer than fleet.forget" $'fleet:\n  alive: 20m'
-ok "a section given a value is told that it is one" refuses sysomd \
+ok "a section given a value is refused as one" refuses sysomd \
 	'bad.yaml:1: log: a section: its settings, such as "level: ..."' "log: debug"
-ok "a misspelt setting is told the right one" refuses sysomd \
+ok "a misspelt setting is refused with the right one" refuses sysomd \
 	"bad.yaml:2: log.levl: no such setting (log.level?)" $'log:\n  levl: debug'
 variables() { # of all settings, as --print-config has them
 	for daemon in sysomd sysom-aggregator; do

@@ -50,7 +50,7 @@ def says_which_statistic(a, b, *headings):
 
 def incident():
     d = diff(f"{ID}:0", f"{ID}:2")
-    # 16 steps of 20 ms and 24 of 25, with small differences; own time 10.2 of a peer, 11.8 and 16.8 of the culprit
+    # 16 steps of 20 ms and 24 of 25, with small differences; self time 10.2 of a peer, 11.8 and 16.8 of the culprit
     ok(near(d["steps"]["own"]["median"], 10.2e6, 16.8e6) and d["steps"]["own"]["differs"] and
        not d["steps"]["step"]["differs"], "ranks of an incident: the steps", d)
     ok(d["a"]["flagged"] == 0 and d["b"]["flagged"] == 24 and d["b"]["steps"] == 40 and d["rate_differs"],
@@ -59,7 +59,7 @@ def incident():
     ok(d["b"]["slow_steps"] == 24 and "slow_steps" not in d["a"], "the side with slow steps is these", d["b"])
     ok(gemm and near(gemm["ns"], 8e6, 9.6e6) and near(gemm["count"], 8, 8) and
        gemm["variant_a"] == "gemm<float, 128, true>" and gemm["variant_b"] == "gemm<float, 64, true>" and
-       gemm["changed"] == "argument 2: 128, now 64", "template arguments are told apart", gemm)
+       gemm["changed"] == "argument 2: 128, now 64", "template arguments are distinguished", gemm)
     relu = row(d["kernels"], "kernel", "at::native::vectorized_elementwise_kernel")
     ok(near(relu["ns"], 5e5, 5e5) and "changed" not in relu, "a kernel that is the same", relu)
     says_which_statistic(f"{ID}:0", f"{ID}:2", "spans, mean per step", "copies, mean per step")
@@ -104,7 +104,7 @@ def incident():
         out = run("diff", "many.folded", "few.folded")[1]
         ok(few["b"]["samples"] == samples and f"B {samples}" in out and
            any(x["flagged"] for x in few["functions"]) == (samples > 19) and
-           ("too few to compare" in out) == (samples < 20), f"{samples} samples are told, and whether they are too few", out)
+           ("too few to compare" in out) == (samples < 20), f"{samples} samples are printed, and whether they are too few", out)
 
 
 def trace(name, steps, gemm, ns, late=0):
@@ -151,7 +151,7 @@ def traces():
        not d["steps"]["compute"]["differs"], "real traces with and without loader workers", d["steps"])
 
 
-# What the healthy ranks of the incident do (tests/unit/cli_incident.h), as a baseline tells it.
+# What the healthy ranks of the incident do (tests/unit/cli_incident.h), as a baseline has it.
 USUAL = {"job": "demo", "role": "train", "rank": -1, "end_unix_ns": 1795229400000000000, "steps": 600, "flagged": 0,
          "latency_ms": 25.0, "latency_mad_ms": 0.1, "self_ms": 10.2, "self_mad_ms": 0.1, "compute_ms": 9.6,
          "comm_ms": 0, "exposed_comm_ms": 13.8, "copy_ms": 0, "idle_ms": 0.4, "launches": 12.0, "cpu_ms": 20.0,
@@ -233,7 +233,7 @@ def baselines():
     ok(near(d["steps"]["blocked"]["mean"], 5e6, 6.5e6) and d["steps"]["blocked"]["differs"] and
        not d["steps"]["on the CPU"]["differs"] and near(d["steps"]["waiting for the GIL"]["mean"], 0, 2e5) and
        near(d["steps"]["launches"]["median"], 12, 12) and d["steps"]["step"]["differs"],
-       "against a sketch: the steps, and what only sketches tell", d["steps"])
+       "against a sketch: the steps, and what only sketches have", d["steps"])
     gemm = row(d["kernels"], "kernel", "gemm")
     ok(near(gemm["ns"], 8e6, 10.9e6) and gemm["count"] == [8, 16], "the calls of a kernel", gemm)
     ok(d["blocked"][0] == {"function": "launch_all (Python)", "ns": [0, 1.5e6]} and

@@ -20,7 +20,7 @@ JOB=$!
 ok "the slow rank is found" stack_wait 60 suspects 5
 ok "it is blamed in an incident" stack_wait 30 blamed 5
 ok "nobody else is" is "$(api 'incidents?job=fleet' '[.incidents[].ranks[]] | unique | join(",")')" 5
-ok "the nodes are told to hold, and asked for windows" stack_wait 30 grep -q 'kind=1 rank=5' "$WORK/commands"
+ok "the nodes are asked to hold, and asked for windows" stack_wait 30 grep -q 'kind=1 rank=5' "$WORK/commands"
 both_hold() { [ "$(grep 'kind=2' "$WORK/commands" | sort -u | wc -l)" = 2 ]; }
 ok "both nodes hold" stack_wait 10 both_hold
 peers_asked() { [ "$(grep 'kind=1' "$WORK/commands" | grep -vc rank=5)" -ge 1 ]; }
@@ -35,18 +35,18 @@ ok "roles, jobs, waterline and baselines are served" stack_wait 5 served
 ok "a job that is not known is none" is "$(curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/api/v1/roles?job=x")" 404
 ok "the metrics count it" test "$(metric 'detected_total{kind="slow_rank"}')" -ge 1
 incident() { api 'incidents?job=fleet' '.incidents | map(.id + " " + .state + " " + (.begin_unix_ns | tostring)) | join(",")'; }
-told_until() { api 'incidents?job=fleet' '.incidents[0].end_unix_ns'; }
-goes_on() { [ "$(told_until)" -gt "$until" ]; }
+reported_until() { api 'incidents?job=fleet' '.incidents[0].end_unix_ns'; }
+goes_on() { [ "$(reported_until)" -gt "$until" ]; }
 kill -KILL "$STACK_AGGREGATOR_PID"
 wait "$STACK_AGGREGATOR_PID" 2>/dev/null
 sleep 8 # longer than incident.gap
 ok "starts again" stack_aggregator
 before=$(incident)
-until=$(told_until)
-echo "# told until $until: $before"
+until=$(reported_until)
+echo "# reported until $until: $before"
 ok "the fleet is known again, and the slow rank with it" stack_wait 60 suspects 5
-ok "it is told again" stack_wait 30 goes_on
-echo "# told until $(told_until)"
+ok "it is reported again" stack_wait 30 goes_on
+echo "# reported until $(reported_until)"
 ok "of the same incident, which is open since then" is "$(incident)" "$before"
 kill $JOB 2>/dev/null
 wait $JOB 2>/dev/null

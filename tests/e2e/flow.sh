@@ -5,8 +5,8 @@
 
 same_steps() { # FILE: where replay finds a step in the windows, not between two of them, sysomd found it too
 	"$BIN/sysom" replay events --json "$1" >"$WORK/replay.jsonl" || return
-	jq -n --slurpfile told "$1" --slurpfile replay "$WORK/replay.jsonl" '
-		[$told[0].traceEvents[] | select(.tid == "steps" and .ph == "X") | {t: (.ts * 1000 | round), l: (.dur * 1000 | round)}] as $ours |
+	jq -n --slurpfile live "$1" --slurpfile replay "$WORK/replay.jsonl" '
+		[$live[0].traceEvents[] | select(.tid == "steps" and .ph == "X") | {t: (.ts * 1000 | round), l: (.dur * 1000 | round)}] as $ours |
 		[$replay[] | select(.type == "step") | (.begin_ns, .end_ns) |= tonumber | . as $s | select(any($ours[]; $s.begin_ns >= .t and $s.begin_ns < .t + .l))] as $theirs |
 		($replay[-1] | {launch_proxies, unmatched_device}) + {ours: ($ours | length), steps: ($theirs | length),
 		same: [$ours[] | . as $o | select(any($theirs[]; .begin_ns == $o.t and .end_ns - .begin_ns == $o.l))] | length}' |
@@ -58,6 +58,6 @@ flow() {
 		<'$WORK/trace.perfetto' | grep -q 'track_event'"
 	ok "its Kineto trace is written" "$BIN/sysom" trace "$id" --rank "$CULPRIT" -f kineto -o "$WORK/trace.json"
 	ok "replay events finds the steps of sysomd in it" same_steps "$WORK/trace.json"
-	ok "sysom show tells it" bash -c "'$BIN/sysom' show $id | grep -qi 'rank $CULPRIT'"
+	ok "sysom show names it" bash -c "'$BIN/sysom' show $id | grep -qi 'rank $CULPRIT'"
 	finish
 }

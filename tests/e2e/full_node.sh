@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # full_node.sh - 80 processes of one user on a node that has room for 64, a fifth of them with a rank: who has no
-# room is refused and counted, who has one is told of, and what the aggregator gets it takes.
+# room is refused and counted, who has one is reported, and what the aggregator gets it takes.
 # alone: 80 processes start at once
 . "$(dirname "$0")/lib.sh"
 STACK_SYSOMD_FLAGS="--sketch-period 5s"
@@ -41,7 +41,7 @@ ok "and two periods later" stack_wait 30 two_more
 ok "the aggregator knows 64 processes" is "$(api jobs '.jobs[] | .ranks')" 64
 ok "it refused no sketch" is "$(fleet_counter 'sketches_total{status="reject"}')" 0
 curl -sf "$SYSOM_URL/metrics" | grep '^sysom_aggregator_refused_total' | grep -v ' 0$' | sed 's/^/# /'
-ok "nor anything else that was told" is "$(curl -sf "$SYSOM_URL/metrics" | awk '/^sysom_aggregator_refused_total/ {sum += $2} END {print sum}')" 0
+ok "nor anything else that was reported" is "$(curl -sf "$SYSOM_URL/metrics" | awk '/^sysom_aggregator_refused_total/ {sum += $2} END {print sum}')" 0
 echo "# refused for want of room: $(node_counter sysom_attach_refused_full_total) attempts; sketches: $(node_counter sysom_sketches_sent_total) sent"
 touch "$WORK/end"
 wait "${pids[@]}"

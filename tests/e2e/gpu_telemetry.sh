@@ -34,13 +34,13 @@ ok "with what holds the clock down" is "$(gpu ".devices[$CULPRIT].throttle" | jq
 ok "the metrics have the clock" metric \
 	"sysom_gpu_sm_clock_hertz{gpu=\"$CULPRIT\",uuid=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\"} 1250000000"
 ok "and the reason" metric "gpu=\"$CULPRIT\",uuid=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",reason=\"hw_thermal\"} 1"
-ok "sysom status tells of it" bash -c "'$BIN/sysom' status | tee '$WORK/status.log' | grep -q 'GPU $CULPRIT of rank $CULPRIT: 1250 of 1980 MHz, 93 C.*heat'"
+ok "sysom status shows it" bash -c "'$BIN/sysom' status | tee '$WORK/status.log' | grep -q 'GPU $CULPRIT of rank $CULPRIT: 1250 of 1980 MHz, 93 C.*heat'"
 raised() { # name subject-part
 	jq -e --arg name "$1" --arg part "$2" '[.signals[] | select(.name == $name and .raised and
 		(.subject | contains($part)))] | length > 0' "$WORK/show.json" >/dev/null
 }
 ID=none
-told() { # an incident of the culprit whose GPU says why
+reported() { # an incident of the culprit whose GPU says why
 	local id
 	for id in $(api incidents '[.incidents[] | select(.symptom != "transient" and (.ranks | index('$CULPRIT')))] |
 		sort_by(-.flagged_steps)[].id'); do
@@ -49,7 +49,7 @@ told() { # an incident of the culprit whose GPU says why
 	done
 	return 1
 }
-ok "the culprit has an incident, which knows of its clock" stack_wait 12 told
+ok "the culprit has an incident, which knows of its clock" stack_wait 12 reported
 "$BIN/sysom" report "$ID" -o "$WORK/report.html" >/dev/null
 ok "its report draws clock and power, and names the GPU" bash -c "grep -q '<h3>SM clock' '$WORK/report.html' &&
 	grep -q '<h3>Power' '$WORK/report.html' && grep -q 'rank $CULPRIT</b> GPU $CULPRIT' '$WORK/report.html'"
@@ -67,7 +67,7 @@ ok "its SM clock fell" raised gpu_sm_clock "GPU $CULPRIT (at most 1980 MHz)"
 ok "heat held it down" raised gpu_throttle "heat (hardware limit) of GPU $CULPRIT"
 ok "and it was hot" raised gpu_temperature "GPU $CULPRIT"
 ok "sysom show says so in words" grep -Eq "SM clock of GPU $CULPRIT .at most 1980 MHz.: 1[0-9]{3} MHz \(usually 19[0-9]{2}\)" "$WORK/show.log"
-ok "no other GPU is told of" jq -e --arg gpu "GPU $CULPRIT" '[.signals[] | select((.name | startswith("gpu_")) and
+ok "no other GPU is reported" jq -e --arg gpu "GPU $CULPRIT" '[.signals[] | select((.name | startswith("gpu_")) and
 	(.subject | contains($gpu) | not))] | length == 0' "$WORK/show.json"
 
 # ---- without ----

@@ -60,7 +60,7 @@ ok "and the cluster counts the jobs" bash -c '"$0" status | grep -q "2 jobs (2 h
 # a wait is no time of a step
 "$BIN/sysom" show "$(incident mismatch)" | grep -m 1 "^  cost" >"$WORK/cost"
 sed "s/^/# /" "$WORK/cost"
-ok "its cost is not told per step" bash -c 'grep -q "GPU-hours lost so far" "$0" && ! grep -q "per step" "$0"' "$WORK/cost"
+ok "its cost is not given per step" bash -c 'grep -q "GPU-hours lost so far" "$0" && ! grep -q "per step" "$0"' "$WORK/cost"
 ok "and incidents names it" bash -c '"$0" incidents --job mismatch | grep -q "ranks called different collectives"' "$BIN/sysom"
 kill $endless $mismatch 2>/dev/null
 wait $endless $mismatch 2>/dev/null

@@ -21,7 +21,7 @@ cable 2>"$WORK/ip.log" || { echo "1..0 # SKIP needs network namespaces: $(tail -
 PORT=19472
 URL=https://$HOST:$PORT
 ADMIN=admin-token-0123456789abcdef READ=read-token-0123456789abcdef UPLOAD=upload-token-0123456789abcdef
-NEXT=next-token-0123456789abcdefgh
+NEXT=next-token-0123456789abcdefgh ANN=ann-token-0123456789abcdefgh BOB=bob-token-0123456789abcdefgh
 chmod 755 "$WORK"
 
 # ---- certificates ----
@@ -48,10 +48,11 @@ tokens() { # line...
 }
 settings=(--http-listen $HOST:$PORT --nng-listen "ipc://$WORK/nng.sock" --store-dir "$WORK/store"
 	--http-tokens "$WORK/tokens" --http-certificate "$WORK/server.pem" --http-key "$WORK/server.key")
-refuses_start() { # text flag...
-	local text=$1
-	shift
-	timeout 10 "$BIN/sysom-aggregator" "${settings[@]}" "$@" --check-config >"$WORK/refusal.log" 2>&1
+refuses_start() { refuses_start_of sysom-aggregator "$1" "${settings[@]}" "${@:2}"; } # text flag...
+refuses_start_of() { # program text flag...
+	local program=$1 text=$2
+	shift 2
+	timeout 10 "$BIN/$program" "$@" --check-config >"$WORK/refusal.log" 2>&1
 	[ $? = 2 ] && grep -q -- "$text" "$WORK/refusal.log" || { sed 's/^/# /' "$WORK/refusal.log"; return 1; }
 }
 status() { # token path [curl argument...]
@@ -76,27 +77,70 @@ ok "so is such a key" refuses_start "server.key has mode 0644"
 chmod 600 "$WORK/server.key"
 ok "a key of another certificate is refused" refuses_start "key" --http-key "$WORK/pki/next.key"
 ok "tokens without TLS are refused" refuses_start "would cross the network readable" --http-certificate "" --http-key ""
-tokens "read grafana $READ uid=1000"
-ok "so is a token of one user's jobs, which the aggregator cannot tell" refuses_start "does not support uid=N yet"
-tokens "admin ops $ADMIN" "read grafana $READ uid=*" "upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)"
+ok "an address beyond this machine without tokens is refused" refuses_start \
+	"is beyond this machine, where requests need tokens; set http.tokens, or listen on 127.0.0.1" --http-tokens ""
+ok "by sysomd too" refuses_start_of sysomd "where requests need tokens" --http-listen 0.0.0.0:0
+known() { # more lines: the tokens that all of this uses, and these
+	tokens "admin ops $ADMIN" "read grafana $READ uid=*" "read ann $ANN uid=61241" "read bob $BOB uid=61242" \
+		"upload nodes sha256:$(printf %s $UPLOAD | sha256sum | cut -d' ' -f1)" "$@"
+}
+known
 on_far "$BIN/sysom-aggregator" "${settings[@]}" >"$WORK/aggregator.log" 2>&1 &
 ok "the aggregator serves https" stack_wait 20 healthy
 
 for path in /metrics /api/v1/jobs /api/v1/incidents / /nothing; do
 	ok "anonymous is refused: $path" gets 401 "" $path
 done
-ok "and told how to ask" says "Authorization: Bearer"
+ok "and learns how to ask" says "Authorization: Bearer"
 ok "an unknown token is refused" gets 401 unknown-token-0123456789abcdef /api/v1/jobs
 ok "a token in the URL is refused, even a valid one" gets 400 "" "/api/v1/jobs?token=$ADMIN"
 ok "a reader reads" gets 200 $READ /api/v1/jobs
 ok "a browser's password reads as well" gets 200 "" /api/v1/jobs -u "any:$READ"
 ok "a node does not read" gets 403 $UPLOAD /api/v1/jobs
-ok "and is told why" says "has the role upload, and this needs read"
+ok "and learns why" says "has the role upload, and this needs read"
 needed='{"files":[{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug"}]}'
 upload='{"build_id":"00112233445566778899aabbccddeeff00112233","quality":"debug","bytes":100}'
 post() { gets "$1" "$2" "$3" -H "Content-Type: application/json" -d "$4"; }
 ok "a reader uploads nothing" post 403 $READ /api/v1/symbols/uploads "$upload"
 ok "a node does" post 201 $UPLOAD /api/v1/symbols/uploads "$upload"
+
+# ---- two users' jobs in one cluster ----
+CLIENT=$B/parts/aggregator_client
+feed_of() { "$CLIENT" fault "ipc://$WORK/nng.sock" "$1" 8 3 >"$WORK/fault.log" 2>&1; } # job
+both_there() { [ "$(status $ADMIN /api/v1/jobs)" = 200 ] && [ "$(jq '[.jobs[].job] | unique | length' "$WORK/answer")" = 2 ]; }
+answer() { # token path jq-filter: what the answer says
+	[ "$(status "$1" "$2")" = 200 ] && jq -rc "$3" "$WORK/answer"
+}
+stored() { [ "$(answer $ADMIN /api/v1/incidents '[.incidents[].job] | unique | length')" = 2 ]; }
+ok "ann's and bob's jobs have a fault each" eval "feed_of train@61241 && feed_of train@61242"
+ok "the reader of all jobs sees both" stack_wait 20 eval "both_there && stored"
+for path in jobs ranks incidents; do
+	ok "ann sees her own $path" is "$(answer $ANN /api/v1/$path "[.$path[].job] | unique | join(\",\")")" train@61241
+	ok "and bob his" is "$(answer $BOB /api/v1/$path "[.$path[].job] | unique | join(\",\")")" train@61242
+	ok "a name means her own job in $path" is \
+		"$(answer $ANN "/api/v1/$path?job=train" "[.$path[].job] | unique | join(\",\")")" train@61241
+	ok "another's job has none in $path" is "$(answer $ANN "/api/v1/$path?job=train@61242" ".$path | length")" 0
+done
+ok "the feed has her own alone" is "$(answer $ANN /api/v1/feed .job | sort -u)" train@61241
+incident=$(answer $BOB /api/v1/incidents '.incidents[0].id')
+window=$(answer $BOB "/api/v1/incidents/$incident" '.windows[0].id')
+ok "bob opens his incident and its window" eval 'gets 200 $BOB "/incidents/$incident" && gets 200 $BOB "/api/v1/windows/$window"'
+hides() { # path: the answer is that of a path that nobody has
+	gets 404 $ANN "$1" && mv "$WORK/answer" "$WORK/hidden" && gets 404 $ANN "$2" && cmp "$WORK/hidden" "$WORK/answer"
+}
+ok "to ann his incident does not exist" hides "/api/v1/incidents/$incident" /api/v1/incidents/00000000
+ok "nor by the beginning of its id" hides "/api/v1/incidents/${incident:0:6}" /api/v1/incidents/000000
+ok "nor its page" hides "/incidents/$incident" /incidents/00000000
+ok "nor its window" hides "/api/v1/windows/$window" /api/v1/windows/00000000000000000000000000000000
+for path in roles waterline kinds baselines "sketch?rank=0"; do
+	case $path in *\?*) and='&' ;; *) and='?' ;; esac
+	ok "nor his job's ${path%%\?*}" hides "/api/v1/$path${and}job=train@61242" "/api/v1/$path${and}job=none@61242"
+done
+metrics_of() { status "$1" /metrics >/dev/null && grep -o 'job_name="[^"]*"' "$WORK/answer" | sort -u | tr '\n' ' '; }
+ok "her metrics name her own job" is "$(metrics_of $ANN)" 'job_name="train@61241" '
+ok "those of all name both" is "$(metrics_of $READ)" 'job_name="train@61241" job_name="train@61242" '
+ok "she does not see the nodes" gets 403 $ANN /api/v1/nodes
+ok "who sees all does" is "$(answer $READ /api/v1/nodes '[.nodes[].node] | sort | join(",")')" node-0,node-1
 ok "the log has the node's change" stack_wait 5 logged "audit.*token nodes"
 ok "and no token" eval "! grep -q 'token-0123' '$WORK/aggregator.log'"
 
@@ -121,11 +165,11 @@ ok "the token goes to the file's url alone" cli_refuses "401\|certificate" --url
 write "url: http://$HOST:$PORT" "token: $READ"
 ok "and never over plain http" cli_refuses "would cross the network readable"
 write "url: http://$HOST:$PORT"
-ok "http to an https server is told" cli_refuses "Try https://"
+ok "http to an https server is reported" cli_refuses "Try https://"
 write "url: $URL" "ca: $WORK/foreign/ca.crt" "token: $READ"
-ok "a certificate of another authority is told" cli_refuses "check the server's certificate"
+ok "a certificate of another authority is reported" cli_refuses "check the server's certificate"
 write "url: $URL" "ca: $WORK/pki/ca.crt" "tokn: $READ"
-ok "a misspelt setting is told" cli_refuses "no such setting"
+ok "a misspelt setting is reported" cli_refuses "no such setting"
 write "url: $URL" "ca: $WORK/pki/ca.crt" "token: $READ"
 
 # ---- new certificates and tokens, no restart ----
@@ -150,13 +194,14 @@ tokens "read grafana $NEXT uid=*"
 ok "a new token works without a restart" stack_wait 10 gets 200 $NEXT /api/v1/jobs
 ok "the old one does not" gets 401 $READ /api/v1/jobs
 echo "nonsense" >"$WORK/tokens"
-ok "an unsound file is told" stack_wait 10 eval "gets 200 $NEXT /api/v1/jobs; logged 'the tokens read before stay valid'"
+ok "an unsound file is reported" stack_wait 10 eval "gets 200 $NEXT /api/v1/jobs; logged 'the tokens read before stay valid'"
 ok "and leaves the tokens before" gets 200 $NEXT /api/v1/jobs
 
 # ---- two users of one node ----
 mkdir "$WORK/copy" && cp -r "$BIN" "$B/lib" "$WORK/copy" && chmod -R go+rX "$WORK/copy"
 export SYSOM_SOCKET_PATH=$WORK/sysomd.sock SYSOM_CONTROL_PATH=$WORK/control.sock
 "$BIN/sysomd" --http-listen "" --uplink-url "" --state-dir "$WORK/state" --sampler-mode off >"$WORK/sysomd.log" 2>&1 &
+NODE=$!
 as() { # uid command...
 	setpriv --reuid "$1" --regid "$1" --clear-groups env HOME=/nonexistent "${@:2}"
 }
@@ -177,4 +222,44 @@ switched() { ask "$1" POST "$2" | jq -r '.changed'; }
 ok "a user does not switch the other's job" is "$(switched 61241 'trace?state=off&job=job61242')" 0
 ok "but the user's own" is "$(switched 61241 'trace?state=off')" 2
 ok "the log says who switched" stack_wait 5 grep -q 'audit.*who="uid 61241".*trace off in 2 processes' "$WORK/sysomd.log"
+
+# ---- symbol files, with the node's token ----
+stack_end sysomd $NODE
+use good
+known
+ok "the node's token is valid again" stack_wait 10 gets 403 $UPLOAD /api/v1/jobs
+secret() { (umask 077 && printf '%s\n' "$1" >"$WORK/upload.new" && mv "$WORK/upload.new" "$WORK/upload"); }
+node() { # log flag...
+	local log=$1
+	shift
+	"$BIN/sysomd" --http-listen "" --uplink-url "ipc://$WORK/nng.sock" --uplink-http "$URL" --uplink-http-token "$WORK/upload" \
+		--node-name node-of-users --state-dir "$WORK/state2" "$@" >"$log" 2>&1 &
+	NODE=$!
+}
+symbols() { ask 0 GET ../../metrics | sed -n "s/^sysom_symbols_$1_total //p"; }
+captured() { [ "$(ask 0 POST 'capture?rank=0&seconds=3&job=job61241' | jq .windows)" -ge 1 ]; }
+has() { [ "$(symbols "$1")" -ge 1 ]; } # a count
+told() { grep -q -- "$2" "$1"; }
+if python3 tests/needs.py bpf >/dev/null; then
+	secret $UPLOAD
+	node "$WORK/symbols.log" --uplink-http-ca "$WORK/pki/ca.crt"
+	ok "a node captures a window with stacks" stack_wait 60 captured
+	ok "and uploads symbol files over https with its token" stack_wait 60 eval "captured; has uploaded"
+	ok "as itself" logged "audit.*token nodes.*POST /api/v1/symbols/uploads"
+	stack_end sysomd $NODE
+	secret $READ
+	node "$WORK/wrong.log" --uplink-http-ca "$WORK/pki/ca.crt"
+	ok "with a token that does not upload the log says where to look" stack_wait 60 eval \
+		"captured; told '$WORK/wrong.log' 'refuses the upload: see uplink.http_token\" status=403'"
+	chmod 644 "$WORK/upload"
+	ok "a token that others may read is not sent" stack_wait 60 eval \
+		"captured; told '$WORK/wrong.log' 'uplink.http_token: .*upload has mode 0644, so that others may read it; chmod 640'"
+	stack_end sysomd $NODE
+	secret $UPLOAD
+	node "$WORK/foreign.log" --uplink-http-ca "$WORK/foreign/ca.crt"
+	ok "nor is one to a server of another authority" stack_wait 60 eval "captured; told '$WORK/foreign.log' 'event=symbols.*certificate'"
+	stack_end sysomd $NODE
+else
+	skip "a node uploads symbol files with its token" "needs bpf"
+fi
 finish

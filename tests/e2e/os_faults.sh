@@ -45,7 +45,7 @@ HOG=$!
 # A busy machine may make incidents of its own: the fault's is the one that knows of the hog.
 says="os-hog (pid $HOG) ran while its threads waited for the CPU"
 ID=none
-told() {
+named() {
 	local id
 	for id in $(api incidents '[.incidents[] | select(.symptom != "transient")] | sort_by(-.flagged_steps)[].id'); do
 		"$BIN/sysom" show "$id" >"$WORK/show.log"
@@ -53,7 +53,7 @@ told() {
 	done
 	return 1
 }
-ok "sysom show names the process that had the CPU" stack_wait 12 told
+ok "sysom show names the process that had the CPU" stack_wait 12 named
 kill $HOG
 sed 's/^/# /' "$WORK/show.log"
 end_job $JOB

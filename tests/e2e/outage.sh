@@ -79,8 +79,8 @@ slain "$STACK_AGGREGATOR_PID"
 capture 12
 ok "windows wait on the disk while the aggregator is away" stack_wait 10 waiting 12
 ok "and none was dropped" is "$(metric sysom_uplink_windows_dropped_total)" 0
-told() { grep -qF "$1" "$WORK/stack/sysomd.log"; }
-ok "the log says that nobody is connected" stack_wait 20 told ": no connection for 5 s; windows wait in the spool"
+logged() { grep -qF "$1" "$WORK/stack/sysomd.log"; }
+ok "the log says that nobody is connected" stack_wait 20 logged ": no connection for 5 s; windows wait in the spool"
 stack_aggregator
 ok "they leave once it is back" stack_wait 30 drained
 ok "and the log says when" is "$(grep 'event=uplink' "$WORK/stack/sysomd.log" | grep -o 'no connection\|connected' | paste -sd,)" \

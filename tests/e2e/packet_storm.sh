@@ -31,7 +31,7 @@ done
 ok "four ranks learn what is usual" stack_wait 40 known 4
 steps_more 50 # that are usual
 # A busy machine may make incidents of its own: the fault's is the one that knows of the device.
-told() {
+named() {
 	local id
 	for id in $(api incidents '[.incidents[] | select(.symptom != "transient" and (.ranks | index('$CULPRIT')))] |
 		sort_by(-.flagged_steps)[].id'); do
@@ -49,11 +49,11 @@ STORM=$!
 ok "a storm comes up" stack_wait 20 grep -q '"device"' "$WORK/storm.log"
 device=$(sed -n 's/.*"device": "\([^"]*\)".*/\1/p' "$WORK/storm.log")
 netns=$(sed -n 's/.*"netns": "\([^"]*\)".*/\1/p' "$WORK/storm.log")
-stack_wait 30 told
+stack_wait 30 named
 kill -TERM $STORM
 wait $STORM
 sed 's/^/# /' "$WORK/storm.log"
-ok "the culprit's incident tells of NET_RX, the thread, the CPU and the device" test $ID != none
+ok "the culprit's incident names NET_RX, the thread, the CPU and the device" test $ID != none
 end_job $JOB
 ok "the job ends with 0" is $? 0
 stack_end sysomd "$STACK_SYSOMD_PID"

@@ -193,7 +193,7 @@ def flames():
     page = dom(path, "#search=net_rx_action")
     found = re.search(r'id="found"[^>]*>([^<]*)<', page).group(1)
     # 15 of 90 samples on the culprit, none on the peer
-    ok(found.startswith("0.0% → 16.7%"), "search tells the share on both sides", found)
+    ok(found.startswith("0.0% → 16.7%"), "search shows the share on both sides", found)
     rows = re.findall(r"<tr>(.*?)</tr>", page, re.S)
     # the leaf of the new path leads, before and above what both do
     ok("tcp_v4_rcv" in rows[1] and 'class="grow"' in rows[1], "the table leads with what grew", rows[:3])
@@ -204,7 +204,7 @@ def flames():
     # per step 8 gemms of 1.0 and 1.2 ms
     ok(row and row[3:6] == ["8.0 ms", "9.6 ms", "+1.6 ms"], "GPU time by kernel, variants together", row)
     ok('class="shrink"' in page and "gemm&lt;float, 128, true&gt;" in page and "gemm&lt;float, 64, true&gt;" in page,
-       "variants of a kernel are told apart")
+       "variants of a kernel are distinguished")
     page = dom(based, "#search=net_rx_action")
     found = re.search(r'id="found"[^>]*>([^<]*)<', page).group(1)
     ok(found.startswith("0.0% → 16.7%"), "against folded stacks the same", found)
@@ -302,7 +302,7 @@ def report():
     ok(len(other) == 2 and "rank 2 runs gemm<64> & not gemm<128>" in other[1], "a second fault has its own", other)
     own, late = cells(page, "self"), cells(page, "late")
     slow = range(116, 140)
-    ok("blank: not known" in text, "cells of which nothing is known are told from usual ones")
+    ok("blank: not known" in text, "cells of which nothing is known differ from usual ones")
     ok(all(own[2, s] == (1.0, "hot") for s in slow) and all((r, s) not in own for r in (0, 1, 3) for s in slow),
        "the heat map of self time shows rank 2 from its first slow step on, and nobody else")
     # late by 1.6 ms before, since its 8 gemms are longer, and by 6.6 ms in the slow steps; its node's clock

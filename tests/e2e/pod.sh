@@ -11,7 +11,9 @@ for need in command:podman command:runc command:catatonit command:dh command:mus
 done
 read -r -a ports <<<"$(free_ports 2)"
 TAG=sysom-test-$$
-export CONTAINERS_CONF=$WORK/containers.conf SYSOM_URL=http://127.0.0.1:${ports[1]}
+export CONTAINERS_CONF=$WORK/containers.conf
+URL=https://127.0.0.1:${ports[1]}
+unset SYSOM_URL
 # Neither may be above what this machine allows.
 cat >"$CONTAINERS_CONF" <<-CONF
 	[containers]
@@ -36,11 +38,19 @@ imported() { pod import -q "$WORK/image.tar" "localhost/sysom:$TAG" && pod impor
 # Each Pod's Secret as a directory of the host, with the owner and the mode that Kubernetes gives it.
 secret() { # pod name use group mode
 	local dir=$WORK/tls-$1
-	pki_issue "$WORK/pki" "$2" "$3" && install -d -m 755 "$dir" && install -m 644 "$WORK/pki/ca.crt" "$dir/ca.crt" &&
-		install -m 644 "$WORK/pki/$2.crt" "$dir/tls.crt" && install -g "$4" -m "$5" "$WORK/pki/$2.key" "$dir/tls.key"
+	pki_issue "$WORK/pki" "$2" "$3" "-1 hour" "+1 day" "$2,IP:127.0.0.1" && install -d -m 755 "$dir" && install -m 644 "$WORK/pki/ca.crt" "$dir/ca.crt" &&
+		install -m 644 "$WORK/pki/$2.crt" "$dir/tls.crt" && install -g "$4" -m "$5" "$WORK/pki/$2.key" "$dir/tls.key" &&
+		install -g "$4" -m "$5" "$WORK/upload-token" "$dir/upload-token"
+}
+# The files of tokens, and the settings of `sysom`, which asks from this machine as root.
+tokens() {
+	install -d -m 755 "$WORK/tls-http" "$WORK/home/.config/sysom" &&
+		(umask 077; openssl rand -hex 32 >"$WORK/upload-token"; echo "upload nodes $(cat "$WORK/upload-token")" >"$WORK/tokens") &&
+		install -g 65532 -m 0440 "$WORK/tokens" "$WORK/tls-http/tokens" &&
+		printf 'url: %s\nca: %s\n' "$URL" "$WORK/pki/ca.crt" >"$WORK/home/.config/sysom/sysom.yaml"
 }
 secrets() {
-	chmod 755 "$WORK" && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 &&
+	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 &&
 		secret train-a train-a clientAuth 0 0400 && secret train-restricted train-restricted clientAuth 0 0440
 }
 # A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
@@ -63,8 +73,9 @@ spec["containers"] = [c for c in init if "restartPolicy" in c] + spec["container
 spec["hostNetwork"] = True
 for v in spec["volumes"]:
     if v.pop("secret", None):
-        v["hostPath"] = {"path": f"{tls}-{name}"}
-values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
+        v["hostPath"] = {"path": f"{tls}-{'http' if v['name'] == 'http' else name}"}
+values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
+          "SYSOM_UPLINK_HTTP": f"https://127.0.0.1:{http}",
           "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": name, "SYSOM_JOB": name}
 for c in spec["initContainers"] + spec["containers"]:
     c.get("securityContext", {}).pop("appArmorProfile", None)
@@ -85,7 +96,9 @@ play() { # manifest name command...
 	/usr/bin/python3 "$WORK/playable.py" "$1" "$TAG" "${ports[0]}" "${ports[1]}" "$WORK/tls" "${@:2}" >"$WORK/$2.yaml" &&
 		pod play kube "$WORK/$2.yaml" >"$WORK/$2.log" 2>&1
 }
-answers() { curl -sf "$SYSOM_URL/healthz" >/dev/null; }
+cli() { HOME=$WORK/home "$BIN/sysom" "$@"; }
+named() { curl -sf --cacert "$WORK/pki/ca.crt" "$URL/metrics" | grep -q '^sysom_aggregator_symbol_files [1-9]'; }
+answers() { curl -sf --cacert "$WORK/pki/ca.crt" "$URL/healthz" >/dev/null; }
 runs_as() { is "$(stat -c %u "/proc/$(pod inspect "$1" --format '{{.State.Pid}}')")" "$2"; }
 restricted() {
 	cat >"$WORK/bare.yaml" <<-POD
@@ -99,13 +112,24 @@ restricted() {
 	node tests/kubernetes/admit.mjs deploy/kubernetes/sidecar.yaml "$WORK/bare.yaml" restricted >"$WORK/restricted.yaml"
 }
 blamed() { # pod cause
-	"$BIN/sysom" incidents --json | jq -e --arg pod "$1" --arg cause "$2" '[.incidents[].id] as $ids | $ids | length > 0' >/dev/null || return
+	cli incidents --json | jq -e --arg pod "$1" --arg cause "$2" '[.incidents[].id] as $ids | $ids | length > 0' >/dev/null || return
 	local id
-	for id in $("$BIN/sysom" incidents --json | jq -r '.incidents[].id'); do
-		"$BIN/sysom" show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
-			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause' >/dev/null && return
+	for id in $(cli incidents --json | jq -r '.incidents[].id'); do
+		cli show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
+			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause and
+			.pods == [{namespace: "ml", pod: $pod, container: "trainer", hostname: "gpu7", ranks: [2]}]' >/dev/null && return
 	done
 	return 1
+}
+shown() { # pod
+	local id place="ml/$1, container trainer, host gpu7"
+	id=$(cli incidents --json | jq -r '.incidents[-1].id')
+	cli show "$id" | grep -qx "  pod *$place" && cli report "$id" -o "$WORK/$1.html" >/dev/null && grep -qF "; pod $place" "$WORK/$1.html"
+}
+counted() { # pod
+	curl -sf --cacert "$WORK/pki/ca.crt" "$URL/metrics" >"$WORK/metrics.txt"
+	is "$(grep -c "^sysom_rank_info{.*namespace=\"ml\",pod=\"$1\",container=\"trainer\",hostname=\"gpu7\"} 1" "$WORK/metrics.txt")" 4 &&
+		grep -q "^sysom_incident_open{.*pods=\"ml/$1/trainer\"" "$WORK/metrics.txt"
 }
 runs_with_musl() {
 	local volume
@@ -131,7 +155,10 @@ ok "not as root" runs_as aggregator-aggregator 65532
 ok "the job's Pod starts" play deploy/kubernetes/training-pod.yaml train-a /usr/bin/simjob "${FAULT[@]}"
 ok "its sidecar connects by TLS" stack_wait 10 says train-a "connected by TLS"
 ok "and may use BPF" stack_wait 10 says train-a "event=sampler mode=bpf"
-ok "Pod, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "namespace, Pod, container, rank and cause are named" stack_wait 25 blamed train-a cpu-sleep
+ok "also to people" shown train-a
+ok "and to Prometheus" stack_wait 5 counted train-a
+ok "the sidecar sends symbol files over https, with its token" stack_wait 20 named
 ok "a program with musl runs untouched beside it" runs_with_musl
 pod pod rm -f train-a >/dev/null 2>&1
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then

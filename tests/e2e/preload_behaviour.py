@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The preload in front of callers of every kind, over libraries that do nothing but count: the job's
-results do not change, each call reaches the real function once, and the ring tells what happened."""
+results do not change, each call reaches the real function once, and the ring has what happened."""
 import collections
 import os
 import re
@@ -82,7 +82,7 @@ def test_callers():
               f"{mode}: a refused launch is marked as failed")
         ptsz = [e for e in got if int(e.f["flags"]) & 1]
         check(len(ptsz) == {"linked": 7, "gpa": 6, "dlsym": 0}[mode],
-              f"{mode}: per-thread variants are told apart", len(ptsz))
+              f"{mode}: per-thread variants are distinguished", len(ptsz))
     mem = []
     rc, events, rest, err = peer(CALLER, "linked", "5", "_exit")
     mem = of(events, "mem")
@@ -172,7 +172,7 @@ def test_numbers():
         else:
             own[e.lane].append(int(e.f["number"]))
     check(rc == 0 and sorted(shared) == list(range(1, 36)),
-          "all threads count one default stream, also before they told their context", shared, err)
+          "all threads count one default stream, also before they report their context", shared, err)
     lanes = sorted(n for numbers in own.values() for n in numbers)
     check(lanes == sorted(list(range(1, 8)) * 4 + list(range(8, 15))), "each thread counts its own one", own)
 
@@ -249,19 +249,19 @@ def test_nccl():
           "point to point counts per peer", sends)
     check(all(int(c["flags"]) & 32 for c in colls if c["func"] in ("9", "10")),
           "calls inside a group are marked")
-    check([c["peer"] for c in colls if c["func"] == "2"] == ["3"] * 3, "a root is told")
+    check([c["peer"] for c in colls if c["func"] == "2"] == ["3"] * 3, "a root is recorded")
     launches = of(events, "launch")
     check([int(e.f["flags"]) & 4 for e in launches if e.f["func"] == "77"] == [4],
           "a launch into a capture is marked")
     graphs = [(e.f["action"], e.f["capture"]) for e in of(events, "graph")]
-    check(graphs == [("1", "1"), ("2", "1"), ("3", "1"), ("5", "1")], "a graph's life is told", graphs)
+    check(graphs == [("1", "1"), ("2", "1"), ("3", "1"), ("5", "1")], "a graph's life is recorded", graphs)
     check([e.f["grid"] for e in of(events, "graph_launch")] == ["0,1,0", "1,1,0", "2,1,0"],
           "replays are numbered")
     check([e.f["flags"] for e in of(events, "coll") if e.f["comm"] == "0" and e.f["func"] == "1"] ==
           ["2"], "a refused collective is marked as failed")
-    check([e.f["action"] for e in comms][-1] == "4", "a destroyed communicator is told")
-    told = {e.f["id"] for e in of(events, "comm", restated=True)}
-    check(told <= set(ids) | {c["id"] for c in grown}, "what is alive is told again to a sysomd that attaches", told)
+    check([e.f["action"] for e in comms][-1] == "4", "a destroyed communicator is recorded")
+    restated = {e.f["id"] for e in of(events, "comm", restated=True)}
+    check(restated <= set(ids) | {c["id"] for c in grown}, "what is alive is recorded again to a sysomd that attaches", restated)
 
 
 def test_steps():
@@ -290,7 +290,7 @@ def test_commands():
     t = [int(e.f["t"]) for e in of(events, "launch")]
     check(rc == 0 and len(marks) == 3, "the job lives through it", rc, err)
     gaps = [e.f["cause"] for e in of(events, "gap")]
-    check(gaps.count("1") >= 2, "the gap is told when it opens and when it closes", gaps)
+    check(gaps.count("1") >= 2, "the gap is recorded when it opens and when it closes", gaps)
     off = [(int(e.f["t"]), int(e.f["to"])) for e in of(events, "gap") if e.f["cause"] == "1" and e.f["to"] != "0"]
     # not near its ends: a launch may be under way, and the ends are converted from another clock
     within = [x for begin, end in off for x in t if begin + (end - begin) / 10 < x < end - (end - begin) / 10]

@@ -6,6 +6,7 @@ import collections
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -70,7 +71,7 @@ def test_delivery():
           "launches and kernels of a stream have the same numbers, from 1", launched, ran)
     streams = {(s["stream_id"], s["context_id"]) for s in f["stream"]}
     check({(k["stream"], k["context"]) for k in f["kernel"]} <= streams,
-          "every record's stream and context ids were told")
+          "every record's stream and context ids were recorded")
     check({k["clock"] for k in f["kernel"]} == {"2"} and
           all(abs(int(k["t"]) / 1e9 - time.time()) < 60 for k in f["kernel"]),
           "stamps are CUPTI's default clock where setting one is known to break them")
@@ -80,7 +81,7 @@ def test_delivery():
           "elsewhere they are on the monotonic clock")
     rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130000")
     check(rc == 0 and [g["cause"] for g in f["gap"]] == ["3"] and not kinds["kernel"],
-          "a CUPTI known to crash is left alone, and that is told", f["gap"])
+          "a CUPTI known to crash is left alone, and that is recorded", f["gap"])
     for version in (5, 7, 9):
         rc, kinds, f, rest, err = run(*job, SIM_CUPTI_KERNEL_VERSION=str(version))
         check(kinds["kernel"] == kinds["launch"] and kinds["copy"] > 0,
@@ -109,6 +110,28 @@ def test_delivery():
     check(rc == 0 and not kinds["kernel"] and kinds["launch"] > 100, "SYSOM_CUPTI=off is obeyed")
 
 
+BETWEEN_GPUS = """
+import ctypes, sys
+sys.path.insert(0, "sim")
+import simgpu
+one, two = simgpu.Gpu(0), simgpu.Gpu(1)
+two.kernel("k", 1000)
+copy = two.cuda.cuMemcpyDtoDAsync_v2
+copy.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+assert copy(two.buffer.value, one.buffer.value, 4321, two.streams[0]) == 0
+assert copy(two.buffer.value, two.buffer.value + 8192, 1234, two.streams[0]) == 0
+two.synchronize()
+"""
+
+
+def test_copies_between_gpus():
+    for what, more in (("by a shared subscription", V2), ("by the older interface", {}),
+                       ("in the older layout", dict(SIM_CUPTI_KERNEL_VERSION="9"))):
+        rc, kinds, f, rest, err = run(sys.executable, "-c", BETWEEN_GPUS, **more)
+        check(rc == 0 and sorted(c["bytes"] for c in f["copy"]) == ["1234", "4321"],
+              f"copies within a GPU and between two are recorded {what}", rc, f["copy"], err)
+
+
 def test_rival(version, *how):
     n = 50
     rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), *how, preload=False)
@@ -116,10 +139,10 @@ def test_rival(version, *how):
     check(rc == 0 and plain == want, "a job's own profiler works without us", plain, err)
     rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n), *how, SIM_CUPTI_VERSION=version)
     check(rc == 0 and rest == want and not err, "and sees just the same beside us", rest, err)
-    check(kinds["launch"] == 3 * n, "launches are told all along", kinds)
+    check(kinds["launch"] == 3 * n, "launches are recorded all along", kinds)
     check(kinds["kernel"] == 2 * n, "kernels before and after are ours", kinds)
     gaps = [(g["cause"], g["to"] != "0") for g in f["gap"]]
-    check(gaps == [("2", False), ("2", True)], "and the gap between is told", f["gap"])
+    check(gaps == [("2", False), ("2", True)], "and the gap between is recorded", f["gap"])
 
 
 V2 = dict(SIM_CUPTI_V2="1", SIM_CUPTI_VERSION="130300", SIM_CUDA_VERSION="13030")
@@ -169,7 +192,7 @@ def test_session_rival(how, kernels, gaps, state):
     check(kinds["launch"] == 3 * n and kinds["kernel"] == kernels * n,
           f"{how}: we see {kernels} of its three phases", kinds, f["gap"])
     check([(g["cause"], g["to"] != "0") for g in f["gap"]] == gaps,
-          f"{how}: and the gap is told, where there is one", f["gap"])
+          f"{how}: and the gap is recorded, where there is one", f["gap"])
     check(rung(f) == state, f"{how}: afterwards we are on the rung we should be", rung(f))
 
 
@@ -196,7 +219,7 @@ def test_no_reader():
           f["gap"], err)
     # what ran when they went off has its records; what was launched before they came back has none
     check(gaps and len(inside(f["launch"], gaps, 50 * MS)) > 50 and
-          not inside(f["kernel"], gaps, 50 * MS), "between the two launches go on and kernels are not told")
+          not inside(f["kernel"], gaps, 50 * MS), "between the two launches go on and kernels are not recorded")
     check(gaps and any(int(k["t"]) > gaps[0][1] for k in f["kernel"]), "afterwards they are again")
     rc, kinds, f, rest, err = run(*job, args=("--late", "4000"), **MONOTONIC)
     check(rc == 0 and not f["gap"] and kinds["kernel"] >= kinds["launch"] > 1000,
@@ -210,11 +233,11 @@ def test_governor():
                                   **MONOTONIC)
     coarse, off = intervals(f, "8"), [g for g in f["gap"] if g["cause"] == "4"]
     check(rc == 0 and len(coarse) >= 2 and all(50000 <= d <= 500000 for _, _, d in coarse),
-          "too dear: graphs by duty cycle first, told with its coverage", f["gap"], err)
+          "too dear: graphs by duty cycle first, recorded with its coverage", f["gap"], err)
     check(not [g for g in f["gap"] if g["cause"] == "7"],
           "what CUPTI held when they went off is not held back", f["gap"])
     check(off and len([c for c in coarse if c[1] < int(off[0]["t"]) + 50 * MS]) >= 2,
-          "still too dear: off, and that is told", f["gap"])
+          "still too dear: off, and that is recorded", f["gap"])
     wholes = f["graph_exec"]
     launched = inside(f["graph_launch"], coarse)
     check(launched and len(wholes) > 0 and
@@ -225,7 +248,7 @@ def test_governor():
     nodes = [k for k in f["kernel"] if k["node"] != "0"]
     between = [k for a, b in zip(coarse, coarse[1:]) for k in nodes if a[1] <= int(k["t"]) <= b[0]]
     check(not inside(nodes, coarse, 60 * MS) and between,
-          "kernels inside graphs are told between, and only then", len(between))
+          "kernels inside graphs are recorded between, and only then", len(between))
     check([k for k in inside(f["kernel"], coarse) if k["node"] == "0"],
           "kernels outside graphs all the time")
 
@@ -271,6 +294,7 @@ def test_joins_after_gaps():
 YIELDED = [("2", False), ("2", True)]
 test_delivery()
 test_session()
+test_copies_between_gpus()
 test_session_rival(("share",), 3, [], STATE_V2)
 test_session_rival(("solo",), 2, YIELDED, STATE_V2)
 test_session_rival((), 2, YIELDED, STATE_LEGACY)

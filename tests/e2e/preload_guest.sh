@@ -8,7 +8,7 @@ GUEST=$PWD/$B/test/guest
 CALLER=$PWD/$B/test/caller
 PROBER=$PWD/$B/test/prober
 export LD_LIBRARY_PATH=$PWD/$B/test/null SYSOM_SOCKET_PATH=$WORK/none.sock SYSOM_CUPTI=0
-told() { # command... : output and status
+outcome() { # command... : output and status
 	timeout 30 "$@" 2>&1 </dev/null
 	echo "status $?"
 }
@@ -17,8 +17,8 @@ same() { # text plain-command -- command
 	shift
 	while [ "$1" != -- ]; do plain+=("$1"); shift; done
 	shift
-	want=$(told "${plain[@]}")
-	got=$(told "$@")
+	want=$(outcome "${plain[@]}")
+	got=$(outcome "$@")
 	ok "$text" is "$got" "$want"
 }
 for mode in $("$GUEST" list); do
@@ -27,7 +27,7 @@ done
 for mode in $("$PROBER" list); do
 	same "a program that looks for a library itself, $mode, is unharmed" \
 		"$PROBER" "$mode" -- env LD_PRELOAD="$SO" "$PROBER" "$mode"
-	ok "and told the truth" is "$(told "$PROBER" "$mode" | tail -n 1)" "status 0"
+	ok "and the truth" is "$(outcome "$PROBER" "$mode" | tail -n 1)" "status 0"
 done
 if ! command -v strace >/dev/null; then
 	skip "no system call of ours is needed" "needs command:strace"

@@ -36,11 +36,11 @@ def of(events, kind):
     return [e for e in events if e["kind"] == kind]
 
 
-# ---- what the callbacks tell ----
+# ---- what the callbacks record ----
 CALLER = f"{B}/test/plugin_caller"
 rc, events, rest, drops, err = run(CALLER)
 check(rc == 0 and rest == ["mask=0x61e bad=0"], "all six versions take all callbacks", rc, rest, err)
-check(not of(events, "plugin"), "callbacks are not told one by one unless asked for", of(events, "plugin")[:3])
+check(not of(events, "plugin"), "callbacks are not recorded one by one unless asked for", of(events, "plugin")[:3])
 check(drops >= 12, "handles that do not match are counted", drops)
 colls = of(events, "coll")
 reduces = [e for e in colls if e["func"] == "1"]
@@ -51,26 +51,26 @@ sends = [e for e in colls if e["func"] == "9"]
 check(len(sends) == 6 and all(e["peer"] == "2" and e["count"] == "50" for e in sends), "and of sends the peer", sends)
 comms = {e["id"]: e for e in of(events, "comm")}
 check(all(comms.get(h, {}).get("nranks") == "8" and comms[h]["rank"] == "3" for h in ("c4", "c5", "c6")),
-      "the communicator's size and rank are told", comms)
+      "the communicator's size and rank are recorded", comms)
 moves = of(events, "transfer")
-check(len(moves) == 1, "one event for all that a channel sends to a peer; receives and empty ones are not told", moves)
+check(len(moves) == 1, "one event for all that a channel sends to a peer; receives and empty ones are not recorded", moves)
 m = moves[0] if moves else {}
 check((m.get("comm"), m.get("func"), m.get("seq"), m.get("rank"), m.get("peer"), m.get("channel")) ==
       ("c5", "5", "99", "3", "3", "1"), "it names the collective, which had stopped, and both ranks", m)
 check((m.get("transfers"), m.get("bytes")) == ("5", str(4096 * 15)), "with all transfers and their bytes", m)
 check(int(m.get("wait", 0)) > 0 and int(m.get("wait", 0)) > int(m.get("duration", 0)),
       "two at a time are with the network for longer than the operation takes", m)
-# another process's parent: its operation sent nothing that we saw, so nothing is told
+# another process's parent: its operation sent nothing that we saw, so nothing is recorded
 rc, events, rest, drops, err = run(CALLER, SYSOM_NCCL_MASK="0x60e")
 raw = of(events, "plugin")
 colls = [e for e in raw if int(e["type"]) == 1 | 0xfe << 8]
 check([(e["seq"], e["value"]) for e in colls[:6]] == [(str(70 + v), str(1000 + v)) for v in (1, 2, 3, 4, 6, 5)],
-      "asked for, callbacks are told", colls)
+      "asked for, callbacks are recorded", colls)
 p2p = [e for e in raw if int(e["type"]) == 2 | 0xfe << 8]
 check(len(p2p) == 6 and all(e["parent"] == c["handle"] for e, c in zip(p2p, colls)), "with their parents", p2p)
 late = [e for e in raw if int(e["type"]) == 1 | 22 << 8]
 check(len(late) == 6, "a state recorded after the stop is not lost", late)
-check(not [e for e in raw if int(e["type"]) & 0xff == 4], "what was not asked for is not told")
+check(not [e for e in raw if int(e["type"]) & 0xff == 4], "what was not asked for is not recorded")
 ops = [e for e in raw if int(e["type"]) == 3 | 0xfe << 8]
 check(len(ops) == 4 and len([e for e in ops if e["parent"] == "0"]) == 1,
       "another process's parent is not followed", ops)

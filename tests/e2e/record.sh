@@ -14,7 +14,7 @@ fi
 ok "the command's status is passed on" bash -c '"$0" record --no-off-cpu -o "$1" -- "${@:2}" >/dev/null; [ $? = 7 ]' \
 	"$WORK/sysom" "$WORK/b.html" /bin/sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 7'
 ok "the page holds its data" grep -q 'const DATA' "$WORK/b.html"
-ok "a place that can't be written is told before the command runs" bash -c \
+ok "a place that can't be written is reported before the command runs" bash -c \
 	'"$0" record -o "$1/none/x.html" -- touch "$1/ran" 2>"$1/err"; [ $? = 3 ] && [ ! -e "$1/ran" ] && grep -q "none/x.html: No such" "$1/err"' \
 	"$WORK/sysom" "$WORK"
 ok "a recording without a sample leaves no file" is "$(cd "$WORK" && ./sysom record -o empty.html -- true 2>/dev/null; ls | grep -c empty)" 0
@@ -123,7 +123,7 @@ kill "$target" 2>/dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	setpriv --reuid nobody --clear-groups "$WORK/sysom" record --json -o - -f folded -- "${spin[@]}" \
 		>"$WORK/n.folded" 2>"$WORK/n.json"
-	ok "an ordinary user gets copied stacks, or none, and is told why" bash -c \
+	ok "an ordinary user gets copied stacks, or none, with the reason" bash -c \
 		'jq -e "(.mode == \"copy\" and .samples > 0) and (.why | length > 0)" "$0" >/dev/null ||
 		 grep -q "cannot take CPU stacks here: ." "$0"' "$WORK/n.json"
 	setpriv --reuid nobody --clear-groups "$WORK/sysom" record -o - -f folded -- "${spin[@]}" \

@@ -168,7 +168,7 @@ def formats(text):
                       (HEADER + "1,zz,api,,,1,,cudaLaunchKernel\n", 2), (HEADER + "1,2,kernel\n", 2),
                       (HEADER + "1,2,kernel,0,7,1,,a\n5,-2,kernel,0,7,2,,b\n", 3)):
         rc, _, err = replay("-", data=bad.encode())
-        check(rc == 2 and f"-:{line}:" in err, f"malformed input in line {line} is told", err)
+        check(rc == 2 and f"-:{line}:" in err, f"malformed input in line {line} is reported", err)
     rc, _, err = replay("-", data=b'{"traceEvents":[{"ph":"X"},\n')
     check(rc == 2 and "-:" in err, "malformed JSON is an error", err)
     rc, _, err = replay("-", data=b"[\x1b]0;x\x07")
@@ -254,7 +254,7 @@ def holes_and_bases():
         check(rc == 0 and not of(lines, "finding"), "looking back finds nothing in it", str(of(lines, "finding")))
         rc, _, err = replay("--live", *names)
         check(rc == 2 and "hole" in err, "--live says that it wants a trace without holes", err)
-        # without being told of the hole it is a step of 820 ms
+        # without knowing of the hole it is a step of 820 ms
         for name in names:
             with open(name, encoding="utf-8") as f:
                 t = json.load(f)
@@ -284,12 +284,12 @@ def holes_and_bases():
         rc, lines, err = replay("-", data=json.dumps(both).encode())
         check(rc == 0 and of(lines, "step"), "devices are no processes", err)
         rc, _, err = replay(*files(None, [6.9e9] * 3 + [1e9], -1e9))
-        check(rc == 2 and "baseTimeNanoseconds" in err, "one from long before the first is told", err)
+        check(rc == 2 and "baseTimeNanoseconds" in err, "one from long before the first is reported", err)
     rc, lines, err = replay("-", data=json.dumps({"traceEvents": [
         {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 1}]}).encode())
-    check(rc == 0 and "no kernels" in err, "a file without kernels is told", err)
+    check(rc == 0 and "no kernels" in err, "a file without kernels is reported", err)
     rc, _, err = replay("-", data=b"\x0a\x1c\x08\x06\x0a\x03abc\x00\x01")
-    check(rc == 2 and "neither CSV nor Kineto JSON" in err, "a Perfetto file is told from a bad CSV", err)
+    check(rc == 2 and "neither CSV nor Kineto JSON" in err, "a Perfetto file is not taken for a bad CSV", err)
 
 
 def gappy(seed, folder, ranks, collectives, together, steps=30):

@@ -59,14 +59,14 @@ def slow_rank():
     for nodes, where in (("--live", "of one node"), ("--live=1", "of four nodes, whose clocks stand apart")):
         rc, out, err = replay("--json", nodes, *case["paths"])
         incidents = lines_of(out, "incident") if not rc else []
-        told = lines_of(out, "reported") if not rc else []
+        reported = lines_of(out, "reported") if not rc else []
         check(len(incidents) == 1 and incidents[0]["ranks"] == [guilty],
               f"a slow rank {where} is one incident that names it", err or incidents)
         check(incidents and [d["layer"] for d in incidents[0]["diagnoses"]] == ["gpu"], "and its layer",
               incidents)
-        first = [x for x in told if x["ranks"] == [guilty]]
+        first = [x for x in reported if x["ranks"] == [guilty]]
         check(first and begin < int(first[0]["at_ns"]) < case["zero"] + case["ends"][339] + 30e9,
-              "it is told after the fault began", (begin, told))
+              "it is reported after the fault began", (begin, reported))
         check(incidents and abs(int(incidents[0]["begin_unix_ns"]) - begin) < 3e9, "the incident begins with the fault",
               (begin, incidents))
         check(len(lines_of(out, "finding")) == len(incidents[0]["diagnoses"]) if incidents else False,

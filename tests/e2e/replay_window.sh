@@ -86,7 +86,7 @@ same() { # jq filter
 ok "the same ranks, victims and symptom" same '[.id, .ranks, .victims, .symptom, .kind, .job_ranks]'
 ok "the same steps and figures" same '[.first_step, .last_step, .flagged_steps, .latency_ms, .expected_ms, .excess, .self_excess]'
 ok "the same ranks, layers and causes" same '[.diagnoses[] | [.ranks, .layer, .cause]]'
-# Sketches are no part of windows: live they may have told a little more of what was usual.
+# Sketches are no part of windows: live they may have had a little more of what was usual.
 effects() { jq -s '[.[].diagnoses[0] | .effect_ms] | (.[0] - .[1] | fabs) <= .[0] / 100' "$@"; }
 ok "whose effects are the same but for what sketches add" \
 	is "$(effects "$WORK/show.json" "$WORK/incident.json")" true

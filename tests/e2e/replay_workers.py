@@ -54,7 +54,7 @@ def same(finding, ranks, first, last, edge=2):
 rows = steps(8, 200, (5,), 100, 119, 1.2)
 found, summary = replay('timings', table(rows))
 ok('a slow worker is found with its steps', len(found) == 1 and same(found[0], [5], 100, 119), found)
-ok('its excess is told', abs(found[0]['excess'] - .2) < .02 and
+ok('its excess is reported', abs(found[0]['excess'] - .2) < .02 and
    abs(found[0]['effect_ns'] - 20e6) < 3e6, found)
 ok('in ten steps', found[0]['sure_step'] <= 109, found)
 ok('a finding has the contract\'s keys', {'type', 'ranks', 'first_step', 'last_step', 'kind', 'layer', 'cause',

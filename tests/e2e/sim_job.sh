@@ -101,7 +101,7 @@ bad_usage() {
 	"$job" --ranks 1 --steps 1 --trace "$WORK/bad.csv" 2>"$WORK/bad.log"
 	[ $? != 0 ] && grep -q 'bad.csv:1:' "$WORK/bad.log"
 }
-ok "bad usage and bad traces are told" bad_usage
+ok "bad usage and bad traces are reported" bad_usage
 
 dlrm() {
 	"$job" --ranks 8 --steps 100 --trace "$DATA"/dlrm-8rank-v100/rank?.events.csv.gz \

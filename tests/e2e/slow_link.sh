@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # slow_link.sh - two network namespaces, and a link between them that really delays or loses packets: the
-# transfers of a collective over it are told, fitted and compared, and the incident has the link as evidence.
+# transfers of a collective over it are recorded, fitted and compared, and the incident has the link as evidence.
 # needs: root netns command:jq command:nsenter
 . "$(dirname "$0")/lib.sh"
 trap finish EXIT

@@ -31,7 +31,7 @@ ok "the job goes on while off" stack_wait 10 truth_is $(($(truth) + 20))
 ok "and no event of it is recorded" is "$(events)" "$first"
 "$BIN/sysom" on --rank 1 >"$WORK/on.txt" 2>&1
 ok "one rank can be switched alone" stack_wait 3 trace_on 1
-ok "on again tells the rank that changes from the one that was on" is \
+ok "on again distinguishes the rank that changes from the one that was on" is \
 	"$("$BIN/sysom" on --json | jq -c '[.changed, .already, .asked, .ranks]')" "[1,1,2,[0]]"
 ok "and again nothing changes, which is no failure" is "$("$BIN/sysom" on 2>&1; echo $?)" \
 	"tracing on: 0 ranks changed, 2 were on already"$'\n0'

@@ -42,7 +42,7 @@ wait "$JOB"
 ok "the job ends as without us" is $? 0
 gone() { is "$(node_api status '[.ranks[] | select(.state == "gone")] | length')" 2; }
 ok "sysomd sees it" stack_wait 10 gone
-ok "and goes on telling of its kernels" more_than 0 .joined 4000
+ok "and its kernels go on being joined" more_than 0 .joined 4000
 kill -TERM "$SYSOMD"
 wait "$SYSOMD"
 ok "sysomd ends cleanly" is $? 0

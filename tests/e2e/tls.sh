@@ -53,7 +53,7 @@ ok "a node with another node's certificate does not start" refuses_to_start syso
 	"${NODE_BASE[@]}" --node-name n2 $(flags node)
 chmod 0644 "$WORK/node.key"
 # shellcheck disable=SC2046
-ok "a key that others may read is refused" refuses_to_start sysomd "others may read or change it" \
+ok "a key that others may read is refused" refuses_to_start sysomd "has mode 0644, so that others may read it; chmod 640" \
 	"${NODE_BASE[@]}" --node-name n1 $(flags node)
 chmod 0600 "$WORK/node.key"
 put "$P/a/n2.key" "$WORK/node.key"
@@ -163,4 +163,26 @@ stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
 ok "an aggregator of another name is refused" stack_wait 20 said sysomd 'is of "elsewhere", not of "localhost"'
 install_as server localhost
 ok "until it has its own again" stack_wait 30 connected
+
+# ---- a node whose clock is ten minutes behind ----
+FAKE=$(ls /usr/lib/*/faketime/libfaketimeMT.so.1 2>/dev/null | head -n 1)
+if [ -n "$FAKE" ]; then
+	stack_end sysomd "$STACK_SYSOMD_PID"
+	pki_issue "$P/a" localhost serverAuth "-1 minute" && install_as server localhost
+	stack_end sysom-aggregator "$STACK_AGGREGATOR_PID" && stack_aggregator
+	STACK_SYSOMD_FLAGS="--tls-cert $WORK/node.crt --tls-key $WORK/node.key --tls-ca $WORK/ca.crt --node-name n1 --sampler-mode off"
+	pki_issue "$P/a" n1 clientAuth "-1 minute" && install_as node n1
+	: >"$STACK_DIR/sysomd.log"
+	LD_PRELOAD=$FAKE FAKETIME=-10m DONT_FAKE_MONOTONIC=1 FAKETIME_DONT_FAKE_MONOTONIC=1 stack_sysomd
+	ok "it says of its own certificate that peers refuse it, and what its clock says" stack_wait 20 said sysomd \
+		"peers will refuse it; this machine's clock says"
+	ok "and of the aggregator's that the clocks differ" stack_wait 20 eval \
+		'grep -q "the certificate of .localhost. is valid from .*; this machine.s clock says .*: compare the clocks" "$STACK_DIR/sysomd.log"'
+	ok "and is not connected" disconnected
+	stack_end sysomd "$STACK_SYSOMD_PID"
+	stack_sysomd
+	ok "with the right time it is" stack_wait 30 connected
+else
+	skip "a node whose clock is ten minutes behind" "needs command:faketime"
+fi
 finish

@@ -29,7 +29,7 @@ aggregator_metrics() { curl -sf "$SYSOM_URL/metrics"; }
 node_metrics() { curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/metrics"; }
 metrics_name() {
 	aggregator_metrics >"$WORK/metrics"
-	is "$(grep -c '^sysom_rank_info{.*rank="[0-7]",node=".*role="' "$WORK/metrics")" 8 &&
+	is "$(grep -c '^sysom_rank_info{.*rank="[0-7]",node=".*role=".*pod="".*hostname="' "$WORK/metrics")" 8 &&
 		is "$(grep '^sysom_rank_suspect.* 1$' "$WORK/metrics" | grep -o 'rank="[0-9]"')" "rank=\"$slow\"" &&
 		is "$(awk '/^sysom_rank_self_excess_seconds/ && $2 > 0.01' "$WORK/metrics" | grep -o 'rank="[0-9]"')" "rank=\"$slow\""
 }

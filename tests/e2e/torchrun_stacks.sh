@@ -48,16 +48,16 @@ caused() { # begin end: the incident of rank 1 that overlaps most with these tim
 		  | {id, s: (([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max))}]
 		 | max_by(.s) | .id' 2>/dev/null
 }
-told() { # begin filter: the incident's stacks say so
+shown() { # begin filter: the incident's stacks say so
 	last=$(caused "$1" "$(now)") && "$BIN/sysom" show "$last" --json >"$WORK/show.json" && jq -e "$2" "$WORK/show.json"
 }
 shows() { # begin filter: while the fault lasts
-	stack_wait 20 told "$1" "$2" && good=0 || good=1
+	stack_wait 20 shown "$1" "$2" && good=0 || good=1
 	[ -n "$last" ] || { echo "# no incident"; return 1; }
 	"$BIN/sysom" show "$last" | sed -n '/stacks  /,/evidence/p' | sed 's/^/# /'
 	[ $good = 0 ] || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json" | sed "s/^/# /"; false; }
 }
-calm() { # longer than an incident stays open for its next window (incident.gap)
+quiet() { # longer than an incident stays open for its next window (incident.gap)
 	[ $(($(now) - $(api incidents '[(.incidents[].end_unix_ns | tonumber), 0] | max'))) -gt 6000000000 ]
 }
 now() { date +%s%N; }
@@ -68,7 +68,7 @@ ok "a thread that hogs the GIL: who waits, and who holds it where" shows "$begin
 	'.stacks.gil.text | test("waits .* held by thread .* in gil_hog \\(train_stacks.py:[0-9]+\\)")'
 echo free >>"$orders"
 
-stack_wait 6 calm
+stack_wait 6 quiet
 disk=$(stat -c '%Hd:%Ld' "$shard" 2>/dev/null)
 group=/sys/fs/cgroup/blkio/sysom-test-$$
 if mkdir "$group" 2>/dev/null && [ -e "$group/blkio.throttle.read_bps_device" ] &&
@@ -81,7 +81,7 @@ else
 	skip "a slow disk: where it is read" "needs blkio-group"
 fi
 
-stack_wait 6 calm
+stack_wait 6 quiet
 cpu=$(($(nproc) - 1))
 taskset -a -p -c $cpu "$pid" >/dev/null
 hogs=()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fuzz_api - the aggregator's HTTP from the header Host and the path on: a few incidents and a small job
- * are there to be asked for. Input: the path, the value of Host, then NAME=VALUE, one a line. Whatever is
+ * are there to be asked for, by one of several users (the input's length says which). Input: the path,
+ * the value of Host, then NAME=VALUE, one a line. Whatever is
  * asked for, the answer is what the format of its path allows, and costs what the store's size says and not
  * what the request does. */
 #include <microhttpd.h>
@@ -50,7 +51,7 @@ static void put_incidents(struct store *s)
 		char body[256];
 
 		snprintf(row.id, sizeof(row.id), "%08x", k);
-		snprintf(row.job, sizeof(row.job), "job%u", k % 3);
+		snprintf(row.job, sizeof(row.job), k % 3 == 2 ? "job2@7" : "job%u", k % 3);
 		snprintf(body, sizeof(body), "{\"id\":\"%s\",\"job\":\"%s\"}", row.id, row.job);
 		CHECK(!store_put_incident(s, &row, body));
 	}
@@ -98,13 +99,27 @@ static char *line(char **at)
 	return begin;
 }
 
+/* Who is not everybody sees nothing of another user's job. */
+static void check_hidden(const struct http_answer *a)
+{
+	static const char *const others[] = {"\"job0\"", "\"job1\"", "\"job2@7\""};
+	const struct http_user *who = sources.user;
+
+	for (size_t i = 0; i < 3 && !who->all; i++)
+		CHECK((i == 2 && who->has_uid && who->uid == 7) ||
+		      !memmem(a->body.data, a->body.bytes, others[i], strlen(others[i])));
+}
+
 static void check_answer(const struct http_query *q, struct http_answer *a)
 {
 	bool feed = strstr(q->path, "/feed");
 	json_t *j;
 
 	CHECK(!a->body.failed && a->body.bytes <= ANSWER_BYTES);
-	CHECK(a->status == 200 || a->status == 400 || a->status == 404 || a->status == 409);
+	CHECK(a->status == 200 || a->status == 400 || a->status == 404 || a->status == 409 ||
+	      (a->status == 403 && !sources.user->all));
+	if (a->body.bytes)
+		check_hidden(a);
 	CHECK(!q->cut || a->status == 400);
 	if (feed || !a->body.bytes)
 		return;
@@ -123,6 +138,10 @@ static void check_answer(const struct http_query *q, struct http_answer *a)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
+	static const struct http_user users[] = {{.all = true},
+						 {.has_uid = true, .uid = 7},
+						 {.has_uid = true, .uid = 8},
+						 {.all = false}};
 	static bool ready;
 	char text[HTTP_QUERY_BYTES * 2], *at = text, *host;
 	struct http_query q;
@@ -147,9 +166,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			*value++ = '\0';
 		http_query_add(&q, name, value);
 	}
-	/* these tell of the whole process */
+	/* these are of the whole process */
 	if (!strcmp(q.path, "/metrics") || !strcmp(q.path, "/api/v1/status"))
 		return 0;
+	sources.user = &users[bytes % 4];
 	http_answer_init(&a, API_ANSWER_BYTES);
 	fuzz_budget_begin();
 	api_route(&sources, &q, &a);

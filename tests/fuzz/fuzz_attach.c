@@ -73,6 +73,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			check_text(hello.job);
 			check_text(hello.role);
 			check_text(hello.pod);
+			check_text(hello.pod_namespace);
+			check_text(hello.pod_container);
+			check_text(hello.pod_host);
 			check_text(hello.gpu_uuid);
 			check_text(hello.program);
 			check_text(hello.libs);

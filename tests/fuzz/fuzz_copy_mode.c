@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_copy_mode - what the kernel's ring tells copy mode: any records, with any copy of a stack,
+ * fuzz_copy_mode - what the kernel's ring gives copy mode: any records, with any copy of a stack,
  * over a file with any rules as the one that is mapped. The fuzzer stands for the kernel and for the
  * table of processes. Input: u16 bytes of rules, the rules, of which each covers 16 bytes of code; then
  * records {u16 type, u16 misc, u16 bytes, bytes}. */

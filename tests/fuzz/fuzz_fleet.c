@@ -107,7 +107,8 @@ static struct fleet_via via_of(struct world *w, struct input *in, uint8_t node)
 		fleet_gone(w->fleet, w->connection[node]);
 		w->connection[node] = ++w->connections;
 	}
-	return (struct fleet_via){w->connection[node], mono(w) - b * 1000000000ull, 0};
+	return (struct fleet_via){.connection = w->connection[node],
+				  .since_ns = mono(w) - b * 1000000000ull};
 }
 
 /* Its own name, or that of the healthy job's node. */

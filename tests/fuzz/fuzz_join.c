@@ -19,7 +19,7 @@ struct counts {
 	struct links *links;
 };
 
-/* The state of a join and of what it tells to. */
+/* The state of a join and of what receives its records. */
 struct fuzz_bounds fuzz_bounds = {
     .moved = 1u << 20,
     .moved_per_byte = 1024,

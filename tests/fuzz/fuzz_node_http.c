@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fuzz_node_http - a node's control socket: the input is what a client writes, as it is. A node without
  * processes has nothing to switch; whatever is written, each connection ends with an answer or without one,
- * and costs what its bytes do. Statuses and metrics tell of the whole daemon and are left out. */
+ * and costs what its bytes do. Statuses and metrics are of the whole daemon and are left out. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

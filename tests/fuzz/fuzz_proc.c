@@ -127,7 +127,7 @@ static void read_system(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* The first byte: how much of the rest is maps; then environ, the file that maps may name, and the rest of
- * what the kernel tells. */
+ * what the kernel says. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static const char *const texts[] = {

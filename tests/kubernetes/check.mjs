@@ -139,6 +139,10 @@ await traced("two containers, one with mounts and variables", pod({ volumes: [{ 
 	differs([p.spec.containers.map((c) => value(c, "SYSOM_JOB")), p.spec.containers.map((c) => value(c, "LD_PRELOAD")),
 		p.spec.containers[0].env.filter((e) => e.name === "POD_NAME").length, p.spec.volumes[0].name, p.spec.containers[0].volumeMounts[0].name],
 	[["mine", "other"], [ours, ours], 1, "data", "data"]));
+await traced("each container knows its name, Pod and node", pod({ containers: [main(), { name: "log", image: "log" }] }), (p) =>
+	differs(p.spec.containers.map((c) => [value(c, "CONTAINER_NAME"), ...["POD_NAMESPACE", "POD_NAME", "NODE_NAME"].map((name) =>
+		c.env.find((e) => e.name === name).valueFrom.fieldRef.fieldPath)]),
+	["main", "log"].map((name) => [name, "metadata.namespace", "metadata.name", "spec.nodeName"])));
 await traced("a read-only root: nothing is written outside of the volumes", pod({ containers: [main(null,
 	{ securityContext: { readOnlyRootFilesystem: true } })] }), (p) =>
 	p.spec.initContainers.every((c) => c.securityContext.readOnlyRootFilesystem) ? "" : "a root that is written to");

@@ -157,7 +157,7 @@ static void *default_main(void *arg)
 	return arg;
 }
 
-/* On default streams, by threads of which only the first told its context. */
+/* On default streams, by threads of which only the first has set its context. */
 static void mode_defaults(unsigned n)
 {
 	context();

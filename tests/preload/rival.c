@@ -203,7 +203,7 @@ static void until_kinds_on(unsigned before)
 	sleep_ms(500);
 }
 
-/* Its kernels are in the way of the counting: what the profiler saw is not told. */
+/* Its kernels are in the way of the counting: what the profiler saw is not printed. */
 static int profile_busy(cu_function f, bool alone)
 {
 	cupti_result res[3] = {CUPTI_OK, CUPTI_OK, CUPTI_OK};

@@ -164,7 +164,7 @@ def dump(me):
     return out
 
 
-def tell(out):
+def write_chain(out):
     me = threading.get_ident()
     old = None
     while True:
@@ -177,13 +177,13 @@ def tell(out):
 
 
 def child(out):
-    """In a forked or spawned process: one thread stands still, this one tells and then waits."""
+    """In a forked or spawned process: one thread stands still, this one writes its chain and then waits."""
     if multiprocessing.get_start_method() == "spawn":
         thread = threading.Thread(target=functools.partial(deep, 3), daemon=True)
     else:
         thread = threading.Thread(target=run_map, daemon=True)
     thread.start()
-    tell(out)
+    write_chain(out)
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(0.2)
@@ -201,9 +201,9 @@ def main():
         p.kill()
         os._exit(0)
     if how == "main":
-        # the main thread stands still and another one tells
+        # the main thread stands still and another one writes its chain
         def other():
-            tell(out)
+            write_chain(out)
             sys.stdin.read()
             os._exit(0)
         threading.Thread(target=other, daemon=True).start()
@@ -213,7 +213,7 @@ def main():
     targets = TARGETS[:int(how)] if how.isdigit() else TARGETS
     for target in targets:
         threading.Thread(target=target, daemon=True).start()
-    tell(out)
+    write_chain(out)
     sys.stdin.read()
     os._exit(0)
 

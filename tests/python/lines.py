@@ -18,7 +18,7 @@ import unittest.mock
 SEEN = set()
 
 
-def tell(code):
+def show(code):
     if code in SEEN:
         return
     SEEN.add(code)
@@ -28,7 +28,7 @@ def tell(code):
     print(".")
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            tell(constant)
+            show(constant)
 
 
 def main():
@@ -36,9 +36,9 @@ def main():
                    threading, typing, unittest.mock):
         path = module.__file__
         with open(path, encoding="utf-8") as f:
-            tell(compile(f.read(), path, "exec"))
+            show(compile(f.read(), path, "exec"))
     lines = ["def f(x):"] + ["    x(" + "\n" * 300 + "1)"] * 40 + ["    return [", " x for x in", " x]"]
-    tell(compile("\n".join(lines), "<made up>", "exec"))
+    show(compile("\n".join(lines), "<made up>", "exec"))
 
 
 main()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Case 4: logging is turned up on every rank; only the earlier run of the same job tells."""
+"""Case 4: logging is turned up on every rank; only the earlier run of the same job shows it."""
 import os
 import sys
 
@@ -11,7 +11,7 @@ import scenario  # noqa: E402
 
 def main():
     with scenario.Scenario("case_logging", "logging turned up on every rank", 700) as s:
-        # What is normal is told every 15 s and not every minute. A run leaves its baseline once a minute,
+        # What is normal is sent every 15 s and not every minute. A run leaves its baseline once a minute,
         # after the first half, of at least 200 healthy steps.
         s.start_stack(flags=["--sketch-period", "15s"])
         s.begin(s.torchrun(), learn=150, quiet=95)

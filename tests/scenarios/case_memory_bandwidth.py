@@ -64,9 +64,9 @@ def main():
             s.faults.append(f)
             shown, f.seconds = replay(s, f"counters-{rank}", rank, 148, files)
             s.judge_shown(f, shown)
-            calm, _ = replay(s, f"usual-{rank}", rank, 22, files)
-            s.ok(calm and all(i["ranks"] == [rank] and i["diagnosis"]["cause"] != "os-memory-bandwidth"
-                              for i in calm), "with usual counters the bandwidth is not blamed")
+            healthy, _ = replay(s, f"usual-{rank}", rank, 22, files)
+            s.ok(healthy and all(i["ranks"] == [rank] and i["diagnosis"]["cause"] != "os-memory-bandwidth"
+                              for i in healthy), "with usual counters the bandwidth is not blamed")
 
 
 main()

@@ -25,7 +25,7 @@ def ok(wrong, text):
 
 
 def orders():
-    """Every fault that a rank is told to have, with its arguments."""
+    """Every fault that a rank is given, with its arguments."""
     for c in CASES:
         for i in c.inject:
             if isinstance(i, catalogue.Order):

@@ -135,10 +135,10 @@ def rates_of(everything):
     n = len(rows)
     parts = [f"{word} {sum(r['hits'][word] for r in rows)} of {n}" for word in ("rank", "layer", "cause")]
     false = sum((k["got"] or {}).get("others", 0) for _, k in everything)
-    calm = [k["got"]["others"] for _, k in everything if k["got"] and k["got"]["quiet_s"] and not k["got"]["rows"]]
+    healthy = [k["got"]["others"] for _, k in everything if k["got"] and k["got"]["quiet_s"] and not k["got"]["rows"]]
     whole = sum(not r["wrong"] for r in rows)
     text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
-    text += f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
+    text += f"Healthy jobs that stayed silent: {healthy.count(0)} of {len(healthy)}. Other incidents: {false}.**"
     strict = [r for r in rows if " or " not in (r.get("want") or " or ")]
     text += f"\n\nOf the {len(strict)} faults for which one rank, layer and cause only count as right: {hits_of(strict)}."
     loaded = [r for _, k in everything if k["got"] and 2 <= round(k["got"].get("load", 0)) <= 8 for r in k["got"]["rows"]

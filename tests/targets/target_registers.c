@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * target_registers.c - frames whose address is told by a register that is neither rsp nor rbp, as
+ * target_registers.c - frames whose address is in a register that is neither rsp nor rbp, as
  * hand-written assembly and realigned prologues have them. usage: target_registers [r10|rbx]
  * (default both, in turns). chain r10: main -> in_r10, a leaf that realigns its stack and burns
  * while its frame is known by r10; chain rbx: main -> in_rbx -> target_burn, with in_rbx's frame

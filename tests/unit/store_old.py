@@ -43,4 +43,45 @@ CREATE INDEX merged_successor ON merged(successor);
 INSERT INTO findings VALUES('aaaaaaaa','[{"teller":"2","told_begin_unix_ns":"7"}]'),('cccccccc','[2]');
 PRAGMA user_version=2;
 """)
+if version >= 3:
+    db.executescript("""
+DROP TABLE ranks;
+DROP INDEX incidents_begin;
+CREATE INDEX incidents_begin ON incidents(begin_ns,id);
+CREATE INDEX incidents_job ON incidents(job,begin_ns,id);
+CREATE INDEX incidents_open ON incidents(open,begin_ns,id);
+CREATE INDEX incidents_job_open ON incidents(job,open,begin_ns,id);
+CREATE INDEX incidents_arrival ON incidents(open,arrival_ns);
+DROP INDEX windows_incident;
+CREATE INDEX windows_incident ON windows(incident,begin_ns) WHERE incident IS NOT NULL;
+CREATE TABLE totals(id INTEGER PRIMARY KEY, windows INTEGER NOT NULL,
+ bodies INTEGER NOT NULL, incidents INTEGER NOT NULL, open INTEGER NOT NULL);
+INSERT INTO totals SELECT 1,(SELECT COUNT(*) FROM windows),(SELECT COUNT(*) FROM bodies),
+ (SELECT COUNT(*) FROM incidents),(SELECT COUNT(*) FROM incidents WHERE open=1);
+CREATE TRIGGER windows_in AFTER INSERT ON windows BEGIN
+ UPDATE totals SET windows=windows+1 WHERE id=1; END;
+CREATE TRIGGER windows_out AFTER DELETE ON windows BEGIN
+ UPDATE totals SET windows=windows-1 WHERE id=1; END;
+CREATE TRIGGER bodies_in AFTER INSERT ON bodies BEGIN
+ UPDATE totals SET bodies=bodies+1 WHERE id=1; END;
+CREATE TRIGGER bodies_out AFTER DELETE ON bodies BEGIN
+ UPDATE totals SET bodies=bodies-1 WHERE id=1; END;
+CREATE TRIGGER incidents_in AFTER INSERT ON incidents BEGIN
+ UPDATE totals SET incidents=incidents+1,open=open+NEW.open WHERE id=1; END;
+CREATE TRIGGER incidents_turn AFTER UPDATE OF open ON incidents WHEN OLD.open<>NEW.open BEGIN
+ UPDATE totals SET open=open+NEW.open-OLD.open WHERE id=1; END;
+CREATE TRIGGER incidents_out AFTER DELETE ON incidents BEGIN
+ UPDATE totals SET incidents=incidents-1,open=open-OLD.open WHERE id=1;
+ DELETE FROM findings WHERE incident=OLD.id; END;
+PRAGMA user_version=3;
+""")
+if version >= 4:
+    db.executescript("""
+UPDATE incidents SET body=replace(body,'hiccup','transient');
+INSERT INTO incidents VALUES('dddddddd','mine@1000',0,1,2,3,'{"id":"dddddddd"}',4);
+INSERT INTO merged VALUES('eeeeeeee','dddddddd',5);
+INSERT INTO windows VALUES(3,x'03000000000000000000000000000000',12,'mine@1000','node',0,0,0,1,2,0,0,1,1,0,'dddddddd');
+INSERT INTO bodies VALUES(3,x'03');
+PRAGMA user_version=4;
+""")
 db.commit()

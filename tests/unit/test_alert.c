@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "aggregator/alert.h"
+#include "base/metrics/prometheus.h"
 
 static struct alert *alert;
 
@@ -71,12 +72,13 @@ static void says_what_it_costs(void **unused)
 	json_decref(incident);
 }
 
-static void tells_open_incidents_without_a_receiver(void **unused)
+static void lists_open_incidents_without_a_receiver(void **unused)
 {
 	const struct alert_config c = {
 	    .url = "", .link = "http://sysom.example", .repeat_ns = 3600000000000};
 	struct alert *quiet;
 	struct buf page;
+	struct metrics m = prometheus_metrics(&page);
 	json_t *incident =
 	    json_pack("{s:s, s:s, s:s, s:s, s:[i], s:f}", "id", "aaaaaaaa", "job", "j\"b@0",
 		      "symptom", "stall", "state", "open", "ranks", 3, "gpu_hours_lost", 0.5);
@@ -84,7 +86,7 @@ static void tells_open_incidents_without_a_receiver(void **unused)
 	assert_int_equal(alert_open(&quiet, &c), 0);
 	alert_push(quiet, incident);
 	buf_init(&page, 1 << 20);
-	alert_metrics(quiet, &page);
+	alert_metrics(quiet, NULL, &m);
 	buf_append(&page, "", 1);
 	assert_non_null(strstr((const char *)page.data,
 			       "sysom_incident_open{incident=\"aaaaaaaa\",job_name=\"j\\\"b@0\","
@@ -97,7 +99,7 @@ static void tells_open_incidents_without_a_receiver(void **unused)
 	buf_fini(&page);
 	alert_resolve(quiet, "aaaaaaaa", 1);
 	buf_init(&page, 1 << 20);
-	alert_metrics(quiet, &page);
+	alert_metrics(quiet, NULL, &m);
 	buf_append(&page, "", 1);
 	assert_null(strstr((const char *)page.data, "aaaaaaaa"));
 	buf_fini(&page);
@@ -112,7 +114,7 @@ int main(void)
 	    CASE(fires_until_it_is_closed),
 	    CASE(stops_alerting_when_an_incident_becomes_a_transient),
 	    CASE(says_what_it_costs),
-	    cmocka_unit_test(tells_open_incidents_without_a_receiver),
+	    cmocka_unit_test(lists_open_incidents_without_a_receiver),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

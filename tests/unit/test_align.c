@@ -127,7 +127,7 @@ static void survives_missing_first_and_single_ones(void **state)
 	free(j);
 }
 
-/* Nothing tells one step from the next: equal counts begin together. */
+/* No step differs from the next: equal counts begin together. */
 static void equal_steps_begin_together(void **state)
 {
 	struct job *j = job_new(5, 0);
@@ -191,7 +191,7 @@ static void says_when_nothing_is_common(void **state)
 /* Ends err by up to 3 us each: what four of them say is off by less than they own up to. */
 static void few_common_ones_own_up_to_their_error(void **state)
 {
-	uint32_t told_too_small = 0, tried = 0;
+	uint32_t too_small = 0, tried = 0;
 
 	for (uint64_t seed = 1; seed <= 200; seed++) {
 		struct job *j = job_new(seed, 3e5);
@@ -205,12 +205,12 @@ static void few_common_ones_own_up_to_their_error(void **state)
 
 			assert_true(j->rank[r].known);
 			assert_int_equal(j->rank[r].common, 4);
-			told_too_small += fabs(off) > j->rank[r].error_ns;
+			too_small += fabs(off) > j->rank[r].error_ns;
 			tried++;
 		}
 		free(j);
 	}
-	assert_true(told_too_small * 100 <= tried);
+	assert_true(too_small * 100 <= tried);
 }
 
 static void one_common_one_says_nothing_of_its_error(void **state)
@@ -263,7 +263,7 @@ static void collectives_of_one_time_cost_no_square_of_their_number(void **state)
 			assert_in_range(job.looked, 1, 2000ull * n);
 			if (!strange)
 				assert_int_equal(rank[1].common, n);
-			else if (times[k] == 100) /* else the times tell them apart no more */
+			else if (times[k] == 100) /* else their times no longer differ */
 				assert_int_equal(rank[1].common, n / 2);
 		}
 	free(coll);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_attach.c - the handshake: what the client tells, and what the daemon takes. */
+ * test_attach.c - the handshake: what the client sends, and what the daemon accepts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -214,7 +214,20 @@ static void odd_environment_is_unknown_or_cut(void **state)
 	setenv("POD_NAMESPACE", "ml", 1);
 	setenv("POD_NAME", "train-0", 1);
 	attach_hello_fill(&h);
-	assert_string_equal(h.pod, "ml/train-0");
+	setenv("CONTAINER_NAME", "trainer", 1);
+	setenv("NODE_NAME", "gpu7", 1);
+	attach_hello_fill(&h);
+	assert_string_equal(h.pod_namespace, "ml");
+	assert_string_equal(h.pod, "train-0");
+	assert_string_equal(h.pod_container, "trainer");
+	assert_string_equal(h.pod_host, "gpu7");
+	/* other programs set these too */
+	unsetenv("POD_NAMESPACE");
+	unsetenv("POD_NAME");
+	attach_hello_fill(&h);
+	assert_string_equal(h.pod, "");
+	assert_string_equal(h.pod_container, "");
+	assert_string_equal(h.pod_host, "");
 }
 
 /* Runs this program under another name and other arguments; it prints what it calls itself. */
@@ -469,6 +482,16 @@ static void messages_that_are_no_hello_are_refused_without_a_leak(void **state)
 	memcpy(big, &good, sizeof(good));
 	((struct attach_hello *)big)->bytes = sizeof(big);
 	REFUSED(big, sizeof(big), 2);
+	/* an earlier client, without the fields that were appended */
+	memset(good.pod_namespace, 'x', sizeof(good.pod_namespace));
+	good.bytes = ATTACH_HELLO_BYTES_MIN;
+	REFUSED(&good, ATTACH_HELLO_BYTES_MIN - 1, 2);
+	send_raw(pair[0], &good, ATTACH_HELLO_BYTES_MIN, 2);
+	assert_int_equal(attach_accept(pair[1], &got, ring), 0);
+	assert_int_equal(ATTACH_HELLO_BYTES_MIN, 808);
+	assert_string_equal(got.pod_namespace, "");
+	close(ring[0]);
+	close(ring[1]);
 	/* a later client that appended fields */
 	((struct attach_hello *)big)->bytes = sizeof(good) + 8;
 	send_raw(pair[0], big, sizeof(good) + 8, 2);

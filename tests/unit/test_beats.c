@@ -409,7 +409,7 @@ static void a_hang_shows_in_the_communicators(void **state)
 	/* it comes again in every beat */
 	r = fill(j, T0 + 65 * S);
 	assert_int_equal(r->comm_count, 2);
-	/* and tells what does not end, of its calls the first */
+	/* and reports the first of its calls that does not end */
 	assert_int_equal(r->comms[0].open_func, RECORD_COLL_ALL_REDUCE);
 	assert_int_equal(r->comms[0].open_seq, 99);
 	assert_int_equal(r->comms[0].open_bytes, 4096);
@@ -438,7 +438,7 @@ static void calls_that_were_not_recorded_are_entered(void **state)
 		coll(j, 5, RECORD_COLL_BROADCAST, 2 * i + 1, T0 + i * MS + 11);
 		kernel(j, 5, RECORD_COLL_BROADCAST, 2 * i + 1, T0 + i * MS + 20);
 	}
-	/* told late: it was entered with the others between */
+	/* reported late: it was entered with the others between */
 	coll(j, 5, RECORD_COLL_ALL_REDUCE, 899, T0 + 1001 * MS);
 	r = fill(j, T0 + 60 * S);
 	assert_int_equal(r->comms[0].entered, 3000);
@@ -551,7 +551,8 @@ static void a_rank_with_long_texts_still_fits(void **state)
 	memset(r.rank.job, 'j', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.node, 'n', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.role, 'r', WIRE_TEXT_BYTES - 1);
-	memset(r.rank.pod, 'p', WIRE_TEXT_BYTES - 1);
+	for (int k = 0; k < POD_TEXTS; k++)
+		memset(r.rank.pod.text[k], 'p', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.gpu_uuid, 'g', WIRE_TEXT_BYTES - 1);
 	memset(r.rank.program, 'x', WIRE_TEXT_BYTES - 1);
 	r.latency_median_ns = r.latency_mad_ns = r.self_median_ns = r.expected_ns = 1.5;

@@ -111,8 +111,8 @@ static void what_has_no_room_is_closed_in_the_store_and_counted(void **unused)
 	free(items);
 }
 
-/* The next one has half a second to tell it again; it knows the job. */
-static void told_before_a_restart(const struct finding_report *f)
+/* The next one has half a second to report it again; it knows the job. */
+static void report_before_a_restart(const struct finding_report *f)
 {
 	struct commit_config c = {
 	    .dir = dir,
@@ -134,8 +134,8 @@ static void told_before_a_restart(const struct finding_report *f)
 	fleet_beat(fleet, &beat, (struct fleet_via){.connection = 1}, clock_monotonic_ns());
 }
 
-/* Nobody would tell its end: who told it is gone. */
-static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **unused)
+/* Nobody would report its end: who reported it is gone. */
+static void what_was_reported_before_a_restart_ends_unless_it_is_reported_again(void **unused)
 {
 	struct finding_report f = {.job = "job",
 				   .finding = {.kind = FINDING_SLOW_RANK, .rank_count = 1}};
@@ -143,7 +143,7 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 
 	f.begin_unix_ns = clock_realtime_ns() - 9 * S;
 	f.end_unix_ns = f.begin_unix_ns + 9 * S;
-	told_before_a_restart(&f);
+	report_before_a_restart(&f);
 	for (int k = 0; k < 500 && stored().open_incidents; k++)
 		nanosleep(&pause, NULL);
 	assert_int_equal(fleet_job_ranks(fleet, "job", clock_monotonic_ns()), 1);
@@ -152,7 +152,7 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 }
 
 /* The fault goes on, and whoever looks anew sees it begin when it began to look. */
-static void what_is_told_again_after_a_restart_is_the_same_incident(void **unused)
+static void what_is_reported_again_after_a_restart_is_the_same_incident(void **unused)
 {
 	struct finding_report f = {.job = "job",
 				   .finding = {.kind = FINDING_SLOW_RANK,
@@ -164,16 +164,16 @@ static void what_is_told_again_after_a_restart_is_the_same_incident(void **unuse
 
 	f.begin_unix_ns = clock_realtime_ns() - 60 * S;
 	f.end_unix_ns = f.begin_unix_ns + 20 * S;
-	told_before_a_restart(&f);
+	report_before_a_restart(&f);
 	f.begin_unix_ns += 50 * S;
 	f.finding.first_step = 600;
 	/* by now of the third rank alone, then with another one first */
-	for (int told = 0; told < 3; told++) {
-		f.finding.rank_count = told ? 2 : 1;
-		f.finding.ranks[0] = told ? 4 : 3;
+	for (int n = 0; n < 3; n++) {
+		f.finding.rank_count = n ? 2 : 1;
+		f.finding.ranks[0] = n ? 4 : 3;
 		f.finding.ranks[1] = 3;
 		f.end_unix_ns = clock_realtime_ns();
-		f.finding.last_step = 700 + (uint64_t)told;
+		f.finding.last_step = 700 + (uint64_t)n;
 		assert_int_equal(commit_push_finding(commit, &f), 0);
 		nanosleep(&pause, NULL);
 	}
@@ -347,10 +347,11 @@ int main(void)
 					    setup, teardown),
 	    cmocka_unit_test_setup_teardown(windows_that_came_before_the_symbols_get_names, setup,
 					    teardown),
-	    cmocka_unit_test_setup_teardown(what_is_told_again_after_a_restart_is_the_same_incident,
-					    setup, teardown),
 	    cmocka_unit_test_setup_teardown(
-		what_was_told_before_a_restart_ends_unless_it_is_told_again, setup, teardown),
+		what_is_reported_again_after_a_restart_is_the_same_incident, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		what_was_reported_before_a_restart_ends_unless_it_is_reported_again, setup,
+		teardown),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

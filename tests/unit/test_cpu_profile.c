@@ -251,7 +251,7 @@ static void push(struct normal *n, uint64_t i, uint64_t latency_ns, uint32_t fla
 	normal_step(n, &ws, used, k, 3);
 }
 
-static void tells_medians_of_healthy_steps_and_when_they_were_not(void **unused)
+static void gives_medians_of_healthy_steps_and_when_they_were_not(void **unused)
 {
 	struct normal_when when;
 	struct sketch s = {0};
@@ -334,7 +334,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shares_are_of_the_ranks_time),
 	    cmocka_unit_test(names_a_native_function_by_its_file),
-	    cmocka_unit_test(tells_medians_of_healthy_steps_and_when_they_were_not),
+	    cmocka_unit_test(gives_medians_of_healthy_steps_and_when_they_were_not),
 	    cmocka_unit_test(many_steps_and_kernels_stay_within_their_room),
 	};
 

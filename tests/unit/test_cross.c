@@ -147,7 +147,7 @@ static void clocks_that_stand_anywhere_are_not_compared(void **unused)
 	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, 2);
 }
 
-/* 24 collectives of one communicator, told by all ranks of a job in turn, as a beat holds them. */
+/* 24 collectives of one communicator, reported by all ranks of a job in turn, as a beat holds them. */
 static void each_rank_of_a_large_job_keeps_some_collectives(void **unused)
 {
 	enum { MANY = 80000, COLLS = 24, BEATS = 10 };

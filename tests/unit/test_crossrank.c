@@ -363,7 +363,7 @@ static void slow_first_steps_are_no_fault(void **state)
 	free(j);
 }
 
-static void tells_who_is_missing_in_a_hang(void **state)
+static void names_who_is_missing_in_a_hang(void **state)
 {
 	static const struct fault none;
 	struct job *j = job_new(13, 4);
@@ -488,7 +488,7 @@ int main(void)
 	    cmocka_unit_test(more_work_is_an_imbalance),
 	    cmocka_unit_test(work_that_moves_from_rank_to_rank_accuses_nobody),
 	    cmocka_unit_test(slow_first_steps_are_no_fault),
-	    cmocka_unit_test(tells_who_is_missing_in_a_hang),
+	    cmocka_unit_test(names_who_is_missing_in_a_hang),
 	    cmocka_unit_test(traces_that_end_at_different_times_hang_nowhere),
 	    cmocka_unit_test(the_papers_rule_works_beside_ours),
 	    cmocka_unit_test(compares_with_an_earlier_run),

@@ -141,6 +141,34 @@ static void decodes_copies(void **state)
 	assert_int_equal(e.head.flags, 0);
 }
 
+static void decodes_copies_between_gpus(void **state)
+{
+	cupti_memcpy_peer m = {.kind = CUPTI_KIND_MEMCPY2,
+			       .copy_kind = CUPTI_COPY_PEER,
+			       .bytes = 1 << 20,
+			       .start = 7,
+			       .end = 9,
+			       .device = 1,
+			       .context = 2,
+			       .stream = 3,
+			       .src_device = 1,
+			       .dst_device = 4,
+			       .correlation = 5,
+			       .graph_node_id = 6};
+	union cupti_decode_event e;
+	const char *name = "x";
+
+	assert_int_equal(cupti_decode_record(&m, &e, &name), CUPTI_DECODE_COPY);
+	assert_null(name);
+	assert_int_equal(e.head.kind, EVENT_COPY);
+	assert_int_equal(e.copy.bytes, 1 << 20);
+	assert_int_equal(e.copy.copy_kind, CUPTI_COPY_PEER);
+	assert_int_equal(e.copy.device, 1);
+	assert_int_equal(e.copy.stream_id, 3);
+	assert_int_equal(e.copy.correlation, 5);
+	assert_int_equal(e.head.flags, EVENT_FLAG_GRAPH_NODE);
+}
+
 static void refuses_kinds_that_it_does_not_know(void **state)
 {
 	uint64_t record[32] = {CUPTI_KIND_MEMSET};
@@ -159,6 +187,7 @@ int main(void)
 	    cmocka_unit_test(decodes_a_whole_graph_launch_of_both_versions),
 	    cmocka_unit_test(names_the_cause_of_a_useless_stamp),
 	    cmocka_unit_test(decodes_copies),
+	    cmocka_unit_test(decodes_copies_between_gpus),
 	    cmocka_unit_test(refuses_kinds_that_it_does_not_know),
 	};
 

@@ -224,7 +224,7 @@ static void gpu_clocks(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1080, 1410);
 }
 
-/* Low since the beginning: only the peers tell. */
+/* Low since the beginning: only the peers show it. */
 static void gpu_clocks_since_ever(struct world *w)
 {
 	slower_kernels(&w->sick, 1.3);
@@ -433,7 +433,7 @@ static void os_steal_alone(struct world *w)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 300, 25);
 }
 
-/* What the few samples of a moment met is no cause of what the machine's stops explain. */
+/* A few samples of a short time are no cause of what the machine's stops explain. */
 static void a_function_in_few_steps_of_steal(struct world *w)
 {
 	late(&w->sick, 3);
@@ -635,7 +635,7 @@ static void storage_limit(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_IO_LATENCY, "", 0.6, 0.6);
 }
 
-static void storage_limit_told_by_the_cgroup(struct world *w)
+static void storage_limit_by_the_cgroup(struct world *w)
 {
 	blocked(w, 15);
 	signal_add(&w->sick, OS_SIGNAL_IO_WAIT_THREAD, "python3", 130, 0);
@@ -815,7 +815,7 @@ static const struct fault {
     {CAUSE_NET_RETRANSMITS, net_retransmits_on_a_link, "10.0.0.2:600"},
     {CAUSE_STORAGE_DISK, storage_disk, "vda"},
     {CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms"},
-    {CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "I/O limit"},
+    {CAUSE_STORAGE_LIMIT, storage_limit_by_the_cgroup, "I/O limit"},
     {CAUSE_STORAGE_LOADER, storage_loader, "DataLoader.__next__"},
     {CAUSE_STORAGE_CLIENT, storage_client, "BZ2_bzDecompress"},
     {CAUSE_SW_HOT_PATH, sw_hot_path, "validate_batch (train.py)"},
@@ -1008,7 +1008,7 @@ static void memory_that_explains_far_less_is_not_the_cause(void **unused)
 	}
 }
 
-/* That a rank waits for a CPU rules it out only because others do as well, and so that is told. */
+/* A rank that waits for a CPU is ruled out only because others wait too, so the report shows these. */
 static void what_peers_wait_for_as_long_is_ruled_out_with_their_figure(void **unused)
 {
 	static struct world w;
@@ -1239,7 +1239,7 @@ static void knows_nothing_of_nothing(void **unused)
 	assert_int_equal(out.cause, CAUSE_UNKNOWN);
 }
 
-static void tells_two_faults_at_once_apart(void **unused)
+static void separates_two_faults_at_once(void **unused)
 {
 	static struct world w;
 	struct diagnosis_rank suspects[2], peers[PEERS];
@@ -1397,7 +1397,7 @@ static void bears_long_names(void **unused)
 		assert_true(strnlen(out.evidence[i].text, FINDING_TEXT_BYTES) < FINDING_TEXT_BYTES);
 }
 
-static void a_version_that_nobody_told_is_no_difference(void **unused)
+static void a_version_that_is_not_known_is_no_difference(void **unused)
 {
 	static struct world w;
 	struct fake *all[] = {&w.sick, &w.peer[0], &w.peer[1], &w.peer[2]};
@@ -1459,7 +1459,7 @@ static void blocked_time_needs_no_samples(void **unused)
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 }
 
-static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
+static void strips_what_distinguishes_variants_of_a_kernel(void **unused)
 {
 	static const char *const pairs[][2] = {
 	    {"_ZN7cutlass6KernelI4GemmILi128EEEEvT_", "cutlass::Kernel"},
@@ -1590,7 +1590,7 @@ static void the_groups_line_outweighs_no_other_cause(void **unused)
 		judge(&w);
 		assert_int_equal(out.cause, cause);
 	}
-	/* the peers spin too: their windows tell, and not the group's older sketches */
+	/* the peers spin too: their windows decide, and not the group's older sketches */
 	build(&w);
 	spins(&w);
 	for (int k = 0; k < PEERS; k++) {
@@ -1602,7 +1602,7 @@ static void the_groups_line_outweighs_no_other_cause(void **unused)
 	assert_non_null(line_that_says("of its role is"));
 }
 
-static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unused)
+static void without_other_evidence_the_groups_line_may_be_the_cause(void **unused)
 {
 	struct world w;
 
@@ -1682,21 +1682,21 @@ int main(void)
 	    cmocka_unit_test(names_who_to_stop_for_a_lock),
 	    cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 	    cmocka_unit_test(knows_nothing_of_nothing),
-	    cmocka_unit_test(tells_two_faults_at_once_apart),
+	    cmocka_unit_test(separates_two_faults_at_once),
 	    cmocka_unit_test(names_as_many_ranks_as_there_is_room_for),
 	    cmocka_unit_test(speaks_of_several_ranks_in_the_plural),
 	    cmocka_unit_test(says_what_blocks_a_late_host),
 	    cmocka_unit_test(knows_a_function_with_and_without_its_file),
 	    cmocka_unit_test(bears_long_names),
 	    cmocka_unit_test(the_catalogue_is_documented),
-	    cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
+	    cmocka_unit_test(a_version_that_is_not_known_is_no_difference),
 	    cmocka_unit_test(blocked_time_needs_no_samples),
 	    cmocka_unit_test(remedies_compare_with_what_is_kept_of_earlier_runs),
 	    cmocka_unit_test(a_share_above_the_groups_line_is_evidence),
 	    cmocka_unit_test(the_groups_line_outweighs_no_other_cause),
-	    cmocka_unit_test(where_nobody_else_tells_the_groups_line_may_be_the_cause),
+	    cmocka_unit_test(without_other_evidence_the_groups_line_may_be_the_cause),
 	    cmocka_unit_test(what_is_below_the_line_or_may_be_noise_is_no_evidence),
-	    cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
+	    cmocka_unit_test(strips_what_distinguishes_variants_of_a_kernel),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -241,7 +241,7 @@ static bool has_any(const char *text, const char *const *words)
 }
 
 /* Of all accounts, those too that no fault above lengthens. */
-static void every_account_is_told_in_both_numbers(void **unused)
+static void every_account_has_both_numbers(void **unused)
 {
 	static const char *const singular[] = {" it ", " its ", " it:", NULL}, *const plural[] = {
 										   " they ",
@@ -635,7 +635,7 @@ static void what_the_reference_lost_as_well_is_explained_by_what_else_is_known(v
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct world w;
-		bool told = false;
+		bool listed = false;
 
 		begin(&w);
 		both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "pack (train.py)", 6, 9, 0, 0);
@@ -646,10 +646,10 @@ static void what_the_reference_lost_as_well_is_explained_by_what_else_is_known(v
 		w.before_ms = cases[i].before_ms;
 		judge(&w);
 		for (uint32_t k = 0; k < out.missing_count; k++)
-			told |= strstr(out.missing[k], "healthy steps to compare with") != NULL;
+			listed |= strstr(out.missing[k], "healthy steps to compare with") != NULL;
 		assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
 		assert_int_equal(out.by_ledger, cases[i].by_ledger);
-		assert_int_equal(told, !cases[i].shown);
+		assert_int_equal(listed, !cases[i].shown);
 		sure[i] = out.confidence;
 		end(&w);
 	}
@@ -724,7 +724,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_account_that_grew_is_the_cause),
 	    cmocka_unit_test(of_two_ranks_it_is_said_in_the_plural),
-	    cmocka_unit_test(every_account_is_told_in_both_numbers),
+	    cmocka_unit_test(every_account_has_both_numbers),
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),

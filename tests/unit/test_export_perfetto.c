@@ -387,7 +387,7 @@ static void writes_an_empty_model(void **state)
 	trace_model_fini(&m);
 }
 
-static void tells_a_file_that_is_full(void **state)
+static void reports_a_file_that_is_full(void **state)
 {
 	struct fixture *f = *state;
 	FILE *to = fopen("/dev/full", "w");
@@ -439,7 +439,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup_teardown(kineto_is_json_with_the_usual_fields, load, teardown),
 	    cmocka_unit_test_setup_teardown(kineto_says_where_nothing_was_kept, load, teardown),
 	    cmocka_unit_test(writes_an_empty_model),
-	    cmocka_unit_test_setup_teardown(tells_a_file_that_is_full, load, teardown),
+	    cmocka_unit_test_setup_teardown(reports_a_file_that_is_full, load, teardown),
 	};
 
 	if (argc == 3 && strcmp(argv[1], "--write-windows") == 0)

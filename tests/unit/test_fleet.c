@@ -16,13 +16,14 @@
 #include "analysis/cause/diagnosis.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "base/http/http_user.h"
 #include "tests/fleet_synth.h"
 
-#define TOLD_MAX 256
+#define REPORTS_MAX 256
 
 static struct fleet *fleet;
-static struct finding_report told[TOLD_MAX];
-static uint32_t told_count;
+static struct finding_report reports[REPORTS_MAX];
+static uint32_t report_count;
 static double now_s;
 static struct fleet_via via; /* of whatever is sent */
 static struct wire_command commands[1024];
@@ -32,8 +33,8 @@ static uint32_t command_count;
 static void on_finding(void *arg, const struct finding_report *f)
 {
 	(void)arg;
-	if (told_count < TOLD_MAX)
-		told[told_count++] = *f;
+	if (report_count < REPORTS_MAX)
+		reports[report_count++] = *f;
 }
 
 static void open_fleet(const char *dir, bool sysom)
@@ -50,7 +51,7 @@ static void open_fleet(const char *dir, bool sysom)
 
 static int setup(void **unused)
 {
-	told_count = command_count = 0;
+	report_count = command_count = 0;
 	now_s = 0;
 	via = (struct fleet_via){0};
 	open_fleet(NULL, false);
@@ -108,23 +109,23 @@ static void run(struct fs_job *j, double until)
 
 static const struct finding_report *first_of(enum finding_kind kind)
 {
-	for (uint32_t i = 0; i < told_count; i++)
-		if (told[i].finding.kind == kind)
-			return &told[i];
+	for (uint32_t i = 0; i < report_count; i++)
+		if (reports[i].finding.kind == kind)
+			return &reports[i];
 	return NULL;
 }
 
 static void only_ranks(const int *ranks, uint32_t count)
 {
-	for (uint32_t i = 0; i < told_count; i++)
-		for (uint32_t k = 0; k < told[i].finding.rank_count; k++) {
+	for (uint32_t i = 0; i < report_count; i++)
+		for (uint32_t k = 0; k < reports[i].finding.rank_count; k++) {
 			bool known = false;
 
 			for (uint32_t m = 0; m < count; m++)
-				known |= told[i].finding.ranks[k] == ranks[m];
+				known |= reports[i].finding.ranks[k] == ranks[m];
 			if (!known)
-				print_message("rank %d: %s\n", told[i].finding.ranks[k],
-					      told[i].finding.evidence[0].text);
+				print_message("rank %d: %s\n", reports[i].finding.ranks[k],
+					      reports[i].finding.evidence[0].text);
 			assert_true(known);
 		}
 }
@@ -133,9 +134,9 @@ static uint32_t named(int rank)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < told_count; i++)
-		for (uint32_t k = 0; k < told[i].finding.rank_count; k++)
-			n += told[i].finding.ranks[k] == rank;
+	for (uint32_t i = 0; i < report_count; i++)
+		for (uint32_t k = 0; k < reports[i].finding.rank_count; k++)
+			n += reports[i].finding.ranks[k] == rank;
 	return n;
 }
 
@@ -155,7 +156,7 @@ static void stays_silent_about_a_healthy_job(void **unused)
 
 	fs_init(&j, "job", 16, 8, 1);
 	run(&j, 300);
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	assert_true(totals().rows > 1000);
 	assert_int_equal(totals().unplaced, 0);
 	fs_fini(&j);
@@ -201,15 +202,15 @@ static void finds_two_of_eight_as_one_finding_and_its_end(void **unused)
 	assert_int_equal(totals().findings, 1);
 	assert_int_equal(totals().suspects, 2);
 	run(&j, 150);
-	for (uint32_t i = 0; i < told_count; i++)
-		ended |= told[i].ended;
+	for (uint32_t i = 0; i < report_count; i++)
+		ended |= reports[i].ended;
 	assert_true(ended);
 	assert_int_equal(totals().suspects, 0);
 	only_ranks(guilty, 2);
 	fs_fini(&j);
 }
 
-static void tells_faults_apart_that_began_at_different_times(void **unused)
+static void separates_faults_that_began_at_different_times(void **unused)
 {
 	struct fs_job j;
 
@@ -219,8 +220,8 @@ static void tells_faults_apart_that_began_at_different_times(void **unused)
 	j.rank[7].slow_from_s = 80;
 	run(&j, 120);
 	assert_int_equal(totals().findings, 2);
-	for (uint32_t i = 0; i < told_count; i++)
-		assert_int_equal(told[i].finding.rank_count, 1);
+	for (uint32_t i = 0; i < report_count; i++)
+		assert_int_equal(reports[i].finding.rank_count, 1);
 	assert_true(named(1) && named(7));
 	fs_fini(&j);
 }
@@ -249,7 +250,7 @@ static void never_compares_ranks_of_different_roles(void **unused)
 		j.rank[r].slow_ns = -20 * FS_MS;
 	}
 	run(&j, 120);
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	j.rank[6].slow_ns += 10 * FS_MS;
 	run(&j, 180);
 	only_ranks((const int[]){6}, 1);
@@ -301,7 +302,7 @@ static void send_kinds(const struct fs_job *j, uint32_t r, const struct kinds_ro
 }
 
 /* Rank 0 writes a checkpoint, for which the others wait; each collects garbage in a step of its own. */
-static void tells_what_a_job_does_as_one_row_each(void **unused)
+static void lists_what_a_job_does_as_one_row_each(void **unused)
 {
 	const json_t *list, *row;
 	struct fs_job j;
@@ -363,7 +364,7 @@ static void tells_what_a_job_does_as_one_row_each(void **unused)
 }
 
 /* Two stages; ranks 6 and 7 are suspects. */
-static void tells_what_is_usual_in_a_role_without_the_suspects(void **unused)
+static void gives_what_is_usual_in_a_role_without_the_suspects(void **unused)
 {
 	static const int32_t suspects[] = {6, 1, 7};
 	struct diagnosis_group g;
@@ -442,7 +443,7 @@ static void learns_roles_that_nobody_names(void **unused)
 		send_sketch(&j, r, r < 4 ? "attention" : "embedding");
 	run(&j, 120);
 	assert_true(totals().rows > 0);
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	j.rank[6].slow_ns += 8 * FS_MS;
 	run(&j, 180);
 	assert_true(named(6));
@@ -582,7 +583,7 @@ static void a_rank_that_has_more_to_do_later_keeps_its_peers(void **unused)
 }
 
 /* Steps of a second: a beat has few of them, and kernels counted over few steps are off by some. */
-static void ranks_that_differ_a_little_are_told_apart_at_once(void **unused)
+static void ranks_that_differ_a_little_are_distinguished_at_once(void **unused)
 {
 	struct fs_job j;
 
@@ -621,7 +622,7 @@ static void numbers_steps_through_collectives(void **unused)
 	fs_fini(&j);
 }
 
-/* The node's last rank is the first to send steps; all tell the same collectives, in the same beats. */
+/* The node's last rank is the first to send steps; all report the same collectives, in the same beats. */
 static void numbers_ranks_that_come_before_the_first_known_one(void **unused)
 {
 	struct beat_rank ranks[16];
@@ -698,7 +699,7 @@ static void finds_it_again_after_a_restart(void **unused)
 	run(&j, 100);
 	assert_true(named(4));
 	fleet_close(fleet);
-	told_count = 0;
+	report_count = 0;
 	open_fleet(NULL, false);
 	run(&j, 160); /* 60 s later it is known again */
 	assert_true(named(4));
@@ -737,6 +738,8 @@ static void goes_on_without_a_rank_that_died(void **unused)
 	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 7);
 	fs_fini(&j);
 }
+
+typedef int page_fn(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
 
 static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit);
 
@@ -917,7 +920,7 @@ static void other_peoples_ranks_are_refused(void **unused)
 		run(&j, now_s + 1);
 	}
 	run(&j, 120);
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	assert_int_equal(totals().refused_foreign, 30);
 	assert_int_equal(fleet_rank_node(fleet, "job", 3, node), 0);
 	assert_string_equal(node, "n0");
@@ -978,7 +981,7 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 		one_rank_beat(&evil, "evil", 7, r, &b);
 		send_beat(&b);
 	}
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	assert_int_equal(totals().ranks_quarantined, 1);
 	/* nor do its windows count, nor those of a node that is not in the job at all */
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
@@ -1077,7 +1080,7 @@ static void a_job_of_one_node_needs_nobody_else(void **unused)
 		send_beat(&b);
 		run(&j, now_s + 1);
 	}
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	assert_int_equal(totals().refused_world + totals().refused_foreign, 50);
 	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
 	assert_false(counts("evil", -1));
@@ -1133,8 +1136,10 @@ static enum fleet_word window_by(const char *node, int rank, uint64_t connection
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
-	return fleet_window(fleet, &d, (struct fleet_via){connection, mono(now_s - age_s), 0},
-			    mono(now_s));
+	return fleet_window(
+	    fleet, &d,
+	    (struct fleet_via){.connection = connection, .since_ns = mono(now_s - age_s)},
+	    mono(now_s));
 }
 
 static bool sketch_by(const char *node, int rank, uint64_t connection)
@@ -1243,7 +1248,7 @@ static void a_job_that_moves_is_believed_where_it_goes(void **unused)
 	run(&after, 140);
 	assert_int_equal(totals().ranks_quarantined, 0);
 	assert_true(counts("n22", 5));
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	run(&after, 220);
 	assert_true(named(5));
 	only_ranks(guilty, 1);
@@ -1270,7 +1275,7 @@ static void an_impossible_number_of_steps_mixes_no_roles(void **unused)
 	r[0].kernels_joined = 1;
 	send_beat(&b);
 	run(&j, 120);
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	fs_fini(&j);
 }
 
@@ -1303,7 +1308,7 @@ static void time_that_runs_backwards_is_refused(void **unused)
 	send_beat(&b);
 	assert_int_equal(totals().bad, 2);
 	run(&j, 60);
-	assert_int_equal(told_count, 0);
+	assert_int_equal(report_count, 0);
 	fs_fini(&j);
 }
 
@@ -1563,6 +1568,89 @@ static uint32_t walk_ranks(const char *job, uint32_t limit)
 	}
 }
 
+static size_t seen_by(const struct http_user *who, page_fn *fn, const char *what)
+{
+	const struct fleet_page q = {.who = who, .limit = 1000};
+	struct buf b;
+	json_t *j;
+	size_t n;
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(fn(fleet, &q, mono(now_s), &b), 0);
+	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+	n = json_array_size(json_object_get(j, what));
+	json_decref(j);
+	buf_fini(&b);
+	return n;
+}
+
+static void users_see_the_ranks_and_jobs_of_their_uid(void **unused)
+{
+	static const struct http_user seven = {.has_uid = true, .uid = 7}, nobody = {.all = false};
+	struct fs_job j[3];
+	static const char *const names[] = {"train@7", "train@70", "train"};
+
+	for (uint32_t k = 0; k < 3; k++) {
+		fs_init(&j[k], names[k], 8, 8, 1 + k);
+		j[k].first_node = 10 * k;
+		run(&j[k], now_s + 6);
+	}
+	assert_int_equal(seen_by(NULL, fleet_ranks_page, "ranks"), 24);
+	assert_int_equal(seen_by(&seven, fleet_ranks_page, "ranks"), 8);
+	assert_int_equal(seen_by(&seven, fleet_jobs_page, "jobs"), 1);
+	assert_int_equal(seen_by(&nobody, fleet_ranks_page, "ranks"), 0);
+	assert_int_equal(seen_by(&nobody, fleet_jobs_page, "jobs"), 0);
+	for (uint32_t k = 0; k < 3; k++)
+		fs_fini(&j[k]);
+}
+
+/* Each node once, however the pages are cut, with what its last beat said. */
+static void nodes_are_listed_with_version_and_certificate(void **unused)
+{
+	struct beat beat = {.sequence = 1, .now_ns = 1, .wire_version = 1};
+	bool known[100] = {false};
+	char next[16] = "";
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < 100; i++) {
+		const struct fleet_via by = {.certificate = i % 2 ? "proven" : NULL};
+
+		snprintf(beat.node, sizeof(beat.node), "node-%u", i);
+		strcpy(beat.version, i % 3 ? "1.2.3" : "");
+		fleet_beat(fleet, &beat, by, mono(now_s));
+	}
+	do {
+		const struct fleet_page q = {.after = *next ? next : NULL, .limit = 7};
+		const char *more;
+		struct buf b;
+		json_t *j, *one;
+		size_t k;
+
+		buf_init(&b, 1 << 20);
+		assert_int_equal(fleet_nodes_page(fleet, &q, mono(now_s + 3), &b), 0);
+		j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+		json_array_foreach (json_object_get(j, "nodes"), k, one) {
+			unsigned at = 100;
+
+			sscanf(json_string_value(json_object_get(one, "node")), "node-%u", &at);
+			assert_true(at < 100 && !known[at]);
+			known[at] = true;
+			n++;
+			assert_string_equal(json_string_value(json_object_get(one, "version")),
+					    at % 3 ? "1.2.3" : "");
+			assert_string_equal(json_string_value(json_object_get(one, "certificate")),
+					    at % 2 ? "proven" : "");
+			assert_int_equal(json_integer_value(json_object_get(one, "beat_age_ms")),
+					 3000);
+		}
+		more = json_string_value(json_object_get(j, "next"));
+		snprintf(next, sizeof(next), "%s", more ? more : "");
+		json_decref(j);
+		buf_fini(&b);
+	} while (*next);
+	assert_int_equal(n, 100);
+}
+
 static void pages_have_each_rank_once_and_never_hold_the_lock_for_long(void **unused)
 {
 	struct fs_job large, small[20];
@@ -1696,7 +1784,7 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	d.begin_unix_ns = FS_UNIX + 35 * FS_S;
 	d.end_unix_ns = FS_UNIX + 37 * FS_S;
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
-	d.flagged = 2; /* a moment asks for nothing */
+	d.flagged = 2; /* a transient asks for nothing */
 	d.latency_ns = 13e7;
 	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 40.5);
@@ -1741,7 +1829,7 @@ static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 	fs_fini(&j);
 }
 
-/* What a suspect sent of a moment before its fault, or without its evidence, says nothing of the fault. */
+/* A suspect's window of a transient before its fault, or without evidence, says nothing of it. */
 /* A job that starts: its ranks are compared with nobody yet when the first window comes. */
 static void peers_are_asked_for_when_they_are_known(void **unused)
 {
@@ -1819,9 +1907,9 @@ static const struct finding_report *last_of(enum finding_kind kind)
 {
 	const struct finding_report *f = NULL;
 
-	for (uint32_t i = 0; i < told_count; i++)
-		if (told[i].finding.kind == kind)
-			f = &told[i];
+	for (uint32_t i = 0; i < report_count; i++)
+		if (reports[i].finding.kind == kind)
+			f = &reports[i];
 	return f;
 }
 
@@ -1880,11 +1968,11 @@ static void a_slowdown_is_the_same_one_when_a_role_has_recovered(void **unused)
 	for (int i = 4; i < 8; i++)
 		snprintf(j.rank[i].role, sizeof(j.rank[i].role), "second");
 	run_slower(&j, 280);
-	for (uint32_t i = 0; i < told_count; i++) {
-		if (told[i].finding.kind != FINDING_UNIFORM)
+	for (uint32_t i = 0; i < report_count; i++) {
+		if (reports[i].finding.kind != FINDING_UNIFORM)
 			continue;
-		begin = begin ? begin : told[i].begin_unix_ns;
-		assert_true(told[i].begin_unix_ns == begin);
+		begin = begin ? begin : reports[i].begin_unix_ns;
+		assert_true(reports[i].begin_unix_ns == begin);
 	}
 	assert_true(begin > 0);
 	assert_int_equal(last_of(FINDING_UNIFORM)->finding.rank_count, 4); /* the second role's */
@@ -1893,7 +1981,7 @@ static void a_slowdown_is_the_same_one_when_a_role_has_recovered(void **unused)
 }
 
 /* Roles are learned while the job runs: the one that all had before has nobody then. */
-static void what_is_told_of_a_role_ends_with_it(void **unused)
+static void what_is_reported_of_a_role_ends_with_it(void **unused)
 {
 	struct fs_job j;
 
@@ -1934,7 +2022,7 @@ static void who_is_left_alone_is_let_off(void **unused)
 	j.rank[1].silent = true;
 	run(&j, 220);
 	assert_true(last_of(FINDING_SLOW_RANK)->ended);
-	j.rank[1].silent = false; /* and is told again */
+	j.rank[1].silent = false; /* and is reported again */
 	run(&j, 330);
 	assert_false(last_of(FINDING_SLOW_RANK)->ended);
 	fs_fini(&j);
@@ -1995,7 +2083,7 @@ static void a_clock_that_is_an_hour_off_dates_no_others_fault(void **unused)
 	}
 }
 
-/* node: whose first beats come first. Without collectives only time tells which steps are the same. */
+/* node: whose first beats come first. Without collectives only time shows which steps are the same. */
 static void run_first(struct fs_job *j, uint32_t node, uint64_t lie, bool colls, double until)
 {
 	struct beat_rank ranks[16];
@@ -2042,10 +2130,10 @@ int main(void)
 	    T(stays_silent_about_a_healthy_job),
 	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
 	    T(finds_two_of_eight_as_one_finding_and_its_end),
-	    T(tells_faults_apart_that_began_at_different_times),
+	    T(separates_faults_that_began_at_different_times),
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
-	    T(tells_what_is_usual_in_a_role_without_the_suspects),
+	    T(gives_what_is_usual_in_a_role_without_the_suspects),
 	    T(a_small_role_of_a_large_job_has_a_waterline),
 	    T(learns_roles_that_nobody_names),
 	    T(uneven_work_is_the_roles_not_a_ranks),
@@ -2053,7 +2141,7 @@ int main(void)
 	    T(a_slow_rank_is_no_uneven_work),
 	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
-	    T(ranks_that_differ_a_little_are_told_apart_at_once),
+	    T(ranks_that_differ_a_little_are_distinguished_at_once),
 	    T(a_rank_that_has_more_to_do_later_keeps_its_peers),
 	    T(numbers_steps_through_collectives),
 	    T(numbers_ranks_that_come_before_the_first_known_one),
@@ -2070,7 +2158,7 @@ int main(void)
 	    T(time_that_runs_backwards_is_refused),
 	    T(impossible_numbers_change_nothing),
 	    T(a_sender_of_huge_groups_moves_nobody),
-	    T(tells_what_a_job_does_as_one_row_each),
+	    T(lists_what_a_job_does_as_one_row_each),
 	    T(windows_and_sketches_come_by_the_connection_of_their_nodes_beats),
 	    T(a_window_waits_for_the_first_beat_of_its_connection),
 	    T(a_connection_is_of_one_node),
@@ -2090,6 +2178,8 @@ int main(void)
 	    T(silent_nodes_make_room),
 	    T(places_of_nodes_that_are_gone_are_used_again),
 	    T(pages_have_each_rank_once_and_never_hold_the_lock_for_long),
+	    T(users_see_the_ranks_and_jobs_of_their_uid),
+	    T(nodes_are_listed_with_version_and_certificate),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
@@ -2099,7 +2189,7 @@ int main(void)
 	    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
 	    T(a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts),
 	    T(a_rank_that_hangs_is_shown_with_since_when),
-	    T(what_is_told_of_a_role_ends_with_it),
+	    T(what_is_reported_of_a_role_ends_with_it),
 	    T(who_is_left_alone_is_let_off),
 	    T(a_hang_lasts_for_longer_than_who_died_is_remembered),
 	    T(a_clock_that_is_an_hour_off_dates_no_others_fault),

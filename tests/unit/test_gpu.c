@@ -128,7 +128,7 @@ static void a_device_off_the_bus_gives_an_error_and_the_others_go_on(void **stat
 	gpu_nvml_close(n);
 }
 
-static void tells_each_xid_once(void **state)
+static void reports_each_xid_once(void **state)
 {
 	struct gpu_nvml *n;
 	uint32_t device = 0;
@@ -342,7 +342,7 @@ int main(void)
 	    cmocka_unit_test(a_library_that_is_not_there_is_a_reason),
 	    cmocka_unit_test(no_devices_is_a_reason),
 	    cmocka_unit_test(a_device_off_the_bus_gives_an_error_and_the_others_go_on),
-	    cmocka_unit_test(tells_each_xid_once),
+	    cmocka_unit_test(reports_each_xid_once),
 	    cmocka_unit_test(polls_and_hands_out_each_reading_once),
 	    cmocka_unit_test(a_slow_reader_loses_the_oldest_and_that_is_counted),
 	    cmocka_unit_test(keeps_xids_and_devices_that_stop_answering),

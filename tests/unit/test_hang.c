@@ -20,12 +20,12 @@ static struct hang *hang;
 static int64_t skew_s; /* of the nodes' realtime clocks */
 static uint64_t now_s;
 static struct finding_report last;
-static uint32_t told;
+static uint32_t reports;
 
 static int setup(void **unused)
 {
 	now_s = 1000;
-	told = 0;
+	reports = 0;
 	skew_s = 0;
 	return hang_open(&hang, "job");
 }
@@ -70,7 +70,7 @@ static void tick(void)
 {
 	hang_tick(hang, BOUND, ALIVE, now_s * S);
 	while (hang_next(hang, &last))
-		told++;
+		reports++;
 }
 
 /* The same with what the rank's GPU does not end. */
@@ -108,7 +108,7 @@ static void hold(uint64_t seconds, void (*say)(void))
 
 static void expect(enum finding_cause cause, const int *ranks, uint32_t count)
 {
-	assert_true(told > 0);
+	assert_true(reports > 0);
 	assert_int_equal(last.finding.kind, FINDING_HANG);
 	assert_int_equal(last.finding.cause, cause);
 	assert_int_equal(last.finding.rank_count, count);
@@ -135,7 +135,7 @@ static void names_the_rank_that_has_not_entered(void **unused)
 	const int guilty[] = {5};
 
 	hold(20, say_missing);
-	assert_int_equal(told, 0); /* not before the bound */
+	assert_int_equal(reports, 0); /* not before the bound */
 	hold(15, say_missing);
 	expect(CAUSE_HANG_MISSING, guilty, 1);
 	assert_int_equal(last.begin_unix_ns, UNIX + 1000 * S);
@@ -143,8 +143,8 @@ static void names_the_rank_that_has_not_entered(void **unused)
 	assert_false(last.ended);
 }
 
-/* How long somebody waits is the node's own clock's to tell. */
-static void clocks_that_stand_apart_tell_the_same(void **unused)
+/* The node's own clock says how long somebody waits. */
+static void clocks_that_stand_apart_give_the_same(void **unused)
 {
 	static const int64_t skews_s[] = {-3600, -15, 30, 3600};
 	const int guilty[] = {5};
@@ -154,7 +154,7 @@ static void clocks_that_stand_apart_tell_the_same(void **unused)
 		setup(NULL);
 		skew_s = skews_s[i];
 		hold(20, say_missing);
-		assert_int_equal(told, 0);
+		assert_int_equal(reports, 0);
 		hold(15, say_missing);
 		expect(CAUSE_HANG_MISSING, guilty, 1);
 		assert_true(last.begin_unix_ns == UNIX + (uint64_t)(1000 + skew_s) * S);
@@ -180,11 +180,11 @@ static void who_ends_kernels_has_lost_a_record_of_one(void **unused)
 		}
 		tick();
 	}
-	assert_int_equal(told, 0);
+	assert_int_equal(reports, 0);
 }
 
 /* A rank that crashed has not entered since it has ended; when all have, nobody waits any more. */
-static void tells_of_a_rank_whose_process_has_ended(void **unused)
+static void names_a_rank_whose_process_has_ended(void **unused)
 {
 	hold(15, say_missing);
 	hang_end(hang, 5);
@@ -198,7 +198,7 @@ static void tells_of_a_rank_whose_process_has_ended(void **unused)
 		}
 		tick();
 	}
-	assert_true(told > 0);
+	assert_true(reports > 0);
 	assert_int_equal(last.finding.ranks[0], 5);
 	assert_string_equal(last.finding.evidence[1].text, "rank 5: its process has ended");
 	assert_int_equal(hang_since_ns(hang), 1000 * S);
@@ -221,19 +221,19 @@ static void say_gone_on(void)
 static void ends_when_the_job_goes_on(void **unused)
 {
 	hold(40, say_missing);
-	assert_true(told > 0 && !last.ended);
+	assert_true(reports > 0 && !last.ended);
 	hold(10, say_gone_on);
 	assert_true(last.ended);
 	assert_false(hang_is_open(hang));
-	told = 0;
+	reports = 0;
 	hold(60, say_gone_on);
-	assert_int_equal(told, 0);
+	assert_int_equal(reports, 0);
 }
 
-static void tells_it_again_while_it_lasts(void **unused)
+static void reports_it_again_while_it_lasts(void **unused)
 {
 	hold(75, say_missing);
-	assert_true(told >= 4 && told <= 7);
+	assert_true(reports >= 4 && reports <= 7);
 }
 
 /* ---- others ---- */
@@ -266,7 +266,7 @@ static void names_the_rank_whose_call_differs(void **unused)
 	hold(40, say_other_function);
 	expect(CAUSE_HANG_MISMATCH, function, 1);
 	assert_non_null(strstr(last.finding.evidence[0].text, "AllReduce"));
-	told = 0;
+	reports = 0;
 	hang_close(hang);
 	assert_int_equal(hang_open(&hang, "job"), 0);
 	now_s = 1000;
@@ -374,7 +374,7 @@ static void say_crossed(void)
 static void calls_a_circle_of_waiting_a_mismatch(void **unused)
 {
 	hold(40, say_crossed);
-	assert_true(told > 0);
+	assert_true(reports > 0);
 	assert_int_equal(last.finding.cause, CAUSE_HANG_MISMATCH);
 }
 
@@ -423,9 +423,9 @@ static void names_the_kernel_that_does_not_end(void **unused)
 		hang_close(hang);
 		assert_int_equal(hang_open(&hang, "job"), 0);
 		now_s = 1000;
-		told = 0;
+		reports = 0;
 		hold(20, say[i]);
-		assert_int_equal(told, 0);
+		assert_int_equal(reports, 0);
 		hold(15, say[i]);
 		expect(CAUSE_HANG_KERNEL, guilty, 1);
 		assert_true(says("gemm_bf16"));
@@ -511,7 +511,7 @@ static void a_job_of_one_rank_has_stuck_kernels_too(void **unused)
 
 	hold(60, say_alone_graph); /* of a graph nobody knows what it waits for */
 	hold(60, say_alone_goes_on);
-	assert_int_equal(told, 0);
+	assert_int_equal(reports, 0);
 	now_s = 1000;
 	hang_drop(hang, 0);
 	hold(40, say_alone);
@@ -606,7 +606,7 @@ static void stays_silent_where_nothing_hangs(void **unused)
 		assert_int_equal(hang_open(&hang, "job"), 0);
 		now_s = 1000;
 		hold(120, say[i]);
-		assert_int_equal(told, 0);
+		assert_int_equal(reports, 0);
 	}
 }
 
@@ -622,7 +622,7 @@ static void a_job_that_ended_does_not_hang(void **unused)
 	push_unfinished(3, 100, NULL, 0, BEAT_UNFINISHED_KERNEL, now_s, "long");
 	for (; now_s < 1120; now_s++)
 		tick();
-	assert_int_equal(told, 0);
+	assert_int_equal(reports, 0);
 	assert_false(hang_is_open(hang));
 }
 
@@ -643,7 +643,7 @@ static void refuses_impossible_numbers(void **unused)
 	hang_drop(hang, 0);
 	hang_drop(hang, 12345);
 	tick();
-	assert_int_equal(told, 0);
+	assert_int_equal(reports, 0);
 }
 
 static void say_ending(void)
@@ -660,14 +660,14 @@ static void a_job_that_ends_does_not_hang(void **unused)
 	hold(10, say_ending);
 	for (; now_s < 1200; now_s++)
 		tick();
-	assert_int_equal(told, 0);
+	assert_int_equal(reports, 0);
 }
 
 /* What hung is over when nothing is heard of it: killed, that is. */
 static void a_hang_ends_with_its_job(void **unused)
 {
 	hold(60, say_ending);
-	assert_true(told > 0 && !last.ended);
+	assert_true(reports > 0 && !last.ended);
 	assert_true(hang_is_open(hang));
 	for (uint32_t i = 0; i < 30; i++, now_s++)
 		tick();
@@ -680,10 +680,10 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    T(who_ends_kernels_has_lost_a_record_of_one),
-	    T(tells_of_a_rank_whose_process_has_ended),
+	    T(names_a_rank_whose_process_has_ended),
 	    T(names_the_rank_that_has_not_entered),
 	    T(ends_when_the_job_goes_on),
-	    T(tells_it_again_while_it_lasts),
+	    T(reports_it_again_while_it_lasts),
 	    T(names_the_rank_whose_call_differs),
 	    T(blames_nobody_when_all_are_in),
 	    T(follows_who_waits_for_whom_to_the_root),
@@ -699,7 +699,7 @@ int main(void)
 	    T(stays_silent_where_nothing_hangs),
 	    T(refuses_impossible_numbers),
 	    T(a_job_that_ended_does_not_hang),
-	    T(clocks_that_stand_apart_tell_the_same),
+	    T(clocks_that_stand_apart_give_the_same),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,7 +81,7 @@ static const struct http_handlers handlers = {.needs = needs,
 static int setup(void **state)
 {
 	char why[256];
-	const int bad = http_access_open(&access_of, &settings, true, why, sizeof(why));
+	const int bad = http_access_open(&access_of, &settings, why, sizeof(why));
 	const struct http_server_config c = {.program = "tests",
 					     .access = access_of,
 					     .hosts = &hosts,

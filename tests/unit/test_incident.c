@@ -125,6 +125,38 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 	json_decref(j);
 }
 
+static void pod_is(struct digest *d, const char *pod, const char *container)
+{
+	const char *const text[POD_TEXTS] = {"ml", pod, container, "gpu7"};
+
+	for (int k = 0; k < POD_TEXTS; k++)
+		strcpy(d->rank.pod.text[k], text[k]);
+}
+
+static void names_the_containers_of_the_ranks_to_blame(void **unused)
+{
+	static const char *const pods[] = {"train-0", "train-0", "train-1", "train-0"};
+	json_t *j, *list, *first;
+
+	for (int r = 0; r < 4; r++) {
+		struct digest d = window("job", r, r == 1 ? WINDOW_COMM : WINDOW_SELF, 0, 2);
+
+		pod_is(&d, pods[r], "trainer");
+		add(d);
+	}
+	j = only();
+	list = json_object_get(j, "pods");
+	first = json_array_get(list, 0);
+	assert_int_equal(json_array_size(list), 2);
+	assert_string_equal(text_of(first, "namespace"), "ml");
+	assert_string_equal(text_of(first, "pod"), "train-0");
+	assert_string_equal(text_of(first, "container"), "trainer");
+	assert_string_equal(text_of(first, "hostname"), "gpu7");
+	assert_string_equal(ranks_of(first, "ranks"), "0,3");
+	assert_string_equal(ranks_of(json_array_get(list, 1), "ranks"), "2");
+	json_decref(j);
+}
+
 static void an_expectation_of_nothing_leaves_no_figure_out(void **unused)
 {
 	struct digest d = window("job", 3, WINDOW_SELF, 0, 2);
@@ -185,7 +217,7 @@ static void distinguishes_a_transient_from_a_fault(void **unused)
 }
 
 /* The n-th single slow step of rank 3, with healthy ones before it. */
-static struct digest moment(unsigned n)
+static struct digest transient(unsigned n)
 {
 	struct digest d = window("job", 3, WINDOW_SELF, 0, 1);
 
@@ -205,12 +237,12 @@ static void single_slow_steps_are_transients_unless_they_cost_much(void **unused
 	json_t *j;
 
 	for (unsigned n = 0; n < 9; n++)
-		add(moment(n));
+		add(transient(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "transient");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
-	add(moment(9));
+	add(transient(9));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
@@ -243,7 +275,7 @@ static void single_slow_steps_far_apart_stay_transients(void **unused)
 	json_t *j;
 
 	for (unsigned n = 0; n < 16; n++) {
-		struct digest d = moment(n);
+		struct digest d = transient(n);
 
 		d.rank.rank = n % 2 ? 3 : 5;
 		d.begin_unix_ns += 1000000000ull * n;
@@ -254,13 +286,13 @@ static void single_slow_steps_far_apart_stay_transients(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "transient");
 	json_decref(j);
 	for (unsigned n = 22; n < 42; n++)
-		add(moment(n));
+		add(transient(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
 }
 
-/* All wait, in a collective that is slow; then one is late by itself for a moment. */
+/* All wait, in a collective that is slow; then one has a transient of its own. */
 static void a_moment_of_one_is_not_what_all_waited_for(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 21, 22);
@@ -473,7 +505,7 @@ static struct finding_report accusing(int a, int b, double begin_s, double end_s
 	return f;
 }
 
-static void tell(struct finding_report f)
+static void report(struct finding_report f)
 {
 	struct incident_change c;
 
@@ -494,7 +526,7 @@ static void a_moment_on_other_ranks_is_no_part_of_a_fault(void **unused)
 		contend(5, k / 2 == 1 ? WINDOW_PEER : WINDOW_SELF, at);
 		contend(2, WINDOW_SELF, at);
 		if (k / 2 == 2)
-			tell(accusing(5, 2, at, at + 1.2));
+			report(accusing(5, 2, at, at + 1.2));
 		waits_in_between(2, 12);
 		slow_for(7, 12, 42, 900);
 		j = only();
@@ -506,7 +538,7 @@ static void a_moment_on_other_ranks_is_no_part_of_a_fault(void **unused)
 	}
 }
 
-/* The rank of the fault had a moment itself. */
+/* The rank of the fault had a transient itself. */
 static void a_moment_long_before_a_fault_is_not_its_begin(void **unused)
 {
 	json_t *j;
@@ -640,8 +672,8 @@ static void what_the_hypervisor_takes_is_no_moment_beside_one_step(void **unused
 	json_decref(j);
 }
 
-/* What its node tells of a rank as it becomes slow: 20 steps of 29, 137 ms in place of 132. */
-static struct digest told_by_node(uint64_t sequence, double begin_s)
+/* What the node reports when a rank becomes slow: 20 steps of 29, 137 ms in place of 132. */
+static struct digest reported_by_node(uint64_t sequence, double begin_s)
 {
 	struct digest d = window("job", 5, WINDOW_PEER, begin_s, begin_s + 3.9);
 
@@ -671,25 +703,25 @@ static const char *symptom(void)
 
 static void a_nodes_anomaly_is_a_transient_until_it_costs_much(void **unused)
 {
-	struct digest costly = told_by_node(0, 0);
+	struct digest costly = reported_by_node(0, 0);
 
-	/* it lasts: told of again, until it has cost three steps */
+	/* it lasts: reported again, until it has cost three steps */
 	for (uint64_t n = 0; n < 3; n++) {
-		add(told_by_node(n, 6 * (double)n));
+		add(reported_by_node(n, 6 * (double)n));
 		assert_string_equal(symptom(), "transient");
 	}
-	add(told_by_node(3, 18));
+	add(reported_by_node(3, 18));
 	assert_string_equal(symptom(), "slow_rank");
 	/* the cluster finds it too */
 	teardown(NULL);
 	setup(NULL);
-	add(told_by_node(0, 0));
-	tell(accusing(5, 5, 0, 6));
+	add(reported_by_node(0, 0));
+	report(accusing(5, 5, 0, 6));
 	assert_string_equal(symptom(), "slow_rank");
 	/* its own model says so */
 	teardown(NULL);
 	setup(NULL);
-	add(told_by_node(0, 0));
+	add(reported_by_node(0, 0));
 	slow_for(5, 2, 8, 120);
 	assert_string_equal(symptom(), "slow_rank");
 	/* it costs much at once */
@@ -728,7 +760,7 @@ static void seconds_in_which_all_only_waited_are_a_transient(void **unused)
 	assert_string_equal(symptom(), "slow_job");
 }
 
-/* The rank's own window and its node's tell of the same steps. */
+/* The rank's own window and its node's have the same steps. */
 static void a_step_of_two_windows_counts_once(void **unused)
 {
 	struct digest own = window("job", 5, WINDOW_SELF, 0, 2),
@@ -754,7 +786,7 @@ static void a_step_of_two_windows_counts_once(void **unused)
 	json_decref(j);
 }
 
-/* Rank 5 was late for a moment in the fault of rank 2, and its node calls that and its own fault ten
+/* Rank 5 had a transient during the fault of rank 2, and its node calls that and its own fault ten
  * seconds later one anomaly. What a healthy peer is asked for ties them no more than it does. */
 static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
 {
@@ -782,8 +814,8 @@ static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
 	json_t *j;
 
 	first.ended = false;
-	tell(first);
-	tell(accusing(5, -1, 0, 40));
+	report(first);
+	report(accusing(5, -1, 0, 40));
 	j = only();
 	assert_string_equal(ranks_of(j, "ranks"), "5");
 	json_decref(j);
@@ -798,13 +830,13 @@ static void a_hang_that_accuses_another_rank_is_the_same_hang(void **unused)
 
 	f.finding.kind = FINDING_HANG;
 	f.ended = false;
-	tell(f);
+	report(f);
 	f = accusing(5, -1, 10, 60);
 	f.finding.kind = FINDING_HANG;
 	f.ended = false;
-	tell(f);
+	report(f);
 	f.ended = true;
-	tell(f);
+	report(f);
 	j = only();
 	assert_string_equal(ranks_of(j, "ranks"), "5");
 	assert_int_equal(json_array_size(json_object_get(j, "findings")), 1);
@@ -879,7 +911,7 @@ static void add_slow_then_stalled(void)
 }
 
 /* Steps so slow that waiting for one counts as a stall: the windows before it say who is slow. */
-static void a_stall_that_tells_nobody_apart_forgets_nothing(void **unused)
+static void a_stall_of_all_alike_forgets_nothing(void **unused)
 {
 	json_t *j;
 
@@ -900,13 +932,13 @@ static void a_hang_that_names_nobody_is_weighed_by_the_time_it_took(void **unuse
 	f.finding.kind = FINDING_HANG;
 	f.finding.rank_count = 0;
 	f.finding.effect_ns = 3e9;
-	tell(f);
+	report(f);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	assert_string_equal(ranks_of(j, "ranks"), "2");
 	json_decref(j);
 	f.finding.effect_ns = 30e9;
-	tell(f);
+	report(f);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "stall");
 	assert_string_equal(ranks_of(j, "ranks"), "");
@@ -1050,7 +1082,7 @@ static void a_flood_of_jobs_takes_the_place_of_none_that_says_more(void **unused
 	struct incident_row row;
 	uint32_t evicted = 0;
 
-	snprintf(f.job, sizeof(f.job), "told");
+	snprintf(f.job, sizeof(f.job), "restored");
 	f.ended = false;
 	assert_int_equal(incident_set_add_finding(set, &f, f.end_unix_ns, &c), 0);
 	memcpy(by_finding, c.id, sizeof(by_finding));
@@ -1244,6 +1276,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    CASE(blames_the_rank_that_lost_its_own_time),
+	    CASE(names_the_containers_of_the_ranks_to_blame),
 	    CASE(an_expectation_of_nothing_leaves_no_figure_out),
 	    CASE(distinguishes_a_transient_from_a_fault),
 	    CASE(costs_what_all_windows_lost),
@@ -1276,7 +1309,7 @@ int main(void)
 	    CASE(blames_nobody_without_evidence),
 	    CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 	    CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
-	    CASE(a_stall_that_tells_nobody_apart_forgets_nothing),
+	    CASE(a_stall_of_all_alike_forgets_nothing),
 	    CASE(a_hang_that_names_nobody_is_weighed_by_the_time_it_took),
 	    CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
 	    CASE(what_flagged_steps_lost_is_their_sum),

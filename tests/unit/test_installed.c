@@ -102,7 +102,7 @@ static struct sketch *read_all(const struct tree *t, const char *libs)
 	return &s;
 }
 
-static void tells_the_host_and_what_the_process_said(void **state)
+static void has_the_host_and_what_the_process_said(void **state)
 {
 	struct tree *t = *state;
 	struct sketch *s;
@@ -246,7 +246,7 @@ static void does_without_what_cannot_be_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    CASE(tells_the_host_and_what_the_process_said),
+	    CASE(has_the_host_and_what_the_process_said),
 	    CASE(takes_the_variables_that_steer_and_never_a_secret),
 	    CASE(bounds_what_a_process_can_make_it_read),
 	    CASE(names_libraries_by_their_build),

@@ -23,7 +23,7 @@ static char *printed(const json_t *answer)
 	return text;
 }
 
-static void tells_when_how_much_who_and_what(void **unused)
+static void says_when_how_much_who_and_what(void **unused)
 {
 	json_t *checkpoint = json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:b, s:[i], s:[i,i,i], s:s}",
 				       "account", "host", "period", 50, "count", 10, "steps", 1.0,
@@ -66,7 +66,7 @@ static void survives_an_answer_of_another_shape(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(tells_when_how_much_who_and_what),
+	    cmocka_unit_test(says_when_how_much_who_and_what),
 	    cmocka_unit_test(survives_an_answer_of_another_shape),
 	};
 

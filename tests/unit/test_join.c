@@ -103,7 +103,7 @@ static void settle(struct rig *g)
 	join_run(g->j, g->now_ns);
 }
 
-static void tell_stream(struct rig *g, uint64_t stream, uint32_t id)
+static void push_stream(struct rig *g, uint64_t stream, uint32_t id)
 {
 	struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = T0 - 100 * MS},
 				 .stream = stream,
@@ -167,7 +167,7 @@ static void joins_kernels_to_launches_in_order(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x50, 7);
+	push_stream(g, 0x50, 7);
 	for (unsigned i = 0; i < 20; i++)
 		launch(g, 0, T0 + i * MS, 0x50, 1 + i % 3);
 	for (unsigned i = 0; i < 20; i++)
@@ -214,8 +214,8 @@ static void keeps_streams_apart(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x50, 7);
-	tell_stream(g, 0x60, 13);
+	push_stream(g, 0x50, 7);
+	push_stream(g, 0x60, 13);
 	for (unsigned i = 0; i < 10; i++) {
 		launch(g, 0, T0 + 2 * i * MS, 0x50, 1);
 		launch(g, 0, T0 + (2 * i + 1) * MS, 0x60, 1);
@@ -237,7 +237,7 @@ static void a_lost_kernel_costs_its_launch_only(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x50, 7);
+	push_stream(g, 0x50, 7);
 	for (unsigned i = 0; i < 30; i++)
 		launch(g, 0, T0 + i * MS, 0x50, 1);
 	for (unsigned i = 0; i < 30; i++)
@@ -259,7 +259,7 @@ static void a_lost_launch_costs_its_kernel_only(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x50, 7);
+	push_stream(g, 0x50, 7);
 	for (unsigned i = 0; i < 30; i++)
 		if (i != 11 && i != 12)
 			launch(g, 0, T0 + i * MS, 0x50, 1);
@@ -285,7 +285,7 @@ static void never_joins_a_kernel_to_a_later_launch(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x50, 7);
+	push_stream(g, 0x50, 7);
 	launch(g, 0, T0 + 100 * MS, 0x50, 1);
 	kernel(g, T0, 7, 1, 1);
 	settle(g);
@@ -298,7 +298,7 @@ static void counts_an_ambiguous_alignment_and_joins_nothing(void **state)
 	struct rig *g = *state;
 
 	/* Records were lost uncounted before; skipping one launch or three fit alike. */
-	tell_stream(g, 0x50, 7);
+	push_stream(g, 0x50, 7);
 	g->kernel_epoch = 1;
 	for (unsigned i = 0; i < 6; i++)
 		launch(g, 0, T0 + i * 1000, 0x50, 1 + i % 2);
@@ -310,7 +310,7 @@ static void counts_an_ambiguous_alignment_and_joins_nothing(void **state)
 	assert_true(g->device[0].flags & RECORD_FLAG_UNMATCHED);
 }
 
-static void learns_a_stream_whose_ids_nobody_told(void **state)
+static void learns_a_stream_without_reported_ids(void **state)
 {
 	struct rig *g = *state;
 
@@ -339,7 +339,7 @@ static void a_gap_of(struct rig *g, uint16_t cause)
 	struct event_gap gap = {
 	    .head = {.kind = EVENT_GAP, .t = T0 + 4 * MS}, .to = T0 + 50 * MS, .cause = cause};
 
-	tell_stream(g, 0x51, 7);
+	push_stream(g, 0x51, 7);
 	for (uint32_t i = 0; i < 4; i++)
 		launch(g, 1, T0 + i * MS, 0x51, 8);
 	for (uint32_t i = 0; i < 2; i++)
@@ -347,7 +347,7 @@ static void a_gap_of(struct rig *g, uint16_t cause)
 	settle(g);
 	push(g, 1, &gap, sizeof(gap), false);
 	g->kernel_epoch++;
-	/* the launch after a kernel tells that none was missed before it */
+	/* the launch after a kernel shows that none was missed before it */
 	for (uint32_t k = 0; k < 2; k++) {
 		for (uint32_t i = 0; i < 4; i++)
 			launch(g, 1, T0 + (60 + 20 * k + i) * MS, 0x51, 8);
@@ -395,7 +395,7 @@ static void a_shift_ends_where_the_host_waits(void **state)
 	for (size_t k = 0; k < 2; k++) {
 		struct rig *g = *state;
 
-		tell_stream(g, 0x51, 7);
+		push_stream(g, 0x51, 7);
 		for (uint32_t i = 0; i < 5; i++)
 			launch(g, 1, T0 + i * MS, 0x51, 8);
 		for (uint32_t i = 1; i < 5; i++) /* the first has no record */
@@ -426,8 +426,8 @@ static void other_waits_drop_nothing(void **state)
 	    .scope = SYNC_STREAM,
 	    .duration = 1000};
 
-	tell_stream(g, 0x51, 7);
-	tell_stream(g, 0x52, 8);
+	push_stream(g, 0x51, 7);
+	push_stream(g, 0x52, 8);
 	for (uint32_t i = 0; i < 4; i++)
 		launch(g, 1, T0 + i * MS, 0x51, 8);
 	wait_for(g, T0 + 5 * MS, MS, 0x51, SYNC_EVENT);
@@ -442,14 +442,14 @@ static void other_waits_drop_nothing(void **state)
 	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 0);
 }
 
-static void joins_whole_graph_launches_and_tells_their_time(void **state)
+static void joins_whole_graph_launches_with_their_time(void **state)
 {
 	struct rig *g = *state;
 	struct event_gap gap = {.head = {.kind = EVENT_GAP, .t = T0 - MS},
 				.to = T0 + 50 * MS,
 				.cause = GAP_GRAPH_NODES};
 
-	tell_stream(g, 0x51, 7);
+	push_stream(g, 0x51, 7);
 	for (uint32_t i = 0; i < 3; i++) {
 		struct event_launch e = {.head = {.kind = EVENT_GRAPH_LAUNCH, .t = T0 + i * MS},
 					 .func = 0x9000,
@@ -488,7 +488,7 @@ static void follows_a_stream_handle_that_is_used_again(void **state)
 				 .stream_id = 8,
 				 .context_id = CTX_ID};
 
-	tell_stream(g, 0x50, 7);
+	push_stream(g, 0x50, 7);
 	launch(g, 0, T0, 0x50, 1);
 	push(g, 0, &e, sizeof(e), false);
 	g->launched[0x50] = 0;
@@ -500,7 +500,7 @@ static void follows_a_stream_handle_that_is_used_again(void **state)
 	assert_int_equal(by_correlation(g, 2)->launch_ns, T0 + 60 * MS);
 }
 
-static void tells_default_streams_of_threads_apart(void **state)
+static void separates_default_streams_of_threads(void **state)
 {
 	struct rig *g = *state;
 	struct event_launch e = {.head = {.kind = EVENT_LAUNCH, .flags = EVENT_FLAG_PTSZ},
@@ -524,7 +524,7 @@ static void tells_default_streams_of_threads_apart(void **state)
 	assert_int_not_equal(g->host[1].stream, g->host[2].stream);
 }
 
-static void tell_comm(struct rig *g, uint64_t handle, uint64_t id)
+static void push_comm(struct rig *g, uint64_t handle, uint64_t id)
 {
 	struct event_comm e = {.head = {.kind = EVENT_COMM, .t = T0 - 90 * MS},
 			       .comm = handle,
@@ -557,8 +557,8 @@ static void gives_a_nccl_kernel_its_collective(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x60, 9);
-	tell_comm(g, 0xabc, 0x1234);
+	push_stream(g, 0x60, 9);
+	push_comm(g, 0xabc, 0x1234);
 	for (unsigned i = 0; i < 5; i++) {
 		coll(g, T0 + i * MS, 0xabc, COLL_ALL_REDUCE, i, 0, 0);
 		launch(g, 0, T0 + i * MS + 100000, 0x60, 24); /* inside the call */
@@ -582,8 +582,8 @@ static void gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen(void
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x60, 9);
-	tell_comm(g, 0xabc, 0x1234);
+	push_stream(g, 0x60, 9);
+	push_comm(g, 0xabc, 0x1234);
 	for (unsigned i = 0; i < 5; i++) {
 		coll(g, T0 + i * MS, 0xabc, COLL_ALL_GATHER, i, 0, 0);
 		kernel_named(g, T0 + i * MS + 600000, 9, 24, 10 + i, NAME_NCCL);
@@ -601,8 +601,8 @@ static void one_kernel_may_stand_for_a_whole_group(void **state)
 	struct event_coll group = {
 	    .head = {.kind = EVENT_COLL, .t = T0}, .peer = -1, .func = COLL_GROUP_START};
 
-	tell_stream(g, 0x60, 9);
-	tell_comm(g, 0xabc, 0x1234);
+	push_stream(g, 0x60, 9);
+	push_comm(g, 0xabc, 0x1234);
 	push(g, 0, &group, sizeof(group), false);
 	for (unsigned i = 0; i < 3; i++)
 		coll(g, T0 + (i + 1) * 10000, 0xabc, COLL_ALL_REDUCE, i, EVENT_FLAG_AGGREGATE, 0);
@@ -634,8 +634,8 @@ static void a_lost_end_of_a_group_costs_that_group_only(void **state)
 {
 	struct rig *g = *state;
 
-	tell_stream(g, 0x60, 9);
-	tell_comm(g, 0xabc, 0x1234);
+	push_stream(g, 0x60, 9);
+	push_comm(g, 0xabc, 0x1234);
 	for (unsigned i = 0; i < 10; i++) {
 		uint64_t t = T0 + i * 10 * MS;
 
@@ -667,8 +667,8 @@ static void replays_of_a_graph_take_the_captured_collectives(void **state)
 				    .action = GRAPH_INSTANTIATE};
 	uint32_t seqs[4], n = 0;
 
-	tell_stream(g, 0x60, 9);
-	tell_comm(g, 0xabc, 0x1234);
+	push_stream(g, 0x60, 9);
+	push_comm(g, 0xabc, 0x1234);
 	coll(g, T0, 0xabc, COLL_ALL_REDUCE, 0, EVENT_FLAG_CAPTURED, 5);
 	coll(g, T0 + MS, 0xabc, COLL_ALL_GATHER, 1, EVENT_FLAG_CAPTURED, 5);
 	push(g, 0, &graph, sizeof(graph), false);
@@ -708,7 +708,7 @@ static void replays_of_a_graph_take_the_captured_collectives(void **state)
 		assert_true(g->device[i].seq & 0x80000000u);
 		seqs[n++] = g->device[i].seq;
 	}
-	/* Instances are told apart by node and replay. */
+	/* Instances are distinguished by node and replay. */
 	for (unsigned a = 0; a < 4; a++)
 		for (unsigned b = 0; b < a; b++)
 			assert_int_not_equal(seqs[a], seqs[b]);
@@ -760,18 +760,18 @@ static struct join_unfinished unfinished(struct rig *g, uint64_t after_ns)
  * later and waits. */
 static void stuck_kernel(struct rig *g)
 {
-	tell_stream(g, 0x50, 13);
-	tell_stream(g, 0x60, 14);
+	push_stream(g, 0x50, 13);
+	push_stream(g, 0x60, 14);
 	for (unsigned i = 0; i < 3; i++)
 		launch(g, 0, T0 + i * MS, 0x50, i + 1);
-	tell_comm(g, 0xabc, 0x1234);
+	push_comm(g, 0xabc, 0x1234);
 	coll(g, T0 + 3 * MS, 0xabc, COLL_ALL_REDUCE, 0, 0, 0);
 	launch(g, 0, T0 + 3 * MS + 50000, 0x60, 24);
 	kernel(g, T0 + MS / 2, 13, 1, 100);
 	settle(g);
 }
 
-static void tells_the_oldest_launch_that_has_not_ended(void **state)
+static void reports_the_oldest_launch_that_has_not_ended(void **state)
 {
 	struct rig *g = *state;
 	struct join_unfinished u;
@@ -782,7 +782,7 @@ static void tells_the_oldest_launch_that_has_not_ended(void **state)
 	assert_int_equal(u.kind, JOIN_UNFINISHED_KERNEL);
 	assert_int_equal(u.launch_ns, T0 + MS);
 	assert_int_equal(u.stream, 13);
-	/* what was launched before the time asked for is not told */
+	/* what was launched before the time asked for is not reported */
 	u = unfinished(g, T0 + 3 * MS);
 	assert_int_equal(u.kind, JOIN_UNFINISHED_COLL);
 	assert_int_equal(u.func, RECORD_COLL_ALL_REDUCE);
@@ -809,7 +809,7 @@ static void what_the_host_has_waited_for_has_ended(void **state)
 	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
 }
 
-static void a_stuck_kernel_is_told_for_minutes(void **state)
+static void a_stuck_kernel_is_reported_for_minutes(void **state)
 {
 	struct rig *g = *state;
 
@@ -822,7 +822,7 @@ static void a_stuck_kernel_is_told_for_minutes(void **state)
 	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
 }
 
-static void of_a_graph_it_is_not_told_which_kernel(void **state)
+static void which_kernel_of_a_graph_is_not_reported(void **state)
 {
 	struct rig *g = *state;
 	struct event_launch e = {.head = {.kind = EVENT_GRAPH_LAUNCH, .t = T0},
@@ -839,7 +839,7 @@ static void of_a_graph_it_is_not_told_which_kernel(void **state)
 	    .grid = {1, 1, 1},
 	    .block = {32, 1, 1}};
 
-	tell_stream(g, 0x50, 13);
+	push_stream(g, 0x50, 13);
 	push(g, 0, &e, sizeof(e), false);
 	settle(g);
 	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_GRAPH);
@@ -853,7 +853,7 @@ static void of_a_graph_it_is_not_told_which_kernel(void **state)
 
 /* A collective in a graph waits for other ranks: the rank's GPU is not idle, though the launch has met its
  * first kernels. */
-static void a_graph_whose_collectives_have_not_ended_is_told(void **state)
+static void a_graph_whose_collectives_have_not_ended_is_reported(void **state)
 {
 	struct rig *g = *state;
 	struct event_graph graph = {.head = {.kind = EVENT_GRAPH, .t = T0 + 2 * MS},
@@ -874,8 +874,8 @@ static void a_graph_whose_collectives_have_not_ended_is_told(void **state)
 	    .graph_id = 1,
 	    .name = NAME_GEMM};
 
-	tell_stream(g, 0x60, 9);
-	tell_comm(g, 0xabc, 0x1234);
+	push_stream(g, 0x60, 9);
+	push_comm(g, 0xabc, 0x1234);
 	coll(g, T0, 0xabc, COLL_ALL_REDUCE, 0, EVENT_FLAG_CAPTURED, 5);
 	push(g, 0, &graph, sizeof(graph), false);
 	push(g, 0, &e, sizeof(e), false);
@@ -932,40 +932,39 @@ static void survives_any_bytes(void **state)
 }
 
 static void a_transfer_has_its_times_in_nanoseconds(void **state)
-	{
-		struct rig *g = *state;
-		struct event_transfer e = {.head = {.kind = EVENT_TRANSFER, .t = T0},
-					   .comm_hash = 0xc0ffee,
-					   .bytes = 1u << 20,
-					   .wait = 6ull << 32, /* longer than a duration can be */
-					   .seq = 7,
-					   .transfers = 8,
-					   .peer = 3,
-					   .rank = 2,
-					   .func = COLL_ALL_GATHER,
-					   .channel = 5,
-					   .duration = 4000};
-		const struct transfer *t = &g->transfer;
+{
+	struct rig *g = *state;
+	struct event_transfer e = {.head = {.kind = EVENT_TRANSFER, .t = T0},
+				   .comm_hash = 0xc0ffee,
+				   .bytes = 1u << 20,
+				   .wait = 6ull << 32, /* longer than a duration can be */
+				   .seq = 7,
+				   .transfers = 8,
+				   .peer = 3,
+				   .rank = 2,
+				   .func = COLL_ALL_GATHER,
+				   .channel = 5,
+				   .duration = 4000};
+	const struct transfer *t = &g->transfer;
 
-		g->clock.ns_per_tick = 0.5;
-		push(g, 0, &e, sizeof(e), false);
-		settle(g);
-		assert_true(t->begin_ns == T0 && t->end_ns == T0 + 4000);
-		assert_true(t->wait_ns == 6ull << 32 && t->bytes == 1u << 20 && t->count == 8);
-		assert_true(t->comm == 0xc0ffee && t->seq == 7 &&
-			    t->func == RECORD_COLL_ALL_GATHER);
-		assert_true(t->peer == 3 && t->rank == 2 && t->channel == 5);
-		assert_int_equal(g->host_count, 0);
-		assert_int_equal(join_stats(g->j)->loss[JOIN_UNKNOWN_EVENT], 0);
-	}
+	g->clock.ns_per_tick = 0.5;
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_true(t->begin_ns == T0 && t->end_ns == T0 + 4000);
+	assert_true(t->wait_ns == 6ull << 32 && t->bytes == 1u << 20 && t->count == 8);
+	assert_true(t->comm == 0xc0ffee && t->seq == 7 && t->func == RECORD_COLL_ALL_GATHER);
+	assert_true(t->peer == 3 && t->rank == 2 && t->channel == 5);
+	assert_int_equal(g->host_count, 0);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_UNKNOWN_EVENT], 0);
+}
 
 int main(void)
 {
-	#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    T(joins_kernels_to_launches_in_order),
 	    T(a_transfer_has_its_times_in_nanoseconds),
-	    T(a_graph_whose_collectives_have_not_ended_is_told),
+	    T(a_graph_whose_collectives_have_not_ended_is_reported),
 	    T(merges_lanes_by_time),
 	    T(hands_out_a_late_event_and_says_so),
 	    T(keeps_streams_apart),
@@ -974,12 +973,12 @@ int main(void)
 	    T(a_gap_shifts_nothing_after_it),
 	    T(a_shift_ends_where_the_host_waits),
 	    T(other_waits_drop_nothing),
-	    T(joins_whole_graph_launches_and_tells_their_time),
+	    T(joins_whole_graph_launches_with_their_time),
 	    T(never_joins_a_kernel_to_a_later_launch),
 	    T(counts_an_ambiguous_alignment_and_joins_nothing),
-	    T(learns_a_stream_whose_ids_nobody_told),
+	    T(learns_a_stream_without_reported_ids),
 	    T(follows_a_stream_handle_that_is_used_again),
-	    T(tells_default_streams_of_threads_apart),
+	    T(separates_default_streams_of_threads),
 	    T(gives_a_nccl_kernel_its_collective),
 	    T(gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen),
 	    T(one_kernel_may_stand_for_a_whole_group),
@@ -987,10 +986,10 @@ int main(void)
 	    T(replays_of_a_graph_take_the_captured_collectives),
 	    T(drops_times_that_cannot_be),
 	    T(passes_step_marks_with_their_work),
-	    T(tells_the_oldest_launch_that_has_not_ended),
+	    T(reports_the_oldest_launch_that_has_not_ended),
 	    T(what_the_host_has_waited_for_has_ended),
-	    T(a_stuck_kernel_is_told_for_minutes),
-	    T(of_a_graph_it_is_not_told_which_kernel),
+	    T(a_stuck_kernel_is_reported_for_minutes),
+	    T(which_kernel_of_a_graph_is_not_reported),
 	    T(survives_any_bytes),
 	};
 

@@ -50,7 +50,7 @@ struct lost {
 };
 
 struct stream {
-	uint32_t launched, told; /* as process and CUPTI number */
+	uint32_t launched, kernels; /* as process and CUPTI number */
 	uint64_t free_ns, end_ns[QUEUED_MAX];
 	uint32_t queued;
 };
@@ -63,7 +63,7 @@ struct world {
 	bool *kernel_seen;
 	struct stream stream[STREAMS];
 	uint32_t epoch, gap_epoch, unnumbered, dropping;
-	uint64_t gap_from_ns, gap_to_ns, gap_at_ns, gap_on_ns; /* told, true, sure */
+	uint64_t gap_from_ns, gap_to_ns, gap_at_ns, gap_on_ns; /* reported, true, certain */
 	/* what came out */
 	struct clockmap clock;
 	struct join *j;
@@ -87,7 +87,7 @@ static void put(struct world *w, uint64_t at_ns, uint32_t lane, const void *even
 	memcpy(&t->e, event, bytes);
 }
 
-static void tell_streams(struct world *w)
+static void push_streams(struct world *w)
 {
 	for (uint32_t k = 0; k < STREAMS; k++) {
 		struct event_stream e = {.head = {.kind = EVENT_STREAM, .t = w->t_ns},
@@ -101,7 +101,7 @@ static void tell_streams(struct world *w)
 }
 
 /* Records are taken at flushes. */
-static uint64_t told_at(uint64_t end_ns)
+static uint64_t reported_at(uint64_t end_ns)
 {
 	return end_ns / (5 * MS) * 5 * MS + 5 * MS;
 }
@@ -128,13 +128,13 @@ static void run_kernel(struct world *w, uint32_t k, uint32_t shape, uint64_t beg
 		}
 		return;
 	}
-	w->stream[k].told++;
+	w->stream[k].kernels++;
 	if (w->unnumbered)
 		w->unnumbered--;
 	else
-		e.number = RING_NUMBER(w->epoch, w->stream[k].told);
+		e.number = RING_NUMBER(w->epoch, w->stream[k].kernels);
 	w->kernel_seen[w->pairs] = true;
-	put(w, told_at(end_ns), 3, &e, sizeof(e));
+	put(w, reported_at(end_ns), 3, &e, sizeof(e));
 }
 
 /* One launch by the thread of `lane`, and its kernel; returns when the call has ended. */
@@ -186,7 +186,7 @@ static void open_gap(struct world *w)
 {
 	/* counts from 1 are of what has a record after it */
 	w->gap_epoch = w->epoch = w->epoch % 255 + 1;
-	w->stream[COMPUTE].told = w->stream[COMM].told = 0;
+	w->stream[COMPUTE].kernels = w->stream[COMM].kernels = 0;
 	w->gap_from_ns = w->t_ns;
 	w->gap_to_ns = w->t_ns + 40 * MS + below(w, 20 * MS);
 	w->gap_at_ns = w->gap_to_ns + below(w, 20 * US);
@@ -308,17 +308,17 @@ static void feed(struct world *w)
 	join_finish(w->j);
 }
 
-/* What can be joined: launch and kernel were told. */
+/* What can be joined: launch and kernel were recorded. */
 static void count_both(struct world *w)
 {
-	bool *told = calloc(w->pairs, 1);
+	bool *launch_seen = calloc(w->pairs, 1);
 
 	for (uint32_t i = 0; i < w->count; i++)
 		if (w->events[i].e.head.kind == EVENT_LAUNCH)
-			told[w->events[i].pair] = true;
+			launch_seen[w->events[i].pair] = true;
 	for (uint32_t i = 0; i < w->pairs; i++)
-		w->both += told[i] && w->kernel_seen[i];
-	free(told);
+		w->both += launch_seen[i] && w->kernel_seen[i];
+	free(launch_seen);
 }
 
 static struct world *world_open(uint64_t seed)
@@ -343,14 +343,14 @@ static void world_close(struct world *w)
 	free(w);
 }
 
-/* At least least_percent of the kernels whose launch and record were told are joined, none wrongly. */
+/* At least least_percent of the kernels whose launch and record arrived are joined, none wrongly. */
 static void play(const struct play *p, uint32_t least_percent)
 {
 	for (uint32_t seed = 1; seed <= SEEDS; seed++) {
 		struct world *w = world_open(seed);
 		uint32_t from = 0;
 
-		tell_streams(w);
+		push_streams(w);
 		for (uint32_t i = 0; i < p->steps; i++) {
 			if (p->gaps && i % (p->steps / p->gaps) == p->steps / p->gaps / 2)
 				open_gap(w);
@@ -358,7 +358,7 @@ static void play(const struct play *p, uint32_t least_percent)
 				w->dropping = 1 + (uint32_t)below(w, 1500);
 			if (p->late && i == p->steps / 3) {
 				from = w->count;
-				tell_streams(w);
+				push_streams(w);
 			}
 			one_step(w, p);
 			if (p->wait_every && i % p->wait_every == p->wait_every - 1)

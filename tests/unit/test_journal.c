@@ -258,7 +258,7 @@ static void settings_that_no_sysomd_has_are_refused(void **unused)
 	}
 }
 
-static void bent_bytes_are_told(void **unused)
+static void bent_bytes_are_reported(void **unused)
 {
 	struct journal_event step = step_event(1), e = {.kind = JOURNAL_FINISH, .slot = 64};
 	struct journal_block *b;
@@ -290,7 +290,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(a_full_load_of_records_fits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(settings_that_no_sysomd_has_are_refused, setup,
 					    teardown),
-	    cmocka_unit_test_setup_teardown(bent_bytes_are_told, setup, teardown),
+	    cmocka_unit_test_setup_teardown(bent_bytes_are_reported, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,7 +156,7 @@ static void a_checkpoint_is_known_by_self_time_alone(void **unused)
 	assert_true(unknown > 100);
 }
 
-static void a_kind_that_grows_is_flagged_and_told_by_how_much(void **unused)
+static void a_kind_that_grows_is_flagged_with_its_growth(void **unused)
 {
 	struct job j = job_of(3);
 	struct kinds_row row;
@@ -196,7 +196,7 @@ static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
 	}
 }
 
-static void a_fault_beside_a_checkpoint_is_told(void **unused)
+static void a_fault_beside_a_checkpoint_is_reported(void **unused)
 {
 	struct job j = job_of(5);
 	uint32_t at_checkpoints = 0;
@@ -243,7 +243,7 @@ static void slowness_that_stays_is_no_kind(void **unused)
 
 /* The other ranks collect garbage, each in a step of its own, so that this one waits. Every 100 steps it
  * writes, every 250 steps more of it: sometimes in the same step, or in the one behind. */
-static void phases_are_told_apart_where_they_meet(void **unused)
+static void phases_are_distinguished_where_they_meet(void **unused)
 {
 	for (uint64_t place = 248; place <= 250; place++) {
 		struct job j = job_of(11);
@@ -277,7 +277,7 @@ static void a_checkpoint_in_the_background_is_one_stretch(void **unused)
 	end(&j);
 }
 
-static void an_evaluation_is_told_by_its_work(void **unused)
+static void an_evaluation_is_known_by_its_work(void **unused)
 {
 	struct job j = job_of(17);
 	struct kinds_row row[2];
@@ -318,7 +318,7 @@ static void a_step_after_an_evaluation_is_a_kind_too(void **unused)
 	end(&j);
 }
 
-static void a_kind_that_ends_is_told_no_more(void **unused)
+static void a_kind_that_ends_is_reported_no_more(void **unused)
 {
 	struct job j = job_of(23);
 	struct kinds_row row;
@@ -473,20 +473,20 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
 	    cmocka_unit_test(a_checkpoint_is_known_by_self_time_alone),
-	    cmocka_unit_test(a_kind_that_grows_is_flagged_and_told_by_how_much),
+	    cmocka_unit_test(a_kind_that_grows_is_flagged_with_its_growth),
 	    cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
-	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_told),
+	    cmocka_unit_test(a_fault_beside_a_checkpoint_is_reported),
 	    cmocka_unit_test(an_early_transient_founds_no_kind_with_a_fault),
 	    cmocka_unit_test(slowness_that_stays_is_no_kind),
-	    cmocka_unit_test(phases_are_told_apart_where_they_meet),
+	    cmocka_unit_test(phases_are_distinguished_where_they_meet),
 	    cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
-	    cmocka_unit_test(an_evaluation_is_told_by_its_work),
+	    cmocka_unit_test(an_evaluation_is_known_by_its_work),
 	    cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
 	    cmocka_unit_test(a_checkpoint_within_an_evaluation_is_the_same_kind),
 	    cmocka_unit_test(many_steps_that_were_not_judged_are_passed_at_once),
 	    cmocka_unit_test(chance_slow_steps_hide_no_checkpoint),
 	    cmocka_unit_test(chance_slow_steps_hide_no_fault),
-	    cmocka_unit_test(a_kind_that_ends_is_told_no_more),
+	    cmocka_unit_test(a_kind_that_ends_is_reported_no_more),
 	    cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
 	    cmocka_unit_test(scaling_time_changes_no_verdict),
 	};

@@ -133,7 +133,7 @@ static void times_are_exact_to_the_nanosecond(void **state)
 	assert_int_equal(run("[{\"ts\":7.}]", &result), -EBADMSG);
 }
 
-static void a_time_that_is_none_is_told(void **state)
+static void a_time_that_is_none_is_reported(void **state)
 {
 	static const struct {
 		const char *fields;
@@ -261,7 +261,7 @@ int main(void)
 	    cmocka_unit_test(reads_the_fields_that_count),
 	    cmocka_unit_test(one_event_leaves_nothing_to_the_next),
 	    cmocka_unit_test(times_are_exact_to_the_nanosecond),
-	    cmocka_unit_test(a_time_that_is_none_is_told),
+	    cmocka_unit_test(a_time_that_is_none_is_reported),
 	    cmocka_unit_test(a_packed_file_is_read_to_its_end),
 	    cmocka_unit_test(many_short_values_take_no_memory),
 	    cmocka_unit_test(names_the_line_of_what_is_wrong),

@@ -21,7 +21,7 @@
 struct job {
 	struct local_peers *l;
 	uint64_t random, end_ns[RANKS], index;
-	double extra_ns[RANKS]; /* per step, of the rank's own time */
+	double extra_ns[RANKS]; /* per step, of the rank's self time */
 	double noise;		/* relative, per step */
 	double unlike;		/* share by which work and time of a step vary from rank to rank */
 	uint64_t key[RANKS];
@@ -30,7 +30,7 @@ struct job {
 	double skew, input[RANKS];
 	uint32_t turn;
 	uint32_t more; /* launches that the last rank has above the others' */
-	/* what was told */
+	/* what was reported */
 	uint32_t flags[RANKS], ended[RANKS];
 	uint64_t first_step[RANKS];
 	struct local_peers_flag last;
@@ -117,7 +117,7 @@ static uint32_t flags_of_others(const struct job *j, int rank)
 
 /* One rank launches more than the others, so they are no copies of one another: what another of
  * them always needed more is its work, what it needs more than before is not. */
-static void where_ranks_differ_by_nature_only_changes_are_told(void **unused)
+static void where_ranks_differ_by_nature_only_changes_are_reported(void **unused)
 {
 	static struct job j;
 
@@ -210,7 +210,7 @@ static void uneven_work_accuses_nobody(void **unused)
 		j.skew = 0.15;
 		job_steps(&j, 6000);
 		local_peers_stats_get(j.l, &st);
-		print_message("# turns of %u: %u told, %u explained\n", turns[k],
+		print_message("# turns of %u: %u reported, %u explained\n", turns[k],
 			      (uint32_t)st.flags, (uint32_t)st.skewed);
 		/* the rarest draws of all are beyond what the latest rows show */
 		assert_true(10 * st.flags <= st.skewed);
@@ -415,7 +415,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(uneven_work_accuses_nobody),
 	    cmocka_unit_test(healthy_ranks_are_left_alone),
-	    cmocka_unit_test(where_ranks_differ_by_nature_only_changes_are_told),
+	    cmocka_unit_test(where_ranks_differ_by_nature_only_changes_are_reported),
 	    cmocka_unit_test(what_is_done_while_one_is_waited_for_is_no_skew),
 	    cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
 	    cmocka_unit_test(a_small_constant_lateness_is_found),

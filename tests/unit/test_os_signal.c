@@ -28,7 +28,7 @@ static void says_it_in_words(void **state)
 	assert_int_equal(strlen(line), 7);
 }
 
-static void another_ones_signal_is_told_by_its_name(void **state)
+static void another_ones_signal_is_known_by_its_name(void **state)
 {
 	struct os_signal s = {
 	    .name = "gil_wait", .subject = "thread main", .unit = "ms/s", .value = 5, .usual = 1};
@@ -157,7 +157,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(says_it_in_words),
-	    cmocka_unit_test(another_ones_signal_is_told_by_its_name),
+	    cmocka_unit_test(another_ones_signal_is_known_by_its_name),
 	    cmocka_unit_test(every_kind_has_a_name_of_its_own_and_a_sentence),
 	    cmocka_unit_test(raised_is_far_above_the_usual_value),
 	    cmocka_unit_test(a_clock_is_raised_where_it_falls),

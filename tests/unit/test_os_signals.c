@@ -130,7 +130,7 @@ static pid_t started_take(void)
 	return started_count ? started[--started_count] : 0;
 }
 
-/* The clock is ours, and each read a part of this second later than the one before: what is told per
+/* The clock is ours, and each read a part of this second later than the one before: what is reported per
  * second does not depend on how long this machine takes to load the programs or to run the victim. */
 #define RUN_NS	1000000000ull
 #define READ_NS (RUN_NS / 5)
@@ -140,7 +140,7 @@ struct victim {
 	int go, done;
 	struct os_signals *os;
 	uint64_t begin_ns;
-	double told; /* what it says of itself */
+	double counted; /* by the process itself, or by another counter */
 	struct os_signal list[LIMIT_WINDOW_SIGNALS];
 	uint32_t count;
 };
@@ -158,14 +158,14 @@ static void victim_start(struct victim *v, const struct os_signals_options *o,
 	assert_true(v->pid >= 0);
 	if (!v->pid) {
 		char c;
-		double told;
+		double counted;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_NAME, "os-victim");
 		if (read(go[0], &c, 1) != 1)
 			_exit(1);
-		told = work(arg);
-		if (write(done[1], &told, sizeof(told)) < 0 || read(go[0], &c, 1) < 0)
+		counted = work(arg);
+		if (write(done[1], &counted, sizeof(counted)) < 0 || read(go[0], &c, 1) < 0)
 			_exit(1);
 		_exit(0);
 	}
@@ -184,7 +184,7 @@ static void victim_run(struct victim *v)
 	uint64_t end_ns = v->begin_ns + RUN_NS;
 
 	assert_int_equal(write(v->go, "g", 1), 1);
-	assert_int_equal(read(v->done, &v->told, sizeof(v->told)), sizeof(v->told));
+	assert_int_equal(read(v->done, &v->counted, sizeof(v->counted)), sizeof(v->counted));
 	/* as windows do: nothing counts twice */
 	for (uint64_t at_ns = v->begin_ns + READ_NS; at_ns <= end_ns; at_ns += READ_NS)
 		os_signals_read(v->os, at_ns);
@@ -312,8 +312,8 @@ static void had_the_cpu(const struct os_signals_options *o)
 	kill(hog, SIGKILL);
 	waitpid(hog, NULL, 0);
 	snprintf(who, sizeof(who), "os-hog (pid %d)", (int)hog);
-	assert_near(sum_of(&v, "run_wait", ""), v.told, 0.1, 20);
-	assert_near(sum_of(&v, "run_wait_thread", "os-victim"), v.told, 0.1, 20);
+	assert_near(sum_of(&v, "run_wait", ""), v.counted, 0.1, 20);
+	assert_near(sum_of(&v, "run_wait_thread", "os-victim"), v.counted, 0.1, 20);
 	assert_true(sum_of(&v, "cpu_hog", who) > 20);
 	victim_end(&v);
 }
@@ -391,7 +391,7 @@ static void migrate(const struct os_signals_options *o)
 		skip_needs("cpus");
 	victim_start(&v, o, hop, NULL);
 	victim_run(&v);
-	assert_near(sum_of(&v, "migrations", ""), v.told, 0.02, 4);
+	assert_near(sum_of(&v, "migrations", ""), v.counted, 0.02, 4);
 	for (uint32_t i = 0; i < v.count; i++)
 		assert_string_not_equal(v.list[i].name, "node_migrations");
 	victim_end(&v);
@@ -401,7 +401,7 @@ static void migrate(const struct os_signals_options *o)
 	two_nodes.sys_root = sys;
 	victim_start(&v, &two_nodes, hop, NULL);
 	victim_run(&v);
-	assert_near(sum_of(&v, "node_migrations", ""), v.told, 0.02, 4);
+	assert_near(sum_of(&v, "node_migrations", ""), v.counted, 0.02, 4);
 	victim_end(&v);
 }
 
@@ -434,19 +434,19 @@ static double touch_pages(void *arg)
 static double child_touches(void *arg)
 {
 	int done[2];
-	double told = 0;
+	double counted = 0;
 
 	if (pipe(done))
 		return 0;
 	if (!fork()) {
-		told = touch_pages(NULL);
-		if (write(done[1], &told, sizeof(told)) < 0)
+		counted = touch_pages(NULL);
+		if (write(done[1], &counted, sizeof(counted)) < 0)
 			_exit(1);
 		/* its counters are read while it lives, or as it was */
 		usleep(300000);
 		_exit(0);
 	}
-	return read(done[0], &told, sizeof(told)) == sizeof(told) ? told : 0;
+	return read(done[0], &counted, sizeof(counted)) == sizeof(counted) ? counted : 0;
 }
 
 static void counts_page_faults(void **state)
@@ -456,8 +456,8 @@ static void counts_page_faults(void **state)
 	NEEDS_BPF();
 	victim_start(&v, &defaults, touch_pages, NULL);
 	victim_run(&v);
-	assert_true(v.told >= 20000);
-	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 100);
+	assert_true(v.counted >= 20000);
+	assert_near(sum_of(&v, "page_faults", ""), v.counted, 0.05, 100);
 	victim_end(&v);
 }
 
@@ -467,8 +467,8 @@ static void follow_children(const struct os_signals_options *o)
 
 	victim_start(&v, o, child_touches, NULL);
 	victim_run(&v);
-	assert_true(v.told >= 20000);
-	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 500);
+	assert_true(v.counted >= 20000);
+	assert_near(sum_of(&v, "page_faults", ""), v.counted, 0.05, 500);
 	victim_end(&v);
 }
 
@@ -493,13 +493,13 @@ static void *in_a_thread(void *arg)
 /* A thread that is gone before anybody reads. */
 static double thread_touches(void *arg)
 {
-	double told = 0;
+	double counted = 0;
 	pthread_t t;
 
-	if (pthread_create(&t, NULL, in_a_thread, &told))
+	if (pthread_create(&t, NULL, in_a_thread, &counted))
 		return 0;
 	pthread_join(t, NULL);
-	return told;
+	return counted;
 }
 
 static void counts_what_an_ended_thread_did(void **state)
@@ -509,12 +509,12 @@ static void counts_what_an_ended_thread_did(void **state)
 	NEEDS_BPF();
 	victim_start(&v, &defaults, thread_touches, NULL);
 	victim_run(&v);
-	assert_true(v.told >= 20000);
-	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 500);
+	assert_true(v.counted >= 20000);
+	assert_near(sum_of(&v, "page_faults", ""), v.counted, 0.05, 500);
 	victim_end(&v);
 }
 
-/* Memory that is given back and touched again: by what the kernel tells the process of itself. */
+/* Memory that is given back and touched again: by the kernel's count for the process. */
 static double fault_again_and_again(void *arg)
 {
 	size_t bytes = 64 * 4096;
@@ -539,15 +539,15 @@ static void fault(const struct os_signals_options *o)
 
 	victim_start(&v, o, fault_again_and_again, NULL);
 	victim_run(&v);
-	assert_true(v.told >= 64000);
-	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.01, 300);
+	assert_true(v.counted >= 64000);
+	assert_near(sum_of(&v, "page_faults", ""), v.counted, 0.01, 300);
 	s = signal_of(&v, "page_faults", "");
 	assert_true(s->flags & OS_SIGNAL_RAISED);
 	assert_true(sum_of(&v, "major_faults", "") < 10);
 	victim_end(&v);
 }
 
-static void minor_faults_are_as_many_as_the_process_is_told(void **state)
+static void minor_faults_are_as_many_as_getrusage_has(void **state)
 {
 	static const struct os_signals_options without = {.no_bpf = true};
 
@@ -582,8 +582,8 @@ static void pages_moved_to_make_room_are_no_matter_of_numa(void **state)
 	NEEDS_BPF();
 	victim_start(&v, &defaults, make_room, NULL);
 	victim_run(&v);
-	print_message("# %g moves of pages by perf\n", v.told);
-	assert_true(v.told > 0);
+	print_message("# %g moves of pages by perf\n", v.counted);
+	assert_true(v.counted > 0);
 	for (uint32_t i = 0; i < v.count; i++)
 		assert_string_not_equal(v.list[i].name, "pages_migrated");
 	victim_end(&v);
@@ -708,7 +708,7 @@ static uint64_t times_exceeded(const struct tight_group *t)
 	return count;
 }
 
-static void tells_the_memory_pressure_of_the_ranks_group(void **state)
+static void reads_the_memory_pressure_of_the_ranks_group(void **state)
 {
 	static const struct os_signals_options without = {.no_bpf = true};
 	const struct os_signal *s;
@@ -725,11 +725,11 @@ static void tells_the_memory_pressure_of_the_ranks_group(void **state)
 	for (int i = 0; i < 6; i++) /* what is usual */
 		os_signals_read(v.os, v.begin_ns += RUN_NS);
 	victim_run(&v);
-	print_message("# stalled for %g ms, held up %llu times\n", v.told,
+	print_message("# stalled for %g ms, held up %llu times\n", v.counted,
 		      (unsigned long long)times_exceeded(&tight));
-	assert_true(v.told >= TIGHT_STALLED_MS);
+	assert_true(v.counted >= TIGHT_STALLED_MS);
 	assert_true(times_exceeded(&tight) > 0);
-	assert_near(sum_of(&v, "pressure", "memory in its cgroup"), v.told, 0.02, 2);
+	assert_near(sum_of(&v, "pressure", "memory in its cgroup"), v.counted, 0.02, 2);
 	s = signal_of(&v, "pressure", "memory in its cgroup");
 	assert_true(s->flags & OS_SIGNAL_RAISED);
 	victim_end(&v);
@@ -822,13 +822,13 @@ static double read_slowly(void *arg)
 
 /* Between what it slept and that with its wait for a CPU: from 6.12 on the kernel may count sleep of a task
  * that it moves as such, and it may keep a switch from tracers, with which the wait for the CPU ends. */
-static void assert_slept(double told, const struct victim *v)
+static void assert_slept(double reported, const struct victim *v)
 {
-	double most = v->told + *disk.run_wait_ms;
+	double most = v->counted + *disk.run_wait_ms;
 
-	if (told < 0.98 * v->told - 2 || told > 1.02 * most + 2)
-		print_message("# %g, not within %g and %g\n", told, v->told, most);
-	assert_true(told >= 0.98 * v->told - 2 && told <= 1.02 * most + 2);
+	if (reported < 0.98 * v->counted - 2 || reported > 1.02 * most + 2)
+		print_message("# %g, not within %g and %g\n", reported, v->counted, most);
+	assert_true(reported >= 0.98 * v->counted - 2 && reported <= 1.02 * most + 2);
 }
 
 static void wait_for_a_slow_disk(const struct os_signals_options *o)
@@ -842,12 +842,12 @@ static void wait_for_a_slow_disk(const struct os_signals_options *o)
 	}
 	victim_start(&v, o, read_slowly, &disk);
 	victim_run(&v);
-	if (v.told < 0) { /* a file system without O_DIRECT */
+	if (v.counted < 0) { /* a file system without O_DIRECT */
 		victim_end(&v);
 		slow_disk_remove(&disk);
 		skip_needs("direct-io");
 	}
-	assert_true(v.told >= SLEPT_MS);
+	assert_true(v.counted >= SLEPT_MS);
 	assert_slept(sum_of(&v, "io_wait", ""), &v);
 	assert_slept(sum_of(&v, "io_wait_thread", "os-victim"), &v);
 	s = signal_of(&v, "io_wait", "");
@@ -952,9 +952,9 @@ static void names_who_shares_a_contended_lock(void **state)
 
 	NEEDS_BPF();
 	contender = victim_contends(&v);
-	print_message("# %g contentions by perf\n", v.told);
-	if (v.told >= 0) /* perf's own count of the same tracepoint */
-		assert_true(v.told > 100);
+	print_message("# %g contentions by perf\n", v.counted);
+	if (v.counted >= 0) /* perf's own count of the same tracepoint */
+		assert_true(v.counted > 100);
 	assert_true(sum_of(&v, "lock_wait", "") > 0.2);
 	snprintf(who, sizeof(who), "os-contender (pid %d)", (int)contender);
 	s = signal_of(&v, "lock_place", who);
@@ -963,8 +963,8 @@ static void names_who_shares_a_contended_lock(void **state)
 	victim_end(&v);
 }
 
-/* Three of four seconds nobody counts: what is told is per second of the one in which somebody did. */
-static void tells_rates_of_the_time_in_which_somebody_counted(void **state)
+/* Three of four seconds nobody counts: the figure is per second of the one in which somebody did. */
+static void gives_rates_of_the_time_in_which_somebody_counted(void **state)
 {
 	double whole, part;
 	struct victim v;
@@ -1089,7 +1089,7 @@ static double spin_on_cpu1(void *arg)
 	return (double)(received_on_cpu1() - before);
 }
 
-static void tells_interrupts_that_took_a_threads_time(void **state)
+static void reports_interrupts_that_took_a_threads_time(void **state)
 {
 	const struct os_signal *s;
 	struct victim v;
@@ -1109,9 +1109,9 @@ static void tells_interrupts_that_took_a_threads_time(void **state)
 	kill(flood, SIGKILL);
 	waitpid(flood, NULL, 0);
 	network_remove();
-	print_message("# %g NET_RX soft interrupts on CPU 1 by /proc/softirqs\n", v.told);
+	print_message("# %g NET_RX soft interrupts on CPU 1 by /proc/softirqs\n", v.counted);
 	/* each takes a batch of packets */
-	assert_true(v.told > 100);
+	assert_true(v.counted > 100);
 	s = signal_of(&v, "softirq_stolen", "NET_RX from thread os-victim on CPU 1");
 	assert_non_null(s);
 	print_message("# %s\n", os_signal_text(s, line, sizeof(line)));
@@ -1149,7 +1149,7 @@ static void maps_retransmits_to_the_rank_with_the_socket(void **state)
 	victim_start(&v, &defaults, connect_to_nobody, NULL);
 	victim_run(&v);
 	network_remove();
-	assert_true(v.told == 1);
+	assert_true(v.counted == 1);
 	s = signal_of(&v, "tcp_retransmits", "10.98.7.1:");
 	assert_non_null(s);
 	assert_non_null(strstr(s->subject, "to 10.98.7.77:4791"));
@@ -1213,8 +1213,8 @@ static void a_probe_of_what_arrived_is_no_loss(void **state)
 	NEEDS_BPF();
 	victim_start(&v, &defaults, ask_late, NULL);
 	victim_run(&v);
-	print_message("# %g probes of what had arrived\n", v.told);
-	assert_true(v.told >= 5);
+	print_message("# %g probes of what had arrived\n", v.counted);
+	assert_true(v.counted >= 5);
 	s = signal_of(&v, "tcp_retransmits", "127.0.0.1:");
 	assert_true(!s || s->value * RUN_NS * 1e-9 <= 1);
 	assert_null(signal_of(&v, "tcp_retransmit_wait", "127.0.0.1:"));
@@ -1223,7 +1223,7 @@ static void a_probe_of_what_arrived_is_no_loss(void **state)
 
 /* ---- without ---- */
 
-static void tells_which_programs_are_left_out(void **state)
+static void names_which_programs_are_left_out(void **state)
 {
 	struct os_signals_options o = {.without = "os_contention_begin,os_contention_end"};
 	struct os_signals_stats st;
@@ -1236,7 +1236,7 @@ static void tells_which_programs_are_left_out(void **state)
 	assert_non_null(strstr(st.missing, "os_contention_begin (left out)"));
 	assert_null(strstr(st.missing, "os_switch"));
 	victim_run(&v);
-	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 100);
+	assert_near(sum_of(&v, "page_faults", ""), v.counted, 0.05, 100);
 	victim_end(&v);
 }
 
@@ -1253,7 +1253,7 @@ static void lets_go_of_what_is_over_its_budget(void **state)
 	at_ns = v.begin_ns + 20000000000ull;
 	os_signals_read(v.os, at_ns); /* a measurement begins */
 	assert_int_equal(write(v.go, "g", 1), 1);
-	assert_int_equal(read(v.done, &v.told, sizeof(v.told)), sizeof(v.told));
+	assert_int_equal(read(v.done, &v.counted, sizeof(v.counted)), sizeof(v.counted));
 	os_signals_stats(v.os, &st);
 	assert_int_equal(st.cost_measurements, 0);
 	for (int i = 0; i < 40 && st.cost_measurements < 2; i++) {
@@ -1287,7 +1287,7 @@ static void goes_on_without_bpf_and_says_so(void **state)
 	victim_run(&v);
 	kill(hog, SIGKILL);
 	waitpid(hog, NULL, 0);
-	assert_near(sum_of(&v, "run_wait", ""), v.told, 0.1, 20);
+	assert_near(sum_of(&v, "run_wait", ""), v.counted, 0.1, 20);
 	for (uint32_t i = 0; i < v.count; i++)
 		assert_string_not_equal(v.list[i].name, "io_wait");
 	victim_end(&v);
@@ -1317,7 +1317,7 @@ static void record_second(unsigned t)
 	       bad * sysconf(_SC_CLK_TCK) / 4 * sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-static void tells_limits_and_pressure_from_a_recorded_host(void **state)
+static void reads_limits_and_pressure_of_a_recorded_host(void **state)
 {
 	char proc[64], sys[64];
 	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
@@ -1520,7 +1520,7 @@ static void names_who_holds_a_file_lock(void **state)
 }
 
 /* The kernel's own list of a lock that this process holds and a child waits for. */
-static void the_kernel_tells_who_holds_a_file_lock(void **state)
+static void the_kernel_says_who_holds_a_file_lock(void **state)
 {
 	char path[] = "/tmp/sysom-lock-XXXXXX";
 	struct os_proc_lock lock[64];
@@ -1620,9 +1620,9 @@ int main(void)
 	    cmocka_unit_test_teardown(names_the_process_that_had_the_cpu, clean_up),
 	    cmocka_unit_test_teardown(counts_migrations, clean_up),
 	    cmocka_unit_test_teardown(counts_page_faults, clean_up),
-	    cmocka_unit_test_teardown(minor_faults_are_as_many_as_the_process_is_told, clean_up),
+	    cmocka_unit_test_teardown(minor_faults_are_as_many_as_getrusage_has, clean_up),
 	    cmocka_unit_test_teardown(pages_moved_to_make_room_are_no_matter_of_numa, clean_up),
-	    cmocka_unit_test_teardown(tells_the_memory_pressure_of_the_ranks_group, clean_up),
+	    cmocka_unit_test_teardown(reads_the_memory_pressure_of_the_ranks_group, clean_up),
 	    cmocka_unit_test_teardown(follows_children_of_the_rank, clean_up),
 	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk, clean_up),
 	    cmocka_unit_test_teardown(names_the_process_that_had_the_cpu_without_task_storage,
@@ -1633,19 +1633,19 @@ int main(void)
 	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk_without_task_storage, clean_up),
 	    cmocka_unit_test_teardown(lets_go_of_what_is_over_its_budget, clean_up),
 	    cmocka_unit_test_teardown(names_who_shares_a_contended_lock, clean_up),
-	    cmocka_unit_test_teardown(tells_rates_of_the_time_in_which_somebody_counted, clean_up),
-	    cmocka_unit_test_teardown(tells_interrupts_that_took_a_threads_time, clean_up),
+	    cmocka_unit_test_teardown(gives_rates_of_the_time_in_which_somebody_counted, clean_up),
+	    cmocka_unit_test_teardown(reports_interrupts_that_took_a_threads_time, clean_up),
 	    cmocka_unit_test_teardown(maps_retransmits_to_the_rank_with_the_socket, clean_up),
 	    cmocka_unit_test_teardown(a_probe_of_what_arrived_is_no_loss, clean_up),
-	    cmocka_unit_test_teardown(tells_which_programs_are_left_out, clean_up),
+	    cmocka_unit_test_teardown(names_which_programs_are_left_out, clean_up),
 	    cmocka_unit_test_teardown(goes_on_without_bpf_and_says_so, clean_up),
-	    cmocka_unit_test_teardown(tells_limits_and_pressure_from_a_recorded_host, clean_up),
+	    cmocka_unit_test_teardown(reads_limits_and_pressure_of_a_recorded_host, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_throttling, clean_up),
 	    cmocka_unit_test_teardown(a_steal_counter_that_falls_or_leaps_is_no_flood, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_pressure, clean_up),
 	    cmocka_unit_test_teardown(a_lower_limit_above_is_no_refault, clean_up),
 	    cmocka_unit_test_teardown(names_who_holds_a_file_lock, clean_up),
-	    cmocka_unit_test_teardown(the_kernel_tells_who_holds_a_file_lock, clean_up),
+	    cmocka_unit_test_teardown(the_kernel_says_who_holds_a_file_lock, clean_up),
 	    cmocka_unit_test_teardown(an_ordinary_user_gets_a_reason, clean_up),
 	};
 

@@ -9,7 +9,7 @@
 
 #include "cli/text/outfile.h"
 
-static void tells_why_a_write_failed_whatever_was_called_since(void **unused)
+static void says_why_a_write_failed_whatever_was_called_since(void **unused)
 {
 	static char much[1 << 16];
 	struct outfile o;
@@ -29,7 +29,7 @@ static void tells_why_a_write_failed_whatever_was_called_since(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(tells_why_a_write_failed_whatever_was_called_since),
+	    cmocka_unit_test(says_why_a_write_failed_whatever_was_called_since),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

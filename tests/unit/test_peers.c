@@ -48,7 +48,7 @@ struct run {
 	enum peers_mode mode;
 	bool changes_only;
 	double uneven; /* member i's steps are longer by so much times i */
-	/* bits of members of whose own time a quarter is hidden during the fault */
+	/* bits of members of whose self time a quarter is hidden during the fault */
 	uint64_t hidden;
 };
 
@@ -205,7 +205,7 @@ static void finds_small_constant_slowness(void **state)
 	expect(&r, 60);
 }
 
-static void healthy_members_are_never_told(void **state)
+static void healthy_members_are_never_reported(void **state)
 {
 	static const uint32_t members[] = {2, 3, 4, 8, 64};
 
@@ -343,7 +343,7 @@ static void a_healthy_member_more_accuses_nobody(void **state)
 	seed = first;
 }
 
-static void of_two_the_one_that_changed_is_told(void **state)
+static void of_two_the_one_that_changed_is_reported(void **state)
 {
 	struct peers_config c;
 	struct peers_flag f;
@@ -355,7 +355,7 @@ static void of_two_the_one_that_changed_is_told(void **state)
 	memory = aligned_alloc(16, (peers_memory_bytes(&c, 2) + 15) & ~15ul);
 	/* 0: member 1 becomes slower; 1: member 0 becomes faster, which is nobody's fault */
 	for (int kind = 0; kind < 2; kind++) {
-		uint32_t told = 0;
+		uint32_t reports = 0;
 
 		rng = seed + 2;
 		p = peers_init(memory, &c, 2);
@@ -371,14 +371,14 @@ static void of_two_the_one_that_changed_is_told(void **state)
 			assert_in_range(f.first_step, 148, 152);
 			/* against a past of few steps */
 			assert_true(fabs(f.excess - 0.2) < 0.04);
-			told++;
+			reports++;
 		}
-		assert_int_equal(told, kind ? 0 : 2); /* opened and ended */
+		assert_int_equal(reports, kind ? 0 : 2); /* opened and ended */
 	}
 	free(memory);
 }
 
-static void a_flag_is_told_when_it_opens_and_when_it_ends(void **state)
+static void a_flag_is_reported_when_it_opens_and_when_it_ends(void **state)
 {
 	struct peers_config c;
 	struct peers_flag f;
@@ -429,7 +429,7 @@ static void groups_of_steps_count_as_their_steps(void **state)
 /* The arithmetic of mean + 2 sigma: two equal stragglers of eight have z = sqrt(6 / 2) at most. */
 /* Ranks that do different work differ from the first step on; one that changes is news all the
  * same. */
-static void of_uneven_members_only_a_change_is_told(void **state)
+static void of_uneven_members_only_a_change_is_reported(void **state)
 {
 	struct run r = {.members = 8,
 			.steps = 1500,
@@ -492,7 +492,7 @@ static void the_median_moves_with_no_uneven_member(void **state)
 
 /* While one is slow, others do a part of their own work while they wait for it: it shows no more as
  * time of their own, and does again when the fault is over. */
-static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
+static void who_is_as_before_a_fault_of_another_is_not_reported(void **unused)
 {
 	struct run r = {.members = 8,
 			.steps = 900,
@@ -515,9 +515,9 @@ static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 		}
 }
 
-/* Nor where nobody could be told for it: a rank waits for one of another node, or all others are
+/* Nor where nobody could be reported for it: a rank waits for one of another node, or all others are
  * slow. */
-static void who_is_as_before_what_was_not_told_is_not_told(void **unused)
+static void who_is_as_before_an_unreported_fault_is_not_reported(void **unused)
 {
 	struct run r = {.members = 8,
 			.steps = 2000,
@@ -591,7 +591,7 @@ static void small_changes_of_uneven_members_are_found(void **unused)
 	}
 }
 
-/* The first rows of a job come before anybody has said how long its steps are. Lateness is told in
+/* The first rows of a job come before anybody has said how long its steps are. Lateness is given in
  * parts of a step: one that is learned by a wrong length is a wrong noise, and ordinary lateness is
  * far out. */
 static void noise_is_not_learned_by_a_length_that_is_not_known(void **state)
@@ -640,12 +640,13 @@ static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 	expect(&r, 1);
 }
 
-/* Members over 40 steps: what becomes of the first one's own time in steps 8 to 13, and of the
- * others'. Those told in the last pass, as bits. */
-static uint64_t told_of(uint32_t n, double first, double others, bool twice, uint64_t *sure)
+/* Members over 40 steps: what becomes of the first one's self time in steps 8 to 13, and of the
+ * others'. Those reported in the last pass, as bits. */
+static uint64_t reported_members(uint32_t n, double first, double others, bool twice,
+				 uint64_t *sure)
 {
 	struct peers_config c;
-	uint64_t told = 0;
+	uint64_t reports = 0;
 	struct peers_flag f;
 	void *memory;
 	struct peers *p;
@@ -675,21 +676,21 @@ static uint64_t told_of(uint32_t n, double first, double others, bool twice, uin
 	}
 	peers_finish(p);
 	while (peers_next(p, &f)) {
-		told |= 1ull << f.member;
+		reports |= 1ull << f.member;
 		*sure = f.sure_step < *sure ? f.sure_step : *sure;
 	}
 	free(memory);
-	return told;
+	return reports;
 }
 
-/* What one of two does while it waits hides a part of its own time: the other one is as usual. */
+/* What one of two does while it waits hides a part of its self time: the other one is as usual. */
 static void who_is_as_usual_is_not_slow(void **state)
 {
 	uint64_t sure;
 
 	(void)state;
-	assert_int_equal(told_of(2, 1, 0.67, true, &sure), 0);
-	assert_int_equal(told_of(2, 1.5, 0.67, true, &sure), 1);
+	assert_int_equal(reported_members(2, 1, 0.67, true, &sure), 0);
+	assert_int_equal(reported_members(2, 1.5, 0.67, true, &sure), 1);
 }
 
 static void rows_that_come_again_are_judged_by_what_they_taught(void **state)
@@ -697,8 +698,8 @@ static void rows_that_come_again_are_judged_by_what_they_taught(void **state)
 	uint64_t once, twice;
 
 	(void)state;
-	told_of(5, 1.5, 1, false, &once);
-	assert_int_equal(told_of(5, 1.5, 1, true, &twice), 1);
+	reported_members(5, 1.5, 1, false, &once);
+	assert_int_equal(reported_members(5, 1.5, 1, true, &twice), 1);
 	assert_in_range(twice, 8, 11);
 	assert_true(twice < once);
 }
@@ -711,20 +712,20 @@ int main(void)
 	    cmocka_unit_test(finds_several_and_most),
 	    cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
 	    cmocka_unit_test(finds_small_constant_slowness),
-	    cmocka_unit_test(of_uneven_members_only_a_change_is_told),
+	    cmocka_unit_test(of_uneven_members_only_a_change_is_reported),
 	    cmocka_unit_test(the_median_moves_with_no_uneven_member),
-	    cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_told),
-	    cmocka_unit_test(who_is_as_before_what_was_not_told_is_not_told),
+	    cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_reported),
+	    cmocka_unit_test(who_is_as_before_an_unreported_fault_is_not_reported),
 	    cmocka_unit_test(two_that_differ_by_much_are_compared),
 	    cmocka_unit_test(small_changes_of_uneven_members_are_found),
-	    cmocka_unit_test(healthy_members_are_never_told),
+	    cmocka_unit_test(healthy_members_are_never_reported),
 	    cmocka_unit_test(uneven_input_that_moves_is_no_fault),
 	    cmocka_unit_test(missing_values_are_borne),
 	    cmocka_unit_test(a_member_that_vanishes_is_no_fault_of_others),
 	    cmocka_unit_test(the_order_of_members_changes_nothing),
 	    cmocka_unit_test(a_healthy_member_more_accuses_nobody),
-	    cmocka_unit_test(of_two_the_one_that_changed_is_told),
-	    cmocka_unit_test(a_flag_is_told_when_it_opens_and_when_it_ends),
+	    cmocka_unit_test(of_two_the_one_that_changed_is_reported),
+	    cmocka_unit_test(a_flag_is_reported_when_it_opens_and_when_it_ends),
 	    cmocka_unit_test(groups_of_steps_count_as_their_steps),
 	    cmocka_unit_test(noise_is_not_learned_by_a_length_that_is_not_known),
 	    cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),

@@ -13,7 +13,7 @@
 static struct governor_load load;
 static bool with_graphs; /* most of the records are of nodes in graphs */
 
-/* Runs for so many seconds at a share of a core, ten ticks a second; true if it was ever told off. */
+/* Runs for so many seconds at a share of a core, ten ticks a second; true if it was ever switched off. */
 static bool run(struct governor *g, unsigned seconds, double share)
 {
 	bool off = false;

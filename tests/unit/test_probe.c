@@ -17,7 +17,7 @@ static uint32_t find(const struct probe *t, const uint64_t *key, uint64_t hash, 
 	return UINT32_MAX;
 }
 
-static void numbers_of_one_hash_are_told_apart_by_the_caller(void **state)
+static void numbers_of_one_hash_are_distinguished_by_the_caller(void **state)
 {
 	uint64_t key[1000] = {0};
 	struct probe t = {0};
@@ -106,7 +106,7 @@ static void a_map_keeps_its_bound_and_what_is_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(numbers_of_one_hash_are_told_apart_by_the_caller),
+	    cmocka_unit_test(numbers_of_one_hash_are_distinguished_by_the_caller),
 	    cmocka_unit_test(what_stays_is_found_after_others_are_taken_out),
 	    cmocka_unit_test(memory_of_the_caller_serves_up_to_half_of_it),
 	    cmocka_unit_test(a_map_keeps_its_bound_and_what_is_left),

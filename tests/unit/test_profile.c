@@ -381,7 +381,7 @@ static void fill_hog(struct stack_batch *b)
 	assert_int_equal(stack_batch_sample(b, &s), 0);
 }
 
-static void the_summary_tells_who_holds_the_gil_and_where_threads_sleep(void **state)
+static void the_summary_says_who_holds_the_gil_and_where_threads_sleep(void **state)
 {
 	struct profile_summary s;
 	struct profile_names *names;
@@ -486,7 +486,7 @@ int main(void)
 	    cmocka_unit_test(files_of_an_ended_process_are_found_at_their_own_path),
 	    cmocka_unit_test(the_format_follows_the_files_ending),
 	    cmocka_unit_test(folded_sums_are_the_samples_time),
-	    cmocka_unit_test(the_summary_tells_who_holds_the_gil_and_where_threads_sleep),
+	    cmocka_unit_test(the_summary_says_who_holds_the_gil_and_where_threads_sleep),
 	    cmocka_unit_test(recursion_counts_once),
 	    cmocka_unit_test(a_pprof_file_of_more_than_256_MiB_is_refused),
 	};

@@ -260,10 +260,10 @@ static void refuses_what_it_has_no_room_for_and_counts_it(void **state)
 	profile_close(empty);
 }
 
-/* The same as stacks and as what a list of their functions tells. */
+/* The same as stacks and as a list of their functions. */
 static void functions_without_stacks_compare_like_stacks(void **unused)
 {
-	struct profile *base = fresh(), *other = fresh(), *told = fresh();
+	struct profile *base = fresh(), *other = fresh(), *listed = fresh();
 	struct profile_delta *a, *b;
 	uint32_t n, m;
 
@@ -272,14 +272,14 @@ static void functions_without_stacks_compare_like_stacks(void **unused)
 	add(other, "main;work", 3000);
 	add(other, "main;io;spin", 1000);
 	add(other, "main;io", 1000);
-	assert_int_equal(profile_put(told, "main", 0, 1), 0);
-	assert_int_equal(profile_put(told, "work", 0.6, 0.6), 0);
-	assert_int_equal(profile_put(told, "io", 0.2, 0.4), 0);
-	assert_int_equal(profile_put(told, "spin", 0.2, 0.2), 0);
-	profile_set_total(told, 1, 5000);
-	assert_true(fabs(profile_samples(told) - 5000) < 1e-9);
+	assert_int_equal(profile_put(listed, "main", 0, 1), 0);
+	assert_int_equal(profile_put(listed, "work", 0.6, 0.6), 0);
+	assert_int_equal(profile_put(listed, "io", 0.2, 0.4), 0);
+	assert_int_equal(profile_put(listed, "spin", 0.2, 0.2), 0);
+	profile_set_total(listed, 1, 5000);
+	assert_true(fabs(profile_samples(listed) - 5000) < 1e-9);
 	assert_int_equal(profile_compare(base, other, PROFILE_DELTA, &a, &n), 0);
-	assert_int_equal(profile_compare(base, told, PROFILE_DELTA, &b, &m), 0);
+	assert_int_equal(profile_compare(base, listed, PROFILE_DELTA, &b, &m), 0);
 	assert_int_equal(n, 4);
 	assert_int_equal(m, 4);
 	for (uint32_t i = 0; i < n; i++) {
@@ -295,7 +295,7 @@ static void functions_without_stacks_compare_like_stacks(void **unused)
 	free(b);
 	profile_close(base);
 	profile_close(other);
-	profile_close(told);
+	profile_close(listed);
 }
 
 int main(void)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/http/prometheus.h"
+#include "base/metrics/prometheus.h"
 
 static void expect(struct buf *b, const char *text)
 {
@@ -21,11 +21,12 @@ static void expect(struct buf *b, const char *text)
 static void names_a_metric_before_its_samples(void **unused)
 {
 	struct buf b;
+	struct metrics m = prometheus_metrics(&b);
 
 	buf_init(&b, 4096);
-	prometheus_counter(&b, "a_total", "Some.", 3);
-	prometheus_gauge(&b, "b", "Now.", 0.5);
-	PROMETHEUS_BY(&b, "c_total", "counter", "By kind.", "kind", {"x", 1}, {"y", 2});
+	metrics_counter(&m, "a_total", "Some.", 3);
+	metrics_gauge(&m, "b", "Now.", 0.5);
+	METRICS_BY(&m, "c_total", "counter", "By kind.", "kind", {"x", 1}, {"y", 2});
 	expect(&b, "# HELP a_total Some.\n# TYPE a_total counter\na_total 3\n"
 		   "# HELP b Now.\n# TYPE b gauge\nb 0.5\n"
 		   "# HELP c_total By kind.\n# TYPE c_total counter\n"
@@ -35,20 +36,22 @@ static void names_a_metric_before_its_samples(void **unused)
 static void escapes_labels_as_the_format_says_and_no_further(void **unused)
 {
 	struct buf b;
+	struct metrics m = prometheus_metrics(&b);
 
 	buf_init(&b, 4096);
-	prometheus_sample(&b, "a", 1, "x", "q\"b\\n\n\x01<", "y", "\xc3\xa9\xff", NULL);
+	metrics_sample(&m, "a", 1, "x", "q\"b\\n\n\x01<", "y", "\xc3\xa9\xff", NULL);
 	expect(&b, "a{x=\"q\\\"b\\\\n\\n\x01<\",y=\"\xc3\xa9\xef\xbf\xbd\"} 1\n");
 }
 
 static void writes_values_exactly(void **unused)
 {
 	struct buf b;
+	struct metrics m = prometheus_metrics(&b);
 
 	buf_init(&b, 4096);
-	prometheus_sample(&b, "a", 9007199254740991, NULL);
-	prometheus_sample(&b, "a", -(double)NAN, NULL);
-	prometheus_sample(&b, "a", -(double)INFINITY, NULL);
+	metrics_sample(&m, "a", 9007199254740991, NULL);
+	metrics_sample(&m, "a", -(double)NAN, NULL);
+	metrics_sample(&m, "a", -(double)INFINITY, NULL);
 	expect(&b, "a 9007199254740991\na NaN\na -inf\n");
 }
 

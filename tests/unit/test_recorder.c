@@ -134,7 +134,7 @@ static void memory_falls_into_files_and_files_into_oblivion(void **state)
 		recorder_stats(g->r, &st);
 		assert_true(st.file_bytes <= 64 << 20);
 	}
-	assert_true(st.oldest_ns > MS); /* something was forgotten, and it is told */
+	assert_true(st.oldest_ns > MS); /* something was forgotten, and the status says so */
 	assert_int_equal(st.lost_records, 0);
 	assert_int_equal(recorder_extract(g->r, 0, 0, st.oldest_ns + MS, 10, &x), 0);
 	assert_true(x.from_ns > MS && x.from_ns < st.oldest_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A recording says the same again; and where what was said live is another thing, that is told. */
+ * A recording gives the same results again. A difference from the live ones is reported. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -129,7 +129,7 @@ static void lose_step(struct journal_event *e, uint32_t nth)
 		e->kind = 0;
 }
 
-static void a_step_that_nobody_saw_live_is_told(void **unused)
+static void a_step_that_nobody_saw_live_is_reported(void **unused)
 {
 	struct outcome o = run(lose_step, false);
 
@@ -186,7 +186,7 @@ int main(void)
 	    cmocka_unit_test(the_same_input_gives_the_same_lines),
 	    cmocka_unit_test(a_last_bit_is_a_difference),
 	    cmocka_unit_test(so_is_what_the_peers_said),
-	    cmocka_unit_test(a_step_that_nobody_saw_live_is_told),
+	    cmocka_unit_test(a_step_that_nobody_saw_live_is_reported),
 	    cmocka_unit_test(a_rank_without_its_settings_is_refused),
 	    cmocka_unit_test(ranks_that_come_and_go_without_end_are_refused),
 	};

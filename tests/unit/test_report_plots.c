@@ -14,7 +14,7 @@
 
 #define SLOW (CLI_INCIDENT_STEPS - CLI_INCIDENT_SLOW_FROM)
 
-/* The culprit's roofline; its slow steps as a window of that reason tells them. */
+/* The culprit's roofline; its slow steps as a window of that reason has them. */
 static char *roofline_of(uint32_t reason, uint32_t work_count)
 {
 	struct cli_incident *c = cli_incident_make();

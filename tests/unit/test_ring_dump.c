@@ -138,7 +138,7 @@ static void limits_what_it_prints(void **state)
 	ring_writer_fini(&w);
 }
 
-static void reads_a_file_and_tells_when_it_is_broken(void **state)
+static void reads_a_file_and_says_when_it_is_broken(void **state)
 {
 	char path[] = "/tmp/test_ring_dump_XXXXXX", args[64], *out;
 	struct ring_writer w;
@@ -190,7 +190,7 @@ int main(void)
 	    cmocka_unit_test(prints_text_of_a_live_ring),
 	    cmocka_unit_test(prints_one_json_document),
 	    cmocka_unit_test(limits_what_it_prints),
-	    cmocka_unit_test(reads_a_file_and_tells_when_it_is_broken),
+	    cmocka_unit_test(reads_a_file_and_says_when_it_is_broken),
 	    cmocka_unit_test(wrong_use_is_status_2),
 	};
 	ssize_t n = readlink("/proc/self/exe", tool, sizeof(tool) - 64);

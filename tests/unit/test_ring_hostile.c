@@ -265,7 +265,7 @@ static bool walked(const struct tally *t)
 	       t->torn > 10 && t->bad_kind > 10 && t->names > 10;
 }
 
-static void tell(const struct tally *t)
+static void print_tally(const struct tally *t)
 {
 	print_message("opened %llu refused %llu detached %llu events %llu torn %llu bad kind %llu "
 		      "names %llu\n",
@@ -330,7 +330,7 @@ static void survives_every_field_set_to_anything_between_calls(void **state)
 		count(&t, r);
 	ring_reader_close(r);
 	free(image);
-	tell(&t);
+	print_tally(&t);
 	ring_writer_fini(&w);
 }
 
@@ -409,7 +409,7 @@ static void survives_a_process_that_scribbles_at_any_time(void **state)
 	free(image);
 	close(repair[0]);
 	close(repair[1]);
-	tell(&t);
+	print_tally(&t);
 	ring_writer_fini(&w);
 }
 

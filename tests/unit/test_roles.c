@@ -29,7 +29,7 @@ static void the_stage_is_the_role_where_it_is_known(void **state)
 	assert_int_equal(role[5], 2);
 }
 
-static void kernels_tell_stages_apart_whatever_the_order(void **state)
+static void kernels_distinguish_stages_whatever_the_order(void **state)
 {
 	struct roles_kernel first[] = {{10, 24}, {20, 24}, {30, 1}};
 	struct roles_kernel middle[] = {{10, 24}, {20, 24}, {40, 48}};
@@ -101,7 +101,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_stage_is_the_role_where_it_is_known),
-	    cmocka_unit_test(kernels_tell_stages_apart_whatever_the_order),
+	    cmocka_unit_test(kernels_distinguish_stages_whatever_the_order),
 	    cmocka_unit_test(a_slow_rank_or_one_with_another_variant_stays_among_its_peers),
 	    cmocka_unit_test(nothing_known_is_one_role),
 	    cmocka_unit_test(variants_of_a_kernel_have_one_key),

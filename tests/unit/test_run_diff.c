@@ -18,7 +18,7 @@ static struct window_step steps[2][STEPS];
 static struct trace_rank ranks[2];
 static struct diff_source sides[2];
 
-/* Rank 1's own time is 16 ms in its slow steps, all others' 10; each step lasts as long on both. */
+/* Rank 1's self time is 16 ms in its slow steps, all others' 10; each step lasts as long on both. */
 static void two_ranks(uint32_t slow, const uint32_t flags[2])
 {
 	memset(sides, 0, sizeof(sides));

@@ -668,7 +668,7 @@ static void measures_blocked_time(void **state)
 	assert_true(t.samples >= 4);
 	/* a busy machine has it wait elsewhere too, for a page or a lock */
 	assert_true(t.chained * 10 >= t.samples * 7);
-	/* nanosleep never sleeps shorter than it was told; the drains cut the first and the last */
+	/* nanosleep never sleeps shorter than asked; the drains cut the first and the last */
 	assert_true(t.chained_weight_ns >= (t.chained - 2) * SLEEP_MS * 1000000ull);
 	stack_batch_fini(&b);
 	sampler_remove(s, (uint32_t)pid);
@@ -677,7 +677,7 @@ static void measures_blocked_time(void **state)
 
 /* A sleep over many drains is in each of them with its part, and not again when it ends; a thread
  * that never wakes is in every drain, with all of the time. */
-static void tells_of_threads_that_sleep_on(void **state)
+static void reports_threads_that_sleep_on(void **state)
 {
 	static const char *const chain[2][4] = {{"target_long_nap", "main"},
 						{"target_hang", "main"}};
@@ -711,7 +711,7 @@ static void tells_of_threads_that_sleep_on(void **state)
 	print_message("# sleeps on: %lu ms in %lu drains, then a hang\n", napped / 1000000, drains);
 	assert_int_equal(hung, 4);
 	assert_true(drains >= 3);
-	/* told twice it would be more than the time that went by */
+	/* reported twice it would be more than the time that went by */
 	assert_true(napped <= end - begin);
 	assert_true(napped >= LONG_NAP_S * 900000000ull);
 	sampler_remove(s, (uint32_t)pid);
@@ -798,7 +798,7 @@ static void loses_nothing_in_the_swap(void **state)
 	assert_int_equal(counted + after.lost_count_full - before.lost_count_full,
 			 after.samples - before.samples);
 	/* A tick that interrupts the other program while it holds the ring's lock on the same CPU is
-	 * refused: that sample counts, without its stack, and it is told. */
+	 * refused: that sample counts, without its stack, and is reported. */
 	assert_true(after.lost_ring_full - before.lost_ring_full <= counted / 50);
 	stack_batch_fini(&b);
 }
@@ -1140,7 +1140,7 @@ static int as_copy(void **state)
 	    CASE(a_library_in_anothers_place_is_right_or_flagged)
 #define CASES                                                                                      \
 	CASE(claims_no_root_before_the_tables), CASES_ANY, CASE(measures_blocked_time),            \
-	    CASE(tells_of_threads_that_sleep_on), CASE(shows_kernel_stacks),                       \
+	    CASE(reports_threads_that_sleep_on), CASE(shows_kernel_stacks),                        \
 	    CASE(loses_nothing_in_the_swap), CASE(changes_rate_and_fraction),                      \
 	    CASE(names_python_frames), CASE(survives_processes_that_end_at_once),                  \
 	    CASE(samples_the_whole_node)

@@ -203,7 +203,7 @@ static uint64_t slept(const struct run *r, uint64_t *named_ns)
 	return ns;
 }
 
-/* Every drain tells of who still sleeps, and its functions have their names in each. */
+/* Every drain reports the threads that still sleep, with the names of their functions. */
 static void who_sleeps_on_keeps_its_names(void **unused)
 {
 	uint64_t named_ns, slept_ns, end = clock_monotonic_ns() + 60000000000ull;
@@ -387,7 +387,7 @@ static void holder_and_waiters(void **unused)
 	run_end(&r);
 }
 
-static void a_refused_interpreter_is_told(void **unused)
+static void a_refused_interpreter_is_reported(void **unused)
 {
 	const char *build = getenv("B");
 	uint64_t native = 0, other = 0;
@@ -476,7 +476,7 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_refused_interpreter_is_told);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_refused_interpreter_is_reported);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(every_process_may_have_an_interpreter);
 	return _cmocka_run_group_tests("test_sampler_python", tests, n, NULL, NULL);
 }

@@ -22,7 +22,7 @@ struct span {
 	char name[64];
 };
 
-/* What the ranks tell the test. */
+/* What the ranks report to the test. */
 struct shared {
 	nccl_unique_id id;
 	uint32_t ready;

@@ -24,12 +24,12 @@ static struct skew all(void)
 	return skew_of(step, STEPS, times, N, loss);
 }
 
-static void a_step_tells_the_heaviest_and_its_excess(void **unused)
+static void a_step_has_the_heaviest_and_its_excess(void **unused)
 {
 	const double v[N] = {10, 12, NAN, 15, 0}, one[N] = {NAN, 7, NAN, 0, -3};
 	struct skew_step s = skew_of_step(v, NULL, N, scratch);
 
-	assert_int_equal(s.members, 3); /* of what is not known nothing is told */
+	assert_int_equal(s.members, 3); /* nothing is reported of what is not known */
 	assert_int_equal(s.heaviest, 3);
 	assert_true(fabs(s.loss - 0.25) < 1e-12); /* 15 above a median of 12 */
 	s = skew_of_step(one, NULL, N, scratch);
@@ -133,7 +133,7 @@ static void it_is_said_with_its_figures(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_step_tells_the_heaviest_and_its_excess),
+	    cmocka_unit_test(a_step_has_the_heaviest_and_its_excess),
 	    cmocka_unit_test(with_the_work_known_times_alone_are_no_skew),
 	    cmocka_unit_test(who_takes_turns_is_uneven_and_who_does_not_is_slow),
 	    cmocka_unit_test(a_pair_and_few_steps_need_their_own_measure),

@@ -102,13 +102,13 @@ static void forgives_a_lost_count(void **state)
 	sleepers_close(s);
 }
 
-/* Threads that sleep and wake at random: what is told is what they slept. */
+/* Threads that sleep and wake at random: what is reported is what they slept. */
 static void adds_up_at_random(void **state)
 {
 	enum { THREADS = 200, DRAINS = 200 };
 	static struct sampler_blocked at[THREADS];
 	static uint64_t wakes[THREADS];
-	uint64_t now = 1000 * MS, told = 0, slept = 0, asleep = 0;
+	uint64_t now = 1000 * MS, reported = 0, slept = 0, asleep = 0;
 	struct sleepers *s;
 
 	srandom(11);
@@ -121,7 +121,7 @@ static void adds_up_at_random(void **state)
 		for (uint32_t i = 0; i < THREADS; i++) {
 			if (!at[i].since_ns || wakes[i] >= now)
 				continue;
-			told += sleepers_repay(s, &at[i].key, wakes[i] - at[i].since_ns);
+			reported += sleepers_repay(s, &at[i].key, wakes[i] - at[i].since_ns);
 			slept += wakes[i] - at[i].since_ns;
 			at[i].since_ns = 0;
 		}
@@ -132,14 +132,14 @@ static void adds_up_at_random(void **state)
 				wakes[i] = now + (uint64_t)random() % (4000 * MS);
 			}
 			if (at[i].since_ns)
-				told += sleepers_see(s, &at[i]);
+				reported += sleepers_see(s, &at[i]);
 		}
 		sleepers_end(s);
 	}
 	for (uint32_t i = 0; i < THREADS; i++)
 		asleep += at[i].since_ns ? now - at[i].since_ns : 0;
 	assert_true(slept > 0 && asleep > 0);
-	assert_int_equal(told, slept + asleep);
+	assert_int_equal(reported, slept + asleep);
 	assert_int_equal(sleepers_unpaid_ns(s), 0);
 	sleepers_close(s);
 }

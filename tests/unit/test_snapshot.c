@@ -158,8 +158,9 @@ static bool has_rule_by(const struct snapshot *s, enum unwind_register number)
 	return false;
 }
 
-/* A leaf whose frame r10 tells, and a caller whose frame rbx tells, which its callee has saved. */
-static void frames_told_by_r10_and_rbx_need_them(void **state)
+/* A leaf whose frame is addressed by r10, and a caller whose frame is addressed by rbx, which its
+ * callee has saved. */
+static void frames_addressed_by_r10_and_rbx_need_them(void **state)
 {
 	struct snapshot s;
 
@@ -222,7 +223,7 @@ int main(void)
 	    cmocka_unit_test(code_without_tables_is_crossed_and_marked),
 	    cmocka_unit_test(code_without_rows_is_crossed_where_the_file_has_some),
 	    cmocka_unit_test(no_call_is_before_a_trampoline),
-	    cmocka_unit_test(frames_told_by_r10_and_rbx_need_them),
+	    cmocka_unit_test(frames_addressed_by_r10_and_rbx_need_them),
 	    cmocka_unit_test(unreadable_memory_ends_the_walk),
 	    cmocka_unit_test(damaged_files_are_refused),
 	};

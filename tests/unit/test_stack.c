@@ -39,7 +39,7 @@ static void equal_content_gives_equal_indices(void **state)
 	stack_batch_fini(&b);
 }
 
-/* A stack of `depth` native frames of one object, told apart by `seed`. */
+/* A stack of `depth` native frames of one object, distinguished by `seed`. */
 static uint32_t push_stack(struct stack_batch *b, uint32_t seed, uint32_t depth)
 {
 	struct stack_frame f[64];

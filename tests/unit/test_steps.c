@@ -418,7 +418,7 @@ static void a_step_that_waits_too_long_is_incomplete(void **state)
 	rig_free(r);
 }
 
-static void a_gap_in_recording_is_told(void **state)
+static void a_gap_in_recording_is_reported(void **state)
 {
 	struct rig *r = rig_new(NULL);
 	struct record gap = {.kind = RECORD_GAP};
@@ -524,7 +524,7 @@ static void run_launch(struct rig *r, uint32_t name)
 	device(r, RECORD_KERNEL, at, at + 10, at + 4000, name);
 }
 
-/* Met in the middle of its run, a job's launches have no names until its kernels have told them. The
+/* Met in the middle of its run, a job's launches have no names until its kernels name them. The
  * steps that follow are all there, each whole and within what the nameless ones took again. */
 static void launches_without_names_hide_no_step_that_follows(void **state)
 {
@@ -572,8 +572,8 @@ static void a_step_whose_optimizer_is_in_pieces_is_still_one(void **state)
 	rig_free(r);
 }
 
-/* 40 launches of 11 kernels in turn: only the host's pause tells the step. */
-static void equal_layers_are_told_apart_by_the_pause(void **state)
+/* 40 launches of 11 kernels in turn: only the host's pause shows where a step ends. */
+static void equal_layers_are_distinguished_by_the_pause(void **state)
 {
 	struct rig *r = rig_new(NULL);
 
@@ -832,14 +832,14 @@ int main(void)
 	    cmocka_unit_test(launches_of_one_time_cost_no_square_of_their_number),
 	    cmocka_unit_test(marks_in_a_row_are_passed_over_at_once),
 	    cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
-	    cmocka_unit_test(a_gap_in_recording_is_told),
+	    cmocka_unit_test(a_gap_in_recording_is_reported),
 	    cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
 	    cmocka_unit_test(a_launch_may_block_for_seconds),
 	    cmocka_unit_test(automatic_only_never_reads_marks),
 	    cmocka_unit_test(hands_a_step_out_with_the_next_launch),
 	    cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
 	    cmocka_unit_test(a_step_whose_optimizer_is_in_pieces_is_still_one),
-	    cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
+	    cmocka_unit_test(equal_layers_are_distinguished_by_the_pause),
 	    cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 	    cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
 	    cmocka_unit_test(the_same_input_gives_the_same_steps),

@@ -67,7 +67,7 @@ static int body_of(struct store *s, uint8_t id, size_t *bytes)
 	int err;
 
 	buf_init(&b, 1 << 20);
-	err = store_window_body(s, key, &b);
+	err = store_window_body(s, NULL, key, &b);
 	if (!err)
 		assert_int_equal(b.data[0], id);
 	*bytes = b.bytes;
@@ -241,20 +241,21 @@ static void an_id_may_be_as_short_as_is_unique(void **unused)
 		assert_int_equal(store_put_incident(store, &rows[k], "{}"), 0);
 	assert_int_equal(store_merge_incident(store, "f9999999", "0123abff"), 0);
 	assert_int_equal(store_commit(store), 0);
-	assert_int_equal(store_incident_id(store, "0123abc", id), 0);
+	assert_int_equal(store_incident_id(store, NULL, "0123abc", id), 0);
 	assert_string_equal(id, "0123abcd");
-	assert_int_equal(store_incident_id(store, "0123abff", id), 0);
+	assert_int_equal(store_incident_id(store, NULL, "0123abff", id), 0);
 	assert_string_equal(id, "0123abff");
-	assert_int_equal(store_incident_id(store, "ff", id), 0);
+	assert_int_equal(store_incident_id(store, NULL, "ff", id), 0);
 	assert_string_equal(id, "ffffffff");
-	assert_int_equal(store_incident_id(store, "f9", id), 0); /* which became part of another */
+	assert_int_equal(store_incident_id(store, NULL, "f9", id),
+			 0); /* which became part of another */
 	assert_string_equal(id, "f9999999");
-	assert_int_equal(store_incident_id(store, "f", id), -ENOTUNIQ);
-	assert_int_equal(store_incident_id(store, "0", id), -ENOTUNIQ);
-	assert_int_equal(store_incident_id(store, "1", id), -ENOENT);
-	assert_int_equal(store_incident_id(store, "", id), -ENOENT);
-	assert_int_equal(store_incident_id(store, "0123abcd0", id), -ENOENT);
-	assert_int_equal(store_incident_id(store, "%", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, NULL, "f", id), -ENOTUNIQ);
+	assert_int_equal(store_incident_id(store, NULL, "0", id), -ENOTUNIQ);
+	assert_int_equal(store_incident_id(store, NULL, "1", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, NULL, "", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, NULL, "0123abcd0", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, NULL, "%", id), -ENOENT);
 }
 
 static void follows_an_incident_that_was_merged_twice(void **unused)
@@ -294,7 +295,7 @@ static void keeps_findings_with_their_incident(void **unused)
 	assert_null(store_findings(store, "aaaaaaaa"));
 }
 
-static void the_feed_tells_each_write_once_and_in_order(void **unused)
+static void the_feed_has_each_write_once_and_in_order(void **unused)
 {
 	struct incident_row a = {.id = "aaaaaaaa", .updated_unix_ns = 1 << 20},
 			    b = {.id = "bbbbbbbb", .updated_unix_ns = 1 << 21};
@@ -305,21 +306,22 @@ static void the_feed_tells_each_write_once_and_in_order(void **unused)
 	assert_int_equal(store_put_incident(store, &a, "{\"id\":\"a\"}"), 0);
 	assert_int_equal(store_commit(store), 0);
 	buf_init(&out, 1 << 16);
-	assert_int_equal(store_feed(store, 0, 10, &out), 0);
+	assert_int_equal(store_feed(store, NULL, 0, 10, &out), 0);
 	buf_append(&out, "", 1);
 	assert_string_equal((char *)out.data, "{\"updated_unix_ns\":\"1048576\",\"id\":\"a\"}\n"
 					      "{\"updated_unix_ns\":\"2097152\",\"id\":\"b\"}\n");
 	out.bytes = 0;
-	assert_int_equal(store_feed(store, 1 << 20, 10, &out), 0);
+	assert_int_equal(store_feed(store, NULL, 1 << 20, 10, &out), 0);
 	buf_append(&out, "", 1);
 	assert_string_equal((char *)out.data, "{\"updated_unix_ns\":\"2097152\",\"id\":\"b\"}\n");
 	out.bytes = 0;
-	assert_int_equal(store_feed(store, 1 << 21, 10, &out), 0);
+	assert_int_equal(store_feed(store, NULL, 1 << 21, 10, &out), 0);
 	assert_int_equal(out.bytes, 0);
 	buf_fini(&out);
 }
 
 static void assert_totals_are_right(void);
+static int64_t count(const char *text);
 
 /* A store as an earlier version made it: a copy stays, what it holds is still there, and new things
  * find their place. Where no copy can be made, nothing is changed. */
@@ -397,11 +399,25 @@ static void takes_over_a_store_of_version_2(void **unused)
 	assert_null(store_findings(store, "cccccccc")); /* of an incident that is gone */
 }
 
+static void takes_over_a_store_of_version_4(void **unused)
+{
+	take_over(4);
+	assert_int_equal(count("SELECT owner FROM incidents WHERE id='dddddddd'"), 1000);
+	assert_int_equal(count("SELECT owner FROM windows WHERE job='mine@1000'"), 1000);
+	assert_int_equal(count("SELECT bytes FROM owners WHERE owner=1000"), 1);
+	assert_int_equal(count("SELECT owner FROM incidents WHERE id='aaaaaaaa'"), -1);
+	assert_int_equal(count("SELECT owner FROM merged WHERE id='eeeeeeee'"), 1000);
+}
+
 static int expire(uint64_t windows_before, uint64_t incidents_before, uint64_t max_bytes)
 {
-	const struct store_bounds b = {windows_before, incidents_before, max_bytes};
+	const struct store_bounds b = {.windows_before = windows_before,
+				       .incidents_before = incidents_before,
+				       .max_bytes = max_bytes};
+	struct store_removed removed = {0};
+	int err = store_expire(store, &b, &removed);
 
-	return store_expire(store, &b);
+	return err ? err : (int)removed.bodies;
 }
 
 static void expires_evidence_by_age_but_remembers_ids(void **unused)
@@ -462,12 +478,13 @@ static void put_batch(uint32_t first, uint32_t count, size_t bytes)
 static void the_file_keeps_its_bound_at_any_rate(void **unused)
 {
 	const struct store_bounds b = {.max_bytes = 8 << 20};
+	struct store_removed removed = {0};
 	struct store_totals t;
 
 	for (uint32_t k = 0; k < 40; k++) {
 		assert_int_equal(store_begin(store), 0);
 		put_batch(k * LIMIT_COMMIT_WINDOWS, LIMIT_COMMIT_WINDOWS, 64 << 10);
-		assert_true(store_keep(store, &b) >= 0);
+		assert_int_equal(store_keep(store, &b, &removed), 0);
 		assert_int_equal(store_commit(store), 0);
 		assert_int_equal(store_totals(store, &t), 0);
 		assert_true(t.bytes <= b.max_bytes);
@@ -482,12 +499,13 @@ static void the_file_keeps_its_bound_at_any_rate(void **unused)
 static void rows_without_evidence_have_a_part_of_the_file(void **unused)
 {
 	const struct store_bounds b = {.max_bytes = 2 << 20};
+	struct store_removed removed = {0};
 	struct store_totals t;
 
 	for (uint32_t k = 0; k < 200; k++) {
 		assert_int_equal(store_begin(store), 0);
 		put_batch(k * LIMIT_COMMIT_WINDOWS, LIMIT_COMMIT_WINDOWS, 500);
-		assert_true(store_keep(store, &b) >= 0);
+		assert_int_equal(store_keep(store, &b, &removed), 0);
 		assert_int_equal(store_commit(store), 0);
 	}
 	assert_int_equal(store_totals(store, &t), 0);
@@ -727,6 +745,198 @@ static void a_page_ends_where_it_is_large(void **unused)
 	json_decref(j);
 }
 
+/* ---- quotas ---- */
+
+static int put_of(const char *job, uint32_t id, size_t bytes)
+{
+	struct digest d = digest(1);
+	uint8_t *body = calloc(1, bytes);
+	int n;
+
+	memcpy(d.id, &id, sizeof(id));
+	snprintf(d.rank.job, sizeof(d.rank.job), "%s", job);
+	n = store_put_window(store, &d, 1000 + id, body, bytes);
+	free(body);
+	return n;
+}
+
+static bool has(uint32_t id)
+{
+	uint8_t key[16] = {0};
+	struct buf b;
+	int err;
+
+	memcpy(key, &id, sizeof(id));
+	buf_init(&b, 1 << 20);
+	err = store_window_body(store, NULL, key, &b);
+	buf_fini(&b);
+	return !err;
+}
+
+static struct store_removed keep(const struct store_bounds *b)
+{
+	struct store_removed removed = {0};
+
+	assert_int_equal(store_expire(store, b, &removed), 0);
+	return removed;
+}
+
+static void a_job_beyond_its_quota_loses_its_own_oldest_windows(void **unused)
+{
+	const struct store_bounds b = {.job_bytes = 10000};
+	struct store_removed removed;
+	char job[WIRE_TEXT_BYTES];
+	uint64_t bytes;
+
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(put_of("small@7", i, 1000), 1);
+	for (uint32_t i = 100; i < 130; i++)
+		assert_int_equal(put_of("large@8", i, 1000), 1);
+	assert_int_equal(store_commit(store), 0);
+	removed = keep(&b);
+	assert_int_equal(removed.quota_bodies, 20);
+	assert_int_equal(removed.bodies, 20);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(has(i));
+	for (uint32_t i = 100; i < 130; i++)
+		assert_int_equal(has(i), i >= 120);
+	assert_int_equal(store_largest_job(store, job, &bytes), 0);
+	assert_string_equal(job, "large@8");
+	assert_int_equal(bytes, 10000);
+	assert_int_equal(keep(&b).bodies, 0);
+	assert_totals_are_right();
+}
+
+static void a_job_beyond_its_quota_loses_its_oldest_closed_incidents(void **unused)
+{
+	const struct store_bounds b = {.job_incidents = 5};
+
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k < 30; k++) {
+		struct incident_row row = {.begin_unix_ns = k, .open = k == 1};
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		strcpy(row.job, k == 0 ? "other@1" : "many@2");
+		assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+	}
+	assert_int_equal(store_commit(store), 0);
+	assert_totals_are_right();
+	assert_int_equal(keep(&b).quota_incidents, 23);
+	assert_int_equal(listed("other@1"), 1);
+	assert_int_equal(listed("many@2"), 6); /* one is open */
+	assert_totals_are_right();
+}
+
+/* A user with many jobs does not push out another user's only one. */
+static void a_full_store_takes_from_the_owner_with_most(void **unused)
+{
+	const struct store_bounds b = {.max_bytes = 3 << 20};
+
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(put_of("quiet@7", 1, 500000), 1);
+	for (uint32_t i = 100; i < 400; i++) {
+		char job[32];
+
+		snprintf(job, sizeof(job), "flood%u@8", i % 50);
+		assert_int_equal(put_of(job, i, 40000), 1);
+	}
+	assert_int_equal(store_commit(store), 0);
+	assert_true(keep(&b).bodies > 200);
+	assert_true(has(1));
+	assert_true(has(399));
+	assert_false(has(100));
+	assert_totals_are_right();
+}
+
+/* ---- users ---- */
+
+static const struct http_user seven = {.has_uid = true, .uid = 7}, nobody = {.all = false},
+			      everybody = {.all = true};
+
+static size_t seen(const struct http_user *who, const char *job, const char *state)
+{
+	struct store_list q = {.who = who, .job = job, .state = state, .limit = 100};
+	struct buf b;
+	size_t n;
+	json_t *j;
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(store_list(store, &q, &b), 0);
+	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+	n = json_array_size(json_object_get(j, "incidents"));
+	json_decref(j);
+	buf_fini(&b);
+	return n;
+}
+
+static size_t lines_of_feed(const struct http_user *who)
+{
+	struct buf b;
+	size_t n = 0;
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(store_feed(store, who, 0, 100, &b), 0);
+	for (size_t i = 0; i < b.bytes; i++)
+		n += b.data[i] == '\n';
+	buf_fini(&b);
+	return n;
+}
+
+static int window_of(const struct http_user *who, uint32_t id)
+{
+	uint8_t key[16] = {0};
+	struct buf b;
+	int err;
+
+	memcpy(key, &id, sizeof(id));
+	buf_init(&b, 1 << 20);
+	err = store_window_body(store, who, key, &b);
+	buf_fini(&b);
+	return err;
+}
+
+static void users_see_their_own_jobs_alone(void **unused)
+{
+	static const char *const jobs[] = {"a@7", "a@8", "b@7", "c@70", "unowned", "a@8"};
+	char id[INCIDENT_ID_BYTES];
+
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k < ARRAY_LEN(jobs); k++) {
+		struct incident_row row = {.begin_unix_ns = k, .updated_unix_ns = 1 + k};
+
+		snprintf(row.id, sizeof(row.id), "%08x", k + 0xa0000000u);
+		snprintf(row.job, sizeof(row.job), "%s", jobs[k]);
+		row.open = k == 2;
+		assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+		assert_int_equal(put_of(jobs[k], k, 10), 1);
+	}
+	assert_int_equal(store_merge_incident(store, "a0000001", "a0000005"), 0);
+	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(seen(NULL, NULL, NULL), 5);
+	assert_int_equal(seen(&everybody, NULL, NULL), 5);
+	assert_int_equal(seen(&seven, NULL, NULL), 2);
+	assert_int_equal(seen(&seven, NULL, "open"), 1);
+	assert_int_equal(seen(&seven, "a@7", NULL), 1);
+	assert_int_equal(seen(&seven, "a@8", NULL), 0);
+	assert_int_equal(seen(&seven, "a", NULL), 0); /* no key: the caller completes it */
+	assert_int_equal(seen(&nobody, NULL, NULL), 0);
+	assert_int_equal(seen(&nobody, "unowned", NULL), 0);
+	assert_int_equal(lines_of_feed(&everybody), 6);
+	assert_int_equal(lines_of_feed(&seven), 2);
+	assert_int_equal(lines_of_feed(&nobody), 0);
+	assert_int_equal(store_incident_id(store, &seven, "a0000000", id), 0);
+	assert_int_equal(store_incident_id(store, &seven, "a0000001", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, &seven, "a0000005", id), -ENOENT); /* merged */
+	assert_int_equal(store_incident_id(store, &seven, "a0000003", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, &nobody, "a0000004", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, &everybody, "a0000005", id), 0);
+	assert_int_equal(window_of(&seven, 0), 0);
+	assert_int_equal(window_of(&seven, 1), -ENOENT);
+	assert_int_equal(window_of(&nobody, 4), -ENOENT);
+	assert_int_equal(window_of(&everybody, 1), 0);
+}
+
 static int64_t count(const char *text)
 {
 	sqlite3_stmt *st;
@@ -748,6 +958,25 @@ static void assert_totals_are_right(void)
 	assert_int_equal(t.bodies, count("SELECT COUNT(*) FROM bodies"));
 	assert_int_equal(t.incidents, count("SELECT COUNT(*) FROM incidents"));
 	assert_int_equal(t.open_incidents, count("SELECT COUNT(*) FROM incidents WHERE open=1"));
+	/* what each job and each owner have, counted anew */
+	assert_int_equal(count("SELECT COUNT(*) FROM windows WHERE stored<>(seq IN (SELECT seq "
+			       "FROM bodies))"),
+			 0);
+	assert_int_equal(
+	    count("SELECT COUNT(*) FROM (SELECT * FROM jobs EXCEPT SELECT "
+		  "job,owner,SUM(bytes),SUM(closed) FROM (SELECT job,owner,bytes,0 AS closed FROM "
+		  "windows WHERE stored=1 UNION ALL SELECT job,owner,0,1 FROM incidents WHERE "
+		  "open=0) GROUP BY job)"),
+	    0);
+	assert_int_equal(count("SELECT COALESCE(SUM(bytes),0) FROM jobs"),
+			 count("SELECT COALESCE(SUM(bytes),0) FROM windows WHERE stored=1"));
+	assert_int_equal(count("SELECT COALESCE(SUM(closed),0) FROM jobs"),
+			 count("SELECT COUNT(*) FROM incidents WHERE open=0"));
+	assert_int_equal(count("SELECT COUNT(*) FROM (SELECT * FROM owners EXCEPT SELECT "
+			       "owner,SUM(bytes) FROM jobs GROUP BY owner)"),
+			 0);
+	assert_int_equal(count("SELECT COUNT(*) FROM owners"),
+			 count("SELECT COUNT(DISTINCT owner) FROM jobs"));
 }
 
 static void totals_are_kept_whatever_happens(void **unused)
@@ -808,9 +1037,14 @@ int main(void)
 	    CASE(an_id_may_be_as_short_as_is_unique),
 	    CASE(follows_an_incident_that_was_merged_twice),
 	    CASE(keeps_findings_with_their_incident),
-	    CASE(the_feed_tells_each_write_once_and_in_order),
+	    CASE(the_feed_has_each_write_once_and_in_order),
 	    CASE(takes_over_a_store_of_version_1),
 	    CASE(takes_over_a_store_of_version_2),
+	    CASE(takes_over_a_store_of_version_4),
+	    CASE(a_job_beyond_its_quota_loses_its_own_oldest_windows),
+	    CASE(a_job_beyond_its_quota_loses_its_oldest_closed_incidents),
+	    CASE(a_full_store_takes_from_the_owner_with_most),
+	    CASE(users_see_their_own_jobs_alone),
 	    CASE(the_file_keeps_its_bound_at_any_rate),
 	    CASE(rows_without_evidence_have_a_part_of_the_file),
 	    CASE(closed_incidents_go_when_nothing_else_is_left),

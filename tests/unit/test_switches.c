@@ -123,8 +123,8 @@ static void orders_what_comes_cpu_by_cpu(void **state)
 	switches_close(s);
 }
 
-/* Off the CPU over two drains, and then told by a record, or only in the sums. */
-static void tells_time_once_however_it_ends(void **state)
+/* Off the CPU over two drains, and then in a record, or only in the sums. */
+static void reports_time_once_however_it_ends(void **state)
 {
 	for (int folded = 0; folded < 2; folded++) {
 		struct sampler_switch_thread row = row_of(7, 7, SAMPLER_SWITCH_OFF, 100);
@@ -163,7 +163,7 @@ static void tells_time_once_however_it_ends(void **state)
 }
 
 /* Told with the time off the CPU that follows, once; what was folded has sums. */
-static void tells_what_was_taken_once(void **state)
+static void reports_what_was_taken_once(void **state)
 {
 	struct sampler_switch_thread row = row_of(7, 7, SAMPLER_SWITCH_OFF, 100);
 	struct sampler_switch r = made(7, 100, 900);
@@ -202,7 +202,7 @@ static void tells_what_was_taken_once(void **state)
 		faults += b.switches[i].faults;
 	}
 	assert_int_equal(soft, 40ull + UINT32_MAX); /* as much as fits */
-	assert_int_equal(throttled, 200); /* 100 to 700, of which 500 to 700 was not told yet */
+	assert_int_equal(throttled, 200); /* 100 to 700, of which 500 to 700 was not reported yet */
 	assert_int_equal(faults, 7);
 	stack_batch_fini(&b);
 	switches_close(s);
@@ -641,14 +641,14 @@ static void figures_get(pid_t tid, struct figures *out)
 
 /* ---- running ---- */
 
-struct told { /* of one thread, over batches */
+struct thread_total { /* of one thread, over batches */
 	struct stack_batch batch;
 	uint64_t begin_ns, end_ns, count, ns[STACK_SWITCH_STATES], off_ns;
 	uint64_t records, paced, ring_full, missed;
 	bool ended;
 };
 
-static void drain(struct told *t, pid_t tid)
+static void drain(struct thread_total *t, pid_t tid)
 {
 	struct stack_batch *b = &t->batch;
 
@@ -711,14 +711,14 @@ static void let_go(void)
 	assert_int_equal(write(go[1], "", 1), 1);
 }
 
-static void record(pid_t pid, pid_t tid, struct told *t)
+static void record(pid_t pid, pid_t tid, struct thread_total *t)
 {
 	memset(t, 0, sizeof(*t));
 	stack_batch_init(&t->batch, keyed_process());
 	assert_int_equal(sampler_record_switches(shared, (uint32_t)pid, (uint32_t)tid, true), 0);
 }
 
-static void record_end(pid_t tid, struct told *t)
+static void record_end(pid_t tid, struct thread_total *t)
 {
 	struct sampler_stats stats;
 
@@ -735,23 +735,24 @@ static bool near(uint64_t a, uint64_t b, uint64_t of_ns)
 	return (a > b ? a - b : b - a) <= of_ns * 3 / 100 + SLACK_NS;
 }
 
-/* What is told adds up to what the kernel counts, while the thread was off the CPU at both ends. The kernel
- * looks at its clock some hundred nanoseconds before or after us at each wakeup and switch, or some
- * microseconds where an interrupt comes between. */
-static void check_sums(const struct told *t, const struct figures *a, const struct figures *b)
+/* The figures add up to what the kernel counts, if the thread was off the CPU at both ends. At each
+ * wakeup and switch the kernel reads its clock some hundred nanoseconds before or after us, or some
+ * microseconds if an interrupt comes between. */
+static void check_sums(const struct thread_total *t, const struct figures *a,
+		       const struct figures *b)
 {
 	uint64_t wall_ns = t->end_ns - t->begin_ns, cpu_ns = b->cpu_ns - a->cpu_ns,
 		 waited_ns = t->ns[STACK_SWITCH_RUNNABLE] + t->ns[STACK_SWITCH_WOKEN];
 
 	if (t->missed || t->count != b->switches - a->switches)
-		print_message("# missed %lu, told %lu, the kernel's switches %lu\n", t->missed,
+		print_message("# missed %lu, reported %lu, the kernel's switches %lu\n", t->missed,
 			      t->count, b->switches - a->switches);
 	print_message(
 	    "# %lu switches in %lu records; off the CPU %lu us, by the kernel %lu; runnable "
 	    "%lu us, by the kernel %lu; paced %lu, ring full %lu\n",
 	    t->count, t->records, t->off_ns / 1000, (wall_ns - cpu_ns) / 1000, waited_ns / 1000,
 	    (b->run_delay_ns - a->run_delay_ns) / 1000, t->paced, t->ring_full);
-	/* now and then the kernel tells nobody of a switch, and its own time may be all that is known */
+	/* now and then the kernel reports a switch to nobody, and its own time may be all that is known */
 	assert_true(t->missed <= 1 + t->count / 10000);
 	assert_int_equal(t->count + t->missed, b->switches - a->switches);
 	assert_int_equal(t->count, t->records + t->paced + t->ring_full);
@@ -767,7 +768,7 @@ static void knows_which_sleeps_are_for_storage(void **state)
 {
 	pid_t pid = start(child_reads);
 	uint64_t reads = 0, others = 0;
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	record(pid, pid, &t);
@@ -785,13 +786,13 @@ static void knows_which_sleeps_are_for_storage(void **state)
 	record_end(pid, &t);
 }
 
-static void tells_each_sleep_and_its_length(void **state)
+static void reports_each_sleep_and_its_length(void **state)
 {
 	pid_t pid = start(child_sleeps);
 	uint32_t found[SLEEPS] = {0};
 	struct figures before, after;
-	uint64_t last_ns = 0, sleeps = 0, untold = 0;
-	struct told t;
+	uint64_t last_ns = 0, sleeps = 0, late = 0;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	figures_get(pid, &before);
@@ -814,9 +815,9 @@ static void tells_each_sleep_and_its_length(void **state)
 			/* from when it looked at the clock to when it slept it may have been preempted */
 			assert_true(s->in_ns - s->out_ns <= page->end_ns[k] - page->begin_ns[k]);
 			assert_true(s->in_ns >= page->begin_ns[k] + SLEEP_NS);
-			/* its wakeup came between two clock readings that the kernel told late */
+			/* its wakeup came between two clock readings that the kernel reported late */
 			if (s->woken_ns <= s->out_ns || s->woken_ns > s->in_ns) {
-				untold++;
+				late++;
 				continue;
 			}
 			assert_int_equal(s->ns[STACK_SWITCH_INTERRUPTIBLE],
@@ -826,10 +827,10 @@ static void tells_each_sleep_and_its_length(void **state)
 	}
 	for (int k = 0; k < SLEEPS; k++)
 		sleeps += found[k];
-	/* a switch that the kernel does not tell of (record_missed_in) ends when the scheduler says,
+	/* a switch that the kernel does not report (record_missed_in) ends when the scheduler says,
 	 * which may be after it looked at the clock */
 	assert_in_range(sleeps + t.missed, SLEEPS - 1, SLEEPS);
-	assert_true(untold <= 1);
+	assert_true(late <= 1);
 	check_sums(&t, &before, &after);
 	record_end(pid, &t);
 }
@@ -839,7 +840,7 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 	uint64_t waits = 0, right = 0, other = 0, stacks = 0;
 	struct figures before, after;
 	pid_t pid = start(child_waits);
-	struct told t;
+	struct thread_total t;
 
 	assert_int_equal(sampler_add(shared, (uint32_t)pid, false), 0);
 	wait_ready(pid, 1, true);
@@ -878,7 +879,7 @@ static void knows_what_ended_a_poll(void **state)
 {
 	uint32_t polls = 0, right = 0;
 	pid_t pid = start(child_polls);
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	record(pid, pid, &t);
@@ -913,7 +914,7 @@ static struct slept sleeps_of(void (*child)(void), uint64_t least_ns)
 {
 	pid_t pid = start(child);
 	struct slept n = {0};
-	struct told t;
+	struct thread_total t;
 
 	assert_int_equal(sampler_add(shared, (uint32_t)pid, false), 0);
 	wait_ready(pid, 1, true);
@@ -962,7 +963,7 @@ static void knows_who_had_the_cpu_instead(void **state)
 	uint64_t hogged = 0, by_hog = 0, runnable = 0, times = 0;
 	struct figures before, after;
 	pid_t hog = start(child_hogs), pid;
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(hog, 1, true);
 	let_go();
@@ -995,7 +996,7 @@ static void knows_who_had_the_cpu_instead(void **state)
 	    (after.run_delay_ns - before.run_delay_ns) / 1000);
 	/* others of this CPU may be first, and the hog after them */
 	assert_true(times > 10 && by_hog > 0);
-	/* a switch that the kernel does not tell of makes a wait of a run: on a busy machine some */
+	/* a switch that the kernel does not report makes a wait of a run: on a busy machine some */
 	kernel_ns = after.run_delay_ns - before.run_delay_ns;
 	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 >= kernel_ns * 6);
 	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 <= kernel_ns * 16);
@@ -1029,7 +1030,7 @@ static void knows_that_it_was_throttled(void **state)
 {
 	char dir[64], text[16];
 	uint64_t throttled = 0, runnable = 0, group_ns = 0, times = 0;
-	struct told t;
+	struct thread_total t;
 	pid_t pid;
 
 	snprintf(dir, sizeof(dir), "/sys/fs/cgroup/cpu/sysom-test-%d", (int)getpid());
@@ -1076,7 +1077,7 @@ static void knows_its_page_faults_and_soft_interrupts(void **state)
 {
 	uint64_t taken[STACK_TAKEN_KINDS] = {0}, faults = 0, on_ns;
 	pid_t pid = start(child_faults_and_sends);
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	record(pid, pid, &t);
@@ -1113,7 +1114,7 @@ static void knows_that_it_was_stopped(void **state)
 {
 	uint64_t stop_ns, cont_ns, stopped_ns = 0, times = 0;
 	pid_t pid = start(child_spins);
-	struct told t;
+	struct thread_total t;
 
 	while (!page->ready)
 		let_run(10);
@@ -1151,7 +1152,7 @@ static void knows_that_it_was_frozen(void **state)
 {
 	char dir[64], text[16];
 	uint64_t frozen = 0;
-	struct told t;
+	struct thread_total t;
 	pid_t pid;
 
 	snprintf(dir, sizeof(dir), "/sys/fs/cgroup/freezer/sysom-test-%d", (int)getpid());
@@ -1188,7 +1189,7 @@ static void paces_a_flood_and_counts_all(void **state)
 	struct figures before, after;
 	pid_t pid = start(child_floods);
 	uint64_t seconds;
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	figures_get(pid, &before);
@@ -1217,7 +1218,7 @@ static void counts_what_the_ring_has_no_room_for(void **state)
 	struct sampler_stats stats;
 	struct figures before, after;
 	pid_t pid = start(child_floods);
-	struct told t;
+	struct thread_total t;
 
 	sampler_stats_get(group, &stats);
 	sampler_options_init(&o);
@@ -1243,7 +1244,7 @@ static void cuts_a_sleep_at_the_drains(void **state)
 {
 	uint64_t slept_ns = 0, until_ns = 0, pieces = 0;
 	pid_t pid = start(child_sleeps_long);
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	record(pid, pid, &t);
@@ -1274,7 +1275,7 @@ static void forgets_threads_that_end(void **state)
 {
 	pid_t pid = start(child_sleeps_long);
 	struct sampler_stats stats;
-	struct told t;
+	struct thread_total t;
 
 	wait_ready(pid, 1, true);
 	assert_int_equal(sampler_record_switches(shared, (uint32_t)pid, 0x3fffff, true), -ESRCH);
@@ -1296,7 +1297,7 @@ static void begins_anew_after_a_pause(void **state)
 {
 	uint64_t paused_ns, resumed_ns;
 	pid_t pid = start(child_sleeps);
-	struct told t, later;
+	struct thread_total t, later;
 
 	wait_ready(pid, 1, true);
 	record(pid, pid, &t);
@@ -1351,7 +1352,7 @@ static int close_mode(void **state)
 static int in_namespace(void)
 {
 	uint64_t sleeps = 0;
-	struct told t;
+	struct thread_total t;
 	pid_t pid;
 
 	if (getpid() != 1 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
@@ -1413,7 +1414,7 @@ static int as_tail(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, clean_up)
 #define CASES                                                                                      \
-	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
+	CASE(reports_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),         \
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
 	    CASE(knows_what_ended_a_poll), CASE(knows_where_a_rare_long_sleep_was),                \
 	    CASE(knows_what_short_sleeps_are_for),                                                 \
@@ -1427,8 +1428,8 @@ int main(void)
 {
 	const struct CMUnitTest any[] = {
 	    cmocka_unit_test(orders_what_comes_cpu_by_cpu),
-	    cmocka_unit_test(tells_time_once_however_it_ends),
-	    cmocka_unit_test(tells_what_was_taken_once),
+	    cmocka_unit_test(reports_time_once_however_it_ends),
+	    cmocka_unit_test(reports_what_was_taken_once),
 	    cmocka_unit_test(folds_what_finds_no_room),
 	    cmocka_unit_test(has_room_for_so_many_threads_and_no_more),
 	};

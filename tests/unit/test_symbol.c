@@ -150,7 +150,7 @@ static void go_build_id_where_there_is_no_other(void **state)
 
 	assert_int_equal(n, 13);
 	assert_memory_equal(id, "content-hash0", 13);
-	/* too short to tell files apart */
+	/* too short to distinguish files */
 	assert_int_equal(id_of_section(".note.go.buildid",
 				       "\\004\\0\\0\\0\\004\\0\\0\\0\\004\\0\\0\\0Go\\0\\0"
 				       "a/bc",
@@ -469,7 +469,7 @@ static int content_of(const char *name, uint8_t content[SYMBOL_CONTENT_BYTES])
 	return err;
 }
 
-static void content_is_told_apart_behind_one_build_id(void **state)
+static void content_is_distinguished_behind_one_build_id(void **state)
 {
 	uint8_t a[SYMBOL_CONTENT_BYTES], b[SYMBOL_CONTENT_BYTES], c[SYMBOL_CONTENT_BYTES];
 	const char *const same = "-O1 -fPIC -shared -Wl,--build-id=0x1122334455667788";
@@ -718,7 +718,7 @@ int main(void)
 	    cmocka_unit_test(rust_names_are_shown_demangled),
 	    cmocka_unit_test(small_symbol_files_inside_stripped_ones_are_read),
 	    cmocka_unit_test(what_is_no_symbol_file_is_refused_with_a_reason),
-	    cmocka_unit_test(content_is_told_apart_behind_one_build_id),
+	    cmocka_unit_test(content_is_distinguished_behind_one_build_id),
 	    cmocka_unit_test(content_of_overlapping_sections_is_refused),
 	    cmocka_unit_test(tables_in_a_hole_of_a_sparse_file_are_none),
 	    cmocka_unit_test(a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large),

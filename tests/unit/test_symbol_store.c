@@ -326,7 +326,7 @@ static void a_name_comes_with_the_file_and_not_before(void **state)
 	symbol_store_close(s);
 }
 
-static void the_table_of_files_finds_what_it_was_told_under_any_order(void **state)
+static void the_table_of_files_finds_what_was_added_in_any_order(void **state)
 {
 	struct symbol_files_stats st;
 	struct symbol_files *s;
@@ -381,7 +381,7 @@ int main(void)
 	    cmocka_unit_test(uploads_are_bounded_and_the_idle_give_way),
 	    cmocka_unit_test(a_full_directory_refuses_or_lets_the_longest_unused_go),
 	    cmocka_unit_test(a_name_comes_with_the_file_and_not_before),
-	    cmocka_unit_test(the_table_of_files_finds_what_it_was_told_under_any_order),
+	    cmocka_unit_test(the_table_of_files_finds_what_was_added_in_any_order),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

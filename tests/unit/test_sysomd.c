@@ -53,7 +53,7 @@ struct sink {
 	struct window windows[WINDOWS_MAX];
 	unsigned window_count, refused_count, beat_count, beat_ranks;
 	uint64_t beat_lost; /* of the latest, of all ranks */
-	/* of the only rank: groups told, as one row; its latest collectives and communicators; sketches */
+	/* of the only rank: its groups as one row; latest collectives, communicators; sketches */
 	uint64_t group_first, group_next, group_used, group_flagged, group_gaps;
 	double group_latency_ns, group_self_ns; /* of the latest */
 	struct beat_coll colls[BEAT_COLLS_MAX];
@@ -372,7 +372,7 @@ static void job_step(struct rig *g, double slow)
 	g->t += step_ns;
 }
 
-/* Host events go first: in a real job kernels are told long after their launch. */
+/* Host events go first: in a real job kernels are reported long after their launch. */
 static void job_steps(struct rig *g, unsigned n, double slow)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -627,7 +627,7 @@ static const char *setting(const struct sketch *k, const char *name)
 }
 
 /* A step is 20 ms and up to 120 us, its ten kernels 1.77 ms each, gemm and relu in turn. */
-static void beats_and_sketches_tell_the_jobs_figures(void **state)
+static void beats_and_sketches_have_the_jobs_figures(void **state)
 {
 	struct rig *g = *state;
 	const struct sketch *k = &g->sink.sketch;
@@ -698,7 +698,7 @@ static void a_process_without_a_rank_has_no_sketch(void **state)
 
 /* An aggregator that starts anew knows nothing: it has the ranks with the first beat, and then what is
  * normal of them, not with the next minute's sketch. */
-static void a_new_aggregator_is_told_the_latest_sketch(void **state)
+static void a_new_aggregator_gets_the_latest_sketch(void **state)
 {
 	struct rig *g = *state;
 
@@ -1021,7 +1021,7 @@ static void tracing_is_switched_and_the_answer_waits_for_the_process(void **stat
 	assert_non_null(strstr(text, "1 of 1 processes did not answer in time"));
 }
 
-static bool tells_of_2_lost(struct rig *g)
+static bool reports_2_lost(struct rig *g)
 {
 	bool yes;
 
@@ -1042,13 +1042,13 @@ static void what_was_switched_off_is_not_lost(void **state)
 	ring_writer_count_drop(&g->ring, RING_DROP_NO_LANE, 2);
 	ring_writer_count_drop(&g->ring, RING_DROP_SWITCHED_OFF, 21);
 	job_attach(g);
-	assert_true(until(tells_of_2_lost, g));
+	assert_true(until(reports_2_lost, g));
 	assert_int_equal(http(g, true, "GET /api/v1/status", text, sizeof(text)), 200);
 	assert_non_null(strstr(text, "\"lost\":{\"no_lane\":2}"));
-	assert_non_null(strstr(text, "\"switched_off\":21")); /* and told all the same */
+	assert_non_null(strstr(text, "\"switched_off\":21")); /* and reported all the same */
 }
 
-static void a_process_that_is_refused_again_and_again_is_told_of_once(void **state)
+static void a_process_that_is_refused_again_and_again_is_reported_once(void **state)
 {
 	struct rig *g = *state;
 	static char log[1 << 16];
@@ -1210,14 +1210,14 @@ static void a_process_that_sends_nonsense_later_is_cut_off(void **state)
 	assert_int_equal(recv(g->sock, c, sizeof(c), 0), 0);
 }
 
-/* Attaches and tells whether it was refused by its status, when told to end. */
-static void attach_and_wait(struct rig *g, const struct ring_writer *w, int tell)
+/* Attaches. Its exit status says whether it was refused. It ends when asked to. */
+static void attach_and_wait(struct rig *g, const struct ring_writer *w, int answer_fd)
 {
 	struct attach_command c = {.arg = EBUSY};
 	char refused;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* As the helper thread does: dial again when hung up on, or told that it was too much at once. */
+	/* As the helper thread does: connect again after a hang-up, or after a refusal for too many. */
 	for (int i = 0; c.arg == EBUSY && i < PATIENCE_MS / 20; i++) {
 		int sock = attach_connect(g->attach, &g->hello, (int[]){w->fd, w->page_fd});
 
@@ -1229,7 +1229,7 @@ static void attach_and_wait(struct rig *g, const struct ring_writer *w, int tell
 		}
 	}
 	refused = c.kind != ATTACH_ACCEPT;
-	if (write(tell, &refused, 1) == 1)
+	if (write(answer_fd, &refused, 1) == 1)
 		pause();
 	_exit(1);
 }
@@ -1242,19 +1242,19 @@ static void there_is_room_for_so_many_processes(void **state)
 	pid_t children[LIMIT_NODE_PROCESSES + 1];
 	struct ring_writer w;
 	unsigned refused = 0;
-	int told[2];
+	int done[2];
 	char one;
 
 	daemon_start(g);
 	assert_int_equal(ring_writer_init(&w, &geo), 0);
 	assert_int_equal(ring_writer_fill(&w), 0);
-	assert_int_equal(pipe(told), 0);
+	assert_int_equal(pipe(done), 0);
 	attach_hello_fill(&g->hello);
 	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++) {
 		children[i] = fork();
 		if (!children[i])
-			attach_and_wait(g, &w, told[1]);
-		assert_int_equal(read(told[0], &one, 1), 1);
+			attach_and_wait(g, &w, done[1]);
+		assert_int_equal(read(done[0], &one, 1), 1);
 		refused += (unsigned)one;
 	}
 	assert_int_equal(refused, 1);
@@ -1262,8 +1262,8 @@ static void there_is_room_for_so_many_processes(void **state)
 		kill(children[i], SIGKILL);
 		waitpid(children[i], NULL, 0);
 	}
-	close(told[0]);
-	close(told[1]);
+	close(done[0]);
+	close(done[1]);
 	ring_writer_fini(&w);
 }
 
@@ -1288,18 +1288,18 @@ static void need_users(struct rig *g)
 /* A process of that user that attaches and stays; whether it was accepted. */
 static bool attach_as(struct rig *g, const struct ring_writer *w, uid_t uid, pid_t *child)
 {
-	int told[2];
+	int done[2];
 	char refused = 1;
 
-	assert_int_equal(pipe(told), 0);
+	assert_int_equal(pipe(done), 0);
 	*child = fork();
 	if (!*child) {
 		become(uid);
-		attach_and_wait(g, w, told[1]);
+		attach_and_wait(g, w, done[1]);
 	}
-	assert_int_equal(read(told[0], &refused, 1), 1);
-	close(told[0]);
-	close(told[1]);
+	assert_int_equal(read(done[0], &refused, 1), 1);
+	close(done[0]);
+	close(done[1]);
 	return !refused;
 }
 
@@ -1675,7 +1675,7 @@ static void a_second_sysomd_does_not_take_the_socket(void **state)
 	job_attach(g);
 }
 
-static void a_bad_configuration_is_told_with_its_line(void **state)
+static void a_bad_configuration_is_reported_with_its_line(void **state)
 {
 	struct rig *g = *state;
 	char path[96], command[2048], text[512] = "";
@@ -1702,8 +1702,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
-	    T(beats_and_sketches_tell_the_jobs_figures),
-	    T(a_new_aggregator_is_told_the_latest_sketch),
+	    T(beats_and_sketches_have_the_jobs_figures),
+	    T(a_new_aggregator_gets_the_latest_sketch),
 	    T(a_process_without_a_rank_has_no_sketch),
 	    T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
 	    T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
@@ -1715,7 +1715,7 @@ int main(void)
 	    T(a_held_stretch_outlives_what_is_remembered),
 	    T(tracing_is_switched_and_the_answer_waits_for_the_process),
 	    T(what_was_switched_off_is_not_lost),
-	    T(a_process_that_is_refused_again_and_again_is_told_of_once),
+	    T(a_process_that_is_refused_again_and_again_is_reported_once),
 	    T(a_name_of_another_site_is_refused),
 	    T(hostile_peers_are_refused_and_others_still_served),
 	    T(a_process_that_sends_nonsense_later_is_cut_off),
@@ -1729,7 +1729,7 @@ int main(void)
 	    T(a_file_whose_server_never_answers_stops_nobody),
 	    T(a_process_that_lies_about_its_start_takes_one_slot),
 	    T(a_second_sysomd_does_not_take_the_socket),
-	    T(a_bad_configuration_is_told_with_its_line),
+	    T(a_bad_configuration_is_reported_with_its_line),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -81,8 +81,8 @@ static void says_that_a_run_is_slower_than_those_before(void **unused)
 	assert_int_equal(temporal_healthy_steps(temporal), 0);
 }
 
-/* Steady after 15 s it is told then; what becomes faster is warming up, for half a minute. */
-static void tells_a_slow_start_from_a_warm_up(void **unused)
+/* Steady after 15 s, it is reported then; what becomes faster is warming up, for half a minute. */
+static void distinguishes_a_slow_start_from_a_warm_up(void **unused)
 {
 	set_base(1e8, 0);
 	assert_false(run(10, 1.3, 1.3));
@@ -234,7 +234,7 @@ static void names_the_function_that_grew(void **unused)
 	wire_sketch_free(&base);
 }
 
-static void tells_another_kernel_from_a_slower_one(void **unused)
+static void distinguishes_another_kernel_from_a_slower_one(void **unused)
 {
 	struct sketch base = copy_of(0.01, 2e7, "gemm_b"), now = copy_of(0.01, 3e7, "gemm_b_64x64");
 	struct finding f = {0};
@@ -295,7 +295,7 @@ static void merges_by_medians(void **unused)
 }
 
 /* What had no room in one of them may be in none of the lists; what the merge has no room for, too. */
-static void a_merge_tells_what_was_cut(void **unused)
+static void a_merge_says_what_was_cut(void **unused)
 {
 	static struct sketch_function many[2][LIMIT_SKETCH_FUNCTIONS];
 	static struct sketch_kernel kernels[2][LIMIT_SKETCH_KERNELS];
@@ -490,7 +490,7 @@ static void finds_logging_on_every_rank_against_the_run_before(void **unused)
 	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What one_run sends and the beats tell, as the API gives it. */
+/* What one_run sends and the beats report, as the API returns it. */
 static void gives_a_kept_run_whole(void **unused)
 {
 	char dir[] = "/tmp/test_temporal_XXXXXX", run[17] = "";
@@ -594,17 +594,17 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    T(says_that_a_run_is_slower_than_those_before),
-	    T(tells_a_slow_start_from_a_warm_up),
+	    T(distinguishes_a_slow_start_from_a_warm_up),
 	    T(says_when_it_began),
 	    T(sees_a_change_within_a_run_without_any_other),
 	    T(needs_longer_where_no_rank_itself_is_slower),
 	    T(stays_silent_about_noise_and_the_spread_of_runs),
 	    T(does_not_learn_what_it_flags),
 	    T(names_the_function_that_grew),
-	    T(tells_another_kernel_from_a_slower_one),
+	    T(distinguishes_another_kernel_from_a_slower_one),
 	    T(a_longer_collective_is_no_slower_gpu),
 	    T(merges_by_medians),
-	    T(a_merge_tells_what_was_cut),
+	    T(a_merge_says_what_was_cut),
 	    T(draws_the_line_of_the_paper_and_a_robust_one),
 	    T(made_up_functions_are_bounded),
 	    T(finds_logging_on_every_rank_against_the_run_before),

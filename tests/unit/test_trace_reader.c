@@ -95,7 +95,7 @@ static void refuses_zstd_with_a_large_window(void **state)
 	expect_lines("\x28\xb5\x2f\xfd\0\x74sk", 8, none, -EBADMSG);
 }
 
-static void tells_data_that_ends_early(void **state)
+static void reports_data_that_ends_early(void **state)
 {
 	static const char *const none[] = {NULL};
 	unsigned char packed[512];
@@ -107,7 +107,7 @@ static void tells_data_that_ends_early(void **state)
 	expect_lines(packed, 12, none, -EBADMSG);
 }
 
-/* Whoever asks again after an error is told of it again, and not that the file ended. */
+/* Whoever asks again after an error gets it again, and not the end of the file. */
 static void an_error_stays(void **state)
 {
 	unsigned char packed[512];
@@ -191,7 +191,7 @@ static void passes_over_a_byte_order_mark(void **state)
 }
 
 /* As a slow writer's first bytes come. */
-static void tells_the_packing_from_a_pipe_that_trickles(void **state)
+static void finds_the_packing_from_a_pipe_that_trickles(void **state)
 {
 	unsigned char packed[512];
 	size_t n = gzip(packed, sizeof(packed), "a,b\n"), bytes;
@@ -319,11 +319,11 @@ int main(void)
 	    cmocka_unit_test(reads_gzip_of_several_members),
 	    cmocka_unit_test(reads_zstd),
 	    cmocka_unit_test(refuses_zstd_with_a_large_window),
-	    cmocka_unit_test(tells_data_that_ends_early),
+	    cmocka_unit_test(reports_data_that_ends_early),
 	    cmocka_unit_test(an_error_stays),
 	    cmocka_unit_test(reads_zstd_whose_end_has_no_room_at_first),
 	    cmocka_unit_test(passes_over_a_byte_order_mark),
-	    cmocka_unit_test(tells_the_packing_from_a_pipe_that_trickles),
+	    cmocka_unit_test(finds_the_packing_from_a_pipe_that_trickles),
 	    cmocka_unit_test(refuses_a_line_past_its_bound),
 	    cmocka_unit_test(splits_quoted_fields),
 	    cmocka_unit_test(refuses_unbalanced_quotes),

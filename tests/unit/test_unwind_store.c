@@ -46,7 +46,7 @@ static struct unwind_table table_of(uint32_t rows, uint32_t first, uint32_t step
 	return t;
 }
 
-/* Reads of the walk: the word at an address tells where it was read. */
+/* Reads of the walk: the word at an address says where it was read. */
 static int read_words(void *context, void *to, size_t bytes, uint64_t address)
 {
 	*(uint64_t *)context = address;

@@ -148,7 +148,7 @@ static void knows_every_kind_of_the_c_library(void **state)
 	unwind_table_fini(&t);
 }
 
-/* Two functions that never run: their frames are told by r10, as in a realigned prologue, and by
+/* Two functions that never run: their frames are addressed by r10, as in a realigned prologue, and by
  * rbx. */
 void test_unwind_table_r10(void);
 void test_unwind_table_rbx(void);
@@ -195,7 +195,7 @@ static void check_register(const struct unwind_table *t, Dwarf_CFI *cfi, void (*
 	}
 }
 
-static void frames_told_by_r10_and_rbx_agree_with_libdw(void **state)
+static void frames_addressed_by_r10_and_rbx_agree_with_libdw(void **state)
 {
 	int fd = open("/proc/self/exe", O_RDONLY);
 	struct unwind_table t;
@@ -614,7 +614,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(agrees_with_libdw_on_the_c_library),
 	    cmocka_unit_test(knows_every_kind_of_the_c_library),
-	    cmocka_unit_test(frames_told_by_r10_and_rbx_agree_with_libdw),
+	    cmocka_unit_test(frames_addressed_by_r10_and_rbx_agree_with_libdw),
 	    cmocka_unit_test(rows_are_sorted_and_gaps_are_none),
 	    cmocka_unit_test(functions_that_touch_begin_a_row_each),
 	    cmocka_unit_test(a_leaf_keeps_its_function),

@@ -237,7 +237,7 @@ static struct finding_report finding(enum finding_kind kind, enum finding_cause 
 	return f;
 }
 
-static struct incident_change tell(struct finding_report f)
+static struct incident_change report(struct finding_report f)
 {
 	struct incident_change c;
 
@@ -1068,7 +1068,7 @@ static void who_waits_for_the_last_rank_has_no_slow_transfers(void **unused)
 	json_decref(j);
 }
 
-static void the_cause_of_most_of_what_was_lost_is_told(void **unused)
+static void the_cause_of_most_of_what_was_lost_is_reported(void **unused)
 {
 	struct incident_change c;
 	static struct made m;
@@ -1124,7 +1124,7 @@ static void two_faults_at_once_have_a_verdict_each(void **unused)
 	json_decref(j);
 }
 
-static void what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault(void **unused)
+static void what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault(void **unused)
 {
 	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
 	json_t *j, *list;
@@ -1135,7 +1135,7 @@ static void what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault(void **u
 	softirq(5, 20);
 	healthy_peers();
 	slow_kernel(6, 20);
-	j = json_of(tell(f));
+	j = json_of(report(f));
 	list = json_object_get(j, "diagnoses");
 	assert_int_equal(json_array_size(list), 2);
 	for (size_t k = 0; k < 2; k++) {
@@ -1251,7 +1251,7 @@ static void costs(const json_t *d, double lost_s)
 			   lost_s / (2 + lost_s) * 8 * 24, 1e-6);
 }
 
-static void a_second_fault_that_costs_less_is_told_too(void **unused)
+static void a_second_fault_that_costs_less_is_reported_too(void **unused)
 {
 	json_t *j;
 
@@ -1289,7 +1289,7 @@ static void who_lost_little_beside_a_fault_is_not_accused(void **unused)
 	softirq(5, 40);
 	healthy_peers();
 	slow_kernel(6, 14);
-	j = json_of(tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 6)));
+	j = json_of(report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 6)));
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
 	assert_string_equal(cause_of(j), "os-softirq");
 	assert_string_equal(ranks_of(j), "5");
@@ -1469,7 +1469,7 @@ static uint32_t fake_peers(void *arg, const char *job, int32_t rank, int32_t *ra
 	return 3;
 }
 
-static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **unused)
+static void sketches_replace_peers_that_sent_nothing_and_have_settings(void **unused)
 {
 	static struct made m;
 	uint32_t asked = 0;
@@ -1530,7 +1530,7 @@ static void a_suspects_functions_are_held_against_its_roles_waterline(void **unu
 	asked_without = 0;
 	set->config.sources = (struct incident_sources){.waterline = fake_waterline};
 	send_spinning(5);
-	j = json_of(tell(gap)); /* 0.7 sure that the host is late */
+	j = json_of(report(gap)); /* 0.7 sure that the host is late */
 	d = json_object_get(j, "diagnosis");
 	assert_int_equal(asked_without, 1 << 5);
 	assert_string_equal(text_of(d, "cause"), "cpu-python");
@@ -1541,7 +1541,7 @@ static void a_suspects_functions_are_held_against_its_roles_waterline(void **unu
 	json_decref(j);
 	send_spinning(6);
 	send_spinning(3);
-	j = json_of(tell(gap));
+	j = json_of(report(gap));
 	assert_int_equal(asked_without, 1 << 3 | 1 << 5 | 1 << 6);
 	json_decref(j);
 }
@@ -1575,7 +1575,7 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 		send(&m);
 		f.finding.earlier_runs = runs;
 		f.finding.effect_ns = 20e6;
-		j = json_of(tell(f));
+		j = json_of(report(f));
 		d = json_object_get(j, "diagnosis");
 		assert_string_equal(text_of(j, "kind"), "uniform");
 		assert_int_equal(is_said(d, "61.0 ms per step, 40.0 ms before"), runs);
@@ -1583,7 +1583,7 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 	}
 }
 
-/* Every step logs for 20 ms; for a moment the disk was slow, too, of which the rank told by itself. */
+/* Every step logs for 20 ms; for a moment the disk was slow, too, which the rank reported by itself. */
 /* Of every rank, or of one. */
 static void moment_of(enum finding_kind kind, int rank, const char *cause)
 {
@@ -1610,9 +1610,9 @@ static void moment_of(enum finding_kind kind, int rank, const char *cause)
 		send(&m);
 	}
 	f.finding.earlier_runs = rank < 0;
-	f.finding.last_step += rank < 0 ? 0 : 400; /* more than the moment cost */
+	f.finding.last_step += rank < 0 ? 0 : 400; /* more than the transient cost */
 	f.finding.effect_ns = 20e6;
-	j = json_of(tell(f));
+	j = json_of(report(f));
 	assert_string_equal(text_of(j, "kind"), finding_kind_name(kind));
 	assert_string_equal(cause_of(j), cause);
 	json_decref(j);
@@ -1645,7 +1645,7 @@ static void what_was_asked_for_too_late_is_not_what_was_slow(void **unused)
 	}
 	f.finding.last_step += 400; /* more than its own windows show */
 	f.finding.effect_ns = 20e6;
-	j = json_of(tell(f));
+	j = json_of(report(f));
 	assert_string_equal(text_of(j, "kind"), "slow_rank");
 	assert_true(is_said(json_object_get(j, "diagnosis"), "its GPU idles 60.0 ms per step"));
 	json_decref(j);
@@ -1660,7 +1660,7 @@ static void a_finding_alone_is_an_incident(void **unused)
 	json_t *j;
 
 	f.finding.effect_ns = 15e6;
-	c = tell(f);
+	c = report(f);
 	j = json_of(c);
 
 	assert_true(c.opened);
@@ -1676,7 +1676,7 @@ static void a_finding_alone_is_an_incident(void **unused)
 
 static void windows_join_the_finding_of_their_fault_and_say_why(void **unused)
 {
-	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5));
+	struct incident_change c = report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5));
 	static struct made m;
 	json_t *j;
 
@@ -1690,12 +1690,12 @@ static void windows_join_the_finding_of_their_fault_and_say_why(void **unused)
 	json_decref(j);
 }
 
-/* The end of the first one's fault is told late. */
+/* The end of the first one's fault is reported late. */
 static void another_rank_that_becomes_slow_after_it_is_another_fault(void **unused)
 {
 	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	double end_s = (double)(f.end_unix_ns - T0) / S;
-	struct incident_change c = tell(f), d;
+	struct incident_change c = report(f), d;
 	static struct made m;
 
 	make(&m, 5, WINDOW_COMM, end_s + 10, 20);
@@ -1704,14 +1704,14 @@ static void another_rank_that_becomes_slow_after_it_is_another_fault(void **unus
 	assert_string_equal(send(&m).id, c.id);
 	teardown(NULL);
 	setup(NULL);
-	c = tell(f);
+	c = report(f);
 	make(&m, 4, WINDOW_COMM, end_s + 14, 20);
 	d = send(&m);
 	assert_string_not_equal(d.id, c.id);
 	make(&m, 5, WINDOW_SELF, end_s + 14, 20);
 	assert_string_equal(send(&m).id, d.id);
 	f.ended = true;
-	assert_string_equal(tell(f).id, c.id);
+	assert_string_equal(report(f).id, c.id);
 	assert_int_equal(incident_set_count(set, false), 2);
 }
 
@@ -1719,14 +1719,14 @@ static void a_finding_holds_its_incident_open_until_it_ends(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES], job[WIRE_TEXT_BYTES];
 	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
-	struct incident_change c = tell(f);
+	struct incident_change c = report(f);
 
 	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
 	assert_true(incident_set_held_job(set, 0, job));
 	assert_string_equal(job, "job");
 	f.ended = true;
 	f.end_unix_ns = T0 + 100 * S;
-	assert_string_equal(tell(f).id, c.id);
+	assert_string_equal(report(f).id, c.id);
 	assert_false(incident_set_held_job(set, 0, job));
 	assert_int_equal(incident_set_tick(set, T0 + 120 * S, closed, 4), 0);
 	assert_int_equal(incident_set_tick(set, T0 + 131 * S, closed, 4), 1);
@@ -1737,7 +1737,7 @@ static void a_job_that_is_gone_ends_its_findings(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES];
 
-	tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
 	incident_set_job_ended(set, "another job");
 	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
 	incident_set_job_ended(set, "job");
@@ -1748,20 +1748,20 @@ static void a_finding_that_nobody_ends_is_closed_in_the_end(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES];
 
-	tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
 	assert_int_equal(incident_set_tick(set, T0 + 3700 * S, closed, 4), 1);
 }
 
-static void the_same_finding_told_again_is_one(void **unused)
+static void the_same_finding_reported_again_is_one(void **unused)
 {
 	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
 	json_t *j;
 
-	tell(f);
+	report(f);
 	f.end_unix_ns += 60 * S;
 	f.finding.last_step = 500;
 	f.finding.ranks[f.finding.rank_count++] = 4;
-	j = json_of(tell(f));
+	j = json_of(report(f));
 	assert_int_equal(json_array_size(json_object_get(j, "findings")), 1);
 	assert_int_equal(json_integer_value(json_object_get(j, "last_step")), 500);
 	assert_string_equal(ranks_of(j), "3,4");
@@ -1770,7 +1770,7 @@ static void the_same_finding_told_again_is_one(void **unused)
 
 static void uniform_degradation_accuses_no_rank(void **unused)
 {
-	json_t *j = json_of(tell(finding(FINDING_UNIFORM, CAUSE_SW_LOGGING, -1)));
+	json_t *j = json_of(report(finding(FINDING_UNIFORM, CAUSE_SW_LOGGING, -1)));
 
 	assert_string_equal(text_of(j, "symptom"), "slow_job");
 	assert_string_equal(text_of(j, "kind"), "uniform");
@@ -1782,7 +1782,7 @@ static void uniform_degradation_accuses_no_rank(void **unused)
 
 static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
 {
-	json_t *j = json_of(tell(finding(FINDING_HANG, CAUSE_HANG_MISSING, 2)));
+	json_t *j = json_of(report(finding(FINDING_HANG, CAUSE_HANG_MISSING, 2)));
 
 	assert_string_equal(text_of(j, "symptom"), "stall");
 	assert_string_equal(ranks_of(j), "2");
@@ -1875,7 +1875,7 @@ static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
 	json_decref(j);
 	f.finding.evidence_count = 0;
 	finding_say(&f.finding, LAYER_UNKNOWN, 9e9, "3 of 4 ranks wait in AllReduce 7");
-	j = json_of(tell(f));
+	j = json_of(report(f));
 	d = json_object_get(j, "diagnosis");
 	assert_string_equal(ranks_of(j), "2");
 	assert_string_equal(cause_of(j), "cpu-lock");
@@ -1897,7 +1897,7 @@ static void who_was_slow_before_is_not_to_blame_for_a_hang(void **unused)
 	json_t *j;
 
 	window(3, WINDOW_SELF, 40);
-	tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
 	for (int r = 0; r < 4; r++)
 		c = stands_still(r, r == 2 ? "pipe_read" : "");
 	j = json_of(c);
@@ -1913,7 +1913,7 @@ static void who_waits_in_the_wrong_collective_is_who_detection_names(void **unus
 
 	for (int r = 0; r < 4; r++)
 		stands_still(r, "");
-	j = json_of(tell(finding(FINDING_HANG, CAUSE_HANG_MISMATCH, 1)));
+	j = json_of(report(finding(FINDING_HANG, CAUSE_HANG_MISMATCH, 1)));
 	assert_string_equal(ranks_of(j), "1");
 	assert_string_equal(cause_of(j), "hang-mismatch");
 	json_decref(j);
@@ -1921,13 +1921,13 @@ static void who_waits_in_the_wrong_collective_is_who_detection_names(void **unus
 
 static void imbalance_accuses_nobody_and_takes_no_windows(void **unused)
 {
-	struct incident_change c = tell(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)), d;
+	struct incident_change c = report(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)), d;
 	json_t *j;
 
 	d = softirq(5, 20);
 	assert_string_not_equal(c.id, d.id);
-	assert_string_equal(tell(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)).id, c.id);
-	assert_string_equal(tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5)).id, d.id);
+	assert_string_equal(report(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)).id, c.id);
+	assert_string_equal(report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5)).id, d.id);
 	j = json_of(c);
 	assert_string_equal(text_of(j, "symptom"), "imbalance");
 	assert_string_equal(ranks_of(j), "");
@@ -1977,7 +1977,7 @@ static void restore_row(const char *id, const char *job, bool open, uint64_t beg
 	assert_int_equal(incident_set_restore(set, &row), 0);
 }
 
-static void restore_told(const char *id, struct finding_report f)
+static void restore_report(const char *id, struct finding_report f)
 {
 	assert_int_equal(incident_set_restore_finding(set, id, &f), 0);
 }
@@ -1990,7 +1990,7 @@ static void restored(enum finding_kind kind, int rank)
 	restore_row("0badcafe", "job", true, 1, 4);
 	f.reporter = 1;
 	f.reported_begin_unix_ns = f.begin_unix_ns;
-	restore_told("0badcafe", f);
+	restore_report("0badcafe", f);
 }
 
 /* Of a process that looks anew: what it sees began when it began to look. */
@@ -2002,10 +2002,10 @@ static struct incident_change seen_anew(enum finding_kind kind, int rank, uint64
 	f.end_unix_ns = T0 + end_s * S;
 	f.finding.first_step = 600;
 	f.finding.last_step = 10 * end_s;
-	return tell(f);
+	return report(f);
 }
 
-static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unused)
+static void what_an_earlier_process_reported_goes_on_if_it_is_reported_again(void **unused)
 {
 	static const enum finding_kind kinds[] = {FINDING_SLOW_RANK, FINDING_HANG, FINDING_UNIFORM,
 						  FINDING_IMBALANCE};
@@ -2033,7 +2033,7 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 }
 
 /* Of ranks a and b (-1: none), ten steps a second. */
-static struct finding_report told_of(int a, int b, uint64_t begin_s, uint64_t end_s, bool ended)
+static struct finding_report report_of(int a, int b, uint64_t begin_s, uint64_t end_s, bool ended)
 {
 	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, a);
 
@@ -2065,46 +2065,46 @@ static const char *findings_of(const char *id)
 	return text;
 }
 
-static void what_is_restored_is_as_it_was_told(void **unused)
+static void what_is_restored_is_as_it_was_reported(void **unused)
 {
 	start_anew();
 	restore_row("0badcafe", "job", true, 1, 30);
-	restore_told("0badcafe", told_of(3, 5, 1, 30, false));
-	restore_told("0badcafe", told_of(5, -1, 10, 20, true));
-	restore_told("0badcafe", told_of(7, 3, 12, 30, false));
+	restore_report("0badcafe", report_of(3, 5, 1, 30, false));
+	restore_report("0badcafe", report_of(5, -1, 10, 20, true));
+	restore_report("0badcafe", report_of(7, 3, 12, 30, false));
 	assert_string_equal(findings_of("0badcafe"), "3,5 1; 5 10 ended; 7,3 12; ");
 }
 
 /* Who looks anew finds one rank before the other. */
-static void ranks_that_are_told_again_one_by_one_stay_one_incident(void **unused)
+static void ranks_that_are_reported_again_one_by_one_stay_one_incident(void **unused)
 {
 	struct incident_change c;
 
 	start_anew();
 	restore_row("0badcafe", "job", true, 1, 30);
-	restore_told("0badcafe", told_of(3, 5, 1, 30, false));
-	assert_string_equal(tell(told_of(5, -1, 60, 70, false)).id, "0badcafe");
+	restore_report("0badcafe", report_of(3, 5, 1, 30, false));
+	assert_string_equal(report(report_of(5, -1, 60, 70, false)).id, "0badcafe");
 	assert_string_equal(findings_of("0badcafe"), "5 1; 3 1; ");
-	assert_string_equal(tell(told_of(3, -1, 85, 95, false)).id, "0badcafe");
+	assert_string_equal(report(report_of(3, -1, 85, 95, false)).id, "0badcafe");
 	assert_string_equal(findings_of("0badcafe"), "5 1; 3 1; ");
-	c = tell(told_of(5, 3, 60, 99, false));
+	c = report(report_of(5, 3, 60, 99, false));
 	assert_string_equal(c.id, "0badcafe");
 	incident_set_end_earlier(set);
 	assert_null(strstr(findings_of("0badcafe"), "ended"));
 }
 
-/* Two incidents of earlier, which what is told now makes one. */
-static void what_is_told_now_outlasts_what_an_earlier_process_told(void **unused)
+/* Two earlier incidents that a new report makes one. */
+static void what_is_reported_now_outlasts_what_an_earlier_process_reported(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES];
 	struct incident_change c;
 
 	start_anew();
 	restore_row("0000000a", "job", false, 1, 30);
-	restore_told("0000000a", told_of(5, -1, 1, 30, true));
+	restore_report("0000000a", report_of(5, -1, 1, 30, true));
 	restore_row("0000000b", "job", true, 40, 50);
-	restore_told("0000000b", told_of(5, -1, 40, 50, false));
-	c = tell(told_of(5, -1, 33, 80, false));
+	restore_report("0000000b", report_of(5, -1, 40, 50, false));
+	c = report(report_of(5, -1, 33, 80, false));
 	assert_int_equal(c.absorbed_count, 1);
 	incident_set_end_earlier(set);
 	assert_null(strstr(findings_of(c.id), "ended"));
@@ -2117,13 +2117,13 @@ static void who_was_well_again_has_begun_anew(void **unused)
 
 	start_anew();
 	restore_row("0badcafe", "job", true, 1, 4);
-	restore_told("0badcafe", told_of(5, -1, 1, 4, false));
-	tell(told_of(5, -1, 60, 70, false));
-	tell(told_of(7, -1, 62, 75, false));
-	c = tell(told_of(5, -1, 60, 70, true));
+	restore_report("0badcafe", report_of(5, -1, 1, 4, false));
+	report(report_of(5, -1, 60, 70, false));
+	report(report_of(7, -1, 62, 75, false));
+	c = report(report_of(5, -1, 60, 70, true));
 	assert_string_equal(findings_of(c.id), "5 1 ended; 7 62; ");
-	tell(told_of(7, -1, 62, 2000, false));
-	c = tell(told_of(5, -1, 1990, 2002, false));
+	report(report_of(7, -1, 62, 2000, false));
+	c = report(report_of(5, -1, 1990, 2002, false));
 	assert_string_equal(findings_of(c.id), "5 1990; 7 62; ");
 }
 
@@ -2188,7 +2188,7 @@ static void what_is_built_anew_has_the_room_it_had(void **unused)
 	}
 }
 
-static void what_an_earlier_process_told_of_another_rank_ends(void **unused)
+static void what_an_earlier_process_reported_of_another_rank_ends(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES];
 
@@ -2202,14 +2202,14 @@ static void what_an_earlier_process_told_of_another_rank_ends(void **unused)
 
 static void findings_survive_a_restart(void **unused)
 {
-	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_NET_TRANSFER, 3));
+	struct incident_change c = report(finding(FINDING_SLOW_RANK, CAUSE_NET_TRANSFER, 3));
 	struct finding_report back;
 	struct incident_row row;
 	json_t *before, *after, *list;
 	size_t k;
 	json_t *one;
 
-	tell(finding(FINDING_UNIFORM, CAUSE_SW_LOGGING, -1));
+	report(finding(FINDING_UNIFORM, CAUSE_SW_LOGGING, -1));
 	before = json_of(c);
 	list = incident_set_findings(set, c.id);
 	assert_int_equal(json_array_size(list), 2);
@@ -2253,7 +2253,7 @@ static void findings_of_one_job_touch_no_other(void **unused)
 	struct incident_change a = softirq(5, 20), b;
 
 	snprintf(f.job, sizeof(f.job), "another job");
-	b = tell(f);
+	b = report(f);
 	assert_true(b.opened);
 	assert_string_not_equal(a.id, b.id);
 }
@@ -2282,12 +2282,12 @@ int main(void)
 	    CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
 	    CASE(collectives_are_divided_once_all_ranks_are_known),
 	    CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
-	    CASE(the_cause_of_most_of_what_was_lost_is_told),
+	    CASE(the_cause_of_most_of_what_was_lost_is_reported),
 	    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 	    CASE(names_no_cause_where_none_shows),
 	    CASE(two_faults_at_once_have_a_verdict_each),
-	    CASE(what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault),
-	    CASE(a_second_fault_that_costs_less_is_told_too),
+	    CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
+	    CASE(a_second_fault_that_costs_less_is_reported_too),
 	    CASE(what_costs_little_beside_a_fault_is_none),
 	    CASE(who_lost_little_beside_a_fault_is_not_accused),
 	    CASE(the_second_of_two_faults_has_its_node_and_signals),
@@ -2299,7 +2299,7 @@ int main(void)
 	    CASE(counts_what_it_costs),
 	    CASE(has_a_life),
 	    CASE(a_suspects_functions_are_held_against_its_roles_waterline),
-	    CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
+	    CASE(sketches_replace_peers_that_sent_nothing_and_have_settings),
 	    CASE(what_is_slower_than_earlier_runs_is_held_against_those),
 	    CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
 	    CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
@@ -2311,7 +2311,7 @@ int main(void)
 	    CASE(a_finding_holds_its_incident_open_until_it_ends),
 	    CASE(a_job_that_is_gone_ends_its_findings),
 	    CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
-	    CASE(the_same_finding_told_again_is_one),
+	    CASE(the_same_finding_reported_again_is_one),
 	    CASE(uniform_degradation_accuses_no_rank),
 	    CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
 	    CASE(what_stops_all_alike_hides_no_rank_that_cost_more),
@@ -2321,13 +2321,13 @@ int main(void)
 	    CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 	    CASE(imbalance_accuses_nobody_and_takes_no_windows),
 	    CASE(findings_survive_a_restart),
-	    CASE(what_is_restored_is_as_it_was_told),
+	    CASE(what_is_restored_is_as_it_was_reported),
 	    CASE(a_line_is_stored_with_its_rank),
 	    CASE(who_was_well_again_has_begun_anew),
-	    CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
-	    CASE(what_an_earlier_process_told_of_another_rank_ends),
-	    CASE(ranks_that_are_told_again_one_by_one_stay_one_incident),
-	    CASE(what_is_told_now_outlasts_what_an_earlier_process_told),
+	    CASE(what_an_earlier_process_reported_goes_on_if_it_is_reported_again),
+	    CASE(what_an_earlier_process_reported_of_another_rank_ends),
+	    CASE(ranks_that_are_reported_again_one_by_one_stay_one_incident),
+	    CASE(what_is_reported_now_outlasts_what_an_earlier_process_reported),
 	    CASE(what_is_closed_takes_no_room_from_what_is_newer),
 	    CASE(what_is_built_anew_has_the_room_it_had),
 	    CASE(findings_of_one_job_touch_no_other),

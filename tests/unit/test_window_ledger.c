@@ -812,7 +812,7 @@ static void impossible_open_intervals_are_none(void **state)
 		assert_string_equal(excerpt_stuck(p), "");
 		excerpt_drop(p);
 	}
-	/* since before it began: of its own time */
+	/* since before it began: of its self time */
 	hang(&m, MAIN);
 	m.w.begin_ns = m.w.end_ns - 200 * MS;
 	m.w.unfinished.kind = BEAT_UNFINISHED_KERNEL;

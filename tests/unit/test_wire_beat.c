@@ -90,7 +90,7 @@ static void add_collectives(struct beat_rank *r, uint32_t comms, uint32_t colls,
 
 static struct beat_rank *round_trip(struct beat_rank *r, size_t *bytes, struct beat *got)
 {
-	struct beat b = {.ranks = r, .rank_count = 1};
+	struct beat b = {.version = "12.34.56-7", .ranks = r, .rank_count = 1};
 	struct buf out;
 
 	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
@@ -98,6 +98,8 @@ static struct beat_rank *round_trip(struct beat_rank *r, size_t *bytes, struct b
 	*bytes = out.bytes;
 	assert_int_equal(wire_beat_decode(out.data, out.bytes, got), 0);
 	buf_fini(&out);
+	assert_string_equal(got->version, b.version);
+	assert_int_equal(got->wire_version, WIRE_VERSION);
 	return got->ranks;
 }
 
@@ -439,6 +441,7 @@ static void reads_a_beat_of_the_first_version(void **unused)
 
 	assert_int_equal(wire_beat_decode(first_version, sizeof(first_version), &got), 0);
 	assert_string_equal(got.node, "nod");
+	assert_string_equal(got.version, "");
 	assert_int_equal(got.sequence, 7);
 	assert_int_equal(got.now_ns, 1000000000);
 	assert_int_equal(got.rank_count, 1);

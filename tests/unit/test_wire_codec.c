@@ -44,7 +44,8 @@ static void random_rank(struct wire_rank *r, uint64_t *state)
 	random_text(r->job, state);
 	random_text(r->node, state);
 	random_text(r->role, state);
-	random_text(r->pod, state);
+	for (int k = 0; k < POD_TEXTS; k++)
+		random_text(r->pod.text[k], state);
 	random_text(r->gpu_uuid, state);
 	random_text(r->program, state);
 	r->rank = (int32_t)synth_random(state);

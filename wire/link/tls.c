@@ -4,7 +4,6 @@
 #include "wire/link/tls.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <pthread.h>
@@ -107,32 +106,30 @@ static int refuse_file(const struct tls *t, int file, char *why, size_t bytes, c
 	return -EINVAL;
 }
 
-/* Reads a file; out->data is the caller's to free. */
+/* Reads a file by the rules of secret_file.h; out->data is the caller's to free. */
 static int read_file(const struct tls *t, int file, gnutls_datum_t *out,
 		     struct secret_file_state *state, char *why, size_t why_bytes)
 {
-	int fd = open(path_of(t, file), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	const char *what = NULL;
+	char reason[512];
 	struct stat st;
-	ssize_t got;
+	struct buf b;
+	int err;
 
 	*out = (gnutls_datum_t){NULL, 0};
-	if (fd < 0)
-		return refuse_file(t, file, why, why_bytes, strerror(errno));
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > FILE_BYTES_MAX)
-		what = "not a file of at most 16 MiB";
-	else if (file == KEY && (st.st_mode & (S_IWGRP | S_IRWXO)))
-		what = "others may read or change it; chmod 0640 or stricter";
-	else if (!(out->data = malloc((size_t)st.st_size + 1)))
-		what = "out of memory";
-	else if ((got = read(fd, out->data, (size_t)st.st_size)) != st.st_size)
-		what = "cannot be read";
-	else
-		out->size = (unsigned)got;
-	if (!what)
+	*state = (struct secret_file_state){0};
+	if (!stat(path_of(t, file), &st))
 		*state = secret_file_state_of(&st);
-	close(fd);
-	return what ? refuse_file(t, file, why, why_bytes, what) : 0;
+	buf_init(&b, FILE_BYTES_MAX);
+	err = (file == KEY ? secret_file_read : secret_file_read_public)(path_of(t, file), &b,
+									 reason, sizeof(reason));
+	if (err) {
+		snprintf(why, why_bytes, "%s: %s", setting_of(file), reason);
+		secret_file_forget(&b);
+		return err;
+	}
+	out->data = b.data;
+	out->size = (unsigned)b.bytes;
+	return 0;
 }
 
 /* ---- names ---- */

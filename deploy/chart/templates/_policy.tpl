@@ -133,6 +133,9 @@ spec:
             op: "add", path: "/spec/containers/" + string(i) + "/env/-", value:
             {{- include "sysom.cel" . | nindent 12 }}})
           {{- end }}
+          + variables.at.filter(i, !("CONTAINER_NAME" in variables.env[i])).map(i, JSONPatch{
+            op: "add", path: "/spec/containers/" + string(i) + "/env/-",
+            value: {"name": "CONTAINER_NAME", "value": object.spec.containers[i].name}})
           + variables.at.filter(i, size(variables.job) > 0 &&
             !("SYSOM_JOB" in variables.env[i])).map(i, JSONPatch{
             op: "add", path: "/spec/containers/" + string(i) + "/env/-",

@@ -112,13 +112,23 @@ env:
   {{- if and .Values.tls.enabled (not .Values.sysomd.uplinkUrl) }}
   - name: SYSOM_TLS_NAME
     value: sysom-aggregator
+  # For symbol files; the token is a file beside the certificate.
+  - name: SYSOM_UPLINK_HTTP
+    value: https://sysom-aggregator.{{ .Release.Namespace }}.svc:9472
+  - name: SYSOM_UPLINK_HTTP_CA
+    value: /etc/sysom/tls/ca.crt
+  - name: SYSOM_UPLINK_HTTP_TOKEN
+    value: /etc/sysom/tls/upload-token
   {{- end }}
   # A sidecar has no port: Pods on the host's network would contend for it.
   - name: SYSOM_HTTP_LISTEN
     value: "{{ if include "sysom.metrics" . }}0.0.0.0:9470{{ end }}"
   {{- if include "sysom.metrics" . }}
-  - name: SYSOM_HTTP_SEE_ALL
-    value: "*"
+  - name: SYSOM_HTTP_TOKENS
+    value: /etc/sysom/http/node-tokens
+  # A Pod's address is in no certificate. The token reads sysomd's metrics and nothing else.
+  - name: SYSOM_HTTP_INSECURE
+    value: "true"
   {{- end }}
   - name: SYSOM_NODE_NAME
     valueFrom:
@@ -136,6 +146,11 @@ volumeMounts:
   {{- if .Values.tls.enabled }}
   - name: sysom-tls
     mountPath: /etc/sysom/tls
+    readOnly: true
+  {{- end }}
+  {{- if include "sysom.metrics" . }}
+  - name: sysom-http
+    mountPath: /etc/sysom/http
     readOnly: true
   {{- end }}
 {{- end }}
@@ -169,7 +184,7 @@ restartPolicy: Always
     type: DirectoryOrCreate
 {{- end }}
 
-{{- /* Of each traced container, beside LD_PRELOAD and the job's name. */ -}}
+{{- /* Of each traced container, beside LD_PRELOAD, its own name and the job's. */ -}}
 {{- define "sysom.traced-env" -}}
 - name: SYSOM_SOCKET_PATH
   value: /sysom/sysomd.sock
@@ -181,6 +196,10 @@ restartPolicy: Always
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+- name: NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
 {{- end }}
 
 {{- define "sysom.traced-mount" -}}

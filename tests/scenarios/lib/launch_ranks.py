@@ -4,7 +4,7 @@
 
     launch_ranks.py --dir DIR [--ranks 4] [--env 1:KEY=VALUE ...] [--netns 1:NAME] SCRIPT ARGUMENT...
 
-DIR/orders may tell it "job hogs N" (N busy processes of the same session) and "job reader RANK MS" (reads 4 KiB of the
+DIR/orders may contain "job hogs N" (N busy processes of the same session) and "job reader RANK MS" (reads 4 KiB of the
 rank's output each so many milliseconds). Ends with its ranks; a rank that dies does not end the others.
 """
 import argparse

@@ -61,7 +61,7 @@ class Want:
         return ""
 
     def wrong_of_several(self, incident):
-        """The same of an incident that tells several faults apart."""
+        """The same of an incident that distinguishes several faults."""
         mine = [d for d in incident.get("diagnoses", []) if d.get("ranks") == self.ranks]
         return self.wrong_in(incident, mine[0] if mine else None)
 
@@ -94,7 +94,7 @@ class Want:
 class Fault:
     """start: an injector's argv, or a function; stop: a function. observe: (a function that reads a
     counter, what it counts, least per second). urgency: of the injector, as nice. again: where it makes
-    no step longer, the caller tries once more; what is told of it has to be right all the same."""
+    no step longer, the caller tries once more; what is reported of it has to be right all the same."""
 
     def __init__(self, what, rank, start, want, observe=None, stop=None, urgency=0, again=False,
                  seconds_max=SECONDS_MAX):
@@ -136,7 +136,7 @@ class Witness:
         spans = [statistics.mean(inside[i:i + 8]) for i in range(max(len(inside) - 7, 1))] if inside else [0]
         return max(spans), usual
 
-    def tells(self, begin_ns, end_ns):
+    def saw_stop(self, begin_ns, end_ns):
         value, usual = self.during(begin_ns, end_ns)
         return value - usual >= self.MORE and value >= 2 * usual
 
@@ -617,7 +617,7 @@ class Scenario:
         others = [i for i in shown if all(i is not f.incident for f in faults)]
         strangers = [i for i in others if not self.is_machines(i)]
         for i in others:
-            self.tell(i)
+            self.print_incident(i)
         seconds = (time.time_ns() - self.began_unix_ns) / 1e9
         self.ok(not strangers, f"no other incident in the job's {seconds:.0f} s")
         self.strangers += strangers
@@ -636,7 +636,7 @@ class Scenario:
             value, usual = witness.during(*when)
             self.say(f"{i['id']}: {cause}; {who} each CPU stood still for {value:.0f} ms/s "
                      f"(usually {usual:.0f})")
-        stolen, stood = self.steal.tells(*when), self.stops.tells(*when)
+        stolen, stood = self.steal.saw_stop(*when), self.stops.saw_stop(*when)
         if cause == "os-steal":
             return stolen or stood
         return i["symptom"] == "slow_job" and stood and not stolen
@@ -646,7 +646,7 @@ class Scenario:
                i["end_unix_ns"] > f.begin_unix_ns - 1e9]
         self.judge_shown(f, own)
         if f.right_ns is not None:
-            if f.right_ns < f.first_slow_ns:  # told of before a step was as slow as counts here
+            if f.right_ns < f.first_slow_ns:  # reported before a step was as slow as counts here
                 f.first_slow_ns = f.begin_ns
             f.seconds = (f.right_ns - f.first_slow_ns) / 1e9
             self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
@@ -659,7 +659,7 @@ class Scenario:
         f.wrong = f.verdict(near[0]) if near else "no incident"
         f.incident = near[0] if near else None
         if near:
-            self.tell(near[0])
+            self.print_incident(near[0])
         self.ok(not f.wrong, f"{f.what} on {self.who(f)}: {f.wrong or self.summary(f)}")
 
     def diagnosis(self, f):
@@ -677,7 +677,7 @@ class Scenario:
     def summary(self, f):
         return self.diagnosis(f).get("summary") or (f.incident or {}).get("symptom")
 
-    def tell(self, i):
+    def print_incident(self, i):
         self.say(f"incident {i['id']}: {i['symptom']}, ranks {i['ranks']}, {i.get('flagged_steps')} steps")
         began = time.strftime("%H:%M:%S", time.gmtime(i["begin_unix_ns"] / 1e9))
         windows = [f"{w['reason']} of {w['rank']}: {w['steps']}" for w in i.get("windows", [])[:12]]

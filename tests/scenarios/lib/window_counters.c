@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * window_counters URL JOB RANK GB_PER_S USUAL FILE... - plays recorded windows to an aggregator again, as
- * those of JOB, and gives rank RANK's what a node with counters of its memory controllers would have
- * told meanwhile: so much traffic by others on its NUMA node, and how much is usual. RANK -1: nobody's.
- * Prints how many were taken; exit 1 where one was not. */
+ * window_counters URL JOB RANK GB_PER_S USUAL FILE... - sends recorded windows to an aggregator again,
+ * as windows of JOB. Adds to those of rank RANK what a node with counters of its memory controllers
+ * would have reported: GB_PER_S of traffic by others on its NUMA node, and USUAL. RANK -1: to none.
+ * Prints how many windows were accepted; exits with 1 if one was not. */
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
 #include <stdio.h>

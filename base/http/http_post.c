@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/http/http_post.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/daemon/secret_file.h"
+#include "base/text/text.h"
+
+#define CONNECT_S   5L
+#define TOKEN_BYTES 1024
+
+bool http_post_is_url(const char *text)
+{
+	CURLU *url = curl_url();
+	bool good = url && (!strncmp(text, "http://", 7) || !strncmp(text, "https://", 8)) &&
+		    !curl_url_set(url, CURLUPART_URL, text, 0);
+
+	curl_url_cleanup(url);
+	return good;
+}
+
+int http_post_token(CURL *h, const char *path, char *why, size_t why_bytes)
+{
+	char token[TOKEN_BYTES];
+	const char *text;
+	struct buf b;
+	size_t n;
+	int err;
+
+	if (!path || !*path)
+		return 0;
+	buf_init(&b, TOKEN_BYTES);
+	err = secret_file_read(path, &b, why, why_bytes);
+	if (!err) {
+		buf_append(&b, "", 1);
+		text = b.failed ? "" : (const char *)b.data;
+		n = strcspn(text, " \t\r\n");
+		if (n && n < sizeof(token) && !text[n + strspn(text + n, " \t\r\n")]) {
+			text_copy(token, n + 1, text);
+			curl_easy_setopt(h, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+			curl_easy_setopt(h, CURLOPT_XOAUTH2_BEARER, token);
+			explicit_bzero(token, sizeof(token));
+		} else {
+			snprintf(why, why_bytes, "%s is not one token", path);
+			err = -EINVAL;
+		}
+	}
+	secret_file_forget(&b);
+	return err ? -EINVAL : 0;
+}
+
+static size_t swallow(char *data, size_t size, size_t count, void *arg)
+{
+	(void)data;
+	(void)arg;
+	return size * count;
+}
+
+int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes, char *why,
+	      size_t why_bytes)
+{
+	struct curl_slist *headers;
+	char type[128];
+	long status = 0;
+	CURLcode code;
+
+	snprintf(type, sizeof(type), "Content-Type: %s", p->type);
+	headers = curl_slist_append(NULL, type);
+	curl_easy_reset(h);
+	curl_easy_setopt(h, CURLOPT_URL, p->url);
+	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)bytes);
+	curl_easy_setopt(h, CURLOPT_POSTFIELDS, body);
+	curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
+	curl_easy_setopt(h, CURLOPT_TIMEOUT, p->timeout_s);
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, swallow);
+	curl_easy_setopt(h, CURLOPT_USERAGENT, p->agent);
+	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (p->ca && *p->ca)
+		curl_easy_setopt(h, CURLOPT_CAINFO, p->ca);
+	if (!headers || http_post_token(h, p->token_file, why, why_bytes)) {
+		curl_slist_free_all(headers);
+		return -EAGAIN;
+	}
+	code = curl_easy_perform(h);
+	if (code == CURLE_OK)
+		curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
+	curl_slist_free_all(headers);
+	if (code == CURLE_OK && status >= 200 && status < 300)
+		return 0;
+	if (code)
+		snprintf(why, why_bytes, "%s", curl_easy_strerror(code));
+	else
+		snprintf(why, why_bytes, "the receiver answers with status %ld", status);
+	/* sending a body again does not help if the receiver finds it wrong */
+	return code == CURLE_OK && status >= 400 && status < 500 && status != 429 ? -EINVAL
+										  : -EAGAIN;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * metrics.h - a program's metrics, written once, in whichever form is wanted: Prometheus' page
+ * (prometheus.h) or an OTLP message (otlp.h). Names follow Prometheus' rules: base units, and
+ * _total for counters. Threads: one per struct metrics. */
+#ifndef SYSOM_BASE_METRICS_METRICS_H
+#define SYSOM_BASE_METRICS_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define METRICS_LABELS 16u /* of a sample, at most */
+
+struct metrics_label {
+	const char *name, *value; /* value: any bytes */
+};
+
+/* A form of the metrics. Its functions borrow their arguments for the call. */
+struct metrics {
+	void (*family)(struct metrics *m, const char *name, const char *type, const char *help);
+	void (*sample)(struct metrics *m, const char *name, double value,
+		       const struct metrics_label *labels, size_t count);
+	void *out; /* of the form */
+};
+
+/* Begins a metric; its samples follow. type: "counter" or "gauge". name, type and help are ours:
+ * they are not escaped. */
+void metrics_family(struct metrics *m, const char *name, const char *type, const char *help);
+/* A sample. The name and value of each label follow, then NULL; at most METRICS_LABELS. */
+void metrics_sample(struct metrics *m, const char *name, double value, ...)
+    __attribute__((sentinel));
+/* A metric whose samples differ in one label: METRICS_BY(m, name, type, help, label, {"a", 1},
+ * {"b", 2}) */
+struct metrics_count {
+	const char *of; /* the label's value; NULL ends */
+	uint64_t count;
+};
+void metrics_by(struct metrics *m, const char *name, const char *type, const char *help,
+		const char *label, const struct metrics_count *counts);
+#define METRICS_BY(m, name, type, help, label, ...)                                                \
+	metrics_by(m, name, type, help, label,                                                     \
+		   (const struct metrics_count[]){__VA_ARGS__, {NULL, 0}})
+/* A metric of one sample without labels. */
+void metrics_counter(struct metrics *m, const char *name, const char *help, double value);
+void metrics_gauge(struct metrics *m, const char *name, const char *help, double value);
+/* sysom_build_info: this program's version, and that of the messages between nodes and cluster. */
+void metrics_build_info(struct metrics *m, unsigned wire_version);
+
+#endif

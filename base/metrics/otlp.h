@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * otlp.h - metrics as OTLP export requests (protobuf, https://opentelemetry.io/docs/specs/otlp).
+ * A counter is a cumulative, monotonic sum since the program's start, a gauge is a gauge. Names are
+ * those of Prometheus' page; a unit is taken from the name's suffix, in UCUM. Labels become
+ * attributes, in well-formed UTF-8. A request has at most OTLP_POINTS data points, because
+ * receivers bound a body. Threads: one per struct otlp. */
+#ifndef SYSOM_BASE_METRICS_OTLP_H
+#define SYSOM_BASE_METRICS_OTLP_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/metrics/metrics.h"
+
+#define OTLP_POINTS	   10000u
+#define OTLP_REQUEST_BYTES (16u << 20)
+
+struct otlp_resource {
+	const char *service;	/* service.name */
+	const char *host;	/* host.name, and service.instance.id */
+	uint64_t start_unix_ns; /* of counters */
+};
+
+/* Takes a request. The memory is the callee's. */
+typedef void (*otlp_fn)(void *arg, struct buf *request);
+
+struct otlp;
+/* Borrows *r. 0, -ENOMEM. */
+int otlp_begin(struct otlp **out, const struct otlp_resource *r, uint64_t now_unix_ns, otlp_fn fn,
+	       void *arg);
+struct metrics *otlp_metrics(struct otlp *o);
+/* Hands out the last request, and frees o. 0; -ENOMEM, -EMSGSIZE: some data points were left out. */
+int otlp_end(struct otlp *o);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * otlp_export.h - sends a program's metrics to an OTLP receiver, such as OpenTelemetry's collector,
+ * over HTTP, again and again. The program writes its metrics on a thread of its own choice
+ * (otlp_export_begin to otlp_export_end); a thread of this module sends them, so that a receiver
+ * never holds the program up. What is not sent when the next metrics come is dropped and counted:
+ * these have the same counters, further on. A failed request is repeated after 1 s, 2 s, 4 s ...
+ * Threads: one calls everything but otlp_export_stats, which any may. */
+#ifndef SYSOM_BASE_METRICS_OTLP_EXPORT_H
+#define SYSOM_BASE_METRICS_OTLP_EXPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/daemon/config.h"
+#include "base/metrics/metrics.h"
+
+#define OTLP_PATH_BYTES 256u
+#define OTLP_URL_BYTES	1024u
+
+struct otlp_settings {
+	char url[OTLP_URL_BYTES], ca[OTLP_PATH_BYTES], token[OTLP_PATH_BYTES];
+	uint64_t interval_ns;
+};
+
+/* Rows of a program's table. KEY: its macro; field: the struct otlp_settings. */
+#define OTLP_SETTINGS(KEY, field)                                                                  \
+	KEY(field.url, "otlp.url", CONFIG_STRING, "",                                              \
+	    "send metrics to this OTLP receiver, http(s)://HOST:4318; without a path, "            \
+	    "/v1/metrics "                                                                         \
+	    "is added; empty: don't"),                                                             \
+	    KEY(field.interval_ns, "otlp.interval", CONFIG_DURATION, "30s",                        \
+		"how often metrics are sent", .min = 1e9, .max = 3600e9),                          \
+	    KEY(field.ca, "otlp.ca", CONFIG_STRING, "",                                            \
+		"PEM file of the certificates that may sign the receiver's; empty: the system's"), \
+	    KEY(field.token, "otlp.token", CONFIG_STRING, "",                                      \
+		"file with the bearer token for the receiver, mode 0640 or less")
+
+/* For a config_check_fn. 0, or -EINVAL with `why`. */
+int otlp_settings_check(const struct otlp_settings *s, char *why, size_t why_bytes);
+
+struct otlp_export;
+
+struct otlp_export_stats {
+	uint64_t sent, failed, dropped; /* requests */
+};
+
+/* service: of the program; host: this machine's name. *out: NULL without a URL. 0, -ENOMEM, -errno
+ * of the thread. */
+int otlp_export_open(struct otlp_export **out, const struct otlp_settings *s, const char *service,
+		     const char *host);
+/* Tries once more to send what waits, for a few seconds at most. NULL is a no-op. */
+void otlp_export_close(struct otlp_export *e);
+/* Where to write the metrics, if they are due: then otlp_export_end must follow. NULL: they are
+ * not, or e is NULL, or there is no memory. */
+struct metrics *otlp_export_begin(struct otlp_export *e, uint64_t now_ns);
+void otlp_export_end(struct otlp_export *e);
+/* Writes the counts above as metrics; no-op if e is NULL. */
+void otlp_export_metrics(struct otlp_export *e, struct metrics *m);
+
+#endif
