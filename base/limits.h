@@ -24,6 +24,12 @@
 #define LIMIT_RING_NAMES_BYTES (1u << 20)
 #define LIMIT_NAME_BYTES       4096
 #define LIMIT_NAME_COUNT       8192
+/* Span catalogues: what one process looks for. All of ours together have less than a third. */
+#define LIMIT_SPAN_COUNT       256u
+#define LIMIT_SPAN_FUNCTIONS   512u
+#define LIMIT_SPAN_TEXT_BYTES  160u   /* a name, or MODULE:CLASS.METHOD */
+#define LIMIT_SPAN_PARTS       8u     /* names in a dotted one */
+#define LIMIT_SPAN_TABLE_BYTES 65536u /* all catalogues, compiled */
 /* Values in the work vector of an explicit step. */
 #define LIMIT_STEP_WORK 4
 

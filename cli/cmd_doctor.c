@@ -119,6 +119,21 @@ static void check_attach_socket(struct doctor *d)
 			   "%s: %s", path, strerror(r));
 }
 
+/* What the aggregator removed because a job had too much. */
+static void check_quotas(struct doctor *d, const json_t *status)
+{
+	double windows = jsonget_number(status, "quota_windows");
+	double incidents = jsonget_number(status, "quota_incidents");
+
+	if (!json_object_get(status, "quota_windows"))
+		return; /* sysomd, or an older aggregator */
+	doctor_add(d, "quotas of jobs", windows + incidents > 0 ? DOCTOR_WARN : DOCTOR_OK,
+		   "raise store.job_max_bytes or store.job_max_incidents, if there is room",
+		   "%.0f windows lost their evidence and %.0f incidents were removed, as their job "
+		   "had too many",
+		   windows, incidents);
+}
+
 static void check_http(struct doctor *d, const char *name, const struct client *c,
 		       const char *remedy)
 {
@@ -132,6 +147,7 @@ static void check_http(struct doctor *d, const char *name, const struct client *
 		doctor_add(d, name, DOCTOR_OK, "", "%s answers, version %s",
 			   *c->socket ? c->socket : term_safe(c->url, 100),
 			   term_safe(jsonget_text(j, "version"), 20));
+	check_quotas(d, j);
 	json_decref(j);
 }
 
@@ -158,6 +174,31 @@ static void check_os_signals(struct doctor *d, const struct client *c)
 			   term_safe(jsonget_text(os, "missing"), 300));
 	else
 		doctor_add(d, "OS signals", DOCTOR_OK, "", "by BPF");
+	json_decref(j);
+}
+
+/* Which capabilities the running sysomd lacks. */
+static void check_capabilities(struct doctor *d, const struct client *c)
+{
+	struct client_error e;
+	json_t *j = NULL, *right;
+	const json_t *list;
+	size_t i;
+
+	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+		return;
+	list = json_object_get(j, "rights");
+	json_array_foreach (list, i, right) {
+		char name[40];
+
+		snprintf(name, sizeof(name), "%s", term_safe(jsonget_text(right, "without"), 38));
+		doctor_add(d, "capability", DOCTOR_WARN,
+			   "tracing, steps and incidents work without; docs/sysomd.md, Privileges",
+			   "sysomd has no %s: without %s", name,
+			   term_safe(jsonget_text(right, "lost"), 160));
+	}
+	if (list && !json_array_size(list))
+		doctor_add(d, "capability", DOCTOR_OK, "", "sysomd has all that it uses");
 	json_decref(j);
 }
 
@@ -206,6 +247,7 @@ static void check_daemons(struct doctor *d, const struct options *o)
 		else
 			check_http(d, "control socket", &c, start_remedy);
 		check_os_signals(d, &c);
+		check_capabilities(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
 		check_http(d, "aggregator", &c,

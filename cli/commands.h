@@ -12,6 +12,7 @@ extern char **front_argv;
 
 int cmd_run_main(const struct options *o);
 int cmd_preload_main(const struct options *o);
+int cmd_spans_main(const struct options *o);
 int cmd_status_main(const struct options *o);
 int cmd_top_main(const struct options *o);
 int cmd_incidents_list(const struct options *o);

@@ -71,6 +71,18 @@ static const struct command commands[] = {
 	 "Prints the value for their LD_PRELOAD, in which glibc replaces $LIB. In a container\n"
 	 "with musl the file is not found and the program runs untraced. glibc 2.34 or newer.\n",
      .examples = "  sysom preload /sysom    # LD_PRELOAD='/sysom/$LIB/libsysom_preload.so'\n"},
+    {.name = "spans",
+     .run = cmd_spans_main,
+     .flags = OPTION_OUT,
+     .args = "check|compile FILE...",
+     .args_min = 2,
+     .args_max = 64,
+     .summary = "check catalogues of Python functions that become spans, or compile them",
+     .detail = "check prints each error with its line. compile writes what SYSOM_SPANS names in a\n"
+	       "job's environment; it replaces the catalogues that libsysom_preload.so carries.\n",
+     .examples = "  sysom spans check my.yaml\n"
+		 "  sysom spans compile my.yaml -o my.spans; SYSOM_SPANS=$PWD/my.spans sysom run "
+		 "-- CMD\n"},
     {.name = "status",
      .run = cmd_status_main,
      .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL,

@@ -21,7 +21,9 @@ enum record_kind {
 				  * rank in it, bytes = number of ranks, 0: destroyed */
 	RECORD_SYNC = 5, /* the host waited for the GPU */
 	RECORD_MEM = 6,	 /* allocation (bytes) or free (bytes 0) */
-	RECORD_SPAN = 7, /* NVTX or API span, complete; seq = depth */
+	RECORD_SPAN = 7, /* NVTX, API or Python span, complete; seq = depth. Python: work in grid
+			  * (tokens, batch, context) and bytes (drafts), func and dtype = kinds of
+			  * its process and thread (base/span_kind.h) */
 	RECORD_STEP_BEGIN =
 	    8, /* explicit; begin_ns == end_ns; work in `work` of struct step_mark */
 	RECORD_STEP_END = 9,
@@ -44,6 +46,7 @@ enum record_kind {
 #define RECORD_FLAG_EXPLICIT  0x0010
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
 #define RECORD_FLAG_COARSE    0x0080 /* gap: only the nodes of graph launches are missing */
+#define RECORD_FLAG_PYTHON    0x0100 /* span: of a catalogue of Python functions */
 #define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: of an optimizer, if known */
 
 struct record {
@@ -51,7 +54,8 @@ struct record {
 	uint64_t launch_ns; /* device: begin_ns of the launch that caused it; 0 unmatched */
 	uint64_t bytes;	    /* copies, collectives (payload of this rank), allocations */
 	uint64_t key;	    /* COLL, COMM, COLL_KERNEL: communicator id, the same on every rank;
-			     * STEP_*: index of the explicit step; MEM: address; SPAN: domain */
+			     * STEP_*: index of the explicit step; MEM: address; SPAN: domain,
+			     * or Python: hash of the request's id, 0 none */
 	uint16_t kind;
 	uint16_t flags;
 	uint32_t name;	 /* 0 unknown */

@@ -29,6 +29,8 @@
 #include "preload/driver.h"
 #include "preload/governor.h"
 #include "preload/hooks.h"
+#include "preload/nccl_lookup.h"
+#include "preload/python/python_spans.h"
 #include "preload/registry.h"
 #include "preload/tracer.h"
 #include "ring/attach.h"
@@ -170,6 +172,19 @@ static void helper_hang_up(uint64_t now)
 		helper.backoff_ms = HELPER_BACKOFF_MAX_MS;
 }
 
+/* The name of a variable comes last: it may hold anything. */
+static void helper_describe(void)
+{
+	uint32_t bad_line = span_table_bad_line();
+	char spans[32] = "";
+
+	if (bad_line)
+		snprintf(spans, sizeof(spans), " spans=bad:%u", bad_line);
+	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u%s%s%s",
+		 helper.context_seen ? driver_version() : 0, cupti_client_version(), spans,
+		 helper.unknown_variable[0] ? " unknown_variable=" : "", helper.unknown_variable);
+}
+
 static void helper_dial(uint64_t now)
 {
 	/* Without a sysomd we take no descriptor, not even briefly: a program that closes one
@@ -180,9 +195,7 @@ static void helper_dial(uint64_t now)
 		helper_hang_up(now);
 		return;
 	}
-	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u%s%s",
-		 helper.context_seen ? driver_version() : 0, cupti_client_version(),
-		 helper.unknown_variable[0] ? " unknown_variable=" : "", helper.unknown_variable);
+	helper_describe();
 	helper.sock = attach_connect(helper.path, &helper.hello,
 				     (const int[]){tracer_ring.fd, tracer_ring.page_fd});
 	helper.dialled_ns = now;
@@ -349,8 +362,11 @@ static bool helper_capturing(uint64_t now)
 static void helper_tick(uint64_t now, uint64_t *told_ns)
 {
 	uint32_t ending = __atomic_load_n(&helper.exit, __ATOMIC_ACQUIRE);
-	bool flush = helper_listen(now);
+	bool flush;
 
+	if (ending == EXIT_NO && !tracer_is_dead())
+		python_spans_tend(now); /* first: the hello says if there is no catalogue */
+	flush = helper_listen(now);
 	tracer_tend_lanes(now);
 	if (ending == EXIT_DONE || tracer_is_dead())
 		return;
@@ -473,13 +489,11 @@ void helper_forked(void)
 
 void helper_prepare_environment(void)
 {
-	const char *plugin = getenv("SYSOM_NCCL_PLUGIN");
 	Dl_info info;
 
 	/* only an absolute path: the job may change its directory */
 	if (dladdr((void *)helper_prepare_environment, &info) && info.dli_fname &&
 	    info.dli_fname[0] == '/')
 		setenv("NVTX_INJECTION64_PATH", info.dli_fname, 0);
-	if (plugin && !strcmp(plugin, "1"))
-		setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 0);
+	nccl_lookup_prepare();
 }

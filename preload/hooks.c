@@ -17,6 +17,8 @@
 typedef void *(*dlsym_fn)(void *handle, const char *name);
 
 void *hooks_real[HOOK_ID_COUNT];
+void (*hooks_on_import)(void);
+void *(*hooks_plugin)(void *handle, const char *name, void *found);
 
 static void *hooks_bootstrap_dlsym(void)
 {
@@ -249,8 +251,14 @@ void *wrap_dlsym(void *handle, const char *name)
 		if (!real)
 			return NULL;
 	}
-	if (__builtin_expect(!name || !hooks_candidate(name), 1))
+	if (__builtin_expect(!name || !hooks_candidate(name), 1)) {
+		if (name && name[0] == 'P' && !strncmp(name, "PyInit_", 7) && hooks_on_import)
+			hooks_on_import();
 		return real(handle, name);
+	}
+	if (hooks_plugin && !strncmp(name, HOOKS_PLUGIN, strlen(HOOKS_PLUGIN)) &&
+	    handle != RTLD_NEXT)
+		return hooks_plugin(handle, name, real(handle, name));
 	id = hooks_find_symbol(name);
 	if (id < 0)
 		return real(handle, name);

@@ -4,12 +4,23 @@
 SOS += libsysom_preload.so
 libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/start.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
-	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c cupti/cupti_client.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/nccl_lookup.c preload/span_api.c \
+	$(call in,preload/python,python_api python_call python_find python_gc python_hook python_monitor python_spans span_table) \
+	cupti/cupti_client.c \
 	cupti/cupti_decode.c cupti/cupti_session.c ring/ring_writer.c ring/attach.c
 libsysom_preload.so_CFLAGS := -O2 -fno-sanitize=all -ftls-model=initial-exec -fno-semantic-interposition
 libsysom_preload.so_LDFLAGS := -fno-sanitize=all -Wl,-z,nodelete -Wl,-z,defs \
 	-Wl,--version-script=$(B)/gen/exports.map
 libsysom_preload.so_DEPS := $(B)/gen/exports.map
+
+# The catalogues of spans that it carries.
+SPAN_CATALOGUES := $(sort $(wildcard conf/spans/*.yaml))
+$(call part,PARTS,model,span_compile)
+span_compile_SRCS := tools/span_compile.c
+$(B)/obj-libsysom_preload.so/preload/python/span_table.o $(B)/obj/preload/python/span_table.o: $(B)/gen/preload/python/spans_builtin.inc
+$(B)/gen/preload/python/spans_builtin.inc: $(B)/parts/span_compile $(SPAN_CATALOGUES)
+	@mkdir -p $(@D)
+	$(Q)$< $(SPAN_CATALOGUES) >$@
 
 $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 	@mkdir -p $(@D)
@@ -22,12 +33,13 @@ preload_peer_SRCS := tests/preload/peer.c
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
-	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
+	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/plugin_loader \
+	$(PRELOAD_TEST)/plugin_loader_static $(PRELOAD_TEST)/link_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
 test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
 	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/e2e/gpu_harness.sh tests/conformance/foreign_abi.sh \
-	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
+	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py tests/e2e/python_spans.py tests/e2e/python_spans_flow.sh
 BENCH_PARTS += $(PRELOAD_NULL)
 
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
@@ -50,8 +62,13 @@ $(PRELOAD_TEST)/null/chain_plugin.so: tests/preload/chain_plugin.c
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $<
 $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
+$(PRELOAD_TEST)/link_caller: tests/preload/link_caller.c
+$(PRELOAD_TEST)/plugin_loader: tests/preload/plugin_loader.c
+$(PRELOAD_TEST)/plugin_loader_static: tests/preload/plugin_loader.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -DSTATIC_PLUGIN -rdynamic -o $@ $< -ldl
 $(PRELOAD_TEST)/prober: tests/preload/prober.c foreign/cuda.h
-$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/prober:
+$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/plugin_loader $(PRELOAD_TEST)/link_caller $(PRELOAD_TEST)/prober:
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread
 

@@ -12,13 +12,13 @@
 #include "foreign/nvtx.h"
 #include "preload/helper.h"
 #include "preload/hooks.h"
+#include "preload/span.h"
 #include "preload/tracer.h"
 
-#define SPAN_SOURCE_NVTX 1
-#define SPAN_SOURCE_API	 2
-#define SPAN_EXPORT	 __attribute__((visibility("default")))
+#define SPAN_EXPORT __attribute__((visibility("default")))
 
 static uint32_t span_step_count;
+static bool span_steps_explicit; /* the job marks its steps itself */
 static uint64_t span_range_count;
 
 /* ---- the public calls ---- */
@@ -31,11 +31,11 @@ static bool span_ready(void)
 	return state == TRACER_ON || (state == TRACER_COLD && tracer_start());
 }
 
-static void span_push_step(uint16_t kind, const double *work, unsigned count, uint32_t index)
+static void span_push_step(uint16_t kind, uint64_t t, const double *work, unsigned count,
+			   uint32_t index)
 {
-	struct event_step e = {
-	    .head = {.kind = kind, .flags = EVENT_FLAG_EXPLICIT, .t = tracer_now()},
-	    .index = index};
+	struct event_step e = {.head = {.kind = kind, .flags = EVENT_FLAG_EXPLICIT, .t = t},
+			       .index = index};
 
 	if (count > LIMIT_STEP_WORK)
 		count = LIMIT_STEP_WORK;
@@ -45,26 +45,75 @@ static void span_push_step(uint16_t kind, const double *work, unsigned count, ui
 	tracer_push(&e);
 }
 
-SPAN_EXPORT void sysom_step_begin(const double *work, unsigned count)
+/* t: 0 for now; the clock is only known once tracing has begun. */
+static void span_begin_step(uint64_t t, const double *work, unsigned count)
 {
 	/* Steps are counted even while tracing is off: ranks must agree. */
 	uint32_t index = __atomic_fetch_add(&span_step_count, 1, __ATOMIC_RELAXED);
 
 	if (span_ready())
-		span_push_step(EVENT_STEP_BEGIN, work, count, index);
+		span_push_step(EVENT_STEP_BEGIN, t ? t : tracer_now(), work, count, index);
 }
 
-SPAN_EXPORT void sysom_step_end(void)
+static void span_end_step(void)
 {
 	uint32_t count = __atomic_load_n(&span_step_count, __ATOMIC_RELAXED);
 
 	if (!span_ready())
 		return;
-	span_push_step(EVENT_STEP_END, NULL, 0, count ? count - 1 : 0);
+	span_push_step(EVENT_STEP_END, tracer_now(), NULL, 0, count ? count - 1 : 0);
 	helper_sync_done();
 }
 
-static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t range,
+SPAN_EXPORT void sysom_step_begin(const double *work, unsigned count)
+{
+	__atomic_store_n(&span_steps_explicit, true, __ATOMIC_RELAXED);
+	span_begin_step(0, work, count);
+}
+
+SPAN_EXPORT void sysom_step_end(void)
+{
+	span_end_step();
+}
+
+/* ---- those of a catalogue ---- */
+
+void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX])
+{
+	double values[SPAN_WORK_MAX];
+	unsigned count = 0;
+
+	if (__atomic_load_n(&span_steps_explicit, __ATOMIC_RELAXED))
+		return;
+	for (unsigned i = 0; i < SPAN_WORK_MAX; i++) {
+		values[i] = (double)work[i];
+		if (work[i] > 0)
+			count = i + 1;
+	}
+	span_begin_step(t, values, count);
+}
+
+void span_step_end(void)
+{
+	if (!__atomic_load_n(&span_steps_explicit, __ATOMIC_RELAXED))
+		span_end_step();
+}
+
+void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_mark *m)
+{
+	struct event_span e = {.head = {.kind = kind, .t = m->t},
+			       .domain = m->request,
+			       .name = m->name,
+			       .source = SPAN_SOURCE_PYTHON,
+			       .process = m->process,
+			       .thread = m->thread,
+			       .depth = m->depth};
+
+	memcpy(e.work, m->work, sizeof(e.work));
+	ring_writer_push(&t->lane, &e);
+}
+
+static void span_push(uint16_t kind, enum span_source source, uint64_t domain, uint64_t range,
 		      uint32_t name, bool nested)
 {
 	struct tracer_thread *t = tracer_self ? tracer_self : tracer_claim();
@@ -72,7 +121,7 @@ static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t 
 			       .span = range,
 			       .domain = domain,
 			       .name = name,
-			       .source = source};
+			       .source = (uint8_t)source};
 
 	if (!t)
 		return;
@@ -84,7 +133,7 @@ static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t 
 	tracer_push(&e);
 }
 
-static uint32_t span_intern(const char *text)
+uint32_t span_intern(const char *text)
 {
 	return text ? ring_writer_intern(&tracer_ring, text, strnlen(text, LIMIT_NAME_BYTES))
 		    : RING_NAME_NONE;

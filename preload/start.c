@@ -5,6 +5,8 @@
 #include <pthread.h>
 
 #include "preload/helper.h"
+#include "preload/hooks.h"
+#include "preload/python/python_spans.h"
 #include "preload/tracer.h"
 
 static uint32_t starting; /* 1: a thread builds the ring or has built it */
@@ -13,8 +15,10 @@ __attribute__((constructor)) static void start_loaded(void)
 {
 	int saved = errno;
 
-	if (tracer_prepare())
+	if (tracer_prepare()) {
 		helper_prepare_environment();
+		hooks_on_import = python_spans_importing;
+	}
 	errno = saved;
 }
 

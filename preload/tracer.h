@@ -29,10 +29,18 @@ enum tracer_latch {
 	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: the job would get SIGXFSZ */
 };
 
+/* Deeper spans of a catalogue are not recorded. sysomd keeps 32 open spans of a thread, some of
+ * which are NVTX's. */
+#define TRACER_OPEN_MAX 24
+
 struct registry_launches;
 struct tracer_thread {
 	struct ring_lane_writer lane;
-	uint32_t spans;			    /* nesting depth of NVTX and API spans */
+	uint32_t spans;	     /* nesting depth of NVTX and API spans */
+	uint32_t open_count; /* Python spans, for python/ */
+	const void *open[TRACER_OPEN_MAX];
+	const void *step_key; /* the function that is the current step; NULL: none is */
+	uint32_t step_depth;
 	uint64_t context;		    /* last CUcontext that was reported */
 	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */
 };

@@ -34,8 +34,9 @@ struct attach_hello {
 	char gpu_uuid
 	    [ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
 	char program[ATTACH_TEXT_BYTES]; /* base name of the script or binary */
-	/* "cuda=13000 cupti=130001"; and where the environment has a SYSOM_ variable that nothing
-	 * reads, its name behind "unknown_variable=" */
+	/* "cuda=13000 cupti=130001"; where SYSOM_SPANS is no compiled catalogue, "spans=bad:LINE";
+	 * and where the environment has a SYSOM_ variable that nothing reads, its name behind
+	 * "unknown_variable=" */
 	char libs[ATTACH_TEXT_BYTES];
 	/* Appended later; a hello of ATTACH_HELLO_BYTES_MIN ends before them. "" without a pod:
 	 * POD_NAMESPACE, CONTAINER_NAME, NODE_NAME */

@@ -28,7 +28,7 @@ struct options {
 
 /* ---- the fields of each event ---- */
 
-enum field_type { U8, U16, U32, U64, I16, I32, F64, HEX, NAME };
+enum field_type { U8, U16, U32, U64, I16, I32, F32, F64, HEX, NAME };
 
 struct field {
 	const char *name;
@@ -73,9 +73,10 @@ static const struct field sync_fields[] = {F(sync, handle, HEX), F(sync, api, U1
 					   F(sync, scope, U16), F(sync, duration, U32), F_END};
 static const struct field step_fields[] = {F(step, index, U32), F(step, work_count, U32),
 					   F_ARRAY(step, work, F64), F(step, phase, NAME), F_END};
-static const struct field span_fields[] = {F(span, name, NAME),	 F(span, span, U64),
-					   F(span, domain, HEX), F(span, source, U32),
-					   F(span, depth, U32),	 F_END};
+static const struct field span_fields[] = {
+    F(span, name, NAME),      F(span, span, U64),   F(span, domain, HEX),
+    F(span, source, U8),      F(span, process, U8), F(span, thread, U8),
+    F_ARRAY(span, work, F32), F(span, depth, U32),  F_END};
 static const struct field stream_fields[] = {F(stream, stream, HEX),	F(stream, context, HEX),
 					     F(stream, stream_id, U32), F(stream, context_id, U32),
 					     F(stream, device, U32),	F_END};
@@ -85,6 +86,11 @@ static const struct field plugin_fields[] = {
     F(plugin, type, U16),    F(plugin, comm_hash, HEX), F(plugin, handle, HEX),
     F(plugin, parent, HEX),  F(plugin, value, U64),	F(plugin, seq, U32),
     F(plugin, channel, I16), F(plugin, peer, I32),	F_END};
+static const struct field transfer_fields[] = {
+    F(transfer, comm_hash, HEX), F(transfer, func, U8),	    F(transfer, seq, U32),
+    F(transfer, rank, U16),	 F(transfer, peer, I32),    F(transfer, channel, U8),
+    F(transfer, transfers, U32), F(transfer, bytes, U64),   F(transfer, wait, U64),
+    F(transfer, duration, U32),	 F_END};
 static const struct field anchor_fields[] = {F(anchor, ticks, U64), F(anchor, monotonic_ns, U64),
 					     F(anchor, realtime_ns, U64), F_END};
 static const struct field graph_fields[] = {F(graph, action, U16),
@@ -134,6 +140,7 @@ static const struct kind {
     {EVENT_CONTEXT, "context", stream_fields},
     {EVENT_GAP, "gap", gap_fields},
     {EVENT_PLUGIN, "plugin", plugin_fields},
+    {EVENT_TRANSFER, "transfer", transfer_fields},
     {EVENT_ANCHOR, "anchor", anchor_fields},
     {EVENT_GRAPH_NODE, "graph_node", coll_fields},
     {EVENT_GRAPH, "graph", graph_fields},
@@ -153,12 +160,20 @@ static const struct kind *find_kind(uint16_t kind)
 static size_t type_bytes(uint8_t type)
 {
 	static const size_t bytes[] = {[U8] = 1,  [U16] = 2, [U32] = 4, [U64] = 8, [I16] = 2,
-				       [I32] = 4, [F64] = 8, [HEX] = 8, [NAME] = 4};
+				       [I32] = 4, [F32] = 4, [F64] = 8, [HEX] = 8, [NAME] = 4};
 
 	return bytes[type];
 }
 
 /* ---- printing ---- */
+
+static double float_of(uint32_t bits)
+{
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return (double)f;
+}
 
 /* Many readers lose digits of JSON numbers above 2^53, so handles are strings. */
 static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t type, bool json)
@@ -174,8 +189,11 @@ static void print_value(const struct ring_reader *r, const uint8_t *at, uint8_t 
 	case I32:
 		printf("%d", (int32_t)v);
 		break;
+	case F32:
 	case F64:
-		memcpy(&d, &v, 8);
+		d = type == F32 ? float_of((uint32_t)v) : 0;
+		if (type == F64)
+			memcpy(&d, &v, 8);
 		if (json && (d != d || d - d != 0))
 			printf("null");
 		else

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "base/span_kind.h"
 
 #define RING_MAGIC	       0x474e49524d4f5359ull /* "YSOMRING" read as little-endian bytes */
 #define RING_VERSION	       1u
@@ -43,7 +44,9 @@
 	X(INTERNAL, "internal")		  /* our own failure; tracing latches off */               \
 	X(PLUGIN_HANDLE, "plugin_handle") /* NCCL profiler callbacks on unknown handles */         \
 	X(STARTING, "starting")		  /* events while another thread builds the ring */        \
-	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */
+	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */                \
+	X(SPAN_VALUE, "span_value")	  /* a span's work that is no count */                     \
+	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,
@@ -144,7 +147,7 @@ enum event_kind {
 	EVENT_SYNC = 6,		/* struct event_sync: the host waited for the GPU */
 	EVENT_STEP_BEGIN = 7,	/* struct event_step */
 	EVENT_STEP_END = 8,	/* struct event_step */
-	EVENT_SPAN_BEGIN = 9,	/* struct event_span (NVTX, API) */
+	EVENT_SPAN_BEGIN = 9,	/* struct event_span (NVTX, API, a catalogue's) */
 	EVENT_SPAN_END = 10,	/* struct event_span */
 	EVENT_STREAM = 11,	/* struct event_stream: handle -> CUPTI ids */
 	EVENT_CONTEXT = 12,	/* struct event_stream, stream 0: this thread's current context */
@@ -155,6 +158,7 @@ enum event_kind {
 	EVENT_ANCHOR = 16,     /* struct event_anchor */
 	EVENT_GRAPH_NODE = 17, /* struct event_coll captured into a graph: template entry */
 	EVENT_GRAPH = 18,      /* struct event_graph: links the handles of captures and graphs */
+	EVENT_TRANSFER = 19,   /* struct event_transfer: what a collective sent to one peer */
 	EVENT_KERNEL = 32,     /* device lanes: struct event_kernel */
 	EVENT_COPY = 33,       /* device lanes: struct event_copy */
 	EVENT_GRAPH_EXEC = 34, /* device lanes: struct event_kernel, one record per graph launch */
@@ -286,14 +290,19 @@ struct event_step {
 	uint32_t seq_end;
 };
 
+enum span_source { SPAN_SOURCE_NVTX = 1, SPAN_SOURCE_API = 2, SPAN_SOURCE_PYTHON = 3 };
+
 struct event_span {
 	struct event_head head;
-	uint64_t span; /* pairs a begin and an end that do not nest; 0: nested */
-	uint64_t domain;
-	uint64_t reserved[2];
+	uint64_t span;	 /* pairs a begin and an end that do not nest; 0: nested */
+	uint64_t domain; /* NVTX: its domain. Python: hash of the request's id, 0: none */
+	/* Python: by SPAN_WORKS, 0: none; what the end has replaces what the begin has */
+	float work[SPAN_WORK_MAX];
 	uint32_t name;
-	uint32_t source; /* 1 NVTX, 2 API */
-	uint32_t depth;
+	uint8_t source;		 /* enum span_source */
+	uint8_t process, thread; /* Python: index in SPAN_PROCESSES, SPAN_THREADS */
+	uint8_t reserved;
+	uint32_t depth; /* NVTX and API, or Python: among the open ones of the thread */
 	uint32_t seq_end;
 };
 
@@ -342,6 +351,22 @@ struct event_plugin {
 	uint16_t type;		 /* ncclProfiler event type bit number; state in the high byte */
 	int16_t channel;
 	int32_t peer;
+	uint32_t seq_end;
+};
+
+/* All that one channel sent to one peer for one collective; t and duration: from the first to the last
+ * of it. */
+struct event_transfer {
+	struct event_head head;
+	uint64_t comm_hash; /* NCCL's own, the same on every rank */
+	uint64_t bytes;	    /* sum; 0: not known */
+	uint64_t wait;	    /* sum of the transfers' times with the network; clock of the lane */
+	uint32_t seq;	    /* NCCL's, per communicator and function */
+	uint32_t transfers;
+	int32_t peer;	       /* rank in the communicator */
+	uint16_t rank;	       /* of the sender; UINT16_MAX: not known */
+	uint8_t func, channel; /* enum event_coll_func; 0: not known */
+	uint32_t duration;
 	uint32_t seq_end;
 };
 
@@ -419,6 +444,7 @@ RING_ASSERT_HOST(event_span);
 RING_ASSERT_HOST(event_stream);
 RING_ASSERT_HOST(event_gap);
 RING_ASSERT_HOST(event_plugin);
+RING_ASSERT_HOST(event_transfer);
 RING_ASSERT_HOST(event_anchor);
 RING_ASSERT_HOST(event_graph);
 RING_ASSERT_DEVICE(event_kernel);

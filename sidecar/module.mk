@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's parts are a library, so that tests and benchmarks link them; sysomd.c is the program.
 LIBS += sidecar
-sidecar_SRCS := $(call in,sidecar,baseline drain http keep process registration requests ship \
+sidecar_SRCS := $(call in,sidecar,baseline drain http keep links_node process registration requests ship \
 		spool status status_compare uplink) \
-	$(call in,sidecar/os,first_touch os_bpf os_cost os_node os_proc os_read os_series \
+	$(call in,sidecar/os,first_touch os_bpf os_cost os_hierarchy os_node os_proc os_read os_series \
 		os_signals) \
 	$(call in,sidecar/gpu,gpu_match gpu_node gpu_nvml gpu_poll) \
 	$(call in,sidecar/stacks,cpu_profile cpu_stacks installed neighbours sketch_maker \
@@ -19,7 +19,7 @@ sysomd_SRCS := sidecar/sysomd.c
 sysomd_USES := sidecar
 
 $(call unit,sidecar,test_drain test_spool test_baseline test_first_touch test_keep test_cpu_stacks \
-	test_os_signals test_lock_sharers test_gpu test_os_cost test_os_series test_installed \
+	test_os_signals test_os_hierarchy test_lock_sharers test_gpu test_os_cost test_os_series test_installed \
 	test_cpu_profile test_neighbours)
 # its rings only count
 test_drain_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,ring_reader_drain_lane ring_reader_lanes_used \

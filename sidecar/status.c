@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/daemon/rights.h"
 #include "base/http/http_user.h"
 #include "base/metrics/metrics.h"
 #include "base/text/json_text.h"
 #include "base/version.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
+#include "sidecar/links_node.h"
 #include "sidecar/keep.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
@@ -111,9 +113,11 @@ static void json_rank(struct buf *b, const struct process *p)
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
 		   (unsigned long long)peer->flags);
 	buf_printf(
-	    b, ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+	    b, ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu",
 	    (unsigned long long)process_switched_off(p), (double)js->graph_coarse_ns * 1e-9,
 	    (unsigned long long)js->kernels_joined, (unsigned long long)js->kernels_unmatched);
+	links_node_json(p, b);
+	buf_puts(b, "}");
 }
 
 static uint64_t raw_bytes(const struct node *n)
@@ -241,6 +245,23 @@ static void json_readers(const struct node *n, struct buf *b)
 	buf_puts(b, "},");
 }
 
+/* The capabilities that are missing. */
+static void json_rights(struct buf *b)
+{
+	bool has[RIGHTS];
+
+	rights_now(has);
+	buf_puts(b, "\"rights\":[");
+	for (int i = 0, n = 0; i < RIGHTS; i++) {
+		if (has[i])
+			continue;
+		buf_printf(b, "%s{\"without\":\"CAP_%s\"", n++ ? "," : "", rights[i].name);
+		json_text_append(b, ",\"lost\":", rights[i].lost);
+		buf_puts(b, "}");
+	}
+	buf_puts(b, "],");
+}
+
 static void json_sampler(const struct node *n, struct buf *b)
 {
 	struct cpu_stacks_stats st;
@@ -315,6 +336,7 @@ void status_json(struct node *n, const struct http_user *user, struct buf *b)
 		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
+	json_rights(b);
 	json_sampler(n, b);
 	json_readers(n, b);
 	os_node_json(n, b);
@@ -645,6 +667,21 @@ static void attach_series(struct node *n, struct metrics *m)
 			(double)n->admission.rests);
 }
 
+static void rights_series(struct metrics *m)
+{
+	bool has[RIGHTS];
+
+	rights_now(has);
+	metrics_family(m, "sysom_capability", "gauge",
+			  "1 if sysomd has the capability; docs/sysomd.md says what each is for.");
+	for (int i = 0; i < RIGHTS; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "CAP_%s", rights[i].name);
+		metrics_sample(m, "sysom_capability", has[i], "capability", name, NULL);
+	}
+}
+
 void status_metrics(struct node *n, const struct http_user *user, struct metrics *m)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
@@ -656,6 +693,7 @@ void status_metrics(struct node *n, const struct http_user *user, struct metrics
 	keep_stats_get(n->keep, &ks);
 	canary_totals(n->analysis.canary, &stalls, &stalled_ns);
 	metrics_build_info(m, WIRE_VERSION);
+	rights_series(m);
 	rank_series(n, user, m);
 	uplink_series(n, m);
 	offer_series(n, m);

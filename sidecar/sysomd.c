@@ -23,6 +23,7 @@
 #include "base/daemon/config.h"
 #include "base/daemon/dirs.h"
 #include "base/daemon/log.h"
+#include "base/daemon/rights.h"
 #include "base/daemon/service.h"
 #include "base/daemon/watchdog.h"
 #include "base/exit_status.h"
@@ -32,6 +33,7 @@
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/http.h"
 #include "sidecar/keep.h"
+#include "sidecar/links_node.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
 #include "sidecar/registration.h"
@@ -395,6 +397,7 @@ static void on_second(void *arg, uint32_t count)
 	registration_tend(d->registration, clock_monotonic_ns());
 	os_node_tend(n, clock_monotonic_ns());
 	gpu_node_tend(n, clock_monotonic_ns());
+	links_node_tend(n, clock_monotonic_ns());
 	measure_own(d, clock_monotonic_ns());
 	export_metrics(n);
 	service_alive();
@@ -707,6 +710,17 @@ static void bound_malloc(void)
 	mallopt(M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES);
 }
 
+static void log_rights(void)
+{
+	bool has[RIGHTS];
+
+	rights_now(has);
+	for (int i = 0; i < RIGHTS; i++)
+		if (!has[i])
+			log_info("rights", "without=CAP_%s lost=\"%s\"", rights[i].name,
+				 rights[i].lost);
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon d = {.lock_fd = -1};
@@ -734,6 +748,7 @@ int main(int argc, char **argv)
 	if (!err) {
 		log_info("start", "socket=%s control=%s http=%s uplink=%s state=%s", s->socket_path,
 			 s->control_path, s->http.listen, s->uplink_url, s->state_dir);
+		log_rights();
 		service_ready();
 		err = loop_run(d.node.loop);
 		if (!err)

@@ -192,6 +192,7 @@ NEEDS = {
     "fuse": (lambda: root() and mounts() and os.path.exists("/dev/fuse"), "mounting a FUSE file system"),
     "netns": (netns, "making a network namespace and a device (iproute2)"),
     "realtime": (realtime, "real-time priority"),
+    "cgroup2": (lambda: mounts() and made_group("unified", "cgroup.procs"), "making a cgroup of version 2"),
     "memory-group": (memory_group, "a memory cgroup with a limit and pressure"),
     "cpu-group": (cpu_group, "a CPU cgroup with a quota"),
     "blkio-group": (blkio_group, "a cgroup of version 1 that throttles reads of the disk below /tmp"),

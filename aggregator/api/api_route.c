@@ -43,18 +43,24 @@ static void get_status(const struct api_sources *api, const struct http_query *q
 {
 	struct fleet_totals f;
 	struct commit_stats c;
+	json_t *j;
 
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
 	commit_stats(api->commit, &c);
-	answer_json(
-	    a, json_pack(
-		   "{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "version",
-		   SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs", (int)f.jobs_hanging,
-		   "ranks", (int)f.ranks_alive, "nodes", (int)f.nodes_alive, "windows",
-		   (json_int_t)c.store.windows, "incidents", (json_int_t)c.store.incidents,
-		   "open_incidents", (json_int_t)c.store.open_incidents, "store_bytes",
-		   (json_int_t)c.store.bytes, "disk_full", c.disk_full, "quota_windows",
-		   (json_int_t)c.quota_windows, "quota_incidents", (json_int_t)c.quota_incidents));
+	j = json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "version",
+		      SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs", (int)f.jobs_hanging,
+		      "ranks", (int)f.ranks_alive, "nodes", (int)f.nodes_alive, "windows",
+		      (json_int_t)c.store.windows, "incidents", (json_int_t)c.store.incidents,
+		      "open_incidents", (json_int_t)c.store.open_incidents, "store_bytes",
+		      (json_int_t)c.store.bytes, "disk_full", c.disk_full, "quota_windows",
+		      (json_int_t)c.quota_windows, "quota_incidents",
+		      (json_int_t)c.quota_incidents);
+	if (api->user->all) {
+		json_object_set_new(j, "largest_job", json_text(c.largest_job));
+		json_object_set_new(j, "largest_job_bytes",
+				    json_integer((json_int_t)c.largest_bytes));
+	}
+	answer_json(a, j);
 }
 
 static bool is_text(const char *v)

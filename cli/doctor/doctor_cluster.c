@@ -60,6 +60,10 @@ static void print_quotas(const json_t *status)
 	double incidents = jsonget_number(status, "quota_incidents");
 
 	printf("store: %s", term_bytes(jsonget_number(status, "store_bytes")));
+	if (*jsonget_text(status, "largest_job"))
+		printf(", %s of it evidence of %s",
+		       term_bytes(jsonget_number(status, "largest_job_bytes")),
+		       term_safe(jsonget_text(status, "largest_job"), 60));
 	if (windows > 0 || incidents > 0)
 		printf("; of jobs beyond their quota, %.0f windows lost their evidence and %.0f "
 		       "incidents were removed (store.job_max_bytes, store.job_max_incidents)",

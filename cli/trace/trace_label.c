@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/span_kind.h"
 
 static void start(struct trace_label *l, const char *category)
 {
@@ -107,6 +108,31 @@ static void put_collective(struct trace_label *l, const struct record *r)
 		put_uint(l, "peer", (uint64_t)r->peer);
 }
 
+/* What a catalogue says about a span; unknown kinds (a newer peer's) are left out. */
+static void put_span(struct trace_label *l, const struct record *r)
+{
+#define X(name) name,
+	static const char *const works[] = {SPAN_WORKS(X)};
+	static const char *const processes[] = {SPAN_PROCESSES(X)};
+	static const char *const threads[] = {SPAN_THREADS(X)};
+#undef X
+	char text[32];
+
+	for (unsigned i = 0; i < 3; i++)
+		if (r->grid[i])
+			put_uint(l, works[i], r->grid[i]);
+	if (r->bytes)
+		put_uint(l, works[3], r->bytes);
+	if (r->func && r->func < sizeof(processes) / sizeof(processes[0]))
+		put_text(l, "process", processes[r->func]);
+	if (r->dtype && r->dtype < sizeof(threads) / sizeof(threads[0]))
+		put_text(l, "thread", threads[r->dtype]);
+	if (r->key) {
+		snprintf(text, sizeof(text), "%016llx", (unsigned long long)r->key);
+		put_text(l, "request", text);
+	}
+}
+
 static void label_host(struct trace_label *l, const struct record *r, const char *name)
 {
 	switch (r->kind) {
@@ -139,6 +165,8 @@ static void label_host(struct trace_label *l, const struct record *r, const char
 	case RECORD_SPAN:
 		start(l, "span");
 		snprintf(l->name, sizeof(l->name), "%s", *name ? name : "span");
+		if (r->flags & RECORD_FLAG_PYTHON)
+			put_span(l, r);
 		break;
 	case RECORD_GAP:
 		start(l, "gap");

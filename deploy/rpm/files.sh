@@ -24,7 +24,10 @@ for package in $(sed -n 's/^Package: //p' $lists/control); do
 			;;
 		*)
 			echo "/$from" >>"$files"
-			case $from in usr/lib/sysom/*) echo "%dir /usr/lib/sysom" >>"$files" ;; esac
+			case $from in
+			usr/lib/sysom/*) echo "%dir /usr/lib/sysom" >>"$files" ;;
+			usr/share/sysom/*) echo "%dir /usr/share/sysom" >>"$files" ;;
+			esac
 			;;
 		esac
 	done <"$lists/$package.install"

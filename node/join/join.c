@@ -609,41 +609,101 @@ static void on_graph(struct join *j, const struct event_graph *e)
 		*x = (struct join_exec){.handle = e->exec, .graph = e->graph, .capture = capture};
 }
 
+static void span_remove(struct join_lane *lane, uint32_t i)
+{
+	memmove(&lane->spans[i], &lane->spans[i + 1],
+		sizeof(lane->spans[0]) * (--lane->span_count - i));
+}
+
+/* Spans of a catalogue nest among themselves, and their events say how deep. So an end that was
+ * lost is noticed at the next begin, and cannot end another span. */
+static void span_drop_deeper(struct join *j, struct join_lane *lane, uint32_t depth)
+{
+	for (uint32_t i = lane->span_count; i-- > 0;)
+		if (lane->spans[i].source == SPAN_SOURCE_PYTHON &&
+		    lane->spans[i].python_depth >= depth) {
+			span_remove(lane, i);
+			join_count(j, JOIN_SPAN_UNPAIRED, 1);
+		}
+}
+
+static void span_begin(struct join *j, struct join_lane *lane, const struct join_host_pend *p)
+{
+	const struct event_span *e = &p->e.span;
+	struct join_span *s;
+
+	if (e->source == SPAN_SOURCE_PYTHON)
+		span_drop_deeper(j, lane, e->depth);
+	if (lane->span_count == JOIN_SPAN_DEPTH) {
+		join_count(j, JOIN_SPAN_UNPAIRED, 1);
+		return;
+	}
+	s = &lane->spans[lane->span_count++];
+	*s = (struct join_span){.t_ns = p->t_ns,
+				.span = e->span,
+				.domain = e->domain,
+				.name = e->name,
+				.depth = lane->span_count - 1,
+				.python_depth = e->depth,
+				.source = e->source,
+				.process = e->process,
+				.thread = e->thread};
+	memcpy(s->work, e->work, sizeof(s->work));
+}
+
+static bool span_is(const struct join_span *s, const struct event_span *e)
+{
+	if (e->source == SPAN_SOURCE_PYTHON || s->source == SPAN_SOURCE_PYTHON)
+		return s->source == e->source && s->python_depth == e->depth;
+	return s->span == e->span && s->domain == e->domain;
+}
+
+/* A count as a record has it. The process is not trusted: anything else is none. */
+static uint32_t span_count_of(float begin, float end)
+{
+	float v = end > 0 ? end : begin;
+
+	return v > 0 && v < 4294967040.0f ? (uint32_t)v : 0;
+}
+
+static void span_describe(struct record *r, const struct join_span *s, const struct event_span *e)
+{
+	_Static_assert(SPAN_WORK_MAX == 4, "record.grid and bytes");
+	r->flags |= RECORD_FLAG_PYTHON;
+	r->key = e->domain ? e->domain : s->domain;
+	for (unsigned i = 0; i < 3; i++)
+		r->grid[i] = span_count_of(s->work[i], e->work[i]);
+	r->bytes = span_count_of(s->work[3], e->work[3]);
+	r->func = s->process;
+	r->dtype = s->thread;
+}
+
 static void on_span(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_span *e = &p->e.span;
 	struct join_lane *lane = &j->lanes[p->lane];
-	struct join_span *s;
 	struct record r;
 	uint32_t i;
 
 	if (e->head.kind == EVENT_SPAN_BEGIN) {
-		if (lane->span_count == JOIN_SPAN_DEPTH) {
-			join_count(j, JOIN_SPAN_UNPAIRED, 1);
-			return;
-		}
-		s = &lane->spans[lane->span_count++];
-		*s = (struct join_span){.t_ns = p->t_ns,
-					.span = e->span,
-					.domain = e->domain,
-					.name = e->name,
-					.depth = lane->span_count - 1};
+		span_begin(j, lane, p);
 		return;
 	}
 	for (i = lane->span_count; i-- > 0;)
-		if (lane->spans[i].span == e->span && lane->spans[i].domain == e->domain)
+		if (span_is(&lane->spans[i], e))
 			break;
 	if (i >= lane->span_count) {
 		join_count(j, JOIN_SPAN_UNPAIRED, 1);
 		return;
 	}
-	s = &lane->spans[i];
 	host_record(&r, j, p, RECORD_SPAN, 0);
-	r.begin_ns = s->t_ns;
-	r.name = s->name ? s->name : e->name;
-	r.key = s->domain;
-	r.seq = s->depth;
-	memmove(s, s + 1, sizeof(*s) * (--lane->span_count - i));
+	r.begin_ns = lane->spans[i].t_ns;
+	r.name = lane->spans[i].name ? lane->spans[i].name : e->name;
+	r.key = lane->spans[i].domain;
+	r.seq = lane->spans[i].depth;
+	if (e->source == SPAN_SOURCE_PYTHON)
+		span_describe(&r, &lane->spans[i], e);
+	span_remove(lane, i);
 	/* A span is complete at its end, so it is always late. */
 	j->sink.host(j->sink.arg, &r, NULL, true);
 }
@@ -779,6 +839,26 @@ static void on_sync(struct join *j, const struct join_host_pend *p)
 	}
 }
 
+static void on_transfer(struct join *j, const struct join_host_pend *p)
+{
+	const struct event_transfer *e = &p->e.transfer;
+	struct transfer t = {.begin_ns = p->t_ns,
+			     .end_ns = p->t_ns +
+				       clockmap_duration(j->clock, p->clock_source, e->duration),
+			     .comm = e->comm_hash,
+			     .bytes = e->bytes,
+			     .wait_ns = clockmap_duration(j->clock, p->clock_source, e->wait),
+			     .seq = e->seq,
+			     .count = e->transfers,
+			     .peer = e->peer,
+			     .rank = e->rank,
+			     .func = e->func,
+			     .channel = e->channel};
+
+	if (j->sink.transfer)
+		j->sink.transfer(j->sink.arg, &t);
+}
+
 static void on_other(struct join *j, const struct join_host_pend *p)
 {
 	struct record r;
@@ -793,8 +873,11 @@ static void on_other(struct join *j, const struct join_host_pend *p)
 	case EVENT_SYNC:
 		on_sync(j, p);
 		return;
+	case EVENT_TRANSFER:
+		on_transfer(j, p);
+		return;
 	case EVENT_ANCHOR: /* sysomd uses its own anchors */
-	case EVENT_PLUGIN: /* the wrappers report the same; the process keeps it for static NCCL */
+	case EVENT_PLUGIN: /* single callbacks, on demand, for other readers of the ring */
 		return;
 	default:
 		join_count(j, JOIN_UNKNOWN_EVENT, 1);

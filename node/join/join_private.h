@@ -66,6 +66,7 @@ struct join_host_pend {
 		struct event_stream stream;
 		struct event_gap gap;
 		struct event_graph graph;
+		struct event_transfer transfer;
 		uint8_t bytes[RING_HOST_SLOT_BYTES];
 	} e;
 };
@@ -221,6 +222,10 @@ struct join_replay {
 struct join_span {
 	uint64_t t_ns, span, domain;
 	uint32_t name, depth;
+	/* of a catalogue's: the nesting depth among those; the begin's event has the rest */
+	uint32_t python_depth;
+	uint8_t source, process, thread;
+	float work[SPAN_WORK_MAX];
 };
 
 struct join_lane {

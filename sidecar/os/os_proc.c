@@ -11,10 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/text/text.h"
 #include "sampler/cpu_list.h"
 
-#define PATH_BYTES    512
+#define PATH_BYTES    (OS_CGROUP_BYTES + 64)
 #define TASKS_MAX     512u
 #define PROCESSES_MAX 65536u
 #define LINES_MAX     20000u
@@ -220,18 +221,17 @@ static bool names(const char *controllers, const char *name)
 }
 
 /* The directories of the group and of its ancestors. */
-static uint32_t directories(char (*out)[256], uint32_t max, const char *mount, const char *group)
+static uint32_t directories(char (*out)[OS_CGROUP_BYTES], uint32_t max, const char *root,
+			    const char *group)
 {
 	uint32_t count = 0;
-	char at[256];
+	char at[OS_CGROUP_BYTES];
 	char *slash;
 
-	if (strstr(group, "..")) /* outside of this cgroup namespace */
-		return 0;
 	snprintf(at, sizeof(at), "%s", group);
 	while (count < max) {
 		bool top = !strcmp(at, "/") || !*at;
-		int n = snprintf(out[count], sizeof(out[0]), "%s%s", mount, top ? "" : at);
+		int n = snprintf(out[count], sizeof(out[0]), "%s%s", root, top ? "" : at);
 
 		if (n < (int)sizeof(out[0]) && !access(out[count], R_OK))
 			count++;
@@ -243,10 +243,10 @@ static uint32_t directories(char (*out)[256], uint32_t max, const char *mount, c
 	return count;
 }
 
-static void add_cpu(struct os_proc_cgroup *out, const char *mount, const char *group)
+static void add_cpu(struct os_proc_cgroup *out, const char *root, const char *group)
 {
-	char dir[OS_PROC_CGROUP_LEVELS][256];
-	uint32_t n = directories(dir, OS_PROC_CGROUP_LEVELS, mount, group);
+	char dir[OS_PROC_CGROUP_LEVELS][OS_CGROUP_BYTES];
+	uint32_t n = directories(dir, OS_PROC_CGROUP_LEVELS, root, group);
 
 	for (uint32_t i = 0; i < n && out->count < OS_PROC_CGROUP_LEVELS; i++) {
 		char *to = out->path[out->count];
@@ -258,34 +258,54 @@ static void add_cpu(struct os_proc_cgroup *out, const char *mount, const char *g
 	}
 }
 
-static void set_dirs(struct os_proc_cgroup_dirs *d, const char *mount, const char *group, bool v2)
+static void set_dirs(struct os_proc_cgroup_dirs *d, const char *root, const char *group, bool v2)
 {
-	d->count = directories(d->path, OS_PROC_CGROUP_LEVELS, mount, group);
+	d->count = directories(d->path, OS_PROC_CGROUP_LEVELS, root, group);
 	d->v2 = v2;
 }
 
-static void add_unified(struct os_proc_cgroup *out, const char *sys, const char *group)
+static void add_unified(struct os_proc_cgroup *out, const char *root, const char *group)
 {
-	char mount[PATH_BYTES], dir[1][256];
+	char dir[1][OS_CGROUP_BYTES];
 
-	snprintf(mount, sizeof(mount), "%s/fs/cgroup/unified", sys);
-	if (access(mount, F_OK))
-		snprintf(mount, sizeof(mount), "%s/fs/cgroup", sys);
-	add_cpu(out, mount, group);
+	add_cpu(out, root, group);
 	/* the root's pressure is the host's, which is a signal of its own */
-	if (strcmp(group, "/") && directories(dir, 1, mount, group))
+	if (strcmp(group, "/") && directories(dir, 1, root, group))
 		memcpy(out->unified, dir[0], sizeof(out->unified));
 	/* if the v1 controller is mounted, it has the limits */
 	if (!out->io.count)
-		set_dirs(&out->io, mount, group, true);
+		set_dirs(&out->io, root, group, true);
 	if (!out->memory.count)
-		set_dirs(&out->memory, mount, group, true);
+		set_dirs(&out->memory, root, group, true);
 }
 
-void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
+static void add_group(struct os_hierarchies *h, const char *proc, const char *sys,
+		      const char *controller, const char *group, struct os_proc_cgroup *out)
+{
+	char mount[OS_CGROUP_BYTES], path[OS_CGROUP_BYTES];
+	const char *root;
+	int err;
+
+	snprintf(mount, sizeof(mount), "%.400s/fs/cgroup/%s", sys, controller);
+	if (!strcmp(controller, "unified") && access(mount, F_OK))
+		snprintf(mount, sizeof(mount), "%.400s/fs/cgroup", sys);
+	err = os_hierarchy_find(h, proc, mount, group, &root, path);
+	out->hidden |= err == -EACCES;
+	if (err)
+		return;
+	if (!strcmp(controller, "unified"))
+		add_unified(out, root, path);
+	else if (!strcmp(controller, "cpu"))
+		add_cpu(out, root, path);
+	else
+		set_dirs(*controller == 'b' ? &out->io : &out->memory, root, path, false);
+}
+
+void os_proc_cgroup_find(struct os_hierarchies *h, const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out)
 {
-	char path[PATH_BYTES], text[8192], mount[PATH_BYTES];
+	static const char *const used[] = {"cpu", "blkio", "memory"};
+	char path[PATH_BYTES], text[8192];
 	char *line, *next = text;
 
 	memset(out, 0, sizeof(*out));
@@ -299,23 +319,11 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 		if (!group)
 			continue;
 		*group++ = '\0';
-		controllers++;
-		if (!*controllers) {
-			add_unified(out, sys, group);
-			continue;
-		}
-		if (names(controllers, "cpu")) {
-			snprintf(mount, sizeof(mount), "%s/fs/cgroup/cpu", sys);
-			add_cpu(out, mount, group);
-		}
-		if (names(controllers, "blkio")) {
-			snprintf(mount, sizeof(mount), "%s/fs/cgroup/blkio", sys);
-			set_dirs(&out->io, mount, group, false);
-		}
-		if (names(controllers, "memory")) {
-			snprintf(mount, sizeof(mount), "%s/fs/cgroup/memory", sys);
-			set_dirs(&out->memory, mount, group, false);
-		}
+		if (!*++controllers)
+			add_group(h, proc, sys, "unified", group, out);
+		for (size_t i = 0; i < ARRAY_LEN(used); i++)
+			if (names(controllers, used[i]))
+				add_group(h, proc, sys, used[i], group, out);
 	}
 }
 

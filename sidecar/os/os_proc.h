@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "bpf/os_signals_format.h"
+#include "sidecar/os/os_hierarchy.h"
 
 struct os_proc_stat {
 	uint32_t parent;
@@ -40,17 +41,18 @@ int os_proc_steal(const char *proc, uint64_t *us);
 /* Levels of cgroups that are read: a process's own group and its ancestors, v1 or v2. */
 #define OS_PROC_CGROUP_LEVELS 8
 struct os_proc_cgroup_dirs { /* the groups whose limits bind a process, its own first */
-	char path[OS_PROC_CGROUP_LEVELS][256];
+	char path[OS_PROC_CGROUP_LEVELS][OS_CGROUP_BYTES];
 	uint32_t count;
 	bool v2; /* in the unified hierarchy */
 };
 struct os_proc_cgroup {
-	char path[OS_PROC_CGROUP_LEVELS][256];
+	char path[OS_PROC_CGROUP_LEVELS][OS_CGROUP_BYTES];
 	uint32_t count;
-	char unified[256]; /* the group's directory in the v2 hierarchy; "" none */
+	char unified[OS_CGROUP_BYTES]; /* the group's directory in the v2 hierarchy; "" none */
 	struct os_proc_cgroup_dirs io, memory;
+	bool hidden; /* in another container, and this process may not look there */
 };
-void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
+void os_proc_cgroup_find(struct os_hierarchies *h, const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
 /* Sums how long these groups have stopped their tasks. False: none counts it. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);

@@ -327,7 +327,8 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 	uint64_t v;
 
 	if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
-		os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
+		os_proc_cgroup_find(&s->hierarchies, s->options.proc_root, s->options.sys_root,
+				    r->pid, &r->cgroup);
 		r->cgroup_at_ns = s->now_ns;
 	}
 	if (os_proc_cgroup_throttled(&r->cgroup, &v))
@@ -906,6 +907,20 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 
 /* ---- open, close ---- */
 
+/* Names it at once, not at the first rank, if ranks' cgroups can't be seen from here. */
+static void look_at_cgroups(struct os_signals *s)
+{
+	size_t used = strlen(s->stats.missing);
+	struct os_proc_cgroup own;
+
+	os_proc_cgroup_find(&s->hierarchies, s->options.proc_root, s->options.sys_root,
+			    (uint32_t)getpid(), &own);
+	if (os_hierarchy_is_inside(&s->hierarchies))
+		snprintf(s->stats.missing + used, sizeof(s->stats.missing) - used,
+			 "%scgroups of other containers (needs CAP_DAC_READ_SEARCH)",
+			 used ? ", " : "");
+}
+
 int os_signals_open(struct os_signals **out, const struct os_signals_options *o, uint64_t now_ns)
 {
 	struct os_signals *s = calloc(1, sizeof(*s));
@@ -936,6 +951,7 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 		return err;
 	}
 	s->stats.bpf = s->bpf != NULL;
+	look_at_cgroups(s);
 	os_cost_init(&s->cost, o->bpf_budget, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), now_ns);
 	/* Loads the symbols now, not at the first contended lock: it takes a tenth of a second. */
 	if (s->bpf && !kernel_symbols_open(&s->symbols, NULL))
@@ -952,6 +968,7 @@ void os_signals_close(struct os_signals *s)
 	os_bpf_close(s->bpf);
 	os_series_close(s->series);
 	kernel_symbols_close(s->symbols);
+	os_hierarchy_fini(&s->hierarchies);
 	free(s->seen);
 	free(s->keys);
 	free(s->values);

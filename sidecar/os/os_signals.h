@@ -28,7 +28,7 @@ struct os_signals_options {
 struct os_signals_stats {
 	bool bpf;
 	char why[160];	   /* why BPF is off */
-	char missing[320]; /* programs that this kernel cannot load, with the reason; "" none */
+	char missing[320]; /* programs that this kernel cannot load and the like, with the reason */
 	uint32_t ranks, processes, threads; /* watched now */
 	uint32_t series;
 	uint64_t lost_threads, lost_others, lost_block, lost_locks,

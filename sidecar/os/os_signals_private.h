@@ -73,6 +73,7 @@ struct os_signals {
 	struct os_signals_options options;
 	struct os_signals_stats stats;
 	struct os_series *series;
+	struct os_hierarchies hierarchies;
 	struct os_rank ranks[LIMIT_NODE_PROCESSES];
 	struct os_counter_seen *seen; /* LIMIT_OS_COUNTERS, open addressing */
 	uint32_t seen_count;

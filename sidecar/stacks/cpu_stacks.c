@@ -681,7 +681,9 @@ void cpu_stacks_tend(struct cpu_stacks *s, bool closer, uint64_t now_ns)
 		bool due = now_ns - s->drain_asked_ns >=
 			   (raise ? RAISED_NS : s->settings->sampler_period_ns);
 
-		wide = s->settings->sampler_wide && may_widen(s, raise, now_ns);
+		/* copied stacks are those of the ranks only */
+		wide = s->settings->sampler_wide && s->sampler_stats.mode >= SAMPLER_BPF_TAIL &&
+		       may_widen(s, raise, now_ns);
 		if (due || raise != s->raise || wide != s->wide) {
 			s->drain_asked_ns = now_ns;
 			s->drain |= due;

@@ -14,6 +14,7 @@ section() { # title command...
 	"$@" || { echo "   failed: $*"; bad=1; }
 }
 section "launch wrapper: budget two counter reads + 15 ns; NCCL wrapper: budget 150 ns" "$B/bench/bench_launch"
+section "spans: budget 3 us of a Python function, 1 us of an NVTX range" python3 tests/bench/python_spans.py "$B"
 section "the same call under the peers" tests/bench/peers.sh "$B"
 section "ring" "$B/bench/bench_ring"
 section "drain to detect: budget 5 M events/s per core, memory 100 MB with 8 ranks" "$B/bench/bench_drain"

@@ -66,5 +66,16 @@ ok "windows of impossible times, too" is "$(metric windows_unsound_total)" 40
 ok "a message above the limit is not answered" timeout 10 "$CLIENT" oversize "$STACK_NNG"
 ok "and hurts nobody" "$CLIENT" beat "$STACK_NNG" demo 8
 ok "SIGTERM ends it with 0" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
-STACK_AGGREGATOR_PID=
+
+# ---- a job has its quota ----
+STACK_AGGREGATOR_FLAGS="--store-job-max-bytes 1MB"
+ok "it starts with a quota" stack_aggregator
+trimmed() { [ "$(api status .quota_windows)" -gt 100 ] && [ "$(api status .largest_job_bytes)" -le 1000000 ]; }
+ok "the large job loses its oldest windows" stack_wait 20 trimmed
+ok "and is still the largest" is "$(api status .largest_job)" flood
+expired() { curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/api/v1/windows/$1"; }
+ok "the small one keeps all of its own" is "$(for w in $(api "incidents/$ID" '.windows[].id'); do expired "$w"; echo; done | sort | uniq -c | xargs)" "16 200"
+ok "metrics count it" test "$(metric 'quota_removed_total{kind="window"}')" -gt 100
+ok "sysom doctor tells it" eval '"$BIN/sysom" doctor | grep -q "warn *quotas of jobs *[0-9]* windows lost their evidence"'
+ok "for the cluster, too" eval '"$BIN/sysom" doctor --cluster | grep -q "^store: .* evidence of flood; of jobs beyond their quota"'
 finish

@@ -31,6 +31,12 @@ TABLE="
 0 preload $WORK/shared
 2 preload
 3 preload /dev/null/none
+0 spans check tests/python/spans/catalogue.yaml
+2 spans check $WORK/empty.csv
+2 spans check $WORK/none
+2 spans look tests/python/spans/catalogue.yaml
+0 spans compile tests/python/spans/catalogue.yaml -o $WORK/x.spans
+3 spans compile tests/python/spans/catalogue.yaml -o $WORK/none/x.spans
 2 status --url ftp://x
 0 top --once $UP
 1 top --once --job nope $UP

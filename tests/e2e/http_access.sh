@@ -141,6 +141,12 @@ ok "her metrics name her own job" is "$(metrics_of $ANN)" 'job_name="train@61241
 ok "those of all name both" is "$(metrics_of $READ)" 'job_name="train@61241" job_name="train@61242" '
 ok "she does not see the nodes" gets 403 $ANN /api/v1/nodes
 ok "who sees all does" is "$(answer $READ /api/v1/nodes '[.nodes[].node] | sort | join(",")')" node-0,node-1
+
+# ---- quotas ----
+quota() { answer "$1" /api/v1/status '[.quota_windows, .quota_incidents] | join(" ")'; }
+ok "nothing was removed" is "$(quota $READ)" "0 0"
+ok "who sees all sees the largest job" is "$(answer $READ /api/v1/status .largest_job | sed 's/@.*//')" train
+ok "ann does not" is "$(answer $ANN /api/v1/status .largest_job)" null
 ok "the log has the node's change" stack_wait 5 logged "audit.*token nodes"
 ok "and no token" eval "! grep -q 'token-0123' '$WORK/aggregator.log'"
 

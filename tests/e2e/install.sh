@@ -38,7 +38,7 @@ ok "the part with every library" has_all lib sysom/sysom-full
 ok "a command that needs it finds it" eval 'clean "$BIN/sysom" doctor >"$WORK/doctor"; grep -q "$(realpath "$ROOT/usr/lib")/libsysom_preload.so" "$WORK/doctor"'
 ok "libraries" has_all lib libsysom_preload.so sysom/sim/libcuda.so.1 sysom/sim/libnccl.so.2
 ok "manuals" has_all share/man man1/sysom.1 man8/sysomd.8 man8/sysom-aggregator.8
-ok "settings, units and header" has_all . share/sysom/sysomd.yaml share/sysom/sysom-aggregator.yaml \
+ok "settings, units and header" has_all . share/sysom/sysomd.yaml share/sysom/sysom-aggregator.yaml share/sysom/spans/vllm.yaml \
 	lib/systemd/system/sysomd.service lib/systemd/system/sysom-aggregator.service include/sysom.h
 ok "units start the installed programs" units
 ok "a C program compiles against sysom.h" compiles

@@ -11,17 +11,9 @@ for need in command:podman command:runc command:catatonit command:dh command:mus
 done
 read -r -a ports <<<"$(free_ports 2)"
 TAG=sysom-test-$$
-export CONTAINERS_CONF=$WORK/containers.conf
 URL=https://127.0.0.1:${ports[1]}
 unset SYSOM_URL
-# Neither may be above what this machine allows.
-cat >"$CONTAINERS_CONF" <<-CONF
-	[containers]
-	default_ulimits=["nofile=1024:1024","nproc=4096:4096"]
-	[engine]
-	runtime="runc"
-CONF
-pod() { podman --root "$WORK/storage" --runroot "$WORK/run" --storage-driver vfs "$@"; }
+. tests/e2e/podman.sh
 built() {
 	deploy/package.sh deb "$WORK/debs" >"$WORK/package.log" 2>&1 && deploy/image.sh "$WORK/debs" "$WORK/image.tar" >"$WORK/image.log" 2>&1
 }
@@ -171,6 +163,5 @@ if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >
 else
 	skip "a Pod for a restricted namespace" "needs file:tests/kubernetes/node_modules/kubernetes-models"
 fi
-pod pod rm -af >/dev/null 2>&1
-umount -R "$WORK/storage" 2>/dev/null
+pod_end
 finish

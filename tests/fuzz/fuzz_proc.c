@@ -101,6 +101,7 @@ static void read_process(void)
 
 static void read_system(void)
 {
+	static struct os_hierarchies hierarchies;
 	static struct os_proc_cgroup cgroup;
 	struct os_proc_io_limit io[8];
 	struct os_connection c = {.family = 2};
@@ -115,7 +116,7 @@ static void read_system(void)
 	os_proc_name(dir, 7, 7, name, sizeof(name));
 	CHECK(strlen(name) < sizeof(name));
 	os_proc_run_wait(dir, 7, on_wait, &sum);
-	os_proc_cgroup_find(dir, dir, 7, &cgroup);
+	os_proc_cgroup_find(&hierarchies, dir, dir, 7, &cgroup);
 	CHECK(cgroup.count <= OS_PROC_CGROUP_LEVELS && cgroup.io.count <= OS_PROC_CGROUP_LEVELS);
 	os_proc_cgroup_throttled(&cgroup, &sum);
 	CHECK(os_proc_cgroup_io(&cgroup, io, 8) <= 8);

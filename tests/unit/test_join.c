@@ -23,6 +23,7 @@ struct rig {
 	struct record host[512], device[512];
 	unsigned host_count, device_count, late_count;
 	struct step_mark mark;
+	struct transfer transfer;
 	uint64_t now_ns;
 	uint32_t kernel_epoch, launched[256], ran[256]; /* by the last byte of handle and id */
 };
@@ -46,6 +47,11 @@ static void got_device(void *arg, const struct record *r)
 	g->device[g->device_count++] = *r;
 }
 
+static void got_transfer(void *arg, const struct transfer *t)
+{
+	((struct rig *)arg)->transfer = *t;
+}
+
 static const char *name_of(void *arg, uint32_t id)
 {
 	static const char *const names[] = {"", "gemm", "relu", "ncclDevKernel_AllReduce_Sum_f32"};
@@ -56,7 +62,7 @@ static const char *name_of(void *arg, uint32_t id)
 static int setup(void **state)
 {
 	struct rig *g = calloc(1, sizeof(*g));
-	struct join_sink sink = {g, got_host, got_device, name_of};
+	struct join_sink sink = {g, got_host, got_device, name_of, got_transfer};
 
 	g->clock.anchors[0] = (struct clockmap_anchor){1, 1, 1, 0};
 	g->clock.count = 1;
@@ -925,11 +931,102 @@ static void survives_any_bytes(void **state)
 	join_finish(g->j);
 }
 
+/* One end of a catalogue's span at its nesting depth. */
+static void python_span(struct rig *g, uint64_t t, bool begin, uint32_t depth, uint32_t name,
+			const float work[4])
+{
+	struct event_span e = {.head = {.kind = begin ? EVENT_SPAN_BEGIN : EVENT_SPAN_END, .t = t},
+			       .domain = begin ? 0xabc : 0,
+			       .name = name,
+			       .source = SPAN_SOURCE_PYTHON,
+			       .process = begin ? 3 : 0,
+			       .thread = begin ? 2 : 0,
+			       .depth = depth};
+
+	if (work)
+		memcpy(e.work, work, sizeof(e.work));
+	push(g, 1, &e, sizeof(e), false);
+}
+
+static void span_of_a_catalogue_has_its_work_kinds_and_request(void **state)
+{
+	struct rig *g = *state;
+	const struct record *r = &g->host[0];
+
+	python_span(g, T0, true, 0, NAME_GEMM, (const float[]){512, 0, 7, -3});
+	python_span(g, T0 + 5 * MS, false, 0, 0, (const float[]){0, 16, 0, 1e30f});
+	settle(g);
+	assert_int_equal(g->host_count, 1);
+	assert_int_equal(r->kind, RECORD_SPAN);
+	assert_int_equal(r->flags & RECORD_FLAG_PYTHON, RECORD_FLAG_PYTHON);
+	assert_int_equal(r->name, NAME_GEMM);
+	assert_int_equal(r->end_ns - r->begin_ns, 5 * MS);
+	assert_int_equal(r->key, 0xabc);
+	assert_int_equal(r->grid[0], 512);
+	assert_int_equal(r->grid[1], 16);
+	assert_int_equal(r->grid[2], 7);
+	assert_int_equal(r->bytes, 0);
+	assert_int_equal(r->func, 3);
+	assert_int_equal(r->dtype, 2);
+}
+
+/* What the ring lost costs the spans whose ends it were, and no others. */
+static void lost_ends_do_not_shift_spans(void **state)
+{
+	struct rig *g = *state;
+	uint64_t t = T0;
+
+	for (unsigned i = 0; i < 200; i++) {
+		python_span(g, t += MS, true, 0, NAME_GEMM, NULL);
+		python_span(g, t += MS, true, 1, NAME_RELU, NULL);
+		if (i % 2) /* else the end is lost */
+			python_span(g, t += MS, false, 1, 0, NULL);
+		python_span(g, t += MS, false, 0, 0, NULL);
+	}
+	settle(g);
+	assert_int_equal(g->host_count, 300);
+	for (unsigned i = 0; i < g->host_count; i++)
+		assert_int_equal(g->host[i].end_ns - g->host[i].begin_ns,
+				 g->host[i].name == NAME_RELU		 ? MS
+				 : i && g->host[i - 1].name == NAME_RELU ? 3 * MS
+									 : 2 * MS);
+}
+
+static void a_transfer_has_its_times_in_nanoseconds(void **state)
+{
+	struct rig *g = *state;
+	struct event_transfer e = {.head = {.kind = EVENT_TRANSFER, .t = T0},
+				   .comm_hash = 0xc0ffee,
+				   .bytes = 1u << 20,
+				   .wait = 6ull << 32, /* longer than a duration can be */
+				   .seq = 7,
+				   .transfers = 8,
+				   .peer = 3,
+				   .rank = 2,
+				   .func = COLL_ALL_GATHER,
+				   .channel = 5,
+				   .duration = 4000};
+	const struct transfer *t = &g->transfer;
+
+	g->clock.ns_per_tick = 0.5;
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_true(t->begin_ns == T0 && t->end_ns == T0 + 4000);
+	assert_true(t->wait_ns == 6ull << 32 && t->bytes == 1u << 20 && t->count == 8);
+	assert_true(t->comm == 0xc0ffee && t->seq == 7 && t->func == RECORD_COLL_ALL_GATHER);
+	assert_true(t->peer == 3 && t->rank == 2 && t->channel == 5);
+	assert_int_equal(g->host_count, 0);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_UNKNOWN_EVENT], 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
+	    T(span_of_a_catalogue_has_its_work_kinds_and_request),
+	    T(lost_ends_do_not_shift_spans),
 	    T(joins_kernels_to_launches_in_order),
+	    T(a_transfer_has_its_times_in_nanoseconds),
 	    T(a_graph_whose_collectives_have_not_ended_is_reported),
 	    T(merges_lanes_by_time),
 	    T(hands_out_a_late_event_and_says_so),

@@ -281,18 +281,26 @@ static void of_a_machine_65536_processes_are_read(void **state)
 	assert_in_range(read, 65536, 65537); /* the last one is left where it is */
 }
 
+static void find_cgroup(const char *proc, const char *sys, uint32_t pid, struct os_proc_cgroup *out)
+{
+	struct os_hierarchies h = {0};
+
+	os_proc_cgroup_find(&h, proc, sys, pid, out);
+	os_hierarchy_fini(&h);
+}
+
 static void reads_throttling_of_both_cgroup_versions(void **state)
 {
 	struct os_proc_cgroup c;
 	uint64_t ns;
 
-	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	find_cgroup(below("proc"), below("sys"), 10, &c);
 	assert_true(os_proc_cgroup_throttled(&c, &ns));
 	assert_int_equal(ns, 2500000); /* its own, and that of the group above */
-	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c);
+	find_cgroup(below("proc"), below("sys"), 12, &c);
 	assert_true(os_proc_cgroup_throttled(&c, &ns));
 	assert_int_equal(ns, 7000000);
-	os_proc_cgroup_find(below("proc"), below("sys"), 13, &c);
+	find_cgroup(below("proc"), below("sys"), 13, &c);
 	assert_int_equal(c.count, 0);
 	assert_false(os_proc_cgroup_throttled(&c, &ns));
 }
@@ -322,7 +330,7 @@ static void reads_io_limits_of_version_2_and_of_groups_above(void **state)
 	struct os_proc_io_limit l[8];
 	struct os_proc_cgroup c;
 
-	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	find_cgroup(below("proc"), below("sys"), 10, &c);
 	assert_int_equal(os_proc_cgroup_io(&c, l, 8), 3);
 	assert_int_equal(l[0].device, DISK(254, 0));
 	assert_false(l[0].write);
@@ -347,7 +355,7 @@ static void reads_io_limits_of_version_1(void **state)
 	struct os_proc_io_limit l[8];
 	struct os_proc_cgroup c;
 
-	os_proc_cgroup_find(below("proc"), below("hybrid"), 14, &c);
+	find_cgroup(below("proc"), below("hybrid"), 14, &c);
 	assert_int_equal(os_proc_cgroup_io(&c, l, 8), 2);
 	assert_int_equal(l[0].device, DISK(254, 16));
 	assert_false(l[0].write);
@@ -365,17 +373,17 @@ static void reads_refaults_under_the_lowest_memory_limit_of_both_versions(void *
 	struct os_proc_cgroup c;
 	struct os_proc_memory m;
 
-	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	find_cgroup(below("proc"), below("sys"), 10, &c);
 	assert_true(os_proc_cgroup_memory(&c, &m));
 	assert_int_equal(m.level, 1);
 	assert_int_equal(m.limit_bytes, 64000000);
 	assert_int_equal(m.refaults, 107);
-	os_proc_cgroup_find(below("proc"), below("hybrid"), 14, &c);
+	find_cgroup(below("proc"), below("hybrid"), 14, &c);
 	assert_true(os_proc_cgroup_memory(&c, &m));
 	assert_int_equal(m.level, 0);
 	assert_int_equal(m.limit_bytes, 32000000);
 	assert_int_equal(m.refaults, 24);
-	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c); /* without a limit */
+	find_cgroup(below("proc"), below("sys"), 12, &c); /* without a limit */
 	assert_false(os_proc_cgroup_memory(&c, &m));
 }
 
@@ -384,11 +392,11 @@ static void reads_the_pressure_of_a_cgroup(void **state)
 	struct os_proc_cgroup c;
 	uint64_t us;
 
-	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	find_cgroup(below("proc"), below("sys"), 10, &c);
 	assert_false(os_proc_cgroup_pressure(&c, "memory", &us));
 	assert_int_equal(us, 777);
 	assert_true(os_proc_cgroup_pressure(&c, "cpu", &us) < 0);
-	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c); /* version 1 alone */
+	find_cgroup(below("proc"), below("sys"), 12, &c); /* version 1 alone */
 	assert_true(os_proc_cgroup_pressure(&c, "memory", &us) < 0);
 	assert_int_equal(os_proc_cgroup_io(&c, NULL, 0), 0);
 }

@@ -64,6 +64,7 @@ struct tls_session {
 	bool plain_looked_for;
 	struct buf out;
 	size_t out_at;
+	bool proven; /* the peer has the key of its certificate */
 	char *names; /* of the peer: each with its NUL, an empty one at the end */
 	time_t ends; /* the earliest end of the peer's chain */
 	gnutls_alert_description_t alert;
@@ -699,8 +700,8 @@ void tls_session_received(struct tls_session *s, size_t bytes)
 
 bool tls_session_out(struct tls_session *s, void **data, size_t *bytes)
 {
-	*data = s->out.data + s->out_at;
 	*bytes = s->out.bytes - s->out_at;
+	*data = *bytes ? s->out.data + s->out_at : NULL;
 	return *bytes > 0;
 }
 
@@ -790,6 +791,7 @@ int tls_session_shake(struct tls_session *s)
 	do
 		err = gnutls_handshake(s->session);
 	while (err == GNUTLS_E_INTERRUPTED || err == GNUTLS_E_WARNING_ALERT_RECEIVED);
+	s->proven = !err;
 	return !err ? 0 : err == GNUTLS_E_AGAIN ? -EAGAIN : fail(s, err);
 }
 
@@ -833,7 +835,7 @@ const char *tls_session_peer(const struct tls_session *s)
 
 bool tls_session_names(const struct tls_session *s, const char *name)
 {
-	return has_name(s->names, name);
+	return s->proven && has_name(s->names, name);
 }
 
 enum tls_fault tls_session_fault(const struct tls_session *s)

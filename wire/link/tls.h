@@ -82,10 +82,10 @@ ssize_t tls_session_write(struct tls_session *s, const void *data, size_t bytes)
  * revoked certificates the peer's certificate is good no more; -ESTALE, of a node: it has a new
  * certificate of its own and should connect again. */
 int tls_session_check(struct tls_session *s);
-/* The peer's name: the first DNS name of its certificate, else its common name. "" before the
- * handshake is done. */
+/* The peer's name: the first DNS name of its certificate, else its common name. Until the handshake
+ * is done the peer only claims it: for the log. */
 const char *tls_session_peer(const struct tls_session *s);
-/* Whether the peer's certificate has this name, letter by letter. */
+/* Whether the peer has proven a certificate with this name, letter by letter. */
 bool tls_session_names(const struct tls_session *s, const char *name);
 enum tls_fault tls_session_fault(const struct tls_session *s);
 const char *tls_session_why(const struct tls_session *s);

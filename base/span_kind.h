@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * span_kind.h - the words of a span catalogue that are numbers in an event: kinds of processes and
+ * of threads, and what can be counted as work. Their order is part of the ring's format: append
+ * only. */
+#ifndef SYSOM_BASE_SPAN_KIND_H
+#define SYSOM_BASE_SPAN_KIND_H
+
+/* What the process of a span is for. */
+#define SPAN_PROCESSES(X)                                                                          \
+	X("any")                                                                                   \
+	X("api")    /* talks to clients */                                                         \
+	X("engine") /* decides what runs next */                                                   \
+	X("worker") /* has a GPU */                                                                \
+	X("router") /* chooses an engine for a request */                                          \
+	X("trainer")                                                                               \
+	X("loader") /* makes batches of input */
+
+/* What the thread of a span does. */
+#define SPAN_THREADS(X)                                                                            \
+	X("any")                                                                                   \
+	X("main")                                                                                  \
+	X("loop")   /* the engine's loop */                                                        \
+	X("io")	    /* sends and receives */                                                       \
+	X("output") /* turns results into answers */
+
+/* What may be work of a span. */
+#define SPAN_WORKS(X)                                                                              \
+	X("tokens")  /* new tokens of this step */                                                 \
+	X("batch")   /* requests or samples */                                                     \
+	X("context") /* tokens that are in the cache already */                                    \
+	X("drafts")  /* tokens that a draft model proposed */
+#define SPAN_WORK_MAX 4
+
+#endif

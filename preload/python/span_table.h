@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * span_table.h - the catalogue of this process: which functions are spans. It is compiled from YAML
+ * elsewhere (model/span_catalogue.h, docs/spans.md); here it is lines of text, ours or those of the
+ * file SYSOM_SPANS.
+ * Owns: static memory. Threads: span_table_load: any; all else: after it returned true. */
+#ifndef SYSOM_PRELOAD_SPAN_TABLE_H
+#define SYSOM_PRELOAD_SPAN_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/span_kind.h"
+
+/* The values of a span: work by the order of SPAN_WORKS, then the request. */
+#define SPAN_VALUE_REQUEST SPAN_WORK_MAX
+#define SPAN_VALUE_COUNT   (SPAN_WORK_MAX + 1)
+
+struct span_row {
+	const char *name;
+	const char *value[SPAN_VALUE_COUNT]; /* "#arg.attribute": len; NULL: none */
+	uint8_t process, thread;	     /* index in SPAN_PROCESSES, SPAN_THREADS */
+	bool step, on_import;
+};
+
+struct span_function {
+	const char *module, *name; /* name: CLASS.METHOD, perhaps with <locals> */
+	uint16_t row;
+};
+
+struct span_table {
+	struct span_row rows[LIMIT_SPAN_COUNT];
+	struct span_function functions[LIMIT_SPAN_FUNCTIONS];
+	uint32_t row_count, function_count;
+	uint32_t bad_line; /* where a file was refused; 0: nowhere */
+};
+
+/* The table, read at the first call; NULL: none (SYSOM_SPANS=off), it is bad, or another thread
+ * reads it now. */
+const struct span_table *span_table_load(void);
+/* Where the file was refused: a line, or 1 if it could not be read; 0: nowhere, so far. */
+uint32_t span_table_bad_line(void);
+/* Fills *t from text, which is cut into strings in place. 0, or the number of the first bad line;
+ * the table is then empty. */
+uint32_t span_table_parse(struct span_table *t, char *text, size_t bytes);
+
+#endif

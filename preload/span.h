@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * span.h - spans that the preload makes itself, of functions that a catalogue names (python/).
+ * Threads: any. Keeps errno; never allocates after a thread's first event. */
+#ifndef SYSOM_PRELOAD_SPAN_H
+#define SYSOM_PRELOAD_SPAN_H
+
+#include <stdint.h>
+
+#include "ring/ring_format.h"
+
+struct span_mark {
+	uint64_t t;	  /* tracer_now() */
+	uint64_t request; /* hash of the request's id; 0: none */
+	float work[SPAN_WORK_MAX];
+	uint32_t name;
+	uint8_t process, thread;
+	uint16_t depth; /* among the open spans of a catalogue on this thread */
+};
+struct tracer_thread;
+
+/* One end of a span, EVENT_SPAN_BEGIN or EVENT_SPAN_END, on the calling thread's lane. */
+void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_mark *m);
+uint32_t span_intern(const char *text);
+/* A step of a catalogue. The job's own calls of sysom.h win: after the first of them these have no
+ * effect. They are counted while tracing is off, too. */
+void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX]);
+void span_step_end(void);
+
+#endif

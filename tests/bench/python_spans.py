@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a span costs: of a Python function that a catalogue names, in each interpreter that is here, and of NVTX.
+Each figure is a call with the preload and a sysomd, less the same call without. usage: python_spans.py BUILD"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, "tests/e2e")
+os.environ["B"] = sys.argv[1]
+import python_spans as spans  # noqa: E402
+
+BUDGET_PYTHON_NS, BUDGET_NVTX_NS = 3000, 1000
+# StriaTrace, appendix A: spans per step of the engine and of the workers
+SPANS_PER_STEP = 13 + 32
+
+
+def figures(text):
+    return next([float(x) for x in line.split()[1:]] for line in text.splitlines() if line.startswith("timed "))
+
+
+def python(label, path, work):
+    go = f"{work}/go-{label}"
+    status, printed, _ = spans.followed(work, path, f"{spans.SPANS}/timed.py", go)
+    plain = subprocess.run([path, f"{spans.SPANS}/timed.py", go], env=spans.environment(work), check=True,
+                           capture_output=True, text=True).stdout
+    if status:
+        sys.exit(printed)
+    other, span, three, result, unwound = (a - b for a, b in zip(figures(printed), figures(plain)))
+    print(f"   {label:16} {span:8.0f} {three:14.0f} {result:14.0f} {other:12.0f} {unwound:13.0f}"
+          f" {SPANS_PER_STEP * span / 1e3:12.0f}")
+    return max(span, three, result)
+
+
+def nvtx(work):
+    include = os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/include"
+    if not os.path.exists(f"{include}/nvtx3/nvToolsExt.h"):
+        print("   NVTX: not measured, no CUDA toolkit")
+        return 0
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", f"-I{include}", "-o", f"{work}/ranges",
+                    "tests/bench/nvtx_ranges.c", "-ldl"], check=True)
+    env = {k: v for k, v in spans.environment(work).items() if k != "SYSOM_SOCKET_PATH"}
+    out = subprocess.run([spans.PEER, spans.SO, f"{work}/ranges"], env=env, check=True, capture_output=True,
+                         text=True).stdout
+    plain = subprocess.run([f"{work}/ranges"], env=env, check=True, capture_output=True, text=True).stdout
+    text, registered = (a - b for a, b in zip(figures(out), figures(plain)))
+    print(f"   NVTX range: {text:.0f} ns with a text, {registered:.0f} ns with a registered one")
+    return max(text, registered)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as work:
+        spans.compiled(work, "test.spans", f"{spans.SPANS}/catalogue.yaml")
+        print("   nanoseconds      per span  with 3 values  of the result   other call  unwound frame"
+              f"  us/{SPANS_PER_STEP} spans")
+        worst = [python(f"{v}{'-' + k if k else ''}", p, work) for (v, k), p in sorted(spans.interpreters().items())]
+        ranges = nvtx(work)
+    return 1 if max(worst, default=0) > BUDGET_PYTHON_NS or ranges > BUDGET_NVTX_NS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# containers.sh - sysomd in a container, beside those of its jobs, as in a Pod: a CPU limit of the job's
+# container is found; what is lost without each capability, where sysomd says so, and that the tables of the
+# pages are right.
+# alone: a container with a CPU limit, in real time
+. "$(dirname "$0")/lib.sh"
+. tests/e2e/podman.sh
+trap 'pod_end; finish' EXIT
+for need in command:podman command:runc command:gcc root mounts bpf cpu-group; do
+	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "sysomd beside a job's container" "needs $need"; exit; }
+done
+ALL=(BPF PERFMON SYS_PTRACE CHECKPOINT_RESTORE DAC_READ_SEARCH SYS_NICE SYSLOG)
+HERE=$WORK/here # what the containers see of this tree
+CONTROL=$HERE/control.sock
+
+prepared() {
+	chmod 755 "$WORK" && mkdir -p "$HERE/tests" && cp -r "$BIN" "$B/lib" sim tests/e2e "$HERE" && mv "$HERE/e2e" "$HERE/tests" &&
+		pod_bare_image 1
+}
+container() { # name options -- command...: in the process namespace of "pause", and in a cgroup of its own
+	local name=$1 options=()
+	shift
+	while [ "$1" != -- ]; do options+=("$1") && shift; done
+	shift
+	pod run -d --name "$name" --network=host --cgroupns=private --security-opt seccomp=unconfined --cap-drop all \
+		-v /usr:/usr:ro -v /etc:/etc:ro -v "$HERE:$HERE" -w "$HERE" "${options[@]}" localhost/bare:1 "$@" >/dev/null
+}
+status() { pod exec sysomd bin/sysom status --control "$CONTROL" --json 2>/dev/null | jq -r ".node$1"; }
+sysomd_with() { # capabilities...
+	local options=() c
+	for c; do options+=(--cap-add "$c"); done
+	rm -rf "$HERE/state" "$CONTROL" && mkdir -m 755 "$HERE/state"
+	container sysomd --pid=container:pause "${options[@]}" -e SYSOM_SOCKET_PATH="$HERE/sysomd.sock" -e SYSOM_CONTROL_PATH="$CONTROL" \
+		-e SYSOM_STATE_DIR="$HERE/state" -e SYSOM_HTTP_LISTEN= -e SYSOM_UPLINK_URL="$STACK_NNG" -e SYSOM_NODE_NAME=beside \
+		-- bin/sysomd && stack_wait 30 is_open
+}
+is_open() { [ -n "$(status .os.mode)" ] && [ "$(status .os.mode)" != starting ] && [ "$(status .mode.stacks)" != starting ]; }
+job() { # options -- command...: as an ordinary user
+	container job --pid=container:pause --user 1000 -e LD_PRELOAD="$HERE/lib/libsysom_preload.so" -e SYSOM_SOCKET_PATH="$HERE/sysomd.sock" \
+		-e LD_LIBRARY_PATH="$HERE/lib/sim" -e SIM_LIB="$HERE/lib/sim" "$@"
+}
+gone() { # names: podman at times fails at the first try
+	local name
+	for name; do stack_wait 20 eval "pod rm -f -t 1 $name; ! pod container exists $name"; done
+}
+
+# ---- a limit of the job's container ----
+known_in() { [ "$(status '.ranks | map(select(.state == "attached" and .model == "ready")) | length')" = "$1" ]; }
+limit() { # of the job's container: 60% of what it uses
+	python3 - "$(pod inspect job --format '{{.State.Pid}}')" <<-'PY'
+		import os, re, sys, time
+		groups = {}
+		for line in open(f"/proc/{sys.argv[1]}/cgroup"):
+		    _, controllers, path = line.rstrip("\n").split(":", 2)
+		    groups.update({c: path for c in controllers.split(",")})
+		own = "/sys/fs/cgroup/cpu" + groups["cpu"] if "cpu" in groups else "/sys/fs/cgroup" + groups[""]
+		def used():
+		    pids = open(f"{own}/cgroup.procs").read().split()
+		    stats = (open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split() for p in pids)
+		    return sum(int(f[11]) + int(f[12]) for f in stats) / os.sysconf("SC_CLK_TCK")
+		before = used()
+		time.sleep(4)
+		quota = max(1000, int(100000 * 0.6 * (used() - before) / 4))
+		print(f"# {quota} us of 100000", flush=True)
+		if "cpu" in groups:
+		    open(f"{own}/cpu.cfs_quota_us", "w").write(str(quota))
+		else:
+		    open(f"{own}/cpu.max", "w").write(f"{quota} 100000")
+	PY
+}
+limit_is_named() {
+	local id
+	for id in $(api incidents '.incidents[].id'); do
+		api "incidents/$id" >"$WORK/incident.json"
+		jq -e '.diagnosis.cause == "os-cpu-limit" and ([.signals[] | select(.name == "cpu_throttled" and .raised)] | length > 0)' \
+			"$WORK/incident.json" >/dev/null && return
+	done
+	return 1
+}
+
+# ---- capabilities ----
+cat >"$WORK/own.c" <<-'C'
+	void own_work(void) { for (volatile int i = 0; i < 2000000; i++) ; }
+C
+python_job() { # it loads a library of its own and deletes the file
+	install -d -o 1000 "$HERE/own" && gcc -O1 -shared -fPIC -Wl,--build-id -o "$HERE/own/libown.so" "$WORK/own.c" &&
+		job -e RANK=0 -e WORLD_SIZE=1 -- /usr/bin/python3 tests/e2e/python_job.py 600 "$HERE/own/libown.so"
+}
+sampled() { [ "$(status .sampler.samples_total)" -ge 300 ]; }
+yes_if() { "$@" >/dev/null 2>&1 && echo yes || echo no; }
+kernel_names() {
+	pod exec sysomd bin/sysom record --no-off-cpu -f folded -o - -- /usr/bin/python3 -c '
+import time
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    open("/proc/stat").read()' 2>/dev/null | grep -q 'seq_read\|show_stat\|vfs_read'
+}
+# What sysomd has, as words; `tables` is a number.
+seen() {
+	status ' | "stacks=\(.mode.stacks) os=\(.os.mode) stops=\(.mode.stops) python=\(.sampler.python_frames_total > 0) tables=\(.sampler.tables) cgroups=\(.os.missing | contains("cgroups") | not)"' |
+		tr -d '\n'
+	echo " names=$(yes_if kernel_names)"
+}
+look() { # capabilities...
+	sysomd_with "$@" && python_job && stack_wait 60 sampled && seen >"$WORK/seen" && sed 's/^/# /' "$WORK/seen" && grep -q '^stacks=.*names=' "$WORK/seen"
+}
+# Where groups share out real time (CONFIG_RT_GROUP_SCHED, version 1), a container has none.
+realtime() { pod run --rm --network=host --cap-drop all --cap-add SYS_NICE -v /usr:/usr:ro localhost/bare:1 /usr/bin/chrt -f 1 true; }
+has_all() {
+	local stops=unseen
+	realtime 2>/dev/null && stops=seen
+	TABLES=$(sed 's/.*tables=\([0-9]*\).*/\1/' "$WORK/seen")
+	is "$(cat "$WORK/seen")" "stacks=bpf-loop os=bpf stops=$stops python=true tables=$TABLES cgroups=true names=yes"
+}
+# What differs from a sysomd with all of them.
+lost_without() {
+	case $1 in
+	BPF) echo 's/bpf-loop/copy/; s/os=bpf/os=proc/; s/python=true/python=false/' ;;
+	PERFMON) echo 's/bpf-loop/copy/; s/os=bpf/os=proc/; s/python=true/python=false/; s/names=yes/names=no/' ;;
+	SYS_PTRACE) echo 's/python=true/python=false/; s/tables=[0-9]*/tables=0/' ;;
+	CHECKPOINT_RESTORE) echo "s/tables=$TABLES/tables=$((TABLES - 1))/" ;;
+	DAC_READ_SEARCH) echo "s/python=true/python=false/; s/tables=$TABLES/tables=$((TABLES - 1))/; s/cgroups=true/cgroups=false/" ;;
+	SYS_NICE) echo 's/stops=seen/stops=unseen/' ;;
+	SYSLOG) echo 's/names=yes/names=no/' ;;
+	esac
+}
+loses() { is "$(cat "$WORK/seen")" "$(sed "$(lost_without "$1")" "$WORK/seen.all")"; }
+says() { # capability: in its log, metrics, status and to `sysom doctor`
+	local text
+	text=$(status '.rights | map(.without) | join(" ")')
+	is "$text" "CAP_$1" || return
+	text=$(status '.rights[0].lost')
+	pod logs sysomd 2>&1 | grep -qF "event=rights without=CAP_$1 lost=\"$text\"" &&
+		pod exec sysomd curl -s --unix-socket "$CONTROL" http://sysomd/metrics | grep -qxF "sysom_capability{capability=\"CAP_$1\"} 0" &&
+		pod exec sysomd bin/sysom doctor --control "$CONTROL" | grep -qF "sysomd has no CAP_$1: without $text" || return
+	grep -qF "| CAP_$1 | $text |" docs/sysomd.md
+}
+traced() { [ "$(status '.ranks[0].steps')" -gt 20 ]; }
+without() { local c; for c in "${ALL[@]}"; do [ "$c" = "$1" ] || echo "$c"; done; }
+manifests_ask() { # for all but SYS_NICE
+	local c
+	for c in $(without SYS_NICE); do
+		grep -q "add:.*\"$c\"\|^ *- $c\$\|\"$c\"" deploy/kubernetes/training-pod.yaml || { echo "# not $c"; return 1; }
+	done
+	! grep -q SYS_NICE deploy/kubernetes/*.yaml
+}
+
+ok "a bare image of this machine" prepared
+ok "a process namespace" container pause -- /usr/bin/sleep 3600
+stack_place "$WORK/stack"
+ok "an aggregator" stack_aggregator
+ok "sysomd in a container" sysomd_with "${ALL[@]}"
+ok "a job in another one" job -- bin/simjob --ranks 2 --seconds 600 --seed 7
+ok "is learned" stack_wait 40 known_in 2
+ok "a limit is set" limit
+ok "a CPU limit of the job's container is named as the cause" stack_wait 40 limit_is_named
+gone sysomd job
+ok "with all capabilities" look "${ALL[@]}"
+cp "$WORK/seen" "$WORK/seen.all"
+ok "nothing is lost" has_all
+gone sysomd job
+for less in "${ALL[@]}"; do
+	ok "without CAP_$less" look $(without "$less")
+	ok "what the table says is lost, and nothing else" loses "$less"
+	ok "log, metrics, status, doctor and the page say so" says "$less"
+	ok "the job is traced" traced
+	gone sysomd job
+done
+ok "the manifests ask for what costs the job nothing" manifests_ask
