@@ -72,7 +72,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			    "the I/O limit of its cgroup for %s was used to %v", OS_SIGNAL_REACHES,
 			    true},
     [OS_SIGNAL_LINK_TIME] = {"link_time", "%", 20, 30, false, false,
-			     "transfers from rank %s take %v longer than their size says",
+			     "transfers from rank %s take %v longer than usual for their size",
 			     OS_SIGNAL_GROWS, true},
     [OS_SIGNAL_LINK_WAIT] = {"link_wait", "ms/s", 1, 10, false, false,
 			     "transfers from rank %s lost %v"},

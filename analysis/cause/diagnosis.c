@@ -51,8 +51,8 @@ static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
 		return r->exposed_comm_ns;
 	case FIGURE_COPY:
 		return r->copy_ns;
-	case FIGURE_IDLE:
-		return r->idle_ns;
+	case FIGURE_IDLE: /* between the GPU's work, so of steps that have some */
+		return r->compute_ns + r->comm_ns + r->copy_ns > 0 ? r->idle_ns : -1;
 	case FIGURE_LATE:
 		return r->late_ns;
 	case FIGURE_GAP:

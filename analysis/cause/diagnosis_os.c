@@ -562,7 +562,7 @@ static void network(struct diagnosis_view *v)
 		c = put(v, CAUSE_NET_LINK, per_step(v, lost_by_all(v, OS_SIGNAL_LINK_WAIT)), 1,
 			link);
 		snprintf(c->because, sizeof(c->because),
-			 "transfers from rank %.90s take %.0f%% longer than their size says",
+			 "transfers from rank %.90s take %.0f%% longer than usual for their size",
 			 link->subject, link->value);
 	}
 	/* Self time is not the network's. Nor does the network slow the steps before a hang. */

@@ -581,6 +581,22 @@ static void net_retransmits(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_RETRANSMIT_WAIT, "10.0.0.1:500 to 10.0.0.2:600", 400, 0);
 }
 
+/* The same in a job without GPU work, whose steps have nothing but a step time. */
+static void net_retransmits_without_gpu(struct world *w)
+{
+	struct fake *all[] = {&w->sick, &w->peer[0], &w->peer[1], &w->peer[2], &w->before};
+
+	net_retransmits(w);
+	for (int i = 0; i < 5; i++) {
+		struct diagnosis_rank *r = &all[i]->r;
+
+		r->compute_ns = r->comm_ns = r->exposed_comm_ns = r->copy_ns = r->idle_ns = 0;
+		r->self_ns = r->step_ns;
+		r->kernel_count = 0;
+		r->kernels = 0;
+	}
+}
+
 /* They cost a tenth of the time that was lost. */
 static void net_transfer_with_retransmits(struct world *w)
 {
@@ -809,6 +825,7 @@ static const struct fault {
     {CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)"},
     {CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time"},
     {CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600"},
+    {CAUSE_NET_RETRANSMITS, net_retransmits_without_gpu, "10.0.0.2:600"},
     {CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time"},
     {CAUSE_NET_LINK, net_link, "2 to 3 of communicator c0ffee"},
     {CAUSE_NET_TRANSFER, net_transfer_beside_a_link, "all ranks entered in time"},
