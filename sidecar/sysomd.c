@@ -729,6 +729,8 @@ int main(int argc, char **argv)
 
 	service_init();
 	bound_malloc();
+	umask(
+	    022); /* all users reach the socket, whoever starts sysomd; modes are stated otherwise */
 	log_init("sysomd", LOG_INFO);
 	switch (config_load_checked(s, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG, argc,
 				    argv, check_settings)) {
