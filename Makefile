@@ -131,7 +131,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
+	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-links bench-fleet bench-peers bench-diagnosis check-run \
 	check-unit gpu-bundle fuzz-run package release image manifests scenarios
 
 help: ## list the targets
@@ -224,6 +224,10 @@ bench-roofline: ## recall and false positives of the roofline
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
 
+bench-links: ## error of the link model on measured collectives, beside one least-squares line
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(J) programs
+	@tests/bench/bench_links.sh $(B)
 bench-peers: ## slow ranks: recall, false flags, steps to detect, speed, beside the paper's mode
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_peers $(B)/bin/sysom

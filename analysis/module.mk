@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # From records to verdicts, without I/O: steps, what they should take (expect), ranks among their peers (slow,
-# and across nodes: cross), recorded traces (trace), where the time went (ledger) and why (cause).
+# and across nodes: cross), links (link), recorded traces (trace), where the time went (ledger) and why (cause).
 LIBS += analysis
 analysis_SRCS := $(call in,analysis/robust,block_noise chance change median regress spread) \
+	$(call in,analysis/link,link_fit link_samples) \
 	$(call in,analysis/steps,kinds steps steps_account steps_detect) \
 	$(call in,analysis/expect,growth judge roofline roofline_fit roofline_p99) \
 	$(call in,analysis/slow,hang local_peers peers peers_noise peers_sysom peers_test roles \
@@ -19,7 +20,7 @@ analysis_NEEDS := model
 $(call unit,analysis,test_profile_delta test_diagnosis test_ledger test_diagnosis_properties \
 	test_diagnosis_ledger test_peers test_roles test_skew test_local_peers test_robust test_roofline \
 	test_kinds test_steps test_align test_jobsteps test_crossrank test_coll_split test_window_ledger \
-	test_clocks test_cross test_hang test_growth)
+	test_clocks test_cross test_hang test_growth test_link)
 $(call bench,analysis,bench_peers bench_roofline)
 TIMINGS_READER := cli/timings/replay_csv.c cli/trace/trace_reader.c
 bench_peers_SRCS := tests/bench/bench_peers.c $(TIMINGS_READER)

@@ -12,10 +12,11 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } kinds[] = {{"steps", replay_steps_main},     {"events", replay_events_main},
 	     {"stacks", replay_stacks_main},   {"ops", replay_ops_main},
-	     {"timings", replay_timings_main}, {"window", replay_window_main}};
+	     {"timings", replay_timings_main}, {"window", replay_window_main},
+	     {"links", replay_links_main}};
 
 /* Kinds that are documented but not in this version. */
-static const char *const later[] = {"links", "metrics", "points"};
+static const char *const later[] = {"metrics", "points"};
 
 static int usage(FILE *to)
 {
@@ -28,6 +29,7 @@ static int usage(FILE *to)
 	    "  timings  step times by worker: slow workers\n"
 	    "  window   stored windows, or what sysomd --record-analysis wrote: verdicts, "
 	    "findings\n"
+	    "  links    times of transfers by size: latency, rate and regimes, and their error\n"
 	    "  stacks   two files of folded stacks: shares by function, flagged differences\n\n"
 	    "examples:\n"
 	    "  sysom replay steps steps.csv --latency ms --latency-unit ms --work tokens --key "

@@ -16,7 +16,7 @@ cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_di
 	$(call in,cli/plots,plot_axes plot_gpu plot_steps plot_timeline) \
 	$(call in,cli/diff,diff_sketch diff_source diff_trace incident_diff run_diff) \
 	$(call in,cli/replay,live_node replay_events replay_findings replay_incident \
-		replay_journal replay_line replay_live replay_load replay_ranks replay_stacks \
+		replay_journal replay_line replay_links replay_live replay_load replay_ranks replay_stacks \
 		replay_steps replay_window) \
 	$(call in,cli/timings,replay_csv replay_ops replay_timings replay_unit replay_workers \
 		timing_columns) \
@@ -50,7 +50,8 @@ SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/exit_statuses.sh tests/e2e/c
 	tests/e2e/cli_trace.sh tests/e2e/top.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py tests/e2e/diff.py
 test_kineto_reader_LDLIBS := -lz
 SCRIPTS_TEST += tests/e2e/replay_window.sh tests/e2e/replay_faults.sh tests/e2e/replay_live.py \
-	tests/e2e/replay_workers.py tests/e2e/replay_steps.sh tests/e2e/replay_inputs.py tests/e2e/replay_events.py
+	tests/e2e/replay_workers.py tests/e2e/replay_steps.sh tests/e2e/replay_inputs.py tests/e2e/replay_links.py \
+	tests/e2e/replay_events.py
 
 $(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model test_report_kernels \
 	test_kineto_reader test_profile test_kernel_name test_incident_diff test_report_plots test_run_diff \

@@ -27,6 +27,9 @@ enum {
 	NCCL_PROFILE_CE_BATCH = 1 << 14,
 };
 
+/* states of a proxy's send: NCCL's own numbers */
+#define NCCL_PROFILE_STATE_OP_SEND_DONE 3 /* before version 4: the operation's bytes */
+#define NCCL_PROFILE_STATE_SEND_WAIT	9 /* a step's data is with the network */
 /* states whose argument is an int, not eight bytes */
 #define NCCL_PROFILE_STATE_CTRL_APPEND	   17
 #define NCCL_PROFILE_STATE_CTRL_APPEND_END 18

@@ -29,6 +29,7 @@
 #include "preload/driver.h"
 #include "preload/governor.h"
 #include "preload/hooks.h"
+#include "preload/nccl_lookup.h"
 #include "preload/python/python_spans.h"
 #include "preload/registry.h"
 #include "preload/tracer.h"
@@ -488,13 +489,11 @@ void helper_forked(void)
 
 void helper_prepare_environment(void)
 {
-	const char *plugin = getenv("SYSOM_NCCL_PLUGIN");
 	Dl_info info;
 
 	/* only an absolute path: the job may change its directory */
 	if (dladdr((void *)helper_prepare_environment, &info) && info.dli_fname &&
 	    info.dli_fname[0] == '/')
 		setenv("NVTX_INJECTION64_PATH", info.dli_fname, 0);
-	if (plugin && !strcmp(plugin, "1"))
-		setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 0);
+	nccl_lookup_prepare();
 }

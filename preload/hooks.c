@@ -18,6 +18,7 @@ typedef void *(*dlsym_fn)(void *handle, const char *name);
 
 void *hooks_real[HOOK_ID_COUNT];
 void (*hooks_on_import)(void);
+void *(*hooks_plugin)(void *handle, const char *name, void *found);
 
 static void *hooks_bootstrap_dlsym(void)
 {
@@ -255,6 +256,9 @@ void *wrap_dlsym(void *handle, const char *name)
 			hooks_on_import();
 		return real(handle, name);
 	}
+	if (hooks_plugin && !strncmp(name, HOOKS_PLUGIN, strlen(HOOKS_PLUGIN)) &&
+	    handle != RTLD_NEXT)
+		return hooks_plugin(handle, name, real(handle, name));
 	id = hooks_find_symbol(name);
 	if (id < 0)
 		return real(handle, name);

@@ -47,6 +47,10 @@ static inline void *hooks_get(enum hook_id id)
  * address. Returns what the job gets: the wrapper, or `found` unchanged (the caller is inside the
  * CUDA driver or CUPTI, it is a second library of the same name, or tracing latched off). */
 void *hooks_substitute(enum hook_id id, void *found, const void *caller);
+/* The job looked up a table of NCCL's profiler plugin: what it gets for what the real look-up found.
+ * NULL: that. Set in the constructor, before the job has threads. */
+#define HOOKS_PLUGIN "ncclProfiler_v"
+extern void *(*hooks_plugin)(void *handle, const char *name, void *found);
 /* dlsym that bypasses our own. RTLD_NEXT is relative to this library. */
 void *hooks_dlsym(void *handle, const char *name);
 /* A library that is already loaded: by name, else the first loaded object whose base name begins

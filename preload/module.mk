@@ -4,7 +4,7 @@
 SOS += libsysom_preload.so
 libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/start.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
-	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/nccl_lookup.c preload/span_api.c \
 	$(call in,preload/python,python_api python_call python_find python_gc python_hook python_monitor python_spans span_table) \
 	cupti/cupti_client.c \
 	cupti/cupti_decode.c cupti/cupti_session.c ring/ring_writer.c ring/attach.c
@@ -33,7 +33,8 @@ preload_peer_SRCS := tests/preload/peer.c
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
-	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
+	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/plugin_loader \
+	$(PRELOAD_TEST)/plugin_loader_static $(PRELOAD_TEST)/link_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
 test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
@@ -61,8 +62,13 @@ $(PRELOAD_TEST)/null/chain_plugin.so: tests/preload/chain_plugin.c
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $<
 $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
+$(PRELOAD_TEST)/link_caller: tests/preload/link_caller.c
+$(PRELOAD_TEST)/plugin_loader: tests/preload/plugin_loader.c
+$(PRELOAD_TEST)/plugin_loader_static: tests/preload/plugin_loader.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -DSTATIC_PLUGIN -rdynamic -o $@ $< -ldl
 $(PRELOAD_TEST)/prober: tests/preload/prober.c foreign/cuda.h
-$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/prober:
+$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/plugin_loader $(PRELOAD_TEST)/link_caller $(PRELOAD_TEST)/prober:
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_plugin.c - NCCL's profiler plugin, versions 1 to 6, in the same library. It serves a
- * statically linked NCCL, whose functions cannot be wrapped, and gives timing below the collective.
- * Used if NCCL_PROFILER_PLUGIN is STATIC_PLUGIN (SYSOM_NCCL_PLUGIN=1 sets that unless it is set).
+ * nccl_plugin.c - NCCL's profiler plugin, versions 1 to 6, in the same library. It sees what wrappers
+ * cannot: the transfers between nodes, and the collectives of a statically linked NCCL.
  * NCCL calls from the job's threads and from its proxy threads. It may record on a handle after
  * stop, and it passes parents that belong to another process. So a handle is a generation and a
  * slot of a pool that is never freed. An open slot is not reused, and a handle that does not match
  * is counted and ignored. Only init may fail, and it does not.
- * SYSOM_NCCL_CHAIN=FILE names another plugin: it gets every callback, with its own contexts,
- * handles and parents. The two event masks are combined. */
-#include <dlfcn.h>
+ * A proxy operation is all that one channel sends to one peer for one collective. Its slot adds up
+ * its transfers, and its stop pushes one event with the sums: nothing is kept that another window
+ * would cut in two, whoever reads it, and a collective within a node has none.
+ * A plugin of the user's (nccl_lookup.h) gets every callback, with its own contexts, handles and
+ * parents. The two event masks are combined. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,49 +21,63 @@
 #include "foreign/nccl_profiler_v5.h"
 #include "foreign/nccl_profiler_v6.h"
 #include "preload/hooks.h"
+#include "preload/nccl_lookup.h"
+#include "preload/registry.h"
 #include "preload/tracer.h"
 
 #define PLUGIN_SLOTS	8192 /* events in flight; a power of two */
-#define PLUGIN_CONTEXTS 256
+#define PLUGIN_CONTEXTS 1024
 #define PLUGIN_PROBES	64
-#define PLUGIN_VERSIONS 6
 /* high byte of event_plugin.type: NCCL's states, and ours */
 #define PLUGIN_STATE_START 0xfeu
 #define PLUGIN_STATE_STOP  0xffu
-/* Enqueue of collectives and point to point, and the API calls: cheap. KernelCh costs the proxy
- * work for each collective and is used only if requested (SYSOM_NCCL_MASK). */
+/* Collectives and the transfers of their proxies. Without a network there are no proxy operations.
+ * KernelCh costs proxy work for each collective, also within a node: only if SYSOM_NCCL_MASK has
+ * it. */
 #define PLUGIN_MASK                                                                                \
-	(NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API)
+	(NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API |     \
+	 NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_PROXY_STEP)
+#define PLUGIN_CALLS (NCCL_PROFILE_COLL | NCCL_PROFILE_P2P)
 
 struct plugin_context {
 	uint32_t used;
 	int user_mask;
+	int rank, nranks; /* -1: not known, before version 4 */
 	uint64_t comm_hash;
 	void *user;
-};
-struct plugin_slot {
-	uint32_t generation; /* odd: open */
-	uint16_t type;	     /* bit number */
-	uint8_t version, ours;
-	uint64_t comm_hash;
-	void *user; /* the chained plugin's handle */
 };
 /* A descriptor of any version. */
 struct plugin_fact {
 	uint64_t type, comm_hash, seq, value;
 	void *parent;
 	pid_t pid; /* 0: ours */
-	int peer, channel;
+	int peer, channel, rank;
+	uint8_t func, dtype; /* enum event_coll_func, ncclDataType_t */
+	bool sends;
 	size_t group_offset; /* offset of the descriptor's second parent; 0: none */
+};
+struct plugin_slot {
+	uint32_t generation; /* odd: open */
+	uint16_t type;	     /* bit number */
+	uint8_t version, raw;
+	bool sends; /* a proxy operation that sends, or a step of one */
+	uint8_t func, dtype, channel;
+	int32_t peer, rank;
+	uint32_t seq, transfers;
+	uint64_t comm_hash, start; /* clock of the lane */
+	uint64_t count;		   /* elements of a call */
+	uint64_t bytes, wait;	   /* sums of a proxy operation; of a step: its size */
+	uint64_t waits_since;	   /* of a step; 0: not yet */
+	uint64_t above;		   /* the parent's handle */
+	void *user;		   /* the user's plugin's handle */
 };
 
 static struct plugin_context plugin_contexts[PLUGIN_CONTEXTS];
 static struct plugin_slot plugin_slots[PLUGIN_SLOTS];
 static uint32_t plugin_next;
-static int plugin_mask;
+static int plugin_raw_mask; /* recorded as they come: SYSOM_NCCL_MASK */
 static pid_t plugin_pid;
 static uint32_t plugin_started; /* 0; 1: a thread reads the settings; 2: done */
-static const struct nccl_profiler_table *plugin_user[PLUGIN_VERSIONS + 1];
 
 /* ---- handles ---- */
 
@@ -81,6 +96,18 @@ static struct plugin_slot *plugin_find(const void *handle)
 		return NULL;
 	now = __atomic_load_n(&plugin_slots[at - 1].generation, __ATOMIC_ACQUIRE);
 	return now == g || now == g + 1 ? &plugin_slots[at - 1] : NULL;
+}
+
+/* A copy of that slot. False: it is not there, or was reused while we copied. */
+static bool plugin_copy(const void *handle, struct plugin_slot *to)
+{
+	const struct plugin_slot *s = plugin_find(handle);
+
+	if (!s)
+		return false;
+	*to = *s;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return plugin_find(handle) == s;
 }
 
 static struct plugin_slot *plugin_take(void)
@@ -128,7 +155,108 @@ static void plugin_push(uint64_t comm_hash, uint16_t type, uint32_t state, const
 	tracer_push(&e);
 }
 
-/* ---- the chained plugin ---- */
+/* ---- a library whose functions are not wrapped ---- */
+
+/* Whether the wrappers report what NCCL does: some function of it was called through us. */
+static bool plugin_wrapped(void)
+{
+	static uint32_t wrapped; /* once true, always true */
+
+	if (__atomic_load_n(&wrapped, __ATOMIC_RELAXED))
+		return true;
+	for (unsigned i = 1; i < HOOK_ID_COUNT; i++)
+		if (hooks_table[i].library == HOOK_NCCL &&
+		    __atomic_load_n(&hooks_real[i], __ATOMIC_RELAXED)) {
+			__atomic_store_n(&wrapped, 1, __ATOMIC_RELAXED);
+			return true;
+		}
+	return false;
+}
+
+static void plugin_report_comm(uint64_t comm_hash, int nranks, int rank, uint16_t action)
+{
+	struct event_comm e = {.head = {.kind = EVENT_COMM, .t = tracer_now()},
+			       .comm = comm_hash,
+			       .id = comm_hash, /* NCCL's own, the same on every rank */
+			       .nranks = nranks,
+			       .rank = rank,
+			       .action = action};
+	struct registry_comm *c = registry_comm_find(comm_hash);
+
+	if (action == COMM_DESTROY && c)
+		registry_comm_remove(c);
+	else if (action == COMM_INIT)
+		registry_comm_add(comm_hash, comm_hash, 0, nranks, rank, action, 0);
+	if (plugin_on())
+		tracer_push(&e);
+}
+
+/* A collective or point-to-point call has been enqueued: from the call of the API, if known. */
+static void plugin_report_call(const struct plugin_slot *s)
+{
+	struct event_coll e = {.head = {.kind = EVENT_COLL, .t = s->start},
+			       .comm = s->comm_hash,
+			       .count = s->count,
+			       .seq = s->seq,
+			       .peer = (int16_t)s->peer,
+			       .func = s->func,
+			       .dtype = s->dtype};
+	struct plugin_slot api;
+	struct registry_comm *c;
+	uint32_t *counter;
+
+	if (plugin_wrapped())
+		return;
+	c = registry_comm_find(s->comm_hash);
+	if (!c) {
+		plugin_report_comm(s->comm_hash, -1, s->rank, COMM_INIT);
+		c = registry_comm_find(s->comm_hash);
+	}
+	if (s->type == __builtin_ctz(NCCL_PROFILE_P2P)) {
+		counter = c ? registry_counter(c, s->func, s->peer) : NULL;
+		e.seq = counter ? __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED)
+				: REGISTRY_SEQ_UNKNOWN;
+	}
+	if (plugin_copy((void *)(uintptr_t)s->above, &api))
+		e.head.t = api.start;
+	e.duration = tracer_duration(e.head.t, tracer_now());
+	if (plugin_on())
+		tracer_push(&e);
+}
+
+/* ---- transfers ---- */
+
+static void plugin_report_transfers(const struct plugin_slot *s)
+{
+	struct event_transfer e = {.head = {.kind = EVENT_TRANSFER, .t = s->start},
+				   .comm_hash = s->comm_hash,
+				   .bytes = s->bytes,
+				   .wait = s->wait,
+				   .seq = s->seq,
+				   .transfers = s->transfers,
+				   .peer = s->peer,
+				   .rank = (uint16_t)(s->rank < UINT16_MAX ? s->rank : UINT16_MAX),
+				   .func = s->func,
+				   .channel = s->channel,
+				   .duration = tracer_duration(s->start, tracer_now())};
+
+	if (s->transfers && plugin_on())
+		tracer_push(&e);
+}
+
+static void plugin_step_done(const struct plugin_slot *step)
+{
+	struct plugin_slot *op = plugin_find((void *)(uintptr_t)step->above);
+
+	if (!op || !step->waits_since)
+		return;
+	/* steps of one operation come from one proxy thread */
+	op->transfers++;
+	op->bytes += step->bytes;
+	op->wait += tracer_now() - step->waits_since;
+}
+
+/* ---- the user's plugin ---- */
 
 static void *plugin_user_handle(const void *ours)
 {
@@ -139,17 +267,22 @@ static void *plugin_user_handle(const void *ours)
 
 typedef nccl_result (*plugin_start_fn)(void *context, void **handle, void *event);
 
+static bool plugin_user_wants(const struct plugin_context *c, unsigned version, uint64_t type)
+{
+	return c && c->user_mask & (int)type && nccl_lookup_user(version);
+}
+
 static void *plugin_forward_start(const struct plugin_context *c, unsigned version,
 				  const struct plugin_fact *f, const void *event, size_t bytes)
 {
-	const struct nccl_profiler_table *user = plugin_user[version];
+	const struct nccl_profiler_table *user = nccl_lookup_user(version);
 	uint64_t copy[32];
 	void *handle = NULL, *second = NULL;
 
-	if (!user || !c || !(c->user_mask & (int)f->type) || bytes > sizeof(copy))
+	if (!plugin_user_wants(c, version, f->type) || bytes > sizeof(copy))
 		return NULL;
 	memcpy(copy, event, bytes);
-	if (!f->pid) {
+	if (!f->pid || f->pid == plugin_pid) {
 		void *parent = plugin_user_handle(f->parent);
 
 		memcpy((uint8_t *)copy + 8, &parent, sizeof(parent));
@@ -163,52 +296,89 @@ static void *plugin_forward_start(const struct plugin_context *c, unsigned versi
 	return handle;
 }
 
-static void plugin_load_user(void)
-{
-	static const char *const names[] = {"",
-					    "ncclProfiler_v1",
-					    "ncclProfiler_v2",
-					    "ncclProfiler_v3",
-					    "ncclProfiler_v4",
-					    "ncclProfiler_v5",
-					    "ncclProfiler_v6"};
-	const char *path = getenv("SYSOM_NCCL_CHAIN");
-	void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-
-	for (unsigned v = 1; library && v <= PLUGIN_VERSIONS; v++)
-		plugin_user[v] = hooks_dlsym(library, names[v]);
-}
-
 /* ---- the callbacks; versions differ only in their arguments ---- */
 
-static struct plugin_context *plugin_open(uint64_t comm_hash, int *mask)
+static void plugin_settle(void)
 {
 	const char *text = getenv("SYSOM_NCCL_MASK");
 	uint32_t none = 0;
 
-	if (__atomic_compare_exchange_n(&plugin_started, &none, 1, false, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE)) {
-		plugin_mask = text && *text ? (int)strtol(text, NULL, 0) : PLUGIN_MASK;
-		plugin_pid = getpid();
-		plugin_load_user();
-		__atomic_store_n(&plugin_started, 2, __ATOMIC_RELEASE);
-	}
-	*mask = 0;
-	if (tracer_is_dead() || (tracer_state() == TRACER_COLD && !tracer_start()))
-		return NULL;
+	if (!__atomic_compare_exchange_n(&plugin_started, &none, 1, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		return;
+	plugin_raw_mask = text && *text ? (int)strtol(text, NULL, 0) : 0;
+	plugin_pid = getpid();
+	__atomic_store_n(&plugin_started, 2, __ATOMIC_RELEASE);
+}
+
+/* A context also where tracing is off for ever: the user's plugin needs it. */
+static struct plugin_context *plugin_open(uint64_t comm_hash, int nranks, int rank, int *mask)
+{
+	bool traced;
+
+	plugin_settle();
+	traced = !tracer_is_dead() && (tracer_state() != TRACER_COLD || tracer_start());
+	*mask = traced ? PLUGIN_MASK | plugin_raw_mask : 0;
 	for (unsigned i = 0; i < PLUGIN_CONTEXTS; i++) {
+		struct plugin_context *c = &plugin_contexts[i];
 		uint32_t unused = 0;
 
-		if (!__atomic_compare_exchange_n(&plugin_contexts[i].used, &unused, 1, false,
-						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		if (!__atomic_compare_exchange_n(&c->used, &unused, 1, false, __ATOMIC_ACQUIRE,
+						 __ATOMIC_RELAXED))
 			continue;
-		plugin_contexts[i].comm_hash = comm_hash;
-		plugin_contexts[i].user = NULL;
-		plugin_contexts[i].user_mask = 0;
-		*mask = plugin_mask;
-		return &plugin_contexts[i];
+		c->comm_hash = comm_hash;
+		c->nranks = nranks;
+		c->rank = rank;
+		c->user = NULL;
+		c->user_mask = 0;
+		if (traced && comm_hash && !plugin_wrapped())
+			plugin_report_comm(comm_hash, nranks, rank, COMM_INIT);
+		return c;
 	}
+	*mask = 0;
 	return NULL;
+}
+
+/* Fills what a slot keeps of its event. False: nobody needs this event. */
+static bool plugin_note(struct plugin_slot *s, const struct plugin_context *c,
+			const struct plugin_fact *f, bool foreign)
+{
+	struct plugin_slot above;
+	bool known = !foreign && plugin_copy(f->parent, &above);
+
+	s->comm_hash = f->comm_hash ? f->comm_hash : c ? c->comm_hash : 0;
+	s->start = tracer_now();
+	s->above = known ? (uint64_t)(uintptr_t)f->parent : 0;
+	s->rank = c && c->rank >= 0 ? c->rank : f->rank;
+	s->func = f->func;
+	s->dtype = f->dtype;
+	s->seq = (uint32_t)f->seq;
+	s->count = f->value;
+	s->peer = f->peer;
+	s->channel = (uint8_t)f->channel;
+	s->sends = false;
+	s->transfers = 0;
+	s->bytes = s->wait = s->waits_since = 0;
+	if (f->type == NCCL_PROFILE_PROXY_OP) {
+		s->sends = f->sends;
+		s->func = known ? above.func : 0;
+		s->seq = known ? above.seq : 0;
+		s->comm_hash = known ? above.comm_hash : s->comm_hash;
+		s->rank = known ? above.rank : s->rank;
+		return s->sends;
+	}
+	if (f->type == NCCL_PROFILE_PROXY_STEP) {
+		s->sends = known && above.sends;
+		return s->sends;
+	}
+	return (f->type & PLUGIN_MASK) != 0;
+}
+
+static void plugin_release(struct plugin_slot *s, uint32_t generation)
+{
+	/* release pairs with the acquire in plugin_take */
+	__atomic_compare_exchange_n(&s->generation, &generation, generation + 1, false,
+				    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 static nccl_result plugin_start(void *context, void **handle, unsigned version,
@@ -217,31 +387,34 @@ static nccl_result plugin_start(void *context, void **handle, unsigned version,
 	struct plugin_context *c = context;
 	struct plugin_slot *s;
 	uint64_t type = f->type & 0xffffu;
-	bool foreign = f->pid && f->pid != plugin_pid;
+	bool foreign = f->pid && f->pid != plugin_pid, needed;
 
 	if (!handle)
 		return NCCL_OK;
 	*handle = NULL;
-	if (!type || tracer_is_dead())
+	/* with PXN the context, too, may belong to the other process */
+	if (foreign || c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
+		c = NULL;
+	if (!type || (tracer_is_dead() && !plugin_user_wants(c, version, type)))
 		return NCCL_OK;
 	s = plugin_take();
 	if (!s) {
 		plugin_unknown();
 		return NCCL_OK;
 	}
-	/* with PXN the context, too, may belong to the other process */
-	if (foreign || c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
-		c = NULL;
 	s->type = (uint16_t)__builtin_ctzll(type);
 	s->version = (uint8_t)version;
-	s->ours = (type & (uint64_t)plugin_mask) != 0;
-	s->comm_hash = f->comm_hash ? f->comm_hash : c ? c->comm_hash : 0;
+	s->raw = (type & (uint64_t)plugin_raw_mask) != 0;
+	needed = plugin_note(s, c, f, foreign) && !tracer_is_dead();
 	s->user = plugin_forward_start(c, version, f, event, bytes);
+	if (!needed && !s->raw && !s->user) {
+		plugin_release(s, s->generation);
+		return NCCL_OK;
+	}
 	*handle = plugin_handle(s, s->generation);
-	if (s->ours && plugin_on())
+	if (s->raw && plugin_on())
 		plugin_push(s->comm_hash, s->type, PLUGIN_STATE_START, *handle,
-			    !foreign && plugin_find(f->parent) ? f->parent : NULL, f->seq, f->value,
-			    f->peer, f->channel);
+			    (void *)(uintptr_t)s->above, f->seq, f->value, f->peer, f->channel);
 	return NCCL_OK;
 }
 
@@ -249,6 +422,7 @@ static nccl_result plugin_stop(void *handle)
 {
 	struct plugin_slot *s = plugin_find(handle);
 	uint32_t g = (uint32_t)((uint64_t)(uintptr_t)handle >> 32);
+	const struct nccl_profiler_table *user;
 
 	if (!handle)
 		return NCCL_OK;
@@ -256,19 +430,27 @@ static nccl_result plugin_stop(void *handle)
 		plugin_unknown(); /* not ours, or stopped twice */
 		return NCCL_OK;
 	}
-	if (s->user && plugin_user[s->version])
-		plugin_user[s->version]->stop(s->user);
-	if (s->ours && plugin_on())
+	user = s->user ? nccl_lookup_user(s->version) : NULL;
+	if (user)
+		user->stop(s->user);
+	if (!tracer_is_dead()) {
+		if (1u << s->type & PLUGIN_CALLS)
+			plugin_report_call(s);
+		else if (1u << s->type == NCCL_PROFILE_PROXY_STEP)
+			plugin_step_done(s);
+		else if (1u << s->type == NCCL_PROFILE_PROXY_OP)
+			plugin_report_transfers(s);
+	}
+	if (s->raw && plugin_on())
 		plugin_push(s->comm_hash, s->type, PLUGIN_STATE_STOP, handle, NULL, 0, 0, -1, -1);
-	/* release pairs with the acquire in plugin_take */
-	__atomic_compare_exchange_n(&s->generation, &g, g + 1, false, __ATOMIC_RELEASE,
-				    __ATOMIC_RELAXED);
+	plugin_release(s, g);
 	return NCCL_OK;
 }
 
 static nccl_result plugin_record(void *handle, int state, void *args)
 {
 	struct plugin_slot *s = plugin_find(handle);
+	const struct nccl_profiler_table *user;
 	uint64_t value = 0;
 	int small = 0;
 
@@ -278,8 +460,9 @@ static nccl_result plugin_record(void *handle, int state, void *args)
 		plugin_unknown();
 		return NCCL_OK;
 	}
-	if (s->user && plugin_user[s->version])
-		plugin_user[s->version]->record(s->user, state, args);
+	user = s->user ? nccl_lookup_user(s->version) : NULL;
+	if (user)
+		user->record(s->user, state, args);
 	if (args && (state == NCCL_PROFILE_STATE_CTRL_APPEND ||
 		     state == NCCL_PROFILE_STATE_CTRL_APPEND_END)) {
 		memcpy(&small, args, sizeof(small));
@@ -287,7 +470,15 @@ static nccl_result plugin_record(void *handle, int state, void *args)
 	} else if (args) {
 		memcpy(&value, args, sizeof(value));
 	}
-	if (s->ours && plugin_on())
+	/* the data is with the network; its size came with version 4 */
+	if (s->sends && state == NCCL_PROFILE_STATE_SEND_WAIT &&
+	    1u << s->type == NCCL_PROFILE_PROXY_STEP) {
+		s->waits_since = tracer_now();
+		s->bytes = s->version >= 4 ? value : 0;
+	} else if (s->sends && state == NCCL_PROFILE_STATE_OP_SEND_DONE && s->version < 4) {
+		s->bytes = value; /* of the whole operation */
+	}
+	if (s->raw && plugin_on())
 		plugin_push(s->comm_hash, s->type, (uint32_t)state & 0x7f, handle, NULL, 0, value,
 			    -1, -1);
 	return NCCL_OK;
@@ -296,13 +487,71 @@ static nccl_result plugin_record(void *handle, int state, void *args)
 static nccl_result plugin_finalize(void *context, unsigned version)
 {
 	struct plugin_context *c = context;
+	const struct nccl_profiler_table *user = nccl_lookup_user(version);
 
 	if (c < plugin_contexts || c >= plugin_contexts + PLUGIN_CONTEXTS)
 		return NCCL_OK;
-	if (c->user && plugin_user[version])
-		plugin_user[version]->finalize(c->user);
+	if (c->user && user)
+		user->finalize(c->user);
+	if (!tracer_is_dead() && c->comm_hash && !plugin_wrapped())
+		plugin_report_comm(c->comm_hash, c->nranks, c->rank, COMM_DESTROY);
 	__atomic_store_n(&c->used, 0, __ATOMIC_RELEASE);
 	return NCCL_OK;
+}
+
+/* ---- names ---- */
+
+struct plugin_name {
+	const char *name;
+	uint8_t value;
+};
+
+static uint8_t plugin_value(const struct plugin_name *names, size_t count, const char *name,
+			    uint8_t none)
+{
+	for (size_t i = 0; name && i < count; i++)
+		if (!strcmp(names[i].name, name))
+			return names[i].value;
+	return none;
+}
+#define PLUGIN_VALUE(names, name, none)                                                            \
+	plugin_value(names, sizeof(names) / sizeof((names)[0]), name, none)
+
+static uint8_t plugin_func(const char *name)
+{
+	static const struct plugin_name names[] = {{"AllReduce", COLL_ALL_REDUCE},
+						   {"AllGather", COLL_ALL_GATHER},
+						   {"ReduceScatter", COLL_REDUCE_SCATTER},
+						   {"Broadcast", COLL_BROADCAST},
+						   {"Reduce", COLL_REDUCE},
+						   {"Send", COLL_SEND},
+						   {"Recv", COLL_RECV},
+						   {"AlltoAll", COLL_ALL_TO_ALL},
+						   {"Gather", COLL_GATHER},
+						   {"Scatter", COLL_SCATTER}};
+
+	return PLUGIN_VALUE(names, name, COLL_OTHER);
+}
+
+static uint8_t plugin_dtype(const char *name)
+{
+	static const struct plugin_name names[] = {
+	    {"ncclInt8", 0},	 {"ncclUint8", 1},	 {"ncclInt32", 2},
+	    {"ncclUint32", 3},	 {"ncclInt64", 4},	 {"ncclUint64", 5},
+	    {"ncclFloat16", 6},	 {"ncclFloat32", 7},	 {"ncclFloat64", 8},
+	    {"ncclBfloat16", 9}, {"ncclFloat8e4m3", 10}, {"ncclFloat8e5m2", 11}};
+
+	return PLUGIN_VALUE(names, name, UINT8_MAX);
+}
+
+/* Version 1 has numbers: its function is NCCL's own order. */
+static uint8_t plugin_func_number(unsigned number)
+{
+	static const uint8_t funcs[] = {COLL_BROADCAST,	     COLL_REDUCE,     COLL_ALL_GATHER,
+					COLL_REDUCE_SCATTER, COLL_ALL_REDUCE, COLL_OTHER,
+					COLL_SEND,	     COLL_RECV};
+
+	return number < sizeof(funcs) ? funcs[number] : COLL_OTHER;
 }
 
 /* ---- what differs ---- */
@@ -312,6 +561,7 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 		(f).pid = (d)->proxy_op.pid;                                                       \
 		(f).peer = (d)->proxy_op.peer;                                                     \
 		(f).channel = (d)->proxy_op.channel;                                               \
+		(f).sends = (d)->proxy_op.is_send != 0;                                            \
 		(f).value = (uint64_t)(d)->proxy_op.step_count << 32 |                             \
 			    (uint32_t)(d)->proxy_op.chunk_bytes;                                   \
 		break;                                                                             \
@@ -319,13 +569,17 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 		(f).value = (uint64_t)(d)->proxy_step.step;                                        \
 		break
 
-#define PLUGIN_FACT_CALLS(d, f)                                                                    \
+#define PLUGIN_FACT_CALLS(d, f, func_of, dtype_of)                                                 \
 	case NCCL_PROFILE_COLL:                                                                    \
+		(f).func = func_of((d)->coll.func);                                                \
+		(f).dtype = dtype_of((d)->coll.datatype);                                          \
 		(f).seq = (d)->coll.seq;                                                           \
 		(f).value = (d)->coll.count;                                                       \
 		(f).peer = (d)->coll.root;                                                         \
 		break;                                                                             \
 	case NCCL_PROFILE_P2P:                                                                     \
+		(f).func = func_of((d)->p2p.func);                                                 \
+		(f).dtype = dtype_of((d)->p2p.datatype);                                           \
 		(f).value = (d)->p2p.count;                                                        \
 		(f).peer = (d)->p2p.peer;                                                          \
 		break
@@ -362,7 +616,7 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 		}                                                                                  \
 	} while (0)
 
-#define PLUGIN_START(v, more)                                                                      \
+#define PLUGIN_START(v, func_of, dtype_of, more)                                                   \
 	static nccl_result plugin_start_v##v(void *context, void **handle,                         \
 					     struct nccl_profiler_v##v##_event *d)                 \
 	{                                                                                          \
@@ -372,8 +626,9 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 			return NCCL_OK;                                                            \
 		f.type = d->type;                                                                  \
 		f.parent = d->parent;                                                              \
+		f.rank = d->rank;                                                                  \
 		switch (f.type) {                                                                  \
-			PLUGIN_FACT_CALLS(d, f);                                                   \
+			PLUGIN_FACT_CALLS(d, f, func_of, dtype_of);                                \
 			PLUGIN_FACT_PROXY(d, f);                                                   \
 		default:                                                                           \
 			break;                                                                     \
@@ -386,21 +641,22 @@ static nccl_result plugin_finalize(void *context, unsigned version)
 		return plugin_finalize(context, v);                                                \
 	}
 
-PLUGIN_START(1, PLUGIN_FACT_NAMED(d, f))
-PLUGIN_START(2, PLUGIN_FACT_NAMED(d, f))
-PLUGIN_START(3, PLUGIN_FACT_NAMED(d, f))
-PLUGIN_START(4, PLUGIN_FACT_KERNEL(d, f))
-PLUGIN_START(5, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(5, d, f))
-PLUGIN_START(6, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(6, d, f))
+PLUGIN_START(1, plugin_func_number, (uint8_t), PLUGIN_FACT_NAMED(d, f))
+PLUGIN_START(2, plugin_func, plugin_dtype, PLUGIN_FACT_NAMED(d, f))
+PLUGIN_START(3, plugin_func, plugin_dtype, PLUGIN_FACT_NAMED(d, f))
+PLUGIN_START(4, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f))
+PLUGIN_START(5, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(5, d, f))
+PLUGIN_START(6, plugin_func, plugin_dtype, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(6, d, f))
 
 /* call: the chained plugin's init with its own context and mask */
-#define PLUGIN_INIT_BODY(v, hash, call)                                                            \
-	struct plugin_context *c = plugin_open(hash, mask);                                        \
+#define PLUGIN_INIT_BODY(v, hash, nranks, rank, call)                                              \
+	struct plugin_context *c = plugin_open(hash, nranks, rank, mask);                          \
 	int user_mask = 0;                                                                         \
 	void *user = NULL;                                                                         \
+	const struct nccl_profiler_table *theirs = nccl_lookup_user(v);                            \
                                                                                                    \
 	*context = c;                                                                              \
-	if (c && plugin_user[v] && (call) == NCCL_OK) {                                            \
+	if (c && theirs && (call) == NCCL_OK) {                                                    \
 		c->user = user;                                                                    \
 		c->user_mask = user_mask;                                                          \
 		*mask |= user_mask;                                                                \
@@ -410,9 +666,8 @@ PLUGIN_START(6, PLUGIN_FACT_KERNEL(d, f); PLUGIN_FACT_API(6, d, f))
 #define PLUGIN_INIT_EARLY(v)                                                                       \
 	static nccl_result plugin_init_v##v(void **context, int *mask)                             \
 	{                                                                                          \
-		PLUGIN_INIT_BODY(                                                                  \
-		    v, 0,                                                                          \
-		    ((nccl_profiler_v##v##_init_fn)plugin_user[v]->init)(&user, &user_mask));      \
+		PLUGIN_INIT_BODY(v, 0, -1, -1,                                                     \
+				 ((nccl_profiler_v##v##_init_fn)theirs->init)(&user, &user_mask)); \
 	}
 PLUGIN_INIT_EARLY(1)
 PLUGIN_INIT_EARLY(2)
@@ -421,8 +676,8 @@ PLUGIN_INIT_EARLY(3)
 static nccl_result plugin_init_v4(void **context, int *mask, const char *name, uint64_t comm_hash,
 				  int nodes, int nranks, int rank, void *log)
 {
-	PLUGIN_INIT_BODY(4, comm_hash,
-			 ((nccl_profiler_v4_init_fn)plugin_user[4]->init)(
+	PLUGIN_INIT_BODY(4, comm_hash, nranks, rank,
+			 ((nccl_profiler_v4_init_fn)theirs->init)(
 			     &user, &user_mask, name, comm_hash, nodes, nranks, rank, log));
 }
 
@@ -432,22 +687,32 @@ static nccl_result plugin_init_v4(void **context, int *mask, const char *name, u
 					    void *log)                                             \
 	{                                                                                          \
 		PLUGIN_INIT_BODY(                                                                  \
-		    v, comm_hash,                                                                  \
-		    ((nccl_profiler_v##v##_init_fn)plugin_user[v]->init)(                          \
-			&user, comm_hash, &user_mask, name, nodes, nranks, rank, log));            \
+		    v, comm_hash, nranks, rank,                                                    \
+		    ((nccl_profiler_v##v##_init_fn)theirs->init)(&user, comm_hash, &user_mask,     \
+								 name, nodes, nranks, rank, log)); \
 	}
 PLUGIN_INIT_LATE(5)
 PLUGIN_INIT_LATE(6)
 
+/* The exported name is an alias: a program's own plugin of that name must not become ours. */
 #define PLUGIN_TABLE(v)                                                                            \
-	extern const struct nccl_profiler_table ncclProfiler_v##v;                                 \
-	__attribute__((visibility("default")))                                                     \
-	const struct nccl_profiler_table ncclProfiler_v##v = {                                     \
+	static const struct nccl_profiler_table plugin_table_v##v = {                              \
 	    "sysom",	 plugin_init_v##v, plugin_start_v##v,                                      \
-	    plugin_stop, plugin_record,	   plugin_finalize_v##v}
+	    plugin_stop, plugin_record,	   plugin_finalize_v##v};                                  \
+	extern const struct nccl_profiler_table ncclProfiler_v##v                                  \
+	    __attribute__((alias("plugin_table_v" #v), visibility("default"), used))
 PLUGIN_TABLE(1);
 PLUGIN_TABLE(2);
 PLUGIN_TABLE(3);
 PLUGIN_TABLE(4);
 PLUGIN_TABLE(5);
 PLUGIN_TABLE(6);
+
+const struct nccl_profiler_table *const nccl_plugin_tables[NCCL_LOOKUP_VERSIONS + 1] = {
+    NULL,
+    &plugin_table_v1,
+    &plugin_table_v2,
+    &plugin_table_v3,
+    &plugin_table_v4,
+    &plugin_table_v5,
+    &plugin_table_v6};

@@ -158,6 +158,7 @@ enum event_kind {
 	EVENT_ANCHOR = 16,     /* struct event_anchor */
 	EVENT_GRAPH_NODE = 17, /* struct event_coll captured into a graph: template entry */
 	EVENT_GRAPH = 18,      /* struct event_graph: links the handles of captures and graphs */
+	EVENT_TRANSFER = 19,   /* struct event_transfer: what a collective sent to one peer */
 	EVENT_KERNEL = 32,     /* device lanes: struct event_kernel */
 	EVENT_COPY = 33,       /* device lanes: struct event_copy */
 	EVENT_GRAPH_EXEC = 34, /* device lanes: struct event_kernel, one record per graph launch */
@@ -353,6 +354,22 @@ struct event_plugin {
 	uint32_t seq_end;
 };
 
+/* All that one channel sent to one peer for one collective; t and duration: from the first to the last
+ * of it. */
+struct event_transfer {
+	struct event_head head;
+	uint64_t comm_hash; /* NCCL's own, the same on every rank */
+	uint64_t bytes;	    /* sum; 0: not known */
+	uint64_t wait;	    /* sum of the transfers' times with the network; clock of the lane */
+	uint32_t seq;	    /* NCCL's, per communicator and function */
+	uint32_t transfers;
+	int32_t peer;	       /* rank in the communicator */
+	uint16_t rank;	       /* of the sender; UINT16_MAX: not known */
+	uint8_t func, channel; /* enum event_coll_func; 0: not known */
+	uint32_t duration;
+	uint32_t seq_end;
+};
+
 struct event_anchor {
 	struct event_head head; /* t: lane clock */
 	uint64_t ticks, monotonic_ns, realtime_ns, reserved;
@@ -427,6 +444,7 @@ RING_ASSERT_HOST(event_span);
 RING_ASSERT_HOST(event_stream);
 RING_ASSERT_HOST(event_gap);
 RING_ASSERT_HOST(event_plugin);
+RING_ASSERT_HOST(event_transfer);
 RING_ASSERT_HOST(event_anchor);
 RING_ASSERT_HOST(event_graph);
 RING_ASSERT_DEVICE(event_kernel);

@@ -27,6 +27,7 @@ union ring_event {
 	struct event_stream stream;
 	struct event_gap gap;
 	struct event_plugin plugin;
+	struct event_transfer transfer;
 	struct event_anchor anchor;
 	struct event_graph graph;
 	struct event_kernel kernel;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's parts are a library, so that tests and benchmarks link them; sysomd.c is the program.
 LIBS += sidecar
-sidecar_SRCS := $(call in,sidecar,baseline drain http keep process registration requests ship \
+sidecar_SRCS := $(call in,sidecar,baseline drain http keep links_node process registration requests ship \
 		spool status status_compare uplink) \
 	$(call in,sidecar/os,first_touch os_bpf os_cost os_hierarchy os_node os_proc os_read os_series \
 		os_signals) \

@@ -28,6 +28,7 @@
 #include "base/limits.h"
 #include "node/join/clockmap.h"
 #include "node/join/join.h"
+#include "node/links.h"
 #include "node/rank.h"
 #include "node/windows.h"
 #include "reader/reader.h"
@@ -94,6 +95,7 @@ struct process {
 	struct process_lanes lanes;
 	struct join *join; /* NULL once it is gone and fully read */
 	struct rank *rank;
+	struct links *links;
 	struct process_past past;
 	struct process_kept kept;
 	uint32_t launchers_seen;     /* serial of the join's list that the sampler knows */

@@ -83,6 +83,11 @@ static void sink_device(void *arg, const struct record *r)
 	rank_device(((struct process *)arg)->rank, r);
 }
 
+static void sink_transfer(void *arg, const struct transfer *t)
+{
+	links_add(((struct process *)arg)->links, t);
+}
+
 static const char *sink_name(void *arg, uint32_t id)
 {
 	return ring_reader_name(((struct process *)arg)->reader, id);
@@ -336,7 +341,7 @@ static void record(struct process *p)
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
-	struct join_sink sink = {p, sink_host, sink_device, sink_name};
+	struct join_sink sink = {p, sink_host, sink_device, sink_name, sink_transfer};
 	struct rank_config c = n->analysis.rank;
 	uint64_t seed = hash_mix(n->admission.serial ^ hash_bytes(HASH_SEED, n->run.boot_id, 16));
 	int err;
@@ -346,6 +351,8 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (!err)
 		err = rank_open(&p->rank, &c, n->analysis.recorder, p->slot, n->analysis.canary,
 				seed, clock_monotonic_ns());
+	if (!err)
+		err = links_open(&p->links);
 	if (!err)
 		err = join_open(&p->join, &sink, &n->clock, ring_reader_lane_count(reader));
 	if (err)
@@ -367,6 +374,7 @@ static void release(struct process *p)
 	join_close(p->join);
 	windows_drop(p->node->analysis.windows, p->slot);
 	rank_close(p->rank);
+	links_close(p->links);
 	recorder_drop_rank(p->node->analysis.recorder, p->slot);
 	ring_reader_close(p->reader);
 	p->node->processes[p->slot] = NULL;

@@ -13,6 +13,7 @@
 #include "base/version.h"
 #include "sidecar/drain.h"
 #include "sidecar/gpu/gpu_node.h"
+#include "sidecar/links_node.h"
 #include "sidecar/keep.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
@@ -112,9 +113,11 @@ static void json_rank(struct buf *b, const struct process *p)
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
 		   (unsigned long long)peer->flags);
 	buf_printf(
-	    b, ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+	    b, ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu",
 	    (unsigned long long)process_switched_off(p), (double)js->graph_coarse_ns * 1e-9,
 	    (unsigned long long)js->kernels_joined, (unsigned long long)js->kernels_unmatched);
+	links_node_json(p, b);
+	buf_puts(b, "}");
 }
 
 static uint64_t raw_bytes(const struct node *n)

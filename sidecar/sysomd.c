@@ -33,6 +33,7 @@
 #include "sidecar/gpu/gpu_node.h"
 #include "sidecar/http.h"
 #include "sidecar/keep.h"
+#include "sidecar/links_node.h"
 #include "sidecar/os/os_node.h"
 #include "sidecar/process.h"
 #include "sidecar/registration.h"
@@ -396,6 +397,7 @@ static void on_second(void *arg, uint32_t count)
 	registration_tend(d->registration, clock_monotonic_ns());
 	os_node_tend(n, clock_monotonic_ns());
 	gpu_node_tend(n, clock_monotonic_ns());
+	links_node_tend(n, clock_monotonic_ns());
 	measure_own(d, clock_monotonic_ns());
 	export_metrics(n);
 	service_alive();

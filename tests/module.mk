@@ -9,7 +9,7 @@ SCRIPTS_TEST += tests/e2e/config_files.sh tests/e2e/install.sh tests/e2e/package
 	tests/e2e/switch.sh tests/e2e/explicit_steps.sh tests/e2e/chaos.sh \
 	tests/e2e/test_runner.sh tests/e2e/tidy.sh tests/e2e/restart_seam.sh tests/e2e/outage.sh tests/e2e/torchrun_stacks.sh tests/e2e/record.sh \
 	tests/e2e/monitoring.sh tests/e2e/compatibility.sh \
-	tests/e2e/dashboards.sh tests/e2e/newer_node.sh
+	tests/e2e/slow_link.sh tests/e2e/dashboards.sh tests/e2e/newer_node.sh
 include tests/targets/targets.mk tests/accuracy/accuracy.mk tests/scenarios/scenarios.mk
 
 $(call bench,,peer_launch)

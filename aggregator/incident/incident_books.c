@@ -192,15 +192,23 @@ double incident_books_enough_ns(double most_ns, double lost_ns)
 	return (1 - thresholds.part.matters) * (lost_ns > 0 ? fmin(most_ns, lost_ns) : most_ns);
 }
 
-/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step
- * (slow_ns). */
+/* Whether the excerpt's healthy steps are earlier than any slow step of the rank. */
+static bool is_before(const struct member *m, const struct excerpt *p)
+{
+	return excerpt_healthy_is_before(p) && excerpt_begin(p) <= (int64_t)m->own.begin_unix_ns;
+}
+
+/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step (slow_ns).
+ * Later healthy steps may have the same fault, in a milder form, so steps from before the first
+ * slow one replace them. */
 static void add_healthy(const struct incident_judgement *j, const struct member *m,
 			const struct coll_split *s, double slow_ns, double lost_ns,
 			struct ledger *to)
 {
 	const struct excerpt *list[EXCERPTS];
-	double shown[EXCERPTS], most = -HUGE_VAL;
+	double shown[EXCERPTS], most = -HUGE_VAL, enough;
 	uint32_t n = excerpts_of(m, false, list);
+	uint64_t before = 0;
 
 	for (uint32_t q = 0; q < n; q++) {
 		const struct ledger *l = excerpt_ledger(list[q], true);
@@ -208,8 +216,12 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 		shown[q] = l->steps ? slow_ns - step_ns(j, l) : -HUGE_VAL;
 		most = l->steps >= thresholds.count.few ? fmax(most, shown[q]) : most;
 	}
+	enough = most > 0 ? incident_books_enough_ns(most, lost_ns) : -HUGE_VAL;
 	for (uint32_t q = 0; q < n; q++)
-		if (!(most > 0) || shown[q] >= incident_books_enough_ns(most, lost_ns))
+		if (is_before(m, list[q]) && shown[q] >= enough)
+			before += excerpt_ledger(list[q], true)->steps;
+	for (uint32_t q = 0; q < n; q++)
+		if (shown[q] >= enough && (before < thresholds.count.few || is_before(m, list[q])))
 			add(list[q], true, 1, s, to);
 }
 

@@ -462,19 +462,22 @@ static int by_cost(const void *a, const void *b)
 	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
 }
 
-/* Sorts the groups by cost; returns how many of them explain enough of the loss. Ranks of the other
- * groups become minor: on a busy host some rank always waits for a CPU while another has the
+/* Sorts the groups by cost; returns how many of them explain enough of it. The ranks wait for each
+ * other, so a group costs the job what its worst rank lost, however many ranks it has. Ranks of the
+ * other groups become minor: on a busy host some rank always waits for a CPU while another has the
  * fault. */
 static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
 			  const uint32_t *group, uint32_t groups, struct part *part)
 {
-	double all_ns = lost_by(&with->all), sum_ns = 0;
+	double all_ns = 0, sum_ns = 0;
 	uint32_t n = 0;
 
 	for (uint32_t g = 0; g < groups; g++)
 		part[g] = (struct part){g, 0};
 	for (uint32_t k = 0; k < with->all.count; k++)
-		part[group[k]].lost_ns += loss_of(with->all.member[k]);
+		part[group[k]].lost_ns = fmax(part[group[k]].lost_ns, loss_of(with->all.member[k]));
+	for (uint32_t g = 0; g < groups; g++)
+		all_ns += part[g].lost_ns;
 	qsort(part, groups, sizeof(*part), by_cost);
 	do
 		sum_ns += part[n++].lost_ns;

@@ -210,8 +210,9 @@ static bool is_within_noise(const struct diagnosis_view *v)
 	return v->row_count && !v->past && v->excess_ns <= noise_of(v);
 }
 
-/* The cause with the largest part; NULL: none explains enough. An unobserved host gap is only
- * chosen if nothing observed explains enough, and if the excess is more than noise. */
+/* The cause with the largest part, weighted by how directly it was seen; NULL: none explains enough.
+ * An unobserved host gap is only chosen if nothing observed explains enough, and if the excess is
+ * more than noise. */
 static const struct diagnosis_share *choose_cause(const struct diagnosis_view *v)
 {
 	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
@@ -220,7 +221,8 @@ static const struct diagnosis_share *choose_cause(const struct diagnosis_view *v
 	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
 		const struct diagnosis_share *s = &v->share[c];
 
-		if (s->lead && s != unseen && s->ns >= least && (!best || s->ns > best->ns))
+		if (s->lead && s != unseen && s->ns >= least &&
+		    (!best || s->ns * s->sure > best->ns * best->sure))
 			best = s;
 	}
 	if (!best && unseen->lead && unseen->ns >= least && !is_within_noise(v))
@@ -731,41 +733,45 @@ static enum finding_cause cause_left(const struct alone *a, const bool *left)
 	return best;
 }
 
-/* The time that the remaining causes explain, over all suspects; negative: a suspect is not
- * covered. */
+/* The share of its own verdict's part that the remaining causes explain, of the suspect for which
+ * they explain least. Not a sum over suspects: all wait for the slowest one, however many have
+ * something else as well. */
 static double explained_by(const struct alone *a, uint32_t count, const bool *left)
 {
-	double sum = 0;
+	double least = 1;
 
 	for (uint32_t i = 0; i < count; i++) {
 		enum finding_cause cause = cause_left(&a[i], left);
 
-		if (!left[cause] || !is_covered(&a[i], cause))
-			return -1;
-		sum += a[i].ns[cause];
+		if (!left[cause])
+			return 0;
+		if (cause != a[i].most)
+			least = fmin(least, is_covered(&a[i], cause)
+						? a[i].ns[cause] / a[i].ns[a[i].most]
+						: 0);
 	}
-	return sum;
+	return least;
 }
 
 /* Removes causes while the rest explains nearly as much as each suspect's own verdict. */
 static void minimise_causes(const struct alone *a, uint32_t count, bool *left)
 {
-	double whole = explained_by(a, count, left), most;
+	double most;
 	int least;
 
 	do {
-		most = (1 - thresholds.part.matters) * whole;
+		most = 1 - thresholds.part.matters;
 		least = CAUSE_COUNT;
 		for (int c = 0; c < CAUSE_COUNT; c++) {
-			double ns;
+			double part;
 
 			if (!left[c])
 				continue;
 			left[c] = false;
-			ns = explained_by(a, count, left);
+			part = explained_by(a, count, left);
 			left[c] = true;
-			if (ns >= most) {
-				most = ns;
+			if (part >= most) {
+				most = part;
 				least = c;
 			}
 		}

@@ -581,6 +581,16 @@ static double other_work(const struct pair *p, uint32_t n)
 	return ns;
 }
 
+/* How much the mean work of slow and of reference steps differs by chance, because each step has
+ * other work; 0: not known. */
+static double work_by_chance(const struct diagnosis_view *v)
+{
+	return v->out->by_ledger
+		   ? thresholds.sure.errors * hypot(ledger_compute_error(v->who->ledger),
+						    ledger_compute_error(v->who->usual))
+		   : 0;
+}
+
 /* More or larger launches of the same kernels are more work, not slowness. */
 static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
 {
@@ -593,7 +603,8 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 			base += p[i].count;
 			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
 		}
-	if ((mine <= base && larger <= 0) || extra < thresholds.excess.least * whole)
+	if ((mine <= base && larger <= 0) ||
+	    extra < fmax(thresholds.excess.least * whole, work_by_chance(v)))
 		return;
 	/* A window of few steps may contain kernels of neighbouring steps, so the steps' own count
 	 * decides. */

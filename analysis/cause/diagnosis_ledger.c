@@ -126,6 +126,31 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 	}
 }
 
+static bool is_observed_host(enum ledger_kind kind)
+{
+	return kind >= LEDGER_RUNNING && kind < LEDGER_KINDS;
+}
+
+/* The sums of the rows. In time that was not observed the host may do what it always does. So where
+ * its observed accounts became shorter, unobserved time makes up for that first; only the rest of it
+ * is excess. hidden_ns: the part that nothing can make up for. */
+static void sum_rows(const struct diagnosis_view *v, struct sum *sums)
+{
+	struct sum *unobserved = &sums[PATTERNS - 1];
+	double gone_ns = 0, part;
+
+	sum_up(v->row, v->row_count, sums);
+	for (uint32_t k = 0; k < PATTERNS; k++)
+		gone_ns += is_observed_host(patterns[k].kind) ? fmax(-sums[k].excess_ns, 0) : 0;
+	part = fmin(gone_ns, unobserved->excess_ns - v->hidden_ns) / gone_ns;
+	if (!(part > 0))
+		return;
+	unobserved->excess_ns -= part * gone_ns;
+	for (uint32_t k = 0; k < PATTERNS; k++)
+		if (is_observed_host(patterns[k].kind) && sums[k].excess_ns < 0)
+			sums[k].excess_ns -= part * sums[k].excess_ns;
+}
+
 /* How much of the rest of an account the candidate explains: at most its own remaining time. A
  * counted candidate has no time, and explains all of an observed account. */
 static double explained(const struct diagnosis_candidate *c, const struct pattern *p, double left,
@@ -295,6 +320,7 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 {
 	struct diagnosis_number slow, usual;
 	char name[111];
+	const char *than = v->past ? "when healthy" : "on the peers";
 	size_t used;
 
 	diagnosis_text_copy(name, sizeof(name), r->name);
@@ -307,8 +333,12 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 	else
 		snprintf(out + used, bytes - used, ": %s per step, %s %s",
 			 diagnosis_text_ms(r->slow_ns, &slow),
-			 diagnosis_text_ms(r->reference_ns, &usual),
-			 v->past ? "when healthy" : "on the peers");
+			 diagnosis_text_ms(r->reference_ns, &usual), than);
+	used = strlen(out);
+	if (v->in->kind != FINDING_HANG && r->kind == LEDGER_BLOCKED && r->slow_count >= 1 &&
+	    r->slow_count >= thresholds.same.factor * r->reference_count)
+		snprintf(out + used, bytes - used, "; %.0f waits, %.0f %s", r->slow_count,
+			 r->reference_count, than);
 }
 
 static void function_text(struct diagnosis_view *v, const struct share *s,
@@ -435,7 +465,7 @@ static void set_sums(struct diagnosis_view *v)
 	struct sum sums[PATTERNS] = {{0}};
 	double whole = 0;
 
-	sum_up(v->row, v->row_count, sums);
+	sum_rows(v, sums);
 	for (uint32_t k = 0; k < PATTERNS; k++) {
 		double ns = sums[k].excess_ns;
 
@@ -556,7 +586,7 @@ void diagnosis_ledger_look(struct diagnosis_view *v)
 		return;
 	if (!v->row_count)
 		open_account(v);
-	sum_up(v->row, v->row_count, sums);
+	sum_rows(v, sums);
 	set_room(v, sums);
 	divide(v, sums, shares);
 	for (int c = 0; c < CAUSE_COUNT; c++) {

@@ -500,11 +500,12 @@ static const struct diagnosis_rank *one_of_all(const struct diagnosis_view *v, u
 					: &v->in->peer[i - v->in->suspect_count];
 }
 
-/* The strongest retransmit signal of any rank, because a transfer waits for both ends of a
+/* The strongest raised signal of this kind of any rank, because a transfer waits for both ends of a
  * connection. *rank: whose it is. */
-static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_t *rank)
+static const struct os_signal *of_any_rank(const struct diagnosis_view *v, enum os_signal_kind kind,
+					   int32_t *rank)
 {
-	const struct os_signal *best = strongest(v, OS_SIGNAL_RETRANSMITS);
+	const struct os_signal *best = strongest(v, kind);
 	bool own = best != NULL;
 
 	*rank = v->who->rank;
@@ -514,7 +515,7 @@ static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_
 		for (uint32_t k = 0; k < r->signal_count; k++) {
 			const struct os_signal *s = &r->signal[k];
 
-			if (!is_kind(s, OS_SIGNAL_RETRANSMITS) || !(s->flags & OS_SIGNAL_RAISED) ||
+			if (!is_kind(s, kind) || !(s->flags & OS_SIGNAL_RAISED) ||
 			    (best && s->value <= best->value))
 				continue;
 			best = s;
@@ -524,9 +525,9 @@ static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_
 	return best;
 }
 
-/* The time, in ms/s, that connections waited to retransmit, summed over all ranks. A transfer lost
- * at most that much. */
-static double waited_again(const struct diagnosis_view *v)
+/* The time of this kind above usual, in ms/s, summed over all ranks. A transfer lost at most that
+ * much. */
+static double lost_by_all(const struct diagnosis_view *v, enum os_signal_kind kind)
 {
 	double sum = 0;
 
@@ -534,7 +535,7 @@ static double waited_again(const struct diagnosis_view *v)
 		const struct diagnosis_rank *r = one_of_all(v, i);
 
 		for (uint32_t k = 0; k < r->signal_count; k++)
-			if (is_kind(&r->signal[k], OS_SIGNAL_RETRANSMIT_WAIT))
+			if (is_kind(&r->signal[k], kind))
 				sum += r->signal[k].value - fmax(r->signal[k].usual, 0);
 	}
 	return fmax(sum, 0);
@@ -543,16 +544,26 @@ static double waited_again(const struct diagnosis_view *v)
 static void network(struct diagnosis_view *v)
 {
 	int32_t rank;
-	const struct os_signal *again = sent_again(v, &rank);
+	const struct os_signal *again = of_any_rank(v, OS_SIGNAL_RETRANSMITS, &rank), *link;
 	double extra = fmax(v->comm_ns, 0), spread = late_spread(v);
 	struct diagnosis_candidate *c;
 	struct diagnosis_number a, b;
 
 	if (again) {
-		c = put(v, CAUSE_NET_RETRANSMITS, per_step(v, waited_again(v)), 1, again);
+		c = put(v, CAUSE_NET_RETRANSMITS,
+			per_step(v, lost_by_all(v, OS_SIGNAL_RETRANSMIT_WAIT)), 1, again);
 		snprintf(c->because, sizeof(c->because),
 			 "rank %d retransmits %.0f TCP segments a second, %.110s", (int)rank,
 			 again->value, again->subject);
+	}
+	/* retransmits say why a link is slow, so they are the cause, and the link is evidence */
+	link = again ? NULL : of_any_rank(v, OS_SIGNAL_LINK_TIME, &rank);
+	if (link) {
+		c = put(v, CAUSE_NET_LINK, per_step(v, lost_by_all(v, OS_SIGNAL_LINK_WAIT)), 1,
+			link);
+		snprintf(c->because, sizeof(c->because),
+			 "transfers from rank %.90s take %.0f%% longer than their size says",
+			 link->subject, link->value);
 	}
 	/* Self time is not the network's. Nor does the network slow the steps before a hang. */
 	if (!(extra > 0) || v->in->kind == FINDING_HANG ||

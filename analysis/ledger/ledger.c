@@ -4,6 +4,7 @@
  * layer gets only the time that no earlier layer covers. */
 #include "analysis/ledger/ledger.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,17 @@ uint64_t ledger_sum(const struct ledger *l)
 	for (uint32_t i = 0; i < l->count; i++)
 		sum += l->account[i].ns;
 	return sum;
+}
+
+double ledger_compute_error(const struct ledger *l)
+{
+	double mean = 0, variance;
+
+	for (uint32_t i = 0; i < l->count && l->steps; i++)
+		if (l->account[i].kind == LEDGER_COMPUTE)
+			mean += (double)l->account[i].ns / (double)l->steps;
+	variance = l->steps ? l->compute_squares / (double)l->steps - mean * mean : 0;
+	return l->seen > 1 && variance > 0 ? sqrt(variance / (double)(l->seen - 1)) : 0;
 }
 
 size_t ledger_bytes(const struct ledger *l)
@@ -245,6 +257,8 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 	}
 	into->steps += weighed(from->steps, weight);
 	into->total_ns += weighed(from->total_ns, weight);
+	into->seen += from->seen;
+	into->compute_squares += from->compute_squares * weight;
 }
 
 /* ---- a step ---- */
@@ -317,24 +331,43 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 	return n;
 }
 
+static double covered_ns(const struct ledger_interval *cover, uint32_t count)
+{
+	double ns = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		ns += (double)(cover[i].end_ns - cover[i].begin_ns);
+	return ns;
+}
+
 /* The first segment that ends after t. */
 static uint32_t segment_after(const struct ledger_thread *h, uint64_t t)
 {
 	return h->count ? (uint32_t)SORTED_ABOVE(h->segment, h->count, end_ns, t) : 0;
 }
 
-static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint64_t ns)
+/* How many of the count waits in the whole segment fall into [from, to). The parts of a segment add
+ * up to count. */
+static uint64_t waits_in(const struct ledger_segment *s, double count, uint64_t from, uint64_t to)
 {
-	double of_segment = (double)ns / (double)(s->end_ns - s->begin_ns);
-	uint64_t left = ns;
+	double each = count / (double)(s->end_ns - s->begin_ns);
+
+	return (uint64_t)((double)(to - s->begin_ns) * each + 0.5) -
+	       (uint64_t)((double)(from - s->begin_ns) * each + 0.5);
+}
+
+static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint64_t from,
+			  uint64_t to)
+{
+	uint64_t left = to - from;
 
 	for (uint32_t i = 0; i < s->share_count; i++) {
-		uint64_t part = (uint64_t)((double)ns * s->share[i].part + 0.5);
+		uint64_t part = (uint64_t)((double)(to - from) * s->share[i].part + 0.5);
 
 		if (part > left || i + 1 == s->share_count)
 			part = left;
 		ledger_charge(l, s->share[i].kind, s->share[i].what, s->share[i].name, part,
-			      (uint64_t)(s->share[i].count * of_segment + 0.5));
+			      waits_in(s, s->share[i].count, from, to));
 		left -= part;
 	}
 }
@@ -415,7 +448,7 @@ static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const st
 			 followed < LEDGER_WAKERS_MAX)
 			charge_host(l, from, to, h, s->waker - 1, followed + 1);
 		else if (s->share_count)
-			charge_shares(l, s, to - from);
+			charge_shares(l, s, from, to);
 		else
 			ledger_charge(l, s->kind, s->what, s->name, to - from,
 				      s->kind == LEDGER_BLOCKED);
@@ -423,6 +456,26 @@ static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const st
 	}
 	if (begin < end)
 		ledger_charge(l, LEDGER_UNOBSERVED, LEDGER_NONE, NULL, end - begin, 0);
+}
+
+/* Counts the thread's waits while the GPU has work. They cost no time, but the thread needs a CPU
+ * after each of them. A wait that lasts beyond [begin, end) was charged or will be. */
+static void count_waits(struct ledger *l, uint64_t begin, uint64_t end,
+			const struct ledger_thread *t)
+{
+	for (uint32_t i = segment_after(t, begin); i < t->count && t->segment[i].begin_ns < end;
+	     i++) {
+		const struct ledger_segment *s = &t->segment[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+
+		for (uint32_t k = 0; k < s->share_count; k++)
+			ledger_charge(l, s->share[k].kind, s->share[k].what, s->share[k].name, 0,
+				      waits_in(s, s->share[k].count, from, to));
+		if (!s->share_count && s->kind == LEDGER_BLOCKED && s->begin_ns >= begin &&
+		    s->end_ns <= end)
+			ledger_charge(l, s->kind, s->what, s->name, 0, 1);
+	}
 }
 
 void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
@@ -435,16 +488,22 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 	const struct hosts hosts = {threads, thread_count};
 	uint32_t n = 0, next = 0;
 	uint64_t idle = begin_ns;
+	double compute_ns;
 
 	if (end_ns <= begin_ns)
 		return;
 	l->steps++;
+	l->seen++;
 	l->total_ns += end_ns - begin_ns;
 	for (enum ledger_kind kind = LEDGER_COMPUTE; kind <= LEDGER_COLLECTIVE; kind++) {
 		n = charge_layer(l, kind, step, busy, busy_count, a, n, b);
 		swap = a;
 		a = b;
 		b = swap;
+		if (kind == LEDGER_COMPUTE) {
+			compute_ns = covered_ns(a, n);
+			l->compute_squares += compute_ns * compute_ns;
+		}
 	}
 	for (uint32_t i = 0; i <= n; i++) {
 		uint64_t until = i < n ? a[i].begin_ns : end_ns, launch = until;
@@ -465,6 +524,8 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 		}
 		if (i < n)
 			idle = a[i].end_ns;
+		if (i < n && thread < thread_count)
+			count_waits(l, launch, idle, &threads[thread]);
 	}
 }
 

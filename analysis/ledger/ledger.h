@@ -76,7 +76,8 @@ struct ledger_account {
 	uint32_t name; /* offset in the ledger's names; 0: "" */
 	uint64_t ns;
 	uint64_t busy_ns; /* kernels, copies, collectives: including overlapped time; else as ns */
-	uint64_t count;	  /* of kernels, copies, collectives or waits; else 0 */
+	/* of kernels, copies, collectives or waits, also of waits while the GPU works; else 0 */
+	uint64_t count;
 	uint64_t hash;
 };
 
@@ -86,6 +87,8 @@ struct ledger {
 	uint32_t count, names_bytes;
 	size_t room, names_room;
 	uint64_t steps, total_ns; /* total_ns: latency of the steps; the accounts add up to it */
+	uint64_t seen;		  /* steps without the weights of ledger_add */
+	double compute_squares;	  /* sum over the steps of their kernels' time, squared */
 };
 
 /* An empty one, without memory. */
@@ -102,6 +105,8 @@ void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum
 /* Adds weight times `from` to `into`; weight: at least 0. */
 void ledger_add(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
+/* The standard error of its mean compute time per step: how much it varies with the steps' work. */
+double ledger_compute_error(const struct ledger *l);
 /* The sum of all accounts. */
 uint64_t ledger_sum(const struct ledger *l);
 size_t ledger_bytes(const struct ledger *l);

@@ -6,30 +6,92 @@
 
 #include "analysis/robust/median.h"
 
-#define ROUNDS	200
-#define CHANGE	1e-7  /* relative change of a round at which the iteration stops */
-#define VARIES	1e-12 /* x varies if more than this part of its squares is left */
-#define DAMPING 1e-9  /* damping, as a part of a term: keeps two equal terms from diverging */
+#define ROUNDS		200
+#define CHANGE		1e-7  /* relative change of a round at which the iteration stops */
+#define VARIES		1e-12 /* x varies if more than this part of its squares is left */
+#define DAMPING		1e-9 /* damping, as a part of a term: keeps two equal terms from diverging */
+#define RELATIVE_ROUNDS 16
+#define RELATIVE_EXACT	1e-4 /* nearer points weigh no more: a part of y */
+
+void regress_add_weighted(struct regress_sums *s, double x, double y, double weight)
+{
+	s->n += weight;
+	s->x += weight * x;
+	s->y += weight * y;
+	s->xx += weight * x * x;
+	s->xy += weight * x * y;
+	s->yy += weight * y * y;
+}
 
 void regress_add(struct regress_sums *s, double x, double y)
 {
-	s->n++;
-	s->x += x;
-	s->y += y;
-	s->xx += x * x;
-	s->xy += x * y;
-	s->yy += y * y;
+	regress_add_weighted(s, x, y, 1);
 }
 
-bool regress_line(const struct regress_sums *s, double *a, double *slope)
+/* Weights may be of any size: only the spread of x decides. */
+static bool line(const struct regress_sums *s, double *a, double *slope)
 {
 	double d = s->n * s->xx - s->x * s->x;
 
-	if (!(s->n >= 2 && d > VARIES * s->n * s->xx))
+	if (!(d > VARIES * s->n * s->xx))
 		return false;
 	*slope = (s->n * s->xy - s->x * s->y) / d;
 	*a = (s->y - *slope * s->x) / s->n;
 	return true;
+}
+
+bool regress_line(const struct regress_sums *s, double *a, double *slope)
+{
+	return s->n >= 2 && line(s, a, slope);
+}
+
+bool regress_line_nonnegative(const struct regress_sums *s, double *a, double *slope)
+{
+	double level, steep;
+
+	if (!(s->n > 0))
+		return false;
+	if (line(s, &level, &steep) && level >= 0 && steep >= 0) {
+		*a = level;
+		*slope = steep;
+		return true;
+	}
+	/* one of the two is 0: the one whose line leaves the larger squares */
+	if (s->xx > 0 && s->xy * s->xy * s->n * (1 + VARIES) >= s->y * s->y * s->xx) {
+		*a = 0;
+		*slope = s->xy / s->xx;
+	} else {
+		*a = s->y / s->n;
+		*slope = 0;
+	}
+	return true;
+}
+
+double regress_line_relative(const double *x, const double *y, uint32_t n, double *a, double *slope)
+{
+	double level = 0, steep = 0, best = INFINITY;
+
+	for (uint32_t round = 0; round < RELATIVE_ROUNDS; round++) {
+		struct regress_sums s = {0};
+		double sum = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			double off = round ? fabs((level + steep * x[i]) / y[i] - 1) : 1;
+
+			regress_add_weighted(&s, x[i], y[i],
+					     1 / (fmax(off, RELATIVE_EXACT) * y[i] * y[i]));
+		}
+		if (!regress_line_nonnegative(&s, &level, &steep))
+			break;
+		for (uint32_t i = 0; i < n; i++)
+			sum += fabs((level + steep * x[i]) / y[i] - 1);
+		if (sum < best) {
+			best = sum;
+			*a = level;
+			*slope = steep;
+		}
+	}
+	return best;
 }
 
 double regress_correlation(const struct regress_sums *s)

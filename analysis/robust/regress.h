@@ -29,6 +29,20 @@ double regress_correlation(const struct regress_sums *s);
 double regress_median_slope(const double *t, const double *y, uint32_t n, uint32_t ends,
 			    double apart, double *slopes, uint32_t room);
 
+/* The same sums, with a weight, 0 or more, per point. */
+void regress_add_weighted(struct regress_sums *s, double x, double y, double weight);
+/* y = a + slope x with the least squares among a, slope >= 0; x >= 0, y > 0. If all points have the
+ * same x, so that neither is known, a is 0. False, with nothing written: no point has weight. The
+ * sum is convex: if its minimum lies outside, one of the two is 0 (Lawson and Hanson, chapter
+ * 23). */
+bool regress_line_nonnegative(const struct regress_sums *s, double *a, double *slope);
+/* The same line with the least sum of |a + slope x - y| / y, which single far points do not move:
+ * de Myttenaere and others 2016, Mean Absolute Percentage Error for Regression Models,
+ * Neurocomputing 192; by reweighting, Schlossmacher 1973, An Iterative Technique for Absolute
+ * Deviations Curve Fitting, JASA 68. Returns that sum. x[n] >= 0, y[n] > 0, n > 0. */
+double regress_line_relative(const double *x, const double *y, uint32_t n, double *a,
+			     double *slope);
+
 double regress_dot(const double *a, const double *b, uint32_t n); /* the sum of a[i] b[i] */
 /* Minimises b'Gb / 2 - c'b over b >= 0, starting from the given b, one coordinate after the other.
  * Each coordinate is solved exactly, so the scales of the terms do not matter. g: [p][stride],

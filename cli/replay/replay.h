@@ -9,6 +9,7 @@
 int replay_steps_main(int argc, char **argv);
 int replay_events_main(int argc, char **argv);
 int replay_ops_main(int argc, char **argv);
+int replay_links_main(int argc, char **argv);
 int replay_stacks_main(int argc, char **argv);
 int replay_timings_main(int argc, char **argv);
 int replay_window_main(int argc, char **argv);

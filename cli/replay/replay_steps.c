@@ -186,65 +186,41 @@ static int bad_row(const struct replay *r, const struct replay_csv *c, const cha
 	return 2;
 }
 
-static int find_column(const struct replay *r, const struct replay_csv *c,
-		       const struct trace_field *f, const char *name, size_t bytes, uint32_t *out)
-{
-	for (uint32_t i = 0; i < r->columns; i++)
-		if (f[i].bytes == bytes && !memcmp(f[i].text, name, bytes)) {
-			*out = i;
-			return 0;
-		}
-	fprintf(stderr, "%s:%" PRIu64 ": no column \"%.*s\" in the header\n", r->path,
-		replay_csv_line(c), (int)bytes, name);
-	return 2;
-}
-
-/* First as one whole name, which may have a comma; else as a list. */
+/* Returns how many columns have these names; -1 after a message. */
 static int find_columns(const struct replay *r, const struct replay_csv *c,
-			const struct trace_field *f, const char *names, uint32_t *out, uint32_t max,
-			uint32_t *count)
+			const struct trace_field *f, const char *names, uint32_t *out, uint32_t max)
 {
-	*count = 0;
-	if (!names)
-		return 0;
-	for (uint32_t i = 0; i < r->columns; i++)
-		if (!strcmp(f[i].text, names)) {
-			out[(*count)++] = i;
-			return 0;
-		}
-	for (const char *at = names;; at++) {
-		size_t bytes = strcspn(at, ",");
-		int rc;
+	const char *at;
+	size_t bytes;
+	int n = names ? replay_csv_columns(f, r->columns, names, out, max, &at, &bytes) : 0;
 
-		if (*count == max)
-			return usage("too many columns named", names);
-		rc = find_column(r, c, f, at, bytes, &out[(*count)++]);
-		if (rc)
-			return rc;
-		at += bytes;
-		if (!*at)
-			return 0;
-	}
+	if (n == -E2BIG)
+		usage("too many columns named", names);
+	else if (n < 0)
+		fprintf(stderr, "%s:%" PRIu64 ": no column \"%.*s\" in the header\n", r->path,
+			replay_csv_line(c), (int)bytes, at);
+	return n < 0 ? -1 : n;
 }
 
 static int read_header(struct replay *r, struct replay_csv *c)
 {
 	struct trace_field *f;
-	int n = replay_csv_next(c, &f), rc;
+	int n = replay_csv_next(c, &f), latencies, works, keys;
 
 	if (n < 0)
 		return bad_row(r, c, replay_csv_error(c), NULL);
 	if (!n)
 		return bad_row(r, c, "no header row", NULL);
 	r->columns = (uint32_t)n;
-	rc = find_column(r, c, f, r->latency_name, strlen(r->latency_name), &r->latency);
-	if (!rc)
-		rc = find_columns(r, c, f, r->work_names, r->work, ROOFLINE_WORK_MAX,
-				  &r->work_count);
-	if (!rc)
-		rc =
-		    find_columns(r, c, f, r->key_names, r->keys_of, KEY_COLUMNS_MAX, &r->key_count);
-	return rc;
+	latencies = find_columns(r, c, f, r->latency_name, &r->latency, 1);
+	works =
+	    latencies < 0 ? -1 : find_columns(r, c, f, r->work_names, r->work, ROOFLINE_WORK_MAX);
+	keys = works < 0 ? -1 : find_columns(r, c, f, r->key_names, r->keys_of, KEY_COLUMNS_MAX);
+	if (keys < 0)
+		return 2;
+	r->work_count = (uint32_t)works;
+	r->key_count = (uint32_t)keys;
+	return 0;
 }
 
 /* A JSON string. Owned; NULL without memory. */
@@ -284,20 +260,9 @@ static int64_t key_find(struct replay *r, const char *text, size_t bytes)
 static int64_t row_key(struct replay *r, const struct trace_field *f)
 {
 	char text[KEY_BYTES_MAX];
-	size_t n = 0;
+	int n = replay_csv_join(f, r->keys_of, r->key_count, text, sizeof(text));
 
-	for (uint32_t i = 0; i < r->key_count; i++) {
-		const struct trace_field *k = &f[r->keys_of[i]];
-
-		if (n + k->bytes + 2 > sizeof(text))
-			return -ENAMETOOLONG;
-		if (i)
-			text[n++] = ',';
-		memcpy(text + n, k->text, k->bytes);
-		n += k->bytes;
-	}
-	text[n] = '\0';
-	return key_find(r, text, n);
+	return n < 0 ? n : key_find(r, text, (size_t)n);
 }
 
 static char *put_count(char *p, uint64_t v)

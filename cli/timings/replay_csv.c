@@ -199,3 +199,49 @@ bool replay_csv_number(const struct trace_field *f, double *out)
 		end++;
 	return end != f->text && !*end && isfinite(*out);
 }
+
+int replay_csv_columns(const struct trace_field *f, uint32_t n, const char *names, uint32_t *out,
+		       uint32_t most, const char **at, size_t *bytes)
+{
+	uint32_t count = 0;
+
+	*at = names;
+	*bytes = strlen(names);
+	for (bool whole = true;; whole = false) {
+		uint32_t i = 0;
+
+		while (i < n && (f[i].bytes != *bytes || memcmp(f[i].text, *at, *bytes)))
+			i++;
+		if (i == n && !whole)
+			return -ENOENT;
+		if (i < n) {
+			if (count == most)
+				return -E2BIG;
+			out[count++] = i;
+			*at += *bytes;
+			if (!**at)
+				return (int)count;
+			(*at)++;
+		}
+		*bytes = strcspn(*at, ",");
+	}
+}
+
+int replay_csv_join(const struct trace_field *f, const uint32_t *column, uint32_t count, char *to,
+		    size_t room)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct trace_field *k = &f[column[i]];
+
+		if (n + k->bytes + 2 > room)
+			return -ENAMETOOLONG;
+		if (i)
+			to[n++] = ',';
+		memcpy(to + n, k->text, k->bytes);
+		n += k->bytes;
+	}
+	to[n] = '\0';
+	return (int)n;
+}

@@ -29,5 +29,14 @@ uint64_t replay_csv_blank(const struct replay_csv *c);
 const char *replay_csv_error(const struct replay_csv *c);
 /* Reads the whole field as a finite number. */
 bool replay_csv_number(const struct trace_field *f, double *out);
+/* The columns of a header f[n] with these names: of one whole name, which may have a comma, else of a
+ * list with commas. Returns how many. -E2BIG: more than `most`. -ENOENT: none has the name that *at of
+ * *bytes begins. */
+int replay_csv_columns(const struct trace_field *f, uint32_t n, const char *names, uint32_t *out,
+		       uint32_t most, const char **at, size_t *bytes);
+/* These columns of a row with commas between, and a zero byte. Returns the bytes before that;
+ * -ENAMETOOLONG. */
+int replay_csv_join(const struct trace_field *f, const uint32_t *column, uint32_t count, char *to,
+		    size_t room);
 
 #endif

@@ -33,7 +33,7 @@ _sysom()
 		;;
 	replay)
 		if [[ $cword -eq 2 ]]; then
-			COMPREPLY=($(compgen -W "steps events ops timings window stacks" -- "$cur"))
+			COMPREPLY=($(compgen -W "steps events ops timings window stacks links" -- "$cur"))
 		else
 			_filedir
 		fi

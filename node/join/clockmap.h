@@ -49,7 +49,7 @@ static inline uint64_t clockmap_ns(const struct clockmap *m, uint8_t source, uin
 }
 
 /* Converts a difference of stamps to nanoseconds. */
-static inline uint64_t clockmap_duration(const struct clockmap *m, uint8_t source, uint32_t ticks)
+static inline uint64_t clockmap_duration(const struct clockmap *m, uint8_t source, uint64_t ticks)
 {
 	return source == CLOCK_SOURCE_TSC ? (uint64_t)((double)ticks * m->ns_per_tick) : ticks;
 }

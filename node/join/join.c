@@ -839,6 +839,26 @@ static void on_sync(struct join *j, const struct join_host_pend *p)
 	}
 }
 
+static void on_transfer(struct join *j, const struct join_host_pend *p)
+{
+	const struct event_transfer *e = &p->e.transfer;
+	struct transfer t = {.begin_ns = p->t_ns,
+			     .end_ns = p->t_ns +
+				       clockmap_duration(j->clock, p->clock_source, e->duration),
+			     .comm = e->comm_hash,
+			     .bytes = e->bytes,
+			     .wait_ns = clockmap_duration(j->clock, p->clock_source, e->wait),
+			     .seq = e->seq,
+			     .count = e->transfers,
+			     .peer = e->peer,
+			     .rank = e->rank,
+			     .func = e->func,
+			     .channel = e->channel};
+
+	if (j->sink.transfer)
+		j->sink.transfer(j->sink.arg, &t);
+}
+
 static void on_other(struct join *j, const struct join_host_pend *p)
 {
 	struct record r;
@@ -853,8 +873,11 @@ static void on_other(struct join *j, const struct join_host_pend *p)
 	case EVENT_SYNC:
 		on_sync(j, p);
 		return;
+	case EVENT_TRANSFER:
+		on_transfer(j, p);
+		return;
 	case EVENT_ANCHOR: /* sysomd uses its own anchors */
-	case EVENT_PLUGIN: /* the wrappers report the same; the process keeps it for static NCCL */
+	case EVENT_PLUGIN: /* single callbacks, on demand, for other readers of the ring */
 		return;
 	default:
 		join_count(j, JOIN_UNKNOWN_EVENT, 1);

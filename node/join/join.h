@@ -18,6 +18,7 @@
 #define SYSOM_NODE_JOIN_JOIN_H
 
 #include "model/record.h"
+#include "model/transfer.h"
 #include "node/join/clockmap.h"
 #include "ring/ring_reader.h"
 
@@ -50,6 +51,7 @@ struct join_sink {
 	void (*device)(void *arg, const struct record *r);
 	/* Text of a name id, "" unknown. */
 	const char *(*name)(void *arg, uint32_t id);
+	void (*transfer)(void *arg, const struct transfer *t); /* NULL: not needed */
 };
 
 struct join_stats {

@@ -66,6 +66,7 @@ struct join_host_pend {
 		struct event_stream stream;
 		struct event_gap gap;
 		struct event_graph graph;
+		struct event_transfer transfer;
 		uint8_t bytes[RING_HOST_SLOT_BYTES];
 	} e;
 };

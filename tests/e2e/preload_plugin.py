@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's profiler plugin inside the preload, driven in all six versions, and chained to another."""
+"""NCCL's profiler plugin inside the preload, found by NCCL, driven in all six versions, and in front of a user's."""
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
 cases = 0
@@ -22,41 +24,136 @@ def run(*cmd, **more):
     env.update(SYSOM_CUPTI="0", LC_ALL="C.UTF-8", **more)
     p = subprocess.run([f"{B}/parts/preload_peer", f"{B}/lib/libsysom_preload.so", *cmd], env=env,
                        capture_output=True, text=True, timeout=60)
-    events = [dict(re.findall(r"([a-z_]+)=(\S*)", line), pid=line.split()[0])
-              for line in p.stdout.splitlines() if re.match(r"^\d+ \d+ plugin ", line)]
+    p.stdout = p.stdout.replace(B, "B")
+    events = [dict(re.findall(r"([a-z_]+)=(\S*)", line), kind=line.split()[2])
+              for line in p.stdout.splitlines() if re.match(r"^\d+ \d+ (plugin|transfer|coll|comm) ", line)]
     rest = [line for line in p.stdout.splitlines() if not re.match(r"^\d+ (\d+|-) ", line)]
     drops = re.search(r"plugin_handle=(\d+)", p.stdout)
     return p.returncode, events, rest, int(drops.group(1)) if drops else -1, p.stderr
 
 
-rc, events, rest, drops, err = run(f"{B}/test/plugin_caller")
-check(rc == 0 and rest == ["mask=0x606 bad=0"], "all six versions take all callbacks", rc, rest, err)
-colls = [e for e in events if int(e["type"]) == 1 | 0xfe << 8]
-check([(e["seq"], e["value"]) for e in colls[:6]] ==
-      [(str(70 + v), str(1000 + v)) for v in (1, 2, 3, 4, 6, 5)],
-      "sequence and count are read in each layout", colls)
-p2p = [e for e in events if int(e["type"]) == 2 | 0xfe << 8]
-check(len(p2p) == 6 and all(e["parent"] == c["handle"] for e, c in zip(p2p, colls)),
-      "parents are recorded", p2p)
-late = [e for e in events if int(e["type"]) == 1 | 22 << 8]
-check(len(late) == 6, "a state recorded after the stop is not lost", late)
+def of(events, kind):
+    return [e for e in events if e["kind"] == kind]
+
+
+# ---- what the callbacks record ----
+CALLER = f"{B}/test/plugin_caller"
+rc, events, rest, drops, err = run(CALLER)
+check(rc == 0 and rest == ["mask=0x61e bad=0"], "all six versions take all callbacks", rc, rest, err)
+check(not of(events, "plugin"), "callbacks are not recorded one by one unless asked for", of(events, "plugin")[:3])
 check(drops >= 12, "handles that do not match are counted", drops)
-steps = [e for e in events if int(e["type"]) & 0xff == 4]
-check(not steps, "what the mask does not ask for is not recorded", steps[:3])
-rc, events, rest, drops, err = run(f"{B}/test/plugin_caller", SYSOM_NCCL_MASK="0x8")
-ops = [e for e in events if int(e["type"]) == 3 | 0xfe << 8]
-check(len(ops) == 2 and ops[0]["value"] == "0" and ops[1]["parent"] == "0",
+colls = of(events, "coll")
+reduces = [e for e in colls if e["func"] == "1"]
+check([(e["seq"], e["count"], e["dtype"]) for e in reduces] ==
+      [(str(70 + v), str(1000 + v), "7") for v in (1, 2, 3, 4, 6, 5)],
+      "a library without wrappers: function, sequence, count and type are read in each layout", reduces)
+sends = [e for e in colls if e["func"] == "9"]
+check(len(sends) == 6 and all(e["peer"] == "2" and e["count"] == "50" for e in sends), "and of sends the peer", sends)
+comms = {e["id"]: e for e in of(events, "comm")}
+check(all(comms.get(h, {}).get("nranks") == "8" and comms[h]["rank"] == "3" for h in ("c4", "c5", "c6")),
+      "the communicator's size and rank are recorded", comms)
+moves = of(events, "transfer")
+check(len(moves) == 1, "one event for all that a channel sends to a peer; receives and empty ones are not recorded", moves)
+m = moves[0] if moves else {}
+check((m.get("comm"), m.get("func"), m.get("seq"), m.get("rank"), m.get("peer"), m.get("channel")) ==
+      ("c5", "5", "99", "3", "3", "1"), "it names the collective, which had stopped, and both ranks", m)
+check((m.get("transfers"), m.get("bytes")) == ("5", str(4096 * 15)), "with all transfers and their bytes", m)
+check(int(m.get("wait", 0)) > 0 and int(m.get("wait", 0)) > int(m.get("duration", 0)),
+      "two at a time are with the network for longer than the operation takes", m)
+# another process's parent: its operation sent nothing that we saw, so nothing is recorded
+rc, events, rest, drops, err = run(CALLER, SYSOM_NCCL_MASK="0x60e")
+raw = of(events, "plugin")
+colls = [e for e in raw if int(e["type"]) == 1 | 0xfe << 8]
+check([(e["seq"], e["value"]) for e in colls[:6]] == [(str(70 + v), str(1000 + v)) for v in (1, 2, 3, 4, 6, 5)],
+      "asked for, callbacks are recorded", colls)
+p2p = [e for e in raw if int(e["type"]) == 2 | 0xfe << 8]
+check(len(p2p) == 6 and all(e["parent"] == c["handle"] for e, c in zip(p2p, colls)), "with their parents", p2p)
+late = [e for e in raw if int(e["type"]) == 1 | 22 << 8]
+check(len(late) == 6, "a state recorded after the stop is not lost", late)
+check(not [e for e in raw if int(e["type"]) & 0xff == 4], "what was not asked for is not recorded")
+ops = [e for e in raw if int(e["type"]) == 3 | 0xfe << 8]
+check(len(ops) == 4 and len([e for e in ops if e["parent"] == "0"]) == 1,
       "another process's parent is not followed", ops)
-rc, events, rest, drops, err = run(f"{B}/test/plugin_caller",
-                                   SYSOM_NCCL_CHAIN=f"{B}/test/null/chain_plugin.so")
-check(rc == 0 and rest[:1] == ["mask=0x60e bad=0"] and
-      rest[1:] == ["chain contexts=1 events=3 stops=3 records=1 strangers=0"],
-      "a chained plugin gets every callback with its own handles", rest, err)
-rc, events, rest, drops, err = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", SYSOM_NCCL_PLUGIN="1")
-check("plugin=STATIC_PLUGIN" in rest, "asked for, the plugin is offered to NCCL", rest)
-rc, events, rest, drops, err = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN",
-                                   SYSOM_NCCL_PLUGIN="1", NCCL_PROFILER_PLUGIN="theirs")
-check("plugin=theirs" in rest, "but never over the user's own", rest)
-rc, events, rest, drops, err = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN")
-check("plugin=" in rest, "nor unasked", rest)
+
+# ---- which plugin NCCL finds ----
+CHAIN = f"{B}/test/null/chain_plugin.so"
+DIR = tempfile.mkdtemp()
+shutil.copy(CHAIN, f"{DIR}/libnccl-profiler.so")
+os.mkdir(f"{DIR}/net")
+shutil.copy(CHAIN, f"{DIR}/net/libnccl-net.so")
+os.mkdir(f"{DIR}/named")
+shutil.copy(CHAIN, f"{DIR}/named/libnccl-profiler-other.so")
+
+
+def conf(text):
+    with open(f"{DIR}/nccl.conf", "w", encoding="utf-8") as f:
+        f.write(text)
+    return {"NCCL_CONF_FILE": f"{DIR}/nccl.conf"}
+
+
+def libnccl():
+    """The real library and the places of its loader, which needs no GPU; or nothing."""
+    path = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64/libnccl.so.2")
+    found = [p for p in (path, path.replace("lib64", "lib"), "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
+                         "/usr/local/cuda-13.0/lib/libnccl.so.2") if os.path.exists(p)]
+    names = subprocess.run(["nm", *found[:1]], capture_output=True, text=True).stdout if found else ""
+    at = [re.search(rf"^(\w+) t _Z\d+{f}P8ncclComm$", names, re.M) for f in
+          ("ncclProfilerPluginInit", "ncclProfilerPluginFinalize")]
+    return [found[0], *[m[1] for m in at]] if all(at) else []
+
+
+def found(*cmd, **more):
+    """What the loader found and what the user's plugin says at its end."""
+    rest = run(*cmd, **more)[2]
+    return " ".join(line for line in rest if line.startswith(("found=", "own ", "init=", "finalize="))
+                    or "contexts=" in line)
+
+
+LOADER = f"{B}/test/plugin_loader"
+OURS = "found=sysom version="
+CHAINED = "chain contexts=1"
+NONE = {"LD_LIBRARY_PATH": DIR}
+check(found(LOADER) == OURS + "6", "with nothing set NCCL finds ours", found(LOADER))
+for text, want, more in (
+        ("named by the user", OURS + "5 " + CHAINED, {"NCCL_PROFILER_PLUGIN": CHAIN}),
+        ("named by its ending", OURS + "5 " + CHAINED, {"NCCL_PROFILER_PLUGIN": "other", "LD_LIBRARY_PATH": f"{DIR}/named"}),
+        ("found by its default name", OURS + "5 " + CHAINED, NONE),
+        ("named in nccl.conf", OURS + "5 " + CHAINED, conf(f"# mine\nNCCL_DEBUG=WARN\nNCCL_PROFILER_PLUGIN={CHAIN}\n"))):
+    got = found(LOADER, **more)
+    check(got.startswith(want), f"a plugin {text} is behind ours, in its version", got)
+got = found("/bin/sh", "-c", f"LD_PRELOAD=$LD_PRELOAD:{DIR}/net/libnccl-net.so exec {LOADER}")
+check(got.startswith(OURS + "5 " + CHAINED), "so is one in the network plugin's library", got)
+got = found(f"{LOADER}_static")
+check(got == OURS + "4 own init own finalize 1", "and one inside the program", got)
+for text, want, more in (
+        ("none, as the user wants", "found=none version=0", {"NCCL_PROFILER_PLUGIN": "none"}),
+        ("none, as nccl.conf wants", "found=none version=0", conf("NCCL_PROFILER_PLUGIN=none\n")),
+        ("none with ours off", "found=none version=0", {"SYSOM_NCCL_PLUGIN": "0"}),
+        ("the user's alone with ours off", "found=other version=5 chain contexts=1", {"SYSOM_NCCL_PLUGIN": "off", **NONE}),
+        ("the user's alone with tracing off", "found=other version=5 chain contexts=1",
+         {"SYSOM_DISABLE": "1", "NCCL_PROFILER_PLUGIN": CHAIN})):
+    got = found(LOADER, **more)
+    check(got.startswith(want), f"NCCL finds {text}", got)
+real = libnccl()
+if real:
+    got = found(LOADER, *real)
+    check(got == "init=0 finalize=0", "the real libnccl initialises and unloads ours", got)
+    rest = run(LOADER, *real, NCCL_DEBUG="INFO")[2]
+    check(any("Loaded sysom (v" in line for line in rest) and any("Closing profiler plugin sysom" in line for line in rest),
+          "and says so", rest)
+    got = found(LOADER, *real, NCCL_PROFILER_PLUGIN=CHAIN)
+    check(CHAINED in got and "init=0" in got, "with the user's behind it", got)
+    got = found(LOADER, *real, **NONE)
+    check(CHAINED in got, "and the default one", got)
+else:
+    cases += 1
+    print(f"ok {cases} - the real libnccl # SKIP needs file:/usr/local/cuda/lib64/libnccl.so.2 with its symbols")
+got = run(CALLER, NCCL_PROFILER_PLUGIN=CHAIN)[2]
+check(got[:1] == ["mask=0x61e bad=0"], "a plugin that NCCL did not look for is not loaded", got)
+rc, events, rest, drops, err = run(CALLER, LD_LIBRARY_PATH=DIR)
+check([x for x in rest if x.startswith("chain")] == ["chain contexts=1 events=6 stops=6 records=1 strangers=0"],
+      "a user's plugin gets every callback with its own handles", rest, err)
+rc, events, rest, drops, err = run("/bin/sh", "-c", "echo plugin=$NCCL_PROFILER_PLUGIN", NCCL_PROFILER_PLUGIN="theirs")
+check("plugin=theirs" in rest, "the user's variable is not changed", rest)
+shutil.rmtree(DIR)
 print(f"1..{cases}")

@@ -46,6 +46,8 @@ KINDS = (
      OPS + "".join(f"0,0,{r},{s},forward-compute,{s},0.5\n" for s in range(9) for r in range(4))),
     ("timings", ["timings", "FILE", "--json"],
      "worker,step,seconds\n" + "".join(f"{w},{s},0.{5 + w}\n" for s in range(9) for w in range(4))),
+    ("links", ["links", "FILE", "--json"],
+     "op,dtype,num_gpus,message_bytes,latency_us\n" + "".join(f"sum,half,8,{1 << k},{5 + k}\n" for k in range(8, 20))),
     ("stacks", ["stacks", "--json", "FILE", "other.folded"], "a;b 50\na;c 70\n"),
 )
 with open("other.folded", "w", encoding="utf-8") as f:
@@ -99,6 +101,7 @@ def times_that_are_none():
         ("steps", "ms,work\n5,1\n{},2\n", ("-5", "fast", "nan", "")),
         ("ops", OPS + "0,0,0,0,x,0,1\n0,0,0,1,x,0,{}\n", ("-1", "fast", "nan", "")),
         ("timings", "worker,step,seconds\n0,0,1\n0,1,{}\n", ("-1", "fast", "1e99")),
+        ("links", "op,dtype,num_gpus,message_bytes,latency_us\ns,h,8,1,2\ns,h,8,1,{}\n", ("-1", "fast", "nan", "")),
         ("stacks", "a;b 1\na;c {}\n", ("-1", "fast", "nan")),
     )
     of_kind = {kind: args for kind, args, _ in KINDS}

@@ -9,12 +9,14 @@
 
 #include "base/check.h"
 #include "node/join/join.h"
+#include "node/links.h"
 #include "tests/fuzz/fuzz_budget.h"
 
 #define MS 1000000ull
 
 struct counts {
 	uint64_t host, device, unmatched;
+	struct links *links;
 };
 
 /* The state of a join and of what receives its records. */
@@ -49,6 +51,17 @@ static void got_device(void *arg, const struct record *r)
 	}
 }
 
+static void got_transfer(void *arg, const struct transfer *t)
+{
+	links_add(((struct counts *)arg)->links, t);
+}
+
+static void got_link(void *arg, const struct links_verdict *v)
+{
+	CHECK(v->change.low <= v->change.ratio && v->change.ratio <= v->change.high);
+	CHECK(v->lost_ns >= 0);
+}
+
 static const char *name_of(void *arg, uint32_t id)
 {
 	return id == 1	 ? "ncclDevKernel_AllReduce"
@@ -59,7 +72,7 @@ static const char *name_of(void *arg, uint32_t id)
 
 static void make_event(union ring_event *e, uint8_t head, uint32_t n, uint32_t *number)
 {
-	static const uint8_t host[] = {1, 1, 1, 3, 3, 4, 2, 11, 12, 13, 14, 18, 7, 8, 9, 10};
+	static const uint8_t host[] = {1, 1, 1, 3, 3, 4, 2, 11, 12, 13, 19, 18, 7, 8, 9, 10};
 	static const uint8_t device[] = {32, 32, 32, 33, 34, 32, 32, 32};
 	bool dev = head & 0x80;
 
@@ -84,12 +97,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct clockmap clock = {.count = 1, .ns_per_tick = 1, .anchors = {{1, 1, 1, 0}}};
 	struct counts c = {0};
-	struct join_sink sink = {&c, got_host, got_device, name_of};
+	struct join_sink sink = {&c, got_host, got_device, name_of, got_transfer};
 	uint64_t now_ns = 1100 * MS, copies;
 	const struct join_stats *st;
 	struct join *j;
 	uint32_t n = 0, number[2] = {0}; /* of launches and kernels */
 
+	CHECK(!links_open(&c.links));
 	CHECK(!join_open(&j, &sink, &clock, 4));
 	for (size_t at = 0; at + 2 <= bytes; n++) {
 		struct ring_lane_view v = {.lane = data[at] & 3,
@@ -109,6 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		join_push(j, &e, 1, &v, now_ns);
 		if (n % 64 == 63)
 			join_run(j, now_ns += 50 * MS);
+		if (n % 256 == 255)
+			links_judge(c.links, now_ns, got_link, NULL);
 	}
 	join_finish(j);
 	st = join_stats(j);
@@ -117,6 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	      c.device <= st->device_events);
 	CHECK(st->kernels_joined + st->kernels_unmatched + copies == c.device);
 	CHECK(c.unmatched == st->kernels_unmatched);
+	links_judge(c.links, now_ns, got_link, NULL);
+	links_close(c.links);
 	join_close(j);
 	return 0;
 }

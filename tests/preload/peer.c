@@ -71,6 +71,15 @@ static void print_plugin(const struct event_plugin *e)
 	       (unsigned long long)e->value, e->channel);
 }
 
+static void print_transfer(const struct event_transfer *e)
+{
+	printf("comm=%llx func=%u seq=%u rank=%u peer=%d channel=%u transfers=%u bytes=%llu "
+	       "wait=%llu duration=%u",
+	       (unsigned long long)e->comm_hash, e->func, e->seq, e->rank, e->peer, e->channel,
+	       e->transfers, (unsigned long long)e->bytes, (unsigned long long)e->wait,
+	       e->duration);
+}
+
 static void print_graph(const struct event_graph *e)
 {
 	printf("graph=%llx exec=%llx capture=%llu action=%u nodes=%u", (unsigned long long)e->graph,
@@ -107,6 +116,7 @@ static const char *name_of_kind(unsigned kind)
 					    [EVENT_CONTEXT] = "context",
 					    [EVENT_GAP] = "gap",
 					    [EVENT_PLUGIN] = "plugin",
+					    [EVENT_TRANSFER] = "transfer",
 					    [EVENT_ANCHOR] = "anchor",
 					    [EVENT_GRAPH] = "graph",
 					    [EVENT_KERNEL] = "kernel",
@@ -168,6 +178,9 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 	case EVENT_PLUGIN:
 		print_plugin(&e->plugin);
 		break;
+	case EVENT_TRANSFER:
+		print_transfer(&e->transfer);
+		break;
 	case EVENT_GRAPH:
 		print_graph(&e->graph);
 		break;
@@ -207,7 +220,7 @@ static void start_join(struct peer_ring *p)
 {
 	static const struct clockmap clock = {
 	    .anchors[0] = {1, 1, 1, 0}, .count = 1, .ns_per_tick = 1};
-	const struct join_sink sink = {p, joined_host, joined_device, joined_name};
+	const struct join_sink sink = {p, joined_host, joined_device, joined_name, NULL};
 
 	if (join_open(&p->join, &sink, &clock, ring_reader_lane_count(p->reader)))
 		exit(97);

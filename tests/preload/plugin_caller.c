@@ -18,6 +18,7 @@
 
 static const struct nccl_profiler_table *table;
 static int bad;
+static void *context, *coll; /* of the last version */
 
 static void expect(int good, const char *what)
 {
@@ -34,29 +35,54 @@ static const struct nccl_profiler_table *find(const char *name)
 	return table;
 }
 
-static void *proxy_main(void *coll)
+/* One channel's part of a collective: so many steps to or from a peer, two of them under way at a
+ * time, each of them a millisecond with the network. */
+static void proxy_op(int is_send, int peer, int steps)
 {
 	struct nccl_profiler_v5_event e;
-	size_t bytes = 4096;
-	void *op;
+	const struct timespec network = {0, 1000000};
+	void *op = NULL, *step[2] = {NULL, NULL};
 
 	memset(&e, 0, sizeof(e));
 	e.type = NCCL_PROFILE_PROXY_OP;
 	e.parent = coll;
 	e.proxy_op.pid = getpid();
-	e.proxy_op.peer = 3;
+	e.proxy_op.peer = peer;
 	e.proxy_op.channel = 1;
-	((nccl_profiler_v5_start_fn)table->start)(NULL, &op, &e);
-	table->record(op, 9, &bytes);
+	e.proxy_op.is_send = is_send;
+	((nccl_profiler_v5_start_fn)table->start)(context, &op, &e);
+	for (int i = 0; i < steps + 1; i++) {
+		size_t bytes = 4096 * (size_t)(i + 1);
+
+		if (i < steps) {
+			e.type = NCCL_PROFILE_PROXY_STEP;
+			e.parent = op;
+			e.proxy_step.step = i;
+			((nccl_profiler_v5_start_fn)table->start)(context, &step[i % 2], &e);
+			table->record(step[i % 2], 8, NULL); /* waits for the GPU */
+			table->record(step[i % 2], NCCL_PROFILE_STATE_SEND_WAIT, &bytes);
+		}
+		nanosleep(&network, NULL);
+		if (i)
+			table->stop(step[(i - 1) % 2]);
+	}
 	table->stop(op);
+}
+
+static void *proxy_main(void *unused)
+{
+	proxy_op(1, 3, 5);
+	proxy_op(0, 2, 5);
+	proxy_op(1, 4, 0); /* nothing to send */
 	return NULL;
 }
 
-#define DRIVE(v)                                                                                   \
-	static void drive_v##v(void *context)                                                      \
+#define NAMED(call, f, d) ((call).func = (f), (call).datatype = (d))
+#define DRIVE(v, coll_func, send_func, dtype)                                                      \
+	static void drive_v##v(void)                                                               \
 	{                                                                                          \
 		struct nccl_profiler_v##v##_event e;                                               \
-		void *coll = NULL, *p2p = NULL;                                                    \
+		void *p2p = NULL;                                                                  \
                                                                                                    \
 		memset(&e, 0xff, sizeof(e)); /* padding is not zero in real life */                \
 		e.type = NCCL_PROFILE_COLL;                                                        \
@@ -64,6 +90,7 @@ static void *proxy_main(void *coll)
 		e.coll.seq = 70 + v;                                                               \
 		e.coll.count = 1000 + v;                                                           \
 		e.coll.root = v;                                                                   \
+		NAMED(e.coll, coll_func, dtype);                                                   \
 		expect(!((nccl_profiler_v##v##_start_fn)table->start)(context, &coll, &e),         \
 		       "start");                                                                   \
 		expect(coll != NULL, "a handle");                                                  \
@@ -71,6 +98,7 @@ static void *proxy_main(void *coll)
 		e.parent = coll;                                                                   \
 		e.p2p.count = 50;                                                                  \
 		e.p2p.peer = 2;                                                                    \
+		NAMED(e.p2p, send_func, dtype);                                                    \
 		((nccl_profiler_v##v##_start_fn)table->start)(context, &p2p, &e);                  \
 		expect(p2p &&p2p != coll, "another handle");                                       \
 		table->stop(p2p);                                                                  \
@@ -81,19 +109,19 @@ static void *proxy_main(void *coll)
 		expect(!table->stop((void *)0x1234567890), "a strange handle");                    \
 		expect(!table->stop(NULL) && !table->record(NULL, 1, NULL), "no handle");          \
 	}
-DRIVE(1)
-DRIVE(2)
-DRIVE(3)
-DRIVE(4)
-DRIVE(5)
-DRIVE(6)
+DRIVE(1, 4, 6, 7) /* NCCL's numbers of all-reduce, send and float32 */
+DRIVE(2, "AllReduce", "Send", "ncclFloat32")
+DRIVE(3, "AllReduce", "Send", "ncclFloat32")
+DRIVE(4, "AllReduce", "Send", "ncclFloat32")
+DRIVE(5, "AllReduce", "Send", "ncclFloat32")
+DRIVE(6, "AllReduce", "Send", "ncclFloat32")
 
 #define EARLY(v)                                                                                   \
 	do {                                                                                       \
 		if (find("ncclProfiler_v" #v)) {                                                   \
 			((nccl_profiler_v##v##_init_fn)table->init)(&context, &mask);              \
 			expect(context &&mask, "init");                                            \
-			drive_v##v(context);                                                       \
+			drive_v##v();                                                              \
 			table->finalize(context);                                                  \
 		}                                                                                  \
 	} while (0)
@@ -103,7 +131,7 @@ DRIVE(6)
 			((nccl_profiler_v##v##_init_fn)table->init)(&context, 0xc0 + v, &mask,     \
 								    "name", 1, 8, 3, NULL);        \
 			expect(context &&mask, "init");                                            \
-			drive_v##v(context);                                                       \
+			drive_v##v();                                                              \
 		}                                                                                  \
 	} while (0)
 
@@ -111,7 +139,7 @@ int main(void)
 {
 	struct timespec pause = {0, 150000000};
 	struct nccl_profiler_v5_event e;
-	void *context = NULL, *coll = NULL, *foreign = NULL;
+	void *foreign = NULL;
 	pthread_t proxy;
 	int mask = 0;
 
@@ -121,22 +149,26 @@ int main(void)
 	if (find("ncclProfiler_v4")) {
 		((nccl_profiler_v4_init_fn)table->init)(&context, &mask, "name", 0xc4, 1, 8, 3,
 							NULL);
-		drive_v4(context);
+		drive_v4();
 	}
 	LATE(6);
 	LATE(5);
 	memset(&e, 0, sizeof(e));
 	e.type = NCCL_PROFILE_COLL;
+	e.coll.seq = 99;
+	NAMED(e.coll, "ReduceScatter", "ncclBfloat16");
 	((nccl_profiler_v5_start_fn)table->start)(context, &coll, &e);
-	pthread_create(&proxy, NULL, proxy_main, coll);
+	/* its enqueue ends before the proxy has begun */
+	table->stop(coll);
+	pthread_create(&proxy, NULL, proxy_main, NULL);
 	pthread_join(proxy, NULL);
 	/* another process's operation on our proxy: its context and parent are pointers of its own */
 	e.type = NCCL_PROFILE_PROXY_OP;
 	e.parent = (void *)0x7f0000001000;
 	e.proxy_op.pid = 1;
+	e.proxy_op.is_send = 1;
 	((nccl_profiler_v5_start_fn)table->start)((void *)0x7f0000002000, &foreign, &e);
 	table->stop(foreign);
-	table->stop(coll);
 	for (int i = 0; i < 20000; i++) {
 		e.type = NCCL_PROFILE_PROXY_STEP;
 		((nccl_profiler_v5_start_fn)table->start)(context, &foreign, &e);

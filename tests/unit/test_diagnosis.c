@@ -589,6 +589,30 @@ static void net_transfer_with_retransmits(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_RETRANSMIT_WAIT, "10.0.0.1:500 to 10.0.0.2:600", 10, 0);
 }
 
+/* A link without a socket of ours, such as InfiniBand: only its transfers say that it is slow. */
+static void net_link(struct world *w)
+{
+	slow_transfer(w, 9);
+	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 180, 4);
+	signal_add(&w->sick, OS_SIGNAL_LINK_WAIT, "2 to 3 of communicator c0ffee", 400, 0);
+}
+
+/* Its transfers lost a tenth of the time. */
+static void net_transfer_beside_a_link(struct world *w)
+{
+	slow_transfer(w, 9);
+	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 180, 4);
+	signal_add(&w->sick, OS_SIGNAL_LINK_WAIT, "2 to 3 of communicator c0ffee", 10, 0);
+}
+
+/* Both: retransmits say why. */
+static void net_retransmits_on_a_link(struct world *w)
+{
+	net_retransmits(w);
+	signal_add(&w->sick, OS_SIGNAL_LINK_TIME, "2 to 3 of communicator c0ffee", 180, 4);
+	signal_add(&w->sick, OS_SIGNAL_LINK_WAIT, "2 to 3 of communicator c0ffee", 400, 0);
+}
+
 static void blocked(struct world *w, double ms)
 {
 	late(&w->sick, ms);
@@ -786,6 +810,9 @@ static const struct fault {
     {CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time"},
     {CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600"},
     {CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time"},
+    {CAUSE_NET_LINK, net_link, "2 to 3 of communicator c0ffee"},
+    {CAUSE_NET_TRANSFER, net_transfer_beside_a_link, "all ranks entered in time"},
+    {CAUSE_NET_RETRANSMITS, net_retransmits_on_a_link, "10.0.0.2:600"},
     {CAUSE_STORAGE_DISK, storage_disk, "vda"},
     {CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms"},
     {CAUSE_STORAGE_LIMIT, storage_limit_by_the_cgroup, "I/O limit"},

@@ -349,6 +349,27 @@ static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
 	end(&w);
 }
 
+/* Each step has other work. With a spread of 30 ms, four steps may have 20 ms more by chance; with one of
+ * 3 ms they don't. */
+static void more_work_in_a_few_steps_of_uneven_work_is_chance(void **unused)
+{
+	for (int even = 0; even < 2; even++) {
+		double spread_ns = (even ? 3 : 30) * (double)MS;
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_COMPUTE, 0, "attention<<<8,1,1, 256,1,1>>>", 20, 0, 10, 0);
+		both(&w, LEDGER_COMPUTE, 0, "attention<<<16,1,1, 256,1,1>>>", 0, 40, 0, 10);
+		both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 2, 14, 0, 0);
+		w.slow.seen = 4;
+		w.slow.compute_squares =
+		    (double)w.slow.steps * (90e6 * 90e6 + spread_ns * spread_ns);
+		judge(&w);
+		assert_int_equal(out.cause, even ? CAUSE_IMBALANCE_INPUT : CAUSE_OS_RUN_QUEUE);
+		end(&w);
+	}
+}
+
 /* In fewer threads, and slower: no more work is done. */
 static void smaller_launches_that_take_longer_are_a_variant(void **unused)
 {
@@ -506,6 +527,7 @@ static void waits_for_a_cpu_belong_to_what_asks_for_it(void **unused)
 		judge(&w);
 		assert_int_equal(out.cause, longer ? CAUSE_OS_RUN_QUEUE : CAUSE_STORAGE_SYNC);
 		assert_float_equal(out.effect_ns, longer ? 56e6 : 32e6, 0.1e6);
+		assert_true(longer || strstr(out.evidence[0].text, "27 waits, 0 when healthy"));
 		end(&w);
 	}
 }
@@ -723,7 +745,7 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 		enum finding_cause cause; /* of the first group */
 	} cases[] = {
 	    /* which one is larger differs */
-	    {{12, 9}, {9, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
+	    {{12, 10}, {10, 12}, 0, 1, 0, CAUSE_CPU_PYTHON},
 	    {{5, 10}, {6, 0}, 0, 1, 1, CAUSE_CPU_PYTHON},
 	    /* the second rank has one of them alone */
 	    {{20, 0}, {5, 12}, 0, 2, 0, CAUSE_CPU_PYTHON},
@@ -759,6 +781,61 @@ static void ranks_with_both_accounts_have_one_cause(void **unused)
 	}
 }
 
+/* What is not observed can be what was observed in healthy steps. 14 ms are unobserved, but the host
+ * takes only 4 ms longer. */
+static void unobserved_time_first_makes_up_for_what_was_observed_before(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 15, 9, 0, 0);
+	both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "pack (t.py)", 10, 6, 0, 0);
+	both(&w, LEDGER_UNOBSERVED, LEDGER_NONE, "", 0, 14, 0, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+	assert_float_equal(out.effect_ns, 4e6, 0.1e6);
+	end(&w);
+}
+
+/* Whether the collectives wait for a rank or transfer slowly is not known, so they lose against an account
+ * that says what it is; if that is half as long, they win. */
+static void what_was_seen_directly_outweighs_a_little_more_of_what_was_not(void **unused)
+{
+	for (int less = 0; less < 2; less++) {
+		struct world w;
+
+		begin(&w);
+		w.kind = FINDING_UNIFORM;
+		both(&w, LEDGER_COLLECTIVE, LEDGER_NONE, "AllReduce", 2, 44, 4, 4);
+		both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "", 6, less ? 26 : 46, 0, 0);
+		judge(&w);
+		assert_int_equal(out.cause, less ? CAUSE_NET_TRANSFER : CAUSE_OS_RUN_QUEUE);
+		end(&w);
+	}
+}
+
+/* On a busy host the other three wait for a CPU, and so does the first rank, but less than it runs. */
+static void a_rank_keeps_its_cause_however_many_have_another(void **unused)
+{
+	struct world w[4];
+	struct diagnosis_rank who[4];
+	struct diagnosis_input in = {
+	    .kind = FINDING_SLOW_RANK, .suspect = who, .suspect_count = 4, .job_ranks = 8};
+	uint32_t group[4], shows[4];
+
+	for (int k = 0; k < 4; k++) {
+		runs_and_waits(&w[k], k ? 0 : 29, k ? 30 : 18);
+		who[k] = w[k].rank;
+		who[k].rank = k;
+	}
+	assert_int_equal(diagnosis_split(&in, group, shows), 2);
+	assert_int_equal(group[0], 0);
+	for (int k = 1; k < 4; k++)
+		assert_int_equal(group[k], 1);
+	for (int k = 0; k < 4; k++)
+		end(&w[k]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -769,6 +846,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
+	    cmocka_unit_test(more_work_in_a_few_steps_of_uneven_work_is_chance),
 	    cmocka_unit_test(smaller_launches_that_take_longer_are_a_variant),
 	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
@@ -778,6 +856,9 @@ int main(void)
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(ranks_with_both_accounts_have_one_cause),
+	    cmocka_unit_test(unobserved_time_first_makes_up_for_what_was_observed_before),
+	    cmocka_unit_test(what_was_seen_directly_outweighs_a_little_more_of_what_was_not),
+	    cmocka_unit_test(a_rank_keeps_its_cause_however_many_have_another),
 	    cmocka_unit_test(what_explains_little_of_what_was_lost_is_no_cause),
 	    cmocka_unit_test(what_the_reference_lost_as_well_is_explained_by_what_else_is_known),
 	    cmocka_unit_test(a_signal_that_explains_several_accounts_leads),

@@ -23,6 +23,7 @@ struct rig {
 	struct record host[512], device[512];
 	unsigned host_count, device_count, late_count;
 	struct step_mark mark;
+	struct transfer transfer;
 	uint64_t now_ns;
 	uint32_t kernel_epoch, launched[256], ran[256]; /* by the last byte of handle and id */
 };
@@ -46,6 +47,11 @@ static void got_device(void *arg, const struct record *r)
 	g->device[g->device_count++] = *r;
 }
 
+static void got_transfer(void *arg, const struct transfer *t)
+{
+	((struct rig *)arg)->transfer = *t;
+}
+
 static const char *name_of(void *arg, uint32_t id)
 {
 	static const char *const names[] = {"", "gemm", "relu", "ncclDevKernel_AllReduce_Sum_f32"};
@@ -56,7 +62,7 @@ static const char *name_of(void *arg, uint32_t id)
 static int setup(void **state)
 {
 	struct rig *g = calloc(1, sizeof(*g));
-	struct join_sink sink = {g, got_host, got_device, name_of};
+	struct join_sink sink = {g, got_host, got_device, name_of, got_transfer};
 
 	g->clock.anchors[0] = (struct clockmap_anchor){1, 1, 1, 0};
 	g->clock.count = 1;
@@ -986,6 +992,33 @@ static void lost_ends_do_not_shift_spans(void **state)
 									 : 2 * MS);
 }
 
+static void a_transfer_has_its_times_in_nanoseconds(void **state)
+{
+	struct rig *g = *state;
+	struct event_transfer e = {.head = {.kind = EVENT_TRANSFER, .t = T0},
+				   .comm_hash = 0xc0ffee,
+				   .bytes = 1u << 20,
+				   .wait = 6ull << 32, /* longer than a duration can be */
+				   .seq = 7,
+				   .transfers = 8,
+				   .peer = 3,
+				   .rank = 2,
+				   .func = COLL_ALL_GATHER,
+				   .channel = 5,
+				   .duration = 4000};
+	const struct transfer *t = &g->transfer;
+
+	g->clock.ns_per_tick = 0.5;
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_true(t->begin_ns == T0 && t->end_ns == T0 + 4000);
+	assert_true(t->wait_ns == 6ull << 32 && t->bytes == 1u << 20 && t->count == 8);
+	assert_true(t->comm == 0xc0ffee && t->seq == 7 && t->func == RECORD_COLL_ALL_GATHER);
+	assert_true(t->peer == 3 && t->rank == 2 && t->channel == 5);
+	assert_int_equal(g->host_count, 0);
+	assert_int_equal(join_stats(g->j)->loss[JOIN_UNKNOWN_EVENT], 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -993,6 +1026,7 @@ int main(void)
 	    T(span_of_a_catalogue_has_its_work_kinds_and_request),
 	    T(lost_ends_do_not_shift_spans),
 	    T(joins_kernels_to_launches_in_order),
+	    T(a_transfer_has_its_times_in_nanoseconds),
 	    T(a_graph_whose_collectives_have_not_ended_is_reported),
 	    T(merges_lanes_by_time),
 	    T(hands_out_a_late_event_and_says_so),

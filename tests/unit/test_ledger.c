@@ -321,6 +321,41 @@ static void a_wait_for_another_thread_is_what_that_thread_did(void **state)
 	ledger_fini(&l);
 }
 
+/* Of three waits the GPU's work covers one, and a part of the next two. The folded segment has twenty
+ * waits, half of them in its idle pieces of 10 ns each. */
+static void every_wait_is_counted_once_also_while_the_gpu_works(void **state)
+{
+	const struct ledger_share folded[] = {{LEDGER_BLOCKED, LEDGER_SLEEP, "nap", 1, 20}};
+	const struct ledger_segment segments[] = {
+	    {10, 30, LEDGER_BLOCKED, LEDGER_SLEEP, 0, "sync", NULL, 0},
+	    {40, 70, LEDGER_BLOCKED, LEDGER_SLEEP, 0, "sync", NULL, 0},
+	    {80, 110, LEDGER_BLOCKED, LEDGER_SLEEP, 0, "sync", NULL, 0},
+	    {200, 1000, LEDGER_UNOBSERVED, LEDGER_NONE, 0, "", folded, 1}};
+	const struct ledger_thread thread = {segments, 4, false};
+	struct ledger_interval scratch[2 * 42];
+	struct ledger_busy busy[42];
+	uint32_t n = 0, naps = 0, syncs = 0;
+	struct ledger l;
+
+	busy[n++] = (struct ledger_busy){20, 60, 5, LEDGER_COMPUTE, 0, "k", NULL};
+	busy[n++] = (struct ledger_busy){100, 200, 100, LEDGER_COMPUTE, 0, "k", NULL};
+	for (uint64_t t = 210; t < 1000; t += 20, n++)
+		busy[n] = (struct ledger_busy){t, t + 10, t, LEDGER_COMPUTE, 0, "k", NULL};
+	ledger_init(&l);
+	ledger_step(&l, 0, 1000, busy, n, &thread, 1, scratch);
+	assert_int_equal(ledger_sum(&l), 1000);
+	for (uint32_t i = 0; i < l.count; i++) {
+		const char *name = ledger_name(&l, &l.account[i]);
+
+		syncs += !strcmp(name, "sync") ? (uint32_t)l.account[i].count : 0;
+		naps += !strcmp(name, "nap") ? (uint32_t)l.account[i].count : 0;
+	}
+	assert_int_equal(syncs, 3);
+	assert_int_equal(naps, 20);
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "nap"), 400);
+	ledger_fini(&l);
+}
+
 static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **state)
 {
 	struct ledger_row rows[4];
@@ -340,6 +375,27 @@ static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **sta
 	assert_true(rows[1].speed_ns == 0 && rows[1].work_ns == 100);
 	ledger_fini(&slow);
 	ledger_fini(&usual);
+}
+
+/* Steps with 10, 20 and 30 ns of kernels that overlap in part. Weights add no steps. */
+static void the_spread_of_the_steps_work_is_known(void **unused)
+{
+	struct ledger_interval scratch[4];
+	struct ledger l, sum;
+
+	ledger_init(&l);
+	ledger_init(&sum);
+	for (uint64_t ns = 10; ns <= 30; ns += 10) {
+		const struct ledger_busy busy[] = {{20, 25, 20, LEDGER_COMPUTE, 0, "a", NULL},
+						   {22, 20 + ns, 22, LEDGER_COMPUTE, 0, "b", NULL}};
+
+		ledger_step(&l, 0, 100, busy, 2, NULL, 0, scratch);
+	}
+	ledger_add(&sum, &l, 5);
+	assert_float_equal(ledger_compute_error(&l), 5.7735, 1e-3);
+	assert_float_equal(ledger_compute_error(&sum), 5.7735, 1e-3);
+	ledger_fini(&l);
+	ledger_fini(&sum);
 }
 
 static void the_fewest_accounts_explain_the_share_that_is_asked_for(void **state)
@@ -417,7 +473,9 @@ int main(void)
 	    cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
 	    cmocka_unit_test(a_wait_for_another_thread_is_what_that_thread_did),
 	    cmocka_unit_test(of_a_helper_only_its_waits_for_the_outside_count),
+	    cmocka_unit_test(every_wait_is_counted_once_also_while_the_gpu_works),
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
+	    cmocka_unit_test(the_spread_of_the_steps_work_is_known),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
 	    cmocka_unit_test(an_open_interval_adds_up),

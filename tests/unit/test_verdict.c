@@ -1292,6 +1292,55 @@ static void a_second_fault_that_costs_less_is_reported_too(void **unused)
 	json_decref(j);
 }
 
+/* Three ranks wait less for each other than all wait for rank 5, though they lost more in sum. */
+static void the_fault_of_the_worst_rank_comes_before_that_of_more_ranks(void **unused)
+{
+	json_t *j;
+
+	softirq(5, 40);
+	healthy_peers();
+	slow_kernel(4, 24);
+	slow_kernel(6, 24);
+	j = json_of(slow_kernel(7, 24));
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "5");
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	json_decref(j);
+}
+
+static double gemm_when_healthy_ms(const json_t *j)
+{
+	const json_t *d = json_object_get(j, "diagnosis"),
+		     *rows = json_object_get(json_object_get(d, "ledger"), "rows");
+	size_t k;
+	json_t *r;
+
+	json_array_foreach (rows, k, r)
+		if (strstr(text_of(r, "name"), "gemm"))
+			return json_number_value(json_object_get(r, "reference_ms"));
+	return -1;
+}
+
+/* In the second window the healthy steps have a twelfth of the fault. */
+static void healthy_steps_from_before_the_fault_are_the_reference(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	healthy_peers();
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	slow_gemm(&m, 1.5);
+	send(&m);
+	make(&m, 5, WINDOW_SELF, 4, 24);
+	slow_gemm(&m, 1.6);
+	for (uint32_t i = 0; i < 3 * HEALTHY; i += 3)
+		m.device[i].end_ns += 2 * MS;
+	j = json_of(send(&m));
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_float_equal(gemm_when_healthy_ms(j), 40, 0.01);
+	json_decref(j);
+}
+
 /* Its rank lost less than a fifth of what was lost in all. */
 static void what_costs_little_beside_a_fault_is_none(void **unused)
 {
@@ -2369,6 +2418,8 @@ int main(void)
 	    CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 	    CASE(names_no_cause_where_none_shows),
 	    CASE(two_faults_at_once_have_a_verdict_each),
+	    CASE(the_fault_of_the_worst_rank_comes_before_that_of_more_ranks),
+	    CASE(healthy_steps_from_before_the_fault_are_the_reference),
 	    CASE(what_a_finding_says_of_a_rank_is_reported_with_that_ranks_fault),
 	    CASE(a_second_fault_that_costs_less_is_reported_too),
 	    CASE(what_costs_little_beside_a_fault_is_none),

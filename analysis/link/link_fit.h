@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * link_fit.h - the time of a transfer from its size: latency + bytes / rate.
+ *
+ * Hockney 1994, The Communication Challenge for MPP, Parallel Computing 20. A collective library
+ * changes its algorithm with the size, so a function has several such lines, each for a regime of
+ * sizes. Where the regimes end is found from the data: the segments with the least sum of relative
+ * deviations, by Bellman and Roth 1969, Curve Fitting by Segmented Straight Lines, JASA 64; how
+ * many, by Schwarz's criterion as in Yao 1988, Estimating the Number of Change-points via Schwarz'
+ * Criterion, Statistics and Probability Letters 6. Neither latency nor the time per byte is ever
+ * negative. A single slow size moves no line (regress_line_relative).
+ *
+ * Times: ns. Sizes: bytes. Rates: the inverse of ns_per_byte, in GB/s. Shares: 0 to 1. Memory: the
+ * caller's, nothing is allocated. Errors: none; without samples there are 0 regimes. Threads: any.
+ * The same samples give the same fit, in whatever order they were added or merged. */
+#ifndef SYSOM_ANALYSIS_LINK_LINK_FIT_H
+#define SYSOM_ANALYSIS_LINK_LINK_FIT_H
+
+#include "analysis/link/link_samples.h"
+
+#define LINK_REGIMES_MAX 8u
+
+struct link_config {
+	enum link_centre centre;
+	uint32_t regimes_max; /* 1: one line, for a link's transfers; at most LINK_REGIMES_MAX */
+	/* Sizes that a regime needs at least. 2 would fit any two points; with more, a narrow regime
+	 * is blended into its neighbour. */
+	uint32_t regime_sizes;
+	/* Relative deviation that is noise: below it no regime is added. Too large: regimes merge. Too
+	 * small: noise is split. */
+	double noise;
+	/* What a regime costs: its unknowns (latency, rate and end). Larger: fewer regimes. */
+	double unknowns;
+};
+struct link_regime {
+	uint64_t max_bytes; /* up to here; the last one: the largest size seen */
+	double latency_ns, ns_per_byte;
+	uint32_t sizes; /* classes of size it was fitted to; with one, latency is 0 by definition */
+};
+struct link_fit {
+	uint32_t regimes, sizes;
+	struct link_regime regime[LINK_REGIMES_MAX];
+	uint64_t samples;
+	double r2;   /* share of the variance of time that is explained, below 0 if the mean is
+		      * better; 1 if it does not vary */
+	double mape; /* mean of |predicted - time| / time, by cells */
+};
+/* Scratch: about 260 KB, free again on return. */
+struct link_scratch {
+	struct link_size size[LINK_SIZES_MAX];
+	double x[LINK_SIZES_MAX], y[LINK_SIZES_MAX];
+	double cost[LINK_SIZES_MAX][LINK_SIZES_MAX]; /* [first][last] */
+	double best[LINK_REGIMES_MAX][LINK_SIZES_MAX];
+	uint8_t from[LINK_REGIMES_MAX][LINK_SIZES_MAX];
+};
+
+void link_config_default(struct link_config *c);
+void link_fit_run(struct link_fit *f, const struct link_samples *s, const struct link_config *c,
+		  struct link_scratch *scratch);
+/* The expected time; 0: nothing was fitted. Beyond the largest size the last regime goes on. */
+double link_fit_predict(const struct link_fit *f, double bytes);
+
+/* How times compare with what a fit expects: the median of time / expected, and the ends of its
+ * confidence interval, from order statistics alone (David and Nagaraja, Order Statistics, section
+ * 7.1). */
+struct link_change {
+	double ratio, low, high; /* 1: as expected; 0 if there are no samples */
+	/* Sum of times / sum of expected ones: a few transfers that wait for a lost packet move it,
+	 * and not the median. */
+	double mean;
+	uint64_t samples;
+};
+/* z: half the interval's width in standard deviations. */
+struct link_change link_change_of(const struct link_fit *f, const struct link_samples *s, double z);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/links.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/record.h"
+
+#define CHANGE_Z  4.0  /* the median's interval: wrong once in 16,000 periods */
+#define CHANGED	  1.25 /* a period this much slower, for certain, is not usual */
+#define TIME_MAX  (1ull << LINK_BITS_MAX)
+#define COUNT_MAX (1u << 20)
+
+struct open_coll {
+	uint64_t comm, begin_ns, end_ns, bytes;
+	uint32_t seq;
+	uint8_t func;
+	bool used;
+};
+struct tables {
+	struct links_link link[LINKS_MAX], coll[LINKS_COLLS_MAX];
+	struct open_coll open[LINKS_OPEN_MAX];
+	struct link_scratch scratch;
+};
+struct links {
+	uint32_t link_count, coll_count;
+	uint64_t latest_ns; /* end of the latest input */
+	struct links_stats stats;
+	struct tables *t; /* NULL until the first transfer */
+};
+
+int links_open(struct links **out)
+{
+	*out = calloc(1, sizeof(**out));
+	return *out ? 0 : -ENOMEM;
+}
+
+void links_close(struct links *l)
+{
+	if (l)
+		free(l->t);
+	free(l);
+}
+
+static bool same_key(const struct links_key *a, const struct links_key *b)
+{
+	return a->comm == b->comm && a->peer == b->peer && a->rank == b->rank && a->func == b->func;
+}
+
+/* NULL: there is no room. */
+static struct links_link *find(struct links_link *list, uint32_t *count, uint32_t max,
+			       const struct links_key *key)
+{
+	for (uint32_t i = 0; i < *count; i++)
+		if (same_key(&list[i].key, key))
+			return &list[i];
+	if (*count == max)
+		return NULL;
+	list[*count].key = *key;
+	return &list[(*count)++];
+}
+
+/* ---- collectives ---- */
+
+static void complete(struct links *l, struct open_coll *o)
+{
+	struct links_key key = {.comm = o->comm, .peer = -1, .func = o->func};
+	struct links_link *c = find(l->t->coll, &l->coll_count, LINKS_COLLS_MAX, &key);
+
+	o->used = false;
+	if (!c) {
+		l->stats.no_room++;
+		return;
+	}
+	l->stats.collectives++;
+	c->transfers++;
+	c->bytes += o->bytes;
+	link_samples_add(&c->usual, o->bytes, o->end_ns - o->begin_ns);
+}
+
+/* Whether its collective was complete: it is not open, and others have ended since. */
+static bool is_late(const struct links *l, const struct transfer *t)
+{
+	const struct open_coll *o = l->t->open;
+
+	for (uint32_t i = 0; i < LINKS_OPEN_MAX; i++, o++)
+		if (o->used && o->comm == t->comm && o->func == t->func && o->seq == t->seq)
+			return false;
+	return l->latest_ns > t->end_ns + LINKS_COMPLETE_NS;
+}
+
+static void add_to_coll(struct links *l, const struct transfer *t)
+{
+	struct open_coll *o, *spare = NULL, *oldest = &l->t->open[0];
+
+	if (is_late(l, t)) {
+		l->stats.late++;
+		return;
+	}
+	for (uint32_t i = 0; i < LINKS_OPEN_MAX; i++) {
+		o = &l->t->open[i];
+		if (o->used && o->end_ns + LINKS_COMPLETE_NS < t->end_ns)
+			complete(l, o);
+		if (!o->used) {
+			spare = o;
+			continue;
+		}
+		if (o->end_ns < oldest->end_ns)
+			oldest = o;
+		if (o->comm == t->comm && o->func == t->func && o->seq == t->seq) {
+			o->begin_ns = t->begin_ns < o->begin_ns ? t->begin_ns : o->begin_ns;
+			o->end_ns = t->end_ns > o->end_ns ? t->end_ns : o->end_ns;
+			o->bytes += t->bytes;
+			return;
+		}
+	}
+	if (!spare) {
+		complete(l, oldest);
+		spare = oldest;
+	}
+	*spare =
+	    (struct open_coll){t->comm, t->begin_ns, t->end_ns, t->bytes, t->seq, t->func, true};
+}
+
+/* ---- links ---- */
+
+void links_add(struct links *l, const struct transfer *t)
+{
+	struct links_key key = {.comm = t->comm, .peer = t->peer, .rank = t->rank};
+	struct links_link *link;
+
+	l->stats.inputs++;
+	if (t->end_ns < t->begin_ns || t->end_ns - t->begin_ns >= TIME_MAX || !t->count ||
+	    t->count > COUNT_MAX || !t->bytes || t->bytes >= TIME_MAX || t->peer < 0 ||
+	    t->wait_ns >= TIME_MAX) {
+		l->stats.bad++;
+		return;
+	}
+	if (!l->t)
+		l->t = calloc(1, sizeof(*l->t));
+	link = l->t ? find(l->t->link, &l->link_count, LINKS_MAX, &key) : NULL;
+	if (!link) {
+		l->stats.no_room++;
+		return;
+	}
+	link->transfers += t->count;
+	link->bytes += t->bytes;
+	link->channels |= 1ull << (t->channel & 63);
+	link->busy_ns += t->end_ns - t->begin_ns;
+	link_samples_add_sum(&link->period, t->bytes, t->wait_ns, t->count);
+	if (t->func && t->func != RECORD_COLL_OTHER)
+		add_to_coll(l, t);
+	l->latest_ns = t->end_ns > l->latest_ns ? t->end_ns : l->latest_ns;
+}
+
+static void learn(struct links *l, struct links_link *k, uint64_t count)
+{
+	struct link_config c;
+
+	link_samples_merge(&k->usual, &k->period);
+	k->usual_count += count;
+	/* a fit costs some microseconds: again after a quarter more */
+	if (k->usual_count < LINKS_LEARN_MIN || k->usual_count < k->fitted_count / 4 * 5)
+		return;
+	link_config_default(&c);
+	c.regimes_max = 1;
+	link_fit_run(&k->fit, &k->usual, &c, &l->t->scratch);
+	k->fitted_count = k->usual_count;
+}
+
+static uint64_t count_of(const struct link_samples *s)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < s->cells; i++)
+		count += s->cell[i].count;
+	return count;
+}
+
+/* Inputs of several channels overlap, and the transfers of one, too. So the time that a link was
+ * busy is at most that of one channel, and what was lost is the excess's share of it. */
+static double lost(const struct links_link *k, double mean)
+{
+	uint32_t channels = (uint32_t)__builtin_popcountll(k->channels);
+
+	return mean > 1 && channels ? (double)k->busy_ns / channels * (1 - 1 / mean) : 0;
+}
+
+void links_judge(struct links *l, uint64_t now_ns,
+		 void (*on)(void *arg, const struct links_verdict *v), void *arg)
+{
+	for (uint32_t i = 0; i < l->link_count; i++) {
+		struct links_link *k = &l->t->link[i];
+		struct links_verdict v = {.link = k};
+		uint64_t count = count_of(&k->period);
+
+		if (count) {
+			v.change = link_change_of(&k->fit, &k->period, CHANGE_Z);
+			v.lost_ns = lost(k, v.change.mean);
+			if (v.change.samples)
+				on(arg, &v);
+			if (k->usual_count < LINKS_LEARN_MAX && v.change.low < CHANGED)
+				learn(l, k, count);
+		}
+		k->period.cells = 0;
+		k->period.refused = 0;
+		k->busy_ns = k->channels = 0;
+	}
+	for (uint32_t i = 0; l->t && i < LINKS_OPEN_MAX; i++)
+		if (l->t->open[i].used && l->t->open[i].end_ns + LINKS_COMPLETE_NS < now_ns)
+			complete(l, &l->t->open[i]);
+}
+
+const struct links_link *links_at(const struct links *l, uint32_t at)
+{
+	return at < l->link_count ? &l->t->link[at] : NULL;
+}
+
+const struct links_link *links_coll_at(const struct links *l, uint32_t at)
+{
+	return at < l->coll_count ? &l->t->coll[at] : NULL;
+}
+
+const struct links_stats *links_stats(const struct links *l)
+{
+	return &l->stats;
+}

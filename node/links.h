@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * links.h - the transfers of one rank's process: how fast each link is, against its own past, and
+ * what each collective sent.
+ * An input is all that one channel sent to one peer for one collective. It counts in the period in
+ * which it ended, as a whole. A collective is the inputs with its communicator, function and
+ * sequence; it is complete when no input has come for a second. So nothing is divided between two
+ * periods, and a collective that sends nothing between nodes leaves nothing open.
+ * Owns: its tables, allocated at the first transfer: 1.1 MB. Threads: one caller. Trust: the
+ * transfers are hostile: links and open collectives are bounded, the rest is counted. */
+#ifndef SYSOM_NODE_LINKS_H
+#define SYSOM_NODE_LINKS_H
+
+#include <stdbool.h>
+
+#include "analysis/link/link_fit.h"
+#include "model/transfer.h"
+
+#define LINKS_MAX	  32u	  /* peers of a rank, over all communicators */
+#define LINKS_COLLS_MAX	  16u	  /* (communicator, function) */
+#define LINKS_OPEN_MAX	  64u	  /* collectives whose inputs are still coming */
+#define LINKS_LEARN_MIN	  200u	  /* transfers before a link's times are judged */
+#define LINKS_LEARN_MAX	  200000u /* after which its usual times are final */
+#define LINKS_COMPLETE_NS 1000000000ull
+
+struct links_key {
+	uint64_t comm;
+	int32_t peer; /* -1: a collective */
+	uint16_t rank;
+	uint8_t func; /* 0: a link */
+};
+struct links_link {
+	struct links_key key;
+	uint64_t transfers, bytes; /* all ever */
+	uint64_t channels;	   /* a bit per channel of the period */
+	uint64_t busy_ns;	   /* sum over inputs of the period, from begin to end */
+	struct link_samples usual, period;
+	uint64_t usual_count, fitted_count; /* transfers in usual; when it was fitted */
+	struct link_fit fit;
+};
+/* A link in one period. */
+struct links_verdict {
+	const struct links_link *link; /* valid until the next call */
+	struct link_change change;
+	double lost_ns; /* of the period: what the transfers took longer than usual; at least 0 */
+};
+struct links_stats {
+	uint64_t inputs, bad, no_room; /* bad: impossible figures */
+	uint64_t collectives, late;    /* late: inputs of a collective that was complete */
+};
+struct links; /* opaque */
+
+/* 0 or -ENOMEM. */
+int links_open(struct links **out);
+void links_close(struct links *l); /* NULL is a no-op */
+void links_add(struct links *l, const struct transfer *t);
+/* Ends a period. Calls back for each link that sent in it, if its usual times are known. */
+void links_judge(struct links *l, uint64_t now_ns,
+		 void (*on)(void *arg, const struct links_verdict *v), void *arg);
+/* The at-th link, and the at-th (communicator, function), whose samples are whole collectives: the
+ * bytes that the rank sent, and the time from the first to the last transfer. NULL: there are no
+ * more. */
+const struct links_link *links_at(const struct links *l, uint32_t at);
+const struct links_link *links_coll_at(const struct links *l, uint32_t at);
+const struct links_stats *links_stats(const struct links *l);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * links_node.h - the links of the node's ranks (node/links.h): each second's times become signals of
+ * the rank that sends.  Owns: nothing.  Threads: the loop's. */
+#ifndef SYSOM_SIDECAR_LINKS_NODE_H
+#define SYSOM_SIDECAR_LINKS_NODE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct node;
+struct process;
+
+/* Once a second, after os_node_tend. Not more often: each period counts the same, and in a short one a
+ * single transfer that stood still would be all. */
+void links_node_tend(struct node *n, uint64_t now_ns);
+/* The member "links" of a rank's status, after others: each link with its fit, each collective. */
+void links_node_json(const struct process *p, struct buf *out);
+
+#endif

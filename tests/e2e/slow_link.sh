@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# slow_link.sh - two network namespaces, and a link between them that really delays or loses packets: the
+# transfers of a collective over it are recorded, fitted and compared, and the incident has the link as evidence.
+# The cause is printed, not asserted: this job has no kernels, so its exposed communication is not known.
+# test_diagnosis asserts it for a job that has.
+# needs: root netns command:jq command:nsenter
+. "$(dirname "$0")/lib.sh"
+trap finish EXIT
+
+start() { # the link, its other end, and a job whose collectives go over it
+	echo "0 0" >"$WORK/$1.set"
+	/usr/bin/python3 tests/faults/slow_link.py --file "$WORK/$1.set" >"$WORK/$1.link" 2>"$WORK/$1.log" &
+	link=$!
+	stack_wait 10 test -s "$WORK/$1.link" || return 1
+	read -r netns _ _ _ far <"$WORK/$1.link"
+	nsenter --net="/run/netns/$netns" "$B/test/link_caller" --serve "$far" >"$WORK/$1.port" 2>"$WORK/serve.log" &
+	stack_wait 10 test -s "$WORK/$1.port" || return 1
+	RANK=0 WORLD_SIZE=2 "$BIN/sysom" run --job "$1" -- "$B/test/link_caller" "$far" "$(cat "$WORK/$1.port")" 3600 \
+		>"$WORK/job.log" 2>&1 &
+	job=$!
+}
+rank() { # jq filter of the attached rank
+	node_api status ".ranks[] | select(.state == \"attached\") | $1"
+}
+fitted() { [ "$(rank '.links[0].regimes | length')" = 1 ]; }
+incident() { api "incidents?job=$1" '[.incidents[] | select(.symptom != "transient")][0].id // empty'; }
+there() { [ -n "$(incident "$1")" ]; }
+shown() { # job pattern: the verdict's evidence grows with each window
+	"$BIN/sysom" show "$(incident "$1")" >"$WORK/show.txt" 2>&1
+	tr -s ' \n' ' ' <"$WORK/show.txt" | grep -Eq "$2"
+}
+fault() { # job link
+	echo "$2" >"$WORK/$1.set"
+	ok "$1: it makes an incident" stack_wait 60 there "$1"
+	ok "$1: the link's transfers are evidence" stack_wait 20 shown "$1" \
+		'transfers from rank 0 to 1 of communicator feed take [0-9,.]+ ?% longer than their size says'
+	sed -n '/verdict/,/do  /p; /OS signals/,/evidence/p' "$WORK/show.txt" | sed 's/^/# /'
+	kill "$job" "$link"
+	wait "$job" "$link" 2>/dev/null
+}
+
+ok "daemons start" stack_start "$WORK/stack"
+ok "a job whose collectives go over a link" start loss
+ok "the link's usual times are learned" stack_wait 30 fitted
+ok "the model is ready" stack_wait 60 known 1
+rank '.links[0]' >"$WORK/before.json"
+echo "# $(jq -c . "$WORK/before.json")"
+says() { # file jq condition
+	jq -ne "input | $2" "$1" >/dev/null
+}
+ok "it is from rank 0 to rank 1 of the communicator" \
+	says "$WORK/before.json" '.communicator == "feed" and .from == 0 and .to == 1'
+ok "its time grows with the size" says "$WORK/before.json" \
+	'.regimes[0] | .rate_gb_s > 0 and .latency_us >= 0'
+rank '.collectives[0]' >"$WORK/colls.json"
+ok "each collective is counted once, with all of its bytes" says "$WORK/colls.json" \
+	'.function == "AllReduce" and .count > 100 and ((.bytes | tonumber) / .count | . > 60000 and . < 100000)'
+ok "a healthy link makes no incident" test -z "$(incident loss)"
+fault loss "0 12"
+
+ok "another job" start delay
+ok "its link's usual times are learned" stack_wait 30 fitted
+ok "its model is ready" stack_wait 60 known 1
+fault delay "4 0"

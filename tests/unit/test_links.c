@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_links.c - a rank's transfers: a link's usual times, a change, whole collectives, bounds. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "model/record.h"
+#include "node/links.h"
+
+#define S  1000000000ull
+#define US 1000ull
+
+static uint64_t seed;
+static struct links_verdict seen[64];
+static struct links_key seen_key[64];
+static uint32_t seen_count;
+
+static double uniform(void)
+{
+	seed += 0x9e3779b97f4a7c15ull;
+	return (double)(hash_mix(seed) >> 11) / 9007199254740992.0;
+}
+
+static void on_verdict(void *arg, const struct links_verdict *v)
+{
+	assert_in_range(seen_count, 0, 63);
+	seen_key[seen_count] = v->link->key;
+	seen[seen_count++] = *v;
+}
+
+static void judge(struct links *l, uint64_t now_ns)
+{
+	seen_count = 0;
+	links_judge(l, now_ns, on_verdict, NULL);
+}
+
+static int setup(void **state)
+{
+	seed = 20261127;
+	return links_open((struct links **)state);
+}
+
+static int teardown(void **state)
+{
+	links_close(*state);
+	return 0;
+}
+
+/* One input: 8 transfers of a size to a peer, two of them at a time. */
+static struct transfer input(uint64_t begin_ns, uint32_t seq, int peer, uint8_t channel,
+			     uint64_t bytes, double factor)
+{
+	double one = (10e3 + (double)bytes / 10) * factor * (0.9 + 0.2 * uniform());
+
+	return (struct transfer){.begin_ns = begin_ns,
+				 .end_ns = begin_ns + (uint64_t)(4 * one),
+				 .comm = 0xc0ffee,
+				 .bytes = 8 * bytes,
+				 .wait_ns = (uint64_t)(8 * one),
+				 .seq = seq,
+				 .count = 8,
+				 .peer = peer,
+				 .rank = 2,
+				 .func = RECORD_COLL_ALL_REDUCE,
+				 .channel = channel};
+}
+
+/* A second of 100 collectives over two channels, to two peers; the second one is slower by a
+ * factor. */
+static void second(struct links *l, uint64_t at, uint32_t *seq, double factor)
+{
+	for (uint32_t i = 0; i < 100; i++, (*seq)++)
+		for (uint32_t k = 0; k < 4; k++) {
+			struct transfer t =
+			    input(at + i * 10000 * US, *seq, 3 + (int)(k & 1), (uint8_t)(k >> 1),
+				  1u << (14 + i % 4), k & 1 ? factor : 1);
+
+			links_add(l, &t);
+		}
+	judge(l, at + S);
+}
+
+static void a_link_is_judged_by_its_own_past(void **state)
+{
+	struct links *l = *state;
+	uint32_t seq = 0, worse = 0;
+
+	for (uint32_t s = 1; s <= 20; s++) {
+		second(l, s * S, &seq, 1);
+		for (uint32_t i = 0; i < seen_count; i++) {
+			assert_true(fabs(seen[i].change.ratio - 1) < 0.1);
+			assert_true(seen[i].change.low < 1.1);
+		}
+	}
+	assert_int_equal(seen_count, 2);
+	for (uint32_t s = 21; s <= 30; s++) {
+		second(l, s * S, &seq, 3);
+		assert_int_equal(seen_count, 2);
+		for (uint32_t i = 0; i < 2; i++) {
+			bool slow = seen_key[i].peer == 4;
+
+			assert_true(fabs(seen[i].change.ratio - (slow ? 3 : 1)) <
+				    (slow ? 0.3 : 0.1));
+			/* 100 inputs a channel, each of 4 transfers' time; two thirds are lost */
+			if (slow)
+				assert_true(seen[i].lost_ns > 8e6 && seen[i].lost_ns < 30e6);
+			else
+				assert_true(seen[i].lost_ns < 2e6);
+			worse += slow;
+		}
+	}
+	/* ten slow seconds are not what is usual now */
+	assert_int_equal(worse, 10);
+	second(l, 31 * S, &seq, 1);
+	assert_true(fabs(seen[0].change.ratio - 1) < 0.1 && fabs(seen[1].change.ratio - 1) < 0.1);
+}
+
+/* A lost packet costs one transfer of many a timeout. */
+static void a_few_long_transfers_show_in_the_mean(void **state)
+{
+	struct links *l = *state;
+	uint32_t seq = 0;
+
+	for (uint32_t s = 1; s <= 10; s++)
+		second(l, s * S, &seq, 1);
+	for (uint32_t i = 0; i < 100; i++) {
+		struct transfer t =
+		    input(11 * S + i * 10000 * US, seq++, 4, 0, 1u << 14, i % 20 ? 1 : 500);
+
+		links_add(l, &t);
+	}
+	judge(l, 12 * S);
+	assert_int_equal(seen_count, 1);
+	assert_true(fabs(seen[0].change.ratio - 1) < 0.1);
+	assert_true(fabs(seen[0].change.mean - 26) < 3);
+	/* 5 of them took 4 times 5.8 ms too long */
+	assert_true(fabs(seen[0].lost_ns / 1e6 - 117) < 15);
+}
+
+static void nothing_is_judged_before_the_usual_times_are_known(void **state)
+{
+	struct links *l = *state;
+
+	for (uint32_t i = 0; i < LINKS_LEARN_MIN / 8; i++) {
+		struct transfer t = input(S + i * 1000 * US, i, 3, 0, 1 << 20, 1);
+
+		links_add(l, &t);
+		judge(l, 2 * S);
+		assert_int_equal(seen_count, 0);
+	}
+	assert_true(links_at(l, 0)->fit.regimes == 1 && !links_at(l, 1));
+	judge(l, 3 * S); /* a period in which nothing was sent */
+	assert_int_equal(seen_count, 0);
+}
+
+/* Collectives that overlap, of many inputs each, over periods of any length. */
+static void a_collective_is_counted_once_and_whole(void **state)
+{
+	struct links *l = *state;
+	const struct links_link *c;
+	uint64_t at = S, next = S;
+	uint32_t colls = 400, inputs = 6;
+
+	for (uint32_t i = 0; i < colls + 2; i++)
+		for (uint32_t k = 0; k < inputs; k++) {
+			/* the first inputs of a collective come with the last ones of those before */
+			uint32_t which = i - (k & 1 ? 0 : i < 2 ? i : 2);
+			struct transfer t;
+
+			if ((k & 1 && i >= colls) || (!(k & 1) && i < 2))
+				continue;
+			t = input(at + which * 1000 * US, which, 3, (uint8_t)k, 1000, 1);
+			t.begin_ns = at + which * 1000 * US + k * US;
+			t.end_ns = t.begin_ns + 2500 * US;
+			links_add(l, &t);
+			if (uniform() < 0.3) {
+				next += 700 * US;
+				judge(l, next);
+			}
+		}
+	judge(l, at + 100 * S);
+	c = links_coll_at(l, 0);
+	assert_non_null(c);
+	assert_null(links_coll_at(l, 1));
+	assert_int_equal(links_stats(l)->collectives, colls);
+	assert_int_equal(links_stats(l)->late, 0);
+	assert_int_equal(c->transfers, colls);
+	assert_int_equal(c->bytes, (uint64_t)colls * inputs * 8000);
+	/* each had the size of all its inputs, and lasted from the first to the last */
+	assert_int_equal(c->usual.cells, 1);
+	assert_int_equal(c->usual.cell[0].bytes / c->usual.cell[0].count, inputs * 8000);
+	assert_int_equal(c->usual.cell[0].time_ns / c->usual.cell[0].count, 2505 * US);
+}
+
+static void a_call_without_transfers_holds_nothing_open(void **state)
+{
+	struct links *l = *state;
+
+	/* within a node no input comes; what another collective sent is complete by itself */
+	for (uint32_t i = 0; i < 10; i++) {
+		struct transfer t = input(S + i * 3 * S, 2 * i, 3, 0, 4096, 1);
+
+		links_add(l, &t);
+		judge(l, t.end_ns + LINKS_COMPLETE_NS + 1);
+		assert_int_equal(links_stats(l)->collectives, i + 1);
+	}
+}
+
+static void hostile_figures_and_full_tables_are_counted(void **state)
+{
+	struct links *l = *state;
+	struct transfer t, good = input(S, 0, 3, 0, 4096, 1);
+
+#define BAD(change)                                                                                \
+	do {                                                                                       \
+		t = good;                                                                          \
+		change;                                                                            \
+		links_add(l, &t);                                                                  \
+	} while (0)
+	BAD(t.end_ns = t.begin_ns - 1);
+	BAD(t.end_ns = UINT64_MAX);
+	BAD(t.count = 0);
+	BAD(t.count = UINT32_MAX);
+	BAD(t.bytes = 0);
+	BAD(t.bytes = UINT64_MAX);
+	BAD(t.wait_ns = UINT64_MAX);
+	BAD(t.peer = -1);
+	assert_int_equal(links_stats(l)->bad, 8);
+	assert_null(links_at(l, 0));
+	for (uint32_t i = 0; i < 2 * LINKS_MAX; i++)
+		BAD(t.peer = (int32_t)i);
+	assert_int_equal(links_stats(l)->no_room, LINKS_MAX);
+	/* more collectives at once than there is room for: the oldest ends early, none is lost */
+	for (uint32_t i = 0; i < 4 * LINKS_OPEN_MAX; i++)
+		BAD((t.seq = 100 + i, t.func = (uint8_t)(1 + i % 3)));
+	judge(l, 100 * S);
+	assert_int_equal(links_stats(l)->collectives, 4 * LINKS_OPEN_MAX + 1);
+	assert_int_equal(links_stats(l)->inputs, 8 + 2 * LINKS_MAX + 4 * LINKS_OPEN_MAX);
+	/* an input of a collective that was complete long ago */
+	BAD((t.begin_ns = t.begin_ns + 50 * S, t.end_ns = t.end_ns + 50 * S, t.seq = 9000));
+	links_add(l, &good);
+	assert_int_equal(links_stats(l)->late, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	    TEST(a_link_is_judged_by_its_own_past),
+	    TEST(a_few_long_transfers_show_in_the_mean),
+	    TEST(nothing_is_judged_before_the_usual_times_are_known),
+	    TEST(a_collective_is_counted_once_and_whole),
+	    TEST(a_call_without_transfers_holds_nothing_open),
+	    TEST(hostile_figures_and_full_tables_are_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
