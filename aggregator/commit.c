@@ -645,6 +645,14 @@ static void *thread_main(void *arg)
 	}
 }
 
+static bool is_stored(void *arg, const char *id)
+{
+	const struct commit *c = arg;
+	char whole[INCIDENT_ID_BYTES];
+
+	return !store_incident_id(c->store, NULL, id, whole);
+}
+
 static int start_thread(struct commit *c)
 {
 	pthread_condattr_t attr;
@@ -666,6 +674,8 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		return -ENOMEM;
 	c->config = *config;
 	c->config.incident.reporter = clock_realtime_ns();
+	c->config.incident.is_taken = is_stored;
+	c->config.incident.taken_arg = c;
 	c->opened_ns = clock_monotonic_ns();
 	c->fleet = fleet;
 	fleet_sources(fleet, &c->config.incident.sources);

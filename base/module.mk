@@ -27,6 +27,7 @@ $(call unit,base,test_keyed test_probe test_peer test_buf test_config test_loop 
 	test_watchdog test_secret_file test_quota test_text test_utf8 test_replace test_json_text test_prometheus)
 $(call unit,http,test_http_server test_http_tokens test_http_access)
 test_http_access_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,peer_user peer_is_loopback)
-$(call unit,post,test_otlp)
+$(call unit,post,test_otlp test_otlp_export)
+test_otlp_export_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,clock_gettime pthread_join)
 $(call fuzz,base,fuzz_config)
 $(call fuzz,http,fuzz_http_tokens)

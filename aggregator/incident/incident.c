@@ -965,6 +965,12 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	}
 }
 
+static bool is_taken(const struct incident_set *s, const char *id)
+{
+	return find(s, id) || (s->config.is_taken && s->config.is_taken(s->config.taken_arg, id));
+}
+
+/* The sender can choose the seed, and with it the first id to try. */
 static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT_ID_BYTES])
 {
 	uint64_t h = hash_mix(seed);
@@ -972,7 +978,7 @@ static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT
 	do {
 		snprintf(id, INCIDENT_ID_BYTES, "%08x", (uint32_t)h);
 		h = hash_mix(h + 1);
-	} while (find(s, id));
+	} while (is_taken(s, id));
 }
 
 static struct incident *found(struct incident_set *s, const struct newcomer *n, uint64_t seed,

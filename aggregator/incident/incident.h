@@ -49,6 +49,9 @@ struct incident_config {
 	uint64_t reporter;
 	uint64_t excerpt_bytes; /* room for all excerpts; 0: LIMIT_INCIDENT_EXCERPT_BYTES */
 	struct incident_sources sources;
+	/* Whether the store has that id. NULL: there is no store. */
+	bool (*is_taken)(void *arg, const char *id);
+	void *taken_arg;
 };
 
 struct incident_change {

@@ -6,6 +6,7 @@
  * backup is one file. */
 #include "aggregator/store/store_private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -90,8 +91,28 @@ static int copy_to(struct sql *from, const char *path,
 	return err ? err : sync_dir_of(path);
 }
 
+/* What processes that were killed left of copies to `path`, each as large as the store. */
+static void remove_unfinished(const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	char dir[PATH_MAX];
+	size_t n = strlen(name);
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%.*s", (int)(name - path), path);
+	d = opendir(dir);
+	while (d && (e = readdir(d)))
+		if (!strncmp(e->d_name, name, n) && e->d_name[n] == '.' &&
+		    strstr(e->d_name + n, ".tmp"))
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+}
+
 int store_copy(struct store *s, const char *path)
 {
+	remove_unfinished(path);
 	return copy_to(&s->sql, path, NULL, NULL);
 }
 

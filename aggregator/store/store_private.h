@@ -81,7 +81,8 @@ struct store {
 extern const char *const store_sql[ST_COUNT];
 /* store.c: 0 or -EBUSY; the caller closes *fd. */
 int store_lock(const char *dir, int *fd);
-/* store_backup.c: a copy of the open store as one new file. */
+/* store_backup.c: a copy of the open store as one new file. Removes unfinished ones of that path, so
+ * the caller holds the store's lock. */
 int store_copy(struct store *s, const char *path);
 /* 0: a store of a version from 1 to `newest`. -EPROTO, logged. */
 int store_check_version(struct store *s, int64_t newest);

@@ -58,6 +58,14 @@ static size_t swallow(char *data, size_t size, size_t count, void *arg)
 	return size * count;
 }
 
+static int progress(void *arg, curl_off_t in_bytes, curl_off_t in, curl_off_t out_bytes,
+		    curl_off_t out)
+{
+	const struct http_post *p = arg;
+
+	return p->give_up(p->arg);
+}
+
 int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes, char *why,
 	      size_t why_bytes)
 {
@@ -80,6 +88,11 @@ int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes
 	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, swallow);
 	curl_easy_setopt(h, CURLOPT_USERAGENT, p->agent);
 	curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	if (p->give_up) {
+		curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+		curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, progress);
+		curl_easy_setopt(h, CURLOPT_XFERINFODATA, p);
+	}
 	if (p->ca && *p->ca)
 		curl_easy_setopt(h, CURLOPT_CAINFO, p->ca);
 	if (!headers || http_post_token(h, p->token_file, why, why_bytes)) {
@@ -93,7 +106,9 @@ int http_post(CURL *h, const struct http_post *p, const void *body, size_t bytes
 	if (code == CURLE_OK && status >= 200 && status < 300)
 		return 0;
 	if (code)
-		snprintf(why, why_bytes, "%s", curl_easy_strerror(code));
+		snprintf(why, why_bytes, "%s",
+			 code == CURLE_ABORTED_BY_CALLBACK ? "no answer before the program ended"
+							   : curl_easy_strerror(code));
 	else
 		snprintf(why, why_bytes, "the receiver answers with status %ld", status);
 	/* sending a body again does not help if the receiver finds it wrong */

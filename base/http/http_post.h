@@ -12,6 +12,9 @@ struct http_post {
 	const char *ca;			/* PEM file; NULL or "": the system's */
 	const char *token_file; /* bearer token (base/daemon/secret_file.h); NULL or "": none */
 	long timeout_s;
+	/* Asked about once a second: true ends the request early. NULL: never. */
+	bool (*give_up)(void *arg);
+	void *arg;
 };
 
 /* Whether it is an http:// or https:// URL with a plausible host. */

@@ -15,7 +15,7 @@
 #include "base/text/text.h"
 
 #define TIMEOUT_S	 10L
-#define CLOSE_S		 3L
+#define CLOSE_NS	 3000000000ull /* from otlp_export_close on, for all that waits */
 #define BACKOFF_FIRST_NS 1000000000ull
 #define BACKOFF_LAST_NS	 60000000000ull
 /* Metrics of about 20,000 ranks. More are dropped. */
@@ -36,7 +36,7 @@ struct otlp_export {
 	uint32_t count;
 	uint64_t round; /* of the metrics that wait: changes as new ones replace them */
 	struct otlp_export_stats stats;
-	bool closing;
+	uint64_t close_ns; /* when to give up; 0: e does not close */
 	/* of the thread */
 	CURL *curl;
 	bool logged; /* the failure is in the log */
@@ -44,14 +44,27 @@ struct otlp_export {
 
 /* ---- the thread that sends ---- */
 
-static int post(struct otlp_export *e, const struct buf *b, long timeout_s)
+static bool is_overdue(void *arg)
+{
+	struct otlp_export *e = arg;
+	uint64_t close_ns;
+
+	pthread_mutex_lock(&e->lock);
+	close_ns = e->close_ns;
+	pthread_mutex_unlock(&e->lock);
+	return close_ns && clock_monotonic_ns() >= close_ns;
+}
+
+static int post(struct otlp_export *e, const struct buf *b)
 {
 	struct http_post p = {.url = e->url,
 			      .type = "application/x-protobuf",
 			      .agent = e->service,
 			      .ca = e->settings.ca,
 			      .token_file = e->settings.token,
-			      .timeout_s = timeout_s};
+			      .timeout_s = TIMEOUT_S,
+			      .give_up = is_overdue,
+			      .arg = e};
 	char why[512];
 	int err = http_post(e->curl, &p, b->data, b->bytes, why, sizeof(why));
 
@@ -69,23 +82,23 @@ static bool wait_for_work(struct otlp_export *e, uint64_t until_ns)
 	struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
 				 .tv_nsec = (long)(until_ns % 1000000000)};
 
-	while (!e->closing && (until_ns ? clock_monotonic_ns() < until_ns : !e->count)) {
+	while (!e->close_ns && (until_ns ? clock_monotonic_ns() < until_ns : !e->count)) {
 		if (until_ns)
 			pthread_cond_timedwait(&e->wake, &e->lock, &until);
 		else
 			pthread_cond_wait(&e->wake, &e->lock);
 	}
-	return !e->closing;
+	return !e->close_ns;
 }
 
 /* Sends one request; its place in the queue is kept if it must be sent again. */
-static int send_one(struct otlp_export *e, struct buf *b, long timeout_s)
+static int send_one(struct otlp_export *e, struct buf *b)
 {
 	uint64_t round = e->round;
 	int err;
 
 	pthread_mutex_unlock(&e->lock);
-	err = post(e, b, timeout_s);
+	err = post(e, b);
 	pthread_mutex_lock(&e->lock);
 	e->stats.sent += !err;
 	e->stats.failed += err != 0;
@@ -100,12 +113,12 @@ static int send_one(struct otlp_export *e, struct buf *b, long timeout_s)
 	return err;
 }
 
-static int send_first(struct otlp_export *e, long timeout_s)
+static int send_first(struct otlp_export *e)
 {
 	struct buf b = e->waiting[0];
 
 	memmove(e->waiting, e->waiting + 1, --e->count * sizeof(*e->waiting));
-	return send_one(e, &b, timeout_s);
+	return send_one(e, &b);
 }
 
 static void *thread_main(void *arg)
@@ -115,7 +128,7 @@ static void *thread_main(void *arg)
 
 	pthread_mutex_lock(&e->lock);
 	while (wait_for_work(e, backoff_ns ? clock_monotonic_ns() + backoff_ns : 0)) {
-		if (!e->count || send_first(e, TIMEOUT_S) != -EAGAIN) {
+		if (!e->count || send_first(e) != -EAGAIN) {
 			backoff_ns = 0;
 			continue;
 		}
@@ -123,7 +136,7 @@ static void *thread_main(void *arg)
 		if (backoff_ns > BACKOFF_LAST_NS)
 			backoff_ns = BACKOFF_LAST_NS;
 	}
-	while (e->count && !send_first(e, CLOSE_S))
+	while (e->count && clock_monotonic_ns() < e->close_ns && !send_first(e))
 		;
 	pthread_mutex_unlock(&e->lock);
 	return NULL;
@@ -265,7 +278,7 @@ void otlp_export_close(struct otlp_export *e)
 	if (!e)
 		return;
 	pthread_mutex_lock(&e->lock);
-	e->closing = true;
+	e->close_ns = clock_monotonic_ns() + CLOSE_NS;
 	pthread_cond_signal(&e->wake);
 	pthread_mutex_unlock(&e->lock);
 	pthread_join(e->thread, NULL);

@@ -49,7 +49,8 @@ struct otlp_export_stats {
  * of the thread. */
 int otlp_export_open(struct otlp_export **out, const struct otlp_settings *s, const char *service,
 		     const char *host);
-/* Tries once more to send what waits, for a few seconds at most. NULL is a no-op. */
+/* Tries once more to send what waits, for 3 to 4 s in all, however slow the receiver is. NULL is a
+ * no-op. */
 void otlp_export_close(struct otlp_export *e);
 /* Where to write the metrics, if they are due: then otlp_export_end must follow. NULL: they are
  * not, or e is NULL, or there is no memory. */

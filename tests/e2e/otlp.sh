@@ -45,7 +45,7 @@ for service in sysomd sysom-aggregator; do
 	sed 's/^/# /' "$WORK/otlp.log"
 done
 ok "with those of ranks" grep -q '"name":"sysom_rank_steps_total"' "$GOT"
-ok "seconds have their unit" grep -q '"name":"sysom_rank_self_excess_seconds"[^{]*"unit":"s"' "$GOT"
+ok "seconds have their unit" stack_wait 30 grep -q '"name":"sysom_rank_self_excess_seconds"[^{]*"unit":"s"' "$GOT"
 ok "what is sent can be decoded" test ! -e "$GOT.bad"
 echo 503 >"$GOT.refuse"
 refused() { [ "$(count_of sysomd dropped)" -gt "$1" ]; }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "aggregator/commit.h"
+#include "aggregator/store/store.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -21,19 +22,24 @@ static char dir[64];
 static struct fleet *fleet;
 static struct commit *commit;
 
-static int setup(void **unused)
+static int open_commit(void)
 {
 	struct commit_config c = {
 	    .dir = dir,
 	    .window_age_ns = 3600 * S,
-	    .incident_age_ns = 3600 * S,
+	    .incident_age_ns = 24 * 3600 * S,
 	    .max_bytes = 1ull << 30,
 	    .incident = {.gap_ns = 5 * S, .silence_ns = 600 * S, .memory_ns = 3600 * S}};
 
+	return commit_open(&commit, &c, fleet);
+}
+
+static int setup(void **unused)
+{
 	strcpy(dir, "/tmp/test_commit_XXXXXX");
 	if (!mkdtemp(dir) || fleet_open(&fleet, 60 * S, 3600 * S))
 		return -1;
-	return commit_open(&commit, &c, fleet);
+	return open_commit();
 }
 
 static int teardown(void **unused)
@@ -109,6 +115,57 @@ static void what_has_no_room_is_closed_in_the_store_and_counted(void **unused)
 	assert_int_equal(stored().incidents, count);
 	assert_int_equal(stored().open_incidents, LIMIT_INCIDENTS_LIVE);
 	free(items);
+}
+
+/* The id of the incident that a window of this id opens. */
+static void open_incident(char id[INCIDENT_ID_BYTES])
+{
+	struct commit_item item = {.digest = {.id = "chosen", .reason = WINDOW_SELF},
+				   .done = on_done};
+	struct store *s;
+	uint32_t ok = 0;
+
+	strcpy(item.digest.rank.job, "job@1");
+	item.digest.end_unix_ns = clock_realtime_ns();
+	item.digest.begin_unix_ns = item.digest.end_unix_ns - S;
+	item.body = &ok;
+	item.bytes = sizeof(ok);
+	assert_int_equal(commit_push(commit, &item), 0);
+	commit_stop(commit);
+	assert_int_equal(ok, 1);
+	assert_int_equal(store_open_reader(&s, dir), 0);
+	for (char begin[2] = "0"; begin[0] <= 'f'; begin[0] += begin[0] == '9' ? 'a' - '9' : 1)
+		if (!store_incident_id(s, NULL, begin, id))
+			break;
+	store_close(s);
+}
+
+/* An incident's id comes from the id of its first window, which the sender can choose. */
+static void no_id_of_an_incident_in_the_store_is_given_again(void **unused)
+{
+	struct incident_row row = {.job = "job@2", .begin_unix_ns = 1, .end_unix_ns = 2};
+	char command[128], second[INCIDENT_ID_BYTES];
+	struct store *s;
+	json_t *j;
+
+	row.arrival_unix_ns = clock_realtime_ns() - 7200 * S; /* not restored */
+	open_incident(row.id);
+	commit_close(commit);
+	snprintf(command, sizeof(command), "rm %s/store.db*", dir);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(store_open(&s, dir), 0);
+	assert_int_equal(store_begin(s), 0);
+	assert_int_equal(store_put_incident(s, &row, "{\"whose\":\"of 2\"}"), 0);
+	assert_int_equal(store_commit(s), 0);
+	store_close(s);
+	assert_int_equal(open_commit(), 0);
+	open_incident(second);
+	assert_int_equal(stored().incidents, 2);
+	assert_int_equal(store_open_reader(&s, dir), 0);
+	j = store_incident_json(s, row.id);
+	assert_string_equal(json_string_value(json_object_get(j, "whose")), "of 2");
+	json_decref(j);
+	store_close(s);
 }
 
 /* The next one has half a second to report it again; it knows the job. */
@@ -345,6 +402,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(every_finding_of_a_burst_is_stored, setup, teardown),
 	    cmocka_unit_test_setup_teardown(what_has_no_room_is_closed_in_the_store_and_counted,
 					    setup, teardown),
+	    cmocka_unit_test_setup_teardown(no_id_of_an_incident_in_the_store_is_given_again, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(windows_that_came_before_the_symbols_get_names, setup,
 					    teardown),
 	    cmocka_unit_test_setup_teardown(
