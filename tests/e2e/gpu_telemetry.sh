@@ -32,8 +32,8 @@ held() { [ "$(gpu ".devices[$CULPRIT].sm_clock_mhz")" = 1250 ]; }
 ok "the status follows" stack_wait 5 held
 ok "with what holds the clock down" is "$(gpu ".devices[$CULPRIT].throttle" | jq -c .)" '["sw_thermal","hw_thermal"]'
 ok "the metrics have the clock" metric \
-	"sysom_gpu_sm_clock_hertz{gpu=\"$CULPRIT\",uuid=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\"} 1250000000"
-ok "and the reason" metric "gpu=\"$CULPRIT\",uuid=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",reason=\"hw_thermal\"} 1"
+	"sysom_gpu_sm_clock_hertz{gpu=\"$CULPRIT\",UUID=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\"} 1250000000"
+ok "and the reason" metric "gpu=\"$CULPRIT\",UUID=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",reason=\"hw_thermal\"} 1"
 ok "sysom status shows it" bash -c "'$BIN/sysom' status | tee '$WORK/status.log' | grep -q 'GPU $CULPRIT of rank $CULPRIT: 1250 of 1980 MHz, 93 C.*heat'"
 raised() { # name subject-part
 	jq -e --arg name "$1" --arg part "$2" '[.signals[] | select(.name == $name and .raised and
@@ -54,7 +54,7 @@ ok "the culprit has an incident, which knows of its clock" stack_wait 12 reporte
 ok "its report draws clock and power, and names the GPU" bash -c "grep -q '<h3>SM clock' '$WORK/report.html' &&
 	grep -q '<h3>Power' '$WORK/report.html' && grep -q 'rank $CULPRIT</b> GPU $CULPRIT' '$WORK/report.html'"
 says "0.xid 79" # and the clock is free again
-ok "an XID is counted" stack_wait 5 metric 'sysom_gpu_xid_total{gpu="0",uuid="GPU-53494d47-5055-0000-0000-000000000000"} 1'
+ok "an XID is counted" stack_wait 5 metric 'sysom_gpu_xid_total{gpu="0",UUID="GPU-53494d47-5055-0000-0000-000000000000"} 1'
 end_job $JOB
 ok "the job ends with 0" is $? 0
 stack_end sysomd "$STACK_SYSOMD_PID"

@@ -115,7 +115,7 @@ if os.path.exists(REAL):
        "the printed regimes predict the rows with the printed error")
     ok(summary["mape"] <= .05 < .25 < summary["plain_mape"], "at most 5% on the A100's collectives, plain above 25%", summary)
 else:
-    skip("measured collectives", "no data")
+    skip("measured collectives", "needs data: nccl-aiconfigurator, vidur-profiles")
 
 # ---- input that is wrong, and how it is said ----
 good = "all_reduce,half,8,1024,9.5\n"

@@ -54,7 +54,7 @@ slurm_up() {
 	slurmd -D -f "$SLURM_CONF" >/dev/null 2>&1 &
 	stack_wait 20 eval "sinfo -h -o %T | grep -qx idle"
 }
-user() { (cd "$WORK/home" && exec env -u TMPDIR setpriv --reuid 65534 --regid 65534 --clear-groups "$@"); }
+user() { (cd "$WORK/home" && exec env -u TMPDIR setpriv --reuid games --regid games --clear-groups "$@"); }
 batch() { # name script... : as a user; its output is $WORK/home/NAME.out. The job's exit status
 	local name=$1
 	shift
@@ -82,10 +82,10 @@ ok "Slurm's too" slurm_up
 # ---- a batch script with eight tasks ----
 batch llama "srun $BIN/simjob --ranks 8 --seconds 30 --seed 7 --join $WORK/home/join $FAULT; echo script ends" &
 job=$!
-ok "its ranks attach by Slurm's names" stack_wait 20 eval '[ "$(node_api status "[.ranks[]|select(.job|test(\"^llama#[0-9]+[.]0@65534\$\"))]|length")" = 8 ]'
+ok "its ranks attach by Slurm's names" stack_wait 20 eval '[ "$(node_api status "[.ranks[]|select(.job|test(\"^llama#[0-9]+[.]0@5\$\"))]|length")" = 8 ]'
 wait $job
 ok "the job ends well" is $? 0
-ok "its output ends with the verdict: rank, layer, cause" out_has llama "^sysom: job llama#[0-9]*@65534, 8 ranks on 1 node" \
+ok "its output ends with the verdict: rank, layer, cause" out_has llama "^sysom: job llama#[0-9]*@5, 8 ranks on 1 node" \
 	"rank 3" "layer cpu, cause cpu-sleep" "^sysom:   to do:"
 ok "behind what the script wrote" eval 'out_has llama "script ends" && tail -n 1 "$WORK/home/llama.out" | grep -q "^sysom:   more: sysom show"'
 ok "once" is "$(verdicts llama)" 1
@@ -94,7 +94,7 @@ ok "once" is "$(verdicts llama)" 1
 rm -f "$WORK/home/join"
 user srun --sysom -J hand -n 4 "$BIN/simjob" --ranks 4 --seconds 12 --join join >"$WORK/home/hand.out" 2>"$WORK/hand.err"
 ok "an interactive job ends well" is $? 0
-ok "and its terminal has the verdict" out_has hand "^sysom: job hand#[0-9]*[.]0@65534, 4 ranks on 1 node.*nothing was slow"
+ok "and its terminal has the verdict" out_has hand "^sysom: job hand#[0-9]*[.]0@5, 4 ranks on 1 node.*nothing was slow"
 user srun --sysom=maybe -n 1 true 2>"$WORK/maybe.err"
 ok "a mistyped option is refused by srun" eval 'grep -q "neither on nor off" "$WORK/maybe.err"'
 user srun -n 1 sh -c 'echo "preload ${LD_PRELOAD:-none}"' >"$WORK/home/without.out"
