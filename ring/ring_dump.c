@@ -86,11 +86,17 @@ static const struct field plugin_fields[] = {
     F(plugin, type, U16),    F(plugin, comm_hash, HEX), F(plugin, handle, HEX),
     F(plugin, parent, HEX),  F(plugin, value, U64),	F(plugin, seq, U32),
     F(plugin, channel, I16), F(plugin, peer, I32),	F_END};
-static const struct field transfer_fields[] = {
-    F(transfer, comm_hash, HEX), F(transfer, func, U8),	    F(transfer, seq, U32),
-    F(transfer, rank, U16),	 F(transfer, peer, I32),    F(transfer, channel, U8),
-    F(transfer, transfers, U32), F(transfer, bytes, U64),   F(transfer, wait, U64),
-    F(transfer, duration, U32),	 F_END};
+static const struct field transfer_fields[] = {F(transfer, comm_hash, HEX),
+					       F(transfer, func, U8),
+					       F(transfer, seq, U32),
+					       F(transfer, rank, U16),
+					       F(transfer, peer, I32),
+					       F(transfer, channel, U8),
+					       F(transfer, transfers, U32),
+					       F(transfer, bytes, U64),
+					       F(transfer, wait, U64),
+					       F(transfer, duration, U32),
+					       F_END};
 static const struct field anchor_fields[] = {F(anchor, ticks, U64), F(anchor, monotonic_ns, U64),
 					     F(anchor, realtime_ns, U64), F_END};
 static const struct field graph_fields[] = {F(graph, action, U16),

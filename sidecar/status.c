@@ -673,7 +673,7 @@ static void rights_series(struct metrics *m)
 
 	rights_now(has);
 	metrics_family(m, "sysom_capability", "gauge",
-			  "1 if sysomd has the capability; docs/sysomd.md says what each is for.");
+		       "1 if sysomd has the capability; docs/sysomd.md says what each is for.");
 	for (int i = 0; i < RIGHTS; i++) {
 		char name[32];
 
