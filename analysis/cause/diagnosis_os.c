@@ -81,10 +81,15 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 	return s->value - normal;
 }
 
-/* Converts ms/s of a thread to ns per step. */
+/* Converts ms/s of a thread to ns per slow step: the mean one, because few of them may have lost
+ * nearly all of the time. The figure is a median; what detection measured as lost is a mean. */
 static double per_step(const struct diagnosis_view *v, double ms_per_s)
 {
-	return v->mine[FIGURE_STEP] > 0 ? ms_per_s * 1e-3 * v->mine[FIGURE_STEP] : 0;
+	double step_ns = v->mine[FIGURE_STEP];
+
+	if (step_ns > 0 && v->base[FIGURE_STEP] > 0)
+		step_ns = fmax(step_ns, v->base[FIGURE_STEP] + v->who->lost_ns);
+	return step_ns > 0 ? ms_per_s * 1e-3 * step_ns : 0;
 }
 
 /* ---- time of threads ---- */

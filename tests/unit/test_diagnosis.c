@@ -597,6 +597,14 @@ static void net_retransmits_without_gpu(struct world *w)
 	}
 }
 
+/* A few steps lost nearly all of the time, so the mean is far above the median. */
+static void net_retransmits_in_few_steps(struct world *w)
+{
+	net_retransmits_without_gpu(w);
+	w->sick.signal[w->sick.r.signal_count - 1].value = 900; /* ms/s */
+	w->sick.r.lost_ns = 1000 * MS;
+}
+
 /* They cost a tenth of the time that was lost. */
 static void net_transfer_with_retransmits(struct world *w)
 {
@@ -826,6 +834,7 @@ static const struct fault {
     {CAUSE_NET_TRANSFER, net_transfer, "all ranks entered in time"},
     {CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600"},
     {CAUSE_NET_RETRANSMITS, net_retransmits_without_gpu, "10.0.0.2:600"},
+    {CAUSE_NET_RETRANSMITS, net_retransmits_in_few_steps, "10.0.0.2:600"},
     {CAUSE_NET_TRANSFER, net_transfer_with_retransmits, "all ranks entered in time"},
     {CAUSE_NET_LINK, net_link, "2 to 3 of communicator c0ffee"},
     {CAUSE_NET_TRANSFER, net_transfer_beside_a_link, "all ranks entered in time"},
