@@ -4,11 +4,9 @@
 # same series as on their pages, through an outage and a refusal of the receiver.
 . "$(dirname "$0")/lib.sh"
 trap finish EXIT
-MODULES=tests/kubernetes/node_modules/protobufjs
-if ! why=$(python3 tests/needs.py file:$MODULES module:prometheus_client); then
-	skip "metrics to an OTLP receiver" "needs ${why#needs }"
-	exit
-fi
+for need in file:tests/kubernetes/node_modules/protobufjs module:prometheus_client; do
+	/usr/bin/python3 tests/needs.py "$need" >/dev/null || { skip "metrics to an OTLP receiver" "needs $need"; exit; }
+done
 read -r -a ports <<<"$(free_ports 1)"
 GOT=$WORK/got
 TOKEN=$WORK/token
