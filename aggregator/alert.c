@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/daemon/log.h"
 #include "base/http/http_post.h"
 #include "base/http/http_user.h"
@@ -19,11 +20,9 @@
 #include "base/limits.h"
 #include "base/text/text.h"
 
-#define ID_BYTES	 9
-#define TIMEOUT_S	 10L
-#define CLOSE_S		 5L
-#define BACKOFF_FIRST_NS 1000000000ull
-#define BACKOFF_LAST_NS	 60000000000ull
+#define ID_BYTES  9
+#define TIMEOUT_S 10L
+#define CLOSE_S	  5L
 /* Alertmanager resolves an alert after its endsAt, so this many repeats may get lost. */
 #define EXPIRES_REPEATS 4u
 #define BATCH		64u
@@ -355,9 +354,7 @@ static bool send_due(struct alert *a, long timeout_s)
 		a->backoff_ns = 0;
 		return true;
 	}
-	a->backoff_ns = a->backoff_ns ? 2 * a->backoff_ns : BACKOFF_FIRST_NS;
-	if (a->backoff_ns > BACKOFF_LAST_NS)
-		a->backoff_ns = BACKOFF_LAST_NS;
+	a->backoff_ns = http_post_backoff_ns(a->backoff_ns);
 	a->next_ns = clock_monotonic_ns() + a->backoff_ns;
 	return false;
 }
@@ -395,7 +392,6 @@ static void *thread_main(void *arg)
 
 int alert_open(struct alert **out, const struct alert_config *c)
 {
-	pthread_condattr_t attr;
 	struct alert *a;
 	int err;
 
@@ -410,10 +406,7 @@ int alert_open(struct alert **out, const struct alert_config *c)
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	a->curl = curl_easy_init();
 	pthread_mutex_init(&a->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_monotonic(&a->wake);
 	err = a->curl ? -pthread_create(&a->thread, NULL, thread_main, a) : -ENOMEM;
 	if (err) {
 		curl_easy_cleanup(a->curl);

@@ -12,6 +12,7 @@
 #include "aggregator/incident/finding_json.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
 #include "base/text/text.h"
@@ -655,13 +656,9 @@ static bool is_stored(void *arg, const char *id)
 
 static int start_thread(struct commit *c)
 {
-	pthread_condattr_t attr;
 
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_monotonic(&c->wake);
 	return -pthread_create(&c->thread, NULL, thread_main, c);
 }
 

@@ -18,7 +18,7 @@ cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_di
 	$(call in,cli/replay,live_node replay_events replay_findings replay_incident \
 		replay_journal replay_line replay_links replay_live replay_load replay_ranks replay_stacks \
 		replay_steps replay_window) \
-	$(call in,cli/timings,replay_csv replay_ops replay_timings replay_unit replay_workers \
+	$(call in,cli/timings,replay_csv replay_input replay_ops replay_timings replay_unit replay_workers \
 		timing_columns) \
 	$(PERFETTO_GEN).c $(PPROF_GEN).c
 cli_NEEDS := node fleet incident symbol render

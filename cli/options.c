@@ -233,3 +233,14 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
 	}
 	return 0;
 }
+
+int options_each(int argc, char **argv, const struct option *longs,
+		 int (*take)(void *arg, int option, const char *value), void *arg)
+{
+	int option, rc = 0;
+
+	optind = 0; /* getopt may have been used before */
+	while (!rc && (option = getopt_long(argc, argv, "h", longs, NULL)) != -1)
+		rc = option == 'h' ? OPTIONS_HELP : take(arg, option, optarg);
+	return rc;
+}

@@ -4,6 +4,7 @@
 #ifndef SYSOM_CLI_OPTIONS_H
 #define SYSOM_CLI_OPTIONS_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,6 +62,12 @@ struct command {
 
 /* argv[0] is the command's name. 0; 1: --help was printed; -EINVAL: after a message. */
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
+/* For a command that parses its own options, long ones and -h: hands each one but -h and --help to
+ * `take`, which returns 0 or an exit status; '?' is one that getopt refused, after its message. 0,
+ * with optind at the arguments; OPTIONS_HELP; or what `take` returned. */
+#define OPTIONS_HELP (-1)
+int options_each(int argc, char **argv, const struct option *longs,
+		 int (*take)(void *arg, int option, const char *value), void *arg);
 /* Reads the whole text as a number from least to most; false leaves *out. */
 bool options_number(const char *text, double least, double most, double *out);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/span_kind.h"
 
@@ -28,8 +29,6 @@ static const char *const works[] = {
 #undef X
 };
 static const char *const starts[] = {"gpu", "import"};
-
-#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
 struct catalogue {
 	struct buf *out;
@@ -190,7 +189,8 @@ static void put_work(struct catalogue *c, const yaml_node_t *n)
 	}
 	for (yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
 	     p++) {
-		int which = word_of(c, node_of(c, p->key), "a key of work", works, COUNT_OF(works));
+		int which =
+		    word_of(c, node_of(c, p->key), "a key of work", works, ARRAY_LEN(works));
 
 		if (which >= 0)
 			put_value(c, node_of(c, p->value), works[which]);
@@ -263,9 +263,9 @@ static void put_span(struct catalogue *c, const yaml_node_t *n)
 	}
 	c->count->spans++;
 	if (v[PROCESS])
-		process = word_of(c, v[PROCESS], "process", processes, COUNT_OF(processes));
+		process = word_of(c, v[PROCESS], "process", processes, ARRAY_LEN(processes));
 	if (v[THREAD])
-		thread = word_of(c, v[THREAD], "thread", threads, COUNT_OF(threads));
+		thread = word_of(c, v[THREAD], "thread", threads, ARRAY_LEN(threads));
 	step = v[STEP] && yes(c, v[STEP], "step");
 	buf_printf(c->out, "span\t%s\t%d\t%d\t%d\n", name, process, thread, step);
 	if (v[WORK])
@@ -300,7 +300,7 @@ static void put_catalogue(struct catalogue *c, const yaml_node_t *root)
 		return;
 	}
 	framework = text_of(c, v[0], "framework");
-	start = word_of(c, v[1], "start", starts, COUNT_OF(starts));
+	start = word_of(c, v[1], "start", starts, ARRAY_LEN(starts));
 	if (v[2]->type != YAML_SEQUENCE_NODE) {
 		complain(c, v[2], "spans must be a list");
 		return;

@@ -22,6 +22,11 @@ void window_pod_json(const struct wire_pod *pod, struct buf *out)
 	}
 }
 
+const char *window_pod_host(const struct wire_pod *pod, const char *node)
+{
+	return *pod->text[POD_HOST] ? pod->text[POD_HOST] : node;
+}
+
 const char *window_reason_name(unsigned reason)
 {
 	switch ((enum window_reason)reason) {

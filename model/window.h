@@ -25,6 +25,8 @@ extern const char *const window_pod_keys[POD_TEXTS];
 struct buf;
 /* Appends ,"namespace":"...","pod":"..." and so on. */
 void window_pod_json(const struct wire_pod *pod, struct buf *out);
+/* The host's name for people: what the Pod says, else the node's. Borrowed from either. */
+const char *window_pod_host(const struct wire_pod *pod, const char *node);
 
 /* The sender. Texts are NUL-terminated valid UTF-8.
  * Proven and claimed: the node vouches for the uid in the job's key (base/job_key.h) and for the

@@ -495,9 +495,8 @@ static void rank_info(const struct process *p, struct metrics *m)
 		snprintf(index, sizeof(index), "%d", gpu);
 	metrics_sample(m, "sysom_rank_info", 1, "job_name", p->id.job, "rank", rank, "namespace",
 		       pod->text[POD_NAMESPACE], "pod", pod->text[POD_NAME], "container",
-		       pod->text[POD_CONTAINER], "hostname",
-		       *pod->text[POD_HOST] ? pod->text[POD_HOST] : p->id.node, "gpu", index,
-		       "UUID", uuid, NULL);
+		       pod->text[POD_CONTAINER], "hostname", window_pod_host(pod, p->id.node),
+		       "gpu", index, "UUID", uuid, NULL);
 }
 
 static void rank_series(struct node *n, const struct http_user *user, struct metrics *out)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
 #include "base/text/text.h"
@@ -467,17 +468,13 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 		uplink_command_fn fn, void *arg)
 {
 	struct uplink *u = calloc(1, sizeof(*u));
-	pthread_condattr_t monotonic;
 	int err;
 
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
 	/* so that setting the wall clock back does not lengthen a wait */
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&u->more, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	cond_init_monotonic(&u->more);
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	u->url = c->url;
 	u->tls = c->tls;

@@ -341,8 +341,7 @@ static void put_rank_series(struct metrics *m, unsigned which, const char *job, 
 		metrics_sample(m, name, 1, "job_name", job, "rank", rank, "node", r->node, "role",
 			       r->role, "namespace", r->pod.text[POD_NAMESPACE], "pod",
 			       r->pod.text[POD_NAME], "container", r->pod.text[POD_CONTAINER],
-			       "hostname", *r->pod.text[POD_HOST] ? r->pod.text[POD_HOST] : r->node,
-			       NULL);
+			       "hostname", window_pod_host(&r->pod, r->node), NULL);
 	else if (which == SUSPECT)
 		metrics_sample(m, name, r->suspect, "job_name", job, "rank", rank, NULL);
 	else if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)

@@ -8,8 +8,10 @@
 #include "base/daemon/secret_file.h"
 #include "base/text/text.h"
 
-#define CONNECT_S   5L
-#define TOKEN_BYTES 1024
+#define CONNECT_S	 5L
+#define TOKEN_BYTES	 1024
+#define BACKOFF_FIRST_NS 1000000000ull
+#define BACKOFF_LAST_NS	 60000000000ull
 
 bool http_post_is_url(const char *text)
 {
@@ -19,6 +21,13 @@ bool http_post_is_url(const char *text)
 
 	curl_url_cleanup(url);
 	return good;
+}
+
+uint64_t http_post_backoff_ns(uint64_t before_ns)
+{
+	uint64_t next_ns = before_ns ? 2 * before_ns : BACKOFF_FIRST_NS;
+
+	return next_ns < BACKOFF_LAST_NS ? next_ns : BACKOFF_LAST_NS;
 }
 
 int http_post_token(CURL *h, const char *path, char *why, size_t why_bytes)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/metrics/otlp.pb-c.h"
 #include "base/text/utf8.h"
 #include "base/version.h"
@@ -95,7 +96,7 @@ static const char *unit_of(const char *name, bool counter)
 		     {"_watts", "W"},	{"_hertz", "Hz"}, {"_joules", "J"}};
 	size_t n = strlen(name) - (counter && strlen(name) > 6 ? strlen("_total") : 0);
 
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
 		size_t k = strlen(units[i].suffix);
 
 		if (n > k && !strncmp(name + n - k, units[i].suffix, k))

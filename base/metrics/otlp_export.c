@@ -8,16 +8,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/daemon/log.h"
 #include "base/http/http_address.h"
 #include "base/http/http_post.h"
 #include "base/metrics/otlp.h"
 #include "base/text/text.h"
 
-#define TIMEOUT_S	 10L
-#define CLOSE_NS	 3000000000ull /* from otlp_export_close on, for all that waits */
-#define BACKOFF_FIRST_NS 1000000000ull
-#define BACKOFF_LAST_NS	 60000000000ull
+#define TIMEOUT_S 10L
+#define CLOSE_NS  3000000000ull /* from otlp_export_close on, for all that waits */
 /* Metrics of about 20,000 ranks. More are dropped. */
 #define WAITING	     64u
 #define DEFAULT_PATH "/v1/metrics"
@@ -79,8 +78,7 @@ static int post(struct otlp_export *e, const struct buf *b)
 /* Under lock. Waits until there is something to send, or until until_ns; false: e closes. */
 static bool wait_for_work(struct otlp_export *e, uint64_t until_ns)
 {
-	struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
-				 .tv_nsec = (long)(until_ns % 1000000000)};
+	struct timespec until = clock_timespec(until_ns);
 
 	while (!e->close_ns && (until_ns ? clock_monotonic_ns() < until_ns : !e->count)) {
 		if (until_ns)
@@ -132,9 +130,7 @@ static void *thread_main(void *arg)
 			backoff_ns = 0;
 			continue;
 		}
-		backoff_ns = backoff_ns ? 2 * backoff_ns : BACKOFF_FIRST_NS;
-		if (backoff_ns > BACKOFF_LAST_NS)
-			backoff_ns = BACKOFF_LAST_NS;
+		backoff_ns = http_post_backoff_ns(backoff_ns);
 	}
 	while (e->count && clock_monotonic_ns() < e->close_ns && !send_first(e))
 		;
@@ -242,7 +238,6 @@ static void set_url(struct otlp_export *e, const char *url)
 int otlp_export_open(struct otlp_export **out, const struct otlp_settings *s, const char *service,
 		     const char *host)
 {
-	pthread_condattr_t attr;
 	struct otlp_export *e;
 	int err;
 
@@ -257,11 +252,8 @@ int otlp_export_open(struct otlp_export **out, const struct otlp_settings *s, co
 	text_copy(e->service, sizeof(e->service), service);
 	text_copy(e->host, sizeof(e->host), host);
 	e->resource = (struct otlp_resource){e->service, e->host, clock_realtime_ns()};
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_monotonic(&e->wake);
 	e->curl = curl_easy_init();
 	err = e->curl ? -pthread_create(&e->thread, NULL, thread_main, e) : -ENOMEM;
 	if (err) {

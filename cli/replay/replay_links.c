@@ -2,7 +2,6 @@
  * sysom replay links: latency and rate of collectives or links, one line per regime of sizes, from
  * measured times. Rows of several files with the same key are one group. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,11 +16,10 @@
 #include "cli/options.h"
 #include "cli/replay/replay.h"
 #include "cli/text/intern.h"
-#include "cli/timings/replay_csv.h"
+#include "cli/timings/replay_input.h"
 #include "cli/timings/replay_unit.h"
 #include "render/term.h"
 
-#define HELP		(-1) /* parse() printed the help */
 #define KEY_COLUMNS_MAX 8
 #define KEY_BYTES_MAX	1024
 #define GROUPS_MAX	65536	   /* 24 bytes each, and their rows */
@@ -87,8 +85,9 @@ static int usage_error(const char *what, const char *which)
 	return EXIT_USAGE;
 }
 
-static int option_of(struct links *l, int option, const char *arg)
+static int option_of(void *links, int option, const char *arg)
 {
+	struct links *l = links;
 	static const char *const modes[] = {"median", "avg", "min"};
 	double v;
 
@@ -137,27 +136,17 @@ static int parse(struct links *l, int argc, char **argv)
 	    {"help", no_argument, NULL, 'h'},
 	    {NULL, 0, NULL, 0},
 	};
-	int option, rc;
+	int rc = options_each(argc, argv, options, option_of, l);
 
-	optind = 0; /* getopt may have been used before */
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'h') {
-			fputs(usage_text, stdout);
-			return HELP;
-		}
-		rc = option_of(l, option, optarg);
-		if (rc)
-			return rc;
-	}
-	return optind < argc ? 0 : usage_error("no file is named", NULL);
+	if (rc == OPTIONS_HELP)
+		fputs(usage_text, stdout);
+	return rc || optind < argc ? rc : usage_error("no file is named", NULL);
 }
 
 static int bad_row(const struct links *l, const struct replay_csv *c, const char *what,
 		   const char *which)
 {
-	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", l->path, replay_csv_line(c), what,
-		which ? ": " : "", which ? term_safe(which, 80) : "");
-	return EXIT_USAGE;
+	return replay_input_bad(l->path, c, what, which);
 }
 
 /* ---- reading ---- */
@@ -166,15 +155,10 @@ static int find_columns(const struct links *l, const struct replay_csv *c,
 			const struct trace_field *f, const char *names, uint32_t *out,
 			uint32_t most)
 {
-	const char *at;
-	size_t bytes;
-	int n = replay_csv_columns(f, l->columns, names, out, most, &at, &bytes);
+	int n = replay_input_columns(l->path, c, f, l->columns, names, out, most);
 
 	if (n == -E2BIG)
 		usage_error("too many columns named", names);
-	else if (n < 0)
-		fprintf(stderr, "%s:%" PRIu64 ": no column \"%s\" in the header\n", l->path,
-			replay_csv_line(c), term_safe(at, bytes < 80 ? (unsigned)bytes : 80));
 	return n;
 }
 
@@ -443,5 +427,5 @@ int replay_links_main(int argc, char **argv)
 	free(l.samples);
 	free(l.others);
 	intern_fini(&l.keys);
-	return rc == HELP ? EXIT_OK : rc;
+	return rc == OPTIONS_HELP ? EXIT_OK : rc;
 }

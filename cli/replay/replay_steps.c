@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom replay steps: judges one step per CSV row with the roofline of live steps. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +10,14 @@
 #include "analysis/expect/roofline.h"
 #include "base/text/json_text.h"
 #include "base/room.h"
+#include "cli/options.h"
 #include "cli/replay/replay.h"
 #include "cli/text/intern.h"
 #include "cli/text/pages.h"
 #include "render/term.h"
-#include "cli/timings/replay_csv.h"
+#include "cli/timings/replay_input.h"
 #include "cli/timings/replay_unit.h"
 
-#define HELP		(-1) /* parse_arguments() printed the help */
 #define KEY_COLUMNS_MAX 8
 #define KEY_BYTES_MAX	1024
 #define MODELS_MAX	4096 /* 60 KB each when used; the least recently used is evicted */
@@ -100,8 +99,9 @@ static bool parse_count(const char *text, uint64_t max, uint64_t *out)
 	return !errno && end != text && !*end && *text != '-' && *out <= max;
 }
 
-static int parse_option(struct replay *r, int option, const char *arg)
+static int parse_option(void *replay, int option, const char *arg)
 {
+	struct replay *r = replay;
 	const struct replay_unit *unit;
 	uint64_t n;
 	int mode;
@@ -158,18 +158,12 @@ static int parse_arguments(struct replay *r, int argc, char **argv)
 	    {"help", no_argument, NULL, 'h'},
 	    {NULL, 0, NULL, 0},
 	};
-	int option, rc;
+	int rc = options_each(argc, argv, options, parse_option, r);
 
-	optind = 0; /* getopt may have been used before */
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'h') {
-			print_usage(stdout);
-			return HELP;
-		}
-		rc = parse_option(r, option, optarg);
-		if (rc)
-			return rc;
-	}
+	if (rc == OPTIONS_HELP)
+		print_usage(stdout);
+	if (rc)
+		return rc;
 	if (optind + 1 != argc)
 		return usage("one file is read", optind < argc ? argv[optind + 1] : NULL);
 	if (!r->latency_name)
@@ -181,24 +175,17 @@ static int parse_arguments(struct replay *r, int argc, char **argv)
 static int bad_row(const struct replay *r, const struct replay_csv *c, const char *what,
 		   const char *which)
 {
-	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", r->path, replay_csv_line(c), what,
-		which ? ": " : "", which ? term_safe(which, 80) : "");
-	return 2;
+	return replay_input_bad(r->path, c, what, which);
 }
 
 /* Returns how many columns have these names; -1 after a message. */
 static int find_columns(const struct replay *r, const struct replay_csv *c,
 			const struct trace_field *f, const char *names, uint32_t *out, uint32_t max)
 {
-	const char *at;
-	size_t bytes;
-	int n = names ? replay_csv_columns(f, r->columns, names, out, max, &at, &bytes) : 0;
+	int n = names ? replay_input_columns(r->path, c, f, r->columns, names, out, max) : 0;
 
 	if (n == -E2BIG)
 		usage("too many columns named", names);
-	else if (n < 0)
-		fprintf(stderr, "%s:%" PRIu64 ": no column \"%.*s\" in the header\n", r->path,
-			replay_csv_line(c), (int)bytes, at);
 	return n < 0 ? -1 : n;
 }
 
@@ -580,7 +567,7 @@ int replay_steps_main(int argc, char **argv)
 	roofline_config_default(&r.config);
 	rc = parse_arguments(&r, argc, argv);
 	if (rc)
-		return rc == HELP ? 0 : rc;
+		return rc == OPTIONS_HELP ? 0 : rc;
 	r.memory = pages_aligned(roofline_set_memory_bytes(&r.config, MODELS_MAX));
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (!r.memory || (!r.json && !r.point)) {

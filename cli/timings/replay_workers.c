@@ -2,7 +2,6 @@
 #include "cli/timings/replay_workers.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,9 +12,8 @@
 #include "base/room.h"
 #include "cli/options.h"
 #include "cli/replay/replay_findings.h"
+#include "cli/timings/replay_input.h"
 #include "render/term.h"
-
-#define HELP (-1) /* parse() printed the help */
 
 static int usage_error(const struct replay_workers *r, const char *what, const char *which)
 {
@@ -24,8 +22,9 @@ static int usage_error(const struct replay_workers *r, const char *what, const c
 	return 2;
 }
 
-static int option_of(struct replay_workers *r, int option, const char *arg)
+static int option_of(void *workers, int option, const char *arg)
 {
+	struct replay_workers *r = workers;
 	double v;
 
 	switch (option) {
@@ -44,10 +43,12 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 		r->unit = replay_unit_of(arg);
 		return r->unit ? 0 : usage_error(r, "unknown unit", arg);
 	case 'k':
+		r->of_sysom = "--k";
 		if (!options_number(arg, 0, 100, &r->config.k))
 			return usage_error(r, "not a number of deviations", arg);
 		return 0;
 	case 'w':
+		r->of_sysom = "--window";
 		if (!options_number(arg, 1, 1e6, &v) || v != floor(v))
 			return usage_error(r, "not a number of steps", arg);
 		r->config.w = (uint32_t)v;
@@ -64,24 +65,16 @@ static int parse(struct replay_workers *r, int argc, char **argv, const char *us
 	    {"help", no_argument, NULL, 'h'},	    {"time", required_argument, NULL, 't'},
 	    {"unit", required_argument, NULL, 'u'}, {NULL, 0, NULL, 0},
 	};
-	const char *of_sysom = NULL;
-	int option, rc;
+	int rc;
 
 	peers_config_default(&r->config);
-	optind = 0; /* getopt may have been used before */
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'h') {
-			fputs(usage, stdout);
-			return HELP;
-		}
-		if (option == 'k' || option == 'w')
-			of_sysom = option == 'k' ? "--k" : "--window";
-		rc = option_of(r, option, optarg);
-		if (rc)
-			return rc;
-	}
-	if (of_sysom && r->config.mode != PEERS_SYSOM)
-		return usage_error(r, "needs --mode sysom", of_sysom);
+	rc = options_each(argc, argv, options, option_of, r);
+	if (rc == OPTIONS_HELP)
+		fputs(usage, stdout);
+	if (rc)
+		return rc;
+	if (r->of_sysom && r->config.mode != PEERS_SYSOM)
+		return usage_error(r, "needs --mode sysom", r->of_sysom);
 	if (!r->has_times && (r->times || r->unit))
 		return usage_error(r, "an option of timings", r->times ? "--time" : "--unit");
 	if (optind + 1 != argc)
@@ -93,9 +86,7 @@ static int parse(struct replay_workers *r, int argc, char **argv, const char *us
 int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *c, const char *what,
 		       const char *which)
 {
-	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", r->path, replay_csv_line(c), what,
-		which ? ": " : "", which ? term_safe(which, 80) : "");
-	return 2;
+	return replay_input_bad(r->path, c, what, which);
 }
 
 int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max)
@@ -197,7 +188,7 @@ int replay_workers_main(struct replay_workers *r, int argc, char **argv, const c
 	int rc = parse(r, argc, argv, usage);
 
 	if (rc)
-		return rc == HELP ? 0 : rc;
+		return rc == OPTIONS_HELP ? 0 : rc;
 	rc = replay_csv_open(&c, r->path);
 	if (rc)
 		fprintf(stderr, "%s: %s\n", r->path, strerror(-rc));

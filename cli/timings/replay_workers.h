@@ -31,6 +31,7 @@ struct replay_workers {
 	bool has_times;			/* set by the kind: accepts --time and --unit */
 	const char *times;		/* --time, or NULL */
 	const struct replay_unit *unit; /* --unit, or NULL */
+	const char *of_sysom;		/* the last option that needs --mode sysom, or NULL */
 	struct peers_config config;
 	struct replay_workers_ids rank, step;
 	uint64_t rows, blank;

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 
 #define AGAIN_NS     60000000000ull
 #define CLOSE_WAIT_S 2
@@ -176,7 +177,6 @@ static void *poll_thread(void *arg)
 int gpu_poll_open(struct gpu_poll **out, const char *library, uint64_t period_ns)
 {
 	struct gpu_poll *p = calloc(1, sizeof(*p));
-	pthread_condattr_t attr;
 	int err;
 
 	if (!p)
@@ -185,10 +185,7 @@ int gpu_poll_open(struct gpu_poll **out, const char *library, uint64_t period_ns
 	snprintf(p->library, sizeof(p->library), "%s", library ? library : "");
 	snprintf(p->state.why, sizeof(p->state.why), "starting");
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&p->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_monotonic(&p->wake);
 	err = pthread_create(&p->thread, NULL, poll_thread, p);
 	if (err) {
 		pthread_cond_destroy(&p->wake);

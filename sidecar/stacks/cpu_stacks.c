@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/daemon/log.h"
 #include "base/limits.h"
 #include "sidecar/settings.h"
@@ -551,7 +552,6 @@ static void fill_options(struct sampler_options *o, const struct settings *set)
 int cpu_stacks_open(struct cpu_stacks **out, const struct settings *set, struct reader *reader)
 {
 	struct cpu_stacks *s = calloc(1, sizeof(*s));
-	pthread_condattr_t attr;
 	int err;
 
 	if (!s)
@@ -568,10 +568,7 @@ int cpu_stacks_open(struct cpu_stacks **out, const struct settings *set, struct 
 	s->options.reader = reader;
 	s->stats.opening = true;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->turned, &attr);
-	pthread_condattr_destroy(&attr);
+	cond_init_monotonic(&s->turned);
 	err = pthread_create(&s->thread, NULL, work, s);
 	s->thread_runs = !err;
 	return -err;

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/daemon/log.h"
 #include "base/http/http_post.h"
 #include "base/keyed.h"
@@ -515,7 +516,6 @@ static void *run(void *arg)
 int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_config *c)
 {
 	struct symbol_offer *o;
-	pthread_condattr_t clock;
 	int err;
 
 	if (strncmp(c->url, "http://", 7) && strncmp(c->url, "https://", 8))
@@ -528,10 +528,7 @@ int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_confi
 	o->config.chunk_bytes = c->chunk_bytes ? c->chunk_bytes : CHUNK_BYTES;
 	atomic_init(&o->stop, false);
 	pthread_mutex_init(&o->lock, NULL);
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&o->more, &clock);
-	pthread_condattr_destroy(&clock);
+	cond_init_monotonic(&o->more);
 	err = (size_t)snprintf(o->url, sizeof(o->url), "%s", c->url) < sizeof(o->url) &&
 		      (size_t)snprintf(o->proc_root, sizeof(o->proc_root), "%s",
 				       c->proc_root ? c->proc_root : "/proc") < sizeof(o->proc_root)

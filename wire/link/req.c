@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/text/text.h"
 #include "wire/link/sp.h"
 
@@ -349,7 +350,6 @@ static void read_url(struct req *r, const char *url)
 int req_open(struct req **out, const struct req_config *c)
 {
 	struct req *r = calloc(1, sizeof(*r));
-	pthread_condattr_t monotonic;
 	int err;
 
 	if (!r)
@@ -357,10 +357,7 @@ int req_open(struct req **out, const struct req_config *c)
 	r->config = *c;
 	r->again_ms = c->again_min_ms;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&r->more, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	cond_init_monotonic(&r->more);
 	read_url(r, c->url);
 	err = nng_stream_dialer_alloc(&r->dialer, r->url);
 	if (!err && !r->ipc)
