@@ -3,6 +3,7 @@
  * the fleet is done under it. A page's data is copied in slices, then sorted and printed without
  * the lock. Each slice is consistent; ranks may come or go between slices. */
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -331,60 +332,101 @@ static const struct {
 		"Median self time of the rank above that of its role."},
 };
 
-static void put_rank_series(struct metrics *m, unsigned which, const char *job, const struct row *r)
+/* What the families after the first need of each rank: a family's series must be together, and the
+ * fleet is read once. */
+struct kept {
+	uint32_t job; /* index of its name */
+	int32_t rank;
+	double excess_s; /* NAN: not known */
+	bool suspect;
+};
+
+struct kept_list {
+	struct kept *of;
+	size_t room;
+	uint32_t count;
+};
+
+static void put_info(struct metrics *m, const char *job, const struct row *r)
 {
-	const char *name = series[which].name;
 	char rank[12];
 
 	snprintf(rank, sizeof(rank), "%d", r->place.rank);
-	if (which == INFO)
-		metrics_sample(m, name, 1, "job_name", job, "rank", rank, "node", r->node, "role",
-			       r->role, "namespace", r->pod.text[POD_NAMESPACE], "pod",
-			       r->pod.text[POD_NAME], "container", r->pod.text[POD_CONTAINER],
-			       "hostname", window_pod_host(&r->pod, r->node), NULL);
-	else if (which == SUSPECT)
-		metrics_sample(m, name, r->suspect, "job_name", job, "rank", rank, NULL);
-	else if (r->stats.self_median_ns > 0 && r->role_self_ns > 0)
-		metrics_sample(m, name, (r->stats.self_median_ns - r->role_self_ns) * 1e-9,
-			       "job_name", job, "rank", rank, NULL);
+	metrics_sample(m, series[INFO].name, 1, "job_name", job, "rank", rank, "node", r->node,
+		       "role", r->role, "namespace", r->pod.text[POD_NAMESPACE], "pod",
+		       r->pod.text[POD_NAME], "container", r->pod.text[POD_CONTAINER], "hostname",
+		       window_pod_host(&r->pod, r->node), NULL);
+}
+
+static void keep(struct kept_list *k, uint32_t job, const struct row *r)
+{
+	bool known = r->stats.self_median_ns > 0 && r->role_self_ns > 0;
+
+	if (ROOM_FOR(k->of, k->room, k->count + 1ull))
+		return;
+	k->of[k->count++] = (struct kept){
+	    job, r->place.rank,
+	    known ? (r->stats.self_median_ns - r->role_self_ns) * 1e-9 : (double)NAN, r->suspect};
 }
 
 /* If two nodes claim a rank, its series show the first; the other row is contested. */
-static void put_job_series(struct fleet *f, const char *job, uint64_t now_ns, struct row *rows,
-			   struct metrics *m, unsigned which)
+static void put_job_series(struct fleet *f, const struct job_name *names, uint32_t job,
+			   uint64_t now_ns, struct row *rows, struct metrics *m,
+			   struct kept_list *k)
 {
+	const char *name = names[job].name;
 	struct place *list;
 	uint32_t n;
 
-	if (places_of(f, job, &list, &n))
+	if (places_of(f, name, &list, &n))
 		return;
 	for (uint32_t at = 0; at < n; at += SLICE_WHOLE) {
 		uint32_t got = n - at < SLICE_WHOLE ? n - at : SLICE_WHOLE;
 
-		got = copy_rows(f, job, list + at, got, now_ns, rows);
+		got = copy_rows(f, name, list + at, got, now_ns, rows);
 		for (uint32_t i = 0; i < got; i++) {
 			if (!rows[i].alive || rows[i].place.rank < 0 || rows[i].contested)
 				continue;
-			put_rank_series(m, which, job, &rows[i]);
+			put_info(m, name, &rows[i]);
+			keep(k, job, &rows[i]);
 		}
 	}
 	free(list);
+}
+
+static void put_kept(struct metrics *m, unsigned which, const struct job_name *names,
+		     const struct kept_list *list)
+{
+	metrics_family(m, series[which].name, "gauge", series[which].help);
+	for (uint32_t i = 0; i < list->count; i++) {
+		const struct kept *k = &list->of[i];
+		double value = which == SUSPECT ? k->suspect : k->excess_s;
+		char rank[12];
+
+		if (isnan(value))
+			continue;
+		snprintf(rank, sizeof(rank), "%d", k->rank);
+		metrics_sample(m, series[which].name, value, "job_name", names[k->job].name, "rank",
+			       rank, NULL);
+	}
 }
 
 void fleet_ranks_metrics(struct fleet *f, const struct http_user *who, uint64_t now_ns,
 			 struct metrics *m)
 {
 	struct row *rows = calloc(SLICE_WHOLE, sizeof(*rows));
+	struct kept_list list = {0};
 	struct job_name *names = NULL;
 	uint32_t n = 0;
 
 	if (!rows || names_of(f, who, NULL, NULL, &names, &n))
 		n = 0;
-	for (unsigned k = 0; k < SERIES; k++) {
-		metrics_family(m, series[k].name, "gauge", series[k].help);
-		for (uint32_t i = 0; i < n; i++)
-			put_job_series(f, names[i].name, now_ns, rows, m, k);
-	}
+	metrics_family(m, series[INFO].name, "gauge", series[INFO].help);
+	for (uint32_t i = 0; i < n; i++)
+		put_job_series(f, names, i, now_ns, rows, m, &list);
+	put_kept(m, SUSPECT, names, &list);
+	put_kept(m, EXCESS, names, &list);
+	free(list.of);
 	free(names);
 	free(rows);
 }

@@ -14,6 +14,8 @@
 
 #include "aggregator/fleet/fleet.h"
 #include "aggregator/incident/incident.h"
+#include "base/metrics/otlp.h"
+#include "base/metrics/prometheus.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/daemon/log.h"
@@ -200,6 +202,37 @@ static void simulate(struct fleet *f, uint32_t tenths, struct beat_rank *ranks)
 	buf_fini(&answer);
 }
 
+static void drop_request(void *arg, struct buf *request)
+{
+	*(size_t *)arg += request->bytes;
+	buf_fini(request);
+}
+
+/* What a scrape and an export of the ranks' series cost; the latter on the thread of the ticks. */
+static void measure_metrics(struct fleet *f)
+{
+	static const struct otlp_resource of = {"bench", "host", 1};
+	uint64_t now_ns = (uint64_t)((now_s + 5000) * 1e9), begin_ns = cpu_ns(), page_ns;
+	size_t otlp_bytes = 0;
+	struct metrics m;
+	struct otlp *o;
+	struct buf page;
+
+	buf_init(&page, 1u << 30);
+	m = prometheus_metrics(&page);
+	fleet_ranks_metrics(f, NULL, now_ns, &m);
+	page_ns = cpu_ns() - begin_ns;
+	begin_ns = cpu_ns();
+	CHECK(!otlp_begin(&o, &of, 1, drop_request, &otlp_bytes));
+	fleet_ranks_metrics(f, NULL, now_ns, otlp_metrics(o));
+	CHECK(!otlp_end(o));
+	printf(
+	    "series of the ranks: %.0f ms for a page of %.1f MiB; %.0f ms for OTLP of %.1f MiB\n",
+	    (double)page_ns / 1e6, (double)page.bytes / 1048576,
+	    (double)(cpu_ns() - begin_ns) / 1e6, (double)otlp_bytes / 1048576);
+	buf_fini(&page);
+}
+
 int main(int argc, char **argv)
 {
 	uint32_t seconds = argc > 1 ? (uint32_t)atoi(argv[1]) : 75, missed = 0;
@@ -244,6 +277,7 @@ int main(int argc, char **argv)
 	       (unsigned long long)t.rows, (unsigned long long)t.groups,
 	       (unsigned long long)t.stale, (unsigned long long)t.unplaced,
 	       (unsigned long long)t.no_room, (unsigned long long)sum.commands);
+	measure_metrics(f);
 	for (uint32_t i = 0; i < fault_count; i++) {
 		if (faults[i].found_s > 0)
 			printf("found after %5.1f s: %s\n", faults[i].found_s - FAULT_S,
