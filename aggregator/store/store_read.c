@@ -113,6 +113,25 @@ static struct name_range range_of(const char *asked)
 	return r;
 }
 
+/* The next key after `job` that can match: longer names, as many as there are, are passed over. */
+static void go_on(struct name_range *r, const char *job)
+{
+	static const char after_name[] = "#.@"; /* in ascending order; base/job_key.h */
+	size_t n = strlen(r->to) - 1;
+	const char *next = after_name;
+
+	if (!job[n] || strchr(after_name, job[n])) {
+		snprintf(r->from, sizeof(r->from), "%s\x01", job);
+		return;
+	}
+	while (*next && *next < (unsigned char)job[n])
+		next++;
+	if (*next)
+		snprintf(r->from, sizeof(r->from), "%.*s%c", (int)n, r->to, *next);
+	else
+		text_copy(r->from, sizeof(r->from), r->to);
+}
+
 /* Finds the only job that the key or name can mean, among jobs with incidents. key: that job's, so
  * that a page can use the index. False: several jobs, or too many to check. */
 static bool only_job(struct store *s, const char *asked, struct name_range r,
@@ -139,7 +158,7 @@ static bool only_job(struct store *s, const char *asked, struct name_range r,
 			return found <= 1;
 		if (job_key_matches(job, asked) && !found++)
 			text_copy(key, WIRE_TEXT_BYTES, job);
-		snprintf(r.from, sizeof(r.from), "%s\x01", job);
+		go_on(&r, job);
 	}
 	return false;
 }
