@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * metrics.h - a program's metrics, written once, in whichever form is wanted: Prometheus' page
- * (prometheus.h) or an OTLP message (otlp.h). Names follow Prometheus' rules: base units, and
+ * metrics.h - a program's metrics. The same code writes them in both forms: as Prometheus' page
+ * (prometheus.h) and as OTLP messages (otlp.h). Names follow Prometheus' rules: base units, and
  * _total for counters. Threads: one per struct metrics. */
 #ifndef SYSOM_BASE_METRICS_METRICS_H
 #define SYSOM_BASE_METRICS_METRICS_H
