@@ -214,9 +214,11 @@ static int profile_busy(cu_function f, bool alone)
 	((cu_result(*)(cu_context *))get(cuda, "cuCtxGetCurrent"))(&busy_context);
 	pthread_create(&thread, NULL, busy, NULL);
 	for (int i = 0; i < 2; i++) {
-		sleep_ms(alone ? 2000 : 300);
-		if (alone)
+		sleep_ms(300);
+		if (alone) {
+			until_kinds_on(kinds_on());
 			continue;
+		}
 		res[0] = ((cupti_activity_register_callbacks_fn)get(
 		    cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
 		res[1] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
