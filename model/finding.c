@@ -90,6 +90,16 @@ bool finding_names(const struct finding *f, int32_t rank)
 	return false;
 }
 
+double finding_effect_of(const struct finding *f, int32_t rank)
+{
+	double most = 0;
+
+	for (uint32_t k = 0; k < f->evidence_count; k++)
+		if (f->evidence[k].rank == rank && f->evidence[k].effect_ns > most)
+			most = f->evidence[k].effect_ns;
+	return most > 0 ? most : f->effect_ns;
+}
+
 static void say(struct finding *f, const struct finding_line *line, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 

@@ -93,6 +93,8 @@ enum finding_cause finding_cause_find(const char *id);
 enum finding_kind finding_kind_find(const char *name);
 enum finding_layer finding_layer_find(const char *name);
 bool finding_names(const struct finding *f, int32_t rank);
+/* What the rank loses per step: by the evidence about it, else as the worst rank. */
+double finding_effect_of(const struct finding *f, int32_t rank);
 /* Adds a line; a full list drops the one with the least effect. */
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt,
 		 ...) __attribute__((format(printf, 4, 5)));

@@ -555,7 +555,8 @@ static void accuse(struct incident *i, const struct finding_report *report)
 		struct wire_rank who = {.rank = f->ranks[k]};
 		struct member *m = who.rank >= 0 ? member_of(i, &who) : NULL;
 		/* worst first, even if the ranks are alike */
-		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
+		double each = finding_effect_of(f, f->ranks[k]),
+		       ns = (each > 0 ? each : 1) * steps * (1 - 1e-6 * k);
 
 		if (!m)
 			continue;

@@ -184,7 +184,7 @@ double incident_books_lost_ns(const struct incident *i, const struct incident_ju
 		return 0;
 	if (m->steps.flagged && incident_books_excerpt(i, j, m) == m->excerpts.slow)
 		return lost_ns / (double)m->steps.flagged;
-	return j->finding ? j->finding->effect_ns : 0;
+	return j->finding ? finding_effect_of(j->finding, m->rank) : 0;
 }
 
 double incident_books_enough_ns(double most_ns, double lost_ns)

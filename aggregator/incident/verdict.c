@@ -118,12 +118,13 @@ static double loss_of(const struct member *m)
 	return m->accused.ns > m->steps.self_excess_ns ? m->accused.ns : m->steps.self_excess_ns;
 }
 
-static double lost_by(const struct rank_list *of)
+/* What the worst of them lost. */
+static double most_lost(const struct rank_list *of)
 {
 	double ns = 0;
 
 	for (uint32_t k = 0; k < of->count; k++)
-		ns += loss_of(of->member[k]);
+		ns = fmax(ns, loss_of(of->member[k]));
 	return ns;
 }
 
@@ -462,26 +463,22 @@ static int by_cost(const void *a, const void *b)
 	return ORDER(y->lost_ns, x->lost_ns) ?: ORDER(x->group, y->group);
 }
 
-/* Sorts the groups by cost; returns how many of them explain enough of it. The ranks wait for each
- * other, so a group costs the job what its worst rank lost, however many ranks it has. Ranks of the
- * other groups become minor: on a busy host some rank always waits for a CPU while another has the
+/* Sorts the groups by cost; returns how many of them cost enough. The ranks wait for each other, so
+ * a group costs the job what its worst rank lost, however many ranks it has. Ranks of the other
+ * groups become minor: on a busy host some rank always waits for a CPU while another has the
  * fault. */
 static uint32_t costliest(const struct verdict_inputs *with, struct incident_judgement *j,
 			  const uint32_t *group, uint32_t groups, struct part *part)
 {
-	double all_ns = 0, sum_ns = 0;
-	uint32_t n = 0;
+	uint32_t n = 1;
 
 	for (uint32_t g = 0; g < groups; g++)
 		part[g] = (struct part){g, 0};
 	for (uint32_t k = 0; k < with->all.count; k++)
 		part[group[k]].lost_ns = fmax(part[group[k]].lost_ns, loss_of(with->all.member[k]));
-	for (uint32_t g = 0; g < groups; g++)
-		all_ns += part[g].lost_ns;
 	qsort(part, groups, sizeof(*part), by_cost);
-	do
-		sum_ns += part[n++].lost_ns;
-	while (n < groups && sum_ns < (1 - thresholds.part.matters) * all_ns);
+	while (n < groups && part[n].lost_ns >= thresholds.part.little * part[0].lost_ns)
+		n++;
 	for (uint32_t g = n; g < groups; g++)
 		for (uint32_t k = 0; k < with->all.count; k++)
 			if (group[k] == part[g].group)
@@ -553,7 +550,7 @@ static bool is_in(const struct rank_list *of, int32_t rank)
 static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
-	double lost_ns = lost_by(&with->all);
+	double little_ns = thresholds.part.little * most_lost(&with->all);
 
 	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
 		const struct member *m = &i->members[k];
@@ -561,9 +558,8 @@ static uint32_t add_seconds(struct verdict_inputs *with, const struct incident *
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
 		    is_in(&with->all, m->rank) || !m->excerpts.slow ||
-		    lost_ns >=
-			(1 - thresholds.part.matters) * (lost_ns + m->steps.self_excess_ns) ||
-		    !incident_is_lasting(i, m) || incident_is_moment(j, m))
+		    m->steps.self_excess_ns <= little_ns || !incident_is_lasting(i, m) ||
+		    incident_is_moment(j, m))
 			continue;
 		with->part.count = 0;
 		rank_list_add(&with->part, m, m->excerpts.slow);

@@ -1349,7 +1349,7 @@ static void what_costs_little_beside_a_fault_is_none(void **unused)
 	softirq(5, 40);
 	softirq(5, 40);
 	healthy_peers();
-	j = json_of(slow_kernel(6, 14));
+	j = json_of(slow_kernel(6, 7));
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
 	assert_string_equal(ranks_of(j), "5");
 	json_decref(j);
@@ -1358,15 +1358,51 @@ static void what_costs_little_beside_a_fault_is_none(void **unused)
 /* The same where its peers show that it is slow: that alone would make it a culprit. */
 static void who_lost_little_beside_a_fault_is_not_accused(void **unused)
 {
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 6);
 	json_t *j;
 
 	softirq(5, 40);
 	softirq(5, 40);
 	healthy_peers();
-	slow_kernel(6, 14);
-	j = json_of(report(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 6)));
+	slow_kernel(6, 7);
+	f.finding.evidence[0].effect_ns = f.finding.effect_ns = 2e6;
+	j = json_of(report(f));
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
 	assert_string_equal(cause_of(j), "os-softirq");
+	assert_string_equal(ranks_of(j), "5");
+	json_decref(j);
+}
+
+/* A finding names two ranks; what the second lost decides whether it counts beside the first. */
+static json_t *found_both(double second_ms)
+{
+	struct finding_report f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+
+	f.finding.ranks[f.finding.rank_count++] = 6;
+	f.finding.effect_ns = 90e6;
+	finding_say_of(&f.finding, 5, LAYER_UNKNOWN, 90e6, "rank 5: self time");
+	finding_say_of(&f.finding, 6, LAYER_UNKNOWN, second_ms * 1e6, "rank 6: self time");
+	softirq(5, 90);
+	healthy_peers();
+	slow_kernel(6, second_ms);
+	return json_of(report(f));
+}
+
+static void each_rank_lost_what_the_finding_says_of_it(void **unused)
+{
+	json_t *j = found_both(12), *both = json_object_get(j, "diagnoses");
+
+	assert_int_equal(json_array_size(both), 2);
+	assert_string_equal(text_of(json_array_get(both, 0), "cause"), "os-softirq");
+	assert_string_equal(text_of(json_array_get(both, 1), "cause"), "gpu-kernel");
+	json_decref(j);
+}
+
+static void a_finding_does_not_give_the_loss_of_one_rank_to_another(void **unused)
+{
+	json_t *j = found_both(4);
+
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
 	assert_string_equal(ranks_of(j), "5");
 	json_decref(j);
 }
@@ -2424,6 +2460,8 @@ int main(void)
 	    CASE(a_second_fault_that_costs_less_is_reported_too),
 	    CASE(what_costs_little_beside_a_fault_is_none),
 	    CASE(who_lost_little_beside_a_fault_is_not_accused),
+	    CASE(each_rank_lost_what_the_finding_says_of_it),
+	    CASE(a_finding_does_not_give_the_loss_of_one_rank_to_another),
 	    CASE(the_second_of_two_faults_has_its_node_and_signals),
 	    CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
 	    CASE(every_rank_is_said_only_of_all),
