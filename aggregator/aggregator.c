@@ -45,6 +45,7 @@ struct settings {
 	struct http_settings http;
 	char store_dir[1024], symbols_dir[1024];
 	char alert_webhook[1024], alert_link[256];
+	char retention_rules[LIMIT_RETENTION_TEXT_BYTES];
 	uint64_t contexts, alert_repeat_ns;
 	int detect_mode; /* enum peers_mode */
 	bool verify;
@@ -76,18 +77,23 @@ static const struct config_key keys[] = {
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
 	"size limit of the store; above it the oldest windows lose their evidence, those of the "
 	"largest job of the user who has most; 0: no limit"),
-    KEY(commit.job_bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
-	"size limit of the evidence of one job; above it the job's oldest windows lose theirs; 0: "
-	"no limit"),
-    KEY(commit.job_incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
-	"number of closed incidents that are kept of one job; 0: no limit", .min = 0, .max = 1e9),
+    KEY(commit.retention.rest.bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
+	"size limit of what one job left; above it the job's oldest windows lose their evidence, "
+	"then its oldest incidents go; 0: no limit"),
+    KEY(commit.retention.rest.incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
+	"number of closed incidents that are kept of one job; 0: no limit", .min = 0,
+	.max = RETENTION_INCIDENTS_MAX),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
 	"with less free disk space than this, windows are refused, and nodes send them again "
 	"later"),
-    KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
-	"how long windows are kept", .min = 60e9, .max = 3650 * 86400e9),
-    KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
-	"how long incidents are kept", .min = 60e9, .max = 3650 * 86400e9),
+    KEY(commit.retention.rest.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
+	"how long windows are kept", .min = RETENTION_AGE_MIN_NS, .max = RETENTION_AGE_MAX_NS),
+    KEY(commit.retention.rest.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
+	"how long incidents are kept", .min = RETENTION_AGE_MIN_NS, .max = RETENTION_AGE_MAX_NS),
+    KEY(retention_rules, "retention.jobs", CONFIG_STRING, "",
+	"other limits for some jobs: PATTERN [windows=AGE] [incidents=AGE] [max_bytes=SIZE] "
+	"[max_incidents=N]; ...; the first pattern that fits NAME[#RUN]@UID decides; for example "
+	"'test-* windows=1d max_bytes=100MiB; *@1000 incidents=90d'"),
     KEY(fleet.baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
 	"how long a run serves as a baseline for later runs of its job", .min = 60e9,
 	.max = 3650 * 86400e9),
@@ -348,6 +354,7 @@ static int start(struct aggregator *a)
 {
 	const struct settings *s = &a->settings;
 	struct commit_config c = s->commit;
+	char why[400];
 	int err = loop_open(&a->loop);
 
 	/* before any thread, so that only the loop gets the signals */
@@ -365,6 +372,7 @@ static int start(struct aggregator *a)
 	if (err)
 		return err;
 	c.dir = s->store_dir;
+	retention_read(&c.retention, s->retention_rules, why, sizeof(why)); /* it was checked */
 	c.retell_ns = RETELL_NS;
 	c.alert = a->alert;
 	c.name = name_function;
@@ -418,11 +426,28 @@ static bool same_address(const char *url, const char *listen)
 	return at && strncmp(url, "ipc", 3) && !strcmp(at + 3, listen) && strcmp(port, ":0");
 }
 
+static int check_retention(const struct settings *s, char *why, size_t why_bytes)
+{
+	struct retention r = s->commit.retention;
+	char wrong[360];
+
+	if (retention_read(&r, s->retention_rules, wrong, sizeof(wrong)))
+		snprintf(why, why_bytes, "retention.jobs: %s", wrong);
+	else if (s->commit.incident.memory_ns > retention_shortest_ns(&r))
+		snprintf(why, why_bytes,
+			 "incident.memory is longer than incidents are kept "
+			 "(retention.incidents, retention.jobs)");
+	else
+		return 0;
+	return -EINVAL;
+}
+
 static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
 	const struct commit_config *c = &s->commit;
 	const char *bad = NULL;
+	char wrong[400];
 
 	if (!config_is_socket_url(s->nng_listen, false))
 		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
@@ -430,7 +455,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	else if (http_address_is_valid(s->http.listen) &&
 		 same_address(s->nng_listen, s->http.listen))
 		bad = "nng.listen and http.listen are the same address";
-	else if (c->window_age_ns > c->incident_age_ns)
+	else if (c->retention.rest.window_age_ns > c->retention.rest.incident_age_ns)
 		bad = "retention.windows is longer than retention.incidents; windows are removed "
 		      "with "
 		      "their incident";
@@ -438,8 +463,8 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "incident.gap is longer than incident.silence";
 	else if (c->incident.silence_ns > c->incident.memory_ns)
 		bad = "incident.silence is longer than incident.memory";
-	else if (c->incident.memory_ns > c->incident_age_ns)
-		bad = "incident.memory is longer than retention.incidents";
+	else if (check_retention(s, wrong, sizeof(wrong)))
+		bad = wrong;
 	else if (*s->alert_webhook && !http_post_is_url(s->alert_webhook))
 		return config_refuse(why, why_bytes, "alert.webhook", s->alert_webhook,
 				     "neither an http:// nor an https:// URL with a host");

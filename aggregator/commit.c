@@ -403,14 +403,9 @@ static void refresh_totals(struct commit *c, const struct store_removed *removed
 
 static struct store_bounds bounds(const struct commit *c, uint64_t now)
 {
-	uint64_t window_age = c->config.window_age_ns, incident_age = c->config.incident_age_ns;
-
-	return (struct store_bounds){.windows_before = now > window_age ? now - window_age : 0,
-				     .incidents_before =
-					 now > incident_age ? now - incident_age : 0,
-				     .max_bytes = c->config.max_bytes,
-				     .job_bytes = c->config.job_bytes,
-				     .job_incidents = c->config.job_incidents};
+	return (struct store_bounds){.retention = &c->config.retention,
+				     .now_unix_ns = now,
+				     .max_bytes = c->config.max_bytes};
 }
 
 static void count_transaction(struct commit *c, uint64_t begun_ns, int err)

@@ -33,9 +33,10 @@ struct commit_config {
 	/* Findings of an earlier process end unless they are reported again within this time after
 	 * the start. */
 	uint64_t retell_ns;
-	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
-	uint64_t job_bytes, job_incidents; /* store_bounds */
-	struct alert *alert;		   /* gets every written incident; NULL: none */
+	struct retention retention;
+	uint64_t max_bytes,
+	    reserve_bytes;   /* of the store's file; of the file system's free space */
+	struct alert *alert; /* gets every written incident; NULL: none */
 	/* name: finds names of native functions, from any thread; NULL: functions get no names.
 	 * opened: called once the store belongs to this process, before the first name is needed;
 	 * may be NULL. */

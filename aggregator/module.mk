@@ -13,7 +13,7 @@ incident_NEEDS := wire analysis
 incident_LDLIBS := -ljansson
 aggregator_SRCS := $(call in,aggregator,alert commit fair ingest rep senders symbols) \
 	$(call in,aggregator/api,api api_metrics api_pool api_route api_symbols) \
-	$(call in,aggregator/store,store store_backup store_read store_sql)
+	$(call in,aggregator/store,retention store store_backup store_read store_sql)
 aggregator_NEEDS := fleet incident symbol render http link post
 aggregator_LDLIBS := -lnng -lsqlite3 -lcurl -ljansson
 
@@ -35,7 +35,7 @@ SCRIPTS_TEST += tests/e2e/otlp.sh tests/e2e/aggregator_ingest.sh tests/e2e/answe
 # it holds the workers and counts who waits
 test_api_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,MHD_suspend_connection MHD_resume_connection)
 
-$(call unit,aggregator,test_senders test_rep test_api test_incident test_store test_alert test_commit \
+$(call unit,aggregator,test_senders test_rep test_api test_retention test_incident test_store test_alert test_commit \
 	test_verdict test_fleet test_temporal)
 $(call fuzz,aggregator,fuzz_findings fuzz_baselines fuzz_fleet fuzz_api fuzz_symbolize)
 $(call bench,aggregator,bench_ingest bench_fleet bench_store bench_verdict)

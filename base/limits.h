@@ -199,6 +199,9 @@
 /* One transaction with one fsync; a reply waits at most this long. */
 #define LIMIT_COMMIT_WINDOWS 64u
 #define LIMIT_COMMIT_NS	     20000000ull
+/* Rules that keep some jobs' evidence longer or shorter, and their text. */
+#define LIMIT_RETENTION_RULES	   64
+#define LIMIT_RETENTION_TEXT_BYTES 4096
 /* Messages received but not yet committed; senders of more are asked to retry. */
 #define LIMIT_PENDING_BYTES (256ull << 20)
 /* Messages being received or handled: twice that. Above it the slowest peer is disconnected. */

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // chart prints a file of a Helm chart as `helm template` renders it: Go's text/template with sprig's
-// functions and Helm's own include, toYaml, fromYaml and fromYamlArray.
+// functions and Helm's own include, lookup, toYaml, fromYaml and fromYamlArray. The objects that lookup
+// finds are those of the file CLUSTER.
 //
-//	GO111MODULE=off GOPATH=/usr/share/gocode go run tools/chart.go CHART FILE NAMESPACE [VALUES.yaml]...
+//	GO111MODULE=off GOPATH=/usr/share/gocode go run tools/chart.go [-cluster CLUSTER.yaml] \
+//		CHART FILE NAMESPACE [VALUES.yaml]...
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,8 +56,39 @@ func (f files) Get(name string) (string, error) {
 	return string(text), err
 }
 
-func functions(all *template.Template) template.FuncMap {
+type object = map[string]interface{}
+
+// cluster has the objects of a file.
+type cluster []object
+
+func readCluster(path string) cluster {
+	var out cluster
+	text, err := os.ReadFile(path)
+	must(err)
+	for _, part := range strings.Split(string(text), "\n---\n") {
+		var o object
+		must(yaml.Unmarshal([]byte(part), &o))
+		if o != nil {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// lookup is Helm's: an empty map if there is no such object.
+func (c cluster) lookup(api, kind, namespace, name string) object {
+	for _, o := range c {
+		about, _ := o["metadata"].(object)
+		if o["apiVersion"] == api && o["kind"] == kind && about["namespace"] == namespace && about["name"] == name {
+			return o
+		}
+	}
+	return object{}
+}
+
+func functions(all *template.Template, now cluster) template.FuncMap {
 	return template.FuncMap{
+		"lookup": now.lookup,
 		"include": func(name string, data interface{}) (string, error) {
 			var out strings.Builder
 			err := all.ExecuteTemplate(&out, name, data)
@@ -76,17 +110,20 @@ func functions(all *template.Template) template.FuncMap {
 }
 
 func main() {
-	if len(os.Args) < 4 {
-		must(fmt.Errorf("usage: chart CHART FILE NAMESPACE [VALUES.yaml]..."))
+	state := flag.String("cluster", os.DevNull, "file with the cluster's objects")
+	flag.Parse()
+	args := flag.Args()
+	if len(args) < 3 {
+		must(fmt.Errorf("usage: chart [-cluster CLUSTER.yaml] CHART FILE NAMESPACE [VALUES.yaml]..."))
 	}
-	chart, file := os.Args[1], os.Args[2]
+	chart, file := args[0], args[1]
 	values := read(filepath.Join(chart, "values.yaml"))
-	for _, path := range os.Args[4:] {
+	for _, path := range args[3:] {
 		lay(values, read(path))
 	}
 	about := read(filepath.Join(chart, "Chart.yaml"))
 	all := template.New("").Option("missingkey=zero").Funcs(sprig.TxtFuncMap())
-	all.Funcs(functions(all))
+	all.Funcs(functions(all, readCluster(*state)))
 	parts, err := filepath.Glob(filepath.Join(chart, "templates", "*.tpl"))
 	must(err)
 	for _, path := range append(parts, filepath.Join(chart, file)) {
@@ -97,7 +134,7 @@ func main() {
 	}
 	must(all.ExecuteTemplate(os.Stdout, filepath.Join(chart, file), map[string]interface{}{
 		"Values":  values,
-		"Release": map[string]interface{}{"Name": "sysom", "Namespace": os.Args[3], "Service": "Helm"},
+		"Release": map[string]interface{}{"Name": "sysom", "Namespace": args[2], "Service": "Helm"},
 		"Files":   files(chart),
 		"Chart":   map[string]interface{}{"Name": about["name"], "Version": about["version"]},
 	}))

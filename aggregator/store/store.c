@@ -25,10 +25,12 @@
 #define BUSY_MS 5000
 /* Expired rows removed per transaction: more than a transaction adds. */
 #define EXPIRE_BATCH 512
-/* If the file or a job is too large: bodies removed per transaction at most, one by one, because the
- * largest job may be another one after each; and other rows at a time. */
+/* If the file or a job is too large or too old: removals per transaction at most, one by one, because
+ * the largest job may be another one after each; and other rows at a time. */
 #define TRIM_TURNS 4096
 #define TRIM_BATCH 16
+/* Jobs looked at in turn, once a second: 100,000 jobs in half an hour. */
+#define JOBS_IN_TURN 64
 /* Size of a row of `windows` with its indexes, for names of usual length. */
 #define WINDOW_ROW_BYTES 400u
 /* Share of the size limit for rows of windows without a body. */
@@ -222,6 +224,7 @@ int store_begin(struct store *s)
 	}
 	err = run_plain(s, ST_BEGIN, "begin");
 	s->in_transaction = !err;
+	s->touched_count = 0;
 	return err;
 }
 
@@ -251,6 +254,16 @@ static int put_body(struct store *s, const void *body, size_t bytes)
 	return sql_run(&c);
 }
 
+/* Notes that the transaction added to the job. */
+static void touch(struct store *s, const char *job)
+{
+	for (uint32_t i = 0; i < s->touched_count; i++)
+		if (!strcmp(s->touched[i], job))
+			return;
+	if (s->touched_count < STORE_TOUCHED_MAX)
+		text_copy(s->touched[s->touched_count++], WIRE_TEXT_BYTES, job);
+}
+
 int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
 		     const void *body, size_t bytes)
 {
@@ -275,6 +288,7 @@ int store_put_window(struct store *s, const struct digest *d, uint64_t received_
 	err = sql_run(&c);
 	if (err || !sqlite3_changes(s->sql.db))
 		return err;
+	touch(s, d->rank.job);
 	err = put_body(s, body, bytes);
 	return err ? err : 1;
 }
@@ -345,6 +359,8 @@ int store_put_incident(struct store *s, const struct incident_row *row, const ch
 	sql_text(&c, json);
 	sql_integer(&c, row->updated_unix_ns);
 	sql_integer(&c, (uint64_t)owner_of(row->job));
+	sql_integer(&c, strlen(json));
+	touch(s, row->job);
 	return sql_run(&c);
 }
 
@@ -372,116 +388,213 @@ static int expire(struct store *s, enum statement which, uint64_t before, int co
 	struct sql_call c = sql_call(&s->sql, which, "expire");
 	int err;
 
-	if (which < ST_OLDEST_BODIES)
+	if (which < ST_OLDEST_WINDOWS)
 		sql_integer(&c, before);
 	sql_integer(&c, (uint64_t)count);
 	err = sql_run(&c);
 	return err ? err : sqlite3_changes(s->sql.db);
 }
 
-/* What to remove first if the file is too large. Rows without a body only recognise late copies, so
- * they get a share of the file. If no bodies are left, those rows go, and incidents last. */
-static enum statement least_needed(const struct store_totals *t, uint64_t max_bytes)
+/* A job's oldest body and oldest closed incident; none: time UINT64_MAX. */
+struct oldest {
+	uint64_t seq, received_ns, arrival_ns;
+	char incident[INCIDENT_ID_BYTES];
+};
+
+static int find_oldest(struct store *s, const char *job, struct oldest *out)
 {
-	uint64_t bare = t->windows > t->bodies ? t->windows - t->bodies : 0;
-
-	if (bare * WINDOW_ROW_BYTES > max_bytes / WINDOW_ROWS_PART)
-		return ST_OLDEST_WINDOWS;
-	return t->bodies ? ST_OLDEST_BODIES : bare ? ST_OLDEST_WINDOWS : ST_OLDEST_INCIDENTS;
-}
-
-static int trim(struct store *s, uint64_t max_bytes)
-{
-	struct store_totals t;
-	int n = 0, gone = 0;
-
-	for (int i = 0; i < TRIM_TURNS; i++) {
-		enum statement which;
-		int err = store_totals(s, &t);
-
-		if (err || t.bytes <= max_bytes)
-			return err ? err : n;
-		which = least_needed(&t, max_bytes);
-		gone = expire(s, which, 0, which == ST_OLDEST_BODIES ? 1 : TRIM_BATCH);
-		if (gone <= 0)
-			return gone < 0 ? gone : n;
-		n += which == ST_OLDEST_BODIES ? gone : 0;
-	}
-	return n;
-}
-
-/* The first job that `over` finds beyond `most`. 1: found, 0, -errno. */
-static int job_beyond(struct store *s, enum statement over, uint64_t most,
-		      char job[WIRE_TEXT_BYTES])
-{
-	struct sql_call c = sql_call(&s->sql, over, "quota");
-	bool found;
+	struct sql_call c = sql_call(&s->sql, ST_JOB_OLDEST_BODY, "oldest");
 	int err;
 
-	sql_integer(&c, most);
-	found = sql_next(&c);
-	if (found)
-		text_copy(job, WIRE_TEXT_BYTES, sql_get_text(&c, 0));
-	err = sql_end(&c);
-	return err ? err : found;
-}
-
-/* Removes the oldest of each job beyond its quota. The number of removed rows, or -errno. */
-static int apply_quota(struct store *s, enum statement over, enum statement remove, uint64_t most)
-{
-	int n = 0;
-
-	for (int i = 0; most && i < TRIM_TURNS; i++) {
-		char job[WIRE_TEXT_BYTES];
-		int found = job_beyond(s, over, most, job), err;
-		struct sql_call c;
-
-		if (found <= 0)
-			return found < 0 ? found : n;
-		c = sql_call(&s->sql, remove, "quota");
-		sql_text(&c, job);
-		sql_integer(&c, 1);
-		err = sql_run(&c);
-		if (err)
-			return err;
-		n += sqlite3_changes(s->sql.db);
+	*out = (struct oldest){.received_ns = UINT64_MAX, .arrival_ns = UINT64_MAX};
+	sql_text(&c, job);
+	if (sql_next(&c)) {
+		out->seq = sql_get_integer(&c, 0);
+		out->received_ns = sql_get_integer(&c, 1);
 	}
-	return n;
+	err = sql_end(&c);
+	if (err)
+		return err;
+	c = sql_call(&s->sql, ST_JOB_OLDEST_INCIDENT, "oldest");
+	sql_text(&c, job);
+	if (sql_next(&c)) {
+		text_copy(out->incident, sizeof(out->incident), sql_get_text(&c, 0));
+		out->arrival_ns = sql_get_integer(&c, 1);
+	}
+	return sql_end(&c);
 }
 
-/* Adds to *count what a removal returned. 0 or -errno. */
-static int add_removed(int removed, uint64_t *count)
+static int drop_body(struct store *s, uint64_t seq)
 {
-	if (removed > 0)
-		*count += (uint64_t)removed;
-	return removed < 0 ? removed : 0;
+	struct sql_call c = sql_call(&s->sql, ST_DROP_BODY, "expire");
+
+	sql_integer(&c, seq);
+	return sql_run(&c);
+}
+
+struct takes {
+	uint64_t bytes, closed;
+};
+
+static int takes_of(struct store *s, const char *job, struct takes *out)
+{
+	struct sql_call c = sql_call(&s->sql, ST_JOB_TAKES, "quota");
+
+	*out = (struct takes){0};
+	sql_text(&c, job);
+	if (sql_next(&c))
+		*out = (struct takes){sql_get_integer(&c, 0), sql_get_integer(&c, 1)};
+	return sql_end(&c);
+}
+
+static bool older(uint64_t then_ns, uint64_t age_ns, uint64_t now_ns)
+{
+	return then_ns < now_ns && now_ns - then_ns > age_ns;
+}
+
+/* Removes one thing of the job that its limits do not allow: evidence first, as an incident tells
+ * most of it. 1: removed, 0: nothing to do, -errno. */
+static int drop_one(struct store *s, const char *job, const struct store_bounds *b,
+		    struct store_removed *out)
+{
+	const struct retention_limits *l = retention_of(b->retention, job);
+	struct oldest o;
+	struct takes t;
+	int err = takes_of(s, job, &t);
+	bool large, body, many;
+
+	if (!err)
+		err = find_oldest(s, job, &o);
+	if (err)
+		return err;
+	large = l->bytes && t.bytes > l->bytes;
+	many = l->incidents && t.closed > l->incidents;
+	body = o.received_ns != UINT64_MAX;
+	if (body && (large || older(o.received_ns, l->window_age_ns, b->now_unix_ns))) {
+		err = drop_body(s, o.seq);
+		out->bodies += !err;
+		out->quota_bodies += !err && large;
+	} else if (*o.incident &&
+		   (large || many || older(o.arrival_ns, l->incident_age_ns, b->now_unix_ns))) {
+		err = run_texts(s, ST_DROP_INCIDENT, o.incident, NULL);
+		out->quota_incidents += !err && (large || many);
+	} else {
+		return 0;
+	}
+	return err ? err : 1;
+}
+
+/* Applies its limits to one job. 0 or -errno. */
+static int keep_job(struct store *s, const char *job, const struct store_bounds *b,
+		    struct store_removed *out)
+{
+	int dropped = 1;
+
+	for (int i = 0; i < TRIM_TURNS && dropped > 0; i++)
+		dropped = drop_one(s, job, b, out);
+	return dropped < 0 ? dropped : 0;
+}
+
+/* The next job in turn, to s->turn; after the last one "". 0 or -errno. */
+static int next_job(struct store *s)
+{
+	struct sql_call c = sql_call(&s->sql, ST_JOB_AFTER, "turn");
+
+	sql_text(&c, s->turn);
+	if (sql_next(&c))
+		text_copy(s->turn, sizeof(s->turn), sql_get_text(&c, 0));
+	else
+		*s->turn = '\0';
+	return sql_end(&c);
+}
+
+static int keep_touched(struct store *s, const struct store_bounds *b, struct store_removed *out)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->touched_count && !err; i++)
+		err = keep_job(s, s->touched[i], b, out);
+	s->touched_count = 0;
+	return err;
+}
+
+static int keep_in_turn(struct store *s, const struct store_bounds *b, struct store_removed *out)
+{
+	int err = 0;
+
+	for (int i = 0; i < JOBS_IN_TURN && !err; i++) {
+		err = next_job(s);
+		if (err || !*s->turn)
+			break;
+		err = keep_job(s, s->turn, b, out);
+	}
+	return err;
+}
+
+/* Removes the oldest of the largest job of the owner with most. 1: removed, 0: it has nothing that
+ * may go, -errno. */
+static int drop_of_largest(struct store *s, struct store_removed *out)
+{
+	struct sql_call c = sql_call(&s->sql, ST_LARGEST_JOB_OF_OWNER, "trim");
+	char job[WIRE_TEXT_BYTES] = "";
+	struct oldest o;
+	int err;
+
+	if (sql_next(&c))
+		text_copy(job, sizeof(job), sql_get_text(&c, 0));
+	err = sql_end(&c);
+	if (!err)
+		err = find_oldest(s, job, &o);
+	if (err)
+		return err;
+	if (o.received_ns != UINT64_MAX) {
+		err = drop_body(s, o.seq);
+		out->bodies += !err;
+	} else if (*o.incident) {
+		err = run_texts(s, ST_DROP_INCIDENT, o.incident, NULL);
+	} else {
+		return 0;
+	}
+	return err ? err : 1;
+}
+
+/* Rows without a body only recognise late copies, so they have a share of the file, and go before
+ * the incidents of jobs that have less than the largest. */
+static int trim(struct store *s, uint64_t max_bytes, struct store_removed *out)
+{
+	for (int i = 0; i < TRIM_TURNS; i++) {
+		struct store_totals t;
+		int gone = store_totals(s, &t);
+		uint64_t bare = t.windows > t.bodies ? t.windows - t.bodies : 0;
+
+		if (gone || t.bytes <= max_bytes)
+			return gone;
+		if (bare * WINDOW_ROW_BYTES > max_bytes / WINDOW_ROWS_PART)
+			gone = expire(s, ST_OLDEST_WINDOWS, 0, TRIM_BATCH);
+		if (!gone)
+			gone = drop_of_largest(s, out);
+		if (!gone)
+			gone = expire(s, ST_OLDEST_WINDOWS, 0, TRIM_BATCH);
+		if (!gone)
+			gone = expire(s, ST_OLDEST_INCIDENTS, 0, TRIM_BATCH);
+		if (gone <= 0)
+			return gone;
+	}
+	return 0;
 }
 
 int store_keep(struct store *s, const struct store_bounds *b, struct store_removed *out)
 {
-	uint64_t bodies = 0, large = 0, rows = 0;
-	int err =
-	    add_removed(expire(s, ST_EXPIRE_BODIES, b->windows_before, EXPIRE_BATCH), &bodies);
+	uint64_t longest = retention_longest_ns(b->retention);
+	uint64_t before = b->now_unix_ns > longest ? b->now_unix_ns - longest : 0;
+	int err = expire(s, ST_EXPIRE_WINDOWS, before, EXPIRE_BATCH);
 
-	if (!err)
-		err = add_removed(expire(s, ST_EXPIRE_WINDOWS, b->incidents_before, EXPIRE_BATCH),
-				  &rows);
-	if (!err)
-		err = add_removed(expire(s, ST_EXPIRE_INCIDENTS, b->incidents_before, EXPIRE_BATCH),
-				  &rows);
-	if (!err)
-		err = add_removed(expire(s, ST_EXPIRE_MERGED, b->incidents_before, EXPIRE_BATCH),
-				  &rows);
-	if (!err)
-		err =
-		    add_removed(apply_quota(s, ST_LARGE_JOB, ST_JOB_BODIES, b->job_bytes), &large);
-	if (!err)
-		err = add_removed(apply_quota(s, ST_LONG_JOB, ST_JOB_INCIDENTS, b->job_incidents),
-				  &out->quota_incidents);
+	if (err >= 0)
+		err = expire(s, ST_EXPIRE_MERGED, before, EXPIRE_BATCH);
+	if (err >= 0)
+		err = keep_touched(s, b, out);
 	if (!err && b->max_bytes)
-		err = add_removed(trim(s, b->max_bytes), &bodies);
-	out->quota_bodies += large;
-	out->bodies += bodies + large;
+		err = trim(s, b->max_bytes, out);
 	return err;
 }
 
@@ -493,7 +606,9 @@ int store_expire(struct store *s, const struct store_bounds *b, struct store_rem
 
 	if (err)
 		return err;
-	err = store_keep(s, b, out);
+	err = keep_in_turn(s, b, out);
+	if (!err)
+		err = store_keep(s, b, out);
 	if (!err)
 		err = store_commit(s);
 	if (err) {

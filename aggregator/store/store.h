@@ -14,10 +14,11 @@
 #include <stdint.h>
 
 #include "aggregator/incident/incident.h"
+#include "aggregator/store/retention.h"
 #include "base/buf.h"
 #include "base/http/http_user.h"
 
-#define STORE_SCHEMA_VERSION 5
+#define STORE_SCHEMA_VERSION 6
 
 struct store;
 
@@ -64,22 +65,21 @@ int store_each_window_body(struct store *s, const char *incident,
 json_t *store_findings(struct store *s, const char *incident);
 
 struct store_bounds {
-	uint64_t windows_before;   /* bodies received earlier are removed */
-	uint64_t incidents_before; /* so are earlier closed incidents and rows of windows */
-	/* of the file; beyond it bodies are removed: the oldest of the largest job of the owner who
-	 * has most; 0: no bound */
+	const struct retention *retention; /* borrowed: ages and quotas of jobs */
+	uint64_t now_unix_ns;
+	/* of the file; beyond it the oldest of the largest job goes, of the owner who has most; 0:
+	 * no bound */
 	uint64_t max_bytes;
-	/* of one job: bodies and closed incidents; beyond it the job's oldest go; 0: no bound */
-	uint64_t job_bytes, job_incidents;
 };
 struct store_removed {
 	uint64_t bodies;			/* for any reason */
 	uint64_t quota_bodies, quota_incidents; /* because of the bounds of one job */
 };
-/* At the end of a transaction: applies the bounds, and adds to *out. It removes more than one
- * transaction can add, so that no rate of windows outruns it. 0 or -errno. */
+/* At the end of a transaction: applies the bounds of the file and of the jobs that the transaction
+ * added to, so that no rate of windows outruns them, and adds to *out. 0 or -errno. */
 int store_keep(struct store *s, const struct store_bounds *b, struct store_removed *out);
-/* The same in its own transaction; also returns free pages to the file system. */
+/* The same in its own transaction; also applies the bounds of some more jobs, in turn, and returns
+ * free pages to the file system. */
 int store_expire(struct store *s, const struct store_bounds *b, struct store_removed *out);
 
 struct store_totals {
@@ -87,7 +87,7 @@ struct store_totals {
 };
 /* From counters, so the cost does not depend on the size of the store. */
 int store_totals(struct store *s, struct store_totals *out);
-/* Bytes of bodies of the job that has most; its key. job: "" if there is none. */
+/* Bytes of bodies and incidents of the job that has most; its key. job: "" if there is none. */
 int store_largest_job(struct store *s, char job[WIRE_TEXT_BYTES], uint64_t *bytes);
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);

@@ -30,20 +30,19 @@ enum statement {
 	ST_RESTORE_CLOSED,
 	ST_EACH_BODY,
 	/* by age: ?1 the time, ?2 how many at most */
-	ST_EXPIRE_BODIES,
 	ST_EXPIRE_WINDOWS,
-	ST_EXPIRE_INCIDENTS,
 	ST_EXPIRE_MERGED,
 	/* by size: ?1 how many */
-	ST_OLDEST_BODIES,
 	ST_OLDEST_WINDOWS,
 	ST_OLDEST_INCIDENTS,
-	/* by quota: a job beyond it; ?1 the job, ?2 how many */
-	ST_LARGE_JOB,
-	ST_LONG_JOB,
-	ST_JOB_BODIES,
-	ST_JOB_INCIDENTS,
+	/* of one job, ?1: what it takes, its oldest body and closed incident with their times */
+	ST_JOB_TAKES,
+	ST_JOB_OLDEST_BODY,
+	ST_JOB_OLDEST_INCIDENT,
+	ST_DROP_BODY,
+	ST_JOB_AFTER, /* ?1 the job before it */
 	ST_LARGEST_JOB,
+	ST_LARGEST_JOB_OF_OWNER,
 	ST_TOTALS,
 	ST_PAGES,
 	/* in this order: all, by job, by state, by both */
@@ -68,6 +67,9 @@ enum statement {
 };
 _Static_assert(ST_COUNT <= SQL_STATEMENTS_MAX, "each statement has a place");
 
+/* A transaction's windows, findings and incidents that fell silent. */
+#define STORE_TOUCHED_MAX 256
+
 struct store {
 	struct sql sql;
 	char dir[PATH_MAX - 32];
@@ -75,6 +77,10 @@ struct store {
 	dev_t device; /* of the database file */
 	ino_t inode;
 	bool in_transaction;
+	/* Jobs that this transaction added to; more than these wait for their turn. */
+	char touched[STORE_TOUCHED_MAX][WIRE_TEXT_BYTES];
+	uint32_t touched_count;
+	char turn[WIRE_TEXT_BYTES]; /* the job that was last looked at in turn */
 };
 
 /* store_sql.c */

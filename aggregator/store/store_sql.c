@@ -20,16 +20,6 @@
 #define BARE(where)                                                                                \
 	"DELETE FROM windows WHERE seq IN (SELECT seq FROM windows INDEXED BY windows_bare WHERE " \
 	"stored=0 AND received_ns" where " ORDER BY received_ns LIMIT "
-/* The job with most evidence, of the owner with most: so neither many windows nor many jobs of one
- * user push out those of another. */
-#define LARGEST_JOB                                                                                \
-	"(SELECT job FROM jobs WHERE owner=(SELECT owner FROM owners WHERE bytes>=0 ORDER BY "     \
-	"bytes DESC LIMIT 1) ORDER BY bytes DESC LIMIT 1)"
-#define BODIES_OF(job)                                                                             \
-	"DELETE FROM bodies WHERE seq IN (SELECT seq FROM windows INDEXED BY windows_stored "      \
-	"WHERE job=" job " AND stored=1 ORDER BY seq LIMIT "
-#define LAST_BEFORE                                                                                \
-	"(SELECT seq FROM windows WHERE received_ns<?1 ORDER BY received_ns DESC LIMIT 1)"
 /* Matches jobs of that name of all users, and all their runs. */
 #define OF_NAME	 "job>=?6 AND job<?7 AND job_matches(job,?1)"
 #define RESTORED "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents WHERE "
@@ -55,31 +45,33 @@ const char *const store_sql[ST_COUNT] = {
     [ST_DROP_FINDINGS] = "DELETE FROM findings WHERE incident=?1",
     [ST_FINDINGS] = "SELECT body FROM findings WHERE incident=?1",
     [ST_PUT_INCIDENT] =
-	"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns,owner) "
-	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(id) DO UPDATE SET "
-	"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
+	"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns,owner,bytes) "
+	"VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(id) DO UPDATE SET "
+	"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8,bytes=?10",
     /* open ones first: an incident that is not restored is never closed */
     [ST_RESTORE_OPEN] = RESTORED "open=1 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
     [ST_RESTORE_CLOSED] = RESTORED "open=0 AND arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
     [ST_EACH_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq "
 		     "WHERE w.incident=?1 ORDER BY w.seq",
-    [ST_EXPIRE_BODIES] = "DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies WHERE "
-			 "seq<=" LAST_BEFORE " ORDER BY seq LIMIT ?2)",
     [ST_EXPIRE_WINDOWS] = BARE("<?1") "?2)",
-    [ST_EXPIRE_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
-			    "open=0 AND arrival_ns<?1 ORDER BY arrival_ns LIMIT ?2)",
     [ST_EXPIRE_MERGED] = "DELETE FROM merged WHERE id IN (SELECT id FROM merged WHERE "
 			 "at_ns<?1 ORDER BY at_ns LIMIT ?2)",
-    [ST_OLDEST_BODIES] = BODIES_OF(LARGEST_JOB) "?1)",
     [ST_OLDEST_WINDOWS] = BARE(">=0") "?1)",
     [ST_OLDEST_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
 			    "open=0 ORDER BY arrival_ns LIMIT ?1)",
-    [ST_LARGE_JOB] = "SELECT job FROM jobs WHERE bytes>?1 LIMIT 1",
-    [ST_LONG_JOB] = "SELECT job FROM jobs WHERE closed>?1 LIMIT 1",
-    [ST_JOB_BODIES] = BODIES_OF("?1") "?2)",
-    [ST_JOB_INCIDENTS] = "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents WHERE "
-			 "job=?1 AND open=0 ORDER BY begin_ns,id LIMIT ?2)",
+    [ST_JOB_TAKES] = "SELECT bytes,closed FROM jobs WHERE job=?1",
+    [ST_JOB_OLDEST_BODY] = "SELECT seq,received_ns FROM windows INDEXED BY windows_stored "
+			   "WHERE job=?1 AND stored=1 ORDER BY seq LIMIT 1",
+    [ST_JOB_OLDEST_INCIDENT] = "SELECT id,arrival_ns FROM incidents INDEXED BY "
+			       "incidents_job_open WHERE job=?1 AND open=0 "
+			       "ORDER BY begin_ns,id LIMIT 1",
+    [ST_DROP_BODY] = "DELETE FROM bodies WHERE seq=?1",
+    [ST_JOB_AFTER] = "SELECT job FROM jobs WHERE job>?1 ORDER BY job LIMIT 1",
     [ST_LARGEST_JOB] = "SELECT job,bytes FROM jobs WHERE bytes>=0 ORDER BY bytes DESC LIMIT 1",
+    /* so neither many windows nor many jobs of one user push out those of another */
+    [ST_LARGEST_JOB_OF_OWNER] =
+	"SELECT job FROM jobs WHERE owner=(SELECT owner FROM owners WHERE bytes>=0 ORDER BY "
+	"bytes DESC LIMIT 1) ORDER BY bytes DESC LIMIT 1",
     [ST_TOTALS] = "SELECT windows,bodies,incidents,open FROM totals WHERE id=1",
     [ST_PAGES] = "SELECT page_count,freelist_count,page_size FROM pragma_page_count,"
 		 "pragma_freelist_count,pragma_page_size",
@@ -231,6 +223,22 @@ static const char *const schemas[STORE_SCHEMA_VERSION] = {
     " DELETE FROM jobs WHERE job=NEW.job AND bytes=0 AND closed=0;"
     " DELETE FROM owners WHERE owner=NEW.owner AND bytes=0"
     " AND NOT EXISTS(SELECT 1 FROM jobs WHERE owner=NEW.owner); END;",
+
+    /* a job's incidents count as bytes too; what finds jobs beyond one quota goes, as each has its
+     * own */
+    "ALTER TABLE incidents ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+    "DROP TRIGGER incidents_came; DROP TRIGGER incidents_closed; DROP TRIGGER incidents_reopened;"
+    "DROP TRIGGER incidents_gone; DROP INDEX jobs_closed;"
+    "CREATE TRIGGER incidents_came AFTER INSERT ON incidents BEGIN"
+    " INSERT INTO jobs VALUES(NEW.job,NEW.owner,NEW.bytes,1-NEW.open)"
+    " ON CONFLICT(job) DO UPDATE SET bytes=bytes+excluded.bytes,closed=closed+excluded.closed; END;"
+    "CREATE TRIGGER incidents_changed AFTER UPDATE OF open,bytes ON incidents"
+    " WHEN OLD.open<>NEW.open OR OLD.bytes<>NEW.bytes BEGIN"
+    " INSERT INTO jobs VALUES(NEW.job,NEW.owner,NEW.bytes-OLD.bytes,OLD.open-NEW.open)"
+    " ON CONFLICT(job) DO UPDATE SET bytes=bytes+excluded.bytes,closed=closed+excluded.closed; END;"
+    "CREATE TRIGGER incidents_gone AFTER DELETE ON incidents BEGIN"
+    " UPDATE jobs SET bytes=bytes-OLD.bytes,closed=closed-(1-OLD.open) WHERE job=OLD.job; END;"
+    "UPDATE incidents SET bytes=length(CAST(body AS BLOB));",
 };
 
 int store_check_version(struct store *s, int64_t newest)

@@ -126,8 +126,8 @@ static double aggregator_rate(bool verify, double *per_commit)
 {
 	char url[] = "ipc:///tmp/bench_ingest_XXXXXX";
 	struct commit_config c = {.incident = {5000000000, 30000000000, 7200000000000},
-				  .window_age_ns = UINT64_MAX,
-				  .incident_age_ns = UINT64_MAX};
+				  .retention.rest.window_age_ns = UINT64_MAX,
+				  .retention.rest.incident_age_ns = UINT64_MAX};
 	pthread_t threads[CLIENTS];
 	struct commit_stats stats;
 	struct commit *commit;
@@ -228,8 +228,8 @@ struct server_report {
 static void serve(int port, int to_parent, int from_parent)
 {
 	struct commit_config c = {.incident = {5000000000, 30000000000, 7200000000000},
-				  .window_age_ns = UINT64_MAX,
-				  .incident_age_ns = UINT64_MAX};
+				  .retention.rest.window_age_ns = UINT64_MAX,
+				  .retention.rest.incident_age_ns = UINT64_MAX};
 	struct pollfd p = {from_parent, POLLIN, 0};
 	struct server_report report = {0};
 	struct commit *commit;

@@ -52,6 +52,8 @@ ok "a directory is no file of settings" is "$("$BIN/sysomd" --config "$WORK" --c
 	"$WORK: Is a directory"$'\n2'
 ok "sysom-aggregator refuses windows that outlive their incidents" refuses sysom-aggregator \
 	"retention.windows is longer than retention.incidents" $'retention:\n  windows: 60d'
+ok "sysom-aggregator names the rule of a job that is wrong" refuses sysom-aggregator \
+	'retention.jobs: rule "b*": windows: 1s is out of range' $'retention:\n  jobs: "a windows=1d; b* windows=1s"'
 ok "sysom-aggregator refuses two listeners at one address" refuses sysom-aggregator \
 	"nng.listen and http.listen are the same address" $'http:\n  listen: "127.0.0.1:9471"'
 ok "sysom-aggregator refuses an address of another kind" refuses sysom-aggregator \

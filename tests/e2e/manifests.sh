@@ -17,11 +17,12 @@ if python3 tests/needs.py command:go file:$SPRIG >/dev/null; then
 	ok "the chart renders" tools/manifests.sh "$WORK/rendered"
 	ok "and deploy/kubernetes is what it renders (make manifests)" same
 	ok "values change it" other_values
+	"$WORK/chart" deploy/chart templates/secrets.yaml sysom >"$WORK/secrets.yaml" # chart_secrets.sh has the rest
 else
 	skip "the chart renders" "needs file:$SPRIG"
 fi
 if python3 tests/needs.py file:tests/kubernetes/node_modules/kubernetes-models >/dev/null; then
-	node tests/kubernetes/check.mjs deploy/chart/values.yaml deploy/chart/values.schema.json deploy/kubernetes/*.yaml >"$WORK/check.tap"
+	node tests/kubernetes/check.mjs deploy/chart/values.yaml deploy/chart/values.schema.json deploy/kubernetes/*.yaml $([ -s "$WORK/secrets.yaml" ] && echo "$WORK/secrets.yaml") >"$WORK/check.tap"
 	while read -r line; do
 		case $line in
 		"ok "*) ok "${line#* - }" true ;;

@@ -28,9 +28,9 @@ trainer() {
 }
 imported() { pod import -q "$WORK/image.tar" "localhost/sysom:$TAG" && pod import -q "$WORK/trainer.tar" "localhost/trainer:$TAG"; }
 # Each Pod's Secret as a directory of the host, with the owner and the mode that Kubernetes gives it.
-secret() { # pod name use group mode
+secret() { # pod name use group mode names
 	local dir=$WORK/tls-$1
-	pki_issue "$WORK/pki" "$2" "$3" "-1 hour" "+1 day" "$2,IP:127.0.0.1" && install -d -m 755 "$dir" && install -m 644 "$WORK/pki/ca.crt" "$dir/ca.crt" &&
+	pki_issue "$WORK/pki" "$2" "$3" "-1 hour" "+1 day" "$6" && install -d -m 755 "$dir" && install -m 644 "$WORK/pki/ca.crt" "$dir/ca.crt" &&
 		install -m 644 "$WORK/pki/$2.crt" "$dir/tls.crt" && install -g "$4" -m "$5" "$WORK/pki/$2.key" "$dir/tls.key" &&
 		install -g "$4" -m "$5" "$WORK/upload-token" "$dir/upload-token"
 }
@@ -42,8 +42,8 @@ tokens() {
 		printf 'url: %s\nca: %s\n' "$URL" "$WORK/pki/ca.crt" >"$WORK/home/.config/sysom/sysom.yaml"
 }
 secrets() {
-	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 &&
-		secret train-a train-a clientAuth 0 0400 && secret train-restricted train-restricted clientAuth 0 0440
+	chmod 755 "$WORK" && tokens && pki_authority "$WORK/pki" && secret aggregator sysom-aggregator serverAuth 65532 0440 sysom-aggregator,IP:127.0.0.1 &&
+		secret train-a train-a clientAuth 0 0400 '*.ml' && secret train-restricted train-restricted clientAuth 0 0440 '*.ml'
 }
 # A manifest as this podman can play it: no native sidecars, no StatefulSet, no probes.
 cat >"$WORK/playable.py" <<'PY'
@@ -68,7 +68,7 @@ for v in spec["volumes"]:
         v["hostPath"] = {"path": f"{tls}-{'http' if v['name'] == 'http' else name}"}
 values = {"POD_NAMESPACE": "ml", "POD_NAME": name, "NODE_NAME": "gpu7", "SYSOM_UPLINK_URL": f"tcp://127.0.0.1:{nng}", "SYSOM_NNG_LISTEN": f"tcp://127.0.0.1:{nng}",
           "SYSOM_UPLINK_HTTP": f"https://127.0.0.1:{http}",
-          "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": name, "SYSOM_JOB": name}
+          "SYSOM_HTTP_LISTEN": f"127.0.0.1:{http}", "SYSOM_NODE_NAME": f"{name}.ml", "SYSOM_JOB": name}
 for c in spec["initContainers"] + spec["containers"]:
     c.get("securityContext", {}).pop("appArmorProfile", None)
     for key in ("startupProbe", "livenessProbe", "restartPolicy", "resources", "ports"):
@@ -108,7 +108,7 @@ blamed() { # pod cause
 	local id
 	for id in $(cli incidents --json | jq -r '.incidents[].id'); do
 		cli show "$id" --json | jq -e --arg pod "$1" --arg cause "$2" \
-			'.nodes == [$pod] and .ranks == [2] and .diagnosis.cause == $cause and
+			'.nodes == [$pod + ".ml"] and .ranks == [2] and .diagnosis.cause == $cause and
 			.pods == [{namespace: "ml", pod: $pod, container: "trainer", hostname: "gpu7", ranks: [2]}]' >/dev/null && return
 	done
 	return 1

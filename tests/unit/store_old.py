@@ -84,4 +84,41 @@ INSERT INTO windows VALUES(3,x'03000000000000000000000000000000',12,'mine@1000',
 INSERT INTO bodies VALUES(3,x'03');
 PRAGMA user_version=4;
 """)
+if version >= 5:
+    db.create_function("job_owner", 1, lambda job: int(job.split("@")[1]) if "@" in job else -1)
+    db.executescript("""
+ALTER TABLE windows ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE windows ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE incidents ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE merged ADD COLUMN owner INTEGER NOT NULL DEFAULT -1;
+UPDATE windows SET owner=job_owner(job),stored=seq IN (SELECT seq FROM bodies);
+UPDATE incidents SET owner=job_owner(job);
+UPDATE merged SET owner=COALESCE((SELECT owner FROM incidents WHERE id=successor),-1);
+CREATE INDEX windows_stored ON windows(job,seq) WHERE stored=1;
+CREATE INDEX windows_bare ON windows(received_ns) WHERE stored=0;
+CREATE INDEX incidents_owner ON incidents(owner,begin_ns,id);
+CREATE INDEX incidents_owner_open ON incidents(owner,open,begin_ns,id);
+CREATE INDEX incidents_owner_updated ON incidents(owner,updated_ns);
+CREATE INDEX incidents_owner_id ON incidents(owner,id);
+CREATE INDEX merged_owner_at ON merged(owner,at_ns);
+CREATE INDEX merged_owner_id ON merged(owner,id);
+CREATE TABLE jobs(job TEXT PRIMARY KEY, owner INTEGER NOT NULL, bytes INTEGER NOT NULL, closed INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE owners(owner INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
+INSERT INTO jobs SELECT job,owner,SUM(bytes),SUM(closed) FROM (SELECT job,owner,bytes,0 AS closed FROM windows WHERE stored=1 UNION ALL  SELECT job,owner,0,1 FROM incidents WHERE open=0) GROUP BY job;
+INSERT INTO owners SELECT owner,SUM(bytes) FROM jobs GROUP BY owner;
+CREATE INDEX jobs_owner ON jobs(owner,bytes);
+CREATE INDEX jobs_bytes ON jobs(bytes);
+CREATE INDEX jobs_closed ON jobs(closed);
+CREATE INDEX owners_bytes ON owners(bytes);
+CREATE TRIGGER windows_paid AFTER INSERT ON windows WHEN NEW.stored=1 BEGIN INSERT INTO jobs VALUES(NEW.job,NEW.owner,NEW.bytes,0) ON CONFLICT(job) DO UPDATE SET bytes=bytes+excluded.bytes; END;
+CREATE TRIGGER bodies_gone AFTER DELETE ON bodies BEGIN UPDATE windows SET stored=0 WHERE seq=OLD.seq; END;
+CREATE TRIGGER windows_bared AFTER UPDATE OF stored ON windows WHEN OLD.stored=1 AND NEW.stored=0 BEGIN UPDATE jobs SET bytes=bytes-OLD.bytes WHERE job=OLD.job; END;
+CREATE TRIGGER incidents_came AFTER INSERT ON incidents WHEN NEW.open=0 BEGIN INSERT INTO jobs VALUES(NEW.job,NEW.owner,0,1) ON CONFLICT(job) DO UPDATE SET closed=closed+1; END;
+CREATE TRIGGER incidents_closed AFTER UPDATE OF open ON incidents WHEN OLD.open=1 AND NEW.open=0 BEGIN INSERT INTO jobs VALUES(NEW.job,NEW.owner,0,1) ON CONFLICT(job) DO UPDATE SET closed=closed+1; END;
+CREATE TRIGGER incidents_reopened AFTER UPDATE OF open ON incidents WHEN OLD.open=0 AND NEW.open=1 BEGIN UPDATE jobs SET closed=closed-1 WHERE job=OLD.job; END;
+CREATE TRIGGER incidents_gone AFTER DELETE ON incidents WHEN OLD.open=0 BEGIN UPDATE jobs SET closed=closed-1 WHERE job=OLD.job; END;
+CREATE TRIGGER jobs_in AFTER INSERT ON jobs BEGIN INSERT INTO owners VALUES(NEW.owner,NEW.bytes) ON CONFLICT(owner) DO UPDATE SET bytes=bytes+excluded.bytes; END;
+CREATE TRIGGER jobs_turn AFTER UPDATE ON jobs BEGIN UPDATE owners SET bytes=bytes+NEW.bytes-OLD.bytes WHERE owner=NEW.owner; DELETE FROM jobs WHERE job=NEW.job AND bytes=0 AND closed=0; DELETE FROM owners WHERE owner=NEW.owner AND bytes=0 AND NOT EXISTS(SELECT 1 FROM jobs WHERE owner=NEW.owner); END;
+PRAGMA user_version=5;
+""")
 db.commit()

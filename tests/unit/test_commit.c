@@ -26,8 +26,8 @@ static int open_commit(void)
 {
 	struct commit_config c = {
 	    .dir = dir,
-	    .window_age_ns = 3600 * S,
-	    .incident_age_ns = 24 * 3600 * S,
+	    .retention.rest.window_age_ns = 3600 * S,
+	    .retention.rest.incident_age_ns = 24 * 3600 * S,
 	    .max_bytes = 1ull << 30,
 	    .incident = {.gap_ns = 5 * S, .silence_ns = 600 * S, .memory_ns = 3600 * S}};
 
@@ -173,8 +173,8 @@ static void report_before_a_restart(const struct finding_report *f)
 {
 	struct commit_config c = {
 	    .dir = dir,
-	    .window_age_ns = 3600 * S,
-	    .incident_age_ns = 3600 * S,
+	    .retention.rest.window_age_ns = 3600 * S,
+	    .retention.rest.incident_age_ns = 3600 * S,
 	    .max_bytes = 1ull << 30,
 	    .retell_ns = S / 2,
 	    .incident = {.gap_ns = 1, .silence_ns = S / 10, .memory_ns = 3600 * S}};
@@ -360,8 +360,8 @@ static void windows_that_came_before_the_symbols_get_names(void **unused)
 {
 	struct commit_config c = {
 	    .dir = dir,
-	    .window_age_ns = 3600 * S,
-	    .incident_age_ns = 3600 * S,
+	    .retention.rest.window_age_ns = 3600 * S,
+	    .retention.rest.incident_age_ns = 3600 * S,
 	    .max_bytes = 1ull << 30,
 	    .name = name_it,
 	    .named = files,

@@ -402,21 +402,36 @@ static void takes_over_a_store_of_version_2(void **unused)
 	assert_null(store_findings(store, "cccccccc")); /* of an incident that is gone */
 }
 
-static void takes_over_a_store_of_version_4(void **unused)
+static void take_over_with_owners(int version)
 {
-	take_over(4);
+	take_over(version);
 	assert_int_equal(count("SELECT owner FROM incidents WHERE id='dddddddd'"), 1000);
 	assert_int_equal(count("SELECT owner FROM windows WHERE job='mine@1000'"), 1000);
-	assert_int_equal(count("SELECT bytes FROM owners WHERE owner=1000"), 1);
+	assert_int_equal(count("SELECT bytes FROM owners WHERE owner=1000"), 1 + 17);
 	assert_int_equal(count("SELECT owner FROM incidents WHERE id='aaaaaaaa'"), -1);
 	assert_int_equal(count("SELECT owner FROM merged WHERE id='eeeeeeee'"), 1000);
 }
 
+static void takes_over_a_store_of_version_4(void **unused)
+{
+	take_over_with_owners(4);
+}
+
+static void takes_over_a_store_of_version_5(void **unused)
+{
+	take_over_with_owners(5);
+}
+
+#define NOW 1000000000ull
+/* keeps everything, whatever its age */
+static const struct retention forever = {
+    .rest = {.window_age_ns = UINT64_MAX, .incident_age_ns = UINT64_MAX}};
+
 static int expire(uint64_t windows_before, uint64_t incidents_before, uint64_t max_bytes)
 {
-	const struct store_bounds b = {.windows_before = windows_before,
-				       .incidents_before = incidents_before,
-				       .max_bytes = max_bytes};
+	const struct retention r = {.rest = {.window_age_ns = NOW - windows_before,
+					     .incident_age_ns = NOW - incidents_before}};
+	const struct store_bounds b = {.retention = &r, .now_unix_ns = NOW, .max_bytes = max_bytes};
 	struct store_removed removed = {0};
 	int err = store_expire(store, &b, &removed);
 
@@ -480,7 +495,7 @@ static void put_batch(uint32_t first, uint32_t count, size_t bytes)
 /* Windows that come as fast as they can: each transaction makes room for what it brought. */
 static void the_file_keeps_its_bound_at_any_rate(void **unused)
 {
-	const struct store_bounds b = {.max_bytes = 8 << 20};
+	const struct store_bounds b = {.retention = &forever, .max_bytes = 8 << 20};
 	struct store_removed removed = {0};
 	struct store_totals t;
 
@@ -501,7 +516,7 @@ static void the_file_keeps_its_bound_at_any_rate(void **unused)
 /* Nor do the rows of windows whose evidence is gone fill the file. */
 static void rows_without_evidence_have_a_part_of_the_file(void **unused)
 {
-	const struct store_bounds b = {.max_bytes = 2 << 20};
+	const struct store_bounds b = {.retention = &forever, .max_bytes = 2 << 20};
 	struct store_removed removed = {0};
 	struct store_totals t;
 
@@ -809,11 +824,13 @@ static struct store_removed keep(const struct store_bounds *b)
 
 static void a_job_beyond_its_quota_loses_its_own_oldest_windows(void **unused)
 {
-	const struct store_bounds b = {.job_bytes = 10000};
+	struct retention r = forever;
+	const struct store_bounds b = {.retention = &r};
 	struct store_removed removed;
 	char job[WIRE_TEXT_BYTES];
 	uint64_t bytes;
 
+	r.rest.bytes = 10000;
 	assert_int_equal(store_begin(store), 0);
 	for (uint32_t i = 0; i < 4; i++)
 		assert_int_equal(put_of("small@7", i, 1000), 1);
@@ -836,8 +853,10 @@ static void a_job_beyond_its_quota_loses_its_own_oldest_windows(void **unused)
 
 static void a_job_beyond_its_quota_loses_its_oldest_closed_incidents(void **unused)
 {
-	const struct store_bounds b = {.job_incidents = 5};
+	struct retention r = forever;
+	const struct store_bounds b = {.retention = &r};
 
+	r.rest.incidents = 5;
 	assert_int_equal(store_begin(store), 0);
 	for (uint32_t k = 0; k < 30; k++) {
 		struct incident_row row = {.begin_unix_ns = k, .open = k == 1};
@@ -854,10 +873,80 @@ static void a_job_beyond_its_quota_loses_its_oldest_closed_incidents(void **unus
 	assert_totals_are_right();
 }
 
+/* Texts of incidents count too: a job without any window is no way around its quota. */
+static void the_texts_of_incidents_count_for_the_quota(void **unused)
+{
+	struct retention r = forever;
+	const struct store_bounds b = {.retention = &r};
+	char *body = malloc(10001), job[WIRE_TEXT_BYTES];
+	uint64_t bytes;
+
+	memset(body, ' ', 10000);
+	memcpy(body, "{\"a\":1", 6);
+	strcpy(body + 9999, "}");
+	r.rest.bytes = 50000;
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k < 30; k++) {
+		struct incident_row row = {.begin_unix_ns = k, .arrival_unix_ns = k};
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		strcpy(row.job, k < 2 ? "other@1" : "texts@2");
+		assert_int_equal(store_put_incident(store, &row, body), 0);
+		assert_int_equal(store_put_incident(store, &row, body), 0); /* written anew */
+	}
+	free(body);
+	assert_int_equal(put_of("texts@2", 1, 1000), 1);
+	assert_int_equal(store_commit(store), 0);
+	assert_totals_are_right();
+	assert_int_equal(store_largest_job(store, job, &bytes), 0);
+	assert_string_equal(job, "texts@2");
+	assert_int_equal(bytes, 281000);
+	assert_int_equal(keep(&b).quota_incidents, 23);
+	assert_false(has(1)); /* evidence goes first */
+	assert_int_equal(listed("texts@2"), 5);
+	assert_int_equal(listed("other@1"), 2);
+	assert_totals_are_right();
+}
+
+/* Ages and quotas of some jobs differ; those of jobs that get nothing more are applied too. */
+static void each_job_is_kept_as_its_rule_says(void **unused)
+{
+	struct retention r = forever;
+	const struct store_bounds b = {.retention = &r, .now_unix_ns = 1000000000000000ull};
+	char why[256], job[WIRE_TEXT_BYTES];
+
+	assert_int_equal(retention_read(&r, "test-*@7 windows=1m incidents=1h; *@8 max_bytes=5KB",
+					why, sizeof(why)),
+			 0);
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k < 500; k++) { /* more jobs than one transaction looks at */
+		struct incident_row row = {.begin_unix_ns = k, .arrival_unix_ns = k};
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		snprintf(job, sizeof(job), "test-%u@%u", k, k % 2 ? 7 : 9);
+		assert_int_equal(put_of(job, k, 100), 1);
+		strcpy(row.job, job);
+		assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+	}
+	for (uint32_t k = 1000; k < 1010; k++)
+		assert_int_equal(put_of("test-1@8", k, 1000), 1);
+	assert_int_equal(store_commit(store), 0);
+	for (int turns = 0; turns < 500 / 64 + 2; turns++)
+		keep(&b);
+	for (uint32_t k = 0; k < 500; k++) {
+		snprintf(job, sizeof(job), "test-%u@%u", k, k % 2 ? 7 : 9);
+		assert_int_equal(has(k), k % 2 == 0);
+		assert_int_equal(listed(job), k % 2 == 0);
+	}
+	for (uint32_t k = 1000; k < 1010; k++)
+		assert_int_equal(has(k), k >= 1005);
+	assert_totals_are_right();
+}
+
 /* A user with many jobs does not push out another user's only one. */
 static void a_full_store_takes_from_the_owner_with_most(void **unused)
 {
-	const struct store_bounds b = {.max_bytes = 3 << 20};
+	const struct store_bounds b = {.retention = &forever, .max_bytes = 3 << 20};
 
 	assert_int_equal(store_begin(store), 0);
 	assert_int_equal(put_of("quiet@7", 1, 500000), 1);
@@ -991,11 +1080,13 @@ static void assert_totals_are_right(void)
 	assert_int_equal(
 	    count("SELECT COUNT(*) FROM (SELECT * FROM jobs EXCEPT SELECT "
 		  "job,owner,SUM(bytes),SUM(closed) FROM (SELECT job,owner,bytes,0 AS closed FROM "
-		  "windows WHERE stored=1 UNION ALL SELECT job,owner,0,1 FROM incidents WHERE "
-		  "open=0) GROUP BY job)"),
+		  "windows WHERE stored=1 UNION ALL SELECT job,owner,length(CAST(body AS BLOB)),"
+		  "1-open FROM incidents) GROUP BY job)"),
 	    0);
-	assert_int_equal(count("SELECT COALESCE(SUM(bytes),0) FROM jobs"),
-			 count("SELECT COALESCE(SUM(bytes),0) FROM windows WHERE stored=1"));
+	assert_int_equal(
+	    count("SELECT COALESCE(SUM(bytes),0) FROM jobs"),
+	    count("SELECT (SELECT COALESCE(SUM(bytes),0) FROM windows WHERE stored=1)+"
+		  "(SELECT COALESCE(SUM(length(CAST(body AS BLOB))),0) FROM incidents)"));
 	assert_int_equal(count("SELECT COALESCE(SUM(closed),0) FROM jobs"),
 			 count("SELECT COUNT(*) FROM incidents WHERE open=0"));
 	assert_int_equal(count("SELECT COUNT(*) FROM (SELECT * FROM owners EXCEPT SELECT "
@@ -1067,8 +1158,11 @@ int main(void)
 	    CASE(takes_over_a_store_of_version_1),
 	    CASE(takes_over_a_store_of_version_2),
 	    CASE(takes_over_a_store_of_version_4),
+	    CASE(takes_over_a_store_of_version_5),
 	    CASE(a_job_beyond_its_quota_loses_its_own_oldest_windows),
 	    CASE(a_job_beyond_its_quota_loses_its_oldest_closed_incidents),
+	    CASE(the_texts_of_incidents_count_for_the_quota),
+	    CASE(each_job_is_kept_as_its_rule_says),
 	    CASE(a_full_store_takes_from_the_owner_with_most),
 	    CASE(users_see_their_own_jobs_alone),
 	    CASE(the_file_keeps_its_bound_at_any_rate),

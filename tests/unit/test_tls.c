@@ -245,6 +245,24 @@ static void a_certificate_beyond_the_bounds_is_refused(void **state)
 	end(&p);
 }
 
+static void a_wildcard_is_for_every_name_with_its_suffix(void **state)
+{
+	struct pair p;
+	int result[2];
+
+	(void)state;
+	begin(&p, "a", "wild", "localhost");
+	shake(&p, result);
+	assert_int_equal(result[1], 0);
+	assert_true(tls_session_names(p.s[1], "train-0.ml"));
+	assert_true(tls_session_names(p.s[1], "train.0.ml"));
+	assert_false(tls_session_names(p.s[1], "train-0.xml"));
+	assert_false(tls_session_names(p.s[1], "train-0.ml.other"));
+	assert_false(tls_session_names(p.s[1], ".ml"));
+	assert_false(tls_session_names(p.s[1], "ml"));
+	end(&p);
+}
+
 /* Files are looked at once a second. */
 static int check_until(struct tls_session *s, int wanted)
 {
@@ -352,6 +370,7 @@ static int setup(void **state)
 	      "-subj /CN=n1 -keyout $P/self/n1.key -out $P/self/n1.crt 2>/dev/null; "
 	      "names() { echo -n name-0; for i in $(seq $1); do echo -n ,DNS:name-$i; done; }; "
 	      "pki_issue $P/a many clientAuth '' '' $(names 99); "
+	      "pki_issue $P/a wild clientAuth '' '' '*.ml'; "
 	      "pki_issue $P/a huge clientAuth '' '' $(names 3999)");
 	return 0;
 }
@@ -373,6 +392,7 @@ int main(void)
 	    cmocka_unit_test(an_aggregator_of_another_name_is_refused),
 	    cmocka_unit_test(plain_bytes_and_damaged_ones_end_a_handshake),
 	    cmocka_unit_test(a_certificate_beyond_the_bounds_is_refused),
+	    cmocka_unit_test(a_wildcard_is_for_every_name_with_its_suffix),
 	    cmocka_unit_test(changed_files_are_taken_and_halves_of_them_are_not),
 	    cmocka_unit_test(refuses_files_and_names_the_setting),
 	};

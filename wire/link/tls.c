@@ -177,10 +177,19 @@ static char *names_of(gnutls_x509_crt_t crt)
 	return (char *)b.data;
 }
 
+/* Whether `*.SUFFIX` stands for the name: for any text before the suffix, dots too. */
+static bool stands_for(const char *wildcard, const char *name)
+{
+	size_t suffix = strlen(wildcard) - 1, bytes = strlen(name);
+
+	return !strncmp(wildcard, "*.", 2) && bytes > suffix &&
+	       !strcmp(name + bytes - suffix, wildcard + 1);
+}
+
 static bool has_name(const char *names, const char *name)
 {
 	for (; names && *names; names += strlen(names) + 1)
-		if (!strcmp(names, name))
+		if (!strcmp(names, name) || stands_for(names, name))
 			return true;
 	return false;
 }

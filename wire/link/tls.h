@@ -85,7 +85,8 @@ int tls_session_check(struct tls_session *s);
 /* The peer's name: the first DNS name of its certificate, else its common name. Until the handshake
  * is done the peer only claims it: for the log. */
 const char *tls_session_peer(const struct tls_session *s);
-/* Whether the peer has proven a certificate with this name, letter by letter. */
+/* Whether the peer has proven a certificate with this name, letter by letter, or with *.SUFFIX for a
+ * name that ends in .SUFFIX: so one certificate can be for the Pods of a namespace. */
 bool tls_session_names(const struct tls_session *s, const char *name);
 enum tls_fault tls_session_fault(const struct tls_session *s);
 const char *tls_session_why(const struct tls_session *s);

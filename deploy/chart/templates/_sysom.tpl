@@ -29,6 +29,29 @@
 {{- end -}}
 {{- end }}
 
+{{- /* Not empty: Helm made this Secret. */ -}}
+{{- define "sysom.ours" -}}
+{{ if eq "Helm" (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" .) }}yes{{ end }}
+{{- end }}
+
+{{- /* A Secret with `data`; with what `old` has instead, if it is there. None, if somebody else made
+     it. Arguments: root, namespace, name, old, data. */ -}}
+{{- define "sysom.secret" -}}
+{{- if or (not .old) (include "sysom.ours" .old) -}}
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    app.kubernetes.io/name: sysom
+    app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+data:
+  {{- merge (deepCopy (dig "data" dict .old)) .data | toYaml | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* Not empty: Prometheus reads sysomd's metrics. */ -}}
 {{- define "sysom.metrics" -}}
 {{ if and (eq .Values.mode "daemonset") .Values.monitors.enabled }}yes{{ end }}
@@ -126,14 +149,34 @@ env:
   {{- if include "sysom.metrics" . }}
   - name: SYSOM_HTTP_TOKENS
     value: /etc/sysom/http/node-tokens
-  # A Pod's address is in no certificate. The token reads sysomd's metrics and nothing else.
+  {{- if .Values.tls.enabled }}
+  # Its name is sysomd: Prometheus is told to expect that, as it knows Pods by address.
+  - name: SYSOM_HTTP_CERTIFICATE
+    value: /etc/sysom/http/node-tls.crt
+  - name: SYSOM_HTTP_KEY
+    value: /etc/sysom/http/node-tls.key
+  {{- else }}
   - name: SYSOM_HTTP_INSECURE
     value: "true"
   {{- end }}
+  {{- end }}
+  {{- if eq .Values.mode "daemonset" }}
   - name: SYSOM_NODE_NAME
     valueFrom:
       fieldRef:
-        fieldPath: {{ .Values.mode | eq "daemonset" | ternary "spec.nodeName" "metadata.name" }}
+        fieldPath: spec.nodeName
+  {{- else }}
+  - name: POD_NAMESPACE
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.namespace
+  - name: POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  - name: SYSOM_NODE_NAME
+    value: $(POD_NAME).$(POD_NAMESPACE)
+  {{- end }}
 securityContext:
   {{- include "sysom.privileged" . | nindent 2 }}
 resources:

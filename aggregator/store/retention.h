@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * retention.h - how long what each job left is kept, and how much of it: one list of rules. The
+ * first rule whose pattern fits the job's key (NAME[#RUN]@UID) decides; what it leaves out, and jobs
+ * that no rule fits, have the general limits.
+ * Pure: no I/O, no clock. Threads: any, while nobody writes to it. */
+#ifndef SYSOM_AGGREGATOR_STORE_RETENTION_H
+#define SYSOM_AGGREGATOR_STORE_RETENTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "model/window.h"
+
+/* A shorter age would remove what is being written. */
+#define RETENTION_AGE_MIN_NS	60e9
+#define RETENTION_AGE_MAX_NS	(3650 * 86400e9)
+#define RETENTION_INCIDENTS_MAX 1e9
+
+struct retention_limits {
+	uint64_t window_age_ns;	  /* bodies of windows go this long after they arrived */
+	uint64_t incident_age_ns; /* closed incidents go this long after their last window */
+	uint64_t bytes;	    /* of bodies and incidents; beyond it the oldest go; 0: no bound */
+	uint64_t incidents; /* closed ones; beyond it the oldest go; 0: no bound */
+};
+
+struct retention {
+	struct retention_limits rest; /* of jobs that no rule fits; set before the rules are read */
+	uint32_t rule_count;
+	struct retention_rule {
+		char pattern[WIRE_TEXT_BYTES];
+		struct retention_limits limits;
+	} rules[LIMIT_RETENTION_RULES];
+};
+
+/* Reads "PATTERN [windows=AGE] [incidents=AGE] [max_bytes=SIZE] [max_incidents=N]; ...". In a
+ * pattern, '*' stands for any text and '?' for any byte. 0, or -EINVAL with the reason in `why`. */
+int retention_read(struct retention *r, const char *text, char *why, size_t why_bytes);
+/* Borrowed from r. */
+const struct retention_limits *retention_of(const struct retention *r, const char *job);
+/* The longest age of an incident in any rule. */
+uint64_t retention_longest_ns(const struct retention *r);
+/* The shortest. */
+uint64_t retention_shortest_ns(const struct retention *r);
+
+#endif

@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# chart_secrets.sh - the Secrets that the chart makes: tokens and certificates with which the daemons work
+# together, and which an upgrade leaves as they are. Helm's `lookup` sees what the chart made before.
+# needs: command:go file:/usr/share/gocode/src/github.com/Masterminds/sprig module:yaml command:openssl
+. "$(dirname "$0")/lib.sh"
+export GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$WORK/cache GOFLAGS=-p=2
+made() { # result values... : what the chart makes of the cluster's objects
+	local values=("${@:2}")
+	touch "$WORK/cluster"
+	printf '%s\n' "${values[@]}" >"$WORK/values.yaml"
+	"$WORK/chart" -cluster "$WORK/cluster" deploy/chart templates/secrets.yaml sysom "$WORK/values.yaml" >"$WORK/$1"
+}
+names() { sed -n 's/^  name: //p' "$WORK/$1" | xargs; }
+# Each Secret as Kubernetes mounts it.
+mounted() { # result directory
+	/usr/bin/python3 - "$WORK/$1" "$2" <<'PY'
+import base64, os, sys, yaml
+os.umask(0o077)
+for s in filter(None, yaml.safe_load_all(open(sys.argv[1]))):
+    place = os.path.join(sys.argv[2], s["metadata"]["namespace"], s["metadata"]["name"])
+    os.makedirs(place)
+    for name, text in s["data"].items():
+        open(os.path.join(place, name), "wb").write(base64.b64decode(text))
+PY
+}
+signed() { # directory of a Secret, name: by this authority, for this name
+	openssl verify -CAfile "$1/ca.crt" "$1/tls.crt" >/dev/null 2>&1 &&
+		openssl x509 -in "$1/tls.crt" -noout -ext subjectAltName | grep -qF "DNS:$2"
+}
+S=$WORK/s
+start_aggregator() {
+	"$BIN/sysom-aggregator" --store-dir "$WORK/store" --nng-listen "tcp://127.0.0.1:$nng" --http-listen "127.0.0.1:$http" \
+		--tls-ca "$A/ca.crt" --tls-cert "$A/tls.crt" --tls-key "$A/tls.key" --http-tokens "$S/sysom/sysom-http/tokens" \
+		--http-certificate "$A/tls.crt" --http-key "$A/tls.key" --http-hosts sysom-aggregator >"$WORK/aggregator.log" 2>&1 &
+}
+start_node() { # name of the node: as the manifest gives it
+	"$BIN/sysomd" --node-name "$1" --socket-path "$WORK/$1.s" --control-path "$WORK/$1.c" --state-dir "$WORK/$1" --sampler-mode off \
+		--uplink-url "tcp://127.0.0.1:$nng" --tls-name sysom-aggregator --tls-ca "$N/ca.crt" --tls-cert "$N/tls.crt" \
+		--tls-key "$N/tls.key" --http-listen "127.0.0.1:$metrics" --http-hosts sysomd --http-tokens "$S/sysom/sysom-http/node-tokens" \
+		--http-certificate "$S/sysom/sysom-http/node-tls.crt" --http-key "$S/sysom/sysom-http/node-tls.key" >"$WORK/$1.log" 2>&1 &
+	node=$!
+}
+asks() { # name port path: over TLS with that name, and a token of the Secret from another user's view
+	curl -sf -m 5 --cacert "$A/ca.crt" --resolve "$1:$2:127.0.0.1" "https://$1:$2$3"
+}
+role() { # key of sysom-http: the status of an upload's beginning, with its token, as a proxy would pass it on
+	curl -s -m 5 -o /dev/null -w '%{http_code}' --cacert "$A/ca.crt" --resolve "sysom-aggregator:$http:127.0.0.1" -H "X-Forwarded-For: 192.0.2.9" \
+		-H "Authorization: Bearer $(cat "$S/sysom/sysom-http/$1")" "https://sysom-aggregator:$http/api/v1/status"
+}
+sees() { asks sysom-aggregator "$http" /api/v1/nodes | jq -e --arg n "$1" '[.nodes[].node] | index($n)' >/dev/null; }
+trap finish EXIT
+
+ok "the renderer" go build -o "$WORK/chart" tools/chart.go
+ok "an empty cluster gets all Secrets" made first 'secrets: {namespaces: [ml]}'
+ok "by name" is "$(names first)" "sysom-ca sysom-aggregator-tls sysom-tls sysom-http"
+cp "$WORK/first" "$WORK/cluster"
+ok "an upgrade" made second 'secrets: {namespaces: [ml]}'
+ok "changes none of them" cmp "$WORK/first" "$WORK/second"
+ok "one more namespace" made third 'secrets: {namespaces: [ml, research]}'
+ok "gets a Secret of its own" is "$(names third)" "sysom-ca sysom-aggregator-tls sysom-tls sysom-tls sysom-http"
+ok "and the others stay" is "$(diff "$WORK/first" "$WORK/third" | grep -c '^<')" 0
+ok "a key that is missing" eval "sed -i '/^  node-tls/d' $WORK/cluster && made fourth 'secrets: {namespaces: [ml]}'"
+ok "is added to the others" is "$(diff "$WORK/first" "$WORK/fourth" | grep '^[<>]' | sed 's/^\(.\) *\([a-z.-]*\):.*/\1\2/' | xargs)" "<node-tls.crt <node-tls.key >node-tls.crt >node-tls.key"
+ok "what is made by hand" eval "grep -v managed-by $WORK/first >$WORK/cluster && made fifth 'secrets: {namespaces: [ml, research]}'"
+ok "is left alone, and so are its certificates" is "$(names fifth)" ""
+: >"$WORK/cluster"
+ok "without TLS there are tokens alone" made sixth 'tls: {enabled: false}'
+ok "by name" is "$(names sixth)" "sysom-http"
+ok "secrets.generate: false makes none" eval "made seventh 'secrets: {generate: false}' && is \"\$(names seventh)\" ''"
+
+ok "as Kubernetes mounts them" mounted third "$S"
+A=$S/sysom/sysom-aggregator-tls N=$S/ml/sysom-tls
+ok "the aggregator's certificate is for its Service" signed "$A" sysom-aggregator.sysom.svc
+ok "a namespace's is for its Pods" signed "$N" '*.ml'
+ok "the other one's too, by the same authority" eval "signed $S/research/sysom-tls '*.research' && cmp $N/ca.crt $S/research/sysom-tls/ca.crt"
+ok "all nodes may send symbol files" eval "cmp $N/upload-token $S/sysom/sysom-http/upload-token && cmp $N/upload-token $S/research/sysom-tls/upload-token"
+read -r nng http metrics <<<"$(free_ports 3)"
+start_aggregator
+ok "the aggregator starts with them" stack_wait 20 asks sysom-aggregator "$http" /healthz
+start_node train-0.ml
+ok "a Pod of the namespace is let in" stack_wait 20 sees train-0.ml
+ok "sysomd's metrics have TLS under the name that Prometheus expects" stack_wait 10 asks sysomd "$metrics" /metrics
+kill $node && wait $node 2>/dev/null
+start_node train-0.research
+ok "it can't speak for another namespace" stack_wait 20 grep -q "a node speaks only for itself" "$WORK/train-0.research.log"
+ok "the token of Prometheus reads" is "$(role prometheus)" 200
+ok "that of an administrator too" is "$(role ops)" 200
+ok "that of nodes does not" is "$(role upload-token)" 403
