@@ -74,18 +74,18 @@ static const struct config_key keys[] = {
 	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	"~/.local/state/sysom-aggregator"),
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
-	"size limit of the store; above it the oldest windows lose their evidence, those of the "
-	"largest job of the user who has most; 0: no limit"),
+	"size limit of the store; above it, evidence of the oldest windows is deleted, from the "
+	"largest job of the user who stores most; 0: no limit"),
     KEY(commit.job_bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
-	"size limit of the evidence of one job; above it the job's oldest windows lose theirs; 0: "
-	"no limit"),
+	"size limit of the evidence of one job; above it, that of the job's oldest windows is "
+	"deleted; 0: no limit"),
     KEY(commit.job_incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
 	"number of closed incidents that are kept of one job; 0: no limit", .min = 0, .max = 1e9),
     KEY(commit.reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
 	"with less free disk space than this, windows are refused, and nodes send them again "
 	"later"),
     KEY(commit.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
-	"how long windows are kept", .min = 60e9, .max = 3650 * 86400e9),
+	"how long the evidence of windows is kept", .min = 60e9, .max = 3650 * 86400e9),
     KEY(commit.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
 	"how long incidents are kept", .min = 60e9, .max = 3650 * 86400e9),
     KEY(fleet.baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
