@@ -75,11 +75,12 @@ static const struct config_key keys[] = {
 	"directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	"~/.local/state/sysom-aggregator"),
     KEY(commit.max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
-	"size limit of the store; above it the oldest windows lose their evidence, those of the "
-	"largest job of the user who has most; 0: no limit"),
+	"size limit of the store; above it, evidence of the oldest windows is deleted, from the "
+	"largest job of the user who stores most; 0: no limit"),
     KEY(commit.retention.rest.bytes, "store.job_max_bytes", CONFIG_BYTES, "2 GiB",
-	"size limit of what one job left; above it the job's oldest windows lose their evidence, "
-	"then its oldest incidents go; 0: no limit"),
+	"size limit of what one job left; above it, evidence of its oldest windows is deleted, "
+	"then "
+	"its oldest incidents; 0: no limit"),
     KEY(commit.retention.rest.incidents, "store.job_max_incidents", CONFIG_UINT, "1000",
 	"number of closed incidents that are kept of one job; 0: no limit", .min = 0,
 	.max = RETENTION_INCIDENTS_MAX),
@@ -87,7 +88,8 @@ static const struct config_key keys[] = {
 	"with less free disk space than this, windows are refused, and nodes send them again "
 	"later"),
     KEY(commit.retention.rest.window_age_ns, "retention.windows", CONFIG_DURATION, "7d",
-	"how long windows are kept", .min = RETENTION_AGE_MIN_NS, .max = RETENTION_AGE_MAX_NS),
+	"how long the evidence of windows is kept", .min = RETENTION_AGE_MIN_NS,
+	.max = RETENTION_AGE_MAX_NS),
     KEY(commit.retention.rest.incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
 	"how long incidents are kept", .min = RETENTION_AGE_MIN_NS, .max = RETENTION_AGE_MAX_NS),
     KEY(retention_rules, "retention.jobs", CONFIG_STRING, "",

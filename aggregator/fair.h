@@ -29,7 +29,7 @@ struct fair_party *fair_take(struct fair *f);
 void fair_leave(struct fair *f, struct fair_party *p);
 /* Adds to p's cost, whether it waits or not. */
 void fair_charge(struct fair *f, struct fair_party *p, uint64_t cost);
-/* For using the heap with another key: p waits with exactly this one. */
+/* Sets p's key, for queues that are not ordered by cost; p then waits. */
 void fair_set(struct fair *f, struct fair_party *p, uint64_t figure);
 
 #endif

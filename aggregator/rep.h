@@ -24,8 +24,8 @@ struct rep_request {
 	uint64_t connected_ns; /* CLOCK_MONOTONIC */
 	uint64_t sender;       /* of the connection; unique within this process */
 	const struct tls_session *tls; /* whose name the peer has proven; NULL: plain */
-	/* Time that other threads spent on it, set before rep_answer; charged to the sender like
-	 * the function's. */
+	/* CPU time that other threads spent on it, set before rep_answer; charged to the sender like
+	 * that of the request function. */
 	uint64_t cost_ns;
 };
 

@@ -81,13 +81,14 @@ static volatile sig_atomic_t stopped;
 
 static const char help_text[] =
     "usage: sysom record -p PID | --rank R [--job J] | -a | -- CMD...   [options]\n\n"
-    "CPU stacks of processes, their threads and children: Python, C++ and kernel frames in one, on "
-    "the\n"
-    "CPU and blocked; as a flame graph, folded stacks or a pprof profile. Needs no sysomd.\n\n"
+    "Records CPU stacks of processes, their threads and children, on the CPU and blocked, with\n"
+    "Python, C++ and kernel frames joined. Writes a flame graph, folded stacks or a pprof "
+    "profile.\n"
+    "Needs no sysomd.\n\n"
     "what:\n"
     "  -p, --pid PID[,PID...]           these processes and their children\n"
     "  -r, --rank R                     this rank's process, as the local sysomd knows it\n"
-    "  -J, --job JOB                    of this job\n"
+    "  -J, --job JOB                    the job of --rank\n"
     "  -a, --all                        the whole node\n"
     "  -- CMD...                        run CMD and record it until it ends; under sudo as the\n"
     "                                   user who called it\n"
@@ -106,8 +107,9 @@ static const char help_text[] =
     "  -o, --output FILE                default record.html; - is standard output\n"
     "  -f, --format html|folded|pprof   default by FILE: .folded .txt .collapsed, .pb.gz .pprof, "
     ".html\n"
-    "      --group name|thread|none     below the root: threads by name (default), each, together\n"
-    "      --blocked                    folded: nanoseconds blocked instead of on the CPU\n"
+    "      --group name|thread|none     level below the root: thread names (default), threads, or "
+    "none\n"
+    "      --blocked                    folded stacks with blocked time instead of CPU time (ns)\n"
     "      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
     "      --symbols URL                ask this aggregator for symbols that no local file has\n"
     "  -j, --json                       print what was recorded as JSON\n"
@@ -121,8 +123,8 @@ static const char help_text[] =
     "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
     "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
     "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-    "exit status: 0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD, CMD's, "
-    "without a sample too\n";
+    "exit status: 0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD its status,\n"
+    "even if nothing was recorded\n";
 
 static const struct option long_options[] = {
     {"pid", required_argument, NULL, 'p'},

@@ -22,7 +22,7 @@ static int usage(FILE *to)
 {
 	fputs(
 	    "usage: sysom replay KIND [options] FILE...\n\n"
-	    "Runs the analysis of sysomd on trace files. Kinds:\n\n"
+	    "Runs the analysis of sysomd and sysom-aggregator on files. Kinds:\n\n"
 	    "  steps    one row per step: expected latency, excess, flagged\n"
 	    "  events   kernel traces, one file per rank: steps, collectives, clocks, findings\n"
 	    "  ops      operations of a data and pipeline parallel job: slow ranks, uneven stages\n"

@@ -36,7 +36,7 @@ static const struct option_def defs[] = {
      AT(all)},
     {OPTION_ANY, "any", 'A', NULL, "accept one that was closed before the wait began", AT(any)},
     {OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state)},
-    {OPTION_LIMIT, "limit", 'n', "N", "the most to print (default 20)", 0},
+    {OPTION_LIMIT, "limit", 'n', "N", "print at most N (default 20)", 0},
     {OPTION_OUT, "output", 'o', "FILE", "file to write; - is standard output", AT(out)},
     {OPTION_DIFF, "diff", 'D', NULL, "compare with a healthy peer of the incident", AT(diff)},
     {OPTION_BASE, "base", 'b', "FILE", "compare with these folded stacks (- is standard input)",
@@ -76,7 +76,9 @@ static void options_help(FILE *to, const struct command *c)
 		fprintf(to, "\nexamples:\n%s", c->examples);
 	if (c->args_max < 0) /* another command's status */
 		return;
-	fputs("\nexit status: 0 done, 1 found nothing, 2 bad arguments, 3 failed\n", to);
+	fputs("\nexit status: 0 done; 1 nothing was found, or a check failed; 2 bad arguments; 3 "
+	      "failed\n",
+	      to);
 }
 
 static int bad(const struct command *c, const char *flag, const char *value, const char *want)

@@ -19,32 +19,35 @@ static const char status_words[] =
     "process\n"
     "model     learning; ready: steps are judged; refused: step times fit no line, nothing is "
     "flagged\n"
-    "          gone: the process ended; detached: it closed its connection and may return\n"
+    "          gone: the process ended; detached: the process closed its connection, may return\n"
     "stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no "
     "rights\n"
     "          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
-    "roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
+    "roofline  how a step's expected time is learned: robust, or p99 (the paper's)\n"
     "canary    on: a rank is not blamed for steps in which the whole host stood still\n"
-    "stops     seen: short stops of the machine, caused by a hypervisor, are recorded too\n"
+    "stops     seen: sysomd measures short stops of the machine, which a hypervisor causes\n"
     "spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
     "lost      lost events, by cause; every loss is counted\n"
-    "uploaded  all bytes sent, of the bytes that the jobs' processes wrote\n"
-    "Only root and the user that runs sysomd may use the control socket (mode 0700). Other users\n"
-    "read the status at sysomd's default HTTP address.\n";
+    "uploaded  all bytes sent, as a share of the bytes that the jobs' processes wrote\n"
+    "Without the right to open the control socket, status asks sysomd's default HTTP address.\n"
+    "Root and the user that runs sysomd see all ranks, other users their own.\n";
 
 static const char top_words[] =
     "self      self time: the latency without waiting in collectives\n"
-    "excess    self time above the typical one of the rank's role\n"
+    "excess    self time minus the typical self time of the rank's role\n"
     "latency   median of the last steps; expected: predicted from their work\n"
     "compute, comm, idle   GPU time in kernels; in collectives that no kernel overlaps; idle\n"
     "flag      number of flagged steps\n"
-    "state     suspect (marked !), hangs, the model's (learning, ready, refused), ended or gone\n"
+    "state     suspect (marked !), hangs, the state of the rank's model (learning, ready, "
+    "refused),\n"
+    "          ended or gone\n"
     "A narrow terminal gets fewer columns. Suspects come first. Keys: q quits, s sorts by self\n"
     "time, latency or rank, / filters by job, node, role or rank, arrows select, Enter shows the\n"
     "incident of the selected rank, as sysom show does.\n";
 
-static const char control_words[] = "Needs sysomd's control socket (mode 0700): only root and the "
-				    "user that runs sysomd may use it.\n";
+static const char control_words[] =
+    "Needs sysomd's control socket. Root and the user that runs sysomd reach all ranks with it,\n"
+    "other users their own. The package's unit makes it for root alone: use sudo.\n";
 
 static const struct command commands[] = {
     {.name = "run",
@@ -78,8 +81,9 @@ static const struct command commands[] = {
      .args_min = 2,
      .args_max = 64,
      .summary = "check catalogues of Python functions that become spans, or compile them",
-     .detail = "check prints each error with its line. compile writes what SYSOM_SPANS names in a\n"
-	       "job's environment; it replaces the catalogues that libsysom_preload.so carries.\n",
+     .detail =
+	 "check prints each error with its line. compile writes a file: name it by SYSOM_SPANS\n"
+	 "in a job's environment, and it replaces the catalogues in libsysom_preload.so.\n",
      .examples = "  sysom spans check my.yaml\n"
 		 "  sysom spans compile my.yaml -o my.spans; SYSOM_SPANS=$PWD/my.spans sysom run "
 		 "-- CMD\n"},
@@ -163,13 +167,14 @@ static const struct command commands[] = {
      .args_min = 2,
      .args_max = 2,
      .summary = "two runs, builds or ranks side by side",
-     .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
-	       "as sysom replay events reads it (events as CSV, Kineto JSON), a profile (folded\n"
-	       "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (a healthy earlier run: the newest that\n"
-	       "does not run now) or sketch:JOB:RANK (what is usual for a running rank). Compares\n"
-	       "what both have: steps, how many are flagged, spans, kernels by name with the\n"
-	       "template arguments that changed, functions, settings. In a name, write %3A for a\n"
-	       "colon. --limit: rows of each table.\n",
+     .detail =
+	 "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
+	 "as sysom replay events reads it (events as CSV, Kineto JSON), a profile (folded\n"
+	 "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (a healthy earlier run; default: the newest\n"
+	 "one that has ended) or sketch:JOB:RANK (what is usual for a running rank). Compares\n"
+	 "what both have: steps, how many are flagged, spans, kernels by name with the\n"
+	 "template arguments that changed, functions, settings. In a name, write %3A for a\n"
+	 "colon. --limit N: at most N rows in each table.\n",
      .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
 		 "  sysom diff baseline:llama-7b 1234abcd\n"
 		 "  sysom diff baseline:llama-7b sketch:llama-7b:0\n"
@@ -182,8 +187,8 @@ static const struct command commands[] = {
      .summary = "wait until an incident is closed and print its id",
      .detail =
 	 "An incident that was closed before does not count, unless --any is given. Progress\n"
-	 "goes to standard error. --state open returns when an incident opens. On timeout an\n"
-	 "incident that is still open is printed; without one the status is 1.\n",
+	 "goes to standard error. --state open returns when an incident opens. At the timeout an\n"
+	 "incident that is still open is printed; if there is none, the status is 1.\n",
      .examples = "  sysom show $(sysom wait-incident --job llama-7b --timeout 3600)\n"},
     {.name = "verdict",
      .run = cmd_verdict_main,
@@ -193,9 +198,9 @@ static const struct command commands[] = {
      .summary = "what slowed a job, in a few lines for the end of its own output",
      .detail =
 	 "Waits until the job's ranks have ended and each incident has a cause, at most\n"
-	 "--timeout. Without JOB: the one that the environment names (SYSOM_JOB, Slurm, PBS,\n"
-	 "LSF), so that it can be the last line of a batch script. The status is 1 if no rank\n"
-	 "of the job was traced.\n",
+	 "--timeout. Without JOB, the environment names the job (SYSOM_JOB, Slurm, PBS, LSF), so\n"
+	 "the command can be the last line of a batch script. The status is 1 if no rank of the\n"
+	 "job was traced.\n",
      .examples = "  sysom verdict --timeout 15    # in a batch script, at its end\n"
 		 "  sysom verdict llama-7b#1234\n"},
     {.name = "off",
@@ -229,8 +234,8 @@ static const struct command commands[] = {
 	 "The status is 1 if a check failed; warnings leave it 0. --thresholds checks nothing\n"
 	 "and prints each threshold of detection: its unit, why it has this value and what\n"
 	 "happens when it is wrong. All programs use the same ones. --cluster asks the\n"
-	 "aggregator which node runs which version, when it was heard and what certificate it\n"
-	 "has, and whether jobs are beyond their quota.\n",
+	 "aggregator for its nodes (version, certificate, when each was last heard from), and\n"
+	 "whether jobs are beyond their quota.\n",
      .examples = "  sysom doctor\n"
 		 "  sysom doctor --thresholds\n"
 		 "  sysom doctor --cluster\n"
@@ -242,7 +247,8 @@ static const struct command commands[] = {
     {.name = "replay",
      .raw = cmd_replay_main,
      .args = "KIND FILE...",
-     .summary = "run the analysis on trace files"},
+     .summary =
+	 "run the analysis on files: traces, step times, transfers, stored windows, profiles"},
 };
 
 /* Status 0 promises that the output was written. */

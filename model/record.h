@@ -27,7 +27,7 @@ enum record_kind {
 	RECORD_STEP_BEGIN =
 	    8, /* explicit; begin_ns == end_ns; work in `work` of struct step_mark */
 	RECORD_STEP_END = 9,
-	RECORD_GAP = 10,       /* nothing was recorded, or less; seq = cause */
+	RECORD_GAP = 10,       /* nothing, or only a part, was recorded; seq = cause */
 	RECORD_COPY_CALL = 11, /* replay only: a host copy call (cudaMemcpyAsync ...) */
 	RECORD_API = 12,       /* replay only: any other host API call */
 	/* device: actions of a GPU */

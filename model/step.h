@@ -51,8 +51,8 @@ struct step {
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
-	uint64_t device_latency_ns; /* device_end_ns minus the previous step's; 0: unknown, and on
-				     * the wire also if it is not latency_ns */
+	uint64_t device_latency_ns; /* device_end_ns minus the previous step's; 0: unknown. In files
+				     * and messages also 0 if it differs from latency_ns */
 };
 
 /* Device time per step and kernel name. For explanations and the 30-minute summaries. */

@@ -30,7 +30,7 @@ const char *window_pod_host(const struct wire_pod *pod, const char *node);
 
 /* The sender. Texts are NUL-terminated valid UTF-8.
  * Proven and claimed: the node vouches for the uid in the job's key (base/job_key.h) and for the
- * pid. The node's own name is a claim until the node shows a key. Everything else is the job's
+ * pid. The node's own name is a claim unless a certificate proves it. Everything else is the job's
  * claim. */
 struct wire_rank {
 	char job[WIRE_TEXT_BYTES]; /* NAME@UID; without @UID if the node does not vouch for one */
@@ -59,12 +59,12 @@ enum window_reason {
 			     * model sees nothing */
 };
 
-const char *window_reason_name(unsigned reason); /* "self"; of a peer's number, "unknown" */
+const char *window_reason_name(unsigned reason); /* "self", ...; "unknown": no such reason */
 
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
-#define WINDOW_STEP_FIRST   0x0800 /* the rank's first step of this kind (judge_verdict.first) */
+#define WINDOW_STEP_FIRST   0x0800 /* of no kind, and longer than any step before */
 #define WINDOW_STEP_CUT	    0x1000 /* some of its records had no room, or are no longer stored */
 
 struct window_step {
@@ -192,8 +192,7 @@ struct beat_comm {
 #define BEAT_RANK_PEER	  0x04 /* slow compared with its peers on the node */
 #define BEAT_RANK_STALLED 0x08 /* it hangs */
 #define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
-/* Its process has ended: these are its last counts, and all else is empty. Sent in the beats of 15
- * s. */
+/* Its process has ended: these are its last counts, and all else is empty. Sent for 15 s. */
 #define BEAT_RANK_ENDED 0x20
 
 struct beat_rank {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sysom.h - marks where a training step or an inference iteration begins and ends.
+ * sysom.h - marks steps (training steps, iterations of an inference engine) and named spans.
  *
  * Nothing has to be linked: libsysom_preload.so exports these names when a job runs under
- * `sysom run`; otherwise nothing does. Without the calls sysom finds the steps by itself.
+ * `sysom run`. Otherwise they do not exist. Without the calls sysom finds the steps by itself.
  *
  * From C, by dlsym, so that the program also runs without sysom:
  *
@@ -19,7 +19,7 @@
  *		...
  *		lib.sysom_step_end()
  *
- * All calls may come from any thread, cost some ten nanoseconds, never fail and never block. The
+ * All calls may come from any thread, cost a few tens of nanoseconds, never fail and never block. The
  * first one in a process starts sysom's helper thread. */
 #ifndef SYSOM_H
 #define SYSOM_H

@@ -37,7 +37,7 @@
 #include "sidecar/uplink.h"
 
 #define NODE_TEND_MS 250u
-/* Between turns of both timers while there is no process; its attach ends that at once. */
+/* Interval of both timers while there is no process. The first attach ends this at once. */
 #define NODE_IDLE_MS 1000u
 
 enum process_state {
@@ -108,7 +108,7 @@ struct process {
 struct node_run {
 	uint8_t boot_id[16]; /* differs in each run */
 	double cpu_share;    /* sysomd's own use of one core, over the last 5 s */
-	bool idle;	     /* no process is known, so nothing looks at the machine for ranks */
+	bool idle;	     /* no process is known, so nothing is measured */
 	struct loop_source *drain_timer, *tend_timer;
 };
 

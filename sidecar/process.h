@@ -12,12 +12,13 @@
 int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
 		   const int fds[ATTACH_FDS]);
 void process_forget(struct process *p);
-/* Ends processes that are gone, forgets those gone for long; without any the node is idle. */
+/* Finishes processes that have ended, and forgets them after a while. Without processes the node
+ * becomes idle. */
 void process_tend(struct node *n, uint64_t now_ns);
 /* enum attach_command_kind; the serial, or -errno. */
 int64_t process_command(struct process *p, uint32_t kind);
 uint64_t process_lost(const struct process *p);
-/* Calls, launches and collectives while tracing was switched off. They count as no loss. */
+/* Calls, launches and collectives while tracing was switched off. They do not count as losses. */
 uint64_t process_switched_off(const struct process *p);
 uint64_t process_raw_bytes(const struct process *p);
 uint64_t process_events(const struct process *p);
@@ -30,7 +31,7 @@ void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
 /* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
-/* A rank is in an anomaly, or somebody asked for a closer look. */
+/* Whether a rank has an anomaly, or somebody asked for a closer look. */
 bool process_any_anomaly(const struct node *n, uint64_t now_ns);
 
 #endif

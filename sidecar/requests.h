@@ -21,7 +21,8 @@ struct requests_stats {
 	uint64_t windows_failed;	   /* could not be made: the log says why */
 	uint64_t holds, holds_kept, holds_used, holds_lost; /* kept: copied before the loss */
 	uint64_t suspects;
-	uint64_t nobody, unknown, full, bad; /* no such rank; kind; no room; begin after end */
+	/* ignored: no such rank; a kind that is not known; no room; begin after end */
+	uint64_t nobody, unknown, full, bad;
 	uint64_t held_bytes;
 };
 

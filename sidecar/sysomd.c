@@ -101,8 +101,8 @@ static const struct config_key keys[] = {
 	"ready",
 	.min = 1e9, .max = 3600e9),
     KEY(sketch_symbols, "sketch.symbols", CONFIG_BOOL, "true",
-	"name native functions in sketches from this node's symbol files; false: file and "
-	"page only"),
+	"name native functions in sketches from this node's symbol files; false: names are file "
+	"and page, such as libcuda.so.1+0x2f5000"),
     KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
 	"robust: median line with calibrated tail; p99: the paper's 99th percentile with "
 	"RANSAC",
@@ -144,7 +144,7 @@ static const struct config_key keys[] = {
 	"memory for windows that the aggregator asked to hold and the recorder would overwrite",
 	.min = 0, .max = 1e10),
     KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
-	"a rank hangs if its GPU has work but makes no progress for this long, and for the "
+	"a rank hangs if its GPU has work but makes no progress for this long and at least for the "
 	"time of 30 usual steps",
 	.min = 1e9, .max = 3600e9),
     KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
@@ -165,8 +165,8 @@ static const struct config_key keys[] = {
     KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	"sample every process of the node, not only ranks and their children"),
     KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
-	"while a rank is slow, also sample the kernel stacks of other processes, for up to a "
-	"minute and 20% of the time"),
+	"while a rank is slow, also sample the kernel stacks of other processes, for at most a "
+	"minute at a time and 20% of the time in the long run"),
     KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
 	"upload symbol files that the aggregator lacks for the stacks it received"),
     KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB",

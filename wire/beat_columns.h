@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * beat_columns.h - a rank's step groups, communicators and sampled collectives as packed rows
  * (docs/wire-format.md, "Rows of a beat").
- * Not compressed: some hundred bytes of differences cannot be squeezed further, and every node
+ * Not compressed: some hundred bytes of differences do not get smaller, and every node
  * sends a beat every few seconds. Threads: any. Trust: the unpack functions take hostile bytes,
  * write at most as many rows as the struct holds, and return only what model/window.h allows. */
 #ifndef SYSOM_WIRE_BEAT_COLUMNS_H

@@ -55,15 +55,14 @@ enum wire_status {
 /* Commands travel in replies (INV-10). job "": every job; rank INT32_MIN: every rank. The receiver
  * ignores and counts unknown kinds. */
 enum wire_command_kind {
-	/* Send a window of the records from begin_ns to end_ns. The sidecar's settings bound the
-	 * number per minute; further ones are counted and not sent. One that ends in the future is
-	 * sent at that time. It lacks records that are gone. */
+	/* Send a window of the records from begin_ns to end_ns. sysomd's settings bound the number
+	 * per minute; further ones are counted and not sent. If end_ns lies in the future, sysomd
+	 * waits for it. Records that are no longer stored are missing from the window. */
 	WIRE_COMMAND_WINDOW = 1,
 	/* Keep the records from begin_ns to end_ns longer than the retention. */
 	WIRE_COMMAND_HOLD = 2,
-	/* The rank, or a peer of it, is under suspicion until end_ns. Beats come at the suspect's
-	 * rate, and the sampler takes all ticks of the whole node, within the sidecar's own
-	 * bounds. */
+	/* The rank, or a peer of it, is a suspect until end_ns. sysomd sends beats at the suspect's
+	 * rate, and samples every tick of the whole node, within its own bounds. */
 	WIRE_COMMAND_SUSPECT = 3,
 };
 struct wire_command {

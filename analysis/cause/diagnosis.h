@@ -44,7 +44,7 @@ struct diagnosis_group {
 /* One rank over a range of steps, or a stored baseline of its role. Times are medians per step;
  * negative: not known. Profiles (cpu_ns, gil_wait_ns, functions) are known if samples > 0; off_ns,
  * and a function's off_ns, also if there are functions without samples; kernels, settings and
- * signals if their count is not 0 (signals that are totals are always there). */
+ * signals if their count is not 0 (signals that are always reported do not count). */
 struct diagnosis_rank {
 	int32_t rank;
 	const char *node;

@@ -26,7 +26,8 @@ struct digest {
 	uint64_t onset_step;		/* first step out of the run that led to first_step */
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians */
 	double self_excess_ns; /* sum of their self times above the expected ones */
-	/* parts of flagged_ns and self_excess_ns: in steps longer than any before */
+	/* the parts of flagged_ns and self_excess_ns in steps longer than any before
+	 * (WINDOW_STEP_FIRST) */
 	double first_ns, first_self_ns;
 	/* their kernels and copies above those of its other steps, summed */
 	double device_excess_ns;

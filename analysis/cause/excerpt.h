@@ -42,11 +42,11 @@ const struct ledger *excerpt_ledger(const struct excerpt *p, bool healthy);
 const struct coll_parts *excerpt_colls(const struct excerpt *p);
 /* The ledger of the time in which the rank hung; 0 steps: it did not hang. Borrowed. */
 const struct ledger *excerpt_open(const struct excerpt *p);
-/* The stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)"; "":
- * not known. */
 /* What the launch thread has been blocked in, without a break, for most of the open interval:
  * BEAT_UNFINISHED_HOST or _HELD since launch_ns; _NONE: neither, or not known. */
 const struct beat_unfinished *excerpt_wait(const struct excerpt *p);
+/* The stack in which the rank hangs: "flock < wait_for (train.py:88) < main (train.py:120)"; "":
+ * not known. */
 const char *excerpt_stuck(const struct excerpt *p);
 
 /* Whether all healthy steps of the ledger are earlier than the first slow step. */

@@ -4,11 +4,11 @@
  * take longer, so it never reports them.
  *
  * Usual is a level of launches that most of GROWTH_STEPS steps share; without such a level
- * (inference, sequences that change the number of launches) nothing is reported. Larger launches
- * are not more of them: longer sequences stay silent. A step of the usual level ends a growth, so
- * an evaluation is none however often it comes, unless it lasts for GROWTH_STEPS steps. Steps of
- * other levels say nothing. After GROWTH_STEPS steps the new level is the usual one, and a level
- * that was usual before is no growth.
+ * (inference, sequences that change the number of launches) nothing is reported. Only the number of
+ * launches counts, not their size, so longer sequences are not reported. A step of the usual level
+ * ends a growth. So evaluations are not reported, however often they come, unless one lasts for
+ * GROWTH_STEPS steps. Steps of other levels change nothing. After GROWTH_STEPS steps the new level
+ * is the usual one, and a level that was usual before is no growth.
  *
  * Pure: no I/O, clock, globals or allocation. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_EXPECT_GROWTH_H
@@ -35,7 +35,8 @@ struct growth_change {
 	uint64_t first;
 	double before_ns;
 };
-/* The next judged step. True: the steps from out->first on have more work than before. Said once. */
+/* Takes the next judged step. True, once per growth: the steps from out->first on have more work
+ * than before. */
 bool growth_push(struct growth *g, const struct step *s, struct growth_change *out);
 
 #endif

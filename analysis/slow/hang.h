@@ -3,17 +3,18 @@
  *
  * For each communicator of a rank, every beat has the number of collectives it entered, the last
  * one's function, sequence and bytes, and whether its kernel ended. A rank waits if its last
- * collective has not ended for longer than the bound. A communicator hangs if, of the ranks that
- * entered most collectives, nobody's last one has ended. Then:
+ * collective has not ended for longer than the bound. A communicator hangs if none of the ranks that
+ * entered most collectives has left its last one. Then:
  * - ranks that entered fewer are missing (hang-missing);
  * - ranks that entered as many, but another function or other bytes, differ (hang-mismatch);
  * - otherwise all have entered and it does not end (hang-transfer).
  *
  * Collectives on the CPU (gloo, MPI) have no records. The node reports what the launch thread of a
- * rank without GPU work is blocked in, if the ledger of its open interval shows that. The ranks of
- * the job then are one communicator more: ranks that wait in such a collective have entered it, the
- * others have not. If a rank has not, it must be known why (held by something, dead, waiting on its
- * GPU). Otherwise it may be without requests, or at work, and there is no hang.
+ * rank without GPU work is blocked in, if the ledger of its open interval shows that. All ranks of
+ * the job then count as one more communicator: ranks that wait in such a collective have entered it,
+ * the others have not. A rank that has not entered is missing only if it is known why (held by
+ * something, dead, waiting on its GPU). Otherwise it may have no requests, or may be at work, and no
+ * hang is reported.
  *
  * A rank whose GPU does not finish a kernel of its own, though everything before it is over, is the
  * cause whether it has entered or not (hang-kernel); it is reported even if nobody waits in a

@@ -7,9 +7,9 @@
  * - At each of several window lengths the largest gap splits the members into a lower and an upper
  *   group. The upper group is slow if all of it lies far enough above the lower group: beyond the
  *   noise and the lower group's own spread. Most of the window must agree. The threshold is
- *   corrected for the number of windows, tests and members. So one, several and most slow members
- *   are the same case. If most are slow, the role's own level must have risen too, if its past is
- *   known.
+ *   corrected for the number of windows, tests and members. So one rule covers one slow member,
+ *   several, and most. If most are slow and the role's past is known, the role's own level must
+ *   have risen too.
  * - The same test runs on each member's change against its own past.
  * - The noise at each length is measured from the data (peers_noise.c), so autocorrelation and
  *   heavy tails raise the threshold. Short windows have a floor: 4% at 10 steps, 0.8% at 50, 0.1%

@@ -26,9 +26,8 @@ struct otlp_settings {
 /* Rows of a program's table. KEY: its macro; field: the struct otlp_settings. */
 #define OTLP_SETTINGS(KEY, field)                                                                  \
 	KEY(field.url, "otlp.url", CONFIG_STRING, "",                                              \
-	    "send metrics to this OTLP receiver, http(s)://HOST:4318; without a path, "            \
-	    "/v1/metrics "                                                                         \
-	    "is added; empty: don't"),                                                             \
+	    "URL of an OTLP receiver for the metrics, http(s)://HOST:4318; without a path, "       \
+	    "/v1/metrics is added; empty: none"),                                                  \
 	    KEY(field.interval_ns, "otlp.interval", CONFIG_DURATION, "30s",                        \
 		"how often metrics are sent", .min = 1e9, .max = 3600e9),                          \
 	    KEY(field.ca, "otlp.ca", CONFIG_STRING, "",                                            \

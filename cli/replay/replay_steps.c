@@ -65,8 +65,9 @@ static void print_usage(FILE *to)
 {
 	fputs(
 	    "usage: sysom replay steps F.csv --latency COL [options]\n\n"
-	    "Judges the steps of a CSV file (one per row, in time order) by what their work "
-	    "takes.\n"
+	    "Learns how long a step takes for its work, and flags slow steps. The CSV file has "
+	    "one\n"
+	    "step per row, in time order.\n"
 	    "F.csv has a header row and may be gzipped or zstd-packed; - is standard input.\n\n"
 	    "  --latency COL         the step's time\n"
 	    "  --latency-unit UNIT   ns (default), us, ms or s\n"
@@ -74,7 +75,7 @@ static void print_usage(FILE *to)
 	    "  --key COL[,COL]       a model per distinct value, up to 8 columns\n"
 	    "  --mode robust|p99     median curve with calibrated tail, or the P99 line\n"
 	    "  --learn-min N         steps before a model may judge (20)\n"
-	    "  --learn-max N         steps of the frozen baseline (2000)\n"
+	    "  --learn-max N         steps after which the model no longer changes (2000)\n"
 	    "  --seed N              seed of mode p99's random choices (1)\n"
 	    "  --json                one JSON object per line\n\n"
 	    "example:\n"

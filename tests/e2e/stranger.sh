@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# stranger.sh - the commands of README.md, "Let no stranger in", as they stand there: an aggregator, a node
+# stranger.sh - the commands of README.md, "Certificates and tokens", as they stand there: an aggregator, a node
 # and a stranger on three machines, which are network namespaces here.
 . "$(dirname "$0")/lib.sh"
 why=$(/usr/bin/python3 tests/needs.py root mounts command:openssl command:ip command:unshare) || { echo "1..0 # SKIP $why"; exit 77; }
@@ -33,7 +33,7 @@ for machine in aggregator node stranger; do stack_wait 10 is_apart "${!machine}"
 cable 2>"$WORK/ip.log" || { echo "1..0 # SKIP needs netns: $(tail -n 1 "$WORK/ip.log")"; exit 77; }
 
 block() { # N: the Nth block of commands below that heading
-	awk -v want="$1" '/^## /{inside = $0 == "## Let no stranger in"} !inside {next}
+	awk -v want="$1" '/^## /{inside = $0 == "## Certificates and tokens"} !inside {next}
 		/^    /{if (!block) n++; block = 1; if (n == want) print substr($0, 5)} !/^    /{block = 0}' README.md
 }
 # Runs a block on a machine. Its daemons stay; a node's are told where to live, as no two share a machine otherwise.

@@ -18,9 +18,9 @@ struct tls_settings {
 	    "own certificate between nodes and aggregator, PEM, with those of intermediate "       \
 	    "authorities; empty: no TLS; read again when the file changes"),                       \
 	    KEY(field.files.key, "tls.key", CONFIG_STRING, "",                                     \
-		"key of the certificate, PEM; no other user may read it"),                         \
+		"key of the certificate, PEM, mode 0640 or less"),                                 \
 	    KEY(field.files.ca, "tls.ca", CONFIG_STRING, "",                                       \
-		"certificates of the authorities whose peers are let in, PEM"),                    \
+		"certificates of the authorities that may sign the peers' certificates, PEM"),     \
 	    KEY(field.files.crl, "tls.crl", CONFIG_STRING, "",                                     \
 		"lists of revoked certificates, PEM; empty: none"),                                \
 	    KEY(field.insecure, "insecure", CONFIG_BOOL, "false",                                  \
