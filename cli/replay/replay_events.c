@@ -25,9 +25,9 @@
 #define LAUNCHES_MAX (1u << 20)
 
 struct replay_events {
-	bool json, marks, headed;
-	enum roofline_mode mode;
-	enum peers_mode peers;
+	bool json, headed;
+	int marks; /* 1: read them */
+	int mode;  /* of MODES */
 	struct replay_ranks *ranks, *before;
 	uint32_t ranks_per_node;  /* 0: not live */
 	struct replay_live *live; /* NULL: not --live */
@@ -43,29 +43,35 @@ struct replay_events {
 	uint64_t few; /* files without three steps */
 };
 
-static int usage(FILE *to)
+/* sysom: ranks by the paper's mean + k sigma, for comparison */
+#define MODES "robust|p99|sysom"
+enum { MODE_P99 = 1, MODE_SYSOM = 2 };
+
+static const char *take_before(void *to, const char *text)
 {
-	fputs(
-	    "usage: sysom replay events [options] FILE...\n\n"
-	    "Finds steps in kernel traces, one file per rank (rank from Kineto's distributedInfo,\n"
-	    "else from `rankN` in the name, else the order): Kineto JSON, or as CSV\n"
-	    "ts_ns,dur_ns,kind,device,stream,corr,bytes,name; plain, .gz or .zst, - is standard\n"
-	    "input.\n\n"
-	    "  --json             one JSON object per line\n"
-	    "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
-	    "  --live[=N]         report findings as they would have come while the job ran, N "
-	    "ranks\n"
-	    "                     to a node (default 8), instead of looking back over all steps\n"
-	    "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
-	    "  --mode robust|p99|sysom\n"
-	    "                     how steps are judged (default robust); sysom: ranks by the\n"
-	    "                     paper's mean + k sigma, for comparison\n\n"
-	    "example:\n"
-	    "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
-	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
-	    to);
-	return to == stdout ? 0 : 2;
+	struct replay_events *ev = to;
+
+	if (ev->before_count == BEFORE_MAX)
+		return "at most 4096 files";
+	ev->before_path[ev->before_count++] = text;
+	return NULL;
 }
+
+#define AT(field) offsetof(struct replay_events, field)
+
+static const struct option_row rows[] = {
+    {"json", 'j', NULL, "one JSON object per line", OPTION_SWITCH, .at = AT(json)},
+    {"marks", 0, "ignore|use", "read ProfilerStep marks (default ignore)", OPTION_WORD,
+     .at = AT(marks)},
+    {"live", 0, "[=N]",
+     "report findings as they would have come while the job ran, N ranks to a node (8)",
+     OPTION_COUNT, .at = AT(ranks_per_node), .least = 1, .most = LIMIT_NODE_PROCESSES, .preset = 8},
+    {"before", 0, "FILE", "a rank's trace of an earlier run to compare with; once per rank",
+     OPTION_TAKEN, .take = take_before},
+    {"mode", 0, MODES, "how steps are judged (default robust); sysom: ranks by mean + k sigma",
+     OPTION_WORD, .at = AT(mode)},
+    {0},
+};
 
 static int rank_of(const char *path, int order)
 {
@@ -223,7 +229,7 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 	sc.whole_first = true;
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	judge_config_default(&jc);
-	jc.roofline.mode = ev->mode;
+	jc.roofline.mode = ev->mode == MODE_P99 ? ROOFLINE_P99 : ROOFLINE_ROBUST;
 	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
 	judge_memory = pages_aligned(judge_memory_bytes(&jc));
 	if (memory && judge_memory) {
@@ -336,77 +342,6 @@ static void print_summary(const struct replay_events *ev)
 		       ev->findings == 1 ? "" : "s");
 }
 
-static int options(struct replay_events *ev, int argc, char **argv)
-{
-	static const struct option longs[] = {
-	    {"json", no_argument, NULL, 'j'},
-	    {"marks", required_argument, NULL, 'm'},
-	    {"mode", required_argument, NULL, 'o'},
-	    {"before", required_argument, NULL, 'b'},
-	    {"live", optional_argument, NULL, 'l'},
-	    {"help", no_argument, NULL, 'h'},
-	    {0},
-	};
-	int c, mode;
-
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (c) {
-		case 'j':
-			ev->json = true;
-			break;
-		case 'm':
-			if (strcmp(optarg, "use") && strcmp(optarg, "ignore")) {
-				fprintf(stderr,
-					"sysom replay events: --marks: expected ignore or use\n");
-				return 2;
-			}
-			ev->marks = !strcmp(optarg, "use");
-			break;
-		case 'o':
-			ev->peers = !strcmp(optarg, "sysom") ? PEERS_SYSOM : PEERS_ROBUST;
-			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST
-							: roofline_mode_parse(optarg);
-			if (mode < 0) {
-				fprintf(
-				    stderr,
-				    "sysom replay events: --mode: expected robust, p99 or sysom\n");
-				return 2;
-			}
-			ev->mode = (enum roofline_mode)mode;
-			break;
-		case 'l':
-			ev->ranks_per_node = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 8;
-			if (!ev->ranks_per_node || ev->ranks_per_node > LIMIT_NODE_PROCESSES) {
-				fprintf(stderr,
-					"sysom replay events: --live=N: expected 1 to %u ranks\n",
-					LIMIT_NODE_PROCESSES);
-				return 2;
-			}
-			break;
-		case 'b':
-			if (ev->before_count == BEFORE_MAX) {
-				fprintf(stderr,
-					"sysom replay events: --before: more than %d files\n",
-					BEFORE_MAX);
-				return 2;
-			}
-			ev->before_path[ev->before_count++] = optarg;
-			break;
-		case 'h':
-			usage(stdout);
-			return -1;
-		default:
-			return usage(stderr);
-		}
-	}
-	if (ev->ranks_per_node && ev->before_count) {
-		fprintf(stderr, "sysom replay events: use --live or --before, not both\n");
-		return 2;
-	}
-	return optind < argc ? 0 : usage(stderr);
-}
-
 /* Prints what a live run would have reported. Lines about all steps were printed before. */
 static int run_live(struct replay_events *ev)
 {
@@ -430,17 +365,24 @@ static int run_live(struct replay_events *ev)
 	return 0;
 }
 
-int replay_events_main(int argc, char **argv)
+static int replay_events_main(int argc, char **argv)
 {
 	struct replay_events ev = {0};
 	struct replay_live_config lc;
-	int rc = options(&ev, argc, argv);
+	enum peers_mode peers;
+	int rc = options_read(&replay_events, &ev, argc, argv);
 
-	if (rc)
-		return rc < 0 ? 0 : rc;
+	if (rc != OPTIONS_GO_ON)
+		return rc;
+	if (ev.ranks_per_node && ev.before_count) {
+		fprintf(stderr, "sysom replay events: use --live or --before, not both\n");
+		return EXIT_USAGE;
+	}
+	rc = 0;
+	peers = ev.mode == MODE_SYSOM ? PEERS_SYSOM : PEERS_ROBUST;
 	ev.ranks = replay_ranks_new();
 	ev.before = replay_ranks_new();
-	lc = (struct replay_live_config){ev.json, ev.marks, ev.peers, ev.ranks_per_node};
+	lc = (struct replay_live_config){ev.json, ev.marks, peers, ev.ranks_per_node};
 	if (!ev.ranks || !ev.before || (ev.ranks_per_node && replay_live_open(&ev.live, &lc))) {
 		replay_ranks_free(ev.ranks);
 		replay_ranks_free(ev.before);
@@ -454,7 +396,7 @@ int replay_events_main(int argc, char **argv)
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
 	if (!rc)
-		rc = replay_ranks_print(ev.ranks, ev.before, ev.peers, ev.json,
+		rc = replay_ranks_print(ev.ranks, ev.before, peers, ev.json,
 					ev.live ? NULL : &ev.findings);
 	if (!rc && ev.live)
 		rc = run_live(&ev);
@@ -467,3 +409,21 @@ int replay_events_main(int argc, char **argv)
 	replay_live_close(ev.live);
 	return rc == -ENOMEM ? EXIT_FAILED : rc ? EXIT_USAGE : EXIT_OK;
 }
+
+const struct command replay_events = {
+    .name = "replay events",
+    .raw = replay_events_main,
+    .rows = rows,
+    .args = "FILE...",
+    .args_min = 1,
+    .args_max = OPTIONS_ANY,
+    .summary = "kernel traces, one file per rank: steps, collectives, clocks, findings",
+    .detail = "One file per rank (rank from Kineto's distributedInfo, else from `rankN` in the "
+	      "name, else\n"
+	      "the order): Kineto JSON, or as CSV ts_ns,dur_ns,kind,device,stream,corr,bytes,name; "
+	      "plain,\n"
+	      ".gz or .zst, - is standard input. Findings look back over all steps, unless --live "
+	      "is given.\n",
+    .examples =
+	"  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n",
+    .status = REPLAY_STATUS};
