@@ -15,7 +15,7 @@ cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_di
 		report_plots report_stacks show_plots) \
 	$(call in,cli/plots,plot_axes plot_gpu plot_steps plot_timeline) \
 	$(call in,cli/diff,diff_sketch diff_source diff_trace incident_diff run_diff) \
-	$(call in,cli/replay,live_node replay_events replay_findings replay_incident \
+	$(call in,cli/replay,live_node replay_events replay_find replay_findings replay_incident \
 		replay_journal replay_line replay_links replay_live replay_load replay_ranks replay_stacks \
 		replay_steps replay_window) \
 	$(call in,cli/timings,replay_csv replay_input replay_ops replay_timings replay_unit replay_workers \

@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/expect/judge.h"
-#include "analysis/steps/steps.h"
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/room.h"
 #include "cli/replay/replay.h"
+#include "cli/replay/replay_find.h"
+#include "cli/replay/replay_line.h"
 #include "cli/replay/replay_live.h"
 #include "cli/replay/replay_load.h"
 #include "cli/replay/replay_ranks.h"
-#include "cli/text/pages.h"
 
 /* The most files of an earlier run. */
-#define BEFORE_MAX   4096
-#define LAUNCHES_MAX (1u << 20)
+#define BEFORE_MAX     4096
+#define LINE_BYTES_MAX 65536u
 
 struct replay_events {
 	bool json, headed;
@@ -37,7 +37,8 @@ struct replay_events {
 	const char *before_path[BEFORE_MAX];
 	int before_count;
 	struct replay_steps found; /* of the current rank */
-	bool no_memory;
+	int rank;		   /* whose they are */
+	struct buf line;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 	uint64_t steps, flagged, incomplete, files, findings, holes;
 	uint64_t few; /* files without three steps */
@@ -83,11 +84,6 @@ static int rank_of(const char *path, int order)
 	return order;
 }
 
-static const char *word(bool v)
-{
-	return v ? "true" : "false";
-}
-
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
 		       const struct judge_verdict *v)
 {
@@ -108,41 +104,25 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
-	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%" PRIu64 ",\"begin_ns\":\"%" PRIu64
-	       "\",\"end_ns\":\"%" PRIu64 "\",\"compute_ns\":%" PRIu64 ",\"comm_ns\":%" PRIu64
-	       ",\"exposed_comm_ns\":%" PRIu64 ",\"copy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64
-	       ",\"kernels\":%u,\"flagged\":%s,\"latency_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64,
-	       rank, st->index, st->begin_ns, st->end_ns, st->compute_ns, st->comm_ns,
-	       st->exposed_comm_ns, st->copy_ns, st->idle_ns, st->kernels, word(v->flagged),
-	       st->latency_ns, st->self_ns);
-	printf(",\"device_begin_ns\":\"%" PRIu64 "\",\"device_end_ns\":\"%" PRIu64
-	       "\",\"launches\":%u,\"collectives\":%u,\"copies\":%u,\"phase\":%u,\"source\":\"%s\","
-	       "\"state\":\"%s\",\"expected_ns\":%.1f,\"excess\":%.6f,\"self_flagged\":%s,"
-	       "\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
-	       st->device_begin_ns, st->device_end_ns, st->launches, st->collectives, st->copies,
-	       st->phase, st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
-	       roofline_state_name(v->state), v->expected_ns, v->excess, word(v->self), word(edge),
-	       word(st->flags & STEP_FLAG_INCOMPLETE), word(st->flags & STEP_FLAG_CPU_BOUND),
-	       word(st->flags & STEP_FLAG_RESYNC), word(hole));
+	buf_clear(&ev->line);
+	replay_line_step_json(&ev->line, rank, st, v);
+	fwrite(ev->line.data, 1, ev->line.bytes, stdout);
 }
 
-static void keep_step(struct replay_events *ev, const struct step *st,
-		      const struct step_kernel *kernels, uint32_t count)
+static int keep_step(struct replay_steps *s, const struct step *st,
+		     const struct step_kernel *kernels, uint32_t count)
 {
-	struct replay_steps *s = &ev->found;
-
 	if (ROOM_FOR(s->step, s->room, s->count + 1ull) ||
 	    ROOM_FOR(s->kernel, s->kernel_room, s->kernel_count + (size_t)count) ||
-	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull)) {
-		ev->no_memory = true;
-		return;
-	}
+	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull))
+		return -ENOMEM;
 	s->kernel_at[0] = 0;
 	if (count)
 		memcpy(s->kernel + s->kernel_count, kernels, count * sizeof(*kernels));
 	s->kernel_count += count;
 	s->step[s->count++] = *st;
 	s->kernel_at[s->count] = s->kernel_count;
+	return 0;
 }
 
 static void forget_steps(struct replay_steps *s)
@@ -153,99 +133,41 @@ static void forget_steps(struct replay_steps *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static void take_steps(struct replay_events *ev, int rank, struct steps *s, struct judge *j)
+static int take_step(void *to, const struct step *st, const struct step_kernel *kernels,
+		     uint32_t count, const struct judge_verdict *v)
 {
-	static struct step_kernel kernels[STEP_KERNELS_MAX];
-	struct step st;
-	uint32_t count;
+	struct replay_events *ev = to;
 
-	while (steps_next(s, &st, kernels, &count)) {
-		struct judge_verdict v = judge_push(j, &st, 0);
-
-		keep_step(ev, &st, kernels, count);
-		if (ev->in_before)
-			continue;
-		print_step(ev, rank, &st, &v);
+	if (!ev->in_before) {
+		print_step(ev, ev->rank, st, v);
 		ev->steps++;
-		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
-		ev->flagged += v.flagged;
+		ev->incomplete += (st->flags & STEP_FLAG_INCOMPLETE) != 0;
+		ev->flagged += v->flagged;
 	}
-}
-
-/* Merges one rank's host records, marks and device records in the order of a live run. */
-static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
-		 struct judge *j)
-{
-	struct replay_cursor c = {.trace = t, .marks = ev->marks};
-	size_t d = 0;
-
-	for (;;) {
-		uint64_t device = d < t->device_count ? t->device[d].begin_ns : UINT64_MAX;
-		uint64_t host = replay_cursor_ns(&c);
-
-		if (host == UINT64_MAX && device == UINT64_MAX)
-			break;
-		if (host <= device) {
-			struct record x = replay_cursor_take(&c);
-
-			steps_push_host(s, &x, NULL);
-		} else {
-			steps_push_device(s, &t->device[d++]);
-			steps_advance(s, device);
-		}
-		take_steps(ev, t->rank, s, j);
-	}
-	steps_finish(s);
-	take_steps(ev, t->rank, s, j);
-}
-
-/* With so few steps, layers would be taken for steps. */
-static void warn_few_steps(struct replay_events *ev, const struct replay_trace *t,
-			   const struct steps *s, const char *path)
-{
-	struct steps_stats stats;
-
-	steps_stats(s, &stats);
-	if (!stats.few)
-		return;
-	ev->few++;
-	fprintf(stderr,
-		"sysom replay events: %s: too few steps: the trace must have three whole steps, so "
-		"that a repeated sequence of launches shows where a step ends%s\n",
-		path, t->mark_count ? " (or use the file's ProfilerStep marks: --marks use)" : "");
+	return keep_step(&ev->found, st, kernels, count);
 }
 
 static int replay_rank(struct replay_events *ev, const struct replay_trace *t, const char *path)
 {
-	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
-	struct judge_config jc;
-	struct steps_config sc;
-	void *memory, *judge_memory;
-	struct steps *s;
-	int rc = -ENOMEM;
+	struct replay_find find = {.marks = ev->marks,
+				   .mode = ev->mode == MODE_P99 ? ROOFLINE_P99 : ROOFLINE_ROBUST,
+				   .step = take_step,
+				   .to = ev};
+	int rc;
 
-	steps_config_default(&sc);
-	sc.automatic_only = !ev->marks;
-	sc.whole_first = true;
-	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
-	judge_config_default(&jc);
-	jc.roofline.mode = ev->mode == MODE_P99 ? ROOFLINE_P99 : ROOFLINE_ROBUST;
-	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
-	judge_memory = pages_aligned(judge_memory_bytes(&jc));
-	if (memory && judge_memory) {
-		s = steps_init(memory, &sc);
-		feed(ev, t, s, judge_init(judge_memory, &jc));
-		warn_few_steps(ev, t, s, path);
-		if (ev->no_memory)
-			rc = -ENOMEM;
-		else
-			rc =
-			    replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t, &ev->found);
-	} else {
-		fprintf(stderr, "sysom replay events: out of memory\n");
-	}
-	free(memory);
-	free(judge_memory);
+	ev->rank = t->rank;
+	rc = replay_find(&find, t);
+	ev->few += find.few;
+	if (find.few)
+		fprintf(stderr,
+			"sysom replay events: %s: too few steps: the trace must have three whole "
+			"steps, so that a repeated sequence of launches shows where a step "
+			"ends%s\n",
+			path,
+			t->mark_count ? " (or use the file's ProfilerStep marks: --marks use)"
+				      : "");
+	if (!rc)
+		rc = replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t, &ev->found);
 	forget_steps(&ev->found);
 	return rc;
 }
@@ -379,6 +301,7 @@ static int replay_events_main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	rc = 0;
+	buf_init(&ev.line, LINE_BYTES_MAX);
 	peers = ev.mode == MODE_SYSOM ? PEERS_SYSOM : PEERS_ROBUST;
 	ev.ranks = replay_ranks_new();
 	ev.before = replay_ranks_new();
@@ -407,6 +330,7 @@ static int replay_events_main(int argc, char **argv)
 	replay_ranks_free(ev.ranks);
 	replay_ranks_free(ev.before);
 	replay_live_close(ev.live);
+	buf_fini(&ev.line);
 	return rc == -ENOMEM ? EXIT_FAILED : rc ? EXIT_USAGE : EXIT_OK;
 }
 
