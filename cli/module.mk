@@ -28,7 +28,7 @@ $(PPROF_GEN).h: cli/profile.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PPROF_GEN).c: $(PPROF_GEN).h ;
 $(B)/obj/cli/profile/profile_flame.o: cli/flame.html
-cli_LDLIBS := -lcurl -lgnutls -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
+cli_LDLIBS := -lelf -lcurl -lgnutls -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
 # One recipe makes both files; the rule names the header.
