@@ -10,21 +10,19 @@ BPF_ARCH_INCLUDE := -I/usr/include/$(shell uname -m)-linux-gnu
 BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wno-unused-function $(if $(WERROR),-Werror) \
 	-D__TARGET_ARCH_x86 -I. $(BPF_ARCH_INCLUDE) $(RELOCATE)
 
-# $(call bpf_rule,NAME,SOURCE,FLAGS)
+# $(call bpf_rule,NAME,SOURCE,FLAGS)  SOURCE without .bpf.c
 define bpf_rule
 GEN += $(B)/gen/bpf/$(1).skel.h
-$(B)/gen/bpf/$(1).bpf.o: bpf/$(2).bpf.c $(wildcard bpf/*.h)
+$(B)/gen/bpf/$(1).bpf.o: $(2).bpf.c $(wildcard bpf/*.h $(dir $(2))*_format.h)
 	@mkdir -p $$(@D)
 	$$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(3) -c -o $$@.tmp $$< && $(BPFTOOL) gen object $$@ $$@.tmp && rm $$@.tmp
 $(B)/gen/bpf/$(1).skel.h: $(B)/gen/bpf/$(1).bpf.o
 	$$(Q)$(BPFTOOL) gen skeleton $$< name $(1) >$$@
 endef
 ifneq ($(HAS_BPF),)
-$(eval $(call bpf_rule,sampler_loop,sampler,))
-$(eval $(call bpf_rule,sampler_tail,sampler,-DSAMPLER_TAIL))
-$(eval $(call bpf_rule,off_cpu_loop,off_cpu,))
-$(eval $(call bpf_rule,off_cpu_tail,off_cpu,-DSAMPLER_TAIL))
-$(eval $(call bpf_rule,os_programs,os_signals,))
-$(eval $(call bpf_rule,snapshot_loop,snapshot,))
-$(eval $(call bpf_rule,snapshot_tail,snapshot,-DSNAPSHOT_TAIL_CALLS))
+$(eval $(call bpf_rule,sampler_loop,bpf/sampler,))
+$(eval $(call bpf_rule,sampler_tail,bpf/sampler,-DSAMPLER_TAIL))
+$(eval $(call bpf_rule,off_cpu_loop,bpf/off_cpu,))
+$(eval $(call bpf_rule,off_cpu_tail,bpf/off_cpu,-DSAMPLER_TAIL))
+$(eval $(call bpf_rule,os_programs,bpf/os_signals,))
 endif

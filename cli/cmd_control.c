@@ -15,7 +15,7 @@ static int post(const struct options *o, const char *what, const char *path, jso
 	if (client_json(&c, "POST", path, out, &e)) {
 		if (e.status == 404)
 			snprintf(e.why, sizeof(e.why), "%s",
-				 o->have_rank || o->job
+				 o->rank >= 0 || o->job
 				     ? "no such rank or job on this node (sysom status)"
 				     : "no processes attached (sysom run -- COMMAND)");
 		return commands_complain(what, &e);
@@ -51,7 +51,7 @@ static int trace_state(const struct options *o, const char *state)
 	json_t *j;
 
 	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
-	if (o->have_rank)
+	if (o->rank >= 0)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
 	commands_add_job(o, path, sizeof(path));
 	r = post(o, state, path, &j);
@@ -83,7 +83,7 @@ int cmd_control_capture(const struct options *o)
 	json_t *j;
 	int n, r;
 
-	if (!o->have_rank) {
+	if (o->rank < 0) {
 		fprintf(stderr, "sysom capture: --rank is missing; give the rank to capture\n");
 		return EXIT_USAGE;
 	}

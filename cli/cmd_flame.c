@@ -25,7 +25,7 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 				  .title = title,
 				  .note = note,
 				  .open = incident_verdict_metric(in),
-				  .format = (enum profile_format)profile_out_format(NULL, path),
+				  .format = profile_out_format(path),
 				  .realtime_ns =
 				      r->stacks.begin_ns + (uint64_t)r->realtime_offset_ns};
 	struct outfile file;
@@ -185,8 +185,8 @@ static const struct trace_rank *find_rank(const struct options *o, const json_t 
 					  const struct trace_model *m)
 {
 	if (!o->diff)
-		return incident_stacks_rank(in, m, o->have_rank ? o->rank : -1);
-	return o->have_rank ? trace_model_rank(m, o->rank) : incident_diff_culprit(in, m);
+		return incident_stacks_rank(in, m, o->rank);
+	return o->rank >= 0 ? trace_model_rank(m, o->rank) : incident_diff_culprit(in, m);
 }
 
 int cmd_flame_main(const struct options *o)
@@ -203,12 +203,12 @@ int cmd_flame_main(const struct options *o)
 		fprintf(stderr, "sysom flame: use --diff or --base, not both\n");
 		return EXIT_USAGE;
 	}
-	if ((o->diff || o->base) && to && profile_out_format(NULL, to) != PROFILE_HTML) {
+	if ((o->diff || o->base) && to && profile_out_format(to) != PROFILE_HTML) {
 		fprintf(stderr,
 			"sysom flame: a differential flame graph is HTML; use -o FILE.html\n");
 		return EXIT_USAGE;
 	}
-	if (to && profile_out_format(NULL, to) == PROFILE_HTML && !commands_html_name("flame", to))
+	if (to && profile_out_format(to) == PROFILE_HTML && !commands_html_name("flame", to))
 		return EXIT_USAGE;
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
@@ -222,13 +222,13 @@ int cmd_flame_main(const struct options *o)
 	}
 	r = trace_model_init(&m);
 	if (!r)
-		r = incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
+		r = incident_load_windows(&c, in, o->diff ? -1 : o->rank, &m);
 	rank = r > 0 ? find_rank(o, in, &m) : NULL;
 	if (rank)
 		r = o->diff   ? write_diff(o, in, &m, rank, to)
 		    : o->base ? write_base(o, in, rank, to)
 			      : write_stacks(o, in, rank, to);
-	else if (r >= 0 && o->have_rank && !trace_model_rank(&m, o->rank))
+	else if (r >= 0 && o->rank >= 0 && !trace_model_rank(&m, o->rank))
 		fprintf(stderr, "sysom flame: no data for rank %d; available: %s\n", o->rank,
 			commands_window_ranks(in));
 	else

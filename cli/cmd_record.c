@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -21,7 +22,6 @@
 #include "cli/commands.h"
 #include "cli/profile/profile_out.h"
 #include "cli/run_as.h"
-#include "cli/text/naming.h"
 #include "cli/text/outfile.h"
 #include "render/term.h"
 #include "sampler/sampler.h"
@@ -33,29 +33,17 @@
 /* No table was pending for this long: all are ready. */
 #define SETTLED_NS 200000000ull
 
-enum {
-	OPT_OFF_CPU_MIN = 256,
-	OPT_NO_OFF_CPU,
-	OPT_NO_PYTHON,
-	OPT_MODE,
-	OPT_GROUP,
-	OPT_FRACTION,
-	OPT_BLOCKED,
-	OPT_DEBUGINFOD,
-	OPT_SYMBOLS,
-	OPT_NO_WAIT,
-	OPT_USER
-};
-
 struct record_args {
 	struct sampler_options sampler;
 	struct profile_out out;
 	struct options client; /* of --rank: job, control */
 	uint32_t pids[PIDS_MAX];
 	uint32_t pid_count;
-	long rank;
-	bool have_rank, json, debuginfod, no_wait;
-	const char *format;
+	int rank;   /* -1: not given */
+	int format; /* enum profile_format; -1: by the file's name */
+	int mode;   /* above SAMPLER_COPY */
+	bool json, debuginfod, no_wait;
+	double off_cpu_min_ms;
 	const char *symbols; /* URL of an aggregator; NULL: only local files give names */
 	double seconds;	     /* 0: until the command ends, or Ctrl-C */
 	char **command;	     /* NULL: none */
@@ -79,261 +67,141 @@ struct recording {
 
 static volatile sig_atomic_t stopped;
 
-static const char help_text[] =
-    "usage: sysom record -p PID | --rank R [--job J] | -a | -- CMD...   [options]\n\n"
-    "Records CPU stacks of processes, their threads and children, on the CPU and blocked, with\n"
-    "Python, C++ and kernel frames joined. Writes a flame graph, folded stacks or a pprof "
-    "profile.\n"
-    "Needs no sysomd.\n\n"
-    "what:\n"
-    "  -p, --pid PID[,PID...]           these processes and their children\n"
-    "  -r, --rank R                     this rank's process, as the local sysomd knows it\n"
-    "  -J, --job JOB                    the job of --rank\n"
-    "  -a, --all                        the whole node\n"
-    "  -- CMD...                        run CMD and record it until it ends; under sudo as the\n"
-    "                                   user who called it\n"
-    "      --user NAME                  run CMD as this user (root: as root under sudo)\n"
-    "how:\n"
-    "  -S, --seconds S                  how long to record (default 10; with CMD: until it ends)\n"
-    "      --rate HZ                    ticks per second and CPU, 10 to 999 (default 99)\n"
-    "      --fraction PERCENT           share of ticks that take a sample (default 100)\n"
-    "      --no-off-cpu                 no blocked time\n"
-    "      --off-cpu-min MS             shortest blocked time to record (default 1)\n"
-    "      --no-python                  no CPython frames\n"
-    "      --mode bpf|bpf_tail|copy     the best sampling mode to try (default bpf)\n"
-    "      --no-wait                    start before the unwind tables are ready\n"
-    "  -c, --control PATH               sysomd's control socket, for --rank\n"
-    "output:\n"
-    "  -o, --output FILE                default record.html; - is standard output\n"
-    "  -f, --format html|folded|pprof   default by FILE: .folded .txt .collapsed, .pb.gz .pprof, "
-    ".html\n"
-    "      --group name|thread|none     level below the root: thread names (default), threads, or "
-    "none\n"
-    "      --blocked                    folded stacks with blocked time instead of CPU time (ns)\n"
-    "      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
-    "      --symbols URL                ask this aggregator for symbols that no local file has\n"
-    "  -j, --json                       print what was recorded as JSON\n"
-    "  -h, --help                       print this\n\n"
-    "Ctrl-C ends early and writes what there is. Without the rights for BPF (root, or CAP_BPF "
-    "with\n"
-    "CAP_PERFMON) stacks are copied and unwound here: no Python names, no blocked time, and the "
-    "last\n"
-    "line says so.\n\n"
-    "examples:\n"
-    "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
-    "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
-    "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-    "exit status: 0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD its status,\n"
-    "even if nothing was recorded\n";
-
-static const struct option long_options[] = {
-    {"pid", required_argument, NULL, 'p'},
-    {"rank", required_argument, NULL, 'r'},
-    {"job", required_argument, NULL, 'J'},
-    {"all", no_argument, NULL, 'a'},
-    {"seconds", required_argument, NULL, 'S'},
-    {"rate", required_argument, NULL, 'F'},
-    {"fraction", required_argument, NULL, OPT_FRACTION},
-    {"no-off-cpu", no_argument, NULL, OPT_NO_OFF_CPU},
-    {"off-cpu-min", required_argument, NULL, OPT_OFF_CPU_MIN},
-    {"no-python", no_argument, NULL, OPT_NO_PYTHON},
-    {"mode", required_argument, NULL, OPT_MODE},
-    {"no-wait", no_argument, NULL, OPT_NO_WAIT},
-    {"user", required_argument, NULL, OPT_USER},
-    {"control", required_argument, NULL, 'c'},
-    {"output", required_argument, NULL, 'o'},
-    {"format", required_argument, NULL, 'f'},
-    {"group", required_argument, NULL, OPT_GROUP},
-    {"blocked", no_argument, NULL, OPT_BLOCKED},
-    {"debuginfod", no_argument, NULL, OPT_DEBUGINFOD},
-    {"symbols", required_argument, NULL, OPT_SYMBOLS},
-    {"json", no_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
 /* ---- arguments ---- */
 
-static int bad(const char *flag, const char *value, const char *want)
+/* Appends process ids with commas between. */
+static const char *take_pids(void *to, const char *text)
 {
-	fprintf(stderr, "sysom record: %s %s: %s\n", flag, term_safe(value, 60), want);
-	return -EINVAL;
-}
-
-static int parse_number(const char *flag, const char *text, double min, double max, double *out)
-{
-	char want[80];
-
-	if (options_number(text, min, max, out))
-		return 0;
-	snprintf(want, sizeof(want), "expected a number from %.10g to %.10g", min, max);
-	return bad(flag, text, want);
-}
-
-static int parse_pids(struct record_args *a, const char *text)
-{
+	struct record_args *a = to;
 	const char *at = text;
 
 	while (*at) {
 		char *end;
 		long v = strtol(at, &end, 10);
 
-		if (end == at || v <= 0 || v > INT32_MAX || (*end && *end != ','))
-			return bad("--pid", text, "expected process ids, separated by commas");
-		if (a->pid_count == PIDS_MAX)
-			return bad("--pid", text, "at most 64 processes");
+		if (end == at || v <= 0 || v > INT32_MAX || (*end && *end != ',') ||
+		    a->pid_count == PIDS_MAX)
+			break;
 		a->pids[a->pid_count++] = (uint32_t)v;
 		at = *end ? end + 1 : end;
 	}
-	return a->pid_count ? 0 : bad("--pid", text, "expected process ids");
+	return *text && !*at ? NULL : "at most 64 process ids, separated by commas";
 }
 
-static int parse_mode(struct record_args *a, const char *text)
+#define AT(field) offsetof(struct record_args, field)
+
+static const struct option_row rows[] = {
+    {"pid", 'p', "PID[,PID...]", "these processes and their children", OPTION_TAKEN,
+     .take = take_pids},
+    {"rank", 'r', "R", "this rank's process, as the local sysomd knows it", OPTION_COUNT,
+     .at = AT(rank), .most = INT32_MAX},
+    {"job", 'J', "JOB", "the job of --rank", OPTION_TEXT, .at = AT(client.job)},
+    {"all", 'a', NULL, "the whole node", OPTION_SWITCH, .at = AT(sampler.all_processes)},
+    {"user", 0, "NAME", "run CMD as this user (root: as root under sudo)", OPTION_TEXT,
+     .at = AT(user)},
+    {"seconds", 'S', "S", "how long to record (default 10; with CMD: until it ends)", OPTION_NUMBER,
+     .at = AT(seconds), .least = 0.01, .most = 86400 * 7},
+    {"rate", 0, "HZ", "ticks per second and CPU, 10 to 999 (default 99)", OPTION_COUNT,
+     .at = AT(sampler.rate_hz), .least = 10, .most = 999},
+    {"fraction", 0, "PERCENT", "share of ticks that take a sample (default 100)", OPTION_COUNT,
+     .at = AT(sampler.fraction_percent), .least = 1, .most = 100},
+    {"no-off-cpu", 0, NULL, "no blocked time", OPTION_OFF, .at = AT(sampler.off_cpu)},
+    {"off-cpu-min", 0, "MS", "shortest blocked time to record (default 1)", OPTION_NUMBER,
+     .at = AT(off_cpu_min_ms), .least = 0.001, .most = 1e6},
+    {"no-python", 0, NULL, "no CPython frames", OPTION_OFF, .at = AT(sampler.python)},
+    {"mode", 0, "copy|bpf_tail|bpf", "the best sampling mode to try (default bpf)", OPTION_WORD,
+     .at = AT(mode)},
+    {"no-wait", 0, NULL, "start before the unwind tables are ready", OPTION_SWITCH,
+     .at = AT(no_wait)},
+    {"control", 'c', "PATH", "sysomd's control socket, for --rank", OPTION_TEXT,
+     .at = AT(client.control)},
+    {"output", 'o', "FILE", "default record.html; - is standard output", OPTION_TEXT,
+     .at = AT(out.path)},
+    {"format", 'f', "html|folded|pprof",
+     "default by FILE: .folded .txt .collapsed, .pb.gz .pprof, .html", OPTION_WORD,
+     .at = AT(format)},
+    {"group", 0, "name|thread|none",
+     "level below the root: thread names (default), threads, or none", OPTION_WORD,
+     .at = AT(out.group)},
+    {"blocked", 0, NULL, "folded stacks with blocked time instead of CPU time (ns)", OPTION_SWITCH,
+     .at = AT(out.blocked)},
+    {"debuginfod", 0, NULL, "ask the servers of DEBUGINFOD_URLS for symbols", OPTION_SWITCH,
+     .at = AT(debuginfod)},
+    {"symbols", 0, "URL", "ask this aggregator for symbols that no local file has", OPTION_TEXT,
+     .at = AT(symbols)},
+    {"json", 'j', NULL, "print what was recorded as JSON", OPTION_SWITCH, .at = AT(json)},
+    {0},
+};
+
+static const struct command command = {
+    .name = "record",
+    .rows = rows,
+    .args = "-p PID | --rank R [--job J] | -a | -- CMD...",
+    .args_max = -1,
+    .summary = "CPU stacks of processes as a flame graph, folded stacks or pprof",
+    .detail = "Records CPU stacks of processes, their threads and children, on the CPU and "
+	      "blocked, with\n"
+	      "Python, C++ and kernel frames joined. Needs no sysomd. With -- CMD it runs CMD and "
+	      "records it until it ends; "
+	      "under sudo as the\n"
+	      "user who called it. Ctrl-C ends early and writes what there is. Without the rights "
+	      "for BPF (root,\n"
+	      "or CAP_BPF with CAP_PERFMON) stacks are copied and unwound here: no Python names, "
+	      "no blocked\n"
+	      "time, and the last line says so.\n",
+    .examples = "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
+		"  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
+		"  sudo sysom record -o step.folded -- python3 train.py --steps 20\n",
+    .status = "0 done, 1 nothing was recorded, 2 bad arguments, 3 failed; with CMD its status,\n"
+	      "even if nothing was recorded",
+};
+
+static int bad(const char *flag, const char *value, const char *want)
 {
-	static const char *const names[] = {"copy", "bpf_tail", "bpf"};
-	int mode = naming_among(names, ARRAY_LEN(names), text);
-
-	if (mode < 0)
-		return bad("--mode", text, "expected bpf, bpf_tail or copy");
-	a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + mode);
-	return 0;
+	fprintf(stderr, "sysom record: %s %s: %s\n", flag, term_safe(value, 60), want);
+	return EXIT_USAGE;
 }
 
-static int parse_numbers(struct record_args *a, int c, const char *text)
-{
-	double v = 0;
-	int err = -EINVAL;
-
-	switch (c) {
-	case 'r':
-		err = parse_number("--rank", text, 0, INT32_MAX, &v);
-		a->rank = (long)v;
-		a->have_rank = true;
-		break;
-	case 'S':
-		err = parse_number("--seconds", text, 0.01, 86400 * 7, &a->seconds);
-		break;
-	case 'F':
-		err = parse_number("--rate", text, 10, 999, &v);
-		a->sampler.rate_hz = (uint32_t)v;
-		break;
-	case OPT_FRACTION:
-		err = parse_number("--fraction", text, 1, 100, &v);
-		a->sampler.fraction_percent = (uint32_t)v;
-		break;
-	case OPT_OFF_CPU_MIN:
-		err = parse_number("--off-cpu-min", text, 0.001, 1e6, &v);
-		a->sampler.off_cpu_min_ns = (uint64_t)(v * 1e6);
-		break;
-	}
-	return err;
-}
-
-/* 0, 1 after --help, -EINVAL. */
-static int parse_one(struct record_args *a, int c)
-{
-	struct client aggregator;
-	int r;
-
-	switch (c) {
-	case 'h':
-		fputs(help_text, stdout);
-		return 1;
-	case 'p':
-		return parse_pids(a, optarg);
-	case 'J':
-		a->client.job = optarg;
-		return 0;
-	case 'c':
-		a->client.control = optarg;
-		return 0;
-	case 'a':
-		a->sampler.all_processes = true;
-		return 0;
-	case 'o':
-		a->out.path = optarg;
-		return 0;
-	case 'f':
-		a->format = optarg;
-		return 0;
-	case 'j':
-		a->json = true;
-		return 0;
-	case OPT_NO_OFF_CPU:
-		a->sampler.off_cpu = false;
-		return 0;
-	case OPT_NO_PYTHON:
-		a->sampler.python = false;
-		return 0;
-	case OPT_USER:
-		a->user = optarg;
-		return 0;
-	case OPT_NO_WAIT:
-		a->no_wait = true;
-		return 0;
-	case OPT_BLOCKED:
-		a->out.blocked = true;
-		return 0;
-	case OPT_DEBUGINFOD:
-		a->debuginfod = true;
-		return 0;
-	case OPT_SYMBOLS:
-		a->symbols = optarg;
-		if (client_init_url(&aggregator, optarg))
-			return bad("--symbols", optarg, "expected an http:// or https:// URL");
-		return 0;
-	case OPT_MODE:
-		return parse_mode(a, optarg);
-	case OPT_GROUP:
-		r = profile_out_group(optarg);
-		if (r < 0)
-			return bad("--group", optarg, "expected name, thread or none");
-		a->out.group = (enum profile_group)r;
-		return 0;
-	case '?':
-	case ':':
-		fputs("try sysom record --help\n", stderr);
-		return -EINVAL;
-	}
-	return parse_numbers(a, c, optarg);
-}
-
+/* OPTIONS_GO_ON, or the exit status. */
 static int parse(struct record_args *a, int argc, char **argv)
 {
-	int c, r, what;
+	struct client aggregator;
+	int status, r, what;
 
-	*a = (struct record_args){.out.path = "record.html"};
+	*a = (struct record_args){.out.path = "record.html", .rank = -1, .format = -1, .mode = -1};
 	sampler_options_init(&a->sampler);
 	a->sampler.fraction_percent = 100;
-	argv[0] = (char *)"sysom record";
-	optind = 0;
-	while ((c = getopt_long(argc, argv, "+p:r:J:aS:o:f:c:jh", long_options, NULL)) != -1) {
-		r = parse_one(a, c);
-		if (r)
-			return r;
-	}
+	status = options_read(&command, a, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
 	a->command = optind < argc ? argv + optind : NULL;
-	what = (a->pid_count > 0) + a->have_rank + a->sampler.all_processes + (a->command != NULL);
+	what =
+	    (a->pid_count > 0) + (a->rank >= 0) + a->sampler.all_processes + (a->command != NULL);
 	if (what != 1) {
 		fputs(what
 			  ? "sysom record: use only one of -p, --rank, -a and -- CMD\n"
 			  : "sysom record: nothing to record: use -p PID, --rank R, -a or -- CMD\n",
 		      stderr);
-		return -EINVAL;
+		return EXIT_USAGE;
 	}
 	if (a->command && (r = run_as_find(&a->run_as, a->user)))
 		return bad("--user", a->user,
 			   r == -EPERM ? "only root can run a command as another user"
 				       : "no such user");
-	r = profile_out_format(a->format, a->out.path);
-	if (r < 0)
-		return bad("--format", a->format, "expected html, folded or pprof");
-	a->out.format = (enum profile_format)r;
-	if (!a->format && r == PROFILE_HTML && !commands_html_name("record", a->out.path))
-		return -EINVAL;
+	if (a->symbols && client_init_url(&aggregator, a->symbols))
+		return bad("--symbols", a->symbols, "expected an http:// or https:// URL");
+	if (a->off_cpu_min_ms > 0)
+		a->sampler.off_cpu_min_ns = (uint64_t)(a->off_cpu_min_ms * 1e6);
+	if (a->mode >= 0)
+		a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + a->mode);
+	a->out.format =
+	    a->format < 0 ? profile_out_format(a->out.path) : (enum profile_format)a->format;
+	if (a->format < 0 && a->out.format == PROFILE_HTML &&
+	    !commands_html_name("record", a->out.path))
+		return EXIT_USAGE;
 	if (!a->seconds && !a->command)
 		a->seconds = 10;
-	return 0;
+	return OPTIONS_GO_ON;
 }
 
 /* The exit status. */
@@ -362,7 +230,7 @@ static int find_rank(struct record_args *a)
 	json_decref(n);
 	if (a->pid_count)
 		return 0;
-	fprintf(stderr, "sysom record: no rank %ld%s%s runs on this node (see sysom status)\n",
+	fprintf(stderr, "sysom record: no rank %d%s%s runs on this node (see sysom status)\n",
 		a->rank, a->client.job ? " of job " : "",
 		a->client.job ? term_safe(a->client.job, 60) : "");
 	return EXIT_NOTHING;
@@ -680,8 +548,8 @@ static int write_profile(struct recording *r)
 	}
 	if (a->command)
 		snprintf(title, sizeof(title), "%s", term_safe(a->command[0], 100));
-	else if (a->have_rank)
-		snprintf(title, sizeof(title), "rank %ld, pid %u", a->rank, a->pids[0]);
+	else if (a->rank >= 0)
+		snprintf(title, sizeof(title), "rank %d, pid %u", a->rank, a->pids[0]);
 	else if (a->pid_count)
 		snprintf(title, sizeof(title), "pid %u%s", a->pids[0],
 			 a->pid_count > 1 ? " and others" : "");
@@ -777,11 +645,11 @@ int cmd_record_main(int argc, char **argv)
 	struct sigaction sa = {.sa_handler = on_stop};
 	struct record_args a;
 	struct recording r = {.a = &a, .child_fd = -1, .live = term_error_is_live()};
-	int err = parse(&a, argc, argv), status;
+	int err, status = parse(&a, argc, argv);
 
-	if (err)
-		return err > 0 ? EXIT_OK : EXIT_USAGE;
-	status = a.have_rank ? find_rank(&a) : EXIT_OK;
+	if (status != OPTIONS_GO_ON)
+		return status;
+	status = a.rank >= 0 ? find_rank(&a) : EXIT_OK;
 	if (status)
 		return status;
 	/* before the recording, which would be for nothing */

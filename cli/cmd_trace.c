@@ -82,7 +82,7 @@ static int choose_ranks(const struct options *o, struct trace_model *m, const js
 {
 	const struct trace_rank *culprit = incident_diff_culprit(in, m), *peer;
 
-	for (size_t i = 0; o->diff && o->have_rank && i < m->rank_count; i++)
+	for (size_t i = 0; o->diff && o->rank >= 0 && i < m->rank_count; i++)
 		if (m->ranks[i].who.rank == o->rank)
 			culprit = &m->ranks[i];
 	peer = incident_diff_peer(in, m, culprit);
@@ -141,8 +141,7 @@ int cmd_trace_main(const struct options *o)
 		to = path;
 	}
 	r = trace_model_init(&m);
-	windows =
-	    r ? r : incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
+	windows = r ? r : incident_load_windows(&c, in, o->diff ? -1 : o->rank, &m);
 	r = windows > 0 ? choose_ranks(o, &m, in) : 0;
 	available = commands_window_ranks(in);
 	json_decref(in);
@@ -153,7 +152,7 @@ int cmd_trace_main(const struct options *o)
 	if (windows <= 0) {
 		if (windows)
 			fprintf(stderr, "sysom trace: %s\n", strerror(-windows));
-		else if (o->have_rank)
+		else if (o->rank >= 0)
 			fprintf(stderr, "sysom trace: no data for rank %d; available: %s\n",
 				o->rank, available);
 		else

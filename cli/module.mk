@@ -11,11 +11,11 @@ cli_SRCS := $(call in,cli/client,access client) $(call in,cli,cmd_control cmd_di
 		profile_out profile_pprof profile_summary profile_tree symbol_client) \
 	$(call in,cli/trace,export_kineto export_perfetto export_stacks kineto_reader trace_align \
 		trace_label trace_lanes trace_model trace_reader) \
-	$(call in,cli/report,incident_load job_text kernel_diff rank_grid report_html report_kernels \
+	$(call in,cli/report,incident_load job_text kernel_diff rank_grid report_html \
 		report_plots report_stacks show_plots) \
 	$(call in,cli/plots,plot_axes plot_gpu plot_steps plot_timeline) \
 	$(call in,cli/diff,diff_sketch diff_source diff_trace incident_diff run_diff) \
-	$(call in,cli/replay,live_node replay_events replay_findings replay_incident \
+	$(call in,cli/replay,live_node replay_events replay_find replay_findings replay_incident \
 		replay_journal replay_line replay_links replay_live replay_load replay_ranks replay_stacks \
 		replay_steps replay_window) \
 	$(call in,cli/timings,replay_csv replay_input replay_ops replay_timings replay_unit replay_workers \
@@ -28,7 +28,7 @@ $(PPROF_GEN).h: cli/profile.proto
 	$(Q)protoc-c --c_out=$(B)/gen $<
 $(PPROF_GEN).c: $(PPROF_GEN).h ;
 $(B)/obj/cli/profile/profile_flame.o: cli/flame.html
-cli_LDLIBS := -lcurl -lgnutls -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
+cli_LDLIBS := -lelf -lcurl -lgnutls -lncursesw -ljansson -lyajl -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
 # One recipe makes both files; the rule names the header.
@@ -53,7 +53,7 @@ SCRIPTS_TEST += tests/e2e/replay_window.sh tests/e2e/replay_faults.sh tests/e2e/
 	tests/e2e/replay_workers.py tests/e2e/replay_steps.sh tests/e2e/replay_inputs.py tests/e2e/replay_links.py \
 	tests/e2e/replay_events.py
 
-$(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model test_report_kernels \
+$(call unit,cli,test_export_perfetto test_term test_trace_lanes test_trace_model test_kernel_diff \
 	test_kineto_reader test_profile test_kernel_name test_incident_diff test_report_plots test_run_diff \
 	test_job_text test_rank_grid test_replay_journal test_outfile)
 $(call fuzz,cli,fuzz_incident fuzz_trace_export fuzz_profile_files fuzz_journal)

@@ -1,90 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options.h"
 
-#include <errno.h>
 #include <getopt.h>
-#include <stddef.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "render/term.h"
 
-struct option_def {
-	unsigned bit;
-	const char *name;
-	char letter;
-	const char *metavar; /* NULL: a switch */
-	const char *help;
-	size_t at; /* offset in struct options: of a switch's bool or of a text; 0: neither */
-};
+#define OPTIONS_MAX 40u
+#define SECONDS_MAX (86400 * 7)
+#define AT(field)   offsetof(struct options, field)
 
-#define AT(field) offsetof(struct options, field)
-
-static const struct option_def defs[] = {
-    {OPTION_JSON, "json", 'j', NULL, "print JSON", AT(json)},
-    {OPTION_URL, "url", 'u', "URL",
+static const struct option_row common[] = {
+    {"json", 'j', NULL, "print JSON", OPTION_SWITCH, .at = AT(json), .bit = OPTION_JSON},
+    {"url", 'u', "URL",
      "the aggregator (SYSOM_URL; else url of the settings file; else http://127.0.0.1:9472)",
-     AT(url)},
-    {OPTION_CONTROL, "control", 'c', "PATH",
-     "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)", AT(control)},
-    {OPTION_JOB, "job", 'J', "JOB", "only this job", AT(job)},
-    {OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job", AT(role)},
-    {OPTION_RANK, "rank", 'r', "N", "only this rank", 0},
-    {OPTION_ONCE, "once", '1', NULL, "print once and return", AT(once)},
-    {OPTION_ALL, "all", 'a', NULL, "also list transients: a few slow steps, or little time lost",
-     AT(all)},
-    {OPTION_ANY, "any", 'A', NULL, "accept one that was closed before the wait began", AT(any)},
-    {OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state)},
-    {OPTION_LIMIT, "limit", 'n', "N", "print at most N (default 20)", 0},
-    {OPTION_OUT, "output", 'o', "FILE", "file to write; - is standard output", AT(out)},
-    {OPTION_DIFF, "diff", 'D', NULL, "compare with a healthy peer of the incident", AT(diff)},
-    {OPTION_BASE, "base", 'b', "FILE", "compare with these folded stacks (- is standard input)",
-     AT(base)},
-    {OPTION_FORMAT, "format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json",
-     AT(format)},
-    {OPTION_TIMEOUT, "timeout", 't', "S", "seconds to wait (default 60)", 0},
-    {OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send", 0},
-    {OPTION_THRESHOLDS, "thresholds", 'T', NULL, "print the thresholds of detection and diagnosis",
-     AT(thresholds)},
-    {OPTION_CLUSTER, "cluster", 'C', NULL,
-     "print the nodes that the aggregator knows: version, certificate, when heard", AT(cluster)},
-    {OPTION_STATE_DIR, "state-dir", 'd', "DIR",
-     "directory whose disk space is checked (default: sysomd's)", AT(state_dir)},
+     OPTION_TEXT, .at = AT(url), .bit = OPTION_URL},
+    {"control", 'c', "PATH",
+     "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)", OPTION_TEXT,
+     .at = AT(control), .bit = OPTION_CONTROL},
+    {"job", 'J', "JOB", "only this job", OPTION_TEXT, .at = AT(job), .bit = OPTION_JOB},
+    {"job", 'J', "JOB", "the job's name", OPTION_TEXT, .at = AT(job), .bit = OPTION_ROLE},
+    {"role", 'R', "ROLE", "role of the processes within the job", OPTION_TEXT, .at = AT(role),
+     .bit = OPTION_ROLE},
+    {"rank", 'r', "N", "only this rank", OPTION_COUNT, .at = AT(rank), .most = INT32_MAX,
+     .bit = OPTION_RANK},
+    {"once", '1', NULL, "print once and return", OPTION_SWITCH, .at = AT(once), .bit = OPTION_ONCE},
+    {"all", 'a', NULL, "also list transients: a few slow steps, or little time lost", OPTION_SWITCH,
+     .at = AT(all), .bit = OPTION_ALL},
+    {"any", 'A', NULL, "accept one that was closed before the wait began", OPTION_SWITCH,
+     .at = AT(any), .bit = OPTION_ANY},
+    {"state", 's', "open|closed", "only in this state", OPTION_TEXT, .at = AT(state),
+     .bit = OPTION_STATE},
+    {"limit", 'n', "N", "print at most N (default 20)", OPTION_COUNT, .at = AT(limit), .least = 1,
+     .most = LIMIT_API_INCIDENTS, .bit = OPTION_LIMIT},
+    {"output", 'o', "FILE", "file to write; - is standard output", OPTION_TEXT, .at = AT(out),
+     .bit = OPTION_OUT},
+    {"diff", 'D', NULL, "compare with a healthy peer of the incident", OPTION_SWITCH,
+     .at = AT(diff), .bit = OPTION_DIFF},
+    {"base", 'b', "FILE", "compare with these folded stacks (- is standard input)", OPTION_TEXT,
+     .at = AT(base), .bit = OPTION_BASE},
+    {"format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json", OPTION_TEXT,
+     .at = AT(format), .bit = OPTION_FORMAT},
+    {"timeout", 't', "S", "seconds to wait (default 60)", OPTION_NUMBER, .at = AT(timeout_s),
+     .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_TIMEOUT},
+    {"seconds", 'S', "S", "how many seconds to send", OPTION_NUMBER, .at = AT(seconds),
+     .least = 0.001, .most = SECONDS_MAX, .bit = OPTION_SECONDS},
+    {"thresholds", 'T', NULL, "print the thresholds of detection and diagnosis", OPTION_SWITCH,
+     .at = AT(thresholds), .bit = OPTION_THRESHOLDS},
+    {"cluster", 'C', NULL,
+     "print the nodes that the aggregator knows: version, certificate, when heard", OPTION_SWITCH,
+     .at = AT(cluster), .bit = OPTION_CLUSTER},
+    {"state-dir", 'd', "DIR", "directory whose disk space is checked (default: sysomd's)",
+     OPTION_TEXT, .at = AT(state_dir), .bit = OPTION_STATE_DIR},
+    {0},
 };
 
-static void options_help(FILE *to, const struct command *c)
+/* The command's next row from r on; NULL: no more. */
+static const struct option_row *next_row(const struct command *c, const struct option_row *r)
 {
-	fprintf(to, "usage: sysom %s%s%s%s\n\n%s\n", c->name, c->flags ? " [options]" : "",
-		*c->args ? " " : "", c->args, c->summary);
-	if (c->detail)
-		fprintf(to, "\n%s", c->detail);
-	fputs("\noptions:\n", to);
-	for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
-		char flag[64];
-
-		if (!(c->flags & defs[i].bit))
-			continue;
-		snprintf(flag, sizeof(flag), "-%c, --%s%s%s", defs[i].letter, defs[i].name,
-			 defs[i].metavar ? " " : "", defs[i].metavar ? defs[i].metavar : "");
-		fprintf(to, "  %-32s %s\n", flag,
-			defs[i].bit == OPTION_JOB && (c->flags & OPTION_ROLE) ? "the job's name"
-									      : defs[i].help);
-	}
-	fprintf(to, "  %-32s %s\n", "-h, --help", "print this");
-	if (c->examples)
-		fprintf(to, "\nexamples:\n%s", c->examples);
-	if (c->args_max < 0) /* another command's status */
-		return;
-	fputs("\nexit status: 0 done; 1 nothing was found, or a check failed; 2 bad arguments; 3 "
-	      "failed\n",
-	      to);
+	while (r->name && r->bit && !(c->flags & r->bit))
+		r++;
+	return r->name ? r : NULL;
 }
 
-static int bad(const struct command *c, const char *flag, const char *value, const char *want)
+static const struct option_row *first_row(const struct command *c)
 {
-	fprintf(stderr, "sysom %s: --%s %s: %s\n", c->name, flag, value, want);
-	return -EINVAL;
+	return next_row(c, c->rows ? c->rows : common);
+}
+
+static void print_help(const struct command *c)
+{
+	bool any = first_row(c);
+
+	printf("usage: sysom %s%s%s%s\n\n%s\n", c->name, any ? " [options]" : "",
+	       *c->args ? " " : "", c->args, c->summary);
+	if (c->detail)
+		printf("\n%s", c->detail);
+	fputs("\noptions:\n", stdout);
+	for (const struct option_row *r = first_row(c); r; r = next_row(c, r + 1)) {
+		bool may = r->value && *r->value == '[';
+		char flag[80], letter[8] = "    ";
+
+		if (r->letter)
+			snprintf(letter, sizeof(letter), "-%c, ", r->letter);
+		snprintf(flag, sizeof(flag), "%s--%s%s%s", letter, r->name,
+			 r->value && !may ? " " : "", r->value ? r->value : "");
+		printf("  %-32s %s\n", flag, r->help);
+	}
+	printf("  %-32s %s\n", "-h, --help", "print this");
+	if (c->examples)
+		printf("\nexamples:\n%s", c->examples);
+	if (c->status || c->args_max >= 0) /* else another command's status */
+		printf("\nexit status: %s\n", c->status ? c->status
+							: "0 done; 1 nothing was found, or a check "
+							  "failed; 2 bad arguments; 3 failed");
 }
 
 bool options_number(const char *text, double least, double most, double *out)
@@ -98,151 +112,135 @@ bool options_number(const char *text, double least, double most, double *out)
 	return true;
 }
 
-static int parse_seconds(const struct command *c, const char *flag, const char *text, double *out)
+/* The number of the word among words with bars between; -1: none of them. */
+static int word_of(const char *words, const char *word)
 {
-	double v;
+	for (int at = 0;; at++) {
+		size_t n = strcspn(words, "|");
 
-	if (!options_number(text, 0, 86400 * 7, &v) || v <= 0)
-		return bad(c, flag, text, "expected a number of seconds");
-	*out = v;
-	return 0;
-}
-
-static int parse_integer(const struct command *c, const char *flag, const char *text, long min,
-			 long max, long *out)
-{
-	char want[64], *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	snprintf(want, sizeof(want), "expected a whole number from %ld to %ld", min, max);
-	if (!*text || *end || errno || v < min || v > max)
-		return bad(c, flag, text, want);
-	*out = v;
-	return 0;
-}
-
-/* Stores the value of an option that is a number. */
-static int store_number(struct options *o, const struct command *c, unsigned bit, const char *arg)
-{
-	long n = 0;
-	int r;
-
-	switch (bit) {
-	case OPTION_RANK:
-		r = parse_integer(c, "rank", arg, 0, INT32_MAX, &n);
-		o->rank = (int)n;
-		o->have_rank = !r;
-		return r;
-	case OPTION_LIMIT:
-		r = parse_integer(c, "limit", arg, 1, LIMIT_API_INCIDENTS, &n);
-		o->limit = (unsigned)n;
-		return r;
-	case OPTION_TIMEOUT:
-		return parse_seconds(c, "timeout", arg, &o->timeout_s);
-	case OPTION_SECONDS:
-		return parse_seconds(c, "seconds", arg, &o->seconds);
+		if (strlen(word) == n && !strncmp(words, word, n))
+			return at;
+		words += n;
+		if (!*words++)
+			return -1;
 	}
-	return -EINVAL;
 }
 
-static int store(struct options *o, const struct command *c, const struct option_def *d,
-		 const char *arg)
+/* NULL, or what was expected instead of text. */
+static const char *store(const struct option_row *r, void *to, const char *text)
 {
-	char *at = (char *)o + d->at;
+	void *at = (char *)to + r->at;
+	static char want[80];
+	double v = r->preset;
+	int word = r->kind == OPTION_WORD || (r->value && strchr(r->value, '|'))
+		       ? word_of(r->value, text)
+		       : 0;
 
-	if (!d->at)
-		return store_number(o, c, d->bit, arg);
-	if (d->metavar)
-		memcpy(at, &arg, sizeof(arg));
+	if (word < 0)
+		return r->value;
+	switch (r->kind) {
+	case OPTION_SWITCH:
+	case OPTION_OFF:
+		*(bool *)at = r->kind == OPTION_SWITCH;
+		return NULL;
+	case OPTION_TEXT:
+		*(const char **)at = text;
+		return NULL;
+	case OPTION_WORD:
+		*(int *)at = word;
+		return NULL;
+	case OPTION_TAKEN:
+		return r->take(to, text);
+	case OPTION_NUMBER:
+	case OPTION_COUNT:
+		break;
+	}
+	snprintf(want, sizeof(want), "a %snumber from %.10g to %.10g",
+		 r->kind == OPTION_COUNT ? "whole " : "", r->least, r->most);
+	if (text && (!options_number(text, r->least, r->most, &v) ||
+		     (r->kind == OPTION_COUNT && v != floor(v))))
+		return want;
+	if (r->kind == OPTION_COUNT)
+		*(uint32_t *)at = (uint32_t)v;
 	else
-		*(bool *)at = true;
-	if (d->bit == OPTION_STATE && strcmp(arg, "open") && strcmp(arg, "closed"))
-		return bad(c, "state", arg, "expected open or closed");
-	if (d->bit == OPTION_FORMAT && strcmp(arg, "perfetto") && strcmp(arg, "kineto"))
-		return bad(c, "format", arg, "expected perfetto or kineto");
-	return 0;
+		*(double *)at = v;
+	return NULL;
 }
 
-static void set_defaults(struct options *o)
+/* Whether the command takes so many positional arguments; else after a message. */
+static bool takes(const struct command *c, int count, char **args)
 {
-	memset(o, 0, sizeof(*o));
-	o->url = getenv("SYSOM_URL");
-	if (o->url && !*o->url)
-		o->url = NULL;
-	o->limit = 20;
-	o->timeout_s = 60;
+	if (count < c->args_min)
+		fprintf(stderr, "sysom %s: %s is missing; try sysom %s --help\n", c->name, c->args,
+			c->name);
+	else if (c->args_max >= 0 && count > c->args_max)
+		fprintf(stderr, "sysom %s: %s is one argument too many; try sysom %s --help\n",
+			c->name, term_safe(args[c->args_max], 80), c->name);
+	else
+		return true;
+	return false;
+}
+
+int options_read(const struct command *c, void *to, int argc, char **argv)
+{
+	const struct option_row *row[OPTIONS_MAX];
+	struct option longs[OPTIONS_MAX + 2];
+	/* '+': options end at the other command's name */
+	char shorts[2 * OPTIONS_MAX + 4], *s = stpcpy(shorts, c->args_max < 0 ? "+:h" : ":h");
+	int n = 0, got, at = 0;
+
+	for (const struct option_row *r = first_row(c); r && n < (int)OPTIONS_MAX;
+	     r = next_row(c, r + 1)) {
+		/* longs[at].val is the letter, or a number above all letters */
+		longs[n] = (struct option){r->name,
+					   !r->value	      ? no_argument
+					   : *r->value == '[' ? optional_argument
+							      : required_argument,
+					   NULL, r->letter ? r->letter : 256 + n};
+		row[n++] = r;
+		if (r->letter)
+			*s++ = r->letter;
+		if (r->letter && r->value)
+			*s++ = ':';
+	}
+	*s = '\0';
+	longs[n] = (struct option){"help", no_argument, NULL, 'h'};
+	longs[n + 1] = (struct option){0};
+	optind = opterr = 0;
+	while ((got = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		const char *want;
+
+		if (got == 'h') {
+			print_help(c);
+			return EXIT_OK;
+		}
+		for (at = 0; at < n && longs[at].val != got;)
+			at++;
+		if (at == n) {
+			fprintf(stderr, "sysom %s: %s %s; try sysom %s --help\n", c->name,
+				got == ':' ? "missing value after" : "unknown option",
+				term_safe(argv[optind - 1], 80), c->name);
+			return EXIT_USAGE;
+		}
+		want = store(row[at], to, optarg);
+		if (want) {
+			fprintf(stderr, "sysom %s: --%s %s: expected %s\n", c->name, row[at]->name,
+				term_safe(optarg, 80), want);
+			return EXIT_USAGE;
+		}
+	}
+	return takes(c, argc - optind, argv + optind) ? OPTIONS_GO_ON : EXIT_USAGE;
 }
 
 int options_parse(struct options *o, const struct command *c, int argc, char **argv)
 {
-	struct option longs[ARRAY_LEN(defs) + 2];
-	/* '+': the arguments are another command, so options end at its name */
-	char shorts[2 * ARRAY_LEN(defs) + 8] = "";
-	size_t n = 0, s = 0;
-	int opt, r;
+	const char *url = getenv("SYSOM_URL");
+	int status;
 
-	set_defaults(o);
-	if (c->args_max < 0)
-		shorts[s++] = '+';
-	shorts[s++] = ':';
-	for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
-		if (!(c->flags & defs[i].bit))
-			continue;
-		longs[n++] =
-		    (struct option){defs[i].name, defs[i].metavar ? 1 : 0, NULL, defs[i].letter};
-		shorts[s++] = defs[i].letter;
-		if (defs[i].metavar)
-			shorts[s++] = ':';
-	}
-	longs[n++] = (struct option){"help", 0, NULL, 'h'};
-	longs[n] = (struct option){0};
-	shorts[s++] = 'h';
-	shorts[s] = '\0';
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		if (opt == 'h') {
-			options_help(stdout, c);
-			return 1;
-		}
-		if (opt == '?' || opt == ':') {
-			fprintf(stderr, "sysom %s: %s %s; try sysom %s --help\n", c->name,
-				opt == ':' ? "missing value after" : "unknown option",
-				argv[optind - 1], c->name);
-			return -EINVAL;
-		}
-		for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
-			if (defs[i].letter != opt)
-				continue;
-			r = store(o, c, &defs[i], optarg);
-			if (r)
-				return r;
-		}
-	}
+	*o = (struct options){
+	    .url = url && *url ? url : NULL, .rank = -1, .limit = 20, .timeout_s = 60};
+	status = options_read(c, o, argc, argv);
 	o->argc = argc - optind;
 	o->argv = argv + optind;
-	if (o->argc < c->args_min || (c->args_max >= 0 && o->argc > c->args_max)) {
-		if (o->argc < c->args_min)
-			fprintf(stderr, "sysom %s: %s is missing; try sysom %s --help\n", c->name,
-				c->args, c->name);
-		else
-			fprintf(stderr,
-				"sysom %s: %s is one argument too many; try sysom %s --help\n",
-				c->name, o->argv[c->args_max], c->name);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-int options_each(int argc, char **argv, const struct option *longs,
-		 int (*take)(void *arg, int option, const char *value), void *arg)
-{
-	int option, rc = 0;
-
-	optind = 0; /* getopt may have been used before */
-	while (!rc && (option = getopt_long(argc, argv, "h", longs, NULL)) != -1)
-		rc = option == 'h' ? OPTIONS_HELP : take(arg, option, optarg);
-	return rc;
+	return status;
 }

@@ -1,22 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
- * options.h - the command line of `sysom`: one table of flags, and which of them each command takes.
- * Threads: one caller. Texts are borrowed from argv and the environment. */
+ * options.h - the command line of `sysom`: every command names its options in a table, from which
+ * they are read and its --help is printed. Threads: one caller. Texts are borrowed from argv and the
+ * environment. */
 #ifndef SYSOM_CLI_OPTIONS_H
 #define SYSOM_CLI_OPTIONS_H
 
-#include <getopt.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/exit_status.h"
 
+/* How the text after an option becomes a field. */
+enum option_kind {
+	OPTION_SWITCH, /* bool, set */
+	OPTION_OFF,    /* bool, cleared */
+	OPTION_TEXT,   /* const char * */
+	OPTION_WORD,   /* int: the word's number; also an enum */
+	OPTION_NUMBER, /* double */
+	OPTION_COUNT,  /* uint32_t or int */
+	OPTION_TAKEN,  /* by a function of the command */
+};
+
+struct option_row {
+	const char *name; /* NULL: end of the table */
+	char letter;	  /* 0: only the long form */
+	/* What help calls the value; NULL: none follows. With bars: the words that are
+	 * allowed. In brackets: it may be left out. */
+	const char *value;
+	const char *help;
+	enum option_kind kind;
+	size_t at;	    /* offset of the field */
+	double least, most; /* of a number */
+	double preset;	    /* where the value is left out */
+	/* Returns NULL, or what was expected instead. */
+	const char *(*take)(void *to, const char *text);
+	unsigned bit; /* only for commands with this flag; 0: for all that have the table */
+};
+
+/* Groups of the options that most commands take. */
 enum option_bit {
 	OPTION_JSON = 1 << 0,
 	OPTION_URL = 1 << 1,
 	OPTION_CONTROL = 1 << 2,
 	OPTION_JOB = 1 << 3,
-	OPTION_ROLE = 1 << 4,
+	OPTION_ROLE = 1 << 4, /* and the job's name */
 	OPTION_RANK = 1 << 5,
 	OPTION_ONCE = 1 << 6,
 	OPTION_STATE = 1 << 7,
@@ -41,33 +70,36 @@ struct options {
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
 	const char *base;
-	bool json, once, all, any, have_rank, diff, thresholds, cluster;
-	int rank;
+	bool json, once, all, any, diff, thresholds, cluster;
+	int rank;	  /* -1: not given */
 	unsigned limit;	  /* default 20 */
 	double timeout_s; /* default 60 */
 	double seconds;	  /* default 0: sysomd decides */
 };
 
+#define OPTIONS_ANY INT_MAX /* any number of positional arguments */
+
 struct command {
 	const char *name;
 	int (*run)(const struct options *o);
-	int (*raw)(int argc, char **argv); /* instead of run: parses its own arguments */
-	unsigned flags;			   /* enum option_bit */
+	int (*raw)(int argc, char **argv); /* instead of run: has a table of its own */
+	const struct option_row *rows;	   /* NULL: those of struct options */
+	unsigned flags;			   /* the bits of its rows */
 	const char *args;		   /* positional arguments, for the usage line */
-	int args_min, args_max;		   /* args_max -1: any number */
-	const char *summary;		   /* one line */
-	const char *detail;		   /* further lines of --help */
-	const char *examples;		   /* command lines, two spaces before each */
+	int args_min, args_max; /* args_max -1: another command, whose options are its own */
+	const char *summary;	/* one line */
+	const char *detail;	/* further lines of --help */
+	const char *examples;	/* command lines, two spaces before each */
+	const char *status;	/* exit statuses; NULL: the usual ones */
 };
 
-/* argv[0] is the command's name. 0; 1: --help was printed; -EINVAL: after a message. */
+/* Reads the command's options into *to, which has their presets. argv[0] is the command's name.
+ * OPTIONS_GO_ON, with optind at the positional arguments; EXIT_OK: --help was printed;
+ * EXIT_USAGE: after a message. */
+#define OPTIONS_GO_ON (-1)
+int options_read(const struct command *c, void *to, int argc, char **argv);
+/* The same into struct options, which it fills. */
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
-/* For a command that parses its own options, long ones and -h: hands each one but -h and --help to
- * `take`, which returns 0 or an exit status; '?' is one that getopt refused, after its message. 0,
- * with optind at the arguments; OPTIONS_HELP; or what `take` returned. */
-#define OPTIONS_HELP (-1)
-int options_each(int argc, char **argv, const struct option *longs,
-		 int (*take)(void *arg, int option, const char *value), void *arg);
 /* Reads the whole text as a number from least to most; false leaves *out. */
 bool options_number(const char *text, double least, double most, double *out);
 

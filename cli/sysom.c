@@ -52,7 +52,7 @@ static const char control_words[] =
 static const struct command commands[] = {
     {.name = "run",
      .run = cmd_run_main,
-     .flags = OPTION_JOB | OPTION_ROLE,
+     .flags = OPTION_ROLE,
      .args = "-- CMD...",
      .args_min = 1,
      .args_max = -1,
@@ -280,14 +280,12 @@ static int usage(FILE *to)
 static int run(const struct command *c, int argc, char **argv)
 {
 	struct options o;
-	int r;
+	int status;
 
 	if (c->raw)
 		return written(c->name, c->raw(argc, argv));
-	r = options_parse(&o, c, argc, argv);
-	if (r)
-		return r > 0 ? written(c->name, EXIT_OK) : EXIT_USAGE;
-	return written(c->name, c->run(&o));
+	status = options_parse(&o, c, argc, argv);
+	return written(c->name, status == OPTIONS_GO_ON ? c->run(&o) : status);
 }
 
 static const struct command *find(const char *name)

@@ -3,7 +3,7 @@
 LIBS += sampler
 sampler_SRCS := $(call in,sampler,copy_mode kernel_symbols map_sizes mapping_scan perf_ring \
 		processes read_user sampler sampler_events worker) \
-	$(call in,sampler/stacks,sleepers snapshot stack_build stack_store switches) \
+	$(call in,sampler/stacks,sleepers stack_build stack_store switches) \
 	$(call in,sampler/python,python_elf python_names python_offsets python_runtime \
 		python_stitch) \
 	$(call in,sampler/unwind,unwind_cfi unwind_replay unwind_section unwind_store \
@@ -16,6 +16,7 @@ $(call unit,sampler,test_cpu_list test_unwind_table test_unwind_store test_snaps
 	test_python_walk test_python_names test_python_stitch test_python_elf test_sampler_python \
 	test_worker test_sampler test_sampler_none test_switches test_sleepers test_kernel_symbols)
 $(call fuzz,sampler,fuzz_unwind_table fuzz_copy_mode fuzz_python fuzz_python_elf)
+test_snapshot_SRCS := tests/unit/test_snapshot.c tests/accuracy/snapshot.c
 # count what libdw decodes
 test_unwind_table_LDFLAGS := -Wl,--wrap=dwarf_next_cfi
 fuzz_unwind_table_LDFLAGS := -Wl,--wrap=dwarf_next_cfi

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "cli/profile/incident_stacks.h"
 #include "cli/profile/profile_flame.h"
-#include "cli/report/report_kernels.h"
+#include "cli/report/kernel_diff.h"
 #include "render/kernel_name.h"
 #include "render/term.h"
 
@@ -197,7 +197,7 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m,
 {
 	struct gpu g = {.t = &diff->tree, .m = m, .r = r};
 	size_t slow = 0, normal = 0, *steps = &diff->gpu_steps[!to_base];
-	uint8_t *whole = report_kernels_whole(r, &slow, &normal);
+	uint8_t *whole = kernel_diff_whole(r, &slow, &normal);
 	bool only_slow = !to_base && slow;
 	int err = 0;
 
@@ -213,7 +213,7 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m,
 		g.phases |= r->steps[i].step.phase != r->steps[0].step.phase;
 	for (size_t i = 0; i < r->device_count && !err && *steps; i++) {
 		const struct record *d = &r->device[i];
-		ptrdiff_t s = report_kernels_step(r, d);
+		ptrdiff_t s = kernel_diff_step(r, d);
 
 		if (s >= 0 && whole[s] && (!only_slow || (r->steps[s].flags & TRACE_STEP_SLOW)))
 			err = add_kernel(&g, d, &r->steps[s].step);

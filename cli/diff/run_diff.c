@@ -280,8 +280,11 @@ static struct kernel_time *kernels_of(struct run_diff *d, int s, size_t *count)
 	struct kernel_time *out;
 
 	if (!side->has_sketch) {
-		out = kernel_diff_of_rank(&side->model, side->rank, d->slow_steps[s] > 0, count,
-					  &d->kernel_steps[s]);
+		out =
+		    d->slow_steps[s]
+			? kernel_diff_of_slow(&side->model, side->rank, count, &d->kernel_steps[s])
+			: kernel_diff_of_rank(&side->model, side->rank, KERNEL_STEPS_ALL, count,
+					      &d->kernel_steps[s]);
 		if (out && d->side[!s]->has_sketch)
 			*count = drop_nameless(out, *count);
 		return out;

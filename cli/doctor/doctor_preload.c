@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gelf.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
 #include "cli/paths.h"
 #include "render/term.h"
-
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the ELF reader below is for little-endian machines"
-#endif
 
 /* The library must be built for the same machine as this program. */
 #if defined(__x86_64__)
@@ -27,102 +21,60 @@
 #define OUR_MACHINE EM_NONE
 #endif
 
-struct elf {
-	const uint8_t *data;
-	size_t bytes;
-};
-
-static const void *at(const struct elf *e, uint64_t offset, uint64_t bytes)
+/* The NEEDED entries, comma-separated. Returns whether one is not part of the C library. */
+static bool list_needed(Elf *e, char *out, size_t out_bytes)
 {
-	return offset <= e->bytes && bytes <= e->bytes - offset ? e->data + offset : NULL;
-}
+	Elf_Scn *scn = NULL;
+	bool foreign = false;
+	size_t used = 0;
+	GElf_Shdr h;
+	GElf_Dyn dyn;
 
-/* File offset of an address, from the load segments. */
-static uint64_t file_offset(const struct elf *e, const Elf64_Ehdr *h, uint64_t address)
-{
-	for (unsigned i = 0; i < h->e_phnum; i++) {
-		const Elf64_Phdr *p = at(e, h->e_phoff + i * sizeof(*p), sizeof(*p));
-
-		if (p && p->p_type == PT_LOAD && address >= p->p_vaddr &&
-		    address - p->p_vaddr < p->p_filesz)
-			return p->p_offset + (address - p->p_vaddr);
-	}
-	return UINT64_MAX;
-}
-
-static const Elf64_Dyn *find_dynamic(const struct elf *e, const Elf64_Ehdr *h, size_t *count)
-{
-	for (unsigned i = 0; i < h->e_phnum; i++) {
-		const Elf64_Phdr *p = at(e, h->e_phoff + i * sizeof(*p), sizeof(*p));
-
-		if (!p || p->p_type != PT_DYNAMIC)
-			continue;
-		*count = p->p_filesz / sizeof(Elf64_Dyn);
-		return at(e, p->p_offset, p->p_filesz);
-	}
-	return NULL;
-}
-
-/* The NEEDED entries, comma-separated; *foreign: one is not part of the C library. */
-static void list_needed(const struct elf *e, const Elf64_Ehdr *h, char *out, size_t out_bytes,
-			bool *foreign)
-{
-	size_t count = 0, used = 0;
-	const Elf64_Dyn *dyn = find_dynamic(e, h, &count);
-	uint64_t strings = UINT64_MAX;
-
-	*foreign = false;
 	*out = '\0';
-	for (size_t i = 0; dyn && i < count; i++)
-		if (dyn[i].d_tag == DT_STRTAB)
-			strings = file_offset(e, h, dyn[i].d_un.d_ptr);
-	for (size_t i = 0; dyn && strings != UINT64_MAX && i < count && dyn[i].d_tag != DT_NULL;
-	     i++) {
-		const char *name;
+	while ((scn = elf_nextscn(e, scn))) {
+		Elf_Data *data = NULL;
 
-		if (dyn[i].d_tag != DT_NEEDED)
-			continue;
-		name = at(e, strings + dyn[i].d_un.d_val, 1);
-		if (!name || !memchr(name, 0, e->bytes - (size_t)(name - (const char *)e->data)))
-			continue;
-		if (strncmp(name, "libc.so", 7) && strncmp(name, "ld-linux", 8))
-			*foreign = true;
-		if (used < out_bytes)
-			used += (size_t)snprintf(out + used, out_bytes - used, "%s%s",
-						 used ? ", " : "", term_safe(name, 60));
+		if (gelf_getshdr(scn, &h) && h.sh_type == SHT_DYNAMIC)
+			data = elf_getdata(scn, NULL);
+		for (int i = 0; data && gelf_getdyn(data, i, &dyn) && dyn.d_tag != DT_NULL; i++) {
+			const char *name = dyn.d_tag == DT_NEEDED
+					       ? elf_strptr(e, h.sh_link, dyn.d_un.d_val)
+					       : NULL;
+
+			if (!name)
+				continue;
+			foreign |= strncmp(name, "libc.so", 7) && strncmp(name, "ld-linux", 8);
+			if (used < out_bytes)
+				used += (size_t)snprintf(out + used, out_bytes - used, "%s%s",
+							 used ? ", " : "", term_safe(name, 60));
+		}
 	}
+	return foreign;
 }
 
 static void check_elf(struct doctor *d, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct elf e = {NULL, 0};
-	const Elf64_Ehdr *h;
 	char needed[256];
-	struct stat st;
-	bool foreign;
+	GElf_Ehdr h;
+	Elf *e;
 
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0) {
-		e.bytes = (size_t)st.st_size;
-		e.data = mmap(NULL, e.bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (e.data == MAP_FAILED)
-			e.data = NULL;
-	}
-	h = e.data ? at(&e, 0, sizeof(*h)) : NULL;
-	if (!h || memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h->e_machine != OUR_MACHINE || h->e_type != ET_DYN) {
+	elf_version(EV_CURRENT);
+	e = fd >= 0 ? elf_begin(fd, ELF_C_READ, NULL) : NULL;
+	if (!e || !gelf_getehdr(e, &h) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h.e_machine != OUR_MACHINE || h.e_type != ET_DYN) {
 		doctor_add(d, "preload format", DOCTOR_FAIL, "build or install it for this machine",
 			   "%s is not a shared object for this machine", path);
 	} else {
-		list_needed(&e, h, needed, sizeof(needed), &foreign);
+		bool foreign = list_needed(e, needed, sizeof(needed));
+
 		doctor_add(d, "preload format", foreign ? DOCTOR_WARN : DOCTOR_OK,
 			   foreign ? "it should need only the C library: every job would load the "
 				     "others too"
 				   : "",
 			   "needs %s", *needed ? needed : "nothing");
 	}
-	if (e.data)
-		munmap((void *)e.data, e.bytes);
+	elf_end(e);
 	if (fd >= 0)
 		close(fd);
 }

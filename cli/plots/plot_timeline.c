@@ -4,7 +4,7 @@
 #include "base/order.h"
 #include "cli/plots/plot_axes.h"
 #include "cli/plots/plots.h"
-#include "cli/report/report_kernels.h"
+#include "cli/report/kernel_diff.h"
 #include "render/escape.h"
 #include "render/term.h"
 
@@ -60,7 +60,7 @@ static const struct window_step *typical(const struct trace_rank *r, bool slow)
 {
 	const struct window_step **list = calloc(r->step_count + 1, sizeof(*list)), *found = NULL;
 	size_t counts[2] = {0, 0}, n = 0;
-	uint8_t *whole = report_kernels_whole(r, &counts[0], &counts[1]);
+	uint8_t *whole = kernel_diff_whole(r, &counts[0], &counts[1]);
 
 	for (size_t i = 0; list && whole && i + 1 < r->step_count; i++)
 		if (whole[i] && r->steps[i + 1].step.index == r->steps[i].step.index + 1 &&

@@ -12,14 +12,14 @@
 /* Smaller frames are narrower than a tenth of a pixel of a wide screen. */
 #define FLAME_SHARE_MIN 0.00005
 
-static const char *const format_names[] = {"html", "folded", "pprof"};
-
 const char *profile_out_format_name(enum profile_format f)
 {
-	return format_names[f];
+	static const char *const names[] = {"html", "folded", "pprof"};
+
+	return names[f];
 }
 
-int profile_out_format(const char *name, const char *path)
+enum profile_format profile_out_format(const char *path)
 {
 	static const struct {
 		const char *ending;
@@ -28,22 +28,11 @@ int profile_out_format(const char *name, const char *path)
 	    {".folded", PROFILE_FOLDED}, {".txt", PROFILE_FOLDED},  {".collapsed", PROFILE_FOLDED},
 	    {".pb.gz", PROFILE_PPROF},	 {".pprof", PROFILE_PPROF},
 	};
-	int known = name ? naming_among(format_names, ARRAY_LEN(format_names), name) : 0;
 
-	if (name)
-		return known < 0 ? -EINVAL : known;
 	for (size_t i = 0; i < ARRAY_LEN(endings); i++)
 		if (naming_ends(path, endings[i].ending))
 			return endings[i].format;
 	return PROFILE_HTML;
-}
-
-int profile_out_group(const char *name)
-{
-	static const char *const names[] = {"name", "thread", "none"};
-	int group = naming_among(names, ARRAY_LEN(names), name);
-
-	return group < 0 ? -EINVAL : group;
 }
 
 static bool has_scanned(const struct stack_batch *b, const struct stack *st)

@@ -6,6 +6,7 @@
 
 #include "cli/profile/profile_tree.h"
 
+/* The order is that of the words of `sysom record --format` and --group. */
 enum profile_format { PROFILE_HTML, PROFILE_FOLDED, PROFILE_PPROF };
 
 struct profile_out {
@@ -25,11 +26,8 @@ struct profile_counts {
 	uint64_t truncated, scanned;		     /* of the samples */
 };
 
-/* name: "html", "folded", "pprof"; NULL: from path's ending (.folded .txt .collapsed; .pb.gz .pprof; else
- * html). -EINVAL. */
-int profile_out_format(const char *name, const char *path);
-/* name: "thread", "name", "none". -EINVAL. */
-int profile_out_group(const char *name);
+/* From path's ending: .folded .txt .collapsed; .pb.gz .pprof; else html. */
+enum profile_format profile_out_format(const char *path);
 /* "html", ... */
 const char *profile_out_format_name(enum profile_format f);
 void profile_out_count(const struct stack_batch *b, struct profile_counts *out);

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay.h - the kinds of `sysom replay`. argv[0] is the kind's name, the rest its arguments.
+ * replay.h - the kinds of `sysom replay`: "replay KIND" is each one's name.
  * Exit statuses: 0 read to the end, 2 bad arguments or input, 3 output failed or out of memory. */
 #ifndef SYSOM_CLI_REPLAY_REPLAY_H
 #define SYSOM_CLI_REPLAY_REPLAY_H
 
-#include "base/exit_status.h"
+#include "cli/options.h"
 
-int replay_steps_main(int argc, char **argv);
-int replay_events_main(int argc, char **argv);
-int replay_ops_main(int argc, char **argv);
-int replay_links_main(int argc, char **argv);
-int replay_stacks_main(int argc, char **argv);
-int replay_timings_main(int argc, char **argv);
-int replay_window_main(int argc, char **argv);
+#define REPLAY_STATUS "0 read to the end, 2 bad arguments or malformed input"
+
+extern const struct command replay_steps, replay_events, replay_ops, replay_links, replay_stacks,
+    replay_timings, replay_window;
 
 #endif

@@ -10,24 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/expect/judge.h"
-#include "analysis/steps/steps.h"
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/room.h"
 #include "cli/replay/replay.h"
+#include "cli/replay/replay_find.h"
+#include "cli/replay/replay_line.h"
 #include "cli/replay/replay_live.h"
 #include "cli/replay/replay_load.h"
 #include "cli/replay/replay_ranks.h"
-#include "cli/text/pages.h"
 
 /* The most files of an earlier run. */
-#define BEFORE_MAX   4096
-#define LAUNCHES_MAX (1u << 20)
+#define BEFORE_MAX     4096
+#define LINE_BYTES_MAX 65536u
 
 struct replay_events {
-	bool json, marks, headed;
-	enum roofline_mode mode;
-	enum peers_mode peers;
+	bool json, headed;
+	int marks; /* 1: read them */
+	int mode;  /* of MODES */
 	struct replay_ranks *ranks, *before;
 	uint32_t ranks_per_node;  /* 0: not live */
 	struct replay_live *live; /* NULL: not --live */
@@ -37,35 +37,42 @@ struct replay_events {
 	const char *before_path[BEFORE_MAX];
 	int before_count;
 	struct replay_steps found; /* of the current rank */
-	bool no_memory;
+	int rank;		   /* whose they are */
+	struct buf line;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 	uint64_t steps, flagged, incomplete, files, findings, holes;
 	uint64_t few; /* files without three steps */
 };
 
-static int usage(FILE *to)
+/* sysom: ranks by the paper's mean + k sigma, for comparison */
+#define MODES "robust|p99|sysom"
+enum { MODE_P99 = 1, MODE_SYSOM = 2 };
+
+static const char *take_before(void *to, const char *text)
 {
-	fputs(
-	    "usage: sysom replay events [options] FILE...\n\n"
-	    "Finds steps in kernel traces, one file per rank (rank from Kineto's distributedInfo,\n"
-	    "else from `rankN` in the name, else the order): Kineto JSON, or as CSV\n"
-	    "ts_ns,dur_ns,kind,device,stream,corr,bytes,name; plain, .gz or .zst, - is standard\n"
-	    "input.\n\n"
-	    "  --json             one JSON object per line\n"
-	    "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
-	    "  --live[=N]         report findings as they would have come while the job ran, N "
-	    "ranks\n"
-	    "                     to a node (default 8), instead of looking back over all steps\n"
-	    "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
-	    "  --mode robust|p99|sysom\n"
-	    "                     how steps are judged (default robust); sysom: ranks by the\n"
-	    "                     paper's mean + k sigma, for comparison\n\n"
-	    "example:\n"
-	    "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
-	    "exit status: 0 read to the end, 2 bad arguments or malformed input\n",
-	    to);
-	return to == stdout ? 0 : 2;
+	struct replay_events *ev = to;
+
+	if (ev->before_count == BEFORE_MAX)
+		return "at most 4096 files";
+	ev->before_path[ev->before_count++] = text;
+	return NULL;
 }
+
+#define AT(field) offsetof(struct replay_events, field)
+
+static const struct option_row rows[] = {
+    {"json", 'j', NULL, "one JSON object per line", OPTION_SWITCH, .at = AT(json)},
+    {"marks", 0, "ignore|use", "read ProfilerStep marks (default ignore)", OPTION_WORD,
+     .at = AT(marks)},
+    {"live", 0, "[=N]",
+     "report findings as they would have come while the job ran, N ranks to a node (8)",
+     OPTION_COUNT, .at = AT(ranks_per_node), .least = 1, .most = LIMIT_NODE_PROCESSES, .preset = 8},
+    {"before", 0, "FILE", "a rank's trace of an earlier run to compare with; once per rank",
+     OPTION_TAKEN, .take = take_before},
+    {"mode", 0, MODES, "how steps are judged (default robust); sysom: ranks by mean + k sigma",
+     OPTION_WORD, .at = AT(mode)},
+    {0},
+};
 
 static int rank_of(const char *path, int order)
 {
@@ -75,11 +82,6 @@ static int rank_of(const char *path, int order)
 		if (p[4] >= '0' && p[4] <= '9')
 			return atoi(p + 4) & 0xfffff;
 	return order;
-}
-
-static const char *word(bool v)
-{
-	return v ? "true" : "false";
 }
 
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
@@ -102,41 +104,25 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
-	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%" PRIu64 ",\"begin_ns\":\"%" PRIu64
-	       "\",\"end_ns\":\"%" PRIu64 "\",\"compute_ns\":%" PRIu64 ",\"comm_ns\":%" PRIu64
-	       ",\"exposed_comm_ns\":%" PRIu64 ",\"copy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64
-	       ",\"kernels\":%u,\"flagged\":%s,\"latency_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64,
-	       rank, st->index, st->begin_ns, st->end_ns, st->compute_ns, st->comm_ns,
-	       st->exposed_comm_ns, st->copy_ns, st->idle_ns, st->kernels, word(v->flagged),
-	       st->latency_ns, st->self_ns);
-	printf(",\"device_begin_ns\":\"%" PRIu64 "\",\"device_end_ns\":\"%" PRIu64
-	       "\",\"launches\":%u,\"collectives\":%u,\"copies\":%u,\"phase\":%u,\"source\":\"%s\","
-	       "\"state\":\"%s\",\"expected_ns\":%.1f,\"excess\":%.6f,\"self_flagged\":%s,"
-	       "\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
-	       st->device_begin_ns, st->device_end_ns, st->launches, st->collectives, st->copies,
-	       st->phase, st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
-	       roofline_state_name(v->state), v->expected_ns, v->excess, word(v->self), word(edge),
-	       word(st->flags & STEP_FLAG_INCOMPLETE), word(st->flags & STEP_FLAG_CPU_BOUND),
-	       word(st->flags & STEP_FLAG_RESYNC), word(hole));
+	buf_clear(&ev->line);
+	replay_line_step_json(&ev->line, rank, st, v);
+	fwrite(ev->line.data, 1, ev->line.bytes, stdout);
 }
 
-static void keep_step(struct replay_events *ev, const struct step *st,
-		      const struct step_kernel *kernels, uint32_t count)
+static int keep_step(struct replay_steps *s, const struct step *st,
+		     const struct step_kernel *kernels, uint32_t count)
 {
-	struct replay_steps *s = &ev->found;
-
 	if (ROOM_FOR(s->step, s->room, s->count + 1ull) ||
 	    ROOM_FOR(s->kernel, s->kernel_room, s->kernel_count + (size_t)count) ||
-	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull)) {
-		ev->no_memory = true;
-		return;
-	}
+	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull))
+		return -ENOMEM;
 	s->kernel_at[0] = 0;
 	if (count)
 		memcpy(s->kernel + s->kernel_count, kernels, count * sizeof(*kernels));
 	s->kernel_count += count;
 	s->step[s->count++] = *st;
 	s->kernel_at[s->count] = s->kernel_count;
+	return 0;
 }
 
 static void forget_steps(struct replay_steps *s)
@@ -147,99 +133,41 @@ static void forget_steps(struct replay_steps *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static void take_steps(struct replay_events *ev, int rank, struct steps *s, struct judge *j)
+static int take_step(void *to, const struct step *st, const struct step_kernel *kernels,
+		     uint32_t count, const struct judge_verdict *v)
 {
-	static struct step_kernel kernels[STEP_KERNELS_MAX];
-	struct step st;
-	uint32_t count;
+	struct replay_events *ev = to;
 
-	while (steps_next(s, &st, kernels, &count)) {
-		struct judge_verdict v = judge_push(j, &st, 0);
-
-		keep_step(ev, &st, kernels, count);
-		if (ev->in_before)
-			continue;
-		print_step(ev, rank, &st, &v);
+	if (!ev->in_before) {
+		print_step(ev, ev->rank, st, v);
 		ev->steps++;
-		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
-		ev->flagged += v.flagged;
+		ev->incomplete += (st->flags & STEP_FLAG_INCOMPLETE) != 0;
+		ev->flagged += v->flagged;
 	}
-}
-
-/* Merges one rank's host records, marks and device records in the order of a live run. */
-static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
-		 struct judge *j)
-{
-	struct replay_cursor c = {.trace = t, .marks = ev->marks};
-	size_t d = 0;
-
-	for (;;) {
-		uint64_t device = d < t->device_count ? t->device[d].begin_ns : UINT64_MAX;
-		uint64_t host = replay_cursor_ns(&c);
-
-		if (host == UINT64_MAX && device == UINT64_MAX)
-			break;
-		if (host <= device) {
-			struct record x = replay_cursor_take(&c);
-
-			steps_push_host(s, &x, NULL);
-		} else {
-			steps_push_device(s, &t->device[d++]);
-			steps_advance(s, device);
-		}
-		take_steps(ev, t->rank, s, j);
-	}
-	steps_finish(s);
-	take_steps(ev, t->rank, s, j);
-}
-
-/* With so few steps, layers would be taken for steps. */
-static void warn_few_steps(struct replay_events *ev, const struct replay_trace *t,
-			   const struct steps *s, const char *path)
-{
-	struct steps_stats stats;
-
-	steps_stats(s, &stats);
-	if (!stats.few)
-		return;
-	ev->few++;
-	fprintf(stderr,
-		"sysom replay events: %s: too few steps: the trace must have three whole steps, so "
-		"that a repeated sequence of launches shows where a step ends%s\n",
-		path, t->mark_count ? " (or use the file's ProfilerStep marks: --marks use)" : "");
+	return keep_step(&ev->found, st, kernels, count);
 }
 
 static int replay_rank(struct replay_events *ev, const struct replay_trace *t, const char *path)
 {
-	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
-	struct judge_config jc;
-	struct steps_config sc;
-	void *memory, *judge_memory;
-	struct steps *s;
-	int rc = -ENOMEM;
+	struct replay_find find = {.marks = ev->marks,
+				   .mode = ev->mode == MODE_P99 ? ROOFLINE_P99 : ROOFLINE_ROBUST,
+				   .step = take_step,
+				   .to = ev};
+	int rc;
 
-	steps_config_default(&sc);
-	sc.automatic_only = !ev->marks;
-	sc.whole_first = true;
-	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
-	judge_config_default(&jc);
-	jc.roofline.mode = ev->mode;
-	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
-	judge_memory = pages_aligned(judge_memory_bytes(&jc));
-	if (memory && judge_memory) {
-		s = steps_init(memory, &sc);
-		feed(ev, t, s, judge_init(judge_memory, &jc));
-		warn_few_steps(ev, t, s, path);
-		if (ev->no_memory)
-			rc = -ENOMEM;
-		else
-			rc =
-			    replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t, &ev->found);
-	} else {
-		fprintf(stderr, "sysom replay events: out of memory\n");
-	}
-	free(memory);
-	free(judge_memory);
+	ev->rank = t->rank;
+	rc = replay_find(&find, t);
+	ev->few += find.few;
+	if (find.few)
+		fprintf(stderr,
+			"sysom replay events: %s: too few steps: the trace must have three whole "
+			"steps, so that a repeated sequence of launches shows where a step "
+			"ends%s\n",
+			path,
+			t->mark_count ? " (or use the file's ProfilerStep marks: --marks use)"
+				      : "");
+	if (!rc)
+		rc = replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t, &ev->found);
 	forget_steps(&ev->found);
 	return rc;
 }
@@ -336,77 +264,6 @@ static void print_summary(const struct replay_events *ev)
 		       ev->findings == 1 ? "" : "s");
 }
 
-static int options(struct replay_events *ev, int argc, char **argv)
-{
-	static const struct option longs[] = {
-	    {"json", no_argument, NULL, 'j'},
-	    {"marks", required_argument, NULL, 'm'},
-	    {"mode", required_argument, NULL, 'o'},
-	    {"before", required_argument, NULL, 'b'},
-	    {"live", optional_argument, NULL, 'l'},
-	    {"help", no_argument, NULL, 'h'},
-	    {0},
-	};
-	int c, mode;
-
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (c) {
-		case 'j':
-			ev->json = true;
-			break;
-		case 'm':
-			if (strcmp(optarg, "use") && strcmp(optarg, "ignore")) {
-				fprintf(stderr,
-					"sysom replay events: --marks: expected ignore or use\n");
-				return 2;
-			}
-			ev->marks = !strcmp(optarg, "use");
-			break;
-		case 'o':
-			ev->peers = !strcmp(optarg, "sysom") ? PEERS_SYSOM : PEERS_ROBUST;
-			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST
-							: roofline_mode_parse(optarg);
-			if (mode < 0) {
-				fprintf(
-				    stderr,
-				    "sysom replay events: --mode: expected robust, p99 or sysom\n");
-				return 2;
-			}
-			ev->mode = (enum roofline_mode)mode;
-			break;
-		case 'l':
-			ev->ranks_per_node = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 8;
-			if (!ev->ranks_per_node || ev->ranks_per_node > LIMIT_NODE_PROCESSES) {
-				fprintf(stderr,
-					"sysom replay events: --live=N: expected 1 to %u ranks\n",
-					LIMIT_NODE_PROCESSES);
-				return 2;
-			}
-			break;
-		case 'b':
-			if (ev->before_count == BEFORE_MAX) {
-				fprintf(stderr,
-					"sysom replay events: --before: more than %d files\n",
-					BEFORE_MAX);
-				return 2;
-			}
-			ev->before_path[ev->before_count++] = optarg;
-			break;
-		case 'h':
-			usage(stdout);
-			return -1;
-		default:
-			return usage(stderr);
-		}
-	}
-	if (ev->ranks_per_node && ev->before_count) {
-		fprintf(stderr, "sysom replay events: use --live or --before, not both\n");
-		return 2;
-	}
-	return optind < argc ? 0 : usage(stderr);
-}
-
 /* Prints what a live run would have reported. Lines about all steps were printed before. */
 static int run_live(struct replay_events *ev)
 {
@@ -430,17 +287,25 @@ static int run_live(struct replay_events *ev)
 	return 0;
 }
 
-int replay_events_main(int argc, char **argv)
+static int replay_events_main(int argc, char **argv)
 {
 	struct replay_events ev = {0};
 	struct replay_live_config lc;
-	int rc = options(&ev, argc, argv);
+	enum peers_mode peers;
+	int rc = options_read(&replay_events, &ev, argc, argv);
 
-	if (rc)
-		return rc < 0 ? 0 : rc;
+	if (rc != OPTIONS_GO_ON)
+		return rc;
+	if (ev.ranks_per_node && ev.before_count) {
+		fprintf(stderr, "sysom replay events: use --live or --before, not both\n");
+		return EXIT_USAGE;
+	}
+	rc = 0;
+	buf_init(&ev.line, LINE_BYTES_MAX);
+	peers = ev.mode == MODE_SYSOM ? PEERS_SYSOM : PEERS_ROBUST;
 	ev.ranks = replay_ranks_new();
 	ev.before = replay_ranks_new();
-	lc = (struct replay_live_config){ev.json, ev.marks, ev.peers, ev.ranks_per_node};
+	lc = (struct replay_live_config){ev.json, ev.marks, peers, ev.ranks_per_node};
 	if (!ev.ranks || !ev.before || (ev.ranks_per_node && replay_live_open(&ev.live, &lc))) {
 		replay_ranks_free(ev.ranks);
 		replay_ranks_free(ev.before);
@@ -454,7 +319,7 @@ int replay_events_main(int argc, char **argv)
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
 	if (!rc)
-		rc = replay_ranks_print(ev.ranks, ev.before, ev.peers, ev.json,
+		rc = replay_ranks_print(ev.ranks, ev.before, peers, ev.json,
 					ev.live ? NULL : &ev.findings);
 	if (!rc && ev.live)
 		rc = run_live(&ev);
@@ -465,5 +330,24 @@ int replay_events_main(int argc, char **argv)
 	replay_ranks_free(ev.ranks);
 	replay_ranks_free(ev.before);
 	replay_live_close(ev.live);
+	buf_fini(&ev.line);
 	return rc == -ENOMEM ? EXIT_FAILED : rc ? EXIT_USAGE : EXIT_OK;
 }
+
+const struct command replay_events = {
+    .name = "replay events",
+    .raw = replay_events_main,
+    .rows = rows,
+    .args = "FILE...",
+    .args_min = 1,
+    .args_max = OPTIONS_ANY,
+    .summary = "kernel traces, one file per rank: steps, collectives, clocks, findings",
+    .detail = "One file per rank (rank from Kineto's distributedInfo, else from `rankN` in the "
+	      "name, else\n"
+	      "the order): Kineto JSON, or as CSV ts_ns,dur_ns,kind,device,stream,corr,bytes,name; "
+	      "plain,\n"
+	      ".gz or .zst, - is standard input. Findings look back over all steps, unless --live "
+	      "is given.\n",
+    .examples =
+	"  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n",
+    .status = REPLAY_STATUS};

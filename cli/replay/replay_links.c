@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom replay links: latency and rate of collectives or links, one line per regime of sizes, from
  * measured times. Rows of several files with the same key are one group. */
-#include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,24 +10,19 @@
 
 #include "analysis/link/link_fit.h"
 #include "analysis/robust/regress.h"
-#include "base/check.h"
 #include "base/room.h"
 #include "base/text/json_text.h"
-#include "cli/options.h"
 #include "cli/replay/replay.h"
-#include "cli/text/intern.h"
 #include "cli/timings/replay_input.h"
 #include "cli/timings/replay_unit.h"
 #include "render/term.h"
 
-#define KEY_COLUMNS_MAX 8
-#define KEY_BYTES_MAX	1024
-#define GROUPS_MAX	65536	   /* 24 bytes each, and their rows */
-#define ROWS_MAX	(1u << 26) /* 16 bytes each */
-#define SIZE_MAX_BYTES	0x1p53	   /* larger ones are not exact in a CSV file */
-#define FOLDS		5	   /* each row is predicted from the other four fifths */
-#define KEY_WIDTH	36
-#define GROWS		0.01 /* part of the latency that the largest size must add, to show a rate */
+#define GROUPS_MAX     65536	  /* 24 bytes each, and their rows */
+#define ROWS_MAX       (1u << 26) /* 16 bytes each */
+#define SIZE_MAX_BYTES 0x1p53	  /* larger ones are not exact in a CSV file */
+#define FOLDS	       5	  /* each row is predicted from the other four fifths */
+#define KEY_WIDTH      36
+#define GROWS	       0.01 /* part of the latency that the largest size must add, to show a rate */
 
 struct row {
 	double bytes, ns;
@@ -40,16 +35,16 @@ struct group {
 
 struct links {
 	struct link_config config;
-	const struct replay_unit *unit;
-	const char *key_names, *bytes_name, *time_name, *path;
+	const char *unit, *key_names, *bytes_name, *time_name;
 	bool json;
-	uint32_t columns, key[KEY_COLUMNS_MAX], key_count, bytes, time;
-	struct intern keys;
-	struct group *group; /* [keys.count] */
+	uint32_t bytes, time;
+	struct replay_keys keys;
+	struct group *group; /* [keys.texts.count] */
 	size_t group_room;
 	struct link_scratch *scratch;
 	struct link_samples *samples, *others; /* of a group; without one fold */
-	uint64_t rows, not_positive, out_of_range, blank;
+	struct replay_input in;
+	uint64_t rows, not_positive, out_of_range;
 	double off, held_off, plain_off; /* sums over all rows */
 };
 
@@ -59,144 +54,53 @@ struct result {
 	double mape, held_out, plain;
 };
 
-static const char usage_text[] =
-    "usage: sysom replay links F.csv... [options]\n\n"
-    "Fits time = latency + bytes / rate to measured transfers or collectives, for each group of\n"
-    "rows with the same key. A regime is a range of sizes with one line; the library may use\n"
-    "another algorithm beyond it. Regimes are found from the data. Files have a header row and\n"
-    "may be gzipped or zstd-packed; - is standard input.\n\n"
-    "  --key COL[,COL]     columns that all rows of a group share (op,dtype,num_gpus)\n"
-    "  --bytes COL         the size (message_bytes)\n"
-    "  --latency COL       the time (latency_us)\n"
-    "  --latency-unit UNIT ns, us (default), ms or s\n"
-    "  --mode MODE         which time of each size counts: median (default), avg or min\n"
-    "  --regimes N         lines per group, 1 to 8 (8)\n"
-    "  --json              one JSON object per line\n\n"
-    "mape: mean of |predicted - time| / time over all rows. held out: the same for rows that the\n"
-    "fit has not seen (five fits, each without a fifth of the rows). plain: the same for one\n"
-    "least-squares line.\n\n"
-    "example:\n"
-    "  sysom replay links nccl.csv --json | jq 'select(.mape > 0.1)'\n\n"
-    "exit status: 0 read to the end, 2 bad arguments or malformed input\n";
+#define AT(field) offsetof(struct links, field)
 
-static int usage_error(const char *what, const char *which)
-{
-	fprintf(stderr, "sysom replay links: %s%s%s; try --help\n", what, which ? ": " : "",
-		which ? term_safe(which, 80) : "");
-	return EXIT_USAGE;
-}
-
-static int option_of(void *links, int option, const char *arg)
-{
-	struct links *l = links;
-	static const char *const modes[] = {"median", "avg", "min"};
-	double v;
-
-	switch (option) {
-	case 'j':
-		l->json = true;
-		return 0;
-	case 'k':
-		l->key_names = arg;
-		return 0;
-	case 'b':
-		l->bytes_name = arg;
-		return 0;
-	case 'l':
-		l->time_name = arg;
-		return 0;
-	case 'u':
-		l->unit = replay_unit_of(arg);
-		return l->unit ? 0 : usage_error("unknown unit", arg);
-	case 'm':
-		for (uint32_t i = 0; i < ARRAY_LEN(modes); i++)
-			if (!strcmp(arg, modes[i])) {
-				l->config.centre = (enum link_centre)i;
-				return 0;
-			}
-		return usage_error("unknown mode", arg);
-	case 'r':
-		if (!options_number(arg, 1, LINK_REGIMES_MAX, &v) || v != floor(v))
-			return usage_error("not a number of regimes, 1 to 8", arg);
-		l->config.regimes_max = (uint32_t)v;
-		return 0;
-	}
-	return EXIT_USAGE; /* getopt printed the reason */
-}
-
-static int parse(struct links *l, int argc, char **argv)
-{
-	static const struct option options[] = {
-	    {"key", required_argument, NULL, 'k'},
-	    {"bytes", required_argument, NULL, 'b'},
-	    {"latency", required_argument, NULL, 'l'},
-	    {"latency-unit", required_argument, NULL, 'u'},
-	    {"mode", required_argument, NULL, 'm'},
-	    {"regimes", required_argument, NULL, 'r'},
-	    {"json", no_argument, NULL, 'j'},
-	    {"help", no_argument, NULL, 'h'},
-	    {NULL, 0, NULL, 0},
-	};
-	int rc = options_each(argc, argv, options, option_of, l);
-
-	if (rc == OPTIONS_HELP)
-		fputs(usage_text, stdout);
-	return rc || optind < argc ? rc : usage_error("no file is named", NULL);
-}
-
-static int bad_row(const struct links *l, const struct replay_csv *c, const char *what,
-		   const char *which)
-{
-	return replay_input_bad(l->path, c, what, which);
-}
+static const struct option_row rows[] = {
+    {"key", 0, "COL[,COL]", "columns that all rows of a group share (op,dtype,num_gpus)",
+     OPTION_TEXT, .at = AT(key_names)},
+    {"bytes", 0, "COL", "the size (message_bytes)", OPTION_TEXT, .at = AT(bytes_name)},
+    {"latency", 0, "COL", "the time (latency_us)", OPTION_TEXT, .at = AT(time_name)},
+    {"latency-unit", 0, "ns|us|ms|s", "its unit (default us)", OPTION_TEXT, .at = AT(unit)},
+    {"mode", 0, "median|avg|min", "which time of each size counts (default median)", OPTION_WORD,
+     .at = AT(config.centre)},
+    {"regimes", 0, "N", "the most lines per group, 1 to 8 (8)", OPTION_COUNT,
+     .at = AT(config.regimes_max), .least = 1, .most = LINK_REGIMES_MAX},
+    {"json", 'j', NULL, "one JSON object per line", OPTION_SWITCH, .at = AT(json)},
+    {0},
+};
 
 /* ---- reading ---- */
 
-static int find_columns(const struct links *l, const struct replay_csv *c,
-			const struct trace_field *f, const char *names, uint32_t *out,
-			uint32_t most)
+static int read_header(struct links *l, const struct trace_field *f)
 {
-	int n = replay_input_columns(l->path, c, f, l->columns, names, out, most);
+	int n =
+	    replay_input_columns(&l->in, f, l->key_names, l->keys.column, REPLAY_INPUT_COLUMNS_MAX);
 
-	if (n == -E2BIG)
-		usage_error("too many columns named", names);
-	return n;
+	l->keys.count = n < 0 ? 0 : (uint32_t)n;
+	return n < 0 || replay_input_columns(&l->in, f, l->bytes_name, &l->bytes, 1) < 0 ||
+		       replay_input_columns(&l->in, f, l->time_name, &l->time, 1) < 0
+		   ? EXIT_USAGE
+		   : 0;
 }
 
-static int read_header(struct links *l, struct replay_csv *c)
+static int read_row(void *links, const struct replay_input *in, struct trace_field *f)
 {
-	struct trace_field *f;
-	int n = replay_csv_next(c, &f);
-
-	if (n <= 0)
-		return bad_row(l, c, n ? replay_csv_error(c) : "no header row", NULL);
-	l->columns = (uint32_t)n;
-	n = find_columns(l, c, f, l->key_names, l->key, KEY_COLUMNS_MAX);
-	if (n < 0 || find_columns(l, c, f, l->bytes_name, &l->bytes, 1) < 0 ||
-	    find_columns(l, c, f, l->time_name, &l->time, 1) < 0)
-		return EXIT_USAGE;
-	l->key_count = (uint32_t)n;
-	return 0;
-}
-
-static int read_row(struct links *l, struct replay_csv *c, const struct trace_field *f)
-{
-	char key[KEY_BYTES_MAX];
-	int n = replay_csv_join(f, l->key, l->key_count, key, sizeof(key));
+	struct links *l = links;
 	struct row r;
 	struct group *g;
 	int64_t at;
 
+	if (!in->row)
+		return read_header(l, f);
 	if (!replay_csv_number(&f[l->bytes], &r.bytes) || r.bytes < 0 ||
 	    r.bytes != floor(r.bytes) || r.bytes > SIZE_MAX_BYTES)
-		return bad_row(l, c, "not a size in bytes", f[l->bytes].text);
+		return replay_input_bad(in, "not a size in bytes", f[l->bytes].text);
 	if (!replay_csv_number(&f[l->time], &r.ns))
-		return bad_row(l, c, "latency is not a number", f[l->time].text);
+		return replay_input_bad(in, "latency is not a number", f[l->time].text);
 	if (r.ns < 0)
-		return bad_row(l, c, "a negative latency", f[l->time].text);
-	if (n < 0)
-		return bad_row(l, c, "the key is too long", NULL);
-	r.ns *= l->unit->ns;
+		return replay_input_bad(in, "a negative latency", f[l->time].text);
+	r.ns *= replay_unit_of(l->unit)->ns;
 	l->rows++;
 	if (r.bytes < 1 || r.ns < 1) {
 		l->not_positive++;
@@ -206,39 +110,18 @@ static int read_row(struct links *l, struct replay_csv *c, const struct trace_fi
 		l->out_of_range++;
 		return 0;
 	}
-	at = intern_bytes(&l->keys, key, (size_t)n, GROUPS_MAX);
-	if (at == -E2BIG || l->rows > ROWS_MAX)
-		return bad_row(l, c, at < 0 ? "too many groups" : "too many rows", NULL);
-	if (at < 0 || ROOM_FOR_ZERO(l->group, l->group_room, (size_t)at + 1))
-		return bad_row(l, c, "out of memory", NULL);
+	at = replay_input_key(in, f, &l->keys, GROUPS_MAX);
+	if (at < 0)
+		return EXIT_USAGE;
+	if (l->rows > ROWS_MAX)
+		return replay_input_bad(in, "too many rows", NULL);
+	if (ROOM_FOR_ZERO(l->group, l->group_room, (size_t)at + 1))
+		return replay_input_bad(in, "out of memory", NULL);
 	g = &l->group[at];
 	if (ROOM_FOR(g->row, g->room, g->rows + 1))
-		return bad_row(l, c, "out of memory", NULL);
+		return replay_input_bad(in, "out of memory", NULL);
 	g->row[g->rows++] = r;
 	return 0;
-}
-
-static int read_file(struct links *l, const char *path)
-{
-	struct replay_csv *c;
-	struct trace_field *f;
-	int err = replay_csv_open(&c, path), rc, n = 0;
-
-	l->path = path;
-	if (err) {
-		fprintf(stderr, "%s: %s\n", path, strerror(-err));
-		return EXIT_USAGE;
-	}
-	rc = read_header(l, c);
-	while (!rc && (n = replay_csv_next(c, &f)) > 0)
-		rc = (uint32_t)n == l->columns
-			 ? read_row(l, c, f)
-			 : bad_row(l, c, "the number of fields differs from the header", NULL);
-	if (!rc && n < 0)
-		rc = bad_row(l, c, replay_csv_error(c), NULL);
-	l->blank += replay_csv_blank(c);
-	replay_csv_close(c);
-	return rc;
 }
 
 /* ---- fitting ---- */
@@ -319,7 +202,7 @@ static void put_share(const char *before, double v)
 
 static void print_json(const struct links *l, uint32_t at, const struct result *r)
 {
-	json_text_print(stdout, "{\"type\":\"link\",\"key\":", l->keys.text[at]);
+	json_text_print(stdout, "{\"type\":\"link\",\"key\":", l->keys.texts.text[at]);
 	printf(",\"rows\":%zu,\"sizes\":%" PRIu32 ",\"regimes\":[", l->group[at].rows,
 	       r->fit.sizes);
 	for (uint32_t i = 0; i < r->fit.regimes; i++) {
@@ -344,9 +227,9 @@ static const char *share(double v)
 
 static void print_text(const struct links *l, uint32_t at, const struct result *r)
 {
-	printf("%-*s %8s %8s %8s %8s %8.4f\n", KEY_WIDTH, term_safe(l->keys.text[at], KEY_WIDTH),
-	       term_count((double)l->group[at].rows), share(r->mape), share(r->held_out),
-	       share(r->plain), r->fit.r2);
+	printf("%-*s %8s %8s %8s %8s %8.4f\n", KEY_WIDTH,
+	       term_safe(l->keys.texts.text[at], KEY_WIDTH), term_count((double)l->group[at].rows),
+	       share(r->mape), share(r->held_out), share(r->plain), r->fit.r2);
 	for (uint32_t i = 0; i < r->fit.regimes; i++) {
 		const struct link_regime *g = &r->fit.regime[i];
 
@@ -368,7 +251,7 @@ static void print_summary(const struct links *l)
 		printf("{\"type\":\"summary\",\"kind\":\"links\",\"rows\":%" PRIu64
 		       ",\"skipped\":{\"blank_line\":%" PRIu64 ",\"not_positive\":%" PRIu64
 		       ",\"out_of_range\":%" PRIu64 "},\"groups\":%" PRIu32,
-		       l->rows, l->blank, l->not_positive, l->out_of_range, l->keys.count);
+		       l->rows, l->in.blank, l->not_positive, l->out_of_range, l->keys.texts.count);
 		put_share(",\"mape\":", l->off / n);
 		put_share(",\"held_out_mape\":", l->held_off / n);
 		put_share(",\"plain_mape\":", l->plain_off / n);
@@ -378,8 +261,8 @@ static void print_summary(const struct links *l)
 	printf("\n%" PRIu32 " groups, %" PRIu64 " rows: mape %s, held out %s, plain least squares "
 	       "%s\nskipped: %" PRIu64 " blank lines, %" PRIu64 " without size or time, %" PRIu64
 	       " out of range\n",
-	       l->keys.count, used, share(l->off / n), share(l->held_off / n),
-	       share(l->plain_off / n), l->blank, l->not_positive, l->out_of_range);
+	       l->keys.texts.count, used, share(l->off / n), share(l->held_off / n),
+	       share(l->plain_off / n), l->in.blank, l->not_positive, l->out_of_range);
 }
 
 static int run(struct links *l)
@@ -396,7 +279,7 @@ static int run(struct links *l)
 	if (!l->json)
 		printf("%s%-*s %8s %8s %8s %8s %8s%s\n", term_style(TERM_BOLD), KEY_WIDTH, "key",
 		       "rows", "mape", "held out", "plain", "R2", term_style(TERM_PLAIN));
-	for (uint32_t i = 0; i < l->keys.count; i++) {
+	for (uint32_t i = 0; i < l->keys.texts.count; i++) {
 		fit(l, &l->group[i], &r);
 		if (l->json)
 			print_json(l, i, &r);
@@ -407,26 +290,51 @@ static int run(struct links *l)
 	return EXIT_OK;
 }
 
-int replay_links_main(int argc, char **argv)
+static int replay_links_main(int argc, char **argv)
 {
 	struct links l = {.key_names = "op,dtype,num_gpus",
 			  .bytes_name = "message_bytes",
 			  .time_name = "latency_us",
-			  .unit = replay_unit_of("us")};
+			  .unit = "us"};
 	int rc;
 
 	link_config_default(&l.config);
-	rc = parse(&l, argc, argv);
+	rc = options_read(&replay_links, &l, argc, argv);
+	if (rc != OPTIONS_GO_ON)
+		return rc;
+	rc = 0;
 	for (int i = optind; i < argc && !rc; i++)
-		rc = read_file(&l, argv[i]);
+		rc = replay_input_each(&l.in, argv[i], read_row, &l);
 	if (!rc)
 		rc = run(&l);
-	for (uint32_t i = 0; i < l.keys.count && i < l.group_room; i++)
+	for (uint32_t i = 0; i < l.group_room; i++)
 		free(l.group[i].row);
 	free(l.group);
 	free(l.scratch);
 	free(l.samples);
 	free(l.others);
-	intern_fini(&l.keys);
-	return rc == OPTIONS_HELP ? EXIT_OK : rc;
+	intern_fini(&l.keys.texts);
+	return rc;
 }
+
+const struct command replay_links = {
+    .name = "replay links",
+    .raw = replay_links_main,
+    .rows = rows,
+    .args = "F.csv...",
+    .args_min = 1,
+    .args_max = OPTIONS_ANY,
+    .summary = "times of transfers by size: latency, rate and regimes, and their error",
+    .detail =
+	"Fits time = latency + bytes / rate to measured transfers or collectives, for each group "
+	"of\n"
+	"rows with the same key. A regime is a range of sizes with one line; the library may use\n"
+	"another algorithm beyond it. Regimes are found from the data. Files have a header row "
+	"and\n"
+	"may be gzipped or zstd-packed; - is standard input.\n\n"
+	"mape: mean of |predicted - time| / time over all rows. held out: the same for rows that "
+	"the\n"
+	"fit has not seen (five fits, each without a fifth of the rows). plain: the same for one\n"
+	"least-squares line.\n",
+    .examples = "  sysom replay links nccl.csv --json | jq 'select(.mape > 0.1)'\n",
+    .status = REPLAY_STATUS};

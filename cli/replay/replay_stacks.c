@@ -29,78 +29,17 @@ struct arguments {
 	double delta, sample_weight;
 };
 
-static int usage(FILE *to)
-{
-	fputs(
-	    "usage: sysom replay stacks [options] BASE.folded OTHER.folded\n\n"
-	    "Compares each function's share of the time in two profiles of folded stacks\n"
-	    "(root;...;leaf VALUE), largest difference first. A share counts all time with the\n"
-	    "function on the stack; _self: only as the leaf. Flagged: the share changed by more\n"
-	    "than delta, by more than sampling noise, and not only because new functions\n"
-	    "dilute all others. Files may be .gz or .zst; - is standard input.\n\n"
-	    "  --json             one JSON object per line\n"
-	    "  --delta X          smallest difference that matters, as a share of the whole "
-	    "(0.005)\n"
-	    "  --sample-weight N  what one sample adds to a line (1; for times in nanoseconds the\n"
-	    "                     smallest value of the file)\n\n"
-	    "example:\n"
-	    "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n",
-	    to);
-	return to == stdout ? EXIT_OK : EXIT_USAGE;
-}
+#define AT(field) offsetof(struct arguments, field)
 
-static bool positive(const char *text, double most, double *out)
-{
-	return options_number(text, 0, most, out) && *out > 0;
-}
-
-static int wrong(const char *what)
-{
-	fprintf(stderr, "sysom replay stacks: %s; try --help\n", what);
-	return EXIT_USAGE;
-}
-
-/* -1: go on. */
-static int parse(struct arguments *a, struct side *side, int argc, char **argv)
-{
-	static const struct option longs[] = {{"json", 0, NULL, 'j'},
-					      {"delta", 1, NULL, 'd'},
-					      {"sample-weight", 1, NULL, 'w'},
-					      {"help", 0, NULL, 'h'},
-					      {0}};
-	int opt;
-
-	optind = 0;
-	while ((opt = getopt_long(argc, argv, "jd:w:h", longs, NULL)) != -1) {
-		bool good = true;
-
-		if (opt == 'h')
-			return usage(stdout);
-		if (opt == 'j')
-			a->json = true;
-		else if (opt == 'd')
-			good = positive(optarg, 1, &a->delta) && a->delta < 1;
-		else if (opt == 'w')
-			good = positive(optarg, FOLDED_VALUE_MAX, &a->sample_weight) &&
-			       a->sample_weight >= FOLDED_VALUE_MIN;
-		else
-			return wrong("unknown option or its value is missing");
-		if (!good) {
-			fprintf(stderr, "sysom replay stacks: %s: expected a number above 0%s\n",
-				term_safe(optarg, 40), opt == 'd' ? ", below 1" : ", 1e-9 to 2^64");
-			return EXIT_USAGE;
-		}
-	}
-	if (argc - optind != 2)
-		return wrong("expected two files");
-	side[0].path = argv[optind];
-	side[1].path = argv[optind + 1];
-	if (!strcmp(side[0].path, "-") && !strcmp(side[1].path, "-")) {
-		fprintf(stderr, "sysom replay stacks: only one of the two can be standard input\n");
-		return EXIT_USAGE;
-	}
-	return -1;
-}
+static const struct option_row rows[] = {
+    {"json", 'j', NULL, "one JSON object per line", OPTION_SWITCH, .at = AT(json)},
+    {"delta", 'd', "X", "smallest difference that matters, as a share of the whole (0.005)",
+     OPTION_NUMBER, .at = AT(delta), .least = 1e-9, .most = 1 - 1e-9},
+    {"sample-weight", 'w', "N",
+     "what one sample adds to a line (1; for times in nanoseconds the smallest value)",
+     OPTION_NUMBER, .at = AT(sample_weight), .least = FOLDED_VALUE_MIN, .most = FOLDED_VALUE_MAX},
+    {0},
+};
 
 static int load(struct side *s, double sample_weight)
 {
@@ -204,14 +143,20 @@ static int compare(const struct arguments *a, struct side *side)
 	return EXIT_OK;
 }
 
-int replay_stacks_main(int argc, char **argv)
+static int replay_stacks_main(int argc, char **argv)
 {
 	struct arguments a = {.delta = PROFILE_DELTA};
 	struct side side[2] = {0};
-	int err = 0, rc = parse(&a, side, argc, argv);
+	int err = 0, rc = options_read(&replay_stacks, &a, argc, argv);
 
-	if (rc >= 0)
+	if (rc != OPTIONS_GO_ON)
 		return rc;
+	for (int i = 0; i < 2; i++)
+		side[i].path = argv[optind + i];
+	if (!strcmp(side[0].path, "-") && !strcmp(side[1].path, "-")) {
+		fprintf(stderr, "sysom replay stacks: only one of the two can be standard input\n");
+		return EXIT_USAGE;
+	}
 	for (int i = 0; i < 2 && !err; i++)
 		err = load(&side[i], a.sample_weight);
 	rc = !err ? compare(&a, side) : err == -ENOMEM ? EXIT_FAILED : EXIT_USAGE;
@@ -221,3 +166,19 @@ int replay_stacks_main(int argc, char **argv)
 	}
 	return rc;
 }
+
+const struct command replay_stacks = {
+    .name = "replay stacks",
+    .raw = replay_stacks_main,
+    .rows = rows,
+    .args = "BASE.folded OTHER.folded",
+    .args_min = 2,
+    .args_max = 2,
+    .summary = "two files of folded stacks: shares by function, flagged differences",
+    .detail = "Compares each function's share of the time in two profiles of folded stacks\n"
+	      "(root;...;leaf VALUE), largest difference first. A share counts all time with the\n"
+	      "function on the stack; _self: only as the leaf. Flagged: the share changed by more\n"
+	      "than delta, by more than sampling noise, and not only because new functions\n"
+	      "dilute all others. Files may be .gz or .zst; - is standard input.\n",
+    .examples = "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n",
+    .status = REPLAY_STATUS};

@@ -22,64 +22,18 @@ struct replay_window {
 	uint64_t differ;
 };
 
-static int usage(FILE *to)
-{
-	fputs(
-	    "usage: sysom replay window [options] FILE...\n\n"
-	    "Repeats the analysis of a live run. A FILE may be .gz or .zst; - is standard input:\n"
-	    "  a recording of sysomd --record-analysis: finds and judges the steps again, "
-	    "compares\n"
-	    "    the ranks again, and counts the lines that differ from the live run's;\n"
-	    "  windows, as GET /api/v1/windows/ID gives them: prints their steps, and makes their\n"
-	    "    incidents and findings as the aggregator does.\n\n"
-	    "  --json           one JSON object per line\n"
-	    "  --live           of a recording: print the live verdicts instead, in the same "
-	    "form\n"
-	    "  --compare        of a recording: exit 1 if any line differs from the live one\n"
-	    "  --incident FILE  of windows: their incident, from `sysom show --json`. Findings "
-	    "that\n"
-	    "                   came from a comparison of ranks are read from it\n\n"
-	    "example:\n"
-	    "  sysom replay window --compare analysis.rec\n\n"
-	    "exit status: 0 read to the end, 1 lines differ (--compare), 2 bad arguments or\n"
-	    "malformed input\n",
-	    to);
-	return to == stdout ? 0 : 2;
-}
+#define AT(field) offsetof(struct replay_window, field)
 
-static int options(struct replay_window *w, int argc, char **argv)
-{
-	static const struct option longs[] = {
-	    {"json", no_argument, NULL, 'j'},		{"live", no_argument, NULL, 'l'},
-	    {"compare", no_argument, NULL, 'c'},	{"help", no_argument, NULL, 'h'},
-	    {"incident", required_argument, NULL, 'i'}, {0},
-	};
-	int c;
-
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (c) {
-		case 'j':
-			w->json = true;
-			break;
-		case 'l':
-			w->live = true;
-			break;
-		case 'c':
-			w->compare = true;
-			break;
-		case 'i':
-			w->known_path = optarg;
-			break;
-		case 'h':
-			usage(stdout);
-			return -1;
-		default:
-			return usage(stderr);
-		}
-	}
-	return optind < argc ? 0 : usage(stderr);
-}
+static const struct option_row rows[] = {
+    {"json", 'j', NULL, "one JSON object per line", OPTION_SWITCH, .at = AT(json)},
+    {"live", 0, NULL, "of a recording: print the live verdicts instead, in the same form",
+     OPTION_SWITCH, .at = AT(live)},
+    {"compare", 0, NULL, "of a recording: exit 1 if any line differs from the live one",
+     OPTION_SWITCH, .at = AT(compare)},
+    {"incident", 0, "FILE", "of windows: their incident, from `sysom show --json`", OPTION_TEXT,
+     .at = AT(known_path)},
+    {0},
+};
 
 static int no_memory(void)
 {
@@ -336,13 +290,13 @@ static int finish_windows(struct replay_window *w)
 	return 0;
 }
 
-int replay_window_main(int argc, char **argv)
+static int replay_window_main(int argc, char **argv)
 {
 	struct replay_window w = {0};
-	int rc = options(&w, argc, argv);
+	int rc = options_read(&replay_window, &w, argc, argv);
 
-	if (rc)
-		return rc < 0 ? 0 : rc;
+	if (rc != OPTIONS_GO_ON)
+		return rc;
 	rc = load_known(&w);
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&w, argv[i]);
@@ -352,3 +306,21 @@ int replay_window_main(int argc, char **argv)
 	json_decref(w.known);
 	return rc ? rc : w.compare && w.differ ? EXIT_NOTHING : 0;
 }
+
+const struct command replay_window = {
+    .name = "replay window",
+    .raw = replay_window_main,
+    .rows = rows,
+    .args = "FILE...",
+    .args_min = 1,
+    .args_max = OPTIONS_ANY,
+    .summary = "stored windows, or what sysomd --record-analysis wrote: verdicts, findings",
+    .detail =
+	"Repeats the analysis of a live run. A FILE may be .gz or .zst; - is standard input:\n"
+	"  a recording of sysomd --record-analysis: finds and judges the steps again, compares\n"
+	"    the ranks again, and counts the lines that differ from the live run's;\n"
+	"  windows, as GET /api/v1/windows/ID gives them: prints their steps, and makes their\n"
+	"    incidents and findings as the aggregator does. What was found across ranks\n"
+	"    without any window is taken from --incident.\n",
+    .examples = "  sysom replay window --compare analysis.rec\n",
+    .status = "0 read to the end, 1 lines differ (--compare), 2 bad arguments or malformed input"};

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/order.h"
-#include "cli/report/report_kernels.h"
 #include "render/kernel_name.h"
 
 struct item {
@@ -133,32 +132,75 @@ void kernel_diff_free(struct kernel_diff *d)
 	memset(d, 0, sizeof(*d));
 }
 
-struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struct trace_rank *r,
-					bool slow, size_t *count, size_t *steps)
+ptrdiff_t kernel_diff_step(const struct trace_rank *r, const struct record *d)
 {
-	size_t slow_steps, normal_steps;
-	struct report_kernel *k = report_kernels_make(m, r, count, &slow_steps, &normal_steps);
-	bool only_slow = slow && slow_steps;
-	struct kernel_time *out = k ? calloc(*count + 1, sizeof(*out)) : NULL;
-	size_t n = 0;
+	return trace_model_step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
+}
 
-	*steps = only_slow ? slow_steps : slow_steps + normal_steps;
-	for (size_t i = 0; out && *steps && i < *count; i++) {
-		double ns = k[i].slow_ns * (double)slow_steps, c = (double)k[i].slow_count;
+/* A window may cut its first or last step, and half a step would look like one with half the work. */
+uint8_t *kernel_diff_whole(const struct trace_rank *r, size_t *slow, size_t *normal)
+{
+	uint32_t *found = calloc(r->step_count + 1, sizeof(*found));
+	uint8_t *whole = calloc(r->step_count + 1, 1);
 
-		if (!only_slow) {
-			ns += k[i].normal_ns * (double)normal_steps;
-			c += (double)k[i].normal_count;
-		}
-		if (c > 0)
-			out[n++] = (struct kernel_time){m->names.text[k[i].name],
-							c / (double)*steps, ns / (double)*steps};
+	for (size_t i = 0; found && i < r->device_count; i++) {
+		ptrdiff_t s = kernel_diff_step(r, &r->device[i]);
+
+		if (s >= 0)
+			found[s]++;
 	}
-	free(k);
+	for (size_t i = 0; found && whole && i < r->step_count; i++) {
+		const struct window_step *s = &r->steps[i];
+
+		whole[i] = found[i] && found[i] >= s->step.kernels - s->step.kernels / 20;
+		*slow += whole[i] && (s->flags & TRACE_STEP_SLOW);
+		*normal += whole[i] && !(s->flags & TRACE_STEP_SLOW);
+	}
+	if (!found) {
+		free(whole);
+		whole = NULL;
+	}
+	free(found);
+	return whole;
+}
+
+struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struct trace_rank *r,
+					enum kernel_steps which, size_t *count, size_t *steps)
+{
+	struct kernel_time *k = calloc(m->names.count + 1, sizeof(*k));
+	size_t slow = 0, other = 0, n = 0;
+	uint8_t *whole = kernel_diff_whole(r, &slow, &other);
+
+	*steps = (which & KERNEL_STEPS_SLOW ? slow : 0) + (which & KERNEL_STEPS_OTHER ? other : 0);
+	for (size_t i = 0; k && whole && i < r->device_count; i++) {
+		const struct record *d = &r->device[i];
+		ptrdiff_t s = kernel_diff_step(r, d);
+
+		if (s < 0 || !whole[s] ||
+		    !(which & (r->steps[s].flags & TRACE_STEP_SLOW ? KERNEL_STEPS_SLOW
+								   : KERNEL_STEPS_OTHER)))
+			continue;
+		k[d->name].name = m->names.text[d->name];
+		k[d->name].count++;
+		k[d->name].time_ns += (double)(d->end_ns - d->begin_ns);
+	}
+	for (uint32_t i = 0; k && i < m->names.count; i++)
+		if (k[i].name)
+			k[n++] = (struct kernel_time){k[i].name, k[i].count / (double)*steps,
+						      k[i].time_ns / (double)*steps};
+	free(whole);
 	*count = n;
 	if (!n) {
-		free(out);
+		free(k);
 		return NULL;
 	}
-	return out;
+	return k;
+}
+
+struct kernel_time *kernel_diff_of_slow(const struct trace_model *m, const struct trace_rank *r,
+					size_t *count, size_t *steps)
+{
+	struct kernel_time *k = kernel_diff_of_rank(m, r, KERNEL_STEPS_SLOW, count, steps);
+
+	return k ? k : kernel_diff_of_rank(m, r, KERNEL_STEPS_ALL, count, steps);
 }

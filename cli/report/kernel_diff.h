@@ -30,9 +30,23 @@ struct kernel_diff {
 int kernel_diff_make(struct kernel_diff *d, const struct kernel_time *a, size_t a_count,
 		     const struct kernel_time *b, size_t b_count);
 void kernel_diff_free(struct kernel_diff *d); /* of a zeroed struct: a no-op */
-/* The kernels and copies of a rank's whole steps; slow: of the slow steps, if there are any. *steps: their
- * number; NULL if 0. The caller frees it. */
+/* Which of a rank's steps. Only those with all their records count. */
+enum kernel_steps {
+	KERNEL_STEPS_SLOW = 1,
+	KERNEL_STEPS_OTHER = 2,
+	KERNEL_STEPS_ALL = 3,
+};
+/* The kernels and copies of these steps. *steps: their number; NULL if 0, or out of memory. The
+ * caller frees it. */
 struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struct trace_rank *r,
-					bool slow, size_t *count, size_t *steps);
+					enum kernel_steps which, size_t *count, size_t *steps);
+/* Of the slow steps, if there are any, else of all. */
+struct kernel_time *kernel_diff_of_slow(const struct trace_model *m, const struct trace_rank *r,
+					size_t *count, size_t *steps);
+/* Per step 1 if it has all its records; adds their numbers to *slow and *normal. The caller frees it. NULL:
+ * out of memory. */
+uint8_t *kernel_diff_whole(const struct trace_rank *r, size_t *slow, size_t *normal);
+/* The step in which a device record was launched, or -1. */
+ptrdiff_t kernel_diff_step(const struct trace_rank *r, const struct record *device);
 
 #endif

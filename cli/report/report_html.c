@@ -8,87 +8,40 @@
 #include "cli/plots/plots.h"
 #include "render/incident_verdict.h"
 #include "cli/report/kernel_diff.h"
-#include "cli/report/report_kernels.h"
 #include "render/report_page.h"
 #include "render/escape.h"
-#include "render/kernel_name.h"
 #include "cli/text/outfile.h"
 #include "render/term.h"
 
 #define KERNELS_SHOWN 25
 #define RANKS_SHOWN   4u
 
-static void put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
-{
-	size_t count, slow, normal;
-	struct report_kernel *k = report_kernels_make(m, r, &count, &slow, &normal);
+/* One side of a table of kernels. */
+struct side {
+	char name[32];
+	struct kernel_time *k; /* NULL: it has none */
+	size_t count, steps;
+};
 
-	fprintf(to, "<h2>Kernels and copies of rank %d</h2>\n", r->who.rank);
-	if (!k) {
-		fputs("<p class=\"dim\">Its windows are summaries without records.</p>\n", to);
-		return;
-	}
+/* GPU time per step of two sides, variants of a kernel merged. Frees what the sides own. */
+static int put_table(FILE *to, const char *id, struct side side[2])
+{
+	struct kernel_diff d;
+	int err = kernel_diff_make(&d, side[0].k, side[0].count, side[1].k, side[1].count);
+
+	free(side[0].k);
+	free(side[1].k);
+	if (err)
+		return err;
 	fprintf(to,
-		"<p class=\"dim\">GPU time per step: %zu slow %s compared with %zu %s of the same "
-		"windows",
-		slow, slow == 1 ? "step" : "steps", normal, normal == 1 ? "other" : "others");
-	if (count > KERNELS_SHOWN)
-		fprintf(to, "; the %zu largest differences of %zu", (size_t)KERNELS_SHOWN, count);
-	fputs(".</p>\n", to);
-	fputs("<div class=\"scroll\"><table>"
-	      "<tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
-	      "<th>per slow step</th></tr>\n",
-	      to);
-	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
-		const char *name = m->names.text[k[i].name];
-		struct kernel_name parsed;
-		double difference = (k[i].slow_ns - k[i].normal_ns) / 1e6;
-		char text[64];
-
-		fputs("<tr><td class=\"t\">", to);
-		if (*name && !kernel_name_parse(&parsed, name)) {
-			escape_html(to, parsed.full);
-			kernel_name_free(&parsed);
-		} else {
-			escape_html(to, *name ? name : "(name unknown, copies)");
-		}
-		fputs("</td>", to);
-		escape_cell(to, normal ? term_ms(k[i].normal_ns / 1e6) : "-");
-		escape_cell(to, slow ? term_ms(k[i].slow_ns / 1e6) : "-");
-		escape_cell(to, slow && normal ? term_ms(difference) : "-");
-		snprintf(text, sizeof(text), "%.1f",
-			 slow ? (double)k[i].slow_count / (double)slow : 0);
-		escape_cell(to, text);
-		fputs("</tr>\n", to);
-	}
-	fputs("</table></div>\n", to);
-	free(k);
-}
-
-/* GPU time per step of the culprit and its peer, variants of a kernel merged. */
-static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
-		      const struct trace_rank *peer)
-{
-	struct kernel_diff d = {0};
-	size_t n[2], steps[2];
-	struct kernel_time *a = kernel_diff_of_rank(m, peer, false, &n[0], &steps[0]);
-	struct kernel_time *b = kernel_diff_of_rank(m, culprit, true, &n[1], &steps[1]);
-	int err = a && b ? kernel_diff_make(&d, a, n[0], b, n[1]) : 0;
-
-	if (!err && d.count) {
-		fprintf(
-		    to,
-		    "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">GPU time per "
-		    "step, means of %zu and %zu steps; the %zu largest differences of %zu.</p>\n"
-		    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
-		    "scope=\"col\">kernel</th>",
-		    culprit->who.rank, peer->who.rank, steps[1], steps[0],
-		    d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count);
-		fprintf(to,
-			"<th scope=\"col\">rank %d</th><th scope=\"col\">rank %d</th>"
-			"<th scope=\"col\">difference</th><th scope=\"col\">per step</th></tr>\n",
-			peer->who.rank, culprit->who.rank);
-	}
+		"<p class=\"dim\">GPU time per step, means of %zu and %zu steps; the %zu largest "
+		"differences of %zu.</p>\n<div class=\"scroll\"><table id=\"%s\"><tr>"
+		"<th class=\"t\" scope=\"col\">kernel</th><th scope=\"col\">%s</th>"
+		"<th scope=\"col\">%s</th><th scope=\"col\">difference</th>"
+		"<th scope=\"col\">per step</th></tr>\n",
+		side[0].steps, side[1].steps,
+		d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count, id,
+		side[0].name, side[1].name);
 	for (size_t i = 0; i < d.count && i < KERNELS_SHOWN; i++) {
 		const struct kernel_diff_row *r = &d.rows[i];
 		char text[64];
@@ -99,19 +52,52 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 			escape_around(to, "<br><span class=\"bad\">another variant: ", r->changed,
 				      "</span>");
 		fputs("</td>", to);
-		escape_cell(to, r->main[0] ? term_ms(r->time_ns[0] / 1e6) : "-");
-		escape_cell(to, r->main[1] ? term_ms(r->time_ns[1] / 1e6) : "-");
-		escape_cell(to, term_ms((r->time_ns[1] - r->time_ns[0]) / 1e6));
+		for (int k = 0; k < 2; k++)
+			escape_cell(to, r->main[k] ? term_ms(r->time_ns[k] / 1e6) : "-");
+		escape_cell(to, side[0].steps && side[1].steps
+				    ? term_ms((r->time_ns[1] - r->time_ns[0]) / 1e6)
+				    : "-");
 		snprintf(text, sizeof(text), "%.1f to %.1f", r->count[0], r->count[1]);
 		escape_cell(to, text);
 		fputs("</tr>\n", to);
 	}
-	if (d.count)
-		fputs("</table></div>\n", to);
+	fputs("</table></div>\n", to);
 	kernel_diff_free(&d);
-	free(a);
-	free(b);
-	return err;
+	return 0;
+}
+
+/* A rank's slow steps beside the others of the same windows. */
+static int put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
+{
+	struct side side[2] = {{.name = "others"}, {.name = "slow"}};
+
+	side[0].k = kernel_diff_of_rank(m, r, KERNEL_STEPS_OTHER, &side[0].count, &side[0].steps);
+	side[1].k = kernel_diff_of_rank(m, r, KERNEL_STEPS_SLOW, &side[1].count, &side[1].steps);
+	fprintf(to, "<h2>Kernels and copies of rank %d: its slow steps and the others</h2>\n",
+		r->who.rank);
+	if (side[0].k || side[1].k)
+		return put_table(to, "kernels", side);
+	fputs("<p class=\"dim\">Its windows are summaries without records.</p>\n", to);
+	return 0;
+}
+
+static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
+		      const struct trace_rank *peer)
+{
+	struct side side[2];
+
+	side[0].k = kernel_diff_of_rank(m, peer, KERNEL_STEPS_ALL, &side[0].count, &side[0].steps);
+	side[1].k = kernel_diff_of_slow(m, culprit, &side[1].count, &side[1].steps);
+	snprintf(side[0].name, sizeof(side[0].name), "rank %d", peer->who.rank);
+	snprintf(side[1].name, sizeof(side[1].name), "rank %d", culprit->who.rank);
+	if (side[0].k && side[1].k) {
+		fprintf(to, "<h2>Kernels of rank %d beside rank %d</h2>\n", culprit->who.rank,
+			peer->who.rank);
+		return put_table(to, "beside", side);
+	}
+	free(side[0].k);
+	free(side[1].k);
+	return 0;
 }
 
 /* The culprit beside its peer; *cpu: with stacks. */
@@ -164,10 +150,10 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	if (!err)
 		err = put_difference(to, in, m, culprit, peer, &cpu);
 	report_page_signals(to, in);
-	for (size_t i = 0; i < m->rank_count && shown < RANKS_SHOWN; i++) {
+	for (size_t i = 0; i < m->rank_count && shown < RANKS_SHOWN && !err; i++) {
 		if (!plots_is_culprit(in, &m->ranks[i]))
 			continue;
-		put_kernels(to, m, &m->ranks[i]);
+		err = put_kernels(to, m, &m->ranks[i]);
 		shown++;
 	}
 	if (!err)

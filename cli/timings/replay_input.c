@@ -4,30 +4,86 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/exit_status.h"
 #include "render/term.h"
 
-#define QUOTED 80u /* characters of the file in a message */
+#define QUOTED	      80u /* characters of the file in a message */
+#define KEY_BYTES_MAX 1024
 
-int replay_input_bad(const char *path, const struct replay_csv *c, const char *what,
-		     const char *which)
+int replay_input_bad(const struct replay_input *in, const char *what, const char *which)
 {
-	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", path, replay_csv_line(c), what,
+	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", in->path, replay_csv_line(in->csv), what,
 		which ? ": " : "", which ? term_safe(which, QUOTED) : "");
 	return EXIT_USAGE;
 }
 
-int replay_input_columns(const char *path, const struct replay_csv *c, const struct trace_field *f,
-			 uint32_t n, const char *names, uint32_t *out, uint32_t most)
+static int rows(struct replay_input *in, replay_input_row *row, void *arg)
+{
+	struct trace_field *f;
+	int n, status = 0;
+
+	while (!ferror(stdout) && (n = replay_csv_next(in->csv, &f)) != 0) {
+		if (n < 0)
+			return replay_input_bad(in, replay_csv_error(in->csv), NULL);
+		if (in->width && (uint32_t)n != in->width)
+			return replay_input_bad(
+			    in, "the number of fields differs from the rows before", NULL);
+		in->width = (uint32_t)n;
+		status = row(arg, in, f);
+		if (status)
+			return status;
+		in->row++;
+	}
+	return in->width ? 0 : replay_input_bad(in, "no header row", NULL);
+}
+
+int replay_input_each(struct replay_input *in, const char *path, replay_input_row *row, void *arg)
+{
+	int status = replay_csv_open(&in->csv, path);
+
+	in->path = path;
+	in->width = 0;
+	in->row = 0;
+	if (status) {
+		fprintf(stderr, "%s: %s\n", path, strerror(-status));
+		return EXIT_USAGE;
+	}
+	status = rows(in, row, arg);
+	in->blank += replay_csv_blank(in->csv);
+	replay_csv_close(in->csv);
+	return status;
+}
+
+int replay_input_columns(const struct replay_input *in, const struct trace_field *f,
+			 const char *names, uint32_t *out, uint32_t most)
 {
 	const char *at;
 	size_t bytes;
-	int count = replay_csv_columns(f, n, names, out, most, &at, &bytes);
+	int count = names ? replay_csv_columns(f, in->width, names, out, most, &at, &bytes) : 0;
 
 	if (count == -ENOENT)
-		fprintf(stderr, "%s:%" PRIu64 ": no column \"%s\" in the header\n", path,
-			replay_csv_line(c),
+		fprintf(stderr, "%s:%" PRIu64 ": no column \"%s\" in the header\n", in->path,
+			replay_csv_line(in->csv),
 			term_safe(at, bytes < QUOTED ? (unsigned)bytes : QUOTED));
-	return count;
+	else if (count < 0)
+		replay_input_bad(in, "too many columns named", names);
+	return count < 0 ? -1 : count;
+}
+
+int64_t replay_input_key(const struct replay_input *in, const struct trace_field *f,
+			 struct replay_keys *keys, uint32_t most)
+{
+	char text[KEY_BYTES_MAX];
+	int n = replay_csv_join(f, keys->column, keys->count, text, sizeof(text));
+	int64_t at = n < 0 ? n : intern_bytes(&keys->texts, text, (size_t)n, most);
+
+	if (at < 0)
+		replay_input_bad(in,
+				 n < 0		? "the key is too long"
+				 : at == -E2BIG ? "too many different keys"
+						: "out of memory",
+				 NULL);
+	return at < 0 ? -1 : at;
 }

@@ -1,17 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_input.h - messages about a CSV file that is wrong, the same for all kinds of replay.
+ * replay_input.h - reads the CSV file of a kind of replay, row by row, with the same messages for
+ * all kinds.
  * Threads: one caller. Trust: the file is hostile: what is quoted of it is made harmless. */
 #ifndef SYSOM_CLI_TIMINGS_REPLAY_INPUT_H
 #define SYSOM_CLI_TIMINGS_REPLAY_INPUT_H
 
+#include "cli/text/intern.h"
 #include "cli/timings/replay_csv.h"
 
+#define REPLAY_INPUT_COLUMNS_MAX 8
+
+struct replay_input {
+	const char *path;
+	struct replay_csv *csv;
+	uint32_t width; /* fields of each row */
+	uint64_t row;	/* number of the present one, from 0 */
+	uint64_t blank; /* lines without a row, of all files */
+};
+
+/* Takes one row. 0, or an exit status after a message. */
+typedef int replay_input_row(void *arg, const struct replay_input *in, struct trace_field *f);
+
+/* Hands every row of the file to `row`, while standard output takes what it prints. 0, or an exit
+ * status after a message. Only in->blank lasts from file to file. */
+int replay_input_each(struct replay_input *in, const char *path, replay_input_row *row, void *arg);
 /* Prints "path:line: what: which"; which NULL: without. Returns EXIT_USAGE. */
-int replay_input_bad(const char *path, const struct replay_csv *c, const char *what,
-		     const char *which);
-/* replay_csv_columns of the header that was read last. -ENOENT after a message; -E2BIG without
- * one: that is a mistake in the arguments. */
-int replay_input_columns(const char *path, const struct replay_csv *c, const struct trace_field *f,
-			 uint32_t n, const char *names, uint32_t *out, uint32_t most);
+int replay_input_bad(const struct replay_input *in, const char *what, const char *which);
+/* The columns of the header f that are named in a list with commas; names NULL: none. Returns how
+ * many, or -1 after a message. */
+int replay_input_columns(const struct replay_input *in, const struct trace_field *f,
+			 const char *names, uint32_t *out, uint32_t most);
+
+/* What some columns of a row have, joined by commas, as a number. */
+struct replay_keys {
+	struct intern texts;
+	uint32_t column[REPLAY_INPUT_COLUMNS_MAX], count;
+};
+/* The number of the row's key; -1 after a message. */
+int64_t replay_input_key(const struct replay_input *in, const struct trace_field *f,
+			 struct replay_keys *keys, uint32_t most);
 
 #endif

@@ -58,7 +58,7 @@ struct entry {
 
 struct ops {
 	struct replay_workers r;
-	uint32_t column[COLUMNS], width;
+	uint32_t column[COLUMNS];
 	struct op *op;
 	size_t count, room;
 	struct replay_workers_ids stage, replica;
@@ -72,35 +72,19 @@ struct ops {
 	double *self, *late, *part[2]; /* part: forward, backward; one allocation, self first */
 };
 
-static const char usage[] =
-    "usage: sysom replay ops F.csv [options]\n\n"
-    "Finds slow ranks in the operations of a data and pipeline parallel job: columns dp_rank, "
-    "stage,\n"
-    "rank, step, optype, start_ts and duration (seconds). *-compute is a rank's self time; all "
-    "else\n"
-    "is a collective or a transfer. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
-    "  --mode robust|sysom   compare with peers and the past (default), or mean + k sigma "
-    "(SysOM-AI)\n"
-    "  --k N, --window N     for mode sysom: deviations (2), steps (100)\n"
-    "  --json                one JSON object per line\n\n"
-    "example:\n"
-    "  sysom replay ops ops.csv.gz\n\n"
-    "exit status: 0 read to the end, 2 bad arguments or malformed input\n";
-
-static int read_header(struct ops *o, const struct replay_csv *c, const struct trace_field *f,
-		       uint32_t n, bool *is_header)
+static int read_header(struct ops *o, const struct replay_input *in, const struct trace_field *f,
+		       bool *is_header)
 {
 	double v;
 
 	*is_header = !replay_csv_number(&f[0], &v);
-	o->width = n;
 	for (uint32_t k = 0; k < COLUMNS; k++) {
 		uint32_t i = *is_header ? 0 : k;
 
-		while (*is_header && i < n && strcmp(f[i].text, names[k]))
+		while (*is_header && i < in->width && strcmp(f[i].text, names[k]))
 			i++;
-		if (i >= n)
-			return replay_workers_bad(&o->r, c, "a column is missing", names[k]);
+		if (i >= in->width)
+			return replay_input_bad(in, "a column is missing", names[k]);
 		o->column[k] = i;
 	}
 	return 0;
@@ -157,29 +141,33 @@ static struct op *op_new(struct ops *o)
 	return &o->op[o->count++];
 }
 
-static int read_row(struct ops *o, const struct replay_csv *c, const struct trace_field *f)
+static int read_row(void *ops, const struct replay_input *in, struct trace_field *f)
 {
+	struct ops *o = ops;
+	bool header = false;
 	int64_t id[COLUMNS], rank, step;
 	double start, duration;
 	struct op *op;
+	int rc = in->row ? 0 : read_header(o, in, f, &header);
 
+	if (rc || header)
+		return rc;
 	for (uint32_t k = COLUMN_DP; k <= COLUMN_STEP; k++)
 		if (!integer(&f[o->column[k]], k == COLUMN_STEP ? 0x1p53 : INT32_MAX, &id[k]))
-			return replay_workers_bad(&o->r, c, names[k], f[o->column[k]].text);
+			return replay_input_bad(in, names[k], f[o->column[k]].text);
 	if (!replay_csv_number(&f[o->column[COLUMN_START]], &start) || fabs(start) > 1e10)
-		return replay_workers_bad(&o->r, c, names[COLUMN_START],
-					  f[o->column[COLUMN_START]].text);
+		return replay_input_bad(in, names[COLUMN_START], f[o->column[COLUMN_START]].text);
 	if (!replay_csv_number(&f[o->column[COLUMN_DURATION]], &duration) || duration < 0 ||
 	    duration > 1e7)
-		return replay_workers_bad(&o->r, c, names[COLUMN_DURATION],
-					  f[o->column[COLUMN_DURATION]].text);
+		return replay_input_bad(in, names[COLUMN_DURATION],
+					f[o->column[COLUMN_DURATION]].text);
 	rank = place(o, id);
 	step = replay_workers_find(&o->r.step, id[COLUMN_STEP], REPLAY_WORKERS_STEPS_MAX);
 	if (rank == -E2BIG || step == -E2BIG)
-		return replay_workers_bad(&o->r, c, "too many ranks or steps", NULL);
+		return replay_input_bad(in, "too many ranks or steps", NULL);
 	op = rank < 0 || step < 0 ? NULL : op_new(o);
 	if (!op)
-		return replay_workers_bad(&o->r, c, "not enough memory for so many rows", NULL);
+		return replay_input_bad(in, "not enough memory for so many rows", NULL);
 	*op = (struct op){.rank = (uint32_t)rank,
 			  .step = (uint32_t)step,
 			  .begin_ns = 1e9 * start,
@@ -189,33 +177,6 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct trac
 					     strlen(f[o->column[COLUMN_TYPE]].text))};
 	o->r.rows++;
 	return 0;
-}
-
-static int read_all(struct ops *o, struct replay_csv *c)
-{
-	struct trace_field *f;
-	bool header = false;
-	int n, rc;
-
-	while ((n = replay_csv_next(c, &f)) > 0) {
-		if (!o->width) {
-			rc = read_header(o, c, f, (uint32_t)n, &header);
-			if (rc)
-				return rc;
-			if (header)
-				continue;
-		}
-		if ((uint32_t)n != o->width)
-			return replay_workers_bad(
-			    &o->r, c, "the number of fields differs from the rows before", NULL);
-		rc = read_row(o, c, f);
-		if (rc)
-			return rc;
-	}
-	o->r.blank = replay_csv_blank(c);
-	if (n < 0)
-		return replay_workers_bad(&o->r, c, replay_csv_error(c), NULL);
-	return o->width ? 0 : replay_workers_bad(&o->r, c, "no header row", NULL);
 }
 
 static int by_time(const void *a, const void *b)
@@ -499,9 +460,9 @@ static double growth(const struct ops *o, const double *v, uint32_t worker, uint
 	return out;
 }
 
-static void refine(void *context, struct workers_finding *found)
+static void refine(void *ops, struct workers_finding *found)
 {
-	struct ops *o = context;
+	struct ops *o = ops;
 	struct finding *f = &found->finding;
 	uint32_t worker = 0;
 	double forward, backward;
@@ -538,38 +499,24 @@ static void print_summary(const struct ops *o)
 		       ",\"skipped\":{\"blank_line\":%" PRIu64 "},\"rank_moved\":%" PRIu64
 		       ",\"ranks\":%" PRIu32 ",\"stages\":%" PRIu32 ",\"steps\":%" PRIu32
 		       ",\"findings\":%" PRIu64 ",\"mode\":\"%s\"}\n",
-		       o->r.rows, o->r.blank, o->moved, o->t.workers, o->t.roles, o->t.steps,
+		       o->r.rows, o->r.in.blank, o->moved, o->t.workers, o->t.roles, o->t.steps,
 		       o->r.findings, o->r.config.mode == PEERS_SYSOM ? "sysom" : "robust");
 	else
 		printf("\n%" PRIu64 " operations of %" PRIu32 " ranks in %" PRIu32
 		       " stages, %" PRIu32 " steps; skipped: %" PRIu64 " blank lines; %" PRIu64
 		       " rows whose rank had another stage or replica before\n",
-		       o->r.rows, o->t.workers, o->t.roles, o->t.steps, o->r.blank, o->moved);
+		       o->r.rows, o->t.workers, o->t.roles, o->t.steps, o->r.in.blank, o->moved);
 }
 
-static int run(void *context, struct replay_csv *c)
+static int finish(void *ops)
 {
-	struct ops *o = context;
-	int rc, err = 0;
+	struct ops *o = ops;
+	int err = o->count ? fill(o) : 0, rc;
 
-	o->stage_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->stage_of));
-	o->replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->replica_of));
-	if (!o->stage_of || !o->replica_of) {
-		fprintf(stderr, "%s: %s\n", o->r.path, strerror(ENOMEM));
-		return EXIT_FAILED;
-	}
-	rc = read_all(o, c);
-	if (rc)
-		return rc;
-	if (o->count)
-		err = fill(o);
-	if (err == -E2BIG) {
-		fprintf(stderr, "%s: too many ranks times steps\n", o->r.path);
-		return 2;
-	}
 	if (err) {
-		fprintf(stderr, "sysom replay ops: out of memory\n");
-		return EXIT_FAILED;
+		fprintf(stderr, "%s: %s\n", o->r.in.path,
+			err == -E2BIG ? "too many ranks times steps" : "out of memory");
+		return err == -E2BIG ? EXIT_USAGE : EXIT_FAILED;
 	}
 	o->r.config.least[PEERS_LATE] = GAP_LEAST;
 	o->r.config.least[PEERS_SELF] = SELF_LEAST;
@@ -579,11 +526,17 @@ static int run(void *context, struct replay_csv *c)
 	return rc;
 }
 
-int replay_ops_main(int argc, char **argv)
+static int replay_ops_main(int argc, char **argv)
 {
-	struct ops o = {.r = {.kind = "ops", .refine = refine, .context = &o}};
-	int rc = replay_workers_main(&o.r, argc, argv, usage, run);
+	struct ops o = {.r = {.refine = refine},
+			.stage_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o.stage_of)),
+			.replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o.replica_of))};
+	int rc = EXIT_FAILED;
 
+	if (o.stage_of && o.replica_of)
+		rc = replay_workers_main(&o.r, &replay_ops, argc, argv, read_row, finish);
+	else
+		fprintf(stderr, "sysom replay ops: out of memory\n");
 	replay_workers_forget(&o.stage);
 	replay_workers_forget(&o.replica);
 	free(o.stage_of);
@@ -596,3 +549,18 @@ int replay_ops_main(int argc, char **argv)
 	free(o.self);
 	return rc;
 }
+
+const struct command replay_ops = {
+    .name = "replay ops",
+    .raw = replay_ops_main,
+    .rows = replay_workers_rows,
+    .args = "F.csv",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "operations of a data and pipeline parallel job: slow ranks, uneven stages",
+    .detail = "Columns dp_rank, stage, rank, step, optype, start_ts and duration (seconds). "
+	      "*-compute is a\n"
+	      "rank's self time; all else is a collective or a transfer. F.csv may be gzipped or\n"
+	      "zstd-packed; - is standard input.\n",
+    .examples = "  sysom replay ops ops.csv.gz\n",
+    .status = REPLAY_STATUS};

@@ -30,22 +30,6 @@ struct timings {
 	int32_t *name; /* of the table's workers */
 };
 
-static const char usage[] =
-    "usage: sysom replay timings F.csv [options]\n\n"
-    "Finds slow workers in step times: a column per worker and a row per step, or rows of\n"
-    "worker,step,seconds; with a header or without. Columns of times are recognised by their\n"
-    "names (worker3, rank3_ms, seconds, dur_us); other columns are refused. Empty and nan cells\n"
-    "are unknown. F.csv may be gzipped or zstd-packed; - is standard input.\n\n"
-    "  --time COL[,COL]      the columns of times, whatever their names\n"
-    "  --unit ns|us|ms|s     of times without a unit in their name (default s)\n"
-    "  --mode robust|sysom   compare with peers and the past (default), or mean + k sigma "
-    "(SysOM-AI)\n"
-    "  --k N, --window N     for mode sysom: deviations (2), steps (100)\n"
-    "  --json                one JSON object per line\n\n"
-    "example:\n"
-    "  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n\n"
-    "exit status: 0 read to the end, 2 bad arguments or malformed input\n";
-
 /* A table's workers get the numbers in their names if each has its own, else 0, 1, 2, ... */
 static int name_workers(struct timings *t)
 {
@@ -79,8 +63,7 @@ static struct value *value_new(struct timings *t)
 	return &t->value[t->count++];
 }
 
-static int add(struct timings *t, const struct replay_csv *c, int64_t worker, int64_t step,
-	       const struct trace_field *f)
+static int add(struct timings *t, int64_t worker, int64_t step, const struct trace_field *f)
 {
 	int64_t w = replay_workers_find(&t->r.rank, worker, REPLAY_WORKERS_MAX);
 	int64_t s = replay_workers_find(&t->r.step, step, REPLAY_WORKERS_STEPS_MAX);
@@ -88,16 +71,16 @@ static int add(struct timings *t, const struct replay_csv *c, int64_t worker, in
 	double time = NAN;
 
 	if (w < 0 || s < 0)
-		return replay_workers_bad(&t->r, c, "too many workers or steps", NULL);
+		return replay_input_bad(&t->r.in, "too many workers or steps", NULL);
 	if (timing_columns_unknown(f))
 		t->missing++;
 	else if (!replay_csv_number(f, &time) || time * t->c.unit->ns > SECONDS_MAX * 1e9)
-		return replay_workers_bad(&t->r, c, "not a time", f->text);
+		return replay_input_bad(&t->r.in, "not a time", f->text);
 	else if (time < 0)
-		return replay_workers_bad(&t->r, c, "a negative time", f->text);
+		return replay_input_bad(&t->r.in, "a negative time", f->text);
 	v = value_new(t);
 	if (!v)
-		return replay_workers_bad(&t->r, c, "not enough memory for so many values", NULL);
+		return replay_input_bad(&t->r.in, "not enough memory for so many values", NULL);
 	*v = (struct value){.worker = (uint32_t)w, .step = (uint32_t)s, .time = time};
 	return 0;
 }
@@ -112,75 +95,59 @@ static bool integer(const struct trace_field *f, int64_t *out)
 	return true;
 }
 
-static int read_list_row(struct timings *t, const struct replay_csv *c, const struct trace_field *f)
+static int read_list_row(struct timings *t, const struct trace_field *f)
 {
 	const struct trace_field *name = &f[t->c.worker];
 	int64_t worker, step;
 
 	if (!integer(name, &worker) && !timing_columns_number(name->text, name->bytes, &worker))
-		return replay_workers_bad(&t->r, c, "no number in a worker's name", name->text);
+		return replay_input_bad(&t->r.in, "no number in a worker's name", name->text);
 	if (worker < 0 || worker > INT32_MAX)
-		return replay_workers_bad(&t->r, c, "not a worker", f[t->c.worker].text);
+		return replay_input_bad(&t->r.in, "not a worker", f[t->c.worker].text);
 	if (!integer(&f[t->c.step], &step) || step < 0)
-		return replay_workers_bad(&t->r, c, "not a step", f[t->c.step].text);
-	return add(t, c, worker, step, &f[t->c.seconds]);
+		return replay_input_bad(&t->r.in, "not a step", f[t->c.step].text);
+	return add(t, worker, step, &f[t->c.seconds]);
 }
 
-static int read_table_row(struct timings *t, const struct replay_csv *c,
-			  const struct trace_field *f)
+static int read_table_row(struct timings *t, const struct trace_field *f)
 {
 	int64_t step = (int64_t)t->r.rows;
 	uint32_t worker = 0;
 
 	if (t->c.step < t->c.width && (!integer(&f[t->c.step], &step) || step < 0))
-		return replay_workers_bad(&t->r, c, "not a step", f[t->c.step].text);
+		return replay_input_bad(&t->r.in, "not a step", f[t->c.step].text);
 	for (uint32_t i = 0; i < t->c.width; i++) {
 		int rc;
 
 		if (!t->c.column[i].is_time)
 			continue;
-		rc = add(t, c, worker++, step, &f[i]);
+		rc = add(t, worker++, step, &f[i]);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-static int first_row(struct timings *t, const struct replay_csv *c, const struct trace_field *f,
-		     uint32_t n)
+static int first_row(struct timings *t, const struct trace_field *f)
 {
-	const char *why = timing_columns_take(&t->c, f, n, t->r.times, t->r.unit);
+	const char *why = timing_columns_take(&t->c, f, t->r.in.width, t->r.times,
+					      t->r.unit ? replay_unit_of(t->r.unit) : NULL);
 
 	if (!why && !t->c.list && t->c.header && name_workers(t))
 		why = "out of memory";
-	return why ? replay_workers_bad(&t->r, c, why, t->c.which) : 0;
+	return why ? replay_input_bad(&t->r.in, why, t->c.which) : 0;
 }
 
-static int read_all(struct timings *t, struct replay_csv *c)
+static int read_row(void *timings, const struct replay_input *in, struct trace_field *f)
 {
-	struct trace_field *f;
-	int n, rc;
+	struct timings *t = timings;
+	int rc = in->row ? 0 : first_row(t, f);
 
-	while ((n = replay_csv_next(c, &f)) > 0) {
-		if (!t->c.width) {
-			rc = first_row(t, c, f, (uint32_t)n);
-			if (rc)
-				return rc;
-			if (t->c.header)
-				continue;
-		}
-		if ((uint32_t)n != t->c.width)
-			return replay_workers_bad(
-			    &t->r, c, "the number of fields differs from the rows before", NULL);
-		rc = t->c.list ? read_list_row(t, c, f) : read_table_row(t, c, f);
-		if (rc)
-			return rc;
-		t->r.rows++;
-	}
-	t->r.blank = replay_csv_blank(c);
-	if (n < 0)
-		return replay_workers_bad(&t->r, c, replay_csv_error(c), NULL);
-	return t->c.width ? 0 : replay_workers_bad(&t->r, c, "no rows", NULL);
+	if (rc || (!in->row && t->c.header))
+		return rc;
+	rc = t->c.list ? read_list_row(t, f) : read_table_row(t, f);
+	t->r.rows += !rc;
+	return rc;
 }
 
 /* ---- a table without a header ---- */
@@ -275,7 +242,7 @@ static int check_unit(const struct timings *t)
 			named = &t->c.column[i];
 	fprintf(stderr,
 		"%s: %s%s%sall values are between 0 and 1, and their unit is not known: %s\n",
-		t->r.path, named ? "column " : "", named ? term_safe(named->name, 80) : "",
+		t->r.in.path, named ? "column " : "", named ? term_safe(named->name, 80) : "",
 		named ? ": " : "",
 		named || most == 1 ? "use --unit s if they are seconds"
 				   : "taken as seconds (--unit s confirms it)");
@@ -343,8 +310,8 @@ static void print_summary(const struct timings *t, const struct matrix *m)
 		       ",\"not_positive\":%" PRIu64 ",\"overwritten\":%" PRIu64
 		       "},\"workers\":%" PRIu32 ",\"steps\":%" PRIu32
 		       ",\"layout\":\"%s\",\"findings\":%" PRIu64 ",\"mode\":\"%s\",",
-		       t->r.rows, t->r.blank, t->missing, t->not_positive, t->twice, m->t.workers,
-		       m->t.steps, layout, t->r.findings,
+		       t->r.rows, t->r.in.blank, t->missing, t->not_positive, t->twice,
+		       m->t.workers, m->t.steps, layout, t->r.findings,
 		       t->r.config.mode == PEERS_SYSOM ? "sysom" : "robust");
 		timing_columns_json(&t->c, stdout);
 		puts("}");
@@ -355,17 +322,16 @@ static void print_summary(const struct timings *t, const struct matrix *m)
 	printf("%" PRIu32 " workers, %" PRIu32 " steps (%s); skipped: %" PRIu64
 	       " blank lines, %" PRIu64 " missing, %" PRIu64 " zero, %" PRIu64
 	       " overwritten by a later row\n",
-	       m->t.workers, m->t.steps, layout, t->r.blank, t->missing, t->not_positive, t->twice);
+	       m->t.workers, m->t.steps, layout, t->r.in.blank, t->missing, t->not_positive,
+	       t->twice);
 }
 
-static int run(void *context, struct replay_csv *c)
+static int finish(void *timings)
 {
-	struct timings *t = context;
+	struct timings *t = timings;
 	struct matrix m = {0};
-	int rc = read_all(t, c), err = 0;
+	int rc = 0, err = 0;
 
-	if (rc)
-		return rc;
 	if (!t->c.list && looks_like_list(t))
 		err = reread(t, true);
 	else if (!t->c.list && first_counts(t))
@@ -376,12 +342,10 @@ static int run(void *context, struct replay_csv *c)
 		return rc;
 	if (!err && t->count)
 		err = fill(t, &m);
-	if (err == -E2BIG) {
-		fprintf(stderr, "%s: too many workers or steps\n", t->r.path);
-		rc = 2;
-	} else if (err) {
-		fprintf(stderr, "sysom replay timings: out of memory\n");
-		rc = EXIT_FAILED;
+	if (err) {
+		fprintf(stderr, "%s: %s\n", t->r.in.path,
+			err == -E2BIG ? "too many workers or steps" : "out of memory");
+		rc = err == -E2BIG ? EXIT_USAGE : EXIT_FAILED;
 	} else if (t->count) {
 		rc = replay_workers_judge(&t->r, &m.t);
 	}
@@ -396,13 +360,31 @@ static int run(void *context, struct replay_csv *c)
 	return rc;
 }
 
-int replay_timings_main(int argc, char **argv)
+static int replay_timings_main(int argc, char **argv)
 {
-	struct timings t = {.r = {.kind = "timings", .has_times = true, .context = &t}};
-	int rc = replay_workers_main(&t.r, argc, argv, usage, run);
+	struct timings t = {0};
+	int rc = replay_workers_main(&t.r, &replay_timings, argc, argv, read_row, finish);
 
 	timing_columns_free(&t.c);
 	free(t.value);
 	free(t.name);
 	return rc;
 }
+
+const struct command replay_timings = {
+    .name = "replay timings",
+    .raw = replay_timings_main,
+    .rows = replay_workers_rows,
+    .flags = REPLAY_WORKERS_TIMES,
+    .args = "F.csv",
+    .args_min = 1,
+    .args_max = 1,
+    .summary = "step times by worker: slow workers",
+    .detail =
+	"A column per worker and a row per step, or rows of worker,step,seconds; with a header or\n"
+	"without. Columns of times are recognised by their\n"
+	"names (worker3, rank3_ms, seconds, dur_us); other columns are refused. Empty and nan "
+	"cells\n"
+	"are unknown. F.csv may be gzipped or zstd-packed; - is standard input.\n",
+    .examples = "  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n",
+    .status = REPLAY_STATUS};

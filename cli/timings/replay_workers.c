@@ -2,91 +2,49 @@
 #include "cli/timings/replay_workers.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
+#include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/order.h"
 #include "base/room.h"
-#include "cli/options.h"
 #include "cli/replay/replay_findings.h"
-#include "cli/timings/replay_input.h"
 #include "render/term.h"
 
-static int usage_error(const struct replay_workers *r, const char *what, const char *which)
+#define AT(field) offsetof(struct replay_workers, field)
+
+const struct option_row replay_workers_rows[] = {
+    {"time", 0, "COL[,COL]", "the columns of times, whatever their names", OPTION_TEXT,
+     .at = AT(times), .bit = REPLAY_WORKERS_TIMES},
+    {"unit", 0, "ns|us|ms|s", "of times without a unit in their name (default s)", OPTION_TEXT,
+     .at = AT(unit), .bit = REPLAY_WORKERS_TIMES},
+    {"mode", 0, "robust|sysom",
+     "compare with peers and the past (default), or mean + k sigma (SysOM-AI)", OPTION_WORD,
+     .at = AT(mode)},
+    {"k", 0, "N", "of mode sysom: deviations (2)", OPTION_NUMBER, .at = AT(k), .least = 0.001,
+     .most = 100},
+    {"window", 0, "N", "of mode sysom: steps (100)", OPTION_COUNT, .at = AT(window), .least = 1,
+     .most = 1e6},
+    {"json", 'j', NULL, "one JSON object per line", OPTION_SWITCH, .at = AT(json)},
+    {0},
+};
+
+static int parse(struct replay_workers *r, const struct command *c, int argc, char **argv)
 {
-	fprintf(stderr, "sysom replay %s: %s%s%s; try --help\n", r->kind, what, which ? ": " : "",
-		which ? term_safe(which, 80) : "");
-	return 2;
-}
+	int status = options_read(c, r, argc, argv);
 
-static int option_of(void *workers, int option, const char *arg)
-{
-	struct replay_workers *r = workers;
-	double v;
-
-	switch (option) {
-	case 'j':
-		r->json = true;
-		return 0;
-	case 'm':
-		if (strcmp(arg, "robust") && strcmp(arg, "sysom"))
-			return usage_error(r, "unknown mode", arg);
-		r->config.mode = *arg == 's' ? PEERS_SYSOM : PEERS_ROBUST;
-		return 0;
-	case 't':
-		r->times = arg;
-		return 0;
-	case 'u':
-		r->unit = replay_unit_of(arg);
-		return r->unit ? 0 : usage_error(r, "unknown unit", arg);
-	case 'k':
-		r->of_sysom = "--k";
-		if (!options_number(arg, 0, 100, &r->config.k))
-			return usage_error(r, "not a number of deviations", arg);
-		return 0;
-	case 'w':
-		r->of_sysom = "--window";
-		if (!options_number(arg, 1, 1e6, &v) || v != floor(v))
-			return usage_error(r, "not a number of steps", arg);
-		r->config.w = (uint32_t)v;
-		return 0;
-	}
-	return 2; /* getopt printed the reason */
-}
-
-static int parse(struct replay_workers *r, int argc, char **argv, const char *usage)
-{
-	static const struct option options[] = {
-	    {"json", no_argument, NULL, 'j'},	    {"mode", required_argument, NULL, 'm'},
-	    {"k", required_argument, NULL, 'k'},    {"window", required_argument, NULL, 'w'},
-	    {"help", no_argument, NULL, 'h'},	    {"time", required_argument, NULL, 't'},
-	    {"unit", required_argument, NULL, 'u'}, {NULL, 0, NULL, 0},
-	};
-	int rc;
-
+	if (status != OPTIONS_GO_ON)
+		return status;
 	peers_config_default(&r->config);
-	rc = options_each(argc, argv, options, option_of, r);
-	if (rc == OPTIONS_HELP)
-		fputs(usage, stdout);
-	if (rc)
-		return rc;
-	if (r->of_sysom && r->config.mode != PEERS_SYSOM)
-		return usage_error(r, "needs --mode sysom", r->of_sysom);
-	if (!r->has_times && (r->times || r->unit))
-		return usage_error(r, "an option of timings", r->times ? "--time" : "--unit");
-	if (optind + 1 != argc)
-		return usage_error(r, "one file is read", optind < argc ? argv[optind + 1] : NULL);
-	r->path = argv[optind];
-	return 0;
-}
-
-int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *c, const char *what,
-		       const char *which)
-{
-	return replay_input_bad(r->path, c, what, which);
+	r->config.mode = (enum peers_mode)r->mode;
+	if ((r->k > 0 || r->window) && r->mode != PEERS_SYSOM) {
+		fprintf(stderr, "sysom %s: --k and --window need --mode sysom\n", c->name);
+		return EXIT_USAGE;
+	}
+	r->config.k = r->k > 0 ? r->k : r->config.k;
+	r->config.w = r->window ? r->window : r->config.w;
+	return OPTIONS_GO_ON;
 }
 
 int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max)
@@ -148,7 +106,7 @@ static void print(void *context, const struct workers_finding *found)
 										   : "self"};
 
 	if (r->refine)
-		r->refine(r->context, &f);
+		r->refine(r, &f);
 	r->findings++;
 	if (r->json)
 		replay_findings_json(stdout, &f.finding, &extra);
@@ -163,11 +121,12 @@ int replay_workers_judge(struct replay_workers *r, struct workers_table *t)
 	t->config = r->config;
 	err = workers_find(t, print, r);
 	if (err == -E2BIG) {
-		fprintf(stderr, "%s: a role of more than %u workers\n", r->path, PEERS_MEMBERS_MAX);
-		return 2;
+		fprintf(stderr, "%s: a role of more than %u workers\n", r->in.path,
+			PEERS_MEMBERS_MAX);
+		return EXIT_USAGE;
 	}
 	if (err) {
-		fprintf(stderr, "sysom replay %s: out of memory\n", r->kind);
+		fprintf(stderr, "%s: out of memory\n", r->in.path);
 		return EXIT_FAILED;
 	}
 	if (!r->json && !r->findings)
@@ -181,19 +140,16 @@ void replay_workers_free(struct replay_workers *r)
 	replay_workers_forget(&r->step);
 }
 
-int replay_workers_main(struct replay_workers *r, int argc, char **argv, const char *usage,
-			int (*run)(void *context, struct replay_csv *c))
+int replay_workers_main(struct replay_workers *r, const struct command *c, int argc, char **argv,
+			replay_input_row *row, int (*finish)(void *kind))
 {
-	struct replay_csv *c = NULL;
-	int rc = parse(r, argc, argv, usage);
+	int rc = parse(r, c, argc, argv);
 
-	if (rc)
-		return rc == OPTIONS_HELP ? 0 : rc;
-	rc = replay_csv_open(&c, r->path);
-	if (rc)
-		fprintf(stderr, "%s: %s\n", r->path, strerror(-rc));
-	rc = rc ? 2 : run(r->context, c);
-	replay_csv_close(c);
+	if (rc != OPTIONS_GO_ON)
+		return rc;
+	rc = replay_input_each(&r->in, argv[optind], row, r);
+	if (!rc)
+		rc = finish(r);
 	replay_workers_free(r);
 	return rc;
 }

@@ -10,8 +10,8 @@
 
 #include "analysis/trace/workers.h"
 #include "base/idmap.h"
-#include "cli/timings/replay_csv.h"
-#include "cli/timings/replay_unit.h"
+#include "cli/options.h"
+#include "cli/timings/replay_input.h"
 
 #define REPLAY_WORKERS_MAX	 65536u
 #define REPLAY_WORKERS_STEPS_MAX 10000000u
@@ -26,32 +26,32 @@ struct replay_workers_ids { /* numbers ids in order of appearance */
 };
 
 struct replay_workers {
-	const char *kind, *path;
+	/* options */
 	bool json;
-	bool has_times;			/* set by the kind: accepts --time and --unit */
-	const char *times;		/* --time, or NULL */
-	const struct replay_unit *unit; /* --unit, or NULL */
-	const char *of_sysom;		/* the last option that needs --mode sysom, or NULL */
+	const char *times, *unit; /* NULL: not given */
+	int mode;		  /* enum peers_mode */
+	double k;		  /* k, window: 0: not given */
+	uint32_t window;
 	struct peers_config config;
+	struct replay_input in;
 	struct replay_workers_ids rank, step;
-	uint64_t rows, blank;
-	uint64_t findings;
+	uint64_t rows, findings;
 	/* called before a finding is printed, to add evidence and a cause; may be NULL */
-	void (*refine)(void *context, struct workers_finding *f);
-	void *context; /* of the kind */
+	void (*refine)(void *kind, struct workers_finding *f);
 };
 
-/* Reads the options and calls run(r->context) for the file. Returns the exit code; frees r's tables. */
-int replay_workers_main(struct replay_workers *r, int argc, char **argv, const char *usage,
-			int (*run)(void *context, struct replay_csv *c));
+#define REPLAY_WORKERS_TIMES 1 /* flag of a command that takes --time and --unit */
+extern const struct option_row replay_workers_rows[];
+
+/* Reads the options of the kind c into *r, which begins the kind's struct; hands every row of the
+ * file to `row`, then calls finish. Both get r. Returns the exit code; frees r's tables. */
+int replay_workers_main(struct replay_workers *r, const struct command *c, int argc, char **argv,
+			replay_input_row *row, int (*finish)(void *kind));
 /* The index of an id; a new id gets the next one. -ENOMEM, -E2BIG. */
 int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max);
 /* For each id its place in ascending order. The caller owns it; NULL: out of memory. */
 uint32_t *replay_workers_places(const struct replay_workers_ids *ids);
 void replay_workers_forget(struct replay_workers_ids *ids);
-/* Prints a message with file and line; returns 2. */
-int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *c, const char *what,
-		       const char *which);
 /* Prints the findings of t. Returns an exit code. */
 int replay_workers_judge(struct replay_workers *r, struct workers_table *t);
 void replay_workers_free(struct replay_workers *r);

@@ -9,16 +9,14 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/order.h"
-#include "base/room.h"
 #include "cli/perfetto.pb-c.h"
 #include "cli/profile/incident_stacks.h"
-#include "cli/text/naming.h"
+#include "cli/text/intern.h"
 #include "cli/trace/export_stacks.h"
 #include "cli/trace/trace_label.h"
 #include "cli/trace/trace_lanes.h"
 
 #define SEQUENCE 1
-#define KEYS_MAX 64 /* argument names and categories: static texts of trace_label.c */
 
 typedef Perfetto__Protos__TracePacket packet_t;
 typedef Perfetto__Protos__TrackDescriptor track_t;
@@ -27,10 +25,7 @@ struct writer {
 	struct trace_model *model;
 	FILE *to;
 	struct buf out;
-	const char *keys[KEYS_MAX];
-	unsigned key_count;
-	uint8_t *seen; /* a bit per name id: already interned */
-	size_t seen_bytes;
+	struct intern names, categories, keys; /* that the file has */
 	uint64_t slices, left_out;
 	uint32_t rank;
 	struct export_stacks stacks;
@@ -128,73 +123,46 @@ struct interned {
 	Perfetto__Protos__DebugAnnotationName keys[TRACE_LABEL_ARGS], *key_list[TRACE_LABEL_ARGS];
 };
 
-/* The iid of a static text; *fresh: the file does not have it yet. 0: the table is full. */
-static uint64_t key_iid(struct writer *w, const char *key, bool *fresh)
+/* *fresh: the file does not have the text yet. */
+static uint64_t iid_of(struct writer *w, struct intern *t, const char *text, bool *fresh)
 {
-	*fresh = false;
-	for (unsigned i = 0; i < w->key_count; i++)
-		if (strcmp(w->keys[i], key) == 0)
-			return i + 1;
-	if (w->key_count == KEYS_MAX)
-		return 0;
-	*fresh = true;
-	w->keys[w->key_count++] = key;
-	return w->key_count;
-}
+	uint32_t before = t->count;
+	int64_t id = intern_text(t, text, UINT32_MAX);
 
-static bool first_time(struct writer *w, uint32_t name)
-{
-	size_t before = w->seen_bytes;
-
-	if (ROOM_FOR(w->seen, w->seen_bytes, name / 8 + 1)) {
-		w->err = w->err ? w->err : -ENOMEM;
-		return false;
-	}
-	if (w->seen_bytes > before)
-		memset(w->seen + before, 0, w->seen_bytes - before);
-	if (w->seen[name / 8] & 1u << name % 8)
-		return false;
-	w->seen[name / 8] |= (uint8_t)(1u << name % 8);
-	return true;
+	*fresh = t->count > before;
+	if (id < 0)
+		w->err = w->err ? w->err : (int)id;
+	return (uint64_t)id + 1;
 }
 
 static void intern_name(struct writer *w, struct interned *in, Perfetto__Protos__TrackEvent *e,
 			const char *text)
 {
-	uint32_t id = trace_model_name(w->model, text);
+	bool fresh;
 
 	e->has_name_iid = 1;
-	e->name_iid = (uint64_t)id + 1;
-	if (!first_time(w, id))
-		return;
+	e->name_iid = iid_of(w, &w->names, text, &fresh);
 	in->name = (Perfetto__Protos__EventName)PERFETTO__PROTOS__EVENT_NAME__INIT;
 	in->name.has_iid = 1;
-	in->name.iid = (uint64_t)id + 1;
-	in->name.name = id ? w->model->names.text[id] : (char *)"?";
+	in->name.iid = e->name_iid;
+	in->name.name = (char *)text;
 	in->names[0] = &in->name;
 	in->data.event_names = in->names;
-	in->data.n_event_names = 1;
+	in->data.n_event_names = fresh;
 }
 
 static uint64_t intern_category(struct writer *w, struct interned *in, const char *text)
 {
-	static const char *const known[] = {"step", "window", "gap",   "launch", "nccl",
-					    "sync", "memory", "span",  "host",	 "collective",
-					    "copy", "memset", "graph", "kernel"};
-	uint64_t iid = (uint64_t)(naming_among(known, ARRAY_LEN(known), text) + 1);
+	bool fresh;
+	uint64_t iid = iid_of(w, &w->categories, text, &fresh);
 
-	if (!iid)
-		return 0;
-	/* the bits after those of the names */
-	if (!first_time(w, TRACE_MODEL_NAMES_MAX + (uint32_t)iid))
-		return iid;
 	in->category = (Perfetto__Protos__EventCategory)PERFETTO__PROTOS__EVENT_CATEGORY__INIT;
 	in->category.has_iid = 1;
 	in->category.iid = iid;
 	in->category.name = (char *)text;
 	in->categories[0] = &in->category;
 	in->data.event_categories = in->categories;
-	in->data.n_event_categories = 1;
+	in->data.n_event_categories = fresh;
 	return iid;
 }
 
@@ -202,38 +170,32 @@ static size_t put_args(struct writer *w, struct interned *in, const struct trace
 		       Perfetto__Protos__DebugAnnotation *args,
 		       Perfetto__Protos__DebugAnnotation **list)
 {
-	size_t n = 0;
-
+	in->data.debug_annotation_names = in->key_list;
 	for (uint32_t i = 0; i < l->arg_count; i++) {
-		Perfetto__Protos__DebugAnnotation *a = &args[n];
+		Perfetto__Protos__DebugAnnotation *a = list[i] = &args[i];
+		Perfetto__Protos__DebugAnnotationName *k =
+		    &in->keys[in->data.n_debug_annotation_names];
 		const struct trace_arg *from = &l->args[i];
 		bool fresh;
 
 		*a = (Perfetto__Protos__DebugAnnotation)PERFETTO__PROTOS__DEBUG_ANNOTATION__INIT;
-		a->name_iid = key_iid(w, from->key, &fresh);
+		a->name_iid = iid_of(w, &w->keys, from->key, &fresh);
 		a->has_name_iid = 1;
-		if (!a->name_iid)
-			continue;
 		if (fresh) {
-			Perfetto__Protos__DebugAnnotationName *k =
-			    &in->keys[in->data.n_debug_annotation_names];
-
 			*k = (Perfetto__Protos__DebugAnnotationName)
 			    PERFETTO__PROTOS__DEBUG_ANNOTATION_NAME__INIT;
 			k->has_iid = 1;
 			k->iid = a->name_iid;
 			k->name = (char *)from->key;
 			in->key_list[in->data.n_debug_annotation_names++] = k;
-			in->data.debug_annotation_names = in->key_list;
 		}
 		a->has_uint_value = from->type == TRACE_ARG_UINT;
 		a->uint_value = from->u;
 		a->has_double_value = from->type == TRACE_ARG_DOUBLE;
 		a->double_value = from->d;
 		a->string_value = from->type == TRACE_ARG_TEXT ? (char *)from->text : NULL;
-		list[n++] = a;
 	}
-	return n;
+	return l->arg_count;
 }
 
 /* ---- slices ---- */
@@ -264,7 +226,7 @@ static void put_begin(struct writer *w, const struct trace_label *l, uint64_t tr
 	intern_name(w, &in, &e, l->name);
 	category = intern_category(w, &in, l->category);
 	e.category_iids = &category;
-	e.n_category_iids = category ? 1 : 0;
+	e.n_category_iids = 1;
 	e.n_debug_annotations = put_args(w, &in, l, args, list);
 	e.debug_annotations = list;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN;
@@ -656,7 +618,9 @@ int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uin
 		w.err = w.err ? w.err : err;
 	}
 	buf_fini(&w.out);
-	free(w.seen);
+	intern_fini(&w.names);
+	intern_fini(&w.categories);
+	intern_fini(&w.keys);
 	*slices = w.slices;
 	*left_out = w.left_out;
 	return w.err;

@@ -63,7 +63,8 @@ void trace_model_fini(struct trace_model *m)
 	memset(m, 0, sizeof(*m));
 }
 
-uint32_t trace_model_name(struct trace_model *m, const char *text)
+/* The id of a name; 0: "" or no room. */
+static uint32_t name_id(struct trace_model *m, const char *text)
 {
 	int64_t id = text ? intern_text(&m->names, text, TRACE_MODEL_NAMES_MAX) : 0;
 
@@ -300,7 +301,7 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 	if (!ids)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->name_count && w->names; i++)
-		ids[i] = trace_model_name(m, w->names[i]);
+		ids[i] = name_id(m, w->names[i]);
 	err = add_window(r, w);
 	if (!err && w->steps)
 		err = add_steps(m, r, w, ids);

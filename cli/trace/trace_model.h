@@ -80,8 +80,6 @@ int trace_model_init(struct trace_model *m);
 void trace_model_fini(struct trace_model *m);
 /* Copies what it needs. 0 or -ENOMEM. */
 int trace_model_add(struct trace_model *m, const struct window *w);
-/* The id of a name; 0: "" or no room. */
-uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
 /* The first one with this number, or NULL. */
 struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);

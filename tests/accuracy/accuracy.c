@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with
- * bpf/snapshot.bpf.c (the sampler's own unwind.h), unwinds each very sample with libdw and, where
+ * snapshot.bpf.c (the sampler's own unwind.h), unwinds each very sample with libdw and, where
  * they disagree, with libunwind, and scores the walk in the kernel beside frame pointers alone and
  * the paper's Algorithm 1. usage: accuracy [OPTION...] PID -t        the build with tail calls -n
  * NAME   of the line that is printed -s N      seconds -r HZ     samples per second and CPU -v N

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * record.h - writes one sample as a snapshot file (sampler/stacks/snapshot.h), with the truth's frames. */
+ * record.h - writes one sample as a snapshot file (tests/accuracy/snapshot.h), with the truth's frames. */
 #ifndef SYSOM_TESTS_ACCURACY_RECORD_H
 #define SYSOM_TESTS_ACCURACY_RECORD_H
 
-#include "sampler/stacks/snapshot.h"
+#include "tests/accuracy/snapshot.h"
 #include "tests/accuracy/truth.h"
 
 /* 0 or -errno. blind: part of the paths whose unwind information is left out, or NULL. */

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bpf/snapshot_format.h"
+#include "tests/accuracy/snapshot_format.h"
 #include "sampler/mapping_scan.h"
 
 struct truth_stack {

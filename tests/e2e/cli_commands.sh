@@ -141,7 +141,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	is "another user's control socket: permission denied, and who may" eval '[ $status = 3 ] && grep -q "Permission denied; only root and the user that runs sysomd" "$T/err"'
 fi
 : >"$T/empty.csv"
-run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: expected two files; try --help" ]'
+run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: BASE.folded OTHER.folded is missing; try sysom replay stacks --help" ]'
 run replay events "$T"; is "a directory is reported as one" eval '[ $status = 2 ] && grep -q "Is a directory" "$T/err"'
 run replay events "$T/empty.csv"; is "replay events says that a file is empty" eval '[ $status = 0 ] && grep -q "empty.csv: no rows" "$T/err"'
 run replay events "$T/none.csv"; is "no table is begun before an error" eval '[ $status = 2 ] && [ ! -s "$T/out" ] && grep -q "No such file" "$T/err"'

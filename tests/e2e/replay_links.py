@@ -131,15 +131,15 @@ for what, args, bad, want in (
         ("not a number", (), HEADER + "a,b,2,1,nan\n", "in.csv:2: latency is not a number: nan"),
         ("a field too many", (), HEADER + "a,b,2,1,5,6\n", "in.csv:2: the number of fields differs"),
         ("a key too long", (), HEADER + "a" * 2000 + ",b,2,1,5\n", "in.csv:2: the key is too long"),
-        ("an unknown mode", ("--mode", "max"), HEADER, "unknown mode: max"),
-        ("an unknown unit", ("--latency-unit", "h"), HEADER, "unknown unit: h"),
-        ("no regimes", ("--regimes", "0"), HEADER, "not a number of regimes"),
+        ("an unknown mode", ("--mode", "max"), HEADER, "--mode max: expected median|avg|min"),
+        ("an unknown unit", ("--latency-unit", "h"), HEADER, "--latency-unit h: expected ns|us|ms|s"),
+        ("no regimes", ("--regimes", "0"), HEADER, "a whole number from 1 to 8"),
         ("too many key columns", ("--key", ",".join(["op"] * 9)), HEADER, "too many columns named"),
         ("an unknown option", ("--fast",), HEADER, "--fast")):
     code, out, err = run("--json", *args, text=bad)
     ok(code == 2 and want in err and not out, f"{what}: exit 2 and why", (code, err))
 ok(run("missing.csv")[0] == 2 and "missing.csv" in run("missing.csv")[2], "a file that is not there: exit 2")
-ok(run()[0] == 2 and "no file is named" in run()[2], "no file: exit 2")
+ok(run()[0] == 2 and "F.csv... is missing" in run()[2], "no file: exit 2")
 fits, summary = links(text=HEADER + good + "all_reduce,half,8,0,9\n\nall_reduce,half,8,1024,0\nall_reduce,half,8,8796093022208,9\n")
 ok(summary["rows"] == 4 and summary["skipped"] == {"blank_line": 1, "not_positive": 2, "out_of_range": 1} and
    fits["all_reduce,half,8"]["rows"] == 1, "rows without size or time, or out of range, are counted", summary)

@@ -92,7 +92,7 @@ def healthy():
 def bad_input():
     for option in ("--live=0", "--live=65", "--live=x"):
         rc, _, err = replay(option, "/nonexistent")
-        check(rc == 2 and "1 to 64 ranks" in err, f"{option} is refused", err)
+        check(rc == 2 and "a whole number from 1 to 64" in err, f"{option} is refused", err)
     rc, _, err = replay("--live", "--before", "/dev/null", "/dev/null")
     check(rc == 2 and "use --live or --before, not both" in err, "--live with an earlier run is refused", err)
     rc, _, err = replay("--json", "--live", "-", "-", data=HEADER.encode())

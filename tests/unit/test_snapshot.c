@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "sampler/stacks/snapshot.h"
+#include "tests/accuracy/snapshot.h"
 
 #define FILE_BYTES_MAX (1u << 20)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * snapshot_format.h - the record per sample that bpf/snapshot.bpf.c sends through a ring buffer. */
-#ifndef SYSOM_BPF_SNAPSHOT_FORMAT_H
-#define SYSOM_BPF_SNAPSHOT_FORMAT_H
+ * snapshot_format.h - the record per sample that snapshot.bpf.c sends through a ring buffer. */
+#ifndef SYSOM_TESTS_ACCURACY_SNAPSHOT_FORMAT_H
+#define SYSOM_TESTS_ACCURACY_SNAPSHOT_FORMAT_H
 
 #include "bpf/unwind_format.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * snapshot.c - see snapshot.h. */
-#include "sampler/stacks/snapshot.h"
+#include "tests/accuracy/snapshot.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <linux/bpf_perf_event.h>
 #include <bpf/bpf_helpers.h>
 
-#include "bpf/snapshot_format.h"
+#include "tests/accuracy/snapshot_format.h"
 
 const volatile __u32 snapshot_mode = UNWIND_MODE_TABLE;
 const volatile __u32 snapshot_ship = 1; /* 0: only the walk, to measure its cost */

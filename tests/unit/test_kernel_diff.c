@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/report_kernels.h"
+#include "cli/report/kernel_diff.h"
 #include "tests/unit/cli_windows.h"
 
 static void compares_slow_steps_with_the_others(void **state)
 {
 	struct cli_windows *c = cli_windows_make();
-	struct report_kernel *k;
+	struct kernel_time *slow, *other;
+	struct kernel_diff diff;
 	struct trace_model m;
-	size_t count, slow, normal;
+	size_t count[2], steps[2];
 
 	/* gemm takes twice as long in the slow steps of rank 1, which are 2 to 5 */
 	for (uint32_t i = 0; i < c->w[0].device_count; i++) {
@@ -28,15 +29,18 @@ static void compares_slow_steps_with_the_others(void **state)
 	assert_int_equal(trace_model_init(&m), 0);
 	assert_int_equal(trace_model_add(&m, &c->w[0]), 0);
 	trace_model_finish(&m);
-	k = report_kernels_make(&m, &m.ranks[0], &count, &slow, &normal);
-	assert_non_null(k);
-	assert_int_equal(slow, 4);
-	assert_int_equal(normal, 2);
-	assert_int_equal(count, 3);
-	assert_string_equal(m.names.text[k[0].name], cli_windows_names[1]);
-	assert_true(k[0].slow_ns == 4e6 && k[0].normal_ns == 2e6);
-	assert_int_equal(k[0].slow_count, 16);
-	free(k);
+	other = kernel_diff_of_rank(&m, &m.ranks[0], KERNEL_STEPS_OTHER, &count[0], &steps[0]);
+	slow = kernel_diff_of_rank(&m, &m.ranks[0], KERNEL_STEPS_SLOW, &count[1], &steps[1]);
+	assert_int_equal(steps[1], 4);
+	assert_int_equal(steps[0], 2);
+	assert_int_equal(kernel_diff_make(&diff, other, count[0], slow, count[1]), 0);
+	assert_int_equal(diff.count, 3);
+	assert_string_equal(diff.rows[0].base, "gemm\\n");
+	assert_true(diff.rows[0].time_ns[1] == 4e6 && diff.rows[0].time_ns[0] == 2e6);
+	assert_true(diff.rows[0].count[1] == 4);
+	kernel_diff_free(&diff);
+	free(other);
+	free(slow);
 	trace_model_fini(&m);
 }
 
@@ -44,13 +48,13 @@ static void says_nothing_without_records(void **state)
 {
 	struct cli_windows *c = cli_windows_make();
 	struct trace_model m;
-	size_t count, slow, normal;
+	size_t count, steps;
 
 	c->w[0].device_count = 0;
 	assert_int_equal(trace_model_init(&m), 0);
 	assert_int_equal(trace_model_add(&m, &c->w[0]), 0);
 	trace_model_finish(&m);
-	assert_null(report_kernels_make(&m, &m.ranks[0], &count, &slow, &normal));
+	assert_null(kernel_diff_of_slow(&m, &m.ranks[0], &count, &steps));
 	trace_model_fini(&m);
 }
 

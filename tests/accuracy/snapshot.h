@@ -4,8 +4,8 @@
  * without BPF and without the mapped files. Format: docs/unwinding.md.
  * Owns: a snapshot's memory, until snapshot_fini.  Threads: one caller. Trust: a file is hostile:
  * every count is bounded, every read is checked. */
-#ifndef SYSOM_SAMPLER_STACKS_SNAPSHOT_H
-#define SYSOM_SAMPLER_STACKS_SNAPSHOT_H
+#ifndef SYSOM_TESTS_ACCURACY_SNAPSHOT_H
+#define SYSOM_TESTS_ACCURACY_SNAPSHOT_H
 
 #include <stddef.h>
 #include <stdint.h>
