@@ -198,13 +198,15 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 	return excerpt_healthy_is_before(p) && excerpt_begin(p) <= (int64_t)m->own.begin_unix_ns;
 }
 
-/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step (slow_ns).
+/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step, both with
+ * the same work.
  * Later healthy steps may have the same fault, in a milder form, so steps from before the first
  * slow one replace them. */
 static void add_healthy(const struct incident_judgement *j, const struct member *m,
-			const struct coll_split *s, double slow_ns, double lost_ns,
+			const struct coll_split *s, const struct ledger *slow, double lost_ns,
 			struct ledger *to)
 {
+	double slow_ns = step_ns(j, slow);
 	const struct excerpt *list[EXCERPTS];
 	double shown[EXCERPTS], most = -HUGE_VAL, enough;
 	uint32_t n = excerpts_of(m, false, list);
@@ -213,7 +215,8 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 	for (uint32_t q = 0; q < n; q++) {
 		const struct ledger *l = excerpt_ledger(list[q], true);
 
-		shown[q] = l->steps ? slow_ns - step_ns(j, l) : -HUGE_VAL;
+		shown[q] =
+		    l->steps ? slow_ns - step_ns(j, l) * ledger_work_ratio(slow, l) : -HUGE_VAL;
 		most = l->steps >= thresholds.count.few ? fmax(most, shown[q]) : most;
 	}
 	enough = most > 0 ? incident_books_enough_ns(most, lost_ns) : -HUGE_VAL;
@@ -236,7 +239,7 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	out->slow_steps = out->slow.steps;
 	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
 	if (!out->usual.steps)
-		add_healthy(j, m, NULL, 0, 0, &out->usual);
+		add_healthy(j, m, NULL, &(struct ledger){0}, 0, &out->usual);
 	out->usual_is_own = true;
 	return true;
 }
@@ -265,7 +268,8 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 		add(m->excerpts.waiting, false, 1, split, &out->slow);
 	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
 	slow_ns = step_ns(j, &out->slow);
-	add_healthy(j, m, split, slow_ns, lost_ns, &out->usual);
+	add_healthy(j, m, split, &out->slow, lost_ns, &out->usual);
+	ledger_scale(&out->usual, ledger_work_ratio(&out->slow, &out->usual));
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, split, &peers);
 	coll_split_close(split);

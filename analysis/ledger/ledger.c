@@ -259,6 +259,38 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 	into->total_ns += weighed(from->total_ns, weight);
 	into->seen += from->seen;
 	into->compute_squares += from->compute_squares * weight;
+	into->stated_ns += from->stated_ns * weight;
+	into->stated += from->stated * weight;
+}
+
+void ledger_state(struct ledger *l, double expected_ns)
+{
+	l->stated_ns += expected_ns;
+	l->stated += 1;
+}
+
+/* Mean time that the work of a step should take; 0: not known of all steps. */
+static double stated_mean(const struct ledger *l)
+{
+	return l->steps && l->stated + 0.5 > (double)l->steps ? l->stated_ns / l->stated : 0;
+}
+
+double ledger_work_ratio(const struct ledger *like, const struct ledger *l)
+{
+	double a = stated_mean(like), b = stated_mean(l);
+
+	return a > 0 && b > 0 ? a / b : 1;
+}
+
+void ledger_scale(struct ledger *l, double ratio)
+{
+	for (uint32_t i = 0; i < l->count; i++) {
+		l->account[i].ns = weighed(l->account[i].ns, ratio);
+		l->account[i].busy_ns = weighed(l->account[i].busy_ns, ratio);
+	}
+	l->total_ns = weighed(l->total_ns, ratio);
+	l->compute_squares *= ratio * ratio;
+	l->stated_ns *= ratio;
 }
 
 /* ---- a step ---- */
