@@ -244,12 +244,22 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	return true;
 }
 
+/* Where the job states its work, the reference has as much as the slow steps. */
+static void same_work(struct incident_books *b)
+{
+	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual))
+		return;
+	ledger_scale(&b->usual, ledger_work_ratio(&b->slow, &b->usual));
+	ledger_join_configurations(&b->slow);
+	ledger_join_configurations(&b->usual);
+}
+
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m, struct incident_books *out)
 {
 	struct coll_split *split;
 	struct ledger peers;
-	double slow_ns, lost_ns = incident_books_lost_ns(i, j, m);
+	double slow_ns, usual_ns, lost_ns = incident_books_lost_ns(i, j, m);
 	bool own, others;
 
 	out->flagged = incident_books_excerpt(i, j, m) == m->excerpts.slow;
@@ -269,18 +279,19 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
 	slow_ns = step_ns(j, &out->slow);
 	add_healthy(j, m, split, &out->slow, lost_ns, &out->usual);
-	ledger_scale(&out->usual, ledger_work_ratio(&out->slow, &out->usual));
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, split, &peers);
 	coll_split_close(split);
+	usual_ns = step_ns(j, &out->usual) * ledger_work_ratio(&out->slow, &out->usual);
 	own = out->usual.steps >= thresholds.count.few;
 	others = peers.steps >= thresholds.count.few;
 	out->usual_is_own =
-	    own && (!others || slow_ns - step_ns(j, &out->usual) >=
+	    own && (!others || slow_ns - usual_ns >=
 				   incident_books_enough_ns(slow_ns - step_ns(j, &peers), lost_ns));
 	ledger_fini(out->usual_is_own ? &peers : &out->usual);
 	if (!out->usual_is_own)
 		out->usual = peers;
+	same_work(out);
 	if (out->slow.steps && (own || others))
 		return true;
 	incident_books_close(out);

@@ -85,6 +85,12 @@ static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figu
 	return n ? median_of(list, n) : -1;
 }
 
+double diagnosis_work_ratio(const struct diagnosis_view *v, const struct diagnosis_rank *base)
+{
+	return v->who->stated_ns > 0 && base->stated_ns > 0 ? v->who->stated_ns / base->stated_ns
+							    : 1;
+}
+
 /* A figure of the past, as if its steps had had the work of these. */
 static double past_figure(const struct diagnosis_view *v, enum diagnosis_figure f)
 {
@@ -92,9 +98,7 @@ static double past_figure(const struct diagnosis_view *v, enum diagnosis_figure 
 	double x = figure_of(before, f);
 	bool is_time = f <= FIGURE_IDLE;
 
-	return x > 0 && is_time && before->stated_ns > 0 && v->who->stated_ns > 0
-		   ? x * v->who->stated_ns / before->stated_ns
-		   : x;
+	return x > 0 && is_time ? x * diagnosis_work_ratio(v, before) : x;
 }
 
 /* Whether the base is the rank's own past. It is if the past shows the excess, because it had the

@@ -106,6 +106,11 @@ void ledger_state(struct ledger *l, double expected_ns);
 /* How many times as long as the work of `l`, per step, that of `like` should take; 1: not known for
  * all steps. */
 double ledger_work_ratio(const struct ledger *like, const struct ledger *l);
+/* Whether the work of all steps is stated. */
+bool ledger_is_stated(const struct ledger *l);
+/* Adds up the launch configurations of each kernel: with other work a kernel is launched in another
+ * one. */
+void ledger_join_configurations(struct ledger *l);
 /* All times as if the steps had `ratio` times their work. */
 void ledger_scale(struct ledger *l, double ratio);
 /* Moves time from the account (kind, LEDGER_NONE, name) to the account (kind, to, name): no more

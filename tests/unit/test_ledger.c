@@ -401,9 +401,14 @@ static void the_spread_of_the_steps_work_is_known(void **unused)
 /* Slow steps of twice the work: what remains is what the work does not explain. */
 static void a_reference_is_scaled_to_the_work_of_the_slow_steps(void **state)
 {
-	const struct ledger_busy kernels[] = {
-	    {.begin_ns = 0, .end_ns = 100, .kind = LEDGER_COMPUTE, .name = "k"},
-	    {.begin_ns = 0, .end_ns = 50, .kind = LEDGER_COMPUTE, .name = "k"}};
+	const struct ledger_busy kernels[] = {{.begin_ns = 0,
+					       .end_ns = 100,
+					       .kind = LEDGER_COMPUTE,
+					       .name = "k<int><<<8,1,1, 32,1,1>>>"},
+					      {.begin_ns = 0,
+					       .end_ns = 50,
+					       .kind = LEDGER_COMPUTE,
+					       .name = "k<int><<<4,1,1, 32,1,1>>>"}};
 	struct ledger_interval scratch[16];
 	struct ledger_row rows[16];
 	struct ledger slow, usual;
@@ -420,6 +425,8 @@ static void a_reference_is_scaled_to_the_work_of_the_slow_steps(void **state)
 	ledger_state(&usual, 50);
 	assert_true(ledger_work_ratio(&slow, &usual) == 2);
 	ledger_scale(&usual, 2);
+	ledger_join_configurations(&slow);
+	ledger_join_configurations(&usual);
 	assert_true(ledger_work_ratio(&slow, &usual) == 1);
 	n = ledger_subtract(&slow, &usual, rows);
 	for (uint32_t i = 0; i < n; i++) {
