@@ -39,14 +39,23 @@ const char *record_dtype_name(unsigned dtype)
 const char *record_kind_name(unsigned kind)
 {
 	static const char *const names[] = {
-	    [RECORD_LAUNCH] = "launch",	      [RECORD_GRAPH_LAUNCH] = "graph_launch",
-	    [RECORD_COLL] = "collective",     [RECORD_COMM] = "communicator",
-	    [RECORD_SYNC] = "sync",	      [RECORD_MEM] = "memory",
-	    [RECORD_SPAN] = "span",	      [RECORD_STEP_BEGIN] = "step_begin",
-	    [RECORD_STEP_END] = "step_end",   [RECORD_GAP] = "gap",
-	    [RECORD_COPY_CALL] = "copy_call", [RECORD_API] = "api",
-	    [RECORD_KERNEL] = "kernel",	      [RECORD_COLL_KERNEL] = "collective_kernel",
-	    [RECORD_COPY] = "copy",	      [RECORD_MEMSET] = "memset",
+	    [RECORD_LAUNCH] = "launch",
+	    [RECORD_GRAPH_LAUNCH] = "graph_launch",
+	    [RECORD_COLL] = "collective",
+	    [RECORD_COMM] = "communicator",
+	    [RECORD_SYNC] = "sync",
+	    [RECORD_MEM] = "memory",
+	    [RECORD_SPAN] = "span",
+	    [RECORD_STEP_BEGIN] = "step_begin",
+	    [RECORD_STEP_END] = "step_end",
+	    [RECORD_GAP] = "gap",
+	    [RECORD_COPY_CALL] = "copy_call",
+	    [RECORD_API] = "api",
+	    [RECORD_SPAN_REQUEST] = "span_request",
+	    [RECORD_KERNEL] = "kernel",
+	    [RECORD_COLL_KERNEL] = "collective_kernel",
+	    [RECORD_COPY] = "copy",
+	    [RECORD_MEMSET] = "memset",
 	    [RECORD_GRAPH_EXEC] = "graph",
 	};
 

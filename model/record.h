@@ -30,6 +30,9 @@ enum record_kind {
 	RECORD_GAP = 10,       /* nothing, or only a part, was recorded; seq = cause */
 	RECORD_COPY_CALL = 11, /* replay only: a host copy call (cudaMemcpyAsync ...) */
 	RECORD_API = 12,       /* replay only: any other host API call */
+	RECORD_SPAN_REQUEST =
+	    13, /* one request that a Python span handles; begin_ns == end_ns and name: the span's
+		 * begin and name, bytes = tokens, key = hash of the request's id */
 	/* device: actions of a GPU */
 	RECORD_KERNEL = 32,
 	RECORD_COLL_KERNEL = 33, /* a kernel of the communication library */
@@ -47,6 +50,7 @@ enum record_kind {
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
 #define RECORD_FLAG_COARSE    0x0080 /* gap: only the nodes of graph launches are missing */
 #define RECORD_FLAG_PYTHON    0x0100 /* span: of a catalogue of Python functions */
+#define RECORD_FLAG_DONE      0x0200 /* span's request: it ends here */
 #define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: of an optimizer, if known */
 
 struct record {

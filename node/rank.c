@@ -83,7 +83,7 @@ void rank_host(struct rank *r, const struct record *rec, const struct step_mark 
 {
 	recorder_push(r->recorder, r->slot, rec);
 	/* A span is complete only at its end, so it is out of order; steps need ordered records. */
-	if (rec->kind == RECORD_SPAN)
+	if (rec->kind == RECORD_SPAN || rec->kind == RECORD_SPAN_REQUEST)
 		return;
 	r->stats.host_late += late;
 	if (gives_work(rec))

@@ -77,6 +77,9 @@ static const struct field span_fields[] = {
     F(span, name, NAME),      F(span, span, U64),   F(span, domain, HEX),
     F(span, source, U8),      F(span, process, U8), F(span, thread, U8),
     F_ARRAY(span, work, F32), F(span, depth, U32),  F_END};
+static const struct field span_request_fields[] = {
+    F(span_request, name, NAME), F_ARRAY(span_request, request, HEX),
+    F_ARRAY(span_request, tokens, U32), F(span_request, done, U8), F_END};
 static const struct field stream_fields[] = {F(stream, stream, HEX),	F(stream, context, HEX),
 					     F(stream, stream_id, U32), F(stream, context_id, U32),
 					     F(stream, device, U32),	F_END};
@@ -142,6 +145,7 @@ static const struct kind {
     {EVENT_STEP_END, "step_end", step_fields},
     {EVENT_SPAN_BEGIN, "span_begin", span_fields},
     {EVENT_SPAN_END, "span_end", span_fields},
+    {EVENT_SPAN_REQUEST, "span_request", span_request_fields},
     {EVENT_STREAM, "stream", stream_fields},
     {EVENT_CONTEXT, "context", stream_fields},
     {EVENT_GAP, "gap", gap_fields},

@@ -46,7 +46,8 @@
 	X(STARTING, "starting")		  /* events while another thread builds the ring */        \
 	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */                \
 	X(SPAN_VALUE, "span_value")	  /* a span's work that is no count */                     \
-	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */
+	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */       \
+	X(SPAN_ITEMS, "span_items")	  /* requests of a span beyond LIMIT_SPAN_ITEMS */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,
@@ -154,13 +155,14 @@ enum event_kind {
 	EVENT_GAP = 13,		/* struct event_gap: nothing, or less, was recorded from t to
 				 * `to` */
 	/* 14 is reserved and was never written; kernel records carry the names */
-	EVENT_PLUGIN = 15,     /* struct event_plugin: NCCL profiler plugin callbacks */
-	EVENT_ANCHOR = 16,     /* struct event_anchor */
-	EVENT_GRAPH_NODE = 17, /* struct event_coll captured into a graph: template entry */
-	EVENT_GRAPH = 18,      /* struct event_graph: links the handles of captures and graphs */
-	EVENT_TRANSFER = 19,   /* struct event_transfer: what a collective sent to one peer */
-	EVENT_KERNEL = 32,     /* device lanes: struct event_kernel */
-	EVENT_COPY = 33,       /* device lanes: struct event_copy */
+	EVENT_PLUGIN = 15,	 /* struct event_plugin: NCCL profiler plugin callbacks */
+	EVENT_ANCHOR = 16,	 /* struct event_anchor */
+	EVENT_GRAPH_NODE = 17,	 /* struct event_coll captured into a graph: template entry */
+	EVENT_GRAPH = 18,	 /* struct event_graph: links the handles of captures and graphs */
+	EVENT_TRANSFER = 19,	 /* struct event_transfer: what a collective sent to one peer */
+	EVENT_SPAN_REQUEST = 20, /* struct event_span_request: requests that a span handles */
+	EVENT_KERNEL = 32,	 /* device lanes: struct event_kernel */
+	EVENT_COPY = 33,	 /* device lanes: struct event_copy */
 	EVENT_GRAPH_EXEC = 34, /* device lanes: struct event_kernel, one record per graph launch */
 };
 
@@ -303,6 +305,20 @@ struct event_span {
 	uint8_t process, thread; /* Python: index in SPAN_PROCESSES, SPAN_THREADS */
 	uint8_t reserved;
 	uint32_t depth; /* NVTX and API, or Python: among the open ones of the thread */
+	uint32_t seq_end;
+};
+
+/* Some of the requests that a catalogue's span handles. t: the span's begin, so that (lane, t, name)
+ * names the span. Written when the values are known: at the span's begin or before its end. */
+#define SPAN_REQUEST_SLOTS 3u
+struct event_span_request {
+	struct event_head head;
+	uint64_t
+	    request[SPAN_REQUEST_SLOTS]; /* hash of the id, as in event_span.domain; 0: no entry */
+	uint32_t tokens[SPAN_REQUEST_SLOTS];
+	uint32_t name; /* of the span */
+	uint8_t done;  /* bit i: request i ends here */
+	uint8_t reserved[3];
 	uint32_t seq_end;
 };
 

@@ -522,7 +522,7 @@ static enum slot_result copy_slot(const struct ring_reader *r, const struct read
 static bool kind_valid(const struct reader_lane *l, uint16_t kind)
 {
 	if (l->kind == RING_LANE_HOST)
-		return kind >= EVENT_LAUNCH && kind <= EVENT_TRANSFER;
+		return kind >= EVENT_LAUNCH && kind <= EVENT_SPAN_REQUEST;
 	return kind >= EVENT_KERNEL && kind <= EVENT_GRAPH_EXEC;
 }
 

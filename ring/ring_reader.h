@@ -28,6 +28,7 @@ union ring_event {
 	struct event_gap gap;
 	struct event_plugin plugin;
 	struct event_transfer transfer;
+	struct event_span_request span_request;
 	struct event_anchor anchor;
 	struct event_graph graph;
 	struct event_kernel kernel;

@@ -357,6 +357,8 @@ static unsigned group_of(const struct record *r)
 	case RECORD_STEP_BEGIN:
 	case RECORD_STEP_END:
 		return 0; /* shown by the steps track */
+	case RECORD_SPAN_REQUEST:
+		return 0; /* says more about a span */
 	case RECORD_GAP:
 		return GROUP_GAPS;
 	case RECORD_SPAN:

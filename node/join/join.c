@@ -708,6 +708,24 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 	j->sink.host(j->sink.arg, &r, NULL, true);
 }
 
+static void on_span_request(struct join *j, const struct join_host_pend *p)
+{
+	const struct event_span_request *e = &p->e.span_request;
+	struct record r;
+
+	for (unsigned i = 0; i < SPAN_REQUEST_SLOTS; i++) {
+		if (!e->request[i])
+			continue;
+		host_record(&r, j, p, RECORD_SPAN_REQUEST, 0);
+		r.name = e->name;
+		r.key = e->request[i];
+		r.bytes = e->tokens[i];
+		r.flags |= RECORD_FLAG_PYTHON | (e->done >> i & 1 ? RECORD_FLAG_DONE : 0);
+		/* late, as spans are: it may begin long before it is known */
+		j->sink.host(j->sink.arg, &r, NULL, true);
+	}
+}
+
 static void on_step(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_step *e = &p->e.step;
@@ -915,6 +933,9 @@ static void on_host(struct join *j, const struct join_host_pend *p)
 	case EVENT_SPAN_BEGIN:
 	case EVENT_SPAN_END:
 		on_span(j, p);
+		return;
+	case EVENT_SPAN_REQUEST:
+		on_span_request(j, p);
 		return;
 	case EVENT_STEP_BEGIN:
 	case EVENT_STEP_END:

@@ -63,6 +63,7 @@ struct join_host_pend {
 		struct event_sync sync;
 		struct event_step step;
 		struct event_span span;
+		struct event_span_request span_request;
 		struct event_stream stream;
 		struct event_gap gap;
 		struct event_graph graph;

@@ -117,6 +117,7 @@ static const char *name_of_kind(unsigned kind)
 					    [EVENT_GAP] = "gap",
 					    [EVENT_PLUGIN] = "plugin",
 					    [EVENT_TRANSFER] = "transfer",
+					    [EVENT_SPAN_REQUEST] = "span_request",
 					    [EVENT_ANCHOR] = "anchor",
 					    [EVENT_GRAPH] = "graph",
 					    [EVENT_KERNEL] = "kernel",
@@ -155,8 +156,10 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		break;
 	case EVENT_STEP_BEGIN:
 	case EVENT_STEP_END:
-		printf("index=%u count=%u work=%g,%g", e->step.index, e->step.work_count,
-		       e->step.work[0], e->step.work[1]);
+		printf("index=%u count=%u work=%g,%g more=%g,%g phase=%s", e->step.index,
+		       e->step.work_count, e->step.work[0], e->step.work[1], e->step.work[2],
+		       e->step.work[3],
+		       ring_reader_name(p->reader, e->step.phase));
 		break;
 	case EVENT_SPAN_BEGIN:
 	case EVENT_SPAN_END:
@@ -166,6 +169,13 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		       e->span.thread);
 		printf("span=%llu depth=%u source=%u name=%s", (unsigned long long)e->span.span,
 		       e->span.depth, e->span.source, ring_reader_name(p->reader, e->span.name));
+		break;
+	case EVENT_SPAN_REQUEST:
+		for (unsigned i = 0; i < SPAN_REQUEST_SLOTS; i++)
+			printf("request%u=%llx,%u,%u ", i,
+			       (unsigned long long)e->span_request.request[i],
+			       e->span_request.tokens[i], e->span_request.done >> i & 1);
+		printf("name=%s", ring_reader_name(p->reader, e->span_request.name));
 		break;
 	case EVENT_STREAM:
 	case EVENT_CONTEXT:

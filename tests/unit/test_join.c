@@ -970,6 +970,34 @@ static void span_of_a_catalogue_has_its_work_kinds_and_request(void **state)
 	assert_int_equal(r->dtype, 2);
 }
 
+static void requests_of_a_span_are_records(void **state)
+{
+	struct rig *g = *state;
+	struct event_span_request e = {.head = {.kind = EVENT_SPAN_REQUEST, .t = T0},
+				       .request = {0xabc, 0, 0xdef},
+				       .tokens = {512, 7, UINT32_MAX},
+				       .name = NAME_GEMM,
+				       .done = 0xfc};
+
+	python_span(g, T0, true, 0, NAME_GEMM, NULL);
+	push(g, 1, &e, sizeof(e), false);
+	python_span(g, T0 + 5 * MS, false, 0, 0, NULL);
+	settle(g);
+	assert_int_equal(g->host_count, 3);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(g->host[i].kind, RECORD_SPAN_REQUEST);
+		assert_int_equal(g->host[i].name, NAME_GEMM);
+		assert_true(g->host[i].begin_ns == T0 && g->host[i].end_ns == T0);
+		assert_int_equal(g->host[i].thread, g->host[2].thread);
+	}
+	assert_true(g->host[0].key == 0xabc && g->host[0].bytes == 512);
+	assert_true(g->host[1].key == 0xdef && g->host[1].bytes == UINT32_MAX);
+	assert_int_equal(g->host[0].flags & RECORD_FLAG_DONE, 0);
+	assert_int_equal(g->host[1].flags & RECORD_FLAG_DONE, RECORD_FLAG_DONE);
+	assert_int_equal(g->host[2].kind, RECORD_SPAN);
+	assert_true(g->host[2].begin_ns == T0);
+}
+
 /* What the ring lost costs the spans whose ends it were, and no others. */
 static void lost_ends_do_not_shift_spans(void **state)
 {
@@ -1025,6 +1053,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    T(span_of_a_catalogue_has_its_work_kinds_and_request),
 	    T(lost_ends_do_not_shift_spans),
+	    T(requests_of_a_span_are_records),
 	    T(joins_kernels_to_launches_in_order),
 	    T(a_transfer_has_its_times_in_nanoseconds),
 	    T(a_graph_whose_collectives_have_not_ended_is_reported),

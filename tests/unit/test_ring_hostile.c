@@ -228,7 +228,7 @@ static uint64_t use(struct ring_reader *r)
 		assert_true(n <= BATCH);
 		for (size_t i = 0; i < n; i++) {
 			if (view.kind == RING_LANE_HOST)
-				assert_in_range(out[i].head.kind, EVENT_LAUNCH, EVENT_TRANSFER);
+				assert_in_range(out[i].head.kind, EVENT_LAUNCH, EVENT_SPAN_REQUEST);
 			else
 				assert_in_range(out[i].head.kind, EVENT_KERNEL, EVENT_GRAPH_EXEC);
 			sum += out[i].bytes[63];
