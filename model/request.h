@@ -66,4 +66,8 @@ struct request_job {
 	uint32_t violation_count;
 };
 
+/* Violations with the same objective, phase and span in one job are one incident. The id of its
+ * windows (window.anomaly_id), the same on every node. */
+void request_anomaly(const char *job, const struct request_violation *v, uint8_t id[16]);
+
 #endif

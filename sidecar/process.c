@@ -20,6 +20,7 @@
 #include "base/text/utf8.h"
 #include "sidecar/drain.h"
 #include "sidecar/keep.h"
+#include "sidecar/serving/request_node.h"
 #include "sidecar/stacks/cpu_stacks.h"
 
 /* A process whose socket closed connects again within 2 s (attach.h). */
@@ -76,6 +77,7 @@ const char *process_unknown_variable(const struct process *p)
 static void sink_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
 {
 	rank_host(((struct process *)arg)->rank, r, mark, late);
+	request_node_record(arg, r);
 }
 
 static void sink_device(void *arg, const struct record *r)
@@ -354,6 +356,8 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (!err)
 		err = links_open(&p->links);
 	if (!err)
+		err = request_node_begin(p);
+	if (!err)
 		err = join_open(&p->join, &sink, &n->clock, ring_reader_lane_count(reader));
 	if (err)
 		return err;
@@ -375,6 +379,7 @@ static void release(struct process *p)
 	windows_drop(p->node->analysis.windows, p->slot);
 	rank_close(p->rank);
 	links_close(p->links);
+	request_node_drop(p);
 	recorder_drop_rank(p->node->analysis.recorder, p->slot);
 	ring_reader_close(p->reader);
 	p->node->processes[p->slot] = NULL;
@@ -501,6 +506,7 @@ void process_tend(struct node *n, uint64_t now_ns)
 			continue;
 		if (p->join) { /* it ended since the last turn */
 			drain_last(p);
+			request_node_end(p);
 			log_info("end", "pid=%u rank=%d steps=%llu flagged=%llu", p->id.pid,
 				 p->id.rank, (unsigned long long)p->rank->stats.steps,
 				 (unsigned long long)p->rank->stats.flagged);

@@ -190,6 +190,7 @@ static void explain_tpot(const struct request_table *t, const struct request *r,
 static void report(struct request_table *t, const struct request *r,
 		   enum request_objective objective, uint64_t value_ns)
 {
+	struct request_job *b = &t->job[r->job].beat;
 	struct request_violation v = {.id = r->id,
 				      .objective = objective,
 				      .prompt_tokens = r->prompt_tokens,
@@ -205,6 +206,10 @@ static void report(struct request_table *t, const struct request *r,
 	else
 		explain_tpot(t, r, &v);
 	t->fn(t->arg, t->job[r->job].name, r->process, &v);
+	if (b->violation_count < REQUEST_VIOLATIONS_MAX)
+		b->violation[b->violation_count++] = v;
+	else
+		b->violations_dropped++;
 }
 
 static void judge(struct request_table *t, struct request *r, enum request_objective objective,

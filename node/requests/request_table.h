@@ -81,8 +81,8 @@ struct request_stats {
 
 struct record;
 struct request_table;
-/* Called in the middle of request_table_record or _tend. process: slot of the engine, or
- * REQUEST_NO_PROCESS. v: for the call, without its span. */
+/* Called in the middle of request_table_record, _end or _tend. process: slot of the engine, or
+ * REQUEST_NO_PROCESS. v: without its span, which the function may fill. */
 typedef void (*request_violation_fn)(void *arg, const char *job, uint32_t process,
 				     struct request_violation *v);
 
@@ -106,8 +106,8 @@ const struct request *request_table_find(const struct request_table *t, const ch
 /* The next request, open or ended, of any job; NULL: no more. *at: 0 at first. */
 const struct request *request_table_next(const struct request_table *t, uint32_t *at);
 const char *request_table_job(const struct request_table *t, const struct request *r);
-/* Takes what the job reports in a beat. at: below LIMIT_NODE_PROCESSES, over all jobs; false: no
- * such job, or it never had a request. The violations are the caller's to add. */
+/* Takes what the job reports in a beat: what is new since the last call. at: below
+ * LIMIT_NODE_PROCESSES, over all jobs; false: no such job, or it never had a request. */
 bool request_table_take(struct request_table *t, uint32_t at, uint64_t now_ns,
 			struct request_job *out);
 /* Sums since open, of a job that is at that place; NULL: as above. */
