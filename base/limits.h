@@ -29,6 +29,7 @@
 #define LIMIT_SPAN_FUNCTIONS   512u
 #define LIMIT_SPAN_TEXT_BYTES  160u   /* a name, or MODULE:CLASS.METHOD */
 #define LIMIT_SPAN_PARTS       8u     /* names in a dotted one */
+#define LIMIT_SPAN_ITEMS       1024u  /* requests of one span, or items that a value adds up */
 #define LIMIT_SPAN_TABLE_BYTES 65536u /* all catalogues, compiled */
 /* Values in the work vector of an explicit step. */
 #define LIMIT_STEP_WORK 4

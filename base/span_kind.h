@@ -29,6 +29,16 @@
 	X("batch")   /* requests or samples */                                                     \
 	X("context") /* tokens that are in the cache already */                                    \
 	X("drafts")  /* tokens that a draft model proposed */
-#define SPAN_WORK_MAX 4
+#define SPAN_WORK_MAX	4
+#define SPAN_WORK_BATCH 1
+
+/* What kind of work the requests of a step ask for. */
+enum span_phase {
+	SPAN_PHASE_NONE = 0,
+	SPAN_PHASE_PREFILL,
+	SPAN_PHASE_DECODE,
+	SPAN_PHASE_MIXED,
+	SPAN_PHASE_COUNT
+};
 
 #endif

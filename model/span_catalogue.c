@@ -158,27 +158,53 @@ static void put_function(struct catalogue *c, const yaml_node_t *n)
 	buf_printf(c->out, "function\t%.*s\t%s\n", (int)module, text, name);
 }
 
-/* Where a value is: ARGUMENT.ATTRIBUTE..., or len() of that. In the compiled form # is len. */
+/* Words of a term besides its path, and their sign in the compiled form. */
+static const struct {
+	const char *word;
+	char sign;
+} forms[] = {{"len", '#'}, {"sum", '+'}, {"ones", '='}};
+
+/* One term, PATH or FORM(PATH), at text: appends it. Its length; 0: it is none. */
+static size_t put_term(struct catalogue *c, const char *text)
+{
+	size_t path;
+
+	for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+		size_t n = strlen(forms[i].word);
+
+		if (strncmp(text, forms[i].word, n) || text[n] != '(')
+			continue;
+		path = dotted(text + n + 1, LIMIT_SPAN_PARTS, false);
+		if (!path || text[n + 1 + path] != ')')
+			return 0;
+		buf_printf(c->out, "%c%.*s", forms[i].sign, (int)path, text + n + 1);
+		return n + path + 2;
+	}
+	path = dotted(text, LIMIT_SPAN_PARTS, false);
+	buf_printf(c->out, "%.*s", (int)path, text);
+	return path;
+}
+
+/* Where a value is: terms that are added up. */
 static void put_value(struct catalogue *c, const yaml_node_t *n, const char *what)
 {
-	const char *text = text_of(c, n, what);
-	size_t at, bytes;
-	bool length;
+	const char *text = text_of(c, n, what), *at = text;
+	size_t bytes;
 
 	if (!text)
 		return;
-	bytes = strlen(text);
-	length = !strncmp(text, "len(", 4) && text[bytes - 1] == ')';
-	at = length ? 4 : 0;
-	if (dotted(text + at, LIMIT_SPAN_PARTS, false) != bytes - at - length) {
-		complain(c, n,
-			 "%s: \"%s\" is not ARGUMENT, ARGUMENT.ATTRIBUTE or len(...) of them, with "
-			 "at most %u names",
-			 what, text, LIMIT_SPAN_PARTS);
-		return;
+	buf_printf(c->out, "%s\t", what);
+	while ((bytes = put_term(c, at)) != 0 && !strncmp(at + bytes, " + ", 3)) {
+		buf_puts(c->out, " ");
+		at += bytes + 3;
 	}
-	buf_printf(c->out, "%s\t%s%.*s\n", what, length ? "#" : "", (int)(bytes - at - length),
-		   text + at);
+	if (!bytes || at[bytes])
+		complain(
+		    c, n,
+		    "%s: \"%s\" is not ARGUMENT or ARGUMENT.ATTRIBUTE, len(...), sum(...) or "
+		    "ones(...) of them, or several with \" + \" between, with at most %u names",
+		    what, text, LIMIT_SPAN_PARTS);
+	buf_puts(c->out, "\n");
 }
 
 static void put_work(struct catalogue *c, const yaml_node_t *n)
@@ -204,9 +230,20 @@ static bool yes(struct catalogue *c, const yaml_node_t *n, const char *what)
 	return word_of(c, n, what, words, 2) == 1;
 }
 
-enum span_key { NAME, FUNCTIONS, PROCESS, THREAD, WORK, REQUEST, STEP, SPAN_KEYS };
-static const char *const span_keys[SPAN_KEYS] = {"name", "functions", "process", "thread",
-						 "work", "request",   "step"};
+enum span_key {
+	NAME,
+	FUNCTIONS,
+	PROCESS,
+	THREAD,
+	WORK,
+	REQUEST,
+	REQUESTS,
+	STEP,
+	DECODE,
+	SPAN_KEYS
+};
+static const char *const span_keys[SPAN_KEYS] = {
+    "name", "functions", "process", "thread", "work", "request", "requests", "step", "decode"};
 
 /* The values of a mapping's keys, in the order of `keys`; complains of others and of doubles. */
 static bool map_of(struct catalogue *c, const yaml_node_t *n, const char *what,
@@ -228,6 +265,29 @@ static bool map_of(struct catalogue *c, const yaml_node_t *n, const char *what,
 			value[which] = node_of(c, p->value);
 	}
 	return true;
+}
+
+/* The requests of a span: where a dict ID -> count or a list of ids is, or where a list of objects
+ * is and what they have. */
+static void put_requests(struct catalogue *c, const yaml_node_t *n)
+{
+	static const char *const keys[] = {"in", "id", "tokens", "done"};
+	static const char *const lines[] = {"requests", "requests.id", "requests.tokens",
+					    "requests.done"};
+	yaml_node_t *v[4];
+
+	if (n->type == YAML_SCALAR_NODE) {
+		put_value(c, n, "requests");
+		return;
+	}
+	if (!map_of(c, n, "requests", keys, v, 4))
+		return;
+	if (!v[0] || !v[1])
+		complain(c, n,
+			 "requests needs in and id, as in {in: batch.requests, id: request_id}");
+	for (unsigned i = 0; i < 4; i++)
+		if (v[i])
+			put_value(c, v[i], lines[i]);
 }
 
 static void note_name(struct catalogue *c, const yaml_node_t *n, const char *name)
@@ -272,6 +332,10 @@ static void put_span(struct catalogue *c, const yaml_node_t *n)
 		put_work(c, v[WORK]);
 	if (v[REQUEST])
 		put_value(c, v[REQUEST], "request");
+	if (v[REQUESTS])
+		put_requests(c, v[REQUESTS]);
+	if (v[DECODE])
+		put_value(c, v[DECODE], "decode");
 	if (v[FUNCTIONS]->type != YAML_SEQUENCE_NODE ||
 	    v[FUNCTIONS]->data.sequence.items.start == v[FUNCTIONS]->data.sequence.items.top) {
 		complain(c, v[FUNCTIONS], "functions must be a list of MODULE:FUNCTION");

@@ -23,7 +23,7 @@ void span_push_mark(struct tracer_thread *t, uint16_t kind, const struct span_ma
 uint32_t span_intern(const char *text);
 /* A step of a catalogue. The job's own calls of sysom.h win: after the first of them these have no
  * effect. They are counted while tracing is off, too. */
-void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX]);
+void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase);
 void span_step_end(void);
 
 #endif

@@ -32,10 +32,11 @@ static bool span_ready(void)
 }
 
 static void span_push_step(uint16_t kind, uint64_t t, const double *work, unsigned count,
-			   uint32_t index)
+			   uint32_t index, uint32_t phase)
 {
 	struct event_step e = {.head = {.kind = kind, .flags = EVENT_FLAG_EXPLICIT, .t = t},
-			       .index = index};
+			       .index = index,
+			       .phase = phase};
 
 	if (count > LIMIT_STEP_WORK)
 		count = LIMIT_STEP_WORK;
@@ -45,14 +46,27 @@ static void span_push_step(uint16_t kind, uint64_t t, const double *work, unsign
 	tracer_push(&e);
 }
 
+/* The name id of a phase. It is looked up each time: an arena that was full had no room for it. */
+static uint32_t phase_name(enum span_phase phase)
+{
+	static const char *const names[SPAN_PHASE_COUNT] = {
+	    [SPAN_PHASE_PREFILL] = "prefill",
+	    [SPAN_PHASE_DECODE] = "decode",
+	    [SPAN_PHASE_MIXED] = "mixed",
+	};
+
+	return span_intern(names[phase]);
+}
+
 /* t: 0 for now; the clock is only known once tracing has begun. */
-static void span_begin_step(uint64_t t, const double *work, unsigned count)
+static void span_begin_step(uint64_t t, const double *work, unsigned count, enum span_phase phase)
 {
 	/* Steps are counted even while tracing is off: ranks must agree. */
 	uint32_t index = __atomic_fetch_add(&span_step_count, 1, __ATOMIC_RELAXED);
 
 	if (span_ready())
-		span_push_step(EVENT_STEP_BEGIN, t ? t : tracer_now(), work, count, index);
+		span_push_step(EVENT_STEP_BEGIN, t ? t : tracer_now(), work, count, index,
+			       phase_name(phase));
 }
 
 static void span_end_step(void)
@@ -61,14 +75,15 @@ static void span_end_step(void)
 
 	if (!span_ready())
 		return;
-	span_push_step(EVENT_STEP_END, tracer_now(), NULL, 0, count ? count - 1 : 0);
+	span_push_step(EVENT_STEP_END, tracer_now(), NULL, 0, count ? count - 1 : 0,
+		       RING_NAME_NONE);
 	helper_sync_done();
 }
 
 SPAN_EXPORT void sysom_step_begin(const double *work, unsigned count)
 {
 	__atomic_store_n(&span_steps_explicit, true, __ATOMIC_RELAXED);
-	span_begin_step(0, work, count);
+	span_begin_step(0, work, count, SPAN_PHASE_NONE);
 }
 
 SPAN_EXPORT void sysom_step_end(void)
@@ -78,7 +93,7 @@ SPAN_EXPORT void sysom_step_end(void)
 
 /* ---- those of a catalogue ---- */
 
-void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX])
+void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX], enum span_phase phase)
 {
 	double values[SPAN_WORK_MAX];
 	unsigned count = 0;
@@ -90,7 +105,7 @@ void span_step_begin(uint64_t t, const float work[SPAN_WORK_MAX])
 		if (work[i] > 0)
 			count = i + 1;
 	}
-	span_begin_step(t, values, count);
+	span_begin_step(t, values, count, phase);
 }
 
 void span_step_end(void)

@@ -39,7 +39,8 @@ struct tracer_thread {
 	uint32_t spans;	     /* nesting depth of NVTX and API spans */
 	uint32_t open_count; /* Python spans, for python/ */
 	const void *open[TRACER_OPEN_MAX];
-	const void *step_key; /* the function that is the current step; NULL: none is */
+	uint64_t open_t[TRACER_OPEN_MAX]; /* when each began */
+	const void *step_key;		  /* the function that is the current step; NULL: none is */
 	uint32_t step_depth;
 	uint64_t context;		    /* last CUcontext that was reported */
 	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */

@@ -46,7 +46,8 @@
 	X(STARTING, "starting")		  /* events while another thread builds the ring */        \
 	X(SWITCHED_OFF, "switched_off")	  /* calls while tracing is switched off */                \
 	X(SPAN_VALUE, "span_value")	  /* a span's work that is no count */                     \
-	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */
+	X(SPAN_FUNCTION, "span_function") /* catalogued functions that cannot be followed */       \
+	X(SPAN_ITEMS, "span_items")	  /* requests of a span beyond LIMIT_SPAN_ITEMS */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,

@@ -4,15 +4,14 @@
  * end without a begin is ignored. */
 #include "preload/python/python_hook.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "preload/python/python_api.h"
 #include "preload/span.h"
 #include "preload/tracer.h"
 
-#define HOOK_SLOTS     1024u /* twice the functions of a table */
-#define HOOK_VALUE_MAX 1e15  /* more is no count of tokens */
+#define HOOK_SLOTS 1024u /* twice the functions of a table */
 _Static_assert(HOOK_SLOTS >= 2 * LIMIT_SPAN_FUNCTIONS, "hook slots");
 
 static struct python_hook hooks[LIMIT_SPAN_FUNCTIONS];
@@ -34,50 +33,16 @@ struct python_hook *python_hook_find(const struct py_object *key)
 	}
 }
 
-/* ---- values: from the table's text to names, and from a call to numbers ---- */
-
-static int16_t position_of(struct py_object *code, const char *name)
+/* Which values say what requests the span handles. */
+static void find_requests(struct python_hook *h)
 {
-	struct py_object *names = python_api_field(code, "co_varnames");
-	int16_t at = -1;
+	for (unsigned i = 0; i < h->value_count; i++) {
+		unsigned of = h->value[i].of;
 
-	for (ptrdiff_t i = 0; names && i < python_api.PyTuple_Size(names) && i < INT16_MAX; i++) {
-		struct py_object *one = python_api.PyTuple_GetItem(names, i);
-		const char *text = one ? python_api.PyUnicode_AsUTF8AndSize(one, NULL) : NULL;
-
-		if (text && !strcmp(text, name)) {
-			at = (int16_t)i;
-			break;
-		}
-	}
-	if (names)
-		python_api.Py_DecRef(names);
-	python_api.PyErr_Clear();
-	return at;
-}
-
-static void value_prepare(struct python_value *v, const char *text, struct py_object *code)
-{
-	char part[LIMIT_SPAN_TEXT_BYTES + 1];
-
-	v->length = *text == '#';
-	text += v->length;
-	for (; *text && v->count < LIMIT_SPAN_PARTS; v->count++) {
-		size_t n = strcspn(text, ".");
-
-		memcpy(part, text, n);
-		part[n] = 0;
-		if (!v->count) {
-			v->of_return = !strcmp(part, "return");
-			v->position = v->of_return ? -1 : position_of(code, part);
-		}
-		v->name[v->count] = python_api.PyUnicode_InternFromString(part);
-		if (!v->name[v->count]) {
-			python_api.PyErr_Clear();
-			v->count = 0;
-			return;
-		}
-		text += n + (text[n] == '.');
+		if (of == SPAN_VALUE_REQUESTS)
+			h->requests = &h->value[i];
+		else if (of >= SPAN_VALUE_ITEM)
+			h->item[of - SPAN_VALUE_ITEM] = &h->value[i];
 	}
 }
 
@@ -97,9 +62,8 @@ struct python_hook *python_hook_add(struct py_object *key, struct py_object *cod
 		python_api.Py_DecRef(flags);
 	python_api.PyErr_Clear();
 	h->step = row->step && !h->generator;
-	for (unsigned v = 0; v < SPAN_VALUE_COUNT; v++)
-		if (row->value[v])
-			value_prepare(&h->value[v], row->value[v], code);
+	h->value_count = (uint8_t)python_value_prepare(h->value, PYTHON_HOOK_VALUES, row, code);
+	find_requests(h);
 	python_api.Py_IncRef(key);
 	while (hook_slot[i])
 		i = (i + 1) % HOOK_SLOTS;
@@ -107,135 +71,106 @@ struct python_hook *python_hook_add(struct py_object *key, struct py_object *cod
 	return h;
 }
 
-/* New; NULL: not passed. */
-static struct py_object *argument_of(const struct python_value *v, const struct python_arguments *a)
-{
-	struct py_object *found = NULL;
-	ptrdiff_t names;
-
-	if (!a->args) {
-		struct py_object *frame = python_api.PyEval_GetFrame();
-
-		found = frame && python_api.PyFrame_GetVar
-			    ? python_api.PyFrame_GetVar(frame, v->name[0])
-			    : NULL;
-		if (!found)
-			python_api.PyErr_Clear();
-		return found;
-	}
-	if (v->position < 0)
-		return NULL;
-	if ((size_t)v->position < a->count)
-		found = a->args[v->position];
-	names = a->names ? python_api.PyTuple_Size(a->names) : 0;
-	/* names of arguments are interned, so the same name is the same object */
-	for (ptrdiff_t i = 0; !found && i < names; i++)
-		if (python_api.PyTuple_GetItem(a->names, i) == v->name[0])
-			found = a->args[a->count + (size_t)i];
-	if (found)
-		python_api.Py_IncRef(found);
-	return found;
-}
-
-/* New: the object at the end of the value's path. */
-static struct py_object *value_object(const struct python_value *v,
-				      const struct python_arguments *a, struct py_object *returned)
-{
-	struct py_object *o = v->of_return ? returned : argument_of(v, a);
-
-	if (v->of_return && o)
-		python_api.Py_IncRef(o);
-	for (unsigned i = 1; o && i < v->count; i++) {
-		struct py_object *next = python_api_is(o, python_api._Py_NoneStruct->type)
-					     ? NULL
-					     : python_api_attr(o, v->name[i]);
-
-		python_api.Py_DecRef(o);
-		o = next;
-	}
-	return o;
-}
-
-/* The length of an object whose length is no code of the job's; -1. */
-static double length_of(struct py_object *o)
-{
-	const struct python_api *p = &python_api;
-
-	if (!python_api_is(o, p->PyList_Type) && !python_api_is(o, p->PyDict_Type) &&
-	    !python_api_is(o, p->PyTuple_Type) && !python_api_is(o, p->PySet_Type) &&
-	    !python_api_is(o, p->PyUnicode_Type) && p->PyType_GetFlags(o->type) & PY_FLAG_HEAPTYPE)
-		return -1;
-	return (double)p->PyObject_Size(o);
-}
-
-static double number_of(struct py_object *o)
-{
-	if (python_api.PyType_IsSubtype(o->type, python_api.PyLong_Type))
-		return python_api.PyLong_AsDouble(o);
-	if (python_api.PyType_IsSubtype(o->type, python_api.PyFloat_Type))
-		return python_api.PyFloat_AsDouble(o);
-	return -1;
-}
-
-static float work_of(const struct python_value *v, const struct python_arguments *a,
-		     struct py_object *returned)
-{
-	struct py_object *o = value_object(v, a, returned);
-	double value;
-
-	if (!o)
-		return 0;
-	value = python_api_is(o, python_api._Py_NoneStruct->type) ? 0
-		: v->length					  ? length_of(o)
-								  : number_of(o);
-	python_api.Py_DecRef(o);
-	if (python_api.PyErr_Occurred())
-		python_api.PyErr_Clear();
-	if (value >= 0 && value <= HOOK_VALUE_MAX)
-		return (float)value;
-	ring_writer_count_drop(&tracer_ring, RING_DROP_SPAN_VALUE, 1);
-	return 0;
-}
-
-/* The same for the same id in every process. */
-static uint64_t request_of(const struct python_value *v, const struct python_arguments *a,
-			   struct py_object *returned)
-{
-	struct py_object *o = value_object(v, a, returned);
-	const char *text = NULL;
-	ptrdiff_t bytes = 0;
-	uint64_t id = 0;
-
-	if (!o)
-		return 0;
-	if (python_api_is(o, python_api.PyUnicode_Type))
-		text = python_api.PyUnicode_AsUTF8AndSize(o, &bytes);
-	if (text && bytes > 0)
-		id = hash_bytes(HASH_SEED, text, (size_t)bytes) | 1;
-	python_api.PyErr_Clear();
-	python_api.Py_DecRef(o);
-	return id;
-}
-
 /* ---- begin and end ---- */
 
-static void evaluate(struct span_mark *m, const struct python_hook *h,
-		     const struct python_arguments *a, struct py_object *returned, bool work)
+/* How many of the requests are in decode; only for a hook whose row says so. */
+static enum span_phase phase_of(const struct python_hook *h, const struct span_mark *m,
+				float decodes)
 {
-	for (unsigned i = 0; work && i < SPAN_WORK_MAX; i++)
-		if (h->value[i].count && h->value[i].of_return == !a)
-			m->work[i] = work_of(&h->value[i], a, returned);
-	if (h->value[SPAN_VALUE_REQUEST].count && h->value[SPAN_VALUE_REQUEST].of_return == !a)
-		m->request = request_of(&h->value[SPAN_VALUE_REQUEST], a, returned);
+	if (!h->row->value[SPAN_VALUE_DECODE] || !(m->work[SPAN_WORK_BATCH] > 0))
+		return SPAN_PHASE_NONE;
+	if (decodes < 0)
+		return SPAN_PHASE_NONE;
+	return decodes >= m->work[SPAN_WORK_BATCH] ? SPAN_PHASE_DECODE
+	       : decodes > 0			   ? SPAN_PHASE_MIXED
+						   : SPAN_PHASE_PREFILL;
 }
 
-static void open_push(struct tracer_thread *t, const void *key, struct span_mark *m)
+/* The values that are known now: those of arguments (a), or of the result (a is NULL). */
+static enum span_phase evaluate(struct span_mark *m, const struct python_hook *h,
+				const struct python_arguments *a, struct py_object *returned,
+				bool work)
+{
+	float decodes = 0, n;
+
+	for (unsigned i = 0; i < h->value_count; i++) {
+		const struct python_value *v = &h->value[i];
+
+		if (v->of_return != !a)
+			continue;
+		if (v->of == SPAN_VALUE_REQUEST)
+			m->request = python_value_request(v, a, returned);
+		if (!work || (v->of >= SPAN_WORK_MAX && v->of != SPAN_VALUE_DECODE))
+			continue;
+		n = python_value_number(v, a, returned);
+		if (v->of < SPAN_WORK_MAX)
+			m->work[v->of] += n > 0 ? n : 0;
+		else
+			decodes = n < 0 ? -INFINITY : decodes + n;
+	}
+	return phase_of(h, m, decodes);
+}
+
+/* ---- requests of a span: collected until an event is full ---- */
+
+struct request_pack {
+	struct tracer_thread *t;
+	struct event_span_request e;
+	unsigned count;
+};
+
+static void pack_flush(struct request_pack *p)
+{
+	if (p->count)
+		ring_writer_push(&p->t->lane, &p->e);
+	memset(p->e.request, 0, sizeof(p->e.request));
+	memset(p->e.tokens, 0, sizeof(p->e.tokens));
+	p->e.done = 0;
+	p->count = 0;
+}
+
+static void pack_put(void *arg, const struct python_request *r)
+{
+	struct request_pack *p = arg;
+
+	p->e.request[p->count] = r->id;
+	p->e.tokens[p->count] = r->tokens;
+	p->e.done |= (uint8_t)(r->done << p->count);
+	if (++p->count == SPAN_REQUEST_SLOTS)
+		pack_flush(p);
+}
+
+/* t_begin: of the span, whose events name it by that. */
+static void push_requests(struct tracer_thread *t, const struct python_hook *h, uint64_t t_begin,
+			  const struct python_arguments *a, struct py_object *returned)
+{
+	struct request_pack p = {
+	    .t = t, .e = {.head = {.kind = EVENT_SPAN_REQUEST, .t = t_begin}, .name = h->name}};
+
+	if (!h->requests || h->requests->of_return != !a)
+		return;
+	python_value_requests(h->requests, h->item, a, returned, pack_put, &p);
+	pack_flush(&p);
+}
+
+static bool open_push(struct tracer_thread *t, const void *key, struct span_mark *m)
 {
 	if (t->open_count == TRACER_OPEN_MAX)
-		return;
+		return false;
 	m->depth = (uint16_t)t->open_count;
+	t->open_t[t->open_count] = m->t;
 	t->open[t->open_count++] = key;
 	span_push_mark(t, EVENT_SPAN_BEGIN, m);
+	return true;
+}
+
+/* When the innermost open span of `key` began; 0: none is open. */
+static uint64_t open_begin(const struct tracer_thread *t, const void *key)
+{
+	for (uint32_t i = t->open_count; i-- > 0;)
+		if (t->open[i] == key)
+			return t->open_t[i];
+	return 0;
 }
 
 static void open_pop(struct tracer_thread *t, const void *key, const struct span_mark *m)
@@ -265,6 +200,7 @@ void python_hook_begin(const struct python_hook *h, const struct python_argument
 			      .process = h->row->process,
 			      .thread = h->row->thread};
 	uint32_t state = tracer_state();
+	enum span_phase phase = SPAN_PHASE_NONE;
 	struct tracer_thread *t;
 
 	if (state != TRACER_ON && state != TRACER_OFF)
@@ -273,15 +209,15 @@ void python_hook_begin(const struct python_hook *h, const struct python_argument
 	if (!t)
 		return;
 	if (state == TRACER_ON)
-		evaluate(&m, h, a, NULL, !resumed);
+		phase = evaluate(&m, h, a, NULL, !resumed);
 	if (h->step && !t->step_key) {
 		t->step_key = h;
-		span_step_begin(m.t, m.work);
+		span_step_begin(m.t, m.work, phase);
 	}
 	if (t->step_key == h)
 		t->step_depth++;
-	if (state == TRACER_ON)
-		open_push(t, h, &m);
+	if (state == TRACER_ON && open_push(t, h, &m) && !resumed)
+		push_requests(t, h, m.t, a, NULL);
 }
 
 void python_hook_end(const struct python_hook *h, struct py_object *returned, bool paused)
@@ -291,8 +227,13 @@ void python_hook_end(const struct python_hook *h, struct py_object *returned, bo
 
 	if (tracer_is_dead() || !t)
 		return;
-	if (t->open_count && returned && !paused && tracer_state() == TRACER_ON)
+	if (t->open_count && returned && !paused && tracer_state() == TRACER_ON) {
+		uint64_t begin = open_begin(t, h);
+
 		evaluate(&m, h, NULL, returned, true);
+		if (begin)
+			push_requests(t, h, begin, NULL, returned);
+	}
 	open_pop(t, h, &m);
 	if (t->step_key == h && !--t->step_depth) {
 		t->step_key = NULL;

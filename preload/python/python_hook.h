@@ -8,14 +8,10 @@
 #include <stdbool.h>
 
 #include "foreign/cpython.h"
-#include "preload/python/span_table.h"
+#include "preload/python/python_value.h"
 
-struct python_value {
-	struct py_object *name[LIMIT_SPAN_PARTS]; /* owned; the first: argument, or "return" */
-	uint8_t count;				  /* 0: the span has no such value */
-	bool length, of_return;
-	int16_t position; /* of the argument; -1: none of that name */
-};
+/* Terms of all values of one span. */
+#define PYTHON_HOOK_VALUES 16u
 
 struct python_hook {
 	const struct py_object *key; /* code object, or function before 3.12 */
@@ -23,14 +19,10 @@ struct python_hook {
 	const struct span_row *row;
 	uint32_t name; /* id in the ring */
 	bool step, generator;
-	struct python_value value[SPAN_VALUE_COUNT];
-};
-
-/* The arguments of a call, or NULL args: they are those of the running frame. */
-struct python_arguments {
-	struct py_object *const *args;
-	size_t count;
-	struct py_object *names; /* of those behind; NULL: none */
+	struct python_value value[PYTHON_HOOK_VALUES];
+	uint8_t value_count;
+	const struct python_value *requests; /* of value; NULL: the span names no requests */
+	const struct python_value *item[SPAN_ITEM_COUNT]; /* of value; NULL: not given */
 };
 
 /* Adds a hook for `key`; code gives the names of arguments. NULL: there is one, or no room. */

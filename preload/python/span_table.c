@@ -21,6 +21,11 @@ static const char *const table_values[SPAN_VALUE_COUNT] = {
     SPAN_WORKS(X)
 #undef X
 	"request",
+    "decode",
+    "requests",
+    "requests.id",
+    "requests.tokens",
+    "requests.done",
 };
 #define X(name) +1
 enum { TABLE_PROCESSES = 0 SPAN_PROCESSES(X), TABLE_THREADS = 0 SPAN_THREADS(X) };

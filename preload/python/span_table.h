@@ -13,13 +13,24 @@
 #include "base/limits.h"
 #include "base/span_kind.h"
 
-/* The values of a span: work by the order of SPAN_WORKS, then the request. */
-#define SPAN_VALUE_REQUEST SPAN_WORK_MAX
-#define SPAN_VALUE_COUNT   (SPAN_WORK_MAX + 1)
+/* The values of a span: work by the order of SPAN_WORKS, then these. */
+#define SPAN_VALUE_REQUEST  SPAN_WORK_MAX
+#define SPAN_VALUE_DECODE   (SPAN_WORK_MAX + 1) /* requests of the batch that are in decode */
+#define SPAN_VALUE_REQUESTS (SPAN_WORK_MAX + 2) /* a container of requests */
+#define SPAN_VALUE_ITEM	    (SPAN_WORK_MAX + 3) /* then the parts of an item of it */
+#define SPAN_ITEM_ID	    0
+#define SPAN_ITEM_TOKENS    1
+#define SPAN_ITEM_DONE	    2
+#define SPAN_ITEM_COUNT	    3
+#define SPAN_VALUE_COUNT    (SPAN_VALUE_ITEM + SPAN_ITEM_COUNT)
+/* The first byte of a term that is more than a path. Terms are separated by spaces. */
+#define SPAN_FORM_LENGTH '#'
+#define SPAN_FORM_SUM	 '+'
+#define SPAN_FORM_ONES	 '='
 
 struct span_row {
 	const char *name;
-	const char *value[SPAN_VALUE_COUNT]; /* "#arg.attribute": len; NULL: none */
+	const char *value[SPAN_VALUE_COUNT]; /* "#arg.attribute +other": terms; NULL: none */
 	uint8_t process, thread;	     /* index in SPAN_PROCESSES, SPAN_THREADS */
 	bool step, on_import;
 };

@@ -27,9 +27,9 @@ def python(label, path, work):
                            capture_output=True, text=True).stdout
     if status:
         sys.exit(printed)
-    other, span, three, result, unwound = (a - b for a, b in zip(figures(printed), figures(plain)))
+    other, span, three, result, unwound, request = (a - b for a, b in zip(figures(printed), figures(plain)))
     print(f"   {label:16} {span:8.0f} {three:14.0f} {result:14.0f} {other:12.0f} {unwound:13.0f}"
-          f" {SPANS_PER_STEP * span / 1e3:12.0f}")
+          f" {request:10.0f} {SPANS_PER_STEP * span / 1e3:12.0f}")
     return max(span, three, result)
 
 
@@ -52,7 +52,7 @@ def nvtx(work):
 def main():
     with tempfile.TemporaryDirectory() as work:
         spans.compiled(work, "test.spans", f"{spans.SPANS}/catalogue.yaml")
-        print("   nanoseconds      per span  with 3 values  of the result   other call  unwound frame"
+        print("   nanoseconds      per span  with 3 values  of the result   other call  unwound frame   a request"
               f"  us/{SPANS_PER_STEP} spans")
         worst = [python(f"{v}{'-' + k if k else ''}", p, work) for (v, k), p in sorted(spans.interpreters().items())]
         ranges = nvtx(work)

@@ -17,6 +17,7 @@ PEER = f"{B}/parts/preload_peer"
 SPANS = os.path.abspath("tests/python/spans")
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 MONITORING = (3, 12)
+HASH_SEED = int(re.search(r"HASH_SEED (0x[0-9a-f]+)", open("base/hash.h", encoding="ascii").read()).group(1), 16)
 
 
 def interpreters():
@@ -62,7 +63,7 @@ def followed(work, python, script, go=None, **env):
             if not m:
                 printed.append(line)
                 continue
-            fields = dict(re.findall(r"([a-z_]+)=(\S*)", m.group(4)))
+            fields = dict(re.findall(r"([a-z_0-9]+)=(\S*)", m.group(4)))
             fields.update(pid=int(m.group(1)), lane=m.group(2), kind=m.group(3))
             events.append(fields)
             if go and fields["kind"] == "span_begin" and fields.get("name") == "idle" and not os.path.exists(go):
@@ -120,14 +121,51 @@ def check_spans(label, version, events):
     tap.ok(marks and marks[0]["kind"] == "step_begin" and marks[0]["work"] == "64,3" and
            len([m for m in marks if m["kind"] == "step_begin"]) == len([m for m in marks if m["kind"] == "step_end"]),
            f"{label}: a span that is a step marks it, with its work", marks[:4])
+    check_requests(label, by_name, [e for e in events if e["pid"] == main], marks)
     counters = [e for e in events if e["kind"] == "counters" and e["pid"] == main]
+    # hostile(): 3; planned(): 2 of too many items, 8 of bad ones, 5 of no plain dict, 3 of a list of names
     # an int and a class; before 3.12 also a generator, a coroutine and a nested function
-    tap.ok(counters and (counters[0]["span_value"], counters[0]["span_function"]) == ("3", "2" if monitoring else "5"),
+    tap.ok(counters and (counters[0]["span_value"], counters[0]["span_function"]) == ("21", "2" if monitoring else "5"),
            f"{label}: values that are no counts, and functions that can't be followed, are counted",
            [(c.get("span_value"), c.get("span_function")) for c in counters])
     others = {e["pid"] for e in events if e["kind"] == "attach"} - {main}
     tap.ok(others and all(e["kind"] != "span_begin" or e["pid"] in others | {main} for e in events),
            f"{label}: spawned children are followed, too; forked ones are not", others)
+
+
+def requests_of(events, span):
+    """(id, tokens, done) of a span's requests, in their order."""
+    begin = span[1]
+    packs = [e for e in events if e["kind"] == "span_request" and all(e[k] == begin[k] for k in ("name", "t", "lane"))]
+    found = [tuple(int(x, 16 if i == 0 else 10) for i, x in enumerate(p[f"request{k}"].split(",")))
+             for p in packs for k in range(3)]
+    return [f for f in found if f[0]]
+
+
+def hash_of(text):
+    h = HASH_SEED
+    for byte in text.encode():
+        h = (h ^ byte) * 0x100000001b3 % 2 ** 64
+    return h | 1
+
+
+def check_requests(label, by_name, events, marks):
+    planned = by_name.get("planned", [])
+    got = [requests_of(events, s) for s in planned]
+    a, b, c = map(hash_of, "abc")
+    tap.ok(got[:3] == [[(a, 300, 0), (b, 1, 0)], [(a, 1, 0), (b, 1, 0), (c, 1, 0)], [(a, 20, 0), (b, 2, 0), (c, 0, 0)]],
+           f"{label}: each request of a span has its tokens", got[:3])
+    tap.ok([s[1]["work"] for s in planned[:3]] == ["301,2,16,0", "3,3,16,0", "22,3,16,0"],
+           f"{label}: a value adds up numbers and lengths", [s[1]["work"] for s in planned])
+    tap.ok(len(got) > 6 and len(got[3]) == 1024 and got[3][5] == (hash_of("5"), 2, 0),
+           f"{label}: the first 1,024 requests of a span are kept", [len(g) for g in got])
+    tap.ok(got[4:] == [[(hash_of("good"), 7, 0)], [], [(hash_of("listed"), 0, 0), (hash_of("names"), 0, 0)]],
+           f"{label}: what is no request or no count is left out, what is no plain container is not read", got[4:])
+    answers = [requests_of(events, s) for s in by_name.get("answered", [])]
+    tap.ok(answers == [[(hash_of("r0"), 0, 0), (hash_of("r1"), 1, 0), (hash_of("r2"), 2, 1), (hash_of("r3"), 3, 0)], []],
+           f"{label}: requests of a result, and which of them end", answers)
+    phases = [m["phase"] for m in marks if m["kind"] == "step_begin" and m.get("phase")]
+    tap.ok(phases == ["mixed", "decode", "prefill"], f"{label}: a step's phase follows from its decodes", phases)
 
 
 def check_behaviour(label, version, python, work):

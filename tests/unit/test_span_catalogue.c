@@ -65,6 +65,12 @@ static void says_what_is_wrong_and_where(void **state)
 	refused(HEAD SPAN "    work: {flops: a}\n", "x.yaml:6: a key of work: \"flops\"");
 	refused(HEAD SPAN "    request: a.b()\n", "x.yaml:6: request: \"a.b()\" is not ARGUMENT");
 	refused(HEAD SPAN "    request: len(a\n", "x.yaml:6: request: \"len(a\"");
+	refused(HEAD SPAN "    work: {tokens: max(a)}\n", "x.yaml:6: tokens: \"max(a)\"");
+	refused(HEAD SPAN "    work: {tokens: a + }\n", "x.yaml:6: tokens: \"a +\"");
+	refused(HEAD SPAN "    work: {tokens: a+b}\n", "x.yaml:6: tokens: \"a+b\"");
+	refused(HEAD SPAN "    requests: [a]\n", "x.yaml:6: requests must be a mapping");
+	refused(HEAD SPAN "    requests: {in: a}\n", "x.yaml:6: requests needs in and id");
+	refused(HEAD SPAN "    requests: {in: a, id: b, of: c}\n", "x.yaml:6: a key: \"of\"");
 	refused(HEAD SPAN "    request: a.b.c.d.e.f.g.h.i\n", "with at most 8 names");
 	refused(HEAD "  - name: \"a\\tb\"\n    functions: [\"m:f\"]\n",
 		"x.yaml:4: name has a control");
@@ -111,6 +117,8 @@ static void the_preload_reads_what_was_written(void **state)
 				      "    process: worker\n    thread: loop\n    step: true\n"
 				      "    work: {batch: len(a.b), tokens: return.n}\n"
 				      "    request: q\n"
+				      "    requests: {in: a.b, id: i, tokens: len(t), done: d}\n"
+				      "    decode: ones(a.c) + len(a.d) + sum(a)\n"
 				      "    functions: [\"m.n:C.f\", \"m:g.<locals>.h\"]\n"
 				      "  - {name: t, functions: [\"m:f\"]}\n"),
 			 0);
@@ -125,6 +133,11 @@ static void the_preload_reads_what_was_written(void **state)
 	assert_string_equal(r->value[1], "#a.b");
 	assert_null(r->value[2]);
 	assert_string_equal(r->value[SPAN_VALUE_REQUEST], "q");
+	assert_string_equal(r->value[SPAN_VALUE_DECODE], "=a.c #a.d +a");
+	assert_string_equal(r->value[SPAN_VALUE_REQUESTS], "a.b");
+	assert_string_equal(r->value[SPAN_VALUE_ITEM + SPAN_ITEM_ID], "i");
+	assert_string_equal(r->value[SPAN_VALUE_ITEM + SPAN_ITEM_TOKENS], "#t");
+	assert_string_equal(r->value[SPAN_VALUE_ITEM + SPAN_ITEM_DONE], "d");
 	assert_string_equal(table.functions[0].module, "m.n");
 	assert_string_equal(table.functions[0].name, "C.f");
 	assert_string_equal(table.functions[1].name, "g.<locals>.h");

@@ -46,6 +46,13 @@ def see_calls():
     except TypeError as error:
         show("wrong call", error)
     engine.hostile(engine.Hostile())
+    for counts in ({"a": 300, "b": 1}, {"a": 1, "b": 1, "c": [7]}, {"a": 20, "b": [1, 2], "c": ()}):
+        engine.planned(counts, (5, 6, [1, 2]))
+    engine.planned({str(i): 2 for i in range(1500)})
+    engine.planned({3: 1, "x": -1, "y": 10 ** 400, "z": engine.Hostile(), "\udcff": 1, "good": 7}, hidden=engine.Hostile())
+    engine.planned(engine.OwnDict(a=1), hidden=[engine.Hostile()])
+    engine.planned(["listed", "names", 5], None)
+    show("answered", len(engine.answered(["r0", "r1", "r2", "r3"])), len(engine.answered([])))
     show("looked at", engine.calls_of_hostile)
     show("depth", engine.recursive(60))
 

@@ -10,6 +10,9 @@ import _ctypes  # noqa: F401
 import spanned.late  # noqa: F401
 
 
+REQUESTS = {f"chatcmpl-{i:032x}": 1 for i in range(256)}
+
+
 def plain():
     return None
 
@@ -42,4 +45,5 @@ while not os.path.exists(sys.argv[1]):
     engine.idle()
     time.sleep(0.01)
 print("timed", per_call(plain), per_call(engine.idle), per_call(engine.forward, 5, context=3),
-      per_call(engine.Engine().schedule, engine.Batch([1, 2], 7)), per_call(caught, calls=400) / 10)
+      per_call(engine.Engine().schedule, engine.Batch([1, 2], 7)), per_call(caught, calls=400) / 10,
+      per_call(engine.planned, REQUESTS, calls=20) / len(REQUESTS))

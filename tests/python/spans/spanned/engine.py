@@ -108,6 +108,32 @@ def hostile(thing):
     return thing
 
 
+class Answer:
+    def __init__(self, request_id, token_ids, finish_reason=None):
+        self.request_id = request_id
+        self.token_ids = token_ids
+        self.finish_reason = finish_reason
+
+
+class OwnDict(dict):
+    """Iterating it runs code of the job."""
+    def __iter__(self):
+        calls_of_hostile.append("iter")
+        return super().__iter__()
+
+    def items(self):
+        calls_of_hostile.append("items")
+        return super().items()
+
+
+def planned(counts, seen=(), hidden=None):
+    return counts
+
+
+def answered(request_ids):
+    return [Answer(r, [1] * i, False if i == 1 else i if i == 2 else None) for i, r in enumerate(request_ids)]
+
+
 def idle():
     return None
 
