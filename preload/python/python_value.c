@@ -203,9 +203,9 @@ static double weight_of(struct py_object *o)
 	if (is_none(o))
 		return 0;
 	return python_api_is(o, p->PyList_Type) || python_api_is(o, p->PyTuple_Type) ||
-			       python_api_is(o, p->PyDict_Type) || python_api_is(o, p->PySet_Type)
-		       ? length_of(o)
-		       : number_of(o);
+		       python_api_is(o, p->PyDict_Type) || python_api_is(o, p->PySet_Type)
+		   ? length_of(o)
+		   : number_of(o);
 }
 
 /* The sum of the items, or the number of those that are 1; -1. */
@@ -230,10 +230,10 @@ static double total_of(struct py_object *o, char form)
 /* o's number in the value's form; takes o. */
 static double count_of(const struct python_value *v, struct py_object *o)
 {
-	double n = is_none(o)			   ? 0
+	double n = is_none(o)			 ? 0
 		   : v->form == SPAN_FORM_LENGTH ? length_of(o)
-		   : v->form			   ? total_of(o, v->form)
-						   : number_of(o);
+		   : v->form			 ? total_of(o, v->form)
+						 : number_of(o);
 
 	python_api.Py_DecRef(o);
 	if (python_api.PyErr_Occurred())

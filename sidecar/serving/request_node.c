@@ -45,6 +45,12 @@ struct request_node {
 	struct request_job sent[LIMIT_NODE_PROCESSES];
 	uint32_t sent_count;
 	uint64_t sent_before;
+	bool news; /* a violation since the last beat */
+	/* windows to ask for, once the aggregator knows why */
+	struct ask {
+		uint64_t due_ns; /* 0: free */
+		struct wire_command command;
+	} wait[LINKS];
 	uint64_t unlinked; /* violations whose step was not looked at: too many at once */
 };
 
@@ -82,8 +88,12 @@ static void find_span(struct process *p, const struct request_step *s, uint64_t 
 	recorder_extract_free(&x);
 }
 
+/* Beats come faster after a violation, and the aggregator looks at them every second. */
+#define ASK_AFTER_NS 5000000000ull
+
 static void ask_windows(struct node *n, const char *job, const struct request_violation *v)
 {
+	struct request_node *q = n->request_node;
 	struct wire_command c = {.kind = WIRE_COMMAND_WINDOW,
 				 .rank = INT32_MIN,
 				 .begin_ns = v->slow.begin_ns - MARGIN_NS,
@@ -93,7 +103,13 @@ static void ask_windows(struct node *n, const char *job, const struct request_vi
 		return;
 	text_copy(c.job, sizeof(c.job), job);
 	request_anomaly(job, v, c.anomaly_id);
-	n->request_node->ask(n, &c);
+	for (uint32_t i = 0; i < LINKS; i++) {
+		if (q->wait[i].due_ns)
+			continue;
+		q->wait[i] = (struct ask){clock_monotonic_ns() + ASK_AFTER_NS, c};
+		return;
+	}
+	q->unlinked++;
 }
 
 static const struct link *known_link(const struct request_node *q, uint32_t process,
@@ -127,6 +143,7 @@ static void on_violation(void *arg, const char *job, uint32_t process, struct re
 	uint64_t best_ns = UINT64_MAX;
 	struct link *l;
 
+	q->news = true;
 	if (!v->slow.begin_ns)
 		return;
 	if (known) {
@@ -192,7 +209,20 @@ void request_node_drop(struct process *p)
 
 void request_node_tend(struct node *n, uint64_t now_ns)
 {
-	request_table_tend(n->request_node->table, now_ns);
+	struct request_node *q = n->request_node;
+
+	request_table_tend(q->table, now_ns);
+	for (uint32_t i = 0; i < LINKS; i++) {
+		if (!q->wait[i].due_ns || now_ns < q->wait[i].due_ns)
+			continue;
+		q->wait[i].due_ns = 0;
+		q->ask(n, &q->wait[i].command);
+	}
+}
+
+bool request_node_has_news(const struct node *n)
+{
+	return n->request_node->news;
 }
 
 /* ---- beats ---- */
@@ -281,6 +311,7 @@ void request_node_beat(struct node *n, struct beat *b, uint64_t now_ns)
 	memcpy(q->sent, now, count * sizeof(*now));
 	q->sent_count = count;
 	q->sent_before = us.beats_sent;
+	q->news = false;
 	free(now);
 	b->requests = q->sent;
 	b->request_count = count;
