@@ -33,6 +33,29 @@ static void print_lost(const json_t *rank)
 		       term_count(jsonget_number(rank, "switched_off")));
 }
 
+/* R2 of each kind of step that the job's spans name. */
+static void print_models(const json_t *rank)
+{
+	const json_t *models = json_object_get(rank, "models"), *m;
+	unsigned shown = 0;
+	size_t i;
+
+	json_array_foreach ((json_t *)models, i, m) {
+		const char *phase = jsonget_text(m, "phase"), *state = jsonget_text(m, "state");
+
+		if (!*phase)
+			continue;
+		printf("%s%s ", shown++ ? ", " : "      models  ", term_safe(phase, 16));
+		if (strcmp(state, "ready") != 0)
+			printf("%s", term_safe(state, 16));
+		else
+			printf("R2 %.3f", jsonget_number(m, "r2"));
+		printf(" (%s steps)", term_count(jsonget_number(m, "steps")));
+	}
+	if (shown)
+		putchar('\n');
+}
+
 static void print_unknown_variable(const json_t *rank)
 {
 	const char *name = jsonget_text(rank, "unknown_variable");
@@ -110,6 +133,7 @@ static void print_node_ranks(const json_t *ranks)
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
 		putchar('\n');
+		print_models(r);
 		print_unknown_variable(r);
 		print_hang(r);
 		print_peer(r);

@@ -74,10 +74,38 @@ const char *process_unknown_variable(const struct process *p)
 
 /* ---- join's sink ---- */
 
+static void record(struct process *p);
+
+/* Some launchers (vLLM's) give a process no number. Its number in its first communicator with
+ * others is one, if no other process of the job has it. */
+static void number_by_communicator(struct process *p, const struct record *r)
+{
+	if (r->bytes < 2 || r->bytes > LIMIT_FLEET_RANKS || r->peer < 0 ||
+	    (uint64_t)r->peer >= r->bytes)
+		return;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *o = p->node->processes[i];
+
+		if (o && o->state != PROCESS_GONE && o->id.rank == r->peer &&
+		    !strcmp(o->id.job, p->id.job))
+			return;
+	}
+	p->id.rank = r->peer;
+	if (p->id.world_size < 0)
+		p->id.world_size = (int32_t)r->bytes;
+	log_info("rank", "pid=%u rank=%d world=%d: as in its first communicator", p->id.pid,
+		 p->id.rank, p->id.world_size);
+	record(p);
+}
+
 static void sink_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
 {
-	rank_host(((struct process *)arg)->rank, r, mark, late);
-	request_node_record(arg, r);
+	struct process *p = arg;
+
+	if (r->kind == RECORD_COMM && p->id.rank < 0)
+		number_by_communicator(p, r);
+	rank_host(p->rank, r, mark, late);
+	request_node_record(p, r);
 }
 
 static void sink_device(void *arg, const struct record *r)

@@ -77,6 +77,26 @@ static void json_loss(void *arg, const char *cause, uint64_t count)
 			   (unsigned long long)count);
 }
 
+/* The models of kinds of steps: how well work explains time in each. */
+static void models_json(const struct process *p, struct buf *b)
+{
+	struct judge_model_row row[JUDGE_MODELS];
+	uint32_t n = judge_models(p->rank->judge, row, JUDGE_MODELS);
+
+	buf_puts(b, ",\"models\":[");
+	for (uint32_t i = 0; i < n; i++) {
+		const char *phase = row[i].source == STEP_SOURCE_EXPLICIT && row[i].phase
+					? ring_reader_name(p->reader, row[i].phase)
+					: "";
+
+		json_text_append(b, i ? ",{\"phase\":" : "{\"phase\":", phase);
+		buf_printf(b, ",\"state\":\"%s\",\"steps\":%llu,\"r2\":%.4f,\"spread\":%.4f}",
+			   roofline_state_name(row[i].fit.state),
+			   (unsigned long long)row[i].fit.steps, row[i].fit.r2, row[i].fit.spread);
+	}
+	buf_puts(b, "]");
+}
+
 static void json_rank(struct buf *b, const struct process *p)
 {
 	const struct rank_stats *st = &p->rank->stats;
@@ -106,7 +126,9 @@ static void json_rank(struct buf *b, const struct process *p)
 	    (unsigned long long)st->incomplete, (unsigned long long)st->host_stall,
 	    m.latency_ns * 1e-6, m.expected_ns * 1e-6, (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	json_text_append(b, "},\"unknown_variable\":", process_unknown_variable(p));
+	buf_puts(b, "}");
+	models_json(p, b);
+	json_text_append(b, ",\"unknown_variable\":", process_unknown_variable(p));
 	window_pod_json(&p->id.pod, b);
 	buf_printf(b, ",\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
 	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",

@@ -198,13 +198,15 @@ static bool is_before(const struct member *m, const struct excerpt *p)
 	return excerpt_healthy_is_before(p) && excerpt_begin(p) <= (int64_t)m->own.begin_unix_ns;
 }
 
-/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step (slow_ns).
+/* Adds healthy steps of the windows whose healthy steps differ enough from a slow step, both with
+ * the same work.
  * Later healthy steps may have the same fault, in a milder form, so steps from before the first
  * slow one replace them. */
 static void add_healthy(const struct incident_judgement *j, const struct member *m,
-			const struct coll_split *s, double slow_ns, double lost_ns,
+			const struct coll_split *s, const struct ledger *slow, double lost_ns,
 			struct ledger *to)
 {
+	double slow_ns = step_ns(j, slow);
 	const struct excerpt *list[EXCERPTS];
 	double shown[EXCERPTS], most = -HUGE_VAL, enough;
 	uint32_t n = excerpts_of(m, false, list);
@@ -213,7 +215,8 @@ static void add_healthy(const struct incident_judgement *j, const struct member 
 	for (uint32_t q = 0; q < n; q++) {
 		const struct ledger *l = excerpt_ledger(list[q], true);
 
-		shown[q] = l->steps ? slow_ns - step_ns(j, l) : -HUGE_VAL;
+		shown[q] =
+		    l->steps ? slow_ns - step_ns(j, l) * ledger_work_ratio(slow, l) : -HUGE_VAL;
 		most = l->steps >= thresholds.count.few ? fmax(most, shown[q]) : most;
 	}
 	enough = most > 0 ? incident_books_enough_ns(most, lost_ns) : -HUGE_VAL;
@@ -236,9 +239,19 @@ static bool open_hang(const struct incident_judgement *j, const struct member *m
 	out->slow_steps = out->slow.steps;
 	ledger_add(&out->usual, excerpt_ledger(m->excerpts.open, true), 1);
 	if (!out->usual.steps)
-		add_healthy(j, m, NULL, 0, 0, &out->usual);
+		add_healthy(j, m, NULL, &(struct ledger){0}, 0, &out->usual);
 	out->usual_is_own = true;
 	return true;
+}
+
+/* Where the job states its work, the reference has as much as the slow steps. */
+static void same_work(struct incident_books *b)
+{
+	if (!ledger_is_stated(&b->slow) || !ledger_is_stated(&b->usual))
+		return;
+	ledger_scale(&b->usual, ledger_work_ratio(&b->slow, &b->usual));
+	ledger_join_configurations(&b->slow);
+	ledger_join_configurations(&b->usual);
 }
 
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
@@ -246,7 +259,7 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 {
 	struct coll_split *split;
 	struct ledger peers;
-	double slow_ns, lost_ns = incident_books_lost_ns(i, j, m);
+	double slow_ns, usual_ns, lost_ns = incident_books_lost_ns(i, j, m);
 	bool own, others;
 
 	out->flagged = incident_books_excerpt(i, j, m) == m->excerpts.slow;
@@ -265,18 +278,20 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 		add(m->excerpts.waiting, false, 1, split, &out->slow);
 	out->slow_steps = out->flagged ? incident_fault_steps(i, m).flagged : out->slow.steps;
 	slow_ns = step_ns(j, &out->slow);
-	add_healthy(j, m, split, slow_ns, lost_ns, &out->usual);
+	add_healthy(j, m, split, &out->slow, lost_ns, &out->usual);
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, split, &peers);
 	coll_split_close(split);
+	usual_ns = step_ns(j, &out->usual) * ledger_work_ratio(&out->slow, &out->usual);
 	own = out->usual.steps >= thresholds.count.few;
 	others = peers.steps >= thresholds.count.few;
 	out->usual_is_own =
-	    own && (!others || slow_ns - step_ns(j, &out->usual) >=
+	    own && (!others || slow_ns - usual_ns >=
 				   incident_books_enough_ns(slow_ns - step_ns(j, &peers), lost_ns));
 	ledger_fini(out->usual_is_own ? &peers : &out->usual);
 	if (!out->usual_is_own)
 		out->usual = peers;
+	same_work(out);
 	if (out->slow.steps && (own || others))
 		return true;
 	incident_books_close(out);

@@ -85,6 +85,22 @@ static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figu
 	return n ? median_of(list, n) : -1;
 }
 
+double diagnosis_work_ratio(const struct diagnosis_view *v, const struct diagnosis_rank *base)
+{
+	return v->who->stated_ns > 0 && base->stated_ns > 0 ? v->who->stated_ns / base->stated_ns
+							    : 1;
+}
+
+/* A figure of the past, as if its steps had had the work of these. */
+static double past_figure(const struct diagnosis_view *v, enum diagnosis_figure f)
+{
+	const struct diagnosis_rank *before = v->in->before;
+	double x = figure_of(before, f);
+	bool is_time = f <= FIGURE_IDLE;
+
+	return x > 0 && is_time ? x * diagnosis_work_ratio(v, before) : x;
+}
+
 /* Whether the base is the rank's own past. It is if the past shows the excess, because it had the
  * same work and habits. Otherwise (a rank that was always slow) the peers are the base. One base
  * serves all figures; the other fills in what it lacks. */
@@ -95,7 +111,7 @@ static bool is_past(const struct diagnosis_view *v)
 
 	if (in->kind == FINDING_UNIFORM || !in->before)
 		return in->kind == FINDING_UNIFORM;
-	before = figure_of(in->before, FIGURE_SELF);
+	before = past_figure(v, FIGURE_SELF);
 	peers = peers_figure(in, FIGURE_SELF);
 	if (mine < 0 || before < 0 || peers < 0)
 		return peers < 0;
@@ -111,7 +127,7 @@ static void find_base(struct diagnosis_view *v)
 	for (int k = 0; k < FIGURE_COUNT; k++) {
 		enum diagnosis_figure f = (enum diagnosis_figure)k;
 		double x = uniform ? -1 : peers_figure(in, f);
-		double y = in->before ? figure_of(in->before, f) : -1;
+		double y = in->before ? past_figure(v, f) : -1;
 
 		v->base[f] = v->past ? (y >= 0 ? y : x) : x >= 0 ? x : y;
 	}

@@ -51,6 +51,8 @@ struct diagnosis_rank {
 	uint32_t steps; /* 0: only signals or settings are known */
 	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns, late_ns;
 	double kernels; /* launches per step */
+	/* what the work that the job states should take per step, by the roofline; 0: not known */
+	double stated_ns;
 	const struct diagnosis_kernel *kernel;
 	uint32_t kernel_count;
 	const struct diagnosis_function *function;

@@ -112,7 +112,9 @@ static void bases_of(const struct diagnosis_view *v, struct bases *b)
 		b->rank[b->count++] = v->in->before;
 }
 
-static void base_of(const struct bases *b, const char *name, double *count, double *total)
+/* A kernel of the base, with as much work as the job states for the slow steps. */
+static void base_of(const struct diagnosis_view *v, const struct bases *b, const char *name,
+		    double *count, double *total)
 {
 	double counts[64], totals[64];
 
@@ -120,7 +122,7 @@ static void base_of(const struct bases *b, const char *name, double *count, doub
 		const struct diagnosis_kernel *k = kernel_of(b->rank[i], name);
 
 		counts[i] = k ? k->count : 0;
-		totals[i] = k ? k->total_ns : 0;
+		totals[i] = k ? k->total_ns * diagnosis_work_ratio(v, b->rank[i]) : 0;
 	}
 	*count = median_of(counts, b->count);
 	*total = median_of(totals, b->count);
@@ -138,7 +140,7 @@ static uint32_t pair_by_name(const struct diagnosis_view *v, const struct bases 
 		if (k->collective || !(k->total_ns > 0) || !*k->name)
 			continue;
 		p[n] = (struct pair){.mine = k, .name = k->name};
-		base_of(b, k->name, &p[n].count, &p[n].total_ns);
+		base_of(v, b, k->name, &p[n].count, &p[n].total_ns);
 		n++;
 	}
 	for (uint32_t i = 0; i < first->kernel_count && n < KERNELS_MAX; i++) {
@@ -147,7 +149,7 @@ static uint32_t pair_by_name(const struct diagnosis_view *v, const struct bases 
 		if (k->collective || !*k->name || kernel_of(v->who, k->name))
 			continue;
 		p[n] = (struct pair){.name = k->name};
-		base_of(b, k->name, &p[n].count, &p[n].total_ns);
+		base_of(v, b, k->name, &p[n].count, &p[n].total_ns);
 		n += p[n].total_ns > 0;
 	}
 	return n;

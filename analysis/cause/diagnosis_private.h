@@ -118,4 +118,8 @@ double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind
 const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v);
 void diagnosis_software_look(struct diagnosis_view *v);
 
+/* How many times as much work as the base's steps the rank's steps have, in time that it should
+ * take; 1: the job does not state it. */
+double diagnosis_work_ratio(const struct diagnosis_view *v, const struct diagnosis_rank *base);
+
 #endif

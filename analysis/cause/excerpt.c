@@ -308,11 +308,18 @@ static double figure(const struct step *s, int which)
 	return which < 7 ? (double)list[which] : (double)s->kernels;
 }
 
+/* What the stated work of a step should take; 0: it has none, or it is not known. */
+static double stated_ns(const struct window_step *s)
+{
+	return s->step.source == STEP_SOURCE_EXPLICIT && s->step.work_count ? s->expected_ns : 0;
+}
+
 static void sum_up(const struct window *w, const struct choice *c, enum part_of which,
 		   double *scratch, struct diagnosis_rank *r)
 {
 	double *const to[] = {&r->step_ns,	   &r->self_ns, &r->compute_ns, &r->comm_ns,
 			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
+	uint32_t stated = 0;
 
 	*r = (struct diagnosis_rank){.rank = w->rank.rank,
 				     .late_ns = -1,
@@ -328,6 +335,10 @@ static void sum_up(const struct window *w, const struct choice *c, enum part_of 
 		*to[f] = median_of(scratch, n);
 		r->steps = n;
 	}
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (part_of(&w->steps[i], c) == which)
+			scratch[stated++] = stated_ns(&w->steps[i]);
+	r->stated_ns = median_of(scratch, stated);
 }
 
 /* ---- sums by name ---- */

@@ -15,9 +15,14 @@ struct judge {
 	struct roofline_set *latency, *self;
 	struct kinds *kinds;
 	struct growth growth;
-	struct growth_change change;	    /* of the latest growth */
-	bool grew;			    /* with the latest step */
-	uint64_t model_key;		    /* of the latest judged step */
+	struct growth_change change; /* of the latest growth */
+	bool grew;		     /* with the latest step */
+	uint64_t model_key;	     /* of the latest judged step */
+	struct {
+		uint64_t key;
+		uint32_t source, phase;
+	} kind[JUDGE_MODELS]; /* of the latest keys: what a key is a hash of */
+	uint32_t kind_next;
 	uint64_t out_history, self_history; /* one bit per judged step, the latest lowest */
 	/* The thresholds of an anomaly that still lasts. A new fit must not raise them. */
 	uint64_t hold_key;
@@ -159,6 +164,17 @@ static void judge_kind(struct judge *j, const struct step *s, struct judge_verdi
 	}
 }
 
+static void note_kind(struct judge *j, const struct step *s)
+{
+	for (uint32_t i = 0; i < JUDGE_MODELS; i++)
+		if (j->kind[i].key == s->key && j->kind[i].source)
+			return;
+	j->kind[j->kind_next].key = s->key;
+	j->kind[j->kind_next].source = s->source;
+	j->kind[j->kind_next].phase = s->phase;
+	j->kind_next = (j->kind_next + 1) % JUDGE_MODELS;
+}
+
 /* drift: whether the alarms of both models are raised. */
 static struct judge_verdict judge(struct judge *j, const struct step *s, bool *drift)
 {
@@ -168,6 +184,7 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
 	struct judge_verdict v = {.self_known = known};
 
+	note_kind(j, s);
 	lat = roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count,
 			    (double)s->latency_ns);
 	if (known)
@@ -283,6 +300,25 @@ void judge_model(const struct judge *j, struct roofline_summary *out)
 uint32_t judge_model_count(const struct judge *j)
 {
 	return roofline_set_count(j->latency);
+}
+
+uint32_t judge_models(const struct judge *j, struct judge_model_row *out, uint32_t max)
+{
+	uint32_t count = roofline_set_count(j->latency);
+
+	for (uint32_t i = 0; i < count && i < max; i++) {
+		uint64_t key;
+		struct roofline *m = roofline_set_at(j->latency, i, &key);
+
+		out[i] = (struct judge_model_row){0};
+		roofline_summary(m, &out[i].fit);
+		for (uint32_t k = 0; k < JUDGE_MODELS; k++)
+			if (j->kind[k].key == key && j->kind[k].source) {
+				out[i].source = j->kind[k].source;
+				out[i].phase = j->kind[k].phase;
+			}
+	}
+	return count < max ? count : max;
 }
 
 uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max)

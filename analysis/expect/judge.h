@@ -81,6 +81,15 @@ void judge_settle(struct judge *j);
 /* The latency model of the latest judged step's kind. */
 void judge_model(const struct judge *j, struct roofline_summary *out);
 uint32_t judge_model_count(const struct judge *j);
+
+/* The latency model of one kind of step. */
+struct judge_model_row {
+	uint32_t source; /* enum step_source; STEP_SOURCE_NONE: no step of it was seen yet */
+	uint32_t phase;	 /* as in struct step */
+	struct roofline_summary fit;
+};
+/* The models in the order of their first use; returns their count. */
+uint32_t judge_models(const struct judge *j, struct judge_model_row *out, uint32_t max);
 /* The kinds of steps, most expensive first; returns their count. */
 uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max);
 /* Number of models, of latency and of self time, that are ready to judge. */

@@ -13,6 +13,7 @@
 #include "base/order.h"
 #include "base/room.h"
 #include "base/sorted.h"
+#include "base/text/text.h"
 
 static const struct {
 	const char *name, *text, *joint; /* joint: goes before the name */
@@ -259,6 +260,68 @@ void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 	into->total_ns += weighed(from->total_ns, weight);
 	into->seen += from->seen;
 	into->compute_squares += from->compute_squares * weight;
+	into->stated_ns += from->stated_ns * weight;
+	into->stated += from->stated * weight;
+}
+
+void ledger_state(struct ledger *l, double expected_ns)
+{
+	l->stated_ns += expected_ns;
+	l->stated += 1;
+}
+
+/* Mean time that the work of a step should take; 0: not known of all steps. */
+static double stated_mean(const struct ledger *l)
+{
+	return l->steps && l->stated + 0.5 > (double)l->steps ? l->stated_ns / l->stated : 0;
+}
+
+bool ledger_is_stated(const struct ledger *l)
+{
+	return stated_mean(l) > 0;
+}
+
+double ledger_work_ratio(const struct ledger *like, const struct ledger *l)
+{
+	double a = stated_mean(like), b = stated_mean(l);
+
+	return a > 0 && b > 0 ? a / b : 1;
+}
+
+void ledger_join_configurations(struct ledger *l)
+{
+	struct ledger joined;
+
+	ledger_init(&joined);
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct ledger_account *a = &l->account[i];
+		const char *whole = ledger_name(l, a);
+		char name[LEDGER_NAME_BYTES];
+		const char *at = a->kind == LEDGER_COMPUTE ? strstr(whole, "<<<") : NULL;
+		size_t bytes = at ? (size_t)(at - whole) : strlen(whole);
+
+		text_copy(name, bytes < sizeof(name) ? bytes + 1 : sizeof(name), whole);
+		charge(&joined, a->kind, a->what, name, a->ns, a->busy_ns, a->count);
+	}
+	joined.steps = l->steps;
+	joined.total_ns = l->total_ns;
+	joined.seen = l->seen;
+	joined.compute_squares = l->compute_squares;
+	joined.stated_ns = l->stated_ns;
+	joined.stated = l->stated;
+	ledger_fini(l);
+	*l = joined;
+}
+
+void ledger_scale(struct ledger *l, double ratio)
+{
+	for (uint32_t i = 0; i < l->count; i++) {
+		l->account[i].ns = weighed(l->account[i].ns, ratio);
+		l->account[i].busy_ns = weighed(l->account[i].busy_ns, ratio);
+	}
+	l->total_ns = weighed(l->total_ns, ratio);
+	l->compute_squares *= ratio * ratio;
+	l->stated_ns *= ratio;
 }
 
 /* ---- a step ---- */

@@ -89,6 +89,9 @@ struct ledger {
 	uint64_t steps, total_ns; /* total_ns: latency of the steps; the accounts add up to it */
 	uint64_t seen;		  /* steps without the weights of ledger_add */
 	double compute_squares;	  /* sum over the steps of their kernels' time, squared */
+	/* Of the steps whose work the job states: sum of what their work should take, and their
+	 * number. */
+	double stated_ns, stated;
 };
 
 /* An empty one, without memory. */
@@ -98,6 +101,18 @@ void ledger_fini(struct ledger *l);
  * which always exists. */
 void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
 		   uint64_t ns, uint64_t count);
+/* A step that was just added has work that the job states; it should take expected_ns. */
+void ledger_state(struct ledger *l, double expected_ns);
+/* How many times as long as the work of `l`, per step, that of `like` should take; 1: not known for
+ * all steps. */
+double ledger_work_ratio(const struct ledger *like, const struct ledger *l);
+/* Whether the work of all steps is stated. */
+bool ledger_is_stated(const struct ledger *l);
+/* Adds up the launch configurations of each kernel: with other work a kernel is launched in another
+ * one. */
+void ledger_join_configurations(struct ledger *l);
+/* All times as if the steps had `ratio` times their work. */
+void ledger_scale(struct ledger *l, double ratio);
 /* Moves time from the account (kind, LEDGER_NONE, name) to the account (kind, to, name): no more
  * than is there, and nothing if there is no room. The ledger's sum does not change. */
 void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to,

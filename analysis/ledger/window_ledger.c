@@ -199,9 +199,11 @@ static int add_colls(struct work *k, const struct window *w, uint32_t first, uin
 	return err;
 }
 
-static int add_step(struct work *k, const struct window *w, const struct step *s,
+static int add_step(struct work *k, const struct window *w, const struct window_step *ws,
 		    const struct host_timeline *host, bool healthy, struct window_ledger *out)
 {
+	struct ledger *to = healthy ? &out->healthy : &out->slow;
+	const struct step *s = &ws->step;
 	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
 		 begin = end - s->latency_ns;
 	uint32_t first, last;
@@ -212,8 +214,10 @@ static int add_step(struct work *k, const struct window *w, const struct step *s
 	last = begun_by(k, end);
 	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
 		first--;
-	ledger_step(healthy ? &out->healthy : &out->slow, begin, end, k->busy + first, last - first,
-		    host->thread, host->count, k->scratch);
+	ledger_step(to, begin, end, k->busy + first, last - first, host->thread, host->count,
+		    k->scratch);
+	if (s->source == STEP_SOURCE_EXPLICIT && s->work_count && ws->expected_ns > 0)
+		ledger_state(to, ws->expected_ns);
 	return add_colls(k, w, first, last, end, healthy, &out->colls);
 }
 
@@ -296,9 +300,9 @@ bool window_ledger_add(const struct window *w, const bool *slow, const bool *hea
 		return false;
 	for (uint32_t i = 0; i < w->step_count && !err; i++) {
 		if (slow[i])
-			err = add_step(&k, w, &w->steps[i].step, host, false, out);
+			err = add_step(&k, w, &w->steps[i], host, false, out);
 		if (healthy[i] && !err)
-			err = add_step(&k, w, &w->steps[i].step, host, true, out);
+			err = add_step(&k, w, &w->steps[i], host, true, out);
 	}
 	coll_parts_finish(&out->colls);
 	work_fini(&k);

@@ -315,14 +315,18 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 }
 
 /* An automatic step lasts from the end of the GPU's work for the step before to the end of its own,
- * because the host may run ahead. A marked step lasts from mark to mark. */
+ * because the host may run ahead; or from its begin, if the GPU was idle then: between two marked
+ * steps an engine waits for requests. A marked step lasts from mark to mark. */
 static void set_latencies(struct steps *s, const struct cover *all, struct step *out)
 {
 	if (all->end_ns) {
 		out->device_end_ns = all->end_ns;
 		if (s->device_end_last_ns && all->end_ns > s->device_end_last_ns &&
 		    !(out->flags & (STEP_FLAG_FIRST | STEP_FLAG_INCOMPLETE)))
-			out->device_latency_ns = all->end_ns - s->device_end_last_ns;
+			out->device_latency_ns =
+			    all->end_ns - (s->device_end_last_ns > out->begin_ns
+					       ? s->device_end_last_ns
+					       : out->begin_ns);
 		if (all->end_ns > s->device_end_last_ns)
 			s->device_end_last_ns = all->end_ns;
 	}

@@ -191,12 +191,25 @@ static void settle(struct replay_journal *j, struct rank_run *r)
 	r->open = false;
 }
 
+/* A process without a number gets one from its communicator, before its first step. */
+static bool is_renamed(const struct rank_run *r, const struct journal_rank *id)
+{
+	return r && !r->has_step && r->id.rank < 0 && id->rank >= 0 &&
+	       !strcmp(r->id.job, id->job) && !strcmp(r->id.role, id->role) &&
+	       !strcmp(r->id.node, id->node);
+}
+
 static int begin_rank(struct replay_journal *j, uint32_t slot, const struct journal_rank *id)
 {
 	struct rank_run *r;
 	uint64_t bytes =
 	    sizeof(*r) + steps_memory_bytes(&id->steps) + judge_memory_bytes(&id->judge);
 
+	if (is_renamed(j->rank[slot], id)) {
+		j->rank[slot]->id.rank = id->rank;
+		j->rank[slot]->id.world_size = id->world_size;
+		return 0;
+	}
 	if (j->rank[slot])
 		settle(j, j->rank[slot]);
 	drop_rank(j, slot);

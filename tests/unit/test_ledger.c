@@ -398,6 +398,47 @@ static void the_spread_of_the_steps_work_is_known(void **unused)
 	ledger_fini(&sum);
 }
 
+/* Slow steps of twice the work: what remains is what the work does not explain. */
+static void a_reference_is_scaled_to_the_work_of_the_slow_steps(void **state)
+{
+	const struct ledger_busy kernels[] = {{.begin_ns = 0,
+					       .end_ns = 100,
+					       .kind = LEDGER_COMPUTE,
+					       .name = "k<int><<<8,1,1, 32,1,1>>>"},
+					      {.begin_ns = 0,
+					       .end_ns = 50,
+					       .kind = LEDGER_COMPUTE,
+					       .name = "k<int><<<4,1,1, 32,1,1>>>"}};
+	struct ledger_interval scratch[16];
+	struct ledger_row rows[16];
+	struct ledger slow, usual;
+	double excess = 0;
+	uint32_t n;
+
+	ledger_init(&slow);
+	ledger_init(&usual);
+	ledger_step(&slow, 0, 130, &kernels[0], 1, NULL, 0, scratch);
+	ledger_step(&usual, 0, 50, &kernels[1], 1, NULL, 0, scratch);
+	assert_true(ledger_work_ratio(&slow, &usual) == 1);
+	ledger_state(&slow, 100);
+	assert_true(ledger_work_ratio(&slow, &usual) == 1); /* one of them is not known */
+	ledger_state(&usual, 50);
+	assert_true(ledger_work_ratio(&slow, &usual) == 2);
+	ledger_scale(&usual, 2);
+	ledger_join_configurations(&slow);
+	ledger_join_configurations(&usual);
+	assert_true(ledger_work_ratio(&slow, &usual) == 1);
+	n = ledger_subtract(&slow, &usual, rows);
+	for (uint32_t i = 0; i < n; i++) {
+		excess += rows[i].excess_ns;
+		if (rows[i].kind == LEDGER_COMPUTE)
+			assert_true(rows[i].excess_ns == 0);
+	}
+	assert_true(excess == 30);
+	ledger_fini(&slow);
+	ledger_fini(&usual);
+}
+
 static void the_fewest_accounts_explain_the_share_that_is_asked_for(void **state)
 {
 	struct ledger_row rows[] = {
@@ -477,6 +518,7 @@ int main(void)
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
 	    cmocka_unit_test(the_spread_of_the_steps_work_is_known),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
+	    cmocka_unit_test(a_reference_is_scaled_to_the_work_of_the_slow_steps),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
 	    cmocka_unit_test(an_open_interval_adds_up),
 	    cmocka_unit_test(an_account_reads_as_a_phrase),

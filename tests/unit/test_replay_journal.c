@@ -64,6 +64,7 @@ static void the_same_input_gives_the_same_lines(void **unused)
 	assert_int_equal(here.err, 0);
 	assert_int_equal(here.stats.differ, 0);
 	assert_true(here.stats.ended);
+	assert_int_equal(here.stats.ranks, JOURNAL_SYNTH_RANKS);
 	assert_int_equal(here.stats.steps, here.taken);
 	assert_true(here.taken > JOURNAL_SYNTH_RANKS * (STEPS - 5));
 	assert_int_equal(here.stats.flagged, here.flagged);

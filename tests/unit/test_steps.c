@@ -121,6 +121,29 @@ static void accounts_an_explicit_step(void **state)
 	rig_free(r);
 }
 
+/* An engine that waits for requests between two steps, and one that runs ahead of the GPU. */
+static void device_latency_begins_with_the_step_if_the_gpu_was_idle(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	uint64_t at;
+
+	for (int i = 0; i < 3; i++) {
+		r->now += i == 1 ? 500000000 : 100;
+		mark(r, RECORD_STEP_BEGIN);
+		at = launch(r, 1, 10, 5);
+		device(r, RECORD_KERNEL, at, i < 2 ? at + 20 : at + 1000000,
+		       i < 2 ? at + 1000000 : at + 2000000, 1);
+		mark(r, RECORD_STEP_END);
+	}
+	finish(r);
+	assert_int_equal(r->count, 3);
+	assert_int_equal(r->got[1].device_latency_ns, 1000010);
+	assert_int_equal(r->got[1].self_ns, 1000010);
+	assert_int_equal(r->got[2].device_latency_ns,
+			 r->got[2].device_end_ns - r->got[1].device_end_ns);
+	rig_free(r);
+}
+
 static void finds_steps_without_marks(void **state)
 {
 	struct rig *r = rig_new(NULL);
@@ -823,6 +846,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(accounts_an_explicit_step),
+	    cmocka_unit_test(device_latency_begins_with_the_step_if_the_gpu_was_idle),
 	    cmocka_unit_test(finds_steps_without_marks),
 	    cmocka_unit_test(the_last_step_of_a_file_is_there),
 	    cmocka_unit_test(fewer_than_three_steps_are_no_steps_rather_than_their_layers),
